@@ -151,6 +151,14 @@ of_arrays() {
     queue "$name" env PYTHONPATH=python HEARTH_LIBRARY=build/release/lib/libhearth.so build/arrays/bin/python "$@"
 }
 
+# The same on the late device (tests/support/late_device.h).
+of_late() {
+    local name=$1
+    shift
+    queue "$name, on the late device" env PYTHONPATH=python HEARTH_TEST_DEVICE=late \
+        HEARTH_LIBRARY=build/release/lib/libhearth_late.so build/arrays/bin/python "$@"
+}
+
 # compare_generated TIMES: generated operations on arrays beside NumPy and MLX, TIMES the usual number.
 compare_generated() {
     of_arrays "Comparing $((2000 * $1)) operations on arrays with NumPy and MLX" tests/arrays/differential.py --cases $((2000 * $1))

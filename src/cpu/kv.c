@@ -108,19 +108,23 @@ ht_status ht_kv_check(const ht_call *call, ht_error *err) {
 
 /* ---- saved positions ---- */
 
-/* One vector, of `step` between its dimensions and between its scales in the page, to or from its saved form. */
+/* n elements of `size` bytes, `step` apart in the page, to or from their saved form; returns what follows there. */
+static inline char *move_elements(char *elements, int64_t step, int64_t n, size_t size, char *saved, bool save) {
+    for (int64_t i = 0; i < n; i++, saved += size, elements += (size_t)step * size)
+        memcpy(save ? saved : elements, save ? elements : saved, size);
+    return saved;
+}
+
+/* One vector, of `step` between its dimensions and between its scales in the page. */
 static char *move_vector(const ht_kv_shape *s, char *values, int64_t at, uint16_t *scales, int64_t scale, int64_t step,
                          char *saved, bool save) {
-    const size_t size = ht_dtype_bytes(s->dtype);
-    for (int64_t d = 0; d < s->head_dim; d++, saved += size) {
-        char *value = values + (size_t)(at + d * step) * size;
-        memcpy(save ? saved : value, save ? value : saved, size);
+    const int64_t n = s->head_dim;
+    switch (ht_dtype_bytes(s->dtype)) {
+    case 4: return move_elements(values + 4 * at, step, n, 4, saved, save);
+    case 2: return move_elements(values + 2 * at, step, n, 2, saved, save);
+    default: saved = move_elements(values + at, step, n, 1, saved, save); break;
     }
-    for (int64_t b = 0; s->dtype == HT_I8 && b < ht_kv_blocks(s->head_dim); b++, saved += sizeof *scales) {
-        uint16_t *one = scales + scale + b * step;
-        memcpy(save ? (void *)saved : one, save ? (void *)one : saved, sizeof *one);
-    }
-    return saved;
+    return move_elements((char *)(scales + scale), step, ht_kv_blocks(n), sizeof *scales, saved, save);
 }
 
 static void move_positions(const ht_kv_shape *s, void *page, int64_t first, int64_t n, char *saved, bool save) {

@@ -65,6 +65,9 @@ static inline ht_status ht_device_wait(ht_device *d, ht_mark *failed, ht_error *
     return d->queue ? d->queue->wait(d, d->queue->mark(d), failed, err) : HT_OK;
 }
 
+/* Waits for everything submitted so far, by whomever, and reports what failed of it. Not between `begin` and `end`. */
+ht_status ht_device_settle(ht_device *d, ht_error *err);
+
 /* Opens a device; `options` are complete. */
 typedef ht_status ht_device_open_fn(const struct ht_device_options *options, ht_device **out, ht_error *err);
 /* Gives ht_device_open another device, or another one of that name. `name` is lent for good. False: the table is full. */

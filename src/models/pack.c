@@ -208,9 +208,10 @@ ht_status ht_matrices_pack(const ht_pack_task *tasks, int64_t n, const ht_pack_c
     all.staging = malloc(staging_bytes + 1);
     ht_status status = all.parts && all.staging ? ht_pack_in_pieces(all.n_blocks, pack_block, &all, company, d, err)
                                                 : ht_fail_memory(err, staging_bytes, "reading weights");
+    const ht_status settled = ht_device_settle(d, status ? NULL : err); /* also what was submitted before a failure */
     free(all.staging);
     free(all.parts);
-    return status;
+    return status ? status : settled;
 }
 
 ht_status ht_tensor_read_f32(const ht_stored_tensor *t, int64_t n, float *out, ht_error *err) {

@@ -312,7 +312,7 @@ static size_t scratch_of(ht_op_id op, const ht_call *call) {
 }
 
 #define WRAPPERS(id, name)                                                                                             \
-    static ht_status run_##name(const ht_call *call, ht_error *err) { return submit_kernel(HT_OP_##id, call, err); }  \
+    static ht_status run_##name(const ht_call *call, ht_error *err) { return submit_kernel(HT_OP_##id, call, err); }   \
     static size_t scratch_##name(const ht_call *call) { return scratch_of(HT_OP_##id, call); }
 HT_OP_KERNELS(WRAPPERS)
 HT_OP_PACKED(WRAPPERS)
@@ -336,7 +336,8 @@ static ht_status read_positions(ht_device *device, const ht_kv_shape *shape, con
     const size_t bytes = ht_kv_saved_bytes(shape);
     ht_status status = HT_OK;
     for (int64_t i = 0; i < n && status == HT_OK; i++)
-        status = read_bytes(late(device), (char *)out + (size_t)i * bytes, position(shape, page, first + i), bytes, err);
+        status =
+            read_bytes(late(device), (char *)out + (size_t)i * bytes, position(shape, page, first + i), bytes, err);
     return status;
 }
 
@@ -355,14 +356,17 @@ static const ht_kv_ops kv = {ht_kv_saved_page_bytes, read_positions, write_posit
 /* The layer of a sequence with pages in the CPU's form, which hold what its pages do. */
 static void to_cpu(late_device *d, const ht_kv_layer *from, ht_kv_layer *to) {
     const size_t bytes = ht_kv_saved_bytes(&from->shape);
+    char *saved = malloc(HT_KV_PAGE * bytes + 1);
     *to = *from;
     to->pages = calloc((size_t)from->n_pages + 1, sizeof *to->pages);
     for (int64_t p = 0; p < from->n_pages; p++) {
         to->pages[p] = calloc(1, sizeof *to->pages[p]);
         to->pages[p]->data = aligned_alloc(64, (ht_kv_saved_page_bytes(&from->shape) + 63) / 64 * 64);
-        for (int64_t i = 0; i < HT_KV_PAGE && bytes; i++)
-            d->cpu->kv->write(d->cpu, &from->shape, to->pages[p], i, 1, position(&from->shape, from->pages[p], i), NULL);
+        for (int64_t i = 0; i < HT_KV_PAGE; i++)
+            memcpy(saved + (size_t)i * bytes, position(&from->shape, from->pages[p], i), bytes);
+        d->cpu->kv->write(d->cpu, &from->shape, to->pages[p], 0, HT_KV_PAGE, saved, NULL);
     }
+    free(saved);
 }
 
 static void free_cpu(ht_kv_layer *l) {

@@ -33,6 +33,9 @@ enum { TEST_SLOW = 1 };
 enum { TEST_SLOW = 0 };
 #endif
 
+/* Whether ht_device_open("cpu") opens the late device (support/late_device.h), whose memory is not the host's. */
+static inline int test_is_late(void) { return getenv("HEARTH_TEST_DEVICE") != NULL; }
+
 /* How many cases a test runs: `soak` of them where scripts/soak sets HEARTH_SOAK, else `usual`, about a hundredth. */
 static inline int test_cases(int usual, int soak) { return getenv("HEARTH_SOAK") ? soak : usual; }
 

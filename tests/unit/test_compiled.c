@@ -256,6 +256,7 @@ static void threads_share_a_compiled_function(void **state) {
 
 static void devices_have_their_own_kernels(void **state) {
     (void)state;
+    if (test_is_late()) skip(); /* each has its own memory, too */
     setting t = new_setting(mixed, &t);
     ht_error err;
     ht_array *half = t.half;

@@ -458,7 +458,7 @@ static size_t first_bytes;
 static bool watch_memory(const char *text, size_t n, void *user) {
     (void)text, (void)n;
     int64_t generated = ht_session_length(watched) - PROMPT;
-    size_t besides = ht_memory_get(NULL).active_bytes - ht_session_cache_bytes(watched);
+    size_t besides = ht_memory_get(watched->model->device).active_bytes - ht_session_cache_bytes(watched);
     if (generated >= 10 && first_bytes == 0) first_bytes = besides;
     if (generated >= 10) assert_int_equal(besides, first_bytes);
     assert_int_equal(ht_session_cache_bytes(watched),

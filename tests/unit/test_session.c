@@ -312,117 +312,12 @@ static void stale_positions_do_not_matter(void **state) {
     free(rows);
 }
 
-/* ---- forks and saved pages ---- */
-
-static ht_session *fork_of(const ht_session *s) {
-    ht_session *fork;
-    ht_error err = {0};
-    if (ht_session_fork(s, &fork, &err)) fail_msg("%s", err.message);
-    return fork;
-}
-
-static void forks_go_their_own_ways(void **state) {
-    (void)state;
-    static const int lengths[] = {1, 255, 256, 300,
-                                  700}; /* in a page, at its end, behind it, and past the window's ring */
-    float *rows = new_rows(), *others = new_rows(), *want = new_rows();
-    for (int m = 0; m < N_MODELS; m++)
-        for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
-            const int n = lengths[i];
-            ht_session *s = open_session(models[m], 50), *alone = open_session(models[m], 50);
-            forward(s, ids, (size_t)n, false, NULL);
-            ht_session *fork = fork_of(s), *second = fork_of(fork);
-            assert_int_equal(ht_session_length(fork), n);
-            assert_memory_equal(ht_session_tokens(fork), ids, (size_t)n * sizeof *ids);
-            forward(fork, ids + 100, 300, true, others); /* another continuation, before that of the first */
-            forward(s, ids + n, 300, true, rows);
-            assert_same_rows(rows, m, n, 300);
-            forward(alone, ids, (size_t)n, false, NULL);
-            forward(alone, ids + 100, 300, true, want);
-            assert_memory_equal(others + n * TINY_VOCAB, want + n * TINY_VOCAB, 300 * TINY_VOCAB * sizeof(float));
-            ht_session_free(s); /* what the second still holds stays */
-            ht_session_free(fork);
-            memset(rows, 0, (size_t)TOKENS * TINY_VOCAB * sizeof *rows);
-            forward(second, ids + n, 300, true, rows);
-            assert_same_rows(rows, m, n, 300);
-            ht_session_free(second);
-            ht_session_free(alone);
-        }
-    free(rows), free(others), free(want);
-}
-
-/* Only a page that is written to is copied, and once. */
-static void forks_share_memory(void **state) {
-    (void)state;
-    ht_session *s = open_session(models[0], 50);
-    forward(s, ids, 700, false, NULL);
-    const size_t page = ht_session_cache_bytes(s) / 3;
-    size_t before = ht_memory_get(models[0]->device).active_bytes;
-    ht_session *fork = fork_of(s);
-    assert_int_equal(ht_memory_get(models[0]->device).active_bytes, before);
-    ht_session *idle = open_session(models[0], 50);
-    forward(idle, ids, 10, false, NULL); /* as much memory for computing as the fork will take */
-    size_t computing = ht_memory_get(models[0]->device).active_bytes - before - page;
-    before = ht_memory_get(models[0]->device).active_bytes;
-    forward(fork, ids, 10, false, NULL);
-    assert_int_equal(ht_memory_get(models[0]->device).active_bytes - before, page + computing);
-    before = ht_memory_get(models[0]->device).active_bytes;
-    forward(fork, ids, 10, false, NULL);
-    forward(s, ids, 10, false, NULL); /* the page is its own by now */
-    assert_int_equal(ht_memory_get(models[0]->device).active_bytes, before);
-    ht_session_free(idle);
-    ht_session_free(fork);
-    ht_session_free(s);
-}
-
-/* Pages that were read to host memory and written to another cache continue with the same bits. */
-static void saved_pages_continue(void **state) {
-    (void)state;
-    static const ht_dtype types[] = {HT_F32, HT_F16, HT_BF16, HT_I8};
-    enum { N = 700, MORE = 100 };
-    float *rows = new_rows(), *want = new_rows();
-    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
-        ht_model *m = tiny_load(&(tiny_options){.type = HT_W_Q8_0, .kv = types[t]});
-        ht_device *d = m->device;
-        ht_session *s = open_session(m, 64), *other = open_session(m, 64);
-        ht_error err = {0};
-        forward(s, ids, N, false, NULL);
-        assert_int_equal(ht_cache_reserve(other->cache, N, &err), HT_OK);
-        for (int32_t l = 0; l < s->cache->n_layers; l++) {
-            const ht_kv_layer *from = &s->cache->layer[l], *to = &other->cache->layer[l];
-            const size_t bytes = ht_kv_saved_bytes(&from->shape);
-            char *saved = malloc(HT_KV_PAGE * bytes), *again = malloc(HT_KV_PAGE * bytes);
-            for (int64_t p = 0; p * HT_KV_PAGE < N; p++) {
-                const int64_t n = N - p * HT_KV_PAGE < HT_KV_PAGE ? N - p * HT_KV_PAGE : HT_KV_PAGE, half = n / 3;
-                assert_int_equal(d->kv->read(d, &from->shape, from->pages[p], 0, n, saved, &err), HT_OK);
-                /* in two pieces, the second one first */
-                assert_int_equal(
-                    d->kv->write(d, &to->shape, to->pages[p], half, n - half, saved + (size_t)half * bytes, &err),
-                    HT_OK);
-                assert_int_equal(d->kv->write(d, &to->shape, to->pages[p], 0, half, saved, &err), HT_OK);
-                assert_int_equal(d->kv->read(d, &to->shape, to->pages[p], half, n - half, again, &err), HT_OK);
-                assert_memory_equal(again, saved + (size_t)half * bytes, (size_t)(n - half) * bytes);
-            }
-            free(saved), free(again);
-        }
-        for (int i = 0; i < N; i++) assert_int_equal(ht_session_push(other, ids[i], &err), HT_OK);
-        other->cache->length = N;
-        forward(s, ids + N, MORE, true, want);
-        forward(other, ids + N, MORE, true, rows);
-        assert_memory_equal(rows + N * TINY_VOCAB, want + N * TINY_VOCAB, MORE * TINY_VOCAB * sizeof(float));
-        ht_session_free(s);
-        ht_session_free(other);
-        ht_model_free(m);
-    }
-    free(rows), free(want);
-}
-
 /* ---- memory ---- */
 
 static void pages_are_as_forecast(void **state) {
     (void)state;
     for (int m = 0; m < N_MODELS; m++) {
-        size_t before = ht_memory_get(models[0]->device).active_bytes;
+        size_t before = ht_memory_get(models[m]->device).active_bytes;
         ht_session *s = open_session(models[m], 64);
         assert_int_equal(ht_session_cache_bytes(s), 0);
         for (int at = 0; at < TOKENS; at += 50) {
@@ -433,7 +328,7 @@ static void pages_are_as_forecast(void **state) {
         assert_int_equal(ht_session_cache_bytes(s), 0);
         assert_int_equal(ht_session_length(s), 0);
         ht_session_free(s);
-        assert_int_equal(ht_memory_get(models[0]->device).active_bytes, before);
+        assert_int_equal(ht_memory_get(models[m]->device).active_bytes, before);
     }
     /* Two growing layers of 2 heads of 16 in f16: 32 KiB a page. */
     assert_int_equal(ht_cache_bytes(models[0], 1, 512), 2 * 32768);
@@ -452,12 +347,12 @@ static void running_out_of_memory_changes_nothing(void **state) {
         forward(s, ids, 256, false, NULL);
         size_t held = ht_session_cache_bytes(s);
         /* Room for one page, not for all layers'. */
-        size_t old = ht_memory_set_limit(models[0]->device, ht_memory_get(models[0]->device).active_bytes + 40000);
+        size_t old = ht_memory_set_limit(models[m]->device, ht_memory_get(models[m]->device).active_bytes + 40000);
         assert_int_equal(ht_session_forward(s, ids + 256, 10, NULL, NULL, NULL, &err), HT_ERR_MEMORY);
         assert_non_null(strstr(err.message, "the KV cache cannot grow from 256 to 266 positions"));
         assert_int_equal(ht_session_cache_bytes(s), held);
         assert_int_equal(ht_session_length(s), 256);
-        ht_memory_set_limit(models[0]->device, old);
+        ht_memory_set_limit(models[m]->device, old);
         forward(s, ids + 256, 100, true, rows);
         assert_same_rows(rows, m, 256, 100);
         ht_session_free(s);
@@ -603,9 +498,6 @@ int main(void) {
         cmocka_unit_test(rings_refuse_what_they_lost),
         cmocka_unit_test(rings_remember_how_far_they_were_written),
         cmocka_unit_test(stale_positions_do_not_matter),
-        cmocka_unit_test(forks_go_their_own_ways),
-        cmocka_unit_test(forks_share_memory),
-        cmocka_unit_test(saved_pages_continue),
         cmocka_unit_test(pages_are_as_forecast),
         cmocka_unit_test(running_out_of_memory_changes_nothing),
         cmocka_unit_test(limits_and_ids_are_checked),
