@@ -167,8 +167,8 @@ static void memory_that_runs_out_is_an_error_and_no_more(void **state) {
     assert_int_equal(ht_array_eval(s, in, 2, &err), HT_OK);
     for (int round = 0; round < 3; round++) {
         assert_int_equal(ht_compiled_call(s, t.compiled, in, 2, got, N_OUT), N_OUT);
-        ht_memory_set_limit(test_device(),
-                            ht_memory_get(test_device()).active_bytes + (size_t)(round + 1) * 300 * 300 * sizeof(float) + 1000);
+        ht_memory_set_limit(test_device(), ht_memory_get(test_device()).active_bytes +
+                                               (size_t)(round + 1) * 300 * 300 * sizeof(float) + 1000);
         assert_int_equal(ht_array_eval(s, got, N_OUT, &err), HT_ERR_MEMORY);
         assert_non_null(strstr(err.message, "the memory limit is"));
         ht_memory_set_limit(test_device(), 0);

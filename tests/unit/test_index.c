@@ -69,7 +69,8 @@ static void a_part_is_changed_where_it_is(void **state) {
         ht_array_free(x);
         assert_int_equal(ht_array_eval(s, &y, 1, &err), HT_OK);
         assert_int_equal(ht_array_data(s, y, &after, &err), HT_OK);
-        if ((before == y->buffer->data) != (h == NOBODY)) fail_msg("changed in place or copied wrongly, holder %d", (int)h);
+        if ((before == y->buffer->data) != (h == NOBODY))
+            fail_msg("changed in place or copied wrongly, holder %d", (int)h);
         const float *f = after;
         for (int i = 0; i < N; i++) assert_true(f[i] == (float)(i < from ? i : i + 1));
         if (h == THE_SCOPE) held = ht_array_retain(window);

@@ -272,7 +272,8 @@ static void what_was_overwritten_is_lost(void **state) {
     ok(ht_array_eval(s, &x, 1, &err), &err);
     ht_array *bad =
         ht_array_retain(ht_take(s, counting(s, 3), ht_array_from(s, (int32_t[]){5}, HT_I32, (int64_t[]){1}, 1), 0));
-    ht_array *v = ht_exp(s, ht_sum(s, ht_sin(s, counting(s, 4)), NULL, 0, false)); /* so that it comes after the other */
+    ht_array *v =
+        ht_exp(s, ht_sum(s, ht_sin(s, counting(s, 4)), NULL, 0, false)); /* so that it comes after the other */
     ht_array *y = ht_array_retain(ht_slice_update(s, x, v, (int64_t[]){2}, (int64_t[]){4}, NULL)); /* in x's memory */
     ht_array_free(x);
     ht_scope_finish(s, NULL);
