@@ -99,7 +99,6 @@ ht_array *ht_array_retain(ht_array *a) {
 }
 
 static void retain_from_graph(ht_array *a) {
-    if (a == HT_NONE) return;
     atomic_fetch_add_explicit(&a->refs, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&a->graph_refs, 1, memory_order_relaxed);
 }
@@ -170,6 +169,7 @@ static ht_scope *scope_new(ht_stream *stream, bool tracing) {
     ht_scope *s = calloc(1, sizeof *s);
     if (!s) return NULL;
     s->stream = stream;
+    s->memory = stream->device->memory;
     s->tracing = tracing;
     return s;
 }
@@ -267,21 +267,20 @@ ht_array *ht_scope_fail(ht_scope *s, ht_status status, const char *fmt, ...) {
 
 /* ---- nodes ---- */
 
-/* Whether the operands are where the scope's device computes; it is an error if not. */
-static bool operands_are_here(ht_scope *s, ht_op_id op, ht_array *const *in, int n_in) {
-    const ht_memory *here = s->stream->device->memory;
-    for (int i = 0; i < n_in; i++)
-        if (in[i] != HT_NONE && in[i]->memory != here) {
-            ht_scope_fail(s, HT_ERR_ARGUMENT,
-                          "%s: operand %d is on %s, the operation is computed on %s; copy it there first",
-                          ht_op_name(op), i, in[i]->memory->name, here->name);
-            return false;
-        }
-    return true;
+/* Frees a node one of whose operands is not where the scope's device computes. */
+static ht_array *refuse_operand(ht_scope *s, ht_array *a) {
+    int at = 0;
+    while (a->in[at] == HT_NONE || a->in[at]->memory == s->memory) at++;
+    ht_scope_fail(s, HT_ERR_ARGUMENT, "%s: operand %d is on %s, the operation is computed on %s; copy it there first",
+                  ht_op_name(a->op), at, a->in[at]->memory->name, s->memory->name);
+    ht_array *dying = NULL;
+    drop_inputs(a, &dying);
+    free_dying(dying);
+    free(a);
+    return NULL;
 }
 
 ht_array *ht_array_new(ht_scope *s, ht_op_id op, ht_array *const *in, int n_in) {
-    if (!operands_are_here(s, op, in, n_in)) return NULL;
     ht_array *a = malloc(sizeof *a);
     if (a) {
         memset(a, 0, offsetof(ht_array, shape));
@@ -298,12 +297,16 @@ ht_array *ht_array_new(ht_scope *s, ht_op_id op, ht_array *const *in, int n_in) 
     }
     a->refs = 1;
     a->op = op;
-    a->memory = s->stream->device->memory;
+    a->memory = s->memory;
     a->n_in = n_in;
+    bool here = true;
     for (int i = 0; i < n_in; i++) {
         a->in[i] = in[i];
+        if (in[i] == HT_NONE) continue;
+        here &= in[i]->memory == a->memory;
         retain_from_graph(in[i]);
     }
+    if (!here) return refuse_operand(s, a);
     link_to(s, a);
     return a;
 }

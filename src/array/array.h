@@ -76,6 +76,7 @@ struct ht_array {
 
 struct ht_scope {
     ht_stream *stream;
+    ht_memory *memory; /* of the stream's device */
     bool tracing; /* row counts are symbolic; arrays are never evaluated */
     bool failed;
     ht_error error;

@@ -40,7 +40,7 @@ static ht_array *empty_leaf(ht_scope *s, ht_dtype dtype, const int64_t *shape, i
     ht_error err;
     ht_buffer *b;
     if (!shape_is_sound(s, dtype, shape, n_dims, &bytes)) return NULL;
-    if (ht_buffer_new(s->stream->device->memory, bytes, &b, &err)) return ht_scope_fail_with(s, &err);
+    if (ht_buffer_new(s->memory, bytes, &b, &err)) return ht_scope_fail_with(s, &err);
     ht_array *a = leaf(s, b, dtype, shape, n_dims);
     if (!a) ht_buffer_release(b);
     return a;
@@ -79,7 +79,7 @@ ht_array *ht_array_from(ht_scope *s, const void *values, ht_dtype dtype, const i
 ht_array *ht_array_wrap(ht_scope *s, const void *values, ht_dtype dtype, const int64_t *shape, int n_dims,
                         void (*release)(void *user), void *user) {
     size_t bytes;
-    if (!ht_memory_is_host(s->stream->device->memory)) {
+    if (!ht_memory_is_host(s->memory)) {
         ht_array *copy = ht_array_from(s, values, dtype, shape, n_dims);
         if (copy && release) release(user);
         return copy;
@@ -170,7 +170,7 @@ ht_array *ht_array_to(ht_scope *s, ht_array *a, ht_scope *from) {
     const void *data;
     if (!a || a == HT_NONE) return a;
     ht_status st = ht_array_eval(from, &a, 1, &err);
-    if (st == HT_OK && a->memory == s->stream->device->memory) return ht_view_node(s, HT_OP_STOP_GRADIENT, &a, 1, 0);
+    if (st == HT_OK && a->memory == s->memory) return ht_view_node(s, HT_OP_STOP_GRADIENT, &a, 1, 0);
     if (st == HT_OK) st = ht_array_data(from, a, &data, &err);
     return st ? ht_scope_fail_with(s, &err) : ht_array_from(s, data, a->dtype, a->shape, a->n_dims);
 }
