@@ -1,6 +1,6 @@
 """Every #include in src/ and apps/ goes down the table of docs/layout.md, or stays in its layer, where no two folders include
-each other, whatever the way round; the command sees public headers alone, and the plain reference no vector source. Run from
-the repository root, without arguments."""
+each other, whatever the way round; the command sees public headers alone, the plain reference no vector source, and nothing
+above the devices a thread pool. Run from the repository root, without arguments."""
 import pathlib
 import re
 import sys
@@ -54,6 +54,14 @@ for folder in sorted(uses):
         break
 if "cpu/vector" in uses.get("cpu/reference", {}):
     wrong.append("the reference is independent of the vector kernels: " + uses["cpu/reference"]["cpu/vector"])
+
+# Who computes, with how many threads and where, is the devices' business.
+for source in root.glob("src/**/*.[ch]"):
+    folder = source.relative_to(root / "src").parts[0]
+    if folder in ("array", "ops", "models", "tokenizer", "template", "generate", "train"):
+        for number, line in enumerate(source.read_text().splitlines(), 1):
+            if re.search(r"\bht_pool|base/pool\.h", line):
+                wrong.append(f"{source.relative_to(root)}:{number}: threads are behind ht_device.run_on_host")
 
 print("\n".join(wrong) or f"{len(height)} folders, every include points down")
 sys.exit(1 if wrong or len(height) < 2 else 0)

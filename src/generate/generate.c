@@ -206,7 +206,7 @@ static void report(run *r, ht_metrics *metrics) {
         r->metrics.first_token_seconds = r->first_token - r->begin;
         r->metrics.decode_seconds = now_seconds() - r->first_token;
     }
-    r->metrics.peak_memory_bytes = ht_memory_get(NULL).peak_bytes;
+    r->metrics.peak_memory_bytes = ht_memory_get(r->s->model->device).peak_bytes;
     if (metrics) *metrics = r->metrics;
 }
 

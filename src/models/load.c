@@ -91,10 +91,7 @@ static ht_status describe(ht_model *m, const ht_model_options *o, const char *na
 static ht_status check_room(const ht_model *m, const ht_checkpoint_files *c, const ht_model_options *o, ht_error *err) {
     size_t weight_bytes, free_bytes;
     ht_status status = ht_weights_measure(c, m->config, m->device, m->precision, &weight_bytes, err);
-    if (status || o->skip_memory_check) return status;
-    const bool known = ht_memory_is_host(m->device->memory) ? ht_memory_check_free(&free_bytes)
-                                                            : ht_memory_left(m->device->memory, &free_bytes);
-    if (!known) return HT_OK;
+    if (status || o->skip_memory_check || !ht_memory_check_free_on(m->device, &free_bytes)) return status;
     ht_memory_check_wanted wanted = {.name = ht_base_name(c->path),
                                      .weight_bytes = weight_bytes,
                                      .kv = m->kv,

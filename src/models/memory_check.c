@@ -1,3 +1,4 @@
+#include "device/device.h"
 #include "models/memory_check.h"
 
 #include "base/checked.h"
@@ -104,6 +105,14 @@ size_t ht_memory_check_resident(void) {
 }
 
 bool ht_memory_check_free(size_t *bytes) { return ht_memory_check_free_under("", bytes); }
+
+bool ht_memory_check_free_on(ht_device *d, size_t *bytes) {
+    return ht_memory_is_host(d->memory) ? ht_memory_check_free(bytes) : ht_memory_left(d->memory, bytes);
+}
+
+size_t ht_memory_check_used_on(ht_device *d) {
+    return ht_memory_is_host(d->memory) ? ht_memory_check_resident() : ht_memory_get(d).active_bytes;
+}
 
 bool ht_memory_available(size_t *bytes) {
     *bytes = 0;

@@ -14,6 +14,10 @@ bool ht_memory_check_free_under(const char *root, size_t *bytes);
 /* Bytes of this process in memory; 0 when unknown. */
 size_t ht_memory_check_resident(void);
 
+/* The same two of the memory of a device: what is available there, and what is in use. */
+bool ht_memory_check_free_on(ht_device *d, size_t *bytes);
+size_t ht_memory_check_used_on(ht_device *d);
+
 typedef struct ht_memory_check_wanted {
     const char *name; /* model name, for the message */
     size_t weight_bytes;

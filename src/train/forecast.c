@@ -87,7 +87,7 @@ ht_status ht_forecast_check(ht_trainer *t, ht_error *err) {
     enum { MOMENTS = 2, GRADIENTS = 2 };
     rows r = {0};
     size_t bytes, evaluation = 0, available;
-    const bool known = ht_memory_check_free(&available);
+    const bool known = ht_memory_check_free_on(t->m->device, &available);
     const size_t parameters = (size_t)ht_trainable_parameters(t->trainable) * sizeof(float) * (MOMENTS + GRADIENTS + 1);
     ht_status status = largest_batch(t, false, &r, err);
     t->checkpointing = t->o.checkpointing == HT_CHECKPOINTING_ON;
@@ -100,7 +100,7 @@ ht_status ht_forecast_check(ht_trainer *t, ht_error *err) {
     if (!status && t->valid) status = measure_held_out(t, &evaluation, err);
     if (status) return status;
     t->step_bytes = ht_max_size(bytes, evaluation) + parameters;
-    t->peak_bytes = ht_memory_check_resident() + t->step_bytes;
+    t->peak_bytes = ht_memory_check_used_on(t->m->device) + t->step_bytes;
     if (known && !t->o.skip_memory_check && t->step_bytes > available) return refuse(t, t->step_bytes, available, err);
     return HT_OK;
 }
