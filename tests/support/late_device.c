@@ -38,7 +38,7 @@ typedef struct task {
     _Alignas(64) char data[];
 } task;
 
-/* A piece of the arena that was given back. */
+/* A piece of the arena that was given back, in a list by address. */
 typedef struct piece {
     struct piece *next;
     char *at;
@@ -227,8 +227,11 @@ static void *take(void *user, size_t bytes) {
     pthread_mutex_lock(&d->lock);
     for (piece **at = &d->free; *at && !p; at = &(*at)->next) {
         piece *f = *at;
-        if (f->bytes != bytes) continue;
+        if (f->bytes < bytes) continue;
         p = f->at;
+        f->at += bytes;
+        f->bytes -= bytes;
+        if (f->bytes) break;
         *at = f->next;
         free(f);
         break;
@@ -244,12 +247,21 @@ static void *take(void *user, size_t bytes) {
 
 static void give_back(void *user, void *p, size_t bytes) {
     late_device *d = user;
-    piece *f = malloc(sizeof *f);
+    piece *f = malloc(sizeof *f), **at = &d->free;
     pthread_mutex_lock(&d->lock);
     run_queue(d);
-    if (f) {
-        *f = (piece){d->free, p, bytes};
-        d->free = f;
+    while (*at && (*at)->at < (char *)p) at = &(*at)->next;
+    if (f) *f = (piece){*at, p, bytes};
+    if (f) *at = f;
+    for (piece *a = d->free; a && a->next;) { /* neighbours become one */
+        piece *b = a->next;
+        if (a->at + a->bytes != b->at) {
+            a = b;
+            continue;
+        }
+        a->bytes += b->bytes;
+        a->next = b->next;
+        free(b);
     }
     pthread_mutex_unlock(&d->lock);
 }
@@ -531,6 +543,7 @@ ht_status late_device_open(const ht_device_options *options, ht_device **out, ht
     pthread_mutex_init(&d->turn, NULL);
     pthread_mutex_init(&d->lock, NULL);
     ht_memory_init(&d->memory, "late", &memory_ops, d, &d->base);
+    d->memory.cache_limit = 4 << 20; /* all memory ever used is opened and closed with every wait */
     wrap_kernels(d);
     *out = &d->base;
     return HT_OK;
