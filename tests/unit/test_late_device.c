@@ -107,7 +107,6 @@ static void operands_of_two_devices_are_refused(void **state) {
     (void)state;
     ht_scope *here = ht_scope_new(late_stream), *there = ht_scope_new(cpu_stream);
     ht_array *x = counting(here, 4), *y = counting(there, 4);
-    ht_array *const mixed[] = {x, y};
     ht_error err = {0};
     assert_null(ht_add(here, x, y));
     assert_non_null(strstr(ht_scope_error(here)->message, "operand 1 is on cpu, the operation is computed on late"));
@@ -116,7 +115,7 @@ static void operands_of_two_devices_are_refused(void **state) {
     ht_scope_free(here);
     here = ht_scope_new(late_stream);
     x = counting(here, 4);
-    assert_null(ht_concatenate(here, mixed, 2, 0));
+    assert_null(ht_concatenate(here, (ht_array *[]){x, y}, 2, 0));
     assert_null(ht_reshape(here, y, (int64_t[]){2, 2}, 2));
     assert_int_equal(ht_array_eval(here, &x, 1, &err), HT_ERR_ARGUMENT);
     ht_scope_free(here);
