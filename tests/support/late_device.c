@@ -543,7 +543,7 @@ ht_status late_device_open(const ht_device_options *options, ht_device **out, ht
     pthread_mutex_init(&d->turn, NULL);
     pthread_mutex_init(&d->lock, NULL);
     ht_memory_init(&d->memory, "late", &memory_ops, d, &d->base);
-    d->memory.cache_limit = 32 << 20; /* all memory ever used is opened and closed with every wait */
+    d->memory.cache_limit = 10 << 20; /* all memory ever used is opened and closed with every wait */
     wrap_kernels(d);
     *out = &d->base;
     return HT_OK;
