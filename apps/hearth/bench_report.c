@@ -94,14 +94,23 @@ __attribute__((format(printf, 5, 6))) static void print_series(const char *name,
     output_write("\n", 1);
 }
 
-void bench_print_text(const bench *b) {
+static void print_against_machine(const bench *b) {
     const series *s = b->series;
-    ht_arithmetic a = main_arithmetic(b);
+    const ht_arithmetic a = main_arithmetic(b);
     print_series("prefill", b->n_prompt, &s[PREFILL], "tok/s", ", %.0f %% of the %s peak of %.0f G operations/s",
                  1e2 * series_median(&s[OF_PEAK]), ht_arithmetic_name(a), 1e-9 * series_median(&s[PEAK + a]));
     double read = series_median(&s[READ]);
     print_series("decode", b->n_decode, &s[DECODE], "tok/s", ", %.0f %% of reading %.0f MB per token at %.1f GB/s",
                  1e2 * series_median(&s[OF_READ]), 1e-6 * (double)b->bytes_per_token, 1e-9 * read);
+}
+
+void bench_print_text(const bench *b) {
+    const series *s = b->series;
+    if (!b->meter) { /* the device cannot measure itself */
+        print_series("prefill", b->n_prompt, &s[PREFILL], "tok/s", "%s", "");
+        print_series("decode", b->n_decode, &s[DECODE], "tok/s", "%s", "");
+    } else
+        print_against_machine(b);
     char name[32];
     snprintf(name, sizeof name, "decode, %d together", b->n_together);
     print_series(name, (int64_t)b->n_together * b->n_decode, &s[TOGETHER], "tok/s", ", %.2f times one alone",

@@ -67,7 +67,7 @@ typedef struct ht_metrics {
     double prefill_seconds;     /* prompt through the model */
     double first_token_seconds; /* from the call to the first token */
     double decode_seconds;      /* all tokens after the first */
-    size_t peak_memory_bytes;   /* of the process's arrays, weights and caches, so far */
+    size_t peak_memory_bytes;   /* of arrays, weights and caches in the device's memory, so far */
     ht_finish finish;           /* 0 when the call failed */
 } ht_metrics;
 

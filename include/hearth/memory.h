@@ -25,7 +25,7 @@ typedef struct ht_memory_stats {
     size_t wired_bytes;  /* locked in memory */
 } ht_memory_stats;
 
-HT_API ht_memory_stats ht_memory_get(ht_device *d); /* of the whole process, now */
+HT_API ht_memory_stats ht_memory_get(ht_device *d); /* of the memory as a whole, now */
 /* The peak is what is active from here on. */
 HT_API void ht_memory_reset_peak(ht_device *d);
 /* Gives back to the system, or to the device, all freed buffers that were kept. */

@@ -24,7 +24,8 @@ HT_API void ht_session_options_init(ht_session_options *options, size_t size);
 /* The caller frees *out; the session holds the model until then. */
 HT_API ht_status ht_session_new(ht_model *m, const ht_session_options *options, ht_session **out, ht_error *err);
 /* Another session with the same tokens, adapters and options, for another continuation of them. The two share the memory of
- * the KV cache until one of them writes there, page by page. The caller frees *out. */
+ * the KV cache until one of them writes there, page by page. Nobody else uses `s` meanwhile. The caller
+ * frees *out. */
 HT_API ht_status ht_session_fork(const ht_session *s, ht_session **out, ht_error *err);
 HT_API void ht_session_free(ht_session *s); /* NULL is fine */
 /* Forgets all tokens; memory of the KV cache is given back. */

@@ -60,6 +60,7 @@ def _fallible(name, *arguments):
     return functools.partial(lib.check, lib.declare(name, c_int, *arguments, lib._ERROR))
 
 
+_device_retain = lib.declare("ht_device_retain", c_void_p, c_void_p)
 _device_open = _fallible("ht_device_open", c_char_p, POINTER(ht_device_options), POINTER(c_void_p))
 _device_free = lib.declare("ht_device_free", None, c_void_p)
 _load = _fallible("ht_model_load", c_char_p, POINTER(ht_model_options), POINTER(c_void_p))
@@ -518,7 +519,10 @@ def load(path, *, threads=0, precision="high", context=0, sliding=False, slots=0
         cache = os.environ.get("XDG_CACHE_HOME", "")
         packed_cache = os.path.join(cache if cache.startswith("/") else os.path.expanduser("~/.cache"), "hearth", "packed")
     device, handle = c_void_p(), c_void_p()
-    _device_open(b"cpu", lib.options(ht_device_options, n_threads=threads), byref(device))
+    if threads:
+        _device_open(b"cpu", lib.options(ht_device_options, n_threads=threads), byref(device))
+    else:  # that of arrays, which then meet the model's
+        device = c_void_p(_device_retain(lib.device))
     try:
         how = lib.options(ht_model_options, device=device, precision=how_precise,
                           context=context, sliding=sliding, slots=slots, kv_dtype=kv_dtype.code,

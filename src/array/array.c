@@ -271,8 +271,9 @@ ht_array *ht_scope_fail(ht_scope *s, ht_status status, const char *fmt, ...) {
 static ht_array *refuse_operand(ht_scope *s, ht_array *a) {
     int at = 0;
     while (a->in[at] == HT_NONE || a->in[at]->memory == s->memory) at++;
-    ht_scope_fail(s, HT_ERR_ARGUMENT, "%s: operand %d is on %s, the operation is computed on %s; copy it there first",
-                  ht_op_name(a->op), at, a->in[at]->memory->name, s->memory->name);
+    const char *there = a->in[at]->memory->name, *here = s->memory->name;
+    ht_scope_fail(s, HT_ERR_ARGUMENT, "%s: operand %d is on %s%s, the operation is computed on %s; copy it there first",
+                  ht_op_name(a->op), at, strcmp(there, here) ? "" : "another ", there, here);
     ht_array *dying = NULL;
     drop_inputs(a, &dying);
     free_dying(dying);

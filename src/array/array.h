@@ -77,7 +77,7 @@ struct ht_array {
 struct ht_scope {
     ht_stream *stream;
     ht_memory *memory; /* of the stream's device */
-    bool tracing; /* row counts are symbolic; arrays are never evaluated */
+    bool tracing;      /* row counts are symbolic; arrays are never evaluated */
     bool failed;
     ht_error error;
     ht_array *first; /* arrays of the scope, linked by `next` */
@@ -151,6 +151,10 @@ bool ht_array_is_contiguous(const ht_array *a);
 /* Writes a shape as "[2, 3]" to `out`, a buffer of HT_SHAPE_TEXT bytes, and returns it. */
 enum { HT_SHAPE_TEXT = 192 };
 const char *ht_shape_text(const int64_t *shape, int n_dims, char *out);
+
+/* The elements, row-major, in host memory: the array's own where it is there, else a copy, *copy, which the caller frees; NULL:
+ * none. For those who need them once: unlike ht_array_data it leaves no copy with the array. */
+ht_status ht_array_borrow(ht_scope *s, ht_array *a, const void **data, void **copy, ht_error *err);
 
 /* Evaluates `arrays` on the calling thread. The caller holds the device's run_lock. With `cut`, evaluated arrays that stay
  * release their inputs (ht_array_cut_off). */

@@ -20,8 +20,9 @@ typedef struct evaluation {
     ht_worklist *list; /* nodes in topological order; owned by the stream */
     uint64_t visit;
     ht_error *err;
-    bool cut;       /* kept arrays release their inputs */
-    ht_fused fused; /* current elementwise group */
+    bool cut;          /* kept arrays release their inputs */
+    ht_mark submitted; /* behind the last kernel */
+    ht_fused fused;    /* current elementwise group */
 } evaluation;
 
 static ht_state state_of(ht_array *a) { return (ht_state)atomic_load_explicit(&a->state, memory_order_acquire); }
@@ -152,6 +153,13 @@ static void give_back_scratch(ht_stream *s) {
     s->scratch_bytes = 0;
 }
 
+/* The place behind the kernel of a node; 0 when it submitted nothing, as for an empty result. */
+static ht_mark mark_behind(evaluation *w) {
+    const ht_mark before = w->submitted;
+    w->submitted = ht_device_mark(w->stream->device);
+    return w->submitted == before ? 0 : w->submitted;
+}
+
 static void mark_ready(ht_array *a, ht_mark submitted) {
     a->slot = HT_FUSED_DONE;
     a->submitted = submitted;
@@ -163,7 +171,7 @@ static ht_status run_compiled(evaluation *w, ht_array *a) {
     ht_status st = ht_flat_compute(w->stream, a, w->visit, ensure_scratch, w->err);
     give_back_scratch(w->stream);
     if (st) return st;
-    const ht_mark submitted = ht_device_mark(w->stream->device);
+    const ht_mark submitted = mark_behind(w);
     mark_ready(a, submitted);
     const int n = ht_flat_count(a);
     for (int i = 0; i < a->n_in; i++) used_by_kernel(w, a->in[i]);
@@ -218,7 +226,7 @@ static ht_status run_kernel(evaluation *w, ht_array *a) {
     }
     if (st == HT_OK) {
         a->buffer = buffer;
-        mark_ready(a, ht_device_mark(s->device));
+        mark_ready(a, mark_behind(w));
         for (int i = 0; i < a->n_in; i++) used_by_kernel(w, a->in[i]);
     } else
         ht_buffer_release(buffer);
@@ -256,7 +264,7 @@ static ht_buffer *donated_to(const evaluation *w, int out, ht_buffer *const *tak
 
 static void finish_members(evaluation *w, ht_buffer *const *buffer) {
     const ht_fused *f = &w->fused;
-    const ht_mark submitted = ht_device_mark(w->stream->device);
+    const ht_mark submitted = mark_behind(w);
     for (int k = 0; k < f->program.n_out; k++) {
         f->out[k]->buffer = buffer[k];
         mark_ready(f->out[k], submitted);
@@ -390,6 +398,7 @@ static ht_status compute(evaluation *w, ht_array *const *arrays, int n) {
     count_uses(w, arrays, n);
     ht_device *d = stream->device;
     const unsigned state = d->begin(d);
+    w->submitted = ht_device_mark(d);
     for (size_t i = 0; i < w->list->n && st == HT_OK; i++) {
         ht_array *a = w->list->order[i];
         if (a->base || a->slot == HT_FUSED_DONE) continue;

@@ -165,12 +165,31 @@ ht_status ht_array_read(ht_scope *s, ht_array *a, void *out, size_t bytes, ht_er
     return ht_memory_read(c->memory, out, data + c->offset * (int64_t)ht_dtype_bytes(c->dtype), bytes, err);
 }
 
+ht_status ht_array_borrow(ht_scope *s, ht_array *a, const void **data, void **copy, ht_error *err) {
+    *data = *copy = NULL;
+    const size_t bytes = (size_t)ht_array_size(a) * ht_dtype_bytes(a->dtype);
+    if (ht_memory_is_host(a->memory)) return ht_array_data(s, a, data, err);
+    if (!(*copy = malloc(bytes + 1))) return ht_fail_memory(err, bytes, "an array read from its device");
+    const ht_status st = ht_array_read(s, a, *copy, bytes, err);
+    if (st == HT_OK) {
+        *data = *copy;
+        return HT_OK;
+    }
+    free(*copy);
+    *copy = NULL;
+    return st;
+}
+
 ht_array *ht_array_to(ht_scope *s, ht_array *a, ht_scope *from) {
     ht_error err = {0};
     const void *data;
+    void *copy = NULL;
     if (!a || a == HT_NONE) return a;
     ht_status st = ht_array_eval(from, &a, 1, &err);
     if (st == HT_OK && a->memory == s->memory) return ht_view_node(s, HT_OP_STOP_GRADIENT, &a, 1, 0);
-    if (st == HT_OK) st = ht_array_data(from, a, &data, &err);
-    return st ? ht_scope_fail_with(s, &err) : ht_array_from(s, data, a->dtype, a->shape, a->n_dims);
+    if (st == HT_OK) st = ht_array_borrow(from, a, &data, &copy, &err);
+    if (st) return ht_scope_fail_with(s, &err);
+    ht_array *moved = ht_array_from(s, data, a->dtype, a->shape, a->n_dims);
+    free(copy);
+    return moved;
 }

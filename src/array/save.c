@@ -19,8 +19,11 @@ static size_t bytes_of(const ht_array *a) { return (size_t)ht_array_size(a) * ht
 
 static ht_status put_elements(ht_scope *s, ht_writer *w, ht_array *a, ht_error *err) {
     const void *data;
-    ht_status st = ht_array_data(s, a, &data, err);
-    return st || !bytes_of(a) ? st : ht_writer_put(w, data, bytes_of(a), err);
+    void *copy = NULL;
+    ht_status st = ht_array_borrow(s, a, &data, &copy, err);
+    if (!st && bytes_of(a)) st = ht_writer_put(w, data, bytes_of(a), err);
+    free(copy);
+    return st;
 }
 
 static ht_status finish(ht_writer *w, ht_status st, ht_error *err) {
@@ -70,10 +73,12 @@ static ht_status put_npz(ht_scope *s, ht_zip_writer *w, const char *name, ht_arr
     strcat(strcpy(file, name), ".npy");
     const size_t n = npy_header(a, header);
     const void *data;
-    ht_status st = ht_array_data(s, a, &data, err);
+    void *copy = NULL;
+    ht_status st = ht_array_borrow(s, a, &data, &copy, err);
     if (!st) st = ht_zip_begin(w, file, n + bytes_of(a), deflate, err);
     if (!st) st = ht_zip_put(w, header, n, err);
     if (!st) st = ht_zip_put(w, data, bytes_of(a), err);
+    free(copy);
     free(file);
     return st;
 }
@@ -115,11 +120,13 @@ static const char *const names_of_dtypes[HT_DTYPE_COUNT] = {
 typedef struct evaluated_arrays {
     ht_scope *s;
     ht_array *const *arrays;
+    void *copy; /* of the values that are being written */
 } evaluated_arrays;
 
 static ht_status values_of(void *user, int i, const void **bytes, ht_error *err) {
-    const evaluated_arrays *from = user;
-    return ht_array_data(from->s, from->arrays[i], bytes, err);
+    evaluated_arrays *from = user;
+    free(from->copy);
+    return ht_array_borrow(from->s, from->arrays[i], bytes, &from->copy, err);
 }
 
 /* Evaluates the arrays and describes them for a writer; the caller frees *out. */
@@ -144,8 +151,9 @@ ht_status ht_safetensors_save(ht_scope *s, const char *path, const char *const *
     ht_metadata_pair *pairs = calloc((size_t)n_pairs + 1, sizeof *pairs);
     if (!pairs) st = ht_fail_memory(err, (size_t)n_pairs * sizeof *pairs, path);
     for (int i = 0; !st && i < n_pairs; i++) pairs[i] = (ht_metadata_pair){keys[i], values[i]};
-    evaluated_arrays from = {s, arrays};
+    evaluated_arrays from = {s, arrays, NULL};
     if (!st) st = ht_safetensors_write(path, tensors, n, pairs, n_pairs, values_of, &from, err);
+    free(from.copy);
     free(pairs);
     free(tensors);
     return st;
@@ -157,8 +165,9 @@ ht_status ht_gguf_save(ht_scope *s, const char *path, const char *const *names, 
     ht_tensor_output *tensors;
     ht_status st = describe(s, path, names, arrays, n, &tensors, err);
     if (!st) st = ht_json_parse(metadata ? metadata : "{}", metadata ? strlen(metadata) : 2, path, &values, err);
-    evaluated_arrays from = {s, arrays};
+    evaluated_arrays from = {s, arrays, NULL};
     if (!st) st = ht_gguf_write(path, tensors, n, values, values_of, &from, err);
+    free(from.copy);
     json_decref(values);
     free(tensors);
     return st;

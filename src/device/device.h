@@ -48,7 +48,7 @@ struct ht_device {
 
     int n_threads; /* of the host, that work for this device */
     /* Runs fn on them over n items, `grain` at a time, as ht_pool_run does: reading weights, choosing tokens. Not between
-     * `begin` and `end`. */
+     * `begin` and `end`; fn may pack, and copy to the device. */
     void (*run_on_host)(ht_device *d, int64_t n, int64_t grain, ht_block_fn *fn, void *arg);
     const ht_row_ops *row_ops;     /* of logits in host memory */
     const ht_measure_ops *measure; /* NULL: measurement is not supported */

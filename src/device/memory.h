@@ -17,13 +17,14 @@ typedef struct ht_memory ht_memory;
 struct ht_device;
 
 /* Memory that is not the host's: what its device does. `user` is ht_memory.user. */
-typedef struct ht_memory_ops {
+typedef struct ht_memory_ops { /* take and give_back are called with the memory's lock held */
     /* Takes `bytes`, a multiple of 64, from the device, 64-byte aligned; NULL: there are none left. */
     void *(*take)(void *user, size_t bytes);
     void (*give_back)(void *user, void *p, size_t bytes); /* after the work that is queued on it */
     /* To the device. The host's memory may change as soon as the call returns. */
     ht_status (*write)(void *user, void *to, const void *from, size_t bytes, ht_error *err);
-    /* From the device; waits for the work before it, whose failures are not its to report (device/queue.h). */
+    /* From the device; waits for the work before it. Failures of kernels are not its to report, a lost device is
+     * (device/queue.h). */
     ht_status (*read)(void *user, void *to, const void *from, size_t bytes, ht_error *err);
     ht_status (*copy)(void *user, void *to, const void *from, size_t bytes, ht_error *err); /* both on the device */
     ht_status (*fill)(void *user, void *to, int byte, size_t bytes, ht_error *err);

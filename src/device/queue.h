@@ -1,7 +1,10 @@
 /* Device queue: work that a device does after the call which submitted it has returned, in the order of submission.
  *
  * Kernels, stages and programs are submitted between `begin` and `end` of a device (device/device.h), when the queue is one
- * thread's; copies (device/memory.h) by anybody at any time. A mark is a place in it. Work that fails does so when it is done, and is reported by the wait that
+ * thread's; copies (device/memory.h) by anybody at any time. A mark is a place in it.
+ *
+ * Kernels fail one by one. A copy that fails loses the device: whoever wrote it may long have gone on, so every wait and every
+ * read from then on reports it, whatever it is for. Work that fails does so when it is done, and is reported by the wait that
  * finds it. */
 #ifndef HT_DEVICE_QUEUE_H
 #define HT_DEVICE_QUEUE_H

@@ -38,18 +38,21 @@ static ht_status add_row(ht_digest *d, const ht_matrix *m, int64_t row, ht_error
     return status;
 }
 
-/* The output head is left out: files of one model differ in the rows that they add to the vocabulary. */
+/* The output head is left out: files of one model differ in the rows that they add to the vocabulary. Tables are, as they are
+ * matrices on some devices only. */
 ht_status ht_model_fingerprint(const ht_model *m, char out[HT_FINGERPRINT_SIZE], ht_error *err) {
     *out = '\0';
     int64_t n;
     ht_matrix *const *matrices = ht_weights_matrices(m->weights, &n);
     const ht_matrix *head = ht_weights_decoder(m->weights)->head.matrix;
-    int64_t step = ht_ceil_div_i64(n, SAMPLED_MATRICES), i = 0;
+    int64_t tables = 0, i = 0;
+    for (int64_t at = 0; at < n; at++) tables += ht_weights_use(m->weights, at).table;
+    const int64_t step = ht_ceil_div_i64(n - tables, SAMPLED_MATRICES);
     ht_digest d = {5, 6};
     add_sizes(&d, m->config);
     ht_status status = HT_OK;
     for (int64_t at = 0; !status && at < n; at++) {
-        if (matrices[at] == head) continue;
+        if (matrices[at] == head || ht_weights_use(m->weights, at).table) continue;
         if (i % step == 0) status = add_row(&d, matrices[at], (i * 7919 + 5) % matrices[at]->n_rows, err);
         i++;
     }

@@ -1,9 +1,9 @@
-#include "device/device.h"
 #include "models/memory_check.h"
 
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "device/device.h"
 #include "models/kv.h"
 
 #include <hearth/measure.h>

@@ -29,8 +29,10 @@ static cost cost_of(const ht_model *m) {
     const ht_decoder *d = ht_weights_decoder(m->weights);
     int64_t n;
     ht_matrix *const *matrix = ht_weights_matrices(m->weights, &n);
-    for (int64_t i = 0; i < n; i++)
-        count_matrix(m, matrix[i], matrix[i] == d->head.matrix, ht_weights_use(m->weights, i), &all);
+    for (int64_t i = 0; i < n; i++) {
+        const ht_matrix_use use = ht_weights_use(m->weights, i);
+        if (!use.table) count_matrix(m, matrix[i], matrix[i] == d->head.matrix, use, &all);
+    }
     return all;
 }
 

@@ -94,6 +94,7 @@ ht_matrix *const *ht_weights_matrices(const ht_weights *w, int64_t *n);
 /* What meets matrix i of them. */
 typedef struct ht_matrix_use {
     bool expert; /* not every token: it is an expert's */
+    bool table;  /* none: its rows are looked up, from memory as the device cannot read its file */
     bool late;   /* only rows whose logits are asked for: it is in a layer behind the last one that keeps keys */
 } ht_matrix_use;
 ht_matrix_use ht_weights_use(const ht_weights *w, int64_t i);

@@ -130,8 +130,12 @@ ht_status ht_loader_table(ht_loader *l, const char *name, int64_t rows, int64_t 
     ht_stored_tensor t;
     ht_status status = ht_loader_look_up(l, name, (int64_t[]){rows, columns}, 2, &t);
     const bool in_memory = l->device && !ht_memory_is_host(l->device->memory); /* its kernels cannot read the file */
-    if (!status && (in_memory || ht_weight_is_f8((ht_weight_type)t.type)))
-        return ht_loader_matrix(l, name, rows, columns, 0, out);
+    const bool is_f8 = !status && ht_weight_is_f8((ht_weight_type)t.type);
+    if (!status && (in_memory || is_f8)) {
+        status = ht_loader_matrix(l, name, rows, columns, 0, out);
+        if (!status && l->into && !is_f8) l->into->use[l->into->n_matrices - 1].table = true;
+        return status;
+    }
     if (!status) l->table_bytes += t.n_bytes;
     if (status || !l->into) return status;
     status = ht_file_rows_new(&t, out, l->err);
@@ -151,8 +155,9 @@ ht_status ht_loader_vector(ht_loader *l, const char *name, int64_t n, int64_t he
     ht_status status = ht_loader_look_up(l, name, &n, 1, &t);
     l->bytes += (size_t)n * sizeof(float);
     if (status || !l->into) return status;
-    float *values = malloc((size_t)n * 2 * sizeof *values), *ordered = values + n;
+    float *values = malloc((size_t)n * 2 * sizeof *values);
     if (!values) return ht_fail_memory(l->err, (size_t)n * 2 * sizeof *values, name);
+    float *ordered = values + n;
     status = ht_tensor_read_f32(&t, n, values, l->err);
     for (int64_t i = 0; !status && head_rows && i < n; i++) ordered[i] = values[ht_interleaved_row(i, head_rows)];
     if (!status) status = ht_loader_keep_array(l, head_rows ? ordered : values, n, out);

@@ -159,10 +159,12 @@ static ht_status find_checksum(ht_scope *s, const entries *e, const tensors *x, 
     }
     for (int i = 0; i < x->n; i++) {
         const void *data;
-        ht_status status = ht_array_data(s, x->array[i], &data, err);
+        void *copy;
+        ht_status status = ht_array_borrow(s, x->array[i], &data, &copy, err);
         if (status) return status;
         ht_digest_text(&d, x->name[i]);
         ht_digest_bytes(&d, data, (size_t)ht_array_size(x->array[i]) * ht_dtype_bytes(ht_array_dtype(x->array[i])));
+        free(copy);
     }
     (void)snprintf(out, VALUE_SIZE, "%016" PRIx64 "%016" PRIx64, d.a, d.b);
     return HT_OK;

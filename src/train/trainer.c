@@ -196,7 +196,8 @@ void ht_trainer_free(ht_trainer *t) {
 void ht_trainer_describe(const ht_trainer *t, ht_trainer_plan *out) {
     int64_t n, parameters = 0;
     ht_matrix *const *all = ht_weights_matrices(t->m->weights, &n);
-    for (int64_t i = 0; i < n; i++) parameters += all[i]->n_rows * all[i]->k;
+    for (int64_t i = 0; i < n; i++)
+        if (!ht_weights_use(t->m->weights, i).table) parameters += all[i]->n_rows * all[i]->k;
     *out = (ht_trainer_plan){.iters = t->iters,
                              .iters_per_epoch = t->per_epoch,
                              .done = t->iter,

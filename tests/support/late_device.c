@@ -57,6 +57,8 @@ struct late_device {
     size_t queued_bytes;
     ht_mark failed; /* not reported yet; 0: none */
     ht_error failure;
+    int64_t lose_after; /* copies, fills and packs until one fails; 0: none does */
+    ht_error lost;      /* its failure, which stays */
     char *arena;
     size_t used;
     piece *free;
@@ -89,12 +91,15 @@ static void run_queue(late_device *d) {
         task *t = d->first;
         ht_error err = {0};
         ht_status status = HT_OK;
-        if (!t->is_kernel || !d->failed) {
+        if (!d->lost.status && (!t->is_kernel || !d->failed)) {
             status = t->is_kernel && d->fail_after && --d->fail_after == 0
                          ? ht_fail(&err, HT_ERR_INTERNAL, "%s: the device failed as it was told to", ht_op_name(t->op))
                          : t->run(d, t, &err);
         }
-        if (status && !d->failed) {
+        if (!t->is_kernel && !status && d->lose_after && --d->lose_after == 0)
+            status = ht_fail(&err, HT_ERR_INTERNAL, "the device was lost as it was told to");
+        if (status && !t->is_kernel && !d->lost.status) d->lost = err;
+        if (status && t->is_kernel && !d->failed) {
             d->failed = t->mark;
             d->failure = err;
         }
@@ -141,6 +146,12 @@ static ht_status wait(ht_device *device, ht_mark until, ht_mark *failed, ht_erro
     late_device *d = late(device);
     pthread_mutex_lock(&d->lock);
     run_queue(d);
+    if (d->lost.status) {
+        *failed = 1;
+        if (err) *err = d->lost;
+        pthread_mutex_unlock(&d->lock);
+        return d->lost.status;
+    }
     const bool mine = d->failed && d->failed <= until;
     if (mine) {
         *failed = d->failed;
@@ -210,14 +221,15 @@ static ht_status copy_bytes(void *user, void *to, const void *from, size_t bytes
 
 static ht_status read_bytes(void *user, void *to, const void *from, size_t bytes, ht_error *err) {
     late_device *d = user;
-    (void)err;
     pthread_mutex_lock(&d->lock);
     run_queue(d);
     open_memory(d, true);
     memcpy(to, from, bytes);
     open_memory(d, false);
+    const ht_status status = d->lost.status;
+    if (status && err) *err = d->lost;
     pthread_mutex_unlock(&d->lock);
-    return HT_OK;
+    return status;
 }
 
 /* New memory holds no zeros by chance. */
@@ -558,8 +570,25 @@ void late_device_fail(ht_device *d, int64_t k) {
     pthread_mutex_unlock(&late(d)->lock);
 }
 
+void late_device_lose(ht_device *d, int64_t k) {
+    pthread_mutex_lock(&late(d)->lock);
+    late(d)->lose_after = k;
+    pthread_mutex_unlock(&late(d)->lock);
+}
+
+/* As there is one graphics card however often it is opened. */
+static ht_status open_the_one(const ht_device_options *options, ht_device **out, ht_error *err) {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static ht_device *one;
+    pthread_mutex_lock(&lock);
+    ht_status status = one ? HT_OK : late_device_open(options, &one, err);
+    *out = status ? NULL : ht_device_retain(one); /* kept to the end of the process */
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
 __attribute__((constructor)) static void register_device(void) {
     const char *wanted = getenv("HEARTH_TEST_DEVICE");
     ht_device_register("late", late_device_open);
-    if (wanted && strcmp(wanted, "late") == 0) ht_device_register("cpu", late_device_open);
+    if (wanted && strcmp(wanted, "late") == 0) ht_device_register("cpu", open_the_one);
 }

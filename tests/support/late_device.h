@@ -14,5 +14,7 @@ ht_status late_device_open(const ht_device_options *options, ht_device **out, ht
 int64_t late_device_waiting(ht_device *d);
 /* The k-th kernel from now on that runs fails; 0: none does. */
 void late_device_fail(ht_device *d, int64_t k);
+/* The k-th copy, fill or packing from now on fails, and with it the device for good; 0: none does. */
+void late_device_lose(ht_device *d, int64_t k);
 
 #endif

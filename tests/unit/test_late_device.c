@@ -405,6 +405,86 @@ static void a_model_can_be_loaded_and_let_go(void **state) {
     }
 }
 
+/* A copy that fails is nobody's to report, so everything that waits or reads from then on does: no garbage is handed out. */
+static void a_failed_copy_loses_the_device(void **state) {
+    (void)state;
+    int32_t ids[PROMPT];
+    float logits[TINY_VOCAB];
+    ht_error err = {0};
+    tiny_ids(ids, PROMPT, 3);
+    const char *path = tiny_write(&(tiny_options){.type = HT_W_Q8_0});
+    for (int what = 0; what < 5; what++) {
+        ht_device *d;
+        ht_stream *stream;
+        ok(late_device_open(NULL, &d, &err), &err);
+        ok(ht_stream_new(d, &stream, &err), &err);
+        ht_model *m = load_on(d, path), *other = NULL;
+        ht_session *s = session_of(m), *fork = NULL;
+        ht_adapter *a = test_adapter_for(m, 2, 1, 3);
+        ht_scope *scope = ht_scope_new(stream);
+        ok(ht_session_forward(s, ids, 20, NULL, keep, logits, &err), &err);
+        late_device_lose(d, 1);
+        switch (what) {
+        case 0: { /* an array */
+            float got[2];
+            ht_array *x = ht_array_from(scope, (float[]){1, 2}, HT_F32, (int64_t[]){2}, 1);
+            assert_int_equal(ht_array_read(scope, x, got, sizeof got, &err), HT_ERR_INTERNAL);
+            break;
+        }
+        case 1: /* a page of a fork */
+            ok(ht_session_fork(s, &fork, &err), &err);
+            for (int i = 0; i < 2; i++)
+                assert_int_equal(ht_session_forward(fork, ids, 5, NULL, keep, logits, &err), HT_ERR_INTERNAL);
+            break;
+        case 2: /* an adapter */
+            ht_session_reset(s);
+            (void)ht_session_set_adapters(s, &a, &(float){1}, 1, &err);
+            for (int i = 0; i < 2; i++)
+                assert_int_equal(ht_session_forward(s, ids, 5, NULL, keep, logits, &err), HT_ERR_INTERNAL);
+            break;
+        case 3: /* weights */
+            assert_int_equal(ht_model_load(path, OPTIONS_AT(ht_model_options, with.device = d), &other, &err),
+                             HT_ERR_INTERNAL);
+            assert_null(other);
+            break;
+        default: { /* the rows of a step, and an evaluation beside it */
+            ht_array *y = ht_exp(scope, counting(scope, 4));
+            assert_int_equal(ht_session_forward(s, ids, 5, NULL, keep, logits, &err), HT_ERR_INTERNAL);
+            assert_int_equal(ht_array_eval(scope, &y, 1, &err), HT_ERR_INTERNAL);
+        }
+        }
+        if (!strstr(err.message, "the device was lost")) fail_msg("case %d: %s", what, err.message);
+        assert_int_equal(ht_session_length(s), what == 2 ? 0 : 20);
+        ht_scope_free(scope);
+        ht_session_free(fork);
+        ht_session_free(s);
+        ht_adapter_free(a);
+        ht_model_free(m);
+        ht_stream_free(stream);
+        ht_device_free(d);
+    }
+}
+
+/* What a model is does not depend on where it is. */
+static void fingerprints_are_of_the_model(void **state) {
+    (void)state;
+    static const char *const names[] = {"tests/golden/tiny/llama-f32", "tests/golden/tiny/gemma4-q8_0.gguf",
+                                        "tests/golden/tiny/qwen3-moe-q4_1.gguf"};
+    for (int i = 0; i < 3; i++) {
+        char print[2][HT_FINGERPRINT_SIZE];
+        int64_t bytes[2];
+        for (int k = 0; k < 2; k++) {
+            ht_error err = {0};
+            ht_model *m = load_on(k ? late : cpu, names[i]);
+            ok(ht_model_fingerprint(m, print[k], &err), &err);
+            bytes[k] = ht_model_token_bytes(m, false);
+            ht_model_free(m);
+        }
+        assert_string_equal(print[0], print[1]);
+        assert_int_equal(bytes[0], bytes[1]);
+    }
+}
+
 /* ---- limits and counters ---- */
 
 static void limits_are_a_devices_own(void **state) {
@@ -474,6 +554,8 @@ int main(void) {
         cmocka_unit_test(steps_may_fail),
         cmocka_unit_test(callers_take_turns),
         cmocka_unit_test(a_model_can_be_loaded_and_let_go),
+        cmocka_unit_test(a_failed_copy_loses_the_device),
+        cmocka_unit_test(fingerprints_are_of_the_model),
         cmocka_unit_test(limits_are_a_devices_own),
         cmocka_unit_test(a_device_lives_as_long_as_its_arrays),
     };
