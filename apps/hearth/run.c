@@ -5,6 +5,8 @@
 #include "json.h"
 #include "terminal.h"
 
+#include <hearth/state.h>
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -321,7 +323,7 @@ int run_command(const options *o) {
         return EXIT_USAGE;
     }
     ht_status st = read_prompt(o, &prompt, &n, &err);
-    if (!st && n == 0 && !o->messages) {
+    if (!st && n == 0 && !o->messages && !o->load_state) {
         fprintf(stderr, "hearth run: the prompt is empty (see hearth run --help)\n");
         free(prompt);
         return EXIT_USAGE;
@@ -331,8 +333,10 @@ int run_command(const options *o) {
     answer a = {.o = o, .ends_line = true};
     if (!st) st = open_for(&e, o, prompt, n, &err);
     if (!st) a.context = ht_model_context(e.model);
+    if (!st && o->load_state) st = ht_session_load(e.session, o->load_state, &err);
     if (!st) st = generate(&e, o, prompt, &a, &metrics, &err);
     int status = finish_run(o, &a, &metrics, st, &err);
+    if (o->save_state && status == EXIT_OK && ht_session_save(e.session, o->save_state, &err)) status = report(&err);
     engine_close(&e);
     free(prompt);
     free(a.text.text);

@@ -29,6 +29,7 @@
 #include <hearth/quantize.h>
 #include <hearth/random.h>
 #include <hearth/session.h>
+#include <hearth/state.h>
 #include <hearth/status.h>
 #include <hearth/template.h>
 #include <hearth/text.h>

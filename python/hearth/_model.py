@@ -79,6 +79,9 @@ _decode = _fallible("ht_tokenizer_decode", c_void_p, POINTER(c_int32), c_size_t,
                     POINTER(c_size_t))  # fmt: skip
 _session_new = _fallible("ht_session_new", c_void_p, c_void_p, POINTER(c_void_p))
 _set_adapters = _fallible("ht_session_set_adapters", c_void_p, POINTER(c_void_p), POINTER(c_float), c_int)
+_session_save = _fallible("ht_session_save", c_void_p, c_char_p)
+_session_load = _fallible("ht_session_load", c_void_p, c_char_p)
+_session_fork = _fallible("ht_session_fork", c_void_p, POINTER(c_void_p))
 _session_free = lib.declare("ht_session_free", None, c_void_p)
 _session_reset = lib.declare("ht_session_reset", None, c_void_p)
 _session_length = lib.declare("ht_session_length", c_int64, c_void_p)
@@ -340,6 +343,31 @@ class Session:
         """Forgets all tokens."""
         with self._taken() as handle:
             _session_reset(handle)
+
+    def save(self, path):
+        """Writes tokens and cache to a file, from which a session of the same model goes on as this one would."""
+        with self._taken() as handle:
+            _session_save(handle, os.fsencode(path))
+
+    def load(self, path):
+        """What a file holds that `save` wrote, in the place of what the session holds. ValueError when it comes from another
+        model, adapter or kind of cache, Error when it is damaged; the session is then as it was."""
+        with self._taken() as handle:
+            _session_load(handle, os.fsencode(path))
+
+    def fork(self):
+        """Another session with the same tokens, which shares the memory of the cache."""
+        with self._taken() as handle:
+            made = c_void_p()
+            _session_fork(handle, byref(made))
+            return Session._of(self._model, made)
+
+    @classmethod
+    def _of(cls, model, handle):
+        session = cls.__new__(cls)
+        session._model, session._handle = model, handle
+        session._free, session._answer, session._closed = threading.Lock(), None, False
+        return session
 
     def close(self):
         answer = self._answer and self._answer()

@@ -13,6 +13,7 @@ struct ht_cache_owner {
     int64_t reserved;  /* positions for which there are pages */
     int64_t written;   /* a step may have written positions up to this - 1: what the rings hold ends here */
     int64_t *capacity; /* [n_layers] of the page tables */
+    int64_t *first;    /* [n_layers] position before which a restored ring holds nothing */
 };
 
 /* ---- sizes ---- */
@@ -102,6 +103,13 @@ static int64_t ring_begin(const ht_kv_layer *l, int64_t written) {
     return pages > l->ring_pages ? (pages - l->ring_pages) * HT_KV_PAGE : 0;
 }
 
+int64_t ht_cache_first(const ht_cache *c, int32_t layer) {
+    const ht_kv_layer *l = &c->layer[layer];
+    return l->ring_pages ? ht_max_i64(c->owner->first[layer], ring_begin(l, c->owner->written)) : 0;
+}
+
+void ht_cache_forget_before(ht_cache *c, int32_t layer, int64_t first) { c->owner->first[layer] = first; }
+
 ht_status ht_cache_truncate(ht_cache *c, int64_t n, ht_error *err) {
     if (n < 0 || n > c->length)
         return ht_fail(err, HT_ERR_ARGUMENT, "%lld positions were to be kept of a KV cache that holds %lld",
@@ -110,7 +118,7 @@ ht_status ht_cache_truncate(ht_cache *c, int64_t n, ht_error *err) {
     for (int32_t i = 0; i < c->n_layers && n > 0; i++) {
         const ht_kv_layer *l = &c->layer[i];
         if (!l->ring_pages) continue;
-        int64_t begin = ring_begin(l, c->owner->written), needed = ht_max_i64(0, n - l->window + 1);
+        int64_t begin = ht_cache_first(c, i), needed = ht_max_i64(0, n - l->window + 1);
         if (needed < begin)
             return ht_fail(
                 err, HT_ERR_LIMIT,
@@ -122,6 +130,7 @@ ht_status ht_cache_truncate(ht_cache *c, int64_t n, ht_error *err) {
     /* A ring that wrapped keeps all its pages, and stays written as far as it was: the pages that the dropped positions
      * pushed out do not come back. */
     if (!wrapped) c->owner->written = n;
+    for (int32_t i = 0; i < c->n_layers && n == 0; i++) c->owner->first[i] = 0;
     c->owner->reserved = n;
     for (int32_t i = 0; i < c->n_layers; i++) drop_pages(c, i);
     c->length = n;
@@ -139,9 +148,12 @@ static ht_status new_cache(ht_device *d, int32_t n_layers, ht_cache **out, ht_er
         c->n_layers = n_layers;
         c->layer = calloc(n ? n : 1, sizeof *c->layer);
         c->owner = calloc(1, sizeof *c->owner);
-        if (c->owner) c->owner->capacity = calloc(n ? n : 1, sizeof *c->owner->capacity);
+        if (c->owner) {
+            c->owner->capacity = calloc(n ? n : 1, sizeof *c->owner->capacity);
+            c->owner->first = calloc(n ? n : 1, sizeof *c->owner->first);
+        }
     }
-    if (!c || !c->layer || !c->owner || !c->owner->capacity) {
+    if (!c || !c->layer || !c->owner || !c->owner->capacity || !c->owner->first) {
         ht_cache_free(c);
         return ht_fail_memory(err, n * sizeof *c->layer, "a KV cache");
     }
@@ -189,6 +201,7 @@ ht_status ht_cache_share(const ht_cache *from, ht_cache **out, ht_error *err) {
     }
     c->length = c->owner->reserved = from->length;
     c->owner->written = from->owner->written;
+    memcpy(c->owner->first, from->owner->first, (size_t)c->n_layers * sizeof *c->owner->first);
     *out = c;
     return HT_OK;
 }
@@ -202,6 +215,7 @@ void ht_cache_free(ht_cache *c) {
     }
     if (c->owner) {
         free(c->owner->capacity);
+        free(c->owner->first);
         ht_device_free(c->owner->device);
     }
     free(c->owner);

@@ -22,6 +22,11 @@ ht_status ht_cache_reserve(ht_cache *c, int64_t positions, ht_error *err);
  * position after them would look back on; the cache is then as it was. n = 0 always works. */
 ht_status ht_cache_truncate(ht_cache *c, int64_t n, ht_error *err);
 
+/* The first position whose keys layer `layer` holds. */
+int64_t ht_cache_first(const ht_cache *c, int32_t layer);
+/* Tells that nothing was written to a layer before that position. For layers of one cache at once, on any threads. */
+void ht_cache_forget_before(ht_cache *c, int32_t layer, int64_t first);
+
 /* Bytes of pages held now. */
 size_t ht_cache_held_bytes(const ht_cache *c);
 /* Bytes of pages that a cache for steps of `chunk` rows holds once it has `positions`; SIZE_MAX when that is no size. */

@@ -22,6 +22,11 @@ void ht_session_options_init(ht_session_options *options, size_t size) {
     ht_options_init(options, size, &defaults, sizeof defaults);
 }
 
+/* A step with others takes the token that was generated last along with the new one: two rows even in chunks of one. */
+ht_status ht_session_new_cache(const ht_model *m, int32_t chunk, ht_cache **out, ht_error *err) {
+    return ht_cache_new(m, chunk < 2 ? 2 : chunk, out, err);
+}
+
 ht_status ht_session_new(ht_model *m, const ht_session_options *options, ht_session **out, ht_error *err) {
     *out = NULL;
     ht_session_options o;
@@ -37,8 +42,7 @@ ht_status ht_session_new(ht_model *m, const ht_session_options *options, ht_sess
     if (!s) return ht_fail_memory(err, sizeof *s, "a session");
     s->chunk = chunk;
     s->model = ht_model_retain(m);
-    /* A step with others takes the token that was generated last along with the new one: two rows even in chunks of one. */
-    status = ht_cache_new(m, chunk < 2 ? 2 : chunk, &s->cache, err);
+    status = ht_session_new_cache(m, chunk, &s->cache, err);
     if (status)
         ht_session_free(s);
     else
@@ -149,6 +153,16 @@ static ht_status make_token_room(ht_session *s, int64_t n, ht_error *err) {
     if (!token) return ht_fail_memory(err, (size_t)capacity * sizeof *token, "a session's tokens");
     s->token = token;
     s->token_capacity = capacity;
+    return HT_OK;
+}
+
+ht_status ht_session_take(ht_session *s, const int32_t *tokens, int64_t n, ht_cache *cache, ht_error *err) {
+    ht_status status = make_token_room(s, n, err);
+    if (status) return status;
+    if (n) memcpy(s->token, tokens, (size_t)n * sizeof *tokens);
+    s->n_tokens = n;
+    ht_cache_free(s->cache);
+    s->cache = cache;
     return HT_OK;
 }
 

@@ -12,6 +12,7 @@ void ht_session_adapters_free(ht_session_adapters *a) {
     if (!a) return;
     for (int i = 0; i < a->n; i++) ht_adapter_free(a->adapter[i]);
     free(a->adapter);
+    free(a->scale);
     free(a->use);
     free(a);
 }
@@ -21,10 +22,11 @@ static ht_status new_adapters(int64_t n_projections, int n, ht_session_adapters 
     ht_session_adapters *a = calloc(1, sizeof *a);
     if (a && ht_mul_size((size_t)n_projections, (size_t)n, &uses)) {
         a->adapter = calloc((size_t)n, sizeof *a->adapter);
+        a->scale = calloc((size_t)n, sizeof *a->scale);
         a->use = calloc(uses + 1, sizeof *a->use);
     }
     *out = a;
-    if (a && a->adapter && a->use) return HT_OK;
+    if (a && a->adapter && a->scale && a->use) return HT_OK;
     ht_session_adapters_free(a);
     *out = NULL;
     return ht_fail_memory(err, sizeof *a, "a session's adapters");
@@ -40,6 +42,7 @@ ht_status ht_session_adapters_copy(const ht_model *m, const ht_session_adapters 
     if (status) return status;
     ht_session_adapters *a = *out;
     for (; a->n < from->n; a->n++) a->adapter[a->n] = ht_adapter_retain(from->adapter[a->n]);
+    memcpy(a->scale, from->scale, (size_t)from->n * sizeof *a->scale);
     memcpy(a->use, from->use, (size_t)n_projections * (size_t)from->n * sizeof *a->use);
     a->set = (ht_lora_set){a->n, a->use};
     return HT_OK;
@@ -60,6 +63,7 @@ static ht_status add_adapter(const ht_model *m, ht_adapter *adapter, float scale
         const int64_t projection = ht_weights_find_projection(m->weights, adapter->lora[i].slot);
         to->use[projection * n + to->n] = (ht_lora_use){&pair[i], factor};
     }
+    to->scale[to->n] = scale;
     to->adapter[to->n++] = ht_adapter_retain(adapter);
     return HT_OK;
 }

@@ -30,6 +30,7 @@ typedef struct ht_session_exec {
 typedef struct ht_session_adapters {
     int n;
     ht_adapter **adapter; /* [n], retained */
+    float *scale;         /* [n] */
     ht_lora_use *use;     /* [projections of the model][n] */
     ht_lora_set set;      /* of `use` */
 } ht_session_adapters;
@@ -46,6 +47,11 @@ struct ht_session {
     ht_session_adapters *adapters; /* NULL: none */
     ht_batch_room room;
 };
+
+/* An empty cache for a session of that model and chunk. */
+ht_status ht_session_new_cache(const ht_model *m, int32_t chunk, ht_cache **out, ht_error *err);
+/* Gives the session n tokens and a cache of their beginning, which it owns from here on, in the place of its own. */
+ht_status ht_session_take(ht_session *s, const int32_t *tokens, int64_t n, ht_cache *cache, ht_error *err);
 
 void ht_session_adapters_free(ht_session_adapters *a); /* NULL is fine */
 /* A copy that holds the same adapters; NULL for NULL. */

@@ -192,6 +192,26 @@ class Run(CommandTest):
         self.fails(1, "run", TINY, "hello", "--adapter", "lora", says="lora")
         self.fails(2, "run", TINY, "hello", "--slots", "0", says="--slots")
 
+    def test_states(self):
+        """Half an answer, and the other half from a saved state, are the answer; a prompt that goes on is not read again."""
+        path, sampled = str(self.folder / "half.state"), ["--temperature", "1.2", "--seed", "5", "--quiet"]
+        whole = self.run_json("--raw", "hello world", "-n", "16", *sampled)["text"]
+        first = self.run_json("--raw", "hello world", "-n", "8", *sampled, "--save-state", path)["text"]
+        second = self.run_json("--raw", "", "-n", "8", *sampled, "--load-state", path)["text"]
+        self.assertEqual(first + second, whole)
+        chat = self.folder / "chat.json"
+        chat.write_text(json.dumps([{"role": "user", "content": "hello"}]))
+        self.run_json("--messages", str(chat), "-n", "4", "--save-state", path)
+        fresh = self.run_json("--messages", str(chat), "-n", "4")
+        again = self.run_json("--messages", str(chat), "-n", "4", "--load-state", path)
+        self.assertEqual(again["text"], fresh["text"])
+        self.assertLess(again["metrics"]["prompt_tokens"], fresh["metrics"]["prompt_tokens"])
+        self.fails(1, "run", TINY, "hello", "--load-state", path, "--kv", "f32", says="keys and values f16")
+        self.fails(1, "run", TINY, "hello", "--load-state", str(chat), says="no state file")
+        late = hearth("run", TINY, "hello", "-n", "1", "--save-state", str(self.folder / "no" / "where"))
+        self.assertEqual((late.status, bool(late.out)), (1, True))  # the answer is out by then
+        self.assertIn("where", late.err)
+
     def test_packed_cache(self):
         env = {"XDG_CACHE_HOME": str(self.folder)}
         place = self.folder / "hearth" / "packed"

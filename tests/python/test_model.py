@@ -228,6 +228,21 @@ class Ending(WithTinyModel):
         answer.close()
         self.assertEqual((len(session), list(answer)), (0, []))
 
+    def test_a_session_in_a_file(self):
+        """Saved and loaded, and forked, sessions go on alike."""
+        with tempfile.TemporaryDirectory() as folder, self.model.session() as session, self.model.session() as other:
+            path = pathlib.Path(folder) / "half.state"
+            how = {"max_tokens": 6, "temperature": 1.2, "seed": 4, "ignore_eos": True}
+            list(session.generate("hello world", **how))
+            session.save(path)
+            other.load(path)
+            with session.fork() as fork:
+                self.assertEqual([len(s) for s in (session, other, fork)], [len(session)] * 3)
+                rest = ["".join(s.generate("", **how)) for s in (session, other, fork)]
+            self.assertEqual(rest, [rest[0]] * 3)
+            path.write_bytes(path.read_bytes()[:-1])
+            self.assertRaises(hearth.Error, other.load, path)
+
     def test_closing_the_session(self):
         with self.model.session() as session:
             answer = session.generate("hello", **self.LONG)

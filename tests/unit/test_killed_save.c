@@ -8,6 +8,7 @@
 #include "support/tiny_model.h"
 
 #include <hearth/adapter.h>
+#include <hearth/state.h>
 #include <hearth/train.h>
 
 #include <fcntl.h>
@@ -136,6 +137,7 @@ enum { OLD, NEW, VERSIONS };
 static ht_model *model;
 static ht_trainer *trainer[VERSIONS];
 static ht_adapter *adapter[VERSIONS];
+static ht_session *session[VERSIONS];
 
 static ht_status save_checkpoint(int version, const char *path, ht_error *err) {
     return ht_trainer_save(trainer[version], path, err);
@@ -151,6 +153,10 @@ static ht_status save_mlx(int version, const char *path, ht_error *err) {
 
 static ht_status save_gguf(int version, const char *path, ht_error *err) {
     return ht_adapter_save(adapter[version], model, path, HT_ADAPTER_GGUF, err);
+}
+
+static ht_status save_state(int version, const char *path, ht_error *err) {
+    return ht_session_save(session[version], path, err);
 }
 
 typedef ht_status save_function(int version, const char *path, ht_error *err);
@@ -285,6 +291,11 @@ static void adapters(void **state) {
     try_all(save_gguf, 5);
 }
 
+static void states(void **state) {
+    (void)state;
+    try_all(save_state, 8);
+}
+
 static int set_up(void **state) {
     static const char text[] = "{\"text\": \"abcdefgh\"}\n{\"text\": \"ijkl\"}\n";
     if (scratch_start(state)) return 1;
@@ -301,6 +312,9 @@ static int set_up(void **state) {
         for (int i = 0; i <= version; i++)
             if (ht_trainer_step(trainer[version], &step, &err)) fail_msg("%s", err.message);
         if (ht_trainer_adapter(trainer[version], &adapter[version], &err)) fail_msg("%s", err.message);
+        if (ht_session_new(model, NULL, &session[version], &err) ||
+            ht_session_forward(session[version], (int32_t[]){3, 1, 4}, (size_t)(2 + version), NULL, NULL, NULL, &err))
+            fail_msg("%s", err.message);
     }
     return 0;
 }
@@ -308,6 +322,7 @@ static int set_up(void **state) {
 static int tear_down(void **state) {
     for (int version = OLD; version <= NEW; version++) {
         ht_adapter_free(adapter[version]);
+        ht_session_free(session[version]);
         ht_trainer_free(trainer[version]);
     }
     ht_model_free(model);
@@ -315,6 +330,7 @@ static int tear_down(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(checkpoints), cmocka_unit_test(adapters)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(checkpoints), cmocka_unit_test(adapters),
+                                       cmocka_unit_test(states)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -1,0 +1,28 @@
+/* State files: a session saved to a file and restored, so that nothing it holds is computed again.
+ *
+ * A file holds the session's tokens and the keys and values of its KV cache, and says what they were computed with: the
+ * model's fingerprint and its tokenizer's, precision, type and shape of the cache, adapters and their scales. A session
+ * that differs in any of them refuses it. Random numbers are drawn by seed and position, so a restored session goes on as
+ * the saved one would have, to the bit, sampled or not; on another instruction set equal bits are not promised. */
+#ifndef HEARTH_STATE_H
+#define HEARTH_STATE_H
+
+#include <hearth/session.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Saves what the session holds to a file, which is written beside `path`, flushed and renamed: a crash leaves what was there
+ * before, or the new one. */
+HT_API ht_status ht_session_save(const ht_session *s, const char *path, ht_error *err);
+
+/* Gives the session what a file holds, in the place of what it holds now. HT_ERR_ARGUMENT with the difference when another
+ * model, adapter or kind of cache made it, HT_ERR_FORMAT when it is damaged, HT_ERR_UNSUPPORTED when a newer version wrote
+ * it, HT_ERR_LIMIT when it is longer than the session's context; the session is then as it was. */
+HT_API ht_status ht_session_load(ht_session *s, const char *path, ht_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,271 @@
+#include "generate/state_file.h"
+
+#include "base/checked.h"
+#include "base/error.h"
+
+#include <stdlib.h>
+
+enum { MAGIC = 8, TABLE_AT = 32, ENTRY = 48, ALIGN = 64 };
+
+static const char magic[MAGIC + 1] = "HEARTHST";
+
+ht_state_sum ht_state_sum_begin(uint64_t kind, uint64_t index) {
+    ht_state_sum sum = {.digest = {0x452821e638d01377u, 0xbe5466cf34e90c6cu}};
+    ht_digest_word(&sum.digest, kind);
+    ht_digest_word(&sum.digest, index);
+    return sum;
+}
+
+static uint64_t get_u64(const unsigned char *at) {
+    uint64_t x = 0;
+    for (int i = 0; i < 8; i++) x |= (uint64_t)at[i] << 8 * i;
+    return x;
+}
+
+void ht_state_sum_add(ht_state_sum *sum, const void *bytes, size_t n) {
+    const unsigned char *at = bytes;
+    ht_digest d = sum->digest; /* in registers */
+    for (; n && sum->n % 8; n--) {
+        sum->rest[sum->n++ % 8] = *at++;
+        if (sum->n % 8 == 0) ht_digest_word(&d, get_u64(sum->rest));
+    }
+    for (; n >= 8; n -= 8, at += 8, sum->n += 8) ht_digest_word(&d, get_u64(at));
+    for (; n; n--) sum->rest[sum->n++ % 8] = *at++;
+    sum->digest = d;
+}
+
+/* What makes no word, then the number of bytes. */
+ht_digest ht_state_sum_end(const ht_state_sum *sum) {
+    ht_digest d = sum->digest;
+    uint64_t last = 0;
+    for (uint64_t i = 0; i < sum->n % 8; i++) last |= (uint64_t)sum->rest[i] << 8 * i;
+    ht_digest_word(&d, last);
+    ht_digest_word(&d, sum->n);
+    return d;
+}
+
+static void put_u64(unsigned char *at, uint64_t x) {
+    for (int i = 0; i < 8; i++) at[i] = (unsigned char)(x >> 8 * i);
+}
+
+/* Of version and number, and of the table. */
+static ht_digest table_sum(const unsigned char *head, const unsigned char *table, uint32_t n) {
+    ht_state_sum sum = ht_state_sum_begin(0, 0);
+    ht_state_sum_add(&sum, head + MAGIC, 8);
+    ht_state_sum_add(&sum, table, (size_t)n * ENTRY);
+    return ht_state_sum_end(&sum);
+}
+
+/* ---- writing ---- */
+
+struct ht_state_writer {
+    ht_writer *to;
+    uint32_t n, most;
+    uint64_t at; /* bytes written */
+    ht_state_section *section;
+    ht_state_sum sum; /* of the section being written */
+};
+
+static void end_section(ht_state_writer *w) {
+    if (w->n) w->section[w->n - 1].sum = ht_state_sum_end(&w->sum);
+}
+
+static ht_status put_zeros(ht_state_writer *w, size_t n, ht_error *err) {
+    static const char zeros[ALIGN];
+    ht_status status = HT_OK;
+    for (size_t some; n && !status; n -= some, w->at += some) {
+        some = ht_min_size(n, sizeof zeros);
+        status = ht_writer_put(w->to, zeros, some, err);
+    }
+    return status;
+}
+
+ht_status ht_state_writer_open(const char *path, uint32_t n, ht_state_writer **out, ht_error *err) {
+    *out = NULL;
+    ht_state_writer *w = calloc(1, sizeof *w);
+    if (w) w->section = calloc((size_t)n + 1, sizeof *w->section);
+    if (!w || !w->section) {
+        free(w);
+        return ht_fail_memory(err, (size_t)n * sizeof *w->section, "a state file");
+    }
+    w->most = n;
+    ht_status status = ht_writer_open(path, &w->to, err);
+    if (!status) status = put_zeros(w, TABLE_AT + (size_t)n * ENTRY, err);
+    if (status)
+        ht_state_writer_discard(w);
+    else
+        *out = w;
+    return status;
+}
+
+ht_status ht_state_writer_begin(ht_state_writer *w, uint64_t kind, uint64_t index, ht_error *err) {
+    if (w->n == w->most) return ht_fail(err, HT_ERR_INTERNAL, "a state file of more than %u sections", w->most);
+    ht_status status = put_zeros(w, (size_t)((ALIGN - w->at % ALIGN) % ALIGN), err);
+    if (status) return status;
+    end_section(w);
+    w->section[w->n++] = (ht_state_section){.kind = kind, .index = index, .offset = w->at};
+    w->sum = ht_state_sum_begin(kind, index);
+    return HT_OK;
+}
+
+ht_status ht_state_writer_put(ht_state_writer *w, const void *bytes, size_t n, ht_error *err) {
+    ht_state_section *s = &w->section[w->n - 1];
+    ht_state_sum_add(&w->sum, bytes, n);
+    s->bytes += n;
+    w->at += n;
+    return ht_writer_put(w->to, bytes, n, err);
+}
+
+ht_status ht_state_writer_commit(ht_state_writer *w, ht_error *err) {
+    const size_t table_bytes = (size_t)w->n * ENTRY;
+    end_section(w);
+    unsigned char head[TABLE_AT], *table = malloc(table_bytes + 1);
+    ht_status status = table ? HT_OK : ht_fail_memory(err, table_bytes, "a state file");
+    if (!status && w->n != w->most)
+        status = ht_fail(err, HT_ERR_INTERNAL, "a state file of %u sections where %u were begun", w->most, w->n);
+    for (uint32_t i = 0; !status && i < w->n; i++) {
+        const ht_state_section *s = &w->section[i];
+        const uint64_t words[] = {s->kind, s->index, s->offset, s->bytes, s->sum.a, s->sum.b};
+        for (int k = 0; k < 6; k++) put_u64(table + i * ENTRY + 8 * k, words[k]);
+    }
+    if (!status) {
+        memcpy(head, magic, MAGIC);
+        put_u64(head + MAGIC, HT_STATE_VERSION | (uint64_t)w->n << 32);
+        const ht_digest sum = table_sum(head, table, w->n);
+        put_u64(head + 16, sum.a);
+        put_u64(head + 24, sum.b);
+        status = ht_writer_put_at(w->to, 0, head, sizeof head, err);
+    }
+    if (!status) status = ht_writer_put_at(w->to, TABLE_AT, table, table_bytes, err);
+    free(table);
+    if (status) {
+        ht_state_writer_discard(w);
+        return status;
+    }
+    status = ht_writer_commit(w->to, err);
+    free(w->section);
+    free(w);
+    return status;
+}
+
+void ht_state_writer_discard(ht_state_writer *w) {
+    if (!w) return;
+    if (w->to) ht_writer_discard(w->to);
+    free(w->section);
+    free(w);
+}
+
+/* ---- reading ---- */
+
+static ht_status damaged(const ht_state_file *f, const char *what, ht_error *err) {
+    return ht_fail(err, HT_ERR_FORMAT, "%s: the state file is damaged: %s", f->file->path, what);
+}
+
+/* Sections in order, inside the file, with less than ALIGN bytes between them, all zero, and none behind. */
+static ht_status check_places(const ht_state_file *f, ht_error *err) {
+    uint64_t end = TABLE_AT + (uint64_t)f->n * ENTRY;
+    for (uint32_t i = 0; i < f->n; i++) {
+        const ht_state_section *s = &f->section[i];
+        char between[ALIGN];
+        if (s->offset != (end + ALIGN - 1) / ALIGN * ALIGN || s->offset > f->file->size ||
+            s->bytes > f->file->size - s->offset)
+            return damaged(f, "a section is not where the table has it", err);
+        ht_status status = ht_file_read_at(f->file, (size_t)end, between, (size_t)(s->offset - end), err);
+        if (status) return status;
+        for (uint64_t k = 0; k < s->offset - end; k++)
+            if (between[k]) return damaged(f, "there is something between its sections", err);
+        end = s->offset + s->bytes;
+    }
+    return end == f->file->size ? HT_OK : damaged(f, "its end is not where the table has it", err);
+}
+
+static ht_status read_table(ht_state_file *f, ht_error *err) {
+    unsigned char head[TABLE_AT];
+    if (f->file->size < TABLE_AT) return damaged(f, "it is shorter than its head", err);
+    ht_status status = ht_file_read_at(f->file, 0, head, sizeof head, err);
+    if (status) return status;
+    if (memcmp(head, magic, MAGIC) != 0)
+        return ht_fail(err, HT_ERR_FORMAT, "%s is no state file of Hearth", f->file->path);
+    const uint64_t both = get_u64(head + MAGIC);
+    const uint32_t version = (uint32_t)both;
+    f->n = (uint32_t)(both >> 32);
+    if (version != HT_STATE_VERSION)
+        return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: a state file of version %u; this library reads version %d",
+                       f->file->path, version, HT_STATE_VERSION);
+    if (f->n > HT_STATE_MOST_SECTIONS || (uint64_t)f->n * ENTRY > f->file->size - TABLE_AT)
+        return damaged(f, "its table does not fit the file", err);
+    unsigned char *table = malloc((size_t)f->n * ENTRY + 1);
+    f->section = calloc((size_t)f->n + 1, sizeof *f->section);
+    if (!table || !f->section)
+        status = ht_fail_memory(err, (size_t)f->n * ENTRY, "a state file");
+    else
+        status = ht_file_read_at(f->file, TABLE_AT, table, (size_t)f->n * ENTRY, err);
+    for (uint32_t i = 0; !status && i < f->n; i++) {
+        const unsigned char *e = table + (size_t)i * ENTRY;
+        f->section[i] = (ht_state_section){
+            get_u64(e), get_u64(e + 8), get_u64(e + 16), get_u64(e + 24), {get_u64(e + 32), get_u64(e + 40)}};
+    }
+    if (!status) {
+        const ht_digest sum = table_sum(head, table, f->n);
+        if (sum.a != get_u64(head + 16) || sum.b != get_u64(head + 24))
+            status = damaged(f, "the checksum of its table does not fit", err);
+    }
+    free(table);
+    return status ? status : check_places(f, err);
+}
+
+ht_status ht_state_file_open(const char *path, ht_state_file *out, ht_error *err) {
+    *out = (ht_state_file){0};
+    ht_status status = ht_file_open(path, &out->file, err);
+    if (!status) status = read_table(out, err);
+    if (status) ht_state_file_close(out);
+    return status;
+}
+
+void ht_state_file_close(ht_state_file *f) {
+    ht_file_close(f->file);
+    free(f->section);
+    *f = (ht_state_file){0};
+}
+
+const ht_state_section *ht_state_file_find(const ht_state_file *f, uint64_t kind, uint64_t index) {
+    const ht_state_section *found = NULL;
+    for (uint32_t i = 0; i < f->n; i++) {
+        if (f->section[i].kind != kind || f->section[i].index != index) continue;
+        if (found) return NULL;
+        found = &f->section[i];
+    }
+    return found;
+}
+
+ht_status ht_state_file_read(const ht_state_file *f, const ht_state_section *s, uint64_t at, void *out, size_t n,
+                             ht_state_sum *sum, ht_error *err) {
+    if (at > s->bytes || n > s->bytes - at) return damaged(f, "a section is shorter than what it is to hold", err);
+    ht_status status = ht_file_read_at(f->file, (size_t)(s->offset + at), out, n, err);
+    if (!status) ht_state_sum_add(sum, out, n);
+    return status;
+}
+
+ht_status ht_state_file_check(const ht_state_file *f, const ht_state_section *s, const ht_state_sum *sum,
+                              ht_error *err) {
+    const ht_digest d = ht_state_sum_end(sum);
+    if (d.a == s->sum.a && d.b == s->sum.b) return HT_OK;
+    return damaged(f, "the checksum of a section does not fit", err);
+}
+
+ht_status ht_state_file_read_all(const ht_state_file *f, const ht_state_section *s, size_t limit, char **out,
+                                 ht_error *err) {
+    *out = NULL;
+    if (s->bytes > limit) return damaged(f, "a section is larger than can be", err);
+    char *bytes = malloc((size_t)s->bytes + 1);
+    if (!bytes) return ht_fail_memory(err, (size_t)s->bytes, "a state file");
+    ht_state_sum sum = ht_state_sum_begin(s->kind, s->index);
+    ht_status status = ht_state_file_read(f, s, 0, bytes, (size_t)s->bytes, &sum, err);
+    if (!status) status = ht_state_file_check(f, s, &sum, err);
+    bytes[s->bytes] = '\0';
+    if (status)
+        free(bytes);
+    else
+        *out = bytes;
+    return status;
+}

@@ -1,0 +1,72 @@
+/* State files: named sections behind a table, each with a checksum, in one file that is replaced as a whole.
+ *
+ *   bytes 0 .. 7      "HEARTHST"
+ *   8 .. 15           version, number n of sections: u32 each, little-endian as everything here
+ *   16 .. 31          checksum of bytes 8 .. 15 and of the table
+ *   32 .. 32 + 48 n   the table: for each section its kind and index, u64 each; offset and size in bytes; checksum
+ *
+ * The sections follow in order, each from a multiple of 64 bytes on; between them are zeros, behind the last one nothing. */
+#ifndef HT_GENERATE_STATE_FILE_H
+#define HT_GENERATE_STATE_FILE_H
+
+#include "base/digest.h"
+#include "base/file.h"
+
+enum { HT_STATE_VERSION = 1, HT_STATE_MOST_SECTIONS = 1 << 16 };
+
+typedef enum ht_state_kind { HT_STATE_ORIGIN = 1, HT_STATE_TOKENS, HT_STATE_PAGES } ht_state_kind;
+
+typedef struct ht_state_section {
+    uint64_t kind, index; /* ht_state_kind; which one of several */
+    uint64_t offset, bytes;
+    ht_digest sum;
+} ht_state_section;
+
+/* The checksum of a section as its bytes come, in whatever pieces. */
+typedef struct ht_state_sum {
+    ht_digest digest;
+    unsigned char rest[8]; /* [n % 8] bytes that make no word yet */
+    uint64_t n;
+} ht_state_sum;
+ht_state_sum ht_state_sum_begin(uint64_t kind, uint64_t index);
+void ht_state_sum_add(ht_state_sum *sum, const void *bytes, size_t n);
+ht_digest ht_state_sum_end(const ht_state_sum *sum);
+
+/* ---- writing ---- */
+
+typedef struct ht_state_writer ht_state_writer;
+
+/* A file of n sections beside `path`, which takes its place on commit. */
+ht_status ht_state_writer_open(const char *path, uint32_t n, ht_state_writer **out, ht_error *err);
+/* Begins the next section; what is put goes there. */
+ht_status ht_state_writer_begin(ht_state_writer *w, uint64_t kind, uint64_t index, ht_error *err);
+ht_status ht_state_writer_put(ht_state_writer *w, const void *bytes, size_t n, ht_error *err);
+/* Both free the writer. */
+ht_status ht_state_writer_commit(ht_state_writer *w, ht_error *err);
+void ht_state_writer_discard(ht_state_writer *w); /* NULL is fine */
+
+/* ---- reading ---- */
+
+typedef struct ht_state_file {
+    ht_file *file;
+    uint32_t n;
+    ht_state_section *section; /* [n], with offsets and sizes inside the file */
+} ht_state_file;
+
+/* Opens a file and checks its table; HT_ERR_FORMAT when it is no state file or damaged, HT_ERR_UNSUPPORTED when a newer
+ * version wrote it. */
+ht_status ht_state_file_open(const char *path, ht_state_file *out, ht_error *err);
+void ht_state_file_close(ht_state_file *f); /* a zeroed one is fine */
+/* The section, or NULL when there is none, or two. */
+const ht_state_section *ht_state_file_find(const ht_state_file *f, uint64_t kind, uint64_t index);
+/* Reads n bytes at `at` of a section and adds them to *sum. Thread-safe. */
+ht_status ht_state_file_read(const ht_state_file *f, const ht_state_section *s, uint64_t at, void *out, size_t n,
+                             ht_state_sum *sum, ht_error *err);
+/* HT_ERR_FORMAT unless the sum of everything read is the section's. */
+ht_status ht_state_file_check(const ht_state_file *f, const ht_state_section *s, const ht_state_sum *sum,
+                              ht_error *err);
+/* Reads and checks a whole section of at most `limit` bytes; the caller frees *out, which has a NUL behind it. */
+ht_status ht_state_file_read_all(const ht_state_file *f, const ht_state_section *s, size_t limit, char **out,
+                                 ht_error *err);
+
+#endif
