@@ -31,15 +31,15 @@ static void read_scaled(const ht_checkpoint_files *c, const char *name, const ht
     check(scales.per_row >= (k + scales.columns - 1) / scales.columns);
     for (int half = 0; half < 2; half++) {
         int64_t row = half * (rows / 2);
-        ht_matrix m = {.n_rows = rows - row, .k = k};
-        status = ht_fp8_scales_read(&scales, n ? n - 1 : 0, row, &m, &err);
-        check(!status || (err.status == status && err.message[0]));
-        check(status || (m.scale_rows >= 1 && m.scale_columns == scales.columns));
+        ht_block_scales m;
+        status = ht_fp8_scales_read(&scales, n ? n - 1 : 0, row, rows - row, &m, &err);
+        check(!status || (err.status == status && err.message[0] && !m.values));
+        check(status || (m.rows >= 1 && m.columns == scales.columns && m.per_row == scales.per_row));
+        check(status || m.n == (rows - row + m.rows - 1) / m.rows * m.per_row);
         float sum = 0;
-        for (int64_t i = 0; !status && i < (m.n_rows + m.scale_rows - 1) / m.scale_rows * scales.per_row; i++)
-            sum += m.scales[i];
+        for (int64_t i = 0; i < m.n; i++) sum += m.values[i];
         check(sum == sum);
-        free(m.scales);
+        free(m.values);
     }
 }
 
