@@ -50,23 +50,21 @@ ht_status ht_session_new(ht_model *m, const ht_session_options *options, ht_sess
     return status;
 }
 
-static ht_status make_token_room(ht_session *s, int64_t n, ht_error *err);
-
 ht_status ht_session_fork(const ht_session *s, ht_session **out, ht_error *err) {
     *out = NULL;
     ht_session *fork = calloc(1, sizeof *fork);
     if (!fork) return ht_fail_memory(err, sizeof *fork, "a session");
     fork->chunk = s->chunk;
     fork->model = ht_model_retain(s->model);
-    ht_status status = ht_cache_share(s->cache, &fork->cache, err);
+    ht_cache *cache = NULL;
+    ht_status status = ht_cache_share(s->cache, &cache, err);
     if (!status) status = ht_session_adapters_copy(s->model, s->adapters, &fork->adapters, err);
-    if (!status) status = make_token_room(fork, s->n_tokens, err);
+    if (!status) status = ht_session_take(fork, s->token, s->n_tokens, cache, err);
     if (status) {
+        ht_cache_free(cache);
         ht_session_free(fork);
         return status;
     }
-    if (s->n_tokens) memcpy(fork->token, s->token, (size_t)s->n_tokens * sizeof *s->token);
-    fork->n_tokens = s->n_tokens;
     *out = fork;
     return HT_OK;
 }

@@ -6,11 +6,11 @@
 #include "device/device.h"
 #include "generate/session_internal.h"
 #include "generate/state_file.h"
+#include "models/pack.h"
 
 #include <hearth/adapter.h>
 #include <hearth/state.h>
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,18 +90,6 @@ static ht_status compare_origins(const char *path, const char *file, const char 
                    *file ? "" : "out", (int)ht_min_size(strcspn(rest, "\n"), 200), rest, *file ? "out" : " it");
 }
 
-/* ---- numbers in sections, little-endian ---- */
-
-static void put_number(unsigned char *at, uint64_t x, int bytes) {
-    for (int i = 0; i < bytes; i++) at[i] = (unsigned char)(x >> 8 * i);
-}
-
-static uint64_t get_number(const unsigned char *at, int bytes) {
-    uint64_t x = 0;
-    for (int i = 0; i < bytes; i++) x |= (uint64_t)at[i] << 8 * i;
-    return x;
-}
-
 /* ---- saving ---- */
 
 enum { TOKENS_HEAD = 16, PAGES_HEAD = 8 };
@@ -111,9 +99,9 @@ static ht_status save_tokens(const ht_session *s, ht_state_writer *w, ht_error *
     const size_t n = (size_t)s->n_tokens, bytes = TOKENS_HEAD + 4 * n;
     unsigned char *section = malloc(bytes);
     if (!section) return ht_fail_memory(err, bytes, "a state file");
-    put_number(section, (uint64_t)s->cache->length, 8);
-    put_number(section + 8, n, 8);
-    for (size_t i = 0; i < n; i++) put_number(section + TOKENS_HEAD + 4 * i, (uint32_t)s->token[i], 4);
+    ht_state_put_number(section, (uint64_t)s->cache->length, 8);
+    ht_state_put_number(section + 8, n, 8);
+    for (size_t i = 0; i < n; i++) ht_state_put_number(section + TOKENS_HEAD + 4 * i, (uint32_t)s->token[i], 4);
     ht_status status = ht_state_writer_begin(w, HT_STATE_TOKENS, 0, err);
     if (!status) status = ht_state_writer_put(w, section, bytes, err);
     free(section);
@@ -126,7 +114,7 @@ static ht_status save_layer(const ht_session *s, int32_t i, ht_state_writer *w, 
     const int64_t first = ht_cache_first(s->cache, i);
     ht_device *d = s->model->device;
     unsigned char head[PAGES_HEAD];
-    put_number(head, (uint64_t)first, 8);
+    ht_state_put_number(head, (uint64_t)first, 8);
     ht_status status = ht_state_writer_begin(w, HT_STATE_PAGES, (uint64_t)i, err);
     if (!status) status = ht_state_writer_put(w, head, sizeof head, err);
     for (int64_t pos = first, n; !status && pos < s->cache->length; pos += n) {
@@ -176,6 +164,7 @@ typedef struct restored {
     int64_t length, n_tokens;
     int32_t *token;
     ht_cache *cache;
+    ht_device *device; /* of the cache */
 } restored;
 
 static ht_status malformed(const restored *r, const char *what, ht_error *err) {
@@ -213,13 +202,13 @@ static ht_status load_tokens(restored *r, const ht_session *s, ht_error *err) {
     if (!status) status = ht_state_file_read_all(&r->file, section, (size_t)section->bytes, &bytes, err);
     if (status) return status;
     const unsigned char *at = (const unsigned char *)bytes;
-    const uint64_t length = get_number(at, 8), n = get_number(at + 8, 8);
+    const uint64_t length = ht_state_get_number(at, 8), n = ht_state_get_number(at + 8, 8);
     if (n != (section->bytes - TOKENS_HEAD) / 4 || (section->bytes - TOKENS_HEAD) % 4 || length > n)
         status = malformed(r, "its numbers of tokens are not what it holds", err);
     else if (!(r->token = malloc((size_t)n * sizeof *r->token + 1)))
         status = ht_fail_memory(err, (size_t)n * sizeof *r->token, "a session's tokens");
     for (uint64_t i = 0; !status && i < n; i++) {
-        r->token[i] = (int32_t)(uint32_t)get_number(at + TOKENS_HEAD + 4 * i, 4);
+        r->token[i] = (int32_t)(uint32_t)ht_state_get_number(at + TOKENS_HEAD + 4 * i, 4);
         if (r->token[i] < 0 || r->token[i] >= s->model->vocab)
             status = malformed(r, "a token is none of the model's", err);
     }
@@ -236,7 +225,7 @@ static ht_status first_of(const restored *r, const ht_kv_layer *l, const ht_stat
     *sum = ht_state_sum_begin(section->kind, section->index);
     ht_status status = ht_state_file_read(&r->file, section, 0, head, sizeof head, sum, err);
     if (status) return status;
-    const uint64_t at = get_number(head, 8);
+    const uint64_t at = ht_state_get_number(head, 8);
     const uint64_t least = l->ring_pages ? (uint64_t)ht_max_i64(0, r->length - l->window + 1) : 0;
     if (at > least) return malformed(r, "keys that the next token looks back on are not there", err);
     *first = (int64_t)at;
@@ -269,28 +258,10 @@ static ht_status load_layer(restored *r, ht_device *d, int32_t i, ht_error *err)
     return status;
 }
 
-/* Layers on all threads; the first failure counts. */
-typedef struct layers_job {
-    restored *r;
-    ht_device *device;
-    pthread_mutex_t lock;
-    ht_status status;
-    ht_error *err;
-} layers_job;
-
-static void load_layers(void *arg, int64_t begin, int64_t end, int worker) {
-    layers_job *job = arg;
+static ht_status load_piece(void *arg, int64_t i, int worker, ht_error *err) {
+    restored *r = arg;
     (void)worker;
-    for (int64_t i = begin; i < end; i++) {
-        ht_error local = {0};
-        ht_status status = load_layer(job->r, job->device, (int32_t)i, &local);
-        pthread_mutex_lock(&job->lock);
-        if (status && !job->status) {
-            job->status = status;
-            if (job->err) *job->err = local;
-        }
-        pthread_mutex_unlock(&job->lock);
-    }
+    return load_layer(r, r->device, (int32_t)i, err);
 }
 
 static ht_status load_cache(restored *r, const ht_session *s, ht_error *err) {
@@ -298,11 +269,9 @@ static ht_status load_cache(restored *r, const ht_session *s, ht_error *err) {
     ht_status status = ht_session_new_cache(s->model, s->chunk, &r->cache, err);
     if (!status) status = ht_cache_reserve(r->cache, r->length, err);
     if (status) return status;
-    layers_job job = {.r = r, .device = d, .err = err};
-    pthread_mutex_init(&job.lock, NULL);
-    d->run_on_host(d, r->cache->n_layers, 1, load_layers, &job);
-    pthread_mutex_destroy(&job.lock);
-    status = job.status ? job.status : ht_device_settle(d, err);
+    r->device = d;
+    status = ht_pack_in_pieces(r->cache->n_layers, load_piece, r, NULL, d, err);
+    if (!status) status = ht_device_settle(d, err);
     r->cache->length = r->length;
     return status;
 }

@@ -9,6 +9,16 @@ enum { MAGIC = 8, TABLE_AT = 32, ENTRY = 48, ALIGN = 64 };
 
 static const char magic[MAGIC + 1] = "HEARTHST";
 
+void ht_state_put_number(unsigned char *at, uint64_t x, int bytes) {
+    for (int i = 0; i < bytes; i++) at[i] = (unsigned char)(x >> 8 * i);
+}
+
+uint64_t ht_state_get_number(const unsigned char *at, int bytes) {
+    uint64_t x = 0;
+    for (int i = 0; i < bytes; i++) x |= (uint64_t)at[i] << 8 * i;
+    return x;
+}
+
 ht_state_sum ht_state_sum_begin(uint64_t kind, uint64_t index) {
     ht_state_sum sum = {.digest = {0x452821e638d01377u, 0xbe5466cf34e90c6cu}};
     ht_digest_word(&sum.digest, kind);
@@ -16,20 +26,14 @@ ht_state_sum ht_state_sum_begin(uint64_t kind, uint64_t index) {
     return sum;
 }
 
-static uint64_t get_u64(const unsigned char *at) {
-    uint64_t x = 0;
-    for (int i = 0; i < 8; i++) x |= (uint64_t)at[i] << 8 * i;
-    return x;
-}
-
 void ht_state_sum_add(ht_state_sum *sum, const void *bytes, size_t n) {
     const unsigned char *at = bytes;
     ht_digest d = sum->digest; /* in registers */
     for (; n && sum->n % 8; n--) {
         sum->rest[sum->n++ % 8] = *at++;
-        if (sum->n % 8 == 0) ht_digest_word(&d, get_u64(sum->rest));
+        if (sum->n % 8 == 0) ht_digest_word(&d, ht_state_get_number(sum->rest, 8));
     }
-    for (; n >= 8; n -= 8, at += 8, sum->n += 8) ht_digest_word(&d, get_u64(at));
+    for (; n >= 8; n -= 8, at += 8, sum->n += 8) ht_digest_word(&d, ht_state_get_number(at, 8));
     for (; n; n--) sum->rest[sum->n++ % 8] = *at++;
     sum->digest = d;
 }
@@ -42,10 +46,6 @@ ht_digest ht_state_sum_end(const ht_state_sum *sum) {
     ht_digest_word(&d, last);
     ht_digest_word(&d, sum->n);
     return d;
-}
-
-static void put_u64(unsigned char *at, uint64_t x) {
-    for (int i = 0; i < 8; i++) at[i] = (unsigned char)(x >> 8 * i);
 }
 
 /* Of version and number, and of the table. */
@@ -126,14 +126,14 @@ ht_status ht_state_writer_commit(ht_state_writer *w, ht_error *err) {
     for (uint32_t i = 0; !status && i < w->n; i++) {
         const ht_state_section *s = &w->section[i];
         const uint64_t words[] = {s->kind, s->index, s->offset, s->bytes, s->sum.a, s->sum.b};
-        for (int k = 0; k < 6; k++) put_u64(table + i * ENTRY + 8 * k, words[k]);
+        for (int k = 0; k < 6; k++) ht_state_put_number(table + i * ENTRY + 8 * k, words[k], 8);
     }
     if (!status) {
         memcpy(head, magic, MAGIC);
-        put_u64(head + MAGIC, HT_STATE_VERSION | (uint64_t)w->n << 32);
+        ht_state_put_number(head + MAGIC, HT_STATE_VERSION | (uint64_t)w->n << 32, 8);
         const ht_digest sum = table_sum(head, table, w->n);
-        put_u64(head + 16, sum.a);
-        put_u64(head + 24, sum.b);
+        ht_state_put_number(head + 16, sum.a, 8);
+        ht_state_put_number(head + 24, sum.b, 8);
         status = ht_writer_put_at(w->to, 0, head, sizeof head, err);
     }
     if (!status) status = ht_writer_put_at(w->to, TABLE_AT, table, table_bytes, err);
@@ -186,7 +186,7 @@ static ht_status read_table(ht_state_file *f, ht_error *err) {
     if (status) return status;
     if (memcmp(head, magic, MAGIC) != 0)
         return ht_fail(err, HT_ERR_FORMAT, "%s is no state file of Hearth", f->file->path);
-    const uint64_t both = get_u64(head + MAGIC);
+    const uint64_t both = ht_state_get_number(head + MAGIC, 8);
     const uint32_t version = (uint32_t)both;
     f->n = (uint32_t)(both >> 32);
     if (version != HT_STATE_VERSION)
@@ -202,12 +202,15 @@ static ht_status read_table(ht_state_file *f, ht_error *err) {
         status = ht_file_read_at(f->file, TABLE_AT, table, (size_t)f->n * ENTRY, err);
     for (uint32_t i = 0; !status && i < f->n; i++) {
         const unsigned char *e = table + (size_t)i * ENTRY;
-        f->section[i] = (ht_state_section){
-            get_u64(e), get_u64(e + 8), get_u64(e + 16), get_u64(e + 24), {get_u64(e + 32), get_u64(e + 40)}};
+        f->section[i] = (ht_state_section){ht_state_get_number(e, 8),
+                                           ht_state_get_number(e + 8, 8),
+                                           ht_state_get_number(e + 16, 8),
+                                           ht_state_get_number(e + 24, 8),
+                                           {ht_state_get_number(e + 32, 8), ht_state_get_number(e + 40, 8)}};
     }
     if (!status) {
         const ht_digest sum = table_sum(head, table, f->n);
-        if (sum.a != get_u64(head + 16) || sum.b != get_u64(head + 24))
+        if (sum.a != ht_state_get_number(head + 16, 8) || sum.b != ht_state_get_number(head + 24, 8))
             status = damaged(f, "the checksum of its table does not fit", err);
     }
     free(table);

@@ -22,6 +22,10 @@ typedef struct ht_state_section {
     ht_digest sum;
 } ht_state_section;
 
+/* The lowest `bytes` bytes of a number, as they stand in files. */
+void ht_state_put_number(unsigned char *at, uint64_t x, int bytes);
+uint64_t ht_state_get_number(const unsigned char *at, int bytes);
+
 /* The checksum of a section as its bytes come, in whatever pieces. */
 typedef struct ht_state_sum {
     ht_digest digest;

@@ -198,25 +198,24 @@ static ht_status fill(void *user, void *to, int byte, size_t bytes, ht_error *er
     return submit(user, t);
 }
 
-static ht_status write_bytes(void *user, void *to, const void *from, size_t bytes, ht_error *err) {
-    task *t = new_task(bytes);
+/* From the device, or with `kept` from what the host has now. */
+static ht_status queue_copy(late_device *d, void *to, const void *from, size_t bytes, bool kept, ht_error *err) {
+    task *t = new_task(kept ? bytes : 0);
     if (!t) return ht_fail_memory(err, bytes, "a task");
-    memcpy(t->data, from, bytes);
+    if (kept) memcpy(t->data, from, bytes);
     t->run = do_copy;
     t->to = to;
-    t->from = t->data;
+    t->from = kept ? t->data : from;
     t->n = (int64_t)bytes;
-    return submit(user, t);
+    return submit(d, t);
+}
+
+static ht_status write_bytes(void *user, void *to, const void *from, size_t bytes, ht_error *err) {
+    return queue_copy(user, to, from, bytes, true, err);
 }
 
 static ht_status copy_bytes(void *user, void *to, const void *from, size_t bytes, ht_error *err) {
-    task *t = new_task(0);
-    if (!t) return ht_fail_memory(err, sizeof *t, "a task");
-    t->run = do_copy;
-    t->to = to;
-    t->from = from;
-    t->n = (int64_t)bytes;
-    return submit(user, t);
+    return queue_copy(user, to, from, bytes, false, err);
 }
 
 static ht_status read_bytes(void *user, void *to, const void *from, size_t bytes, ht_error *err) {
@@ -305,6 +304,7 @@ static ht_status do_kernel(late_device *d, const task *t, ht_error *err) {
 
 static ht_status submit_kernel(ht_op_id op, const ht_call *call, ht_error *err) {
     late_device *d = late(call->device);
+    if (ht_view_size(&call->out) == 0 && !ht_op_info_of(op)->effect) return HT_OK; /* there is nothing to do */
     task *t = new_task(0);
     if (!t || !(t->in = malloc(((size_t)call->n_in + 1) * sizeof *t->in))) {
         free(t);

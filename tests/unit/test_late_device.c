@@ -262,6 +262,21 @@ static void every_kernel_may_fail(void **state) {
     ht_compiled_free(compiled);
 }
 
+/* A result without elements submits nothing; it does not fail with the kernel before it. */
+static void what_submits_nothing_does_not_fail(void **state) {
+    (void)state;
+    ht_error err = {0};
+    ht_scope *s = ht_scope_new(late_stream);
+    ht_array *x = counting(s, 4);
+    ht_array *bad = ht_take(s, x, ht_array_from(s, (int32_t[]){9}, HT_I32, (int64_t[]){1}, 1), 0);
+    ht_array *nothing = ht_slice(s, x, (int64_t[]){2}, (int64_t[]){2}, NULL);
+    for (int i = 0; i < 4; i++) nothing = ht_exp(s, ht_sin(s, nothing)); /* behind the other */
+    assert_int_equal(ht_array_eval(s, (ht_array *[]){bad, nothing}, 2, &err), HT_ERR_INDEX);
+    ok(ht_array_eval(s, &nothing, 1, &err), &err);
+    assert_int_equal(ht_array_eval(s, &bad, 1, &err), HT_ERR_INDEX);
+    ht_scope_free(s);
+}
+
 /* An array that was to be written over may have been: it is lost, and says so. */
 static void what_was_overwritten_is_lost(void **state) {
     (void)state;
@@ -550,6 +565,7 @@ int main(void) {
         cmocka_unit_test(arrays_go_from_one_device_to_another),
         cmocka_unit_test(copies_for_readers_do_not_age),
         cmocka_unit_test(every_kernel_may_fail),
+        cmocka_unit_test(what_submits_nothing_does_not_fail),
         cmocka_unit_test(what_was_overwritten_is_lost),
         cmocka_unit_test(steps_may_fail),
         cmocka_unit_test(callers_take_turns),
