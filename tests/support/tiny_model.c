@@ -180,3 +180,29 @@ ht_model *tiny_load(const tiny_options *o) {
 void tiny_ids(int32_t *ids, int n, uint64_t seed) {
     for (int i = 0; i < n; i++) ids[i] = (int32_t)(test_random(&seed) % TINY_IM_START);
 }
+
+ht_session *tiny_session(ht_model *m, int32_t chunk) {
+    ht_session *s;
+    ht_error err = {0};
+    if (ht_session_new(m, OPTIONS_AT(ht_session_options, with.chunk = chunk), &s, &err)) fail_msg("%s", err.message);
+    return s;
+}
+
+float *tiny_rows(int n) {
+    float *rows = calloc((size_t)n * TINY_VOCAB, sizeof *rows);
+    assert_non_null(rows);
+    return rows;
+}
+
+bool tiny_copy_rows(const float *logits, int64_t first, int64_t n_rows, int32_t vocab, void *user) {
+    assert_int_equal(vocab, TINY_VOCAB);
+    memcpy((float *)user + first * vocab, logits, (size_t)(n_rows * vocab) * sizeof *logits);
+    return true;
+}
+
+void tiny_forward(ht_session *s, const int32_t *ids, size_t n, bool all, float *rows) {
+    ht_error err = {0};
+    if (ht_session_forward(s, ids, n, OPTIONS_AT(ht_forward_options, with.all_rows = all), rows ? tiny_copy_rows : NULL,
+                           rows, &err))
+        fail_msg("%s", err.message);
+}

@@ -4,7 +4,7 @@
 
 #include "formats/weight_type.h"
 
-#include <hearth/model.h>
+#include <hearth/session.h>
 
 typedef struct tiny_options { /* zero: the default */
     int64_t window;           /* 0: llama, all layers grow; else gemma3, five layers of six slide */
@@ -24,5 +24,14 @@ const char *tiny_write(const tiny_options *o);
 ht_model *tiny_load(const tiny_options *o);
 /* n ids without pattern, none of them special. */
 void tiny_ids(int32_t *ids, int n, uint64_t seed);
+
+/* A session with prefill steps of at most chunk rows; what follows fails the test when it fails. */
+ht_session *tiny_session(ht_model *m, int32_t chunk);
+/* Zeros for the logits of n positions, [n, TINY_VOCAB]; the caller frees them. */
+float *tiny_rows(int n);
+/* An ht_logits_fn that copies rows to their positions in the array of tiny_rows that user is. */
+bool tiny_copy_rows(const float *logits, int64_t first, int64_t n_rows, int32_t vocab, void *user);
+/* Appends n ids; the logits after all of them, or after the last, go to rows unless it is NULL. */
+void tiny_forward(ht_session *s, const int32_t *ids, size_t n, bool all, float *rows);
 
 #endif

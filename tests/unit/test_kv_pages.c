@@ -16,27 +16,6 @@ enum { N_MODELS = 3 };
 static ht_model *models[N_MODELS];
 static int32_t ids[TOKENS];
 
-static ht_session *open_session(ht_model *m, int32_t chunk) {
-    ht_session *s;
-    ht_error err = {0};
-    if (ht_session_new(m, OPTIONS_AT(ht_session_options, with.chunk = chunk), &s, &err)) fail_msg("%s", err.message);
-    return s;
-}
-
-static bool copy_rows(const float *logits, int64_t first, int64_t n_rows, int32_t vocab, void *user) {
-    memcpy((float *)user + first * vocab, logits, (size_t)(n_rows * vocab) * sizeof(float));
-    return true;
-}
-
-static void forward(ht_session *s, const int32_t *from, size_t n, bool all, float *rows) {
-    ht_error err = {0};
-    if (ht_session_forward(s, from, n, OPTIONS_AT(ht_forward_options, with.all_rows = all), rows ? copy_rows : NULL,
-                           rows, &err))
-        fail_msg("%s", err.message);
-}
-
-static float *new_rows(void) { return calloc((size_t)TOKENS * TINY_VOCAB, sizeof(float)); }
-
 static int setup(void **state) {
     (void)state;
     scratch_make();
@@ -66,31 +45,31 @@ static void forks_go_their_own_ways(void **state) {
     (void)state;
     static const int lengths[] = {1, 255, 256, 300,
                                   690}; /* in a page, at its end, behind it, and past the window's ring */
-    float *rows = new_rows(), *want[2] = {new_rows(), new_rows()};
+    float *rows = tiny_rows(TOKENS), *want[2] = {tiny_rows(TOKENS), tiny_rows(TOKENS)};
     const size_t bytes = MORE * TINY_VOCAB * sizeof(float);
     for (int m = 0; m < N_MODELS; m++)
         for (int i = 0; i < (TEST_SLOW || test_is_late() ? 2 : 5); i++) {
             const int n = lengths[i];
             const int32_t *next[2] = {ids + n, ids + 50};
             for (int way = 0; way < 2; way++) {
-                ht_session *alone = open_session(models[m], 50);
-                forward(alone, ids, (size_t)n, false, NULL);
-                forward(alone, next[way], MORE, true, want[way]);
+                ht_session *alone = tiny_session(models[m], 50);
+                tiny_forward(alone, ids, (size_t)n, false, NULL);
+                tiny_forward(alone, next[way], MORE, true, want[way]);
                 ht_session_free(alone);
             }
-            ht_session *s = open_session(models[m], 50);
-            forward(s, ids, (size_t)n, false, NULL);
+            ht_session *s = tiny_session(models[m], 50);
+            tiny_forward(s, ids, (size_t)n, false, NULL);
             ht_session *fork = fork_of(s), *second = fork_of(fork);
             assert_int_equal(ht_session_length(fork), n);
             assert_memory_equal(ht_session_tokens(fork), ids, (size_t)n * sizeof *ids);
-            forward(fork, next[1], MORE, true, rows);
+            tiny_forward(fork, next[1], MORE, true, rows);
             assert_memory_equal(rows + n * TINY_VOCAB, want[1] + n * TINY_VOCAB, bytes);
-            forward(s, next[0], MORE, true, rows);
+            tiny_forward(s, next[0], MORE, true, rows);
             assert_memory_equal(rows + n * TINY_VOCAB, want[0] + n * TINY_VOCAB, bytes);
             ht_session_free(s); /* what the second still holds stays */
             ht_session_free(fork);
             memset(rows, 0, (size_t)TOKENS * TINY_VOCAB * sizeof *rows);
-            forward(second, next[0], MORE, true, rows);
+            tiny_forward(second, next[0], MORE, true, rows);
             assert_memory_equal(rows + n * TINY_VOCAB, want[0] + n * TINY_VOCAB, bytes);
             ht_session_free(second);
         }
@@ -100,21 +79,21 @@ static void forks_go_their_own_ways(void **state) {
 /* Only a page that is written to is copied, and once. */
 static void forks_share_memory(void **state) {
     (void)state;
-    ht_session *s = open_session(models[0], 50);
-    forward(s, ids, 700, false, NULL);
+    ht_session *s = tiny_session(models[0], 50);
+    tiny_forward(s, ids, 700, false, NULL);
     const size_t page = ht_session_cache_bytes(s) / 3;
     size_t before = ht_memory_get(models[0]->device).active_bytes;
     ht_session *fork = fork_of(s);
     assert_int_equal(ht_memory_get(models[0]->device).active_bytes, before);
-    ht_session *idle = open_session(models[0], 50);
-    forward(idle, ids, 10, false, NULL); /* as much memory for computing as the fork will take */
+    ht_session *idle = tiny_session(models[0], 50);
+    tiny_forward(idle, ids, 10, false, NULL); /* as much memory for computing as the fork will take */
     size_t computing = ht_memory_get(models[0]->device).active_bytes - before - page;
     before = ht_memory_get(models[0]->device).active_bytes;
-    forward(fork, ids, 10, false, NULL);
+    tiny_forward(fork, ids, 10, false, NULL);
     assert_int_equal(ht_memory_get(models[0]->device).active_bytes - before, page + computing);
     before = ht_memory_get(models[0]->device).active_bytes;
-    forward(fork, ids, 10, false, NULL);
-    forward(s, ids, 10, false, NULL); /* the page is its own by now */
+    tiny_forward(fork, ids, 10, false, NULL);
+    tiny_forward(s, ids, 10, false, NULL); /* the page is its own by now */
     assert_int_equal(ht_memory_get(models[0]->device).active_bytes, before);
     ht_session_free(idle);
     ht_session_free(fork);
@@ -126,13 +105,13 @@ static void saved_pages_continue(void **state) {
     (void)state;
     static const ht_dtype types[] = {HT_F32, HT_F16, HT_BF16, HT_I8};
     enum { N = 700 };
-    float *rows = new_rows(), *want = new_rows();
+    float *rows = tiny_rows(TOKENS), *want = tiny_rows(TOKENS);
     for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
         ht_model *m = tiny_load(&(tiny_options){.type = HT_W_Q8_0, .kv = types[t]});
         ht_device *d = m->device;
-        ht_session *s = open_session(m, 64), *other = open_session(m, 64);
+        ht_session *s = tiny_session(m, 64), *other = tiny_session(m, 64);
         ht_error err = {0};
-        forward(s, ids, N, false, NULL);
+        tiny_forward(s, ids, N, false, NULL);
         assert_int_equal(ht_cache_reserve(other->cache, N, &err), HT_OK);
         for (int32_t l = 0; l < s->cache->n_layers; l++) {
             const ht_kv_layer *from = &s->cache->layer[l], *to = &other->cache->layer[l];
@@ -153,8 +132,8 @@ static void saved_pages_continue(void **state) {
         }
         for (int i = 0; i < N; i++) assert_int_equal(ht_session_push(other, ids[i], &err), HT_OK);
         other->cache->length = N;
-        forward(s, ids + N, MORE, true, want);
-        forward(other, ids + N, MORE, true, rows);
+        tiny_forward(s, ids + N, MORE, true, want);
+        tiny_forward(other, ids + N, MORE, true, rows);
         assert_memory_equal(rows + N * TINY_VOCAB, want + N * TINY_VOCAB, MORE * TINY_VOCAB * sizeof(float));
         ht_session_free(s);
         ht_session_free(other);

@@ -18,28 +18,6 @@ static ht_model *models[N_MODELS];
 static int32_t ids[TOKENS];
 static float *expected[N_MODELS]; /* [TOKENS, vocab] by single chunks of 512 */
 
-static ht_session *open_session(ht_model *m, int32_t chunk) {
-    ht_session *s;
-    ht_error err = {0};
-    if (ht_session_new(m, OPTIONS_AT(ht_session_options, with.chunk = chunk), &s, &err)) fail_msg("%s", err.message);
-    return s;
-}
-
-static bool copy_rows(const float *logits, int64_t first, int64_t n_rows, int32_t vocab, void *user) {
-    assert_int_equal(vocab, TINY_VOCAB);
-    memcpy((float *)user + first * vocab, logits, (size_t)(n_rows * vocab) * sizeof(float));
-    return true;
-}
-
-static float *new_rows(void) { return calloc((size_t)TOKENS * TINY_VOCAB, sizeof(float)); }
-
-static void forward(ht_session *s, const int32_t *from, size_t n, bool all, float *rows) {
-    ht_error err = {0};
-    if (ht_session_forward(s, from, n, OPTIONS_AT(ht_forward_options, with.all_rows = all), rows ? copy_rows : NULL,
-                           rows, &err))
-        fail_msg("%s", err.message);
-}
-
 static void assert_same_rows(const float *rows, int model, int64_t first, int64_t n) {
     const float *want = expected[model] + first * TINY_VOCAB;
     for (int64_t i = 0; i < n; i++)
@@ -55,8 +33,8 @@ static int setup(void **state) {
     models[2] = tiny_load(&(tiny_options){.window = WINDOW, .kv = HT_F32});
     tiny_ids(ids, TOKENS, 7);
     for (int m = 0; m < N_MODELS; m++) {
-        ht_session *s = open_session(models[m], 512);
-        forward(s, ids, TOKENS, true, expected[m] = new_rows());
+        ht_session *s = tiny_session(models[m], 512);
+        tiny_forward(s, ids, TOKENS, true, expected[m] = tiny_rows(TOKENS));
         ht_session_free(s);
     }
     return 0;
@@ -77,19 +55,19 @@ static int teardown(void **state) {
 static void chunks_do_not_change_bits(void **state) {
     (void)state;
     static const int32_t chunks[] = {1, 37, 64, 256, 1300};
-    float *rows = new_rows();
+    float *rows = tiny_rows(TOKENS);
     for (int m = 0; m < N_MODELS; m++)
         for (size_t c = 0; c < sizeof chunks / sizeof *chunks; c++) {
-            ht_session *s = open_session(models[m], chunks[c]);
+            ht_session *s = tiny_session(models[m], chunks[c]);
             memset(rows, 0, (size_t)TOKENS * TINY_VOCAB * sizeof *rows);
-            forward(s, ids, TOKENS, true, rows);
+            tiny_forward(s, ids, TOKENS, true, rows);
             assert_same_rows(rows, m, 0, TOKENS);
             assert_int_equal(ht_session_length(s), TOKENS);
             ht_session_reset(s); /* and in a used cache, in uneven calls, last rows alone */
             memset(rows, 0, (size_t)TOKENS * TINY_VOCAB * sizeof *rows);
             for (int at = 0, n = 1; at < TOKENS; at += n, n = 3 * n + 1) {
                 if (n > TOKENS - at) n = TOKENS - at;
-                forward(s, ids + at, (size_t)n, false, rows);
+                tiny_forward(s, ids + at, (size_t)n, false, rows);
                 assert_same_rows(rows, m, at + n - 1, 1);
                 if (n > 1) assert_true(rows[(int64_t)at * TINY_VOCAB] == 0); /* the others were not asked for */
             }
@@ -122,9 +100,9 @@ static void *run_alone(void *arg) {
     j->status = ht_session_new(models[j->model], OPTIONS_AT(ht_session_options, with.chunk = 100), &s, &err);
     if (!j->status)
         j->status = ht_session_forward(s, ids, TOKENS / 2, OPTIONS_AT(ht_forward_options, with.all_rows = true),
-                                       copy_rows, j->rows, &err);
+                                       tiny_copy_rows, j->rows, &err);
     for (int i = TOKENS / 2; i < TOKENS / 2 + 40 && !j->status; i++)
-        j->status = ht_session_forward(s, &ids[i], 1, NULL, copy_rows, j->rows, &err);
+        j->status = ht_session_forward(s, &ids[i], 1, NULL, tiny_copy_rows, j->rows, &err);
     ht_session_free(s);
     return NULL;
 }
@@ -133,7 +111,7 @@ static void sessions_in_two_threads(void **state) {
     (void)state;
     for (int m = 0; m < 2; m++) {
         pthread_t thread[2];
-        job jobs[2] = {{.model = m, .rows = new_rows()}, {.model = m, .rows = new_rows()}};
+        job jobs[2] = {{.model = m, .rows = tiny_rows(TOKENS)}, {.model = m, .rows = tiny_rows(TOKENS)}};
         for (int i = 0; i < 2; i++) assert_int_equal(pthread_create(&thread[i], NULL, run_alone, &jobs[i]), 0);
         for (int i = 0; i < 2; i++) {
             pthread_join(thread[i], NULL);
@@ -160,8 +138,8 @@ static void together_is_as_alone(void **state) {
         float *logits = malloc((size_t)N * TINY_VOCAB * sizeof *logits);
         ht_error err = {0};
         for (int i = 0; i < N; i++) {
-            s[i] = open_session(models[m], i == 1 ? 2 : 64);
-            forward(s[i], ids, (size_t)begin[i], false, NULL);
+            s[i] = tiny_session(models[m], i == 1 ? 2 : 64);
+            tiny_forward(s[i], ids, (size_t)begin[i], false, NULL);
         }
         for (int step = 0; step < STEPS; step++) {
             int32_t next[N];
@@ -194,7 +172,7 @@ static void a_step_without_numbers_is_not_taken(void **state) {
     ht_session *s[N];
     int32_t prompt[LENGTH], next[N];
     for (int k = 0; k < LENGTH; k++) prompt[k] = 20 + 37 * k % 200;
-    for (int i = 0; i < N; i++) forward(s[i] = open_session(m, 64), prompt, (size_t)(LENGTH - i), false, NULL);
+    for (int i = 0; i < N; i++) tiny_forward(s[i] = tiny_session(m, 64), prompt, (size_t)(LENGTH - i), false, NULL);
     assert_int_equal(ht_session_decode_together(s, broken, N, NULL, next, &err), HT_ERR_INTERNAL);
     assert_non_null(strstr(err.message, "session 1 of the step"));
     assert_non_null(strstr(err.message, "nan"));
@@ -202,8 +180,8 @@ static void a_step_without_numbers_is_not_taken(void **state) {
     assert_int_equal(ht_session_decode_together(s, fine, N, NULL, next, &err), HT_OK);
     for (int i = 0; i < N; i++) {
         float row[TINY_VOCAB];
-        ht_session *alone = open_session(m, 64);
-        forward(alone, prompt, (size_t)(LENGTH - i), false, NULL);
+        ht_session *alone = tiny_session(m, 64);
+        tiny_forward(alone, prompt, (size_t)(LENGTH - i), false, NULL);
         assert_int_equal(ht_session_forward_together(&alone, &fine[i], 1, NULL, row, &err), HT_OK);
         assert_int_equal(next[i], likeliest(row));
         ht_session_free(alone);
@@ -218,16 +196,16 @@ static void rewinding_gives_the_same_bits(void **state) {
     (void)state;
     static const int64_t places[] = {0, 1, 255, 256, 257, 700, 1299};
     ht_error err = {0};
-    float *rows = new_rows();
-    ht_session *s = open_session(models[0], 128);
+    float *rows = tiny_rows(TOKENS);
+    ht_session *s = tiny_session(models[0], 128);
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        forward(s, ids + ht_session_length(s), (size_t)(TOKENS - ht_session_length(s)), false, NULL);
+        tiny_forward(s, ids + ht_session_length(s), (size_t)(TOKENS - ht_session_length(s)), false, NULL);
         size_t full = ht_session_cache_bytes(s);
         assert_int_equal(ht_session_truncate(s, places[i], &err), HT_OK);
         assert_int_equal(ht_session_length(s), places[i]);
         assert_int_equal(ht_session_cache_bytes(s), ht_cache_bytes(models[0], places[i], 128));
         if (places[i] < 1024) assert_true(ht_session_cache_bytes(s) < full);
-        forward(s, ids + places[i], (size_t)(TOKENS - places[i]), true, rows);
+        tiny_forward(s, ids + places[i], (size_t)(TOKENS - places[i]), true, rows);
         assert_same_rows(rows, 0, places[i], TOKENS - places[i]);
     }
     assert_int_equal(ht_session_truncate(s, TOKENS + 1, &err), HT_ERR_ARGUMENT);
@@ -244,13 +222,13 @@ static void rings_refuse_what_they_lost(void **state) {
     enum { HELD = 768 };                            /* 1200 positions end in page 4: the ring holds pages 3 and 4 */
     static const int64_t allowed[] = {LENGTH, LENGTH - 1, 1024, 1023, 900, HELD + WINDOW - 1, 0};
     ht_error err = {0};
-    float *rows = new_rows();
+    float *rows = tiny_rows(TOKENS);
     for (int m = 1; m < N_MODELS; m++) {
-        ht_session *s = open_session(models[m], CHUNK);
+        ht_session *s = tiny_session(models[m], CHUNK);
         assert_int_equal(s->cache->layer[0].ring_pages, PAGES);
         assert_int_equal(s->cache->layer[5].ring_pages, 0);
         for (size_t i = 0; i < sizeof allowed / sizeof *allowed; i++) {
-            forward(s, ids + ht_session_length(s), (size_t)(LENGTH - ht_session_length(s)), false, NULL);
+            tiny_forward(s, ids + ht_session_length(s), (size_t)(LENGTH - ht_session_length(s)), false, NULL);
             for (int64_t place = 1; place < HELD + WINDOW - 1; place++) {
                 assert_int_equal(ht_session_truncate(s, place, &err), HT_ERR_LIMIT);
                 assert_non_null(strstr(err.message, "from position"));
@@ -259,7 +237,7 @@ static void rings_refuse_what_they_lost(void **state) {
             assert_int_equal(ht_session_length(s), LENGTH);
             assert_int_equal(ht_session_truncate(s, allowed[i], &err), HT_OK);
             assert_int_equal(ht_session_length(s), allowed[i]);
-            forward(s, ids + allowed[i], (size_t)(LENGTH - allowed[i]), true, rows);
+            tiny_forward(s, ids + allowed[i], (size_t)(LENGTH - allowed[i]), true, rows);
             assert_same_rows(rows, m, allowed[i], LENGTH - allowed[i]);
         }
         ht_session_free(s);
@@ -271,15 +249,15 @@ static void rings_refuse_what_they_lost(void **state) {
 static void rings_remember_how_far_they_were_written(void **state) {
     (void)state;
     ht_error err = {0};
-    ht_session *s = open_session(models[1], 100);
-    forward(s, ids, 1020, false, NULL); /* page 3: the ring holds pages 2 and 3 */
+    ht_session *s = tiny_session(models[1], 100);
+    tiny_forward(s, ids, 1020, false, NULL); /* page 3: the ring holds pages 2 and 3 */
     assert_int_equal(ht_session_truncate(s, 600, &err), HT_OK);
-    forward(s, ids + 600, 430, false, NULL); /* into page 4: page 2 is gone */
+    tiny_forward(s, ids + 600, 430, false, NULL); /* into page 4: page 2 is gone */
     assert_int_equal(ht_session_truncate(s, 1010, &err), HT_OK);
     assert_int_equal(ht_session_truncate(s, 800, &err), HT_ERR_LIMIT);
     assert_int_equal(ht_session_truncate(s, 807, &err), HT_OK);
-    float *rows = new_rows();
-    forward(s, ids + 807, 100, true, rows);
+    float *rows = tiny_rows(TOKENS);
+    tiny_forward(s, ids + 807, 100, true, rows);
     assert_same_rows(rows, 1, 807, 100);
     ht_session_free(s);
     free(rows);
@@ -288,10 +266,10 @@ static void rings_remember_how_far_they_were_written(void **state) {
 /* What a step may not see must not matter, even if it is no number. */
 static void stale_positions_do_not_matter(void **state) {
     (void)state;
-    float *rows = new_rows();
+    float *rows = tiny_rows(TOKENS);
     for (int m = 0; m < N_MODELS; m++) {
-        ht_session *s = open_session(models[m], 50);
-        forward(s, ids, 300, false, NULL);
+        ht_session *s = tiny_session(models[m], 50);
+        tiny_forward(s, ids, 300, false, NULL);
         for (int32_t l = 0; l < s->cache->n_layers; l++) {
             const ht_kv_layer *layer = &s->cache->layer[l];
             const int64_t first = 300 % HT_KV_PAGE, n = HT_KV_PAGE - first;
@@ -305,7 +283,7 @@ static void stale_positions_do_not_matter(void **state) {
                 HT_OK);
             free(nothing);
         }
-        forward(s, ids + 300, 100, true, rows);
+        tiny_forward(s, ids + 300, 100, true, rows);
         assert_same_rows(rows, m, 300, 100);
         ht_session_free(s);
     }
@@ -318,10 +296,10 @@ static void pages_are_as_forecast(void **state) {
     (void)state;
     for (int m = 0; m < N_MODELS; m++) {
         size_t before = ht_memory_get(models[m]->device).active_bytes;
-        ht_session *s = open_session(models[m], 64);
+        ht_session *s = tiny_session(models[m], 64);
         assert_int_equal(ht_session_cache_bytes(s), 0);
         for (int at = 0; at < TOKENS; at += 50) {
-            forward(s, ids + at, 50, false, NULL);
+            tiny_forward(s, ids + at, 50, false, NULL);
             assert_int_equal(ht_session_cache_bytes(s), ht_cache_bytes(models[m], at + 50, 64));
         }
         ht_session_reset(s);
@@ -340,11 +318,11 @@ static void pages_are_as_forecast(void **state) {
 /* When memory runs out at a page's end the session stays usable, and goes on with the same bits once there is room. */
 static void running_out_of_memory_changes_nothing(void **state) {
     (void)state;
-    float *rows = new_rows();
+    float *rows = tiny_rows(TOKENS);
     for (int m = 0; m < 2; m++) {
-        ht_session *s = open_session(models[m], 64);
+        ht_session *s = tiny_session(models[m], 64);
         ht_error err = {0};
-        forward(s, ids, 256, false, NULL);
+        tiny_forward(s, ids, 256, false, NULL);
         size_t held = ht_session_cache_bytes(s);
         /* Room for one page, not for all layers'. */
         size_t old = ht_memory_set_limit(models[m]->device, ht_memory_get(models[m]->device).active_bytes + 40000);
@@ -353,7 +331,7 @@ static void running_out_of_memory_changes_nothing(void **state) {
         assert_int_equal(ht_session_cache_bytes(s), held);
         assert_int_equal(ht_session_length(s), 256);
         ht_memory_set_limit(models[m]->device, old);
-        forward(s, ids + 256, 100, true, rows);
+        tiny_forward(s, ids + 256, 100, true, rows);
         assert_same_rows(rows, m, 256, 100);
         ht_session_free(s);
     }
@@ -373,7 +351,7 @@ static void limits_and_ids_are_checked(void **state) {
     assert_int_equal(ht_session_forward(s, ids, 101, NULL, NULL, NULL, &err), HT_ERR_LIMIT);
     assert_string_equal(err.message, "prompt of 101 tokens does not fit the context of 100");
     assert_int_equal(ht_session_length(s), 0);
-    forward(s, ids, 60, false, NULL);
+    tiny_forward(s, ids, 60, false, NULL);
     assert_int_equal(ht_session_forward(s, ids, 41, NULL, NULL, NULL, &err), HT_ERR_LIMIT);
     assert_string_equal(err.message,
                         "prompt of 41 tokens does not fit the context of 100, of which 60 positions are taken");
@@ -382,8 +360,8 @@ static void limits_and_ids_are_checked(void **state) {
     assert_string_equal(err.message, "token id 288 at place 1 is outside the vocabulary of 288");
     assert_int_equal(ht_session_forward(s, wrong + 2, 1, NULL, NULL, NULL, &err), HT_ERR_ARGUMENT);
     assert_int_equal(ht_session_length(s), 60);
-    forward(s, ids, 0, false, NULL);
-    forward(s, ids, 40, false, NULL);
+    tiny_forward(s, ids, 0, false, NULL);
+    tiny_forward(s, ids, 40, false, NULL);
     assert_int_equal(ht_session_length(s), 100);
     assert_int_equal(ht_session_forward(s, ids, 1, NULL, NULL, NULL, &err), HT_ERR_LIMIT);
     ht_session_free(s);
@@ -394,7 +372,7 @@ static void bad_company_is_refused(void **state) {
     (void)state;
     ht_error err = {0};
     float logits[2 * TINY_VOCAB];
-    ht_session *a = open_session(models[0], 512), *b = open_session(models[1], 512);
+    ht_session *a = tiny_session(models[0], 512), *b = tiny_session(models[1], 512);
     ht_session *mixed[] = {a, b}, *twice[] = {a, a};
     assert_int_equal(ht_session_forward_together(mixed, ids, 2, NULL, logits, &err), HT_ERR_ARGUMENT);
     assert_non_null(strstr(err.message, "another model"));
@@ -426,9 +404,9 @@ static bool count_rows(const float *logits, int64_t first, int64_t n_rows, int32
 
 static void ending_early_keeps_whole_chunks(void **state) {
     (void)state;
-    float *rows = new_rows();
+    float *rows = tiny_rows(TOKENS);
     for (int cancel = 0; cancel < 2; cancel++) {
-        ht_session *s = open_session(models[1], 64);
+        ht_session *s = tiny_session(models[1], 64);
         ht_error err = {0};
         stop_after c = {.end = 3, .cancel = cancel};
         const ht_forward_options how = OPTIONS(ht_forward_options, with.all_rows = true, with.cancel = &c.flag);
@@ -442,7 +420,7 @@ static void ending_early_keeps_whole_chunks(void **state) {
             assert_int_equal(ht_session_decode_together(&s, ids, 1, &how, &next, &err), HT_ERR_CANCELLED);
             assert_int_equal(ht_session_length(s), 3 * 64);
         }
-        forward(s, ids + 192, 500, true, rows); /* without the flag */
+        tiny_forward(s, ids + 192, 500, true, rows); /* without the flag */
         assert_same_rows(rows, 1, 192, 500);
         ht_session_free(s);
     }
@@ -471,7 +449,7 @@ static bool begin(const float *logits, int64_t first, int64_t n_rows, int32_t vo
 
 static void cancelling_from_another_thread(void **state) {
     (void)state;
-    ht_session *s = open_session(models[0], 16);
+    ht_session *s = tiny_session(models[0], 16);
     canceller c = {0};
     const ht_forward_options how = OPTIONS(ht_forward_options, with.all_rows = true, with.cancel = &c.flag);
     pthread_t thread;

@@ -34,27 +34,6 @@ static int teardown(void **state) {
     return 0;
 }
 
-static ht_session *open_session(ht_model *m, int32_t chunk) {
-    ht_session *s;
-    ht_error err = {0};
-    ok(ht_session_new(m, OPTIONS_AT(ht_session_options, with.chunk = chunk), &s, &err), &err);
-    return s;
-}
-
-static bool copy_rows(const float *logits, int64_t first, int64_t n_rows, int32_t vocab, void *user) {
-    memcpy((float *)user + first * vocab, logits, (size_t)(n_rows * vocab) * sizeof(float));
-    return true;
-}
-
-static void forward(ht_session *s, const int32_t *from, int n, float *rows) {
-    ht_error err = {0};
-    ok(ht_session_forward(s, from, (size_t)n, OPTIONS_AT(ht_forward_options, with.all_rows = true),
-                          rows ? copy_rows : NULL, rows, &err),
-       &err);
-}
-
-static float *new_rows(void) { return calloc((size_t)TOKENS * TINY_VOCAB, sizeof(float)); }
-
 static char *saved(const ht_session *s, const char *name) {
     static char path[512];
     ht_error err = {0};
@@ -80,22 +59,22 @@ enum { N_KINDS = sizeof kinds / sizeof *kinds };
 static void restored_sessions_go_on_with_the_same_bits(void **state) {
     (void)state;
     static const int lengths[] = {700, 0, 1, 255, 256, 257};
-    float *want = new_rows(), *got = new_rows();
+    float *want = tiny_rows(TOKENS), *got = tiny_rows(TOKENS);
     for (int k = 0; k < N_KINDS; k++) {
         ht_model *m = tiny_load(&kinds[k]);
         for (int i = 0; i < (TEST_SLOW || test_is_late() ? 2 : 6); i++) {
             const int n = lengths[i];
             ht_error err;
-            ht_session *s = open_session(m, 64), *other = open_session(m, 64);
-            forward(s, ids, n, NULL);
+            ht_session *s = tiny_session(m, 64), *other = tiny_session(m, 64);
+            tiny_forward(s, ids, (size_t)n, true, NULL);
             saved(s, "state");
-            forward(other, ids + 5, 100, NULL); /* which goes */
+            tiny_forward(other, ids + 5, 100, true, NULL); /* which goes */
             ok(load(other, "state", &err), &err);
             assert_int_equal(ht_session_length(other), n);
             if (n) assert_memory_equal(ht_session_tokens(other), ids, (size_t)n * sizeof *ids);
             assert_int_equal(ht_session_cache_bytes(other), ht_session_cache_bytes(s));
-            forward(s, ids + n, MORE, want);
-            forward(other, ids + n, MORE, got);
+            tiny_forward(s, ids + n, MORE, true, want);
+            tiny_forward(other, ids + n, MORE, true, got);
             assert_memory_equal(got + n * TINY_VOCAB, want + n * TINY_VOCAB, MORE * TINY_VOCAB * sizeof(float));
             ht_session_free(s);
             ht_session_free(other);
@@ -114,7 +93,7 @@ static void answers_go_on(void **state) {
     for (int sampled = 0; sampled < 2; sampled++) {
         ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = 40, with.ignore_eos = true,
                                         with.sampler = sampled ? &lively : NULL);
-        ht_session *s = open_session(m, 64), *other = open_session(m, 64);
+        ht_session *s = tiny_session(m, 64), *other = tiny_session(m, 64);
         ok(ht_generate(s, ids, 100, &o, NULL, NULL, NULL, &err), &err);
         assert_int_equal(ht_session_length(s), 140);
         saved(s, "answer");
@@ -133,16 +112,16 @@ static void answers_go_on(void **state) {
  * of other chunks has other rings. */
 static void rings_know_what_they_hold(void **state) {
     (void)state;
-    float *want = new_rows(), *got = new_rows();
+    float *want = tiny_rows(TOKENS), *got = tiny_rows(TOKENS);
     ht_model *m = tiny_load(&kinds[1]);
     ht_error err = {0};
-    ht_session *s = open_session(m, 300), *fresh = open_session(m, 300);
-    forward(s, ids, 700, NULL);
-    forward(fresh, ids, TOKENS, want);
+    ht_session *s = tiny_session(m, 300), *fresh = tiny_session(m, 300);
+    tiny_forward(s, ids, 700, true, NULL);
+    tiny_forward(fresh, ids, TOKENS, true, want);
     saved(s, "ring");
     static const int32_t chunks[] = {1, 50, 300, 600};
     for (int i = 0; i < 4; i++) {
-        ht_session *other = open_session(m, chunks[i]);
+        ht_session *other = tiny_session(m, chunks[i]);
         ok(load(other, "ring", &err), &err);
         for (int n = 699; n > 0; n -= 50) {
             if (ht_session_truncate(other, n, &err)) {
@@ -150,11 +129,11 @@ static void rings_know_what_they_hold(void **state) {
                 assert_int_equal(ht_session_truncate(other, n - 1, &err), HT_ERR_LIMIT);
                 break;
             }
-            forward(other, ids + n, 30, got);
+            tiny_forward(other, ids + n, 30, true, got);
             assert_memory_equal(got + n * TINY_VOCAB, want + n * TINY_VOCAB, 30 * TINY_VOCAB * sizeof(float));
         }
         ht_session_reset(other);
-        forward(other, ids, 300, got);
+        tiny_forward(other, ids, 300, true, got);
         assert_memory_equal(got, want, 300 * TINY_VOCAB * sizeof(float));
         ok(ht_session_truncate(other, 280, &err), &err);
         ht_session_free(other);
@@ -169,10 +148,10 @@ static void rings_know_what_they_hold(void **state) {
 
 /* The session holds `n` tokens and computes what it would. */
 static void still_as_it_was(ht_session *s, int n, const float *want) {
-    float *got = new_rows();
+    float *got = tiny_rows(TOKENS);
     ht_error err = {0};
     assert_int_equal(ht_session_length(s), n);
-    forward(s, ids + n, 10, got);
+    tiny_forward(s, ids + n, 10, true, got);
     assert_memory_equal(got + n * TINY_VOCAB, want + n * TINY_VOCAB, 10 * TINY_VOCAB * sizeof(float));
     ok(ht_session_truncate(s, n, &err), &err);
     free(got);
@@ -190,15 +169,15 @@ static char *contents(const char *name, size_t *n) {
 
 static void damage_is_found(void **state) {
     (void)state;
-    float *want = new_rows();
+    float *want = tiny_rows(TOKENS);
     ht_model *m = tiny_load(&(tiny_options){.type = HT_W_Q8_0, .window = WINDOW});
-    ht_session *s = open_session(m, 64), *other = open_session(m, 64);
+    ht_session *s = tiny_session(m, 64), *other = tiny_session(m, 64);
     ht_error err;
     size_t n;
-    forward(other, ids, 50, NULL);
-    forward(s, ids, 60, want);
+    tiny_forward(other, ids, 50, true, NULL);
+    tiny_forward(s, ids, 60, true, want);
     ht_session_reset(s);
-    forward(s, ids, 23, NULL);
+    tiny_forward(s, ids, 23, true, NULL);
     saved(s, "whole");
     char *bytes = contents("whole", &n), *changed = malloc(n + 1);
     const size_t step = (size_t)test_cases(97, 1);
@@ -250,27 +229,27 @@ static void what_is_foreign_is_refused(void **state) {
     (void)state;
     ht_model *m = tiny_load(&kinds[0]), *weights = tiny_load(&(tiny_options){.type = HT_W_Q4_0}),
              *window = tiny_load(&kinds[1]), *cache = tiny_load(&(tiny_options){.type = HT_W_Q8_0, .kv = HT_F32});
-    ht_session *s = open_session(m, 64), *other;
+    ht_session *s = tiny_session(m, 64), *other;
     ht_error err;
-    forward(s, ids, 30, NULL);
+    tiny_forward(s, ids, 30, true, NULL);
     saved(s, "foreign");
     struct {
         ht_model *model;
         const char *text;
     } others[] = {{weights, "was saved with \"model "}, {window, "model "}, {cache, "keys and values f16"}};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        other = open_session(others[i].model, 64);
-        forward(other, ids, 5, NULL);
+        other = tiny_session(others[i].model, 64);
+        tiny_forward(other, ids, 5, true, NULL);
         refuse(other, "foreign", HT_ERR_ARGUMENT, others[i].text);
         ht_session_free(other);
     }
     /* Adapters, their scales, and none. */
     ht_adapter *a = test_adapter_for(m, 4, 1, 3), *b = test_adapter_for(m, 4, 1, 4);
     const float one = 1, half = 0.5f;
-    other = open_session(m, 64);
+    other = tiny_session(m, 64);
     ok(ht_session_set_adapters(other, &a, &one, 1, &err), &err);
     refuse(other, "foreign", HT_ERR_ARGUMENT, "was saved without \"adapter ");
-    forward(other, ids, 40, NULL);
+    tiny_forward(other, ids, 40, true, NULL);
     saved(other, "adapted");
     refuse(s, "adapted", HT_ERR_ARGUMENT, "was saved with \"adapter ");
     ht_session_reset(other);
@@ -286,12 +265,12 @@ static void what_is_foreign_is_refused(void **state) {
     /* A context that it does not fit. */
     ht_model *small;
     ok(ht_model_load(tiny_write(&kinds[0]), OPTIONS_AT(ht_model_options, with.context = 29), &small, &err), &err);
-    other = open_session(small, 64);
+    other = tiny_session(small, 64);
     refuse(other, "foreign", HT_ERR_LIMIT, "holds 30 tokens");
     ht_session_free(other);
     ht_model_free(small);
     /* Memory that is not there. */
-    other = open_session(m, 64);
+    other = tiny_session(m, 64);
     const size_t old = ht_memory_set_limit(m->device, ht_memory_get(m->device).active_bytes + 40000);
     assert_int_equal(load(other, "foreign", &err), HT_ERR_MEMORY);
     ht_memory_set_limit(m->device, old);
@@ -306,9 +285,9 @@ static void what_is_foreign_is_refused(void **state) {
 static void failed_saves_change_nothing(void **state) {
     (void)state;
     ht_model *m = tiny_load(&kinds[0]);
-    ht_session *s = open_session(m, 64);
+    ht_session *s = tiny_session(m, 64);
     ht_error err = {0};
-    forward(s, ids, 20, NULL);
+    tiny_forward(s, ids, 20, true, NULL);
     assert_int_equal(ht_session_save(s, scratch_path("no/such/place"), &err), HT_ERR_IO);
     assert_int_equal(ht_session_save(s, scratch_directory(), &err), HT_ERR_IO);
     ht_session_free(s);
