@@ -168,7 +168,7 @@ const option_spec option_table[] = {
     {"sliding", 0, KIND_FLAG, AT(sliding), 0, 0, NULL, FOR_RUN | FOR_BENCH | FOR_LOGITS, true, NULL,
      "when --context is full, forget the oldest positions and go on"},
     {"slots", 0, KIND_INTEGER, AT(slots), 1, 1024, NULL, COMPUTING, true, "N",
-     "calls at once on a model, more wait (1 for two threads, at most 4)"},
+     "sequences in one step at most, more take turns (64)"},
     {"dtype", 0, KIND_CHOICE, AT(dtype), 0, 0, dtype_names, FOR_FUSE | FOR_FINETUNE, false, "auto|f32|f16|bf16",
      "of the weights that fuse writes as floats (auto: the checkpoint's); of A and B (f32 or bf16)"},
     {"dense", 0, KIND_FLAG, AT(dense), 0, 0, NULL, FOR_FUSE, false, NULL,

@@ -26,9 +26,8 @@ typedef struct ht_model_options {
     /* All growing caches rotate: a position sees the last `context` of them, so that generation goes on when the context is
      * full. Memory is limited by `context`, positions by 2147483647. Default false. */
     bool sliding;
-    /* Calls that compute on the model at once, whatever their number of sessions; further ones wait for their turn, in the
-     * order in which they came. A call made by a callback of another one shares its slot. Default 0: one for every two
-     * threads of the device, 1 to 4. */
+    /* Sequences that one step computes at most, whatever sessions and engines have them: when more wait, they take turns,
+     * step by step. Default 0: 64. */
     int32_t slots;
     /* How keys and values are kept: HT_F16, HT_BF16, HT_F32, or HT_I8 for 8 bits with a scale for every 32. Default
      * HT_F16. */
@@ -62,7 +61,7 @@ HT_API void ht_model_free(ht_model *m);
  * tokenizer.json): such a model takes and gives token ids alone. */
 HT_API const ht_tokenizer *ht_model_tokenizer(const ht_model *m);
 HT_API int64_t ht_model_context(const ht_model *m);    /* positions a session may use; 2147483647 when sliding */
-HT_API int32_t ht_model_slots(const ht_model *m);      /* calls at once */
+HT_API int32_t ht_model_slots(const ht_model *m);      /* sequences in a step at most */
 HT_API int32_t ht_model_vocab_size(const ht_model *m); /* columns of the logits; the tokenizer may know fewer ids */
 
 /* The tensors of one stored type. */

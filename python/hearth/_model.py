@@ -535,7 +535,7 @@ def load(path, *, threads=0, precision="high", context=0, sliding=False, slots=0
          packed_cache=None):  # fmt: skip
     """Loads a checkpoint: a .gguf file or a directory. `threads`: 0 is one per core. `precision`: "high"; "fast" rounds
     activations to 8 bits, not 15; "reference" is float32 throughout. `context`: a limit on positions; `sliding`: forget
-    beyond it instead of ending. `slots`: how many calls compute at once. `kv_dtype`: how keys and values are kept: float16,
+    beyond it instead of ending. `slots`: how many sequences a step computes at most. `kv_dtype`: how keys and values are kept: float16,
     bfloat16, float32 or int8. `packed_cache`: a directory of the user's alone that keeps the packed weights, so that later
     loads map them at once and share them between processes; True is the place of the command's --packed-cache."""
     how_precise = lib.choice(precision, "precision", _PRECISIONS)

@@ -2,29 +2,11 @@
 #ifndef HT_GENERATE_SESSION_INTERNAL_H
 #define HT_GENERATE_SESSION_INTERNAL_H
 
-#include "array/plan.h"
 #include "generate/cache.h"
 #include "models/adapter.h"
 #include "models/model.h"
 
 #include <hearth/session.h>
-
-/* The arrays of one step's batch. */
-typedef struct ht_batch_room {
-    int32_t rows, sequences;     /* capacity */
-    int32_t *id, *pos, *out_row; /* [rows] */
-    int32_t *seq_start, *kv_len; /* [sequences + 1], [sequences] */
-    ht_cache **kv;               /* [sequences] */
-    const ht_lora_set **lora;    /* [sequences] */
-    float *block_max;            /* [n_block_max]: of each sequence's logits, where the highest are */
-    size_t n_block_max;
-} ht_batch_room;
-
-/* Executor of one plan, made when first needed, and anew for larger steps. */
-typedef struct ht_session_exec {
-    ht_exec *exec;
-    int32_t rows, out; /* limits */
-} ht_session_exec;
 
 /* The adapters of a session. */
 typedef struct ht_session_adapters {
@@ -43,9 +25,14 @@ struct ht_session {
      * was generated, which the next call computes. */
     int32_t *token;
     int64_t n_tokens, token_capacity;
-    ht_session_exec exec[2];       /* of the model's plan, and of its plan with adapters */
     ht_session_adapters *adapters; /* NULL: none */
-    ht_batch_room room;
+    ht_step_job job;               /* what is being computed */
+    /* Of ht_session_decode_together: what the logits say, with room to find it, and the jobs of a step whose first session
+     * this is. */
+    int32_t next;
+    float *block_max;
+    ht_step_job **together;
+    int together_room;
 };
 
 /* An empty cache for a session of that model and chunk. */
@@ -62,10 +49,13 @@ ht_status ht_session_adapters_copy(const ht_model *m, const ht_session_adapters 
 ht_status ht_session_check_ids(const ht_session *s, const int32_t *ids, size_t n, ht_error *err);
 /* Adds one token without computing it. */
 ht_status ht_session_push(ht_session *s, int32_t id, ht_error *err);
-/* Appends n checked ids and runs all that has not been computed. *logits [vocab], of the last position, is lent until
- * the next call; with a top_k only the so many highest need to be there, as ht_step (device/step.h) has it. On failure the session keeps the whole chunks that were computed. */
-ht_status ht_session_run(ht_session *s, const int32_t *ids, size_t n, int32_t top_k, const ht_cancel *cancel,
-                         const float **logits, ht_error *err);
+/* Makes room for n tokens in all. */
+ht_status ht_session_make_room(ht_session *s, int64_t n, ht_error *err);
+/* Makes s->job ask for tokens that are there and not computed, up to `end` - 1 or a chunk of them, with logits from position
+ * `first_out` on, and the cache ready for it. The rest of the job is the caller's to fill in. */
+ht_status ht_session_prepare(ht_session *s, int64_t end, int64_t first_out, ht_error *err);
+/* Runs s->job. */
+ht_status ht_session_run(ht_session *s, ht_error *err);
 /* Shortens the session to the beginning it shares with ids, at most n - 1 tokens, so that the rest may be run after it;
  * *kept is that length. A beginning that the cache cannot go back to is given up: the session is then empty. */
 void ht_session_keep_prefix(ht_session *s, const int32_t *ids, size_t n, size_t *kept);

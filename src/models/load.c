@@ -23,6 +23,7 @@ ht_model *ht_model_retain(ht_model *m) {
 }
 
 static void free_model(ht_model *m) {
+    ht_steps_free(m->steps);
     ht_plan_free(m->plan);
     ht_plan_free(m->adapter_plan);
     pthread_mutex_destroy(&m->lock);
@@ -33,7 +34,6 @@ static void free_model(ht_model *m) {
     ht_chat_template_free(m->chat.template);
     ht_tokenizer_free(m->tokenizer);
     ht_stream_free(m->stream);
-    ht_admission_free(m->slots);
     ht_device_free(m->device);
     free(m);
 }
@@ -60,14 +60,11 @@ static void make_sliding(ht_model *m) {
     m->context = INT32_MAX;
 }
 
-/* Two cores are what one call keeps busy: while one thread does what is not shared out, the others idle. */
-static ht_status open_slots(ht_model *m, const ht_model_options *o, ht_error *err) {
-    enum { MOST_BY_DEFAULT = 4 };
+static ht_status open_steps(ht_model *m, const ht_model_options *o, ht_error *err) {
+    enum { DEFAULT_SLOTS = 64 };
     if (o->slots < 0)
         return ht_fail(err, HT_ERR_ARGUMENT, "%d slots, expected 1 or more, or 0 for the default", (int)o->slots);
-    int64_t n = o->slots;
-    if (!n) n = ht_max_i64(1, ht_min_i64(ht_device_threads(m->device) / 2, MOST_BY_DEFAULT));
-    return ht_admission_new((int32_t)n, &m->slots, err);
+    return ht_steps_new(m, o->slots ? o->slots : DEFAULT_SLOTS, &m->steps, err);
 }
 
 static ht_status describe(ht_model *m, const ht_model_options *o, const char *name, ht_error *err) {
@@ -175,7 +172,7 @@ static ht_status fill(ht_model *m, const ht_checkpoint_files *c, const ht_model_
     m->wrapped = c->prefix && strstr(c->prefix, "language_model");
     if (!status) status = describe(m, o, ht_base_name(c->path), err);
     if (!status) status = open_device(m, o, err);
-    if (!status) status = open_slots(m, o, err);
+    if (!status) status = open_steps(m, o, err);
     if (!status) status = check_room(m, c, o, err);
     if (!status) status = load_weights(m, c, o, err);
     if (!status) status = ht_chat_detect_stop_ids(m->config, m->tokenizer, &m->stop_ids, &m->n_stop_ids, err);
@@ -217,5 +214,5 @@ ht_status ht_model_need_tokenizer(const ht_model *m, ht_error *err) {
 
 const ht_tokenizer *ht_model_tokenizer(const ht_model *m) { return m->tokenizer; }
 int64_t ht_model_context(const ht_model *m) { return m->context; }
-int32_t ht_model_slots(const ht_model *m) { return ht_admission_count(m->slots); }
+int32_t ht_model_slots(const ht_model *m) { return ht_steps_sequences(m->steps); }
 int32_t ht_model_vocab_size(const ht_model *m) { return m->vocab; }

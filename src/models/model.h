@@ -3,9 +3,9 @@
 #define HT_MODELS_MODEL_H
 
 #include "array/plan.h"
-#include "models/admission.h"
 #include "models/chat_detection.h"
 #include "models/forward.h"
+#include "models/steps.h"
 
 #include <hearth/model.h>
 
@@ -40,7 +40,7 @@ struct ht_model {
     ht_chat_setup chat;
     int32_t *stop_ids; /* stop ids */
     int n_stop_ids;
-    ht_admission *slots; /* limits concurrent computing calls */
+    ht_steps *steps; /* all that computes on the model */
     _Atomic int refs;
 };
 

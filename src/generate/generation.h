@@ -1,0 +1,52 @@
+/* One answer in the making: which rows of a session it needs next, the token that is drawn of their logits, and its text.
+ *
+ * ht_generate runs one on the caller's thread; the engine runs many side by side. Between ht_generation_ask and
+ * ht_generation_take the session's job is computed (models/steps.h), on whatever thread; all else happens on the owner's. */
+#ifndef HT_GENERATE_GENERATION_H
+#define HT_GENERATE_GENERATION_H
+
+#include "generate/sampler.h"
+#include "generate/session_internal.h"
+#include "generate/text_stream.h"
+#include "template/answer.h"
+
+#include <hearth/generate.h>
+
+typedef struct ht_generation {
+    ht_session *s;
+    ht_generate_options o;
+    ht_sampler *sampler;
+    ht_decoder *decoder; /* NULL: nobody wants text */
+    ht_text_stream output;
+    ht_answer_reader *answer;  /* what reads the output, to hand it over in parts; NULL: the caller takes it as text */
+    bool new_turn;             /* the text stands by itself, it does not go on with the prompt's */
+    bool no_memory;            /* for the answer */
+    int64_t total;             /* tokens before the one that is drawn next; they lie in the session's tokens */
+    int32_t next;              /* drawn after them */
+    bool drawn;                /* `next` is there */
+    ht_metrics metrics;        /* `finish` is set when the answer has ended */
+    double begin, first_token; /* seconds on the clock of ht_now_seconds */
+} ht_generation;
+
+/* Fills in the defaults; NULL: these alone. */
+ht_status ht_generation_read_options(ht_generate_options *o, const ht_generate_options *options, ht_error *err);
+/* A function for ht_text_stream that gives text to `answer`; its user is the generation. */
+ht_text_fn ht_generation_put_answer;
+
+/* Of g->s, g->o, g->answer and g->new_turn: makes sampler and decoder. fn may be NULL. End it after a failure, too. */
+ht_status ht_generation_begin(ht_generation *g, ht_text_fn *fn, void *user, ht_error *err);
+void ht_generation_end(ht_generation *g);
+
+/* Checks that n more tokens fit the session and leave a position for an answer. */
+ht_status ht_generation_check_prompt(const ht_session *s, size_t n, ht_error *err);
+/* Puts the ids behind the session's tokens, to be computed. */
+ht_status ht_generation_set_prompt(ht_generation *g, const int32_t *ids, size_t n, ht_error *err);
+
+/* Makes the session's job of the rows that come next. */
+ht_status ht_generation_ask(ht_generation *g, ht_error *err);
+/* Takes what the job computed: counts the prompt's tokens, shows the token that was drawn. */
+ht_status ht_generation_take(ht_generation *g, ht_error *err);
+/* Shows what was held back, whatever ended the answer, but for a stop string or a reader who wants no more. */
+void ht_generation_show_rest(ht_generation *g);
+
+#endif

@@ -1,0 +1,42 @@
+#include "models/step_pace.h"
+
+#include <stddef.h>
+
+/* A step is planned to take this share of what it may: single steps vary. */
+static const double aim = 0.85;
+/* Weight of what is new in a running mean. Rows cost more as their context grows, so the newest count most. */
+static const double weight = 0.25;
+/* Before anything is known. */
+enum { FIRST_ROWS = 8 };
+
+static int64_t size_of(int64_t few) { return few < HT_PACE_SIZES ? few : HT_PACE_SIZES - 1; }
+
+/* Seconds of `few` generated rows: as measured, or of the nearest smaller number, which is less. 0: not known. */
+static double base_of(const ht_step_pace *p, int64_t few) {
+    for (int64_t n = size_of(few); n > 0; n--)
+        if (p->base[n] > 0) return p->base[n];
+    return 0;
+}
+
+int64_t ht_step_pace_rows(const ht_step_pace *p, int64_t few, int64_t most) {
+    if (p->bound <= 1 || few == 0) return most;
+    const double base = base_of(p, few);
+    if (base <= 0 || p->row <= 0) return most < FIRST_ROWS ? most : FIRST_ROWS;
+    const double rows = (p->bound * aim - 1) * base / p->row;
+    if (rows >= (double)most) return most;
+    return rows < 1 ? 1 : (int64_t)rows;
+}
+
+static void learn(double *mean, double x) { *mean = *mean > 0 ? *mean + weight * (x - *mean) : x; }
+
+void ht_step_pace_learn(ht_step_pace *p, int64_t few, int64_t prompt, double seconds) {
+    if (prompt == 0) {
+        if (few > 0) learn(&p->base[size_of(few)], seconds);
+        return;
+    }
+    const double base = few > 0 ? base_of(p, few) : 0;
+    if (few > 0 && base <= 0) return;
+    const double added = (seconds - base) / (double)prompt;
+    /* A step that took no longer than without the prompt says that its rows are cheap, not that they are free. */
+    learn(&p->row, added > 0.01 * seconds / (double)prompt ? added : 0.01 * seconds / (double)prompt);
+}

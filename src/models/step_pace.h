@@ -1,0 +1,22 @@
+/* Pace of steps: how many rows of prompts may go along with rows of generated tokens, so that the time between two tokens of
+ * a running sequence grows by a bounded factor. Times are learned from the steps themselves: what n generated rows take without company, and
+ * what a row of a prompt adds. They decide when a row is computed, never its bits. */
+#ifndef HT_MODELS_STEP_PACE_H
+#define HT_MODELS_STEP_PACE_H
+
+#include <stdint.h>
+
+enum { HT_PACE_SIZES = 65 };
+
+typedef struct ht_step_pace {
+    double bound;               /* of the factor; 1 or less: none */
+    double base[HT_PACE_SIZES]; /* seconds of a step of so many generated rows alone; 0: not known */
+    double row;                 /* seconds that a row of a prompt adds; 0: not known */
+} ht_step_pace;
+
+/* Rows of prompts that may join `few` generated ones, from 1 to `most`. */
+int64_t ht_step_pace_rows(const ht_step_pace *p, int64_t few, int64_t most);
+/* Learns from a step of `few` generated rows and `prompt` rows of prompts. */
+void ht_step_pace_learn(ht_step_pace *p, int64_t few, int64_t prompt, double seconds);
+
+#endif

@@ -1,0 +1,494 @@
+#define _GNU_SOURCE
+#include "models/steps.h"
+
+#include "base/checked.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "device/device.h"
+#include "models/model.h"
+#include "models/step_pace.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Jobs of at most so many rows come first. An executor whose output is larger than KEEP is not kept after the job that
+ * needed it. */
+enum { FEW_ROWS = 16, KEEP_BYTES = 4 << 20, PLANS = 2, DEFAULT_PACE = 2 };
+/* Sequences that are about to come back are waited for this share of a step, so that they go on in one step. */
+static const double gather_share = 0.05;
+
+/* The arrays of a step, grown between steps. */
+typedef struct batch_room {
+    int32_t rows, sequences;     /* capacity */
+    int32_t *id, *pos, *out_row; /* [rows] */
+    int32_t *seq_start, *kv_len; /* [sequences + 1], [sequences] */
+    ht_cache **kv;               /* [sequences] */
+    const ht_lora_set **lora;    /* [sequences] */
+} batch_room;
+
+/* Of one plan, made when first needed, and anew for larger steps. */
+typedef struct executor {
+    ht_exec *exec;
+    int32_t rows, out; /* limits */
+} executor;
+
+struct ht_steps {
+    ht_model *model; /* not held: it owns this */
+    int32_t sequences;
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* jobs came or are done, or nobody runs steps any more */
+    ht_step_job *first, *last;
+    int64_t n_waiting;
+    int users;
+    bool running;    /* a thread runs a step: what follows is its own */
+    int64_t awaited; /* sequences of the last step that are about to come back */
+    uint64_t round;  /* of steps: tells whom `awaited` counts */
+    double last_end, last_seconds;
+    ht_step_pace pace;
+    ht_steps_figures figures;
+
+    executor executor[PLANS]; /* of the model's plan, and of its plan with adapters */
+    batch_room room;
+    ht_step_job **taken; /* [sequences] */
+};
+
+/* ---- life ---- */
+
+ht_status ht_steps_new(ht_model *m, int32_t sequences, ht_steps **out, ht_error *err) {
+    ht_steps *s = *out = calloc(1, sizeof *s);
+    if (s) s->taken = calloc((size_t)sequences, sizeof *s->taken);
+    if (!s || !s->taken) {
+        free(s);
+        *out = NULL;
+        return ht_fail_memory(err, sizeof *s, "the steps of a model");
+    }
+    s->model = m;
+    s->sequences = sequences;
+    s->pace.bound = DEFAULT_PACE;
+    pthread_condattr_t clock;
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&s->changed, &clock);
+    pthread_condattr_destroy(&clock);
+    pthread_mutex_init(&s->lock, NULL);
+    return HT_OK;
+}
+
+static void drop_executor(executor *e) {
+    ht_exec_free(e->exec);
+    *e = (executor){0};
+}
+
+static void free_room(batch_room *r) {
+    free(r->id);
+    free(r->pos);
+    free(r->out_row);
+    free(r->seq_start);
+    free(r->kv_len);
+    free(r->kv);
+    free(r->lora);
+    *r = (batch_room){0};
+}
+
+static void drop_memory(ht_steps *s) {
+    for (int i = 0; i < PLANS; i++) drop_executor(&s->executor[i]);
+    free_room(&s->room);
+}
+
+void ht_steps_free(ht_steps *s) {
+    if (!s) return;
+    drop_memory(s);
+    pthread_mutex_destroy(&s->lock);
+    pthread_cond_destroy(&s->changed);
+    free(s->taken);
+    free(s);
+}
+
+int32_t ht_steps_sequences(const ht_steps *s) { return s->sequences; }
+
+void ht_steps_open(ht_steps *s) {
+    pthread_mutex_lock(&s->lock);
+    s->users++;
+    pthread_mutex_unlock(&s->lock);
+}
+
+void ht_steps_close(ht_steps *s) {
+    pthread_mutex_lock(&s->lock);
+    if (--s->users == 0) drop_memory(s);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void ht_steps_set_pace(ht_steps *s, double pace) {
+    pthread_mutex_lock(&s->lock);
+    s->pace.bound = pace;
+    pthread_mutex_unlock(&s->lock);
+}
+
+ht_steps_figures ht_steps_get_figures(ht_steps *s) {
+    pthread_mutex_lock(&s->lock);
+    ht_steps_figures f = s->figures;
+    f.waiting = s->n_waiting;
+    pthread_mutex_unlock(&s->lock);
+    return f;
+}
+
+/* ---- the queue, with the lock held ---- */
+
+/* The sequence is no longer waited for. */
+static void arrive(ht_steps *s, ht_step_job *job) {
+    if (job->awaited_in == s->round && s->awaited > 0) s->awaited--;
+    job->awaited_in = 0;
+}
+
+static void append(ht_steps *s, ht_step_job *job) {
+    arrive(s, job);
+    job->state = HT_JOB_WAITING;
+    job->next = NULL;
+    if (s->last)
+        s->last->next = job;
+    else
+        s->first = job;
+    s->last = job;
+    s->n_waiting++;
+}
+
+static void unlink_job(ht_steps *s, ht_step_job *job) {
+    ht_step_job **at = &s->first, *before = NULL;
+    while (*at != job) {
+        before = *at;
+        at = &before->next;
+    }
+    *at = job->next;
+    if (s->last == job) s->last = before;
+    s->n_waiting--;
+}
+
+static void end_cancelled(ht_steps *s) {
+    for (ht_step_job *job = s->first, *next; job; job = next) {
+        next = job->next;
+        if (!ht_cancel_requested(job->cancel)) continue;
+        unlink_job(s, job);
+        job->n_rows = 0;
+        job->status =
+            ht_fail(&job->err, HT_ERR_CANCELLED, "cancelled after %lld tokens", (long long)job->cache->length);
+        job->state = HT_JOB_DONE;
+    }
+}
+
+/* Sequences of the last step are waited for a moment, before the next begins without them. */
+static void gather(ht_steps *s) {
+    const double until = s->last_end + gather_share * s->last_seconds;
+    const struct timespec t = {(time_t)until, (long)((until - (double)(time_t)until) * 1e9)};
+    while (s->awaited > 0 && ht_now_seconds() < until)
+        if (pthread_cond_timedwait(&s->changed, &s->lock, &t)) break;
+    s->awaited = 0;
+}
+
+/* ---- which jobs a step takes ---- */
+
+static int64_t rows_left(const ht_step_job *job) { return job->end - job->cache->length; }
+static bool is_few(const ht_step_job *job) { return rows_left(job) <= ht_min_i64(FEW_ROWS, job->most_rows); }
+
+typedef struct chosen {
+    int n;
+    int64_t few, prompt; /* rows of jobs of few rows, and of the others */
+} chosen;
+
+static void take(ht_steps *s, chosen *c, ht_step_job *job, int64_t rows) {
+    unlink_job(s, job);
+    job->state = HT_JOB_RUNNING;
+    job->rows = rows;
+    s->taken[c->n++] = job;
+}
+
+/* Shares out rows among the prompts that are taken, the same number to each that has as many; what is over goes to the first. */
+static void share_rows(ht_steps *s, chosen *c, int first, int64_t budget) {
+    const int n = c->n - first;
+    for (int i = first; i < c->n; i++) {
+        ht_step_job *job = s->taken[i];
+        job->rows = ht_max_i64(1, ht_min_i64(budget / n, ht_min_i64(rows_left(job), job->most_rows)));
+        c->prompt += job->rows;
+    }
+    for (int i = first; i < c->n && c->prompt < budget; i++) {
+        ht_step_job *job = s->taken[i];
+        const int64_t more = ht_min_i64(budget - c->prompt, ht_min_i64(rows_left(job), job->most_rows) - job->rows);
+        job->rows += more;
+        c->prompt += more;
+    }
+}
+
+static chosen choose(ht_steps *s) {
+    chosen c = {0};
+    int64_t most = 0;
+    if (!s->first) return c;
+    if (s->first->alone) {
+        ht_step_job *job = s->first;
+        take(s, &c, job, ht_min_i64(rows_left(job), job->most_rows));
+        c.prompt = job->rows;
+        return c;
+    }
+    /* A prompt that is first in the queue is not kept waiting by as many others as a step may take. */
+    const int32_t room = is_few(s->first) ? s->sequences : s->sequences - 1;
+    for (ht_step_job *job = s->first, *next; job && c.n < room; job = next) {
+        next = job->next;
+        if (job->alone || !is_few(job)) continue;
+        c.few += rows_left(job);
+        take(s, &c, job, rows_left(job));
+    }
+    const int n_few = c.n;
+    for (ht_step_job *job = s->first, *next; job && c.n < s->sequences; job = next) {
+        next = job->next;
+        if (job->alone || is_few(job)) continue;
+        most = ht_max_i64(most, job->most_rows);
+        if (c.n - n_few >= most) break; /* a row for each at least */
+        take(s, &c, job, 0);
+    }
+    if (c.n > n_few) share_rows(s, &c, n_few, ht_step_pace_rows(&s->pace, c.few, ht_max_i64(1, most - c.few)));
+    return c;
+}
+
+/* ---- a step, of the thread that runs it ---- */
+
+static bool grow(void *array, size_t n, size_t size) {
+    void *bigger = realloc(*(void **)array, n * size);
+    if (bigger) *(void **)array = bigger;
+    return bigger != NULL;
+}
+
+static ht_status make_room(batch_room *r, int32_t rows, int32_t sequences, ht_error *err) {
+    if (rows > r->rows) {
+        size_t n = (size_t)rows;
+        if (!grow(&r->id, n, sizeof *r->id) || !grow(&r->pos, n, sizeof *r->pos) ||
+            !grow(&r->out_row, n, sizeof *r->out_row))
+            return ht_fail_memory(err, 3 * n * sizeof *r->id, "a step's batch");
+        r->rows = rows;
+    }
+    if (sequences > r->sequences) {
+        size_t n = (size_t)sequences;
+        if (!grow(&r->seq_start, n + 1, sizeof *r->seq_start) || !grow(&r->kv_len, n, sizeof *r->kv_len) ||
+            !grow(&r->kv, n, sizeof *r->kv) || !grow(&r->lora, n, sizeof *r->lora))
+            return ht_fail_memory(err, n * (sizeof *r->kv + sizeof *r->lora + 2 * sizeof *r->kv_len), "a step's batch");
+        r->sequences = sequences;
+    }
+    return HT_OK;
+}
+
+/* An executor for that many rows and outputs. Rows grow by doubling up to `most`, so that a short prompt gets a small arena
+ * and a long conversation few new ones. */
+static ht_status make_executor(ht_steps *s, bool adapters, int32_t rows, int32_t most, int32_t out, ht_error *err) {
+    executor *e = &s->executor[adapters];
+    if (e->exec && rows <= e->rows && out <= e->out) return HT_OK;
+    int32_t room = FEW_ROWS, outputs = 1;
+    while (room < rows) room *= 2;
+    if (room > most) room = ht_max_i32(rows, most);
+    room = ht_max_i32(room, e->rows);
+    while (outputs < out && out <= s->sequences) outputs *= 2;
+    outputs = ht_max_i32(ht_max_i32(outputs, out), e->out);
+    drop_executor(e);
+    const ht_plan *plan = s->model->plan;
+    ht_status status = adapters ? ht_model_adapter_plan(s->model, &plan, err) : HT_OK;
+    if (status == HT_OK) status = ht_exec_new(plan, room, outputs, &e->exec, err);
+    if (status == HT_OK) {
+        e->rows = room;
+        e->out = outputs;
+    }
+    return status;
+}
+
+/* What the rows of a step need. */
+typedef struct needs {
+    int64_t rows, out;
+    int32_t most, top_k;
+    bool adapters, direct; /* all logits go where they are wanted, one behind the other */
+    float *logits;
+} needs;
+
+static needs needs_of(ht_step_job *const *job, int n, int64_t vocab) {
+    needs w = {.direct = true};
+    bool all = false;
+    for (int i = 0; i < n; i++) {
+        ht_step_job *j = job[i];
+        const int64_t begin = j->cache->length, end = begin + j->rows;
+        j->first_row = ht_min_i64(end, ht_max_i64(begin, j->first_out));
+        j->n_rows = end - j->first_row;
+        j->output = NULL;
+        w.rows += j->rows;
+        w.most = ht_max_i32(w.most, j->most_rows);
+        w.adapters = w.adapters || j->lora;
+        if (!j->n_rows) continue;
+        if (w.out == 0) w.logits = j->logits;
+        w.direct = w.direct && j->logits && j->logits == w.logits + w.out * vocab;
+        w.out += j->n_rows;
+        all = all || !j->top_k;
+        w.top_k = ht_max_i32(w.top_k, j->top_k);
+    }
+    if (all) w.top_k = 0;
+    if (!w.direct || !w.out) w.logits = NULL;
+    return w;
+}
+
+static void add_rows(batch_room *r, ht_batch *b, const ht_step_job *job) {
+    const int64_t begin = job->cache->length, end = begin + job->rows;
+    for (int64_t pos = begin; pos < end; pos++) {
+        if (pos >= job->first_row) r->out_row[b->n_out++] = b->n_tok;
+        r->id[b->n_tok] = job->token[pos];
+        r->pos[b->n_tok++] = (int32_t)pos;
+    }
+    r->kv_len[b->n_seq] = (int32_t)end;
+    r->lora[b->n_seq] = job->lora;
+    r->kv[b->n_seq++] = job->cache;
+    r->seq_start[b->n_seq] = b->n_tok;
+}
+
+typedef struct consumption {
+    ht_step_job *const *job;
+    const float *logits;
+    int64_t vocab;
+} consumption;
+
+static void consume_jobs(void *arg, int64_t begin, int64_t end, int worker) {
+    const consumption *c = arg;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        ht_step_job *job = c->job[i];
+        const float *rows = c->logits;
+        for (int64_t k = 0; k < i; k++) rows += c->job[k]->n_rows * c->vocab;
+        if (!job->n_rows) continue;
+        if (job->logits && job->logits != rows)
+            memcpy(job->logits, rows, (size_t)(job->n_rows * c->vocab) * sizeof *rows);
+        if (job->consume) job->status = job->consume(job->user, rows, job->n_rows, &job->err);
+    }
+}
+
+static ht_status run_step(ht_steps *s, ht_step_job *const *job, int n, ht_error *err) {
+    ht_model *m = s->model;
+    const needs w = needs_of(job, n, m->vocab);
+    const float *logits = NULL;
+    ht_status status = make_room(&s->room, (int32_t)w.rows, n, err);
+    if (!status) status = make_executor(s, w.adapters, (int32_t)w.rows, w.most, (int32_t)ht_max_i64(w.out, 1), err);
+    if (status) return status;
+    batch_room *r = &s->room;
+    ht_batch b = {.id = r->id, .pos = r->pos, .seq_start = r->seq_start, .kv_len = r->kv_len, .out_row = r->out_row};
+    r->seq_start[0] = 0;
+    for (int i = 0; i < n; i++) add_rows(r, &b, job[i]);
+    const ht_step at = {
+        .batch = &b, .kv = r->kv, .lora = w.adapters ? r->lora : NULL, .output = w.logits, .top_k = w.top_k};
+    executor *e = &s->executor[w.adapters];
+    status = ht_exec_run(e->exec, &at, &logits, err);
+    if (status) return status;
+    for (int i = 0; i < n; i++) {
+        job[i]->cache->length += job[i]->rows;
+        job[i]->status = HT_OK;
+    }
+    if (job[0]->alone) {
+        job[0]->output = w.out ? logits : NULL;
+        job[0]->exec = e->exec;
+        job[0]->exec_rows = e->rows;
+        job[0]->exec_out = e->out;
+        *e = (executor){0};
+        return HT_OK;
+    }
+    consumption c = {job, logits, m->vocab};
+    if (n == 1)
+        consume_jobs(&c, 0, 1, 0);
+    else if (w.out)
+        m->device->run_on_host(m->device, n, 1, consume_jobs, &c);
+    return HT_OK;
+}
+
+/* A step that fails is taken apart: what fails alone is the one that ends. */
+static void run_jobs(ht_steps *s, int n) {
+    ht_error err = {0};
+    if (run_step(s, s->taken, n, &err) == HT_OK) return;
+    for (int i = 0; i < n; i++) {
+        ht_step_job *job = s->taken[i];
+        if (n > 1) {
+            err = (ht_error){0};
+            if (run_step(s, &job, 1, &err) == HT_OK) continue;
+        }
+        job->n_rows = 0;
+        job->status = err.status;
+        job->err = err;
+    }
+}
+
+/* Called with the lock held, which it gives up while it computes. */
+static void run_one_step(ht_steps *s) {
+    s->running = true;
+    gather(s);
+    end_cancelled(s);
+    const chosen c = choose(s);
+    if (c.n) {
+        pthread_mutex_unlock(&s->lock);
+        const double begin = ht_now_seconds();
+        run_jobs(s, c.n);
+        pthread_mutex_lock(&s->lock);
+        s->last_end = ht_now_seconds();
+        s->last_seconds = s->last_end - begin;
+        ht_step_pace_learn(&s->pace, c.few, c.prompt, s->last_seconds);
+        s->figures.steps++;
+        s->figures.rows += c.few + c.prompt;
+        s->round++;
+    }
+    for (int i = 0; i < c.n; i++) {
+        ht_step_job *job = s->taken[i];
+        job->state = HT_JOB_DONE;
+        if (!job->returns || job->status) continue;
+        job->awaited_in = s->round;
+        s->awaited++;
+    }
+    s->running = false;
+    pthread_cond_broadcast(&s->changed);
+}
+
+static int count_done(ht_step_job *const *jobs, int n) {
+    int done = 0;
+    for (int i = 0; i < n; i++) done += jobs[i]->state == HT_JOB_DONE;
+    return done;
+}
+
+void ht_steps_run(ht_steps *s, ht_step_job *const *jobs, int n, int wanted) {
+    bool came = false;
+    pthread_mutex_lock(&s->lock);
+    for (int i = 0; i < n; i++)
+        if (jobs[i]->state == HT_JOB_IDLE) {
+            append(s, jobs[i]);
+            came = true;
+        }
+    if (came && s->running) pthread_cond_broadcast(&s->changed); /* somebody may be waiting for them */
+    while (count_done(jobs, n) < wanted)
+        if (s->running)
+            pthread_cond_wait(&s->changed, &s->lock);
+        else
+            run_one_step(s);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void ht_steps_withdraw(ht_steps *s, ht_step_job *job) {
+    pthread_mutex_lock(&s->lock);
+    arrive(s, job);
+    while (job->state == HT_JOB_RUNNING) pthread_cond_wait(&s->changed, &s->lock);
+    if (job->state == HT_JOB_WAITING) {
+        unlink_job(s, job);
+        job->state = HT_JOB_IDLE;
+    }
+    arrive(s, job);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void ht_steps_give_back(ht_steps *s, ht_step_job *job) {
+    if (!job->exec) return;
+    executor e = {job->exec, job->exec_rows, job->exec_out};
+    job->exec = NULL;
+    job->output = NULL;
+    pthread_mutex_lock(&s->lock);
+    const bool adapters = job->lora != NULL;
+    /* While a thread runs a step the executors are its own. */
+    const bool keep = !s->running && !s->executor[adapters].exec &&
+                      (size_t)e.out * (size_t)s->model->vocab * sizeof(float) <= KEEP_BYTES;
+    if (keep) s->executor[adapters] = e;
+    pthread_mutex_unlock(&s->lock);
+    if (!keep) drop_executor(&e);
+}
