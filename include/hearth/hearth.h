@@ -9,6 +9,7 @@
 #include <hearth/chat.h>
 #include <hearth/discover.h>
 #include <hearth/dtype.h>
+#include <hearth/engine.h>
 #include <hearth/evaluate.h>
 #include <hearth/fast.h>
 #include <hearth/fuse.h>

@@ -37,7 +37,8 @@ typedef enum ht_status {
     HT_ERR_LIMIT,       /* a limit was reached: context, memory, counts */
     HT_ERR_CANCELLED,   /* the caller asked to stop */
     HT_ERR_INTERNAL,    /* a defect in Hearth itself */
-    HT_ERR_INDEX        /* an array has no such axis, or an axis no such place */
+    HT_ERR_INDEX,       /* an array has no such axis, or an axis no such place */
+    HT_ERR_BUSY         /* too much waits already: the same call may work later */
 } ht_status;
 
 /* What happened, where, and what to do about it. Zero-initialise before the first use; a call writes it only on failure.

@@ -19,6 +19,7 @@ const char *ht_status_name(ht_status status) {
     case HT_ERR_CANCELLED: return "cancelled";
     case HT_ERR_INTERNAL: return "internal";
     case HT_ERR_INDEX: return "index";
+    case HT_ERR_BUSY: return "busy";
     }
     return "unknown";
 }

@@ -14,7 +14,8 @@ size_t ht_kv_saved_page_bytes(const ht_kv_shape *s) {
     return fits ? bytes : SIZE_MAX;
 }
 
-static ht_status page_without_contents(ht_device *d, const ht_kv_shape *shape, ht_kv_page **out, ht_error *err) {
+static ht_status page_without_contents(ht_device *d, const ht_kv_shape *shape, ht_kv_account *account, ht_kv_page **out,
+                                       ht_error *err) {
     *out = NULL;
     ht_kv_page *page = malloc(sizeof *page);
     if (!page) return ht_fail_memory(err, sizeof *page, "a page of the KV cache");
@@ -24,12 +25,15 @@ static ht_status page_without_contents(ht_device *d, const ht_kv_shape *shape, h
         return status;
     }
     atomic_init(&page->refs, 1);
+    page->account = account;
+    if (account) atomic_fetch_add_explicit(&account->bytes, d->kv->page_bytes(shape), memory_order_relaxed);
     *out = page;
     return HT_OK;
 }
 
-ht_status ht_kv_page_new(ht_device *d, const ht_kv_shape *shape, ht_kv_page **out, ht_error *err) {
-    ht_status status = page_without_contents(d, shape, out, err);
+ht_status ht_kv_page_new(ht_device *d, const ht_kv_shape *shape, ht_kv_account *account, ht_kv_page **out,
+                         ht_error *err) {
+    ht_status status = page_without_contents(d, shape, account, out, err);
     if (!status) status = ht_memory_fill(d->memory, (*out)->data, 0, d->kv->page_bytes(shape), err);
     if (!status || !*out) return status;
     ht_kv_page_release(d, shape, *out);
@@ -37,9 +41,9 @@ ht_status ht_kv_page_new(ht_device *d, const ht_kv_shape *shape, ht_kv_page **ou
     return status;
 }
 
-ht_status ht_kv_page_copy(ht_device *d, const ht_kv_shape *shape, const ht_kv_page *page, ht_kv_page **out,
-                          ht_error *err) {
-    ht_status status = page_without_contents(d, shape, out, err);
+ht_status ht_kv_page_copy(ht_device *d, const ht_kv_shape *shape, const ht_kv_page *page, ht_kv_account *account,
+                          ht_kv_page **out, ht_error *err) {
+    ht_status status = page_without_contents(d, shape, account, out, err);
     if (!status) status = ht_memory_copy(d->memory, (*out)->data, page->data, d->kv->page_bytes(shape), err);
     if (!status || !*out) return status;
     ht_kv_page_release(d, shape, *out);
@@ -54,6 +58,8 @@ ht_kv_page *ht_kv_page_retain(ht_kv_page *page) {
 
 void ht_kv_page_release(ht_device *d, const ht_kv_shape *shape, ht_kv_page *page) {
     if (!page || atomic_fetch_sub_explicit(&page->refs, 1, memory_order_acq_rel) != 1) return;
-    ht_memory_free(d->memory, page->data, d->kv->page_bytes(shape));
+    const size_t bytes = d->kv->page_bytes(shape);
+    if (page->account) atomic_fetch_sub_explicit(&page->account->bytes, bytes, memory_order_relaxed);
+    ht_memory_free(d->memory, page->data, bytes);
     free(page);
 }

@@ -27,9 +27,15 @@ typedef struct ht_kv_shape {
     ht_dtype dtype;
 } ht_kv_shape;
 
+/* Counts what pages take, each once however many hold it. It has to outlive its pages. */
+typedef struct ht_kv_account {
+    _Atomic size_t bytes;
+} ht_kv_account;
+
 typedef struct ht_kv_page {
     _Atomic int refs;
-    void *data; /* memory of the device, 64-byte aligned */
+    void *data;             /* memory of the device, 64-byte aligned */
+    ht_kv_account *account; /* NULL: none */
 } ht_kv_page;
 
 /* The form of a device's pages. Kernels append to them and read them (ATTEND); everybody else goes through these.
@@ -63,8 +69,10 @@ size_t ht_kv_saved_page_bytes(const ht_kv_shape *shape);
 
 /* ---- pages, of any device (device/kv.c) ---- */
 
-/* A page of zeros with one reference: what a kernel reads beside the keys it was asked for must at least be numbers. */
-ht_status ht_kv_page_new(struct ht_device *d, const ht_kv_shape *shape, ht_kv_page **out, ht_error *err);
+/* A page of zeros with one reference: what a kernel reads beside the keys it was asked for must at least be numbers.
+ * `account` counts it; NULL: nobody does. */
+ht_status ht_kv_page_new(struct ht_device *d, const ht_kv_shape *shape, ht_kv_account *account, ht_kv_page **out,
+                         ht_error *err);
 ht_kv_page *ht_kv_page_retain(ht_kv_page *page);
 /* Gives a reference back; the last one frees the page. NULL is fine. */
 void ht_kv_page_release(struct ht_device *d, const ht_kv_shape *shape, ht_kv_page *page);
@@ -73,7 +81,7 @@ static inline bool ht_kv_page_is_shared(const ht_kv_page *page) {
     return atomic_load_explicit(&page->refs, memory_order_acquire) > 1;
 }
 /* A page of its own with the contents of another. */
-ht_status ht_kv_page_copy(struct ht_device *d, const ht_kv_shape *shape, const ht_kv_page *page, ht_kv_page **out,
-                          ht_error *err);
+ht_status ht_kv_page_copy(struct ht_device *d, const ht_kv_shape *shape, const ht_kv_page *page, ht_kv_account *account,
+                          ht_kv_page **out, ht_error *err);
 
 #endif

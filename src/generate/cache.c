@@ -9,11 +9,12 @@
 #include <string.h>
 
 struct ht_cache_owner {
-    ht_device *device; /* held */
-    int64_t reserved;  /* positions for which there are pages */
-    int64_t written;   /* a step may have written positions up to this - 1: what the rings hold ends here */
-    int64_t *capacity; /* [n_layers] of the page tables */
-    int64_t *first;    /* [n_layers] position before which a restored ring holds nothing */
+    ht_device *device;      /* held */
+    ht_kv_account *account; /* of its pages; NULL: none */
+    int64_t reserved;       /* positions for which there are pages */
+    int64_t written;        /* a step may have written positions up to this - 1: what the rings hold ends here */
+    int64_t *capacity;      /* [n_layers] of the page tables */
+    int64_t *first;         /* [n_layers] position before which a restored ring holds nothing */
 };
 
 /* ---- sizes ---- */
@@ -55,7 +56,7 @@ static ht_status add_pages(ht_cache *c, int32_t i, int64_t pages, ht_error *err)
     ht_status status = grow_table(l, &c->owner->capacity[i], pages, err);
     while (status == HT_OK && l->n_pages < pages) {
         ht_kv_page *page;
-        status = ht_kv_page_new(c->owner->device, &l->shape, &page, err);
+        status = ht_kv_page_new(c->owner->device, &l->shape, c->owner->account, &page, err);
         if (status == HT_OK) l->pages[l->n_pages++] = page;
     }
     return status;
@@ -69,12 +70,26 @@ static ht_status own_pages(ht_cache *c, int32_t i, int64_t end, ht_error *err) {
     for (int64_t pos = c->length / HT_KV_PAGE * HT_KV_PAGE; pos < end && status == HT_OK; pos += HT_KV_PAGE) {
         ht_kv_page **page = &l->pages[ht_kv_page_of(l, pos)], *own;
         if (!ht_kv_page_is_shared(*page)) continue;
-        status = ht_kv_page_copy(d, &l->shape, *page, &own, err);
+        status = ht_kv_page_copy(d, &l->shape, *page, c->owner->account, &own, err);
         if (status) break;
         ht_kv_page_release(d, &l->shape, *page);
         *page = own;
     }
     return status;
+}
+
+size_t ht_cache_growth(const ht_cache *c, int64_t positions) {
+    size_t bytes = 0;
+    for (int32_t i = 0; i < c->n_layers; i++) {
+        const ht_kv_layer *l = &c->layer[i];
+        int64_t pages = ht_max_i64(0, ht_kv_pages(l->ring_pages, positions) - l->n_pages);
+        for (int64_t pos = c->length / HT_KV_PAGE * HT_KV_PAGE; pos < positions; pos += HT_KV_PAGE) {
+            const int64_t at = ht_kv_page_of(l, pos);
+            if (at < l->n_pages && ht_kv_page_is_shared(l->pages[at])) pages++;
+        }
+        bytes += (size_t)pages * page_bytes(c, i);
+    }
+    return bytes;
 }
 
 ht_status ht_cache_reserve(ht_cache *c, int64_t positions, ht_error *err) {
@@ -106,6 +121,52 @@ static int64_t ring_begin(const ht_kv_layer *l, int64_t written) {
 int64_t ht_cache_first(const ht_cache *c, int32_t layer) {
     const ht_kv_layer *l = &c->layer[layer];
     return l->ring_pages ? ht_max_i64(c->owner->first[layer], ring_begin(l, c->owner->written)) : 0;
+}
+
+ht_kv_page *ht_cache_page(const ht_cache *c, int32_t layer, int64_t index) {
+    const ht_kv_layer *l = &c->layer[layer];
+    const int64_t at = ht_kv_page_of(l, index * HT_KV_PAGE);
+    if (at >= l->n_pages || index * HT_KV_PAGE < ht_cache_first(c, layer)) return NULL;
+    return l->pages[at];
+}
+
+/* Gives layer i references to the pages of n positions. A ring's places before the first page that is there take that page,
+ * too: they must hold numbers, and are copied before they are written to. */
+static ht_status adopt_layer(ht_cache *c, int32_t i, int64_t n, ht_cache_page_fn *page_of, void *user, ht_error *err) {
+    ht_kv_layer *l = &c->layer[i];
+    const int64_t pages = ht_ceil_div_i64(n, HT_KV_PAGE), held = ht_kv_pages(l->ring_pages, n);
+    int64_t first = pages;
+    while (first > pages - held && page_of(user, i, first - 1)) first--;
+    ht_status status = grow_table(l, &c->owner->capacity[i], held, err);
+    if (status) return status;
+    for (int64_t p = pages - held; p < pages; p++) {
+        ht_kv_page *page = page_of(user, i, ht_max_i64(p, first));
+        l->pages[ht_kv_page_of(l, p * HT_KV_PAGE)] = ht_kv_page_retain(page);
+    }
+    l->n_pages = held;
+    c->owner->first[i] = l->ring_pages ? first * HT_KV_PAGE : 0;
+    return HT_OK;
+}
+
+bool ht_cache_can_adopt(const ht_cache *c, int64_t n, ht_cache_page_fn *page_of, void *user) {
+    for (int32_t i = 0; i < c->n_layers; i++) {
+        const ht_kv_layer *l = &c->layer[i];
+        const int64_t needed = l->ring_pages ? ht_max_i64(0, n - ht_max_i64(l->window - 1, 1)) : 0;
+        for (int64_t p = needed / HT_KV_PAGE; p * HT_KV_PAGE < n; p++)
+            if (!page_of(user, i, p)) return false;
+    }
+    return true;
+}
+
+ht_status ht_cache_adopt(ht_cache *c, int64_t n, ht_cache_page_fn *page_of, void *user, ht_error *err) {
+    ht_status status = HT_OK;
+    for (int32_t i = 0; i < c->n_layers && !status; i++) status = adopt_layer(c, i, n, page_of, user, err);
+    if (status) {
+        (void)ht_cache_truncate(c, 0, NULL);
+        return status;
+    }
+    c->length = c->owner->reserved = c->owner->written = n;
+    return HT_OK;
 }
 
 void ht_cache_forget_before(ht_cache *c, int32_t layer, int64_t first) { c->owner->first[layer] = first; }
@@ -201,10 +262,13 @@ ht_status ht_cache_share(const ht_cache *from, ht_cache **out, ht_error *err) {
     }
     c->length = c->owner->reserved = from->length;
     c->owner->written = from->owner->written;
+    c->owner->account = from->owner->account;
     memcpy(c->owner->first, from->owner->first, (size_t)c->n_layers * sizeof *c->owner->first);
     *out = c;
     return HT_OK;
 }
+
+void ht_cache_set_account(ht_cache *c, ht_kv_account *account) { c->owner->account = account; }
 
 void ht_cache_free(ht_cache *c) {
     if (!c) return;

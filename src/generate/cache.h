@@ -15,12 +15,29 @@ ht_status ht_cache_new(const ht_model *m, int32_t chunk, ht_cache **out, ht_erro
 ht_status ht_cache_share(const ht_cache *from, ht_cache **out, ht_error *err);
 void ht_cache_free(ht_cache *c); /* NULL is fine */
 
+/* Has all pages that the cache takes from now on counted. */
+void ht_cache_set_account(ht_cache *c, ht_kv_account *account);
+
+/* Bytes of the pages that ht_cache_reserve would take, copies of shared ones included. */
+size_t ht_cache_growth(const ht_cache *c, int64_t positions);
 /* Makes room for a step that writes positions up to `positions` - 1 and may begin. On failure the cache is as it was. */
 ht_status ht_cache_reserve(ht_cache *c, int64_t positions, ht_error *err);
 
 /* Keeps the first n <= length positions. HT_ERR_LIMIT, with the numbers, when a ring has been written past what the
  * position after them would look back on; the cache is then as it was. n = 0 always works. */
 ht_status ht_cache_truncate(ht_cache *c, int64_t n, ht_error *err);
+
+/* The page of positions [256 index, 256 index + 256) of a layer, lent; NULL when the cache does not hold all of those below
+ * its length. */
+ht_kv_page *ht_cache_page(const ht_cache *c, int32_t layer, int64_t index);
+
+/* Pages of other caches: that of a layer with positions [256 index, 256 index + 256), lent, or NULL for none. */
+typedef ht_kv_page *ht_cache_page_fn(void *user, int32_t layer, int64_t index);
+/* Whether the pages of n positions are there on which the next one looks back. */
+bool ht_cache_can_adopt(const ht_cache *c, int64_t n, ht_cache_page_fn *page_of, void *user);
+/* Gives an empty cache the first n positions of such pages, shared; ht_cache_can_adopt must have said yes. On failure it is
+ * empty. */
+ht_status ht_cache_adopt(ht_cache *c, int64_t n, ht_cache_page_fn *page_of, void *user, ht_error *err);
 
 /* The first position whose keys layer `layer` holds. */
 int64_t ht_cache_first(const ht_cache *c, int32_t layer);

@@ -7,7 +7,10 @@
 
 #include <hearth/chat.h>
 
+#include <stdatomic.h>
+
 struct ht_chat {
+    _Atomic int refs;
     ht_jinja_arena arena;     /* of all that follows */
     ht_jinja_list *messages;  /* dicts; their "role" is a string that is no input */
     ht_jinja_value tools;     /* a list, or None */
@@ -15,6 +18,8 @@ struct ht_chat {
     int64_t time;             /* 0: the present */
 };
 
+/* One more hold on it, given back by ht_chat_free. */
+ht_chat *ht_chat_retain(const ht_chat *chat);
 /* Adds the messages of an object as ht_chat_from_json reads them, with its tools and variables. The object lies in the chat's
  * arena; its messages become the chat's own. After a failure the chat is only good for being freed. */
 ht_status ht_chat_read(ht_chat *chat, const ht_jinja_dict *document, ht_error *err);

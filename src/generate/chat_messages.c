@@ -13,6 +13,7 @@
 ht_status ht_chat_new(ht_chat **out, ht_error *err) {
     ht_chat *chat = *out = calloc(1, sizeof *chat);
     if (!chat) return ht_fail_memory(err, sizeof *chat, "a conversation");
+    atomic_init(&chat->refs, 1);
     chat->arena = (ht_jinja_arena){.limit = SIZE_MAX / 4, .name = "the conversation", .err = err};
     chat->messages = ht_jinja_list_new(&chat->arena, 8);
     chat->variables = ht_jinja_dict_new(&chat->arena);
@@ -25,8 +26,14 @@ ht_status ht_chat_new(ht_chat **out, ht_error *err) {
     return status;
 }
 
+ht_chat *ht_chat_retain(const ht_chat *chat) {
+    ht_chat *c = (ht_chat *)(uintptr_t)chat;
+    atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);
+    return c;
+}
+
 void ht_chat_free(ht_chat *chat) {
-    if (!chat) return;
+    if (!chat || atomic_fetch_sub_explicit(&chat->refs, 1, memory_order_acq_rel) != 1) return;
     ht_jinja_arena_free(&chat->arena);
     free(chat);
 }

@@ -86,12 +86,13 @@ static ht_status draw(void *user, const float *logits, int64_t n_rows, ht_error 
 ht_status ht_generation_ask(ht_generation *g, ht_error *err) {
     ht_session *s = g->s;
     g->drawn = false;
-    ht_status status = ht_session_prepare(s, g->total, g->total - 1, err);
+    ht_status status = ht_session_prepare(s, g->total, g->prompt_only ? g->total : g->total - 1, err);
     if (status) return status;
+    s->job.cancel = g->o.cancel;
+    if (g->prompt_only) return HT_OK;
     s->job.top_k = ht_sampler_top_k(g->sampler, g->total);
     s->job.consume = draw;
     s->job.user = g;
-    s->job.cancel = g->o.cancel;
     s->job.returns = true;
     return HT_OK;
 }
@@ -161,7 +162,8 @@ static ht_status take_token(ht_generation *g, ht_error *err) {
     g->total = s->n_tokens;
     g->metrics.generated_tokens++;
     status = show_token(g, g->next, err);
-    const bool full = g->metrics.generated_tokens >= g->o.max_tokens || s->n_tokens >= s->model->context;
+    const int64_t limit = g->limit ? g->limit : s->model->context;
+    const bool full = g->metrics.generated_tokens >= g->o.max_tokens || s->n_tokens >= limit;
     if (status == HT_OK && !g->metrics.finish && full) g->metrics.finish = HT_FINISH_LENGTH;
     return status;
 }
@@ -176,6 +178,7 @@ ht_status ht_generation_take(ht_generation *g, ht_error *err) {
         if (err) *err = s->job.err;
         return s->job.status;
     }
+    if (g->prompt_only && s->cache->length == g->total) g->metrics.finish = HT_FINISH_LENGTH;
     return g->drawn ? take_token(g, err) : HT_OK;
 }
 

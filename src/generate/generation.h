@@ -24,6 +24,8 @@ typedef struct ht_generation {
     int64_t total;             /* tokens before the one that is drawn next; they lie in the session's tokens */
     int32_t next;              /* drawn after them */
     bool drawn;                /* `next` is there */
+    bool prompt_only;          /* computes the prompt and draws nothing */
+    int64_t limit;             /* tokens in all at which the answer ends; 0: the context */
     ht_metrics metrics;        /* `finish` is set when the answer has ended */
     double begin, first_token; /* seconds on the clock of ht_now_seconds */
 } ht_generation;

@@ -23,7 +23,7 @@ static void open_layer(ht_device *d, ht_kv_layer *l, const ht_layer_kv *kv, int6
     }
     l->pages = calloc((size_t)l->n_pages, sizeof *l->pages);
     for (int64_t p = 0; p < l->n_pages; p++) {
-        check(ht_kv_page_new(d, &l->shape, &l->pages[p], &err), &err);
+        check(ht_kv_page_new(d, &l->shape, NULL, &l->pages[p], &err), &err);
         /* NaN: a key that is read unwritten shows */
         check(ht_memory_fill(d->memory, l->pages[p]->data, 0xFF, d->kv->page_bytes(&l->shape), &err), &err);
     }

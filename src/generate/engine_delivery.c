@@ -1,0 +1,224 @@
+#include "base/error.h"
+#include "generate/engine_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A thread that hands over. */
+typedef struct ht_engine_deliverer {
+    ht_engine *engine;
+    pthread_t thread;
+    struct ht_engine_deliverer *next;
+} ht_engine_deliverer;
+
+/* ---- what waits, with the lock ---- */
+
+static void make_ready(ht_engine_answer *a) {
+    ht_engine *e = a->engine;
+    if (a->ready || a->delivering) return;
+    a->ready = true;
+    a->ready_round = e->round;
+    a->next_ready = NULL;
+    if (e->ready_last)
+        e->ready_last->next_ready = a;
+    else
+        e->ready_first = a;
+    e->ready_last = a;
+    pthread_cond_signal(&e->deliver);
+}
+
+static ht_engine_answer *next_ready(ht_engine *e) {
+    ht_engine_answer *a = e->ready_first;
+    if (!a) return NULL;
+    e->ready_first = a->next_ready;
+    if (!e->ready_first) e->ready_last = NULL;
+    a->ready = false;
+    return a;
+}
+
+void ht_engine_post_end(ht_engine_answer *a) { make_ready(a); }
+
+/* ---- posting, by the engine's thread ---- */
+
+static char *put(char **at, const char *text, size_t n) {
+    char *begin = *at;
+    memcpy(begin, text, n);
+    begin[n] = '\0';
+    *at += n + 1;
+    return begin;
+}
+
+static ht_engine_piece *copy_piece(const ht_answer_piece *p) {
+    const ht_tool_call *call = p->call;
+    size_t bytes = p->n + 1;
+    if (call) bytes = strlen(call->name) + strlen(call->arguments) + (call->id ? strlen(call->id) : 0) + 3;
+    ht_engine_piece *copy = calloc(1, sizeof *copy + bytes);
+    if (!copy) return NULL;
+    char *at = copy->text;
+    copy->bytes = bytes;
+    copy->piece = *p;
+    if (!call) {
+        copy->piece.text = put(&at, p->text, p->n);
+        return copy;
+    }
+    copy->call.name = put(&at, call->name, strlen(call->name));
+    copy->call.arguments = put(&at, call->arguments, strlen(call->arguments));
+    if (call->id) copy->call.id = put(&at, call->id, strlen(call->id));
+    copy->piece.call = &copy->call;
+    return copy;
+}
+
+bool ht_engine_post_piece(const ht_answer_piece *piece, void *user) {
+    ht_engine_answer *a = user;
+    ht_engine *e = a->engine;
+    ht_engine_piece *copy = copy_piece(piece);
+    if (!copy) {
+        a->g.no_memory = true;
+        return false;
+    }
+    copy->tokens = a->g.metrics.generated_tokens;
+    pthread_mutex_lock(&e->lock);
+    const bool refused = a->refused;
+    if (!refused) {
+        if (a->last)
+            a->last->next = copy;
+        else
+            a->first = copy;
+        a->last = copy;
+        a->held_bytes += copy->bytes;
+        make_ready(a);
+    }
+    pthread_mutex_unlock(&e->lock);
+    if (refused) free(copy);
+    return !refused;
+}
+
+bool ht_engine_post_text(const char *text, size_t n, void *user) {
+    return ht_engine_post_piece(&(ht_answer_piece){.part = HT_ANSWER_TEXT, .text = text, .n = n}, user);
+}
+
+/* ---- handing over ---- */
+
+/* Gives pieces to the reader, and frees them. */
+static void hand_over(ht_engine_answer *a, ht_engine_piece *first) {
+    ht_engine *e = a->engine;
+    const ht_engine_request *r = a->request;
+    bool refused = false;
+    for (ht_engine_piece *p = first, *next; p; p = next) {
+        next = p->next;
+        if (!refused && !r->piece(&p->piece, a->index, r->user)) {
+            refused = true;
+            pthread_mutex_lock(&e->lock);
+            a->refused = true;
+            a->refused_tokens = p->tokens;
+            pthread_cond_signal(&e->work);
+            pthread_mutex_unlock(&e->lock);
+        }
+        free(p);
+    }
+}
+
+static void say_end(ht_engine_answer *a) {
+    const ht_engine_request *r = a->request;
+    ht_answer_report report = {.ticket = r->ticket,
+                               .answer = a->index,
+                               .status = a->status,
+                               .message = a->status ? a->err.message : "",
+                               .metrics = a->metrics,
+                               .queue_seconds = a->begin > 0 ? a->begin - r->submitted : 0,
+                               .set_back = a->set_back,
+                               .reuse = a->reuse,
+                               .token = a->token};
+    /* What was drawn after the refused piece was handed to nobody. */
+    if (a->refused) {
+        report.status = HT_OK;
+        report.message = "";
+        report.metrics.finish = HT_FINISH_CALLBACK;
+        report.metrics.generated_tokens = a->refused_tokens;
+    }
+    if (r->end) r->end(&report, r->user);
+}
+
+/* The answer is gone, and with the last one the request. With the lock. */
+static void let_go(ht_engine_answer *a) {
+    ht_engine *e = a->engine;
+    ht_engine_request *r = a->request;
+    if (--r->left) return;
+    ht_engine_request **at = &e->requests;
+    while (*at != r) at = &(*at)->next;
+    *at = r->next;
+    ht_engine_request_free(r);
+    pthread_cond_broadcast(&e->idle);
+}
+
+static void deliver(ht_engine_answer *a) {
+    ht_engine *e = a->engine;
+    a->delivering = true;
+    ht_engine_piece *first = a->first;
+    const bool last = a->state == HT_ENGINE_ENDED; /* nothing is posted behind this */
+    const bool was_full = a->held_bytes > 0;
+    a->first = a->last = NULL;
+    pthread_mutex_unlock(&e->lock);
+    hand_over(a, first);
+    if (last) say_end(a);
+    pthread_mutex_lock(&e->lock);
+    a->delivering = false;
+    if (last) {
+        let_go(a);
+        return;
+    }
+    size_t held = 0;
+    for (ht_engine_piece *p = a->first; p; p = p->next) held += p->bytes;
+    a->held_bytes = held;
+    if (was_full) pthread_cond_signal(&e->work);
+    if (a->first || a->state == HT_ENGINE_ENDED) make_ready(a);
+}
+
+static void *run(void *deliverer) {
+    ht_engine *e = ((ht_engine_deliverer *)deliverer)->engine;
+    pthread_mutex_lock(&e->lock);
+    while (!e->stopping) {
+        ht_engine_answer *a = next_ready(e);
+        if (a) {
+            deliver(a);
+            continue;
+        }
+        e->n_idle++;
+        pthread_cond_wait(&e->deliver, &e->lock);
+        e->n_idle--;
+    }
+    pthread_mutex_unlock(&e->lock);
+    return NULL;
+}
+
+ht_status ht_engine_start_delivery(ht_engine *e, ht_error *err) {
+    ht_engine_deliverer *d = calloc(1, sizeof *d);
+    if (!d) return ht_fail_memory(err, sizeof *d, "an engine");
+    d->engine = e;
+    if (pthread_create(&d->thread, NULL, run, d)) {
+        free(d);
+        return ht_fail(err, HT_ERR_MEMORY, "the system gives no thread for the engine's callbacks");
+    }
+    d->next = e->deliverers;
+    e->deliverers = d;
+    return HT_OK;
+}
+
+void ht_engine_help_delivery(ht_engine *e) {
+    /* Without another thread the slow callback is waited for, as it was until now. */
+    if (e->ready_first && !e->n_idle && e->ready_first->ready_round + 1 < e->round)
+        (void)ht_engine_start_delivery(e, NULL);
+}
+
+void ht_engine_stop_delivery(ht_engine *e) {
+    pthread_mutex_lock(&e->lock);
+    e->stopping = true;
+    pthread_cond_broadcast(&e->deliver);
+    pthread_mutex_unlock(&e->lock);
+    while (e->deliverers) {
+        ht_engine_deliverer *d = e->deliverers;
+        e->deliverers = d->next;
+        pthread_join(d->thread, NULL);
+        free(d);
+    }
+}

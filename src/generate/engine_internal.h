@@ -1,0 +1,157 @@
+/* Engine internals. Four files: requests (what is asked, copied), the engine's thread (who computes when), delivery (callbacks),
+ * and the public functions.
+ *
+ * The lock guards lists, states and what waits to be handed over. What an answer computes with belongs to the engine's thread
+ * from the moment it is queued; the prefix cache has a lock of its own, which comes before the other. */
+#ifndef HT_GENERATE_ENGINE_INTERNAL_H
+#define HT_GENERATE_ENGINE_INTERNAL_H
+
+#include "generate/chat.h"
+#include "generate/generation.h"
+#include "generate/prefix_cache.h"
+
+#include <hearth/engine.h>
+
+#include <pthread.h>
+
+typedef struct ht_engine_request ht_engine_request;
+typedef struct ht_engine_answer ht_engine_answer;
+
+/* A piece that waits to be handed over, with all it lends. */
+typedef struct ht_engine_piece {
+    struct ht_engine_piece *next;
+    ht_answer_piece piece;
+    ht_tool_call call;
+    size_t bytes;
+    int64_t tokens; /* of the answer so far */
+    char text[];
+} ht_engine_piece;
+
+typedef enum ht_engine_state { HT_ENGINE_WAITING, HT_ENGINE_RUNNING, HT_ENGINE_ENDED } ht_engine_state;
+
+struct ht_engine_answer {
+    ht_engine *engine;
+    ht_engine_request *request;
+    int32_t index;
+    uint64_t order;         /* of arrival */
+    ht_engine_state state;  /* lock */
+    ht_engine_answer *next; /* among those that wait */
+
+    /* The engine's thread's. */
+    ht_session *s; /* NULL before it is first begun, and when it has ended */
+    ht_generation g;
+    ht_sampler_options sampler;
+    ht_prefix_node *lock;
+    int64_t kept_pages; /* offered to the prefix cache */
+    bool asked;         /* its job is ready to be run */
+    bool begun;
+    double begin; /* when it was */
+
+    /* For ht_answer_report. */
+    ht_reuse reuse;
+    int32_t set_back;
+    ht_status status;
+    ht_error err;
+    ht_metrics metrics;
+    int32_t *token;
+
+    /* Lock: what waits to be handed over. */
+    ht_engine_piece *first, *last;
+    size_t held_bytes;
+    bool ready, delivering, refused;
+    int64_t refused_tokens;
+    uint64_t ready_round;
+    ht_engine_answer *next_ready;
+};
+
+struct ht_engine_request {
+    ht_ticket ticket;
+    int32_t *ids;
+    size_t n_ids;
+    char *text; /* of a conversation, as it was written; NULL: none */
+    size_t n_text;
+    ht_chat *chat; /* retained; NULL: none */
+    bool goes_on;  /* the text of the answer is one with the prompt's */
+    bool prompt_only;
+    ht_generate_options o; /* what it points to is the request's */
+    ht_sampler_options sampler;
+    char *order, **stop, *salt;
+    ht_prefix_key key; /* likewise */
+    ht_adapter **adapter;
+    float *scale;
+    int32_t priority;
+    double submitted, deadline; /* the latter 0: none; else on the clock of ht_now_seconds */
+    double seconds;             /* the deadline as it was given */
+    ht_cancel cancel;
+    ht_engine_piece_fn *piece;
+    ht_engine_end_fn *end;
+    void *user;
+    int32_t left; /* answers that have not been handed over; lock */
+    ht_engine_request *next;
+    int32_t n;
+    ht_engine_answer answer[]; /* [n] */
+};
+
+struct ht_engine {
+    ht_model *model;
+    ht_engine_options o;
+    int64_t most_positions; /* that fit kv_bytes, or the context */
+    ht_kv_account account;
+    pthread_t thread;
+
+    pthread_mutex_t prefix_lock;
+    ht_prefix_cache *prefix; /* NULL: off */
+
+    pthread_mutex_t lock;
+    pthread_cond_t work;    /* for the engine's thread */
+    pthread_cond_t idle;    /* a request has gone */
+    pthread_cond_t deliver; /* for the threads that hand over */
+    bool closing, stopping;
+    ht_engine_request *requests; /* all that have not gone, newest first */
+    ht_ticket last_ticket;
+    uint64_t last_order;
+    ht_engine_answer *waiting; /* highest priority first, then in order */
+    int32_t n_waiting;
+    ht_engine_statistics figures;
+
+    /* The engine's thread's; n_running is written with the lock. */
+    ht_engine_answer **running; /* [sequences] in order */
+    ht_engine_answer **turn;    /* [sequences] those of a round */
+    ht_step_job **job;          /* [sequences] */
+    int32_t n_running;
+    uint64_t round;
+
+    /* Lock. */
+    ht_engine_answer *ready_first, *ready_last;
+    struct ht_engine_deliverer *deliverers;
+    int32_t n_idle;
+};
+
+/* ---- requests ---- */
+
+/* Copies and checks a request. */
+ht_status ht_engine_request_new(ht_engine *e, const ht_request *request, bool prompt_only, ht_engine_request **out,
+                                ht_error *err);
+void ht_engine_request_free(ht_engine_request *r); /* NULL is fine */
+
+/* ---- the engine's thread ---- */
+
+void *ht_engine_run(void *engine);
+/* Puts an answer among those that wait. With the lock. */
+void ht_engine_queue(ht_engine_answer *a);
+
+/* ---- delivery ---- */
+
+/* Functions for ht_text_stream and for ht_answer_reader; their user is the answer. They say false when the reader has refused
+ * or there is no memory. */
+ht_text_fn ht_engine_post_text;
+ht_answer_fn ht_engine_post_piece;
+/* The answer has ended: its end is handed over behind its pieces. With the lock. */
+void ht_engine_post_end(ht_engine_answer *a);
+/* Starts another thread when what is ready has waited since before `round`. With the lock. */
+void ht_engine_help_delivery(ht_engine *e);
+ht_status ht_engine_start_delivery(ht_engine *e, ht_error *err);
+/* Waits for the threads; nothing is left to hand over. */
+void ht_engine_stop_delivery(ht_engine *e);
+
+#endif

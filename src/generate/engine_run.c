@@ -1,0 +1,485 @@
+/* The engine's thread: which answers are under way, what each computes next, and who gives memory back when there is too
+ * little. What is computed together, and how many rows of a prompt, the steps decide (models/steps.h). */
+#include "base/checked.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "device/device.h"
+#include "generate/engine_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* An answer whose reader is so far behind is not computed on. */
+enum { MOST_HELD_BYTES = 64 << 10 };
+/* How long the thread sleeps while a callback may need another thread, or a deadline is near. */
+static const double nap = 0.01;
+
+/* ---- waiting, with the lock ---- */
+
+static bool comes_before(const ht_engine_answer *a, const ht_engine_answer *b) {
+    if (a->request->priority != b->request->priority) return a->request->priority > b->request->priority;
+    return a->order < b->order;
+}
+
+void ht_engine_queue(ht_engine_answer *a) {
+    ht_engine *e = a->engine;
+    ht_engine_answer **at = &e->waiting;
+    while (*at && comes_before(*at, a)) at = &(*at)->next;
+    a->next = *at;
+    *at = a;
+    a->state = HT_ENGINE_WAITING;
+    e->n_waiting++;
+}
+
+static void unqueue(ht_engine_answer *a) {
+    ht_engine *e = a->engine;
+    ht_engine_answer **at = &e->waiting;
+    while (*at != a) at = &(*at)->next;
+    *at = a->next;
+    e->n_waiting--;
+}
+
+/* ---- the end of an answer ---- */
+
+static ht_metrics final_metrics(const ht_engine_answer *a) {
+    ht_metrics m = a->g.metrics;
+    if (a->g.first_token > 0) {
+        m.first_token_seconds = a->g.first_token - a->request->submitted;
+        m.decode_seconds = ht_now_seconds() - a->g.first_token;
+    }
+    m.reused_tokens = a->reuse.reused;
+    m.peak_memory_bytes = ht_memory_get(a->engine->model->device).peak_bytes;
+    return m;
+}
+
+static void keep_prefix(ht_engine_answer *a, bool tail) {
+    ht_engine *e = a->engine;
+    const int64_t n = a->s->cache->length, pages = n / HT_KV_PAGE;
+    if (!e->prefix || (!tail && pages <= a->kept_pages)) return;
+    pthread_mutex_lock(&e->prefix_lock);
+    ht_prefix_cache_keep(e->prefix, &a->request->key, a->s->token, n, a->s->cache, tail);
+    pthread_mutex_unlock(&e->prefix_lock);
+    a->kept_pages = pages;
+}
+
+static void unlock_prefix(ht_engine_answer *a) {
+    ht_engine *e = a->engine;
+    if (!a->lock) return;
+    pthread_mutex_lock(&e->prefix_lock);
+    ht_prefix_cache_unlock(e->prefix, a->lock);
+    pthread_mutex_unlock(&e->prefix_lock);
+    a->lock = NULL;
+}
+
+static int32_t *copy_tokens(const ht_engine_answer *a) {
+    const size_t n = (size_t)a->g.metrics.generated_tokens;
+    int32_t *copy = malloc(n * sizeof *copy + 1);
+    if (copy && n) memcpy(copy, a->s->token + (a->s->n_tokens - (int64_t)n), n * sizeof *copy);
+    return copy;
+}
+
+/* Gives back all that the answer computes with. */
+static void free_parts(ht_engine_answer *a) {
+    unlock_prefix(a);
+    if (a->begun) ht_generation_end(&a->g);
+    ht_answer_reader_free(a->g.answer);
+    a->g.answer = NULL;
+    a->begun = false;
+    ht_session_free(a->s);
+    a->s = NULL;
+}
+
+/* Of an answer that neither waits nor is among those that run. */
+static void end_answer(ht_engine_answer *a, ht_status status, const ht_error *err) {
+    ht_engine *e = a->engine;
+    if (a->begun && !a->request->prompt_only) ht_generation_show_rest(&a->g);
+    if (!status && a->g.no_memory)
+        status = ht_fail_memory(&a->err, 0, "the answer");
+    else if (status && err)
+        a->err = *err;
+    a->metrics = final_metrics(a);
+    if (a->begun && !(a->token = copy_tokens(a)) && !status) status = ht_fail_memory(&a->err, 0, "the answer's tokens");
+    if (status) a->metrics.finish = 0;
+    if (a->begun && (!status || status == HT_ERR_CANCELLED)) keep_prefix(a, true);
+    a->reuse.computed = a->metrics.prompt_tokens;
+    free_parts(a);
+    pthread_mutex_lock(&e->lock);
+    a->status = status;
+    a->state = HT_ENGINE_ENDED;
+    ht_engine_statistics *f = &e->figures;
+    f->ended += !status;
+    f->cancelled += status == HT_ERR_CANCELLED;
+    f->failed += status && status != HT_ERR_CANCELLED;
+    f->prompt_tokens += a->metrics.prompt_tokens;
+    f->reused_tokens += a->reuse.reused;
+    f->generated_tokens += a->metrics.generated_tokens;
+    ht_engine_post_end(a);
+    pthread_mutex_unlock(&e->lock);
+}
+
+static void remove_running(ht_engine_answer *a) {
+    ht_engine *e = a->engine;
+    int32_t i = 0;
+    while (e->running[i] != a) i++;
+    pthread_mutex_lock(&e->lock);
+    e->n_running--;
+    pthread_mutex_unlock(&e->lock);
+    memmove(e->running + i, e->running + i + 1, (size_t)(e->n_running - i) * sizeof *e->running);
+    if (a->s) ht_steps_withdraw(e->model->steps, &a->s->job); /* it is not waited for any more */
+}
+
+static void end_running(ht_engine_answer *a, ht_status status, const ht_error *err) {
+    remove_running(a);
+    end_answer(a, status, err);
+}
+
+/* Why an answer has to end now; HT_OK when nothing says so. */
+static ht_status asked_to_end(const ht_engine_answer *a, ht_error *err) {
+    const ht_engine_request *r = a->request;
+    const long long n = (long long)a->g.metrics.generated_tokens;
+    if (ht_cancel_requested(&r->cancel) || ht_cancel_requested(r->o.cancel))
+        return ht_fail(err, HT_ERR_CANCELLED, "cancelled after %lld tokens", n);
+    if (r->deadline > 0 && ht_now_seconds() >= r->deadline)
+        return ht_fail(err, HT_ERR_CANCELLED, "the deadline of %g seconds has passed after %lld tokens", r->seconds, n);
+    return HT_OK;
+}
+
+/* ---- memory ---- */
+
+static bool evict(ht_engine *e) {
+    if (!e->prefix) return false;
+    pthread_mutex_lock(&e->prefix_lock);
+    const bool went = ht_prefix_cache_evict(e->prefix);
+    pthread_mutex_unlock(&e->prefix_lock);
+    return went;
+}
+
+static bool has_room(const ht_engine_answer *a, int64_t positions) {
+    ht_engine *e = a->engine;
+    const size_t used = atomic_load_explicit(&e->account.bytes, memory_order_relaxed);
+    const size_t more = ht_cache_growth(a->s->cache, positions);
+    return used <= e->o.kv_bytes && more <= e->o.kv_bytes - used;
+}
+
+static bool evict_for(ht_engine_answer *a, int64_t positions) {
+    while (!has_room(a, positions))
+        if (!evict(a->engine)) return false;
+    return true;
+}
+
+/* Its pages go; it waits again, and is computed anew to where it was. */
+static void set_back(ht_engine_answer *a) {
+    ht_engine *e = a->engine;
+    remove_running(a);
+    unlock_prefix(a);
+    (void)ht_cache_truncate(a->s->cache, 0, NULL);
+    a->asked = false;
+    a->kept_pages = 0;
+    a->set_back++;
+    pthread_mutex_lock(&e->lock);
+    e->figures.set_back++;
+    ht_engine_queue(a);
+    pthread_mutex_unlock(&e->lock);
+}
+
+/* Whoever would be served last. */
+static ht_engine_answer *last_running(const ht_engine *e) {
+    ht_engine_answer *last = e->running[0];
+    for (int32_t i = 1; i < e->n_running; i++)
+        if (comes_before(last, e->running[i])) last = e->running[i];
+    return last;
+}
+
+/* Makes room for the answer's next rows; false when it was set back itself, or has ended. */
+static bool make_room(ht_engine_answer *a, int64_t positions) {
+    ht_engine *e = a->engine;
+    while (!evict_for(a, positions)) {
+        ht_engine_answer *last = last_running(e);
+        if (e->n_running == 1) {
+            if (a->lock) { /* what is kept for others goes before this one fails */
+                unlock_prefix(a);
+                continue;
+            }
+            ht_error err = {0};
+            ht_fail(&err, HT_ERR_LIMIT, "%lld positions do not fit the engine's %zu bytes for keys and values",
+                    (long long)positions, e->o.kv_bytes);
+            end_running(a, HT_ERR_LIMIT, &err);
+            return false;
+        }
+        set_back(last);
+        if (last == a) return false;
+    }
+    return true;
+}
+
+/* ---- beginning ---- */
+
+static ht_status make_session(ht_engine_answer *a, ht_error *err) {
+    ht_engine *e = a->engine;
+    const ht_engine_request *r = a->request;
+    ht_session_options o;
+    ht_session_options_init(&o, sizeof o);
+    o.chunk = e->o.step_tokens;
+    ht_status status = ht_session_new(e->model, &o, &a->s, err);
+    if (status) return status;
+    ht_cache_set_account(a->s->cache, &e->account);
+    status = ht_session_set_adapters(a->s, r->adapter, r->scale, r->key.n_adapters, err);
+    return status ? status : ht_session_make_room(a->s, (int64_t)r->n_ids + 1, err);
+}
+
+/* Makes what the answer needs from its first to its last token. */
+static ht_status begin(ht_engine_answer *a, ht_error *err) {
+    ht_engine *e = a->engine;
+    const ht_engine_request *r = a->request;
+    ht_status status = make_session(a, err);
+    if (status) return status;
+    a->sampler = r->sampler;
+    a->sampler.seed += (uint64_t)a->index;
+    a->g = (ht_generation){.s = a->s,
+                           .o = r->o,
+                           .new_turn = !r->goes_on,
+                           .prompt_only = r->prompt_only,
+                           .limit = e->most_positions,
+                           .total = (int64_t)r->n_ids};
+    a->g.o.sampler = &a->sampler;
+    a->begun = true;
+    if (r->prompt_only) return HT_OK;
+    if (r->chat && r->piece)
+        status = ht_answer_reader_new(ht_chat_template_answers(e->model->chat.template), r->chat->tools, r->text,
+                                      r->n_text, ht_engine_post_piece, a, &a->g.answer, err);
+    if (status) return status;
+    if (a->g.answer) return ht_generation_begin(&a->g, ht_generation_put_answer, &a->g, err);
+    return ht_generation_begin(&a->g, r->piece ? ht_engine_post_text : NULL, a, err);
+}
+
+/* The first answer of a request, whose prompt the others share. */
+static bool share_first(ht_engine_answer *a, ht_error *err) {
+    const ht_engine_answer *first = &a->request->answer[0];
+    const int64_t n = (int64_t)a->request->n_ids;
+    if (a == first || n < 2 || first->state != HT_ENGINE_RUNNING || first->s->cache->length < n) return false;
+    ht_cache *cache;
+    if (ht_cache_share(first->s->cache, &cache, err)) return false;
+    if (ht_cache_truncate(cache, n - 1, NULL)) { /* a ring that has gone on too far */
+        ht_cache_free(cache);
+        return false;
+    }
+    ht_cache_free(a->s->cache);
+    a->s->cache = cache;
+    return true;
+}
+
+static ht_reuse_end reuse_end(ht_prefix_end end) {
+    switch (end) {
+    case HT_PREFIX_ALL: return HT_REUSE_ALL;
+    case HT_PREFIX_NEW: return HT_REUSE_NEW;
+    case HT_PREFIX_DIFFERS: return HT_REUSE_DIFFERS;
+    case HT_PREFIX_ENDS: return HT_REUSE_ENDS;
+    case HT_PREFIX_EVICTED: return HT_REUSE_EVICTED;
+    case HT_PREFIX_ADAPTER: return HT_REUSE_ADAPTER;
+    case HT_PREFIX_SHORT: return HT_REUSE_SHORT;
+    case HT_PREFIX_WINDOW: return HT_REUSE_WINDOW;
+    }
+    return HT_REUSE_NEW;
+}
+
+/* Takes what is there of its tokens already. */
+static ht_status find_prefix(ht_engine_answer *a, ht_error *err) {
+    ht_engine *e = a->engine;
+    ht_session *s = a->s;
+    const bool is_first_time = a->set_back == 0;
+    if (share_first(a, err)) {
+        if (is_first_time) a->reuse = (ht_reuse){.cached = a->g.total, .reused = s->cache->length, .end = HT_REUSE_ALL};
+        return HT_OK;
+    }
+    if (!e->prefix) {
+        a->reuse.end = HT_REUSE_OFF;
+        return HT_OK;
+    }
+    ht_prefix_found found;
+    pthread_mutex_lock(&e->prefix_lock);
+    ht_status status = ht_prefix_cache_find(e->prefix, &a->request->key, s->token, a->g.total, s->cache, &found, err);
+    pthread_mutex_unlock(&e->prefix_lock);
+    a->lock = found.lock;
+    a->kept_pages = found.used / HT_KV_PAGE;
+    if (is_first_time)
+        a->reuse = (ht_reuse){.cached = found.matched,
+                              .reused = found.used,
+                              .end = reuse_end(found.end),
+                              .place = found.end == HT_PREFIX_DIFFERS ? found.matched : 0,
+                              .token = found.token,
+                              .kept_token = found.kept};
+    return status;
+}
+
+/* Begins an answer that waited, or goes on with it. HT_ERR_BUSY when there is no memory for it yet. */
+static ht_status start(ht_engine_answer *a, ht_error *err) {
+    ht_status status = HT_OK;
+    if (!a->begun) {
+        status = begin(a, err);
+        if (status) return status;
+        memcpy(a->s->token, a->request->ids, a->request->n_ids * sizeof *a->s->token);
+    }
+    status = find_prefix(a, err);
+    if (status) return status;
+    if (!evict_for(a, a->g.total + 1) && a->engine->n_running > 0) {
+        unlock_prefix(a);
+        (void)ht_cache_truncate(a->s->cache, 0, NULL);
+        return HT_ERR_BUSY;
+    }
+    if (a->begin == 0) a->g.begin = a->begin = ht_now_seconds();
+    if (a->g.first_token == 0) {
+        a->s->n_tokens = a->s->cache->length;
+        a->g.metrics.prompt_tokens = 0;
+    }
+    return HT_OK;
+}
+
+/* The next that may begin: answers that share a prompt wait until the first of them has computed it. With the lock. */
+static ht_engine_answer *next_waiting(const ht_engine *e) {
+    for (ht_engine_answer *a = e->waiting; a; a = a->next) {
+        const ht_engine_answer *first = &a->request->answer[0];
+        if (a == first || first->state != HT_ENGINE_RUNNING || first->g.first_token > 0) return a;
+    }
+    return NULL;
+}
+
+static void end_waiting(ht_engine *e) {
+    pthread_mutex_lock(&e->lock);
+    for (ht_engine_answer *a = e->waiting, *next; a; a = next) {
+        ht_error err = {0};
+        next = a->next;
+        const ht_status status = asked_to_end(a, &err);
+        if (!status) continue;
+        unqueue(a);
+        pthread_mutex_unlock(&e->lock);
+        end_answer(a, status, &err);
+        pthread_mutex_lock(&e->lock);
+        next = e->waiting; /* the list may have changed */
+    }
+    pthread_mutex_unlock(&e->lock);
+}
+
+static void admit(ht_engine *e) {
+    while (e->n_running < e->o.sequences) {
+        ht_error err = {0};
+        pthread_mutex_lock(&e->lock);
+        ht_engine_answer *a = next_waiting(e);
+        if (a) unqueue(a);
+        pthread_mutex_unlock(&e->lock);
+        if (!a) return;
+        const ht_status status = start(a, &err);
+        if (status && status != HT_ERR_BUSY) {
+            end_answer(a, status, &err);
+            continue;
+        }
+        pthread_mutex_lock(&e->lock);
+        if (status) {
+            ht_engine_queue(a);
+        } else {
+            a->state = HT_ENGINE_RUNNING;
+            e->running[e->n_running++] = a;
+        }
+        pthread_mutex_unlock(&e->lock);
+        if (status) return;
+    }
+}
+
+/* ---- a round ---- */
+
+static bool is_behind(ht_engine_answer *a, bool *refused) {
+    ht_engine *e = a->engine;
+    pthread_mutex_lock(&e->lock);
+    const bool behind = a->held_bytes > MOST_HELD_BYTES;
+    *refused = a->refused;
+    pthread_mutex_unlock(&e->lock);
+    return behind;
+}
+
+/* Makes an answer's job. False when it has none now: it has ended, waits, or its reader is behind. */
+static bool ask(ht_engine_answer *a) {
+    ht_error err = {0};
+    bool refused;
+    ht_status status = asked_to_end(a, &err);
+    const bool behind = is_behind(a, &refused);
+    if (status || refused) {
+        end_running(a, refused ? HT_OK : status, &err);
+        return false;
+    }
+    if (behind) return false;
+    const int64_t end = ht_min_i64(a->g.total, a->s->cache->length + a->s->chunk);
+    if (!make_room(a, end)) return false;
+    status = ht_generation_ask(&a->g, &err);
+    if (status) end_running(a, status, &err);
+    a->asked = !status;
+    return !status;
+}
+
+static void take(ht_engine_answer *a) {
+    ht_error err = {0};
+    a->asked = false;
+    a->s->job.state = HT_JOB_IDLE;
+    const ht_status status = ht_generation_take(&a->g, &err);
+    if (status || a->g.metrics.finish)
+        end_running(a, status, &err);
+    else
+        keep_prefix(a, false);
+}
+
+/* Runs what all answers need next. Their number changes on the way, as some end and some are set back. */
+static int compute(ht_engine *e) {
+    const int32_t n = e->n_running;
+    ht_engine_answer **now = e->turn;
+    int jobs = 0;
+    memcpy(now, e->running, (size_t)n * sizeof *now);
+    for (int32_t i = 0; i < n; i++)
+        if (now[i]->state == HT_ENGINE_RUNNING) (void)ask(now[i]);
+    for (int32_t i = 0; i < e->n_running; i++)
+        if (e->running[i]->asked) e->job[jobs++] = &e->running[i]->s->job;
+    if (!jobs) return 0;
+    ht_steps_run(e->model->steps, e->job, jobs, jobs);
+    const int32_t ran = e->n_running;
+    memcpy(now, e->running, (size_t)ran * sizeof *now);
+    for (int32_t i = 0; i < ran; i++)
+        if (now[i]->asked) take(now[i]);
+    return jobs;
+}
+
+/* Statistics of what only this thread may look at. With the lock. */
+static void publish(ht_engine *e) {
+    e->figures.kv_bytes = atomic_load_explicit(&e->account.bytes, memory_order_relaxed);
+    const ht_steps_figures f = ht_steps_get_figures(e->model->steps);
+    e->figures.steps = f.steps;
+    e->figures.step_rows = f.rows;
+}
+
+/* Waits until something comes, a deadline passes, or a callback may need help. With the lock. */
+static void sleep_until_work(ht_engine *e) {
+    double until = e->ready_first && !e->n_idle ? ht_now_seconds() + nap : 0;
+    for (const ht_engine_request *r = e->requests; r; r = r->next)
+        if (r->deadline > 0 && (until == 0 || r->deadline < until)) until = r->deadline;
+    if (until == 0 && e->n_running + e->n_waiting > 0)
+        until = ht_now_seconds() + nap; /* a cancel flag is nobody's signal */
+    if (until == 0) {
+        pthread_cond_wait(&e->work, &e->lock);
+        return;
+    }
+    const struct timespec t = {(time_t)until, (long)((until - (double)(time_t)until) * 1e9)};
+    pthread_cond_timedwait(&e->work, &e->lock, &t);
+}
+
+void *ht_engine_run(void *engine) {
+    ht_engine *e = engine;
+    for (;;) {
+        end_waiting(e);
+        admit(e);
+        const int jobs = compute(e);
+        pthread_mutex_lock(&e->lock);
+        e->round++;
+        publish(e);
+        ht_engine_help_delivery(e);
+        const bool done = e->closing && e->n_running == 0 && e->n_waiting == 0;
+        if (!done && !jobs) sleep_until_work(e);
+        pthread_mutex_unlock(&e->lock);
+        if (done) return NULL;
+    }
+}

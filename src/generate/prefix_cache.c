@@ -1,0 +1,487 @@
+#include "generate/prefix_cache.h"
+
+#include "base/checked.h"
+#include "base/digest.h"
+#include "base/error.h"
+#include "device/device.h"
+#include "models/adapter.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Part of a page that is not worth copying it. Nodes that went are remembered, for reports, as long as not many followed. */
+enum { FEWEST_TOKENS = 8, GHOSTS = 256 };
+
+/* The nodes of one key. */
+typedef struct root {
+    char *salt;
+    ht_adapter **adapter; /* [n], retained */
+    float *scale;
+    int n;
+    ht_prefix_node *child;
+    struct root *next;
+} root;
+
+struct ht_prefix_node {
+    root *root;
+    ht_prefix_node *parent; /* NULL: the root's */
+    ht_prefix_node *child, *sibling;
+    ht_prefix_node *older, *newer; /* by use: a node is newer than its children */
+    int32_t n;
+    int64_t first; /* position */
+    size_t bytes;
+    int locks;
+    int64_t number;     /* while entries are counted */
+    int32_t *token;     /* [n] */
+    ht_kv_page *page[]; /* [n_layers]; NULL: gone before it could be kept */
+};
+
+/* A node that was evicted: a digest of the tokens up to its end, and their number. Only a report depends on it. */
+typedef struct ghost {
+    uint64_t digest;
+    int64_t length;
+} ghost;
+
+struct ht_prefix_cache {
+    ht_device *device; /* held */
+    int32_t n_layers;
+    ht_kv_shape *shape; /* [n_layers] */
+    root *roots;
+    ht_prefix_node *oldest, *newest;
+    ht_prefix_figures figures;
+    ghost ghost[GHOSTS];
+    int next_ghost;
+};
+
+/* ---- order of use ---- */
+
+static void unlink_use(ht_prefix_cache *c, ht_prefix_node *x) {
+    if (x->older)
+        x->older->newer = x->newer;
+    else if (c->oldest == x)
+        c->oldest = x->newer;
+    if (x->newer)
+        x->newer->older = x->older;
+    else if (c->newest == x)
+        c->newest = x->older;
+    x->older = x->newer = NULL;
+}
+
+/* The node and all above it, which become the newest, in this order. */
+static void touch(ht_prefix_cache *c, ht_prefix_node *x) {
+    for (; x; x = x->parent) {
+        unlink_use(c, x);
+        x->older = c->newest;
+        if (c->newest)
+            c->newest->newer = x;
+        else
+            c->oldest = x;
+        c->newest = x;
+    }
+}
+
+/* ---- keys ---- */
+
+static const char *salt_of(const ht_prefix_key *key) { return key->salt ? key->salt : ""; }
+
+static bool same_adapters(const root *r, const ht_prefix_key *key) {
+    if (r->n != key->n_adapters) return false;
+    for (int i = 0; i < r->n; i++)
+        if (r->adapter[i] != key->adapters[i] || r->scale[i] != (key->scales ? key->scales[i] : 1)) return false;
+    return true;
+}
+
+static root *find_root(const ht_prefix_cache *c, const ht_prefix_key *key) {
+    for (root *r = c->roots; r; r = r->next)
+        if (strcmp(r->salt, salt_of(key)) == 0 && same_adapters(r, key)) return r;
+    return NULL;
+}
+
+static void free_root(root *r) {
+    for (int i = 0; i < r->n; i++) ht_adapter_free(r->adapter[i]);
+    free(r->adapter);
+    free(r->scale);
+    free(r->salt);
+    free(r);
+}
+
+static root *make_root(ht_prefix_cache *c, const ht_prefix_key *key) {
+    root *r = find_root(c, key);
+    if (r) return r;
+    const size_t n = (size_t)key->n_adapters;
+    r = calloc(1, sizeof *r);
+    if (!r) return NULL;
+    r->salt = strdup(salt_of(key));
+    r->adapter = calloc(n + 1, sizeof *r->adapter);
+    r->scale = calloc(n + 1, sizeof *r->scale);
+    if (!r->salt || !r->adapter || !r->scale) {
+        free_root(r);
+        return NULL;
+    }
+    for (; r->n < key->n_adapters; r->n++) {
+        r->adapter[r->n] = ht_adapter_retain(key->adapters[r->n]);
+        r->scale[r->n] = key->scales ? key->scales[r->n] : 1;
+    }
+    r->next = c->roots;
+    c->roots = r;
+    return r;
+}
+
+static void drop_empty_root(ht_prefix_cache *c, root *r) {
+    if (r->child) return;
+    root **at = &c->roots;
+    while (*at != r) at = &(*at)->next;
+    *at = r->next;
+    free_root(r);
+}
+
+/* ---- nodes ---- */
+
+static ht_prefix_node **children(root *r, ht_prefix_node *parent) { return parent ? &parent->child : &r->child; }
+
+static void free_node(ht_prefix_cache *c, ht_prefix_node *x) {
+    for (int32_t i = 0; i < c->n_layers; i++) ht_kv_page_release(c->device, &c->shape[i], x->page[i]);
+    free(x->token);
+    free(x);
+}
+
+/* Takes a leaf out of the tree. */
+static void remove_leaf(ht_prefix_cache *c, ht_prefix_node *x) {
+    root *r = x->root;
+    ht_prefix_node **at = children(r, x->parent);
+    while (*at != x) at = &(*at)->sibling;
+    *at = x->sibling;
+    unlink_use(c, x);
+    c->figures.bytes -= x->bytes;
+    c->figures.nodes--;
+    c->figures.tokens -= x->n;
+    free_node(c, x);
+    drop_empty_root(c, r);
+}
+
+/* A page that the node did not have yet; the reference is the node's. */
+static void give_page(ht_prefix_cache *c, ht_prefix_node *x, int32_t i, ht_kv_page *page) {
+    const size_t bytes = c->device->kv->page_bytes(&c->shape[i]);
+    x->page[i] = ht_kv_page_retain(page);
+    x->bytes += bytes;
+    c->figures.bytes += bytes;
+}
+
+static ht_prefix_node *new_node(ht_prefix_cache *c, root *r, ht_prefix_node *parent, const int32_t *token, int32_t n) {
+    ht_prefix_node *x = calloc(1, sizeof *x + (size_t)c->n_layers * sizeof *x->page);
+    if (x) x->token = malloc((size_t)n * sizeof *x->token);
+    if (!x || !x->token) {
+        free(x);
+        return NULL;
+    }
+    memcpy(x->token, token, (size_t)n * sizeof *token);
+    x->n = n;
+    x->root = r;
+    x->parent = parent;
+    x->first = parent ? parent->first + parent->n : 0;
+    ht_prefix_node **at = children(r, parent);
+    x->sibling = *at;
+    *at = x;
+    c->figures.nodes++;
+    c->figures.tokens += n;
+    return x;
+}
+
+static int32_t common(const ht_prefix_node *x, const int32_t *token, int64_t n) {
+    int32_t i = 0;
+    while (i < x->n && i < n && x->token[i] == token[i]) i++;
+    return i;
+}
+
+/* The child that begins with the most of n tokens, and how many of them. NULL when none does with one. */
+static ht_prefix_node *best_child(root *r, ht_prefix_node *parent, const int32_t *token, int64_t n, int32_t *most) {
+    ht_prefix_node *best = NULL;
+    *most = 0;
+    for (ht_prefix_node *x = *children(r, parent); x; x = x->sibling) {
+        const int32_t m = common(x, token, n);
+        if (m > *most) {
+            *most = m;
+            best = x;
+        }
+    }
+    return best;
+}
+
+/* ---- life ---- */
+
+ht_status ht_prefix_cache_new(const ht_model *m, size_t budget, ht_prefix_cache **out, ht_error *err) {
+    ht_prefix_cache *c = *out = calloc(1, sizeof *c);
+    if (c) c->shape = calloc((size_t)m->n_kv_layers + 1, sizeof *c->shape);
+    if (!c || !c->shape) {
+        free(c);
+        *out = NULL;
+        return ht_fail_memory(err, sizeof *c, "a prefix cache");
+    }
+    c->device = ht_device_retain(m->device);
+    c->n_layers = m->n_kv_layers;
+    for (int32_t i = 0; i < c->n_layers; i++) c->shape[i] = m->kv[i].shape;
+    c->figures.budget = budget;
+    return HT_OK;
+}
+
+void ht_prefix_cache_free(ht_prefix_cache *c) {
+    if (!c) return;
+    while (c->oldest) remove_leaf(c, c->oldest);
+    ht_device_free(c->device);
+    free(c->shape);
+    free(c);
+}
+
+ht_prefix_figures ht_prefix_cache_get_figures(const ht_prefix_cache *c) { return c->figures; }
+
+/* ---- digests of what is gone ---- */
+
+static ht_digest begin_digest(const char *salt, ht_adapter *const *adapter, const float *scale, int n) {
+    ht_digest d = {21, 22};
+    ht_digest_text(&d, salt);
+    for (int i = 0; i < n; i++) {
+        const float factor = scale ? scale[i] : 1;
+        ht_digest_word(&d, (uint64_t)(uintptr_t)adapter[i]);
+        ht_digest_bytes(&d, &factor, sizeof factor);
+    }
+    return d;
+}
+
+static void add_tokens(ht_digest *d, const ht_prefix_node *x) {
+    if (x->parent) add_tokens(d, x->parent);
+    for (int32_t i = 0; i < x->n; i++) ht_digest_word(d, (uint32_t)x->token[i]);
+}
+
+static void remember(ht_prefix_cache *c, const ht_prefix_node *x) {
+    const root *r = x->root;
+    ht_digest d = begin_digest(r->salt, r->adapter, r->scale, r->n);
+    add_tokens(&d, x);
+    c->ghost[c->next_ghost++ % GHOSTS] = (ghost){d.a, x->first + x->n};
+    c->next_ghost %= GHOSTS;
+}
+
+/* Whether more of n tokens than `matched` were kept once. */
+static bool was_evicted(const ht_prefix_cache *c, const ht_prefix_key *key, const int32_t *token, int64_t n,
+                        int64_t matched) {
+    ht_digest d = begin_digest(salt_of(key), key->adapters, key->scales, key->n_adapters);
+    for (int64_t i = 0; i < n; i++) {
+        ht_digest_word(&d, (uint32_t)token[i]);
+        for (int g = 0; i >= matched && g < GHOSTS; g++)
+            if (c->ghost[g].length == i + 1 && c->ghost[g].digest == d.a) return true;
+    }
+    return false;
+}
+
+bool ht_prefix_cache_evict(ht_prefix_cache *c) {
+    ht_prefix_node *x = c->oldest;
+    while (x && (x->locks || x->child)) x = x->newer;
+    if (!x) return false;
+    remember(c, x);
+    remove_leaf(c, x);
+    c->figures.evicted++;
+    return true;
+}
+
+static void keep_budget(ht_prefix_cache *c) {
+    while (c->figures.bytes > c->figures.budget && ht_prefix_cache_evict(c)) {}
+}
+
+/* ---- finding ---- */
+
+/* The nodes from the first position on to the deepest that matches. */
+typedef struct path {
+    ht_prefix_node **node; /* [n] */
+    int64_t n;
+} path;
+
+static ht_kv_page *page_of(void *user, int32_t layer, int64_t index) {
+    const path *p = user;
+    return index < p->n ? p->node[index]->page[layer] : NULL;
+}
+
+/* Follows the tokens; room for one node for every page of them. */
+static int64_t match(root *r, const int32_t *token, int64_t n, path *p) {
+    ht_prefix_node *at = NULL;
+    int64_t matched = 0;
+    while (matched < n) {
+        int32_t some;
+        ht_prefix_node *x = best_child(r, at, token + matched, n - matched, &some);
+        if (!x) break;
+        p->node[p->n++] = x;
+        matched += some;
+        if (some < HT_KV_PAGE) break;
+        at = x;
+    }
+    return matched;
+}
+
+/* The most positions up to `most` that a sequence can go on from. */
+static int64_t usable(const ht_cache *into, path *p, int64_t most) {
+    if (most % HT_KV_PAGE < FEWEST_TOKENS) most -= most % HT_KV_PAGE;
+    while (most > 0 && !ht_cache_can_adopt(into, most, page_of, p)) most = (most - 1) / HT_KV_PAGE * HT_KV_PAGE;
+    return most;
+}
+
+/* Others with the same salt have these tokens. */
+static bool is_there_for_others(const ht_prefix_cache *c, const ht_prefix_key *key, const int32_t *token, int64_t n) {
+    int32_t some;
+    for (root *r = c->roots; r; r = r->next)
+        if (strcmp(r->salt, salt_of(key)) == 0 && !same_adapters(r, key) && best_child(r, NULL, token, n, &some) &&
+            some >= ht_min_i64(n, FEWEST_TOKENS))
+            return true;
+    return false;
+}
+
+/* Says why the match ended where it did. */
+static void explain(const ht_prefix_cache *c, const ht_prefix_key *key, const int32_t *token, int64_t n, const path *p,
+                    int64_t usable_most, ht_prefix_found *out) {
+    const ht_prefix_node *last = p->n ? p->node[p->n - 1] : NULL;
+    if (out->used == n - 1 || (out->matched >= n - 1 && out->used == usable_most)) {
+        out->end = n - 1 < FEWEST_TOKENS ? HT_PREFIX_SHORT : HT_PREFIX_ALL;
+    } else if (out->used < usable_most) {
+        out->end = HT_PREFIX_WINDOW;
+    } else if (was_evicted(c, key, token, n, out->matched)) {
+        out->end = HT_PREFIX_EVICTED;
+    } else if (!last) {
+        out->end = n - 1 < FEWEST_TOKENS                   ? HT_PREFIX_SHORT
+                   : is_there_for_others(c, key, token, n) ? HT_PREFIX_ADAPTER
+                                                           : HT_PREFIX_NEW;
+    } else if (out->matched - last->first < last->n) {
+        out->end = HT_PREFIX_DIFFERS;
+        out->token = token[out->matched];
+        out->kept = last->token[out->matched - last->first];
+    } else if (last->child) {
+        out->end = HT_PREFIX_DIFFERS;
+        out->token = token[out->matched];
+        out->kept = last->child->token[0];
+    } else {
+        out->end = HT_PREFIX_ENDS;
+    }
+}
+
+ht_status ht_prefix_cache_find(ht_prefix_cache *c, const ht_prefix_key *key, const int32_t *tokens, int64_t n,
+                               ht_cache *into, ht_prefix_found *out, ht_error *err) {
+    *out = (ht_prefix_found){0};
+    path p = {.node = malloc((size_t)(n / HT_KV_PAGE + 1) * sizeof *p.node)};
+    if (!p.node) return ht_fail_memory(err, (size_t)n, "looking up a prefix");
+    root *r = find_root(c, key);
+    if (r) out->matched = match(r, tokens, n, &p);
+    int64_t most = ht_min_i64(out->matched, n - 1);
+    if (most % HT_KV_PAGE < FEWEST_TOKENS) most -= most % HT_KV_PAGE;
+    out->used = usable(into, &p, most);
+    explain(c, key, tokens, n, &p, most, out);
+    ht_status status = HT_OK;
+    if (out->used) status = ht_cache_adopt(into, out->used, page_of, &p, err);
+    if (status) out->used = 0;
+    c->figures.lookups++;
+    if (out->used) {
+        const int64_t whole = out->used / HT_KV_PAGE;
+        c->figures.hits++;
+        c->figures.reused_tokens += out->used;
+        touch(c, p.node[(out->used - 1) / HT_KV_PAGE]);
+        if (whole) out->lock = p.node[whole - 1];
+        if (out->lock) out->lock->locks++;
+    }
+    free(p.node);
+    return status;
+}
+
+void ht_prefix_cache_unlock(ht_prefix_cache *c, ht_prefix_node *lock) {
+    if (!lock) return;
+    lock->locks--;
+    keep_budget(c);
+}
+
+/* ---- keeping ---- */
+
+static void fill_pages(ht_prefix_cache *c, ht_prefix_node *x, const ht_cache *cache) {
+    for (int32_t i = 0; i < c->n_layers; i++) {
+        ht_kv_page *page = x->page[i] ? NULL : ht_cache_page(cache, i, x->first / HT_KV_PAGE);
+        if (page) give_page(c, x, i, page);
+    }
+}
+
+/* Nodes of fewer tokens, all of which the new one has, are not needed any more. */
+static void drop_shorter(ht_prefix_cache *c, ht_prefix_node *x) {
+    for (ht_prefix_node *y = *children(x->root, x->parent), *next; y; y = next) {
+        next = y->sibling;
+        if (y != x && !y->child && !y->locks && y->n < x->n && common(y, x->token, x->n) == y->n) remove_leaf(c, y);
+    }
+}
+
+/* The node of these tokens behind `parent`, made if need be. NULL when there is no memory. */
+static ht_prefix_node *make_node(ht_prefix_cache *c, root *r, ht_prefix_node *parent, const int32_t *token, int32_t n) {
+    int32_t some;
+    ht_prefix_node *x = best_child(r, parent, token, n, &some);
+    if (x && some == n) return x; /* it may have more */
+    x = new_node(c, r, parent, token, n);
+    if (x) drop_shorter(c, x);
+    return x;
+}
+
+void ht_prefix_cache_keep(ht_prefix_cache *c, const ht_prefix_key *key, const int32_t *tokens, int64_t n,
+                          const ht_cache *cache, bool tail) {
+    ht_prefix_node *at = NULL;
+    if (!tail) n -= n % HT_KV_PAGE;
+    root *r = n > 0 ? make_root(c, key) : NULL;
+    if (!r) return;
+    for (int64_t pos = 0; pos < n; pos += HT_KV_PAGE) {
+        const int32_t some = (int32_t)ht_min_i64(HT_KV_PAGE, n - pos);
+        ht_prefix_node *x = make_node(c, r, at, tokens + pos, some);
+        if (!x) break;
+        if (x->n == some) fill_pages(c, x, cache);
+        at = x;
+    }
+    if (at)
+        touch(c, at);
+    else
+        drop_empty_root(c, r);
+    keep_budget(c);
+}
+
+/* ---- for files ---- */
+
+static ht_status each_below(const ht_prefix_key *key, ht_prefix_node *first, int64_t *number, ht_prefix_entry_fn *fn,
+                            void *user, ht_error *err) {
+    ht_status status = HT_OK;
+    ht_prefix_node *x = first;
+    while (x && !status) {
+        x->number = (*number)++;
+        const ht_prefix_entry entry = {key, x->parent ? x->parent->number : -1, x->token, x->n, x->first, x->page};
+        status = fn(&entry, user, err);
+        if (x->child) {
+            x = x->child;
+            continue;
+        }
+        while (x && !x->sibling) x = x->parent;
+        if (x) x = x->sibling;
+    }
+    return status;
+}
+
+ht_status ht_prefix_cache_each(const ht_prefix_cache *c, ht_prefix_entry_fn *fn, void *user, ht_error *err) {
+    ht_status status = HT_OK;
+    int64_t number = 0;
+    for (root *r = c->roots; r && !status; r = r->next) {
+        const ht_prefix_key key = {r->salt, r->adapter, r->scale, r->n};
+        status = each_below(&key, r->child, &number, fn, user, err);
+    }
+    return status;
+}
+
+ht_status ht_prefix_cache_add(ht_prefix_cache *c, const ht_prefix_key *key, ht_prefix_node *parent,
+                              const int32_t *token, int32_t n, ht_kv_page *const *page, ht_prefix_node **out,
+                              ht_error *err) {
+    *out = NULL;
+    root *r = make_root(c, key);
+    ht_prefix_node *x = r ? make_node(c, r, parent, token, n) : NULL;
+    if (!x) {
+        if (r) drop_empty_root(c, r);
+        return ht_fail_memory(err, (size_t)n, "a prefix cache");
+    }
+    for (int32_t i = 0; i < c->n_layers; i++)
+        if (x->n == n && page[i] && !x->page[i]) give_page(c, x, i, page[i]);
+    touch(c, x);
+    *out = x;
+    return HT_OK;
+}

@@ -1,0 +1,90 @@
+/* Prefix cache: the KV pages of tokens that were computed, kept so that sequences which begin with the same tokens share them.
+ *
+ * A radix tree for each key, of nodes with the tokens of one page, 256 of them, or fewer at the end of what was kept. Tokens are compared, never
+ * hashes of them. A node holds the pages of its positions in all layers, those of sliding layers as far as they were still there; another sequence may
+ * take a part of a node's tokens, and copies the page when it goes on in its own way. Nodes that running sequences stand on are locked; of the
+ * others the least recently used leaf goes first. Belongs to one thread at a time. */
+#ifndef HT_GENERATE_PREFIX_CACHE_H
+#define HT_GENERATE_PREFIX_CACHE_H
+
+#include "generate/cache.h"
+
+#include <hearth/adapter.h>
+
+typedef struct ht_prefix_cache ht_prefix_cache;
+typedef struct ht_prefix_node ht_prefix_node;
+
+/* What keys and values depend on beside the tokens, and who may share them: sequences with another salt never see that others
+ * had the same tokens. All of it is lent, and copied or retained when it is kept. */
+typedef struct ht_prefix_key {
+    const char *salt; /* NULL: "" */
+    ht_adapter *const *adapters;
+    const float *scales; /* [n_adapters] */
+    int n_adapters;
+} ht_prefix_key;
+
+/* Why no more was found. */
+typedef enum ht_prefix_end {
+    HT_PREFIX_ALL = 0, /* all that could be used was there */
+    HT_PREFIX_NEW,     /* nothing begins as these tokens do */
+    HT_PREFIX_DIFFERS, /* what is kept goes on with another token */
+    HT_PREFIX_ENDS,    /* what is kept ends there */
+    HT_PREFIX_EVICTED, /* what followed was there, and had to go */
+    HT_PREFIX_ADAPTER, /* it is there for other adapters alone */
+    HT_PREFIX_SHORT,   /* too few tokens to be worth it */
+    HT_PREFIX_WINDOW   /* sliding layers no longer have the keys that the next token looks back on */
+} ht_prefix_end;
+
+/* What a lookup found. */
+typedef struct ht_prefix_found {
+    int64_t matched; /* tokens at the beginning that are kept */
+    int64_t used;    /* positions that the sequence shares */
+    ht_prefix_end end;
+    int32_t token, kept;  /* with HT_PREFIX_DIFFERS: token `matched`, and what is kept in its place */
+    ht_prefix_node *lock; /* NULL: none; to be given back */
+} ht_prefix_found;
+
+typedef struct ht_prefix_figures {
+    size_t bytes, budget;
+    int64_t nodes, tokens;                         /* kept now */
+    int64_t lookups, hits, reused_tokens, evicted; /* so far */
+} ht_prefix_figures;
+
+/* Keeps pages of at most `budget` bytes. */
+ht_status ht_prefix_cache_new(const ht_model *m, size_t budget, ht_prefix_cache **out, ht_error *err);
+void ht_prefix_cache_free(ht_prefix_cache *c); /* NULL is fine */
+
+/* Shares with an empty cache what is kept of the first tokens, at most n - 1 of them. */
+ht_status ht_prefix_cache_find(ht_prefix_cache *c, const ht_prefix_key *key, const int32_t *tokens, int64_t n,
+                               ht_cache *into, ht_prefix_found *out, ht_error *err);
+void ht_prefix_cache_unlock(ht_prefix_cache *c, ht_prefix_node *lock); /* NULL is fine */
+
+/* Keeps the first n positions of a sequence's cache, which were computed of these tokens; with `tail` also what fills no page.
+ * What does not fit the budget goes again, or is not kept when there is no memory. */
+void ht_prefix_cache_keep(ht_prefix_cache *c, const ht_prefix_key *key, const int32_t *tokens, int64_t n,
+                          const ht_cache *cache, bool tail);
+
+/* Lets the least recently used node go that is not locked; false when there is none. */
+bool ht_prefix_cache_evict(ht_prefix_cache *c);
+ht_prefix_figures ht_prefix_cache_get_figures(const ht_prefix_cache *c);
+
+/* ---- for files ---- */
+
+/* A node as it stands in the tree, for saving: nodes are given parents first. Return false to stop. */
+typedef struct ht_prefix_entry {
+    const ht_prefix_key *key;
+    int64_t parent; /* number of its parent among the entries; -1: none */
+    const int32_t *token;
+    int32_t n;
+    int64_t first;           /* position of its first token */
+    ht_kv_page *const *page; /* [n_layers], NULL for what is not there */
+} ht_prefix_entry;
+typedef ht_status ht_prefix_entry_fn(const ht_prefix_entry *entry, void *user, ht_error *err);
+ht_status ht_prefix_cache_each(const ht_prefix_cache *c, ht_prefix_entry_fn *fn, void *user, ht_error *err);
+/* Adds a node behind `parent` (NULL: at the beginning of the key's tokens), holding references to the pages. *out is NULL when
+ * the budget is full, or it is there already. */
+ht_status ht_prefix_cache_add(ht_prefix_cache *c, const ht_prefix_key *key, ht_prefix_node *parent,
+                              const int32_t *token, int32_t n, ht_kv_page *const *page, ht_prefix_node **out,
+                              ht_error *err);
+
+#endif
