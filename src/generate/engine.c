@@ -256,6 +256,7 @@ ht_engine_statistics ht_engine_get_statistics(ht_engine *e) {
     f.running = e->n_running;
     f.waiting = e->n_waiting;
     pthread_mutex_unlock(&e->lock);
+    f.kv_bytes = atomic_load_explicit(&e->account.bytes, memory_order_relaxed);
     f.prefix_bytes = p.bytes;
     f.prefix_budget = p.budget;
     f.prefix_tokens = p.tokens;

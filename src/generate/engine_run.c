@@ -286,13 +286,13 @@ static ht_reuse_end reuse_end(ht_prefix_end end) {
 static ht_status find_prefix(ht_engine_answer *a, ht_error *err) {
     ht_engine *e = a->engine;
     ht_session *s = a->s;
-    const bool is_first_time = a->set_back == 0;
+    const bool counts = a->g.first_token == 0; /* once it has begun, what is computed anew is no news */
     if (share_first(a, err)) {
-        if (is_first_time) a->reuse = (ht_reuse){.cached = a->g.total, .reused = s->cache->length, .end = HT_REUSE_ALL};
+        if (counts) a->reuse = (ht_reuse){.cached = a->g.total, .reused = s->cache->length, .end = HT_REUSE_ALL};
         return HT_OK;
     }
     if (!e->prefix) {
-        a->reuse.end = HT_REUSE_OFF;
+        if (counts) a->reuse = (ht_reuse){.end = HT_REUSE_OFF};
         return HT_OK;
     }
     ht_prefix_found found;
@@ -301,7 +301,7 @@ static ht_status find_prefix(ht_engine_answer *a, ht_error *err) {
     pthread_mutex_unlock(&e->prefix_lock);
     a->lock = found.lock;
     a->kept_pages = found.used / HT_KV_PAGE;
-    if (is_first_time)
+    if (counts)
         a->reuse = (ht_reuse){.cached = found.matched,
                               .reused = found.used,
                               .end = reuse_end(found.end),
@@ -446,7 +446,6 @@ static int compute(ht_engine *e) {
 
 /* Statistics of what only this thread may look at. With the lock. */
 static void publish(ht_engine *e) {
-    e->figures.kv_bytes = atomic_load_explicit(&e->account.bytes, memory_order_relaxed);
     const ht_steps_figures f = ht_steps_get_figures(e->model->steps);
     e->figures.steps = f.steps;
     e->figures.step_rows = f.rows;
