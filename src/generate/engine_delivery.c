@@ -154,6 +154,7 @@ static void let_go(ht_engine_answer *a) {
 static void deliver(ht_engine_answer *a) {
     ht_engine *e = a->engine;
     a->delivering = true;
+    if (e->ready_first && !e->n_idle) pthread_cond_signal(&e->work); /* it may have to start another thread */
     ht_engine_piece *first = a->first;
     const bool last = a->state == HT_ENGINE_ENDED; /* nothing is posted behind this */
     const bool was_full = a->held_bytes > 0;

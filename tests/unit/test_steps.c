@@ -109,12 +109,12 @@ static void one_fails_among_others(void **state) {
     jobs[2]->logits = NULL;
     jobs[2]->consume = refuse;
     ht_steps_run(model->steps, jobs, JOBS, JOBS);
+    assert_string_equal(jobs[2]->err.message, "refused");
     for (int i = 0; i < JOBS; i++) {
         assert_int_equal(jobs[i]->status, i == 2 ? HT_ERR_INTERNAL : HT_OK);
         if (i != 2) assert_memory_equal(q[i].last, q[i].alone, sizeof q->alone);
         ht_session_free(q[i].s);
     }
-    assert_string_equal(jobs[2]->err.message, "refused");
 }
 
 /* A job that is cancelled while it waits ends; one that is withdrawn is no job any more. */
