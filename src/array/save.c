@@ -9,9 +9,7 @@
 
 #include <hearth/io.h>
 
-#include <inttypes.h>
 #include <jansson.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,24 +32,8 @@ static ht_status finish(ht_writer *w, ht_status st, ht_error *err) {
 
 /* ---- npy ---- */
 
-enum { PREFIX = 10, ALIGNMENT = 64 };
-
-static size_t npy_header(const ht_array *a, char header[512]) {
-    static const char magic[8] = {'\x93', 'N', 'U', 'M', 'P', 'Y', 1, 0};
-    memcpy(header, magic, sizeof magic);
-    size_t n = PREFIX, capacity = 512;
-    n += (size_t)snprintf(header + n, capacity - n, "{'descr': '%s', 'fortran_order': False, 'shape': (",
-                          ht_npy_descr(a->dtype));
-    for (int i = 0; i < a->n_dims; i++)
-        n += (size_t)snprintf(header + n, capacity - n, i && i == a->n_dims - 1 ? "%" PRId64 : "%" PRId64 ", ",
-                              a->shape[i]);
-    n += (size_t)snprintf(header + n, capacity - n, "), }");
-    size_t end = (n + 1 + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    memset(header + n, ' ', end - n);
-    header[end - 1] = '\n';
-    header[8] = (char)((end - PREFIX) & 255);
-    header[9] = (char)((end - PREFIX) >> 8);
-    return end;
+static size_t npy_header(const ht_array *a, char header[HT_NPY_HEADER_WRITTEN]) {
+    return ht_npy_write_header(a->dtype, a->shape, a->n_dims, header);
 }
 
 ht_status ht_npy_save(ht_scope *s, const char *path, ht_array *a, ht_error *err) {
@@ -59,7 +41,7 @@ ht_status ht_npy_save(ht_scope *s, const char *path, ht_array *a, ht_error *err)
     ht_writer *w;
     if (!st) st = ht_writer_open(path, &w, err);
     if (st) return st;
-    char header[512];
+    char header[HT_NPY_HEADER_WRITTEN];
     st = ht_writer_put(w, header, npy_header(a, header), err);
     if (!st) st = put_elements(s, w, a, err);
     return finish(w, st, err);
@@ -68,7 +50,7 @@ ht_status ht_npy_save(ht_scope *s, const char *path, ht_array *a, ht_error *err)
 /* ---- npz ---- */
 
 static ht_status put_npz(ht_scope *s, ht_zip_writer *w, const char *name, ht_array *a, bool deflate, ht_error *err) {
-    char header[512], *file = malloc(strlen(name) + sizeof ".npy");
+    char header[HT_NPY_HEADER_WRITTEN], *file = malloc(strlen(name) + sizeof ".npy");
     if (!file) return ht_fail_memory(err, strlen(name), name);
     strcat(strcpy(file, name), ".npy");
     const size_t n = npy_header(a, header);

@@ -1,9 +1,11 @@
-/* npy header parser: a Python dict of three entries in any order, read by a sticky-error cursor. */
+/* npy header parser: a Python dict of three entries in any order, read by a sticky-error cursor. And its writer. */
 #include "formats/npy_header.h"
 
 #include "base/checked.h"
 #include "base/error.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 static const char *const descrs[HT_DTYPE_COUNT] = {
@@ -140,4 +142,25 @@ ht_status ht_npy_read_header(const void *data, size_t size, size_t file_size, co
         return ht_fail(err, HT_ERR_FORMAT, "%s: %zu elements are announced, %zu bytes are there", name, count,
                        file_size - out->begin);
     return HT_OK;
+}
+
+/* ---- writing ---- */
+
+enum { PREFIX = 10, ALIGNMENT = 64 };
+
+size_t ht_npy_write_header(ht_dtype dtype, const int64_t *shape, int n_dims, char header[HT_NPY_HEADER_WRITTEN]) {
+    static const char magic[8] = {'\x93', 'N', 'U', 'M', 'P', 'Y', 1, 0};
+    memcpy(header, magic, sizeof magic);
+    size_t n = PREFIX, capacity = HT_NPY_HEADER_WRITTEN;
+    n += (size_t)snprintf(header + n, capacity - n, "{'descr': '%s', 'fortran_order': False, 'shape': (",
+                          ht_npy_descr(dtype));
+    for (int i = 0; i < n_dims; i++)
+        n += (size_t)snprintf(header + n, capacity - n, i && i == n_dims - 1 ? "%" PRId64 : "%" PRId64 ", ", shape[i]);
+    n += (size_t)snprintf(header + n, capacity - n, "), }");
+    size_t end = (n + 1 + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    memset(header + n, ' ', end - n);
+    header[end - 1] = '\n';
+    header[8] = (char)((end - PREFIX) & 255);
+    header[9] = (char)((end - PREFIX) >> 8);
+    return end;
 }

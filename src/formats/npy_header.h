@@ -27,6 +27,10 @@ enum { HT_NPY_HEADER_MAX = 1 << 16 };
  * the file is shorter. On success the elements lie inside the file. */
 ht_status ht_npy_read_header(const void *data, size_t size, size_t file_size, const char *name, ht_npy_header *out,
                              ht_error *err);
+/* Writes the header, version 1.0, of an array of up to HT_NPY_RANK_MAX axes in C order, and returns its length: the elements
+ * follow it. */
+enum { HT_NPY_HEADER_WRITTEN = 512 };
+size_t ht_npy_write_header(ht_dtype dtype, const int64_t *shape, int n_dims, char header[HT_NPY_HEADER_WRITTEN]);
 /* NumPy's spelling of a dtype: "<f4". */
 const char *ht_npy_descr(ht_dtype dtype);
 
