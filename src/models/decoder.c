@@ -86,7 +86,7 @@ ht_array *ht_decoder_attention(ht_ctx *c, const ht_decoder *m, const ht_decoder_
         k = ht_rope(c->s, ht_decoder_norm(c, cfg, k, l->k_norm), pos, factors, rope);
     }
     q = ht_rope(c->s, ht_decoder_norm(c, cfg, q, l->q_norm), pos, factors, rope);
-    const ht_attention how = {cfg->attention_scale, cfg->attention_softcap, index >= ht_kv_layers(cfg)};
+    const ht_attention how = {cfg->attention_scale, cfg->attention_softcap, index >= ht_kv_layers(cfg), index};
     ht_array *o = ht_attend(c, q, k, v, (int)shape->kv_layer, &how); /* [T, n_heads, head_dim] */
     return ht_linear(c, merge_heads(c, o, cfg->n_heads, shape->head_dim), &l->out);
 }

@@ -155,6 +155,7 @@ ht_array *ht_attend(ht_ctx *c, ht_array *q, ht_array *k, ht_array *v, int layer,
     const ht_attend_params p = {layer, how->scale, how->softcap, how->asked};
     ht_array *a = ht_apply(c->s, HT_OP_ATTEND, &p, (ht_array *[]){q, k, v}, 3);
     if (a) a->step = c->step;
+    if (a && c->observer && !c->observer->attends(c->observer, c, q, k, v, layer, how, a)) return NULL;
     return a;
 }
 

@@ -56,6 +56,7 @@ typedef struct ht_ctx {
     const ht_adapters *adapters; /* NULL: none */
     /* The projections of these weights take the adapters of the step (HT_OP_LORA); NULL: they do not. */
     const struct ht_weights *lora;
+    struct ht_observer *observer; /* of an eager pass; NULL: none, as in all plans */
 } ht_ctx;
 
 ht_array *ht_batch_ids(ht_ctx *c);       /* token ids, i32 [n_tok] */
@@ -84,6 +85,7 @@ typedef struct ht_attention {
     float scale;   /* factor on q.k */
     float softcap; /* tanh cap of scaled q.k; 0: none */
     bool asked;    /* q has output rows only, [n_out, n_heads, head_dim]; k and v must be HT_NONE */
+    int layer;     /* that attends, which differs from the layer of the keys where keys are shared */
 } ht_attention;
 
 /* Appends k, v [T, n_kv_heads, head_dim] to the cache of layer `layer`, then attends with q [T, n_heads, head_dim],
@@ -101,6 +103,18 @@ typedef ht_array *ht_layer_fn(ht_ctx *c, const void *model, int index, ht_array 
  * keys and values of layer kv_layer, its own or an earlier one's. */
 ht_array *ht_layer(ht_ctx *c, ht_layer_fn *layer, const void *model, int index, int64_t kv_layer, ht_array *const *in,
                    int n_in);
+
+/* Observer of an eager pass, for inspection: it sees the operands of attention, and calls the layers. Plans are traced without
+ * one, so that generation does not know of it. */
+typedef struct ht_observer ht_observer;
+struct ht_observer {
+    /* The operands of an ht_attend, and its result, not evaluated yet. False, with an error in c->s, fails the pass. */
+    bool (*attends)(ht_observer *o, ht_ctx *c, ht_array *q, ht_array *k, ht_array *v, int kv_layer,
+                    const ht_attention *how, ht_array *result);
+    /* Calls `layer` in the place of ht_layer, and returns its result in the scope c->s. */
+    ht_array *(*layer)(ht_observer *o, ht_ctx *c, ht_layer_fn *layer, const void *model, int index,
+                       ht_array *const *in);
+};
 
 /* Forward function of a family: f32 logits [n_out, vocab] of the output rows; in a plain pass their cross-entropy [n_out].
  * `model` is the family's struct. */

@@ -112,6 +112,7 @@ ht_array *ht_layer(ht_ctx *c, ht_layer_fn *layer, const void *model, int index, 
                    int n_in) {
     for (int i = 0; i < n_in; i++)
         if (!in[i]) return NULL;
+    if (c->observer) return c->observer->layer(c->observer, c, layer, model, index, in);
     if (!c->pass || !c->pass->checkpointing) return layer(c, model, index, in);
     layer_call f = {.c = c, .layer = layer, .model = model, .index = index, .n_in = n_in, .borrowed = -1};
     f.n_pairs = pairs_of_layer(c->adapters, index, &f.pair);
