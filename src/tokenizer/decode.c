@@ -9,6 +9,7 @@
 struct ht_decoder {
     const ht_tokenizer *t;
     bool skip_special;
+    bool raw;          /* bytes that are no UTF-8 stay as they are */
     bool started;      /* a token was decoded */
     size_t strip_left; /* leading characters that may still be stripped */
     ht_text bytes;     /* incomplete character, of byte-level or <0xNN> tokens */
@@ -40,19 +41,26 @@ void ht_decoder_join(ht_decoder *d) {
     d->strip_left = 0;
 }
 
-void ht_decoder_free(ht_decoder *d) {
-    if (!d) return;
+static void discard_texts(ht_decoder *d) {
     ht_text_discard(&d->bytes);
     ht_text_discard(&d->ready);
     ht_text_discard(&d->token);
     ht_text_discard(&d->piece);
+}
+
+void ht_decoder_free(ht_decoder *d) {
+    if (!d) return;
+    discard_texts(d);
     free(d);
 }
 
 /* Moves the first n held-back bytes to `ready`, invalid sequences replaced by U+FFFD. */
 static void release_bytes(ht_decoder *d, size_t n) {
     if (!n) return;
-    ht_unicode_repair(d->bytes.data, n, &d->ready);
+    if (d->raw)
+        ht_text_append(&d->ready, d->bytes.data, n);
+    else
+        ht_unicode_repair(d->bytes.data, n, &d->ready);
     memmove(d->bytes.data, d->bytes.data + n, d->bytes.len - n);
     d->bytes.len -= n;
 }
@@ -222,6 +230,22 @@ ht_status ht_decoder_flush(ht_decoder *d, const char **piece, size_t *n, ht_erro
     return st;
 }
 
+ht_status ht_tokenizer_token_bytes(const ht_tokenizer *t, int32_t id, char **bytes, size_t *n, ht_error *err) {
+    *bytes = NULL;
+    *n = 0;
+    ht_decoder d = {.t = t, .raw = true};
+    ht_decoder_join(&d);
+    ht_status st = decode_token(&d, id, err);
+    if (!st) {
+        finish(&d);
+        *n = d.ready.len;
+        *bytes = ht_text_take(&d.ready);
+        if (!*bytes) st = ht_fail_memory(err, *n, "decoding");
+    }
+    discard_texts(&d);
+    return st;
+}
+
 ht_status ht_tokenizer_decode(const ht_tokenizer *t, const int32_t *ids, size_t n_ids, bool skip_special, char **text,
                               size_t *n, ht_error *err) {
     *text = NULL;
@@ -236,9 +260,6 @@ ht_status ht_tokenizer_decode(const ht_tokenizer *t, const int32_t *ids, size_t 
         *text = ht_text_take(&d.ready);
         if (!*text) st = ht_fail_memory(err, *n, "decoding");
     }
-    ht_text_discard(&d.bytes);
-    ht_text_discard(&d.ready);
-    ht_text_discard(&d.token);
-    ht_text_discard(&d.piece);
+    discard_texts(&d);
     return st;
 }
