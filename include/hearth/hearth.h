@@ -15,6 +15,7 @@
 #include <hearth/fuse.h>
 #include <hearth/generate.h>
 #include <hearth/index.h>
+#include <hearth/inspect.h>
 #include <hearth/io.h>
 #include <hearth/linalg.h>
 #include <hearth/log.h>

@@ -1,3 +1,4 @@
+/* Opening, submitting, waiting and figures of engines (hearth/engine.h). */
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/options.h"

@@ -1,3 +1,5 @@
+/* Callbacks of an engine: pieces and ends wait with their answer until a thread hands them over, one thread to an answer at a
+ * time. */
 #include "base/error.h"
 #include "generate/engine_internal.h"
 

@@ -1,3 +1,4 @@
+/* Requests of an engine, copied and checked on the thread that submits them. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/options.h"

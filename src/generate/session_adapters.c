@@ -68,8 +68,8 @@ static ht_status add_adapter(const ht_model *m, ht_adapter *adapter, float scale
     return HT_OK;
 }
 
-static ht_status make_adapters(ht_model *m, ht_adapter *const *adapters, const float *scales, int n,
-                               ht_session_adapters **out, ht_error *err) {
+ht_status ht_session_adapters_new(ht_model *m, ht_adapter *const *adapters, const float *scales, int n,
+                                  ht_session_adapters **out, ht_error *err) {
     int64_t n_projections;
     const ht_plan *plan;
     ht_weights_projections(m->weights, &n_projections);
@@ -103,7 +103,7 @@ ht_status ht_session_set_adapters(ht_session *s, ht_adapter *const *adapters, co
                        "reset it before setting others",
                        (long long)s->n_tokens);
     ht_session_adapters *made = NULL;
-    const ht_status status = n ? make_adapters(s->model, adapters, scales, n, &made, err) : HT_OK;
+    const ht_status status = n ? ht_session_adapters_new(s->model, adapters, scales, n, &made, err) : HT_OK;
     if (status) return status;
     ht_session_adapters_free(s->adapters);
     s->adapters = made;

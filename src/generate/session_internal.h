@@ -40,6 +40,9 @@ ht_status ht_session_new_cache(const ht_model *m, int32_t chunk, ht_cache **out,
 /* Gives the session n tokens and a cache of their beginning, which it owns from here on, in the place of its own. */
 ht_status ht_session_take(ht_session *s, const int32_t *tokens, int64_t n, ht_cache *cache, ht_error *err);
 
+/* n >= 1 adapters resolved to the model's projections, with a scale each; NULL scales: 1. */
+ht_status ht_session_adapters_new(ht_model *m, ht_adapter *const *adapters, const float *scales, int n,
+                                  ht_session_adapters **out, ht_error *err);
 void ht_session_adapters_free(ht_session_adapters *a); /* NULL is fine */
 /* A copy that holds the same adapters; NULL for NULL. */
 ht_status ht_session_adapters_copy(const ht_model *m, const ht_session_adapters *from, ht_session_adapters **out,

@@ -20,6 +20,7 @@
 
 #include <hearth/fuse.h>
 #include <hearth/generate.h>
+#include <hearth/inspect.h>
 #include <hearth/npy.h>
 #include <hearth/ops.h>
 #include <hearth/optimizer.h>
@@ -205,6 +206,25 @@ static ht_status read_training_data(ht_error *err) {
     return st;
 }
 
+static ht_adapter *to_inspect_with;
+
+static ht_status inspect(ht_error *err) {
+    static const int32_t layer = 0, ids[] = {70, 71, 72};
+    ht_inspection *i;
+    char *svg = NULL;
+    const ht_inspect_options how =
+        OPTIONS(ht_inspect_options, with.values = true, with.queries = true, with.attention = &layer,
+                with.n_attention = 1, with.adapters = &to_inspect_with, with.n_adapters = 1,
+                with.most_bytes = (size_t)1 << 30); /* or the memory's size could be what cannot be read */
+    ht_status st = ht_inspect(model, ids, 3, &how, &i, err);
+    if (st) return st;
+    st = ht_inspection_draw(i, 0, 0, ht_model_tokenizer(model), &svg, err);
+    if (!st) st = ht_inspection_save(i, scratch_path("k.npz"), true, err);
+    ht_text_free(svg);
+    ht_inspection_free(i);
+    return st;
+}
+
 static ht_trainer_options trainer_options(void) {
     ht_trainer_options o;
     ht_trainer_options_init(&o, sizeof o);
@@ -376,6 +396,17 @@ static void training(void **state) {
     ht_device_free(device);
 }
 
+static void inspections(void **state) {
+    (void)state;
+    model = tiny_load(&(tiny_options){.context = 64, .n_threads = 1});
+    to_inspect_with = test_adapter_for(model, 2, 1, 3);
+    const int before = scratch_count();
+    assert_true(try_every_failure(inspect, ALSO_OK) > 100);
+    assert_int_equal(scratch_count(), before + 1);
+    ht_adapter_free(to_inspect_with);
+    ht_model_free(model);
+}
+
 static void training_data(void **state) {
     (void)state;
     static const char text[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"},"
@@ -499,9 +530,11 @@ static int free_inputs(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parsers),       cmocka_unit_test(checkpoints), cmocka_unit_test(files),
-        cmocka_unit_test(fusing),        cmocka_unit_test(pools),       cmocka_unit_test(training),
-        cmocka_unit_test(training_data), cmocka_unit_test(trainers),    cmocka_unit_test(decoding_allocates_nothing),
+        cmocka_unit_test(parsers),     cmocka_unit_test(checkpoints),
+        cmocka_unit_test(files),       cmocka_unit_test(fusing),
+        cmocka_unit_test(pools),       cmocka_unit_test(training),
+        cmocka_unit_test(inspections), cmocka_unit_test(training_data),
+        cmocka_unit_test(trainers),    cmocka_unit_test(decoding_allocates_nothing),
     };
     return cmocka_run_group_tests(tests, make_inputs, free_inputs);
 }
