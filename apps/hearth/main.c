@@ -59,6 +59,14 @@ static const command commands[] = {
      FOR_FUSE, true, 1, fuse_command},
     {"logits", "MODEL --ids 1,2,3 --out FILE.npy", "Write the logits after every position, float32 [ids, vocabulary].",
      NULL, FOR_LOGITS, true, 0, logits_command},
+    {"inspect", "MODEL [PROMPT] --out FILE.npz", "Write keys, values, queries and attention weights of a prompt.",
+     "The file has \"layer.3.k\", float32 [key heads, tokens, head size], for every layer: the keys after RoPE as the "
+     "model\n"
+     "computes them, before the cache rounds them. --v and --q add values and queries, and --attention\n"
+     "\"layer.3.attention\", [heads, tokens, tokens]. Layers that share keys with an earlier one have none of their "
+     "own;\n"
+     "--json names the owner. The prompt is written as for hearth run, in the model's chat format unless --raw.",
+     FOR_INSPECT, true, 1, inspect_command},
     {"eval", "MODEL --text FILE [--kl-vs MODEL2]", "Measure how well a model predicts a text.",
      "The text is encoded as a whole and cut into windows of --ctx tokens, one after the other, without overlap; each "
      "is\n"
@@ -121,7 +129,7 @@ static int refuse_command(const char *name) {
     return refuse_word(name, best.word
                                  ? why
                                  : "is no command; run, info, discover, tokenize, detokenize, template, finetune, "
-                                   "adapter, fuse, logits, eval, bench, formats and doctor are");
+                                   "adapter, fuse, logits, inspect, eval, bench, formats and doctor are");
 }
 
 static int run_subcommand(const command *c, int argc, char **argv) {

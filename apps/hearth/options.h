@@ -22,7 +22,8 @@ enum {
     FOR_ADAPTER = 1 << 11,
     FOR_FINETUNE = 1 << 12,
     FOR_FUSE = 1 << 13,
-    FOR_ALL = (1 << 14) - 1
+    FOR_INSPECT = 1 << 14,
+    FOR_ALL = (1 << 15) - 1
 };
 
 typedef struct string_list {
@@ -49,6 +50,7 @@ typedef struct options {
     const char *system, *ids, *out, *cpu, *text, *kl_vs, *device; /* NULL when not given */
     const char *template_file, *messages, *tools, *answer, *to;   /* likewise */
     const char *load_state, *save_state;                          /* likewise */
+    const char *attention, *svg, *head;                           /* likewise, of inspect */
     const char *quantize;                                         /* likewise, BITS[:GROUP] */
     int64_t threads, context, top_k, seed, chunk, parallel, window, slots;
     int64_t repeat_window;                            /* the library's default when not given */
@@ -58,7 +60,7 @@ typedef struct options {
     int precision;     /* ht_precision */
     int kv;            /* index into f16, f32, bf16 */
     int dtype;         /* index into auto, f32, f16, bf16 */
-    bool kl_vs_reference, dense;
+    bool kl_vs_reference, dense, inspect_q, inspect_v;
     bool sliding, markdown, packed_cache, no_generation_prompt, no_thinking, parse_special;
     bool json, quiet, raw, null, add_special, help;
     tune_options tune;

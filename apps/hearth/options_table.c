@@ -13,7 +13,7 @@ static const char *const tune_formats[] = {"peft", "mlx", NULL};
 
 #define AT(field) offsetof(options, field)
 #define MAX_COUNT 2147483647.0
-#define COMPUTING (FOR_RUN | FOR_LOGITS | FOR_BENCH | FOR_EVAL)
+#define COMPUTING (FOR_RUN | FOR_LOGITS | FOR_INSPECT | FOR_BENCH | FOR_EVAL)
 #define TRAINING  FOR_FINETUNE
 #define SAMPLING  (FOR_RUN | FOR_BENCH)
 
@@ -21,7 +21,7 @@ const option_spec option_table[] = {
     {"max-tokens", 'n', KIND_INTEGER, AT(max_tokens), 0, MAX_COUNT, NULL, SAMPLING, true, "N",
      "tokens to generate at most (run: 256, bench: 128)"},
     {"system", 0, KIND_TEXT, AT(system), 0, 0, NULL, FOR_RUN, true, "TEXT", "instructions put before the conversation"},
-    {"raw", 0, KIND_FLAG, AT(raw), 0, 0, NULL, FOR_RUN, false, NULL,
+    {"raw", 0, KIND_FLAG, AT(raw), 0, 0, NULL, FOR_RUN | FOR_INSPECT, false, NULL,
      "continue the text as it is, without the chat format"},
     {"stop", 0, KIND_LIST, AT(stop), 0, 0, NULL, FOR_RUN, true, "TEXT",
      "end before this text; may be given several times"},
@@ -41,10 +41,16 @@ const option_spec option_table[] = {
      "order of repeat_penalty, temperature, top_p, top_k, min_p"},
     {"seed", 0, KIND_INTEGER, AT(seed), 0, 9007199254740992.0, NULL, SAMPLING | TRAINING, true, "N",
      "same seed, same text (0)"},
-    {"ids", 0, KIND_TEXT, AT(ids), 0, 0, NULL, FOR_LOGITS | FOR_EVAL, false, "1,2,3",
+    {"ids", 0, KIND_TEXT, AT(ids), 0, 0, NULL, FOR_LOGITS | FOR_INSPECT | FOR_EVAL, false, "1,2,3",
      "the token ids; - reads them from standard input"},
-    {"out", 'o', KIND_PATH, AT(out), 0, 0, NULL, FOR_LOGITS | FOR_FINETUNE, false, "PATH",
-     "where the logits go, FILE.npy; where the adapter goes, a directory"},
+    {"out", 'o', KIND_PATH, AT(out), 0, 0, NULL, FOR_LOGITS | FOR_INSPECT | FOR_FINETUNE, false, "PATH",
+     "where the logits go, FILE.npy; the arrays, FILE.npz; the adapter, a directory"},
+    {"q", 0, KIND_FLAG, AT(inspect_q), 0, 0, NULL, FOR_INSPECT, false, NULL, "queries, too"},
+    {"v", 0, KIND_FLAG, AT(inspect_v), 0, 0, NULL, FOR_INSPECT, false, NULL, "values, too"},
+    {"attention", 0, KIND_TEXT, AT(attention), 0, 0, NULL, FOR_INSPECT, false, "0-3,7",
+     "attention weights of these layers, too"},
+    {"svg", 0, KIND_PATH, AT(svg), 0, 0, NULL, FOR_INSPECT, false, "FILE.svg", "draw the attention weights of --head"},
+    {"head", 0, KIND_TEXT, AT(head), 0, 0, NULL, FOR_INSPECT, false, "L.H", "layer and head to draw, both from 0"},
     {"chunk", 0, KIND_INTEGER, AT(chunk), 1, MAX_COUNT, NULL, FOR_LOGITS | FOR_RUN | FOR_BENCH, false, "N",
      "feed the prompt N tokens at a time (512)"},
     {"text", 0, KIND_PATH, AT(text), 0, 0, NULL, FOR_EVAL, false, "FILE", "the text; - reads it from standard input"},
@@ -87,7 +93,8 @@ const option_spec option_table[] = {
      "share of inputs that A does not see (0)"},
     {"targets", 0, KIND_TEXT, AT(tune.targets), 0, 0, NULL, FOR_FINETUNE, false, "A,B,...",
      "projections to train (q_proj,v_proj); all-linear, or patterns with *"},
-    {"layers", 0, KIND_TEXT, AT(tune.layers), 0, 0, NULL, FOR_FINETUNE, false, "all|N", "only the last N layers (all)"},
+    {"layers", 0, KIND_TEXT, AT(tune.layers), 0, 0, NULL, FOR_FINETUNE | FOR_INSPECT, false, "all|N",
+     "only the last N layers (all); inspect: only these, 0-3,7"},
     {"init-adapter", 0, KIND_PATH, AT(tune.init_adapter), 0, 0, NULL, FOR_FINETUNE, false, "DIR",
      "begin with this adapter, its rank, scale and targets"},
     {"iters", 0, KIND_INTEGER, AT(tune.iters), 1, MAX_COUNT, NULL, FOR_FINETUNE, false, "N", "steps to take"},

@@ -1,0 +1,257 @@
+/* hearth inspect: keys, values, queries and attention weights of a prompt, as a NumPy archive and as a picture. */
+#include "command.h"
+#include "engine.h"
+#include "input.h"
+#include "json.h"
+#include "terminal.h"
+
+#include <hearth/chat.h>
+#include <hearth/inspect.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct layer_list {
+    int32_t *items;
+    int n;
+} layer_list;
+
+/* What the words of the command line ask for. */
+typedef struct request {
+    const options *o;
+    layer_list layers, attention; /* of --layers; of --attention, and that of --head */
+    int32_t layer, head;          /* of --head; -1: none */
+    id_list ids;                  /* of --ids */
+    bool has_ids;
+} request;
+
+/* ---- lists of layers ---- */
+
+static bool read_number(const char **at, int32_t *out) {
+    char *end;
+    if (**at < '0' || **at > '9') return false;
+    errno = 0;
+    const long value = strtol(*at, &end, 10);
+    if (errno || value > INT32_MAX) return false;
+    *out = (int32_t)value;
+    *at = end;
+    return true;
+}
+
+static bool add_layer(layer_list *list, int32_t layer) {
+    int32_t *larger = realloc(list->items, ((size_t)list->n + 1) * sizeof *larger);
+    if (!larger) return false;
+    list->items = larger;
+    larger[list->n++] = layer;
+    return true;
+}
+
+/* Reads "0-3,7" into the list; "all", and NULL, leave it empty. False when that is no such list. */
+static bool read_layers(const char *text, layer_list *list) {
+    enum { MOST = 1024 }; /* layers of a model, at most */
+    if (!text || strcmp(text, "all") == 0) return true;
+    for (const char *at = text;;) {
+        int32_t first, last;
+        if (!read_number(&at, &first)) return false;
+        last = first;
+        if (*at == '-' && (at++, !read_number(&at, &last))) return false;
+        if (last < first || last - first >= MOST) return false;
+        for (int32_t layer = first; layer <= last; layer++)
+            if (!add_layer(list, layer)) return false;
+        if (!*at) return true;
+        if (*at++ != ',') return false;
+    }
+}
+
+/* ---- the command line ---- */
+
+static int usage(const char *option, const char *what) {
+    fprintf(stderr, "hearth inspect: %s %s (see hearth inspect --help)\n", option, what);
+    return EXIT_USAGE;
+}
+
+static int read_head(request *r) {
+    const char *at = r->o->head;
+    r->layer = r->head = -1;
+    if (!at != !r->o->svg) return usage(at ? "--head" : "--svg", at ? "is of --svg FILE" : "needs --head LAYER.HEAD");
+    if (!at) return EXIT_OK;
+    if (!read_number(&at, &r->layer) || *at++ != '.' || !read_number(&at, &r->head) || *at)
+        return usage("--head", "is the number of a layer and that of a head, as in 3.0");
+    return add_layer(&r->attention, r->layer) ? EXIT_OK : usage("--head", "cannot be read: out of memory");
+}
+
+static int read_request(request *r) {
+    const options *o = r->o;
+    ht_error err = {0};
+    if (!o->out && !o->svg) return usage("--out FILE.npz", "or --svg FILE is needed");
+    if (o->ids && o->arguments.n) return usage("--ids", "and PROMPT exclude each other");
+    if (o->ids && o->raw) return usage("--ids", "and --raw exclude each other");
+    if (!read_layers(o->tune.layers, &r->layers))
+        return usage("--layers", "is a list of layers as in 0-3,7, or \"all\"");
+    if (o->attention && (strcmp(o->attention, "all") == 0 || !read_layers(o->attention, &r->attention)))
+        return usage("--attention", "is a list of layers as in 0-3,7");
+    const int status = read_head(r);
+    if (status || !o->ids) return status;
+    r->has_ids = true;
+    ht_status st;
+    if (strcmp(o->ids, "-") == 0) {
+        char *text;
+        size_t n;
+        st = input_read_all("token ids", &text, &n, &err);
+        if (!st) st = ids_parse(text, &r->ids, &err);
+        free(text);
+    } else
+        st = ids_parse(o->ids, &r->ids, &err);
+    if (!st && r->ids.n) return EXIT_OK;
+    if (st && st != HT_ERR_ARGUMENT) return report(&err);
+    return usage("--ids:", st ? err.message : "the list is empty");
+}
+
+/* ---- the prompt ---- */
+
+static ht_status read_prompt(const options *o, char **prompt, size_t *n, ht_error *err) {
+    if (o->arguments.n) {
+        *n = strlen(o->arguments.items[0]);
+        *prompt = strdup(o->arguments.items[0]);
+        if (*prompt) return HT_OK;
+        snprintf(err->message, sizeof err->message, "out of memory for the prompt");
+        return err->status = HT_ERR_MEMORY;
+    }
+    ht_status st = input_read_all("the prompt", prompt, n, err);
+    while (!st && !o->raw && *n && ((*prompt)[*n - 1] == '\n' || (*prompt)[*n - 1] == '\r')) (*prompt)[--*n] = '\0';
+    return st;
+}
+
+/* The ids that `hearth run` would compute for the same prompt. */
+static ht_status encode(const engine *e, const options *o, const char *prompt, size_t n, id_list *out, ht_error *err) {
+    const ht_tokenizer *t = ht_model_tokenizer(e->model);
+    if (!t) {
+        snprintf(err->message, sizeof err->message, "%.300s has no tokenizer: give the prompt as --ids", o->model);
+        return err->status = HT_ERR_UNSUPPORTED;
+    }
+    if (o->raw || !ht_chat_format_name(e->model))
+        return ht_tokenizer_encode(t, prompt, n, HT_ENCODE_PARSE_SPECIAL | HT_ENCODE_ADD_SPECIAL, &out->ids, &out->n,
+                                   err);
+    ht_chat *chat;
+    ht_status st = ht_chat_new(&chat, err);
+    if (!st) st = ht_chat_add(chat, "user", prompt, err);
+    if (!st) st = ht_chat_encode(e->model, chat, 0, &out->ids, &out->n, err);
+    ht_chat_free(chat);
+    return st;
+}
+
+/* ---- results ---- */
+
+static ht_status write_svg(const request *r, const engine *e, const ht_inspection *i, ht_error *err) {
+    char *svg;
+    ht_status st = ht_inspection_draw(i, r->layer, r->head, ht_model_tokenizer(e->model), &svg, err);
+    if (st) return st;
+    FILE *f = fopen(r->o->svg, "w");
+    const bool written = f && fputs(svg, f) >= 0;
+    const bool closed = f && fclose(f) == 0;
+    ht_text_free(svg);
+    if (written && closed) return HT_OK;
+    snprintf(err->message, sizeof err->message, "%.400s cannot be written: %s", r->o->svg, strerror(errno));
+    return err->status = HT_ERR_IO;
+}
+
+static bool add_shape(json_t *to, const char *name, const float *values, int64_t heads, int64_t rows, int64_t columns) {
+    return !values || json_object_set_new(
+                          to, name, json_pack("[III]", (json_int_t)heads, (json_int_t)rows, (json_int_t)columns)) == 0;
+}
+
+/* Layers of which there are arrays, with their shapes; keys and values of a layer that shares them are its owner's. */
+static json_t *json_layers(const ht_inspection *i) {
+    json_t *list = json_array();
+    for (int32_t n = 0; list && n < i->n_layers; n++) {
+        const ht_inspected_layer *l = &i->layers[n];
+        if (!l->k && !l->v && !l->q && !l->attention) continue;
+        json_t *arrays = json_object();
+        const bool good = add_shape(arrays, "k", l->k, l->n_kv_heads, i->n_tokens, l->head_dim) &&
+                          add_shape(arrays, "v", l->v, l->n_kv_heads, i->n_tokens, l->head_dim) &&
+                          add_shape(arrays, "q", l->q, l->n_heads, i->n_tokens, l->head_dim) &&
+                          add_shape(arrays, "attention", l->attention, l->n_heads, i->n_tokens, i->n_tokens);
+        json_t *item = json_pack("{si si sI so}", "layer", (int)n, "kv_layer", (int)l->kv_layer, "window",
+                                 (json_int_t)l->window, "arrays", arrays);
+        if (!good || json_array_append_new(list, item) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+static bool print_json(const request *r, const ht_inspection *i) {
+    json_t *value = json_pack("{so so si so sI}", "model", json_path(r->o->model), "tokens",
+                              json_ids(i->tokens, (size_t)i->n_tokens), "n_layers", (int)i->n_layers, "layers",
+                              json_layers(i), "bytes", (json_int_t)i->bytes);
+    if (r->o->out) json_object_set_new(value, "out", json_path(r->o->out));
+    if (r->o->svg) json_object_set_new(value, "svg", json_path(r->o->svg));
+    return json_output(value);
+}
+
+static void on_progress(double done, void *user) { progress_show(user, done); }
+
+static ht_status inspect(const request *r, const engine *e, const id_list *ids, ht_inspection **out, ht_error *err) {
+    const options *o = r->o;
+    progress show;
+    ht_inspect_options how;
+    ht_inspect_options_init(&how, sizeof how);
+    how.keys = o->out != NULL;
+    how.values = o->out && o->inspect_v;
+    how.queries = o->out && o->inspect_q;
+    how.layers = r->layers.items;
+    how.n_layers = r->layers.n;
+    how.attention = r->attention.items;
+    how.n_attention = r->attention.n;
+    how.adapters = e->adapters.adapter;
+    how.adapter_scales = e->adapters.scale;
+    how.n_adapters = e->adapters.n;
+    how.cancel = interrupt_flag();
+    how.progress = on_progress;
+    how.user = &show;
+    progress_begin(&show, "computing", o->quiet);
+    ht_status st = ht_inspect(e->model, ids->ids, ids->n, &how, out, err);
+    progress_end(&show);
+    if (st && interrupted()) snprintf(err->message, sizeof err->message, "interrupted: nothing was written");
+    return st;
+}
+
+static int run_request(request *r) {
+    const options *o = r->o;
+    ht_error err = {0};
+    engine e = {0};
+    char *prompt = NULL;
+    size_t n = r->ids.n;
+    id_list encoded = {0};
+    ht_inspection *i = NULL;
+    ht_status st = r->has_ids ? HT_OK : read_prompt(o, &prompt, &n, &err);
+    if (!st && !r->has_ids && n == 0) {
+        free(prompt);
+        return usage("the prompt", "is empty");
+    }
+    if (!st) st = engine_open(&e, o, 0, &err);
+    if (!st && !r->has_ids) st = encode(&e, o, prompt, n, &encoded, &err);
+    if (!st) st = inspect(r, &e, r->has_ids ? &r->ids : &encoded, &i, &err);
+    if (!st && o->out) st = ht_inspection_save(i, o->out, false, &err);
+    if (!st && o->svg) st = write_svg(r, &e, i, &err);
+    int status = st ? report(&err) : EXIT_OK;
+    if (!st && o->json && !print_json(r, i)) status = EXIT_FAILED;
+    ht_inspection_free(i);
+    ht_ids_free(encoded.ids);
+    free(prompt);
+    engine_close(&e);
+    return output_finish(status);
+}
+
+int inspect_command(const options *o) {
+    request r = {.o = o};
+    int status = read_request(&r);
+    if (status == EXIT_OK) status = run_request(&r);
+    free(r.layers.items);
+    free(r.attention.items);
+    free(r.ids.ids);
+    return status;
+}
