@@ -57,6 +57,7 @@ PARAMETERS = {
     "lora": "Lora", "layers": "int | str", "init_adapter": f"Adapter | {PATH} | None",
     "path": PATH, "out": PATH, "data": SAMPLES, "valid": f"{SAMPLES} | None", "samples": "str | Sequence[str]",
     "progress": "Callable[[Report], object] | None", "model": "Model",
+    **dict.fromkeys("keys queries".split(), "bool"), **dict.fromkeys("layer head".split(), "int"), "attention": "Iterable[int]",
     "tools": "Sequence[Mapping[str, Any]] | None", "thinking": "bool | None", "variables": "Mapping[str, Any] | None",
 }  # fmt: skip
 
@@ -92,7 +93,7 @@ OF_FUNCTION = {
     ("argpartition", "axis"): "int | None", ("topk", "axis"): "int | None",
     ("array.__init__", "values"): "Any", ("array.astype", "dtype"): "Dtype", ("array.reshape", "shape"): SHAPE,
     ("array.transpose", "axes"): SHAPE, ("Device.__init__", "type"): "DeviceType", ("Session.__init__", "model"): "Model",
-    ("generate", "prompt"): "str | Sequence[int]", ("logits", "prompt"): "str | Sequence[int]", ("detokenize", "ids"): "Iterable[int]",
+    ("generate", "prompt"): "str | Sequence[int]", ("logits", "prompt"): "str | Sequence[int]", ("inspect", "prompt"): "str | Sequence[int]", ("inspect", "layers"): "Iterable[int] | None", ("inspect", "values"): "bool", ("detokenize", "ids"): "Iterable[int]",
     ("chat", "messages"): "str | Sequence[Mapping[str, Any]]", ("format_chat", "messages"): "str | Sequence[Mapping[str, Any]]",
     ("generate", "options"): "Any", ("chat", "options"): "Any", ("finetune", "options"): "Any", ("load", "path"): "Any",
     ("loss_and_grad", "batch"): "Sequence[Any]", ("finetune", "format"): "str", ("Adapter.save", "format"): "str",
@@ -124,13 +125,14 @@ RESULTS = {
     "lora": "Lora", "loss_and_grad": "tuple[array, dict[str, array]]", "finetune": "FineTuned", "adapter": "Adapter",
     "Lora.update": "None", "Trainer.step": "TrainStep", "evaluate": "float", "resume": "None", "sample": "list[tuple[str, bool]]",
     "session": "Session", "load_adapter": "Adapter", "tokenize": "list[int]", "detokenize": "str", "format_chat": "str", "generate": "Generation",
-    "chat": "Generation",
+    "chat": "Generation", "inspect": "Inspection", "svg": "str",
 }  # fmt: skip
 PROPERTIES = {
     "dtype": "Dtype", "ndim": "int", "size": "int", "shape": "tuple[int, ...]", "itemsize": "int", "nbytes": "int", "T": ARRAY,
     "mT": ARRAY, "at": "Any", "is_float": "bool", "context": "int", "vocab_size": "int", "chat_format": "str | None", "warning": "str | None",
     "parameters": "dict[str, array]", "plan": "dict[str, Any]", **dict.fromkeys(["losses", "valid_losses"], "list[tuple[int, float]]"),
     "metrics": "dict[str, Any]", "state": "dict[str, Any]", "thinking": "str", "tool_calls": "list[dict[str, Any]]",
+    "tokens": "list[int]", "owners": "list[int]",
 }  # fmt: skip
 ATTRIBUTES = {
     "Dtype": ["code: int", "name: str", "size: int", "format: str | None", "kind: str"],
@@ -178,12 +180,18 @@ SPECIAL = {
         "def __enter__(self) -> Session: ...",
         "def __exit__(self, *_: object) -> None: ...",
     ],
+    "Inspection": [
+        "def __getitem__(self, name: str) -> array: ...",
+        "def __iter__(self) -> Iterator[str]: ...",
+        "def __len__(self) -> int: ...",
+    ],
     "Trainer": ["def __iter__(self) -> Iterator[TrainStep]: ..."],
     "StreamContext": ["def __enter__(self) -> Stream: ...", "def __exit__(self, *_: object) -> None: ..."],
 }
 # Classes whose __init__ is left out.
 NOT_MADE_BY_PROGRAMS = {
     "Generation", "Model", "Adapter", "Lora", "FineTuned", "Report", "TrainStep", "Dtype", "DeviceType",
+    "Inspection",
 }  # fmt: skip
 
 # ---- signatures ----
@@ -232,7 +240,8 @@ def members(cls):
 
 
 def class_of(name, cls):
-    base = {"Error": "(RuntimeError)", "Report": "(NamedTuple)", "TrainStep": "(NamedTuple)"}.get(name, "")
+    base = {"Error": "(RuntimeError)", "Report": "(NamedTuple)", "TrainStep": "(NamedTuple)",
+            "Inspection": "(Mapping[str, array])"}.get(name, "")
     lines = list(ATTRIBUTES.get(name, []))
     for member, value in members(cls).items():
         if member == "__init__" and name not in NOT_MADE_BY_PROGRAMS and name != "Stream":

@@ -9,6 +9,7 @@ from . import (
     _finetune,
     _functions,
     _index,
+    _inspect,
     _lora,
     _memory,
     _model,
@@ -42,6 +43,7 @@ from ._dtype import (
 )
 from ._files import *  # noqa: F403
 from ._finetune import *  # noqa: F403
+from ._inspect import *  # noqa: F403
 from ._library import Error
 from ._lora import *  # noqa: F403
 from ._memory import *  # noqa: F403
@@ -58,6 +60,7 @@ __all__ = [
     *_compile.__all__,
     *_files.__all__,
     *_finetune.__all__,
+    *_inspect.__all__,
     *_lora.__all__,
     *_memory.__all__,
     *_model.__all__,

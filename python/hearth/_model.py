@@ -24,7 +24,7 @@ from ctypes import (
     c_void_p,
 )
 
-from . import _adapter, _lora
+from . import _adapter, _inspect, _lora
 from . import _library as lib
 from ._adapter import Adapter
 from ._array import array
@@ -529,6 +529,14 @@ class Model:
         """Session.logits in a new session."""
         with self.session(adapters) as session:
             return session.logits(prompt, last)
+
+    def inspect(self, prompt, *, keys=True, values=False, queries=False, layers=None, attention=(), adapters=()):
+        """What the model computes for a text or token ids, as an Inspection: the keys of its layers after RoPE, with `values`
+        and `queries` those, too, of all layers or of those in the list `layers`; and the attention weights of the layers in
+        `attention`. The arrays are what the model computes before the cache rounds it. An Error with the numbers says when
+        they do not fit in memory."""
+        ids, n = _ids(self.tokenize(prompt) if isinstance(prompt, str) else prompt)
+        return _inspect.inspect(self, ids, n, keys, values, queries, layers, attention, adapters)
 
 
 def load(path, *, threads=0, precision="high", context=0, sliding=False, slots=0, kv_dtype=float16,

@@ -380,3 +380,47 @@ class ht_train_step(Structure):
         ("skipped", c_bool),
         ("total_skipped", c_int64),
     ]
+
+
+class ht_inspect_options(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("keys", c_bool),
+        ("values", c_bool),
+        ("queries", c_bool),
+        ("layers", c_void_p),
+        ("n_layers", c_int),
+        ("attention", c_void_p),
+        ("n_attention", c_int),
+        ("adapters", c_void_p),
+        ("adapter_scales", c_void_p),
+        ("n_adapters", c_int),
+        ("most_bytes", c_size_t),
+        ("cancel", POINTER(ht_cancel)),
+        ("progress", CFUNCTYPE(None, c_double, c_void_p)),
+        ("user", c_void_p),
+    ]
+
+
+class ht_inspected_layer(Structure):
+    _fields_ = [
+        ("kv_layer", c_int32),
+        ("n_heads", c_int32),
+        ("n_kv_heads", c_int32),
+        ("head_dim", c_int32),
+        ("window", c_int64),
+        ("k", c_void_p),
+        ("v", c_void_p),
+        ("q", c_void_p),
+        ("attention", c_void_p),
+    ]
+
+
+class ht_inspection(Structure):
+    _fields_ = [
+        ("n_tokens", c_int64),
+        ("tokens", c_void_p),
+        ("n_layers", c_int32),
+        ("layers", POINTER(ht_inspected_layer)),
+        ("bytes", c_size_t),
+    ]

@@ -10,6 +10,7 @@ import threading
 import time
 import unittest
 import unittest.mock
+import xml.etree.ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests" / "cli")]
@@ -340,6 +341,79 @@ class Adapters(unittest.TestCase):
             self.model.session([(self.adapter(1), float("inf"))])
         with self.assertRaises(OSError):
             self.model.load_adapter("/nowhere")
+
+
+class Inspections(WithTinyModel):
+    def test_arrays_by_name(self):
+        found = self.model.inspect("hello world", values=True, queries=True, attention=[1])
+        n = len(self.model.tokenize("hello world"))
+        self.assertEqual(found.tokens, self.model.tokenize("hello world"))
+        self.assertEqual(found["tokens"].tolist(), found.tokens)
+        self.assertEqual(found.owners, list(range(len(found.owners))))
+        names = {f"layer.{i}.{what}" for i in range(len(found.owners)) for what in "kvq"}
+        self.assertEqual(set(found), {"tokens", "layer.1.attention"} | names)
+        heads, rows, size = found["layer.1.q"].shape
+        self.assertEqual(rows, n)
+        self.assertEqual(found["layer.1.attention"].shape, (heads, n, n))
+        for row, weights in enumerate(found["layer.1.attention"][0].tolist()):
+            self.assertAlmostEqual(sum(weights), 1, delta=1e-5)
+            self.assertEqual(weights[row + 1 :], [0.0] * (n - row - 1))
+
+    def test_what_is_asked_for(self):
+        ids = [1, 2, 3, 4]
+        whole = self.model.inspect(ids)
+        part = self.model.inspect(ids, layers=[1])
+        self.assertEqual(set(part), {"tokens", "layer.1.k"})
+        self.assertEqual(part["layer.1.k"].tolist(), whole["layer.1.k"].tolist())
+        weights = self.model.inspect(ids, layers=[], attention=(i for i in (0, 1)))
+        self.assertEqual(set(weights), {"tokens", "layer.0.attention", "layer.1.attention"})
+        self.assertNotIn("layer.0.k", weights)
+        with self.assertRaises(KeyError):
+            weights["layer.0.k"]
+
+    def test_files_and_pictures(self):
+        found = self.model.inspect("a <b>", attention=[0])
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "k.npz"
+            found.save(path)
+            again = hearth.load(str(path))
+            self.assertEqual({k: v.tolist() for k, v in again.items()}, {k: v.tolist() for k, v in found.items()})
+            with self.assertRaises(OSError):
+                found.save(pathlib.Path(folder) / "no" / "k.npz")
+        picture = xml.etree.ElementTree.fromstring(found.svg(0, 1))
+        self.assertTrue(any("<" in t.text for t in picture.iter("{http://www.w3.org/2000/svg}text")))
+        with self.assertRaisesRegex(ValueError, "does not hold the attention weights of layer 1"):
+            found.svg(1, 0)
+        with self.assertRaises(ValueError):
+            found.svg(0, 10**10)
+
+    def test_shared_keys(self):
+        model = hearth.load(GOLDEN / "gemma4-shared-bf16", threads=2)
+        found = model.inspect([1, 2, 3])
+        self.assertEqual(found.owners, [0, 1, 2, 1, 1, 2])
+        self.assertEqual(set(found), {"tokens", "layer.0.k", "layer.1.k", "layer.2.k"})
+
+    def test_adapters(self):
+        model = hearth.load(GOLDEN / "llama-f32", threads=2)
+        adapter = model.load_adapter(GOLDEN.parent / "adapters" / "peft-llama")
+        plain, adapted, none = (
+            model.inspect([1, 2, 3], adapters=a)["layer.1.k"].tolist() for a in ((), adapter, [(adapter, 0.0)])
+        )
+        self.assertNotEqual(plain, adapted)
+        self.assertEqual(plain, none)
+
+    def test_failures_are_exceptions(self):
+        for given, kind, says in [
+            (dict(prompt=[]), ValueError, "no tokens"),
+            (dict(prompt=[10**6]), ValueError, "outside the vocabulary"),
+            (dict(prompt=[1], layers=[99]), ValueError, "no layer 99"),
+            (dict(prompt=[1], layers=[]), ValueError, "neither"),
+            (dict(prompt=[1], layers=["1"]), TypeError, "a layer is a str"),
+            (dict(prompt=[1] * (self.model.context + 1)), hearth.Error, "does not fit the context"),
+            (dict(prompt=[1], adapters=["x"]), TypeError, "an adapter is a str"),
+        ]:
+            with self.assertRaisesRegex(kind, says):
+                self.model.inspect(**given)
 
 
 class Logits(unittest.TestCase):
