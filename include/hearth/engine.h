@@ -124,6 +124,7 @@ HT_API ht_status ht_engine_warm(ht_engine *e, const ht_request *request, ht_reus
 
 /* ---- figures ---- */
 
+/* Of an engine, since it was opened. */
 typedef struct ht_engine_statistics {
     int32_t running, waiting;                               /* answers, now */
     int64_t submitted, ended, cancelled, failed, refused;   /* answers so far; refused ones were not submitted */
@@ -134,6 +135,7 @@ typedef struct ht_engine_statistics {
     size_t prefix_bytes, prefix_budget;
     int64_t prefix_tokens, prefix_lookups, prefix_hits, prefix_evicted;
 } ht_engine_statistics;
+/* As of now. */
 HT_API ht_engine_statistics ht_engine_get_statistics(ht_engine *e);
 
 /* ---- the prefix cache as a file ---- */
