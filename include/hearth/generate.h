@@ -56,6 +56,11 @@ typedef struct ht_generate_options {
     bool ignore_eos;                   /* treat stop ids as tokens like others; default false */
     const ht_cancel *cancel;           /* ends the call with HT_ERR_CANCELLED; default NULL */
     bool parse_special; /* of ht_generate_chat: HT_ENCODE_PARSE_SPECIAL of ht_chat_encode; default false */
+    /* Speculation: guesses of the next tokens are computed along with the present one, and taken as far as they are what
+     * would have been drawn. The output is the same, to the bit; where it can be guessed it comes sooner. */
+    bool lookup;     /* guess by what followed the last time that the latest tokens occurred; default false */
+    ht_model *draft; /* guess by a smaller model with the same tokens; ht_generate and its kin alone. Default NULL */
+    int32_t guesses; /* in one step, 1 to 15; default 0: as many as have been worth it */
 } ht_generate_options;
 HT_API void ht_generate_options_init(ht_generate_options *options, size_t size);
 
@@ -67,6 +72,8 @@ typedef struct ht_metrics {
     double prefill_seconds;     /* prompt through the model */
     double first_token_seconds; /* from the call to the first token */
     double decode_seconds;      /* all tokens after the first */
+    int64_t guessed_tokens;     /* by speculation */
+    int64_t accepted_tokens;    /* of these, those that were right */
     size_t peak_memory_bytes;   /* of arrays, weights and caches in the device's memory, so far */
     ht_finish finish;           /* 0 when the call failed */
 } ht_metrics;

@@ -24,7 +24,9 @@ static inline size_t ht_min_size(size_t a, size_t b) { return a < b ? a : b; }
 static inline size_t ht_max_size(size_t a, size_t b) { return a > b ? a : b; }
 static inline int64_t ht_min_i64(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t ht_max_i64(int64_t a, int64_t b) { return a > b ? a : b; }
+static inline int32_t ht_min_i32(int32_t a, int32_t b) { return a < b ? a : b; }
 static inline int32_t ht_max_i32(int32_t a, int32_t b) { return a > b ? a : b; }
+static inline double ht_max_double(double a, double b) { return a > b ? a : b; }
 /* ceil(a / b) for a >= 0 and b > 0. */
 static inline int64_t ht_ceil_div_i64(int64_t a, int64_t b) { return a / b + (a % b != 0); }
 

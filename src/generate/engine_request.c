@@ -22,6 +22,8 @@ static ht_status no_memory(ht_error *err) { return ht_fail_memory(err, sizeof(ht
 static ht_status copy_options(ht_engine_request *r, const ht_generate_options *options, ht_error *err) {
     ht_status status = ht_generation_read_options(&r->o, options, err);
     if (!status) status = ht_text_stream_check_stops(r->o.stop, r->o.n_stop, err);
+    if (!status && r->o.draft)
+        status = ht_fail(err, HT_ERR_UNSUPPORTED, "a draft model for a request: an engine guesses by lookup alone");
     if (status) return status;
     const char *const *stop = r->o.stop;
     r->stop = calloc((size_t)r->o.n_stop + 1, sizeof *r->stop);

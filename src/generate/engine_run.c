@@ -406,9 +406,10 @@ static bool ask(ht_engine_answer *a) {
         return false;
     }
     if (behind) return false;
-    const int64_t end = ht_min_i64(a->g.total, a->s->cache->length + a->s->chunk);
-    if (!make_room(a, end)) return false;
-    status = ht_generation_ask(&a->g, &err);
+    status = ht_generation_guess(&a->g, &err);
+    const int64_t end = ht_min_i64(a->g.total + a->g.n_guesses, a->s->cache->length + a->s->chunk);
+    if (!status && !make_room(a, end)) return false;
+    if (!status) status = ht_generation_ask(&a->g, &err);
     if (status) end_running(a, status, &err);
     a->asked = !status;
     return !status;

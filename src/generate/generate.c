@@ -11,7 +11,8 @@
 static ht_status generate(ht_generation *g, const int32_t *prompt, size_t n, ht_error *err) {
     ht_status status = ht_generation_set_prompt(g, prompt, n, err);
     while (!status && !g->metrics.finish) {
-        status = ht_generation_ask(g, err);
+        status = ht_generation_guess(g, err);
+        if (!status) status = ht_generation_ask(g, err);
         if (status) break;
         (void)ht_session_run(g->s, NULL);
         status = ht_generation_take(g, err);

@@ -1,5 +1,6 @@
 #include "generate/generation.h"
 
+#include "base/checked.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/options.h"
@@ -25,6 +26,27 @@ bool ht_generation_put_answer(const char *text, size_t n, void *user) {
     return state == HT_ANSWER_OPEN;
 }
 
+/* The draft model's session stays with the session, so that it need not read a conversation again. */
+static ht_status open_draft(ht_generation *g, ht_error *err) {
+    ht_session *s = g->s;
+    ht_status status = ht_speculation_check_draft(s->model, g->o.draft, err);
+    if (status || (s->draft && s->draft->model == g->o.draft)) return status;
+    ht_session_free(s->draft);
+    return ht_session_new(g->o.draft, NULL, &s->draft, err);
+}
+
+static ht_status begin_speculation(ht_generation *g, ht_error *err) {
+    if (g->o.guesses < 0 || g->o.guesses > HT_MOST_GUESSES)
+        return ht_fail(err, HT_ERR_ARGUMENT, "%d guesses in a step, expected 1 to %d, or 0 for as many as are worth it",
+                       (int)g->o.guesses, HT_MOST_GUESSES);
+    if (!g->o.lookup && !g->o.draft) return HT_OK;
+    ht_status status = g->o.draft ? open_draft(g, err) : HT_OK;
+    if (status) return status;
+    const ht_speculation_setup setup = {
+        .lookup = g->o.lookup, .draft = g->o.draft ? g->s->draft : NULL, .sampler = g->o.sampler, .most = g->o.guesses};
+    return ht_speculation_new(&setup, &g->speculation, err);
+}
+
 ht_status ht_generation_begin(ht_generation *g, ht_text_fn *fn, void *user, ht_error *err) {
     const ht_model *m = g->s->model;
     if (g->o.max_tokens < 1)
@@ -33,6 +55,7 @@ ht_status ht_generation_begin(ht_generation *g, ht_text_fn *fn, void *user, ht_e
     if (status) return status;
     g->output = (ht_text_stream){.stop = g->o.stop, .n_stop = g->o.n_stop, .fn = fn, .user = user};
     status = ht_sampler_new(g->o.sampler, m->vocab, m->device->row_ops, &g->sampler, err);
+    if (!status) status = begin_speculation(g, err);
     if (status || (!fn && !g->o.n_stop)) return status;
     status = ht_model_need_tokenizer(m, err);
     return status ? status : ht_decoder_new(m->tokenizer, true, &g->decoder, err);
@@ -40,9 +63,11 @@ ht_status ht_generation_begin(ht_generation *g, ht_text_fn *fn, void *user, ht_e
 
 void ht_generation_end(ht_generation *g) {
     ht_sampler_free(g->sampler);
+    ht_speculation_free(g->speculation);
     ht_decoder_free(g->decoder);
     ht_text_stream_free(&g->output);
     g->sampler = NULL;
+    g->speculation = NULL;
     g->decoder = NULL;
 }
 
@@ -74,23 +99,48 @@ ht_status ht_generation_set_prompt(ht_generation *g, const int32_t *ids, size_t 
 
 /* ---- the answer ---- */
 
-/* Draws the token after `total` others, on a thread of the step. */
+/* Draws the token after `total` others, and as long as it is what was guessed the next, on a thread of the step. */
 static ht_status draw(void *user, const float *logits, int64_t n_rows, ht_error *err) {
     ht_generation *g = user;
-    (void)n_rows;
-    const ht_status status = ht_sampler_pick(g->sampler, logits, g->s->token, g->total, &g->next, err);
-    g->drawn = status == HT_OK;
-    return status;
+    const int32_t *token = g->s->token;
+    for (int32_t i = 0; i < n_rows; i++) {
+        int32_t id;
+        const ht_status status =
+            ht_sampler_pick(g->sampler, logits + (int64_t)i * g->s->model->vocab, token, g->total + i, &id, err);
+        if (status) return i == 0 ? status : HT_OK; /* it may never come to this row */
+        g->drawn[g->n_drawn++] = id;
+        if (i == g->n_guesses || id != token[g->total + i]) break;
+    }
+    return HT_OK;
+}
+
+static int64_t limit_of(const ht_generation *g) { return g->limit ? g->limit : g->s->model->context; }
+
+ht_status ht_generation_guess(ht_generation *g, ht_error *err) {
+    ht_session *s = g->s;
+    g->n_guesses = 0;
+    if (!g->speculation || g->first_token == 0 || s->cache->length < g->total - 1) return HT_OK;
+    int64_t room = ht_min_i64(limit_of(g) - g->total, g->o.max_tokens - g->metrics.generated_tokens) - 1;
+    room = ht_min_i64(ht_min_i64(room, HT_MOST_GUESSES), s->chunk - 1);
+    ht_status status = ht_session_make_room(s, g->total + HT_MOST_GUESSES, err);
+    if (status || room <= 0) return status;
+    return ht_speculation_guess(g->speculation, s->token, g->total, (int32_t)room, g->o.cancel, s->token + g->total,
+                                &g->n_guesses, err);
 }
 
 ht_status ht_generation_ask(ht_generation *g, ht_error *err) {
     ht_session *s = g->s;
-    g->drawn = false;
-    ht_status status = ht_session_prepare(s, g->total, g->prompt_only ? g->total : g->total - 1, err);
+    g->n_drawn = 0;
+    g->asked = ht_now_seconds();
+    const int64_t end = g->total + g->n_guesses;
+    ht_status status = ht_session_prepare(s, end, g->prompt_only ? end : g->total - 1, err);
     if (status) return status;
     s->job.cancel = g->o.cancel;
     if (g->prompt_only) return HT_OK;
-    s->job.top_k = ht_sampler_top_k(g->sampler, g->total);
+    for (int32_t i = 0; i <= g->n_guesses; i++) {
+        const int32_t top_k = ht_sampler_top_k(g->sampler, g->total + i);
+        s->job.top_k = i > 0 && (!top_k || !s->job.top_k) ? 0 : ht_max_i32(s->job.top_k, top_k);
+    }
     s->job.consume = draw;
     s->job.user = g;
     s->job.returns = true;
@@ -145,41 +195,57 @@ static bool has_text(const ht_session *s) {
     return i < s->n_tokens;
 }
 
-/* Shows the next token; sets the finish when it is the last one. */
-static ht_status take_token(ht_generation *g, ht_error *err) {
+/* Shows a token; sets the finish when it is the last one. */
+static ht_status take_token(ht_generation *g, int32_t id, ht_error *err) {
     ht_session *s = g->s;
     if (g->first_token == 0) {
         g->first_token = ht_now_seconds();
         g->metrics.prefill_seconds = g->first_token - g->begin;
         if (g->decoder && !g->new_turn && has_text(s)) ht_decoder_join(g->decoder);
     }
-    if (is_stop_id(g, g->next)) {
+    if (is_stop_id(g, id)) {
         g->metrics.finish = HT_FINISH_STOP;
         return HT_OK;
     }
-    ht_status status = ht_session_push(s, g->next, err);
+    ht_status status = ht_session_push(s, id, err);
     if (status) return status;
     g->total = s->n_tokens;
     g->metrics.generated_tokens++;
-    status = show_token(g, g->next, err);
-    const int64_t limit = g->limit ? g->limit : s->model->context;
-    const bool full = g->metrics.generated_tokens >= g->o.max_tokens || s->n_tokens >= limit;
+    status = show_token(g, id, err);
+    const bool full = g->metrics.generated_tokens >= g->o.max_tokens || s->n_tokens >= limit_of(g);
     if (status == HT_OK && !g->metrics.finish && full) g->metrics.finish = HT_FINISH_LENGTH;
     return status;
 }
 
+/* Counts the guesses, and takes those that were wrong out of the cache: the present step wrote them there, so every ring still
+ * has what was before. */
+static void judge(ht_generation *g) {
+    ht_session *s = g->s;
+    const int32_t right = ht_max_i32(g->n_drawn - 1, 0);
+    if (g->n_guesses) (void)ht_cache_truncate(s->cache, ht_min_i64(s->cache->length, g->total + right), NULL);
+    if (g->first_token > 0 && g->n_drawn)
+        ht_speculation_learn(g->speculation, g->n_guesses, right, ht_now_seconds() - g->asked);
+    g->metrics.guessed_tokens += g->n_guesses;
+    g->metrics.accepted_tokens += right;
+}
+
 ht_status ht_generation_take(ht_generation *g, ht_error *err) {
     ht_session *s = g->s;
-    if (s->cache->length > s->n_tokens) {
+    if (g->speculation) judge(g);
+    if (s->cache->length > s->n_tokens && g->n_guesses == 0) {
         if (g->first_token == 0) g->metrics.prompt_tokens += s->cache->length - s->n_tokens;
         s->n_tokens = s->cache->length;
     }
     if (s->job.status) {
+        if (s->cache->length > s->n_tokens) (void)ht_cache_truncate(s->cache, s->n_tokens, NULL);
         if (err) *err = s->job.err;
         return s->job.status;
     }
     if (g->prompt_only && s->cache->length == g->total) g->metrics.finish = HT_FINISH_LENGTH;
-    return g->drawn ? take_token(g, err) : HT_OK;
+    ht_status status = HT_OK;
+    for (int32_t i = 0; i < g->n_drawn && !status && !g->metrics.finish; i++) status = take_token(g, g->drawn[i], err);
+    if (s->cache->length > s->n_tokens) (void)ht_cache_truncate(s->cache, s->n_tokens, NULL);
+    return status;
 }
 
 void ht_generation_show_rest(ht_generation *g) {

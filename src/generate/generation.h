@@ -6,7 +6,7 @@
 #define HT_GENERATE_GENERATION_H
 
 #include "generate/sampler.h"
-#include "generate/session_internal.h"
+#include "generate/speculate.h"
 #include "generate/text_stream.h"
 #include "template/answer.h"
 
@@ -18,12 +18,15 @@ typedef struct ht_generation {
     ht_sampler *sampler;
     ht_decoder *decoder; /* NULL: nobody wants text */
     ht_text_stream output;
-    ht_answer_reader *answer;  /* what reads the output, to hand it over in parts; NULL: the caller takes it as text */
-    bool new_turn;             /* the text stands by itself, it does not go on with the prompt's */
-    bool no_memory;            /* for the answer */
-    int64_t total;             /* tokens before the one that is drawn next; they lie in the session's tokens */
-    int32_t next;              /* drawn after them */
-    bool drawn;                /* `next` is there */
+    ht_answer_reader *answer; /* what reads the output, to hand it over in parts; NULL: the caller takes it as text */
+    bool new_turn;            /* the text stands by itself, it does not go on with the prompt's */
+    bool no_memory;           /* for the answer */
+    int64_t total;            /* tokens before the one that is drawn next; they lie in the session's tokens */
+    /* Guesses of the tokens behind `total`, which lie in the session's tokens, and what was drawn: n_drawn - 1 of the guesses, and another. */
+    ht_speculation *speculation; /* NULL: none */
+    int32_t n_guesses, n_drawn;
+    int32_t drawn[HT_MOST_GUESSES + 1];
+    double asked;              /* when the job was made */
     bool prompt_only;          /* computes the prompt and draws nothing */
     int64_t limit;             /* tokens in all at which the answer ends; 0: the context */
     ht_metrics metrics;        /* `finish` is set when the answer has ended */
@@ -44,9 +47,11 @@ ht_status ht_generation_check_prompt(const ht_session *s, size_t n, ht_error *er
 /* Puts the ids behind the session's tokens, to be computed. */
 ht_status ht_generation_set_prompt(ht_generation *g, const int32_t *ids, size_t n, ht_error *err);
 
-/* Makes the session's job of the rows that come next. */
+/* Guesses, if that is wanted, what comes next. */
+ht_status ht_generation_guess(ht_generation *g, ht_error *err);
+/* Makes the session's job of the rows that come next, guesses among them. */
 ht_status ht_generation_ask(ht_generation *g, ht_error *err);
-/* Takes what the job computed: counts the prompt's tokens, shows the token that was drawn. */
+/* Takes what the job computed: counts the prompt's tokens, shows the tokens that were drawn. */
 ht_status ht_generation_take(ht_generation *g, ht_error *err);
 /* Shows what was held back, whatever ended the answer, but for a stop string or a reader who wants no more. */
 void ht_generation_show_rest(ht_generation *g);

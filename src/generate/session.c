@@ -83,6 +83,7 @@ void ht_session_free(ht_session *s) {
     ht_session_adapters_free(s->adapters);
     ht_cache_free(s->cache);
     free(s->token);
+    ht_session_free(s->draft);
     free(s->block_max);
     free(s->together);
     ht_steps_close(s->model->steps);

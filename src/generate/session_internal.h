@@ -27,6 +27,7 @@ struct ht_session {
     int64_t n_tokens, token_capacity;
     ht_session_adapters *adapters; /* NULL: none */
     ht_step_job job;               /* what is being computed */
+    ht_session *draft;             /* of the draft model that was last used; NULL: none */
     /* Of ht_session_decode_together: what the logits say, with room to find it, and the jobs of a step whose first session
      * this is. */
     int32_t next;

@@ -1,0 +1,233 @@
+#include "generate/speculate.h"
+
+#include "base/checked.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "device/device.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Tokens that have to be the same for a lookup, and slots that its index begins with. */
+enum { GRAM = 3, FIRST_SLOTS = 1024 };
+/* Guesses have to pay by this factor; while they do not, one is tried now and then. */
+static const double least_gain = 1.03;
+enum { TRY_EVERY = 24, TRIAL = 2 };
+/* Weights of what is new in running means. */
+static const double weight_right = 0.1, weight_time = 0.2;
+
+/* Where guesses come from has its own record. */
+typedef struct source {
+    double right; /* share of guesses, of those whose predecessors were right */
+    int rests;    /* steps since it last guessed */
+} source;
+
+struct ht_speculation {
+    bool lookup;
+    ht_session *draft;
+    ht_sampler *sampler; /* of the draft */
+    int32_t most, drawn;
+    int64_t n_history;
+    source by_lookup, by_draft, *used;
+
+    /* Index of the tokens so far: for every GRAM of them, the position behind its last occurrence. */
+    int32_t *slot; /* [n_slots] 0: free */
+    size_t n_slots;
+    int64_t indexed; /* tokens */
+
+    double base, row,
+        draft_seconds; /* seconds of a step without guesses; added by each; of drafting one. 0: not known */
+};
+
+/* ---- life ---- */
+
+ht_status ht_speculation_new(const ht_speculation_setup *setup, ht_speculation **out, ht_error *err) {
+    ht_speculation *s = *out = calloc(1, sizeof *s);
+    if (!s) return ht_fail_memory(err, sizeof *s, "guessing tokens");
+    s->lookup = setup->lookup;
+    s->draft = setup->draft;
+    s->most = setup->most;
+    s->by_lookup = s->by_draft = (source){.right = 0.7};
+    if (!s->draft) return HT_OK;
+    const ht_model *m = s->draft->model;
+    const ht_status status = ht_sampler_new(setup->sampler, m->vocab, m->device->row_ops, &s->sampler, err);
+    if (!status) return HT_OK;
+    free(s);
+    *out = NULL;
+    return status;
+}
+
+void ht_speculation_free(ht_speculation *s) {
+    if (!s) return;
+    ht_sampler_free(s->sampler);
+    free(s->slot);
+    free(s);
+}
+
+ht_status ht_speculation_check_draft(const ht_model *m, const ht_model *draft, ht_error *err) {
+    if (m->vocab != draft->vocab)
+        return ht_fail(err, HT_ERR_ARGUMENT, "the draft model has a vocabulary of %d, and the model one of %d",
+                       (int)draft->vocab, (int)m->vocab);
+    for (int32_t i = 0, n = m->tokenizer && draft->tokenizer ? ht_tokenizer_vocab_size(m->tokenizer) : 0; i < n; i++) {
+        const char *a = ht_tokenizer_piece(m->tokenizer, i), *b = ht_tokenizer_piece(draft->tokenizer, i);
+        if ((a || b) && (!a || !b || strcmp(a, b) != 0))
+            return ht_fail(err, HT_ERR_ARGUMENT, "token %d is \"%s\" to the model and \"%s\" to the draft model",
+                           (int)i, a ? a : "", b ? b : "");
+    }
+    return HT_OK;
+}
+
+/* ---- how many ---- */
+
+/* Tokens that a step with k guesses gives on average. */
+static double expected(double right, int32_t k) {
+    double sum = 1, p = 1;
+    for (int32_t i = 0; i < k; i++) sum += p *= right;
+    return sum;
+}
+
+/* The number of guesses that pays most; 0 when none does. */
+static int32_t worth(const ht_speculation *s, const source *from, int32_t room, double each) {
+    if (s->most) return ht_min_i32(room, s->most);
+    if (s->base <= 0) return 0; /* the first step tells what one takes */
+    const double row = ((s->row > 0 ? s->row : 0.2 * s->base) + each) / s->base;
+    int32_t best = 0;
+    double gain = least_gain;
+    for (int32_t k = 1; k <= room; k++) {
+        const double g = expected(from->right, k) / (1 + row * k);
+        if (g <= gain) continue;
+        gain = g;
+        best = k;
+    }
+    return best;
+}
+
+static int32_t how_many(const ht_speculation *s, source *from, int32_t room, double each) {
+    const int32_t k = worth(s, from, room, each);
+    if (k || s->base <= 0) return k;
+    return ++from->rests % TRY_EVERY ? 0 : ht_min_i32(room, TRIAL);
+}
+
+static void learn(double *mean, double x, double weight) { *mean = *mean > 0 ? *mean + weight * (x - *mean) : x; }
+
+void ht_speculation_learn(ht_speculation *s, int32_t guesses, int32_t right, double seconds) {
+    if (guesses == 0) {
+        learn(&s->base, seconds, weight_time);
+        return;
+    }
+    if (s->base > 0) learn(&s->row, ht_max_double((seconds - s->base) / guesses, 0.01 * s->base), weight_time);
+    source *from = s->used;
+    for (int32_t i = 0; i < right; i++) from->right += weight_right * (1 - from->right);
+    if (right < guesses) from->right -= weight_right * from->right;
+}
+
+/* ---- lookup ---- */
+
+static uint32_t hash_of(const int32_t *gram) {
+    uint64_t h = 0;
+    for (int i = 0; i < GRAM; i++) h = (h ^ (uint32_t)gram[i]) * 0x9e3779b97f4a7c15u;
+    return (uint32_t)(h >> 32);
+}
+
+/* The slot of the GRAM tokens before `end`: that of their last occurrence, or a free one. */
+static int32_t *slot_of(const ht_speculation *s, const int32_t *tokens, int64_t end) {
+    const int32_t *gram = tokens + end - GRAM;
+    size_t i = hash_of(gram) & (s->n_slots - 1);
+    while (s->slot[i] && memcmp(tokens + s->slot[i] - GRAM, gram, GRAM * sizeof *gram) != 0)
+        i = (i + 1) & (s->n_slots - 1);
+    return &s->slot[i];
+}
+
+/* Adds what tokens came, but for the latest GRAM: they would find themselves. */
+static ht_status update_index(ht_speculation *s, const int32_t *tokens, int64_t n, ht_error *err) {
+    if (n > INT32_MAX / 4) return HT_OK;
+    size_t need = FIRST_SLOTS;
+    while (need < 2 * (size_t)n) need *= 2;
+    if (need > s->n_slots) {
+        int32_t *slot = calloc(need, sizeof *slot);
+        if (!slot) return ht_fail_memory(err, need * sizeof *slot, "the tokens so far");
+        free(s->slot);
+        s->slot = slot;
+        s->n_slots = need;
+        s->indexed = 0;
+    }
+    for (int64_t end = ht_max_i64(s->indexed, GRAM); end < n; end++) *slot_of(s, tokens, end) = (int32_t)end;
+    s->indexed = n;
+    return HT_OK;
+}
+
+/* What followed, the last time; when that runs into the present, it goes on with its own guesses. */
+static int32_t look_up(ht_speculation *s, const int32_t *tokens, int64_t n, int32_t room, int32_t *out) {
+    if (n <= GRAM || !s->slot) return 0;
+    const int64_t from = *slot_of(s, tokens, n);
+    if (!from) return 0;
+    const int32_t k = how_many(s, &s->by_lookup, room, 0);
+    for (int32_t i = 0; i < k; i++) out[i] = from + i < n ? tokens[from + i] : out[from + i - n];
+    return k;
+}
+
+/* ---- draft ---- */
+
+static ht_status draw(void *user, const float *logits, int64_t n_rows, ht_error *err) {
+    ht_speculation *s = user;
+    (void)n_rows;
+    return ht_sampler_pick(s->sampler, logits, s->draft->token, s->n_history, &s->drawn, err);
+}
+
+static ht_status draft_one(ht_speculation *s, int64_t n, const ht_cancel *cancel, ht_error *err) {
+    ht_session *d = s->draft;
+    ht_status status = HT_OK;
+    s->n_history = n;
+    while (!status && d->cache->length < n) {
+        status = ht_session_prepare(d, n, n - 1, err);
+        if (status) break;
+        d->job.top_k = ht_sampler_top_k(s->sampler, n);
+        d->job.consume = draw;
+        d->job.user = s;
+        d->job.cancel = cancel;
+        status = ht_session_run(d, err);
+    }
+    return status;
+}
+
+static ht_status draft(ht_speculation *s, const int32_t *tokens, int64_t n, int32_t room, const ht_cancel *cancel,
+                       int32_t *out, int32_t *n_guesses, ht_error *err) {
+    ht_session *d = s->draft;
+    room = (int32_t)ht_min_i64(room, d->model->context - n);
+    const int32_t k = room > 0 ? how_many(s, &s->by_draft, room, s->draft_seconds) : 0;
+    if (k == 0) return HT_OK;
+    size_t kept;
+    ht_session_keep_prefix(d, tokens, (size_t)n, &kept);
+    ht_status status = ht_session_make_room(d, n + k, err);
+    if (status) return status;
+    memcpy(d->token + kept, tokens + kept, ((size_t)n - kept) * sizeof *tokens);
+    d->n_tokens = n;
+    const bool reads_prompt = n - (int64_t)kept > HT_MOST_GUESSES + 1;
+    const double begin = ht_now_seconds();
+    for (int32_t i = 0; i < k && !status; i++) {
+        status = draft_one(s, n + i, cancel, err);
+        if (status) break;
+        out[i] = d->token[n + i] = s->drawn;
+        d->n_tokens = n + i + 1;
+        *n_guesses = i + 1;
+    }
+    if (!reads_prompt) learn(&s->draft_seconds, (ht_now_seconds() - begin) / k, weight_time);
+    return status;
+}
+
+/* ---- guessing ---- */
+
+ht_status ht_speculation_guess(ht_speculation *s, const int32_t *tokens, int64_t n, int32_t room,
+                               const ht_cancel *cancel, int32_t *out, int32_t *n_guesses, ht_error *err) {
+    *n_guesses = 0;
+    room = ht_min_i32(room, HT_MOST_GUESSES);
+    ht_status status = s->lookup ? update_index(s, tokens, n, err) : HT_OK;
+    if (status || room <= 0) return status;
+    if (s->lookup) {
+        s->used = &s->by_lookup;
+        *n_guesses = look_up(s, tokens, n, room, out);
+    }
+    if (*n_guesses || !s->draft) return HT_OK;
+    s->used = &s->by_draft;
+    return draft(s, tokens, n, room, cancel, out, n_guesses, err);
+}

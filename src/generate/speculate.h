@@ -1,0 +1,37 @@
+/* Speculation: tokens guessed ahead, which one step verifies. The token after each is drawn from its own logits with its own
+ * random number, as without guesses, and guesses count as long as they are what was drawn: so the output is that of plain
+ * decoding, to the bit, sampled or not.
+ *
+ * Guesses come from the tokens so far (what followed the last time that the latest ones occurred) or from a draft model that
+ * draws with the same random numbers. How many are worth computing is learned: from how often they are right, and from what a row adds to
+ * the time of a step. Belongs to one thread at a time. */
+#ifndef HT_GENERATE_SPECULATE_H
+#define HT_GENERATE_SPECULATE_H
+
+#include "generate/sampler.h"
+#include "generate/session_internal.h"
+
+enum { HT_MOST_GUESSES = 15 };
+
+typedef struct ht_speculation ht_speculation;
+
+typedef struct ht_speculation_setup {
+    bool lookup;
+    ht_session *draft; /* of the draft model, lent; NULL: none */
+    const ht_sampler_options *sampler;
+    int32_t most; /* guesses at most; 0: as many as are worth it */
+} ht_speculation_setup;
+
+ht_status ht_speculation_new(const ht_speculation_setup *setup, ht_speculation **out, ht_error *err);
+void ht_speculation_free(ht_speculation *s); /* NULL is fine */
+
+/* Guesses what follows n tokens, at most `room` of it, into `out` [room]; *n_guesses may be 0. */
+ht_status ht_speculation_guess(ht_speculation *s, const int32_t *tokens, int64_t n, int32_t room,
+                               const ht_cancel *cancel, int32_t *out, int32_t *n_guesses, ht_error *err);
+/* Learns from a step with so many guesses, of which some were right. */
+void ht_speculation_learn(ht_speculation *s, int32_t guesses, int32_t right, double seconds);
+
+/* HT_ERR_ARGUMENT, with the difference, unless the tokens of both models are the same. */
+ht_status ht_speculation_check_draft(const ht_model *m, const ht_model *draft, ht_error *err);
+
+#endif
