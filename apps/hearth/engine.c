@@ -70,6 +70,8 @@ ht_status engine_open(engine *e, const options *o, int64_t positions, ht_error *
     engine_model which = {o->model, (ht_precision)o->precision, options_kv_dtype(o), positions};
     ht_status st = engine_load(e, o, &which, &e->model, err);
     if (!st) st = adapters_load(o, e->model, &e->adapters, err);
+    which.name = o->draft;
+    if (!st && o->draft) st = engine_load(e, o, &which, &e->draft, err);
     if (st) return st;
     return engine_session(e, o, &e->session, err);
 }
@@ -77,6 +79,7 @@ ht_status engine_open(engine *e, const options *o, int64_t positions, ht_error *
 void engine_close(engine *e) {
     ht_session_free(e->session);
     adapters_free(&e->adapters);
+    ht_model_free(e->draft);
     ht_model_free(e->model);
     ht_device_free(e->device);
     *e = (engine){0};

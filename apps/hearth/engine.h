@@ -10,6 +10,7 @@ typedef struct engine {
     ht_model *model;
     ht_session *session;
     adapter_list adapters; /* of --adapter */
+    ht_model *draft;       /* of --draft; NULL: none */
 } engine;
 
 /* Opens all of it; `positions` is how far the KV cache is expected to grow, so that what does not fit is refused before

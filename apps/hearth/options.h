@@ -49,9 +49,12 @@ typedef struct options {
     string_list stop, set, adapters;
     const char *system, *ids, *out, *cpu, *text, *kl_vs, *device; /* NULL when not given */
     const char *template_file, *messages, *tools, *answer, *to;   /* likewise */
-    const char *load_state, *save_state;                          /* likewise */
-    const char *attention, *svg, *head;                           /* likewise, of inspect */
-    const char *quantize;                                         /* likewise, BITS[:GROUP] */
+    const char *draft;                                            /* model */
+    bool lookup;
+    int64_t guesses;
+    const char *load_state, *save_state; /* likewise */
+    const char *attention, *svg, *head;  /* likewise, of inspect */
+    const char *quantize;                /* likewise, BITS[:GROUP] */
     int64_t threads, context, top_k, seed, chunk, parallel, window, slots;
     int64_t repeat_window;                            /* the library's default when not given */
     int64_t max_tokens, prompt_tokens, rounds, depth; /* -1 when not given, as 0 is a value */

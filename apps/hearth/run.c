@@ -236,6 +236,9 @@ static ht_status generate(engine *e, const options *o, const char *prompt, answe
     how.stop = o->stop.items;
     how.n_stop = o->stop.n;
     how.parse_special = o->parse_special;
+    how.lookup = o->lookup;
+    how.draft = e->draft;
+    how.guesses = (int32_t)o->guesses;
     if (o->raw || !ht_chat_format_name(e->model)) {
         const char *needs = option_of_chats(o);
         if (!needs) return ht_generate_text(e->session, prompt, &how, on_text, a, metrics, err);
@@ -256,6 +259,8 @@ static double decode_rate(const ht_metrics *m) { return rate((double)(m->generat
 static void print_statistics(const ht_metrics *m) {
     fprintf(stderr, "prefill %lld tok · ttft %.0f ms · ", (long long)m->prompt_tokens, m->first_token_seconds * 1e3);
     if (decode_rate(m) > 0) fprintf(stderr, "%.1f tok/s · ", decode_rate(m));
+    if (m->guessed_tokens)
+        fprintf(stderr, "%lld of %lld guesses right · ", (long long)m->accepted_tokens, (long long)m->guessed_tokens);
     fprintf(stderr, "peak %.1f GB\n", (double)peak_memory_bytes() / 1e9);
 }
 
@@ -270,11 +275,12 @@ static const char *finish_name(ht_finish finish) {
 
 static bool print_json(const options *o, const answer *a, const ht_metrics *m) {
     json_t *metrics =
-        json_pack("{sI sI sf sf sf sf sf sI}", "prompt_tokens", (json_int_t)m->prompt_tokens, "generated_tokens",
+        json_pack("{sI sI sf sf sf sf sf sI sI sI}", "prompt_tokens", (json_int_t)m->prompt_tokens, "generated_tokens",
                   (json_int_t)m->generated_tokens, "prefill_seconds", m->prefill_seconds, "decode_seconds",
                   m->decode_seconds, "time_to_first_token_ms", m->first_token_seconds * 1e3,
                   "prefill_tokens_per_second", rate((double)m->prompt_tokens, m->prefill_seconds),
-                  "decode_tokens_per_second", decode_rate(m), "peak_memory_bytes", (json_int_t)peak_memory_bytes());
+                  "decode_tokens_per_second", decode_rate(m), "peak_memory_bytes", (json_int_t)peak_memory_bytes(),
+                  "guessed_tokens", (json_int_t)m->guessed_tokens, "accepted_tokens", (json_int_t)m->accepted_tokens);
     json_t *value = json_pack("{so so ss so}", "model", json_path(o->model), "text", json_text(a->text.text, a->text.n),
                               "finish", finish_name(m->finish), "metrics", metrics);
     if (a->thinking.n) json_object_set_new(value, "thinking", json_text(a->thinking.text, a->thinking.n));
@@ -314,6 +320,10 @@ int run_command(const options *o) {
     size_t n = 0;
     const char *of_chats = o->raw ? option_of_chats(o) : NULL;
     const bool two_systems = o->system && o->messages;
+    if (o->guesses && !o->lookup && !o->draft) {
+        fprintf(stderr, "hearth run: --guesses needs --lookup or --draft (see hearth run --help)\n");
+        return EXIT_USAGE;
+    }
     if (o->max_tokens == 0 || of_chats || two_systems) {
         if (of_chats || two_systems)
             fprintf(stderr, "hearth run: --%s and --%s exclude each other (see hearth run --help)\n",

@@ -160,6 +160,9 @@ class ht_generate_options(Structure):
         ("ignore_eos", c_bool),
         ("cancel", POINTER(ht_cancel)),
         ("parse_special", c_bool),
+        ("lookup", c_bool),
+        ("draft", c_void_p),
+        ("guesses", c_int32),
     ]
 
 
@@ -171,6 +174,8 @@ class ht_metrics(Structure):
         ("prefill_seconds", c_double),
         ("first_token_seconds", c_double),
         ("decode_seconds", c_double),
+        ("guessed_tokens", c_int64),
+        ("accepted_tokens", c_int64),
         ("peak_memory_bytes", c_size_t),
         ("finish", c_int),
     ]

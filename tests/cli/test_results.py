@@ -179,6 +179,19 @@ class Run(CommandTest):
         self.assertEqual(value["text"] + "\n", result.text)
         self.assertEqual(self.succeeds(*words, "-n", "7").err, "")
 
+    def test_guesses(self):
+        """Guessing does not change the answer, and says how often it was right."""
+        how = ["--temperature", "0.7", "--seed", "4", "-n", "40", "--raw"]
+        plain = self.run_json("a b c a b c a b c a b", *how)
+        for more in (["--lookup"], ["--draft", TINY], ["--lookup", "--draft", TINY, "--guesses", "3"]):
+            guessed = self.run_json("a b c a b c a b c a b", *how, *more)
+            self.assertEqual(guessed["text"], plain["text"])
+            if "--draft" in more:
+                self.assertGreater(guessed["metrics"]["accepted_tokens"], 0)
+        self.assertEqual(plain["metrics"]["guessed_tokens"], 0)
+        self.fails(2, "run", TINY, "hello", "--guesses", "2", says="--lookup or --draft")
+        self.fails(2, "run", TINY, "hello", "--lookup", "--guesses", "16", says="--guesses")
+
     def test_sliding(self):
         value = self.run_json("--raw", "hello", "--context", "8", "-n", "300", "--sliding")
         self.assertEqual((value["finish"], value["metrics"]["generated_tokens"]), ("length", 300))
