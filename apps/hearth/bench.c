@@ -209,6 +209,7 @@ static void free_bench(bench *b) {
 }
 
 int bench_command(const options *o) {
+    if (o->report) return bench_report_command(o);
     ht_error err = {0};
     int rounds = o->rounds > 0 ? (int)o->rounds : 5;
     bench b = {

@@ -52,6 +52,9 @@ ht_status bench_status(ht_status st, ht_error *err);
 /* Decodes n_decode tokens in n_together sessions; adds to TOGETHER and TOGETHER_GAIN. */
 ht_status bench_together(bench *b, ht_error *err);
 
+/* `hearth bench --report`. */
+int bench_report_command(const options *o);
+
 bool bench_print_json(const bench *b);
 void bench_print_text(const bench *b);
 

@@ -1,125 +1,104 @@
-/* The report of `hearth bench`, as text and as JSON. */
+/* hearth bench --report: what the library's report on a model says, as text and as JSON. */
 #include "bench.h"
+#include "command.h"
 #include "json.h"
 #include "terminal.h"
 
+#include <hearth/report.h>
+
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 
-static int64_t layer_products(const bench *b, int a) { return b->layer_products[a]; }
-
-/* The arithmetic that most of a prompt's products are done in. */
-static ht_arithmetic main_arithmetic(const bench *b) {
-    int best = 0;
-    for (int a = 1; a < HT_ARITHMETICS; a++)
-        if (layer_products(b, a) > layer_products(b, best)) best = a;
-    return (ht_arithmetic)best;
-}
-
-static int64_t sum(const int64_t products[HT_ARITHMETICS]) {
-    int64_t all = 0;
-    for (int a = 0; a < HT_ARITHMETICS; a++) all += products[a];
-    return all;
-}
+static double rate(double count, double seconds) { return seconds > 0 ? count / seconds : 0; }
 
 /* ---- JSON ---- */
 
-static void set_number(json_t *to, const char *name, double value, bool there) {
-    json_object_set_new(to, name, there ? json_real(value) : json_null());
+static json_t *checks_json(const ht_bench_report *r) {
+    json_t *all = json_array();
+    for (int32_t i = 0; i < r->n_checks; i++)
+        json_array_append_new(all, json_pack("{ss sb ss}", "name", r->checks[i].name, "passed", r->checks[i].passed,
+                                             "detail", r->checks[i].detail));
+    return all;
 }
 
-static void set_yardsticks(json_t *to, const bench *b) {
-    json_object_set_new(to, "bytes_per_token", json_integer((json_int_t)b->bytes_per_token));
-    json_object_set_new(to, "layer_products_per_token", json_integer((json_int_t)sum(b->layer_products)));
-    json_object_set_new(to, "head_products_per_token", json_integer((json_int_t)sum(b->head_products)));
-    json_object_set_new(to, "arithmetic", json_string(ht_arithmetic_name(main_arithmetic(b))));
-    set_number(to, "read_bytes_per_second", series_median(&b->series[READ]), b->series[READ].n);
-    for (int a = 0; a < HT_ARITHMETICS; a++) {
-        char name[40];
-        snprintf(name, sizeof name, "%s_ops_per_second", ht_arithmetic_name((ht_arithmetic)a));
-        set_number(to, name, series_median(&b->series[PEAK + a]), b->series[PEAK + a].n);
-    }
-    set_number(to, "decode_of_read_bandwidth", series_median(&b->series[OF_READ]), b->series[OF_READ].n);
-    set_number(to, "prefill_of_peak", series_median(&b->series[OF_PEAK]), b->series[OF_PEAK].n);
+static json_t *prefix_json(const ht_bench_report *r) {
+    if (*r->prefix_note) return json_pack("{ss}", "note", r->prefix_note);
+    return json_pack("{sI sf sf sf sf}", "reused_tokens", (json_int_t)r->prefix_reused, "hit_rate", r->prefix_hit_rate,
+                     "cold_seconds", r->cold_seconds, "warm_seconds", r->warm_seconds, "saved_seconds",
+                     r->cold_seconds - r->warm_seconds);
 }
 
-bool bench_print_json(const bench *b) {
-    ht_device *d = b->e.device;
-    const series *s = b->series;
-    json_t *value =
-        json_pack("{so ss ss si si si si si}", "model", json_path(b->o->model), "instruction_set",
-                  ht_device_instruction_set(d), "precision", options_precision_name(b->o), "threads",
-                  ht_device_threads(d), "prompt_tokens", (int)b->n_prompt, "decode_tokens", (int)b->n_decode, "depth",
-                  (int)b->depth, "repetitions", s[PREFILL].n > s[DECODE].n ? s[PREFILL].n : s[DECODE].n);
-    struct {
-        const char *name;
-        double value;
-    } numbers[] = {
-        {"prefill_tokens_per_second", series_mean(&s[PREFILL])},
-        {"prefill_deviation", series_deviation(&s[PREFILL])},
-        {"decode_tokens_per_second", series_mean(&s[DECODE])},
-        {"decode_deviation", series_deviation(&s[DECODE])},
-        {"time_to_first_token_ms", series_mean(&s[FIRST_TOKEN])},
-        {"time_to_first_token_deviation_ms", series_deviation(&s[FIRST_TOKEN])},
-    };
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        json_object_set_new(value, numbers[i].name, json_real(numbers[i].value));
-    if (b->n_together) {
-        json_object_set_new(value, "parallel", json_integer(b->n_together));
-        set_number(value, "parallel_tokens_per_second", series_mean(&s[TOGETHER]), true);
-        set_number(value, "parallel_deviation", series_deviation(&s[TOGETHER]), true);
-        set_number(value, "parallel_of_one", series_median(&s[TOGETHER_GAIN]), true);
-    }
-    set_yardsticks(value, b);
-    json_object_set_new(value, "peak_memory_bytes", json_integer(b->peak_bytes));
-    return json_output(value);
+static bool print_json(const options *o, const ht_bench_report *r) {
+    json_t *generation =
+        json_pack("{sI sI sf sf sf sf sf sI}", "prompt_tokens", (json_int_t)r->prompt_tokens, "generated_tokens",
+                  (json_int_t)r->generated_tokens, "prefill_seconds", r->prefill_seconds, "first_token_seconds",
+                  r->first_token_seconds, "decode_seconds", r->decode_seconds, "prefill_tokens_per_second",
+                  rate((double)r->prompt_tokens, r->prefill_seconds), "decode_tokens_per_second",
+                  rate((double)r->generated_tokens - 1, r->decode_seconds), "peak_memory_bytes",
+                  (json_int_t)r->peak_memory_bytes);
+    json_t *state = json_pack("{sI sI sf sf sf}", "bytes", (json_int_t)r->state_bytes, "cache_bytes",
+                              (json_int_t)r->cache_bytes, "save_seconds", r->state_save_seconds, "load_seconds",
+                              r->state_load_seconds, "prefill_seconds", r->prefill_seconds);
+    return json_output(json_pack("{ss so ss ss ss ss si so so so so}", "version", r->version, "model",
+                                 json_path(o->model), "architecture", r->architecture, "instruction_set",
+                                 r->instruction_set, "precision", r->precision, "kv", r->kv_type, "threads",
+                                 (int)r->threads, "generation", generation, "prefix_cache", prefix_json(r), "state",
+                                 state, "checks", checks_json(r)));
 }
 
 /* ---- text ---- */
 
-/* One line: the figure and, behind it, what it is a part of. */
-__attribute__((format(printf, 5, 6))) static void print_series(const char *name, int64_t n_tokens, const series *s,
-                                                               const char *unit, const char *more, ...) {
-    char text[240];
-    if (!s->n) return;
-    int n = snprintf(text, sizeof text, "%-20s %6lld tok  %10.2f ± %.2f %s", name, (long long)n_tokens, series_mean(s),
-                     series_deviation(s), unit);
-    output_write(text, (size_t)n);
+__attribute__((format(printf, 2, 3))) static void print_line(const char *name, const char *fmt, ...) {
+    char text[1024];
+    int n = snprintf(text, sizeof text, "%-14s ", name);
     va_list arguments;
-    va_start(arguments, more);
-    n = vsnprintf(text, sizeof text, more, arguments);
+    va_start(arguments, fmt);
+    n += vsnprintf(text + n, sizeof text - (size_t)n - 1, fmt, arguments);
     va_end(arguments);
+    if ((size_t)n > sizeof text - 2) n = sizeof text - 2;
+    text[n++] = '\n';
     output_write(text, (size_t)n);
-    output_write("\n", 1);
 }
 
-static void print_against_machine(const bench *b) {
-    const series *s = b->series;
-    const ht_arithmetic a = main_arithmetic(b);
-    print_series("prefill", b->n_prompt, &s[PREFILL], "tok/s", ", %.0f %% of the %s peak of %.0f G operations/s",
-                 1e2 * series_median(&s[OF_PEAK]), ht_arithmetic_name(a), 1e-9 * series_median(&s[PEAK + a]));
-    double read = series_median(&s[READ]);
-    print_series("decode", b->n_decode, &s[DECODE], "tok/s", ", %.0f %% of reading %.0f MB per token at %.1f GB/s",
-                 1e2 * series_median(&s[OF_READ]), 1e-6 * (double)b->bytes_per_token, 1e-9 * read);
+static void print_text(const ht_bench_report *r) {
+    print_line("generation", "%lld tokens read in %.3f s (%.0f tok/s), %lld written, %.1f tok/s; peak %.2f GB",
+               (long long)r->prompt_tokens, r->prefill_seconds, rate((double)r->prompt_tokens, r->prefill_seconds),
+               (long long)r->generated_tokens, rate((double)r->generated_tokens - 1, r->decode_seconds),
+               (double)r->peak_memory_bytes / 1e9);
+    if (*r->prefix_note)
+        print_line("prefix cache", "%s", r->prefix_note);
+    else
+        print_line("prefix cache", "asked again, %lld tokens (%.0f %%) are reused: first token after %.3f s, not %.3f",
+                   (long long)r->prefix_reused, 1e2 * r->prefix_hit_rate, r->warm_seconds, r->cold_seconds);
+    print_line("saved state", "%.2f MB for %.2f MB of cache; saved in %.3f s, back in %.3f s",
+               (double)r->state_bytes / 1e6, (double)r->cache_bytes / 1e6, r->state_save_seconds,
+               r->state_load_seconds);
+    for (int32_t i = 0; i < r->n_checks; i++)
+        print_line(r->checks[i].passed ? "passed" : "FAILED", "%s: %s", r->checks[i].name, r->checks[i].detail);
 }
 
-void bench_print_text(const bench *b) {
-    const series *s = b->series;
-    if (!b->meter) { /* the device cannot measure itself */
-        print_series("prefill", b->n_prompt, &s[PREFILL], "tok/s", "%s", "");
-        print_series("decode", b->n_decode, &s[DECODE], "tok/s", "%s", "");
-    } else
-        print_against_machine(b);
-    char name[32];
-    snprintf(name, sizeof name, "decode, %d together", b->n_together);
-    print_series(name, (int64_t)b->n_together * b->n_decode, &s[TOGETHER], "tok/s", ", %.2f times one alone",
-                 series_median(&s[TOGETHER_GAIN]));
-    print_series("time to first token", b->n_prompt, &s[FIRST_TOKEN], "ms", "%s", "");
-    char text[160];
-    int n = snprintf(text, sizeof text, "%-20s %10s  %10.2f GB\n", "peak memory", "", (double)b->peak_bytes / 1e9);
-    output_write(text, (size_t)n);
-    if (b->o->quiet) return;
-    fprintf(stderr, "%s, %d threads, %s precision, depth %d\n", ht_device_instruction_set(b->e.device),
-            ht_device_threads(b->e.device), options_precision_name(b->o), (int)b->depth);
+int bench_report_command(const options *o) {
+    ht_error err = {0};
+    engine e = {0};
+    ht_bench_report *r = NULL;
+    ht_report_options how;
+    ht_report_options_init(&how, sizeof how);
+    how.prompt = o->prompt;
+    how.cancel = interrupt_flag();
+    if (o->max_tokens > 0) how.max_tokens = (int32_t)o->max_tokens;
+    ht_status st = engine_open(&e, o, 0, &err);
+    if (!st) st = ht_bench_report_run(e.model, &how, &r, &err);
+    int status = EXIT_OK;
+    if (st)
+        status = report(&err);
+    else if (!o->json)
+        print_text(r);
+    else if (!print_json(o, r))
+        status = EXIT_FAILED;
+    if (!st && !o->json && !o->quiet)
+        fprintf(stderr, "hearth %s, %s, %s precision, %s cache, %d threads\n", r->version, r->instruction_set,
+                r->precision, r->kv_type, (int)r->threads);
+    ht_bench_report_free(r);
+    engine_close(&e);
+    return output_finish(status);
 }

@@ -49,7 +49,9 @@ typedef struct options {
     string_list stop, set, adapters;
     const char *system, *ids, *out, *cpu, *text, *kl_vs, *device; /* NULL when not given */
     const char *template_file, *messages, *tools, *answer, *to;   /* likewise */
-    const char *draft;                                            /* model */
+    const char *prompt;                                           /* text of `bench --report` */
+    bool report;
+    const char *draft; /* model */
     bool lookup;
     int64_t guesses;
     const char *load_state, *save_state; /* likewise */

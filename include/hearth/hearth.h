@@ -30,6 +30,7 @@
 #include <hearth/precision.h>
 #include <hearth/quantize.h>
 #include <hearth/random.h>
+#include <hearth/report.h>
 #include <hearth/session.h>
 #include <hearth/state.h>
 #include <hearth/status.h>

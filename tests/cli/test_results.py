@@ -192,6 +192,19 @@ class Run(CommandTest):
         self.fails(2, "run", TINY, "hello", "--guesses", "2", says="--lookup or --draft")
         self.fails(2, "run", TINY, "hello", "--lookup", "--guesses", "16", says="--guesses")
 
+    def test_bench_report(self):
+        done = self.succeeds("bench", TINY, "--report", "-n", "8", "--json", "--prompt", "hello " * 40)
+        report = json.loads(done.out)
+        self.assertGreater(report["prefix_cache"]["hit_rate"], 0.9)
+        self.assertGreater(report["state"]["bytes"], 0)
+        passed = {c["name"]: c["passed"] for c in report["checks"]}
+        self.assertTrue(passed["the same twice"] and passed["a restored state goes on"])
+        self.assertFalse(passed["known continuations"])  # of a random model
+        short = json.loads(self.succeeds("bench", TINY, "--report", "-n", "8", "--json", "--prompt", "a").out)
+        self.assertIn("too short", short["prefix_cache"]["note"])
+        text = self.succeeds("bench", TINY, "--report", "-n", "8").out
+        self.assertIn(b"FAILED         known continuations", text)
+
     def test_sliding(self):
         value = self.run_json("--raw", "hello", "--context", "8", "-n", "300", "--sliding")
         self.assertEqual((value["finish"], value["metrics"]["generated_tokens"]), ("length", 300))

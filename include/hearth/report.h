@@ -1,0 +1,62 @@
+/* A report on a model as it runs here: how fast it answers, what the prefix cache and saved states spare, and whether what it
+ * says is what it should be. */
+#ifndef HEARTH_REPORT_H
+#define HEARTH_REPORT_H
+
+#include <hearth/model.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Options of ht_bench_report. */
+typedef struct ht_report_options {
+    size_t size;             /* of the struct, set by ht_report_options_init */
+    const char *prompt;      /* text to measure with; default NULL: one of some hundred tokens */
+    int32_t max_tokens;      /* of an answer; default 64 */
+    const char *directory;   /* for a state file while it is measured; default NULL: the system's for temporary files */
+    const ht_cancel *cancel; /* ends the call with HT_ERR_CANCELLED; default NULL */
+} ht_report_options;
+HT_API void ht_report_options_init(ht_report_options *options, size_t size);
+
+/* Something that ought to hold. */
+typedef struct ht_report_check {
+    const char *name;   /* "the same twice" */
+    const char *detail; /* what was found, one sentence */
+    bool passed;
+} ht_report_check;
+
+/* All strings are lent until the report is freed, and never NULL. Seconds are those of single runs. */
+typedef struct ht_bench_report {
+    const char *version, *architecture, *instruction_set, *precision, *kv_type;
+    int32_t threads;
+
+    /* An answer to the prompt. */
+    int64_t prompt_tokens, generated_tokens;
+    double prefill_seconds, first_token_seconds, decode_seconds;
+    size_t peak_memory_bytes;
+
+    /* The same request twice on an engine. When nothing is to be said `prefix_note` tells why, and the rest is 0. */
+    const char *prefix_note;           /* "" when it was measured */
+    int64_t prefix_reused;             /* tokens of the second prompt */
+    double prefix_hit_rate;            /* of its tokens */
+    double cold_seconds, warm_seconds; /* to the first token, the first time and the second */
+
+    /* The session saved to a file, and restored. */
+    size_t state_bytes, cache_bytes; /* of the file; of its keys and values in memory */
+    double state_save_seconds, state_load_seconds;
+
+    int32_t n_checks;
+    const ht_report_check *checks; /* [n_checks] */
+} ht_bench_report;
+
+/* Measures and checks; some seconds for a small model. A check that does not hold is part of the report, not an error. The
+ * model needs a tokenizer, HT_ERR_UNSUPPORTED without. The caller frees *out. */
+HT_API ht_status ht_bench_report_run(ht_model *m, const ht_report_options *options, ht_bench_report **out,
+                                     ht_error *err);
+HT_API void ht_bench_report_free(ht_bench_report *report); /* NULL is fine */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,41 @@
+/* Reports: what is measured (report.c) and what is checked (report_checks.c). */
+#ifndef HT_GENERATE_REPORT_INTERNAL_H
+#define HT_GENERATE_REPORT_INTERNAL_H
+
+#include "base/text.h"
+
+#include <hearth/engine.h>
+#include <hearth/report.h>
+
+enum { HT_MOST_CHECKS = 16 };
+
+/* The public struct, with what it lends. */
+typedef struct ht_report_data {
+    ht_bench_report public;
+    ht_model *model; /* lent during the call */
+    ht_report_options o;
+    const char *prompt;
+    ht_report_check check[HT_MOST_CHECKS];
+    char *detail[HT_MOST_CHECKS];
+    char *note;
+} ht_report_data;
+
+/* An answer with its tokens. */
+typedef struct ht_report_answer {
+    ht_text text;
+    int32_t *token; /* [metrics.generated_tokens] */
+    ht_metrics metrics;
+} ht_report_answer;
+void ht_report_answer_free(ht_report_answer *a);
+/* Answers a text on a session of its own; the sampler may be NULL. */
+ht_status ht_report_generate(const ht_report_data *r, const char *prompt, const ht_generate_options *how,
+                             ht_report_answer *out, ht_error *err);
+ht_generate_options ht_report_how(const ht_report_data *r);
+
+/* Adds a check with what was found. */
+ht_status ht_report_add(ht_report_data *r, const char *name, bool passed, ht_error *err, const char *fmt, ...)
+    HT_PRINTF(5, 6);
+/* Runs the checks of what the model says. */
+ht_status ht_report_run_checks(ht_report_data *r, ht_error *err);
+
+#endif

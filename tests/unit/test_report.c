@@ -1,0 +1,105 @@
+/* Reports on a model: what always holds passes, what a random model cannot know does not, and nothing is left behind. */
+#include "support/options.h"
+#include "support/scratch.h"
+#include "support/test.h"
+#include "support/tiny_model.h"
+
+#include <hearth/hearth.h>
+
+#include <dirent.h>
+#include <string.h>
+
+static ht_model *model;
+
+static int setup(void **state) {
+    (void)state;
+    scratch_make();
+    model = tiny_load(&(tiny_options){.type = HT_W_Q8_0});
+    return 0;
+}
+
+static int teardown(void **state) {
+    (void)state;
+    ht_model_free(model);
+    scratch_remove();
+    return 0;
+}
+
+static const ht_report_check *find_check(const ht_bench_report *r, const char *name) {
+    for (int32_t i = 0; i < r->n_checks; i++)
+        if (strcmp(r->checks[i].name, name) == 0) return &r->checks[i];
+    fail_msg("there is no check \"%s\"", name);
+    return NULL;
+}
+
+static int files_in(const char *folder) {
+    int n = 0;
+    DIR *d = opendir(folder);
+    assert_non_null(d);
+    while (readdir(d)) n++;
+    closedir(d);
+    return n;
+}
+
+static void what_it_says(void **state) {
+    (void)state;
+    static const char *const hold[] = {"the same twice", "an engine answers as a session", "a restored state goes on",
+                                       "the same with a seed", "text is UTF-8"};
+    ht_error err = {0};
+    ht_bench_report *r;
+    const char *folder = scratch_path(".");
+    const int before = files_in(folder);
+    const ht_report_options o = OPTIONS(ht_report_options, with.directory = folder, with.max_tokens = 20);
+    if (ht_bench_report_run(model, &o, &r, &err)) fail_msg("%s", err.message);
+    for (size_t i = 0; i < sizeof hold / sizeof *hold; i++)
+        if (!find_check(r, hold[i])->passed) fail_msg("%s: %s", hold[i], find_check(r, hold[i])->detail);
+    assert_false(find_check(r, "known continuations")->passed);
+    assert_non_null(strstr(find_check(r, "known continuations")->detail, "0 of 4"));
+    assert_true(r->prompt_tokens > 100);
+    assert_int_equal(r->prefix_reused, r->prompt_tokens - 1);
+    assert_true(r->prefix_hit_rate > 0.9 && r->prefix_hit_rate < 1);
+    assert_string_equal(r->prefix_note, "");
+    assert_true(r->state_bytes > 1000 && r->cache_bytes > 1000);
+    assert_string_equal(r->version, ht_version());
+    assert_string_equal(r->architecture, "llama");
+    ht_bench_report_free(r);
+    assert_int_equal(files_in(folder), before);
+}
+
+static void a_short_prompt(void **state) {
+    (void)state;
+    ht_error err = {0};
+    ht_bench_report *r;
+    const ht_report_options o = OPTIONS(ht_report_options, with.prompt = "ab", with.max_tokens = 4);
+    if (ht_bench_report_run(model, &o, &r, &err)) fail_msg("%s", err.message);
+    assert_non_null(strstr(r->prefix_note, "2 tokens is too short"));
+    assert_true(r->prefix_hit_rate == 0 && r->prefix_reused == 0);
+    ht_bench_report_free(r);
+}
+
+static void refusals(void **state) {
+    (void)state;
+    ht_error err = {0};
+    ht_bench_report *r;
+    ht_cancel cancel = {0};
+    ht_report_options o = OPTIONS(ht_report_options, with.max_tokens = 1);
+    assert_int_equal(ht_bench_report_run(model, &o, &r, &err), HT_ERR_ARGUMENT);
+    o.max_tokens = 4;
+    o.directory = "/nowhere/at/all";
+    assert_int_equal(ht_bench_report_run(model, &o, &r, &err), HT_ERR_IO);
+    assert_non_null(strstr(err.message, "/nowhere/at/all"));
+    o.directory = NULL;
+    o.cancel = &cancel;
+    ht_cancel_request(&cancel);
+    assert_int_equal(ht_bench_report_run(model, &o, &r, &err), HT_ERR_CANCELLED);
+    assert_null(r);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_it_says),
+        cmocka_unit_test(a_short_prompt),
+        cmocka_unit_test(refusals),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
