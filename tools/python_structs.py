@@ -22,6 +22,7 @@ STRUCTS = [
     "ht_error", "ht_cancel", "ht_device_options", "ht_model_options", "ht_forward_options", "ht_sampler_options",
     "ht_generate_options", "ht_metrics", "ht_tool_call", "ht_answer_piece", "ht_compile_options", "ht_optimizer_options", "ht_schedule", "ht_function", "ht_custom_vjp", "ht_memory_stats", "ht_machine",
     "ht_lora_options", "ht_train_batch", "ht_data_count", "ht_data_report", "ht_trainer_options", "ht_trainer_plan", "ht_train_step",
+    "ht_backend_options", "ht_backend_prompt", "ht_backend_info", "ht_backend_keys",
     "ht_inspect_options", "ht_inspected_layer", "ht_inspection",
 ]  # fmt: skip
 ENUMS = [

@@ -131,7 +131,7 @@ PROPERTIES = {
     "dtype": "Dtype", "ndim": "int", "size": "int", "shape": "tuple[int, ...]", "itemsize": "int", "nbytes": "int", "T": ARRAY,
     "mT": ARRAY, "at": "Any", "is_float": "bool", "context": "int", "vocab_size": "int", "chat_format": "str | None", "warning": "str | None",
     "parameters": "dict[str, array]", "plan": "dict[str, Any]", **dict.fromkeys(["losses", "valid_losses"], "list[tuple[int, float]]"),
-    "metrics": "dict[str, Any]", "state": "dict[str, Any]", "thinking": "str", "tool_calls": "list[dict[str, Any]]",
+    "metrics": "dict[str, Any]", "info": "dict[str, Any]", "state": "dict[str, Any]", "thinking": "str", "tool_calls": "list[dict[str, Any]]",
     "tokens": "list[int]", "owners": "list[int]",
 }  # fmt: skip
 ATTRIBUTES = {
@@ -180,6 +180,7 @@ SPECIAL = {
         "def __enter__(self) -> Session: ...",
         "def __exit__(self, *_: object) -> None: ...",
     ],
+    "BackendModel": ["def __enter__(self) -> BackendModel: ...", "def __exit__(self, *_: object) -> None: ..."],
     "Inspection": [
         "def __getitem__(self, name: str) -> array: ...",
         "def __iter__(self) -> Iterator[str]: ...",
@@ -190,7 +191,7 @@ SPECIAL = {
 }
 # Classes whose __init__ is left out.
 NOT_MADE_BY_PROGRAMS = {
-    "Generation", "Model", "Adapter", "Lora", "FineTuned", "Report", "TrainStep", "Dtype", "DeviceType",
+    "Generation", "Model", "BackendModel", "Adapter", "Lora", "FineTuned", "Report", "TrainStep", "Dtype", "DeviceType",
     "Inspection",
 }  # fmt: skip
 

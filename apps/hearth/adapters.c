@@ -31,19 +31,22 @@ static size_t path_length(const char *path, float *scale) {
     return (size_t)(at - path);
 }
 
-static ht_status load_one(const options *o, const char *word, const ht_model *m, adapter_list *out, ht_error *err) {
+char *adapter_path(const char *word, float *scale) {
     const size_t name = name_length(word);
     const char *rest = name ? word + name + 1 : word;
-    const size_t n = path_length(rest, &out->scale[out->n]);
-    char *path = strndup(rest, n);
+    return strndup(rest, path_length(rest, scale));
+}
+
+static ht_status load_one(const options *o, const char *word, const ht_model *m, adapter_list *out, ht_error *err) {
+    const size_t name = name_length(word);
+    char *path = adapter_path(word, &out->scale[out->n]);
     if (!path) return out_of_memory(err);
     const ht_status st = ht_adapter_load(path, m, NULL, &out->adapter[out->n], err);
-    free(path);
-    if (st) return st;
-    const char *warning = ht_adapter_warning(out->adapter[out->n++]);
+    const char *warning = st ? NULL : ht_adapter_warning(out->adapter[out->n++]);
     if (warning && !o->quiet)
-        fprintf(stderr, "hearth: %.*s: %s\n", (int)(name ? name : n), name ? word : rest, warning);
-    return HT_OK;
+        fprintf(stderr, "hearth: %.*s: %s\n", (int)(name ? name : strlen(path)), name ? word : path, warning);
+    free(path);
+    return st;
 }
 
 ht_status adapters_load(const options *o, const ht_model *m, adapter_list *out, ht_error *err) {

@@ -15,6 +15,8 @@ typedef struct adapter_list {
 /* Loads [name=]PATH[@scale] for each of o->adapters, for the model, and prints what there is to say about one. A list that is not
  * whole is to be freed too. */
 ht_status adapters_load(const options *o, const ht_model *m, adapter_list *out, ht_error *err);
+/* The path of one such word, in fresh memory, and its scale; NULL when memory ran out. */
+char *adapter_path(const char *word, float *scale);
 void adapters_free(adapter_list *list);
 
 #endif

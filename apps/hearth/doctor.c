@@ -4,6 +4,7 @@
 #include "model_path.h"
 #include "terminal.h"
 
+#include <hearth/backend.h>
 #include <hearth/measure.h>
 #include <hearth/version.h>
 
@@ -116,7 +117,10 @@ static ht_status examine(checkup *c, ht_error *err) {
 
 static bool print_json(const checkup *c) {
     const ht_machine *m = &c->machine;
-    json_t *sets = json_array(), *advice = json_array();
+    json_t *sets = json_array(), *advice = json_array(), *backends = json_array();
+    for (int i = 0; ht_backend_at(i); i++)
+        json_array_append_new(
+            backends, json_pack("{ss ss}", "name", ht_backend_at(i)->name, "summary", ht_backend_at(i)->summary));
     for (int i = 0; i < c->n_sets; i++)
         json_array_append_new(sets,
                               json_pack("{ss ss sb sb}", "name", c->sets[i].name, "needs", c->sets[i].needs, "built_in",
@@ -129,6 +133,7 @@ static bool print_json(const checkup *c) {
         (json_int_t)m->l3_bytes, "huge_pages", m->huge_pages, "instruction_set", ht_device_instruction_set(c->device),
         "instruction_sets", sets, "threads", ht_device_threads(c->device), "read_buffer_bytes",
         (json_int_t)c->read_bytes, "default_model", c->model ? json_path(c->model) : json_null(), "advice", advice);
+    json_object_set_new(value, "backends", backends);
     json_object_set_new(value, "read_bytes_per_second", json_real(c->read));
     for (int a = 0; a < HT_ARITHMETICS; a++) {
         char name[40];
@@ -187,6 +192,8 @@ static void print_text(const checkup *c) {
         snprintf(what, sizeof what, "%s peak", ht_arithmetic_name((ht_arithmetic)i));
         if (c->compute[i] > 0) say(what, "%.0f G operations/s", c->compute[i] / 1e9);
     }
+    for (int i = 0; ht_backend_at(i); i++)
+        say(i ? "" : "backends", "%-12s %s", ht_backend_at(i)->name, ht_backend_at(i)->summary);
     say("default model", "%s", c->model ? c->model : "not there");
     for (int i = 0; i < c->n_advice; i++) say(i ? "" : "what to do", "%s", c->advice[i]);
     if (!c->n_advice) say("what to do", "nothing: all is well");

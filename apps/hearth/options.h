@@ -55,6 +55,7 @@ typedef struct options {
     bool lookup;
     int64_t guesses;
     const char *load_state, *save_state; /* likewise */
+    const char *backend, *python;        /* likewise */
     const char *attention, *svg, *head;  /* likewise, of inspect */
     const char *quantize;                /* likewise, BITS[:GROUP] */
     int64_t threads, context, top_k, seed, chunk, parallel, window, slots;

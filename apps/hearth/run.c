@@ -1,4 +1,5 @@
 /* hearth run: answer one prompt, text to stdout as it comes. */
+#include "backends.h"
 #include "command.h"
 #include "engine.h"
 #include "input.h"
@@ -210,13 +211,22 @@ static ht_status turn_thinking_off(const engine *e, const options *o, ht_chat *c
     return st;
 }
 
-static ht_status make_chat(const engine *e, const options *o, const char *prompt, ht_chat **chat, ht_error *err) {
+/* Who answers: the engine, or a model of another backend. */
+typedef struct answerer {
+    engine e;
+    ht_backend_model *other; /* NULL: the engine */
+    const char *chat_format; /* NULL: none */
+    int64_t context;         /* 0: not known */
+} answerer;
+
+static ht_status make_chat(const answerer *by, const options *o, const char *prompt, ht_chat **chat, ht_error *err) {
     ht_status st = o->messages ? read_messages(o, chat, err) : ht_chat_new(chat, err);
     if (!st && o->system) st = ht_chat_add(*chat, "system", o->system, err);
     if (!st && *prompt) st = ht_chat_add(*chat, "user", prompt, err);
     if (!st && o->tools) st = set_tools(o, *chat, err);
     if (!st) st = set_variables(o, *chat, err);
-    if (!st && o->no_thinking) st = turn_thinking_off(e, o, *chat, err);
+    if (!st && o->no_thinking)
+        st = by->other ? ht_chat_set_thinking(*chat, false, err) : turn_thinking_off(&by->e, o, *chat, err);
     return st;
 }
 
@@ -225,7 +235,14 @@ static const char *option_of_chats(const options *o) {
     return o->system ? "system" : o->messages ? "messages" : o->tools ? "tools" : o->set.n ? "set" : NULL;
 }
 
-static ht_status generate(engine *e, const options *o, const char *prompt, answer *a, ht_metrics *metrics,
+static ht_status generate_text(answerer *by, const char *prompt, const ht_generate_options *how, answer *a,
+                               ht_metrics *metrics, ht_error *err) {
+    const ht_backend_prompt text = {.text = prompt};
+    return by->other ? ht_backend_generate(by->other, &text, how, on_text, a, NULL, metrics, err)
+                     : ht_generate_text(by->e.session, prompt, how, on_text, a, metrics, err);
+}
+
+static ht_status generate(answerer *by, const options *o, const char *prompt, answer *a, ht_metrics *metrics,
                           ht_error *err) {
     const ht_sampler_options sampler = options_sampler(o);
     ht_generate_options how;
@@ -237,18 +254,20 @@ static ht_status generate(engine *e, const options *o, const char *prompt, answe
     how.n_stop = o->stop.n;
     how.parse_special = o->parse_special;
     how.lookup = o->lookup;
-    how.draft = e->draft;
+    how.draft = by->e.draft;
     how.guesses = (int32_t)o->guesses;
-    if (o->raw || !ht_chat_format_name(e->model)) {
+    if (o->raw || !by->chat_format) {
         const char *needs = option_of_chats(o);
-        if (!needs) return ht_generate_text(e->session, prompt, &how, on_text, a, metrics, err);
+        if (!needs) return generate_text(by, prompt, &how, a, metrics, err);
         snprintf(err->message, sizeof err->message,
                  "--%s needs a chat template, and %s has none: put all of it into the prompt", needs, o->model);
         return err->status = HT_ERR_ARGUMENT;
     }
     ht_chat *chat = NULL;
-    ht_status st = make_chat(e, o, prompt, &chat, err);
-    if (!st) st = ht_generate_chat(e->session, chat, &how, on_piece, a, metrics, err);
+    ht_status st = make_chat(by, o, prompt, &chat, err);
+    if (!st)
+        st = by->other ? ht_backend_chat(by->other, chat, &how, on_piece, a, metrics, err)
+                       : ht_generate_chat(by->e.session, chat, &how, on_piece, a, metrics, err);
     ht_chat_free(chat);
     return st;
 }
@@ -256,12 +275,17 @@ static ht_status generate(engine *e, const options *o, const char *prompt, answe
 static double rate(double count, double seconds) { return seconds > 0 && count > 0 ? count / seconds : 0; }
 static double decode_rate(const ht_metrics *m) { return rate((double)(m->generated_tokens - 1), m->decode_seconds); }
 
-static void print_statistics(const ht_metrics *m) {
+/* Of the program, or where another process computes, of that one. */
+static size_t peak_of(const options *o, const ht_metrics *m) {
+    return backend_is_native(o) ? (size_t)peak_memory_bytes() : m->peak_memory_bytes;
+}
+
+static void print_statistics(const options *o, const ht_metrics *m) {
     fprintf(stderr, "prefill %lld tok · ttft %.0f ms · ", (long long)m->prompt_tokens, m->first_token_seconds * 1e3);
     if (decode_rate(m) > 0) fprintf(stderr, "%.1f tok/s · ", decode_rate(m));
     if (m->guessed_tokens)
         fprintf(stderr, "%lld of %lld guesses right · ", (long long)m->accepted_tokens, (long long)m->guessed_tokens);
-    fprintf(stderr, "peak %.1f GB\n", (double)peak_memory_bytes() / 1e9);
+    fprintf(stderr, "peak %.1f GB\n", (double)peak_of(o, m) / 1e9);
 }
 
 static const char *finish_name(ht_finish finish) {
@@ -279,7 +303,7 @@ static bool print_json(const options *o, const answer *a, const ht_metrics *m) {
                   (json_int_t)m->generated_tokens, "prefill_seconds", m->prefill_seconds, "decode_seconds",
                   m->decode_seconds, "time_to_first_token_ms", m->first_token_seconds * 1e3,
                   "prefill_tokens_per_second", rate((double)m->prompt_tokens, m->prefill_seconds),
-                  "decode_tokens_per_second", decode_rate(m), "peak_memory_bytes", (json_int_t)peak_memory_bytes(),
+                  "decode_tokens_per_second", decode_rate(m), "peak_memory_bytes", (json_int_t)peak_of(o, m),
                   "guessed_tokens", (json_int_t)m->guessed_tokens, "accepted_tokens", (json_int_t)m->accepted_tokens);
     json_t *value = json_pack("{so so ss so}", "model", json_path(o->model), "text", json_text(a->text.text, a->text.n),
                               "finish", finish_name(m->finish), "metrics", metrics);
@@ -310,8 +334,31 @@ static int finish_run(const options *o, answer *a, const ht_metrics *metrics, ht
                 (long long)metrics->generated_tokens, (long long)a->context);
     if (!st && a->has_thought && !a->has_text)
         fprintf(stderr, "hearth: the answer ends within its thoughts; --max-tokens allows more, --no-thinking none\n");
-    if (!o->quiet && metrics->prompt_tokens) print_statistics(metrics);
+    if (!o->quiet && metrics->prompt_tokens) print_statistics(o, metrics);
     return status;
+}
+
+static ht_status open_answerer(answerer *by, const options *o, const char *prompt, size_t n, ht_error *err) {
+    ht_backend_info info;
+    if (backend_is_native(o)) {
+        ht_status st = open_for(&by->e, o, prompt, n, err);
+        if (!st && o->load_state) st = ht_session_load(by->e.session, o->load_state, err);
+        if (st) return st;
+        by->chat_format = ht_chat_format_name(by->e.model);
+        by->context = ht_model_context(by->e.model);
+        return HT_OK;
+    }
+    ht_status st = backend_open(o, &by->other, err);
+    if (!st) st = ht_backend_get_info(by->other, &info, err);
+    if (st) return st;
+    by->chat_format = *info.chat_format ? info.chat_format : NULL;
+    by->context = info.context;
+    return HT_OK;
+}
+
+static void close_answerer(answerer *by) {
+    ht_backend_close(by->other);
+    engine_close(&by->e);
 }
 
 int run_command(const options *o) {
@@ -338,16 +385,15 @@ int run_command(const options *o) {
         free(prompt);
         return EXIT_USAGE;
     }
-    engine e = {0};
+    answerer by = {0};
     ht_metrics metrics = {0};
     answer a = {.o = o, .ends_line = true};
-    if (!st) st = open_for(&e, o, prompt, n, &err);
-    if (!st) a.context = ht_model_context(e.model);
-    if (!st && o->load_state) st = ht_session_load(e.session, o->load_state, &err);
-    if (!st) st = generate(&e, o, prompt, &a, &metrics, &err);
+    if (!st) st = open_answerer(&by, o, prompt, n, &err);
+    a.context = by.context;
+    if (!st) st = generate(&by, o, prompt, &a, &metrics, &err);
     int status = finish_run(o, &a, &metrics, st, &err);
-    if (o->save_state && status == EXIT_OK && ht_session_save(e.session, o->save_state, &err)) status = report(&err);
-    engine_close(&e);
+    if (o->save_state && status == EXIT_OK && ht_session_save(by.e.session, o->save_state, &err)) status = report(&err);
+    close_answerer(&by);
     free(prompt);
     free(a.text.text);
     free(a.thinking.text);

@@ -55,6 +55,10 @@ HT_API ht_status ht_chat_add_message(ht_chat *chat, const ht_chat_message *messa
  * name; what is no such object is HT_ERR_FORMAT; a role as in ht_chat_add. The caller frees *out. */
 HT_API ht_status ht_chat_from_json(const char *json, size_t n, ht_chat **out, ht_error *err);
 
+/* The conversation as such JSON, all that was added and set, for a backend of a program's own (backend.h). The caller frees
+ * *json, NUL-terminated, with ht_text_free. */
+HT_API ht_status ht_chat_to_json(const ht_chat *chat, char **json, ht_error *err);
+
 /* The tools that the model may call: n bytes of JSON, a list that reaches the template unchanged (descriptions such as
  * {"type": "function", "function": {"name": ..., "description": ..., "parameters": {a JSON schema}}}). Replaces what was set
  * before; HT_ERR_FORMAT for what is no list. */

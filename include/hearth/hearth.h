@@ -5,6 +5,7 @@
 #include <hearth/adapter.h>
 #include <hearth/answer.h>
 #include <hearth/array.h>
+#include <hearth/backend.h>
 #include <hearth/cancel.h>
 #include <hearth/chat.h>
 #include <hearth/discover.h>

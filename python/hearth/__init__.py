@@ -13,6 +13,7 @@ from . import (
     _lora,
     _memory,
     _model,
+    _model_backend,
     _stream,
     _trainer,
     _transform,
@@ -48,6 +49,7 @@ from ._library import Error
 from ._lora import *  # noqa: F403
 from ._memory import *  # noqa: F403
 from ._model import *  # noqa: F403
+from ._model_backend import *  # noqa: F403
 from ._stream import *  # noqa: F403
 from ._trainer import *  # noqa: F403
 from ._transform import *  # noqa: F403
@@ -64,6 +66,7 @@ __all__ = [
     *_lora.__all__,
     *_memory.__all__,
     *_model.__all__,
+    *_model_backend.__all__,
     *_stream.__all__,
     *_trainer.__all__,
     *_transform.__all__,

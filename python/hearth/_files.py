@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from ctypes import POINTER, byref, c_bool, c_char_p, c_int, c_size_t, c_void_p
 
 from . import _library as lib
-from . import _model
+from . import _model, _model_backend
 from ._array import array, operand
 from ._dtype import ALL
 
@@ -86,13 +86,15 @@ def load(file, /, format=None, return_metadata=False, *, stream=None, **options)
     """Arrays or a model, by what the file is.
 
     A .npy file gives its array; .npz and .safetensors files give arrays by name. With `return_metadata`, the metadata of a
-    safetensors or GGUF file comes second. A directory, or a .gguf file, is a model (`options` as of the model's loader);
-    `format="gguf"` or `return_metadata` give a GGUF's tensors as arrays instead."""
+    safetensors or GGUF file comes second. A directory, or a .gguf file, is a model (`options` as of the model's loader; with
+    `backend="mlx_lm"`, which is mlx-lm in a Python process, `python`, its interpreter, `adapter`, a directory or a pair of one and
+    a factor, and `context`, and what comes is a BackendModel); `format="gguf"` or `return_metadata` give a GGUF's tensors as arrays instead."""
     if not hasattr(file, "read"):
         path = pathlib.Path(file)
         gguf_model = path.suffix == ".gguf" and format is None and not return_metadata
         if gguf_model or options or (path.is_dir() and format is None):
-            return _model.load(file, **options)
+            backend = options.pop("backend", "native")
+            return _model.load(file, **options) if backend == "native" else _model_backend.BackendModel(file, backend, **options)
     return load_arrays(file, format, return_metadata)
 
 

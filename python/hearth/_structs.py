@@ -387,6 +387,56 @@ class ht_train_step(Structure):
     ]
 
 
+class ht_backend_options(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("model", POINTER(ht_model_options)),
+        ("adapters", POINTER(c_char_p)),
+        ("adapter_scales", c_void_p),
+        ("n_adapters", c_int),
+        ("python", c_char_p),
+        ("load_seconds", c_double),
+        ("first_seconds", c_double),
+        ("next_seconds", c_double),
+        ("line_bytes", c_size_t),
+        ("bridge", c_char_p),
+    ]
+
+
+class ht_backend_prompt(Structure):
+    _fields_ = [
+        ("text", c_char_p),
+        ("ids", c_void_p),
+        ("n_ids", c_size_t),
+    ]
+
+
+class ht_backend_info(Structure):
+    _fields_ = [
+        ("architecture", c_char_p),
+        ("engine", c_char_p),
+        ("device", c_char_p),
+        ("chat_format", c_char_p),
+        ("context", c_int64),
+        ("vocab", c_int64),
+        ("n_layers", c_int64),
+        ("memory_bytes", c_int64),
+    ]
+
+
+class ht_backend_keys(Structure):
+    _fields_ = [
+        ("layer", c_int64),
+        ("n_layers", c_int64),
+        ("head", c_int64),
+        ("n_heads", c_int64),
+        ("n_tokens", c_int64),
+        ("head_dim", c_int64),
+        ("keys", c_void_p),
+        ("values", c_void_p),
+    ]
+
+
 class ht_inspect_options(Structure):
     _fields_ = [
         ("size", c_size_t),

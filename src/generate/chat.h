@@ -33,6 +33,9 @@ ht_status ht_chat_write(const ht_chat_setup *setup, const char *bos, const char 
 ht_status ht_chat_write_for(const ht_model *m, const ht_chat *chat, char **text, size_t *n, ht_text_run **runs,
                             size_t *n_runs, ht_error *err);
 /* The ids of what was written, `flags` as of ht_chat_encode. */
+ht_status ht_chat_encode_runs(const ht_tokenizer *t, const char *text, size_t n, const ht_text_run *runs, size_t n_runs,
+                              unsigned flags, int32_t **ids, size_t *n_ids, ht_error *err);
+/* The same for a model. */
 ht_status ht_chat_encode_text(const ht_model *m, const char *text, size_t n, const ht_text_run *runs, size_t n_runs,
                               unsigned flags, int32_t **ids, size_t *n_ids, ht_error *err);
 

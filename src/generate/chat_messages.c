@@ -364,3 +364,27 @@ ht_status ht_chat_from_json(const char *json, size_t n, ht_chat **out, ht_error 
         *out = chat;
     return status;
 }
+
+/* The object that ht_chat_from_json reads; its values are the chat's own. */
+static ht_jinja_dict *document_of(ht_jinja_arena *a, const ht_chat *chat) {
+    ht_jinja_dict *document = ht_jinja_dict_new(a);
+    const ht_jinja_value messages = {.kind = HT_VALUE_LIST, .list = chat->messages};
+    const ht_jinja_value variables = {.kind = HT_VALUE_DICT, .dict = chat->variables};
+    if (a->status) return NULL;
+    ht_jinja_dict_set_text(a, document, "messages", messages);
+    if (chat->tools.kind != HT_VALUE_NONE) ht_jinja_dict_set_text(a, document, "tools", chat->tools);
+    if (chat->variables->n) ht_jinja_dict_set_text(a, document, "chat_template_kwargs", variables);
+    return document;
+}
+
+ht_status ht_chat_to_json(const ht_chat *chat, char **json, ht_error *err) {
+    ht_jinja_arena a = {.limit = SIZE_MAX / 4, .name = "the conversation", .err = err};
+    ht_jinja_rendering how = {.a = &a};
+    const ht_jinja_value document = {.kind = HT_VALUE_DICT, .dict = document_of(&a, chat)};
+    const ht_jinja_string *text = a.status ? NULL : ht_jinja_json_text(&how, document, NULL, NULL, NULL, false, false);
+    *json = a.status || !text ? NULL : strdup(text->text);
+    ht_status status = a.status;
+    if (!status && !*json) status = ht_fail_memory(err, 0, "the conversation as JSON");
+    ht_jinja_arena_free(&a);
+    return status;
+}

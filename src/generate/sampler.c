@@ -34,6 +34,8 @@ void ht_sampler_options_init(ht_sampler_options *options, size_t size) {
 
 static const char *const stage_names[] = {"repeat_penalty", "temperature", "top_p", "top_k", "min_p"};
 
+const char *ht_sampler_stage_name(ht_sampler_stage stage) { return stage_names[stage]; }
+
 /* Puts each stage that is not among the first n of `order` in front of the first one there that by default comes after
  * it. */
 static void complete_order(ht_sampler_stage order[HT_SAMPLER_STAGES], int n, const bool listed[HT_SAMPLER_STAGES]) {
@@ -95,6 +97,11 @@ static ht_status check_options(const ht_sampler_options *o, ht_error *err) {
     return HT_OK;
 }
 
+ht_status ht_sampler_options_check(const ht_sampler_options *options, ht_sampler_options *out, ht_error *err) {
+    ht_status status = ht_options_read(out, options, &defaults, sizeof defaults, "ht_sampler_options", err);
+    return status ? status : check_options(out, err);
+}
+
 static bool penalises(const ht_sampler_options *o) {
     return o->repeat_penalty != 0 && o->repeat_penalty != 1 && o->repeat_window != 0;
 }
@@ -135,8 +142,7 @@ ht_status ht_sampler_new(const ht_sampler_options *options, int32_t vocab, const
                          ht_error *err) {
     *out = NULL;
     ht_sampler_options o;
-    ht_status status = ht_options_read(&o, options, &defaults, sizeof defaults, "ht_sampler_options", err);
-    if (!status) status = check_options(&o, err);
+    ht_status status = ht_sampler_options_check(options, &o, err);
     if (status) return status;
     if (vocab < 1) return ht_fail(err, HT_ERR_ARGUMENT, "a sampler over %d tokens, expected 1 or more", (int)vocab);
     ht_sampler *s = calloc(1, sizeof *s);

@@ -29,6 +29,12 @@ typedef enum ht_sampler_stage {
 /* All stages, in the order that `text` says (ht_sampler_options); NULL: the one above. */
 ht_status ht_sampler_order_parse(const char *text, ht_sampler_stage order[HT_SAMPLER_STAGES], ht_error *err);
 
+/* The name that `text` has for a stage. A constant. */
+const char *ht_sampler_stage_name(ht_sampler_stage stage);
+
+/* The options in effect, checked but for their order; NULL: the defaults. */
+ht_status ht_sampler_options_check(const ht_sampler_options *options, ht_sampler_options *out, ht_error *err);
+
 /* Checks the options (NULL: the defaults) and allocates all that sampling will need. `ops` are the device's. */
 ht_status ht_sampler_new(const ht_sampler_options *options, int32_t vocab, const ht_row_ops *ops, ht_sampler **out,
                          ht_error *err);

@@ -76,7 +76,9 @@ typedef struct ht_json_text { /* contents of a JSON file; data NULL: no file */
 ht_status ht_config_from_json(ht_json_text config, ht_json_text generation, const ht_config_hints *hints,
                               ht_config *out, ht_error *err);
 
-/* Adds the EOS ids of a config.json or generation_config.json, named `file`. */
+/* Adds the EOS ids of a config.json or generation_config.json, named `file`, that are below c->vocab. */
+ht_status ht_config_eos_read(ht_json_text text, const char *file, ht_config *c, ht_error *err);
+/* The same for a configuration that is complete, which is checked. */
 ht_status ht_config_eos_from_json(ht_json_text text, const char *file, ht_config *c, ht_error *err);
 
 struct ht_gguf;

@@ -225,7 +225,7 @@ ht_status ht_config_from_json(ht_json_text config, ht_json_text generation, cons
     return status || !generation.data ? status : ht_config_eos_from_json(generation, generation_file, out, err);
 }
 
-ht_status ht_config_eos_from_json(ht_json_text text, const char *file, ht_config *c, ht_error *err) {
+ht_status ht_config_eos_read(ht_json_text text, const char *file, ht_config *c, ht_error *err) {
     json_t *root;
     ht_status status = ht_json_parse(text.data, text.size, file, &root, err);
     if (status) return status;
@@ -233,5 +233,10 @@ ht_status ht_config_eos_from_json(ht_json_text text, const char *file, ht_config
     read_eos(c, &r, ht_json_object(&r, root, "text_config"));
     read_eos(c, &r, root);
     json_decref(root);
-    return r.status ? r.status : ht_config_check(c, file, err);
+    return r.status;
+}
+
+ht_status ht_config_eos_from_json(ht_json_text text, const char *file, ht_config *c, ht_error *err) {
+    const ht_status status = ht_config_eos_read(text, file, c, err);
+    return status ? status : ht_config_check(c, file, err);
 }

@@ -14,6 +14,7 @@
 #include "support/options.h"
 #include "support/safetensors_writer.h"
 #include "support/scratch.h"
+#include "support/scripted_child.h"
 #include "support/test.h"
 #include "support/tiny_model.h"
 #include "train/batches.h"
@@ -327,6 +328,29 @@ static ht_status save_trainer(ht_error *err) {
 
 static ht_status resume_trainer(ht_error *err) { return ht_trainer_resume(trainer, scratch_path("checkpoint"), err); }
 
+static bool takes_text(const char *text, size_t n, void *user) {
+    strncat(user, text, n);
+    return true;
+}
+
+/* A child that does all right, which is there no more whatever fails. It ends without being told to, too. */
+static ht_status answer_with_child(ht_error *err) {
+    static const char *const stop = "never";
+    const ht_sampler_options sampler = OPTIONS(ht_sampler_options, with.temperature = 1, with.order = "top_k");
+    const ht_generate_options how =
+        OPTIONS(ht_generate_options, with.sampler = &sampler, with.stop = &stop, with.n_stop = 1);
+    ht_backend_model *m = NULL;
+    ht_backend_info info;
+    char answer[64] = "";
+    ht_status st = script_load(script_good, (script_deadlines){0}, &m, err);
+    if (!st)
+        st = ht_backend_generate(m, &(ht_backend_prompt){.text = "abc"}, &how, takes_text, answer, NULL, NULL, err);
+    if (!st) assert_string_equal(answer, "abc");
+    if (!st) st = ht_backend_get_info(m, &info, err);
+    ht_backend_close(m);
+    return st;
+}
+
 static void parsers(void **state) {
     (void)state;
     assert_int_equal(try_every_failure(parse_gguf, NOTHING_ELSE), 7);
@@ -528,6 +552,15 @@ static int free_inputs(void **state) {
     return 0;
 }
 
+static void children(void **state) {
+    (void)state;
+    if (!ht_backend_get("mlx_lm")) skip();
+    script_write_checkpoint();
+    const int n_files = script_open_files();
+    assert_true(try_every_failure(answer_with_child, ALSO_FORMAT | ALSO_OK) > 100);
+    script_check_clean(n_files);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parsers),     cmocka_unit_test(checkpoints),
@@ -535,6 +568,7 @@ int main(void) {
         cmocka_unit_test(pools),       cmocka_unit_test(training),
         cmocka_unit_test(inspections), cmocka_unit_test(training_data),
         cmocka_unit_test(trainers),    cmocka_unit_test(decoding_allocates_nothing),
+        cmocka_unit_test(children),
     };
     return cmocka_run_group_tests(tests, make_inputs, free_inputs);
 }

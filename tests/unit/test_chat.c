@@ -2,6 +2,7 @@
 #include "generate/chat.h"
 #include "models/chat_formats.h"
 #include "support/chat.h"
+#include "support/options.h"
 #include "support/test.h"
 
 #include <hearth/hearth.h>
@@ -239,6 +240,41 @@ static void messages_come_from_json(void **state) {
                 "[{\"a\": 1}, {\"b\": 2}, \"{broken\", \"[3]\"]");
 }
 
+static char *to_json(ht_chat *chat) {
+    char *json;
+    ht_error err = {0};
+    if (ht_chat_to_json(chat, &json, &err)) fail_msg("%s", err.message);
+    ht_chat_free(chat);
+    return json;
+}
+
+static void a_conversation_is_written_as_json(void **state) {
+    (void)state;
+    static const char whole[] =
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi \xc3\xa9 \\\"\\n\"}, {\"role\": \"assistant\", "
+        "\"content\": \"\", "
+        "\"tool_calls\": [{\"type\": \"function\", \"function\": {\"name\": \"f\", \"arguments\": {\"a\": 1.5}}}]}], "
+        "\"tools\": [{\"name\": \"f\"}], \"chat_template_kwargs\": {\"mood\": [1, null, true]}}";
+    static const ht_tool_call call = {.name = "f", .arguments = "{\"a\": 1.5}"};
+    ht_error err = {0};
+    char *json = to_json(from_json(whole));
+    assert_string_equal(json, whole);
+    ht_text_free(json);
+    ht_chat *chat = test_chat(&(test_message){"user", "Hi \xc3\xa9 \"\n"}, 1);
+    assert_int_equal(
+        ht_chat_add_message(
+            chat, OPTIONS_AT(ht_chat_message, with.role = "assistant", with.calls = &call, with.n_calls = 1), &err),
+        HT_OK);
+    assert_int_equal(ht_chat_set_tools(chat, "[{\"name\": \"f\"}]", 15, &err), HT_OK);
+    assert_int_equal(ht_chat_set_variable(chat, "mood", "[1,null,true]", 13, &err), HT_OK);
+    json = to_json(chat);
+    assert_string_equal(json, whole);
+    ht_text_free(json);
+    json = to_json(test_chat(NULL, 0));
+    assert_string_equal(json, "{\"messages\": []}");
+    ht_text_free(json);
+}
+
 static void tools_and_variables(void **state) {
     (void)state;
     static const char tools[] = "[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {\"most\": "
@@ -348,6 +384,7 @@ int main(void) {
         cmocka_unit_test(messages_are_copied_and_checked),
         cmocka_unit_test(calls_and_results),
         cmocka_unit_test(messages_come_from_json),
+        cmocka_unit_test(a_conversation_is_written_as_json),
         cmocka_unit_test(tools_and_variables),
         cmocka_unit_test(developers_are_the_system_elsewhere),
         cmocka_unit_test(what_came_from_the_user),

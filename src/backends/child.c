@@ -1,0 +1,269 @@
+#define _GNU_SOURCE
+#include "backends/child_internal.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/text.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+/* A cancellation that comes without a signal is seen within SLICE_MS. A child that was sent SIGKILL is gone after
+ * KILL_SECONDS, or hangs in the system where nobody can end it. */
+enum { SLICE_MS = 20, READ_BYTES = 1 << 16, KILL_SECONDS = 10 };
+
+ht_child_wait ht_child_wait_for(double seconds, const char *what, const ht_cancel *cancel) {
+    return (ht_child_wait){ht_now_seconds() + seconds, seconds, what, cancel};
+}
+
+/* ---- its end ---- */
+
+/* Whether it has ended. What it has started goes with it, while its id cannot be another's yet. */
+static bool reap(ht_child *c) {
+    if (c->reaped) return true;
+    siginfo_t info = {0};
+    const int r = waitid(P_PID, (id_t)c->pid, &info, WEXITED | WNOHANG | WNOWAIT);
+    if (r == 0 && info.si_pid != c->pid) return false;
+    if (r < 0 && errno != ECHILD) return false;
+    c->reaped = true;
+    if (r < 0) return true; /* the program waits for all children, and has got this one */
+    kill(-c->pid, SIGKILL);
+    while (waitpid(c->pid, &c->status, 0) < 0)
+        if (errno != EINTR) return true;
+    return c->known = true;
+}
+
+static bool reap_within(ht_child *c, double seconds) {
+    const double until = ht_now_seconds() + seconds;
+    for (long ns = 500000; !reap(c); ns = ns < 10000000 ? ns * 2 : ns) {
+        if (ht_now_seconds() >= until) return false;
+        nanosleep(&(struct timespec){0, ns}, NULL);
+    }
+    return true;
+}
+
+void ht_child_end(ht_child *c, double seconds) {
+    if (!c) return;
+    if (c->to >= 0) close(c->to);
+    if (!reap_within(c, seconds)) {
+        kill(-c->pid, SIGKILL);
+        (void)reap_within(c, KILL_SECONDS);
+    }
+    if (c->from >= 0) close(c->from);
+    if (c->errors >= 0) close(c->errors);
+    free(c->in);
+    free(c);
+}
+
+/* ---- standard error ---- */
+
+static void keep_tail(ht_child *c, const char *bytes, size_t n) {
+    if (n > sizeof c->tail) {
+        bytes += n - sizeof c->tail;
+        n = sizeof c->tail;
+    }
+    const size_t before = c->n_tail + n > sizeof c->tail ? sizeof c->tail - n : c->n_tail;
+    memmove(c->tail, c->tail + c->n_tail - before, before);
+    memcpy(c->tail + before, bytes, n);
+    c->n_tail = before + n;
+}
+
+/* Takes what is there, some times READ_BYTES at most: a child that never stops writing must not keep its reader. */
+static void drain_errors(ht_child *c) {
+    char bytes[4096];
+    for (int i = 0; i < 64 && c->errors >= 0; i++) {
+        const ssize_t n = read(c->errors, bytes, sizeof bytes);
+        if (n > 0)
+            keep_tail(c, bytes, (size_t)n);
+        else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
+            close(c->errors);
+            c->errors = -1;
+        } else if (errno == EAGAIN)
+            return;
+    }
+}
+
+/* What may stand in a message: characters, and spaces for all that is none. */
+static void make_line(const char *bytes, size_t n, ht_text *out) {
+    for (size_t i = 0; i < n;) {
+        uint32_t code;
+        const size_t length = ht_utf8_decode(bytes + i, n - i, &code);
+        if (code < 0x20 || code == 0x7F || code == 0xFFFD || (code >= 0x80 && code < 0xA0))
+            ht_text_append(out, " ", 1);
+        else
+            ht_text_append(out, bytes + i, length);
+        i += length;
+    }
+}
+
+/* Where the last lines begin that together have at most `most` bytes; one that is longer loses its beginning. */
+static size_t last_lines(const char *text, size_t n, size_t most) {
+    size_t begin = n;
+    for (size_t i = n; i > 0 && n - i < most; i--)
+        if (text[i - 1] == '\n') begin = i;
+    if (n <= most) return 0;
+    if (begin < n) return begin;
+    begin = n - most;
+    while (begin < n && ((unsigned char)text[begin] & 0xC0) == 0x80) begin++;
+    return begin;
+}
+
+void ht_child_add_errors(ht_child *c, ht_error *err) {
+    enum { SHOWN = 320 };
+    if (!err) return;
+    drain_errors(c);
+    size_t n = c->n_tail;
+    while (n && (c->tail[n - 1] == '\n' || c->tail[n - 1] == ' ')) n--;
+    if (!n) return;
+    const size_t from = last_lines(c->tail, n, SHOWN);
+    ht_text line = {0};
+    make_line(c->tail + from, n - from, &line);
+    if (line.data) {
+        char before[sizeof err->message];
+        snprintf(before, sizeof before, "%s", err->message);
+        ht_fail(err, err->status, "%s; its standard error ends with: %s", before, line.data);
+    }
+    ht_text_discard(&line);
+}
+
+/* ---- what goes wrong ---- */
+
+/* The child has closed a pipe: it has ended, or is about to. */
+static ht_status fail_gone(ht_child *c, const ht_child_wait *wait, ht_error *err) {
+    const bool ended = reap_within(c, 1);
+    if (ended && c->known && WIFSIGNALED(c->status))
+        return ht_fail(err, HT_ERR_IO, "%s: the child process was ended by signal %d while waiting for %s", c->name,
+                       WTERMSIG(c->status), wait->what);
+    if (ended && c->known)
+        return ht_fail(err, HT_ERR_IO, "%s: the child process ended with status %d while waiting for %s", c->name,
+                       WEXITSTATUS(c->status), wait->what);
+    return ht_fail(err, HT_ERR_IO, "%s: the child process %s while waiting for %s", c->name,
+                   ended ? "is gone" : "closed its input or output", wait->what);
+}
+
+static ht_status fail_late(const ht_child *c, const ht_child_wait *wait, ht_error *err) {
+    return ht_fail(err, HT_ERR_LIMIT, "%s: %s did not come within %g seconds", c->name, wait->what, wait->seconds);
+}
+
+/* ---- writing ---- */
+
+/* write() without its SIGPIPE, which would end a program that does not expect it: it is blocked in this thread meanwhile,
+ * and taken from it. */
+static ssize_t write_quietly(int fd, const char *bytes, size_t n) {
+    sigset_t of_pipe, before, pending;
+    sigemptyset(&of_pipe);
+    sigaddset(&of_pipe, SIGPIPE);
+    sigpending(&pending);
+    const bool was_pending = sigismember(&pending, SIGPIPE) == 1;
+    pthread_sigmask(SIG_BLOCK, &of_pipe, &before);
+    const ssize_t written = write(fd, bytes, n);
+    const int e = errno;
+    if (written < 0 && e == EPIPE && !was_pending) {
+        int signal;
+        sigpending(&pending);
+        if (sigismember(&pending, SIGPIPE) == 1) sigwait(&of_pipe, &signal);
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = e;
+    return written;
+}
+
+static int slice_of(const ht_child_wait *wait) {
+    const double left = (wait->until - ht_now_seconds()) * 1e3;
+    return left >= SLICE_MS ? SLICE_MS : left > 0 ? (int)left + 1 : 0;
+}
+
+ht_status ht_child_write(ht_child *c, const char *bytes, size_t n, const ht_child_wait *wait, ht_error *err) {
+    if (ht_cancel_requested(wait->cancel)) return ht_fail(err, HT_ERR_CANCELLED, "cancelled before the call");
+    for (size_t done = 0; done < n;) {
+        const ssize_t written = write_quietly(c->to, bytes + done, n - done);
+        if (written > 0) {
+            done += (size_t)written;
+            continue;
+        }
+        if (errno != EAGAIN && errno != EINTR) return fail_gone(c, wait, err);
+        if (ht_now_seconds() >= wait->until) return fail_late(c, wait, err);
+        struct pollfd wanted[] = {{.fd = c->to, .events = POLLOUT}, {.fd = c->errors, .events = POLLIN}};
+        if (poll(wanted, 2, slice_of(wait)) > 0 && wanted[1].revents) drain_errors(c);
+    }
+    return HT_OK;
+}
+
+/* ---- reading ---- */
+
+/* The next whole line of what was read. */
+static bool find_line(ht_child *c, char **line, size_t *n) {
+    char *begin = c->in + c->taken, *end;
+    const size_t held = c->n - c->taken;
+    if (held == c->scanned || !(end = memchr(begin + c->scanned, '\n', held - c->scanned))) {
+        c->scanned = held;
+        return false;
+    }
+    *end = '\0';
+    *line = begin;
+    *n = (size_t)(end - begin);
+    c->taken += *n + 1;
+    c->scanned = 0;
+    return true;
+}
+
+static bool make_capacity(ht_child *c) {
+    if (c->taken) {
+        memmove(c->in, c->in + c->taken, c->n - c->taken);
+        c->n -= c->taken;
+        c->taken = 0;
+    }
+    if (c->capacity - c->n >= READ_BYTES) return true;
+    const size_t capacity = c->capacity * 2 > c->n + READ_BYTES ? c->capacity * 2 : c->n + READ_BYTES;
+    char *larger = realloc(c->in, capacity);
+    if (!larger) return false;
+    c->in = larger;
+    c->capacity = capacity;
+    return true;
+}
+
+/* Reads what has come. */
+static ht_status fill(ht_child *c, const ht_child_wait *wait, ht_error *err) {
+    if (!make_capacity(c)) return ht_fail_memory(err, c->n + READ_BYTES, "a line of a child process");
+    const ssize_t n = read(c->from, c->in + c->n, READ_BYTES);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return HT_OK;
+    if (n <= 0) return fail_gone(c, wait, err);
+    c->n += (size_t)n;
+    return HT_OK;
+}
+
+static bool too_long(const ht_child *c, size_t n) { return n > c->line_bytes; }
+
+ht_status ht_child_read(ht_child *c, const ht_child_wait *wait, char **line, size_t *n, ht_error *err) {
+    *line = NULL;
+    *n = 0;
+    for (;;) {
+        if (ht_cancel_requested(wait->cancel))
+            return ht_fail(err, HT_ERR_CANCELLED, "cancelled while waiting for %s", wait->what);
+        const bool found = c->in && find_line(c, line, n);
+        if (too_long(c, found ? *n : c->n - c->taken))
+            return ht_fail(err, HT_ERR_LIMIT, "%s: the child process wrote a line of more than %zu bytes", c->name,
+                           c->line_bytes);
+        if (found) return HT_OK;
+        if (ht_now_seconds() >= wait->until) return fail_late(c, wait, err);
+        struct pollfd wanted[] = {{.fd = c->from, .events = POLLIN}, {.fd = c->errors, .events = POLLIN}};
+        const int ready = poll(wanted, 2, slice_of(wait));
+        if (ready > 0 && wanted[1].revents) drain_errors(c);
+        const size_t before = c->n;
+        ht_status st = HT_OK;
+        if (ready > 0 && wanted[0].revents) st = fill(c, wait, err);
+        /* It may have ended with its output still open in a process that has left its group. */
+        if (ready == 0 && reap(c)) {
+            st = fill(c, wait, err);
+            if (!st && c->n == before) st = fail_gone(c, wait, err);
+        }
+        if (st) return st;
+    }
+}

@@ -1,0 +1,62 @@
+/* Models of the backend `mlx_lm`: a child process that runs mlx_bridge.py, and one call at a time with it.
+ *
+ * What the child does wrong (it ends, is late, says what it may not) ends it, and the model with it: every later call fails
+ * with the same message. What it reports as an error of a request ends that request alone. */
+#ifndef HT_BACKENDS_MLX_LM_H
+#define HT_BACKENDS_MLX_LM_H
+
+#include "backends/calls.h"
+#include "backends/child.h"
+#include "backends/mlx_message.h"
+#include "backends/mlx_text.h"
+#include "backends/turn.h"
+
+typedef struct ht_mlx_model {
+    ht_child *child;  /* NULL after a failure */
+    ht_error failure; /* why */
+    ht_mlx_text text;
+    ht_mlx_event loaded; /* whose info lends its texts */
+    int64_t context;     /* positions of prompt and answer; INT32_MAX when nobody says */
+    double first_seconds, next_seconds;
+    ht_turns turns; /* the child does one request at a time */
+    ht_calls calls;
+    int64_t last_id;
+    int64_t unfinished; /* a request whose end nobody has waited for, as it was cancelled; 0: none */
+} ht_mlx_model;
+
+/* Source of mlx_bridge.py, NUL-terminated; made by CMake. */
+extern const char ht_mlx_bridge[];
+
+/* A call that has its turn. */
+typedef struct ht_mlx_call {
+    ht_mlx_model *m;
+    ht_call call;
+    int64_t id; /* of its request */
+} ht_mlx_call;
+
+/* Waits for the turn; after a failure ht_mlx_leave must not be called. */
+ht_status ht_mlx_enter(ht_mlx_model *m, const ht_cancel *cancel, ht_mlx_call *c, ht_error *err);
+void ht_mlx_leave(ht_mlx_call *c);
+
+/* Sends a request, after the end of the last one; `more` as of ht_mlx_request_write. */
+ht_status ht_mlx_send(ht_mlx_call *c, const char *command, json_t *more, ht_error *err);
+/* The next event of the request, one of the n kinds that are expected, or its error, which becomes the call's. `e` is to be
+ * freed in any case. A call that fails, or is cancelled, is over: the child is told, or ended. */
+ht_status ht_mlx_next(ht_mlx_call *c, const ht_child_wait *wait, const ht_mlx_event_kind *kinds, int n, ht_mlx_event *e,
+                      ht_error *err);
+/* A fault that the caller has found in what the child said. Returns `status`. */
+ht_status ht_mlx_refuse(ht_mlx_call *c, ht_status status, ht_error *err, const char *fmt, ...) HT_PRINTF(4, 5);
+/* Nothing more is wanted of the request: the child is told to end it. */
+void ht_mlx_abandon(ht_mlx_call *c);
+
+/* Waits of the call's flag. */
+ht_child_wait ht_mlx_wait(const ht_mlx_call *c, double seconds, const char *what);
+
+ht_status ht_mlx_generate(void *state, const ht_backend_prompt *prompt, const ht_generate_options *options,
+                          ht_text_fn *fn, void *user, int32_t *ids, ht_metrics *metrics, ht_error *err);
+ht_status ht_mlx_chat(void *state, const ht_chat *chat, const ht_generate_options *options, ht_answer_fn *fn,
+                      void *user, ht_metrics *metrics, ht_error *err);
+ht_status ht_mlx_inspect(void *state, const ht_backend_prompt *prompt, const ht_cancel *cancel, ht_backend_keys_fn *fn,
+                         void *user, ht_error *err);
+
+#endif

@@ -1,0 +1,60 @@
+/* Messages between Hearth and mlx_bridge.py: one JSON object a line.
+ *
+ * Requests have an `id` that grows, and a `command`:
+ *
+ *   load      path, adapter {path, scale} or null         -> info
+ *   generate  ids, max_tokens, stop_ids, sampler {...}    -> begin, tokens..., done
+ *   chat      the same; keeps the cache for the next one  -> begin, tokens..., done
+ *   info                                                  -> info
+ *   inspect   ids                                         -> keys..., done
+ *   cancel    target, an earlier id                          nothing by itself: its target ends with done
+ *   quit                                                     nothing
+ *
+ * Any of them but the last two may be answered with an error instead, or in the middle, which ends it. An answer has the id
+ * of its request, an `event`, and exactly the members of that event: what else a child says is a fault of it, and is
+ * refused with a message that names it. */
+#ifndef HT_BACKENDS_MLX_MESSAGE_H
+#define HT_BACKENDS_MLX_MESSAGE_H
+
+#include <hearth/backend.h>
+
+#include <jansson.h>
+
+typedef enum ht_mlx_event_kind {
+    HT_MLX_INFO = 1,
+    HT_MLX_BEGIN,
+    HT_MLX_TOKENS,
+    HT_MLX_KEYS,
+    HT_MLX_DONE,
+    HT_MLX_ERROR
+} ht_mlx_event_kind;
+
+enum { HT_MLX_TOKENS_MAX = 64 }; /* of an event */
+
+/* An event; texts are lent until ht_mlx_event_free. */
+typedef struct ht_mlx_event {
+    ht_mlx_event_kind kind;
+    int64_t id;
+    json_t *root;
+    ht_backend_info info;              /* of HT_MLX_INFO */
+    int64_t reused;                    /* of HT_MLX_BEGIN: tokens of the prompt that the cache held */
+    int32_t tokens[HT_MLX_TOKENS_MAX]; /* of HT_MLX_TOKENS */
+    int n_tokens;                      /* 1 or more */
+    ht_backend_keys keys;              /* of HT_MLX_KEYS; the numbers are not their own */
+    float *numbers;                    /* keys, then values */
+    ht_finish finish;                  /* of HT_MLX_DONE; HT_FINISH_CALLBACK: cancelled */
+    int64_t peak_memory_bytes;         /* likewise */
+    ht_status status;                  /* of HT_MLX_ERROR */
+    const char *message;               /* likewise, UTF-8 without control characters */
+} ht_mlx_event;
+
+/* Reads a line of n bytes. HT_ERR_FORMAT for what is no event, HT_ERR_MEMORY; *e is to be freed in any case. */
+ht_status ht_mlx_event_read(const char *line, size_t n, ht_mlx_event *e, ht_error *err);
+void ht_mlx_event_free(ht_mlx_event *e);
+const char *ht_mlx_event_name(ht_mlx_event_kind kind);
+
+/* A request as a line with its newline, in fresh memory; NULL when memory ran out. `more`, whose members are put in, is
+ * released; NULL stands for what memory ran out for. */
+char *ht_mlx_request_write(int64_t id, const char *command, json_t *more);
+
+#endif

@@ -1,0 +1,76 @@
+#include "generate/token_output.h"
+
+#include "base/error.h"
+#include "tokenizer/tokenizer.h"
+
+#include <string.h>
+
+static bool put_answer(const char *text, size_t n, void *user) {
+    ht_token_output *o = user;
+    const ht_answer_state state = ht_answer_put(o->answer, text, n);
+    o->no_memory = state == HT_ANSWER_NO_MEMORY;
+    return state == HT_ANSWER_OPEN;
+}
+
+ht_status ht_token_output_begin(ht_token_output *o, const ht_tokenizer *t, const ht_generate_options *options,
+                                ht_answer_reader *answer, ht_text_fn *fn, void *user, ht_error *err) {
+    *o = (ht_token_output){.tokenizer = t, .answer = answer};
+    ht_status status = ht_text_stream_check_stops(options->stop, options->n_stop, err);
+    if (status) return status;
+    o->stream = (ht_text_stream){
+        .stop = options->stop, .n_stop = options->n_stop, .fn = answer ? put_answer : fn, .user = answer ? o : user};
+    return o->stream.fn || o->stream.n_stop ? ht_decoder_new(t, true, &o->decoder, err) : HT_OK;
+}
+
+void ht_token_output_free(ht_token_output *o) {
+    ht_decoder_free(o->decoder);
+    ht_text_stream_free(&o->stream);
+}
+
+static ht_status after(const ht_token_output *o, ht_text_stream_state state, ht_finish *finish, ht_error *err) {
+    switch (state) {
+    case HT_TEXT_STREAM_OPEN: break;
+    case HT_TEXT_STREAM_STOPPED: *finish = HT_FINISH_STOP; break;
+    case HT_TEXT_STREAM_REFUSED:
+        if (o->no_memory) return ht_fail_memory(err, 0, "the answer");
+        *finish = HT_FINISH_CALLBACK;
+        break;
+    case HT_TEXT_STREAM_NO_MEMORY: return ht_fail_memory(err, o->stream.held.len, "the generated text");
+    }
+    return HT_OK;
+}
+
+/* A special token may be a mark in an answer; it is no text otherwise. What is held back for a stop string comes first. */
+static ht_status put_special(ht_token_output *o, int32_t id, ht_finish *finish, ht_error *err) {
+    const char *token = ht_tokenizer_piece(o->tokenizer, id);
+    if (!ht_answer_wants_special(o->answer, token)) return HT_OK;
+    ht_status status = after(o, ht_text_stream_end(&o->stream), finish, err);
+    if (status || *finish) return status;
+    const ht_answer_state state = ht_answer_put_special(o->answer, token);
+    o->no_memory = state == HT_ANSWER_NO_MEMORY;
+    return after(o, state == HT_ANSWER_OPEN ? HT_TEXT_STREAM_OPEN : HT_TEXT_STREAM_REFUSED, finish, err);
+}
+
+ht_status ht_token_output_put(ht_token_output *o, int32_t id, ht_finish *finish, ht_error *err) {
+    /* The head may have more rows than the vocabulary has tokens; those stand for nothing. */
+    if (!o->decoder || id >= ht_tokenizer_vocab_size(o->tokenizer)) return HT_OK;
+    if (o->answer && ht_tokenizer_is_special(o->tokenizer, id)) return put_special(o, id, finish, err);
+    const char *piece;
+    size_t n;
+    const ht_status status = ht_decoder_feed(o->decoder, id, &piece, &n, err);
+    return status ? status : after(o, ht_text_stream_put(&o->stream, piece, n), finish, err);
+}
+
+ht_status ht_token_output_end(ht_token_output *o, ht_finish *finish, ht_error *err) {
+    const char *piece;
+    size_t n;
+    if (!o->decoder) return HT_OK;
+    if (!o->stream.closed) {
+        if (ht_decoder_flush(o->decoder, &piece, &n, NULL) == HT_OK) (void)ht_text_stream_put(&o->stream, piece, n);
+        (void)ht_text_stream_end(&o->stream);
+    }
+    const ht_answer_state state = o->answer ? ht_answer_end(o->answer) : HT_ANSWER_OPEN;
+    if (state == HT_ANSWER_NO_MEMORY) o->no_memory = true;
+    if (state == HT_ANSWER_REFUSED) *finish = HT_FINISH_CALLBACK;
+    return o->no_memory ? ht_fail_memory(err, 0, "the answer") : HT_OK;
+}
