@@ -75,7 +75,7 @@ bool ht_engine_post_piece(const ht_answer_piece *piece, void *user) {
     ht_engine *e = a->engine;
     ht_engine_piece *copy = copy_piece(piece);
     if (!copy) {
-        a->g.no_memory = true;
+        a->g.output.no_memory = true;
         return false;
     }
     copy->tokens = a->g.metrics.generated_tokens;

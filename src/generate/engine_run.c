@@ -92,11 +92,11 @@ static void free_parts(ht_engine_answer *a) {
 /* Of an answer that neither waits nor is among those that run. */
 static void end_answer(ht_engine_answer *a, ht_status status, const ht_error *err) {
     ht_engine *e = a->engine;
-    if (a->begun && !a->request->prompt_only) ht_generation_show_rest(&a->g);
-    if (!status && a->g.no_memory)
-        status = ht_fail_memory(&a->err, 0, "the answer");
-    else if (status && err)
-        a->err = *err;
+    if (err) a->err = *err;
+    if (a->begun && !a->request->prompt_only) {
+        const ht_status rest = ht_generation_show_rest(&a->g, status ? NULL : &a->err);
+        if (!status) status = rest;
+    }
     a->metrics = final_metrics(a);
     if (a->begun && !(a->token = copy_tokens(a)) && !status) status = ht_fail_memory(&a->err, 0, "the answer's tokens");
     if (status) a->metrics.finish = 0;
@@ -248,7 +248,6 @@ static ht_status begin(ht_engine_answer *a, ht_error *err) {
         status = ht_answer_reader_new(ht_chat_template_answers(e->model->chat.template), r->chat->tools, r->text,
                                       r->n_text, ht_engine_post_piece, a, &a->g.answer, err);
     if (status) return status;
-    if (a->g.answer) return ht_generation_begin(&a->g, ht_generation_put_answer, &a->g, err);
     return ht_generation_begin(&a->g, r->piece ? ht_engine_post_text : NULL, a, err);
 }
 

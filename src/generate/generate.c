@@ -18,8 +18,8 @@ static ht_status generate(ht_generation *g, const int32_t *prompt, size_t n, ht_
         status = ht_generation_take(g, err);
     }
     ht_steps_withdraw(g->s->model->steps, &g->s->job);
-    ht_generation_show_rest(g);
-    return status || !g->no_memory ? status : ht_fail_memory(err, 0, "the answer");
+    const ht_status rest = ht_generation_show_rest(g, status ? NULL : err);
+    return status ? status : rest;
 }
 
 /* Of a whole conversation, of which the session may hold the beginning. What else it holds goes now, when nothing but the
@@ -103,7 +103,7 @@ static ht_status answer(ht_generation *g, const ht_chat *chat, const char *text,
     if (!status && fn)
         status = ht_answer_reader_new(ht_chat_template_answers(m->chat.template), chat->tools, text, n_text, fn, user,
                                       &g->answer, err);
-    if (!status) status = run_from(g, ids, n, fn ? ht_generation_put_answer : NULL, g, metrics, err);
+    if (!status) status = run_from(g, ids, n, NULL, NULL, metrics, err);
     ht_answer_reader_free(g->answer);
     ht_ids_free(ids);
     return status;

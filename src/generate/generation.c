@@ -19,13 +19,6 @@ ht_status ht_generation_read_options(ht_generate_options *o, const ht_generate_o
     return ht_options_read(o, options, &defaults, sizeof defaults, "ht_generate_options", err);
 }
 
-bool ht_generation_put_answer(const char *text, size_t n, void *user) {
-    ht_generation *g = user;
-    const ht_answer_state state = ht_answer_put(g->answer, text, n);
-    g->no_memory = state == HT_ANSWER_NO_MEMORY;
-    return state == HT_ANSWER_OPEN;
-}
-
 /* The draft model's session stays with the session, so that it need not read a conversation again. */
 static ht_status open_draft(ht_generation *g, ht_error *err) {
     ht_session *s = g->s;
@@ -49,26 +42,22 @@ static ht_status begin_speculation(ht_generation *g, ht_error *err) {
 
 ht_status ht_generation_begin(ht_generation *g, ht_text_fn *fn, void *user, ht_error *err) {
     const ht_model *m = g->s->model;
+    const bool wants_text = fn || g->answer || g->o.n_stop > 0;
     if (g->o.max_tokens < 1)
         return ht_fail(err, HT_ERR_ARGUMENT, "max_tokens is %d, expected 1 or more", (int)g->o.max_tokens);
-    ht_status status = ht_text_stream_check_stops(g->o.stop, g->o.n_stop, err);
-    if (status) return status;
-    g->output = (ht_text_stream){.stop = g->o.stop, .n_stop = g->o.n_stop, .fn = fn, .user = user};
-    status = ht_sampler_new(g->o.sampler, m->vocab, m->device->row_ops, &g->sampler, err);
+    ht_status status = ht_sampler_new(g->o.sampler, m->vocab, m->device->row_ops, &g->sampler, err);
     if (!status) status = begin_speculation(g, err);
-    if (status || (!fn && !g->o.n_stop)) return status;
-    status = ht_model_need_tokenizer(m, err);
-    return status ? status : ht_decoder_new(m->tokenizer, true, &g->decoder, err);
+    if (!status && wants_text) status = ht_model_need_tokenizer(m, err);
+    return status ? status : ht_token_output_begin(&g->output, m->tokenizer, &g->o, g->answer, fn, user, err);
 }
 
 void ht_generation_end(ht_generation *g) {
     ht_sampler_free(g->sampler);
     ht_speculation_free(g->speculation);
-    ht_decoder_free(g->decoder);
-    ht_text_stream_free(&g->output);
+    ht_token_output_free(&g->output);
     g->sampler = NULL;
     g->speculation = NULL;
-    g->decoder = NULL;
+    g->output = (ht_token_output){0};
 }
 
 /* ---- the prompt ---- */
@@ -154,41 +143,6 @@ static bool is_stop_id(const ht_generation *g, int32_t id) {
     return false;
 }
 
-static ht_status after_output(ht_generation *g, ht_text_stream_state state, ht_error *err) {
-    switch (state) {
-    case HT_TEXT_STREAM_OPEN: break;
-    case HT_TEXT_STREAM_STOPPED: g->metrics.finish = HT_FINISH_STOP; break;
-    case HT_TEXT_STREAM_REFUSED:
-        if (g->no_memory) return ht_fail_memory(err, 0, "the answer");
-        g->metrics.finish = HT_FINISH_CALLBACK;
-        break;
-    case HT_TEXT_STREAM_NO_MEMORY: return ht_fail_memory(err, g->output.held.len, "the generated text");
-    }
-    return HT_OK;
-}
-
-/* A special token may be a mark in an answer; it is no text otherwise. What is held back for a stop string comes first. */
-static ht_status show_special(ht_generation *g, int32_t id, ht_error *err) {
-    const char *token = ht_tokenizer_piece(g->s->model->tokenizer, id);
-    if (!ht_answer_wants_special(g->answer, token)) return HT_OK;
-    ht_status status = after_output(g, ht_text_stream_end(&g->output), err);
-    if (status || g->metrics.finish) return status;
-    const ht_answer_state state = ht_answer_put_special(g->answer, token);
-    g->no_memory = state == HT_ANSWER_NO_MEMORY;
-    return after_output(g, state == HT_ANSWER_OPEN ? HT_TEXT_STREAM_OPEN : HT_TEXT_STREAM_REFUSED, err);
-}
-
-static ht_status show_token(ht_generation *g, int32_t id, ht_error *err) {
-    /* The head may have more rows than the vocabulary has tokens; those stand for nothing. */
-    const ht_tokenizer *t = g->s->model->tokenizer;
-    if (!g->decoder || id >= ht_tokenizer_vocab_size(t)) return HT_OK;
-    if (g->answer && ht_tokenizer_is_special(t, id)) return show_special(g, id, err);
-    const char *piece;
-    size_t n;
-    ht_status status = ht_decoder_feed(g->decoder, id, &piece, &n, err);
-    return status ? status : after_output(g, ht_text_stream_put(&g->output, piece, n), err);
-}
-
 static bool has_text(const ht_session *s) {
     int64_t i = 0;
     while (i < s->n_tokens && ht_tokenizer_is_special(s->model->tokenizer, s->token[i])) i++;
@@ -201,7 +155,7 @@ static ht_status take_token(ht_generation *g, int32_t id, ht_error *err) {
     if (g->first_token == 0) {
         g->first_token = ht_now_seconds();
         g->metrics.prefill_seconds = g->first_token - g->begin;
-        if (g->decoder && !g->new_turn && has_text(s)) ht_decoder_join(g->decoder);
+        if (g->output.decoder && !g->new_turn && has_text(s)) ht_decoder_join(g->output.decoder);
     }
     if (is_stop_id(g, id)) {
         g->metrics.finish = HT_FINISH_STOP;
@@ -211,7 +165,7 @@ static ht_status take_token(ht_generation *g, int32_t id, ht_error *err) {
     if (status) return status;
     g->total = s->n_tokens;
     g->metrics.generated_tokens++;
-    status = show_token(g, id, err);
+    status = ht_token_output_put(&g->output, id, &g->metrics.finish, err);
     const bool full = g->metrics.generated_tokens >= g->o.max_tokens || s->n_tokens >= limit_of(g);
     if (status == HT_OK && !g->metrics.finish && full) g->metrics.finish = HT_FINISH_LENGTH;
     return status;
@@ -248,15 +202,6 @@ ht_status ht_generation_take(ht_generation *g, ht_error *err) {
     return status;
 }
 
-void ht_generation_show_rest(ht_generation *g) {
-    const char *piece;
-    size_t n;
-    if (!g->decoder) return;
-    if (!g->output.closed) {
-        if (ht_decoder_flush(g->decoder, &piece, &n, NULL) == HT_OK) (void)ht_text_stream_put(&g->output, piece, n);
-        (void)ht_text_stream_end(&g->output);
-    }
-    const ht_answer_state state = g->answer ? ht_answer_end(g->answer) : HT_ANSWER_OPEN;
-    if (state == HT_ANSWER_NO_MEMORY) g->no_memory = true;
-    if (state == HT_ANSWER_REFUSED) g->metrics.finish = HT_FINISH_CALLBACK;
+ht_status ht_generation_show_rest(ht_generation *g, ht_error *err) {
+    return ht_token_output_end(&g->output, &g->metrics.finish, err);
 }

@@ -7,8 +7,7 @@
 
 #include "generate/sampler.h"
 #include "generate/speculate.h"
-#include "generate/text_stream.h"
-#include "template/answer.h"
+#include "generate/token_output.h"
 
 #include <hearth/generate.h>
 
@@ -16,12 +15,11 @@ typedef struct ht_generation {
     ht_session *s;
     ht_generate_options o;
     ht_sampler *sampler;
-    ht_decoder *decoder; /* NULL: nobody wants text */
-    ht_text_stream output;
-    ht_answer_reader *answer; /* what reads the output, to hand it over in parts; NULL: the caller takes it as text */
-    bool new_turn;            /* the text stands by itself, it does not go on with the prompt's */
-    bool no_memory;           /* for the answer */
-    int64_t total;            /* tokens before the one that is drawn next; they lie in the session's tokens */
+    ht_token_output output;
+    ht_answer_reader
+        *answer;   /* lent: takes the output, to hand it over in parts; NULL: the caller's function takes it as text */
+    bool new_turn; /* the text stands by itself, it does not go on with the prompt's */
+    int64_t total; /* tokens before the one that is drawn next; they lie in the session's tokens */
     /* Guesses of the tokens behind `total`, which lie in the session's tokens, and what was drawn: n_drawn - 1 of the guesses, and another. */
     ht_speculation *speculation; /* NULL: none */
     int32_t n_guesses, n_drawn;
@@ -35,9 +33,6 @@ typedef struct ht_generation {
 
 /* Fills in the defaults; NULL: these alone. */
 ht_status ht_generation_read_options(ht_generate_options *o, const ht_generate_options *options, ht_error *err);
-/* A function for ht_text_stream that gives text to `answer`; its user is the generation. */
-ht_text_fn ht_generation_put_answer;
-
 /* Of g->s, g->o, g->answer and g->new_turn: makes sampler and decoder. fn may be NULL. End it after a failure, too. */
 ht_status ht_generation_begin(ht_generation *g, ht_text_fn *fn, void *user, ht_error *err);
 void ht_generation_end(ht_generation *g);
@@ -53,7 +48,8 @@ ht_status ht_generation_guess(ht_generation *g, ht_error *err);
 ht_status ht_generation_ask(ht_generation *g, ht_error *err);
 /* Takes what the job computed: counts the prompt's tokens, shows the tokens that were drawn. */
 ht_status ht_generation_take(ht_generation *g, ht_error *err);
-/* Shows what was held back, whatever ended the answer, but for a stop string or a reader who wants no more. */
-void ht_generation_show_rest(ht_generation *g);
+/* Shows what was held back, whatever ended the answer, but for a stop string or a reader who wants no more. HT_ERR_MEMORY when
+ * a part of the answer was lost. */
+ht_status ht_generation_show_rest(ht_generation *g, ht_error *err);
 
 #endif
