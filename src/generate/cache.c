@@ -78,15 +78,24 @@ static ht_status own_pages(ht_cache *c, int32_t i, int64_t end, ht_error *err) {
     return status;
 }
 
+/* Whether own_pages, which has come from position `first` to `pos`, copies the page there: others hold it still, which may be
+ * later places of the same ring. */
+static bool takes_copy(const ht_kv_layer *l, int64_t first, int64_t pos) {
+    const ht_kv_page *page = l->pages[ht_kv_page_of(l, pos)];
+    int refs = atomic_load_explicit(&page->refs, memory_order_acquire);
+    for (int64_t p = first; refs > 1 && p < pos; p += HT_KV_PAGE) refs -= l->pages[ht_kv_page_of(l, p)] == page;
+    return refs > 1;
+}
+
 size_t ht_cache_growth(const ht_cache *c, int64_t positions) {
     size_t bytes = 0;
     for (int32_t i = 0; i < c->n_layers; i++) {
         const ht_kv_layer *l = &c->layer[i];
         int64_t pages = ht_max_i64(0, ht_kv_pages(l->ring_pages, positions) - l->n_pages);
-        for (int64_t pos = c->length / HT_KV_PAGE * HT_KV_PAGE; pos < positions; pos += HT_KV_PAGE) {
-            const int64_t at = ht_kv_page_of(l, pos);
-            if (at < l->n_pages && ht_kv_page_is_shared(l->pages[at])) pages++;
-        }
+        const int64_t first = c->length / HT_KV_PAGE * HT_KV_PAGE;
+        const int64_t end = l->ring_pages ? ht_min_i64(positions, first + l->ring_pages * HT_KV_PAGE) : positions;
+        for (int64_t pos = first; pos < end; pos += HT_KV_PAGE)
+            if (ht_kv_page_of(l, pos) < l->n_pages && takes_copy(l, first, pos)) pages++;
         bytes += (size_t)pages * page_bytes(c, i);
     }
     return bytes;
@@ -159,7 +168,7 @@ bool ht_cache_can_adopt(const ht_cache *c, int64_t n, ht_cache_page_fn *page_of,
 }
 
 ht_status ht_cache_adopt(ht_cache *c, int64_t n, ht_cache_page_fn *page_of, void *user, ht_error *err) {
-    ht_status status = HT_OK;
+    ht_status status = ht_cache_truncate(c, 0, err); /* it may have reserved pages */
     for (int32_t i = 0; i < c->n_layers && !status; i++) status = adopt_layer(c, i, n, page_of, user, err);
     if (status) {
         (void)ht_cache_truncate(c, 0, NULL);

@@ -29,17 +29,17 @@ struct ht_prefix_node {
     ht_prefix_node *older, *newer; /* by use: a node is newer than its children */
     int32_t n;
     int64_t first; /* position */
-    size_t bytes;
     int locks;
     int64_t number;     /* while entries are counted */
     int32_t *token;     /* [n] */
     ht_kv_page *page[]; /* [n_layers]; NULL: gone before it could be kept */
 };
 
-/* A node that was evicted: a digest of the tokens up to its end, and their number. Only a report depends on it. */
+/* A node that was evicted: digests of its key and of the tokens up to its end, and their number. Only a report depends on them. The
+ * key's stands apart: no tokens make up for another salt. */
 typedef struct ghost {
-    uint64_t digest;
-    int64_t length;
+    ht_digest key, tokens;
+    int64_t length; /* 0: none */
 } ghost;
 
 struct ht_prefix_cache {
@@ -145,6 +145,16 @@ static void free_node(ht_prefix_cache *c, ht_prefix_node *x) {
     free(x);
 }
 
+static size_t page_bytes(const ht_prefix_cache *c, int32_t i) { return c->device->kv->page_bytes(&c->shape[i]); }
+
+/* Whether a page of layer i counts for another node: one of the same tokens up to where the sequences that shared it parted. */
+static bool others_hold(const ht_prefix_node *x, int32_t i, const ht_kv_page *page) {
+    if (!ht_kv_page_is_shared(page)) return false; /* one holds it: this node, or who gives it */
+    for (const ht_prefix_node *y = *children(x->root, x->parent); y; y = y->sibling)
+        if (y != x && y->page[i] == page) return true;
+    return false;
+}
+
 /* Takes a leaf out of the tree. */
 static void remove_leaf(ht_prefix_cache *c, ht_prefix_node *x) {
     root *r = x->root;
@@ -152,7 +162,8 @@ static void remove_leaf(ht_prefix_cache *c, ht_prefix_node *x) {
     while (*at != x) at = &(*at)->sibling;
     *at = x->sibling;
     unlink_use(c, x);
-    c->figures.bytes -= x->bytes;
+    for (int32_t i = 0; i < c->n_layers; i++)
+        if (x->page[i] && !others_hold(x, i, x->page[i])) c->figures.bytes -= page_bytes(c, i);
     c->figures.nodes--;
     c->figures.tokens -= x->n;
     free_node(c, x);
@@ -161,10 +172,8 @@ static void remove_leaf(ht_prefix_cache *c, ht_prefix_node *x) {
 
 /* A page that the node did not have yet; the reference is the node's. */
 static void give_page(ht_prefix_cache *c, ht_prefix_node *x, int32_t i, ht_kv_page *page) {
-    const size_t bytes = c->device->kv->page_bytes(&c->shape[i]);
+    if (!others_hold(x, i, page)) c->figures.bytes += page_bytes(c, i);
     x->page[i] = ht_kv_page_retain(page);
-    x->bytes += bytes;
-    c->figures.bytes += bytes;
 }
 
 static ht_prefix_node *new_node(ht_prefix_cache *c, root *r, ht_prefix_node *parent, const int32_t *token, int32_t n) {
@@ -187,19 +196,21 @@ static ht_prefix_node *new_node(ht_prefix_cache *c, root *r, ht_prefix_node *par
     return x;
 }
 
+/* Of n tokens, those with which the node begins. */
 static int32_t common(const ht_prefix_node *x, const int32_t *token, int64_t n) {
     int32_t i = 0;
     while (i < x->n && i < n && x->token[i] == token[i]) i++;
     return i;
 }
 
-/* The child that begins with the most of n tokens, and how many of them. NULL when none does with one. */
+/* The child that begins with the most of n tokens, and how many of them; of several the one that has the most besides. NULL
+ * when none does with one. */
 static ht_prefix_node *best_child(root *r, ht_prefix_node *parent, const int32_t *token, int64_t n, int32_t *most) {
     ht_prefix_node *best = NULL;
     *most = 0;
     for (ht_prefix_node *x = *children(r, parent); x; x = x->sibling) {
         const int32_t m = common(x, token, n);
-        if (m > *most) {
+        if (m > *most || (best && m == *most && x->n > best->n)) {
             *most = m;
             best = x;
         }
@@ -236,7 +247,7 @@ ht_prefix_figures ht_prefix_cache_get_figures(const ht_prefix_cache *c) { return
 
 /* ---- digests of what is gone ---- */
 
-static ht_digest begin_digest(const char *salt, ht_adapter *const *adapter, const float *scale, int n) {
+static ht_digest key_digest(const char *salt, ht_adapter *const *adapter, const float *scale, int n) {
     ht_digest d = {21, 22};
     ht_digest_text(&d, salt);
     for (int i = 0; i < n; i++) {
@@ -247,27 +258,37 @@ static ht_digest begin_digest(const char *salt, ht_adapter *const *adapter, cons
     return d;
 }
 
+static const ht_digest no_tokens = {23, 24};
+
 static void add_tokens(ht_digest *d, const ht_prefix_node *x) {
     if (x->parent) add_tokens(d, x->parent);
     for (int32_t i = 0; i < x->n; i++) ht_digest_word(d, (uint32_t)x->token[i]);
 }
 
+static bool is_same(ht_digest a, ht_digest b) { return a.a == b.a && a.b == b.b; }
+
 static void remember(ht_prefix_cache *c, const ht_prefix_node *x) {
     const root *r = x->root;
-    ht_digest d = begin_digest(r->salt, r->adapter, r->scale, r->n);
-    add_tokens(&d, x);
-    c->ghost[c->next_ghost++ % GHOSTS] = (ghost){d.a, x->first + x->n};
-    c->next_ghost %= GHOSTS;
+    ghost *g = &c->ghost[c->next_ghost];
+    *g = (ghost){key_digest(r->salt, r->adapter, r->scale, r->n), no_tokens, x->first + x->n};
+    add_tokens(&g->tokens, x);
+    c->next_ghost = (c->next_ghost + 1) % GHOSTS;
 }
 
 /* Whether more of n tokens than `matched` were kept once. */
 static bool was_evicted(const ht_prefix_cache *c, const ht_prefix_key *key, const int32_t *token, int64_t n,
                         int64_t matched) {
-    ht_digest d = begin_digest(salt_of(key), key->adapters, key->scales, key->n_adapters);
-    for (int64_t i = 0; i < n; i++) {
+    const ht_digest k = key_digest(salt_of(key), key->adapters, key->scales, key->n_adapters);
+    const ghost *maybe[GHOSTS];
+    int n_maybe = 0;
+    for (int g = 0; g < GHOSTS; g++)
+        if (c->ghost[g].length > matched && c->ghost[g].length <= n && is_same(c->ghost[g].key, k))
+            maybe[n_maybe++] = &c->ghost[g];
+    ht_digest d = no_tokens;
+    for (int64_t i = 0; i < n && n_maybe; i++) {
         ht_digest_word(&d, (uint32_t)token[i]);
-        for (int g = 0; i >= matched && g < GHOSTS; g++)
-            if (c->ghost[g].length == i + 1 && c->ghost[g].digest == d.a) return true;
+        for (int g = 0; g < n_maybe; g++)
+            if (maybe[g]->length == i + 1 && is_same(maybe[g]->tokens, d)) return true;
     }
     return false;
 }
@@ -315,11 +336,25 @@ static int64_t match(root *r, const int32_t *token, int64_t n, path *p) {
     return matched;
 }
 
-/* The most positions up to `most` that a sequence can go on from. */
-static int64_t usable(const ht_cache *into, path *p, int64_t most) {
-    if (most % HT_KV_PAGE < FEWEST_TOKENS) most -= most % HT_KV_PAGE;
-    while (most > 0 && !ht_cache_can_adopt(into, most, page_of, p)) most = (most - 1) / HT_KV_PAGE * HT_KV_PAGE;
-    return most;
+/* The most of `most` matched positions that a sequence can go on from; the path then leads there. A node that has fewer of
+ * the tokens than its sibling may have pages of sliding layers that the other lacks. */
+static int64_t usable(const ht_cache *into, root *r, const int32_t *token, int64_t most, path *p) {
+    for (int64_t at = ht_ceil_div_i64(most, HT_KV_PAGE) - 1; at >= 0; at--) {
+        const int64_t first = at * HT_KV_PAGE;
+        ht_prefix_node *best = NULL, *x = *children(r, at ? p->node[at - 1] : NULL);
+        int64_t n = 0;
+        for (; x; x = x->sibling) {
+            const int64_t some = common(x, token + first, most - first);
+            if (some < FEWEST_TOKENS || first + some <= n) continue;
+            p->node[at] = x;
+            if (!ht_cache_can_adopt(into, first + some, page_of, p)) continue;
+            best = x;
+            n = first + some;
+        }
+        p->node[at] = best;
+        if (best) return n;
+    }
+    return 0;
 }
 
 /* Others with the same salt have these tokens. */
@@ -332,10 +367,9 @@ static bool is_there_for_others(const ht_prefix_cache *c, const ht_prefix_key *k
     return false;
 }
 
-/* Says why the match ended where it did. */
-static void explain(const ht_prefix_cache *c, const ht_prefix_key *key, const int32_t *token, int64_t n, const path *p,
-                    int64_t usable_most, ht_prefix_found *out) {
-    const ht_prefix_node *last = p->n ? p->node[p->n - 1] : NULL;
+/* Says why the match ended where it did, in `last`. */
+static void explain(const ht_prefix_cache *c, const ht_prefix_key *key, const int32_t *token, int64_t n,
+                    const ht_prefix_node *last, int64_t usable_most, ht_prefix_found *out) {
     if (out->used == n - 1 || (out->matched >= n - 1 && out->used == usable_most)) {
         out->end = n - 1 < FEWEST_TOKENS ? HT_PREFIX_SHORT : HT_PREFIX_ALL;
     } else if (out->used < usable_most) {
@@ -366,10 +400,11 @@ ht_status ht_prefix_cache_find(ht_prefix_cache *c, const ht_prefix_key *key, con
     if (!p.node) return ht_fail_memory(err, (size_t)n, "looking up a prefix");
     root *r = find_root(c, key);
     if (r) out->matched = match(r, tokens, n, &p);
+    const ht_prefix_node *last = p.n ? p.node[p.n - 1] : NULL;
     int64_t most = ht_min_i64(out->matched, n - 1);
     if (most % HT_KV_PAGE < FEWEST_TOKENS) most -= most % HT_KV_PAGE;
-    out->used = usable(into, &p, most);
-    explain(c, key, tokens, n, &p, most, out);
+    out->used = most > 0 ? usable(into, r, tokens, most, &p) : 0;
+    explain(c, key, tokens, n, last, most, out);
     ht_status status = HT_OK;
     if (out->used) status = ht_cache_adopt(into, out->used, page_of, &p, err);
     if (status) out->used = 0;
@@ -401,35 +436,49 @@ static void fill_pages(ht_prefix_cache *c, ht_prefix_node *x, const ht_cache *ca
     }
 }
 
-/* Nodes of fewer tokens, all of which the new one has, are not needed any more. */
-static void drop_shorter(ht_prefix_cache *c, ht_prefix_node *x) {
+static bool has_pages_of(const ht_prefix_cache *c, const ht_prefix_node *x, const ht_prefix_node *y) {
+    for (int32_t i = 0; i < c->n_layers; i++)
+        if (y->page[i] && !x->page[i]) return false;
+    return true;
+}
+
+/* Nodes of fewer tokens, all of which this one has, with all their pages, are not needed any more. */
+static void drop_shorter(ht_prefix_cache *c, const ht_prefix_node *x) {
     for (ht_prefix_node *y = *children(x->root, x->parent), *next; y; y = next) {
         next = y->sibling;
-        if (y != x && !y->child && !y->locks && y->n < x->n && common(y, x->token, x->n) == y->n) remove_leaf(c, y);
+        if (y->n < x->n && !y->child && !y->locks && common(y, x->token, x->n) == y->n && has_pages_of(c, x, y))
+            remove_leaf(c, y);
     }
 }
 
-/* The node of these tokens behind `parent`, made if need be. NULL when there is no memory. */
-static ht_prefix_node *make_node(ht_prefix_cache *c, root *r, ht_prefix_node *parent, const int32_t *token, int32_t n) {
-    int32_t some;
-    ht_prefix_node *x = best_child(r, parent, token, n, &some);
-    if (x && some == n) return x; /* it may have more */
-    x = new_node(c, r, parent, token, n);
-    if (x) drop_shorter(c, x);
+static bool is_whole(const ht_prefix_cache *c, const ht_prefix_node *x) {
+    for (int32_t i = 0; i < c->n_layers; i++)
+        if (!x->page[i]) return false;
+    return true;
+}
+
+/* The node of these n tokens, or one that has more besides and all pages; NULL when there is none. */
+static ht_prefix_node *node_of(const ht_prefix_cache *c, root *r, ht_prefix_node *parent, const int32_t *token,
+                               int32_t n) {
+    ht_prefix_node *x = *children(r, parent);
+    while (x && (common(x, token, n) < n || (x->n > n && !is_whole(c, x)))) x = x->sibling;
     return x;
 }
 
 void ht_prefix_cache_keep(ht_prefix_cache *c, const ht_prefix_key *key, const int32_t *tokens, int64_t n,
                           const ht_cache *cache, bool tail) {
     ht_prefix_node *at = NULL;
-    if (!tail) n -= n % HT_KV_PAGE;
+    if (!tail || n % HT_KV_PAGE < FEWEST_TOKENS) n -= n % HT_KV_PAGE; /* fewer are never taken */
     root *r = n > 0 ? make_root(c, key) : NULL;
     if (!r) return;
     for (int64_t pos = 0; pos < n; pos += HT_KV_PAGE) {
         const int32_t some = (int32_t)ht_min_i64(HT_KV_PAGE, n - pos);
-        ht_prefix_node *x = make_node(c, r, at, tokens + pos, some);
-        if (!x) break;
-        if (x->n == some) fill_pages(c, x, cache);
+        ht_prefix_node *x = node_of(c, r, at, tokens + pos, some);
+        if (!x && !(x = new_node(c, r, at, tokens + pos, some))) break;
+        if (x->n == some) {
+            fill_pages(c, x, cache);
+            drop_shorter(c, x);
+        }
         at = x;
     }
     if (at)
@@ -441,47 +490,56 @@ void ht_prefix_cache_keep(ht_prefix_cache *c, const ht_prefix_key *key, const in
 
 /* ---- for files ---- */
 
-static ht_status each_below(const ht_prefix_key *key, ht_prefix_node *first, int64_t *number, ht_prefix_entry_fn *fn,
-                            void *user, ht_error *err) {
+ht_status ht_prefix_cache_each(const ht_prefix_cache *c, ht_prefix_entry_fn *fn, void *user, ht_error *err) {
     ht_status status = HT_OK;
-    ht_prefix_node *x = first;
-    while (x && !status) {
-        x->number = (*number)++;
-        const ht_prefix_entry entry = {key, x->parent ? x->parent->number : -1, x->token, x->n, x->first, x->page};
+    int64_t number = 0;
+    for (ht_prefix_node *x = c->newest; x && !status; x = x->older) {
+        const root *r = x->root;
+        const ht_prefix_key key = {r->salt, r->adapter, r->scale, r->n};
+        const ht_prefix_entry entry = {&key,   x->parent ? x->parent->number : -1, x->token, x->n, x->first, x->locks,
+                                       x->page};
+        x->number = number++;
         status = fn(&entry, user, err);
-        if (x->child) {
-            x = x->child;
-            continue;
-        }
-        while (x && !x->sibling) x = x->parent;
-        if (x) x = x->sibling;
     }
     return status;
 }
 
-ht_status ht_prefix_cache_each(const ht_prefix_cache *c, ht_prefix_entry_fn *fn, void *user, ht_error *err) {
-    ht_status status = HT_OK;
-    int64_t number = 0;
-    for (root *r = c->roots; r && !status; r = r->next) {
-        const ht_prefix_key key = {r->salt, r->adapter, r->scale, r->n};
-        status = each_below(&key, r->child, &number, fn, user, err);
-    }
-    return status;
+static void make_oldest(ht_prefix_cache *c, ht_prefix_node *x) {
+    x->newer = c->oldest;
+    if (c->oldest)
+        c->oldest->older = x;
+    else
+        c->newest = x;
+    c->oldest = x;
 }
 
 ht_status ht_prefix_cache_add(ht_prefix_cache *c, const ht_prefix_key *key, ht_prefix_node *parent,
                               const int32_t *token, int32_t n, ht_kv_page *const *page, ht_prefix_node **out,
                               ht_error *err) {
+    root *r = parent ? parent->root : make_root(c, key);
     *out = NULL;
-    root *r = make_root(c, key);
-    ht_prefix_node *x = r ? make_node(c, r, parent, token, n) : NULL;
-    if (!x) {
-        if (r) drop_empty_root(c, r);
-        return ht_fail_memory(err, (size_t)n, "a prefix cache");
+    if (!r) return ht_fail_memory(err, sizeof *r, "a prefix cache");
+    ht_prefix_node *x = node_of(c, r, parent, token, n);
+    const bool has_more = x && x->n > n;
+    size_t bytes = 0;
+    for (int32_t i = 0; i < c->n_layers && page; i++)
+        if (page[i] && !(x && x->page[i])) bytes += page_bytes(c, i);
+    const bool fits = c->figures.bytes <= c->figures.budget && bytes <= c->figures.budget - c->figures.bytes;
+    const bool adds = page && fits && !has_more;
+    ht_status status = HT_OK;
+    if (adds && !x) {
+        x = new_node(c, r, parent, token, n);
+        if (x)
+            make_oldest(c, x);
+        else
+            status = ht_fail_memory(err, (size_t)n * sizeof *token, "a prefix cache");
     }
-    for (int32_t i = 0; i < c->n_layers; i++)
-        if (x->n == n && page[i] && !x->page[i]) give_page(c, x, i, page[i]);
-    touch(c, x);
+    if (adds && x) {
+        for (int32_t i = 0; i < c->n_layers; i++)
+            if (page[i] && !x->page[i]) give_page(c, x, i, page[i]);
+        drop_shorter(c, x);
+    }
     *out = x;
-    return HT_OK;
+    drop_empty_root(c, r);
+    return status;
 }

@@ -70,19 +70,22 @@ ht_prefix_figures ht_prefix_cache_get_figures(const ht_prefix_cache *c);
 
 /* ---- for files ---- */
 
-/* A node as it stands in the tree, for saving: nodes are given parents first. Return false to stop. */
+/* A node as it stands in the tree; all of it is lent. */
 typedef struct ht_prefix_entry {
     const ht_prefix_key *key;
     int64_t parent; /* number of its parent among the entries; -1: none */
     const int32_t *token;
     int32_t n;
-    int64_t first;           /* position of its first token */
+    int64_t first; /* position of its first token */
+    int locks;
     ht_kv_page *const *page; /* [n_layers], NULL for what is not there */
 } ht_prefix_entry;
 typedef ht_status ht_prefix_entry_fn(const ht_prefix_entry *entry, void *user, ht_error *err);
+/* Calls fn for each node, the most recently used one first, parents before their children, until one fails. */
 ht_status ht_prefix_cache_each(const ht_prefix_cache *c, ht_prefix_entry_fn *fn, void *user, ht_error *err);
-/* Adds a node behind `parent` (NULL: at the beginning of the key's tokens), holding references to the pages. *out is NULL when
- * the budget is full, or it is there already. */
+/* Adds a node, or the pages that it lacks when it is there, behind `parent`, a full one (NULL: at the beginning of the key's tokens). It becomes the
+ * least recently used one, and nothing makes room for it. *out is NULL when the budget does not allow it, else the
+ * node that begins with these tokens. `page` NULL: looks whether there is one. */
 ht_status ht_prefix_cache_add(ht_prefix_cache *c, const ht_prefix_key *key, ht_prefix_node *parent,
                               const int32_t *token, int32_t n, ht_kv_page *const *page, ht_prefix_node **out,
                               ht_error *err);

@@ -1,0 +1,605 @@
+/* Random operations on a prefix cache beside a plain list of what it is to hold: after each of them nodes, pages, locks, order
+ * of use, figures and the account agree, and what was found is the longest that could be used, with the contents it had. What
+ * is computed here is a pattern of the tokens: sessions that compute are in test_prefix_reuse.c. */
+#include "base/checked.h"
+#include "device/device.h"
+#include "generate/prefix_cache.h"
+#include "support/adapters.h"
+#include "support/scratch.h"
+#include "support/test.h"
+#include "support/tiny_model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MOST = 1000,      /* tokens of a sequence */
+    CHUNK = 64,       /* of a step */
+    SEQUENCES = 6,    /* at once */
+    OPERATIONS = 60,  /* of a case */
+    KEYS = 6,         /* two salts, each with adapters and without */
+    LAYERS = 6,       /* of a model, at most */
+    ENTRIES = 4000,   /* of the list in a case, those that have gone included */
+    FEWEST = 8,       /* tokens that are worth a page */
+    REMEMBERED = 256, /* nodes that have gone */
+    N_MODELS = 3
+};
+
+static ht_model *models[N_MODELS];
+static ht_adapter *adapters[2];
+static uint64_t seed;
+
+static uint32_t draw(uint32_t n) {
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(seed >> 33) % n;
+}
+
+static int setup(void **state) {
+    (void)state;
+    scratch_make();
+    models[0] = tiny_load(&(tiny_options){0});
+    models[1] = tiny_load(&(tiny_options){.window = 40});               /* rings of two pages */
+    models[2] = tiny_load(&(tiny_options){.window = 300, .kv = HT_I8}); /* of three */
+    for (uint64_t i = 0; i < 2; i++) adapters[i] = test_adapter_for(models[0], 2, 1, i);
+    return 0;
+}
+
+static int teardown(void **state) {
+    (void)state;
+    for (int i = 0; i < 2; i++) ht_adapter_free(adapters[i]);
+    for (int i = 0; i < N_MODELS; i++) ht_model_free(models[i]);
+    scratch_remove();
+    return 0;
+}
+
+static const float one = 1, half = 0.5f;
+static const struct {
+    const char *salt;
+    int adapter; /* -1: none */
+    const float *scale;
+} keys[KEYS] = {{NULL, -1, NULL}, {"b", -1, NULL}, {"", 0, NULL}, {"", 0, &half}, {"b", 0, &one}, {NULL, 1, &one}};
+
+static ht_prefix_key key_of(int k) {
+    const int a = keys[k].adapter;
+    return (ht_prefix_key){keys[k].salt, a < 0 ? NULL : &adapters[a], keys[k].scale, a >= 0};
+}
+
+static bool same_salt(int a, int b) {
+    return strcmp(keys[a].salt ? keys[a].salt : "", keys[b].salt ? keys[b].salt : "") == 0;
+}
+
+static int number_of(const ht_prefix_key *key) {
+    for (int k = 0; k < KEYS; k++) {
+        const ht_prefix_key want = key_of(k);
+        if (strcmp(key->salt, want.salt ? want.salt : "") == 0 && key->n_adapters == want.n_adapters &&
+            (!key->n_adapters || (key->adapters[0] == want.adapters[0] &&
+                                  *key->scales == (want.scales ? *want.scales : 1)))) /* exact: as they were given */
+            return k;
+    }
+    fail_msg("a key that nobody gave");
+    return -1;
+}
+
+/* ---- sequences, and what they compute: a pattern of key, layer and all tokens up to a position ---- */
+
+typedef struct sequence {
+    int key;
+    int32_t token[MOST];
+    ht_cache *cache; /* NULL: free */
+    ht_prefix_node *lock;
+    int locked; /* its entry; -1: none */
+} sequence;
+
+static struct {
+    const ht_model *m;
+    ht_prefix_cache *c;
+    ht_kv_account account;
+    sequence sequence[SEQUENCES];
+} now;
+
+/* Sequences part at a few places, near the ends of pages and far from them. */
+static void draw_tokens(int32_t *token, int64_t from) {
+    static const int64_t parts[] = {0, 4, 30, 200, 250, 256, 270, 500, 515, 700, 768, MOST};
+    for (size_t j = 0; j + 1 < sizeof parts / sizeof *parts; j++) {
+        const int32_t way = (int32_t)(draw(3) ? 0 : draw(3));
+        for (int64_t i = parts[j]; i < parts[j + 1]; i++)
+            if (i >= from) token[i] = (int32_t)((i * 13 + 7 * (int64_t)j) % 200) + way;
+    }
+}
+
+static void make_pattern(unsigned char *out, const sequence *q, int32_t layer, int64_t first, int64_t n, size_t each) {
+    uint64_t h = (uint64_t)q->key * 77 + (uint64_t)layer;
+    for (int64_t i = 0; i < first + n; i++) {
+        h = (h ^ (uint64_t)q->token[i]) * 0x9e3779b97f4a7c15u;
+        h ^= h >> 29;
+        for (size_t b = 0; i >= first && b < each; b++) *out++ = (unsigned char)(h >> 8 * (b % 8)) & 0x3F;
+    }
+}
+
+static void write_positions(const sequence *q, int64_t first, int64_t end) {
+    static unsigned char bytes[HT_KV_PAGE * 1024];
+    ht_device *d = now.m->device;
+    for (int32_t l = 0; l < q->cache->n_layers; l++) {
+        const ht_kv_layer *layer = &q->cache->layer[l];
+        const size_t each = ht_kv_saved_bytes(&layer->shape);
+        for (int64_t pos = first, n; pos < end; pos += n) {
+            n = ht_min_i64(HT_KV_PAGE - pos % HT_KV_PAGE, end - pos);
+            make_pattern(bytes, q, l, pos, n, each);
+            assert_int_equal(d->kv->write(d, &layer->shape, layer->pages[ht_kv_page_of(layer, pos)], pos % HT_KV_PAGE,
+                                          n, bytes, NULL),
+                             HT_OK);
+        }
+    }
+}
+
+static int64_t first_needed(const ht_kv_layer *l, int64_t n) {
+    return l->ring_pages ? ht_max_i64(0, n - ht_max_i64(1, l->window - 1)) : 0;
+}
+
+/* All keys that the next token looks back on are there, and those of these tokens. */
+static void check_contents(const sequence *q) {
+    static unsigned char want[HT_KV_PAGE * 1024], got[HT_KV_PAGE * 1024];
+    ht_device *d = now.m->device;
+    const int64_t length = q->cache->length;
+    for (int32_t l = 0; l < q->cache->n_layers; l++) {
+        const ht_kv_layer *layer = &q->cache->layer[l];
+        const size_t each = ht_kv_saved_bytes(&layer->shape);
+        for (int64_t p = 0; p * HT_KV_PAGE < length; p++) {
+            const int64_t n = ht_min_i64(HT_KV_PAGE, length - p * HT_KV_PAGE);
+            const ht_kv_page *page = ht_cache_page(q->cache, l, p);
+            if (!page) {
+                assert_true(p < first_needed(layer, length) / HT_KV_PAGE);
+                continue;
+            }
+            make_pattern(want, q, l, p * HT_KV_PAGE, n, each);
+            assert_int_equal(d->kv->read(d, &layer->shape, page, 0, n, got, NULL), HT_OK);
+            assert_memory_equal(got, want, (size_t)n * each);
+        }
+    }
+}
+
+/* ---- the plain list ---- */
+
+typedef struct entry {
+    bool there;
+    int key, locks;
+    int64_t first, end;
+    int32_t token[MOST]; /* [end] from the beginning on */
+    ht_kv_page *page[LAYERS];
+    int64_t used; /* when, by a clock that counts */
+} entry;
+
+typedef struct remembered {
+    int key;
+    int64_t end;
+    int32_t token[MOST];
+} remembered;
+
+static struct {
+    entry *entry; /* [n] as they were made */
+    int n;
+    remembered *gone; /* [n_gone], of which the last are remembered */
+    int n_gone;
+    int64_t clock;
+    ht_prefix_figures figures;
+} list;
+
+static size_t bytes_of(int32_t layer) { return now.m->device->kv->page_bytes(&now.m->kv[layer].shape); }
+
+static int by_address(const void *a, const void *b) {
+    const uintptr_t x = (uintptr_t) * (ht_kv_page *const *)a, y = (uintptr_t) * (ht_kv_page *const *)b;
+    return (x > y) - (x < y);
+}
+
+/* Bytes of all pages that the list and so many of the sequences hold, each once. */
+static size_t bytes_held(int sequences) {
+    static ht_kv_page *page[ENTRIES * 4];
+    size_t bytes = 0;
+    for (int32_t l = 0; l < now.m->n_kv_layers; l++) {
+        size_t n = 0;
+        for (int i = 0; i < list.n; i++)
+            if (list.entry[i].there && list.entry[i].page[l]) page[n++] = list.entry[i].page[l];
+        for (int i = 0; i < sequences; i++) {
+            const ht_cache *c = now.sequence[i].cache;
+            for (int64_t p = 0; c && p < c->layer[l].n_pages; p++) page[n++] = c->layer[l].pages[p];
+        }
+        qsort(page, n, sizeof *page, by_address);
+        for (size_t i = 0; i < n; i++) bytes += i == 0 || page[i] != page[i - 1] ? bytes_of(l) : 0;
+    }
+    return bytes;
+}
+
+static bool is_parent(const entry *p, const entry *x) {
+    return p->there && p->key == x->key && p->end == x->first &&
+           memcmp(p->token, x->token, (size_t)p->end * sizeof *p->token) == 0;
+}
+
+static int parent_of(const entry *x) {
+    int p = 0;
+    if (x->first == 0) return -1;
+    while (!is_parent(&list.entry[p], x)) assert_true(++p < list.n);
+    return p;
+}
+
+static bool has_child(const entry *x) {
+    for (int i = 0; i < list.n; i++)
+        if (list.entry[i].there && is_parent(x, &list.entry[i])) return true;
+    return false;
+}
+
+static int64_t common(const entry *x, const int32_t *token, int64_t n) {
+    int64_t i = 0;
+    while (i < n && i < x->end && x->token[i] == token[i]) i++;
+    return i;
+}
+
+static void use(int i) {
+    for (; i >= 0; i = parent_of(&list.entry[i])) list.entry[i].used = ++list.clock;
+}
+
+static void take_out(entry *x) {
+    x->there = false;
+    list.figures.nodes--;
+    list.figures.tokens -= x->end - x->first;
+}
+
+static bool list_evict(void) {
+    entry *oldest = NULL;
+    for (int i = 0; i < list.n; i++) {
+        entry *x = &list.entry[i];
+        if (x->there && !x->locks && (!oldest || x->used < oldest->used) && !has_child(x)) oldest = x;
+    }
+    if (!oldest) return false;
+    remembered *g = &list.gone[list.n_gone++];
+    g->key = oldest->key;
+    g->end = oldest->end;
+    memcpy(g->token, oldest->token, sizeof g->token);
+    take_out(oldest);
+    list.figures.evicted++;
+    return true;
+}
+
+static void list_keep_budget(void) {
+    while (bytes_held(0) > list.figures.budget && list_evict()) {}
+}
+
+static bool is_whole(const entry *x) {
+    for (int32_t l = 0; l < now.m->n_kv_layers; l++)
+        if (!x->page[l]) return false;
+    return true;
+}
+
+static void list_drop_shorter(const entry *x) {
+    for (int i = 0; i < list.n; i++) {
+        entry *y = &list.entry[i];
+        if (!y->there || y->key != x->key || y->first != x->first || y->end >= x->end ||
+            common(y, x->token, x->end) < y->end)
+            continue;
+        bool has_all = true;
+        for (int32_t l = 0; l < now.m->n_kv_layers; l++) has_all = has_all && (x->page[l] || !y->page[l]);
+        if (has_all) take_out(y);
+    }
+}
+
+/* The entry of tokens [first, end), or one with more; made if need be. */
+static int list_node(int key, const int32_t *token, int64_t first, int64_t end) {
+    for (int i = list.n - 1; i >= 0; i--) {
+        const entry *x = &list.entry[i];
+        if (x->there && x->key == key && x->first == first && common(x, token, end) == end &&
+            (x->end == end || is_whole(x)))
+            return i;
+    }
+    assert_true(list.n < ENTRIES);
+    entry *x = &list.entry[list.n];
+    *x = (entry){.there = true, .key = key, .first = first, .end = end};
+    memcpy(x->token, token, (size_t)end * sizeof *token);
+    list.figures.nodes++;
+    list.figures.tokens += end - first;
+    return list.n++;
+}
+
+static void list_keep(const sequence *q, bool tail) {
+    int64_t n = q->cache->length;
+    int last = -1;
+    if (!tail || n % HT_KV_PAGE < FEWEST) n -= n % HT_KV_PAGE;
+    for (int64_t pos = 0; pos < n; pos += HT_KV_PAGE) {
+        const int64_t end = ht_min_i64(n, pos + HT_KV_PAGE);
+        last = list_node(q->key, q->token, pos, end);
+        entry *x = &list.entry[last];
+        for (int32_t l = 0; l < now.m->n_kv_layers && x->end == end; l++)
+            if (!x->page[l]) x->page[l] = ht_cache_page(q->cache, l, pos / HT_KV_PAGE);
+        if (x->end == end) list_drop_shorter(x);
+    }
+    use(last);
+    list_keep_budget();
+}
+
+/* ---- what is to be found ---- */
+
+typedef struct expected {
+    int64_t matched, used;
+    int last; /* the entry in which `used` ends; -1: none */
+    ht_prefix_end end;
+} expected;
+
+/* Whether a sequence can go on from n positions, the last of them in entry `last`. */
+static bool can_go_on(const sequence *q, int64_t n, const entry *last) {
+    for (int32_t l = 0; l < q->cache->n_layers; l++)
+        for (int64_t p = first_needed(&q->cache->layer[l], n) / HT_KV_PAGE; p * HT_KV_PAGE < n; p++) {
+            const entry *x = last;
+            while (x->first > p * HT_KV_PAGE) x = &list.entry[parent_of(x)];
+            if (!x->page[l]) return false;
+        }
+    return true;
+}
+
+static bool is_remembered(const sequence *q, int64_t n, int64_t matched) {
+    for (int i = ht_max_i32(0, list.n_gone - REMEMBERED); i < list.n_gone; i++) {
+        const remembered *g = &list.gone[i];
+        if (g->key == q->key && g->end > matched && g->end <= n &&
+            memcmp(g->token, q->token, (size_t)g->end * sizeof *g->token) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool others_have(const sequence *q, int64_t n) {
+    for (int i = 0; i < list.n; i++) {
+        const entry *x = &list.entry[i];
+        if (x->there && x->first == 0 && x->key != q->key && same_salt(x->key, q->key) &&
+            common(x, q->token, n) >= ht_min_i64(n, FEWEST))
+            return true;
+    }
+    return false;
+}
+
+static ht_prefix_end end_of(const sequence *q, int64_t n, const expected *x) {
+    int64_t most = ht_min_i64(x->matched, n - 1);
+    if (most % HT_KV_PAGE < FEWEST) most -= most % HT_KV_PAGE;
+    const ht_prefix_end none = n - 1 < FEWEST ? HT_PREFIX_SHORT : HT_PREFIX_NEW;
+    if (x->used == most && x->matched >= n - 1) return n - 1 < FEWEST ? HT_PREFIX_SHORT : HT_PREFIX_ALL;
+    if (x->used < most) return HT_PREFIX_WINDOW;
+    if (is_remembered(q, n, x->matched)) return HT_PREFIX_EVICTED;
+    if (x->matched == 0) return none == HT_PREFIX_NEW && others_have(q, n) ? HT_PREFIX_ADAPTER : none;
+    for (int i = 0; i < list.n; i++)
+        if (list.entry[i].there && list.entry[i].key == q->key && list.entry[i].end > x->matched &&
+            common(&list.entry[i], q->token, n) == x->matched)
+            return HT_PREFIX_DIFFERS;
+    return HT_PREFIX_ENDS;
+}
+
+static expected expect(const sequence *q, int64_t n) {
+    static int64_t shared[ENTRIES];
+    expected x = {.last = -1};
+    for (int i = 0; i < list.n; i++) {
+        const entry *e = &list.entry[i];
+        shared[i] = e->there && e->key == q->key ? common(e, q->token, n) : 0;
+        x.matched = ht_max_i64(x.matched, shared[i]);
+    }
+    for (int64_t most = ht_min_i64(x.matched, n - 1); most > 0 && x.last < 0; most--) {
+        if ((most - 1) % HT_KV_PAGE + 1 < FEWEST) continue;
+        for (int i = list.n - 1; i >= 0 && x.last < 0; i--)
+            if (shared[i] >= most && list.entry[i].first == (most - 1) / HT_KV_PAGE * HT_KV_PAGE &&
+                can_go_on(q, most, &list.entry[i])) {
+                x.last = i;
+                x.used = most;
+            }
+    }
+    x.end = end_of(q, n, &x);
+    return x;
+}
+
+/* ---- operations ---- */
+
+static void find(sequence *q, int64_t n) {
+    const ht_prefix_key key = key_of(q->key);
+    const expected want = expect(q, n);
+    ht_prefix_found got;
+    assert_int_equal(ht_prefix_cache_find(now.c, &key, q->token, n, q->cache, &got, NULL), HT_OK);
+    assert_int_equal(got.matched, want.matched);
+    assert_int_equal(got.used, want.used);
+    assert_int_equal(got.end, want.end);
+    assert_int_equal(q->cache->length, want.used);
+    check_contents(q);
+    if (got.end == HT_PREFIX_DIFFERS) {
+        bool is_kept = false;
+        assert_int_equal(got.token, q->token[got.matched]);
+        for (int i = 0; i < list.n; i++) {
+            const entry *e = &list.entry[i];
+            is_kept = is_kept || (e->there && e->key == q->key && e->end > got.matched &&
+                                  common(e, q->token, n) == got.matched && e->token[got.matched] == got.kept);
+        }
+        assert_true(is_kept);
+    }
+    list.figures.lookups++;
+    if (!want.used) {
+        assert_null(got.lock);
+        return;
+    }
+    list.figures.hits++;
+    list.figures.reused_tokens += want.used;
+    use(want.last);
+    q->lock = got.lock;
+    q->locked = want.used % HT_KV_PAGE ? parent_of(&list.entry[want.last]) : want.last;
+    assert_true((q->locked < 0) == !got.lock);
+    if (q->locked >= 0) list.entry[q->locked].locks++;
+}
+
+static void begin(sequence *q) {
+    *q = (sequence){.key = draw(4) ? 0 : (int)draw(KEYS), .locked = -1};
+    draw_tokens(q->token, 0);
+    assert_int_equal(ht_cache_new(now.m, CHUNK, &q->cache, NULL), HT_OK);
+    ht_cache_set_account(q->cache, &now.account);
+    if (draw(8) == 0) /* an empty cache may have pages */
+        assert_int_equal(ht_cache_reserve(q->cache, 1 + draw(CHUNK), NULL), HT_OK);
+    find(q, 1 + (int64_t)draw(draw(3) ? MOST : 20));
+}
+
+static void keep(const sequence *q, bool tail) {
+    const ht_prefix_key key = key_of(q->key);
+    list_keep(q, tail);
+    ht_prefix_cache_keep(now.c, &key, q->token, q->cache->length, q->cache, tail);
+}
+
+/* Some steps; what a step takes is known before. */
+static void grow(sequence *q) {
+    const int64_t end = ht_min_i64(MOST, q->cache->length + 1 + draw(400));
+    const bool keeps = draw(3) > 0;
+    while (q->cache->length < end) {
+        const int64_t begin_at = q->cache->length, to = ht_min_i64(end, begin_at + 1 + draw(CHUNK));
+        const size_t before = now.account.bytes, growth = ht_cache_growth(q->cache, to);
+        assert_int_equal(ht_cache_reserve(q->cache, to, NULL), HT_OK);
+        assert_int_equal(now.account.bytes, before + growth);
+        assert_int_equal(ht_cache_growth(q->cache, to), 0);
+        write_positions(q, begin_at, to);
+        q->cache->length = to;
+        if (keeps) keep(q, false);
+    }
+    check_contents(q);
+}
+
+/* Goes back, if the rings can, and on in another way. */
+static void go_back(sequence *q) {
+    const int64_t n = draw((uint32_t)q->cache->length + 1);
+    if (ht_cache_truncate(q->cache, n, NULL)) return;
+    draw_tokens(q->token, n);
+    check_contents(q);
+}
+
+static void fork_of(const sequence *q, sequence *other) {
+    *other = *q;
+    other->lock = NULL;
+    other->locked = -1;
+    assert_int_equal(ht_cache_share(q->cache, &other->cache, NULL), HT_OK);
+    draw_tokens(other->token, other->cache->length);
+}
+
+static void unlock(sequence *q) {
+    if (q->locked >= 0) {
+        list.entry[q->locked].locks--;
+        list_keep_budget();
+    }
+    ht_prefix_cache_unlock(now.c, q->lock);
+    q->lock = NULL;
+    q->locked = -1;
+}
+
+static void end(sequence *q) {
+    if (draw(4)) keep(q, draw(4) > 0);
+    unlock(q);
+    ht_cache_free(q->cache);
+    q->cache = NULL;
+}
+
+static void operate(void) {
+    sequence *q = &now.sequence[draw(SEQUENCES)];
+    if (!q->cache) {
+        sequence *other = &now.sequence[draw(SEQUENCES)];
+        if (other->cache && draw(4) == 0)
+            fork_of(other, q);
+        else
+            begin(q);
+        return;
+    }
+    switch (draw(12)) {
+    case 0: go_back(q); break;
+    case 1: keep(q, true); break;
+    case 2: unlock(q); break;
+    case 3: assert_int_equal(ht_prefix_cache_evict(now.c), list_evict()); break;
+    case 4:
+    case 5:
+    case 6: end(q); break;
+    default: grow(q); break;
+    }
+}
+
+/* ---- everything is as the list has it ---- */
+
+typedef struct visit {
+    int place[ENTRIES]; /* [n] of the list */
+    int64_t n, used;    /* the latter: of the last one */
+} visit;
+
+static ht_status check_entry(const ht_prefix_entry *e, void *user, ht_error *err) {
+    visit *v = user;
+    (void)err;
+    int i = 0;
+    const int key = number_of(e->key);
+    const int parent = e->parent < 0 ? -1 : v->place[e->parent];
+    assert_true(e->parent < v->n);
+    for (; i < list.n; i++) {
+        const entry *x = &list.entry[i];
+        if (x->there && x->key == key && x->first == e->first && x->end == e->first + e->n && parent_of(x) == parent &&
+            memcmp(x->token + x->first, e->token, (size_t)e->n * sizeof *e->token) == 0)
+            break;
+    }
+    assert_true(i < list.n);
+    const entry *x = &list.entry[i];
+    assert_int_equal(e->locks, x->locks);
+    for (int32_t l = 0; l < now.m->n_kv_layers; l++) assert_ptr_equal(e->page[l], x->page[l]);
+    assert_true(v->n == 0 || x->used < v->used);
+    v->used = x->used;
+    v->place[v->n++] = i;
+    return HT_OK;
+}
+
+static void check_all(void) {
+    static visit v;
+    const ht_prefix_figures is = ht_prefix_cache_get_figures(now.c), *want = &list.figures;
+    v.n = 0;
+    assert_int_equal(ht_prefix_cache_each(now.c, check_entry, &v, NULL), HT_OK);
+    assert_int_equal(v.n, want->nodes);
+    assert_int_equal(is.nodes, want->nodes);
+    assert_int_equal(is.tokens, want->tokens);
+    assert_int_equal(is.bytes, bytes_held(0));
+    assert_int_equal(is.budget, want->budget);
+    assert_int_equal(is.lookups, want->lookups);
+    assert_int_equal(is.hits, want->hits);
+    assert_int_equal(is.reused_tokens, want->reused_tokens);
+    assert_int_equal(is.evicted, want->evicted);
+    assert_int_equal(now.account.bytes, bytes_held(SEQUENCES));
+}
+
+static void random_case(const ht_model *m, size_t budget) {
+    now.m = m;
+    list.n = list.n_gone = 0;
+    list.clock = 0;
+    list.figures = (ht_prefix_figures){.budget = budget};
+    assert_int_equal(ht_prefix_cache_new(m, budget, &now.c, NULL), HT_OK);
+    for (int i = 0; i < OPERATIONS; i++) {
+        operate();
+        check_all();
+    }
+    for (int i = 0; i < SEQUENCES; i++)
+        if (now.sequence[i].cache) end(&now.sequence[i]);
+    check_all();
+    assert_int_equal(now.account.bytes, bytes_held(0));
+    assert_true(now.account.bytes <= budget);
+    ht_prefix_cache_free(now.c);
+    assert_int_equal(now.account.bytes, 0);
+}
+
+static void random_operations(void **state) {
+    (void)state;
+    list.entry = malloc(ENTRIES * sizeof *list.entry);
+    list.gone = malloc(ENTRIES * sizeof *list.gone);
+    assert_true(list.entry && list.gone);
+    int64_t hits = 0, evicted = 0;
+    for (int i = 0, n = test_cases(TEST_SLOW ? 60 : 300, 30000); i < n; i++) {
+        const ht_model *m = models[i % N_MODELS];
+        const size_t page = m->device->kv->page_bytes(&m->kv[0].shape) * (size_t)m->n_kv_layers;
+        static const size_t pages[] = {0, 1, 4, 10, 30, 1000};
+        seed = (uint64_t)i;
+        random_case(m, pages[draw(6)] * page + draw(3) * page / 3);
+        hits += list.figures.hits;
+        evicted += list.figures.evicted;
+    }
+    assert_true(hits > 0 && evicted > 0);
+    free(list.entry);
+    free(list.gone);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(random_operations)};
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
