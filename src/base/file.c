@@ -188,7 +188,7 @@ struct ht_writer {
 
 /* Creates the temporary file beside the target. The kernel applies the umask, which a library cannot read without
  * changing it under other threads. */
-static bool create_temporary(ht_writer *w) {
+static bool create_temporary(ht_writer *w, mode_t mode) {
     static atomic_uint counter;
     for (int attempt = 0; attempt < 100; attempt++) {
         if (asprintf(&w->temporary, "%s.%ld-%u.tmp", w->path, (long)getpid(), atomic_fetch_add(&counter, 1)) < 0) {
@@ -196,7 +196,7 @@ static bool create_temporary(ht_writer *w) {
             errno = ENOMEM;
             return false;
         }
-        w->fd = open(w->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        w->fd = open(w->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
         if (w->fd >= 0) {
             (void)flock(w->fd, LOCK_EX | LOCK_NB); /* says that it is not left over */
             return true;
@@ -210,7 +210,7 @@ static bool create_temporary(ht_writer *w) {
     return false;
 }
 
-ht_status ht_writer_open(const char *path, ht_writer **out, ht_error *err) {
+static ht_status open_writer(const char *path, mode_t mode, ht_writer **out, ht_error *err) {
     *out = NULL;
     /* rename() would replace a device by a regular file, and would fail for a directory only at commit. */
     struct stat st;
@@ -223,7 +223,7 @@ ht_status ht_writer_open(const char *path, ht_writer **out, ht_error *err) {
     w->fd = -1;
     errno = ENOMEM;
     w->path = replaces ? realpath(path, NULL) : strdup(path);
-    if (!w->path || !create_temporary(w)) {
+    if (!w->path || !create_temporary(w, mode)) {
         int code = errno;
         ht_writer_discard(w);
         return ht_fail(err, code == ENOMEM ? HT_ERR_MEMORY : HT_ERR_IO, "%s: cannot be written: %s", path,
@@ -232,6 +232,12 @@ ht_status ht_writer_open(const char *path, ht_writer **out, ht_error *err) {
     if (replaces) (void)fchmod(w->fd, st.st_mode & 0777);
     *out = w;
     return HT_OK;
+}
+
+ht_status ht_writer_open(const char *path, ht_writer **out, ht_error *err) { return open_writer(path, 0666, out, err); }
+
+ht_status ht_writer_open_private(const char *path, ht_writer **out, ht_error *err) {
+    return open_writer(path, 0600, out, err);
 }
 
 ht_status ht_writer_put(ht_writer *w, const void *bytes, size_t n, ht_error *err) {

@@ -14,6 +14,11 @@ size_t ht_kv_saved_page_bytes(const ht_kv_shape *s) {
     return fits ? bytes : SIZE_MAX;
 }
 
+void ht_kv_page_count(ht_device *d, const ht_kv_shape *shape, ht_kv_page *page, ht_kv_account *account) {
+    page->account = account;
+    if (account) atomic_fetch_add_explicit(&account->bytes, d->kv->page_bytes(shape), memory_order_relaxed);
+}
+
 static ht_status page_without_contents(ht_device *d, const ht_kv_shape *shape, ht_kv_account *account, ht_kv_page **out,
                                        ht_error *err) {
     *out = NULL;
@@ -25,8 +30,7 @@ static ht_status page_without_contents(ht_device *d, const ht_kv_shape *shape, h
         return status;
     }
     atomic_init(&page->refs, 1);
-    page->account = account;
-    if (account) atomic_fetch_add_explicit(&account->bytes, d->kv->page_bytes(shape), memory_order_relaxed);
+    ht_kv_page_count(d, shape, page, account);
     *out = page;
     return HT_OK;
 }

@@ -74,6 +74,8 @@ size_t ht_kv_saved_page_bytes(const ht_kv_shape *shape);
 ht_status ht_kv_page_new(struct ht_device *d, const ht_kv_shape *shape, ht_kv_account *account, ht_kv_page **out,
                          ht_error *err);
 ht_kv_page *ht_kv_page_retain(ht_kv_page *page);
+/* Has a page counted that nobody counts yet; for its only holder. */
+void ht_kv_page_count(struct ht_device *d, const ht_kv_shape *shape, ht_kv_page *page, ht_kv_account *account);
 /* Gives a reference back; the last one frees the page. NULL is fine. */
 void ht_kv_page_release(struct ht_device *d, const ht_kv_shape *shape, ht_kv_page *page);
 /* Whether others hold the page, which must not be written to then. */

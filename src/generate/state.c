@@ -1,93 +1,20 @@
-/* Saving and restoring sessions (hearth/state.h). Origins are compared as texts, line by line, so that a file needs no parser
- * for them, and a difference can be shown as it is. */
+/* Saving and restoring sessions (hearth/state.h). */
 #include "base/checked.h"
 #include "base/error.h"
-#include "base/text.h"
 #include "device/device.h"
 #include "generate/session_internal.h"
-#include "generate/state_file.h"
+#include "generate/state_parts.h"
 #include "models/pack.h"
 
-#include <hearth/adapter.h>
 #include <hearth/state.h>
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { ORIGIN_LIMIT = 16 << 20 };
-
-/* ---- where a state comes from ---- */
-
-static uint64_t tokenizer_digest(const ht_tokenizer *t) {
-    ht_digest d = {11, 12};
-    for (int32_t id = 0, n = t ? ht_tokenizer_vocab_size(t) : 0; id < n; id++) {
-        const char *piece = ht_tokenizer_piece(t, id);
-        ht_digest_text(&d, piece ? piece : "");
-    }
-    return d.a ^ d.b;
-}
-
-static uint64_t adapter_digest(const ht_adapter *a) {
-    ht_digest d = {13, 14};
-    for (int64_t i = 0; i < a->n; i++) {
-        const ht_lora *l = &a->lora[i];
-        const size_t n = (size_t)(ht_max_i64(1, l->n_experts) * l->rank) * sizeof(float);
-        ht_digest_text(&d, l->slot);
-        ht_digest_bytes(&d, &l->scale, sizeof l->scale);
-        ht_digest_bytes(&d, l->a, n * (size_t)l->n_in);
-        ht_digest_bytes(&d, l->b, n * (size_t)l->n_out);
-    }
-    return d.a ^ d.b;
-}
-
-static const char *precision_name(ht_precision p) {
-    return p == HT_PRECISION_HIGH ? "high" : p == HT_PRECISION_FAST ? "fast" : "reference";
-}
-
-/* All that the keys and values depend on beside the tokens; the caller frees *out. */
+/* Of what the session holds; the caller frees *out. */
 static ht_status origin_of(const ht_session *s, char **out, ht_error *err) {
-    const ht_model *m = s->model;
-    char fingerprint[HT_FINGERPRINT_SIZE];
-    char *text = NULL;
-    size_t size = 0;
-    ht_status status = ht_model_fingerprint(m, fingerprint, err);
-    *out = NULL;
-    if (status) return status;
-    FILE *f = open_memstream(&text, &size);
-    if (!f) return ht_fail_memory(err, 1, "a state file");
-    fprintf(f, "model %s %s\ntokenizer %016llx\nprecision %s\nkeys and values %s\n", m->architecture, fingerprint,
-            (unsigned long long)tokenizer_digest(m->tokenizer), precision_name(m->precision),
-            ht_dtype_name(m->kv_dtype));
-    for (int32_t i = 0; i < m->n_kv_layers; i++)
-        fprintf(f, "layer %d of %d heads of %d, window %lld\n", (int)i, (int)m->kv[i].shape.n_kv_heads,
-                (int)m->kv[i].shape.head_dim, (long long)m->kv[i].window);
-    for (int i = 0; s->adapters && i < s->adapters->n; i++)
-        fprintf(f, "adapter %016llx times %.9g\n", (unsigned long long)adapter_digest(s->adapters->adapter[i]),
-                (double)s->adapters->scale[i]);
-    const bool failed = ferror(f) != 0;
-    if (fclose(f) != 0 || failed || !text) {
-        free(text);
-        return ht_fail_memory(err, size, "a state file");
-    }
-    *out = text;
-    return HT_OK;
-}
-
-/* Shows the first line in which the two differ. */
-static ht_status compare_origins(const char *path, const char *file, const char *session, ht_error *err) {
-    while (*file && *session) {
-        const size_t n = strcspn(file, "\n"), m = strcspn(session, "\n");
-        if (n != m || memcmp(file, session, n) != 0)
-            return ht_fail(err, HT_ERR_ARGUMENT, "%s was saved with \"%.*s\", and this session has \"%.*s\"", path,
-                           (int)ht_min_size(n, 200), file, (int)ht_min_size(m, 200), session);
-        file += n + (file[n] == '\n');
-        session += m + (session[m] == '\n');
-    }
-    if (!*file && !*session) return HT_OK;
-    const char *rest = *file ? file : session;
-    return ht_fail(err, HT_ERR_ARGUMENT, "%s was saved with%s \"%.*s\", and this session is with%s", path,
-                   *file ? "" : "out", (int)ht_min_size(strcspn(rest, "\n"), 200), rest, *file ? "out" : " it");
+    const ht_session_adapters *a = s->adapters;
+    return ht_state_origin(s->model, a ? a->adapter : NULL, a ? a->scale : NULL, a ? a->n : 0, out, err);
 }
 
 /* ---- saving ---- */
@@ -119,26 +46,17 @@ static ht_status save_layer(const ht_session *s, int32_t i, ht_state_writer *w, 
     if (!status) status = ht_state_writer_put(w, head, sizeof head, err);
     for (int64_t pos = first, n; !status && pos < s->cache->length; pos += n) {
         n = ht_min_i64(HT_KV_PAGE - pos % HT_KV_PAGE, s->cache->length - pos);
-        status = d->kv->read(d, &l->shape, l->pages[ht_kv_page_of(l, pos)], pos % HT_KV_PAGE, n, room, err);
-        if (!status) status = ht_state_writer_put(w, room, (size_t)n * ht_kv_saved_bytes(&l->shape), err);
+        status =
+            ht_state_put_positions(w, d, &l->shape, l->pages[ht_kv_page_of(l, pos)], pos % HT_KV_PAGE, n, room, err);
     }
     return status;
 }
 
-/* Room for the positions of one page of any layer. */
-static size_t page_room(const ht_cache *c) {
-    size_t most = 1;
-    for (int32_t i = 0; i < c->n_layers; i++)
-        most = ht_max_size(most, HT_KV_PAGE * ht_kv_saved_bytes(&c->layer[i].shape));
-    return most;
-}
-
 static ht_status save_to(const ht_session *s, ht_state_writer *w, ht_error *err) {
-    const size_t room_bytes = page_room(s->cache);
+    const size_t room_bytes = ht_state_page_room(s->model->kv, s->model->n_kv_layers);
     char *origin = NULL, *room = malloc(room_bytes);
     ht_status status = room ? origin_of(s, &origin, err) : ht_fail_memory(err, room_bytes, "a state file");
-    if (!status) status = ht_state_writer_begin(w, HT_STATE_ORIGIN, 0, err);
-    if (!status) status = ht_state_writer_put(w, origin, strlen(origin), err);
+    if (!status) status = ht_state_put_origin(w, origin, err);
     if (!status) status = save_tokens(s, w, err);
     for (int32_t i = 0; !status && i < s->cache->n_layers; i++) status = save_layer(s, i, w, room, err);
     free(origin);
@@ -168,7 +86,7 @@ typedef struct restored {
 } restored;
 
 static ht_status malformed(const restored *r, const char *what, ht_error *err) {
-    return ht_fail(err, HT_ERR_FORMAT, "%s: the state file is damaged: %s", r->path, what);
+    return ht_state_damaged(&r->file, what, err);
 }
 
 static ht_status find(const restored *r, uint64_t kind, uint64_t index, const ht_state_section **out, ht_error *err) {
@@ -177,14 +95,12 @@ static ht_status find(const restored *r, uint64_t kind, uint64_t index, const ht
 }
 
 static ht_status check_origin(const restored *r, const ht_session *s, ht_error *err) {
-    const ht_state_section *section;
-    char *theirs = NULL, *ours = NULL;
-    ht_status status = find(r, HT_STATE_ORIGIN, 0, &section, err);
-    if (!status) status = ht_state_file_read_all(&r->file, section, ORIGIN_LIMIT, &theirs, err);
-    if (!status) status = origin_of(s, &ours, err);
-    if (!status) status = compare_origins(r->path, theirs, ours, err);
-    free(theirs);
-    free(ours);
+    char *origin;
+    ht_status status = origin_of(s, &origin, err);
+    if (!status) status = ht_state_check_origin(&r->file, origin, "session", err);
+    free(origin);
+    if (!status && ht_state_file_find(&r->file, HT_STATE_CACHE, 0))
+        status = ht_fail(err, HT_ERR_ARGUMENT, "%s holds an engine's prefix cache, not a session", r->path);
     if (!status && r->file.n != (uint32_t)s->cache->n_layers + 2)
         status = malformed(r, "it has sections that belong to nothing", err);
     return status;
@@ -247,10 +163,9 @@ static ht_status load_layer(restored *r, ht_device *d, int32_t i, ht_error *err)
     const int64_t held = ht_cache_first(r->cache, i); /* a shorter ring than the saved one's drops what is before */
     for (int64_t pos = first, n; !status && pos < r->length; pos += n) {
         n = ht_min_i64(HT_KV_PAGE - pos % HT_KV_PAGE, r->length - pos);
-        status = ht_state_file_read(&r->file, section, PAGES_HEAD + (uint64_t)(pos - first) * each, room,
-                                    (size_t)n * each, &sum, err);
-        if (!status && pos + n > held)
-            status = d->kv->write(d, &l->shape, l->pages[ht_kv_page_of(l, pos)], pos % HT_KV_PAGE, n, room, err);
+        ht_kv_page *page = pos + n > held ? l->pages[ht_kv_page_of(l, pos)] : NULL;
+        status = ht_state_get_positions(&r->file, section, PAGES_HEAD + (uint64_t)(pos - first) * each, &sum, d,
+                                        &l->shape, page, pos % HT_KV_PAGE, n, room, err);
     }
     if (!status) status = ht_state_file_check(&r->file, section, &sum, err);
     if (!status) ht_cache_forget_before(r->cache, i, first);

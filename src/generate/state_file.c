@@ -89,7 +89,7 @@ ht_status ht_state_writer_open(const char *path, uint32_t n, ht_state_writer **o
         return ht_fail_memory(err, (size_t)n * sizeof *w->section, "a state file");
     }
     w->most = n;
-    ht_status status = ht_writer_open(path, &w->to, err);
+    ht_status status = ht_writer_open_private(path, &w->to, err);
     if (!status) status = put_zeros(w, TABLE_AT + (size_t)n * ENTRY, err);
     if (status)
         ht_state_writer_discard(w);
@@ -157,7 +157,7 @@ void ht_state_writer_discard(ht_state_writer *w) {
 
 /* ---- reading ---- */
 
-static ht_status damaged(const ht_state_file *f, const char *what, ht_error *err) {
+ht_status ht_state_damaged(const ht_state_file *f, const char *what, ht_error *err) {
     return ht_fail(err, HT_ERR_FORMAT, "%s: the state file is damaged: %s", f->file->path, what);
 }
 
@@ -169,19 +169,19 @@ static ht_status check_places(const ht_state_file *f, ht_error *err) {
         char between[ALIGN];
         if (s->offset != (end + ALIGN - 1) / ALIGN * ALIGN || s->offset > f->file->size ||
             s->bytes > f->file->size - s->offset)
-            return damaged(f, "a section is not where the table has it", err);
+            return ht_state_damaged(f, "a section is not where the table has it", err);
         ht_status status = ht_file_read_at(f->file, (size_t)end, between, (size_t)(s->offset - end), err);
         if (status) return status;
         for (uint64_t k = 0; k < s->offset - end; k++)
-            if (between[k]) return damaged(f, "there is something between its sections", err);
+            if (between[k]) return ht_state_damaged(f, "there is something between its sections", err);
         end = s->offset + s->bytes;
     }
-    return end == f->file->size ? HT_OK : damaged(f, "its end is not where the table has it", err);
+    return end == f->file->size ? HT_OK : ht_state_damaged(f, "its end is not where the table has it", err);
 }
 
 static ht_status read_table(ht_state_file *f, ht_error *err) {
     unsigned char head[TABLE_AT];
-    if (f->file->size < TABLE_AT) return damaged(f, "it is shorter than its head", err);
+    if (f->file->size < TABLE_AT) return ht_state_damaged(f, "it is shorter than its head", err);
     ht_status status = ht_file_read_at(f->file, 0, head, sizeof head, err);
     if (status) return status;
     if (memcmp(head, magic, MAGIC) != 0)
@@ -193,7 +193,7 @@ static ht_status read_table(ht_state_file *f, ht_error *err) {
         return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: a state file of version %u; this library reads version %d",
                        f->file->path, version, HT_STATE_VERSION);
     if (f->n > HT_STATE_MOST_SECTIONS || (uint64_t)f->n * ENTRY > f->file->size - TABLE_AT)
-        return damaged(f, "its table does not fit the file", err);
+        return ht_state_damaged(f, "its table does not fit the file", err);
     unsigned char *table = malloc((size_t)f->n * ENTRY + 1);
     f->section = calloc((size_t)f->n + 1, sizeof *f->section);
     if (!table || !f->section)
@@ -211,7 +211,7 @@ static ht_status read_table(ht_state_file *f, ht_error *err) {
     if (!status) {
         const ht_digest sum = table_sum(head, table, f->n);
         if (sum.a != ht_state_get_number(head + 16, 8) || sum.b != ht_state_get_number(head + 24, 8))
-            status = damaged(f, "the checksum of its table does not fit", err);
+            status = ht_state_damaged(f, "the checksum of its table does not fit", err);
     }
     free(table);
     return status ? status : check_places(f, err);
@@ -243,7 +243,8 @@ const ht_state_section *ht_state_file_find(const ht_state_file *f, uint64_t kind
 
 ht_status ht_state_file_read(const ht_state_file *f, const ht_state_section *s, uint64_t at, void *out, size_t n,
                              ht_state_sum *sum, ht_error *err) {
-    if (at > s->bytes || n > s->bytes - at) return damaged(f, "a section is shorter than what it is to hold", err);
+    if (at > s->bytes || n > s->bytes - at)
+        return ht_state_damaged(f, "a section is shorter than what it is to hold", err);
     ht_status status = ht_file_read_at(f->file, (size_t)(s->offset + at), out, n, err);
     if (!status) ht_state_sum_add(sum, out, n);
     return status;
@@ -253,13 +254,13 @@ ht_status ht_state_file_check(const ht_state_file *f, const ht_state_section *s,
                               ht_error *err) {
     const ht_digest d = ht_state_sum_end(sum);
     if (d.a == s->sum.a && d.b == s->sum.b) return HT_OK;
-    return damaged(f, "the checksum of a section does not fit", err);
+    return ht_state_damaged(f, "the checksum of a section does not fit", err);
 }
 
 ht_status ht_state_file_read_all(const ht_state_file *f, const ht_state_section *s, size_t limit, char **out,
                                  ht_error *err) {
     *out = NULL;
-    if (s->bytes > limit) return damaged(f, "a section is larger than can be", err);
+    if (s->bytes > limit) return ht_state_damaged(f, "a section is larger than can be", err);
     char *bytes = malloc((size_t)s->bytes + 1);
     if (!bytes) return ht_fail_memory(err, (size_t)s->bytes, "a state file");
     ht_state_sum sum = ht_state_sum_begin(s->kind, s->index);

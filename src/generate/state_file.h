@@ -14,7 +14,13 @@
 
 enum { HT_STATE_VERSION = 1, HT_STATE_MOST_SECTIONS = 1 << 16 };
 
-typedef enum ht_state_kind { HT_STATE_ORIGIN = 1, HT_STATE_TOKENS, HT_STATE_PAGES } ht_state_kind;
+typedef enum ht_state_kind {
+    HT_STATE_ORIGIN = 1,
+    HT_STATE_TOKENS, /* with PAGES: a session (state.c) */
+    HT_STATE_PAGES,
+    HT_STATE_CACHE, /* with NODES: a prefix cache (engine_cache.c) */
+    HT_STATE_NODE
+} ht_state_kind;
 
 typedef struct ht_state_section {
     uint64_t kind, index; /* ht_state_kind; which one of several */
@@ -40,7 +46,7 @@ ht_digest ht_state_sum_end(const ht_state_sum *sum);
 
 typedef struct ht_state_writer ht_state_writer;
 
-/* A file of n sections beside `path`, which takes its place on commit. */
+/* A file of n sections beside `path`, which takes its place on commit. It holds what users said: its owner alone reads it. */
 ht_status ht_state_writer_open(const char *path, uint32_t n, ht_state_writer **out, ht_error *err);
 /* Begins the next section; what is put goes there. */
 ht_status ht_state_writer_begin(ht_state_writer *w, uint64_t kind, uint64_t index, ht_error *err);
@@ -61,6 +67,8 @@ typedef struct ht_state_file {
  * version wrote it. */
 ht_status ht_state_file_open(const char *path, ht_state_file *out, ht_error *err);
 void ht_state_file_close(ht_state_file *f); /* a zeroed one is fine */
+/* HT_ERR_FORMAT: the file is damaged, and how. */
+ht_status ht_state_damaged(const ht_state_file *f, const char *what, ht_error *err);
 /* The section, or NULL when there is none, or two. */
 const ht_state_section *ht_state_file_find(const ht_state_file *f, uint64_t kind, uint64_t index);
 /* Reads n bytes at `at` of a section and adds them to *sum. Thread-safe. */

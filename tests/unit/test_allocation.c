@@ -8,6 +8,7 @@
 #include "formats/gguf.h"
 #include "formats/json.h"
 #include "formats/safetensors.h"
+#include "generate/engine_internal.h"
 #include "models/adapter.h"
 #include "support/adapters.h"
 #include "support/gguf_writer.h"
@@ -19,6 +20,7 @@
 #include "support/tiny_model.h"
 #include "train/batches.h"
 
+#include <hearth/engine.h>
 #include <hearth/fuse.h>
 #include <hearth/generate.h>
 #include <hearth/inspect.h>
@@ -461,6 +463,64 @@ static void trainers(void **state) {
     ht_model_free(model);
 }
 
+/* ---- prefixes ---- */
+
+enum { PREFIX = 300 };
+
+static ht_engine *engine;
+static ht_session *with_prefix;
+
+/* What could not be kept is not there, and what is there is whole. */
+static ht_status keep_prefix(ht_error *err) {
+    const ht_prefix_key key = {.salt = "salt"};
+    ht_kv_account account = {0};
+    ht_prefix_cache *c;
+    ht_prefix_found found = {0};
+    ht_cache *into = NULL;
+    ht_status st = ht_prefix_cache_new(model, SIZE_MAX, &c, err);
+    if (st) return st;
+    ht_prefix_cache_keep(c, &key, ht_session_tokens(with_prefix), PREFIX, with_prefix->cache, true);
+    st = ht_cache_new(model, 64, &into, err);
+    if (!st) ht_cache_set_account(into, &account);
+    if (!st) st = ht_prefix_cache_find(c, &key, ht_session_tokens(with_prefix), PREFIX, into, &found, err);
+    assert_true(found.used == 0 || found.used == HT_KV_PAGE || found.used == PREFIX - 1);
+    assert_true(ht_prefix_cache_get_figures(c).tokens >= found.used);
+    if (into) assert_int_equal(into->length, found.used);
+    ht_prefix_cache_unlock(c, found.lock);
+    ht_cache_free(into);
+    ht_prefix_cache_free(c);
+    return st;
+}
+
+static ht_status save_cache(ht_error *err) { return ht_engine_save_cache(engine, scratch_path("cache"), err); }
+
+static ht_status load_cache(ht_error *err) {
+    while (ht_prefix_cache_evict(engine->prefix)) {}
+    assert_int_equal(atomic_load(&engine->account.bytes), 0);
+    return ht_engine_load_cache(engine, scratch_path("cache"), err);
+}
+
+static void prefixes(void **state) {
+    (void)state;
+    ht_error err = {0};
+    int32_t ids[PREFIX];
+    tiny_ids(ids, PREFIX, 3);
+    model = tiny_load(&(tiny_options){.n_threads = 1, .window = 40});
+    assert_int_equal(ht_session_new(model, NULL, &with_prefix, &err), HT_OK);
+    tiny_forward(with_prefix, ids, PREFIX, false, NULL);
+    assert_true(try_every_failure(keep_prefix, ALSO_OK) > 10);
+    ht_session_free(with_prefix);
+    const ht_request request = OPTIONS(ht_request, with.ids = ids, with.n_ids = PREFIX);
+    if (ht_engine_open(model, NULL, &engine, &err) || ht_engine_warm(engine, &request, NULL, &err))
+        fail_msg("%s", err.message);
+    assert_true(try_every_failure(save_cache, NOTHING_ELSE) > 10);
+    const int files = scratch_count();
+    assert_true(try_every_failure(load_cache, NOTHING_ELSE) > 10);
+    assert_int_equal(scratch_count(), files);
+    ht_engine_close(engine);
+    ht_model_free(model);
+}
+
 /* ---- decoding allocates nothing ---- */
 
 typedef struct decoding {
@@ -563,11 +623,17 @@ static void children(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parsers),     cmocka_unit_test(checkpoints),
-        cmocka_unit_test(files),       cmocka_unit_test(fusing),
-        cmocka_unit_test(pools),       cmocka_unit_test(training),
-        cmocka_unit_test(inspections), cmocka_unit_test(training_data),
-        cmocka_unit_test(trainers),    cmocka_unit_test(decoding_allocates_nothing),
+        cmocka_unit_test(parsers),
+        cmocka_unit_test(checkpoints),
+        cmocka_unit_test(files),
+        cmocka_unit_test(fusing),
+        cmocka_unit_test(pools),
+        cmocka_unit_test(training),
+        cmocka_unit_test(inspections),
+        cmocka_unit_test(training_data),
+        cmocka_unit_test(trainers),
+        cmocka_unit_test(prefixes),
+        cmocka_unit_test(decoding_allocates_nothing),
         cmocka_unit_test(children),
     };
     return cmocka_run_group_tests(tests, make_inputs, free_inputs);

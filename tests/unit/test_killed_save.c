@@ -8,6 +8,7 @@
 #include "support/tiny_model.h"
 
 #include <hearth/adapter.h>
+#include <hearth/engine.h>
 #include <hearth/state.h>
 #include <hearth/train.h>
 
@@ -138,6 +139,7 @@ static ht_model *model;
 static ht_trainer *trainer[VERSIONS];
 static ht_adapter *adapter[VERSIONS];
 static ht_session *session[VERSIONS];
+static ht_engine *engine[VERSIONS];
 
 static ht_status save_checkpoint(int version, const char *path, ht_error *err) {
     return ht_trainer_save(trainer[version], path, err);
@@ -157,6 +159,10 @@ static ht_status save_gguf(int version, const char *path, ht_error *err) {
 
 static ht_status save_state(int version, const char *path, ht_error *err) {
     return ht_session_save(session[version], path, err);
+}
+
+static ht_status save_cache(int version, const char *path, ht_error *err) {
+    return ht_engine_save_cache(engine[version], path, err);
 }
 
 typedef ht_status save_function(int version, const char *path, ht_error *err);
@@ -294,6 +300,7 @@ static void adapters(void **state) {
 static void states(void **state) {
     (void)state;
     try_all(save_state, 8);
+    try_all(save_cache, 8);
 }
 
 static int set_up(void **state) {
@@ -315,6 +322,14 @@ static int set_up(void **state) {
         if (ht_session_new(model, NULL, &session[version], &err) ||
             ht_session_forward(session[version], (int32_t[]){3, 1, 4}, (size_t)(2 + version), NULL, NULL, NULL, &err))
             fail_msg("%s", err.message);
+        /* A child of fork has none of the engine's threads, and saves without them. */
+        ht_request request;
+        ht_request_init(&request, sizeof request);
+        request.ids = (int32_t[]){3, 1, 4, 1, 5, 9, 2, 6, 5};
+        request.n_ids = (size_t)(8 + version);
+        if (ht_engine_open(model, NULL, &engine[version], &err) ||
+            ht_engine_warm(engine[version], &request, NULL, &err))
+            fail_msg("%s", err.message);
     }
     return 0;
 }
@@ -323,6 +338,7 @@ static int tear_down(void **state) {
     for (int version = OLD; version <= NEW; version++) {
         ht_adapter_free(adapter[version]);
         ht_session_free(session[version]);
+        ht_engine_close(engine[version]);
         ht_trainer_free(trainer[version]);
     }
     ht_model_free(model);

@@ -1,0 +1,364 @@
+/* An engine's prefix cache as a state file: a section for each node of the tree, the most recently used one first, parents
+ * before their children.
+ *
+ *   bytes 0 .. 7   number of the parent's node, plus one; 0: its tokens are the first
+ *   8 .. 15        tokens n and bytes of the salt, u32 each; a node with a parent has the parent's salt, and none here
+ *   16 ..          the salt; n tokens, i32 each; a byte for each layer, 1 where its page is there
+ *   then           for each page that is there its n positions, as device/kv.h says
+ *
+ * The tree is copied with the lock of the prefix cache, its pages held, and written without. What is loaded is read and
+ * checked as a whole before any of it goes into the tree. */
+#include "base/checked.h"
+#include "base/error.h"
+#include "device/device.h"
+#include "generate/engine_internal.h"
+#include "generate/state_parts.h"
+#include "models/pack.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    NODE_HEAD = 16,
+    CACHE_BYTES = 8, /* number of nodes */
+    FIRST_NODE = 2,  /* of the sections, behind origin and cache */
+    MOST_NODES = HT_STATE_MOST_SECTIONS - FIRST_NODE,
+    NODES_AT_ONCE = 16 /* are read in one job of the device's threads; then steps have their turn */
+};
+
+typedef struct node {
+    int64_t parent; /* -1: none */
+    int64_t first;  /* position of its first token */
+    int32_t n;
+    int32_t *token;    /* [n] */
+    char *salt;        /* NULL: the parent's */
+    ht_kv_page **page; /* [n_layers], held; NULL for what is not there */
+    /* While it is loaded. */
+    bool *has; /* [n_layers] */
+    bool fits; /* its pages are wanted */
+    size_t head_bytes;
+    ht_state_sum sum; /* of the head */
+} node;
+
+typedef struct nodes {
+    ht_engine *e;
+    const ht_model *m;
+    node *node;
+    int64_t n;
+    int64_t *place; /* while the tree is copied: what became of its entries, -1: left out */
+    int64_t seen;
+    /* While they are loaded. */
+    ht_state_file file;
+    int64_t done;
+    size_t left; /* bytes of pages that still fit */
+} nodes;
+
+static void free_nodes(nodes *s) {
+    for (int64_t i = 0; s->node && i < s->n; i++) {
+        node *x = &s->node[i];
+        for (int32_t l = 0; x->page && l < s->m->n_kv_layers; l++)
+            ht_kv_page_release(s->m->device, &s->m->kv[l].shape, x->page[l]);
+        free(x->page);
+        free(x->token);
+        free(x->salt);
+        free(x->has);
+    }
+    free(s->node);
+    free(s->place);
+}
+
+static ht_status no_memory(size_t bytes, ht_error *err) { return ht_fail_memory(err, bytes, "a prefix cache's file"); }
+
+/* ---- saving ---- */
+
+/* A node of the tree; those of adapters are left out. */
+static ht_status copy_entry(const ht_prefix_entry *entry, void *user, ht_error *err) {
+    nodes *s = user;
+    const int32_t layers = s->m->n_kv_layers;
+    s->place[s->seen++] = entry->key->n_adapters ? -1 : s->n;
+    if (entry->key->n_adapters) return HT_OK;
+    node *x = &s->node[s->n++];
+    *x = (node){.parent = entry->parent < 0 ? -1 : s->place[entry->parent], .first = entry->first, .n = entry->n};
+    const size_t bytes = (size_t)x->n * sizeof *x->token;
+    x->token = malloc(bytes);
+    x->page = calloc((size_t)layers + 1, sizeof(ht_kv_page *));
+    x->salt = x->parent < 0 ? strdup(entry->key->salt) : NULL;
+    if (!x->token || !x->page || (x->parent < 0 && !x->salt)) return no_memory(bytes, err);
+    memcpy(x->token, entry->token, bytes);
+    for (int32_t l = 0; l < layers; l++)
+        if (entry->page[l]) x->page[l] = ht_kv_page_retain(entry->page[l]);
+    return HT_OK;
+}
+
+static ht_status copy_tree(nodes *s, ht_error *err) {
+    ht_engine *e = s->e;
+    pthread_mutex_lock(&e->prefix_lock);
+    const size_t n = (size_t)ht_prefix_cache_get_figures(e->prefix).nodes;
+    s->node = calloc(n + 1, sizeof *s->node);
+    s->place = calloc(n + 1, sizeof *s->place);
+    ht_status status =
+        s->node && s->place ? ht_prefix_cache_each(e->prefix, copy_entry, s, err) : no_memory(n * sizeof *s->node, err);
+    pthread_mutex_unlock(&e->prefix_lock);
+    if (status || s->n <= MOST_NODES) return status;
+    return ht_fail(err, HT_ERR_LIMIT, "the prefix cache has %lld pages of tokens, and a file holds at most %d",
+                   (long long)s->n, (int)MOST_NODES);
+}
+
+static ht_status save_node(const nodes *s, int64_t i, ht_state_writer *w, void *room, ht_error *err) {
+    const node *x = &s->node[i];
+    const int32_t layers = s->m->n_kv_layers;
+    const size_t salt = x->salt ? strlen(x->salt) : 0, bytes = NODE_HEAD + salt + 4 * (size_t)x->n + (size_t)layers;
+    if (salt > UINT32_MAX) return ht_fail(err, HT_ERR_LIMIT, "a salt of %zu bytes", salt);
+    unsigned char *head = malloc(bytes), *at = head;
+    if (!head) return no_memory(bytes, err);
+    ht_state_put_number(at, (uint64_t)(x->parent + 1), 8);
+    ht_state_put_number(at + 8, (uint64_t)x->n, 4);
+    ht_state_put_number(at + 12, salt, 4);
+    at += NODE_HEAD;
+    if (salt) memcpy(at, x->salt, salt);
+    at += salt;
+    for (int32_t k = 0; k < x->n; k++, at += 4) ht_state_put_number(at, (uint32_t)x->token[k], 4);
+    for (int32_t l = 0; l < layers; l++) *at++ = x->page[l] != NULL;
+    ht_status status = ht_state_writer_begin(w, HT_STATE_NODE, (uint64_t)i, err);
+    if (!status) status = ht_state_writer_put(w, head, bytes, err);
+    free(head);
+    for (int32_t l = 0; l < layers && !status; l++)
+        if (x->page[l])
+            status = ht_state_put_positions(w, s->m->device, &s->m->kv[l].shape, x->page[l], 0, x->n, room, err);
+    return status;
+}
+
+static ht_status save_to(const nodes *s, ht_state_writer *w, ht_error *err) {
+    unsigned char count[CACHE_BYTES];
+    const size_t room_bytes = ht_state_page_room(s->m->kv, s->m->n_kv_layers);
+    char *origin = NULL;
+    void *room = malloc(room_bytes);
+    ht_status status = room ? ht_state_origin(s->m, NULL, NULL, 0, &origin, err) : no_memory(room_bytes, err);
+    if (!status) status = ht_state_put_origin(w, origin, err);
+    if (!status) status = ht_state_writer_begin(w, HT_STATE_CACHE, 0, err);
+    ht_state_put_number(count, (uint64_t)s->n, CACHE_BYTES);
+    if (!status) status = ht_state_writer_put(w, count, sizeof count, err);
+    for (int64_t i = 0; i < s->n && !status; i++) status = save_node(s, i, w, room, err);
+    free(origin);
+    free(room);
+    return status;
+}
+
+static ht_status save_nodes(const nodes *s, const char *path, ht_error *err) {
+    ht_state_writer *w;
+    ht_status status = ht_state_writer_open(path, (uint32_t)s->n + FIRST_NODE, &w, err);
+    if (status) return status;
+    status = save_to(s, w, err);
+    if (!status) return ht_state_writer_commit(w, err);
+    ht_state_writer_discard(w);
+    return status;
+}
+
+static ht_status need_cache(const ht_engine *e, const char *path, ht_error *err) {
+    if (e->prefix) return HT_OK;
+    return ht_fail(err, HT_ERR_ARGUMENT,
+                   "%s: the engine has no prefix cache to be saved or filled: its prefix_bytes is 0", path);
+}
+
+ht_status ht_engine_save_cache(ht_engine *e, const char *path, ht_error *err) {
+    ht_status status = need_cache(e, path, err);
+    if (status) return status;
+    nodes s = {.e = e, .m = e->model};
+    status = copy_tree(&s, err);
+    if (!status) status = save_nodes(&s, path, err);
+    free_nodes(&s);
+    return status;
+}
+
+/* ---- loading: heads ---- */
+
+static const ht_state_section *section_of(const nodes *s, int64_t i) { return &s->file.section[FIRST_NODE + i]; }
+
+/* What the first bytes of a node say, as far as it can be so. */
+static ht_status check_sizes(const nodes *s, int64_t i, uint64_t parent, uint64_t n, uint64_t salt, ht_error *err) {
+    if (n < 1 || n > HT_KV_PAGE) return ht_state_damaged(&s->file, "a node has no page's number of tokens", err);
+    if (parent > (uint64_t)i || (parent && s->node[parent - 1].n < HT_KV_PAGE))
+        return ht_state_damaged(&s->file, "a node follows none that can come before it", err);
+    if (parent && salt) return ht_state_damaged(&s->file, "a node has a salt of its own", err);
+    if (NODE_HEAD + salt + 4 * n + (uint64_t)s->m->n_kv_layers > section_of(s, i)->bytes)
+        return ht_state_damaged(&s->file, "a node is shorter than what it is to hold", err);
+    return HT_OK;
+}
+
+/* Its salt, tokens and layers; all of them, with the positions of the pages, are what the section holds. */
+static ht_status take_head(const nodes *s, int64_t i, size_t salt, const unsigned char *at, ht_error *err) {
+    node *x = &s->node[i];
+    const int32_t layers = s->m->n_kv_layers;
+    x->token = malloc((size_t)x->n * sizeof *x->token);
+    x->has = calloc((size_t)layers + 1, sizeof *x->has);
+    x->page = calloc((size_t)layers + 1, sizeof(ht_kv_page *));
+    x->salt = x->parent < 0 ? strndup((const char *)at, salt) : NULL;
+    if (!x->token || !x->has || !x->page || (x->parent < 0 && !x->salt)) return no_memory(x->head_bytes, err);
+    if (x->salt && strlen(x->salt) != salt) return ht_state_damaged(&s->file, "a salt holds a zero", err);
+    at += salt;
+    for (int32_t k = 0; k < x->n; k++, at += 4) {
+        x->token[k] = (int32_t)(uint32_t)ht_state_get_number(at, 4);
+        if (x->token[k] < 0 || x->token[k] >= s->m->vocab)
+            return ht_state_damaged(&s->file, "a token is none of the model's", err);
+    }
+    uint64_t bytes = x->head_bytes;
+    for (int32_t l = 0; l < layers; l++) {
+        if (at[l] > 1 || (!at[l] && !s->m->kv[l].window))
+            return ht_state_damaged(&s->file, "a node lacks a layer's page", err);
+        x->has[l] = at[l];
+        if (x->has[l]) bytes += (uint64_t)x->n * ht_kv_saved_bytes(&s->m->kv[l].shape);
+    }
+    return bytes == section_of(s, i)->bytes ? HT_OK
+                                            : ht_state_damaged(&s->file, "a node is not as long as its pages", err);
+}
+
+/* Whether there is room for the node's pages, behind its parent's. */
+static bool takes_room(nodes *s, const node *x) {
+    size_t bytes = 0;
+    for (int32_t l = 0; l < s->m->n_kv_layers; l++)
+        if (x->has[l]) bytes += s->m->device->kv->page_bytes(&s->m->kv[l].shape);
+    if (bytes > s->left || x->first + x->n > s->m->context || (x->parent >= 0 && !s->node[x->parent].fits))
+        return false;
+    s->left -= bytes;
+    return true;
+}
+
+static ht_status read_head(nodes *s, int64_t i, ht_error *err) {
+    const ht_state_section *section = section_of(s, i);
+    unsigned char first[NODE_HEAD];
+    node *x = &s->node[i];
+    if (section->kind != HT_STATE_NODE || section->index != (uint64_t)i)
+        return ht_state_damaged(&s->file, "its nodes are not in their order", err);
+    x->sum = ht_state_sum_begin(section->kind, section->index);
+    ht_status status = ht_state_file_read(&s->file, section, 0, first, sizeof first, &x->sum, err);
+    if (status) return status;
+    const uint64_t parent = ht_state_get_number(first, 8), n = ht_state_get_number(first + 8, 4),
+                   salt = ht_state_get_number(first + 12, 4);
+    status = check_sizes(s, i, parent, n, salt, err);
+    if (status) return status;
+    x->parent = (int64_t)parent - 1;
+    x->first = parent ? s->node[parent - 1].first + HT_KV_PAGE : 0;
+    x->n = (int32_t)n;
+    x->head_bytes = NODE_HEAD + (size_t)salt + 4 * (size_t)n + (size_t)s->m->n_kv_layers;
+    unsigned char *rest = malloc(x->head_bytes);
+    if (!rest) return no_memory(x->head_bytes, err);
+    status = ht_state_file_read(&s->file, section, NODE_HEAD, rest, x->head_bytes - NODE_HEAD, &x->sum, err);
+    if (!status) status = take_head(s, i, (size_t)salt, rest, err);
+    free(rest);
+    if (!status) x->fits = takes_room(s, x);
+    return status;
+}
+
+static ht_status check_cache(nodes *s, ht_error *err) {
+    char *origin, *count = NULL;
+    ht_status status = ht_state_origin(s->m, NULL, NULL, 0, &origin, err);
+    if (!status) status = ht_state_check_origin(&s->file, origin, "engine", err);
+    free(origin);
+    if (status) return status;
+    const ht_state_section *section = ht_state_file_find(&s->file, HT_STATE_CACHE, 0);
+    if (!section && ht_state_file_find(&s->file, HT_STATE_TOKENS, 0))
+        return ht_fail(err, HT_ERR_ARGUMENT, "%s holds a session, not an engine's prefix cache", s->file.file->path);
+    if (!section || section->bytes != CACHE_BYTES)
+        return ht_state_damaged(&s->file, "it does not say what it holds", err);
+    status = ht_state_file_read_all(&s->file, section, CACHE_BYTES, &count, err);
+    if (status) return status;
+    const uint64_t n = ht_state_get_number((const unsigned char *)count, CACHE_BYTES);
+    free(count);
+    if (s->file.n < FIRST_NODE || n != s->file.n - FIRST_NODE)
+        return ht_state_damaged(&s->file, "it has not as many nodes as it says", err);
+    s->n = (int64_t)n;
+    s->node = calloc((size_t)n + 1, sizeof *s->node);
+    return s->node ? HT_OK : no_memory((size_t)n * sizeof *s->node, err);
+}
+
+/* ---- loading: pages ---- */
+
+/* All pages of a node: what fits is kept, the rest is read for its checksum. */
+static ht_status read_node(void *arg, int64_t piece, int worker, ht_error *err) {
+    nodes *s = arg;
+    node *x = &s->node[s->done + piece];
+    const ht_state_section *section = section_of(s, s->done + piece);
+    ht_device *d = s->m->device;
+    const size_t room_bytes = ht_state_page_room(s->m->kv, s->m->n_kv_layers);
+    void *room = malloc(room_bytes);
+    ht_status status = room ? HT_OK : no_memory(room_bytes, err);
+    uint64_t at = x->head_bytes;
+    (void)worker;
+    for (int32_t l = 0; l < s->m->n_kv_layers && !status; l++) {
+        const ht_kv_shape *shape = &s->m->kv[l].shape;
+        if (!x->has[l]) continue;
+        if (x->fits) status = ht_kv_page_new(d, shape, NULL, &x->page[l], err);
+        if (!status)
+            status = ht_state_get_positions(&s->file, section, at, &x->sum, d, shape, x->page[l], 0, x->n, room, err);
+        at += (uint64_t)x->n * ht_kv_saved_bytes(shape);
+    }
+    free(room);
+    return status ? status : ht_state_file_check(&s->file, section, &x->sum, err);
+}
+
+static ht_status read_nodes(nodes *s, ht_error *err) {
+    ht_device *d = s->m->device;
+    ht_status status = HT_OK;
+    for (int64_t i = 0; i < s->n && !status; i++) status = read_head(s, i, err);
+    for (; s->done < s->n && !status; s->done += NODES_AT_ONCE)
+        status = ht_pack_in_pieces(ht_min_i64(NODES_AT_ONCE, s->n - s->done), read_node, s, NULL, d, err);
+    const ht_status settled = ht_device_settle(d, status ? NULL : err);
+    return status ? status : settled;
+}
+
+/* ---- loading: the tree ---- */
+
+/* Has the node's pages counted, if the engine's memory holds them. */
+static bool count_pages(const nodes *s, const node *x) {
+    ht_device *d = s->m->device;
+    const size_t used = atomic_load_explicit(&s->e->account.bytes, memory_order_relaxed);
+    size_t bytes = 0;
+    for (int32_t l = 0; l < s->m->n_kv_layers; l++)
+        if (x->page[l]) bytes += d->kv->page_bytes(&s->m->kv[l].shape);
+    if (used > s->e->o.kv_bytes || bytes > s->e->o.kv_bytes - used) return false;
+    for (int32_t l = 0; l < s->m->n_kv_layers; l++)
+        if (x->page[l]) ht_kv_page_count(d, &s->m->kv[l].shape, x->page[l], &s->e->account);
+    return true;
+}
+
+static ht_status add_nodes(nodes *s, ht_error *err) {
+    ht_status status = HT_OK;
+    ht_prefix_node **made = calloc((size_t)s->n + 1, sizeof(ht_prefix_node *));
+    if (!made) return no_memory((size_t)s->n * sizeof(ht_prefix_node *), err);
+    pthread_mutex_lock(&s->e->prefix_lock);
+    for (int64_t i = 0; i < s->n && !status; i++) {
+        const node *x = &s->node[i];
+        ht_prefix_node *parent = x->parent < 0 ? NULL : made[x->parent];
+        const ht_prefix_key key = {.salt = x->salt};
+        if (x->parent >= 0 && !parent) continue;
+        ht_kv_page *const *page = x->fits && count_pages(s, x) ? x->page : NULL;
+        status = ht_prefix_cache_add(s->e->prefix, &key, parent, x->token, x->n, page, &made[i], err);
+    }
+    pthread_mutex_unlock(&s->e->prefix_lock);
+    free(made);
+    return status;
+}
+
+/* Bytes of pages that may come: what neither the prefix cache's budget nor the engine's is used for. */
+static size_t bytes_left(ht_engine *e) {
+    pthread_mutex_lock(&e->prefix_lock);
+    const ht_prefix_figures f = ht_prefix_cache_get_figures(e->prefix);
+    pthread_mutex_unlock(&e->prefix_lock);
+    const size_t used = atomic_load_explicit(&e->account.bytes, memory_order_relaxed);
+    const size_t kept = f.budget > f.bytes ? f.budget - f.bytes : 0;
+    return ht_min_size(kept, e->o.kv_bytes > used ? e->o.kv_bytes - used : 0);
+}
+
+ht_status ht_engine_load_cache(ht_engine *e, const char *path, ht_error *err) {
+    nodes s = {.e = e, .m = e->model};
+    ht_status status = need_cache(e, path, err);
+    if (!status) status = ht_state_file_open(path, &s.file, err);
+    if (status) return status;
+    s.left = bytes_left(e);
+    status = check_cache(&s, err);
+    if (!status) status = read_nodes(&s, err);
+    if (!status) status = add_nodes(&s, err);
+    free_nodes(&s);
+    ht_state_file_close(&s.file);
+    return status;
+}
