@@ -119,6 +119,7 @@ struct ht_engine {
     ht_engine_answer **turn;    /* [sequences] those of a round */
     ht_step_job **job;          /* [sequences] */
     int32_t n_running;
+    bool out_of_memory; /* for the first that waits */
     uint64_t round;
 
     /* Lock. */

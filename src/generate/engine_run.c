@@ -119,6 +119,7 @@ static void end_answer(ht_engine_answer *a, ht_status status, const ht_error *er
 
 static void remove_running(ht_engine_answer *a) {
     ht_engine *e = a->engine;
+    e->out_of_memory = false;
     int32_t i = 0;
     while (e->running[i] != a) i++;
     pthread_mutex_lock(&e->lock);
@@ -159,6 +160,20 @@ static bool has_room(const ht_engine_answer *a, int64_t positions) {
     const size_t used = atomic_load_explicit(&e->account.bytes, memory_order_relaxed);
     const size_t more = ht_cache_growth(a->s->cache, positions);
     return used <= e->o.kv_bytes && more <= e->o.kv_bytes - used;
+}
+
+/* Whether an empty prefix cache would leave room: else nothing is gained by emptying it. */
+static bool could_have_room(const ht_engine_answer *a, int64_t positions) {
+    ht_engine *e = a->engine;
+    const size_t used = atomic_load_explicit(&e->account.bytes, memory_order_relaxed);
+    size_t kept = 0;
+    if (e->prefix) {
+        pthread_mutex_lock(&e->prefix_lock);
+        kept = ht_prefix_cache_get_figures(e->prefix).bytes;
+        pthread_mutex_unlock(&e->prefix_lock);
+    }
+    const size_t others = used - ht_min_size(kept, used), more = ht_cache_growth(a->s->cache, positions);
+    return others <= e->o.kv_bytes && more <= e->o.kv_bytes - others;
 }
 
 static bool evict_for(ht_engine_answer *a, int64_t positions) {
@@ -320,7 +335,7 @@ static ht_status start(ht_engine_answer *a, ht_error *err) {
     }
     status = find_prefix(a, err);
     if (status) return status;
-    if (!evict_for(a, a->g.total + 1) && a->engine->n_running > 0) {
+    if (a->engine->n_running > 0 && (!could_have_room(a, a->g.total + 1) || !evict_for(a, a->g.total + 1))) {
         unlock_prefix(a);
         (void)ht_cache_truncate(a->s->cache, 0, NULL);
         return HT_ERR_BUSY;
@@ -359,6 +374,8 @@ static void end_waiting(ht_engine *e) {
 }
 
 static void admit(ht_engine *e) {
+    /* What found no memory finds none before somebody has given some back. */
+    if (e->out_of_memory && e->n_running > 0) return;
     while (e->n_running < e->o.sequences) {
         ht_error err = {0};
         pthread_mutex_lock(&e->lock);
@@ -379,6 +396,7 @@ static void admit(ht_engine *e) {
             e->running[e->n_running++] = a;
         }
         pthread_mutex_unlock(&e->lock);
+        e->out_of_memory = status != HT_OK;
         if (status) return;
     }
 }
