@@ -24,14 +24,17 @@ STRUCTS = [
     "ht_lora_options", "ht_train_batch", "ht_data_count", "ht_data_report", "ht_trainer_options", "ht_trainer_plan", "ht_train_step",
     "ht_backend_options", "ht_backend_prompt", "ht_backend_info", "ht_backend_keys",
     "ht_inspect_options", "ht_inspected_layer", "ht_inspection",
+    "ht_engine_options", "ht_reuse", "ht_answer_report", "ht_request", "ht_engine_statistics",
 ]  # fmt: skip
 ENUMS = [
     "ht_status", "ht_dtype", "ht_precision", "ht_finish", "ht_answer_part", "ht_optimizer_kind", "ht_schedule_kind",
     "ht_adapter_format", "ht_mask", "ht_long_samples", "ht_checkpointing", "ht_sample_form",
+    "ht_reuse_end",
 ]  # fmt: skip
 SCALARS = {
     "bool": "c_bool", "char": "c_char", "int": "c_int", "unsigned": "c_uint", "float": "c_float", "double": "c_double",
     "size_t": "c_size_t", "int32_t": "c_int32", "int64_t": "c_int64", "uint32_t": "c_uint32", "uint64_t": "c_uint64",
+    "ht_ticket": "c_uint64",
 }  # fmt: skip
 # Texts of a length of their own, which may hold a NUL: addresses, as ctypes would cut a text there.
 ADDRESSES = {("ht_answer_piece", "text")}

@@ -58,6 +58,8 @@ PARAMETERS = {
     "path": PATH, "out": PATH, "data": SAMPLES, "valid": f"{SAMPLES} | None", "samples": "str | Sequence[str]",
     "progress": "Callable[[Report], object] | None", "model": "Model",
     **dict.fromkeys("keys queries".split(), "bool"), **dict.fromkeys("layer head".split(), "int"), "attention": "Iterable[int]",
+    **dict.fromkeys("sequences queue step_tokens kv_bytes priority".split(), "int"),
+    "pace": "float", "prefix_bytes": "int | None", "deadline": "float | None", "timeout": "float | None", "salt": "str",
     "tools": "Sequence[Mapping[str, Any]] | None", "thinking": "bool | None", "variables": "Mapping[str, Any] | None",
 }  # fmt: skip
 
@@ -95,7 +97,8 @@ OF_FUNCTION = {
     ("array.transpose", "axes"): SHAPE, ("Device.__init__", "type"): "DeviceType", ("Session.__init__", "model"): "Model",
     ("generate", "prompt"): "str | Sequence[int]", ("logits", "prompt"): "str | Sequence[int]", ("inspect", "prompt"): "str | Sequence[int]", ("inspect", "layers"): "Iterable[int] | None", ("inspect", "values"): "bool", ("detokenize", "ids"): "Iterable[int]",
     ("chat", "messages"): "str | Sequence[Mapping[str, Any]]", ("format_chat", "messages"): "str | Sequence[Mapping[str, Any]]",
-    ("generate", "options"): "Any", ("chat", "options"): "Any", ("finetune", "options"): "Any", ("load", "path"): "Any",
+    ("submit", "prompt"): "str | Sequence[int] | Sequence[Mapping[str, Any]]", ("warm", "prompt"): "str | Sequence[int] | Sequence[Mapping[str, Any]]",
+    ("submit", "options"): "Any", ("generate", "options"): "Any", ("chat", "options"): "Any", ("finetune", "options"): "Any", ("load", "path"): "Any",
     ("loss_and_grad", "batch"): "Sequence[Any]", ("finetune", "format"): "str", ("Adapter.save", "format"): "str",
     ("Lora.save", "format"): "str", ("Lora.update", "parameters"): "Mapping[str, array]", ("Trainer.__init__", "scale"): "float | None",
     ("Trainer.__init__", "weight_decay"): "float | None", ("Trainer.__init__", "checkpointing"): "str", ("Trainer.__init__", "dtype"): "Dtype",
@@ -126,13 +129,15 @@ RESULTS = {
     "Lora.update": "None", "Trainer.step": "TrainStep", "evaluate": "float", "resume": "None", "sample": "list[tuple[str, bool]]",
     "session": "Session", "load_adapter": "Adapter", "tokenize": "list[int]", "detokenize": "str", "format_chat": "str", "generate": "Generation",
     "chat": "Generation", "inspect": "Inspection", "svg": "str",
+    "engine": "Engine", "submit": "Request", "warm": "dict[str, Any]", "statistics": "dict[str, Any]", "cancel": "None",
+    "wait": "bool", "result": "str",
 }  # fmt: skip
 PROPERTIES = {
     "dtype": "Dtype", "ndim": "int", "size": "int", "shape": "tuple[int, ...]", "itemsize": "int", "nbytes": "int", "T": ARRAY,
     "mT": ARRAY, "at": "Any", "is_float": "bool", "context": "int", "vocab_size": "int", "chat_format": "str | None", "warning": "str | None",
     "parameters": "dict[str, array]", "plan": "dict[str, Any]", **dict.fromkeys(["losses", "valid_losses"], "list[tuple[int, float]]"),
     "metrics": "dict[str, Any]", "info": "dict[str, Any]", "state": "dict[str, Any]", "thinking": "str", "tool_calls": "list[dict[str, Any]]",
-    "tokens": "list[int]", "owners": "list[int]",
+    "tokens": "list[int]", "owners": "list[int]", "reuse": "dict[str, Any]", "answers": "list[AnswerStream]",
 }  # fmt: skip
 ATTRIBUTES = {
     "Dtype": ["code: int", "name: str", "size: int", "format: str | None", "kind: str"],
@@ -175,6 +180,19 @@ SPECIAL = {
         "def __enter__(self) -> Generation: ...",
         "def __exit__(self, *_: object) -> None: ...",
     ],
+    "AnswerStream": [
+        "def __iter__(self) -> Iterator[str]: ...",
+        "def __next__(self) -> str: ...",
+        "def __aiter__(self) -> AsyncIterator[str]: ...",
+        "def __anext__(self) -> Coroutine[Any, Any, str]: ...",
+        "def __await__(self) -> Generator[Any, None, str]: ...",
+        "def __enter__(self) -> Self: ...",
+        "def __exit__(self, *_: object) -> None: ...",
+    ],
+    "Engine": [
+        "def __enter__(self) -> Engine: ...",
+        "def __exit__(self, *_: object) -> None: ...",
+    ],
     "Session": [
         "def __len__(self) -> int: ...",
         "def __enter__(self) -> Session: ...",
@@ -192,7 +210,7 @@ SPECIAL = {
 # Classes whose __init__ is left out.
 NOT_MADE_BY_PROGRAMS = {
     "Generation", "Model", "BackendModel", "Adapter", "Lora", "FineTuned", "Report", "TrainStep", "Dtype", "DeviceType",
-    "Inspection",
+    "Inspection", "AnswerStream", "Request",
 }  # fmt: skip
 
 # ---- signatures ----
@@ -241,7 +259,7 @@ def members(cls):
 
 
 def class_of(name, cls):
-    base = {"Error": "(RuntimeError)", "Report": "(NamedTuple)", "TrainStep": "(NamedTuple)",
+    base = {"Error": "(RuntimeError)", "Busy": "(Error)", "Request": "(AnswerStream)", "Report": "(NamedTuple)", "TrainStep": "(NamedTuple)",
             "Inspection": "(Mapping[str, array])"}.get(name, "")
     lines = list(ATTRIBUTES.get(name, []))
     for member, value in members(cls).items():
@@ -263,8 +281,8 @@ def class_of(name, cls):
 
 HEADS = {
     "__init__": """import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import IO, Any, NamedTuple, TypeAlias, Union
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable, Iterator, Mapping, Sequence
+from typing import IO, Any, NamedTuple, Self, TypeAlias, Union
 
 from . import fast as fast
 from . import linalg as linalg

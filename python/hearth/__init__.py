@@ -5,6 +5,7 @@ from math import e, inf, nan, pi
 from . import (
     _adapter,
     _compile,
+    _engine,
     _files,
     _finetune,
     _functions,
@@ -42,10 +43,11 @@ from ._dtype import (
     uint32,
     uint64,
 )
+from ._engine import *  # noqa: F403
 from ._files import *  # noqa: F403
 from ._finetune import *  # noqa: F403
 from ._inspect import *  # noqa: F403
-from ._library import Error
+from ._library import Busy, Error
 from ._lora import *  # noqa: F403
 from ._memory import *  # noqa: F403
 from ._model import *  # noqa: F403
@@ -55,11 +57,12 @@ from ._trainer import *  # noqa: F403
 from ._transform import *  # noqa: F403
 
 __all__ = [
-    "Dtype", "Error", "array", "from_dlpack", "fast", "linalg", "losses", "optimizers", "random", "bool_", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32",
+    "Busy", "Dtype", "Error", "array", "from_dlpack", "fast", "linalg", "losses", "optimizers", "random", "bool_", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32",
     "int64", "float16", "bfloat16", "float32", "float64", "pi", "e", "inf", "nan", "newaxis",
     *_functions.public,
     *_adapter.__all__,
     *_compile.__all__,
+    *_engine.__all__,
     *_files.__all__,
     *_finetune.__all__,
     *_inspect.__all__,

@@ -20,9 +20,13 @@ class Error(RuntimeError):
     """What the library reports: the message says what was wrong, where, and what to do."""
 
 
+class Busy(Error):
+    """An engine's queue is full: later there may be room again."""
+
+
 _EXCEPTIONS = {
     _structs.HT_ERR_ARGUMENT: ValueError, _structs.HT_ERR_MEMORY: MemoryError, _structs.HT_ERR_IO: OSError,
-    _structs.HT_ERR_INDEX: IndexError,
+    _structs.HT_ERR_INDEX: IndexError, _structs.HT_ERR_BUSY: Busy,
 }  # fmt: skip
 
 
@@ -123,8 +127,12 @@ _data = declare("ht_array_data", c_int, _SCOPE, _ARRAY, POINTER(c_void_p), _ERRO
 _lend = declare("ht_array_lend", c_int, _SCOPE, _ARRAY, POINTER(c_void_p), _ERROR)
 
 
+def exception_for(status, message):
+    return _EXCEPTIONS.get(status, Error)(message)
+
+
 def exception_of(error):
-    return _EXCEPTIONS.get(error.status, Error)(error.message.decode("utf-8", "replace"))
+    return exception_for(error.status, error.message.decode("utf-8", "replace"))
 
 
 def check(function, *arguments):
@@ -183,7 +191,7 @@ def fail(scope):
 
 def _raise(status, message):
     raised, thread.raised = thread.raised, None
-    raise raised or _EXCEPTIONS.get(status, Error)(message)
+    raise raised or exception_for(status, message)
 
 
 core.hook(failed=fail, raised=_raise)

@@ -24,7 +24,7 @@ from ctypes import (
     c_void_p,
 )
 
-from . import _adapter, _inspect, _lora
+from . import _adapter, _engine, _inspect, _lora
 from . import _library as lib
 from ._adapter import Adapter
 from ._array import array
@@ -176,6 +176,17 @@ def _close_all():
         generation.close()
 
 
+def part_of(piece):
+    """What an ht_answer_piece holds: ("text" or "thinking", a text), or ("call", a dict)."""
+    if piece.part != HT_ANSWER_CALL:
+        text = ctypes.string_at(piece.text, piece.n).decode("utf-8", "replace")
+        return ("text" if piece.part == HT_ANSWER_TEXT else "thinking"), text
+    call = piece.call.contents
+    values = {"name": call.name, "arguments": call.arguments, "id": call.id}
+    values = {name: value and value.decode("utf-8", "replace") for name, value in values.items()}
+    return "call", {**values, "arguments": json.loads(values["arguments"])}
+
+
 class _Answer:
     """What the thread that computes an answer shares with the iterator; it does not hold the latter, so that one which is
     dropped ends."""
@@ -199,14 +210,8 @@ class _Answer:
         return not self.closed and self.failure is None
 
     def take(self, piece):
-        if piece.part == HT_ANSWER_CALL:
-            call = piece.call.contents
-            values = {"name": call.name, "arguments": call.arguments, "id": call.id}
-            values = {name: value and value.decode("utf-8", "replace") for name, value in values.items()}
-            self.calls.append({**values, "arguments": json.loads(values["arguments"])})
-        else:
-            text = ctypes.string_at(piece.text, piece.n).decode("utf-8", "replace")
-            (self.pieces.put if piece.part == HT_ANSWER_TEXT else self.thoughts.append)(text)
+        kind, value = part_of(piece)
+        {"call": self.calls.append, "thinking": self.thoughts.append, "text": self.pieces.put}[kind](value)
 
     def run(self, session):
         try:
@@ -524,6 +529,14 @@ class Model:
     def chat(self, messages, *, adapters=(), **options):
         """Session.chat in a new session."""
         return self.session(adapters).chat(messages, **options)
+
+    def engine(self, *, sequences=16, queue=256, step_tokens=512, pace=2.0, kv_bytes=0, prefix_bytes=None):
+        """An Engine, which answers many requests side by side: at most `sequences` answers at once, while at most `queue` wait.
+        A step computes at most `step_tokens` tokens; while a prompt is read, a running answer waits at most `pace` times as long
+        for its next token. `kv_bytes`: of keys and values, by default half of the memory that is free, of which at most
+        `prefix_bytes`, by default half, are kept for prompts that begin alike; 0 keeps none."""
+        return _engine.Engine(self, sequences=sequences, queue=queue, step_tokens=step_tokens, pace=pace, kv_bytes=kv_bytes,
+                              prefix_bytes=prefix_bytes)  # fmt: skip
 
     def logits(self, prompt, last=False, *, adapters=()):
         """Session.logits in a new session."""

@@ -88,6 +88,16 @@ HT_SAMPLE_TEXT = 2
 HT_SAMPLE_IDS = 3
 HT_SAMPLE_FORMS = 4
 
+HT_REUSE_ALL = 0
+HT_REUSE_NEW = 1
+HT_REUSE_DIFFERS = 2
+HT_REUSE_ENDS = 3
+HT_REUSE_EVICTED = 4
+HT_REUSE_ADAPTER = 5
+HT_REUSE_SHORT = 6
+HT_REUSE_WINDOW = 7
+HT_REUSE_OFF = 8
+
 
 class ht_error(Structure):
     _fields_ = [
@@ -478,4 +488,89 @@ class ht_inspection(Structure):
         ("n_layers", c_int32),
         ("layers", POINTER(ht_inspected_layer)),
         ("bytes", c_size_t),
+    ]
+
+
+class ht_engine_options(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("sequences", c_int32),
+        ("queue", c_int32),
+        ("step_tokens", c_int32),
+        ("pace", c_double),
+        ("kv_bytes", c_size_t),
+        ("prefix_bytes", c_size_t),
+    ]
+
+
+class ht_reuse(Structure):
+    _fields_ = [
+        ("cached", c_int64),
+        ("reused", c_int64),
+        ("computed", c_int64),
+        ("end", c_int),
+        ("place", c_int64),
+        ("token", c_int32),
+        ("kept_token", c_int32),
+    ]
+
+
+class ht_answer_report(Structure):
+    _fields_ = [
+        ("ticket", c_uint64),
+        ("answer", c_int32),
+        ("status", c_int),
+        ("message", c_char_p),
+        ("metrics", ht_metrics),
+        ("queue_seconds", c_double),
+        ("set_back", c_int32),
+        ("reuse", ht_reuse),
+        ("token", c_void_p),
+    ]
+
+
+class ht_request(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("ids", c_void_p),
+        ("n_ids", c_size_t),
+        ("text", c_char_p),
+        ("chat", c_void_p),
+        ("options", POINTER(ht_generate_options)),
+        ("adapters", c_void_p),
+        ("adapter_scales", c_void_p),
+        ("n_adapters", c_int),
+        ("n", c_int32),
+        ("priority", c_int32),
+        ("deadline", c_double),
+        ("salt", c_char_p),
+        ("piece", c_void_p),
+        ("end", c_void_p),
+        ("user", c_void_p),
+    ]
+
+
+class ht_engine_statistics(Structure):
+    _fields_ = [
+        ("running", c_int32),
+        ("waiting", c_int32),
+        ("submitted", c_int64),
+        ("ended", c_int64),
+        ("cancelled", c_int64),
+        ("failed", c_int64),
+        ("refused", c_int64),
+        ("set_back", c_int64),
+        ("steps", c_int64),
+        ("step_rows", c_int64),
+        ("prompt_tokens", c_int64),
+        ("reused_tokens", c_int64),
+        ("generated_tokens", c_int64),
+        ("kv_bytes", c_size_t),
+        ("kv_budget", c_size_t),
+        ("prefix_bytes", c_size_t),
+        ("prefix_budget", c_size_t),
+        ("prefix_tokens", c_int64),
+        ("prefix_lookups", c_int64),
+        ("prefix_hits", c_int64),
+        ("prefix_evicted", c_int64),
     ]
