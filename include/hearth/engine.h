@@ -36,7 +36,8 @@ HT_API void ht_engine_options_init(ht_engine_options *options, size_t size);
 
 /* The caller closes *out; the engine holds the model until then. */
 HT_API ht_status ht_engine_open(ht_model *m, const ht_engine_options *options, ht_engine **out, ht_error *err);
-/* Cancels all requests, waits for their last callbacks, and frees the engine. NULL is fine. */
+/* Cancels all requests, waits for their last callbacks, and frees the engine. Calls of other threads that have begun return
+ * first, those that wait as soon as their requests have ended. NULL is fine. */
 HT_API void ht_engine_close(ht_engine *e);
 
 /* ---- requests ---- */

@@ -131,6 +131,19 @@ ht_status ht_engine_open(ht_model *m, const ht_engine_options *options, ht_engin
     return status;
 }
 
+/* Around calls that look at the engine more than once. */
+static void enter(ht_engine *e) {
+    pthread_mutex_lock(&e->lock);
+    e->n_calls++;
+    pthread_mutex_unlock(&e->lock);
+}
+
+static void leave(ht_engine *e) {
+    pthread_mutex_lock(&e->lock);
+    if (--e->n_calls == 0 && e->closing) pthread_cond_broadcast(&e->idle);
+    pthread_mutex_unlock(&e->lock);
+}
+
 void ht_engine_close(ht_engine *e) {
     if (!e) return;
     pthread_mutex_lock(&e->lock);
@@ -139,7 +152,9 @@ void ht_engine_close(ht_engine *e) {
     pthread_cond_signal(&e->work);
     pthread_mutex_unlock(&e->lock);
     pthread_join(e->thread, NULL);
-    ht_engine_wait(e, 0);
+    pthread_mutex_lock(&e->lock);
+    while (e->requests || e->n_calls) pthread_cond_wait(&e->idle, &e->lock);
+    pthread_mutex_unlock(&e->lock);
     free_engine(e);
 }
 
@@ -194,7 +209,10 @@ static ht_status submit(ht_engine *e, const ht_request *request, bool prompt_onl
 
 ht_status ht_engine_submit(ht_engine *e, const ht_request *request, ht_ticket *ticket, ht_error *err) {
     ht_ticket ignored;
-    return submit(e, request, false, NULL, NULL, ticket ? ticket : &ignored, err);
+    enter(e);
+    const ht_status status = submit(e, request, false, NULL, NULL, ticket ? ticket : &ignored, err);
+    leave(e);
+    return status;
 }
 
 void ht_engine_cancel(ht_engine *e, ht_ticket ticket) {
@@ -212,12 +230,18 @@ static bool is_there(const ht_engine *e, ht_ticket ticket, bool all) {
     return false;
 }
 
-void ht_engine_wait(ht_engine *e, ht_ticket ticket) {
+static void wait_for(ht_engine *e, ht_ticket ticket) {
     const bool all = ticket == 0;
     pthread_mutex_lock(&e->lock);
     if (all) ticket = e->last_ticket;
     while (is_there(e, ticket, all)) pthread_cond_wait(&e->idle, &e->lock);
     pthread_mutex_unlock(&e->lock);
+}
+
+void ht_engine_wait(ht_engine *e, ht_ticket ticket) {
+    enter(e);
+    wait_for(e, ticket);
+    leave(e);
 }
 
 typedef struct warmed {
@@ -237,9 +261,11 @@ ht_status ht_engine_warm(ht_engine *e, const ht_request *request, ht_reuse *reus
     warmed w = {0};
     ht_ticket ticket;
     if (reuse) *reuse = (ht_reuse){0};
+    enter(e);
     ht_status status = submit(e, request, true, end_warm, &w, &ticket, err);
+    if (!status) wait_for(e, ticket);
+    leave(e);
     if (status) return status;
-    ht_engine_wait(e, ticket);
     if (reuse) *reuse = w.reuse;
     if (w.status && err) *err = w.err;
     return w.status;
@@ -249,6 +275,7 @@ ht_status ht_engine_warm(ht_engine *e, const ht_request *request, ht_reuse *reus
 
 ht_engine_statistics ht_engine_get_statistics(ht_engine *e) {
     ht_prefix_figures p = {0};
+    enter(e);
     pthread_mutex_lock(&e->prefix_lock);
     if (e->prefix) p = ht_prefix_cache_get_figures(e->prefix);
     pthread_mutex_unlock(&e->prefix_lock);
@@ -264,5 +291,6 @@ ht_engine_statistics ht_engine_get_statistics(ht_engine *e) {
     f.prefix_lookups = p.lookups;
     f.prefix_hits = p.hits;
     f.prefix_evicted = p.evicted;
+    leave(e);
     return f;
 }

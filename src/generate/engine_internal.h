@@ -107,6 +107,7 @@ struct ht_engine {
     pthread_cond_t idle;    /* a request has gone */
     pthread_cond_t deliver; /* for the threads that hand over */
     bool closing, stopping;
+    int n_calls;                 /* of other threads, that are under way: the engine outlives them */
     ht_engine_request *requests; /* all that have not gone, newest first */
     ht_ticket last_ticket;
     uint64_t last_order;
