@@ -471,15 +471,15 @@ static void publish(ht_engine *e) {
 
 /* Waits until something comes, a deadline passes, or a callback may need help. With the lock. */
 static void sleep_until_work(ht_engine *e) {
-    double until = e->ready_first && !e->n_idle ? ht_now_seconds() + nap : 0;
-    for (const ht_engine_request *r = e->requests; r; r = r->next)
-        if (r->deadline > 0 && (until == 0 || r->deadline < until)) until = r->deadline;
-    if (until == 0 && e->n_running + e->n_waiting > 0)
-        until = ht_now_seconds() + nap; /* a cancel flag is nobody's signal */
-    if (until == 0) {
+    const bool answers = e->n_running + e->n_waiting > 0;
+    if (!answers && !(e->ready_first && !e->n_idle)) {
         pthread_cond_wait(&e->work, &e->lock);
         return;
     }
+    const double now = ht_now_seconds();
+    double until = now + nap; /* a cancel flag is nobody's signal */
+    for (const ht_engine_request *r = e->requests; r && answers; r = r->next)
+        if (r->deadline > now && r->deadline < until) until = r->deadline;
     const struct timespec t = {(time_t)until, (long)((until - (double)(time_t)until) * 1e9)};
     pthread_cond_timedwait(&e->work, &e->lock, &t);
 }
