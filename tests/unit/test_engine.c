@@ -1,5 +1,6 @@
 /* The engine: every answer has the bits it has alone, whatever comes, goes, is set back or shared beside it; what ends one
  * request leaves the others alone; nothing is left behind. */
+#include "generate/engine_internal.h"
 #include "generate/session_internal.h"
 #include "support/adapters.h"
 #include "support/options.h"
@@ -466,6 +467,13 @@ static bool wait_at_gate(const ht_answer_piece *piece, int32_t answer, void *use
     return true;
 }
 
+static void open_gate(gate *g) {
+    pthread_mutex_lock(&g->lock);
+    g->open = true;
+    pthread_cond_broadcast(&g->opened);
+    pthread_mutex_unlock(&g->lock);
+}
+
 /* Readers that block for good hold up nobody: the others are answered meanwhile. */
 static void slow_callbacks(void **state) {
     (void)state;
@@ -492,10 +500,31 @@ static void slow_callbacks(void **state) {
         check_answer(&a[i], "beside slow readers");
     }
     assert_int_equal(g.blocked, SLOW);
-    pthread_mutex_lock(&g.lock);
-    g.open = true;
-    pthread_cond_broadcast(&g.opened);
-    pthread_mutex_unlock(&g.lock);
+    open_gate(&g);
+    ht_engine_close(e);
+}
+
+static uint64_t rounds(ht_engine *e) {
+    pthread_mutex_lock(&e->lock);
+    const uint64_t n = e->round;
+    pthread_mutex_unlock(&e->lock);
+    return n;
+}
+
+/* An answer that has ended by its deadline, and whose reader blocks, is nothing that the engine's thread looks after. */
+static void the_engine_sleeps_beside_a_blocked_reader(void **state) {
+    (void)state;
+    gate g = {.lock = PTHREAD_MUTEX_INITIALIZER, .opened = PTHREAD_COND_INITIALIZER};
+    ht_engine *e = open_engine(1, OPTIONS_AT(ht_engine_options, with.sequences = 1));
+    const ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = 3000, with.ignore_eos = true);
+    const ht_request r = OPTIONS(ht_request, with.text = "hello", with.options = &o, with.n = 100, with.deadline = 0.02,
+                                 with.piece = wait_at_gate, with.user = &g);
+    assert_int_equal(ht_engine_submit(e, &r, NULL, NULL), HT_OK);
+    while (ht_engine_get_statistics(e).cancelled == 0 || ht_engine_get_statistics(e).running > 0) sched_yield();
+    const uint64_t before = rounds(e);
+    nanosleep(&(struct timespec){.tv_nsec = 200000000}, NULL);
+    assert_true(rounds(e) - before < 100); /* one that does not sleep makes thousands */
+    open_gate(&g);
     ht_engine_close(e);
 }
 
@@ -528,6 +557,96 @@ static void submitting_from_callbacks(void **state) {
     ht_engine_wait(e, 0);
     assert_int_equal(ht_engine_get_statistics(e).ended, 20);
     ht_engine_close(e);
+}
+
+/* ---- closing beside other calls ---- */
+
+enum { CALLERS = 4 };
+typedef struct caller {
+    ht_engine *engine;
+    ht_ticket ticket; /* 0: warms */
+    ht_status status;
+    _Atomic int *done;
+} caller;
+
+static void *call_engine(void *user) {
+    caller *c = user;
+    const ht_request r = OPTIONS(ht_request, with.ids = questions[1][8].ids, with.n_ids = questions[1][8].n);
+    if (c->ticket)
+        ht_engine_wait(c->engine, c->ticket);
+    else
+        c->status = ht_engine_warm(c->engine, &r, NULL, NULL);
+    atomic_fetch_add(c->done, 1);
+    return NULL;
+}
+
+/* Whether all callers are in the engine, or have been. */
+static bool have_called(ht_engine *e, _Atomic int *done) {
+    const int before = atomic_load(done);
+    pthread_mutex_lock(&e->lock);
+    const int inside = e->n_calls;
+    pthread_mutex_unlock(&e->lock);
+    return before + inside == CALLERS;
+}
+
+/* Those that wait in an engine which is closed come out of it. */
+static void closing_beside_calls(void **state) {
+    (void)state;
+    for (int i = 0; i < test_cases(30, 1000); i++) {
+        ht_engine *e = open_engine(1, OPTIONS_AT(ht_engine_options, with.sequences = 1 + i % 3, with.step_tokens = 16));
+        const ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = 3000, with.ignore_eos = true);
+        const ht_request r = OPTIONS(ht_request, with.text = "hello", with.options = &o, with.n = 100);
+        ht_ticket ticket;
+        _Atomic int done = 0;
+        caller callers[CALLERS];
+        pthread_t threads[CALLERS];
+        assert_int_equal(ht_engine_submit(e, &r, &ticket, NULL), HT_OK);
+        for (int k = 0; k < CALLERS; k++) {
+            callers[k] = (caller){.engine = e, .ticket = k % 2 ? ticket : 0, .done = &done};
+            assert_int_equal(pthread_create(&threads[k], NULL, call_engine, &callers[k]), 0);
+        }
+        while (!have_called(e, &done)) sched_yield();
+        ht_engine_close(e);
+        for (int k = 0; k < CALLERS; k++) pthread_join(threads[k], NULL);
+        for (int k = 0; k < CALLERS; k += 2)
+            assert_true(callers[k].status == HT_OK || callers[k].status == HT_ERR_CANCELLED);
+    }
+}
+
+typedef struct persistent {
+    ht_engine *engine;
+    _Atomic int ends, submitted;
+    _Atomic bool other;
+} persistent;
+
+/* Submits another at every end, until that is refused. */
+static void submit_always(const ht_answer_report *report, void *user) {
+    persistent *p = user;
+    if (report->status != HT_OK && report->status != HT_ERR_CANCELLED) p->other = true;
+    p->ends++;
+    const ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = 2);
+    const ht_request r = OPTIONS(ht_request, with.ids = questions[0][7].ids, with.n_ids = questions[0][7].n,
+                                 with.end = submit_always, with.user = p, with.options = &o);
+    ht_error err = {0};
+    const ht_status status = ht_engine_submit(p->engine, &r, NULL, &err);
+    p->submitted += status == HT_OK;
+    if (status && status != HT_ERR_CANCELLED) p->other = true;
+}
+
+static void closing_beside_callbacks(void **state) {
+    (void)state;
+    const size_t before = in_use(0);
+    for (int i = 0; i < test_cases(100, 1000); i++) {
+        persistent p = {.engine = open_engine(0, NULL)};
+        const ht_request r = OPTIONS(ht_request, with.ids = questions[0][7].ids, with.n_ids = 2,
+                                     with.end = submit_always, with.user = &p);
+        for (int k = 0; k < 1 + i % 8; k++) p.submitted += ht_engine_submit(p.engine, &r, NULL, NULL) == HT_OK;
+        for (int pause = i * 37 % 40; pause > 0; pause--) sched_yield();
+        ht_engine_close(p.engine);
+        assert_false(p.other);
+        assert_int_equal(p.ends, p.submitted);
+    }
+    assert_int_equal(in_use(0), before);
 }
 
 typedef struct order {
@@ -609,6 +728,100 @@ static void beside_sessions(void **state) {
     for (int i = 0; i < QUESTIONS; i++) check_answer(&a[i], "beside sessions");
 }
 
+/* ---- for long ---- */
+
+enum { SMALL = 8, SMALL_QUEUE = 12 };
+typedef struct soaked {
+    const question *q;
+    bool cancelled;
+} soaked;
+static _Atomic int64_t n_right, n_cancelled, n_wrong, n_tokens;
+
+static void count_end(const ht_answer_report *report, void *user) {
+    const soaked *a = user;
+    const int64_t n = report->metrics.generated_tokens, common = n < a->q->n_answer ? n : a->q->n_answer;
+    bool right = !memcmp(report->token ? report->token : a->q->answer, a->q->answer, (size_t)common * sizeof(int32_t));
+    if (!a->cancelled) right = right && report->status == HT_OK && n == a->q->n_answer;
+    if (a->cancelled) right = right && (report->status == HT_ERR_CANCELLED || report->status == HT_OK);
+    n_right += right && report->status == HT_OK;
+    n_cancelled += right && report->status == HT_ERR_CANCELLED;
+    n_wrong += !right;
+    n_tokens += n;
+}
+
+/* Waits while the queue is full, and counts how often. */
+static void submit_soaked(ht_engine *e, const soaked *a, int64_t *refused) {
+    ht_generate_options o = options_of(a->q);
+    ht_ticket ticket;
+    ht_status status;
+    if (a->cancelled) o.max_tokens = 4000;
+    const ht_request r = OPTIONS(ht_request, with.ids = a->q->ids, with.n_ids = a->q->n, with.options = &o,
+                                 with.end = count_end, with.user = (void *)a);
+    while ((status = ht_engine_submit(e, &r, &ticket, NULL)) == HT_ERR_BUSY) {
+        ++*refused;
+        ht_engine_wait(e, 0);
+    }
+    assert_int_equal(status, HT_OK);
+    if (a->cancelled) ht_engine_cancel(e, ticket);
+}
+
+/* Bytes that are in use when nothing is under way, but for keys and values. */
+static size_t without_cache(ht_engine *e) {
+    ht_engine_wait(e, 0);
+    return in_use(1) - ht_engine_get_statistics(e).kv_bytes;
+}
+
+/* Of tiny requests a tenth is cancelled, and a tenth more than the queue takes. */
+static void many_requests(void **state) {
+    (void)state;
+    const int n = test_cases(200, 20000);
+    question small[SMALL];
+    soaked one[2][SMALL];
+    for (int i = 0; i < SMALL; i++) {
+        small[i] = questions[1][1];
+        small[i].n = 1 + (size_t)i * 2;
+        small[i].ids[0] = 20 + i;
+        small[i].max_tokens = 1 + i;
+        answer_alone(1, &small[i]);
+        for (int cancelled = 0; cancelled < 2; cancelled++) one[cancelled][i] = (soaked){&small[i], cancelled};
+    }
+    const size_t before = in_use(1), page = ht_cache_bytes(models[1], 256, 512);
+    const ht_engine_options eo = OPTIONS(ht_engine_options, with.sequences = 4, with.queue = SMALL_QUEUE,
+                                         with.kv_bytes = 8 * page, with.prefix_bytes = 4 * page);
+    ht_engine *e = open_engine(1, &eo);
+    ht_memory_reset_peak(models[1]->device);
+    int64_t refused = 0;
+    size_t early = 0;
+    n_right = n_cancelled = n_wrong = n_tokens = 0;
+    for (int i = 0; i < n; i++) {
+        if (i % 10 == 7) {
+            const ht_request r = OPTIONS(ht_request, with.text = "hello", with.n = SMALL_QUEUE + 1);
+            assert_int_equal(ht_engine_submit(e, &r, NULL, NULL), HT_ERR_BUSY);
+            refused += SMALL_QUEUE + 1;
+        } else {
+            submit_soaked(e, &one[i % 10 == 3][i % SMALL], &refused);
+        }
+        if (i == n / 4) early = without_cache(e);
+    }
+    ht_engine_wait(e, 0);
+    const ht_engine_statistics f = ht_engine_get_statistics(e);
+    assert_int_equal(n_wrong, 0);
+    assert_true(n_cancelled > 0 && n_cancelled <= n / 10); /* a thread that is held up cancels what has ended */
+    assert_int_equal(n_right + n_cancelled, n - n / 10);
+    assert_int_equal(f.submitted, n_right + n_cancelled);
+    assert_int_equal(f.ended, n_right);
+    assert_int_equal(f.cancelled, n_cancelled);
+    assert_int_equal(f.failed, 0);
+    assert_int_equal(f.refused, refused);
+    assert_int_equal(f.generated_tokens, n_tokens);
+    assert_int_equal(f.running + f.waiting, 0);
+    assert_int_equal(f.kv_bytes, f.prefix_bytes);
+    assert_int_equal(without_cache(e), early);
+    assert_true(ht_memory_get(models[1]->device).peak_bytes <= early + f.kv_budget);
+    ht_engine_close(e);
+    assert_int_equal(in_use(1), before);
+}
+
 /* ---- text and conversations ---- */
 
 typedef struct text {
@@ -681,9 +894,13 @@ int main(void) {
         cmocka_unit_test(a_nan_ends_its_request_alone),
         cmocka_unit_test(deadlines),
         cmocka_unit_test(slow_callbacks),
+        cmocka_unit_test(the_engine_sleeps_beside_a_blocked_reader),
         cmocka_unit_test(submitting_from_callbacks),
+        cmocka_unit_test(closing_beside_calls),
+        cmocka_unit_test(closing_beside_callbacks),
         cmocka_unit_test(priorities),
         cmocka_unit_test(beside_sessions),
+        cmocka_unit_test(many_requests),
         cmocka_unit_test(texts_and_conversations),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
