@@ -254,8 +254,8 @@ _END = lib.keep(CFUNCTYPE(None, POINTER(ht_answer_report), c_void_p)(_on_end))
 class AnswerStream:
     """An answer as it comes: an iterator of pieces of text, and an asynchronous one. `await` gives the text, as result() does.
     Thoughts and calls of tools in the answer of a conversation are no pieces: they are in `thinking` and `tool_calls`. Dropping it
-    ends the answer, as leaving a `with` block does, or an `async for` before the end. An answer whose pieces nobody reads stands still
-    after 1024 of them."""
+    ends the answer, as leaving a `with` block does, or an `async for` before the end. An answer whose pieces nobody reads stands
+    still after 1024 of them, and keeps its place among those under way; result(), wait() and `await` let it run to its end."""
 
     def __init__(self, engine, answer, asked, ticket):
         self._engine, self._answer, self._asked, self._ticket = engine, answer, asked, ticket
