@@ -131,14 +131,13 @@ ht_status ht_engine_open(ht_model *m, const ht_engine_options *options, ht_engin
     return status;
 }
 
-/* Around calls that look at the engine more than once. */
-static void enter(ht_engine *e) {
+void ht_engine_enter(ht_engine *e) {
     pthread_mutex_lock(&e->lock);
     e->n_calls++;
     pthread_mutex_unlock(&e->lock);
 }
 
-static void leave(ht_engine *e) {
+void ht_engine_leave(ht_engine *e) {
     pthread_mutex_lock(&e->lock);
     if (--e->n_calls == 0 && e->closing) pthread_cond_broadcast(&e->idle);
     pthread_mutex_unlock(&e->lock);
@@ -209,9 +208,9 @@ static ht_status submit(ht_engine *e, const ht_request *request, bool prompt_onl
 
 ht_status ht_engine_submit(ht_engine *e, const ht_request *request, ht_ticket *ticket, ht_error *err) {
     ht_ticket ignored;
-    enter(e);
+    ht_engine_enter(e);
     const ht_status status = submit(e, request, false, NULL, NULL, ticket ? ticket : &ignored, err);
-    leave(e);
+    ht_engine_leave(e);
     return status;
 }
 
@@ -239,9 +238,9 @@ static void wait_for(ht_engine *e, ht_ticket ticket) {
 }
 
 void ht_engine_wait(ht_engine *e, ht_ticket ticket) {
-    enter(e);
+    ht_engine_enter(e);
     wait_for(e, ticket);
-    leave(e);
+    ht_engine_leave(e);
 }
 
 typedef struct warmed {
@@ -261,10 +260,10 @@ ht_status ht_engine_warm(ht_engine *e, const ht_request *request, ht_reuse *reus
     warmed w = {0};
     ht_ticket ticket;
     if (reuse) *reuse = (ht_reuse){0};
-    enter(e);
+    ht_engine_enter(e);
     ht_status status = submit(e, request, true, end_warm, &w, &ticket, err);
     if (!status) wait_for(e, ticket);
-    leave(e);
+    ht_engine_leave(e);
     if (status) return status;
     if (reuse) *reuse = w.reuse;
     if (w.status && err) *err = w.err;
@@ -275,7 +274,7 @@ ht_status ht_engine_warm(ht_engine *e, const ht_request *request, ht_reuse *reus
 
 ht_engine_statistics ht_engine_get_statistics(ht_engine *e) {
     ht_prefix_figures p = {0};
-    enter(e);
+    ht_engine_enter(e);
     pthread_mutex_lock(&e->prefix_lock);
     if (e->prefix) p = ht_prefix_cache_get_figures(e->prefix);
     pthread_mutex_unlock(&e->prefix_lock);
@@ -291,6 +290,6 @@ ht_engine_statistics ht_engine_get_statistics(ht_engine *e) {
     f.prefix_lookups = p.lookups;
     f.prefix_hits = p.hits;
     f.prefix_evicted = p.evicted;
-    leave(e);
+    ht_engine_leave(e);
     return f;
 }

@@ -164,9 +164,11 @@ ht_status ht_engine_save_cache(ht_engine *e, const char *path, ht_error *err) {
     ht_status status = need_cache(e, path, err);
     if (status) return status;
     nodes s = {.e = e, .m = e->model};
+    ht_engine_enter(e);
     status = copy_tree(&s, err);
     if (!status) status = save_nodes(&s, path, err);
     free_nodes(&s);
+    ht_engine_leave(e);
     return status;
 }
 
@@ -354,11 +356,13 @@ ht_status ht_engine_load_cache(ht_engine *e, const char *path, ht_error *err) {
     ht_status status = need_cache(e, path, err);
     if (!status) status = ht_state_file_open(path, &s.file, err);
     if (status) return status;
+    ht_engine_enter(e);
     s.left = bytes_left(e);
     status = check_cache(&s, err);
     if (!status) status = read_nodes(&s, err);
     if (!status) status = add_nodes(&s, err);
     free_nodes(&s);
+    ht_engine_leave(e);
     ht_state_file_close(&s.file);
     return status;
 }

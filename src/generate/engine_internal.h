@@ -129,6 +129,12 @@ struct ht_engine {
     int32_t n_idle;
 };
 
+/* ---- calls ---- */
+
+/* Around calls of other threads that look at the engine more than once. */
+void ht_engine_enter(ht_engine *e);
+void ht_engine_leave(ht_engine *e);
+
 /* ---- requests ---- */
 
 /* Copies and checks a request. */
