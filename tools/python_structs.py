@@ -21,15 +21,16 @@ HEADERS, OUTPUT = ROOT / "include/hearth", ROOT / "python/hearth/_structs.py"
 STRUCTS = [
     "ht_error", "ht_cancel", "ht_device_options", "ht_model_options", "ht_forward_options", "ht_sampler_options",
     "ht_generate_options", "ht_metrics", "ht_tool_call", "ht_answer_piece", "ht_compile_options", "ht_optimizer_options", "ht_schedule", "ht_function", "ht_custom_vjp", "ht_memory_stats", "ht_machine",
-    "ht_lora_options", "ht_train_batch", "ht_data_count", "ht_data_report", "ht_trainer_options", "ht_trainer_plan", "ht_train_step",
+    "ht_engine_options", "ht_reuse", "ht_answer_report", "ht_request", "ht_engine_statistics",
+    "ht_prompt", "ht_continuation", "ht_classify_options", "ht_label_score", "ht_classification", "ht_score_request", "ht_score_options",
+    "ht_token_probability", "ht_token_score", "ht_continuation_score", "ht_score_result",
+    "ht_batch_options", "ht_batch_answer", "ht_batch_result", "ht_lora_options", "ht_train_batch", "ht_data_count", "ht_data_report", "ht_trainer_options", "ht_trainer_plan", "ht_train_step",
     "ht_backend_options", "ht_backend_prompt", "ht_backend_info", "ht_backend_keys",
     "ht_inspect_options", "ht_inspected_layer", "ht_inspection",
-    "ht_engine_options", "ht_reuse", "ht_answer_report", "ht_request", "ht_engine_statistics",
 ]  # fmt: skip
 ENUMS = [
-    "ht_status", "ht_dtype", "ht_precision", "ht_finish", "ht_answer_part", "ht_optimizer_kind", "ht_schedule_kind",
+    "ht_status", "ht_dtype", "ht_precision", "ht_finish", "ht_answer_part", "ht_reuse_end", "ht_optimizer_kind", "ht_schedule_kind",
     "ht_adapter_format", "ht_mask", "ht_long_samples", "ht_checkpointing", "ht_sample_form",
-    "ht_reuse_end",
 ]  # fmt: skip
 SCALARS = {
     "bool": "c_bool", "char": "c_char", "int": "c_int", "unsigned": "c_uint", "float": "c_float", "double": "c_double",
@@ -37,7 +38,7 @@ SCALARS = {
     "ht_ticket": "c_uint64",
 }  # fmt: skip
 # Texts of a length of their own, which may hold a NUL: addresses, as ctypes would cut a text there.
-ADDRESSES = {("ht_answer_piece", "text")}
+ADDRESSES = {("ht_answer_piece", "text"), ("ht_batch_answer", "text"), ("ht_batch_answer", "thinking")}
 STRUCT = r"typedef struct {0} \{{(.*?)\n\}} {0};"
 ENUM = r"typedef enum {0} \{{(.*?)\}} {0};"
 LENGTH = r"enum \{{[^}}]*\b{0} = (\d+)"  # of an array, where it has a name of its own

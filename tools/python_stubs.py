@@ -8,6 +8,7 @@ tables below.
 A parameter without a type in the tables is an error, so that a new function gets one."""
 
 import inspect
+import re
 import sys
 from pathlib import Path
 
@@ -22,6 +23,7 @@ AXES, SHAPE, FILE = "int | Sequence[int] | None", "int | Sequence[int]", "str | 
 ARRAY, OPERAND, TREE, FUNCTION = "array", "ArrayLike", "Any", "Callable[..., Any]"
 RATE = "float | Callable[[int], float]"
 PATH = "str | os.PathLike[str]"
+PROMPT = "str | Sequence[int] | Sequence[Mapping[str, Any]]"
 SAMPLES = f"{PATH} | Sequence[Mapping[str, Any]]"
 
 # By the parameter's name, wherever the tables after it say nothing else.
@@ -103,6 +105,11 @@ OF_FUNCTION = {
     ("Lora.save", "format"): "str", ("Lora.update", "parameters"): "Mapping[str, array]", ("Trainer.__init__", "scale"): "float | None",
     ("Trainer.__init__", "weight_decay"): "float | None", ("Trainer.__init__", "checkpointing"): "str", ("Trainer.__init__", "dtype"): "Dtype",
     ("lora", "targets"): "str | Sequence[str]", ("Trainer.__init__", "targets"): "str | Sequence[str]", ("lora", "scale"): "float | None", ("lora", "dtype"): "Dtype", ("Trainer.__init__", "mask"): "str",
+    ("classify", "prompts"): f"Iterable[{PROMPT}]", ("classify", "labels"): "Sequence[str] | None", ("classify", "logits"): "bool",
+    ("score", "requests"): f"Iterable[tuple[{PROMPT}, str | Sequence[str | Sequence[int]]]]", ("score", "top_k"): "int",
+    ("batch", "requests"): f"Iterable[{PROMPT} | Mapping[str, Any]]", ("batch", "options"): "Any",
+    ("classify", "on_result"): "Callable[[int, Classification], object] | None", ("score", "on_result"): "Callable[[int, Score], object] | None",
+    ("batch", "on_result"): "Callable[[int, Answers], object] | None",
     ("custom_function.__call__", "args"): "Any",
     ("custom_function.__call__", "kwargs"): "Any", ("AdamW.__init__", "learning_rate"): RATE, ("SGD.__init__", "learning_rate"): RATE,
 }  # fmt: skip
@@ -131,6 +138,8 @@ RESULTS = {
     "chat": "Generation", "inspect": "Inspection", "svg": "str",
     "engine": "Engine", "submit": "Request", "warm": "dict[str, Any]", "statistics": "dict[str, Any]", "cancel": "None",
     "wait": "bool", "result": "str",
+    "chat": "Generation", "classify": "list[Classification]", "score": "list[Score]", "batch": "list[Answers]",
+    "inspect": "Inspection", "svg": "str",
 }  # fmt: skip
 PROPERTIES = {
     "dtype": "Dtype", "ndim": "int", "size": "int", "shape": "tuple[int, ...]", "itemsize": "int", "nbytes": "int", "T": ARRAY,
@@ -138,7 +147,18 @@ PROPERTIES = {
     "parameters": "dict[str, array]", "plan": "dict[str, Any]", **dict.fromkeys(["losses", "valid_losses"], "list[tuple[int, float]]"),
     "metrics": "dict[str, Any]", "info": "dict[str, Any]", "state": "dict[str, Any]", "thinking": "str", "tool_calls": "list[dict[str, Any]]",
     "tokens": "list[int]", "owners": "list[int]", "reuse": "dict[str, Any]", "answers": "list[AnswerStream]",
+    "metrics": "dict[str, Any]", "state": "dict[str, Any]", "thinking": "str", "tool_calls": "list[dict[str, Any]]", "text": "str",
+    "tokens": "list[int]", "owners": "list[int]",
 }  # fmt: skip
+TUPLES = (hearth.Report, hearth.TrainStep, hearth.Answer, hearth.Answers, hearth.Classification, hearth.ContinuationScore, hearth.Score,
+          hearth.TokenScore)  # fmt: skip
+
+
+def annotation_of(kind):
+    """A type as stubs name it, in whose one module all classes are."""
+    return re.sub(r"\b(?:hearth\._\w+|typing)\.", "", inspect.formatannotation(kind))
+
+
 ATTRIBUTES = {
     "Dtype": ["code: int", "name: str", "size: int", "format: str | None", "kind: str"],
     "DeviceType": ["name: str"],
@@ -147,8 +167,7 @@ ATTRIBUTES = {
     **dict.fromkeys(["AdamW", "SGD"], [f"learning_rate: {RATE}"]),
     "FineTuned": ["adapter: str", "steps: int", "best_iter: int", "valid_loss_before: float | None", "valid_loss: float | None",
                   "reports: list[Report]"],
-    **{c.__name__: [f"{name}: {inspect.formatannotation(kind)}" for name, kind in c.__annotations__.items()]
-       for c in (hearth.Report, hearth.TrainStep)},
+    **{c.__name__: [f"{name}: {annotation_of(kind)}" for name, kind in c.__annotations__.items()] for c in TUPLES},
 }
 
 # Special methods, as a checker of types has to know them.
@@ -209,7 +228,7 @@ SPECIAL = {
 }
 # Classes whose __init__ is left out.
 NOT_MADE_BY_PROGRAMS = {
-    "Generation", "Model", "BackendModel", "Adapter", "Lora", "FineTuned", "Report", "TrainStep", "Dtype", "DeviceType",
+    "Generation", "Model", "BackendModel", "Adapter", "Lora", "FineTuned", "Dtype", "DeviceType", *(c.__name__ for c in TUPLES),
     "Inspection", "AnswerStream", "Request",
 }  # fmt: skip
 
@@ -259,8 +278,8 @@ def members(cls):
 
 
 def class_of(name, cls):
-    base = {"Error": "(RuntimeError)", "Busy": "(Error)", "Request": "(AnswerStream)", "Report": "(NamedTuple)", "TrainStep": "(NamedTuple)",
-            "Inspection": "(Mapping[str, array])"}.get(name, "")
+    base = {"Error": "(RuntimeError)", "Busy": "(Error)", "Request": "(AnswerStream)",
+            "Inspection": "(Mapping[str, array])"}.get(name, "(NamedTuple)" if cls in TUPLES else "")
     lines = list(ATTRIBUTES.get(name, []))
     for member, value in members(cls).items():
         if member == "__init__" and name not in NOT_MADE_BY_PROGRAMS and name != "Stream":

@@ -42,11 +42,16 @@ static ht_status load_one(const options *o, const char *word, const ht_model *m,
     char *path = adapter_path(word, &out->scale[out->n]);
     if (!path) return out_of_memory(err);
     const ht_status st = ht_adapter_load(path, m, NULL, &out->adapter[out->n], err);
-    const char *warning = st ? NULL : ht_adapter_warning(out->adapter[out->n++]);
+    if (st) {
+        free(path);
+        return st;
+    }
+    const char *warning = ht_adapter_warning(out->adapter[out->n]);
     if (warning && !o->quiet)
         fprintf(stderr, "hearth: %.*s: %s\n", (int)(name ? name : strlen(path)), name ? word : path, warning);
-    free(path);
-    return st;
+    out->name[out->n] = name ? strndup(word, name) : path;
+    if (name) free(path);
+    return out->name[out->n++] ? HT_OK : out_of_memory(err);
 }
 
 ht_status adapters_load(const options *o, const ht_model *m, adapter_list *out, ht_error *err) {
@@ -54,14 +59,19 @@ ht_status adapters_load(const options *o, const ht_model *m, adapter_list *out, 
     if (!o->adapters.n) return HT_OK;
     out->adapter = calloc((size_t)o->adapters.n, sizeof(ht_adapter *));
     out->scale = calloc((size_t)o->adapters.n, sizeof *out->scale);
-    ht_status st = out->adapter && out->scale ? HT_OK : out_of_memory(err);
+    out->name = calloc((size_t)o->adapters.n, sizeof *out->name);
+    ht_status st = out->adapter && out->scale && out->name ? HT_OK : out_of_memory(err);
     for (int i = 0; i < o->adapters.n && !st; i++) st = load_one(o, o->adapters.items[i], m, out, err);
     return st;
 }
 
 void adapters_free(adapter_list *list) {
-    for (int i = 0; i < list->n; i++) ht_adapter_free(list->adapter[i]);
+    for (int i = 0; i < list->n; i++) {
+        ht_adapter_free(list->adapter[i]);
+        free(list->name[i]);
+    }
     free(list->adapter);
+    free(list->name);
     free(list->scale);
     *list = (adapter_list){0};
 }

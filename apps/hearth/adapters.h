@@ -9,6 +9,7 @@
 typedef struct adapter_list {
     ht_adapter **adapter; /* [n] */
     float *scale;         /* [n] */
+    char **name;          /* [n] NAME, or the path where none was given */
     int n;
 } adapter_list;
 

@@ -81,6 +81,32 @@ static const command commands[] = {
      "the\n"
      "share of tokens for which both find the same one most likely.",
      FOR_EVAL, true, 0, eval_command},
+    {"classify", "MODEL --prompts FILE [--labels a,b,c]", "Choose what follows each of many prompts.",
+     "A line of FILE is a prompt, or all lines are JSON objects when the first is one: {\"prompt\": \"...\"}, "
+     "{\"messages\": [...]} or\n"
+     "{\"ids\": [...]}, and \"id\", which the result repeats. Prompts are written in the model's chat format unless "
+     "--raw is given.\n"
+     "The result of each is a line: the likeliest label with its probability among the labels, or without labels the "
+     "likeliest\n"
+     "token. Labels of several tokens count as a whole. --json has all labels and log-probabilities.",
+     FOR_CLASSIFY, true, 0, classify_command},
+    {"batch", "MODEL --prompts FILE [--out FILE.jsonl]", "Answer many prompts, side by side.",
+     "A line of FILE is a prompt, or all lines are JSON objects when the first is one: {\"prompt\": \"...\"}, "
+     "{\"messages\": [...]} or\n"
+     "{\"ids\": [...]}, and \"id\", which the result repeats; max_tokens, temperature, top_k, top_p, min_p, "
+     "repeat_penalty,\n"
+     "repeat_window, seed, stop, ignore_eos and n go before the options of the command line, and \"adapter\" names one "
+     "of --adapter, or\n"
+     "with null none. Results are JSON objects, a line each, in the order of prompts. With --out an interrupted batch "
+     "goes on\n"
+     "where it was.",
+     FOR_BATCH, true, 0, batch_command},
+    {"score", "MODEL --prompts FILE.jsonl [--top N]", "Tell how likely given texts are after prompts.",
+     "A line of FILE is a JSON object: \"prompt\", \"messages\" or \"ids\" as in `hearth batch`, and "
+     "\"continuations\", a list of texts or\n"
+     "lists of ids. Results are JSON objects, a line each, with the log-probability of each continuation and of its "
+     "tokens.",
+     FOR_SCORE, true, 0, score_command},
     {"bench", "MODEL [-p 512] [-n 128] [-t N] [-r 5]", "Measure the speed of prefill and decoding.",
      "Each figure is followed by the part of the machine that it is, measured right before and after it on the same\n"
      "threads: of prefill, two operations per weight and token by the peak of a loop with all operands in registers; "
@@ -129,7 +155,8 @@ static int refuse_command(const char *name) {
     return refuse_word(name, best.word
                                  ? why
                                  : "is no command; run, info, discover, tokenize, detokenize, template, finetune, "
-                                   "adapter, fuse, logits, inspect, eval, bench, formats and doctor are");
+                                   "adapter, fuse, logits, inspect, eval, classify, batch, score, bench, formats and "
+                                   "doctor are");
 }
 
 static int run_subcommand(const command *c, int argc, char **argv) {

@@ -22,8 +22,11 @@ enum {
     FOR_ADAPTER = 1 << 11,
     FOR_FINETUNE = 1 << 12,
     FOR_FUSE = 1 << 13,
-    FOR_INSPECT = 1 << 14,
-    FOR_ALL = (1 << 15) - 1
+    FOR_CLASSIFY = 1 << 14,
+    FOR_BATCH = 1 << 15,
+    FOR_SCORE = 1 << 16,
+    FOR_INSPECT = 1 << 17,
+    FOR_ALL = (1 << 18) - 1
 };
 
 typedef struct string_list {
@@ -58,7 +61,8 @@ typedef struct options {
     const char *backend, *python;        /* likewise */
     const char *attention, *svg, *head;  /* likewise, of inspect */
     const char *quantize;                /* likewise, BITS[:GROUP] */
-    int64_t threads, context, top_k, seed, chunk, parallel, window, slots;
+    const char *prompts, *labels;        /* likewise */
+    int64_t threads, context, top_k, seed, chunk, parallel, window, slots, top;
     int64_t repeat_window;                            /* the library's default when not given */
     int64_t max_tokens, prompt_tokens, rounds, depth; /* -1 when not given, as 0 is a value */
     double temperature, top_p, min_p, repeat_penalty;

@@ -13,17 +13,19 @@ static const char *const tune_formats[] = {"peft", "mlx", NULL};
 
 #define AT(field) offsetof(options, field)
 #define MAX_COUNT 2147483647.0
-#define COMPUTING (FOR_RUN | FOR_LOGITS | FOR_INSPECT | FOR_BENCH | FOR_EVAL)
+#define PROMPTS   (FOR_CLASSIFY | FOR_BATCH | FOR_SCORE)
+#define COMPUTING (FOR_RUN | FOR_LOGITS | FOR_INSPECT | FOR_BENCH | FOR_EVAL | PROMPTS)
 #define TRAINING  FOR_FINETUNE
-#define SAMPLING  (FOR_RUN | FOR_BENCH)
+#define SAMPLING  (FOR_RUN | FOR_BENCH | FOR_BATCH)
 
 const option_spec option_table[] = {
     {"max-tokens", 'n', KIND_INTEGER, AT(max_tokens), 0, MAX_COUNT, NULL, SAMPLING, true, "N",
-     "tokens to generate at most (run: 256, bench: 128)"},
-    {"system", 0, KIND_TEXT, AT(system), 0, 0, NULL, FOR_RUN, true, "TEXT", "instructions put before the conversation"},
-    {"raw", 0, KIND_FLAG, AT(raw), 0, 0, NULL, FOR_RUN | FOR_INSPECT, false, NULL,
+     "tokens to generate at most (run and batch: 256, bench: 128)"},
+    {"system", 0, KIND_TEXT, AT(system), 0, 0, NULL, FOR_RUN | PROMPTS, true, "TEXT",
+     "instructions put before the conversation"},
+    {"raw", 0, KIND_FLAG, AT(raw), 0, 0, NULL, FOR_RUN | FOR_INSPECT | PROMPTS, false, NULL,
      "continue the text as it is, without the chat format"},
-    {"stop", 0, KIND_LIST, AT(stop), 0, 0, NULL, FOR_RUN, true, "TEXT",
+    {"stop", 0, KIND_LIST, AT(stop), 0, 0, NULL, FOR_RUN | FOR_BATCH, true, "TEXT",
      "end before this text; may be given several times"},
     {"temperature", 0, KIND_NUMBER, AT(temperature), 0, 1000, NULL, SAMPLING, true, "X",
      "0, the default, takes the most likely token"},
@@ -43,8 +45,15 @@ const option_spec option_table[] = {
      "same seed, same text (0)"},
     {"ids", 0, KIND_TEXT, AT(ids), 0, 0, NULL, FOR_LOGITS | FOR_INSPECT | FOR_EVAL, false, "1,2,3",
      "the token ids; - reads them from standard input"},
-    {"out", 'o', KIND_PATH, AT(out), 0, 0, NULL, FOR_LOGITS | FOR_INSPECT | FOR_FINETUNE, false, "PATH",
-     "where the logits go, FILE.npy; the arrays, FILE.npz; the adapter, a directory"},
+    {"prompts", 0, KIND_PATH, AT(prompts), 0, 0, NULL, PROMPTS, false, "FILE",
+     "a prompt a line, or JSONL; - reads standard input"},
+    {"labels", 0, KIND_TEXT, AT(labels), 0, 0, NULL, FOR_CLASSIFY, false, "A,B,...",
+     "what is chosen among: texts that may follow the prompt"},
+    {"top", 0, KIND_INTEGER, AT(top), 0, 1000, NULL, FOR_SCORE, false, "N",
+     "also the N likeliest tokens in each place (0)"},
+    {"out", 'o', KIND_PATH, AT(out), 0, 0, NULL, FOR_LOGITS | FOR_INSPECT | FOR_FINETUNE | PROMPTS, false, "PATH",
+     "where the logits go, FILE.npy; arrays, FILE.npz; the adapter, a directory; results, a file: those in it are "
+     "done"},
     {"q", 0, KIND_FLAG, AT(inspect_q), 0, 0, NULL, FOR_INSPECT, false, NULL, "queries, too"},
     {"v", 0, KIND_FLAG, AT(inspect_v), 0, 0, NULL, FOR_INSPECT, false, NULL, "values, too"},
     {"attention", 0, KIND_TEXT, AT(attention), 0, 0, NULL, FOR_INSPECT, false, "0-3,7",

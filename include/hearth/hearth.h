@@ -6,8 +6,10 @@
 #include <hearth/answer.h>
 #include <hearth/array.h>
 #include <hearth/backend.h>
+#include <hearth/batch.h>
 #include <hearth/cancel.h>
 #include <hearth/chat.h>
+#include <hearth/classify.h>
 #include <hearth/discover.h>
 #include <hearth/dtype.h>
 #include <hearth/engine.h>
@@ -29,9 +31,11 @@
 #include <hearth/optimizer.h>
 #include <hearth/order.h>
 #include <hearth/precision.h>
+#include <hearth/prompt.h>
 #include <hearth/quantize.h>
 #include <hearth/random.h>
 #include <hearth/report.h>
+#include <hearth/score.h>
 #include <hearth/session.h>
 #include <hearth/state.h>
 #include <hearth/status.h>

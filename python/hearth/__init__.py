@@ -12,6 +12,7 @@ from . import (
     _index,
     _inspect,
     _lora,
+    _many,
     _memory,
     _model,
     _model_backend,
@@ -49,6 +50,7 @@ from ._finetune import *  # noqa: F403
 from ._inspect import *  # noqa: F403
 from ._library import Busy, Error
 from ._lora import *  # noqa: F403
+from ._many import *  # noqa: F403
 from ._memory import *  # noqa: F403
 from ._model import *  # noqa: F403
 from ._model_backend import *  # noqa: F403
@@ -67,6 +69,7 @@ __all__ = [
     *_finetune.__all__,
     *_inspect.__all__,
     *_lora.__all__,
+    *_many.__all__,
     *_memory.__all__,
     *_model.__all__,
     *_model_backend.__all__,

@@ -24,7 +24,7 @@ from ctypes import (
     c_void_p,
 )
 
-from . import _adapter, _engine, _inspect, _lora
+from . import _adapter, _engine, _inspect, _lora, _many
 from . import _library as lib
 from ._adapter import Adapter
 from ._array import array
@@ -543,6 +543,23 @@ class Model:
         with self.session(adapters) as session:
             return session.logits(prompt, last)
 
+    def classify(self, prompts, labels=None, *, logits=False, adapters=(), on_result=None):
+        """A Classification of each prompt, in their order. A prompt is a text, a list of token ids, or a conversation as a list
+        of messages. `labels` are texts that may follow it: their probabilities are those among them, and one of several tokens counts as a
+        whole. `logits`: give all logits, too. What prompts have in common is computed once, and many go together. One that fails has an
+        error; the others go on. `on_result` is called with the number of a prompt and its result as they come."""
+        return _many.classify(self, prompts, labels, logits, adapters, on_result)
+
+    def score(self, requests, *, top_k=0, adapters=(), on_result=None):
+        """A Score of each request, in their order: a pair of a prompt, as in classify, and of what may follow it, a text or a list of
+        texts and lists of token ids. `top_k`: so many of the likeliest tokens beside each token."""
+        return _many.score(self, requests, top_k, adapters, on_result)
+
+    def batch(self, requests, *, adapters=(), on_result=None, **options):
+        """Answers to each request, in their order, which are generated side by side. A request is a prompt as in classify, or a
+        dict with "prompt" and options that go before those of the call: those of Session.generate, "adapters", and "n" for so many
+        answers, which are drawn with the seed, the seed plus 1 and so on. A conversation is answered as by Session.chat."""
+        return _many.batch(self, requests, adapters, on_result, options)
     def inspect(self, prompt, *, keys=True, values=False, queries=False, layers=None, attention=(), adapters=()):
         """What the model computes for a text or token ids, as an Inspection: the keys of its layers after RoPE, with `values`
         and `queries` those, too, of all layers or of those in the list `layers`; and the attention weights of the layers in

@@ -59,6 +59,16 @@ HT_ANSWER_TEXT = 1
 HT_ANSWER_THINKING = 2
 HT_ANSWER_CALL = 3
 
+HT_REUSE_ALL = 0
+HT_REUSE_NEW = 1
+HT_REUSE_DIFFERS = 2
+HT_REUSE_ENDS = 3
+HT_REUSE_EVICTED = 4
+HT_REUSE_ADAPTER = 5
+HT_REUSE_SHORT = 6
+HT_REUSE_WINDOW = 7
+HT_REUSE_OFF = 8
+
 HT_OPTIMIZER_ADAMW = 0
 HT_OPTIMIZER_SGD = 1
 
@@ -87,16 +97,6 @@ HT_SAMPLE_COMPLETION = 1
 HT_SAMPLE_TEXT = 2
 HT_SAMPLE_IDS = 3
 HT_SAMPLE_FORMS = 4
-
-HT_REUSE_ALL = 0
-HT_REUSE_NEW = 1
-HT_REUSE_DIFFERS = 2
-HT_REUSE_ENDS = 3
-HT_REUSE_EVICTED = 4
-HT_REUSE_ADAPTER = 5
-HT_REUSE_SHORT = 6
-HT_REUSE_WINDOW = 7
-HT_REUSE_OFF = 8
 
 
 class ht_error(Structure):
@@ -273,6 +273,239 @@ class ht_machine(Structure):
         ("l2_bytes", c_size_t),
         ("l3_bytes", c_size_t),
         ("huge_pages", c_char * 16),
+    ]
+
+
+class ht_engine_options(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("sequences", c_int32),
+        ("queue", c_int32),
+        ("step_tokens", c_int32),
+        ("pace", c_double),
+        ("kv_bytes", c_size_t),
+        ("prefix_bytes", c_size_t),
+    ]
+
+
+class ht_reuse(Structure):
+    _fields_ = [
+        ("cached", c_int64),
+        ("reused", c_int64),
+        ("computed", c_int64),
+        ("end", c_int),
+        ("place", c_int64),
+        ("token", c_int32),
+        ("kept_token", c_int32),
+    ]
+
+
+class ht_answer_report(Structure):
+    _fields_ = [
+        ("ticket", c_uint64),
+        ("answer", c_int32),
+        ("status", c_int),
+        ("message", c_char_p),
+        ("metrics", ht_metrics),
+        ("queue_seconds", c_double),
+        ("set_back", c_int32),
+        ("reuse", ht_reuse),
+        ("token", c_void_p),
+    ]
+
+
+class ht_request(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("ids", c_void_p),
+        ("n_ids", c_size_t),
+        ("text", c_char_p),
+        ("chat", c_void_p),
+        ("options", POINTER(ht_generate_options)),
+        ("adapters", c_void_p),
+        ("adapter_scales", c_void_p),
+        ("n_adapters", c_int),
+        ("n", c_int32),
+        ("priority", c_int32),
+        ("deadline", c_double),
+        ("salt", c_char_p),
+        ("piece", c_void_p),
+        ("end", c_void_p),
+        ("user", c_void_p),
+    ]
+
+
+class ht_engine_statistics(Structure):
+    _fields_ = [
+        ("running", c_int32),
+        ("waiting", c_int32),
+        ("submitted", c_int64),
+        ("ended", c_int64),
+        ("cancelled", c_int64),
+        ("failed", c_int64),
+        ("refused", c_int64),
+        ("set_back", c_int64),
+        ("steps", c_int64),
+        ("step_rows", c_int64),
+        ("prompt_tokens", c_int64),
+        ("reused_tokens", c_int64),
+        ("generated_tokens", c_int64),
+        ("kv_bytes", c_size_t),
+        ("kv_budget", c_size_t),
+        ("prefix_bytes", c_size_t),
+        ("prefix_budget", c_size_t),
+        ("prefix_tokens", c_int64),
+        ("prefix_lookups", c_int64),
+        ("prefix_hits", c_int64),
+        ("prefix_evicted", c_int64),
+    ]
+
+
+class ht_prompt(Structure):
+    _fields_ = [
+        ("ids", c_void_p),
+        ("n_ids", c_size_t),
+        ("text", c_char_p),
+        ("chat", c_void_p),
+    ]
+
+
+class ht_continuation(Structure):
+    _fields_ = [
+        ("text", c_char_p),
+        ("ids", c_void_p),
+        ("n_ids", c_size_t),
+    ]
+
+
+class ht_classify_options(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("labels", POINTER(c_char_p)),
+        ("n_labels", c_int32),
+        ("logits", c_bool),
+        ("adapters", c_void_p),
+        ("adapter_scales", c_void_p),
+        ("n_adapters", c_int),
+        ("kv_bytes", c_size_t),
+        ("next", c_void_p),
+        ("cancel", POINTER(ht_cancel)),
+        ("progress", CFUNCTYPE(None, c_double, c_void_p)),
+    ]
+
+
+class ht_label_score(Structure):
+    _fields_ = [
+        ("log_probability", c_double),
+        ("probability", c_double),
+        ("n_tokens", c_int64),
+    ]
+
+
+class ht_classification(Structure):
+    _fields_ = [
+        ("index", c_size_t),
+        ("status", c_int),
+        ("message", c_char_p),
+        ("prompt_tokens", c_int64),
+        ("computed_tokens", c_int64),
+        ("token", c_int32),
+        ("text", c_char_p),
+        ("log_probability", c_double),
+        ("label", c_int32),
+        ("labels", POINTER(ht_label_score)),
+        ("logits", c_void_p),
+    ]
+
+
+class ht_score_request(Structure):
+    _fields_ = [
+        ("prompt", ht_prompt),
+        ("continuations", POINTER(ht_continuation)),
+        ("n_continuations", c_size_t),
+    ]
+
+
+class ht_score_options(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("top_k", c_int32),
+        ("adapters", c_void_p),
+        ("adapter_scales", c_void_p),
+        ("n_adapters", c_int),
+        ("kv_bytes", c_size_t),
+        ("next", c_void_p),
+        ("cancel", POINTER(ht_cancel)),
+        ("progress", CFUNCTYPE(None, c_double, c_void_p)),
+    ]
+
+
+class ht_token_probability(Structure):
+    _fields_ = [
+        ("id", c_int32),
+        ("log_probability", c_double),
+    ]
+
+
+class ht_token_score(Structure):
+    _fields_ = [
+        ("id", c_int32),
+        ("log_probability", c_double),
+        ("top", POINTER(ht_token_probability)),
+        ("n_top", c_int32),
+    ]
+
+
+class ht_continuation_score(Structure):
+    _fields_ = [
+        ("log_probability", c_double),
+        ("tokens", POINTER(ht_token_score)),
+        ("n_tokens", c_int64),
+    ]
+
+
+class ht_score_result(Structure):
+    _fields_ = [
+        ("index", c_size_t),
+        ("status", c_int),
+        ("message", c_char_p),
+        ("prompt_tokens", c_int64),
+        ("shared_tokens", c_int64),
+        ("computed_tokens", c_int64),
+        ("continuations", POINTER(ht_continuation_score)),
+        ("n_continuations", c_size_t),
+    ]
+
+
+class ht_batch_options(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("engine", POINTER(ht_engine_options)),
+        ("window", c_int32),
+        ("next", c_void_p),
+        ("cancel", POINTER(ht_cancel)),
+    ]
+
+
+class ht_batch_answer(Structure):
+    _fields_ = [
+        ("report", POINTER(ht_answer_report)),
+        ("text", c_void_p),
+        ("n_text", c_size_t),
+        ("thinking", c_void_p),
+        ("n_thinking", c_size_t),
+        ("calls", POINTER(ht_tool_call)),
+        ("n_calls", c_size_t),
+    ]
+
+
+class ht_batch_result(Structure):
+    _fields_ = [
+        ("index", c_size_t),
+        ("status", c_int),
+        ("message", c_char_p),
+        ("answers", POINTER(ht_batch_answer)),
+        ("n_answers", c_int32),
     ]
 
 
@@ -488,89 +721,4 @@ class ht_inspection(Structure):
         ("n_layers", c_int32),
         ("layers", POINTER(ht_inspected_layer)),
         ("bytes", c_size_t),
-    ]
-
-
-class ht_engine_options(Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("sequences", c_int32),
-        ("queue", c_int32),
-        ("step_tokens", c_int32),
-        ("pace", c_double),
-        ("kv_bytes", c_size_t),
-        ("prefix_bytes", c_size_t),
-    ]
-
-
-class ht_reuse(Structure):
-    _fields_ = [
-        ("cached", c_int64),
-        ("reused", c_int64),
-        ("computed", c_int64),
-        ("end", c_int),
-        ("place", c_int64),
-        ("token", c_int32),
-        ("kept_token", c_int32),
-    ]
-
-
-class ht_answer_report(Structure):
-    _fields_ = [
-        ("ticket", c_uint64),
-        ("answer", c_int32),
-        ("status", c_int),
-        ("message", c_char_p),
-        ("metrics", ht_metrics),
-        ("queue_seconds", c_double),
-        ("set_back", c_int32),
-        ("reuse", ht_reuse),
-        ("token", c_void_p),
-    ]
-
-
-class ht_request(Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("ids", c_void_p),
-        ("n_ids", c_size_t),
-        ("text", c_char_p),
-        ("chat", c_void_p),
-        ("options", POINTER(ht_generate_options)),
-        ("adapters", c_void_p),
-        ("adapter_scales", c_void_p),
-        ("n_adapters", c_int),
-        ("n", c_int32),
-        ("priority", c_int32),
-        ("deadline", c_double),
-        ("salt", c_char_p),
-        ("piece", c_void_p),
-        ("end", c_void_p),
-        ("user", c_void_p),
-    ]
-
-
-class ht_engine_statistics(Structure):
-    _fields_ = [
-        ("running", c_int32),
-        ("waiting", c_int32),
-        ("submitted", c_int64),
-        ("ended", c_int64),
-        ("cancelled", c_int64),
-        ("failed", c_int64),
-        ("refused", c_int64),
-        ("set_back", c_int64),
-        ("steps", c_int64),
-        ("step_rows", c_int64),
-        ("prompt_tokens", c_int64),
-        ("reused_tokens", c_int64),
-        ("generated_tokens", c_int64),
-        ("kv_bytes", c_size_t),
-        ("kv_budget", c_size_t),
-        ("prefix_bytes", c_size_t),
-        ("prefix_budget", c_size_t),
-        ("prefix_tokens", c_int64),
-        ("prefix_lookups", c_int64),
-        ("prefix_hits", c_int64),
-        ("prefix_evicted", c_int64),
     ]

@@ -189,7 +189,9 @@ static void gather(ht_steps *s) {
 /* ---- which jobs a step takes ---- */
 
 static int64_t rows_left(const ht_step_job *job) { return job->end - job->cache->length; }
-static bool is_few(const ht_step_job *job) { return rows_left(job) <= ht_min_i64(FEW_ROWS, job->most_rows); }
+static bool is_few(const ht_step_job *job) {
+    return !job->prompt && rows_left(job) <= ht_min_i64(FEW_ROWS, job->most_rows);
+}
 
 typedef struct chosen {
     int n;

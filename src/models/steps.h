@@ -38,6 +38,7 @@ typedef struct ht_step_job {
     const ht_cancel *cancel;
     bool alone; /* in a step of its own, whose executor is the owner's until ht_steps_give_back: `output` lies in it */
     bool returns; /* another job of the sequence follows at once */
+    bool prompt;  /* rows of a prompt, however few: nobody waits for them as for a generated token */
 
     ht_status status; /* of a job that is done; on failure nothing was computed, or `consume` failed */
     ht_error err;

@@ -20,6 +20,7 @@
 #include "support/tiny_model.h"
 #include "train/batches.h"
 
+#include <hearth/classify.h>
 #include <hearth/engine.h>
 #include <hearth/fuse.h>
 #include <hearth/generate.h>
@@ -521,6 +522,36 @@ static void prefixes(void **state) {
     ht_model_free(model);
 }
 
+/* ---- many prompts ---- */
+
+/* Whoever got no memory says so; the others have what they always have. */
+static bool check_result(const ht_classification *c, void *user) {
+    static double wanted[3];
+    (void)user;
+    assert_true(c->status == HT_OK || c->status == HT_ERR_MEMORY);
+    if (c->status) return true;
+    if (!armed) wanted[c->index] = c->labels[1].log_probability;
+    if (c->labels[1].log_probability != wanted[c->index]) fail_msg("prompt %zu has another result", c->index);
+    return true;
+}
+
+static ht_status classify_prompts(ht_error *err) {
+    static const char *const labels[] = {"he", " in the end"};
+    static const int32_t ids[] = {5, 6, 7};
+    const ht_prompt prompt[] = {{.text = "is it t"}, {.text = "is it the other"}, {.ids = ids, .n_ids = 3}};
+    const ht_classify_options o =
+        OPTIONS(ht_classify_options, with.labels = labels, with.n_labels = 2, with.logits = true);
+    return ht_classify(model, prompt, 3, &o, check_result, NULL, err);
+}
+
+static void many_prompts(void **state) {
+    (void)state;
+    model = tiny_load(&(tiny_options){.n_threads = 1});
+    assert_int_equal(classify_prompts(NULL), HT_OK);
+    assert_true(try_every_failure(classify_prompts, ALSO_OK) > 100);
+    ht_model_free(model);
+}
+
 /* ---- decoding allocates nothing ---- */
 
 typedef struct decoding {
@@ -623,17 +654,10 @@ static void children(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parsers),
-        cmocka_unit_test(checkpoints),
-        cmocka_unit_test(files),
-        cmocka_unit_test(fusing),
-        cmocka_unit_test(pools),
-        cmocka_unit_test(training),
-        cmocka_unit_test(inspections),
-        cmocka_unit_test(training_data),
-        cmocka_unit_test(trainers),
-        cmocka_unit_test(prefixes),
-        cmocka_unit_test(decoding_allocates_nothing),
+        cmocka_unit_test(parsers),     cmocka_unit_test(checkpoints),   cmocka_unit_test(files),
+        cmocka_unit_test(fusing),      cmocka_unit_test(pools),         cmocka_unit_test(training),
+        cmocka_unit_test(inspections), cmocka_unit_test(training_data), cmocka_unit_test(trainers),
+        cmocka_unit_test(prefixes),    cmocka_unit_test(many_prompts),  cmocka_unit_test(decoding_allocates_nothing),
         cmocka_unit_test(children),
     };
     return cmocka_run_group_tests(tests, make_inputs, free_inputs);

@@ -1,0 +1,240 @@
+/* hearth batch: answers to many prompts, a JSON object a line. */
+#include "command.h"
+#include "json.h"
+#include "many.h"
+
+#include <hearth/batch.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What a line may say beside its prompt. */
+typedef struct line_options {
+    int64_t max_tokens, top_k, repeat_window, seed, n;
+    double temperature, top_p, min_p, repeat_penalty;
+    bool ignore_eos;
+} line_options;
+
+typedef struct batching {
+    many m;
+    /* Of the request that was given last. */
+    ht_sampler_options sampler;
+    ht_generate_options how;
+    const char **stop; /* texts are the line's, or those of --stop */
+    int64_t generated;
+} batching;
+
+/* ---- the options of a line ---- */
+
+typedef enum member_kind { INTEGER, NUMBER, FLAG } member_kind;
+
+static const struct member {
+    const char *name;
+    member_kind kind;
+    size_t field; /* in line_options */
+    double low, high;
+} members[] = {
+    {"max_tokens", INTEGER, offsetof(line_options, max_tokens), 1, 2147483647.0},
+    {"temperature", NUMBER, offsetof(line_options, temperature), 0, 1000},
+    {"top_k", INTEGER, offsetof(line_options, top_k), 0, 2147483647.0},
+    {"top_p", NUMBER, offsetof(line_options, top_p), 0, 1},
+    {"min_p", NUMBER, offsetof(line_options, min_p), 0, 1},
+    {"repeat_penalty", NUMBER, offsetof(line_options, repeat_penalty), 0, 1000},
+    {"repeat_window", INTEGER, offsetof(line_options, repeat_window), -1, 2147483647.0},
+    {"seed", INTEGER, offsetof(line_options, seed), 0, 9007199254740992.0},
+    {"n", INTEGER, offsetof(line_options, n), 1, 256},
+    {"ignore_eos", FLAG, offsetof(line_options, ignore_eos), 0, 0},
+};
+enum { N_MEMBERS = sizeof members / sizeof *members };
+static const char *const member_names[] = {"max_tokens",     "temperature",   "top_k", "top_p", "min_p",
+                                           "repeat_penalty", "repeat_window", "seed",  "n",     "ignore_eos",
+                                           "stop",           "adapter",       NULL};
+
+static ht_status refuse(ht_error *err, const char *name, const char *expected) {
+    snprintf(err->message, sizeof err->message, "\"%s\" is to be %s", name, expected);
+    return err->status = HT_ERR_ARGUMENT;
+}
+
+static ht_status read_member(const struct member *m, const json_t *value, line_options *out, ht_error *err) {
+    void *field = (char *)out + m->field;
+    if (m->kind == FLAG) {
+        if (!json_is_boolean(value)) return refuse(err, m->name, "true or false");
+        *(bool *)field = json_is_true(value);
+        return HT_OK;
+    }
+    const double number = json_number_value(value);
+    const bool fits = m->kind == INTEGER ? json_is_integer(value) : json_is_number(value);
+    if (!fits || !(number >= m->low && number <= m->high)) {
+        char expected[96];
+        snprintf(expected, sizeof expected,
+                 m->kind == INTEGER ? "a whole number from %.0f to %.0f" : "a number from %g to %g", m->low, m->high);
+        return refuse(err, m->name, expected);
+    }
+    if (m->kind == INTEGER)
+        *(int64_t *)field = json_integer_value(value);
+    else
+        *(double *)field = number;
+    return HT_OK;
+}
+
+static ht_status read_stop(batching *b, const json_t *value, ht_error *err) {
+    const size_t n = json_is_array(value) ? json_array_size(value) : 1;
+    free(b->stop);
+    b->stop = calloc(n + 1, sizeof *b->stop);
+    if (!b->stop) return refuse(err, "stop", "less, as there is no memory for it");
+    for (size_t i = 0; i < n; i++)
+        if (!(b->stop[i] = json_string_value(json_is_array(value) ? json_array_get(value, i) : value)))
+            return refuse(err, "stop", "a text or a list of texts");
+    b->how.stop = b->stop;
+    b->how.n_stop = (int)n;
+    return HT_OK;
+}
+
+/* One of --adapter by its name, or none. */
+static ht_status choose_adapter(const batching *b, const json_t *value, ht_request *request, ht_error *err) {
+    const adapter_list *list = &b->m.e.adapters;
+    const char *name = json_string_value(value);
+    request->n_adapters = 0;
+    if (json_is_null(value)) return HT_OK;
+    for (int i = 0; name && i < list->n; i++)
+        if (strcmp(list->name[i], name) == 0) {
+            request->adapters = &list->adapter[i];
+            request->adapter_scales = &list->scale[i];
+            request->n_adapters = 1;
+            return HT_OK;
+        }
+    return refuse(err, "adapter", "the name of one of --adapter NAME=PATH, or null");
+}
+
+static ht_status read_options(batching *b, ht_request *request, ht_error *err) {
+    const json_t *object = b->m.line.object, *stop = json_object_get(object, "stop"),
+                 *adapter = json_object_get(object, "adapter");
+    line_options l = {.max_tokens = b->how.max_tokens,
+                      .top_k = b->sampler.top_k,
+                      .repeat_window = b->sampler.repeat_window,
+                      .seed = (int64_t)b->sampler.seed,
+                      .n = 1,
+                      .temperature = (double)b->sampler.temperature,
+                      .top_p = (double)b->sampler.top_p,
+                      .min_p = (double)b->sampler.min_p,
+                      .repeat_penalty = (double)b->sampler.repeat_penalty};
+    ht_status st = HT_OK;
+    for (int i = 0; i < N_MEMBERS && !st; i++) {
+        const json_t *value = json_object_get(object, members[i].name);
+        if (value) st = read_member(&members[i], value, &l, err);
+    }
+    if (!st && stop) st = read_stop(b, stop, err);
+    if (!st && adapter) st = choose_adapter(b, adapter, request, err);
+    b->how.max_tokens = (int32_t)l.max_tokens;
+    b->how.ignore_eos = l.ignore_eos;
+    b->sampler.top_k = (int32_t)l.top_k;
+    b->sampler.repeat_window = (int32_t)l.repeat_window;
+    b->sampler.seed = (uint64_t)l.seed;
+    b->sampler.temperature = (float)l.temperature;
+    b->sampler.top_p = (float)l.top_p;
+    b->sampler.min_p = (float)l.min_p;
+    b->sampler.repeat_penalty = (float)l.repeat_penalty;
+    request->n = (int32_t)l.n;
+    return st;
+}
+
+static ht_status next(size_t i, ht_request *request, void *user, ht_error *err) {
+    batching *b = user;
+    const options *o = b->m.o;
+    const size_t index = many_index(&b->m, i);
+    ht_status st = prompts_read(&b->m.prompts, index, o, b->m.e.model, member_names, &b->m.line, err);
+    if (st) return st;
+    ht_generate_options_init(&b->how, sizeof b->how);
+    b->sampler = options_sampler(o);
+    if (o->max_tokens > 0) b->how.max_tokens = (int32_t)o->max_tokens;
+    b->how.sampler = &b->sampler;
+    b->how.stop = o->stop.items;
+    b->how.n_stop = o->stop.n;
+    const ht_prompt prompt = prompt_of(&b->m.line);
+    request->ids = prompt.ids;
+    request->n_ids = prompt.n_ids;
+    request->text = prompt.text;
+    request->chat = prompt.chat;
+    request->options = &b->how;
+    request->adapters = b->m.e.adapters.adapter;
+    request->adapter_scales = b->m.e.adapters.scale;
+    request->n_adapters = b->m.e.adapters.n;
+    st = read_options(b, request, err);
+    return st ? prompts_fail(&b->m.prompts, index, st, err) : HT_OK;
+}
+
+/* ---- results ---- */
+
+static json_t *calls_json(const ht_batch_answer *a) {
+    json_t *calls = json_array();
+    for (size_t i = 0; calls && i < a->n_calls; i++) {
+        const ht_tool_call *call = &a->calls[i];
+        json_t *arguments = json_loads(call->arguments, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+        if (!arguments) arguments = json_string(call->arguments); /* an integer beyond 64 bits is none for jansson */
+        json_t *item = json_pack("{ss so}", "name", call->name, "arguments", arguments);
+        if (item && call->id) json_object_set_new(item, "id", json_string(call->id));
+        json_array_append_new(calls, item);
+    }
+    return calls;
+}
+
+/* Adds what came of an answer to an object. */
+static void put_answer(json_t *to, const ht_batch_answer *a) {
+    const ht_metrics *m = &a->report->metrics;
+    if (a->report->status) {
+        json_object_set_new(to, "error", json_path(a->report->message));
+        return;
+    }
+    json_object_set_new(to, "text", json_text(a->text, a->n_text));
+    json_object_set_new(to, "finish", json_string(m->finish == HT_FINISH_STOP ? "stop" : "length"));
+    if (a->n_thinking) json_object_set_new(to, "thinking", json_text(a->thinking, a->n_thinking));
+    if (a->n_calls) json_object_set_new(to, "tool_calls", calls_json(a));
+    json_object_set_new(to, "prompt_tokens", json_integer(m->prompt_tokens + a->report->reuse.reused));
+    json_object_set_new(to, "generated_tokens", json_integer(m->generated_tokens));
+}
+
+static bool take(const ht_batch_result *r, void *user) {
+    batching *b = user;
+    bool failed = r->status != HT_OK;
+    json_t *value = result_of(&b->m.prompts, many_index(&b->m, r->index), r->status ? r->message : NULL);
+    json_t *list = r->n_answers > 1 ? json_array() : NULL;
+    for (int32_t i = 0; value && i < r->n_answers; i++) {
+        const ht_answer_report *report = r->answers[i].report;
+        if (many_interrupted(report->status)) {
+            json_decref(list);
+            json_decref(value);
+            return false;
+        }
+        json_t *answer = list ? json_object() : NULL;
+        put_answer(answer ? answer : value, &r->answers[i]);
+        if (answer) json_array_append_new(list, answer);
+        failed = failed || report->status;
+        b->generated += report->metrics.generated_tokens;
+    }
+    if (list) json_object_set_new(value, "answers", list);
+    return many_write(&b->m, value, failed);
+}
+
+int batch_command(const options *o) {
+    batching b = {0};
+    ht_error err = {0};
+    if (o->max_tokens == 0) {
+        fprintf(stderr, "hearth batch: --max-tokens is 0, expected 1 or more (see hearth batch --help)\n");
+        return EXIT_USAGE;
+    }
+    const int status = many_open(&b.m, o, "batch");
+    if (status) return status;
+    ht_batch_options how;
+    ht_batch_options_init(&how, sizeof how);
+    how.next = next;
+    how.cancel = interrupt_flag();
+    const ht_status st =
+        many_left(&b.m) ? ht_batch_generate(b.m.e.model, NULL, many_left(&b.m), &how, take, &b, &err) : HT_OK;
+    const double seconds = now_seconds() - b.m.begin;
+    progress_end(&b.m.shown);
+    if (!o->quiet && b.generated)
+        fprintf(stderr, "%zu prompts · %lld tokens · %.1f s · %.1f tok/s\n", b.m.done, (long long)b.generated, seconds,
+                (double)b.generated / seconds);
+    free(b.stop);
+    return many_close(&b.m, st, &err);
+}

@@ -1,0 +1,248 @@
+#define _GNU_SOURCE
+#include "prompts.h"
+
+#include "command.h"
+#include "input.h"
+#include "json.h"
+#include "terminal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static ht_status fail(ht_error *err, ht_status status, const char *format, ...) HT_PRINTF(3, 4);
+static ht_status fail(ht_error *err, ht_status status, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    vsnprintf(err->message, sizeof err->message, format, args);
+    va_end(args);
+    return err->status = status;
+}
+
+static ht_status no_memory(ht_error *err) { return fail(err, HT_ERR_MEMORY, "out of memory for the prompts"); }
+
+/* ---- the index ---- */
+
+static bool is_blank(const char *line, ssize_t n) {
+    for (ssize_t i = 0; i < n; i++)
+        if (!strchr(" \t\r\n", line[i]) || !line[i]) return false;
+    return true;
+}
+
+static ht_status add_line(prompt_file *p, off_t at, size_t number, size_t *capacity, ht_error *err) {
+    if (p->n == *capacity) {
+        const size_t more = *capacity ? 2 * *capacity : 256;
+        off_t *offset = realloc(p->offset, more * sizeof *offset);
+        if (offset) p->offset = offset;
+        size_t *numbers = offset ? realloc(p->number, more * sizeof *numbers) : NULL;
+        if (!numbers) return no_memory(err);
+        p->number = numbers;
+        *capacity = more;
+    }
+    p->offset[p->n] = at;
+    p->number[p->n++] = number;
+    return HT_OK;
+}
+
+static ht_status make_index(prompt_file *p, ht_error *err) {
+    char *line = NULL;
+    size_t room = 0, capacity = 0, number = 0;
+    ht_status st = HT_OK;
+    off_t at = 0;
+    for (ssize_t n; !st && (n = getline(&line, &room, p->file)) >= 0; at += n) {
+        number++;
+        if (is_blank(line, n)) continue;
+        if (!p->n) {
+            json_t *first = json_loadb(line, (size_t)n, JSON_REJECT_DUPLICATES, NULL);
+            p->jsonl = json_is_object(first);
+            json_decref(first);
+        }
+        st = add_line(p, at, number, &capacity, err);
+    }
+    if (!st && ferror(p->file)) st = fail(err, HT_ERR_IO, "%.300s cannot be read: %s", p->path, strerror(errno));
+    if (!st && !p->n) st = fail(err, HT_ERR_ARGUMENT, "%.300s holds no prompt", p->path);
+    free(line);
+    return st;
+}
+
+/* Standard input is read once, and its lines again and again. */
+static ht_status keep_input(prompt_file *p, ht_error *err) {
+    char *text;
+    size_t n;
+    ht_status st = input_read_all("the prompts", &text, &n, err);
+    if (st) return st;
+    p->path = "standard input";
+    p->file = tmpfile();
+    if (!p->file || fwrite(text, 1, n, p->file) != n || fflush(p->file))
+        st = fail(err, HT_ERR_IO, "standard input cannot be kept in a temporary file: %s", strerror(errno));
+    else
+        rewind(p->file);
+    free(text);
+    return st;
+}
+
+ht_status prompts_open(const char *path, prompt_file *out, ht_error *err) {
+    *out = (prompt_file){.path = path};
+    if (strcmp(path, "-") == 0) {
+        ht_status st = keep_input(out, err);
+        if (st) return st;
+    } else if (!(out->file = fopen(path, "re"))) {
+        return fail(err, HT_ERR_IO, "%.300s cannot be read: %s", path, strerror(errno));
+    }
+    return make_index(out, err);
+}
+
+void prompts_close(prompt_file *p) {
+    if (p->file) fclose(p->file);
+    free(p->offset);
+    free(p->number);
+    *p = (prompt_file){0};
+}
+
+ht_status prompts_fail(const prompt_file *p, size_t i, ht_status status, ht_error *err) {
+    ht_error inner = *err;
+    return fail(err, status, "%.200s: line %zu: %.500s", p->path, p->number[i], inner.message);
+}
+
+/* ---- a line ---- */
+
+void prompt_line_clear(prompt_line *line) {
+    json_decref(line->object);
+    ht_chat_free(line->chat);
+    free(line->text);
+    free(line->ids);
+    *line = (prompt_line){0};
+}
+
+ht_prompt prompt_of(const prompt_line *line) {
+    return (ht_prompt){.ids = line->ids, .n_ids = line->n_ids, .text = line->text, .chat = line->chat};
+}
+
+ht_status prompt_ids(const json_t *list, int32_t **ids, size_t *n, ht_error *err) {
+    *n = json_array_size(list);
+    *ids = malloc(*n * sizeof **ids + 1);
+    if (!*ids) return no_memory(err);
+    for (size_t i = 0; i < *n; i++) {
+        const json_t *id = json_array_get(list, i);
+        const json_int_t value = json_integer_value(id);
+        if (!json_is_integer(id) || value < 0 || value > INT32_MAX) {
+            free(*ids);
+            *ids = NULL;
+            return fail(err, HT_ERR_ARGUMENT, "entry %zu of a list of ids is no token id", i);
+        }
+        (*ids)[i] = (int32_t)value;
+    }
+    return HT_OK;
+}
+
+static bool is_named(const char *name, const char *const *names) {
+    while (*names && strcmp(*names, name) != 0) names++;
+    return *names != NULL;
+}
+
+static ht_status check_members(json_t *object, const char *const *others, ht_error *err) {
+    static const char *const prompt[] = {"prompt", "messages", "tools", "chat_template_kwargs", "ids", "id", NULL};
+    const char *name;
+    json_t *value;
+    json_object_foreach(object, name, value) if (!is_named(name, prompt) && !is_named(name, others)) {
+        char shown[100];
+        snprintf(shown, sizeof shown, "%s", name);
+        return fail(err, HT_ERR_ARGUMENT, "the member \"%s\" is not known", shown);
+    }
+    const bool text = json_object_get(object, "prompt"), chat = json_object_get(object, "messages"),
+               ids = json_object_get(object, "ids");
+    if (text + chat + ids != 1)
+        return fail(err, HT_ERR_ARGUMENT, "it has %d of the members \"prompt\", \"messages\" and \"ids\", expected one",
+                    text + chat + ids);
+    return HT_OK;
+}
+
+static ht_status read_messages(const json_t *object, ht_chat **chat, ht_error *err) {
+    static const char *const members[] = {"messages", "tools", "chat_template_kwargs"};
+    json_t *conversation = json_object();
+    for (int i = 0; conversation && i < 3; i++)
+        if (json_object_get(object, members[i]))
+            json_object_set(conversation, members[i], json_object_get(object, members[i]));
+    char *text = conversation ? json_dumps(conversation, JSON_COMPACT) : NULL;
+    json_decref(conversation);
+    if (!text) return no_memory(err);
+    const ht_status st = ht_chat_from_json(text, strlen(text), chat, err);
+    free(text);
+    return st;
+}
+
+/* A text as the conversation of one question, or as it is. */
+static ht_status read_text(const options *o, bool chats, const char *text, prompt_line *line, ht_error *err) {
+    if (!chats) {
+        line->text = strdup(text);
+        return line->text ? HT_OK : no_memory(err);
+    }
+    ht_status st = ht_chat_new(&line->chat, err);
+    if (!st && o->system) st = ht_chat_add(line->chat, "system", o->system, err);
+    return st ? st : ht_chat_add(line->chat, "user", text, err);
+}
+
+static ht_status read_object(const options *o, bool chats, const char *const *others, prompt_line *line,
+                             ht_error *err) {
+    ht_status st = check_members(line->object, others, err);
+    if (st) return st;
+    const json_t *text = json_object_get(line->object, "prompt"), *ids = json_object_get(line->object, "ids");
+    if (text && !json_is_string(text)) return fail(err, HT_ERR_ARGUMENT, "\"prompt\" is no string");
+    if (text) return read_text(o, chats, json_string_value(text), line, err);
+    if (ids && !json_is_array(ids)) return fail(err, HT_ERR_ARGUMENT, "\"ids\" is no list");
+    if (ids) return prompt_ids(ids, &line->ids, &line->n_ids, err);
+    if (!chats)
+        return fail(err, HT_ERR_ARGUMENT, "messages need a chat format, which %s",
+                    o->raw ? "--raw turns off" : "the model does not have");
+    return read_messages(line->object, &line->chat, err);
+}
+
+static ht_status read_line(prompt_file *p, size_t i, const options *o, bool chats, const char *const *others,
+                           prompt_line *line, ht_error *err) {
+    char *bytes = NULL;
+    size_t room = 0;
+    ht_status st = HT_OK;
+    const ssize_t got = fseeko(p->file, p->offset[i], SEEK_SET) ? -1 : getline(&bytes, &room, p->file);
+    if (got < 0) {
+        st = fail(err, HT_ERR_IO, "cannot be read any more");
+    } else if (p->jsonl) {
+        json_error_t why;
+        line->object = json_loadb(bytes, (size_t)got, JSON_REJECT_DUPLICATES, &why);
+        if (!json_is_object(line->object))
+            st = fail(err, HT_ERR_FORMAT, "it is no JSON object%s%.200s", line->object ? "" : ": ",
+                      line->object ? "" : why.text);
+        else
+            st = read_object(o, chats, others, line, err);
+    } else {
+        size_t n = (size_t)got;
+        while (n && (bytes[n - 1] == '\n' || bytes[n - 1] == '\r')) bytes[--n] = '\0';
+        st = strlen(bytes) == n ? read_text(o, chats, bytes, line, err)
+                                : fail(err, HT_ERR_ARGUMENT, "it holds a NUL byte");
+    }
+    free(bytes);
+    return st;
+}
+
+ht_status prompts_read(prompt_file *p, size_t i, const options *o, const ht_model *m, const char *const *others,
+                       prompt_line *line, ht_error *err) {
+    prompt_line_clear(line);
+    const ht_status st = read_line(p, i, o, !o->raw && ht_chat_format_name(m), others, line, err);
+    return st ? prompts_fail(p, i, st, err) : HT_OK;
+}
+
+json_t *prompts_id(prompt_file *p, size_t i) {
+    char *bytes = NULL;
+    size_t room = 0;
+    json_t *id = NULL;
+    const ssize_t got = !p->jsonl || fseeko(p->file, p->offset[i], SEEK_SET) ? -1 : getline(&bytes, &room, p->file);
+    if (got > 0) {
+        json_t *object = json_loadb(bytes, (size_t)got, 0, NULL);
+        id = json_incref(json_object_get(object, "id"));
+        json_decref(object);
+    }
+    free(bytes);
+    return id;
+}

@@ -1,0 +1,22 @@
+/* Results of many prompts: a JSON object a line, in a file that an interrupted command goes on with. */
+#ifndef HEARTH_APP_RESULTS_H
+#define HEARTH_APP_RESULTS_H
+
+#include "prompts.h"
+
+typedef struct result_file {
+    FILE *file; /* NULL: standard output */
+    const char *path;
+    size_t done; /* results that were there */
+} result_file;
+
+/* Opens the file of --out, whose whole lines have to be results of prompts 0, 1 and so on, of which there are n; a line that is torn
+ * goes. NULL: standard output. To be closed after a failure, too. */
+ht_status results_open(const char *path, size_t n, result_file *out, ht_error *err);
+/* Writes a line and gives the value back. */
+ht_status results_write(result_file *r, json_t *value, ht_error *err);
+ht_status results_close(result_file *r, ht_error *err);
+/* The beginning of a result: the number of the prompt and the "id" of its line; with an error's message all of it. */
+json_t *result_of(prompt_file *prompts, size_t index, const char *error);
+
+#endif

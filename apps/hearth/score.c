@@ -1,0 +1,110 @@
+/* hearth score: log-probabilities of given texts after prompts. */
+#include "command.h"
+#include "json.h"
+#include "many.h"
+
+#include <hearth/score.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct scoring {
+    many m;
+    ht_continuation *continuations; /* of the line that was read last; ids are its own, texts the line's */
+    size_t n;
+} scoring;
+
+static void clear(scoring *s) {
+    for (size_t i = 0; i < s->n; i++) free((void *)(uintptr_t)s->continuations[i].ids);
+    free(s->continuations);
+    s->continuations = NULL;
+    s->n = 0;
+}
+
+static ht_status refuse(const char *sentence, ht_error *err) {
+    snprintf(err->message, sizeof err->message, "%s", sentence);
+    return err->status = HT_ERR_ARGUMENT;
+}
+
+static ht_status read_continuations(scoring *s, ht_error *err) {
+    const json_t *list = json_object_get(s->m.line.object, "continuations");
+    const size_t n = json_array_size(list);
+    if (!n) return refuse("\"continuations\" is to be a list of texts or of lists of ids", err);
+    s->continuations = calloc(n, sizeof *s->continuations);
+    if (!s->continuations) return refuse("out of memory for the continuations", err);
+    for (; s->n < n; s->n++) {
+        ht_continuation *c = &s->continuations[s->n];
+        const json_t *value = json_array_get(list, s->n);
+        if (json_is_string(value)) {
+            c->text = json_string_value(value);
+        } else if (json_is_array(value)) {
+            int32_t *ids;
+            const ht_status st = prompt_ids(value, &ids, &c->n_ids, err);
+            if (st) return st;
+            c->ids = ids;
+        } else
+            return refuse("a continuation is neither a text nor a list of ids", err);
+    }
+    return HT_OK;
+}
+
+static ht_status next(size_t i, ht_score_request *request, void *user, ht_error *err) {
+    static const char *const others[] = {"continuations", NULL};
+    scoring *s = user;
+    const size_t index = many_index(&s->m, i);
+    clear(s);
+    ht_status st = prompts_read(&s->m.prompts, index, s->m.o, s->m.e.model, others, &s->m.line, err);
+    if (st) return st;
+    st = read_continuations(s, err);
+    if (st) return prompts_fail(&s->m.prompts, index, st, err);
+    *request = (ht_score_request){prompt_of(&s->m.line), s->continuations, s->n};
+    return HT_OK;
+}
+
+static json_t *token_json(const ht_token_score *t) {
+    json_t *value = json_pack("{si sf}", "id", (int)t->id, "log_probability", t->log_probability);
+    json_t *top = t->n_top ? json_array() : NULL;
+    for (int32_t i = 0; top && i < t->n_top; i++)
+        json_array_append_new(top, json_pack("[if]", (int)t->top[i].id, t->top[i].log_probability));
+    if (top) json_object_set_new(value, "top", top);
+    return value;
+}
+
+static json_t *continuation_json(const ht_continuation_score *c) {
+    json_t *tokens = json_array();
+    for (int64_t i = 0; tokens && i < c->n_tokens; i++) json_array_append_new(tokens, token_json(&c->tokens[i]));
+    return json_pack("{sf so}", "log_probability", c->log_probability, "tokens", tokens);
+}
+
+static bool take(const ht_score_result *r, void *user) {
+    scoring *s = user;
+    if (many_interrupted(r->status)) return false;
+    json_t *value = result_of(&s->m.prompts, many_index(&s->m, r->index), r->status ? r->message : NULL);
+    if (value && !r->status) {
+        json_t *list = json_array();
+        for (size_t i = 0; list && i < r->n_continuations; i++)
+            json_array_append_new(list, continuation_json(&r->continuations[i]));
+        json_object_set_new(value, "prompt_tokens", json_integer(r->prompt_tokens));
+        json_object_set_new(value, "shared_tokens", json_integer(r->shared_tokens));
+        json_object_set_new(value, "continuations", list);
+    }
+    return many_write(&s->m, value, r->status != HT_OK);
+}
+
+int score_command(const options *o) {
+    scoring s = {0};
+    ht_error err = {0};
+    const int status = many_open(&s.m, o, "score");
+    if (status) return status;
+    ht_score_options how;
+    ht_score_options_init(&how, sizeof how);
+    how.top_k = (int32_t)o->top;
+    how.adapters = s.m.e.adapters.adapter;
+    how.adapter_scales = s.m.e.adapters.scale;
+    how.n_adapters = s.m.e.adapters.n;
+    how.next = next;
+    how.cancel = interrupt_flag();
+    const ht_status st = many_left(&s.m) ? ht_score(s.m.e.model, NULL, many_left(&s.m), &how, take, &s, &err) : HT_OK;
+    clear(&s);
+    return many_close(&s.m, st, &err);
+}

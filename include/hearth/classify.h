@@ -1,0 +1,73 @@
+/* Classification: what a model finds likeliest after each of many prompts, among all tokens or among labels, without generating.
+ *
+ * Prompts go through the model together, as many in one step as fit it, nothing padded; a beginning that several have in
+ * common is computed once. Each prompt gets the bits that it gets alone. */
+#ifndef HEARTH_CLASSIFY_H
+#define HEARTH_CLASSIFY_H
+
+#include <hearth/adapter.h>
+#include <hearth/cancel.h>
+#include <hearth/prompt.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Gives prompt i, counted from 0, in *prompt, which is all zeros before; what it points to has to stay until the next call. A failure is
+ * that prompt's alone. */
+typedef ht_status ht_prompt_fn(size_t i, ht_prompt *prompt, void *user, ht_error *err);
+
+/* Options of ht_classify. */
+typedef struct ht_classify_options {
+    size_t size; /* of the struct, set by ht_classify_options_init */
+    /* [n_labels] texts, none of them empty or twice the same: as continuations of each prompt (prompt.h). Default none. */
+    const char *const *labels;
+    int32_t n_labels;
+    bool logits;                 /* hand over all logits, too; default false */
+    ht_adapter *const *adapters; /* [n_adapters], as ht_session_set_adapters; default none */
+    const float *adapter_scales; /* NULL: 1 each */
+    int n_adapters;
+    /* Of keys and values, so many bytes as far as one sequence has room in them. Default 0: half of the memory that is free. */
+    size_t kv_bytes;
+    ht_prompt_fn *next;      /* gives the prompts, in place of an array; default NULL */
+    const ht_cancel *cancel; /* ends the call with HT_ERR_CANCELLED; default NULL */
+    /* Called after each step with the share of prompts that are done, 0 to 1. Default NULL. */
+    void (*progress)(double done, void *user);
+} ht_classify_options;
+HT_API void ht_classify_options_init(ht_classify_options *options, size_t size);
+
+typedef struct ht_label_score {
+    double log_probability; /* of the whole label: the sum over its tokens, in nats */
+    double probability;     /* among the labels */
+    int64_t n_tokens;       /* that were scored */
+} ht_label_score;
+
+/* What came of a prompt. All of it is lent during the call. */
+typedef struct ht_classification {
+    size_t index;        /* of the prompt */
+    ht_status status;    /* else than HT_OK only this and the next mean something */
+    const char *message; /* "" for HT_OK */
+    int64_t prompt_tokens;
+    int64_t
+        computed_tokens; /* of prompt and labels; what an earlier prompt had in common with this one is counted there */
+    int32_t token;       /* the likeliest after the prompt, the lowest id on ties */
+    const char *text;    /* its text, "" for a special token; NULL without a tokenizer */
+    double log_probability;       /* of it, in nats */
+    int32_t label;                /* the likeliest, the first on ties; -1 without labels */
+    const ht_label_score *labels; /* [n_labels] in their order; NULL without labels */
+    const float *logits;          /* [vocab] after the prompt; NULL unless asked for */
+} ht_classification;
+/* Called in the order of prompts, on the caller's thread. Return false to stop. */
+typedef bool ht_classify_fn(const ht_classification *result, void *user);
+
+/* Classifies n prompts; NULL: those of options->next, of which only as many are in memory as are computed together. A prompt that
+ * fails has its status: HT_ERR_LIMIT when it does not fit the context, HT_ERR_ARGUMENT when it is empty or holds ids outside the vocabulary,
+ * HT_ERR_INTERNAL when its logits are not finite. The others go on. After a cancellation those that had been begun are handed over, with
+ * HT_ERR_CANCELLED where they were not done, and the call returns that status, as it does when fn stopped it. */
+HT_API ht_status ht_classify(ht_model *m, const ht_prompt *prompts, size_t n, const ht_classify_options *options,
+                             ht_classify_fn *fn, void *user, ht_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

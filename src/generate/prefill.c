@@ -1,0 +1,363 @@
+#include "generate/prefill.h"
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "device/device.h"
+#include "generate/logits_row.h"
+#include "generate/session_internal.h"
+#include "models/kv.h"
+#include "models/memory_check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Rows of a step; and bytes of logits of one, as a row has as many as the vocabulary. */
+enum { STEP_ROWS = HT_KV_CHUNK, STEP_LOGITS_BYTES = 32 << 20 };
+/* Where the system does not say what is free. */
+static const size_t kv_bytes_without_advice = (size_t)1 << 30;
+
+/* Sequences [lo, hi) of the sorted ones, which are the same up to `end`. */
+typedef struct branch {
+    int32_t lo, hi;
+    int32_t lowest; /* of these sequences, as they were given */
+    int64_t end;
+    int64_t first_out; /* lowest of these sequences */
+    ht_cache *cache;   /* of what has been computed; owned */
+} branch;
+
+/* A branch in a step. */
+typedef struct slot {
+    ht_step_job job;
+    ht_prefill *p;
+    branch b;
+    int64_t begin;    /* where this step found it */
+    int32_t *taker;   /* [hi - lo] those that want a row */
+    float *block_max; /* [ht_row_blocks(vocab)] */
+} slot;
+
+struct ht_prefill {
+    ht_model *model;
+    ht_session *owner; /* holds model, steps and adapters */
+    int32_t chunk;     /* rows of a step */
+    int64_t most_out;  /* rows with logits of a step */
+    size_t kv_bytes;
+    ht_kv_account account;
+    int32_t n_slots;
+    slot *slot;         /* [n_slots] */
+    ht_step_job **jobs; /* [n_slots] */
+
+    /* What the sequences of the last run had in common, all of them. */
+    ht_cache *kept;
+    int32_t *kept_token; /* [kept->length] */
+
+    /* Of a run. */
+    ht_prefill_sequence *sequence;
+    int32_t n;
+    int32_t *order; /* [n] sorted by tokens */
+    int32_t *taker; /* [n] branches in slots have different sequences, and use different parts of it */
+    const ht_prefill_calls *calls;
+    const ht_cancel *cancel;
+    branch *stack; /* to be computed, the next one last */
+    int32_t n_stack;
+};
+
+/* ---- life ---- */
+
+static ht_status make_slots(ht_prefill *p, ht_error *err) {
+    const size_t blocks = (size_t)ht_row_blocks(p->model->vocab);
+    p->slot = calloc((size_t)p->n_slots, sizeof *p->slot);
+    p->jobs = calloc((size_t)p->n_slots, sizeof *p->jobs);
+    if (!p->slot || !p->jobs) return ht_fail_memory(err, (size_t)p->n_slots * sizeof *p->slot, "a prefill");
+    for (int32_t i = 0; i < p->n_slots; i++) {
+        p->slot[i].p = p;
+        p->slot[i].block_max = malloc(blocks * sizeof *p->slot[i].block_max);
+        if (!p->slot[i].block_max) return ht_fail_memory(err, blocks * sizeof *p->slot[i].block_max, "a prefill");
+    }
+    return HT_OK;
+}
+
+ht_status ht_prefill_new(ht_model *m, const ht_prefill_options *options, ht_prefill **out, ht_error *err) {
+    *out = NULL;
+    ht_prefill *p = calloc(1, sizeof *p);
+    if (!p) return ht_fail_memory(err, sizeof *p, "a prefill");
+    ht_status status = ht_session_new(m, NULL, &p->owner, err);
+    if (!status)
+        status =
+            ht_session_set_adapters(p->owner, options->adapters, options->adapter_scales, options->n_adapters, err);
+    p->model = m;
+    p->chunk = (int32_t)ht_min_i64(STEP_ROWS, m->context);
+    p->n_slots = ht_steps_sequences(m->steps);
+    p->most_out = ht_max_i64(1, STEP_LOGITS_BYTES / (int64_t)sizeof(float) / m->vocab);
+    p->kv_bytes = options->kv_bytes;
+    size_t free_bytes;
+    if (!p->kv_bytes)
+        p->kv_bytes = ht_memory_check_free_on(m->device, &free_bytes) ? free_bytes / 2 : kv_bytes_without_advice;
+    if (!status) status = make_slots(p, err);
+    if (status)
+        ht_prefill_free(p);
+    else
+        *out = p;
+    return status;
+}
+
+void ht_prefill_free(ht_prefill *p) {
+    if (!p) return;
+    for (int32_t i = 0; p->slot && i < p->n_slots; i++) free(p->slot[i].block_max);
+    ht_cache_free(p->kept);
+    free(p->kept_token);
+    free(p->slot);
+    free(p->jobs);
+    ht_session_free(p->owner);
+    free(p);
+}
+
+/* ---- the tree ---- */
+
+static const ht_prefill_sequence *sorted(const ht_prefill *p, int32_t i) { return &p->sequence[p->order[i]]; }
+
+/* Positions from `from` on in which two sequences agree, as far as both go. */
+static int64_t agree(const ht_prefill_sequence *a, const ht_prefill_sequence *b, int64_t from) {
+    const int64_t n = ht_min_i64(a->n, b->n);
+    while (from < n && a->token[from] == b->token[from]) from++;
+    return from;
+}
+
+static bool goes_before(const ht_prefill *p, int32_t x, int32_t y) {
+    const ht_prefill_sequence *a = &p->sequence[x], *b = &p->sequence[y];
+    const int64_t same = agree(a, b, 0);
+    if (same < a->n && same < b->n) return a->token[same] < b->token[same];
+    if (a->n != b->n) return a->n < b->n;
+    return x < y;
+}
+
+/* Merges two sorted halves of `order`. */
+static void merge(const ht_prefill *p, int32_t *order, int32_t half, int32_t n, int32_t *work) {
+    memcpy(work, order, (size_t)half * sizeof *work);
+    int32_t a = 0, b = half;
+    for (int32_t to = 0; a < half; to++)
+        order[to] = b < n && goes_before(p, order[b], work[a]) ? order[b++] : work[a++];
+}
+
+/* `work` has room for n. */
+static void sort(const ht_prefill *p, int32_t *work) {
+    for (int32_t i = 0; i < p->n; i++) p->order[i] = i;
+    for (int32_t width = 1; width < p->n; width *= 2)
+        for (int32_t at = 0; at + width < p->n; at += 2 * width)
+            merge(p, p->order + at, width, (int32_t)ht_min_i64(2 * width, p->n - at), work);
+}
+
+/* Those of [lo, hi) that go on with the same token at `from`. */
+static branch make_branch(const ht_prefill *p, int32_t lo, int32_t hi, int64_t from) {
+    branch b = {.lo = lo, .hi = lo, .lowest = p->order[lo], .first_out = INT64_MAX};
+    const int32_t token = sorted(p, lo)->token[from];
+    for (; b.hi < hi && sorted(p, b.hi)->token[from] == token; b.hi++) {
+        if (p->order[b.hi] < b.lowest) b.lowest = p->order[b.hi];
+        b.first_out = ht_min_i64(b.first_out, sorted(p, b.hi)->first_out);
+    }
+    b.end = agree(sorted(p, lo), sorted(p, b.hi - 1), from);
+    return b;
+}
+
+static void fail_branch(ht_prefill *p, branch *b, const ht_error *err) {
+    for (int32_t i = b->lo; i < b->hi; i++) {
+        if (p->sequence[p->order[i]].done) continue;
+        p->sequence[p->order[i]].done = true;
+        p->calls->failed(p->calls->user, p->order[i], err);
+    }
+    ht_cache_free(b->cache);
+    b->cache = NULL;
+}
+
+/* The lowest sequence comes last, where the next branch is taken from. */
+static int by_lowest(const void *a, const void *b) {
+    const branch *x = a, *y = b;
+    return (x->lowest < y->lowest) - (x->lowest > y->lowest);
+}
+
+/* Ends what ends at `from`, the length of the cache, and puts the branches of the others on the stack. Takes the cache. */
+static void expand(ht_prefill *p, int32_t lo, int32_t hi, int64_t from, ht_cache *cache) {
+    for (; lo < hi && sorted(p, lo)->n == from; lo++) p->sequence[p->order[lo]].done = true;
+    const int32_t first = p->n_stack;
+    for (int32_t at = lo; at < hi; at = p->stack[p->n_stack - 1].hi)
+        p->stack[p->n_stack++] = make_branch(p, at, hi, from);
+    int32_t n = p->n_stack - first;
+    qsort(p->stack + first, (size_t)n, sizeof *p->stack, by_lowest);
+    for (int32_t i = first; i < p->n_stack; i++) {
+        branch *b = &p->stack[i];
+        ht_error err = {0};
+        if (i + 1 == p->n_stack) {
+            b->cache = cache;
+            cache = NULL;
+        } else if (ht_cache_share(cache, &b->cache, &err))
+            fail_branch(p, b, &err);
+    }
+    int32_t left = first;
+    for (int32_t i = first; i < p->n_stack; i++)
+        if (p->stack[i].cache) p->stack[left++] = p->stack[i];
+    p->n_stack = left;
+    ht_cache_free(cache);
+}
+
+/* ---- what all sequences have in common ---- */
+
+/* A cache with the beginning that the sequences have in common with those of the run before, or an empty one. */
+static ht_status first_cache(ht_prefill *p, ht_cache **out, ht_error *err) {
+    int64_t same = 0, most = INT64_MAX;
+    for (int32_t i = 0; i < p->n; i++) most = ht_min_i64(most, p->sequence[i].first_out);
+    if (p->kept) {
+        const ht_prefill_sequence kept = {.token = p->kept_token, .n = p->kept->length};
+        same = ht_min_i64(agree(&kept, sorted(p, 0), 0), agree(&kept, sorted(p, p->n - 1), 0));
+    }
+    same = ht_min_i64(same, most);
+    if (same > 0 && ht_cache_share(p->kept, out, NULL) == HT_OK) {
+        if (ht_cache_truncate(*out, same, NULL) == HT_OK) return HT_OK;
+        ht_cache_free(*out); /* sliding layers have gone too far */
+    }
+    const ht_status status = ht_session_new_cache(p->model, p->chunk, out, err);
+    if (!status) ht_cache_set_account(*out, &p->account);
+    return status;
+}
+
+/* Without memory nothing is kept. */
+static void keep(ht_prefill *p, const branch *b) {
+    if (b->lo > 0 || b->hi < p->n) return;
+    int32_t *token = malloc((size_t)b->end * sizeof *token);
+    ht_cache *cache = NULL;
+    if (!token || ht_cache_share(b->cache, &cache, NULL)) {
+        free(token);
+        return;
+    }
+    memcpy(token, sorted(p, b->lo)->token, (size_t)b->end * sizeof *token);
+    ht_cache_free(p->kept);
+    free(p->kept_token);
+    p->kept = cache;
+    p->kept_token = token;
+}
+
+/* ---- steps ---- */
+
+/* Hands rows to the sequences that want them, on a thread of the step. */
+static ht_status take_rows(void *user, const float *logits, int64_t n_rows, ht_error *err) {
+    slot *s = user;
+    ht_prefill *p = s->p;
+    (void)err;
+    for (int64_t r = 0; r < n_rows; r++) {
+        const int64_t position = s->job.first_row + r;
+        int32_t n = 0;
+        for (int32_t i = s->b.lo; i < s->b.hi; i++)
+            if (sorted(p, i)->first_out <= position) s->taker[n++] = p->order[i];
+        p->calls->row(p->calls->user, logits + r * p->model->vocab, position, s->taker, n, s->block_max);
+    }
+    return HT_OK;
+}
+
+/* Rows of the branch that still fit a step of so many rows, of which `out` have logits. */
+static int64_t rows_that_fit(const ht_prefill *p, const branch *b, int64_t rows, int64_t out) {
+    const int64_t begin = b->cache->length, n = ht_min_i64(b->end - begin, p->chunk - rows);
+    const int64_t without = ht_max_i64(0, b->first_out - begin);
+    return ht_min_i64(n, without + p->most_out - out);
+}
+
+/* Whether a branch beside others may take pages for so many positions. */
+static bool has_room(const ht_prefill *p, const branch *b, int64_t positions) {
+    const size_t used = atomic_load_explicit(&p->account.bytes, memory_order_relaxed);
+    const size_t more = ht_cache_growth(b->cache, positions);
+    return used <= p->kv_bytes && more <= p->kv_bytes - used;
+}
+
+/* Moves branches from the stack into slots as long as rows and memory last; returns how many. */
+static int32_t choose(ht_prefill *p) {
+    int32_t n = 0;
+    int64_t rows = 0, out = 0;
+    while (p->n_stack > 0 && n < p->n_slots && rows < p->chunk) {
+        branch *b = &p->stack[p->n_stack - 1];
+        const int64_t more = rows_that_fit(p, b, rows, out), end = b->cache->length + more;
+        if (more <= 0 || (n > 0 && !has_room(p, b, end))) break;
+        ht_error err = {0};
+        p->n_stack--;
+        if (ht_cache_reserve(b->cache, end, &err)) {
+            fail_branch(p, b, &err);
+            continue;
+        }
+        slot *s = &p->slot[n];
+        s->b = *b;
+        s->begin = b->cache->length;
+        s->taker = p->taker + b->lo;
+        s->job = (ht_step_job){.cache = b->cache,
+                               .token = sorted(p, b->lo)->token,
+                               .end = end,
+                               .first_out = b->first_out,
+                               .most_rows = p->chunk,
+                               .lora = p->owner->adapters ? &p->owner->adapters->set : NULL,
+                               .consume = take_rows,
+                               .user = s,
+                               .cancel = p->cancel,
+                               .prompt = true};
+        p->jobs[n++] = &s->job;
+        rows += more;
+        out += end - ht_min_i64(end, ht_max_i64(s->begin, b->first_out));
+    }
+    return n;
+}
+
+/* Puts back what is not done, and what is behind it; the last slot's first, so that the first slot's is the next. */
+static void finish_slot(ht_prefill *p, slot *s) {
+    branch *b = &s->b;
+    p->sequence[b->lowest].computed += b->cache->length - s->begin;
+    if (s->job.status && s->job.status != HT_ERR_CANCELLED) {
+        fail_branch(p, b, &s->job.err);
+    } else if (b->cache->length < b->end) {
+        p->stack[p->n_stack++] = *b;
+    } else {
+        keep(p, b);
+        expand(p, b->lo, b->hi, b->end, b->cache);
+    }
+}
+
+static ht_status run_steps(ht_prefill *p, ht_error *err) {
+    while (p->n_stack > 0) {
+        if (ht_cancel_requested(p->cancel)) return ht_fail(err, HT_ERR_CANCELLED, "cancelled");
+        const int32_t n = choose(p);
+        if (n) ht_steps_run(p->model->steps, p->jobs, n, n);
+        for (int32_t i = n; i-- > 0;) finish_slot(p, &p->slot[i]);
+        if (!p->calls->stepped(p->calls->user)) return ht_fail(err, HT_ERR_CANCELLED, "stopped by the callback");
+    }
+    return HT_OK;
+}
+
+/* A branch on the stack or in a slot has a sequence of its own: there are never more than sequences. */
+static ht_status make_room(ht_prefill *p, ht_error *err) {
+    const size_t n = (size_t)p->n;
+    p->order = malloc(n * sizeof *p->order);
+    p->stack = malloc(n * sizeof *p->stack);
+    p->taker = malloc(n * sizeof *p->taker);
+    if (p->order && p->stack && p->taker) return HT_OK;
+    return ht_fail_memory(err, n * (2 * sizeof *p->order + sizeof *p->stack), "a prefill");
+}
+
+ht_status ht_prefill_run(ht_prefill *p, ht_prefill_sequence *sequences, int32_t n, const ht_prefill_calls *calls,
+                         const ht_cancel *cancel, ht_error *err) {
+    if (n == 0) return HT_OK;
+    p->sequence = sequences;
+    p->n = n;
+    p->calls = calls;
+    p->cancel = cancel;
+    p->n_stack = 0;
+    ht_cache *cache;
+    ht_status status = make_room(p, err);
+    if (!status) {
+        sort(p, p->taker);
+        status = first_cache(p, &cache, err);
+    }
+    if (!status) {
+        expand(p, 0, n, cache->length, cache);
+        status = run_steps(p, err);
+    }
+    for (int32_t i = 0; i < p->n_stack; i++) ht_cache_free(p->stack[i].cache);
+    free(p->order);
+    free(p->stack);
+    free(p->taker);
+    p->order = p->taker = NULL;
+    p->stack = NULL;
+    return status;
+}

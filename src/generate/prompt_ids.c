@@ -1,0 +1,191 @@
+#include "generate/prompt_ids.h"
+
+#include "base/error.h"
+#include "base/text.h"
+#include "generate/chat.h"
+#include "models/model.h"
+#include "tokenizer/tokenizer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A prompt as text, and which of it came from messages. */
+typedef struct source {
+    char *text; /* NULL: the prompt is ids */
+    size_t n;
+    ht_text_run *runs; /* of a conversation; with room for one more */
+    size_t n_runs;
+    bool chat;
+} source;
+
+static void free_source(source *s) {
+    free(s->text);
+    free(s->runs);
+}
+
+static ht_status read_chat(const ht_model *m, const ht_chat *chat, source *s, ht_error *err) {
+    s->chat = true;
+    ht_status status = ht_chat_write_for(m, chat, &s->text, &s->n, &s->runs, &s->n_runs, err);
+    if (status) return status;
+    ht_text_run *more = realloc(s->runs, (s->n_runs + 1) * sizeof *more);
+    if (!more) return ht_fail_memory(err, (s->n_runs + 1) * sizeof *more, "a conversation");
+    s->runs = more;
+    return HT_OK;
+}
+
+static ht_status read_source(const ht_model *m, const ht_prompt *prompt, source *s, ht_error *err) {
+    const int given = (prompt->ids != NULL) + (prompt->text != NULL) + (prompt->chat != NULL);
+    if (given != 1)
+        return ht_fail(err, HT_ERR_ARGUMENT, "a prompt has one of ids, text and chat; this one has %d of them", given);
+    if (prompt->ids) return HT_OK;
+    ht_status status = ht_model_need_tokenizer(m, err);
+    if (status) return status;
+    if (prompt->chat) return read_chat(m, prompt->chat, s, err);
+    s->n = strlen(prompt->text);
+    s->text = malloc(s->n + 1);
+    if (!s->text) return ht_fail_memory(err, s->n, "a prompt");
+    memcpy(s->text, prompt->text, s->n + 1);
+    return HT_OK;
+}
+
+/* ---- ids ---- */
+
+static ht_status encode_source(const ht_model *m, const source *s, ht_ids *out, ht_error *err) {
+    if (s->chat) return ht_chat_encode_text(m, s->text, s->n, s->runs, s->n_runs, 0, &out->id, &out->n, err);
+    return ht_tokenizer_encode(m->tokenizer, s->text, s->n, HT_ENCODE_PARSE_SPECIAL | HT_ENCODE_ADD_SPECIAL, &out->id,
+                               &out->n, err);
+}
+
+static ht_status append(const ht_ids *a, const int32_t *ids, size_t n, ht_ids *out, ht_error *err) {
+    out->id = malloc((a->n + n) * sizeof *ids + 1);
+    if (!out->id) return ht_fail_memory(err, (a->n + n) * sizeof *ids, "a prompt's ids");
+    if (a->n) memcpy(out->id, a->id, a->n * sizeof *ids);
+    if (n) memcpy(out->id + a->n, ids, n * sizeof *ids);
+    out->n = a->n + n;
+    return HT_OK;
+}
+
+/* The source with a text behind it, as one text. */
+static ht_status encode_joined(const ht_model *m, const source *s, const char *text, ht_ids *out, ht_error *err) {
+    const size_t n = strlen(text);
+    source joined = {.text = malloc(s->n + n + 1), .n = s->n + n, .runs = s->runs, .chat = s->chat};
+    if (!joined.text) return ht_fail_memory(err, s->n + n, "a prompt with what continues it");
+    memcpy(joined.text, s->text, s->n);
+    memcpy(joined.text + s->n, text, n + 1);
+    if (s->chat) s->runs[s->n_runs] = (ht_text_run){joined.n, true};
+    joined.n_runs = s->n_runs + s->chat;
+    const ht_status status = encode_source(m, &joined, out, err);
+    free(joined.text);
+    return status;
+}
+
+static ht_status encode_continuation(const ht_model *m, const source *s, const ht_ids *prompt, const ht_continuation *c,
+                                     ht_ids *out, ht_error *err) {
+    if ((c->text != NULL) + (c->ids != NULL) != 1)
+        return ht_fail(err, HT_ERR_ARGUMENT, "it has %s text and ids, expected one of them",
+                       c->text ? "both" : "neither");
+    if (c->ids) return append(prompt, c->ids, c->n_ids, out, err);
+    if (!ht_utf8_valid(c->text, strlen(c->text))) return ht_fail(err, HT_ERR_ARGUMENT, "it is not UTF-8");
+    if (s->text) return encode_joined(m, s, c->text, out, err);
+    ht_ids own;
+    ht_status status = ht_model_need_tokenizer(m, err);
+    if (!status)
+        status =
+            ht_tokenizer_encode(m->tokenizer, c->text, strlen(c->text), HT_ENCODE_PARSE_SPECIAL, &own.id, &own.n, err);
+    if (status) return status;
+    status = append(prompt, own.id, own.n, out, err);
+    ht_ids_free(own.id);
+    return status;
+}
+
+/* ---- checks ---- */
+
+static ht_status check_ids(const ht_model *m, const ht_ids *ids, ht_error *err) {
+    for (size_t i = 0; i < ids->n; i++)
+        if (ids->id[i] < 0 || ids->id[i] >= m->vocab)
+            return ht_fail(err, HT_ERR_ARGUMENT, "token id %d at place %zu is outside the vocabulary of %d",
+                           (int)ids->id[i], i, (int)m->vocab);
+    return HT_OK;
+}
+
+static ht_status check_prompt(const ht_model *m, const ht_ids *ids, ht_error *err) {
+    if (ids->n == 0) return ht_fail(err, HT_ERR_ARGUMENT, "the prompt is empty");
+    if (ids->n > (uint64_t)m->context)
+        return ht_fail(err, HT_ERR_LIMIT, "prompt of %zu tokens does not fit the context of %lld", ids->n,
+                       (long long)m->context);
+    return check_ids(m, ids, err);
+}
+
+static ht_status check_joined(const ht_model *m, const ht_prompt_ids *p, const ht_ids *joined, ht_error *err) {
+    if (joined->n <= (size_t)p->shared)
+        return ht_fail(err, HT_ERR_ARGUMENT, "it has no tokens of its own behind the prompt");
+    if (p->shared == 0)
+        return ht_fail(err, HT_ERR_ARGUMENT,
+                       "with it no token of the prompt stays as it is, so that it follows nothing");
+    if (joined->n - 1 > (uint64_t)m->context)
+        return ht_fail(err, HT_ERR_LIMIT, "with the prompt it has %zu tokens, which do not fit the context of %lld",
+                       joined->n, (long long)m->context);
+    return check_ids(m, joined, err);
+}
+
+/* ---- all of it ---- */
+
+static ht_status encode_prompt(const ht_model *m, const ht_prompt *prompt, const source *s, ht_ids *out,
+                               ht_error *err) {
+    ht_status status =
+        s->text ? encode_source(m, s, out, err) : append(&(ht_ids){0}, prompt->ids, prompt->n_ids, out, err);
+    if (!status) status = check_prompt(m, out, err);
+    return status;
+}
+
+ht_status ht_prompt_encode(const ht_model *m, const ht_prompt *prompt, ht_ids *out, ht_error *err) {
+    source s = {0};
+    *out = (ht_ids){0};
+    ht_status status = read_source(m, prompt, &s, err);
+    if (!status) status = encode_prompt(m, prompt, &s, out, err);
+    free_source(&s);
+    if (!status) return HT_OK;
+    ht_ids_free(out->id);
+    *out = (ht_ids){0};
+    return status;
+}
+
+static ht_status encode_all(const ht_model *m, const ht_prompt *prompt, const source *s, const ht_continuation *c,
+                            size_t n, ht_prompt_ids *out, ht_error *err) {
+    ht_status status = encode_prompt(m, prompt, s, &out->prompt, err);
+    if (status) return status;
+    out->joined = calloc(n + 1, sizeof *out->joined);
+    if (!out->joined) return ht_fail_memory(err, n * sizeof *out->joined, "continuations");
+    out->shared = (int64_t)out->prompt.n;
+    for (size_t i = 0; i < n; i++) {
+        ht_ids *joined = &out->joined[out->n_joined++];
+        status = encode_continuation(m, s, &out->prompt, &c[i], joined, err);
+        if (status) return ht_fail_in(err, status, "continuation %zu", i);
+        int64_t same = 0;
+        while (same < out->shared && (size_t)same < joined->n && joined->id[same] == out->prompt.id[same]) same++;
+        out->shared = same;
+    }
+    for (size_t i = 0; i < n; i++) {
+        status = check_joined(m, out, &out->joined[i], err);
+        if (status) return ht_fail_in(err, status, "continuation %zu", i);
+    }
+    return HT_OK;
+}
+
+ht_status ht_prompt_encode_all(const ht_model *m, const ht_prompt *prompt, const ht_continuation *continuations,
+                               size_t n, ht_prompt_ids *out, ht_error *err) {
+    source s = {0};
+    *out = (ht_prompt_ids){0};
+    ht_status status = read_source(m, prompt, &s, err);
+    if (!status) status = encode_all(m, prompt, &s, continuations, n, out, err);
+    free_source(&s);
+    if (status) ht_prompt_ids_free(out);
+    return status;
+}
+
+void ht_prompt_ids_free(ht_prompt_ids *p) {
+    ht_ids_free(p->prompt.id);
+    for (size_t i = 0; i < p->n_joined; i++) ht_ids_free(p->joined[i].id);
+    free(p->joined);
+    *p = (ht_prompt_ids){0};
+}

@@ -1,0 +1,27 @@
+/* Ids of prompts, and of prompts with what continues them (hearth/prompt.h), checked against a model. */
+#ifndef HT_GENERATE_PROMPT_IDS_H
+#define HT_GENERATE_PROMPT_IDS_H
+
+#include <hearth/prompt.h>
+
+typedef struct ht_ids {
+    int32_t *id;
+    size_t n;
+} ht_ids;
+
+typedef struct ht_prompt_ids {
+    ht_ids prompt;
+    int64_t shared; /* tokens at its beginning with which all continuations begin */
+    ht_ids *joined; /* [n_joined] prompt and continuation */
+    size_t n_joined;
+} ht_prompt_ids;
+
+/* The ids of a prompt alone, of one or more. */
+ht_status ht_prompt_encode(const ht_model *m, const ht_prompt *prompt, ht_ids *out, ht_error *err);
+/* With n continuations, each of which has ids behind the shared ones; all of it fits the context, but for the last token, which need not be
+ * computed. On failure *out is empty. */
+ht_status ht_prompt_encode_all(const ht_model *m, const ht_prompt *prompt, const ht_continuation *continuations,
+                               size_t n, ht_prompt_ids *out, ht_error *err);
+void ht_prompt_ids_free(ht_prompt_ids *p);
+
+#endif

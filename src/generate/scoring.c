@@ -1,0 +1,329 @@
+#include "generate/scoring.h"
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "device/device.h"
+#include "generate/logits_row.h"
+#include "models/model.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Requests that are taken up together: tokens to be computed, requests, and bytes of what is kept of them, at most. A few dozen
+ * steps, so that the last one, which is not full, is a small part. */
+enum { WINDOW_TOKENS = 16384, WINDOW_REQUESTS = 1024, WINDOW_BYTES = 64 << 20 };
+
+/* Beside a sequence of the prefill. */
+typedef struct sequence_of {
+    int32_t request;      /* in the window */
+    int32_t continuation; /* -1: the prompt alone, for the likeliest token */
+    bool bad;             /* a logit is not finite: */
+    int32_t bad_token;
+    float bad_logit;
+    int64_t bad_position;
+} sequence_of;
+
+/* Requests that are computed together. */
+typedef struct window {
+    const ht_scoring *s;
+    ht_prefill *prefill;
+    ht_scored *request; /* [n], of WINDOW_REQUESTS */
+    int32_t n;
+    int32_t handed_over;
+    bool stopped; /* `take` wants no more */
+    ht_prefill_sequence *sequence;
+    sequence_of *of;
+    int32_t n_sequences, capacity;
+    size_t bytes;
+    int64_t tokens;
+} window;
+
+/* ---- one request ---- */
+
+static void clear(ht_scored *r) {
+    ht_prompt_ids_free(&r->ids);
+    free(r->message);
+    free(r->logits);
+    free(r->continuations);
+    free(r->tokens);
+    free(r->tops);
+    *r = (ht_scored){0};
+}
+
+static void fail(ht_scored *r, ht_status status, const ht_error *err) {
+    if (r->status) return;
+    r->status = status;
+    r->message = strdup(err->message);
+}
+
+/* Tokens of all continuations. */
+static size_t count_tokens(const ht_scored *r) {
+    size_t n = 0;
+    for (size_t i = 0; i < r->ids.n_joined; i++) n += r->ids.joined[i].n - (size_t)r->ids.shared;
+    return n;
+}
+
+static ht_status make_results(const window *w, ht_scored *r, ht_error *err) {
+    const size_t n = r->ids.n_joined, tokens = count_tokens(r), vocab = (size_t)w->s->model->vocab;
+    size_t tops;
+    if (!ht_mul_size(tokens, (size_t)w->s->top_k, &tops)) return ht_fail_memory(err, SIZE_MAX, "scores");
+    r->continuations = calloc(n + 1, sizeof *r->continuations);
+    r->tokens = calloc(tokens + 1, sizeof *r->tokens);
+    r->tops = calloc(tops + 1, sizeof *r->tops);
+    if (w->s->logits) r->logits = calloc(vocab, sizeof *r->logits);
+    if (!r->continuations || !r->tokens || !r->tops || (w->s->logits && !r->logits))
+        return ht_fail_memory(err, tokens * sizeof *r->tokens + tops * sizeof *r->tops, "scores");
+    size_t at = 0;
+    for (size_t i = 0; i < n; i++) {
+        const size_t own = r->ids.joined[i].n - (size_t)r->ids.shared;
+        r->continuations[i] = (ht_continuation_score){.tokens = r->tokens + at, .n_tokens = (int64_t)own};
+        for (size_t t = 0; t < own; t++, at++)
+            if (tops) r->tokens[at].top = r->tops + at * (size_t)w->s->top_k;
+    }
+    return HT_OK;
+}
+
+/* ---- filling a window ---- */
+
+static ht_status add_sequence(window *w, const ht_prefill_sequence *sequence, int32_t continuation, ht_error *err) {
+    if (w->n_sequences == w->capacity) {
+        const int32_t capacity = ht_max_i32(256, 2 * w->capacity);
+        ht_prefill_sequence *sequences = realloc(w->sequence, (size_t)capacity * sizeof *sequences);
+        if (sequences) w->sequence = sequences;
+        sequence_of *of = sequences ? realloc(w->of, (size_t)capacity * sizeof *of) : NULL;
+        if (!of) return ht_fail_memory(err, (size_t)capacity * (sizeof *of + sizeof *sequences), "prompts");
+        w->of = of;
+        w->capacity = capacity;
+    }
+    w->sequence[w->n_sequences] = *sequence;
+    w->of[w->n_sequences++] = (sequence_of){.request = w->n, .continuation = continuation};
+    w->bytes += (size_t)sequence->n * sizeof *sequence->token + sizeof *sequence + sizeof *w->of;
+    return HT_OK;
+}
+
+static ht_status add_sequences(window *w, ht_scored *r, ht_error *err) {
+    ht_status status = HT_OK;
+    const int64_t n = (int64_t)r->ids.prompt.n;
+    if (r->ids.n_joined > INT32_MAX / 4)
+        return ht_fail(err, HT_ERR_LIMIT, "%zu continuations are too many", r->ids.n_joined);
+    if (w->s->likeliest)
+        status =
+            add_sequence(w, &(ht_prefill_sequence){.token = r->ids.prompt.id, .n = n, .first_out = n - 1}, -1, err);
+    for (size_t i = 0; i < r->ids.n_joined && !status; i++) {
+        const ht_ids *joined = &r->ids.joined[i];
+        const ht_prefill_sequence sequence = {
+            .token = joined->id, .n = (int64_t)joined->n - 1, .first_out = r->ids.shared - 1};
+        status = add_sequence(w, &sequence, (int32_t)i, err);
+    }
+    return status;
+}
+
+static ht_status take_up(window *w, size_t index, ht_scored *r, ht_error *err) {
+    ht_score_request request = {0};
+    ht_status status = w->s->next(w->s->user, index, &request, err);
+    if (!status)
+        status = ht_prompt_encode_all(w->s->model, &request.prompt, request.continuations, request.n_continuations,
+                                      &r->ids, err);
+    if (!status) status = make_results(w, r, err);
+    if (!status) status = add_sequences(w, r, err);
+    return status;
+}
+
+/* Tokens of the prompt that the one before does not have; enough to tell when there is work for some steps. */
+static int64_t new_tokens(const window *w, const ht_scored *r) {
+    const ht_ids *ids = &r->ids.prompt, *before = w->n ? &w->request[w->n - 1].ids.prompt : &(ht_ids){0};
+    size_t same = 0;
+    while (same < ids->n && same < before->n && ids->id[same] == before->id[same]) same++;
+    return (int64_t)(ids->n - same);
+}
+
+/* Takes up requests from `index` on; one at least. */
+static void fill(window *w, size_t index) {
+    w->n = w->handed_over = w->n_sequences = 0;
+    w->bytes = 0;
+    w->tokens = 0;
+    while (index + (size_t)w->n < w->s->n && w->n < WINDOW_REQUESTS && w->tokens < WINDOW_TOKENS &&
+           w->bytes < WINDOW_BYTES && w->n_sequences < INT32_MAX / 2) {
+        ht_error err = {0};
+        ht_scored *r = &w->request[w->n];
+        *r = (ht_scored){.index = index + (size_t)w->n, .first_sequence = w->n_sequences};
+        const ht_status status = take_up(w, r->index, r, &err);
+        if (status) {
+            w->n_sequences = r->first_sequence;
+            fail(r, status, &err);
+        }
+        r->n_sequences = w->n_sequences - r->first_sequence;
+        w->tokens += new_tokens(w, r);
+        w->bytes += count_tokens(r) * (sizeof *r->tokens + (size_t)w->s->top_k * sizeof *r->tops);
+        if (r->logits) w->bytes += (size_t)w->s->model->vocab * sizeof *r->logits;
+        w->n++;
+    }
+}
+
+/* ---- rows ---- */
+
+/* The k likeliest tokens; returns how many there are. */
+static int32_t find_top(const ht_logits_row *row, int32_t k, double log_sum, ht_token_probability *top) {
+    int32_t n = 0;
+    for (int32_t b = 0; b < row->n_blocks; b++) {
+        if (n == k && (double)row->block_max[b] <= top[n - 1].log_probability) continue;
+        const int32_t first = b * HT_ROW_BLOCK;
+        for (int32_t i = first; i < row->n && i < first + HT_ROW_BLOCK; i++) {
+            const double x = (double)row->x[i];
+            if (n == k && x <= top[n - 1].log_probability) continue;
+            int32_t at = n < k ? n++ : k - 1;
+            for (; at > 0 && top[at - 1].log_probability < x; at--) top[at] = top[at - 1];
+            top[at] = (ht_token_probability){i, x};
+        }
+    }
+    for (int32_t i = 0; i < n; i++) top[i].log_probability -= log_sum;
+    return n;
+}
+
+static void take_likeliest(const window *w, ht_scored *r, const ht_logits_row *row, double log_sum) {
+    r->token = ht_row_argmax(row);
+    r->log_probability = (double)row->max - log_sum;
+    if (r->logits) memcpy(r->logits, row->x, (size_t)w->s->model->vocab * sizeof *r->logits);
+}
+
+static void take_token(const window *w, ht_token_score *t, int32_t id, const ht_logits_row *row, double log_sum,
+                       const ht_token_score **with_top) {
+    t->id = id;
+    t->log_probability = (double)row->x[id] - log_sum;
+    if (!t->top) return;
+    /* Lent to the caller as constant; the memory is the request's own. */
+    ht_token_probability *top = (ht_token_probability *)(uintptr_t)t->top;
+    if (*with_top) {
+        t->n_top = (*with_top)->n_top;
+        memcpy(top, (*with_top)->top, (size_t)t->n_top * sizeof *top);
+    } else {
+        t->n_top = find_top(row, w->s->top_k, log_sum, top);
+        *with_top = t;
+    }
+}
+
+static void note_bad(sequence_of *of, const ht_logits_row *row, int64_t position) {
+    if (of->bad) return;
+    int32_t i = 0;
+    while (i + 1 < row->n && isfinite(row->x[i])) i++;
+    of->bad = true;
+    of->bad_token = i;
+    of->bad_logit = row->x[i];
+    of->bad_position = position;
+}
+
+static void take_row(void *user, const float *logits, int64_t position, const int32_t *sequence, int32_t n,
+                     float *block_max) {
+    window *w = user;
+    ht_model *m = w->s->model;
+    ht_logits_row row = {.ops = m->device->row_ops, .x = logits, .n = m->vocab, .block_max = block_max};
+    const bool finite = ht_row_scan(&row);
+    const double log_sum = finite ? log(ht_row_mass(&row, 1, ht_cut_none(), NULL)) + (double)row.max : 0;
+    const ht_token_score *with_top = NULL;
+    for (int32_t i = 0; i < n; i++) {
+        sequence_of *of = &w->of[sequence[i]];
+        ht_scored *r = &w->request[of->request];
+        if (!finite) {
+            note_bad(of, &row, position);
+        } else if (of->continuation < 0) {
+            take_likeliest(w, r, &row, log_sum);
+        } else {
+            const int64_t at = position + 1;
+            const ht_continuation_score *c = &r->continuations[of->continuation];
+            ht_token_score *t = &r->tokens[c->tokens - r->tokens + (at - r->ids.shared)];
+            take_token(w, t, r->ids.joined[of->continuation].id[at], &row, log_sum, &with_top);
+        }
+    }
+}
+
+/* ---- handing over ---- */
+
+static void take_failure(void *user, int32_t sequence, const ht_error *err) {
+    window *w = user;
+    fail(&w->request[w->of[sequence].request], err->status, err);
+}
+
+static bool is_done(const window *w, const ht_scored *r) {
+    for (int32_t i = 0; i < r->n_sequences; i++)
+        if (!w->sequence[r->first_sequence + i].done) return false;
+    return true;
+}
+
+static void sum_up(const window *w, ht_scored *r) {
+    for (int32_t i = 0; i < r->n_sequences; i++) {
+        const sequence_of *of = &w->of[r->first_sequence + i];
+        r->computed += w->sequence[r->first_sequence + i].computed;
+        if (!of->bad) continue;
+        ht_error err = {0};
+        fail(r,
+             ht_fail(&err, HT_ERR_INTERNAL, "the logit of token %d after token %lld is %g", (int)of->bad_token,
+                     (long long)of->bad_position, (double)of->bad_logit),
+             &err);
+    }
+    for (size_t i = 0; i < r->ids.n_joined && r->continuations; i++) {
+        ht_continuation_score *c = &r->continuations[i];
+        c->log_probability = 0;
+        for (int64_t t = 0; t < c->n_tokens; t++) c->log_probability += c->tokens[t].log_probability;
+    }
+}
+
+static void hand_over(window *w) {
+    ht_scored *r = &w->request[w->handed_over++];
+    sum_up(w, r);
+    if (!w->stopped) w->stopped = !w->s->take(w->s->user, r);
+    clear(r);
+}
+
+static void show_progress(const window *w) {
+    if (!w->s->progress) return;
+    size_t done = (size_t)w->handed_over;
+    for (int32_t i = w->handed_over; i < w->n; i++) done += is_done(w, &w->request[i]);
+    const size_t before =
+        w->handed_over < w->n ? w->request[w->handed_over].index - (size_t)w->handed_over : w->s->n - (size_t)w->n;
+    w->s->progress((double)(before + done) / (double)w->s->n, w->s->progress_user);
+}
+
+static bool after_step(void *user) {
+    window *w = user;
+    while (!w->stopped && w->handed_over < w->n && is_done(w, &w->request[w->handed_over])) hand_over(w);
+    if (!w->stopped) show_progress(w);
+    return !w->stopped;
+}
+
+static void hand_over_rest(window *w, const ht_error *err) {
+    for (; w->handed_over < w->n;) {
+        ht_scored *r = &w->request[w->handed_over];
+        if (!is_done(w, r)) fail(r, err->status, err);
+        hand_over(w);
+    }
+}
+
+static ht_status run_window(window *w, ht_error *err) {
+    const ht_prefill_calls calls = {.row = take_row, .failed = take_failure, .stepped = after_step, .user = w};
+    ht_error own = {0};
+    ht_status status = ht_prefill_run(w->prefill, w->sequence, w->n_sequences, &calls, w->s->cancel, &own);
+    hand_over_rest(w, &own);
+    if (!status && w->stopped) status = ht_fail(&own, HT_ERR_CANCELLED, "stopped by the callback");
+    if (status && err) *err = own;
+    return status;
+}
+
+ht_status ht_scoring_run(const ht_scoring *s, ht_error *err) {
+    window w = {.s = s, .request = calloc(WINDOW_REQUESTS, sizeof *w.request)};
+    if (!w.request) return ht_fail_memory(err, WINDOW_REQUESTS * sizeof *w.request, "prompts");
+    ht_status status = ht_prefill_new(s->model, &s->prefill, &w.prefill, err);
+    for (size_t i = 0; i < s->n && !status; i += (size_t)w.n) {
+        if (ht_cancel_requested(s->cancel)) {
+            status = ht_fail(err, HT_ERR_CANCELLED, "cancelled after %zu of %zu prompts", i, s->n);
+            break;
+        }
+        fill(&w, i);
+        status = run_window(&w, err);
+    }
+    ht_prefill_free(w.prefill);
+    free(w.sequence);
+    free(w.of);
+    free(w.request);
+    return status;
+}

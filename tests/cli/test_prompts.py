@@ -1,0 +1,203 @@
+"""`hearth classify`, `hearth batch` and `hearth score`: files of prompts, and results that an interrupted command goes on with."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+import unittest
+
+from support import HEARTH, TINY, CommandTest, hearth
+
+PROMPTS = ["the world", "hello hello", "the hello of the world", "a", "hello"]
+LABELS = ["hello", " the", "x"]
+
+
+class Prompts(CommandTest):
+    def file(self, lines, name="prompts.txt"):
+        path = self.folder / name
+        path.write_text("".join(f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in lines))
+        return path
+
+    def lines(self, *words, status=0, **more):
+        """The objects that a command writes."""
+        result = self.succeeds(*words, **more) if status == 0 else self.ends(status, *words, **more)
+        return [json.loads(line) for line in result.text.splitlines()]
+
+    def ends(self, status, *words, **more):
+        result = hearth(*words, **more)
+        self.assertEqual(result.status, status, result.err)
+        return result
+
+
+class Classify(Prompts):
+    def test_labels(self):
+        path = self.file(PROMPTS)
+        found = self.lines("classify", TINY, "--prompts", path, "--labels", ",".join(LABELS), "--json")
+        self.assertEqual([r["index"] for r in found], list(range(len(PROMPTS))))
+        for r in found:
+            self.assertEqual([x["label"] for x in r["labels"]], LABELS)
+            self.assertAlmostEqual(sum(x["probability"] for x in r["labels"]), 1, places=6)
+            best = max(r["labels"], key=lambda x: x["probability"])
+            self.assertEqual(r["label"], best["label"])
+        text = self.succeeds("classify", TINY, "--prompts", path, "--labels", ",".join(LABELS)).text.splitlines()
+        for line, r in zip(text, found, strict=True):
+            label, probability = line.split("\t")
+            self.assertEqual(label, r["label"])
+            self.assertAlmostEqual(float(probability), max(x["probability"] for x in r["labels"]), delta=1e-4)
+
+    def test_the_token_is_that_of_run(self):
+        found = self.lines("classify", TINY, "--prompts", self.file(PROMPTS), "--json")
+        for prompt, r in zip(PROMPTS, found, strict=True):
+            run = json.loads(self.succeeds("run", TINY, prompt, "-n", 1, "--json").text)
+            self.assertEqual(r["text"], run["text"])
+            self.assertLess(r["log_probability"], 0)
+        raw = self.lines("classify", TINY, "--prompts", self.file(PROMPTS), "--json", "--raw")
+        self.assertLess(raw[0]["prompt_tokens"], found[0]["prompt_tokens"])
+
+    def test_standard_input(self):
+        found = self.lines("classify", TINY, "--prompts", "-", "--json", stdin=b"the world\n\nhello\n")
+        self.assertEqual(len(found), 2)
+        self.assertEqual(len(self.succeeds("classify", TINY, "--prompts", "-", stdin=b"the world\n").text.splitlines()), 1)
+
+    def test_mistakes(self):
+        path = self.file(PROMPTS)
+        self.fails(2, "classify", TINY, says="--prompts FILE is needed")
+        self.fails(2, "classify", TINY, "--prompts", path, "--raw", "--system", "x", says="exclude each other")
+        self.fails(1, "classify", TINY, "--prompts", self.folder / "none", says="cannot be read")
+        self.fails(1, "classify", TINY, "--prompts", self.file(["", " "], "blank"), says="holds no prompt")
+        self.fails(1, "classify", TINY, "--prompts", path, "--labels", "a,,b", says="label 1 is empty")
+        self.fails(1, "classify", TINY, "--prompts", path, "--labels", "a,a", says='labels 0 and 1 are both "a"')
+
+
+class Batch(Prompts):
+    def test_answers_are_those_of_run(self):
+        words = ["-n", 9, "--temperature", 1, "--seed", 4]
+        found = self.lines("batch", TINY, "--prompts", self.file(PROMPTS), *words)
+        for i, (prompt, r) in enumerate(zip(PROMPTS, found, strict=True)):
+            run = json.loads(self.succeeds("run", TINY, prompt, *words, "--json").text)
+            self.assertEqual((r["index"], r["text"], r["finish"]), (i, run["text"], run["finish"]))
+            self.assertEqual(r["prompt_tokens"], run["metrics"]["prompt_tokens"])
+            self.assertEqual(r["generated_tokens"], run["metrics"]["generated_tokens"])
+
+    def test_lines_have_options(self):
+        lines = [
+            {"prompt": "hello", "max_tokens": 3, "id": "a", "temperature": 1.5, "top_k": 40, "top_p": 0.9, "min_p": 0.01,
+             "repeat_penalty": 1.1, "repeat_window": 8, "seed": 3},
+            {"messages": [{"role": "user", "content": "hello"}], "id": [1]},
+            {"ids": [5, 6, 7], "n": 3, "temperature": 2, "ignore_eos": True},
+            {"prompt": "hello", "stop": ["zz", "yy"], "adapter": None},
+        ]  # fmt: skip
+        found = self.lines("batch", TINY, "--prompts", self.file(lines), "-n", 6)
+        first = self.succeeds("run", TINY, "hello", "-n", 3, "--temperature", 1.5, "--top-k", 40, "--top-p", 0.9, "--min-p",
+                              0.01, "--repeat-penalty", 1.1, "--repeat-window", 8, "--seed", 3, "--json")  # fmt: skip
+        self.assertEqual(found[0]["text"], json.loads(first.text)["text"])
+        self.assertEqual([r.get("id") for r in found], ["a", [1], None, None])
+        run = json.loads(self.succeeds("run", TINY, "hello", "-n", 6, "--json").text)
+        self.assertEqual((found[1]["text"], found[3]["text"]), (run["text"], run["text"]))
+        self.assertEqual(len(found[2]["answers"]), 3)
+        self.assertEqual([a["generated_tokens"] for a in found[2]["answers"]], [6, 6, 6])
+        self.assertNotIn("text", found[2])
+
+    def test_bad_lines_are_their_own_affair(self):
+        lines = [
+            {"prompt": "hello"}, "[1]", "{torn", {"prompt": "hello", "colour": 1}, {"id": 3}, {"prompt": "a", "ids": [1]},
+            {"prompt": 3}, {"ids": "x"}, {"ids": [1, -1]}, {"ids": [1000000]}, {"prompt": "a", "max_tokens": 0},
+            {"prompt": "a", "max_tokens": 1.5}, {"prompt": "a", "temperature": "hot"}, {"prompt": "a", "stop": [1]},
+            {"prompt": "a", "stop": ""}, {"prompt": "a", "adapter": "x"}, {"messages": [{"role": "king", "content": ""}]},
+            '{"prompt": "a", "prompt": "b"}', {"ids": []}, {"prompt": "a", "n": 0}, {"prompt": "a", "ignore_eos": 1},
+            {"prompt": "hello"},
+        ]  # fmt: skip
+        says = [
+            None, "no JSON object", "no JSON object", '"colour" is not known', "expected one", "expected one", "no string",
+            "no list", "no token id", "outside the vocabulary", "1 to 2147483647", "a whole number", "a number from 0 to 1000",
+            "a text or a list of texts", "stop string", "--adapter NAME=PATH", "king", "duplicate", "empty", "1 to 256",
+            "true or false", None,
+        ]  # fmt: skip
+        path = self.file(lines)
+        result = self.ends(1, "batch", TINY, "--prompts", path, "-n", 3, "-q")
+        found = [json.loads(line) for line in result.text.splitlines()]
+        self.assertEqual(len(found), len(lines))
+        for i, (r, text) in enumerate(zip(found, says, strict=True)):
+            self.assertEqual(r["index"], i)
+            self.assertIn(text, r["error"]) if text else self.assertIn("text", r)
+        self.assertEqual(result.err, f"hearth: {len(lines) - 2} of {len(lines)} prompts failed; their results say why\n")
+        self.assertIn(f"{path}: line 3: ", found[2]["error"])
+
+    def test_goes_on_where_it_was(self):
+        prompts, out = self.file(PROMPTS * 3), self.folder / "out.jsonl"
+        words = ["batch", TINY, "--prompts", prompts, "-n", 4, "--out", out]
+        self.assertEqual(self.succeeds(*words).out, b"")
+        whole = out.read_bytes()
+        lines = whole.splitlines(keepends=True)
+        for kept in [b"", lines[0], b"".join(lines[:7]) + lines[7][:-1], b"".join(lines[:9]) + b"{", whole]:
+            out.write_bytes(kept)
+            self.succeeds(*words)
+            self.assertEqual(out.read_bytes(), whole)
+        for foreign in [b"hello\n", lines[1], b"".join(lines) + lines[0], lines[0] + b"[]\n", b"\n"]:
+            out.write_bytes(foreign)
+            self.fails(1, *words, "-q", says="is no result of the 15 prompts")
+            self.assertEqual(out.read_bytes(), foreign)
+
+    def test_what_is_done_is_not_done_again(self):
+        out = self.folder / "out.jsonl"
+        kept = json.dumps({"index": 0, "text": "from before"}) + "\n"
+        out.write_text(kept)
+        self.succeeds("batch", TINY, "--prompts", self.file(PROMPTS), "-n", 4, "--out", out)
+        self.assertTrue(out.read_text().startswith(kept))
+        self.assertEqual(len(out.read_text().splitlines()), len(PROMPTS))
+
+    def interrupt(self, *words, out):
+        """Sends SIGINT once some results are there; returns how it ended and the whole lines."""
+        process = subprocess.Popen([HEARTH, *map(str, words)], stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+        while process.poll() is None and not (out.exists() and out.read_bytes().count(b"\n") >= 3):
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        error = process.communicate()[1].decode()
+        return process.returncode, error, out.read_bytes()
+
+    def test_interruption_leaves_whole_results(self):
+        prompts, out = self.file([f"hello {i}" for i in range(3000)]), self.folder / "out.jsonl"
+        words = ["batch", TINY, "--prompts", prompts, "-n", 50, "--out", out, "-q"]
+        status, error, data = self.interrupt(*words, out=out)
+        self.assertEqual(status, -signal.SIGINT, error)
+        self.assertIn("the same command goes on from there", error)
+        self.assertTrue(data.endswith(b"\n"))
+        found = [json.loads(line) for line in data.splitlines()]
+        self.assertTrue(3 <= len(found) < 3000)
+        self.assertEqual([r["index"] for r in found], list(range(len(found))))
+        self.assertTrue(all("text" in r for r in found))
+
+    def test_a_full_disk(self):
+        if not os.path.exists("/dev/full"):
+            self.skipTest("no /dev/full")
+        with open("/dev/full", "wb") as full:
+            result = self.ends(1, "batch", TINY, "--prompts", self.file(PROMPTS), "-n", 2, "-q", stdout=full)
+        self.assertIn("standard output cannot be written", result.err)
+
+
+class Score(Prompts):
+    def test_scores(self):
+        lines = [{"prompt": p, "continuations": [" hello world", [5, 6]], "id": i} for i, p in enumerate(PROMPTS)]
+        found = self.lines("score", TINY, "--prompts", self.file(lines), "--top", 3, "--raw")
+        for i, r in enumerate(found):
+            self.assertEqual((r["index"], r["id"]), (i, i))
+            self.assertEqual([t["id"] for t in r["continuations"][1]["tokens"]][-2:], [5, 6])
+            for c in r["continuations"]:
+                self.assertAlmostEqual(c["log_probability"], sum(t["log_probability"] for t in c["tokens"]), places=5)
+                for t in c["tokens"]:
+                    self.assertEqual(len(t["top"]), 3)
+                    self.assertEqual(sorted((-x for _, x in t["top"])), [-x for _, x in t["top"]])
+                    self.assertGreaterEqual(t["top"][0][1], t["log_probability"])
+
+    def test_bad_lines(self):
+        lines = [{"prompt": "a"}, {"prompt": "a", "continuations": []}, {"prompt": "a", "continuations": [3]},
+                 {"prompt": "a", "continuations": [""]}, {"prompt": "a", "continuations": [["x"]]}]  # fmt: skip
+        says = ["is to be a list", "is to be a list", "neither a text", "no tokens of its own", "no token id"]
+        found = self.lines("score", TINY, "--prompts", self.file(lines), "-q", status=1)
+        for r, text in zip(found, says, strict=True):
+            self.assertIn(text, r["error"])
+
+
+if __name__ == "__main__":
+    unittest.main()
