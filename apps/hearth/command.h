@@ -25,6 +25,7 @@ int tokenize_command(const options *o);
 int detokenize_command(const options *o);
 int logits_command(const options *o);
 int inspect_command(const options *o);
+int embed_command(const options *o);
 int formats_command(const options *o);
 int eval_command(const options *o);
 int bench_command(const options *o);

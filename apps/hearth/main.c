@@ -67,6 +67,15 @@ static const command commands[] = {
      "own;\n"
      "--json names the owner. The prompt is written as for hearth run, in the model's chat format unless --raw.",
      FOR_INSPECT, true, 1, inspect_command},
+    {"embed", "MODEL TEXT... | --prompts FILE", "Turn texts into vectors: their pooled hidden states.",
+     "A line for each text, with the values of its vector; --json writes the number of tokens, too, and --out a NumPy "
+     "file\n"
+     "[texts, hidden]. The vector is the hidden state of the text's last token after the final norm, or the mean of "
+     "all,\n"
+     "scaled to a length of 1. Texts are encoded as they are, without the chat format. One that fails is named, and "
+     "the\n"
+     "others go on.",
+     FOR_EMBED, true, -1, embed_command},
     {"eval", "MODEL --text FILE [--kl-vs MODEL2]", "Measure how well a model predicts a text.",
      "The text is encoded as a whole and cut into windows of --ctx tokens, one after the other, without overlap; each "
      "is\n"
@@ -152,11 +161,11 @@ static int refuse_command(const char *name) {
     nearest best = nearest_to(name, strlen(name));
     for (int i = 0; i < N_COMMANDS; i++) nearest_try(&best, commands[i].name);
     snprintf(why, sizeof why, "is no command, the nearest is %s", best.word ? best.word : "");
-    return refuse_word(name, best.word
-                                 ? why
-                                 : "is no command; run, info, discover, tokenize, detokenize, template, finetune, "
-                                   "adapter, fuse, logits, inspect, eval, classify, batch, score, bench, formats and "
-                                   "doctor are");
+    return refuse_word(
+        name, best.word ? why
+                        : "is no command; run, info, discover, tokenize, detokenize, template, finetune, "
+                          "adapter, fuse, logits, inspect, embed, eval, classify, batch, score, bench, formats and "
+                          "doctor are");
 }
 
 static int run_subcommand(const command *c, int argc, char **argv) {

@@ -26,7 +26,8 @@ enum {
     FOR_BATCH = 1 << 15,
     FOR_SCORE = 1 << 16,
     FOR_INSPECT = 1 << 17,
-    FOR_ALL = (1 << 18) - 1
+    FOR_EMBED = 1 << 18,
+    FOR_ALL = (1 << 19) - 1
 };
 
 typedef struct string_list {
@@ -62,6 +63,7 @@ typedef struct options {
     const char *attention, *svg, *head;  /* likewise, of inspect */
     const char *quantize;                /* likewise, BITS[:GROUP] */
     const char *prompts, *labels;        /* likewise */
+    const char *probe, *probe_out;       /* likewise: a list, a file */
     int64_t threads, context, top_k, seed, chunk, parallel, window, slots, top;
     int64_t repeat_window;                            /* the library's default when not given */
     int64_t max_tokens, prompt_tokens, rounds, depth; /* -1 when not given, as 0 is a value */
@@ -70,7 +72,8 @@ typedef struct options {
     int precision;     /* ht_precision */
     int kv;            /* index into f16, f32, bf16 */
     int dtype;         /* index into auto, f32, f16, bf16 */
-    bool kl_vs_reference, dense, inspect_q, inspect_v;
+    int pooling;       /* ht_pooling */
+    bool kl_vs_reference, dense, inspect_q, inspect_v, no_normalize;
     bool sliding, markdown, packed_cache, no_generation_prompt, no_thinking, parse_special;
     bool json, quiet, raw, null, add_special, help;
     tune_options tune;

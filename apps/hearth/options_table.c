@@ -4,6 +4,8 @@ const char *const precisions[] = {"high", "fast", "reference", NULL};
 const char *const kv_names[] = {"f16", "f32", "bf16", "q8", NULL};
 static const char *const dtype_names[] = {"auto", "f32", "f16", "bf16", NULL};
 
+static const char *const poolings[] = {"last", "mean", NULL};
+
 static const char *const tune_long[] = {"drop", "truncate", "refuse", NULL};
 static const char *const tune_masks[] = {"answers", "last", "none", NULL};
 static const char *const tune_schedules[] = {"constant", "linear", "cosine", NULL};
@@ -14,7 +16,7 @@ static const char *const tune_formats[] = {"peft", "mlx", NULL};
 #define AT(field) offsetof(options, field)
 #define MAX_COUNT 2147483647.0
 #define PROMPTS   (FOR_CLASSIFY | FOR_BATCH | FOR_SCORE)
-#define COMPUTING (FOR_RUN | FOR_LOGITS | FOR_INSPECT | FOR_BENCH | FOR_EVAL | PROMPTS)
+#define COMPUTING (FOR_RUN | FOR_LOGITS | FOR_INSPECT | FOR_EMBED | FOR_BENCH | FOR_EVAL | PROMPTS)
 #define TRAINING  FOR_FINETUNE
 #define SAMPLING  (FOR_RUN | FOR_BENCH | FOR_BATCH)
 
@@ -45,15 +47,24 @@ const option_spec option_table[] = {
      "same seed, same text (0)"},
     {"ids", 0, KIND_TEXT, AT(ids), 0, 0, NULL, FOR_LOGITS | FOR_INSPECT | FOR_EVAL, false, "1,2,3",
      "the token ids; - reads them from standard input"},
-    {"prompts", 0, KIND_PATH, AT(prompts), 0, 0, NULL, PROMPTS, false, "FILE",
+    {"prompts", 0, KIND_PATH, AT(prompts), 0, 0, NULL, PROMPTS | FOR_EMBED, false, "FILE",
      "a prompt a line, or JSONL; - reads standard input"},
     {"labels", 0, KIND_TEXT, AT(labels), 0, 0, NULL, FOR_CLASSIFY, false, "A,B,...",
      "what is chosen among: texts that may follow the prompt"},
     {"top", 0, KIND_INTEGER, AT(top), 0, 1000, NULL, FOR_SCORE, false, "N",
      "also the N likeliest tokens in each place (0)"},
-    {"out", 'o', KIND_PATH, AT(out), 0, 0, NULL, FOR_LOGITS | FOR_INSPECT | FOR_FINETUNE | PROMPTS, false, "PATH",
+    {"out", 'o', KIND_PATH, AT(out), 0, 0, NULL, FOR_LOGITS | FOR_INSPECT | FOR_EMBED | FOR_FINETUNE | PROMPTS, false,
+     "PATH",
      "where the logits go, FILE.npy; arrays, FILE.npz; the adapter, a directory; results, a file: those in it are "
      "done"},
+    {"probe", 0, KIND_TEXT, AT(probe), 0, 0, NULL, FOR_RUN, false, "KIND,...",
+     "write a JSON line per token for each of token, top, entropy, cache, memory, router, residual; or all"},
+    {"probe-out", 0, KIND_PATH, AT(probe_out), 0, 0, NULL, FOR_RUN, false, "FILE",
+     "where the lines of --probe go (standard error)"},
+    {"pooling", 0, KIND_CHOICE, AT(pooling), 0, 0, poolings, FOR_EMBED, false, "last|mean",
+     "the hidden state of the last token (default), or the mean of all"},
+    {"no-normalize", 0, KIND_FLAG, AT(no_normalize), 0, 0, NULL, FOR_EMBED, false, NULL,
+     "leave the vectors as long as they come, instead of 1"},
     {"q", 0, KIND_FLAG, AT(inspect_q), 0, 0, NULL, FOR_INSPECT, false, NULL, "queries, too"},
     {"v", 0, KIND_FLAG, AT(inspect_v), 0, 0, NULL, FOR_INSPECT, false, NULL, "values, too"},
     {"attention", 0, KIND_TEXT, AT(attention), 0, 0, NULL, FOR_INSPECT, false, "0-3,7",

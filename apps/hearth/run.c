@@ -4,6 +4,7 @@
 #include "engine.h"
 #include "input.h"
 #include "json.h"
+#include "probes.h"
 #include "terminal.h"
 
 #include <hearth/state.h>
@@ -31,6 +32,7 @@ typedef struct answer {
     json_t *calls;            /* likewise */
     bool ends_line, out_of_memory;
     bool has_text, has_thought, dimmed; /* came; is what the terminal shows now */
+    probe_lines probes;
 } answer;
 
 static bool collect(answer *a, collected *c, const char *text, size_t n) {
@@ -256,6 +258,7 @@ static ht_status generate(answerer *by, const options *o, const char *prompt, an
     how.lookup = o->lookup;
     how.draft = by->e.draft;
     how.guesses = (int32_t)o->guesses;
+    how.probes = o->probe ? &a->probes.options : NULL;
     if (o->raw || !by->chat_format) {
         const char *needs = option_of_chats(o);
         if (!needs) return generate_text(by, prompt, &how, a, metrics, err);
@@ -379,6 +382,11 @@ int run_command(const options *o) {
             fprintf(stderr, "hearth run: --max-tokens is 0, expected 1 or more (see hearth run --help)\n");
         return EXIT_USAGE;
     }
+    if ((o->probe && !probes_kinds(o->probe)) || (o->probe_out && !o->probe)) {
+        fprintf(stderr, "hearth run: %s (see hearth run --help)\n",
+                o->probe ? "--probe is a list as in token,entropy, or all" : "--probe-out is of --probe");
+        return EXIT_USAGE;
+    }
     ht_status st = read_prompt(o, &prompt, &n, &err);
     if (!st && n == 0 && !o->messages && !o->load_state) {
         fprintf(stderr, "hearth run: the prompt is empty (see hearth run --help)\n");
@@ -390,8 +398,10 @@ int run_command(const options *o) {
     answer a = {.o = o, .ends_line = true};
     if (!st) st = open_answerer(&by, o, prompt, n, &err);
     a.context = by.context;
+    if (!st) st = probes_open(o, &a.probes, &err);
     if (!st) st = generate(&by, o, prompt, &a, &metrics, &err);
     int status = finish_run(o, &a, &metrics, st, &err);
+    if (probes_close(&a.probes, &err) && status == EXIT_OK) status = report(&err);
     if (o->save_state && status == EXIT_OK && ht_session_save(by.e.session, o->save_state, &err)) status = report(&err);
     close_answerer(&by);
     free(prompt);

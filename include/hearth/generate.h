@@ -6,6 +6,7 @@
 #define HEARTH_GENERATE_H
 
 #include <hearth/chat.h>
+#include <hearth/probe.h>
 #include <hearth/session.h>
 
 #ifdef __cplusplus
@@ -61,6 +62,8 @@ typedef struct ht_generate_options {
     bool lookup;     /* guess by what followed the last time that the latest tokens occurred; default false */
     ht_model *draft; /* guess by a smaller model with the same tokens; ht_generate and its kin alone. Default NULL */
     int32_t guesses; /* in one step, 1 to 15; default 0: as many as have been worth it */
+    /* What is observed on the way (probe.h); nothing is guessed then. Default NULL: nothing. */
+    const ht_probe_options *probes;
 } ht_generate_options;
 HT_API void ht_generate_options_init(ht_generate_options *options, size_t size);
 

@@ -12,6 +12,7 @@
 #include <hearth/classify.h>
 #include <hearth/discover.h>
 #include <hearth/dtype.h>
+#include <hearth/embed.h>
 #include <hearth/engine.h>
 #include <hearth/evaluate.h>
 #include <hearth/fast.h>
@@ -31,6 +32,7 @@
 #include <hearth/optimizer.h>
 #include <hearth/order.h>
 #include <hearth/precision.h>
+#include <hearth/probe.h>
 #include <hearth/prompt.h>
 #include <hearth/quantize.h>
 #include <hearth/random.h>

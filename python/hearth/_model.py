@@ -24,7 +24,7 @@ from ctypes import (
     c_void_p,
 )
 
-from . import _adapter, _engine, _inspect, _lora, _many
+from . import _adapter, _embed, _engine, _inspect, _lora, _many
 from . import _library as lib
 from ._adapter import Adapter
 from ._array import array
@@ -567,6 +567,15 @@ class Model:
         they do not fit in memory."""
         ids, n = _ids(self.tokenize(prompt) if isinstance(prompt, str) else prompt)
         return _inspect.inspect(self, ids, n, keys, values, queries, layers, attention, adapters)
+
+    def embed(self, texts, *, pooling="last", normalize=True, adapters=()):
+        """Texts, or lists of token ids, as vectors: an array [texts, hidden], or [hidden] of a single text. `pooling`: the
+        hidden state of the "last" token after the final norm, or the "mean" over all tokens; `normalize`: to a length of 1. They go
+        through the model together, as many at once as there are slots, and each gets the bits that it gets alone."""
+        single = isinstance(texts, str)
+        ids = [_ids(self.tokenize(text) if isinstance(text, str) else text) for text in ([texts] if single else texts)]
+        found = _embed.embed(self, ids, pooling, normalize, adapters)
+        return found[0] if single else found
 
 
 def load(path, *, threads=0, precision="high", context=0, sliding=False, slots=0, kv_dtype=float16,

@@ -98,6 +98,9 @@ HT_SAMPLE_TEXT = 2
 HT_SAMPLE_IDS = 3
 HT_SAMPLE_FORMS = 4
 
+HT_POOLING_LAST = 0
+HT_POOLING_MEAN = 1
+
 
 class ht_error(Structure):
     _fields_ = [
@@ -173,6 +176,7 @@ class ht_generate_options(Structure):
         ("lookup", c_bool),
         ("draft", c_void_p),
         ("guesses", c_int32),
+        ("probes", c_void_p),
     ]
 
 
@@ -358,6 +362,39 @@ class ht_engine_statistics(Structure):
         ("prefix_lookups", c_int64),
         ("prefix_hits", c_int64),
         ("prefix_evicted", c_int64),
+    ]
+
+
+class ht_embed_options(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("pooling", c_int),
+        ("normalize", c_bool),
+        ("adapters", c_void_p),
+        ("adapter_scales", c_void_p),
+        ("n_adapters", c_int),
+        ("cancel", POINTER(ht_cancel)),
+        ("progress", CFUNCTYPE(None, c_double, c_void_p)),
+        ("user", c_void_p),
+    ]
+
+
+class ht_embedding(Structure):
+    _fields_ = [
+        ("status", c_int),
+        ("message", c_char_p),
+        ("n_tokens", c_int64),
+        ("values", c_void_p),
+    ]
+
+
+class ht_embeddings(Structure):
+    _fields_ = [
+        ("n", c_size_t),
+        ("hidden", c_int32),
+        ("embeddings", POINTER(ht_embedding)),
+        ("values", c_void_p),
+        ("n_failed", c_size_t),
     ]
 
 

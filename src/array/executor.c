@@ -28,7 +28,10 @@ struct ht_exec {
     int32_t *batch; /* on a device with memory of its own: ids, positions and output rows of a step, max_rows of each */
     float *read_output; /* there: host memory for the output of a step that brings none */
     size_t read_bytes;
-    float *output;       /* default address of the output, in the arena */
+    float *output;      /* default address of the output, in the arena */
+    float *second;      /* address of the second result, likewise; NULL: none */
+    float *read_second; /* on a device with memory of its own: the same in host memory */
+    size_t read_second_bytes;
     bool output_is_read; /* an instruction also reads the output */
     int32_t output_stage;
 };
@@ -178,6 +181,7 @@ static ht_status resolve_for(ht_exec *e, int32_t n_tok, int32_t n_out, ht_error 
         layout_stages(e);
     }
     e->output = resolve_view(e, &p->output, n_tok, n_out).data;
+    if (p->second.source == HT_FROM_VALUE) e->second = resolve_view(e, &p->second, n_tok, n_out).data;
     e->n_tok = n_tok;
     e->n_out = n_out;
     return HT_OK;
@@ -197,6 +201,12 @@ static ht_status make_room_beside(ht_exec *e, ht_error *err) {
     e->read_bytes = (size_t)resolve(p->instruction[p->output.index].elements, e->max_rows, e->max_out) * sizeof(float);
     st = ht_memory_alloc(ht_memory_of_host(), e->read_bytes, "the output of a step", &output, err);
     if (st == HT_OK) e->read_output = output;
+    if (st || p->second.source != HT_FROM_VALUE) return st;
+    void *second;
+    e->read_second_bytes =
+        (size_t)resolve(p->instruction[p->second.index].elements, e->max_rows, e->max_out) * sizeof(float);
+    st = ht_memory_alloc(ht_memory_of_host(), e->read_second_bytes, "the output of a step", &second, err);
+    if (st == HT_OK) e->read_second = second;
     return st;
 }
 
@@ -259,6 +269,7 @@ void ht_exec_free(ht_exec *e) {
     ht_memory_free(memory, e->batch, batch_bytes(e));
     ht_memory_free(ht_memory_of_host(), e->layouts, e->layouts_bytes);
     ht_memory_free(ht_memory_of_host(), e->read_output, e->read_bytes);
+    ht_memory_free(ht_memory_of_host(), e->read_second, e->read_second_bytes);
     free(e->slot_offset);
     free(e->view);
     free(e->call);
@@ -349,6 +360,11 @@ ht_status ht_exec_run(ht_exec *e, const ht_step *step, const float **output, ht_
     const size_t bytes = (size_t)ht_view_size(&e->call[p->output.index].out) * sizeof *to;
     float *wanted = step->output ? step->output : is_host ? to : e->read_output;
     if (wanted != to) st = ht_memory_read(p->device->memory, wanted, to, bytes, err);
+    if (st == HT_OK && e->read_second)
+        st = ht_memory_read(p->device->memory, e->read_second, e->second,
+                            (size_t)ht_view_size(&e->call[p->second.index].out) * sizeof *e->second, err);
     if (st == HT_OK) *output = wanted;
     return st;
 }
+
+const float *ht_exec_second(const ht_exec *e) { return e->read_second ? e->read_second : e->second; }

@@ -68,7 +68,7 @@ static ht_linear_form times(ht_linear_form f, int64_t k) {
     return (ht_linear_form){f.constant * k, f.rows * k, f.out * k};
 }
 
-/* last[i]: the last instruction that reads the output of instruction i; n_instructions for the output of the plan. */
+/* last[i]: the last instruction that reads the output of instruction i; n_instructions for the outputs of the plan. */
 static void find_last_reads(const ht_plan *p, int32_t *last) {
     for (int32_t i = 0; i < p->n_instructions; i++) last[i] = i;
     for (int32_t i = 0; i < p->n_instructions; i++)
@@ -77,6 +77,7 @@ static void find_last_reads(const ht_plan *p, int32_t *last) {
             if (o->source == HT_FROM_VALUE) last[o->index] = i;
         }
     if (p->output.source == HT_FROM_VALUE) last[p->output.index] = p->n_instructions;
+    if (p->second.source == HT_FROM_VALUE) last[p->second.index] = p->n_instructions;
 }
 
 /* Buffer donation: the instruction whose output, an input of i, an in-place operation may overwrite. The input is read
@@ -159,7 +160,18 @@ static int32_t find_top_product(const ht_plan *p) {
     return made;
 }
 
-static ht_status build(ht_plan *p, const ht_worklist *w, ht_array *output, ht_error *err) {
+static ht_status set_output(ht_operand *o, const ht_array *a, ht_error *err) {
+    ht_status st = operand_of(a, o, err);
+    if (st) return st;
+    if (o->source != HT_FROM_VALUE || a->dtype != HT_F32 || a->n_dims < 1 || !ht_array_is_contiguous(a) ||
+        a->offset != 0)
+        return ht_fail(err, HT_ERR_ARGUMENT, "a traced function must return a computed, contiguous f32 array");
+    return HT_OK;
+}
+
+/* `second` may be NULL. */
+static ht_status build(ht_plan *p, const ht_worklist *w, const ht_array *output, const ht_array *second,
+                       ht_error *err) {
     size_t n_nodes = 0, n_inputs = 0;
     for (size_t i = 0; i < w->n; i++) {
         n_nodes++;
@@ -178,18 +190,36 @@ static ht_status build(ht_plan *p, const ht_worklist *w, ht_array *output, ht_er
         ht_status st = add_instruction(p, a, err);
         if (st) return st;
     }
-    ht_status st = operand_of(output, &p->output, err);
-    if (st) return st;
-    if (p->output.source != HT_FROM_VALUE || output->dtype != HT_F32 || output->n_dims < 1 ||
-        !ht_array_is_contiguous(output) || output->offset != 0)
-        return ht_fail(err, HT_ERR_ARGUMENT, "a traced function must return a computed, contiguous f32 array");
-    st = ht_plan_fuse(p, err);
+    ht_status st = set_output(&p->output, output, err);
+    if (!st && second) st = set_output(&p->second, second, err);
+    if (!st) st = ht_plan_fuse(p, err);
     if (st) return st;
     p->top_product = find_top_product(p);
     return assign_slots(p, err);
 }
 
+/* The nodes of `second` in order, then the others of `output`. */
+static ht_status order_two(ht_worklist *w, ht_array *output, ht_array *second, ht_error *err) {
+    uint64_t visit;
+    ht_worklist rest = {0};
+    ht_status st = ht_topological_order(w, &second, 1, &visit, err);
+    if (!st) st = ht_topological_order(&rest, &output, 1, &visit, err);
+    for (size_t i = 0; i < rest.n; i++) rest.order[i]->slot = 0;
+    for (size_t i = 0; i < w->n; i++) w->order[i]->slot = 1;
+    for (size_t i = 0; !st && i < rest.n; i++)
+        if (rest.order[i]->slot == 0 && !ht_list_push(&w->order, &w->n, &w->capacity, rest.order[i]))
+            st = ht_fail_memory(err, (w->n + rest.n) * sizeof(void *), "the order of a graph");
+    ht_worklist_free(&rest);
+    return st;
+}
+
 ht_status ht_plan_trace(ht_device *device, ht_plan_fn *fn, void *user, ht_plan **out, ht_error *err) {
+    ht_array *const none = NULL;
+    return ht_plan_trace_two(device, fn, user, &none, out, err);
+}
+
+ht_status ht_plan_trace_two(ht_device *device, ht_plan_fn *fn, void *user, ht_array *const *more, ht_plan **out,
+                            ht_error *err) {
     *out = NULL;
     ht_plan *p = calloc(1, sizeof *p);
     if (!p) return ht_fail_memory(err, sizeof *p, "a plan");
@@ -207,8 +237,8 @@ ht_status ht_plan_trace(ht_device *device, ht_plan_fn *fn, void *user, ht_plan *
             if (failure && err) *err = *failure;
             st = failure ? failure->status : ht_fail(err, HT_ERR_ARGUMENT, "the traced function returned no array");
         } else
-            st = ht_topological_order(&w, &output, 1, &visit, err);
-        if (st == HT_OK) st = build(p, &w, output, err);
+            st = *more ? order_two(&w, output, *more, err) : ht_topological_order(&w, &output, 1, &visit, err);
+        if (st == HT_OK) st = build(p, &w, output, *more, err);
         ht_worklist_free(&w);
     }
     ht_scope_free(s);

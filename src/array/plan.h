@@ -16,6 +16,10 @@ typedef ht_array *ht_plan_fn(ht_scope *s, void *user);
 
 /* Traces a forward function; the caller frees *out. Matrices and constants of the graph must outlive the plan. */
 ht_status ht_plan_trace(ht_device *device, ht_plan_fn *fn, void *user, ht_plan **out, ht_error *err);
+/* The same with a second result, of which only small ones are worth it: the array that fn has put at *more, f32 [n_out, columns]. It is
+ * computed as early as can be, so that what it is made of need not be kept. */
+ht_status ht_plan_trace_two(ht_device *device, ht_plan_fn *fn, void *user, ht_array *const *more, ht_plan **out,
+                            ht_error *err);
 void ht_plan_free(ht_plan *p); /* after its executors; NULL is fine */
 
 /* New executor for steps of at most max_rows rows and max_out output rows; the caller frees *out. */
@@ -27,5 +31,7 @@ size_t ht_exec_bytes(const ht_plan *p, int32_t max_rows, int32_t max_out);
 /* Runs one step, without allocating. *output is f32 [n_out, columns], row-contiguous: step->output, or memory lent
  * until the next run. The caller advances the lengths of the KV caches after success. */
 ht_status ht_exec_run(ht_exec *e, const ht_step *step, const float **output, ht_error *err);
+/* The second result of the last run, f32 [n_out, columns], lent until the next one; NULL for a plan that has none. */
+const float *ht_exec_second(const ht_exec *e);
 
 #endif

@@ -48,8 +48,8 @@ struct ht_plan {
     ht_operand *operand;
     ht_plan_slot *slot;
     ht_stage *stage;
-    ht_array **constants; /* leaves of the graph, retained */
-    ht_operand output;
+    ht_array **constants;      /* leaves of the graph, retained */
+    ht_operand output, second; /* the latter HT_FROM_NOTHING: none */
     int32_t
         top_product; /* instruction of the product that is the plan's output and is read nowhere else, for top-k; -1: none */
 };

@@ -157,11 +157,12 @@ static void report(run *r) {
 
 /* The call with its turn; `r` has all but that. */
 static ht_status run_with(run *r, ht_mlx_model *m, const char *command, ht_error *err) {
-    if (r->o->lookup || r->o->draft || r->o->guesses)
-        return ht_fail(err, HT_ERR_UNSUPPORTED, "%s is not supported by mlx_lm",
-                       r->o->lookup  ? "lookup"
-                       : r->o->draft ? "draft"
-                                     : "guesses");
+    const char *beyond = r->o->lookup    ? "lookup"
+                         : r->o->draft   ? "draft"
+                         : r->o->guesses ? "guesses"
+                         : r->o->probes  ? "probes"
+                                         : NULL;
+    if (beyond) return ht_fail(err, HT_ERR_UNSUPPORTED, "%s is not supported by mlx_lm", beyond);
     if (r->o->max_tokens < 1)
         return ht_fail(err, HT_ERR_ARGUMENT, "max_tokens is %d, expected 1 or more", (int)r->o->max_tokens);
     ht_status st = check_prompt(m, r->ids, r->n, err);

@@ -70,14 +70,14 @@ static ht_engine_piece *copy_piece(const ht_answer_piece *p) {
     return copy;
 }
 
-bool ht_engine_post_piece(const ht_answer_piece *piece, void *user) {
-    ht_engine_answer *a = user;
+static void free_piece(ht_engine_piece *p) {
+    free(p->probe);
+    free(p);
+}
+
+/* Puts a piece behind the others, or frees it when nobody wants more. */
+static bool post(ht_engine_answer *a, ht_engine_piece *copy) {
     ht_engine *e = a->engine;
-    ht_engine_piece *copy = copy_piece(piece);
-    if (!copy) {
-        a->g.output.no_memory = true;
-        return false;
-    }
     copy->tokens = a->g.metrics.generated_tokens;
     pthread_mutex_lock(&e->lock);
     const bool refused = a->refused;
@@ -91,8 +91,29 @@ bool ht_engine_post_piece(const ht_answer_piece *piece, void *user) {
         make_ready(a);
     }
     pthread_mutex_unlock(&e->lock);
-    if (refused) free(copy);
+    if (refused) free_piece(copy);
     return !refused;
+}
+
+bool ht_engine_post_piece(const ht_answer_piece *piece, void *user) {
+    ht_engine_answer *a = user;
+    ht_engine_piece *copy = copy_piece(piece);
+    if (copy) return post(a, copy);
+    a->g.output.no_memory = true;
+    return false;
+}
+
+/* The answer fails when one cannot be kept. */
+void ht_engine_post_probe(const ht_probe *probe, void *user) {
+    ht_engine_answer *a = user;
+    ht_engine_piece *piece = calloc(1, sizeof *piece);
+    if (piece && (piece->probe = ht_probe_copy(probe, &piece->bytes))) {
+        piece->probe->answer = a->index;
+        (void)post(a, piece);
+        return;
+    }
+    free(piece);
+    a->g.output.no_memory = true;
 }
 
 bool ht_engine_post_text(const char *text, size_t n, void *user) {
@@ -108,7 +129,9 @@ static void hand_over(ht_engine_answer *a, ht_engine_piece *first) {
     bool refused = false;
     for (ht_engine_piece *p = first, *next; p; p = next) {
         next = p->next;
-        if (!refused && !r->piece(&p->piece, a->index, r->user)) {
+        if (p->probe) {
+            if (!refused) r->probes.fn(p->probe, r->probes.user);
+        } else if (!refused && !r->piece(&p->piece, a->index, r->user)) {
             refused = true;
             pthread_mutex_lock(&e->lock);
             a->refused = true;
@@ -116,7 +139,7 @@ static void hand_over(ht_engine_answer *a, ht_engine_piece *first) {
             pthread_cond_signal(&e->work);
             pthread_mutex_unlock(&e->lock);
         }
-        free(p);
+        free_piece(p);
     }
 }
 

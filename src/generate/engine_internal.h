@@ -22,6 +22,7 @@ typedef struct ht_engine_piece {
     struct ht_engine_piece *next;
     ht_answer_piece piece;
     ht_tool_call call;
+    ht_probe *probe; /* in the place of a piece; owned; NULL: none */
     size_t bytes;
     int64_t tokens; /* of the answer so far */
     char text[];
@@ -75,6 +76,7 @@ struct ht_engine_request {
     bool prompt_only;
     ht_generate_options o; /* what it points to is the request's */
     ht_sampler_options sampler;
+    ht_probe_options probes;
     char *order, **stop, *salt;
     ht_prefix_key key; /* likewise */
     ht_adapter **adapter;
@@ -154,6 +156,8 @@ void ht_engine_queue(ht_engine_answer *a);
  * or there is no memory. */
 ht_text_fn ht_engine_post_text;
 ht_answer_fn ht_engine_post_piece;
+/* Likewise for the probes of a generation. */
+ht_probe_fn ht_engine_post_probe;
 /* The answer has ended: its end is handed over behind its pieces. With the lock. */
 void ht_engine_post_end(ht_engine_answer *a);
 /* Starts another thread when what is ready has waited since before `round`. With the lock. */

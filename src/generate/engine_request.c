@@ -38,7 +38,9 @@ static ht_status copy_options(ht_engine_request *r, const ht_generate_options *o
     if (r->sampler.order && !(r->order = strdup(r->sampler.order))) return no_memory(err);
     r->sampler.order = r->order;
     r->o.sampler = &r->sampler;
-    return HT_OK;
+    status = ht_probing_read_options(&r->probes, r->o.probes, err);
+    r->o.probes = r->probes.kinds ? &r->probes : NULL;
+    return status;
 }
 
 static ht_status copy_adapters(ht_engine_request *r, const ht_request *q, ht_error *err) {

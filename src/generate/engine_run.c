@@ -255,6 +255,10 @@ static ht_status begin(ht_engine_answer *a, ht_error *err) {
                            .new_turn = !r->goes_on,
                            .prompt_only = r->prompt_only,
                            .limit = e->most_positions,
+                           .probe = ht_engine_post_probe,
+                           .probe_user = a,
+                           .account = &e->account,
+                           .kv_budget = e->o.kv_bytes,
                            .total = (int64_t)r->n_ids};
     a->g.o.sampler = &a->sampler;
     a->begun = true;

@@ -32,7 +32,7 @@ static ht_status begin_speculation(ht_generation *g, ht_error *err) {
     if (g->o.guesses < 0 || g->o.guesses > HT_MOST_GUESSES)
         return ht_fail(err, HT_ERR_ARGUMENT, "%d guesses in a step, expected 1 to %d, or 0 for as many as are worth it",
                        (int)g->o.guesses, HT_MOST_GUESSES);
-    if (!g->o.lookup && !g->o.draft) return HT_OK;
+    if ((!g->o.lookup && !g->o.draft) || g->o.probes) return HT_OK;
     ht_status status = g->o.draft ? open_draft(g, err) : HT_OK;
     if (status) return status;
     const ht_speculation_setup setup = {
@@ -47,12 +47,15 @@ ht_status ht_generation_begin(ht_generation *g, ht_text_fn *fn, void *user, ht_e
         return ht_fail(err, HT_ERR_ARGUMENT, "max_tokens is %d, expected 1 or more", (int)g->o.max_tokens);
     ht_status status = ht_sampler_new(g->o.sampler, m->vocab, m->device->row_ops, &g->sampler, err);
     if (!status) status = begin_speculation(g, err);
+    if (!status && g->o.probes) status = ht_probing_new(m, g->o.probes, &g->probing, err);
     if (!status && wants_text) status = ht_model_need_tokenizer(m, err);
     return status ? status : ht_token_output_begin(&g->output, m->tokenizer, &g->o, g->answer, fn, user, err);
 }
 
 void ht_generation_end(ht_generation *g) {
     ht_sampler_free(g->sampler);
+    ht_probing_free(g->probing);
+    g->probing = NULL;
     ht_speculation_free(g->speculation);
     ht_token_output_free(&g->output);
     g->sampler = NULL;
@@ -98,6 +101,7 @@ static ht_status draw(void *user, const float *logits, int64_t n_rows, ht_error 
             ht_sampler_pick(g->sampler, logits + (int64_t)i * g->s->model->vocab, token, g->total + i, &id, err);
         if (status) return i == 0 ? status : HT_OK; /* it may never come to this row */
         g->drawn[g->n_drawn++] = id;
+        if (g->probing) ht_probing_look(g->probing, logits, g->s->job.taps); /* nothing is guessed then */
         if (i == g->n_guesses || id != token[g->total + i]) break;
     }
     return HT_OK;
@@ -130,6 +134,10 @@ ht_status ht_generation_ask(ht_generation *g, ht_error *err) {
         const int32_t top_k = ht_sampler_top_k(g->sampler, g->total + i);
         s->job.top_k = i > 0 && (!top_k || !s->job.top_k) ? 0 : ht_max_i32(s->job.top_k, top_k);
     }
+    if (g->probing) {
+        if (ht_probing_needs_logits(g->probing)) s->job.top_k = 0;
+        s->job.tapped = ht_probing_needs_taps(g->probing);
+    }
     s->job.consume = draw;
     s->job.user = g;
     s->job.returns = true;
@@ -141,6 +149,15 @@ static bool is_stop_id(const ht_generation *g, int32_t id) {
     for (int i = 0; i < m->n_stop_ids && !g->o.ignore_eos; i++)
         if (m->stop_ids[i] == id) return true;
     return false;
+}
+
+static void show_probes(ht_generation *g, int32_t id) {
+    ht_probing_token t = {.token = id, .index = g->metrics.generated_tokens, .s = g->s};
+    if (g->account) {
+        t.cache_bytes = atomic_load_explicit(&g->account->bytes, memory_order_relaxed);
+        t.cache_budget = g->kv_budget;
+    }
+    ht_probing_show(g->probing, &t, g->probe, g->probe_user);
 }
 
 static bool has_text(const ht_session *s) {
@@ -157,6 +174,7 @@ static ht_status take_token(ht_generation *g, int32_t id, ht_error *err) {
         g->metrics.prefill_seconds = g->first_token - g->begin;
         if (g->output.decoder && !g->new_turn && has_text(s)) ht_decoder_join(g->output.decoder);
     }
+    if (g->probing) show_probes(g, id);
     if (is_stop_id(g, id)) {
         g->metrics.finish = HT_FINISH_STOP;
         return HT_OK;

@@ -5,6 +5,7 @@
 #ifndef HT_GENERATE_GENERATION_H
 #define HT_GENERATE_GENERATION_H
 
+#include "generate/probe.h"
 #include "generate/sampler.h"
 #include "generate/speculate.h"
 #include "generate/token_output.h"
@@ -15,6 +16,11 @@ typedef struct ht_generation {
     ht_session *s;
     ht_generate_options o;
     ht_sampler *sampler;
+    ht_probing *probing; /* NULL: nobody wants probes */
+    ht_probe_fn *probe;  /* takes them in the place of the options' function; NULL: that one */
+    void *probe_user;
+    const ht_kv_account *account; /* of an engine, with its budget: NULL: none */
+    size_t kv_budget;
     ht_token_output output;
     ht_answer_reader
         *answer;   /* lent: takes the output, to hand it over in parts; NULL: the caller's function takes it as text */

@@ -84,7 +84,7 @@ ht_status ht_session_adapters_new(ht_model *m, ht_adapter *const *adapters, cons
         else
             status = add_adapter(m, adapters[i], scale, *out, n, err);
     }
-    if (!status) status = ht_model_adapter_plan(m, &plan, err);
+    if (!status) status = ht_model_plan(m, HT_PLAN_ADAPTERS, &plan, err);
     if (status) {
         ht_session_adapters_free(*out);
         *out = NULL;

@@ -2,6 +2,7 @@
 #include "models/decoder.h"
 
 #include "models/kv.h"
+#include "models/taps.h"
 
 #include <math.h>
 
@@ -100,6 +101,7 @@ ht_array *ht_decoder_route(ht_ctx *c, const ht_config *config, ht_array *scores,
     ht_array *ids = ht_argtopk(c->s, scores, (int32_t)config->experts_used);
     ht_array *w = ht_take_along_axis(c->s, ht_softmax(c->s, scores, -1), ids, -1);
     *weights = config->scaled_routing ? ht_divide(c->s, w, ht_sum(c->s, w, (int[]){-1}, 1, true)) : w;
+    if (c->taps && !ht_taps_add_route(c, ids, *weights)) return NULL;
     return ids;
 }
 
@@ -126,6 +128,7 @@ ht_array *ht_decoder_embed(ht_ctx *c, const ht_decoder *m) {
 ht_array *ht_decoder_head(ht_ctx *c, const ht_decoder *m, ht_array *h) {
     const ht_config *cfg = m->config;
     h = ht_decoder_norm(c, cfg, h, m->final_norm);
+    if (c->hidden) return h;
     if (c->pass) return ht_head_loss(c, h, &m->head, cfg->final_softcap);
     ht_array *logits = ht_linear(c, h, &m->head);
     return cfg->final_softcap > 0 ? ht_softcap(c->s, logits, cfg->final_softcap) : logits;

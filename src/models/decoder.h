@@ -35,7 +35,8 @@ extern const ht_weight_place ht_decoder_attention_places[], ht_decoder_head_norm
 
 /* Token embeddings of the step, scaled if the family does so: [T, hidden]. */
 ht_array *ht_decoder_embed(ht_ctx *c, const ht_decoder *m);
-/* Final norm, output head and logit softcap: h [n_out, hidden] -> [n_out, vocab]. */
+/* Final norm, output head and logit softcap: h [n_out, hidden] -> [n_out, vocab]; what c->hidden or a plain pass wants is
+ * made here for all families. */
 ht_array *ht_decoder_head(ht_ctx *c, const ht_decoder *m, ht_array *h);
 /* RMS norm over the last axis with the model's epsilon and offset; returns x when `weight` is NULL. */
 ht_array *ht_decoder_norm(ht_ctx *c, const ht_config *config, ht_array *x, ht_array *weight);

@@ -56,6 +56,8 @@ typedef struct ht_ctx {
     const ht_adapters *adapters; /* NULL: none */
     /* The projections of these weights take the adapters of the step (HT_OP_LORA); NULL: they do not. */
     const struct ht_weights *lora;
+    bool hidden;          /* of the output rows the hidden states after the final norm are wanted, [n_out, hidden] */
+    struct ht_taps *taps; /* of a trace: what it adds up for probes (models/taps.h); NULL: nothing */
     struct ht_observer *observer; /* of an eager pass; NULL: none, as in all plans */
 } ht_ctx;
 
@@ -116,7 +118,8 @@ struct ht_observer {
                        ht_array *const *in);
 };
 
-/* Forward function of a family: f32 logits [n_out, vocab] of the output rows; in a plain pass their cross-entropy [n_out].
+/* Forward function of a family: f32 logits [n_out, vocab] of the output rows, or with c->hidden their hidden states; in a
+ * plain pass their cross-entropy [n_out].
  * `model` is the family's struct. */
 typedef ht_array *ht_forward_fn(ht_ctx *c, const void *model);
 

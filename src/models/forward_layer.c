@@ -1,6 +1,7 @@
 /* Layers of a forward function as functions of their own, which a plain pass can compute again for the gradient. */
 #include "array/array.h"
 #include "models/forward.h"
+#include "models/taps.h"
 
 #include <hearth/transform.h>
 
@@ -113,6 +114,10 @@ ht_array *ht_layer(ht_ctx *c, ht_layer_fn *layer, const void *model, int index, 
     for (int i = 0; i < n_in; i++)
         if (!in[i]) return NULL;
     if (c->observer) return c->observer->layer(c->observer, c, layer, model, index, in);
+    if (c->taps) {
+        ht_array *h = layer(c, model, index, in);
+        return ht_taps_add_stream(c, h) ? h : NULL;
+    }
     if (!c->pass || !c->pass->checkpointing) return layer(c, model, index, in);
     layer_call f = {.c = c, .layer = layer, .model = model, .index = index, .n_in = n_in, .borrowed = -1};
     f.n_pairs = pairs_of_layer(c->adapters, index, &f.pair);

@@ -7,6 +7,7 @@
 #include "models/memory_check.h"
 #include "models/model.h"
 #include "models/registry.h"
+#include "models/taps.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,8 +25,7 @@ ht_model *ht_model_retain(ht_model *m) {
 
 static void free_model(ht_model *m) {
     ht_steps_free(m->steps);
-    ht_plan_free(m->plan);
-    ht_plan_free(m->adapter_plan);
+    for (int i = 0; i < HT_PLAN_FORMS; i++) ht_plan_free(m->plan[i]);
     pthread_mutex_destroy(&m->lock);
     ht_weights_free(m->weights);
     free(m->config);
@@ -100,25 +100,43 @@ static ht_status check_room(const ht_model *m, const ht_checkpoint_files *c, con
     return ht_memory_check(&wanted, free_bytes, err);
 }
 
-static ht_array *trace(ht_scope *s, void *model) {
-    const ht_model *m = model;
-    ht_ctx c = {.s = s};
-    return m->config->family->forward(&c, ht_weights_decoder(m->weights));
+typedef struct traced_form {
+    const ht_model *model;
+    unsigned form;
+    ht_taps taps;
+    ht_array *joined; /* of taps */
+} traced_form;
+
+static ht_array *trace(ht_scope *s, void *user) {
+    traced_form *f = user;
+    const ht_model *m = f->model;
+    ht_ctx c = {.s = s,
+                .lora = f->form & HT_PLAN_ADAPTERS ? m->weights : NULL,
+                .hidden = (f->form & HT_PLAN_HIDDEN) != 0,
+                .taps = f->form & HT_PLAN_TAPS ? &f->taps : NULL};
+    ht_array *y = m->config->family->forward(&c, ht_weights_decoder(m->weights));
+    if (y && c.taps && !(f->joined = ht_taps_join(&c))) return NULL;
+    return y;
 }
 
-static ht_array *trace_with_adapters(ht_scope *s, void *model) {
-    const ht_model *m = model;
-    ht_ctx c = {.s = s, .lora = m->weights};
-    return m->config->family->forward(&c, ht_weights_decoder(m->weights));
+static ht_status trace_form(ht_model *m, unsigned form, ht_plan **out, ht_error *err) {
+    traced_form f = {.model = m, .form = form};
+    ht_status status = form & HT_PLAN_TAPS ? ht_taps_begin(&f.taps, m->config, err) : HT_OK;
+    if (!status) status = ht_plan_trace_two(m->device, trace, &f, &f.joined, out, err);
+    ht_taps_free(&f.taps);
+    return status;
 }
 
-ht_status ht_model_adapter_plan(ht_model *m, const ht_plan **out, ht_error *err) {
+ht_status ht_model_plan(ht_model *m, unsigned form, const ht_plan **out, ht_error *err) {
     pthread_mutex_lock(&m->lock);
-    const ht_status status =
-        m->adapter_plan ? HT_OK : ht_plan_trace(m->device, trace_with_adapters, m, &m->adapter_plan, err);
-    *out = m->adapter_plan;
+    const ht_status status = m->plan[form] ? HT_OK : trace_form(m, form, &m->plan[form], err);
+    *out = m->plan[form];
     pthread_mutex_unlock(&m->lock);
     return status;
+}
+
+int64_t ht_model_row_width(const ht_model *m, unsigned form) {
+    return form & HT_PLAN_HIDDEN ? m->config->hidden : m->vocab;
 }
 
 static ht_status open_device(ht_model *m, const ht_model_options *o, ht_error *err) {
@@ -164,6 +182,7 @@ static ht_status load_weights(ht_model *m, const ht_checkpoint_files *c, const h
 }
 
 static ht_status fill(ht_model *m, const ht_checkpoint_files *c, const ht_model_options *o, ht_error *err) {
+    const ht_plan *plan;
     if (ht_checkpoint_n_tensors(c) == 0)
         return ht_fail(err, HT_ERR_FORMAT, "%s holds a vocabulary but no weights", ht_base_name(c->path));
     m->config = malloc(sizeof *m->config);
@@ -176,7 +195,7 @@ static ht_status fill(ht_model *m, const ht_checkpoint_files *c, const ht_model_
     if (!status) status = check_room(m, c, o, err);
     if (!status) status = load_weights(m, c, o, err);
     if (!status) status = ht_chat_detect_stop_ids(m->config, m->tokenizer, &m->stop_ids, &m->n_stop_ids, err);
-    if (!status) status = ht_plan_trace(m->device, trace, m, &m->plan, err);
+    if (!status) status = ht_model_plan(m, 0, &plan, err);
     if (!status && m->tokenizer) status = ht_chat_detect_template(m->tokenizer, &m->chat, err);
     if (!status && !m->tokenizer) m->no_tokenizer = ht_chat_detect_no_tokenizer(c);
     return status;

@@ -18,6 +18,14 @@ typedef struct ht_layer_kv {
     int64_t window; /* in keys; 0: full attention */
 } ht_layer_kv;
 
+/* Forms of the forward function, added up: each is a plan of its own, and gives the same bits of what they share. */
+enum {
+    HT_PLAN_ADAPTERS = 1, /* a LORA operation behind every projection */
+    HT_PLAN_HIDDEN = 2,   /* hidden states of the output rows after the final norm instead of logits */
+    HT_PLAN_TAPS = 4,     /* beside the logits what a step says of its layers (models/taps.h), as second result */
+    HT_PLAN_FORMS = 6
+};
+
 struct ht_model {
     ht_device *device;
     ht_stream *stream;        /* for the model's own eager work */
@@ -34,9 +42,9 @@ struct ht_model {
     ht_layer_kv *kv;     /* [n_kv_layers] */
     struct ht_config *config;
     struct ht_weights *weights; /* owns the weights that the plan refers to */
-    ht_plan *plan;              /* traced forward function */
-    pthread_mutex_t lock;       /* protects `adapter_plan` while it is NULL */
-    ht_plan *adapter_plan;      /* ht_model_adapter_plan; NULL: not asked for yet */
+    ht_plan
+        *plan[HT_PLAN_FORMS]; /* the first is traced at load, the others by ht_model_plan; NULL: not asked for yet */
+    pthread_mutex_t lock;     /* protects those that are NULL */
     ht_chat_setup chat;
     int32_t *stop_ids; /* stop ids */
     int n_stop_ids;
@@ -45,9 +53,10 @@ struct ht_model {
 };
 
 ht_model *ht_model_retain(ht_model *m);
-/* The plan for steps with adapters: the plan with a LORA operation behind every projection. Rows without adapters get the same
- * bits from both. Traced at the first call, by any thread; lent as long as the model lives. */
-ht_status ht_model_adapter_plan(ht_model *m, const ht_plan **out, ht_error *err);
+/* The forward function in a form, traced at the first call, by any thread; lent as long as the model lives. */
+ht_status ht_model_plan(ht_model *m, unsigned form, const ht_plan **out, ht_error *err);
+/* Floats of an output row of that form. */
+int64_t ht_model_row_width(const ht_model *m, unsigned form);
 /* HT_ERR_UNSUPPORTED, with the reason, when the model has no tokenizer. */
 ht_status ht_model_need_tokenizer(const ht_model *m, ht_error *err);
 

@@ -7,6 +7,7 @@
 #include "device/device.h"
 #include "models/model.h"
 #include "models/step_pace.h"
+#include "models/taps.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -14,7 +15,7 @@
 
 /* Jobs of at most so many rows come first. An executor whose output is larger than KEEP is not kept after the job that
  * needed it. */
-enum { FEW_ROWS = 16, KEEP_BYTES = 4 << 20, PLANS = 2, DEFAULT_PACE = 2 };
+enum { FEW_ROWS = 16, KEEP_BYTES = 4 << 20, DEFAULT_PACE = 2 };
 /* Sequences that are about to come back are waited for this share of a step, so that they go on in one step. */
 static const double gather_share = 0.05;
 
@@ -49,7 +50,7 @@ struct ht_steps {
     ht_step_pace pace;
     ht_steps_figures figures;
 
-    executor executor[PLANS]; /* of the model's plan, and of its plan with adapters */
+    executor executor[HT_PLAN_FORMS]; /* of each plan of the model */
     batch_room room;
     ht_step_job **taken; /* [sequences] */
 };
@@ -93,7 +94,7 @@ static void free_room(batch_room *r) {
 }
 
 static void drop_memory(ht_steps *s) {
-    for (int i = 0; i < PLANS; i++) drop_executor(&s->executor[i]);
+    for (int i = 0; i < HT_PLAN_FORMS; i++) drop_executor(&s->executor[i]);
     free_room(&s->room);
 }
 
@@ -221,6 +222,14 @@ static void share_rows(ht_steps *s, chosen *c, int first, int64_t budget) {
     }
 }
 
+/* Generated rows that wait for a step of the other kind, and for which this one is to be short. */
+static int64_t kept_waiting(const ht_steps *s, bool hidden) {
+    int64_t rows = 0;
+    for (const ht_step_job *job = s->first; job; job = job->next)
+        if (job->hidden != hidden && !job->alone && is_few(job)) rows += rows_left(job);
+    return rows;
+}
+
 static chosen choose(ht_steps *s) {
     chosen c = {0};
     int64_t most = 0;
@@ -231,23 +240,26 @@ static chosen choose(ht_steps *s) {
         c.prompt = job->rows;
         return c;
     }
+    const bool hidden = s->first->hidden;
     /* A prompt that is first in the queue is not kept waiting by as many others as a step may take. */
     const int32_t room = is_few(s->first) ? s->sequences : s->sequences - 1;
     for (ht_step_job *job = s->first, *next; job && c.n < room; job = next) {
         next = job->next;
-        if (job->alone || !is_few(job)) continue;
+        if (job->alone || job->hidden != hidden || !is_few(job)) continue;
         c.few += rows_left(job);
         take(s, &c, job, rows_left(job));
     }
     const int n_few = c.n;
     for (ht_step_job *job = s->first, *next; job && c.n < s->sequences; job = next) {
         next = job->next;
-        if (job->alone || is_few(job)) continue;
+        if (job->alone || job->hidden != hidden || is_few(job)) continue;
         most = ht_max_i64(most, job->most_rows);
         if (c.n - n_few >= most) break; /* a row for each at least */
         take(s, &c, job, 0);
     }
-    if (c.n > n_few) share_rows(s, &c, n_few, ht_step_pace_rows(&s->pace, c.few, ht_max_i64(1, most - c.few)));
+    if (c.n == n_few) return c;
+    const int64_t few = c.few + kept_waiting(s, hidden);
+    share_rows(s, &c, n_few, ht_step_pace_rows(&s->pace, few, ht_max_i64(1, most - c.few)));
     return c;
 }
 
@@ -279,8 +291,8 @@ static ht_status make_room(batch_room *r, int32_t rows, int32_t sequences, ht_er
 
 /* An executor for that many rows and outputs. Rows grow by doubling up to `most`, so that a short prompt gets a small arena
  * and a long conversation few new ones. */
-static ht_status make_executor(ht_steps *s, bool adapters, int32_t rows, int32_t most, int32_t out, ht_error *err) {
-    executor *e = &s->executor[adapters];
+static ht_status make_executor(ht_steps *s, unsigned form, int32_t rows, int32_t most, int32_t out, ht_error *err) {
+    executor *e = &s->executor[form];
     if (e->exec && rows <= e->rows && out <= e->out) return HT_OK;
     int32_t room = FEW_ROWS, outputs = 1;
     while (room < rows) room *= 2;
@@ -289,8 +301,8 @@ static ht_status make_executor(ht_steps *s, bool adapters, int32_t rows, int32_t
     while (outputs < out && out <= s->sequences) outputs *= 2;
     outputs = ht_max_i32(ht_max_i32(outputs, out), e->out);
     drop_executor(e);
-    const ht_plan *plan = s->model->plan;
-    ht_status status = adapters ? ht_model_adapter_plan(s->model, &plan, err) : HT_OK;
+    const ht_plan *plan;
+    ht_status status = ht_model_plan(s->model, form, &plan, err);
     if (status == HT_OK) status = ht_exec_new(plan, room, outputs, &e->exec, err);
     if (status == HT_OK) {
         e->rows = room;
@@ -303,13 +315,16 @@ static ht_status make_executor(ht_steps *s, bool adapters, int32_t rows, int32_t
 typedef struct needs {
     int64_t rows, out;
     int32_t most, top_k;
-    bool adapters, direct; /* all logits go where they are wanted, one behind the other */
+    unsigned form; /* of the plan */
+    int64_t width; /* of a row of logits or hidden states */
+    bool direct;   /* all logits go where they are wanted, one behind the other */
     float *logits;
 } needs;
 
-static needs needs_of(ht_step_job *const *job, int n, int64_t vocab) {
-    needs w = {.direct = true};
+static needs needs_of(const ht_model *m, ht_step_job *const *job, int n) {
+    needs w = {.direct = true, .form = job[0]->hidden ? HT_PLAN_HIDDEN : 0};
     bool all = false;
+    w.width = ht_model_row_width(m, w.form);
     for (int i = 0; i < n; i++) {
         ht_step_job *j = job[i];
         const int64_t begin = j->cache->length, end = begin + j->rows;
@@ -318,10 +333,11 @@ static needs needs_of(ht_step_job *const *job, int n, int64_t vocab) {
         j->output = NULL;
         w.rows += j->rows;
         w.most = ht_max_i32(w.most, j->most_rows);
-        w.adapters = w.adapters || j->lora;
+        if (j->lora) w.form |= HT_PLAN_ADAPTERS;
+        if (j->tapped && j->n_rows) w.form |= HT_PLAN_TAPS;
         if (!j->n_rows) continue;
         if (w.out == 0) w.logits = j->logits;
-        w.direct = w.direct && j->logits && j->logits == w.logits + w.out * vocab;
+        w.direct = w.direct && j->logits && j->logits == w.logits + w.out * w.width;
         w.out += j->n_rows;
         all = all || !j->top_k;
         w.top_k = ht_max_i32(w.top_k, j->top_k);
@@ -346,8 +362,8 @@ static void add_rows(batch_room *r, ht_batch *b, const ht_step_job *job) {
 
 typedef struct consumption {
     ht_step_job *const *job;
-    const float *logits;
-    int64_t vocab;
+    const float *logits, *taps;
+    int64_t width, taps_width;
 } consumption;
 
 static void consume_jobs(void *arg, int64_t begin, int64_t end, int worker) {
@@ -355,29 +371,34 @@ static void consume_jobs(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
         ht_step_job *job = c->job[i];
-        const float *rows = c->logits;
-        for (int64_t k = 0; k < i; k++) rows += c->job[k]->n_rows * c->vocab;
+        int64_t before = 0;
+        for (int64_t k = 0; k < i; k++) before += c->job[k]->n_rows;
+        const float *rows = c->logits + before * c->width;
         if (!job->n_rows) continue;
+        job->taps = job->tapped ? c->taps + before * c->taps_width : NULL;
         if (job->logits && job->logits != rows)
-            memcpy(job->logits, rows, (size_t)(job->n_rows * c->vocab) * sizeof *rows);
+            memcpy(job->logits, rows, (size_t)(job->n_rows * c->width) * sizeof *rows);
         if (job->consume) job->status = job->consume(job->user, rows, job->n_rows, &job->err);
     }
 }
 
 static ht_status run_step(ht_steps *s, ht_step_job *const *job, int n, ht_error *err) {
     ht_model *m = s->model;
-    const needs w = needs_of(job, n, m->vocab);
+    const needs w = needs_of(m, job, n);
     const float *logits = NULL;
     ht_status status = make_room(&s->room, (int32_t)w.rows, n, err);
-    if (!status) status = make_executor(s, w.adapters, (int32_t)w.rows, w.most, (int32_t)ht_max_i64(w.out, 1), err);
+    if (!status) status = make_executor(s, w.form, (int32_t)w.rows, w.most, (int32_t)ht_max_i64(w.out, 1), err);
     if (status) return status;
     batch_room *r = &s->room;
     ht_batch b = {.id = r->id, .pos = r->pos, .seq_start = r->seq_start, .kv_len = r->kv_len, .out_row = r->out_row};
     r->seq_start[0] = 0;
     for (int i = 0; i < n; i++) add_rows(r, &b, job[i]);
-    const ht_step at = {
-        .batch = &b, .kv = r->kv, .lora = w.adapters ? r->lora : NULL, .output = w.logits, .top_k = w.top_k};
-    executor *e = &s->executor[w.adapters];
+    const ht_step at = {.batch = &b,
+                        .kv = r->kv,
+                        .lora = w.form & HT_PLAN_ADAPTERS ? r->lora : NULL,
+                        .output = w.logits,
+                        .top_k = w.top_k};
+    executor *e = &s->executor[w.form];
     status = ht_exec_run(e->exec, &at, &logits, err);
     if (status) return status;
     for (int i = 0; i < n; i++) {
@@ -392,7 +413,8 @@ static ht_status run_step(ht_steps *s, ht_step_job *const *job, int n, ht_error 
         *e = (executor){0};
         return HT_OK;
     }
-    consumption c = {job, logits, m->vocab};
+    consumption c = {job, logits, ht_exec_second(e->exec), w.width, 0};
+    if (w.form & HT_PLAN_TAPS) c.taps_width = ht_taps_width(m->config);
     if (n == 1)
         consume_jobs(&c, 0, 1, 0);
     else if (w.out)
@@ -486,11 +508,11 @@ void ht_steps_give_back(ht_steps *s, ht_step_job *job) {
     job->exec = NULL;
     job->output = NULL;
     pthread_mutex_lock(&s->lock);
-    const bool adapters = job->lora != NULL;
+    executor *place = &s->executor[job->lora ? HT_PLAN_ADAPTERS : 0];
     /* While a thread runs a step the executors are its own. */
-    const bool keep = !s->running && !s->executor[adapters].exec &&
-                      (size_t)e.out * (size_t)s->model->vocab * sizeof(float) <= KEEP_BYTES;
-    if (keep) s->executor[adapters] = e;
+    const bool keep =
+        !s->running && !place->exec && (size_t)e.out * (size_t)s->model->vocab * sizeof(float) <= KEEP_BYTES;
+    if (keep) *place = e;
     pthread_mutex_unlock(&s->lock);
     if (!keep) drop_executor(&e);
 }

@@ -4,7 +4,7 @@
  * A sequence's owner (a session, an engine) queues a job: the positions that it wants computed. Threads that wait for their
  * jobs run the steps, one thread at a time; who waits alone never changes threads. A step takes jobs in the order in which they came: first those
  * of few rows, a token that is generated or some guesses, then as many rows of long prompts as the pace of the others allows
- * (models/step_pace.h). A row's bits do not depend on its company. Thread-safe. */
+ * (models/step_pace.h). Hidden states and logits are not of one step. A row's bits do not depend on its company. Thread-safe. */
 #ifndef HT_MODELS_STEPS_H
 #define HT_MODELS_STEPS_H
 
@@ -16,7 +16,7 @@ struct ht_model;
 
 typedef struct ht_steps ht_steps;
 
-/* Takes logits f32 [n_rows, vocab], on a thread that may be another's, beside those of other jobs; no call of the user's
+/* Takes logits f32 [n_rows, vocab], or hidden states [n_rows, hidden], on a thread that may be another's, beside those of other jobs; no call of the user's
  * belongs here. Not for `alone`. */
 typedef ht_status ht_step_consumer(void *user, const float *logits, int64_t n_rows, ht_error *err);
 
@@ -31,18 +31,21 @@ typedef struct ht_step_job {
     int64_t first_out;    /* logits are wanted from this position on */
     int32_t most_rows;    /* of the sequence in one step, 1 or more: what its cache is made for */
     int32_t top_k;        /* of ht_step (device/step.h) */
+    bool hidden;          /* hidden states after the final norm are wanted, where it says logits; not with `alone` */
     const ht_lora_set *lora;
     float *logits; /* takes those of the step, [rows, vocab]; NULL: `consume` alone reads them */
     ht_step_consumer *consume;
     void *user;
     const ht_cancel *cancel;
-    bool alone; /* in a step of its own, whose executor is the owner's until ht_steps_give_back: `output` lies in it */
+    bool alone;  /* in a step of its own, whose executor is the owner's until ht_steps_give_back: `output` lies in it */
+    bool tapped; /* `taps` are wanted, too; not with `alone` */
     bool returns; /* another job of the sequence follows at once */
     bool prompt;  /* rows of a prompt, however few: nobody waits for them as for a generated token */
 
     ht_status status; /* of a job that is done; on failure nothing was computed, or `consume` failed */
     ht_error err;
     int64_t first_row, n_rows; /* first position with logits, and how many */
+    const float *taps;         /* [n_rows, ht_taps_width], while `consume` reads the logits; NULL unless `tapped` */
     const float *output;       /* with `alone`: [n_rows, vocab]; NULL when there are none */
 
     ht_job_state state; /* set to HT_JOB_IDLE by the owner who has seen that it is done */

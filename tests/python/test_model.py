@@ -1,6 +1,7 @@
 """hearth.load: text and logits of models from Python. Needs HEARTH_LIBRARY and PYTHONPATH=python, nothing else."""
 
 import json
+import math
 import os
 import pathlib
 import struct
@@ -414,6 +415,45 @@ class Inspections(WithTinyModel):
         ]:
             with self.assertRaisesRegex(kind, says):
                 self.model.inspect(**given)
+
+
+class Embeddings(WithTinyModel):
+    def test_vectors(self):
+        texts = ["hello world", [1, 2, 3], "a"]
+        for pooling in ("last", "mean"):
+            found = self.model.embed(texts, pooling=pooling)
+            raw = self.model.embed(texts, pooling=pooling, normalize=False)
+            self.assertEqual(found.shape, raw.shape)
+            self.assertEqual(found.shape[0], 3)
+            self.assertEqual(found.dtype, hearth.float32)
+            for vector, long, text in zip(found.tolist(), raw.tolist(), texts):
+                length = math.sqrt(sum(x * x for x in long))
+                self.assertAlmostEqual(sum(x * x for x in vector), 1, delta=1e-5)
+                for a, b in zip(vector, long):
+                    self.assertAlmostEqual(a, b / length, delta=1e-6)
+                self.assertEqual(self.model.embed([text], pooling=pooling)[0].tolist(), vector)
+        self.assertNotEqual(self.model.embed("hello world", pooling="mean").tolist(), self.model.embed("hello world").tolist())
+        self.assertEqual(self.model.embed("a").tolist(), self.model.embed(["a"])[0].tolist())
+        self.assertEqual(self.model.embed([]).shape, (0, found.shape[1]))
+
+    def test_adapters(self):
+        model = hearth.load(GOLDEN / "llama-f32", threads=2)
+        adapter = model.load_adapter(GOLDEN.parent / "adapters" / "peft-llama")
+        plain, adapted, none = (model.embed([[1, 2, 3]], adapters=a).tolist() for a in ((), adapter, [(adapter, 0.0)]))
+        self.assertNotEqual(plain, adapted)
+        self.assertEqual(plain, none)
+
+    def test_failures_are_exceptions(self):
+        for given, kind, says in [
+            (dict(texts=["a", []]), ValueError, "text 1: a text of no tokens"),
+            (dict(texts=[[1], [10**6]]), ValueError, "text 1: token id 1000000"),
+            (dict(texts=[[1] * (self.model.context + 1)]), hearth.Error, "does not fit the context"),
+            (dict(texts=["a"], pooling="max"), ValueError, "pooling is 'max', expected one of last, mean"),
+            (dict(texts=["a"], adapters=["x"]), TypeError, "an adapter is a str"),
+            (dict(texts=[1, 2]), TypeError, "int"),
+        ]:
+            with self.assertRaisesRegex(kind, says):
+                self.model.embed(**given)
 
 
 class Logits(unittest.TestCase):

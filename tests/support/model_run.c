@@ -32,7 +32,7 @@ static void open_layer(ht_device *d, ht_kv_layer *l, const ht_layer_kv *kv, int6
 model_run model_run_open(const ht_model *m, int64_t capacity, int32_t chunk) {
     model_run r = {.model = m, .capacity = capacity, .chunk = chunk, .rows = 2 * chunk};
     ht_error err = {0};
-    check(ht_exec_new(m->plan, r.rows, r.rows, &r.exec, &err), &err);
+    check(ht_exec_new(m->plan[0], r.rows, r.rows, &r.exec, &err), &err);
     r.cache.n_layers = m->n_kv_layers;
     r.cache.layer = calloc((size_t)m->n_kv_layers, sizeof *r.cache.layer);
     assert_non_null(r.cache.layer);

@@ -21,6 +21,7 @@
 #include "train/batches.h"
 
 #include <hearth/classify.h>
+#include <hearth/embed.h>
 #include <hearth/engine.h>
 #include <hearth/fuse.h>
 #include <hearth/generate.h>
@@ -229,6 +230,22 @@ static ht_status inspect(ht_error *err) {
     return st;
 }
 
+/* Memory that is missing for a text is that text's failure. */
+static ht_status embed(ht_error *err) {
+    static const char *const given[] = {"ab", "c"};
+    ht_embeddings *e;
+    const ht_embed_options how = OPTIONS(ht_embed_options, with.adapters = &to_inspect_with, with.n_adapters = 1);
+    ht_status st = ht_embed_text(model, given, 2, &how, &e, err);
+    if (st) return st;
+    for (size_t i = 0; i < 2 && !st; i++) {
+        st = e->embeddings[i].status;
+        if (st) snprintf(err->message, sizeof err->message, "%s", e->embeddings[i].message);
+        err->status = st;
+    }
+    ht_embeddings_free(e);
+    return st;
+}
+
 static ht_trainer_options trainer_options(void) {
     ht_trainer_options o;
     ht_trainer_options_init(&o, sizeof o);
@@ -434,6 +451,15 @@ static void inspections(void **state) {
     ht_model_free(model);
 }
 
+static void embeddings(void **state) {
+    (void)state;
+    model = tiny_load(&(tiny_options){.context = 64, .n_threads = 1});
+    to_inspect_with = test_adapter_for(model, 2, 1, 3);
+    assert_true(try_every_failure(embed, ALSO_OK) > 30);
+    ht_adapter_free(to_inspect_with);
+    ht_model_free(model);
+}
+
 static void training_data(void **state) {
     (void)state;
     static const char text[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"},"
@@ -576,7 +602,9 @@ static bool count_allocations(const char *text, size_t n, void *user) {
     return true;
 }
 
-static void decode(const tiny_options *o, const char *what, const ht_sampler_options *sampler) {
+static void see(const ht_probe *probe, void *user) { (void)probe, (void)user; }
+
+static void decode_with(const tiny_options *o, const char *what, const ht_sampler_options *sampler, unsigned probes) {
     enum { N_TOKENS = 700 };
     ht_error err = {0};
     ht_model *m = tiny_load(o);
@@ -584,13 +612,18 @@ static void decode(const tiny_options *o, const char *what, const ht_sampler_opt
     int32_t ids[3];
     tiny_ids(ids, 3, 1);
     assert_int_equal(ht_session_new(m, NULL, &d.session, &err), HT_OK);
-    const ht_generate_options how =
-        OPTIONS(ht_generate_options, with.max_tokens = N_TOKENS, with.ignore_eos = true, with.sampler = sampler);
+    const ht_probe_options seen = OPTIONS(ht_probe_options, with.kinds = probes, with.fn = see);
+    const ht_generate_options how = OPTIONS(ht_generate_options, with.max_tokens = N_TOKENS, with.ignore_eos = true,
+                                            with.sampler = sampler, with.probes = &seen);
     if (ht_generate(d.session, ids, 3, &how, count_allocations, &d, NULL, &err)) fail_msg("%s", err.message);
     assert_true(d.tokens > N_TOKENS / 4); /* a token may complete no character */
     assert_true(d.grown > 0);             /* else nothing was counted */
     ht_session_free(d.session);
     ht_model_free(m);
+}
+
+static void decode(const tiny_options *o, const char *what, const ht_sampler_options *sampler) {
+    decode_with(o, what, sampler, 0);
 }
 
 static void decoding_allocates_nothing(void **state) {
@@ -603,6 +636,7 @@ static void decoding_allocates_nothing(void **state) {
     decode(&(tiny_options){0}, "the whole chain", &all);
     decode(&(tiny_options){.window = 300, .type = HT_W_Q8_0}, "a ring", &greedy);
     decode(&(tiny_options){.kv = HT_I8, .n_threads = 1}, "8-bit keys", &greedy);
+    decode_with(&(tiny_options){0}, "probes", &greedy, HT_PROBE_ALL);
 }
 
 static int make_inputs(void **state) {
@@ -654,10 +688,19 @@ static void children(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parsers),     cmocka_unit_test(checkpoints),   cmocka_unit_test(files),
-        cmocka_unit_test(fusing),      cmocka_unit_test(pools),         cmocka_unit_test(training),
-        cmocka_unit_test(inspections), cmocka_unit_test(training_data), cmocka_unit_test(trainers),
-        cmocka_unit_test(prefixes),    cmocka_unit_test(many_prompts),  cmocka_unit_test(decoding_allocates_nothing),
+        cmocka_unit_test(parsers),
+        cmocka_unit_test(checkpoints),
+        cmocka_unit_test(files),
+        cmocka_unit_test(fusing),
+        cmocka_unit_test(pools),
+        cmocka_unit_test(training),
+        cmocka_unit_test(inspections),
+        cmocka_unit_test(training_data),
+        cmocka_unit_test(embeddings),
+        cmocka_unit_test(trainers),
+        cmocka_unit_test(prefixes),
+        cmocka_unit_test(many_prompts),
+        cmocka_unit_test(decoding_allocates_nothing),
         cmocka_unit_test(children),
     };
     return cmocka_run_group_tests(tests, make_inputs, free_inputs);

@@ -1,0 +1,188 @@
+/* hearth embed: texts as vectors, as text, JSON or a NumPy file. */
+#include "command.h"
+#include "engine.h"
+#include "input.h"
+#include "json.h"
+#include "terminal.h"
+
+#include <hearth/embed.h>
+#include <hearth/npy.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { EXPECTED_TOKENS = 512 };
+
+static const char *const pooling_names[] = {"last", "mean"};
+
+/* The texts: words of the command line, or lines of a file. */
+typedef struct text_list {
+    const char *const *items;
+    size_t n;
+    char *file;         /* all of it; NULL: none */
+    const char **lines; /* [n] in `file` */
+} text_list;
+
+/* Cuts the file into its lines but for blank ones. */
+static ht_status cut_lines(text_list *t, const char *path, size_t bytes, ht_error *err) {
+    size_t most = 1, number = 0;
+    for (size_t i = 0; i < bytes; i++) most += t->file[i] == '\n';
+    t->lines = malloc(most * sizeof *t->lines);
+    if (!t->lines) {
+        snprintf(err->message, sizeof err->message, "out of memory for %zu texts", most);
+        return err->status = HT_ERR_MEMORY;
+    }
+    for (char *at = t->file, *end = at + bytes, *next; at < end; at = next) {
+        char *line_end = memchr(at, '\n', (size_t)(end - at));
+        if (!line_end) line_end = end;
+        next = line_end + 1;
+        number++;
+        if (line_end > at && line_end[-1] == '\r') line_end--;
+        *line_end = '\0';
+        if (strlen(at) != (size_t)(line_end - at)) {
+            snprintf(err->message, sizeof err->message, "%.300s: line %zu holds a NUL byte", path, number);
+            return err->status = HT_ERR_ARGUMENT;
+        }
+        if (at[strspn(at, " \t")]) t->lines[t->n++] = at;
+    }
+    t->items = t->lines;
+    if (t->n) return HT_OK;
+    snprintf(err->message, sizeof err->message, "%.300s holds no text", path);
+    return err->status = HT_ERR_ARGUMENT;
+}
+
+static ht_status read_texts(const options *o, text_list *t, ht_error *err) {
+    size_t bytes;
+    if (!o->prompts) {
+        t->items = o->arguments.items;
+        t->n = (size_t)o->arguments.n;
+        return HT_OK;
+    }
+    const ht_status st = input_read_file(o->prompts, &t->file, &bytes, err);
+    return st ? st : cut_lines(t, strcmp(o->prompts, "-") == 0 ? "standard input" : o->prompts, bytes, err);
+}
+
+static void on_progress(double done, void *user) { progress_show(user, done); }
+
+static ht_status embed(const options *o, const text_list *t, ht_embeddings **out, ht_error *err) {
+    engine e = {0};
+    progress computing;
+    const engine_model which = {o->model, (ht_precision)o->precision, options_kv_dtype(o), EXPECTED_TOKENS};
+    ht_status st = engine_load(&e, o, &which, &e.model, err);
+    if (!st) st = adapters_load(o, e.model, &e.adapters, err);
+    if (!st) {
+        progress_begin(&computing, "computing", o->quiet);
+        ht_embed_options how;
+        ht_embed_options_init(&how, sizeof how);
+        how.pooling = (ht_pooling)o->pooling;
+        how.normalize = !o->no_normalize;
+        how.adapters = e.adapters.adapter;
+        how.adapter_scales = e.adapters.scale;
+        how.n_adapters = e.adapters.n;
+        how.cancel = interrupt_flag();
+        how.progress = on_progress;
+        how.user = &computing;
+        st = ht_embed_text(e.model, t->items, t->n, &how, out, err);
+        progress_end(&computing);
+        if (st == HT_ERR_CANCELLED) snprintf(err->message, sizeof err->message, "interrupted: there is no result");
+    }
+    engine_close(&e);
+    return st;
+}
+
+/* ---- the result ---- */
+
+static ht_status write_npy(const char *path, const ht_embeddings *e, ht_error *err) {
+    ht_npy_writer *w;
+    ht_status st = ht_npy_writer_new(path, (int64_t)e->n, e->hidden, &w, err);
+    if (st) return st;
+    st = ht_npy_writer_put(w, e->values, (int64_t)e->n, err);
+    if (!st) st = ht_npy_writer_commit(w, err);
+    ht_npy_writer_free(w);
+    return st;
+}
+
+static json_t *json_of(const options *o, const ht_embedding *e, int32_t hidden) {
+    if (e->status) return json_pack("{so}", "error", json_text(e->message, strlen(e->message)));
+    json_t *value = json_pack("{sI}", "tokens", (json_int_t)e->n_tokens);
+    if (o->out || !value) return value;
+    json_t *values = json_array();
+    bool whole = values != NULL;
+    for (int32_t d = 0; whole && d < hidden; d++)
+        whole = json_array_append_new(values, json_real((double)e->values[d])) == 0;
+    if (whole && json_object_set(value, "embedding", values) == 0) {
+        json_decref(values);
+        return value;
+    }
+    json_decref(values);
+    json_decref(value);
+    return NULL;
+}
+
+static bool print_json(const options *o, const ht_embeddings *e) {
+    json_t *texts = json_array();
+    bool whole = texts != NULL;
+    for (size_t i = 0; whole && i < e->n; i++)
+        whole = json_array_append_new(texts, json_of(o, &e->embeddings[i], e->hidden)) == 0;
+    json_t *value = NULL;
+    if (whole)
+        value = json_pack("{so ss sb si sO}", "model", json_path(o->model), "pooling", pooling_names[o->pooling],
+                          "normalized", !o->no_normalize, "hidden", (int)e->hidden, "texts", texts);
+    json_decref(texts);
+    if (value && o->out && json_object_set_new(value, "out", json_path(o->out))) {
+        json_decref(value);
+        value = NULL;
+    }
+    return json_output(value);
+}
+
+/* An empty line for a text that failed, so that lines can be counted. */
+static void print_text(const ht_embeddings *e) {
+    char number[32];
+    for (size_t i = 0; i < e->n; i++) {
+        for (int32_t d = 0; e->embeddings[i].values && d < e->hidden; d++) {
+            const int n = snprintf(number, sizeof number, "%s%.9g", d ? " " : "", (double)e->embeddings[i].values[d]);
+            output_write(number, (size_t)n);
+        }
+        output_write("\n", 1);
+    }
+}
+
+static int show(const options *o, const ht_embeddings *e, ht_error *err) {
+    int status = e->n_failed ? EXIT_FAILED : EXIT_OK;
+    for (size_t i = 0; i < e->n; i++) {
+        if (!e->embeddings[i].status) continue;
+        ht_error why = {.status = e->embeddings[i].status};
+        snprintf(why.message, sizeof why.message, "text %zu: %s", i + 1, e->embeddings[i].message);
+        report(&why);
+    }
+    if (o->out && write_npy(o->out, e, err)) return report(err);
+    if (o->json && !print_json(o, e)) status = EXIT_FAILED;
+    if (!o->json && !o->out) print_text(e);
+    return status;
+}
+
+static const char *mistake(const options *o) {
+    if (!o->prompts && !o->arguments.n) return "TEXT or --prompts FILE is needed";
+    if (o->prompts && o->arguments.n) return "--prompts and TEXT exclude each other";
+    return NULL;
+}
+
+int embed_command(const options *o) {
+    const char *wrong = mistake(o);
+    if (wrong) {
+        fprintf(stderr, "hearth embed: %s (see hearth embed --help)\n", wrong);
+        return EXIT_USAGE;
+    }
+    ht_error err = {0};
+    text_list texts = {0};
+    ht_embeddings *result = NULL;
+    ht_status st = read_texts(o, &texts, &err);
+    if (!st) st = embed(o, &texts, &result, &err);
+    const int status = st ? report(&err) : show(o, result, &err);
+    ht_embeddings_free(result);
+    free(texts.file);
+    free(texts.lines);
+    return output_finish(status);
+}

@@ -1,0 +1,65 @@
+/* Embeddings: texts as vectors, pooled from the hidden states of a model after its final norm.
+ *
+ * Texts go through the model together, as many in one step as fit it, nothing padded, beside whatever else computes on the model.
+ * Each gets the bits that it gets alone. */
+#ifndef HEARTH_EMBED_H
+#define HEARTH_EMBED_H
+
+#include <hearth/adapter.h>
+#include <hearth/cancel.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Which hidden states [tokens, hidden] make the vector of a text: that of its last token, which alone has seen all others,
+ * or the mean over all tokens, special ones included. */
+typedef enum ht_pooling { HT_POOLING_LAST, HT_POOLING_MEAN } ht_pooling;
+
+/* Options of ht_embed_text and ht_embed_ids. */
+typedef struct ht_embed_options {
+    size_t size;                 /* of the struct, set by ht_embed_options_init */
+    ht_pooling pooling;          /* default HT_POOLING_LAST */
+    bool normalize;              /* scale each vector to a length (L2 norm) of 1; default true */
+    ht_adapter *const *adapters; /* [n_adapters], as ht_session_set_adapters; default none */
+    const float *adapter_scales; /* NULL: 1 each */
+    int n_adapters;
+    const ht_cancel *cancel; /* ends the call with HT_ERR_CANCELLED; default NULL */
+    /* Called now and then with the share of texts that are done, 0 to 1. Default NULL. */
+    void (*progress)(double done, void *user);
+    void *user; /* handed to `progress` */
+} ht_embed_options;
+HT_API void ht_embed_options_init(ht_embed_options *options, size_t size);
+
+/* What came of a text. */
+typedef struct ht_embedding {
+    ht_status status;    /* of this text alone */
+    const char *message; /* "" for HT_OK */
+    int64_t n_tokens;
+    const float *values; /* [hidden]; NULL when it failed */
+} ht_embedding;
+
+typedef struct ht_embeddings {
+    size_t n;
+    int32_t hidden;
+    const ht_embedding
+        *embeddings;     /* [n], in the order of the texts; lent, as is everything here, until they are freed */
+    const float *values; /* f32 [n, hidden], all of them one after the other; zeros for those that failed */
+    size_t n_failed;
+} ht_embeddings;
+
+/* Embeds n NUL-terminated texts of UTF-8, encoded as ht_generate_text does at the beginning of a session; HT_ERR_UNSUPPORTED without
+ * a tokenizer. A text that fails has its status, and the others go on: HT_ERR_ARGUMENT when it has no tokens, HT_ERR_LIMIT
+ * when they do not fit the context, HT_ERR_INTERNAL when its vector is not finite. The model may be in use by sessions. The
+ * caller frees *out. */
+HT_API ht_status ht_embed_text(ht_model *m, const char *const *texts, size_t n, const ht_embed_options *options,
+                               ht_embeddings **out, ht_error *err);
+/* The same of token ids as they are: n_ids[i] of them at ids[i]. HT_ERR_ARGUMENT, too, for ids outside the vocabulary. */
+HT_API ht_status ht_embed_ids(ht_model *m, const int32_t *const *ids, const size_t *n_ids, size_t n,
+                              const ht_embed_options *options, ht_embeddings **out, ht_error *err);
+HT_API void ht_embeddings_free(ht_embeddings *e); /* NULL is fine */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

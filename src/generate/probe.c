@@ -1,0 +1,278 @@
+#include "generate/probe.h"
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/options.h"
+#include "device/device.h"
+#include "generate/logits_row.h"
+#include "models/taps.h"
+
+#include <hearth/memory.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const ht_probe_options defaults = {.size = sizeof defaults};
+
+void ht_probe_options_init(ht_probe_options *options, size_t size) {
+    ht_options_init(options, size, &defaults, sizeof defaults);
+}
+
+const char *ht_probe_name(ht_probe_kind kind) {
+    switch (kind) {
+    case HT_PROBE_TOKEN: return "token";
+    case HT_PROBE_TOP: return "top";
+    case HT_PROBE_ENTROPY: return "entropy";
+    case HT_PROBE_CACHE: return "cache";
+    case HT_PROBE_MEMORY: return "memory";
+    case HT_PROBE_ROUTER: return "router";
+    case HT_PROBE_RESIDUAL: return "residual";
+    case HT_PROBE_ALL: break;
+    }
+    return NULL;
+}
+
+enum { OF_LOGITS = HT_PROBE_TOP | HT_PROBE_ENTROPY, OF_TAPS = HT_PROBE_ROUTER | HT_PROBE_RESIDUAL };
+
+struct ht_probing {
+    ht_probe_options o;
+    const ht_model *model;
+    ht_probe seen; /* what the logits and taps of the present step say */
+    size_t machine_bytes;
+    float *block_max; /* [ht_row_blocks(vocab)] */
+    float *norm;      /* [n_layers] */
+    int32_t *expert;  /* [n_layers, experts_used] */
+    float *weight;    /* likewise */
+    ht_probe_route *route;
+};
+
+/* ---- life ---- */
+
+ht_status ht_probing_read_options(ht_probe_options *o, const ht_probe_options *options, ht_error *err) {
+    ht_status status = ht_options_read(o, options, &defaults, sizeof defaults, "ht_probe_options", err);
+    if (status || !o->kinds) return status;
+    if (o->kinds & ~(unsigned)HT_PROBE_ALL)
+        return ht_fail(err, HT_ERR_ARGUMENT, "probes 0x%x are asked for, of which 0x%x are none", o->kinds,
+                       o->kinds & ~(unsigned)HT_PROBE_ALL);
+    if (!o->fn) return ht_fail(err, HT_ERR_ARGUMENT, "probes are asked for, but there is no function to take them");
+    return HT_OK;
+}
+
+static ht_status allocate(ht_probing *p, ht_error *err) {
+    const ht_config *c = p->model->config;
+    const size_t layers = (size_t)c->n_layers, used = layers * (size_t)c->experts_used;
+    const size_t blocks = (size_t)ht_row_blocks(p->model->vocab);
+    p->block_max = malloc(blocks * sizeof *p->block_max);
+    p->norm = calloc(layers, sizeof *p->norm);
+    p->expert = calloc(used + 1, sizeof *p->expert);
+    p->weight = calloc(used + 1, sizeof *p->weight);
+    p->route = calloc(layers, sizeof *p->route);
+    if (p->block_max && p->norm && p->expert && p->weight && p->route) return HT_OK;
+    return ht_fail_memory(err, blocks * sizeof *p->block_max + used * sizeof *p->expert, "probes");
+}
+
+static void place_routes(ht_probing *p) {
+    const ht_config *c = p->model->config;
+    const int64_t m = c->experts_used;
+    for (int64_t l = 0; l < c->n_layers; l++) {
+        if (!c->layer[l].has_experts) continue;
+        p->route[p->seen.n_routes++] = (ht_probe_route){
+            .layer = (int32_t)l, .n = (int32_t)m, .expert = p->expert + l * m, .weight = p->weight + l * m};
+    }
+    p->seen.routes = p->route;
+    p->seen.n_layers = (int32_t)c->n_layers;
+    p->seen.norms = p->norm;
+}
+
+ht_status ht_probing_new(const ht_model *m, const ht_probe_options *options, ht_probing **out, ht_error *err) {
+    ht_probe_options o;
+    *out = NULL;
+    ht_status status = ht_probing_read_options(&o, options, err);
+    if (status || !o.kinds) return status;
+    ht_probing *p = calloc(1, sizeof *p);
+    if (!p) return ht_fail_memory(err, sizeof *p, "probes");
+    p->o = o;
+    p->model = m;
+    status = allocate(p, err);
+    if (status) {
+        ht_probing_free(p);
+        return status;
+    }
+    place_routes(p);
+    if (!p->seen.n_routes) p->o.kinds &= ~(unsigned)HT_PROBE_ROUTER;
+    if (ht_memory_is_host(m->device->memory)) {
+        ht_machine machine;
+        ht_machine_read(&machine);
+        p->machine_bytes = machine.memory_bytes;
+    }
+    *out = p;
+    return HT_OK;
+}
+
+void ht_probing_free(ht_probing *p) {
+    if (!p) return;
+    free(p->block_max);
+    free(p->norm);
+    free(p->expert);
+    free(p->weight);
+    free(p->route);
+    free(p);
+}
+
+bool ht_probing_needs_logits(const ht_probing *p) { return p->o.kinds & OF_LOGITS; }
+bool ht_probing_needs_taps(const ht_probing *p) { return p->o.kinds & OF_TAPS; }
+
+/* ---- a row ---- */
+
+/* Blocks whose largest value is no higher than the lowest one kept are passed over, which is nearly all of them. */
+static void find_top(ht_probe *seen, const ht_logits_row *row) {
+    int32_t n = 0;
+    for (int32_t b = 0; b < row->n_blocks; b++) {
+        if (n == HT_PROBE_TOP_LOGITS && row->block_max[b] <= seen->top_logit[n - 1]) continue;
+        const int32_t end = (int32_t)ht_min_i64((int64_t)(b + 1) * HT_ROW_BLOCK, row->n);
+        for (int32_t i = b * HT_ROW_BLOCK; i < end; i++) {
+            const float x = row->x[i];
+            if (n == HT_PROBE_TOP_LOGITS && x <= seen->top_logit[n - 1]) continue;
+            int32_t at = n < HT_PROBE_TOP_LOGITS ? n++ : n - 1;
+            for (; at > 0 && seen->top_logit[at - 1] < x; at--) {
+                seen->top_logit[at] = seen->top_logit[at - 1];
+                seen->top_token[at] = seen->top_token[at - 1];
+            }
+            seen->top_logit[at] = x;
+            seen->top_token[at] = i;
+        }
+    }
+    seen->n_top = n;
+}
+
+/* Values are summed in lanes by position, the same on every instruction set; enough of them that compilers make vectors of the loop. */
+enum { LANES = 64, BLOCK = 2048 };
+
+/* Adds weights exp(x - max) to sum, and these times max - x to drop. */
+static void add_lanes(float *restrict sum, float *restrict drop, const float *restrict x, const float *restrict w,
+                      float max, int64_t n) {
+    for (int64_t l = 0; l < n; l++) {
+        sum[l] += w[l];
+        drop[l] += w[l] * (max - x[l]);
+    }
+}
+
+/* log(sum) + sum of w (max - x) / sum: no term is negative, so that nothing cancels. */
+static double entropy_of(const ht_logits_row *row) {
+    float w[BLOCK];
+    double all = 0, all_dropped = 0;
+    for (int32_t at = 0; at < row->n; at += BLOCK) {
+        const int64_t n = ht_min_i64(BLOCK, row->n - at);
+        const float *x = row->x + at;
+        float sum[LANES] = {0}, drop[LANES] = {0};
+        row->ops->weights(x, n, row->max, 1, w);
+        for (int64_t i = 0; i < n; i += LANES) add_lanes(sum, drop, x + i, w + i, row->max, ht_min_i64(LANES, n - i));
+        for (int l = 0; l < LANES; l++) {
+            all += (double)sum[l];
+            all_dropped += (double)drop[l];
+        }
+    }
+    return log(all) + all_dropped / all;
+}
+
+void ht_probing_look(ht_probing *p, const float *logits, const float *taps) {
+    const ht_model *m = p->model;
+    if (p->o.kinds & OF_LOGITS) {
+        ht_logits_row row = {.ops = m->device->row_ops, .x = logits, .n = m->vocab, .block_max = p->block_max};
+        (void)ht_row_scan(&row); /* finite, or no token was drawn */
+        if (p->o.kinds & HT_PROBE_TOP) find_top(&p->seen, &row);
+        if (p->o.kinds & HT_PROBE_ENTROPY) p->seen.entropy = entropy_of(&row);
+    }
+    if (p->o.kinds & OF_TAPS) ht_taps_read(m->config, taps, p->norm, p->expert, p->weight);
+}
+
+/* ---- handing over ---- */
+
+static double share(double used, double of) { return of > 0 ? used / of : 0; }
+
+static void look_at_cache(ht_probe *out, const ht_probing *p, const ht_probing_token *t) {
+    out->positions = t->s->cache->length;
+    out->context = p->model->context;
+    out->cache_bytes = t->cache_budget ? t->cache_bytes : ht_cache_held_bytes(t->s->cache);
+    out->cache_budget = t->cache_budget;
+    out->pressure = t->cache_budget ? share((double)t->cache_bytes, (double)t->cache_budget)
+                                    : share((double)out->positions, (double)out->context);
+}
+
+static void look_at_memory(ht_probe *out, const ht_probing *p) {
+    const ht_memory_stats stats = ht_memory_get(p->model->device);
+    const size_t limit = ht_memory_limit(p->model->device);
+    out->memory_bytes = stats.active_bytes;
+    out->memory_peak = stats.peak_bytes;
+    out->memory_limit = limit ? limit : p->machine_bytes;
+    out->pressure = share((double)out->memory_bytes, (double)out->memory_limit);
+}
+
+/* One kind of what was seen, without what belongs to others. */
+static ht_probe probe_of(const ht_probing *p, ht_probe_kind kind, const ht_probing_token *t) {
+    const ht_probe *seen = &p->seen;
+    ht_probe out = {.kind = kind, .index = t->index, .position = t->s->n_tokens};
+    switch (kind) {
+    case HT_PROBE_TOKEN: out.token = t->token; break;
+    case HT_PROBE_TOP:
+        out.n_top = seen->n_top;
+        memcpy(out.top_token, seen->top_token, sizeof out.top_token);
+        memcpy(out.top_logit, seen->top_logit, sizeof out.top_logit);
+        break;
+    case HT_PROBE_ENTROPY: out.entropy = seen->entropy; break;
+    case HT_PROBE_CACHE: look_at_cache(&out, p, t); break;
+    case HT_PROBE_MEMORY: look_at_memory(&out, p); break;
+    case HT_PROBE_ROUTER:
+        out.n_routes = seen->n_routes;
+        out.routes = seen->routes;
+        break;
+    case HT_PROBE_RESIDUAL:
+        out.n_layers = seen->n_layers;
+        out.norms = seen->norms;
+        break;
+    case HT_PROBE_ALL: break;
+    }
+    return out;
+}
+
+void ht_probing_show(ht_probing *p, const ht_probing_token *t, ht_probe_fn *fn, void *user) {
+    for (unsigned kind = 1; kind & HT_PROBE_ALL; kind *= 2) {
+        if (!(p->o.kinds & kind)) continue;
+        const ht_probe out = probe_of(p, (ht_probe_kind)kind, t);
+        if (fn)
+            fn(&out, user);
+        else
+            p->o.fn(&out, p->o.user);
+    }
+}
+
+/* ---- copies ---- */
+
+/* The struct, routes, experts and weights, norms: one behind the other. */
+ht_probe *ht_probe_copy(const ht_probe *probe, size_t *bytes) {
+    size_t chosen = 0;
+    for (int32_t i = 0; i < probe->n_routes; i++) chosen += (size_t)probe->routes[i].n;
+    const size_t routes = (size_t)probe->n_routes, layers = (size_t)probe->n_layers;
+    *bytes = sizeof *probe + routes * sizeof *probe->routes + chosen * (sizeof(int32_t) + sizeof(float)) +
+             layers * sizeof(float);
+    ht_probe *copy = malloc(*bytes);
+    if (!copy) return NULL;
+    *copy = *probe;
+    ht_probe_route *route = (ht_probe_route *)(copy + 1);
+    int32_t *expert = (int32_t *)(route + routes);
+    float *weight = (float *)(expert + chosen), *norm = weight + chosen;
+    copy->routes = route;
+    copy->norms = norm;
+    for (size_t i = 0; i < routes; i++) {
+        const ht_probe_route *from = &probe->routes[i];
+        const size_t n = (size_t)from->n;
+        route[i] = (ht_probe_route){from->layer, from->n, expert, weight};
+        memcpy(expert, from->expert, n * sizeof *expert);
+        memcpy(weight, from->weight, n * sizeof *weight);
+        expert += n;
+        weight += n;
+    }
+    if (layers) memcpy(norm, probe->norms, layers * sizeof *norm);
+    return copy;
+}

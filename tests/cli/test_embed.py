@@ -1,0 +1,111 @@
+"""What `hearth embed` writes: the same vectors as text, JSON and NumPy file, for words and lines of a file."""
+
+import ast
+import json
+import math
+import pathlib
+import struct
+import unittest
+
+from support import TINY, CommandTest, hearth
+
+GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden"
+TEXTS = ["hello world", "a <b> & c", "one more"]
+
+
+def read_npy(path):
+    data = path.read_bytes()
+    (length,) = struct.unpack("<H", data[8:10])
+    header = ast.literal_eval(data[10 : 10 + length].decode())
+    assert header["descr"] == "<f4" and not header["fortran_order"]
+    rows, columns = header["shape"]
+    values = struct.unpack(f"<{rows * columns}f", data[10 + length :])
+    return [list(values[i * columns : (i + 1) * columns]) for i in range(rows)]
+
+
+def float32(x):
+    return struct.unpack("f", struct.pack("f", x))[0]
+
+
+class Embed(CommandTest):
+    def json(self, *words, **more):
+        return json.loads(self.succeeds("embed", TINY, "--json", *words, **more).text)
+
+    def test_forms_agree(self):
+        for pooling in ("last", "mean"):
+            said = self.json(*TEXTS, "--pooling", pooling)
+            self.assertEqual((said["pooling"], said["normalized"]), (pooling, True))
+            vectors = [[float32(x) for x in t["embedding"]] for t in said["texts"]]
+            for text, one in zip(TEXTS, said["texts"]):
+                ids = self.succeeds("tokenize", TINY, text, "--add-special").text.split()
+                self.assertEqual(one["tokens"], len(ids))
+                self.assertEqual(len(one["embedding"]), said["hidden"])
+                self.assertAlmostEqual(sum(x * x for x in one["embedding"]), 1, delta=1e-5)
+            lines = self.succeeds("embed", TINY, *TEXTS, "--pooling", pooling).text.splitlines()
+            self.assertEqual([[float32(float(x)) for x in line.split()] for line in lines], vectors)
+            path = self.folder / "v.npy"
+            said = self.json(*TEXTS, "--pooling", pooling, "--out", path)
+            self.assertEqual(said["out"], str(path))
+            self.assertEqual([list(t) for t in said["texts"]], [["tokens"]] * 3)
+            self.assertEqual(read_npy(path), vectors)
+            self.assertEqual(self.succeeds("embed", TINY, *TEXTS, "--out", path).out, b"")
+
+    def test_lengths(self):
+        unit = self.json("hello world")["texts"][0]["embedding"]
+        said = self.json("hello world", "--no-normalize")
+        raw = said["texts"][0]["embedding"]
+        self.assertFalse(said["normalized"])
+        length = math.sqrt(sum(x * x for x in raw))
+        self.assertNotAlmostEqual(length, 1, delta=1e-3)
+        for a, b in zip(unit, raw):
+            self.assertAlmostEqual(a, b / length, delta=1e-6)
+
+    def test_files(self):
+        """A text a line; blank lines are none, and the last one needs no newline."""
+        wanted = self.json(*TEXTS)["texts"]
+        content = f"{TEXTS[0]}\r\n\n  \n{TEXTS[1]}\n{TEXTS[2]}".encode()
+        (self.folder / "texts").write_bytes(content)
+        self.assertEqual(self.json("--prompts", self.folder / "texts")["texts"], wanted)
+        self.assertEqual(self.json("--prompts", "-", stdin=content)["texts"], wanted)
+        (self.folder / "texts").write_bytes(b"a\nb\0c\n")
+        self.fails(1, "embed", TINY, "--prompts", self.folder / "texts", says="line 2 holds a NUL byte")
+        (self.folder / "texts").write_bytes(b"\n \n")
+        self.fails(1, "embed", TINY, "--prompts", self.folder / "texts", says="holds no text")
+        self.fails(1, "embed", TINY, "--prompts", self.folder / "none", says="none")
+
+    def tells(self, *words):
+        """The command fails with a line about the second text, and gives what there is."""
+        result = hearth(*words)
+        self.assertEqual(result.status, 1)
+        self.assertEqual(result.err.count("\n"), 1, result.err)
+        self.assertIn("text 2: a text of", result.err)
+        return result
+
+    def test_one_fails(self):
+        """The others go on, and its line is empty."""
+        long = " ".join(["hello"] * 200)
+        path = self.folder / "v.npy"
+        words = ("embed", TINY, "one", long, "two", "--context", "40")
+        done = self.tells(*words)
+        lines = done.text.splitlines()
+        self.assertEqual([bool(line) for line in lines], [True, False, True])
+        said = json.loads(self.tells(*words, "--json").text)["texts"]
+        self.assertEqual([list(t) for t in said], [["tokens", "embedding"], ["error"], ["tokens", "embedding"]])
+        self.assertEqual(self.tells(*words, "--out", path).out, b"")
+        rows = read_npy(path)
+        self.assertEqual([any(row) for row in rows], [True, False, True])
+        self.assertEqual(rows[2], [float32(x) for x in said[2]["embedding"]])
+
+    def test_usage(self):
+        for words, says in [
+            ((TINY,), "TEXT or --prompts FILE is needed"),
+            ((TINY, "a", "--prompts", "x"), "--prompts and TEXT exclude each other"),
+            ((TINY, "a", "--pooling", "max"), "--pooling"),
+        ]:
+            self.fails(2, "embed", *words, says=says)
+        self.fails(1, "embed", GOLDEN / "tiny" / "gemma4-shared-bf16", "a", says="no tokenizer")
+        self.fails(1, "embed", TINY, "a", "--out", self.folder / "no" / "v.npy", says="v.npy")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,433 @@
+/* Embeddings: against float32 transformers (tests/golden/make_embed.py), against the logits that the head makes of them, alone and
+ * in company to the bit, and what is refused. */
+#include "generate/session_internal.h"
+#include "models/decoder.h"
+#include "models/weights.h"
+#include "support/adapters.h"
+#include "support/options.h"
+#include "support/scratch.h"
+#include "support/test.h"
+#include "support/tiny_model.h"
+
+#include <hearth/hearth.h>
+
+#include <jansson.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static ht_model *load(const char *name, ht_precision precision, ht_dtype kv) {
+    char path[256];
+    ht_error err = {0};
+    ht_device *device;
+    ht_model *m;
+    snprintf(path, sizeof path, "tests/golden/tiny/%s", name);
+    if (ht_device_open("cpu", OPTIONS_AT(ht_device_options, with.n_threads = 2), &device, &err))
+        fail_msg("%s", err.message);
+    const ht_model_options options =
+        OPTIONS(ht_model_options, with.device = device, with.precision = precision, with.kv_dtype = kv);
+    if (ht_model_load(path, &options, &m, &err)) fail_msg("%s: %s", name, err.message);
+    ht_device_free(device);
+    return m;
+}
+
+static ht_embeddings *embed(ht_model *m, const int32_t *const *ids, const size_t *n_ids, size_t n,
+                            const ht_embed_options *o) {
+    ht_error err = {0};
+    ht_embeddings *e;
+    if (ht_embed_ids(m, ids, n_ids, n, o, &e, &err)) fail_msg("%s", err.message);
+    assert_int_equal(e->n, n);
+    assert_int_equal(e->hidden, m->config->hidden);
+    return e;
+}
+
+static ht_embeddings *embed_one(ht_model *m, const int32_t *ids, size_t n, const ht_embed_options *o) {
+    ht_embeddings *e = embed(m, &ids, &n, 1, o);
+    if (e->n_failed) fail_msg("%s", e->embeddings[0].message);
+    assert_int_equal(e->embeddings[0].n_tokens, n);
+    return e;
+}
+
+static double length_of(const float *x, int32_t n) {
+    double squares = 0;
+    for (int32_t d = 0; d < n; d++) squares += (double)x[d] * (double)x[d];
+    return sqrt(squares);
+}
+
+/* ---- golden ---- */
+
+/* Sums in another order, in units of the largest value; decimals of the file are exact to 1e-6. */
+static const double tolerance = 2e-5;
+
+static double check_pooled(ht_model *m, const int32_t *ids, size_t n, ht_pooling pooling, const json_t *wanted) {
+    ht_embeddings *raw =
+        embed_one(m, ids, n, OPTIONS_AT(ht_embed_options, with.pooling = pooling, with.normalize = false));
+    ht_embeddings *unit = embed_one(m, ids, n, OPTIONS_AT(ht_embed_options, with.pooling = pooling));
+    double largest = 0, most = 0;
+    assert_int_equal(json_array_size(wanted), raw->hidden);
+    for (int32_t d = 0; d < raw->hidden; d++)
+        largest = fmax(largest, fabs(json_number_value(json_array_get(wanted, (size_t)d))));
+    const double length = length_of(raw->values, raw->hidden);
+    assert_true(largest > 0 && fabs(length_of(unit->values, raw->hidden) - 1) < 1e-6);
+    for (int32_t d = 0; d < raw->hidden; d++) {
+        const double off = fabs((double)raw->values[d] - json_number_value(json_array_get(wanted, (size_t)d)));
+        most = off > most || isnan(off) ? off : most;
+        assert_true(fabs((double)unit->values[d] - (double)raw->values[d] / length) < 1e-6);
+    }
+    ht_embeddings_free(raw);
+    ht_embeddings_free(unit);
+    return most / largest;
+}
+
+static void golden(void **state) {
+    (void)state;
+    json_t *document = json_load_file("tests/golden/embed.json", 0, NULL);
+    const json_t *cases = json_object_get(document, "cases");
+    assert_true(json_array_size(cases) > 20);
+    for (size_t i = 0; i < json_array_size(cases); i++) {
+        const json_t *c = json_array_get(cases, i), *list = json_object_get(c, "ids");
+        const char *name = json_string_value(json_object_get(c, "checkpoint"));
+        const size_t n = json_array_size(list);
+        int32_t *ids = malloc(n * sizeof *ids);
+        assert_non_null(ids);
+        for (size_t k = 0; k < n; k++) ids[k] = (int32_t)json_integer_value(json_array_get(list, k));
+        ht_model *m = load(name, HT_PRECISION_REFERENCE, HT_F32);
+        const double last = check_pooled(m, ids, n, HT_POOLING_LAST, json_object_get(c, "last"));
+        const double mean = check_pooled(m, ids, n, HT_POOLING_MEAN, json_object_get(c, "mean"));
+        print_message("%s: off by %.2e (last) and %.2e (mean) of the largest value\n", name, last, mean);
+        assert_true(last < tolerance && mean < tolerance);
+        ht_model_free(m);
+        free(ids);
+    }
+    json_decref(document);
+}
+
+/* ---- the head ---- */
+
+static int32_t *some_ids(const ht_model *m, int n, int salt) {
+    int32_t *ids = malloc((size_t)n * sizeof *ids);
+    assert_non_null(ids);
+    for (int i = 0; i < n; i++) ids[i] = (int32_t)((uint32_t)(i * 7919 + i * i * 31 + salt) % (uint32_t)m->vocab);
+    return ids;
+}
+
+static bool copy_row(const float *logits, int64_t first, int64_t n_rows, int32_t vocab, void *user) {
+    (void)first;
+    memcpy(user, logits + (n_rows - 1) * vocab, (size_t)vocab * sizeof *logits);
+    return true;
+}
+
+/* The head's product with a hidden state, as logits. */
+static void check_head(ht_model *m, const float *hidden, const float *logits) {
+    const ht_decoder *d = ht_weights_decoder(m->weights);
+    ht_scope *s = ht_scope_new(m->stream);
+    ht_ctx c = {.s = s};
+    ht_error err = {0};
+    const void *values;
+    ht_array *h = ht_array_from(s, hidden, HT_F32, (int64_t[]){1, m->config->hidden}, 2);
+    ht_array *y = ht_linear(&c, h, &d->head);
+    if (m->config->final_softcap > 0) y = ht_softcap(s, y, m->config->final_softcap);
+    if (ht_array_data(s, y, &values, &err)) fail_msg("%s", err.message);
+    assert_memory_equal(values, logits, (size_t)m->vocab * sizeof *logits);
+    ht_scope_free(s);
+}
+
+/* Hidden states are those of which the logits of a session are made, to the bit, with adapters, too. */
+static void head_gives_the_logits(void **state) {
+    (void)state;
+    static const char *const names[] = {"llama-f32",  "llama-q4_1.gguf",  "qwen2-sliding-f16",  "qwen3-moe-f32",
+                                        "gemma2-f32", "gemma3-q5_1.gguf", "gemma4-shared-bf16", "gemma4-experts-bf16"};
+    enum { N = 40 };
+    for (size_t c = 0; c < 2 * sizeof names / sizeof *names; c++) {
+        ht_model *m = load(names[c / 2], HT_PRECISION_HIGH, HT_F16);
+        ht_adapter *adapter = c % 2 ? test_adapter_for(m, 3, 2, c) : NULL;
+        int32_t *ids = some_ids(m, N, 3);
+        float *logits = malloc((size_t)m->vocab * sizeof *logits);
+        assert_non_null(logits);
+        ht_session *s;
+        ht_error err = {0};
+        assert_int_equal(ht_session_new(m, NULL, &s, &err), HT_OK);
+        assert_int_equal(ht_session_set_adapters(s, &adapter, NULL, adapter != NULL, &err), HT_OK);
+        assert_int_equal(ht_session_forward(s, ids, N, NULL, copy_row, logits, &err), HT_OK);
+        ht_embeddings *e = embed_one(m, ids, N,
+                                     OPTIONS_AT(ht_embed_options, with.normalize = false, with.adapters = &adapter,
+                                                with.n_adapters = adapter != NULL));
+        check_head(m, e->values, logits);
+        ht_embeddings_free(e);
+        ht_session_free(s);
+        ht_adapter_free(adapter);
+        free(logits);
+        free(ids);
+        ht_model_free(m);
+    }
+}
+
+/* ---- company ---- */
+
+/* Texts of many lengths: more than there are slots, some longer than a step. */
+enum { N_TEXTS = 40, SLOTS = 16 };
+static const int lengths[] = {1, 700, 3, 16, 17, 200, 1, 2, 513, 30, 90, 256, 257, 5};
+
+typedef struct texts {
+    int32_t *ids[N_TEXTS];
+    size_t n[N_TEXTS];
+} texts;
+
+static texts make_texts(const ht_model *m) {
+    texts t;
+    const size_t n_lengths = sizeof lengths / sizeof *lengths;
+    for (size_t i = 0; i < N_TEXTS; i++) {
+        const int length = lengths[i % n_lengths];
+        const int most = test_is_late() ? 30 : (int)m->context; /* plain kernels take their time */
+        t.n[i] = (size_t)(length < most ? length : most);
+        t.ids[i] = some_ids(m, (int)t.n[i], (int)i);
+    }
+    return t;
+}
+
+static void free_texts(texts *t) {
+    for (int i = 0; i < N_TEXTS; i++) free(t->ids[i]);
+}
+
+static ht_model *load_slots(const char *name, int n_threads) {
+    char path[256];
+    ht_error err = {0};
+    ht_device *device;
+    ht_model *m;
+    snprintf(path, sizeof path, "tests/golden/tiny/%s", name);
+    assert_int_equal(ht_device_open("cpu", OPTIONS_AT(ht_device_options, with.n_threads = n_threads), &device, &err),
+                     HT_OK);
+    const ht_model_options options = OPTIONS(ht_model_options, with.device = device, with.slots = SLOTS);
+    if (ht_model_load(path, &options, &m, &err)) fail_msg("%s: %s", name, err.message);
+    ht_device_free(device);
+    return m;
+}
+
+static ht_embeddings *embed_texts(ht_model *m, const texts *t, ht_pooling pooling) {
+    return embed(m, (const int32_t *const *)t->ids, t->n, N_TEXTS,
+                 OPTIONS_AT(ht_embed_options, with.pooling = pooling));
+}
+
+/* A session's chunks are not a text's: the mean is made of rows that came in other chunks, on another number of threads. */
+static void company_changes_nothing(void **state) {
+    (void)state;
+    static const char *const names[] = {"llama-q4_1.gguf", "gemma3-f32", "gemma4-shared-bf16", "qwen3-moe-f32"};
+    for (size_t c = 0; c < sizeof names / sizeof *names; c++)
+        for (int pooling = HT_POOLING_LAST; pooling <= HT_POOLING_MEAN; pooling++) {
+            ht_model *m = load_slots(names[c], 2), *other = load_slots(names[c], 1);
+            texts t = make_texts(m);
+            ht_embeddings *all = embed_texts(m, &t, (ht_pooling)pooling);
+            assert_int_equal(all->n_failed, 0);
+            for (size_t i = 0; i < N_TEXTS; i++) {
+                ht_embeddings *one = embed_one(other, t.ids[i], t.n[i],
+                                               OPTIONS_AT(ht_embed_options, with.pooling = (ht_pooling)pooling));
+                assert_ptr_equal(all->embeddings[i].values, all->values + i * (size_t)all->hidden);
+                assert_memory_equal(all->embeddings[i].values, one->values, (size_t)all->hidden * sizeof(float));
+                ht_embeddings_free(one);
+            }
+            ht_embeddings_free(all);
+            free_texts(&t);
+            ht_model_free(m);
+            ht_model_free(other);
+        }
+}
+
+enum { N_THREADS = 4, ANSWER = 60 };
+
+typedef struct caller {
+    pthread_t thread;
+    ht_model *m;
+    const texts *t;
+    ht_embeddings *found;
+    int32_t answer[ANSWER];
+} caller;
+
+static void *call(void *arg) {
+    caller *c = arg;
+    c->found = embed_texts(c->m, c->t, HT_POOLING_MEAN);
+    return NULL;
+}
+
+static void generate(ht_model *m, const int32_t *ids, int32_t n, int32_t *out) {
+    ht_session *s;
+    ht_error err = {0};
+    assert_int_equal(ht_session_new(m, NULL, &s, &err), HT_OK);
+    const ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = ANSWER, with.ignore_eos = true);
+    if (ht_generate(s, ids, (size_t)n, &o, NULL, NULL, NULL, &err)) fail_msg("%s", err.message);
+    memcpy(out, ht_session_tokens(s) + n, ANSWER * sizeof *out);
+    ht_session_free(s);
+}
+
+static void *answer(void *arg) {
+    caller *c = arg;
+    generate(c->m, c->t->ids[3], 16, c->answer);
+    return NULL;
+}
+
+/* Embeddings and answers under way at once, each as alone. */
+static void beside_answers(void **state) {
+    (void)state;
+    ht_model *m = load_slots("llama-q4_1.gguf", 2);
+    texts t = make_texts(m);
+    int32_t alone[ANSWER];
+    generate(m, t.ids[3], 16, alone);
+    ht_embeddings *wanted = embed_texts(m, &t, HT_POOLING_MEAN);
+    caller callers[N_THREADS];
+    for (int i = 0; i < N_THREADS; i++) {
+        callers[i] = (caller){.m = m, .t = &t};
+        assert_int_equal(pthread_create(&callers[i].thread, NULL, i % 2 ? call : answer, &callers[i]), 0);
+    }
+    for (int i = 0; i < N_THREADS; i++) {
+        assert_int_equal(pthread_join(callers[i].thread, NULL), 0);
+        if (i % 2)
+            assert_memory_equal(callers[i].found->values, wanted->values,
+                                N_TEXTS * (size_t)wanted->hidden * sizeof(float));
+        else
+            assert_memory_equal(callers[i].answer, alone, sizeof alone);
+        ht_embeddings_free(callers[i].found);
+    }
+    ht_embeddings_free(wanted);
+    free_texts(&t);
+    ht_model_free(m);
+}
+
+/* ---- texts ---- */
+
+static void texts_are_their_ids(void **state) {
+    (void)state;
+    ht_model *m = tiny_load(&(tiny_options){0});
+    static const char *const given[] = {"hello world", "a", "hello <|im_end|>"};
+    ht_embeddings *e;
+    ht_error err = {0};
+    if (ht_embed_text(m, given, 3, NULL, &e, &err)) fail_msg("%s", err.message);
+    assert_int_equal(e->n_failed, 0);
+    for (size_t i = 0; i < 3; i++) {
+        int32_t *ids;
+        size_t n;
+        assert_int_equal(ht_tokenizer_encode(ht_model_tokenizer(m), given[i], strlen(given[i]),
+                                             HT_ENCODE_PARSE_SPECIAL | HT_ENCODE_ADD_SPECIAL, &ids, &n, &err),
+                         HT_OK);
+        ht_embeddings *one = embed_one(m, ids, n, NULL);
+        assert_string_equal(e->embeddings[i].message, "");
+        assert_int_equal(e->embeddings[i].n_tokens, n);
+        assert_memory_equal(e->embeddings[i].values, one->values, (size_t)e->hidden * sizeof(float));
+        ht_embeddings_free(one);
+        ht_ids_free(ids);
+    }
+    ht_embeddings_free(e);
+    if (ht_embed_text(m, NULL, 0, NULL, &e, &err)) fail_msg("%s", err.message);
+    assert_int_equal(e->n, 0);
+    ht_embeddings_free(e);
+    ht_model_free(m);
+}
+
+/* ---- what fails ---- */
+
+static void failures_are_their_own(void **state) {
+    (void)state;
+    enum { N = 6, CONTEXT = 64 };
+    ht_model *m = tiny_load(&(tiny_options){.context = CONTEXT, .nan_token = 65});
+    int32_t good[CONTEXT + 1], outside[] = {3, TINY_VOCAB}, nan[] = {70, 65, 71};
+    tiny_ids(good, CONTEXT + 1, 1);
+    for (int i = 0; i <= CONTEXT; i++) good[i] += good[i] == 65;
+    const int32_t *const ids[N] = {good, NULL, outside, nan, good, good};
+    static const size_t n_ids[N] = {CONTEXT, 0, 2, 3, CONTEXT + 1, 5};
+    static const ht_status status[N] = {HT_OK, HT_ERR_ARGUMENT, HT_ERR_ARGUMENT, HT_ERR_INTERNAL, HT_ERR_LIMIT, HT_OK};
+    static const char *const says[N] = {
+        "", "no tokens", "token id 288 at place 1", "not finite", "65 tokens does not fit the context of 64", ""};
+    for (int pooling = HT_POOLING_LAST; pooling <= HT_POOLING_MEAN; pooling++) {
+        const ht_embed_options o = OPTIONS(ht_embed_options, with.pooling = (ht_pooling)pooling);
+        ht_embeddings *e = embed(m, ids, n_ids, N, &o);
+        assert_int_equal(e->n_failed, 4);
+        for (int i = 0; i < N; i++) {
+            assert_int_equal(e->embeddings[i].status, status[i]);
+            if (!strstr(e->embeddings[i].message, says[i])) fail_msg("\"%s\"", e->embeddings[i].message);
+            for (int32_t d = 0; status[i] && d < e->hidden; d++) assert_true(e->values[i * e->hidden + d] == 0);
+            if (status[i]) {
+                assert_null(e->embeddings[i].values);
+                continue;
+            }
+            ht_embeddings *one = embed_one(m, ids[i], n_ids[i], &o);
+            assert_memory_equal(e->embeddings[i].values, one->values, (size_t)e->hidden * sizeof(float));
+            ht_embeddings_free(one);
+        }
+        ht_embeddings_free(e);
+    }
+    ht_model_free(m);
+}
+
+static void refuse(ht_model *m, const ht_embed_options *o, ht_status status, const char *says) {
+    const int32_t ids[] = {1, 2, 3};
+    ht_error err = {0};
+    ht_embeddings *e = (ht_embeddings *)1;
+    assert_int_equal(ht_embed_ids(m, (const int32_t *const[]){ids}, (const size_t[]){3}, 1, o, &e, &err), status);
+    assert_null(e);
+    if (!strstr(err.message, says)) fail_msg("\"%s\" does not say \"%s\"", err.message, says);
+}
+
+static void refusals(void **state) {
+    (void)state;
+    ht_model *m = load("gemma4-shared-bf16", HT_PRECISION_HIGH, HT_F16);
+    refuse(m, OPTIONS_AT(ht_embed_options, with.pooling = (ht_pooling)7), HT_ERR_ARGUMENT, "no pooling 7");
+    refuse(m, OPTIONS_AT(ht_embed_options, with.n_adapters = -1), HT_ERR_ARGUMENT, "-1 adapters");
+    ht_adapter *const none = NULL;
+    refuse(m, OPTIONS_AT(ht_embed_options, with.adapters = &none, with.n_adapters = 1), HT_ERR_ARGUMENT,
+           "adapter 0 of 1 is NULL");
+    ht_cancel cancel = {0};
+    ht_cancel_request(&cancel);
+    refuse(m, OPTIONS_AT(ht_embed_options, with.cancel = &cancel), HT_ERR_CANCELLED, "cancelled after 0 of 1 texts");
+    ht_error err = {0};
+    ht_embeddings *e;
+    assert_int_equal(ht_embed_text(m, (const char *const[]){"a"}, 1, NULL, &e, &err), HT_ERR_UNSUPPORTED);
+    assert_null(e);
+    ht_model_free(m);
+}
+
+typedef struct seen {
+    ht_cancel cancel;
+    double last;
+    int calls, most;
+} seen;
+
+static void on_progress(double done, void *user) {
+    seen *s = user;
+    assert_true(done >= s->last && done <= 1);
+    s->last = done;
+    if (++s->calls == s->most) ht_cancel_request(&s->cancel);
+}
+
+static void progress_and_cancellation(void **state) {
+    (void)state;
+    ht_model *m = load_slots("llama-f32", 2);
+    texts t = make_texts(m);
+    seen s = {0};
+    const ht_embed_options o =
+        OPTIONS(ht_embed_options, with.progress = on_progress, with.user = &s, with.cancel = &s.cancel);
+    ht_embeddings *e = embed(m, (const int32_t *const *)t.ids, t.n, N_TEXTS, &o);
+    assert_true(s.last == 1 && s.calls > 2);
+    ht_embeddings_free(e);
+    s = (seen){.most = 1};
+    ht_error err = {0};
+    assert_int_equal(ht_embed_ids(m, (const int32_t *const *)t.ids, t.n, N_TEXTS, &o, &e, &err), HT_ERR_CANCELLED);
+    assert_null(e);
+    assert_int_equal(s.calls, 1);
+    assert_non_null(strstr(err.message, "of 40 texts"));
+    free_texts(&t);
+    ht_model_free(m);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(golden),
+        cmocka_unit_test(head_gives_the_logits),
+        cmocka_unit_test(company_changes_nothing),
+        cmocka_unit_test(beside_answers),
+        cmocka_unit_test(texts_are_their_ids),
+        cmocka_unit_test(failures_are_their_own),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(progress_and_cancellation),
+    };
+    return cmocka_run_group_tests(tests, scratch_start, scratch_finish);
+}
