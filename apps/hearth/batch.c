@@ -228,6 +228,7 @@ int batch_command(const options *o) {
     ht_batch_options_init(&how, sizeof how);
     how.next = next;
     how.cancel = interrupt_flag();
+    how.cache_file = o->cache_file;
     const ht_status st =
         many_left(&b.m) ? ht_batch_generate(b.m.e.model, NULL, many_left(&b.m), &how, take, &b, &err) : HT_OK;
     const double seconds = now_seconds() - b.m.begin;

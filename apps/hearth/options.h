@@ -64,6 +64,7 @@ typedef struct options {
     const char *quantize;                /* likewise, BITS[:GROUP] */
     const char *prompts, *labels;        /* likewise */
     const char *probe, *probe_out;       /* likewise: a list, a file */
+    const char *cache_file;              /* likewise */
     int64_t threads, context, top_k, seed, chunk, parallel, window, slots, top;
     int64_t repeat_window;                            /* the library's default when not given */
     int64_t max_tokens, prompt_tokens, rounds, depth; /* -1 when not given, as 0 is a value */

@@ -57,6 +57,8 @@ const option_spec option_table[] = {
      "PATH",
      "where the logits go, FILE.npy; arrays, FILE.npz; the adapter, a directory; results, a file: those in it are "
      "done"},
+    {"cache-file", 0, KIND_PATH, AT(cache_file), 0, 0, NULL, FOR_BATCH, false, "FILE",
+     "keep keys and values there for a later batch whose prompts begin alike"},
     {"probe", 0, KIND_TEXT, AT(probe), 0, 0, NULL, FOR_RUN, false, "KIND,...",
      "write a JSON line per token for each of token, top, entropy, cache, memory, router, residual; or all"},
     {"probe-out", 0, KIND_PATH, AT(probe_out), 0, 0, NULL, FOR_RUN, false, "FILE",

@@ -25,6 +25,9 @@ typedef struct ht_batch_options {
     int32_t window;
     ht_batch_request_fn *next; /* gives the requests, in place of an array; default NULL */
     const ht_cancel *cancel;   /* ends the call with HT_ERR_CANCELLED; default NULL */
+    /* A file of ht_engine_save_cache: loaded first, if it is there, and saved at the end, of a batch that was cancelled, too. Default
+     * NULL. */
+    const char *cache_file;
 } ht_batch_options;
 HT_API void ht_batch_options_init(ht_batch_options *options, size_t size);
 

@@ -32,6 +32,8 @@ _close = lib.declare("ht_engine_close", None, c_void_p)
 _submit = lib.declare("ht_engine_submit", c_int, c_void_p, POINTER(ht_request), POINTER(c_uint64), lib._ERROR)
 _cancel = lib.declare("ht_engine_cancel", None, c_void_p, c_uint64)
 _warm = lib.declare("ht_engine_warm", c_int, c_void_p, POINTER(ht_request), POINTER(ht_reuse), lib._ERROR)
+_save_cache = lib.declare("ht_engine_save_cache", c_int, c_void_p, c_char_p, lib._ERROR)
+_load_cache = lib.declare("ht_engine_load_cache", c_int, c_void_p, c_char_p, lib._ERROR)
 _statistics = lib.declare("ht_engine_get_statistics", ht_engine_statistics, c_void_p)
 _reuse_end_name = lib.declare("ht_reuse_end_name", c_char_p, c_int)
 _cancel_request = lib.declare("ht_cancel_request", None, POINTER(ht_cancel))
@@ -556,6 +558,22 @@ class Engine:
         finally:
             self._leave(cancel)
         return _reuse_of(reuse)
+
+    def save_cache(self, path):
+        """Saves what the prefix cache holds to a file, but for what was computed with adapters."""
+        handle = self._enter()
+        try:
+            lib.check(_save_cache, handle, lib.path(path))
+        finally:
+            self._leave()
+
+    def load_cache(self, path):
+        """Adds what such a file holds, as far as there is room. It has to be of the same model."""
+        handle = self._enter()
+        try:
+            lib.check(_load_cache, handle, lib.path(path))
+        finally:
+            self._leave()
 
     def statistics(self):
         """Figures since the engine was opened: answers "running" and "waiting" now; those "submitted", "ended", "cancelled",

@@ -521,6 +521,7 @@ class ht_batch_options(Structure):
         ("window", c_int32),
         ("next", c_void_p),
         ("cancel", POINTER(ht_cancel)),
+        ("cache_file", c_char_p),
     ]
 
 

@@ -15,6 +15,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const ht_batch_options defaults = {.size = sizeof defaults};
 
@@ -344,6 +345,18 @@ static void init_lock(batch *b) {
     pthread_mutex_init(&b->lock, NULL);
 }
 
+static ht_status load_cache(const batch *b, ht_error *err) {
+    if (!b->o.cache_file || access(b->o.cache_file, F_OK)) return HT_OK;
+    return ht_engine_load_cache(b->engine, b->o.cache_file, err);
+}
+
+/* What was computed is worth keeping whatever ended the batch. */
+static ht_status save_cache(const batch *b, ht_status status, ht_error *err) {
+    if (!b->o.cache_file || (status && status != HT_ERR_CANCELLED)) return status;
+    const ht_status saved = ht_engine_save_cache(b->engine, b->o.cache_file, status ? NULL : err);
+    return status ? status : saved;
+}
+
 ht_status ht_batch_generate(ht_model *m, const ht_request *const *requests, size_t n, const ht_batch_options *options,
                             ht_batch_fn *fn, void *user, ht_error *err) {
     batch b = {.model = m, .requests = requests, .n = n, .fn = fn, .user = user};
@@ -354,10 +367,12 @@ ht_status ht_batch_generate(ht_model *m, const ht_request *const *requests, size
                        "%zu requests, but neither an array of them nor a function that gives them", n);
     init_lock(&b);
     status = open_batch(&b, err);
+    if (!status) status = load_cache(&b, err);
     if (!status) {
         warm(&b);
         status = run(&b, err);
         end(&b);
+        status = save_cache(&b, status, err);
     }
     ht_engine_close(b.engine);
     free(b.entry);

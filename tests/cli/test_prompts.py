@@ -139,6 +139,20 @@ class Batch(Prompts):
             self.fails(1, *words, "-q", says="is no result of the 15 prompts")
             self.assertEqual(out.read_bytes(), foreign)
 
+    def test_cache_file(self):
+        """A later batch begins with what an earlier one kept, and answers the same; a file of another kind of cache is refused."""
+        path, prompts = self.folder / "kept.cache", self.file(["hello world " * 60 + end for end in ("a", "b", "c")])
+        words = ["batch", TINY, "--prompts", prompts, "-n", 4, "--cache-file", path]
+        first = self.succeeds(*words).out
+        size = path.stat().st_size
+        self.assertGreater(size, 1000)
+        self.assertEqual(path.stat().st_mode & 0o777, 0o600)
+        self.assertEqual(self.succeeds(*words).out, first)
+        self.assertGreaterEqual(path.stat().st_size, size)
+        self.fails(1, *words, "--kv", "f32", says="keys and values f16")
+        path.write_bytes(path.read_bytes()[:-1])
+        self.fails(1, *words, says="damaged")
+
     def test_what_is_done_is_not_done_again(self):
         out = self.folder / "out.jsonl"
         kept = json.dumps({"index": 0, "text": "from before"}) + "\n"

@@ -105,6 +105,21 @@ class Answers(WithTinyModel):
         self.assertEqual((figures["submitted"], figures["ended"]), (3 * len(asked),) * 2)
         self.assertGreater(figures["prefix_hits"], 0)
 
+    def test_the_cache_in_a_file(self):
+        """Another engine goes on with what was kept; what is no such file is refused."""
+        path, prompt = os.path.join(self.folder.name, "kept.cache"), "hello world " * 50
+        engine = self.engine()
+        expected = engine.submit(prompt, max_tokens=8).result()
+        engine.save_cache(path)
+        other = self.engine()
+        other.load_cache(path)
+        request = other.submit(prompt, max_tokens=8)
+        self.assertEqual(request.result(), expected)
+        self.assertGreater(request.reuse["reused"], 100)
+        with open(path, "wb") as f:
+            f.write(b"nothing of the kind")
+        self.assertRaisesRegex(hearth.Error, "state file", other.load_cache, path)
+
     def test_two_hundred_through_gather(self):
         engine = self.engine()
         how = {"max_tokens": 8, "temperature": 1.0, "ignore_eos": True}
