@@ -28,7 +28,7 @@ EXPECTED = (TypeError, ValueError, IndexError, OverflowError, MemoryError, Buffe
 SECONDS = 30  # for a call that waits for nothing
 # They change what all others see, wait for a model, or are not about arrays.
 LEFT_OUT = """set_memory_limit set_cache_limit set_wired_limit set_default_device set_default_stream disable_compile enable_compile
- Model Session Generation Adapter Lora Error Dtype Device DeviceType Stream StreamContext cpu gpu""".split()
+ Model BackendModel Engine AnswerStream Request Session Generation Inspection Adapter Lora Error Dtype Device DeviceType Stream StreamContext cpu gpu""".split()
 
 
 class Raised(Exception):
@@ -187,6 +187,11 @@ def with_spite(rng, args, named):
         named[name] = spiteful(rng, named[name], beside)
 
 
+def place_update(name):
+    """An update of places as a function of the array, the index and the values, and of nothing else."""
+    return lambda a, i, v: getattr(a.at[i], name)(v)
+
+
 def targets():
     """(name, function), methods as functions of an array."""
     found = []
@@ -201,7 +206,7 @@ def targets():
             if not (name.startswith("_") and not name.startswith("__")):
                 found.append((f"array.{name}", value))
     for name in ("add", "subtract", "multiply", "divide", "maximum", "minimum"):
-        found.append((f"array.at[].{name}", lambda a, i, v, name=name: getattr(a.at[i], name)(v)))
+        found.append((f"array.at[].{name}", place_update(name)))
     return found
 
 
