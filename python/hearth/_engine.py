@@ -417,6 +417,10 @@ class Engine:
     several threads. Leaving its `with` block, and dropping it with all its requests, closes it."""
 
     def __init__(self, model, *, sequences=16, queue=256, step_tokens=512, pace=2.0, kv_bytes=0, prefix_bytes=None):
+        from ._model import Model  # which imports this module
+
+        if not isinstance(model, Model):
+            raise TypeError(f"an engine of a {type(model).__name__}, expected a model: Model.engine makes one")
         self._handle, self._model, self._asked, self._warming = c_void_p(), model, {}, []
         self._changed, self._inside, self._closed, self._gone = threading.Condition(), 0, False, False
         sequences, queue, step_tokens = (

@@ -29,6 +29,8 @@ class Inspection(Mapping):
     of their own: owners[i] is the layer whose keys layer i attends to."""
 
     def __init__(self, handle, model):
+        if not isinstance(handle, POINTER(ht_inspection)):
+            raise TypeError("an inspection is made by Model.inspect")
         self._handle, self._model, self._arrays = handle, model, {}
         found = handle.contents
         self._arrays["tokens"] = found.tokens, int32, (found.n_tokens,)

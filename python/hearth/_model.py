@@ -109,6 +109,8 @@ def _ids(ids):
 
 
 def _text(text, what="text"):
+    if not isinstance(text, str):
+        raise TypeError(f"the {what} is a {type(text).__name__}, expected a str")
     data = text.encode()
     if b"\0" in data:
         raise ValueError(f"the {what} holds a NUL character")

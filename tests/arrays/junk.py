@@ -28,7 +28,7 @@ EXPECTED = (TypeError, ValueError, IndexError, OverflowError, MemoryError, Buffe
 SECONDS = 30  # for a call that waits for nothing
 # They change what all others see, wait for a model, or are not about arrays.
 LEFT_OUT = """set_memory_limit set_cache_limit set_wired_limit set_default_device set_default_stream disable_compile enable_compile
- Model BackendModel Engine AnswerStream Request Session Generation Inspection Adapter Lora Error Dtype Device DeviceType Stream StreamContext cpu gpu""".split()
+ Model Session Generation Adapter Lora Error Dtype Device DeviceType Stream StreamContext cpu gpu""".split()
 
 
 class Raised(Exception):
