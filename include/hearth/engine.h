@@ -2,8 +2,9 @@
  * common, and each gets the answer that it gets alone, to the bit.
  *
  * A request is a prompt with options; submitting it returns at once. Its text is handed over by callbacks, on threads of the
- * engine's: those of one request one after the other, those of different requests side by side, so that a slow one holds
- * up nobody else. All functions may be called from any thread; from a callback all but ht_engine_wait, ht_engine_warm and ht_engine_close. */
+ * engine's: those of one answer one after the other, those of different answers, of one request or several, side by side, so that
+ * a slow one holds up nobody else. All functions may be called from any thread; from a callback all but ht_engine_wait,
+ * ht_engine_warm and ht_engine_close. */
 #ifndef HEARTH_ENGINE_H
 #define HEARTH_ENGINE_H
 

@@ -15,8 +15,10 @@ typedef struct ht_engine_deliverer {
 
 /* ---- what waits, with the lock ---- */
 
-static void append_ready(ht_engine_answer *a) {
+static void make_ready(ht_engine_answer *a) {
     ht_engine *e = a->engine;
+    if (a->ready || a->delivering) return;
+    a->ready = true;
     a->ready_round = e->round;
     a->next_ready = NULL;
     if (e->ready_last)
@@ -27,33 +29,13 @@ static void append_ready(ht_engine_answer *a) {
     pthread_cond_signal(&e->deliver);
 }
 
-static void make_ready(ht_engine_answer *a) {
-    if (a->ready || a->delivering) return;
-    a->ready = true;
-    append_ready(a);
-}
-
-/* The first whose request has no callback under way; the others are put aside until that has returned. */
 static ht_engine_answer *next_ready(ht_engine *e) {
-    for (ht_engine_answer *a; (a = e->ready_first);) {
-        e->ready_first = a->next_ready;
-        if (!e->ready_first) e->ready_last = NULL;
-        if (!a->request->delivering) {
-            a->ready = false;
-            return a;
-        }
-        a->next_ready = a->request->aside;
-        a->request->aside = a;
-    }
-    return NULL;
-}
-
-static void bring_back(ht_engine_request *r) {
-    while (r->aside) {
-        ht_engine_answer *a = r->aside;
-        r->aside = a->next_ready;
-        append_ready(a);
-    }
+    ht_engine_answer *a = e->ready_first;
+    if (!a) return NULL;
+    e->ready_first = a->next_ready;
+    if (!e->ready_first) e->ready_last = NULL;
+    a->ready = false;
+    return a;
 }
 
 void ht_engine_post_end(ht_engine_answer *a) { make_ready(a); }
@@ -196,7 +178,7 @@ static void let_go(ht_engine_answer *a) {
 
 static void deliver(ht_engine_answer *a) {
     ht_engine *e = a->engine;
-    a->delivering = a->request->delivering = true;
+    a->delivering = true;
     if (e->ready_first && !e->n_idle) pthread_cond_signal(&e->work); /* it may have to start another thread */
     ht_engine_piece *first = a->first;
     const bool last = a->state == HT_ENGINE_ENDED; /* nothing is posted behind this */
@@ -206,8 +188,7 @@ static void deliver(ht_engine_answer *a) {
     hand_over(a, first);
     if (last) say_end(a);
     pthread_mutex_lock(&e->lock);
-    a->delivering = a->request->delivering = false;
-    bring_back(a->request);
+    a->delivering = false;
     if (last) {
         let_go(a);
         return;

@@ -88,9 +88,7 @@ struct ht_engine_request {
     ht_engine_piece_fn *piece;
     ht_engine_end_fn *end;
     void *user;
-    int32_t left;            /* answers that have not been handed over; this and the next two: lock */
-    bool delivering;         /* a callback is under way */
-    ht_engine_answer *aside; /* answers that were ready meanwhile */
+    int32_t left; /* answers that have not been handed over; lock */
     ht_engine_request *next;
     int32_t n;
     ht_engine_answer answer[]; /* [n] */
