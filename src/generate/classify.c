@@ -103,7 +103,10 @@ static ht_status run(classification *c, size_t n, ht_error *err) {
     for (int32_t i = 0; i < c->o.n_labels; i++) c->labels[i].text = c->o.labels[i];
     const ht_scoring s = {.model = c->model,
                           .n = n,
-                          .prefill = {c->o.adapters, c->o.adapter_scales, c->o.n_adapters, c->o.kv_bytes},
+                          .prefill = {.adapters = c->o.adapters,
+                                      .adapter_scales = c->o.adapter_scales,
+                                      .n_adapters = c->o.n_adapters,
+                                      .kv_bytes = c->o.kv_bytes},
                           .likeliest = true,
                           .logits = c->o.logits,
                           .cancel = c->o.cancel,

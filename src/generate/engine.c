@@ -32,8 +32,6 @@ const char *ht_reuse_end_name(ht_reuse_end end) {
 /* ---- opening and closing ---- */
 
 enum { MOST_SEQUENCES = 1024, MOST_QUEUE = 1 << 20 };
-/* Where the system does not say what is free. */
-static const size_t kv_bytes_without_advice = (size_t)1 << 30;
 
 static ht_status check_options(ht_engine_options *o, const ht_model *m, ht_error *err) {
     if (o->sequences < 1 || o->sequences > MOST_SEQUENCES)
@@ -43,9 +41,7 @@ static ht_status check_options(ht_engine_options *o, const ht_model *m, ht_error
     if (o->step_tokens < 1)
         return ht_fail(err, HT_ERR_ARGUMENT, "steps of %d tokens, expected 1 or more", (int)o->step_tokens);
     if (!(o->pace >= 1)) return ht_fail(err, HT_ERR_ARGUMENT, "a pace of %g, expected 1 or more", o->pace);
-    size_t free_bytes;
-    if (!o->kv_bytes)
-        o->kv_bytes = ht_memory_check_free_on(m->device, &free_bytes) ? free_bytes / 2 : kv_bytes_without_advice;
+    if (!o->kv_bytes) o->kv_bytes = ht_memory_check_kv_bytes(m->device);
     if (o->prefix_bytes == SIZE_MAX) o->prefix_bytes = o->kv_bytes / 2;
     o->prefix_bytes = ht_min_size(o->prefix_bytes, o->kv_bytes);
     return HT_OK;

@@ -11,10 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Rows of a step; and bytes of logits of one, as a row has as many as the vocabulary. */
-enum { STEP_ROWS = HT_KV_CHUNK, STEP_LOGITS_BYTES = 32 << 20 };
-/* Where the system does not say what is free. */
-static const size_t kv_bytes_without_advice = (size_t)1 << 30;
+/* Rows of a step; and bytes of what it gives, as a row of logits has as many as the vocabulary. */
+enum { STEP_ROWS = HT_KV_CHUNK, STEP_OUTPUT_BYTES = 32 << 20 };
 
 /* Sequences [lo, hi) of the sorted ones, which are the same up to `end`. */
 typedef struct branch {
@@ -39,6 +37,8 @@ struct ht_prefill {
     ht_model *model;
     ht_session *owner; /* holds model, steps and adapters */
     int32_t chunk;     /* rows of a step */
+    bool hidden;       /* hidden states, where this file says logits */
+    int64_t width;     /* of a row of them */
     int64_t most_out;  /* rows with logits of a step */
     size_t kv_bytes;
     ht_kv_account account;
@@ -87,11 +87,10 @@ ht_status ht_prefill_new(ht_model *m, const ht_prefill_options *options, ht_pref
     p->model = m;
     p->chunk = (int32_t)ht_min_i64(STEP_ROWS, m->context);
     p->n_slots = ht_steps_sequences(m->steps);
-    p->most_out = ht_max_i64(1, STEP_LOGITS_BYTES / (int64_t)sizeof(float) / m->vocab);
-    p->kv_bytes = options->kv_bytes;
-    size_t free_bytes;
-    if (!p->kv_bytes)
-        p->kv_bytes = ht_memory_check_free_on(m->device, &free_bytes) ? free_bytes / 2 : kv_bytes_without_advice;
+    p->hidden = options->hidden;
+    p->width = ht_model_row_width(m, p->hidden ? HT_PLAN_HIDDEN : 0);
+    p->most_out = ht_max_i64(1, STEP_OUTPUT_BYTES / (int64_t)sizeof(float) / p->width);
+    p->kv_bytes = options->kv_bytes ? options->kv_bytes : ht_memory_check_kv_bytes(m->device);
     if (!status) status = make_slots(p, err);
     if (status)
         ht_prefill_free(p);
@@ -246,7 +245,7 @@ static ht_status take_rows(void *user, const float *logits, int64_t n_rows, ht_e
         int32_t n = 0;
         for (int32_t i = s->b.lo; i < s->b.hi; i++)
             if (sorted(p, i)->first_out <= position) s->taker[n++] = p->order[i];
-        p->calls->row(p->calls->user, logits + r * p->model->vocab, position, s->taker, n, s->block_max);
+        p->calls->row(p->calls->user, logits + r * p->width, position, s->taker, n, s->block_max);
     }
     return HT_OK;
 }
@@ -292,6 +291,7 @@ static int32_t choose(ht_prefill *p) {
                                .consume = take_rows,
                                .user = s,
                                .cancel = p->cancel,
+                               .hidden = p->hidden,
                                .prompt = true};
         p->jobs[n++] = &s->job;
         rows += more;
@@ -318,7 +318,7 @@ static ht_status run_steps(ht_prefill *p, ht_error *err) {
     while (p->n_stack > 0) {
         if (ht_cancel_requested(p->cancel)) return ht_fail(err, HT_ERR_CANCELLED, "cancelled");
         const int32_t n = choose(p);
-        if (n) ht_steps_run(p->model->steps, p->jobs, n, n);
+        if (n) ht_steps_run(p->model->steps, p->jobs, n);
         for (int32_t i = n; i-- > 0;) finish_slot(p, &p->slot[i]);
         if (!p->calls->stepped(p->calls->user)) return ht_fail(err, HT_ERR_CANCELLED, "stopped by the callback");
     }

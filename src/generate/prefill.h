@@ -1,4 +1,4 @@
-/* Prefill of many sequences at once: logits after the positions that are asked for, of sequences that share beginnings.
+/* Prefill of many sequences at once: logits after the positions that are asked for, or hidden states, of sequences that share beginnings.
  *
  * Sequences are the leaves of a radix tree of their tokens, of which each branch is computed once, on a KV cache that the branches
  * behind it share. Branches that can be computed go together in one step, in the order of their sequences, deepest first,
@@ -17,6 +17,7 @@ typedef struct ht_prefill_options {
     ht_adapter *const *adapters; /* as ht_session_set_adapters takes them */
     const float *adapter_scales;
     int n_adapters;
+    bool hidden;     /* hidden states after the final norm, f32 [hidden], where it says logits */
     size_t kv_bytes; /* of keys and values, as far as one branch has room in them; 0: half of the memory that is free */
 } ht_prefill_options;
 

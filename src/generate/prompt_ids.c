@@ -100,20 +100,12 @@ static ht_status encode_continuation(const ht_model *m, const source *s, const h
 
 /* ---- checks ---- */
 
-static ht_status check_ids(const ht_model *m, const ht_ids *ids, ht_error *err) {
-    for (size_t i = 0; i < ids->n; i++)
-        if (ids->id[i] < 0 || ids->id[i] >= m->vocab)
-            return ht_fail(err, HT_ERR_ARGUMENT, "token id %d at place %zu is outside the vocabulary of %d",
-                           (int)ids->id[i], i, (int)m->vocab);
-    return HT_OK;
-}
-
 static ht_status check_prompt(const ht_model *m, const ht_ids *ids, ht_error *err) {
-    if (ids->n == 0) return ht_fail(err, HT_ERR_ARGUMENT, "the prompt is empty");
+    if (ids->n == 0) return ht_fail(err, HT_ERR_ARGUMENT, "the prompt is empty: it has no tokens");
     if (ids->n > (uint64_t)m->context)
         return ht_fail(err, HT_ERR_LIMIT, "prompt of %zu tokens does not fit the context of %lld", ids->n,
                        (long long)m->context);
-    return check_ids(m, ids, err);
+    return ht_model_check_ids(m, ids->id, ids->n, err);
 }
 
 static ht_status check_joined(const ht_model *m, const ht_prompt_ids *p, const ht_ids *joined, ht_error *err) {
@@ -125,7 +117,7 @@ static ht_status check_joined(const ht_model *m, const ht_prompt_ids *p, const h
     if (joined->n - 1 > (uint64_t)m->context)
         return ht_fail(err, HT_ERR_LIMIT, "with the prompt it has %zu tokens, which do not fit the context of %lld",
                        joined->n, (long long)m->context);
-    return check_ids(m, joined, err);
+    return ht_model_check_ids(m, joined->id, joined->n, err);
 }
 
 /* ---- all of it ---- */

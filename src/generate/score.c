@@ -53,7 +53,10 @@ ht_status ht_score(ht_model *m, const ht_score_request *requests, size_t n, cons
                        "%zu requests, but neither an array of them nor a function that gives them", n);
     const ht_scoring scoring = {.model = m,
                                 .n = n,
-                                .prefill = {s.o.adapters, s.o.adapter_scales, s.o.n_adapters, s.o.kv_bytes},
+                                .prefill = {.adapters = s.o.adapters,
+                                            .adapter_scales = s.o.adapter_scales,
+                                            .n_adapters = s.o.n_adapters,
+                                            .kv_bytes = s.o.kv_bytes},
                                 .top_k = s.o.top_k,
                                 .cancel = s.o.cancel,
                                 .next = next,

@@ -225,6 +225,18 @@ ht_status ht_model_load(const char *path, const ht_model_options *options, ht_mo
     return status;
 }
 
+const char *ht_precision_name(ht_precision p) {
+    return p == HT_PRECISION_HIGH ? "high" : p == HT_PRECISION_FAST ? "fast" : "reference";
+}
+
+ht_status ht_model_check_ids(const ht_model *m, const int32_t *ids, size_t n, ht_error *err) {
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] < 0 || ids[i] >= m->vocab)
+            return ht_fail(err, HT_ERR_ARGUMENT, "token id %d at place %zu is outside the vocabulary of %d",
+                           (int)ids[i], i, (int)m->vocab);
+    return HT_OK;
+}
+
 ht_status ht_model_need_tokenizer(const ht_model *m, ht_error *err) {
     if (m->tokenizer) return HT_OK;
     return ht_fail(err, HT_ERR_UNSUPPORTED, "no tokenizer: the checkpoint %s. It takes and gives token ids alone",

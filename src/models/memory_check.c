@@ -114,6 +114,11 @@ size_t ht_memory_check_used_on(ht_device *d) {
     return ht_memory_is_host(d->memory) ? ht_memory_check_resident() : ht_memory_get(d).active_bytes;
 }
 
+size_t ht_memory_check_kv_bytes(ht_device *d) {
+    size_t available;
+    return ht_memory_check_free_on(d, &available) ? available / 2 : (size_t)1 << 30;
+}
+
 bool ht_memory_available(size_t *bytes) {
     *bytes = 0;
     return ht_memory_check_free(bytes);

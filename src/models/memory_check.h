@@ -17,6 +17,8 @@ size_t ht_memory_check_resident(void);
 /* The same two of the memory of a device: what is available there, and what is in use. */
 bool ht_memory_check_free_on(ht_device *d, size_t *bytes);
 size_t ht_memory_check_used_on(ht_device *d);
+/* Bytes for keys and values where nobody says how many: half of what is available, or 1 GiB where the system does not tell. */
+size_t ht_memory_check_kv_bytes(ht_device *d);
 
 typedef struct ht_memory_check_wanted {
     const char *name; /* model name, for the message */

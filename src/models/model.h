@@ -57,6 +57,10 @@ ht_model *ht_model_retain(ht_model *m);
 ht_status ht_model_plan(ht_model *m, unsigned form, const ht_plan **out, ht_error *err);
 /* Floats of an output row of that form. */
 int64_t ht_model_row_width(const ht_model *m, unsigned form);
+/* "high", "fast" or "reference". A constant. */
+const char *ht_precision_name(ht_precision p);
+/* HT_ERR_ARGUMENT, with the place, for the first of n ids that is none of the vocabulary's. */
+ht_status ht_model_check_ids(const ht_model *m, const int32_t *ids, size_t n, ht_error *err);
 /* HT_ERR_UNSUPPORTED, with the reason, when the model has no tokenizer. */
 ht_status ht_model_need_tokenizer(const ht_model *m, ht_error *err);
 

@@ -78,7 +78,7 @@ class Embed(CommandTest):
         result = hearth(*words)
         self.assertEqual(result.status, 1)
         self.assertEqual(result.err.count("\n"), 1, result.err)
-        self.assertIn("text 2: a text of", result.err)
+        self.assertIn("text 2: prompt of 399 tokens does not fit the context of 40", result.err)
         return result
 
     def test_one_fails(self):

@@ -445,7 +445,7 @@ class Embeddings(WithTinyModel):
 
     def test_failures_are_exceptions(self):
         for given, kind, says in [
-            (dict(texts=["a", []]), ValueError, "text 1: a text of no tokens"),
+            (dict(texts=["a", []]), ValueError, "text 1: the prompt is empty"),
             (dict(texts=[[1], [10**6]]), ValueError, "text 1: token id 1000000"),
             (dict(texts=[[1] * (self.model.context + 1)]), hearth.Error, "does not fit the context"),
             (dict(texts=["a"], pooling="max"), ValueError, "pooling is 'max', expected one of last, mean"),
