@@ -100,10 +100,8 @@ static ht_status check_prompt(const ht_engine_request *r, const ht_engine *e, ht
     const ht_model *m = e->model;
     const int64_t n = (int64_t)r->n_ids;
     if (n == 0) return ht_fail(err, HT_ERR_ARGUMENT, "the prompt is empty");
-    for (size_t i = 0; i < r->n_ids; i++)
-        if (r->ids[i] < 0 || r->ids[i] >= m->vocab)
-            return ht_fail(err, HT_ERR_ARGUMENT, "token id %d at place %zu is outside the vocabulary of %d",
-                           (int)r->ids[i], i, (int)m->vocab);
+    const ht_status status = ht_model_check_ids(m, r->ids, r->n_ids, err);
+    if (status) return status;
     if (n >= m->context)
         return ht_fail(err, HT_ERR_LIMIT, "prompt of %lld tokens does not fit the context of %lld with an answer",
                        (long long)n, (long long)m->context);

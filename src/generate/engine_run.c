@@ -126,7 +126,7 @@ static void remove_running(ht_engine_answer *a) {
     e->n_running--;
     pthread_mutex_unlock(&e->lock);
     memmove(e->running + i, e->running + i + 1, (size_t)(e->n_running - i) * sizeof *e->running);
-    if (a->s) ht_steps_withdraw(e->model->steps, &a->s->job); /* it is not waited for any more */
+    if (a->s) ht_steps_leave(e->model->steps, &a->s->job); /* it is not waited for any more */
 }
 
 static void end_running(ht_engine_answer *a, ht_status status, const ht_error *err) {
@@ -439,7 +439,6 @@ static bool ask(ht_engine_answer *a) {
 static void take(ht_engine_answer *a) {
     ht_error err = {0};
     a->asked = false;
-    a->s->job.state = HT_JOB_IDLE;
     const ht_status status = ht_generation_take(&a->g, &err);
     if (status || a->g.metrics.finish)
         end_running(a, status, &err);
@@ -458,7 +457,7 @@ static int compute(ht_engine *e) {
     for (int32_t i = 0; i < e->n_running; i++)
         if (e->running[i]->asked) e->job[jobs++] = &e->running[i]->s->job;
     if (!jobs) return 0;
-    ht_steps_run(e->model->steps, e->job, jobs, jobs);
+    ht_steps_run(e->model->steps, e->job, jobs);
     const int32_t ran = e->n_running;
     memcpy(now, e->running, (size_t)ran * sizeof *now);
     for (int32_t i = 0; i < ran; i++)

@@ -157,11 +157,7 @@ static ht_status check(evaluation *e, ht_error *err) {
     if (e->n + (e->bos >= 0) < 2 || e->window < 2)
         return ht_fail(err, HT_ERR_ARGUMENT, "%lld tokens in windows of %lld: there is nothing to predict",
                        (long long)e->n, (long long)e->window);
-    for (int64_t i = 0; i < e->n; i++)
-        if (e->ids[i] < 0 || e->ids[i] >= e->model->vocab)
-            return ht_fail(err, HT_ERR_ARGUMENT, "token id %d at place %lld is outside the vocabulary of %d",
-                           (int)e->ids[i], (long long)i, (int)e->model->vocab);
-    return HT_OK;
+    return ht_model_check_ids(e->model, e->ids, (size_t)e->n, err);
 }
 
 /* Divergence means something only between distributions over the same tokens. */

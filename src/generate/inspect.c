@@ -36,11 +36,7 @@ static ht_status check_ids(const inspection *i, const int32_t *ids, ht_error *er
     if (i->n > i->model->context)
         return ht_fail(err, HT_ERR_LIMIT, "prompt of %lld tokens does not fit the context of %lld", (long long)i->n,
                        (long long)i->model->context);
-    for (int64_t t = 0; t < i->n; t++)
-        if (ids[t] < 0 || ids[t] >= i->model->vocab)
-            return ht_fail(err, HT_ERR_ARGUMENT, "token id %d at place %lld is outside the vocabulary of %d",
-                           (int)ids[t], (long long)t, (int)i->model->vocab);
-    return HT_OK;
+    return ht_model_check_ids(i->model, ids, (size_t)i->n, err);
 }
 
 static ht_status mark(const inspection *i, const int32_t *layers, int n, bool *marked, ht_error *err) {

@@ -276,17 +276,13 @@ static ht_status measure_prefix(ht_report_data *r, const ht_report_answer *alone
 
 /* ---- all of it ---- */
 
-static const char *precision_name(ht_precision p) {
-    return p == HT_PRECISION_HIGH ? "high" : p == HT_PRECISION_FAST ? "fast" : "reference";
-}
-
 static ht_status run(ht_report_data *r, ht_error *err) {
     ht_bench_report *p = &r->public;
     const ht_model *m = r->model;
     p->version = ht_version();
     p->architecture = m->architecture;
     p->instruction_set = m->device->instruction_set;
-    p->precision = precision_name(m->precision);
+    p->precision = ht_precision_name(m->precision);
     p->kv_type = ht_dtype_name(m->kv_dtype);
     p->threads = m->device->n_threads;
     p->prefix_note = "";

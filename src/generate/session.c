@@ -131,11 +131,7 @@ ht_status ht_session_check_ids(const ht_session *s, const int32_t *ids, size_t n
                        "prompt of %zu tokens does not fit the context of %lld, of which %lld positions are taken", n,
                        (long long)s->model->context, (long long)s->n_tokens);
     }
-    for (size_t i = 0; i < n; i++)
-        if (ids[i] < 0 || ids[i] >= s->model->vocab)
-            return ht_fail(err, HT_ERR_ARGUMENT, "token id %d at place %zu is outside the vocabulary of %d",
-                           (int)ids[i], i, (int)s->model->vocab);
-    return HT_OK;
+    return ht_model_check_ids(s->model, ids, n, err);
 }
 
 ht_status ht_session_make_room(ht_session *s, int64_t n, ht_error *err) {
@@ -179,13 +175,12 @@ ht_status ht_session_prepare(ht_session *s, int64_t end, int64_t first_out, ht_e
 }
 
 static ht_status end_job(ht_step_job *job, ht_error *err) {
-    job->state = HT_JOB_IDLE;
     if (job->status && err) *err = job->err;
     return job->status;
 }
 
 ht_status ht_session_run(ht_session *s, ht_error *err) {
-    ht_steps_run(s->model->steps, (ht_step_job *[]){&s->job}, 1, 1);
+    ht_steps_run(s->model->steps, (ht_step_job *[]){&s->job}, 1);
     return end_job(&s->job, err);
 }
 
@@ -287,7 +282,7 @@ static ht_status run_jobs(ht_session *const *sessions, int n, ht_error *err) {
     ht_session *host = sessions[0];
     ht_status status = HT_OK;
     for (int i = 0; i < n; i++) host->together[i] = &sessions[i]->job;
-    ht_steps_run(host->model->steps, host->together, n, n);
+    ht_steps_run(host->model->steps, host->together, n);
     for (int i = 0; i < n; i++) {
         const ht_status own = end_job(&sessions[i]->job, status ? NULL : err);
         if (own && !status) status = ht_fail_in(err, own, "session %d of the step", i);

@@ -36,10 +36,6 @@ static uint64_t adapter_digest(const ht_adapter *a) {
     return d.a ^ d.b;
 }
 
-static const char *precision_name(ht_precision p) {
-    return p == HT_PRECISION_HIGH ? "high" : p == HT_PRECISION_FAST ? "fast" : "reference";
-}
-
 ht_status ht_state_origin(const ht_model *m, ht_adapter *const *adapters, const float *scales, int n, char **out,
                           ht_error *err) {
     char fingerprint[HT_FINGERPRINT_SIZE];
@@ -51,7 +47,7 @@ ht_status ht_state_origin(const ht_model *m, ht_adapter *const *adapters, const 
     FILE *f = open_memstream(&text, &size);
     if (!f) return ht_fail_memory(err, 1, "a state file");
     fprintf(f, "model %s %s\ntokenizer %016llx\nprecision %s\nkeys and values %s\n", m->architecture, fingerprint,
-            (unsigned long long)tokenizer_digest(m->tokenizer), precision_name(m->precision),
+            (unsigned long long)tokenizer_digest(m->tokenizer), ht_precision_name(m->precision),
             ht_dtype_name(m->kv_dtype));
     for (int32_t i = 0; i < m->n_kv_layers; i++)
         fprintf(f, "layer %d of %d heads of %d, window %lld\n", (int)i, (int)m->kv[i].shape.n_kv_heads,

@@ -41,7 +41,6 @@ struct ht_steps {
     pthread_mutex_t lock;
     pthread_cond_t changed; /* jobs came or are done, or nobody runs steps any more */
     ht_step_job *first, *last;
-    int64_t n_waiting;
     int users;
     bool running;    /* a thread runs a step: what follows is its own */
     int64_t awaited; /* sequences of the last step that are about to come back */
@@ -129,8 +128,7 @@ void ht_steps_set_pace(ht_steps *s, double pace) {
 
 ht_steps_figures ht_steps_get_figures(ht_steps *s) {
     pthread_mutex_lock(&s->lock);
-    ht_steps_figures f = s->figures;
-    f.waiting = s->n_waiting;
+    const ht_steps_figures f = s->figures;
     pthread_mutex_unlock(&s->lock);
     return f;
 }
@@ -145,14 +143,13 @@ static void arrive(ht_steps *s, ht_step_job *job) {
 
 static void append(ht_steps *s, ht_step_job *job) {
     arrive(s, job);
-    job->state = HT_JOB_WAITING;
+    job->is_done = false;
     job->next = NULL;
     if (s->last)
         s->last->next = job;
     else
         s->first = job;
     s->last = job;
-    s->n_waiting++;
 }
 
 static void unlink_job(ht_steps *s, ht_step_job *job) {
@@ -163,7 +160,6 @@ static void unlink_job(ht_steps *s, ht_step_job *job) {
     }
     *at = job->next;
     if (s->last == job) s->last = before;
-    s->n_waiting--;
 }
 
 static void end_cancelled(ht_steps *s) {
@@ -174,7 +170,7 @@ static void end_cancelled(ht_steps *s) {
         job->n_rows = 0;
         job->status =
             ht_fail(&job->err, HT_ERR_CANCELLED, "cancelled after %lld tokens", (long long)job->cache->length);
-        job->state = HT_JOB_DONE;
+        job->is_done = true;
     }
 }
 
@@ -201,7 +197,6 @@ typedef struct chosen {
 
 static void take(ht_steps *s, chosen *c, ht_step_job *job, int64_t rows) {
     unlink_job(s, job);
-    job->state = HT_JOB_RUNNING;
     job->rows = rows;
     s->taken[c->n++] = job;
 }
@@ -458,7 +453,7 @@ static void run_one_step(ht_steps *s) {
     }
     for (int i = 0; i < c.n; i++) {
         ht_step_job *job = s->taken[i];
-        job->state = HT_JOB_DONE;
+        job->is_done = true;
         if (!job->returns || job->status) continue;
         job->awaited_in = s->round;
         s->awaited++;
@@ -467,22 +462,17 @@ static void run_one_step(ht_steps *s) {
     pthread_cond_broadcast(&s->changed);
 }
 
-static int count_done(ht_step_job *const *jobs, int n) {
-    int done = 0;
-    for (int i = 0; i < n; i++) done += jobs[i]->state == HT_JOB_DONE;
-    return done;
+static bool all_are_done(ht_step_job *const *jobs, int n) {
+    for (int i = 0; i < n; i++)
+        if (!jobs[i]->is_done) return false;
+    return true;
 }
 
-void ht_steps_run(ht_steps *s, ht_step_job *const *jobs, int n, int wanted) {
-    bool came = false;
+void ht_steps_run(ht_steps *s, ht_step_job *const *jobs, int n) {
     pthread_mutex_lock(&s->lock);
-    for (int i = 0; i < n; i++)
-        if (jobs[i]->state == HT_JOB_IDLE) {
-            append(s, jobs[i]);
-            came = true;
-        }
-    if (came && s->running) pthread_cond_broadcast(&s->changed); /* somebody may be waiting for them */
-    while (count_done(jobs, n) < wanted)
+    for (int i = 0; i < n; i++) append(s, jobs[i]);
+    if (s->running) pthread_cond_broadcast(&s->changed); /* somebody may be waiting for them */
+    while (!all_are_done(jobs, n))
         if (s->running)
             pthread_cond_wait(&s->changed, &s->lock);
         else
@@ -490,14 +480,8 @@ void ht_steps_run(ht_steps *s, ht_step_job *const *jobs, int n, int wanted) {
     pthread_mutex_unlock(&s->lock);
 }
 
-void ht_steps_withdraw(ht_steps *s, ht_step_job *job) {
+void ht_steps_leave(ht_steps *s, ht_step_job *job) {
     pthread_mutex_lock(&s->lock);
-    arrive(s, job);
-    while (job->state == HT_JOB_RUNNING) pthread_cond_wait(&s->changed, &s->lock);
-    if (job->state == HT_JOB_WAITING) {
-        unlink_job(s, job);
-        job->state = HT_JOB_IDLE;
-    }
     arrive(s, job);
     pthread_mutex_unlock(&s->lock);
 }

@@ -20,9 +20,7 @@ typedef struct ht_steps ht_steps;
  * belongs here. Not for `alone`. */
 typedef ht_status ht_step_consumer(void *user, const float *logits, int64_t n_rows, ht_error *err);
 
-typedef enum ht_job_state { HT_JOB_IDLE, HT_JOB_WAITING, HT_JOB_RUNNING, HT_JOB_DONE } ht_job_state;
-
-/* Zero-initialised once and then used again and again for one sequence, which only the step may touch while it waits or runs. */
+/* Used again and again for one sequence, which only the step may touch while ht_steps_run has it. */
 typedef struct ht_step_job {
     ht_cache
         *cache; /* with pages of its own for all positions below `end`; its length moves as positions are computed */
@@ -48,7 +46,8 @@ typedef struct ht_step_job {
     const float *taps;         /* [n_rows, ht_taps_width], while `consume` reads the logits; NULL unless `tapped` */
     const float *output;       /* with `alone`: [n_rows, vocab]; NULL when there are none */
 
-    ht_job_state state; /* set to HT_JOB_IDLE by the owner who has seen that it is done */
+    /* The step's own. */
+    bool is_done;
     struct ht_step_job *next;
     ht_exec *exec; /* lent to the owner */
     int32_t exec_rows, exec_out;
@@ -65,11 +64,10 @@ int32_t ht_steps_sequences(const ht_steps *s);
 void ht_steps_open(ht_steps *s);
 void ht_steps_close(ht_steps *s);
 
-/* Queues those of n jobs that are idle, and returns when so many of them as are `wanted` are done. */
-void ht_steps_run(ht_steps *s, ht_step_job *const *jobs, int n, int wanted);
-/* Takes a job out of the queue, or waits until it is done; it is then idle, or done. Also tells that a sequence which
- * `returns` does not come back. */
-void ht_steps_withdraw(ht_steps *s, ht_step_job *job);
+/* Queues n jobs, and returns when all of them are done. */
+void ht_steps_run(ht_steps *s, ht_step_job *const *jobs, int n);
+/* Tells that the sequence of a job which `returns` does not come back, so that nobody waits for it. */
+void ht_steps_leave(ht_steps *s, ht_step_job *job);
 /* Gives back what an `alone` job was lent. */
 void ht_steps_give_back(ht_steps *s, ht_step_job *job);
 
@@ -78,7 +76,6 @@ void ht_steps_set_pace(ht_steps *s, double pace);
 
 typedef struct ht_steps_figures {
     int64_t steps, rows; /* so far */
-    int64_t waiting;     /* jobs now */
 } ht_steps_figures;
 ht_steps_figures ht_steps_get_figures(ht_steps *s);
 

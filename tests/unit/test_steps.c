@@ -75,11 +75,9 @@ static void jobs_in_company(void **state) {
             if (q[i].s->cache->length < LENGTH)
                 jobs[n++] = ask(&q[i], LENGTH - 17 * i > q[i].s->cache->length ? LENGTH - 17 * i : LENGTH);
         left = n;
-        if (n) ht_steps_run(model->steps, jobs, n, n);
+        if (n) ht_steps_run(model->steps, jobs, n);
         for (int i = 0; i < n; i++) {
-            assert_int_equal(jobs[i]->state, HT_JOB_DONE);
             assert_int_equal(jobs[i]->status, HT_OK);
-            jobs[i]->state = HT_JOB_IDLE;
         }
     }
     const int64_t steps = ht_steps_get_figures(model->steps).steps - before;
@@ -108,7 +106,7 @@ static void one_fails_among_others(void **state) {
     }
     jobs[2]->logits = NULL;
     jobs[2]->consume = refuse;
-    ht_steps_run(model->steps, jobs, JOBS, JOBS);
+    ht_steps_run(model->steps, jobs, JOBS);
     assert_string_equal(jobs[2]->err.message, "refused");
     for (int i = 0; i < JOBS; i++) {
         assert_int_equal(jobs[i]->status, i == 2 ? HT_ERR_INTERNAL : HT_OK);
@@ -117,28 +115,30 @@ static void one_fails_among_others(void **state) {
     }
 }
 
-/* A job that is cancelled while it waits ends; one that is withdrawn is no job any more. */
-static void cancelling_and_withdrawing(void **state) {
+/* A job that is cancelled while it waits ends and has computed nothing; the others go on, one of them in a step of its own. */
+static void cancelling_one_of_several(void **state) {
     (void)state;
     sequence q[3];
     ht_cancel cancel = {0};
     ht_step_job *jobs[3];
     for (int i = 0; i < 3; i++) {
         open_sequence(&q[i], (uint64_t)i);
+        tiny_forward(q[i].s, q[i].ids, LENGTH - 1, false, NULL);
         jobs[i] = ask(&q[i], LENGTH);
     }
     jobs[1]->cancel = &cancel;
-    jobs[2]->alone = true; /* waits, as it is not the first */
+    jobs[2]->alone = true;
+    jobs[2]->logits = NULL;
     ht_cancel_request(&cancel);
-    ht_steps_run(model->steps, jobs, 3, 2);
+    const int64_t before = ht_steps_get_figures(model->steps).steps;
+    ht_steps_run(model->steps, jobs, 3);
+    assert_int_equal(ht_steps_get_figures(model->steps).steps - before, 2);
     assert_int_equal(jobs[1]->status, HT_ERR_CANCELLED);
-    assert_int_equal(q[1].s->cache->length, 0);
-    assert_int_equal(jobs[0]->status, HT_OK);
-    assert_int_equal(jobs[2]->state, HT_JOB_WAITING);
-    assert_int_equal(ht_steps_get_figures(model->steps).waiting, 1);
-    ht_steps_withdraw(model->steps, jobs[2]);
-    assert_int_equal(jobs[2]->state, HT_JOB_IDLE);
-    assert_int_equal(ht_steps_get_figures(model->steps).waiting, 0);
+    assert_int_equal(q[1].s->cache->length, LENGTH - 1);
+    assert_true(jobs[0]->status == HT_OK && jobs[2]->status == HT_OK);
+    assert_memory_equal(q[0].last, q[0].alone, sizeof q->alone);
+    assert_memory_equal(jobs[2]->output, q[2].alone, sizeof q->alone);
+    ht_steps_give_back(model->steps, jobs[2]);
     for (int i = 0; i < 3; i++) ht_session_free(q[i].s);
 }
 
@@ -309,7 +309,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(jobs_in_company, load_model, free_model),
         cmocka_unit_test_setup_teardown(one_fails_among_others, load_model, free_model),
-        cmocka_unit_test_setup_teardown(cancelling_and_withdrawing, load_model, free_model),
+        cmocka_unit_test_setup_teardown(cancelling_one_of_several, load_model, free_model),
         cmocka_unit_test(pace_keeps_its_bound),
         cmocka_unit_test_setup_teardown(sessions_in_threads, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(call_within_a_call, scratch_start, scratch_finish),
