@@ -101,7 +101,7 @@ static ht_status encode_continuation(const ht_model *m, const source *s, const h
 /* ---- checks ---- */
 
 static ht_status check_prompt(const ht_model *m, const ht_ids *ids, ht_error *err) {
-    if (ids->n == 0) return ht_fail(err, HT_ERR_ARGUMENT, "the prompt is empty: it has no tokens");
+    if (ids->n == 0) return ht_fail(err, HT_ERR_ARGUMENT, "the prompt is empty");
     if (ids->n > (uint64_t)m->context)
         return ht_fail(err, HT_ERR_LIMIT, "prompt of %zu tokens does not fit the context of %lld", ids->n,
                        (long long)m->context);

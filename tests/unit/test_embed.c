@@ -336,7 +336,8 @@ static void failures_are_their_own(void **state) {
     static const size_t n_ids[N] = {CONTEXT, 0, 2, 3, CONTEXT + 1, 5};
     static const ht_status status[N] = {HT_OK, HT_ERR_ARGUMENT, HT_ERR_ARGUMENT, HT_ERR_INTERNAL, HT_ERR_LIMIT, HT_OK};
     static const char *const says[N] = {
-        "", "no tokens", "token id 288 at place 1", "not finite", "65 tokens does not fit the context of 64", ""};
+        "", "the prompt is empty", "token id 288 at place 1", "not finite", "65 tokens does not fit the context of 64",
+        ""};
     for (int pooling = HT_POOLING_LAST; pooling <= HT_POOLING_MEAN; pooling++) {
         const ht_embed_options o = OPTIONS(ht_embed_options, with.pooling = (ht_pooling)pooling);
         ht_embeddings *e = embed(m, ids, n_ids, N, &o);
