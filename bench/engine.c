@@ -170,25 +170,31 @@ static void gaps(const stamps *s, double from, double to, double *median, double
 }
 
 static void pace(bench *b) {
-    static stamps running, reading, alone;
-    submit_stamped(b, &alone, 1, b->prompt, 1); /* warms up, too */
+    static stamps running, reading, first;
+    submit_stamped(b, &first, 1, b->prompt, 1); /* warms up, too */
     ht_engine_wait(b->engine, 0);
     const double begin_alone = now();
-    submit_stamped(b, &alone, 2, b->prompt, 1);
+    submit_stamped(b, &first, 2, b->prompt, 1);
     ht_engine_wait(b->engine, 0);
-    const double seconds_alone = alone.end - begin_alone;
+    const double seconds_alone = first.end - begin_alone;
     submit_stamped(b, &running, 3, 16, 4000);
     while (atomic_load(&running.n) < 100) nanosleep(&(struct timespec){0, 1000000}, NULL);
     const double begin = now();
     submit_stamped(b, &reading, 4, b->prompt, 1);
     while (reading.end == 0) nanosleep(&(struct timespec){0, 1000000}, NULL);
     const double end = reading.end;
-    double median, p95, before, before_p95;
-    gaps(&running, 0, begin, &before, &before_p95);
+    const int n = atomic_load(&running.n);
+    while (running.end == 0 && atomic_load(&running.n) < n + 100) nanosleep(&(struct timespec){0, 1000000}, NULL);
+    double median, p95, before, after, unused;
+    gaps(&running, 0, begin, &before, &unused);
     gaps(&running, begin, end, &median, &p95);
-    printf("{\"gap_alone_ms\": %.3f, \"gap_beside_ms\": %.3f, \"gap_beside_p95_ms\": %.3f, \"grows\": %.3f, "
+    gaps(&running, end, now(), &after, &unused);
+    /* A token takes longer the more there are before it, whoever else computes. */
+    const double alone = after > 0 ? (before + after) / 2 : before;
+    printf("{\"gap_before_ms\": %.3f, \"gap_after_ms\": %.3f, \"gap_beside_ms\": %.3f, \"gap_beside_p95_ms\": %.3f, "
+           "\"grows\": %.3f, "
            "\"prompt_alone_seconds\": %.3f, \"prompt_beside_seconds\": %.3f, \"prompt_cost\": %.3f}\n",
-           before * 1e3, median * 1e3, p95 * 1e3, median / before, seconds_alone, end - begin,
+           before * 1e3, after * 1e3, median * 1e3, p95 * 1e3, median / alone, seconds_alone, end - begin,
            (end - begin) / seconds_alone);
 }
 

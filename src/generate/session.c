@@ -170,6 +170,7 @@ ht_status ht_session_prepare(ht_session *s, int64_t end, int64_t first_out, ht_e
                            .first_out = first_out,
                            .most_rows = s->chunk,
                            .lora = s->adapters ? &s->adapters->set : NULL,
+                           .generates = s->job.generates,
                            .awaited_in = s->job.awaited_in};
     return ht_cache_reserve(s->cache, end, err);
 }

@@ -44,6 +44,7 @@ struct ht_steps {
     int users;
     bool running;    /* a thread runs a step: what follows is its own */
     int64_t awaited; /* sequences of the last step that are about to come back */
+    int64_t between; /* those of them that generate, also when they are not waited for any more */
     uint64_t round;  /* of steps: tells whom `awaited` counts */
     double last_end, last_seconds;
     ht_step_pace pace;
@@ -137,7 +138,10 @@ ht_steps_figures ht_steps_get_figures(ht_steps *s) {
 
 /* The sequence is no longer waited for. */
 static void arrive(ht_steps *s, ht_step_job *job) {
-    if (job->awaited_in == s->round && s->awaited > 0) s->awaited--;
+    if (job->awaited_in == s->round) {
+        if (s->awaited > 0) s->awaited--;
+        s->between -= job->generates;
+    }
     job->awaited_in = 0;
 }
 
@@ -244,17 +248,18 @@ static chosen choose(ht_steps *s) {
         c.few += rows_left(job);
         take(s, &c, job, rows_left(job));
     }
+    /* Sequences between two of their tokens are kept waiting by this step as much as those in it. */
+    const int64_t few = c.few + kept_waiting(s, hidden) + s->between;
+    for (const ht_step_job *job = s->first; job; job = job->next)
+        if (!job->alone && job->hidden == hidden) most = ht_max_i64(most, job->most_rows);
+    const int64_t budget = ht_step_pace_rows(&s->pace, few, ht_max_i64(1, most - c.few));
     const int n_few = c.n;
-    for (ht_step_job *job = s->first, *next; job && c.n < s->sequences; job = next) {
+    for (ht_step_job *job = s->first, *next; job && c.n < s->sequences && c.n - n_few < budget; job = next) {
         next = job->next;
         if (job->alone || job->hidden != hidden || is_few(job)) continue;
-        most = ht_max_i64(most, job->most_rows);
-        if (c.n - n_few >= most) break; /* a row for each at least */
         take(s, &c, job, 0);
     }
-    if (c.n == n_few) return c;
-    const int64_t few = c.few + kept_waiting(s, hidden);
-    share_rows(s, &c, n_few, ht_step_pace_rows(&s->pace, few, ht_max_i64(1, most - c.few)));
+    if (c.n > n_few) share_rows(s, &c, n_few, budget);
     return c;
 }
 
@@ -451,11 +456,14 @@ static void run_one_step(ht_steps *s) {
         s->figures.rows += c.few + c.prompt;
         s->round++;
     }
+    s->between = 0;
     for (int i = 0; i < c.n; i++) {
         ht_step_job *job = s->taken[i];
         job->is_done = true;
         if (!job->returns || job->status) continue;
         job->awaited_in = s->round;
+        job->generates = job->rows <= FEW_ROWS && job->n_rows > 0;
+        s->between += job->generates;
         s->awaited++;
     }
     s->running = false;

@@ -48,6 +48,7 @@ typedef struct ht_step_job {
 
     /* The step's own. */
     bool is_done;
+    bool generates; /* it was a generated token's, in step `awaited_in` */
     struct ht_step_job *next;
     ht_exec *exec; /* lent to the owner */
     int32_t exec_rows, exec_out;

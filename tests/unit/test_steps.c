@@ -162,6 +162,17 @@ static void pace_keeps_its_bound(void **state) {
         assert_true(factor > 1.5 && factor <= 2);
     }
     assert_true(ht_step_pace_rows(&p, 40, 512) >= 1); /* more than was ever seen */
+    /* Tokens take longer and longer: from time to time one is computed alone, and prompts get what it says. */
+    int without = 0;
+    for (int i = 0; i < 400; i++) {
+        const double base = 1 + 0.002 * i;
+        const int64_t rows = ht_step_pace_rows(&p, 1, 512);
+        without += rows == 0;
+        ht_step_pace_learn(&p, 1, rows, base + (double)rows / 100);
+        if (i > 200) assert_true(base + (double)rows / 100 <= 2 * base);
+        if (i > 200 && rows) assert_true((double)rows / 100 > 0.4 * base);
+    }
+    assert_true(without >= 400 / 40 && without <= 400 / 20);
     assert_int_equal(ht_step_pace_rows(&(ht_step_pace){.bound = 1}, 1, 512), 512);
 }
 
