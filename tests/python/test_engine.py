@@ -16,11 +16,10 @@ import unittest
 import unittest.mock
 import weakref
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests" / "cli")]
+from with_tiny_model import ROOT, WithTinyModel  # which makes the package and tests/cli importable
 
-import hearth  # noqa: E402
-import tiny_model  # noqa: E402
+import hearth
+import tiny_model
 
 LONG = {"max_tokens": 500_000, "ignore_eos": True}
 
@@ -29,19 +28,7 @@ def n_threads():
     return len(os.listdir("/proc/self/task"))
 
 
-class WithTinyModel(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-        path = pathlib.Path(cls.folder.name) / "tiny.gguf"
-        tiny_model.write(path)
-        cls.model = hearth.load(path, threads=2)
-
-    @classmethod
-    def tearDownClass(cls):
-        del cls.model
-        cls.folder.cleanup()
-
+class WithEngines(WithTinyModel):
     def engine(self, **options):
         engine = self.model.engine(**options)
         self.addCleanup(engine.close)
@@ -73,7 +60,7 @@ def questions(n):
         yield "".join(words), {**how, "top_k": (i % 2) * 20, "repeat_penalty": 1.0 + (i % 5) / 10}
 
 
-class Answers(WithTinyModel):
+class Answers(WithEngines):
     def test_as_without_an_engine(self):
         """Read one after the other, by threads, and by asyncio."""
         asked = list(questions(40))
@@ -209,7 +196,7 @@ class Answers(WithTinyModel):
             engine.submit("x", adapters=["lora"])
 
 
-class Failures(WithTinyModel):
+class Failures(WithEngines):
     def test_what_is_wrong_is_said_at_once(self):
         engine = self.engine(kv_bytes=1 << 20)
         for given, kind, says in [
@@ -289,7 +276,7 @@ class Failures(WithTinyModel):
             self.assertRaisesRegex(KeyError, "arguments", request.result)
 
 
-class Ending(WithTinyModel):
+class Ending(WithEngines):
     def test_cancelling(self):
         engine = self.engine()
         request = engine.submit("hello", **LONG)
@@ -448,7 +435,7 @@ class Ending(WithTinyModel):
         self.assertEqual(hearth._engine._asked, {})
 
 
-class Asyncio(WithTinyModel):
+class Asyncio(WithEngines):
     def test_leaving_a_loop_cancels(self):
         engine = self.engine()
 
@@ -565,7 +552,7 @@ class Asyncio(WithTinyModel):
         self.assertTrue(text)
 
 
-class Processes(WithTinyModel):
+class Processes(WithEngines):
     def run_program(self, program):
         text = "import hearth, os, sys\nmodel = hearth.load(sys.argv[1], threads=2)\n" + textwrap.dedent(program)
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
@@ -609,7 +596,7 @@ class Processes(WithTinyModel):
         self.assertEqual(found.splitlines(), ["the engine is closed", "the engine is one of the process before the fork", "True"])
 
 
-class Soak(WithTinyModel):
+class Soak(WithEngines):
     def test_random_uses(self):
         """What is left is nothing, and every answer is a beginning of the right one."""
         cases = 6000 if os.environ.get("HEARTH_SOAK") else 300

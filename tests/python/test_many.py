@@ -1,33 +1,16 @@
 """Many prompts at once from Python: classify, score and batch. Needs HEARTH_LIBRARY and PYTHONPATH=python, nothing else."""
 
 import math
-import pathlib
-import sys
-import tempfile
 import unittest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests" / "cli")]
+from with_tiny_model import WithTinyModel  # which makes the package and tests/cli importable
 
-import hearth  # noqa: E402
-import tiny_model  # noqa: E402
+import hearth
 
 CHAT = [{"role": "user", "content": "hello"}]
 
 
-class WithTinyModel(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-        path = pathlib.Path(cls.folder.name) / "tiny.gguf"
-        tiny_model.write(path)
-        cls.model = hearth.load(path, threads=2)
-
-    @classmethod
-    def tearDownClass(cls):
-        del cls.model
-        cls.folder.cleanup()
-
+class WithScores(WithTinyModel):
     def log_probabilities(self, ids):
         """After the last of these ids."""
         row = self.model.logits(ids, last=True).tolist()
@@ -35,7 +18,7 @@ class WithTinyModel(unittest.TestCase):
         return [x - total for x in row]
 
 
-class Classify(WithTinyModel):
+class Classify(WithScores):
     def test_all_forms_of_prompts(self):
         prompts = ["hello world", [5, 6, 7], CHAT]
         for prompt, found in zip(prompts, self.model.classify(prompts, logits=True), strict=True):
@@ -90,7 +73,7 @@ class Classify(WithTinyModel):
             self.model.classify(["hello"] * 5, on_result=stop)
 
 
-class Scores(WithTinyModel):
+class Scores(WithScores):
     def test_scores(self):
         (found,) = self.model.score([("hello", [" world", [7, 8]])], top_k=4)
         self.assertEqual((found.error, len(found.continuations)), (None, 2))
@@ -111,7 +94,7 @@ class Scores(WithTinyModel):
         self.assertEqual(found[2].continuations[0].tokens[0].top, [])
 
 
-class Batch(WithTinyModel):
+class Batch(WithScores):
     def test_answers_of_single_calls(self):
         prompts = [f"hello {i} world" for i in range(20)]
         found = self.model.batch(prompts, max_tokens=8, temperature=1.0, seed=3)

@@ -5,7 +5,6 @@ import math
 import os
 import pathlib
 import struct
-import sys
 import tempfile
 import threading
 import time
@@ -13,28 +12,12 @@ import unittest
 import unittest.mock
 import xml.etree.ElementTree
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests" / "cli")]
+from with_tiny_model import ROOT, WithTinyModel  # which makes the package and tests/cli importable
 
-import hearth  # noqa: E402
-import tiny_model  # noqa: E402
+import hearth
 
 GOLDEN = ROOT / "tests" / "golden" / "tiny"
 MODELS = os.environ.get("HEARTH_TEST_MODELS")
-
-
-class WithTinyModel(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-        path = pathlib.Path(cls.folder.name) / "tiny.gguf"
-        tiny_model.write(path)
-        cls.model = hearth.load(path, threads=2)
-
-    @classmethod
-    def tearDownClass(cls):
-        del cls.model
-        cls.folder.cleanup()
 
 
 class Libraries(unittest.TestCase):

@@ -66,3 +66,15 @@ int scratch_finish(void **state) {
     scratch_remove();
     return 0;
 }
+
+char *scratch_read(const char *name, size_t *n) {
+    enum { MOST = 1 << 20 };
+    FILE *f = fopen(scratch_path(name), "rb");
+    assert_non_null(f);
+    char *bytes = malloc(MOST);
+    assert_non_null(bytes);
+    *n = fread(bytes, 1, MOST, f);
+    assert_true(*n > 0 && *n < MOST);
+    fclose(f);
+    return bytes;
+}

@@ -17,5 +17,7 @@ void scratch_remove(void);
 /* Both as a test's or a group's setup and teardown. */
 int scratch_start(void **state);
 int scratch_finish(void **state);
+/* The bytes of a file there, which must be some and fewer than a megabyte; the caller frees them. */
+char *scratch_read(const char *name, size_t *n);
 
 #endif

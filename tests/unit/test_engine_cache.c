@@ -245,16 +245,6 @@ static void saving_and_loading_beside_answers(void **state) {
 
 /* ---- refusals ---- */
 
-static char *contents(const char *name, size_t *n) {
-    FILE *f = fopen(scratch_path(name), "rb");
-    assert_non_null(f);
-    char *bytes = malloc(1 << 20);
-    *n = fread(bytes, 1, 1 << 20, f);
-    assert_true(*n > 0 && *n < 1 << 20);
-    fclose(f);
-    return bytes;
-}
-
 static void damage_is_found(void **state) {
     (void)state;
     ht_model *m = tiny_load(&kinds[0]);
@@ -267,7 +257,7 @@ static void damage_is_found(void **state) {
     ht_engine_close(e);
     e = engine_open(m, 64, SIZE_MAX);
     (void)engine_warm(e, other, 100, NULL);
-    char *bytes = contents("whole", &n), *changed = malloc(n + 1);
+    char *bytes = scratch_read("whole", &n), *changed = malloc(n + 1);
     const size_t step = (size_t)test_cases(997, 1);
     for (size_t cut = 0; cut < n; cut += cut < 700 ? 1 : step) { /* all of its head, then some */
         scratch_write("cut", bytes, cut);

@@ -157,16 +157,6 @@ static void still_as_it_was(ht_session *s, int n, const float *want) {
     free(got);
 }
 
-static char *contents(const char *name, size_t *n) {
-    FILE *f = fopen(scratch_path(name), "rb");
-    assert_non_null(f);
-    char *bytes = malloc(1 << 20);
-    *n = fread(bytes, 1, 1 << 20, f);
-    assert_true(*n > 0 && *n < 1 << 20);
-    fclose(f);
-    return bytes;
-}
-
 static void damage_is_found(void **state) {
     (void)state;
     float *want = tiny_rows(TOKENS);
@@ -179,7 +169,7 @@ static void damage_is_found(void **state) {
     ht_session_reset(s);
     tiny_forward(s, ids, 23, true, NULL);
     saved(s, "whole");
-    char *bytes = contents("whole", &n), *changed = malloc(n + 1);
+    char *bytes = scratch_read("whole", &n), *changed = malloc(n + 1);
     const size_t step = (size_t)test_cases(97, 1);
     for (size_t cut = 0; cut < n; cut += cut < 700 ? 1 : step) { /* all of its head, then some */
         scratch_write("cut", bytes, cut);
