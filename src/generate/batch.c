@@ -196,7 +196,7 @@ static bool ids_of(const batch *b, size_t i, ht_request *like, ht_ids *out) {
     if (get_request(b, i, &request, &ignored)) return false;
     if (like && !same_adapters(like, &request)) return false;
     const ht_prompt prompt = {request.ids, request.n_ids, request.text, request.chat};
-    return ht_prompt_encode(b->model, &prompt, out, NULL) == HT_OK;
+    return ht_prompt_encode(b->model, &prompt, 0, out, NULL, NULL) == HT_OK;
 }
 
 /* Tokens at the beginning of `common` with which the following requests begin, too. */

@@ -172,7 +172,7 @@ static ht_status read_texts(embedder *e, ht_error *err) {
         ht_error own = {0};
         entry *text = &e->entry[e->n_entries];
         const ht_prompt prompt = prompt_of(e, i);
-        if (ht_prompt_encode(e->model, &prompt, &text->ids, &own)) {
+        if (ht_prompt_encode(e->model, &prompt, 0, &text->ids, NULL, &own)) {
             fail_text(e, i, &own);
             e->done++;
             continue;

@@ -9,6 +9,7 @@
 #include "generate/chat.h"
 #include "generate/generation.h"
 #include "generate/prefix_cache.h"
+#include "generate/prompt_ids.h"
 
 #include <hearth/engine.h>
 
@@ -67,10 +68,8 @@ struct ht_engine_answer {
 
 struct ht_engine_request {
     ht_ticket ticket;
-    int32_t *ids;
-    size_t n_ids;
-    char *text; /* of a conversation, as it was written; NULL: none */
-    size_t n_text;
+    ht_ids ids;
+    ht_prompt_text text;
     ht_chat *chat; /* retained; NULL: none */
     bool goes_on;  /* the text of the answer is one with the prompt's */
     bool prompt_only;

@@ -63,45 +63,18 @@ static ht_status copy_adapters(ht_engine_request *r, const ht_request *q, ht_err
 
 /* ---- the prompt ---- */
 
-static ht_status copy_ids(ht_engine_request *r, const int32_t *ids, size_t n, ht_error *err) {
-    r->ids = malloc(n * sizeof *ids + 1);
-    if (!r->ids) return no_memory(err);
-    if (n) memcpy(r->ids, ids, n * sizeof *ids);
-    r->n_ids = n;
-    return HT_OK;
-}
-
-static ht_status encode_chat(ht_engine_request *r, const ht_model *m, const ht_chat *chat, ht_error *err) {
-    ht_text_run *runs = NULL;
-    size_t n_runs;
-    ht_status status = ht_chat_write_for(m, chat, &r->text, &r->n_text, &runs, &n_runs, err);
-    if (!status)
-        status = ht_chat_encode_text(m, r->text, r->n_text, runs, n_runs,
-                                     r->o.parse_special ? HT_ENCODE_PARSE_SPECIAL : 0, &r->ids, &r->n_ids, err);
-    free(runs);
-    if (!status) r->chat = ht_chat_retain(chat);
-    return status;
-}
-
 static ht_status copy_prompt(ht_engine_request *r, const ht_model *m, const ht_request *q, ht_error *err) {
-    const int given = (q->ids != NULL) + (q->text != NULL) + (q->chat != NULL);
-    if (given != 1)
-        return ht_fail(err, HT_ERR_ARGUMENT, "a request has one of ids, text and chat; this one has %d of them", given);
+    const ht_prompt prompt = {.ids = q->ids, .n_ids = q->n_ids, .text = q->text, .chat = q->chat};
+    const unsigned flags = r->o.parse_special ? HT_ENCODE_PARSE_SPECIAL : 0;
+    ht_status status = ht_prompt_encode(m, &prompt, flags, &r->ids, &r->text, err);
+    if (!status && q->chat) r->chat = ht_chat_retain(q->chat);
     r->goes_on = !q->chat;
-    if (q->ids) return copy_ids(r, q->ids, q->n_ids, err);
-    ht_status status = ht_model_need_tokenizer(m, err);
-    if (status) return status;
-    if (q->chat) return encode_chat(r, m, q->chat, err);
-    return ht_tokenizer_encode(m->tokenizer, q->text, strlen(q->text), HT_ENCODE_PARSE_SPECIAL | HT_ENCODE_ADD_SPECIAL,
-                               &r->ids, &r->n_ids, err);
+    return status;
 }
 
 static ht_status check_prompt(const ht_engine_request *r, const ht_engine *e, ht_error *err) {
     const ht_model *m = e->model;
-    const int64_t n = (int64_t)r->n_ids;
-    if (n == 0) return ht_fail(err, HT_ERR_ARGUMENT, "the prompt is empty");
-    const ht_status status = ht_model_check_ids(m, r->ids, r->n_ids, err);
-    if (status) return status;
+    const int64_t n = (int64_t)r->ids.n;
     if (n >= m->context)
         return ht_fail(err, HT_ERR_LIMIT, "prompt of %lld tokens does not fit the context of %lld with an answer",
                        (long long)n, (long long)m->context);
@@ -182,8 +155,8 @@ void ht_engine_request_free(ht_engine_request *r) {
     free(r->salt);
     free(r->adapter);
     free(r->scale);
-    free(r->text);
-    ht_ids_free(r->ids);
+    free(r->text.text);
+    ht_ids_free(r->ids.id);
     ht_chat_free(r->chat);
     free(r);
 }

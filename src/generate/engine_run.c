@@ -239,7 +239,7 @@ static ht_status make_session(ht_engine_answer *a, ht_error *err) {
     if (status) return status;
     ht_cache_set_account(a->s->cache, &e->account);
     status = ht_session_set_adapters(a->s, r->adapter, r->scale, r->key.n_adapters, err);
-    return status ? status : ht_session_make_room(a->s, (int64_t)r->n_ids + 1, err);
+    return status ? status : ht_session_make_room(a->s, (int64_t)r->ids.n + 1, err);
 }
 
 /* Makes what the answer needs from its first to its last token. */
@@ -259,13 +259,13 @@ static ht_status begin(ht_engine_answer *a, ht_error *err) {
                            .probe_user = a,
                            .account = &e->account,
                            .kv_budget = e->o.kv_bytes,
-                           .total = (int64_t)r->n_ids};
+                           .total = (int64_t)r->ids.n};
     a->g.o.sampler = &a->sampler;
     a->begun = true;
     if (r->prompt_only) return HT_OK;
     if (r->chat && r->piece)
-        status = ht_answer_reader_new(ht_chat_template_answers(e->model->chat.template), r->chat->tools, r->text,
-                                      r->n_text, ht_engine_post_piece, a, &a->g.answer, err);
+        status = ht_answer_reader_new(ht_chat_template_answers(e->model->chat.template), r->chat->tools, r->text.text,
+                                      r->text.n, ht_engine_post_piece, a, &a->g.answer, err);
     if (status) return status;
     return ht_generation_begin(&a->g, r->piece ? ht_engine_post_text : NULL, a, err);
 }
@@ -273,7 +273,7 @@ static ht_status begin(ht_engine_answer *a, ht_error *err) {
 /* The first answer of a request, whose prompt the others share. */
 static bool share_first(ht_engine_answer *a, ht_error *err) {
     const ht_engine_answer *first = &a->request->answer[0];
-    const int64_t n = (int64_t)a->request->n_ids;
+    const int64_t n = (int64_t)a->request->ids.n;
     if (a == first || n < 2 || first->state != HT_ENGINE_RUNNING || first->s->cache->length < n) return false;
     ht_cache *cache;
     if (ht_cache_share(first->s->cache, &cache, err)) return false;
@@ -335,7 +335,7 @@ static ht_status start(ht_engine_answer *a, ht_error *err) {
     if (!a->begun) {
         status = begin(a, err);
         if (status) return status;
-        memcpy(a->s->token, a->request->ids, a->request->n_ids * sizeof *a->s->token);
+        memcpy(a->s->token, a->request->ids.id, a->request->ids.n * sizeof *a->s->token);
     }
     status = find_prefix(a, err);
     if (status) return status;

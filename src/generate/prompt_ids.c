@@ -15,6 +15,7 @@ typedef struct source {
     size_t n;
     ht_text_run *runs; /* of a conversation; with room for one more */
     size_t n_runs;
+    unsigned flags; /* of its encoding */
     bool chat;
 } source;
 
@@ -51,7 +52,7 @@ static ht_status read_source(const ht_model *m, const ht_prompt *prompt, source 
 /* ---- ids ---- */
 
 static ht_status encode_source(const ht_model *m, const source *s, ht_ids *out, ht_error *err) {
-    if (s->chat) return ht_chat_encode_text(m, s->text, s->n, s->runs, s->n_runs, 0, &out->id, &out->n, err);
+    if (s->chat) return ht_chat_encode_text(m, s->text, s->n, s->runs, s->n_runs, s->flags, &out->id, &out->n, err);
     return ht_tokenizer_encode(m->tokenizer, s->text, s->n, HT_ENCODE_PARSE_SPECIAL | HT_ENCODE_ADD_SPECIAL, &out->id,
                                &out->n, err);
 }
@@ -130,11 +131,17 @@ static ht_status encode_prompt(const ht_model *m, const ht_prompt *prompt, const
     return status;
 }
 
-ht_status ht_prompt_encode(const ht_model *m, const ht_prompt *prompt, ht_ids *out, ht_error *err) {
-    source s = {0};
+ht_status ht_prompt_encode(const ht_model *m, const ht_prompt *prompt, unsigned flags, ht_ids *out,
+                           ht_prompt_text *text, ht_error *err) {
+    source s = {.flags = flags};
     *out = (ht_ids){0};
+    if (text) *text = (ht_prompt_text){0};
     ht_status status = read_source(m, prompt, &s, err);
     if (!status) status = encode_prompt(m, prompt, &s, out, err);
+    if (!status && text && s.chat) {
+        *text = (ht_prompt_text){s.text, s.n};
+        s.text = NULL;
+    }
     free_source(&s);
     if (!status) return HT_OK;
     ht_ids_free(out->id);

@@ -16,8 +16,15 @@ typedef struct ht_prompt_ids {
     size_t n_joined;
 } ht_prompt_ids;
 
-/* The ids of a prompt alone, of one or more. */
-ht_status ht_prompt_encode(const ht_model *m, const ht_prompt *prompt, ht_ids *out, ht_error *err);
+/* A conversation as it was written; NULL: the prompt is none. */
+typedef struct ht_prompt_text {
+    char *text; /* the caller frees it */
+    size_t n;
+} ht_prompt_text;
+
+/* The ids of a prompt alone, of one or more; `flags` as of ht_chat_encode. `text` may be NULL. */
+ht_status ht_prompt_encode(const ht_model *m, const ht_prompt *prompt, unsigned flags, ht_ids *out,
+                           ht_prompt_text *text, ht_error *err);
 /* With n continuations, each of which has ids behind the shared ones; all of it fits the context, but for the last token, which need not be
  * computed. On failure *out is empty. */
 ht_status ht_prompt_encode_all(const ht_model *m, const ht_prompt *prompt, const ht_continuation *continuations,
