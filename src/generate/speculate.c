@@ -8,8 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Tokens that have to be the same for a lookup, and slots that its index begins with. */
-enum { GRAM = 3, FIRST_SLOTS = 1024 };
+/* Tokens that have to be the same for a lookup, and slots that its index begins with. What is a copy for so many tokens goes on
+ * as one far more often than what has just begun to look like one. */
+enum { GRAM = 3, FIRST_SLOTS = 1024, COPY = 8 };
 /* Guesses have to pay by this factor; while they do not, one is tried now and then. */
 static const double least_gain = 1.03;
 enum { TRY_EVERY = 24, TRIAL = 2 };
@@ -28,7 +29,7 @@ struct ht_speculation {
     ht_sampler *sampler; /* of the draft */
     int32_t most, drawn;
     int64_t n_history;
-    source by_lookup, by_draft, *used;
+    source by_lookup, by_copy, by_draft, *used;
 
     /* Index of the tokens so far: for every GRAM of them, the position behind its last occurrence. */
     int32_t *slot; /* [n_slots] 0: free */
@@ -47,7 +48,7 @@ ht_status ht_speculation_new(const ht_speculation_setup *setup, ht_speculation *
     s->lookup = setup->lookup;
     s->draft = setup->draft;
     s->most = setup->most;
-    s->by_lookup = s->by_draft = (source){.right = 0.7};
+    s->by_lookup = s->by_copy = s->by_draft = (source){.right = 0.7};
     if (!s->draft) return HT_OK;
     const ht_model *m = s->draft->model;
     const ht_status status = ht_sampler_new(setup->sampler, m->vocab, m->device->row_ops, &s->sampler, err);
@@ -156,12 +157,18 @@ static ht_status update_index(ht_speculation *s, const int32_t *tokens, int64_t 
     return HT_OK;
 }
 
+/* Whether the tokens before both places agree for as long as a copy. */
+static bool is_copy(const int32_t *tokens, int64_t from, int64_t n) {
+    return from >= COPY && memcmp(tokens + from - COPY, tokens + n - COPY, COPY * sizeof *tokens) == 0;
+}
+
 /* What followed, the last time; when that runs into the present, it goes on with its own guesses. */
 static int32_t look_up(ht_speculation *s, const int32_t *tokens, int64_t n, int32_t room, int32_t *out) {
     if (n <= GRAM || !s->slot) return 0;
     const int64_t from = *slot_of(s, tokens, n);
     if (!from) return 0;
-    const int32_t k = how_many(s, &s->by_lookup, room, 0);
+    s->used = is_copy(tokens, from, n) ? &s->by_copy : &s->by_lookup;
+    const int32_t k = how_many(s, s->used, room, 0);
     for (int32_t i = 0; i < k; i++) out[i] = from + i < n ? tokens[from + i] : out[from + i - n];
     return k;
 }
@@ -223,10 +230,7 @@ ht_status ht_speculation_guess(ht_speculation *s, const int32_t *tokens, int64_t
     room = ht_min_i32(room, HT_MOST_GUESSES);
     ht_status status = s->lookup ? update_index(s, tokens, n, err) : HT_OK;
     if (status || room <= 0) return status;
-    if (s->lookup) {
-        s->used = &s->by_lookup;
-        *n_guesses = look_up(s, tokens, n, room, out);
-    }
+    if (s->lookup) *n_guesses = look_up(s, tokens, n, room, out);
     if (*n_guesses || !s->draft) return HT_OK;
     s->used = &s->by_draft;
     return draft(s, tokens, n, room, cancel, out, n_guesses, err);
