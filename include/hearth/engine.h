@@ -24,7 +24,7 @@ typedef struct ht_engine_options {
     int32_t queue;       /* answers that may wait, at most; default 256 */
     int32_t step_tokens; /* rows of one step at most; default 512 */
     /* While a prompt is read, a running answer waits so many times as long for its next token, at most; the prompt is cut
-     * accordingly, by times measured as it goes. 1: no bound. For all that computes on the model. Default 2. */
+     * accordingly, by times measured as it goes. 1: no bound. Default 2, as sessions have it. */
     double pace;
     /* Bytes of keys and values, those kept for prefixes included. An answer takes them as it grows; when there are none the
      * newest is set back, and computed again later. Default 0: half of the memory that is free. */

@@ -109,7 +109,6 @@ ht_status ht_engine_open(ht_model *m, const ht_engine_options *options, ht_engin
     e->o = o;
     e->model = ht_model_retain(m);
     ht_steps_open(m->steps);
-    ht_steps_set_pace(m->steps, o.pace);
     e->most_positions = positions_of(m, &o);
     e->figures.kv_budget = o.kv_bytes;
     init_locks(e);

@@ -431,6 +431,7 @@ static bool ask(ht_engine_answer *a) {
     const int64_t end = ht_min_i64(a->g.total + a->g.n_guesses, a->s->cache->length + a->s->chunk);
     if (!status && !make_room(a, end)) return false;
     if (!status) status = ht_generation_ask(&a->g, &err);
+    a->s->job.pace = a->engine->o.pace;
     if (status) end_running(a, status, &err);
     a->asked = !status;
     return !status;

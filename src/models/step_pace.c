@@ -19,12 +19,12 @@ static double base_of(const ht_step_pace *p, int64_t few) {
     return 0;
 }
 
-int64_t ht_step_pace_rows(const ht_step_pace *p, int64_t few, int64_t most) {
-    if (p->bound <= 1 || few == 0) return most;
+int64_t ht_step_pace_rows(const ht_step_pace *p, double bound, int64_t few, int64_t most) {
+    if (bound <= 1 || few == 0) return most;
     if (p->mixed >= MOST_MIXED) return 0;
     const double base = base_of(p, few);
     if (base <= 0 || p->row <= 0) return most < FIRST_ROWS ? most : FIRST_ROWS;
-    const double rows = (p->bound * aim - 1) * base / p->row;
+    const double rows = (bound * aim - 1) * base / p->row;
     if (rows >= (double)most) return most;
     return rows < 1 ? 1 : (int64_t)rows;
 }

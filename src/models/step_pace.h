@@ -9,14 +9,14 @@
 enum { HT_PACE_SIZES = 65 };
 
 typedef struct ht_step_pace {
-    double bound;               /* of the factor; 1 or less: none */
     double base[HT_PACE_SIZES]; /* seconds of a step of so many generated rows alone; 0: not known */
     double row;                 /* seconds that a row of a prompt adds; 0: not known */
     int mixed;                  /* steps with prompts since the last one without */
 } ht_step_pace;
 
-/* Rows of prompts that may join `few` generated ones, from 1 to `most`; now and then 0, to learn what these take by now. */
-int64_t ht_step_pace_rows(const ht_step_pace *p, int64_t few, int64_t most);
+/* Rows of prompts that may join `few` generated ones, from 1 to `most`, so that the step takes at most `bound` times as long as
+ * without them (1 or less: however long); now and then 0, to learn what these take by now. */
+int64_t ht_step_pace_rows(const ht_step_pace *p, double bound, int64_t few, int64_t most);
 /* Learns from a step of `few` generated rows and `prompt` rows of prompts. */
 void ht_step_pace_learn(ht_step_pace *p, int64_t few, int64_t prompt, double seconds);
 

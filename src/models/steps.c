@@ -34,6 +34,13 @@ typedef struct executor {
     int32_t rows, out; /* limits */
 } executor;
 
+/* Generated rows for which a step is to be short: those in it, those that wait for a step of the other kind, and sequences
+ * between two of their tokens. */
+typedef struct kept_waiting {
+    int64_t rows;
+    double pace; /* of who waits least gladly; 1: any */
+} kept_waiting;
+
 struct ht_steps {
     ht_model *model; /* not held: it owns this */
     int32_t sequences;
@@ -42,10 +49,10 @@ struct ht_steps {
     pthread_cond_t changed; /* jobs came or are done, or nobody runs steps any more */
     ht_step_job *first, *last;
     int users;
-    bool running;    /* a thread runs a step: what follows is its own */
-    int64_t awaited; /* sequences of the last step that are about to come back */
-    int64_t between; /* those of them that generate, also when they are not waited for any more */
-    uint64_t round;  /* of steps: tells whom `awaited` counts */
+    bool running;         /* a thread runs a step: what follows is its own */
+    int64_t awaited;      /* sequences of the last step that are about to come back */
+    kept_waiting between; /* those of them that generate, also when they are not waited for any more */
+    uint64_t round;       /* of steps: tells whom `awaited` counts */
     double last_end, last_seconds;
     ht_step_pace pace;
     ht_steps_figures figures;
@@ -67,7 +74,6 @@ ht_status ht_steps_new(ht_model *m, int32_t sequences, ht_steps **out, ht_error 
     }
     s->model = m;
     s->sequences = sequences;
-    s->pace.bound = DEFAULT_PACE;
     pthread_condattr_t clock;
     pthread_condattr_init(&clock);
     pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
@@ -121,12 +127,6 @@ void ht_steps_close(ht_steps *s) {
     pthread_mutex_unlock(&s->lock);
 }
 
-void ht_steps_set_pace(ht_steps *s, double pace) {
-    pthread_mutex_lock(&s->lock);
-    s->pace.bound = pace;
-    pthread_mutex_unlock(&s->lock);
-}
-
 ht_steps_figures ht_steps_get_figures(ht_steps *s) {
     pthread_mutex_lock(&s->lock);
     const ht_steps_figures f = s->figures;
@@ -140,7 +140,7 @@ ht_steps_figures ht_steps_get_figures(ht_steps *s) {
 static void arrive(ht_steps *s, ht_step_job *job) {
     if (job->awaited_in == s->round) {
         if (s->awaited > 0) s->awaited--;
-        s->between -= job->generates;
+        s->between.rows -= job->generates;
     }
     job->awaited_in = 0;
 }
@@ -221,12 +221,18 @@ static void share_rows(ht_steps *s, chosen *c, int first, int64_t budget) {
     }
 }
 
-/* Generated rows that wait for a step of the other kind, and for which this one is to be short. */
-static int64_t kept_waiting(const ht_steps *s, bool hidden) {
-    int64_t rows = 0;
+static void keep_waiting(kept_waiting *w, int64_t rows, double pace) {
+    if (pace <= 0) pace = DEFAULT_PACE;
+    w->rows += rows;
+    if (pace > 1 && (w->pace <= 1 || pace < w->pace)) w->pace = pace;
+}
+
+static kept_waiting who_waits(const ht_steps *s, const chosen *c, bool hidden) {
+    kept_waiting w = s->between;
+    for (int i = 0; i < c->n; i++) keep_waiting(&w, s->taken[i]->rows, s->taken[i]->pace);
     for (const ht_step_job *job = s->first; job; job = job->next)
-        if (job->hidden != hidden && !job->alone && is_few(job)) rows += rows_left(job);
-    return rows;
+        if (job->hidden != hidden && !job->alone && is_few(job)) keep_waiting(&w, rows_left(job), job->pace);
+    return w;
 }
 
 static chosen choose(ht_steps *s) {
@@ -248,11 +254,10 @@ static chosen choose(ht_steps *s) {
         c.few += rows_left(job);
         take(s, &c, job, rows_left(job));
     }
-    /* Sequences between two of their tokens are kept waiting by this step as much as those in it. */
-    const int64_t few = c.few + kept_waiting(s, hidden) + s->between;
+    const kept_waiting waiting = who_waits(s, &c, hidden);
     for (const ht_step_job *job = s->first; job; job = job->next)
         if (!job->alone && job->hidden == hidden) most = ht_max_i64(most, job->most_rows);
-    const int64_t budget = ht_step_pace_rows(&s->pace, few, ht_max_i64(1, most - c.few));
+    const int64_t budget = ht_step_pace_rows(&s->pace, waiting.pace, waiting.rows, ht_max_i64(1, most - c.few));
     const int n_few = c.n;
     for (ht_step_job *job = s->first, *next; job && c.n < s->sequences && c.n - n_few < budget; job = next) {
         next = job->next;
@@ -456,14 +461,14 @@ static void run_one_step(ht_steps *s) {
         s->figures.rows += c.few + c.prompt;
         s->round++;
     }
-    s->between = 0;
+    s->between = (kept_waiting){0};
     for (int i = 0; i < c.n; i++) {
         ht_step_job *job = s->taken[i];
         job->is_done = true;
         if (!job->returns || job->status) continue;
         job->awaited_in = s->round;
         job->generates = job->rows <= FEW_ROWS && job->n_rows > 0;
-        s->between += job->generates;
+        if (job->generates) keep_waiting(&s->between, 1, job->pace);
         s->awaited++;
     }
     s->running = false;

@@ -35,6 +35,7 @@ typedef struct ht_step_job {
     ht_step_consumer *consume;
     void *user;
     const ht_cancel *cancel;
+    double pace; /* how many times as long a generated token may take for the sake of prompts beside it; 0: 2; 1: any */
     bool alone;  /* in a step of its own, whose executor is the owner's until ht_steps_give_back: `output` lies in it */
     bool tapped; /* `taps` are wanted, too; not with `alone` */
     bool returns; /* another job of the sequence follows at once */
@@ -71,9 +72,6 @@ void ht_steps_run(ht_steps *s, ht_step_job *const *jobs, int n);
 void ht_steps_leave(ht_steps *s, ht_step_job *job);
 /* Gives back what an `alone` job was lent. */
 void ht_steps_give_back(ht_steps *s, ht_step_job *job);
-
-/* How much longer a step with generated tokens may take for the sake of prompts beside them; 1 or less: no bound. */
-void ht_steps_set_pace(ht_steps *s, double pace);
 
 typedef struct ht_steps_figures {
     int64_t steps, rows; /* so far */

@@ -146,34 +146,34 @@ static void cancelling_one_of_several(void **state) {
 
 static void pace_keeps_its_bound(void **state) {
     (void)state;
-    ht_step_pace p = {.bound = 2};
-    assert_int_equal(ht_step_pace_rows(&p, 0, 512), 512); /* nobody is kept waiting */
-    assert_true(ht_step_pace_rows(&p, 1, 512) < 32);      /* nothing is known */
+    ht_step_pace p = {0};
+    assert_int_equal(ht_step_pace_rows(&p, 2, 0, 512), 512); /* nobody is kept waiting */
+    assert_true(ht_step_pace_rows(&p, 2, 1, 512) < 32);      /* nothing is known */
     /* A row of a prompt adds a hundredth of what a token takes, then, further on, a twentieth. */
     for (int cost = 100; cost >= 20; cost -= 80) {
         int64_t rows = 0;
         for (int i = 0; i < 40; i++) {
             ht_step_pace_learn(&p, 1, 0, 1);
-            rows = ht_step_pace_rows(&p, 1, 512);
+            rows = ht_step_pace_rows(&p, 2, 1, 512);
             assert_true(rows >= 1);
             ht_step_pace_learn(&p, 1, rows, 1 + (double)rows / cost);
         }
         const double factor = 1 + (double)rows / cost;
         assert_true(factor > 1.5 && factor <= 2);
     }
-    assert_true(ht_step_pace_rows(&p, 40, 512) >= 1); /* more than was ever seen */
+    assert_true(ht_step_pace_rows(&p, 2, 40, 512) >= 1); /* more than was ever seen */
     /* Tokens take longer and longer: from time to time one is computed alone, and prompts get what it says. */
     int without = 0;
     for (int i = 0; i < 400; i++) {
         const double base = 1 + 0.002 * i;
-        const int64_t rows = ht_step_pace_rows(&p, 1, 512);
+        const int64_t rows = ht_step_pace_rows(&p, 2, 1, 512);
         without += rows == 0;
         ht_step_pace_learn(&p, 1, rows, base + (double)rows / 100);
         if (i > 200) assert_true(base + (double)rows / 100 <= 2 * base);
         if (i > 200 && rows) assert_true((double)rows / 100 > 0.4 * base);
     }
     assert_true(without >= 400 / 40 && without <= 400 / 20);
-    assert_int_equal(ht_step_pace_rows(&(ht_step_pace){.bound = 1}, 1, 512), 512);
+    assert_int_equal(ht_step_pace_rows(&p, 1, 1, 512), 512);
 }
 
 /* ---- sessions ---- */
