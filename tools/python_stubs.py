@@ -62,6 +62,7 @@ PARAMETERS = {
     **dict.fromkeys("keys queries".split(), "bool"), **dict.fromkeys("layer head".split(), "int"), "attention": "Iterable[int]",
     **dict.fromkeys("sequences queue step_tokens kv_bytes priority".split(), "int"),
     "pace": "float", "prefix_bytes": "int | None", "deadline": "float | None", "timeout": "float | None", "salt": "str",
+    "on_probe": "Callable[[dict[str, Any]], object] | None", "probes": "str | Sequence[str]",
     "tools": "Sequence[Mapping[str, Any]] | None", "thinking": "bool | None", "variables": "Mapping[str, Any] | None",
 }  # fmt: skip
 

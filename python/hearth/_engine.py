@@ -9,7 +9,7 @@ import threading
 import weakref
 from ctypes import CFUNCTYPE, POINTER, byref, c_bool, c_char_p, c_float, c_int, c_int32, c_uint64, c_void_p, cast
 
-from . import _adapter, _model
+from . import _adapter, _model, _probes
 from . import _library as lib
 from ._adapter import Adapter
 from ._structs import (
@@ -97,7 +97,14 @@ class _Answer:
                 self._wake(False)
             while len(self.pieces) >= MOST_PIECES and not (self.cancelled or self.stopped or self.unbounded):
                 self.changed.wait()
-            return not self.refused
+            return not self.refused and self.failure is None
+
+    def observe(self, on_probe, probe):
+        try:
+            if self.failure is None:
+                on_probe({"answer": probe.answer, **_probes.seen(probe)})
+        except BaseException as e:
+            self.failure = e
 
     def end(self, report):
         with self.changed:
@@ -214,8 +221,8 @@ def _release(future):
 class _Asked:
     """The answers of a request, from submitting it to its last callback."""
 
-    def __init__(self, answers, of_engine):
-        self.answers, self.left, self.of_engine = answers, len(answers), of_engine
+    def __init__(self, answers, of_engine, on_probe):
+        self.answers, self.left, self.of_engine, self.on_probe = answers, len(answers), of_engine, on_probe
 
 
 # Requests by the number that callbacks are given, and whether this thread is in one.
@@ -226,6 +233,15 @@ def _on_piece(piece, answer, number):
     asked, _here.in_callback = _asked.get(number), True
     try:
         return asked is not None and asked.answers[answer].put(piece.contents)
+    finally:
+        _here.in_callback = False
+
+
+def _on_probe(probe, number):
+    asked, _here.in_callback = _asked.get(number), True
+    try:
+        if asked is not None:
+            asked.answers[probe.contents.answer].observe(asked.on_probe, probe.contents)
     finally:
         _here.in_callback = False
 
@@ -247,6 +263,7 @@ def _on_end(report, number):
 
 _lock = threading.RLock()
 _PIECE = lib.keep(CFUNCTYPE(c_bool, POINTER(ht_answer_piece), c_int32, c_void_p)(_on_piece))
+_PROBE = lib.keep(_probes.FUNCTION(_on_probe))
 _END = lib.keep(CFUNCTYPE(None, POINTER(ht_answer_report), c_void_p)(_on_end))
 
 
@@ -509,7 +526,7 @@ class Engine:
         request = lib.options(ht_request, options=ctypes.pointer(how), adapters=cast(handles, c_void_p),
             adapter_scales=cast(scales, c_void_p), n_adapters=len(given), salt=_model._text(salt, "salt"),
         )  # fmt: skip
-        request.held = handles, scales, given, how
+        request.held, request.how = (handles, scales, given), how
         if not isinstance(prompt, str):
             prompt = list(prompt)
             if any(isinstance(message, dict) for message in prompt):
@@ -526,22 +543,23 @@ class Engine:
         return request
 
     def submit(self, prompt, *, n=1, priority=0, deadline=None, salt="", adapters=(), tools=None, thinking=None,
-               variables=None, **options):  # fmt: skip
+               variables=None, on_probe=None, probes=(), **options):  # fmt: skip
         """Queues a Request; its answer may be iterated over at once. `prompt` is a text, token ids, or a conversation as a list of
         messages, which is answered as by Model.chat. `n` answers are drawn with the seed, the seed plus 1 and so on. Of requests
         that wait the highest `priority` goes first. After `deadline` seconds it is cancelled. Prefixes of prompts are shared
         among requests with the same `salt` alone. Busy when as many wait as may, with the numbers. Options as in
-        Session.generate and Session.chat."""
+        Session.generate and Session.chat, but for a draft; `on_probe` is called on a thread of the engine, in order with the pieces."""
         n, priority = lib.integer(n, "n", 1, lib.INT32[1]), lib.integer(priority, "priority", *lib.INT32)
         request = self._request(prompt, adapters, salt, tools, thinking, variables, options)
         asked, number, ticket = [_Answer() for _ in range(n)], next(_numbers), c_uint64()
+        _probes.ask(request.how, on_probe, probes, _PROBE, number)
         request.n, request.priority, request.deadline = n, priority, 0.0 if deadline is None else deadline
         request.piece, request.end, request.user = cast(_PIECE, c_void_p), cast(_END, c_void_p), number
         made = Request(self, asked, ticket)  # before: an interrupt, too, leaves it to be dropped
         handle = self._enter()
         try:
             self._asked[number] = asked
-            _asked[number] = _Asked(asked, self._asked)
+            _asked[number] = _Asked(asked, self._asked, on_probe)
             lib.check(_submit, handle, byref(request), byref(ticket))
         except BaseException:
             _asked.pop(number, None)
@@ -555,7 +573,7 @@ class Engine:
         """Computes a prompt for the prefix cache: a system prompt, tools. What the cache did for it, as AnswerStream.reuse."""
         request = self._request(prompt, adapters, salt, tools, thinking, variables, {"parse_special": parse_special})
         cancel, reuse = ht_cancel(), ht_reuse()
-        request.options.contents.cancel = ctypes.pointer(cancel)
+        request.how.cancel = ctypes.pointer(cancel)
         handle = self._enter(cancel)
         try:
             lib.check(_warm, handle, byref(request), byref(reuse))

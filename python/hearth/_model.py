@@ -24,7 +24,7 @@ from ctypes import (
     c_void_p,
 )
 
-from . import _adapter, _embed, _engine, _inspect, _lora, _many
+from . import _adapter, _embed, _engine, _inspect, _lora, _many, _probes
 from . import _library as lib
 from ._adapter import Adapter
 from ._array import array
@@ -156,17 +156,22 @@ class _Chat:
 
 
 def _options(max_tokens=256, temperature=0.0, top_k=0, top_p=0.0, min_p=0.0, repeat_penalty=1.0, repeat_window=64, seed=0,
-             stop=(), ignore_eos=False, parse_special=False):  # fmt: skip
+             stop=(), ignore_eos=False, parse_special=False, lookup=False, draft=None, guesses=0):  # fmt: skip
+    if draft is not None and not isinstance(draft, Model):
+        raise TypeError(f"the draft is a {type(draft).__name__}, expected a model")
     stop = [stop] if isinstance(stop, str) else list(stop)
     strings = (c_char_p * len(stop))(*(_text(s, "stop string") for s in stop))
     sampler = lib.options(ht_sampler_options, temperature=temperature, top_k=lib.integer(top_k, "top_k", *lib.INT32),
         top_p=top_p, min_p=min_p, repeat_penalty=repeat_penalty,
         repeat_window=lib.integer(repeat_window, "repeat_window", *lib.INT32), seed=lib.integer(seed, "seed", *lib.UINT64),
     )  # fmt: skip
-    return lib.options(ht_generate_options, max_tokens=lib.integer(max_tokens, "max_tokens", 1, lib.INT32[1]),
+    how = lib.options(ht_generate_options, max_tokens=lib.integer(max_tokens, "max_tokens", 1, lib.INT32[1]),
         sampler=ctypes.pointer(sampler), stop=strings, n_stop=len(stop), ignore_eos=ignore_eos,
-        parse_special=parse_special,
+        parse_special=parse_special, lookup=lookup, draft=draft and draft._handle,
+        guesses=lib.integer(guesses, "guesses", *lib.INT32),
     )  # fmt: skip
+    how.held = draft
+    return how
 
 
 _running = weakref.WeakSet()
@@ -193,15 +198,26 @@ class _Answer:
     """What the thread that computes an answer shares with the iterator; it does not hold the latter, so that one which is
     dropped ends."""
 
-    def __init__(self, options, start, in_parts):
+    def __init__(self, options, start, in_parts, on_probe, probes):
         self.options, self.start, self.pieces, self.metrics, self.closed = options, start, queue.SimpleQueue(), ht_metrics(), False
         self.cancel, self.done, self.thoughts, self.calls, self.failure = ht_cancel(), threading.Event(), [], [], None
         options.cancel = ctypes.pointer(self.cancel)
         self.fn = _ANSWER(self.put_part) if in_parts else _TEXT(self.put)
+        self.on_probe = on_probe
+        _probes.ask(options, on_probe, probes, _probes.FUNCTION(self.observe))
 
     def put(self, text, n, user):
         self.pieces.put(ctypes.string_at(text, n).decode("utf-8", "replace"))
-        return not self.closed
+        return not self.closed and self.failure is None
+
+    def observe(self, probe, user):
+        """An exception ends the answer here, too."""
+        try:
+            if self.failure is None:
+                self.on_probe(_probes.seen(probe.contents))
+        except BaseException as e:
+            self.failure = e
+            _cancel_request(self.cancel)
 
     def put_part(self, piece, user):
         """An exception ends the answer, and is raised where the pieces are read."""
@@ -220,7 +236,7 @@ class _Answer:
             self.start(session, byref(self.options), self.fn, None, byref(self.metrics))
             self.pieces.put(self.failure)
         except BaseException as e:  # whatever it is, it is raised where the pieces are read
-            self.pieces.put(e)
+            self.pieces.put(self.failure or e)
         finally:
             self.done.set()
 
@@ -230,8 +246,10 @@ class Generation:
     first piece asked for. close(), which leaving a `with` block and dropping the iterator do, too, ends it. Thoughts and calls
     of tools in the answer of a chat are no pieces: they are in `thinking` and `tool_calls`."""
 
-    def __init__(self, session, options, start, in_parts=False):
-        self._session, self._answer, self._thread, self._ended = session, _Answer(options, start, in_parts), None, False
+    def __init__(self, session, options, start, in_parts=False, on_probe=None, probes=()):
+        self._session, self._thread, self._ended = session, None, True  # until there is something to end
+        self._answer = _Answer(options, start, in_parts, on_probe, probes)
+        self._ended = False
 
     def _begin(self):
         handle = self._session._take(self)
@@ -394,18 +412,24 @@ class Session:
         if getattr(self, "_handle", None):
             self.close()
 
-    def generate(self, prompt, **options):
+    def generate(self, prompt, *, on_probe=None, probes=(), **options):
         """A Generation that goes on after `prompt`, a text or token ids. Options, with what they are by default:
         max_tokens=256, temperature=0.0 (the most likely token), top_k=0, top_p=0.0, min_p=0.0, repeat_penalty=1.0,
-        repeat_window=64, seed=0, stop=() (a string or several), ignore_eos=False."""
+        repeat_window=64, seed=0, stop=() (a string or several), ignore_eos=False.
+
+        Some tokens ahead are guessed with lookup=True from the text so far, with draft= a smaller model of the same
+        tokens, at most `guesses` in a step (0: as many as are worth it): the answer is the same, and sooner where they are right.
+
+        on_probe is called on the thread that computes with a dict of each thing observed, for each token: all, or the
+        `probes` "token", "top", "entropy", "cache", "memory", "router" and "residual"; then nothing is guessed."""
         how = _options(**options)
         if isinstance(prompt, str):
             text = _text(prompt, "prompt")
-            return Generation(self, how, lambda s, *rest: _generate_text(s, text, *rest))
+            return Generation(self, how, lambda s, *rest: _generate_text(s, text, *rest), False, on_probe, probes)
         ids, n = _ids(prompt)
-        return Generation(self, how, lambda s, *rest: _generate(s, ids, n, *rest))
+        return Generation(self, how, lambda s, *rest: _generate(s, ids, n, *rest), False, on_probe, probes)
 
-    def chat(self, messages, *, tools=None, thinking=None, variables=None, **options):
+    def chat(self, messages, *, tools=None, thinking=None, variables=None, on_probe=None, probes=(), **options):
         """A Generation of the assistant's answer to a conversation: a list of {"role": ..., "content": ...}, or a text that
         the user says. A content may be a list of parts, {"type": "text", "text": ...}, and None for an empty one; answers may
         have "tool_calls", and the role "tool" has results. `tools` describes what the model may call, `thinking` turns its
@@ -413,7 +437,7 @@ class Session:
         the conversation is not computed again. Options as in generate; with parse_special=True special tokens that messages
         spell are some."""
         how, given = _options(**options), _Chat(messages, tools, thinking, variables)
-        return Generation(self, how, lambda s, *rest: _generate_chat(s, given._handle, *rest), in_parts=True)
+        return Generation(self, how, lambda s, *rest: _generate_chat(s, given._handle, *rest), True, on_probe, probes)
 
     def logits(self, prompt, last=False):
         """Appends a text or token ids; the logits after each token, float32 [n, vocab], or [vocab] after the last one."""

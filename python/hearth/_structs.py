@@ -13,6 +13,7 @@ from ctypes import (
     c_int32,
     c_int64,
     c_size_t,
+    c_uint,
     c_uint64,
     c_void_p,
 )
@@ -101,6 +102,15 @@ HT_SAMPLE_FORMS = 4
 HT_POOLING_LAST = 0
 HT_POOLING_MEAN = 1
 
+HT_PROBE_TOKEN = 1
+HT_PROBE_TOP = 2
+HT_PROBE_ENTROPY = 4
+HT_PROBE_CACHE = 8
+HT_PROBE_MEMORY = 16
+HT_PROBE_ROUTER = 32
+HT_PROBE_RESIDUAL = 64
+HT_PROBE_ALL = 127
+
 
 class ht_error(Structure):
     _fields_ = [
@@ -163,6 +173,15 @@ class ht_sampler_options(Structure):
     ]
 
 
+class ht_probe_options(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("kinds", c_uint),
+        ("fn", c_void_p),
+        ("user", c_void_p),
+    ]
+
+
 class ht_generate_options(Structure):
     _fields_ = [
         ("size", c_size_t),
@@ -176,7 +195,7 @@ class ht_generate_options(Structure):
         ("lookup", c_bool),
         ("draft", c_void_p),
         ("guesses", c_int32),
-        ("probes", c_void_p),
+        ("probes", POINTER(ht_probe_options)),
     ]
 
 
@@ -759,4 +778,39 @@ class ht_inspection(Structure):
         ("n_layers", c_int32),
         ("layers", POINTER(ht_inspected_layer)),
         ("bytes", c_size_t),
+    ]
+
+
+class ht_probe_route(Structure):
+    _fields_ = [
+        ("layer", c_int32),
+        ("n", c_int32),
+        ("expert", c_void_p),
+        ("weight", c_void_p),
+    ]
+
+
+class ht_probe(Structure):
+    _fields_ = [
+        ("kind", c_int),
+        ("answer", c_int32),
+        ("index", c_int64),
+        ("position", c_int64),
+        ("token", c_int32),
+        ("n_top", c_int32),
+        ("top_token", c_int32 * 8),
+        ("top_logit", c_float * 8),
+        ("entropy", c_double),
+        ("pressure", c_double),
+        ("positions", c_int64),
+        ("context", c_int64),
+        ("cache_bytes", c_size_t),
+        ("cache_budget", c_size_t),
+        ("memory_bytes", c_size_t),
+        ("memory_peak", c_size_t),
+        ("memory_limit", c_size_t),
+        ("n_routes", c_int32),
+        ("routes", POINTER(ht_probe_route)),
+        ("n_layers", c_int32),
+        ("norms", c_void_p),
     ]

@@ -183,6 +183,20 @@ class Answers(WithEngines):
             pathlib.Path(folder, "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "r": 2, "lora_alpha": 2}))
             return self.model.load_adapter(folder)
 
+    def test_guesses_and_probes(self):
+        how = {"max_tokens": 40, "ignore_eos": True, "temperature": 0.7}
+        engine, seen = self.engine(), []
+        expected = ["".join(self.model.generate("hello hello", seed=seed, **how)) for seed in (5, 6)]
+        requests = [engine.submit("hello hello", n=2, seed=5, **how, **more)
+                    for more in ({"lookup": True, "guesses": 4}, {"on_probe": seen.append, "probes": ["token", "residual"]})]  # fmt: skip
+        self.assertEqual([[a.result() for a in r.answers] for r in requests], [expected] * 2)
+        for i, answer in enumerate(requests[1].answers):
+            mine = [p for p in seen if p["answer"] == i]
+            self.assertEqual([p["token"] for p in mine if p["probe"] == "token"], answer.tokens)
+            self.assertEqual([p["index"] for p in mine], [k // 2 for k in range(80)])
+        with self.assertRaisesRegex(hearth.Error, "draft model"):
+            engine.submit("hello", draft=self.model)
+
     def test_adapters(self):
         one, prompt, how = self.adapter(0.5), "hello world the x", {"max_tokens": 10, "ignore_eos": True}
         given = [(), one, [(one, 0.5), (self.adapter(-1.0), 2)]]
@@ -274,6 +288,10 @@ class Failures(WithEngines):
         with unittest.mock.patch.object(hearth._model, "part_of", fails):
             request = self.engine().submit("hello", **LONG)
             self.assertRaisesRegex(KeyError, "arguments", request.result)
+
+    def test_what_a_probe_raises(self):
+        request = self.engine().submit("hello", on_probe=unittest.mock.Mock(side_effect=KeyError("probe")), **LONG)
+        self.assertRaisesRegex(KeyError, "probe", request.result)
 
 
 class Ending(WithEngines):

@@ -182,6 +182,66 @@ class Texts(WithTinyModel):
         self.assertTrue("".join(m.generate("hello", repeat_penalty=1.1, repeat_window=-1, **seed)))
 
 
+class GuessesAndProbes(WithTinyModel):
+    HOW = {"max_tokens": 60, "ignore_eos": True}
+
+    def test_guesses_change_nothing(self):
+        for how in ({}, {"temperature": 0.8, "seed": 3}):
+            expected = "".join(self.model.generate("hello hello hello", **self.HOW, **how))
+            for guessing in ({"lookup": True, "guesses": 5}, {"draft": self.model, "guesses": 3}, {"lookup": True, "draft": self.model}):
+                answer = self.model.generate("hello hello hello", **self.HOW, **how, **guessing)
+                self.assertEqual("".join(answer), expected)
+                self.assertGreaterEqual(answer.metrics["guessed_tokens"], answer.metrics["accepted_tokens"])
+        answer = self.model.generate("hello", draft=self.model, guesses=3, **self.HOW)
+        list(answer)
+        self.assertGreater(answer.metrics["accepted_tokens"], 20)  # the draft draws as the model does
+
+    def test_what_is_no_guess(self):
+        with self.assertRaisesRegex(TypeError, "the draft is a str"):
+            self.model.generate("hello", draft="smollm2")
+        with self.assertRaisesRegex(ValueError, "99 guesses in a step"):
+            list(self.model.generate("hello", lookup=True, guesses=99))
+
+    def test_probes(self):
+        seen = []
+        session = self.model.session()
+        answer = "".join(session.generate("hello", on_probe=seen.append, **self.HOW))
+        self.assertEqual(answer, "".join(self.model.generate("hello", **self.HOW)))
+        names = ["token", "top", "entropy", "cache", "memory", "residual"]  # there are no experts
+        self.assertEqual([p["probe"] for p in seen], names * 60)
+        self.assertEqual([p["index"] for p in seen], [i for i in range(60) for _ in names])
+        token, top, entropy, cache, memory, residual = seen[-6:]
+        self.assertEqual(token["token"], top["top"][0][0])
+        logits = self.model.logits(self.model.tokenize("hello"), last=True).tolist()
+        best = sorted(range(len(logits)), key=lambda i: -logits[i])[:8]
+        self.assertEqual(seen[1]["top"], [(i, logits[i]) for i in best])
+        total = sum(math.exp(x - max(logits)) for x in logits)
+        chances = [math.exp(x - max(logits)) / total for x in logits]
+        self.assertAlmostEqual(seen[2]["entropy"], -sum(p * math.log(p) for p in chances), places=5)
+        self.assertEqual(cache["positions"], cache["context"] * cache["pressure"])
+        self.assertEqual(len(residual["norms"]), 2)
+        self.assertGreater(memory["peak"], 0)
+        self.assertGreater(entropy["entropy"], 0)
+
+    def test_chosen_probes(self):
+        seen = []
+        list(self.model.chat("hello", on_probe=seen.append, probes=["entropy", "token"], max_tokens=5, ignore_eos=True))
+        self.assertEqual([p["probe"] for p in seen], ["token", "entropy"] * 5)
+
+    def test_what_is_no_probe(self):
+        for wrong, error in (({"probes": "top"}, "there is no on_probe"), ({"on_probe": print, "probes": ["heat"]}, "'heat' is no probe; token, top"),
+                             ({"on_probe": 7}, "on_probe is a int")):  # fmt: skip
+            with self.assertRaisesRegex((TypeError, ValueError), error):
+                self.model.generate("hello", **wrong)
+
+    def test_what_a_probe_raises(self):
+        def fail(probe):
+            raise KeyError(f"at {probe['index']}")
+
+        with self.assertRaisesRegex(KeyError, "at 0"):
+            list(self.model.generate("hello", on_probe=fail, max_tokens=500_000, ignore_eos=True))
+
+
 class Ending(WithTinyModel):
     LONG = {"max_tokens": 500_000, "ignore_eos": True}
 
