@@ -28,6 +28,13 @@ static json_t *prefix_json(const ht_bench_report *r) {
                      r->cold_seconds - r->warm_seconds);
 }
 
+static json_t *probes_json(const ht_bench_report *r) {
+    json_t *counts = json_object();
+    for (int32_t i = 0; i < r->n_probes; i++)
+        json_object_set_new(counts, r->probes[i].name, json_integer((json_int_t)r->probes[i].count));
+    return json_pack("{so sf}", "counts", counts, "overhead", r->probe_overhead);
+}
+
 static bool print_json(const options *o, const ht_bench_report *r) {
     json_t *generation =
         json_pack("{sI sI sf sf sf sf sf sI}", "prompt_tokens", (json_int_t)r->prompt_tokens, "generated_tokens",
@@ -39,11 +46,11 @@ static bool print_json(const options *o, const ht_bench_report *r) {
     json_t *state = json_pack("{sI sI sf sf sf}", "bytes", (json_int_t)r->state_bytes, "cache_bytes",
                               (json_int_t)r->cache_bytes, "save_seconds", r->state_save_seconds, "load_seconds",
                               r->state_load_seconds, "prefill_seconds", r->prefill_seconds);
-    return json_output(json_pack("{ss so ss ss ss ss si so so so so}", "version", r->version, "model",
+    return json_output(json_pack("{ss so ss ss ss ss si so so so so so}", "version", r->version, "model",
                                  json_path(o->model), "architecture", r->architecture, "instruction_set",
                                  r->instruction_set, "precision", r->precision, "kv", r->kv_type, "threads",
                                  (int)r->threads, "generation", generation, "prefix_cache", prefix_json(r), "state",
-                                 state, "checks", checks_json(r)));
+                                 state, "probes", probes_json(r), "checks", checks_json(r)));
 }
 
 /* ---- text ---- */
@@ -73,6 +80,10 @@ static void print_text(const ht_bench_report *r) {
     print_line("saved state", "%.2f MB for %.2f MB of cache; saved in %.3f s, back in %.3f s",
                (double)r->state_bytes / 1e6, (double)r->cache_bytes / 1e6, r->state_save_seconds,
                r->state_load_seconds);
+    long long probes = 0;
+    for (int32_t i = 0; i < r->n_probes; i++) probes += (long long)r->probes[i].count;
+    print_line("probes", "%lld of %d kinds; with all on a token takes %.3f times as long", probes, (int)r->n_probes,
+               1 + r->probe_overhead);
     for (int32_t i = 0; i < r->n_checks; i++)
         print_line(r->checks[i].passed ? "passed" : "FAILED", "%s: %s", r->checks[i].name, r->checks[i].detail);
 }

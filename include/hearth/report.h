@@ -26,6 +26,12 @@ typedef struct ht_report_check {
     bool passed;
 } ht_report_check;
 
+/* Probes of one kind in an answer (ht_probe_kind). */
+typedef struct ht_report_probe {
+    const char *name;
+    int64_t count;
+} ht_report_probe;
+
 /* All strings are lent until the report is freed, and never NULL. Seconds are those of single runs. */
 typedef struct ht_bench_report {
     const char *version, *architecture, *instruction_set, *precision, *kv_type;
@@ -48,6 +54,12 @@ typedef struct ht_bench_report {
 
     int32_t n_checks;
     const ht_report_check *checks; /* [n_checks] */
+
+    /* The answer with all probes on, and how much longer its tokens take than without, both several times in turns: the
+     * middle one of the ratios, less 1. Below 0 by chance. */
+    int32_t n_probes;
+    const ht_report_probe *probes; /* [n_probes] those of which something came */
+    double probe_overhead;
 } ht_bench_report;
 
 /* Measures and checks; some seconds for a small model. A check that does not hold is part of the report, not an error. The

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-/* Reports on a model (hearth/report.h): an answer, the same request twice, a state saved and restored. */
+/* Reports on a model (hearth/report.h): an answer, the same request twice, a state saved and restored, probes. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/options.h"
@@ -274,6 +274,62 @@ static ht_status measure_prefix(ht_report_data *r, const ht_report_answer *alone
     return status;
 }
 
+/* ---- probes ---- */
+
+static void count_probe(const ht_probe *probe, void *user) {
+    int64_t *count = user;
+    int i = 0;
+    while ((1 << i) < (int)probe->kind) i++;
+    count[i]++;
+}
+
+/* How much longer a token takes with the probes on, of one round. */
+static ht_status compare_pace(const ht_report_data *r, const ht_probe_options *probes, bool first, double *overhead,
+                              ht_error *err) {
+    double seconds[2] = {0};
+    ht_status status = HT_OK;
+    for (int i = 0; i < 2 && !status; i++) {
+        const bool on = (i == 0) == first;
+        ht_generate_options how = ht_report_how(r);
+        how.ignore_eos = true;
+        how.probes = on ? probes : NULL;
+        ht_report_answer a;
+        status = ht_report_generate(r, r->prompt, &how, &a, err);
+        if (!status) seconds[on] = a.metrics.decode_seconds;
+        ht_report_answer_free(&a);
+    }
+    *overhead = seconds[0] > 0 ? seconds[1] / seconds[0] - 1 : 0;
+    return status;
+}
+
+static int compare_doubles(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static ht_status measure_probes(ht_report_data *r, ht_error *err) {
+    enum { ROUNDS = 5 };
+    int64_t count[HT_PROBE_KINDS] = {0};
+    double overhead[ROUNDS];
+    ht_probe_options probes;
+    ht_probe_options_init(&probes, sizeof probes);
+    probes.kinds = HT_PROBE_ALL;
+    probes.fn = count_probe;
+    probes.user = count;
+    ht_status status = HT_OK;
+    for (int i = 0; i < ROUNDS && !status; i++) status = compare_pace(r, &probes, i % 2, &overhead[i], err);
+    if (status) return status;
+    qsort(overhead, ROUNDS, sizeof *overhead, compare_doubles);
+    ht_bench_report *p = &r->public;
+    p->probe_overhead = overhead[ROUNDS / 2];
+    p->probes = r->probe;
+    for (int i = 0; i < HT_PROBE_KINDS; i++)
+        if (count[i])
+            r->probe[p->n_probes++] =
+                (ht_report_probe){.name = ht_probe_name((ht_probe_kind)(1 << i)), .count = count[i] / ROUNDS};
+    return HT_OK;
+}
+
 /* ---- all of it ---- */
 
 static ht_status run(ht_report_data *r, ht_error *err) {
@@ -308,6 +364,7 @@ static ht_status run(ht_report_data *r, ht_error *err) {
     ht_report_answer_free(&first);
     ht_report_answer_free(&again);
     if (!status) status = measure_state(r, err);
+    if (!status) status = measure_probes(r, err);
     if (!status) status = ht_report_run_checks(r, err);
     p->peak_memory_bytes = ht_memory_get(m->device).peak_bytes;
     return status;

@@ -7,7 +7,9 @@
 #include <hearth/engine.h>
 #include <hearth/report.h>
 
-enum { HT_MOST_CHECKS = 16 };
+enum { HT_MOST_CHECKS = 16, HT_PROBE_KINDS = 7 };
+
+_Static_assert(HT_PROBE_ALL == (1 << HT_PROBE_KINDS) - 1, "a report counts every kind of probe");
 
 /* The public struct, with what it lends. */
 typedef struct ht_report_data {
@@ -17,6 +19,7 @@ typedef struct ht_report_data {
     const char *prompt;
     ht_report_check check[HT_MOST_CHECKS];
     char *detail[HT_MOST_CHECKS];
+    ht_report_probe probe[HT_PROBE_KINDS];
     char *note;
 } ht_report_data;
 

@@ -197,6 +197,8 @@ class Run(CommandTest):
         report = json.loads(done.out)
         self.assertGreater(report["prefix_cache"]["hit_rate"], 0.9)
         self.assertGreater(report["state"]["bytes"], 0)
+        self.assertEqual(set(report["probes"]["counts"].values()), {8})
+        self.assertGreater(report["probes"]["overhead"], -1)
         passed = {c["name"]: c["passed"] for c in report["checks"]}
         self.assertTrue(passed["the same twice"] and passed["a restored state goes on"])
         self.assertFalse(passed["known continuations"])  # of a random model
