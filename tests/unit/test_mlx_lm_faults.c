@@ -274,14 +274,14 @@ static bool refuse(const char *text, size_t n, void *user) {
     return false;
 }
 
-static void check_unended(const char *then, ht_status expected, const char *says) {
+static void check_unended(const char *then, script_deadlines deadlines, ht_status expected, const char *says) {
     char script[4096];
     ht_backend_model *m;
     ht_error err = {0};
     ht_metrics metrics;
     snprintf(script, sizeof script, "read -r line; say '%s'; read -r line; say '%s'; say '%s'; %s", script_info,
              lines[BEGIN], lines[TOKEN_1], then);
-    assert_int_equal(script_load(script, (script_deadlines){.next = 0.3}, &m, &err), HT_OK);
+    assert_int_equal(script_load(script, deadlines, &m, &err), HT_OK);
     assert_int_equal(
         ht_backend_generate(m, &(ht_backend_prompt){.text = "abc"}, NULL, refuse, NULL, NULL, &metrics, &err), HT_OK);
     assert_int_equal(metrics.finish, HT_FINISH_CALLBACK);
@@ -294,10 +294,12 @@ static void check_unended(const char *then, ht_status expected, const char *says
 
 static void a_call_that_does_not_end_is_an_error_of_the_next(void **state) {
     (void)state;
-    check_unended("exec sleep 1000", HT_ERR_LIMIT, "the end of the last call did not come");
-    check_unended("while :; do say '{\"id\":2,\"event\":\"tokens\",\"ids\":[1]}'; done", HT_ERR_LIMIT,
-                  "did not end a call");
-    check_unended("say '{\"id\":3,\"event\":\"begin\",\"reused\":0}'; exec sleep 1000", HT_ERR_FORMAT,
+    check_unended("exec sleep 1000", (script_deadlines){.next = 0.3}, HT_ERR_LIMIT,
+                  "the end of the last call did not come");
+    /* late, whether a line is there just then or not */
+    check_unended("while :; do say '{\"id\":2,\"event\":\"tokens\",\"ids\":[1]}'; done",
+                  (script_deadlines){.next = 0.3}, HT_ERR_LIMIT, "within 0.3 seconds");
+    check_unended("say '{\"id\":3,\"event\":\"begin\",\"reused\":0}'; exec sleep 1000", unhurried, HT_ERR_FORMAT,
                   "answers request 3, expected 2");
     check_next_load();
 }
