@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "cpu/cpu.h"
+#include "device/shared_device.h"
 
 #include <hearth/array.h>
 
@@ -18,8 +19,15 @@ void ht_device_options_init(ht_device_options *options, size_t size) {
 
 /* ---- the devices that there are ---- */
 
-static ht_status open_cpu(const ht_device_options *o, ht_device **out, ht_error *err) {
+static ht_status open_cpu(const ht_device_options *o, int index, ht_device **out, ht_error *err) {
+    if (index) return ht_fail(err, HT_ERR_UNSUPPORTED, "there is one device \"cpu\", so no \"cpu:%d\"", index);
     return ht_cpu_device_new(o->n_threads, o->instruction_set, out, err);
+}
+
+static ht_status open_cuda(const ht_device_options *o, int index, ht_device **out, ht_error *err) {
+    ht_device *host;
+    const ht_status status = ht_cpu_device_new(o->n_threads, o->instruction_set, &host, err);
+    return status ? status : ht_shared_device_load("cuda", index, host, out, err);
 }
 
 enum { MOST_DEVICES = 16 };
@@ -30,17 +38,28 @@ static struct {
         const char *name;
         ht_device_open_fn *open;
     } device[MOST_DEVICES];
-} known = {.lock = PTHREAD_MUTEX_INITIALIZER, .n = 1, .device = {{"cpu", open_cpu}}};
+} known = {.lock = PTHREAD_MUTEX_INITIALIZER, .n = 2, .device = {{"cpu", open_cpu}, {"cuda", open_cuda}}};
 
-static int find(const char *name) {
+static int find(const char *name, size_t n) {
     int i = 0;
-    while (i < known.n && strcmp(known.device[i].name, name) != 0) i++;
+    while (i < known.n && (strncmp(known.device[i].name, name, n) != 0 || known.device[i].name[n])) i++;
     return i;
+}
+
+/* The number behind the colon of "cuda:1", or 0; -1 when it is none. */
+static int index_of(const char *colon) {
+    int index = 0;
+    if (*colon && !colon[1]) return -1;
+    for (const char *at = colon + 1; *colon && *at; at++) {
+        if (*at < '0' || *at > '9' || index > 9999) return -1;
+        index = 10 * index + (*at - '0');
+    }
+    return index;
 }
 
 bool ht_device_register(const char *name, ht_device_open_fn *open) {
     pthread_mutex_lock(&known.lock);
-    const int i = find(name);
+    const int i = find(name, strlen(name));
     const bool fits = i < MOST_DEVICES;
     if (fits) {
         known.device[i].name = name;
@@ -57,13 +76,15 @@ ht_status ht_device_open(const char *name, const ht_device_options *options, ht_
     ht_status status = ht_options_read(&o, options, &defaults, sizeof defaults, "ht_device_options", err);
     if (status) return status;
     char names[256] = "";
+    const size_t n_name = strcspn(name, ":");
+    const int index = index_of(name + n_name);
     pthread_mutex_lock(&known.lock);
-    const int i = find(name);
-    ht_device_open_fn *open = i < known.n ? known.device[i].open : NULL;
+    const int i = find(name, n_name);
+    ht_device_open_fn *open = i < known.n && index >= 0 ? known.device[i].open : NULL;
     for (int k = 0, n = 0; !open && k < known.n && n < (int)sizeof names; k++)
         n += snprintf(names + n, sizeof names - (size_t)n, "%s%s", k ? ", " : "", known.device[k].name);
     pthread_mutex_unlock(&known.lock);
-    if (open) return open(&o, out, err);
+    if (open) return open(&o, index, out, err);
     return ht_fail(err, HT_ERR_UNSUPPORTED, "device \"%s\" is unknown; this build has: %s", name, names);
 }
 

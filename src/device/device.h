@@ -68,8 +68,8 @@ static inline ht_status ht_device_wait(ht_device *d, ht_mark *failed, ht_error *
 /* Waits for everything submitted so far, by whomever, and reports what failed of it. Not between `begin` and `end`. */
 ht_status ht_device_settle(ht_device *d, ht_error *err);
 
-/* Opens a device; `options` are complete. */
-typedef ht_status ht_device_open_fn(const struct ht_device_options *options, ht_device **out, ht_error *err);
+/* Opens a device, the one with that index where there are several; `options` are complete. */
+typedef ht_status ht_device_open_fn(const struct ht_device_options *options, int index, ht_device **out, ht_error *err);
 /* Gives ht_device_open another device, or another one of that name. `name` is lent for good. False: the table is full. */
 bool ht_device_register(const char *name, ht_device_open_fn *open);
 

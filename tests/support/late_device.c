@@ -562,6 +562,11 @@ ht_status late_device_open(const ht_device_options *options, ht_device **out, ht
     return HT_OK;
 }
 
+static ht_status open_late(const ht_device_options *options, int index, ht_device **out, ht_error *err) {
+    (void)index;
+    return late_device_open(options, out, err);
+}
+
 int64_t late_device_waiting(ht_device *d) { return late(d)->waiting; }
 
 void late_device_fail(ht_device *d, int64_t k) {
@@ -577,9 +582,10 @@ void late_device_lose(ht_device *d, int64_t k) {
 }
 
 /* As there is one graphics card however often it is opened. */
-static ht_status open_the_one(const ht_device_options *options, ht_device **out, ht_error *err) {
+static ht_status open_the_one(const ht_device_options *options, int index, ht_device **out, ht_error *err) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static ht_device *one;
+    (void)index;
     pthread_mutex_lock(&lock);
     ht_status status = one ? HT_OK : late_device_open(options, &one, err);
     *out = status ? NULL : ht_device_retain(one); /* kept to the end of the process */
@@ -587,8 +593,15 @@ static ht_status open_the_one(const ht_device_options *options, ht_device **out,
     return status;
 }
 
+/* The GPU in the place of the CPU: the tests of the operations then are its own. */
+static ht_status open_cuda(const ht_device_options *options, int index, ht_device **out, ht_error *err) {
+    (void)index;
+    return ht_device_open("cuda", options, out, err);
+}
+
 __attribute__((constructor)) static void register_device(void) {
     const char *wanted = getenv("HEARTH_TEST_DEVICE");
-    ht_device_register("late", late_device_open);
+    ht_device_register("late", open_late);
     if (wanted && strcmp(wanted, "late") == 0) ht_device_register("cpu", open_the_one);
+    if (wanted && strcmp(wanted, "cuda") == 0) ht_device_register("cpu", open_cuda);
 }

@@ -1,0 +1,77 @@
+/* The CUDA device from inside: its state, and how the rest of this folder submits work to it.
+ *
+ * All work is in one stream, in the order of submission. Kernels that find a bad value write it to a fault record, which a
+ * wait reads; a driver call that fails later than it was made loses the device. */
+#ifndef HT_CUDA_CUDA_H
+#define HT_CUDA_CUDA_H
+
+#include "cuda/driver.h"
+#include "cuda/fault.h"
+#include "cuda/kernels.h"
+#include "device/device.h"
+
+#include <pthread.h>
+
+typedef struct ht_cuda_device {
+    ht_device base;
+    const ht_cuda_driver *driver;
+    ht_device *host; /* whose threads read weights and choose tokens */
+    CUdevice device;
+    CUcontext context;
+    CUstream stream;
+    char name[128];
+    int multiprocessors, major, minor;
+    ht_memory memory;
+    pthread_mutex_t turn; /* held from `begin` to `end` */
+    pthread_mutex_t lock; /* of what follows */
+    CUmodule module[HT_CUDA_MODULE_COUNT];
+    CUfunction function[HT_CUDA_KERNEL_COUNT];
+    ht_error lost; /* what lost the device, which stays */
+    _Atomic ht_mark submitted;
+    ht_cuda_fault *fault; /* memory of the device */
+    bool may_have_failed; /* kernels that report were submitted since the last wait */
+} ht_cuda_device;
+
+static inline ht_cuda_device *ht_cuda_of(ht_device *d) { return (ht_cuda_device *)(void *)d; }
+
+/* Makes the device's context the thread's, and gives the thread back the one that it had. */
+void ht_cuda_enter(const ht_cuda_device *d);
+void ht_cuda_leave(const ht_cuda_device *d);
+
+/* Records that the device is lost when `result` is an error; the first one stays. */
+ht_status ht_cuda_note(ht_cuda_device *d, CUresult result, ht_error *err, const char *what);
+
+/* Blocks and threads of a launch. */
+typedef struct ht_cuda_shape {
+    unsigned grid[3], block[3]; /* 0 is 1 */
+    unsigned shared_bytes;
+} ht_cuda_shape;
+
+/* Submits a kernel, whose only parameter is the struct at `arguments`. */
+ht_status ht_cuda_launch(ht_cuda_device *d, ht_cuda_kernel_id kernel, const ht_cuda_shape *shape, const void *arguments,
+                         ht_error *err);
+/* The shape of a launch with a thread for each of n items. */
+ht_cuda_shape ht_cuda_threads(const ht_cuda_device *d, int64_t n);
+
+/* For a kernel that may find bad values; it is the next that is submitted. */
+ht_cuda_reporter ht_cuda_report(ht_cuda_device *d, ht_op_id op);
+
+/* A view as kernels take it. */
+ht_cuda_view ht_cuda_view_of(const ht_view *v);
+
+extern const ht_memory_ops ht_cuda_memory_ops; /* whose `user` is the device */
+extern const ht_queue_ops ht_cuda_queue;
+extern const ht_program_ops ht_cuda_programs;
+
+extern const ht_kv_ops ht_cuda_kv;
+const ht_matrix_ops *ht_cuda_matrix_ops(const ht_device *d, ht_weight_type type, ht_precision precision);
+
+/* Copies between views of one shape and dtype. */
+ht_status ht_cuda_strided_copy(ht_cuda_device *d, const ht_view *to, const ht_view *from, ht_error *err);
+
+/* Each fills in the kernels of its module. */
+#define X(module) void ht_cuda_##module##_kernels(ht_kernel *kernels);
+HT_CUDA_MODULES(X)
+#undef X
+
+#endif

@@ -1,0 +1,52 @@
+/* The CUDA driver's functions, found at run time: nothing here needs a driver to be linked or loaded. */
+#ifndef HT_CUDA_DRIVER_H
+#define HT_CUDA_DRIVER_H
+
+#include <hearth/status.h>
+
+#include <cuda.h>
+
+/* X(member, symbol): the name of a function, and the version of it that <cuda.h> declares. */
+#define HT_CUDA_FUNCTIONS(X)                                                                                           \
+    X(init, cuInit)                                                                                                    \
+    X(error_name, cuGetErrorName)                                                                                      \
+    X(error_text, cuGetErrorString)                                                                                    \
+    X(device_count, cuDeviceGetCount)                                                                                  \
+    X(device_get, cuDeviceGet)                                                                                         \
+    X(device_name, cuDeviceGetName)                                                                                    \
+    X(device_attribute, cuDeviceGetAttribute)                                                                          \
+    X(context_retain, cuDevicePrimaryCtxRetain)                                                                        \
+    X(context_release, cuDevicePrimaryCtxRelease)                                                                      \
+    X(context_push, cuCtxPushCurrent)                                                                                  \
+    X(context_pop, cuCtxPopCurrent)                                                                                    \
+    X(module_load, cuModuleLoadData)                                                                                   \
+    X(module_unload, cuModuleUnload)                                                                                   \
+    X(module_function, cuModuleGetFunction)                                                                            \
+    X(function_set, cuFuncSetAttribute)                                                                                \
+    X(launch, cuLaunchKernel)                                                                                          \
+    X(stream_create, cuStreamCreate)                                                                                   \
+    X(stream_destroy, cuStreamDestroy)                                                                                 \
+    X(stream_wait, cuStreamSynchronize)                                                                                \
+    X(memory_take, cuMemAlloc)                                                                                         \
+    X(memory_give_back, cuMemFree)                                                                                     \
+    X(memory_info, cuMemGetInfo)                                                                                       \
+    X(copy_to, cuMemcpyHtoDAsync)                                                                                      \
+    X(copy_from, cuMemcpyDtoHAsync)                                                                                    \
+    X(copy, cuMemcpyDtoDAsync)                                                                                         \
+    X(fill, cuMemsetD8Async)
+
+typedef struct ht_cuda_driver {
+#define X(member, symbol) __typeof__(&symbol) member;
+    HT_CUDA_FUNCTIONS(X)
+#undef X
+} ht_cuda_driver;
+
+/* The driver of this machine, initialised; lent for the rest of the process. HT_ERR_UNSUPPORTED, with what is missing, when there is
+ * none. */
+ht_status ht_cuda_driver_find(const ht_cuda_driver **out, ht_error *err);
+
+/* The status of a driver call: HT_OK, HT_ERR_MEMORY when the device has none left, else HT_ERR_INTERNAL, with the driver's own words
+ * for it behind what failed. */
+ht_status ht_cuda_check(const ht_cuda_driver *driver, CUresult result, ht_error *err, const char *what);
+
+#endif

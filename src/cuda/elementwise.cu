@@ -1,0 +1,363 @@
+/* Elementwise operations: one kernel runs the steps of a program on each element. The functions are the CPU's (base/math.h), so
+ * that results have its bits. */
+#include "cuda/elementwise.h"
+#include "cuda/kernel.cuh"
+#include "device/op_id.h"
+
+/* What a step works with: integers as 64 bits, f16, bf16 and f32 as f32, f64. */
+typedef union value {
+    int64_t i;
+    float f;
+    double d;
+} value;
+
+enum { F_DRAWN_LOG, F_DRAWN_LOG1P, F_DRAWN_ERF, F_DRAWN_ERFINV }; /* ht_drawn_function */
+
+static __device__ value load(int t, const void *p, int64_t i) {
+    value v;
+    if (t == HT_F64)
+        v.d = ((const double *)p)[i];
+    else if (ht_is_float(t))
+        v.f = ht_get_f32(t, p, i);
+    else
+        v.i = ht_get_int(t, p, i);
+    return v;
+}
+
+/* The value as a variable of the type has it. */
+static __device__ value rounded(int t, value v) {
+    switch (t) {
+    case HT_F16: v.f = ht_f16_to_f32(ht_f32_to_f16(v.f)); break;
+    case HT_BF16: v.f = ht_bf16_to_f32(ht_f32_to_bf16(v.f)); break;
+    case HT_BOOL: v.i = v.i != 0; break;
+    case HT_U8: v.i = (uint8_t)v.i; break;
+    case HT_U16: v.i = (uint16_t)v.i; break;
+    case HT_U32: v.i = (uint32_t)v.i; break;
+    case HT_I8: v.i = (int8_t)v.i; break;
+    case HT_I16: v.i = (int16_t)v.i; break;
+    case HT_I32: v.i = (int32_t)v.i; break;
+    default: break;
+    }
+    return v;
+}
+
+static __device__ void store(int t, void *p, int64_t i, value v) {
+    if (t == HT_F64)
+        ((double *)p)[i] = v.d;
+    else if (ht_is_float(t))
+        ht_set_f32(t, p, i, v.f);
+    else
+        ht_set_int(t, p, i, v.i);
+}
+
+static __device__ value of_int(int64_t i) {
+    value v;
+    v.i = i;
+    return v;
+}
+static __device__ value of_f32(float f) {
+    value v;
+    v.f = f;
+    return v;
+}
+static __device__ value of_f64(double d) {
+    value v;
+    v.d = d;
+    return v;
+}
+
+/* ---- one operand ---- */
+
+static __device__ double erfinv_f64(double x) {
+    if (fabs(x) >= 1.0) return fabs(x) == 1.0 ? x * (double)INFINITY : (double)NAN;
+    double y = (double)ht_erfinv_f32((float)x);
+    if (isinf(y)) y = copysign(5.9, x);
+    for (int i = 0; i < 3; i++) y -= (erf(y) - x) * 0.88622692545275801365 * exp(y * y);
+    return y;
+}
+
+static __device__ float drawn(int f, float x) {
+    switch (f) {
+    case F_DRAWN_LOG: return logf(x);
+    case F_DRAWN_LOG1P: return log1pf(x);
+    case F_DRAWN_ERF: return ht_drawn_erf(x);
+    default: return ht_drawn_erfinv_of(x, logf(ht_drawn_erfinv_inner(x)));
+    }
+}
+
+static __device__ float unary_f32(int op, bool half, float x) {
+    switch (op) {
+    case HT_OP_NEGATIVE: return -x;
+    case HT_OP_ABS: return fabsf(x);
+    case HT_OP_SIGN: return (float)((x > 0.0f) - (x < 0.0f));
+    case HT_OP_SQUARE: return x * x;
+    case HT_OP_SQRT: return sqrtf(x);
+    case HT_OP_RSQRT: return 1.0f / sqrtf(x);
+    case HT_OP_RECIPROCAL: return 1.0f / x;
+    case HT_OP_EXP: return ht_exp_f32(x);
+    case HT_OP_EXPM1: return half ? ht_expm1_half(x) : ht_expm1_f32(x);
+    case HT_OP_LOG: return half ? ht_log_half(x) : ht_log_f32(x);
+    case HT_OP_LOG2: return half ? ht_log2_half(x) : ht_log2_f32(x);
+    case HT_OP_LOG10: return half ? ht_log10_half(x) : ht_log10_f32(x);
+    case HT_OP_LOG1P: return ht_log1p_f32(x);
+    case HT_OP_SIN: return half ? ht_sin_half(x) : ht_sin_f32(x);
+    case HT_OP_COS: return half ? ht_cos_half(x) : ht_cos_f32(x);
+    case HT_OP_TAN: return half ? ht_tan_half(x) : ht_tan_f32(x);
+    case HT_OP_ARCSIN: return half ? ht_asin_half(x) : ht_asin_f32(x);
+    case HT_OP_ARCCOS: return half ? ht_acos_half(x) : ht_acos_f32(x);
+    case HT_OP_ARCTAN: return half ? ht_atan_half(x) : ht_atan_f32(x);
+    case HT_OP_SINH: return half ? ht_sinh_half(x) : ht_sinh_f32(x);
+    case HT_OP_COSH: return half ? ht_cosh_half(x) : ht_cosh_f32(x);
+    case HT_OP_TANH: return ht_tanh_f32(x);
+    case HT_OP_ERF: return ht_erf_f32(x);
+    case HT_OP_ERFINV: return ht_erfinv_f32(x);
+    case HT_OP_SIGMOID: return ht_sigmoid_f32(x);
+    case HT_OP_SILU: return ht_silu_f32(x);
+    case HT_OP_GELU: return ht_gelu_f32(x);
+    case HT_OP_GELU_TANH: return ht_gelu_tanh_f32(x);
+    case HT_OP_FLOOR: return floorf(x);
+    case HT_OP_CEIL: return ceilf(x);
+    default: return rintf(x); /* ROUND */
+    }
+}
+
+static __device__ double unary_f64(int op, double x) {
+    switch (op) {
+    case HT_OP_NEGATIVE: return -x;
+    case HT_OP_ABS: return fabs(x);
+    case HT_OP_SIGN: return (double)((x > 0.0) - (x < 0.0));
+    case HT_OP_SQUARE: return x * x;
+    case HT_OP_SQRT: return sqrt(x);
+    case HT_OP_RSQRT: return 1.0 / sqrt(x);
+    case HT_OP_RECIPROCAL: return 1.0 / x;
+    case HT_OP_EXP: return v1d_exp(x);
+    case HT_OP_EXPM1: return v1d_expm1(x);
+    case HT_OP_LOG: return v1d_log(x);
+    case HT_OP_LOG2: return v1d_log2(x);
+    case HT_OP_LOG10: return v1d_log10(x);
+    case HT_OP_LOG1P: return v1d_log1p(x);
+    case HT_OP_SIN: return v1d_sin(x);
+    case HT_OP_COS: return v1d_cos(x);
+    case HT_OP_TAN: return v1d_tan(x);
+    case HT_OP_ARCSIN: return v1d_asin(x);
+    case HT_OP_ARCCOS: return v1d_acos(x);
+    case HT_OP_ARCTAN: return v1d_atan(x);
+    case HT_OP_SINH: return v1d_sinh(x);
+    case HT_OP_COSH: return v1d_cosh(x);
+    case HT_OP_TANH: return v1d_tanh(x);
+    case HT_OP_ERF: return erf(x);
+    case HT_OP_ERFINV: return erfinv_f64(x);
+    case HT_OP_SIGMOID: return v1d_sigmoid(x);
+    case HT_OP_SILU: return v1d_silu(x);
+    case HT_OP_GELU: return 0.5 * x * erfc(-x * 0.70710678118654752440); /* sqrt(1 / 2) */
+    case HT_OP_GELU_TANH: return v1d_gelu_tanh(x);
+    case HT_OP_FLOOR: return floor(x);
+    case HT_OP_CEIL: return ceil(x);
+    default: return rint(x); /* ROUND */
+    }
+}
+
+static __device__ int64_t unary_int(int op, bool is_signed, int64_t x) {
+    switch (op) {
+    case HT_OP_NEGATIVE: return (int64_t)(0 - (uint64_t)x);
+    case HT_OP_ABS: return is_signed && x < 0 ? (int64_t)(0 - (uint64_t)x) : x;
+    case HT_OP_SIGN: return is_signed && x < 0 ? -1 : x != 0;
+    case HT_OP_SQUARE: return (int64_t)((uint64_t)x * (uint64_t)x);
+    case HT_OP_BITWISE_INVERT: return ~x;
+    default: return x;
+    }
+}
+
+static __device__ bool test_of(int op, double x) {
+    switch (op) {
+    case HT_OP_IS_NAN: return isnan(x);
+    case HT_OP_IS_INF: return isinf(x);
+    case HT_OP_IS_FINITE: return isfinite(x);
+    default: return x == 0.0; /* LOGICAL_NOT */
+    }
+}
+
+static __device__ double as_f64(int t, value v) {
+    return t == HT_F64 ? v.d : ht_is_float(t) ? (double)v.f : t == HT_U64 ? (double)(uint64_t)v.i : (double)v.i;
+}
+
+static __device__ value cast(int from, int to, value v) {
+    if (!ht_is_float(from) && !ht_is_float(to)) return rounded(to, v);
+    if (to == HT_F64) return of_f64(as_f64(from, v));
+    if (ht_is_float(to)) {
+        if (from == HT_F64) return rounded(to, of_f32((float)v.d));
+        if (ht_is_float(from)) return rounded(to, v);
+        return rounded(to, of_f32(from == HT_U64 ? (float)(uint64_t)v.i : (float)v.i));
+    }
+    const double x = as_f64(from, v);
+    return of_int(to == HT_BOOL ? x != 0 : ht_saturated(to, x));
+}
+
+static __device__ value nan_to_num(int t, value v, const double *p) {
+    const double x = as_f64(t, v);
+    if (isfinite(x)) return v;
+    const double largest = t == HT_F16    ? 65504.0
+                           : t == HT_BF16 ? 0x1.fep+127
+                           : t == HT_F32  ? 0x1.fffffep+127
+                                          : 0x1.fffffffffffffp+1023;
+    const double high = isnan(p[1]) ? largest : p[1], low = isnan(p[2]) ? -largest : p[2];
+    const double y = isnan(x) ? p[0] : x > 0 ? high : low;
+    return t == HT_F64 ? of_f64(y) : rounded(t, of_f32((float)y));
+}
+
+static __device__ value scale(int t, value v, float by) {
+    if (t == HT_F16 || t == HT_BF16 || t == HT_F32) return rounded(t, of_f32(v.f * by));
+    const double y = as_f64(t, v) * (double)by;
+    return t == HT_F64 ? of_f64(y) : of_int(t == HT_BOOL ? y != 0 : ht_saturated(t, y));
+}
+
+static __device__ value softcap(int t, value v, float cap) {
+    if (t == HT_F64) return of_f64((double)cap * v1d_tanh(v.d / (double)cap));
+    return rounded(t, of_f32(cap * ht_tanh_f32(v.f / cap)));
+}
+
+static __device__ value unary(const ht_cuda_step *s, value x) {
+    const int op = s->op, t = s->from;
+    switch (op) {
+    case HT_OP_CAST: return cast(t, s->to, x);
+    case HT_OP_IS_NAN:
+    case HT_OP_IS_INF:
+    case HT_OP_IS_FINITE:
+    case HT_OP_LOGICAL_NOT: return of_int(test_of(op, as_f64(t, x)));
+    case HT_OP_NAN_TO_NUM: return nan_to_num(t, x, s->parameter);
+    case HT_OP_SCALE: return scale(t, x, (float)s->parameter[0]);
+    case HT_OP_SOFTCAP: return softcap(t, x, (float)s->parameter[0]);
+    case HT_OP_DRAWN: return rounded(t, of_f32(drawn((int)s->parameter[0], x.f)));
+    default: break;
+    }
+    if (t == HT_F64) return of_f64(unary_f64(op, x.d));
+    if (ht_is_float(t)) return rounded(t, of_f32(unary_f32(op, t == HT_F16, x.f)));
+    return rounded(t, of_int(unary_int(op, ht_is_signed(t), x.i)));
+}
+
+/* ---- two operands ---- */
+
+static __device__ bool less(bool is_signed, int64_t a, int64_t b) {
+    return is_signed ? a < b : (uint64_t)a < (uint64_t)b;
+}
+
+static __device__ int64_t quotient(bool s, int64_t a, int64_t b) {
+    if (b == 0) return 0;
+    if (!s) return (int64_t)((uint64_t)a / (uint64_t)b);
+    if (b == -1) return (int64_t)(0 - (uint64_t)a);
+    return a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
+
+static __device__ int64_t power_int(bool s, int64_t base, int64_t exponent) {
+    uint64_t result = 1, factor = (uint64_t)base, left = (uint64_t)exponent;
+    if (s && exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent & 1 ? -1 : 1) : 0;
+    for (; left; left >>= 1, factor *= factor)
+        if (left & 1) result *= factor;
+    return (int64_t)result;
+}
+
+static __device__ int64_t shifted_right(bool s, int64_t a, int64_t b) {
+    const uint64_t by = (uint64_t)b < 63 ? (uint64_t)b : 63;
+    if (!s) return (uint64_t)b < 64 ? (int64_t)((uint64_t)a >> b) : 0;
+    return a < 0 ? ~(int64_t)(~(uint64_t)a >> by) : (int64_t)((uint64_t)a >> by);
+}
+
+static __device__ float binary_f32(int op, float a, float b) {
+    switch (op) {
+    case HT_OP_ADD: return a + b;
+    case HT_OP_SUBTRACT: return a - b;
+    case HT_OP_MULTIPLY: return a * b;
+    case HT_OP_DIVIDE: return a / b;
+    case HT_OP_MINIMUM: return isnan(a) || a < b ? a : b;
+    case HT_OP_MAXIMUM: return isnan(a) || a > b ? a : b;
+    case HT_OP_FLOOR_DIVIDE: return floorf(a / b);
+    case HT_OP_REMAINDER: return ht_remainder_f32(a, b);
+    case HT_OP_POWER: return ht_pow_f32(a, b);
+    case HT_OP_LOGADDEXP: return ht_logaddexp_f32(a, b);
+    default: return ht_atan2_f32(a, b); /* ARCTAN2 */
+    }
+}
+
+static __device__ double binary_f64(int op, double a, double b) {
+    switch (op) {
+    case HT_OP_ADD: return a + b;
+    case HT_OP_SUBTRACT: return a - b;
+    case HT_OP_MULTIPLY: return a * b;
+    case HT_OP_DIVIDE: return a / b;
+    case HT_OP_MINIMUM: return isnan(a) || a < b ? a : b;
+    case HT_OP_MAXIMUM: return isnan(a) || a > b ? a : b;
+    case HT_OP_FLOOR_DIVIDE: return floor(a / b);
+    case HT_OP_REMAINDER: return ht_remainder_f64(a, b);
+    case HT_OP_POWER: return v1d_pow(a, b);
+    case HT_OP_LOGADDEXP: return v1d_logaddexp(a, b);
+    default: return v1d_atan2(a, b); /* ARCTAN2 */
+    }
+}
+
+static __device__ int64_t binary_int(int op, int t, int64_t a, int64_t b) {
+    const bool s = ht_is_signed(t), truth = t == HT_BOOL;
+    switch (op) {
+    case HT_OP_ADD: return truth ? a || b : (int64_t)((uint64_t)a + (uint64_t)b);
+    case HT_OP_SUBTRACT: return truth ? a != b : (int64_t)((uint64_t)a - (uint64_t)b);
+    case HT_OP_MULTIPLY: return (int64_t)((uint64_t)a * (uint64_t)b);
+    case HT_OP_MINIMUM: return less(s, a, b) ? a : b;
+    case HT_OP_MAXIMUM: return less(s, b, a) ? a : b;
+    case HT_OP_FLOOR_DIVIDE: return quotient(s, a, b);
+    case HT_OP_REMAINDER: return b ? (int64_t)((uint64_t)a - (uint64_t)quotient(s, a, b) * (uint64_t)b) : 0;
+    case HT_OP_POWER: return power_int(s, a, b);
+    case HT_OP_LOGICAL_AND: return a && b;
+    case HT_OP_LOGICAL_OR: return a || b;
+    case HT_OP_BITWISE_AND: return a & b;
+    case HT_OP_BITWISE_OR: return a | b;
+    case HT_OP_BITWISE_XOR: return a ^ b;
+    case HT_OP_LEFT_SHIFT: return (uint64_t)b < 64 ? (int64_t)((uint64_t)a << b) : 0;
+    default: return shifted_right(s, a, b); /* RIGHT_SHIFT */
+    }
+}
+
+template <typename T> static __device__ bool compare(int op, T a, T b) {
+    return op == HT_OP_EQUAL ? a == b : op == HT_OP_NOT_EQUAL ? a != b : op == HT_OP_LESS ? a < b : a <= b;
+}
+
+static __device__ bool is_comparison(int op) {
+    return op == HT_OP_EQUAL || op == HT_OP_NOT_EQUAL || op == HT_OP_LESS || op == HT_OP_LESS_EQUAL;
+}
+
+static __device__ value binary(const ht_cuda_step *s, value a, value b) {
+    const int op = s->op, t = s->from;
+    if (is_comparison(op)) {
+        if (t == HT_F64) return of_int(compare(op, a.d, b.d));
+        if (ht_is_float(t)) return of_int(compare(op, a.f, b.f));
+        return of_int(ht_is_signed(t) ? compare(op, a.i, b.i) : compare(op, (uint64_t)a.i, (uint64_t)b.i));
+    }
+    if (t == HT_F64) return of_f64(binary_f64(op, a.d, b.d));
+    if (ht_is_float(t)) return rounded(t, of_f32(binary_f32(op, a.f, b.f)));
+    return rounded(s->to, of_int(binary_int(op, t, a.i, b.i)));
+}
+
+/* ---- the kernel ---- */
+
+HT_CUDA_KERNEL(ht_cuda_elementwise, ht_cuda_elementwise_arguments) {
+    value v[HT_CUDA_INPUTS + HT_CUDA_STEPS];
+    for (int64_t i = ht_first(); i < a.n; i += ht_step()) {
+        int64_t at[HT_CUDA_INPUTS];
+        for (int k = 0; k < a.n_in; k++) at[k] = a.flat ? i : 0;
+        if (!a.flat) {
+            int64_t rest = i;
+            for (int d = a.n_dims - 1; d >= 0; d--) {
+                const int64_t place = rest % a.shape[d];
+                rest /= a.shape[d];
+                for (int k = 0; k < a.n_in; k++) at[k] += place * a.stride[k][d];
+            }
+        }
+        for (int k = 0; k < a.n_in; k++) v[k] = load(a.in_type[k], a.in[k], at[k]);
+        for (int k = 0; k < a.n_steps; k++) {
+            const ht_cuda_step *s = &a.step[k];
+            value x[HT_CUDA_STEP_INPUTS];
+            for (int j = 0; j < s->n_in; j++) x[j] = v[s->in[j] >= 0 ? s->in[j] : HT_CUDA_INPUTS - 1 - s->in[j]];
+            const value y = s->n_in == 1 ? unary(s, x[0]) : s->n_in == 2 ? binary(s, x[0], x[1]) : x[0].i ? x[1] : x[2];
+            v[HT_CUDA_INPUTS + k] = y;
+            if (s->out >= 0) store(s->to, a.out[s->out], i, y);
+        }
+    }
+}

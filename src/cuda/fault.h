@@ -1,0 +1,40 @@
+/* What kernels and the host share: views of arrays, and the record of a kernel's failure. For C and for CUDA C. */
+#ifndef HT_CUDA_FAULT_H
+#define HT_CUDA_FAULT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { HT_CUDA_DIMS = 8 };
+
+/* ht_view, without what is C alone. */
+typedef struct ht_cuda_view {
+    void *data; /* memory of the device */
+    int32_t dtype, n_dims;
+    int64_t shape[HT_CUDA_DIMS], stride[HT_CUDA_DIMS];
+} ht_cuda_view;
+
+/* What is wrong with a value that a kernel found. */
+typedef enum ht_cuda_wrong {
+    HT_CUDA_FINE = 0,
+    HT_CUDA_INDEX, /* `value` at `position` is outside axis `axis` of `size` elements, or as the start of a slice, `length` */
+} ht_cuda_wrong;
+
+/* The failure of one kernel, in memory of the device: the first one in the queue, and of it the lowest position. */
+typedef struct ht_cuda_fault {
+    uint32_t lock;
+    uint32_t wrong; /* ht_cuda_wrong */
+    uint64_t mark;  /* of the kernel */
+    int64_t position, value;
+    int32_t op, axis;
+    int64_t size, length;
+} ht_cuda_fault;
+
+/* How a kernel reports: passed with its arguments. */
+typedef struct ht_cuda_reporter {
+    ht_cuda_fault *fault; /* memory of the device */
+    uint64_t mark;
+    int32_t op; /* ht_op_id */
+} ht_cuda_reporter;
+
+#endif

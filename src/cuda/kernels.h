@@ -1,0 +1,44 @@
+/* Kernels by name: the module (a file of this folder) that each is in. */
+#ifndef HT_CUDA_KERNELS_H
+#define HT_CUDA_KERNELS_H
+
+#include "cuda/attention.h"
+#include "cuda/elementwise.h"
+#include "cuda/index.h"
+#include "cuda/make.h"
+#include "cuda/matrix.h"
+#include "cuda/norm.h"
+#include "cuda/product.h"
+#include "cuda/reduce.h"
+#include "cuda/sort.h"
+
+/* X(module) */
+#define HT_CUDA_MODULES(X) X(attention) X(elementwise) X(index) X(make) X(matrix) X(norm) X(product) X(reduce) X(sort)
+
+/* X(module, kernel) */
+#define HT_CUDA_KERNELS(X)                                                                                             \
+    HT_CUDA_KERNELS_OF_ATTENTION(X)                                                                                    \
+    HT_CUDA_KERNELS_OF_ELEMENTWISE(X)                                                                                  \
+    HT_CUDA_KERNELS_OF_INDEX(X)                                                                                        \
+    HT_CUDA_KERNELS_OF_MAKE(X)                                                                                         \
+    HT_CUDA_KERNELS_OF_MATRIX(X)                                                                                       \
+    HT_CUDA_KERNELS_OF_NORM(X)                                                                                         \
+    HT_CUDA_KERNELS_OF_PRODUCT(X)                                                                                      \
+    HT_CUDA_KERNELS_OF_REDUCE(X)                                                                                       \
+    HT_CUDA_KERNELS_OF_SORT(X)
+
+typedef enum ht_cuda_module_id {
+#define X(module) HT_CUDA_MODULE_##module,
+    HT_CUDA_MODULES(X)
+#undef X
+        HT_CUDA_MODULE_COUNT
+} ht_cuda_module_id;
+
+typedef enum ht_cuda_kernel_id {
+#define X(module, kernel) HT_CUDA_ID_##kernel,
+    HT_CUDA_KERNELS(X)
+#undef X
+        HT_CUDA_KERNEL_COUNT
+} ht_cuda_kernel_id;
+
+#endif

@@ -1,0 +1,75 @@
+/* Launches: modules are loaded when the first of their kernels is needed. */
+#include "cuda/cuda.h"
+
+#include <string.h>
+
+/* The modules' images, by the assembler (cmake/cuda.cmake). */
+#define X(module) extern const unsigned char ht_cuda_image_##module[];
+HT_CUDA_MODULES(X)
+#undef X
+
+static const unsigned char *image_of(ht_cuda_module_id id) {
+    switch (id) {
+#define X(module)                                                                                                      \
+    case HT_CUDA_MODULE_##module: return ht_cuda_image_##module;
+        HT_CUDA_MODULES(X)
+#undef X
+    case HT_CUDA_MODULE_COUNT: break;
+    }
+    return NULL;
+}
+
+static const struct {
+    ht_cuda_module_id module;
+    const char *name;
+} kernels[HT_CUDA_KERNEL_COUNT] = {
+#define X(module, kernel) [HT_CUDA_ID_##kernel] = {HT_CUDA_MODULE_##module, #kernel},
+    HT_CUDA_KERNELS(X)
+#undef X
+};
+
+static ht_status find(ht_cuda_device *d, ht_cuda_kernel_id id, ht_error *err) {
+    const ht_cuda_module_id module = kernels[id].module;
+    CUresult result = CUDA_SUCCESS;
+    if (!d->module[module]) result = d->driver->module_load(&d->module[module], image_of(module));
+    if (!result) result = d->driver->module_function(&d->function[id], d->module[module], kernels[id].name);
+    return ht_cuda_check(d->driver, result, err, kernels[id].name);
+}
+
+ht_status ht_cuda_launch(ht_cuda_device *d, ht_cuda_kernel_id kernel, const ht_cuda_shape *shape, const void *arguments,
+                         ht_error *err) {
+    const unsigned *g = shape->grid, *b = shape->block;
+    void *parameters[] = {(void *)arguments}; /* which are only read */
+    ht_cuda_enter(d);
+    ht_status status = d->function[kernel] ? HT_OK : find(d, kernel, err);
+    if (!status) {
+        const CUresult result =
+            d->driver->launch(d->function[kernel], g[0] ? g[0] : 1, g[1] ? g[1] : 1, g[2] ? g[2] : 1, b[0] ? b[0] : 1,
+                              b[1] ? b[1] : 1, b[2] ? b[2] : 1, shape->shared_bytes, d->stream, parameters, NULL);
+        status = ht_cuda_check(d->driver, result, err, kernels[kernel].name);
+    }
+    ht_cuda_leave(d);
+    if (!status) atomic_fetch_add_explicit(&d->submitted, 1, memory_order_relaxed);
+    return status;
+}
+
+ht_cuda_shape ht_cuda_threads(const ht_cuda_device *d, int64_t n) {
+    enum { THREADS = 256, BLOCKS = 16 }; /* of a multiprocessor at most; threads then take several items */
+    const int64_t blocks = (n + THREADS - 1) / THREADS, most = (int64_t)d->multiprocessors * BLOCKS;
+    return (ht_cuda_shape){.grid = {(unsigned)(blocks < most ? blocks : most)}, .block = {THREADS}};
+}
+
+ht_cuda_reporter ht_cuda_report(ht_cuda_device *d, ht_op_id op) {
+    d->may_have_failed = true;
+    return (ht_cuda_reporter){
+        .fault = d->fault, .mark = atomic_load_explicit(&d->submitted, memory_order_relaxed) + 1, .op = (int32_t)op};
+}
+
+ht_cuda_view ht_cuda_view_of(const ht_view *v) {
+    ht_cuda_view out = {.data = v->data, .dtype = (int32_t)v->dtype, .n_dims = v->n_dims};
+    if (v->n_dims > 0) {
+        memcpy(out.shape, v->shape, (size_t)v->n_dims * sizeof *v->shape);
+        memcpy(out.stride, v->stride, (size_t)v->n_dims * sizeof *v->stride);
+    }
+    return out;
+}

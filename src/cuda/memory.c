@@ -1,0 +1,80 @@
+/* The device's memory: allocation and copies, in the order of the stream. */
+#include "base/error.h"
+#include "cuda/cuda.h"
+
+static void *take(void *user, size_t bytes) {
+    ht_cuda_device *d = user;
+    CUdeviceptr p = 0;
+    ht_cuda_enter(d);
+    const CUresult result = d->driver->memory_take(&p, bytes);
+    ht_cuda_leave(d);
+    return result == CUDA_SUCCESS ? (void *)p : NULL;
+}
+
+static void give_back(void *user, void *p, size_t bytes) {
+    (void)bytes;
+    ht_cuda_device *d = user;
+    ht_cuda_enter(d);
+    (void)d->driver->stream_wait(d->stream);
+    (void)d->driver->memory_give_back((CUdeviceptr)p);
+    ht_cuda_leave(d);
+}
+
+/* The driver has copied pageable memory when it returns. */
+static ht_status write_bytes(void *user, void *to, const void *from, size_t bytes, ht_error *err) {
+    ht_cuda_device *d = user;
+    if (bytes == 0) return HT_OK;
+    ht_cuda_enter(d);
+    const ht_status status =
+        ht_cuda_note(d, d->driver->copy_to((CUdeviceptr)to, from, bytes, d->stream), err, "copying to the GPU");
+    ht_cuda_leave(d);
+    return status;
+}
+
+static ht_status read_bytes(void *user, void *to, const void *from, size_t bytes, ht_error *err) {
+    ht_cuda_device *d = user;
+    ht_cuda_enter(d);
+    CUresult result = CUDA_SUCCESS;
+    if (bytes) result = d->driver->copy_from(to, (CUdeviceptr)from, bytes, d->stream);
+    if (!result) result = d->driver->stream_wait(d->stream);
+    ht_status status = ht_cuda_note(d, result, err, "copying from the GPU");
+    ht_cuda_leave(d);
+    pthread_mutex_lock(&d->lock);
+    if (d->lost.status) {
+        status = d->lost.status;
+        if (err) *err = d->lost;
+    }
+    pthread_mutex_unlock(&d->lock);
+    return status;
+}
+
+static ht_status copy_bytes(void *user, void *to, const void *from, size_t bytes, ht_error *err) {
+    ht_cuda_device *d = user;
+    if (bytes == 0) return HT_OK;
+    ht_cuda_enter(d);
+    const ht_status status = ht_cuda_note(d, d->driver->copy((CUdeviceptr)to, (CUdeviceptr)from, bytes, d->stream), err,
+                                          "copying on the GPU");
+    ht_cuda_leave(d);
+    return status;
+}
+
+static ht_status fill(void *user, void *to, int byte, size_t bytes, ht_error *err) {
+    ht_cuda_device *d = user;
+    if (bytes == 0) return HT_OK;
+    ht_cuda_enter(d);
+    const ht_status status =
+        ht_cuda_note(d, d->driver->fill((CUdeviceptr)to, (unsigned char)byte, bytes, d->stream), err, "filling memory");
+    ht_cuda_leave(d);
+    return status;
+}
+
+static bool left(void *user, size_t *bytes) {
+    const ht_cuda_device *d = user;
+    size_t all;
+    ht_cuda_enter(d);
+    const CUresult result = d->driver->memory_info(bytes, &all);
+    ht_cuda_leave(d);
+    return result == CUDA_SUCCESS;
+}
+
+const ht_memory_ops ht_cuda_memory_ops = {take, give_back, write_bytes, read_bytes, copy_bytes, fill, left};

@@ -1,0 +1,68 @@
+/* The queue: one stream, whose failures are found when it is waited for. */
+#include "base/error.h"
+#include "cuda/cuda.h"
+
+#define NAME(id, name) [HT_OP_##id] = #name,
+static const char *const op_names[HT_OP_COUNT] = {HT_OP_KERNELS(NAME) HT_OP_PACKED(NAME)};
+
+void ht_cuda_enter(const ht_cuda_device *d) { (void)d->driver->context_push(d->context); }
+
+void ht_cuda_leave(const ht_cuda_device *d) {
+    CUcontext mine;
+    (void)d->driver->context_pop(&mine);
+}
+
+ht_status ht_cuda_note(ht_cuda_device *d, CUresult result, ht_error *err, const char *what) {
+    ht_error own = {0};
+    if (!ht_cuda_check(d->driver, result, &own, what)) return HT_OK;
+    pthread_mutex_lock(&d->lock);
+    if (!d->lost.status) d->lost = own;
+    pthread_mutex_unlock(&d->lock);
+    if (err) *err = own;
+    return own.status;
+}
+
+static ht_mark mark(ht_device *d) { return atomic_load_explicit(&ht_cuda_of(d)->submitted, memory_order_relaxed); }
+
+static ht_status describe(const ht_cuda_fault *f, ht_error *err) {
+    const char *name = f->op >= 0 && f->op < HT_OP_COUNT && op_names[f->op] ? op_names[f->op] : "a kernel";
+    return ht_fail(err, HT_ERR_INDEX, "%s: index %lld at position %lld is outside axis %d of %lld elements%s", name,
+                   (long long)f->value, (long long)f->position, (int)f->axis, (long long)f->size,
+                   f->length < f->size ? " as the start of a slice" : "");
+}
+
+/* Takes what kernels wrote to the fault record, all of which is done. */
+static ht_status read_fault(ht_cuda_device *d, ht_cuda_fault *out, ht_error *err) {
+    const ht_cuda_driver *cuda = d->driver;
+    const CUdeviceptr at = (CUdeviceptr)d->fault;
+    CUresult result = cuda->copy_from(out, at, sizeof *out, d->stream);
+    if (!result) result = cuda->stream_wait(d->stream);
+    if (!result && out->wrong) result = cuda->fill(at, 0, sizeof *out, d->stream);
+    return ht_cuda_note(d, result, err, "reading what kernels found");
+}
+
+static ht_status wait(ht_device *device, ht_mark until, ht_mark *failed, ht_error *err) {
+    ht_cuda_device *d = ht_cuda_of(device);
+    (void)until; /* the whole stream is waited for, and what has failed is void from there on */
+    ht_cuda_fault fault = {0};
+    ht_cuda_enter(d);
+    ht_status status = ht_cuda_note(d, d->driver->stream_wait(d->stream), err, "a kernel");
+    if (!status && d->may_have_failed) status = read_fault(d, &fault, err);
+    if (!status) d->may_have_failed = false;
+    ht_cuda_leave(d);
+    pthread_mutex_lock(&d->lock);
+    if (d->lost.status) {
+        status = d->lost.status;
+        if (err) *err = d->lost;
+    }
+    pthread_mutex_unlock(&d->lock);
+    if (status) {
+        *failed = 1;
+        return status;
+    }
+    if (!fault.wrong) return HT_OK;
+    *failed = fault.mark;
+    return describe(&fault, err);
+}
+
+const ht_queue_ops ht_cuda_queue = {mark, wait};

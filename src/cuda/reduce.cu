@@ -1,0 +1,3 @@
+/* Reductions, scans and softmax. */
+#include "cuda/kernel.cuh"
+#include "cuda/reduce.h"

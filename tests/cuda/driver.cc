@@ -1,0 +1,313 @@
+/* A CUDA driver that runs on the host, as libcuda.so.1: the calls that src/cuda makes, with its kernels compiled as C++. What it
+ * tells of itself is a GPU of two multiprocessors. Any of its calls can be made to fail. */
+#include "on_host.h"
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cuda.h>
+#include <mutex>
+#include <sys/mman.h>
+#include <unordered_map>
+#include <vector>
+#include <xmmintrin.h>
+
+#define API extern "C" __attribute__((visibility("default")))
+
+on_host_dim threadIdx, blockIdx, blockDim, gridDim;
+alignas(64) unsigned char on_host_shared[227 << 10];
+
+static on_host_kernel *kernels;
+on_host_kernel::on_host_kernel(const char *n, on_host_body *b, size_t s) : name(n), body(b), bytes(s), next(kernels) {
+    kernels = this;
+}
+
+/* ---- fibers ---- */
+
+enum wait_kind { RUNS, WAITS_BLOCK, WAITS_WARP, ENDED };
+enum { MOST_THREADS = 1024, STACK = 128 << 10 };
+
+struct fiber {
+    void *stack_pointer;
+    char *stack;
+    wait_kind state;
+    uint64_t given;
+    unsigned id;
+};
+
+static fiber fibers[MOST_THREADS];
+static fiber *current;
+static void *scheduler_stack;
+static const on_host_kernel *kernel;
+static const void *arguments;
+
+/* Saves what a call has to keep, and goes on where the other stack left off. */
+extern "C" void on_host_switch(void **save, void *to);
+__asm__(".text\n.type on_host_switch,@function\non_host_switch:\n"
+        "pushq %rbp\npushq %rbx\npushq %r12\npushq %r13\npushq %r14\npushq %r15\n"
+        "movq %rsp, (%rdi)\nmovq %rsi, %rsp\n"
+        "popq %r15\npopq %r14\npopq %r13\npopq %r12\npopq %rbx\npopq %rbp\nret\n"
+        ".size on_host_switch,.-on_host_switch\n");
+
+static void place(const fiber *f) {
+    threadIdx.x = f->id % blockDim.x;
+    threadIdx.y = f->id / blockDim.x % blockDim.y;
+    threadIdx.z = f->id / (blockDim.x * blockDim.y);
+}
+
+static void yield(wait_kind kind) {
+    current->state = kind;
+    on_host_switch(&current->stack_pointer, scheduler_stack);
+}
+
+static void fiber_main(void) {
+    kernel->body(arguments);
+    yield(ENDED);
+    abort();
+}
+
+void __syncthreads(void) { yield(WAITS_BLOCK); }
+void __syncwarp(unsigned) { yield(WAITS_WARP); }
+unsigned on_host_lane(void) { return current->id % 32; }
+
+uint64_t on_host_exchange(uint64_t mine, int from) {
+    fiber *warp = current - current->id % 32;
+    current->given = mine;
+    yield(WAITS_WARP);
+    const unsigned n = blockDim.x * blockDim.y * blockDim.z;
+    const bool there = from >= 0 && from < 32 && (current->id & ~31u) + (unsigned)from < n && warp[from].state != ENDED;
+    const uint64_t out = there ? warp[from].given : mine;
+    yield(WAITS_WARP);
+    return out;
+}
+
+static void start(fiber *f, unsigned id) {
+    if (!f->stack)
+        f->stack =
+            (char *)mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void **top = (void **)(void *)(f->stack + STACK);
+    *--top = NULL; /* so that the stack is aligned as behind a call */
+    *--top = (void *)fiber_main;
+    for (int i = 0; i < 6; i++) *--top = NULL;
+    f->stack_pointer = top;
+    f->state = RUNS;
+    f->id = id;
+}
+
+static void run(fiber *f) {
+    current = f;
+    place(f);
+    on_host_switch(&scheduler_stack, f->stack_pointer);
+}
+
+/* Releases threads that have all come to the same barrier; false when there are none. */
+static bool release(unsigned n) {
+    bool released = false;
+    unsigned waiting = 0, alive = 0;
+    for (unsigned w = 0; w < n; w += 32) {
+        unsigned here = 0, of_warp = 0;
+        for (unsigned i = w; i < n && i < w + 32; i++) {
+            alive += fibers[i].state != ENDED;
+            waiting += fibers[i].state == WAITS_BLOCK;
+            of_warp += fibers[i].state != ENDED;
+            here += fibers[i].state == WAITS_WARP;
+        }
+        if (here == 0 || here < of_warp) continue;
+        for (unsigned i = w; i < n && i < w + 32; i++)
+            if (fibers[i].state == WAITS_WARP) fibers[i].state = RUNS;
+        released = true;
+    }
+    if (alive == 0 || waiting < alive) return released;
+    for (unsigned i = 0; i < n; i++)
+        if (fibers[i].state == WAITS_BLOCK) fibers[i].state = RUNS;
+    return true;
+}
+
+static void run_block(unsigned n) {
+    for (unsigned i = 0; i < n; i++) start(&fibers[i], i);
+    for (;;) {
+        unsigned ended = 0;
+        for (unsigned i = 0; i < n; i++) {
+            if (fibers[i].state == RUNS) run(&fibers[i]);
+            ended += fibers[i].state == ENDED;
+        }
+        if (ended == n) return;
+        if (!release(n)) {
+            fprintf(stderr, "%s: its threads wait at different places for each other\n", kernel->name);
+            abort();
+        }
+    }
+}
+
+/* ---- failures on demand ---- */
+
+static std::atomic<long> fail_after{0}, calls{0};
+static std::atomic<int> fail_with{0}, sticky{0};
+
+/* Makes the k-th call from now fail with a result, k from 1; 0: none. A sticky failure fails all calls after it, too. */
+API void on_host_fail(long k, int result, int stays) {
+    calls = 0;
+    fail_with = result;
+    sticky = stays;
+    fail_after = k;
+}
+API long on_host_calls(void) { return calls; }
+API size_t on_host_bytes(void);
+
+static CUresult call(void) {
+    const long now = ++calls, k = fail_after;
+    if (k && (now == k || (sticky && now > k))) return (CUresult)(int)fail_with;
+    return CUDA_SUCCESS;
+}
+#define CALL()                                                                                                         \
+    if (const CUresult failed_ = call()) return failed_
+
+/* ---- the driver ---- */
+
+static std::mutex turn;
+static std::unordered_map<CUdeviceptr, size_t> memory;
+static size_t held;
+
+API size_t on_host_bytes(void) { return held; }
+
+API CUresult cuInit(unsigned) {
+    CALL();
+    return CUDA_SUCCESS;
+}
+API CUresult cuGetErrorName(CUresult result, const char **out) {
+    *out = result == CUDA_ERROR_OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR_OF_THE_TEST";
+    return CUDA_SUCCESS;
+}
+API CUresult cuGetErrorString(CUresult result, const char **out) {
+    *out = result == CUDA_ERROR_OUT_OF_MEMORY ? "out of memory" : "it failed as it was told to";
+    return CUDA_SUCCESS;
+}
+API CUresult cuDeviceGetCount(int *n) {
+    CALL();
+    *n = 1;
+    return CUDA_SUCCESS;
+}
+API CUresult cuDeviceGet(CUdevice *out, int) {
+    CALL();
+    *out = 0;
+    return CUDA_SUCCESS;
+}
+API CUresult cuDeviceGetName(char *name, int n, CUdevice) {
+    CALL();
+    snprintf(name, (size_t)n, "a GPU on the host");
+    return CUDA_SUCCESS;
+}
+API CUresult cuDeviceGetAttribute(int *out, CUdevice_attribute what, CUdevice) {
+    CALL();
+    *out = what == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? 9
+           : what == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT   ? 2
+                                                                : 0;
+    return CUDA_SUCCESS;
+}
+API CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice) {
+    CALL();
+    *out = (CUcontext)1;
+    return CUDA_SUCCESS;
+}
+API CUresult cuDevicePrimaryCtxRelease(CUdevice) { return CUDA_SUCCESS; }
+API CUresult cuCtxPushCurrent(CUcontext) { return CUDA_SUCCESS; }
+API CUresult cuCtxPopCurrent(CUcontext *out) {
+    *out = (CUcontext)1;
+    return CUDA_SUCCESS;
+}
+API CUresult cuModuleLoadData(CUmodule *out, const void *) {
+    CALL();
+    *out = (CUmodule)1;
+    return CUDA_SUCCESS;
+}
+API CUresult cuModuleUnload(CUmodule) { return CUDA_SUCCESS; }
+API CUresult cuModuleGetFunction(CUfunction *out, CUmodule, const char *name) {
+    CALL();
+    for (on_host_kernel *k = kernels; k; k = k->next)
+        if (strcmp(k->name, name) == 0) {
+            *out = (CUfunction)k;
+            return CUDA_SUCCESS;
+        }
+    return CUDA_ERROR_NOT_FOUND;
+}
+API CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute, int) {
+    CALL();
+    return CUDA_SUCCESS;
+}
+API CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                            unsigned shared, CUstream, void **parameters, void **) {
+    CALL();
+    if (bx * by * bz > MOST_THREADS || bx * by * bz == 0 || gy > 65535 || gz > 65535 || shared > sizeof on_host_shared)
+        return CUDA_ERROR_INVALID_VALUE;
+    const std::lock_guard<std::mutex> mine(turn);
+    const unsigned mode = _mm_getcsr();
+    _mm_setcsr(mode | 0x8040); /* denormals are flushed, as the kernels are compiled to */
+    kernel = (const on_host_kernel *)f;
+    arguments = parameters[0];
+    gridDim = {gx, gy, gz};
+    blockDim = {bx, by, bz};
+    for (blockIdx.z = 0; blockIdx.z < gz; blockIdx.z++)
+        for (blockIdx.y = 0; blockIdx.y < gy; blockIdx.y++)
+            for (blockIdx.x = 0; blockIdx.x < gx; blockIdx.x++) {
+                memset(on_host_shared, 0xFB, shared);
+                run_block(bx * by * bz);
+            }
+    _mm_setcsr(mode);
+    return CUDA_SUCCESS;
+}
+API CUresult cuStreamCreate(CUstream *out, unsigned) {
+    CALL();
+    *out = (CUstream)1;
+    return CUDA_SUCCESS;
+}
+API CUresult cuStreamDestroy(CUstream) { return CUDA_SUCCESS; }
+API CUresult cuStreamSynchronize(CUstream) {
+    CALL();
+    return CUDA_SUCCESS;
+}
+API CUresult cuMemAlloc(CUdeviceptr *out, size_t bytes) {
+    CALL();
+    void *p = bytes ? aligned_alloc(256, (bytes + 255) / 256 * 256) : NULL;
+    if (!p) return bytes ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_VALUE;
+    memset(p, 0xFB, bytes); /* no zeros by chance */
+    const std::lock_guard<std::mutex> mine(turn);
+    memory[(CUdeviceptr)p] = bytes;
+    held += bytes;
+    *out = (CUdeviceptr)p;
+    return CUDA_SUCCESS;
+}
+API CUresult cuMemFree(CUdeviceptr p) {
+    const std::lock_guard<std::mutex> mine(turn);
+    const auto found = memory.find(p);
+    if (found == memory.end()) return CUDA_ERROR_INVALID_VALUE;
+    held -= found->second;
+    memory.erase(found);
+    free((void *)p);
+    return CUDA_SUCCESS;
+}
+API CUresult cuMemGetInfo(size_t *left, size_t *all) {
+    CALL();
+    *all = (size_t)16 << 30;
+    *left = *all - held;
+    return CUDA_SUCCESS;
+}
+API CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t n, CUstream) {
+    CALL();
+    memcpy((void *)to, from, n);
+    return CUDA_SUCCESS;
+}
+API CUresult cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t n, CUstream) {
+    CALL();
+    memcpy(to, (const void *)from, n);
+    return CUDA_SUCCESS;
+}
+API CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream) {
+    CALL();
+    memmove((void *)to, (const void *)from, n);
+    return CUDA_SUCCESS;
+}
+API CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char byte, size_t n, CUstream) {
+    CALL();
+    memset((void *)to, byte, n);
+    return CUDA_SUCCESS;
+}

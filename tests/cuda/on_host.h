@@ -1,0 +1,142 @@
+/* CUDA C as C++ for the host: what the kernels of src/cuda use of it. Blocks run one after the other, their threads as fibers which
+ * change places where they wait for each other. */
+#ifndef TESTS_CUDA_ON_HOST_H
+#define TESTS_CUDA_ON_HOST_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define __device__
+#define __host__
+#define __global__
+#define __forceinline__ inline
+#define __shared__      static
+#define __restrict__
+#define __launch_bounds__(...)
+
+struct on_host_dim {
+    unsigned x, y, z;
+};
+extern on_host_dim threadIdx, blockIdx, blockDim, gridDim;
+enum { warpSize = 32 };
+
+/* ---- kernels ---- */
+
+typedef void on_host_body(const void *arguments);
+struct on_host_kernel {
+    const char *name;
+    on_host_body *body;
+    size_t bytes; /* of the arguments */
+    on_host_kernel *next;
+    on_host_kernel(const char *name, on_host_body *body, size_t bytes);
+};
+
+#define HT_CUDA_KERNEL(name, type)                                                                                     \
+    static void name##_body(const type &a);                                                                            \
+    static void name##_call(const void *arguments) {                                                                   \
+        type copy;                                                                                                     \
+        memcpy(&copy, arguments, sizeof copy);                                                                         \
+        name##_body(copy);                                                                                             \
+    }                                                                                                                  \
+    static on_host_kernel name##_entry(#name, name##_call, sizeof(type));                                              \
+    static void name##_body(const type &a)
+
+extern unsigned char on_host_shared[];
+#define HT_CUDA_SHARED(type, name) type *name = (type *)on_host_shared
+
+/* ---- threads that wait for each other ---- */
+
+void __syncthreads(void);
+void __syncwarp(unsigned mask = 0xffffffffu);
+/* Gives every lane of the warp what lane `from` has; the lane's own where that one has ended. */
+uint64_t on_host_exchange(uint64_t mine, int from);
+unsigned on_host_lane(void);
+
+template <typename T> static inline T on_host_shuffle(T mine, int from) {
+    uint64_t bits = 0;
+    memcpy(&bits, &mine, sizeof mine);
+    bits = on_host_exchange(bits, from);
+    T out;
+    memcpy(&out, &bits, sizeof out);
+    return out;
+}
+template <typename T> static inline T __shfl_sync(unsigned, T mine, int from, int width = 32) {
+    const int lane = (int)on_host_lane();
+    return on_host_shuffle(mine, (lane & ~(width - 1)) + (from & (width - 1)));
+}
+template <typename T> static inline T __shfl_xor_sync(unsigned, T mine, int mask, int = 32) {
+    return on_host_shuffle(mine, (int)on_host_lane() ^ mask);
+}
+template <typename T> static inline T __shfl_down_sync(unsigned, T mine, unsigned by, int width = 32) {
+    const int lane = (int)on_host_lane(), to = lane + (int)by;
+    return on_host_shuffle(mine, (to & ~(width - 1)) == (lane & ~(width - 1)) ? to : lane);
+}
+template <typename T> static inline T __shfl_up_sync(unsigned, T mine, unsigned by, int width = 32) {
+    const int lane = (int)on_host_lane(), to = lane - (int)by;
+    return on_host_shuffle(mine, to >= (lane & ~(width - 1)) ? to : lane);
+}
+static inline unsigned __ballot_sync(unsigned, bool mine) {
+    unsigned out = 0;
+    for (int lane = 0; lane < 32; lane++) out |= on_host_shuffle((unsigned)mine, lane) << lane;
+    return out;
+}
+static inline bool __any_sync(unsigned mask, bool mine) { return __ballot_sync(mask, mine) != 0; }
+static inline bool __all_sync(unsigned mask, bool mine) { return __ballot_sync(mask, !mine) == 0; }
+static inline int __syncthreads_or(int mine) {
+    static int found;
+    __syncthreads();
+    found = 0;
+    __syncthreads();
+    if (mine) found = 1;
+    __syncthreads();
+    return found;
+}
+
+/* ---- memory ---- */
+
+static inline void __threadfence(void) {}
+template <typename T> static inline T __ldg(const T *p) { return *p; }
+template <typename T, typename U> static inline T atomicAdd(T *p, U x) {
+    const T old = *p;
+    *p = (T)(old + x);
+    return old;
+}
+template <typename T> static inline T atomicCAS(T *p, T expected, T x) {
+    const T old = *p;
+    if (old == expected) *p = x;
+    return old;
+}
+template <typename T> static inline T atomicExch(T *p, T x) {
+    const T old = *p;
+    *p = x;
+    return old;
+}
+template <typename T> static inline T atomicMin(T *p, T x) {
+    const T old = *p;
+    if (x < old) *p = x;
+    return old;
+}
+template <typename T> static inline T atomicMax(T *p, T x) {
+    const T old = *p;
+    if (x > old) *p = x;
+    return old;
+}
+
+/* ---- arithmetic ---- */
+
+static inline unsigned __float_as_uint(float x) {
+    unsigned bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+static inline float __uint_as_float(unsigned bits) {
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+static inline int __clz(int x) { return x ? __builtin_clz((unsigned)x) : 32; }
+static inline int __popc(unsigned x) { return __builtin_popcount(x); }
+static inline int __ffs(int x) { return __builtin_ffs(x); }
+
+#endif
