@@ -41,11 +41,11 @@ def first_sentence(path):
 def rows():
     """({folder: [(names, sentence)]}, complaints)"""
     tables, wrong = {}, []
-    for path in sorted(p for folder in FOLDERS for p in (ROOT / folder).rglob("*") if p.suffix in (".c", ".h", ".txt")):
+    for path in sorted(p for folder in FOLDERS for p in (ROOT / folder).rglob("*") if p.suffix in (".c", ".h", ".cu", ".cuh", ".txt")):
         name, sentence = path.relative_to(ROOT), first_sentence(path)
         header = path.with_suffix(".h")
         table = tables.setdefault(str(name.parent), {})
-        if sentence is None and path.suffix == ".c" and header.exists():
+        if sentence is None and path.suffix in (".c", ".cu") and header.exists():
             table.setdefault(header.name, [[], ""])[0].append(path.name)
             continue
         if not sentence or not sentence.endswith("."):

@@ -277,8 +277,8 @@ static void finish_members(evaluation *w, ht_buffer *const *buffer) {
         }
 }
 
-/* False when memory for the outputs ran out. */
-static bool run_program(evaluation *w) {
+/* *fits is false, and nothing done, when memory for the outputs ran out. */
+static ht_status run_program(evaluation *w, bool *fits) {
     const ht_fused *f = &w->fused;
     const ht_program *p = &f->program;
     ht_buffer *buffer[HT_PROGRAM_OUTPUTS];
@@ -289,14 +289,18 @@ static bool run_program(evaluation *w) {
         buffer[k] = donated_to(w, k, buffer);
         if (!buffer[k] && ht_buffer_new(a->memory, bytes, &buffer[k], NULL)) {
             while (k-- > 0) ht_buffer_release(buffer[k]);
-            return false;
+            *fits = false;
+            return HT_OK;
         }
         out[k] = ht_array_view(a, buffer[k]->data);
     }
     for (int k = 0; k < p->n_in; k++) in[k] = ht_array_view(f->in[k], ht_storage(f->in[k])->buffer->data);
-    w->stream->device->programs->run(&(ht_program_run){p, in, out, w->stream->device});
-    finish_members(w, buffer);
-    return true;
+    *fits = true;
+    const ht_status st =
+        w->stream->device->programs->run(&(ht_program_run){p, in, out, w->stream->device}, w->err);
+    if (!st) finish_members(w, buffer);
+    for (int k = 0; st && k < p->n_out; k++) ht_buffer_release(buffer[k]);
+    return st;
 }
 
 /* Runs the members one by one, when memory for the group's outputs ran out: a single node can overwrite its operand
@@ -316,7 +320,9 @@ static ht_status run_elementwise(evaluation *w, size_t *at) {
     ht_status st = ht_fused_gather(&w->fused, d, w->list, w->visit, at, run_between, w);
     if (st) return st;
     if (w->fused.program.n_steps < 2 || ht_fused_close(&w->fused, d) < 2) return run_kernel(w, w->list->order[*at]);
-    return run_program(w) ? HT_OK : run_members(w, at);
+    bool fits;
+    st = run_program(w, &fits);
+    return fits ? st : run_members(w, at);
 }
 
 /* ---- failures, and the end ---- */

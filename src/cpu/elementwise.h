@@ -21,7 +21,7 @@ enum { HT_ELEMENTWISE_BLOCK_BYTES = 4096 };
  * or the local buffers do not suffice. */
 bool ht_elementwise_prepare(ht_program *p, ht_find_elementwise_fn *find);
 /* Runs a prepared program on the threads of its pool. */
-void ht_elementwise_run_program(const ht_program_run *run);
+ht_status ht_elementwise_run_program(const ht_program_run *run, ht_error *err); /* HT_OK */
 
 /* Runs one operation as a one-step program. */
 void ht_elementwise_run(const ht_call *call, ht_op_id op, ht_elementwise_fn *fn);

@@ -119,12 +119,14 @@ static void run_range(void *arg, int64_t begin, int64_t end, int worker) {
         if (j->streaming[k]) ht_stream_fence();
 }
 
-void ht_elementwise_run_program(const ht_program_run *run) {
+ht_status ht_elementwise_run_program(const ht_program_run *run, ht_error *err) {
+    (void)err;
     elementwise_job j;
     init_job(&j, run->program, run->in, run->out);
     if (j.size)
         ht_pool_run(ht_device_pool(run->device), j.size, j.compute_bound ? HT_GRAIN_MATH : HT_GRAIN_CHEAP, run_range,
                     &j);
+    return HT_OK;
 }
 
 /* ---- one operation ---- */
@@ -145,8 +147,8 @@ static void one_step(ht_program *p, const ht_call *call, ht_op_id op, ht_element
 void ht_elementwise_run(const ht_call *call, ht_op_id op, ht_elementwise_fn *fn) {
     ht_program p;
     one_step(&p, call, op, fn);
-    ht_elementwise_run_program(
-        &(ht_program_run){.program = &p, .in = call->in, .out = &call->out, .device = call->device});
+    (void)ht_elementwise_run_program(
+        &(ht_program_run){.program = &p, .in = call->in, .out = &call->out, .device = call->device}, NULL);
 }
 
 void ht_elementwise_run_rows(const ht_call *call, ht_op_id op, ht_elementwise_fn *fn, int64_t begin, int64_t end) {

@@ -152,7 +152,7 @@ static bool prepare(const ht_device *d, ht_program *p) {
     return true;
 }
 
-static void run_program(const ht_program_run *run) {
+static ht_status run_program(const ht_program_run *run, ht_error *err) {
     const ht_program *p = run->program;
     ht_cuda_elementwise_arguments a = {.n_steps = p->n_steps};
     set_operands(&a, run->in, p->n_in, &run->out[0]);
@@ -168,7 +168,7 @@ static void run_program(const ht_program_run *run) {
         to->out = from->out;
         set_parameters(to, from->op, from->params);
     }
-    (void)launch(run->device, &a, NULL);
+    return launch(run->device, &a, err);
 }
 
 const ht_program_ops ht_cuda_programs = {takes_step, prepare, run_program};

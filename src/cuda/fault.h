@@ -1,4 +1,4 @@
-/* What kernels and the host share: views of arrays, and the record of a kernel's failure. For C and for CUDA C. */
+/* Views of arrays and the record of a kernel's failure, as kernels and the host share them. For C and for CUDA C. */
 #ifndef HT_CUDA_FAULT_H
 #define HT_CUDA_FAULT_H
 

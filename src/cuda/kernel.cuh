@@ -1,4 +1,4 @@
-/* What every kernel file begins with. A kernel is HT_CUDA_KERNEL(name, struct) { ... a.member ... }, and its host side passes the
+/* Ground of every kernel file: threads, elements of any dtype, elementary functions, failures. A kernel is HT_CUDA_KERNEL(name, struct) { ... a.member ... }, and its host side passes the
  * struct, which both know from a header of this folder.
  *
  * The same files compile as C++ for a driver that runs on the host (tests/cuda), which defines HT_CUDA_ON_HOST. */

@@ -1,0 +1,155 @@
+/* The CUDA device and what may fail of it, with a driver that runs on the host (tests/cuda/driver.cc): every call of the driver is made
+ * to fail, once and for good, and nothing is lost or leaked. Skipped with any other driver. */
+#include "support/options.h"
+#include "support/test.h"
+
+#include <hearth/hearth.h>
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What the driver has for tests. */
+static void (*fail_call)(long k, int result, int stays);
+static long (*count_calls)(void);
+static size_t (*held_bytes)(void);
+
+enum { RESULT = 999, OUT_OF_MEMORY = 2, MANY = 4000 };
+
+static int setup(void **state) {
+    (void)state;
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+    if (!driver) return 0;
+    void *found = dlsym(driver, "on_host_fail");
+    memcpy(&fail_call, &found, sizeof found);
+    found = dlsym(driver, "on_host_calls");
+    memcpy(&count_calls, &found, sizeof found);
+    found = dlsym(driver, "on_host_bytes");
+    memcpy(&held_bytes, &found, sizeof found);
+    return 0;
+}
+
+static void need_driver(void) {
+    if (!fail_call) skip();
+}
+
+static void ok(ht_status status, const ht_error *err) {
+    if (status) fail_msg("%s", err->message);
+}
+
+/* Copies, an elementwise program, a value that is read, and what is given back. */
+static ht_status compute(ht_device *d, float out[4], ht_error *err) {
+    ht_stream *stream;
+    ht_status status = ht_stream_new(d, &stream, err);
+    if (status) return status;
+    ht_scope *s = ht_scope_new(stream);
+    ht_array *x = ht_array_from(s, (float[]){1, 2, 3, 4}, HT_F32, (int64_t[]){4}, 1);
+    ht_array *y = ht_add(s, ht_multiply(s, x, ht_arange(s, 0, 4, 1, HT_F32)), ht_exp(s, ht_negative(s, x)));
+    status = ht_array_read(s, y, out, 4 * sizeof *out, err);
+    ht_scope_free(s);
+    ht_stream_free(stream);
+    return status;
+}
+
+static ht_status open_and_compute(float out[4], ht_error *err) {
+    ht_device *d;
+    ht_status status = ht_device_open("cuda", OPTIONS_AT(ht_device_options, with.n_threads = 1), &d, err);
+    if (status) return status;
+    status = compute(d, out, err);
+    ht_device_free(d);
+    return status;
+}
+
+static void every_call_may_fail(void **state) {
+    (void)state;
+    need_driver();
+    ht_error err = {0};
+    float expected[4], got[4];
+    ok(open_and_compute(expected, &err), &err);
+    fail_call(0, 0, 0);
+    ok(open_and_compute(got, &err), &err);
+    const long n = count_calls();
+    assert_true(n > 20);
+    for (int stays = 0; stays < 2; stays++)
+        for (long k = 1; k <= n; k++) {
+            memset(got, 0, sizeof got);
+            fail_call(k, k % 2 ? RESULT : OUT_OF_MEMORY, stays);
+            err = (ht_error){0};
+            const ht_status status = open_and_compute(got, &err);
+            fail_call(0, 0, 0);
+            if (status)
+                assert_true(err.status == status && err.message[0]);
+            else /* a call that need not succeed */
+                assert_memory_equal(got, expected, sizeof got);
+            if (held_bytes()) fail_msg("%zu bytes are left behind call %ld", held_bytes(), k);
+            ok(open_and_compute(got, &err), &err);
+            assert_memory_equal(got, expected, sizeof got);
+        }
+}
+
+/* A kernel that cannot be launched fails its own evaluation; a device whose stream is broken stays so until it is closed. */
+static void one_call_or_all(void **state) {
+    (void)state;
+    need_driver();
+    ht_error err = {0};
+    ht_device *d;
+    float got[4];
+    ok(ht_device_open("cuda", NULL, &d, &err), &err);
+    ok(compute(d, got, &err), &err);
+    fail_call(0, 0, 0);
+    ok(compute(d, got, &err), &err);
+    const long n = count_calls();
+    int lost = 0, passed = 0;
+    for (long k = 1; k <= n && !lost; k++) {
+        fail_call(k, RESULT, 0);
+        (void)compute(d, got, &err);
+        fail_call(0, 0, 0);
+        if (compute(d, got, &err))
+            lost++;
+        else
+            passed++;
+    }
+    assert_true(lost == 1);
+    assert_int_equal(compute(d, got, &err), HT_ERR_INTERNAL);
+    if (!strstr(err.message, "as it was told to")) fail_msg("%s", err.message);
+    ht_device_free(d);
+    assert_int_equal(held_bytes(), 0);
+    (void)passed;
+}
+
+static void many_rounds_leave_nothing(void **state) {
+    (void)state;
+    need_driver();
+    ht_error err = {0};
+    float got[4];
+    for (int i = 0; i < test_cases(50, MANY); i++) ok(open_and_compute(got, &err), &err);
+    assert_int_equal(held_bytes(), 0);
+}
+
+static void names(void **state) {
+    (void)state;
+    ht_error err = {0};
+    ht_device *d;
+    static const char *const wrong[] = {"cuda:", "cuda:x", "cuda:1x", "cuda:99999999999", "abacus", "abacus:1"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_int_equal(ht_device_open(wrong[i], NULL, &d, &err), HT_ERR_UNSUPPORTED);
+        assert_null(d);
+        if (!strstr(err.message, wrong[i]) || !strstr(err.message, "cpu, cuda")) fail_msg("%s", err.message);
+    }
+    assert_int_equal(ht_device_open("cpu:1", NULL, &d, &err), HT_ERR_UNSUPPORTED);
+    need_driver();
+    ok(ht_device_open("cuda:0", NULL, &d, &err), &err);
+    ht_device_free(d);
+    assert_int_equal(ht_device_open("cuda:1", NULL, &d, &err), HT_ERR_UNSUPPORTED);
+    if (!strstr(err.message, "there is no GPU 1")) fail_msg("%s", err.message);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_call_may_fail),
+        cmocka_unit_test(one_call_or_all),
+        cmocka_unit_test(many_rounds_leave_nothing),
+        cmocka_unit_test(names),
+    };
+    return cmocka_run_group_tests(tests, setup, NULL);
+}
