@@ -53,11 +53,23 @@ ht_status ht_cuda_launch(ht_cuda_device *d, ht_cuda_kernel_id kernel, const ht_c
 /* The shape of a launch with a thread for each of n items. */
 ht_cuda_shape ht_cuda_threads(const ht_cuda_device *d, int64_t n);
 
+/* The shape of a launch over rows of `size` elements (cuda/rows.cuh). */
+ht_cuda_shape ht_cuda_rows(const ht_cuda_device *d, int64_t rows, int64_t size);
+
 /* For a kernel that may find bad values; it is the next that is submitted. */
 ht_cuda_reporter ht_cuda_report(ht_cuda_device *d, ht_op_id op);
 
 /* A view as kernels take it. */
 ht_cuda_view ht_cuda_view_of(const ht_view *v);
+/* Drops the axes of one element of views of one shape, and merges those that all of them step through alike. */
+void ht_cuda_collapse(int n_views, ht_cuda_view *const *views);
+/* Rows that are dense can be moved in wider words than elements, of up to 16 bytes: the widest that divides addresses, strides and
+ * lengths in bytes, of which `multiples` has all the bits. */
+int32_t ht_cuda_widest_word(uint64_t multiples);
+/* Bits of a view's address and of the strides of its first n_dims axes. */
+uint64_t ht_cuda_steps(const ht_cuda_view *v, int n_dims, int32_t bytes);
+/* The view in words of `by` elements, which are along axis n_dims, if there is one. */
+void ht_cuda_widen(ht_cuda_view *v, int n_dims, int64_t by);
 
 extern const ht_memory_ops ht_cuda_memory_ops; /* whose `user` is the device */
 extern const ht_queue_ops ht_cuda_queue;

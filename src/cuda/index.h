@@ -1,10 +1,83 @@
-/* Indexing: slices by indices, and what puts them together: the arguments of the kernels of cuda/index.cu. */
+/* Indexing: slices by indices, and what puts them together: the arguments of the kernels of cuda/index.cu.
+ *
+ * Updates are put in the order of their destinations before they are combined, each destination's in the order of the updates, and one
+ * thread combines those of an element one after the other: the result is the reference's for any mode and dtype, and does not depend
+ * on which thread is first. An update is an item for that, a number of 64 bits: the destination's number above, the update's own in the
+ * low `shift` bits. Slices of several elements along an indexed axis, which may overlap in part, are as many updates. */
 #ifndef HT_CUDA_INDEX_H
 #define HT_CUDA_INDEX_H
 
 #include "cuda/fault.h"
 
 /* X(module, kernel) */
-#define HT_CUDA_KERNELS_OF_INDEX(X)
+#define HT_CUDA_KERNELS_OF_INDEX(X)                                                                                    \
+    X(index, ht_cuda_take)                                                                                             \
+    X(index, ht_cuda_index_items)                                                                                      \
+    X(index, ht_cuda_bitonic_sort)                                                                                     \
+    X(index, ht_cuda_radix_count)                                                                                      \
+    X(index, ht_cuda_radix_scan)                                                                                       \
+    X(index, ht_cuda_radix_place)                                                                                      \
+    X(index, ht_cuda_scatter_set)                                                                                      \
+    X(index, ht_cuda_scatter_combine)
+
+/* Indices into one axis, one of a row or of an item; index i adds i * stride. */
+typedef struct ht_cuda_index {
+    ht_cuda_view view;    /* over the rows or items; absent: n_dims is -1 */
+    int64_t size, length; /* of the axis; -size <= i < length are valid */
+    int64_t stride;
+    int64_t repeat, n; /* index number of a row or an item: number / repeat % n */
+    int32_t axis;
+    ht_cuda_reporter reporter;
+} ht_cuda_index;
+
+/* out[row] = slice of x at the row's base plus its index and, of indices before this one, `offset`. In words of `bytes` bytes, up to
+ * 16; so are all strides. */
+typedef struct ht_cuda_take_arguments {
+    int64_t rows, size; /* words of a slice */
+    ht_cuda_index index;
+    const int64_t *offset; /* [index.n]; NULL: there is one index */
+    ht_cuda_view base;     /* x over the rows, without the indexed axis */
+    ht_cuda_view slice;    /* x over a slice */
+    void *out;
+    int32_t bytes;
+} ht_cuda_take_arguments;
+
+/* items[i] = first + base(i) + index(i), or the index added to it; above `shift` bits which are then i, or 0 when there are none. */
+typedef struct ht_cuda_items_arguments {
+    int64_t n;
+    ht_cuda_index index;
+    ht_cuda_view base; /* strides over the items; no data */
+    int64_t first;
+    int64_t *items; /* NULL: indices are only checked */
+    int32_t shift;
+    bool add;
+} ht_cuda_items_arguments;
+
+/* Items in ascending order: by one block, or by digits of 8 bits, the lowest first. A pass over a digit counts the digits of each
+ * tile, sums the counts up, and places the items; each warp has neighbouring items of a tile. */
+enum {
+    HT_CUDA_BITONIC_ITEMS = 4096,
+    HT_CUDA_RADIX_DIGITS = 256,
+    HT_CUDA_RADIX_THREADS = 256,
+    HT_CUDA_RADIX_TILE = 4096,
+};
+typedef struct ht_cuda_sort_arguments {
+    int64_t n, tiles;
+    const uint64_t *from;
+    uint64_t *to;    /* a bitonic sort: from == to */
+    int64_t *counts; /* [digits][tiles]; then of the same digit in the tiles before */
+    int64_t *totals; /* [digits] */
+    int32_t at;      /* the digit's lowest bit */
+} ht_cuda_sort_arguments;
+
+/* out[destination of an item] = update, or that combined with it. */
+typedef struct ht_cuda_scatter_arguments {
+    int64_t n, size; /* items, and elements or words of each */
+    const uint64_t *items;
+    ht_cuda_view to, from;             /* out over destinations, updates over items */
+    ht_cuda_view to_slice, from_slice; /* of one shape */
+    int32_t shift, bytes;              /* bytes: of a word that is set, up to 16 */
+    int32_t mode, dtype;               /* ht_scatter_mode */
+} ht_cuda_scatter_arguments;
 
 #endif

@@ -5,15 +5,128 @@
 #include "cuda/cuda.h"
 #include "device/params.h"
 
+/* ---- views ---- */
+
+/* Whether axis `inner` goes on where axis `outer` steps, in every view. */
+static bool mergeable(int n_views, ht_cuda_view *const *views, int outer, int inner) {
+    for (int v = 0; v < n_views; v++)
+        if (views[v]->stride[outer] != views[v]->stride[inner] * views[v]->shape[inner]) return false;
+    return true;
+}
+
+void ht_cuda_collapse(int n_views, ht_cuda_view *const *views) {
+    const int n_dims = views[0]->n_dims;
+    int n = 0;
+    for (int axis = 0; axis < n_dims; axis++) {
+        if (views[0]->shape[axis] == 1) continue;
+        for (int v = 0; v < n_views; v++) {
+            views[v]->shape[n] = views[v]->shape[axis];
+            views[v]->stride[n] = views[v]->stride[axis];
+        }
+        if (n == 0 || !mergeable(n_views, views, n - 1, n)) {
+            n++;
+            continue;
+        }
+        for (int v = 0; v < n_views; v++) {
+            views[v]->shape[n - 1] *= views[v]->shape[n];
+            views[v]->stride[n - 1] = views[v]->stride[n];
+        }
+    }
+    for (int v = 0; v < n_views; v++) views[v]->n_dims = n;
+}
+
+int32_t ht_cuda_widest_word(uint64_t multiples) {
+    const uint64_t most = 16, widest = multiples & -multiples; /* 0: all are 0 */
+    return (int32_t)(widest && widest < most ? widest : most);
+}
+
+uint64_t ht_cuda_steps(const ht_cuda_view *v, int n_dims, int32_t bytes) {
+    uint64_t all = (uint64_t)(uintptr_t)v->data;
+    for (int i = 0; i < n_dims; i++) all |= (uint64_t)(v->stride[i] * bytes);
+    return all;
+}
+
+void ht_cuda_widen(ht_cuda_view *v, int n_dims, int64_t by) {
+    for (int i = 0; i < n_dims; i++) v->stride[i] /= by;
+    if (n_dims < v->n_dims) v->shape[n_dims] /= by;
+}
+
+ht_cuda_shape ht_cuda_rows(const ht_cuda_device *d, int64_t rows, int64_t size) {
+    enum { THREADS = 256, BLOCKS = 16 }; /* as ht_cuda_threads */
+    unsigned across = 1;
+    while (across < THREADS && across < size) across *= 2;
+    const unsigned down = THREADS / across;
+    const int64_t most = (int64_t)d->multiprocessors * BLOCKS;
+    const int64_t blocks = (rows + down - 1) / down, x = blocks < most ? blocks : most;
+    const int64_t columns = (size + across - 1) / across, left = x ? most / x : 1, y = columns < left ? columns : left;
+    return (ht_cuda_shape){.grid = {(unsigned)x, (unsigned)y}, .block = {across, down}};
+}
+
+/* ---- copies ---- */
+
+/* Rows that are dense on both sides are copied in the widest words that fit them. */
+static void use_wide_words(ht_cuda_copy_arguments *a) {
+    const int last = a->to.n_dims - 1;
+    if (a->to.stride[last] != 1 || a->from.stride[last] != 1) return;
+    const int32_t word =
+        ht_cuda_widest_word(ht_cuda_steps(&a->to, last, a->bytes) | ht_cuda_steps(&a->from, last, a->bytes) |
+                            (uint64_t)(a->to.shape[last] * a->bytes));
+    if (word <= a->bytes) return;
+    ht_cuda_widen(&a->to, last, word / a->bytes);
+    ht_cuda_widen(&a->from, last, word / a->bytes);
+    a->bytes = word;
+}
+
+/* The axis along which `from` is dense when squares of it and the last axis are to be turned; -1: none. */
+static int axis_across(const ht_cuda_copy_arguments *a) {
+    enum { MIN = 16 }; /* of a side: the rest of a square would be idle */
+    const int last = a->to.n_dims - 1;
+    if (a->to.stride[last] != 1 || a->to.shape[last] < MIN) return -1;
+    if (a->from.stride[last] == 0 || a->from.stride[last] == 1) return -1; /* lines are read anyway */
+    for (int i = 0; i < last; i++)
+        if (a->from.stride[i] == 1 && a->from.shape[i] >= MIN) return i;
+    return -1;
+}
+
+static void swap_axes(ht_cuda_view *v, int i, int k) {
+    const int64_t shape = v->shape[i], stride = v->stride[i];
+    v->shape[i] = v->shape[k];
+    v->stride[i] = v->stride[k];
+    v->shape[k] = shape;
+    v->stride[k] = stride;
+}
+
+static ht_status transpose(ht_cuda_device *d, const ht_cuda_copy_arguments *copy, int across, ht_error *err) {
+    const int last = copy->to.n_dims - 1;
+    ht_cuda_transpose_arguments a = {.matrices = copy->rows / copy->to.shape[across],
+                                     .squares_across = (copy->to.shape[across] + HT_CUDA_SQUARE - 1) / HT_CUDA_SQUARE,
+                                     .squares_along = (copy->to.shape[last] + HT_CUDA_SQUARE - 1) / HT_CUDA_SQUARE,
+                                     .to = copy->to,
+                                     .from = copy->from,
+                                     .bytes = copy->bytes};
+    swap_axes(&a.to, across, last - 1);
+    swap_axes(&a.from, across, last - 1);
+    const int64_t squares = a.matrices * a.squares_across * a.squares_along, most = 1 << 20;
+    const ht_cuda_shape shape = {.grid = {(unsigned)(squares < most ? squares : most)},
+                                 .block = {HT_CUDA_SQUARE, HT_CUDA_SQUARE_ROWS}};
+    return ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_transpose, &shape, &a, err);
+}
+
 ht_status ht_cuda_strided_copy(ht_cuda_device *d, const ht_view *to, const ht_view *from, ht_error *err) {
-    const ht_cuda_copy_arguments a = {.n = ht_view_size(from),
-                                      .to = ht_cuda_view_of(to),
-                                      .from = ht_cuda_view_of(from),
-                                      .bytes = (int32_t)ht_dtype_bytes(from->dtype)};
-    if (a.n == 0) return HT_OK;
+    const int64_t n = ht_view_size(from);
+    ht_cuda_copy_arguments a = {
+        .to = ht_cuda_view_of(to), .from = ht_cuda_view_of(from), .bytes = (int32_t)ht_dtype_bytes(from->dtype)};
+    if (n == 0) return HT_OK;
     if (ht_view_contiguous(to) && ht_view_contiguous(from))
-        return d->memory.ops->copy(d, to->data, from->data, (size_t)a.n * (size_t)a.bytes, err);
-    const ht_cuda_shape shape = ht_cuda_threads(d, a.n);
+        return d->memory.ops->copy(d, to->data, from->data, (size_t)n * (size_t)a.bytes, err);
+    ht_cuda_collapse(2, (ht_cuda_view *[]){&a.to, &a.from});
+    if (a.to.n_dims == 0) return d->memory.ops->copy(d, to->data, from->data, (size_t)a.bytes, err);
+    const int last = a.to.n_dims - 1;
+    a.rows = n / a.to.shape[last];
+    const int across = axis_across(&a);
+    if (across >= 0) return transpose(d, &a, across, err);
+    use_wide_words(&a);
+    const ht_cuda_shape shape = ht_cuda_rows(d, a.rows, a.to.shape[last]);
     return ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_copy, &shape, &a, err);
 }
 

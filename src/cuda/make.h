@@ -7,14 +7,24 @@
 /* X(module, kernel) */
 #define HT_CUDA_KERNELS_OF_MAKE(X)                                                                                     \
     X(make, ht_cuda_copy)                                                                                              \
+    X(make, ht_cuda_transpose)                                                                                         \
     X(make, ht_cuda_sequence)
 
-/* to[i] = from[i] for all places of a shape; elements are of `bytes` bytes. */
+/* to[i] = from[i] for all places of a shape; words are of `bytes` bytes, up to 16. */
 typedef struct ht_cuda_copy_arguments {
-    int64_t n;
-    ht_cuda_view to, from; /* of one shape */
+    int64_t rows;          /* places of all axes but the last */
+    ht_cuda_view to, from; /* of one shape of at least one axis */
     int32_t bytes;
 } ht_cuda_copy_arguments;
+
+/* The same where `from` is dense along another axis, `across`: squares are turned in shared memory, so that both sides are read and
+ * written in lines. */
+enum { HT_CUDA_SQUARE = 32, HT_CUDA_SQUARE_ROWS = 8 }; /* threads of a block: 32 x 8 */
+typedef struct ht_cuda_transpose_arguments {
+    int64_t matrices, squares_across, squares_along; /* along: the last axis */
+    ht_cuda_view to, from;                           /* the last two axes are `across` and the last one */
+    int32_t bytes;                                   /* at most 8 */
+} ht_cuda_transpose_arguments;
 
 /* out[i] = value + i step */
 typedef struct ht_cuda_sequence_arguments {

@@ -81,6 +81,12 @@ static inline unsigned __ballot_sync(unsigned, bool mine) {
     for (int lane = 0; lane < 32; lane++) out |= on_host_shuffle((unsigned)mine, lane) << lane;
     return out;
 }
+/* The lanes that have this lane's value. */
+template <typename T> static inline unsigned __match_any_sync(unsigned, T mine) {
+    unsigned out = 0;
+    for (int lane = 0; lane < 32; lane++) out |= (unsigned)(on_host_shuffle(mine, lane) == mine) << lane;
+    return out;
+}
 static inline bool __any_sync(unsigned mask, bool mine) { return __ballot_sync(mask, mine) != 0; }
 static inline bool __all_sync(unsigned mask, bool mine) { return __ballot_sync(mask, !mine) == 0; }
 static inline int __syncthreads_or(int mine) {
