@@ -1,6 +1,6 @@
 /* Indexing: slices by indices, and what puts them together. */
 #include "cuda/index.h"
-#include "cuda/rows.cuh"
+#include "cuda/grid_rows.cuh"
 
 #include <hearth/index.h>
 
