@@ -1,0 +1,143 @@
+/* Rows in kernels: their elements, alone and by fours, and sums and maxima over the threads of a team. */
+#ifndef HT_CUDA_ROWS_CUH
+#define HT_CUDA_ROWS_CUH
+
+#include "cuda/kernel.cuh"
+#include "cuda/rows.h"
+
+/* Element offset of a row. The first axis needs no division. */
+static inline __device__ int64_t ht_row_at(const ht_cuda_rows &r, int64_t row) {
+    int64_t at = 0;
+    for (int d = r.n_dims - 1; d > 0; d--) {
+        at += row % r.shape[d] * r.stride[d];
+        row /= r.shape[d];
+    }
+    return r.n_dims > 0 ? at + row * r.stride[0] : at;
+}
+
+/* ---- elements as types ---- */
+
+struct ht_half {
+    uint16_t bits;
+};
+struct ht_bfloat {
+    uint16_t bits;
+};
+struct ht_truth {
+    uint8_t byte;
+};
+
+/* An element as the number that computes: float, double, int64_t or uint64_t. */
+static inline __device__ float ht_number(ht_half x) { return ht_f16_to_f32(x.bits); }
+static inline __device__ float ht_number(ht_bfloat x) { return ht_bf16_to_f32(x.bits); }
+static inline __device__ float ht_number(float x) { return x; }
+static inline __device__ double ht_number(double x) { return x; }
+static inline __device__ int64_t ht_number(ht_truth x) { return x.byte != 0; }
+static inline __device__ int64_t ht_number(uint8_t x) { return x; }
+static inline __device__ int64_t ht_number(uint16_t x) { return x; }
+static inline __device__ int64_t ht_number(uint32_t x) { return x; }
+static inline __device__ uint64_t ht_number(uint64_t x) { return x; }
+static inline __device__ int64_t ht_number(int8_t x) { return x; }
+static inline __device__ int64_t ht_number(int16_t x) { return x; }
+static inline __device__ int64_t ht_number(int32_t x) { return x; }
+static inline __device__ int64_t ht_number(int64_t x) { return x; }
+
+/* Calls f with the pointer to elements of the type: the choice is made once for several elements. */
+template <typename F> static inline __device__ void ht_with_float(int t, const void *p, F f) {
+    switch (t) {
+    case HT_F16: f((const ht_half *)p); break;
+    case HT_BF16: f((const ht_bfloat *)p); break;
+    case HT_F32: f((const float *)p); break;
+    default: f((const double *)p);
+    }
+}
+
+template <typename F> static inline __device__ void ht_with_integer(int t, const void *p, F f) {
+    switch (t) {
+    case HT_BOOL: f((const ht_truth *)p); break;
+    case HT_U8: f((const uint8_t *)p); break;
+    case HT_U16: f((const uint16_t *)p); break;
+    case HT_U32: f((const uint32_t *)p); break;
+    case HT_U64: f((const uint64_t *)p); break;
+    case HT_I8: f((const int8_t *)p); break;
+    case HT_I16: f((const int16_t *)p); break;
+    case HT_I32: f((const int32_t *)p); break;
+    default: f((const int64_t *)p);
+    }
+}
+
+/* ---- quads: elements 4 q .. 4 q + 3 of a row ---- */
+
+template <typename T> struct alignas(4 * sizeof(T)) ht_four { T v[4]; };
+
+template <typename R, typename T> static inline __device__ void ht_take_four(R *v, const T *p) {
+    const ht_four<T> x = *(const ht_four<T> *)p;
+    for (int k = 0; k < 4; k++) v[k] = (R)ht_number(x.v[k]);
+}
+
+/* `none` stands behind the end of the row. */
+template <typename R>
+static inline __device__ void ht_load_quad(R *v, const ht_cuda_rows &r, int64_t at, int64_t q, int64_t n, R none) {
+    ht_with_float(r.dtype, r.data, [&](auto *p) {
+        if (r.quads && 4 * q < n)
+            ht_take_four(v, p + at + 4 * q);
+        else
+            for (int k = 0; k < 4; k++) v[k] = 4 * q + k < n ? (R)ht_number(p[at + (4 * q + k) * r.step]) : none;
+    });
+}
+
+static inline __device__ uint16_t ht_half_bits(int t, float x) {
+    return t == HT_F16 ? ht_f32_to_f16(x) : ht_f32_to_bf16(x);
+}
+
+template <typename R>
+static inline __device__ void ht_store_quad(const R *v, const ht_cuda_rows &r, int64_t at, int64_t q, int64_t n) {
+    if (!r.quads) {
+        for (int k = 0; k < 4; k++)
+            if (4 * q + k < n) ht_set_f64(r.dtype, r.data, at + (4 * q + k) * r.step, (double)v[k]);
+    } else if (4 * q >= n) {
+        return;
+    } else if (r.dtype == HT_F32) {
+        ht_four<float> x;
+        for (int k = 0; k < 4; k++) x.v[k] = (float)v[k];
+        *(ht_four<float> *)((float *)r.data + at + 4 * q) = x;
+    } else if (r.dtype == HT_F64) {
+        for (int k = 0; k < 4; k++) ((double *)r.data)[at + 4 * q + k] = (double)v[k];
+    } else {
+        ht_four<uint16_t> x;
+        for (int k = 0; k < 4; k++) x.v[k] = ht_half_bits(r.dtype, (float)v[k]);
+        *(ht_four<uint16_t> *)((uint16_t *)r.data + at + 4 * q) = x;
+    }
+}
+
+/* ---- teams ---- */
+
+/* Sum over the threads of a team, a warp or the whole block, in an order that only the team decides; every thread has it. */
+template <typename R> static inline __device__ R ht_team_sum(R v, int team) {
+    __shared__ R part[32];
+    for (int mask = 16; mask > 0; mask /= 2) v += __shfl_xor_sync(~0u, v, mask);
+    if (team <= 32) return v;
+    __syncthreads(); /* the last sum has been read */
+    if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = v;
+    __syncthreads();
+    R sum = part[0];
+    for (int w = 1; w < team / 32; w++) sum += part[w];
+    return sum;
+}
+
+/* The larger number, or NaN if there is one. */
+template <typename R> static inline __device__ R ht_larger(R a, R b) { return isnan(a) || a > b ? a : b; }
+
+template <typename R> static inline __device__ R ht_team_max(R v, int team) {
+    __shared__ R part[32];
+    for (int mask = 16; mask > 0; mask /= 2) v = ht_larger(v, __shfl_xor_sync(~0u, v, mask));
+    if (team <= 32) return v;
+    __syncthreads();
+    if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = v;
+    __syncthreads();
+    R max = part[0];
+    for (int w = 1; w < team / 32; w++) max = ht_larger(max, part[w]);
+    return max;
+}
+
+#endif

@@ -1,0 +1,27 @@
+/* Rows of a strided operand, as the kernels of cuda/reduce.cu and cuda/norm.cu take them. For C and for CUDA C. */
+#ifndef HT_CUDA_ROWS_H
+#define HT_CUDA_ROWS_H
+
+#include "cuda/fault.h"
+
+/* An operand as rows of equally many elements. */
+typedef struct ht_cuda_rows {
+    void *data;
+    int32_t dtype, n_dims; /* n_dims: of the rows, merged where memory allows */
+    int64_t shape[HT_CUDA_DIMS], stride[HT_CUDA_DIMS];
+    int64_t step; /* elements from one element of a row to the next */
+    bool quads;   /* every fourth element of every row is aligned to four elements, which are adjacent */
+} ht_cuda_rows;
+
+/* Threads of a row that is computed by one team: a warp, or a block of so many. */
+enum { HT_CUDA_WARP = 32, HT_CUDA_TEAM = 256, HT_CUDA_LARGE_TEAM = 512 };
+/* Quads that a thread of a team keeps in registers. */
+enum { HT_CUDA_KEPT_QUADS = 4 };
+
+/* The team of a row of n elements that threads take by fours. */
+static inline int32_t ht_cuda_team_of(int64_t n) {
+    const int64_t each = 4 * HT_CUDA_KEPT_QUADS;
+    return n <= HT_CUDA_WARP * each ? HT_CUDA_WARP : n <= HT_CUDA_TEAM * each ? HT_CUDA_TEAM : HT_CUDA_LARGE_TEAM;
+}
+
+#endif
