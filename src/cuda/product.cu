@@ -1,3 +1,477 @@
-/* Matrix products of arrays, dense and quantised. */
-#include "cuda/kernel.cuh"
+/* Matrix products of arrays, dense and quantised.
+ *
+ * A block computes a tile of a result from tiles of both operands in shared memory, as numbers of the type that sums have: f32, f64
+ * or 64-bit integers. A sum is one of chunks along k, each of which one thread sums in order (product.h), in all kernels: results
+ * do not depend on which of them computes them. */
+#include "cuda/groups.cuh"
 #include "cuda/product.h"
+
+enum { DEPTH = 32 }; /* of a tile, along k; chunks are of whole tiles */
+static_assert(HT_CUDA_CHUNK % DEPTH == 0, "a tile is of one chunk");
+
+/* ---- elements ---- */
+
+typedef struct half_bits {
+    uint16_t bits;
+} half_bits;
+typedef struct bfloat_bits {
+    uint16_t bits;
+} bfloat_bits;
+typedef struct any_int {
+    uint8_t byte; /* whatever the dtype */
+} any_int;
+
+static __device__ float element(const float *p, int, int64_t i) { return p[i]; }
+static __device__ float element(const half_bits *p, int, int64_t i) { return ht_f16_to_f32(p[i].bits); }
+static __device__ float element(const bfloat_bits *p, int, int64_t i) { return ht_bf16_to_f32(p[i].bits); }
+static __device__ double element(const double *p, int, int64_t i) { return p[i]; }
+static __device__ uint64_t element(const any_int *p, int dtype, int64_t i) { return (uint64_t)ht_get_int(dtype, p, i); }
+
+static __device__ float add_product(float a, float b, float sum) { return fmaf(a, b, sum); }
+static __device__ double add_product(double a, double b, double sum) { return fma(a, b, sum); }
+static __device__ uint64_t add_product(uint64_t a, uint64_t b, uint64_t sum) { return a * b + sum; }
+
+static __device__ void store(int t, void *p, int64_t i, float x) { ht_set_f32(t, p, i, x); }
+static __device__ void store(int t, void *p, int64_t i, double x) { ht_set_f64(t, p, i, x); }
+static __device__ void store(int t, void *p, int64_t i, uint64_t x) { ht_set_int(t, p, i, (int64_t)x); }
+
+/* ---- tiles in shared memory: [DEPTH, PITCH] ---- */
+
+/* Rows are padded so that vectors stay aligned, and stores along k reach several banks. */
+template <typename SUM> static constexpr __host__ __device__ int pitch_of(int width) {
+    return width == 1 ? 1 : width + 16 / (int)sizeof(SUM);
+}
+
+/* Part of a dense operand of any strides: fetched into registers while the tile before it is in use. */
+template <typename SUM, typename T, int WIDTH, int THREADS> struct dense_part {
+    enum { ALL = WIDTH * DEPTH, EACH = (ALL + THREADS - 1) / THREADS, PITCH = pitch_of<SUM>(WIDTH) };
+    const T *from;
+    int64_t first; /* place of the part's first element there */
+    int dtype;
+    int64_t across, along; /* strides of the operand's other axis, and of k */
+    int64_t width;         /* of the operand from here on */
+    bool rows_follow;      /* neighbours in memory differ in the other axis */
+    SUM held[EACH];
+
+    __device__ void place(int item, int *k, int *w) const {
+        *k = rows_follow ? item / WIDTH : item % DEPTH;
+        *w = rows_follow ? item % WIDTH : item / DEPTH;
+    }
+    __device__ void fetch(int64_t k, int64_t left) {
+#pragma unroll
+        for (int i = 0; i < EACH; i++) {
+            const int item = i * THREADS + (int)threadIdx.x;
+            int l, w;
+            place(item, &l, &w);
+            const bool there = item < ALL && l < left && w < width;
+            held[i] = there ? (SUM)element(from, dtype, first + w * across + (k + l) * along) : (SUM)0;
+        }
+    }
+    __device__ void store_to(SUM *tile) const {
+#pragma unroll
+        for (int i = 0; i < EACH; i++) {
+            const int item = i * THREADS + (int)threadIdx.x;
+            int l, w;
+            place(item, &l, &w);
+            if (item < ALL) tile[l * PITCH + w] = held[i];
+        }
+    }
+};
+
+/* Part of a quantised operand: a thread dequantises units of a row. */
+template <typename SUM, int WIDTH, int THREADS> struct quantized_part {
+    enum { UNITS = WIDTH * DEPTH / HT_CUDA_UNIT, EACH = UNITS / THREADS, PITCH = pitch_of<SUM>(WIDTH) };
+    static_assert(EACH * THREADS == UNITS, "all threads have as many units");
+    const uint8_t *numbers; /* of the first row */
+    const void *scales, *biases;
+    int64_t scales_at, biases_at; /* of the first row */
+    int scale_dtype;
+    int64_t row_bytes, groups; /* of a row */
+    int64_t first, width;      /* column of the result, and columns from there on */
+    ht_cuda_quantization how;
+    bool transpose;
+    float held[EACH][HT_CUDA_UNIT];
+
+    __device__ void place(int unit, int *k, int *w) const {
+        enum { ALONG = DEPTH / HT_CUDA_UNIT, ACROSS = WIDTH / HT_CUDA_UNIT };
+        *k = transpose ? unit % ALONG * HT_CUDA_UNIT : unit / ACROSS;
+        *w = transpose ? unit / ALONG : unit % ACROSS * HT_CUDA_UNIT;
+    }
+    __device__ void fetch(int64_t k, int64_t left) {
+#pragma unroll
+        for (int i = 0; i < EACH; i++) {
+            int l, w;
+            place(i * THREADS + (int)threadIdx.x, &l, &w);
+            const bool there = l < left && w < width; /* a unit is so as a whole: groups are */
+            const int64_t row = transpose ? first + w : k + l, column = transpose ? k + l : first + w;
+            uint64_t q = 0;
+            float scale = 0.0f, bias = 0.0f;
+            if (there) {
+                const int64_t group = row * groups + column / how.group;
+                q = ht_group_unit(how.bits, numbers + row * row_bytes + column / HT_CUDA_UNIT * how.bits);
+                scale = ht_group_scale(how.mode, scale_dtype, scales, scales_at + group);
+                if (biases) bias = ht_group_scale(how.mode, scale_dtype, biases, biases_at + group);
+            }
+            const unsigned mask = (1u << how.bits) - 1;
+#pragma unroll
+            for (int c = 0; c < HT_CUDA_UNIT; c++)
+                held[i][c] =
+                    there ? ht_group_element(how.mode, (unsigned)(q >> c * how.bits) & mask, scale, bias) : 0.0f;
+        }
+    }
+    __device__ void store_to(SUM *tile) const {
+#pragma unroll
+        for (int i = 0; i < EACH; i++) {
+            int l, w;
+            place(i * THREADS + (int)threadIdx.x, &l, &w);
+#pragma unroll
+            for (int c = 0; c < HT_CUDA_UNIT; c++)
+                tile[transpose ? (l + c) * PITCH + w : l * PITCH + w + c] = (SUM)held[i][c];
+        }
+    }
+};
+
+/* N neighbours in shared memory, which are read in vectors of at most 16 bytes. */
+template <typename SUM, int N> static __device__ void read_vector(const SUM *from, SUM *to) {
+    constexpr int MOST = 16 / (int)sizeof(SUM), AT_ONCE = N < MOST ? N : MOST;
+    struct alignas(sizeof(SUM) * AT_ONCE) vector {
+        SUM x[AT_ONCE];
+    };
+#pragma unroll
+    for (int i = 0; i < N; i += AT_ONCE) {
+        const vector v = *(const vector *)(const void *)(from + i);
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++) to[i + k] = v.x[k];
+    }
+}
+
+/* ---- which matrices ---- */
+
+/* A block's tile: entry of the result, place of its first element, and chunks. */
+typedef struct tile_place {
+    int64_t entry, row, column, chunk, chunks;
+} tile_place;
+
+static __device__ tile_place place_of(const ht_cuda_product_arguments &a, int rows, int columns, int64_t block) {
+    const int64_t down = (a.m + rows - 1) / rows, along = (a.n + columns - 1) / columns;
+    const int64_t chunks = (a.k + HT_CUDA_CHUNK - 1) / HT_CUDA_CHUNK;
+    const int64_t parts = a.partial ? (chunks + a.chunks_each - 1) / a.chunks_each : 1;
+    tile_place p;
+    p.row = block % down * rows; /* blocks that follow each other share columns of the right operand */
+    block /= down;
+    p.column = block % along * columns;
+    block /= along;
+    p.chunk = block % parts * a.chunks_each;
+    p.entry = block / parts;
+    p.chunks = chunks - p.chunk < a.chunks_each ? chunks - p.chunk : a.chunks_each;
+    return p;
+}
+
+static __device__ int64_t tiles_of(const ht_cuda_product_arguments &a, int rows, int columns) {
+    const int64_t chunks = (a.k + HT_CUDA_CHUNK - 1) / HT_CUDA_CHUNK;
+    return (a.m + rows - 1) / rows * ((a.n + columns - 1) / columns) * a.entries *
+           (a.partial ? (chunks + a.chunks_each - 1) / a.chunks_each : 1);
+}
+
+static __device__ int64_t matrices_of(const ht_cuda_view &v) {
+    int64_t n = 1;
+    for (int d = 0; d < v.n_dims - 2; d++) n *= v.shape[d];
+    return n;
+}
+
+/* Element offset of an operand's matrix for an entry. False: its index is outside, as has been reported. */
+static __device__ bool find_matrix(const ht_cuda_product_arguments &a, int operand, int64_t entry, int64_t *offset) {
+    const ht_cuda_view &index = a.index[operand != HT_CUDA_LEFT], &v = a.operand[operand];
+    *offset = 0;
+    if (index.n_dims >= 0) {
+        const int64_t at = ht_get_int(index.dtype, index.data, ht_offset_of(index, index.n_dims, entry));
+        if (at < 0 || at >= matrices_of(v)) return false;
+        *offset = ht_offset_of(v, v.n_dims - 2, at);
+        return true;
+    }
+    for (int d = a.n_lead - 1; d >= 0; d--) {
+        *offset += entry % a.lead[d] * a.lead_stride[operand][d];
+        entry /= a.lead[d];
+    }
+    return true;
+}
+
+template <typename SUM, typename T, int WIDTH, int THREADS>
+static __device__ void begin(dense_part<SUM, T, WIDTH, THREADS> *p, const ht_cuda_product_arguments &a, int operand,
+                             int64_t offset, int64_t first) {
+    const bool right = operand == HT_CUDA_RIGHT;
+    p->across = right ? a.right_column : a.left_row;
+    p->along = right ? a.right_k : a.left_k;
+    p->from = (const T *)a.operand[operand].data;
+    p->first = offset + first * p->across;
+    p->dtype = a.operand[operand].dtype;
+    p->width = (right ? a.n : a.m) - first;
+    p->rows_follow = WIDTH > 1 && p->along != 1 && p->across != 0;
+}
+
+template <typename SUM, int WIDTH, int THREADS>
+static __device__ void begin(quantized_part<SUM, WIDTH, THREADS> *p, const ht_cuda_product_arguments &a, int,
+                             int64_t offset, int64_t first) {
+    const ht_cuda_view &w = a.operand[HT_CUDA_RIGHT], &scales = a.operand[HT_CUDA_SCALES];
+    p->numbers = (const uint8_t *)w.data + offset * 4;
+    p->row_bytes = w.shape[w.n_dims - 1] * 4;
+    p->groups = scales.shape[scales.n_dims - 1];
+    p->scales = scales.data;
+    p->scale_dtype = scales.dtype;
+    p->biases = a.operand[HT_CUDA_BIASES].n_dims >= 0 ? a.operand[HT_CUDA_BIASES].data : NULL;
+    p->first = first;
+    p->width = a.n - first;
+    p->how = a.how;
+    p->transpose = a.transpose;
+}
+
+static __device__ void begin_scales(const void *, const ht_cuda_product_arguments &, int64_t) {}
+template <typename SUM, int WIDTH, int THREADS>
+static __device__ void begin_scales(quantized_part<SUM, WIDTH, THREADS> *p, const ht_cuda_product_arguments &a,
+                                    int64_t entry) {
+    find_matrix(a, HT_CUDA_SCALES, entry, &p->scales_at);
+    find_matrix(a, HT_CUDA_BIASES, entry, &p->biases_at);
+}
+
+/* ---- products ---- */
+
+/* Threads of a block, each of which has DOWN by ALONG results. */
+template <int ROWS, int COLUMNS, int DOWN, int ALONG> struct tiling {
+    enum { THREADS = ROWS / DOWN * (COLUMNS / ALONG) };
+    template <typename SUM> static constexpr __host__ __device__ size_t shared_bytes() {
+        return sizeof(SUM) * DEPTH * (size_t)(pitch_of<SUM>(ROWS) + pitch_of<SUM>(COLUMNS));
+    }
+};
+typedef tiling<HT_CUDA_TILE, HT_CUDA_TILE, 8, 4> whole_tiling;
+typedef tiling<HT_CUDA_FEW_ROWS, HT_CUDA_TILE, 8, 1> few_tiling;
+typedef tiling<1, HT_CUDA_TILE, 1, 1> one_tiling;
+typedef tiling<HT_CUDA_WIDE_TILE, HT_CUDA_WIDE_TILE, 4, 2> wide_tiling;
+static_assert((int)whole_tiling::THREADS == HT_CUDA_TILE_THREADS && (int)wide_tiling::THREADS == HT_CUDA_TILE_THREADS &&
+                  (int)few_tiling::THREADS == HT_CUDA_FEW_THREADS && (int)one_tiling::THREADS == HT_CUDA_FEW_THREADS,
+              "what the host launches");
+
+/* sum[i][j] += the products of a tile, in order. */
+template <typename SUM, int ROWS, int COLUMNS, int DOWN, int ALONG>
+static __device__ void add_tile(const SUM *left, const SUM *right, SUM (&sum)[DOWN][ALONG]) {
+    const int column = (int)threadIdx.x % (COLUMNS / ALONG) * ALONG, row = (int)threadIdx.x / (COLUMNS / ALONG) * DOWN;
+#pragma unroll 8
+    for (int l = 0; l < DEPTH; l++) {
+        SUM x[DOWN], y[ALONG];
+        read_vector<SUM, DOWN>(left + l * pitch_of<SUM>(ROWS) + row, x);
+        read_vector<SUM, ALONG>(right + l * pitch_of<SUM>(COLUMNS) + column, y);
+#pragma unroll
+        for (int i = 0; i < DOWN; i++)
+#pragma unroll
+            for (int j = 0; j < ALONG; j++) sum[i][j] = add_product(x[i], y[j], sum[i][j]);
+    }
+}
+
+template <typename SUM, int COLUMNS, int DOWN, int ALONG>
+static __device__ void store_tile(const ht_cuda_product_arguments &a, const tile_place &p, int dtype, void *out,
+                                  const SUM (&sum)[DOWN][ALONG]) {
+    const int64_t column = p.column + (int)threadIdx.x % (COLUMNS / ALONG) * ALONG;
+    const int64_t row = p.row + (int)threadIdx.x / (COLUMNS / ALONG) * DOWN;
+#pragma unroll
+    for (int i = 0; i < DOWN; i++)
+#pragma unroll
+        for (int j = 0; j < ALONG; j++)
+            if (row + i < a.m && column + j < a.n)
+                store(dtype, out, p.entry * a.m * a.n + (row + i) * a.out_row + (column + j) * a.out_column, sum[i][j]);
+}
+
+template <typename SUM> static constexpr __host__ __device__ int dtype_of(void) {
+    return sizeof(SUM) == 4 ? HT_F32 : HT_F64;
+}
+
+template <typename SUM, typename LEFT, typename RIGHT, int ROWS, int COLUMNS, int DOWN, int ALONG>
+static __device__ void multiply_tile(const ht_cuda_product_arguments &a, const tile_place &p, LEFT *x, RIGHT *y,
+                                     SUM *shared) {
+    SUM *left = shared, *right = shared + DEPTH * pitch_of<SUM>(ROWS), total[DOWN][ALONG];
+    for (int i = 0; i < DOWN; i++)
+        for (int j = 0; j < ALONG; j++) total[i][j] = 0;
+    int64_t at = p.chunk * HT_CUDA_CHUNK;
+    if (p.chunks > 0) {
+        x->fetch(at, a.k - at);
+        y->fetch(at, a.k - at);
+    }
+    for (int64_t chunk = 0; chunk < p.chunks; chunk++) {
+        SUM sum[DOWN][ALONG];
+        for (int i = 0; i < DOWN; i++)
+            for (int j = 0; j < ALONG; j++) sum[i][j] = 0;
+        const int64_t begun = (p.chunk + chunk) * HT_CUDA_CHUNK, last = p.chunk + p.chunks;
+        const int64_t end = begun + HT_CUDA_CHUNK < a.k ? begun + HT_CUDA_CHUNK : a.k;
+        while (at < end) {
+            __syncthreads(); /* the tiles before are done with */
+            x->store_to(left);
+            y->store_to(right);
+            __syncthreads();
+            at += DEPTH;
+            if (at < a.k && at < last * HT_CUDA_CHUNK) {
+                x->fetch(at, a.k - at);
+                y->fetch(at, a.k - at);
+            }
+            add_tile<SUM, ROWS, COLUMNS, DOWN, ALONG>(left, right, sum);
+        }
+        if (a.partial) {
+            SUM *to = (SUM *)a.partial + (p.chunk + chunk) * a.entries * a.m * a.n;
+            store_tile<SUM, COLUMNS, DOWN, ALONG>(a, p, dtype_of<SUM>(), to, sum);
+            continue;
+        }
+        for (int i = 0; i < DOWN; i++)
+            for (int j = 0; j < ALONG; j++) total[i][j] += sum[i][j];
+    }
+    if (!a.partial) store_tile<SUM, COLUMNS, DOWN, ALONG>(a, p, a.dtype, a.out, total);
+}
+
+template <typename SUM, typename LEFT, typename RIGHT, int ROWS, int COLUMNS, int DOWN, int ALONG>
+static __device__ void multiply_tiles(const ht_cuda_product_arguments &a, tiling<ROWS, COLUMNS, DOWN, ALONG>,
+                                      SUM *shared) {
+    const int64_t tiles = tiles_of(a, ROWS, COLUMNS);
+    for (int64_t block = blockIdx.x; block < tiles; block += gridDim.x) {
+        tile_place p = place_of(a, ROWS, COLUMNS, block);
+        LEFT x;
+        RIGHT y;
+        int64_t x_at, y_at;
+        const bool left = find_matrix(a, HT_CUDA_LEFT, p.entry, &x_at);
+        const bool right = find_matrix(a, HT_CUDA_RIGHT, p.entry, &y_at);
+        begin(&x, a, HT_CUDA_LEFT, x_at, p.row);
+        begin(&y, a, HT_CUDA_RIGHT, y_at, p.column);
+        begin_scales(&y, a, p.entry);
+        if (!left || !right) x.width = y.width = 0; /* nothing is read */
+        multiply_tile<SUM, LEFT, RIGHT, ROWS, COLUMNS, DOWN, ALONG>(a, p, &x, &y, shared);
+    }
+}
+
+#define SHARED(type, tiling, name)                                                                                     \
+    alignas(16) __shared__ unsigned char name##_bytes[tiling::shared_bytes<type>()];                                   \
+    type *name = (type *)(void *)name##_bytes
+
+/* With the element type T of the left operand, and the right one's part of it. */
+template <typename T, int ROWS, int COLUMNS, int DOWN, int ALONG>
+static __device__ void multiply_dense(const ht_cuda_product_arguments &a, tiling<ROWS, COLUMNS, DOWN, ALONG> t,
+                                      float *shared) {
+    enum { THREADS = tiling<ROWS, COLUMNS, DOWN, ALONG>::THREADS };
+    multiply_tiles<float, dense_part<float, T, ROWS, THREADS>, dense_part<float, T, COLUMNS, THREADS>>(a, t, shared);
+}
+template <typename T, int ROWS, int COLUMNS, int DOWN, int ALONG>
+static __device__ void multiply_quantized(const ht_cuda_product_arguments &a, tiling<ROWS, COLUMNS, DOWN, ALONG> t,
+                                          float *shared) {
+    enum { THREADS = tiling<ROWS, COLUMNS, DOWN, ALONG>::THREADS };
+    multiply_tiles<float, dense_part<float, T, ROWS, THREADS>, quantized_part<float, COLUMNS, THREADS>>(a, t, shared);
+}
+
+#define KERNELS(name, multiply, tiling)                                                                                \
+    HT_CUDA_KERNEL(name, ht_cuda_product_arguments) {                                                                  \
+        SHARED(float, tiling, shared);                                                                                 \
+        switch (a.operand[HT_CUDA_LEFT].dtype) {                                                                       \
+        case HT_F16: multiply<half_bits>(a, tiling(), shared); break;                                                  \
+        case HT_BF16: multiply<bfloat_bits>(a, tiling(), shared); break;                                               \
+        default: multiply<float>(a, tiling(), shared);                                                                 \
+        }                                                                                                              \
+    }
+KERNELS(ht_cuda_multiply_tiles, multiply_dense, whole_tiling)
+KERNELS(ht_cuda_multiply_few, multiply_dense, few_tiling)
+KERNELS(ht_cuda_multiply_one, multiply_dense, one_tiling)
+KERNELS(ht_cuda_multiply_quantized_tiles, multiply_quantized, whole_tiling)
+KERNELS(ht_cuda_multiply_quantized_few, multiply_quantized, few_tiling)
+KERNELS(ht_cuda_multiply_quantized_one, multiply_quantized, one_tiling)
+
+enum { WIDE = HT_CUDA_WIDE_TILE, WIDE_THREADS = HT_CUDA_TILE_THREADS };
+typedef dense_part<double, double, WIDE, WIDE_THREADS> part_f64;
+typedef dense_part<uint64_t, any_int, WIDE, WIDE_THREADS> part_int;
+typedef quantized_part<double, WIDE, WIDE_THREADS> quantized_part_f64;
+
+HT_CUDA_KERNEL(ht_cuda_multiply_f64, ht_cuda_product_arguments) {
+    SHARED(double, wide_tiling, shared);
+    multiply_tiles<double, part_f64, part_f64>(a, wide_tiling(), shared);
+}
+HT_CUDA_KERNEL(ht_cuda_multiply_quantized_f64, ht_cuda_product_arguments) {
+    SHARED(double, wide_tiling, shared);
+    multiply_tiles<double, part_f64, quantized_part_f64>(a, wide_tiling(), shared);
+}
+HT_CUDA_KERNEL(ht_cuda_multiply_int, ht_cuda_product_arguments) {
+    SHARED(uint64_t, wide_tiling, shared);
+    multiply_tiles<uint64_t, part_int, part_int>(a, wide_tiling(), shared);
+}
+
+HT_CUDA_KERNEL(ht_cuda_add_chunks, ht_cuda_add_chunks_arguments) {
+    for (int64_t i = ht_first(); i < a.n; i += ht_step()) {
+        float sum = 0.0f;
+        for (int64_t c = 0; c < a.chunks; c++) sum += ((const float *)a.partial)[c * a.n + i];
+        ht_set_f32(a.dtype, a.out, i, sum);
+    }
+}
+
+/* ---- indices ---- */
+
+/* Reported with the positions of right indices behind those of all left ones, which are checked first. */
+HT_CUDA_KERNEL(ht_cuda_check_matrices, ht_cuda_check_matrices_arguments) {
+    for (int64_t i = ht_first(); i < 2 * a.n; i += ht_step()) {
+        const int right = i >= a.n;
+        const ht_cuda_view &index = a.index[right];
+        if (index.n_dims < 0) continue;
+        const int64_t at = ht_get_int(index.dtype, index.data, ht_offset_of(index, index.n_dims, right ? i - a.n : i));
+        if (at < 0 || at >= a.limit[right]) ht_report_index(a.reporter, i, at, right, a.limit[right], a.n);
+    }
+}
+
+/* ---- quantisation ---- */
+
+static __device__ void store_unit(uint8_t *to, int bits, uint64_t q) {
+    switch (bits) {
+    case 2: *(uint16_t *)(void *)to = (uint16_t)q; break;
+    case 4: *(uint32_t *)(void *)to = (uint32_t)q; break;
+    default:
+        for (int i = 0; i < bits; i++) to[i] = (uint8_t)(q >> 8 * i);
+    }
+}
+
+/* A thread has a unit; those of a group are neighbours in a warp. */
+HT_CUDA_KERNEL(ht_cuda_quantize, ht_cuda_quantize_arguments) {
+    const int units = a.how.group / HT_CUDA_UNIT, last = a.w.n_dims - 1, dtype = a.w.dtype;
+    const int64_t all = a.groups * units, per_row = a.w.shape[last] / a.how.group, step = a.w.stride[last];
+    for (int64_t first = (int64_t)blockIdx.x * blockDim.x; first < all; first += ht_step()) {
+        const int64_t unit = first + threadIdx.x;
+        const bool there = unit < all;
+        const int64_t group = there ? unit / units : 0;
+        const int64_t place = group % per_row * a.how.group + (there ? unit % units : 0) * HT_CUDA_UNIT;
+        const int64_t at = ht_offset_of(a.w, last, group / per_row) + place * step;
+        float x[HT_CUDA_UNIT], low = INFINITY, high = -INFINITY;
+        for (int i = 0; i < HT_CUDA_UNIT; i++) {
+            x[i] = ht_get_f32(dtype, a.w.data, at + i * step);
+            low = x[i] < low ? x[i] : low;
+            high = x[i] > high ? x[i] : high;
+        }
+        for (int by = 1; by < units; by *= 2) {
+            const float other_low = __shfl_xor_sync(~0u, low, by), other_high = __shfl_xor_sync(~0u, high, by);
+            low = other_low < low ? other_low : low;
+            high = other_high > high ? other_high : high;
+        }
+        if (!there) continue;
+        const ht_group_fit fit = ht_fit_group(a.how, low, high);
+        if (a.part == 0) {
+            uint64_t q = 0;
+            for (int i = 0; i < HT_CUDA_UNIT; i++) q |= (uint64_t)ht_quantized(a.how, fit, x[i]) << i * a.how.bits;
+            store_unit((uint8_t *)a.out + unit * a.how.bits, a.how.bits, q);
+        } else if (unit % units == 0) {
+            if (a.how.mode == HT_CUDA_AFFINE)
+                ht_set_f32(a.dtype, a.out, group, a.part == 1 ? fit.scale : fit.bias);
+            else
+                ((uint8_t *)a.out)[group] = fit.code;
+        }
+    }
+}
+
+HT_CUDA_KERNEL(ht_cuda_dequantize, ht_cuda_dequantize_arguments) {
+    const int bits = a.how.bits, mode = a.how.mode;
+    for (int64_t i = ht_first(); i < a.n; i += ht_step()) {
+        const int64_t group = i / a.how.group, bit = i * bits;
+        const uint8_t *p = (const uint8_t *)a.numbers + bit / 8;
+        const int shift = (int)(bit % 8);
+        unsigned q = p[0];
+        if (shift + bits > 8) q |= (unsigned)p[1] << 8;
+        const float scale = ht_group_scale(mode, a.scale_dtype, a.scales, group);
+        const float bias = a.biases ? ht_group_scale(mode, a.scale_dtype, a.biases, group) : 0.0f;
+        ht_set_f32(a.dtype, a.out, i, ht_group_element(mode, q >> shift & ((1u << bits) - 1), scale, bias));
+    }
+}

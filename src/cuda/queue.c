@@ -26,6 +26,10 @@ static ht_mark mark(ht_device *d) { return atomic_load_explicit(&ht_cuda_of(d)->
 
 static ht_status describe(const ht_cuda_fault *f, ht_error *err) {
     const char *name = f->op >= 0 && f->op < HT_OP_COUNT && op_names[f->op] ? op_names[f->op] : "a kernel";
+    if (f->op == HT_OP_GATHER_MM || f->op == HT_OP_QUANTIZED_MATMUL) /* cuda/product.h */
+        return ht_fail(err, HT_ERR_ARGUMENT, "gather: %s index %lld at position %lld is outside the %lld matrices",
+                       f->axis ? "right" : "left", (long long)f->value, (long long)(f->position - f->axis * f->length),
+                       (long long)f->size);
     return ht_fail(err, HT_ERR_INDEX, "%s: index %lld at position %lld is outside axis %d of %lld elements%s", name,
                    (long long)f->value, (long long)f->position, (int)f->axis, (long long)f->size,
                    f->length < f->size ? " as the start of a slice" : "");
