@@ -76,6 +76,7 @@ extern const ht_queue_ops ht_cuda_queue;
 extern const ht_program_ops ht_cuda_programs;
 
 extern const ht_kv_ops ht_cuda_kv;
+ht_cuda_page_form ht_cuda_page_form_of(const ht_kv_shape *shape);
 const ht_matrix_ops *ht_cuda_matrix_ops(const ht_device *d, ht_weight_type type, ht_precision precision);
 
 /* Copies between views of one shape and dtype. */

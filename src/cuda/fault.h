@@ -18,6 +18,8 @@ typedef struct ht_cuda_view {
 typedef enum ht_cuda_wrong {
     HT_CUDA_FINE = 0,
     HT_CUDA_INDEX, /* `value` at `position` is outside axis `axis` of `size` elements, or as the start of a slice, `length` */
+    HT_CUDA_EXPERT, /* `value`, of row `position`, is none of `size` experts */
+    HT_CUDA_ROWS,   /* query `position` is at row `value` of a sequence that begins at row `length`, of `size` rows */
 } ht_cuda_wrong;
 
 /* The failure of one kernel, in memory of the device: the first one in the queue, and of it the lowest position. */

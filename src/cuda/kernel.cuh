@@ -140,15 +140,15 @@ static inline __device__ int64_t ht_offset_of(const ht_cuda_view &v, int n_dims,
 
 /* ---- failures ---- */
 
-/* Reports an index that is outside; the first kernel that fails is kept, and of it the lowest position. */
-static inline __device__ void ht_report_index(const ht_cuda_reporter &r, int64_t position, int64_t value, int axis,
-                                              int64_t size, int64_t length) {
+/* Reports a bad value; the first kernel that fails is kept, and of it the lowest position. */
+static inline __device__ void ht_report(const ht_cuda_reporter &r, ht_cuda_wrong wrong, int64_t position, int64_t value,
+                                        int axis, int64_t size, int64_t length) {
     ht_cuda_fault *f = r.fault;
     while (atomicCAS(&f->lock, 0u, 1u) != 0u) {}
     __threadfence();
     volatile ht_cuda_fault *v = f;
     if (v->wrong == HT_CUDA_FINE || (v->mark == r.mark && position < v->position)) {
-        v->wrong = HT_CUDA_INDEX;
+        v->wrong = wrong;
         v->mark = r.mark;
         v->position = position;
         v->value = value;
@@ -159,6 +159,12 @@ static inline __device__ void ht_report_index(const ht_cuda_reporter &r, int64_t
     }
     __threadfence();
     atomicExch(&f->lock, 0u);
+}
+
+/* An index that is outside. */
+static inline __device__ void ht_report_index(const ht_cuda_reporter &r, int64_t position, int64_t value, int axis,
+                                              int64_t size, int64_t length) {
+    ht_report(r, HT_CUDA_INDEX, position, value, axis, size, length);
 }
 
 #endif

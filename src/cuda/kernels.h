@@ -2,9 +2,11 @@
 #ifndef HT_CUDA_KERNELS_H
 #define HT_CUDA_KERNELS_H
 
+#include "cuda/attend.h"
 #include "cuda/attention.h"
 #include "cuda/elementwise.h"
 #include "cuda/index.h"
+#include "cuda/lora.h"
 #include "cuda/make.h"
 #include "cuda/matrix.h"
 #include "cuda/norm.h"
@@ -13,13 +15,18 @@
 #include "cuda/sort.h"
 
 /* X(module) */
-#define HT_CUDA_MODULES(X) X(attention) X(elementwise) X(index) X(make) X(matrix) X(norm) X(product) X(reduce) X(sort)
+#define HT_CUDA_MODULES(X)                                                                                             \
+    X(attend)                                                                                                          \
+    X(attention)                                                                                                       \
+    X(elementwise) X(index) X(lora) X(make) X(matrix) X(norm) X(product) X(reduce) X(sort)
 
 /* X(module, kernel) */
 #define HT_CUDA_KERNELS(X)                                                                                             \
+    HT_CUDA_KERNELS_OF_ATTEND(X)                                                                                       \
     HT_CUDA_KERNELS_OF_ATTENTION(X)                                                                                    \
     HT_CUDA_KERNELS_OF_ELEMENTWISE(X)                                                                                  \
     HT_CUDA_KERNELS_OF_INDEX(X)                                                                                        \
+    HT_CUDA_KERNELS_OF_LORA(X)                                                                                         \
     HT_CUDA_KERNELS_OF_MAKE(X)                                                                                         \
     HT_CUDA_KERNELS_OF_MATRIX(X)                                                                                       \
     HT_CUDA_KERNELS_OF_NORM(X)                                                                                         \

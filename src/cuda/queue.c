@@ -30,6 +30,15 @@ static ht_status describe(const ht_cuda_fault *f, ht_error *err) {
         return ht_fail(err, HT_ERR_ARGUMENT, "gather: %s index %lld at position %lld is outside the %lld matrices",
                        f->axis ? "right" : "left", (long long)f->value, (long long)(f->position - f->axis * f->length),
                        (long long)f->size);
+    if (f->wrong == HT_CUDA_EXPERT)
+        return ht_fail(err, HT_ERR_ARGUMENT, "%s: expert %lld of row %lld is none of the %lld there are", name,
+                       (long long)f->value, (long long)f->position, (long long)f->size);
+    if (f->wrong == HT_CUDA_ROWS)
+        return ht_fail(
+            err, HT_ERR_ARGUMENT,
+            "%s: query %lld is at row %lld of a sequence that begins at row %lld, of %lld rows of keys; rows of a "
+            "sequence do not go back",
+            name, (long long)f->position, (long long)f->value, (long long)f->length, (long long)f->size);
     return ht_fail(err, HT_ERR_INDEX, "%s: index %lld at position %lld is outside axis %d of %lld elements%s", name,
                    (long long)f->value, (long long)f->position, (int)f->axis, (long long)f->size,
                    f->length < f->size ? " as the start of a slice" : "");

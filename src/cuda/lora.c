@@ -1,0 +1,191 @@
+/* Adapters of a step: cuda/lora.cu. Which sequence has which is host memory, so every call takes a table of them with it: with
+ * the kernels' arguments when it is small, else in memory of the device. */
+#include "cuda/lora.h"
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "cuda/cuda.h"
+#include "device/params.h"
+
+#include <stdlib.h>
+
+_Static_assert(sizeof(ht_cuda_lora_arguments) <= 4096, "a kernel takes at most so many bytes");
+
+enum { MOST_GRID = 65535 };
+
+/* Adjacent rows whose sequences have the same adapters. */
+typedef struct run {
+    const ht_lora_use *use; /* NULL: none */
+    int32_t n_uses;
+    int64_t first, n;
+} run;
+
+typedef struct lora_job {
+    const ht_call *call;
+    const ht_lora_params *p;
+    int64_t n_rows;
+    ht_cuda_lora_arguments a;
+    int64_t n_runs, n_uses, n_tiles, low; /* of all runs; floats of low */
+    int32_t rank_blocks;                  /* of the run that has most */
+    void *table;                          /* in host memory */
+    size_t table_bytes;
+} lora_job;
+
+/* ---- runs ---- */
+
+static const ht_lora_use *uses_of(const lora_job *job, int32_t sequence, int32_t *n) {
+    const ht_lora_set *set = job->call->step->lora[sequence];
+    *n = set ? set->n : 0;
+    if (!set) return NULL;
+    const ht_lora_use *use = set->use + job->p->projection * set->n;
+    for (int32_t i = 0; i < set->n; i++)
+        if (use[i].pair) return use;
+    return NULL;
+}
+
+static bool same_uses(const ht_lora_use *a, const ht_lora_use *b, int32_t n) {
+    bool same = true;
+    for (int32_t i = 0; same && i < n; i++) same = a[i].pair == b[i].pair && a[i].scale == b[i].scale;
+    return same;
+}
+
+/* Token row of row `row`: output rows have fewer rows than the step. */
+static int32_t token_row(const lora_job *job, int64_t row) {
+    const ht_batch *b = job->call->step->batch;
+    return job->n_rows == b->n_tok ? (int32_t)row : b->out_row[row];
+}
+
+/* The run that begins at row `row`, of sequence *sequence or a later one; moves *sequence on. */
+static run next_run(const lora_job *job, int64_t row, int32_t *sequence) {
+    const ht_batch *b = job->call->step->batch;
+    run r = {.first = row};
+    bool begun = false;
+    for (; row < job->n_rows; row++, r.n++) {
+        int32_t n, before = *sequence;
+        while (token_row(job, row) >= b->seq_start[*sequence + 1]) ++*sequence;
+        if (begun && *sequence == before) continue;
+        const ht_lora_use *use = uses_of(job, *sequence, &n);
+        if (!begun) {
+            r.use = use;
+            r.n_uses = n;
+            begun = true;
+        } else if (!use != !r.use || (use && (n != r.n_uses || !same_uses(use, r.use, n))))
+            return r;
+    }
+    return r;
+}
+
+/* ---- tables ---- */
+
+static void measure(lora_job *job) {
+    int32_t sequence = 0;
+    for (int64_t row = 0; row < job->n_rows;) {
+        const run r = next_run(job, row, &sequence);
+        row += r.n;
+        if (!r.use) continue;
+        int64_t ranks = 0, blocks = 0;
+        for (int32_t i = 0; i < r.n_uses; i++) {
+            if (!r.use[i].pair) continue;
+            ranks += r.use[i].pair->rank;
+            blocks += ht_ceil_div_i64(r.use[i].pair->rank, HT_CUDA_LORA_RANKS);
+            job->n_uses++;
+        }
+        job->n_runs++;
+        job->n_tiles += ht_ceil_div_i64(r.n * job->a.per_row, job->a.tile);
+        job->low += r.n * job->a.per_row * ranks;
+        job->rank_blocks = (int32_t)ht_max_i64(job->rank_blocks, blocks);
+    }
+    job->a.n_runs = (int32_t)job->n_runs;
+    job->table_bytes = (size_t)job->n_runs * sizeof(ht_cuda_lora_run) + (size_t)job->n_uses * sizeof(ht_cuda_lora_use);
+}
+
+static void fill(lora_job *job) {
+    ht_cuda_lora_run *runs = job->table;
+    ht_cuda_lora_use *uses = (ht_cuda_lora_use *)(void *)(runs + job->n_runs);
+    int32_t sequence = 0, n_uses = 0;
+    int64_t low = 0, tile = 0;
+    for (int64_t row = 0; row < job->n_rows;) {
+        const run r = next_run(job, row, &sequence);
+        row += r.n;
+        if (!r.use) continue;
+        ht_cuda_lora_run to = {
+            .item = r.first * job->a.per_row, .n = r.n * job->a.per_row, .low = low, .tile = tile, .use = n_uses};
+        for (int32_t i = 0; i < r.n_uses; i++) {
+            const ht_lora_pair *pair = r.use[i].pair;
+            if (!pair) continue;
+            uses[n_uses++] = (ht_cuda_lora_use){pair->a, pair->b, (int32_t)pair->rank, to.ranks, r.use[i].scale};
+            to.ranks += (int32_t)pair->rank;
+            to.n_uses++;
+        }
+        low += to.n * to.ranks;
+        tile += ht_ceil_div_i64(to.n, job->a.tile);
+        *runs++ = to;
+    }
+}
+
+/* ---- the call ---- */
+
+static void describe(lora_job *job) {
+    const ht_call *call = job->call;
+    const ht_view *x = &call->in[1];
+    const bool experts = job->p->n_experts > 0;
+    job->n_rows = call->out.shape[0];
+    job->a = (ht_cuda_lora_arguments){.x = ht_cuda_view_of(x),
+                                      .y = call->out.data,
+                                      .n_in = x->shape[x->n_dims - 1],
+                                      .n_out = call->out.shape[call->out.n_dims - 1],
+                                      .per_row = experts ? call->out.shape[1] : 1,
+                                      .n_experts = job->p->n_experts,
+                                      .tile = experts ? 1 : HT_CUDA_LORA_TILE};
+    if (experts) job->a.ids = ht_cuda_view_of(&call->in[2]);
+}
+
+static ht_status multiply(lora_job *job, ht_error *err) {
+    ht_cuda_device *d = ht_cuda_of(job->call->device);
+    const int64_t columns = ht_ceil_div_i64(job->a.n_out, HT_CUDA_LORA_THREADS);
+    const ht_cuda_shape down = {.grid = {(unsigned)job->n_tiles, (unsigned)job->rank_blocks},
+                                .block = {HT_CUDA_LORA_THREADS}};
+    const ht_cuda_shape up = {.grid = {(unsigned)job->n_tiles, (unsigned)ht_min_i64(columns, MOST_GRID)},
+                              .block = {HT_CUDA_LORA_THREADS}};
+    if (job->p->n_experts > 0) job->a.report = ht_cuda_report(d, HT_OP_LORA);
+    ht_status status = ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_lora_down, &down, &job->a, err);
+    return status ? status : ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_lora_up, &up, &job->a, err);
+}
+
+static ht_status run_with_table(lora_job *job, ht_error *err) {
+    ht_memory *memory = job->call->device->memory;
+    const size_t bytes = (size_t)job->low * sizeof(float);
+    void *low = NULL, *table = NULL;
+    ht_status status = ht_memory_alloc(memory, bytes, "adapters of a step", &low, err);
+    fill(job);
+    if (!status && job->table != job->a.own) {
+        status = ht_memory_alloc(memory, job->table_bytes, "adapters of a step", &table, err);
+        if (!status) status = ht_memory_write(memory, table, job->table, job->table_bytes, err);
+    }
+    job->a.low = low;
+    job->a.table = table;
+    if (!status) status = multiply(job, err);
+    ht_memory_free(memory, table, job->table_bytes); /* the next to have it writes to it behind these kernels */
+    ht_memory_free(memory, low, bytes);
+    return status;
+}
+
+static ht_status run_lora(const ht_call *call, ht_error *err) {
+    if (!call->step) return ht_fail(err, HT_ERR_INTERNAL, "lora: outside a model step");
+    lora_job job = {.call = call, .p = call->params};
+    ht_status status = HT_OK;
+    if (call->out.data != call->in[0].data)
+        status = ht_cuda_strided_copy(ht_cuda_of(call->device), &call->out, &call->in[0], err);
+    if (status || !call->step->lora || ht_view_size(&call->out) == 0) return status;
+    describe(&job);
+    measure(&job);
+    if (job.n_runs == 0) return HT_OK;
+    const bool own = job.table_bytes <= sizeof job.a.own;
+    job.table = own ? job.a.own : malloc(job.table_bytes);
+    if (!job.table) return ht_fail_memory(err, job.table_bytes, "adapters of a step");
+    status = run_with_table(&job, err);
+    if (!own) free(job.table);
+    return status;
+}
+
+void ht_cuda_lora_kernels(ht_kernel *kernels) { kernels[HT_OP_LORA].run = run_lora; }

@@ -1,0 +1,88 @@
+/* KV pages on a GPU: their form (cuda/page.h), and saved positions to and from it, which are rearranged on the host. */
+#include "cuda/page.h"
+
+#include "base/checked.h"
+#include "base/dtype.h"
+#include "base/error.h"
+#include "cuda/cuda.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+_Static_assert((int)HT_CUDA_KEYS == (int)HT_KV_PAGE && (int)HT_CUDA_QUANTISED == (int)HT_KV_QBLOCK,
+               "one form of pages");
+
+ht_cuda_page_form ht_cuda_page_form_of(const ht_kv_shape *s) {
+    ht_cuda_page_form f = {.dtype = (int32_t)s->dtype, .n_kv_heads = s->n_kv_heads, .head_dim = s->head_dim};
+    f.chunk = s->dtype == HT_F32 ? 4 : 8;
+    f.chunk_bytes = f.chunk * (int32_t)ht_dtype_bytes(s->dtype);
+    f.chunks = (s->head_dim + f.chunk - 1) / f.chunk;
+    f.blocks = s->dtype == HT_I8 ? (int32_t)ht_kv_blocks(s->head_dim) : 0;
+    f.head_bytes = (int64_t)f.chunks * f.chunk_bytes * HT_CUDA_KEYS;
+    f.v = f.head_bytes * s->n_kv_heads;
+    f.k_scale = 2 * f.v;
+    f.v_scale = f.k_scale + (int64_t)2 * HT_CUDA_KEYS * f.blocks * s->n_kv_heads;
+    return f;
+}
+
+static size_t page_bytes(const ht_kv_shape *s) {
+    const ht_cuda_page_form f = ht_cuda_page_form_of(s);
+    const size_t vector = (size_t)f.chunks * (size_t)f.chunk_bytes + 2 * (size_t)f.blocks;
+    size_t bytes;
+    return ht_mul_size((size_t)s->n_kv_heads, vector, &bytes) && ht_mul_size(bytes, 2 * HT_KV_PAGE, &bytes) ? bytes
+                                                                                                            : SIZE_MAX;
+}
+
+/* One vector of a page in host memory; returns what follows in its saved form. */
+static char *move_vector(const ht_cuda_page_form *f, char *page, bool keys, int64_t head, int64_t key, char *saved,
+                         bool save) {
+    const size_t element = (size_t)(f->chunk_bytes / f->chunk);
+    for (int32_t c = 0; c < f->chunks; c++) {
+        char *chunk = page + (keys ? ht_cuda_k_chunk(f, head, key, c) : ht_cuda_v_chunk(f, head, key, c));
+        const size_t n = (size_t)ht_min_i64(f->chunk, f->head_dim - c * f->chunk) * element;
+        if (!save) memset(chunk, 0, (size_t)f->chunk_bytes);
+        memcpy(save ? saved : chunk, save ? chunk : saved, n);
+        saved += n;
+    }
+    for (int32_t b = 0; b < f->blocks; b++, saved += 2) {
+        char *scale = page + (keys ? ht_cuda_k_scale(f, head, key, b) : ht_cuda_v_scale(f, head, key, b));
+        memcpy(save ? saved : scale, save ? scale : saved, 2);
+    }
+    return saved;
+}
+
+static void move_positions(const ht_kv_shape *s, char *page, int64_t first, int64_t n, char *saved, bool save) {
+    const ht_cuda_page_form f = ht_cuda_page_form_of(s);
+    for (int64_t key = first; key < first + n; key++)
+        for (int keys = 1; keys >= 0; keys--)
+            for (int64_t head = 0; head < s->n_kv_heads; head++)
+                saved = move_vector(&f, page, keys, head, key, saved, save);
+}
+
+static ht_status read_positions(ht_device *d, const ht_kv_shape *shape, const ht_kv_page *page, int64_t first,
+                                int64_t n, void *out, ht_error *err) {
+    const size_t bytes = page_bytes(shape);
+    char *copy = malloc(bytes);
+    if (!copy) return ht_fail_memory(err, bytes, "a page of the KV cache");
+    const ht_status status = ht_memory_read(d->memory, copy, page->data, bytes, err);
+    if (!status) move_positions(shape, copy, first, n, out, true);
+    free(copy);
+    return status;
+}
+
+static ht_status write_positions(ht_device *d, const ht_kv_shape *shape, ht_kv_page *page, int64_t first, int64_t n,
+                                 const void *from, ht_error *err) {
+    const size_t bytes = page_bytes(shape);
+    char *copy = malloc(bytes);
+    if (!copy) return ht_fail_memory(err, bytes, "a page of the KV cache");
+    ht_status status = HT_OK;
+    if (n < HT_KV_PAGE) status = ht_memory_read(d->memory, copy, page->data, bytes, err);
+    if (!status) {
+        move_positions(shape, copy, first, n, (char *)(uintptr_t)from, false);
+        status = ht_memory_write(d->memory, page->data, copy, bytes, err);
+    }
+    free(copy);
+    return status;
+}
+
+const ht_kv_ops ht_cuda_kv = {page_bytes, read_positions, write_positions};
