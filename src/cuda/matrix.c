@@ -1,11 +1,253 @@
 /* Packed weights, and the products with them. */
 #include "cuda/matrix.h"
 
-#include "cuda/cuda.h"
+#include "base/error.h"
+#include "cuda/matrix_layout.h"
+#include "cuda/matrix_run.h"
+#include "device/params.h"
+#include "formats/affine.h"
 
-const ht_matrix_ops *ht_cuda_matrix_ops(const ht_device *d, ht_weight_type type, ht_precision precision) {
-    (void)d, (void)type, (void)precision;
-    return NULL;
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- packing ---- */
+
+static size_t packed_bytes(ht_weight_type type, int64_t n_rows, int64_t k) {
+    return (size_t)n_rows * (size_t)ht_cuda_layout_of(type, k).row_bytes;
 }
 
-void ht_cuda_matrix_kernels(ht_kernel *kernels) { (void)kernels; }
+static bool is_as_stored(const ht_cuda_layout *l) { return l->form <= HT_CUDA_BF16; }
+
+static ht_status pack(ht_matrix *m, int64_t row, int64_t n, const void *stored, ht_error *err) {
+    ht_cuda_device *d = ht_cuda_of(m->device);
+    const ht_cuda_layout l = ht_cuda_layout_of(m->type, m->k);
+    const size_t bytes = (size_t)n * (size_t)l.row_bytes;
+    char *to = (char *)m->packed + (size_t)row * (size_t)l.row_bytes;
+    if (is_as_stored(&l)) return d->memory.ops->write(d, to, stored, bytes, err);
+    char *rows = calloc(1, bytes ? bytes : 1);
+    if (!rows) return ht_fail_memory(err, bytes, "rows of weights");
+    for (int64_t i = 0; i < n; i++)
+        ht_cuda_lay_out_row(m->type, &l, m->k, (const char *)stored + i * l.stored_bytes, rows + i * l.row_bytes);
+    const ht_status status = d->memory.ops->write(d, to, rows, bytes, err);
+    free(rows);
+    return status;
+}
+
+static ht_status scale_row(const ht_matrix *m, int64_t row, float *out, ht_error *err) {
+    ht_cuda_device *d = ht_cuda_of(m->device);
+    const int64_t n = ht_cuda_parts(m->k, m->scale_columns);
+    const size_t bytes = (size_t)n * sizeof(float);
+    float *scales = malloc(bytes);
+    if (!scales) return ht_fail_memory(err, bytes, "scales");
+    const ht_status status = d->memory.ops->read(d, scales, m->scales + row / m->scale_rows * n, bytes, err);
+    for (int64_t c = 0; c < m->k && !status; c++) out[c] *= scales[c / m->scale_columns];
+    free(scales);
+    return status;
+}
+
+static ht_status read_row(const ht_matrix *m, int64_t row, float *out, ht_error *err) {
+    ht_cuda_device *d = ht_cuda_of(m->device);
+    const ht_cuda_layout l = ht_cuda_layout_of(m->type, m->k);
+    const size_t bytes = (size_t)(l.row_bytes + l.stored_bytes);
+    char *packed = malloc(bytes ? bytes : 1), *stored = packed;
+    if (!packed) return ht_fail_memory(err, bytes, "a row of weights");
+    ht_status status =
+        d->memory.ops->read(d, packed, (const char *)m->packed + row * l.row_bytes, (size_t)l.row_bytes, err);
+    if (!status && !is_as_stored(&l)) {
+        stored = packed + l.row_bytes;
+        ht_cuda_restore_row(m->type, &l, m->k, packed, stored);
+    }
+    if (!status) ht_dequantize(m->type, stored, m->k, out);
+    free(packed);
+    return status || !m->scales ? status : scale_row(m, row, out, err);
+}
+
+static const ht_matrix_ops stored_ops = {"rows as stored (cuda)", packed_bytes, pack, read_row, NULL};
+static const ht_matrix_ops laid_out_ops = {"rows in planes (cuda)", packed_bytes, pack, read_row, NULL};
+
+const ht_matrix_ops *ht_cuda_matrix_ops(const ht_device *d, ht_weight_type type, ht_precision precision) {
+    enum { LONG_ROW = 1 << 16 }; /* of which any type has its form */
+    (void)d, (void)precision;
+    const ht_cuda_layout l = ht_cuda_layout_of(type, LONG_ROW);
+    return is_as_stored(&l) ? &stored_ops : &laid_out_ops;
+}
+
+/* ---- operands ---- */
+
+ht_cuda_weights ht_cuda_weights_of(const ht_matrix *m) {
+    const ht_cuda_layout l = ht_cuda_layout_of(m->type, m->k);
+    const ht_affine affine = ht_affine_of(m->type);
+    ht_cuda_weights w = {.packed = m->packed,
+                         .scales = m->scales,
+                         .n_rows = m->n_rows,
+                         .k = m->k,
+                         .row_bytes = l.row_bytes,
+                         .whole = l.whole,
+                         .scale_rows = m->scale_rows,
+                         .scale_columns = m->scale_columns,
+                         .type = (int32_t)m->type,
+                         .form = (int32_t)l.form,
+                         .bits = affine.bits,
+                         .group = affine.group,
+                         .scale_type = (int32_t)affine.scale};
+    while (w.group > 1 << w.group_shift) w.group_shift++;
+    return w;
+}
+
+ht_cuda_weights ht_cuda_some_rows(const ht_cuda_weights *w, int64_t row, int64_t n) {
+    ht_cuda_weights some = *w;
+    some.packed += row * w->row_bytes;
+    some.first_row += row;
+    some.n_rows = n;
+    return some;
+}
+
+bool ht_cuda_rows_in_place(const ht_view *x, int64_t *ld) {
+    const int last = x->n_dims - 1;
+    if (x->dtype != HT_F32 || (x->shape[last] > 1 && x->stride[last] != 1)) return false;
+    *ld = x->shape[last];
+    int64_t expected = 0;
+    for (int d = last - 1; d >= 0; d--) {
+        if (x->shape[d] == 1) continue;
+        if (expected == 0) {
+            if (x->stride[d] < 0) return false;
+            *ld = x->stride[d];
+        } else if (x->stride[d] != expected)
+            return false;
+        expected = x->stride[d] * x->shape[d];
+    }
+    return true;
+}
+
+size_t ht_cuda_rows_bytes(const ht_view *x) {
+    int64_t ld;
+    return ht_cuda_rows_in_place(x, &ld) ? 0 : ((size_t)ht_view_size(x) * sizeof(float) + 63) / 64 * 64;
+}
+
+static ht_view contiguous(const ht_view *x, void *data) {
+    ht_view to = *x;
+    int64_t stride = 1;
+    to.data = data;
+    for (int i = x->n_dims - 1; i >= 0; i--) {
+        to.stride[i] = stride;
+        stride *= x->shape[i];
+    }
+    return to;
+}
+
+ht_status ht_cuda_rows(ht_cuda_device *d, const ht_view *x, void *room, const float **rows, int64_t *ld,
+                       ht_error *err) {
+    *rows = x->data;
+    if (ht_cuda_rows_in_place(x, ld)) return HT_OK;
+    const ht_view copy = contiguous(x, room);
+    *rows = room;
+    *ld = x->shape[x->n_dims - 1];
+    return ht_cuda_strided_copy(d, &copy, x, err);
+}
+
+/* ---- products ---- */
+
+#define KERNELS(form)                                                                                                  \
+    [HT_CUDA_##form] = {HT_CUDA_ID_ht_cuda_few_##form##_1, HT_CUDA_ID_ht_cuda_few_##form##_2,                          \
+                        HT_CUDA_ID_ht_cuda_few_##form##_4, HT_CUDA_ID_ht_cuda_few_##form##_8},
+static const ht_cuda_kernel_id few_kernels[HT_CUDA_FORMS][4] = {HT_CUDA_EACH_FORM(KERNELS)};
+#undef KERNELS
+
+enum { MOST_FEW = 32, FEW_THREADS = HT_CUDA_FEW_ROWS * HT_CUDA_LANES, THREADS = 256, CHUNK = 256 };
+
+unsigned ht_cuda_few_shared(ht_cuda_linear_arguments *a, int64_t r) {
+    const int64_t most = HT_CUDA_FEW_CHUNK / r / CHUNK * CHUNK, needed = ht_cuda_parts(a->w.k, CHUNK) * CHUNK;
+    a->chunk = (int32_t)(needed < most ? needed : most);
+    a->x_aligned = (uintptr_t)a->x % 16 == 0 && a->ldx % 4 == 0;
+    return (unsigned)(r * a->chunk * (int64_t)sizeof(float));
+}
+
+ht_status ht_cuda_multiply(ht_cuda_device *d, ht_cuda_linear_arguments *a, ht_error *err) {
+    int kernel = 0;
+    while (kernel < 3 && 1 << kernel < a->n) kernel++;
+    const int64_t r = 1 << kernel;
+    const unsigned shared = ht_cuda_few_shared(a, r);
+    if (a->n <= MOST_FEW) {
+        const ht_cuda_shape shape = {
+            .grid = {(unsigned)ht_cuda_parts(a->w.n_rows, HT_CUDA_FEW_ROWS), (unsigned)ht_cuda_parts(a->n, r)},
+            .block = {FEW_THREADS},
+            .shared_bytes = shared};
+        return ht_cuda_launch(d, few_kernels[a->w.form][kernel], &shape, a, err);
+    }
+    const int64_t tiles = ht_cuda_parts(a->n, HT_CUDA_TILE_X) * ht_cuda_parts(a->w.n_rows, HT_CUDA_TILE_W);
+    const ht_cuda_shape shape = {.grid = {(unsigned)tiles}, .block = {THREADS}};
+    return ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_many, &shape, a, err);
+}
+
+/* Scratch: contiguous copies of x and of the bias, where they are needed. */
+static size_t linear_scratch(const ht_call *call) {
+    size_t bytes = ht_cuda_rows_bytes(&call->in[0]);
+    if (call->n_in > 1 && !ht_view_absent(&call->in[1])) bytes += ht_cuda_rows_bytes(&call->in[1]);
+    return bytes;
+}
+
+static ht_status run_linear(const ht_call *call, ht_error *err) {
+    ht_cuda_device *d = ht_cuda_of(call->device);
+    const ht_matrix *m = ((const ht_linear_params *)call->params)->matrix;
+    const ht_view *x = &call->in[0], *bias = call->n_in > 1 ? &call->in[1] : NULL;
+    if (ht_view_size(&call->out) == 0) return HT_OK;
+    ht_cuda_linear_arguments a = {
+        .w = ht_cuda_weights_of(m), .y = call->out.data, .n = ht_view_size(&call->out) / m->n_rows, .ldy = m->n_rows};
+    int64_t ld;
+    ht_status status = ht_cuda_rows(d, x, call->scratch, &a.x, &a.ldx, err);
+    if (!status && bias && !ht_view_absent(bias))
+        status = ht_cuda_rows(d, bias, (char *)call->scratch + ht_cuda_rows_bytes(x), &a.bias, &ld, err);
+    return status ? status : ht_cuda_multiply(d, &a, err);
+}
+
+/* ---- gradients ---- */
+
+ht_status ht_cuda_multiply_back(ht_cuda_device *d, const ht_cuda_back_arguments *a, ht_error *err) {
+    const int64_t tiles = ht_cuda_parts(a->n, HT_CUDA_BACK_ROWS) * ht_cuda_parts(a->w.k, HT_CUDA_BACK_COLUMNS);
+    const ht_cuda_shape shape = {.grid = {(unsigned)tiles}, .block = {THREADS}};
+    return ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_back, &shape, a, err);
+}
+
+static size_t linear_back_scratch(const ht_call *call) { return ht_cuda_rows_bytes(&call->in[0]); }
+
+static ht_status run_linear_back(const ht_call *call, ht_error *err) {
+    ht_cuda_device *d = ht_cuda_of(call->device);
+    const ht_matrix *m = ((const ht_linear_params *)call->params)->matrix;
+    if (ht_view_size(&call->out) == 0) return HT_OK;
+    ht_cuda_back_arguments a = {.w = ht_cuda_weights_of(m),
+                                .dx = call->out.data,
+                                .n = ht_view_size(&call->out) / m->k,
+                                .ldx = m->k,
+                                .dy_step = 1};
+    const ht_status status = ht_cuda_rows(d, &call->in[0], call->scratch, &a.dy, &a.ldy, err);
+    return status ? status : ht_cuda_multiply_back(d, &a, err);
+}
+
+/* ---- rows by index ---- */
+
+static ht_status run_embed(const ht_call *call, ht_error *err) {
+    ht_cuda_device *d = ht_cuda_of(call->device);
+    const ht_linear_params *p = call->params;
+    const ht_cuda_embed_arguments a = {.w = ht_cuda_weights_of(p->matrix),
+                                       .report = ht_cuda_report(d, HT_OP_EMBED),
+                                       .ids = ht_cuda_view_of(&call->in[0]),
+                                       .n = ht_view_size(&call->in[0]),
+                                       .out = call->out.data,
+                                       .scale = p->scale};
+    if (a.n == 0) return HT_OK;
+    const int64_t most = (int64_t)d->multiprocessors * 16;
+    const ht_cuda_shape shape = {.grid = {(unsigned)(a.n < most ? a.n : most)}, .block = {THREADS}};
+    return ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_embed, &shape, &a, err);
+}
+
+void ht_cuda_matrix_kernels(ht_kernel *kernels) {
+    kernels[HT_OP_LINEAR] = (ht_kernel){.run = run_linear, .scratch = linear_scratch};
+    kernels[HT_OP_LINEAR_BACK] = (ht_kernel){.run = run_linear_back, .scratch = linear_back_scratch};
+    kernels[HT_OP_EMBED].run = run_embed;
+    kernels[HT_OP_HEAD_LOSS] = (ht_kernel){.run = ht_cuda_head_loss, .scratch = ht_cuda_head_loss_scratch};
+    kernels[HT_OP_HEAD_LOSS_GRAD] =
+        (ht_kernel){.run = ht_cuda_head_loss_grad, .scratch = ht_cuda_head_loss_grad_scratch};
+    kernels[HT_OP_LINEAR_GATHER] = (ht_kernel){.run = ht_cuda_linear_gather, .scratch = ht_cuda_linear_gather_scratch};
+    kernels[HT_OP_LINEAR_GATHER_BACK] =
+        (ht_kernel){.run = ht_cuda_linear_gather_back, .scratch = ht_cuda_linear_gather_back_scratch};
+}

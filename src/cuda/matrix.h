@@ -1,10 +1,176 @@
-/* Packed weights, and the products with them: the arguments of the kernels of cuda/matrix.cu. */
+/* Packed weights, and the products with them: the arguments of the kernels of cuda/matrix.cu.
+ *
+ * Columns are summed in one order, whatever the type of the weights and the number of rows: cycles of 64 columns are dealt to 8 lanes,
+ * 8 neighbouring columns to each; a lane sums its columns from the first to the last, and the lanes' sums are added in pairs: lanes that
+ * are 4 apart, then 2, then 1. */
 #ifndef HT_CUDA_MATRIX_H
 #define HT_CUDA_MATRIX_H
 
 #include "cuda/fault.h"
 
+enum {
+    HT_CUDA_LANES = 8,
+    HT_CUDA_PART = 8,                             /* columns of a lane in a cycle */
+    HT_CUDA_CYCLE = HT_CUDA_LANES * HT_CUDA_PART, /* columns */
+    HT_CUDA_TILE_X = 32,                          /* rows of x in a tile of ht_cuda_many */
+    HT_CUDA_TILE_W = 64,                          /* rows of the matrix */
+    HT_CUDA_FEW_ROWS = 32,                        /* of the matrix, in a block of ht_cuda_few_* */
+    HT_CUDA_FEW_CHUNK = 12288,                    /* floats of x in a block's shared memory */
+    HT_CUDA_BACK_ROWS = 32,                       /* of dy and of the matrix, in a tile of ht_cuda_back */
+    HT_CUDA_BACK_COLUMNS = 128,
+    HT_CUDA_ENTRIES = 224, /* experts whose addresses are among a kernel's arguments */
+};
+
+/* What rows are in memory as. Rows as stored are those of the file. In the others the integers of weights are apart from their
+ * scales, and in such an order that a lane loads those of several cycles as 16 bytes (cuda/matrix_layout.h). */
+typedef enum ht_cuda_form {
+    HT_CUDA_STORED,
+    HT_CUDA_F32, /* as stored */
+    HT_CUDA_F16,
+    HT_CUDA_BF16,
+    HT_CUDA_Q4_0,
+    HT_CUDA_Q8_0,
+    HT_CUDA_Q4_K,
+    HT_CUDA_Q6_K,
+    HT_CUDA_MLX4, /* 4-bit groups with scales of 16 bits */
+    HT_CUDA_MLX8,
+    HT_CUDA_FORMS
+} ht_cuda_form;
+
+/* X(form): those that products with few rows have kernels for. */
+#define HT_CUDA_EACH_FORM(X) X(STORED) X(F32) X(F16) X(BF16) X(Q4_0) X(Q8_0) X(Q4_K) X(Q6_K) X(MLX4) X(MLX8)
+
 /* X(module, kernel) */
-#define HT_CUDA_KERNELS_OF_MATRIX(X)
+#define HT_CUDA_FEW_KERNELS(X, form)                                                                                   \
+    X(matrix, ht_cuda_few_##form##_1)                                                                                  \
+    X(matrix, ht_cuda_few_##form##_2)                                                                                  \
+    X(matrix, ht_cuda_few_##form##_4)                                                                                  \
+    X(matrix, ht_cuda_few_##form##_8)                                                                                  \
+    X(matrix, ht_cuda_gather_##form)
+#define HT_CUDA_KERNELS_OF_MATRIX(X)                                                                                   \
+    HT_CUDA_FEW_KERNELS(X, STORED)                                                                                     \
+    HT_CUDA_FEW_KERNELS(X, F32)                                                                                        \
+    HT_CUDA_FEW_KERNELS(X, F16)                                                                                        \
+    HT_CUDA_FEW_KERNELS(X, BF16)                                                                                       \
+    HT_CUDA_FEW_KERNELS(X, Q4_0)                                                                                       \
+    HT_CUDA_FEW_KERNELS(X, Q8_0)                                                                                       \
+    HT_CUDA_FEW_KERNELS(X, Q4_K)                                                                                       \
+    HT_CUDA_FEW_KERNELS(X, Q6_K)                                                                                       \
+    HT_CUDA_FEW_KERNELS(X, MLX4)                                                                                       \
+    HT_CUDA_FEW_KERNELS(X, MLX8)                                                                                       \
+    X(matrix, ht_cuda_many)                                                                                            \
+    X(matrix, ht_cuda_many_gather)                                                                                     \
+    X(matrix, ht_cuda_back)                                                                                            \
+    X(matrix, ht_cuda_back_gather)                                                                                     \
+    X(matrix, ht_cuda_embed)                                                                                           \
+    X(matrix, ht_cuda_sort_experts)                                                                                    \
+    X(matrix, ht_cuda_loss_begin)                                                                                      \
+    X(matrix, ht_cuda_loss_sums)                                                                                       \
+    X(matrix, ht_cuda_loss_end)                                                                                        \
+    X(matrix, ht_cuda_loss_gradients)
+
+/* Rows [first_row, first_row + n_rows) of a matrix. */
+typedef struct ht_cuda_weights {
+    const unsigned char *packed; /* the first of the rows */
+    const float *scales;         /* of 8-bit floats, of the whole matrix, or NULL */
+    int64_t first_row, n_rows, k, row_bytes;
+    int64_t whole; /* columns before this one are loaded for several cycles at a time */
+    int64_t scale_rows, scale_columns;
+    int32_t type;                                 /* ht_weight_type */
+    int32_t form;                                 /* ht_cuda_form */
+    int32_t bits, group, group_shift, scale_type; /* affine groups, of 2^group_shift columns; else 0 */
+} ht_cuda_weights;
+
+/* y [n, n_rows] = x [n, k] W^T + bias */
+typedef struct ht_cuda_linear_arguments {
+    ht_cuda_weights w;
+    const float *x, *bias; /* bias may be NULL */
+    float *y;
+    int64_t n, ldx, ldy;
+    int32_t x_aligned; /* rows of x begin at multiples of 16 bytes */
+    int32_t chunk;     /* columns of x in shared memory, a multiple of 256; ht_cuda_few_* */
+} ht_cuda_linear_arguments;
+
+/* Rows of dy and dx that one matrix is for: rows order[begin] to order[begin + n - 1]. */
+typedef struct ht_cuda_expert_tile {
+    int32_t expert, begin, n, unused;
+} ht_cuda_expert_tile;
+
+/* An expert's matrix: NULL, where another launch is for its type. */
+typedef struct ht_cuda_expert {
+    const unsigned char *packed;
+    const float *scales;
+} ht_cuda_expert;
+
+/* y[pair] = x[pair / x_share] W^T, with W the matrix of ids[pair]. */
+typedef struct ht_cuda_gather_arguments {
+    ht_cuda_linear_arguments l; /* of any of the matrices; n: the pairs */
+    ht_cuda_reporter report;
+    const int32_t *ids; /* [pairs / per_row, per_row] */
+    int64_t id_stride[2];
+    int32_t per_row, x_share, n_experts, accumulate;
+    const int32_t *order;             /* ht_cuda_many_gather, ht_cuda_back_gather */
+    const ht_cuda_expert_tile *tiles; /* as above, of HT_CUDA_TILE_X rows at most */
+    const ht_cuda_expert *table;      /* of all experts; NULL: `entry` */
+    ht_cuda_expert entry[HT_CUDA_ENTRIES];
+} ht_cuda_gather_arguments;
+
+/* Sorts pairs by expert into tiles; those beyond the last have n = 0. */
+typedef struct ht_cuda_sort_arguments {
+    ht_cuda_reporter report;
+    const int32_t *ids;
+    int64_t id_stride[2], pairs, n_tiles;
+    int32_t per_row, n_experts;
+    int32_t *first; /* [n_experts] */
+    int32_t *order; /* [pairs] */
+    ht_cuda_expert_tile *tiles;
+} ht_cuda_sort_arguments;
+
+/* out [n, k] = rows of the matrix times scale */
+typedef struct ht_cuda_embed_arguments {
+    ht_cuda_weights w;
+    ht_cuda_reporter report;
+    ht_cuda_view ids;
+    int64_t n;
+    float *out, scale;
+} ht_cuda_embed_arguments;
+
+/* dx [n, k] = dy [n, n_rows] W, added to dx when `accumulate`: each element in the order of the rows of W. */
+typedef struct ht_cuda_back_arguments {
+    ht_cuda_weights w;
+    const float *dy;
+    float *dx;
+    int64_t n, ldy, ldx, dy_step; /* elements between neighbours in a row of dy */
+    int32_t accumulate;
+} ht_cuda_back_arguments;
+
+typedef struct ht_cuda_back_gather_arguments {
+    ht_cuda_back_arguments b;
+    int64_t dy_stride[2]; /* of the axes of a pair, per_row of them on the second */
+    int32_t per_row, n_experts;
+    const int32_t *order;
+    const ht_cuda_expert_tile *tiles;
+    const ht_cuda_expert *table;
+    ht_cuda_expert entry[HT_CUDA_ENTRIES];
+} ht_cuda_back_gather_arguments;
+
+/* The state of a row of a head's logits, seen slab by slab. */
+typedef struct ht_cuda_loss_state {
+    double sum;        /* of exp(logit - max) */
+    float max, picked; /* the target's logit */
+} ht_cuda_loss_state;
+
+typedef struct ht_cuda_loss_arguments {
+    ht_cuda_reporter report;
+    const int32_t *targets;
+    int64_t target_stride, t, vocab;
+    float *logits; /* [t, slab]; of rows `row` to `row` + n of the matrix */
+    int64_t slab, row, n;
+    float scale, softcap;
+    ht_cuda_loss_state *state; /* [t] */
+    float *out;                /* ht_cuda_loss_end: [2, t] */
+    const float *lse, *factor; /* ht_cuda_loss_gradients */
+    int64_t lse_stride, factor_stride;
+} ht_cuda_loss_arguments;
 
 #endif

@@ -13,6 +13,7 @@
 #define __forceinline__ inline
 #define __shared__      static
 #define __restrict__
+#define __align__(n) __attribute__((aligned(n)))
 #define __launch_bounds__(...)
 
 struct on_host_dim {
@@ -100,6 +101,16 @@ static inline int __syncthreads_or(int mine) {
 }
 
 /* ---- memory ---- */
+
+struct alignas(8) uint2 {
+    uint32_t x, y;
+};
+struct alignas(16) uint4 {
+    uint32_t x, y, z, w;
+};
+struct alignas(16) float4 {
+    float x, y, z, w;
+};
 
 static inline void __threadfence(void) {}
 template <typename T> static inline T __ldg(const T *p) { return *p; }

@@ -1,0 +1,668 @@
+/* The values of packed weights, as formats/dequantize.c has them: eight neighbouring columns of a row of any form, and for products with
+ * few rows what a lane has of several cycles at once. */
+#ifndef HT_CUDA_MATRIX_VALUES_CUH
+#define HT_CUDA_MATRIX_VALUES_CUH
+
+#include "cuda/kernel.cuh"
+#include "cuda/matrix.h"
+
+/* The blocks, codebooks and bits of formats/, compiled for the GPU. */
+#ifdef __CUDACC__
+#define static static __device__
+#endif
+#include "formats/affine.h"
+#include "formats/blocks.h"
+#ifdef __CUDACC__
+#define const __device__ const
+#endif
+#include "formats/codebook_tables.c"
+#ifdef __CUDACC__
+#undef const
+#undef static
+#endif
+
+#define HT_CUDA_CODE(value) value
+static __device__ const int8_t ht_codes_iq4[16] = {HT_IQ4_VALUES(HT_CUDA_CODE)};
+static __device__ const int8_t ht_codes_e2m1[16] = {HT_E2M1_VALUES(HT_CUDA_CODE)};
+
+/* ---- numbers ---- */
+
+static __device__ __forceinline__ float ht_half_value(uint32_t bits) {
+#ifdef __CUDA_ARCH__
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"((uint16_t)bits));
+    return value;
+#else
+    return ht_f16_to_f32((uint16_t)bits);
+#endif
+}
+static __device__ __forceinline__ float ht_half_of(ht_half_bytes h) { return ht_half_value(ht_u16_at(h.b)); }
+
+/* Unsigned integers below 2^23 become floats by their bits: conversions are slow, additions are not. */
+static __device__ __forceinline__ float ht_magic(uint32_t integer) { return __uint_as_float(integer | 0x4B000000u); }
+#define HT_MAGIC 8388608.0f
+
+/* ---- eight columns, as stored: columns 8 g to 8 g + 7 of a row ---- */
+
+/* Nibble k of the g-th eight of 32: low nibbles of 16 bytes, then high ones. */
+static __device__ __forceinline__ int ht_nibble_of(const uint8_t *qs, int g, int k) {
+    return qs[8 * (g & 1) + k] >> 4 * (g >> 1) & 15;
+}
+static __device__ __forceinline__ int ht_fifth_of(const uint8_t *qh, int g, int k) { return (qh[g] >> k & 1) << 4; }
+
+static __device__ void ht_stored_small(int type, const uint8_t *row, int64_t part, float *w) {
+    const int g = (int)(part & 3);
+    const int64_t block = part >> 2;
+    switch (type) {
+    case HT_W_Q4_0: {
+        const ht_block_q4_0 *b = (const ht_block_q4_0 *)row + block;
+        const float d = ht_half_of(b->d);
+        for (int k = 0; k < 8; k++) w[k] = d * (float)(ht_nibble_of(b->qs, g, k) - 8);
+        break;
+    }
+    case HT_W_Q4_1: {
+        const ht_block_q4_1 *b = (const ht_block_q4_1 *)row + block;
+        const float d = ht_half_of(b->d), m = ht_half_of(b->m);
+        for (int k = 0; k < 8; k++) w[k] = d * (float)ht_nibble_of(b->qs, g, k) + m;
+        break;
+    }
+    case HT_W_Q5_0: {
+        const ht_block_q5_0 *b = (const ht_block_q5_0 *)row + block;
+        const float d = ht_half_of(b->d);
+        for (int k = 0; k < 8; k++) w[k] = d * (float)((ht_nibble_of(b->qs, g, k) | ht_fifth_of(b->qh, g, k)) - 16);
+        break;
+    }
+    case HT_W_Q5_1: {
+        const ht_block_q5_1 *b = (const ht_block_q5_1 *)row + block;
+        const float d = ht_half_of(b->d), m = ht_half_of(b->m);
+        for (int k = 0; k < 8; k++) w[k] = d * (float)(ht_nibble_of(b->qs, g, k) | ht_fifth_of(b->qh, g, k)) + m;
+        break;
+    }
+    case HT_W_Q8_0: {
+        const ht_block_q8_0 *b = (const ht_block_q8_0 *)row + block;
+        const float d = ht_half_of(b->d);
+        for (int k = 0; k < 8; k++) w[k] = d * (float)b->qs[8 * g + k];
+        break;
+    }
+    case HT_W_IQ4_NL: {
+        const ht_block_iq4_nl *b = (const ht_block_iq4_nl *)row + block;
+        const float d = ht_half_of(b->d);
+        for (int k = 0; k < 8; k++) w[k] = d * (float)ht_codes_iq4[ht_nibble_of(b->qs, g, k)];
+        break;
+    }
+    default: { /* MXFP4 */
+        const ht_block_mxfp4 *b = (const ht_block_mxfp4 *)row + block;
+        const float d = ht_mxfp4_scale(b->e);
+        for (int k = 0; k < 8; k++) w[k] = d * (float)ht_codes_e2m1[ht_nibble_of(b->qs, g, k)];
+    }
+    }
+}
+
+/* Blocks of 256, whose g-th eight it is. */
+static __device__ void ht_stored_k(int type, const uint8_t *row, int64_t part, float *w) {
+    const int g = (int)(part & 31), in32 = 8 * (g & 3), group = g >> 2;
+    const int64_t block = part >> 5;
+    switch (type) {
+    case HT_W_Q2_K: {
+        const ht_block_q2_k *b = (const ht_block_q2_k *)row + block;
+        const int s = b->scales[g >> 1];
+        const float scale = ht_half_of(b->d) * (float)(s & 15), min = ht_half_of(b->dmin) * (float)(s >> 4);
+        for (int k = 0; k < 8; k++)
+            w[k] = scale * (float)(b->qs[32 * (g >> 4) + in32 + k] >> 2 * (group & 3) & 3) - min;
+        break;
+    }
+    case HT_W_Q3_K: {
+        const ht_block_q3_k *b = (const ht_block_q3_k *)row + block;
+        const float scale = ht_half_of(b->d) * (float)ht_q3_k_scale(b->scales, g >> 1);
+        for (int k = 0; k < 8; k++) {
+            const int high = b->hmask[in32 + k] >> group & 1,
+                      q = b->qs[32 * (g >> 4) + in32 + k] >> 2 * (group & 3) & 3;
+            w[k] = scale * (float)(q - (high ? 0 : 4));
+        }
+        break;
+    }
+    case HT_W_Q4_K:
+    case HT_W_Q5_K: {
+        const bool five = type == HT_W_Q5_K;
+        const ht_block_q4_k *b4 = (const ht_block_q4_k *)row + block;
+        const ht_block_q5_k *b5 = (const ht_block_q5_k *)row + block;
+        const uint8_t *qs = five ? b5->qs : b4->qs;
+        uint8_t sc, m;
+        ht_k_scale_min(five ? b5->scales : b4->scales, group, &sc, &m);
+        const float scale = ht_half_of(five ? b5->d : b4->d) * (float)sc;
+        const float min = ht_half_of(five ? b5->dmin : b4->dmin) * (float)m;
+        for (int k = 0; k < 8; k++) {
+            const int high = five ? (b5->qh[in32 + k] >> group & 1) << 4 : 0;
+            w[k] = scale * (float)((qs[32 * (g >> 3) + in32 + k] >> 4 * (group & 1) & 15) | high) - min;
+        }
+        break;
+    }
+    case HT_W_Q6_K: {
+        const ht_block_q6_k *b = (const ht_block_q6_k *)row + block;
+        const int half = g >> 4, s = group & 3;
+        const float scale = ht_half_of(b->d) * (float)b->scales[g >> 1];
+        for (int k = 0; k < 8; k++) {
+            const int low = b->ql[64 * half + 32 * (s & 1) + in32 + k] >> (s < 2 ? 0 : 4) & 15;
+            const int high = b->qh[32 * half + in32 + k] >> 2 * s & 3;
+            w[k] = scale * (float)((low | high << 4) - 32);
+        }
+        break;
+    }
+    case HT_W_IQ4_XS: {
+        const ht_block_iq4_xs *b = (const ht_block_iq4_xs *)row + block;
+        const float scale = ht_half_of(b->d) * (float)ht_iq4_xs_scale(b, group);
+        for (int k = 0; k < 8; k++) w[k] = scale * (float)ht_codes_iq4[ht_nibble_of(b->qs + 16 * group, g & 3, k)];
+        break;
+    }
+    default: { /* TQ2_0 */
+        const ht_block_tq2_0 *b = (const ht_block_tq2_0 *)row + block;
+        const float d = ht_half_of(b->d);
+        for (int k = 0; k < 8; k++) w[k] = d * (float)((b->qs[32 * (g >> 4) + in32 + k] >> 2 * (group & 3) & 3) - 1);
+    }
+    }
+}
+
+/* w[k] = scale * (magnitude k, minus where bit k of `signs` is set), magnitudes in the bytes of a word. */
+static __device__ __forceinline__ void ht_signed_values(float scale, uint64_t magnitudes, uint32_t signs, float *w) {
+    for (int k = 0; k < 8; k++) {
+        const int value = (int)(magnitudes >> 8 * k & 255);
+        w[k] = scale * (float)(signs >> k & 1 ? -value : value);
+    }
+}
+
+static __device__ __forceinline__ uint32_t ht_word_at(const uint8_t *p) {
+    return ht_u16_at(p) | (uint32_t)ht_u16_at(p + 2) << 16;
+}
+static __device__ __forceinline__ int ht_nibble_at(const uint8_t *p, int i) { return p[i / 2] >> 4 * (i & 1) & 15; }
+static __device__ __forceinline__ float ht_iq2_scale(float d, int s) { return d * (0.5f + (float)s) * 0.25f; }
+
+/* Codebooks: the i-th entry of group j of 32 columns. */
+static __device__ void ht_stored_grid(int type, const uint8_t *row, int64_t part, float *w) {
+    const int g = (int)(part & 31), j = g >> 2, i = g & 3;
+    const int64_t block = part >> 5;
+    switch (type) {
+    case HT_W_IQ2_XXS: {
+        const ht_block_iq2_xxs *b = (const ht_block_iq2_xxs *)row + block;
+        const uint32_t rest = ht_word_at(b->qs + 8 * j + 4);
+        ht_signed_values(ht_iq2_scale(ht_half_of(b->d), (int)(rest >> 28)),
+                         ht_grid_iq2_values(ht_grid_iq2_xxs[b->qs[8 * j + i]]), ht_signs_of(rest >> 7 * i & 127), w);
+        break;
+    }
+    case HT_W_IQ2_XS: {
+        const ht_block_iq2_xs *b = (const ht_block_iq2_xs *)row + block;
+        const uint32_t both = ht_u16_at(b->qs + 8 * j + 2 * i);
+        ht_signed_values(ht_iq2_scale(ht_half_of(b->d), ht_nibble_at(b->scales, 2 * j + i / 2)),
+                         ht_grid_iq2_values(ht_grid_iq2_xs[both & 511]), ht_signs_of(both >> 9), w);
+        break;
+    }
+    case HT_W_IQ2_S: {
+        const ht_block_iq2_s *b = (const ht_block_iq2_s *)row + block;
+        const int number = b->qs[4 * j + i] | (b->qh[j] >> 2 * i & 3) << 8;
+        ht_signed_values(ht_iq2_scale(ht_half_of(b->d), ht_nibble_at(b->scales, 2 * j + i / 2)),
+                         ht_grid_iq2_values(ht_grid_iq2_s[number]), b->signs[4 * j + i], w);
+        break;
+    }
+    case HT_W_IQ3_XXS: {
+        const ht_block_iq3_xxs *b = (const ht_block_iq3_xxs *)row + block;
+        const uint32_t rest = ht_word_at(b->scales + 4 * j);
+        const uint8_t *number = b->qs + 8 * j + 2 * i;
+        const uint64_t values = ht_grid_iq3_xxs_values(ht_grid_iq3_xxs[number[0]]) |
+                                (uint64_t)ht_grid_iq3_xxs_values(ht_grid_iq3_xxs[number[1]]) << 32;
+        ht_signed_values(ht_half_of(b->d) * (0.5f + (float)(rest >> 28)) * 0.5f, values,
+                         ht_signs_of(rest >> 7 * i & 127), w);
+        break;
+    }
+    case HT_W_IQ3_S: {
+        const ht_block_iq3_s *b = (const ht_block_iq3_s *)row + block;
+        const uint8_t *low = b->qs + 8 * j + 2 * i;
+        const int first = low[0] | (b->qh[j] >> 2 * i & 1) << 8, second = low[1] | (b->qh[j] >> (2 * i + 1) & 1) << 8;
+        const uint64_t values =
+            ht_grid_iq3_s_values(ht_grid_iq3_s[first]) | (uint64_t)ht_grid_iq3_s_values(ht_grid_iq3_s[second]) << 32;
+        ht_signed_values(ht_half_of(b->d) * (float)(1 + 2 * ht_nibble_at(b->scales, j)), values, b->signs[4 * j + i],
+                         w);
+        break;
+    }
+    case HT_W_IQ1_S: {
+        const ht_block_iq1_s *b = (const ht_block_iq1_s *)row + block;
+        const int high = ht_u16_at(b->qh + 2 * j), number = b->qs[4 * j + i] | (high >> 3 * i & 7) << 8;
+        const float scale = ht_half_of(b->d) * (float)(2 * (high >> 12 & 7) + 1) * 0.125f;
+        const uint64_t codes = ht_grid_pairs(ht_grid_iq1[number]);
+        for (int k = 0; k < 8; k++) w[k] = scale * (float)((int)(codes >> 8 * k & 3) * 8 - (high >> 15 ? 9 : 7));
+        break;
+    }
+    default: { /* IQ1_M */
+        const ht_block_iq1_m *b = (const ht_block_iq1_m *)row + block;
+        uint32_t d = 0;
+        for (int n = 0; n < 4; n++) d |= (uint32_t)(b->scales[2 * n + 1] >> 4) << 4 * n;
+        const int n = 2 * j + i / 2, s = ht_u16_at(b->scales + n / 4 * 2) >> 3 * (n % 4) & 7;
+        const int high = ht_nibble_at(b->qh, 4 * j + i), number = b->qs[4 * j + i] | (high & 7) << 8;
+        const float scale = ht_half_value(d) * (float)(2 * s + 1) * 0.125f;
+        const uint64_t codes = ht_grid_pairs(ht_grid_iq1[number]);
+        for (int k = 0; k < 8; k++) w[k] = scale * (float)((int)(codes >> 8 * k & 3) * 8 - (high >> 3 ? 9 : 7));
+    }
+    }
+}
+
+/* Digit n of base-3 fractions. */
+static __device__ __forceinline__ int ht_digit_of(uint8_t fraction, int n) {
+    uint8_t shifted = fraction;
+    for (int i = 0; i < n; i++) shifted = (uint8_t)(shifted * 3);
+    return shifted * 3 >> 8;
+}
+
+static __device__ void ht_stored_tq1(const uint8_t *row, int64_t part, float *w) {
+    const ht_block_tq1_0 *b = (const ht_block_tq1_0 *)row + (part >> 5);
+    const int first = 8 * (int)(part & 31);
+    const float d = ht_half_of(b->d);
+    for (int k = 0; k < 8; k++) {
+        const int i = first + k;
+        const int digit = i < 160   ? ht_digit_of(b->qs[i % 32], i / 32)
+                          : i < 240 ? ht_digit_of(b->qs[32 + (i - 160) % 16], (i - 160) / 16)
+                                    : ht_digit_of(b->qh[(i - 240) % 4], (i - 240) / 4);
+        w[k] = d * (float)(digit - 1);
+    }
+}
+
+static __device__ void ht_stored_nvfp4(const uint8_t *row, int64_t part, float *w) {
+    const ht_block_nvfp4 *b = (const ht_block_nvfp4 *)row + (part >> 3);
+    const int g = (int)(part & 7);
+    const float d = ht_ue4m3_half(b->d[g >> 1]);
+    for (int k = 0; k < 8; k++) w[k] = d * (float)ht_codes_e2m1[b->qs[8 * (g >> 1) + k] >> 4 * (g & 1) & 15];
+}
+
+static __device__ void ht_stored_q1(const uint8_t *row, int64_t part, float *w) {
+    const ht_block_q1_0 *b = (const ht_block_q1_0 *)row + (part >> 4);
+    const int signs = b->qs[part & 15];
+    const float d = ht_half_of(b->d);
+    for (int k = 0; k < 8; k++) w[k] = signs >> k & 1 ? d : -d;
+}
+
+static __device__ float ht_scale_at(int type, const uint8_t *p) {
+    if (type == HT_W_F16) return ht_half_value(ht_u16_at(p));
+    if (type == HT_W_BF16) return ht_bf16_to_f32(ht_u16_at(p));
+    return __uint_as_float(ht_word_at(p));
+}
+
+static __device__ void ht_stored_affine(const ht_cuda_weights &m, const uint8_t *row, int64_t part, float *w) {
+    const int scale_bytes = m.scale_type == HT_W_F32 ? 4 : 2;
+    const int64_t block = part * 8 / m.group, bytes = 2 * scale_bytes + m.group * m.bits / 8;
+    const uint8_t *b = row + block * bytes;
+    const uint8_t *numbers = b + 2 * scale_bytes + (part * 8 - block * m.group) / 8 * m.bits;
+    const float scale = ht_scale_at(m.scale_type, b), bias = ht_scale_at(m.scale_type, b + scale_bytes);
+    uint64_t q = 0;
+    for (int i = 0; i < m.bits; i++) q |= (uint64_t)numbers[i] << 8 * i;
+    for (int k = 0; k < 8; k++) w[k] = scale * (float)(q >> m.bits * k & ((1u << m.bits) - 1)) + bias;
+}
+
+static __device__ __forceinline__ float ht_f8_value(bool e5m2, uint8_t x) {
+    if (e5m2) return ht_half_value((uint32_t)x << 8);
+    const int magnitude = x & 127;
+    const float value = magnitude == 127 ? NAN : ht_half_value((uint32_t)magnitude << 7) * 256.0f;
+    return x >> 7 ? -value : value;
+}
+
+/* 8-bit floats of row `index` of the matrix; columns behind the last are 0. */
+static __device__ void ht_stored_f8(const ht_cuda_weights &m, const uint8_t *row, int64_t index, int64_t part,
+                                    float *w) {
+    const bool e5m2 = m.type == HT_W_F8_E5M2;
+    for (int k = 0; k < 8; k++) {
+        const int64_t column = 8 * part + k;
+        if (column >= m.k) {
+            w[k] = 0;
+            continue;
+        }
+        w[k] = ht_f8_value(e5m2, row[column]);
+        if (!m.scales) continue;
+        const int64_t of_row = (m.k + m.scale_columns - 1) / m.scale_columns;
+        w[k] *= m.scales[(m.first_row + index) / m.scale_rows * of_row + column / m.scale_columns];
+    }
+}
+
+static __device__ void ht_stored_part(const ht_cuda_weights &m, const uint8_t *row, int64_t index, int64_t part,
+                                      float *w) {
+    switch (m.type) {
+    case HT_W_F8_E4M3:
+    case HT_W_F8_E5M2: ht_stored_f8(m, row, index, part, w); break;
+    case HT_W_Q4_0:
+    case HT_W_Q4_1:
+    case HT_W_Q5_0:
+    case HT_W_Q5_1:
+    case HT_W_Q8_0:
+    case HT_W_IQ4_NL:
+    case HT_W_MXFP4: ht_stored_small(m.type, row, part, w); break;
+    case HT_W_Q2_K:
+    case HT_W_Q3_K:
+    case HT_W_Q4_K:
+    case HT_W_Q5_K:
+    case HT_W_Q6_K:
+    case HT_W_IQ4_XS:
+    case HT_W_TQ2_0: ht_stored_k(m.type, row, part, w); break;
+    case HT_W_IQ2_XXS:
+    case HT_W_IQ2_XS:
+    case HT_W_IQ2_S:
+    case HT_W_IQ3_XXS:
+    case HT_W_IQ3_S:
+    case HT_W_IQ1_S:
+    case HT_W_IQ1_M: ht_stored_grid(m.type, row, part, w); break;
+    case HT_W_TQ1_0: ht_stored_tq1(row, part, w); break;
+    case HT_W_NVFP4: ht_stored_nvfp4(row, part, w); break;
+    case HT_W_Q1_0: ht_stored_q1(row, part, w); break;
+    default: ht_stored_affine(m, row, part, w);
+    }
+}
+
+/* ---- forms ----
+ *
+ * A form has CYCLES of which a lane loads its columns at once; `load` takes those of cycles [CYCLES i, CYCLES (i + 1)) of a row,
+ * `expand` gives the 8 values of the c-th of them, and `part` the columns 8 g to 8 g + 7, wherever they are. */
+
+/* Where part g of a row is, of parts of which `of` cycles are loaded at once before part `whole`: lane by lane, the cycles of a lane
+ * neighbours. */
+static __device__ __forceinline__ int64_t ht_place_of(int64_t g, int cycles, int64_t whole) {
+    if (g >= whole) return g;
+    const int64_t lanes = 8, span = lanes * cycles;
+    return g / span * span + g % lanes * cycles + g / lanes % cycles;
+}
+
+/* The scale of column group s of 32, of which two are in a cycle: those of an even place in it, then the others. */
+static __device__ __forceinline__ int64_t ht_scale_place_of(int64_t s, int cycles, int64_t whole) {
+    if (s >= whole) return s;
+    const int64_t span = 2 * cycles;
+    return s / span * span + s % 2 * cycles + s / 2 % cycles;
+}
+
+static __device__ __forceinline__ uint32_t ht_component(const uint4 &v, int i) {
+    return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
+}
+
+/* Eight nibbles minus `zero` (below 16), in floats: number k is times 16^(k % 4). */
+static __device__ __forceinline__ void ht_nibbles(uint32_t v, float zero, float *q) {
+    const uint32_t high = v >> 16;
+    q[0] = ht_magic(v & 0xFu) - (HT_MAGIC + zero);
+    q[1] = ht_magic(v & 0xF0u) - (HT_MAGIC + 16 * zero);
+    q[2] = ht_magic(v & 0xF00u) - (HT_MAGIC + 256 * zero);
+    q[3] = ht_magic(v & 0xF000u) - (HT_MAGIC + 4096 * zero);
+    q[4] = ht_magic(high & 0xFu) - (HT_MAGIC + zero);
+    q[5] = ht_magic(high & 0xF0u) - (HT_MAGIC + 16 * zero);
+    q[6] = ht_magic(high & 0xF00u) - (HT_MAGIC + 256 * zero);
+    q[7] = ht_magic(high & 0xF000u) - (HT_MAGIC + 4096 * zero);
+}
+
+/* w = scale (q - zero), the products being exact. */
+static __device__ __forceinline__ void ht_scaled_nibbles(uint32_t v, float zero, float scale, float *w) {
+    ht_nibbles(v, zero, w);
+    const float s[4] = {scale, scale * 0x1p-4f, scale * 0x1p-8f, scale * 0x1p-12f};
+    for (int k = 0; k < 8; k++) w[k] *= s[k & 3];
+}
+
+/* w = scale q + add, rounded once. */
+static __device__ __forceinline__ void ht_affine_nibbles(uint32_t v, float scale, float add, float *w) {
+    ht_nibbles(v, 0, w);
+    const float s[4] = {scale, scale * 0x1p-4f, scale * 0x1p-8f, scale * 0x1p-12f};
+    for (int k = 0; k < 8; k++) w[k] = fmaf(w[k], s[k & 3], add);
+}
+
+/* Byte k of a word minus `zero`, as a float. */
+static __device__ __forceinline__ float ht_byte_of(uint32_t v, int k, float zero) {
+    return ht_magic(v >> 8 * k & 255u) - (HT_MAGIC + zero);
+}
+
+template <typename T> static __device__ __forceinline__ T ht_load(const uint8_t *p) { return __ldg((const T *)p); }
+
+struct ht_form_STORED {
+    enum { CYCLES = 1, DEPTH = 1 };
+    struct raw {};
+    static __device__ __forceinline__ raw load(const ht_cuda_weights &, const uint8_t *, int64_t, int) { return raw(); }
+    static __device__ __forceinline__ void expand(const ht_cuda_weights &, const raw &, int, int, float *) {}
+    static __device__ __forceinline__ void part(const ht_cuda_weights &m, const uint8_t *row, int64_t index, int64_t g,
+                                                float *w) {
+        ht_stored_part(m, row, index, g, w);
+    }
+};
+
+struct ht_form_F32 {
+    enum { CYCLES = 1, DEPTH = 4 };
+    struct raw {
+        float4 a, b;
+    };
+    static __device__ __forceinline__ raw load(const ht_cuda_weights &, const uint8_t *row, int64_t i, int lane) {
+        const uint8_t *p = row + (i * 64 + lane * 8) * 4;
+        return raw{ht_load<float4>(p), ht_load<float4>(p + 16)};
+    }
+    static __device__ __forceinline__ void expand(const ht_cuda_weights &, const raw &r, int, int, float *w) {
+        w[0] = r.a.x, w[1] = r.a.y, w[2] = r.a.z, w[3] = r.a.w;
+        w[4] = r.b.x, w[5] = r.b.y, w[6] = r.b.z, w[7] = r.b.w;
+    }
+    static __device__ __forceinline__ void part(const ht_cuda_weights &m, const uint8_t *row, int64_t, int64_t g,
+                                                float *w) {
+        for (int k = 0; k < 8; k++) w[k] = 8 * g + k < m.k ? ((const float *)row)[8 * g + k] : 0.0f;
+    }
+};
+
+/* 16-bit floats. */
+template <bool HALF> struct ht_form_16 {
+    enum { CYCLES = 1, DEPTH = 4 };
+    typedef uint4 raw;
+    static __device__ __forceinline__ raw load(const ht_cuda_weights &, const uint8_t *row, int64_t i, int lane) {
+        return ht_load<uint4>(row + (i * 64 + lane * 8) * 2);
+    }
+    static __device__ __forceinline__ void expand(const ht_cuda_weights &, const raw &r, int, int, float *w) {
+        for (int k = 0; k < 8; k++) {
+            const uint32_t both = ht_component(r, k / 2);
+            w[k] = HALF    ? ht_half_value(k & 1 ? both >> 16 : both & 0xFFFFu)
+                   : k & 1 ? __uint_as_float(both & 0xFFFF0000u)
+                           : __uint_as_float(both << 16);
+        }
+    }
+    static __device__ __forceinline__ void part(const ht_cuda_weights &m, const uint8_t *row, int64_t, int64_t g,
+                                                float *w) {
+        const uint16_t *p = (const uint16_t *)row + 8 * g;
+        for (int k = 0; k < 8; k++) {
+            const uint16_t bits = 8 * g + k < m.k ? p[k] : 0;
+            w[k] = HALF ? ht_half_value(bits) : ht_bf16_to_f32(bits);
+        }
+    }
+};
+typedef ht_form_16<true> ht_form_F16;
+typedef ht_form_16<false> ht_form_BF16;
+
+/* Words of 8 nibbles; then f16 scales of 32 columns. */
+struct ht_form_Q4_0 {
+    enum { CYCLES = 4, DEPTH = 4 };
+    struct raw {
+        uint4 q;
+        uint2 d;
+    };
+    static __device__ __forceinline__ raw load(const ht_cuda_weights &m, const uint8_t *row, int64_t i, int lane) {
+        return raw{ht_load<uint4>(row + i * 128 + lane * 16), ht_load<uint2>(row + m.k / 2 + i * 16 + (lane >> 2) * 8)};
+    }
+    static __device__ __forceinline__ void expand(const ht_cuda_weights &, const raw &r, int c, int, float *w) {
+        const uint32_t both = c < 2 ? r.d.x : r.d.y;
+        ht_scaled_nibbles(ht_component(r.q, c), 8, ht_half_value(c & 1 ? both >> 16 : both & 0xFFFFu), w);
+    }
+    static __device__ __forceinline__ void part(const ht_cuda_weights &m, const uint8_t *row, int64_t, int64_t g,
+                                                float *w) {
+        const int64_t place = ht_place_of(g, CYCLES, m.whole / 8);
+        const int64_t scale = ht_scale_place_of(g / 4, CYCLES, m.whole / 32);
+        ht_scaled_nibbles(((const uint32_t *)row)[place], 8, ht_half_value(((const uint16_t *)(row + m.k / 2))[scale]),
+                          w);
+    }
+};
+
+/* Eight bytes a part; then f16 scales of 32 columns. */
+struct ht_form_Q8_0 {
+    enum { CYCLES = 2, DEPTH = 4 };
+    struct raw {
+        uint4 q;
+        uint32_t d;
+    };
+    static __device__ __forceinline__ raw load(const ht_cuda_weights &m, const uint8_t *row, int64_t i, int lane) {
+        return raw{ht_load<uint4>(row + i * 128 + lane * 16), ht_load<uint32_t>(row + m.k + i * 8 + (lane >> 2) * 4)};
+    }
+    static __device__ __forceinline__ void values(uint32_t low, uint32_t high, float d, float *w) {
+        low ^= 0x80808080u, high ^= 0x80808080u; /* q + 128 */
+        for (int k = 0; k < 4; k++) {
+            w[k] = d * ht_byte_of(low, k, 128);
+            w[4 + k] = d * ht_byte_of(high, k, 128);
+        }
+    }
+    static __device__ __forceinline__ void expand(const ht_cuda_weights &, const raw &r, int c, int, float *w) {
+        values(ht_component(r.q, 2 * c), ht_component(r.q, 2 * c + 1), ht_half_value(c ? r.d >> 16 : r.d & 0xFFFFu), w);
+    }
+    static __device__ __forceinline__ void part(const ht_cuda_weights &m, const uint8_t *row, int64_t, int64_t g,
+                                                float *w) {
+        const uint32_t *q = (const uint32_t *)row + 2 * ht_place_of(g, CYCLES, m.whole / 8);
+        const int64_t scale = ht_scale_place_of(g / 4, CYCLES, m.whole / 32);
+        values(q[0], q[1], ht_half_value(((const uint16_t *)(row + m.k))[scale]), w);
+    }
+};
+
+/* Words of 8 nibbles; then d, dmin and scales of every block, as stored. */
+struct ht_form_Q4_K {
+    enum { CYCLES = 4, DEPTH = 2 };
+    struct raw {
+        uint4 q, head;
+    };
+    static __device__ __forceinline__ raw load(const ht_cuda_weights &m, const uint8_t *row, int64_t i, int lane) {
+        return raw{ht_load<uint4>(row + i * 128 + lane * 16), ht_load<uint4>(row + m.k / 2 + i * 16)};
+    }
+    /* Group 2 c + lane / 4 of the block; its bits are those of ht_k_scale_min. */
+    static __device__ __forceinline__ void expand(const ht_cuda_weights &, const raw &r, int c, int lane, float *w) {
+        const uint32_t a = r.head.y, b = r.head.z, both = r.head.w;
+        const uint32_t scales = c < 2 ? a & 0x3F3F3F3Fu : (both & 0x0F0F0F0Fu) | (a >> 2 & 0x30303030u);
+        const uint32_t mins = c < 2 ? b & 0x3F3F3F3Fu : (both >> 4 & 0x0F0F0F0Fu) | (b >> 2 & 0x30303030u);
+        const int shift = 16 * (c & 1) + 8 * (lane >> 2);
+        const float d = ht_half_value(r.head.x & 0xFFFFu), dmin = ht_half_value(r.head.x >> 16);
+        const float scale = d * (ht_magic(scales >> shift & 255u) - HT_MAGIC);
+        const float min = dmin * (ht_magic(mins >> shift & 255u) - HT_MAGIC);
+        ht_affine_nibbles(ht_component(r.q, c), scale, -min, w);
+    }
+    static __device__ __forceinline__ void part(const ht_cuda_weights &m, const uint8_t *row, int64_t, int64_t g,
+                                                float *w) {
+        const uint8_t *head = row + m.k / 2 + g / 32 * 16;
+        uint8_t sc, min;
+        ht_k_scale_min(head + 4, (int)(g % 32 / 4), &sc, &min);
+        ht_affine_nibbles(((const uint32_t *)row)[ht_place_of(g, CYCLES, m.k / 8)],
+                          ht_half_value(ht_u16_at(head)) * (float)sc,
+                          -(ht_half_value(ht_u16_at(head + 2)) * (float)min), w);
+    }
+};
+
+/* Words of 8 low nibbles; then words of the high bits of two cycles, in byte b bits 2 f of part numbers 2 b (f = 0, 2) and 2 b + 1 of the
+ * first cycle, then of the second; then scales, those of a lane's cycles neighbours; then d. */
+struct ht_form_Q6_K {
+    enum { CYCLES = 4, DEPTH = 2 };
+    struct raw {
+        uint4 q;
+        uint2 high;
+        uint32_t scales, d;
+    };
+    static __device__ __forceinline__ raw load(const ht_cuda_weights &m, const uint8_t *row, int64_t i, int lane) {
+        const uint8_t *high = row + m.k / 2, *scales = high + m.k / 4, *d = scales + m.k / 16;
+        return raw{ht_load<uint4>(row + i * 128 + lane * 16), ht_load<uint2>(high + i * 64 + lane * 8),
+                   ht_load<uint32_t>(scales + i * 16 + (lane >> 1) * 4), ht_load<uint16_t>(d + i * 2)};
+    }
+    static __device__ __forceinline__ void values(uint32_t low, uint32_t high, bool second, float scale, float *w) {
+        if (second) high >>= 4;
+        const uint32_t even = (low & 0x0F0F0F0Fu) | (high << 4 & 0x30303030u);
+        const uint32_t odd = (low >> 4 & 0x0F0F0F0Fu) | (high << 2 & 0x30303030u);
+        for (int k = 0; k < 4; k++) {
+            w[2 * k] = scale * ht_byte_of(even, k, 32);
+            w[2 * k + 1] = scale * ht_byte_of(odd, k, 32);
+        }
+    }
+    static __device__ __forceinline__ void expand(const ht_cuda_weights &, const raw &r, int c, int, float *w) {
+        const float s = ht_byte_of(r.scales ^ 0x80808080u, c, 128);
+        values(ht_component(r.q, c), c < 2 ? r.high.x : r.high.y, c & 1, ht_half_value(r.d) * s, w);
+    }
+    static __device__ __forceinline__ void part(const ht_cuda_weights &m, const uint8_t *row, int64_t, int64_t g,
+                                                float *w) {
+        const uint8_t *high = row + m.k / 2, *scales = high + m.k / 4, *d = scales + m.k / 16;
+        const int64_t block = g / 32;
+        const int lane = (int)(g % 8), c = (int)(g / 8 % 4);
+        const float s = (float)(int8_t)scales[block * 16 + (lane >> 1) * 4 + c];
+        values(((const uint32_t *)row)[block * 32 + lane * 4 + c],
+               ((const uint32_t *)high)[block * 16 + lane * 2 + c / 2], c & 1,
+               ht_half_value(((const uint16_t *)d)[block]) * s, w);
+    }
+};
+
+static __device__ __forceinline__ void ht_pair_values(const ht_cuda_weights &m, uint32_t pair, float *scale,
+                                                      float *bias) {
+    const bool half = m.scale_type == HT_W_F16;
+    *scale = half ? ht_half_value(pair & 0xFFFFu) : __uint_as_float(pair << 16);
+    *bias = half ? ht_half_value(pair >> 16) : __uint_as_float(pair & 0xFFFF0000u);
+}
+
+/* Words of 8 nibbles; then scale and bias of every group. */
+struct ht_form_MLX4 {
+    enum { CYCLES = 4, DEPTH = 2 };
+    struct raw {
+        uint4 q;
+        uint32_t pair[CYCLES];
+    };
+    static __device__ __forceinline__ raw load(const ht_cuda_weights &m, const uint8_t *row, int64_t i, int lane) {
+        raw r;
+        r.q = ht_load<uint4>(row + i * 128 + lane * 16);
+        for (int c = 0; c < CYCLES; c++)
+            r.pair[c] = ht_load<uint32_t>(row + m.k / 2 + (((i * CYCLES + c) * 64 + lane * 8) >> m.group_shift) * 4);
+        return r;
+    }
+    static __device__ __forceinline__ void expand(const ht_cuda_weights &m, const raw &r, int c, int, float *w) {
+        float scale, bias;
+        ht_pair_values(m, r.pair[c], &scale, &bias);
+        ht_affine_nibbles(ht_component(r.q, c), scale, bias, w);
+    }
+    static __device__ __forceinline__ void part(const ht_cuda_weights &m, const uint8_t *row, int64_t, int64_t g,
+                                                float *w) {
+        float scale, bias;
+        ht_pair_values(m, ((const uint32_t *)(row + m.k / 2))[g * 8 >> m.group_shift], &scale, &bias);
+        ht_affine_nibbles(((const uint32_t *)row)[ht_place_of(g, CYCLES, m.whole / 8)], scale, bias, w);
+    }
+};
+
+/* Eight bytes a part; then scale and bias of every group. */
+struct ht_form_MLX8 {
+    enum { CYCLES = 2, DEPTH = 4 };
+    struct raw {
+        uint4 q;
+        uint32_t pair[CYCLES];
+    };
+    static __device__ __forceinline__ raw load(const ht_cuda_weights &m, const uint8_t *row, int64_t i, int lane) {
+        raw r;
+        r.q = ht_load<uint4>(row + i * 128 + lane * 16);
+        for (int c = 0; c < CYCLES; c++)
+            r.pair[c] = ht_load<uint32_t>(row + m.k + (((i * CYCLES + c) * 64 + lane * 8) >> m.group_shift) * 4);
+        return r;
+    }
+    static __device__ __forceinline__ void values(const ht_cuda_weights &m, uint32_t low, uint32_t high, uint32_t pair,
+                                                  float *w) {
+        float scale, bias;
+        ht_pair_values(m, pair, &scale, &bias);
+        for (int k = 0; k < 4; k++) {
+            w[k] = fmaf(ht_byte_of(low, k, 0), scale, bias);
+            w[4 + k] = fmaf(ht_byte_of(high, k, 0), scale, bias);
+        }
+    }
+    static __device__ __forceinline__ void expand(const ht_cuda_weights &m, const raw &r, int c, int, float *w) {
+        values(m, ht_component(r.q, 2 * c), ht_component(r.q, 2 * c + 1), r.pair[c], w);
+    }
+    static __device__ __forceinline__ void part(const ht_cuda_weights &m, const uint8_t *row, int64_t, int64_t g,
+                                                float *w) {
+        const uint32_t *q = (const uint32_t *)row + 2 * ht_place_of(g, CYCLES, m.whole / 8);
+        values(m, q[0], q[1], ((const uint32_t *)(row + m.k))[g * 8 >> m.group_shift], w);
+    }
+};
+
+/* Part g of a row of any form: columns 8 g to 8 g + 7, 0 behind the last. */
+static __device__ void ht_part_of(const ht_cuda_weights &m, const uint8_t *row, int64_t index, int64_t g, float *w) {
+    switch (m.form) {
+#define X(form)                                                                                                        \
+    case HT_CUDA_##form: ht_form_##form::part(m, row, index, g, w); break;
+        HT_CUDA_EACH_FORM(X)
+#undef X
+    default: break;
+    }
+}
+
+#endif
