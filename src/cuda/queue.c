@@ -24,6 +24,13 @@ ht_status ht_cuda_note(ht_cuda_device *d, CUresult result, ht_error *err, const 
 
 static ht_mark mark(ht_device *d) { return atomic_load_explicit(&ht_cuda_of(d)->submitted, memory_order_relaxed); }
 
+/* As the CPU's kernels name themselves. */
+static const char *name_of(int op) {
+    if (op == HT_OP_TAKE_ALONG) return "take_along_axis";
+    if (op == HT_OP_PUT_ALONG) return "put_along_axis";
+    return op >= 0 && op < HT_OP_COUNT && op_names[op] ? op_names[op] : "a kernel";
+}
+
 static ht_status describe(const ht_cuda_fault *f, ht_error *err) {
     const char *name = f->op >= 0 && f->op < HT_OP_COUNT && op_names[f->op] ? op_names[f->op] : "a kernel";
     if (f->op == HT_OP_GATHER_MM || f->op == HT_OP_QUANTIZED_MATMUL) /* cuda/product.h */
@@ -39,6 +46,7 @@ static ht_status describe(const ht_cuda_fault *f, ht_error *err) {
             "%s: query %lld is at row %lld of a sequence that begins at row %lld, of %lld rows of keys; rows of a "
             "sequence do not go back",
             name, (long long)f->position, (long long)f->value, (long long)f->length, (long long)f->size);
+    const char *name = name_of(f->op);
     return ht_fail(err, HT_ERR_INDEX, "%s: index %lld at position %lld is outside axis %d of %lld elements%s", name,
                    (long long)f->value, (long long)f->position, (int)f->axis, (long long)f->size,
                    f->length < f->size ? " as the start of a slice" : "");
