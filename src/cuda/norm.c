@@ -29,18 +29,18 @@ static ht_status run_norm(const ht_call *call, ht_cuda_norm_arguments *a, ht_cud
     a->team = ht_cuda_team_of(a->n);
     if (a->n_rows * a->n == 0) return HT_OK;
     const ht_cuda_shape shape = ht_cuda_team_shape(d, a->team, a->n_rows);
-    return ht_cuda_launch(d, kernel, &shape, a, err);
+    return ht_cuda_launch(d, ht_cuda_of_float(kernel, call->out.dtype), &shape, a, err);
 }
 
 static ht_status run_rms_norm(const ht_call *call, ht_error *err) {
     const ht_rms_norm_params *p = call->params;
     ht_cuda_norm_arguments a = {.eps = p->eps, .weight_offset = p->weight_offset};
-    return run_norm(call, &a, HT_CUDA_ID_ht_cuda_rms_norm, err);
+    return run_norm(call, &a, HT_CUDA_ID_ht_cuda_rms_norm_f16, err);
 }
 
 static ht_status run_layer_norm(const ht_call *call, ht_error *err) {
     ht_cuda_norm_arguments a = {.eps = ((const ht_layer_norm_params *)call->params)->eps};
-    return run_norm(call, &a, HT_CUDA_ID_ht_cuda_layer_norm, err);
+    return run_norm(call, &a, HT_CUDA_ID_ht_cuda_layer_norm_f16, err);
 }
 
 /* ---- gradients ---- */
@@ -81,7 +81,7 @@ static ht_status run_grad(const ht_call *call, ht_cuda_norm_grad_arguments *a, h
     ht_status status = HT_OK;
     if (a->n_rows > 0) {
         const ht_cuda_shape rows = ht_cuda_team_shape(d, a->team, a->n_rows);
-        status = ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_norm_grad_rows, &rows, a, err);
+        status = ht_cuda_launch(d, ht_cuda_of_float(HT_CUDA_ID_ht_cuda_norm_grad_rows_f16, out.dtype), &rows, a, err);
     }
     if (status || (!a->to_weight && !a->to_bias)) return status;
     const int64_t pieces = (a->n + HT_CUDA_GRAD_COLUMNS - 1) / HT_CUDA_GRAD_COLUMNS * a->n_chunks;
@@ -137,7 +137,7 @@ static ht_status run_rope(const ht_call *call, ht_error *err) {
     while (a.heads_at_once < 8 && per_head * n_heads / (2 * a.heads_at_once) >= enough) a.heads_at_once *= 2;
     const int64_t n = per_head * ((n_heads + a.heads_at_once - 1) / a.heads_at_once);
     const ht_cuda_shape shape = ht_cuda_threads(d, n);
-    return ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_rope, &shape, &a, err);
+    return ht_cuda_launch(d, ht_cuda_of_float(HT_CUDA_ID_ht_cuda_rope_f16, x->dtype), &shape, &a, err);
 }
 
 void ht_cuda_norm_kernels(ht_kernel *kernels) {

@@ -26,31 +26,32 @@ static __device__ team_row row_of(const ht_cuda_rows &x, int64_t group, int64_t 
 }
 
 /* Calls f(quad index, four values of x) for the thread's quads, the first KEPT from `kept`. */
-template <typename R, typename F>
-static __device__ void each_quad(R (*kept)[4], const ht_cuda_rows &x, const team_row &r, F f) {
+template <typename T, typename R, typename F>
+static __device__ void each_quad(R (*kept)[4], const T *p, const ht_cuda_rows &x, const team_row &r, F f) {
 #pragma unroll
     for (int k = 0; k < KEPT; k++)
         if (r.lane + k * r.team < r.n_quads) f((int64_t)r.lane + k * r.team, kept[k]);
     for (int64_t q = r.lane + KEPT * r.team; q < r.n_quads; q += r.team) {
         R v[4];
-        ht_load_quad(v, x, r.at, q, r.n, (R)0);
+        ht_load_quad(v, p, x, q, r.n, (R)0);
         f(q, v);
     }
 }
 
-template <typename R> static __device__ void keep_quads(R (*kept)[4], const ht_cuda_rows &x, const team_row &r) {
+template <typename T, typename R>
+static __device__ void keep_quads(R (*kept)[4], const T *p, const ht_cuda_rows &x, const team_row &r) {
 #pragma unroll
     for (int k = 0; k < KEPT; k++)
-        if (r.lane + k * r.team < r.n_quads) ht_load_quad(kept[k], x, r.at, r.lane + k * r.team, r.n, (R)0);
+        if (r.lane + k * r.team < r.n_quads) ht_load_quad(kept[k], p, x, r.lane + k * r.team, r.n, (R)0);
 }
 
 /* ---- norms ---- */
 
 /* Sum of (x - mean)^2 over a row; `mean` is 0 for the plain squares. */
-template <typename R>
-static __device__ R sum_of_squares(R (*kept)[4], const ht_cuda_rows &x, const team_row &r, R mean) {
+template <typename T, typename R>
+static __device__ R sum_of_squares(R (*kept)[4], const T *p, const ht_cuda_rows &x, const team_row &r, R mean) {
     R sum = 0;
-    each_quad(kept, x, r, [&](int64_t q, const R *v) {
+    each_quad(kept, p, x, r, [&](int64_t q, const R *v) {
         for (int j = 0; j < 4; j++) {
             const R d = 4 * q + j < r.n ? v[j] - mean : 0;
             sum += d * d;
@@ -59,77 +60,73 @@ static __device__ R sum_of_squares(R (*kept)[4], const ht_cuda_rows &x, const te
     return ht_team_sum(sum, r.team);
 }
 
-template <typename R> static __device__ R mean_of(R (*kept)[4], const ht_cuda_rows &x, const team_row &r) {
+template <typename T, typename R>
+static __device__ R mean_of(R (*kept)[4], const T *p, const ht_cuda_rows &x, const team_row &r) {
     R sum = 0;
-    each_quad(kept, x, r, [&](int64_t, const R *v) { sum += (v[0] + v[1]) + (v[2] + v[3]); });
+    each_quad(kept, p, x, r, [&](int64_t, const R *v) { sum += (v[0] + v[1]) + (v[2] + v[3]); });
     return ht_team_sum(sum, r.team) / (R)r.n;
 }
 
-template <typename R, bool CENTRED> static __device__ void norm(const ht_cuda_norm_arguments &a) {
+template <typename T, bool CENTRED> static __device__ void norm(const ht_cuda_norm_arguments &a) {
+    typedef typename ht_computes<T>::type R;
     const int64_t n_groups = row_groups(a.n_rows, a.team);
     for (int64_t group = blockIdx.x; group < n_groups; group += gridDim.x) {
         const team_row r = row_of(a.x, group, a.n_rows, a.n, a.team);
+        const T *p = (const T *)a.x.data + r.at;
+        T *to = (T *)a.out.data + r.row * a.n;
         R kept[KEPT][4];
-        keep_quads(kept, a.x, r);
-        const R mean = CENTRED ? mean_of(kept, a.x, r) : (R)0;
-        const R scale = 1 / sqrt(sum_of_squares(kept, a.x, r, mean) / (R)a.n + (R)a.eps);
-        each_quad(kept, a.x, r, [&](int64_t q, const R *v) {
+        keep_quads(kept, p, a.x, r);
+        const R mean = CENTRED ? mean_of(kept, p, a.x, r) : (R)0;
+        const R scale = 1 / sqrt(sum_of_squares(kept, p, a.x, r, mean) / (R)a.n + (R)a.eps);
+        each_quad(kept, p, a.x, r, [&](int64_t q, const R *v) {
             R w[4], b[4], y[4];
-            if (a.weight.data) ht_load_quad(w, a.weight, 0, q, a.n, (R)0);
-            if (a.bias.data) ht_load_quad(b, a.bias, 0, q, a.n, (R)0);
+            if (a.weight.data) ht_load_quad(w, (const T *)a.weight.data, a.weight, q, a.n, (R)0);
+            if (CENTRED && a.bias.data) ht_load_quad(b, (const T *)a.bias.data, a.bias, q, a.n, (R)0);
             for (int j = 0; j < 4; j++) {
                 y[j] = (v[j] - mean) * scale;
                 if (a.weight.data) y[j] *= (R)a.weight_offset + w[j];
-                if (a.bias.data) y[j] += b[j];
+                if (CENTRED && a.bias.data) y[j] += b[j];
             }
-            ht_store_quad(y, a.out, r.row * a.n, q, a.n);
+            ht_store_quad(y, to, a.out.quads, q, a.n);
         });
     }
 }
 
-static __device__ bool is_wide(const ht_cuda_norm_arguments &a) {
-    return a.x.dtype == HT_F64 || (a.weight.data && a.weight.dtype == HT_F64) ||
-           (a.bias.data && a.bias.dtype == HT_F64);
-}
+#define NORM(type, T)                                                                                                  \
+    HT_CUDA_KERNEL(ht_cuda_rms_norm_##type, ht_cuda_norm_arguments) { norm<T, false>(a); }                             \
+    HT_CUDA_KERNEL(ht_cuda_layer_norm_##type, ht_cuda_norm_arguments) { norm<T, true>(a); }
 
-HT_CUDA_KERNEL(ht_cuda_rms_norm, ht_cuda_norm_arguments) {
-    if (is_wide(a))
-        norm<double, false>(a);
-    else
-        norm<float, false>(a);
-}
-
-HT_CUDA_KERNEL(ht_cuda_layer_norm, ht_cuda_norm_arguments) {
-    if (is_wide(a))
-        norm<double, true>(a);
-    else
-        norm<float, true>(a);
-}
+NORM(f16, ht_half)
+NORM(bf16, ht_bfloat)
+NORM(f32, float)
+NORM(f64, double)
 
 /* ---- gradients ---- */
 
-template <typename R>
-static __device__ void weighted_quad(R *dy, const ht_cuda_norm_grad_arguments &a, int64_t grad_at, int64_t q,
-                                     int64_t n) {
-    ht_load_quad(dy, a.grad, grad_at, q, n, (R)0);
+template <typename T, typename R>
+static __device__ void weighted_quad(R *dy, const ht_cuda_norm_grad_arguments &a, int64_t grad_at, int64_t q) {
+    ht_load_quad(dy, (const T *)a.grad.data + grad_at, a.grad, q, a.n, (R)0);
     if (!a.weight.data) return;
     R w[4];
-    ht_load_quad(w, a.weight, 0, q, n, (R)0);
+    ht_load_quad(w, (const T *)a.weight.data, a.weight, q, a.n, (R)0);
     for (int j = 0; j < 4; j++) dy[j] *= (R)a.weight_offset + w[j];
 }
 
-template <typename R> static __device__ void grad_rows(const ht_cuda_norm_grad_arguments &a) {
+template <typename T> static __device__ void grad_rows(const ht_cuda_norm_grad_arguments &a) {
+    typedef typename ht_computes<T>::type R;
     const int64_t n_groups = row_groups(a.n_rows, a.team);
     for (int64_t group = blockIdx.x; group < n_groups; group += gridDim.x) {
         const team_row r = row_of(a.x, group, a.n_rows, a.n, a.team);
         const int64_t grad_at = r.n_quads ? ht_row_at(a.grad, r.row) : 0;
+        const T *p = (const T *)a.x.data + r.at;
+        T *to = (T *)a.out.data + r.row * a.n;
         R kept[KEPT][4], sum = 0, dot = 0;
-        keep_quads(kept, a.x, r);
-        const R mean = a.centred ? mean_of(kept, a.x, r) : (R)0, n = (R)a.n;
-        const R scale = 1 / sqrt(sum_of_squares(kept, a.x, r, mean) / n + (R)a.eps);
-        each_quad(kept, a.x, r, [&](int64_t q, const R *v) {
+        keep_quads(kept, p, a.x, r);
+        const R mean = a.centred ? mean_of(kept, p, a.x, r) : (R)0, n = (R)a.n;
+        const R scale = 1 / sqrt(sum_of_squares(kept, p, a.x, r, mean) / n + (R)a.eps);
+        each_quad(kept, p, a.x, r, [&](int64_t q, const R *v) {
             R dy[4];
-            weighted_quad(dy, a, grad_at, q, a.n);
+            weighted_quad<T>(dy, a, grad_at, q);
             for (int j = 0; j < 4; j++) {
                 sum += dy[j];
                 if (4 * q + j < a.n) dot += dy[j] * (v[j] - mean);
@@ -137,11 +134,11 @@ template <typename R> static __device__ void grad_rows(const ht_cuda_norm_grad_a
         });
         dot = ht_team_sum(dot, r.team) * scale * scale / n;
         sum = a.centred ? ht_team_sum(sum, r.team) / n : 0;
-        each_quad(kept, a.x, r, [&](int64_t q, const R *v) {
+        each_quad(kept, p, a.x, r, [&](int64_t q, const R *v) {
             R dy[4], y[4];
-            weighted_quad(dy, a, grad_at, q, a.n);
+            weighted_quad<T>(dy, a, grad_at, q);
             for (int j = 0; j < 4; j++) y[j] = scale * (dy[j] - sum - (v[j] - mean) * dot);
-            ht_store_quad(y, a.out, r.row * a.n, q, a.n);
+            ht_store_quad(y, to, a.out.quads, q, a.n);
         });
         if (r.lane == 0 && r.n_quads) {
             a.stats[2 * r.row] = (double)mean;
@@ -150,12 +147,10 @@ template <typename R> static __device__ void grad_rows(const ht_cuda_norm_grad_a
     }
 }
 
-HT_CUDA_KERNEL(ht_cuda_norm_grad_rows, ht_cuda_norm_grad_arguments) {
-    if (a.x.dtype == HT_F64)
-        grad_rows<double>(a);
-    else
-        grad_rows<float>(a);
-}
+HT_CUDA_KERNEL(ht_cuda_norm_grad_rows_f16, ht_cuda_norm_grad_arguments) { grad_rows<ht_half>(a); }
+HT_CUDA_KERNEL(ht_cuda_norm_grad_rows_bf16, ht_cuda_norm_grad_arguments) { grad_rows<ht_bfloat>(a); }
+HT_CUDA_KERNEL(ht_cuda_norm_grad_rows_f32, ht_cuda_norm_grad_arguments) { grad_rows<float>(a); }
+HT_CUDA_KERNEL(ht_cuda_norm_grad_rows_f64, ht_cuda_norm_grad_arguments) { grad_rows<double>(a); }
 
 /* A chunk of rows of some columns: thread (column, lane) sums every GRAD_TEAM-th row. */
 HT_CUDA_KERNEL(ht_cuda_norm_grad_columns, ht_cuda_norm_grad_arguments) {
@@ -232,46 +227,63 @@ struct heads {
     int64_t at, to, n;
 };
 
-template <typename R, typename T>
-static __device__ void rotate_pair(const ht_cuda_rope_arguments &a, const T *p, const heads &h, int64_t pair,
-                                   double angle) {
+template <typename T>
+static __device__ void rotate_pair(const ht_cuda_rope_arguments &a, const heads &h, int64_t pair, double angle) {
+    typedef typename ht_computes<T>::type R;
+    enum { AT_ONCE = 4 }; /* heads that are loaded before one is stored */
     const int64_t i = a.interleaved ? 2 * pair : pair, j = a.interleaved ? i + 1 : i + a.dims / 2;
+    const T *p = (const T *)a.x.data + h.at;
+    T *to = (T *)a.out + h.to;
     R c, s;
     rotation_of(a, angle, &c, &s);
-    for (int64_t k = 0; k < h.n; k++) {
-        const int64_t at = h.at + k * a.head_stride, to = h.to + k * a.head_dim;
-        const R x = (R)ht_number(p[at + i * a.x.step]), y = (R)ht_number(p[at + j * a.x.step]);
-        ht_set_f64(a.x.dtype, a.out, to + i, (double)(x * c - y * s));
-        ht_set_f64(a.x.dtype, a.out, to + j, (double)(y * c + x * s));
+    for (int64_t first = 0; first < h.n; first += AT_ONCE) {
+        R x[AT_ONCE], y[AT_ONCE];
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++) {
+            if (first + k >= h.n) continue;
+            x[k] = (R)ht_number(p[(first + k) * a.head_stride + i * a.x.step]);
+            y[k] = (R)ht_number(p[(first + k) * a.head_stride + j * a.x.step]);
+        }
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++) {
+            if (first + k >= h.n) continue;
+            ht_put(to + (first + k) * a.head_dim + i, x[k] * c - y[k] * s);
+            ht_put(to + (first + k) * a.head_dim + j, y[k] * c + x[k] * s);
+        }
     }
 }
 
-/* A thread has a pair, or an element that is copied, of some heads. */
-template <typename R> static __device__ void rope(const ht_cuda_rope_arguments &a) {
-    const int64_t n_pairs = a.dims / 2, per_head = a.head_dim - n_pairs;
-    const int64_t n_groups = (a.n_heads + a.heads_at_once - 1) / a.heads_at_once;
-    for (int64_t item = ht_first(); item < a.n_rows * n_groups * per_head; item += ht_step()) {
-        const int64_t i = item % per_head, group = item / per_head % n_groups, row = item / per_head / n_groups;
-        const int64_t first = group * a.heads_at_once, left = a.n_heads - first;
+/* A thread has a pair, or an element that is copied, of some heads. `I`: 32 bits, where they suffice, divide faster. */
+template <typename T, typename I> static __device__ void rope_items(const ht_cuda_rope_arguments &a, I n) {
+    const I n_pairs = (I)(a.dims / 2), per_head = (I)a.head_dim - n_pairs;
+    const I n_groups = (I)((a.n_heads + a.heads_at_once - 1) / a.heads_at_once);
+    for (int64_t item = ht_first(); item < (int64_t)n; item += ht_step()) {
+        const I rest = (I)item / per_head, i = (I)item - rest * per_head;
+        const int64_t row = (int64_t)(rest / n_groups), first = (int64_t)(rest % n_groups) * a.heads_at_once;
+        const int64_t left = a.n_heads - first;
         const heads h = {ht_row_at(a.x, row) + first * a.head_stride, (row * a.n_heads + first) * a.head_dim,
                          left < a.heads_at_once ? left : a.heads_at_once};
-        const int64_t position = ((const int32_t *)a.position.data)[ht_row_at(a.position, row)];
-        ht_with_float(a.x.dtype, a.x.data, [&](auto *p) {
-            if (i < n_pairs) {
-                rotate_pair<R>(a, p, h, i, angle_of(a, position, i));
-                return;
-            }
-            const int64_t e = a.dims + (i - n_pairs);
-            for (int64_t k = 0; k < h.n; k++)
-                ht_set_f64(a.x.dtype, a.out, h.to + k * a.head_dim + e,
-                           (double)ht_number(p[h.at + k * a.head_stride + e * a.x.step]));
-        });
+        if (i < n_pairs) {
+            const int64_t position = ((const int32_t *)a.position.data)[ht_row_at(a.position, row)];
+            rotate_pair<T>(a, h, (int64_t)i, angle_of(a, position, (int64_t)i));
+            continue;
+        }
+        const int64_t e = a.dims + (int64_t)(i - n_pairs);
+        const T *p = (const T *)a.x.data + h.at + e * a.x.step;
+        for (int64_t k = 0; k < h.n; k++) ((T *)a.out)[h.to + k * a.head_dim + e] = p[k * a.head_stride];
     }
 }
 
-HT_CUDA_KERNEL(ht_cuda_rope, ht_cuda_rope_arguments) {
-    if (a.x.dtype == HT_F64)
-        rope<double>(a);
+template <typename T> static __device__ void rope(const ht_cuda_rope_arguments &a) {
+    const int64_t n_groups = (a.n_heads + a.heads_at_once - 1) / a.heads_at_once;
+    const int64_t n = a.n_rows * n_groups * (a.head_dim - a.dims / 2);
+    if (n <= INT32_MAX)
+        rope_items<T, uint32_t>(a, (uint32_t)n);
     else
-        rope<float>(a);
+        rope_items<T, uint64_t>(a, (uint64_t)n);
 }
+
+HT_CUDA_KERNEL(ht_cuda_rope_f16, ht_cuda_rope_arguments) { rope<ht_half>(a); }
+HT_CUDA_KERNEL(ht_cuda_rope_bf16, ht_cuda_rope_arguments) { rope<ht_bfloat>(a); }
+HT_CUDA_KERNEL(ht_cuda_rope_f32, ht_cuda_rope_arguments) { rope<float>(a); }
+HT_CUDA_KERNEL(ht_cuda_rope_f64, ht_cuda_rope_arguments) { rope<double>(a); }

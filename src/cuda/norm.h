@@ -6,14 +6,14 @@
 
 /* X(module, kernel) */
 #define HT_CUDA_KERNELS_OF_NORM(X)                                                                                     \
-    X(norm, ht_cuda_rms_norm)                                                                                          \
-    X(norm, ht_cuda_layer_norm)                                                                                        \
-    X(norm, ht_cuda_norm_grad_rows)                                                                                    \
+    HT_CUDA_FLOATS(X, norm, ht_cuda_rms_norm)                                                                          \
+    HT_CUDA_FLOATS(X, norm, ht_cuda_layer_norm)                                                                        \
+    HT_CUDA_FLOATS(X, norm, ht_cuda_norm_grad_rows)                                                                    \
     X(norm, ht_cuda_norm_grad_columns)                                                                                 \
     X(norm, ht_cuda_norm_grad_join)                                                                                    \
-    X(norm, ht_cuda_rope)
+    HT_CUDA_FLOATS(X, norm, ht_cuda_rope)
 
-/* An absent weight or bias has no data. */
+/* All of one dtype. An absent weight or bias has no data. */
 typedef struct ht_cuda_norm_arguments {
     ht_cuda_rows x, weight, bias, out;
     int64_t n_rows, n;

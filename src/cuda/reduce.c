@@ -23,7 +23,7 @@ enum {
 static int32_t team_of(int64_t n) {
     if (n > WARP_ROW) return HT_CUDA_REDUCE_THREADS;
     int32_t team = 1;
-    while (team < 32 && team < n) team *= 2;
+    while (team < 32 && team * HT_CUDA_REDUCE_GROUP < n) team *= 2;
     return team;
 }
 
@@ -156,7 +156,7 @@ static ht_status run_in_registers(const ht_call *call, const ht_cuda_reduce_argu
                                    .n = whole->n,
                                    .team = ht_cuda_team_of(whole->n)};
     const ht_cuda_shape shape = ht_cuda_team_shape(d, a.team, a.n_rows);
-    return ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_softmax, &shape, &a, err);
+    return ht_cuda_launch(d, ht_cuda_of_float(HT_CUDA_ID_ht_cuda_softmax_f16, call->out.dtype), &shape, &a, err);
 }
 
 static ht_status run_softmax(const ht_call *call, ht_error *err) {

@@ -8,15 +8,21 @@
 #include "cuda/rows.cuh"
 #include "device/op_id.h"
 
-/* Elements that a thread loads before it uses the first. */
-enum { GROUP = 8 };
+enum { GROUP = HT_CUDA_REDUCE_GROUP };
 
 /* v[k] = element i + k * by, or `none` behind `end`. */
 template <typename V, typename T, typename F>
 static __device__ void load_group(V *v, const T *p, int64_t step, int64_t i, int64_t by, int64_t end, V none,
                                   F convert) {
+    const T *q = p + i * step;
+    const int64_t far = by * step;
+    if (i + (GROUP - 1) * by < end) {
 #pragma unroll
-    for (int k = 0; k < GROUP; k++) v[k] = i + k * by < end ? convert(p[(i + k * by) * step]) : none;
+        for (int k = 0; k < GROUP; k++, q += far) v[k] = convert(*q);
+    } else {
+#pragma unroll
+        for (int k = 0; k < GROUP; k++, q += far) v[k] = i + k * by < end ? convert(*q) : none;
+    }
 }
 
 struct as_f64 {
@@ -273,7 +279,7 @@ static __device__ int64_t groups_of_rows(const arguments &a) {
 
 static __device__ place place_of(const arguments &a, int64_t block, int64_t n_groups) {
     const int t = (int)threadIdx.x;
-    const int64_t first = block % n_groups * rows_of_block(a), chunk = block / n_groups;
+    const int64_t chunk = a.n_chunks > 1 ? block / n_groups : 0, first = (block - chunk * n_groups) * rows_of_block(a);
     if (a.columns) return {first + t % HT_CUDA_COLUMNS, chunk, t / HT_CUDA_COLUMNS};
     return {first + t / a.team, chunk, t % a.team};
 }
@@ -367,46 +373,46 @@ REDUCTION(exp_sum_f64, exp_sum<double>)
 
 /* ---- softmax ---- */
 
-template <typename R> static __device__ void softmax_rows(const ht_cuda_softmax_arguments &a) {
+template <typename T> static __device__ void softmax_rows(const ht_cuda_softmax_arguments &a) {
+    typedef typename ht_computes<T>::type R;
     const int team = a.team, lane = (int)threadIdx.x % team, per_block = (int)blockDim.x / team;
-    const int64_t n_groups = (a.n_rows + per_block - 1) / per_block, n_quads = (a.n + 3) / 4;
+    const int n = (int)a.n, n_quads = (n + 3) / 4;
+    const int64_t n_groups = (a.n_rows + per_block - 1) / per_block;
     for (int64_t group = blockIdx.x; group < n_groups; group += gridDim.x) {
         const int64_t row = group * per_block + (int)threadIdx.x / team;
         const bool mine = row < a.n_rows;
-        const int64_t n = mine ? a.n : 0, at = mine ? ht_row_at(a.in, row) : 0;
+        const T *p = (const T *)a.in.data + (mine ? ht_row_at(a.in, row) : 0);
         R v[HT_CUDA_KEPT_QUADS][4], max = (R)-INFINITY, sum = 0;
 #pragma unroll
         for (int k = 0; k < HT_CUDA_KEPT_QUADS; k++) {
             for (int j = 0; j < 4; j++) v[k][j] = (R)-INFINITY;
-            if (lane + k * team < n_quads) ht_load_quad(v[k], a.in, at, lane + k * team, n, (R)-INFINITY);
-            for (int j = 0; j < 4; j++) max = ht_larger(max, v[k][j]);
+            if (mine && lane + k * team < n_quads) ht_load_quad(v[k], p, a.in, lane + k * team, n, (R)-INFINITY);
         }
+#pragma unroll
+        for (int k = 0; k < HT_CUDA_KEPT_QUADS; k++)
+            for (int j = 0; j < 4; j++) max = ht_larger(max, v[k][j]);
         max = ht_team_max(max, team);
 #pragma unroll
-        for (int k = 0; k < HT_CUDA_KEPT_QUADS; k++) {
-            if (lane + k * team >= n_quads) continue;
+        for (int k = 0; k < HT_CUDA_KEPT_QUADS; k++)
             for (int j = 0; j < 4; j++) {
                 if (4 * (lane + k * team) + j >= n) continue;
                 v[k][j] = exp_of(v[k][j] - max);
                 sum += v[k][j];
             }
-        }
         const R scale = 1 / ht_team_sum(sum, team);
+        T *to = (T *)a.out.data + row * a.n;
 #pragma unroll
         for (int k = 0; k < HT_CUDA_KEPT_QUADS; k++) {
-            if (lane + k * team >= n_quads) continue;
             for (int j = 0; j < 4; j++) v[k][j] *= scale;
-            ht_store_quad(v[k], a.out, row * a.n, lane + k * team, n);
+            if (mine && lane + k * team < n_quads) ht_store_quad(v[k], to, a.out.quads, lane + k * team, n);
         }
     }
 }
 
-HT_CUDA_KERNEL(ht_cuda_softmax, ht_cuda_softmax_arguments) {
-    if (a.in.dtype == HT_F64)
-        softmax_rows<double>(a);
-    else
-        softmax_rows<float>(a);
-}
+HT_CUDA_KERNEL(ht_cuda_softmax_f16, ht_cuda_softmax_arguments) { softmax_rows<ht_half>(a); }
+HT_CUDA_KERNEL(ht_cuda_softmax_bf16, ht_cuda_softmax_arguments) { softmax_rows<ht_bfloat>(a); }
+HT_CUDA_KERNEL(ht_cuda_softmax_f32, ht_cuda_softmax_arguments) { softmax_rows<float>(a); }
+HT_CUDA_KERNEL(ht_cuda_softmax_f64, ht_cuda_softmax_arguments) { softmax_rows<double>(a); }
 
 template <typename R> static __device__ void softmax_of_sums(const arguments &a) {
     const int64_t n_groups = groups_of_rows(a), team = a.team;

@@ -22,7 +22,7 @@
     X(reduce, ht_cuda_exp_sum_f32_join)                                                                                \
     X(reduce, ht_cuda_exp_sum_f64)                                                                                     \
     X(reduce, ht_cuda_exp_sum_f64_join)                                                                                \
-    X(reduce, ht_cuda_softmax)                                                                                         \
+    HT_CUDA_FLOATS(X, reduce, ht_cuda_softmax)                                                                         \
     X(reduce, ht_cuda_softmax_of_sums)                                                                                 \
     X(reduce, ht_cuda_scan_float)                                                                                      \
     X(reduce, ht_cuda_scan_int)                                                                                        \
@@ -30,6 +30,8 @@
 
 /* Threads of a block, and of one output in columns; adjacent columns are adjacent threads. */
 enum { HT_CUDA_REDUCE_THREADS = 256, HT_CUDA_COLUMN_TEAM = 8, HT_CUDA_COLUMNS = 32 };
+/* Elements that a thread loads before it uses the first. */
+enum { HT_CUDA_REDUCE_GROUP = 8 };
 /* Bytes of an accumulator at most. */
 enum { HT_CUDA_ACCUMULATOR_BYTES = 24 };
 

@@ -75,40 +75,42 @@ template <typename R, typename T> static inline __device__ void ht_take_four(R *
     for (int k = 0; k < 4; k++) v[k] = (R)ht_number(x.v[k]);
 }
 
-/* `none` stands behind the end of the row. */
+/* A quad of a row from p on; `none` stands behind its end. */
+template <typename R, typename T>
+static inline __device__ void ht_load_quad(R *v, const T *p, const ht_cuda_rows &r, int64_t q, int64_t n, R none) {
+    if (r.quads && 4 * q < n)
+        ht_take_four(v, p + 4 * q);
+    else
+        for (int k = 0; k < 4; k++) v[k] = 4 * q + k < n ? (R)ht_number(p[(4 * q + k) * r.step]) : none;
+}
+
+/* The same of any type; the row begins `at` elements from the first. */
 template <typename R>
 static inline __device__ void ht_load_quad(R *v, const ht_cuda_rows &r, int64_t at, int64_t q, int64_t n, R none) {
-    ht_with_float(r.dtype, r.data, [&](auto *p) {
-        if (r.quads && 4 * q < n)
-            ht_take_four(v, p + at + 4 * q);
-        else
-            for (int k = 0; k < 4; k++) v[k] = 4 * q + k < n ? (R)ht_number(p[at + (4 * q + k) * r.step]) : none;
-    });
+    ht_with_float(r.dtype, r.data, [&](auto *p) { ht_load_quad(v, p + at, r, q, n, none); });
 }
 
-static inline __device__ uint16_t ht_half_bits(int t, float x) {
-    return t == HT_F16 ? ht_f32_to_f16(x) : ht_f32_to_bf16(x);
-}
+static inline __device__ void ht_put(ht_half *p, float x) { p->bits = ht_f32_to_f16(x); }
+static inline __device__ void ht_put(ht_bfloat *p, float x) { p->bits = ht_f32_to_bf16(x); }
+static inline __device__ void ht_put(float *p, float x) { *p = x; }
+static inline __device__ void ht_put(double *p, double x) { *p = x; }
 
-template <typename R>
-static inline __device__ void ht_store_quad(const R *v, const ht_cuda_rows &r, int64_t at, int64_t q, int64_t n) {
-    if (!r.quads) {
-        for (int k = 0; k < 4; k++)
-            if (4 * q + k < n) ht_set_f64(r.dtype, r.data, at + (4 * q + k) * r.step, (double)v[k]);
-    } else if (4 * q >= n) {
-        return;
-    } else if (r.dtype == HT_F32) {
-        ht_four<float> x;
-        for (int k = 0; k < 4; k++) x.v[k] = (float)v[k];
-        *(ht_four<float> *)((float *)r.data + at + 4 * q) = x;
-    } else if (r.dtype == HT_F64) {
-        for (int k = 0; k < 4; k++) ((double *)r.data)[at + 4 * q + k] = (double)v[k];
+/* To a row whose elements are adjacent, and whose quads are aligned if `quads` says so. */
+template <typename R, typename T>
+static inline __device__ void ht_store_quad(const R *v, T *p, bool quads, int64_t q, int64_t n) {
+    if (quads && 4 * q < n) {
+        ht_four<T> x;
+        for (int k = 0; k < 4; k++) ht_put(&x.v[k], v[k]);
+        *(ht_four<T> *)(p + 4 * q) = x;
     } else {
-        ht_four<uint16_t> x;
-        for (int k = 0; k < 4; k++) x.v[k] = ht_half_bits(r.dtype, (float)v[k]);
-        *(ht_four<uint16_t> *)((uint16_t *)r.data + at + 4 * q) = x;
+        for (int k = 0; k < 4; k++)
+            if (4 * q + k < n) ht_put(p + 4 * q + k, v[k]);
     }
 }
+
+/* The number that computes with a floating-point type. */
+template <typename T> struct ht_computes { typedef float type; };
+template <> struct ht_computes<double> { typedef double type; };
 
 /* ---- teams ---- */
 

@@ -18,6 +18,10 @@ enum { HT_CUDA_WARP = 32, HT_CUDA_TEAM = 256, HT_CUDA_LARGE_TEAM = 512 };
 /* Quads that a thread of a team keeps in registers. */
 enum { HT_CUDA_KEPT_QUADS = 4 };
 
+/* X(module, kernel) for every floating-point type, in the order of ht_dtype. */
+#define HT_CUDA_FLOATS(X, module, kernel)                                                                              \
+    X(module, kernel##_f16) X(module, kernel##_bf16) X(module, kernel##_f32) X(module, kernel##_f64)
+
 /* The team of a row of n elements that threads take by fours. */
 static inline int32_t ht_cuda_team_of(int64_t n) {
     const int64_t each = 4 * HT_CUDA_KEPT_QUADS;

@@ -14,6 +14,11 @@ int64_t ht_cuda_n_rows(const ht_view *v, int axis);
 /* A launch with a team for each row, warps together in blocks. */
 ht_cuda_shape ht_cuda_team_shape(const ht_cuda_device *d, int32_t team, int64_t n_rows);
 
+/* The kernel for a floating-point type, of those of HT_CUDA_FLOATS, whose first is of f16. */
+static inline ht_cuda_kernel_id ht_cuda_of_float(ht_cuda_kernel_id first, ht_dtype t) {
+    return (ht_cuda_kernel_id)((int)first + (int)t - (int)HT_F16);
+}
+
 void ht_cuda_scan_kernels(ht_kernel *kernels);
 
 #endif
