@@ -24,12 +24,27 @@ static inline __device__ float ht_e2m1_doubled(unsigned code) {
     return (float)(code & 8 ? -value : value);
 }
 
-/* Element i of the scales or biases. */
+/* Element i of the scales or biases: its bits, as they are in memory, or those of an f32 instead of an f64. */
+static inline __device__ uint32_t ht_group_scale_bits(int mode, int dtype, const void *scales, int64_t i) {
+    if (mode != HT_CUDA_AFFINE) return ((const uint8_t *)scales)[i];
+    switch (dtype) {
+    case HT_F16:
+    case HT_BF16: return ((const uint16_t *)scales)[i];
+    case HT_F64: return ht_float_bits((float)((const double *)scales)[i]);
+    default: return ((const uint32_t *)scales)[i];
+    }
+}
+
+static inline __device__ float ht_group_scale_of(int mode, int dtype, uint32_t bits) {
+    if (mode == HT_CUDA_NVFP4) return ht_e4m3((uint8_t)bits);
+    if (mode != HT_CUDA_AFFINE) return 2.0f * ht_float_from_bits(bits < 2 ? 0x00200000u << bits : (bits - 1) << 23);
+    return dtype == HT_F16    ? ht_f16_to_f32((uint16_t)bits)
+           : dtype == HT_BF16 ? ht_bf16_to_f32((uint16_t)bits)
+                              : ht_float_from_bits(bits);
+}
+
 static inline __device__ float ht_group_scale(int mode, int dtype, const void *scales, int64_t i) {
-    if (mode == HT_CUDA_AFFINE) return ht_get_f32(dtype, scales, i);
-    const uint8_t code = ((const uint8_t *)scales)[i];
-    if (mode == HT_CUDA_NVFP4) return ht_e4m3(code);
-    return 2.0f * ht_float_from_bits(code < 2 ? (uint32_t)0x00200000 << code : (uint32_t)(code - 1) << 23);
+    return ht_group_scale_of(mode, dtype, ht_group_scale_bits(mode, dtype, scales, i));
 }
 
 static inline __device__ float ht_group_element(int mode, unsigned q, float scale, float bias) {

@@ -6,10 +6,10 @@
 #include "cuda/groups.cuh"
 #include "cuda/product.h"
 
-enum { DEPTH = 32 }; /* of a tile, along k; chunks are of whole tiles */
+enum { DEPTH = 16 }; /* of a tile, along k; chunks are of whole tiles */
 static_assert(HT_CUDA_CHUNK % DEPTH == 0, "a tile is of one chunk");
 
-/* ---- elements ---- */
+/* ---- elements: as they are fetched from memory, and as numbers ---- */
 
 typedef struct half_bits {
     uint16_t bits;
@@ -17,15 +17,26 @@ typedef struct half_bits {
 typedef struct bfloat_bits {
     uint16_t bits;
 } bfloat_bits;
-typedef struct any_int {
-    uint8_t byte; /* whatever the dtype */
-} any_int;
 
-static __device__ float element(const float *p, int, int64_t i) { return p[i]; }
-static __device__ float element(const half_bits *p, int, int64_t i) { return ht_f16_to_f32(p[i].bits); }
-static __device__ float element(const bfloat_bits *p, int, int64_t i) { return ht_bf16_to_f32(p[i].bits); }
-static __device__ double element(const double *p, int, int64_t i) { return p[i]; }
-static __device__ uint64_t element(const any_int *p, int dtype, int64_t i) { return (uint64_t)ht_get_int(dtype, p, i); }
+template <typename T> static __device__ T fetched(const void *p, int, int64_t i) { return ((const T *)p)[i]; }
+/* Integers of any dtype. */
+template <> __device__ uint64_t fetched<uint64_t>(const void *p, int dtype, int64_t i) {
+    return (uint64_t)ht_get_int(dtype, p, i);
+}
+
+static __device__ float number(float x) { return x; }
+static __device__ float number(half_bits x) {
+#ifdef __CUDA_ARCH__
+    float y;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
+    return y;
+#else
+    return ht_f16_to_f32(x.bits);
+#endif
+}
+static __device__ float number(bfloat_bits x) { return ht_bf16_to_f32(x.bits); }
+static __device__ double number(double x) { return x; }
+static __device__ uint64_t number(uint64_t x) { return x; }
 
 static __device__ float add_product(float a, float b, float sum) { return fmaf(a, b, sum); }
 static __device__ double add_product(double a, double b, double sum) { return fma(a, b, sum); }
@@ -42,46 +53,55 @@ template <typename SUM> static constexpr __host__ __device__ int pitch_of(int wi
     return width == 1 ? 1 : width + 16 / (int)sizeof(SUM);
 }
 
-/* Part of a dense operand of any strides: fetched into registers while the tile before it is in use. */
+/* Part of a dense operand of any strides: fetched into registers while the tile before it is in use. A thread has every STEP-th
+ * place of one axis, at one place of the other, so that neighbours in a warp read neighbours in memory. */
 template <typename SUM, typename T, int WIDTH, int THREADS> struct dense_part {
     enum { ALL = WIDTH * DEPTH, EACH = (ALL + THREADS - 1) / THREADS, PITCH = pitch_of<SUM>(WIDTH) };
-    const T *from;
-    int64_t first; /* place of the part's first element there */
+    enum { ROWS_STEP = THREADS / WIDTH, ALONG_STEP = THREADS / DEPTH };
+    static_assert(THREADS % WIDTH == 0 && THREADS % DEPTH == 0, "a thread stays at a place of one axis");
+    const void *data;
     int dtype;
-    int64_t across, along; /* strides of the operand's other axis, and of k */
-    int64_t width;         /* of the operand from here on */
-    bool rows_follow;      /* neighbours in memory differ in the other axis */
-    SUM held[EACH];
+    bool rows_follow;   /* neighbours in memory differ in the other axis, not in k */
+    int l, w;           /* first place of the thread, along k and across */
+    int64_t at;         /* place of that in memory */
+    int64_t along;      /* stride of k */
+    int64_t step;       /* from one of the thread's elements to the next, in memory */
+    int64_t width_left; /* of the operand from w on */
+    T held[EACH];
 
-    __device__ void place(int item, int *k, int *w) const {
-        *k = rows_follow ? item / WIDTH : item % DEPTH;
-        *w = rows_follow ? item % WIDTH : item / DEPTH;
+    __device__ void begin(const ht_cuda_view &v, int64_t offset, int64_t across, int64_t k_stride, int64_t width) {
+        data = v.data;
+        dtype = v.dtype;
+        along = k_stride;
+        rows_follow = k_stride != 1 && across != 0;
+        l = (int)threadIdx.x / (rows_follow ? WIDTH : 1) % DEPTH;
+        w = (int)threadIdx.x / (rows_follow ? 1 : DEPTH) % WIDTH;
+        step = rows_follow ? ROWS_STEP * along : ALONG_STEP * across;
+        at = offset + w * across + l * along;
+        width_left = width - w;
+        if ((int)threadIdx.x >= ALL) width_left = 0;
     }
     __device__ void fetch(int64_t k, int64_t left) {
+        const bool some = l < left && width_left > 0;
+        const int each = rows_follow ? ROWS_STEP : ALONG_STEP;
+        const int64_t places = rows_follow ? left - l : width_left;
+        const int end = !some ? 0 : places < ALL ? (int)places : ALL;
+        const int64_t from = at + k * along;
 #pragma unroll
-        for (int i = 0; i < EACH; i++) {
-            const int item = i * THREADS + (int)threadIdx.x;
-            int l, w;
-            place(item, &l, &w);
-            const bool there = item < ALL && l < left && w < width;
-            held[i] = there ? (SUM)element(from, dtype, first + w * across + (k + l) * along) : (SUM)0;
-        }
+        for (int i = 0; i < EACH; i++) held[i] = i * each < end ? fetched<T>(data, dtype, from + i * step) : T{};
     }
     __device__ void store_to(SUM *tile) const {
+        const int each = rows_follow ? ROWS_STEP * PITCH : ALONG_STEP;
+        SUM *to = tile + l * PITCH + w;
 #pragma unroll
-        for (int i = 0; i < EACH; i++) {
-            const int item = i * THREADS + (int)threadIdx.x;
-            int l, w;
-            place(item, &l, &w);
-            if (item < ALL) tile[l * PITCH + w] = held[i];
-        }
+        for (int i = 0; i < EACH; i++)
+            if (EACH * THREADS == ALL || (int)threadIdx.x < ALL) to[i * each] = number(held[i]);
     }
 };
 
 /* Part of a quantised operand: a thread dequantises units of a row. */
 template <typename SUM, int WIDTH, int THREADS> struct quantized_part {
-    enum { UNITS = WIDTH * DEPTH / HT_CUDA_UNIT, EACH = UNITS / THREADS, PITCH = pitch_of<SUM>(WIDTH) };
-    static_assert(EACH * THREADS == UNITS, "all threads have as many units");
+    enum { UNITS = WIDTH * DEPTH / HT_CUDA_UNIT, EACH = (UNITS + THREADS - 1) / THREADS, PITCH = pitch_of<SUM>(WIDTH) };
     const uint8_t *numbers; /* of the first row */
     const void *scales, *biases;
     int64_t scales_at, biases_at; /* of the first row */
@@ -90,8 +110,10 @@ template <typename SUM, int WIDTH, int THREADS> struct quantized_part {
     int64_t first, width;      /* column of the result, and columns from there on */
     ht_cuda_quantization how;
     bool transpose;
-    float held[EACH][HT_CUDA_UNIT];
+    uint64_t q[EACH];
+    uint32_t scale[EACH], bias[EACH]; /* as in memory; with q, all 0 where there is no unit */
 
+    __device__ bool has(int i) const { return EACH * THREADS == UNITS || i * THREADS + (int)threadIdx.x < UNITS; }
     __device__ void place(int unit, int *k, int *w) const {
         enum { ALONG = DEPTH / HT_CUDA_UNIT, ACROSS = WIDTH / HT_CUDA_UNIT };
         *k = transpose ? unit % ALONG * HT_CUDA_UNIT : unit / ACROSS;
@@ -102,31 +124,28 @@ template <typename SUM, int WIDTH, int THREADS> struct quantized_part {
         for (int i = 0; i < EACH; i++) {
             int l, w;
             place(i * THREADS + (int)threadIdx.x, &l, &w);
-            const bool there = l < left && w < width; /* a unit is so as a whole: groups are */
+            q[i] = scale[i] = bias[i] = 0;
+            if (l >= left || w >= width || !has(i)) continue; /* a unit is there as a whole: groups are */
             const int64_t row = transpose ? first + w : k + l, column = transpose ? k + l : first + w;
-            uint64_t q = 0;
-            float scale = 0.0f, bias = 0.0f;
-            if (there) {
-                const int64_t group = row * groups + column / how.group;
-                q = ht_group_unit(how.bits, numbers + row * row_bytes + column / HT_CUDA_UNIT * how.bits);
-                scale = ht_group_scale(how.mode, scale_dtype, scales, scales_at + group);
-                if (biases) bias = ht_group_scale(how.mode, scale_dtype, biases, biases_at + group);
-            }
-            const unsigned mask = (1u << how.bits) - 1;
-#pragma unroll
-            for (int c = 0; c < HT_CUDA_UNIT; c++)
-                held[i][c] =
-                    there ? ht_group_element(how.mode, (unsigned)(q >> c * how.bits) & mask, scale, bias) : 0.0f;
+            const int64_t group = row * groups + (int64_t)((uint64_t)column / (unsigned)how.group);
+            q[i] = ht_group_unit(how.bits, numbers + row * row_bytes + column / HT_CUDA_UNIT * how.bits);
+            scale[i] = ht_group_scale_bits(how.mode, scale_dtype, scales, scales_at + group);
+            if (biases) bias[i] = ht_group_scale_bits(how.mode, scale_dtype, biases, biases_at + group);
         }
     }
     __device__ void store_to(SUM *tile) const {
+        const unsigned mask = (1u << how.bits) - 1;
 #pragma unroll
         for (int i = 0; i < EACH; i++) {
             int l, w;
             place(i * THREADS + (int)threadIdx.x, &l, &w);
+            if (!has(i)) continue;
+            const float s = ht_group_scale_of(how.mode, scale_dtype, scale[i]);
+            const float b = biases ? ht_group_scale_of(how.mode, scale_dtype, bias[i]) : 0.0f;
 #pragma unroll
             for (int c = 0; c < HT_CUDA_UNIT; c++)
-                tile[transpose ? (l + c) * PITCH + w : l * PITCH + w + c] = (SUM)held[i][c];
+                tile[transpose ? (l + c) * PITCH + w : l * PITCH + w + c] =
+                    (SUM)ht_group_element(how.mode, (unsigned)(q[i] >> c * how.bits) & mask, s, b);
         }
     }
 };
@@ -200,13 +219,9 @@ template <typename SUM, typename T, int WIDTH, int THREADS>
 static __device__ void begin(dense_part<SUM, T, WIDTH, THREADS> *p, const ht_cuda_product_arguments &a, int operand,
                              int64_t offset, int64_t first) {
     const bool right = operand == HT_CUDA_RIGHT;
-    p->across = right ? a.right_column : a.left_row;
-    p->along = right ? a.right_k : a.left_k;
-    p->from = (const T *)a.operand[operand].data;
-    p->first = offset + first * p->across;
-    p->dtype = a.operand[operand].dtype;
-    p->width = (right ? a.n : a.m) - first;
-    p->rows_follow = WIDTH > 1 && p->along != 1 && p->across != 0;
+    const int64_t across = right ? a.right_column : a.left_row;
+    p->begin(a.operand[operand], offset + first * across, across, right ? a.right_k : a.left_k,
+             (right ? a.n : a.m) - first);
 }
 
 template <typename SUM, int WIDTH, int THREADS>
@@ -254,7 +269,7 @@ static_assert((int)whole_tiling::THREADS == HT_CUDA_TILE_THREADS && (int)wide_ti
 template <typename SUM, int ROWS, int COLUMNS, int DOWN, int ALONG>
 static __device__ void add_tile(const SUM *left, const SUM *right, SUM (&sum)[DOWN][ALONG]) {
     const int column = (int)threadIdx.x % (COLUMNS / ALONG) * ALONG, row = (int)threadIdx.x / (COLUMNS / ALONG) * DOWN;
-#pragma unroll 8
+#pragma unroll 4
     for (int l = 0; l < DEPTH; l++) {
         SUM x[DOWN], y[ALONG];
         read_vector<SUM, DOWN>(left + l * pitch_of<SUM>(ROWS) + row, x);
@@ -337,7 +352,7 @@ static __device__ void multiply_tiles(const ht_cuda_product_arguments &a, tiling
         begin(&x, a, HT_CUDA_LEFT, x_at, p.row);
         begin(&y, a, HT_CUDA_RIGHT, y_at, p.column);
         begin_scales(&y, a, p.entry);
-        if (!left || !right) x.width = y.width = 0; /* nothing is read */
+        if (!left || !right) p.chunks = 0; /* nothing is read */
         multiply_tile<SUM, LEFT, RIGHT, ROWS, COLUMNS, DOWN, ALONG>(a, p, &x, &y, shared);
     }
 }
@@ -360,8 +375,8 @@ static __device__ void multiply_quantized(const ht_cuda_product_arguments &a, ti
     multiply_tiles<float, dense_part<float, T, ROWS, THREADS>, quantized_part<float, COLUMNS, THREADS>>(a, t, shared);
 }
 
-#define KERNELS(name, multiply, tiling)                                                                                \
-    HT_CUDA_KERNEL(name, ht_cuda_product_arguments) {                                                                  \
+#define KERNELS(name, multiply, tiling, blocks)                                                                        \
+    HT_CUDA_KERNEL_BOUND(name, ht_cuda_product_arguments, tiling::THREADS, blocks) {                                   \
         SHARED(float, tiling, shared);                                                                                 \
         switch (a.operand[HT_CUDA_LEFT].dtype) {                                                                       \
         case HT_F16: multiply<half_bits>(a, tiling(), shared); break;                                                  \
@@ -369,27 +384,27 @@ static __device__ void multiply_quantized(const ht_cuda_product_arguments &a, ti
         default: multiply<float>(a, tiling(), shared);                                                                 \
         }                                                                                                              \
     }
-KERNELS(ht_cuda_multiply_tiles, multiply_dense, whole_tiling)
-KERNELS(ht_cuda_multiply_few, multiply_dense, few_tiling)
-KERNELS(ht_cuda_multiply_one, multiply_dense, one_tiling)
-KERNELS(ht_cuda_multiply_quantized_tiles, multiply_quantized, whole_tiling)
-KERNELS(ht_cuda_multiply_quantized_few, multiply_quantized, few_tiling)
-KERNELS(ht_cuda_multiply_quantized_one, multiply_quantized, one_tiling)
+KERNELS(ht_cuda_multiply_tiles, multiply_dense, whole_tiling, 3)
+KERNELS(ht_cuda_multiply_few, multiply_dense, few_tiling, 7)
+KERNELS(ht_cuda_multiply_one, multiply_dense, one_tiling, 8)
+KERNELS(ht_cuda_multiply_quantized_tiles, multiply_quantized, whole_tiling, 3)
+KERNELS(ht_cuda_multiply_quantized_few, multiply_quantized, few_tiling, 7)
+KERNELS(ht_cuda_multiply_quantized_one, multiply_quantized, one_tiling, 8)
 
 enum { WIDE = HT_CUDA_WIDE_TILE, WIDE_THREADS = HT_CUDA_TILE_THREADS };
 typedef dense_part<double, double, WIDE, WIDE_THREADS> part_f64;
-typedef dense_part<uint64_t, any_int, WIDE, WIDE_THREADS> part_int;
+typedef dense_part<uint64_t, uint64_t, WIDE, WIDE_THREADS> part_int;
 typedef quantized_part<double, WIDE, WIDE_THREADS> quantized_part_f64;
 
-HT_CUDA_KERNEL(ht_cuda_multiply_f64, ht_cuda_product_arguments) {
+HT_CUDA_KERNEL_BOUND(ht_cuda_multiply_f64, ht_cuda_product_arguments, WIDE_THREADS, 4) {
     SHARED(double, wide_tiling, shared);
     multiply_tiles<double, part_f64, part_f64>(a, wide_tiling(), shared);
 }
-HT_CUDA_KERNEL(ht_cuda_multiply_quantized_f64, ht_cuda_product_arguments) {
+HT_CUDA_KERNEL_BOUND(ht_cuda_multiply_quantized_f64, ht_cuda_product_arguments, WIDE_THREADS, 4) {
     SHARED(double, wide_tiling, shared);
     multiply_tiles<double, part_f64, quantized_part_f64>(a, wide_tiling(), shared);
 }
-HT_CUDA_KERNEL(ht_cuda_multiply_int, ht_cuda_product_arguments) {
+HT_CUDA_KERNEL_BOUND(ht_cuda_multiply_int, ht_cuda_product_arguments, WIDE_THREADS, 4) {
     SHARED(uint64_t, wide_tiling, shared);
     multiply_tiles<uint64_t, part_int, part_int>(a, wide_tiling(), shared);
 }
