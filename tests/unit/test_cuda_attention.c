@@ -2,7 +2,9 @@
  * gives the same bits in every step that it may be a part of. */
 #include "base/checked.h"
 #include "base/dtype.h"
+#include "base/half.h"
 #include "cpu/cpu.h"
+#include "cpu/element.h"
 #include "device/device.h"
 #include "support/kernels.h"
 #include "support/operands.h"
@@ -156,7 +158,7 @@ static const attend_case attend_cases[] = {
     {"8 bits", 9, 3, 64, HT_I8, 0, 0, 0, 2, {300, 259}},
     {"odd head_dim 72, 8 bits, window", 4, 2, 72, HT_I8, 100, 3, 0, 1, {600}},
     {"head_dim 80, no grouping", 5, 5, 80, HT_F16, 0, 0, 0, 1, {258}},
-    {"many pages", 2, 1, 8, HT_F16, 0, 0, 0, 1, {2600}},
+    {"many pages", 2, 1, 8, HT_F16, 0, 0, 0, 1, {1300}},
 };
 
 /* What a case computes from, and the caches of one device. */
@@ -413,6 +415,52 @@ static void numbers_that_are_none(void **state) {
     }
 }
 
+/* Single rows behind many positions, whose pages are a few again and again. */
+static void long_contexts(void **state) {
+    (void)state;
+    if (!gpu) skip();
+    enum { HEADS = 2, DIM = 8, PAGES = 3, N = 2 };
+    static const int32_t pos[N] = {70000, 66001}, start[N + 1] = {0, 1, 2}, kv_len[N] = {70001, 66002};
+    const ht_kv_shape form = {1, DIM, HT_F16};
+    uint64_t seed = 13;
+    uint16_t saved[HT_KV_PAGE * 2 * DIM];
+    float *q = random_floats(N * HEADS * DIM, 4, &seed), *k = random_floats(N * DIM, 1, &seed), y[2][N * HEADS * DIM];
+    const ht_view in[3] = {test_view(q, HT_F32, 3, (int64_t[]){N, HEADS, DIM}),
+                           test_view(k, HT_F32, 3, (int64_t[]){N, 1, DIM}),
+                           test_view(k, HT_F32, 3, (int64_t[]){N, 1, DIM})};
+    ht_device *const devices[2] = {plain, gpu};
+    for (int of = 0; of < 2; of++) {
+        ht_device *d = devices[of];
+        ht_kv_page *page[N][PAGES + 1], *pages[N][70000 / HT_KV_PAGE + 1];
+        ht_kv_layer layer[N];
+        ht_cache cache[N], *pointer[N];
+        ht_error err = {0};
+        seed = 17;
+        for (int s = 0; s < N; s++) {
+            for (int p = 0; p <= PAGES; p++) {
+                must(ht_kv_page_new(d, &form, NULL, &page[s][p], &err), &err);
+                for (int i = 0; i < HT_KV_PAGE * 2 * DIM; i++) saved[i] = ht_f32_to_f16(test_random_float(&seed));
+                must(d->kv->write(d, &form, page[s][p], 0, HT_KV_PAGE, saved, &err), &err);
+            }
+            const int64_t n = pos[s] / HT_KV_PAGE + 1;
+            for (int64_t p = 0; p < n; p++) pages[s][p] = page[s][p == n - 1 ? PAGES : p % PAGES];
+            layer[s] = (ht_kv_layer){.shape = form, .n_pages = n, .pages = pages[s]};
+            cache[s] = (ht_cache){.n_layers = 1, .layer = &layer[s]};
+            pointer[s] = &cache[s];
+        }
+        const ht_batch batch = {.n_tok = N, .n_seq = N, .pos = pos, .seq_start = start, .kv_len = kv_len};
+        const ht_view to = test_view(y[of], HT_F32, 3, (int64_t[]){N, HEADS, DIM});
+        run_ok(d, HT_OP_ATTEND, &(ht_attend_params){.scale = 0.5f}, 3, in, &to,
+               &(ht_step){.batch = &batch, .kv = pointer});
+        for (int s = 0; s < N; s++)
+            for (int p = 0; p <= PAGES; p++) ht_kv_page_release(d, &form, page[s][p]);
+    }
+    for (int i = 0; i < N * HEADS * DIM; i++)
+        if (!(fabs((double)y[0][i] - (double)y[1][i]) < 3e-5))
+            fail_msg("%d is %.9g, expected %.9g", i, (double)y[1][i], (double)y[0][i]);
+    free(q), free(k);
+}
+
 static void missing_page_is_an_error(void **state) {
     (void)state;
     if (!gpu) skip();
@@ -626,11 +674,195 @@ static void an_expert_that_is_none(void **state) {
     adapters_free(&f);
 }
 
+/* ---- attention of arrays ---- */
+
+/* Runs on both devices, and compares with a tolerance relative to the larger of 1 and the size. */
+static void compare(const char *what, ht_op_id op, const void *params, int n_in, const ht_view *in, ht_view out,
+                    double tolerance) {
+    const size_t bytes = (size_t)ht_view_size(&out) * ht_dtype_bytes(out.dtype) + 1;
+    ht_view theirs = out;
+    out.data = calloc(1, bytes);
+    theirs.data = calloc(1, bytes);
+    run_ok(gpu, op, params, n_in, in, &out, NULL);
+    run_ok(plain, op, params, n_in, in, &theirs, NULL);
+    for (int64_t i = 0; i < ht_view_size(&out); i++)
+        if (!test_alike(out.dtype, out.data, theirs.data, i, tolerance))
+            fail_msg("%s: %s of %s is %g at %lld of %lld, expected %g", what, test_op_name(op),
+                     ht_dtype_name(out.dtype), ht_get_f64(out.dtype, out.data, i), (long long)i,
+                     (long long)ht_view_size(&out), ht_get_f64(out.dtype, theirs.data, i));
+    free(out.data), free(theirs.data);
+}
+
+static double tolerance_of(ht_dtype t) {
+    return t == HT_F64 ? 1e-12 : t == HT_F32 ? 2e-5 : t == HT_F16 ? 2e-3 : 1.6e-2;
+}
+
+typedef struct sdpa_case {
+    int64_t batch, heads, kv_heads, n_q, n_k, d, dv;
+    bool causal;
+    int64_t window;
+    int mask; /* 0: none, 1: bool, 2: added, 3: bool with rows that see nothing */
+    bool sinks;
+    layout how;
+} sdpa_case;
+
+static const sdpa_case sdpa_cases[] = {
+    {1, 1, 1, 1, 1, 1, 1, false, 0, 0, false, CONTIGUOUS},
+    {2, 4, 2, 33, 70, 20, 24, false, 0, 0, true, SHIFTED},
+    {1, 2, 1, 70, 70, 64, 64, true, 0, 0, false, CONTIGUOUS},
+    {1, 2, 2, 65, 200, 8, 130, true, 0, 2, false, REVERSED_AXES},
+    {1, 3, 1, 90, 40, 16, 16, true, 0, 0, false, EVERY_SECOND}, /* the first queries see nothing */
+    {2, 2, 1, 130, 130, 5, 3, true, 17, 0, true, BACKWARDS},
+    {1, 2, 1, 40, 150, 140, 7, false, 0, 1, false, CONTIGUOUS},
+    {1, 2, 1, 70, 131, 9, 11, true, 0, 3, false, CONTIGUOUS},
+    {1, 2, 1, 20, 30, 9, 11, false, 0, 3, true, CONTIGUOUS},
+    {2, 2, 1, 3, 0, 4, 5, false, 0, 0, false, CONTIGUOUS},
+    {2, 2, 1, 0, 3, 4, 5, false, 0, 0, false, CONTIGUOUS},
+    {2, 2, 1, 3, 4, 0, 5, false, 0, 0, true, CONTIGUOUS},
+    {2, 2, 1, 3, 4, 5, 0, false, 0, 0, false, CONTIGUOUS},
+};
+
+static void fill_mask(ht_view *m, int kind) {
+    bool *to = m->data;
+    for (int64_t i = 0; i < ht_view_size(m); i++) {
+        const int64_t query = i / m->shape[3] % m->shape[2];
+        to[i] = kind == 3 && query % 3 == 1 ? false : i % 5 != 2;
+    }
+}
+
+static void sdpa_case_of(const sdpa_case *c, ht_dtype dtype) {
+    uint64_t seed = 5;
+    const ht_sdpa_params p = {c->d ? (float)(1 / sqrt((double)c->d)) : 1, c->causal, c->window};
+    const int64_t q[4] = {c->batch, c->heads, c->n_q, c->d}, k[4] = {c->batch, c->kv_heads, c->n_k, c->d},
+                  v[4] = {c->batch, c->kv_heads, c->n_k, c->dv}, m[4] = {c->batch, c->heads, c->n_q, c->n_k},
+                  out[4] = {c->batch, c->heads, c->n_q, c->dv};
+    operand of[7] = {test_operand(dtype, 4, q, c->how, ORDINARY, &seed),
+                     test_operand(dtype, 4, k, c->how, ORDINARY, &seed),
+                     test_operand(dtype, 4, v, c->how, ORDINARY, &seed),
+                     {.view = test_absent()},
+                     {.view = test_absent()}};
+    if (c->mask) of[3] = test_operand(c->mask == 2 ? dtype : HT_BOOL, 4, m, CONTIGUOUS, ORDINARY, &seed);
+    if (c->mask == 1 || c->mask == 3) fill_mask(&of[3].view, c->mask);
+    if (c->sinks) of[4] = test_operand(dtype, 1, &c->heads, c->how, ORDINARY, &seed);
+    of[6] = test_operand(dtype, 4, out, c->how, ORDINARY, &seed);
+    char what[128];
+    snprintf(what, sizeof what, "case %d, %s", (int)(c - sdpa_cases), ht_dtype_name(dtype));
+    ht_view in[7];
+    for (int i = 0; i < 7; i++) in[i] = of[i].view;
+    compare(what, HT_OP_SDPA, &p, 5, in, test_view(NULL, dtype, 4, out), tolerance_of(dtype));
+    /* The gradient's result is the plain one's. */
+    in[5] =
+        test_view(calloc(1, (size_t)(c->batch * c->heads * c->n_q * c->dv) * ht_dtype_bytes(dtype) + 1), dtype, 4, out);
+    run_ok(plain, HT_OP_SDPA, &p, 5, in, &in[5], NULL);
+    const int64_t all = ht_view_size(&in[0]) + ht_view_size(&in[1]) + ht_view_size(&in[2]);
+    compare(what, HT_OP_SDPA_GRAD, &p, 7, in, test_view(NULL, dtype, 1, &all), 4 * tolerance_of(dtype));
+    free(in[5].data);
+    for (int i = 0; i < 7; i++) free(of[i].memory);
+}
+
+static void attention_of_arrays(void **state) {
+    (void)state;
+    if (!gpu) skip();
+    for (size_t i = 0; i < sizeof sdpa_cases / sizeof *sdpa_cases; i++)
+        for (size_t t = 0; t < sizeof float_types / sizeof *float_types; t++)
+            sdpa_case_of(&sdpa_cases[i], float_types[t]);
+}
+
+typedef struct rows_case {
+    int64_t heads, kv_heads, d, dv, window;
+    float softcap;
+    int n;
+    int rows[4], skipped[4]; /* of each sequence: queries, and keys before the first one's own */
+    layout how;
+} rows_case;
+
+static void rows_case_of(const rows_case *c, int number) {
+    uint64_t seed = 9;
+    int64_t n = 0, keys = 0;
+    int32_t own[512], first[512];
+    for (int s = 0; s < c->n; s++) {
+        for (int i = 0; i < c->rows[s]; i++, n++) {
+            own[n] = (int32_t)(keys + c->skipped[s] + i);
+            first[n] = (int32_t)keys;
+        }
+        keys += c->skipped[s] + c->rows[s];
+    }
+    const int64_t q[3] = {n, c->heads, c->d}, k[3] = {keys, c->kv_heads, c->d}, v[3] = {keys, c->kv_heads, c->dv},
+                  out[3] = {n, c->heads, c->dv};
+    const ht_attend_rows_params p = {(float)(1 / sqrt((double)c->d)), c->softcap, c->window};
+    operand of[4] = {
+        test_operand(HT_F32, 3, q, c->how, ORDINARY, &seed), test_operand(HT_F32, 3, k, c->how, ORDINARY, &seed),
+        test_operand(HT_F32, 3, v, c->how, ORDINARY, &seed), test_operand(HT_F32, 3, out, c->how, ORDINARY, &seed)};
+    ht_view in[7] = {of[0].view, of[1].view, of[2].view, test_view(own, HT_I32, 1, &n),
+                     test_view(first, HT_I32, 1, &n)};
+    char what[64];
+    snprintf(what, sizeof what, "rows %d", number);
+    compare(what, HT_OP_ATTEND_ROWS, &p, 5, in, test_view(NULL, HT_F32, 3, out), 2e-5);
+    in[5] = test_view(calloc((size_t)(n * c->heads * c->dv) + 1, 4), HT_F32, 3, out);
+    in[6] = of[3].view;
+    run_ok(gpu, HT_OP_ATTEND_ROWS, &p, 5, in, &in[5], NULL);
+    const int64_t all = ht_view_size(&in[0]) + ht_view_size(&in[1]) + ht_view_size(&in[2]);
+    compare(what, HT_OP_ATTEND_ROWS_GRAD, &p, 7, in, test_view(NULL, HT_F32, 1, &all), 4e-4);
+    /* The last sequence alone has the bits of all together. */
+    const int s = c->n - 1;
+    const int64_t mine = c->rows[s], per = c->heads * c->dv, skipped = n - mine,
+                  none = keys - c->rows[s] - c->skipped[s];
+    float *alone = calloc((size_t)(mine * per) + 1, sizeof *alone);
+    ht_view last[5] = {in[0], in[1], in[2], test_view(own + skipped, HT_I32, 1, &mine),
+                       test_view(first + skipped, HT_I32, 1, &mine)};
+    for (int i = 0; i < 3; i++) {
+        const int64_t rows = i ? none : skipped;
+        last[i].data = (float *)last[i].data + rows * last[i].stride[0];
+        last[i].shape[0] -= rows;
+    }
+    for (int64_t i = skipped; i < n; i++) {
+        own[i] -= (int32_t)none;
+        first[i] -= (int32_t)none;
+    }
+    const ht_view to = test_view(alone, HT_F32, 3, (int64_t[]){mine, c->heads, c->dv});
+    run_ok(gpu, HT_OP_ATTEND_ROWS, &p, 5, last, &to, NULL);
+    assert_memory_equal(alone, (const float *)in[5].data + skipped * per, (size_t)(mine * per) * sizeof *alone);
+    free(alone), free(in[5].data);
+    for (int i = 0; i < 4; i++) free(of[i].memory);
+}
+
+static void attention_of_flat_rows(void **state) {
+    (void)state;
+    if (!gpu) skip();
+    static const rows_case rows_cases[] = {
+        {1, 1, 4, 4, 0, 0, 1, {1}, {0}, CONTIGUOUS},
+        {4, 2, 20, 24, 0, 0, 4, {3, 70, 1, 40}, {0, 0, 5, 100}, SHIFTED},
+        {2, 2, 64, 64, 0, 5, 2, {100, 90}, {0, 0}, CONTIGUOUS},
+        {2, 1, 9, 140, 13, 0, 3, {80, 50, 5}, {3, 0, 40}, BACKWARDS},
+    };
+    for (size_t i = 0; i < sizeof rows_cases / sizeof *rows_cases; i++) rows_case_of(&rows_cases[i], (int)i);
+}
+
+static void rows_that_go_back(void **state) {
+    (void)state;
+    if (!gpu) skip();
+    float x[12] = {0}, y[12];
+    const int64_t n = 3, dims[3] = {3, 1, 4};
+    int32_t own[3] = {0, 2, 1}, first[3] = {0, 0, 0};
+    const ht_attend_rows_params p = {1, 0, 0};
+    const ht_view xs = test_view(x, HT_F32, 3, dims), out = test_view(y, HT_F32, 3, dims);
+    const ht_view in[5] = {xs, xs, xs, test_view(own, HT_I32, 1, &n), test_view(first, HT_I32, 1, &n)};
+    ht_error ours = {0}, theirs = {0};
+    for (int i = 0; i < 3; i++, own[2] = i == 1 ? 3 : 2, first[2] = i == 2 ? -1 : 0) {
+        assert_int_equal(run_on(gpu, HT_OP_ATTEND_ROWS, &p, 5, in, &out, NULL, false, &ours), HT_ERR_ARGUMENT);
+        assert_int_equal(run_on(plain, HT_OP_ATTEND_ROWS, &p, 5, in, &out, NULL, false, &theirs), HT_ERR_ARGUMENT);
+        assert_string_equal(ours.message, theirs.message);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(attention_over_pages),     cmocka_unit_test(numbers_that_are_none),
-        cmocka_unit_test(missing_page_is_an_error), cmocka_unit_test(adapters_of_a_step),
-        cmocka_unit_test(an_expert_that_is_none),
+        cmocka_unit_test(attention_over_pages), cmocka_unit_test(numbers_that_are_none),
+        cmocka_unit_test(long_contexts),        cmocka_unit_test(missing_page_is_an_error),
+        cmocka_unit_test(adapters_of_a_step),   cmocka_unit_test(an_expert_that_is_none),
+        cmocka_unit_test(attention_of_arrays),  cmocka_unit_test(attention_of_flat_rows),
+        cmocka_unit_test(rows_that_go_back),
     };
+    if (getenv("ONLY")) cmocka_set_test_filter(getenv("ONLY"));
     return cmocka_run_group_tests(tests, open_devices, close_devices);
 }
