@@ -12,10 +12,11 @@ enum { PAIRS_OF_EXPERT = 8, /* as many on average, and they are sorted */ SORTER
 _Static_assert(sizeof(ht_cuda_gather_arguments) <= 4096 && sizeof(ht_cuda_back_gather_arguments) <= 4096,
                "a kernel takes at most so many bytes");
 
-static const ht_cuda_kernel_id gather_kernels[HT_CUDA_FORMS] = {
-#define KERNEL(form) [HT_CUDA_##form] = HT_CUDA_ID_ht_cuda_gather_##form,
-    HT_CUDA_EACH_FORM(KERNEL)
-#undef KERNEL
+/* For few pairs, and for many. */
+static const ht_cuda_kernel_id gather_kernels[HT_CUDA_FORMS][2] = {
+#define KERNELS(form) [HT_CUDA_##form] = {HT_CUDA_ID_ht_cuda_gather_##form, HT_CUDA_ID_ht_cuda_many_gather_##form},
+    HT_CUDA_EACH_FORM(KERNELS)
+#undef KERNELS
 };
 
 typedef struct job {
@@ -111,14 +112,14 @@ static ht_status multiply(ht_cuda_device *d, const job *j, ht_cuda_gather_argume
         const ht_cuda_shape shape = {.grid = {(unsigned)ht_cuda_parts(j->n, HT_CUDA_TILE_W), (unsigned)j->n_tiles},
                                      .block = {THREADS}};
         (void)ht_cuda_few_shared(&a->l, 1);
-        return ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_many_gather, &shape, a, err);
+        return ht_cuda_launch(d, gather_kernels[a->l.w.form][1], &shape, a, err);
     }
     const unsigned blocks = (unsigned)ht_min_i64(j->pairs, 65535);
     const ht_cuda_shape shape = {.grid = {(unsigned)ht_cuda_parts(j->n, HT_CUDA_FEW_ROWS), blocks},
                                  .block = {HT_CUDA_FEW_ROWS * HT_CUDA_LANES},
                                  .shared_bytes = ht_cuda_few_shared(&a->l, 1)};
     a->report = ht_cuda_report(d, HT_OP_LINEAR_GATHER);
-    return ht_cuda_launch(d, gather_kernels[a->l.w.form], &shape, a, err);
+    return ht_cuda_launch(d, gather_kernels[a->l.w.form][0], &shape, a, err);
 }
 
 ht_status ht_cuda_linear_gather(const ht_call *call, ht_error *err) {

@@ -16,7 +16,7 @@ static size_t packed_bytes(ht_weight_type type, int64_t n_rows, int64_t k) {
     return (size_t)n_rows * (size_t)ht_cuda_layout_of(type, k).row_bytes;
 }
 
-static bool is_as_stored(const ht_cuda_layout *l) { return l->form <= HT_CUDA_BF16; }
+static bool is_as_stored(const ht_cuda_layout *l) { return l->form <= HT_CUDA_F8; }
 
 static ht_status pack(ht_matrix *m, int64_t row, int64_t n, const void *stored, ht_error *err) {
     ht_cuda_device *d = ht_cuda_of(m->device);
@@ -90,7 +90,9 @@ ht_cuda_weights ht_cuda_weights_of(const ht_matrix *m) {
                          .bits = affine.bits,
                          .group = affine.group,
                          .scale_type = (int32_t)affine.scale};
-    while (w.group > 1 << w.group_shift) w.group_shift++;
+    const int64_t group = m->scales ? m->scale_columns : affine.group;
+    while (group > (int64_t)1 << w.group_shift) w.group_shift++;
+    if (m->scales && (group % HT_CUDA_PART || group != (int64_t)1 << w.group_shift)) w.whole = 0;
     return w;
 }
 
@@ -149,8 +151,9 @@ ht_status ht_cuda_rows(ht_cuda_device *d, const ht_view *x, void *room, const fl
 
 #define KERNELS(form)                                                                                                  \
     [HT_CUDA_##form] = {HT_CUDA_ID_ht_cuda_few_##form##_1, HT_CUDA_ID_ht_cuda_few_##form##_2,                          \
-                        HT_CUDA_ID_ht_cuda_few_##form##_4, HT_CUDA_ID_ht_cuda_few_##form##_8},
-static const ht_cuda_kernel_id few_kernels[HT_CUDA_FORMS][4] = {HT_CUDA_EACH_FORM(KERNELS)};
+                        HT_CUDA_ID_ht_cuda_few_##form##_4, HT_CUDA_ID_ht_cuda_few_##form##_8,                          \
+                        HT_CUDA_ID_ht_cuda_many_##form},
+static const ht_cuda_kernel_id kernels_of[HT_CUDA_FORMS][5] = {HT_CUDA_EACH_FORM(KERNELS)};
 #undef KERNELS
 
 enum { MOST_FEW = 32, FEW_THREADS = HT_CUDA_FEW_ROWS * HT_CUDA_LANES, THREADS = 256, CHUNK = 256 };
@@ -163,20 +166,21 @@ unsigned ht_cuda_few_shared(ht_cuda_linear_arguments *a, int64_t r) {
 }
 
 ht_status ht_cuda_multiply(ht_cuda_device *d, ht_cuda_linear_arguments *a, ht_error *err) {
+    static const int rows[] = {HT_CUDA_FEW_ROWS_1, HT_CUDA_FEW_ROWS_2, HT_CUDA_FEW_ROWS_4, HT_CUDA_FEW_ROWS_8};
     int kernel = 0;
     while (kernel < 3 && 1 << kernel < a->n) kernel++;
     const int64_t r = 1 << kernel;
     const unsigned shared = ht_cuda_few_shared(a, r);
     if (a->n <= MOST_FEW) {
-        const ht_cuda_shape shape = {
-            .grid = {(unsigned)ht_cuda_parts(a->w.n_rows, HT_CUDA_FEW_ROWS), (unsigned)ht_cuda_parts(a->n, r)},
-            .block = {FEW_THREADS},
-            .shared_bytes = shared};
-        return ht_cuda_launch(d, few_kernels[a->w.form][kernel], &shape, a, err);
+        const ht_cuda_shape shape = {.grid = {(unsigned)ht_cuda_parts(a->w.n_rows, HT_CUDA_FEW_ROWS * rows[kernel]),
+                                              (unsigned)ht_cuda_parts(a->n, r)},
+                                     .block = {FEW_THREADS},
+                                     .shared_bytes = shared};
+        return ht_cuda_launch(d, kernels_of[a->w.form][kernel], &shape, a, err);
     }
     const int64_t tiles = ht_cuda_parts(a->n, HT_CUDA_TILE_X) * ht_cuda_parts(a->w.n_rows, HT_CUDA_TILE_W);
     const ht_cuda_shape shape = {.grid = {(unsigned)tiles}, .block = {THREADS}};
-    return ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_many, &shape, a, err);
+    return ht_cuda_launch(d, kernels_of[a->w.form][4], &shape, a, err);
 }
 
 /* Scratch: contiguous copies of x and of the bias, where they are needed. */

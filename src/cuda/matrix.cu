@@ -59,24 +59,58 @@ static __device__ void ht_few_load(const float *x, int64_t ldx, int n_x, int64_t
     }
 }
 
-template <int R>
-static __device__ __forceinline__ void ht_few_add(const float *w, const float *x, int chunk, int column, int lane,
-                                                  float *sum) {
+/* N parts of rows of the matrix times those columns of R rows of x. */
+template <int R, int N>
+static __device__ __forceinline__ void ht_few_add(const float (*w)[8], const float *x, int chunk, int column, int lane,
+                                                  float (*sum)[R]) {
     const float *at = x + column + lane * 4;
 #pragma unroll
-    for (int r = 0; r < R; r++)
-        sum[r] = ht_add_part(w, *(const float4 *)(at + r * chunk), *(const float4 *)(at + r * chunk + 32), sum[r]);
+    for (int r = 0; r < R; r++) {
+        const float4 low = *(const float4 *)(at + r * chunk), high = *(const float4 *)(at + r * chunk + 32);
+#pragma unroll
+        for (int i = 0; i < N; i++) sum[i][r] = ht_add_part(w[i], low, high, sum[i][r]);
+    }
 }
 
-/* Rows of x from `x` on, n_x of them, times the row `row` that these eight threads have. */
-template <class F, int R>
-static __device__ void ht_few(const ht_cuda_weights &m, const float *x, int64_t ldx, int n_x, bool aligned, int chunk,
-                              int64_t row, float *shared, float *sum) {
-    const int lane = threadIdx.x & 7;
-    const int64_t mine = row < m.n_rows ? row : m.n_rows - 1, span = F::CYCLES * HT_CUDA_CYCLE;
-    const uint8_t *weights = ht_row_of(m, mine);
+/* DEPTH times CYCLES cycles from the i-th on: all is loaded before the first of it is needed. */
+template <class F, int R, int N, int DEPTH>
+static __device__ __forceinline__ void ht_few_cycles(const ht_cuda_weights &m, const uint8_t *const *weights,
+                                                     const float *const *scales, int64_t i, int64_t first,
+                                                     const float *x, int chunk, int lane, float (*sum)[R]) {
+    typename F::raw raw[DEPTH][N];
 #pragma unroll
-    for (int r = 0; r < R; r++) sum[r] = 0;
+    for (int u = 0; u < DEPTH; u++)
+#pragma unroll
+        for (int j = 0; j < N; j++) raw[u][j] = F::load(m, weights[j], i + u, lane, scales[j]);
+#pragma unroll
+    for (int u = 0; u < DEPTH; u++)
+#pragma unroll
+        for (int c = 0; c < F::CYCLES; c++) {
+            const int column = (int)((i + u) * F::CYCLES * HT_CUDA_CYCLE - first) + c * HT_CUDA_CYCLE;
+            float w[N][8];
+#pragma unroll
+            for (int j = 0; j < N; j++) F::expand(m, raw[u][j], c, lane, w[j]);
+            ht_few_add<R, N>(w, x, chunk, column, lane, sum);
+        }
+}
+
+/* Rows of x from `x` on, n_x of them, times N rows of the matrix that these eight threads have: `row`, and others that many rows of a
+ * block apart. */
+template <class F, int R, int N>
+static __device__ __forceinline__ void ht_few(const ht_cuda_weights &m, const float *x, int64_t ldx, int n_x,
+                                              bool aligned, int chunk, int64_t row, float *shared, float (*sum)[R]) {
+    const int lane = threadIdx.x & 7;
+    const int64_t span = F::CYCLES * HT_CUDA_CYCLE;
+    const uint8_t *weights[N];
+    const float *scales[N];
+#pragma unroll
+    for (int j = 0; j < N; j++) {
+        const int64_t mine = row + j * HT_CUDA_FEW_ROWS;
+        weights[j] = ht_row_of(m, mine < m.n_rows ? mine : m.n_rows - 1);
+        scales[j] = ht_scales_of(m, mine < m.n_rows ? mine : m.n_rows - 1);
+#pragma unroll
+        for (int r = 0; r < R; r++) sum[j][r] = 0;
+    }
     for (int64_t first = 0; first < m.k; first += chunk) {
         const int64_t left = m.k - first;
         const int n = left < chunk ? (int)left : chunk, padded = (n + 63) / 64 * 64;
@@ -85,51 +119,44 @@ static __device__ void ht_few(const ht_cuda_weights &m, const float *x, int64_t 
         __syncthreads();
         const int64_t whole = m.whole < first + n ? m.whole : first + n;
         int64_t i = first / span;
-        for (; (i + F::DEPTH) * span <= whole; i += F::DEPTH) {
-            typename F::raw raw[F::DEPTH];
-#pragma unroll
-            for (int u = 0; u < F::DEPTH; u++) raw[u] = F::load(m, weights, i + u, lane);
-#pragma unroll
-            for (int u = 0; u < F::DEPTH; u++)
-#pragma unroll
-                for (int c = 0; c < F::CYCLES; c++) {
-                    float w[8];
-                    F::expand(m, raw[u], c, lane, w);
-                    ht_few_add<R>(w, shared, chunk, (int)((i + u) * span - first) + c * HT_CUDA_CYCLE, lane, sum);
-                }
-        }
-        for (; (i + 1) * span <= whole; i++) {
-            const typename F::raw raw = F::load(m, weights, i, lane);
-#pragma unroll
-            for (int c = 0; c < F::CYCLES; c++) {
-                float w[8];
-                F::expand(m, raw, c, lane, w);
-                ht_few_add<R>(w, shared, chunk, (int)(i * span - first) + c * HT_CUDA_CYCLE, lane, sum);
-            }
-        }
+        for (; (i + F::DEPTH) * span <= whole; i += F::DEPTH)
+            ht_few_cycles<F, R, N, F::DEPTH>(m, weights, scales, i, first, shared, chunk, lane, sum);
+        for (; (i + 1) * span <= whole; i++)
+            ht_few_cycles<F, R, N, 1>(m, weights, scales, i, first, shared, chunk, lane, sum);
         for (int64_t c = i * span; c < first + n; c += HT_CUDA_CYCLE) {
             if (c + lane * HT_CUDA_PART >= m.k) break;
-            float w[8];
-            F::part(m, weights, mine, c / HT_CUDA_PART + lane, w);
-            ht_few_add<R>(w, shared, chunk, (int)(c - first), lane, sum);
+            float w[N][8];
+#pragma unroll
+            for (int j = 0; j < N; j++) {
+                const int64_t mine = row + j * HT_CUDA_FEW_ROWS;
+                F::part(m, weights[j], mine < m.n_rows ? mine : m.n_rows - 1, c / HT_CUDA_PART + lane, w[j]);
+            }
+            ht_few_add<R, N>(w, shared, chunk, (int)(c - first), lane, sum);
         }
     }
 #pragma unroll
-    for (int r = 0; r < R; r++) sum[r] = ht_lane_sum(sum[r]);
+    for (int j = 0; j < N; j++)
+#pragma unroll
+        for (int r = 0; r < R; r++) sum[j][r] = ht_lane_sum(sum[j][r]);
 }
 
-template <class F, int R> static __device__ __forceinline__ void ht_few_linear(const ht_cuda_linear_arguments &a) {
+template <class F, int R, int N>
+static __device__ __forceinline__ void ht_few_linear(const ht_cuda_linear_arguments &a) {
     HT_CUDA_SHARED(float, shared);
-    const int64_t row = (int64_t)blockIdx.x * HT_CUDA_FEW_ROWS + threadIdx.x / HT_CUDA_LANES;
+    const int64_t row = (int64_t)blockIdx.x * HT_CUDA_FEW_ROWS * N + threadIdx.x / HT_CUDA_LANES;
     const int64_t first = (int64_t)blockIdx.y * R;
     const int n_x = a.n - first < R ? (int)(a.n - first) : R, lane = threadIdx.x & 7;
-    float sum[R];
-    ht_few<F, R>(a.w, a.x + first * a.ldx, a.ldx, n_x, a.x_aligned, a.chunk, row, shared, sum);
-    if (row >= a.w.n_rows) return;
-    const float bias = a.bias ? a.bias[row] : 0.0f;
+    float sum[N][R];
+    ht_few<F, R, N>(a.w, a.x + first * a.ldx, a.ldx, n_x, a.x_aligned, a.chunk, row, shared, sum);
 #pragma unroll
-    for (int r = 0; r < R; r++)
-        if (r == lane && r < n_x) a.y[(first + r) * a.ldy + row] = a.bias ? sum[r] + bias : sum[r];
+    for (int j = 0; j < N; j++) {
+        const int64_t mine = row + j * HT_CUDA_FEW_ROWS;
+        if (mine >= a.w.n_rows) break;
+        const float bias = a.bias ? a.bias[mine] : 0.0f;
+#pragma unroll
+        for (int r = 0; r < R; r++)
+            if (r == lane && r < n_x) a.y[(first + r) * a.ldy + mine] = a.bias ? sum[j][r] + bias : sum[j][r];
+    }
 }
 
 static __device__ __forceinline__ ht_cuda_expert ht_expert_of(const ht_cuda_expert *table, const ht_cuda_expert *entry,
@@ -157,18 +184,26 @@ template <class F> static __device__ __forceinline__ void ht_few_gather(const ht
         ht_cuda_weights m = a.l.w;
         m.packed = expert.packed;
         m.scales = expert.scales;
-        float sum[1];
+        float sum[1][1];
         __syncthreads();
-        ht_few<F, 1>(m, a.l.x + pair / a.x_share * a.l.ldx, a.l.ldx, 1, a.l.x_aligned, a.l.chunk, row, shared, sum);
-        if (row < m.n_rows && (threadIdx.x & 7) == 0) a.l.y[pair * a.l.ldy + row] = sum[0];
+        ht_few<F, 1, 1>(m, a.l.x + pair / a.x_share * a.l.ldx, a.l.ldx, 1, a.l.x_aligned, a.l.chunk, row, shared, sum);
+        if (row < m.n_rows && (threadIdx.x & 7) == 0) a.l.y[pair * a.l.ldy + row] = sum[0][0];
     }
 }
 
 #define X(form)                                                                                                        \
-    HT_CUDA_KERNEL(ht_cuda_few_##form##_1, ht_cuda_linear_arguments) { ht_few_linear<ht_form_##form, 1>(a); }          \
-    HT_CUDA_KERNEL(ht_cuda_few_##form##_2, ht_cuda_linear_arguments) { ht_few_linear<ht_form_##form, 2>(a); }          \
-    HT_CUDA_KERNEL(ht_cuda_few_##form##_4, ht_cuda_linear_arguments) { ht_few_linear<ht_form_##form, 4>(a); }          \
-    HT_CUDA_KERNEL(ht_cuda_few_##form##_8, ht_cuda_linear_arguments) { ht_few_linear<ht_form_##form, 8>(a); }          \
+    HT_CUDA_KERNEL(ht_cuda_few_##form##_1, ht_cuda_linear_arguments) {                                                 \
+        ht_few_linear<ht_form_##form, 1, HT_CUDA_FEW_ROWS_1>(a);                                                       \
+    }                                                                                                                  \
+    HT_CUDA_KERNEL(ht_cuda_few_##form##_2, ht_cuda_linear_arguments) {                                                 \
+        ht_few_linear<ht_form_##form, 2, HT_CUDA_FEW_ROWS_2>(a);                                                       \
+    }                                                                                                                  \
+    HT_CUDA_KERNEL(ht_cuda_few_##form##_4, ht_cuda_linear_arguments) {                                                 \
+        ht_few_linear<ht_form_##form, 4, HT_CUDA_FEW_ROWS_4>(a);                                                       \
+    }                                                                                                                  \
+    HT_CUDA_KERNEL(ht_cuda_few_##form##_8, ht_cuda_linear_arguments) {                                                 \
+        ht_few_linear<ht_form_##form, 8, HT_CUDA_FEW_ROWS_8>(a);                                                       \
+    }                                                                                                                  \
     HT_CUDA_KERNEL(ht_cuda_gather_##form, ht_cuda_gather_arguments) { ht_few_gather<ht_form_##form>(a); }
 HT_CUDA_EACH_FORM(X)
 #undef X
@@ -191,8 +226,9 @@ static __device__ __forceinline__ int64_t ht_many_row(const ht_many_rows &t, int
     return t.order ? t.order[t.first + i] : t.first + i;
 }
 
-static __device__ void ht_many(const ht_cuda_linear_arguments &a, const ht_cuda_weights &m, const ht_many_rows &t,
-                               int64_t first_row) {
+template <class F>
+static __device__ __forceinline__ void ht_many(const ht_cuda_linear_arguments &a, const ht_cuda_weights &m,
+                                               const ht_many_rows &t, int64_t first_row) {
     __shared__ __align__(16) float xs[HT_CUDA_TILE_X * HT_CUDA_CYCLE];
     __shared__ __align__(16) float ws[HT_CUDA_TILE_W * HT_CUDA_CYCLE];
     const int thread = threadIdx.x, lane = thread & 7, quarter = thread >> 3 & 3, warp = thread >> 5;
@@ -219,7 +255,7 @@ static __device__ void ht_many(const ht_cuda_linear_arguments &a, const ht_cuda_
         for (int r = from; r < HT_CUDA_TILE_W; r += MANY_THREADS / 8) {
             __align__(16) float w[8] = {0, 0, 0, 0, 0, 0, 0, 0};
             const int64_t row = first_row + r;
-            if (row < m.n_rows && column < m.k) ht_part_of(m, ht_row_of(m, row), row, column / HT_CUDA_PART, w);
+            if (row < m.n_rows && column < m.k) F::part(m, ht_row_of(m, row), row, column / HT_CUDA_PART, w);
             *(float4 *)(ws + r * 64 + lane * 4) = float4{w[0], w[1], w[2], w[3]};
             *(float4 *)(ws + r * 64 + 32 + lane * 4) = float4{w[4], w[5], w[6], w[7]};
         }
@@ -263,14 +299,14 @@ static __device__ void ht_many(const ht_cuda_linear_arguments &a, const ht_cuda_
 #endif
 
 /* Tiles of x are neighbours in the grid, so that they find the weights of a tile of the matrix in the cache. */
-HT_CUDA_MANY_KERNEL(ht_cuda_many, ht_cuda_linear_arguments) {
+template <class F> static __device__ __forceinline__ void ht_many_linear(const ht_cuda_linear_arguments &a) {
     const int64_t tiles = (a.n + HT_CUDA_TILE_X - 1) / HT_CUDA_TILE_X, first = blockIdx.x % tiles * HT_CUDA_TILE_X;
     const int n = a.n - first < HT_CUDA_TILE_X ? (int)(a.n - first) : HT_CUDA_TILE_X;
     const ht_many_rows t = {NULL, first, n, 1};
-    ht_many(a, a.w, t, blockIdx.x / tiles * HT_CUDA_TILE_W);
+    ht_many<F>(a, a.w, t, blockIdx.x / tiles * HT_CUDA_TILE_W);
 }
 
-HT_CUDA_MANY_KERNEL(ht_cuda_many_gather, ht_cuda_gather_arguments) {
+template <class F> static __device__ __forceinline__ void ht_many_gather(const ht_cuda_gather_arguments &a) {
     const ht_cuda_expert_tile tile = a.tiles[blockIdx.y];
     if (tile.n == 0) return;
     const ht_cuda_expert expert = ht_expert_of(a.table, a.entry, tile.expert);
@@ -279,8 +315,14 @@ HT_CUDA_MANY_KERNEL(ht_cuda_many_gather, ht_cuda_gather_arguments) {
     m.packed = expert.packed;
     m.scales = expert.scales;
     const ht_many_rows t = {a.order, tile.begin, tile.n, a.x_share};
-    ht_many(a.l, m, t, (int64_t)blockIdx.x * HT_CUDA_TILE_W);
+    ht_many<F>(a.l, m, t, (int64_t)blockIdx.x * HT_CUDA_TILE_W);
 }
+
+#define X(form)                                                                                                        \
+    HT_CUDA_MANY_KERNEL(ht_cuda_many_##form, ht_cuda_linear_arguments) { ht_many_linear<ht_form_##form>(a); }          \
+    HT_CUDA_MANY_KERNEL(ht_cuda_many_gather_##form, ht_cuda_gather_arguments) { ht_many_gather<ht_form_##form>(a); }
+HT_CUDA_EACH_FORM(X)
+#undef X
 
 /* ---- gradients: dy W ----
  *

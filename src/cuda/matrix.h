@@ -14,9 +14,13 @@ enum {
     HT_CUDA_CYCLE = HT_CUDA_LANES * HT_CUDA_PART, /* columns */
     HT_CUDA_TILE_X = 32,                          /* rows of x in a tile of ht_cuda_many */
     HT_CUDA_TILE_W = 64,                          /* rows of the matrix */
-    HT_CUDA_FEW_ROWS = 32,                        /* of the matrix, in a block of ht_cuda_few_* */
-    HT_CUDA_FEW_CHUNK = 12288,                    /* floats of x in a block's shared memory */
-    HT_CUDA_BACK_ROWS = 32,                       /* of dy and of the matrix, in a tile of ht_cuda_back */
+    HT_CUDA_FEW_ROWS_1 = 1, /* of the matrix, that eight threads of ht_cuda_few_*_1 have, and so on */
+    HT_CUDA_FEW_ROWS_2 = 1,
+    HT_CUDA_FEW_ROWS_4 = 2,
+    HT_CUDA_FEW_ROWS_8 = 2,
+    HT_CUDA_FEW_ROWS = 32,     /* of the matrix, in a block of ht_cuda_few_* */
+    HT_CUDA_FEW_CHUNK = 12288, /* floats of x in a block's shared memory */
+    HT_CUDA_BACK_ROWS = 32,    /* of dy and of the matrix, in a tile of ht_cuda_back */
     HT_CUDA_BACK_COLUMNS = 128,
     HT_CUDA_ENTRIES = 224, /* experts whose addresses are among a kernel's arguments */
 };
@@ -28,6 +32,7 @@ typedef enum ht_cuda_form {
     HT_CUDA_F32, /* as stored */
     HT_CUDA_F16,
     HT_CUDA_BF16,
+    HT_CUDA_F8, /* likewise */
     HT_CUDA_Q4_0,
     HT_CUDA_Q8_0,
     HT_CUDA_Q4_K,
@@ -38,7 +43,7 @@ typedef enum ht_cuda_form {
 } ht_cuda_form;
 
 /* X(form): those that products with few rows have kernels for. */
-#define HT_CUDA_EACH_FORM(X) X(STORED) X(F32) X(F16) X(BF16) X(Q4_0) X(Q8_0) X(Q4_K) X(Q6_K) X(MLX4) X(MLX8)
+#define HT_CUDA_EACH_FORM(X) X(STORED) X(F32) X(F16) X(BF16) X(F8) X(Q4_0) X(Q8_0) X(Q4_K) X(Q6_K) X(MLX4) X(MLX8)
 
 /* X(module, kernel) */
 #define HT_CUDA_FEW_KERNELS(X, form)                                                                                   \
@@ -46,20 +51,21 @@ typedef enum ht_cuda_form {
     X(matrix, ht_cuda_few_##form##_2)                                                                                  \
     X(matrix, ht_cuda_few_##form##_4)                                                                                  \
     X(matrix, ht_cuda_few_##form##_8)                                                                                  \
-    X(matrix, ht_cuda_gather_##form)
+    X(matrix, ht_cuda_gather_##form)                                                                                   \
+    X(matrix, ht_cuda_many_##form)                                                                                     \
+    X(matrix, ht_cuda_many_gather_##form)
 #define HT_CUDA_KERNELS_OF_MATRIX(X)                                                                                   \
     HT_CUDA_FEW_KERNELS(X, STORED)                                                                                     \
     HT_CUDA_FEW_KERNELS(X, F32)                                                                                        \
     HT_CUDA_FEW_KERNELS(X, F16)                                                                                        \
     HT_CUDA_FEW_KERNELS(X, BF16)                                                                                       \
+    HT_CUDA_FEW_KERNELS(X, F8)                                                                                         \
     HT_CUDA_FEW_KERNELS(X, Q4_0)                                                                                       \
     HT_CUDA_FEW_KERNELS(X, Q8_0)                                                                                       \
     HT_CUDA_FEW_KERNELS(X, Q4_K)                                                                                       \
     HT_CUDA_FEW_KERNELS(X, Q6_K)                                                                                       \
     HT_CUDA_FEW_KERNELS(X, MLX4)                                                                                       \
     HT_CUDA_FEW_KERNELS(X, MLX8)                                                                                       \
-    X(matrix, ht_cuda_many)                                                                                            \
-    X(matrix, ht_cuda_many_gather)                                                                                     \
     X(matrix, ht_cuda_back)                                                                                            \
     X(matrix, ht_cuda_back_gather)                                                                                     \
     X(matrix, ht_cuda_embed)                                                                                           \
@@ -76,9 +82,10 @@ typedef struct ht_cuda_weights {
     int64_t first_row, n_rows, k, row_bytes;
     int64_t whole; /* columns before this one are loaded for several cycles at a time */
     int64_t scale_rows, scale_columns;
-    int32_t type;                                 /* ht_weight_type */
-    int32_t form;                                 /* ht_cuda_form */
-    int32_t bits, group, group_shift, scale_type; /* affine groups, of 2^group_shift columns; else 0 */
+    int32_t type;                    /* ht_weight_type */
+    int32_t form;                    /* ht_cuda_form */
+    int32_t bits, group, scale_type; /* affine groups; else 0 */
+    int32_t group_shift;             /* groups, and blocks of 8-bit floats with a scale, are of 2^group_shift columns */
 } ht_cuda_weights;
 
 /* y [n, n_rows] = x [n, k] W^T + bias */

@@ -15,6 +15,8 @@ static ht_cuda_form wanted_form(ht_weight_type type) {
     case HT_W_F32: return HT_CUDA_F32;
     case HT_W_F16: return HT_CUDA_F16;
     case HT_W_BF16: return HT_CUDA_BF16;
+    case HT_W_F8_E4M3:
+    case HT_W_F8_E5M2: return HT_CUDA_F8;
     case HT_W_Q4_0: return HT_CUDA_Q4_0;
     case HT_W_Q8_0: return HT_CUDA_Q8_0;
     case HT_W_Q4_K: return HT_CUDA_Q4_K;
@@ -41,7 +43,7 @@ ht_cuda_layout ht_cuda_layout_of(ht_weight_type type, int64_t k) {
     ht_cuda_layout l = {.form = wanted_form(type), .row_bytes = stored, .stored_bytes = stored};
     const int64_t span = cycles_of(l.form) * HT_CUDA_CYCLE;
     if (l.form == HT_CUDA_STORED) return l;
-    if (l.form <= HT_CUDA_BF16) { /* whose rows may begin anywhere */
+    if (l.form <= HT_CUDA_F8) { /* whose rows may begin anywhere */
         if (padded == stored) l.whole = k / span * span;
         return l;
     }

@@ -38,9 +38,16 @@ static __device__ __forceinline__ float ht_half_value(uint32_t bits) {
 }
 static __device__ __forceinline__ float ht_half_of(ht_half_bytes h) { return ht_half_value(ht_u16_at(h.b)); }
 
-/* Unsigned integers below 2^23 become floats by their bits: conversions are slow, additions are not. */
-static __device__ __forceinline__ float ht_magic(uint32_t integer) { return __uint_as_float(integer | 0x4B000000u); }
-#define HT_MAGIC 8388608.0f
+/* Bytes become floats by their place in the bits of one, as conversions are slow: 128 + x of byte k of a word, x below 128; and
+ * 32768 + x, x below 256. */
+#define HT_SEVEN_BITS 128.0f
+#define HT_EIGHT_BITS 32768.0f
+static __device__ __forceinline__ float ht_seven_of(uint32_t word, int k) {
+    return __uint_as_float(__byte_perm(word, 0x43000000u, 0x7044u | (uint32_t)k << 8));
+}
+static __device__ __forceinline__ float ht_eight_of(uint32_t word, int k) {
+    return __uint_as_float(__byte_perm(word, 0x47000000u, 0x7404u | (uint32_t)k << 4));
+}
 
 /* ---- eight columns, as stored: columns 8 g to 8 g + 7 of a row ---- */
 
@@ -301,10 +308,17 @@ static __device__ __forceinline__ float ht_f8_value(bool e5m2, uint8_t x) {
     return x >> 7 ? -value : value;
 }
 
+/* The scales of row `index` of 8-bit floats; NULL: none. */
+static __device__ __forceinline__ const float *ht_scales_of(const ht_cuda_weights &m, int64_t index) {
+    if (!m.scales) return NULL;
+    return m.scales + (m.first_row + index) / m.scale_rows * ((m.k + m.scale_columns - 1) / m.scale_columns);
+}
+
 /* 8-bit floats of row `index` of the matrix; columns behind the last are 0. */
 static __device__ void ht_stored_f8(const ht_cuda_weights &m, const uint8_t *row, int64_t index, int64_t part,
                                     float *w) {
     const bool e5m2 = m.type == HT_W_F8_E5M2;
+    const float *scales = ht_scales_of(m, index);
     for (int k = 0; k < 8; k++) {
         const int64_t column = 8 * part + k;
         if (column >= m.k) {
@@ -312,17 +326,12 @@ static __device__ void ht_stored_f8(const ht_cuda_weights &m, const uint8_t *row
             continue;
         }
         w[k] = ht_f8_value(e5m2, row[column]);
-        if (!m.scales) continue;
-        const int64_t of_row = (m.k + m.scale_columns - 1) / m.scale_columns;
-        w[k] *= m.scales[(m.first_row + index) / m.scale_rows * of_row + column / m.scale_columns];
+        if (scales) w[k] *= scales[column / m.scale_columns];
     }
 }
 
-static __device__ void ht_stored_part(const ht_cuda_weights &m, const uint8_t *row, int64_t index, int64_t part,
-                                      float *w) {
+static __device__ void ht_stored_part(const ht_cuda_weights &m, const uint8_t *row, int64_t part, float *w) {
     switch (m.type) {
-    case HT_W_F8_E4M3:
-    case HT_W_F8_E5M2: ht_stored_f8(m, row, index, part, w); break;
     case HT_W_Q4_0:
     case HT_W_Q4_1:
     case HT_W_Q5_0:
@@ -375,36 +384,23 @@ static __device__ __forceinline__ uint32_t ht_component(const uint4 &v, int i) {
     return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
 }
 
-/* Eight nibbles minus `zero` (below 16), in floats: number k is times 16^(k % 4). */
-static __device__ __forceinline__ void ht_nibbles(uint32_t v, float zero, float *q) {
-    const uint32_t high = v >> 16;
-    q[0] = ht_magic(v & 0xFu) - (HT_MAGIC + zero);
-    q[1] = ht_magic(v & 0xF0u) - (HT_MAGIC + 16 * zero);
-    q[2] = ht_magic(v & 0xF00u) - (HT_MAGIC + 256 * zero);
-    q[3] = ht_magic(v & 0xF000u) - (HT_MAGIC + 4096 * zero);
-    q[4] = ht_magic(high & 0xFu) - (HT_MAGIC + zero);
-    q[5] = ht_magic(high & 0xF0u) - (HT_MAGIC + 16 * zero);
-    q[6] = ht_magic(high & 0xF00u) - (HT_MAGIC + 256 * zero);
-    q[7] = ht_magic(high & 0xF000u) - (HT_MAGIC + 4096 * zero);
-}
-
-/* w = scale (q - zero), the products being exact. */
+/* w = scale (q - zero) of eight nibbles. With few bits in the scale, sums of such products are exact. */
 static __device__ __forceinline__ void ht_scaled_nibbles(uint32_t v, float zero, float scale, float *w) {
-    ht_nibbles(v, zero, w);
-    const float s[4] = {scale, scale * 0x1p-4f, scale * 0x1p-8f, scale * 0x1p-12f};
-    for (int k = 0; k < 8; k++) w[k] *= s[k & 3];
+    const uint32_t even = v & 0x0F0F0F0Fu, odd = v >> 4 & 0x0F0F0F0Fu;
+    const float add = -(HT_SEVEN_BITS + zero) * scale;
+    for (int k = 0; k < 4; k++) {
+        w[2 * k] = fmaf(ht_seven_of(even, k), scale, add);
+        w[2 * k + 1] = fmaf(ht_seven_of(odd, k), scale, add);
+    }
 }
 
 /* w = scale q + add, rounded once. */
 static __device__ __forceinline__ void ht_affine_nibbles(uint32_t v, float scale, float add, float *w) {
-    ht_nibbles(v, 0, w);
-    const float s[4] = {scale, scale * 0x1p-4f, scale * 0x1p-8f, scale * 0x1p-12f};
-    for (int k = 0; k < 8; k++) w[k] = fmaf(w[k], s[k & 3], add);
-}
-
-/* Byte k of a word minus `zero`, as a float. */
-static __device__ __forceinline__ float ht_byte_of(uint32_t v, int k, float zero) {
-    return ht_magic(v >> 8 * k & 255u) - (HT_MAGIC + zero);
+    const uint32_t even = v & 0x0F0F0F0Fu, odd = v >> 4 & 0x0F0F0F0Fu;
+    for (int k = 0; k < 4; k++) {
+        w[2 * k] = fmaf(ht_seven_of(even, k) - HT_SEVEN_BITS, scale, add);
+        w[2 * k + 1] = fmaf(ht_seven_of(odd, k) - HT_SEVEN_BITS, scale, add);
+    }
 }
 
 template <typename T> static __device__ __forceinline__ T ht_load(const uint8_t *p) { return __ldg((const T *)p); }
@@ -412,11 +408,13 @@ template <typename T> static __device__ __forceinline__ T ht_load(const uint8_t 
 struct ht_form_STORED {
     enum { CYCLES = 1, DEPTH = 1 };
     struct raw {};
-    static __device__ __forceinline__ raw load(const ht_cuda_weights &, const uint8_t *, int64_t, int) { return raw(); }
+    static __device__ __forceinline__ raw load(const ht_cuda_weights &, const uint8_t *, int64_t, int, const float *) {
+        return raw();
+    }
     static __device__ __forceinline__ void expand(const ht_cuda_weights &, const raw &, int, int, float *) {}
-    static __device__ __forceinline__ void part(const ht_cuda_weights &m, const uint8_t *row, int64_t index, int64_t g,
+    static __device__ __forceinline__ void part(const ht_cuda_weights &m, const uint8_t *row, int64_t, int64_t g,
                                                 float *w) {
-        ht_stored_part(m, row, index, g, w);
+        ht_stored_part(m, row, g, w);
     }
 };
 
@@ -425,7 +423,8 @@ struct ht_form_F32 {
     struct raw {
         float4 a, b;
     };
-    static __device__ __forceinline__ raw load(const ht_cuda_weights &, const uint8_t *row, int64_t i, int lane) {
+    static __device__ __forceinline__ raw load(const ht_cuda_weights &, const uint8_t *row, int64_t i, int lane,
+                                               const float *) {
         const uint8_t *p = row + (i * 64 + lane * 8) * 4;
         return raw{ht_load<float4>(p), ht_load<float4>(p + 16)};
     }
@@ -443,7 +442,8 @@ struct ht_form_F32 {
 template <bool HALF> struct ht_form_16 {
     enum { CYCLES = 1, DEPTH = 4 };
     typedef uint4 raw;
-    static __device__ __forceinline__ raw load(const ht_cuda_weights &, const uint8_t *row, int64_t i, int lane) {
+    static __device__ __forceinline__ raw load(const ht_cuda_weights &, const uint8_t *row, int64_t i, int lane,
+                                               const float *) {
         return ht_load<uint4>(row + (i * 64 + lane * 8) * 2);
     }
     static __device__ __forceinline__ void expand(const ht_cuda_weights &, const raw &r, int, int, float *w) {
@@ -466,6 +466,29 @@ template <bool HALF> struct ht_form_16 {
 typedef ht_form_16<true> ht_form_F16;
 typedef ht_form_16<false> ht_form_BF16;
 
+/* 8-bit floats as stored; a part has one scale, as scales are of 8 columns or a multiple. */
+struct ht_form_F8 {
+    enum { CYCLES = 1, DEPTH = 4 };
+    struct raw {
+        uint2 q;
+        float scale;
+    };
+    static __device__ __forceinline__ raw load(const ht_cuda_weights &m, const uint8_t *row, int64_t i, int lane,
+                                               const float *scales) {
+        const int64_t column = i * 64 + lane * 8;
+        return raw{ht_load<uint2>(row + column), scales ? __ldg(scales + (column >> m.group_shift)) : 1.0f};
+    }
+    static __device__ __forceinline__ void expand(const ht_cuda_weights &m, const raw &r, int, int, float *w) {
+        const bool e5m2 = m.type == HT_W_F8_E5M2;
+        for (int k = 0; k < 8; k++)
+            w[k] = ht_f8_value(e5m2, (uint8_t)((k < 4 ? r.q.x : r.q.y) >> 8 * (k & 3))) * r.scale;
+    }
+    static __device__ __forceinline__ void part(const ht_cuda_weights &m, const uint8_t *row, int64_t index, int64_t g,
+                                                float *w) {
+        ht_stored_f8(m, row, index, g, w);
+    }
+};
+
 /* Words of 8 nibbles; then f16 scales of 32 columns. */
 struct ht_form_Q4_0 {
     enum { CYCLES = 4, DEPTH = 4 };
@@ -473,7 +496,8 @@ struct ht_form_Q4_0 {
         uint4 q;
         uint2 d;
     };
-    static __device__ __forceinline__ raw load(const ht_cuda_weights &m, const uint8_t *row, int64_t i, int lane) {
+    static __device__ __forceinline__ raw load(const ht_cuda_weights &m, const uint8_t *row, int64_t i, int lane,
+                                               const float *) {
         return raw{ht_load<uint4>(row + i * 128 + lane * 16), ht_load<uint2>(row + m.k / 2 + i * 16 + (lane >> 2) * 8)};
     }
     static __device__ __forceinline__ void expand(const ht_cuda_weights &, const raw &r, int c, int, float *w) {
@@ -496,14 +520,16 @@ struct ht_form_Q8_0 {
         uint4 q;
         uint32_t d;
     };
-    static __device__ __forceinline__ raw load(const ht_cuda_weights &m, const uint8_t *row, int64_t i, int lane) {
+    static __device__ __forceinline__ raw load(const ht_cuda_weights &m, const uint8_t *row, int64_t i, int lane,
+                                               const float *) {
         return raw{ht_load<uint4>(row + i * 128 + lane * 16), ht_load<uint32_t>(row + m.k + i * 8 + (lane >> 2) * 4)};
     }
     static __device__ __forceinline__ void values(uint32_t low, uint32_t high, float d, float *w) {
-        low ^= 0x80808080u, high ^= 0x80808080u; /* q + 128 */
+        low ^= 0x80808080u, high ^= 0x80808080u;      /* q + 128 */
+        const float add = -(HT_EIGHT_BITS + 128) * d; /* exact, as the sums are */
         for (int k = 0; k < 4; k++) {
-            w[k] = d * ht_byte_of(low, k, 128);
-            w[4 + k] = d * ht_byte_of(high, k, 128);
+            w[k] = fmaf(ht_eight_of(low, k), d, add);
+            w[4 + k] = fmaf(ht_eight_of(high, k), d, add);
         }
     }
     static __device__ __forceinline__ void expand(const ht_cuda_weights &, const raw &r, int c, int, float *w) {
@@ -523,7 +549,8 @@ struct ht_form_Q4_K {
     struct raw {
         uint4 q, head;
     };
-    static __device__ __forceinline__ raw load(const ht_cuda_weights &m, const uint8_t *row, int64_t i, int lane) {
+    static __device__ __forceinline__ raw load(const ht_cuda_weights &m, const uint8_t *row, int64_t i, int lane,
+                                               const float *) {
         return raw{ht_load<uint4>(row + i * 128 + lane * 16), ht_load<uint4>(row + m.k / 2 + i * 16)};
     }
     /* Group 2 c + lane / 4 of the block; its bits are those of ht_k_scale_min. */
@@ -531,10 +558,10 @@ struct ht_form_Q4_K {
         const uint32_t a = r.head.y, b = r.head.z, both = r.head.w;
         const uint32_t scales = c < 2 ? a & 0x3F3F3F3Fu : (both & 0x0F0F0F0Fu) | (a >> 2 & 0x30303030u);
         const uint32_t mins = c < 2 ? b & 0x3F3F3F3Fu : (both >> 4 & 0x0F0F0F0Fu) | (b >> 2 & 0x30303030u);
-        const int shift = 16 * (c & 1) + 8 * (lane >> 2);
+        const int at = 2 * (c & 1) + (lane >> 2);
         const float d = ht_half_value(r.head.x & 0xFFFFu), dmin = ht_half_value(r.head.x >> 16);
-        const float scale = d * (ht_magic(scales >> shift & 255u) - HT_MAGIC);
-        const float min = dmin * (ht_magic(mins >> shift & 255u) - HT_MAGIC);
+        const float scale = fmaf(ht_seven_of(scales, at), d, -HT_SEVEN_BITS * d); /* both exact */
+        const float min = fmaf(ht_seven_of(mins, at), dmin, -HT_SEVEN_BITS * dmin);
         ht_affine_nibbles(ht_component(r.q, c), scale, -min, w);
     }
     static __device__ __forceinline__ void part(const ht_cuda_weights &m, const uint8_t *row, int64_t, int64_t g,
@@ -557,7 +584,8 @@ struct ht_form_Q6_K {
         uint2 high;
         uint32_t scales, d;
     };
-    static __device__ __forceinline__ raw load(const ht_cuda_weights &m, const uint8_t *row, int64_t i, int lane) {
+    static __device__ __forceinline__ raw load(const ht_cuda_weights &m, const uint8_t *row, int64_t i, int lane,
+                                               const float *) {
         const uint8_t *high = row + m.k / 2, *scales = high + m.k / 4, *d = scales + m.k / 16;
         return raw{ht_load<uint4>(row + i * 128 + lane * 16), ht_load<uint2>(high + i * 64 + lane * 8),
                    ht_load<uint32_t>(scales + i * 16 + (lane >> 1) * 4), ht_load<uint16_t>(d + i * 2)};
@@ -566,13 +594,14 @@ struct ht_form_Q6_K {
         if (second) high >>= 4;
         const uint32_t even = (low & 0x0F0F0F0Fu) | (high << 4 & 0x30303030u);
         const uint32_t odd = (low >> 4 & 0x0F0F0F0Fu) | (high << 2 & 0x30303030u);
+        const float add = -(HT_SEVEN_BITS + 32) * scale; /* exact, as the sums are */
         for (int k = 0; k < 4; k++) {
-            w[2 * k] = scale * ht_byte_of(even, k, 32);
-            w[2 * k + 1] = scale * ht_byte_of(odd, k, 32);
+            w[2 * k] = fmaf(ht_seven_of(even, k), scale, add);
+            w[2 * k + 1] = fmaf(ht_seven_of(odd, k), scale, add);
         }
     }
     static __device__ __forceinline__ void expand(const ht_cuda_weights &, const raw &r, int c, int, float *w) {
-        const float s = ht_byte_of(r.scales ^ 0x80808080u, c, 128);
+        const float s = ht_eight_of(r.scales ^ 0x80808080u, c) - (HT_EIGHT_BITS + 128);
         values(ht_component(r.q, c), c < 2 ? r.high.x : r.high.y, c & 1, ht_half_value(r.d) * s, w);
     }
     static __device__ __forceinline__ void part(const ht_cuda_weights &m, const uint8_t *row, int64_t, int64_t g,
@@ -601,7 +630,8 @@ struct ht_form_MLX4 {
         uint4 q;
         uint32_t pair[CYCLES];
     };
-    static __device__ __forceinline__ raw load(const ht_cuda_weights &m, const uint8_t *row, int64_t i, int lane) {
+    static __device__ __forceinline__ raw load(const ht_cuda_weights &m, const uint8_t *row, int64_t i, int lane,
+                                               const float *) {
         raw r;
         r.q = ht_load<uint4>(row + i * 128 + lane * 16);
         for (int c = 0; c < CYCLES; c++)
@@ -628,7 +658,8 @@ struct ht_form_MLX8 {
         uint4 q;
         uint32_t pair[CYCLES];
     };
-    static __device__ __forceinline__ raw load(const ht_cuda_weights &m, const uint8_t *row, int64_t i, int lane) {
+    static __device__ __forceinline__ raw load(const ht_cuda_weights &m, const uint8_t *row, int64_t i, int lane,
+                                               const float *) {
         raw r;
         r.q = ht_load<uint4>(row + i * 128 + lane * 16);
         for (int c = 0; c < CYCLES; c++)
@@ -640,8 +671,8 @@ struct ht_form_MLX8 {
         float scale, bias;
         ht_pair_values(m, pair, &scale, &bias);
         for (int k = 0; k < 4; k++) {
-            w[k] = fmaf(ht_byte_of(low, k, 0), scale, bias);
-            w[4 + k] = fmaf(ht_byte_of(high, k, 0), scale, bias);
+            w[k] = fmaf(ht_eight_of(low, k) - HT_EIGHT_BITS, scale, bias);
+            w[4 + k] = fmaf(ht_eight_of(high, k) - HT_EIGHT_BITS, scale, bias);
         }
     }
     static __device__ __forceinline__ void expand(const ht_cuda_weights &m, const raw &r, int c, int, float *w) {

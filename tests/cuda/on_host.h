@@ -152,6 +152,12 @@ static inline float __uint_as_float(unsigned bits) {
     memcpy(&x, &bits, sizeof x);
     return x;
 }
+static inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
+    const uint64_t bytes = x | (uint64_t)y << 32;
+    unsigned out = 0;
+    for (int i = 0; i < 4; i++) out |= (unsigned)(bytes >> 8 * (selector >> 4 * i & 7) & 255) << 8 * i;
+    return out;
+}
 static inline int __clz(int x) { return x ? __builtin_clz((unsigned)x) : 32; }
 static inline int __popc(unsigned x) { return __builtin_popcount(x); }
 static inline int __ffs(int x) { return __builtin_ffs(x); }
