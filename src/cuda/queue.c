@@ -32,7 +32,7 @@ static const char *name_of(int op) {
 }
 
 static ht_status describe(const ht_cuda_fault *f, ht_error *err) {
-    const char *name = f->op >= 0 && f->op < HT_OP_COUNT && op_names[f->op] ? op_names[f->op] : "a kernel";
+    const char *name = name_of(f->op);
     if (f->op == HT_OP_GATHER_MM || f->op == HT_OP_QUANTIZED_MATMUL) /* cuda/product.h */
         return ht_fail(err, HT_ERR_ARGUMENT, "gather: %s index %lld at position %lld is outside the %lld matrices",
                        f->axis ? "right" : "left", (long long)f->value, (long long)(f->position - f->axis * f->length),
@@ -46,7 +46,6 @@ static ht_status describe(const ht_cuda_fault *f, ht_error *err) {
             "%s: query %lld is at row %lld of a sequence that begins at row %lld, of %lld rows of keys; rows of a "
             "sequence do not go back",
             name, (long long)f->position, (long long)f->value, (long long)f->length, (long long)f->size);
-    const char *name = name_of(f->op);
     return ht_fail(err, HT_ERR_INDEX, "%s: index %lld at position %lld is outside axis %d of %lld elements%s", name,
                    (long long)f->value, (long long)f->position, (int)f->axis, (long long)f->size,
                    f->length < f->size ? " as the start of a slice" : "");
