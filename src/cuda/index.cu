@@ -262,39 +262,47 @@ static __device__ double product(double x, double y) { return x * y; }
 static __device__ uint64_t product(uint64_t x, uint64_t y) { return x * y; }
 static __device__ int64_t product(int64_t x, int64_t y) { return (int64_t)((uint64_t)x * (uint64_t)y); }
 
+/* An f32 extreme is flushed like any result, though comparing alone would keep a denormal. */
+static __device__ float flushed(float x) { return fabsf(x) < FLT_MIN ? copysignf(0.0f, x) : x; }
+template <typename V> static __device__ V flushed(V x) { return x; }
+
 /* Of two equal extremes the second stays; a NaN always does. */
 template <typename V> static __device__ V combined(int mode, V x, V y) {
     switch (mode) {
     case HT_SCATTER_ADD: return sum(x, y);
     case HT_SCATTER_PROD: return product(x, y);
-    case HT_SCATTER_MIN: return x != x || x < y ? x : y;
-    default: return x != x || x > y ? x : y;
+    case HT_SCATTER_MIN: return flushed(x != x || x < y ? x : y);
+    default: return flushed(x != x || x > y ? x : y);
     }
 }
 static __device__ uint8_t combined(int mode, uint8_t x, uint8_t y) { /* bool */
     return mode == HT_SCATTER_ADD || mode == HT_SCATTER_MAX ? x | y : x & y;
 }
 
-/* Combines the updates from item `row` on, all of one destination, with an element of it. Once there are two, several are read at a
- * time: what follows the next one in memory does not depend on it, as the result does. */
+/* The item behind those of a destination, of which `row` is the first: searched in steps that double, and then halve. */
+static __device__ int64_t end_of(const ht_cuda_scatter_arguments &a, uint64_t destined, int64_t row) {
+    int64_t end = row + 1, step = 1;
+    for (; goes_on(a, destined, end + step - 1); step *= 2) end += step;
+    for (; step > 0; step /= 2)
+        if (goes_on(a, destined, end + step - 1)) end += step;
+    return end;
+}
+
+/* Combines the updates of items [k, end) with an element of their destination. Many are read several at a time: loads do not wait for
+ * each other, as the results do. */
 template <typename E>
-static __device__ void combine_element(const ht_cuda_scatter_arguments &a, int64_t row, uint64_t destined,
+static __device__ void combine_element(const ht_cuda_scatter_arguments &a, int64_t k, int64_t end,
                                        typename E::stored *to, const typename E::stored *from) {
-    enum { AHEAD = 8 };
-    auto x = E::get(E::put(combined(a.mode, E::get(*to), E::get(from[update_offset(a, row)]))));
-    for (int64_t k = row + 1; goes_on(a, destined, k); k += AHEAD) {
+    enum { AHEAD = 16 };
+    auto x = E::get(*to);
+    for (; k + AHEAD <= end; k += AHEAD) {
         typename E::stored update[AHEAD];
-        int n = 0;
 #pragma unroll
-        for (int i = 0; i < AHEAD; i++) {
-            const bool more = goes_on(a, destined, k + i);
-            update[i] = more ? from[update_offset(a, k + i)] : 0;
-            n += more;
-        }
+        for (int i = 0; i < AHEAD; i++) update[i] = from[update_offset(a, k + i)];
 #pragma unroll
-        for (int i = 0; i < AHEAD; i++)
-            if (i < n) x = E::get(E::put(combined(a.mode, x, E::get(update[i]))));
+        for (int i = 0; i < AHEAD; i++) x = E::get(E::put(combined(a.mode, x, E::get(update[i]))));
     }
+    for (; k < end; k++) x = E::get(E::put(combined(a.mode, x, E::get(from[update_offset(a, k)]))));
     *to = E::put(x);
 }
 
@@ -303,9 +311,10 @@ template <typename E> static __device__ void combine(const ht_cuda_scatter_argum
     for (int64_t row = ht_first_row(); row < a.n; row += ht_row_step()) {
         const uint64_t destined = destination(a, row);
         if (row > 0 && destination(a, row - 1) == destined) continue;
+        const int64_t end = end_of(a, destined, row);
         stored *to = (stored *)a.to.data + destination_offset(a, destined);
         for (int64_t i = ht_first_column(); i < a.size; i += ht_column_step())
-            combine_element<E>(a, row, destined, to + ht_offset_within(a.to_slice, a.to_slice.n_dims, i),
+            combine_element<E>(a, row, end, to + ht_offset_within(a.to_slice, a.to_slice.n_dims, i),
                                (const stored *)a.from.data + ht_offset_within(a.from_slice, a.from_slice.n_dims, i));
     }
 }

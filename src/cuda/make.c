@@ -106,9 +106,11 @@ static ht_status transpose(ht_cuda_device *d, const ht_cuda_copy_arguments *copy
                                      .bytes = copy->bytes};
     swap_axes(&a.to, across, last - 1);
     swap_axes(&a.from, across, last - 1);
+    const int pad = a.bytes < 4 ? 4 : a.bytes; /* of a row, in bytes */
     const int64_t squares = a.matrices * a.squares_across * a.squares_along, most = 1 << 20;
     const ht_cuda_shape shape = {.grid = {(unsigned)(squares < most ? squares : most)},
-                                 .block = {HT_CUDA_SQUARE, HT_CUDA_SQUARE_ROWS}};
+                                 .block = {32, HT_CUDA_SQUARE_ROWS},
+                                 .shared_bytes = (unsigned)(HT_CUDA_SQUARE * (HT_CUDA_SQUARE * a.bytes + pad))};
     return ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_transpose, &shape, &a, err);
 }
 

@@ -22,28 +22,36 @@ HT_CUDA_KERNEL(ht_cuda_copy, ht_cuda_copy_arguments) {
     }
 }
 
-/* One more column than a square has, so that the elements of a column are in different banks. */
+/* Rows of a square are an odd number of banks apart, so that the elements of a column are in different ones. */
 template <typename T> static __device__ void transpose(const ht_cuda_transpose_arguments &a) {
-    __shared__ T square[HT_CUDA_SQUARE][HT_CUDA_SQUARE + 1];
-    const int along = a.to.n_dims - 1, across = along - 1;
+    enum { SIDE = HT_CUDA_SQUARE, PITCH = SIDE + (sizeof(T) < 4 ? 4 / sizeof(T) : 1) };
+    HT_CUDA_SHARED(T, square);
+    const int along = a.to.n_dims - 1, across = along - 1, x = (int)threadIdx.x, y = (int)threadIdx.y;
     const int64_t n_along = a.to.shape[along], n_across = a.to.shape[across];
     const int64_t squares = a.squares_across * a.squares_along;
     for (int64_t k = blockIdx.x; k < a.matrices * squares; k += gridDim.x) {
         const int64_t matrix = k / squares;
-        const int64_t i0 = k % squares / a.squares_along * HT_CUDA_SQUARE, j0 = k % a.squares_along * HT_CUDA_SQUARE;
-        const T *from = (const T *)a.from.data + ht_offset_within(a.from, across, matrix);
-        T *to = (T *)a.to.data + ht_offset_within(a.to, across, matrix);
-        for (int r = (int)threadIdx.y; r < HT_CUDA_SQUARE; r += HT_CUDA_SQUARE_ROWS) {
-            const int64_t i = i0 + threadIdx.x, j = j0 + r;
-            if (i < n_across && j < n_along)
-                square[r][threadIdx.x] = from[i * a.from.stride[across] + j * a.from.stride[along]];
-        }
+        const int64_t i0 = k % squares / a.squares_along * SIDE, j0 = k % a.squares_along * SIDE;
+        const T *from = (const T *)a.from.data + ht_offset_within(a.from, across, matrix) + i0 * a.from.stride[across] +
+                        j0 * a.from.stride[along];
+        T *to = (T *)a.to.data + ht_offset_within(a.to, across, matrix) + i0 * a.to.stride[across] +
+                j0 * a.to.stride[along];
+        const int high = (int)(n_across - i0 < SIDE ? n_across - i0 : SIDE);
+        const int wide = (int)(n_along - j0 < SIDE ? n_along - j0 : SIDE);
+#pragma unroll
+        for (int j = 0; j < SIDE; j += HT_CUDA_SQUARE_ROWS)
+#pragma unroll
+            for (int i = 0; i < SIDE; i += 32)
+                if (i + x < high && j + y < wide)
+                    square[(j + y) * PITCH + i + x] =
+                        from[(i + x) * a.from.stride[across] + (j + y) * a.from.stride[along]];
         __syncthreads();
-        for (int r = (int)threadIdx.y; r < HT_CUDA_SQUARE; r += HT_CUDA_SQUARE_ROWS) {
-            const int64_t i = i0 + r, j = j0 + threadIdx.x;
-            if (i < n_across && j < n_along)
-                to[i * a.to.stride[across] + j * a.to.stride[along]] = square[threadIdx.x][r];
-        }
+#pragma unroll
+        for (int i = 0; i < SIDE; i += HT_CUDA_SQUARE_ROWS)
+#pragma unroll
+            for (int j = 0; j < SIDE; j += 32)
+                if (i + y < high && j + x < wide)
+                    to[(i + y) * a.to.stride[across] + (j + x) * a.to.stride[along]] = square[(j + x) * PITCH + i + y];
         __syncthreads();
     }
 }

@@ -19,7 +19,7 @@ typedef struct ht_cuda_copy_arguments {
 
 /* The same where `from` is dense along another axis, `across`: squares are turned in shared memory, so that both sides are read and
  * written in lines. */
-enum { HT_CUDA_SQUARE = 32, HT_CUDA_SQUARE_ROWS = 8 }; /* threads of a block: 32 x 8 */
+enum { HT_CUDA_SQUARE = 64, HT_CUDA_SQUARE_ROWS = 8 }; /* threads of a block: 32 x 8 */
 typedef struct ht_cuda_transpose_arguments {
     int64_t matrices, squares_across, squares_along; /* along: the last axis */
     ht_cuda_view to, from;                           /* the last two axes are `across` and the last one */
