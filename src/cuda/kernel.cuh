@@ -15,11 +15,15 @@
 #ifdef HT_CUDA_ON_HOST
 #include "on_host.h" /* tests/cuda */
 #define HT_CUDA_KERNEL_BOUND(name, type, threads, blocks) HT_CUDA_KERNEL(name, type)
+#define HT_CUDA_KERNEL_OF(threads, name, type) HT_CUDA_KERNEL(name, type)
 #else
 #define HT_CUDA_KERNEL(name, type) extern "C" __global__ void name(const __grid_constant__ type a)
 /* A kernel of so many threads, of which a multiprocessor has registers for `blocks` blocks. */
 #define HT_CUDA_KERNEL_BOUND(name, type, threads, blocks)                                                              \
     extern "C" __global__ void __launch_bounds__(threads, blocks) name(const __grid_constant__ type a)
+/* With blocks of at most so many threads, whose registers then suffice. */
+#define HT_CUDA_KERNEL_OF(threads, name, type)                                                                         \
+    extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ type a)
 #define HT_CUDA_SHARED(type, name)                                                                                     \
     extern __shared__ __align__(16) unsigned char ht_cuda_shared_bytes[];                                              \
     type *name = (type *)ht_cuda_shared_bytes

@@ -93,8 +93,8 @@ template <typename T, bool CENTRED> static __device__ void norm(const ht_cuda_no
 }
 
 #define NORM(type, T)                                                                                                  \
-    HT_CUDA_KERNEL(ht_cuda_rms_norm_##type, ht_cuda_norm_arguments) { norm<T, false>(a); }                             \
-    HT_CUDA_KERNEL(ht_cuda_layer_norm_##type, ht_cuda_norm_arguments) { norm<T, true>(a); }
+    HT_CUDA_KERNEL_OF(HT_CUDA_LARGE_TEAM, ht_cuda_rms_norm_##type, ht_cuda_norm_arguments) { norm<T, false>(a); }      \
+    HT_CUDA_KERNEL_OF(HT_CUDA_LARGE_TEAM, ht_cuda_layer_norm_##type, ht_cuda_norm_arguments) { norm<T, true>(a); }
 
 NORM(f16, ht_half)
 NORM(bf16, ht_bfloat)
@@ -147,10 +147,14 @@ template <typename T> static __device__ void grad_rows(const ht_cuda_norm_grad_a
     }
 }
 
-HT_CUDA_KERNEL(ht_cuda_norm_grad_rows_f16, ht_cuda_norm_grad_arguments) { grad_rows<ht_half>(a); }
-HT_CUDA_KERNEL(ht_cuda_norm_grad_rows_bf16, ht_cuda_norm_grad_arguments) { grad_rows<ht_bfloat>(a); }
-HT_CUDA_KERNEL(ht_cuda_norm_grad_rows_f32, ht_cuda_norm_grad_arguments) { grad_rows<float>(a); }
-HT_CUDA_KERNEL(ht_cuda_norm_grad_rows_f64, ht_cuda_norm_grad_arguments) { grad_rows<double>(a); }
+HT_CUDA_KERNEL_OF(HT_CUDA_LARGE_TEAM, ht_cuda_norm_grad_rows_f16, ht_cuda_norm_grad_arguments) {
+    grad_rows<ht_half>(a);
+}
+HT_CUDA_KERNEL_OF(HT_CUDA_LARGE_TEAM, ht_cuda_norm_grad_rows_bf16, ht_cuda_norm_grad_arguments) {
+    grad_rows<ht_bfloat>(a);
+}
+HT_CUDA_KERNEL_OF(HT_CUDA_LARGE_TEAM, ht_cuda_norm_grad_rows_f32, ht_cuda_norm_grad_arguments) { grad_rows<float>(a); }
+HT_CUDA_KERNEL_OF(HT_CUDA_LARGE_TEAM, ht_cuda_norm_grad_rows_f64, ht_cuda_norm_grad_arguments) { grad_rows<double>(a); }
 
 /* A chunk of rows of some columns: thread (column, lane) sums every GRAD_TEAM-th row. */
 HT_CUDA_KERNEL(ht_cuda_norm_grad_columns, ht_cuda_norm_grad_arguments) {

@@ -409,10 +409,10 @@ template <typename T> static __device__ void softmax_rows(const ht_cuda_softmax_
     }
 }
 
-HT_CUDA_KERNEL(ht_cuda_softmax_f16, ht_cuda_softmax_arguments) { softmax_rows<ht_half>(a); }
-HT_CUDA_KERNEL(ht_cuda_softmax_bf16, ht_cuda_softmax_arguments) { softmax_rows<ht_bfloat>(a); }
-HT_CUDA_KERNEL(ht_cuda_softmax_f32, ht_cuda_softmax_arguments) { softmax_rows<float>(a); }
-HT_CUDA_KERNEL(ht_cuda_softmax_f64, ht_cuda_softmax_arguments) { softmax_rows<double>(a); }
+HT_CUDA_KERNEL_OF(HT_CUDA_LARGE_TEAM, ht_cuda_softmax_f16, ht_cuda_softmax_arguments) { softmax_rows<ht_half>(a); }
+HT_CUDA_KERNEL_OF(HT_CUDA_LARGE_TEAM, ht_cuda_softmax_bf16, ht_cuda_softmax_arguments) { softmax_rows<ht_bfloat>(a); }
+HT_CUDA_KERNEL_OF(HT_CUDA_LARGE_TEAM, ht_cuda_softmax_f32, ht_cuda_softmax_arguments) { softmax_rows<float>(a); }
+HT_CUDA_KERNEL_OF(HT_CUDA_LARGE_TEAM, ht_cuda_softmax_f64, ht_cuda_softmax_arguments) { softmax_rows<double>(a); }
 
 template <typename R> static __device__ void softmax_of_sums(const arguments &a) {
     const int64_t n_groups = groups_of_rows(a), team = a.team;

@@ -13,8 +13,8 @@ typedef struct ht_cuda_rows {
     bool quads;   /* every fourth element of every row is aligned to four elements, which are adjacent */
 } ht_cuda_rows;
 
-/* Threads of a row that is computed by one team: a warp, or a block of so many. */
-enum { HT_CUDA_WARP = 32, HT_CUDA_TEAM = 256, HT_CUDA_LARGE_TEAM = 512 };
+/* Threads of a row that is computed by one team: a warp, or a block of up to so many. */
+enum { HT_CUDA_WARP = 32, HT_CUDA_LARGE_TEAM = 512 };
 /* Quads that a thread of a team keeps in registers. */
 enum { HT_CUDA_KEPT_QUADS = 4 };
 
@@ -24,8 +24,9 @@ enum { HT_CUDA_KEPT_QUADS = 4 };
 
 /* The team of a row of n elements that threads take by fours. */
 static inline int32_t ht_cuda_team_of(int64_t n) {
-    const int64_t each = 4 * HT_CUDA_KEPT_QUADS;
-    return n <= HT_CUDA_WARP * each ? HT_CUDA_WARP : n <= HT_CUDA_TEAM * each ? HT_CUDA_TEAM : HT_CUDA_LARGE_TEAM;
+    int32_t team = HT_CUDA_WARP;
+    while (team < HT_CUDA_LARGE_TEAM && team * 4 * HT_CUDA_KEPT_QUADS < n) team *= 2;
+    return team;
 }
 
 #endif

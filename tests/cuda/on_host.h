@@ -43,6 +43,8 @@ struct on_host_kernel {
     static on_host_kernel name##_entry(#name, name##_call, sizeof(type));                                              \
     static void name##_body(const type &a)
 
+#define HT_CUDA_KERNEL_OF(threads, name, type) HT_CUDA_KERNEL(name, type)
+
 extern unsigned char on_host_shared[];
 #define HT_CUDA_SHARED(type, name) type *name = (type *)on_host_shared
 
