@@ -15,7 +15,7 @@ _Static_assert(sizeof(ht_cuda_attend_arguments) <= 4096, "a kernel takes at most
 enum {
     PARTIAL_BYTES =
         48 << 20, /* results of pages, beyond which tiles are computed in turns: what stays in the L2 cache */
-    SHARED_BYTES = 48 << 10, /* of a block */
+    SHARED_BYTES = 47 << 10, /* of a block, beside those that the kernel declares */
     APPEND_THREADS = 32,     /* for a vector, which has about as many chunks */
     MERGE_DIMS = 128
 };
@@ -96,12 +96,21 @@ static int64_t tiles_of(const attend_job *job, const sequence *s) {
     return ht_ceil_div_i64((int64_t)s->n * job->a.group, job->a.tile);
 }
 
-/* Chooses the tile, of which the largest sequence has use, and whose queries fit in shared memory. */
+/* Of a block that has tiles of `tile` queries: the queries, their weights of a page, and sums that are brought together. */
+static int64_t shared_bytes(const ht_cuda_page_form *f, int64_t tile) {
+    const int64_t width = ht_min_i64(f->chunks, HT_CUDA_ATTEND_THREADS);
+    const int64_t sums = HT_CUDA_ATTEND_THREADS / width * width * f->chunk;
+    const int64_t floats =
+        tile * ((int64_t)f->chunks * f->chunk + HT_CUDA_KEYS) + ht_min_i64(tile, HT_CUDA_ATTEND_REDUCED) * sums;
+    return floats * (int64_t)sizeof(float);
+}
+
+/* Chooses the tile: no larger than the largest sequence has use for, nor than fits in shared memory. */
 static void choose_tile(attend_job *job, int64_t most_rows) {
-    const ht_cuda_page_form *f = &job->a.form;
-    const int64_t most = most_rows * job->a.group, vector = (int64_t)f->chunks * f->chunk * (int64_t)sizeof(float);
     int32_t tile = 1;
-    while (tile < HT_CUDA_ATTEND_TILE && tile < most && 4 * tile * vector <= SHARED_BYTES / 2) tile *= 2;
+    while (tile < HT_CUDA_ATTEND_TILE && tile < most_rows * job->a.group &&
+           shared_bytes(&job->a.form, 2 * tile) <= SHARED_BYTES)
+        tile *= 2;
     job->a.tile = tile;
 }
 
@@ -178,14 +187,6 @@ static ht_status append(attend_job *job, ht_error *err) {
     return ht_cuda_launch(ht_cuda_of(job->call->device), HT_CUDA_ID_ht_cuda_append, &shape, &job->a, err);
 }
 
-static size_t shared_bytes(const ht_cuda_attend_arguments *a) {
-    const int64_t width = ht_min_i64(a->form.chunks, HT_CUDA_ATTEND_THREADS);
-    const int64_t sums = HT_CUDA_ATTEND_THREADS / width * width * a->form.chunk;
-    const int64_t floats = a->tile * ((int64_t)a->form.chunks * a->form.chunk + HT_CUDA_KEYS) +
-                           ht_min_i64(a->tile, HT_CUDA_ATTEND_REDUCED) * sums;
-    return (size_t)floats * sizeof(float);
-}
-
 /* Floats of the results of one unit. */
 static int64_t unit_floats(const ht_cuda_attend_arguments *a) {
     return (int64_t)a->form.n_kv_heads * a->tile * (a->form.head_dim + 2);
@@ -203,7 +204,7 @@ static ht_status launch_tiles(attend_job *job, int64_t units, ht_error *err) {
     const unsigned dims = (unsigned)ht_min_i64(MERGE_DIMS, ht_ceil_div_i64(a->form.head_dim, 32) * 32);
     const ht_cuda_shape of_pages = {.grid = {(unsigned)(units * a->form.n_kv_heads)},
                                     .block = {HT_CUDA_ATTEND_THREADS},
-                                    .shared_bytes = (unsigned)shared_bytes(a)};
+                                    .shared_bytes = (unsigned)shared_bytes(&a->form, a->tile)};
     const ht_cuda_shape of_merge = {.grid = {(unsigned)(queries * a->form.n_kv_heads)},
                                     .block = {dims, HT_CUDA_MERGE_SLICES}};
     ht_status status = ht_cuda_launch(d, pages, &of_pages, a, err);

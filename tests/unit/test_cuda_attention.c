@@ -147,6 +147,7 @@ static const attend_case attend_cases[] = {
     {"Qwen's heads, f32", 14, 2, 64, HT_F32, 0, 0, 0, 1, {258}},
     {"heads of 512, f32", 2, 1, 512, HT_F32, 0, 0, 0, 1, {40}},
     {"heads of 520, f32", 1, 1, 520, HT_F32, 0, 0, 0, 1, {12}},
+    {"heads of 776, 8 bits", 8, 1, 776, HT_I8, 0, 0, 0, 1, {5}},
     {"heads of 1280, f16", 2, 1, 1280, HT_F16, 0, 0, 0, 1, {12}},
     {"window, growing", 4, 2, 32, HT_F16, 100, 0, 0, 2, {400, 90}},
     {"window, ring reused", 4, 2, 32, HT_F16, 256, 4, 0, 2, {1100, 301}},
@@ -863,6 +864,5 @@ int main(void) {
         cmocka_unit_test(attention_of_arrays),  cmocka_unit_test(attention_of_flat_rows),
         cmocka_unit_test(rows_that_go_back),
     };
-    if (getenv("ONLY")) cmocka_set_test_filter(getenv("ONLY"));
     return cmocka_run_group_tests(tests, open_devices, close_devices);
 }
