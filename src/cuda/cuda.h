@@ -54,7 +54,7 @@ ht_status ht_cuda_launch(ht_cuda_device *d, ht_cuda_kernel_id kernel, const ht_c
 ht_cuda_shape ht_cuda_threads(const ht_cuda_device *d, int64_t n);
 
 /* The shape of a launch over rows of `size` elements (cuda/grid_rows.cuh). */
-ht_cuda_shape ht_cuda_rows(const ht_cuda_device *d, int64_t rows, int64_t size);
+ht_cuda_shape ht_cuda_grid_of_rows(const ht_cuda_device *d, int64_t rows, int64_t size);
 
 /* For a kernel that may find bad values; it is the next that is submitted. */
 ht_cuda_reporter ht_cuda_report(ht_cuda_device *d, ht_op_id op);

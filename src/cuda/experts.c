@@ -68,16 +68,16 @@ static room lay_out(const job *j, size_t rows, void *at) {
 }
 
 static ht_status sort_pairs(ht_cuda_device *d, const job *j, const room *r, ht_op_id op, ht_error *err) {
-    const ht_cuda_sort_arguments a = {.report = ht_cuda_report(d, op),
-                                      .ids = j->ids->data,
-                                      .id_stride = {j->ids->stride[0], j->ids->stride[1]},
-                                      .pairs = j->pairs,
-                                      .n_tiles = j->n_tiles,
-                                      .per_row = (int32_t)j->ids->shape[1],
-                                      .n_experts = (int32_t)j->n_experts,
-                                      .first = r->first,
-                                      .order = r->order,
-                                      .tiles = r->tiles};
+    const ht_cuda_sort_experts_arguments a = {.report = ht_cuda_report(d, op),
+                                              .ids = j->ids->data,
+                                              .id_stride = {j->ids->stride[0], j->ids->stride[1]},
+                                              .pairs = j->pairs,
+                                              .n_tiles = j->n_tiles,
+                                              .per_row = (int32_t)j->ids->shape[1],
+                                              .n_experts = (int32_t)j->n_experts,
+                                              .first = r->first,
+                                              .order = r->order,
+                                              .tiles = r->tiles};
     const ht_cuda_shape shape = {.grid = {1}, .block = {SORTERS}};
     return ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_sort_experts, &shape, &a, err);
 }
@@ -137,7 +137,7 @@ ht_status ht_cuda_linear_gather(const ht_call *call, ht_error *err) {
                                   .n_experts = (int32_t)j.n_experts,
                                   .order = r.order,
                                   .tiles = r.tiles};
-    ht_status status = ht_cuda_rows(d, x, r.rows, &a.l.x, &a.l.ldx, err);
+    ht_status status = ht_cuda_contiguous_rows(d, x, r.rows, &a.l.x, &a.l.ldx, err);
     if (!status && is_sorted(&j)) status = sort_pairs(d, &j, &r, HT_OP_LINEAR_GATHER, err);
     for (int s = 0; s < j.p->n_sets; s++)
         for (int32_t i = 0; i < j.p->experts[s]->n_kinds && !status; i++) {

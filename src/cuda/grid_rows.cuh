@@ -1,4 +1,4 @@
-/* Rows of elements, one thread for each element of a launch of ht_cuda_rows (cuda/cuda.h): the threads of a warp have neighbouring
+/* Rows of elements, one thread for each element of a launch of ht_cuda_grid_of_rows (cuda/cuda.h): the threads of a warp have neighbouring
  * elements of a row, or of neighbouring rows where rows are short. */
 #ifndef HT_CUDA_GRID_ROWS_CUH
 #define HT_CUDA_GRID_ROWS_CUH

@@ -67,7 +67,7 @@ ht_status ht_cuda_head_loss(const ht_call *call, ht_error *err) {
     a.out = call->out.data;
     ht_cuda_linear_arguments l = {.y = r.logits, .n = a.t, .ldy = SLAB};
     const ht_cuda_shape rows = {.grid = {(unsigned)a.t}, .block = {THREADS}}, threads = ht_cuda_threads(d, a.t);
-    ht_status status = ht_cuda_rows(d, &call->in[0], r.rows, &l.x, &l.ldx, err);
+    ht_status status = ht_cuda_contiguous_rows(d, &call->in[0], r.rows, &l.x, &l.ldx, err);
     if (!status) status = begin(d, &a, HT_OP_HEAD_LOSS, err);
     for (int64_t row = 0; row < w.n_rows && !status; row += SLAB) {
         status = make_logits(d, &w, &l, &a, row, err);
@@ -89,7 +89,7 @@ ht_status ht_cuda_head_loss_grad(const ht_call *call, ht_error *err) {
     a.factor_stride = factor->stride[0];
     ht_cuda_linear_arguments l = {.y = r.logits, .n = a.t, .ldy = SLAB};
     const ht_cuda_shape rows = {.grid = {(unsigned)a.t}, .block = {THREADS}};
-    ht_status status = ht_cuda_rows(d, &call->in[0], r.rows, &l.x, &l.ldx, err);
+    ht_status status = ht_cuda_contiguous_rows(d, &call->in[0], r.rows, &l.x, &l.ldx, err);
     if (!status) status = begin(d, &a, HT_OP_HEAD_LOSS_GRAD, err);
     for (int64_t row = 0; row < w.n_rows && !status; row += SLAB) {
         status = make_logits(d, &w, &l, &a, row, err);

@@ -77,7 +77,7 @@ static ht_status launch_take(ht_cuda_device *d, ht_cuda_take_arguments *a, uint6
     ht_cuda_collapse(2, (ht_cuda_view *[]){&a->base, &a->index.view});
     ht_cuda_collapse(1, (ht_cuda_view *[]){&a->slice});
     take_wide_words(a, steps);
-    const ht_cuda_shape shape = ht_cuda_rows(d, a->rows, a->size);
+    const ht_cuda_shape shape = ht_cuda_grid_of_rows(d, a->rows, a->size);
     return ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_take, &shape, a, err);
 }
 
@@ -195,7 +195,7 @@ static ht_status check_items(items s, const char *op, ht_error *err) {
                    (long long)s.n, (int)s.bits);
 }
 
-static ht_status sort_digit(ht_cuda_device *d, const ht_cuda_sort_arguments *a, ht_error *err) {
+static ht_status sort_digit(ht_cuda_device *d, const ht_cuda_sort_updates_arguments *a, ht_error *err) {
     const ht_cuda_shape tiles = {.grid = {(unsigned)a->tiles}, .block = {HT_CUDA_RADIX_THREADS}},
                         digits = {.grid = {HT_CUDA_RADIX_DIGITS}, .block = {HT_CUDA_RADIX_THREADS}};
     ht_status status = ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_radix_count, &tiles, a, err);
@@ -209,7 +209,7 @@ static ht_status sort_items(ht_cuda_device *d, items s, void *scratch, const uin
     uint64_t *one = scratch, *other = one + s.n;
     *out = one;
     if (s.distinct || s.bits == 0) return HT_OK;
-    ht_cuda_sort_arguments a = {.n = s.n, .from = one, .to = one};
+    ht_cuda_sort_updates_arguments a = {.n = s.n, .from = one, .to = one};
     if (s.n <= HT_CUDA_BITONIC_ITEMS) {
         unsigned threads = 32;
         while (threads < 1024 && 2 * threads < s.n) threads *= 2;
@@ -258,7 +258,7 @@ static ht_status combine(ht_cuda_device *d, items s, ht_scatter_mode mode, void 
     ht_cuda_collapse(1, (ht_cuda_view *[]){&a->from});
     ht_cuda_collapse(2, (ht_cuda_view *[]){&a->to_slice, &a->from_slice});
     if (mode == HT_SCATTER_SET) set_wide_words(a);
-    const ht_cuda_shape shape = ht_cuda_rows(d, a->n, a->size);
+    const ht_cuda_shape shape = ht_cuda_grid_of_rows(d, a->n, a->size);
     return ht_cuda_launch(d,
                           mode == HT_SCATTER_SET ? HT_CUDA_ID_ht_cuda_scatter_set : HT_CUDA_ID_ht_cuda_scatter_combine,
                           &shape, a, err);

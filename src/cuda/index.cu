@@ -1,6 +1,6 @@
 /* Indexing: slices by indices, and what puts them together. */
-#include "cuda/index.h"
 #include "cuda/grid_rows.cuh"
+#include "cuda/index.h"
 
 #include <hearth/index.h>
 
@@ -85,7 +85,7 @@ HT_CUDA_KERNEL(ht_cuda_take, ht_cuda_take_arguments) {
 
 /* ---- items in order ---- */
 
-HT_CUDA_KERNEL(ht_cuda_bitonic_sort, ht_cuda_sort_arguments) {
+HT_CUDA_KERNEL(ht_cuda_bitonic_sort, ht_cuda_sort_updates_arguments) {
     __shared__ uint64_t item[HT_CUDA_BITONIC_ITEMS];
     int n = 2;
     while (n < a.n) n *= 2;
@@ -106,7 +106,7 @@ HT_CUDA_KERNEL(ht_cuda_bitonic_sort, ht_cuda_sort_arguments) {
     for (int i = (int)threadIdx.x; i < a.n; i += (int)blockDim.x) a.to[i] = item[i];
 }
 
-static __device__ int digit_of(const ht_cuda_sort_arguments &a, uint64_t item) {
+static __device__ int digit_of(const ht_cuda_sort_updates_arguments &a, uint64_t item) {
     return (int)(item >> a.at & (HT_CUDA_RADIX_DIGITS - 1));
 }
 
@@ -126,7 +126,7 @@ static __device__ int64_t sum_up_to(int64_t mine) {
     return out;
 }
 
-HT_CUDA_KERNEL(ht_cuda_radix_count, ht_cuda_sort_arguments) {
+HT_CUDA_KERNEL(ht_cuda_radix_count, ht_cuda_sort_updates_arguments) {
     __shared__ unsigned count[HT_CUDA_RADIX_DIGITS];
     const int t = (int)threadIdx.x;
     count[t] = 0;
@@ -139,7 +139,7 @@ HT_CUDA_KERNEL(ht_cuda_radix_count, ht_cuda_sort_arguments) {
 }
 
 /* A block for each digit. */
-HT_CUDA_KERNEL(ht_cuda_radix_scan, ht_cuda_sort_arguments) {
+HT_CUDA_KERNEL(ht_cuda_radix_scan, ht_cuda_sort_updates_arguments) {
     __shared__ int64_t last;
     int64_t *counts = a.counts + blockIdx.x * a.tiles, before = 0;
     for (int64_t begin = 0; begin < a.tiles; begin += HT_CUDA_RADIX_THREADS) {
@@ -153,7 +153,7 @@ HT_CUDA_KERNEL(ht_cuda_radix_scan, ht_cuda_sort_arguments) {
     if (threadIdx.x == 0) a.totals[blockIdx.x] = before;
 }
 
-HT_CUDA_KERNEL(ht_cuda_radix_place, ht_cuda_sort_arguments) {
+HT_CUDA_KERNEL(ht_cuda_radix_place, ht_cuda_sort_updates_arguments) {
     enum { WARPS = HT_CUDA_RADIX_THREADS / 32, ROUNDS = HT_CUDA_RADIX_TILE / HT_CUDA_RADIX_THREADS };
     __shared__ unsigned count[WARPS][HT_CUDA_RADIX_DIGITS];
     __shared__ int64_t start[HT_CUDA_RADIX_DIGITS];

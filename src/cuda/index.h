@@ -61,14 +61,14 @@ enum {
     HT_CUDA_RADIX_THREADS = 256,
     HT_CUDA_RADIX_TILE = 4096,
 };
-typedef struct ht_cuda_sort_arguments {
+typedef struct ht_cuda_sort_updates_arguments {
     int64_t n, tiles;
     const uint64_t *from;
     uint64_t *to;    /* a bitonic sort: from == to */
     int64_t *counts; /* [digits][tiles]; then of the same digit in the tiles before */
     int64_t *totals; /* [digits] */
     int32_t at;      /* the digit's lowest bit */
-} ht_cuda_sort_arguments;
+} ht_cuda_sort_updates_arguments;
 
 /* out[destination of an item] = update, or that combined with it. */
 typedef struct ht_cuda_scatter_arguments {

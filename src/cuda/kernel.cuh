@@ -15,7 +15,7 @@
 #ifdef HT_CUDA_ON_HOST
 #include "on_host.h" /* tests/cuda */
 #define HT_CUDA_KERNEL_BOUND(name, type, threads, blocks) HT_CUDA_KERNEL(name, type)
-#define HT_CUDA_KERNEL_OF(threads, name, type) HT_CUDA_KERNEL(name, type)
+#define HT_CUDA_KERNEL_OF(threads, name, type)            HT_CUDA_KERNEL(name, type)
 #else
 #define HT_CUDA_KERNEL(name, type) extern "C" __global__ void name(const __grid_constant__ type a)
 /* A kernel of so many threads, of which a multiprocessor has registers for `blocks` blocks. */

@@ -51,7 +51,7 @@ void ht_cuda_widen(ht_cuda_view *v, int n_dims, int64_t by) {
     if (n_dims < v->n_dims) v->shape[n_dims] /= by;
 }
 
-ht_cuda_shape ht_cuda_rows(const ht_cuda_device *d, int64_t rows, int64_t size) {
+ht_cuda_shape ht_cuda_grid_of_rows(const ht_cuda_device *d, int64_t rows, int64_t size) {
     enum { THREADS = 256, BLOCKS = 16 }; /* as ht_cuda_threads */
     unsigned across = 1;
     while (across < THREADS && across < size) across *= 2;
@@ -128,7 +128,7 @@ ht_status ht_cuda_strided_copy(ht_cuda_device *d, const ht_view *to, const ht_vi
     const int across = axis_across(&a);
     if (across >= 0) return transpose(d, &a, across, err);
     use_wide_words(&a);
-    const ht_cuda_shape shape = ht_cuda_rows(d, a.rows, a.to.shape[last]);
+    const ht_cuda_shape shape = ht_cuda_grid_of_rows(d, a.rows, a.to.shape[last]);
     return ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_copy, &shape, &a, err);
 }
 

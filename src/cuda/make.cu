@@ -1,6 +1,6 @@
 /* Copies and fills. */
-#include "cuda/make.h"
 #include "cuda/grid_rows.cuh"
+#include "cuda/make.h"
 
 template <typename T> static __device__ void copy(const ht_cuda_copy_arguments &a) {
     const int last = a.to.n_dims - 1;

@@ -137,8 +137,8 @@ static ht_view contiguous(const ht_view *x, void *data) {
     return to;
 }
 
-ht_status ht_cuda_rows(ht_cuda_device *d, const ht_view *x, void *room, const float **rows, int64_t *ld,
-                       ht_error *err) {
+ht_status ht_cuda_contiguous_rows(ht_cuda_device *d, const ht_view *x, void *room, const float **rows, int64_t *ld,
+                                  ht_error *err) {
     *rows = x->data;
     if (ht_cuda_rows_in_place(x, ld)) return HT_OK;
     const ht_view copy = contiguous(x, room);
@@ -198,9 +198,9 @@ static ht_status run_linear(const ht_call *call, ht_error *err) {
     ht_cuda_linear_arguments a = {
         .w = ht_cuda_weights_of(m), .y = call->out.data, .n = ht_view_size(&call->out) / m->n_rows, .ldy = m->n_rows};
     int64_t ld;
-    ht_status status = ht_cuda_rows(d, x, call->scratch, &a.x, &a.ldx, err);
+    ht_status status = ht_cuda_contiguous_rows(d, x, call->scratch, &a.x, &a.ldx, err);
     if (!status && bias && !ht_view_absent(bias))
-        status = ht_cuda_rows(d, bias, (char *)call->scratch + ht_cuda_rows_bytes(x), &a.bias, &ld, err);
+        status = ht_cuda_contiguous_rows(d, bias, (char *)call->scratch + ht_cuda_rows_bytes(x), &a.bias, &ld, err);
     return status ? status : ht_cuda_multiply(d, &a, err);
 }
 
@@ -223,7 +223,7 @@ static ht_status run_linear_back(const ht_call *call, ht_error *err) {
                                 .n = ht_view_size(&call->out) / m->k,
                                 .ldx = m->k,
                                 .dy_step = 1};
-    const ht_status status = ht_cuda_rows(d, &call->in[0], call->scratch, &a.dy, &a.ldy, err);
+    const ht_status status = ht_cuda_contiguous_rows(d, &call->in[0], call->scratch, &a.dy, &a.ldy, err);
     return status ? status : ht_cuda_multiply_back(d, &a, err);
 }
 

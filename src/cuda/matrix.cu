@@ -444,7 +444,7 @@ HT_CUDA_KERNEL(ht_cuda_embed, ht_cuda_embed_arguments) {
 /* ---- experts ---- */
 
 /* One block. `first` counts the pairs of each expert, then says where the next of them goes. */
-HT_CUDA_KERNEL(ht_cuda_sort_experts, ht_cuda_sort_arguments) {
+HT_CUDA_KERNEL(ht_cuda_sort_experts, ht_cuda_sort_experts_arguments) {
     for (int e = threadIdx.x; e < a.n_experts; e += blockDim.x) a.first[e] = 0;
     for (int64_t i = threadIdx.x; i < a.n_tiles; i += blockDim.x) a.tiles[i].n = 0;
     __syncthreads();

@@ -123,7 +123,7 @@ typedef struct ht_cuda_gather_arguments {
 } ht_cuda_gather_arguments;
 
 /* Sorts pairs by expert into tiles; those beyond the last have n = 0. */
-typedef struct ht_cuda_sort_arguments {
+typedef struct ht_cuda_sort_experts_arguments {
     ht_cuda_reporter report;
     const int32_t *ids;
     int64_t id_stride[2], pairs, n_tiles;
@@ -131,7 +131,7 @@ typedef struct ht_cuda_sort_arguments {
     int32_t *first; /* [n_experts] */
     int32_t *order; /* [pairs] */
     ht_cuda_expert_tile *tiles;
-} ht_cuda_sort_arguments;
+} ht_cuda_sort_experts_arguments;
 
 /* out [n, k] = rows of the matrix times scale */
 typedef struct ht_cuda_embed_arguments {

@@ -121,9 +121,9 @@ static product_plan kernel_for(const ht_cuda_product_arguments *a, bool quantize
     if (a->m == 1) {
         p.kernel = quantized ? HT_CUDA_ID_ht_cuda_multiply_quantized_one : HT_CUDA_ID_ht_cuda_multiply_one;
         p.rows = 1;
-    } else if (a->m <= HT_CUDA_FEW_ROWS) {
+    } else if (a->m <= HT_CUDA_PRODUCT_FEW) {
         p.kernel = quantized ? HT_CUDA_ID_ht_cuda_multiply_quantized_few : HT_CUDA_ID_ht_cuda_multiply_few;
-        p.rows = HT_CUDA_FEW_ROWS;
+        p.rows = HT_CUDA_PRODUCT_FEW;
     } else {
         p.kernel = quantized ? HT_CUDA_ID_ht_cuda_multiply_quantized_tiles : HT_CUDA_ID_ht_cuda_multiply_tiles;
         p.rows = HT_CUDA_TILE;
@@ -175,7 +175,7 @@ static ht_status multiply(const ht_call *call, ht_cuda_product_arguments *a, boo
 static ht_cuda_product_arguments matmul_arguments(const ht_call *call) {
     const ht_matmul_params *p = call->params;
     ht_cuda_product_arguments a = dense_arguments(call, p && p->transpose_b);
-    if (a.n <= HT_CUDA_FEW_ROWS && a.m > HT_CUDA_FEW_ROWS) exchange(&a);
+    if (a.n <= HT_CUDA_PRODUCT_FEW && a.m > HT_CUDA_PRODUCT_FEW) exchange(&a);
     return a;
 }
 
@@ -228,13 +228,13 @@ static ht_status run_gather_mm(const ht_call *call, ht_error *err) {
     ht_cuda_product_arguments a = dense_arguments(call, false);
     set_indices(call, &a);
     const ht_status status = check_indices(call, HT_OP_GATHER_MM, &a, err);
-    if (!status && a.n <= HT_CUDA_FEW_ROWS && a.m > HT_CUDA_FEW_ROWS) exchange(&a);
+    if (!status && a.n <= HT_CUDA_PRODUCT_FEW && a.m > HT_CUDA_PRODUCT_FEW) exchange(&a);
     return status ? status : multiply(call, &a, false, err);
 }
 
 static size_t gather_mm_scratch(const ht_call *call) {
     ht_cuda_product_arguments a = dense_arguments(call, false);
-    if (a.n <= HT_CUDA_FEW_ROWS && a.m > HT_CUDA_FEW_ROWS) exchange(&a);
+    if (a.n <= HT_CUDA_PRODUCT_FEW && a.m > HT_CUDA_PRODUCT_FEW) exchange(&a);
     return scratch_for(call, &a, false);
 }
 

@@ -258,7 +258,7 @@ template <int ROWS, int COLUMNS, int DOWN, int ALONG> struct tiling {
     }
 };
 typedef tiling<HT_CUDA_TILE, HT_CUDA_TILE, 8, 4> whole_tiling;
-typedef tiling<HT_CUDA_FEW_ROWS, HT_CUDA_TILE, 8, 1> few_tiling;
+typedef tiling<HT_CUDA_PRODUCT_FEW, HT_CUDA_TILE, 8, 1> few_tiling;
 typedef tiling<1, HT_CUDA_TILE, 1, 1> one_tiling;
 typedef tiling<HT_CUDA_WIDE_TILE, HT_CUDA_WIDE_TILE, 4, 2> wide_tiling;
 static_assert((int)whole_tiling::THREADS == HT_CUDA_TILE_THREADS && (int)wide_tiling::THREADS == HT_CUDA_TILE_THREADS &&

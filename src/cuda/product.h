@@ -25,7 +25,7 @@
 enum { HT_CUDA_CHUNK = 256 };
 
 /* Rows and columns of the result that a block computes. */
-enum { HT_CUDA_TILE = 64, HT_CUDA_FEW_ROWS = 8, HT_CUDA_WIDE_TILE = 32 /* of f64 and integers */ };
+enum { HT_CUDA_TILE = 64, HT_CUDA_PRODUCT_FEW = 8, HT_CUDA_WIDE_TILE = 32 /* of f64 and integers */ };
 enum { HT_CUDA_TILE_THREADS = 128, HT_CUDA_FEW_THREADS = 64 };
 
 /* Operands of a product: the left one, and the right one or its numbers, scales and biases. */
