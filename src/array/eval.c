@@ -296,8 +296,7 @@ static ht_status run_program(evaluation *w, bool *fits) {
     }
     for (int k = 0; k < p->n_in; k++) in[k] = ht_array_view(f->in[k], ht_storage(f->in[k])->buffer->data);
     *fits = true;
-    const ht_status st =
-        w->stream->device->programs->run(&(ht_program_run){p, in, out, w->stream->device}, w->err);
+    const ht_status st = w->stream->device->programs->run(&(ht_program_run){p, in, out, w->stream->device}, w->err);
     if (!st) finish_members(w, buffer);
     for (int k = 0; st && k < p->n_out; k++) ht_buffer_release(buffer[k]);
     return st;

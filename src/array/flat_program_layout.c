@@ -325,7 +325,8 @@ static ht_status run_all(ht_flat_list *l, void *scratch, ht_error *err) {
     for (int64_t i = 0; st == HT_OK && i < l->n; i++) {
         instruction *in = &l->instruction[i];
         if (in->program) {
-            st = l->device->programs->run(&(ht_program_run){in->program, in->view, in->view + in->n_in, l->device}, err);
+            st =
+                l->device->programs->run(&(ht_program_run){in->program, in->view, in->view + in->n_in, l->device}, err);
             continue;
         }
         in->call.out.data = in->view[in->n_in].data;

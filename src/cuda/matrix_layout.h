@@ -1,4 +1,4 @@
-/* How the rows of packed weights are laid out (cuda/matrix_values.cuh reads them): as in the file, or with the integers apart from
+/* Layout of the rows of packed weights (cuda/matrix_values.cuh reads them): as in the file, or with the integers apart from
  * their scales, where rows of whole 16 bytes are hardly longer than those of the file. */
 #ifndef HT_CUDA_MATRIX_LAYOUT_H
 #define HT_CUDA_MATRIX_LAYOUT_H

@@ -90,7 +90,8 @@ static ht_cuda_kernel_id kernel_of(ht_op_id op, ht_dtype t) {
     case HT_OP_MEAN: return HT_CUDA_ID_ht_cuda_sum_float;
     case HT_OP_PROD: return floating ? HT_CUDA_ID_ht_cuda_prod_float : HT_CUDA_ID_ht_cuda_prod_int;
     case HT_OP_VAR: return HT_CUDA_ID_ht_cuda_var;
-    case HT_OP_LOGSUMEXP: return t == HT_F64 ? HT_CUDA_ID_ht_cuda_exp_sum_f64 : HT_CUDA_ID_ht_cuda_exp_sum_f32;
+    case HT_OP_LOGSUMEXP:
+        return HT_CUDA_ID_ht_cuda_exp_sum_f64; /* rounded once, so that the order of terms does not show */
     default: return HT_CUDA_ID_ht_cuda_extreme;
     }
 }

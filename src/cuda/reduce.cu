@@ -258,7 +258,8 @@ __device__ void exp_sum<float>::load(float *v, const arguments &a, int64_t at, i
 }
 template <>
 __device__ void exp_sum<double>::load(double *v, const arguments &a, int64_t at, int64_t i, int64_t by, int64_t end) {
-    load_group(v, (const double *)a.in.data + at, a.in.step, i, by, end, (double)-INFINITY, as_f64());
+    ht_with_float(a.in.dtype, a.in.data,
+                  [&](auto *p) { load_group(v, p + at, a.in.step, i, by, end, (double)-INFINITY, as_f64()); });
 }
 
 /* ---- reductions ---- */

@@ -43,7 +43,7 @@ typedef struct ht_program_run {
 
 typedef struct ht_program_ops {
     bool (*takes_step)(const struct ht_device *d, ht_op_id op, ht_dtype from, ht_dtype to); /* the step is supported */
-    bool (*prepare)(const struct ht_device *d, ht_program *p); /* fills in the device's fields; false: too large */
+    bool (*prepare)(const struct ht_device *d, ht_program *p);  /* fills in the device's fields; false: too large */
     ht_status (*run)(const ht_program_run *run, ht_error *err); /* an error: none of the outputs means anything */
 } ht_program_ops;
 
