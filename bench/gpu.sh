@@ -13,7 +13,7 @@ fi
 export HEARTH_TEST_DEVICE=cuda
 cd "$root" || exit 1
 passed=0 failed=()
-mapfile -t tests < <(sed -n 's/^gpu //; /^test_/p' tests/cuda/tests.txt)
+mapfile -t tests < <(sed -n 's/^gpu //; /^test_/p' tests/cuda/tests.txt) # but for those of the host
 for name in $(cd "$build/bin" && ls -d test_cuda_*) "${tests[@]}"; do
     [ -x "$build/bin/$name" ] || continue
     begin=$(date +%s.%N)

@@ -49,7 +49,8 @@ typedef struct ht_device_options {
 } ht_device_options;
 HT_API void ht_device_options_init(ht_device_options *options, size_t size);
 
-/* Opens a device ("cpu"); HT_ERR_UNSUPPORTED for another name, or an instruction set that machine or build lacks. The
+/* Opens a device: "cpu", or an NVIDIA GPU by its number, "cuda" or "cuda:0", "cuda:1" and so on, with libhearth_cuda.so beside the
+ * library; HT_ERR_UNSUPPORTED for another name, what is not there, or an instruction set that machine or build lacks. The
  * caller frees *out; models, streams and arrays hold the device as long as they need it. NULL options mean the
  * defaults. */
 HT_API ht_status ht_device_open(const char *name, const ht_device_options *options, ht_device **out, ht_error *err);

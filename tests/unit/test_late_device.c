@@ -554,7 +554,7 @@ static void a_device_lives_as_long_as_its_arrays(void **state) {
     ht_device_free(d);
     ht_array_free(x);
     assert_int_equal(ht_device_open("nowhere", NULL, &d, &err), HT_ERR_UNSUPPORTED);
-    assert_non_null(strstr(err.message, "this build has: cpu, late"));
+    assert_non_null(strstr(err.message, "this build has: cpu, cuda, late"));
 }
 
 int main(void) {
