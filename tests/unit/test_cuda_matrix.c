@@ -28,7 +28,7 @@ static int setup(void **state) {
         cuda = NULL;
         return 0;
     }
-    return ht_stream_new(cuda, &stream, &err);
+    return ht_stream_new(cuda, &stream, &err) ? -1 : 0;
 }
 
 static int teardown(void **state) {
