@@ -16,24 +16,6 @@ enum { ALIGN = 64 };
 
 static size_t aligned(size_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
 
-/* Whether x is f32 rows of unit stride at one distance from each other, which is then *ld. */
-static bool rows_in_place(const ht_view *x, int64_t *ld) {
-    int last = x->n_dims - 1;
-    if (x->dtype != HT_F32 || (x->shape[last] > 1 && x->stride[last] != 1)) return false;
-    *ld = x->shape[last];
-    int64_t expected = 0;
-    for (int d = last - 1; d >= 0; d--) {
-        if (x->shape[d] == 1) continue;
-        if (expected == 0) {
-            if (x->stride[d] < 0) return false;
-            *ld = x->stride[d];
-        } else if (x->stride[d] != expected)
-            return false;
-        expected = x->stride[d] * x->shape[d];
-    }
-    return true;
-}
-
 static bool bias_in_place(const ht_view *b) {
     return ht_view_absent(b) || (b->dtype == HT_F32 && ht_view_contiguous(b));
 }
@@ -44,7 +26,7 @@ static size_t linear_scratch(const ht_call *call) {
     const ht_view *x = &call->in[0];
     int64_t n = x->n_dims > 0 && x->shape[x->n_dims - 1] > 0 ? ht_view_size(x) / x->shape[x->n_dims - 1] : 0, ld;
     size_t bytes = aligned(ht_cpu_ops_of(m)->mul_scratch(m, n, ht_pool_threads(ht_call_pool(call))));
-    if (!rows_in_place(x, &ld)) bytes += aligned((size_t)ht_view_size(x) * sizeof(float));
+    if (!ht_view_has_rows(x, &ld)) bytes += aligned((size_t)ht_view_size(x) * sizeof(float));
     if (call->n_in > 1 && !bias_in_place(&call->in[1])) bytes += aligned((size_t)m->n_rows * sizeof(float));
     return bytes;
 }
@@ -77,7 +59,7 @@ static ht_status linear(const ht_call *call, ht_error *err) {
     char *room =
         (char *)call->scratch + aligned(ht_cpu_ops_of(m)->mul_scratch(m, n, ht_pool_threads(ht_call_pool(call))));
     const float *rows = x->data, *bias = NULL;
-    if (!rows_in_place(x, &ld)) {
+    if (!ht_view_has_rows(x, &ld)) {
         rows = copy_f32(x, (float *)(void *)room);
         room += aligned((size_t)ht_view_size(x) * sizeof(float));
         ld = m->k;
@@ -97,7 +79,7 @@ static size_t linear_back_scratch(const ht_call *call) {
     const ht_matrix *m = ((const ht_linear_params *)call->params)->matrix;
     int64_t ld;
     size_t bytes = aligned(ht_back_scratch(m, ht_pool_threads(ht_call_pool(call))));
-    return rows_in_place(&call->in[0], &ld) ? bytes : bytes + (size_t)ht_view_size(&call->in[0]) * sizeof(float);
+    return ht_view_has_rows(&call->in[0], &ld) ? bytes : bytes + (size_t)ht_view_size(&call->in[0]) * sizeof(float);
 }
 
 static ht_status linear_back(const ht_call *call, ht_error *err) {
@@ -108,7 +90,7 @@ static ht_status linear_back(const ht_call *call, ht_error *err) {
     const int64_t n = ht_view_size(&call->out) / m->k;
     const float *rows = dy->data;
     int64_t ld;
-    if (!rows_in_place(dy, &ld)) {
+    if (!ht_view_has_rows(dy, &ld)) {
         const size_t own = aligned(ht_back_scratch(m, ht_pool_threads(ht_call_pool(call))));
         rows = copy_f32(dy, (float *)(void *)((char *)call->scratch + own));
         ld = m->n_rows;

@@ -40,13 +40,6 @@ typedef struct lora_job {
     int64_t work; /* multiply-adds of all tiles */
 } lora_job;
 
-/* Adjacent rows whose sequences have the same matrices. */
-typedef struct run {
-    const ht_lora_use *use; /* NULL: none */
-    int32_t n_uses;
-    int64_t first, n;
-} run;
-
 static bool has_experts(const lora_job *job) { return job->p->n_experts > 0; }
 
 static bool unit_stride(const ht_view *v) {
@@ -87,53 +80,9 @@ size_t ht_cpu_lora_scratch(const ht_call *call) {
     return lay_out(&job);
 }
 
-/* ---- runs ---- */
-
-static const ht_lora_use *uses_of(const lora_job *job, int32_t sequence, int32_t *n) {
-    const ht_lora_set *set = job->call->step->lora[sequence];
-    *n = set ? set->n : 0;
-    if (!set) return NULL;
-    const ht_lora_use *use = set->use + job->p->projection * set->n;
-    for (int32_t i = 0; i < set->n; i++)
-        if (use[i].pair) return use;
-    return NULL;
-}
-
-static bool same_uses(const ht_lora_use *a, const ht_lora_use *b, int32_t n) {
-    bool same = true;
-    for (int32_t i = 0; same && i < n; i++) same = a[i].pair == b[i].pair && a[i].scale == b[i].scale;
-    return same;
-}
-
-/* Token row of row `row`: output rows have fewer rows than the step. */
-static int32_t token_row(const lora_job *job, int64_t row) {
-    const ht_batch *b = job->call->step->batch;
-    return job->n_rows == b->n_tok ? (int32_t)row : b->out_row[row];
-}
-
-/* The run that begins at row `row`, of sequence *sequence or a later one; moves *sequence on. */
-static run next_run(const lora_job *job, int64_t row, int32_t *sequence) {
-    const ht_batch *b = job->call->step->batch;
-    run r = {.first = row};
-    bool begun = false;
-    for (; row < job->n_rows; row++, r.n++) {
-        int32_t n, before = *sequence;
-        while (token_row(job, row) >= b->seq_start[*sequence + 1]) ++*sequence;
-        if (begun && *sequence == before) continue;
-        const ht_lora_use *use = uses_of(job, *sequence, &n);
-        if (!begun) {
-            r.use = use;
-            r.n_uses = n;
-            begun = true;
-        } else if (!use != !r.use || (use && (n != r.n_uses || !same_uses(use, r.use, n))))
-            return r;
-    }
-    return r;
-}
-
 /* ---- tiles ---- */
 
-static void add_tiles(lora_job *job, const run *r, int64_t expert, int64_t first, int64_t n) {
+static void add_tiles(lora_job *job, const ht_lora_run *r, int64_t expert, int64_t first, int64_t n) {
     int64_t ranks = 0;
     for (int32_t i = 0; i < r->n_uses; i++) ranks += r->use[i].pair ? r->use[i].pair->rank : 0;
     job->work += n * ranks * (job->n_in + job->n_out);
@@ -150,7 +99,7 @@ static int64_t expert_of(const lora_job *job, int64_t item) {
 }
 
 /* Sorts the items of a run by expert. */
-static ht_status add_expert_tiles(lora_job *job, const run *r, ht_error *err) {
+static ht_status add_expert_tiles(lora_job *job, const ht_lora_run *r, ht_error *err) {
     const int64_t n = job->p->n_experts, begin = r->first * job->per_row, end = (r->first + r->n) * job->per_row;
     memset(job->first, 0, (size_t)(n + 1) * sizeof *job->first);
     for (int64_t i = begin; i < end; i++) {
@@ -173,7 +122,7 @@ static ht_status find_tiles(lora_job *job, ht_error *err) {
     int32_t sequence = 0;
     ht_status status = HT_OK;
     for (int64_t row = 0; row < job->n_rows && !status;) {
-        const run r = next_run(job, row, &sequence);
+        const ht_lora_run r = ht_lora_next_run(job->call->step, job->p->projection, job->n_rows, row, &sequence);
         if (r.use && has_experts(job))
             status = add_expert_tiles(job, &r, err);
         else if (r.use)

@@ -13,13 +13,6 @@ _Static_assert(sizeof(ht_cuda_lora_arguments) <= 4096, "a kernel takes at most s
 
 enum { MOST_GRID = 65535 };
 
-/* Adjacent rows whose sequences have the same adapters. */
-typedef struct run {
-    const ht_lora_use *use; /* NULL: none */
-    int32_t n_uses;
-    int64_t first, n;
-} run;
-
 typedef struct lora_job {
     const ht_call *call;
     const ht_lora_params *p;
@@ -31,56 +24,12 @@ typedef struct lora_job {
     size_t table_bytes;
 } lora_job;
 
-/* ---- runs ---- */
-
-static const ht_lora_use *uses_of(const lora_job *job, int32_t sequence, int32_t *n) {
-    const ht_lora_set *set = job->call->step->lora[sequence];
-    *n = set ? set->n : 0;
-    if (!set) return NULL;
-    const ht_lora_use *use = set->use + job->p->projection * set->n;
-    for (int32_t i = 0; i < set->n; i++)
-        if (use[i].pair) return use;
-    return NULL;
-}
-
-static bool same_uses(const ht_lora_use *a, const ht_lora_use *b, int32_t n) {
-    bool same = true;
-    for (int32_t i = 0; same && i < n; i++) same = a[i].pair == b[i].pair && a[i].scale == b[i].scale;
-    return same;
-}
-
-/* Token row of row `row`: output rows have fewer rows than the step. */
-static int32_t token_row(const lora_job *job, int64_t row) {
-    const ht_batch *b = job->call->step->batch;
-    return job->n_rows == b->n_tok ? (int32_t)row : b->out_row[row];
-}
-
-/* The run that begins at row `row`, of sequence *sequence or a later one; moves *sequence on. */
-static run next_run(const lora_job *job, int64_t row, int32_t *sequence) {
-    const ht_batch *b = job->call->step->batch;
-    run r = {.first = row};
-    bool begun = false;
-    for (; row < job->n_rows; row++, r.n++) {
-        int32_t n, before = *sequence;
-        while (token_row(job, row) >= b->seq_start[*sequence + 1]) ++*sequence;
-        if (begun && *sequence == before) continue;
-        const ht_lora_use *use = uses_of(job, *sequence, &n);
-        if (!begun) {
-            r.use = use;
-            r.n_uses = n;
-            begun = true;
-        } else if (!use != !r.use || (use && (n != r.n_uses || !same_uses(use, r.use, n))))
-            return r;
-    }
-    return r;
-}
-
 /* ---- tables ---- */
 
 static void measure(lora_job *job) {
     int32_t sequence = 0;
     for (int64_t row = 0; row < job->n_rows;) {
-        const run r = next_run(job, row, &sequence);
+        const ht_lora_run r = ht_lora_next_run(job->call->step, job->p->projection, job->n_rows, row, &sequence);
         row += r.n;
         if (!r.use) continue;
         int64_t ranks = 0, blocks = 0;
@@ -105,7 +54,7 @@ static void fill(lora_job *job) {
     int32_t sequence = 0, n_uses = 0;
     int64_t low = 0, tile = 0;
     for (int64_t row = 0; row < job->n_rows;) {
-        const run r = next_run(job, row, &sequence);
+        const ht_lora_run r = ht_lora_next_run(job->call->step, job->p->projection, job->n_rows, row, &sequence);
         row += r.n;
         if (!r.use) continue;
         ht_cuda_lora_run to = {

@@ -104,26 +104,9 @@ ht_cuda_weights ht_cuda_some_rows(const ht_cuda_weights *w, int64_t row, int64_t
     return some;
 }
 
-bool ht_cuda_rows_in_place(const ht_view *x, int64_t *ld) {
-    const int last = x->n_dims - 1;
-    if (x->dtype != HT_F32 || (x->shape[last] > 1 && x->stride[last] != 1)) return false;
-    *ld = x->shape[last];
-    int64_t expected = 0;
-    for (int d = last - 1; d >= 0; d--) {
-        if (x->shape[d] == 1) continue;
-        if (expected == 0) {
-            if (x->stride[d] < 0) return false;
-            *ld = x->stride[d];
-        } else if (x->stride[d] != expected)
-            return false;
-        expected = x->stride[d] * x->shape[d];
-    }
-    return true;
-}
-
 size_t ht_cuda_rows_bytes(const ht_view *x) {
     int64_t ld;
-    return ht_cuda_rows_in_place(x, &ld) ? 0 : ((size_t)ht_view_size(x) * sizeof(float) + 63) / 64 * 64;
+    return ht_view_has_rows(x, &ld) ? 0 : ((size_t)ht_view_size(x) * sizeof(float) + 63) / 64 * 64;
 }
 
 static ht_view contiguous(const ht_view *x, void *data) {
@@ -140,7 +123,7 @@ static ht_view contiguous(const ht_view *x, void *data) {
 ht_status ht_cuda_contiguous_rows(ht_cuda_device *d, const ht_view *x, void *room, const float **rows, int64_t *ld,
                                   ht_error *err) {
     *rows = x->data;
-    if (ht_cuda_rows_in_place(x, ld)) return HT_OK;
+    if (ht_view_has_rows(x, ld)) return HT_OK;
     const ht_view copy = contiguous(x, room);
     *rows = room;
     *ld = x->shape[x->n_dims - 1];

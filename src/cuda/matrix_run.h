@@ -12,8 +12,6 @@ static inline int64_t ht_cuda_parts(int64_t n, int64_t of) { return (n + of - 1)
 ht_cuda_weights ht_cuda_weights_of(const ht_matrix *m);
 ht_cuda_weights ht_cuda_some_rows(const ht_cuda_weights *w, int64_t row, int64_t n);
 
-/* Whether x is f32 rows of unit stride at one distance from each other, which is then *ld. */
-bool ht_cuda_rows_in_place(const ht_view *x, int64_t *ld);
 /* Rows of x, which are copied to `room` where they are not in place. */
 ht_status ht_cuda_contiguous_rows(ht_cuda_device *d, const ht_view *x, void *room, const float **rows, int64_t *ld,
                                   ht_error *err);

@@ -66,4 +66,7 @@ static inline bool ht_view_contiguous(const ht_view *v) {
     return true;
 }
 
+/* Whether x is f32 rows of unit stride at one distance from each other, which is then *ld. */
+bool ht_view_has_rows(const ht_view *x, int64_t *ld);
+
 #endif

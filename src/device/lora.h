@@ -6,6 +6,8 @@
 
 #include <stdint.h>
 
+struct ht_step;
+
 enum { HT_LORA_SPARE = 16 }; /* floats behind the last value of A and of B, which kernels may read but do not use */
 
 /* The matrices of one adapter for one projection, both transposed; with experts, of all experts one after another. */
@@ -27,5 +29,17 @@ typedef struct ht_lora_set {
     int32_t n;
     const ht_lora_use *use; /* [projections of the model][n] */
 } ht_lora_set;
+
+/* Adjacent rows of an operation whose sequences have the same matrices at a projection. */
+typedef struct ht_lora_run {
+    const ht_lora_use *use; /* NULL: none */
+    int32_t n_uses;
+    int64_t first, n;
+} ht_lora_run;
+
+/* The run that begins at row `row`, of sequence *sequence of the step or a later one; moves *sequence on. n_rows: of the operation, those of the
+ * step or its output rows. */
+ht_lora_run ht_lora_next_run(const struct ht_step *step, int64_t projection, int64_t n_rows, int64_t row,
+                             int32_t *sequence);
 
 #endif
