@@ -6,6 +6,7 @@
 #include "cpu/cpu.h"
 #include "cpu/element.h"
 #include "device/device.h"
+#include "support/gpu.h"
 #include "support/kernels.h"
 #include "support/operands.h"
 #include "support/test.h"
@@ -20,28 +21,6 @@
 enum { MOST_OPERANDS = 8, MOST_SEQUENCES = 8, MOST_PAGES = 12 };
 
 /* ---- devices ---- */
-
-static ht_device *gpu, *plain;
-
-static int open_devices(void **state) {
-    (void)state;
-    ht_error err = {0};
-    if (ht_cpu_device_new(1, "reference", &plain, &err)) return -1;
-    ht_device_options options;
-    ht_device_options_init(&options, sizeof options);
-    if (ht_device_open("cuda", &options, &gpu, &err)) {
-        fprintf(stderr, "no GPU: %s\n", err.message);
-        gpu = NULL;
-    }
-    return 0;
-}
-
-static int close_devices(void **state) {
-    (void)state;
-    ht_device_free(gpu);
-    ht_cpu_device_free(plain);
-    return 0;
-}
 
 static void must(ht_status status, const ht_error *err) {
     if (status) fail_msg("%s", err->message);
@@ -359,11 +338,11 @@ static void attend_case_on(const attend_case *c) {
     texts t = texts_make(c);
     float *expected[3] = {0}, *first[3] = {0}, *again[3] = {0};
     caches ours, theirs;
-    caches_make(plain, c, &theirs);
+    caches_make(beside_device[CPU], c, &theirs);
     results_make(c, expected);
     attend_texts(&theirs, &t, c->ring_pages ? 64 : 512, 0, true, expected);
     for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
-        caches_make(gpu, c, &ours);
+        caches_make(beside_device[GPU], c, &ours);
         results_make(c, again);
         attend_texts(&ours, &t, c->ring_pages && cuts[i].chunk > 64 ? 64 : cuts[i].chunk, cuts[i].single,
                      cuts[i].together, again);
@@ -384,14 +363,14 @@ static void attend_case_on(const attend_case *c) {
 
 static void attention_over_pages(void **state) {
     (void)state;
-    if (!gpu) skip();
+    if (!beside_device[GPU]) skip();
     for (size_t i = 0; i < sizeof attend_cases / sizeof *attend_cases; i++) attend_case_on(&attend_cases[i]);
 }
 
 /* A NaN and an infinity in one position reach the rows behind it alone, in 8 bits as a block of NaN. */
 static void numbers_that_are_none(void **state) {
     (void)state;
-    if (!gpu) skip();
+    if (!beside_device[GPU]) skip();
     static const ht_dtype dtypes[] = {HT_F16, HT_I8, HT_F32};
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
         const attend_case c = {"", 4, 2, 40, dtypes[i], 0, 0, 0, 1, {20}};
@@ -400,7 +379,7 @@ static void numbers_that_are_none(void **state) {
         t.v[0][9 * 80 + 70] = INFINITY;
         float *got[3] = {0}, *expected[3] = {0};
         caches ours, theirs;
-        caches_make(gpu, &c, &ours), caches_make(plain, &c, &theirs);
+        caches_make(beside_device[GPU], &c, &ours), caches_make(beside_device[CPU], &c, &theirs);
         results_make(&c, got), results_make(&c, expected);
         attend_texts(&ours, &t, 512, 2, true, got);
         attend_texts(&theirs, &t, 512, 0, true, expected);
@@ -419,7 +398,7 @@ static void numbers_that_are_none(void **state) {
 /* Single rows behind many positions, whose pages are a few again and again. */
 static void long_contexts(void **state) {
     (void)state;
-    if (!gpu) skip();
+    if (!beside_device[GPU]) skip();
     enum { HEADS = 2, DIM = 8, PAGES = 3, N = 2 };
     static const int32_t pos[N] = {70000, 66001}, start[N + 1] = {0, 1, 2}, kv_len[N] = {70001, 66002};
     const ht_kv_shape form = {1, DIM, HT_F16};
@@ -429,7 +408,7 @@ static void long_contexts(void **state) {
     const ht_view in[3] = {test_view(q, HT_F32, 3, (int64_t[]){N, HEADS, DIM}),
                            test_view(k, HT_F32, 3, (int64_t[]){N, 1, DIM}),
                            test_view(k, HT_F32, 3, (int64_t[]){N, 1, DIM})};
-    ht_device *const devices[2] = {plain, gpu};
+    ht_device *const devices[2] = {beside_device[CPU], beside_device[GPU]};
     for (int of = 0; of < 2; of++) {
         ht_device *d = devices[of];
         ht_kv_page *page[N][PAGES + 1], *pages[N][70000 / HT_KV_PAGE + 1];
@@ -464,10 +443,10 @@ static void long_contexts(void **state) {
 
 static void missing_page_is_an_error(void **state) {
     (void)state;
-    if (!gpu) skip();
+    if (!beside_device[GPU]) skip();
     const attend_case c = {"", 2, 1, 8, HT_F16, 0, 0, 0, 1, {256}};
     caches kv;
-    caches_make(gpu, &c, &kv);
+    caches_make(beside_device[GPU], &c, &kv);
     float q[16] = {0}, k[8] = {0}, y[16];
     int32_t pos = 256, start[2] = {0, 1}, kv_len = 257;
     const ht_batch batch = {.n_tok = 1, .n_seq = 1, .pos = &pos, .seq_start = start, .kv_len = &kv_len};
@@ -477,9 +456,9 @@ static void missing_page_is_an_error(void **state) {
                            test_view(k, HT_F32, 3, (int64_t[]){1, 1, 8})};
     const ht_view out = test_view(y, HT_F32, 3, (int64_t[]){1, 2, 8});
     ht_error err = {0};
-    assert_int_equal(
-        run_on(gpu, HT_OP_ATTEND, &params, 3, in, &out, &(ht_step){.batch = &batch, .kv = &cache}, false, &err),
-        HT_ERR_INTERNAL);
+    assert_int_equal(run_on(beside_device[GPU], HT_OP_ATTEND, &params, 3, in, &out,
+                            &(ht_step){.batch = &batch, .kv = &cache}, false, &err),
+                     HT_ERR_INTERNAL);
     assert_non_null(strstr(err.message, "256"));
     caches_free(&kv);
 }
@@ -616,8 +595,8 @@ static void check_lora(const lora_shape *s, const sequences *q) {
     v.ids = malloc((size_t)(items + 1) * sizeof *v.ids);
     for (int64_t i = 0; i < items; i++)
         v.ids[i] = s->n_experts ? (int32_t)(test_random(&seed) % (uint32_t)s->n_experts) : 0;
-    adapters_make(&ours, gpu, s);
-    adapters_make(&theirs, plain, s);
+    adapters_make(&ours, beside_device[GPU], s);
+    adapters_make(&theirs, beside_device[CPU], s);
     float *got = malloc((size_t)n * sizeof *got), *expected = malloc((size_t)n * sizeof *expected),
           *again = malloc((size_t)n * sizeof *again);
     ht_error err = {0};
@@ -650,7 +629,7 @@ static const sequences mixes[] = {
 
 static void adapters_of_a_step(void **state) {
     (void)state;
-    if (!gpu) skip();
+    if (!beside_device[GPU]) skip();
     static const lora_shape lora_shapes[] = {
         {1, 1, 1, 0, 1, false, 1},      {7, 33, 2, 0, 1, false, 1},    {256, 16, 8, 0, 1, false, 1},
         {257, 300, 15, 0, 1, false, 1}, {600, 47, 16, 0, 1, false, 2}, {65, 513, 33, 0, 1, false, 1},
@@ -662,10 +641,10 @@ static void adapters_of_a_step(void **state) {
 
 static void an_expert_that_is_none(void **state) {
     (void)state;
-    if (!gpu) skip();
+    if (!beside_device[GPU]) skip();
     const lora_shape s = {8, 8, 2, 3, 2, false, 1};
     adapters f;
-    adapters_make(&f, gpu, &s);
+    adapters_make(&f, beside_device[GPU], &s);
     float x[64] = {0}, y[64] = {0}, out[64];
     int32_t ids[4] = {0, 2, 1, 3};
     ht_error err = {0};
@@ -684,8 +663,8 @@ static void compare(const char *what, ht_op_id op, const void *params, int n_in,
     ht_view theirs = out;
     out.data = calloc(1, bytes);
     theirs.data = calloc(1, bytes);
-    run_ok(gpu, op, params, n_in, in, &out, NULL);
-    run_ok(plain, op, params, n_in, in, &theirs, NULL);
+    run_ok(beside_device[GPU], op, params, n_in, in, &out, NULL);
+    run_ok(beside_device[CPU], op, params, n_in, in, &theirs, NULL);
     for (int64_t i = 0; i < ht_view_size(&out); i++)
         if (!test_alike(out.dtype, out.data, theirs.data, i, tolerance))
             fail_msg("%s: %s of %s is %g at %lld of %lld, expected %g", what, test_op_name(op),
@@ -754,7 +733,7 @@ static void sdpa_case_of(const sdpa_case *c, ht_dtype dtype) {
     /* The gradient's result is the plain one's. */
     in[5] =
         test_view(calloc(1, (size_t)(c->batch * c->heads * c->n_q * c->dv) * ht_dtype_bytes(dtype) + 1), dtype, 4, out);
-    run_ok(plain, HT_OP_SDPA, &p, 5, in, &in[5], NULL);
+    run_ok(beside_device[CPU], HT_OP_SDPA, &p, 5, in, &in[5], NULL);
     const int64_t all = ht_view_size(&in[0]) + ht_view_size(&in[1]) + ht_view_size(&in[2]);
     compare(what, HT_OP_SDPA_GRAD, &p, 7, in, test_view(NULL, dtype, 1, &all), 4 * tolerance_of(dtype));
     free(in[5].data);
@@ -763,7 +742,7 @@ static void sdpa_case_of(const sdpa_case *c, ht_dtype dtype) {
 
 static void attention_of_arrays(void **state) {
     (void)state;
-    if (!gpu) skip();
+    if (!beside_device[GPU]) skip();
     for (size_t i = 0; i < sizeof sdpa_cases / sizeof *sdpa_cases; i++)
         for (size_t t = 0; t < sizeof float_types / sizeof *float_types; t++)
             sdpa_case_of(&sdpa_cases[i], float_types[t]);
@@ -801,7 +780,7 @@ static void rows_case_of(const rows_case *c, int number) {
     compare(what, HT_OP_ATTEND_ROWS, &p, 5, in, test_view(NULL, HT_F32, 3, out), 2e-5);
     in[5] = test_view(calloc((size_t)(n * c->heads * c->dv) + 1, 4), HT_F32, 3, out);
     in[6] = of[3].view;
-    run_ok(gpu, HT_OP_ATTEND_ROWS, &p, 5, in, &in[5], NULL);
+    run_ok(beside_device[GPU], HT_OP_ATTEND_ROWS, &p, 5, in, &in[5], NULL);
     const int64_t all = ht_view_size(&in[0]) + ht_view_size(&in[1]) + ht_view_size(&in[2]);
     compare(what, HT_OP_ATTEND_ROWS_GRAD, &p, 7, in, test_view(NULL, HT_F32, 1, &all), 4e-4);
     /* The last sequence alone has the bits of all together. */
@@ -821,7 +800,7 @@ static void rows_case_of(const rows_case *c, int number) {
         first[i] -= (int32_t)none;
     }
     const ht_view to = test_view(alone, HT_F32, 3, (int64_t[]){mine, c->heads, c->dv});
-    run_ok(gpu, HT_OP_ATTEND_ROWS, &p, 5, last, &to, NULL);
+    run_ok(beside_device[GPU], HT_OP_ATTEND_ROWS, &p, 5, last, &to, NULL);
     assert_memory_equal(alone, (const float *)in[5].data + skipped * per, (size_t)(mine * per) * sizeof *alone);
     free(alone), free(in[5].data);
     for (int i = 0; i < 4; i++) free(of[i].memory);
@@ -829,7 +808,7 @@ static void rows_case_of(const rows_case *c, int number) {
 
 static void attention_of_flat_rows(void **state) {
     (void)state;
-    if (!gpu) skip();
+    if (!beside_device[GPU]) skip();
     static const rows_case rows_cases[] = {
         {1, 1, 4, 4, 0, 0, 1, {1}, {0}, CONTIGUOUS},
         {4, 2, 20, 24, 0, 0, 4, {3, 70, 1, 40}, {0, 0, 5, 100}, SHIFTED},
@@ -841,7 +820,7 @@ static void attention_of_flat_rows(void **state) {
 
 static void rows_that_go_back(void **state) {
     (void)state;
-    if (!gpu) skip();
+    if (!beside_device[GPU]) skip();
     float x[12] = {0}, y[12];
     const int64_t n = 3, dims[3] = {3, 1, 4};
     int32_t own[3] = {0, 2, 1}, first[3] = {0, 0, 0};
@@ -850,8 +829,10 @@ static void rows_that_go_back(void **state) {
     const ht_view in[5] = {xs, xs, xs, test_view(own, HT_I32, 1, &n), test_view(first, HT_I32, 1, &n)};
     ht_error ours = {0}, theirs = {0};
     for (int i = 0; i < 3; i++, own[2] = i == 1 ? 3 : 2, first[2] = i == 2 ? -1 : 0) {
-        assert_int_equal(run_on(gpu, HT_OP_ATTEND_ROWS, &p, 5, in, &out, NULL, false, &ours), HT_ERR_ARGUMENT);
-        assert_int_equal(run_on(plain, HT_OP_ATTEND_ROWS, &p, 5, in, &out, NULL, false, &theirs), HT_ERR_ARGUMENT);
+        assert_int_equal(run_on(beside_device[GPU], HT_OP_ATTEND_ROWS, &p, 5, in, &out, NULL, false, &ours),
+                         HT_ERR_ARGUMENT);
+        assert_int_equal(run_on(beside_device[CPU], HT_OP_ATTEND_ROWS, &p, 5, in, &out, NULL, false, &theirs),
+                         HT_ERR_ARGUMENT);
         assert_string_equal(ours.message, theirs.message);
     }
 }
@@ -864,5 +845,5 @@ int main(void) {
         cmocka_unit_test(attention_of_arrays),  cmocka_unit_test(attention_of_flat_rows),
         cmocka_unit_test(rows_that_go_back),
     };
-    return cmocka_run_group_tests(tests, open_devices, close_devices);
+    return cmocka_run_group_tests(tests, beside_open, beside_close);
 }

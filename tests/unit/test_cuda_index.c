@@ -1,35 +1,13 @@
 /* Indexing on the CUDA device beside the CPU's plain kernels: generated operands of any dtype, strides and collisions give the same
  * elements, and bad indices the same messages. Skipped where there is no GPU; CTest runs it with a driver on the host, too. */
 #include "array/op.h"
-#include "cpu/cpu.h"
+#include "support/gpu.h"
 #include "support/test.h"
 
 #include <hearth/hearth.h>
 
 #include <math.h>
 #include <string.h>
-
-enum { CPU, GPU, DEVICES };
-static ht_stream *stream[DEVICES];
-
-static int open_streams(void **state) {
-    (void)state;
-    ht_error err = {0};
-    ht_device *d[DEVICES] = {0};
-    if (ht_cpu_device_new(1, "reference", &d[CPU], &err)) fail_msg("%s", err.message);
-    if (ht_device_open("cuda", NULL, &d[GPU], &err) && test_is_late()) fail_msg("%s", err.message);
-    for (int i = 0; i < DEVICES; i++) {
-        if (d[i] && ht_stream_new(d[i], &stream[i], &err)) fail_msg("%s", err.message);
-        ht_device_free(d[i]);
-    }
-    return 0;
-}
-
-static int close_streams(void **state) {
-    (void)state;
-    for (int i = 0; i < DEVICES; i++) ht_stream_free(stream[i]);
-    return 0;
-}
 
 /* ---- random operands ---- */
 
@@ -290,7 +268,7 @@ static void compare(const char *name, build_fn *build, random_state seed) {
     ht_dtype t = HT_BOOL;
     for (int i = 0; i < DEVICES; i++) {
         ht_error err = {0};
-        ht_scope *s = ht_scope_new(stream[i]);
+        ht_scope *s = ht_scope_new(beside_stream[i]);
         random_state r = seed;
         ht_array *y = build(s, &r);
         if (!y && !ht_array_eval(s, &y, 1, &err))
@@ -328,7 +306,7 @@ static void elements_are_the_cpus(void **state) {
                       {"concatenate", concatenate, 200},
                       {"strided_add", strided_add, 400},
                       {"copy", copy, 200}};
-    if (!stream[GPU]) skip();
+    if (!beside_stream[GPU]) skip();
     for (size_t i = 0; i < sizeof operations / sizeof *operations; i++) {
         const int n = test_cases(operations[i].cases, 50 * operations[i].cases);
         for (int k = 1; k <= n; k++) compare(operations[i].name, operations[i].build, (random_state)k);
@@ -366,11 +344,11 @@ static ht_array *bad(ht_scope *s, random_state *r) {
 
 static void messages_are_the_cpus(void **state) {
     (void)state;
-    if (!stream[GPU]) skip();
+    if (!beside_stream[GPU]) skip();
     for (int seed = 1; seed <= 300; seed++) {
         ht_error err[DEVICES] = {0};
         for (int i = 0; i < DEVICES; i++) {
-            ht_scope *s = ht_scope_new(stream[i]);
+            ht_scope *s = ht_scope_new(beside_stream[i]);
             random_state r = (random_state)seed;
             ht_array *y = bad(s, &r);
             assert_int_equal(ht_array_eval(s, &y, 1, &err[i]), HT_ERR_INDEX);
@@ -385,5 +363,5 @@ int main(void) {
         cmocka_unit_test(elements_are_the_cpus),
         cmocka_unit_test(messages_are_the_cpus),
     };
-    return cmocka_run_group_tests(tests, open_streams, close_streams);
+    return cmocka_run_group_tests(tests, beside_open, beside_close);
 }

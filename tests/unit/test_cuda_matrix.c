@@ -5,6 +5,7 @@
 #include "device/params.h"
 #include "formats/affine.h"
 #include "models/pack.h"
+#include "support/gpu.h"
 #include "support/test.h"
 #include "support/weights.h"
 
@@ -13,30 +14,8 @@
 #include <math.h>
 #include <string.h>
 
-static ht_device *cuda;
-static ht_stream *stream;
-
 static void ok(ht_status status, const ht_error *err) {
     if (status) fail_msg("%s", err->message);
-}
-
-static int setup(void **state) {
-    (void)state;
-    ht_error err = {0};
-    if (ht_device_open("cuda", NULL, &cuda, &err)) {
-        print_message("no CUDA device: %s\n", err.message);
-        cuda = NULL;
-        return 0;
-    }
-    return ht_stream_new(cuda, &stream, &err) ? -1 : 0;
-}
-
-static int teardown(void **state) {
-    (void)state;
-    if (!cuda) return 0;
-    ht_stream_free(stream);
-    ht_device_free(cuda);
-    return 0;
 }
 
 /* ---- matrices ---- */
@@ -72,9 +51,9 @@ static fixture make(ht_weight_type type, int64_t n_rows, int64_t k, uint64_t see
     f.dense = malloc((size_t)(n_rows * k) * sizeof *f.dense);
     test_random_weights(type, n_rows, k, &seed, stored);
     ht_dequantize(type, stored, n_rows * k, f.dense);
-    ok(ht_matrix_new(cuda, &kind, "weights", &f.m, &err), &err);
+    ok(ht_matrix_new(beside_device[GPU], &kind, "weights", &f.m, &err), &err);
     assert_true(f.m->packed_bytes * 100 <= bytes * 103);
-    ok(ht_memory_alloc(cuda->memory, f.m->packed_bytes, "weights", &f.m->packed, &err), &err);
+    ok(ht_memory_alloc(beside_device[GPU]->memory, f.m->packed_bytes, "weights", &f.m->packed, &err), &err);
     for (int64_t r = 0; r < n_rows; r += HT_MATRIX_SLAB) {
         const int64_t n = n_rows - r < HT_MATRIX_SLAB ? n_rows - r : HT_MATRIX_SLAB;
         ok(f.m->ops->pack(f.m, r, n, stored + (size_t)r * row, &err), &err);
@@ -85,7 +64,7 @@ static fixture make(ht_weight_type type, int64_t n_rows, int64_t k, uint64_t see
 }
 
 static void discard(fixture *f) {
-    ht_memory_free(cuda->memory, f->m->packed, f->m->packed_bytes);
+    ht_memory_free(beside_device[GPU]->memory, f->m->packed, f->m->packed_bytes);
     ht_matrix_free(f->m);
     free(f->dense);
 }
@@ -156,7 +135,7 @@ static void check_rows(const fixture *f) {
     free(row);
     const int32_t ids[3] = {(int32_t)n - 1, 0, (int32_t)(n / 2)};
     for (int scaled = 0; scaled < 2; scaled++) {
-        ht_scope *s = ht_scope_new(stream);
+        ht_scope *s = ht_scope_new(beside_stream[GPU]);
         const ht_linear_params p = {f->m, scaled ? 0.25f : 1};
         ht_array *index = ht_array_from(s, ids, HT_I32, (int64_t[]){3}, 1);
         float *got = read_floats(s, ht_apply(s, HT_OP_EMBED, &p, &index, 1), 3 * k);
@@ -174,7 +153,7 @@ static void check_linear(const fixture *f) {
     const int64_t n = f->m->n_rows, k = f->m->k, most = counts[0];
     float *x = random_floats(most * k, 3), *bias = random_floats(n, 4), *all = NULL;
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
-        ht_scope *s = ht_scope_new(stream);
+        ht_scope *s = ht_scope_new(beside_stream[GPU]);
         const ht_linear_params p = {f->m, 1};
         ht_array *in[2] = {ht_array_from(s, x, HT_F32, (int64_t[]){counts[i], k}, 2),
                            ht_array_from(s, bias, HT_F32, &n, 1)};
@@ -198,7 +177,7 @@ static void check_linear(const fixture *f) {
 static void check_back(const fixture *f) {
     const int64_t n = f->m->n_rows, k = f->m->k, t = 37;
     float *dy = random_floats(t * n, 5);
-    ht_scope *s = ht_scope_new(stream);
+    ht_scope *s = ht_scope_new(beside_stream[GPU]);
     const ht_linear_params p = {f->m, 1};
     ht_array *in = ht_array_from(s, dy, HT_F32, (int64_t[]){t, n}, 2);
     float *dx = read_floats(s, ht_apply(s, HT_OP_LINEAR_BACK, &p, &in, 1), t * k);
@@ -223,17 +202,18 @@ static void check_type(ht_weight_type type) {
 
 static void rows_and_products_are_those_of_exact_weights(void **state) {
     (void)state;
-    for (int type = 0; type < HT_W_COUNT && cuda; type++) check_type((ht_weight_type)type);
+    if (!beside_device[GPU]) skip();
+    for (int type = 0; type < HT_W_COUNT; type++) check_type((ht_weight_type)type);
 }
 
 static void rows_of_x_may_lie_anywhere(void **state) {
     (void)state;
-    if (!cuda) return;
+    if (!beside_device[GPU]) skip();
     enum { T = 5, K = 96 };
     fixture f = make(HT_W_Q8_0, 9, K, 3);
     float *x = random_floats(T * K, 1), *straight = malloc(T * K * sizeof *x);
     for (int i = 0; i < T * K; i++) straight[i % T * K + i / T] = x[i];
-    ht_scope *s = ht_scope_new(stream);
+    ht_scope *s = ht_scope_new(beside_stream[GPU]);
     const ht_linear_params p = {f.m, 1};
     ht_array *across = ht_swapaxes(s, ht_array_from(s, x, HT_F32, (int64_t[]){K, T}, 2), 0, 1);
     float *y = read_floats(s, ht_apply(s, HT_OP_LINEAR, &p, (ht_array *[]){across, HT_NONE}, 2), T * 9);
@@ -247,7 +227,7 @@ static void rows_of_x_may_lie_anywhere(void **state) {
 
 static void long_rows_come_in_pieces(void **state) {
     (void)state;
-    if (!cuda) return;
+    if (!beside_device[GPU]) skip();
     static const ht_weight_type types[] = {HT_W_F32, HT_W_Q4_0, HT_W_Q6_K, HT_W_Q5_0};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         fixture f = make(types[i], 3, 12800 + 256 * (int64_t)i, 3);
@@ -258,9 +238,9 @@ static void long_rows_come_in_pieces(void **state) {
 
 static void an_id_outside_is_an_error(void **state) {
     (void)state;
-    if (!cuda) return;
+    if (!beside_device[GPU]) skip();
     fixture f = make(HT_W_Q4_0, 9, 64, 3);
-    ht_scope *s = ht_scope_new(stream);
+    ht_scope *s = ht_scope_new(beside_stream[GPU]);
     const ht_linear_params p = {f.m, 1};
     float out[128];
     ht_error err = {0};
@@ -303,7 +283,7 @@ static void check_mixture(const mixture *x, int64_t t, bool own_rows) {
     uint64_t seed = 8;
     for (int64_t i = 0; i < pairs; i++)
         ids[i] = (int32_t)(test_random(&seed) % (EXPERTS - 1)); /* the last one: never */
-    ht_scope *s = ht_scope_new(stream);
+    ht_scope *s = ht_scope_new(beside_stream[GPU]);
     ht_array *in[2] = {own_rows ? ht_array_from(s, rows, HT_F32, (int64_t[]){t, m, COLUMNS}, 3)
                                 : ht_array_from(s, rows, HT_F32, (int64_t[]){t, COLUMNS}, 2),
                        ht_array_from(s, ids, HT_I32, (int64_t[]){t, m}, 2)};
@@ -335,14 +315,14 @@ static void check_mixture(const mixture *x, int64_t t, bool own_rows) {
 
 static void rows_are_multiplied_by_the_experts_they_choose(void **state) {
     (void)state;
-    if (!cuda) return;
+    if (!beside_device[GPU]) skip();
     mixture x = {0};
     make_mixture(&x);
     check_mixture(&x, 1, false);
     check_mixture(&x, 4, true);
     check_mixture(&x, 50, false);
     check_mixture(&x, 31, true);
-    ht_scope *s = ht_scope_new(stream);
+    ht_scope *s = ht_scope_new(beside_stream[GPU]);
     float out[2 * SETS * ROWS];
     ht_error err = {0};
     ht_array *in[2] = {ht_full(s, 1, HT_F32, (int64_t[]){2, COLUMNS}, 2),
@@ -392,7 +372,7 @@ static void check_loss(const fixture *f, int64_t t, float scale, float softcap) 
     double *gradient = malloc((size_t)k * sizeof *gradient);
     uint64_t seed = 11;
     for (int64_t i = 0; i < t; i++) target[i] = i % 3 == 1 ? -1 : (int32_t)(test_random(&seed) % (uint32_t)n);
-    ht_scope *s = ht_scope_new(stream);
+    ht_scope *s = ht_scope_new(beside_stream[GPU]);
     ht_array *in[4] = {ht_array_from(s, x, HT_F32, (int64_t[]){t, k}, 2), ht_array_from(s, target, HT_I32, &t, 1), NULL,
                        ht_array_from(s, factor, HT_F32, &t, 1)};
     in[2] = ht_apply(s, HT_OP_HEAD_LOSS, &p, in, 2);
@@ -422,12 +402,12 @@ static void check_loss(const fixture *f, int64_t t, float scale, float softcap) 
 
 static void losses_of_a_head_never_see_all_logits(void **state) {
     (void)state;
-    if (!cuda) return;
+    if (!beside_device[GPU]) skip();
     fixture small = make(HT_W_F8_E4M3, 300, 90, 1), large = make(HT_W_Q8_0, 4200, 64, 2);
     check_loss(&small, 40, 0.01f, 0); /* as its weights are large */
     check_loss(&small, 2, 0.005f, 3);
     check_loss(&large, 5, 1, 0);
-    ht_scope *s = ht_scope_new(stream);
+    ht_scope *s = ht_scope_new(beside_stream[GPU]);
     const ht_head_loss_params p = {small.m, 1, 0};
     float out[2];
     ht_error err = {0};
@@ -449,5 +429,5 @@ int main(void) {
         cmocka_unit_test(rows_are_multiplied_by_the_experts_they_choose),
         cmocka_unit_test(losses_of_a_head_never_see_all_logits),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, beside_open, beside_close);
 }

@@ -2,7 +2,7 @@
  * together, and quantised arrays bit for bit. Skipped where there is no GPU; CTest runs it with a driver on the host, too. */
 #include "array/op.h"
 #include "base/half.h"
-#include "cpu/cpu.h"
+#include "support/gpu.h"
 #include "support/test.h"
 
 #include <hearth/hearth.h>
@@ -10,29 +10,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { CPU, GPU, DEVICES };
-static ht_device *device[DEVICES];
-static ht_stream *stream[DEVICES];
-
-static int open_streams(void **state) {
-    (void)state;
-    ht_error err = {0};
-    if (ht_cpu_device_new(1, "reference", &device[CPU], &err)) fail_msg("%s", err.message);
-    if (ht_device_open("cuda", NULL, &device[GPU], &err) && test_is_late()) fail_msg("%s", err.message);
-    for (int i = 0; i < DEVICES; i++)
-        if (device[i] && ht_stream_new(device[i], &stream[i], &err)) fail_msg("%s", err.message);
-    return 0;
-}
-
-static int close_streams(void **state) {
-    (void)state;
-    for (int i = 0; i < DEVICES; i++) {
-        ht_stream_free(stream[i]);
-        ht_device_free(device[i]);
-    }
-    return 0;
-}
 
 static uint32_t next(uint64_t *r) {
     *r = *r * 6364136223846793005u + 1442695040888963407u;
@@ -82,14 +59,14 @@ static void products_are_near_those_of_the_cpu(void **state) {
     static const shapes cases[] = {{1, 1, 1, 1, 1},   {1, 1, 1, 300, 70}, {1, 1, 1, 2000, 65}, {1, 1, 7, 513, 130},
                                    {2, 1, 9, 33, 64}, {1, 3, 65, 257, 3}, {3, 3, 70, 15, 66},  {1, 1, 130, 700, 1},
                                    {2, 2, 4, 0, 5},   {2, 2, 0, 4, 5},    {1, 1, 64, 256, 64}};
-    if (!stream[GPU]) skip();
+    if (!beside_stream[GPU]) skip();
     for (ht_dtype t = HT_F16; t <= HT_F64; t++)
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
             for (int turned = 0; turned < 4; turned++) {
                 double *got[DEVICES];
                 int64_t n = 0;
                 for (int d = 0; d < DEVICES; d++) {
-                    ht_scope *s = ht_scope_new(stream[d]);
+                    ht_scope *s = ht_scope_new(beside_stream[d]);
                     got[d] = read_all(s, product(s, t, &cases[i], turned), &n);
                     ht_scope_free(s);
                 }
@@ -119,11 +96,11 @@ static void an_output_does_not_depend_on_others(void **state) {
     static const ht_quantization affine = {HT_QUANT_AFFINE, 64, 4}, *hows[] = {NULL, &affine};
     static const int64_t taken[][3] = {{0, 1, 192}, {5, 1, 3},    {7, 5, 192}, {20, 8, 70},  {20, 9, 64},
                                        {60, 64, 4}, {0, 130, 64}, {0, 130, 1}, {64, 66, 190}};
-    if (!stream[GPU]) skip();
+    if (!beside_stream[GPU]) skip();
     for (ht_dtype t = HT_F16; t <= HT_F32; t++)
         for (int h = 0; h < 2; h++) {
             int64_t size;
-            ht_scope *s = ht_scope_new(stream[GPU]);
+            ht_scope *s = ht_scope_new(beside_stream[GPU]);
             double *all = read_all(s, part_of(s, hows[h], t, 1600, 0, 130, 192), &size);
             for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) {
                 const int64_t first = taken[i][0], m = taken[i][1], n = taken[i][2];
@@ -200,13 +177,13 @@ static ht_array *groups(ht_scope *s, ht_dtype t) {
 
 static void quantised_arrays_are_those_of_the_cpu(void **state) {
     (void)state;
-    if (!stream[GPU]) skip();
+    if (!beside_stream[GPU]) skip();
     for (int i = 0; i < MODES; i++)
         for (ht_dtype t = HT_F16; t <= HT_F64; t++) {
             ht_scope *s[DEVICES];
             ht_array *parts[DEVICES][3], *again[DEVICES];
             for (int d = 0; d < DEVICES; d++) {
-                s[d] = ht_scope_new(stream[d]);
+                s[d] = ht_scope_new(beside_stream[d]);
                 if (t == HT_F64 && modes[i].mode == HT_QUANT_AFFINE) {
                     ht_quantize(s[d], groups(s[d], HT_F64), &modes[i], parts[d]);
                 } else {
@@ -236,14 +213,14 @@ static ht_array *quantised_product(ht_scope *s, const ht_quantization *how, ht_d
 static void quantised_products_are_near_those_of_the_cpu(void **state) {
     (void)state;
     static const int64_t rows[] = {1, 2, 9};
-    if (!stream[GPU]) skip();
+    if (!beside_stream[GPU]) skip();
     for (int i = 0; i < MODES; i++)
         for (int which = 0; which < 4 * 3 * 2 * 2; which++) {
             const ht_dtype t = (ht_dtype)(HT_F16 + which % 4);
             double *got[DEVICES];
             int64_t n = 0;
             for (int d = 0; d < DEVICES; d++) {
-                ht_scope *s = ht_scope_new(stream[d]);
+                ht_scope *s = ht_scope_new(beside_stream[d]);
                 got[d] = read_all(
                     s, quantised_product(s, &modes[i], t, rows[which / 4 % 3], which / 12 % 2, which / 24), &n);
                 ht_scope_free(s);
@@ -261,11 +238,11 @@ static void quantised_products_are_near_those_of_the_cpu(void **state) {
 static void an_index_outside_is_reported(void **state) {
     (void)state;
     static const int32_t bad[][2][4] = {{{0, 1, 7, 0}, {0, 0, 0, 9}}, {{0, 1, 1, 0}, {0, 1, -2, 5}}};
-    if (!stream[GPU]) skip();
+    if (!beside_stream[GPU]) skip();
     for (int i = 0; i < 4; i++) {
         ht_error err[DEVICES] = {{0}};
         for (int d = 0; d < DEVICES; d++) {
-            ht_scope *s = ht_scope_new(stream[d]);
+            ht_scope *s = ht_scope_new(beside_stream[d]);
             const int64_t m = i / 2 ? 0 : 3; /* also of nothing */
             ht_array *a = numbers(s, 1, HT_F32, (int64_t[]){2, m, 5}, 3),
                      *b = numbers(s, 1, HT_F32, (int64_t[]){4, 5, 6}, 3);
@@ -284,7 +261,7 @@ static void an_index_outside_is_reported(void **state) {
 static void integers_multiply_exactly(void **state) {
     (void)state;
     enum { M = 35, K = 300, N = 40 };
-    if (!stream[GPU]) skip();
+    if (!beside_stream[GPU]) skip();
     for (ht_dtype t = HT_BOOL; t <= HT_I64; t++) {
         const size_t bytes = ht_dtype_bytes(t);
         static char a[M * K * 8], b[K * N * 8], out[DEVICES][M * N * 8];
@@ -292,7 +269,7 @@ static void integers_multiply_exactly(void **state) {
         for (size_t i = 0; i < sizeof a; i++) a[i] = (char)(t == HT_BOOL ? next(&r) % 2 : next(&r));
         for (size_t i = 0; i < sizeof b; i++) b[i] = (char)(t == HT_BOOL ? next(&r) % 2 : next(&r));
         for (int d = 0; d < DEVICES; d++) {
-            ht_memory *memory = ht_memory_of(device[d]);
+            ht_memory *memory = ht_memory_of(beside_device[d]);
             ht_error err = {0};
             void *p[3];
             const size_t sizes[3] = {M * K * bytes, K * N * bytes, M * N * bytes};
@@ -301,11 +278,11 @@ static void integers_multiply_exactly(void **state) {
             assert_int_equal(ht_memory_write(memory, p[0], a, sizes[0], &err), HT_OK);
             assert_int_equal(ht_memory_write(memory, p[1], b, sizes[1], &err), HT_OK);
             const ht_view in[2] = {{p[0], t, 2, {M, K}, {K, 1}}, {p[1], t, 2, {K, N}, {N, 1}}};
-            const ht_call call = {.n_in = 2, .in = in, .out = {p[2], t, 2, {M, N}, {N, 1}}, .device = device[d]};
-            const unsigned begun = device[d]->begin(device[d]);
-            assert_int_equal(device[d]->kernels[HT_OP_MATMUL].run(&call, &err), HT_OK);
-            assert_int_equal(ht_device_wait(device[d], &(ht_mark){0}, &err), HT_OK);
-            device[d]->end(device[d], begun);
+            const ht_call call = {.n_in = 2, .in = in, .out = {p[2], t, 2, {M, N}, {N, 1}}, .device = beside_device[d]};
+            const unsigned begun = beside_device[d]->begin(beside_device[d]);
+            assert_int_equal(beside_device[d]->kernels[HT_OP_MATMUL].run(&call, &err), HT_OK);
+            assert_int_equal(ht_device_wait(beside_device[d], &(ht_mark){0}, &err), HT_OK);
+            beside_device[d]->end(beside_device[d], begun);
             assert_int_equal(ht_memory_read(memory, out[d], p[2], sizes[2], &err), HT_OK);
             for (int i = 0; i < 3; i++) ht_memory_free(memory, p[i], sizes[i]);
         }
@@ -322,5 +299,5 @@ int main(void) {
         cmocka_unit_test(an_index_outside_is_reported),
         cmocka_unit_test(integers_multiply_exactly),
     };
-    return cmocka_run_group_tests(tests, open_streams, close_streams);
+    return cmocka_run_group_tests(tests, beside_open, beside_close);
 }

@@ -4,7 +4,7 @@
 #include "base/dtype.h"
 #include "cpu/element.h"
 #include "device/params.h"
-#include "support/options.h"
+#include "support/gpu.h"
 #include "support/test.h"
 
 #include <hearth/hearth.h>
@@ -12,8 +12,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-static ht_stream *streams[2]; /* the CPU, the GPU; NULL: there is none */
 
 /* ---- operands ---- */
 
@@ -181,7 +179,7 @@ static void compare(question *q) {
     describe(q, text, sizeof text);
     for (int i = 0; i < 2; i++) {
         ht_error err = {0};
-        ht_scope *s = ht_scope_new(streams[i]);
+        ht_scope *s = ht_scope_new(beside_stream[i]);
         ht_array *y = ask(s, q);
         if (!y) fail_msg("%s: %s", text, ht_scope_error(s)->message);
         size = ht_array_size(y);
@@ -220,7 +218,7 @@ static const struct {
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 
 static int skip_without_gpu(void) {
-    if (streams[1]) return 0;
+    if (beside_stream[GPU]) return 0;
     skip();
     return 1;
 }
@@ -325,7 +323,7 @@ static void rows_do_not_depend_on_how_many_there_are(void **state) {
         const int64_t n = lengths[i / 6];
         question q = {.op = ops[i % 6], .axis = 1, .inclusive = true};
         q.x = operand_new(HT_F32, (int64_t[]){ROWS, n}, 2, PLAIN, ORDINARY);
-        ht_scope *s = ht_scope_new(streams[1]);
+        ht_scope *s = ht_scope_new(beside_stream[GPU]);
         ht_array *y = ask(s, &q);
         const int64_t each = ht_array_size(y) / ROWS;
         assert_int_equal(ht_array_read(s, y, all_rows, sizeof(float) * (size_t)(ROWS * each), NULL), HT_OK);
@@ -342,25 +340,6 @@ static void rows_do_not_depend_on_how_many_there_are(void **state) {
     free(one);
 }
 
-static int open_streams(void **state) {
-    (void)state;
-    ht_error err = {0};
-    ht_device *d;
-    if (ht_device_open("cpu", OPTIONS_AT(ht_device_options, with.instruction_set = "reference"), &d, &err)) return -1;
-    if (ht_stream_new(d, &streams[0], &err)) return -1;
-    ht_device_free(d);
-    if (ht_device_open("cuda", NULL, &d, &err)) return 0;
-    if (ht_stream_new(d, &streams[1], &err)) return -1;
-    ht_device_free(d);
-    return 0;
-}
-
-static int close_streams(void **state) {
-    (void)state;
-    for (int i = 0; i < 2; i++) ht_stream_free(streams[i]);
-    return 0;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reductions_and_scans),
@@ -369,5 +348,5 @@ int main(void) {
         cmocka_unit_test(rotary_embeddings),
         cmocka_unit_test(rows_do_not_depend_on_how_many_there_are),
     };
-    return cmocka_run_group_tests(tests, open_streams, close_streams);
+    return cmocka_run_group_tests(tests, beside_open, beside_close);
 }

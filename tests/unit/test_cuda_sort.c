@@ -1,7 +1,7 @@
 /* Sorting and random numbers on the CUDA device: bit for bit what the CPU's plain kernels give, for rows that are shorter and longer
  * than a tile, of any dtype and strides. Skipped where there is no GPU; CTest runs it with a driver on the host, too. */
 #include "array/op.h"
-#include "cpu/cpu.h"
+#include "support/gpu.h"
 #include "support/test.h"
 
 #include <hearth/hearth.h>
@@ -9,28 +9,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { CPU, GPU, DEVICES };
-static ht_stream *stream[DEVICES];
-
-static int open_streams(void **state) {
-    (void)state;
-    ht_error err = {0};
-    ht_device *d[DEVICES] = {0};
-    if (ht_cpu_device_new(1, "reference", &d[CPU], &err)) fail_msg("%s", err.message);
-    if (ht_device_open("cuda", NULL, &d[GPU], &err) && test_is_late()) fail_msg("%s", err.message);
-    for (int i = 0; i < DEVICES; i++) {
-        if (d[i] && ht_stream_new(d[i], &stream[i], &err)) fail_msg("%s", err.message);
-        ht_device_free(d[i]);
-    }
-    return 0;
-}
-
-static int close_streams(void **state) {
-    (void)state;
-    for (int i = 0; i < DEVICES; i++) ht_stream_free(stream[i]);
-    return 0;
-}
 
 static uint32_t next(uint64_t *r) {
     *r = *r * 6364136223846793005u + 1442695040888963407u;
@@ -89,7 +67,7 @@ static void compare(call_fn *call, const char *name, ht_dtype t, int64_t rows, i
     const bool strided = next(r) % 2;
     size_t bytes = 0;
     for (int i = 0; i < DEVICES; i++) {
-        ht_scope *s = ht_scope_new(stream[i]);
+        ht_scope *s = ht_scope_new(beside_stream[i]);
         ht_array *y = call(s, rows_of(s, values, t, rows, n, strided), k);
         ht_error err = {0};
         if (!y) fail_msg("%s", ht_scope_error(s)->message);
@@ -109,7 +87,7 @@ static void rows_are_sorted_as_on_the_cpu(void **state) {
     (void)state;
     static const int64_t lengths[] = {1, 2, 7, 255, 256, 257, 1025, 2048, 2049, 6000, 9001};
     uint64_t r = 1;
-    if (!stream[GPU]) skip();
+    if (!beside_stream[GPU]) skip();
     for (ht_dtype t = HT_BOOL; t < HT_DTYPE_COUNT; t++)
         for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
             const int64_t n = lengths[i], rows = n > 2000 ? 1 + next(&r) % 2 : 1 + next(&r) % 5;
@@ -126,7 +104,7 @@ static void the_largest_are_those_of_the_cpu(void **state) {
     static const int64_t sizes[][2] = {{1, 1},    {8, 2},     {128, 8},     {300, 300},  {2048, 5},
                                        {5000, 1}, {5000, 40}, {9000, 3000}, {9000, 9000}};
     uint64_t r = 2;
-    if (!stream[GPU]) skip();
+    if (!beside_stream[GPU]) skip();
     for (int turn = 0; turn < 3; turn++)
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
             compare(argtopk, "argtopk", HT_F32, 1 + next(&r) % 3, sizes[i][0], sizes[i][1], &r);
@@ -136,12 +114,12 @@ static void sums_are_rounded_one_by_one(void **state) {
     (void)state;
     static const int64_t lengths[] = {1, 15, 17, 2048, 5001};
     uint64_t r = 3;
-    if (!stream[GPU]) skip();
+    if (!beside_stream[GPU]) skip();
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         float *x = malloc(2 * (size_t)lengths[i] * sizeof *x), *got[DEVICES];
         for (int64_t k = 0; k < 2 * lengths[i]; k++) x[k] = -(float)(next(&r) % 1000) / 50.0f;
         for (int d = 0; d < DEVICES; d++) {
-            ht_scope *s = ht_scope_new(stream[d]);
+            ht_scope *s = ht_scope_new(beside_stream[d]);
             ht_error err = {0};
             got[d] = malloc(2 * (size_t)lengths[i] * sizeof *x);
             ht_array *y = sums(s, ht_array_from(s, x, HT_F32, (int64_t[]){2, lengths[i]}, 2), 0);
@@ -158,13 +136,13 @@ static void sums_are_rounded_one_by_one(void **state) {
 static void bits_are_those_of_the_cpu(void **state) {
     (void)state;
     static const int64_t sizes[] = {0, 1, 2, 3, 4, 5, 7, 1000, 4097};
-    if (!stream[GPU]) skip();
+    if (!beside_stream[GPU]) skip();
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (int width = 1; width <= 8; width *= 2) { /* 8: floats */
             char got[DEVICES][4 * 4097] = {{0}};
             const size_t bytes = (size_t)sizes[i] * (width == 8 ? 4 : (size_t)width);
             for (int d = 0; d < DEVICES; d++) {
-                ht_scope *s = ht_scope_new(stream[d]);
+                ht_scope *s = ht_scope_new(beside_stream[d]);
                 ht_array *key = ht_random_key(s, 77 + (uint64_t)i);
                 const ht_random_bits_params p = {.shape = {sizes[i]}, .n_dims = 1, .dtype = HT_F32};
                 ht_array *y = width == 8 ? ht_apply(s, HT_OP_RANDOM_BITS, &p, &key, 1)
@@ -184,5 +162,5 @@ int main(void) {
         cmocka_unit_test(sums_are_rounded_one_by_one),
         cmocka_unit_test(bits_are_those_of_the_cpu),
     };
-    return cmocka_run_group_tests(tests, open_streams, close_streams);
+    return cmocka_run_group_tests(tests, beside_open, beside_close);
 }
