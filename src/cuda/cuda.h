@@ -34,9 +34,12 @@ typedef struct ht_cuda_device {
 
 static inline ht_cuda_device *ht_cuda_of(ht_device *d) { return (ht_cuda_device *)(void *)d; }
 
-/* Makes the device's context the thread's, and gives the thread back the one that it had. */
+/* Makes the device's context the thread's, and gives the thread back the one that it had. From `begin` to `end` it is so already. */
 void ht_cuda_enter(const ht_cuda_device *d);
 void ht_cuda_leave(const ht_cuda_device *d);
+
+/* HT_OK, or what lost the device. */
+ht_status ht_cuda_lost(ht_cuda_device *d, ht_error *err);
 
 /* Records that the device is lost when `result` is an error; the first one stays. */
 ht_status ht_cuda_note(ht_cuda_device *d, CUresult result, ht_error *err, const char *what);
@@ -47,7 +50,7 @@ typedef struct ht_cuda_shape {
     unsigned shared_bytes;
 } ht_cuda_shape;
 
-/* Submits a kernel, whose only parameter is the struct at `arguments`. */
+/* Submits a kernel, whose only parameter is the struct at `arguments`. Between `begin` and `end`. */
 ht_status ht_cuda_launch(ht_cuda_device *d, ht_cuda_kernel_id kernel, const ht_cuda_shape *shape, const void *arguments,
                          ht_error *err);
 /* The shape of a launch with a thread for each of n items. */

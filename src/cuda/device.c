@@ -10,11 +10,13 @@ enum { OLDEST_MAJOR = 8 }; /* compute capability, that the kernels are compiled 
 
 static unsigned begin(ht_device *d) {
     pthread_mutex_lock(&ht_cuda_of(d)->turn);
+    ht_cuda_enter(ht_cuda_of(d));
     return 0;
 }
 
 static void end(ht_device *d, unsigned state) {
     (void)state;
+    ht_cuda_leave(ht_cuda_of(d));
     pthread_mutex_unlock(&ht_cuda_of(d)->turn);
 }
 

@@ -22,7 +22,6 @@
     X(module_load, cuModuleLoadData)                                                                                   \
     X(module_unload, cuModuleUnload)                                                                                   \
     X(module_function, cuModuleGetFunction)                                                                            \
-    X(function_set, cuFuncSetAttribute)                                                                                \
     X(launch, cuLaunchKernel)                                                                                          \
     X(stream_create, cuStreamCreate)                                                                                   \
     X(stream_destroy, cuStreamDestroy)                                                                                 \

@@ -40,7 +40,6 @@ ht_status ht_cuda_launch(ht_cuda_device *d, ht_cuda_kernel_id kernel, const ht_c
                          ht_error *err) {
     const unsigned *g = shape->grid, *b = shape->block;
     void *parameters[] = {(void *)arguments}; /* which are only read */
-    ht_cuda_enter(d);
     ht_status status = d->function[kernel] ? HT_OK : find(d, kernel, err);
     if (!status) {
         const CUresult result =
@@ -48,7 +47,6 @@ ht_status ht_cuda_launch(ht_cuda_device *d, ht_cuda_kernel_id kernel, const ht_c
                               b[1] ? b[1] : 1, b[2] ? b[2] : 1, shape->shared_bytes, d->stream, parameters, NULL);
         status = ht_cuda_check(d->driver, result, err, kernels[kernel].name);
     }
-    ht_cuda_leave(d);
     if (!status) atomic_fetch_add_explicit(&d->submitted, 1, memory_order_relaxed);
     return status;
 }

@@ -37,15 +37,10 @@ static ht_status read_bytes(void *user, void *to, const void *from, size_t bytes
     CUresult result = CUDA_SUCCESS;
     if (bytes) result = d->driver->copy_from(to, (CUdeviceptr)from, bytes, d->stream);
     if (!result) result = d->driver->stream_wait(d->stream);
-    ht_status status = ht_cuda_note(d, result, err, "copying from the GPU");
+    const ht_status status = ht_cuda_note(d, result, err, "copying from the GPU");
     ht_cuda_leave(d);
-    pthread_mutex_lock(&d->lock);
-    if (d->lost.status) {
-        status = d->lost.status;
-        if (err) *err = d->lost;
-    }
-    pthread_mutex_unlock(&d->lock);
-    return status;
+    const ht_status lost = ht_cuda_lost(d, err);
+    return lost ? lost : status;
 }
 
 static ht_status copy_bytes(void *user, void *to, const void *from, size_t bytes, ht_error *err) {

@@ -22,6 +22,14 @@ ht_status ht_cuda_note(ht_cuda_device *d, CUresult result, ht_error *err, const 
     return own.status;
 }
 
+ht_status ht_cuda_lost(ht_cuda_device *d, ht_error *err) {
+    pthread_mutex_lock(&d->lock);
+    const ht_error lost = d->lost;
+    pthread_mutex_unlock(&d->lock);
+    if (lost.status && err) *err = lost;
+    return lost.status;
+}
+
 static ht_mark mark(ht_device *d) { return atomic_load_explicit(&ht_cuda_of(d)->submitted, memory_order_relaxed); }
 
 /* As the CPU's kernels name themselves. */
@@ -70,15 +78,10 @@ static ht_status wait(ht_device *device, ht_mark until, ht_mark *failed, ht_erro
     if (!status && d->may_have_failed) status = read_fault(d, &fault, err);
     if (!status) d->may_have_failed = false;
     ht_cuda_leave(d);
-    pthread_mutex_lock(&d->lock);
-    if (d->lost.status) {
-        status = d->lost.status;
-        if (err) *err = d->lost;
-    }
-    pthread_mutex_unlock(&d->lock);
-    if (status) {
+    const ht_status lost = ht_cuda_lost(d, err);
+    if (lost) {
         *failed = 1;
-        return status;
+        return lost;
     }
     if (!fault.wrong) return HT_OK;
     *failed = fault.mark;

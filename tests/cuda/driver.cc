@@ -161,6 +161,11 @@ static CUresult call(void) {
 }
 #define CALL()                                                                                                         \
     if (const CUresult failed_ = call()) return failed_
+/* Of calls that need a context. */
+static thread_local int contexts;
+#define CALL_INSIDE()                                                                                                  \
+    if (contexts == 0) return CUDA_ERROR_INVALID_CONTEXT;                                                              \
+    CALL()
 
 /* ---- the driver ---- */
 
@@ -210,19 +215,24 @@ API CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice) {
     return CUDA_SUCCESS;
 }
 API CUresult cuDevicePrimaryCtxRelease(CUdevice) { return CUDA_SUCCESS; }
-API CUresult cuCtxPushCurrent(CUcontext) { return CUDA_SUCCESS; }
+API CUresult cuCtxPushCurrent(CUcontext) {
+    contexts++;
+    return CUDA_SUCCESS;
+}
 API CUresult cuCtxPopCurrent(CUcontext *out) {
+    if (contexts == 0) return CUDA_ERROR_INVALID_CONTEXT;
+    contexts--;
     *out = (CUcontext)1;
     return CUDA_SUCCESS;
 }
 API CUresult cuModuleLoadData(CUmodule *out, const void *) {
-    CALL();
+    CALL_INSIDE();
     *out = (CUmodule)1;
     return CUDA_SUCCESS;
 }
 API CUresult cuModuleUnload(CUmodule) { return CUDA_SUCCESS; }
 API CUresult cuModuleGetFunction(CUfunction *out, CUmodule, const char *name) {
-    CALL();
+    CALL_INSIDE();
     for (on_host_kernel *k = kernels; k; k = k->next)
         if (strcmp(k->name, name) == 0) {
             *out = (CUfunction)k;
@@ -230,13 +240,9 @@ API CUresult cuModuleGetFunction(CUfunction *out, CUmodule, const char *name) {
         }
     return CUDA_ERROR_NOT_FOUND;
 }
-API CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute, int) {
-    CALL();
-    return CUDA_SUCCESS;
-}
 API CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                             unsigned shared, CUstream, void **parameters, void **) {
-    CALL();
+    CALL_INSIDE();
     if (bx * by * bz > MOST_THREADS || bx * by * bz == 0 || gy > 65535 || gz > 65535 || shared > sizeof on_host_shared)
         return CUDA_ERROR_INVALID_VALUE;
     const std::lock_guard<std::mutex> mine(turn);
@@ -256,17 +262,17 @@ API CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz,
     return CUDA_SUCCESS;
 }
 API CUresult cuStreamCreate(CUstream *out, unsigned) {
-    CALL();
+    CALL_INSIDE();
     *out = (CUstream)1;
     return CUDA_SUCCESS;
 }
 API CUresult cuStreamDestroy(CUstream) { return CUDA_SUCCESS; }
 API CUresult cuStreamSynchronize(CUstream) {
-    CALL();
+    CALL_INSIDE();
     return CUDA_SUCCESS;
 }
 API CUresult cuMemAlloc(CUdeviceptr *out, size_t bytes) {
-    CALL();
+    CALL_INSIDE();
     void *p = bytes ? aligned_alloc(256, (bytes + 255) / 256 * 256) : NULL;
     if (!p) return bytes ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_VALUE;
     memset(p, 0xFB, bytes); /* no zeros by chance */
@@ -286,28 +292,28 @@ API CUresult cuMemFree(CUdeviceptr p) {
     return CUDA_SUCCESS;
 }
 API CUresult cuMemGetInfo(size_t *left, size_t *all) {
-    CALL();
+    CALL_INSIDE();
     *all = (size_t)16 << 30;
     *left = *all - held;
     return CUDA_SUCCESS;
 }
 API CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t n, CUstream) {
-    CALL();
+    CALL_INSIDE();
     memcpy((void *)to, from, n);
     return CUDA_SUCCESS;
 }
 API CUresult cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t n, CUstream) {
-    CALL();
+    CALL_INSIDE();
     memcpy(to, (const void *)from, n);
     return CUDA_SUCCESS;
 }
 API CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream) {
-    CALL();
+    CALL_INSIDE();
     memmove((void *)to, (const void *)from, n);
     return CUDA_SUCCESS;
 }
 API CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char byte, size_t n, CUstream) {
-    CALL();
+    CALL_INSIDE();
     memset((void *)to, byte, n);
     return CUDA_SUCCESS;
 }
