@@ -16,7 +16,7 @@ passed=0 failed=()
 mapfile -t tests < <(sed -n 's/^gpu //; /^test_/p' tests/cuda/tests.txt) # but for those of the host
 for name in $(cd "$build/bin" && ls -d test_cuda_*) "${tests[@]}"; do
     [ -x "$build/bin/$name" ] || continue
-    begin=$(date +%s.%N)
+    begin=$EPOCHREALTIME
     case $name in test_cuda_*) device= ;; *) device=cuda ;; esac # those compare with the CPU
     if out=$(HEARTH_TEST_DEVICE=$device timeout 300 "$build/bin/$name" 2>&1); then
         passed=$((passed + 1))
@@ -24,7 +24,7 @@ for name in $(cd "$build/bin" && ls -d test_cuda_*) "${tests[@]}"; do
         failed+=("$name")
         printf '%s\n' "$out" | grep -v -e '  OK ' -e ' RUN ' | tail -15
     fi
-    printf '%-28s %6.1f s\n' "$name" "$(echo "$(date +%s.%N) - $begin" | bc -l 2>/dev/null || echo 0)"
+    awk -v name="$name" -v a="$begin" -v b="$EPOCHREALTIME" 'BEGIN { printf "%-28s %6.1f s\n", name, b - a }'
 done
 if command -v compute-sanitizer >/dev/null; then
     for tool in memcheck racecheck initcheck; do
