@@ -26,6 +26,7 @@ typedef struct ht_cuda_device {
     pthread_mutex_t lock; /* of what follows */
     CUmodule module[HT_CUDA_MODULE_COUNT];
     CUfunction function[HT_CUDA_KERNEL_COUNT];
+    unsigned shared_bytes[HT_CUDA_KERNEL_COUNT]; /* that each has been given room for, where that is to be asked for */
     ht_error lost; /* what lost the device, which stays */
     _Atomic ht_mark submitted;
     ht_cuda_fault *fault; /* memory of the device */

@@ -22,7 +22,8 @@
     X(module_load, cuModuleLoadData)                                                                                   \
     X(module_unload, cuModuleUnload)                                                                                   \
     X(module_function, cuModuleGetFunction)                                                                            \
-    X(launch, cuLaunchKernel)                                                                                          \
+    X(function_set, cuFuncSetAttribute)                                                                                \
+    X(launch, cuLaunchKernelEx)                                                                                        \
     X(stream_create, cuStreamCreate)                                                                                   \
     X(stream_destroy, cuStreamDestroy)                                                                                 \
     X(stream_wait, cuStreamSynchronize)                                                                                \

@@ -16,14 +16,31 @@
 #include "on_host.h" /* tests/cuda */
 #define HT_CUDA_KERNEL_BOUND(name, type, threads, blocks) HT_CUDA_KERNEL(name, type)
 #define HT_CUDA_KERNEL_OF(threads, name, type)            HT_CUDA_KERNEL(name, type)
+#define HT_CUDA_EAGER_KERNEL(name, type, threads, blocks) HT_CUDA_KERNEL(name, type)
+static inline void ht_await_earlier(void) {}
 #else
-#define HT_CUDA_KERNEL(name, type) extern "C" __global__ void name(const __grid_constant__ type a)
+/* Lets the blocks of the next kernel begin, and waits until all earlier kernels are done and what they wrote is there. */
+static __device__ __forceinline__ void ht_await_earlier(void) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;\n\tgriddepcontrol.wait;" ::: "memory");
+#endif
+}
+#define HT_CUDA_KERNEL_WITH(name, type, bounds)                                                                        \
+    static __device__ __forceinline__ void name##_body(const type &a);                                                 \
+    extern "C" __global__ void bounds name(const __grid_constant__ type a) {                                           \
+        ht_await_earlier();                                                                                            \
+        name##_body(a);                                                                                                \
+    }                                                                                                                  \
+    static __device__ __forceinline__ void name##_body(const type &a)
+#define HT_CUDA_KERNEL(name, type) HT_CUDA_KERNEL_WITH(name, type, )
 /* A kernel of so many threads, of which a multiprocessor has registers for `blocks` blocks. */
 #define HT_CUDA_KERNEL_BOUND(name, type, threads, blocks)                                                              \
-    extern "C" __global__ void __launch_bounds__(threads, blocks) name(const __grid_constant__ type a)
+    HT_CUDA_KERNEL_WITH(name, type, __launch_bounds__(threads, blocks))
 /* With blocks of at most so many threads, whose registers then suffice. */
-#define HT_CUDA_KERNEL_OF(threads, name, type)                                                                         \
-    extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ type a)
+#define HT_CUDA_KERNEL_OF(threads, name, type) HT_CUDA_KERNEL_WITH(name, type, __launch_bounds__(threads))
+/* One that calls ht_await_earlier() itself, in every thread, before it touches anything but weights. */
+#define HT_CUDA_EAGER_KERNEL(name, type, threads, blocks)                                                              \
+    extern "C" __global__ void __launch_bounds__(threads, blocks) name(const __grid_constant__ type a)
 #define HT_CUDA_SHARED(type, name)                                                                                     \
     extern __shared__ __align__(16) unsigned char ht_cuda_shared_bytes[];                                              \
     type *name = (type *)ht_cuda_shared_bytes

@@ -36,15 +36,39 @@ static ht_status find(ht_cuda_device *d, ht_cuda_kernel_id id, ht_error *err) {
     return ht_cuda_check(d->driver, result, err, kernels[id].name);
 }
 
+/* Blocks with more shared memory than this want it to be asked for. */
+enum { FREE_SHARED_BYTES = 48 << 10 };
+
+static CUresult ask_for_shared(ht_cuda_device *d, ht_cuda_kernel_id kernel, unsigned bytes) {
+    if (bytes <= FREE_SHARED_BYTES || bytes <= d->shared_bytes[kernel]) return CUDA_SUCCESS;
+    const CUresult result =
+        d->driver->function_set(d->function[kernel], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)bytes);
+    if (!result) d->shared_bytes[kernel] = bytes;
+    return result;
+}
+
 ht_status ht_cuda_launch(ht_cuda_device *d, ht_cuda_kernel_id kernel, const ht_cuda_shape *shape, const void *arguments,
                          ht_error *err) {
+    enum { FIRST_DEPENDENT_MAJOR = 9 };
     const unsigned *g = shape->grid, *b = shape->block;
     void *parameters[] = {(void *)arguments}; /* which are only read */
     ht_status status = d->function[kernel] ? HT_OK : find(d, kernel, err);
     if (!status) {
-        const CUresult result =
-            d->driver->launch(d->function[kernel], g[0] ? g[0] : 1, g[1] ? g[1] : 1, g[2] ? g[2] : 1, b[0] ? b[0] : 1,
-                              b[1] ? b[1] : 1, b[2] ? b[2] : 1, shape->shared_bytes, d->stream, parameters, NULL);
+        /* Blocks begin while those of the kernel before are at work, and wait for it themselves (cuda/kernel.cuh). */
+        CUlaunchAttribute early = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+                                   .value.programmaticStreamSerializationAllowed = 1};
+        const CUlaunchConfig config = {.gridDimX = g[0] ? g[0] : 1,
+                                       .gridDimY = g[1] ? g[1] : 1,
+                                       .gridDimZ = g[2] ? g[2] : 1,
+                                       .blockDimX = b[0] ? b[0] : 1,
+                                       .blockDimY = b[1] ? b[1] : 1,
+                                       .blockDimZ = b[2] ? b[2] : 1,
+                                       .sharedMemBytes = shape->shared_bytes,
+                                       .hStream = d->stream,
+                                       .attrs = &early,
+                                       .numAttrs = d->major >= FIRST_DEPENDENT_MAJOR};
+        CUresult result = ask_for_shared(d, kernel, shape->shared_bytes);
+        if (!result) result = d->driver->launch(&config, d->function[kernel], parameters, NULL);
         status = ht_cuda_check(d->driver, result, err, kernels[kernel].name);
     }
     if (!status) atomic_fetch_add_explicit(&d->submitted, 1, memory_order_relaxed);

@@ -291,13 +291,6 @@ static __device__ __forceinline__ void ht_many(const ht_cuda_linear_arguments &a
     }
 }
 
-#ifdef __CUDACC__
-#define HT_CUDA_MANY_KERNEL(name, type)                                                                                \
-    extern "C" __global__ void __launch_bounds__(MANY_THREADS, 2) name(const __grid_constant__ type a)
-#else
-#define HT_CUDA_MANY_KERNEL(name, type) HT_CUDA_KERNEL(name, type)
-#endif
-
 /* Tiles of x are neighbours in the grid, so that they find the weights of a tile of the matrix in the cache. */
 template <class F> static __device__ __forceinline__ void ht_many_linear(const ht_cuda_linear_arguments &a) {
     const int64_t tiles = (a.n + HT_CUDA_TILE_X - 1) / HT_CUDA_TILE_X, first = blockIdx.x % tiles * HT_CUDA_TILE_X;
@@ -319,8 +312,12 @@ template <class F> static __device__ __forceinline__ void ht_many_gather(const h
 }
 
 #define X(form)                                                                                                        \
-    HT_CUDA_MANY_KERNEL(ht_cuda_many_##form, ht_cuda_linear_arguments) { ht_many_linear<ht_form_##form>(a); }          \
-    HT_CUDA_MANY_KERNEL(ht_cuda_many_gather_##form, ht_cuda_gather_arguments) { ht_many_gather<ht_form_##form>(a); }
+    HT_CUDA_KERNEL_BOUND(ht_cuda_many_##form, ht_cuda_linear_arguments, MANY_THREADS, 2) {                             \
+        ht_many_linear<ht_form_##form>(a);                                                                             \
+    }                                                                                                                  \
+    HT_CUDA_KERNEL_BOUND(ht_cuda_many_gather_##form, ht_cuda_gather_arguments, MANY_THREADS, 2) {                      \
+        ht_many_gather<ht_form_##form>(a);                                                                             \
+    }
 HT_CUDA_EACH_FORM(X)
 #undef X
 

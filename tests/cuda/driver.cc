@@ -32,6 +32,7 @@ struct fiber {
     char *stack;
     wait_kind state;
     uint64_t given;
+    unsigned char gathered[ON_HOST_GATHERED];
     unsigned id;
 };
 
@@ -79,6 +80,22 @@ uint64_t on_host_exchange(uint64_t mine, int from) {
     const uint64_t out = there ? warp[from].given : mine;
     yield(WAITS_WARP);
     return out;
+}
+
+void on_host_gather(const void *mine, size_t bytes, void *all) {
+    fiber *warp = current - current->id % 32;
+    if (bytes > ON_HOST_GATHERED) abort();
+    memcpy(current->gathered, mine, bytes);
+    yield(WAITS_WARP);
+    const unsigned n = blockDim.x * blockDim.y * blockDim.z, first = current->id & ~31u;
+    for (unsigned lane = 0; lane < 32; lane++) {
+        unsigned char *to = (unsigned char *)all + lane * bytes;
+        if (first + lane < n && warp[lane].state != ENDED)
+            memcpy(to, warp[lane].gathered, bytes);
+        else
+            memset(to, 0, bytes);
+    }
+    yield(WAITS_WARP);
 }
 
 static void start(fiber *f, unsigned id) {
@@ -240,10 +257,20 @@ API CUresult cuModuleGetFunction(CUfunction *out, CUmodule, const char *name) {
         }
     return CUDA_ERROR_NOT_FOUND;
 }
-API CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-                            unsigned shared, CUstream, void **parameters, void **) {
+/* Shared memory that each kernel may have is kept in its entry, as a block has 48 KB of it unless it is asked for. */
+API CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute what, int value) {
     CALL_INSIDE();
-    if (bx * by * bz > MOST_THREADS || bx * by * bz == 0 || gy > 65535 || gz > 65535 || shared > sizeof on_host_shared)
+    if (what != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value < 0 || (size_t)value > sizeof on_host_shared)
+        return CUDA_ERROR_INVALID_VALUE;
+    ((on_host_kernel *)f)->shared_bytes = (unsigned)value;
+    return CUDA_SUCCESS;
+}
+API CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **parameters, void **) {
+    CALL_INSIDE();
+    const unsigned gx = c->gridDimX, gy = c->gridDimY, gz = c->gridDimZ, bx = c->blockDimX, by = c->blockDimY,
+                   bz = c->blockDimZ, shared = c->sharedMemBytes;
+    if (bx * by * bz > MOST_THREADS || bx * by * bz == 0 || gx == 0 || gy > 65535 || gz > 65535 ||
+        shared > ((const on_host_kernel *)f)->shared_bytes)
         return CUDA_ERROR_INVALID_VALUE;
     const std::lock_guard<std::mutex> mine(turn);
     const unsigned mode = _mm_getcsr();

@@ -29,6 +29,7 @@ struct on_host_kernel {
     const char *name;
     on_host_body *body;
     size_t bytes; /* of the arguments */
+    unsigned shared_bytes = 48 << 10;
     on_host_kernel *next;
     on_host_kernel(const char *name, on_host_body *body, size_t bytes);
 };
@@ -55,6 +56,9 @@ void __syncwarp(unsigned mask = 0xffffffffu);
 /* Gives every lane of the warp what lane `from` has; the lane's own where that one has ended. */
 uint64_t on_host_exchange(uint64_t mine, int from);
 unsigned on_host_lane(void);
+enum { ON_HOST_GATHERED = 64 };
+/* Gives every lane what all lanes of the warp have, 64 bytes of each at most: all[lane * bytes], zeros where there is no lane. */
+void on_host_gather(const void *mine, size_t bytes, void *all);
 
 template <typename T> static inline T on_host_shuffle(T mine, int from) {
     uint64_t bits = 0;

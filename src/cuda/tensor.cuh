@@ -1,0 +1,130 @@
+/* Tensor cores, pairs of f16 and copies to shared memory that do not wait: what sm_80 and later have of them. */
+#ifndef HT_CUDA_TENSOR_CUH
+#define HT_CUDA_TENSOR_CUH
+
+#include "cuda/kernel.cuh"
+
+/* ---- pairs of f16 ---- */
+
+#ifdef HT_CUDA_ON_HOST
+static inline uint16_t
+ht_half_rounded(double x) { /* to nearest, ties to even: of a sum or product of halves, which is exact */
+    const float nearest = (float)x;
+    uint32_t bits = ht_float_bits(nearest);
+    if ((double)nearest != x) { /* toward zero, with a bit that says that more followed */
+        if (fabs((double)nearest) > fabs(x)) bits--;
+        bits |= 1;
+    }
+    return ht_f32_to_f16(ht_float_from_bits(bits));
+}
+#define HT_OF_PAIR(name, expression)                                                                                   \
+    static inline uint32_t name(uint32_t a, uint32_t b, uint32_t c) {                                                  \
+        uint32_t out = 0;                                                                                              \
+        for (int i = 0; i < 32; i += 16) {                                                                             \
+            const double x = ht_f16_to_f32((uint16_t)(a >> i)), y = ht_f16_to_f32((uint16_t)(b >> i)),                 \
+                         z = ht_f16_to_f32((uint16_t)(c >> i));                                                        \
+            (void)z;                                                                                                   \
+            out |= (uint32_t)ht_half_rounded(expression) << i;                                                         \
+        }                                                                                                              \
+        return out;                                                                                                    \
+    }
+HT_OF_PAIR(ht_pair_fma, x *y + z)
+HT_OF_PAIR(ht_pair_mul3, x *y)
+HT_OF_PAIR(ht_pair_sub3, x - y)
+#undef HT_OF_PAIR
+static inline uint32_t ht_pair_mul(uint32_t a, uint32_t b) { return ht_pair_mul3(a, b, 0); }
+static inline uint32_t ht_pair_sub(uint32_t a, uint32_t b) { return ht_pair_sub3(a, b, 0); }
+static inline uint32_t ht_pair_of(float low, float high) {
+    return ht_f32_to_f16(low) | (uint32_t)ht_f32_to_f16(high) << 16;
+}
+static inline float ht_half_to_float(uint32_t bits) { return ht_f16_to_f32((uint16_t)bits); }
+#else
+static __device__ __forceinline__ uint32_t ht_pair_fma(uint32_t a, uint32_t b, uint32_t c) {
+    uint32_t out;
+    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(out) : "r"(a), "r"(b), "r"(c));
+    return out;
+}
+static __device__ __forceinline__ uint32_t ht_pair_mul(uint32_t a, uint32_t b) {
+    uint32_t out;
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(out) : "r"(a), "r"(b));
+    return out;
+}
+static __device__ __forceinline__ uint32_t ht_pair_sub(uint32_t a, uint32_t b) {
+    uint32_t out;
+    asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(out) : "r"(a), "r"(b));
+    return out;
+}
+static __device__ __forceinline__ uint32_t ht_pair_of(float low, float high) {
+    uint32_t out;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
+    return out;
+}
+static __device__ __forceinline__ float ht_half_to_float(uint32_t bits) {
+    float out;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(out) : "h"((uint16_t)bits));
+    return out;
+}
+#endif
+
+/* ---- products of tiles ---- */
+
+/* c [16, 8] += a [16, 16] b [16, 8], f16 with f32 sums, by a warp. With g = lane / 4 and t = lane % 4, a lane has, as pairs,
+ *   a[0]: row g,     columns 2t, 2t + 1        b[0]: rows 2t, 2t + 1 of column g
+ *   a[1]: row g + 8, columns 2t, 2t + 1        b[1]: rows 2t + 8, 2t + 9
+ *   a[2]: row g,     columns 2t + 8, 2t + 9    c[0], c[1]: row g, columns 2t, 2t + 1
+ *   a[3]: row g + 8, columns 2t + 8, 2t + 9    c[2], c[3]: row g + 8
+ * (PTX ISA, mma.m16n8k16). */
+static __device__ __forceinline__ void ht_mma(float *c, const uint32_t *a, const uint32_t *b) {
+#ifdef HT_CUDA_ON_HOST
+    struct operands {
+        uint32_t a[4], b[2];
+    } mine, all[32];
+    memcpy(mine.a, a, sizeof mine.a);
+    memcpy(mine.b, b, sizeof mine.b);
+    on_host_gather(&mine, sizeof mine, all);
+    const int g = (int)on_host_lane() / 4, t = (int)on_host_lane() % 4;
+    for (int i = 0; i < 4; i++) {
+        const int column = 2 * t + (i & 1);
+        double sum = c[i];
+        for (int k = 0; k < 16; k++) {
+            const uint32_t from_a = all[4 * g + k % 8 / 2].a[i / 2 + k / 8 * 2],
+                           from_b = all[4 * column + k % 8 / 2].b[k / 8];
+            sum += (double)ht_f16_to_f32((uint16_t)(from_a >> 16 * (k & 1))) *
+                   (double)ht_f16_to_f32((uint16_t)(from_b >> 16 * (k & 1)));
+        }
+        c[i] = (float)sum;
+    }
+#else
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                 "{%0, %1, %2, %3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#endif
+}
+
+/* ---- copies from global to shared memory ---- */
+
+/* 16 bytes, both addresses multiples of 16, which are there after a wait. */
+static __device__ __forceinline__ void ht_copy_16(void *shared, const void *global) {
+#ifdef HT_CUDA_ON_HOST
+    memcpy(shared, global, 16);
+#else
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((uint32_t)__cvta_generic_to_shared(shared)),
+                 "l"(global)
+                 : "memory");
+#endif
+}
+/* Closes a group of this thread's copies. */
+static __device__ __forceinline__ void ht_copies_end(void) {
+#ifndef HT_CUDA_ON_HOST
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+/* Waits for this thread's groups but the latest N. */
+template <int N> static __device__ __forceinline__ void ht_copies_wait(void) {
+#ifndef HT_CUDA_ON_HOST
+    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+#endif
+}
+
+#endif
