@@ -1,7 +1,7 @@
 # The CUDA device: libhearth_cuda.so, which the library opens at run time (src/device/shared_device.h). Neither it nor the library is linked
 # with a driver or with CUDA's runtime: the kernels are compiled for the GPUs below, and for later ones as PTX, into images within it.
 set(HEARTH_CUDA_ARCHITECTURES -gencode=arch=compute_80,code=sm_80 -gencode=arch=compute_90a,code=sm_90a
-    -gencode=arch=compute_90,code=compute_90)
+    -gencode=arch=compute_90,code=compute_90 CACHE STRING "GPUs that the kernels are compiled for, as options of nvcc")
 
 file(GLOB HEARTH_CUDA_KERNELS CONFIGURE_DEPENDS src/cuda/*.cu)
 file(GLOB HEARTH_CUDA_SOURCES CONFIGURE_DEPENDS src/cuda/*.c)

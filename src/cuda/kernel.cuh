@@ -18,7 +18,9 @@
 #define HT_CUDA_KERNEL_OF(threads, name, type)            HT_CUDA_KERNEL(name, type)
 #define HT_CUDA_EAGER_KERNEL(name, type, threads, blocks) HT_CUDA_KERNEL(name, type)
 static inline void ht_await_earlier(void) {}
+#define HT_CUDA_APART
 #else
+#define HT_CUDA_APART __noinline__ /* code that is rarely needed, and is to take no registers of the rest */
 /* Lets the blocks of the next kernel begin, and waits until all earlier kernels are done and what they wrote is there. */
 static __device__ __forceinline__ void ht_await_earlier(void) {
 #if __CUDA_ARCH__ >= 900

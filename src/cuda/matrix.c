@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "cuda/matrix_layout.h"
 #include "cuda/matrix_run.h"
+#include "cuda/tensor_run.h"
 #include "device/params.h"
 #include "formats/affine.h"
 
@@ -12,8 +13,12 @@
 
 /* ---- packing ---- */
 
-static size_t packed_bytes(ht_weight_type type, int64_t n_rows, int64_t k) {
+static size_t rows_bytes(ht_weight_type type, int64_t n_rows, int64_t k) {
     return (size_t)n_rows * (size_t)ht_cuda_layout_of(type, k).row_bytes;
+}
+
+static size_t tensor_bytes(ht_weight_type type, int64_t n_rows, int64_t k) {
+    return (rows_bytes(type, n_rows, k) + 15) / 16 * 16 + ht_cuda_factor_bytes(n_rows);
 }
 
 static bool is_as_stored(const ht_cuda_layout *l) { return l->form <= HT_CUDA_F8; }
@@ -30,6 +35,15 @@ static ht_status pack(ht_matrix *m, int64_t row, int64_t n, const void *stored, 
         ht_cuda_lay_out_row(m->type, &l, m->k, (const char *)stored + i * l.stored_bytes, rows + i * l.row_bytes);
     const ht_status status = d->memory.ops->write(d, to, rows, bytes, err);
     free(rows);
+    return status;
+}
+
+static ht_status pack_tensor(ht_matrix *m, int64_t row, int64_t n, const void *stored, ht_error *err) {
+    ht_status status = pack(m, row, n, stored, err);
+    if (status) return status;
+    const unsigned state = m->device->begin(m->device);
+    status = ht_cuda_set_factors(ht_cuda_of(m->device), m, row, n, err);
+    m->device->end(m->device, state);
     return status;
 }
 
@@ -62,14 +76,14 @@ static ht_status read_row(const ht_matrix *m, int64_t row, float *out, ht_error 
     return status || !m->scales ? status : scale_row(m, row, out, err);
 }
 
-static const ht_matrix_ops stored_ops = {"rows as stored (cuda)", packed_bytes, pack, read_row, NULL};
-static const ht_matrix_ops laid_out_ops = {"rows in planes (cuda)", packed_bytes, pack, read_row, NULL};
+static const ht_matrix_ops row_ops = {"rows (cuda)", rows_bytes, pack, read_row, NULL};
+static const ht_matrix_ops tensor_ops = {"rows for tensor cores (cuda)", tensor_bytes, pack_tensor, read_row, NULL};
+
+bool ht_cuda_is_tensor(const ht_matrix *m) { return m->ops == &tensor_ops; }
 
 const ht_matrix_ops *ht_cuda_matrix_ops(const ht_device *d, ht_weight_type type, ht_precision precision) {
-    enum { LONG_ROW = 1 << 16 }; /* of which any type has its form */
-    (void)d, (void)precision;
-    const ht_cuda_layout l = ht_cuda_layout_of(type, LONG_ROW);
-    return is_as_stored(&l) ? &stored_ops : &laid_out_ops;
+    (void)d;
+    return precision == HT_PRECISION_REFERENCE || type == HT_W_F32 ? &row_ops : &tensor_ops;
 }
 
 /* ---- operands ---- */
@@ -166,25 +180,49 @@ ht_status ht_cuda_multiply(ht_cuda_device *d, ht_cuda_linear_arguments *a, ht_er
     return ht_cuda_launch(d, kernels_of[a->w.form][4], &shape, a, err);
 }
 
-/* Scratch: contiguous copies of x and of the bias, where they are needed. */
-static size_t linear_scratch(const ht_call *call) {
-    size_t bytes = ht_cuda_rows_bytes(&call->in[0]);
-    if (call->n_in > 1 && !ht_view_absent(&call->in[1])) bytes += ht_cuda_rows_bytes(&call->in[1]);
-    return bytes;
+/* The scratch memory's parts. */
+typedef struct linear_room {
+    void *rows, *bias; /* contiguous copies of x and of the bias, where they are needed */
+    void *image, *matrix;
+    size_t bytes;
+} linear_room;
+
+static void *take(linear_room *r, void *at, size_t bytes) {
+    void *p = at ? (char *)at + r->bytes : NULL;
+    r->bytes += (bytes + 1023) / 1024 * 1024;
+    return p;
 }
+
+static linear_room lay_out_linear(const ht_call *call, void *at) {
+    const ht_matrix *m = ((const ht_linear_params *)call->params)->matrix;
+    const int64_t n = ht_view_size(&call->out) / m->n_rows;
+    const bool tensor = ht_cuda_is_tensor(m), biased = call->n_in > 1 && !ht_view_absent(&call->in[1]);
+    linear_room r = {0};
+    r.rows = take(&r, at, ht_cuda_rows_bytes(&call->in[0]));
+    r.bias = take(&r, at, biased ? ht_cuda_rows_bytes(&call->in[1]) : 0);
+    r.image = take(&r, at, tensor ? ht_cuda_image_bytes(n, m->k) : 0);
+    r.matrix = take(&r, at, tensor ? ht_cuda_tensor_room(n, m->n_rows, m->k) : 0);
+    return r;
+}
+
+static size_t linear_scratch(const ht_call *call) { return lay_out_linear(call, NULL).bytes; }
 
 static ht_status run_linear(const ht_call *call, ht_error *err) {
     ht_cuda_device *d = ht_cuda_of(call->device);
     const ht_matrix *m = ((const ht_linear_params *)call->params)->matrix;
     const ht_view *x = &call->in[0], *bias = call->n_in > 1 ? &call->in[1] : NULL;
     if (ht_view_size(&call->out) == 0) return HT_OK;
+    const linear_room r = lay_out_linear(call, call->scratch);
     ht_cuda_linear_arguments a = {
         .w = ht_cuda_weights_of(m), .y = call->out.data, .n = ht_view_size(&call->out) / m->n_rows, .ldy = m->n_rows};
     int64_t ld;
-    ht_status status = ht_cuda_contiguous_rows(d, x, call->scratch, &a.x, &a.ldx, err);
-    if (!status && bias && !ht_view_absent(bias))
-        status = ht_cuda_contiguous_rows(d, bias, (char *)call->scratch + ht_cuda_rows_bytes(x), &a.bias, &ld, err);
-    return status ? status : ht_cuda_multiply(d, &a, err);
+    ht_status status = ht_cuda_contiguous_rows(d, x, r.rows, &a.x, &a.ldx, err);
+    if (!status && bias && !ht_view_absent(bias)) status = ht_cuda_contiguous_rows(d, bias, r.bias, &a.bias, &ld, err);
+    if (status || !ht_cuda_is_tensor(m)) return status ? status : ht_cuda_multiply(d, &a, err);
+    ht_cuda_image image;
+    const ht_cuda_product product = {m, a.bias, a.y};
+    status = ht_cuda_prepare_rows(d, a.x, a.ldx, a.n, m->k, r.image, &image, err);
+    return status ? status : ht_cuda_multiply_images(d, &product, 1, &image, a.n, r.matrix, err);
 }
 
 /* ---- gradients ---- */
@@ -226,6 +264,10 @@ static ht_status run_embed(const ht_call *call, ht_error *err) {
     const ht_cuda_shape shape = {.grid = {(unsigned)(a.n < most ? a.n : most)}, .block = {THREADS}};
     return ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_embed, &shape, &a, err);
 }
+
+/* Kernels that others launch. */
+void ht_cuda_tensor_product_kernels(ht_kernel *kernels) { (void)kernels; }
+void ht_cuda_tensor_wide_kernels(ht_kernel *kernels) { (void)kernels; }
 
 void ht_cuda_matrix_kernels(ht_kernel *kernels) {
     kernels[HT_OP_LINEAR] = (ht_kernel){.run = run_linear, .scratch = linear_scratch};

@@ -25,7 +25,7 @@ static ht_cuda_form wanted_form(ht_weight_type type) {
     }
 }
 
-static int cycles_of(ht_cuda_form form) {
+int ht_cuda_cycles_of(ht_cuda_form form) {
     switch (form) {
     case HT_CUDA_Q4_0:
     case HT_CUDA_Q4_K:
@@ -41,7 +41,7 @@ ht_cuda_layout ht_cuda_layout_of(ht_weight_type type, int64_t k) {
     const ht_weight_type_info *info = ht_weight_type_info_of(type);
     const int64_t stored = k / info->block * (int64_t)info->block_bytes, padded = (stored + ALIGN - 1) / ALIGN * ALIGN;
     ht_cuda_layout l = {.form = wanted_form(type), .row_bytes = stored, .stored_bytes = stored};
-    const int64_t span = cycles_of(l.form) * HT_CUDA_CYCLE;
+    const int64_t span = ht_cuda_cycles_of(l.form) * HT_CUDA_CYCLE;
     if (l.form == HT_CUDA_STORED) return l;
     if (l.form <= HT_CUDA_F8) { /* whose rows may begin anywhere */
         if (padded == stored) l.whole = k / span * span;
@@ -170,12 +170,12 @@ static void move_row(ht_weight_type type, const ht_cuda_layout *l, const row *r)
 
 void ht_cuda_lay_out_row(ht_weight_type type, const ht_cuda_layout *l, int64_t k, const void *stored, void *packed) {
     const row r = {(uint8_t *)(uintptr_t)stored, packed, k, l->whole,
-                   cycles_of(l->form),           true}; /* which is only read */
+                   ht_cuda_cycles_of(l->form),   true}; /* which is only read */
     move_row(type, l, &r);
 }
 
 void ht_cuda_restore_row(ht_weight_type type, const ht_cuda_layout *l, int64_t k, const void *packed, void *stored) {
-    const row r = {stored, (uint8_t *)(uintptr_t)packed, k, l->whole, cycles_of(l->form), false}; /* likewise */
+    const row r = {stored, (uint8_t *)(uintptr_t)packed, k, l->whole, ht_cuda_cycles_of(l->form), false}; /* likewise */
     memset(stored, 0, (size_t)l->stored_bytes);
     move_row(type, l, &r);
 }

@@ -13,6 +13,8 @@ typedef struct ht_cuda_layout {
 } ht_cuda_layout;
 
 ht_cuda_layout ht_cuda_layout_of(ht_weight_type type, int64_t k);
+/* Cycles of 64 columns that a lane loads at a time. */
+int ht_cuda_cycles_of(ht_cuda_form form);
 
 /* Between a row as stored and as laid out; forms other than those as stored. `packed` has been filled with zeros. */
 void ht_cuda_lay_out_row(ht_weight_type type, const ht_cuda_layout *l, int64_t k, const void *stored, void *packed);

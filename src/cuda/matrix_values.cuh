@@ -14,10 +14,13 @@
 #include "formats/blocks.h"
 #ifdef __CUDACC__
 #define const __device__ const
+#else
+#include "formats/codebook_tables.h"
+#define const extern __attribute__((weak)) const /* more than one module has them */
 #endif
 #include "formats/codebook_tables.c"
-#ifdef __CUDACC__
 #undef const
+#ifdef __CUDACC__
 #undef static
 #endif
 

@@ -22,7 +22,7 @@ struct ht_device;
 typedef struct ht_matrix_ops {
     const char *name; /* for messages and benchmarks: "Q4_1 panels (avx512)" */
 
-    /* Packed bytes of a matrix [n_rows, k]: at most 3 % more than in the file. */
+    /* Packed bytes of a matrix [n_rows, k]: at most 3 % and 64 bytes more than in the file. */
     size_t (*packed_bytes)(ht_weight_type type, int64_t n_rows, int64_t k);
 
     /* Packs rows [row, row + n) from their stored form (consecutive rows, as in the file, in host memory) into m->packed.

@@ -221,7 +221,7 @@ API CUresult cuDeviceGetName(char *name, int n, CUdevice) {
 }
 API CUresult cuDeviceGetAttribute(int *out, CUdevice_attribute what, CUdevice) {
     CALL();
-    *out = what == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? 9
+    *out = what == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? 8
            : what == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT   ? 2
                                                                 : 0;
     return CUDA_SUCCESS;

@@ -1,0 +1,188 @@
+/* Products on tensor cores: few rows with the weights as they are packed, many with an image of a part of the matrix at a time. */
+#include "base/checked.h"
+#include "cuda/matrix_layout.h"
+#include "cuda/matrix_run.h"
+#include "cuda/tensor_run.h"
+
+enum {
+    FEW = 64,                /* rows of x; more have an image of the matrix made */
+    IMAGE_BYTES = 128 << 20, /* of that image at most */
+    TENSOR_THREADS = HT_CUDA_TENSOR_WARPS * 32,
+    THREADS = 256,
+    WGMMA_MAJOR = 9,
+    WGMMA_THREADS = 384,
+    MMA_ROWS = 64,
+    MMA_TOKENS = 64,
+    MMA_THREADS = 128
+};
+
+_Static_assert(sizeof(ht_cuda_tensor_arguments) <= 4096, "a kernel takes at most so many bytes");
+
+/* For 8, 16 and 64 rows of x, and for rows of the matrix as an image. */
+static const ht_cuda_kernel_id kernels_of[HT_CUDA_FORMS][4] = {
+#define KERNELS(form)                                                                                                  \
+    [HT_CUDA_##form] = {HT_CUDA_ID_ht_cuda_tensor_##form##_8, HT_CUDA_ID_ht_cuda_tensor_##form##_16,                   \
+                        HT_CUDA_ID_ht_cuda_tensor_##form##_64, HT_CUDA_ID_ht_cuda_tensor_rows_##form},
+    HT_CUDA_EACH_TENSOR_FORM(KERNELS)
+#undef KERNELS
+};
+
+static int64_t padded(int64_t n, int64_t of) { return ht_cuda_parts(n, of) * of; }
+
+/* ---- factors ---- */
+
+size_t ht_cuda_factor_bytes(int64_t n_rows) {
+    return (size_t)padded(ht_cuda_parts(n_rows, HT_CUDA_FACTOR_ROWS) * (int64_t)sizeof(float), 16);
+}
+
+/* The rows of a matrix are of whole words before them. */
+static float *factors_of(const ht_matrix *m) {
+    return (float *)(void *)((char *)m->packed + m->packed_bytes - ht_cuda_factor_bytes(m->n_rows));
+}
+
+ht_status ht_cuda_set_factors(ht_cuda_device *d, const ht_matrix *m, int64_t row, int64_t n, ht_error *err) {
+    const ht_cuda_weights all = ht_cuda_weights_of(m);
+    const ht_cuda_factors_arguments a = {.w = ht_cuda_some_rows(&all, row, n),
+                                         .factors = factors_of(m) + row / HT_CUDA_FACTOR_ROWS};
+    const ht_cuda_shape shape = {.grid = {(unsigned)ht_cuda_parts(n, HT_CUDA_FACTOR_ROWS)}, .block = {THREADS}};
+    return ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_factors, &shape, &a, err);
+}
+
+/* ---- rows of x ---- */
+
+static bool has_wgmma(const ht_cuda_device *d) { return d->major == WGMMA_MAJOR; }
+
+/* Rows of an image of n rows of x: kernels read whole tiles of it. */
+static int64_t rows_of_image(int64_t n) {
+    return n <= 8 ? 8 : n <= 16 ? 16 : n <= FEW ? FEW : padded(n, HT_CUDA_WIDE_TOKENS);
+}
+static int64_t cuts_of(int64_t k) { return ht_cuda_parts(k, HT_CUDA_CUT); }
+static size_t rows_bytes(int64_t n, int64_t k) { return (size_t)(n / 8 * cuts_of(k)) * HT_CUDA_CUT_BYTES; }
+
+size_t ht_cuda_image_bytes(int64_t n, int64_t k) {
+    return rows_bytes(rows_of_image(n), k) + (size_t)padded(n * (int64_t)sizeof(float), 64);
+}
+
+ht_status ht_cuda_prepare_rows(ht_cuda_device *d, const float *x, int64_t ldx, int64_t n, int64_t k, void *room,
+                               ht_cuda_image *out, ht_error *err) {
+    const int64_t rows = rows_of_image(n);
+    *out = (ht_cuda_image){
+        .rows = room, .inverse = (float *)(void *)((char *)room + rows_bytes(rows, k)), .n_padded = rows};
+    const ht_cuda_prepare_arguments a = {.to = *out, .x = x, .n = n, .ldx = ldx, .k = k};
+    const ht_cuda_shape shape = {.grid = {(unsigned)rows}, .block = {THREADS}};
+    return ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_prepare, &shape, &a, err);
+}
+
+/* ---- few rows ---- */
+
+static ht_cuda_tensor_matrix operand_of(const ht_cuda_product *p, int64_t first_panel) {
+    return (ht_cuda_tensor_matrix){.w = ht_cuda_weights_of(p->m),
+                                   .factors = factors_of(p->m),
+                                   .bias = p->bias,
+                                   .y = p->y,
+                                   .ldy = p->m->n_rows,
+                                   .first_panel = first_panel};
+}
+
+/* Products whose matrices are of one type are one launch. */
+static ht_status multiply_few(ht_cuda_device *d, const ht_cuda_product *products, int n_products,
+                              const ht_cuda_image *x, int64_t n, ht_error *err) {
+    static const struct {
+        int n, panels, blocks; /* rows of x, panels of a warp, blocks of a multiprocessor */
+    } kinds[] = {{8, 1, 2}, {16, 1, 2}, {FEW, 2, 1}};
+    const int kind = n <= 8 ? 0 : n <= 16 ? 1 : 2, at_once = kinds[kind].panels;
+    ht_cuda_tensor_arguments a = {.x = *x, .n = n};
+    for (int i = 0; i < n_products; i++) {
+        a.matrix[a.n_matrices++] = operand_of(&products[i], a.panels);
+        a.panels += padded(ht_cuda_parts(products[i].m->n_rows, HT_CUDA_PANEL), at_once);
+    }
+    const int64_t sets = a.panels / at_once, most = (int64_t)d->multiprocessors * kinds[kind].blocks;
+    const unsigned sums = (unsigned)(HT_CUDA_SEGMENTS * at_once * HT_CUDA_PANEL * kinds[kind].n) * sizeof(float);
+    const ht_cuda_shape shape = {.grid = {(unsigned)ht_min_i64(sets, most), (unsigned)ht_cuda_parts(n, kinds[kind].n)},
+                                 .block = {TENSOR_THREADS},
+                                 .shared_bytes = kind ? sums : 2 * sums};
+    return ht_cuda_launch(d, kernels_of[a.matrix[0].w.form][kind], &shape, &a, err);
+}
+
+static bool go_together(const ht_matrix *a, const ht_matrix *b) { return a->type == b->type && a->k == b->k; }
+
+static ht_status multiply_all_few(ht_cuda_device *d, const ht_cuda_product *products, int n_products,
+                                  const ht_cuda_image *x, int64_t n, ht_error *err) {
+    ht_status status = HT_OK;
+    uint64_t done = 0;
+    for (int i = 0; i < n_products && !status; i++) {
+        ht_cuda_product alike[HT_CUDA_TOGETHER];
+        int n_alike = 0;
+        for (int j = i; j < n_products && n_alike < HT_CUDA_TOGETHER; j++)
+            if (!(done >> j & 1) && go_together(products[i].m, products[j].m)) {
+                alike[n_alike++] = products[j];
+                done |= (uint64_t)1 << j;
+            }
+        if (n_alike) status = multiply_few(d, alike, n_alike, x, n, err);
+        if (!(done >> i & 1)) i--; /* more of its kind than go together */
+    }
+    return status;
+}
+
+/* ---- many rows ---- */
+
+/* Rows of the matrix that an image is made of at once. */
+static int64_t rows_at_once(int64_t n_rows, int64_t k) {
+    const int64_t most = IMAGE_BYTES / (cuts_of(k) * HT_CUDA_CUT_BYTES / 8) / HT_CUDA_WIDE_ROWS * HT_CUDA_WIDE_ROWS;
+    return ht_min_i64(padded(n_rows, HT_CUDA_WIDE_ROWS), most ? most : HT_CUDA_WIDE_ROWS);
+}
+
+size_t ht_cuda_tensor_room(int64_t n, int64_t n_rows, int64_t k) {
+    return n <= FEW ? 0 : rows_bytes(rows_at_once(n_rows, k), k);
+}
+
+/* Where segments begin, in cuts, as kernels of few rows have them. */
+static void find_segments(const ht_cuda_weights *w, ht_cuda_tensor_wide_arguments *a) {
+    const int64_t cycles = ht_cuda_cycles_of(w->form), cuts = cuts_of(w->k);
+    const int64_t spans = w->form == HT_CUDA_STORED ? cuts : w->whole / (cycles * HT_CUDA_CUT);
+    for (int s = 0; s < HT_CUDA_SEGMENTS; s++) a->segment_cuts[s] = (int32_t)(spans * s / HT_CUDA_SEGMENTS * cycles);
+    a->segment_cuts[HT_CUDA_SEGMENTS] = a->cuts = (int32_t)cuts;
+}
+
+static ht_status multiply_wide(ht_cuda_device *d, const ht_cuda_tensor_wide_arguments *a, ht_error *err) {
+    enum { STAGE_BYTES = (HT_CUDA_WIDE_ROWS + HT_CUDA_WIDE_TOKENS) * 128 };
+    if (has_wgmma(d)) {
+        const int64_t tiles = a->rows_padded / HT_CUDA_WIDE_ROWS * (a->x.n_padded / HT_CUDA_WIDE_TOKENS);
+        const ht_cuda_shape shape = {.grid = {(unsigned)ht_min_i64(tiles, d->multiprocessors)},
+                                     .block = {WGMMA_THREADS},
+                                     .shared_bytes = HT_CUDA_WIDE_STAGES * STAGE_BYTES};
+        return ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_tensor_wide_wgmma, &shape, a, err);
+    }
+    const int64_t tiles = ht_cuda_parts(a->n_rows, MMA_ROWS) * ht_cuda_parts(a->n, MMA_TOKENS);
+    const ht_cuda_shape shape = {.grid = {(unsigned)tiles}, .block = {MMA_THREADS}};
+    return ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_tensor_wide_mma, &shape, a, err);
+}
+
+static ht_status multiply_many(ht_cuda_device *d, const ht_cuda_product *p, const ht_cuda_image *x, int64_t n,
+                               void *room, ht_error *err) {
+    const ht_matrix *m = p->m;
+    const ht_cuda_weights w = ht_cuda_weights_of(m);
+    ht_cuda_tensor_wide_arguments a = {
+        .weights = room, .x = *x, .factors = factors_of(m), .bias = p->bias, .y = p->y, .n = n, .ldy = m->n_rows};
+    find_segments(&w, &a);
+    const int64_t at_once = rows_at_once(m->n_rows, m->k);
+    ht_status status = HT_OK;
+    for (a.first = 0; a.first < m->n_rows && !status; a.first += a.n_rows) {
+        a.n_rows = ht_min_i64(at_once, m->n_rows - a.first);
+        a.rows_padded = padded(a.n_rows, HT_CUDA_WIDE_ROWS);
+        const ht_cuda_tensor_rows_arguments rows = {
+            .w = w, .factors = a.factors, .to = room, .first = a.first, .n = a.n_rows, .n_padded = a.rows_padded};
+        const ht_cuda_shape shape = ht_cuda_threads(d, a.rows_padded * cuts_of(m->k));
+        status = ht_cuda_launch(d, kernels_of[w.form][3], &shape, &rows, err);
+        if (!status) status = multiply_wide(d, &a, err);
+    }
+    return status;
+}
+
+ht_status ht_cuda_multiply_images(ht_cuda_device *d, const ht_cuda_product *products, int n_products,
+                                  const ht_cuda_image *x, int64_t n, void *room, ht_error *err) {
+    if (n <= FEW) return multiply_all_few(d, products, n_products, x, n, err);
+    ht_status status = HT_OK;
+    for (int i = 0; i < n_products && !status; i++) status = multiply_many(d, &products[i], x, n, room, err);
+    return status;
+}

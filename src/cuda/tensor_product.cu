@@ -1,0 +1,324 @@
+/* Products of few rows with packed weights, and what products of many need before (cuda/tensor_product.h). */
+#include "cuda/matrix_pairs.cuh"
+#include "cuda/tensor_product.h"
+
+/* ---- the parts of a row ---- */
+
+/* Spans that are loaded whole; what is left is columns by eight. */
+template <class F> static __device__ __forceinline__ int64_t ht_spans_of(const ht_cuda_weights &m) {
+    return F::LOADS_ANY ? (m.k + HT_CUDA_CUT - 1) / HT_CUDA_CUT : m.whole / (F::CYCLES * HT_CUDA_CUT);
+}
+
+/* Columns 8 t to 8 t + 7 of half h of a cut, of what is behind the last span. */
+static __device__ HT_CUDA_APART uint4 ht_loose_pairs(const ht_cuda_weights &m, const uint8_t *row, int64_t index,
+                                                     int64_t chunk, float factor) {
+    float w[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+    uint32_t out[4];
+    if (chunk * 8 < m.k) ht_part_of(m, row, index, chunk, w);
+    ht_pairs_of_floats(w, factor, out);
+    return uint4{out[0], out[1], out[2], out[3]};
+}
+
+/* ---- few rows of x ----
+ *
+ * A warp has a segment of the columns of PANELS panels of 16 rows, and N * 8 rows of x. */
+
+/* What a warp has of its panels. */
+template <class F, int PANELS> struct ht_lane_rows {
+    const uint8_t *row[PANELS][2];
+    int64_t index[PANELS][2];
+    float factor[PANELS]; /* a panel's rows have one */
+    const ht_cuda_tensor_matrix *of;
+    int64_t first; /* row of the first panel */
+};
+
+template <class F, int PANELS>
+static __device__ __forceinline__ ht_lane_rows<F, PANELS> ht_rows_at(const ht_cuda_tensor_arguments &a, int64_t panel) {
+    int which = 0;
+    while (which + 1 < a.n_matrices && panel >= a.matrix[which + 1].first_panel) which++;
+    const ht_cuda_tensor_matrix &of = a.matrix[which];
+    ht_lane_rows<F, PANELS> r;
+    r.of = &of;
+    r.first = (panel - of.first_panel) * HT_CUDA_PANEL;
+#pragma unroll
+    for (int p = 0; p < PANELS; p++) {
+        const int64_t begin = r.first + p * HT_CUDA_PANEL;
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const int64_t row = begin + half * 8 + (threadIdx.x & 31) / 4, last = of.w.n_rows - 1;
+            r.index[p][half] = row < last ? row : last;
+            r.row[p][half] = of.w.packed + r.index[p][half] * of.w.row_bytes;
+        }
+        r.factor[p] = __ldg(of.factors + (begin < of.w.n_rows ? begin : of.w.n_rows - 1) / HT_CUDA_FACTOR_ROWS);
+    }
+    return r;
+}
+
+template <class F, int PANELS> struct ht_span { typename F::raw raw[PANELS][2]; };
+
+template <class F, int PANELS>
+static __device__ __forceinline__ ht_span<F, PANELS> ht_span_at(const ht_lane_rows<F, PANELS> &r, int64_t i) {
+    ht_span<F, PANELS> s;
+#pragma unroll
+    for (int p = 0; p < PANELS; p++)
+#pragma unroll
+        for (int half = 0; half < 2; half++)
+            s.raw[p][half] = F::load(r.of->w, r.row[p][half], r.index[p][half], i, threadIdx.x & 3);
+    return s;
+}
+
+/* Half h of a cut: two steps of 16 columns. */
+template <int N, int PANELS>
+static __device__ __forceinline__ void ht_add_half(const uint32_t (*w)[2][4], const ht_cuda_image &x, int64_t cut,
+                                                   int h, int64_t x_group, float (*sum)[N][4]) {
+    const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
+    const unsigned char *at =
+        x.rows + (cut * (x.n_padded / 8) + x_group) * HT_CUDA_CUT_BYTES + HT_CUDA_CHUNK_PLACE(g, h * 4 + t);
+    uint4 b[N];
+#pragma unroll
+    for (int j = 0; j < N; j++) b[j] = *(const uint4 *)(at + j * HT_CUDA_CUT_BYTES);
+#pragma unroll
+    for (int p = 0; p < PANELS; p++) {
+        const uint32_t first[4] = {w[p][0][0], w[p][1][0], w[p][0][1], w[p][1][1]};
+        const uint32_t second[4] = {w[p][0][2], w[p][1][2], w[p][0][3], w[p][1][3]};
+#pragma unroll
+        for (int j = 0; j < N; j++) {
+            const uint32_t of_first[2] = {b[j].x, b[j].y}, of_second[2] = {b[j].z, b[j].w};
+            ht_mma(sum[p][j], first, of_first);
+            ht_mma(sum[p][j], second, of_second);
+        }
+    }
+}
+
+template <class F, int N, int PANELS>
+static __device__ __forceinline__ void ht_add_span(const ht_lane_rows<F, PANELS> &r, const ht_span<F, PANELS> &s,
+                                                   const ht_cuda_image &x, int64_t i, int64_t x_group,
+                                                   float (*sum)[N][4]) {
+    typename F::scale scale[PANELS][2];
+#pragma unroll
+    for (int p = 0; p < PANELS; p++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) scale[p][half] = F::open(r.of->w, s.raw[p][half], r.factor[p]);
+#pragma unroll
+    for (int c = 0; c < F::CYCLES; c++)
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            uint32_t w[PANELS][2][4];
+#pragma unroll
+            for (int p = 0; p < PANELS; p++)
+#pragma unroll
+                for (int half = 0; half < 2; half++)
+                    F::pairs(r.of->w, s.raw[p][half], scale[p][half], c, h, w[p][half]);
+            ht_add_half<N, PANELS>(w, x, i * F::CYCLES + c, h, x_group, sum);
+        }
+}
+
+template <class F, int N, int PANELS>
+static __device__ __forceinline__ void ht_add_loose(const ht_lane_rows<F, PANELS> &r, const ht_cuda_image &x,
+                                                    int64_t cut, int64_t x_group, float (*sum)[N][4]) {
+#pragma unroll 1
+    for (int h = 0; h < 2; h++) {
+        uint32_t w[PANELS][2][4];
+#pragma unroll
+        for (int p = 0; p < PANELS; p++)
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                const uint4 all = ht_loose_pairs(r.of->w, r.row[p][half], r.index[p][half],
+                                                 cut * 8 + h * 4 + (threadIdx.x & 3), r.factor[p]);
+                w[p][half][0] = all.x, w[p][half][1] = all.y, w[p][half][2] = all.z, w[p][half][3] = all.w;
+            }
+        ht_add_half<N, PANELS>(w, x, cut, h, x_group, sum);
+    }
+}
+
+/* The eight warps' sums of a block's panels, added and written. */
+template <class F, int N, int PANELS>
+static __device__ __forceinline__ void ht_put_sums(const ht_cuda_tensor_arguments &a, const ht_lane_rows<F, PANELS> &r,
+                                                   int64_t x_first, const float (*sum)[N][4], float *shared) {
+    enum { ROWS = PANELS * HT_CUDA_PANEL, ALL = ROWS * N * 8 };
+    const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3, warp = threadIdx.x >> 5;
+#pragma unroll
+    for (int p = 0; p < PANELS; p++)
+#pragma unroll
+        for (int j = 0; j < N; j++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const int row = p * HT_CUDA_PANEL + (i >> 1) * 8 + g, column = j * 8 + 2 * t + (i & 1);
+                if (x_first + column < a.n) shared[warp * ALL + column * ROWS + row] = sum[p][j][i];
+            }
+    __syncthreads();
+    for (int i = threadIdx.x; i < ALL; i += HT_CUDA_TENSOR_WARPS * 32) {
+        const int64_t row = r.first + i % ROWS, x = x_first + i / ROWS;
+        if (row >= r.of->w.n_rows || x >= a.n) continue;
+        float total = 0;
+#pragma unroll
+        for (int w = 0; w < HT_CUDA_SEGMENTS; w++) total += shared[w * ALL + i];
+        total = total * a.x.inverse[x] * (1.0f / r.of->factors[row / HT_CUDA_FACTOR_ROWS]);
+        if (r.of->bias) total += r.of->bias[row];
+        r.of->y[x * r.of->ldy + row] = total;
+    }
+}
+
+template <class F, int N, int PANELS>
+static __device__ __forceinline__ void ht_tensor(const ht_cuda_tensor_arguments &a) {
+    enum { ALL = PANELS * HT_CUDA_PANEL * N * 8 };
+    HT_CUDA_SHARED(float, shared);
+    const int warp = threadIdx.x >> 5;
+    int64_t panel = (int64_t)blockIdx.x * PANELS;
+    ht_lane_rows<F, PANELS> rows = ht_rows_at<F, PANELS>(a, panel);
+    int64_t spans = ht_spans_of<F>(rows.of->w), i = spans * warp / HT_CUDA_SEGMENTS;
+    ht_span<F, PANELS> next;
+    if (i < spans * (warp + 1) / HT_CUDA_SEGMENTS) next = ht_span_at<F, PANELS>(rows, i);
+    ht_await_earlier();
+    const int64_t x_first = (int64_t)blockIdx.y * N * 8, x_group = x_first / 8;
+    for (int turn = 0; panel < a.panels; turn ^= 1) {
+        float sum[PANELS][N][4];
+#pragma unroll
+        for (int p = 0; p < PANELS; p++)
+#pragma unroll
+            for (int j = 0; j < N; j++)
+#pragma unroll
+                for (int v = 0; v < 4; v++) sum[p][j][v] = 0;
+        const ht_lane_rows<F, PANELS> mine = rows;
+        const int64_t end = spans * (warp + 1) / HT_CUDA_SEGMENTS, of_mine = spans;
+        panel += (int64_t)gridDim.x * PANELS;
+        for (; i < end; i++) {
+            const ht_span<F, PANELS> now = next;
+            if (i + 1 < end) next = ht_span_at<F, PANELS>(mine, i + 1);
+            ht_add_span<F, N, PANELS>(mine, now, a.x, i, x_group, sum);
+        }
+        if (panel < a.panels) { /* the next panels' weights come while these sums are added */
+            rows = ht_rows_at<F, PANELS>(a, panel);
+            spans = ht_spans_of<F>(rows.of->w);
+            i = spans * warp / HT_CUDA_SEGMENTS;
+            if (i < spans * (warp + 1) / HT_CUDA_SEGMENTS) next = ht_span_at<F, PANELS>(rows, i);
+        }
+        if (warp == HT_CUDA_SEGMENTS - 1)
+            for (int64_t cut = of_mine * F::CYCLES; cut * HT_CUDA_CUT < mine.of->w.k; cut++)
+                ht_add_loose<F, N, PANELS>(mine, a.x, cut, x_group, sum);
+        ht_put_sums<F, N, PANELS>(a, mine, x_first, sum, shared + (N == 1 ? turn * HT_CUDA_SEGMENTS * ALL : 0));
+        if (N > 1) __syncthreads();
+    }
+}
+
+/* ---- rows of a matrix as f16 ---- */
+
+/* A thread has what a lane has of a span of one row. */
+template <class F> static __device__ __forceinline__ void ht_tensor_rows(const ht_cuda_tensor_rows_arguments &a) {
+    const ht_cuda_weights &m = a.w;
+    const int64_t spans = ht_spans_of<F>(m), cuts = (m.k + HT_CUDA_CUT - 1) / HT_CUDA_CUT, whole = spans * F::CYCLES;
+    const int64_t units = spans + (cuts > whole ? cuts - whole : 0), groups = a.n_padded / 8;
+    for (int64_t at = ht_first(); at < a.n_padded * units * 4; at += ht_step()) {
+        const int t = (int)(at & 3), r = (int)(at >> 2 & 7);
+        const int64_t i = at / 32 % units, group = at / 32 / units, row = group * 8 + r;
+        if (row >= a.n) { /* whose products nobody reads */
+            for (int64_t cut = i < spans ? i * F::CYCLES : whole + i - spans, n = i < spans ? F::CYCLES : 1; n > 0;
+                 cut++, n--)
+                for (int h = 0; h < 2; h++)
+                    *(uint4 *)(a.to + (cut * groups + group) * HT_CUDA_CUT_BYTES + HT_CUDA_CHUNK_PLACE(r, h * 4 + t)) =
+                        uint4{0, 0, 0, 0};
+            continue;
+        }
+        const int64_t index = a.first + row;
+        const uint8_t *from = m.packed + index * m.row_bytes;
+        const float factor = __ldg(a.factors + index / HT_CUDA_FACTOR_ROWS);
+        if (i >= spans) {
+            const int64_t cut = whole + i - spans;
+            for (int h = 0; h < 2; h++) {
+                *(uint4 *)(a.to + (cut * groups + group) * HT_CUDA_CUT_BYTES + HT_CUDA_CHUNK_PLACE(r, h * 4 + t)) =
+                    ht_loose_pairs(m, from, index, cut * 8 + h * 4 + t, factor);
+            }
+            continue;
+        }
+        const typename F::raw raw = F::load(m, from, index, i, t);
+        const typename F::scale scale = F::open(m, raw, factor);
+#pragma unroll
+        for (int c = 0; c < F::CYCLES; c++)
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                uint32_t w[4];
+                F::pairs(m, raw, scale, c, h, w);
+                *(uint4 *)(a.to + ((i * F::CYCLES + c) * groups + group) * HT_CUDA_CUT_BYTES +
+                           HT_CUDA_CHUNK_PLACE(r, h * 4 + t)) = uint4{w[0], w[1], w[2], w[3]};
+            }
+    }
+}
+
+#define X(form)                                                                                                        \
+    HT_CUDA_EAGER_KERNEL(ht_cuda_tensor_##form##_8, ht_cuda_tensor_arguments, 256, 2) {                                \
+        ht_tensor<ht_pairs_##form, 1, 1>(a);                                                                           \
+    }                                                                                                                  \
+    HT_CUDA_EAGER_KERNEL(ht_cuda_tensor_##form##_16, ht_cuda_tensor_arguments, 256, 2) {                               \
+        ht_tensor<ht_pairs_##form, 2, 1>(a);                                                                           \
+    }                                                                                                                  \
+    HT_CUDA_EAGER_KERNEL(ht_cuda_tensor_##form##_64, ht_cuda_tensor_arguments, 256, 1) {                               \
+        ht_tensor<ht_pairs_##form, 8, 2>(a);                                                                           \
+    }                                                                                                                  \
+    HT_CUDA_KERNEL(ht_cuda_tensor_rows_##form, ht_cuda_tensor_rows_arguments) { ht_tensor_rows<ht_pairs_##form>(a); }
+HT_CUDA_EACH_TENSOR_FORM(X)
+#undef X
+
+/* ---- factors ---- */
+
+/* The power of two that brings `most` into [2^top, 2^(top + 1)); 1 where it is no number, or 0. */
+static __device__ __forceinline__ float ht_power_for(float most, int top) {
+    const int exponent = (int)(__float_as_uint(most) >> 23 & 255) - 127; /* most >= 0 */
+    if (!(most > 0) || exponent == 128) return 1.0f;
+    const int power = top - exponent;
+    return __uint_as_float((uint32_t)(127 + (power > 100 ? 100 : power)) << 23);
+}
+
+/* The largest of a block's values, of 256 threads, to all of them. */
+static __device__ __forceinline__ float ht_block_most(float most) {
+    __shared__ float of_warp[8];
+    for (int by = 16; by; by /= 2) {
+        const float other = __shfl_xor_sync(0xffffffffu, most, by);
+        most = other > most ? other : most;
+    }
+    if ((threadIdx.x & 31) == 0) of_warp[threadIdx.x >> 5] = most;
+    __syncthreads();
+    most = 0;
+    for (int w = 0; w < 8; w++) most = of_warp[w] > most ? of_warp[w] : most;
+    __syncthreads();
+    return most;
+}
+
+/* A block for 64 rows. Scales and mins of groups are to fit as well: room for eight times the largest weight is left. */
+HT_CUDA_KERNEL(ht_cuda_factors, ht_cuda_factors_arguments) {
+    enum { TOP = 11 };
+    const int64_t first = (int64_t)blockIdx.x * HT_CUDA_FACTOR_ROWS, parts = (a.w.k + 7) / 8;
+    const int64_t left = a.w.n_rows - first, n = left < HT_CUDA_FACTOR_ROWS ? left : HT_CUDA_FACTOR_ROWS;
+    float most = 0;
+    for (int64_t at = threadIdx.x; at < n * parts; at += 256) {
+        const int64_t row = first + at / parts;
+        float w[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+        ht_part_of(a.w, a.w.packed + row * a.w.row_bytes, row, at % parts, w);
+        for (int k = 0; k < 8; k++)
+            if (fabsf(w[k]) > most) most = fabsf(w[k]);
+    }
+    most = ht_block_most(most);
+    if (threadIdx.x == 0) a.factors[blockIdx.x] = ht_power_for(most, TOP);
+}
+
+/* A block for a row of x. */
+HT_CUDA_KERNEL(ht_cuda_prepare, ht_cuda_prepare_arguments) {
+    enum { TOP = 14 };
+    const int64_t row = blockIdx.x, group = row / 8, groups = a.to.n_padded / 8;
+    const int64_t chunks = (a.k + HT_CUDA_CUT - 1) / HT_CUDA_CUT * 8;
+    const bool there = row < a.n;
+    const float *x = a.x + row * a.ldx;
+    float most = 0;
+    for (int64_t c = threadIdx.x; there && c < a.k; c += 256)
+        if (fabsf(x[c]) > most) most = fabsf(x[c]);
+    const float factor = ht_power_for(ht_block_most(most), TOP);
+    if (threadIdx.x == 0 && there) a.to.inverse[row] = 1.0f / factor;
+    for (int64_t at = threadIdx.x; at < chunks; at += 256) {
+        float of[8];
+#pragma unroll
+        for (int k = 0; k < 8; k++) of[k] = there && at * 8 + k < a.k ? x[at * 8 + k] : 0.0f;
+        uint32_t out[4];
+        ht_pairs_of_floats(of, factor, out);
+        *(uint4 *)(a.to.rows + (at / 8 * groups + group) * HT_CUDA_CUT_BYTES +
+                   HT_CUDA_CHUNK_PLACE((int)(row % 8), (int)(at % 8))) = uint4{out[0], out[1], out[2], out[3]};
+    }
+}

@@ -1,0 +1,116 @@
+/* Products with packed weights on tensor cores: the arguments of the kernels of cuda/tensor_product.cu and cuda/tensor_wide.cu.
+ *
+ * Operands are f16. Weights are multiplied by a power of two for every 64 rows (`factors`), activations by one for every row, so
+ * that the largest are near the largest f16; sums are f32, and are multiplied back. The columns of a row are cut into eight
+ * segments; each is summed from 0 in steps of 16 columns, and the segments' sums are added in order. All kernels do so, whatever the
+ * number of rows: the instructions of either kind, mma and wgmma, sum 16 products and what was there before as one exact sum that is
+ * cut to f32, so their results are the same bits.
+ *
+ * Within every eight columns their order is 0 4 1 5 2 6 3 7, in both operands, as this is how numbers of four bits come out of
+ * words. Rows of an operand as f16 are an image: cuts of 64 columns, in each eight rows at a time as 1024 bytes, with the 16-byte chunks of row r
+ * (a chunk is eight columns, `ht_cuda_chunk_place`) at places that are exclusive-ored with r: what wgmma takes as
+ * a swizzle of 128 bytes, and a copy of neighbouring bytes brings to shared memory. */
+#ifndef HT_CUDA_TENSOR_PRODUCT_H
+#define HT_CUDA_TENSOR_PRODUCT_H
+
+#include "cuda/matrix.h"
+
+enum {
+    HT_CUDA_SEGMENTS = 8,
+    HT_CUDA_CUT = 64,          /* columns */
+    HT_CUDA_CUT_BYTES = 1024,  /* of eight rows */
+    HT_CUDA_FACTOR_ROWS = 64,  /* rows of the matrix with one factor */
+    HT_CUDA_PANEL = 16,        /* rows of the matrix that a warp has */
+    HT_CUDA_TOGETHER = 4,      /* matrices in a launch */
+    HT_CUDA_TENSOR_WARPS = 8,  /* one for each segment */
+    HT_CUDA_WIDE_ROWS = 128,   /* of the matrix, in a tile of ht_cuda_tensor_wide_* */
+    HT_CUDA_WIDE_TOKENS = 192, /* rows of x */
+    HT_CUDA_WIDE_STAGES = 4,
+};
+
+/* X(form): those that tensor cores multiply by. */
+#define HT_CUDA_EACH_TENSOR_FORM(X) X(STORED) X(F16) X(BF16) X(F8) X(Q4_0) X(Q8_0) X(Q4_K) X(Q6_K) X(MLX4) X(MLX8)
+
+/* X(module, kernel) */
+#define HT_CUDA_TENSOR_KERNELS(X, form)                                                                                \
+    X(tensor_product, ht_cuda_tensor_##form##_8)                                                                       \
+    X(tensor_product, ht_cuda_tensor_##form##_16)                                                                      \
+    X(tensor_product, ht_cuda_tensor_##form##_64)                                                                      \
+    X(tensor_product, ht_cuda_tensor_rows_##form)
+#define HT_CUDA_KERNELS_OF_TENSOR_PRODUCT(X)                                                                           \
+    HT_CUDA_TENSOR_KERNELS(X, STORED)                                                                                  \
+    HT_CUDA_TENSOR_KERNELS(X, F16)                                                                                     \
+    HT_CUDA_TENSOR_KERNELS(X, BF16)                                                                                    \
+    HT_CUDA_TENSOR_KERNELS(X, F8)                                                                                      \
+    HT_CUDA_TENSOR_KERNELS(X, Q4_0)                                                                                    \
+    HT_CUDA_TENSOR_KERNELS(X, Q8_0)                                                                                    \
+    HT_CUDA_TENSOR_KERNELS(X, Q4_K)                                                                                    \
+    HT_CUDA_TENSOR_KERNELS(X, Q6_K)                                                                                    \
+    HT_CUDA_TENSOR_KERNELS(X, MLX4)                                                                                    \
+    HT_CUDA_TENSOR_KERNELS(X, MLX8)                                                                                    \
+    X(tensor_product, ht_cuda_factors)                                                                                 \
+    X(tensor_product, ht_cuda_prepare)
+#define HT_CUDA_KERNELS_OF_TENSOR_WIDE(X)                                                                              \
+    X(tensor_wide, ht_cuda_tensor_wide_mma)                                                                            \
+    X(tensor_wide, ht_cuda_tensor_wide_wgmma)
+
+/* Where the eight columns 8 t .. of 64 lie in row r of an image's 1024 bytes. */
+#define HT_CUDA_CHUNK_PLACE(r, t) ((r)*128 + (((t) ^ (r)) * 16))
+
+/* Rows of x as f16, with what products with them are multiplied by. */
+typedef struct ht_cuda_image {
+    unsigned char *rows; /* [cuts][n_padded / 8][1024] */
+    float *inverse;      /* [n] */
+    int64_t n_padded;    /* a multiple of 8 */
+} ht_cuda_image;
+
+typedef struct ht_cuda_prepare_arguments {
+    ht_cuda_image to;
+    const float *x;
+    int64_t n, ldx, k;
+} ht_cuda_prepare_arguments;
+
+/* The factors of n rows of a matrix that begin at a multiple of 64. */
+typedef struct ht_cuda_factors_arguments {
+    ht_cuda_weights w;
+    float *factors;
+} ht_cuda_factors_arguments;
+
+/* One of the matrices that a launch multiplies the same rows by. */
+typedef struct ht_cuda_tensor_matrix {
+    ht_cuda_weights w;
+    const float *factors; /* of its rows from the first on */
+    const float *bias;    /* may be NULL */
+    float *y;             /* [n, ldy] */
+    int64_t ldy;
+    int64_t first_panel; /* in the launch */
+} ht_cuda_tensor_matrix;
+
+typedef struct ht_cuda_tensor_arguments {
+    ht_cuda_tensor_matrix matrix[HT_CUDA_TOGETHER];
+    int32_t n_matrices;
+    int64_t panels; /* of all of them */
+    ht_cuda_image x;
+    int64_t n;
+} ht_cuda_tensor_arguments;
+
+/* Rows [first, first + n) of the matrix as an image of n_padded rows. */
+typedef struct ht_cuda_tensor_rows_arguments {
+    ht_cuda_weights w;
+    const float *factors;
+    unsigned char *to;
+    int64_t first, n, n_padded;
+} ht_cuda_tensor_rows_arguments;
+
+/* Rows [first, first + n_rows) of the product, of two images. */
+typedef struct ht_cuda_tensor_wide_arguments {
+    const unsigned char *weights; /* rows_padded of them */
+    ht_cuda_image x;
+    const float *factors, *bias; /* of the whole matrix */
+    float *y;
+    int64_t first, n_rows, rows_padded, n, ldy;
+    int32_t cuts;
+    int32_t segment_cuts[HT_CUDA_SEGMENTS + 1]; /* the cut that each segment begins with */
+} ht_cuda_tensor_wide_arguments;
+
+#endif

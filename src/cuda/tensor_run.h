@@ -1,0 +1,35 @@
+/* The host's side of products on tensor cores (cuda/tensor_product.h). */
+#ifndef HT_CUDA_TENSOR_RUN_H
+#define HT_CUDA_TENSOR_RUN_H
+
+#include "cuda/cuda.h"
+#include "cuda/tensor_product.h"
+
+/* Whether tensor cores multiply by the matrix: not in reference precision, and not by f32. */
+bool ht_cuda_is_tensor(const ht_matrix *m);
+
+/* Bytes of the factors that follow the rows of such a matrix, and those of rows [row, row + n), which have been written: `row` is a
+ * multiple of 64. */
+size_t ht_cuda_factor_bytes(int64_t n_rows);
+ht_status ht_cuda_set_factors(ht_cuda_device *d, const ht_matrix *m, int64_t row, int64_t n, ht_error *err);
+
+/* Bytes of the scratch memory of products of n rows of k columns: of the rows as f16, and of a part of the matrix. */
+size_t ht_cuda_image_bytes(int64_t n, int64_t k);
+size_t ht_cuda_tensor_room(int64_t n, int64_t n_rows, int64_t k);
+
+/* Rows of x as f16 in `room`. */
+ht_status ht_cuda_prepare_rows(ht_cuda_device *d, const float *x, int64_t ldx, int64_t n, int64_t k, void *room,
+                               ht_cuda_image *out, ht_error *err);
+
+/* A product of the rows of an image. */
+typedef struct ht_cuda_product {
+    const ht_matrix *m;
+    const float *bias; /* may be NULL */
+    float *y;          /* [n, m->n_rows] */
+} ht_cuda_product;
+
+/* Products of n rows with matrices of one width. `room` is for the largest of them. */
+ht_status ht_cuda_multiply_images(ht_cuda_device *d, const ht_cuda_product *products, int n_products,
+                                  const ht_cuda_image *x, int64_t n, void *room, ht_error *err);
+
+#endif

@@ -1,0 +1,247 @@
+/* Products of many rows, of images of both operands (cuda/tensor_product.h). */
+#include "cuda/tensor.cuh"
+#include "cuda/tensor_product.h"
+
+enum { ROWS = HT_CUDA_WIDE_ROWS, TOKENS = HT_CUDA_WIDE_TOKENS, STAGES = HT_CUDA_WIDE_STAGES };
+
+/* Element (row, token) of the product, of its sum. */
+static __device__ __forceinline__ void ht_put(const ht_cuda_tensor_wide_arguments &a, int64_t row, int64_t token,
+                                              float sum) {
+    if (row >= a.n_rows || token >= a.n) return;
+    const int64_t at = a.first + row;
+    float y = sum * a.x.inverse[token] * (1.0f / a.factors[at / HT_CUDA_FACTOR_ROWS]);
+    if (a.bias) y += a.bias[at];
+    a.y[token * a.ldy + at] = y;
+}
+
+/* ---- with mma, wherever there are tensor cores: a warp has 16 rows of the matrix and 64 of x ---- */
+
+enum { MMA_WARPS = 4, MMA_TOKENS = 64 };
+
+HT_CUDA_KERNEL_BOUND(ht_cuda_tensor_wide_mma, ht_cuda_tensor_wide_arguments, MMA_WARPS * 32, 2) {
+    enum { N = MMA_TOKENS / 8 };
+    const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3, warp = threadIdx.x >> 5;
+    const int64_t across = (a.n + MMA_TOKENS - 1) / MMA_TOKENS, tile = blockIdx.x / across;
+    const int64_t row = (tile * MMA_WARPS + warp) * HT_CUDA_PANEL, token = blockIdx.x % across * MMA_TOKENS;
+    const int64_t w_groups = a.rows_padded / 8, x_groups = a.x.n_padded / 8;
+    float total[N][4];
+#pragma unroll
+    for (int j = 0; j < N; j++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) total[j][i] = 0;
+    for (int s = 0; s < HT_CUDA_SEGMENTS; s++) {
+        float sum[N][4];
+#pragma unroll
+        for (int j = 0; j < N; j++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) sum[j][i] = 0;
+        for (int64_t cut = a.segment_cuts[s]; cut < a.segment_cuts[s + 1]; cut++)
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                const int64_t place = HT_CUDA_CHUNK_PLACE(g, h * 4 + t);
+                const unsigned char *w = a.weights + (cut * w_groups + row / 8) * HT_CUDA_CUT_BYTES + place;
+                const unsigned char *x = a.x.rows + (cut * x_groups + token / 8) * HT_CUDA_CUT_BYTES + place;
+                const uint4 low = *(const uint4 *)w, high = *(const uint4 *)(w + HT_CUDA_CUT_BYTES);
+                const uint32_t first[4] = {low.x, high.x, low.y, high.y}, second[4] = {low.z, high.z, low.w, high.w};
+#pragma unroll
+                for (int j = 0; j < N; j++) {
+                    const uint4 b = *(const uint4 *)(x + j * HT_CUDA_CUT_BYTES);
+                    const uint32_t of_first[2] = {b.x, b.y}, of_second[2] = {b.z, b.w};
+                    ht_mma(sum[j], first, of_first);
+                    ht_mma(sum[j], second, of_second);
+                }
+            }
+#pragma unroll
+        for (int j = 0; j < N; j++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) total[j][i] += sum[j][i];
+    }
+#pragma unroll
+    for (int j = 0; j < N; j++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) ht_put(a, row + (i >> 1) * 8 + g, token + j * 8 + 2 * t + (i & 1), total[j][i]);
+}
+
+/* ---- with wgmma ----
+ *
+ * One thread brings cuts of both operands to shared memory, as they lie in the images, STAGES ahead; two groups of four warps have 64 rows each
+ * of a tile of the matrix, and all rows of x of the tile. Blocks stay, and go from tile to tile. */
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define HT_HAS_WGMMA 1
+#endif
+
+#ifdef HT_HAS_WGMMA
+enum { A_BYTES = ROWS * 128, B_BYTES = TOKENS * 128, STAGE_BYTES = A_BYTES + B_BYTES, SUMS = TOKENS / 2 };
+
+static __device__ __forceinline__ uint32_t ht_shared_address(const void *p) {
+    return (uint32_t)__cvta_generic_to_shared(p);
+}
+
+/* ---- barriers that count bytes ---- */
+
+static __device__ __forceinline__ void ht_barrier_init(uint64_t *b, int arrivals) {
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(ht_shared_address(b)), "r"(arrivals) : "memory");
+}
+static __device__ __forceinline__ void ht_barrier_arrive(uint64_t *b) {
+    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(ht_shared_address(b)) : "memory");
+}
+static __device__ __forceinline__ void ht_barrier_expect(uint64_t *b, int bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(ht_shared_address(b)), "r"(bytes)
+                 : "memory");
+}
+static __device__ __forceinline__ void ht_barrier_wait(uint64_t *b, int phase) {
+    asm volatile("{\n\t.reg .pred done;\n"
+                 "again:\n\tmbarrier.try_wait.parity.shared.b64 done, [%0], %1;\n\t@!done bra again;\n\t}" ::"r"(
+                     ht_shared_address(b)),
+                 "r"(phase)
+                 : "memory");
+}
+static __device__ __forceinline__ void ht_bring(void *to, const void *from, int bytes, uint64_t *b) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                     ht_shared_address(to)),
+                 "l"(from), "r"(bytes), "r"(ht_shared_address(b))
+                 : "memory");
+}
+
+/* ---- wgmma ---- */
+
+/* Rows of 128 bytes in groups of eight that are 1024 bytes apart, swizzled (PTX ISA, matrix descriptor). */
+static __device__ __forceinline__ uint64_t ht_operand(const void *p) {
+    return (uint64_t)(ht_shared_address(p) >> 4) | 1ull << 16 | 64ull << 32 | 1ull << 62;
+}
+
+/* c [64, TOKENS] = a [64, 16] b [TOKENS, 16]^T, added to c when `adds`. */
+static __device__ __forceinline__ void ht_wgmma(float *c, uint64_t a, uint64_t b, int adds) {
+    asm volatile(
+        "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %98, 0;\n\t"
+        "wgmma.mma_async.sync.aligned.m64n192k16.f32.f16.f16 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
+        "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
+        "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95 "
+        "}, %96, %97, p, 1, 1, 0, 0;\n\t}"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]), "+f"(c[7]), "+f"(c[8]),
+          "+f"(c[9]), "+f"(c[10]), "+f"(c[11]), "+f"(c[12]), "+f"(c[13]), "+f"(c[14]), "+f"(c[15]), "+f"(c[16]),
+          "+f"(c[17]), "+f"(c[18]), "+f"(c[19]), "+f"(c[20]), "+f"(c[21]), "+f"(c[22]), "+f"(c[23]), "+f"(c[24]),
+          "+f"(c[25]), "+f"(c[26]), "+f"(c[27]), "+f"(c[28]), "+f"(c[29]), "+f"(c[30]), "+f"(c[31]), "+f"(c[32]),
+          "+f"(c[33]), "+f"(c[34]), "+f"(c[35]), "+f"(c[36]), "+f"(c[37]), "+f"(c[38]), "+f"(c[39]), "+f"(c[40]),
+          "+f"(c[41]), "+f"(c[42]), "+f"(c[43]), "+f"(c[44]), "+f"(c[45]), "+f"(c[46]), "+f"(c[47]), "+f"(c[48]),
+          "+f"(c[49]), "+f"(c[50]), "+f"(c[51]), "+f"(c[52]), "+f"(c[53]), "+f"(c[54]), "+f"(c[55]), "+f"(c[56]),
+          "+f"(c[57]), "+f"(c[58]), "+f"(c[59]), "+f"(c[60]), "+f"(c[61]), "+f"(c[62]), "+f"(c[63]), "+f"(c[64]),
+          "+f"(c[65]), "+f"(c[66]), "+f"(c[67]), "+f"(c[68]), "+f"(c[69]), "+f"(c[70]), "+f"(c[71]), "+f"(c[72]),
+          "+f"(c[73]), "+f"(c[74]), "+f"(c[75]), "+f"(c[76]), "+f"(c[77]), "+f"(c[78]), "+f"(c[79]), "+f"(c[80]),
+          "+f"(c[81]), "+f"(c[82]), "+f"(c[83]), "+f"(c[84]), "+f"(c[85]), "+f"(c[86]), "+f"(c[87]), "+f"(c[88]),
+          "+f"(c[89]), "+f"(c[90]), "+f"(c[91]), "+f"(c[92]), "+f"(c[93]), "+f"(c[94]), "+f"(c[95])
+        : "l"(a), "l"(b), "r"(adds));
+}
+
+static __device__ __forceinline__ void ht_hold(float *c) { /* what is before stays before, for the compiler */
+#pragma unroll
+    for (int i = 0; i < SUMS; i++) asm volatile("" : "+f"(c[i])::"memory");
+}
+
+typedef struct ht_ring {
+    uint64_t full[STAGES], free[STAGES];
+} ht_ring;
+
+/* The tile'th tile of the grid: neighbours have the same rows of the matrix. */
+static __device__ __forceinline__ void ht_tile(const ht_cuda_tensor_wide_arguments &a, int64_t tile, int64_t *row,
+                                               int64_t *token) {
+    const int64_t across = a.x.n_padded / TOKENS;
+    *row = tile / across * ROWS;
+    *token = tile % across * TOKENS;
+}
+
+static __device__ __forceinline__ void ht_produce(const ht_cuda_tensor_wide_arguments &a, int64_t tiles,
+                                                  unsigned char *stages, ht_ring *ring) {
+    int stage = 0, phase = 0;
+    for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+        int64_t row, token;
+        ht_tile(a, tile, &row, &token);
+        for (int cut = 0; cut < a.cuts; cut++) {
+            ht_barrier_wait(&ring->free[stage], phase ^ 1);
+            ht_barrier_expect(&ring->full[stage], STAGE_BYTES);
+            unsigned char *to = stages + stage * STAGE_BYTES;
+            ht_bring(to, a.weights + (cut * (a.rows_padded / 8) + row / 8) * HT_CUDA_CUT_BYTES, A_BYTES,
+                     &ring->full[stage]);
+            ht_bring(to + A_BYTES, a.x.rows + (cut * (a.x.n_padded / 8) + token / 8) * HT_CUDA_CUT_BYTES, B_BYTES,
+                     &ring->full[stage]);
+            if (++stage == STAGES) stage = 0, phase ^= 1;
+        }
+    }
+}
+
+static __device__ __forceinline__ void ht_consume(const ht_cuda_tensor_wide_arguments &a, int64_t tiles,
+                                                  const unsigned char *stages, ht_ring *ring, int group) {
+    const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3, warp = threadIdx.x >> 5 & 3;
+    const bool tells = (threadIdx.x & 127) == 0;
+    int stage = 0, phase = 0;
+    for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+        float total[SUMS], sum[SUMS];
+#pragma unroll
+        for (int i = 0; i < SUMS; i++) total[i] = 0;
+        for (int s = 0; s < HT_CUDA_SEGMENTS; s++) {
+            const int begin = a.segment_cuts[s], end = a.segment_cuts[s + 1];
+            if (begin == end) continue; /* whose sum is 0 */
+            int before = -1;
+            for (int cut = begin; cut < end; cut++) {
+                ht_barrier_wait(&ring->full[stage], phase);
+                const unsigned char *at = stages + stage * STAGE_BYTES;
+                const uint64_t of_w = ht_operand(at + group * 64 * 128), of_x = ht_operand(at + A_BYTES);
+                ht_hold(sum);
+                asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#pragma unroll
+                for (int step = 0; step < 4; step++)
+                    ht_wgmma(sum, of_w + 2 * step, of_x + 2 * step, cut > begin || step > 0);
+                asm volatile("wgmma.commit_group.sync.aligned;\n\twgmma.wait_group.sync.aligned 1;" ::: "memory");
+                if (before >= 0 && tells) ht_barrier_arrive(&ring->free[before]);
+                before = stage;
+                if (++stage == STAGES) stage = 0, phase ^= 1;
+            }
+            asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+            ht_hold(sum);
+            if (tells) ht_barrier_arrive(&ring->free[before]);
+#pragma unroll
+            for (int i = 0; i < SUMS; i++) total[i] += sum[i];
+        }
+        int64_t row, token;
+        ht_tile(a, tile, &row, &token);
+        row += group * 64 + warp * 16 + g;
+#pragma unroll
+        for (int j = 0; j < TOKENS / 8; j++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                ht_put(a, row + (i >> 1) * 8, token + j * 8 + 2 * t + (i & 1), total[4 * j + i]);
+    }
+}
+#endif
+
+HT_CUDA_KERNEL_BOUND(ht_cuda_tensor_wide_wgmma, ht_cuda_tensor_wide_arguments, 384, 1) {
+#ifdef HT_HAS_WGMMA
+    extern __shared__ __align__(1024) unsigned char ht_wide_stages[];
+    __shared__ ht_ring ring;
+    unsigned char *stages = ht_wide_stages;
+    const int64_t tiles = a.rows_padded / ROWS * (a.x.n_padded / TOKENS);
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < STAGES; i++) {
+            ht_barrier_init(&ring.full[i], 1);
+            ht_barrier_init(&ring.free[i], 2);
+        }
+        asm volatile("fence.mbarrier_init.release.cluster;\n\tfence.proxy.async.shared::cta;" ::: "memory");
+    }
+    __syncthreads();
+    const int group = threadIdx.x >> 7;
+    if (group == 0) {
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+        if (threadIdx.x == 0) ht_produce(a, tiles, stages, &ring);
+    } else {
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+        ht_consume(a, tiles, stages, &ring, group - 1);
+    }
+#else
+    (void)a;
+#endif
+}
