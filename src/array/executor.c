@@ -320,7 +320,7 @@ static ht_status run_stages(ht_exec *e, const ht_step *step, ht_error *err) {
         int32_t i = p->stage[s].first;
         if (e->skip[i]) continue; /* all calls of a fused stage have the same rows */
         if (is_fused(&p->stage[s])) {
-            p->device->stages->run(&e->fused[s]);
+            st = p->device->stages->run(&e->fused[s], err);
             continue;
         }
         e->call[i].step = step;

@@ -137,7 +137,8 @@ static void run_shares(void *arg, int64_t begin, int64_t end, int worker) {
     }
 }
 
-static void run_stage(const ht_fused_stage *c) {
+static ht_status run_stage(const ht_fused_stage *c, ht_error *err) {
+    (void)err;
     const layout *l = c->layout;
     ht_pool *pool = ht_call_pool(c->call);
     ht_pool_run(pool, ht_gemm_schedule_shares(&l->products), 1, run_shares, (void *)(uintptr_t)c);
@@ -146,6 +147,7 @@ static void run_stage(const ht_fused_stage *c) {
         const ht_gemm *p = &l->apart[i];
         ht_cpu_ops_of(p->m)->mul(p->m, l->x, l->ldx, l->products.n_x, p->bias, p->y, p->ldy, c->call->scratch, pool);
     }
+    return HT_OK;
 }
 
 const ht_stage_ops ht_cpu_stages = {is_rowwise, takes_rows, stage_bytes, layout_stage, run_stage};

@@ -111,6 +111,7 @@ ht_status ht_shared_device_open(const ht_shared_device *how, ht_device **out, ht
                           .queue = &ht_cuda_queue,
                           .begin = begin,
                           .end = end,
+                          .stages = &ht_cuda_stages,
                           .programs = &ht_cuda_programs,
                           .matrix_ops = ht_cuda_matrix_ops,
                           .head_ops = head_ops,

@@ -1,8 +1,7 @@
 /* Elementwise operations: one kernel runs the steps of a program on each element. The functions are the CPU's (base/math.h), so
  * that results have its bits. */
 #include "cuda/elementwise.h"
-#include "cuda/kernel.cuh"
-#include "device/op_id.h"
+#include "cuda/elementwise_f32.cuh"
 
 /* What a step works with: integers as 64 bits, f16, bf16 and f32 as f32, f64. */
 typedef union value {
@@ -82,42 +81,6 @@ static __device__ float drawn(int f, float x) {
     case F_DRAWN_LOG1P: return log1pf(x);
     case F_DRAWN_ERF: return ht_drawn_erf(x);
     default: return ht_drawn_erfinv_of(x, logf(ht_drawn_erfinv_inner(x)));
-    }
-}
-
-static __device__ float unary_f32(int op, bool half, float x) {
-    switch (op) {
-    case HT_OP_NEGATIVE: return -x;
-    case HT_OP_ABS: return fabsf(x);
-    case HT_OP_SIGN: return (float)((x > 0.0f) - (x < 0.0f));
-    case HT_OP_SQUARE: return x * x;
-    case HT_OP_SQRT: return sqrtf(x);
-    case HT_OP_RSQRT: return 1.0f / sqrtf(x);
-    case HT_OP_RECIPROCAL: return 1.0f / x;
-    case HT_OP_EXP: return ht_exp_f32(x);
-    case HT_OP_EXPM1: return half ? ht_expm1_half(x) : ht_expm1_f32(x);
-    case HT_OP_LOG: return half ? ht_log_half(x) : ht_log_f32(x);
-    case HT_OP_LOG2: return half ? ht_log2_half(x) : ht_log2_f32(x);
-    case HT_OP_LOG10: return half ? ht_log10_half(x) : ht_log10_f32(x);
-    case HT_OP_LOG1P: return ht_log1p_f32(x);
-    case HT_OP_SIN: return half ? ht_sin_half(x) : ht_sin_f32(x);
-    case HT_OP_COS: return half ? ht_cos_half(x) : ht_cos_f32(x);
-    case HT_OP_TAN: return half ? ht_tan_half(x) : ht_tan_f32(x);
-    case HT_OP_ARCSIN: return half ? ht_asin_half(x) : ht_asin_f32(x);
-    case HT_OP_ARCCOS: return half ? ht_acos_half(x) : ht_acos_f32(x);
-    case HT_OP_ARCTAN: return half ? ht_atan_half(x) : ht_atan_f32(x);
-    case HT_OP_SINH: return half ? ht_sinh_half(x) : ht_sinh_f32(x);
-    case HT_OP_COSH: return half ? ht_cosh_half(x) : ht_cosh_f32(x);
-    case HT_OP_TANH: return ht_tanh_f32(x);
-    case HT_OP_ERF: return ht_erf_f32(x);
-    case HT_OP_ERFINV: return ht_erfinv_f32(x);
-    case HT_OP_SIGMOID: return ht_sigmoid_f32(x);
-    case HT_OP_SILU: return ht_silu_f32(x);
-    case HT_OP_GELU: return ht_gelu_f32(x);
-    case HT_OP_GELU_TANH: return ht_gelu_tanh_f32(x);
-    case HT_OP_FLOOR: return floorf(x);
-    case HT_OP_CEIL: return ceilf(x);
-    default: return rintf(x); /* ROUND */
     }
 }
 
@@ -231,7 +194,7 @@ static __device__ value unary(const ht_cuda_step *s, value x) {
     default: break;
     }
     if (t == HT_F64) return of_f64(unary_f64(op, x.d));
-    if (ht_is_float(t)) return rounded(t, of_f32(unary_f32(op, t == HT_F16, x.f)));
+    if (ht_is_float(t)) return rounded(t, of_f32(ht_unary_f32(op, t == HT_F16, x.f)));
     return rounded(t, of_int(unary_int(op, ht_is_signed(t), x.i)));
 }
 
@@ -260,22 +223,6 @@ static __device__ int64_t shifted_right(bool s, int64_t a, int64_t b) {
     const uint64_t by = (uint64_t)b < 63 ? (uint64_t)b : 63;
     if (!s) return (uint64_t)b < 64 ? (int64_t)((uint64_t)a >> b) : 0;
     return a < 0 ? ~(int64_t)(~(uint64_t)a >> by) : (int64_t)((uint64_t)a >> by);
-}
-
-static __device__ float binary_f32(int op, float a, float b) {
-    switch (op) {
-    case HT_OP_ADD: return a + b;
-    case HT_OP_SUBTRACT: return a - b;
-    case HT_OP_MULTIPLY: return a * b;
-    case HT_OP_DIVIDE: return a / b;
-    case HT_OP_MINIMUM: return isnan(a) || a < b ? a : b;
-    case HT_OP_MAXIMUM: return isnan(a) || a > b ? a : b;
-    case HT_OP_FLOOR_DIVIDE: return floorf(a / b);
-    case HT_OP_REMAINDER: return ht_remainder_f32(a, b);
-    case HT_OP_POWER: return ht_pow_f32(a, b);
-    case HT_OP_LOGADDEXP: return ht_logaddexp_f32(a, b);
-    default: return ht_atan2_f32(a, b); /* ARCTAN2 */
-    }
 }
 
 static __device__ double binary_f64(int op, double a, double b) {
@@ -331,7 +278,7 @@ static __device__ value binary(const ht_cuda_step *s, value a, value b) {
         return of_int(ht_is_signed(t) ? compare(op, a.i, b.i) : compare(op, (uint64_t)a.i, (uint64_t)b.i));
     }
     if (t == HT_F64) return of_f64(binary_f64(op, a.d, b.d));
-    if (ht_is_float(t)) return rounded(t, of_f32(binary_f32(op, a.f, b.f)));
+    if (ht_is_float(t)) return rounded(t, of_f32(ht_binary_f32(op, a.f, b.f)));
     return rounded(s->to, of_int(binary_int(op, t, a.i, b.i)));
 }
 

@@ -13,6 +13,7 @@
 #include "cuda/product.h"
 #include "cuda/reduce.h"
 #include "cuda/sort.h"
+#include "cuda/stage.h"
 #include "cuda/tensor_product.h"
 
 /* X(module) */
@@ -20,7 +21,7 @@
     X(attend)                                                                                                          \
     X(attention)                                                                                                       \
     X(elementwise)                                                                                                     \
-    X(index) X(lora) X(make) X(matrix) X(norm) X(product) X(reduce) X(sort) X(tensor_product) X(tensor_wide)
+    X(index) X(lora) X(make) X(matrix) X(norm) X(product) X(reduce) X(sort) X(stage) X(tensor_product) X(tensor_wide)
 
 /* X(module, kernel) */
 #define HT_CUDA_KERNELS(X)                                                                                             \
@@ -35,6 +36,7 @@
     HT_CUDA_KERNELS_OF_PRODUCT(X)                                                                                      \
     HT_CUDA_KERNELS_OF_REDUCE(X)                                                                                       \
     HT_CUDA_KERNELS_OF_SORT(X)                                                                                         \
+    HT_CUDA_KERNELS_OF_STAGE(X)                                                                                        \
     HT_CUDA_KERNELS_OF_TENSOR_PRODUCT(X)                                                                               \
     HT_CUDA_KERNELS_OF_TENSOR_WIDE(X)
 

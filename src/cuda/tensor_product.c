@@ -63,13 +63,16 @@ size_t ht_cuda_image_bytes(int64_t n, int64_t k) {
     return rows_bytes(rows_of_image(n), k) + (size_t)padded(n * (int64_t)sizeof(float), 64);
 }
 
-ht_status ht_cuda_prepare_rows(ht_cuda_device *d, const float *x, int64_t ldx, int64_t n, int64_t k, void *room,
-                               ht_cuda_image *out, ht_error *err) {
+ht_cuda_image ht_cuda_image_at(void *room, int64_t n, int64_t k) {
     const int64_t rows = rows_of_image(n);
-    *out = (ht_cuda_image){
-        .rows = room, .inverse = (float *)(void *)((char *)room + rows_bytes(rows, k)), .n_padded = rows};
-    const ht_cuda_prepare_arguments a = {.to = *out, .x = x, .n = n, .ldx = ldx, .k = k};
-    const ht_cuda_shape shape = {.grid = {(unsigned)rows}, .block = {THREADS}};
+    float *inverse = (float *)(void *)((char *)room + rows_bytes(rows, k));
+    return (ht_cuda_image){.rows = room, .inverse = inverse, .n_padded = rows};
+}
+
+ht_status ht_cuda_prepare_rows(ht_cuda_device *d, const float *x, int64_t ldx, int64_t n, int64_t k,
+                               const ht_cuda_image *image, ht_error *err) {
+    const ht_cuda_prepare_arguments a = {.to = *image, .x = x, .n = n, .ldx = ldx, .k = k};
+    const ht_cuda_shape shape = {.grid = {(unsigned)image->n_padded}, .block = {THREADS}};
     return ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_prepare, &shape, &a, err);
 }
 

@@ -1,6 +1,7 @@
 /* Products of few rows with packed weights, and what products of many need before (cuda/tensor_product.h). */
 #include "cuda/matrix_pairs.cuh"
 #include "cuda/tensor_product.h"
+#include "cuda/tensor_rows.cuh"
 
 /* ---- the parts of a row ---- */
 
@@ -260,36 +261,12 @@ HT_CUDA_EACH_TENSOR_FORM(X)
 
 /* ---- factors ---- */
 
-/* The power of two that brings `most` into [2^top, 2^(top + 1)); 1 where it is no number, or 0. */
-static __device__ __forceinline__ float ht_power_for(float most, int top) {
-    const int exponent = (int)(__float_as_uint(most) >> 23 & 255) - 127; /* most >= 0 */
-    if (!(most > 0) || exponent == 128) return 1.0f;
-    const int power = top - exponent;
-    return __uint_as_float((uint32_t)(127 + (power > 100 ? 100 : power)) << 23);
-}
-
-/* The largest of a block's values, of 256 threads, to all of them. */
-static __device__ __forceinline__ float ht_block_most(float most) {
-    __shared__ float of_warp[8];
-    for (int by = 16; by; by /= 2) {
-        const float other = __shfl_xor_sync(0xffffffffu, most, by);
-        most = other > most ? other : most;
-    }
-    if ((threadIdx.x & 31) == 0) of_warp[threadIdx.x >> 5] = most;
-    __syncthreads();
-    most = 0;
-    for (int w = 0; w < 8; w++) most = of_warp[w] > most ? of_warp[w] : most;
-    __syncthreads();
-    return most;
-}
-
 /* A block for 64 rows. Scales and mins of groups are to fit as well: room for eight times the largest weight is left. */
 HT_CUDA_KERNEL(ht_cuda_factors, ht_cuda_factors_arguments) {
-    enum { TOP = 11 };
     const int64_t first = (int64_t)blockIdx.x * HT_CUDA_FACTOR_ROWS, parts = (a.w.k + 7) / 8;
     const int64_t left = a.w.n_rows - first, n = left < HT_CUDA_FACTOR_ROWS ? left : HT_CUDA_FACTOR_ROWS;
     float most = 0;
-    for (int64_t at = threadIdx.x; at < n * parts; at += 256) {
+    for (int64_t at = threadIdx.x; at < n * parts; at += blockDim.x) {
         const int64_t row = first + at / parts;
         float w[8] = {0, 0, 0, 0, 0, 0, 0, 0};
         ht_part_of(a.w, a.w.packed + row * a.w.row_bytes, row, at % parts, w);
@@ -297,28 +274,15 @@ HT_CUDA_KERNEL(ht_cuda_factors, ht_cuda_factors_arguments) {
             if (fabsf(w[k]) > most) most = fabsf(w[k]);
     }
     most = ht_block_most(most);
-    if (threadIdx.x == 0) a.factors[blockIdx.x] = ht_power_for(most, TOP);
+    if (threadIdx.x == 0) a.factors[blockIdx.x] = ht_power_for(most, HT_TOP_OF_WEIGHTS);
 }
 
 /* A block for a row of x. */
 HT_CUDA_KERNEL(ht_cuda_prepare, ht_cuda_prepare_arguments) {
-    enum { TOP = 14 };
-    const int64_t row = blockIdx.x, group = row / 8, groups = a.to.n_padded / 8;
-    const int64_t chunks = (a.k + HT_CUDA_CUT - 1) / HT_CUDA_CUT * 8;
-    const bool there = row < a.n;
-    const float *x = a.x + row * a.ldx;
+    const int64_t row = blockIdx.x;
+    const float *x = row < a.n ? a.x + row * a.ldx : NULL;
     float most = 0;
-    for (int64_t c = threadIdx.x; there && c < a.k; c += 256)
+    for (int64_t c = threadIdx.x; x && c < a.k; c += blockDim.x)
         if (fabsf(x[c]) > most) most = fabsf(x[c]);
-    const float factor = ht_power_for(ht_block_most(most), TOP);
-    if (threadIdx.x == 0 && there) a.to.inverse[row] = 1.0f / factor;
-    for (int64_t at = threadIdx.x; at < chunks; at += 256) {
-        float of[8];
-#pragma unroll
-        for (int k = 0; k < 8; k++) of[k] = there && at * 8 + k < a.k ? x[at * 8 + k] : 0.0f;
-        uint32_t out[4];
-        ht_pairs_of_floats(of, factor, out);
-        *(uint4 *)(a.to.rows + (at / 8 * groups + group) * HT_CUDA_CUT_BYTES +
-                   HT_CUDA_CHUNK_PLACE((int)(row % 8), (int)(at % 8))) = uint4{out[0], out[1], out[2], out[3]};
-    }
+    ht_put_row(a.to, row, x, a.k, ht_power_for(ht_block_most(most), HT_TOP_OF_ROWS));
 }

@@ -17,9 +17,11 @@ ht_status ht_cuda_set_factors(ht_cuda_device *d, const ht_matrix *m, int64_t row
 size_t ht_cuda_image_bytes(int64_t n, int64_t k);
 size_t ht_cuda_tensor_room(int64_t n, int64_t n_rows, int64_t k);
 
-/* Rows of x as f16 in `room`. */
-ht_status ht_cuda_prepare_rows(ht_cuda_device *d, const float *x, int64_t ldx, int64_t n, int64_t k, void *room,
-                               ht_cuda_image *out, ht_error *err);
+/* The image of n rows of x that such memory has room for. */
+ht_cuda_image ht_cuda_image_at(void *room, int64_t n, int64_t k);
+/* Makes it. */
+ht_status ht_cuda_prepare_rows(ht_cuda_device *d, const float *x, int64_t ldx, int64_t n, int64_t k,
+                               const ht_cuda_image *image, ht_error *err);
 
 /* A product of the rows of an image. */
 typedef struct ht_cuda_product {

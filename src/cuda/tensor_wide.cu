@@ -177,7 +177,7 @@ static __device__ __forceinline__ void ht_produce(const ht_cuda_tensor_wide_argu
 static __device__ __forceinline__ void ht_consume(const ht_cuda_tensor_wide_arguments &a, int64_t tiles,
                                                   const unsigned char *stages, ht_ring *ring, int group) {
     const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3, warp = threadIdx.x >> 5 & 3;
-    const bool tells = (threadIdx.x & 127) == 0;
+    const bool tells = lane == 0; /* warps of a group go on by themselves */
     int stage = 0, phase = 0;
     for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
         float total[SUMS], sum[SUMS];
@@ -228,7 +228,7 @@ HT_CUDA_KERNEL_BOUND(ht_cuda_tensor_wide_wgmma, ht_cuda_tensor_wide_arguments, 3
     if (threadIdx.x == 0) {
         for (int i = 0; i < STAGES; i++) {
             ht_barrier_init(&ring.full[i], 1);
-            ht_barrier_init(&ring.free[i], 2);
+            ht_barrier_init(&ring.free[i], 8); /* warps that read it */
         }
         asm volatile("fence.mbarrier_init.release.cluster;\n\tfence.proxy.async.shared::cta;" ::: "memory");
     }

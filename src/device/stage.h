@@ -35,7 +35,8 @@ typedef struct ht_stage_ops {
     /* Fills stage->layout and returns the scratch bytes of a run. Called again when sizes, addresses or scratch change.
      * stage->call[0].scratch is NULL in a call that asks for the scratch bytes only. */
     size_t (*layout)(const ht_fused_stage *stage);
-    void (*run)(const ht_fused_stage *stage); /* bit-identical to the calls one by one */
+    /* Computes, or submits to the device's queue, with the bits of the calls one by one. */
+    ht_status (*run)(const ht_fused_stage *stage, ht_error *err);
 } ht_stage_ops;
 
 #endif

@@ -1,0 +1,220 @@
+/* Fused stages: row-wise calls as one kernel, which leaves their last output as f16 for the products that read it, and products
+ * whose matrices are of one type as one launch. */
+#include "device/stage.h"
+
+#include "base/checked.h"
+#include "cuda/matrix_run.h"
+#include "cuda/stage.h"
+#include "cuda/tensor_run.h"
+
+enum { ALIGN = 1024, SHARED_BYTES = 200 << 10 };
+
+typedef struct layout {
+    bool is_one_kernel; /* the row-wise calls are */
+    int64_t n, k;       /* of what the products read */
+    int slots;
+    ht_cuda_stage_step step[HT_STAGE_CALLS];
+    float *local[HT_STAGE_CALLS]; /* outputs without memory of their own, of calls one by one */
+    void *image, *matrix;
+    bool has_tensor; /* products on tensor cores */
+} layout;
+
+static const ht_matrix *matrix_of(const ht_call *call) { return ((const ht_linear_params *)call->params)->matrix; }
+
+static bool is_rowwise(const ht_device *d, ht_op_id op) {
+    (void)d;
+    switch (op) {
+    case HT_OP_RMS_NORM:
+    case HT_OP_ADD:
+    case HT_OP_SUBTRACT:
+    case HT_OP_MULTIPLY:
+    case HT_OP_SILU:
+    case HT_OP_GELU:
+    case HT_OP_GELU_TANH:
+    case HT_OP_SIGMOID:
+    case HT_OP_TANH: return true;
+    default: return false;
+    }
+}
+
+static bool takes_rows(const ht_matrix *m) { return ht_cuda_is_tensor(m); }
+
+static size_t stage_bytes(const ht_device *d, const ht_fused_stage *s) {
+    (void)d, (void)s;
+    return sizeof(layout);
+}
+
+/* ---- laying out ---- */
+
+static bool has_aligned_rows(const ht_view *v, int64_t width, int64_t *stride) {
+    const bool vector = v->n_dims == 1 && v->shape[0] == width && v->stride[0] == 1;
+    const bool rows = v->n_dims == 2 && v->shape[1] == width && v->stride[1] == 1;
+    *stride = rows ? v->stride[0] : 0;
+    return (vector || rows) && *stride % 4 == 0 && *stride >= 0 && (uintptr_t)v->data % 16 == 0;
+}
+
+/* Call i as a step of the kernel; false when it is none. Slots are those of all outputs so far. */
+static bool make_step(const ht_fused_stage *s, int i, int64_t n, int64_t width, ht_cuda_stage_step *step) {
+    const ht_call *call = &s->call[i];
+    *step = (ht_cuda_stage_step){.op = (int32_t)s->op[i], .out = s->is_local[i] ? NULL : call->out.data, .to_slot = -1};
+    if (call->out.n_dims != 2 || call->out.shape[0] != n || call->out.shape[1] != width) return false;
+    if (s->op[i] == HT_OP_RMS_NORM) {
+        const ht_rms_norm_params *p = call->params;
+        step->eps = p->eps;
+        step->weight_offset = p->weight_offset;
+    }
+    for (int j = 0; j < call->n_in; j++) {
+        const ht_view *in = &call->in[j];
+        if (ht_view_absent(in)) continue;
+        if (step->n_in != j || j == HT_CUDA_STAGE_OPERANDS) return false;
+        step->n_in++;
+        step->slot[j] = s->local_in[i][j]; /* for now: the call that makes it */
+        if (!has_aligned_rows(in, width, &step->stride[j])) return false;
+        if (step->slot[j] >= 0) continue;
+        step->in[j] = in->data;
+        for (int maker = 0; maker < i; maker++)
+            if (s->call[maker].out.data && s->call[maker].out.data == in->data) step->slot[j] = maker;
+    }
+    return true;
+}
+
+/* Gives outputs that are read here a slot, and takes it back behind the last that reads it. */
+static int give_slots(ht_cuda_stage_step *step, int n, bool last_is_read) {
+    bool taken[HT_STAGE_CALLS] = {0};
+    int last[HT_STAGE_CALLS], n_slots = 0;
+    for (int i = 0; i < n; i++) last[i] = i == n - 1 && last_is_read ? n : -1;
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < step[i].n_in; j++)
+            if (step[i].slot[j] >= 0) last[step[i].slot[j]] = i > last[step[i].slot[j]] ? i : last[step[i].slot[j]];
+    for (int i = 0; i < n; i++) {
+        if (last[i] >= 0) {
+            int slot = 0;
+            while (taken[slot]) slot++;
+            taken[slot] = true;
+            step[i].to_slot = slot;
+            if (slot >= n_slots) n_slots = slot + 1;
+        }
+        for (int maker = 0; maker < i; maker++)
+            if (last[maker] == i) taken[step[maker].to_slot] = false;
+    }
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < step[i].n_in; j++)
+            if (step[i].slot[j] >= 0) step[i].slot[j] = step[step[i].slot[j]].to_slot;
+    return n_slots;
+}
+
+static bool make_steps(const ht_fused_stage *s, layout *l) {
+    if (s->n_rowwise == 0 || l->k % 4) return false;
+    for (int i = 0; i < s->n_rowwise; i++)
+        if (!make_step(s, i, l->n, l->k, &l->step[i])) return false;
+    l->slots = give_slots(l->step, s->n_rowwise, l->has_tensor);
+    return (size_t)l->slots * (size_t)l->k * sizeof(float) <= SHARED_BYTES;
+}
+
+static void *take(size_t *bytes, void *at, size_t n) {
+    void *p = at ? (char *)at + *bytes : NULL;
+    *bytes += (n + ALIGN - 1) / ALIGN * ALIGN;
+    return p;
+}
+
+static size_t lay_out(const ht_fused_stage *s) {
+    layout *l = s->layout;
+    void *scratch = s->call->scratch;
+    const ht_call *first = &s->call[s->n_rowwise];
+    int64_t most_rows = 0;
+    size_t bytes = 0;
+    *l = (layout){.n = first->in[0].shape[0], .k = first->in[0].shape[1]};
+    for (int i = 0; i < s->n_products; i++)
+        if (ht_cuda_is_tensor(matrix_of(first + i))) {
+            l->has_tensor = true;
+            most_rows = ht_max_i64(most_rows, matrix_of(first + i)->n_rows);
+        }
+    l->is_one_kernel = make_steps(s, l);
+    for (int i = 0; i < s->n_rowwise; i++)
+        if (s->is_local[i] && !l->is_one_kernel)
+            l->local[i] = take(&bytes, scratch, (size_t)ht_view_size(&s->call[i].out) * sizeof(float));
+    if (l->has_tensor) {
+        l->image = take(&bytes, scratch, ht_cuda_image_bytes(l->n, l->k));
+        l->matrix = take(&bytes, scratch, ht_cuda_tensor_room(l->n, most_rows, l->k));
+    }
+    return bytes;
+}
+
+/* ---- running ---- */
+
+static ht_status run_one_kernel(ht_cuda_device *d, const ht_fused_stage *s, ht_cuda_image *image, ht_error *err) {
+    const layout *l = s->layout;
+    ht_cuda_stage_arguments a = {.n_steps = s->n_rowwise, .n = l->n, .width = l->k, .to = *image};
+    for (int i = 0; i < s->n_rowwise; i++) a.step[i] = l->step[i];
+    const int64_t rows = l->has_tensor ? image->n_padded : l->n;
+    const ht_cuda_shape shape = {.grid = {(unsigned)rows},
+                                 .block = {(unsigned)ht_cuda_team_of(l->k)},
+                                 .shared_bytes = (unsigned)((size_t)l->slots * (size_t)l->k * sizeof(float))};
+    return ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_stage_rows, &shape, &a, err);
+}
+
+/* What is at a local input, as call `i` reads it. */
+static ht_view *inputs_of(const ht_fused_stage *s, int i, ht_view *room) {
+    const layout *l = s->layout;
+    for (int j = 0; j < s->call[i].n_in; j++) {
+        room[j] = s->call[i].in[j];
+        if (s->local_in[i][j] >= 0) room[j].data = l->local[s->local_in[i][j]];
+    }
+    return room;
+}
+
+static ht_status run_one_by_one(ht_cuda_device *d, const ht_fused_stage *s, ht_error *err) {
+    const layout *l = s->layout;
+    ht_status status = HT_OK;
+    for (int i = 0; i < s->n_rowwise && !status; i++) {
+        ht_view in[HT_STAGE_INPUTS];
+        ht_call call = s->call[i];
+        call.in = inputs_of(s, i, in);
+        if (l->local[i]) call.out.data = l->local[i];
+        status = d->base.kernels[s->op[i]].run(&call, err);
+    }
+    return status;
+}
+
+/* The rows that products read, in f32. */
+static const float *rows_of(const ht_fused_stage *s) {
+    const layout *l = s->layout;
+    const float *local = s->n_rowwise ? l->local[s->n_rowwise - 1] : NULL;
+    return local ? local : s->call[s->n_rowwise].in[0].data;
+}
+
+static ht_status run_products(ht_cuda_device *d, const ht_fused_stage *s, const ht_cuda_image *image, ht_error *err) {
+    const layout *l = s->layout;
+    ht_cuda_product products[HT_STAGE_CALLS];
+    int n = 0;
+    ht_status status = HT_OK;
+    for (int i = s->n_rowwise; i < s->n_rowwise + s->n_products && !status; i++) {
+        const ht_call *call = &s->call[i];
+        const ht_view *bias = &call->in[1];
+        if (ht_cuda_is_tensor(matrix_of(call)))
+            products[n++] =
+                (ht_cuda_product){matrix_of(call), ht_view_absent(bias) ? NULL : bias->data, call->out.data};
+        else
+            status = d->base.kernels[HT_OP_LINEAR].run(call, err);
+    }
+    return status || n == 0 ? status : ht_cuda_multiply_images(d, products, n, image, l->n, l->matrix, err);
+}
+
+static ht_status run_stage(const ht_fused_stage *s, ht_error *err) {
+    ht_cuda_device *d = ht_cuda_of(s->call->device);
+    const layout *l = s->layout;
+    ht_cuda_image image = {0};
+    ht_status status = HT_OK;
+    if (l->has_tensor) image = ht_cuda_image_at(l->image, l->n, l->k);
+    if (l->is_one_kernel)
+        status = run_one_kernel(d, s, &image, err);
+    else
+        status = run_one_by_one(d, s, err);
+    if (!status && l->has_tensor && !l->is_one_kernel)
+        status = ht_cuda_prepare_rows(d, rows_of(s), s->call[s->n_rowwise].in[0].stride[0], l->n, l->k, &image, err);
+    return status ? status : run_products(d, s, &image, err);
+}
+
+const ht_stage_ops ht_cuda_stages = {is_rowwise, takes_rows, stage_bytes, lay_out, run_stage};
+
+void ht_cuda_stage_kernels(ht_kernel *kernels) { (void)kernels; }
