@@ -27,7 +27,7 @@ typedef struct ht_cuda_device {
     CUmodule module[HT_CUDA_MODULE_COUNT];
     CUfunction function[HT_CUDA_KERNEL_COUNT];
     unsigned shared_bytes[HT_CUDA_KERNEL_COUNT]; /* that each has been given room for, where that is to be asked for */
-    ht_error lost; /* what lost the device, which stays */
+    ht_error lost;                               /* what lost the device, which stays */
     _Atomic ht_mark submitted;
     ht_cuda_fault *fault; /* memory of the device */
     bool may_have_failed; /* kernels that report were submitted since the last wait */
@@ -77,6 +77,7 @@ void ht_cuda_widen(ht_cuda_view *v, int n_dims, int64_t by);
 
 extern const ht_memory_ops ht_cuda_memory_ops; /* whose `user` is the device */
 extern const ht_queue_ops ht_cuda_queue;
+extern const ht_measure_ops ht_cuda_measure;
 extern const ht_program_ops ht_cuda_programs;
 
 extern const ht_kv_ops ht_cuda_kv;

@@ -9,6 +9,7 @@
 #include "cuda/lora.h"
 #include "cuda/make.h"
 #include "cuda/matrix.h"
+#include "cuda/measure.h"
 #include "cuda/norm.h"
 #include "cuda/product.h"
 #include "cuda/reduce.h"
@@ -18,7 +19,7 @@
 #define HT_CUDA_MODULES(X)                                                                                             \
     X(attend)                                                                                                          \
     X(attention)                                                                                                       \
-    X(elementwise) X(index) X(lora) X(make) X(matrix) X(norm) X(product) X(reduce) X(sort)
+    X(elementwise) X(index) X(lora) X(make) X(matrix) X(measure) X(norm) X(product) X(reduce) X(sort)
 
 /* X(module, kernel) */
 #define HT_CUDA_KERNELS(X)                                                                                             \
@@ -29,6 +30,7 @@
     HT_CUDA_KERNELS_OF_LORA(X)                                                                                         \
     HT_CUDA_KERNELS_OF_MAKE(X)                                                                                         \
     HT_CUDA_KERNELS_OF_MATRIX(X)                                                                                       \
+    HT_CUDA_KERNELS_OF_MEASURE(X)                                                                                      \
     HT_CUDA_KERNELS_OF_NORM(X)                                                                                         \
     HT_CUDA_KERNELS_OF_PRODUCT(X)                                                                                      \
     HT_CUDA_KERNELS_OF_REDUCE(X)                                                                                       \
