@@ -77,12 +77,12 @@ done
 measure() { # MODEL NAME OPTION...
     local model=$1 name=$2
     shift 2
-    "$build/bin/hearth" bench "$model" --device cuda --json -q "$@" | rows bench "$name"
+    timeout 200 "$build/bin/hearth" bench "$model" --device cuda --json -q "$@" | rows bench "$name"
 }
 for model in "$@"; do
     name=$(basename "$model" .gguf)
     measure "$model" "$name" -p 512 -n 128 -r 3 --parallel 64
-    measure "$model" "$name" -p 512 -n 32 -r 1 --depth 4096 --parallel 16
+    measure "$model" "$name" -p 512 -n 32 -r 1 --depth 4096 --parallel 8
 done
 python3 bench/gpu_peer.py | rows peer
 
