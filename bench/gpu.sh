@@ -18,59 +18,72 @@ cd "$root" || exit 1
 table=${TABLE:-bench/results/gpu.md}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+card=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head -1)
+commit=${COMMIT:-$(git rev-parse HEAD)}
 : >"$work/rows"
-row() { printf '| %s | %s |\n' "$1" "$2" | tee -a "$work/rows"; }
-rows() { python3 bench/gpu_rows.py "$@" | tee -a "$work/rows"; }
+write_table() { # after every row, so that what was measured is kept whatever follows
+    # shellcheck disable=SC2016
+    printf '# GPU measurements\n\n%s (driver %s), commit %s: `bench/gpu.sh`.\n\n| | |\n|---|---|\n' "${card%%,*}" "${card##*, }" "$commit" |
+        cat - "$work/rows" >"$table"
+}
+row() {
+    printf '| %s | %s |\n' "$1" "$2" | tee -a "$work/rows"
+    write_table
+}
+rows() {
+    python3 bench/gpu_rows.py "$@" | tee -a "$work/rows"
+    write_table
+}
+export build work SANITIZER_SECONDS
+at_once=${AT_ONCE:-$(nproc)} # of what is mostly the host's work
 
 # ---- tests ----
-passed=0 failed=()
 mapfile -t operations < <(sed -n '/^test_/p' tests/cuda/tests.txt) # but for those of the host
 mapfile -t longer < <(sed -n 's/^gpu //p' tests/cuda/tests.txt)
-for name in $(cd "$build/bin" && ls -d test_cuda_*) "${operations[@]}" "${longer[@]}"; do
-    if [ ! -x "$build/bin/$name" ]; then
-        failed+=("$name, which is not there")
-        continue
+mapfile -t compared < <(cd "$build/bin" && ls -d test_cuda_*) # which compare with the CPU themselves
+run_test() {
+    local name=$1 begin=$EPOCHREALTIME device=cuda word=passed
+    case $name in test_cuda_*) device= ;; esac
+    if ! HEARTH_TEST_DEVICE=$device timeout 300 "$build/bin/$name" >"$work/$name.log" 2>&1; then
+        word=FAILED
+        grep -v -e '  OK ' -e ' RUN ' "$work/$name.log" | tail -15
     fi
-    begin=$EPOCHREALTIME
-    case $name in test_cuda_*) device= ;; *) device=cuda ;; esac # those compare with the CPU
-    if out=$(HEARTH_TEST_DEVICE=$device timeout 300 "$build/bin/$name" 2>&1); then
-        passed=$((passed + 1))
-    else
-        failed+=("$name")
-        printf '%s\n' "$out" | grep -v -e '  OK ' -e ' RUN ' | tail -15
-    fi
-    awk -v name="$name" -v a="$begin" -v b="$EPOCHREALTIME" 'BEGIN { printf "%-28s %6.1f s\n", name, b - a }'
-done
+    awk -v name="$name" -v word=$word -v a="$begin" -v b="$EPOCHREALTIME" 'BEGIN { printf "%-28s %-6s %6.1f s\n", name, word, b - a }'
+}
+export -f run_test
+printf '%s\n' "${longer[@]}" "${compared[@]}" "${operations[@]}" | xargs -P "$at_once" -I{} bash -c 'run_test {}' | tee "$work/tests"
+passed=$(grep -c ' passed ' "$work/tests")
+mapfile -t failed < <(awk '$2 == "FAILED" { print $1 }' "$work/tests")
 row "test programs on the GPU" "$passed passed, ${#failed[@]} failed${failed[*]:+: ${failed[*]}}"
 
-# ---- the same under compute-sanitizer, several at once, as most of it is work of the host ----
-# Prints a line: the program, and errors, or why there is no number.
+# ---- those of operations under compute-sanitizer ----
+# Prints a line: the tool, the program, and its errors: "late", "idle" where it did not call the GPU, or "odd".
 sanitize() {
-    local tool=$1 name=$2 out device=cuda
+    local tool=$1 name=$2 out errors=odd device=cuda
     case $name in test_cuda_*) device= ;; esac
     out=$(HEARTH_TEST_DEVICE=$device timeout "${SANITIZER_SECONDS:-120}" compute-sanitizer --tool "$tool" "$build/bin/$name" 2>&1)
-    [ $? -ne 124 ] || { echo "$name late"; return; }
-    if grep -q 'RACECHECK SUMMARY' <<<"$out"; then
-        echo "$name $(sed -nE 's/.*RACECHECK SUMMARY: ([0-9]+) hazards.*/\1/p' <<<"$out" | tail -1)"
-    else
-        echo "$name $(sed -nE 's/.*ERROR SUMMARY: ([0-9]+) errors?.*/\1/p' <<<"$out" | tail -1)"
+    if [ $? -eq 124 ]; then
+        errors=late
+    elif grep -q 'terminated before first instrumented API call' <<<"$out"; then
+        errors=idle
+    elif grep -qE '(ERROR|RACECHECK) SUMMARY' <<<"$out"; then
+        errors=$(sed -nE 's/.*(ERROR|RACECHECK) SUMMARY: ([0-9]+) .*/\2/p' <<<"$out" | tail -1)
     fi
-    grep -A12 -m1 -E '========= (Invalid|Uninit|Error|Warning|Race|Potential)' <<<"$out" >"$work/$tool.$name.first" || true
+    echo "$tool $name $errors"
+    case $errors in 0 | late | idle) ;; *) grep -A12 -m1 -E '========= [A-Z]' <<<"$out" ;; esac
 }
 export -f sanitize
-export build work SANITIZER_SECONDS
-for tool in memcheck racecheck initcheck; do
-    if ! command -v compute-sanitizer >/dev/null; then
-        row "$tool" "not there"
-        continue
-    fi
-    # shellcheck disable=SC2086
-    printf '%s\n' ${SANITIZED:-"${operations[@]}"} | xargs -P "${AT_ONCE:-8}" -I{} bash -c "sanitize $tool {}" >"$work/$tool"
-    cat "$work/$tool"
-    head -n 12 "$work/$tool".*.first 2>/dev/null
-    row "$tool" "$(awk '$2 == "late" { late = late " " $1; next } $2 == "" { odd = odd " " $1; next } { n++; errors += $2; if ($2) bad = bad " " $1 }
-        END { printf "%d programs, %d errors%s%s%s", n, errors, bad ? ":" bad : "", late ? "; not to the end:" late : "", odd ? "; no result:" odd : "" }' "$work/$tool")"
-done
+tools="racecheck memcheck initcheck"
+if command -v compute-sanitizer >/dev/null; then
+    for tool in $tools; do
+        for name in ${SANITIZED:-"${operations[@]}"}; do echo "$tool $name"; done
+    done | xargs -P "$at_once" -I{} bash -c 'sanitize {}' | tee "$work/sanitized"
+    for tool in $tools; do
+        row "$tool" "$(awk -v tool="$tool" '$1 != tool { next } $3 == "late" { late = late " " $2; next } $3 == "odd" { odd = odd " " $2; next }
+            $3 == "idle" { next } { n++; errors += $3; if ($3) bad = bad " " $2 }
+            END { printf "%d programs, %d errors%s%s%s", n, errors, bad ? ":" bad : "", late ? "; not to the end:" late : "", odd ? "; no result:" odd : "" }' "$work/sanitized")"
+    done
+fi
 
 # ---- speed ----
 "$build/bin/hearth" doctor --json -q | rows doctor
@@ -81,8 +94,8 @@ measure() { # MODEL NAME OPTION...
 }
 for model in "$@"; do
     name=$(basename "$model" .gguf)
-    measure "$model" "$name" -p 512 -n 128 -r 3 --parallel 64
-    measure "$model" "$name" -p 512 -n 32 -r 1 --depth 4096 --parallel 8
+    measure "$model" "$name" -p 512 -n 64 -r 2 --parallel 64
+    measure "$model" "$name" -p 512 -n 32 -r 1 --depth 4096 --parallel 4
 done
 python3 bench/gpu_peer.py | rows peer
 
@@ -93,13 +106,5 @@ for model in ${MODELS_OF_KL:-${1:-}}; do
         rows kl "$(basename "$model" .gguf)"
 done
 
-card=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head -1)
-commit=${COMMIT:-$(git rev-parse HEAD)}
-{
-    # shellcheck disable=SC2016
-    printf '# GPU measurements\n\n%s (driver %s), commit %s: `bench/gpu.sh`.\n\n' "${card%%,*}" "${card##*, }" "$commit"
-    printf '| | |\n|---|---|\n'
-    cat "$work/rows"
-} >"$table"
 echo "$passed passed, ${#failed[@]} failed: ${failed[*]:-none}; $table"
 [ ${#failed[@]} -eq 0 ]
