@@ -52,8 +52,8 @@ run_test() {
 }
 export -f run_test
 printf '%s\n' "${longer[@]}" "${compared[@]}" "${operations[@]}" | xargs -P "$at_once" -I{} bash -c 'run_test {}' | tee "$work/tests"
-passed=$(grep -c ' passed ' "$work/tests")
-mapfile -t failed < <(awk '$2 == "FAILED" { print $1 }' "$work/tests")
+passed=$(grep -c "^test_[^ ]* *passed " "$work/tests")
+mapfile -t failed < <(awk '/^test_/ && $2 == "FAILED" { print $1 }' "$work/tests")
 row "test programs on the GPU" "$passed passed, ${#failed[@]} failed${failed[*]:+: ${failed[*]}}"
 
 # ---- those of operations under compute-sanitizer ----
