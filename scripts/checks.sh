@@ -2,6 +2,7 @@
 # What scripts/test and scripts/soak share: checks that are counted, the environments of Python that they need, and the
 # last line. Sourced after common.sh.
 
+export HEARTH_DEVICE=${HEARTH_DEVICE:-cpu} # of the command, whatever the machine has
 passed=0
 failed=0
 failures=

@@ -19,7 +19,7 @@ typedef struct opened {
 
 /* Loads the model of --model, if it is given, and the adapter for it. */
 static ht_status open_adapter(const options *o, const char *path, opened *out, ht_error *err) {
-    *out = (opened){0};
+    *out = (opened){.engine.on_cpu = true};
     ht_status st = HT_OK;
     if (o->model) {
         const engine_model which = {o->model, HT_PRECISION_HIGH, HT_F16, 0};

@@ -1,5 +1,6 @@
 /* hearth batch: answers to many prompts, a JSON object a line. */
 #include "command.h"
+#include "device.h"
 #include "json.h"
 #include "many.h"
 
@@ -233,9 +234,10 @@ int batch_command(const options *o) {
         many_left(&b.m) ? ht_batch_generate(b.m.e.model, NULL, many_left(&b.m), &how, take, &b, &err) : HT_OK;
     const double seconds = now_seconds() - b.m.begin;
     progress_end(&b.m.shown);
+    char note[DEVICE_NOTE];
     if (!o->quiet && b.generated)
-        fprintf(stderr, "%zu prompts · %lld tokens · %.1f s · %.1f tok/s\n", b.m.done, (long long)b.generated, seconds,
-                (double)b.generated / seconds);
+        fprintf(stderr, "%zu prompts · %lld tokens · %.1f s · %.1f tok/s%s\n", b.m.done, (long long)b.generated,
+                seconds, (double)b.generated / seconds, device_note(b.m.e.device, note));
     free(b.stop);
     return many_close(&b.m, st, &err);
 }

@@ -5,6 +5,7 @@
 #include "bench.h"
 
 #include "command.h"
+#include "model_path.h"
 #include "terminal.h"
 
 #include <stdio.h>
@@ -105,7 +106,7 @@ static ht_status measure_decode(bench *b, ht_error *err) {
     series_add(&b->series[DECODE], rate);
     if (!b->meter) return HT_OK;
     series_add(&b->series[READ], read);
-    series_add(&b->series[OF_READ], rate * (double)b->bytes_per_token / read);
+    series_add(&b->series[OF_READ], rate * (double)(b->bytes_per_token + b->kv_bytes_per_token) / read);
     return HT_OK;
 }
 
@@ -125,6 +126,20 @@ static ht_status after_warm_up(bench *b, ht_error *err) {
     return st == HT_ERR_UNSUPPORTED ? HT_OK : st; /* parts of the machine are left out then */
 }
 
+/* Keys and values that a token reads, in layers that do not slide: of all positions before it. */
+static int64_t kv_bytes_per_token(const bench *b) {
+    ht_model_info *info;
+    ht_error ignored = {0};
+    char *path;
+    if (model_path(b->o->model, &path, &ignored)) return 0;
+    const ht_status st = ht_model_info_read(path, &info, &ignored);
+    free(path);
+    if (st) return 0;
+    const int64_t bytes = ht_model_info_kv_bytes_per_position(info, options_kv_dtype(b->o));
+    ht_model_info_free(info);
+    return bytes * (b->depth + b->n_decode / 2);
+}
+
 static ht_status measure(bench *b, int rounds, ht_error *err) {
     progress show;
     progress_begin(&show, "measuring", b->o->quiet);
@@ -133,6 +148,7 @@ static ht_status measure(bench *b, int rounds, ht_error *err) {
         b->head_products[a] = ht_model_head_products(b->e.model, (ht_arithmetic)a);
     }
     b->bytes_per_token = ht_model_token_bytes(b->e.model, options_sampler(b->o).temperature == 0);
+    b->kv_bytes_per_token = kv_bytes_per_token(b);
     ht_status st = HT_OK;
     for (int i = 0; i <= rounds && !st; i++) {
         st = measure_round(b, err);

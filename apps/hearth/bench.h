@@ -18,15 +18,16 @@ double series_median(const series *s);
 void series_add(series *s, double value);
 
 enum {
-    PREFILL,       /* tokens per second */
-    DECODE,        /* likewise */
-    FIRST_TOKEN,   /* milliseconds */
-    TOGETHER,      /* tokens per second of all sessions */
-    TOGETHER_GAIN, /* that by the same round's DECODE */
-    READ,          /* bytes per second, measured around decoding */
-    OF_READ,       /* decoding's part of it */
-    OF_PEAK,       /* prefill's part of what the arithmetic allows, measured around it */
-    PEAK,          /* operations per second, HT_ARITHMETICS of them */
+    PREFILL,          /* tokens per second */
+    DECODE,           /* likewise */
+    FIRST_TOKEN,      /* milliseconds */
+    TOGETHER,         /* tokens per second of all sessions */
+    TOGETHER_GAIN,    /* that by the same round's DECODE */
+    READ,             /* bytes per second, measured around decoding */
+    OF_READ,          /* decoding's part of it */
+    TOGETHER_OF_READ, /* that of all sessions, which read the weights once a step */
+    OF_PEAK,          /* prefill's part of what the arithmetic allows, measured around it */
+    PEAK,             /* operations per second, HT_ARITHMETICS of them */
     N_SERIES = PEAK + HT_ARITHMETICS
 };
 
@@ -40,7 +41,8 @@ typedef struct bench {
     int32_t *next;         /* [n_together] */
     ht_meter *meter;       /* after the first round: its memory is not to be part of the peak */
     int64_t layer_products[HT_ARITHMETICS], head_products[HT_ARITHMETICS]; /* multiply-adds of a token */
-    int64_t bytes_per_token;                                               /* that picking as the options say reads */
+    int64_t bytes_per_token;    /* of weights, that picking as the options say reads */
+    int64_t kv_bytes_per_token; /* of keys and values, of a session in the middle of decoding */
     long long peak_bytes;
     series series[N_SERIES];
 } bench;

@@ -31,6 +31,7 @@ static void set_number(json_t *to, const char *name, double value, bool there) {
 
 static void set_yardsticks(json_t *to, const bench *b) {
     json_object_set_new(to, "bytes_per_token", json_integer((json_int_t)b->bytes_per_token));
+    json_object_set_new(to, "kv_bytes_per_token", json_integer((json_int_t)b->kv_bytes_per_token));
     json_object_set_new(to, "layer_products_per_token", json_integer((json_int_t)sum(b->layer_products)));
     json_object_set_new(to, "head_products_per_token", json_integer((json_int_t)sum(b->head_products)));
     json_object_set_new(to, "arithmetic", json_string(ht_arithmetic_name(main_arithmetic(b))));
@@ -48,8 +49,8 @@ bool bench_print_json(const bench *b) {
     ht_device *d = b->e.device;
     const series *s = b->series;
     json_t *value =
-        json_pack("{so ss ss si si si si si}", "model", json_path(b->o->model), "instruction_set",
-                  ht_device_instruction_set(d), "precision", options_precision_name(b->o), "threads",
+        json_pack("{so ss ss ss si si si si si}", "model", json_path(b->o->model), "device", ht_device_name(d),
+                  "instruction_set", ht_device_instruction_set(d), "precision", options_precision_name(b->o), "threads",
                   ht_device_threads(d), "prompt_tokens", (int)b->n_prompt, "decode_tokens", (int)b->n_decode, "depth",
                   (int)b->depth, "repetitions", s[PREFILL].n > s[DECODE].n ? s[PREFILL].n : s[DECODE].n);
     struct {
@@ -70,6 +71,7 @@ bool bench_print_json(const bench *b) {
         set_number(value, "parallel_tokens_per_second", series_mean(&s[TOGETHER]), true);
         set_number(value, "parallel_deviation", series_deviation(&s[TOGETHER]), true);
         set_number(value, "parallel_of_one", series_median(&s[TOGETHER_GAIN]), true);
+        set_number(value, "parallel_of_read_bandwidth", series_median(&s[TOGETHER_OF_READ]), s[TOGETHER_OF_READ].n);
     }
     set_yardsticks(value, b);
     json_object_set_new(value, "peak_memory_bytes", json_integer(b->peak_bytes));
@@ -97,11 +99,15 @@ __attribute__((format(printf, 5, 6))) static void print_series(const char *name,
 static void print_against_machine(const bench *b) {
     const series *s = b->series;
     const ht_arithmetic a = main_arithmetic(b);
-    print_series("prefill", b->n_prompt, &s[PREFILL], "tok/s", ", %.0f %% of the %s peak of %.0f G operations/s",
-                 1e2 * series_median(&s[OF_PEAK]), ht_arithmetic_name(a), 1e-9 * series_median(&s[PEAK + a]));
+    const double peak = series_median(&s[PEAK + a]);
+    const bool large = peak >= 1e13;
+    print_series("prefill", b->n_prompt, &s[PREFILL], "tok/s", ", %.0f %% of the %s peak of %.0f %c operations/s",
+                 1e2 * series_median(&s[OF_PEAK]), ht_arithmetic_name(a), peak / (large ? 1e12 : 1e9),
+                 large ? 'T' : 'G');
     double read = series_median(&s[READ]);
     print_series("decode", b->n_decode, &s[DECODE], "tok/s", ", %.0f %% of reading %.0f MB per token at %.1f GB/s",
-                 1e2 * series_median(&s[OF_READ]), 1e-6 * (double)b->bytes_per_token, 1e-9 * read);
+                 1e2 * series_median(&s[OF_READ]), 1e-6 * (double)(b->bytes_per_token + b->kv_bytes_per_token),
+                 1e-9 * read);
 }
 
 void bench_print_text(const bench *b) {
@@ -113,8 +119,12 @@ void bench_print_text(const bench *b) {
         print_against_machine(b);
     char name[32];
     snprintf(name, sizeof name, "decode, %d together", b->n_together);
-    print_series(name, (int64_t)b->n_together * b->n_decode, &s[TOGETHER], "tok/s", ", %.2f times one alone",
-                 series_median(&s[TOGETHER_GAIN]));
+    char of_read[80] = "";
+    if (b->meter)
+        snprintf(of_read, sizeof of_read, ", %.0f %% of reading weights once and every cache",
+                 1e2 * series_median(&s[TOGETHER_OF_READ]));
+    print_series(name, (int64_t)b->n_together * b->n_decode, &s[TOGETHER], "tok/s", ", %.2f times one alone%s",
+                 series_median(&s[TOGETHER_GAIN]), of_read);
     print_series("time to first token", b->n_prompt, &s[FIRST_TOKEN], "ms", "%s", "");
     char text[160];
     int n = snprintf(text, sizeof text, "%-20s %10s  %10.2f GB\n", "peak memory", "", (double)b->peak_bytes / 1e9);

@@ -26,5 +26,9 @@ ht_status bench_together(bench *b, ht_error *err) {
     const series *alone = &b->series[DECODE];
     series_add(&b->series[TOGETHER], rate);
     series_add(&b->series[TOGETHER_GAIN], rate / alone->values[alone->n - 1]);
+    if (!b->meter) return HT_OK;
+    const series *read = &b->series[READ];
+    const double step_bytes = (double)b->bytes_per_token + (double)b->n_together * (double)b->kv_bytes_per_token;
+    series_add(&b->series[TOGETHER_OF_READ], rate / b->n_together * step_bytes / read->values[read->n - 1]);
     return HT_OK;
 }

@@ -1,4 +1,4 @@
-/* hearth doctor: the machine, the instruction set that Hearth uses on it and why, measured peaks, and missing parts. */
+/* hearth doctor: the machine, the instruction set that Hearth uses on it and why, its GPUs, measured peaks, and missing parts. */
 #include "command.h"
 #include "json.h"
 #include "model_path.h"
@@ -14,9 +14,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROUNDS = 4, MOST_ADVICE = 12 };
+enum { ROUNDS = 4, MOST_ADVICE = 12, MOST_GPUS = 16 };
 static const double probe_seconds = 0.05;
 static const size_t least_read_bytes = (size_t)256 << 20;
+static const size_t gpu_read_bytes = (size_t)4 << 30; /* beside which a GPU's cache is small */
+
+typedef struct gpu_checkup {
+    ht_gpu is;
+    size_t read_bytes;
+    double read, compute[HT_ARITHMETICS];
+    ht_error trouble; /* why it cannot be used; what is above is then zeros, or in part */
+} gpu_checkup;
 
 typedef struct checkup {
     const options *o;
@@ -26,7 +34,10 @@ typedef struct checkup {
     const ht_instruction_set *sets;
     int n_sets;
     double read, compute[HT_ARITHMETICS]; /* the best of the rounds, per second */
-    char *model;                          /* path of the default model, or NULL */
+    gpu_checkup gpus[MOST_GPUS];
+    int n_gpus;
+    ht_error no_gpu; /* what is missing for any */
+    char *model;     /* path of the default model, or NULL */
     char advice[MOST_ADVICE][sizeof((ht_error *)NULL)->message];
     int n_advice;
 } checkup;
@@ -49,25 +60,61 @@ static size_t bytes_to_read(const checkup *c) {
     return limit && limit < bytes ? limit : bytes;
 }
 
-static ht_status measure(checkup *c, ht_error *err) {
+/* The best of some rounds on a device; what is measured to the end otherwise. */
+static ht_status measure_device(const checkup *c, ht_device *d, size_t bytes, double *read, double *compute,
+                                ht_error *err) {
     ht_meter *meter;
     progress show;
     progress_begin(&show, "measuring", c->o->quiet);
-    c->read_bytes = bytes_to_read(c);
-    ht_status st = ht_meter_new(c->device, c->read_bytes, &meter, err);
+    ht_status st = ht_meter_new(d, bytes, &meter, err);
     for (int i = 0; i < ROUNDS && !st && !interrupted(); i++) {
-        c->read = fmax(c->read, ht_meter_read(meter, probe_seconds));
+        *read = fmax(*read, ht_meter_read(meter, probe_seconds));
         for (int a = 0; a < HT_ARITHMETICS; a++)
-            c->compute[a] = fmax(c->compute[a], ht_meter_compute(meter, (ht_arithmetic)a, probe_seconds));
+            compute[a] = fmax(compute[a], ht_meter_compute(meter, (ht_arithmetic)a, probe_seconds));
         progress_show(&show, (double)(i + 1) / ROUNDS);
     }
     progress_end(&show);
+    if (!st) ht_meter_free(meter);
     if (!st && interrupted()) {
         snprintf(err->message, sizeof err->message, "interrupted: nothing was measured to the end");
         st = err->status = HT_ERR_CANCELLED;
     }
-    if (!st) ht_meter_free(meter);
     return st;
+}
+
+static ht_status measure(checkup *c, ht_error *err) {
+    c->read_bytes = bytes_to_read(c);
+    return measure_device(c, c->device, c->read_bytes, &c->read, c->compute, err);
+}
+
+static void examine_gpu(const checkup *c, int index, gpu_checkup *g) {
+    ht_device *d;
+    ht_error *err = &g->trouble;
+    ht_status st = ht_device_cuda(index, NULL, &d, err);
+    if (!st && !ht_device_gpu(d, &g->is)) {
+        snprintf(err->message, sizeof err->message, "its driver does not say what it is");
+        st = err->status = HT_ERR_INTERNAL;
+    }
+    g->read_bytes = g->is.memory_free_bytes / 4 < gpu_read_bytes ? g->is.memory_free_bytes / 4 : gpu_read_bytes;
+    if (!st) st = measure_device(c, d, g->read_bytes, &g->read, g->compute, err);
+    ht_device_free(d);
+}
+
+/* One that cannot be used is no reason not to tell of the rest. */
+static ht_status examine_gpus(checkup *c, ht_error *err) {
+    if (ht_device_count("cuda", &c->n_gpus, &c->no_gpu)) return HT_OK;
+    if (c->n_gpus == 0) snprintf(c->no_gpu.message, sizeof c->no_gpu.message, "the CUDA driver has no GPU");
+    if (c->n_gpus > MOST_GPUS) c->n_gpus = MOST_GPUS;
+    for (int i = 0; i < c->n_gpus; i++) {
+        gpu_checkup *g = &c->gpus[i];
+        examine_gpu(c, i, g);
+        if (g->trouble.status == HT_ERR_CANCELLED) {
+            *err = g->trouble;
+            return HT_ERR_CANCELLED;
+        }
+        if (g->trouble.status) advise(c, "GPU %d cannot be used: %s", i, g->trouble.message);
+    }
+    return HT_OK;
 }
 
 static const ht_instruction_set *find_set(const checkup *c, const char *name) {
@@ -110,10 +157,40 @@ static ht_status examine(checkup *c, ht_error *err) {
     look_for_troubles(c);
     ht_error missing = {0};
     if (model_path("default", &c->model, &missing)) advise(c, "%s", missing.message);
-    return measure(c, err);
+    st = measure(c, err);
+    return st ? st : examine_gpus(c, err);
 }
 
 /* ---- what is said ---- */
+
+static void set_rates(json_t *to, double read, const double compute[HT_ARITHMETICS]) {
+    json_object_set_new(to, "read_bytes_per_second", read > 0 ? json_real(read) : json_null());
+    for (int a = 0; a < HT_ARITHMETICS; a++) {
+        char name[40];
+        snprintf(name, sizeof name, "%s_ops_per_second", ht_arithmetic_name((ht_arithmetic)a));
+        json_object_set_new(to, name, compute[a] > 0 ? json_real(compute[a]) : json_null());
+    }
+}
+
+static json_t *gpus_json(const checkup *c) {
+    json_t *all = json_array();
+    for (int i = 0; i < c->n_gpus; i++) {
+        const gpu_checkup *g = &c->gpus[i];
+        char name[16], capability[16], cuda[16];
+        snprintf(name, sizeof name, "cuda:%d", i);
+        snprintf(capability, sizeof capability, "%d.%d", g->is.major, g->is.minor);
+        snprintf(cuda, sizeof cuda, "%d.%d", g->is.cuda_major, g->is.cuda_minor);
+        json_t *one = json_pack("{ss so ss so ss si sI sI sI so}", "device", name, "name", json_path(g->is.name),
+                                "compute_capability", capability, "driver", json_path(g->is.driver), "cuda", cuda,
+                                "multiprocessors", g->is.multiprocessors, "memory_bytes",
+                                (json_int_t)g->is.memory_bytes, "memory_free_bytes",
+                                (json_int_t)g->is.memory_free_bytes, "read_buffer_bytes", (json_int_t)g->read_bytes,
+                                "trouble", g->trouble.status ? json_path(g->trouble.message) : json_null());
+        set_rates(one, g->read, g->compute);
+        json_array_append_new(all, one);
+    }
+    return all;
+}
 
 static bool print_json(const checkup *c) {
     const ht_machine *m = &c->machine;
@@ -134,12 +211,9 @@ static bool print_json(const checkup *c) {
         "instruction_sets", sets, "threads", ht_device_threads(c->device), "read_buffer_bytes",
         (json_int_t)c->read_bytes, "default_model", c->model ? json_path(c->model) : json_null(), "advice", advice);
     json_object_set_new(value, "backends", backends);
-    json_object_set_new(value, "read_bytes_per_second", json_real(c->read));
-    for (int a = 0; a < HT_ARITHMETICS; a++) {
-        char name[40];
-        snprintf(name, sizeof name, "%s_ops_per_second", ht_arithmetic_name((ht_arithmetic)a));
-        json_object_set_new(value, name, c->compute[a] > 0 ? json_real(c->compute[a]) : json_null());
-    }
+    set_rates(value, c->read, c->compute);
+    json_object_set_new(value, "gpus", gpus_json(c));
+    json_object_set_new(value, "no_gpu", c->n_gpus ? json_null() : json_path(c->no_gpu.message));
     return json_output(value);
 }
 
@@ -174,6 +248,37 @@ static const char *size_text(size_t bytes, char text[32]) {
     return text;
 }
 
+static void print_rates(const double compute[HT_ARITHMETICS]) {
+    for (int i = 0; i < HT_ARITHMETICS; i++) {
+        char what[32];
+        const bool large = compute[i] >= 1e13;
+        snprintf(what, sizeof what, "%s peak", ht_arithmetic_name((ht_arithmetic)i));
+        if (compute[i] > 0)
+            say(what, large ? "%.0f T operations/s" : "%.0f G operations/s", compute[i] / (large ? 1e12 : 1e9));
+    }
+}
+
+static void print_gpus(const checkup *c) {
+    char a[32], b[32], name[16];
+    if (!c->n_gpus) say("GPU", "none: %s", c->no_gpu.message);
+    for (int i = 0; i < c->n_gpus; i++) {
+        const gpu_checkup *g = &c->gpus[i];
+        snprintf(name, sizeof name, "GPU cuda:%d", i);
+        if (!g->is.memory_bytes) {
+            say(name, "cannot be used: %s", g->trouble.message);
+            continue;
+        }
+        say(name, "%s, compute capability %d.%d, %d multiprocessors", g->is.name, g->is.major, g->is.minor,
+            g->is.multiprocessors);
+        say("driver", "%s%sCUDA %d.%d", g->is.driver, *g->is.driver ? ", " : "", g->is.cuda_major, g->is.cuda_minor);
+        say("memory", "%s, of which %s are free", size_text(g->is.memory_bytes, a),
+            size_text(g->is.memory_free_bytes, b));
+        if (g->read > 0)
+            say("reading memory", "%.1f GB/s (%s, front to back)", g->read / 1e9, size_text(g->read_bytes, a));
+        print_rates(g->compute);
+    }
+}
+
 static void print_text(const checkup *c) {
     const ht_machine *m = &c->machine;
     char a[32], b[32];
@@ -187,11 +292,8 @@ static void print_text(const checkup *c) {
     print_sets(c);
     say("threads", "%d", ht_device_threads(c->device));
     say("reading memory", "%.1f GB/s (%s, front to back)", c->read / 1e9, size_text(c->read_bytes, a));
-    for (int i = 0; i < HT_ARITHMETICS; i++) {
-        char what[32];
-        snprintf(what, sizeof what, "%s peak", ht_arithmetic_name((ht_arithmetic)i));
-        if (c->compute[i] > 0) say(what, "%.0f G operations/s", c->compute[i] / 1e9);
-    }
+    print_rates(c->compute);
+    print_gpus(c);
     for (int i = 0; ht_backend_at(i); i++)
         say(i ? "" : "backends", "%-12s %s", ht_backend_at(i)->name, ht_backend_at(i)->summary);
     say("default model", "%s", c->model ? c->model : "not there");

@@ -1,5 +1,6 @@
 /* hearth eval: perplexity of a text, and KL divergence from another model or from exact arithmetic. */
 #include "command.h"
+#include "device.h"
 #include "engine.h"
 #include "input.h"
 #include "json.h"
@@ -50,8 +51,9 @@ static ht_status evaluate(const options *o, const source *s, const engine *e, ht
     return st;
 }
 
-static ht_status load_and_evaluate(const options *o, const source *s, ht_evaluation **out, ht_error *err) {
-    engine e = {0};
+static ht_status load_and_evaluate(const options *o, const source *s, char note[DEVICE_NOTE], ht_evaluation **out,
+                                   ht_error *err) {
+    engine e = {0}, other = {0}; /* the other is that of --vs-device alone */
     ht_model *reference = NULL;
     int64_t positions = o->window ? o->window : DEFAULT_WINDOW;
     engine_model first = {o->model, (ht_precision)o->precision, options_kv_dtype(o), positions}, second = first;
@@ -61,10 +63,16 @@ static ht_status load_and_evaluate(const options *o, const source *s, ht_evaluat
         second.precision = HT_PRECISION_REFERENCE;
         second.kv = HT_F32;
     }
-    if (!st && (o->kl_vs || o->kl_vs_reference)) st = engine_load(&e, o, &second, &reference, err);
+    options elsewhere = *o;
+    elsewhere.device = o->vs_device;
+    if (!st && (o->kl_vs || o->kl_vs_reference))
+        st = o->vs_device ? engine_load(&other, &elsewhere, &second, &reference, err)
+                          : engine_load(&e, o, &second, &reference, err);
     if (!st) st = adapters_load(o, e.model, &e.adapters, err);
     if (!st) st = evaluate(o, s, &e, reference, out, err);
+    device_note(e.device, note);
     ht_model_free(reference);
+    engine_close(&other);
     engine_close(&e);
     return st;
 }
@@ -100,7 +108,7 @@ static bool print_json(const options *o, const ht_evaluation *r, double seconds)
     return json_output(value);
 }
 
-static void print_text(const options *o, const ht_evaluation *r, double seconds) {
+static void print_text(const options *o, const ht_evaluation *r, double seconds, const char *note) {
     output_field("tokens", "%lld, of which %lld count, in %lld windows of %d", (long long)r->n_tokens,
                  (long long)r->n_scored, (long long)r->n_windows, (int)r->window);
     output_field("precision", "%s", options_precision_name(o));
@@ -118,13 +126,15 @@ static void print_text(const options *o, const ht_evaluation *r, double seconds)
         output_field("KL max", "%.3g", r->kl_max);
         output_field("same top", "%.2f %% ± %.2f %%", 100 * r->same_top, 100 * r->same_top_error);
     }
-    if (!o->quiet) fprintf(stderr, "%.1f s, %.0f tok/s\n", seconds, seconds > 0 ? (double)r->n_tokens / seconds : 0);
+    if (!o->quiet)
+        fprintf(stderr, "%.1f s, %.0f tok/s%s\n", seconds, seconds > 0 ? (double)r->n_tokens / seconds : 0, note);
 }
 
 static const char *mistake(const options *o) {
     if (!o->text && !o->ids) return "--text FILE is needed";
     if (o->text && o->ids) return "--text and --ids exclude each other";
     if (o->kl_vs && o->kl_vs_reference) return "--kl-vs and --kl-vs-reference exclude each other";
+    if (o->vs_device && !o->kl_vs && !o->kl_vs_reference) return "--vs-device needs --kl-vs or --kl-vs-reference";
     return NULL;
 }
 
@@ -137,14 +147,15 @@ int eval_command(const options *o) {
     ht_error err = {0};
     source s = {0};
     ht_evaluation *result = NULL;
+    char note[DEVICE_NOTE];
     double begin = now_seconds();
     ht_status st = read_source(o, &s, &err);
-    if (!st) st = load_and_evaluate(o, &s, &result, &err);
+    if (!st) st = load_and_evaluate(o, &s, note, &result, &err);
     int status = EXIT_OK;
     if (st)
         status = report(&err);
     else if (!o->json)
-        print_text(o, result, now_seconds() - begin);
+        print_text(o, result, now_seconds() - begin, note);
     else if (!print_json(o, result, now_seconds() - begin))
         status = EXIT_FAILED;
     ht_evaluation_free(result);

@@ -1,4 +1,5 @@
 /* hearth finetune: the trainer's options, and what is shown before the first step. */
+#include "device.h"
 #include "finetune.h"
 #include "json.h"
 #include "model_path.h"
@@ -88,12 +89,20 @@ static ht_status open_trainer(setup *s, const options *o, ht_error *err) {
     return st;
 }
 
-ht_status setup_open(setup *s, const options *o, ht_error *err) {
-    *s = (setup){0};
+static ht_status open_all(setup *s, const options *o, ht_error *err) {
     const engine_model which = {o->model, (ht_precision)o->precision, HT_F16, 0};
     ht_status st = engine_load(&s->engine, o, &which, &s->engine.model, err);
     if (!st && o->tune.init_adapter) st = ht_adapter_load(o->tune.init_adapter, s->engine.model, NULL, &s->init, err);
     return st ? st : open_trainer(s, o, err);
+}
+
+ht_status setup_open(setup *s, const options *o, ht_error *err) {
+    *s = (setup){0};
+    const ht_status st = open_all(s, o, err);
+    if (!st || !s->engine.by_default) return st;
+    ht_adapter_free(s->init);
+    s->init = NULL;
+    return engine_turn_to_cpu(&s->engine, st, err) ? open_all(s, o, err) : st;
 }
 
 void setup_close(setup *s) {
@@ -224,6 +233,8 @@ ht_status setup_print(const setup *s, const options *o, ht_error *err) {
     output_field("steps", "%lld, of %lld an epoch", (long long)p->iters, (long long)p->iters_per_epoch);
     output_field("memory", "%s at its peak%s", bytes_text((double)p->peak_bytes, memory),
                  p->checkpointing ? ", with checkpointing" : "");
+    char note[DEVICE_NOTE];
+    if (*device_note(s->engine.device, note)) output_field("device", "%s", ht_device_instruction_set(s->engine.device));
     output_field("time", "%s", o->tune.dry_run ? "told by the first steps" : "after three steps, in every line");
     output_write("\n", 1);
     output_flush();

@@ -24,7 +24,7 @@ static void on_progress(double done, void *user) { progress_show(user, done); }
 
 /* Against the model where it fits in memory, so that an adapter of another base is told of. */
 static ht_status load_adapters(const options *o, adapter_list *out, ht_error *err) {
-    engine e = {0};
+    engine e = {.on_cpu = true};
     const engine_model which = {o->model, HT_PRECISION_REFERENCE, HT_F16, 0};
     ht_error why = {0};
     ht_status st = engine_load(&e, o, &which, &e.model, &why);

@@ -51,9 +51,9 @@ typedef struct options {
     const char *model;     /* as typed; of `adapter` it is an option */
     string_list arguments; /* after MODEL */
     string_list stop, set, adapters;
-    const char *system, *ids, *out, *cpu, *text, *kl_vs, *device; /* NULL when not given */
-    const char *template_file, *messages, *tools, *answer, *to;   /* likewise */
-    const char *prompt;                                           /* text of `bench --report` */
+    const char *system, *ids, *out, *cpu, *text, *kl_vs, *device, *vs_device; /* NULL when not given */
+    const char *template_file, *messages, *tools, *answer, *to;               /* likewise */
+    const char *prompt;                                                       /* text of `bench --report` */
     bool report;
     const char *draft; /* model */
     bool lookup;

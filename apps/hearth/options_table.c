@@ -81,6 +81,8 @@ const option_spec option_table[] = {
      "also the divergence from another checkpoint's predictions"},
     {"kl-vs-reference", 0, KIND_FLAG, AT(kl_vs_reference), 0, 0, NULL, FOR_EVAL, false, NULL,
      "also the divergence from the same checkpoint's in reference precision with a cache of f32"},
+    {"vs-device", 0, KIND_TEXT, AT(vs_device), 0, 0, NULL, FOR_EVAL, false, "NAME",
+     "what computes the predictions to compare with, as --device (the same)"},
     {"template", 0, KIND_PATH, AT(template_file), 0, 0, NULL, FOR_TEMPLATE, false, "FILE",
      "the template, in place of a model's"},
     {"messages", 0, KIND_PATH, AT(messages), 0, 0, NULL, FOR_TEMPLATE | FOR_RUN, false, "FILE",
@@ -216,7 +218,9 @@ const option_spec option_table[] = {
     {"adapter", 0, KIND_LIST, AT(adapters), 0, 0, NULL, COMPUTING | FOR_FUSE, true, "[NAME=]PATH[@X]",
      "a LoRA adapter, times X (1); several add up"},
     {"device", 0, KIND_TEXT, AT(device), 0, 0, NULL, COMPUTING | TRAINING, true, "NAME",
-     "what computes: cpu, or an NVIDIA GPU: cuda, cuda:1 (cpu)"},
+     "what computes: cpu, or an NVIDIA GPU: cuda, cuda:1 (HEARTH_DEVICE of the environment, else a GPU with room for "
+     "it, "
+     "else cpu)"},
     {"backend", 0, KIND_TEXT, AT(backend), 0, 0, NULL, FOR_RUN, false, "NAME",
      "who computes: native, this program; mlx_lm, a Python process, for Apple's GPU (native)"},
     {"python", 0, KIND_PATH, AT(python), 0, 0, NULL, FOR_RUN, false, "FILE",

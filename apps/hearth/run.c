@@ -1,6 +1,7 @@
 /* hearth run: answer one prompt, text to stdout as it comes. */
 #include "backends.h"
 #include "command.h"
+#include "device.h"
 #include "engine.h"
 #include "input.h"
 #include "json.h"
@@ -283,12 +284,13 @@ static size_t peak_of(const options *o, const ht_metrics *m) {
     return backend_is_native(o) ? (size_t)peak_memory_bytes() : m->peak_memory_bytes;
 }
 
-static void print_statistics(const options *o, const ht_metrics *m) {
+static void print_statistics(const options *o, const ht_device *d, const ht_metrics *m) {
+    char note[DEVICE_NOTE];
     fprintf(stderr, "prefill %lld tok · ttft %.0f ms · ", (long long)m->prompt_tokens, m->first_token_seconds * 1e3);
     if (decode_rate(m) > 0) fprintf(stderr, "%.1f tok/s · ", decode_rate(m));
     if (m->guessed_tokens)
         fprintf(stderr, "%lld of %lld guesses right · ", (long long)m->accepted_tokens, (long long)m->guessed_tokens);
-    fprintf(stderr, "peak %.1f GB\n", (double)peak_of(o, m) / 1e9);
+    fprintf(stderr, "peak %.1f GB%s\n", (double)peak_of(o, m) / 1e9, device_note(d, note));
 }
 
 static const char *finish_name(ht_finish finish) {
@@ -315,7 +317,8 @@ static bool print_json(const options *o, const answer *a, const ht_metrics *m) {
     return json_output(value);
 }
 
-static int finish_run(const options *o, answer *a, const ht_metrics *metrics, ht_status st, const ht_error *err) {
+static int finish_run(const options *o, const ht_device *d, answer *a, const ht_metrics *metrics, ht_status st,
+                      const ht_error *err) {
     bool cancelled = st == HT_ERR_CANCELLED && interrupted() && metrics->generated_tokens > 0;
     if (a->out_of_memory) {
         fprintf(stderr, "hearth: out of memory for the answer's text\n");
@@ -337,7 +340,7 @@ static int finish_run(const options *o, answer *a, const ht_metrics *metrics, ht
                 (long long)metrics->generated_tokens, (long long)a->context);
     if (!st && a->has_thought && !a->has_text)
         fprintf(stderr, "hearth: the answer ends within its thoughts; --max-tokens allows more, --no-thinking none\n");
-    if (!o->quiet && metrics->prompt_tokens) print_statistics(o, metrics);
+    if (!o->quiet && metrics->prompt_tokens) print_statistics(o, d, metrics);
     return status;
 }
 
@@ -400,7 +403,7 @@ int run_command(const options *o) {
     a.context = by.context;
     if (!st) st = probes_open(o, &a.probes, &err);
     if (!st) st = generate(&by, o, prompt, &a, &metrics, &err);
-    int status = finish_run(o, &a, &metrics, st, &err);
+    int status = finish_run(o, by.e.device, &a, &metrics, st, &err);
     if (probes_close(&a.probes, &err) && status == EXIT_OK) status = report(&err);
     if (o->save_state && status == EXIT_OK && ht_session_save(by.e.session, o->save_state, &err)) status = report(&err);
     close_answerer(&by);

@@ -54,6 +54,11 @@ HT_API void ht_device_options_init(ht_device_options *options, size_t size);
  * caller frees *out; models, streams and arrays hold the device as long as they need it. NULL options mean the
  * defaults. */
 HT_API ht_status ht_device_open(const char *name, const ht_device_options *options, ht_device **out, ht_error *err);
+/* GPU `index` of those that the CUDA driver has, counted from 0: ht_device_open of "cuda:INDEX". */
+HT_API ht_status ht_device_cuda(int index, const ht_device_options *options, ht_device **out, ht_error *err);
+/* How many devices of a name can be asked for: 1 of "cpu"; of "cuda" the GPUs that the driver has, those that are too old
+ * included, without opening any. 0 and HT_ERR_UNSUPPORTED, which says what is missing, without the driver or libhearth_cuda.so. */
+HT_API ht_status ht_device_count(const char *name, int *n, ht_error *err);
 /* One more hold on the device, to be given back by ht_device_free; returns d. */
 HT_API ht_device *ht_device_retain(ht_device *d);
 /* Gives one hold back; the last one frees the device. NULL is fine. */

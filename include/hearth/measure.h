@@ -31,6 +31,19 @@ HT_API const ht_instruction_set *ht_instruction_sets(int *n);
  * count. False, and 0, when the system does not say. */
 HT_API bool ht_memory_available(size_t *bytes);
 
+/* An NVIDIA GPU, as its driver describes it. */
+typedef struct ht_gpu {
+    char name[128];             /* "NVIDIA H100 80GB HBM3" */
+    char driver[64];            /* its version, "550.54.15"; "" when the system does not say */
+    int major, minor;           /* compute capability: 9 and 0 */
+    int cuda_major, cuda_minor; /* version of CUDA that the driver is for */
+    int multiprocessors;
+    size_t memory_bytes, memory_free_bytes; /* now */
+} ht_gpu;
+
+/* What an open GPU is. False, and zeros, for another device, and when the driver does not answer. */
+HT_API bool ht_device_gpu(ht_device *d, ht_gpu *out);
+
 /* ---- what it can do ---- */
 
 /* How products are computed. */
@@ -39,12 +52,13 @@ typedef enum ht_arithmetic {
     /* Products of 16 bits, 32-bit sums, where the device has a unit for them: f16 and bf16 weights, and quantised weights in
      * high precision. */
     HT_ARITHMETIC_INT16,
-    HT_ARITHMETIC_F32 /* everything else */
+    HT_ARITHMETIC_F32, /* everything else */
+    HT_ARITHMETIC_F16  /* products of f16, f32 sums, of a GPU's tensor cores: all weights but those of f32 */
 } ht_arithmetic;
 /* How many there are; a later library may have more. */
-enum { HT_ARITHMETICS = 3 };
+enum { HT_ARITHMETICS = 4 };
 
-HT_API const char *ht_arithmetic_name(ht_arithmetic a); /* "int8", "int16", "f32" */
+HT_API const char *ht_arithmetic_name(ht_arithmetic a); /* "int8", "int16", "f32", "f16" */
 
 typedef struct ht_meter ht_meter;
 
@@ -58,8 +72,8 @@ HT_API void ht_meter_free(ht_meter *m); /* NULL is fine */
 
 /* Bytes per second of reading the meter's memory front to back, over and over; 0 without memory. */
 HT_API double ht_meter_read(ht_meter *m, double seconds);
-/* Operations per second, a multiplication and an addition being two, with all operands in registers; 0 when the device
- * has no unit for it. */
+/* Operations per second, a multiplication and an addition being two, with all operands in registers, or beside
+ * a GPU's tensor cores; 0 when the device has no unit for it. */
 HT_API double ht_meter_compute(ht_meter *m, ht_arithmetic a, double seconds);
 
 /* ---- what a model asks of it ---- */

@@ -605,8 +605,9 @@ class Model:
 
 
 def load(path, *, threads=0, precision="high", context=0, sliding=False, slots=0, kv_dtype=float16,
-         packed_cache=None):  # fmt: skip
-    """Loads a checkpoint: a .gguf file or a directory. `threads`: 0 is one per core. `precision`: "high"; "fast" rounds
+         packed_cache=None, device="cpu"):  # fmt: skip
+    """Loads a checkpoint: a .gguf file or a directory. `device`: what computes, "cpu", or an NVIDIA GPU, "cuda", "cuda:1" and so
+    on; arrays are always the CPU's. `threads`: 0 is one per core. `precision`: "high"; "fast" rounds
     activations to 8 bits, not 15; "reference" is float32 throughout. `context`: a limit on positions; `sliding`: forget
     beyond it instead of ending. `slots`: how many sequences a step computes at most. `kv_dtype`: how keys and values are kept: float16,
     bfloat16, float32 or int8. `packed_cache`: a directory of the user's alone that keeps the packed weights, so that later
@@ -619,17 +620,19 @@ def load(path, *, threads=0, precision="high", context=0, sliding=False, slots=0
     if packed_cache is True:
         cache = os.environ.get("XDG_CACHE_HOME", "")
         packed_cache = os.path.join(cache if cache.startswith("/") else os.path.expanduser("~/.cache"), "hearth", "packed")
-    device, handle = c_void_p(), c_void_p()
-    if threads:
-        _device_open(b"cpu", lib.options(ht_device_options, n_threads=threads), byref(device))
+    opened, handle = c_void_p(), c_void_p()
+    if threads or device != "cpu":
+        if not isinstance(device, str):
+            raise TypeError(f"device is {device!r}, expected the name of one")
+        _device_open(device.encode(), lib.options(ht_device_options, n_threads=threads), byref(opened))
     else:  # that of arrays, which then meet the model's
-        device = c_void_p(_device_retain(lib.device))
+        opened = c_void_p(_device_retain(lib.device))
     try:
-        how = lib.options(ht_model_options, device=device, precision=how_precise,
+        how = lib.options(ht_model_options, device=opened, precision=how_precise,
                           context=context, sliding=sliding, slots=slots, kv_dtype=kv_dtype.code,
                           packed_cache=lib.path(packed_cache) if packed_cache else None)  # fmt: skip
         _load(lib.path(path), byref(how), byref(handle))
     except BaseException:
-        _device_free(device)
+        _device_free(opened)
         raise
-    return Model(handle, device, path)
+    return Model(handle, opened, path)

@@ -88,6 +88,21 @@ ht_status ht_device_open(const char *name, const ht_device_options *options, ht_
     return ht_fail(err, HT_ERR_UNSUPPORTED, "device \"%s\" is unknown; this build has: %s", name, names);
 }
 
+ht_status ht_device_cuda(int index, const ht_device_options *options, ht_device **out, ht_error *err) {
+    char name[32];
+    snprintf(name, sizeof name, "cuda:%d", index);
+    return ht_device_open(name, options, out, err);
+}
+
+ht_status ht_device_count(const char *name, int *n, ht_error *err) {
+    *n = 0;
+    if (strcmp(name, "cuda") == 0) return ht_shared_device_number(name, n, err);
+    pthread_mutex_lock(&known.lock);
+    *n = find(name, strlen(name)) < known.n;
+    pthread_mutex_unlock(&known.lock);
+    return *n ? HT_OK : ht_fail(err, HT_ERR_UNSUPPORTED, "device \"%s\" is unknown", name);
+}
+
 /* ---- life ---- */
 
 ht_device *ht_device_retain(ht_device *d) {

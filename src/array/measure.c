@@ -16,8 +16,10 @@ struct ht_meter {
 };
 
 const char *ht_arithmetic_name(ht_arithmetic a) {
-    static const char *const names[HT_ARITHMETICS] = {
-        [HT_ARITHMETIC_INT8] = "int8", [HT_ARITHMETIC_INT16] = "int16", [HT_ARITHMETIC_F32] = "f32"};
+    static const char *const names[HT_ARITHMETICS] = {[HT_ARITHMETIC_INT8] = "int8",
+                                                      [HT_ARITHMETIC_INT16] = "int16",
+                                                      [HT_ARITHMETIC_F32] = "f32",
+                                                      [HT_ARITHMETIC_F16] = "f16"};
     return names[a];
 }
 
@@ -43,6 +45,11 @@ ht_status ht_meter_new(ht_device *d, size_t bytes, ht_meter **out, ht_error *err
     m->device = ht_device_retain(d);
     *out = m;
     return HT_OK;
+}
+
+bool ht_device_gpu(ht_device *d, ht_gpu *out) {
+    *out = (ht_gpu){0};
+    return d->measure && d->measure->gpu && d->measure->gpu(d, out);
 }
 
 void ht_meter_free(ht_meter *m) {

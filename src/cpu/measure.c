@@ -135,7 +135,7 @@ static double device_read(ht_device *d, const void *memory, size_t bytes, double
 static double device_compute(ht_device *d, ht_arithmetic a, double seconds) {
     ht_cpu_isa isa = ht_cpu_device_isa(d);
     job j = {.loop = loops_of(isa)->compute[a], .iterations = 16};
-    if (a == HT_ARITHMETIC_INT16 && !ht_cpu_multiplies_words(isa)) return 0; /* no such instruction */
+    if (!j.loop || (a == HT_ARITHMETIC_INT16 && !ht_cpu_multiplies_words(isa))) return 0; /* no such instruction */
     double ops = 0, took = 0;
     for (; took < 1e-4; j.iterations *= 2) {
         double start = wall();

@@ -77,6 +77,7 @@ void ht_cuda_widen(ht_cuda_view *v, int n_dims, int64_t by);
 
 extern const ht_memory_ops ht_cuda_memory_ops; /* whose `user` is the device */
 extern const ht_queue_ops ht_cuda_queue;
+extern const ht_measure_ops ht_cuda_measure;
 extern const ht_program_ops ht_cuda_programs;
 extern const ht_stage_ops ht_cuda_stages;
 

@@ -52,6 +52,13 @@ static void destroy(ht_device *device) {
     free(d);
 }
 
+ht_status ht_shared_device_count(int *n, ht_error *err) {
+    const ht_cuda_driver *cuda;
+    *n = 0;
+    const ht_status status = ht_cuda_driver_find(&cuda, err);
+    return status ? status : ht_cuda_check(cuda, cuda->device_count(n), err, "counting GPUs");
+}
+
 static ht_status look_at(ht_cuda_device *d, int index, ht_error *err) {
     const ht_cuda_driver *cuda = d->driver;
     int n = 0;
@@ -119,6 +126,7 @@ ht_status ht_shared_device_open(const ht_shared_device *how, ht_device **out, ht
                           .n_threads = how->host->n_threads,
                           .run_on_host = run_on_host,
                           .row_ops = how->host->row_ops,
+                          .measure = &ht_cuda_measure,
                           .destroy = destroy,
                           .refs = 1};
     pthread_mutex_init(&d->base.run_lock, NULL);

@@ -11,6 +11,7 @@
     X(init, cuInit)                                                                                                    \
     X(error_name, cuGetErrorName)                                                                                      \
     X(error_text, cuGetErrorString)                                                                                    \
+    X(version, cuDriverGetVersion)                                                                                     \
     X(device_count, cuDeviceGetCount)                                                                                  \
     X(device_get, cuDeviceGet)                                                                                         \
     X(device_name, cuDeviceGetName)                                                                                    \

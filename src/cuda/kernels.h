@@ -9,6 +9,7 @@
 #include "cuda/lora.h"
 #include "cuda/make.h"
 #include "cuda/matrix.h"
+#include "cuda/measure.h"
 #include "cuda/norm.h"
 #include "cuda/product.h"
 #include "cuda/reduce.h"
@@ -21,7 +22,9 @@
     X(attend)                                                                                                          \
     X(attention)                                                                                                       \
     X(elementwise)                                                                                                     \
-    X(index) X(lora) X(make) X(matrix) X(norm) X(product) X(reduce) X(sort) X(stage) X(tensor_product) X(tensor_wide)
+    X(index)                                                                                                           \
+    X(lora) X(make) X(matrix) X(measure) X(norm) X(product) X(reduce) X(sort) X(stage) X(tensor_product)               \
+        X(tensor_wide)
 
 /* X(module, kernel) */
 #define HT_CUDA_KERNELS(X)                                                                                             \
@@ -32,6 +35,7 @@
     HT_CUDA_KERNELS_OF_LORA(X)                                                                                         \
     HT_CUDA_KERNELS_OF_MAKE(X)                                                                                         \
     HT_CUDA_KERNELS_OF_MATRIX(X)                                                                                       \
+    HT_CUDA_KERNELS_OF_MEASURE(X)                                                                                      \
     HT_CUDA_KERNELS_OF_NORM(X)                                                                                         \
     HT_CUDA_KERNELS_OF_PRODUCT(X)                                                                                      \
     HT_CUDA_KERNELS_OF_REDUCE(X)                                                                                       \

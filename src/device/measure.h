@@ -13,6 +13,7 @@ typedef struct ht_measure_ops {
     double (*compute)(ht_device *d, ht_arithmetic a, double seconds); /* operations per second; 0: not supported */
     /* The arithmetic of matrix products with weights of a type. */
     ht_arithmetic (*arithmetic)(const ht_device *d, ht_weight_type type, ht_precision precision);
+    bool (*gpu)(ht_device *d, ht_gpu *out); /* NULL: it is none */
 } ht_measure_ops;
 
 #endif

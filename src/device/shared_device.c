@@ -42,25 +42,36 @@ static void *open_object(const char *file) {
     return handle ? handle : dlopen(file, RTLD_NOW | RTLD_LOCAL);
 }
 
-ht_status ht_shared_device_load(const char *name, int index, ht_device *host, ht_device **out, ht_error *err) {
+/* A function of the object, which stays loaded, as its devices may outlive any caller. */
+static ht_status find(const char *name, const char *function, void *out, ht_error *err) {
     char file[64];
-    *out = NULL;
     snprintf(file, sizeof file, "libhearth_%s.so", name);
-    ht_status status = HT_OK;
-    void *object = open_object(file), *found = object ? dlsym(object, HT_SHARED_DEVICE_OPEN) : NULL;
+    void *object = open_object(file), *found = object ? dlsym(object, function) : NULL;
     if (!object)
-        status = ht_fail(err, HT_ERR_UNSUPPORTED, "device \"%s\" needs %s, which is not there: %s", name, file,
-                         dlerror()); /* of the last attempt */
-    else if (!found)
-        status = ht_fail(err, HT_ERR_UNSUPPORTED, "%s is none of Hearth's", file);
+        return ht_fail(err, HT_ERR_UNSUPPORTED, "device \"%s\" needs %s, which is not there: %s", name, file,
+                       dlerror()); /* of the last attempt */
+    if (!found) return ht_fail(err, HT_ERR_UNSUPPORTED, "%s is none of Hearth's, or of another version", file);
+    memcpy(out, &found, sizeof found);
+    return HT_OK;
+}
+
+ht_status ht_shared_device_number(const char *name, int *n, ht_error *err) {
+    ht_shared_device_count_fn *count = NULL;
+    *n = 0;
+    const ht_status status = find(name, HT_SHARED_DEVICE_COUNT, &count, err);
+    return status ? status : count(n, err);
+}
+
+ht_status ht_shared_device_load(const char *name, int index, ht_device *host, ht_device **out, ht_error *err) {
+    ht_shared_device_open_fn *open = NULL;
+    *out = NULL;
+    ht_status status = find(name, HT_SHARED_DEVICE_OPEN, &open, err);
     if (!status) {
-        ht_shared_device_open_fn *open;
-        memcpy(&open, &found, sizeof open);
         ht_shared_device how = ours();
         how.index = index;
         how.host = host;
         status = open(&how, out, err);
     }
     if (status) host->destroy(host);
-    return status; /* the object stays loaded, as its device may outlive any caller */
+    return status;
 }

@@ -22,12 +22,19 @@ typedef struct ht_shared_device {
  * happens. */
 ht_status ht_shared_device_load(const char *name, int index, ht_device *host, ht_device **out, ht_error *err);
 
+/* In the library: how many devices libhearth_NAME.so has, 0 without it; *err then says what is missing. */
+ht_status ht_shared_device_number(const char *name, int *n, ht_error *err);
+
 /* In the object: HT_ERR_UNSUPPORTED unless it is of the same build. */
 ht_status ht_shared_device_check(const ht_shared_device *how, ht_error *err);
 
-/* The object's one visible function. */
+/* The object's two visible functions. */
 #define HT_SHARED_DEVICE_OPEN "ht_shared_device_open"
 typedef ht_status ht_shared_device_open_fn(const ht_shared_device *how, ht_device **out, ht_error *err);
 HT_API ht_shared_device_open_fn ht_shared_device_open;
+/* How many devices there are to open, 0 after a failure; none is opened. */
+#define HT_SHARED_DEVICE_COUNT "ht_shared_device_count"
+typedef ht_status ht_shared_device_count_fn(int *n, ht_error *err);
+HT_API ht_shared_device_count_fn ht_shared_device_count;
 
 #endif

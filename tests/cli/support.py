@@ -13,6 +13,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import tiny_model  # noqa: E402
 
 HEARTH = os.environ["HEARTH"]
+os.environ.setdefault("HEARTH_DEVICE", "cpu")  # not what the machine happens to have
 SCRATCH = pathlib.Path(tempfile.mkdtemp(prefix="hearth-cli-"))
 TINY = SCRATCH / "tiny.gguf"
 atexit.register(shutil.rmtree, SCRATCH, ignore_errors=True)

@@ -204,6 +204,11 @@ API CUresult cuGetErrorString(CUresult result, const char **out) {
     *out = result == CUDA_ERROR_OUT_OF_MEMORY ? "out of memory" : "it failed as it was told to";
     return CUDA_SUCCESS;
 }
+API CUresult cuDriverGetVersion(int *out) {
+    CALL();
+    *out = 12040;
+    return CUDA_SUCCESS;
+}
 API CUresult cuDeviceGetCount(int *n) {
     CALL();
     *n = 1;
@@ -320,8 +325,9 @@ API CUresult cuMemFree(CUdeviceptr p) {
 }
 API CUresult cuMemGetInfo(size_t *left, size_t *all) {
     CALL_INSIDE();
-    *all = (size_t)16 << 30;
-    *left = *all - held;
+    const char *size = getenv("ON_HOST_MEMORY"); /* in MB */
+    *all = size ? strtoull(size, NULL, 10) << 20 : (size_t)16 << 30;
+    *left = *all > held ? *all - held : 0;
     return CUDA_SUCCESS;
 }
 API CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t n, CUstream) {

@@ -63,6 +63,16 @@ class Texts(WithTinyModel):
             place.chmod(0o755)
             hearth.load(path / "tiny.gguf", packed_cache=place)
 
+    def test_devices(self):
+        path = pathlib.Path(self.folder.name) / "tiny.gguf"
+        expected = "".join(self.model.generate("hello", max_tokens=12, ignore_eos=True))
+        self.assertEqual("".join(hearth.load(path, device="cpu").generate("hello", max_tokens=12, ignore_eos=True)), expected)
+        for name in ("abacus", "cuda:9999"):
+            with self.assertRaises(hearth.Error):
+                hearth.load(path, device=name)
+        with self.assertRaises(TypeError):
+            hearth.load(path, device=1)
+
     def test_sampling_is_repeatable(self):
         def text(seed):
             return "".join(self.model.generate("hello", max_tokens=24, temperature=1.5, seed=seed, ignore_eos=True))

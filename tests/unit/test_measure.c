@@ -65,6 +65,7 @@ static void every_set_measures_itself(void **state) {
         assert_true(ht_meter_compute(m, HT_ARITHMETIC_INT8, 0.002) > 1e6);
         assert_true(ht_meter_compute(m, HT_ARITHMETIC_F32, 0.002) > 1e6);
         assert_true(ht_meter_compute(m, HT_ARITHMETIC_INT16, 0.002) >= 0);
+        assert_true(ht_meter_compute(m, HT_ARITHMETIC_F16, 0.002) == 0);
         ht_meter_free(m);
     }
     ht_meter_free(NULL);
@@ -138,6 +139,7 @@ static void arithmetics_have_names(void **state) {
     assert_string_equal(ht_arithmetic_name(HT_ARITHMETIC_INT8), "int8");
     assert_string_equal(ht_arithmetic_name(HT_ARITHMETIC_INT16), "int16");
     assert_string_equal(ht_arithmetic_name(HT_ARITHMETIC_F32), "f32");
+    assert_string_equal(ht_arithmetic_name(HT_ARITHMETIC_F16), "f16");
 }
 
 int main(void) {
