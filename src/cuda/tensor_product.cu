@@ -73,18 +73,22 @@ template <int N, int PANELS>
 static __device__ __forceinline__ void ht_add_half(const uint32_t (*w)[2][4], const ht_cuda_image &x, int64_t cut,
                                                    int h, int64_t x_group, float (*sum)[N][4]) {
     const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
-    const unsigned char *at =
-        x.rows + (cut * (x.n_padded / 8) + x_group) * HT_CUDA_CUT_BYTES + HT_CUDA_CHUNK_PLACE(g, h * 4 + t);
-    uint4 b[N];
+    const unsigned char *at = x.rows + (cut * (x.n_padded / 8) + x_group) * HT_CUDA_CUT_BYTES;
+    const unsigned char *low = at + HT_CUDA_STEP_PLACE(g, h * 4 + t, 0),
+                        *high = at + HT_CUDA_STEP_PLACE(g, h * 4 + t, 1);
+    uint2 b[N][2];
 #pragma unroll
-    for (int j = 0; j < N; j++) b[j] = *(const uint4 *)(at + j * HT_CUDA_CUT_BYTES);
+    for (int j = 0; j < N; j++) {
+        b[j][0] = *(const uint2 *)(low + j * HT_CUDA_CUT_BYTES);
+        b[j][1] = *(const uint2 *)(high + j * HT_CUDA_CUT_BYTES);
+    }
 #pragma unroll
     for (int p = 0; p < PANELS; p++) {
         const uint32_t first[4] = {w[p][0][0], w[p][1][0], w[p][0][1], w[p][1][1]};
         const uint32_t second[4] = {w[p][0][2], w[p][1][2], w[p][0][3], w[p][1][3]};
 #pragma unroll
         for (int j = 0; j < N; j++) {
-            const uint32_t of_first[2] = {b[j].x, b[j].y}, of_second[2] = {b[j].z, b[j].w};
+            const uint32_t of_first[2] = {b[j][0].x, b[j][0].y}, of_second[2] = {b[j][1].x, b[j][1].y};
             ht_mma(sum[p][j], first, of_first);
             ht_mma(sum[p][j], second, of_second);
         }
@@ -204,43 +208,40 @@ static __device__ __forceinline__ void ht_tensor(const ht_cuda_tensor_arguments 
 
 /* ---- rows of a matrix as f16 ---- */
 
-/* A thread has what a lane has of a span of one row. */
+/* A thread has what a lane has of a span of one row, or of a cut behind the spans. Rows from n on are 0: nobody reads their products. */
 template <class F> static __device__ __forceinline__ void ht_tensor_rows(const ht_cuda_tensor_rows_arguments &a) {
     const ht_cuda_weights &m = a.w;
     const int64_t spans = ht_spans_of<F>(m), cuts = (m.k + HT_CUDA_CUT - 1) / HT_CUDA_CUT, whole = spans * F::CYCLES;
     const int64_t units = spans + (cuts > whole ? cuts - whole : 0), groups = a.n_padded / 8;
     for (int64_t at = ht_first(); at < a.n_padded * units * 4; at += ht_step()) {
         const int t = (int)(at & 3), r = (int)(at >> 2 & 7);
-        const int64_t i = at / 32 % units, group = at / 32 / units, row = group * 8 + r;
-        if (row >= a.n) { /* whose products nobody reads */
-            for (int64_t cut = i < spans ? i * F::CYCLES : whole + i - spans, n = i < spans ? F::CYCLES : 1; n > 0;
-                 cut++, n--)
-                for (int h = 0; h < 2; h++)
-                    *(uint4 *)(a.to + (cut * groups + group) * HT_CUDA_CUT_BYTES + HT_CUDA_CHUNK_PLACE(r, h * 4 + t)) =
-                        uint4{0, 0, 0, 0};
-            continue;
-        }
-        const int64_t index = a.first + row;
+        const int64_t i = at / 32 % units, group = at / 32 / units, row = group * 8 + r, index = a.first + row;
+        const int64_t cut = i < spans ? i * F::CYCLES : whole + i - spans;
+        unsigned char *to = a.to + (cut * groups + group) * HT_CUDA_CUT_BYTES;
         const uint8_t *from = m.packed + index * m.row_bytes;
-        const float factor = __ldg(a.factors + index / HT_CUDA_FACTOR_ROWS);
+        const float factor = row < a.n ? __ldg(a.factors + index / HT_CUDA_FACTOR_ROWS) : 0.0f;
         if (i >= spans) {
-            const int64_t cut = whole + i - spans;
             for (int h = 0; h < 2; h++) {
-                *(uint4 *)(a.to + (cut * groups + group) * HT_CUDA_CUT_BYTES + HT_CUDA_CHUNK_PLACE(r, h * 4 + t)) =
-                    ht_loose_pairs(m, from, index, cut * 8 + h * 4 + t, factor);
+                uint4 all = {0, 0, 0, 0};
+                if (row < a.n) all = ht_loose_pairs(m, from, index, cut * 8 + h * 4 + t, factor);
+                const uint32_t w[4] = {all.x, all.y, all.z, all.w};
+                ht_put_chunk(to, r, h * 4 + t, w);
             }
             continue;
         }
-        const typename F::raw raw = F::load(m, from, index, i, t);
-        const typename F::scale scale = F::open(m, raw, factor);
+        typename F::raw raw;
+        typename F::scale scale;
+        if (row < a.n) {
+            raw = F::load(m, from, index, i, t);
+            scale = F::open(m, raw, factor);
+        }
 #pragma unroll
         for (int c = 0; c < F::CYCLES; c++)
 #pragma unroll
             for (int h = 0; h < 2; h++) {
-                uint32_t w[4];
-                F::pairs(m, raw, scale, c, h, w);
-                *(uint4 *)(a.to + ((i * F::CYCLES + c) * groups + group) * HT_CUDA_CUT_BYTES +
-                           HT_CUDA_CHUNK_PLACE(r, h * 4 + t)) = uint4{w[0], w[1], w[2], w[3]};
+                uint32_t w[4] = {0, 0, 0, 0};
+                if (row < a.n) F::pairs(m, raw, scale, c, h, w);
+                ht_put_chunk(to + c * groups * HT_CUDA_CUT_BYTES, r, h * 4 + t, w);
             }
     }
 }

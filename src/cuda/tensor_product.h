@@ -6,10 +6,10 @@
  * number of rows: the instructions of either kind, mma and wgmma, sum 16 products and what was there before as one exact sum that is
  * cut to f32, so their results are the same bits.
  *
- * Within every eight columns their order is 0 4 1 5 2 6 3 7, in both operands, as this is how numbers of four bits come out of
- * words. Rows of an operand as f16 are an image: cuts of 64 columns, in each eight rows at a time as 1024 bytes, with the 16-byte chunks of row r
- * (a chunk is eight columns, `ht_cuda_chunk_place`) at places that are exclusive-ored with r: what wgmma takes as
- * a swizzle of 128 bytes, and a copy of neighbouring bytes brings to shared memory. */
+ * Rows of an operand as f16 are an image: cuts of 64 columns, in each eight rows at a time as 1024 bytes. A row's 128 bytes are four
+ * steps, of which two have 32 columns: as numbers of four bits come out of words in the order 0 4 1 5, 2 6 3 7, the first of
+ * these has columns 0 4 1 5 of every eight, and the second the others. Pieces of 16 bytes of row r are at places that are
+ * exclusive-ored with r: wgmma takes that as a swizzle of 128 bytes, and a copy of neighbouring bytes brings it to shared memory. */
 #ifndef HT_CUDA_TENSOR_PRODUCT_H
 #define HT_CUDA_TENSOR_PRODUCT_H
 
@@ -54,8 +54,8 @@ enum {
     X(tensor_wide, ht_cuda_tensor_wide_mma)                                                                            \
     X(tensor_wide, ht_cuda_tensor_wide_wgmma)
 
-/* Where the eight columns 8 t .. of 64 lie in row r of an image's 1024 bytes. */
-#define HT_CUDA_CHUNK_PLACE(r, t) ((r)*128 + (((t) ^ (r)) * 16))
+/* Where four of the eight columns 8 t .. of a cut lie in row r of an image's 1024 bytes, as 8 bytes: those of step 0 or 1 of their 32. */
+#define HT_CUDA_STEP_PLACE(r, t, step) ((r)*128 + ((((t) >> 2) * 4 + (step)*2 + ((t)&3) / 2) ^ (r)) * 16 + ((t)&1) * 8)
 
 /* Rows of x as f16, with what products with them are multiplied by. */
 typedef struct ht_cuda_image {

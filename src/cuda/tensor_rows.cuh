@@ -31,10 +31,10 @@ static __device__ __forceinline__ float ht_block_most(float most) {
     return most;
 }
 
-/* Eight columns in the order of images. */
-static __device__ __forceinline__ uint4 ht_chunk_of(const float *w, float factor) {
-    return uint4{ht_pair_of(w[0] * factor, w[4] * factor), ht_pair_of(w[1] * factor, w[5] * factor),
-                 ht_pair_of(w[2] * factor, w[6] * factor), ht_pair_of(w[3] * factor, w[7] * factor)};
+/* Columns 8 t to 8 t + 7 of a cut of row r of an image, as pairs 0 4, 1 5, 2 6 and 3 7. */
+static __device__ __forceinline__ void ht_put_chunk(unsigned char *to, int r, int t, const uint32_t *w) {
+    *(uint2 *)(to + HT_CUDA_STEP_PLACE(r, t, 0)) = uint2{w[0], w[1]};
+    *(uint2 *)(to + HT_CUDA_STEP_PLACE(r, t, 1)) = uint2{w[2], w[3]};
 }
 
 /* Row `row` of the image: columns of x, k of them, which are zeros where `x` is NULL. */
@@ -46,8 +46,9 @@ static __device__ __forceinline__ void ht_put_row(const ht_cuda_image &to, int64
         float of[8];
 #pragma unroll
         for (int j = 0; j < 8; j++) of[j] = x && at * 8 + j < k ? x[at * 8 + j] : 0.0f;
-        *(uint4 *)(to.rows + (at / 8 * groups + group) * HT_CUDA_CUT_BYTES +
-                   HT_CUDA_CHUNK_PLACE((int)(row % 8), (int)(at % 8))) = ht_chunk_of(of, factor);
+        const uint32_t w[4] = {ht_pair_of(of[0] * factor, of[4] * factor), ht_pair_of(of[1] * factor, of[5] * factor),
+                               ht_pair_of(of[2] * factor, of[6] * factor), ht_pair_of(of[3] * factor, of[7] * factor)};
+        ht_put_chunk(to.rows + (at / 8 * groups + group) * HT_CUDA_CUT_BYTES, (int)(row % 8), (int)(at % 8), w);
     }
 }
 

@@ -37,18 +37,17 @@ HT_CUDA_KERNEL_BOUND(ht_cuda_tensor_wide_mma, ht_cuda_tensor_wide_arguments, MMA
             for (int i = 0; i < 4; i++) sum[j][i] = 0;
         for (int64_t cut = a.segment_cuts[s]; cut < a.segment_cuts[s + 1]; cut++)
 #pragma unroll
-            for (int h = 0; h < 2; h++) {
-                const int64_t place = HT_CUDA_CHUNK_PLACE(g, h * 4 + t);
+            for (int step = 0; step < 4; step++) {
+                const int64_t place = g * 128 + (((step * 2 + t / 2) ^ g) * 16) + (t & 1) * 8;
                 const unsigned char *w = a.weights + (cut * w_groups + row / 8) * HT_CUDA_CUT_BYTES + place;
                 const unsigned char *x = a.x.rows + (cut * x_groups + token / 8) * HT_CUDA_CUT_BYTES + place;
-                const uint4 low = *(const uint4 *)w, high = *(const uint4 *)(w + HT_CUDA_CUT_BYTES);
-                const uint32_t first[4] = {low.x, high.x, low.y, high.y}, second[4] = {low.z, high.z, low.w, high.w};
+                const uint2 low = *(const uint2 *)w, high = *(const uint2 *)(w + HT_CUDA_CUT_BYTES);
+                const uint32_t of_w[4] = {low.x, high.x, low.y, high.y};
 #pragma unroll
                 for (int j = 0; j < N; j++) {
-                    const uint4 b = *(const uint4 *)(x + j * HT_CUDA_CUT_BYTES);
-                    const uint32_t of_first[2] = {b.x, b.y}, of_second[2] = {b.z, b.w};
-                    ht_mma(sum[j], first, of_first);
-                    ht_mma(sum[j], second, of_second);
+                    const uint2 b = *(const uint2 *)(x + j * HT_CUDA_CUT_BYTES);
+                    const uint32_t of_x[2] = {b.x, b.y};
+                    ht_mma(sum[j], of_w, of_x);
                 }
             }
 #pragma unroll
