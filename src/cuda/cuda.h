@@ -8,6 +8,7 @@
 #include "cuda/driver.h"
 #include "cuda/fault.h"
 #include "cuda/kernels.h"
+#include "cuda/staging.h"
 #include "device/device.h"
 
 #include <pthread.h>
@@ -29,7 +30,9 @@ typedef struct ht_cuda_device {
     unsigned shared_bytes[HT_CUDA_KERNEL_COUNT]; /* that each has been given room for, where that is to be asked for */
     ht_error lost; /* what lost the device, which stays */
     _Atomic ht_mark submitted;
-    ht_cuda_fault *fault; /* memory of the device */
+    ht_cuda_fault *fault;       /* memory of the device */
+    ht_cuda_fault *found;       /* page-locked: what a wait read of it */
+    ht_cuda_staging staging;
     bool may_have_failed; /* kernels that report were submitted since the last wait */
 } ht_cuda_device;
 
