@@ -1,5 +1,6 @@
 /* Executors: the arena of a plan, and the loop that runs it. Views and addresses are resolved for a pair of row counts
  * (rows, output rows) and kept; decoding repeats one pair and only iterates over the stages. */
+#include "array/highest_logits.h"
 #include "array/op.h"
 #include "array/plan_internal.h"
 #include "base/checked.h"
@@ -30,9 +31,10 @@ struct ht_exec {
     int32_t *batch, *host_batch;
     float *read_output; /* there: host memory for the output of a step that brings none */
     size_t read_bytes;
-    float *output;      /* default address of the output, in the arena */
-    float *second;      /* address of the second result, likewise; NULL: none */
-    float *read_second; /* on a device with memory of its own: the same in host memory */
+    ht_highest_logits highest; /* there: of the output */
+    float *output;             /* default address of the output, in the arena */
+    float *second;             /* address of the second result, likewise; NULL: none */
+    float *read_second;        /* on a device with memory of its own: the same in host memory */
     size_t read_second_bytes;
     bool output_is_read; /* an instruction also reads the output */
     int32_t output_stage;
@@ -193,6 +195,14 @@ enum { BATCH_FIELDS = 3 };
 
 static size_t batch_bytes(const ht_exec *e) { return BATCH_FIELDS * (size_t)e->max_rows * sizeof *e->batch; }
 
+/* Of a row of the output, whose rows are the leading axis. */
+static int64_t output_columns(const ht_plan *p) {
+    const ht_operand *out = &p->instruction[p->output.index].out;
+    int64_t n = 1;
+    for (int i = 1; i < out->n_dims; i++) n *= resolve(out->shape[i], 1, 1);
+    return n;
+}
+
 /* What a device needs whose memory the host cannot read. */
 static ht_status make_room_beside(ht_exec *e, ht_error *err) {
     const ht_plan *p = e->plan;
@@ -205,6 +215,7 @@ static ht_status make_room_beside(ht_exec *e, ht_error *err) {
     e->read_bytes = (size_t)resolve(p->instruction[p->output.index].elements, e->max_rows, e->max_out) * sizeof(float);
     st = ht_memory_host_alloc(p->device->memory, e->read_bytes, "the output of a step", &output, err);
     if (st == HT_OK) e->read_output = output;
+    if (st == HT_OK) st = ht_highest_logits_new(p->device, e->max_out, output_columns(p), &e->highest, err);
     if (st || p->second.source != HT_FROM_VALUE) return st;
     void *second;
     e->read_second_bytes =
@@ -273,6 +284,7 @@ void ht_exec_free(ht_exec *e) {
     ht_memory_free(memory, e->batch, batch_bytes(e));
     ht_memory_free(ht_memory_of_host(), e->layouts, e->layouts_bytes);
     ht_memory_host_free(memory, e->read_output, e->read_bytes);
+    ht_highest_logits_free(&e->highest);
     ht_memory_host_free(memory, e->read_second, e->read_second_bytes);
     free(e->host_batch);
     free(e->slot_offset);
@@ -339,11 +351,17 @@ static size_t result_bytes(const ht_exec *e, const ht_operand *result) {
     return (size_t)ht_view_size(&e->call[result->index].out) * sizeof(float);
 }
 
+static bool finds_highest(const ht_exec *e, const ht_step *step) {
+    return !step->output && ht_highest_logits_can(&e->highest, step->batch->n_out, step->top_k);
+}
+
 /* From a device with memory of its own: the results are on the host when the step has been waited for. */
 static ht_status fetch_results(ht_exec *e, const ht_step *step, ht_error *err) {
     const ht_plan *p = e->plan;
     ht_status st = HT_OK;
-    if (!step->output)
+    if (finds_highest(e, step))
+        st = ht_highest_logits_submit(&e->highest, e->output, step->batch->n_out, step->top_k, err);
+    else if (!step->output)
         st = ht_memory_fetch(p->device->memory, e->read_output, e->output, result_bytes(e, &p->output), err);
     if (st == HT_OK && e->read_second)
         st = ht_memory_fetch(p->device->memory, e->read_second, e->second, result_bytes(e, &p->second), err);
@@ -380,10 +398,17 @@ ht_status ht_exec_run(ht_exec *e, const ht_step *step, const float **output, ht_
     st = run_on_device(e, step, err);
     if (st) return st;
     float *wanted = step->output ? step->output : is_host ? to : e->read_output;
-    if (step->output && wanted != to)
+    e->highest.found = (ht_logits_rows){0};
+    if (finds_highest(e, step)) {
+        ht_highest_logits_take(&e->highest, b->n_out, step->top_k);
+        if (e->highest.found.x) return HT_OK;
+    }
+    if (wanted != to && (step->output || finds_highest(e, step)))
         st = ht_memory_read(p->device->memory, wanted, to, result_bytes(e, &p->output), err);
     if (st == HT_OK) *output = wanted;
     return st;
 }
+
+const ht_logits_rows *ht_exec_highest(const ht_exec *e) { return e->highest.found.x ? &e->highest.found : NULL; }
 
 const float *ht_exec_second(const ht_exec *e) { return e->read_second ? e->read_second : e->second; }

@@ -28,10 +28,10 @@ typedef struct ht_cuda_device {
     CUmodule module[HT_CUDA_MODULE_COUNT];
     CUfunction function[HT_CUDA_KERNEL_COUNT];
     unsigned shared_bytes[HT_CUDA_KERNEL_COUNT]; /* that each has been given room for, where that is to be asked for */
-    ht_error lost; /* what lost the device, which stays */
+    ht_error lost;                               /* what lost the device, which stays */
     _Atomic ht_mark submitted;
-    ht_cuda_fault *fault;       /* memory of the device */
-    ht_cuda_fault *found;       /* page-locked: what a wait read of it */
+    ht_cuda_fault *fault; /* memory of the device */
+    ht_cuda_fault *found; /* page-locked: what a wait read of it */
     ht_cuda_staging staging;
     bool may_have_failed; /* kernels that report were submitted since the last wait */
 } ht_cuda_device;
@@ -82,6 +82,7 @@ extern const ht_memory_ops ht_cuda_memory_ops; /* whose `user` is the device */
 extern const ht_queue_ops ht_cuda_queue;
 extern const ht_program_ops ht_cuda_programs;
 
+extern const ht_top_ops ht_cuda_top;
 extern const ht_kv_ops ht_cuda_kv;
 ht_cuda_page_form ht_cuda_page_form_of(const ht_kv_shape *shape);
 const ht_matrix_ops *ht_cuda_matrix_ops(const ht_device *d, ht_weight_type type, ht_precision precision);

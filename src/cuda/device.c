@@ -121,6 +121,7 @@ ht_status ht_shared_device_open(const ht_shared_device *how, ht_device **out, ht
                           .matrix_ops = ht_cuda_matrix_ops,
                           .head_ops = head_ops,
                           .kv = &ht_cuda_kv,
+                          .top = &ht_cuda_top,
                           .n_threads = how->host->n_threads,
                           .run_on_host = run_on_host,
                           .row_ops = how->host->row_ops,

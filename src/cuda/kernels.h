@@ -13,12 +13,13 @@
 #include "cuda/product.h"
 #include "cuda/reduce.h"
 #include "cuda/sort.h"
+#include "cuda/top.h"
 
 /* X(module) */
 #define HT_CUDA_MODULES(X)                                                                                             \
     X(attend)                                                                                                          \
     X(attention)                                                                                                       \
-    X(elementwise) X(index) X(lora) X(make) X(matrix) X(norm) X(product) X(reduce) X(sort)
+    X(elementwise) X(index) X(lora) X(make) X(matrix) X(norm) X(product) X(reduce) X(sort) X(top)
 
 /* X(module, kernel) */
 #define HT_CUDA_KERNELS(X)                                                                                             \
@@ -32,7 +33,8 @@
     HT_CUDA_KERNELS_OF_NORM(X)                                                                                         \
     HT_CUDA_KERNELS_OF_PRODUCT(X)                                                                                      \
     HT_CUDA_KERNELS_OF_REDUCE(X)                                                                                       \
-    HT_CUDA_KERNELS_OF_SORT(X)
+    HT_CUDA_KERNELS_OF_SORT(X)                                                                                         \
+    HT_CUDA_KERNELS_OF_TOP(X)
 
 typedef enum ht_cuda_module_id {
 #define X(module) HT_CUDA_MODULE_##module,

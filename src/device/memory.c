@@ -229,7 +229,13 @@ size_t ht_memory_rounded(size_t bytes) {
     return size_class(bytes, &bin);
 }
 
-bool ht_memory_left(ht_memory *m, size_t *bytes) { return m->ops && m->ops->left(m->user, bytes); }
+bool ht_memory_left(ht_memory *m, size_t *bytes) {
+    if (!m->ops || !m->ops->left(m->user, bytes)) return false;
+    pthread_mutex_lock(&m->lock);
+    *bytes += m->cached; /* which is given back when it is needed */
+    pthread_mutex_unlock(&m->lock);
+    return true;
+}
 
 void ht_memory_reserve(ht_memory *m, size_t bytes) {
     pthread_mutex_lock(&m->lock);

@@ -1,0 +1,33 @@
+/* The highest logits of rows: the arguments of the kernels of cuda/top.cu. */
+#ifndef HT_CUDA_TOP_H
+#define HT_CUDA_TOP_H
+
+#include <stdint.h>
+
+/* X(module, kernel) */
+#define HT_CUDA_KERNELS_OF_TOP(X)                                                                                      \
+    X(top, ht_cuda_top_of_segments)                                                                                    \
+    X(top, ht_cuda_top_of_rows)
+
+/* A block finds the highest of a segment of a row, so many values in each thread; another then those of the row among what was found
+ * in its segments. */
+enum {
+    HT_CUDA_TOP_THREADS = 512,
+    HT_CUDA_TOP_EACH = 8,
+    HT_CUDA_TOP_SEGMENT = HT_CUDA_TOP_THREADS * HT_CUDA_TOP_EACH,
+    HT_CUDA_TOP_ROW_THREADS = 1024,
+    HT_CUDA_TOP_ROW_EACH = 16,
+    HT_CUDA_TOP_CANDIDATES = HT_CUDA_TOP_ROW_THREADS * HT_CUDA_TOP_ROW_EACH, /* of a row, at most */
+    HT_CUDA_TOP_MOST = 256
+};
+
+typedef struct ht_cuda_top_arguments {
+    const float *x; /* [rows, n] */
+    int64_t rows, n;
+    int32_t k, segments;  /* of a row */
+    uint64_t *candidates; /* [rows, segments, k] ranks */
+    float *value;         /* [rows, k] */
+    int32_t *id;          /* [rows, k] */
+} ht_cuda_top_arguments;
+
+#endif
