@@ -6,11 +6,12 @@ static int64_t segments_of(int64_t n) { return ht_ceil_div_i64(n, HT_CUDA_TOP_SE
 
 static int32_t most(int64_t n) {
     if (n < 1 || n > INT32_MAX) return 0;
-    return (int32_t)ht_min_i64(ht_min_i64(HT_CUDA_TOP_MOST, n), HT_CUDA_TOP_CANDIDATES / segments_of(n));
+    const int64_t room = HT_CUDA_TOP_CANDIDATES / segments_of(n) - HT_CUDA_TOP_MORE;
+    return (int32_t)ht_max_i64(0, ht_min_i64(ht_min_i64(HT_CUDA_TOP_MOST, n), room));
 }
 
 static size_t scratch(int64_t n_rows, int64_t n, int32_t k) {
-    return (size_t)(n_rows * segments_of(n) * k) * sizeof(uint64_t);
+    return (size_t)(n_rows * segments_of(n) * (k + HT_CUDA_TOP_MORE)) * sizeof(uint64_t);
 }
 
 static ht_status run(ht_device *device, const float *x, int64_t n_rows, int64_t n, int32_t k, void *room, float *value,
@@ -21,6 +22,7 @@ static ht_status run(ht_device *device, const float *x, int64_t n_rows, int64_t 
                                      .n = n,
                                      .k = k,
                                      .segments = (int32_t)segments_of(n),
+                                     .room = k + HT_CUDA_TOP_MORE,
                                      .candidates = room,
                                      .value = value,
                                      .id = id};

@@ -16,23 +16,32 @@ static __device__ uint64_t rank_of(float x, int64_t place) {
 
 static __device__ bool is_finite(float x) { return (__float_as_uint(x) & 0x7f800000u) != 0x7f800000u; }
 
-/* The k-th highest of the ranks of a block, `N` of each thread, some of which may be 0, or a number between it and the next: bit by bit,
- * until k of them are at least as high. At least k of them are not 0. */
-template <int N> static __device__ uint64_t threshold_of(const uint64_t *rank, int k) {
-    __shared__ int count[RANK_BITS];
-    if (threadIdx.x < RANK_BITS) count[threadIdx.x] = 0;
+/* A number such that at least k of the ranks of a block, and no more than `most`, are as high: of each thread the first `used` of N, some
+ * of which may be 0, but at least k are not. Digit by digit of two bits, whose three counts go together through a warp. */
+template <int N> static __device__ uint64_t threshold_of(const uint64_t *rank, int used, int k, int most) {
+    enum { DIGITS = RANK_BITS / 2, FIELD = 10 };
+    __shared__ int count[DIGITS * 3];
+    const int lane = (int)threadIdx.x % 32;
+    if (threadIdx.x < DIGITS * 3) count[threadIdx.x] = 0;
     __syncthreads();
     uint64_t threshold = 0;
-    for (int bit = RANK_BITS - 1; bit >= 0; bit--) {
-        const uint64_t tried = threshold | (uint64_t)1 << bit;
-        int n = 0;
+    for (int shift = RANK_BITS - 2; shift >= 0; shift -= 2) {
+        const uint64_t step = (uint64_t)1 << shift;
+        unsigned n = 0;
 #pragma unroll
-        for (int i = 0; i < N; i++) n += rank[i] >= tried;
-        n = (int)__reduce_add_sync(~0u, (unsigned)n);
-        if (threadIdx.x % 32 == 0 && n) atomicAdd(&count[bit], n);
+        for (int i = 0; i < N; i++) {
+            if (i >= used) break;
+            n += (rank[i] >= threshold + step) + ((unsigned)(rank[i] >= threshold + 2 * step) << FIELD) +
+                 ((unsigned)(rank[i] >= threshold + 3 * step) << 2 * FIELD);
+        }
+        n = __reduce_add_sync(~0u, n);
+        int *of = count + shift / 2 * 3;
+        const int mine = lane < 3 ? (int)(n >> lane * FIELD & ((1 << FIELD) - 1)) : 0;
+        if (mine) atomicAdd(&of[lane], mine);
         __syncthreads();
-        if (count[bit] >= k) threshold = tried;
-        if (count[bit] == k) break;
+        const int digit = of[2] >= k ? 3 : of[1] >= k ? 2 : of[0] >= k ? 1 : 0;
+        threshold += (uint64_t)digit * step;
+        if (digit && of[digit - 1] <= most) break;
     }
     return threshold;
 }
@@ -43,7 +52,7 @@ HT_CUDA_KERNEL_OF(512, ht_cuda_top_of_segments, ht_cuda_top_arguments) {
     const int64_t row = blockIdx.x / a.segments, first = blockIdx.x % a.segments * (int64_t)HT_CUDA_TOP_SEGMENT;
     const int64_t n = a.n - first < HT_CUDA_TOP_SEGMENT ? a.n - first : HT_CUDA_TOP_SEGMENT;
     const float *x = a.x + row * a.n + first;
-    uint64_t *out = a.candidates + (int64_t)blockIdx.x * a.k;
+    uint64_t *out = a.candidates + (int64_t)blockIdx.x * a.room;
     uint64_t rank[N];
     bool finite = true;
 #pragma unroll
@@ -60,11 +69,12 @@ HT_CUDA_KERNEL_OF(512, ht_cuda_top_of_segments, ht_cuda_top_arguments) {
         if (threadIdx.x == 0) out[0] = NOT_FINITE;
         return;
     }
-    const uint64_t threshold = n > a.k ? threshold_of<N>(rank, a.k) : 1;
+    const uint64_t threshold = n > a.room ? threshold_of<N>(rank, N, a.k, a.room) : 1;
 #pragma unroll
     for (int i = 0; i < N; i++)
         if (rank[i] >= threshold) out[atomicAdd(&taken, 1)] = rank[i];
-    for (int i = (int)(n + threadIdx.x); i < a.k; i += HT_CUDA_TOP_THREADS) out[i] = 0;
+    __syncthreads();
+    for (int i = taken + (int)threadIdx.x; i < a.room; i += HT_CUDA_TOP_THREADS) out[i] = 0;
 }
 
 HT_CUDA_KERNEL_OF(1024, ht_cuda_top_of_rows, ht_cuda_top_arguments) {
@@ -72,7 +82,7 @@ HT_CUDA_KERNEL_OF(1024, ht_cuda_top_of_rows, ht_cuda_top_arguments) {
     __shared__ int taken;
     __shared__ uint32_t place[HT_CUDA_TOP_MOST];
     const int64_t row = blockIdx.x;
-    const int n = a.segments * a.k, t = (int)threadIdx.x;
+    const int n = a.segments * a.room, t = (int)threadIdx.x;
     const uint64_t *candidates = a.candidates + row * n;
     uint64_t rank[N];
     bool finite = true;
@@ -87,7 +97,8 @@ HT_CUDA_KERNEL_OF(1024, ht_cuda_top_of_rows, ht_cuda_top_arguments) {
         if (t == 0) a.id[row * a.k] = -1;
         return;
     }
-    const uint64_t threshold = threshold_of<N>(rank, a.k);
+    const uint64_t threshold =
+        threshold_of<N>(rank, (n + HT_CUDA_TOP_ROW_THREADS - 1) / HT_CUDA_TOP_ROW_THREADS, a.k, a.k);
 #pragma unroll
     for (int i = 0; i < N; i++)
         if (rank[i] >= threshold) place[atomicAdd(&taken, 1)] = ~(uint32_t)rank[i];
