@@ -66,7 +66,7 @@ HT_CUDA_KERNEL_OF(512, ht_cuda_top_of_segments, ht_cuda_top_arguments) {
     }
     if (threadIdx.x == 0) taken = 0;
     if (__syncthreads_or(!finite)) {
-        if (threadIdx.x == 0) out[0] = NOT_FINITE;
+        for (int i = (int)threadIdx.x; i < a.room; i += HT_CUDA_TOP_THREADS) out[i] = NOT_FINITE;
         return;
     }
     const uint64_t threshold = n > a.room ? threshold_of<N>(rank, N, a.k, a.room) : 1;
@@ -94,7 +94,10 @@ HT_CUDA_KERNEL_OF(1024, ht_cuda_top_of_rows, ht_cuda_top_arguments) {
     }
     if (t == 0) taken = 0;
     if (__syncthreads_or(!finite)) {
-        if (t == 0) a.id[row * a.k] = -1;
+        if (t < a.k) {
+            a.id[row * a.k + t] = -1;
+            a.value[row * a.k + t] = 0.0f;
+        }
         return;
     }
     const uint64_t threshold =
