@@ -1,5 +1,6 @@
 /* Executors: the arena of a plan, and the loop that runs it. Views and addresses are resolved for a pair of row counts
  * (rows, output rows) and kept; decoding repeats one pair and only iterates over the stages. */
+#include "array/highest_logits.h"
 #include "array/op.h"
 #include "array/plan_internal.h"
 #include "base/checked.h"
@@ -25,12 +26,15 @@ struct ht_exec {
     bool *skip;          /* [n_instructions], true: no rows for these row counts */
     int32_t *from_batch; /* operands that are batch values */
     int32_t n_from_batch;
-    int32_t *batch; /* on a device with memory of its own: ids, positions and output rows of a step, max_rows of each */
+    /* On a device with memory of its own: ids, positions and output rows of a step, one behind the other, there and as they are
+     * put together in host memory. */
+    int32_t *batch, *host_batch;
     float *read_output; /* there: host memory for the output of a step that brings none */
     size_t read_bytes;
-    float *output;      /* default address of the output, in the arena */
-    float *second;      /* address of the second result, likewise; NULL: none */
-    float *read_second; /* on a device with memory of its own: the same in host memory */
+    ht_highest_logits highest; /* there: of the output */
+    float *output;             /* default address of the output, in the arena */
+    float *second;             /* address of the second result, likewise; NULL: none */
+    float *read_second;        /* on a device with memory of its own: the same in host memory */
     size_t read_second_bytes;
     bool output_is_read; /* an instruction also reads the output */
     int32_t output_stage;
@@ -191,6 +195,14 @@ enum { BATCH_FIELDS = 3 };
 
 static size_t batch_bytes(const ht_exec *e) { return BATCH_FIELDS * (size_t)e->max_rows * sizeof *e->batch; }
 
+/* Of a row of the output, whose rows are the leading axis. */
+static int64_t output_columns(const ht_plan *p) {
+    const ht_operand *out = &p->instruction[p->output.index].out;
+    int64_t n = 1;
+    for (int i = 1; i < out->n_dims; i++) n *= resolve(out->shape[i], 1, 1);
+    return n;
+}
+
 /* What a device needs whose memory the host cannot read. */
 static ht_status make_room_beside(ht_exec *e, ht_error *err) {
     const ht_plan *p = e->plan;
@@ -198,14 +210,17 @@ static ht_status make_room_beside(ht_exec *e, ht_error *err) {
     ht_status st = ht_memory_alloc(p->device->memory, batch_bytes(e), "the rows of a step", &batch, err);
     if (st) return st;
     e->batch = batch;
+    e->host_batch = malloc(batch_bytes(e));
+    if (!e->host_batch) return ht_fail_memory(err, batch_bytes(e), "the rows of a step");
     e->read_bytes = (size_t)resolve(p->instruction[p->output.index].elements, e->max_rows, e->max_out) * sizeof(float);
-    st = ht_memory_alloc(ht_memory_of_host(), e->read_bytes, "the output of a step", &output, err);
+    st = ht_memory_host_alloc(p->device->memory, e->read_bytes, "the output of a step", &output, err);
     if (st == HT_OK) e->read_output = output;
+    if (st == HT_OK) st = ht_highest_logits_new(p->device, e->max_out, output_columns(p), &e->highest, err);
     if (st || p->second.source != HT_FROM_VALUE) return st;
     void *second;
     e->read_second_bytes =
         (size_t)resolve(p->instruction[p->second.index].elements, e->max_rows, e->max_out) * sizeof(float);
-    st = ht_memory_alloc(ht_memory_of_host(), e->read_second_bytes, "the output of a step", &second, err);
+    st = ht_memory_host_alloc(p->device->memory, e->read_second_bytes, "the output of a step", &second, err);
     if (st == HT_OK) e->read_second = second;
     return st;
 }
@@ -268,8 +283,10 @@ void ht_exec_free(ht_exec *e) {
     ht_memory_free(memory, e->arena, e->arena_bytes);
     ht_memory_free(memory, e->batch, batch_bytes(e));
     ht_memory_free(ht_memory_of_host(), e->layouts, e->layouts_bytes);
-    ht_memory_free(ht_memory_of_host(), e->read_output, e->read_bytes);
-    ht_memory_free(ht_memory_of_host(), e->read_second, e->read_second_bytes);
+    ht_memory_host_free(memory, e->read_output, e->read_bytes);
+    ht_highest_logits_free(&e->highest);
+    ht_memory_host_free(memory, e->read_second, e->read_second_bytes);
+    free(e->host_batch);
     free(e->slot_offset);
     free(e->view);
     free(e->call);
@@ -286,19 +303,20 @@ static const int32_t *batch_field(const ht_batch *b, int32_t field) {
 }
 
 static ht_status bind_batch(ht_exec *e, const ht_batch *b, ht_error *err) {
+    const int32_t at[] = {0, b->n_tok, 2 * b->n_tok, 2 * b->n_tok + b->n_out};
     for (int32_t i = 0; i < e->n_from_batch; i++) {
         const ht_operand *o = &e->plan->operand[e->from_batch[i]];
-        const int32_t *values = e->batch ? e->batch + (o->index - HT_BATCH_ID) * e->max_rows : batch_field(b, o->index);
+        const int32_t *values = e->batch ? e->batch + at[o->index - HT_BATCH_ID] : batch_field(b, o->index);
         int64_t offset = resolve(o->offset, e->n_tok, e->n_out);
         e->view[e->from_batch[i]].data = (void *)(uintptr_t)(values + offset);
     }
-    ht_status st = HT_OK;
-    for (int32_t f = HT_BATCH_ID; e->batch && f <= HT_BATCH_OUT_ROW && st == HT_OK; f++) {
-        const int32_t n = f == HT_BATCH_OUT_ROW ? b->n_out : b->n_tok;
-        st = ht_memory_write(e->plan->device->memory, e->batch + (f - HT_BATCH_ID) * e->max_rows, batch_field(b, f),
-                             (size_t)n * sizeof(int32_t), err);
-    }
-    return st;
+    if (!e->batch) return HT_OK;
+    for (int32_t f = 0; f < BATCH_FIELDS; f++)
+        if (at[f + 1] > at[f])
+            memcpy(e->host_batch + at[f], batch_field(b, HT_BATCH_ID + f),
+                   (size_t)(at[f + 1] - at[f]) * sizeof *e->batch);
+    return ht_memory_write(e->plan->device->memory, e->batch, e->host_batch,
+                           (size_t)at[BATCH_FIELDS] * sizeof *e->batch, err);
 }
 
 /* Sets the address of the output and top_k; a fused stage with the output has to be laid out again. */
@@ -329,6 +347,27 @@ static ht_status run_stages(ht_exec *e, const ht_step *step, ht_error *err) {
     return st;
 }
 
+static size_t result_bytes(const ht_exec *e, const ht_operand *result) {
+    return (size_t)ht_view_size(&e->call[result->index].out) * sizeof(float);
+}
+
+static bool finds_highest(const ht_exec *e, const ht_step *step) {
+    return !step->output && ht_highest_logits_can(&e->highest, step->batch->n_out, step->top_k);
+}
+
+/* From a device with memory of its own: the results are on the host when the step has been waited for. */
+static ht_status fetch_results(ht_exec *e, const ht_step *step, ht_error *err) {
+    const ht_plan *p = e->plan;
+    ht_status st = HT_OK;
+    if (finds_highest(e, step))
+        st = ht_highest_logits_submit(&e->highest, e->output, step->batch->n_out, step->top_k, err);
+    else if (!step->output)
+        st = ht_memory_fetch(p->device->memory, e->read_output, e->output, result_bytes(e, &p->output), err);
+    if (st == HT_OK && e->read_second)
+        st = ht_memory_fetch(p->device->memory, e->read_second, e->second, result_bytes(e, &p->second), err);
+    return st;
+}
+
 /* Runs all stages, with what the host and the device hand each other before and after. */
 static ht_status run_on_device(ht_exec *e, const ht_step *step, ht_error *err) {
     ht_device *d = e->plan->device;
@@ -337,6 +376,7 @@ static ht_status run_on_device(ht_exec *e, const ht_step *step, ht_error *err) {
     const unsigned state = d->begin(d);
     ht_status st = bind_batch(e, step->batch, err);
     if (st == HT_OK) st = run_stages(e, step, err);
+    if (st == HT_OK && e->batch) st = fetch_results(e, step, err);
     const ht_status found = ht_device_wait(d, &failed, &late);
     if (found && err) *err = late; /* it came first, whatever else there was */
     d->end(d, state);
@@ -357,14 +397,18 @@ ht_status ht_exec_run(ht_exec *e, const ht_step *step, const float **output, ht_
     place_output(e, to, step->top_k);
     st = run_on_device(e, step, err);
     if (st) return st;
-    const size_t bytes = (size_t)ht_view_size(&e->call[p->output.index].out) * sizeof *to;
     float *wanted = step->output ? step->output : is_host ? to : e->read_output;
-    if (wanted != to) st = ht_memory_read(p->device->memory, wanted, to, bytes, err);
-    if (st == HT_OK && e->read_second)
-        st = ht_memory_read(p->device->memory, e->read_second, e->second,
-                            (size_t)ht_view_size(&e->call[p->second.index].out) * sizeof *e->second, err);
+    e->highest.found = (ht_logits_rows){0};
+    if (finds_highest(e, step)) {
+        ht_highest_logits_take(&e->highest, b->n_out, step->top_k);
+        if (e->highest.found.x) return HT_OK;
+    }
+    if (wanted != to && (step->output || finds_highest(e, step)))
+        st = ht_memory_read(p->device->memory, wanted, to, result_bytes(e, &p->output), err);
     if (st == HT_OK) *output = wanted;
     return st;
 }
+
+const ht_logits_rows *ht_exec_highest(const ht_exec *e) { return e->highest.found.x ? &e->highest.found : NULL; }
 
 const float *ht_exec_second(const ht_exec *e) { return e->read_second ? e->read_second : e->second; }

@@ -31,6 +31,9 @@ size_t ht_exec_bytes(const ht_plan *p, int32_t max_rows, int32_t max_out);
 /* Runs one step, without allocating. *output is f32 [n_out, columns], row-contiguous: step->output, or memory lent
  * until the next run. The caller advances the lengths of the KV caches after success. */
 ht_status ht_exec_run(ht_exec *e, const ht_step *step, const float **output, ht_error *err);
+/* Where the device finds the highest top_k logits of each row of a step without `output`, and all logits are finite, these are all
+ * there is: *output of the last run was NULL, and they are lent until the next one. Else NULL. */
+const ht_logits_rows *ht_exec_highest(const ht_exec *e);
 /* The second result of the last run, f32 [n_out, columns], lent until the next one; NULL for a plan that has none. */
 const float *ht_exec_second(const ht_exec *e);
 

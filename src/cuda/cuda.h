@@ -8,6 +8,7 @@
 #include "cuda/driver.h"
 #include "cuda/fault.h"
 #include "cuda/kernels.h"
+#include "cuda/staging.h"
 #include "device/device.h"
 
 #include <pthread.h>
@@ -30,6 +31,8 @@ typedef struct ht_cuda_device {
     ht_error lost;                               /* what lost the device, which stays */
     _Atomic ht_mark submitted;
     ht_cuda_fault *fault; /* memory of the device */
+    ht_cuda_fault *found; /* page-locked: what a wait read of it */
+    ht_cuda_staging staging;
     bool may_have_failed; /* kernels that report were submitted since the last wait */
 } ht_cuda_device;
 
@@ -81,6 +84,7 @@ extern const ht_measure_ops ht_cuda_measure;
 extern const ht_program_ops ht_cuda_programs;
 extern const ht_stage_ops ht_cuda_stages;
 
+extern const ht_top_ops ht_cuda_top;
 extern const ht_kv_ops ht_cuda_kv;
 ht_cuda_page_form ht_cuda_page_form_of(const ht_kv_shape *shape);
 const ht_matrix_ops *ht_cuda_matrix_ops(const ht_device *d, ht_weight_type type, ht_precision precision);

@@ -37,6 +37,8 @@ static void destroy(ht_device *device) {
     if (d->context) ht_cuda_enter(d);
     if (d->stream) (void)cuda->stream_wait(d->stream);
     ht_memory_destroy(&d->memory);
+    ht_cuda_staging_end(d);
+    if (d->found) (void)cuda->host_give_back(d->found);
     if (d->fault) (void)cuda->memory_give_back((CUdeviceptr)d->fault);
     for (int i = 0; i < HT_CUDA_MODULE_COUNT; i++)
         if (d->module[i]) (void)cuda->module_unload(d->module[i]);
@@ -92,11 +94,15 @@ static ht_status take_hold(ht_cuda_device *d, ht_error *err) {
         return status;
     }
     CUdeviceptr fault = 0;
+    void *found = NULL;
     ht_cuda_enter(d);
     CUresult result = cuda->stream_create(&d->stream, CU_STREAM_NON_BLOCKING);
     if (result) d->stream = NULL;
     if (!result) result = cuda->memory_take(&fault, sizeof *d->fault);
     if (!result) d->fault = (ht_cuda_fault *)fault;
+    if (!result) result = cuda->host_take(&found, sizeof *d->found, 0);
+    if (!result) d->found = found;
+    if (!result) result = ht_cuda_staging_begin(d);
     if (!result) result = cuda->fill(fault, 0, sizeof *d->fault, d->stream);
     ht_cuda_leave(d);
     return ht_cuda_check(cuda, result, err, d->name);
@@ -123,6 +129,7 @@ ht_status ht_shared_device_open(const ht_shared_device *how, ht_device **out, ht
                           .matrix_ops = ht_cuda_matrix_ops,
                           .head_ops = head_ops,
                           .kv = &ht_cuda_kv,
+                          .top = &ht_cuda_top,
                           .n_threads = how->host->n_threads,
                           .run_on_host = run_on_host,
                           .row_ops = how->host->row_ops,
@@ -132,6 +139,7 @@ ht_status ht_shared_device_open(const ht_shared_device *how, ht_device **out, ht
     pthread_mutex_init(&d->base.run_lock, NULL);
     pthread_mutex_init(&d->turn, NULL);
     pthread_mutex_init(&d->lock, NULL);
+    ht_cuda_staging_init(&d->staging);
     ht_memory_init(&d->memory, "cuda", &ht_cuda_memory_ops, d, &d->base);
 #define X(module) ht_cuda_##module##_kernels(d->base.kernels);
     HT_CUDA_MODULES(X)

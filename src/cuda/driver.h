@@ -31,6 +31,13 @@
     X(memory_take, cuMemAlloc)                                                                                         \
     X(memory_give_back, cuMemFree)                                                                                     \
     X(memory_info, cuMemGetInfo)                                                                                       \
+    X(host_take, cuMemHostAlloc)                                                                                       \
+    X(host_give_back, cuMemFreeHost)                                                                                   \
+    X(event_create, cuEventCreate)                                                                                     \
+    X(event_destroy, cuEventDestroy)                                                                                   \
+    X(event_record, cuEventRecord)                                                                                     \
+    X(event_query, cuEventQuery)                                                                                       \
+    X(event_wait, cuEventSynchronize)                                                                                  \
     X(copy_to, cuMemcpyHtoDAsync)                                                                                      \
     X(copy_from, cuMemcpyDtoHAsync)                                                                                    \
     X(copy, cuMemcpyDtoDAsync)                                                                                         \

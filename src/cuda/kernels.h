@@ -16,6 +16,7 @@
 #include "cuda/sort.h"
 #include "cuda/stage.h"
 #include "cuda/tensor_product.h"
+#include "cuda/top.h"
 
 /* X(module) */
 #define HT_CUDA_MODULES(X)                                                                                             \
@@ -23,8 +24,8 @@
     X(attention)                                                                                                       \
     X(elementwise)                                                                                                     \
     X(index)                                                                                                           \
-    X(lora) X(make) X(matrix) X(measure) X(norm) X(product) X(reduce) X(sort) X(stage) X(tensor_product)               \
-        X(tensor_wide)
+    X(lora)                                                                                                            \
+    X(make) X(matrix) X(measure) X(norm) X(product) X(reduce) X(sort) X(stage) X(tensor_product) X(tensor_wide) X(top)
 
 /* X(module, kernel) */
 #define HT_CUDA_KERNELS(X)                                                                                             \
@@ -42,7 +43,8 @@
     HT_CUDA_KERNELS_OF_SORT(X)                                                                                         \
     HT_CUDA_KERNELS_OF_STAGE(X)                                                                                        \
     HT_CUDA_KERNELS_OF_TENSOR_PRODUCT(X)                                                                               \
-    HT_CUDA_KERNELS_OF_TENSOR_WIDE(X)
+    HT_CUDA_KERNELS_OF_TENSOR_WIDE(X)                                                                                  \
+    HT_CUDA_KERNELS_OF_TOP(X)
 
 typedef enum ht_cuda_module_id {
 #define X(module) HT_CUDA_MODULE_##module,

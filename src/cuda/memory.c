@@ -1,4 +1,4 @@
-/* The device's memory: allocation and copies, in the order of the stream. */
+/* The device's memory: allocation and copies, in the order of the stream. What goes through page-locked memory is cuda/staging.h's. */
 #include "base/error.h"
 #include "cuda/cuda.h"
 
@@ -20,27 +20,41 @@ static void give_back(void *user, void *p, size_t bytes) {
     ht_cuda_leave(d);
 }
 
-/* The driver has copied pageable memory when it returns. */
 static ht_status write_bytes(void *user, void *to, const void *from, size_t bytes, ht_error *err) {
-    ht_cuda_device *d = user;
-    if (bytes == 0) return HT_OK;
-    ht_cuda_enter(d);
-    const ht_status status =
-        ht_cuda_note(d, d->driver->copy_to((CUdeviceptr)to, from, bytes, d->stream), err, "copying to the GPU");
-    ht_cuda_leave(d);
-    return status;
+    return bytes ? ht_cuda_staged_write(user, to, from, bytes, err) : HT_OK;
 }
 
 static ht_status read_bytes(void *user, void *to, const void *from, size_t bytes, ht_error *err) {
     ht_cuda_device *d = user;
-    ht_cuda_enter(d);
-    CUresult result = CUDA_SUCCESS;
-    if (bytes) result = d->driver->copy_from(to, (CUdeviceptr)from, bytes, d->stream);
-    if (!result) result = d->driver->stream_wait(d->stream);
-    const ht_status status = ht_cuda_note(d, result, err, "copying from the GPU");
-    ht_cuda_leave(d);
+    const ht_status status = bytes ? ht_cuda_staged_read(d, to, from, bytes, err) : HT_OK;
     const ht_status lost = ht_cuda_lost(d, err);
     return lost ? lost : status;
+}
+
+static void *take_host(void *user, size_t bytes) {
+    ht_cuda_device *d = user;
+    void *p = NULL;
+    ht_cuda_enter(d);
+    const CUresult result = d->driver->host_take(&p, bytes, 0);
+    ht_cuda_leave(d);
+    return result == CUDA_SUCCESS ? p : NULL;
+}
+
+static void give_back_host(void *user, void *p) {
+    ht_cuda_device *d = user;
+    ht_cuda_enter(d);
+    (void)d->driver->host_give_back(p);
+    ht_cuda_leave(d);
+}
+
+static ht_status fetch(void *user, void *to, const void *from, size_t bytes, ht_error *err) {
+    ht_cuda_device *d = user;
+    if (bytes == 0) return HT_OK;
+    ht_cuda_enter(d);
+    const ht_status status =
+        ht_cuda_note(d, d->driver->copy_from(to, (CUdeviceptr)from, bytes, d->stream), err, "copying from the GPU");
+    ht_cuda_leave(d);
+    return status;
 }
 
 static ht_status copy_bytes(void *user, void *to, const void *from, size_t bytes, ht_error *err) {
@@ -72,4 +86,15 @@ static bool left(void *user, size_t *bytes) {
     return result == CUDA_SUCCESS;
 }
 
-const ht_memory_ops ht_cuda_memory_ops = {take, give_back, write_bytes, read_bytes, copy_bytes, fill, left};
+const ht_memory_ops ht_cuda_memory_ops = {
+    .take = take,
+    .give_back = give_back,
+    .write = write_bytes,
+    .read = read_bytes,
+    .copy = copy_bytes,
+    .fill = fill,
+    .left = left,
+    .take_host = take_host,
+    .give_back_host = give_back_host,
+    .fetch = fetch,
+};

@@ -59,14 +59,18 @@ static ht_status describe(const ht_cuda_fault *f, ht_error *err) {
                    f->length < f->size ? " as the start of a slice" : "");
 }
 
-/* Takes what kernels wrote to the fault record, all of which is done. */
-static ht_status read_fault(ht_cuda_device *d, ht_cuda_fault *out, ht_error *err) {
+/* Waits for the stream, and reads what kernels wrote to the fault record. */
+static CUresult wait_and_look(ht_cuda_device *d, ht_cuda_fault *out) {
     const ht_cuda_driver *cuda = d->driver;
     const CUdeviceptr at = (CUdeviceptr)d->fault;
-    CUresult result = cuda->copy_from(out, at, sizeof *out, d->stream);
+    CUresult result = CUDA_SUCCESS;
+    if (d->may_have_failed) result = cuda->copy_from(d->found, at, sizeof *out, d->stream);
     if (!result) result = cuda->stream_wait(d->stream);
-    if (!result && out->wrong) result = cuda->fill(at, 0, sizeof *out, d->stream);
-    return ht_cuda_note(d, result, err, "reading what kernels found");
+    if (result || !d->may_have_failed) return result;
+    *out = *d->found;
+    if (out->wrong) result = cuda->fill(at, 0, sizeof *out, d->stream);
+    if (!result) d->may_have_failed = false;
+    return result;
 }
 
 static ht_status wait(ht_device *device, ht_mark until, ht_mark *failed, ht_error *err) {
@@ -74,9 +78,7 @@ static ht_status wait(ht_device *device, ht_mark until, ht_mark *failed, ht_erro
     (void)until; /* the whole stream is waited for, and what has failed is void from there on */
     ht_cuda_fault fault = {0};
     ht_cuda_enter(d);
-    ht_status status = ht_cuda_note(d, d->driver->stream_wait(d->stream), err, "a kernel");
-    if (!status && d->may_have_failed) status = read_fault(d, &fault, err);
-    if (!status) d->may_have_failed = false;
+    (void)ht_cuda_note(d, wait_and_look(d, &fault), NULL, "a kernel");
     ht_cuda_leave(d);
     const ht_status lost = ht_cuda_lost(d, err);
     if (lost) {

@@ -43,6 +43,7 @@ struct ht_device {
     const ht_matrix_ops *(*head_ops)(const ht_device *d, ht_weight_type type, ht_precision precision, int64_t n_rows,
                                      int64_t k);
     const ht_kv_ops *kv;
+    const ht_top_ops *top; /* NULL: the host finds the highest logits */
 
     /* ---- the host's side ---- */
 

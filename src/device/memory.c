@@ -229,7 +229,13 @@ size_t ht_memory_rounded(size_t bytes) {
     return size_class(bytes, &bin);
 }
 
-bool ht_memory_left(ht_memory *m, size_t *bytes) { return m->ops && m->ops->left(m->user, bytes); }
+bool ht_memory_left(ht_memory *m, size_t *bytes) {
+    if (!m->ops || !m->ops->left(m->user, bytes)) return false;
+    pthread_mutex_lock(&m->lock);
+    *bytes += m->cached; /* which is given back when it is needed */
+    pthread_mutex_unlock(&m->lock);
+    return true;
+}
 
 void ht_memory_reserve(ht_memory *m, size_t bytes) {
     pthread_mutex_lock(&m->lock);
@@ -255,6 +261,20 @@ void ht_memory_destroy(ht_memory *m) {
     pthread_mutex_destroy(&m->lock);
 }
 
+ht_status ht_memory_host_alloc(ht_memory *m, size_t bytes, const char *what, void **out, ht_error *err) {
+    if (!m->ops || !m->ops->take_host) return ht_memory_alloc(&host, bytes, what, out, err);
+    *out = m->ops->take_host(m->user, ht_memory_rounded(bytes));
+    if (*out) return HT_OK;
+    return ht_fail(err, HT_ERR_MEMORY, "there are no %zu bytes of page-locked memory for %s", bytes, what);
+}
+
+void ht_memory_host_free(ht_memory *m, void *p, size_t bytes) {
+    if (!m->ops || !m->ops->take_host)
+        ht_memory_free(&host, p, bytes);
+    else if (p)
+        m->ops->give_back_host(m->user, p);
+}
+
 /* ---- contents ---- */
 
 ht_status ht_memory_write(ht_memory *m, void *to, const void *from, size_t bytes, ht_error *err) {
@@ -267,6 +287,11 @@ ht_status ht_memory_read(ht_memory *m, void *to, const void *from, size_t bytes,
     if (m->ops && bytes) return m->ops->read(m->user, to, from, bytes, err);
     if (bytes) memcpy(to, from, bytes);
     return HT_OK;
+}
+
+ht_status ht_memory_fetch(ht_memory *m, void *to, const void *from, size_t bytes, ht_error *err) {
+    if (!m->ops || !m->ops->fetch) return ht_memory_read(m, to, from, bytes, err);
+    return bytes ? m->ops->fetch(m->user, to, from, bytes, err) : HT_OK;
 }
 
 ht_status ht_memory_copy(ht_memory *m, void *to, const void *from, size_t bytes, ht_error *err) {

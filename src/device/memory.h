@@ -29,6 +29,13 @@ typedef struct ht_memory_ops { /* take and give_back are called with the memory'
     ht_status (*copy)(void *user, void *to, const void *from, size_t bytes, ht_error *err); /* both on the device */
     ht_status (*fill)(void *user, void *to, int byte, size_t bytes, ht_error *err);
     bool (*left)(void *user, size_t *bytes); /* that nobody has taken; false: unknown */
+
+    /* Host memory that the device copies to by itself (page-locked), 64-byte aligned; NULL: there is none left. All three may
+     * be missing together. */
+    void *(*take_host)(void *user, size_t bytes);
+    void (*give_back_host)(void *user, void *p);
+    /* From the device into memory of take_host, in the order of submission: it is there when the queue has been waited for. */
+    ht_status (*fetch)(void *user, void *to, const void *from, size_t bytes, ht_error *err);
 } ht_memory_ops;
 
 enum { HT_MEMORY_SHIFT = 6, HT_MEMORY_BINS = (26 - HT_MEMORY_SHIFT) * 8 };
@@ -73,11 +80,17 @@ void ht_memory_unreserve(ht_memory *m, size_t bytes); /* of an earlier reservati
 /* Bytes that the memory of a device has left; false: unknown, as for the host's (models/memory_check.h). */
 bool ht_memory_left(ht_memory *m, size_t *bytes);
 
+/* Host memory for what is fetched from a device's memory again and again; plain host memory where the device has no other. */
+ht_status ht_memory_host_alloc(ht_memory *m, size_t bytes, const char *what, void **out, ht_error *err);
+void ht_memory_host_free(ht_memory *m, void *p,
+                         size_t bytes); /* NULL is fine; nothing is being fetched to it any more */
+
 /* ---- contents ---- */
 
-/* The functions of ht_memory_ops, for host memory too. */
+/* The functions of ht_memory_ops, for host memory too. Where there is no `fetch` it is a read. */
 ht_status ht_memory_write(ht_memory *m, void *to, const void *from, size_t bytes, ht_error *err);
 ht_status ht_memory_read(ht_memory *m, void *to, const void *from, size_t bytes, ht_error *err);
+ht_status ht_memory_fetch(ht_memory *m, void *to, const void *from, size_t bytes, ht_error *err);
 ht_status ht_memory_copy(ht_memory *m, void *to, const void *from, size_t bytes, ht_error *err);
 ht_status ht_memory_fill(ht_memory *m, void *to, int byte, size_t bytes, ht_error *err);
 

@@ -3,7 +3,10 @@
 #ifndef HT_DEVICE_ROW_H
 #define HT_DEVICE_ROW_H
 
+#include <hearth/status.h>
+
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum { HT_ROW_BLOCK = 128, HT_ROW_BUCKETS = 512 };
@@ -20,5 +23,18 @@ typedef struct ht_row_ops {
      * outside [low, high]. */
     void (*buckets)(const float *x, int64_t n, float low, float high, float per_bucket, uint16_t *bucket);
 } ht_row_ops;
+
+struct ht_device;
+
+/* Finds the highest of rows of logits that are in the memory of a device, so that these alone go to the host. */
+typedef struct ht_top_ops {
+    int32_t (*most)(int64_t n); /* that can be found of a row of n values; 0: none */
+    size_t (*scratch)(int64_t n_rows, int64_t n, int32_t k);
+    /* Submits: of each row of x [n_rows, n] the k highest, k <= n; of equal ones those at lower places. They are in order of place: their
+     * values go to value [n_rows, k], their places to id [n_rows, k]. Of a row with a value that is NaN or infinite, id[row, 0] is -1
+     * and the rest means nothing. All memory is the device's. */
+    ht_status (*run)(struct ht_device *d, const float *x, int64_t n_rows, int64_t n, int32_t k, void *scratch,
+                     float *value, int32_t *id, ht_error *err);
+} ht_top_ops;
 
 #endif

@@ -41,6 +41,13 @@ typedef struct ht_cache {
     struct ht_cache_owner *owner; /* allocator of the pages; unused by kernels */
 } ht_cache;
 
+/* Rows of logits [n_rows, n]: of all tokens or, with `id` [n_rows, n], of some, each row in increasing order of id. */
+typedef struct ht_logits_rows {
+    const float *x;
+    const int32_t *id; /* NULL: of token 0, 1, ... */
+    int64_t n_rows, n;
+} ht_logits_rows;
+
 typedef struct ht_step {
     const ht_batch *batch;
     ht_cache *const *kv; /* [n_seq] */

@@ -92,16 +92,15 @@ ht_status ht_generation_set_prompt(ht_generation *g, const int32_t *ids, size_t 
 /* ---- the answer ---- */
 
 /* Draws the token after `total` others, and as long as it is what was guessed the next, on a thread of the step. */
-static ht_status draw(void *user, const float *logits, int64_t n_rows, ht_error *err) {
+static ht_status draw(void *user, const ht_logits_rows *logits, ht_error *err) {
     ht_generation *g = user;
     const int32_t *token = g->s->token;
-    for (int32_t i = 0; i < n_rows; i++) {
+    for (int32_t i = 0; i < logits->n_rows; i++) {
         int32_t id;
-        const ht_status status =
-            ht_sampler_pick(g->sampler, logits + (int64_t)i * g->s->model->vocab, token, g->total + i, &id, err);
+        const ht_status status = ht_sampler_pick_row(g->sampler, logits, i, token, g->total + i, &id, err);
         if (status) return i == 0 ? status : HT_OK; /* it may never come to this row */
         g->drawn[g->n_drawn++] = id;
-        if (g->probing) ht_probing_look(g->probing, logits, g->s->job.taps); /* nothing is guessed then */
+        if (g->probing) ht_probing_look(g->probing, logits->x, g->s->job.taps); /* nothing is guessed then */
         if (i == g->n_guesses || id != token[g->total + i]) break;
     }
     return HT_OK;

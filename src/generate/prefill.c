@@ -236,16 +236,16 @@ static void keep(ht_prefill *p, const branch *b) {
 /* ---- steps ---- */
 
 /* Hands rows to the sequences that want them, on a thread of the step. */
-static ht_status take_rows(void *user, const float *logits, int64_t n_rows, ht_error *err) {
+static ht_status take_rows(void *user, const ht_logits_rows *logits, ht_error *err) {
     slot *s = user;
     ht_prefill *p = s->p;
     (void)err;
-    for (int64_t r = 0; r < n_rows; r++) {
+    for (int64_t r = 0; r < logits->n_rows; r++) {
         const int64_t position = s->job.first_row + r;
         int32_t n = 0;
         for (int32_t i = s->b.lo; i < s->b.hi; i++)
             if (sorted(p, i)->first_out <= position) s->taker[n++] = p->order[i];
-        p->calls->row(p->calls->user, logits + r * p->width, position, s->taker, n, s->block_max);
+        p->calls->row(p->calls->user, logits->x + r * p->width, position, s->taker, n, s->block_max);
     }
     return HT_OK;
 }

@@ -179,6 +179,7 @@ void ht_sampler_free(ht_sampler *s) {
 typedef struct chain {
     ht_logits_row row;
     const int32_t *ids; /* NULL: an index is an id */
+    int32_t whole_n;    /* of the row, with what is not in it as it cannot be picked */
     float scale;        /* 1 / temperature once that stage has run */
     ht_cut cut;
     int32_t n_list; /* -1: none */
@@ -259,10 +260,10 @@ static void compact(ht_sampler *s, chain *c, bool filtered) {
         int32_t n = 0;
         for (int32_t i = 0; i < c->row.n; i++) {
             if (!ht_cut_keeps(c->cut, c->row.x[i], i)) continue;
-            s->ids[n] = i;
+            s->ids[n] = c->ids ? c->ids[i] : i;
             s->x[n++] = c->row.x[i];
         }
-        c->row.n = n;
+        c->row.n = c->whole_n = n;
         c->ids = s->ids;
     }
     c->row.x = s->x;
@@ -291,7 +292,7 @@ static void run_penalty(ht_sampler *s, chain *c, bool filtered, const int32_t *h
 }
 
 static void run_filter(ht_sampler *s, chain *c, int stage) {
-    int32_t k = c->n_list < 0 ? coming_top_k(s, stage, c->row.n) : 0;
+    int32_t k = c->n_list < 0 ? coming_top_k(s, stage, c->whole_n) : 0;
     if (k > 0) {
         ht_row_top(&c->row, k, s->list);
         c->n_list = k;
@@ -358,7 +359,16 @@ int32_t ht_sampler_top_k(const ht_sampler *s, int64_t n_history) {
 
 ht_status ht_sampler_pick(ht_sampler *s, const float *logits, const int32_t *history, int64_t n_history, int32_t *id,
                           ht_error *err) {
-    chain c = {.row = {.ops = s->ops, .x = logits, .n = s->vocab, .block_max = s->block_max},
+    const ht_logits_rows rows = {.x = logits, .n_rows = 1, .n = s->vocab};
+    return ht_sampler_pick_row(s, &rows, 0, history, n_history, id, err);
+}
+
+ht_status ht_sampler_pick_row(ht_sampler *s, const ht_logits_rows *logits, int64_t row, const int32_t *history,
+                              int64_t n_history, int32_t *id, ht_error *err) {
+    const int64_t n = logits->n;
+    chain c = {.row = {.ops = s->ops, .x = logits->x + row * n, .n = (int32_t)n, .block_max = s->block_max},
+               .ids = logits->id ? logits->id + row * n : NULL,
+               .whole_n = s->vocab,
                .scale = 1,
                .cut = ht_cut_none(),
                .n_list = -1};

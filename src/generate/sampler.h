@@ -12,6 +12,7 @@
 #define HT_GENERATE_SAMPLER_H
 
 #include "device/row.h"
+#include "device/step.h"
 
 #include <hearth/generate.h>
 
@@ -48,5 +49,10 @@ int32_t ht_sampler_top_k(const ht_sampler *s, int64_t n_history);
  * that is NaN or infinite is an error. Allocates nothing. */
 ht_status ht_sampler_pick(ht_sampler *s, const float *logits, const int32_t *history, int64_t n_history, int32_t *id,
                           ht_error *err);
+
+/* The same of one of some rows, which may be of the highest logits alone: as many as ht_sampler_top_k says, or more. The token is the
+ * one that the whole row gives. */
+ht_status ht_sampler_pick_row(ht_sampler *s, const ht_logits_rows *logits, int64_t row, const int32_t *history,
+                              int64_t n_history, int32_t *id, ht_error *err);
 
 #endif

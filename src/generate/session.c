@@ -249,13 +249,13 @@ static ht_status check_together(ht_session *const *sessions, const int32_t *ids,
 }
 
 /* Makes s->next of the logits. */
-static ht_status choose(void *user, const float *logits, int64_t n_rows, ht_error *err) {
+static ht_status choose(void *user, const ht_logits_rows *logits, ht_error *err) {
     ht_session *s = user;
-    (void)n_rows;
     ht_logits_row row = {
-        .ops = s->model->device->row_ops, .x = logits, .n = s->model->vocab, .block_max = s->block_max};
-    if (!ht_row_scan(&row)) return ht_row_fail(&row, NULL, err);
-    s->next = ht_row_argmax(&row);
+        .ops = s->model->device->row_ops, .x = logits->x, .n = (int32_t)logits->n, .block_max = s->block_max};
+    if (!ht_row_scan(&row)) return ht_row_fail(&row, logits->id, err);
+    const int32_t highest = ht_row_argmax(&row);
+    s->next = logits->id ? logits->id[highest] : highest;
     return HT_OK;
 }
 
@@ -273,6 +273,7 @@ static ht_status prepare_together(ht_session *s, int32_t id, float *logits, cons
     s->job.most_rows = ht_max_i32(s->chunk, (int32_t)(end - begin));
     s->job.logits = logits;
     s->job.consume = logits ? NULL : choose;
+    s->job.top_k = logits ? 0 : 1;
     s->job.user = s;
     s->job.cancel = cancel;
     return status;

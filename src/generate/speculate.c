@@ -175,10 +175,9 @@ static int32_t look_up(ht_speculation *s, const int32_t *tokens, int64_t n, int3
 
 /* ---- draft ---- */
 
-static ht_status draw(void *user, const float *logits, int64_t n_rows, ht_error *err) {
+static ht_status draw(void *user, const ht_logits_rows *logits, ht_error *err) {
     ht_speculation *s = user;
-    (void)n_rows;
-    return ht_sampler_pick(s->sampler, logits, s->draft->token, s->n_history, &s->drawn, err);
+    return ht_sampler_pick_row(s->sampler, logits, 0, s->draft->token, s->n_history, &s->drawn, err);
 }
 
 static ht_status draft_one(ht_speculation *s, int64_t n, const ht_cancel *cancel, ht_error *err) {

@@ -85,11 +85,16 @@ static ht_status describe(ht_model *m, const ht_model_options *o, const char *na
     return status;
 }
 
-static ht_status check_room(const ht_model *m, const ht_checkpoint_files *c, const ht_model_options *o, ht_error *err) {
+/* Before weights are loaded and, on a device with memory of its own, when they are and there is a plan to compute by. */
+static ht_status check_room(const ht_model *m, const ht_checkpoint_files *c, const ht_model_options *o,
+                            const ht_plan *plan, ht_error *err) {
     size_t weight_bytes, free_bytes;
+    const bool is_host = ht_memory_is_host(m->device->memory);
+    if (plan && is_host) return HT_OK;
     ht_status status = ht_weights_measure(c, m->config, m->device, m->precision, &weight_bytes, err);
     if (status || o->skip_memory_check || !ht_memory_check_free_on(m->device, &free_bytes)) return status;
     ht_memory_check_wanted wanted = {.name = ht_base_name(c->path),
+                                     .where = is_host ? NULL : m->device->name,
                                      .weight_bytes = weight_bytes,
                                      .kv = m->kv,
                                      .n_kv_layers = m->n_kv_layers,
@@ -97,6 +102,10 @@ static ht_status check_room(const ht_model *m, const ht_checkpoint_files *c, con
                                      .page_bytes = m->device->kv->page_bytes,
                                      .context = m->context,
                                      .positions = ht_max_i64(0, ht_min_i64(o->expected_positions, m->context))};
+    if (plan) {
+        wanted.arena_bytes = ht_exec_bytes(plan, (int32_t)ht_min_i64(HT_KV_CHUNK, m->context), 1);
+        if (!ht_add_size(free_bytes, weight_bytes, &free_bytes)) return HT_OK; /* they are there by now */
+    }
     return ht_memory_check(&wanted, free_bytes, err);
 }
 
@@ -192,10 +201,11 @@ static ht_status fill(ht_model *m, const ht_checkpoint_files *c, const ht_model_
     if (!status) status = describe(m, o, ht_base_name(c->path), err);
     if (!status) status = open_device(m, o, err);
     if (!status) status = open_steps(m, o, err);
-    if (!status) status = check_room(m, c, o, err);
+    if (!status) status = check_room(m, c, o, NULL, err);
     if (!status) status = load_weights(m, c, o, err);
     if (!status) status = ht_chat_detect_stop_ids(m->config, m->tokenizer, &m->stop_ids, &m->n_stop_ids, err);
     if (!status) status = ht_model_plan(m, 0, &plan, err);
+    if (!status) status = check_room(m, c, o, plan, err);
     if (!status && m->tokenizer) status = ht_chat_detect_template(m->tokenizer, &m->chat, err);
     if (!status && !m->tokenizer) m->no_tokenizer = ht_chat_detect_no_tokenizer(c);
     return status;

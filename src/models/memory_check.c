@@ -151,33 +151,45 @@ static int64_t positions_that_fit(const ht_memory_check_wanted *w, ht_dtype dtyp
     return low * HT_KV_PAGE;
 }
 
+/* What would fit, where the weights alone do. */
+static void find_remedy(const ht_memory_check_wanted *w, size_t free_bytes, char *out, size_t size) {
+    const size_t taken = w->weight_bytes + w->arena_bytes, left = free_bytes > taken ? free_bytes - taken : 0;
+    const int64_t fit = positions_that_fit(w, w->kv_dtype, left);
+    const bool halves = w->kv_dtype == HT_F32 && kv_bytes(w, HT_F16, w->positions) <= left;
+    const bool quarters = w->kv_dtype != HT_I8 && kv_bytes(w, HT_I8, w->positions) <= left;
+    if (free_bytes < taken || !w->positions)
+        snprintf(out, size, "a smaller or more strongly quantised model would fit");
+    else if (halves)
+        snprintf(out, size, "a KV cache of f16 would fit (--kv f16)");
+    else if (quarters)
+        snprintf(out, size, "a KV cache of 8 bits would fit (--kv q8)");
+    else if (fit > 0)
+        snprintf(out, size, "a context of %lld positions would fit (--context %lld)", (long long)fit, (long long)fit);
+    else
+        snprintf(out, size, "a smaller or more strongly quantised model would fit");
+}
+
 ht_status ht_memory_check(const ht_memory_check_wanted *w, size_t free_bytes, ht_error *err) {
-    size_t kv = kv_bytes(w, w->kv_dtype, w->positions), sum;
-    if (ht_add_size(w->weight_bytes, kv, &sum) && sum <= free_bytes) return HT_OK;
-    char weights_text[32], kv_text[32], free_text[32], remedy[160];
+    const size_t kv = kv_bytes(w, w->kv_dtype, w->positions);
+    size_t sum;
+    if (ht_add_size(w->weight_bytes, kv, &sum) && ht_add_size(sum, w->arena_bytes, &sum) && sum <= free_bytes)
+        return HT_OK;
+    char weights_text[32], kv_text[32], arena_text[32], free_text[32], arena[64] = "", remedy[160];
+    const char *on = w->where ? " on " : "", *where = w->where ? w->where : "";
     ht_memory_check_text(w->weight_bytes, weights_text);
     ht_memory_check_text(kv, kv_text);
     ht_memory_check_text(free_bytes, free_text);
     if (w->weight_bytes > free_bytes)
         return ht_fail(err, HT_ERR_LIMIT,
-                       "%s needs %s for its weights, but only %s of memory are free; a smaller or more strongly "
+                       "%s needs %s for its weights, but only %s of memory are free%s%s; a smaller or more strongly "
                        "quantised model would fit",
-                       w->name, weights_text, free_text);
-    size_t left = free_bytes - w->weight_bytes;
-    int64_t fit = positions_that_fit(w, w->kv_dtype, left);
-    bool halves = w->kv_dtype == HT_F32 && kv_bytes(w, HT_F16, w->positions) <= left;
-    bool quarters = w->kv_dtype != HT_I8 && kv_bytes(w, HT_I8, w->positions) <= left;
-    if (halves)
-        snprintf(remedy, sizeof remedy, "a KV cache of f16 would fit (--kv f16)");
-    else if (quarters)
-        snprintf(remedy, sizeof remedy, "a KV cache of 8 bits would fit (--kv q8)");
-    else if (fit > 0)
-        snprintf(remedy, sizeof remedy, "a context of %lld positions would fit (--context %lld)", (long long)fit,
-                 (long long)fit);
-    else
-        snprintf(remedy, sizeof remedy, "a smaller or more strongly quantised model would fit");
+                       w->name, weights_text, free_text, on, where);
+    if (w->arena_bytes)
+        snprintf(arena, sizeof arena, "%s to compute in and ", ht_memory_check_text(w->arena_bytes, arena_text));
+    find_remedy(w, free_bytes, remedy, sizeof remedy);
     return ht_fail(err, HT_ERR_LIMIT,
-                   "%s needs %s for its weights and %s for the KV cache of %lld positions, but only %s of memory are "
-                   "free; %s",
-                   w->name, weights_text, kv_text, (long long)w->positions, free_text, remedy);
+                   "%s needs %s for its weights%s %s%s for the KV cache of %lld positions, but only %s of memory are "
+                   "free%s%s; %s",
+                   w->name, weights_text, *arena ? "," : " and", arena, kv_text, (long long)w->positions, free_text, on,
+                   where, remedy);
 }

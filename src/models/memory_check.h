@@ -21,8 +21,10 @@ size_t ht_memory_check_used_on(ht_device *d);
 size_t ht_memory_check_kv_bytes(ht_device *d);
 
 typedef struct ht_memory_check_wanted {
-    const char *name; /* model name, for the message */
+    const char *name;  /* model name, for the message */
+    const char *where; /* device whose memory it is, likewise; NULL: the machine's */
     size_t weight_bytes;
+    size_t arena_bytes; /* that the largest step computes in; 0: not counted */
     const ht_layer_kv *kv;
     int32_t n_kv_layers;
     ht_dtype kv_dtype;

@@ -344,7 +344,7 @@ static needs needs_of(const ht_model *m, ht_step_job *const *job, int n) {
         if (w.out == 0) w.logits = j->logits;
         w.direct = w.direct && j->logits && j->logits == w.logits + w.out * w.width;
         w.out += j->n_rows;
-        all = all || !j->top_k;
+        all = all || !j->top_k || j->logits || j->alone;
         w.top_k = ht_max_i32(w.top_k, j->top_k);
     }
     if (all) w.top_k = 0;
@@ -367,8 +367,9 @@ static void add_rows(batch_room *r, ht_batch *b, const ht_step_job *job) {
 
 typedef struct consumption {
     ht_step_job *const *job;
-    const float *logits, *taps;
-    int64_t width, taps_width;
+    ht_logits_rows logits;
+    const float *taps;
+    int64_t taps_width;
 } consumption;
 
 static void consume_jobs(void *arg, int64_t begin, int64_t end, int worker) {
@@ -378,12 +379,15 @@ static void consume_jobs(void *arg, int64_t begin, int64_t end, int worker) {
         ht_step_job *job = c->job[i];
         int64_t before = 0;
         for (int64_t k = 0; k < i; k++) before += c->job[k]->n_rows;
-        const float *rows = c->logits + before * c->width;
+        const ht_logits_rows rows = {.x = c->logits.x + before * c->logits.n,
+                                     .id = c->logits.id ? c->logits.id + before * c->logits.n : NULL,
+                                     .n_rows = job->n_rows,
+                                     .n = c->logits.n};
         if (!job->n_rows) continue;
         job->taps = job->tapped ? c->taps + before * c->taps_width : NULL;
-        if (job->logits && job->logits != rows)
-            memcpy(job->logits, rows, (size_t)(job->n_rows * c->width) * sizeof *rows);
-        if (job->consume) job->status = job->consume(job->user, rows, job->n_rows, &job->err);
+        if (job->logits && job->logits != rows.x)
+            memcpy(job->logits, rows.x, (size_t)(rows.n_rows * rows.n) * sizeof *rows.x);
+        if (job->consume) job->status = job->consume(job->user, &rows, &job->err);
     }
 }
 
@@ -418,7 +422,8 @@ static ht_status run_step(ht_steps *s, ht_step_job *const *job, int n, ht_error 
         *e = (executor){0};
         return HT_OK;
     }
-    consumption c = {job, logits, ht_exec_second(e->exec), w.width, 0};
+    const ht_logits_rows *highest = ht_exec_highest(e->exec), all = {logits, NULL, w.out, w.width};
+    consumption c = {job, highest ? *highest : all, ht_exec_second(e->exec), 0};
     if (w.form & HT_PLAN_TAPS) c.taps_width = ht_taps_width(m->config);
     if (n == 1)
         consume_jobs(&c, 0, 1, 0);

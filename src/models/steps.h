@@ -16,9 +16,9 @@ struct ht_model;
 
 typedef struct ht_steps ht_steps;
 
-/* Takes logits f32 [n_rows, vocab], or hidden states [n_rows, hidden], on a thread that may be another's, beside those of other jobs; no call of the user's
- * belongs here. Not for `alone`. */
-typedef ht_status ht_step_consumer(void *user, const float *logits, int64_t n_rows, ht_error *err);
+/* Takes logits, or hidden states [n_rows, hidden] as such, on a thread that may be another's, beside those of other jobs; no call of
+ * the user's belongs here. Not for `alone`. */
+typedef ht_status ht_step_consumer(void *user, const ht_logits_rows *logits, ht_error *err);
 
 /* Used again and again for one sequence, which only the step may touch while ht_steps_run has it. */
 typedef struct ht_step_job {
@@ -28,8 +28,8 @@ typedef struct ht_step_job {
     int64_t end;          /* positions from cache->length on and below this are wanted; a step may compute fewer */
     int64_t first_out;    /* logits are wanted from this position on */
     int32_t most_rows;    /* of the sequence in one step, 1 or more: what its cache is made for */
-    int32_t top_k;        /* of ht_step (device/step.h) */
-    bool hidden;          /* hidden states after the final norm are wanted, where it says logits; not with `alone` */
+    int32_t top_k; /* of ht_step (device/step.h); with it, `consume` may be given the highest alone: so many, or more */
+    bool hidden;   /* hidden states after the final norm are wanted, where it says logits; not with `alone` */
     const ht_lora_set *lora;
     float *logits; /* takes those of the step, [rows, vocab]; NULL: `consume` alone reads them */
     ht_step_consumer *consume;

@@ -187,10 +187,20 @@ static thread_local int contexts;
 /* ---- the driver ---- */
 
 static std::mutex turn;
-static std::unordered_map<CUdeviceptr, size_t> memory;
-static size_t held;
+static std::unordered_map<CUdeviceptr, size_t> memory, page_locked;
+static size_t held, locked, most = (size_t)16 << 30; /* bytes; of memory of the device, and page-locked */
+static std::atomic<long> events{0};
 
-API size_t on_host_bytes(void) { return held; }
+/* What has not been given back; an event counts as a byte. */
+API size_t on_host_bytes(void) {
+    const std::lock_guard<std::mutex> mine(turn);
+    return held + locked + (size_t)events;
+}
+/* Bytes of memory that the device has from now on; 0: as at first. */
+API void on_host_limit(size_t bytes) {
+    const std::lock_guard<std::mutex> mine(turn);
+    most = bytes ? bytes : (size_t)16 << 30;
+}
 
 API CUresult cuInit(unsigned) {
     CALL();
@@ -305,10 +315,12 @@ API CUresult cuStreamSynchronize(CUstream) {
 }
 API CUresult cuMemAlloc(CUdeviceptr *out, size_t bytes) {
     CALL_INSIDE();
-    void *p = bytes ? aligned_alloc(256, (bytes + 255) / 256 * 256) : NULL;
-    if (!p) return bytes ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_VALUE;
-    memset(p, 0xFB, bytes); /* no zeros by chance */
+    if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
     const std::lock_guard<std::mutex> mine(turn);
+    if (bytes > most || held > most - bytes) return CUDA_ERROR_OUT_OF_MEMORY;
+    void *p = aligned_alloc(256, (bytes + 255) / 256 * 256);
+    if (!p) return CUDA_ERROR_OUT_OF_MEMORY;
+    memset(p, 0xFB, bytes); /* no zeros by chance */
     memory[(CUdeviceptr)p] = bytes;
     held += bytes;
     *out = (CUdeviceptr)p;
@@ -325,9 +337,54 @@ API CUresult cuMemFree(CUdeviceptr p) {
 }
 API CUresult cuMemGetInfo(size_t *left, size_t *all) {
     CALL_INSIDE();
+    const std::lock_guard<std::mutex> mine(turn);
     const char *size = getenv("ON_HOST_MEMORY"); /* in MB */
-    *all = size ? strtoull(size, NULL, 10) << 20 : (size_t)16 << 30;
-    *left = *all > held ? *all - held : 0;
+    const size_t here = size ? (size_t)strtoull(size, NULL, 10) << 20 : most;
+    *all = here;
+    *left = held < here ? here - held : 0;
+    return CUDA_SUCCESS;
+}
+API CUresult cuMemHostAlloc(void **out, size_t bytes, unsigned) {
+    CALL_INSIDE();
+    void *p = bytes ? aligned_alloc(4096, (bytes + 4095) / 4096 * 4096) : NULL;
+    if (!p) return bytes ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_VALUE;
+    memset(p, 0xFB, bytes);
+    const std::lock_guard<std::mutex> mine(turn);
+    page_locked[(CUdeviceptr)p] = bytes;
+    locked += bytes;
+    *out = p;
+    return CUDA_SUCCESS;
+}
+API CUresult cuMemFreeHost(void *p) {
+    const std::lock_guard<std::mutex> mine(turn);
+    const auto found = page_locked.find((CUdeviceptr)p);
+    if (found == page_locked.end()) return CUDA_ERROR_INVALID_VALUE;
+    locked -= found->second;
+    page_locked.erase(found);
+    free(p);
+    return CUDA_SUCCESS;
+}
+/* Work is done when it has been submitted, and so is what events wait for. */
+API CUresult cuEventCreate(CUevent *out, unsigned) {
+    CALL_INSIDE();
+    *out = (CUevent)1;
+    events++;
+    return CUDA_SUCCESS;
+}
+API CUresult cuEventDestroy(CUevent) {
+    events--;
+    return CUDA_SUCCESS;
+}
+API CUresult cuEventRecord(CUevent, CUstream) {
+    CALL_INSIDE();
+    return CUDA_SUCCESS;
+}
+API CUresult cuEventQuery(CUevent) {
+    CALL_INSIDE();
+    return CUDA_SUCCESS;
+}
+API CUresult cuEventSynchronize(CUevent) {
+    CALL_INSIDE();
     return CUDA_SUCCESS;
 }
 API CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t n, CUstream) {

@@ -94,6 +94,12 @@ template <typename T> static inline unsigned __match_any_sync(unsigned, T mine) 
     for (int lane = 0; lane < 32; lane++) out |= (unsigned)(on_host_shuffle(mine, lane) == mine) << lane;
     return out;
 }
+static inline unsigned __reduce_add_sync(unsigned, unsigned mine) {
+    unsigned all[32], out = 0;
+    on_host_gather(&mine, sizeof mine, all);
+    for (int lane = 0; lane < 32; lane++) out += all[lane];
+    return out;
+}
 static inline bool __any_sync(unsigned mask, bool mine) { return __ballot_sync(mask, mine) != 0; }
 static inline bool __all_sync(unsigned mask, bool mine) { return __ballot_sync(mask, !mine) == 0; }
 static inline int __syncthreads_or(int mine) {

@@ -283,7 +283,13 @@ static bool left(void *user, size_t *bytes) {
     return true;
 }
 
-static const ht_memory_ops memory_ops = {take, give_back, write_bytes, read_bytes, copy_bytes, fill, left};
+static const ht_memory_ops memory_ops = {.take = take,
+                                         .give_back = give_back,
+                                         .write = write_bytes,
+                                         .read = read_bytes,
+                                         .copy = copy_bytes,
+                                         .fill = fill,
+                                         .left = left};
 
 /* ---- kernels ---- */
 

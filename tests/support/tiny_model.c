@@ -169,7 +169,7 @@ ht_model *tiny_load(const tiny_options *o) {
     ht_model *m = NULL;
     if (!o) o = &defaults;
     ht_device_options threads = OPTIONS(ht_device_options, with.n_threads = o->n_threads ? o->n_threads : 2);
-    if (ht_device_open("cpu", &threads, &device, &err)) fail_msg("%s", err.message);
+    if (ht_device_open(o->device ? o->device : "cpu", &threads, &device, &err)) fail_msg("%s", err.message);
     ht_model_options how = OPTIONS(ht_model_options, with.device = device);
     if (o->kv) how.kv_dtype = o->kv;
     if (ht_model_load(tiny_write(o), &how, &m, &err)) fail_msg("%s", err.message);

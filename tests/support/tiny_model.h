@@ -11,6 +11,7 @@ typedef struct tiny_options { /* zero: the default */
     int64_t context;          /* 4096 */
     ht_weight_type type;      /* HT_W_F32; or HT_W_Q8_0 */
     int n_threads;            /* 2 */
+    const char *device;       /* "cpu" */
     ht_dtype kv;              /* f16 */
     int32_t nan_token;        /* with HT_W_F32, the token whose embedding is NaN; 0: none */
 } tiny_options;

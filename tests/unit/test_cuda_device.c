@@ -1,36 +1,26 @@
 /* The CUDA device and what may fail of it, with a driver that runs on the host (tests/cuda/driver.cc): every call of the driver is made
  * to fail, once and for good, and nothing is lost or leaked. Skipped with any other driver. */
+#include "support/cuda_driver.h"
 #include "support/options.h"
 #include "support/test.h"
 
 #include <hearth/hearth.h>
 
-#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* What the driver has for tests. */
-static void (*fail_call)(long k, int result, int stays);
-static long (*count_calls)(void);
-static size_t (*held_bytes)(void);
+enum { MANY = 4000 };
 
-enum { RESULT = 999, OUT_OF_MEMORY = 2, MANY = 4000 };
+static const cuda_driver *driver;
 
 static int setup(void **state) {
     (void)state;
-    void *driver = dlopen("libcuda.so.1", RTLD_NOW);
-    if (!driver) return 0;
-    void *found = dlsym(driver, "on_host_fail");
-    memcpy(&fail_call, &found, sizeof found);
-    found = dlsym(driver, "on_host_calls");
-    memcpy(&count_calls, &found, sizeof found);
-    found = dlsym(driver, "on_host_bytes");
-    memcpy(&held_bytes, &found, sizeof found);
+    driver = cuda_driver_on_host();
     return 0;
 }
 
 static void need_driver(void) {
-    if (!fail_call) skip();
+    if (!driver->fail_call) skip();
 }
 
 static void ok(ht_status status, const ht_error *err) {
@@ -66,22 +56,22 @@ static void every_call_may_fail(void **state) {
     ht_error err = {0};
     float expected[4], got[4];
     ok(open_and_compute(expected, &err), &err);
-    fail_call(0, 0, 0);
+    driver->fail_call(0, 0, 0);
     ok(open_and_compute(got, &err), &err);
-    const long n = count_calls();
+    const long n = driver->calls();
     assert_true(n > 20);
     for (int stays = 0; stays < 2; stays++)
         for (long k = 1; k <= n; k++) {
             memset(got, 0, sizeof got);
-            fail_call(k, k % 2 ? RESULT : OUT_OF_MEMORY, stays);
+            driver->fail_call(k, k % 2 ? CUDA_RESULT : CUDA_OUT_OF_MEMORY, stays);
             err = (ht_error){0};
             const ht_status status = open_and_compute(got, &err);
-            fail_call(0, 0, 0);
+            driver->fail_call(0, 0, 0);
             if (status)
                 assert_true(err.status == status && err.message[0]);
             else /* a call that need not succeed */
                 assert_memory_equal(got, expected, sizeof got);
-            if (held_bytes()) fail_msg("%zu bytes are left behind call %ld", held_bytes(), k);
+            if (driver->bytes()) fail_msg("%zu bytes are left behind call %ld", driver->bytes(), k);
             ok(open_and_compute(got, &err), &err);
             assert_memory_equal(got, expected, sizeof got);
         }
@@ -96,21 +86,21 @@ static void one_call_or_all(void **state) {
     float got[4];
     ok(ht_device_open("cuda", NULL, &d, &err), &err);
     ok(compute(d, got, &err), &err);
-    fail_call(0, 0, 0);
+    driver->fail_call(0, 0, 0);
     ok(compute(d, got, &err), &err);
-    const long n = count_calls();
+    const long n = driver->calls();
     int lost = 0;
     for (long k = 1; k <= n && !lost; k++) {
-        fail_call(k, RESULT, 0);
+        driver->fail_call(k, CUDA_RESULT, 0);
         (void)compute(d, got, &err);
-        fail_call(0, 0, 0);
+        driver->fail_call(0, 0, 0);
         lost += compute(d, got, &err) != HT_OK;
     }
     assert_true(lost == 1);
     assert_int_equal(compute(d, got, &err), HT_ERR_INTERNAL);
     if (!strstr(err.message, "as it was told to")) fail_msg("%s", err.message);
     ht_device_free(d);
-    assert_int_equal(held_bytes(), 0);
+    assert_int_equal(driver->bytes(), 0);
 }
 
 static void many_rounds_leave_nothing(void **state) {
@@ -119,7 +109,7 @@ static void many_rounds_leave_nothing(void **state) {
     ht_error err = {0};
     float got[4];
     for (int i = 0; i < test_cases(50, MANY); i++) ok(open_and_compute(got, &err), &err);
-    assert_int_equal(held_bytes(), 0);
+    assert_int_equal(driver->bytes(), 0);
 }
 
 static void names(void **state) {

@@ -246,6 +246,25 @@ static void agrees_with_the_plain_chain(void **state) {
     assert_true(close * 10 < compared);
 }
 
+/* From the k highest alone, which are sorted. */
+static int32_t pick_of_highest(ht_sampler *s, const float *x, const ht_ranked *sorted, int32_t k,
+                               const int32_t *history, int64_t n_history) {
+    ht_error err = {0};
+    float *some = malloc((size_t)k * sizeof *some);
+    int32_t *ids = malloc((size_t)k * sizeof *ids), id;
+    for (int32_t i = 0; i < k; i++) { /* in order of id */
+        int32_t at = i;
+        for (; at > 0 && ids[at - 1] > ht_ranked_index(sorted[i]); at--) ids[at] = ids[at - 1];
+        ids[at] = ht_ranked_index(sorted[i]);
+    }
+    for (int32_t i = 0; i < k; i++) some[i] = x[ids[i]];
+    const ht_logits_rows rows = {some, ids, 1, k};
+    assert_int_equal(ht_sampler_pick_row(s, &rows, 0, history, n_history, &id, &err), HT_OK);
+    free(some);
+    free(ids);
+    return id;
+}
+
 /* With all but the logits it asks for left out, a sampler picks what it picks from all. */
 static void the_highest_are_enough(void **state) {
     (void)state;
@@ -286,6 +305,8 @@ static void the_highest_are_enough(void **state) {
             assert_int_equal(ht_sampler_pick(s, x, history, n_history, &all, &err), HT_OK);
             assert_int_equal(ht_sampler_pick(s, left, history, n_history, &some, &err), HT_OK);
             if (all != some) fail_msg("round %d: %d instead of %d from the highest %d", round, some, all, k);
+            some = pick_of_highest(s, x, sorted, k + (int)(next_random() % 3), history, n_history);
+            if (all != some) fail_msg("round %d: %d instead of %d from the highest %d alone", round, some, all, k);
         }
         ht_sampler_free(s);
     }

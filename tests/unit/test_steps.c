@@ -88,8 +88,8 @@ static void jobs_in_company(void **state) {
     }
 }
 
-static ht_status refuse(void *user, const float *logits, int64_t n_rows, ht_error *err) {
-    (void)user, (void)logits, (void)n_rows;
+static ht_status refuse(void *user, const ht_logits_rows *logits, ht_error *err) {
+    (void)user, (void)logits;
     if (err) snprintf(err->message, sizeof err->message, "refused");
     return HT_ERR_INTERNAL;
 }
