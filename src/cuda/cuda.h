@@ -27,9 +27,10 @@ typedef struct ht_cuda_device {
     CUmodule module[HT_CUDA_MODULE_COUNT];
     CUfunction function[HT_CUDA_KERNEL_COUNT];
     unsigned shared_bytes[HT_CUDA_KERNEL_COUNT]; /* that each has been given room for, where that is to be asked for */
-    ht_error lost; /* what lost the device, which stays */
+    ht_error lost;                               /* what lost the device, which stays */
     _Atomic ht_mark submitted;
     ht_cuda_fault *fault; /* memory of the device */
+    uint32_t *arrivals;   /* memory of the device, zeros between kernels (cuda/attend.h) */
     bool may_have_failed; /* kernels that report were submitted since the last wait */
 } ht_cuda_device;
 
