@@ -16,9 +16,8 @@ enum {
     RESULT_BYTES = 8 << 20,  /* results of units, beyond which they are computed in turns: what stays in the L2 cache */
     RESULT_PAGES = 64,       /* of each query, fewer in turns when there are many */
     SHARED_BYTES = 47 << 10, /* of a block of attend_pages, beside those that the kernel declares */
-    TILES_OWN_BYTES = 12 << 10, /* that attend_tiles declares, and what a block has anyway */
-    MOST_TILE = 64,             /* queries of any unit */
-    APPEND_THREADS = 32         /* for a vector, which has about as many chunks */
+    BLOCK_BYTES = 2 << 10,   /* that a block has, and its kernel may declare, beside what it asks for */
+    APPEND_THREADS = 128
 };
 
 /* Rows of one sequence that attend. */
@@ -127,20 +126,20 @@ static int64_t pages_shared_bytes(const ht_cuda_page_form *f, int64_t tile) {
 static int64_t tiles_shared_bytes(const ht_cuda_page_form *f, int32_t tile, int32_t buffers) {
     const int chunks = ht_cuda_tiles_chunks(f);
     const int64_t halves = ht_cuda_queries_bytes(tile, chunks) + (int64_t)tile * HT_CUDA_WEIGHTS_STRIDE * 2;
-    return ht_cuda_operand_parts(f) * halves +
+    return (int64_t)sizeof(ht_cuda_tile_scores) + ht_cuda_operand_parts(f) * halves +
            (int64_t)buffers * ht_cuda_step_bytes(f, chunks, ht_cuda_value_bytes(f->chunks));
 }
 
 /* Blocks of 8 dimensions that the kernel for a head has. */
 static int32_t stream_width(const ht_cuda_page_form *f) { return f->chunks <= 8 ? 8 : f->chunks <= 12 ? 12 : 16; }
 
-/* The queries, two steps of keys and of values, and where queries stay in shared memory, weights. */
+/* The queries, three steps of keys and of values, and where queries stay in shared memory, weights. */
 static int64_t stream_shared_bytes(const ht_cuda_page_form *f) {
     enum { WARPS = HT_CUDA_TENSOR_THREADS / 32, WEIGHTS = 16 * (HT_CUDA_STEP_KEYS + 8) * 2 /* of a warp */ };
     const int width = stream_width(f), values = ht_cuda_value_bytes(width);
     const int64_t step = ht_cuda_step_elements(0, values) + (f->blocks ? width / 4 * 2 * HT_CUDA_STEP_KEYS : 0);
     const int64_t parts = ht_cuda_operand_parts(f), weights = parts > 1 ? parts * WARPS * WEIGHTS : 0;
-    return parts * ht_cuda_queries_bytes(HT_CUDA_STREAM_TILE, width) + 4 * step + weights;
+    return parts * ht_cuda_queries_bytes(HT_CUDA_STREAM_TILE, width) + 2 * HT_CUDA_STREAM_STEPS * step + weights;
 }
 
 static bool is_streamed(const attend_job *job, const sequence *s) {
@@ -148,8 +147,8 @@ static bool is_streamed(const attend_job *job, const sequence *s) {
     const ht_cuda_page_form *f = &job->a.form;
     const int64_t queries = (int64_t)s->n * job->a.group;
     const int64_t blocks = ht_ceil_div_i64(queries, HT_CUDA_STREAM_TILE) * f->n_kv_heads;
-    return job->tensor && f->head_dim <= HT_CUDA_STREAM_HEAD && queries > MOST_TILE &&
-           stream_shared_bytes(f) + (1 << 10) <= job->shared_most &&
+    return job->tensor && f->head_dim <= HT_CUDA_STREAM_HEAD && queries > HT_CUDA_MOST_TILE &&
+           stream_shared_bytes(f) + BLOCK_BYTES <= job->shared_most &&
            (s->n_pages <= FEW_PAGES || 2 * blocks >= ht_cuda_of(job->call->device)->multiprocessors);
 }
 
@@ -163,7 +162,7 @@ static void choose_tile(attend_job *job, int64_t most_rows) {
         const int32_t most = (int32_t)(f->head_dim <= 128 ? 64 : f->head_dim <= 256 ? 32 : 16);
         job->a.tile = 16;
         while (job->a.tile < most && job->a.tile < queries &&
-               tiles_shared_bytes(f, 2 * job->a.tile, 2) + TILES_OWN_BYTES <= job->shared_most)
+               tiles_shared_bytes(f, 2 * job->a.tile, 2) + BLOCK_BYTES <= job->shared_most)
             job->a.tile *= 2;
     } else {
         job->a.tile = 1;
@@ -177,7 +176,7 @@ static void choose_tile(attend_job *job, int64_t most_rows) {
 static void choose_buffers(attend_job *job) {
     const int64_t blocks = job->n_units * job->a.form.n_kv_heads;
     const bool alone = blocks <= ht_cuda_of(job->call->device)->multiprocessors;
-    const int64_t most = (alone ? job->shared_most : job->shared_most / 2) - TILES_OWN_BYTES;
+    const int64_t most = (alone ? job->shared_most : job->shared_most / 2) - BLOCK_BYTES;
     job->a.buffers = 2;
     while (job->a.buffers < HT_CUDA_PAGE_STEPS &&
            tiles_shared_bytes(&job->a.form, job->a.tile, job->a.buffers + 1) <= most)
@@ -271,8 +270,10 @@ static void fill(attend_job *job) {
 
 static ht_status append(attend_job *job, ht_error *err) {
     if (ht_view_absent(&job->call->in[1]) || job->a.appends) return HT_OK;
-    const int64_t blocks = (int64_t)job->n_rows * job->a.form.n_kv_heads;
-    const ht_cuda_shape shape = {.grid = {(unsigned)blocks, 2}, .block = {APPEND_THREADS}};
+    const ht_cuda_page_form *f = &job->a.form;
+    const int64_t items = (int64_t)job->n_rows * f->n_kv_heads * (f->dtype == HT_I8 ? f->blocks : f->chunks);
+    const ht_cuda_shape shape = {.grid = {(unsigned)ht_ceil_div_i64(items, APPEND_THREADS), 2},
+                                 .block = {APPEND_THREADS}};
     return ht_cuda_launch(ht_cuda_of(job->call->device), HT_CUDA_ID_ht_cuda_append, &shape, &job->a, err);
 }
 
@@ -332,7 +333,7 @@ typedef struct results_room {
 
 static results_room room_of(const ht_call *call) {
     const int64_t rows = call->in[0].shape[0], heads = call->in[0].shape[1], head_dim = call->in[0].shape[2];
-    const int64_t of_tile = ht_min_i64(rows, MOST_TILE) * heads, each = (head_dim + 2) * (int64_t)sizeof(float);
+    const int64_t of_tile = ht_min_i64(rows, HT_CUDA_MOST_TILE) * heads, each = (head_dim + 2) * (int64_t)sizeof(float);
     const int64_t some = ht_min_i64(rows * heads * RESULT_PAGES, RESULT_BYTES / each);
     return (results_room){.results = ht_max_i64(some, of_tile), .merged = of_tile};
 }
@@ -418,7 +419,7 @@ static void describe(attend_job *job) {
     job->a.group = job->a.n_heads / l->shape.n_kv_heads;
     job->shared_most = shared_most(ht_cuda_of(call->device));
     job->tensor = l->shape.dtype != HT_F32 && l->shape.head_dim <= HT_CUDA_TENSOR_HEAD &&
-                  tiles_shared_bytes(&job->a.form, 16, 2) + TILES_OWN_BYTES <= job->shared_most;
+                  tiles_shared_bytes(&job->a.form, 16, 2) + BLOCK_BYTES <= job->shared_most;
     if (ht_view_absent(&call->in[1])) return;
     job->a.k = ht_cuda_view_of(&call->in[1]);
     job->a.v = ht_cuda_view_of(&call->in[2]);

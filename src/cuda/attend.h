@@ -44,7 +44,9 @@ enum {
     HT_CUDA_TENSOR_THREADS = 256, /* of a block of the others */
     HT_CUDA_TENSOR_HEAD = 512,    /* dimensions at most */
     HT_CUDA_TILES_AT_ONCE = 8,    /* blocks of sums of a warp: 16 queries of 8 dimensions */
+    HT_CUDA_MOST_TILE = 64,       /* queries of a unit at most */
     HT_CUDA_STREAM_TILE = 128,    /* queries: 16 of each warp */
+    HT_CUDA_STREAM_STEPS = 3,     /* that are in shared memory together */
     HT_CUDA_STREAM_HEAD = 128,    /* dimensions at most, whose sums fit in registers twice */
     HT_CUDA_STEP_KEYS = 64,       /* keys that are in shared memory together */
     HT_CUDA_PAGE_STEPS = 2 * HT_CUDA_KEYS / HT_CUDA_STEP_KEYS, /* of the keys and values of a page */
@@ -91,6 +93,16 @@ typedef struct ht_cuda_attend_arguments {
 } ht_cuda_attend_arguments;
 
 /* ---- shared memory of the kernels with tensor cores ---- */
+
+/* attend_tiles: what a page's scores come to. */
+typedef struct ht_cuda_tile_scores {
+    float factors[HT_CUDA_MOST_TILE];                                                  /* of products */
+    float max[HT_CUDA_TENSOR_THREADS / 32][HT_CUDA_PAGE_STEPS / 2][HT_CUDA_MOST_TILE]; /* of a warp's keys of a step */
+    float base[HT_CUDA_PAGE_STEPS / 2][HT_CUDA_MOST_TILE];                             /* of weights */
+    float decay[HT_CUDA_PAGE_STEPS / 2][HT_CUDA_MOST_TILE]; /* factors of the sums of the steps before */
+    float largest[HT_CUDA_MOST_TILE];
+    int32_t first[HT_CUDA_MOST_TILE], end[HT_CUDA_MOST_TILE]; /* keys that are seen */
+} ht_cuda_tile_scores;
 
 /* Parts that a query and a weight are in: f16 is one; bf16, which 8-bit pages become, is two, the second what the first leaves. */
 HT_CUDA_BOTH int ht_cuda_operand_parts(const ht_cuda_page_form *f) { return f->dtype == HT_F16 ? 1 : 2; }

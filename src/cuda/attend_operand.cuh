@@ -159,10 +159,11 @@ static __device__ __forceinline__ void wait_for_steps(int n) {
 /* ---- scores and weights ---- */
 
 /* A product as a score whose weight is 2^(factor * score). */
+static __device__ __noinline__ float capped(float x, float softcap) {
+    return softcap * (1.0f - 2.0f / (1.0f + ht_fast_exp2(2.0f * HT_LOG2_OF_E * (x / softcap)))); /* tanh */
+}
 static __device__ __forceinline__ float score_of(const ht_cuda_attend_arguments &a, float product, float factor) {
-    if (!(a.softcap > 0.0f)) return product;
-    const float x = product * factor / a.softcap;
-    return a.softcap * (1.0f - 2.0f / (1.0f + ht_fast_exp2(2.0f * HT_LOG2_OF_E * x))); /* tanh */
+    return a.softcap > 0.0f ? capped(product * factor, a.softcap) : product;
 }
 static __device__ __forceinline__ float factor_of_score(const ht_cuda_attend_arguments &a, float factor) {
     return a.softcap > 0.0f ? HT_LOG2_OF_E : factor;
@@ -235,23 +236,36 @@ static __device__ bool finds_no_number(const ht_cuda_page_form &f, const keys_se
     return found;
 }
 
-/* Adds those values to a block of sums of dimensions `dim` and dim + 1, for the queries that see them. */
+static __device__ __forceinline__ floats4 get(const float *c) { return floats4{{c[0], c[1], c[2], c[3]}}; }
+static __device__ __forceinline__ void put(float *c, floats4 x) {
+#pragma unroll
+    for (int i = 0; i < 4; i++) c[i] = x.f[i];
+}
+
+/* A block of sums, to whose two dimensions those at `values` are added, for the queries that see them. */
 template <class A>
-static __device__ void add_no_numbers(const char *weights, int weights_bytes, int64_t part_bytes, const char *values,
-                                      int value_bytes, int dim, float *c) {
+static __device__ __noinline__ floats4 with_no_numbers(const char *weights, int weights_bytes, int part_bytes,
+                                                       const char *values, int value_bytes, floats4 c) {
     const int g = (int)threadIdx.x % 32 / 4;
-    for (int key = 0; key < STEP_KEYS; key++)
-        for (int e = 0; e < 2; e++) {
-            const uint16_t bits = *(const uint16_t *)(values + key * value_bytes + (dim + e) * 2);
-            if ((bits & A::EXPONENT) != A::EXPONENT) continue;
-            for (int half = 0; half < 2; half++)
-                for (int part = A::PARTS - 1; part >= 0; part--) {
-                    const char *at = weights + part * part_bytes + (g + 8 * half) * weights_bytes + key * 2;
-                    const uint16_t weight = *(const uint16_t *)at;
-                    if (*(const uint16_t *)(at - part * part_bytes) != HIDDEN_HALF)
-                        c[2 * half + e] = fmaf(A::value(weight), A::value(bits), c[2 * half + e]);
-                }
+#pragma unroll 1
+    for (int i = 0; i < 2 * STEP_KEYS; i++) {
+        const int key = i / 2, e = i % 2;
+        const uint16_t bits = *(const uint16_t *)(values + key * value_bytes + e * 2);
+        if ((bits & A::EXPONENT) != A::EXPONENT) continue;
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const char *at = weights + (g + 8 * half) * weights_bytes + key * 2;
+            if (*(const uint16_t *)at == HIDDEN_HALF) continue;
+            float sum = 0.0f;
+            for (int part = A::PARTS - 1; part >= 0; part--)
+                sum = fmaf(A::value(*(const uint16_t *)(at + part * part_bytes)), A::value(bits), sum);
+            if (e == 0)
+                c.f[2 * half] += sum;
+            else
+                c.f[2 * half + 1] += sum;
         }
+    }
+    return c;
 }
 
 /* And has them be 0. */

@@ -32,7 +32,7 @@ static __device__ lane_queries lane_queries_of(const ht_cuda_attend_arguments &a
 /* Products of a warp's queries and 64 keys, [8 keys each]. */
 template <class A, int N>
 static __device__ __forceinline__ void score_queries(const char *queries, const uint32_t (*own)[4], const char *keys,
-                                                     int elements, float (*score)[4]) {
+                                                     int elements, int blocks, float (*score)[4]) {
     enum { QUERY_BYTES = N * 16 + 16, PART_BYTES = HT_CUDA_STREAM_TILE * QUERY_BYTES, STEPS = N / 2 };
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
     const char *of_lane = queries + (warp * 16 + lane % 16) * QUERY_BYTES + lane / 16 * 16;
@@ -61,7 +61,7 @@ static __device__ __forceinline__ void score_queries(const char *queries, const 
         }
     } else {
 #pragma unroll 1
-        for (int k = 0; k < STEPS; k += 2) { /* 32 dimensions */
+        for (int k = 0; k < 2 * blocks; k += 2) { /* 32 dimensions */
             uint32_t q[2][A::PARTS][4];
 #pragma unroll
             for (int e = 0; e < 2; e++)
@@ -185,6 +185,7 @@ template <class A, int N> static __device__ void attend_stream(const ht_cuda_att
         VALUE_BYTES = (N | 1) * 16,
         ELEMENTS = (STEP_KEYS * VALUE_BYTES + 16 + 127) / 128 * 128,
         STEP_BYTES = ELEMENTS + (A::SCALED ? N / 4 * 2 * STEP_KEYS : 0),
+        STAGES = HT_CUDA_STREAM_STEPS,
         PAGE_STEPS = HT_CUDA_KEYS / STEP_KEYS
     };
     HT_CUDA_SHARED(char, shared);
@@ -198,27 +199,25 @@ template <class A, int N> static __device__ void attend_stream(const ht_cuda_att
     const int64_t low = first_visible(a, pos), all_low = first_visible(a, last);
     const int begin = (int)(low / STEP_KEYS), end = (int)(last / STEP_KEYS) + 1;
     char *const queries = shared, *const keys = queries + A::PARTS * HT_CUDA_STREAM_TILE * QUERY_BYTES,
-                *const values = keys + 2 * STEP_BYTES;
+                *const values = keys + STAGES * STEP_BYTES;
     /* Weights, when they are needed in memory: f16 queries are in registers. */
-    char *const spilled = (A::PARTS == 1 ? queries : values + 2 * STEP_BYTES) + warp * A::PARTS * 16 * SPILLED_BYTES;
+    char *const spilled =
+        (A::PARTS == 1 ? queries : values + STAGES * STEP_BYTES) + warp * A::PARTS * 16 * SPILLED_BYTES;
     auto page_of = [&](int step) { return page_at(a, tile.address + step / PAGE_STEPS - tile.first_page); };
-    auto load_step_keys = [&](int step) {
-        if (step < end)
-            load_keys<A>(a.form, page_of(step), head, step % PAGE_STEPS * STEP_KEYS, N, ELEMENTS,
-                         keys + (step - begin) % 2 * STEP_BYTES);
-        ht_copies_end();
-    };
-    auto load_step_values = [&](int step) {
+    auto load = [&](int step) {
         if (step < end) {
             const int64_t at = (int64_t)(step / PAGE_STEPS) * HT_CUDA_KEYS, from = low - at, to = last + 1 - at;
-            load_values<A>(a.form, page_of(step), head, step % PAGE_STEPS * STEP_KEYS, (int)(from < 0 ? 0 : from),
+            const int stage = (step - begin) % STAGES, key = step % PAGE_STEPS * STEP_KEYS;
+            const char *page = page_of(step);
+            load_keys<A>(a.form, page, head, key, N, ELEMENTS, keys + stage * STEP_BYTES);
+            load_values<A>(a.form, page, head, key, (int)(from < 0 ? 0 : from),
                            (int)(to > HT_CUDA_KEYS ? HT_CUDA_KEYS : to), VALUE_BYTES, ELEMENTS,
-                           values + (step - begin) % 2 * STEP_BYTES);
+                           values + stage * STEP_BYTES);
         }
         ht_copies_end();
     };
-    load_step_keys(begin);
-    load_step_values(begin);
+#pragma unroll 1
+    for (int step = begin; step < begin + STAGES - 1; step++) load(step);
     load_halves<A>(a, tile, head, HT_CUDA_STREAM_TILE, N, queries, factors);
     __syncthreads();
     const lane_queries q = lane_queries_of(a, tile, factors);
@@ -239,22 +238,19 @@ template <class A, int N> static __device__ void attend_stream(const ht_cuda_att
 #pragma unroll 1
     for (int step = begin; step < end; step++) {
         const int64_t at = (int64_t)step * STEP_KEYS;
-        const char *step_keys = keys + (step - begin) % 2 * STEP_BYTES;
-        char *step_values = values + (step - begin) % 2 * STEP_BYTES;
+        const char *step_keys = keys + (step - begin) % STAGES * STEP_BYTES;
+        char *step_values = values + (step - begin) % STAGES * STEP_BYTES;
         const bool sees = at < q.end_of_warp && at + STEP_KEYS > q.first_of_warp;
         uint32_t weight[STEP_KEYS / 16][A::PARTS][4];
         float decay[2];
-        ht_copies_wait<1>();
+        ht_copies_wait<STAGES - 2>();
         __syncthreads();
-        load_step_keys(step + 1);
+        load(step + STAGES - 1);
         if (sees) {
             float score[8][4];
-            score_queries<A, N>(queries, own, step_keys, ELEMENTS, score);
+            score_queries<A, N>(queries, own, step_keys, ELEMENTS, a.form.blocks, score);
             weights_of<A>(a, q, raw_factor, at, score, max, decay, weight);
         }
-        ht_copies_wait<1>();
-        __syncthreads();
-        load_step_values(step + 1);
         if (sees && __any_sync(0xffffffffu, decay[0] != 1.0f || decay[1] != 1.0f)) {
 #pragma unroll
             for (int e = 0; e < 4; e++) {
@@ -278,8 +274,8 @@ template <class A, int N> static __device__ void attend_stream(const ht_cuda_att
 #pragma unroll
                     for (int d = 0; d < N; d++)
                         if (d < a.form.chunks)
-                            add_no_numbers<A>(spilled, SPILLED_BYTES, 16 * SPILLED_BYTES, step_values, VALUE_BYTES,
-                                              d * 8 + 2 * t, sum[d]);
+                            put(sum[d], with_no_numbers<A>(spilled, SPILLED_BYTES, 16 * SPILLED_BYTES,
+                                                           step_values + d * 16 + 4 * t, VALUE_BYTES, get(sum[d])));
                 }
                 __syncthreads();
                 drop_no_numbers<A>(a.form, VALUE_BYTES, step_values);

@@ -5,7 +5,7 @@
 
 #include "cuda/attend_operand.cuh"
 
-enum { PAGE_STEPS = HT_CUDA_KEYS / STEP_KEYS, MOST_QUERIES = 64 };
+enum { PAGE_STEPS = HT_CUDA_KEYS / STEP_KEYS };
 
 /* Appends the rows of the tile that are in the block's page. */
 static __device__ void append_rows(const ht_cuda_attend_arguments &a, const unit &u) {
@@ -32,29 +32,22 @@ template <class A, int M> static __device__ tiles_memory memory_of(const ht_cuda
     m.step_bytes = ht_cuda_step_bytes(&a.form, m.chunks, m.value_bytes);
     m.query_bytes = ht_cuda_queries_bytes(1, m.chunks);
     m.weights_bytes = HT_CUDA_WEIGHTS_STRIDE * 2;
-    m.queries = shared;
+    m.queries = shared + sizeof(ht_cuda_tile_scores);
     m.weights = m.queries + A::PARTS * 16 * M * m.query_bytes;
     m.steps = m.weights + A::PARTS * 16 * M * m.weights_bytes;
     return m;
 }
 
-/* The steps of a page in the order in which they are used: the keys of steps [begin, end), then their values. */
-struct step_queue {
-    int begin, end, next;
-};
-
+/* Loads step `next` of a page in the order in which they are used: the keys of n steps from `begin` on, then their values. */
 template <class A>
-static __device__ __forceinline__ void load_next(const ht_cuda_attend_arguments &a, const unit &u,
-                                                 const tiles_memory &m, const keys_seen &s, step_queue *q) {
-    const int n = q->end - q->begin;
-    char *to = m.steps + q->next % a.buffers * m.step_bytes;
-    if (q->next < n)
-        load_keys<A>(a.form, u.page, u.head, (q->begin + q->next) * STEP_KEYS, m.chunks, m.elements, to);
-    else if (q->next < 2 * n)
-        load_values<A>(a.form, u.page, u.head, (q->begin + q->next - n) * STEP_KEYS, s.low, s.high, m.value_bytes,
-                       m.elements, to);
+static __device__ __noinline__ void load_step(const ht_cuda_attend_arguments &a, const char *page, int64_t head,
+                                              const tiles_memory &m, int low, int high, int begin, int n, int next) {
+    char *to = m.steps + next % a.buffers * m.step_bytes;
+    if (next < n)
+        load_keys<A>(a.form, page, head, (begin + next) * STEP_KEYS, m.chunks, m.elements, to);
+    else if (next < 2 * n)
+        load_values<A>(a.form, page, head, (begin + next - n) * STEP_KEYS, low, high, m.value_bytes, m.elements, to);
     ht_copies_end();
-    q->next++;
 }
 
 /* Products of all queries and a warp's 8 keys of a step. */
@@ -127,39 +120,38 @@ static __device__ __forceinline__ void weigh_step(const ht_cuda_attend_arguments
 template <class A, int M> static __device__ void attend_tile(const ht_cuda_attend_arguments &a) {
     enum { Q = 16 * M, PAIRS = HT_CUDA_TILES_AT_ONCE / M / 2 };
     HT_CUDA_SHARED(char, shared);
-    __shared__ float factors[MOST_QUERIES], max_of[TENSOR_WARPS][PAGE_STEPS][MOST_QUERIES],
-        base[PAGE_STEPS][MOST_QUERIES], decay[PAGE_STEPS][MOST_QUERIES], largest[MOST_QUERIES];
-    __shared__ int first_seen[MOST_QUERIES], end_seen[MOST_QUERIES];
+    ht_cuda_tile_scores &of = *(ht_cuda_tile_scores *)shared;
     const unit u = unit_of(a);
     const tiles_memory m = memory_of<A, M>(a, shared);
     const int tid = (int)threadIdx.x, warp = tid / 32, lane = tid % 32, g = lane / 4, t = lane % 4;
     const int64_t pos = pos_of(a, u.tile.query), last = pos_of(a, u.tile.query + u.tile.n - 1);
     const keys_seen s = {in_page(first_visible(a, pos), u), in_page(last + 1, u), in_page(first_visible(a, last), u),
                          in_page(pos + 1, u)};
-    step_queue queue = {s.low / STEP_KEYS, (s.high + STEP_KEYS - 1) / STEP_KEYS, 0};
-    if (s.low >= s.high) queue.end = queue.begin;
-    const int n = queue.end - queue.begin;
+    const int begin = s.low / STEP_KEYS, end = s.low < s.high ? (s.high + STEP_KEYS - 1) / STEP_KEYS : begin;
+    const int n = end - begin;
+    int next = 0;
+    auto load_next = [&]() { load_step<A>(a, u.page, u.head, m, s.low, s.high, begin, n, next++); };
     if (tid < Q) {
         const int64_t at = tid < u.tile.n ? pos_of(a, u.tile.query + tid) : -1;
-        first_seen[tid] = at < 0 ? 0 : in_page(first_visible(a, at), u);
-        end_seen[tid] = at < 0 ? 0 : in_page(at + 1, u);
+        of.first[tid] = at < 0 ? 0 : in_page(first_visible(a, at), u);
+        of.end[tid] = at < 0 ? 0 : in_page(at + 1, u);
     }
     if (a.appends) {
         append_rows(a, u);
         __syncthreads();
     }
-    for (int i = 0; i < a.buffers; i++) load_next<A>(a, u, m, s, &queue);
-    load_halves<A>(a, u.tile, u.head, Q, m.chunks, m.queries, factors);
+    for (int i = 0; i < a.buffers; i++) load_next();
+    load_halves<A>(a, u.tile, u.head, Q, m.chunks, m.queries, of.factors);
 
     float score[PAGE_STEPS][M][4];
 #pragma unroll
     for (int step = 0; step < PAGE_STEPS; step++) {
-        if (step < queue.begin || step >= queue.end) continue;
+        if (step < begin || step >= end) continue;
         wait_for_steps(a.buffers - 1);
         __syncthreads();
-        score_step<A, M>(m, m.steps + (step - queue.begin) % a.buffers * m.step_bytes, score[step]);
+        score_step<A, M>(m, m.steps + (step - begin) % a.buffers * m.step_bytes, score[step]);
         if (a.buffers < 2 * n) __syncthreads();
-        load_next<A>(a, u, m, s, &queue);
+        load_next();
     }
 
     /* Largest scores, of a warp's keys of each step. */
@@ -171,47 +163,47 @@ template <class A, int M> static __device__ void attend_tile(const ht_cuda_atten
             for (int half = 0; half < 2; half++) {
                 const int query = i * 16 + g + 8 * half;
                 float max = -INFINITY;
-                if (step >= queue.begin && step < queue.end)
+                if (step >= begin && step < end)
                     for (int e = 0; e < 2; e++) {
                         const int key = step * STEP_KEYS + warp * 8 + 2 * t + e;
                         float *x = &score[step][i][2 * half + e];
-                        *x = score_of(a, *x, factors[query]);
-                        if (key >= first_seen[query] && key < end_seen[query]) max = fmaxf(max, *x);
+                        *x = score_of(a, *x, of.factors[query]);
+                        if (key >= of.first[query] && key < of.end[query]) max = fmaxf(max, *x);
                     }
                 max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 1));
                 max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 2));
-                if (t == 0) max_of[warp][step][query] = max;
+                if (t == 0) of.max[warp][step][query] = max;
             }
     __syncthreads();
     if (tid < Q) {
-        const float factor = factor_of_score(a, factors[tid]);
+        const float factor = factor_of_score(a, of.factors[tid]);
         float max = -INFINITY;
         for (int step = 0; step < PAGE_STEPS; step++) {
-            float top = max_of[0][step][tid];
-            for (int w = 1; w < TENSOR_WARPS; w++) top = fmaxf(top, max_of[w][step][tid]);
+            float top = of.max[0][step][tid];
+            for (int w = 1; w < TENSOR_WARPS; w++) top = fmaxf(top, of.max[w][step][tid]);
             top = fmaxf(max, top * factor);
-            base[step][tid] = base_of(top);
-            decay[step][tid] = ht_fast_exp2(max - base_of(top));
+            of.base[step][tid] = base_of(top);
+            of.decay[step][tid] = ht_fast_exp2(max - base_of(top));
             max = top;
         }
-        largest[tid] = max;
+        of.largest[tid] = max;
     }
     __syncthreads();
 
     /* Weights. */
 #pragma unroll
     for (int step = 0; step < PAGE_STEPS; step++) {
-        if (step < queue.begin || step >= queue.end) continue;
+        if (step < begin || step >= end) continue;
 #pragma unroll
         for (int i = 0; i < M; i++)
 #pragma unroll
             for (int half = 0; half < 2; half++) {
                 const int query = i * 16 + g + 8 * half, key = step * STEP_KEYS + warp * 8 + 2 * t;
-                const float factor = factor_of_score(a, factors[query]);
+                const float factor = factor_of_score(a, of.factors[query]);
                 float weight[2];
                 for (int e = 0; e < 2; e++)
-                    weight[e] = weight_at(score[step][i][2 * half + e], factor, base[step][query],
-                                          key + e >= first_seen[query] && key + e < end_seen[query]);
+                    weight[e] = weight_at(score[step][i][2 * half + e], factor, of.base[step][query],
+                                          key + e >= of.first[query] && key + e < of.end[query]);
                 uint32_t parts[2];
                 split<A>(weight[0], weight[1], parts);
                 for (int part = 0; part < A::PARTS; part++)
@@ -228,15 +220,15 @@ template <class A, int M> static __device__ void attend_tile(const ht_cuda_atten
 #pragma unroll
             for (int j = 0; j < 2 * PAIRS; j++) sum[j / 2][i][j % 2][e] = 0.0f;
         }
-    for (int step = queue.begin; step < queue.end; step++) {
-        char *values = m.steps + (n + step - queue.begin) % a.buffers * m.step_bytes;
+    for (int step = begin; step < end; step++) {
+        char *values = m.steps + (n + step - begin) % a.buffers * m.step_bytes;
         wait_for_steps(a.buffers - 1);
         __syncthreads();
 #pragma unroll
         for (int i = 0; i < M; i++)
 #pragma unroll
             for (int e = 0; e < 4; e++) {
-                const float by = decay[step][i * 16 + g + e / 2 * 8];
+                const float by = of.decay[step][i * 16 + g + e / 2 * 8];
                 total[i][e] *= by;
 #pragma unroll
                 for (int j = 0; j < 2 * PAIRS; j++) sum[j / 2][i][j % 2][e] *= by;
@@ -250,9 +242,10 @@ template <class A, int M> static __device__ void attend_tile(const ht_cuda_atten
                     for (int j = 0; j < 2 * PAIRS; j++) {
                         const int c = 2 * (warp + TENSOR_WARPS * (j / 2)) + j % 2;
                         if (c < a.form.chunks)
-                            add_no_numbers<A>(m.weights + i * 16 * m.weights_bytes + step * STEP_KEYS * 2,
-                                              m.weights_bytes, (int64_t)Q * m.weights_bytes, values, m.value_bytes,
-                                              c * 8 + 2 * t, sum[j / 2][i][j % 2]);
+                            put(sum[j / 2][i][j % 2],
+                                with_no_numbers<A>(m.weights + i * 16 * m.weights_bytes + step * STEP_KEYS * 2,
+                                                   m.weights_bytes, Q * m.weights_bytes, values + c * 16 + 4 * t,
+                                                   m.value_bytes, get(sum[j / 2][i][j % 2])));
                     }
                 __syncthreads();
                 drop_no_numbers<A>(a.form, m.value_bytes, values);
@@ -260,7 +253,7 @@ template <class A, int M> static __device__ void attend_tile(const ht_cuda_atten
             }
         weigh_step<A, M>(a, m, values, step, sum, total);
         if (a.buffers < 2 * n) __syncthreads();
-        load_next<A>(a, u, m, s, &queue);
+        load_next();
     }
 
 #pragma unroll
@@ -270,7 +263,7 @@ template <class A, int M> static __device__ void attend_tile(const ht_cuda_atten
             const int query = i * 16 + g + 8 * half;
             if (query >= u.tile.n) continue;
             if (warp == 0 && t == 0) {
-                a.totals[2 * (u.own + query)] = largest[query];
+                a.totals[2 * (u.own + query)] = of.largest[query];
                 a.totals[2 * (u.own + query) + 1] = total[i][2 * half];
             }
             float *to = a.partial + (u.own + query) * a.form.head_dim;

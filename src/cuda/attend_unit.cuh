@@ -143,19 +143,34 @@ static __device__ void append_block(const ht_cuda_attend_arguments &a, char *pag
     }
 }
 
+/* Two numbers as f16 with the CPU's bits. */
+static __device__ uint32_t f16_pair(float low, float high) {
+    if (low != low || high != high) return ht_f32_to_f16(low) | (uint32_t)ht_f32_to_f16(high) << 16;
+    return ht_pair_of(low, high);
+}
+
 static __device__ void append_chunk(const ht_cuda_attend_arguments &a, char *page, bool keys, int64_t head, int64_t key,
                                     int c, const float *from, int64_t stride) {
     const ht_cuda_page_form &f = a.form;
     char *to = page + (keys ? ht_cuda_k_chunk(&f, head, key, c) : ht_cuda_v_chunk(&f, head, key, c));
-    for (int i = 0; i < f.chunk; i++) {
+    float x[8];
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
         const int d = c * f.chunk + i;
-        ht_set_f32(f.dtype, to, i, d < f.head_dim ? from[d * stride] : 0.0f);
+        x[i] = i < f.chunk && d < f.head_dim ? from[d * stride] : 0.0f;
     }
+    words4 bits;
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        bits.w[i] = f.dtype == HT_F32   ? ht_float_bits(x[i])
+                    : f.dtype == HT_F16 ? f16_pair(x[2 * i], x[2 * i + 1])
+                                        : ht_f32_to_bf16(x[2 * i]) | (uint32_t)ht_f32_to_bf16(x[2 * i + 1]) << 16;
+    *(words4 *)to = bits;
 }
 
 /* Item `at` of the keys or the values of a row and a head: a chunk, or in 8-bit pages the chunks that share a scale. */
-static __device__ void append_item(const ht_cuda_attend_arguments &a, char *page, bool keys, int64_t row, int64_t head,
-                                   int64_t pos, int at) {
+static __device__ __noinline__ void append_item(const ht_cuda_attend_arguments &a, char *page, bool keys, int64_t row,
+                                                int64_t head, int64_t pos, int at) {
     const ht_cuda_view &from = keys ? a.k : a.v;
     const float *x = (const float *)from.data + row * from.stride[0] + head * from.stride[1];
     if (a.form.dtype == HT_I8)
