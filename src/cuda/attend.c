@@ -122,11 +122,12 @@ static int64_t pages_shared_bytes(const ht_cuda_page_form *f, int64_t tile) {
     return floats * (int64_t)sizeof(float);
 }
 
-/* The queries and their weights of a page, and a number of steps. */
+/* The queries, their scores and weights of a page, and a number of steps. */
 static int64_t tiles_shared_bytes(const ht_cuda_page_form *f, int32_t tile, int32_t buffers) {
     const int chunks = ht_cuda_tiles_chunks(f);
     const int64_t halves = ht_cuda_queries_bytes(tile, chunks) + (int64_t)tile * HT_CUDA_WEIGHTS_STRIDE * 2;
-    return (int64_t)sizeof(ht_cuda_tile_scores) + ht_cuda_operand_parts(f) * halves +
+    const int64_t scores = (int64_t)sizeof(ht_cuda_tile_scores) + (int64_t)tile * HT_CUDA_WEIGHTS_STRIDE * 4;
+    return scores + ht_cuda_operand_parts(f) * halves +
            (int64_t)buffers * ht_cuda_step_bytes(f, chunks, ht_cuda_value_bytes(f->chunks));
 }
 

@@ -14,13 +14,12 @@ enum { THREADS = HT_CUDA_ATTEND_THREADS, WARPS = THREADS / 32, REDUCED = HT_CUDA
 
 /* An item of keys (y 0) or of values (y 1) for each thread; adjacent ones are adjacent in a page. */
 HT_CUDA_KERNEL(ht_cuda_append, ht_cuda_attend_arguments) {
-    const int items = append_items(a.form), n_kv = a.form.n_kv_heads;
+    const unsigned items = (unsigned)append_items(a.form), n_kv = (unsigned)a.form.n_kv_heads,
+                   rows = (unsigned)a.k.shape[0], i = blockIdx.x * blockDim.x + threadIdx.x;
     const bool keys = blockIdx.y == 0;
-    const int64_t rows = a.k.shape[0], i = ht_first();
     if (i >= rows * n_kv * items) return;
-    const int64_t row = keys ? i % rows : i / items / n_kv;
+    const unsigned row = keys ? i % rows : i / items / n_kv, head = keys ? i / rows / items : i / items % n_kv;
     const int at = (int)(keys ? i / rows % items : i % items);
-    const int64_t head = keys ? i / rows / items : i / items % n_kv;
     const ht_cuda_attend_row r = row_of(a, row);
     append_item(a, (char *)page_at(a, r.address), keys, row, head, r.pos, at);
 }

@@ -96,12 +96,9 @@ typedef struct ht_cuda_attend_arguments {
 
 /* attend_tiles: what a page's scores come to. */
 typedef struct ht_cuda_tile_scores {
-    float factors[HT_CUDA_MOST_TILE];                                                  /* of products */
-    float max[HT_CUDA_TENSOR_THREADS / 32][HT_CUDA_PAGE_STEPS / 2][HT_CUDA_MOST_TILE]; /* of a warp's keys of a step */
-    float base[HT_CUDA_PAGE_STEPS / 2][HT_CUDA_MOST_TILE];                             /* of weights */
+    float factors[HT_CUDA_MOST_TILE];                       /* of products */
     float decay[HT_CUDA_PAGE_STEPS / 2][HT_CUDA_MOST_TILE]; /* factors of the sums of the steps before */
     float largest[HT_CUDA_MOST_TILE];
-    int32_t first[HT_CUDA_MOST_TILE], end[HT_CUDA_MOST_TILE]; /* keys that are seen */
 } ht_cuda_tile_scores;
 
 /* Parts that a query and a weight are in: f16 is one; bf16, which 8-bit pages become, is two, the second what the first leaves. */

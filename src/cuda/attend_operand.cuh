@@ -47,17 +47,17 @@ static __device__ __forceinline__ void multiply(float *c, const uint32_t (*a)[4]
 
 /* ---- loading ---- */
 
-/* The queries [rows] of a tile in shared memory, [PARTS][rows][chunks * 8 + 8], zeros where there are none; and the factors of their
- * products. f16 has a query's largest number between 2^14 and 2^15. */
+/* The queries of a tile in shared memory, [PARTS][rows][chunks * 8 + 8], and the factors of their products. f16 has a query's largest
+ * number between 2^14 and 2^15. Rows behind the tile's queries stay what they are: no row has to do with another. */
 template <class A>
 static __device__ void load_halves(const ht_cuda_attend_arguments &a, const ht_cuda_attend_tile &tile, int64_t head,
                                    int rows, int chunks, char *to, float *factors) {
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, bytes = ht_cuda_queries_bytes(1, chunks);
-    for (int i = warp; i < rows; i += TENSOR_WARPS) {
+    for (int i = warp; i < tile.n; i += TENSOR_WARPS) {
         const int query = tile.query + i;
         const int64_t of_head = head * a.group + query % a.group;
         const float *x = (const float *)a.q.data + (int64_t)(query / a.group) * a.q.stride[0] + of_head * a.q.stride[1];
-        const int n = i < tile.n ? a.form.head_dim : 0;
+        const int n = a.form.head_dim;
         float up = a.scale < 0.0f ? -1.0f : 1.0f, factor = fabsf(a.scale);
         if (A::PARTS == 1) {
             float max = 0.0f;
@@ -75,7 +75,7 @@ static __device__ void load_halves(const ht_cuda_attend_arguments &a, const ht_c
             for (int part = 0; part < A::PARTS; part++)
                 *(uint32_t *)(to + ((int64_t)part * rows + i) * bytes + 2 * d) = parts[part];
         }
-        if (lane == 0) factors[i] = a.softcap > 0.0f ? factor : factor * HT_LOG2_OF_E;
+        if (lane == 0) factors[i] = a.softcap > 0.0f ? factor / a.softcap : factor * HT_LOG2_OF_E;
     }
 }
 
@@ -158,12 +158,10 @@ static __device__ __forceinline__ void wait_for_steps(int n) {
 
 /* ---- scores and weights ---- */
 
-/* A product as a score whose weight is 2^(factor * score). */
-static __device__ __noinline__ float capped(float x, float softcap) {
-    return softcap * (1.0f - 2.0f / (1.0f + ht_fast_exp2(2.0f * HT_LOG2_OF_E * (x / softcap)))); /* tanh */
-}
-static __device__ __forceinline__ float score_of(const ht_cuda_attend_arguments &a, float product, float factor) {
-    return a.softcap > 0.0f ? capped(product * factor, a.softcap) : product;
+/* A product as a score, whose weight is 2^(factor * score): with a softcap, softcap * tanh(factor_of_product * product / softcap). */
+static __device__ __forceinline__ float capped(float product, float factor_of_product, float softcap) {
+    const float power = ht_fast_exp2(2.0f * HT_LOG2_OF_E * factor_of_product * product);
+    return fmaf(-2.0f * softcap, ht_fast_reciprocal(1.0f + power), softcap);
 }
 static __device__ __forceinline__ float factor_of_score(const ht_cuda_attend_arguments &a, float factor) {
     return a.softcap > 0.0f ? HT_LOG2_OF_E : factor;
@@ -236,36 +234,24 @@ static __device__ bool finds_no_number(const ht_cuda_page_form &f, const keys_se
     return found;
 }
 
-static __device__ __forceinline__ floats4 get(const float *c) { return floats4{{c[0], c[1], c[2], c[3]}}; }
-static __device__ __forceinline__ void put(float *c, floats4 x) {
-#pragma unroll
-    for (int i = 0; i < 4; i++) c[i] = x.f[i];
-}
-
-/* A block of sums, to whose two dimensions those at `values` are added, for the queries that see them. */
+/* What those values add to a block of sums, whose two dimensions are at `values`, for the queries that see them. */
 template <class A>
-static __device__ __noinline__ floats4 with_no_numbers(const char *weights, int weights_bytes, int part_bytes,
-                                                       const char *values, int value_bytes, floats4 c) {
+static __device__ __forceinline__ void no_numbers(const char *weights, int weights_bytes, int part_bytes,
+                                                  const char *values, int value_bytes, float *c) {
     const int g = (int)threadIdx.x % 32 / 4;
+    for (int i = 0; i < 4; i++) c[i] = 0.0f;
 #pragma unroll 1
-    for (int i = 0; i < 2 * STEP_KEYS; i++) {
-        const int key = i / 2, e = i % 2;
+    for (int i = 0; i < 4 * STEP_KEYS; i++) {
+        const int key = i / 4, e = i % 2, half = i / 2 % 2;
         const uint16_t bits = *(const uint16_t *)(values + key * value_bytes + e * 2);
-        if ((bits & A::EXPONENT) != A::EXPONENT) continue;
+        const char *at = weights + (g + 8 * half) * weights_bytes + key * 2;
+        if ((bits & A::EXPONENT) != A::EXPONENT || *(const uint16_t *)at == HIDDEN_HALF) continue;
+        float sum = 0.0f;
 #pragma unroll
-        for (int half = 0; half < 2; half++) {
-            const char *at = weights + (g + 8 * half) * weights_bytes + key * 2;
-            if (*(const uint16_t *)at == HIDDEN_HALF) continue;
-            float sum = 0.0f;
-            for (int part = A::PARTS - 1; part >= 0; part--)
-                sum = fmaf(A::value(*(const uint16_t *)(at + part * part_bytes)), A::value(bits), sum);
-            if (e == 0)
-                c.f[2 * half] += sum;
-            else
-                c.f[2 * half + 1] += sum;
-        }
+        for (int part = A::PARTS - 1; part >= 0; part--)
+            sum = fmaf(A::value(*(const uint16_t *)(at + part * part_bytes)), A::value(bits), sum);
+        c[2 * half + e] += sum;
     }
-    return c;
 }
 
 /* And has them be 0. */

@@ -123,25 +123,23 @@ static __device__ __forceinline__ void weights_of(const ht_cuda_attend_arguments
 #pragma unroll
         for (int i = 0; i < 8; i++)
 #pragma unroll
-            for (int e = 0; e < 4; e++) score[i][e] = score_of(a, score[i][e], raw_factor[e / 2]);
+            for (int e = 0; e < 4; e++) score[i][e] = capped(score[i][e], raw_factor[e / 2], a.softcap);
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         const int64_t from = q.first[half] - begin, to = q.end[half] - begin;
         const int low = (int)(from < 0           ? 0
                               : from > STEP_KEYS ? STEP_KEYS
                                                  : from),
-                  high = (int)(to < 0           ? 0
+                  high = (int)(to < low         ? low
                                : to > STEP_KEYS ? STEP_KEYS
                                                 : to);
-        const bool all = low == 0 && high == STEP_KEYS;
+        const unsigned seen = (unsigned)(high - low), first = (unsigned)(2 * t - low);
         float top = -INFINITY;
 #pragma unroll
         for (int i = 0; i < 8; i++)
 #pragma unroll
-            for (int e = 0; e < 2; e++) {
-                const int key = i * 8 + 2 * t + e;
-                if (all || (key >= low && key < high)) top = fmaxf(top, score[i][2 * half + e]);
-            }
+            for (unsigned e = 0; e < 2; e++)
+                top = fmaxf(top, first + 8 * i + e < seen ? score[i][2 * half + e] : -INFINITY);
         top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
         top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
         top = fmaxf(max[half], top * q.factor[half]);
@@ -152,10 +150,8 @@ static __device__ __forceinline__ void weights_of(const ht_cuda_attend_arguments
         for (int i = 0; i < 8; i++) {
             float w[2];
 #pragma unroll
-            for (int e = 0; e < 2; e++) {
-                const int key = i * 8 + 2 * t + e;
-                w[e] = weight_at(score[i][2 * half + e], q.factor[half], base, all || (key >= low && key < high));
-            }
+            for (unsigned e = 0; e < 2; e++)
+                w[e] = weight_at(score[i][2 * half + e], q.factor[half], base, first + 8 * i + e < seen);
             uint32_t parts[2];
             split<A>(w[0], w[1], parts);
 #pragma unroll
@@ -270,12 +266,16 @@ template <class A, int N> static __device__ void attend_stream(const ht_cuda_att
                                                                 : pos + 1 - at)};
             if (s.any_by_some(0) && __syncthreads_or(finds_no_number<A>(a.form, s, 0, VALUE_BYTES, step_values))) {
                 if (sees) {
+                    float more[N][4];
                     spill_weights<A>(weight, spilled);
+#pragma unroll 1
+                    for (int d = 0; d < N; d++)
+                        no_numbers<A>(spilled, SPILLED_BYTES, 16 * SPILLED_BYTES,
+                                      step_values + (d < a.form.chunks ? d : 0) * 16 + 4 * t, VALUE_BYTES, more[d]);
 #pragma unroll
                     for (int d = 0; d < N; d++)
-                        if (d < a.form.chunks)
-                            put(sum[d], with_no_numbers<A>(spilled, SPILLED_BYTES, 16 * SPILLED_BYTES,
-                                                           step_values + d * 16 + 4 * t, VALUE_BYTES, get(sum[d])));
+#pragma unroll
+                        for (int e = 0; e < 4; e++) sum[d][e] += more[d][e];
                 }
                 __syncthreads();
                 drop_no_numbers<A>(a.form, VALUE_BYTES, step_values);
@@ -304,11 +304,11 @@ template <class A, int N> static __device__ void attend_stream(const ht_cuda_att
         const int i = warp * 16 + g + 8 * half;
         if (i >= tile.n) continue;
         float *to = out_of(a, tile.query + i, head);
+        const float inverse = 1.0f / so_far[half].total;
 #pragma unroll
         for (int d = 0; d < N; d++) {
             const int dim = d * 8 + 2 * t;
-            const floats2 x = {
-                {merged[d][2 * half] / so_far[half].total + 0.0f, merged[d][2 * half + 1] / so_far[half].total + 0.0f}};
+            const floats2 x = {{result_of(merged[d][2 * half], inverse), result_of(merged[d][2 * half + 1], inverse)}};
             if (a.form.head_dim % 2 == 0) {
                 if (dim < a.form.head_dim) *(floats2 *)(to + dim) = x;
             } else {

@@ -5,7 +5,7 @@
 
 #include "cuda/attend_operand.cuh"
 
-enum { PAGE_STEPS = HT_CUDA_KEYS / STEP_KEYS };
+enum { PAGE_STEPS = HT_CUDA_KEYS / STEP_KEYS, SCORES_BYTES = HT_CUDA_WEIGHTS_STRIDE * 4 /* of a query */ };
 
 /* Appends the rows of the tile that are in the block's page. */
 static __device__ void append_rows(const ht_cuda_attend_arguments &a, const unit &u) {
@@ -20,7 +20,7 @@ static __device__ void append_rows(const ht_cuda_attend_arguments &a, const unit
 
 /* What a block has in shared memory. */
 struct tiles_memory {
-    char *queries, *weights, *steps;
+    char *queries, *scores, *weights, *steps;
     int chunks, value_bytes, elements, step_bytes, query_bytes, weights_bytes;
 };
 
@@ -33,7 +33,8 @@ template <class A, int M> static __device__ tiles_memory memory_of(const ht_cuda
     m.query_bytes = ht_cuda_queries_bytes(1, m.chunks);
     m.weights_bytes = HT_CUDA_WEIGHTS_STRIDE * 2;
     m.queries = shared + sizeof(ht_cuda_tile_scores);
-    m.weights = m.queries + A::PARTS * 16 * M * m.query_bytes;
+    m.scores = m.queries + A::PARTS * 16 * M * m.query_bytes;
+    m.weights = m.scores + 16 * M * SCORES_BYTES;
     m.steps = m.weights + A::PARTS * 16 * M * m.weights_bytes;
     return m;
 }
@@ -87,7 +88,7 @@ static __device__ __forceinline__ void weigh_step(const ht_cuda_attend_arguments
                                                   float (*total)[4]) {
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
     const uint32_t ones[2] = {A::ONES, A::ONES};
-#pragma unroll
+#pragma unroll 2
     for (int key = 0; key < STEP_KEYS; key += 16) {
         uint32_t w[M][A::PARTS][4];
 #pragma unroll
@@ -117,6 +118,53 @@ static __device__ __forceinline__ void weigh_step(const ht_cuda_attend_arguments
     }
 }
 
+/* Turns the scores of a query, row `i`, into weights: a warp does, whose lane has 8 keys, and 8 of whose lanes a step. */
+template <class A>
+static __device__ __forceinline__ void weigh_query(const ht_cuda_attend_arguments &a, const unit &u,
+                                                   const tiles_memory &m, int rows, int i, ht_cuda_tile_scores &of) {
+    const int lane = (int)threadIdx.x % 32, own = lane / (STEP_KEYS / 8);
+    const int64_t pos = pos_of(a, u.tile.query + i);
+    const int low = in_page(first_visible(a, pos), u), high = in_page(pos + 1, u);
+    const unsigned seen = high > low ? (unsigned)(high - low) : 0, first = (unsigned)(8 * lane - low);
+    const float *from = (const float *)(m.scores + i * SCORES_BYTES) + 8 * lane;
+    const float of_product = of.factors[i], factor = factor_of_score(a, of_product);
+    float x[8], top = -INFINITY, max = -INFINITY, base = 0.0f;
+#pragma unroll
+    for (int e = 0; e < 8; e += 4) {
+        const floats4 four = *(const floats4 *)(from + e);
+#pragma unroll
+        for (int k = 0; k < 4; k++) x[e + k] = four.f[k];
+    }
+    if (a.softcap > 0.0f)
+#pragma unroll
+        for (int e = 0; e < 8; e++) x[e] = capped(x[e], of_product, a.softcap);
+#pragma unroll
+    for (unsigned e = 0; e < 8; e++) top = fmaxf(top, first + e < seen ? x[e] : -INFINITY);
+#pragma unroll
+    for (int step = 1; step < STEP_KEYS / 8; step *= 2) top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, step));
+    top *= factor;
+#pragma unroll
+    for (int step = 0; step < PAGE_STEPS; step++) {
+        const float so_far = fmaxf(max, __shfl_sync(0xffffffffu, top, step * (STEP_KEYS / 8)));
+        if (step == own) base = base_of(so_far);
+        if (lane == 0) of.decay[step][i] = ht_fast_exp2(max - base_of(so_far));
+        max = so_far;
+    }
+    if (lane == 0) of.largest[i] = max;
+    words4 out[A::PARTS];
+#pragma unroll
+    for (unsigned e = 0; e < 8; e += 2) {
+        uint32_t parts[2];
+        split<A>(weight_at(x[e], factor, base, first + e < seen),
+                 weight_at(x[e + 1], factor, base, first + e + 1 < seen), parts);
+#pragma unroll
+        for (int part = 0; part < A::PARTS; part++) out[part].w[e / 2] = parts[part];
+    }
+#pragma unroll
+    for (int part = 0; part < A::PARTS; part++)
+        *(words4 *)(m.weights + (part * rows + i) * m.weights_bytes + lane * 16) = out[part];
+}
+
 template <class A, int M> static __device__ void attend_tile(const ht_cuda_attend_arguments &a) {
     enum { Q = 16 * M, PAIRS = HT_CUDA_TILES_AT_ONCE / M / 2 };
     HT_CUDA_SHARED(char, shared);
@@ -131,85 +179,33 @@ template <class A, int M> static __device__ void attend_tile(const ht_cuda_atten
     const int n = end - begin;
     int next = 0;
     auto load_next = [&]() { load_step<A>(a, u.page, u.head, m, s.low, s.high, begin, n, next++); };
-    if (tid < Q) {
-        const int64_t at = tid < u.tile.n ? pos_of(a, u.tile.query + tid) : -1;
-        of.first[tid] = at < 0 ? 0 : in_page(first_visible(a, at), u);
-        of.end[tid] = at < 0 ? 0 : in_page(at + 1, u);
-    }
     if (a.appends) {
         append_rows(a, u);
         __syncthreads();
     }
+#pragma unroll 1
     for (int i = 0; i < a.buffers; i++) load_next();
     load_halves<A>(a, u.tile, u.head, Q, m.chunks, m.queries, of.factors);
 
-    float score[PAGE_STEPS][M][4];
-#pragma unroll
-    for (int step = 0; step < PAGE_STEPS; step++) {
-        if (step < begin || step >= end) continue;
+#pragma unroll 1
+    for (int step = begin; step < end; step++) {
+        float score[M][4];
         wait_for_steps(a.buffers - 1);
         __syncthreads();
-        score_step<A, M>(m, m.steps + (step - begin) % a.buffers * m.step_bytes, score[step]);
+        score_step<A, M>(m, m.steps + next % a.buffers * m.step_bytes, score);
+#pragma unroll
+        for (int i = 0; i < M; i++)
+#pragma unroll
+            for (int half = 0; half < 2; half++)
+                *(floats2 *)(m.scores + (i * 16 + g + 8 * half) * SCORES_BYTES +
+                             (step * STEP_KEYS + warp * 8 + 2 * t) * 4) =
+                    floats2{{score[i][2 * half], score[i][2 * half + 1]}};
         if (a.buffers < 2 * n) __syncthreads();
         load_next();
     }
-
-    /* Largest scores, of a warp's keys of each step. */
-#pragma unroll
-    for (int step = 0; step < PAGE_STEPS; step++)
-#pragma unroll
-        for (int i = 0; i < M; i++)
-#pragma unroll
-            for (int half = 0; half < 2; half++) {
-                const int query = i * 16 + g + 8 * half;
-                float max = -INFINITY;
-                if (step >= begin && step < end)
-                    for (int e = 0; e < 2; e++) {
-                        const int key = step * STEP_KEYS + warp * 8 + 2 * t + e;
-                        float *x = &score[step][i][2 * half + e];
-                        *x = score_of(a, *x, of.factors[query]);
-                        if (key >= of.first[query] && key < of.end[query]) max = fmaxf(max, *x);
-                    }
-                max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 1));
-                max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 2));
-                if (t == 0) of.max[warp][step][query] = max;
-            }
     __syncthreads();
-    if (tid < Q) {
-        const float factor = factor_of_score(a, of.factors[tid]);
-        float max = -INFINITY;
-        for (int step = 0; step < PAGE_STEPS; step++) {
-            float top = of.max[0][step][tid];
-            for (int w = 1; w < TENSOR_WARPS; w++) top = fmaxf(top, of.max[w][step][tid]);
-            top = fmaxf(max, top * factor);
-            of.base[step][tid] = base_of(top);
-            of.decay[step][tid] = ht_fast_exp2(max - base_of(top));
-            max = top;
-        }
-        of.largest[tid] = max;
-    }
-    __syncthreads();
-
-    /* Weights. */
-#pragma unroll
-    for (int step = 0; step < PAGE_STEPS; step++) {
-        if (step < begin || step >= end) continue;
-#pragma unroll
-        for (int i = 0; i < M; i++)
-#pragma unroll
-            for (int half = 0; half < 2; half++) {
-                const int query = i * 16 + g + 8 * half, key = step * STEP_KEYS + warp * 8 + 2 * t;
-                const float factor = factor_of_score(a, of.factors[query]);
-                float weight[2];
-                for (int e = 0; e < 2; e++)
-                    weight[e] = weight_at(score[step][i][2 * half + e], factor, of.base[step][query],
-                                          key + e >= of.first[query] && key + e < of.end[query]);
-                uint32_t parts[2];
-                split<A>(weight[0], weight[1], parts);
-                for (int part = 0; part < A::PARTS; part++)
-                    *(uint32_t *)(m.weights + (part * Q + query) * m.weights_bytes + key * 2) = parts[part];
-            }
-    }
+#pragma unroll 1
+    for (int i = warp; i < u.tile.n; i += TENSOR_WARPS) weigh_query<A>(a, u, m, Q, i, of);
 
     float sum[PAIRS][M][2][4], total[M][4];
 #pragma unroll
@@ -220,33 +216,39 @@ template <class A, int M> static __device__ void attend_tile(const ht_cuda_atten
 #pragma unroll
             for (int j = 0; j < 2 * PAIRS; j++) sum[j / 2][i][j % 2][e] = 0.0f;
         }
+#pragma unroll 1
     for (int step = begin; step < end; step++) {
-        char *values = m.steps + (n + step - begin) % a.buffers * m.step_bytes;
+        char *values = m.steps + next % a.buffers * m.step_bytes;
         wait_for_steps(a.buffers - 1);
         __syncthreads();
 #pragma unroll
         for (int i = 0; i < M; i++)
 #pragma unroll
-            for (int e = 0; e < 4; e++) {
-                const float by = of.decay[step][i * 16 + g + e / 2 * 8];
-                total[i][e] *= by;
+            for (int half = 0; half < 2; half++) {
+                const float by = of.decay[step][i * 16 + g + 8 * half];
 #pragma unroll
-                for (int j = 0; j < 2 * PAIRS; j++) sum[j / 2][i][j % 2][e] *= by;
+                for (int e = 2 * half; e < 2 * half + 2; e++) {
+                    total[i][e] *= by;
+#pragma unroll
+                    for (int j = 0; j < 2 * PAIRS; j++) sum[j / 2][i][j % 2][e] *= by;
+                }
             }
         if constexpr (!A::SCALED)
             if (s.any_by_some(step * STEP_KEYS) &&
                 __syncthreads_or(finds_no_number<A>(a.form, s, step * STEP_KEYS, m.value_bytes, values))) {
+                float more[M * 2 * PAIRS][4];
+#pragma unroll 1
+                for (int k = 0; k < M * 2 * PAIRS; k++) {
+                    const int i = k / (2 * PAIRS), j = k % (2 * PAIRS);
+                    const int c = 2 * (warp + TENSOR_WARPS * (j / 2)) + j % 2;
+                    no_numbers<A>(m.weights + i * 16 * m.weights_bytes + step * STEP_KEYS * 2, m.weights_bytes,
+                                  Q * m.weights_bytes, values + (c < a.form.chunks ? c : 0) * 16 + 4 * t, m.value_bytes,
+                                  more[k]);
+                }
 #pragma unroll
-                for (int i = 0; i < M; i++)
+                for (int k = 0; k < M * 2 * PAIRS; k++)
 #pragma unroll
-                    for (int j = 0; j < 2 * PAIRS; j++) {
-                        const int c = 2 * (warp + TENSOR_WARPS * (j / 2)) + j % 2;
-                        if (c < a.form.chunks)
-                            put(sum[j / 2][i][j % 2],
-                                with_no_numbers<A>(m.weights + i * 16 * m.weights_bytes + step * STEP_KEYS * 2,
-                                                   m.weights_bytes, Q * m.weights_bytes, values + c * 16 + 4 * t,
-                                                   m.value_bytes, get(sum[j / 2][i][j % 2])));
-                    }
+                    for (int e = 0; e < 4; e++) sum[k % (2 * PAIRS) / 2][k / (2 * PAIRS)][k % 2][e] += more[k][e];
                 __syncthreads();
                 drop_no_numbers<A>(a.form, m.value_bytes, values);
                 __syncthreads();

@@ -259,6 +259,8 @@ static __device__ float written(const float *p) {
 #endif
 }
 
+static __device__ float result_of(float sum, float inverse) { return sum * inverse + 0.0f; /* no -0 */ }
+
 /* One dimension of one query: adds the pages that it sees, in order. */
 template <bool OF_E> static __device__ void merge(const ht_cuda_attend_arguments &a, const unit &u, int i, int d) {
     enum { AT_A_TIME = 8 };
@@ -298,7 +300,7 @@ template <bool OF_E> static __device__ void merge(const ht_cuda_attend_arguments
         so_far[1] = r.total;
         so_far[2] = sum;
     } else {
-        out_of(a, u.tile.query + i, u.head)[d] = sum / r.total + 0.0f; /* no -0 */
+        out_of(a, u.tile.query + i, u.head)[d] = result_of(sum, 1.0f / r.total);
     }
 }
 

@@ -183,6 +183,17 @@ static __device__ __forceinline__ float ht_fast_exp2(float x) {
 #endif
 }
 
+/* 1 / x to about an ulp; 0 of an infinity. */
+static __device__ __forceinline__ float ht_fast_reciprocal(float x) {
+#ifdef HT_CUDA_ON_HOST
+    return 1.0f / x;
+#else
+    float out;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x));
+    return out;
+#endif
+}
+
 /* ---- copies from global to shared memory ---- */
 
 /* 16 bytes, both addresses multiples of 16, which are there after a wait. */

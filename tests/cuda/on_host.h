@@ -12,7 +12,7 @@
 #define __global__
 #define __forceinline__ inline
 #define __noinline__
-#define __shared__      static
+#define __shared__ static
 #define __restrict__
 #define __align__(n) __attribute__((aligned(n)))
 #define __launch_bounds__(...)
