@@ -13,11 +13,11 @@
 _Static_assert(sizeof(ht_cuda_attend_arguments) <= 4096, "a kernel takes at most so many bytes");
 
 enum {
-    PARTIAL_BYTES =
-        48 << 20, /* results of pages, beyond which tiles are computed in turns: what stays in the L2 cache */
-    SHARED_BYTES = 47 << 10, /* of a block, beside those that the kernel declares */
-    APPEND_THREADS = 32,     /* for a vector, which has about as many chunks */
-    MERGE_DIMS = 128
+    RESULT_BYTES = 8 << 20,  /* results of units, beyond which they are computed in turns: what stays in the L2 cache */
+    RESULT_PAGES = 64,       /* of each query, fewer in turns when there are many */
+    SHARED_BYTES = 47 << 10, /* of a block of attend_pages, beside those that the kernel declares */
+    BLOCK_BYTES = 2 << 10,   /* that a block has, and its kernel may declare, beside what it asks for */
+    APPEND_THREADS = 128
 };
 
 /* Rows of one sequence that attend. */
@@ -32,11 +32,13 @@ typedef struct attend_job {
     const ht_attend_params *p;
     ht_cuda_attend_arguments a;
     int32_t n_rows;
-    int64_t n_addresses, n_tiles;
+    bool tensor;         /* on tensor cores */
+    int64_t shared_most; /* bytes of shared memory that a block may have */
+    int64_t n_addresses, n_streamed, n_tiles, n_units;
     char *table; /* in host memory */
     size_t table_bytes;
     /* what has been filled in of it */
-    int64_t address, tile, unit;
+    int64_t address, tile, unit, result;
 } attend_job;
 
 /* ---- rows ---- */
@@ -90,14 +92,29 @@ static ht_status check_rows(const attend_job *job, ht_error *err) {
     return HT_OK;
 }
 
-/* ---- tables ---- */
+/* ---- tiles and where they are computed ---- */
+
+/* Whether all pages of a tile are one block's: when there are blocks enough, or little for each to do. */
+static bool is_streamed(const attend_job *job, const sequence *s);
+
+static int32_t tile_of(const attend_job *job, const sequence *s) {
+    return is_streamed(job, s) ? HT_CUDA_STREAM_TILE : job->a.tile;
+}
 
 static int64_t tiles_of(const attend_job *job, const sequence *s) {
-    return ht_ceil_div_i64((int64_t)s->n * job->a.group, job->a.tile);
+    return ht_ceil_div_i64((int64_t)s->n * job->a.group, tile_of(job, s));
+}
+
+/* ---- shared memory ---- */
+
+/* What one block may have. */
+static int64_t shared_most(const ht_cuda_device *d) {
+    if (d->major == 9 || d->major == 10) return 227 << 10;
+    return d->major == 8 && (d->minor == 0 || d->minor == 7) ? 163 << 10 : 99 << 10;
 }
 
 /* Of a block that has tiles of `tile` queries: the queries, their weights of a page, and sums that are brought together. */
-static int64_t shared_bytes(const ht_cuda_page_form *f, int64_t tile) {
+static int64_t pages_shared_bytes(const ht_cuda_page_form *f, int64_t tile) {
     const int64_t width = ht_min_i64(f->chunks, HT_CUDA_ATTEND_THREADS);
     const int64_t sums = HT_CUDA_ATTEND_THREADS / width * width * f->chunk;
     const int64_t floats =
@@ -105,25 +122,81 @@ static int64_t shared_bytes(const ht_cuda_page_form *f, int64_t tile) {
     return floats * (int64_t)sizeof(float);
 }
 
-/* Chooses the tile: no larger than the largest sequence has use for, nor than fits in shared memory. */
-static void choose_tile(attend_job *job, int64_t most_rows) {
-    int32_t tile = 1;
-    while (tile < HT_CUDA_ATTEND_TILE && tile < most_rows * job->a.group &&
-           shared_bytes(&job->a.form, 2 * tile) <= SHARED_BYTES)
-        tile *= 2;
-    job->a.tile = tile;
+/* The queries, their scores and weights of a page, and a number of steps. */
+static int64_t tiles_shared_bytes(const ht_cuda_page_form *f, int32_t tile, int32_t buffers) {
+    const int chunks = ht_cuda_tiles_chunks(f);
+    const int64_t halves = ht_cuda_queries_bytes(tile, chunks) + (int64_t)tile * HT_CUDA_WEIGHTS_STRIDE * 2;
+    const int64_t scores = (int64_t)sizeof(ht_cuda_tile_scores) + (int64_t)tile * HT_CUDA_WEIGHTS_STRIDE * 4;
+    return scores + ht_cuda_operand_parts(f) * halves +
+           (int64_t)buffers * ht_cuda_step_bytes(f, chunks, ht_cuda_value_bytes(f->chunks));
 }
+
+/* Blocks of 8 dimensions that the kernel for a head has. */
+static int32_t stream_width(const ht_cuda_page_form *f) { return f->chunks <= 8 ? 8 : f->chunks <= 12 ? 12 : 16; }
+
+/* The queries, three steps of keys and of values, and where queries stay in shared memory, weights. */
+static int64_t stream_shared_bytes(const ht_cuda_page_form *f) {
+    enum { WARPS = HT_CUDA_TENSOR_THREADS / 32, WEIGHTS = 16 * (HT_CUDA_STEP_KEYS + 8) * 2 /* of a warp */ };
+    const int width = stream_width(f), values = ht_cuda_value_bytes(width);
+    const int64_t step = ht_cuda_step_elements(0, values) + (f->blocks ? width / 4 * 2 * HT_CUDA_STEP_KEYS : 0);
+    const int64_t parts = ht_cuda_operand_parts(f), weights = parts > 1 ? parts * WARPS * WEIGHTS : 0;
+    return parts * ht_cuda_queries_bytes(HT_CUDA_STREAM_TILE, width) + 2 * HT_CUDA_STREAM_STEPS * step + weights;
+}
+
+static bool is_streamed(const attend_job *job, const sequence *s) {
+    enum { FEW_PAGES = 2 };
+    const ht_cuda_page_form *f = &job->a.form;
+    const int64_t queries = (int64_t)s->n * job->a.group;
+    const int64_t blocks = ht_ceil_div_i64(queries, HT_CUDA_STREAM_TILE) * f->n_kv_heads;
+    return job->tensor && f->head_dim <= HT_CUDA_STREAM_HEAD && queries > HT_CUDA_MOST_TILE &&
+           stream_shared_bytes(f) + BLOCK_BYTES <= job->shared_most &&
+           (s->n_pages <= FEW_PAGES || 2 * blocks >= ht_cuda_of(job->call->device)->multiprocessors);
+}
+
+/* ---- tiles ---- */
+
+/* The tile of units: no larger than the largest sequence has use for, nor than fits. */
+static void choose_tile(attend_job *job, int64_t most_rows) {
+    const ht_cuda_page_form *f = &job->a.form;
+    const int64_t queries = most_rows * job->a.group;
+    if (job->tensor) {
+        const int32_t most = (int32_t)(f->head_dim <= 128 ? 64 : f->head_dim <= 256 ? 32 : 16);
+        job->a.tile = 16;
+        while (job->a.tile < most && job->a.tile < queries &&
+               tiles_shared_bytes(f, 2 * job->a.tile, 2) + BLOCK_BYTES <= job->shared_most)
+            job->a.tile *= 2;
+    } else {
+        job->a.tile = 1;
+        while (job->a.tile < HT_CUDA_ATTEND_TILE && job->a.tile < queries &&
+               pages_shared_bytes(f, 2 * job->a.tile) <= SHARED_BYTES)
+            job->a.tile *= 2;
+    }
+}
+
+/* All steps of a page where there is a block for each multiprocessor at most; else what lets it have two. */
+static void choose_buffers(attend_job *job) {
+    const int64_t blocks = job->n_units * job->a.form.n_kv_heads;
+    const bool alone = blocks <= ht_cuda_of(job->call->device)->multiprocessors;
+    const int64_t most = (alone ? job->shared_most : job->shared_most / 2) - BLOCK_BYTES;
+    job->a.buffers = 2;
+    while (job->a.buffers < HT_CUDA_PAGE_STEPS &&
+           tiles_shared_bytes(&job->a.form, job->a.tile, job->a.buffers + 1) <= most)
+        job->a.buffers++;
+}
+
+/* ---- tables ---- */
 
 /* Counts what the table holds. */
 static ht_status measure(attend_job *job, ht_error *err) {
     int64_t most = 0;
     int32_t s = 0;
     ht_status status = HT_OK;
+    bool one_each = true; /* tile for a sequence */
     for (int32_t row = 0; row < job->n_rows && !status;) {
         const sequence of = next_sequence(job, row, &s);
         status = check_sequence(job, &of, err);
         job->n_addresses += of.n_pages;
-        most = ht_max_i64(most, of.n);
+        if (!is_streamed(job, &of)) most = ht_max_i64(most, of.n);
         row += of.n;
     }
     if (status) return status;
@@ -131,9 +204,13 @@ static ht_status measure(attend_job *job, ht_error *err) {
     s = 0;
     for (int32_t row = 0; row < job->n_rows;) {
         const sequence of = next_sequence(job, row, &s);
-        job->n_tiles += tiles_of(job, &of);
+        const int64_t tiles = tiles_of(job, &of);
+        job->n_tiles += tiles;
+        if (is_streamed(job, &of)) job->n_streamed += tiles;
+        one_each = one_each && tiles == 1;
         row += of.n;
     }
+    job->a.appends = job->tensor && one_each && job->n_streamed == 0 && !ht_view_absent(&job->call->in[1]);
     job->a.tiles_at = job->n_addresses * (int64_t)sizeof(uint64_t);
     job->a.rows_at = job->a.tiles_at + job->n_tiles * (int64_t)sizeof(ht_cuda_attend_tile);
     job->table_bytes = (size_t)job->a.rows_at + (size_t)job->n_rows * sizeof(ht_cuda_attend_row);
@@ -144,18 +221,10 @@ static ht_cuda_attend_tile *tile_at(const attend_job *job, int64_t i) {
     return (ht_cuda_attend_tile *)(void *)(job->table + job->a.tiles_at) + i;
 }
 
-static void fill_sequence(attend_job *job, const sequence *s) {
-    uint64_t *addresses = (uint64_t *)(void *)job->table;
-    ht_cuda_attend_row *rows = (ht_cuda_attend_row *)(void *)(job->table + job->a.rows_at);
-    const int32_t group = job->a.group, end = (s->row + s->n) * group;
-    for (int64_t p = 0; p < s->n_pages; p++)
-        addresses[job->address + p] =
-            (uint64_t)(uintptr_t)s->layer->pages[ht_kv_page_of(s->layer, (s->first_page + p) * HT_KV_PAGE)]->data;
-    for (int32_t row = s->row; row < s->row + s->n; row++)
-        rows[row] = (ht_cuda_attend_row){.pos = pos_of(job, row),
-                                         .address = (int32_t)(job->address + end_page(job, row) - 1 - s->first_page)};
-    for (int32_t query = s->row * group; query < end; query += job->a.tile) {
-        const int32_t n = (int32_t)ht_min_i64(job->a.tile, end - query);
+static void fill_tiles(attend_job *job, const sequence *s) {
+    const int32_t group = job->a.group, tile = tile_of(job, s), end = (s->row + s->n) * group;
+    for (int32_t query = s->row * group; query < end; query += tile) {
+        const int32_t n = (int32_t)ht_min_i64(tile, end - query);
         const int64_t first = first_page(job, query / group);
         const int64_t n_pages = end_page(job, (query + n - 1) / group) - first;
         *tile_at(job, job->tile++) = (ht_cuda_attend_tile){.query = query,
@@ -163,83 +232,158 @@ static void fill_sequence(attend_job *job, const sequence *s) {
                                                            .first_page = (int32_t)first,
                                                            .n_pages = (int32_t)n_pages,
                                                            .address = (int32_t)(job->address + first - s->first_page),
-                                                           .unit = (int32_t)job->unit};
+                                                           .unit = (int32_t)job->unit,
+                                                           .result = job->result};
+        if (is_streamed(job, s)) continue;
         job->unit += n_pages;
+        job->result += n_pages * n;
     }
-    job->address += s->n_pages;
 }
 
+static void fill_sequence(attend_job *job, const sequence *s) {
+    uint64_t *addresses = (uint64_t *)(void *)job->table;
+    ht_cuda_attend_row *rows = (ht_cuda_attend_row *)(void *)(job->table + job->a.rows_at);
+    for (int64_t p = 0; p < s->n_pages; p++)
+        addresses[job->address + p] =
+            (uint64_t)(uintptr_t)s->layer->pages[ht_kv_page_of(s->layer, (s->first_page + p) * HT_KV_PAGE)]->data;
+    for (int32_t row = s->row; row < s->row + s->n; row++)
+        rows[row] = (ht_cuda_attend_row){.pos = pos_of(job, row),
+                                         .address = (int32_t)(job->address + end_page(job, row) - 1 - s->first_page)};
+}
+
+/* Streamed tiles come first. */
 static void fill(attend_job *job) {
-    int32_t s = 0;
-    for (int32_t row = 0; row < job->n_rows;) {
-        const sequence of = next_sequence(job, row, &s);
-        fill_sequence(job, &of);
-        row += of.n;
+    for (int streamed = 1; streamed >= 0; streamed--) {
+        job->address = 0;
+        int32_t s = 0;
+        for (int32_t row = 0; row < job->n_rows;) {
+            const sequence of = next_sequence(job, row, &s);
+            if (streamed) fill_sequence(job, &of);
+            if (is_streamed(job, &of) == streamed) fill_tiles(job, &of);
+            job->address += of.n_pages;
+            row += of.n;
+        }
     }
+    job->n_units = job->unit;
 }
 
 /* ---- kernels ---- */
 
 static ht_status append(attend_job *job, ht_error *err) {
-    if (ht_view_absent(&job->call->in[1])) return HT_OK;
-    const int64_t blocks = (int64_t)job->n_rows * job->a.form.n_kv_heads;
-    const ht_cuda_shape shape = {.grid = {(unsigned)blocks, 2}, .block = {APPEND_THREADS}};
+    if (ht_view_absent(&job->call->in[1]) || job->a.appends) return HT_OK;
+    const ht_cuda_page_form *f = &job->a.form;
+    const int64_t items = (int64_t)job->n_rows * f->n_kv_heads * (f->dtype == HT_I8 ? f->blocks : f->chunks);
+    const ht_cuda_shape shape = {.grid = {(unsigned)ht_ceil_div_i64(items, APPEND_THREADS), 2},
+                                 .block = {APPEND_THREADS}};
     return ht_cuda_launch(ht_cuda_of(job->call->device), HT_CUDA_ID_ht_cuda_append, &shape, &job->a, err);
 }
 
-/* Floats of the results of one unit. */
-static int64_t unit_floats(const ht_cuda_attend_arguments *a) {
-    return (int64_t)a->form.n_kv_heads * a->tile * (a->form.head_dim + 2);
+enum { N_TYPES = 3 };
+static int type_of(const ht_cuda_page_form *f) { return f->dtype == HT_F16 ? 0 : f->dtype == HT_BF16 ? 1 : 2; }
+
+static ht_status stream_tiles(attend_job *job, ht_error *err) {
+    static const ht_cuda_kernel_id kernels[N_TYPES][3] = {
+        {HT_CUDA_ID_ht_cuda_attend_stream_f16_8, HT_CUDA_ID_ht_cuda_attend_stream_f16_12,
+         HT_CUDA_ID_ht_cuda_attend_stream_f16_16},
+        {HT_CUDA_ID_ht_cuda_attend_stream_bf16_8, HT_CUDA_ID_ht_cuda_attend_stream_bf16_12,
+         HT_CUDA_ID_ht_cuda_attend_stream_bf16_16},
+        {HT_CUDA_ID_ht_cuda_attend_stream_i8_8, HT_CUDA_ID_ht_cuda_attend_stream_i8_12,
+         HT_CUDA_ID_ht_cuda_attend_stream_i8_16}};
+    if (job->n_streamed == 0) return HT_OK;
+    const ht_cuda_page_form *f = &job->a.form;
+    const ht_cuda_shape shape = {.grid = {(unsigned)(job->n_streamed * f->n_kv_heads)},
+                                 .block = {HT_CUDA_TENSOR_THREADS},
+                                 .shared_bytes = (unsigned)stream_shared_bytes(f)};
+    job->a.first_tile = 0;
+    job->a.end_tile = (int32_t)job->n_streamed;
+    return ht_cuda_launch(ht_cuda_of(job->call->device), kernels[type_of(f)][stream_width(f) / 4 - 2], &shape, &job->a,
+                          err);
 }
 
-/* Tiles [first_tile, end_tile), of `units`. */
-static ht_status launch_tiles(attend_job *job, int64_t units, ht_error *err) {
-    ht_cuda_device *d = ht_cuda_of(job->call->device);
+/* `units` of tiles [first_tile, end_tile). */
+static ht_status launch_units(attend_job *job, int64_t units, ht_error *err) {
+    static const ht_cuda_kernel_id pages[] = {HT_CUDA_ID_ht_cuda_attend_pages_1, HT_CUDA_ID_ht_cuda_attend_pages_2,
+                                              HT_CUDA_ID_ht_cuda_attend_pages_4, HT_CUDA_ID_ht_cuda_attend_pages_8};
+    static const ht_cuda_kernel_id tiles[N_TYPES][3] = {
+        {HT_CUDA_ID_ht_cuda_attend_tiles_f16_1, HT_CUDA_ID_ht_cuda_attend_tiles_f16_2,
+         HT_CUDA_ID_ht_cuda_attend_tiles_f16_4},
+        {HT_CUDA_ID_ht_cuda_attend_tiles_bf16_1, HT_CUDA_ID_ht_cuda_attend_tiles_bf16_2,
+         HT_CUDA_ID_ht_cuda_attend_tiles_bf16_4},
+        {HT_CUDA_ID_ht_cuda_attend_tiles_i8_1, HT_CUDA_ID_ht_cuda_attend_tiles_i8_2,
+         HT_CUDA_ID_ht_cuda_attend_tiles_i8_4}};
     const ht_cuda_attend_arguments *a = &job->a;
-    const ht_cuda_kernel_id pages = a->tile == 1   ? HT_CUDA_ID_ht_cuda_attend_pages_1
-                                    : a->tile == 2 ? HT_CUDA_ID_ht_cuda_attend_pages_2
-                                    : a->tile == 4 ? HT_CUDA_ID_ht_cuda_attend_pages_4
-                                                   : HT_CUDA_ID_ht_cuda_attend_pages_8;
-    const int64_t queries = (int64_t)(a->end_tile - a->first_tile) * a->tile;
-    const unsigned dims = (unsigned)ht_min_i64(MERGE_DIMS, ht_ceil_div_i64(a->form.head_dim, 32) * 32);
-    const ht_cuda_shape of_pages = {.grid = {(unsigned)(units * a->form.n_kv_heads)},
-                                    .block = {HT_CUDA_ATTEND_THREADS},
-                                    .shared_bytes = (unsigned)shared_bytes(&a->form, a->tile)};
-    const ht_cuda_shape of_merge = {.grid = {(unsigned)(queries * a->form.n_kv_heads)},
-                                    .block = {dims, HT_CUDA_MERGE_SLICES}};
-    ht_status status = ht_cuda_launch(d, pages, &of_pages, a, err);
-    return status ? status : ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_attend_merge, &of_merge, a, err);
-}
-
-/* Units of the tiles from `first` on whose results fit, of one tile at least; *end is behind the last. */
-static int64_t next_tiles(const attend_job *job, int64_t first, int64_t *end) {
-    const int64_t most = PARTIAL_BYTES / (unit_floats(&job->a) * (int64_t)sizeof(float));
-    int64_t units = 0;
-    for (*end = first; *end < job->n_tiles; ++*end) {
-        const int32_t n = tile_at(job, *end)->n_pages;
-        if (units && units + n > most) break;
-        units += n;
+    int twice = 0; /* how often the smallest tile is doubled */
+    while ((job->tensor ? 16 : 1) << twice < a->tile) twice++;
+    ht_cuda_shape shape = {.grid = {(unsigned)(units * a->form.n_kv_heads)},
+                           .block = {HT_CUDA_ATTEND_THREADS},
+                           .shared_bytes = (unsigned)pages_shared_bytes(&a->form, a->tile)};
+    ht_cuda_kernel_id kernel = job->tensor ? tiles[type_of(&a->form)][twice] : pages[twice];
+    if (job->tensor) {
+        shape.block[0] = HT_CUDA_TENSOR_THREADS;
+        shape.shared_bytes = (unsigned)tiles_shared_bytes(&a->form, a->tile, a->buffers);
     }
-    return units;
+    return ht_cuda_launch(ht_cuda_of(job->call->device), kernel, &shape, a, err);
 }
 
-static ht_status attend_tiles(attend_job *job, ht_error *err) {
-    int64_t most = 0, end;
-    for (int64_t first = 0; first < job->n_tiles; first = end) most = ht_max_i64(most, next_tiles(job, first, &end));
-    ht_memory *memory = job->call->device->memory;
-    const size_t bytes = (size_t)(most * unit_floats(&job->a)) * sizeof(float);
-    void *results;
-    ht_status status = ht_memory_alloc(memory, bytes, "attention", &results, err);
-    if (status) return status;
-    job->a.partial = results;
-    job->a.totals = job->a.partial + most * job->a.form.n_kv_heads * job->a.tile * job->a.form.head_dim;
-    for (int64_t first = 0; first < job->n_tiles && !status; first = end) {
-        const int64_t units = next_tiles(job, first, &end);
+/* ---- results of units ---- */
+
+/* Queries of `n` heads, each of all its rows' or of one tile's, whose results and whose merged sums there is room for. */
+typedef struct results_room {
+    int64_t results, merged;
+} results_room;
+
+static results_room room_of(const ht_call *call) {
+    const int64_t rows = call->in[0].shape[0], heads = call->in[0].shape[1], head_dim = call->in[0].shape[2];
+    const int64_t of_tile = ht_min_i64(rows, HT_CUDA_MOST_TILE) * heads, each = (head_dim + 2) * (int64_t)sizeof(float);
+    const int64_t some = ht_min_i64(rows * heads * RESULT_PAGES, RESULT_BYTES / each);
+    return (results_room){.results = ht_max_i64(some, of_tile), .merged = of_tile};
+}
+
+static size_t attend_scratch(const ht_call *call) {
+    const results_room room = room_of(call);
+    const int64_t head_dim = call->in[0].shape[2];
+    return (size_t)(room.results * (head_dim + 2) + 3 * room.merged * head_dim) * sizeof(float);
+}
+
+/* A tile has more results than there is room for: computes some pages after others. */
+static ht_status attend_in_parts(attend_job *job, int64_t most, ht_error *err) {
+    const ht_cuda_attend_tile *tile = tile_at(job, job->a.first_tile);
+    const int32_t pages = (int32_t)(most / tile->n);
+    ht_status status = HT_OK;
+    for (int32_t first = 0; first < tile->n_pages && !status; first += pages) {
+        job->a.first_part = first;
+        job->a.end_part = (int32_t)ht_min_i64(first + pages, tile->n_pages);
+        status = launch_units(job, job->a.end_part - first, err);
+    }
+    job->a.first_part = job->a.end_part = 0;
+    return status;
+}
+
+static ht_status attend_units(attend_job *job, ht_error *err) {
+    const ht_call *call = job->call;
+    const results_room room = room_of(call);
+    const int64_t head_dim = call->in[0].shape[2], n_kv_heads = job->a.form.n_kv_heads;
+    const int64_t most = room.results / n_kv_heads, most_tiles = HT_CUDA_ARRIVALS / n_kv_heads;
+    job->a.partial = call->scratch;
+    job->a.totals = job->a.partial + room.results * head_dim;
+    job->a.continued = job->a.totals + room.results * 2;
+    job->a.arrivals = ht_cuda_of(call->device)->arrivals;
+    if (job->tensor) choose_buffers(job);
+    ht_status status = HT_OK;
+    for (int64_t first = job->n_streamed, end; first < job->n_tiles && !status; first = end) {
+        int64_t units = 0, results = 0;
+        for (end = first; end < job->n_tiles && end - first < most_tiles; end++) {
+            const ht_cuda_attend_tile *tile = tile_at(job, end);
+            if (results + (int64_t)tile->n * tile->n_pages > most) break;
+            units += tile->n_pages;
+            results += (int64_t)tile->n * tile->n_pages;
+        }
+        const bool in_parts = end == first;
+        if (in_parts) end++;
         job->a.first_tile = (int32_t)first;
         job->a.end_tile = (int32_t)end;
-        status = launch_tiles(job, units, err);
+        status = in_parts ? attend_in_parts(job, most, err) : launch_units(job, units, err);
     }
-    ht_memory_free(memory, results, bytes); /* the next to have it writes to it behind these kernels */
     return status;
 }
 
@@ -257,7 +401,8 @@ static ht_status run_with_table(attend_job *job, ht_error *err) {
         job->a.table = there;
     }
     if (!status) status = append(job, err);
-    if (!status) status = attend_tiles(job, err);
+    if (!status) status = stream_tiles(job, err);
+    if (!status) status = attend_units(job, err);
     ht_memory_free(memory, there, job->table_bytes);
     return status;
 }
@@ -273,6 +418,9 @@ static void describe(attend_job *job) {
                                         .softcap = job->p->softcap,
                                         .n_heads = (int32_t)call->in[0].shape[1]};
     job->a.group = job->a.n_heads / l->shape.n_kv_heads;
+    job->shared_most = shared_most(ht_cuda_of(call->device));
+    job->tensor = l->shape.dtype != HT_F32 && l->shape.head_dim <= HT_CUDA_TENSOR_HEAD &&
+                  tiles_shared_bytes(&job->a.form, 16, 2) + BLOCK_BYTES <= job->shared_most;
     if (ht_view_absent(&call->in[1])) return;
     job->a.k = ht_cuda_view_of(&call->in[1]);
     job->a.v = ht_cuda_view_of(&call->in[2]);
@@ -294,4 +442,4 @@ static ht_status run_attend(const ht_call *call, ht_error *err) {
     return status;
 }
 
-void ht_cuda_attend_kernels(ht_kernel *kernels) { kernels[HT_OP_ATTEND].run = run_attend; }
+void ht_cuda_attend_kernels(ht_kernel *kernels) { kernels[HT_OP_ATTEND] = (ht_kernel){run_attend, attend_scratch}; }

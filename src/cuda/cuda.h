@@ -33,6 +33,7 @@ typedef struct ht_cuda_device {
     ht_cuda_fault *fault; /* memory of the device */
     ht_cuda_fault *found; /* page-locked: what a wait read of it */
     ht_cuda_staging staging;
+    uint32_t *arrivals;   /* memory of the device, zeros between kernels (cuda/attend.h) */
     bool may_have_failed; /* kernels that report were submitted since the last wait */
 } ht_cuda_device;
 

@@ -40,6 +40,7 @@ static void destroy(ht_device *device) {
     ht_cuda_staging_end(d);
     if (d->found) (void)cuda->host_give_back(d->found);
     if (d->fault) (void)cuda->memory_give_back((CUdeviceptr)d->fault);
+    if (d->arrivals) (void)cuda->memory_give_back((CUdeviceptr)d->arrivals);
     for (int i = 0; i < HT_CUDA_MODULE_COUNT; i++)
         if (d->module[i]) (void)cuda->module_unload(d->module[i]);
     if (d->stream) (void)cuda->stream_destroy(d->stream);
@@ -93,7 +94,8 @@ static ht_status take_hold(ht_cuda_device *d, ht_error *err) {
         d->context = NULL;
         return status;
     }
-    CUdeviceptr fault = 0;
+    const size_t arrivals_bytes = HT_CUDA_ARRIVALS * sizeof *d->arrivals;
+    CUdeviceptr fault = 0, arrivals = 0;
     void *found = NULL;
     ht_cuda_enter(d);
     CUresult result = cuda->stream_create(&d->stream, CU_STREAM_NON_BLOCKING);
@@ -104,6 +106,9 @@ static ht_status take_hold(ht_cuda_device *d, ht_error *err) {
     if (!result) d->found = found;
     if (!result) result = ht_cuda_staging_begin(d);
     if (!result) result = cuda->fill(fault, 0, sizeof *d->fault, d->stream);
+    if (!result) result = cuda->memory_take(&arrivals, arrivals_bytes);
+    if (!result) d->arrivals = (uint32_t *)arrivals;
+    if (!result) result = cuda->fill(arrivals, 0, arrivals_bytes, d->stream);
     ht_cuda_leave(d);
     return ht_cuda_check(cuda, result, err, d->name);
 }

@@ -102,6 +102,98 @@ static __device__ __forceinline__ void ht_mma(float *c, const uint32_t *a, const
 #endif
 }
 
+/* As ht_mma, of bf16. */
+static __device__ __forceinline__ void ht_mma_bf16(float *c, const uint32_t *a, const uint32_t *b) {
+#ifdef HT_CUDA_ON_HOST
+    struct operands {
+        uint32_t a[4], b[2];
+    } mine, all[32];
+    memcpy(mine.a, a, sizeof mine.a);
+    memcpy(mine.b, b, sizeof mine.b);
+    on_host_gather(&mine, sizeof mine, all);
+    const int g = (int)on_host_lane() / 4, t = (int)on_host_lane() % 4;
+    for (int i = 0; i < 4; i++) {
+        const int column = 2 * t + (i & 1);
+        double sum = c[i];
+        for (int k = 0; k < 16; k++) {
+            const uint32_t from_a = all[4 * g + k % 8 / 2].a[i / 2 + k / 8 * 2],
+                           from_b = all[4 * column + k % 8 / 2].b[k / 8];
+            sum += (double)ht_bf16_to_f32((uint16_t)(from_a >> 16 * (k & 1))) *
+                   (double)ht_bf16_to_f32((uint16_t)(from_b >> 16 * (k & 1)));
+        }
+        c[i] = (float)sum;
+    }
+#else
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                 "{%0, %1, %2, %3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#endif
+}
+
+/* Four matrices of 8 rows of 8 halves from shared memory: lane i has the address of row i % 8 of matrix i / 8. Of matrix m, out[m]
+ * is columns 2t, 2t + 1 of row g, or transposed, rows 2t, 2t + 1 of column g. */
+template <bool TRANSPOSED> static __device__ __forceinline__ void ht_matrices(uint32_t *out, const void *row) {
+#ifdef HT_CUDA_ON_HOST
+    const char *all[32];
+    on_host_gather(&row, sizeof row, all);
+    const int g = (int)on_host_lane() / 4, t = (int)on_host_lane() % 4;
+    for (int m = 0; m < 4; m++) {
+        uint16_t pair[2];
+        for (int i = 0; i < 2; i++) {
+            const int from = TRANSPOSED ? 2 * t + i : g, column = TRANSPOSED ? g : 2 * t + i;
+            memcpy(&pair[i], all[8 * m + from] + 2 * column, 2);
+        }
+        out[m] = pair[0] | (uint32_t)pair[1] << 16;
+    }
+#else
+    const uint32_t at = (uint32_t)__cvta_generic_to_shared(row);
+    if (TRANSPOSED)
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+                     : "r"(at)
+                     : "memory");
+    else
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+                     : "r"(at)
+                     : "memory");
+#endif
+}
+
+/* A pair of bf16, rounded to nearest. */
+static __device__ __forceinline__ uint32_t ht_bf16_pair_of(float low, float high) {
+#ifdef HT_CUDA_ON_HOST
+    return ht_f32_to_bf16(low) | (uint32_t)ht_f32_to_bf16(high) << 16;
+#else
+    uint32_t out;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
+    return out;
+#endif
+}
+
+/* 2^x to about an ulp or two, 0 where that is no normal number. */
+static __device__ __forceinline__ float ht_fast_exp2(float x) {
+#ifdef HT_CUDA_ON_HOST
+    return exp2f(x);
+#else
+    float out;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x));
+    return out;
+#endif
+}
+
+/* 1 / x to about an ulp; 0 of an infinity. */
+static __device__ __forceinline__ float ht_fast_reciprocal(float x) {
+#ifdef HT_CUDA_ON_HOST
+    return 1.0f / x;
+#else
+    float out;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x));
+    return out;
+#endif
+}
+
 /* ---- copies from global to shared memory ---- */
 
 /* 16 bytes, both addresses multiples of 16, which are there after a wait. */

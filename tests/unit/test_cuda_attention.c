@@ -139,6 +139,14 @@ static const attend_case attend_cases[] = {
     {"odd head_dim 72, 8 bits, window", 4, 2, 72, HT_I8, 100, 3, 0, 1, {600}},
     {"head_dim 80, no grouping", 5, 5, 80, HT_F16, 0, 0, 0, 1, {258}},
     {"many pages", 2, 1, 8, HT_F16, 0, 0, 0, 1, {1300}},
+    {"Llama's heads, f16", 8, 2, 128, HT_F16, 0, 0, 0, 2, {330, 20}},
+    {"Llama's heads, bf16", 4, 1, 128, HT_BF16, 0, 0, 0, 1, {270}},
+    {"heads of 96, 8 bits, softcap", 8, 2, 96, HT_I8, 0, 0, 20, 1, {290}},
+    {"heads of 112, 8 bits", 3, 1, 112, HT_I8, 0, 0, 0, 1, {261}},
+    {"heads of 256, f16, window, softcap", 4, 2, 256, HT_F16, 60, 0, 30, 1, {300}},
+    {"heads of 512, f16", 2, 1, 512, HT_F16, 0, 0, 0, 1, {270}},
+    {"heads of 192, 8 bits", 2, 1, 192, HT_I8, 0, 0, 0, 1, {258}},
+    {"window of a few keys, f16", 8, 1, 64, HT_F16, 7, 0, 0, 1, {530}},
 };
 
 /* What a case computes from, and the caches of one device. */
@@ -314,13 +322,16 @@ static void check_pages(const caches *a, const caches *b, const attend_case *c) 
     free(saved[0]), free(saved[1]);
 }
 
+/* Queries and weights are f16 beside pages of f16, in two parts of bf16 beside those of bf16 and of 8 bits, and f32 beside those of f32. */
+static double tolerance_of_pages(ht_dtype dtype) { return dtype == HT_F16 ? 2e-3 : dtype == HT_F32 ? 3e-5 : 2e-4; }
+
 static void compare_texts(const attend_case *c, float *const got[], float *const expected[], bool bits,
                           const char *how) {
     for (int s = 0; s < c->n_seq; s++) {
         const int64_t n = (int64_t)c->length[s] * c->n_heads * c->head_dim;
         for (int64_t i = 0; i < n; i++) {
             const double off = fabs((double)got[s][i] - (double)expected[s][i]);
-            if (bits ? memcmp(&got[s][i], &expected[s][i], 4) != 0 : !(off < 3e-5))
+            if (bits ? memcmp(&got[s][i], &expected[s][i], 4) != 0 : !(off < tolerance_of_pages(c->dtype)))
                 fail_msg("%s, %s: sequence %d, %lld is %.9g, expected %.9g", c->name, how, s, (long long)i,
                          (double)got[s][i], (double)expected[s][i]);
         }
@@ -367,11 +378,11 @@ static void attention_over_pages(void **state) {
     for (size_t i = 0; i < sizeof attend_cases / sizeof *attend_cases; i++) attend_case_on(&attend_cases[i]);
 }
 
-/* A NaN and an infinity in one position reach the rows behind it alone, in 8 bits as a block of NaN. */
+/* A NaN and an infinity in one position reach the rows behind it alone, in 8 bits as a block of NaN, and in bf16 as NaN. */
 static void numbers_that_are_none(void **state) {
     (void)state;
     if (!beside_device[GPU]) skip();
-    static const ht_dtype dtypes[] = {HT_F16, HT_I8, HT_F32};
+    static const ht_dtype dtypes[] = {HT_F16, HT_I8, HT_F32, HT_BF16};
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
         const attend_case c = {"", 4, 2, 40, dtypes[i], 0, 0, 0, 1, {20}};
         texts t = texts_make(&c);
@@ -386,7 +397,9 @@ static void numbers_that_are_none(void **state) {
         check_pages(&ours, &theirs, &c);
         for (int64_t j = 0; j < 20 * 160; j++) {
             const double a = (double)got[0][j], b = (double)expected[0][j];
-            if (isfinite(b) ? !(fabs(a - b) < 3e-5) : isnan(b) ? !isnan(a) : a != b)
+            if (isfinite(b)                                    ? !(fabs(a - b) < tolerance_of_pages(c.dtype))
+                : isnan(b) || (isnan(a) && c.dtype == HT_BF16) ? !isnan(a)
+                                                               : a != b)
                 fail_msg("%s: %lld is %g, expected %g", ht_dtype_name(c.dtype), (long long)j, a, b);
         }
         caches_free(&ours), caches_free(&theirs);
@@ -436,7 +449,7 @@ static void long_contexts(void **state) {
             for (int p = 0; p <= PAGES; p++) ht_kv_page_release(d, &form, page[s][p]);
     }
     for (int i = 0; i < N * HEADS * DIM; i++)
-        if (!(fabs((double)y[0][i] - (double)y[1][i]) < 3e-5))
+        if (!(fabs((double)y[0][i] - (double)y[1][i]) < tolerance_of_pages(HT_F16)))
             fail_msg("%d is %.9g, expected %.9g", i, (double)y[1][i], (double)y[0][i]);
     free(q), free(k);
 }
