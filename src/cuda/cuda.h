@@ -95,7 +95,7 @@ ht_status ht_cuda_strided_copy(ht_cuda_device *d, const ht_view *to, const ht_vi
 
 /* Each fills in the kernels of its module. */
 #define X(module) void ht_cuda_##module##_kernels(ht_kernel *kernels);
-HT_CUDA_MODULES(X)
+HT_CUDA_OPERATIONS(X)
 #undef X
 
 #endif

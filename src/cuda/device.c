@@ -147,7 +147,7 @@ ht_status ht_shared_device_open(const ht_shared_device *how, ht_device **out, ht
     ht_cuda_staging_init(&d->staging);
     ht_memory_init(&d->memory, "cuda", &ht_cuda_memory_ops, d, &d->base);
 #define X(module) ht_cuda_##module##_kernels(d->base.kernels);
-    HT_CUDA_MODULES(X)
+    HT_CUDA_OPERATIONS(X)
 #undef X
     status = look_at(d, how->index, err);
     if (!status) status = take_hold(d, err);

@@ -6,6 +6,7 @@
 #include "cuda/attention.h"
 #include "cuda/elementwise.h"
 #include "cuda/index.h"
+#include "cuda/lay_out.h"
 #include "cuda/lora.h"
 #include "cuda/make.h"
 #include "cuda/matrix.h"
@@ -18,14 +19,12 @@
 #include "cuda/tensor_product.h"
 #include "cuda/top.h"
 
-/* X(module) */
-#define HT_CUDA_MODULES(X)                                                                                             \
+/* X(module): those with kernels of the device's table, and those with others. */
+#define HT_CUDA_OPERATIONS(X)                                                                                          \
     X(attend)                                                                                                          \
     X(attention)                                                                                                       \
-    X(elementwise)                                                                                                     \
-    X(index)                                                                                                           \
-    X(lora)                                                                                                            \
-    X(make) X(matrix) X(measure) X(norm) X(product) X(reduce) X(sort) X(stage) X(tensor_product) X(tensor_wide) X(top)
+    X(elementwise) X(index) X(lora) X(make) X(matrix) X(norm) X(product) X(reduce) X(sort)
+#define HT_CUDA_MODULES(X) HT_CUDA_OPERATIONS(X) X(lay_out) X(measure) X(stage) X(tensor_product) X(tensor_wide) X(top)
 
 /* X(module, kernel) */
 #define HT_CUDA_KERNELS(X)                                                                                             \
@@ -33,6 +32,7 @@
     HT_CUDA_KERNELS_OF_ATTENTION(X)                                                                                    \
     HT_CUDA_KERNELS_OF_ELEMENTWISE(X)                                                                                  \
     HT_CUDA_KERNELS_OF_INDEX(X)                                                                                        \
+    HT_CUDA_KERNELS_OF_LAY_OUT(X)                                                                                      \
     HT_CUDA_KERNELS_OF_LORA(X)                                                                                         \
     HT_CUDA_KERNELS_OF_MAKE(X)                                                                                         \
     HT_CUDA_KERNELS_OF_MATRIX(X)                                                                                       \

@@ -1,6 +1,7 @@
 /* Packed weights, and the products with them. */
 #include "cuda/matrix.h"
 
+#include "base/checked.h"
 #include "base/error.h"
 #include "cuda/matrix_layout.h"
 #include "cuda/matrix_run.h"
@@ -23,18 +24,34 @@ static size_t tensor_bytes(ht_weight_type type, int64_t n_rows, int64_t k) {
 
 static bool is_as_stored(const ht_cuda_layout *l) { return l->form <= HT_CUDA_F8; }
 
+/* Stored rows, as many as a piece has room for, through one that the GPU lays out. */
+static ht_status lay_out_some(ht_cuda_device *d, ht_matrix *m, const ht_cuda_layout *l, int64_t n, const char *stored,
+                              char *to, ht_error *err) {
+    ht_cuda_piece *piece;
+    ht_status status = ht_cuda_piece_take(d, &piece, err);
+    if (status) return status;
+    const size_t bytes = (size_t)(n * l->stored_bytes);
+    memcpy(piece->host, stored, bytes);
+    const unsigned state = d->base.begin(&d->base);
+    status = ht_cuda_piece_copy(d, piece, bytes, err);
+    if (!status) status = ht_cuda_lay_out(d, m->type, l, m->k, n, piece->device, to, err);
+    ht_cuda_piece_give_back(d, piece);
+    d->base.end(&d->base, state);
+    return status;
+}
+
 static ht_status pack(ht_matrix *m, int64_t row, int64_t n, const void *stored, ht_error *err) {
     ht_cuda_device *d = ht_cuda_of(m->device);
     const ht_cuda_layout l = ht_cuda_layout_of(m->type, m->k);
-    const size_t bytes = (size_t)n * (size_t)l.row_bytes;
-    char *to = (char *)m->packed + (size_t)row * (size_t)l.row_bytes;
-    if (is_as_stored(&l)) return d->memory.ops->write(d, to, stored, bytes, err);
-    char *rows = calloc(1, bytes ? bytes : 1);
-    if (!rows) return ht_fail_memory(err, bytes, "rows of weights");
-    for (int64_t i = 0; i < n; i++)
-        ht_cuda_lay_out_row(m->type, &l, m->k, (const char *)stored + i * l.stored_bytes, rows + i * l.row_bytes);
-    const ht_status status = d->memory.ops->write(d, to, rows, bytes, err);
-    free(rows);
+    char *to = (char *)m->packed + row * l.row_bytes;
+    if (is_as_stored(&l)) return d->memory.ops->write(d, to, stored, (size_t)(n * l.row_bytes), err);
+    if (l.stored_bytes > HT_CUDA_PIECE_BYTES)
+        return ht_fail(err, HT_ERR_UNSUPPORTED, "rows of %lld weights are too long for this GPU", (long long)m->k);
+    const int64_t at_once = HT_CUDA_PIECE_BYTES / l.stored_bytes;
+    ht_status status = HT_OK;
+    for (int64_t i = 0; i < n && !status; i += at_once)
+        status = lay_out_some(d, m, &l, ht_min_i64(at_once, n - i), (const char *)stored + i * l.stored_bytes,
+                              to + i * l.row_bytes, err);
     return status;
 }
 
@@ -264,10 +281,6 @@ static ht_status run_embed(const ht_call *call, ht_error *err) {
     const ht_cuda_shape shape = {.grid = {(unsigned)(a.n < most ? a.n : most)}, .block = {THREADS}};
     return ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_embed, &shape, &a, err);
 }
-
-/* Kernels that others launch. */
-void ht_cuda_tensor_product_kernels(ht_kernel *kernels) { (void)kernels; }
-void ht_cuda_tensor_wide_kernels(ht_kernel *kernels) { (void)kernels; }
 
 void ht_cuda_matrix_kernels(ht_kernel *kernels) {
     kernels[HT_OP_LINEAR] = (ht_kernel){.run = run_linear, .scratch = linear_scratch};

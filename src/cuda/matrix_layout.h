@@ -3,7 +3,7 @@
 #ifndef HT_CUDA_MATRIX_LAYOUT_H
 #define HT_CUDA_MATRIX_LAYOUT_H
 
-#include "cuda/matrix.h"
+#include "cuda/cuda.h"
 #include "formats/weight_type.h"
 
 typedef struct ht_cuda_layout {
@@ -16,8 +16,10 @@ ht_cuda_layout ht_cuda_layout_of(ht_weight_type type, int64_t k);
 /* Cycles of 64 columns that a lane loads at a time. */
 int ht_cuda_cycles_of(ht_cuda_form form);
 
-/* Between a row as stored and as laid out; forms other than those as stored. `packed` has been filled with zeros. */
-void ht_cuda_lay_out_row(ht_weight_type type, const ht_cuda_layout *l, int64_t k, const void *stored, void *packed);
+/* A row as stored of one as laid out; forms other than those as stored. */
 void ht_cuda_restore_row(ht_weight_type type, const ht_cuda_layout *l, int64_t k, const void *packed, void *stored);
+/* Lays out n rows on the GPU, of and to memory of the device. Between `begin` and `end`. */
+ht_status ht_cuda_lay_out(ht_cuda_device *d, ht_weight_type type, const ht_cuda_layout *l, int64_t k, int64_t n,
+                          void *stored, void *packed, ht_error *err);
 
 #endif

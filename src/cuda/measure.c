@@ -124,6 +124,4 @@ static bool describe(ht_device *device, ht_gpu *out) {
     return !result;
 }
 
-void ht_cuda_measure_kernels(ht_kernel *kernels) { (void)kernels; /* none is an operation's */ }
-
 const ht_measure_ops ht_cuda_measure = {measure_read, measure_compute, arithmetic_of, describe};

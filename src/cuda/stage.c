@@ -216,5 +216,3 @@ static ht_status run_stage(const ht_fused_stage *s, ht_error *err) {
 }
 
 const ht_stage_ops ht_cuda_stages = {is_rowwise, takes_rows, stage_bytes, lay_out, run_stage};
-
-void ht_cuda_stage_kernels(ht_kernel *kernels) { (void)kernels; }

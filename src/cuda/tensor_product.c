@@ -9,6 +9,7 @@ enum {
     IMAGE_BYTES = 128 << 20, /* of that image at most */
     TENSOR_THREADS = HT_CUDA_TENSOR_WARPS * 32,
     THREADS = 256,
+    FACTOR_THREADS = 1024,
     WGMMA_MAJOR = 9,
     WGMMA_THREADS = 384,
     MMA_ROWS = 64,
@@ -44,7 +45,7 @@ ht_status ht_cuda_set_factors(ht_cuda_device *d, const ht_matrix *m, int64_t row
     const ht_cuda_weights all = ht_cuda_weights_of(m);
     const ht_cuda_factors_arguments a = {.w = ht_cuda_some_rows(&all, row, n),
                                          .factors = factors_of(m) + row / HT_CUDA_FACTOR_ROWS};
-    const ht_cuda_shape shape = {.grid = {(unsigned)ht_cuda_parts(n, HT_CUDA_FACTOR_ROWS)}, .block = {THREADS}};
+    const ht_cuda_shape shape = {.grid = {(unsigned)ht_cuda_parts(n, HT_CUDA_FACTOR_ROWS)}, .block = {FACTOR_THREADS}};
     return ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_factors, &shape, &a, err);
 }
 
@@ -141,7 +142,7 @@ size_t ht_cuda_tensor_room(int64_t n, int64_t n_rows, int64_t k) {
 
 /* Where segments begin, in cuts, as kernels of few rows have them. */
 static void find_segments(const ht_cuda_weights *w, ht_cuda_tensor_wide_arguments *a) {
-    const int64_t cycles = ht_cuda_cycles_of(w->form), cuts = cuts_of(w->k);
+    const int64_t cycles = ht_cuda_cycles_of((ht_cuda_form)w->form), cuts = cuts_of(w->k);
     const int64_t spans = w->form == HT_CUDA_STORED ? cuts : w->whole / (cycles * HT_CUDA_CUT);
     for (int s = 0; s < HT_CUDA_SEGMENTS; s++) a->segment_cuts[s] = (int32_t)(spans * s / HT_CUDA_SEGMENTS * cycles);
     a->segment_cuts[HT_CUDA_SEGMENTS] = a->cuts = (int32_t)cuts;

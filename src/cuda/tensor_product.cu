@@ -263,7 +263,7 @@ HT_CUDA_EACH_TENSOR_FORM(X)
 /* ---- factors ---- */
 
 /* A block for 64 rows. Scales and mins of groups are to fit as well: room for eight times the largest weight is left. */
-HT_CUDA_KERNEL(ht_cuda_factors, ht_cuda_factors_arguments) {
+HT_CUDA_KERNEL_OF(1024, ht_cuda_factors, ht_cuda_factors_arguments) {
     const int64_t first = (int64_t)blockIdx.x * HT_CUDA_FACTOR_ROWS, parts = (a.w.k + 7) / 8;
     const int64_t left = a.w.n_rows - first, n = left < HT_CUDA_FACTOR_ROWS ? left : HT_CUDA_FACTOR_ROWS;
     float most = 0;

@@ -152,7 +152,7 @@ static void what_does_not_fit_is_refused(void **state) {
     const size_t weights = taken_on(d);
     ht_model_free(m);
     ht_device_free(d);
-    driver->limit(weights + (64 << 10)); /* for the weights, not for a step */
+    driver->limit(weights + (128 << 10)); /* for the weights and what the device itself takes, not for a step */
     expect_refusal(path, 0, (const char *[]){"for its weights", "to compute in", "are free on cuda"}, 3);
 }
 
