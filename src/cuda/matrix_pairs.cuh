@@ -13,8 +13,6 @@
 #define HT_16TH     0x2C002C00u
 
 static __device__ __forceinline__ uint32_t ht_twice(float x) { return ht_pair_of(x, x); }
-static __device__ __forceinline__ uint32_t ht_low_twice(uint32_t pair) { return __byte_perm(pair, pair, 0x1010); }
-static __device__ __forceinline__ uint32_t ht_high_twice(uint32_t pair) { return __byte_perm(pair, pair, 0x3232); }
 
 static __device__ __forceinline__ void ht_pairs_of_floats(const float *w, float factor, uint32_t *out) {
 #pragma unroll
@@ -25,11 +23,11 @@ static __device__ __forceinline__ void ht_pairs_of_floats(const float *w, float 
 template <int LESS> static __device__ __forceinline__ void ht_nibble_pairs(uint32_t word, uint32_t *q) {
     const uint32_t less = LESS ? 0x64086408u : HT_1024;        /* 1024 + LESS, which is 0 or 8 */
     const uint32_t less_64 = LESS ? 0xD480D480u : HT_MINUS_64; /* -(64 + LESS) */
-    q[0] = ht_pair_sub((word & 0x000F000Fu) | HT_1024, less);
-    q[1] = ht_pair_fma((word & 0x00F000F0u) | HT_1024, HT_16TH, less_64);
+    q[0] = ht_pair_sub(ht_bits_over(word, 0x000F000Fu, HT_1024), less);
+    q[1] = ht_pair_fma(ht_bits_over(word, 0x00F000F0u, HT_1024), HT_16TH, less_64);
     word >>= 8;
-    q[2] = ht_pair_sub((word & 0x000F000Fu) | HT_1024, less);
-    q[3] = ht_pair_fma((word & 0x00F000F0u) | HT_1024, HT_16TH, less_64);
+    q[2] = ht_pair_sub(ht_bits_over(word, 0x000F000Fu, HT_1024), less);
+    q[3] = ht_pair_fma(ht_bits_over(word, 0x00F000F0u, HT_1024), HT_16TH, less_64);
 }
 
 /* Any form, eight columns at a time. */
@@ -151,10 +149,10 @@ struct ht_pairs_Q4_0 {
 /* Eight bytes of two words, each less by LESS, which is less than 1024. */
 template <int LESS> static __device__ __forceinline__ void ht_byte_pairs(uint32_t low, uint32_t high, uint32_t *q) {
     const uint32_t less = HT_1024 + (uint32_t)LESS * 0x10001u;
-    q[0] = ht_pair_sub((__byte_perm(low, high, 0x0400) & 0x00FF00FFu) | HT_1024, less);
-    q[1] = ht_pair_sub((__byte_perm(low, high, 0x0501) & 0x00FF00FFu) | HT_1024, less);
-    q[2] = ht_pair_sub((__byte_perm(low, high, 0x0602) & 0x00FF00FFu) | HT_1024, less);
-    q[3] = ht_pair_sub((__byte_perm(low, high, 0x0703) & 0x00FF00FFu) | HT_1024, less);
+    q[0] = ht_pair_sub(ht_bits_over(__byte_perm(low, high, 0x0400), 0x00FF00FFu, HT_1024), less);
+    q[1] = ht_pair_sub(ht_bits_over(__byte_perm(low, high, 0x0501), 0x00FF00FFu, HT_1024), less);
+    q[2] = ht_pair_sub(ht_bits_over(__byte_perm(low, high, 0x0602), 0x00FF00FFu, HT_1024), less);
+    q[3] = ht_pair_sub(ht_bits_over(__byte_perm(low, high, 0x0703), 0x00FF00FFu, HT_1024), less);
 }
 
 struct ht_pairs_Q8_0 {
@@ -213,7 +211,7 @@ struct ht_pairs_Q4_K {
                                                  uint32_t *out) {
         const uint32_t at = 2 * (uint32_t)(c & 1) + (uint32_t)h; /* group 2 c + h */
         const uint32_t both = __byte_perm(s.scales[c >> 1], s.mins[c >> 1], at | (at + 4) << 8);
-        const uint32_t apart = (both & 0x00FF00FFu) | HT_1024;
+        const uint32_t apart = ht_bits_over(both, 0x00FF00FFu, HT_1024);
         const uint32_t pair = ht_pair_mul(ht_pair_sub(apart, HT_1024), s.d);
         const uint32_t scale = ht_low_twice(pair), less = ht_high_twice(pair);
         uint32_t q[4];
@@ -253,10 +251,10 @@ struct ht_pairs_Q6_K {
         const uint32_t odd = (low >> 4 & 0x0F0F0F0Fu) | (high << 2 & 0x30303030u);
         const float sc = ht_eight_of(r.scales[h] ^ 0x80808080u, c) - (HT_EIGHT_BITS + 128);
         const uint32_t d = ht_twice(s.d * sc), less = HT_1024 + 32 * 0x10001u;
-        out[0] = ht_pair_mul(ht_pair_sub((even & 0x00FF00FFu) | HT_1024, less), d);
-        out[1] = ht_pair_mul(ht_pair_sub((odd & 0x00FF00FFu) | HT_1024, less), d);
-        out[2] = ht_pair_mul(ht_pair_sub((even >> 8 & 0x00FF00FFu) | HT_1024, less), d);
-        out[3] = ht_pair_mul(ht_pair_sub((odd >> 8 & 0x00FF00FFu) | HT_1024, less), d);
+        out[0] = ht_pair_mul(ht_pair_sub(ht_bits_over(even, 0x00FF00FFu, HT_1024), less), d);
+        out[1] = ht_pair_mul(ht_pair_sub(ht_bits_over(odd, 0x00FF00FFu, HT_1024), less), d);
+        out[2] = ht_pair_mul(ht_pair_sub(ht_bits_over(even >> 8, 0x00FF00FFu, HT_1024), less), d);
+        out[3] = ht_pair_mul(ht_pair_sub(ht_bits_over(odd >> 8, 0x00FF00FFu, HT_1024), less), d);
     }
 };
 

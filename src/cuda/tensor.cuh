@@ -38,6 +38,9 @@ static inline uint32_t ht_pair_of(float low, float high) {
     return ht_f32_to_f16(low) | (uint32_t)ht_f32_to_f16(high) << 16;
 }
 static inline float ht_half_to_float(uint32_t bits) { return ht_f16_to_f32((uint16_t)bits); }
+static inline uint32_t ht_low_twice(uint32_t pair) { return (pair & 0xFFFFu) * 0x10001u; }
+static inline uint32_t ht_high_twice(uint32_t pair) { return (pair >> 16) * 0x10001u; }
+static inline uint32_t ht_bits_over(uint32_t x, uint32_t mask, uint32_t over) { return (x & mask) | over; }
 #else
 static __device__ __forceinline__ uint32_t ht_pair_fma(uint32_t a, uint32_t b, uint32_t c) {
     uint32_t out;
@@ -57,6 +60,28 @@ static __device__ __forceinline__ uint32_t ht_pair_sub(uint32_t a, uint32_t b) {
 static __device__ __forceinline__ uint32_t ht_pair_of(float low, float high) {
     uint32_t out;
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
+    return out;
+}
+/* One half of a pair, twice: as operands of what takes pairs, these cost nothing. */
+static __device__ __forceinline__ uint32_t ht_low_twice(uint32_t pair) {
+    uint32_t out;
+    asm("{\n\t.reg .b16 low, high;\n\tmov.b32 {low, high}, %1;\n\tmov.b32 %0, {low, low};\n\t}"
+        : "=r"(out)
+        : "r"(pair));
+    return out;
+}
+static __device__ __forceinline__ uint32_t ht_high_twice(uint32_t pair) {
+    uint32_t out;
+    asm("{\n\t.reg .b16 low, high;\n\tmov.b32 {low, high}, %1;\n\tmov.b32 %0, {high, high};\n\t}"
+        : "=r"(out)
+        : "r"(pair));
+    return out;
+}
+/* (x & mask) | over, as one instruction: that has room for one constant, so `over` comes from a register. */
+static __device__ __forceinline__ uint32_t ht_bits_over(uint32_t x, uint32_t mask, uint32_t over) {
+    uint32_t kept, out;
+    asm volatile("mov.b32 %0, %1;" : "=r"(kept) : "r"(over));
+    asm("lop3.b32 %0, %1, %2, %3, 0xEA;" : "=r"(out) : "r"(x), "r"(mask), "r"(kept));
     return out;
 }
 static __device__ __forceinline__ float ht_half_to_float(uint32_t bits) {

@@ -102,9 +102,8 @@ static ht_status multiply_few(ht_cuda_device *d, const ht_cuda_product *products
     }
     const int64_t sets = a.panels / at_once, most = (int64_t)d->multiprocessors * kinds[kind].blocks;
     const unsigned sums = (unsigned)(HT_CUDA_SEGMENTS * at_once * HT_CUDA_PANEL * kinds[kind].n) * sizeof(float);
-    const ht_cuda_shape shape = {.grid = {(unsigned)ht_min_i64(sets, most), (unsigned)ht_cuda_parts(n, kinds[kind].n)},
-                                 .block = {TENSOR_THREADS},
-                                 .shared_bytes = kind ? sums : 2 * sums};
+    const ht_cuda_shape shape = {
+        .grid = {(unsigned)ht_min_i64(sets, most)}, .block = {TENSOR_THREADS}, .shared_bytes = kind ? sums : 2 * sums};
     return ht_cuda_launch(d, kernels_of[a.matrix[0].w.form][kind], &shape, &a, err);
 }
 

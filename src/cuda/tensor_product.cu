@@ -22,15 +22,15 @@ static __device__ HT_CUDA_APART uint4 ht_loose_pairs(const ht_cuda_weights &m, c
 
 /* ---- few rows of x ----
  *
- * A warp has a segment of the columns of PANELS panels of 16 rows, and N * 8 rows of x. */
+ * A warp has a segment of the columns of PANELS panels of 16 rows, and all N * 8 rows of x. */
 
 /* What a warp has of its panels. */
 template <class F, int PANELS> struct ht_lane_rows {
     const uint8_t *row[PANELS][2];
-    int64_t index[PANELS][2];
+    int32_t index[PANELS][2];
     float factor[PANELS]; /* a panel's rows have one */
     const ht_cuda_tensor_matrix *of;
-    int64_t first; /* row of the first panel */
+    int32_t first; /* row of the first panel */
 };
 
 template <class F, int PANELS>
@@ -40,15 +40,15 @@ static __device__ __forceinline__ ht_lane_rows<F, PANELS> ht_rows_at(const ht_cu
     const ht_cuda_tensor_matrix &of = a.matrix[which];
     ht_lane_rows<F, PANELS> r;
     r.of = &of;
-    r.first = (panel - of.first_panel) * HT_CUDA_PANEL;
+    r.first = (int32_t)((panel - of.first_panel) * HT_CUDA_PANEL);
 #pragma unroll
     for (int p = 0; p < PANELS; p++) {
         const int64_t begin = r.first + p * HT_CUDA_PANEL;
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             const int64_t row = begin + half * 8 + (threadIdx.x & 31) / 4, last = of.w.n_rows - 1;
-            r.index[p][half] = row < last ? row : last;
-            r.row[p][half] = of.w.packed + r.index[p][half] * of.w.row_bytes;
+            r.index[p][half] = (int32_t)(row < last ? row : last);
+            r.row[p][half] = of.w.packed + (row < last ? row : last) * of.w.row_bytes;
         }
         r.factor[p] = __ldg(of.factors + (begin < of.w.n_rows ? begin : of.w.n_rows - 1) / HT_CUDA_FACTOR_ROWS);
     }
@@ -68,20 +68,35 @@ static __device__ __forceinline__ ht_span<F, PANELS> ht_span_at(const ht_lane_ro
     return s;
 }
 
-/* Half h of a cut: two steps of 16 columns. */
+/* Where a lane finds its columns of the rows of x: of each half of a cut, for each of its steps. */
+typedef struct ht_lane_x {
+    const unsigned char *at[2][2];
+} ht_lane_x;
+
+/* Bytes of a cut: the image has N * 8 rows. */
+#define HT_CUT_STRIDE(N) ((N)*HT_CUDA_CUT_BYTES)
+
+/* With fewer than eight rows, the others' lanes read the last of them once more, from where it is read already. */
+static __device__ __forceinline__ ht_lane_x ht_x_of(const ht_cuda_image &x, int64_t n) {
+    const int lane = threadIdx.x & 31, t = lane & 3, g = lane >> 2 < n ? lane >> 2 : (int)n - 1;
+    ht_lane_x out;
+#pragma unroll
+    for (int h = 0; h < 2; h++)
+#pragma unroll
+        for (int step = 0; step < 2; step++) out.at[h][step] = x.rows + HT_CUDA_STEP_PLACE(g, h * 4 + t, step);
+    return out;
+}
+
+/* Half h of a cut, `offset` bytes from the first: two steps of 16 columns. */
 template <int N, int PANELS>
-static __device__ __forceinline__ void ht_add_half(const uint32_t (*w)[2][4], const ht_cuda_image &x, int64_t cut,
-                                                   int h, int64_t x_group, float (*sum)[N][4]) {
-    const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
-    const unsigned char *at = x.rows + (cut * (x.n_padded / 8) + x_group) * HT_CUDA_CUT_BYTES;
-    const unsigned char *low = at + HT_CUDA_STEP_PLACE(g, h * 4 + t, 0),
-                        *high = at + HT_CUDA_STEP_PLACE(g, h * 4 + t, 1);
+static __device__ __forceinline__ void ht_add_half(const uint32_t (*w)[2][4], const ht_lane_x &x, int64_t offset, int h,
+                                                   float (*sum)[N][4]) {
     uint2 b[N][2];
 #pragma unroll
-    for (int j = 0; j < N; j++) {
-        b[j][0] = *(const uint2 *)(low + j * HT_CUDA_CUT_BYTES);
-        b[j][1] = *(const uint2 *)(high + j * HT_CUDA_CUT_BYTES);
-    }
+    for (int j = 0; j < N; j++)
+#pragma unroll
+        for (int step = 0; step < 2; step++)
+            b[j][step] = *(const uint2 *)(x.at[h][step] + offset + j * HT_CUDA_CUT_BYTES);
 #pragma unroll
     for (int p = 0; p < PANELS; p++) {
         const uint32_t first[4] = {w[p][0][0], w[p][1][0], w[p][0][1], w[p][1][1]};
@@ -97,8 +112,7 @@ static __device__ __forceinline__ void ht_add_half(const uint32_t (*w)[2][4], co
 
 template <class F, int N, int PANELS>
 static __device__ __forceinline__ void ht_add_span(const ht_lane_rows<F, PANELS> &r, const ht_span<F, PANELS> &s,
-                                                   const ht_cuda_image &x, int64_t i, int64_t x_group,
-                                                   float (*sum)[N][4]) {
+                                                   const ht_lane_x &x, int64_t i, float (*sum)[N][4]) {
     typename F::scale scale[PANELS][2];
 #pragma unroll
     for (int p = 0; p < PANELS; p++)
@@ -114,14 +128,14 @@ static __device__ __forceinline__ void ht_add_span(const ht_lane_rows<F, PANELS>
 #pragma unroll
                 for (int half = 0; half < 2; half++)
                     F::pairs(r.of->w, s.raw[p][half], scale[p][half], c, h, w[p][half]);
-            ht_add_half<N, PANELS>(w, x, i * F::CYCLES + c, h, x_group, sum);
+            ht_add_half<N, PANELS>(w, x, i * (F::CYCLES * HT_CUT_STRIDE(N)) + c * HT_CUT_STRIDE(N), h, sum);
         }
 }
 
 template <class F, int N, int PANELS>
-static __device__ __forceinline__ void ht_add_loose(const ht_lane_rows<F, PANELS> &r, const ht_cuda_image &x,
-                                                    int64_t cut, int64_t x_group, float (*sum)[N][4]) {
-#pragma unroll 1
+static __device__ __forceinline__ void ht_add_loose(const ht_lane_rows<F, PANELS> &r, const ht_lane_x &x, int64_t cut,
+                                                    float (*sum)[N][4]) {
+#pragma unroll
     for (int h = 0; h < 2; h++) {
         uint32_t w[PANELS][2][4];
 #pragma unroll
@@ -132,14 +146,14 @@ static __device__ __forceinline__ void ht_add_loose(const ht_lane_rows<F, PANELS
                                                  cut * 8 + h * 4 + (threadIdx.x & 3), r.factor[p]);
                 w[p][half][0] = all.x, w[p][half][1] = all.y, w[p][half][2] = all.z, w[p][half][3] = all.w;
             }
-        ht_add_half<N, PANELS>(w, x, cut, h, x_group, sum);
+        ht_add_half<N, PANELS>(w, x, cut * HT_CUT_STRIDE(N), h, sum);
     }
 }
 
-/* The eight warps' sums of a block's panels, added and written. */
-template <class F, int N, int PANELS>
-static __device__ __forceinline__ void ht_put_sums(const ht_cuda_tensor_arguments &a, const ht_lane_rows<F, PANELS> &r,
-                                                   int64_t x_first, const float (*sum)[N][4], float *shared) {
+/* The eight warps' sums of a block's panels, added and written; `first` is the first row of the matrix. */
+template <int N, int PANELS>
+static __device__ __forceinline__ void ht_put_sums(const ht_cuda_tensor_arguments &a, const ht_cuda_tensor_matrix &of,
+                                                   int32_t first, const float (*sum)[N][4], float *shared) {
     enum { ROWS = PANELS * HT_CUDA_PANEL, ALL = ROWS * N * 8 };
     const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3, warp = threadIdx.x >> 5;
 #pragma unroll
@@ -149,18 +163,32 @@ static __device__ __forceinline__ void ht_put_sums(const ht_cuda_tensor_argument
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 const int row = p * HT_CUDA_PANEL + (i >> 1) * 8 + g, column = j * 8 + 2 * t + (i & 1);
-                if (x_first + column < a.n) shared[warp * ALL + column * ROWS + row] = sum[p][j][i];
+                if (column < a.n) shared[warp * ALL + column * ROWS + row] = sum[p][j][i];
             }
     __syncthreads();
     for (int i = threadIdx.x; i < ALL; i += HT_CUDA_TENSOR_WARPS * 32) {
-        const int64_t row = r.first + i % ROWS, x = x_first + i / ROWS;
-        if (row >= r.of->w.n_rows || x >= a.n) continue;
+        const int64_t row = first + i % ROWS, x = i / ROWS;
+        if (row >= of.w.n_rows || x >= a.n) continue;
         float total = 0;
 #pragma unroll
         for (int w = 0; w < HT_CUDA_SEGMENTS; w++) total += shared[w * ALL + i];
-        total = total * a.x.inverse[x] * (1.0f / r.of->factors[row / HT_CUDA_FACTOR_ROWS]);
-        if (r.of->bias) total += r.of->bias[row];
-        r.of->y[x * r.of->ldy + row] = total;
+        total = total * a.x.inverse[x] * (1.0f / of.factors[row / HT_CUDA_FACTOR_ROWS]);
+        if (of.bias) total += of.bias[row];
+        of.y[x * of.ldy + row] = total;
+    }
+}
+
+/* Spans [i, end) of the panels' columns, the first of which has been loaded; two take turns, so that one comes while the other is added. */
+template <class F, int N, int PANELS>
+static __device__ __forceinline__ void ht_add_spans(const ht_lane_rows<F, PANELS> &r, ht_span<F, PANELS> &first,
+                                                    const ht_lane_x &x, int64_t i, int64_t end, float (*sum)[N][4]) {
+    ht_span<F, PANELS> second;
+    for (; i < end; i += 2) {
+        if (i + 1 < end) second = ht_span_at<F, PANELS>(r, i + 1);
+        ht_add_span<F, N, PANELS>(r, first, x, i, sum);
+        if (i + 1 >= end) break;
+        if (i + 2 < end) first = ht_span_at<F, PANELS>(r, i + 2);
+        ht_add_span<F, N, PANELS>(r, second, x, i + 1, sum);
     }
 }
 
@@ -175,7 +203,7 @@ static __device__ __forceinline__ void ht_tensor(const ht_cuda_tensor_arguments 
     ht_span<F, PANELS> next;
     if (i < spans * (warp + 1) / HT_CUDA_SEGMENTS) next = ht_span_at<F, PANELS>(rows, i);
     ht_await_earlier();
-    const int64_t x_first = (int64_t)blockIdx.y * N * 8, x_group = x_first / 8;
+    const ht_lane_x x = ht_x_of(a.x, a.n);
     for (int turn = 0; panel < a.panels; turn ^= 1) {
         float sum[PANELS][N][4];
 #pragma unroll
@@ -184,24 +212,20 @@ static __device__ __forceinline__ void ht_tensor(const ht_cuda_tensor_arguments 
             for (int j = 0; j < N; j++)
 #pragma unroll
                 for (int v = 0; v < 4; v++) sum[p][j][v] = 0;
-        const ht_lane_rows<F, PANELS> mine = rows;
-        const int64_t end = spans * (warp + 1) / HT_CUDA_SEGMENTS, of_mine = spans;
+        const ht_cuda_tensor_matrix &of = *rows.of;
+        const int32_t first = rows.first;
         panel += (int64_t)gridDim.x * PANELS;
-        for (; i < end; i++) {
-            const ht_span<F, PANELS> now = next;
-            if (i + 1 < end) next = ht_span_at<F, PANELS>(mine, i + 1);
-            ht_add_span<F, N, PANELS>(mine, now, a.x, i, x_group, sum);
-        }
+        ht_add_spans<F, N, PANELS>(rows, next, x, i, spans * (warp + 1) / HT_CUDA_SEGMENTS, sum);
+        if (warp == HT_CUDA_SEGMENTS - 1)
+            for (int64_t cut = spans * F::CYCLES; cut * HT_CUDA_CUT < of.w.k; cut++)
+                ht_add_loose<F, N, PANELS>(rows, x, cut, sum);
         if (panel < a.panels) { /* the next panels' weights come while these sums are added */
             rows = ht_rows_at<F, PANELS>(a, panel);
             spans = ht_spans_of<F>(rows.of->w);
             i = spans * warp / HT_CUDA_SEGMENTS;
             if (i < spans * (warp + 1) / HT_CUDA_SEGMENTS) next = ht_span_at<F, PANELS>(rows, i);
         }
-        if (warp == HT_CUDA_SEGMENTS - 1)
-            for (int64_t cut = of_mine * F::CYCLES; cut * HT_CUDA_CUT < mine.of->w.k; cut++)
-                ht_add_loose<F, N, PANELS>(mine, a.x, cut, x_group, sum);
-        ht_put_sums<F, N, PANELS>(a, mine, x_first, sum, shared + (N == 1 ? turn * HT_CUDA_SEGMENTS * ALL : 0));
+        ht_put_sums<N, PANELS>(a, of, first, sum, shared + (N == 1 ? turn * HT_CUDA_SEGMENTS * ALL : 0));
         if (N > 1) __syncthreads();
     }
 }
