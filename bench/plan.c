@@ -64,10 +64,11 @@ static void clocked_rows(ht_op_id op, const ht_call *call, int64_t begin, int64_
     spent_in[op] += took;
 }
 
-static void clocked_chain(const ht_fused_stage *chain) {
+static ht_status clocked_chain(const ht_fused_stage *chain, ht_error *err) {
     double begin = now();
-    own_stages->run(chain);
+    const ht_status status = own_stages->run(chain, err);
     spent[PRODUCTS] += now() - begin;
+    return status;
 }
 
 #define WRAPPERS(id, name)                                                                                             \
