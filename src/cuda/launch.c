@@ -36,8 +36,8 @@ static ht_status find(ht_cuda_device *d, ht_cuda_kernel_id id, ht_error *err) {
     return ht_cuda_check(d->driver, result, err, kernels[id].name);
 }
 
-/* Blocks with more shared memory than this want it to be asked for. */
-enum { FREE_SHARED_BYTES = 48 << 10 };
+/* Blocks with more than 48 KB of shared memory want it to be asked for, what a kernel declares included. */
+enum { FREE_SHARED_BYTES = 32 << 10 };
 
 static CUresult ask_for_shared(ht_cuda_device *d, ht_cuda_kernel_id kernel, unsigned bytes) {
     if (bytes <= FREE_SHARED_BYTES || bytes <= d->shared_bytes[kernel]) return CUDA_SUCCESS;
