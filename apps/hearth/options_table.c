@@ -218,9 +218,8 @@ const option_spec option_table[] = {
     {"adapter", 0, KIND_LIST, AT(adapters), 0, 0, NULL, COMPUTING | FOR_FUSE, true, "[NAME=]PATH[@X]",
      "a LoRA adapter, times X (1); several add up"},
     {"device", 0, KIND_TEXT, AT(device), 0, 0, NULL, COMPUTING | TRAINING, true, "NAME",
-     "what computes: cpu, or an NVIDIA GPU: cuda, cuda:1 (HEARTH_DEVICE of the environment, else a GPU with room for "
-     "it, "
-     "else cpu)"},
+     "what computes: cpu, or an NVIDIA GPU: cuda, cuda:1 (HEARTH_DEVICE of the environment, else a GPU with "
+     "room for it, else cpu)"},
     {"backend", 0, KIND_TEXT, AT(backend), 0, 0, NULL, FOR_RUN, false, "NAME",
      "who computes: native, this program; mlx_lm, a Python process, for Apple's GPU (native)"},
     {"python", 0, KIND_PATH, AT(python), 0, 0, NULL, FOR_RUN, false, "FILE",

@@ -18,7 +18,7 @@ enum { HIDDEN_HALF = 0x8000 /* the weight of a key that is not seen */ };
 struct of_f16_pages {
     enum { PARTS = 1, SCALED = 0, EXPONENT = 0x7C00, ONES = 0x3C003C00 };
     static __device__ uint32_t pair(float low, float high) { return ht_pair_of(low, high); }
-    static __device__ float value(uint32_t bits) { return of_f16(bits & 0xFFFFu); }
+    static __device__ float value(uint32_t bits) { return ht_half_value(bits & 0xFFFFu); }
     static __device__ void mma(float *c, const uint32_t *a, const uint32_t *b) { ht_mma(c, a, b); }
 };
 struct of_bf16_pages {

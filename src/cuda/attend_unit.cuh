@@ -3,7 +3,6 @@
 #define HT_CUDA_ATTEND_UNIT_CUH
 
 #include "cuda/attend.h"
-#include "cuda/kernel.cuh"
 #include "cuda/tensor.cuh"
 
 /* ---- tables ---- */
@@ -40,24 +39,14 @@ struct alignas(8) floats2 {
     float f[2];
 };
 
-static __device__ float of_f16(uint32_t bits) {
-#ifdef HT_CUDA_ON_HOST
-    return ht_f16_to_f32((uint16_t)bits);
-#else
-    float x;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"((uint16_t)bits));
-    return x;
-#endif
-}
-
 /* A chunk as it lies in a page, and as f32. */
 struct f16_chunk {
     enum { DIMS = 8, SCALED = 0 };
     words4 bits;
     __device__ void unpack(float, float *x) const {
         for (int i = 0; i < 4; i++) {
-            x[2 * i] = of_f16(bits.w[i] & 0xFFFFu);
-            x[2 * i + 1] = of_f16(bits.w[i] >> 16);
+            x[2 * i] = ht_half_value(bits.w[i] & 0xFFFFu);
+            x[2 * i + 1] = ht_half_value(bits.w[i] >> 16);
         }
     }
 };

@@ -30,22 +30,26 @@ template <int LESS> static __device__ __forceinline__ void ht_nibble_pairs(uint3
     q[3] = ht_pair_fma(ht_bits_over(word, 0x00F000F0u, HT_1024), HT_16TH, less_64);
 }
 
+/* Forms whose scales are made by `pairs`. */
+struct ht_pairs_with_factor {
+    struct scale {
+        float factor;
+    };
+    template <class R> static __device__ __forceinline__ scale open(const ht_cuda_weights &, const R &, float factor) {
+        return scale{factor};
+    }
+};
+
 /* Any form, eight columns at a time. */
-struct ht_pairs_STORED {
+struct ht_pairs_STORED : ht_pairs_with_factor {
     enum { CYCLES = 1, LOADS_ANY = 1 };
     struct raw {
         const uint8_t *row;
         int64_t g, index;
     };
-    struct scale {
-        float factor;
-    };
     static __device__ __forceinline__ raw load(const ht_cuda_weights &, const uint8_t *row, int64_t index, int64_t i,
                                                int t) {
         return raw{row, i * 8 + t, index};
-    }
-    static __device__ __forceinline__ scale open(const ht_cuda_weights &, const raw &, float factor) {
-        return scale{factor};
     }
     static __device__ __forceinline__ void pairs(const ht_cuda_weights &m, const raw &r, const scale &s, int, int h,
                                                  uint32_t *out) {
@@ -56,20 +60,14 @@ struct ht_pairs_STORED {
     }
 };
 
-template <bool HALF> struct ht_pairs_16 {
+template <bool HALF> struct ht_pairs_16 : ht_pairs_with_factor {
     enum { CYCLES = 1, LOADS_ANY = 0 };
     struct raw {
         uint4 q[2];
     };
-    struct scale {
-        float factor;
-    };
     static __device__ __forceinline__ raw load(const ht_cuda_weights &, const uint8_t *row, int64_t, int64_t i, int t) {
         const uint8_t *p = row + (i * 64 + t * 8) * 2;
         return raw{{ht_load<uint4>(p), ht_load<uint4>(p + 64)}};
-    }
-    static __device__ __forceinline__ scale open(const ht_cuda_weights &, const raw &, float factor) {
-        return scale{factor};
     }
     static __device__ __forceinline__ void pairs(const ht_cuda_weights &, const raw &r, const scale &s, int, int h,
                                                  uint32_t *out) {
@@ -87,14 +85,11 @@ template <bool HALF> struct ht_pairs_16 {
 typedef ht_pairs_16<true> ht_pairs_F16;
 typedef ht_pairs_16<false> ht_pairs_BF16;
 
-struct ht_pairs_F8 {
+struct ht_pairs_F8 : ht_pairs_with_factor {
     enum { CYCLES = 1, LOADS_ANY = 0 };
     struct raw {
         uint2 q[2];
         float s[2];
-    };
-    struct scale {
-        float factor;
     };
     static __device__ __forceinline__ raw load(const ht_cuda_weights &m, const uint8_t *row, int64_t index, int64_t i,
                                                int t) {
@@ -103,9 +98,6 @@ struct ht_pairs_F8 {
         return raw{{ht_load<uint2>(row + column), ht_load<uint2>(row + column + 32)},
                    {scales ? __ldg(scales + (column >> m.group_shift)) : 1.0f,
                     scales ? __ldg(scales + ((column + 32) >> m.group_shift)) : 1.0f}};
-    }
-    static __device__ __forceinline__ scale open(const ht_cuda_weights &, const raw &, float factor) {
-        return scale{factor};
     }
     static __device__ __forceinline__ void pairs(const ht_cuda_weights &m, const raw &r, const scale &s, int, int h,
                                                  uint32_t *out) {
@@ -118,22 +110,16 @@ struct ht_pairs_F8 {
     }
 };
 
-struct ht_pairs_Q4_0 {
+struct ht_pairs_Q4_0 : ht_pairs_with_factor {
     enum { CYCLES = 4, LOADS_ANY = 0 };
     struct raw {
         uint4 q[2];
         uint2 d[2]; /* of the lanes' halves */
     };
-    struct scale {
-        float factor;
-    };
     static __device__ __forceinline__ raw load(const ht_cuda_weights &m, const uint8_t *row, int64_t, int64_t i,
                                                int t) {
         const uint8_t *q = row + i * 128 + t * 16, *d = row + m.k / 2 + i * 16;
         return raw{{ht_load<uint4>(q), ht_load<uint4>(q + 64)}, {ht_load<uint2>(d), ht_load<uint2>(d + 8)}};
-    }
-    static __device__ __forceinline__ scale open(const ht_cuda_weights &, const raw &, float factor) {
-        return scale{factor};
     }
     static __device__ __forceinline__ void pairs(const ht_cuda_weights &, const raw &r, const scale &s, int c, int h,
                                                  uint32_t *out) {
@@ -155,22 +141,16 @@ template <int LESS> static __device__ __forceinline__ void ht_byte_pairs(uint32_
     q[3] = ht_pair_sub(ht_bits_over(__byte_perm(low, high, 0x0703), 0x00FF00FFu, HT_1024), less);
 }
 
-struct ht_pairs_Q8_0 {
+struct ht_pairs_Q8_0 : ht_pairs_with_factor {
     enum { CYCLES = 2, LOADS_ANY = 0 };
     struct raw {
         uint4 q[2];
         uint32_t d[2];
     };
-    struct scale {
-        float factor;
-    };
     static __device__ __forceinline__ raw load(const ht_cuda_weights &m, const uint8_t *row, int64_t, int64_t i,
                                                int t) {
         const uint8_t *q = row + i * 128 + t * 16, *d = row + m.k + i * 8;
         return raw{{ht_load<uint4>(q), ht_load<uint4>(q + 64)}, {ht_load<uint32_t>(d), ht_load<uint32_t>(d + 4)}};
-    }
-    static __device__ __forceinline__ scale open(const ht_cuda_weights &, const raw &, float factor) {
-        return scale{factor};
     }
     static __device__ __forceinline__ void pairs(const ht_cuda_weights &, const raw &r, const scale &s, int c, int h,
                                                  uint32_t *out) {
@@ -258,14 +238,12 @@ struct ht_pairs_Q6_K {
     }
 };
 
-struct ht_pairs_MLX4 {
-    enum { CYCLES = 4, LOADS_ANY = 0 };
+/* Affine groups of BITS bits: numbers, then pairs of scale and bias. */
+template <int BITS> struct ht_pairs_affine : ht_pairs_with_factor {
+    enum { CYCLES = 16 / BITS, LOADS_ANY = 0 };
     struct raw {
         uint4 q[2];
         uint32_t pair[2 * CYCLES];
-    };
-    struct scale {
-        float factor;
     };
     static __device__ __forceinline__ raw load(const ht_cuda_weights &m, const uint8_t *row, int64_t, int64_t i,
                                                int t) {
@@ -274,12 +252,13 @@ struct ht_pairs_MLX4 {
         r.q[0] = ht_load<uint4>(q), r.q[1] = ht_load<uint4>(q + 64);
 #pragma unroll
         for (int j = 0; j < 2 * CYCLES; j++)
-            r.pair[j] = ht_load<uint32_t>(row + m.k / 2 + ((i * CYCLES * 64 + j * 32 + t * 8) >> m.group_shift) * 4);
+            r.pair[j] =
+                ht_load<uint32_t>(row + m.k * BITS / 8 + ((i * CYCLES * 64 + j * 32 + t * 8) >> m.group_shift) * 4);
         return r;
     }
-    static __device__ __forceinline__ scale open(const ht_cuda_weights &, const raw &, float factor) {
-        return scale{factor};
-    }
+};
+
+struct ht_pairs_MLX4 : ht_pairs_affine<4> {
     static __device__ __forceinline__ void pairs(const ht_cuda_weights &m, const raw &r, const scale &s, int c, int h,
                                                  uint32_t *out) {
         float scale, bias;
@@ -292,28 +271,7 @@ struct ht_pairs_MLX4 {
     }
 };
 
-struct ht_pairs_MLX8 {
-    enum { CYCLES = 2, LOADS_ANY = 0 };
-    struct raw {
-        uint4 q[2];
-        uint32_t pair[2 * CYCLES];
-    };
-    struct scale {
-        float factor;
-    };
-    static __device__ __forceinline__ raw load(const ht_cuda_weights &m, const uint8_t *row, int64_t, int64_t i,
-                                               int t) {
-        const uint8_t *q = row + i * 128 + t * 16;
-        raw r;
-        r.q[0] = ht_load<uint4>(q), r.q[1] = ht_load<uint4>(q + 64);
-#pragma unroll
-        for (int j = 0; j < 2 * CYCLES; j++)
-            r.pair[j] = ht_load<uint32_t>(row + m.k + ((i * CYCLES * 64 + j * 32 + t * 8) >> m.group_shift) * 4);
-        return r;
-    }
-    static __device__ __forceinline__ scale open(const ht_cuda_weights &, const raw &, float factor) {
-        return scale{factor};
-    }
+struct ht_pairs_MLX8 : ht_pairs_affine<8> {
     /* In f32: a bias may be a hundred times what is left of it. */
     static __device__ __forceinline__ void pairs(const ht_cuda_weights &m, const raw &r, const scale &s, int c, int h,
                                                  uint32_t *out) {

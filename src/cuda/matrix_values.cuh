@@ -3,8 +3,8 @@
 #ifndef HT_CUDA_MATRIX_VALUES_CUH
 #define HT_CUDA_MATRIX_VALUES_CUH
 
-#include "cuda/kernel.cuh"
 #include "cuda/matrix.h"
+#include "cuda/tensor.cuh"
 
 /* The blocks, codebooks and bits of formats/, compiled for the GPU. */
 #ifdef __CUDACC__
@@ -30,15 +30,6 @@ static __device__ const int8_t ht_codes_e2m1[16] = {HT_E2M1_VALUES(HT_CUDA_CODE)
 
 /* ---- numbers ---- */
 
-static __device__ __forceinline__ float ht_half_value(uint32_t bits) {
-#ifdef __CUDA_ARCH__
-    float value;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"((uint16_t)bits));
-    return value;
-#else
-    return ht_f16_to_f32((uint16_t)bits);
-#endif
-}
 static __device__ __forceinline__ float ht_half_of(ht_half_bytes h) { return ht_half_value(ht_u16_at(h.b)); }
 
 /* Bytes become floats by their place in the bits of one, as conversions are slow: 128 + x of byte k of a word, x below 128; and

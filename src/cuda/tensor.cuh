@@ -4,7 +4,17 @@
 
 #include "cuda/kernel.cuh"
 
-/* ---- pairs of f16 ---- */
+/* ---- f16, and pairs of them ---- */
+
+static __device__ __forceinline__ float ht_half_value(uint32_t bits) {
+#ifdef HT_CUDA_ON_HOST
+    return ht_f16_to_f32((uint16_t)bits);
+#else
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"((uint16_t)bits));
+    return value;
+#endif
+}
 
 #ifdef HT_CUDA_ON_HOST
 static inline uint16_t
@@ -37,7 +47,6 @@ static inline uint32_t ht_pair_sub(uint32_t a, uint32_t b) { return ht_pair_sub3
 static inline uint32_t ht_pair_of(float low, float high) {
     return ht_f32_to_f16(low) | (uint32_t)ht_f32_to_f16(high) << 16;
 }
-static inline float ht_half_to_float(uint32_t bits) { return ht_f16_to_f32((uint16_t)bits); }
 static inline uint32_t ht_low_twice(uint32_t pair) { return (pair & 0xFFFFu) * 0x10001u; }
 static inline uint32_t ht_high_twice(uint32_t pair) { return (pair >> 16) * 0x10001u; }
 static inline uint32_t ht_bits_over(uint32_t x, uint32_t mask, uint32_t over) { return (x & mask) | over; }
@@ -84,14 +93,39 @@ static __device__ __forceinline__ uint32_t ht_bits_over(uint32_t x, uint32_t mas
     asm("lop3.b32 %0, %1, %2, %3, 0xEA;" : "=r"(out) : "r"(x), "r"(mask), "r"(kept));
     return out;
 }
-static __device__ __forceinline__ float ht_half_to_float(uint32_t bits) {
-    float out;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(out) : "h"((uint16_t)bits));
-    return out;
-}
 #endif
 
 /* ---- products of tiles ---- */
+
+#ifdef HT_CUDA_ON_HOST
+/* One of the products below, of 16-bit numbers that `value` turns into floats. */
+static inline void ht_mma_on_host(float *c, const uint32_t *a, const uint32_t *b, float (*value)(uint16_t)) {
+    struct operands {
+        uint32_t a[4], b[2];
+    } mine, all[32];
+    memcpy(mine.a, a, sizeof mine.a);
+    memcpy(mine.b, b, sizeof mine.b);
+    on_host_gather(&mine, sizeof mine, all);
+    const int g = (int)on_host_lane() / 4, t = (int)on_host_lane() % 4;
+    for (int i = 0; i < 4; i++) {
+        const int column = 2 * t + (i & 1);
+        double sum = c[i];
+        for (int k = 0; k < 16; k++) {
+            const uint32_t from_a = all[4 * g + k % 8 / 2].a[i / 2 + k / 8 * 2],
+                           from_b = all[4 * column + k % 8 / 2].b[k / 8];
+            sum +=
+                (double)value((uint16_t)(from_a >> 16 * (k & 1))) * (double)value((uint16_t)(from_b >> 16 * (k & 1)));
+        }
+        c[i] = (float)sum;
+    }
+}
+#endif
+
+#define HT_MMA_INSTRUCTION(type)                                                                                       \
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "    \
+                 "{%8, %9}, {%0, %1, %2, %3};"                                                                         \
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                                      \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
 
 /* c [16, 8] += a [16, 16] b [16, 8], f16 with f32 sums, by a warp. With g = lane / 4 and t = lane % 4, a lane has, as pairs,
  *   a[0]: row g,     columns 2t, 2t + 1        b[0]: rows 2t, 2t + 1 of column g
@@ -101,58 +135,18 @@ static __device__ __forceinline__ float ht_half_to_float(uint32_t bits) {
  * (PTX ISA, mma.m16n8k16). */
 static __device__ __forceinline__ void ht_mma(float *c, const uint32_t *a, const uint32_t *b) {
 #ifdef HT_CUDA_ON_HOST
-    struct operands {
-        uint32_t a[4], b[2];
-    } mine, all[32];
-    memcpy(mine.a, a, sizeof mine.a);
-    memcpy(mine.b, b, sizeof mine.b);
-    on_host_gather(&mine, sizeof mine, all);
-    const int g = (int)on_host_lane() / 4, t = (int)on_host_lane() % 4;
-    for (int i = 0; i < 4; i++) {
-        const int column = 2 * t + (i & 1);
-        double sum = c[i];
-        for (int k = 0; k < 16; k++) {
-            const uint32_t from_a = all[4 * g + k % 8 / 2].a[i / 2 + k / 8 * 2],
-                           from_b = all[4 * column + k % 8 / 2].b[k / 8];
-            sum += (double)ht_f16_to_f32((uint16_t)(from_a >> 16 * (k & 1))) *
-                   (double)ht_f16_to_f32((uint16_t)(from_b >> 16 * (k & 1)));
-        }
-        c[i] = (float)sum;
-    }
+    ht_mma_on_host(c, a, b, ht_f16_to_f32);
 #else
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-                 "{%0, %1, %2, %3};"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    HT_MMA_INSTRUCTION("f16");
 #endif
 }
 
 /* As ht_mma, of bf16. */
 static __device__ __forceinline__ void ht_mma_bf16(float *c, const uint32_t *a, const uint32_t *b) {
 #ifdef HT_CUDA_ON_HOST
-    struct operands {
-        uint32_t a[4], b[2];
-    } mine, all[32];
-    memcpy(mine.a, a, sizeof mine.a);
-    memcpy(mine.b, b, sizeof mine.b);
-    on_host_gather(&mine, sizeof mine, all);
-    const int g = (int)on_host_lane() / 4, t = (int)on_host_lane() % 4;
-    for (int i = 0; i < 4; i++) {
-        const int column = 2 * t + (i & 1);
-        double sum = c[i];
-        for (int k = 0; k < 16; k++) {
-            const uint32_t from_a = all[4 * g + k % 8 / 2].a[i / 2 + k / 8 * 2],
-                           from_b = all[4 * column + k % 8 / 2].b[k / 8];
-            sum += (double)ht_bf16_to_f32((uint16_t)(from_a >> 16 * (k & 1))) *
-                   (double)ht_bf16_to_f32((uint16_t)(from_b >> 16 * (k & 1)));
-        }
-        c[i] = (float)sum;
-    }
+    ht_mma_on_host(c, a, b, ht_bf16_to_f32);
 #else
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-                 "{%0, %1, %2, %3};"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    HT_MMA_INSTRUCTION("bf16");
 #endif
 }
 
