@@ -1,9 +1,11 @@
-"""Makes a large random Q4_K_M checkpoint, to measure speed on: what it says is noise.
+"""Makes a random Q4_K_M checkpoint, to measure speed on: what it says is noise.
 
-    python3 bench/make_large.py gemma3-1b|gemma3-4b|qwen3-4b|llama3.1-8b FILE.gguf
+    python3 bench/make_large.py SHAPE FILE.gguf
+
+with a shape of smollm2-135m, gemma3-270m, gemma3-1b, gemma3-4b, qwen3-4b and llama3.1-8b.
 
 The shapes and the weight types of every tensor are those of the published models, as llama.cpp quantises them: Q4_K, with
-Q6_K where Q4_K_M has it, and Q5_0 and Q8_0 in their place where a row is no multiple of 256. 0.8 to 4.9 GB, in some
+Q6_K where Q4_K_M has it, and Q5_0 and Q8_0 in their place where a row is no multiple of 256. 0.1 to 4.9 GB, in some
 seconds. The vocabulary has as many tokens, which are words of no language. Needs numpy.
 """
 
@@ -14,6 +16,10 @@ import struct
 import numpy as np
 
 SHAPES = {
+    "smollm2-135m": dict(arch="llama", layers=30, hidden=576, inner=1536, heads=9, kv=3, head_dim=64, vocab=49152,
+                         context=8192, theta=1e5),
+    "gemma3-270m": dict(arch="gemma3", layers=18, hidden=640, inner=2048, heads=4, kv=1, head_dim=256, vocab=262144,
+                        context=32768, window=512, theta=1e6),
     "gemma3-1b": dict(arch="gemma3", layers=26, hidden=1152, inner=6912, heads=4, kv=1, head_dim=256, vocab=262144,
                       context=32768, window=512, theta=1e6),
     "gemma3-4b": dict(arch="gemma3", layers=34, hidden=2560, inner=10240, heads=8, kv=4, head_dim=256, vocab=262208,

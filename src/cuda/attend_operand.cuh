@@ -102,14 +102,14 @@ static __device__ __forceinline__ void load_keys(const ht_cuda_page_form &f, con
         if (A::SCALED)
             *(words4 *)(to + i * 16) = widened(*(const words2 *)(from + at * 8));
         else
-            ht_copy_16(to + i * 16, from + at * 16);
+            ht_copy<16>(to + i * 16, from + at * 16);
     }
     for (int i = f.chunks * STEP_KEYS + (int)threadIdx.x; i < padded * STEP_KEYS; i += TENSOR_THREADS)
         put_zeros(to + i * 16);
     if (A::SCALED)
         for (int i = threadIdx.x; i < f.blocks * STEP_KEYS / 8; i += TENSOR_THREADS)
-            ht_copy_16(to + elements + i * 16,
-                       page + ht_cuda_k_scale(&f, head, first + i % (STEP_KEYS / 8) * 8, i / (STEP_KEYS / 8)));
+            ht_copy<16>(to + elements + i * 16,
+                        page + ht_cuda_k_scale(&f, head, first + i % (STEP_KEYS / 8) * 8, i / (STEP_KEYS / 8)));
 }
 
 /* Values, `value_bytes` apart, and their scales [64][blocks]. Values outside [low, high) of the page are zeros: nobody sees them, and they
@@ -127,7 +127,7 @@ static __device__ __forceinline__ void load_values(const ht_cuda_page_form &f, c
         if (A::SCALED)
             *(words4 *)at = widened(*(const words2 *)(from + i * 8));
         else if (first + key >= low && first + key < high)
-            ht_copy_16(at, from + i * 16);
+            ht_copy<16>(at, from + i * 16);
         else
             put_zeros(at);
         key += keys_on;
@@ -139,7 +139,7 @@ static __device__ __forceinline__ void load_values(const ht_cuda_page_form &f, c
     }
     if (A::SCALED)
         for (int i = threadIdx.x; i < f.blocks * STEP_KEYS / 8; i += TENSOR_THREADS)
-            ht_copy_16(to + elements + i * 16, page + ht_cuda_v_scale(&f, head, first, 0) + i * 16);
+            ht_copy<16>(to + elements + i * 16, page + ht_cuda_v_scale(&f, head, first, 0) + i * 16);
 }
 
 /* Waits for this thread's copies but for those of the latest n steps. */

@@ -22,6 +22,8 @@ typedef struct ht_cuda_device {
     CUstream stream;
     char name[128];
     int multiprocessors, major, minor;
+    int most_shared,
+        most_shared_of_block; /* bytes of shared memory, of a multiprocessor and of a block that asks for it */
     ht_memory memory;
     pthread_mutex_t turn; /* held from `begin` to `end` */
     pthread_mutex_t lock; /* of what follows */
@@ -53,6 +55,7 @@ ht_status ht_cuda_note(ht_cuda_device *d, CUresult result, ht_error *err, const 
 typedef struct ht_cuda_shape {
     unsigned grid[3], block[3]; /* 0 is 1 */
     unsigned shared_bytes;
+    unsigned cluster; /* neighbouring blocks of the first axis that are one, where there are clusters; 0 is 1 */
 } ht_cuda_shape;
 
 /* Submits a kernel, whose only parameter is the struct at `arguments`. Between `begin` and `end`. */

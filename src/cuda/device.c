@@ -77,7 +77,9 @@ static ht_status look_at(ht_cuda_device *d, int index, ht_error *err) {
         int *value;
     } asked[] = {{CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &d->multiprocessors},
                  {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &d->major},
-                 {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &d->minor}};
+                 {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &d->minor},
+                 {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, &d->most_shared},
+                 {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, &d->most_shared_of_block}};
     for (size_t i = 0; i < sizeof asked / sizeof *asked && !result; i++)
         result = cuda->device_attribute(asked[i].value, asked[i].attribute, d->device);
     status = ht_cuda_check(cuda, result, err, "looking at the GPU");

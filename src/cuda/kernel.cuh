@@ -16,6 +16,7 @@
 #include "on_host.h" /* tests/cuda */
 #define HT_CUDA_KERNEL_BOUND(name, type, threads, blocks) HT_CUDA_KERNEL(name, type)
 #define HT_CUDA_KERNEL_OF(threads, name, type)            HT_CUDA_KERNEL(name, type)
+#define HT_CUDA_CLUSTER_KERNEL(name, type, threads, size) HT_CUDA_KERNEL(name, type)
 #define HT_CUDA_EAGER_KERNEL(name, type, threads, blocks) HT_CUDA_KERNEL(name, type)
 static inline void ht_await_earlier(void) {}
 #define HT_CUDA_APART
@@ -40,6 +41,14 @@ static __device__ __forceinline__ void ht_await_earlier(void) {
     HT_CUDA_KERNEL_WITH(name, type, __launch_bounds__(threads, blocks))
 /* With blocks of at most so many threads, whose registers then suffice. */
 #define HT_CUDA_KERNEL_OF(threads, name, type) HT_CUDA_KERNEL_WITH(name, type, __launch_bounds__(threads))
+/* With clusters of `size` blocks, each alone on its multiprocessor, where there are clusters. */
+#if __CUDA_ARCH__ >= 900
+#define HT_CUDA_CLUSTER_OF(size) __cluster_dims__(size, 1, 1)
+#else
+#define HT_CUDA_CLUSTER_OF(size)
+#endif
+#define HT_CUDA_CLUSTER_KERNEL(name, type, threads, size)                                                              \
+    HT_CUDA_KERNEL_WITH(name, type, HT_CUDA_CLUSTER_OF(size) __launch_bounds__(threads, 1))
 /* One that calls ht_await_earlier() itself, in every thread, before it touches anything but weights. */
 #define HT_CUDA_EAGER_KERNEL(name, type, threads, blocks)                                                              \
     extern "C" __global__ void __launch_bounds__(threads, blocks) name(const __grid_constant__ type a)

@@ -55,8 +55,10 @@ ht_status ht_cuda_launch(ht_cuda_device *d, ht_cuda_kernel_id kernel, const ht_c
     ht_status status = d->function[kernel] ? HT_OK : find(d, kernel, err);
     if (!status) {
         /* Blocks begin while those of the kernel before are at work, and wait for it themselves (cuda/kernel.cuh). */
-        CUlaunchAttribute early = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
-                                   .value.programmaticStreamSerializationAllowed = 1};
+        CUlaunchAttribute attributes[] = {
+            {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+             .value.programmaticStreamSerializationAllowed = 1},
+            {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, .value.clusterDim = {shape->cluster, 1, 1}}};
         const CUlaunchConfig config = {.gridDimX = g[0] ? g[0] : 1,
                                        .gridDimY = g[1] ? g[1] : 1,
                                        .gridDimZ = g[2] ? g[2] : 1,
@@ -65,8 +67,10 @@ ht_status ht_cuda_launch(ht_cuda_device *d, ht_cuda_kernel_id kernel, const ht_c
                                        .blockDimZ = b[2] ? b[2] : 1,
                                        .sharedMemBytes = shape->shared_bytes,
                                        .hStream = d->stream,
-                                       .attrs = &early,
-                                       .numAttrs = d->major >= FIRST_DEPENDENT_MAJOR};
+                                       .attrs = attributes,
+                                       .numAttrs = d->major < FIRST_DEPENDENT_MAJOR ? 0
+                                                   : shape->cluster > 1             ? 2
+                                                                                    : 1};
         CUresult result = ask_for_shared(d, kernel, shape->shared_bytes);
         if (!result) result = d->driver->launch(&config, d->function[kernel], parameters, NULL);
         status = ht_cuda_check(d->driver, result, err, kernels[kernel].name);

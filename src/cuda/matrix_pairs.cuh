@@ -1,12 +1,42 @@
 /* Packed weights as pairs of f16: what a lane of a warp that multiplies 16 rows has of one of them.
  *
- * `load` brings what lane t of a row's four has of the i-th span (CYCLES cycles of 64 columns); `open` makes scales of it, and
- * `pairs` gives columns 8 t to 8 t + 7 of half h of cycle c, times the factor, in the order 0 4 1 5 2 6 3 7 (cuda/tensor_product.h). */
+ * `visit` names what lane t of a row's four has of the i-th span (CYCLES cycles of 64 columns), field by field with the address it is
+ * at, to what loads it or brings it on its way (below); `open` makes scales of it, and `pairs` gives columns 8 t to 8 t + 7 of half h of cycle c, times the factor, in the order 0 4 1 5 2 6 3 7 (cuda/tensor_product.h). */
 #ifndef HT_CUDA_MATRIX_PAIRS_CUH
 #define HT_CUDA_MATRIX_PAIRS_CUH
 
 #include "cuda/matrix_values.cuh"
 #include "cuda/tensor.cuh"
+
+/* ---- visitors ---- */
+
+/* Loads a field. */
+struct ht_load_now {
+    template <class T> __device__ __forceinline__ void operator()(T &field, const uint8_t *p) { field = ht_load<T>(p); }
+};
+
+/* Begins to copy it to a lane's part of a slot in shared memory, where 32 lanes' fields lie side by side. */
+template <class R> struct ht_bring_field {
+    const R *raw;
+    unsigned char *slot;
+    int lane;
+    uint64_t policy;
+    template <class T> __device__ __forceinline__ void operator()(T &field, const uint8_t *p) {
+        ht_copy<sizeof(T)>(slot + ((unsigned char *)&field - (unsigned char *)raw) * 32 + lane * sizeof(T), p, policy);
+    }
+};
+
+/* Takes it from there. */
+template <class R> struct ht_take_field {
+    const R *raw;
+    const unsigned char *slot;
+    int lane;
+    template <class T> __device__ __forceinline__ void operator()(T &field, const uint8_t *) {
+        field = *(const T *)(slot + ((unsigned char *)&field - (unsigned char *)raw) * 32 + lane * sizeof(T));
+    }
+};
+
+/* ---- forms ---- */
 
 #define HT_1024     0x64006400u /* 1024 twice */
 #define HT_MINUS_64 0xD400D400u
@@ -47,9 +77,10 @@ struct ht_pairs_STORED : ht_pairs_with_factor {
         const uint8_t *row;
         int64_t g, index;
     };
-    static __device__ __forceinline__ raw load(const ht_cuda_weights &, const uint8_t *row, int64_t index, int64_t i,
-                                               int t) {
-        return raw{row, i * 8 + t, index};
+    template <class V>
+    static __device__ __forceinline__ void visit(V &, raw &r, const ht_cuda_weights &, const uint8_t *row,
+                                                 int64_t index, int64_t i, int t) {
+        r = raw{row, i * 8 + t, index};
     }
     static __device__ __forceinline__ void pairs(const ht_cuda_weights &m, const raw &r, const scale &s, int, int h,
                                                  uint32_t *out) {
@@ -65,9 +96,11 @@ template <bool HALF> struct ht_pairs_16 : ht_pairs_with_factor {
     struct raw {
         uint4 q[2];
     };
-    static __device__ __forceinline__ raw load(const ht_cuda_weights &, const uint8_t *row, int64_t, int64_t i, int t) {
+    template <class V>
+    static __device__ __forceinline__ void visit(V &v, raw &r, const ht_cuda_weights &, const uint8_t *row, int64_t,
+                                                 int64_t i, int t) {
         const uint8_t *p = row + (i * 64 + t * 8) * 2;
-        return raw{{ht_load<uint4>(p), ht_load<uint4>(p + 64)}};
+        v(r.q[0], p), v(r.q[1], p + 64);
     }
     static __device__ __forceinline__ void pairs(const ht_cuda_weights &, const raw &r, const scale &s, int, int h,
                                                  uint32_t *out) {
@@ -91,13 +124,16 @@ struct ht_pairs_F8 : ht_pairs_with_factor {
         uint2 q[2];
         float s[2];
     };
-    static __device__ __forceinline__ raw load(const ht_cuda_weights &m, const uint8_t *row, int64_t index, int64_t i,
-                                               int t) {
+    template <class V>
+    static __device__ __forceinline__ void visit(V &v, raw &r, const ht_cuda_weights &m, const uint8_t *row,
+                                                 int64_t index, int64_t i, int t) {
         const int64_t column = i * 64 + t * 8;
         const float *scales = ht_scales_of(m, index);
-        return raw{{ht_load<uint2>(row + column), ht_load<uint2>(row + column + 32)},
-                   {scales ? __ldg(scales + (column >> m.group_shift)) : 1.0f,
-                    scales ? __ldg(scales + ((column + 32) >> m.group_shift)) : 1.0f}};
+        v(r.q[0], row + column), v(r.q[1], row + column + 32);
+        r.s[0] = r.s[1] = 1.0f;
+        if (!scales) return;
+        v(r.s[0], (const uint8_t *)(scales + (column >> m.group_shift)));
+        v(r.s[1], (const uint8_t *)(scales + ((column + 32) >> m.group_shift)));
     }
     static __device__ __forceinline__ void pairs(const ht_cuda_weights &m, const raw &r, const scale &s, int, int h,
                                                  uint32_t *out) {
@@ -116,10 +152,12 @@ struct ht_pairs_Q4_0 : ht_pairs_with_factor {
         uint4 q[2];
         uint2 d[2]; /* of the lanes' halves */
     };
-    static __device__ __forceinline__ raw load(const ht_cuda_weights &m, const uint8_t *row, int64_t, int64_t i,
-                                               int t) {
+    template <class V>
+    static __device__ __forceinline__ void visit(V &v, raw &r, const ht_cuda_weights &m, const uint8_t *row, int64_t,
+                                                 int64_t i, int t) {
         const uint8_t *q = row + i * 128 + t * 16, *d = row + m.k / 2 + i * 16;
-        return raw{{ht_load<uint4>(q), ht_load<uint4>(q + 64)}, {ht_load<uint2>(d), ht_load<uint2>(d + 8)}};
+        v(r.q[0], q), v(r.q[1], q + 64);
+        v(r.d[0], d), v(r.d[1], d + 8);
     }
     static __device__ __forceinline__ void pairs(const ht_cuda_weights &, const raw &r, const scale &s, int c, int h,
                                                  uint32_t *out) {
@@ -147,10 +185,12 @@ struct ht_pairs_Q8_0 : ht_pairs_with_factor {
         uint4 q[2];
         uint32_t d[2];
     };
-    static __device__ __forceinline__ raw load(const ht_cuda_weights &m, const uint8_t *row, int64_t, int64_t i,
-                                               int t) {
+    template <class V>
+    static __device__ __forceinline__ void visit(V &v, raw &r, const ht_cuda_weights &m, const uint8_t *row, int64_t,
+                                                 int64_t i, int t) {
         const uint8_t *q = row + i * 128 + t * 16, *d = row + m.k + i * 8;
-        return raw{{ht_load<uint4>(q), ht_load<uint4>(q + 64)}, {ht_load<uint32_t>(d), ht_load<uint32_t>(d + 4)}};
+        v(r.q[0], q), v(r.q[1], q + 64);
+        v(r.d[0], d), v(r.d[1], d + 4);
     }
     static __device__ __forceinline__ void pairs(const ht_cuda_weights &, const raw &r, const scale &s, int c, int h,
                                                  uint32_t *out) {
@@ -171,10 +211,12 @@ struct ht_pairs_Q4_K {
         uint32_t scales[2], mins[2]; /* of 6 bits, in bytes */
         uint32_t d;                  /* d and -dmin, times the factor */
     };
-    static __device__ __forceinline__ raw load(const ht_cuda_weights &m, const uint8_t *row, int64_t, int64_t i,
-                                               int t) {
+    template <class V>
+    static __device__ __forceinline__ void visit(V &v, raw &r, const ht_cuda_weights &m, const uint8_t *row, int64_t,
+                                                 int64_t i, int t) {
         const uint8_t *q = row + i * 128 + t * 16;
-        return raw{{ht_load<uint4>(q), ht_load<uint4>(q + 64)}, ht_load<uint4>(row + m.k / 2 + i * 16)};
+        v(r.q[0], q), v(r.q[1], q + 64);
+        v(r.head, row + m.k / 2 + i * 16);
     }
     /* The bits are those of ht_k_scale_min. */
     static __device__ __forceinline__ scale open(const ht_cuda_weights &, const raw &r, float factor) {
@@ -206,23 +248,26 @@ struct ht_pairs_Q6_K {
     struct raw {
         uint4 q[2];
         uint2 high[2];
-        uint32_t scales[2], d;
+        uint32_t scales[2], d; /* of two spans */
+        int which;
     };
     struct scale {
         float d;
     };
-    static __device__ __forceinline__ raw load(const ht_cuda_weights &m, const uint8_t *row, int64_t, int64_t i,
-                                               int t) {
+    template <class V>
+    static __device__ __forceinline__ void visit(V &v, raw &r, const ht_cuda_weights &m, const uint8_t *row, int64_t,
+                                                 int64_t i, int t) {
         const uint8_t *q = row + i * 128 + t * 16, *high = row + m.k / 2 + i * 64 + t * 8;
         const uint8_t *scales = row + m.k / 2 + m.k / 4, *d = scales + m.k / 16;
         scales += i * 16 + (t >> 1) * 4;
-        return raw{{ht_load<uint4>(q), ht_load<uint4>(q + 64)},
-                   {ht_load<uint2>(high), ht_load<uint2>(high + 32)},
-                   {ht_load<uint32_t>(scales), ht_load<uint32_t>(scales + 8)},
-                   ht_load<uint16_t>(d + i * 2)};
+        v(r.q[0], q), v(r.q[1], q + 64);
+        v(r.high[0], high), v(r.high[1], high + 32);
+        v(r.scales[0], scales), v(r.scales[1], scales + 8);
+        v(r.d, d + (i >> 1) * 4); /* a row has whole words of them */
+        r.which = (int)(i & 1);
     }
     static __device__ __forceinline__ scale open(const ht_cuda_weights &, const raw &r, float factor) {
-        return scale{ht_half_value(r.d) * factor};
+        return scale{ht_half_value(r.which ? r.d >> 16 : r.d & 0xFFFFu) * factor};
     }
     static __device__ __forceinline__ void pairs(const ht_cuda_weights &, const raw &r, const scale &s, int c, int h,
                                                  uint32_t *out) {
@@ -245,16 +290,14 @@ template <int BITS> struct ht_pairs_affine : ht_pairs_with_factor {
         uint4 q[2];
         uint32_t pair[2 * CYCLES];
     };
-    static __device__ __forceinline__ raw load(const ht_cuda_weights &m, const uint8_t *row, int64_t, int64_t i,
-                                               int t) {
+    template <class V>
+    static __device__ __forceinline__ void visit(V &v, raw &r, const ht_cuda_weights &m, const uint8_t *row, int64_t,
+                                                 int64_t i, int t) {
         const uint8_t *q = row + i * 128 + t * 16;
-        raw r;
-        r.q[0] = ht_load<uint4>(q), r.q[1] = ht_load<uint4>(q + 64);
+        v(r.q[0], q), v(r.q[1], q + 64);
 #pragma unroll
         for (int j = 0; j < 2 * CYCLES; j++)
-            r.pair[j] =
-                ht_load<uint32_t>(row + m.k * BITS / 8 + ((i * CYCLES * 64 + j * 32 + t * 8) >> m.group_shift) * 4);
-        return r;
+            v(r.pair[j], row + m.k * BITS / 8 + ((i * CYCLES * 64 + j * 32 + t * 8) >> m.group_shift) * 4);
     }
 };
 

@@ -47,17 +47,30 @@ static __device__ void keep_quads(R (*kept)[4], const T *p, const ht_cuda_rows &
 
 /* ---- norms ---- */
 
-/* Sum of (x - mean)^2 over a row; `mean` is 0 for the plain squares. */
+/* Sum of (x - mean)^2 over a row; `mean` is 0 for the plain squares. The k-th of every KEPT quads of a thread are summed by
+ * themselves, as if a thread of a larger team had them: cuda/stage.cu has such teams. */
 template <typename T, typename R>
 static __device__ R sum_of_squares(R (*kept)[4], const T *p, const ht_cuda_rows &x, const team_row &r, R mean) {
-    R sum = 0;
-    each_quad(kept, p, x, r, [&](int64_t q, const R *v) {
+    R sums[KEPT] = {0};
+    auto add = [&](R &sum, int64_t q, const R *v) {
         for (int j = 0; j < 4; j++) {
             const R d = 4 * q + j < r.n ? v[j] - mean : 0;
             sum += d * d;
         }
-    });
-    return ht_team_sum(sum, r.team);
+    };
+#pragma unroll
+    for (int k = 0; k < KEPT; k++)
+        if (r.lane + k * r.team < r.n_quads) add(sums[k], (int64_t)r.lane + k * r.team, kept[k]);
+    for (int64_t first = r.lane + KEPT * r.team; first < r.n_quads; first += KEPT * r.team)
+#pragma unroll
+        for (int k = 0; k < KEPT; k++) {
+            const int64_t q = first + k * r.team;
+            R v[4];
+            if (q >= r.n_quads) continue;
+            ht_load_quad(v, p, x, q, r.n, (R)0);
+            add(sums[k], q, v);
+        }
+    return ht_team_sums<KEPT>(sums, r.team);
 }
 
 template <typename T, typename R>

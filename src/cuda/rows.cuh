@@ -127,6 +127,33 @@ template <typename R> static inline __device__ R ht_team_sum(R v, int team) {
     return sum;
 }
 
+/* Sum over the threads of a team of N sums each, of which the k-th is that of thread t + k * team of one that is N times as
+ * large: over 32 neighbours, then in order. */
+template <int N, typename R> static inline __device__ R ht_team_sums(const R *sums, int team) {
+    __shared__ R part[N * HT_CUDA_LARGE_TEAM / 32];
+    const int warps = team / 32;
+    R all[N];
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+        all[k] = sums[k];
+        for (int mask = 16; mask > 0; mask /= 2) all[k] += __shfl_xor_sync(~0u, all[k], mask);
+    }
+    R sum = all[0];
+    if (team <= 32) {
+#pragma unroll
+        for (int k = 1; k < N; k++) sum += all[k];
+        return sum;
+    }
+    __syncthreads(); /* the last sum has been read */
+#pragma unroll
+    for (int k = 0; k < N; k++)
+        if (threadIdx.x % 32 == 0) part[k * warps + threadIdx.x / 32] = all[k];
+    __syncthreads();
+    sum = part[0];
+    for (int w = 1; w < N * warps; w++) sum += part[w];
+    return sum;
+}
+
 /* The larger number, or NaN if there is one. */
 template <typename R> static inline __device__ R ht_larger(R a, R b) { return isnan(a) || a > b ? a : b; }
 

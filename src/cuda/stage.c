@@ -7,12 +7,11 @@
 #include "cuda/stage.h"
 #include "cuda/tensor_run.h"
 
-enum { ALIGN = 1024, SHARED_BYTES = 200 << 10 };
+enum { ALIGN = 1024, FIRST_CLUSTER_MAJOR = 9, LEAST_THREADS = 64 /* of a block of a cluster */ };
 
 typedef struct layout {
     bool is_one_kernel; /* the row-wise calls are */
     int64_t n, k;       /* of what the products read */
-    int slots;
     ht_cuda_stage_step step[HT_STAGE_CALLS];
     float *local[HT_STAGE_CALLS]; /* outputs without memory of their own, of calls one by one */
     void *image, *matrix;
@@ -53,62 +52,49 @@ static bool has_aligned_rows(const ht_view *v, int64_t width, int64_t *stride) {
     return (vector || rows) && *stride % 4 == 0 && *stride >= 0 && (uintptr_t)v->data % 16 == 0;
 }
 
-/* Call i as a step of the kernel; false when it is none. Slots are those of all outputs so far. */
+/* Call i as a step of the kernel; false when it is none: from the second on, one operand is what the call before made, and the
+ * other is not of this stage. */
 static bool make_step(const ht_fused_stage *s, int i, int64_t n, int64_t width, ht_cuda_stage_step *step) {
     const ht_call *call = &s->call[i];
-    *step = (ht_cuda_stage_step){.op = (int32_t)s->op[i], .out = s->is_local[i] ? NULL : call->out.data, .to_slot = -1};
+    *step = (ht_cuda_stage_step){.op = (int32_t)s->op[i], .out = s->is_local[i] ? NULL : call->out.data};
     if (call->out.n_dims != 2 || call->out.shape[0] != n || call->out.shape[1] != width) return false;
     if (s->op[i] == HT_OP_RMS_NORM) {
         const ht_rms_norm_params *p = call->params;
         step->eps = p->eps;
         step->weight_offset = p->weight_offset;
     }
+    int n_before = 0;
     for (int j = 0; j < call->n_in; j++) {
         const ht_view *in = &call->in[j];
         if (ht_view_absent(in)) continue;
         if (step->n_in != j || j == HT_CUDA_STAGE_OPERANDS) return false;
         step->n_in++;
-        step->slot[j] = s->local_in[i][j]; /* for now: the call that makes it */
         if (!has_aligned_rows(in, width, &step->stride[j])) return false;
-        if (step->slot[j] >= 0) continue;
-        step->in[j] = in->data;
-        for (int maker = 0; maker < i; maker++)
-            if (s->call[maker].out.data && s->call[maker].out.data == in->data) step->slot[j] = maker;
+        int maker = s->local_in[i][j];
+        for (int m = 0; m < i; m++)
+            if (s->call[m].out.data && s->call[m].out.data == in->data) maker = m;
+        if (maker < 0)
+            step->in[j] = in->data;
+        else if (maker == i - 1)
+            n_before++;
+        else
+            return false;
     }
-    return true;
+    const bool norms_another = s->op[i] == HT_OP_RMS_NORM && i > 0 && step->in[0];
+    return !norms_another && (i == 0 || n_before == 1);
 }
 
-/* Gives outputs that are read here a slot, and takes it back behind the last that reads it. */
-static int give_slots(ht_cuda_stage_step *step, int n, bool last_is_read) {
-    bool taken[HT_STAGE_CALLS] = {0};
-    int last[HT_STAGE_CALLS], n_slots = 0;
-    for (int i = 0; i < n; i++) last[i] = i == n - 1 && last_is_read ? n : -1;
-    for (int i = 0; i < n; i++)
-        for (int j = 0; j < step[i].n_in; j++)
-            if (step[i].slot[j] >= 0) last[step[i].slot[j]] = i > last[step[i].slot[j]] ? i : last[step[i].slot[j]];
-    for (int i = 0; i < n; i++) {
-        if (last[i] >= 0) {
-            int slot = 0;
-            while (taken[slot]) slot++;
-            taken[slot] = true;
-            step[i].to_slot = slot;
-            if (slot >= n_slots) n_slots = slot + 1;
-        }
-        for (int maker = 0; maker < i; maker++)
-            if (last[maker] == i) taken[step[maker].to_slot] = false;
-    }
-    for (int i = 0; i < n; i++)
-        for (int j = 0; j < step[i].n_in; j++)
-            if (step[i].slot[j] >= 0) step[i].slot[j] = step[step[i].slot[j]].to_slot;
-    return n_slots;
-}
+/* Whether a block keeps a whole row in registers; else it has room for one. */
+static bool is_long(int64_t k) { return k > (int64_t)ht_cuda_team_of(k) * 4 * HT_CUDA_STAGE_QUADS; }
 
 static bool make_steps(const ht_fused_stage *s, layout *l) {
-    if (s->n_rowwise == 0 || l->k % 4) return false;
+    enum { DECLARED = 1024 /* bytes of shared memory that the kernel has besides */ };
+    const int64_t most = ht_cuda_of(s->call->device)->most_shared_of_block - DECLARED;
+    if (l->k % 4 || (is_long(l->k) && l->k > most / (int64_t)sizeof(float))) return false;
     for (int i = 0; i < s->n_rowwise; i++)
         if (!make_step(s, i, l->n, l->k, &l->step[i])) return false;
-    l->slots = give_slots(l->step, s->n_rowwise, l->has_tensor);
-    return (size_t)l->slots * (size_t)l->k * sizeof(float) <= SHARED_BYTES;
+    int64_t ld;
+    return s->n_rowwise > 0 || (l->has_tensor && has_aligned_rows(&s->call[0].in[0], l->k, &ld));
 }
 
 static void *take(size_t *bytes, void *at, size_t n) {
@@ -119,6 +105,7 @@ static void *take(size_t *bytes, void *at, size_t n) {
 
 static size_t lay_out(const ht_fused_stage *s) {
     layout *l = s->layout;
+    const ht_cuda_device *d = ht_cuda_of(s->call->device);
     void *scratch = s->call->scratch;
     const ht_call *first = &s->call[s->n_rowwise];
     int64_t most_rows = 0;
@@ -134,23 +121,42 @@ static size_t lay_out(const ht_fused_stage *s) {
         if (s->is_local[i] && !l->is_one_kernel)
             l->local[i] = take(&bytes, scratch, (size_t)ht_view_size(&s->call[i].out) * sizeof(float));
     if (l->has_tensor) {
-        l->image = take(&bytes, scratch, ht_cuda_image_bytes(l->n, l->k));
-        l->matrix = take(&bytes, scratch, ht_cuda_tensor_room(l->n, most_rows, l->k));
+        l->image = take(&bytes, scratch, ht_cuda_image_bytes(d, l->n, l->k));
+        l->matrix = take(&bytes, scratch, ht_cuda_tensor_room(d, l->n, most_rows, l->k));
     }
     return bytes;
 }
 
 /* ---- running ---- */
 
+/* Whether there are so few rows that each has a cluster of blocks, with a thread for each quad; *shape is theirs then. */
+static bool spread(const ht_cuda_device *d, const ht_fused_stage *s, int64_t rows, ht_cuda_shape *shape) {
+    const layout *l = s->layout;
+    const int64_t quads = (l->k + HT_CUDA_CUT - 1) / HT_CUDA_CUT * (HT_CUDA_CUT / 4);
+    const int64_t most = d->major >= FIRST_CLUSTER_MAJOR ? HT_CUDA_STAGE_BLOCKS : 1;
+    const int64_t blocks = ht_min_i64(most, (quads + LEAST_THREADS - 1) / LEAST_THREADS);
+    const int64_t threads = (quads + 32 * blocks - 1) / (32 * blocks) * 32;
+    *shape =
+        (ht_cuda_shape){.grid = {(unsigned)(rows * blocks)}, .block = {(unsigned)threads}, .cluster = (unsigned)blocks};
+    bool norms = false; /* whose sums are those of a norm alone, of which a thread has one quad then */
+    for (int i = 0; i < s->n_rowwise; i++) norms = norms || s->op[i] == HT_OP_RMS_NORM;
+    return !(norms && is_long(l->k)) && threads <= HT_CUDA_STAGE_THREADS && rows * blocks <= d->multiprocessors;
+}
+
 static ht_status run_one_kernel(ht_cuda_device *d, const ht_fused_stage *s, ht_cuda_image *image, ht_error *err) {
     const layout *l = s->layout;
-    ht_cuda_stage_arguments a = {.n_steps = s->n_rowwise, .n = l->n, .width = l->k, .to = *image};
+    const ht_view *x = &s->call[0].in[0];
+    ht_cuda_stage_arguments a = {
+        .n_steps = s->n_rowwise, .x = x->data, .n = l->n, .ldx = x->stride[0], .width = l->k, .to = *image};
     for (int i = 0; i < s->n_rowwise; i++) a.step[i] = l->step[i];
-    const int64_t rows = l->has_tensor ? image->n_padded : l->n;
-    const ht_cuda_shape shape = {.grid = {(unsigned)rows},
-                                 .block = {(unsigned)ht_cuda_team_of(l->k)},
-                                 .shared_bytes = (unsigned)((size_t)l->slots * (size_t)l->k * sizeof(float))};
-    return ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_stage_rows, &shape, &a, err);
+    const int64_t rows = l->has_tensor ? ht_cuda_image_rows(image, l->n) : l->n;
+    ht_cuda_shape shape;
+    const bool few = spread(d, s, rows, &shape);
+    if (!few)
+        shape = (ht_cuda_shape){.grid = {(unsigned)rows},
+                                .block = {(unsigned)ht_cuda_team_of(l->k)},
+                                .shared_bytes = is_long(l->k) ? (unsigned)((size_t)l->k * sizeof(float)) : 0};
+    return ht_cuda_launch(d, few ? HT_CUDA_ID_ht_cuda_stage_few : HT_CUDA_ID_ht_cuda_stage_rows, &shape, &a, err);
 }
 
 /* What is at a local input, as call `i` reads it. */
@@ -205,7 +211,7 @@ static ht_status run_stage(const ht_fused_stage *s, ht_error *err) {
     const layout *l = s->layout;
     ht_cuda_image image = {0};
     ht_status status = HT_OK;
-    if (l->has_tensor) image = ht_cuda_image_at(l->image, l->n, l->k);
+    if (l->has_tensor) image = ht_cuda_image_at(d, l->image, l->n, l->k);
     if (l->is_one_kernel)
         status = run_one_kernel(d, s, &image, err);
     else

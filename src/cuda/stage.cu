@@ -1,93 +1,278 @@
-/* Rows through several row-wise calls: a block has a row, and a thread the same quads of it in all of them. */
+/* Rows through several row-wise calls: a team of threads has a row, and each the same quads of it in all of them. They stay in registers
+ * where a thread has no more than QUADS; of longer rows they are in shared memory between one sum over the row and the next. The
+ * team is a block, or where there are few rows a cluster of blocks, whose threads have a quad each. */
 #include "cuda/elementwise_f32.cuh"
 #include "cuda/rows.cuh"
 #include "cuda/stage.h"
 #include "cuda/tensor_rows.cuh"
 
-/* Quad q of an operand. */
-static __device__ __forceinline__ float4 ht_operand_quad(const ht_cuda_stage_arguments &a, const ht_cuda_stage_step &s,
-                                                         int i, const float *slots, int64_t row, int64_t q) {
-    const float *p = s.slot[i] >= 0 ? slots + s.slot[i] * a.width : s.in[i] + row * s.stride[i];
-    return *(const float4 *)(p + 4 * q);
+enum { OPERANDS = HT_CUDA_STAGE_OPERANDS, WARPS = HT_CUDA_STAGE_BLOCKS * HT_CUDA_STAGE_THREADS / 32 };
+
+/* ---- teams ---- */
+
+struct ht_team {
+    int thread, threads; /* of the team, whose blocks have as many each */
+    int block, blocks;
+    float *shared; /* [WARPS] in each block */
+};
+
+/* Of blocks that are not a cluster there is one. */
+static __device__ __forceinline__ ht_team ht_team_of(float *shared) {
+    int block = 0, blocks = 1;
+#if !defined(HT_CUDA_ON_HOST) && __CUDA_ARCH__ >= 900
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(block));
+    asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(blocks));
+#endif
+    const int threads = (int)blockDim.x;
+    return {block * threads + (int)threadIdx.x, blocks * threads, block, blocks, shared};
 }
 
-static __device__ __forceinline__ void ht_put_quad(const ht_cuda_stage_arguments &a, const ht_cuda_stage_step &s,
-                                                   float *slots, int64_t row, int64_t q, const float4 &y) {
-    if (s.to_slot >= 0) *(float4 *)(slots + s.to_slot * a.width + 4 * q) = y;
-    if (s.out) *(float4 *)(s.out + row * a.width + 4 * q) = y;
-}
-
-/* As cuda/norm.cu has it. */
-static __device__ __forceinline__ void ht_norm_step(const ht_cuda_stage_arguments &a, const ht_cuda_stage_step &s,
-                                                    float *slots, int64_t row) {
-    const int64_t quads = a.width / 4;
-    float sum = 0;
-    for (int64_t q = threadIdx.x; q < quads; q += blockDim.x) {
-        const float4 v = ht_operand_quad(a, s, 0, slots, row, q);
-        sum += v.x * v.x;
-        sum += v.y * v.y;
-        sum += v.z * v.z;
-        sum += v.w * v.w;
-    }
-    const float scale = 1 / sqrtf(ht_team_sum(sum, (int)blockDim.x) / (float)a.width + s.eps);
-    for (int64_t q = threadIdx.x; q < quads; q += blockDim.x) {
-        const float4 v = ht_operand_quad(a, s, 0, slots, row, q);
-        float4 y = {v.x * scale, v.y * scale, v.z * scale, v.w * scale};
-        if (s.n_in > 1) {
-            const float4 w = ht_operand_quad(a, s, 1, slots, row, q);
-            y.x *= s.weight_offset + w.x;
-            y.y *= s.weight_offset + w.y;
-            y.z *= s.weight_offset + w.z;
-            y.w *= s.weight_offset + w.w;
-        }
-        ht_put_quad(a, s, slots, row, q, y);
-    }
-}
-
-static __device__ __forceinline__ float ht_apply_step(const ht_cuda_stage_step &s, float x, float y) {
-    switch (s.op) { /* the usual ones need no call */
-    case HT_OP_ADD: return x + y;
-    case HT_OP_MULTIPLY: return x * y;
-    case HT_OP_SILU: return ht_silu_f32(x);
-    default: return s.n_in > 1 ? ht_binary_f32(s.op, x, y) : ht_unary_f32(s.op, false, x);
-    }
-}
-
-static __device__ __forceinline__ void ht_elementwise_step(const ht_cuda_stage_arguments &a,
-                                                           const ht_cuda_stage_step &s, float *slots, int64_t row) {
-    for (int64_t q = threadIdx.x; q < a.width / 4; q += blockDim.x) {
-        const float4 v = ht_operand_quad(a, s, 0, slots, row, q);
-        float4 w = {0, 0, 0, 0};
-        if (s.n_in > 1) w = ht_operand_quad(a, s, 1, slots, row, q);
-        const float4 y = {ht_apply_step(s, v.x, w.x), ht_apply_step(s, v.y, w.y), ht_apply_step(s, v.z, w.z),
-                          ht_apply_step(s, v.w, w.w)};
-        ht_put_quad(a, s, slots, row, q, y);
-    }
-}
-
-HT_CUDA_KERNEL_OF(HT_CUDA_LARGE_TEAM, ht_cuda_stage_rows, ht_cuda_stage_arguments) {
-    HT_CUDA_SHARED(float, slots);
-    const int64_t row = blockIdx.x;
-    if (row >= a.n) { /* of the image only */
-        ht_put_row(a.to, row, NULL, a.width, 1);
+/* All threads of the team have been here, and see what others wrote before. */
+static __device__ __forceinline__ void ht_meet(const ht_team &team) {
+#if !defined(HT_CUDA_ON_HOST) && __CUDA_ARCH__ >= 900
+    if (team.blocks > 1) {
+        asm volatile("barrier.cluster.arrive.aligned;\n\tbarrier.cluster.wait.aligned;" ::: "memory");
         return;
     }
+#endif
+    (void)team;
+    __syncthreads();
+}
+
+/* Writes one value of a warp to its place in all blocks: lane b does, to block b. */
+static __device__ __forceinline__ void ht_tell(const ht_team &team, int place, float value) {
+    const int lane = threadIdx.x & 31;
+    if (lane >= team.blocks) return;
+#if !defined(HT_CUDA_ON_HOST) && __CUDA_ARCH__ >= 900
+    asm volatile(
+        "{\n\t.reg .b32 there;\n\tmapa.shared::cluster.u32 there, %0, %1;\n\t"
+        "st.shared::cluster.f32 [there], %2;\n\t}" ::"r"((uint32_t)__cvta_generic_to_shared(team.shared + place)),
+        "r"(lane), "f"(value)
+        : "memory");
+#else
+    team.shared[place] = value;
+#endif
+}
+
+/* Sum over the threads of QUADS sums each, of which the j-th is thread `thread + j threads`'s of a team that has them all: over 32
+ * neighbours, then in order, as cuda/norm.cu has it. */
+template <int QUADS> static __device__ __forceinline__ float ht_sum_of(const ht_team &team, const float *sums) {
+    const int warps = team.threads / 32;
+#pragma unroll
+    for (int j = 0; j < QUADS; j++) {
+        float sum = sums[j];
+        for (int mask = 16; mask > 0; mask /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, mask);
+        ht_tell(team, j * warps + team.thread / 32, sum);
+    }
+    ht_meet(team);
+    float sum = team.shared[0];
+    for (int w = 1; w < QUADS * warps; w++) sum += team.shared[w];
+    ht_meet(team);
+    return sum;
+}
+
+static __device__ __forceinline__ float ht_most_of_all(const ht_team &team, float most) {
+    for (int mask = 16; mask > 0; mask /= 2) {
+        const float other = __shfl_xor_sync(0xffffffffu, most, mask);
+        most = other > most ? other : most;
+    }
+    ht_tell(team, team.thread / 32, most);
+    ht_meet(team);
+    most = 0;
+    for (int w = 0; w < team.threads / 32; w++) most = team.shared[w] > most ? team.shared[w] : most;
+    return most;
+}
+
+/* ---- quads ---- */
+
+/* Quads `at`, `at` + the threads of the team, and so on, below `quads`; the others are 0. */
+template <int QUADS> struct ht_some { float4 v[QUADS]; };
+
+template <int QUADS>
+static __device__ __forceinline__ void ht_load_some(ht_some<QUADS> &x, const float *row, int at, int step, int quads) {
+#pragma unroll
+    for (int j = 0; j < QUADS; j++) {
+        const int q = at + j * step;
+        x.v[j] = q < quads ? ((const float4 *)row)[q] : float4{0, 0, 0, 0};
+    }
+}
+
+template <int QUADS>
+static __device__ __forceinline__ void ht_store_some(const ht_some<QUADS> &x, float *row, int at, int step, int quads) {
+#pragma unroll
+    for (int j = 0; j < QUADS; j++) {
+        const int q = at + j * step;
+        if (q < quads) ((float4 *)row)[q] = x.v[j];
+    }
+}
+
+/* Of four elements. A call, as a block goes through its code once: what takes long is to bring the code. */
+static __device__ HT_CUDA_APART float4 ht_apply(const ht_cuda_stage_step &s, float4 x, float4 y) {
+    float of[4] = {x.x, x.y, x.z, x.w};
+    const float with[4] = {y.x, y.y, y.z, y.w};
+    switch (s.op) {
+    case HT_OP_ADD:
+        for (int i = 0; i < 4; i++) of[i] += with[i];
+        break;
+    case HT_OP_MULTIPLY:
+        for (int i = 0; i < 4; i++) of[i] *= with[i];
+        break;
+    case HT_OP_SILU:
+        for (int i = 0; i < 4; i++) of[i] = ht_silu_f32(of[i]);
+        break;
+    default: {
+        float4 all = {of[0], of[1], of[2], of[3]};
 #pragma unroll 1
-    for (int i = 0; i < a.n_steps; i++) {
-        const ht_cuda_stage_step &s = a.step[i];
-        if (s.op == HT_OP_RMS_NORM)
-            ht_norm_step(a, s, slots, row);
-        else
-            ht_elementwise_step(a, s, slots, row);
+        for (int i = 0; i < 4; i++) { /* each moves up, so that there is one place that computes */
+            const float out = s.n_in > 1 ? ht_binary_f32(s.op, all.x, y.x) : ht_unary_f32(s.op, false, all.x);
+            all = float4{all.y, all.z, all.w, out};
+            y = float4{y.y, y.z, y.w, y.x};
+        }
+        return all;
+    }
+    }
+    return float4{of[0], of[1], of[2], of[3]};
+}
+
+/* A step, of `before` or what has been loaded. The order of a norm's products is that of cuda/norm.cu. */
+template <int QUADS>
+static __device__ __forceinline__ void ht_run_step(const ht_cuda_stage_step &s, float scale,
+                                                   const ht_some<QUADS> *loaded, ht_some<QUADS> &before) {
+    if (s.op == HT_OP_RMS_NORM) {
+#pragma unroll
+        for (int j = 0; j < QUADS; j++) {
+            float4 &x = before.v[j];
+            const float4 y = loaded[1].v[j];
+            x.x *= scale, x.y *= scale, x.z *= scale, x.w *= scale;
+            if (s.n_in < 2) continue;
+            x.x *= s.weight_offset + y.x;
+            x.y *= s.weight_offset + y.y;
+            x.z *= s.weight_offset + y.z;
+            x.w *= s.weight_offset + y.w;
+        }
+        return;
+    }
+    const bool first = s.in[0] != NULL, second = s.n_in > 1 && !s.in[1];
+#pragma unroll
+    for (int j = 0; j < QUADS; j++)
+        before.v[j] = ht_apply(s, first ? loaded[0].v[j] : before.v[j], second ? before.v[j] : loaded[1].v[j]);
+}
+
+/* Operands of a step that are in memory. */
+template <int QUADS>
+static __device__ __forceinline__ void ht_load_operands(const ht_cuda_stage_step &s, int64_t row, int at, int step,
+                                                        int quads, ht_some<QUADS> *loaded) {
+#pragma unroll
+    for (int i = 0; i < OPERANDS; i++)
+        if (i < s.n_in && s.in[i]) ht_load_some(loaded[i], s.in[i] + row * s.stride[i], at, step, quads);
+}
+
+static __device__ __forceinline__ float ht_most_of(const float4 &x, float most) {
+    const float of[4] = {fabsf(x.x), fabsf(x.y), fabsf(x.z), fabsf(x.w)};
+#pragma unroll
+    for (int i = 0; i < 4; i++) most = of[i] > most ? of[i] : most;
+    return most;
+}
+
+static __device__ __forceinline__ float ht_squares_of(const float4 &x, float sum) {
+    sum += x.x * x.x;
+    sum += x.y * x.y;
+    sum += x.z * x.z;
+    sum += x.w * x.w;
+    return sum;
+}
+
+/* To the image, which has `all` quads. Neighbouring threads have the two quads of eight columns, and write one of their steps each. */
+template <int QUADS>
+static __device__ __forceinline__ void ht_put_some(const ht_cuda_image &to, int64_t row, const ht_some<QUADS> &x,
+                                                   float factor, int at, int step, int all) {
+    const int second = threadIdx.x & 1;
+    unsigned char *group = to.rows + row / 8 * HT_CUDA_CUT_BYTES;
+#pragma unroll
+    for (int j = 0; j < QUADS; j++) {
+        const int q = at + j * step;
+        const float4 v = x.v[j];
+        const float give[2] = {second ? v.x : v.z, second ? v.y : v.w},
+                    keep[2] = {second ? v.z : v.x, second ? v.w : v.y};
+        const float get[2] = {__shfl_xor_sync(0xffffffffu, give[0], 1), __shfl_xor_sync(0xffffffffu, give[1], 1)};
+        uint2 pairs;
+        pairs.x = ht_pair_of((second ? get[0] : keep[0]) * factor, (second ? keep[0] : get[0]) * factor);
+        pairs.y = ht_pair_of((second ? get[1] : keep[1]) * factor, (second ? keep[1] : get[1]) * factor);
+        if (q < all)
+            *(uint2 *)(group + q / 16 * (to.n_padded / 8) * HT_CUDA_CUT_BYTES +
+                       HT_CUDA_STEP_PLACE((int)(row % 8), q / 2 % 8, second)) = pairs;
+    }
+}
+
+/* ---- rows ---- */
+
+template <int QUADS>
+static __device__ __forceinline__ void ht_stage(const ht_cuda_stage_arguments &a, float *shared, float *between) {
+    const ht_team team = ht_team_of(shared);
+    const int64_t row = blockIdx.x / team.blocks;
+    const int quads = (int)(a.width / 4), all = a.to.rows ? (quads + 15) / 16 * 16 : quads;
+    const int step = team.threads, at_once = QUADS * step;
+    const bool is_long = all > at_once;
+    ht_some<QUADS> x;
+    if (row >= a.n) { /* of the image only */
+        ht_load_some(x, NULL, 0, 0, 0);
+        for (int at = team.thread; at - team.thread < all; at += at_once) ht_put_some(a.to, row, x, 1, at, step, all);
+        return;
+    }
+    float scale = 0, most = 0;
+    bool is_first = true;
+    for (int i = 0, end = 0; is_first || i < a.n_steps; i = end) { /* from one norm to the next */
+        if (!is_first || a.n_steps == 0 || a.step[0].op != HT_OP_RMS_NORM) end++;
+        while (end < a.n_steps && a.step[end].op != HT_OP_RMS_NORM) end++;
+        if (end > a.n_steps) end = a.n_steps;
+        float sums[QUADS];
+        for (int j = 0; j < QUADS; j++) sums[j] = 0;
+        most = 0;
+#pragma unroll 1
+        for (int at = team.thread; at - team.thread < all; at += at_once) {
+            ht_some<QUADS> loaded[OPERANDS], later[OPERANDS];
+            if (is_first && end == 0)
+                ht_load_some(x, a.n_steps ? a.step[0].in[0] + row * a.step[0].stride[0] : a.x + row * a.ldx, at, step,
+                             quads);
+            else if (is_long && !is_first)
+                ht_load_some(x, between, at, step, quads);
+            if (i < end) ht_load_operands(a.step[i], row, at, step, quads, loaded);
+#pragma unroll 1
+            for (int s = i; s < end; s++) {
+                if (s + 1 < end) ht_load_operands(a.step[s + 1], row, at, step, quads, later);
+                ht_run_step(a.step[s], scale, loaded, x);
+                if (a.step[s].out) ht_store_some(x, a.step[s].out + row * a.width, at, step, quads);
+                loaded[0] = later[0], loaded[1] = later[1];
+            }
+            if (is_long) ht_store_some(x, between, at, step, quads);
+#pragma unroll
+            for (int j = 0; j < QUADS; j++)
+                if (end < a.n_steps)
+                    sums[j] = ht_squares_of(x.v[j], sums[j]);
+                else
+                    most = ht_most_of(x.v[j], most);
+        }
+        if (end < a.n_steps) scale = 1 / sqrtf(ht_sum_of<QUADS>(team, sums) / (float)a.width + a.step[end].eps);
+        is_first = false;
     }
     if (!a.to.rows) return;
-    const float *last = slots + a.step[a.n_steps - 1].to_slot * a.width;
-    float most = 0;
-    for (int64_t q = threadIdx.x; q < a.width / 4; q += blockDim.x) {
-        const float4 v = *(const float4 *)(last + 4 * q);
-        const float of[4] = {fabsf(v.x), fabsf(v.y), fabsf(v.z), fabsf(v.w)};
-        for (int j = 0; j < 4; j++) most = of[j] > most ? of[j] : most;
+    const float factor = ht_power_for(ht_most_of_all(team, most), HT_TOP_OF_ROWS);
+    if (team.thread == 0) a.to.inverse[row] = 1.0f / factor;
+#pragma unroll 1
+    for (int at = team.thread; at - team.thread < all; at += at_once) {
+        if (is_long) ht_load_some(x, between, at, step, quads);
+        ht_put_some(a.to, row, x, factor, at, step, all);
     }
-    most = ht_block_most(most); /* behind which all of the row is there */
-    ht_put_row(a.to, row, last, a.width, ht_power_for(most, HT_TOP_OF_ROWS));
+}
+
+HT_CUDA_KERNEL_OF(HT_CUDA_STAGE_THREADS, ht_cuda_stage_rows, ht_cuda_stage_arguments) {
+    HT_CUDA_SHARED(float, between);
+    __shared__ float shared[WARPS];
+    ht_stage<HT_CUDA_STAGE_QUADS>(a, shared, between);
+}
+
+/* Few rows, of no more quads than a team has threads. */
+HT_CUDA_KERNEL_OF(HT_CUDA_STAGE_THREADS, ht_cuda_stage_few, ht_cuda_stage_arguments) {
+    __shared__ float shared[WARPS];
+    ht_stage<1>(a, shared, NULL);
 }

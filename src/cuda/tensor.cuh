@@ -4,6 +4,14 @@
 
 #include "cuda/kernel.cuh"
 
+/* A number that is kept in a register, and not found out again wherever it is needed. */
+static __device__ __forceinline__ int ht_kept(int x) {
+#ifndef HT_CUDA_ON_HOST
+    asm volatile("" : "+r"(x));
+#endif
+    return x;
+}
+
 /* ---- f16, and pairs of them ---- */
 
 static __device__ __forceinline__ float ht_half_value(uint32_t bits) {
@@ -215,14 +223,41 @@ static __device__ __forceinline__ float ht_fast_reciprocal(float x) {
 
 /* ---- copies from global to shared memory ---- */
 
-/* 16 bytes, both addresses multiples of 16, which are there after a wait. */
-static __device__ __forceinline__ void ht_copy_16(void *shared, const void *global) {
+/* What the cache in the middle is to do with what is read once and never again: let it go first, so that all else stays there, the
+ * code of kernels too. */
+static __device__ __forceinline__ uint64_t ht_read_once(void) {
+    uint64_t policy = 0;
+#ifndef HT_CUDA_ON_HOST
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+#endif
+    return policy;
+}
+
+/* BYTES bytes, 4, 8 or 16, both addresses multiples of that, which are there after a wait. */
+template <int BYTES> static __device__ __forceinline__ void ht_copy(void *shared, const void *global) {
 #ifdef HT_CUDA_ON_HOST
-    memcpy(shared, global, 16);
+    memcpy(shared, global, BYTES);
 #else
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((uint32_t)__cvta_generic_to_shared(shared)),
-                 "l"(global)
-                 : "memory");
+    const uint32_t to = (uint32_t)__cvta_generic_to_shared(shared);
+    if (BYTES == 16)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global) : "memory");
+    else
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(global), "n"(BYTES) : "memory");
+#endif
+}
+template <int BYTES> static __device__ __forceinline__ void ht_copy(void *shared, const void *global, uint64_t policy) {
+#ifdef HT_CUDA_ON_HOST
+    (void)policy;
+    memcpy(shared, global, BYTES);
+#else
+    const uint32_t to = (uint32_t)__cvta_generic_to_shared(shared);
+    if (BYTES == 16)
+        asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(to), "l"(global), "l"(policy)
+                     : "memory");
+    else
+        asm volatile("cp.async.ca.shared.global.L2::cache_hint [%0], [%1], %2, %3;" ::"r"(to), "l"(global), "n"(BYTES),
+                     "l"(policy)
+                     : "memory");
 #endif
 }
 /* Closes a group of this thread's copies. */
@@ -237,5 +272,4 @@ template <int N> static __device__ __forceinline__ void ht_copies_wait(void) {
     asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 #endif
 }
-
 #endif

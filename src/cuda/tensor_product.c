@@ -5,7 +5,9 @@
 #include "cuda/tensor_run.h"
 
 enum {
-    FEW = 64,                /* rows of x; more have an image of the matrix made */
+    FEW = 64,                /* rows of x; more have an image of the matrix made, and more than SOME where blocks have little */
+    SOME = 16,               /* shared memory */
+    MUCH_SHARED = 160 << 10, /* of a block: the rings of FEW rows */
     IMAGE_BYTES = 128 << 20, /* of that image at most */
     TENSOR_THREADS = HT_CUDA_TENSOR_WARPS * 32,
     THREADS = 256,
@@ -26,6 +28,13 @@ static const ht_cuda_kernel_id kernels_of[HT_CUDA_FORMS][4] = {
                         HT_CUDA_ID_ht_cuda_tensor_##form##_64, HT_CUDA_ID_ht_cuda_tensor_rows_##form},
     HT_CUDA_EACH_TENSOR_FORM(KERNELS)
 #undef KERNELS
+};
+
+/* Bytes that a lane has of a span of a row. */
+static const int raw_bytes[HT_CUDA_FORMS] = {
+#define RAW(form) [HT_CUDA_##form] = HT_CUDA_RAW_##form,
+    HT_CUDA_EACH_TENSOR_FORM(RAW)
+#undef RAW
 };
 
 static int64_t padded(int64_t n, int64_t of) { return ht_cuda_parts(n, of) * of; }
@@ -53,27 +62,34 @@ ht_status ht_cuda_set_factors(ht_cuda_device *d, const ht_matrix *m, int64_t row
 
 static bool has_wgmma(const ht_cuda_device *d) { return d->major == WGMMA_MAJOR; }
 
+static bool is_few(const ht_cuda_device *d, int64_t n) {
+    return n <= (d->most_shared_of_block >= MUCH_SHARED ? FEW : SOME);
+}
+
 /* Rows of an image of n rows of x: kernels read whole tiles of it. */
-static int64_t rows_of_image(int64_t n) {
-    return n <= 8 ? 8 : n <= 16 ? 16 : n <= FEW ? FEW : padded(n, HT_CUDA_WIDE_TOKENS);
+static int64_t rows_of_image(const ht_cuda_device *d, int64_t n) {
+    if (!is_few(d, n)) return padded(n, HT_CUDA_WIDE_TOKENS);
+    return n <= 8 ? 8 : n <= SOME ? SOME : FEW;
 }
 static int64_t cuts_of(int64_t k) { return ht_cuda_parts(k, HT_CUDA_CUT); }
 static size_t rows_bytes(int64_t n, int64_t k) { return (size_t)(n / 8 * cuts_of(k)) * HT_CUDA_CUT_BYTES; }
 
-size_t ht_cuda_image_bytes(int64_t n, int64_t k) {
-    return rows_bytes(rows_of_image(n), k) + (size_t)padded(n * (int64_t)sizeof(float), 64);
+size_t ht_cuda_image_bytes(const ht_cuda_device *d, int64_t n, int64_t k) {
+    return rows_bytes(rows_of_image(d, n), k) + (size_t)padded(n * (int64_t)sizeof(float), 64);
 }
 
-ht_cuda_image ht_cuda_image_at(void *room, int64_t n, int64_t k) {
-    const int64_t rows = rows_of_image(n);
+ht_cuda_image ht_cuda_image_at(const ht_cuda_device *d, void *room, int64_t n, int64_t k) {
+    const int64_t rows = rows_of_image(d, n);
     float *inverse = (float *)(void *)((char *)room + rows_bytes(rows, k));
     return (ht_cuda_image){.rows = room, .inverse = inverse, .n_padded = rows};
 }
 
+int64_t ht_cuda_image_rows(const ht_cuda_image *image, int64_t n) { return n <= 8 ? n : image->n_padded; }
+
 ht_status ht_cuda_prepare_rows(ht_cuda_device *d, const float *x, int64_t ldx, int64_t n, int64_t k,
                                const ht_cuda_image *image, ht_error *err) {
     const ht_cuda_prepare_arguments a = {.to = *image, .x = x, .n = n, .ldx = ldx, .k = k};
-    const ht_cuda_shape shape = {.grid = {(unsigned)image->n_padded}, .block = {THREADS}};
+    const ht_cuda_shape shape = {.grid = {(unsigned)ht_cuda_image_rows(image, n)}, .block = {THREADS}};
     return ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_prepare, &shape, &a, err);
 }
 
@@ -93,18 +109,21 @@ static ht_status multiply_few(ht_cuda_device *d, const ht_cuda_product *products
                               const ht_cuda_image *x, int64_t n, ht_error *err) {
     static const struct {
         int n, panels, blocks; /* rows of x, panels of a warp, blocks of a multiprocessor */
-    } kinds[] = {{8, 1, 2}, {16, 1, 2}, {FEW, 2, 1}};
-    const int kind = n <= 8 ? 0 : n <= 16 ? 1 : 2, at_once = kinds[kind].panels;
+    } kinds[] = {{8, 1, 2}, {SOME, 1, 2}, {FEW, 2, 1}};
+    const int kind = n <= 8 ? 0 : n <= SOME ? 1 : 2, at_once = kinds[kind].panels;
     ht_cuda_tensor_arguments a = {.x = *x, .n = n};
     for (int i = 0; i < n_products; i++) {
         a.matrix[a.n_matrices++] = operand_of(&products[i], a.panels);
         a.panels += padded(ht_cuda_parts(products[i].m->n_rows, HT_CUDA_PANEL), at_once);
     }
     const int64_t sets = a.panels / at_once, most = (int64_t)d->multiprocessors * kinds[kind].blocks;
-    const unsigned sums = (unsigned)(HT_CUDA_SEGMENTS * at_once * HT_CUDA_PANEL * kinds[kind].n) * sizeof(float);
-    const ht_cuda_shape shape = {
-        .grid = {(unsigned)ht_min_i64(sets, most)}, .block = {TENSOR_THREADS}, .shared_bytes = kind ? sums : 2 * sums};
-    return ht_cuda_launch(d, kernels_of[a.matrix[0].w.form][kind], &shape, &a, err);
+    const int sums = HT_CUDA_SEGMENTS * HT_CUDA_PANEL * kinds[kind].n * (int)sizeof(float) * (kind ? 1 : 2);
+    const int form = a.matrix[0].w.form, bytes = raw_bytes[form];
+    const int rings = TENSOR_THREADS * at_once * 2 * bytes * HT_CUDA_RING_SLOTS(at_once * bytes);
+    const ht_cuda_shape shape = {.grid = {(unsigned)ht_min_i64(sets, most)},
+                                 .block = {TENSOR_THREADS},
+                                 .shared_bytes = (unsigned)(sums + rings)};
+    return ht_cuda_launch(d, kernels_of[form][kind], &shape, &a, err);
 }
 
 static bool go_together(const ht_matrix *a, const ht_matrix *b) { return a->type == b->type && a->k == b->k; }
@@ -135,8 +154,8 @@ static int64_t rows_at_once(int64_t n_rows, int64_t k) {
     return ht_min_i64(padded(n_rows, HT_CUDA_WIDE_ROWS), most ? most : HT_CUDA_WIDE_ROWS);
 }
 
-size_t ht_cuda_tensor_room(int64_t n, int64_t n_rows, int64_t k) {
-    return n <= FEW ? 0 : rows_bytes(rows_at_once(n_rows, k), k);
+size_t ht_cuda_tensor_room(const ht_cuda_device *d, int64_t n, int64_t n_rows, int64_t k) {
+    return is_few(d, n) ? 0 : rows_bytes(rows_at_once(n_rows, k), k);
 }
 
 /* Where segments begin, in cuts, as kernels of few rows have them. */
@@ -148,10 +167,13 @@ static void find_segments(const ht_cuda_weights *w, ht_cuda_tensor_wide_argument
 }
 
 static ht_status multiply_wide(ht_cuda_device *d, const ht_cuda_tensor_wide_arguments *a, ht_error *err) {
-    enum { STAGE_BYTES = (HT_CUDA_WIDE_ROWS + HT_CUDA_WIDE_TOKENS) * 128 };
+    enum {
+        BLOCKS = HT_CUDA_WIDE_BLOCKS,
+        STAGE_BYTES = (HT_CUDA_WIDE_ROWS / BLOCKS + HT_CUDA_WIDE_TOKENS) * 128,
+    };
     if (has_wgmma(d)) {
         const int64_t tiles = a->rows_padded / HT_CUDA_WIDE_ROWS * (a->x.n_padded / HT_CUDA_WIDE_TOKENS);
-        const ht_cuda_shape shape = {.grid = {(unsigned)ht_min_i64(tiles, d->multiprocessors)},
+        const ht_cuda_shape shape = {.grid = {(unsigned)ht_min_i64(tiles, d->multiprocessors / BLOCKS) * BLOCKS},
                                      .block = {WGMMA_THREADS},
                                      .shared_bytes = HT_CUDA_WIDE_STAGES * STAGE_BYTES};
         return ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_tensor_wide_wgmma, &shape, a, err);
@@ -184,7 +206,7 @@ static ht_status multiply_many(ht_cuda_device *d, const ht_cuda_product *p, cons
 
 ht_status ht_cuda_multiply_images(ht_cuda_device *d, const ht_cuda_product *products, int n_products,
                                   const ht_cuda_image *x, int64_t n, void *room, ht_error *err) {
-    if (n <= FEW) return multiply_all_few(d, products, n_products, x, n, err);
+    if (is_few(d, n)) return multiply_all_few(d, products, n_products, x, n, err);
     ht_status status = HT_OK;
     for (int i = 0; i < n_products && !status; i++) status = multiply_many(d, &products[i], x, n, room, err);
     return status;

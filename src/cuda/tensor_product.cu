@@ -22,34 +22,58 @@ static __device__ HT_CUDA_APART uint4 ht_loose_pairs(const ht_cuda_weights &m, c
 
 /* ---- few rows of x ----
  *
- * A warp has a segment of the columns of PANELS panels of 16 rows, and all N * 8 rows of x. */
+ * A warp has a segment of the columns of PANELS panels of 16 rows, and all N * 8 rows of x. What its lanes have of the spans comes to a
+ * ring of slots in shared memory, from one panel to the next without a pause: a lane brings what it takes itself, so that nobody
+ * waits for another. The first slots are filled before earlier kernels are done. */
 
-/* What a warp has of its panels. */
-template <class F, int PANELS> struct ht_lane_rows {
+/* The rows that a lane has of the panels. */
+template <int PANELS> struct ht_lane_rows {
+    const ht_cuda_weights *w;
     const uint8_t *row[PANELS][2];
     int32_t index[PANELS][2];
-    float factor[PANELS]; /* a panel's rows have one */
-    const ht_cuda_tensor_matrix *of;
-    int32_t first; /* row of the first panel */
 };
 
-template <class F, int PANELS>
-static __device__ __forceinline__ ht_lane_rows<F, PANELS> ht_rows_at(const ht_cuda_tensor_arguments &a, int64_t panel) {
+/* What all lanes have of them. */
+template <int PANELS> struct ht_panels {
+    const ht_cuda_tensor_matrix *of;
+    int32_t first;        /* row of the first */
+    float factor[PANELS]; /* a panel's rows have one */
+};
+
+static __device__ __forceinline__ const ht_cuda_tensor_matrix &ht_matrix_of(const ht_cuda_tensor_arguments &a,
+                                                                            int64_t panel) {
     int which = 0;
     while (which + 1 < a.n_matrices && panel >= a.matrix[which + 1].first_panel) which++;
-    const ht_cuda_tensor_matrix &of = a.matrix[which];
-    ht_lane_rows<F, PANELS> r;
+    return a.matrix[which];
+}
+
+template <int PANELS>
+static __device__ __forceinline__ ht_lane_rows<PANELS> ht_rows_at(const ht_cuda_tensor_arguments &a, int64_t panel,
+                                                                  int lane) {
+    const ht_cuda_tensor_matrix &of = ht_matrix_of(a, panel);
+    ht_lane_rows<PANELS> r;
+    r.w = &of.w;
+#pragma unroll
+    for (int p = 0; p < PANELS; p++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const int64_t row = (panel - of.first_panel + p) * HT_CUDA_PANEL + half * 8 + lane / 4,
+                          last = of.w.n_rows - 1;
+            r.index[p][half] = (int32_t)(row < last ? row : last);
+            r.row[p][half] = of.w.packed + (row < last ? row : last) * of.w.row_bytes;
+        }
+    return r;
+}
+
+template <int PANELS>
+static __device__ __forceinline__ ht_panels<PANELS> ht_panels_at(const ht_cuda_tensor_arguments &a, int64_t panel) {
+    const ht_cuda_tensor_matrix &of = ht_matrix_of(a, panel);
+    ht_panels<PANELS> r;
     r.of = &of;
     r.first = (int32_t)((panel - of.first_panel) * HT_CUDA_PANEL);
 #pragma unroll
     for (int p = 0; p < PANELS; p++) {
         const int64_t begin = r.first + p * HT_CUDA_PANEL;
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            const int64_t row = begin + half * 8 + (threadIdx.x & 31) / 4, last = of.w.n_rows - 1;
-            r.index[p][half] = (int32_t)(row < last ? row : last);
-            r.row[p][half] = of.w.packed + (row < last ? row : last) * of.w.row_bytes;
-        }
         r.factor[p] = __ldg(of.factors + (begin < of.w.n_rows ? begin : of.w.n_rows - 1) / HT_CUDA_FACTOR_ROWS);
     }
     return r;
@@ -57,16 +81,56 @@ static __device__ __forceinline__ ht_lane_rows<F, PANELS> ht_rows_at(const ht_cu
 
 template <class F, int PANELS> struct ht_span { typename F::raw raw[PANELS][2]; };
 
-template <class F, int PANELS>
-static __device__ __forceinline__ ht_span<F, PANELS> ht_span_at(const ht_lane_rows<F, PANELS> &r, int64_t i) {
-    ht_span<F, PANELS> s;
+/* A warp's ring, and what comes to it next. */
+template <class F, int PANELS> struct ht_ring {
+    enum {
+        FIELDS = 32 * sizeof(typename F::raw),
+        SLOT = PANELS * 2 * FIELDS,
+        SLOTS = HT_CUDA_RING_SLOTS(PANELS * sizeof(typename F::raw)),
+        BYTES = SLOT * SLOTS
+    };
+    unsigned char *first, *to, *from;
+    uint64_t policy;
+    int lane;
+    int32_t begin, end, i; /* spans of the warp's segment */
+    int64_t panel;
+    ht_lane_rows<PANELS> rows;
+
+    __device__ __forceinline__ unsigned char *after(unsigned char *slot) const {
+        return slot == first + (SLOTS - 1) * SLOT ? first : slot + SLOT;
+    }
+
+    __device__ __forceinline__ void bring(const ht_cuda_tensor_arguments &a) {
+        if (i < end) {
 #pragma unroll
-    for (int p = 0; p < PANELS; p++)
+            for (int p = 0; p < PANELS; p++)
 #pragma unroll
-        for (int half = 0; half < 2; half++)
-            s.raw[p][half] = F::load(r.of->w, r.row[p][half], r.index[p][half], i, threadIdx.x & 3);
-    return s;
-}
+                for (int half = 0; half < 2; half++) {
+                    typename F::raw raw;
+                    ht_bring_field<typename F::raw> visitor = {&raw, to + (p * 2 + half) * FIELDS, lane, policy};
+                    F::visit(visitor, raw, *rows.w, rows.row[p][half], rows.index[p][half], i, lane & 3);
+                }
+            if (++i == end && (panel += (int64_t)gridDim.x * PANELS) < a.panels) {
+                rows = ht_rows_at<PANELS>(a, panel, lane);
+                i = begin;
+            }
+        }
+        ht_copies_end();
+        to = after(to);
+    }
+
+    __device__ __forceinline__ void take(ht_span<F, PANELS> &s, const ht_cuda_weights &w, int64_t span) {
+        ht_copies_wait<SLOTS - 1>();
+#pragma unroll
+        for (int p = 0; p < PANELS; p++)
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                ht_take_field<typename F::raw> visitor = {&s.raw[p][half], from + (p * 2 + half) * FIELDS, lane};
+                F::visit(visitor, s.raw[p][half], w, w.packed, 0, span, lane & 3);
+            }
+        from = after(from);
+    }
+};
 
 /* Where a lane finds its columns of the rows of x: of each half of a cut, for each of its steps. */
 typedef struct ht_lane_x {
@@ -77,8 +141,8 @@ typedef struct ht_lane_x {
 #define HT_CUT_STRIDE(N) ((N)*HT_CUDA_CUT_BYTES)
 
 /* With fewer than eight rows, the others' lanes read the last of them once more, from where it is read already. */
-static __device__ __forceinline__ ht_lane_x ht_x_of(const ht_cuda_image &x, int64_t n) {
-    const int lane = threadIdx.x & 31, t = lane & 3, g = lane >> 2 < n ? lane >> 2 : (int)n - 1;
+static __device__ __forceinline__ ht_lane_x ht_x_of(const ht_cuda_image &x, int64_t n, int lane) {
+    const int t = lane & 3, g = lane >> 2 < n ? lane >> 2 : (int)n - 1;
     ht_lane_x out;
 #pragma unroll
     for (int h = 0; h < 2; h++)
@@ -111,7 +175,7 @@ static __device__ __forceinline__ void ht_add_half(const uint32_t (*w)[2][4], co
 }
 
 template <class F, int N, int PANELS>
-static __device__ __forceinline__ void ht_add_span(const ht_lane_rows<F, PANELS> &r, const ht_span<F, PANELS> &s,
+static __device__ __forceinline__ void ht_add_span(const ht_panels<PANELS> &r, const ht_span<F, PANELS> &s,
                                                    const ht_lane_x &x, int64_t i, float (*sum)[N][4]) {
     typename F::scale scale[PANELS][2];
 #pragma unroll
@@ -132,9 +196,9 @@ static __device__ __forceinline__ void ht_add_span(const ht_lane_rows<F, PANELS>
         }
 }
 
-template <class F, int N, int PANELS>
-static __device__ __forceinline__ void ht_add_loose(const ht_lane_rows<F, PANELS> &r, const ht_lane_x &x, int64_t cut,
-                                                    float (*sum)[N][4]) {
+template <int N, int PANELS>
+static __device__ __forceinline__ void ht_add_loose(const ht_panels<PANELS> &at, const ht_lane_rows<PANELS> &r,
+                                                    const ht_lane_x &x, int64_t cut, int lane, float (*sum)[N][4]) {
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         uint32_t w[PANELS][2][4];
@@ -142,31 +206,29 @@ static __device__ __forceinline__ void ht_add_loose(const ht_lane_rows<F, PANELS
         for (int p = 0; p < PANELS; p++)
 #pragma unroll
             for (int half = 0; half < 2; half++) {
-                const uint4 all = ht_loose_pairs(r.of->w, r.row[p][half], r.index[p][half],
-                                                 cut * 8 + h * 4 + (threadIdx.x & 3), r.factor[p]);
+                const uint4 all =
+                    ht_loose_pairs(*r.w, r.row[p][half], r.index[p][half], cut * 8 + h * 4 + (lane & 3), at.factor[p]);
                 w[p][half][0] = all.x, w[p][half][1] = all.y, w[p][half][2] = all.z, w[p][half][3] = all.w;
             }
         ht_add_half<N, PANELS>(w, x, cut * HT_CUT_STRIDE(N), h, sum);
     }
 }
 
-/* The eight warps' sums of a block's panels, added and written; `first` is the first row of the matrix. */
-template <int N, int PANELS>
+/* The eight warps' sums of a panel, added and written; `first` is the first row of the matrix. */
+template <int N>
 static __device__ __forceinline__ void ht_put_sums(const ht_cuda_tensor_arguments &a, const ht_cuda_tensor_matrix &of,
-                                                   int32_t first, const float (*sum)[N][4], float *shared) {
-    enum { ROWS = PANELS * HT_CUDA_PANEL, ALL = ROWS * N * 8 };
-    const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3, warp = threadIdx.x >> 5;
+                                                   int32_t first, const float (*sum)[4], float *shared, int thread) {
+    enum { ROWS = HT_CUDA_PANEL, ALL = ROWS * N * 8 };
+    const int g = thread >> 2 & 7, t = thread & 3, warp = thread >> 5;
 #pragma unroll
-    for (int p = 0; p < PANELS; p++)
+    for (int j = 0; j < N; j++)
 #pragma unroll
-        for (int j = 0; j < N; j++)
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                const int row = p * HT_CUDA_PANEL + (i >> 1) * 8 + g, column = j * 8 + 2 * t + (i & 1);
-                if (column < a.n) shared[warp * ALL + column * ROWS + row] = sum[p][j][i];
-            }
+        for (int i = 0; i < 4; i++) {
+            const int row = (i >> 1) * 8 + g, column = j * 8 + 2 * t + (i & 1);
+            if (column < a.n) shared[warp * ALL + column * ROWS + row] = sum[j][i];
+        }
     __syncthreads();
-    for (int i = threadIdx.x; i < ALL; i += HT_CUDA_TENSOR_WARPS * 32) {
+    for (int i = thread; i < ALL; i += HT_CUDA_TENSOR_WARPS * 32) {
         const int64_t row = first + i % ROWS, x = i / ROWS;
         if (row >= of.w.n_rows || x >= a.n) continue;
         float total = 0;
@@ -178,33 +240,31 @@ static __device__ __forceinline__ void ht_put_sums(const ht_cuda_tensor_argument
     }
 }
 
-/* Spans [i, end) of the panels' columns, the first of which has been loaded; two take turns, so that one comes while the other is added. */
-template <class F, int N, int PANELS>
-static __device__ __forceinline__ void ht_add_spans(const ht_lane_rows<F, PANELS> &r, ht_span<F, PANELS> &first,
-                                                    const ht_lane_x &x, int64_t i, int64_t end, float (*sum)[N][4]) {
-    ht_span<F, PANELS> second;
-    for (; i < end; i += 2) {
-        if (i + 1 < end) second = ht_span_at<F, PANELS>(r, i + 1);
-        ht_add_span<F, N, PANELS>(r, first, x, i, sum);
-        if (i + 1 >= end) break;
-        if (i + 2 < end) first = ht_span_at<F, PANELS>(r, i + 2);
-        ht_add_span<F, N, PANELS>(r, second, x, i + 1, sum);
-    }
-}
-
 template <class F, int N, int PANELS>
 static __device__ __forceinline__ void ht_tensor(const ht_cuda_tensor_arguments &a) {
-    enum { ALL = PANELS * HT_CUDA_PANEL * N * 8 };
+    enum { ALL = HT_CUDA_PANEL * N * 8, TURNS = N == 1 ? 2 : 1 };
     HT_CUDA_SHARED(float, shared);
-    const int warp = threadIdx.x >> 5;
+    const int thread = ht_kept((int)threadIdx.x), warp = thread >> 5, lane = thread & 31;
+    const int64_t spans = ht_spans_of<F>(a.matrix[0].w); /* all matrices are of one type and width */
+    const int32_t begin = (int32_t)(spans * warp / HT_CUDA_SEGMENTS),
+                  end = (int32_t)(spans * (warp + 1) / HT_CUDA_SEGMENTS);
     int64_t panel = (int64_t)blockIdx.x * PANELS;
-    ht_lane_rows<F, PANELS> rows = ht_rows_at<F, PANELS>(a, panel);
-    int64_t spans = ht_spans_of<F>(rows.of->w), i = spans * warp / HT_CUDA_SEGMENTS;
-    ht_span<F, PANELS> next;
-    if (i < spans * (warp + 1) / HT_CUDA_SEGMENTS) next = ht_span_at<F, PANELS>(rows, i);
+    ht_ring<F, PANELS> ring;
+    if (!F::LOADS_ANY) {
+        ring.lane = lane;
+        ring.policy = ht_read_once();
+        ring.first = (unsigned char *)(shared + TURNS * HT_CUDA_SEGMENTS * ALL) + warp * ring.BYTES;
+        ring.to = ring.from = ring.first;
+        ring.begin = ring.i = begin, ring.end = end;
+        ring.panel = panel;
+        ring.rows = ht_rows_at<PANELS>(a, panel, lane);
+#pragma unroll 1
+        for (int j = 1; j < ring.SLOTS; j++) ring.bring(a);
+    }
+    ht_panels<PANELS> at = ht_panels_at<PANELS>(a, panel);
     ht_await_earlier();
-    const ht_lane_x x = ht_x_of(a.x, a.n);
-    for (int turn = 0; panel < a.panels; turn ^= 1) {
+    const ht_lane_x x = ht_x_of(a.x, a.n, lane);
+    for (int turn = 0; panel < a.panels; turn = (turn + 1) % TURNS) {
         float sum[PANELS][N][4];
 #pragma unroll
         for (int p = 0; p < PANELS; p++)
@@ -212,21 +272,37 @@ static __device__ __forceinline__ void ht_tensor(const ht_cuda_tensor_arguments 
             for (int j = 0; j < N; j++)
 #pragma unroll
                 for (int v = 0; v < 4; v++) sum[p][j][v] = 0;
-        const ht_cuda_tensor_matrix &of = *rows.of;
-        const int32_t first = rows.first;
-        panel += (int64_t)gridDim.x * PANELS;
-        ht_add_spans<F, N, PANELS>(rows, next, x, i, spans * (warp + 1) / HT_CUDA_SEGMENTS, sum);
-        if (warp == HT_CUDA_SEGMENTS - 1)
-            for (int64_t cut = spans * F::CYCLES; cut * HT_CUDA_CUT < of.w.k; cut++)
-                ht_add_loose<F, N, PANELS>(rows, x, cut, sum);
-        if (panel < a.panels) { /* the next panels' weights come while these sums are added */
-            rows = ht_rows_at<F, PANELS>(a, panel);
-            spans = ht_spans_of<F>(rows.of->w);
-            i = spans * warp / HT_CUDA_SEGMENTS;
-            if (i < spans * (warp + 1) / HT_CUDA_SEGMENTS) next = ht_span_at<F, PANELS>(rows, i);
+        for (int32_t i = begin; i < end; i++) {
+            ht_span<F, PANELS> span;
+            if (F::LOADS_ANY) {
+                const ht_lane_rows<PANELS> rows = ht_rows_at<PANELS>(a, panel, lane);
+                ht_load_now visitor;
+#pragma unroll
+                for (int p = 0; p < PANELS; p++)
+#pragma unroll
+                    for (int half = 0; half < 2; half++)
+                        F::visit(visitor, span.raw[p][half], *rows.w, rows.row[p][half], rows.index[p][half], i,
+                                 lane & 3);
+            } else {
+                ring.bring(a);
+                ring.take(span, at.of->w, i);
+            }
+            ht_add_span<F, N, PANELS>(at, span, x, i, sum);
         }
-        ht_put_sums<N, PANELS>(a, of, first, sum, shared + (N == 1 ? turn * HT_CUDA_SEGMENTS * ALL : 0));
-        if (N > 1) __syncthreads();
+        if (warp == HT_CUDA_SEGMENTS - 1 && spans * F::CYCLES * HT_CUDA_CUT < at.of->w.k) {
+            const ht_lane_rows<PANELS> rows = ht_rows_at<PANELS>(a, panel, lane);
+            for (int64_t cut = spans * F::CYCLES; cut * HT_CUDA_CUT < at.of->w.k; cut++)
+                ht_add_loose<N, PANELS>(at, rows, x, cut, lane, sum);
+        }
+        const ht_panels<PANELS> done = at;
+        panel += (int64_t)gridDim.x * PANELS;
+        if (panel < a.panels) at = ht_panels_at<PANELS>(a, panel); /* on its way while these sums are added */
+#pragma unroll
+        for (int p = 0; p < PANELS; p++) {
+            ht_put_sums<N>(a, *done.of, done.first + p * HT_CUDA_PANEL, sum[p], shared + turn * HT_CUDA_SEGMENTS * ALL,
+                           thread);
+            if (TURNS == 1) __syncthreads();
+        }
     }
 }
 
@@ -256,7 +332,8 @@ template <class F> static __device__ __forceinline__ void ht_tensor_rows(const h
         typename F::raw raw;
         typename F::scale scale;
         if (row < a.n) {
-            raw = F::load(m, from, index, i, t);
+            ht_load_now visitor;
+            F::visit(visitor, raw, m, from, index, i, t);
             scale = F::open(m, raw, factor);
         }
 #pragma unroll
@@ -271,6 +348,8 @@ template <class F> static __device__ __forceinline__ void ht_tensor_rows(const h
 }
 
 #define X(form)                                                                                                        \
+    static_assert(sizeof(ht_pairs_##form::raw) == HT_CUDA_RAW_##form || ht_pairs_##form::LOADS_ANY,                    \
+                  "the host gives rings their slots");                                                                 \
     HT_CUDA_EAGER_KERNEL(ht_cuda_tensor_##form##_8, ht_cuda_tensor_arguments, 256, 2) {                                \
         ht_tensor<ht_pairs_##form, 1, 1>(a);                                                                           \
     }                                                                                                                  \

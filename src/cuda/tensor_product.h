@@ -23,9 +23,27 @@ enum {
     HT_CUDA_PANEL = 16,        /* rows of the matrix that a warp has */
     HT_CUDA_TOGETHER = 4,      /* matrices in a launch */
     HT_CUDA_TENSOR_WARPS = 8,  /* one for each segment */
-    HT_CUDA_WIDE_ROWS = 128,   /* of the matrix, in a tile of ht_cuda_tensor_wide_* */
+    HT_CUDA_WIDE_ROWS = 256,   /* of the matrix, in a tile of ht_cuda_tensor_wide_wgmma */
+    HT_CUDA_WIDE_BLOCKS = 2,   /* of a cluster, which share a tile */
     HT_CUDA_WIDE_TOKENS = 192, /* rows of x */
     HT_CUDA_WIDE_STAGES = 4,
+};
+
+/* Slots of a warp's ring, of spans of which a lane has so many bytes of a row, or of a row of both panels. */
+#define HT_CUDA_RING_SLOTS(bytes) ((bytes) > 48 ? 2 : 3)
+
+/* Bytes that a lane has of a span of a row. */
+enum {
+    HT_CUDA_RAW_STORED = 0,
+    HT_CUDA_RAW_F16 = 32,
+    HT_CUDA_RAW_BF16 = 32,
+    HT_CUDA_RAW_F8 = 24,
+    HT_CUDA_RAW_Q4_0 = 48,
+    HT_CUDA_RAW_Q8_0 = 48,
+    HT_CUDA_RAW_Q4_K = 48,
+    HT_CUDA_RAW_Q6_K = 64,
+    HT_CUDA_RAW_MLX4 = 64,
+    HT_CUDA_RAW_MLX8 = 48,
 };
 
 /* X(form): those that tensor cores multiply by. */
@@ -89,7 +107,7 @@ typedef struct ht_cuda_tensor_matrix {
 typedef struct ht_cuda_tensor_arguments {
     ht_cuda_tensor_matrix matrix[HT_CUDA_TOGETHER];
     int32_t n_matrices;
-    int64_t panels; /* of all of them */
+    int64_t panels;     /* of all of them */
     ht_cuda_image x;
     int64_t n;
 } ht_cuda_tensor_arguments;

@@ -14,11 +14,13 @@ size_t ht_cuda_factor_bytes(int64_t n_rows);
 ht_status ht_cuda_set_factors(ht_cuda_device *d, const ht_matrix *m, int64_t row, int64_t n, ht_error *err);
 
 /* Bytes of the scratch memory of products of n rows of k columns: of the rows as f16, and of a part of the matrix. */
-size_t ht_cuda_image_bytes(int64_t n, int64_t k);
-size_t ht_cuda_tensor_room(int64_t n, int64_t n_rows, int64_t k);
+size_t ht_cuda_image_bytes(const ht_cuda_device *d, int64_t n, int64_t k);
+size_t ht_cuda_tensor_room(const ht_cuda_device *d, int64_t n, int64_t n_rows, int64_t k);
 
 /* The image of n rows of x that such memory has room for. */
-ht_cuda_image ht_cuda_image_at(void *room, int64_t n, int64_t k);
+ht_cuda_image ht_cuda_image_at(const ht_cuda_device *d, void *room, int64_t n, int64_t k);
+/* Rows of it that products of n rows read, of which the first n are x's. */
+int64_t ht_cuda_image_rows(const ht_cuda_image *image, int64_t n);
 /* Makes it. */
 ht_status ht_cuda_prepare_rows(ht_cuda_device *d, const float *x, int64_t ldx, int64_t n, int64_t k,
                                const ht_cuda_image *image, ht_error *err);

@@ -63,15 +63,26 @@ HT_CUDA_KERNEL_BOUND(ht_cuda_tensor_wide_mma, ht_cuda_tensor_wide_arguments, MMA
 
 /* ---- with wgmma ----
  *
- * One thread brings cuts of both operands to shared memory, as they lie in the images, STAGES ahead; two groups of four warps have 64 rows each
- * of a tile of the matrix, and all rows of x of the tile. Blocks stay, and go from tile to tile. */
+ * A cluster of two blocks has a tile: each 128 rows of the matrix, and both the same rows of x, of which each block brings a half to the
+ * two of them, so that less comes from the cache in the middle than what would hold the tensor cores up. In a block one thread
+ * brings cuts of both operands to shared memory, as they lie in the images, STAGES ahead; two groups of four warps have 64 rows
+ * each. Clusters stay, and go from tile to tile. */
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define HT_HAS_WGMMA 1
 #endif
 
 #ifdef HT_HAS_WGMMA
-enum { A_BYTES = ROWS * 128, B_BYTES = TOKENS * 128, STAGE_BYTES = A_BYTES + B_BYTES, SUMS = TOKENS / 2 };
+enum {
+    BLOCKS = HT_CUDA_WIDE_BLOCKS,
+    BLOCK_ROWS = ROWS / BLOCKS,
+    BLOCK_TOKENS = TOKENS / BLOCKS, /* that a block brings */
+    A_BYTES = BLOCK_ROWS * 128,
+    B_BYTES = TOKENS * 128,
+    STAGE_BYTES = A_BYTES + B_BYTES,
+    SUMS = TOKENS / 2,
+    READERS = 8 /* warps of a block that read a stage */
+};
 
 static __device__ __forceinline__ uint32_t ht_shared_address(const void *p) {
     return (uint32_t)__cvta_generic_to_shared(p);
@@ -82,8 +93,13 @@ static __device__ __forceinline__ uint32_t ht_shared_address(const void *p) {
 static __device__ __forceinline__ void ht_barrier_init(uint64_t *b, int arrivals) {
     asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(ht_shared_address(b)), "r"(arrivals) : "memory");
 }
-static __device__ __forceinline__ void ht_barrier_arrive(uint64_t *b) {
-    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(ht_shared_address(b)) : "memory");
+/* At that barrier of a block of the cluster. What orders the reads before it is that they are done: a fence for the whole cluster would cost
+ * as much as the products. */
+static __device__ __forceinline__ void ht_barrier_arrive(uint64_t *b, int block) {
+    asm volatile("{\n\t.reg .b32 there;\n\tmapa.shared::cluster.u32 there, %0, %1;\n\t"
+                 "mbarrier.arrive.shared::cluster.b64 _, [there];\n\t}" ::"r"(ht_shared_address(b)),
+                 "r"(block)
+                 : "memory");
 }
 static __device__ __forceinline__ void ht_barrier_expect(uint64_t *b, int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(ht_shared_address(b)), "r"(bytes)
@@ -91,8 +107,8 @@ static __device__ __forceinline__ void ht_barrier_expect(uint64_t *b, int bytes)
 }
 static __device__ __forceinline__ void ht_barrier_wait(uint64_t *b, int phase) {
     asm volatile("{\n\t.reg .pred done;\n"
-                 "again:\n\tmbarrier.try_wait.parity.shared.b64 done, [%0], %1;\n\t@!done bra again;\n\t}" ::"r"(
-                     ht_shared_address(b)),
+                 "again:\n\tmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n\t"
+                 "@!done bra again;\n\t}" ::"r"(ht_shared_address(b)),
                  "r"(phase)
                  : "memory");
 }
@@ -101,6 +117,27 @@ static __device__ __forceinline__ void ht_bring(void *to, const void *from, int 
                      ht_shared_address(to)),
                  "l"(from), "r"(bytes), "r"(ht_shared_address(b))
                  : "memory");
+}
+
+/* To the same place in all blocks of the cluster, and counted by the barrier of each. */
+static __device__ __forceinline__ void ht_bring_to_all(void *to, const void *from, int bytes, uint64_t *b) {
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], "
+        "%4;" ::"r"(ht_shared_address(to)),
+        "l"(from), "r"(bytes), "r"(ht_shared_address(b)), "h"((uint16_t)((1 << BLOCKS) - 1))
+        : "memory");
+}
+
+static __device__ __forceinline__ int ht_block_of_cluster(void) {
+    int block;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(block));
+    return block;
+}
+
+/* All threads of the cluster. */
+static __device__ __forceinline__ void ht_meet(void) {
+    __syncwarp();
+    asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
 /* ---- wgmma ---- */
@@ -146,39 +183,69 @@ typedef struct ht_ring {
     uint64_t full[STAGES], free[STAGES];
 } ht_ring;
 
-/* The tile'th tile of the grid: neighbours have the same rows of the matrix. */
+/* A block's part of the tile'th tile: neighbours have the same rows of the matrix. */
 static __device__ __forceinline__ void ht_tile(const ht_cuda_tensor_wide_arguments &a, int64_t tile, int64_t *row,
                                                int64_t *token) {
     const int64_t across = a.x.n_padded / TOKENS;
-    *row = tile / across * ROWS;
+    *row = tile / across * ROWS + ht_block_of_cluster() * BLOCK_ROWS;
     *token = tile % across * TOKENS;
 }
 
 static __device__ __forceinline__ void ht_produce(const ht_cuda_tensor_wide_arguments &a, int64_t tiles,
                                                   unsigned char *stages, ht_ring *ring) {
+    const int part = ht_block_of_cluster();
     int stage = 0, phase = 0;
-    for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+    for (int64_t tile = blockIdx.x / BLOCKS; tile < tiles; tile += gridDim.x / BLOCKS) {
         int64_t row, token;
         ht_tile(a, tile, &row, &token);
+        const unsigned char *w = a.weights + row / 8 * HT_CUDA_CUT_BYTES,
+                            *x = a.x.rows + (token + part * BLOCK_TOKENS) / 8 * HT_CUDA_CUT_BYTES;
+#pragma unroll 1
         for (int cut = 0; cut < a.cuts; cut++) {
-            ht_barrier_wait(&ring->free[stage], phase ^ 1);
-            ht_barrier_expect(&ring->full[stage], STAGE_BYTES);
             unsigned char *to = stages + stage * STAGE_BYTES;
-            ht_bring(to, a.weights + (cut * (a.rows_padded / 8) + row / 8) * HT_CUDA_CUT_BYTES, A_BYTES,
-                     &ring->full[stage]);
-            ht_bring(to + A_BYTES, a.x.rows + (cut * (a.x.n_padded / 8) + token / 8) * HT_CUDA_CUT_BYTES, B_BYTES,
-                     &ring->full[stage]);
+            ht_barrier_wait(&ring->free[stage], phase ^ 1); /* in both blocks */
+            ht_barrier_expect(&ring->full[stage], STAGE_BYTES);
+            ht_bring(to, w, A_BYTES, &ring->full[stage]);
+            ht_bring_to_all(to + A_BYTES + part * (B_BYTES / BLOCKS), x, B_BYTES / BLOCKS, &ring->full[stage]);
+            w += a.rows_padded / 8 * HT_CUDA_CUT_BYTES;
+            x += a.x.n_padded / 8 * HT_CUDA_CUT_BYTES;
             if (++stage == STAGES) stage = 0, phase ^= 1;
         }
     }
 }
 
+/* What a lane has of a tile's sums: rows g and g + 8 from `row` on, of all tokens. */
+static __device__ __forceinline__ void ht_put_tile(const ht_cuda_tensor_wide_arguments &a, int64_t row, int64_t token,
+                                                   const float *total) {
+    const int t = threadIdx.x & 3;
+    const int64_t at = a.first + row;
+    if (row >= a.n_rows) return;
+    const bool has_second = row + 8 < a.n_rows;
+    const float inverse = 1.0f / __ldg(a.factors + at / HT_CUDA_FACTOR_ROWS);
+    const float bias[2] = {a.bias ? __ldg(a.bias + at) : 0.0f, a.bias && has_second ? __ldg(a.bias + at + 8) : 0.0f};
+    const int left = (int)(a.n - token) - 2 * t;
+    const float *of_token = a.x.inverse + token + 2 * t;
+    float *y = a.y + (token + 2 * t) * a.ldy + at;
+#pragma unroll
+    for (int j = 0; j < TOKENS / 8; j++) {
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            if (j * 8 + i >= left) continue;
+            const float x = of_token[j * 8 + i];
+            float first = total[4 * j + i] * x * inverse, second = total[4 * j + 2 + i] * x * inverse;
+            if (a.bias) first += bias[0], second += bias[1];
+            y[i * a.ldy] = first;
+            if (has_second) y[i * a.ldy + 8] = second;
+        }
+        y += 8 * a.ldy;
+    }
+}
+
 static __device__ __forceinline__ void ht_consume(const ht_cuda_tensor_wide_arguments &a, int64_t tiles,
                                                   const unsigned char *stages, ht_ring *ring, int group) {
-    const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3, warp = threadIdx.x >> 5 & 3;
-    const bool tells = lane == 0; /* warps of a group go on by themselves */
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5 & 3;
     int stage = 0, phase = 0;
-    for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+    for (int64_t tile = blockIdx.x / BLOCKS; tile < tiles; tile += gridDim.x / BLOCKS) {
         float total[SUMS], sum[SUMS];
 #pragma unroll
         for (int i = 0; i < SUMS; i++) total[i] = 0;
@@ -196,29 +263,24 @@ static __device__ __forceinline__ void ht_consume(const ht_cuda_tensor_wide_argu
                 for (int step = 0; step < 4; step++)
                     ht_wgmma(sum, of_w + 2 * step, of_x + 2 * step, cut > begin || step > 0);
                 asm volatile("wgmma.commit_group.sync.aligned;\n\twgmma.wait_group.sync.aligned 1;" ::: "memory");
-                if (before >= 0 && tells) ht_barrier_arrive(&ring->free[before]);
+                if (before >= 0 && lane < BLOCKS) ht_barrier_arrive(&ring->free[before], lane);
                 before = stage;
                 if (++stage == STAGES) stage = 0, phase ^= 1;
             }
             asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
             ht_hold(sum);
-            if (tells) ht_barrier_arrive(&ring->free[before]);
+            if (lane < BLOCKS) ht_barrier_arrive(&ring->free[before], lane); /* warps go on by themselves */
 #pragma unroll
             for (int i = 0; i < SUMS; i++) total[i] += sum[i];
         }
         int64_t row, token;
         ht_tile(a, tile, &row, &token);
-        row += group * 64 + warp * 16 + g;
-#pragma unroll
-        for (int j = 0; j < TOKENS / 8; j++)
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                ht_put(a, row + (i >> 1) * 8, token + j * 8 + 2 * t + (i & 1), total[4 * j + i]);
+        ht_put_tile(a, row + group * 64 + warp * 16 + (lane >> 2), token, total);
     }
 }
 #endif
 
-HT_CUDA_KERNEL_BOUND(ht_cuda_tensor_wide_wgmma, ht_cuda_tensor_wide_arguments, 384, 1) {
+HT_CUDA_CLUSTER_KERNEL(ht_cuda_tensor_wide_wgmma, ht_cuda_tensor_wide_arguments, 384, HT_CUDA_WIDE_BLOCKS) {
 #ifdef HT_HAS_WGMMA
     extern __shared__ __align__(1024) unsigned char ht_wide_stages[];
     __shared__ ht_ring ring;
@@ -227,11 +289,11 @@ HT_CUDA_KERNEL_BOUND(ht_cuda_tensor_wide_wgmma, ht_cuda_tensor_wide_arguments, 3
     if (threadIdx.x == 0) {
         for (int i = 0; i < STAGES; i++) {
             ht_barrier_init(&ring.full[i], 1);
-            ht_barrier_init(&ring.free[i], 8); /* warps that read it */
+            ht_barrier_init(&ring.free[i], READERS * BLOCKS);
         }
         asm volatile("fence.mbarrier_init.release.cluster;\n\tfence.proxy.async.shared::cta;" ::: "memory");
     }
-    __syncthreads();
+    ht_meet();
     const int group = threadIdx.x >> 7;
     if (group == 0) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
@@ -240,6 +302,7 @@ HT_CUDA_KERNEL_BOUND(ht_cuda_tensor_wide_wgmma, ht_cuda_tensor_wide_arguments, 3
         asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
         ht_consume(a, tiles, stages, &ring, group - 1);
     }
+    ht_meet(); /* a block is there as long as the other writes to it */
 #else
     (void)a;
 #endif

@@ -236,9 +236,13 @@ API CUresult cuDeviceGetName(char *name, int n, CUdevice) {
 }
 API CUresult cuDeviceGetAttribute(int *out, CUdevice_attribute what, CUdevice) {
     CALL();
-    *out = what == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? 8
-           : what == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT   ? 2
-                                                                : 0;
+    switch (what) {
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *out = 8; break;
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *out = 2; break;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR: *out = 164 << 10; break;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: *out = 163 << 10; break;
+    default: *out = 0;
+    }
     return CUDA_SUCCESS;
 }
 API CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice) {
