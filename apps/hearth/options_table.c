@@ -74,7 +74,7 @@ const option_spec option_table[] = {
     {"svg", 0, KIND_PATH, AT(svg), 0, 0, NULL, FOR_INSPECT, false, "FILE.svg", "draw the attention weights of --head"},
     {"head", 0, KIND_TEXT, AT(head), 0, 0, NULL, FOR_INSPECT, false, "L.H", "layer and head to draw, both from 0"},
     {"chunk", 0, KIND_INTEGER, AT(chunk), 1, MAX_COUNT, NULL, FOR_LOGITS | FOR_RUN | FOR_BENCH, false, "N",
-     "feed the prompt N tokens at a time (512)"},
+     "feed the prompt N tokens at a time (512; on a GPU 2048)"},
     {"text", 0, KIND_PATH, AT(text), 0, 0, NULL, FOR_EVAL, false, "FILE", "the text; - reads it from standard input"},
     {"ctx", 0, KIND_INTEGER, AT(window), 2, MAX_COUNT, NULL, FOR_EVAL, false, "N", "tokens of a window (512)"},
     {"kl-vs", 0, KIND_PATH, AT(kl_vs), 0, 0, NULL, FOR_EVAL, false, "MODEL2",

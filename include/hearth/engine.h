@@ -19,10 +19,12 @@ typedef struct ht_engine ht_engine;
 
 /* Options of ht_engine_open. */
 typedef struct ht_engine_options {
-    size_t size;         /* of the struct, set by ht_engine_options_init */
-    int32_t sequences;   /* answers under way at once, at most; default 16 */
-    int32_t queue;       /* answers that may wait, at most; default 256 */
-    int32_t step_tokens; /* rows of one step at most; default 512 */
+    size_t size;       /* of the struct, set by ht_engine_options_init */
+    int32_t sequences; /* answers under way at once, at most; default 16 */
+    int32_t queue;     /* answers that may wait, at most; default 256 */
+    /* Rows of one step at most; a request that comes meanwhile waits for the step's end. Default 0: as sessions have it, 512
+     * on a CPU and 2,048 on a GPU with memory for them. */
+    int32_t step_tokens;
     /* While a prompt is read, a running answer waits so many times as long for its next token, at most; the prompt is cut
      * accordingly, by times measured as it goes. 1: no bound. Default 2, as sessions have it. */
     double pace;

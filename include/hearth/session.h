@@ -16,8 +16,10 @@ typedef struct ht_session ht_session;
 
 /* Options of ht_session_new. */
 typedef struct ht_session_options {
-    size_t size;   /* of the struct, set by ht_session_options_init */
-    int64_t chunk; /* most rows in one prefill step, 1 or more; default 512 */
+    size_t size; /* of the struct, set by ht_session_options_init */
+    /* Most rows in one prefill step. Default 0: as many as keep the model's device busy, 512 on a CPU and 2,048 on a GPU; there
+     * 1,024 or 512 where the weights leave little memory. */
+    int64_t chunk;
 } ht_session_options;
 HT_API void ht_session_options_init(ht_session_options *options, size_t size);
 

@@ -433,7 +433,7 @@ class Engine:
     """Many requests on one model, which join and leave between its steps. Each gets the answer that it gets alone. May be used from
     several threads. Leaving its `with` block, and dropping it with all its requests, closes it."""
 
-    def __init__(self, model, *, sequences=16, queue=256, step_tokens=512, pace=2.0, kv_bytes=0, prefix_bytes=None):
+    def __init__(self, model, *, sequences=16, queue=256, step_tokens=0, pace=2.0, kv_bytes=0, prefix_bytes=None):
         from ._model import Model  # which imports this module
 
         if not isinstance(model, Model):

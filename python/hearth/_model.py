@@ -556,11 +556,12 @@ class Model:
         """Session.chat in a new session."""
         return self.session(adapters).chat(messages, **options)
 
-    def engine(self, *, sequences=16, queue=256, step_tokens=512, pace=2.0, kv_bytes=0, prefix_bytes=None):
+    def engine(self, *, sequences=16, queue=256, step_tokens=0, pace=2.0, kv_bytes=0, prefix_bytes=None):
         """An Engine, which answers many requests side by side: at most `sequences` answers at once, while at most `queue` wait.
-        A step computes at most `step_tokens` tokens; while a prompt is read, a running answer waits at most `pace` times as long
-        for its next token. `kv_bytes`: of keys and values, by default half of the memory that is free, of which at most
-        `prefix_bytes`, by default half, are kept for prompts that begin alike; 0 keeps none."""
+        A step computes at most `step_tokens` tokens, by default (0) as many as keep the device busy: 512 on a CPU, 2,048 on a GPU
+        with memory for them. While a prompt is read, a running answer waits at most `pace` times as long for its next token.
+        `kv_bytes`: of keys and values, by default half of the memory that is free, of which at most `prefix_bytes`, by default
+        half, are kept for prompts that begin alike; 0 keeps none."""
         return _engine.Engine(self, sequences=sequences, queue=queue, step_tokens=step_tokens, pace=pace, kv_bytes=kv_bytes,
                               prefix_bytes=prefix_bytes)  # fmt: skip
 

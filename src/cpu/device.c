@@ -93,6 +93,7 @@ ht_status ht_cpu_device_new(int n_threads, const char *isa, ht_device **out, ht_
                           .begin = begin,
                           .end = end,
                           .stages = &ht_cpu_stages,
+                          .step_rows = HT_LEAST_STEP_ROWS,
                           .matrix_ops = matrix_ops,
                           .head_ops = head_ops,
                           .kv = &ht_cpu_kv,

@@ -19,6 +19,9 @@
 
 typedef struct ht_device ht_device;
 
+/* step_rows of a CPU, and the fewest to which they are cut on a device whose memory is short. */
+enum { HT_LEAST_STEP_ROWS = 512 };
+
 struct ht_device {
     const char *name;            /* "cpu" */
     const char *instruction_set; /* such as "avx512"; cpu/isa.h has the names */
@@ -34,6 +37,7 @@ struct ht_device {
     ht_kernel kernels[HT_OP_COUNT]; /* run == NULL: the operation is made of others (array/op.h), or not supported */
     const ht_stage_ops *stages;     /* NULL: the calls of a stage run one by one */
     const ht_program_ops *programs; /* NULL: elementwise operations run one by one */
+    int32_t step_rows;              /* rows of a prefill step that keep the device busy */
 
     /* ---- packed weights and cache pages ---- */
 

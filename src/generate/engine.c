@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 static const ht_engine_options defaults = {
-    .size = sizeof defaults, .sequences = 16, .queue = 256, .step_tokens = 512, .pace = 2, .prefix_bytes = SIZE_MAX};
+    .size = sizeof defaults, .sequences = 16, .queue = 256, .pace = 2, .prefix_bytes = SIZE_MAX};
 
 void ht_engine_options_init(ht_engine_options *options, size_t size) {
     ht_options_init(options, size, &defaults, sizeof defaults);
@@ -38,9 +38,11 @@ static ht_status check_options(ht_engine_options *o, const ht_model *m, ht_error
         return ht_fail(err, HT_ERR_ARGUMENT, "%d sequences, expected 1 to %d", (int)o->sequences, MOST_SEQUENCES);
     if (o->queue < 1 || o->queue > MOST_QUEUE)
         return ht_fail(err, HT_ERR_ARGUMENT, "a queue of %d answers, expected 1 to %d", (int)o->queue, MOST_QUEUE);
-    if (o->step_tokens < 1)
-        return ht_fail(err, HT_ERR_ARGUMENT, "steps of %d tokens, expected 1 or more", (int)o->step_tokens);
+    if (o->step_tokens < 0)
+        return ht_fail(err, HT_ERR_ARGUMENT, "steps of %d tokens, expected 1 or more, or 0 for the default",
+                       (int)o->step_tokens);
     if (!(o->pace >= 1)) return ht_fail(err, HT_ERR_ARGUMENT, "a pace of %g, expected 1 or more", o->pace);
+    if (!o->step_tokens) o->step_tokens = m->step_rows;
     if (!o->kv_bytes) o->kv_bytes = ht_memory_check_kv_bytes(m->device);
     if (o->prefix_bytes == SIZE_MAX) o->prefix_bytes = o->kv_bytes / 2;
     o->prefix_bytes = ht_min_size(o->prefix_bytes, o->kv_bytes);

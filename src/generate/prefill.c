@@ -5,14 +5,13 @@
 #include "device/device.h"
 #include "generate/logits_row.h"
 #include "generate/session_internal.h"
-#include "models/kv.h"
 #include "models/memory_check.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Rows of a step; and bytes of what it gives, as a row of logits has as many as the vocabulary. */
-enum { STEP_ROWS = HT_KV_CHUNK, STEP_OUTPUT_BYTES = 32 << 20 };
+/* Of the rows that a step gives: one of logits is as long as the vocabulary. */
+enum { STEP_OUTPUT_BYTES = 32 << 20 };
 
 /* Sequences [lo, hi) of the sorted ones, which are the same up to `end`. */
 typedef struct branch {
@@ -85,7 +84,7 @@ ht_status ht_prefill_new(ht_model *m, const ht_prefill_options *options, ht_pref
         status =
             ht_session_set_adapters(p->owner, options->adapters, options->adapter_scales, options->n_adapters, err);
     p->model = m;
-    p->chunk = (int32_t)ht_min_i64(STEP_ROWS, m->context);
+    p->chunk = m->step_rows;
     p->n_slots = ht_steps_sequences(m->steps);
     p->hidden = options->hidden;
     p->width = ht_model_row_width(m, p->hidden ? HT_PLAN_HIDDEN : 0);

@@ -5,7 +5,6 @@
 #include "device/device.h"
 #include "generate/logits_row.h"
 #include "generate/session_internal.h"
-#include "models/kv.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +15,7 @@ enum { SLICE_BYTES = 32 << 20, FIRST_TOKENS = 256 };
 
 /* ---- life ---- */
 
-static const ht_session_options defaults = {.size = sizeof defaults, .chunk = HT_KV_CHUNK};
+static const ht_session_options defaults = {.size = sizeof defaults};
 
 void ht_session_options_init(ht_session_options *options, size_t size) {
     ht_options_init(options, size, &defaults, sizeof defaults);
@@ -45,12 +44,13 @@ ht_status ht_session_new(ht_model *m, const ht_session_options *options, ht_sess
     ht_session_options o;
     ht_status status = ht_options_read(&o, options, &defaults, sizeof defaults, "ht_session_options", err);
     if (status) return status;
-    if (o.chunk < 1)
-        return ht_fail(err, HT_ERR_ARGUMENT, "a chunk of %lld rows, expected 1 or more", (long long)o.chunk);
+    if (o.chunk < 0)
+        return ht_fail(err, HT_ERR_ARGUMENT, "a chunk of %lld rows, expected 1 or more, or 0 for the default",
+                       (long long)o.chunk);
     if (m->context > INT32_MAX)
         return ht_fail(err, HT_ERR_UNSUPPORTED, "a context of %lld positions, at most %d can be used",
                        (long long)m->context, INT32_MAX);
-    const int32_t chunk = (int32_t)ht_min_i64(o.chunk, m->context);
+    const int32_t chunk = (int32_t)ht_min_i64(o.chunk ? o.chunk : m->step_rows, m->context);
     ht_session *s = new_session(m, chunk, err);
     if (!s) return HT_ERR_MEMORY;
     status = ht_session_new_cache(m, chunk, &s->cache, err);

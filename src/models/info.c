@@ -4,6 +4,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "device/device.h"
 #include "models/chat_detection.h"
 #include "models/fp8_scales.h"
 #include "models/kv.h"
@@ -128,7 +129,7 @@ static bool is_kv_dtype(ht_dtype t) { return t == HT_F16 || t == HT_BF16 || t ==
 static size_t page_bytes_of(const ht_model_info *p, int64_t layer, ht_dtype dtype, int64_t *ring) {
     const ht_layer_info *l = &p->layers[layer];
     const ht_kv_shape kv = {(int32_t)l->n_kv_heads, (int32_t)l->head_dim, dtype};
-    *ring = l->slides ? ht_kv_ring_pages(p->sliding_window, HT_KV_CHUNK, p->context) : 0;
+    *ring = l->slides ? ht_kv_ring_pages(p->sliding_window, HT_LEAST_STEP_ROWS, p->context) : 0;
     return l->kv_layer == layer ? ht_kv_saved_page_bytes(&kv) : 0;
 }
 

@@ -5,9 +5,6 @@
 #include "models/config.h"
 #include "models/model.h"
 
-/* Default rows of a prefill step. */
-enum { HT_KV_CHUNK = 512 };
-
 /* Number of layers with their own K and V; they precede all layers that share. */
 int64_t ht_kv_layers(const ht_config *c);
 /* Keys and values of layer `layer` < ht_kv_layers. */

@@ -85,14 +85,27 @@ static ht_status describe(ht_model *m, const ht_model_options *o, const char *na
     return status;
 }
 
+/* Halves the step while what it computes in does not fit, or takes more than half of what the weights leave: keys and values
+ * get the other half where nobody says how many (ht_memory_check_kv_bytes). */
+static void choose_step_rows(ht_model *m, const ht_plan *plan, ht_memory_check_wanted *w, size_t free_bytes) {
+    const size_t left = free_bytes - ht_min_size(w->weight_bytes, free_bytes);
+    for (;;) {
+        w->step_rows = m->step_rows;
+        w->arena_bytes = ht_exec_bytes(plan, m->step_rows, 1);
+        if (m->step_rows <= HT_LEAST_STEP_ROWS) return;
+        if (w->arena_bytes <= left / 2 && ht_memory_check(w, free_bytes, NULL) == HT_OK) return;
+        m->step_rows = ht_max_i32(m->step_rows / 2, HT_LEAST_STEP_ROWS);
+    }
+}
+
 /* Before weights are loaded and, on a device with memory of its own, when they are and there is a plan to compute by. */
-static ht_status check_room(const ht_model *m, const ht_checkpoint_files *c, const ht_model_options *o,
-                            const ht_plan *plan, ht_error *err) {
+static ht_status check_room(ht_model *m, const ht_checkpoint_files *c, const ht_model_options *o, const ht_plan *plan,
+                            ht_error *err) {
     size_t weight_bytes, free_bytes;
     const bool is_host = ht_memory_is_host(m->device->memory);
     if (plan && is_host) return HT_OK;
     ht_status status = ht_weights_measure(c, m->config, m->device, m->precision, &weight_bytes, err);
-    if (status || o->skip_memory_check || !ht_memory_check_free_on(m->device, &free_bytes)) return status;
+    if (status || !ht_memory_check_free_on(m->device, &free_bytes)) return status;
     ht_memory_check_wanted wanted = {.name = ht_base_name(c->path),
                                      .where = is_host ? NULL : m->device->name,
                                      .weight_bytes = weight_bytes,
@@ -101,12 +114,13 @@ static ht_status check_room(const ht_model *m, const ht_checkpoint_files *c, con
                                      .kv_dtype = m->kv_dtype,
                                      .page_bytes = m->device->kv->page_bytes,
                                      .context = m->context,
+                                     .step_rows = ht_min_i32(m->step_rows, HT_LEAST_STEP_ROWS),
                                      .positions = ht_max_i64(0, ht_min_i64(o->expected_positions, m->context))};
     if (plan) {
-        wanted.arena_bytes = ht_exec_bytes(plan, (int32_t)ht_min_i64(HT_KV_CHUNK, m->context), 1);
         if (!ht_add_size(free_bytes, weight_bytes, &free_bytes)) return HT_OK; /* they are there by now */
+        choose_step_rows(m, plan, &wanted, free_bytes);
     }
-    return ht_memory_check(&wanted, free_bytes, err);
+    return o->skip_memory_check ? HT_OK : ht_memory_check(&wanted, free_bytes, err);
 }
 
 typedef struct traced_form {
@@ -155,6 +169,7 @@ static ht_status open_device(ht_model *m, const ht_model_options *o, ht_error *e
         ht_status status = ht_device_open("cpu", NULL, &m->device, err);
         if (status) return status;
     }
+    m->step_rows = (int32_t)ht_min_i64(m->device->step_rows, m->context);
     return ht_stream_new(m->device, &m->stream, err);
 }
 

@@ -31,6 +31,7 @@ typedef struct ht_memory_check_wanted {
     ht_kv_page_bytes_fn *page_bytes; /* of the device */
     int64_t positions;               /* KV cache size to check; 0: weights only */
     int64_t context;                 /* maximum positions of a session */
+    int32_t step_rows;               /* of its prefill steps, which the rings of sliding layers hold */
 } ht_memory_check_wanted;
 
 /* HT_ERR_LIMIT when more is wanted than available; the message gives both numbers and an option that would fit. */

@@ -37,6 +37,7 @@ struct ht_model {
     ht_dtype kv_dtype;
     int64_t context;         /* maximum positions of a session; INT32_MAX when all caches are rings */
     int64_t trained_context; /* the checkpoint's context length */
+    int32_t step_rows;       /* of a prefill step by default: the device's, or fewer where its memory is short */
     int32_t vocab;
     int32_t n_kv_layers; /* the first layers, with K and V of their own; later layers share theirs */
     ht_layer_kv *kv;     /* [n_kv_layers] */

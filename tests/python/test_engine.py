@@ -231,7 +231,7 @@ class Failures(WithEngines):
         ]:
             with self.subTest(given), self.assertRaisesRegex(kind, says):
                 engine.submit(**given)
-        for given in (dict(sequences=0), dict(queue=0), dict(step_tokens=0), dict(pace=0.5), dict(sequences=2**40), dict(kv_bytes=-1)):
+        for given in (dict(sequences=0), dict(queue=0), dict(step_tokens=-1), dict(pace=0.5), dict(sequences=2**40), dict(kv_bytes=-1)):
             with self.subTest(given), self.assertRaises(ValueError):
                 self.model.engine(**given)
         self.assertRaises(hearth.Error, self.model.engine, kv_bytes=10)

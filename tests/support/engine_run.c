@@ -8,9 +8,8 @@
 ht_engine *engine_open(ht_model *m, int32_t step_tokens, size_t prefix_bytes) {
     ht_engine *e;
     ht_error err = {0};
-    ht_engine_options o =
-        OPTIONS(ht_engine_options, with.kv_bytes = (size_t)64 << 20, with.prefix_bytes = prefix_bytes);
-    if (step_tokens) o.step_tokens = step_tokens;
+    const ht_engine_options o = OPTIONS(ht_engine_options, with.step_tokens = step_tokens,
+                                        with.kv_bytes = (size_t)64 << 20, with.prefix_bytes = prefix_bytes);
     if (ht_engine_open(m, &o, &e, &err)) fail_msg("%s", err.message);
     return e;
 }

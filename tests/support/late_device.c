@@ -550,6 +550,7 @@ ht_status late_device_open(const ht_device_options *options, ht_device **out, ht
                           .queue = &queue,
                           .begin = begin,
                           .end = end,
+                          .step_rows = 2 * HT_LEAST_STEP_ROWS, /* not the CPU's */
                           .matrix_ops = matrix_ops,
                           .head_ops = head_ops,
                           .kv = &kv,

@@ -2,6 +2,7 @@
  * device's memory does not suffice: what does not fit is refused with the numbers, and what runs out of it is an error of
  * that call alone. */
 #include "device/device.h"
+#include "models/model.h"
 #include "support/cuda_driver.h"
 #include "support/options.h"
 #include "support/scratch.h"
@@ -156,6 +157,50 @@ static void what_does_not_fit_is_refused(void **state) {
     expect_refusal(path, 0, (const char *[]){"for its weights", "to compute in", "are free on cuda"}, 3);
 }
 
+/* Rows of a step on a device with so much memory; 0: the model is refused. */
+static int32_t step_rows_within(const char *path, size_t bytes, const int32_t expected[4]) {
+    ht_error err = {0};
+    ht_model *m;
+    ht_device *d = NULL;
+    int32_t got[4];
+    driver->limit(bytes);
+    const ht_status status = open_on(path, 0, &d, &m, &err);
+    ht_device_free(d);
+    driver->limit(0);
+    if (status) {
+        assert_int_equal(status, HT_ERR_LIMIT);
+        return 0;
+    }
+    const int32_t rows = m->step_rows;
+    ok(answer(m, 10, got, &err), &err);
+    assert_memory_equal(got, expected, sizeof got);
+    ht_model_free(m);
+    return rows;
+}
+
+/* Where memory is short, steps are cut to a quarter before the model is refused. */
+static void steps_fit_the_memory(void **state) {
+    (void)state;
+    if (!driver->limit) skip();
+    ht_error err = {0};
+    int32_t expected[4], rows = 2048, seen = 0;
+    const char *path = tiny_write(&(tiny_options){.type = HT_W_F32});
+    ok(one_round(path, expected, &err), &err);
+    assert_int_equal(step_rows_within(path, 0, expected), rows);
+    for (size_t bytes = (size_t)64 << 20; rows; bytes -= bytes / 8) {
+        const int32_t next = step_rows_within(path, bytes, expected);
+        if (next == rows) continue;
+        assert_int_equal(next, rows > 512 ? rows / 2 : 0);
+        rows = next;
+        seen++;
+    }
+    assert_int_equal(seen, 3);
+    const char *small = tiny_write(&(tiny_options){.type = HT_W_F32, .context = 300});
+    ok(one_round(small, expected, &err), &err);
+    assert_int_equal(step_rows_within(small, 0, expected), 300);
+    assert_int_equal(driver->bytes(), 0);
+}
+
 static void running_out_of_memory(void **state) {
     (void)state;
     if (!driver->limit) skip();
@@ -194,6 +239,7 @@ int main(void) {
         cmocka_unit_test(rounds),
         cmocka_unit_test(every_call_may_fail),
         cmocka_unit_test(what_does_not_fit_is_refused),
+        cmocka_unit_test(steps_fit_the_memory),
         cmocka_unit_test(running_out_of_memory),
     };
     return cmocka_run_group_tests(tests, setup, scratch_finish);

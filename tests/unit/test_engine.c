@@ -1,5 +1,6 @@
 /* The engine: every answer has the bits it has alone, whatever comes, goes, is set back or shared beside it; what ends one
  * request leaves the others alone; nothing is left behind. */
+#include "device/device.h"
 #include "generate/engine_internal.h"
 #include "generate/session_internal.h"
 #include "support/engine_questions.h"
@@ -213,6 +214,18 @@ static void refusals(void **state) {
                      HT_ERR_LIMIT);
     assert_int_equal(ht_engine_open(models[0], OPTIONS_AT(ht_engine_options, with.sequences = 0), &e, &err),
                      HT_ERR_ARGUMENT);
+    assert_int_equal(ht_engine_open(models[0], OPTIONS_AT(ht_engine_options, with.step_tokens = -1), &e, &err),
+                     HT_ERR_ARGUMENT);
+}
+
+static void steps_are_as_long_as_the_device_has_them(void **state) {
+    (void)state;
+    ht_engine *e = open_engine(0, NULL);
+    assert_int_equal(e->o.step_tokens, models[0]->device->step_rows);
+    ht_engine_close(e);
+    e = open_engine(0, OPTIONS_AT(ht_engine_options, with.step_tokens = 7));
+    assert_int_equal(e->o.step_tokens, 7);
+    ht_engine_close(e);
 }
 
 /* Answers end with LENGTH where the engine's memory does. */
@@ -398,6 +411,7 @@ int main(void) {
         cmocka_unit_test(answers_of_one_prompt),
         cmocka_unit_test(warming),
         cmocka_unit_test(refusals),
+        cmocka_unit_test(steps_are_as_long_as_the_device_has_them),
         cmocka_unit_test(memory_ends_an_answer),
         cmocka_unit_test(a_nan_ends_its_request_alone),
         cmocka_unit_test(deadlines),

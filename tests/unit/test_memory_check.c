@@ -1,4 +1,5 @@
 /* What memory is free: the system's word, the control groups', and what is refused for the lack of it. */
+#include "device/device.h"
 #include "models/kv.h"
 #include "models/memory_check.h"
 #include "support/scratch.h"
@@ -120,14 +121,16 @@ enum { PAGE_BYTES = 256 * 2 * 2 * 64 * 2 }; /* f16 */
 
 static void cache_bytes(void **state) {
     (void)state;
-    assert_int_equal(ht_kv_bytes(kv, 1, HT_F16, ht_kv_saved_page_bytes, 0, HT_KV_CHUNK, 1 << 20), 0);
-    assert_int_equal(ht_kv_bytes(kv, 1, HT_F16, ht_kv_saved_page_bytes, 1, HT_KV_CHUNK, 1 << 20), PAGE_BYTES);
-    assert_int_equal(ht_kv_bytes(kv, 1, HT_F16, ht_kv_saved_page_bytes, 257, HT_KV_CHUNK, 1 << 20), 2 * PAGE_BYTES);
-    assert_int_equal(ht_kv_bytes(kv, 1, HT_F32, ht_kv_saved_page_bytes, 257, HT_KV_CHUNK, 1 << 20), 4 * PAGE_BYTES);
-    assert_int_equal(ht_kv_bytes(kv, 1, HT_I8, ht_kv_saved_page_bytes, 257, HT_KV_CHUNK, 1 << 20),
+    assert_int_equal(ht_kv_bytes(kv, 1, HT_F16, ht_kv_saved_page_bytes, 0, HT_LEAST_STEP_ROWS, 1 << 20), 0);
+    assert_int_equal(ht_kv_bytes(kv, 1, HT_F16, ht_kv_saved_page_bytes, 1, HT_LEAST_STEP_ROWS, 1 << 20), PAGE_BYTES);
+    assert_int_equal(ht_kv_bytes(kv, 1, HT_F16, ht_kv_saved_page_bytes, 257, HT_LEAST_STEP_ROWS, 1 << 20),
+                     2 * PAGE_BYTES);
+    assert_int_equal(ht_kv_bytes(kv, 1, HT_F32, ht_kv_saved_page_bytes, 257, HT_LEAST_STEP_ROWS, 1 << 20),
+                     4 * PAGE_BYTES);
+    assert_int_equal(ht_kv_bytes(kv, 1, HT_I8, ht_kv_saved_page_bytes, 257, HT_LEAST_STEP_ROWS, 1 << 20),
                      2 * (PAGE_BYTES / 2) * 68 / 64);
-    size_t one = ht_kv_bytes(kv + 1, 1, HT_F16, ht_kv_saved_page_bytes, 100000, HT_KV_CHUNK, 1 << 20),
-           more = ht_kv_bytes(kv + 1, 1, HT_F16, ht_kv_saved_page_bytes, 200000, HT_KV_CHUNK, 1 << 20);
+    size_t one = ht_kv_bytes(kv + 1, 1, HT_F16, ht_kv_saved_page_bytes, 100000, HT_LEAST_STEP_ROWS, 1 << 20),
+           more = ht_kv_bytes(kv + 1, 1, HT_F16, ht_kv_saved_page_bytes, 200000, HT_LEAST_STEP_ROWS, 1 << 20);
     assert_true(one == more && one < 8 * PAGE_BYTES); /* a ring stops growing */
 }
 
@@ -152,7 +155,8 @@ static void refusals(void **state) {
                                 .n_kv_layers = 1,
                                 .kv_dtype = HT_F16,
                                 .page_bytes = ht_kv_saved_page_bytes,
-                                .context = 1 << 20};
+                                .context = 1 << 20,
+                                .step_rows = HT_LEAST_STEP_ROWS};
     CHECK_ROOM(w, 10000000, NULL);
     CHECK_ROOM(w, 9999999, "m.gguf", "10.0 MB", "weights", "smaller or more strongly quantised");
     w.positions = 1024;
@@ -170,6 +174,26 @@ static void refusals(void **state) {
     CHECK_ROOM(w, 10000000, "3.10 GB");
 }
 
+/* A sliding layer's ring holds the rows of a step and the window before them. */
+static void rings_are_as_long_as_steps(void **state) {
+    (void)state;
+    ht_memory_check_wanted w = {.name = "m.gguf",
+                                .kv = kv + 1,
+                                .n_kv_layers = 1,
+                                .kv_dtype = HT_F16,
+                                .page_bytes = ht_kv_saved_page_bytes,
+                                .positions = 1 << 16,
+                                .context = 1 << 20,
+                                .step_rows = 512};
+    CHECK_ROOM(w, 5 * PAGE_BYTES, NULL);
+    CHECK_ROOM(w, 5 * PAGE_BYTES - 1, "65536 positions");
+    w.step_rows = 2048;
+    CHECK_ROOM(w, 11 * PAGE_BYTES, NULL);
+    CHECK_ROOM(w, 11 * PAGE_BYTES - 1, "65536 positions");
+    w.positions = 1000; /* fewer than the ring has */
+    CHECK_ROOM(w, 4 * PAGE_BYTES, NULL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(without_groups, make_root, remove_root),
@@ -179,6 +203,7 @@ int main(void) {
         cmocka_unit_test(this_machine),
         cmocka_unit_test(cache_bytes),
         cmocka_unit_test(refusals),
+        cmocka_unit_test(rings_are_as_long_as_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

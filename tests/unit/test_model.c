@@ -642,7 +642,7 @@ static void memory_of_a_cache(void **state) {
             snprintf(path, sizeof path, "tests/golden/tiny/%s", names[i]);
             const ht_model_options how = OPTIONS(ht_model_options, with.device = device, with.kv_dtype = dtypes[t]);
             if (ht_model_info_read(path, &in, &err) || ht_model_load(path, &how, &m, &err) ||
-                ht_cache_new(m, HT_KV_CHUNK, &c, &err))
+                ht_cache_new(m, HT_LEAST_STEP_ROWS, &c, &err))
                 fail_msg("%s", err.message);
             size_t before = ht_memory_get(device).active_bytes;
             const int64_t lengths[] = {1, 256, 257, in->context - 200, in->context};

@@ -76,6 +76,30 @@ static void chunks_do_not_change_bits(void **state) {
     free(rows);
 }
 
+/* A session that asks for no chunk has the device's number of rows, or the context where that is shorter. */
+static void steps_are_as_long_as_the_device_has_them(void **state) {
+    (void)state;
+    ht_error err = {0};
+    ht_session *s;
+    ht_model *small = tiny_load(&(tiny_options){.context = 100});
+    assert_int_equal(ht_session_new(small, NULL, &s, &err), HT_OK);
+    assert_int_equal(s->chunk, 100);
+    ht_session_free(s);
+    ht_model_free(small);
+    float *rows = tiny_rows(TOKENS);
+    for (int m = 0; m < N_MODELS; m++) {
+        assert_int_equal(ht_session_new(models[m], OPTIONS_AT(ht_session_options, with.chunk = 37), &s, &err), HT_OK);
+        assert_int_equal(s->chunk, 37);
+        ht_session_free(s);
+        assert_int_equal(ht_session_new(models[m], NULL, &s, &err), HT_OK);
+        assert_int_equal(s->chunk, models[m]->device->step_rows);
+        tiny_forward(s, ids, TOKENS, false, rows);
+        assert_same_rows(rows, m, TOKENS - 1, 1);
+        ht_session_free(s);
+    }
+    free(rows);
+}
+
 /* The whole rows differ between positions and from zero, so that the comparisons above can fail. */
 static void logits_are_not_trivial(void **state) {
     (void)state;
@@ -469,6 +493,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logits_are_not_trivial),
         cmocka_unit_test(chunks_do_not_change_bits),
+        cmocka_unit_test(steps_are_as_long_as_the_device_has_them),
         cmocka_unit_test(sessions_in_two_threads),
         cmocka_unit_test(together_is_as_alone),
         cmocka_unit_test(a_step_without_numbers_is_not_taken),
