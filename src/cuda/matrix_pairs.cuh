@@ -8,6 +8,8 @@
 #include "cuda/matrix_values.cuh"
 #include "cuda/tensor.cuh"
 
+/* A form's LOADS_ANY: spans are any 64 columns, which `pairs` loads. ALIKE: matrices of one type and width differ in their rows only. */
+
 /* ---- visitors ---- */
 
 /* Loads a field. */
@@ -72,7 +74,7 @@ struct ht_pairs_with_factor {
 
 /* Any form, eight columns at a time. */
 struct ht_pairs_STORED : ht_pairs_with_factor {
-    enum { CYCLES = 1, LOADS_ANY = 1 };
+    enum { CYCLES = 1, LOADS_ANY = 1, ALIKE = 0 };
     struct raw {
         const uint8_t *row;
         int64_t g, index;
@@ -92,7 +94,7 @@ struct ht_pairs_STORED : ht_pairs_with_factor {
 };
 
 template <bool HALF> struct ht_pairs_16 : ht_pairs_with_factor {
-    enum { CYCLES = 1, LOADS_ANY = 0 };
+    enum { CYCLES = 1, LOADS_ANY = 0, ALIKE = 1 };
     struct raw {
         uint4 q[2];
     };
@@ -119,7 +121,7 @@ typedef ht_pairs_16<true> ht_pairs_F16;
 typedef ht_pairs_16<false> ht_pairs_BF16;
 
 struct ht_pairs_F8 : ht_pairs_with_factor {
-    enum { CYCLES = 1, LOADS_ANY = 0 };
+    enum { CYCLES = 1, LOADS_ANY = 0, ALIKE = 0 };
     struct raw {
         uint2 q[2];
         float s[2];
@@ -147,7 +149,7 @@ struct ht_pairs_F8 : ht_pairs_with_factor {
 };
 
 struct ht_pairs_Q4_0 : ht_pairs_with_factor {
-    enum { CYCLES = 4, LOADS_ANY = 0 };
+    enum { CYCLES = 4, LOADS_ANY = 0, ALIKE = 1 };
     struct raw {
         uint4 q[2];
         uint2 d[2]; /* of the lanes' halves */
@@ -180,7 +182,7 @@ template <int LESS> static __device__ __forceinline__ void ht_byte_pairs(uint32_
 }
 
 struct ht_pairs_Q8_0 : ht_pairs_with_factor {
-    enum { CYCLES = 2, LOADS_ANY = 0 };
+    enum { CYCLES = 2, LOADS_ANY = 0, ALIKE = 1 };
     struct raw {
         uint4 q[2];
         uint32_t d[2];
@@ -203,7 +205,7 @@ struct ht_pairs_Q8_0 : ht_pairs_with_factor {
 };
 
 struct ht_pairs_Q4_K {
-    enum { CYCLES = 4, LOADS_ANY = 0 };
+    enum { CYCLES = 4, LOADS_ANY = 0, ALIKE = 1 };
     struct raw {
         uint4 q[2], head;
     };
@@ -244,7 +246,7 @@ struct ht_pairs_Q4_K {
 };
 
 struct ht_pairs_Q6_K {
-    enum { CYCLES = 4, LOADS_ANY = 0 };
+    enum { CYCLES = 4, LOADS_ANY = 0, ALIKE = 1 };
     struct raw {
         uint4 q[2];
         uint2 high[2];
@@ -285,7 +287,7 @@ struct ht_pairs_Q6_K {
 
 /* Affine groups of BITS bits: numbers, then pairs of scale and bias. */
 template <int BITS> struct ht_pairs_affine : ht_pairs_with_factor {
-    enum { CYCLES = 16 / BITS, LOADS_ANY = 0 };
+    enum { CYCLES = 16 / BITS, LOADS_ANY = 0, ALIKE = 1 };
     struct raw {
         uint4 q[2];
         uint32_t pair[2 * CYCLES];

@@ -4,12 +4,9 @@
 
 #include "cuda/kernel.cuh"
 
-/* A number that is kept in a register, and not found out again wherever it is needed. */
-static __device__ __forceinline__ int ht_kept(int x) {
-#ifndef HT_CUDA_ON_HOST
-    asm volatile("" : "+r"(x));
-#endif
-    return x;
+/* A thread's number, kept in a register: the compiler would read it anew wherever it is needed, which takes long. Whole warps call it. */
+static __device__ __forceinline__ int ht_kept_thread(void) {
+    return (int)__shfl_sync(0xffffffffu, threadIdx.x, (int)(threadIdx.x & 31));
 }
 
 /* ---- f16, and pairs of them ---- */
@@ -226,11 +223,7 @@ static __device__ __forceinline__ float ht_fast_reciprocal(float x) {
 /* What the cache in the middle is to do with what is read once and never again: let it go first, so that all else stays there, the
  * code of kernels too. */
 static __device__ __forceinline__ uint64_t ht_read_once(void) {
-    uint64_t policy = 0;
-#ifndef HT_CUDA_ON_HOST
-    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-#endif
-    return policy;
+    return 0x12F0000000000000u; /* what createpolicy.fractional.L2::evict_first makes */
 }
 
 /* BYTES bytes, 4, 8 or 16, both addresses multiples of that, which are there after a wait. */

@@ -26,11 +26,59 @@ static __device__ HT_CUDA_APART uint4 ht_loose_pairs(const ht_cuda_weights &m, c
  * ring of slots in shared memory, from one panel to the next without a pause: a lane brings what it takes itself, so that nobody
  * waits for another. The first slots are filled before earlier kernels are done. */
 
+static __device__ __forceinline__ const ht_cuda_tensor_matrix &ht_matrix_of(const ht_cuda_tensor_arguments &a,
+                                                                            int64_t panel) {
+    int which = 0;
+    while (which + 1 < a.n_matrices && panel >= a.matrix[which + 1].first_panel) which++;
+    return a.matrix[which];
+}
+
+/* The panels after `panel` of the same matrix that have all their rows: behind these, everything is found again. */
+static __device__ __forceinline__ int64_t ht_end_of_whole(const ht_cuda_tensor_matrix &of, int panels) {
+    return of.first_panel + of.w.n_rows / HT_CUDA_PANEL - (panels - 1);
+}
+
 /* The rows that a lane has of the panels. */
 template <int PANELS> struct ht_lane_rows {
     const ht_cuda_weights *w;
     const uint8_t *row[PANELS][2];
     int32_t index[PANELS][2];
+    int64_t panel, whole;
+
+    __device__ __forceinline__ void find(const ht_cuda_tensor_arguments &a, int64_t at, int lane) {
+        const ht_cuda_tensor_matrix &of = ht_matrix_of(a, at);
+        w = &of.w;
+        panel = at;
+        whole = ht_end_of_whole(of, PANELS);
+#pragma unroll
+        for (int p = 0; p < PANELS; p++)
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                const int64_t i = (panel - of.first_panel + p) * HT_CUDA_PANEL + half * 8 + lane / 4,
+                              last = of.w.n_rows - 1, of_it = i < last ? i : last;
+                index[p][half] = (int32_t)of_it;
+                row[p][half] = of.w.packed + of_it * of.w.row_bytes;
+            }
+    }
+
+    /* Of the block's next panels, if there are any. */
+    __device__ __forceinline__ bool go_on(const ht_cuda_tensor_arguments &a, int lane) {
+        const int64_t step = (int64_t)gridDim.x * PANELS;
+        if (panel + step < whole) {
+            panel += step;
+#pragma unroll
+            for (int p = 0; p < PANELS; p++)
+#pragma unroll
+                for (int half = 0; half < 2; half++) {
+                    index[p][half] += (int32_t)step * HT_CUDA_PANEL;
+                    row[p][half] += step * HT_CUDA_PANEL * w->row_bytes;
+                }
+            return true;
+        }
+        if (panel + step >= a.panels) return false;
+        find(a, panel + step, lane);
+        return true;
+    }
 };
 
 /* What all lanes have of them. */
@@ -39,31 +87,6 @@ template <int PANELS> struct ht_panels {
     int32_t first;        /* row of the first */
     float factor[PANELS]; /* a panel's rows have one */
 };
-
-static __device__ __forceinline__ const ht_cuda_tensor_matrix &ht_matrix_of(const ht_cuda_tensor_arguments &a,
-                                                                            int64_t panel) {
-    int which = 0;
-    while (which + 1 < a.n_matrices && panel >= a.matrix[which + 1].first_panel) which++;
-    return a.matrix[which];
-}
-
-template <int PANELS>
-static __device__ __forceinline__ ht_lane_rows<PANELS> ht_rows_at(const ht_cuda_tensor_arguments &a, int64_t panel,
-                                                                  int lane) {
-    const ht_cuda_tensor_matrix &of = ht_matrix_of(a, panel);
-    ht_lane_rows<PANELS> r;
-    r.w = &of.w;
-#pragma unroll
-    for (int p = 0; p < PANELS; p++)
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            const int64_t row = (panel - of.first_panel + p) * HT_CUDA_PANEL + half * 8 + lane / 4,
-                          last = of.w.n_rows - 1;
-            r.index[p][half] = (int32_t)(row < last ? row : last);
-            r.row[p][half] = of.w.packed + (row < last ? row : last) * of.w.row_bytes;
-        }
-    return r;
-}
 
 template <int PANELS>
 static __device__ __forceinline__ ht_panels<PANELS> ht_panels_at(const ht_cuda_tensor_arguments &a, int64_t panel) {
@@ -93,7 +116,6 @@ template <class F, int PANELS> struct ht_ring {
     uint64_t policy;
     int lane;
     int32_t begin, end, i; /* spans of the warp's segment */
-    int64_t panel;
     ht_lane_rows<PANELS> rows;
 
     __device__ __forceinline__ unsigned char *after(unsigned char *slot) const {
@@ -102,18 +124,16 @@ template <class F, int PANELS> struct ht_ring {
 
     __device__ __forceinline__ void bring(const ht_cuda_tensor_arguments &a) {
         if (i < end) {
+            const ht_cuda_weights &w = F::ALIKE ? a.matrix[0].w : *rows.w;
 #pragma unroll
             for (int p = 0; p < PANELS; p++)
 #pragma unroll
                 for (int half = 0; half < 2; half++) {
                     typename F::raw raw;
                     ht_bring_field<typename F::raw> visitor = {&raw, to + (p * 2 + half) * FIELDS, lane, policy};
-                    F::visit(visitor, raw, *rows.w, rows.row[p][half], rows.index[p][half], i, lane & 3);
+                    F::visit(visitor, raw, w, rows.row[p][half], rows.index[p][half], i, lane & 3);
                 }
-            if (++i == end && (panel += (int64_t)gridDim.x * PANELS) < a.panels) {
-                rows = ht_rows_at<PANELS>(a, panel, lane);
-                i = begin;
-            }
+            if (++i == end && rows.go_on(a, lane)) i = begin;
         }
         ht_copies_end();
         to = after(to);
@@ -160,7 +180,7 @@ static __device__ __forceinline__ void ht_add_half(const uint32_t (*w)[2][4], co
     for (int j = 0; j < N; j++)
 #pragma unroll
         for (int step = 0; step < 2; step++)
-            b[j][step] = *(const uint2 *)(x.at[h][step] + offset + j * HT_CUDA_CUT_BYTES);
+            b[j][step] = *(const uint2 *)(x.at[h][step] + (offset + j * HT_CUDA_CUT_BYTES));
 #pragma unroll
     for (int p = 0; p < PANELS; p++) {
         const uint32_t first[4] = {w[p][0][0], w[p][1][0], w[p][0][1], w[p][1][1]};
@@ -214,11 +234,13 @@ static __device__ __forceinline__ void ht_add_loose(const ht_panels<PANELS> &at,
     }
 }
 
-/* The eight warps' sums of a panel, added and written; `first` is the first row of the matrix. */
+/* The eight warps' sums of a panel, added and written; `first` is the first row of the matrix. Of few sums one half of the block has
+ * those of one panel, the other those of the next. */
 template <int N>
 static __device__ __forceinline__ void ht_put_sums(const ht_cuda_tensor_arguments &a, const ht_cuda_tensor_matrix &of,
-                                                   int32_t first, const float (*sum)[4], float *shared, int thread) {
-    enum { ROWS = HT_CUDA_PANEL, ALL = ROWS * N * 8 };
+                                                   int32_t first, float factor, const float (*sum)[4], float *shared,
+                                                   int thread, int turn, float inverse) {
+    enum { ROWS = HT_CUDA_PANEL, ALL = ROWS * N * 8, THREADS = HT_CUDA_TENSOR_WARPS * 32 };
     const int g = thread >> 2 & 7, t = thread & 3, warp = thread >> 5;
 #pragma unroll
     for (int j = 0; j < N; j++)
@@ -228,13 +250,15 @@ static __device__ __forceinline__ void ht_put_sums(const ht_cuda_tensor_argument
             if (column < a.n) shared[warp * ALL + column * ROWS + row] = sum[j][i];
         }
     __syncthreads();
-    for (int i = thread; i < ALL; i += HT_CUDA_TENSOR_WARPS * 32) {
-        const int64_t row = first + i % ROWS, x = i / ROWS;
+    if (N == 1 && thread / ALL != turn) return;
+#pragma unroll 1
+    for (int i = N == 1 ? thread % ALL : thread; i < ALL; i += THREADS) {
+        const int row = first + i % ROWS, x = i / ROWS;
         if (row >= of.w.n_rows || x >= a.n) continue;
         float total = 0;
 #pragma unroll
         for (int w = 0; w < HT_CUDA_SEGMENTS; w++) total += shared[w * ALL + i];
-        total = total * a.x.inverse[x] * (1.0f / of.factors[row / HT_CUDA_FACTOR_ROWS]);
+        total = total * (N == 1 ? inverse : a.x.inverse[x]) * ht_inverse_of_power(factor);
         if (of.bias) total += of.bias[row];
         of.y[x * of.ldy + row] = total;
     }
@@ -244,7 +268,7 @@ template <class F, int N, int PANELS>
 static __device__ __forceinline__ void ht_tensor(const ht_cuda_tensor_arguments &a) {
     enum { ALL = HT_CUDA_PANEL * N * 8, TURNS = N == 1 ? 2 : 1 };
     HT_CUDA_SHARED(float, shared);
-    const int thread = ht_kept((int)threadIdx.x), warp = thread >> 5, lane = thread & 31;
+    const int thread = ht_kept_thread(), warp = thread >> 5, lane = thread & 31;
     const int64_t spans = ht_spans_of<F>(a.matrix[0].w); /* all matrices are of one type and width */
     const int32_t begin = (int32_t)(spans * warp / HT_CUDA_SEGMENTS),
                   end = (int32_t)(spans * (warp + 1) / HT_CUDA_SEGMENTS);
@@ -256,14 +280,14 @@ static __device__ __forceinline__ void ht_tensor(const ht_cuda_tensor_arguments 
         ring.first = (unsigned char *)(shared + TURNS * HT_CUDA_SEGMENTS * ALL) + warp * ring.BYTES;
         ring.to = ring.from = ring.first;
         ring.begin = ring.i = begin, ring.end = end;
-        ring.panel = panel;
-        ring.rows = ht_rows_at<PANELS>(a, panel, lane);
+        ring.rows.find(a, panel, lane);
 #pragma unroll 1
         for (int j = 1; j < ring.SLOTS; j++) ring.bring(a);
     }
     ht_panels<PANELS> at = ht_panels_at<PANELS>(a, panel);
     ht_await_earlier();
     const ht_lane_x x = ht_x_of(a.x, a.n, lane);
+    const float inverse = N == 1 && thread % ALL / HT_CUDA_PANEL < a.n ? a.x.inverse[thread % ALL / HT_CUDA_PANEL] : 0;
     for (int turn = 0; panel < a.panels; turn = (turn + 1) % TURNS) {
         float sum[PANELS][N][4];
 #pragma unroll
@@ -275,7 +299,8 @@ static __device__ __forceinline__ void ht_tensor(const ht_cuda_tensor_arguments 
         for (int32_t i = begin; i < end; i++) {
             ht_span<F, PANELS> span;
             if (F::LOADS_ANY) {
-                const ht_lane_rows<PANELS> rows = ht_rows_at<PANELS>(a, panel, lane);
+                ht_lane_rows<PANELS> rows;
+                rows.find(a, panel, lane);
                 ht_load_now visitor;
 #pragma unroll
                 for (int p = 0; p < PANELS; p++)
@@ -285,12 +310,13 @@ static __device__ __forceinline__ void ht_tensor(const ht_cuda_tensor_arguments 
                                  lane & 3);
             } else {
                 ring.bring(a);
-                ring.take(span, at.of->w, i);
+                ring.take(span, F::ALIKE ? a.matrix[0].w : at.of->w, i);
             }
             ht_add_span<F, N, PANELS>(at, span, x, i, sum);
         }
         if (warp == HT_CUDA_SEGMENTS - 1 && spans * F::CYCLES * HT_CUDA_CUT < at.of->w.k) {
-            const ht_lane_rows<PANELS> rows = ht_rows_at<PANELS>(a, panel, lane);
+            ht_lane_rows<PANELS> rows;
+            rows.find(a, panel, lane);
             for (int64_t cut = spans * F::CYCLES; cut * HT_CUDA_CUT < at.of->w.k; cut++)
                 ht_add_loose<N, PANELS>(at, rows, x, cut, lane, sum);
         }
@@ -299,8 +325,8 @@ static __device__ __forceinline__ void ht_tensor(const ht_cuda_tensor_arguments 
         if (panel < a.panels) at = ht_panels_at<PANELS>(a, panel); /* on its way while these sums are added */
 #pragma unroll
         for (int p = 0; p < PANELS; p++) {
-            ht_put_sums<N>(a, *done.of, done.first + p * HT_CUDA_PANEL, sum[p], shared + turn * HT_CUDA_SEGMENTS * ALL,
-                           thread);
+            ht_put_sums<N>(a, *done.of, done.first + p * HT_CUDA_PANEL, done.factor[p], sum[p],
+                           shared + turn * HT_CUDA_SEGMENTS * ALL, thread, turn, inverse);
             if (TURNS == 1) __syncthreads();
         }
     }

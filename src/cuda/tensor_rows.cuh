@@ -15,6 +15,11 @@ static __device__ __forceinline__ float ht_power_for(float most, int top) {
     return __uint_as_float((uint32_t)(127 + (power > 100 ? 100 : power)) << 23);
 }
 
+/* 1 / x of such a power, which is not as large or small as they can be. */
+static __device__ __forceinline__ float ht_inverse_of_power(float x) {
+    return __uint_as_float((254u << 23) - __float_as_uint(x));
+}
+
 /* The largest of a block's values, whole warps of them, to all threads; NaN is none. */
 static __device__ __forceinline__ float ht_block_most(float most) {
     __shared__ float of_warp[32];
