@@ -258,6 +258,33 @@ template <class A, int M> static __device__ void attend_tile(const ht_cuda_atten
         load_next();
     }
 
+    if (u.n == 1 && a.end_part == 0) { /* nothing to merge: as merge() would */
+        __syncthreads();
+        if (warp == 0 && t == 0)
+#pragma unroll
+            for (int i = 0; i < M; i++) of.factors[i * 16 + g] = total[i][0], of.factors[i * 16 + g + 8] = total[i][2];
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < M; i++)
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                const int query = i * 16 + g + 8 * half;
+                if (query >= u.tile.n) continue;
+                running<false> r = {-INFINITY, 0.0f};
+                float mine, its;
+                r.add(of.largest[query], of.factors[query], &mine, &its);
+                const float inverse = 1.0f / r.total;
+                float *to = out_of(a, u.tile.query + query, u.head);
+#pragma unroll
+                for (int j = 0; j < 2 * PAIRS; j++) {
+                    const int d = 8 * (2 * (warp + TENSOR_WARPS * (j / 2)) + j % 2) + 2 * t;
+                    for (int e = 0; e < 2; e++)
+                        if (d + e < a.form.head_dim)
+                            to[d + e] = result_of(fmaf(0.0f, mine, sum[j / 2][i][j % 2][2 * half + e] * its), inverse);
+                }
+            }
+        return;
+    }
 #pragma unroll
     for (int i = 0; i < M; i++)
 #pragma unroll

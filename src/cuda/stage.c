@@ -7,7 +7,7 @@
 #include "cuda/stage.h"
 #include "cuda/tensor_run.h"
 
-enum { ALIGN = 1024, FIRST_CLUSTER_MAJOR = 9, LEAST_THREADS = 64 /* of a block of a cluster */ };
+enum { ALIGN = 1024, PREPARE_THREADS = 256, FIRST_CLUSTER_MAJOR = 9, LEAST_THREADS = 64 /* of a block of a cluster */ };
 
 typedef struct layout {
     bool is_one_kernel; /* the row-wise calls are */
@@ -87,14 +87,18 @@ static bool make_step(const ht_fused_stage *s, int i, int64_t n, int64_t width, 
 /* Whether a block keeps a whole row in registers; else it has room for one. */
 static bool is_long(int64_t k) { return k > (int64_t)ht_cuda_team_of(k) * 4 * HT_CUDA_STAGE_QUADS; }
 
-static bool make_steps(const ht_fused_stage *s, layout *l) {
+/* Whether rows of that width are what the kernel takes. */
+static bool fits(const ht_cuda_device *d, int64_t k) {
     enum { DECLARED = 1024 /* bytes of shared memory that the kernel has besides */ };
-    const int64_t most = ht_cuda_of(s->call->device)->most_shared_of_block - DECLARED;
-    if (l->k % 4 || (is_long(l->k) && l->k > most / (int64_t)sizeof(float))) return false;
+    const int64_t most = d->most_shared_of_block - DECLARED;
+    return k % 4 == 0 && k <= INT32_MAX && (!is_long(k) || k <= most / (int64_t)sizeof(float));
+}
+
+static bool make_steps(const ht_fused_stage *s, layout *l) {
+    if (s->n_rowwise == 0 || !fits(ht_cuda_of(s->call->device), l->k)) return false;
     for (int i = 0; i < s->n_rowwise; i++)
         if (!make_step(s, i, l->n, l->k, &l->step[i])) return false;
-    int64_t ld;
-    return s->n_rowwise > 0 || (l->has_tensor && has_aligned_rows(&s->call[0].in[0], l->k, &ld));
+    return true;
 }
 
 static void *take(size_t *bytes, void *at, size_t n) {
@@ -130,33 +134,45 @@ static size_t lay_out(const ht_fused_stage *s) {
 /* ---- running ---- */
 
 /* Whether there are so few rows that each has a cluster of blocks, with a thread for each quad; *shape is theirs then. */
-static bool spread(const ht_cuda_device *d, const ht_fused_stage *s, int64_t rows, ht_cuda_shape *shape) {
-    const layout *l = s->layout;
-    const int64_t quads = (l->k + HT_CUDA_CUT - 1) / HT_CUDA_CUT * (HT_CUDA_CUT / 4);
+static bool spread(const ht_cuda_device *d, const ht_cuda_stage_arguments *a, int64_t rows, ht_cuda_shape *shape) {
+    const int64_t quads = (a->width + HT_CUDA_CUT - 1) / HT_CUDA_CUT * (HT_CUDA_CUT / 4);
     const int64_t most = d->major >= FIRST_CLUSTER_MAJOR ? HT_CUDA_STAGE_BLOCKS : 1;
     const int64_t blocks = ht_min_i64(most, (quads + LEAST_THREADS - 1) / LEAST_THREADS);
     const int64_t threads = (quads + 32 * blocks - 1) / (32 * blocks) * 32;
     *shape =
         (ht_cuda_shape){.grid = {(unsigned)(rows * blocks)}, .block = {(unsigned)threads}, .cluster = (unsigned)blocks};
     bool norms = false; /* whose sums are those of a norm alone, of which a thread has one quad then */
-    for (int i = 0; i < s->n_rowwise; i++) norms = norms || s->op[i] == HT_OP_RMS_NORM;
-    return !(norms && is_long(l->k)) && threads <= HT_CUDA_STAGE_THREADS && rows * blocks <= d->multiprocessors;
+    for (int i = 0; i < a->n_steps; i++) norms = norms || a->step[i].op == HT_OP_RMS_NORM;
+    return !(norms && is_long(a->width)) && threads <= HT_CUDA_STAGE_THREADS && rows * blocks <= d->multiprocessors;
+}
+
+static ht_status launch_steps(ht_cuda_device *d, const ht_cuda_stage_arguments *a, ht_error *err) {
+    const int64_t rows = a->to.rows ? ht_cuda_image_rows(&a->to, a->n) : a->n;
+    ht_cuda_shape shape;
+    const bool few = spread(d, a, rows, &shape);
+    if (!few)
+        shape = (ht_cuda_shape){.grid = {(unsigned)rows},
+                                .block = {(unsigned)ht_cuda_team_of(a->width)},
+                                .shared_bytes = is_long(a->width) ? (unsigned)((size_t)a->width * sizeof(float)) : 0};
+    return ht_cuda_launch(d, few ? HT_CUDA_ID_ht_cuda_stage_few : HT_CUDA_ID_ht_cuda_stage_rows, &shape, a, err);
 }
 
 static ht_status run_one_kernel(ht_cuda_device *d, const ht_fused_stage *s, ht_cuda_image *image, ht_error *err) {
     const layout *l = s->layout;
-    const ht_view *x = &s->call[0].in[0];
-    ht_cuda_stage_arguments a = {
-        .n_steps = s->n_rowwise, .x = x->data, .n = l->n, .ldx = x->stride[0], .width = l->k, .to = *image};
+    ht_cuda_stage_arguments a = {.n_steps = s->n_rowwise, .n = l->n, .width = l->k, .to = *image};
     for (int i = 0; i < s->n_rowwise; i++) a.step[i] = l->step[i];
-    const int64_t rows = l->has_tensor ? ht_cuda_image_rows(image, l->n) : l->n;
-    ht_cuda_shape shape;
-    const bool few = spread(d, s, rows, &shape);
-    if (!few)
-        shape = (ht_cuda_shape){.grid = {(unsigned)rows},
-                                .block = {(unsigned)ht_cuda_team_of(l->k)},
-                                .shared_bytes = is_long(l->k) ? (unsigned)((size_t)l->k * sizeof(float)) : 0};
-    return ht_cuda_launch(d, few ? HT_CUDA_ID_ht_cuda_stage_few : HT_CUDA_ID_ht_cuda_stage_rows, &shape, &a, err);
+    return launch_steps(d, &a, err);
+}
+
+ht_status ht_cuda_prepare_rows(ht_cuda_device *d, const float *x, int64_t ldx, int64_t n, int64_t k,
+                               const ht_cuda_image *image, ht_error *err) {
+    if (fits(d, k) && ldx % 4 == 0 && (uintptr_t)x % 16 == 0) {
+        const ht_cuda_stage_arguments a = {.x = x, .ldx = ldx, .n = n, .width = k, .to = *image};
+        return launch_steps(d, &a, err);
+    }
+    const ht_cuda_prepare_arguments a = {.to = *image, .x = x, .n = n, .ldx = ldx, .k = k};
+    const ht_cuda_shape shape = {.grid = {(unsigned)ht_cuda_image_rows(image, n)}, .block = {PREPARE_THREADS}};
+    return ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_prepare, &shape, &a, err);
 }
 
 /* What is at a local input, as call `i` reads it. */

@@ -10,7 +10,6 @@ enum {
     MUCH_SHARED = 160 << 10, /* of a block: the rings of FEW rows */
     IMAGE_BYTES = 128 << 20, /* of that image at most */
     TENSOR_THREADS = HT_CUDA_TENSOR_WARPS * 32,
-    THREADS = 256,
     FACTOR_THREADS = 1024,
     WGMMA_MAJOR = 9,
     WGMMA_THREADS = 384,
@@ -85,13 +84,6 @@ ht_cuda_image ht_cuda_image_at(const ht_cuda_device *d, void *room, int64_t n, i
 }
 
 int64_t ht_cuda_image_rows(const ht_cuda_image *image, int64_t n) { return n <= 8 ? n : image->n_padded; }
-
-ht_status ht_cuda_prepare_rows(ht_cuda_device *d, const float *x, int64_t ldx, int64_t n, int64_t k,
-                               const ht_cuda_image *image, ht_error *err) {
-    const ht_cuda_prepare_arguments a = {.to = *image, .x = x, .n = n, .ldx = ldx, .k = k};
-    const ht_cuda_shape shape = {.grid = {(unsigned)ht_cuda_image_rows(image, n)}, .block = {THREADS}};
-    return ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_prepare, &shape, &a, err);
-}
 
 /* ---- few rows ---- */
 
