@@ -1,11 +1,11 @@
 """Makes a random Q4_K_M checkpoint, to measure speed on: what it says is noise.
 
-    python3 bench/make_large.py SHAPE FILE.gguf
+    python3 bench/make_large.py [--bf16] SHAPE FILE.gguf
 
 with a shape of smollm2-135m, gemma3-270m, gemma3-1b, gemma3-4b, qwen3-4b and llama3.1-8b.
 
 The shapes and the weight types of every tensor are those of the published models, as llama.cpp quantises them: Q4_K, with
-Q6_K where Q4_K_M has it, and Q5_0 and Q8_0 in their place where a row is no multiple of 256. 0.1 to 4.9 GB, in some
+Q6_K where Q4_K_M has it, and Q5_0 and Q8_0 in their place where a row is no multiple of 256; or all of them in BF16. 0.1 to 4.9 GB, or 16, in some
 seconds. The vocabulary has as many tokens, which are words of no language. Needs numpy.
 """
 
@@ -39,6 +39,7 @@ TYPES = {
     "Q8_0": (8, 32, 34, {0: 1 / 74}),
     "Q4_K": (12, 256, 144, {0: 1 / 165, 2: 7.5 / 165}),
     "Q6_K": (14, 256, 210, {208: 1 / 1370}),
+    "BF16": (30, 1, 2, {}),
 }
 
 
@@ -75,11 +76,28 @@ class Blocks:
             n -= len(piece)
 
 
+class Numbers:
+    """Random numbers in BF16, the same way."""
+
+    def __init__(self, rng):
+        self.pool, self.rng, self.scaled = rng.standard_normal((PIECE, 256), np.float32), rng, {}
+
+    def write(self, f, n, columns):
+        if columns not in self.scaled:
+            self.scaled[columns] = ((self.pool / math.sqrt(columns)).view(np.uint32) >> 16).astype("<u2").reshape(-1)
+        pool = self.scaled[columns]
+        while n:
+            piece = pool[int(self.rng.integers(PIECE)) * 256:][:n]
+            f.write(piece)
+            n -= len(piece)
+
+
 class Checkpoint:
-    def __init__(self):
-        self.tensors, self.at = [], 0  # (name, type, dimensions, offset)
+    def __init__(self, only=None):
+        self.tensors, self.at, self.only = [], 0, only  # (name, type, dimensions, offset); the type of all matrices
 
     def put(self, name, kind, *shape):
+        kind = self.only if self.only and kind != "F32" else kind
         block, size = TYPES[kind][1:3]
         if shape[-1] % block:
             return self.put(name, {"Q4_K": "Q5_0", "Q6_K": "Q8_0"}[kind], *shape)
@@ -102,7 +120,7 @@ class Checkpoint:
                     f.write((1 + 0.1 * rng.standard_normal(shape)).astype("<f4").tobytes())
                     continue
                 if kind not in blocks:
-                    blocks[kind] = Blocks(kind, rng)
+                    blocks[kind] = Numbers(rng) if kind == "BF16" else Blocks(kind, rng)
                 blocks[kind].write(f, math.prod(shape) // TYPES[kind][1], shape[-1])
 
 
@@ -146,10 +164,10 @@ def tokenizer(c):
             "eos_token_id": c["vocab"] - 1}
 
 
-def make(name, path):
+def make(name, path, only=None):
     c = SHAPES[name]
-    arch, w = c["arch"], Checkpoint()
-    metadata = {"general.architecture": arch, "general.name": f"random {name}", "general.file_type": 15,
+    arch, w = c["arch"], Checkpoint(only)
+    metadata = {"general.architecture": arch, "general.name": f"random {name}", "general.file_type": 32 if only else 15,
                 **{f"{arch}.{key}": v for key, v in {
                     "context_length": c["context"], "embedding_length": c["hidden"], "block_count": c["layers"],
                     "feed_forward_length": c["inner"], "attention.head_count": c["heads"],
@@ -175,8 +193,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("shape", choices=SHAPES)
     parser.add_argument("path", metavar="FILE.gguf")
+    parser.add_argument("--bf16", action="store_true", help="all matrices in BF16")
     o = parser.parse_args()
-    make(o.shape, o.path)
+    make(o.shape, o.path, "BF16" if o.bf16 else None)
 
 
 if __name__ == "__main__":
