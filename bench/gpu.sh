@@ -94,8 +94,11 @@ measure() { # MODEL NAME OPTION...
 }
 for model in "$@"; do
     name=$(basename "$model" .gguf)
-    measure "$model" "$name" -p 512 -n 64 -r 2 --parallel 64
+    measure "$model" "$name" -p 2048 -n 64 -r 2 --parallel 64
     measure "$model" "$name" -p 512 -n 32 -r 1 --depth 4096 --parallel 4
+    begin=$EPOCHREALTIME
+    "$build/bin/hearth" run "$model" hello --device cuda -n 1 -q >/dev/null
+    row "$name: a process and its first token" "$(awk -v a="$begin" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.2f s", b - a }')"
 done
 python3 bench/gpu_peer.py | rows peer
 

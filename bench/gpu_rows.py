@@ -42,7 +42,7 @@ def kl(v, name):
 
 
 def peer(v, _):
-    yield "torch, products of a bf16 prefill of 512", v["text"]
+    yield "torch, products of a bf16 prefill of 2048", v["text"]
 
 
 def main():

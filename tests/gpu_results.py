@@ -12,7 +12,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 ROWS = ["test programs on the GPU", "memcheck", "racecheck", "initcheck", "compute capability", "memory", "read bandwidth", "f16 peak", "f32 peak",
         r".*: prefill of \d+", r".*: decode", r".*: decode, 64 together", r".*: prefill of \d+ after 4,096", r".*: decode after 4,096",
-        r".*: decode, \d+ together after 4,096", r".*: divergence from the CPU in reference precision",
+        r".*: decode, \d+ together after 4,096", r".*: a process and its first token", r".*: divergence from the CPU in reference precision",
         r"torch, products of a bf16 prefill of \d+"]  # fmt: skip
 
 

@@ -5,8 +5,8 @@
 #include "cuda/tensor_run.h"
 
 enum {
-    FEW = 64,                /* rows of x; more have an image of the matrix made, and more than SOME where blocks have little */
-    SOME = 16,               /* shared memory */
+    FEW = 64,  /* rows of x; more have an image of the matrix made, and more than SOME where blocks have little */
+    SOME = 16, /* shared memory */
     MUCH_SHARED = 160 << 10, /* of a block: the rings of FEW rows */
     IMAGE_BYTES = 128 << 20, /* of that image at most */
     TENSOR_THREADS = HT_CUDA_TENSOR_WARPS * 32,

@@ -107,7 +107,7 @@ typedef struct ht_cuda_tensor_matrix {
 typedef struct ht_cuda_tensor_arguments {
     ht_cuda_tensor_matrix matrix[HT_CUDA_TOGETHER];
     int32_t n_matrices;
-    int64_t panels;     /* of all of them */
+    int64_t panels; /* of all of them */
     ht_cuda_image x;
     int64_t n;
 } ht_cuda_tensor_arguments;
