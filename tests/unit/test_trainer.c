@@ -263,7 +263,8 @@ static void resumes_with_the_same_bits(void **state) {
     }
 }
 
-/* A mean over all learned tokens of a step, however they are divided into batches. */
+/* A mean over all learned tokens of a step, however they are divided into batches. Sums come in another order, and on a GPU, which
+ * rounds activations to f16, a last digit may be one of f16 a step later. */
 static void accumulates_as_one_batch(void **state) {
     (void)state;
     ht_trainer_options o = basic(write_data("train.jsonl", SAMPLES));
@@ -275,9 +276,10 @@ static void accumulates_as_one_batch(void **state) {
     o.accumulate = 4;
     ht_adapter *b = train(model, &o, four);
     for (int i = 0; i < 6; i++)
-        if (!(fabs(one[i] - four[i]) < 1e-5 * one[i])) fail_msg("loss %d: %.9g and %.9g", i, one[i], four[i]);
+        if (!(fabs(one[i] - four[i]) < (test_is_late() ? 1e-4 : 1e-5) * one[i]))
+            fail_msg("loss %d: %.9g and %.9g", i, one[i], four[i]);
     const double most = difference(a, b, &size);
-    if (!(most < 1e-2 * size)) fail_msg("values differ by %g of %g", most, size);
+    if (!(most < (test_is_late() ? 5e-2 : 1e-2) * size)) fail_msg("values differ by %g of %g", most, size);
     ht_adapter_free(a);
     ht_adapter_free(b);
 }
