@@ -51,7 +51,10 @@ run_test() {
     awk -v name="$name" -v word=$word -v a="$begin" -v b="$EPOCHREALTIME" 'BEGIN { printf "%-28s %-6s %6.1f s\n", name, word, b - a }'
 }
 export -f run_test
-printf '%s\n' "${longer[@]}" "${compared[@]}" "${operations[@]}" | xargs -P "$at_once" -I{} bash -c 'run_test {}' | tee "$work/tests"
+{
+    printf '%s\n' "${longer[@]}" "${compared[@]}" "${operations[@]}" | grep -vx test_cuda_measure | xargs -P "$at_once" -I{} bash -c 'run_test {}'
+    run_test test_cuda_measure # which wants the GPU for itself
+} | tee "$work/tests"
 passed=$(grep -c "^test_[^ ]* *passed " "$work/tests")
 mapfile -t failed < <(awk '/^test_/ && $2 == "FAILED" { print $1 }' "$work/tests")
 row "test programs on the GPU" "$passed passed, ${#failed[@]} failed${failed[*]:+: ${failed[*]}}"

@@ -107,12 +107,6 @@ static int64_t tiles_of(const attend_job *job, const sequence *s) {
 
 /* ---- shared memory ---- */
 
-/* What one block may have. */
-static int64_t shared_most(const ht_cuda_device *d) {
-    if (d->major == 9 || d->major == 10) return 227 << 10;
-    return d->major == 8 && (d->minor == 0 || d->minor == 7) ? 163 << 10 : 99 << 10;
-}
-
 /* Of a block that has tiles of `tile` queries: the queries, their weights of a page, and sums that are brought together. */
 static int64_t pages_shared_bytes(const ht_cuda_page_form *f, int64_t tile) {
     const int64_t width = ht_min_i64(f->chunks, HT_CUDA_ATTEND_THREADS);
@@ -418,7 +412,7 @@ static void describe(attend_job *job) {
                                         .softcap = job->p->softcap,
                                         .n_heads = (int32_t)call->in[0].shape[1]};
     job->a.group = job->a.n_heads / l->shape.n_kv_heads;
-    job->shared_most = shared_most(ht_cuda_of(call->device));
+    job->shared_most = ht_cuda_of(call->device)->most_shared_of_block;
     job->tensor = l->shape.dtype != HT_F32 && l->shape.head_dim <= HT_CUDA_TENSOR_HEAD &&
                   tiles_shared_bytes(&job->a.form, 16, 2) + BLOCK_BYTES <= job->shared_most;
     if (ht_view_absent(&call->in[1])) return;
