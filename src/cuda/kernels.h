@@ -24,7 +24,8 @@
     X(attend)                                                                                                          \
     X(attention)                                                                                                       \
     X(elementwise) X(index) X(lora) X(make) X(matrix) X(norm) X(product) X(reduce) X(sort)
-#define HT_CUDA_MODULES(X) HT_CUDA_OPERATIONS(X) X(lay_out) X(measure) X(stage) X(tensor_product) X(tensor_wide) X(top)
+#define HT_CUDA_MODULES(X)                                                                                             \
+    HT_CUDA_OPERATIONS(X) X(lay_out) X(measure) X(stage) X(tensor_product) X(tensor_some) X(tensor_wide) X(top)
 
 /* X(module, kernel) */
 #define HT_CUDA_KERNELS(X)                                                                                             \
@@ -43,6 +44,7 @@
     HT_CUDA_KERNELS_OF_SORT(X)                                                                                         \
     HT_CUDA_KERNELS_OF_STAGE(X)                                                                                        \
     HT_CUDA_KERNELS_OF_TENSOR_PRODUCT(X)                                                                               \
+    HT_CUDA_KERNELS_OF_TENSOR_SOME(X)                                                                                  \
     HT_CUDA_KERNELS_OF_TENSOR_WIDE(X)                                                                                  \
     HT_CUDA_KERNELS_OF_TOP(X)
 

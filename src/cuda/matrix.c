@@ -237,7 +237,8 @@ static ht_status run_linear(const ht_call *call, ht_error *err) {
     ht_status status = ht_cuda_contiguous_rows(d, x, r.rows, &a.x, &a.ldx, err);
     if (!status && bias && !ht_view_absent(bias)) status = ht_cuda_contiguous_rows(d, bias, r.bias, &a.bias, &ld, err);
     if (status || !ht_cuda_is_tensor(m)) return status ? status : ht_cuda_multiply(d, &a, err);
-    const ht_cuda_image image = ht_cuda_image_at(d, r.image, a.n, m->k);
+    ht_cuda_image image = ht_cuda_image_at(d, r.image, a.n, m->k);
+    image.apart = ht_cuda_takes_apart(d, m, a.n);
     const ht_cuda_product product = {m, a.bias, a.y};
     status = ht_cuda_prepare_rows(d, a.x, a.ldx, a.n, m->k, &image, err);
     return status ? status : ht_cuda_multiply_images(d, &product, 1, &image, a.n, r.matrix, err);

@@ -228,6 +228,11 @@ static ht_status run_stage(const ht_fused_stage *s, ht_error *err) {
     ht_cuda_image image = {0};
     ht_status status = HT_OK;
     if (l->has_tensor) image = ht_cuda_image_at(d, l->image, l->n, l->k);
+    image.apart = l->has_tensor;
+    for (int i = s->n_rowwise; i < s->n_rowwise + s->n_products; i++) {
+        const ht_matrix *m = matrix_of(&s->call[i]);
+        if (ht_cuda_is_tensor(m) && !ht_cuda_takes_apart(d, m, l->n)) image.apart = false;
+    }
     if (l->is_one_kernel)
         status = run_one_kernel(d, s, &image, err);
     else

@@ -199,8 +199,8 @@ static __device__ __forceinline__ void ht_put_some(const ht_cuda_image &to, int6
         pairs.x = ht_pair_of((second ? get[0] : keep[0]) * factor, (second ? keep[0] : get[0]) * factor);
         pairs.y = ht_pair_of((second ? get[1] : keep[1]) * factor, (second ? keep[1] : get[1]) * factor);
         if (q < all)
-            *(uint2 *)(group + q / 16 * (to.n_padded / 8) * HT_CUDA_CUT_BYTES +
-                       HT_CUDA_STEP_PLACE((int)(row % 8), q / 2 % 8, second)) = pairs;
+            ht_put_step(group + q / 16 * (to.n_padded / 8) * HT_CUDA_CUT_BYTES, to.apart, (int)(row % 8), q / 2 % 8,
+                        second, pairs);
     }
 }
 

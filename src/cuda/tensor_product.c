@@ -96,6 +96,38 @@ static ht_cuda_tensor_matrix operand_of(const ht_cuda_product *p, int64_t first_
                                    .first_panel = first_panel};
 }
 
+static const ht_cuda_kernel_id some_kernels[HT_CUDA_FORMS] = {
+#define SOME_KERNEL(form) [HT_CUDA_##form] = HT_CUDA_ID_ht_cuda_tensor_some_##form,
+    HT_CUDA_EACH_LOADED_FORM(SOME_KERNEL)
+#undef SOME_KERNEL
+};
+
+bool ht_cuda_takes_apart(const ht_cuda_device *d, const ht_matrix *m, int64_t n) {
+    const ht_cuda_weights w = ht_cuda_weights_of(m);
+    return has_wgmma(d) && n > SOME && n <= HT_CUDA_SOME_TOKENS && w.form != HT_CUDA_STORED && w.whole == w.k;
+}
+
+/* Of more than SOME rows, by wgmma. */
+static ht_status multiply_some(ht_cuda_device *d, const ht_cuda_product *products, int n_products,
+                               const ht_cuda_image *x, int64_t n, ht_error *err) {
+    enum { PANELS = HT_CUDA_SOME_ROWS / HT_CUDA_PANEL, BLOCKS = 2 /* of a multiprocessor */ };
+    ht_cuda_tensor_arguments a = {.x = *x, .n = n};
+    for (int i = 0; i < n_products; i++) {
+        a.matrix[a.n_matrices++] = operand_of(&products[i], a.panels);
+        a.panels += padded(ht_cuda_parts(products[i].m->n_rows, HT_CUDA_PANEL), PANELS);
+    }
+    const int form = a.matrix[0].w.form;
+    const int64_t most = d->multiprocessors / HT_CUDA_SEGMENTS * BLOCKS;
+    const int rings = TENSOR_THREADS * 2 * raw_bytes[form] * HT_CUDA_SOME_SLOTS;
+    const int sums = HT_CUDA_SOME_TOKENS * HT_CUDA_SOME_STRIDE * (int)sizeof(float);
+    const int cuts = HT_CUDA_SOME_CUTS * HT_CUDA_SOME_TOKENS * 128;
+    const ht_cuda_shape shape = {.grid = {(unsigned)(ht_min_i64(a.panels / PANELS, most) * HT_CUDA_SEGMENTS)},
+                                 .block = {TENSOR_THREADS},
+                                 .shared_bytes = (unsigned)(rings + sums + cuts),
+                                 .cluster = HT_CUDA_SEGMENTS};
+    return ht_cuda_launch(d, some_kernels[form], &shape, &a, err);
+}
+
 /* Products whose matrices are of one type are one launch. */
 static ht_status multiply_few(ht_cuda_device *d, const ht_cuda_product *products, int n_products,
                               const ht_cuda_image *x, int64_t n, ht_error *err) {
@@ -132,7 +164,7 @@ static ht_status multiply_all_few(ht_cuda_device *d, const ht_cuda_product *prod
                 alike[n_alike++] = products[j];
                 done |= (uint64_t)1 << j;
             }
-        if (n_alike) status = multiply_few(d, alike, n_alike, x, n, err);
+        if (n_alike) status = (x->apart ? multiply_some : multiply_few)(d, alike, n_alike, x, n, err);
         if (!(done >> i & 1)) i--; /* more of its kind than go together */
     }
     return status;

@@ -27,6 +27,11 @@ enum {
     HT_CUDA_WIDE_BLOCKS = 2,   /* of a cluster, which share a tile */
     HT_CUDA_WIDE_TOKENS = 192, /* rows of x */
     HT_CUDA_WIDE_STAGES = 4,
+    HT_CUDA_SOME_ROWS = 128, /* of the matrix, in a tile of ht_cuda_tensor_some_* */
+    HT_CUDA_SOME_TOKENS = 64,
+    HT_CUDA_SOME_SLOTS = 2,    /* of a warp's ring */
+    HT_CUDA_SOME_CUTS = 3,     /* of x that are in shared memory together */
+    HT_CUDA_SOME_STRIDE = 132, /* of a tile's sums: tokens are in different banks */
 };
 
 /* Slots of a warp's ring, of spans of which a lane has so many bytes of a row, or of a row of both panels. */
@@ -49,6 +54,8 @@ enum {
 /* X(form): those that tensor cores multiply by. */
 #define HT_CUDA_EACH_TENSOR_FORM(X) X(STORED) X(F16) X(BF16) X(F8) X(Q4_0) X(Q8_0) X(Q4_K) X(Q6_K) X(MLX4) X(MLX8)
 
+#define HT_CUDA_EACH_LOADED_FORM(X) X(F16) X(BF16) X(F8) X(Q4_0) X(Q8_0) X(Q4_K) X(Q6_K) X(MLX4) X(MLX8)
+
 /* X(module, kernel) */
 #define HT_CUDA_TENSOR_KERNELS(X, form)                                                                                \
     X(tensor_product, ht_cuda_tensor_##form##_8)                                                                       \
@@ -68,18 +75,32 @@ enum {
     HT_CUDA_TENSOR_KERNELS(X, MLX8)                                                                                    \
     X(tensor_product, ht_cuda_factors)                                                                                 \
     X(tensor_product, ht_cuda_prepare)
+#define HT_CUDA_KERNELS_OF_TENSOR_SOME(X)                                                                              \
+    X(tensor_some, ht_cuda_tensor_some_F16)                                                                            \
+    X(tensor_some, ht_cuda_tensor_some_BF16)                                                                           \
+    X(tensor_some, ht_cuda_tensor_some_F8)                                                                             \
+    X(tensor_some, ht_cuda_tensor_some_Q4_0)                                                                           \
+    X(tensor_some, ht_cuda_tensor_some_Q8_0)                                                                           \
+    X(tensor_some, ht_cuda_tensor_some_Q4_K)                                                                           \
+    X(tensor_some, ht_cuda_tensor_some_Q6_K)                                                                           \
+    X(tensor_some, ht_cuda_tensor_some_MLX4)                                                                           \
+    X(tensor_some, ht_cuda_tensor_some_MLX8)
 #define HT_CUDA_KERNELS_OF_TENSOR_WIDE(X)                                                                              \
     X(tensor_wide, ht_cuda_tensor_wide_mma)                                                                            \
     X(tensor_wide, ht_cuda_tensor_wide_wgmma)
 
 /* Where four of the eight columns 8 t .. of a cut lie in row r of an image's 1024 bytes, as 8 bytes: those of step 0 or 1 of their 32. */
 #define HT_CUDA_STEP_PLACE(r, t, step) ((r)*128 + ((((t) >> 2) * 4 + (step)*2 + ((t)&3) / 2) ^ (r)) * 16 + ((t)&1) * 8)
+/* Where two of these, the first or the second, lie in an image that is `apart`: as wgmma wants what it multiplies registers by. */
+#define HT_CUDA_PAIR_PLACE(r, t, step, second)                                                                         \
+    ((r)*128 + ((((t) >> 2) * 4 + (step)*2 + (second)) ^ (r)) * 16 + ((t)&3) * 4)
 
 /* Rows of x as f16, with what products with them are multiplied by. */
 typedef struct ht_cuda_image {
     unsigned char *rows; /* [cuts][n_padded / 8][1024] */
     float *inverse;      /* [n] */
     int64_t n_padded;    /* a multiple of 8 */
+    int32_t apart;       /* pairs of a step's columns are in its two halves, not side by side */
 } ht_cuda_image;
 
 typedef struct ht_cuda_prepare_arguments {

@@ -19,6 +19,8 @@ size_t ht_cuda_tensor_room(const ht_cuda_device *d, int64_t n, int64_t n_rows, i
 
 /* The image of n rows of x that such memory has room for. */
 ht_cuda_image ht_cuda_image_at(const ht_cuda_device *d, void *room, int64_t n, int64_t k);
+/* Whether a product of n rows with the matrix takes an image that is apart; all products of an image do, or none. */
+bool ht_cuda_takes_apart(const ht_cuda_device *d, const ht_matrix *m, int64_t n);
 /* Rows of it that products of n rows read, of which the first n are x's. */
 int64_t ht_cuda_image_rows(const ht_cuda_image *image, int64_t n);
 /* Makes it. */

@@ -1,0 +1,75 @@
+/* Clusters of blocks, barriers that count bytes, bulk copies and operands of wgmma: what sm_90a has of them. */
+#ifndef HT_CUDA_CLUSTER_CUH
+#define HT_CUDA_CLUSTER_CUH
+
+#include "cuda/tensor.cuh"
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define HT_HAS_WGMMA 1
+
+static __device__ __forceinline__ uint32_t ht_shared_address(const void *p) {
+    return (uint32_t)__cvta_generic_to_shared(p);
+}
+
+/* ---- barriers that count bytes ---- */
+
+static __device__ __forceinline__ void ht_barrier_init(uint64_t *b, int arrivals) {
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(ht_shared_address(b)), "r"(arrivals) : "memory");
+}
+/* At that barrier of a block of the cluster. What orders the reads before it is that they are done: a fence for the whole cluster would cost
+ * as much as the products. */
+static __device__ __forceinline__ void ht_barrier_arrive(uint64_t *b, int block) {
+    asm volatile("{\n\t.reg .b32 there;\n\tmapa.shared::cluster.u32 there, %0, %1;\n\t"
+                 "mbarrier.arrive.shared::cluster.b64 _, [there];\n\t}" ::"r"(ht_shared_address(b)),
+                 "r"(block)
+                 : "memory");
+}
+static __device__ __forceinline__ void ht_barrier_expect(uint64_t *b, int bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(ht_shared_address(b)), "r"(bytes)
+                 : "memory");
+}
+static __device__ __forceinline__ void ht_barrier_wait(uint64_t *b, int phase) {
+    asm volatile("{\n\t.reg .pred done;\n"
+                 "again:\n\tmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n\t"
+                 "@!done bra again;\n\t}" ::"r"(ht_shared_address(b)),
+                 "r"(phase)
+                 : "memory");
+}
+static __device__ __forceinline__ void ht_bring(void *to, const void *from, int bytes, uint64_t *b) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                     ht_shared_address(to)),
+                 "l"(from), "r"(bytes), "r"(ht_shared_address(b))
+                 : "memory");
+}
+
+/* To the same place in all `blocks` of the cluster, and counted by the barrier of each. */
+static __device__ __forceinline__ void ht_bring_to_all(void *to, const void *from, int bytes, uint64_t *b, int blocks) {
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], "
+        "%4;" ::"r"(ht_shared_address(to)),
+        "l"(from), "r"(bytes), "r"(ht_shared_address(b)), "h"((uint16_t)((1 << blocks) - 1))
+        : "memory");
+}
+
+static __device__ __forceinline__ int ht_block_of_cluster(void) {
+    int block;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(block));
+    return block;
+}
+
+/* All threads of the cluster. */
+static __device__ __forceinline__ void ht_meet(void) {
+    __syncwarp();
+    asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+/* ---- wgmma ---- */
+
+/* Rows of 128 bytes in groups of eight that are 1024 bytes apart, swizzled (PTX ISA, matrix descriptor). */
+static __device__ __forceinline__ uint64_t ht_operand(const void *p) {
+    return (uint64_t)(ht_shared_address(p) >> 4) | 1ull << 16 | 64ull << 32 | 1ull << 62;
+}
+
+#endif
+
+#endif
