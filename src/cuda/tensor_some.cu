@@ -16,6 +16,8 @@ enum {
     WARPS = HT_CUDA_TENSOR_WARPS,
     SUMS = TOKENS / 2, /* of a thread */
     STRIDE = HT_CUDA_SOME_STRIDE,
+    APART = WARPS * 32 / HT_CUDA_PANEL, /* tokens of a thread's sums */
+    EACH = TOKENS / APART,
 };
 
 /* Cuts of x on their way. */
@@ -74,27 +76,39 @@ static __device__ __forceinline__ float ht_of_block(const float *p, int block) {
     return x;
 }
 
-/* The block's 16 rows of the sums of all blocks. */
-static __device__ __forceinline__ void ht_add_blocks(const ht_cuda_tensor_arguments &a, int64_t tile, int part,
-                                                     const float *sums, int thread) {
-    const ht_panels<1> at = ht_panels_at<1>(a, tile * WARPS + part);
+/* The block's 16 rows of the sums of all blocks: a thread has one of them, of every 16th token, whose sums are all on their way together. */
+static __device__ __forceinline__ void ht_add_blocks(const ht_cuda_tensor_arguments &a, const ht_panels<1> &at,
+                                                     int part, const float *sums, int thread, const float *inverse) {
     const ht_cuda_tensor_matrix &of = *at.of;
-    const float inverse = ht_inverse_of_power(at.factor[0]);
-#pragma unroll 1
-    for (int i = thread; i < HT_CUDA_PANEL * TOKENS; i += WARPS * 32) {
-        const int row = i % HT_CUDA_PANEL, x = i / HT_CUDA_PANEL;
-        if (x >= a.n) break;
-        float of_block[HT_CUDA_SEGMENTS], total = 0;
+    const int row = thread % HT_CUDA_PANEL, first = thread / HT_CUDA_PANEL;
+    float of_block[EACH][HT_CUDA_SEGMENTS];
+#pragma unroll
+    for (int k = 0; k < EACH; k++)
 #pragma unroll
         for (int s = 0; s < HT_CUDA_SEGMENTS; s++)
-            of_block[s] = ht_of_block(sums + x * STRIDE + part * HT_CUDA_PANEL + row, s);
-        if (at.first + row >= of.w.n_rows) continue;
+            of_block[k][s] = ht_of_block(sums + (first + k * APART) * STRIDE + part * HT_CUDA_PANEL + row, s);
+    if (at.first + row >= of.w.n_rows) return;
+    const float power = ht_inverse_of_power(at.factor[0]), bias = of.bias ? of.bias[at.first + row] : 0.0f;
 #pragma unroll
-        for (int s = 0; s < HT_CUDA_SEGMENTS; s++) total += of_block[s];
-        total = total * a.x.inverse[x] * inverse;
-        if (of.bias) total += of.bias[at.first + row];
-        of.y[x * of.ldy + at.first + row] = total;
+    for (int k = 0; k < EACH; k++) {
+        const int x = first + k * APART;
+        float total = 0;
+#pragma unroll
+        for (int s = 0; s < HT_CUDA_SEGMENTS; s++) total += of_block[k][s];
+        total = total * inverse[k] * power;
+        if (of.bias) total += bias;
+        if (x < a.n) of.y[x * of.ldy + at.first + row] = total;
     }
+}
+
+/* The two halves of meeting, where nothing is to be seen of the others. */
+static __device__ __forceinline__ void ht_arrive_only(void) {
+    __syncwarp();
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
+static __device__ __forceinline__ void ht_wait_only(void) {
+    __syncwarp();
+    asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
 }
 
 template <class F> static __device__ __forceinline__ void ht_some(const ht_cuda_tensor_arguments &a) {
@@ -138,6 +152,12 @@ template <class F> static __device__ __forceinline__ void ht_some(const ht_cuda_
     const bool asks = thread == 0;
     if (asks)
         for (int i = 0; i < CUTS - 1; i++) ht_ask(cuts);
+    float inverse[EACH];
+#pragma unroll
+    for (int k = 0; k < EACH; k++) {
+        const int x = thread / HT_CUDA_PANEL + k * APART;
+        inverse[k] = x < a.n ? a.x.inverse[x] : 0.0f;
+    }
     int slot = 0, phase = 0;
     for (int64_t tile = first; tile < tiles; tile += clusters) {
         const ht_panels<1> at = ht_panels_at<1>(a, tile * WARPS + warp);
@@ -193,16 +213,19 @@ template <class F> static __device__ __forceinline__ void ht_some(const ht_cuda_
         ht_keep(w[0]), ht_keep(w[1]);
         ht_hold(sum);
         if (before >= 0 && lane == 0) ht_barrier_arrive(&free[before], part);
+        const ht_panels<1> of_part = ht_panels_at<1>(a, tile * WARPS + part);
         const int row = warp * HT_CUDA_PANEL + (lane >> 2);
+        if (tile != first) ht_wait_only(); /* until all have read the sums of the tile before */
 #pragma unroll
         for (int j = 0; j < TOKENS / 8; j++)
 #pragma unroll
             for (int i = 0; i < 4; i++)
                 sums[(j * 8 + 2 * (lane & 3) + (i & 1)) * STRIDE + row + (i >> 1) * 8] = sum[4 * j + i];
         ht_meet(); /* all sums are there */
-        ht_add_blocks(a, tile, part, sums, thread);
-        ht_meet(); /* and have been read */
+        ht_add_blocks(a, of_part, part, sums, thread, inverse);
+        ht_arrive_only();
     }
+    ht_wait_only(); /* a block is there as long as others read from it */
 }
 #endif
 
