@@ -1,4 +1,4 @@
-/* Products with packed weights on tensor cores: the arguments of the kernels of cuda/tensor_product.cu and cuda/tensor_wide.cu.
+/* Products with packed weights on tensor cores: the arguments of the kernels of cuda/tensor_product.cu, cuda/tensor_some.cu and cuda/tensor_wide.cu.
  *
  * Operands are f16. Weights are multiplied by a power of two for every 64 rows (`factors`), activations by one for every row, so
  * that the largest are near the largest f16; sums are f32, and are multiplied back. The columns of a row are cut into eight
