@@ -110,20 +110,27 @@ bool ht_cuda_takes_apart(const ht_cuda_device *d, const ht_matrix *m, int64_t n)
 /* Of more than SOME rows, by wgmma. */
 static ht_status multiply_some(ht_cuda_device *d, const ht_cuda_product *products, int n_products,
                                const ht_cuda_image *x, int64_t n, ht_error *err) {
-    enum { PANELS = HT_CUDA_SOME_ROWS / HT_CUDA_PANEL, BLOCKS = 2 /* of a multiprocessor */ };
+    enum {
+        PANELS = HT_CUDA_SOME_ROWS / HT_CUDA_PANEL,
+        BLOCKS = 2,      /* of a multiprocessor at most */
+        OF_BLOCK = 1024, /* bytes of shared memory that a block has besides */
+        SPARE = 16       /* one of so many multiprocessors is in no cluster: they come in groups of other sizes */
+    };
     ht_cuda_tensor_arguments a = {.x = *x, .n = n};
     for (int i = 0; i < n_products; i++) {
         a.matrix[a.n_matrices++] = operand_of(&products[i], a.panels);
         a.panels += padded(ht_cuda_parts(products[i].m->n_rows, HT_CUDA_PANEL), PANELS);
     }
     const int form = a.matrix[0].w.form;
-    const int64_t most = d->multiprocessors / HT_CUDA_SEGMENTS * BLOCKS;
     const int rings = TENSOR_THREADS * 2 * raw_bytes[form] * HT_CUDA_SOME_SLOTS;
     const int sums = HT_CUDA_SOME_TOKENS * HT_CUDA_SOME_STRIDE * (int)sizeof(float);
-    const int cuts = HT_CUDA_SOME_CUTS * HT_CUDA_SOME_TOKENS * 128;
-    const ht_cuda_shape shape = {.grid = {(unsigned)(ht_min_i64(a.panels / PANELS, most) * HT_CUDA_SEGMENTS)},
+    const int shared = rings + sums + HT_CUDA_SOME_CUTS * HT_CUDA_SOME_TOKENS * 128;
+    const int64_t blocks = ht_min_i64(d->most_shared / (shared + OF_BLOCK), BLOCKS);
+    const int64_t most = (d->multiprocessors - d->multiprocessors / SPARE) / HT_CUDA_SEGMENTS * blocks;
+    const int64_t tiles = a.panels / PANELS, rounds = ht_cuda_parts(tiles, ht_max_i64(most, 1));
+    const ht_cuda_shape shape = {.grid = {(unsigned)(ht_cuda_parts(tiles, rounds) * HT_CUDA_SEGMENTS)},
                                  .block = {TENSOR_THREADS},
-                                 .shared_bytes = (unsigned)(rings + sums + cuts),
+                                 .shared_bytes = (unsigned)shared,
                                  .cluster = HT_CUDA_SEGMENTS};
     return ht_cuda_launch(d, some_kernels[form], &shape, &a, err);
 }
