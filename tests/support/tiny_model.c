@@ -172,6 +172,7 @@ ht_model *tiny_load(const tiny_options *o) {
     if (ht_device_open(o->device ? o->device : "cpu", &threads, &device, &err)) fail_msg("%s", err.message);
     ht_model_options how = OPTIONS(ht_model_options, with.device = device);
     if (o->kv) how.kv_dtype = o->kv;
+    if (o->reference) how.precision = HT_PRECISION_REFERENCE;
     if (ht_model_load(tiny_write(o), &how, &m, &err)) fail_msg("%s", err.message);
     ht_device_free(device);
     return m;

@@ -13,6 +13,7 @@ typedef struct tiny_options { /* zero: the default */
     int n_threads;            /* 2 */
     const char *device;       /* "cpu" */
     ht_dtype kv;              /* f16 */
+    bool reference;           /* in reference precision */
     int32_t nan_token;        /* with HT_W_F32, the token whose embedding is NaN; 0: none */
 } tiny_options;
 
