@@ -258,32 +258,14 @@ template <class A, int M> static __device__ void attend_tile(const ht_cuda_atten
         load_next();
     }
 
-    if (u.n == 1 && a.end_part == 0) { /* nothing to merge: as merge() would */
+    const bool is_alone =
+        u.n == 1 && a.end_part == 0; /* nothing to merge: the results are as merge() would leave them */
+    if (is_alone) {
         __syncthreads();
         if (warp == 0 && t == 0)
 #pragma unroll
             for (int i = 0; i < M; i++) of.factors[i * 16 + g] = total[i][0], of.factors[i * 16 + g + 8] = total[i][2];
         __syncthreads();
-#pragma unroll
-        for (int i = 0; i < M; i++)
-#pragma unroll
-            for (int half = 0; half < 2; half++) {
-                const int query = i * 16 + g + 8 * half;
-                if (query >= u.tile.n) continue;
-                running<false> r = {-INFINITY, 0.0f};
-                float mine, its;
-                r.add(of.largest[query], of.factors[query], &mine, &its);
-                const float inverse = 1.0f / r.total;
-                float *to = out_of(a, u.tile.query + query, u.head);
-#pragma unroll
-                for (int j = 0; j < 2 * PAIRS; j++) {
-                    const int d = 8 * (2 * (warp + TENSOR_WARPS * (j / 2)) + j % 2) + 2 * t;
-                    for (int e = 0; e < 2; e++)
-                        if (d + e < a.form.head_dim)
-                            to[d + e] = result_of(fmaf(0.0f, mine, sum[j / 2][i][j % 2][2 * half + e] * its), inverse);
-                }
-            }
-        return;
     }
 #pragma unroll
     for (int i = 0; i < M; i++)
@@ -291,19 +273,28 @@ template <class A, int M> static __device__ void attend_tile(const ht_cuda_atten
         for (int half = 0; half < 2; half++) {
             const int query = i * 16 + g + 8 * half;
             if (query >= u.tile.n) continue;
-            if (warp == 0 && t == 0) {
+            float *to = a.partial + (u.own + query) * a.form.head_dim;
+            float mine = 0.0f, its = 1.0f, inverse = 1.0f;
+            if (is_alone) {
+                running<false> r = {-INFINITY, 0.0f};
+                r.add(of.largest[query], of.factors[query], &mine, &its);
+                inverse = 1.0f / r.total;
+                to = out_of(a, u.tile.query + query, u.head);
+            } else if (warp == 0 && t == 0) {
                 a.totals[2 * (u.own + query)] = of.largest[query];
                 a.totals[2 * (u.own + query) + 1] = total[i][2 * half];
             }
-            float *to = a.partial + (u.own + query) * a.form.head_dim;
 #pragma unroll
             for (int j = 0; j < 2 * PAIRS; j++) {
                 const int d = 8 * (2 * (warp + TENSOR_WARPS * (j / 2)) + j % 2) + 2 * t;
-                for (int e = 0; e < 2; e++)
-                    if (d + e < a.form.head_dim) to[d + e] = sum[j / 2][i][j % 2][2 * half + e];
+                for (int e = 0; e < 2; e++) {
+                    const float x = sum[j / 2][i][j % 2][2 * half + e];
+                    if (d + e < a.form.head_dim)
+                        to[d + e] = is_alone ? result_of(fmaf(0.0f, mine, x * its), inverse) : x;
+                }
             }
         }
-    finish<false>(a, u);
+    if (!is_alone) finish<false>(a, u);
 }
 
 #define HT_ATTEND_TILES(type, n)                                                                                       \
