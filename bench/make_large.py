@@ -1,8 +1,9 @@
 """Makes a random Q4_K_M checkpoint, to measure speed on: what it says is noise.
 
-    python3 bench/make_large.py [--bf16] SHAPE FILE.gguf
+    python3 bench/make_large.py [--bf16] [--layers N] SHAPE FILE.gguf
 
-with a shape of smollm2-135m, gemma3-270m, gemma3-1b, gemma3-4b, qwen3-4b and llama3.1-8b.
+with a shape of smollm2-135m, gemma3-270m, gemma3-1b, gemma3-4b, qwen3-4b, llama3.1-8b and qwen3-30b-a3b (a mixture of experts, of which
+12 layers are 4.9 GB).
 
 The shapes and the weight types of every tensor are those of the published models, as llama.cpp quantises them: Q4_K, with
 Q6_K where Q4_K_M has it, and Q5_0 and Q8_0 in their place where a row is no multiple of 256; or all of them in BF16. 0.1 to 4.9 GB, or 16, in some
@@ -28,6 +29,8 @@ SHAPES = {
                      context=40960, theta=1e6),
     "llama3.1-8b": dict(arch="llama", layers=32, hidden=4096, inner=14336, heads=32, kv=8, head_dim=128, vocab=128256,
                         context=131072, theta=5e5),
+    "qwen3-30b-a3b": dict(arch="qwen3moe", layers=48, hidden=2048, inner=6144, heads=32, kv=4, head_dim=128, vocab=151936,
+                          context=40960, theta=1e6, experts=128, used=8, expert_inner=768),
 }
 ALIGNMENT, PIECE = 32, 1 << 16  # of tensors in the file, in bytes; blocks drawn at a time
 U32, F32, STRING, ARRAY = 4, 6, 8, 9  # GGUF's types of metadata
@@ -142,6 +145,13 @@ def put_layer(w, c, i):
     w.put(f"{p}attn_k.weight", "Q4_K", kv, hidden)
     w.put(f"{p}attn_v.weight", better, kv, hidden)
     w.put(f"{p}attn_output.weight", "Q4_K", hidden, q)
+    if "experts" in c:
+        n, inner = c["experts"], c["expert_inner"]
+        w.put(f"{p}ffn_gate_inp.weight", "F32", n, hidden)
+        w.put(f"{p}ffn_gate_exps.weight", "Q4_K", n, inner, hidden)
+        w.put(f"{p}ffn_up_exps.weight", "Q4_K", n, inner, hidden)
+        w.put(f"{p}ffn_down_exps.weight", better, n, hidden, inner)
+        return
     w.put(f"{p}ffn_gate.weight", "Q4_K", c["inner"], hidden)
     w.put(f"{p}ffn_up.weight", "Q4_K", c["inner"], hidden)
     w.put(f"{p}ffn_down.weight", better, hidden, c["inner"])
@@ -164,8 +174,8 @@ def tokenizer(c):
             "eos_token_id": c["vocab"] - 1}
 
 
-def make(name, path, only=None):
-    c = SHAPES[name]
+def make(name, path, only=None, layers=None):
+    c = SHAPES[name] | ({"layers": layers} if layers else {})
     arch, w = c["arch"], Checkpoint(only)
     metadata = {"general.architecture": arch, "general.name": f"random {name}", "general.file_type": 32 if only else 15,
                 **{f"{arch}.{key}": v for key, v in {
@@ -175,6 +185,9 @@ def make(name, path, only=None):
                     "attention.value_length": c["head_dim"], "attention.layer_norm_rms_epsilon": 1e-6,
                     "rope.freq_base": c["theta"]}.items()},
                 **{f"tokenizer.ggml.{key}": v for key, v in tokenizer(c).items()}}
+    if "experts" in c:
+        metadata |= {f"{arch}.expert_count": c["experts"], f"{arch}.expert_used_count": c["used"],
+                     f"{arch}.expert_feed_forward_length": c["expert_inner"]}
     if "window" in c:
         metadata[f"{arch}.attention.sliding_window"] = c["window"]
     tied = arch != "llama"
@@ -194,8 +207,9 @@ def main():
     parser.add_argument("shape", choices=SHAPES)
     parser.add_argument("path", metavar="FILE.gguf")
     parser.add_argument("--bf16", action="store_true", help="all matrices in BF16")
+    parser.add_argument("--layers", type=int, metavar="N", help="only so many layers")
     o = parser.parse_args()
-    make(o.shape, o.path, "BF16" if o.bf16 else None)
+    make(o.shape, o.path, "BF16" if o.bf16 else None, o.layers)
 
 
 if __name__ == "__main__":

@@ -94,24 +94,69 @@ static void set_parameters(ht_cuda_step *s, ht_op_id op, const void *params) {
 }
 
 static void set_operands(ht_cuda_elementwise_arguments *a, const ht_view *in, int n_in, const ht_view *out) {
+    ht_cuda_view views[HT_CUDA_INPUTS + 1], *of[HT_CUDA_INPUTS + 1]; /* the result is the first */
     a->n = ht_view_size(out);
     a->n_in = n_in;
-    a->n_dims = out->n_dims;
     a->flat = true;
-    memcpy(a->shape, out->shape, (size_t)out->n_dims * sizeof *out->shape);
+    for (int i = 0; i <= n_in; i++) {
+        const ht_view *v = i ? &in[i - 1] : out;
+        views[i] = (ht_cuda_view){.n_dims = out->n_dims};
+        memcpy(views[i].shape, out->shape, (size_t)out->n_dims * sizeof *out->shape);
+        memcpy(views[i].stride, v->stride, (size_t)out->n_dims * sizeof *v->stride);
+        of[i] = &views[i];
+    }
+    ht_cuda_collapse(n_in + 1, of);
+    a->n_dims = views[0].n_dims;
+    memcpy(a->shape, views[0].shape, sizeof a->shape);
     for (int i = 0; i < n_in; i++) {
         a->in[i] = in[i].data;
         a->in_type[i] = (int8_t)in[i].dtype;
         a->flat = a->flat && ht_view_contiguous(&in[i]);
-        memcpy(a->stride[i], in[i].stride, (size_t)in[i].n_dims * sizeof *in[i].stride);
+        memcpy(a->stride[i], views[i + 1].stride, sizeof a->stride[i]);
     }
+}
+
+/* ---- four elements at a time ---- */
+
+static bool is_of_f32(const ht_cuda_step *s) {
+    switch (s->op) {
+    case HT_OP_CAST:
+    case HT_OP_IS_NAN:
+    case HT_OP_IS_INF:
+    case HT_OP_IS_FINITE:
+    case HT_OP_LOGICAL_NOT:
+    case HT_OP_NAN_TO_NUM:
+    case HT_OP_DRAWN: return false;
+    default: return s->from == HT_F32 && s->to == HT_F32 && s->n_in <= 2;
+    }
+}
+
+static bool has_quads(const ht_cuda_elementwise_arguments *a, int input) {
+    const int last = a->n_dims - 1;
+    const int64_t *stride = a->stride[input];
+    if (a->in_type[input] != HT_F32 || stride[last] < 0 || stride[last] > 1) return false;
+    if (stride[last] == 0) return true;
+    bool aligned = (uintptr_t)a->in[input] % 16 == 0;
+    for (int d = 0; d < last; d++) aligned = aligned && stride[d] % 4 == 0;
+    return aligned;
+}
+
+static bool is_quads(const ht_cuda_elementwise_arguments *a) {
+    if (a->n_dims == 0 || a->shape[a->n_dims - 1] % 4 || a->n > UINT32_MAX) return false;
+    for (int i = 0; i < a->n_steps; i++)
+        if (!is_of_f32(&a->step[i])) return false;
+    for (int i = 0; i < a->n_in; i++)
+        if (!has_quads(a, i)) return false;
+    return true;
 }
 
 static ht_status launch(ht_device *device, const ht_cuda_elementwise_arguments *a, ht_error *err) {
     ht_cuda_device *d = ht_cuda_of(device);
     if (a->n == 0) return HT_OK;
-    const ht_cuda_shape shape = ht_cuda_threads(d, a->n);
-    return ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_elementwise, &shape, a, err);
+    const bool quads = is_quads(a);
+    const ht_cuda_shape shape = ht_cuda_threads(d, quads ? a->n / 4 : a->n);
+    return ht_cuda_launch(d, quads ? HT_CUDA_ID_ht_cuda_elementwise_quads : HT_CUDA_ID_ht_cuda_elementwise, &shape, a,
+                          err);
 }
 
 /* ---- single operations ---- */

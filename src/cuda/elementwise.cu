@@ -282,7 +282,7 @@ static __device__ value binary(const ht_cuda_step *s, value a, value b) {
     return rounded(s->to, of_int(binary_int(op, t, a.i, b.i)));
 }
 
-/* ---- the kernel ---- */
+/* ---- the kernels ---- */
 
 HT_CUDA_KERNEL(ht_cuda_elementwise, ht_cuda_elementwise_arguments) {
     value v[HT_CUDA_INPUTS + HT_CUDA_STEPS];
@@ -305,6 +305,46 @@ HT_CUDA_KERNEL(ht_cuda_elementwise, ht_cuda_elementwise_arguments) {
             const value y = s->n_in == 1 ? unary(s, x[0]) : s->n_in == 2 ? binary(s, x[0], x[1]) : x[0].i ? x[1] : x[2];
             v[HT_CUDA_INPUTS + k] = y;
             if (s->out >= 0) store(s->to, a.out[s->out], i, y);
+        }
+    }
+}
+
+/* What a step makes of f32. */
+static __device__ float of_step(const ht_cuda_step *s, float a, float b) {
+    if (s->n_in == 2) return ht_binary_f32(s->op, a, b);
+    const float by = (float)s->parameter[0];
+    return s->op == HT_OP_SCALE     ? a * by
+           : s->op == HT_OP_SOFTCAP ? by * ht_tanh_f32(a / by)
+                                    : ht_unary_f32(s->op, false, a);
+}
+
+HT_CUDA_KERNEL(ht_cuda_elementwise_quads, ht_cuda_elementwise_arguments) {
+    float4 v[HT_CUDA_INPUTS + HT_CUDA_STEPS];
+    const uint32_t n = (uint32_t)(a.n / 4), step = gridDim.x * blockDim.x, last = a.n_dims - 1;
+    for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
+        uint32_t rest = i;
+        int64_t at[HT_CUDA_INPUTS];
+        for (int k = 0; k < a.n_in; k++) at[k] = a.flat ? (int64_t)i * 4 : 0;
+        for (uint32_t d = a.flat ? 0 : last + 1; d-- > 0;) {
+            const uint32_t size = (uint32_t)a.shape[d] / (d == last ? 4 : 1), place = rest % size * (d == last ? 4 : 1);
+            rest /= size;
+            for (int k = 0; k < a.n_in; k++) at[k] += place * a.stride[k][d];
+        }
+        for (int k = 0; k < a.n_in; k++) {
+            const float *from = (const float *)a.in[k] + at[k];
+            if (a.flat || a.stride[k][last])
+                v[k] = *(const float4 *)from;
+            else
+                v[k].x = v[k].y = v[k].z = v[k].w = *from;
+        }
+        for (int k = 0; k < a.n_steps; k++) {
+            const ht_cuda_step *s = &a.step[k];
+            const int one = s->in[0] >= 0 ? s->in[0] : HT_CUDA_INPUTS - 1 - s->in[0];
+            const int two = s->n_in < 2 ? one : s->in[1] >= 0 ? s->in[1] : HT_CUDA_INPUTS - 1 - s->in[1];
+            const float4 x = v[one], y = v[two],
+                         to = {of_step(s, x.x, y.x), of_step(s, x.y, y.y), of_step(s, x.z, y.z), of_step(s, x.w, y.w)};
+            v[HT_CUDA_INPUTS + k] = to;
+            if (s->out >= 0) ((float4 *)a.out[s->out])[i] = to;
         }
     }
 }

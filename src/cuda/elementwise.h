@@ -5,7 +5,9 @@
 #include "cuda/fault.h"
 
 /* X(module, kernel) */
-#define HT_CUDA_KERNELS_OF_ELEMENTWISE(X) X(elementwise, ht_cuda_elementwise)
+#define HT_CUDA_KERNELS_OF_ELEMENTWISE(X)                                                                              \
+    X(elementwise, ht_cuda_elementwise)                                                                                \
+    X(elementwise, ht_cuda_elementwise_quads)
 
 enum { HT_CUDA_STEPS = 32, HT_CUDA_INPUTS = 12, HT_CUDA_OUTPUTS = 6, HT_CUDA_STEP_INPUTS = 3 };
 
@@ -19,6 +21,8 @@ typedef struct ht_cuda_elementwise_arguments {
     int64_t n; /* elements */
     int32_t n_steps, n_in, n_dims;
     bool flat; /* all inputs are contiguous: `shape` and `stride` are not needed */
+    /* ht_cuda_elementwise_quads: all is f32, n is less than 2^32; of every input, four neighbours on the last axis, of a multiple of four,
+     * lie side by side at a multiple of 16 bytes or are one element */
     int64_t shape[HT_CUDA_DIMS];
     const void *in[HT_CUDA_INPUTS];
     int64_t stride[HT_CUDA_INPUTS][HT_CUDA_DIMS];

@@ -5,6 +5,7 @@
 #include "cuda/attend.h"
 #include "cuda/attention.h"
 #include "cuda/elementwise.h"
+#include "cuda/experts.h"
 #include "cuda/index.h"
 #include "cuda/lay_out.h"
 #include "cuda/lora.h"
@@ -25,7 +26,8 @@
     X(attention)                                                                                                       \
     X(elementwise) X(index) X(lora) X(make) X(matrix) X(norm) X(product) X(reduce) X(sort)
 #define HT_CUDA_MODULES(X)                                                                                             \
-    HT_CUDA_OPERATIONS(X) X(lay_out) X(measure) X(stage) X(tensor_product) X(tensor_some) X(tensor_wide) X(top)
+    HT_CUDA_OPERATIONS(X)                                                                                              \
+    X(lay_out) X(measure) X(stage) X(tensor_experts) X(tensor_product) X(tensor_some) X(tensor_wide) X(top)
 
 /* X(module, kernel) */
 #define HT_CUDA_KERNELS(X)                                                                                             \
@@ -43,6 +45,7 @@
     HT_CUDA_KERNELS_OF_REDUCE(X)                                                                                       \
     HT_CUDA_KERNELS_OF_SORT(X)                                                                                         \
     HT_CUDA_KERNELS_OF_STAGE(X)                                                                                        \
+    HT_CUDA_KERNELS_OF_TENSOR_EXPERTS(X)                                                                               \
     HT_CUDA_KERNELS_OF_TENSOR_PRODUCT(X)                                                                               \
     HT_CUDA_KERNELS_OF_TENSOR_SOME(X)                                                                                  \
     HT_CUDA_KERNELS_OF_TENSOR_WIDE(X)                                                                                  \

@@ -164,10 +164,11 @@ ht_status ht_cuda_contiguous_rows(ht_cuda_device *d, const ht_view *x, void *roo
 /* ---- products ---- */
 
 #define KERNELS(form)                                                                                                  \
-    [HT_CUDA_##form] = {HT_CUDA_ID_ht_cuda_few_##form##_1, HT_CUDA_ID_ht_cuda_few_##form##_2,                          \
-                        HT_CUDA_ID_ht_cuda_few_##form##_4, HT_CUDA_ID_ht_cuda_few_##form##_8,                          \
-                        HT_CUDA_ID_ht_cuda_many_##form},
-static const ht_cuda_kernel_id kernels_of[HT_CUDA_FORMS][5] = {HT_CUDA_EACH_FORM(KERNELS)};
+    {                                                                                                                  \
+        HT_CUDA_ID_ht_cuda_few_##form##_1, HT_CUDA_ID_ht_cuda_few_##form##_2, HT_CUDA_ID_ht_cuda_few_##form##_4,       \
+            HT_CUDA_ID_ht_cuda_few_##form##_8, HT_CUDA_ID_ht_cuda_many_##form                                          \
+    }
+static const ht_cuda_kernel_id kernels_of[][5] = {KERNELS(ANY), KERNELS(F32)};
 #undef KERNELS
 
 enum { MOST_FEW = 32, FEW_THREADS = HT_CUDA_FEW_ROWS * HT_CUDA_LANES, THREADS = 256, CHUNK = 256 };
@@ -185,16 +186,16 @@ ht_status ht_cuda_multiply(ht_cuda_device *d, ht_cuda_linear_arguments *a, ht_er
     while (kernel < 3 && 1 << kernel < a->n) kernel++;
     const int64_t r = 1 << kernel;
     const unsigned shared = ht_cuda_few_shared(a, r);
-    if (a->n <= MOST_FEW) {
+    const int64_t tiles = ht_cuda_parts(a->n, HT_CUDA_TILE_X) * ht_cuda_parts(a->w.n_rows, HT_CUDA_TILE_W);
+    if (a->n <= MOST_FEW || tiles * 2 < d->multiprocessors) { /* tiles would leave most of them without work */
         const ht_cuda_shape shape = {.grid = {(unsigned)ht_cuda_parts(a->w.n_rows, HT_CUDA_FEW_ROWS * rows[kernel]),
                                               (unsigned)ht_cuda_parts(a->n, r)},
                                      .block = {FEW_THREADS},
                                      .shared_bytes = shared};
-        return ht_cuda_launch(d, kernels_of[a->w.form][kernel], &shape, a, err);
+        return ht_cuda_launch(d, kernels_of[a->w.form == HT_CUDA_F32][kernel], &shape, a, err);
     }
-    const int64_t tiles = ht_cuda_parts(a->n, HT_CUDA_TILE_X) * ht_cuda_parts(a->w.n_rows, HT_CUDA_TILE_W);
     const ht_cuda_shape shape = {.grid = {(unsigned)tiles}, .block = {THREADS}};
-    return ht_cuda_launch(d, kernels_of[a->w.form][4], &shape, a, err);
+    return ht_cuda_launch(d, kernels_of[a->w.form == HT_CUDA_F32][4], &shape, a, err);
 }
 
 /* The scratch memory's parts. */

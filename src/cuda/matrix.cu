@@ -3,6 +3,21 @@
 #include "cuda/matrix.h"
 #include "cuda/matrix_values.cuh"
 
+/* Any form: eight columns at a time. */
+struct ht_form_ANY {
+    enum { CYCLES = 1, DEPTH = 1, LOADED = 0 };
+    struct raw {};
+    static __device__ __forceinline__ raw load(const ht_cuda_weights &, const uint8_t *, int64_t, int, const float *) {
+        return raw();
+    }
+    static __device__ __forceinline__ void expand(const ht_cuda_weights &, const raw &, int, int, float *) {}
+    static __device__ __forceinline__ void part(const ht_cuda_weights &m, const uint8_t *row, int64_t index, int64_t g,
+                                                float *w) {
+        ht_part_of(m, row, index, g, w);
+    }
+};
+#define HT_CUDA_PLAIN_FORMS(X) X(ANY) X(F32)
+
 /* ---- what all products share ---- */
 
 /* Column c of a row of x in shared memory: where lanes read their columns 4 by 4, neighbouring lanes read neighbouring memory. */
@@ -117,7 +132,7 @@ static __device__ __forceinline__ void ht_few(const ht_cuda_weights &m, const fl
         if (first) __syncthreads();
         ht_few_load<R>(x, ldx, n_x, m.k, aligned, first, padded, chunk, shared);
         __syncthreads();
-        const int64_t whole = m.whole < first + n ? m.whole : first + n;
+        const int64_t of_form = F::LOADED ? m.whole : 0, whole = of_form < first + n ? of_form : first + n;
         int64_t i = first / span;
         for (; (i + F::DEPTH) * span <= whole; i += F::DEPTH)
             ht_few_cycles<F, R, N, F::DEPTH>(m, weights, scales, i, first, shared, chunk, lane, sum);
@@ -205,7 +220,7 @@ template <class F> static __device__ __forceinline__ void ht_few_gather(const ht
         ht_few_linear<ht_form_##form, 8, HT_CUDA_FEW_ROWS_8>(a);                                                       \
     }                                                                                                                  \
     HT_CUDA_KERNEL(ht_cuda_gather_##form, ht_cuda_gather_arguments) { ht_few_gather<ht_form_##form>(a); }
-HT_CUDA_EACH_FORM(X)
+HT_CUDA_PLAIN_FORMS(X)
 #undef X
 
 /* ---- many rows of x ----
@@ -318,7 +333,7 @@ template <class F> static __device__ __forceinline__ void ht_many_gather(const h
     HT_CUDA_KERNEL_BOUND(ht_cuda_many_gather_##form, ht_cuda_gather_arguments, MANY_THREADS, 2) {                      \
         ht_many_gather<ht_form_##form>(a);                                                                             \
     }
-HT_CUDA_EACH_FORM(X)
+HT_CUDA_PLAIN_FORMS(X)
 #undef X
 
 /* ---- gradients: dy W ----
@@ -440,35 +455,64 @@ HT_CUDA_KERNEL(ht_cuda_embed, ht_cuda_embed_arguments) {
 
 /* ---- experts ---- */
 
-/* One block. `first` counts the pairs of each expert, then says where the next of them goes. */
+/* Sums over the threads before this one, and over all of them. */
+static __device__ __forceinline__ int ht_sum_before(int mine, int *of_warp, int *all) {
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = (int)blockDim.x / 32;
+    int sum = mine;
+    for (int by = 1; by < 32; by *= 2) {
+        const int other = __shfl_sync(0xffffffffu, sum, lane < by ? lane : lane - by);
+        if (lane >= by) sum += other;
+    }
+    if (lane == 31) of_warp[warp] = sum;
+    __syncthreads();
+    int before = 0, total = 0;
+    for (int w = 0; w < warps; w++) {
+        if (w < warp) before += of_warp[w];
+        total += of_warp[w];
+    }
+    __syncthreads();
+    *all = total;
+    return before + sum - mine;
+}
+
+/* One block, in which a thread has an expert at a time. `next` counts the pairs of each, then says where the next of them goes. */
 HT_CUDA_KERNEL(ht_cuda_sort_experts, ht_cuda_sort_experts_arguments) {
-    for (int e = threadIdx.x; e < a.n_experts; e += blockDim.x) a.first[e] = 0;
+    enum { NEAR = 1024 };
+    __shared__ int of_warp[32], near[NEAR];
+    int *next = a.n_experts <= NEAR ? near : a.next;
+    for (int e = threadIdx.x; e < a.n_experts; e += blockDim.x) next[e] = 0;
     for (int64_t i = threadIdx.x; i < a.n_tiles; i += blockDim.x) a.tiles[i].n = 0;
+    for (int64_t i = threadIdx.x; i < a.n_places; i += blockDim.x) a.order[i] = -1;
     __syncthreads();
     for (int64_t i = threadIdx.x; i < a.pairs; i += blockDim.x) {
         const int64_t id = ht_id_of(a.ids, a.id_stride, a.per_row, i);
         if (id < 0 || id >= a.n_experts)
             ht_report_index(a.report, i, id, 0, a.n_experts, 0);
         else
-            atomicAdd(&a.first[id], 1);
+            atomicAdd(&next[id], 1);
     }
     __syncthreads();
-    if (threadIdx.x == 0) {
-        int before = 0, tile = 0;
-        for (int e = 0; e < a.n_experts; e++) {
-            const int n = a.first[e];
-            a.first[e] = before;
-            for (int at = 0; at < n; at += HT_CUDA_TILE_X) {
-                ht_cuda_expert_tile t = {e, before + at, n - at < HT_CUDA_TILE_X ? n - at : HT_CUDA_TILE_X, 0};
-                a.tiles[tile++] = t;
+    int place = 0, tile = 0; /* of the first of the next blockDim.x experts */
+    for (int first = 0; first < a.n_experts; first += (int)blockDim.x) {
+        const int e = first + (int)threadIdx.x, n = e < a.n_experts ? next[e] : 0;
+        int places, tiles;
+        const int begin = place + ht_sum_before((n + 7) / 8 * 8, of_warp, &places);
+        int at = tile + ht_sum_before((n + a.per_tile - 1) / a.per_tile, of_warp, &tiles);
+        if (e < a.n_experts) {
+            next[e] = begin;
+            a.tile_begin[e] = at;
+            for (int i = 0; i < n; i += a.per_tile) {
+                const ht_cuda_expert_tile t = {e, begin + i, n - i < a.per_tile ? n - i : a.per_tile, 0};
+                a.tiles[at++] = t;
             }
-            before += n;
         }
+        place += places, tile += tiles;
     }
+    if (threadIdx.x == 0) a.tile_begin[a.n_experts] = tile;
     __syncthreads();
     for (int64_t i = threadIdx.x; i < a.pairs; i += blockDim.x) {
         const int64_t id = ht_id_of(a.ids, a.id_stride, a.per_row, i);
-        if (id >= 0 && id < a.n_experts) a.order[atomicAdd(&a.first[id], 1)] = (int32_t)i;
+        if (id >= 0 && id < a.n_experts) a.order[atomicAdd(&next[id], 1)] = (int32_t)i;
     }
 }
 

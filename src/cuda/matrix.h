@@ -12,7 +12,7 @@ enum {
     HT_CUDA_LANES = 8,
     HT_CUDA_PART = 8,                             /* columns of a lane in a cycle */
     HT_CUDA_CYCLE = HT_CUDA_LANES * HT_CUDA_PART, /* columns */
-    HT_CUDA_TILE_X = 32,                          /* rows of x in a tile of ht_cuda_many */
+    HT_CUDA_TILE_X = 32,                          /* rows of x in a tile of ht_cuda_many_* */
     HT_CUDA_TILE_W = 64,                          /* rows of the matrix */
     HT_CUDA_FEW_ROWS_1 = 1, /* of the matrix, that eight threads of ht_cuda_few_*_1 have, and so on */
     HT_CUDA_FEW_ROWS_2 = 1,
@@ -42,10 +42,9 @@ typedef enum ht_cuda_form {
     HT_CUDA_FORMS
 } ht_cuda_form;
 
-/* X(form): those that products with few rows have kernels for. */
 #define HT_CUDA_EACH_FORM(X) X(STORED) X(F32) X(F16) X(BF16) X(F8) X(Q4_0) X(Q8_0) X(Q4_K) X(Q6_K) X(MLX4) X(MLX8)
 
-/* X(module, kernel) */
+/* X(module, kernel): of any form, and of f32; tensor cores multiply by the others but in reference precision (cuda/tensor_product.h). */
 #define HT_CUDA_FEW_KERNELS(X, form)                                                                                   \
     X(matrix, ht_cuda_few_##form##_1)                                                                                  \
     X(matrix, ht_cuda_few_##form##_2)                                                                                  \
@@ -55,17 +54,8 @@ typedef enum ht_cuda_form {
     X(matrix, ht_cuda_many_##form)                                                                                     \
     X(matrix, ht_cuda_many_gather_##form)
 #define HT_CUDA_KERNELS_OF_MATRIX(X)                                                                                   \
-    HT_CUDA_FEW_KERNELS(X, STORED)                                                                                     \
+    HT_CUDA_FEW_KERNELS(X, ANY)                                                                                        \
     HT_CUDA_FEW_KERNELS(X, F32)                                                                                        \
-    HT_CUDA_FEW_KERNELS(X, F16)                                                                                        \
-    HT_CUDA_FEW_KERNELS(X, BF16)                                                                                       \
-    HT_CUDA_FEW_KERNELS(X, F8)                                                                                         \
-    HT_CUDA_FEW_KERNELS(X, Q4_0)                                                                                       \
-    HT_CUDA_FEW_KERNELS(X, Q8_0)                                                                                       \
-    HT_CUDA_FEW_KERNELS(X, Q4_K)                                                                                       \
-    HT_CUDA_FEW_KERNELS(X, Q6_K)                                                                                       \
-    HT_CUDA_FEW_KERNELS(X, MLX4)                                                                                       \
-    HT_CUDA_FEW_KERNELS(X, MLX8)                                                                                       \
     X(matrix, ht_cuda_back)                                                                                            \
     X(matrix, ht_cuda_back_gather)                                                                                     \
     X(matrix, ht_cuda_embed)                                                                                           \
@@ -122,14 +112,16 @@ typedef struct ht_cuda_gather_arguments {
     ht_cuda_expert entry[HT_CUDA_ENTRIES];
 } ht_cuda_gather_arguments;
 
-/* Sorts pairs by expert into tiles; those beyond the last have n = 0. */
+/* Sorts pairs by expert into tiles of up to `per_tile`; tiles beyond the last have n = 0. Those of each expert begin at a multiple of
+ * eight of `order`, which is -1 where there is no pair. */
 typedef struct ht_cuda_sort_experts_arguments {
     ht_cuda_reporter report;
     const int32_t *ids;
-    int64_t id_stride[2], pairs, n_tiles;
-    int32_t per_row, n_experts;
-    int32_t *first; /* [n_experts] */
-    int32_t *order; /* [pairs] */
+    int64_t id_stride[2], pairs, n_tiles, n_places;
+    int32_t per_row, n_experts, per_tile;
+    int32_t *next;       /* [n_experts]: room */
+    int32_t *tile_begin; /* [n_experts + 1] */
+    int32_t *order;      /* [n_places] */
     ht_cuda_expert_tile *tiles;
 } ht_cuda_sort_experts_arguments;
 

@@ -400,12 +400,6 @@ static __device__ __forceinline__ void ht_affine_nibbles(uint32_t v, float scale
 template <typename T> static __device__ __forceinline__ T ht_load(const uint8_t *p) { return __ldg((const T *)p); }
 
 struct ht_form_STORED {
-    enum { CYCLES = 1, DEPTH = 1 };
-    struct raw {};
-    static __device__ __forceinline__ raw load(const ht_cuda_weights &, const uint8_t *, int64_t, int, const float *) {
-        return raw();
-    }
-    static __device__ __forceinline__ void expand(const ht_cuda_weights &, const raw &, int, int, float *) {}
     static __device__ __forceinline__ void part(const ht_cuda_weights &m, const uint8_t *row, int64_t, int64_t g,
                                                 float *w) {
         ht_stored_part(m, row, g, w);
@@ -413,7 +407,7 @@ struct ht_form_STORED {
 };
 
 struct ht_form_F32 {
-    enum { CYCLES = 1, DEPTH = 4 };
+    enum { CYCLES = 1, DEPTH = 4, LOADED = 1 };
     struct raw {
         float4 a, b;
     };
@@ -434,20 +428,6 @@ struct ht_form_F32 {
 
 /* 16-bit floats. */
 template <bool HALF> struct ht_form_16 {
-    enum { CYCLES = 1, DEPTH = 4 };
-    typedef uint4 raw;
-    static __device__ __forceinline__ raw load(const ht_cuda_weights &, const uint8_t *row, int64_t i, int lane,
-                                               const float *) {
-        return ht_load<uint4>(row + (i * 64 + lane * 8) * 2);
-    }
-    static __device__ __forceinline__ void expand(const ht_cuda_weights &, const raw &r, int, int, float *w) {
-        for (int k = 0; k < 8; k++) {
-            const uint32_t both = ht_component(r, k / 2);
-            w[k] = HALF    ? ht_half_value(k & 1 ? both >> 16 : both & 0xFFFFu)
-                   : k & 1 ? __uint_as_float(both & 0xFFFF0000u)
-                           : __uint_as_float(both << 16);
-        }
-    }
     static __device__ __forceinline__ void part(const ht_cuda_weights &m, const uint8_t *row, int64_t, int64_t g,
                                                 float *w) {
         const uint16_t *p = (const uint16_t *)row + 8 * g;
@@ -462,21 +442,6 @@ typedef ht_form_16<false> ht_form_BF16;
 
 /* 8-bit floats as stored; a part has one scale, as scales are of 8 columns or a multiple. */
 struct ht_form_F8 {
-    enum { CYCLES = 1, DEPTH = 4 };
-    struct raw {
-        uint2 q;
-        float scale;
-    };
-    static __device__ __forceinline__ raw load(const ht_cuda_weights &m, const uint8_t *row, int64_t i, int lane,
-                                               const float *scales) {
-        const int64_t column = i * 64 + lane * 8;
-        return raw{ht_load<uint2>(row + column), scales ? __ldg(scales + (column >> m.group_shift)) : 1.0f};
-    }
-    static __device__ __forceinline__ void expand(const ht_cuda_weights &m, const raw &r, int, int, float *w) {
-        const bool e5m2 = m.type == HT_W_F8_E5M2;
-        for (int k = 0; k < 8; k++)
-            w[k] = ht_f8_value(e5m2, (uint8_t)((k < 4 ? r.q.x : r.q.y) >> 8 * (k & 3))) * r.scale;
-    }
     static __device__ __forceinline__ void part(const ht_cuda_weights &m, const uint8_t *row, int64_t index, int64_t g,
                                                 float *w) {
         ht_stored_f8(m, row, index, g, w);
@@ -485,19 +450,7 @@ struct ht_form_F8 {
 
 /* Words of 8 nibbles; then f16 scales of 32 columns. */
 struct ht_form_Q4_0 {
-    enum { CYCLES = 4, DEPTH = 4 };
-    struct raw {
-        uint4 q;
-        uint2 d;
-    };
-    static __device__ __forceinline__ raw load(const ht_cuda_weights &m, const uint8_t *row, int64_t i, int lane,
-                                               const float *) {
-        return raw{ht_load<uint4>(row + i * 128 + lane * 16), ht_load<uint2>(row + m.k / 2 + i * 16 + (lane >> 2) * 8)};
-    }
-    static __device__ __forceinline__ void expand(const ht_cuda_weights &, const raw &r, int c, int, float *w) {
-        const uint32_t both = c < 2 ? r.d.x : r.d.y;
-        ht_scaled_nibbles(ht_component(r.q, c), 8, ht_half_value(c & 1 ? both >> 16 : both & 0xFFFFu), w);
-    }
+    enum { CYCLES = 4 };
     static __device__ __forceinline__ void part(const ht_cuda_weights &m, const uint8_t *row, int64_t, int64_t g,
                                                 float *w) {
         const int64_t place = ht_place_of(g, CYCLES, m.whole / 8);
@@ -509,15 +462,7 @@ struct ht_form_Q4_0 {
 
 /* Eight bytes a part; then f16 scales of 32 columns. */
 struct ht_form_Q8_0 {
-    enum { CYCLES = 2, DEPTH = 4 };
-    struct raw {
-        uint4 q;
-        uint32_t d;
-    };
-    static __device__ __forceinline__ raw load(const ht_cuda_weights &m, const uint8_t *row, int64_t i, int lane,
-                                               const float *) {
-        return raw{ht_load<uint4>(row + i * 128 + lane * 16), ht_load<uint32_t>(row + m.k + i * 8 + (lane >> 2) * 4)};
-    }
+    enum { CYCLES = 2 };
     static __device__ __forceinline__ void values(uint32_t low, uint32_t high, float d, float *w) {
         low ^= 0x80808080u, high ^= 0x80808080u;      /* q + 128 */
         const float add = -(HT_EIGHT_BITS + 128) * d; /* exact, as the sums are */
@@ -525,9 +470,6 @@ struct ht_form_Q8_0 {
             w[k] = fmaf(ht_eight_of(low, k), d, add);
             w[4 + k] = fmaf(ht_eight_of(high, k), d, add);
         }
-    }
-    static __device__ __forceinline__ void expand(const ht_cuda_weights &, const raw &r, int c, int, float *w) {
-        values(ht_component(r.q, 2 * c), ht_component(r.q, 2 * c + 1), ht_half_value(c ? r.d >> 16 : r.d & 0xFFFFu), w);
     }
     static __device__ __forceinline__ void part(const ht_cuda_weights &m, const uint8_t *row, int64_t, int64_t g,
                                                 float *w) {
@@ -539,25 +481,7 @@ struct ht_form_Q8_0 {
 
 /* Words of 8 nibbles; then d, dmin and scales of every block, as stored. */
 struct ht_form_Q4_K {
-    enum { CYCLES = 4, DEPTH = 2 };
-    struct raw {
-        uint4 q, head;
-    };
-    static __device__ __forceinline__ raw load(const ht_cuda_weights &m, const uint8_t *row, int64_t i, int lane,
-                                               const float *) {
-        return raw{ht_load<uint4>(row + i * 128 + lane * 16), ht_load<uint4>(row + m.k / 2 + i * 16)};
-    }
-    /* Group 2 c + lane / 4 of the block; its bits are those of ht_k_scale_min. */
-    static __device__ __forceinline__ void expand(const ht_cuda_weights &, const raw &r, int c, int lane, float *w) {
-        const uint32_t a = r.head.y, b = r.head.z, both = r.head.w;
-        const uint32_t scales = c < 2 ? a & 0x3F3F3F3Fu : (both & 0x0F0F0F0Fu) | (a >> 2 & 0x30303030u);
-        const uint32_t mins = c < 2 ? b & 0x3F3F3F3Fu : (both >> 4 & 0x0F0F0F0Fu) | (b >> 2 & 0x30303030u);
-        const int at = 2 * (c & 1) + (lane >> 2);
-        const float d = ht_half_value(r.head.x & 0xFFFFu), dmin = ht_half_value(r.head.x >> 16);
-        const float scale = fmaf(ht_seven_of(scales, at), d, -HT_SEVEN_BITS * d); /* both exact */
-        const float min = fmaf(ht_seven_of(mins, at), dmin, -HT_SEVEN_BITS * dmin);
-        ht_affine_nibbles(ht_component(r.q, c), scale, -min, w);
-    }
+    enum { CYCLES = 4 };
     static __device__ __forceinline__ void part(const ht_cuda_weights &m, const uint8_t *row, int64_t, int64_t g,
                                                 float *w) {
         const uint8_t *head = row + m.k / 2 + g / 32 * 16;
@@ -572,18 +496,6 @@ struct ht_form_Q4_K {
 /* Words of 8 low nibbles; then words of the high bits of two cycles, in byte b bits 2 f of part numbers 2 b (f = 0, 2) and 2 b + 1 of the
  * first cycle, then of the second; then scales, those of a lane's cycles neighbours; then d. */
 struct ht_form_Q6_K {
-    enum { CYCLES = 4, DEPTH = 2 };
-    struct raw {
-        uint4 q;
-        uint2 high;
-        uint32_t scales, d;
-    };
-    static __device__ __forceinline__ raw load(const ht_cuda_weights &m, const uint8_t *row, int64_t i, int lane,
-                                               const float *) {
-        const uint8_t *high = row + m.k / 2, *scales = high + m.k / 4, *d = scales + m.k / 16;
-        return raw{ht_load<uint4>(row + i * 128 + lane * 16), ht_load<uint2>(high + i * 64 + lane * 8),
-                   ht_load<uint32_t>(scales + i * 16 + (lane >> 1) * 4), ht_load<uint16_t>(d + i * 2)};
-    }
     static __device__ __forceinline__ void values(uint32_t low, uint32_t high, bool second, float scale, float *w) {
         if (second) high >>= 4;
         const uint32_t even = (low & 0x0F0F0F0Fu) | (high << 4 & 0x30303030u);
@@ -593,10 +505,6 @@ struct ht_form_Q6_K {
             w[2 * k] = fmaf(ht_seven_of(even, k), scale, add);
             w[2 * k + 1] = fmaf(ht_seven_of(odd, k), scale, add);
         }
-    }
-    static __device__ __forceinline__ void expand(const ht_cuda_weights &, const raw &r, int c, int, float *w) {
-        const float s = ht_eight_of(r.scales ^ 0x80808080u, c) - (HT_EIGHT_BITS + 128);
-        values(ht_component(r.q, c), c < 2 ? r.high.x : r.high.y, c & 1, ht_half_value(r.d) * s, w);
     }
     static __device__ __forceinline__ void part(const ht_cuda_weights &m, const uint8_t *row, int64_t, int64_t g,
                                                 float *w) {
@@ -619,24 +527,7 @@ static __device__ __forceinline__ void ht_pair_values(const ht_cuda_weights &m, 
 
 /* Words of 8 nibbles; then scale and bias of every group. */
 struct ht_form_MLX4 {
-    enum { CYCLES = 4, DEPTH = 2 };
-    struct raw {
-        uint4 q;
-        uint32_t pair[CYCLES];
-    };
-    static __device__ __forceinline__ raw load(const ht_cuda_weights &m, const uint8_t *row, int64_t i, int lane,
-                                               const float *) {
-        raw r;
-        r.q = ht_load<uint4>(row + i * 128 + lane * 16);
-        for (int c = 0; c < CYCLES; c++)
-            r.pair[c] = ht_load<uint32_t>(row + m.k / 2 + (((i * CYCLES + c) * 64 + lane * 8) >> m.group_shift) * 4);
-        return r;
-    }
-    static __device__ __forceinline__ void expand(const ht_cuda_weights &m, const raw &r, int c, int, float *w) {
-        float scale, bias;
-        ht_pair_values(m, r.pair[c], &scale, &bias);
-        ht_affine_nibbles(ht_component(r.q, c), scale, bias, w);
-    }
+    enum { CYCLES = 4 };
     static __device__ __forceinline__ void part(const ht_cuda_weights &m, const uint8_t *row, int64_t, int64_t g,
                                                 float *w) {
         float scale, bias;
@@ -647,19 +538,7 @@ struct ht_form_MLX4 {
 
 /* Eight bytes a part; then scale and bias of every group. */
 struct ht_form_MLX8 {
-    enum { CYCLES = 2, DEPTH = 4 };
-    struct raw {
-        uint4 q;
-        uint32_t pair[CYCLES];
-    };
-    static __device__ __forceinline__ raw load(const ht_cuda_weights &m, const uint8_t *row, int64_t i, int lane,
-                                               const float *) {
-        raw r;
-        r.q = ht_load<uint4>(row + i * 128 + lane * 16);
-        for (int c = 0; c < CYCLES; c++)
-            r.pair[c] = ht_load<uint32_t>(row + m.k + (((i * CYCLES + c) * 64 + lane * 8) >> m.group_shift) * 4);
-        return r;
-    }
+    enum { CYCLES = 2 };
     static __device__ __forceinline__ void values(const ht_cuda_weights &m, uint32_t low, uint32_t high, uint32_t pair,
                                                   float *w) {
         float scale, bias;
@@ -668,9 +547,6 @@ struct ht_form_MLX8 {
             w[k] = fmaf(ht_eight_of(low, k) - HT_EIGHT_BITS, scale, bias);
             w[4 + k] = fmaf(ht_eight_of(high, k) - HT_EIGHT_BITS, scale, bias);
         }
-    }
-    static __device__ __forceinline__ void expand(const ht_cuda_weights &m, const raw &r, int c, int, float *w) {
-        values(m, ht_component(r.q, 2 * c), ht_component(r.q, 2 * c + 1), r.pair[c], w);
     }
     static __device__ __forceinline__ void part(const ht_cuda_weights &m, const uint8_t *row, int64_t, int64_t g,
                                                 float *w) {

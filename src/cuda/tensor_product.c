@@ -1,5 +1,6 @@
 /* Products on tensor cores: few rows with the weights as they are packed, many with an image of a part of the matrix at a time. */
 #include "base/checked.h"
+#include "cuda/experts.h"
 #include "cuda/matrix_layout.h"
 #include "cuda/matrix_run.h"
 #include "cuda/tensor_run.h"
@@ -73,14 +74,21 @@ static int64_t rows_of_image(const ht_cuda_device *d, int64_t n) {
 static int64_t cuts_of(int64_t k) { return ht_cuda_parts(k, HT_CUDA_CUT); }
 static size_t rows_bytes(int64_t n, int64_t k) { return (size_t)(n / 8 * cuts_of(k)) * HT_CUDA_CUT_BYTES; }
 
+size_t ht_cuda_image_of_rows_bytes(int64_t rows, int64_t k) {
+    return rows_bytes(rows, k) + (size_t)padded(rows * (int64_t)sizeof(float), 64);
+}
+
+ht_cuda_image ht_cuda_image_of_rows(void *room, int64_t rows, int64_t k) {
+    float *inverse = (float *)(void *)((char *)room + rows_bytes(rows, k));
+    return (ht_cuda_image){.rows = room, .inverse = inverse, .n_padded = rows};
+}
+
 size_t ht_cuda_image_bytes(const ht_cuda_device *d, int64_t n, int64_t k) {
-    return rows_bytes(rows_of_image(d, n), k) + (size_t)padded(n * (int64_t)sizeof(float), 64);
+    return ht_cuda_image_of_rows_bytes(rows_of_image(d, n), k);
 }
 
 ht_cuda_image ht_cuda_image_at(const ht_cuda_device *d, void *room, int64_t n, int64_t k) {
-    const int64_t rows = rows_of_image(d, n);
-    float *inverse = (float *)(void *)((char *)room + rows_bytes(rows, k));
-    return (ht_cuda_image){.rows = room, .inverse = inverse, .n_padded = rows};
+    return ht_cuda_image_of_rows(room, rows_of_image(d, n), k);
 }
 
 int64_t ht_cuda_image_rows(const ht_cuda_image *image, int64_t n) { return n <= 8 ? n : image->n_padded; }
@@ -157,6 +165,8 @@ static ht_status multiply_few(ht_cuda_device *d, const ht_cuda_product *products
     return ht_cuda_launch(d, kernels_of[form][kind], &shape, &a, err);
 }
 
+int ht_cuda_ring_bytes(int form) { return 32 * 2 * raw_bytes[form] * HT_CUDA_RING_SLOTS(raw_bytes[form]); }
+
 static bool go_together(const ht_matrix *a, const ht_matrix *b) { return a->type == b->type && a->k == b->k; }
 
 static ht_status multiply_all_few(ht_cuda_device *d, const ht_cuda_product *products, int n_products,
@@ -189,25 +199,32 @@ size_t ht_cuda_tensor_room(const ht_cuda_device *d, int64_t n, int64_t n_rows, i
     return is_few(d, n) ? 0 : rows_bytes(rows_at_once(n_rows, k), k);
 }
 
-/* Where segments begin, in cuts, as kernels of few rows have them. */
-static void find_segments(const ht_cuda_weights *w, ht_cuda_tensor_wide_arguments *a) {
+/* Where the first n segments begin, in cuts, as kernels of few rows have them; the others are empty. */
+static void find_segments(const ht_cuda_weights *w, int n, ht_cuda_tensor_wide_arguments *a) {
     const int64_t cycles = ht_cuda_cycles_of((ht_cuda_form)w->form), cuts = cuts_of(w->k);
     const int64_t spans = w->form == HT_CUDA_STORED ? cuts : w->whole / (cycles * HT_CUDA_CUT);
-    for (int s = 0; s < HT_CUDA_SEGMENTS; s++) a->segment_cuts[s] = (int32_t)(spans * s / HT_CUDA_SEGMENTS * cycles);
-    a->segment_cuts[HT_CUDA_SEGMENTS] = a->cuts = (int32_t)cuts;
+    for (int s = 0; s < n; s++) a->segment_cuts[s] = (int32_t)(spans * s / n * cycles);
+    for (int s = n; s <= HT_CUDA_SEGMENTS; s++) a->segment_cuts[s] = (int32_t)cuts;
+    a->cuts = (int32_t)cuts;
 }
 
-static ht_status multiply_wide(ht_cuda_device *d, const ht_cuda_tensor_wide_arguments *a, ht_error *err) {
+/* Clusters for so many tiles at most. */
+static ht_status multiply_by_wgmma(ht_cuda_device *d, ht_cuda_kernel_id kernel, const ht_cuda_tensor_wide_arguments *a,
+                                   int64_t tiles, ht_error *err) {
     enum {
         BLOCKS = HT_CUDA_WIDE_BLOCKS,
         STAGE_BYTES = (HT_CUDA_WIDE_ROWS / BLOCKS + HT_CUDA_WIDE_TOKENS) * 128,
     };
+    const ht_cuda_shape shape = {.grid = {(unsigned)ht_min_i64(tiles, d->multiprocessors / BLOCKS) * BLOCKS},
+                                 .block = {WGMMA_THREADS},
+                                 .shared_bytes = HT_CUDA_WIDE_STAGES * STAGE_BYTES};
+    return ht_cuda_launch(d, kernel, &shape, a, err);
+}
+
+static ht_status multiply_wide(ht_cuda_device *d, const ht_cuda_tensor_wide_arguments *a, ht_error *err) {
     if (has_wgmma(d)) {
         const int64_t tiles = a->rows_padded / HT_CUDA_WIDE_ROWS * (a->x.n_padded / HT_CUDA_WIDE_TOKENS);
-        const ht_cuda_shape shape = {.grid = {(unsigned)ht_min_i64(tiles, d->multiprocessors / BLOCKS) * BLOCKS},
-                                     .block = {WGMMA_THREADS},
-                                     .shared_bytes = HT_CUDA_WIDE_STAGES * STAGE_BYTES};
-        return ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_tensor_wide_wgmma, &shape, a, err);
+        return multiply_by_wgmma(d, HT_CUDA_ID_ht_cuda_tensor_wide_wgmma, a, tiles, err);
     }
     const int64_t tiles = ht_cuda_parts(a->n_rows, MMA_ROWS) * ht_cuda_parts(a->n, MMA_TOKENS);
     const ht_cuda_shape shape = {.grid = {(unsigned)tiles}, .block = {MMA_THREADS}};
@@ -220,7 +237,7 @@ static ht_status multiply_many(ht_cuda_device *d, const ht_cuda_product *p, cons
     const ht_cuda_weights w = ht_cuda_weights_of(m);
     ht_cuda_tensor_wide_arguments a = {
         .weights = room, .x = *x, .factors = factors_of(m), .bias = p->bias, .y = p->y, .n = n, .ldy = m->n_rows};
-    find_segments(&w, &a);
+    find_segments(&w, HT_CUDA_SEGMENTS, &a);
     const int64_t at_once = rows_at_once(m->n_rows, m->k);
     ht_status status = HT_OK;
     for (a.first = 0; a.first < m->n_rows && !status; a.first += a.n_rows) {
@@ -233,6 +250,26 @@ static ht_status multiply_many(ht_cuda_device *d, const ht_cuda_product *p, cons
         if (!status) status = multiply_wide(d, &a, err);
     }
     return status;
+}
+
+/* ---- experts ---- */
+
+int64_t ht_cuda_rows_of_expert(int64_t n_rows) { return padded(n_rows, HT_CUDA_WIDE_ROWS); }
+
+int64_t ht_cuda_experts_at_once(int64_t n_rows, int64_t k, int64_t n_experts) {
+    const int64_t most = IMAGE_BYTES / (int64_t)rows_bytes(ht_cuda_rows_of_expert(n_rows), k);
+    return ht_min_i64(most ? most : 1, n_experts);
+}
+
+ht_status ht_cuda_multiply_expert_images(ht_cuda_device *d, const ht_cuda_weights *w, ht_cuda_tensor_wide_arguments *a,
+                                         int64_t tiles, ht_error *err) {
+    find_segments(w, HT_CUDA_EXPERT_SEGMENTS, a);
+    if (has_wgmma(d))
+        return multiply_by_wgmma(d, HT_CUDA_ID_ht_cuda_tensor_wide_experts_wgmma, a,
+                                 tiles * (a->rows_each / HT_CUDA_WIDE_ROWS), err);
+    const int64_t blocks = ht_min_i64(tiles * (a->rows_each / MMA_ROWS), (int64_t)d->multiprocessors * 16);
+    const ht_cuda_shape shape = {.grid = {(unsigned)blocks}, .block = {MMA_THREADS}};
+    return ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_tensor_wide_experts_mma, &shape, a, err);
 }
 
 ht_status ht_cuda_multiply_images(ht_cuda_device *d, const ht_cuda_product *products, int n_products,

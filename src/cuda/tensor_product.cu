@@ -1,108 +1,14 @@
 /* Products of few rows with packed weights, and what products of many need before (cuda/tensor_product.h). */
-#include "cuda/matrix_pairs.cuh"
 #include "cuda/tensor_product.h"
 #include "cuda/tensor_ring.cuh"
 #include "cuda/tensor_rows.cuh"
-
-/* ---- what is behind the last span ---- */
-
-/* Columns 8 t to 8 t + 7 of half h of a cut, of what is behind the last span. */
-static __device__ HT_CUDA_APART uint4 ht_loose_pairs(const ht_cuda_weights &m, const uint8_t *row, int64_t index,
-                                                     int64_t chunk, float factor) {
-    float w[8] = {0, 0, 0, 0, 0, 0, 0, 0};
-    uint32_t out[4];
-    if (chunk * 8 < m.k) ht_part_of(m, row, index, chunk, w);
-    ht_pairs_of_floats(w, factor, out);
-    return uint4{out[0], out[1], out[2], out[3]};
-}
+#include "cuda/tensor_span.cuh"
 
 /* ---- few rows of x ----
  *
  * A warp has a segment of the columns of PANELS panels of 16 rows, and all N * 8 rows of x. What its lanes have of the spans comes to a
  * ring of slots in shared memory, from one panel to the next without a pause: a lane brings what it takes itself, so that nobody
  * waits for another. The first slots are filled before earlier kernels are done. */
-
-/* Where a lane finds its columns of the rows of x: of each half of a cut, for each of its steps. */
-typedef struct ht_lane_x {
-    const unsigned char *at[2][2];
-} ht_lane_x;
-
-/* Bytes of a cut: the image has N * 8 rows. */
-#define HT_CUT_STRIDE(N) ((N)*HT_CUDA_CUT_BYTES)
-
-/* With fewer than eight rows, the others' lanes read the last of them once more, from where it is read already. */
-static __device__ __forceinline__ ht_lane_x ht_x_of(const ht_cuda_image &x, int64_t n, int lane) {
-    const int t = lane & 3, g = lane >> 2 < n ? lane >> 2 : (int)n - 1;
-    ht_lane_x out;
-#pragma unroll
-    for (int h = 0; h < 2; h++)
-#pragma unroll
-        for (int step = 0; step < 2; step++) out.at[h][step] = x.rows + HT_CUDA_STEP_PLACE(g, h * 4 + t, step);
-    return out;
-}
-
-/* Half h of a cut, `offset` bytes from the first: two steps of 16 columns. */
-template <int N, int PANELS>
-static __device__ __forceinline__ void ht_add_half(const uint32_t (*w)[2][4], const ht_lane_x &x, int64_t offset, int h,
-                                                   float (*sum)[N][4]) {
-    uint2 b[N][2];
-#pragma unroll
-    for (int j = 0; j < N; j++)
-#pragma unroll
-        for (int step = 0; step < 2; step++)
-            b[j][step] = *(const uint2 *)(x.at[h][step] + (offset + j * HT_CUDA_CUT_BYTES));
-#pragma unroll
-    for (int p = 0; p < PANELS; p++) {
-        const uint32_t first[4] = {w[p][0][0], w[p][1][0], w[p][0][1], w[p][1][1]};
-        const uint32_t second[4] = {w[p][0][2], w[p][1][2], w[p][0][3], w[p][1][3]};
-#pragma unroll
-        for (int j = 0; j < N; j++) {
-            const uint32_t of_first[2] = {b[j][0].x, b[j][0].y}, of_second[2] = {b[j][1].x, b[j][1].y};
-            ht_mma(sum[p][j], first, of_first);
-            ht_mma(sum[p][j], second, of_second);
-        }
-    }
-}
-
-template <class F, int N, int PANELS>
-static __device__ __forceinline__ void ht_add_span(const ht_panels<PANELS> &r, const ht_span<F, PANELS> &s,
-                                                   const ht_lane_x &x, int64_t i, float (*sum)[N][4]) {
-    typename F::scale scale[PANELS][2];
-#pragma unroll
-    for (int p = 0; p < PANELS; p++)
-#pragma unroll
-        for (int half = 0; half < 2; half++) scale[p][half] = F::open(r.of->w, s.raw[p][half], r.factor[p]);
-#pragma unroll
-    for (int c = 0; c < F::CYCLES; c++)
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-            uint32_t w[PANELS][2][4];
-#pragma unroll
-            for (int p = 0; p < PANELS; p++)
-#pragma unroll
-                for (int half = 0; half < 2; half++)
-                    F::pairs(r.of->w, s.raw[p][half], scale[p][half], c, h, w[p][half]);
-            ht_add_half<N, PANELS>(w, x, i * (F::CYCLES * HT_CUT_STRIDE(N)) + c * HT_CUT_STRIDE(N), h, sum);
-        }
-}
-
-template <int N, int PANELS>
-static __device__ __forceinline__ void ht_add_loose(const ht_panels<PANELS> &at, const ht_lane_rows<PANELS> &r,
-                                                    const ht_lane_x &x, int64_t cut, int lane, float (*sum)[N][4]) {
-#pragma unroll
-    for (int h = 0; h < 2; h++) {
-        uint32_t w[PANELS][2][4];
-#pragma unroll
-        for (int p = 0; p < PANELS; p++)
-#pragma unroll
-            for (int half = 0; half < 2; half++) {
-                const uint4 all =
-                    ht_loose_pairs(*r.w, r.row[p][half], r.index[p][half], cut * 8 + h * 4 + (lane & 3), at.factor[p]);
-                w[p][half][0] = all.x, w[p][half][1] = all.y, w[p][half][2] = all.z, w[p][half][3] = all.w;
-            }
-        ht_add_half<N, PANELS>(w, x, cut * HT_CUT_STRIDE(N), h, sum);
-    }
-}
 
 /* The eight warps' sums of a panel, added and written; `first` is the first row of the matrix. Of few sums one half of the block has
  * those of one panel, the other those of the next. */
@@ -157,7 +63,7 @@ static __device__ __forceinline__ void ht_tensor(const ht_cuda_tensor_arguments 
     }
     ht_panels<PANELS> at = ht_panels_at<PANELS>(a, panel);
     ht_await_earlier();
-    const ht_lane_x x = ht_x_of(a.x, a.n, lane);
+    const ht_lane_x x = ht_x_of(a.x.rows, 0, a.n, lane);
     const float inverse = N == 1 && thread % ALL / HT_CUDA_PANEL < a.n ? a.x.inverse[thread % ALL / HT_CUDA_PANEL] : 0;
     for (int turn = 0; panel < a.panels; turn = (turn + 1) % TURNS) {
         float sum[PANELS][N][4];
@@ -183,13 +89,15 @@ static __device__ __forceinline__ void ht_tensor(const ht_cuda_tensor_arguments 
                 ring.bring(a);
                 ring.take(span, F::ALIKE ? a.matrix[0].w : at.of->w, i);
             }
-            ht_add_span<F, N, PANELS>(at, span, x, i, sum);
+            ht_add_span<F, N, PANELS>(at.of->w, at.factor, span, x, i * (F::CYCLES * HT_CUT_STRIDE(N)),
+                                      HT_CUT_STRIDE(N), sum);
         }
         if (warp == HT_CUDA_SEGMENTS - 1 && spans * F::CYCLES * HT_CUDA_CUT < at.of->w.k) {
             ht_lane_rows<PANELS> rows;
             rows.find(a, panel, lane);
             for (int64_t cut = spans * F::CYCLES; cut * HT_CUDA_CUT < at.of->w.k; cut++)
-                ht_add_loose<N, PANELS>(at, rows, x, cut, lane, sum);
+                ht_add_loose<N, PANELS>(*rows.w, at.factor, rows.row, rows.index, x, cut, cut * HT_CUT_STRIDE(N), lane,
+                                        sum);
         }
         const ht_panels<PANELS> done = at;
         panel += (int64_t)gridDim.x * PANELS;
@@ -207,40 +115,12 @@ static __device__ __forceinline__ void ht_tensor(const ht_cuda_tensor_arguments 
 
 /* A thread has what a lane has of a span of one row, or of a cut behind the spans. Rows from n on are 0: nobody reads their products. */
 template <class F> static __device__ __forceinline__ void ht_tensor_rows(const ht_cuda_tensor_rows_arguments &a) {
-    const ht_cuda_weights &m = a.w;
-    const int64_t spans = ht_spans_of<F>(m), cuts = (m.k + HT_CUDA_CUT - 1) / HT_CUDA_CUT, whole = spans * F::CYCLES;
-    const int64_t units = spans + (cuts > whole ? cuts - whole : 0), groups = a.n_padded / 8;
+    const int64_t units = ht_units_of<F>(a.w), groups = a.n_padded / 8;
     for (int64_t at = ht_first(); at < a.n_padded * units * 4; at += ht_step()) {
-        const int t = (int)(at & 3), r = (int)(at >> 2 & 7);
-        const int64_t i = at / 32 % units, group = at / 32 / units, row = group * 8 + r, index = a.first + row;
-        const int64_t cut = i < spans ? i * F::CYCLES : whole + i - spans;
-        unsigned char *to = a.to + (cut * groups + group) * HT_CUDA_CUT_BYTES;
-        const uint8_t *from = m.packed + index * m.row_bytes;
+        const int64_t group = at / 32 / units, row = group * 8 + (at >> 2 & 7), index = a.first + row;
         const float factor = row < a.n ? __ldg(a.factors + index / HT_CUDA_FACTOR_ROWS) : 0.0f;
-        if (i >= spans) {
-            for (int h = 0; h < 2; h++) {
-                uint4 all = {0, 0, 0, 0};
-                if (row < a.n) all = ht_loose_pairs(m, from, index, cut * 8 + h * 4 + t, factor);
-                const uint32_t w[4] = {all.x, all.y, all.z, all.w};
-                ht_put_chunk(to, false, r, h * 4 + t, w);
-            }
-            continue;
-        }
-        typename F::raw raw;
-        typename F::scale scale;
-        if (row < a.n) {
-            ht_load_now visitor;
-            F::visit(visitor, raw, m, from, index, i, t);
-            scale = F::open(m, raw, factor);
-        }
-#pragma unroll
-        for (int c = 0; c < F::CYCLES; c++)
-#pragma unroll
-            for (int h = 0; h < 2; h++) {
-                uint32_t w[4] = {0, 0, 0, 0};
-                if (row < a.n) F::pairs(m, raw, scale, c, h, w);
-                ht_put_chunk(to + c * groups * HT_CUDA_CUT_BYTES, false, r, h * 4 + t, w);
-            }
+        ht_put_unit<F>(a.w, a.w.packed, index, row < a.n, factor, at / 32 % units, (int)(at & 3), (int)(at >> 2 & 7),
+                       a.to + group * HT_CUDA_CUT_BYTES, groups * HT_CUDA_CUT_BYTES);
     }
 }
 

@@ -87,7 +87,9 @@ enum {
     X(tensor_some, ht_cuda_tensor_some_MLX8)
 #define HT_CUDA_KERNELS_OF_TENSOR_WIDE(X)                                                                              \
     X(tensor_wide, ht_cuda_tensor_wide_mma)                                                                            \
-    X(tensor_wide, ht_cuda_tensor_wide_wgmma)
+    X(tensor_wide, ht_cuda_tensor_wide_wgmma)                                                                          \
+    X(tensor_wide, ht_cuda_tensor_wide_experts_mma)                                                                    \
+    X(tensor_wide, ht_cuda_tensor_wide_experts_wgmma)
 
 /* Where four of the eight columns 8 t .. of a cut lie in row r of an image's 1024 bytes, as 8 bytes: those of step 0 or 1 of their 32. */
 #define HT_CUDA_STEP_PLACE(r, t, step) ((r)*128 + ((((t) >> 2) * 4 + (step)*2 + ((t)&3) / 2) ^ (r)) * 16 + ((t)&1) * 8)
@@ -141,15 +143,21 @@ typedef struct ht_cuda_tensor_rows_arguments {
     int64_t first, n, n_padded;
 } ht_cuda_tensor_rows_arguments;
 
-/* Rows [first, first + n_rows) of the product, of two images. */
+/* Rows [first, first + n_rows) of the product, of two images. Of experts (cuda/experts.h): all rows of experts [first, first + n), which
+ * lie `rows_each` apart in the image of the weights, by tiles of up to HT_CUDA_WIDE_TOKENS pairs. */
 typedef struct ht_cuda_tensor_wide_arguments {
     const unsigned char *weights; /* rows_padded of them */
     ht_cuda_image x;
-    const float *factors, *bias; /* of the whole matrix */
+    const float *factors,
+        *bias; /* of the whole matrix; of experts, factors of the image's rows, which are 0 where nothing is to be written */
     float *y;
     int64_t first, n_rows, rows_padded, n, ldy;
     int32_t cuts;
     int32_t segment_cuts[HT_CUDA_SEGMENTS + 1]; /* the cut that each segment begins with */
+    const ht_cuda_expert_tile *tiles;           /* of experts, and the rest as well */
+    const int32_t *tile_begin;                  /* [n_experts + 1]: the first tile of each */
+    const int32_t *order;                       /* the pair of a row of x */
+    int64_t rows_each;
 } ht_cuda_tensor_wide_arguments;
 
 #endif

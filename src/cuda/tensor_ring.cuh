@@ -29,6 +29,11 @@ template <int PANELS> struct ht_lane_rows {
     int32_t index[PANELS][2];
     int64_t panel, whole, step; /* from the warp's panels to its next */
 
+    /* What all rows share, where `alike`: from the arguments, which are close at hand. */
+    __device__ __forceinline__ const ht_cuda_weights &weights(const ht_cuda_tensor_arguments &a, bool alike) const {
+        return alike ? a.matrix[0].w : *w;
+    }
+
     __device__ __forceinline__ void find(const ht_cuda_tensor_arguments &a, int64_t at, int lane) {
         const ht_cuda_tensor_matrix &of = ht_matrix_of(a, at);
         w = &of.w;
@@ -88,21 +93,23 @@ static __device__ __forceinline__ ht_panels<PANELS> ht_panels_at(const ht_cuda_t
 template <class F, int PANELS> struct ht_span { typename F::raw raw[PANELS][2]; };
 
 /* A warp's ring, and what comes to it next. */
-template <class F, int PANELS, int N_SLOTS = HT_CUDA_RING_SLOTS(PANELS * sizeof(typename F::raw))> struct ht_ring {
+template <class F, int PANELS, int N_SLOTS = HT_CUDA_RING_SLOTS(PANELS * sizeof(typename F::raw)),
+          class ROWS = ht_lane_rows<PANELS>>
+struct ht_ring {
     enum { FIELDS = 32 * sizeof(typename F::raw), SLOT = PANELS * 2 * FIELDS, SLOTS = N_SLOTS, BYTES = SLOT * SLOTS };
     unsigned char *first, *to, *from;
     uint64_t policy;
     int lane;
     int32_t begin, end, i; /* spans of the warp's segment */
-    ht_lane_rows<PANELS> rows;
+    ROWS rows;
 
     __device__ __forceinline__ unsigned char *after(unsigned char *slot) const {
         return slot == first + (SLOTS - 1) * SLOT ? first : slot + SLOT;
     }
 
-    __device__ __forceinline__ void bring(const ht_cuda_tensor_arguments &a) {
+    template <class A> __device__ __forceinline__ void bring(const A &a) {
         if (i < end) {
-            const ht_cuda_weights &w = F::ALIKE ? a.matrix[0].w : *rows.w;
+            const ht_cuda_weights &w = rows.weights(a, F::ALIKE);
 #pragma unroll
             for (int p = 0; p < PANELS; p++)
 #pragma unroll

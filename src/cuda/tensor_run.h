@@ -27,6 +27,20 @@ int64_t ht_cuda_image_rows(const ht_cuda_image *image, int64_t n);
 ht_status ht_cuda_prepare_rows(ht_cuda_device *d, const float *x, int64_t ldx, int64_t n, int64_t k,
                                const ht_cuda_image *image, ht_error *err);
 
+/* An image of any number of rows, a multiple of 8, and its bytes. */
+ht_cuda_image ht_cuda_image_of_rows(void *room, int64_t rows, int64_t k);
+size_t ht_cuda_image_of_rows_bytes(int64_t rows, int64_t k);
+
+/* Bytes of shared memory of a warp's ring for one panel. */
+int ht_cuda_ring_bytes(int form);
+
+/* Rows of an expert in an image of several, and how many experts such an image has. */
+int64_t ht_cuda_rows_of_expert(int64_t n_rows);
+int64_t ht_cuda_experts_at_once(int64_t n_rows, int64_t k, int64_t n_experts);
+/* The product of images, of matrices like `w`, of at most so many tiles of pairs. */
+ht_status ht_cuda_multiply_expert_images(ht_cuda_device *d, const ht_cuda_weights *w, ht_cuda_tensor_wide_arguments *a,
+                                         int64_t tiles, ht_error *err);
+
 /* A product of the rows of an image. */
 typedef struct ht_cuda_product {
     const ht_matrix *m;

@@ -4,43 +4,83 @@
 
 enum { ROWS = HT_CUDA_WIDE_ROWS, TOKENS = HT_CUDA_WIDE_TOKENS, STAGES = HT_CUDA_WIDE_STAGES };
 
-/* Element (row, token) of the product, of its sum. */
-static __device__ __forceinline__ void ht_put(const ht_cuda_tensor_wide_arguments &a, int64_t row, int64_t token,
-                                              float sum) {
-    if (row >= a.n_rows || token >= a.n) return;
-    const int64_t at = a.first + row;
-    float y = sum * a.x.inverse[token] * (1.0f / a.factors[at / HT_CUDA_FACTOR_ROWS]);
-    if (a.bias) y += a.bias[at];
-    a.y[token * a.ldy + at] = y;
+/* Where a tile is. */
+typedef struct ht_wide_tile {
+    int64_t of_weights, of_x; /* rows of the images */
+    int64_t row, token;       /* of the result: with experts, `token` is a row of x's image too */
+    int64_t n;                /* tokens from there on */
+} ht_wide_tile;
+
+/* Tiles of `rows` rows of the matrix. */
+template <bool EXPERTS>
+static __device__ __forceinline__ int64_t ht_tiles_of(const ht_cuda_tensor_wide_arguments &a, int64_t rows,
+                                                      int64_t tokens) {
+    if (EXPERTS) return (a.tile_begin[a.first + a.n] - a.tile_begin[a.first]) * (a.rows_each / rows);
+    return a.rows_padded / rows * ((a.n + tokens - 1) / tokens);
+}
+
+/* Neighbours have the same rows of the matrix, or the same pairs of an expert. */
+template <bool EXPERTS>
+static __device__ __forceinline__ ht_wide_tile ht_tile_at(const ht_cuda_tensor_wide_arguments &a, int64_t rows,
+                                                          int64_t tokens, int64_t i) {
+    ht_wide_tile t;
+    if (EXPERTS) {
+        const int64_t each = a.rows_each / rows;
+        const ht_cuda_expert_tile of = a.tiles[a.tile_begin[a.first] + i / each];
+        t.row = i % each * rows;
+        t.of_weights = (of.expert - a.first) * a.rows_each + t.row;
+        t.of_x = t.token = of.begin;
+        t.n = of.n;
+        return t;
+    }
+    const int64_t across = (a.n + tokens - 1) / tokens;
+    t.of_weights = t.row = i / across * rows;
+    t.of_x = t.token = i % across * tokens;
+    t.n = a.n - t.token;
+    return t;
+}
+
+static __device__ __forceinline__ int64_t ht_row_of_y(const ht_cuda_tensor_wide_arguments &a, bool experts,
+                                                      int64_t token) {
+    return experts ? a.order[token] : token;
 }
 
 /* ---- with mma, wherever there are tensor cores: a warp has 16 rows of the matrix and 64 of x ---- */
 
 enum { MMA_WARPS = 4, MMA_TOKENS = 64 };
 
-HT_CUDA_KERNEL_BOUND(ht_cuda_tensor_wide_mma, ht_cuda_tensor_wide_arguments, MMA_WARPS * 32, 2) {
-    enum { N = MMA_TOKENS / 8 };
+template <bool EXPERTS>
+static __device__ __forceinline__ void ht_wide_mma(const ht_cuda_tensor_wide_arguments &a, int64_t i) {
+    enum {
+        N = MMA_TOKENS / 8,
+        MMA_ROWS = MMA_WARPS * HT_CUDA_PANEL,
+        PARTS = TOKENS / MMA_TOKENS /* of an expert's tile */
+    };
     const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3, warp = threadIdx.x >> 5;
-    const int64_t across = (a.n + MMA_TOKENS - 1) / MMA_TOKENS, tile = blockIdx.x / across;
-    const int64_t row = (tile * MMA_WARPS + warp) * HT_CUDA_PANEL, token = blockIdx.x % across * MMA_TOKENS;
+    ht_wide_tile at = ht_tile_at<EXPERTS>(a, MMA_ROWS, MMA_TOKENS, EXPERTS ? i / PARTS : i);
+    if (EXPERTS) {
+        at.of_x += i % PARTS * MMA_TOKENS, at.token += i % PARTS * MMA_TOKENS, at.n -= i % PARTS * MMA_TOKENS;
+        if (at.n <= 0) return;
+    }
+    const int64_t row = at.of_weights + warp * HT_CUDA_PANEL;
     const int64_t w_groups = a.rows_padded / 8, x_groups = a.x.n_padded / 8;
     float total[N][4];
 #pragma unroll
     for (int j = 0; j < N; j++)
 #pragma unroll
-        for (int i = 0; i < 4; i++) total[j][i] = 0;
+        for (int v = 0; v < 4; v++) total[j][v] = 0;
     for (int s = 0; s < HT_CUDA_SEGMENTS; s++) {
         float sum[N][4];
 #pragma unroll
         for (int j = 0; j < N; j++)
 #pragma unroll
-            for (int i = 0; i < 4; i++) sum[j][i] = 0;
+            for (int v = 0; v < 4; v++) sum[j][v] = 0;
         for (int64_t cut = a.segment_cuts[s]; cut < a.segment_cuts[s + 1]; cut++)
 #pragma unroll
             for (int step = 0; step < 4; step++) {
                 const int64_t place = g * 128 + (((step * 2 + t / 2) ^ g) * 16) + (t & 1) * 8;
                 const unsigned char *w = a.weights + (cut * w_groups + row / 8) * HT_CUDA_CUT_BYTES + place;
-                const unsigned char *x = a.x.rows + (cut * x_groups + token / 8) * HT_CUDA_CUT_BYTES + place;
+                const unsigned char *x = a.x.rows + (cut * x_groups + at.of_x / 8) * HT_CUDA_CUT_BYTES + place;
                 const uint2 low = *(const uint2 *)w, high = *(const uint2 *)(w + HT_CUDA_CUT_BYTES);
                 const uint32_t of_w[4] = {low.x, high.x, low.y, high.y};
 #pragma unroll
@@ -53,12 +93,30 @@ HT_CUDA_KERNEL_BOUND(ht_cuda_tensor_wide_mma, ht_cuda_tensor_wide_arguments, MMA
 #pragma unroll
         for (int j = 0; j < N; j++)
 #pragma unroll
-            for (int i = 0; i < 4; i++) total[j][i] += sum[j][i];
+            for (int v = 0; v < 4; v++) total[j][v] += sum[j][v];
     }
+    if (at.row + warp * HT_CUDA_PANEL >= a.n_rows) return;
+    const float factor = a.factors[(EXPERTS ? row : a.first + row) / HT_CUDA_FACTOR_ROWS];
+    if (EXPERTS && factor == 0.0f) return;
 #pragma unroll
     for (int j = 0; j < N; j++)
 #pragma unroll
-        for (int i = 0; i < 4; i++) ht_put(a, row + (i >> 1) * 8 + g, token + j * 8 + 2 * t + (i & 1), total[j][i]);
+        for (int v = 0; v < 4; v++) {
+            const int64_t of_row = at.row + warp * HT_CUDA_PANEL + (v >> 1) * 8 + g, token = j * 8 + 2 * t + (v & 1);
+            if (of_row >= a.n_rows || token >= at.n) continue;
+            const int64_t to = EXPERTS ? of_row : a.first + of_row;
+            float y = total[j][v] * a.x.inverse[at.token + token] * (1.0f / factor);
+            if (!EXPERTS && a.bias) y += a.bias[to];
+            a.y[ht_row_of_y(a, EXPERTS, at.token + token) * a.ldy + to] = y;
+        }
+}
+
+HT_CUDA_KERNEL_BOUND(ht_cuda_tensor_wide_mma, ht_cuda_tensor_wide_arguments, MMA_WARPS * 32, 2) {
+    ht_wide_mma<false>(a, blockIdx.x);
+}
+HT_CUDA_KERNEL_BOUND(ht_cuda_tensor_wide_experts_mma, ht_cuda_tensor_wide_arguments, MMA_WARPS * 32, 2) {
+    const int64_t tiles = ht_tiles_of<true>(a, MMA_WARPS * HT_CUDA_PANEL, TOKENS) * (TOKENS / MMA_TOKENS);
+    for (int64_t i = blockIdx.x; i < tiles; i += gridDim.x) ht_wide_mma<true>(a, i);
 }
 
 /* ---- with wgmma ----
@@ -118,23 +176,15 @@ typedef struct ht_ring {
     uint64_t full[STAGES], free[STAGES];
 } ht_ring;
 
-/* A block's part of the tile'th tile: neighbours have the same rows of the matrix. */
-static __device__ __forceinline__ void ht_tile(const ht_cuda_tensor_wide_arguments &a, int64_t tile, int64_t *row,
-                                               int64_t *token) {
-    const int64_t across = a.x.n_padded / TOKENS;
-    *row = tile / across * ROWS + ht_block_of_cluster() * BLOCK_ROWS;
-    *token = tile % across * TOKENS;
-}
-
+template <bool EXPERTS>
 static __device__ __forceinline__ void ht_produce(const ht_cuda_tensor_wide_arguments &a, int64_t tiles,
                                                   unsigned char *stages, ht_ring *ring) {
     const int part = ht_block_of_cluster();
     int stage = 0, phase = 0;
     for (int64_t tile = blockIdx.x / BLOCKS; tile < tiles; tile += gridDim.x / BLOCKS) {
-        int64_t row, token;
-        ht_tile(a, tile, &row, &token);
-        const unsigned char *w = a.weights + row / 8 * HT_CUDA_CUT_BYTES,
-                            *x = a.x.rows + (token + part * BLOCK_TOKENS) / 8 * HT_CUDA_CUT_BYTES;
+        const ht_wide_tile at = ht_tile_at<EXPERTS>(a, ROWS, TOKENS, tile);
+        const unsigned char *w = a.weights + (at.of_weights + part * BLOCK_ROWS) / 8 * HT_CUDA_CUT_BYTES,
+                            *x = a.x.rows + (at.of_x + part * BLOCK_TOKENS) / 8 * HT_CUDA_CUT_BYTES;
 #pragma unroll 1
         for (int cut = 0; cut < a.cuts; cut++) {
             unsigned char *to = stages + stage * STAGE_BYTES;
@@ -149,18 +199,23 @@ static __device__ __forceinline__ void ht_produce(const ht_cuda_tensor_wide_argu
     }
 }
 
-/* What a lane has of a tile's sums: rows g and g + 8 from `row` on, of all tokens. */
-static __device__ __forceinline__ void ht_put_tile(const ht_cuda_tensor_wide_arguments &a, int64_t row, int64_t token,
-                                                   const float *total) {
+/* What a lane has of a tile's sums: rows g and g + 8 from `row` rows behind its first on, of all tokens. */
+template <bool EXPERTS>
+static __device__ __forceinline__ void ht_put_tile(const ht_cuda_tensor_wide_arguments &a, const ht_wide_tile &tile,
+                                                   int row, const float *total) {
     const int t = threadIdx.x & 3;
-    const int64_t at = a.first + row;
-    if (row >= a.n_rows) return;
-    const bool has_second = row + 8 < a.n_rows;
-    const float inverse = 1.0f / __ldg(a.factors + at / HT_CUDA_FACTOR_ROWS);
-    const float bias[2] = {a.bias ? __ldg(a.bias + at) : 0.0f, a.bias && has_second ? __ldg(a.bias + at + 8) : 0.0f};
-    const int left = (int)(a.n - token) - 2 * t;
-    const float *of_token = a.x.inverse + token + 2 * t;
-    float *y = a.y + (token + 2 * t) * a.ldy + at;
+    const int64_t of_tile = tile.row + row, at = EXPERTS ? of_tile : a.first + of_tile;
+    if (of_tile >= a.n_rows) return;
+    const bool has_second = of_tile + 8 < a.n_rows;
+    const float factor = __ldg(a.factors + (EXPERTS ? tile.of_weights + row : at) / HT_CUDA_FACTOR_ROWS);
+    if (EXPERTS && factor == 0.0f) return;
+    const float inverse = 1.0f / factor;
+    const bool biased = !EXPERTS && a.bias;
+    const float bias[2] = {biased ? __ldg(a.bias + at) : 0.0f, biased && has_second ? __ldg(a.bias + at + 8) : 0.0f};
+    const int left = (int)tile.n - 2 * t;
+    const float *of_token = a.x.inverse + tile.token + 2 * t;
+    const int32_t *order = EXPERTS ? a.order + tile.token + 2 * t : NULL;
+    float *y = a.y + (EXPERTS ? 0 : (tile.token + 2 * t) * a.ldy) + at;
 #pragma unroll
     for (int j = 0; j < TOKENS / 8; j++) {
 #pragma unroll
@@ -168,14 +223,16 @@ static __device__ __forceinline__ void ht_put_tile(const ht_cuda_tensor_wide_arg
             if (j * 8 + i >= left) continue;
             const float x = of_token[j * 8 + i];
             float first = total[4 * j + i] * x * inverse, second = total[4 * j + 2 + i] * x * inverse;
-            if (a.bias) first += bias[0], second += bias[1];
-            y[i * a.ldy] = first;
-            if (has_second) y[i * a.ldy + 8] = second;
+            if (biased) first += bias[0], second += bias[1];
+            float *to = y + (EXPERTS ? (int64_t)order[j * 8 + i] : i) * a.ldy;
+            to[0] = first;
+            if (has_second) to[8] = second;
         }
-        y += 8 * a.ldy;
+        if (!EXPERTS) y += 8 * a.ldy;
     }
 }
 
+template <bool EXPERTS>
 static __device__ __forceinline__ void ht_consume(const ht_cuda_tensor_wide_arguments &a, int64_t tiles,
                                                   const unsigned char *stages, ht_ring *ring, int group) {
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5 & 3;
@@ -208,19 +265,15 @@ static __device__ __forceinline__ void ht_consume(const ht_cuda_tensor_wide_argu
 #pragma unroll
             for (int i = 0; i < SUMS; i++) total[i] += sum[i];
         }
-        int64_t row, token;
-        ht_tile(a, tile, &row, &token);
-        ht_put_tile(a, row + group * 64 + warp * 16 + (lane >> 2), token, total);
+        ht_put_tile<EXPERTS>(a, ht_tile_at<EXPERTS>(a, ROWS, TOKENS, tile),
+                             ht_block_of_cluster() * BLOCK_ROWS + group * 64 + warp * 16 + (lane >> 2), total);
     }
 }
-#endif
-
-HT_CUDA_CLUSTER_KERNEL(ht_cuda_tensor_wide_wgmma, ht_cuda_tensor_wide_arguments, 384, HT_CUDA_WIDE_BLOCKS) {
-#ifdef HT_HAS_WGMMA
+template <bool EXPERTS> static __device__ __forceinline__ void ht_wide(const ht_cuda_tensor_wide_arguments &a) {
     extern __shared__ __align__(1024) unsigned char ht_wide_stages[];
     __shared__ ht_ring ring;
     unsigned char *stages = ht_wide_stages;
-    const int64_t tiles = a.rows_padded / ROWS * (a.x.n_padded / TOKENS);
+    const int64_t tiles = ht_tiles_of<EXPERTS>(a, ROWS, TOKENS);
     if (threadIdx.x == 0) {
         for (int i = 0; i < STAGES; i++) {
             ht_barrier_init(&ring.full[i], 1);
@@ -232,13 +285,21 @@ HT_CUDA_CLUSTER_KERNEL(ht_cuda_tensor_wide_wgmma, ht_cuda_tensor_wide_arguments,
     const int group = threadIdx.x >> 7;
     if (group == 0) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
-        if (threadIdx.x == 0) ht_produce(a, tiles, stages, &ring);
+        if (threadIdx.x == 0) ht_produce<EXPERTS>(a, tiles, stages, &ring);
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
-        ht_consume(a, tiles, stages, &ring, group - 1);
+        ht_consume<EXPERTS>(a, tiles, stages, &ring, group - 1);
     }
     ht_meet(); /* a block is there as long as the other writes to it */
+}
+#define HT_WIDE(experts) ht_wide<experts>(a)
 #else
-    (void)a;
+#define HT_WIDE(experts) (void)a
 #endif
+
+HT_CUDA_CLUSTER_KERNEL(ht_cuda_tensor_wide_wgmma, ht_cuda_tensor_wide_arguments, 384, HT_CUDA_WIDE_BLOCKS) {
+    HT_WIDE(false);
+}
+HT_CUDA_CLUSTER_KERNEL(ht_cuda_tensor_wide_experts_wgmma, ht_cuda_tensor_wide_arguments, 384, HT_CUDA_WIDE_BLOCKS) {
+    HT_WIDE(true);
 }

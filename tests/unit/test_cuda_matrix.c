@@ -304,6 +304,12 @@ static void check_mixture(const mixture *x, int64_t t, bool own_rows) {
     for (int64_t i = 0; i < pairs; i++)
         for (int set = 0; set < SETS; set++)
             expect_row(&x->of[set][ids[i]], rows + (own_rows ? i : i / m) * COLUMNS, NULL, y + (i * SETS + set) * ROWS);
+    ht_array *first[2] = {
+        ht_slice(s, in[0], (int64_t[]){0, 0, 0}, (int64_t[]){1, own_rows ? m : COLUMNS, COLUMNS}, NULL),
+        ht_slice(s, in[1], (int64_t[]){0, 0}, (int64_t[]){1, m}, NULL)};
+    float *alone = read_floats(s, ht_apply(s, HT_OP_LINEAR_GATHER, &x->p, first, 2), m * SETS * ROWS);
+    assert_memory_equal(alone, y, (size_t)(m * SETS * ROWS) * sizeof *y); /* whatever comes with it */
+    free(alone);
     free(y);
     in[0] = ht_array_from(s, dy, HT_F32, (int64_t[]){t, m, SETS * ROWS}, 3);
     float *dx = read_floats(s, ht_apply(s, HT_OP_LINEAR_GATHER_BACK, &x->p, in, 2), pairs * COLUMNS);
@@ -332,9 +338,12 @@ static void rows_are_multiplied_by_the_experts_they_choose(void **state) {
     mixture x = {0};
     make_mixture(&x);
     check_mixture(&x, 1, false);
+    check_mixture(&x, 1, true);
     check_mixture(&x, 4, true);
-    check_mixture(&x, 50, false);
+    check_mixture(&x, 50, false); /* tiles of 32 pairs */
     check_mixture(&x, 31, true);
+    check_mixture(&x, 130, false); /* images */
+    check_mixture(&x, 97, true);
     ht_scope *s = ht_scope_new(beside_stream[GPU]);
     float out[2 * SETS * ROWS];
     ht_error err = {0};
@@ -345,6 +354,36 @@ static void rows_are_multiplied_by_the_experts_they_choose(void **state) {
     ht_scope_free(s);
     for (int i = 0; i < SETS; i++)
         for (int e = 0; e < EXPERTS; e++) discard(&x.of[i][e]);
+}
+
+/* More than are among a kernel's arguments, of which few have pairs. */
+static void experts_may_be_many(void **state) {
+    (void)state;
+    if (!beside_device[GPU]) skip();
+    enum { MANY = 1100, N_KINDS = 3, T = 40, EACH = 2 };
+    fixture of[N_KINDS];
+    for (int i = 0; i < N_KINDS; i++) of[i] = make(HT_W_Q4_0, ROWS, COLUMNS, 40 + (uint64_t)i);
+    ht_matrix *pointers[2 * MANY];
+    for (int e = 0; e < MANY; e++) pointers[e] = of[e % N_KINDS].m;
+    ht_matrix_list list = {.matrix = pointers, .n = MANY};
+    ht_matrix_list_find_kinds(&list);
+    const ht_linear_gather_params p = {{&list}, 1};
+    for (int64_t t = 1; t <= T; t += T - 1) {
+        const int64_t pairs = t * EACH;
+        float *rows = random_floats(t * COLUMNS, 5);
+        int32_t ids[T * EACH];
+        for (int64_t i = 0; i < pairs; i++) ids[i] = (int32_t)(i % 3 ? MANY - 1 - i : i * 27 % MANY);
+        ht_scope *s = ht_scope_new(beside_stream[GPU]);
+        ht_array *in[2] = {ht_array_from(s, rows, HT_F32, (int64_t[]){t, COLUMNS}, 2),
+                           ht_array_from(s, ids, HT_I32, (int64_t[]){t, EACH}, 2)};
+        float *y = read_floats(s, ht_apply(s, HT_OP_LINEAR_GATHER, &p, in, 2), pairs * ROWS);
+        for (int64_t i = 0; i < pairs; i++)
+            expect_row(&of[ids[i] % N_KINDS], rows + i / EACH * COLUMNS, NULL, y + i * ROWS);
+        free(y);
+        free(rows);
+        ht_scope_free(s);
+    }
+    for (int i = 0; i < N_KINDS; i++) discard(&of[i]);
 }
 
 /* ---- losses ---- */
@@ -440,6 +479,7 @@ int main(void) {
         cmocka_unit_test(long_rows_come_in_pieces),
         cmocka_unit_test(an_id_outside_is_an_error),
         cmocka_unit_test(rows_are_multiplied_by_the_experts_they_choose),
+        cmocka_unit_test(experts_may_be_many),
         cmocka_unit_test(losses_of_a_head_never_see_all_logits),
     };
     return cmocka_run_group_tests(tests, beside_open, beside_close);
