@@ -18,6 +18,7 @@ typedef struct command {
     int (*run)(const options *o);
 } command;
 
+int chat_command(const options *o);
 int run_command(const options *o);
 int info_command(const options *o);
 int discover_command(const options *o);

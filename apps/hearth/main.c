@@ -9,6 +9,15 @@
 #include <string.h>
 
 static const command commands[] = {
+    {"chat", "MODEL [PROMPT]", "Talk with a model.",
+     "A line is a message; pasted lines are one, and so is what stands between \"\"\" and \"\"\". What begins with / "
+     "is a command:\n"
+     "/help lists them. Ctrl-C stops an answer, twice it ends the program, as Ctrl-D does at an empty line. Keys and "
+     "values of\n"
+     "earlier turns are kept, so that only what is new is computed. Standard input that is no terminal is read line by "
+     "line; after\n"
+     "PROMPT all of it belongs to that one message.",
+     FOR_CHAT, true, 1, chat_command},
     {"run", "MODEL [PROMPT]", "Answer one prompt.",
      "Without PROMPT and --messages the prompt is read from standard input. It is written as the model's chat template "
      "says, when "
@@ -163,7 +172,7 @@ static int refuse_command(const char *name) {
     snprintf(why, sizeof why, "is no command, the nearest is %s", best.word ? best.word : "");
     return refuse_word(
         name, best.word ? why
-                        : "is no command; run, info, discover, tokenize, detokenize, template, finetune, "
+                        : "is no command; chat, run, info, discover, tokenize, detokenize, template, finetune, "
                           "adapter, fuse, logits, inspect, embed, eval, classify, batch, score, bench, formats and "
                           "doctor are");
 }

@@ -30,24 +30,31 @@ static bool bad_value(const command *c, const option_spec *spec, const char *val
     return usage_error(c, sentence);
 }
 
-static bool set_number(const command *c, const option_spec *spec, const char *value, void *field) {
-    char *end = NULL, expected[128];
+enum { EXPECTED_SIZE = 128 };
+
+/* A number within the option's range; false with what was expected. */
+static bool read_number(const option_spec *spec, const char *value, void *field, char expected[EXPECTED_SIZE]) {
+    char *end = NULL;
     bool good = false;
     errno = 0;
     if (spec->kind == KIND_INTEGER) {
         long long number = strtoll(value, &end, 10);
-        good = (double)number >= spec->low && (double)number <= spec->high;
+        good = (double)number >= spec->low && (double)number <= spec->high && end != value && !*end && !errno;
         if (good) *(int64_t *)field = number;
     } else {
         double number = strtod(value, &end);
-        good = number >= spec->low && number <= spec->high; /* false for a NaN */
+        good = number >= spec->low && number <= spec->high && end != value && !*end && !errno; /* no NaN */
         if (good) *(double *)field = number;
     }
-    if (good && end != value && *end == '\0' && errno == 0) return true;
-    snprintf(expected, sizeof expected,
+    snprintf(expected, EXPECTED_SIZE,
              spec->kind == KIND_INTEGER ? "a whole number from %.0f to %.0f" : "a number from %g to %g", spec->low,
              spec->high);
-    return bad_value(c, spec, value, expected);
+    return good;
+}
+
+static bool set_number(const command *c, const option_spec *spec, const char *value, void *field) {
+    char expected[EXPECTED_SIZE];
+    return read_number(spec, value, field, expected) || bad_value(c, spec, value, expected);
 }
 
 static bool set_choice(const command *c, const option_spec *spec, const char *value, int *field) {
@@ -374,4 +381,19 @@ ht_sampler_options options_sampler(const options *o) {
     sampler.seed = (uint64_t)o->seed;
     sampler.order = o->order;
     return sampler;
+}
+
+bool options_set_number(options *o, const char *name, const char *value, char *why, size_t n) {
+    char word[64], expected[EXPECTED_SIZE];
+    snprintf(word, sizeof word, "%s", name);
+    for (char *at = word; *at; at++)
+        if (*at == '_') *at = '-';
+    const option_spec *spec = find_long(word, strlen(word));
+    if (!spec || (spec->kind != KIND_INTEGER && spec->kind != KIND_NUMBER)) {
+        snprintf(why, n, "there is no parameter %.60s", name);
+        return false;
+    }
+    if (read_number(spec, value, (char *)o + spec->field, expected)) return true;
+    snprintf(why, n, "%.60s is \"%.60s\", expected %s", name, value, expected);
+    return false;
 }

@@ -27,7 +27,8 @@ enum {
     FOR_SCORE = 1 << 16,
     FOR_INSPECT = 1 << 17,
     FOR_EMBED = 1 << 18,
-    FOR_ALL = (1 << 19) - 1
+    FOR_CHAT = 1 << 19,
+    FOR_ALL = (1 << 20) - 1
 };
 
 typedef struct string_list {
@@ -91,6 +92,8 @@ bool options_parse(const struct command *c, int argc, char **argv, options *o);
 void options_free(options *o);
 /* Whether the command line or --config gave the option of that name; a flag that --config switches off is not given. */
 bool options_given(const options *o, const char *name);
+/* Sets an option that is a number while the program runs, by its name, in which `_` may stand for `-`; false with the reason. */
+bool options_set_number(options *o, const char *name, const char *value, char *why, size_t n);
 /* Prints the usage, details and options of a command to stdout. */
 void options_help(const struct command *c);
 

@@ -15,19 +15,20 @@ static const char *const tune_formats[] = {"peft", "mlx", NULL};
 
 #define AT(field) offsetof(options, field)
 #define MAX_COUNT 2147483647.0
+#define ANSWERING (FOR_RUN | FOR_CHAT)
 #define PROMPTS   (FOR_CLASSIFY | FOR_BATCH | FOR_SCORE)
-#define COMPUTING (FOR_RUN | FOR_LOGITS | FOR_INSPECT | FOR_EMBED | FOR_BENCH | FOR_EVAL | PROMPTS)
+#define COMPUTING (ANSWERING | FOR_LOGITS | FOR_INSPECT | FOR_EMBED | FOR_BENCH | FOR_EVAL | PROMPTS)
 #define TRAINING  FOR_FINETUNE
-#define SAMPLING  (FOR_RUN | FOR_BENCH | FOR_BATCH)
+#define SAMPLING  (ANSWERING | FOR_BENCH | FOR_BATCH)
 
 const option_spec option_table[] = {
     {"max-tokens", 'n', KIND_INTEGER, AT(max_tokens), 0, MAX_COUNT, NULL, SAMPLING, true, "N",
-     "tokens to generate at most (run and batch: 256, bench: 128)"},
-    {"system", 0, KIND_TEXT, AT(system), 0, 0, NULL, FOR_RUN | PROMPTS, true, "TEXT",
+     "tokens to generate at most (run and batch: 256, bench: 128, chat: no limit)"},
+    {"system", 0, KIND_TEXT, AT(system), 0, 0, NULL, ANSWERING | PROMPTS, true, "TEXT",
      "instructions put before the conversation"},
     {"raw", 0, KIND_FLAG, AT(raw), 0, 0, NULL, FOR_RUN | FOR_INSPECT | PROMPTS, false, NULL,
      "continue the text as it is, without the chat format"},
-    {"stop", 0, KIND_LIST, AT(stop), 0, 0, NULL, FOR_RUN | FOR_BATCH, true, "TEXT",
+    {"stop", 0, KIND_LIST, AT(stop), 0, 0, NULL, ANSWERING | FOR_BATCH, true, "TEXT",
      "end before this text; may be given several times"},
     {"temperature", 0, KIND_NUMBER, AT(temperature), 0, 1000, NULL, SAMPLING, true, "X",
      "0, the default, takes the most likely token"},
@@ -73,7 +74,7 @@ const option_spec option_table[] = {
      "attention weights of these layers, too"},
     {"svg", 0, KIND_PATH, AT(svg), 0, 0, NULL, FOR_INSPECT, false, "FILE.svg", "draw the attention weights of --head"},
     {"head", 0, KIND_TEXT, AT(head), 0, 0, NULL, FOR_INSPECT, false, "L.H", "layer and head to draw, both from 0"},
-    {"chunk", 0, KIND_INTEGER, AT(chunk), 1, MAX_COUNT, NULL, FOR_LOGITS | FOR_RUN | FOR_BENCH, false, "N",
+    {"chunk", 0, KIND_INTEGER, AT(chunk), 1, MAX_COUNT, NULL, FOR_LOGITS | ANSWERING | FOR_BENCH, false, "N",
      "feed the prompt N tokens at a time (512; on a GPU 2048)"},
     {"text", 0, KIND_PATH, AT(text), 0, 0, NULL, FOR_EVAL, false, "FILE", "the text; - reads it from standard input"},
     {"ctx", 0, KIND_INTEGER, AT(window), 2, MAX_COUNT, NULL, FOR_EVAL, false, "N", "tokens of a window (512)"},
@@ -85,24 +86,24 @@ const option_spec option_table[] = {
      "what computes the predictions to compare with, as --device (the same)"},
     {"template", 0, KIND_PATH, AT(template_file), 0, 0, NULL, FOR_TEMPLATE, false, "FILE",
      "the template, in place of a model's"},
-    {"messages", 0, KIND_PATH, AT(messages), 0, 0, NULL, FOR_TEMPLATE | FOR_RUN, false, "FILE",
+    {"messages", 0, KIND_PATH, AT(messages), 0, 0, NULL, FOR_TEMPLATE | ANSWERING, false, "FILE",
      "the conversation as JSON; - reads it from standard input"},
     {"load-state", 0, KIND_PATH, AT(load_state), 0, 0, NULL, FOR_RUN, false, "FILE",
      "go on from a saved state; what it holds of the prompt is not computed again"},
     {"save-state", 0, KIND_PATH, AT(save_state), 0, 0, NULL, FOR_RUN, false, "FILE",
      "save tokens and KV cache when the answer has ended"},
-    {"lookup", 0, KIND_FLAG, AT(lookup), 0, 0, NULL, FOR_RUN, true, NULL,
+    {"lookup", 0, KIND_FLAG, AT(lookup), 0, 0, NULL, ANSWERING, true, NULL,
      "guess tokens from the text so far: the same answer, sooner where text repeats"},
-    {"draft", 0, KIND_PATH, AT(draft), 0, 0, NULL, FOR_RUN, true, "MODEL",
+    {"draft", 0, KIND_PATH, AT(draft), 0, 0, NULL, ANSWERING, true, "MODEL",
      "guess tokens by a smaller model with the same tokens"},
-    {"guesses", 0, KIND_INTEGER, AT(guesses), 1, 15, NULL, FOR_RUN, true, "N",
+    {"guesses", 0, KIND_INTEGER, AT(guesses), 1, 15, NULL, ANSWERING, true, "N",
      "tokens to guess at once (as many as have been worth it)"},
     {"tools", 0, KIND_PATH, AT(tools), 0, 0, NULL, FOR_TEMPLATE | FOR_RUN, false, "FILE", "the tools as a JSON list"},
-    {"set", 0, KIND_LIST, AT(set), 0, 0, NULL, FOR_TEMPLATE | FOR_RUN, false, "NAME=JSON",
+    {"set", 0, KIND_LIST, AT(set), 0, 0, NULL, FOR_TEMPLATE | ANSWERING, false, "NAME=JSON",
      "a variable of the chat template; may be given several times"},
-    {"no-thinking", 0, KIND_FLAG, AT(no_thinking), 0, 0, NULL, FOR_RUN, true, NULL,
+    {"no-thinking", 0, KIND_FLAG, AT(no_thinking), 0, 0, NULL, ANSWERING, true, NULL,
      "answer without thoughts, where the chat template can"},
-    {"parse-special", 0, KIND_FLAG, AT(parse_special), 0, 0, NULL, FOR_RUN, false, NULL,
+    {"parse-special", 0, KIND_FLAG, AT(parse_special), 0, 0, NULL, ANSWERING, false, NULL,
      "special tokens that messages spell are some, as in transformers"},
     {"answer", 0, KIND_PATH, AT(answer), 0, 0, NULL, FOR_TEMPLATE, false, "FILE",
      "take this answer apart instead: thoughts, text, calls, as JSON"},
@@ -205,7 +206,7 @@ const option_spec option_table[] = {
      "threads to compute with (one per core)"},
     {"context", 'c', KIND_INTEGER, AT(context), 1, MAX_COUNT, NULL, COMPUTING | FOR_INFO, true, "N",
      "positions to allow, at most the model's own"},
-    {"sliding", 0, KIND_FLAG, AT(sliding), 0, 0, NULL, FOR_RUN | FOR_BENCH | FOR_LOGITS, true, NULL,
+    {"sliding", 0, KIND_FLAG, AT(sliding), 0, 0, NULL, ANSWERING | FOR_BENCH | FOR_LOGITS, true, NULL,
      "when --context is full, forget the oldest positions and go on"},
     {"slots", 0, KIND_INTEGER, AT(slots), 1, 1024, NULL, COMPUTING, true, "N",
      "sequences in one step at most, more take turns (64)"},

@@ -1,4 +1,5 @@
 /* hearth run: answer one prompt, text to stdout as it comes. */
+#include "answer.h"
 #include "backends.h"
 #include "command.h"
 #include "device.h"
@@ -21,91 +22,12 @@ static int32_t max_tokens(const options *o) {
     return o->max_tokens > 0 ? (int32_t)o->max_tokens : how.max_tokens;
 }
 
-typedef struct collected {
-    char *text;
-    size_t n, capacity;
-} collected;
-
-typedef struct answer {
-    const options *o;
-    int64_t context;          /* positions that prompt and answer share */
-    collected text, thinking; /* for --json */
-    json_t *calls;            /* likewise */
-    bool ends_line, out_of_memory;
-    bool has_text, has_thought, dimmed; /* came; is what the terminal shows now */
+/* One answer to one prompt. */
+typedef struct reply {
+    int64_t context; /* positions that prompt and answer share */
+    answer answer;
     probe_lines probes;
-} answer;
-
-static bool collect(answer *a, collected *c, const char *text, size_t n) {
-    if (c->capacity - c->n < n) {
-        size_t capacity = (c->n + n) * 2;
-        char *larger = realloc(c->text, capacity);
-        a->out_of_memory = !larger;
-        if (!larger) return false;
-        c->text = larger;
-        c->capacity = capacity;
-    }
-    memcpy(c->text + c->n, text, n);
-    c->n += n;
-    return true;
-}
-
-static bool put(answer *a, const char *text, size_t n) {
-    if (n) a->ends_line = text[n - 1] == '\n';
-    return output_write(text, n) && output_flush();
-}
-
-static bool put_text(answer *a, const char *text) { return put(a, text, strlen(text)); }
-
-static bool on_text(const char *text, size_t n, void *user) {
-    answer *a = user;
-    a->has_text = true;
-    return a->o->json ? collect(a, &a->text, text, n) : put(a, text, n);
-}
-
-/* Colours are for who wants them (https://no-color.org). */
-static bool dims(void) {
-    const char *no = getenv("NO_COLOR");
-    return !no || !*no;
-}
-
-/* A terminal shows thoughts, dimmed; a pipe gets the answer alone. */
-static bool put_thought(answer *a, const char *text, size_t n) {
-    a->has_thought = true;
-    if (a->o->json) return collect(a, &a->thinking, text, n);
-    if (!output_is_terminal()) return true;
-    if (!a->dimmed && dims() && !put_text(a, "\033[2m")) return false;
-    a->dimmed = true;
-    return put(a, text, n);
-}
-
-static bool end_thought(answer *a, const char *gap) {
-    if (!a->dimmed) return true;
-    a->dimmed = false;
-    return (!dims() || put_text(a, "\033[0m")) && put_text(a, gap);
-}
-
-static bool put_call(answer *a, const ht_tool_call *call) {
-    a->has_text = true;
-    if (a->o->json) {
-        json_t *arguments = json_loads(call->arguments, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
-        if (!arguments) arguments = json_string(call->arguments); /* an integer beyond 64 bits is none for jansson */
-        json_t *item = json_pack("{ss so}", "name", call->name, "arguments", arguments);
-        if (item && call->id) json_object_set_new(item, "id", json_string(call->id));
-        if (!a->calls) a->calls = json_array();
-        a->out_of_memory = json_array_append_new(a->calls, item) != 0;
-        return !a->out_of_memory;
-    }
-    return (a->ends_line || put_text(a, "\n")) && put_text(a, call->name) && put_text(a, " ") &&
-           put_text(a, call->arguments) && put_text(a, "\n");
-}
-
-static bool on_piece(const ht_answer_piece *piece, void *user) {
-    answer *a = user;
-    if (piece->part == HT_ANSWER_THINKING) return put_thought(a, piece->text, piece->n);
-    if (!end_thought(a, "\n\n")) return false;
-    return piece->part == HT_ANSWER_CALL ? put_call(a, piece->call) : on_text(piece->text, piece->n, a);
-}
+} reply;
 
 /* The prompt, in fresh memory; after --messages there may be none. A final newline of standard input is the shell's, not the question's. */
 static ht_status read_prompt(const options *o, char **prompt, size_t *n, ht_error *err) {
@@ -241,11 +163,11 @@ static const char *option_of_chats(const options *o) {
 static ht_status generate_text(answerer *by, const char *prompt, const ht_generate_options *how, answer *a,
                                ht_metrics *metrics, ht_error *err) {
     const ht_backend_prompt text = {.text = prompt};
-    return by->other ? ht_backend_generate(by->other, &text, how, on_text, a, NULL, metrics, err)
-                     : ht_generate_text(by->e.session, prompt, how, on_text, a, metrics, err);
+    return by->other ? ht_backend_generate(by->other, &text, how, answer_text, a, NULL, metrics, err)
+                     : ht_generate_text(by->e.session, prompt, how, answer_text, a, metrics, err);
 }
 
-static ht_status generate(answerer *by, const options *o, const char *prompt, answer *a, ht_metrics *metrics,
+static ht_status generate(answerer *by, const options *o, const char *prompt, reply *r, ht_metrics *metrics,
                           ht_error *err) {
     const ht_sampler_options sampler = options_sampler(o);
     ht_generate_options how;
@@ -259,10 +181,10 @@ static ht_status generate(answerer *by, const options *o, const char *prompt, an
     how.lookup = o->lookup;
     how.draft = by->e.draft;
     how.guesses = (int32_t)o->guesses;
-    how.probes = o->probe ? &a->probes.options : NULL;
+    how.probes = o->probe ? &r->probes.options : NULL;
     if (o->raw || !by->chat_format) {
         const char *needs = option_of_chats(o);
-        if (!needs) return generate_text(by, prompt, &how, a, metrics, err);
+        if (!needs) return generate_text(by, prompt, &how, &r->answer, metrics, err);
         snprintf(err->message, sizeof err->message,
                  "--%s needs a chat template, and %s has none: put all of it into the prompt", needs, o->model);
         return err->status = HT_ERR_ARGUMENT;
@@ -270,14 +192,11 @@ static ht_status generate(answerer *by, const options *o, const char *prompt, an
     ht_chat *chat = NULL;
     ht_status st = make_chat(by, o, prompt, &chat, err);
     if (!st)
-        st = by->other ? ht_backend_chat(by->other, chat, &how, on_piece, a, metrics, err)
-                       : ht_generate_chat(by->e.session, chat, &how, on_piece, a, metrics, err);
+        st = by->other ? ht_backend_chat(by->other, chat, &how, answer_piece, &r->answer, metrics, err)
+                       : ht_generate_chat(by->e.session, chat, &how, answer_piece, &r->answer, metrics, err);
     ht_chat_free(chat);
     return st;
 }
-
-static double rate(double count, double seconds) { return seconds > 0 && count > 0 ? count / seconds : 0; }
-static double decode_rate(const ht_metrics *m) { return rate((double)(m->generated_tokens - 1), m->decode_seconds); }
 
 /* Of the program, or where another process computes, of that one. */
 static size_t peak_of(const options *o, const ht_metrics *m) {
@@ -286,11 +205,8 @@ static size_t peak_of(const options *o, const ht_metrics *m) {
 
 static void print_statistics(const options *o, const ht_device *d, const ht_metrics *m) {
     char note[DEVICE_NOTE];
-    fprintf(stderr, "prefill %lld tok · ttft %.0f ms · ", (long long)m->prompt_tokens, m->first_token_seconds * 1e3);
-    if (decode_rate(m) > 0) fprintf(stderr, "%.1f tok/s · ", decode_rate(m));
-    if (m->guessed_tokens)
-        fprintf(stderr, "%lld of %lld guesses right · ", (long long)m->accepted_tokens, (long long)m->guessed_tokens);
-    fprintf(stderr, "peak %.1f GB%s\n", (double)peak_of(o, m) / 1e9, device_note(d, note));
+    metrics_print(m);
+    fprintf(stderr, " · peak %.1f GB%s\n", (double)peak_of(o, m) / 1e9, device_note(d, note));
 }
 
 static const char *finish_name(ht_finish finish) {
@@ -303,13 +219,12 @@ static const char *finish_name(ht_finish finish) {
 }
 
 static bool print_json(const options *o, const answer *a, const ht_metrics *m) {
-    json_t *metrics =
-        json_pack("{sI sI sf sf sf sf sf sI sI sI}", "prompt_tokens", (json_int_t)m->prompt_tokens, "generated_tokens",
-                  (json_int_t)m->generated_tokens, "prefill_seconds", m->prefill_seconds, "decode_seconds",
-                  m->decode_seconds, "time_to_first_token_ms", m->first_token_seconds * 1e3,
-                  "prefill_tokens_per_second", rate((double)m->prompt_tokens, m->prefill_seconds),
-                  "decode_tokens_per_second", decode_rate(m), "peak_memory_bytes", (json_int_t)peak_of(o, m),
-                  "guessed_tokens", (json_int_t)m->guessed_tokens, "accepted_tokens", (json_int_t)m->accepted_tokens);
+    json_t *metrics = json_pack(
+        "{sI sI sf sf sf sf sf sI sI sI}", "prompt_tokens", (json_int_t)m->prompt_tokens, "generated_tokens",
+        (json_int_t)m->generated_tokens, "prefill_seconds", m->prefill_seconds, "decode_seconds", m->decode_seconds,
+        "time_to_first_token_ms", m->first_token_seconds * 1e3, "prefill_tokens_per_second", prefill_rate(m),
+        "decode_tokens_per_second", decode_rate(m), "peak_memory_bytes", (json_int_t)peak_of(o, m), "guessed_tokens",
+        (json_int_t)m->guessed_tokens, "accepted_tokens", (json_int_t)m->accepted_tokens);
     json_t *value = json_pack("{so so ss so}", "model", json_path(o->model), "text", json_text(a->text.text, a->text.n),
                               "finish", finish_name(m->finish), "metrics", metrics);
     if (a->thinking.n) json_object_set_new(value, "thinking", json_text(a->thinking.text, a->thinking.n));
@@ -317,8 +232,9 @@ static bool print_json(const options *o, const answer *a, const ht_metrics *m) {
     return json_output(value);
 }
 
-static int finish_run(const options *o, const ht_device *d, answer *a, const ht_metrics *metrics, ht_status st,
+static int finish_run(const options *o, const ht_device *d, reply *r, const ht_metrics *metrics, ht_status st,
                       const ht_error *err) {
+    answer *a = &r->answer;
     bool cancelled = st == HT_ERR_CANCELLED && interrupted() && metrics->generated_tokens > 0;
     if (a->out_of_memory) {
         fprintf(stderr, "hearth: out of memory for the answer's text\n");
@@ -331,13 +247,13 @@ static int finish_run(const options *o, const ht_device *d, answer *a, const ht_
     }
     if (o->json && (!st || cancelled)) {
         if (!print_json(o, a, metrics)) return EXIT_FAILED;
-    } else if (!o->json && (end_thought(a, "\n"), !a->ends_line))
-        output_write("\n", 1);
+    } else if (!o->json)
+        answer_end(a);
     int status = output_finish(EXIT_OK);
     if (st && !cancelled) return report(err);
     if (metrics->finish == HT_FINISH_LENGTH && metrics->generated_tokens < max_tokens(o))
         fprintf(stderr, "hearth: the answer ends after %lld tokens, as the context of %lld positions is full\n",
-                (long long)metrics->generated_tokens, (long long)a->context);
+                (long long)metrics->generated_tokens, (long long)r->context);
     if (!st && a->has_thought && !a->has_text)
         fprintf(stderr, "hearth: the answer ends within its thoughts; --max-tokens allows more, --no-thinking none\n");
     if (!o->quiet && metrics->prompt_tokens) print_statistics(o, d, metrics);
@@ -398,18 +314,16 @@ int run_command(const options *o) {
     }
     answerer by = {0};
     ht_metrics metrics = {0};
-    answer a = {.o = o, .ends_line = true};
+    reply r = {.answer = {.shows = !o->json, .keeps = o->json}};
     if (!st) st = open_answerer(&by, o, prompt, n, &err);
-    a.context = by.context;
-    if (!st) st = probes_open(o, &a.probes, &err);
-    if (!st) st = generate(&by, o, prompt, &a, &metrics, &err);
-    int status = finish_run(o, by.e.device, &a, &metrics, st, &err);
-    if (probes_close(&a.probes, &err) && status == EXIT_OK) status = report(&err);
+    r.context = by.context;
+    if (!st) st = probes_open(o, &r.probes, &err);
+    if (!st) st = generate(&by, o, prompt, &r, &metrics, &err);
+    int status = finish_run(o, by.e.device, &r, &metrics, st, &err);
+    if (probes_close(&r.probes, &err) && status == EXIT_OK) status = report(&err);
     if (o->save_state && status == EXIT_OK && ht_session_save(by.e.session, o->save_state, &err)) status = report(&err);
     close_answerer(&by);
     free(prompt);
-    free(a.text.text);
-    free(a.thinking.text);
-    json_decref(a.calls);
+    answer_free(&r.answer);
     return status;
 }

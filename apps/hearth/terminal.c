@@ -136,9 +136,18 @@ void progress_end(progress *p) {
 static ht_cancel interruption;
 static volatile sig_atomic_t signalled; /* its number, 0 until there is one */
 
+static int wake[2] = {-1, -1}; /* a pipe, once interrupts count */
+
+static void request_end(void) {
+    const int before = errno;
+    ht_cancel_request(&interruption);
+    if (wake[1] >= 0 && write(wake[1], "", 1) < 0) errno = before; /* a full pipe wakes, too */
+    errno = before;
+}
+
 static void on_signal(int number) {
     signalled = number;
-    ht_cancel_request(&interruption);
+    request_end();
 }
 
 const ht_cancel *interrupt_flag(void) { return &interruption; }
@@ -160,6 +169,33 @@ void interrupt_watch(void) {
 }
 
 bool interrupted(void) { return signalled != 0; }
+
+static volatile sig_atomic_t presses; /* of Ctrl-C */
+
+static void on_press(int number) {
+    if (presses++) signalled = number;
+    request_end();
+}
+
+bool interrupts_count(void) {
+    interrupt_watch();
+    if (pipe2(wake, O_NONBLOCK | O_CLOEXEC) != 0) return false;
+    struct sigaction action = {.sa_handler = on_press, .sa_flags = SA_RESTART}; /* or writing would fail */
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    return true;
+}
+
+int interrupt_descriptor(void) { return wake[0]; }
+
+bool interrupt_taken(void) {
+    char bytes[64];
+    const bool came = presses > 0;
+    presses = 0;
+    if (came && !signalled) ht_cancel_reset(&interruption);
+    while (!signalled && read(wake[0], bytes, sizeof bytes) > 0) {}
+    return came;
+}
 
 int interrupt_end(int status) {
     int number = signalled;

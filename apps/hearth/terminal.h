@@ -58,6 +58,13 @@ void progress_end(progress *p);
 void interrupt_watch(void);
 const ht_cancel *interrupt_flag(void);
 bool interrupted(void); /* whether such a signal came */
+/* From now on the first SIGINT only requests the end of such calls, and the next one that comes before interrupt_taken() is as before.
+ * False, and nothing has changed, where the system has no descriptors left. */
+bool interrupts_count(void);
+/* Can be read from when a signal has come since then, or since interrupt_taken(): for poll, as a read that begins afterwards would wait. */
+int interrupt_descriptor(void);
+/* Takes back what the first requested; whether there was one. */
+bool interrupt_taken(void);
 /* Call last, with stdout flushed: ends the process by the signal that came, so that a shell that runs commands in a row ends,
  * too (status 130 for Ctrl-C, 143 for SIGTERM). Without one it returns `status`. */
 int interrupt_end(int status);

@@ -1,0 +1,336 @@
+/* The commands of hearth chat. Those of ollama have their names here, too. */
+#include "chat.h"
+#include "input.h"
+#include "nearest.h"
+#include "terminal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct chat_command_entry {
+    const char *name, *also; /* without the slash; another name, or NULL */
+    const char *arguments, *summary;
+    void (*run)(chat *c, char *rest); /* what follows the name, without blanks around it */
+} chat_command_entry;
+
+static const chat_command_entry entries[];
+static const int entry_count;
+
+static void complain(chat *c, const char *sentence, const char *word) {
+    char shown[512];
+    snprintf(shown, sizeof shown, sentence, word);
+    make_printable(shown);
+    fprintf(stderr, "hearth: %s\n", shown);
+    c->failed = true;
+}
+
+static bool needs(chat *c, const char *rest, const char *sentence) {
+    if (*rest) return true;
+    complain(c, "%s", sentence);
+    return false;
+}
+
+/* The first word, which is cut off; *rest is what follows it. */
+static char *take_word(char **rest) {
+    char *word = *rest;
+    word += strspn(word, " \t");
+    char *end = word + strcspn(word, " \t");
+    *rest = end + strspn(end, " \t");
+    if (*end) *end = '\0';
+    return word;
+}
+
+/* ---- the conversation ---- */
+
+static void run_system(chat *c, char *rest) {
+    ht_error err = {0};
+    if (!*rest) {
+        const char *text = talk_system(&c->t);
+        if (text) output_text(text, strlen(text));
+        output_line(text ? "" : "There are no instructions; /system TEXT gives some.");
+    } else if (talk_set_system(&c->t, strcmp(rest, "\"\"") == 0 ? "" : rest, &err))
+        chat_report(c, &err);
+}
+
+/* Answers the user's last message again, by the next random numbers where it is sampled. */
+static void run_regen(chat *c, char *rest) {
+    (void)rest;
+    ht_error err = {0};
+    char *text = talk_undo(&c->t);
+    if (!text) {
+        complain(c, "there is nothing to answer yet%s", "");
+        return;
+    }
+    c->t.o.seed++;
+    if (talk_say(&c->t, text, &err))
+        chat_report(c, &err);
+    else
+        chat_answer(c);
+    free(text);
+}
+
+static void run_undo(chat *c, char *rest) {
+    (void)rest;
+    char *text = talk_undo(&c->t);
+    if (!text) complain(c, "there is nothing to take back%s", "");
+    free(text);
+}
+
+static void run_edit(chat *c, char *rest) {
+    (void)rest;
+    free(c->begun);
+    c->begun = talk_undo(&c->t);
+    if (!c->begun) complain(c, "there is nothing to edit yet%s", "");
+}
+
+static void run_clear(chat *c, char *rest) {
+    (void)rest;
+    talk_clear(&c->t);
+    free(c->attached);
+    c->attached = NULL;
+}
+
+/* ---- files ---- */
+
+static void run_save(chat *c, char *rest) {
+    ht_error err = {0};
+    if (needs(c, rest, "/save needs the name of a file") && talk_save(&c->t, rest, &err)) chat_report(c, &err);
+}
+
+static void run_load(chat *c, char *rest) {
+    ht_error err = {0};
+    if (!needs(c, rest, "/load needs the name of a file")) return;
+    if (talk_load(&c->t, rest, &err))
+        chat_report(c, &err);
+    else
+        output_line("%zu messages", talk_length(&c->t));
+}
+
+/* The file's text goes before the next message, in a block with its name. */
+static void run_attach(chat *c, char *rest) {
+    ht_error err = {0};
+    char *text = NULL;
+    size_t n = 0;
+    if (!needs(c, rest, "/attach needs the name of a file")) return;
+    if (input_read_file(rest, &text, &n, &err)) {
+        chat_report(c, &err);
+        return;
+    }
+    if (memchr(text, '\0', n)) {
+        complain(c, "%s holds a NUL byte: it is not text", rest);
+        free(text);
+        return;
+    }
+    const char *base = strrchr(rest, '/') ? strrchr(rest, '/') + 1 : rest, *before = c->attached ? c->attached : "";
+    const size_t size = strlen(before) + strlen(base) + n + sizeof "\n```\n\n```\n\n";
+    char *all = malloc(size);
+    if (all) {
+        snprintf(all, size, "%s%s\n```\n%s%s```\n\n", before, base, text, n && text[n - 1] == '\n' ? "" : "\n");
+        free(c->attached);
+        c->attached = all;
+        output_line("%zu bytes go with the next message", n);
+    } else
+        complain(c, "out of memory for %s", rest);
+    free(text);
+}
+
+/* ---- figures ---- */
+
+static void run_tokens(chat *c, char *rest) {
+    (void)rest;
+    ht_error err = {0};
+    size_t n;
+    const long long context = (long long)ht_model_context(c->t.e.model);
+    if (talk_count(&c->t, &n, &err))
+        chat_report(c, &err);
+    else
+        output_line("%zu tokens, of a context of %lld", n, context);
+}
+
+static void run_stats(chat *c, char *rest) {
+    (void)rest;
+    const ht_metrics *m = &c->t.last;
+    if (!c->t.answers) {
+        output_line("There is no answer yet.");
+        return;
+    }
+    output_field("last prompt", "%lld tokens computed, %lld reused", (long long)m->prompt_tokens,
+                 (long long)m->reused_tokens);
+    output_field("", "%.0f tok/s, first token after %.0f ms", prefill_rate(m), m->first_token_seconds * 1e3);
+    output_field("last answer", "%lld tokens, %.1f tok/s", (long long)m->generated_tokens, decode_rate(m));
+    if (m->guessed_tokens)
+        output_field("guesses", "%lld of %lld right", (long long)m->accepted_tokens, (long long)m->guessed_tokens);
+    output_field("all answers", "%lld: %lld tokens computed, %lld reused, %lld generated", (long long)c->t.answers,
+                 (long long)c->t.computed, (long long)c->t.reused, (long long)c->t.generated);
+    output_field("cache", "%.1f MB", (double)ht_session_cache_bytes(c->t.e.session) / 1e6);
+}
+
+static void show_parameters(const chat *c) {
+    const options *o = &c->t.o;
+    output_field("temperature", "%g", o->temperature);
+    output_field("top_k", "%lld", (long long)o->top_k);
+    output_field("top_p", "%g", o->top_p);
+    output_field("min_p", "%g", o->min_p);
+    output_field("repeat_penalty", "%g", o->repeat_penalty);
+    output_field("repeat_window", "%lld", (long long)o->repeat_window);
+    output_field("seed", "%lld", (long long)o->seed);
+    if (o->max_tokens > 0)
+        output_field("max_tokens", "%lld", (long long)o->max_tokens);
+    else
+        output_field("max_tokens", "as many as there is room for");
+}
+
+static void show_model(chat *c) {
+    const ht_model *m = c->t.e.model;
+    output_field("model", "%s", c->t.o.model);
+    output_field("context", "%lld positions", (long long)ht_model_context(m));
+    output_field("chat format", "%s", ht_chat_format_name(m));
+    for (int i = 0; i < c->t.e.adapters.n; i++)
+        output_field(i ? "" : "adapters", "%s, times %g", c->t.e.adapters.name[i], (double)c->t.e.adapters.scale[i]);
+}
+
+static void run_show(chat *c, char *rest) {
+    if (!*rest || strcmp(rest, "info") == 0)
+        show_model(c);
+    else if (strcmp(rest, "parameters") == 0)
+        show_parameters(c);
+    else if (strcmp(rest, "system") == 0)
+        run_system(c, rest + strlen(rest));
+    else
+        complain(c, "/show takes info, parameters or system, not \"%.60s\"", rest);
+}
+
+/* ---- settings ---- */
+
+static void set_parameter(chat *c, char *rest) {
+    static const char *const others[][2] = {{"num_predict", "max_tokens"}, {"repeat_last_n", "repeat_window"}};
+    static const char *const known[] = {"temperature",    "top_k",         "top_p", "min_p",
+                                        "repeat_penalty", "repeat_window", "seed",  "max_tokens"};
+    char why[256];
+    const char *name = take_word(&rest);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strcmp(name, others[i][0]) == 0) name = others[i][1];
+    bool found = false;
+    nearest best = nearest_to(name, strlen(name));
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        found |= strcmp(name, known[i]) == 0;
+        nearest_try(&best, known[i]);
+    }
+    if (found) {
+        if (!options_set_number(&c->t.o, name, rest, why, sizeof why)) complain(c, "%s", why);
+        return;
+    }
+    snprintf(why, sizeof why, "\"%.60s\" cannot be set%s%s", name,
+             best.word ? ", the nearest is " : "; /set shows what can", best.word ? best.word : "");
+    complain(c, "%s", why);
+}
+
+static void run_set(chat *c, char *rest) {
+    char *const whole = rest;
+    if (!*rest) {
+        show_parameters(c);
+        return;
+    }
+    if (strcmp(whole, "verbose") == 0 || strcmp(whole, "quiet") == 0)
+        c->t.shows_statistics = *whole == 'v';
+    else if (strcmp(whole, "think") == 0 || strcmp(whole, "nothink") == 0)
+        c->t.thinking = *whole == 't' ? THINKING_ON : THINKING_OFF;
+    else if (strcmp(whole, "history") == 0 || strcmp(whole, "nohistory") == 0)
+        chat_input_keep_history(c->in, *whole == 'h');
+    else if (strncmp(whole, "system ", 7) == 0)
+        run_system(c, whole + 7);
+    else if (strncmp(whole, "parameter ", 10) == 0)
+        set_parameter(c, whole + 10);
+    else
+        set_parameter(c, whole);
+}
+
+static void run_adapter(chat *c, char *rest) {
+    enum { MOST = 16 };
+    const char *words[MOST];
+    ht_error err = {0};
+    int n = 0;
+    if (!*rest) {
+        for (int i = 0; i < c->t.e.adapters.n; i++)
+            output_line("%s, times %g", c->t.e.adapters.name[i], (double)c->t.e.adapters.scale[i]);
+        if (!c->t.e.adapters.n) output_line("There is no adapter; /adapter PATH uses one.");
+        return;
+    }
+    if (strcmp(rest, "off") != 0)
+        while (*rest && n < MOST) words[n++] = take_word(&rest);
+    if (*rest && n == MOST)
+        complain(c, "more than 16 adapters at once are too many%s", "");
+    else if (talk_set_adapters(&c->t, words, n, &err))
+        chat_report(c, &err);
+}
+
+/* ---- the list ---- */
+
+static void run_help(chat *c, char *rest) {
+    (void)c, (void)rest;
+    for (int i = 0; i < entry_count; i++) {
+        char left[64];
+        snprintf(left, sizeof left, "/%s %s", entries[i].name, entries[i].arguments);
+        output_line("  %-30s %s", left, entries[i].summary);
+    }
+    output_line("  %-30s %s", "\"\"\" ... \"\"\"", "a message of several lines; pasted lines are one without them");
+    output_line("  %-30s %s", "//...", "a message that begins with a slash");
+    output_line("  %-30s %s", "Ctrl-C, Ctrl-D", "stop an answer (twice: leave); leave");
+}
+
+static void run_bye(chat *c, char *rest) {
+    (void)rest;
+    c->leaves = true;
+}
+
+static const chat_command_entry entries[] = {
+    {"system", NULL, "[TEXT]", "show the instructions, or give others (\"\": none)", run_system},
+    {"regen", NULL, "", "answer the last message again, with the next seed", run_regen},
+    {"undo", NULL, "", "take back the last message and its answer", run_undo},
+    {"edit", NULL, "", "the same, to write the message anew", run_edit},
+    {"clear", NULL, "", "forget the conversation", run_clear},
+    {"save", NULL, "FILE", "write the conversation as JSON, for /load and --messages", run_save},
+    {"load", NULL, "FILE", "go on with such a conversation", run_load},
+    {"attach", NULL, "FILE", "put a file's text before the next message", run_attach},
+    {"tokens", NULL, "", "count the conversation's tokens", run_tokens},
+    {"stats", NULL, "", "speed of the last answer, and what was reused", run_stats},
+    {"set", NULL, "[NAME VALUE]", "show or set temperature, top_k, top_p, min_p, seed, ...", run_set},
+    {"set verbose|quiet", NULL, "", "print figures after every answer, or not", run_set},
+    {"set think|nothink", NULL, "", "thoughts before answers, where the template can", run_set},
+    {"set history|nohistory", NULL, "", "remember lines for the arrow keys, or not", run_set},
+    {"adapter", NULL, "[PATH[@X]...|off]", "show the LoRA adapters, or use others", run_adapter},
+    {"show", NULL, "[info|parameters|system]", "show the model or what is set", run_show},
+    {"help", "?", "", "this list", run_help},
+    {"bye", "exit", "", "leave", run_bye},
+    {"quit", NULL, "", "leave", run_bye},
+};
+static const int entry_count = sizeof entries / sizeof *entries;
+
+void chat_run_command(chat *c, const char *line) {
+    char *copy = strdup(line + 1), *rest = copy;
+    if (!copy) {
+        complain(c, "out of memory for %.60s", line);
+        return;
+    }
+    size_t n = strlen(copy);
+    while (n && strchr(" \t", copy[n - 1])) copy[--n] = '\0';
+    const char *name = take_word(&rest);
+    nearest best = nearest_to(name, strlen(name));
+    int found = -1;
+    for (int i = 0; i < entry_count && found < 0; i++) {
+        if (strcmp(name, entries[i].name) == 0 || (entries[i].also && strcmp(name, entries[i].also) == 0)) found = i;
+        nearest_try(&best, entries[i].name);
+    }
+    char why[160];
+    snprintf(why, sizeof why,
+             best.word ? "there is no command /%.60s, the nearest is /%s"
+                       : "there is no command /%.60s; /help lists them",
+             name, best.word);
+    if (found >= 0)
+        entries[found].run(c, rest);
+    else
+        complain(c, "%s", why);
+    free(copy);
+    output_flush();
+}

@@ -1,0 +1,312 @@
+#define _GNU_SOURCE
+#include "chat_talk.h"
+
+#include "input.h"
+#include "terminal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { EXPECTED_POSITIONS = 4096 /* of a conversation that is worth it */ };
+
+static ht_status fail(ht_error *err, ht_status status, const char *what, const char *why) {
+    snprintf(err->message, sizeof err->message, "%.300s%s%.100s", what, why ? ": " : "", why ? why : "");
+    return err->status = status;
+}
+
+static ht_status out_of_memory(ht_error *err) {
+    return fail(err, HT_ERR_MEMORY, "out of memory for the conversation", NULL);
+}
+
+/* ---- messages ---- */
+
+static const char *role_of(const json_t *message) {
+    const char *role = json_string_value(json_object_get(message, "role"));
+    return role ? role : "";
+}
+
+static bool is_system(const json_t *message) {
+    return strcmp(role_of(message), "system") == 0 || strcmp(role_of(message), "developer") == 0;
+}
+
+/* Of the first message that is not the system's. */
+static size_t first_of(const talk *t) { return is_system(json_array_get(t->messages, 0)) ? 1 : 0; }
+
+const char *talk_system(const talk *t) {
+    return first_of(t) ? json_string_value(json_object_get(json_array_get(t->messages, 0), "content")) : NULL;
+}
+
+static json_t *message_of(const char *role, const char *text, size_t n) {
+    return json_pack("{ss so}", "role", role, "content", json_stringn(text, n));
+}
+
+ht_status talk_set_system(talk *t, const char *text, ht_error *err) {
+    json_t *message = message_of("system", text, strlen(text));
+    if (!message) return fail(err, HT_ERR_ARGUMENT, "the instructions are not UTF-8", NULL);
+    if (first_of(t)) json_array_remove(t->messages, 0);
+    int failed = 0;
+    if (*text)
+        failed = json_array_insert_new(t->messages, 0, message);
+    else
+        json_decref(message);
+    return failed ? out_of_memory(err) : HT_OK;
+}
+
+size_t talk_length(const talk *t) { return json_array_size(t->messages) - first_of(t); }
+
+void talk_clear(talk *t) {
+    while (talk_length(t)) json_array_remove(t->messages, json_array_size(t->messages) - 1);
+}
+
+bool talk_is_answered(const talk *t) {
+    const size_t n = json_array_size(t->messages);
+    return n == 0 || strcmp(role_of(json_array_get(t->messages, n - 1)), "user") != 0;
+}
+
+char *talk_undo(talk *t) {
+    while (talk_length(t)) {
+        const size_t last = json_array_size(t->messages) - 1;
+        const json_t *message = json_array_get(t->messages, last);
+        const bool asked = strcmp(role_of(message), "user") == 0;
+        const char *text = json_string_value(json_object_get(message, "content"));
+        char *copy = asked ? strdup(text ? text : "") : NULL;
+        json_array_remove(t->messages, last);
+        if (asked) return copy;
+    }
+    return NULL;
+}
+
+bool talk_forget_oldest(talk *t) {
+    const size_t first = first_of(t), n = json_array_size(t->messages);
+    size_t next = first + 1; /* the user's second */
+    while (next < n && strcmp(role_of(json_array_get(t->messages, next)), "user") != 0) next++;
+    if (next >= n) return false;
+    for (size_t i = first; i < next; i++) json_array_remove(t->messages, first);
+    return true;
+}
+
+ht_status talk_say(talk *t, const char *text, ht_error *err) {
+    json_t *message = message_of("user", text, strlen(text));
+    if (!message) return fail(err, HT_ERR_ARGUMENT, "the message is not UTF-8", NULL);
+    return json_array_append_new(t->messages, message) ? out_of_memory(err) : HT_OK;
+}
+
+/* The answer as a message, with the names that chat templates know. */
+static ht_status add_answer(talk *t, const answer *a, ht_error *err) {
+    json_t *message = message_of("assistant", a->text.text ? a->text.text : "", a->text.n);
+    if (message && a->thinking.n)
+        json_object_set_new(message, "reasoning_content", json_stringn(a->thinking.text, a->thinking.n));
+    for (size_t i = 0; message && i < json_array_size(a->calls); i++) {
+        json_t *calls = json_object_get(message, "tool_calls");
+        if (!calls) json_object_set_new(message, "tool_calls", calls = json_array());
+        json_array_append_new(calls, json_pack("{ss sO}", "type", "function", "function", json_array_get(a->calls, i)));
+    }
+    return !message || json_array_append_new(t->messages, message) ? out_of_memory(err) : HT_OK;
+}
+
+/* ---- as a document ---- */
+
+static json_t *document_of(const talk *t) {
+    json_t *document = json_copy(t->more);
+    if (document) json_object_set(document, "messages", t->messages);
+    return document;
+}
+
+static ht_status chat_of(const talk *t, ht_chat **chat, ht_error *err) {
+    *chat = NULL;
+    json_t *document = document_of(t);
+    char *text = document ? json_dumps(document, JSON_COMPACT) : NULL;
+    json_decref(document);
+    if (!text) return out_of_memory(err);
+    ht_status st = ht_chat_from_json(text, strlen(text), chat, err);
+    free(text);
+    if (!st && t->thinking != THINKING_BY_TEMPLATE) st = ht_chat_set_thinking(*chat, t->thinking == THINKING_ON, err);
+    return st;
+}
+
+/* Takes a list of messages, or an object that has one; the library says what is wrong with another. */
+static ht_status take_document(talk *t, const char *path, const char *text, size_t n, ht_error *err) {
+    json_error_t wrong;
+    json_t *document = json_loadb(text, n, 0, &wrong);
+    if (!document) return fail(err, HT_ERR_FORMAT, path, wrong.text);
+    if (json_is_array(document)) document = json_pack("{so}", "messages", document);
+    json_t *messages = json_incref(json_object_get(document, "messages"));
+    json_object_del(document, "messages");
+    talk other = *t;
+    other.messages = messages;
+    other.more = document;
+    ht_chat *chat = NULL;
+    ht_status st = json_is_object(document) && json_is_array(messages)
+                       ? chat_of(&other, &chat, err)
+                       : fail(err, HT_ERR_FORMAT, path, "expected a list of messages, or an object with \"messages\"");
+    ht_chat_free(chat);
+    if (st) {
+        json_decref(messages);
+        json_decref(document);
+        return st;
+    }
+    json_decref(t->messages);
+    json_decref(t->more);
+    t->messages = messages;
+    t->more = document;
+    return HT_OK;
+}
+
+ht_status talk_load(talk *t, const char *path, ht_error *err) {
+    char *text;
+    size_t n;
+    ht_status st = input_read_file(path, &text, &n, err);
+    if (!st) st = take_document(t, path, text, n, err);
+    free(text);
+    return st;
+}
+
+/* Written beside the file, and renamed. */
+ht_status talk_save(const talk *t, const char *path, ht_error *err) {
+    char *beside = NULL;
+    if (asprintf(&beside, "%s.XXXXXX", path) < 0) return out_of_memory(err);
+    const int fd = mkstemp(beside);
+    FILE *f = fd >= 0 ? fdopen(fd, "w") : NULL;
+    json_t *document = document_of(t);
+    bool good = f && document && json_dumpf(document, f, JSON_INDENT(2)) == 0 && fputc('\n', f) != EOF &&
+                fflush(f) == 0 && fsync(fd) == 0;
+    int why = errno;
+    if (f && fclose(f) != 0 && good) good = false, why = errno;
+    if (good && rename(beside, path) != 0) good = false, why = errno;
+    if (!good && fd >= 0) unlink(beside);
+    json_decref(document);
+    free(beside);
+    return good ? HT_OK : fail(err, HT_ERR_IO, path, strerror(why));
+}
+
+/* ---- answers ---- */
+
+static int32_t max_tokens(const talk *t) { return t->o.max_tokens > 0 ? (int32_t)t->o.max_tokens : INT32_MAX; }
+
+static ht_generate_options how_of(const talk *t, const ht_sampler_options *sampler) {
+    ht_generate_options how;
+    ht_generate_options_init(&how, sizeof how);
+    how.max_tokens = max_tokens(t);
+    how.sampler = sampler;
+    how.stop = t->o.stop.items;
+    how.n_stop = t->o.stop.n;
+    how.cancel = interrupt_flag();
+    how.parse_special = t->o.parse_special;
+    how.lookup = t->o.lookup;
+    how.draft = t->e.draft;
+    how.guesses = (int32_t)t->o.guesses;
+    return how;
+}
+
+static void count_answer(talk *t, const ht_metrics *m) {
+    t->last = *m;
+    t->answers++;
+    t->computed += m->prompt_tokens;
+    t->reused += m->reused_tokens;
+    t->generated += m->generated_tokens;
+}
+
+static void say_why_it_ended(const talk *t, const answer *a) {
+    const ht_metrics *m = &t->last;
+    if (m->finish == HT_FINISH_LENGTH && m->generated_tokens < max_tokens(t))
+        fprintf(stderr, "hearth: the answer ends after %lld tokens, as the context of %lld positions is full\n",
+                (long long)m->generated_tokens, (long long)ht_model_context(t->e.model));
+    else if (m->finish == HT_FINISH_LENGTH)
+        fprintf(stderr, "hearth: the answer ends at %lld tokens; /set max_tokens N allows more\n",
+                (long long)m->generated_tokens);
+    if (a->has_thought && !a->has_text)
+        fprintf(stderr, "hearth: it ends within its thoughts; /set nothink leaves them out, where the template can\n");
+}
+
+ht_status talk_answer(talk *t, ht_error *err) {
+    const ht_sampler_options sampler = options_sampler(&t->o);
+    const ht_generate_options how = how_of(t, &sampler);
+    answer a = {.shows = true, .keeps = true};
+    ht_metrics metrics = {0};
+    ht_chat *chat;
+    ht_status st = chat_of(t, &chat, err);
+    if (!st) st = ht_generate_chat(t->e.session, chat, &how, answer_piece, &a, &metrics, err);
+    ht_chat_free(chat);
+    answer_end(&a);
+    const bool some = st == HT_OK || (st == HT_ERR_CANCELLED && metrics.generated_tokens > 0);
+    if (a.out_of_memory) st = out_of_memory(err);
+    if (some && !a.out_of_memory) {
+        count_answer(t, &metrics);
+        const ht_status added = add_answer(t, &a, err);
+        if (added) st = added;
+    }
+    if (!st) say_why_it_ended(t, &a);
+    if (some && t->shows_statistics) {
+        metrics_print(&metrics);
+        fputc('\n', stderr);
+    }
+    answer_free(&a);
+    return st;
+}
+
+ht_status talk_count(talk *t, size_t *n, ht_error *err) {
+    ht_chat *chat;
+    int32_t *ids = NULL;
+    *n = 0;
+    if (!json_array_size(t->messages)) return HT_OK;
+    ht_status st = chat_of(t, &chat, err);
+    if (!st) st = ht_chat_encode(t->e.model, chat, t->o.parse_special ? HT_ENCODE_PARSE_SPECIAL : 0, &ids, n, err);
+    ht_ids_free(ids);
+    ht_chat_free(chat);
+    return st;
+}
+
+ht_status talk_set_adapters(talk *t, const char *const *words, int n, ht_error *err) {
+    options with = t->o;
+    with.adapters = (string_list){(const char **)words, n};
+    adapter_list list = {0};
+    ht_status st = adapters_load(&with, t->e.model, &list, err);
+    if (!st) ht_session_reset(t->e.session); /* its keys and values are of other adapters */
+    if (!st) st = ht_session_set_adapters(t->e.session, list.adapter, list.scale, list.n, err);
+    if (st) {
+        adapters_free(&list);
+        return st;
+    }
+    adapters_free(&t->e.adapters);
+    t->e.adapters = list;
+    return HT_OK;
+}
+
+/* ---- opening ---- */
+
+static ht_status set_variable(talk *t, const char *word, ht_error *err) {
+    const char *equals = strchr(word, '=');
+    json_t *value = equals && equals > word ? json_loads(equals + 1, JSON_DECODE_ANY, NULL) : NULL;
+    json_t *all = json_object_get(t->more, "chat_template_kwargs");
+    if (!value) return fail(err, HT_ERR_ARGUMENT, "--set is no NAME=JSON", word);
+    if (!all) json_object_set_new(t->more, "chat_template_kwargs", all = json_object());
+    char *name = strndup(word, (size_t)(equals - word));
+    const int failed = name ? json_object_set_new(all, name, value) : -1;
+    if (!name) json_decref(value);
+    free(name);
+    return failed ? out_of_memory(err) : HT_OK;
+}
+
+ht_status talk_open(talk *t, const options *o, ht_error *err) {
+    *t = (talk){.o = *o};
+    t->thinking = o->no_thinking ? THINKING_OFF : THINKING_BY_TEMPLATE;
+    t->messages = json_array();
+    t->more = json_object();
+    if (!t->messages || !t->more) return out_of_memory(err);
+    ht_status st = engine_open(&t->e, o, EXPECTED_POSITIONS, err);
+    if (!st && !ht_chat_format_name(t->e.model))
+        st = fail(err, HT_ERR_UNSUPPORTED, o->model, "has no chat template; hearth run --raw continues a text");
+    if (!st && o->messages) st = talk_load(t, o->messages, err);
+    if (!st && o->system) st = talk_set_system(t, o->system, err);
+    for (int i = 0; i < o->set.n && !st; i++) st = set_variable(t, o->set.items[i], err);
+    return st;
+}
+
+void talk_close(talk *t) {
+    json_decref(t->messages);
+    json_decref(t->more);
+    engine_close(&t->e);
+}

@@ -1,0 +1,289 @@
+"""hearth chat, through a pipe and through a pseudo-terminal."""
+
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+import unittest
+
+from support import HEARTH, SCRATCH, TINY, CommandTest, hearth
+import tiny_model
+
+CTRL_C, CTRL_D, ENTER = b"\x03", b"\x04", b"\r"
+PASTE = b"\033[200~%s\033[201~"
+PATIENCE = 60  # seconds until a test that hangs is given up
+
+
+class Terminal:
+    """The command on a pseudo-terminal of 100 columns."""
+
+    def __init__(self, *words, cache, command="chat"):
+        self.master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
+        env = {**os.environ, "TERM": "xterm", "XDG_CACHE_HOME": str(cache), "LC_ALL": "C.UTF-8"}
+        self.process = subprocess.Popen(
+            [HEARTH, command, *map(str, words)], stdin=slave, stdout=slave, stderr=slave, env=env, start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))  # fmt: skip
+        os.close(slave)
+        self.seen = b""
+
+    def read_until(self, pattern):
+        """What came up to and with the pattern."""
+        deadline = time.monotonic() + PATIENCE
+        while not (found := re.search(pattern, self.seen)):
+            if not select.select([self.master], [], [], max(0, deadline - time.monotonic()))[0]:
+                raise AssertionError(f"{pattern} did not come: {self.seen[-500:]}")
+            try:
+                more = os.read(self.master, 65536)
+            except OSError:  # the other end is closed
+                more = b""
+            if not more:
+                raise AssertionError(f"{pattern} did not come before the end: {self.seen[-500:]}")
+            self.seen += more
+        before, self.seen = self.seen[: found.end()], self.seen[found.end() :]
+        return before
+
+    def type(self, keys):
+        os.write(self.master, keys)
+
+    def ready(self):
+        """The prompt, behind what turns marks of pastes on."""
+        before = self.read_until(rb"\x1b\[\?2004h[^>]*> ")
+        deadline = time.monotonic() + PATIENCE
+        while termios.tcgetattr(self.master)[3] & termios.ICANON:  # or Ctrl-D would be the kernel's
+            if time.monotonic() > deadline:
+                raise AssertionError("it does not read keys")
+            time.sleep(0.001)
+        return before
+
+    def say(self, text):
+        """Types a line, and returns what came until the next prompt."""
+        self.type(text.encode() + ENTER)
+        return self.ready()
+
+    def end(self):
+        self.process.kill()
+        self.process.wait()
+        os.close(self.master)
+
+    def finish(self):
+        try:
+            self.read_until(rb"(?!)")
+        except AssertionError as end:
+            if "before the end" not in str(end):
+                raise
+        return self.process.wait(PATIENCE)
+
+
+def figures(text):
+    """(computed, reused) of /stats."""
+    return tuple(map(int, re.search(rb"(\d+) tokens computed, (\d+) reused", text).groups()))
+
+
+class Chat(CommandTest):
+    def terminal(self, *words, **more):
+        t = Terminal(more.pop("model", TINY), "-q", *words, cache=self.folder)
+        self.addCleanup(t.end)
+        t.ready()
+        return t
+
+    def saved(self, t):
+        path = self.folder / "saved.json"
+        t.say(f"\x15/save {path}")  # Ctrl-U: in the place of what the line may hold
+        return json.loads(path.read_text())["messages"]
+
+    def pipe(self, lines, *words, status=0, **more):
+        result = hearth("chat", more.pop("model", TINY), "-q", *words, stdin=lines.encode(),
+                        env={"XDG_CACHE_HOME": str(self.folder)})  # fmt: skip
+        self.assertEqual(result.status, status, result.err)
+        self.assertNotIn(b"\033[", result.out.replace(b"\033", b"") if status else b"")
+        return result
+
+
+class OnATerminal(Chat):
+    def test_turns_reuse_what_was_computed(self):
+        t = self.terminal("-n", "8")
+        t.say("hello")
+        computed, reused = figures(t.say("/stats"))
+        self.assertEqual(reused, 0)
+        held = computed + 8
+        for _ in range(2):
+            t.say("the world")
+            computed, reused = figures(t.say("/stats"))
+            self.assertGreaterEqual(reused, held - 8)  # an answer may be encoded otherwise than it was written
+            self.assertGreater(computed, 0)
+            held = computed + reused + 8
+        t.type(CTRL_D)
+        self.assertEqual(t.finish(), 0)
+
+    def test_an_interrupted_answer_stays(self):
+        t = self.terminal()
+        t.type(b"hello" + ENTER)
+        t.read_until(rb"\x1b\[\?2004l\r?\n?.{20}")  # it writes
+        t.type(CTRL_C)
+        t.ready()
+        messages = self.saved(t)
+        self.assertEqual([m["role"] for m in messages], ["user", "assistant"])
+        self.assertTrue(messages[1]["content"])
+        t.say("/set max_tokens 5")
+        t.say("and on")
+        self.assertEqual(len(self.saved(t)), 4)
+        t.say("/undo")
+        self.assertEqual(self.saved(t), messages)
+        t.type(CTRL_D)
+        self.assertEqual(t.finish(), 0)
+
+    def test_ctrl_c_twice_leaves(self):
+        t = self.terminal()
+        t.type(b"hello" + ENTER)
+        t.read_until(rb"\x1b\[\?2004l\r?\n?.{20}")
+        t.process.send_signal(signal.SIGSTOP)  # so that the answer has not ended when the second comes
+        t.process.send_signal(signal.SIGINT)
+        t.process.send_signal(signal.SIGCONT)
+        t.ready()
+        t.type(CTRL_C)
+        t.read_until(b"once more")
+        t.ready()
+        t.type(CTRL_C)
+        self.assertEqual(t.finish(), 0)
+
+    def test_other_signals_end_it(self):
+        t = self.terminal()
+        t.process.send_signal(signal.SIGTERM)
+        self.assertEqual(t.finish(), -signal.SIGTERM)
+
+    def test_pasted_lines_are_one_message(self):
+        t = self.terminal("-n", "4")
+        t.type(PASTE % b"one\rtwo\r\rthree\r" + "änd".encode())
+        t.say("")
+        t.type(b'"""first' + ENTER)
+        t.read_until(rb"\.\.\. ")
+        t.type(b"second" + ENTER)
+        t.read_until(rb"\.\.\. ")
+        t.say('third"""')
+        texts = [m["content"] for m in self.saved(t) if m["role"] == "user"]
+        self.assertEqual(texts, ["one\ntwo\n\nthreeänd", "first\nsecond\nthird"])
+
+    def test_a_message_is_edited(self):
+        t = self.terminal("-n", "6")
+        t.say("hello the world")
+        before = self.saved(t)
+        t.say("/edit")
+        t.say("")  # it is in the line again
+        self.assertEqual(self.saved(t), before)
+        t.say("/edit")
+        t.say(" hello")
+        self.assertEqual(self.saved(t)[0]["content"], "hello the world hello")
+
+    def test_lines_are_remembered(self):
+        t = self.terminal("-n", "4")
+        t.say("the first")
+        t.type(CTRL_D)
+        self.assertEqual(t.finish(), 0)
+        path = self.folder / "hearth" / "chat-history"
+        self.assertEqual(path.stat().st_mode & 0o777, 0o600)
+        t = self.terminal("-n", "4")
+        t.type(b"\033[A")
+        t.say("!")
+        self.assertEqual(self.saved(t)[0]["content"], "the first!")
+        t.say("/set nohistory")
+        t.say("secret")
+        t.type(CTRL_D)
+        t.finish()
+        self.assertNotIn("secret", path.read_text())
+
+    def test_what_no_longer_fits_is_asked_about(self):
+        t = self.terminal("-n", "20", "--context", "180")
+        for i in range(2):
+            t.say("hello the world hello")
+        t.type(b"hello the world hello hello hello hello hello hello hello hello hello hello" + ENTER)
+        t.read_until(rb"Forget the oldest exchange")
+        t.type(b"n" + ENTER)
+        t.ready()
+        self.assertEqual(len(self.saved(t)), 4)
+        t.type(b"\x15hello the world hello hello hello hello hello hello hello hello hello hello" + ENTER)
+        while b"Forget" in t.read_until(rb"(Forget the oldest exchange[^?]*\?)|(\x1b\[\?2004h[^>]*> )"):
+            t.type(b"y" + ENTER)
+        messages = self.saved(t)
+        self.assertLess(len(messages), 6)
+        self.assertEqual(messages[-1]["role"], "assistant")
+
+
+class InAPipe(Chat):
+    def test_saved_conversations_go_on_with_the_same_text(self):
+        path = self.folder / "c.json"
+        how = ("-n", "12", "--temperature", "1", "--seed", "5")
+        whole = self.pipe(f"/system the world\nhello\n/save {path}\nworld\n/save {path}2\n", *how)
+        self.pipe(f"/load {path}\nworld\n/save {path}3\n", *how)
+        self.pipe(f"world\n/save {path}4\n", *how, "--messages", path)
+        ends = [json.loads((self.folder / f"c.json{i}").read_text()) for i in (2, 3, 4)]
+        self.assertEqual(ends[0], ends[1])
+        self.assertEqual(ends[0], ends[2])
+        self.assertEqual([m["role"] for m in ends[0]["messages"]], ["system", "user", "assistant", "user", "assistant"])
+        answer = ends[0]["messages"][-1]["content"]
+        self.assertTrue(whole.text.rstrip("\n").endswith(answer.rstrip("\n")))
+        run = hearth("run", TINY, "-q", "--messages", path, "world", *how)
+        self.assertEqual(run.text.rstrip("\n"), answer.rstrip("\n"))
+
+    def test_the_prompt_takes_what_is_piped(self):
+        path = self.folder / "c.json"
+        self.pipe("one\ntwo\n", "-n", "4", "said")
+        text = hearth("chat", TINY, "-q", "-n", "4", "said", stdin=b"one\ntwo\n").text
+        self.assertEqual(text, hearth("run", TINY, "-q", "-n", "4", "said\n\none\ntwo").text)
+        self.pipe(f'"""a\nb"""\n//c\n\n/save {path}\n', "-n", "4")
+        texts = [m["content"] for m in json.loads(path.read_text())["messages"] if m["role"] == "user"]
+        self.assertEqual(texts, ["a\nb", "/c"])
+
+    def test_answers_again(self):
+        path = self.folder / "c.json"
+        self.pipe(f"hello\n/save {path}1\n/regen\n/save {path}2\n/undo\n/save {path}3\n", "-n", "9", "--temperature", "2")
+        first, again, none = (json.loads((self.folder / f"c.json{i}").read_text())["messages"] for i in (1, 2, 3))
+        self.assertEqual(first[0], again[0])
+        self.assertNotEqual(first[1], again[1])
+        self.assertEqual(none, [])
+
+    def test_files_go_with_a_message(self):
+        path, note = self.folder / "c.json", self.folder / "note.txt"
+        note.write_text("some lines\n")
+        self.pipe(f"/attach {note}\nwhat is it\nand\n/save {path}\n", "-n", "3")
+        texts = [m["content"] for m in json.loads(path.read_text())["messages"] if m["role"] == "user"]
+        self.assertEqual(texts, ["note.txt\n```\nsome lines\n```\n\nwhat is it", "and"])
+
+    def test_mistakes_are_said(self):
+        for line, says in {
+            "/sav x": "/save", "/save": "needs the name", "/load /nowhere": "/nowhere", "/set temperature x": "from 0 to 1000",
+            "/set temperatur 1": "temperature", "/regen": "nothing to answer", "/undo": "nothing to take back",
+            "/adapter /nowhere": "/nowhere", "/attach /nowhere": "/nowhere", "/show me": "info", "/save /nowhere/x": "/nowhere",
+        }.items():  # fmt: skip
+            result = self.pipe(line + "\n", status=1)
+            self.assertIn(says, result.err, line)
+            self.assertEqual(result.err.count("\n"), 1, result.err)
+        broken = self.folder / "broken.json"
+        for text in ("", "7", '{"messages": 7}', '[{"role": "nobody", "content": "x"}]', "[{]"):
+            broken.write_text(text)
+            self.pipe(f"/load {broken}\n", status=1)
+        result = self.pipe("hello hello hello hello\n", "--context", "10", status=1)
+        self.assertIn("--sliding", result.err)
+
+    def test_settings(self):
+        text = self.pipe("/set\n/set num_predict 3\n/set parameter top_k 7\n/set system the world\n/set\n/show\n/system\n").text
+        self.assertRegex(text, r"(?s)top_k +0.*top_k +7.*max_tokens +3.*positions.*the world")
+        result = self.pipe("/set verbose\nhello\n", "-n", "3")
+        self.assertIn("ttft", result.err)
+        self.assertIn("/stats", self.pipe("/?\n").text)
+
+    def test_a_vocabulary_can_tell_the_format(self):
+        plain = SCRATCH / "plain.gguf"
+        tiny_model.write(plain, template="")
+        self.assertIn("chatml", self.pipe("/show\n", model=plain).text)
+
+
+if __name__ == "__main__":
+    unittest.main()
