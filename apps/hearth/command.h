@@ -22,6 +22,8 @@ int chat_command(const options *o);
 int run_command(const options *o);
 int info_command(const options *o);
 int discover_command(const options *o);
+int list_command(const options *o);
+int rm_command(const options *o);
 int tokenize_command(const options *o);
 int detokenize_command(const options *o);
 int logits_command(const options *o);

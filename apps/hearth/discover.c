@@ -1,6 +1,7 @@
-/* hearth discover: every checkpoint under a directory. */
+/* hearth discover: every checkpoint under a directory. hearth list: those in the cache, by name. */
 #include "command.h"
 #include "json.h"
+#include "model_path.h"
 #include "terminal.h"
 
 #include <hearth/discover.h>
@@ -8,16 +9,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Finds are shown as they come, broken ones after them, so that neither gets lost among the others. */
 typedef struct finds {
     const options *o;
+    const char *models; /* the cache's directory, of `list`; else NULL */
     json_t *checkpoints, *broken;
     int64_t n;
     bool out_of_memory;
 } finds;
 
-static json_t *as_json(const ht_find *f) {
+static json_t *describe(const ht_find *f) {
     const ht_model_info *i = f->info;
     if (!i) return json_pack("{so ss}", "path", json_path(f->path), "problem", f->problem->message);
     return json_pack("{so ss ss ss sb ss sI sI sI si sI}", "path", json_path(f->path), "architecture", i->architecture,
@@ -27,7 +30,18 @@ static json_t *as_json(const ht_find *f) {
                      (json_int_t)i->context);
 }
 
+static json_t *as_json(const finds *all, const ht_find *f) {
+    const char *name;
+    json_t *value = describe(f);
+    if (!all->models) return value;
+    const size_t n = model_name(all->models, f->path, &name);
+    json_object_set_new(value, "model", json_text(name, n));
+    return value;
+}
+
 static void print_find(finds *all, const ht_find *f) {
+    const char *name = f->path;
+    const int n = all->models ? (int)model_name(all->models, f->path, &name) : (int)strlen(name);
     const ht_model_info *i = f->info;
     char size[32], context[32] = "-";
     if (i->file_bytes < 999950000)
@@ -36,25 +50,27 @@ static void print_find(finds *all, const ht_find *f) {
         snprintf(size, sizeof size, "%.2f GB", (double)i->file_bytes / 1e9);
     if (i->context) snprintf(context, sizeof context, "%lld", (long long)i->context);
     if (all->n == 0)
-        output_line("%-12s %10s  %-12s %5s %9s  %s", "family", "size", "quantisation", "files", "context", "path");
-    output_line("%-12s %10s  %-12s %5d %9s  %s%s", i->architecture, size,
-                i->has_weights ? i->quantization : "no weights", (int)i->n_files, context, f->path,
+        output_line("%-12s %10s  %-12s %5s %9s  %s", "family", "size", "quantisation", "files", "context",
+                    all->models ? "name" : "path");
+    output_line("%-12s %10s  %-12s %5d %9s  %.*s%s", i->architecture, size,
+                i->has_weights ? i->quantization : "no weights", (int)i->n_files, context, n, name,
                 i->runs || !i->has_weights ? "" : " (this build cannot run it)");
 }
 
 static bool on_find(const ht_find *f, void *user) {
     finds *all = user;
+    if (all->models && f->info && !f->info->has_weights) return true; /* a vocabulary is no model */
     if (f->info && !all->o->json) print_find(all, f);
     if (f->info) all->n++;
     if (all->o->json || !f->info)
-        all->out_of_memory = json_array_append_new(f->info ? all->checkpoints : all->broken, as_json(f)) != 0;
+        all->out_of_memory = json_array_append_new(f->info ? all->checkpoints : all->broken, as_json(all, f)) != 0;
     return !all->out_of_memory && !interrupted() && output_flush();
 }
 
 static void print_broken(const finds *all) {
     size_t i;
     json_t *each;
-    if (all->n == 0 && json_array_size(all->broken) == 0) output_line("no checkpoints");
+    if (all->n == 0 && json_array_size(all->broken) == 0) output_line(all->models ? "no models" : "no checkpoints");
     json_array_foreach(all->broken, i, each) {
         if (i == 0) output_line("broken:");
         output_line("  %s: %s", json_string_value(json_object_get(each, "path")),
@@ -62,16 +78,13 @@ static void print_broken(const finds *all) {
     }
 }
 
-int discover_command(const options *o) {
-    if (!o->arguments.n) {
-        fprintf(stderr, "hearth discover: a directory is needed (see hearth discover --help)\n");
-        return EXIT_USAGE;
-    }
+static int show(const options *o, const char *directory, bool by_name) {
     ht_error err = {0};
-    finds all = {.o = o, .checkpoints = json_array(), .broken = json_array()};
+    finds all = {.o = o, .models = by_name ? directory : NULL, .checkpoints = json_array(), .broken = json_array()};
     int status = EXIT_OK;
     interrupt_watch();
-    ht_status st = ht_discover(o->arguments.items[0], on_find, &all, &err);
+    const bool none = by_name && access(directory, F_OK) != 0; /* nothing has been fetched yet */
+    ht_status st = none ? HT_OK : ht_discover(directory, on_find, &all, &err);
     if (all.out_of_memory || !all.checkpoints || !all.broken) {
         fprintf(stderr, "hearth: out of memory for the result\n");
         status = EXIT_FAILED;
@@ -87,4 +100,19 @@ int discover_command(const options *o) {
     json_decref(all.checkpoints);
     json_decref(all.broken);
     return output_finish(status);
+}
+
+int discover_command(const options *o) {
+    if (o->arguments.n) return show(o, o->arguments.items[0], false);
+    fprintf(stderr, "hearth discover: a directory is needed (see hearth discover --help)\n");
+    return EXIT_USAGE;
+}
+
+int list_command(const options *o) {
+    char *directory;
+    ht_error err = {0};
+    if (cache_path("models", &directory, &err)) return report(&err);
+    const int status = show(o, directory, true);
+    free(directory);
+    return status;
 }

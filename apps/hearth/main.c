@@ -1,11 +1,13 @@
 /* The `hearth` command: finds the subcommand and gives it its options. */
 #include "command.h"
+#include "model_path.h"
 #include "nearest.h"
 #include "terminal.h"
 
 #include <hearth/version.h>
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const command commands[] = {
@@ -30,6 +32,12 @@ static const command commands[] = {
     {"discover", "DIR", "List the checkpoints under a directory.",
      "Directories are searched recursively, but for hidden ones. What cannot be read is listed with the reason.",
      FOR_DISCOVER, false, 1, discover_command},
+    {"list", "", "List the models in the cache.",
+     "Every command takes their names in the place of a path. The cache is ~/.cache/hearth/models, or where "
+     "XDG_CACHE_HOME says.",
+     FOR_LIST, false, 0, list_command},
+    {"rm", "NAME...", "Remove models from the cache.", "Names are those of hearth list; other files are never removed.",
+     FOR_RM, false, -1, rm_command},
     {"tokenize", "MODEL [TEXT]", "Print the token ids of a text.",
      "Without TEXT standard input is read. Special tokens written in the text are recognised.", FOR_TOKENIZE, true, 1,
      tokenize_command},
@@ -171,10 +179,11 @@ static int refuse_command(const char *name) {
     for (int i = 0; i < N_COMMANDS; i++) nearest_try(&best, commands[i].name);
     snprintf(why, sizeof why, "is no command, the nearest is %s", best.word ? best.word : "");
     return refuse_word(
-        name, best.word ? why
-                        : "is no command; chat, run, info, discover, tokenize, detokenize, template, finetune, "
-                          "adapter, fuse, logits, inspect, embed, eval, classify, batch, score, bench, formats and "
-                          "doctor are");
+        name, best.word
+                  ? why
+                  : "is no command; chat, run, info, discover, list, rm, tokenize, detokenize, template, finetune, "
+                    "adapter, fuse, logits, inspect, embed, eval, classify, batch, score, bench, formats and "
+                    "doctor are");
 }
 
 static int run_subcommand(const command *c, int argc, char **argv) {
@@ -193,13 +202,27 @@ static int run_subcommand(const command *c, int argc, char **argv) {
     return interrupt_end(status);
 }
 
+/* For who has just installed it. */
+static int say_what_to_type(void) {
+    char *path;
+    ht_error missing = {0};
+    const bool has_default = model_path("default", &path, &missing) == HT_OK;
+    fprintf(stderr, "hearth runs language models on this machine.\n\n");
+    if (has_default)
+        fprintf(stderr, "  %-30s %s\n", "hearth chat default", "Talk with the small model that has been fetched.");
+    else
+        fprintf(stderr, "  %-30s %s\n", "scripts/fetch-model", "Fetch a small model, from the sources' directory.");
+    fprintf(stderr, "  %-30s %s\n  %-30s %s\n  %-30s %s\n  %-30s %s\n", "hearth chat model.gguf", "Talk with another.",
+            "hearth discover DIR", "Find the models under a directory.", "hearth list", "List those in the cache.",
+            "hearth --help", "List all commands.");
+    free(path);
+    return EXIT_USAGE;
+}
+
 int main(int argc, char **argv) {
     terminal_begin();
     const char *name = argc > 1 ? argv[1] : NULL;
-    if (!name) {
-        print_usage(stderr);
-        return EXIT_USAGE;
-    }
+    if (!name) return say_what_to_type();
     bool help = strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0;
     bool version = strcmp(name, "--version") == 0;
     if (argc > (help ? 3 : 2) && (help || version)) return refuse_word(argv[help ? 3 : 2], "is one argument too many");

@@ -4,9 +4,15 @@
 
 #include <hearth/status.h>
 
-/* The path that MODEL means, in fresh memory that the caller frees. HT_ERR_IO when it is `default` and that one has not
- * been fetched. */
+#include <stddef.h>
+
+/* The path that MODEL means, in fresh memory that the caller frees: a path, or where there is none a name of `hearth list`, of a model in
+ * the cache. HT_ERR_IO when it is `default` and that one has not been fetched. */
 ht_status model_path(const char *model, char **path, ht_error *err);
+
+/* The name of a model at `path` in the cache's directory of models, which is the path from there on without ".gguf": its length, from
+ * *name on, which is in `path`. */
+size_t model_name(const char *models, const char *path, const char **name);
 
 /* The place of `within` in the user's cache, in fresh memory that the caller frees: the same as models_directory in
  * scripts/common.sh. HT_ERR_IO when the environment names none. */

@@ -28,7 +28,9 @@ enum {
     FOR_INSPECT = 1 << 17,
     FOR_EMBED = 1 << 18,
     FOR_CHAT = 1 << 19,
-    FOR_ALL = (1 << 20) - 1
+    FOR_LIST = 1 << 20,
+    FOR_RM = 1 << 21,
+    FOR_ALL = (1 << 22) - 1
 };
 
 typedef struct string_list {
