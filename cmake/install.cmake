@@ -10,4 +10,11 @@ install(TARGETS hearth_static hearth_shared
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(TARGET hearth)
   install(TARGETS hearth RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  if(NOT CMAKE_CROSSCOMPILING AND NOT HEARTH_SANITIZE)
+    add_custom_command(OUTPUT ${CMAKE_BINARY_DIR}/share/made
+      COMMAND ${CMAKE_COMMAND} -DHEARTH=$<TARGET_FILE:hearth> -DOUT=${CMAKE_BINARY_DIR}/share -P ${PROJECT_SOURCE_DIR}/cmake/pages.cmake
+      DEPENDS hearth ${PROJECT_SOURCE_DIR}/cmake/pages.cmake VERBATIM)
+    add_custom_target(hearth_pages ALL DEPENDS ${CMAKE_BINARY_DIR}/share/made)
+    install(DIRECTORY ${CMAKE_BINARY_DIR}/share/ DESTINATION ${CMAKE_INSTALL_DATADIR} PATTERN made EXCLUDE)
+  endif()
 endif()

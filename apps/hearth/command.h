@@ -1,4 +1,4 @@
-/* Subcommands: their names, options and entry points; main.c holds the table. */
+/* Subcommands: their names, options and entry points; commands.c holds the table. */
 #ifndef HEARTH_APP_COMMAND_H
 #define HEARTH_APP_COMMAND_H
 
@@ -18,7 +18,12 @@ typedef struct command {
     int (*run)(const options *o);
 } command;
 
+extern const command command_table[];
+extern const int command_count;
+
 int chat_command(const options *o);
+int completion_command(const options *o);
+int man_command(const options *o);
 int run_command(const options *o);
 int info_command(const options *o);
 int discover_command(const options *o);

@@ -337,12 +337,14 @@ bool options_given(const options *o, const char *name) {
     return o->given[find_long(name, strlen(name)) - option_table];
 }
 
+const char options_of_model[] =
+    "MODEL is a .gguf file, a directory (safetensors with config.json and tokenizer.json, or one GGUF),\n"
+    "a name of `hearth list`, or the word default for the model that scripts/quickstart fetches.";
+
 void options_help(const command *c) {
     printf("hearth %s %s\n%s\n", c->name, c->arguments, c->summary);
     if (c->details) printf("\n%s\n", c->details);
-    if (c->takes_model)
-        printf("\nMODEL is a .gguf file, a directory (safetensors with config.json and tokenizer.json, or one GGUF),\n"
-               "or the word default for the model that scripts/quickstart fetches.\n");
+    if (c->takes_model) printf("\n%s\n", options_of_model);
     printf("\n");
     for (int i = 0; i < option_count; i++) {
         const option_spec *spec = &option_table[i];

@@ -30,7 +30,9 @@ enum {
     FOR_CHAT = 1 << 19,
     FOR_LIST = 1 << 20,
     FOR_RM = 1 << 21,
-    FOR_ALL = (1 << 22) - 1
+    FOR_COMPLETION = 1 << 22,
+    FOR_MAN = 1 << 23,
+    FOR_ALL = (1 << 24) - 1
 };
 
 typedef struct string_list {
@@ -98,6 +100,8 @@ bool options_given(const options *o, const char *name);
 bool options_set_number(options *o, const char *name, const char *value, char *why, size_t n);
 /* Prints the usage, details and options of a command to stdout. */
 void options_help(const struct command *c);
+
+extern const char options_of_model[]; /* what the word MODEL stands for */
 
 ht_dtype options_kv_dtype(const options *o);
 ht_dtype options_dtype(const options *o);      /* HT_DTYPE_NONE when not given */
