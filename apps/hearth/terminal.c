@@ -179,7 +179,11 @@ static void on_press(int number) {
 
 bool interrupts_count(void) {
     interrupt_watch();
-    if (pipe2(wake, O_NONBLOCK | O_CLOEXEC) != 0) return false;
+    if (pipe(wake) != 0) return false;
+    for (int i = 0; i < 2; i++) {
+        fcntl(wake[i], F_SETFL, O_NONBLOCK);
+        fcntl(wake[i], F_SETFD, FD_CLOEXEC);
+    }
     struct sigaction action = {.sa_handler = on_press, .sa_flags = SA_RESTART}; /* or writing would fail */
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);

@@ -1,7 +1,9 @@
 #define _GNU_SOURCE
 #include "backends/turn.h"
 
+#include "base/clock.h"
 #include "base/error.h"
+#include "base/system.h"
 
 #include <stddef.h>
 #include <time.h>
@@ -35,23 +37,14 @@ static void take_out(ht_turns *t, ht_turn_waiter *w) {
 }
 
 static void wait_a_while(ht_turns *t, ht_turn_waiter *w) {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += POLL_NS;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    pthread_cond_timedwait(&w->given, &t->lock, &until);
+    ht_condition_wait_until(&w->given, &t->lock, ht_now_seconds() + POLL_NS * 1e-9);
 }
 
 /* With the lock held, behind those that wait already. A turn that becomes free is given to the first of them, so that no later
  * call overtakes it. */
 static bool wait_for_turn(ht_turns *t, const ht_cancel *cancel) {
     ht_turn_waiter w = {.thread = pthread_self()};
-    pthread_condattr_t clock;
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(&w.given, &clock);
-    pthread_condattr_destroy(&clock);
+    ht_condition_init(&w.given);
     append(t, &w);
     while (!w.has_turn && !ht_cancel_requested(cancel)) wait_a_while(t, &w);
     if (!w.has_turn) take_out(t, &w);

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/system.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -164,11 +165,10 @@ static int replace_in_steps(const ht_directory_writer *w) {
 
 static int move_into_place(const ht_directory_writer *w) {
     if (!w->replaces) return rename(w->temporary, w->path) == 0 ? 0 : errno;
-    if (renameat2(AT_FDCWD, w->temporary, AT_FDCWD, w->path, RENAME_EXCHANGE) == 0) {
-        remove_directory(w->temporary); /* the old one */
-        return 0;
-    }
-    return errno == ENOSYS || errno == EINVAL ? replace_in_steps(w) : errno;
+    const int code = ht_system_exchange(w->temporary, w->path);
+    if (code) return code == ENOSYS || code == EINVAL || code == ENOTSUP ? replace_in_steps(w) : code;
+    remove_directory(w->temporary); /* the old one */
+    return 0;
 }
 
 ht_status ht_directory_writer_commit(ht_directory_writer *w, ht_error *err) {

@@ -3,6 +3,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/system.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,10 +24,6 @@ static const char *kind_of(mode_t mode) {
     return "a device";
 }
 
-static int64_t modified_ns(const struct stat *st) {
-    return (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
-}
-
 /* Opens the descriptor and fills in all fields except `data`, `loaded` and `path`. */
 static ht_status open_regular(const char *path, ht_file *file, ht_error *err) {
     struct stat st;
@@ -43,7 +40,7 @@ static ht_status open_regular(const char *path, ht_file *file, ht_error *err) {
     }
     file->fd = fd;
     file->size = (size_t)st.st_size;
-    file->modified_ns = modified_ns(&st);
+    file->modified_ns = ht_system_modified_ns(&st);
     return HT_OK;
 }
 
@@ -93,7 +90,7 @@ ht_status ht_file_unchanged(const ht_file *file, ht_error *err) {
     struct stat st;
     if (fstat(file->fd, &st) != 0)
         return ht_fail(err, HT_ERR_IO, "%s: cannot be examined: %s", file->path, strerror(errno));
-    if (modified_ns(&st) != file->modified_ns || (size_t)st.st_size != file->size)
+    if (ht_system_modified_ns(&st) != file->modified_ns || (size_t)st.st_size != file->size)
         return ht_fail(err, HT_ERR_IO, "%s: has changed since it was opened; open it anew", file->path);
     return HT_OK;
 }

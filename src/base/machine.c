@@ -1,8 +1,9 @@
 /* Machine facts from the operating system: Linux's /proc and /sys. */
 #define _GNU_SOURCE
+#include "base/system.h"
+
 #include <hearth/memory.h>
 
-#include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,10 +67,9 @@ void ht_machine_read(ht_machine *m) {
         m->processor[0] = '\0';
     struct utsname system;
     if (uname(&system) == 0) snprintf(m->architecture, sizeof m->architecture, "%.31s", system.machine);
-    cpu_set_t set;
     long online = sysconf(_SC_NPROCESSORS_ONLN), pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
     m->online = online > 0 ? (int)online : 1;
-    m->cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : m->online;
+    m->cores = ht_system_cores();
     if (pages > 0 && page > 0) m->memory_bytes = (size_t)pages * (size_t)page;
     read_caches(m);
     read_huge_pages(m);

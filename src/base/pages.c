@@ -2,6 +2,7 @@
 #include "base/pages.h"
 
 #include "base/checked.h"
+#include "base/system.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,7 +18,7 @@ void *ht_pages_new(size_t bytes) {
     if (bytes < 2 * HUGE_PAGE) return aligned_alloc(64, rounded);
     if (!ht_align_size(bytes, HUGE_PAGE, &rounded)) return NULL;
     void *p = aligned_alloc(HUGE_PAGE, rounded);
-    if (p) (void)madvise(p, bytes & ~(HUGE_PAGE - 1), MADV_HUGEPAGE);
+    if (p) ht_system_prefer_huge_pages(p, bytes & ~(HUGE_PAGE - 1));
     return p;
 }
 
@@ -33,7 +34,7 @@ void *ht_pages_map(size_t bytes) {
     const size_t before = (HUGE_PAGE - (uintptr_t)p % HUGE_PAGE) % HUGE_PAGE; /* whole huge pages begin at one */
     if (before) (void)munmap(p, before);
     if (before < spare) (void)munmap(p + before + size, spare - before);
-    (void)madvise(p + before, size & ~(HUGE_PAGE - 1), MADV_HUGEPAGE);
+    ht_system_prefer_huge_pages(p + before, size & ~(HUGE_PAGE - 1));
     return p + before;
 }
 

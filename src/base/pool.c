@@ -4,6 +4,7 @@
 #include "base/checked.h"
 #include "base/core_placement.h"
 #include "base/error.h"
+#include "base/system.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -219,21 +220,14 @@ static void look_for_late(ht_pool *p) {
     pthread_mutex_unlock(&p->park_lock);
 }
 
-static int available_cores(void) {
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-    int n = CPU_COUNT(&set);
-    return n > 0 ? n : 1;
-}
-
 ht_status ht_pool_new(int n_threads, ht_pool **out, ht_error *err) {
     *out = NULL;
     if (n_threads < 0 || n_threads > 1024)
         return ht_fail(err, HT_ERR_ARGUMENT, "%d threads were asked for, expected 0 (one per core) to 1024", n_threads);
-    if (n_threads == 0) n_threads = available_cores();
+    if (n_threads == 0) n_threads = ht_system_cores();
     ht_pool *p = aligned_alloc(64, (sizeof *p + 63) / 64 * 64);
     if (!p) return ht_fail_memory(err, sizeof *p, "the thread pool");
-    *p = (ht_pool){.n_threads = n_threads, .n_cores = available_cores(), .process = getpid()};
+    *p = (ht_pool){.n_threads = n_threads, .n_cores = ht_system_cores(), .process = getpid()};
     pthread_mutex_init(&p->lease, NULL);
     pthread_mutex_init(&p->park_lock, NULL);
     pthread_cond_init(&p->park, NULL);

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "base/system.h"
 #include "base/text.h"
 #include "generate/prompt_ids.h"
 #include "models/model.h"
@@ -281,10 +282,9 @@ static ht_status hand_over(batch *b, ht_error *err) {
 
 static void wait_for(batch *b, const entry *e) {
     const double until = ht_now_seconds() + nap;
-    const struct timespec t = {(time_t)until, (long)((until - (double)(time_t)until) * 1e9)};
     pthread_mutex_lock(&b->lock);
     while (e->left > 0)
-        if (pthread_cond_timedwait(&b->ended, &b->lock, &t)) break;
+        if (!ht_condition_wait_until(&b->ended, &b->lock, until)) break;
     pthread_mutex_unlock(&b->lock);
 }
 
@@ -338,11 +338,7 @@ static ht_status open_batch(batch *b, ht_error *err) {
 }
 
 static void init_lock(batch *b) {
-    pthread_condattr_t clock;
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(&b->ended, &clock);
-    pthread_condattr_destroy(&clock);
+    ht_condition_init(&b->ended);
     pthread_mutex_init(&b->lock, NULL);
 }
 

@@ -2,6 +2,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "base/system.h"
 #include "generate/engine_internal.h"
 #include "models/memory_check.h"
 
@@ -63,13 +64,9 @@ static int64_t positions_of(const ht_model *m, const ht_engine_options *o) {
 }
 
 static void init_locks(ht_engine *e) {
-    pthread_condattr_t clock;
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(&e->work, &clock);
+    ht_condition_init(&e->work);
     pthread_cond_init(&e->idle, NULL);
     pthread_cond_init(&e->deliver, NULL);
-    pthread_condattr_destroy(&clock);
     pthread_mutex_init(&e->lock, NULL);
     pthread_mutex_init(&e->prefix_lock, NULL);
 }

@@ -3,6 +3,7 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/system.h"
 #include "device/device.h"
 #include "generate/engine_internal.h"
 
@@ -484,8 +485,7 @@ static void sleep_until_work(ht_engine *e) {
     double until = now + nap; /* a cancel flag is nobody's signal */
     for (const ht_engine_request *r = e->requests; r && answers; r = r->next)
         if (r->deadline > now && r->deadline < until) until = r->deadline;
-    const struct timespec t = {(time_t)until, (long)((until - (double)(time_t)until) * 1e9)};
-    pthread_cond_timedwait(&e->work, &e->lock, &t);
+    ht_condition_wait_until(&e->work, &e->lock, until);
 }
 
 void *ht_engine_run(void *engine) {

@@ -4,6 +4,7 @@
 #include "base/checked.h"
 #include "base/digest.h"
 #include "base/error.h"
+#include "base/system.h"
 #include "models/tensor_read.h"
 
 #include <dirent.h>
@@ -211,7 +212,7 @@ void *ht_packed_cache_map(const ht_packed_cache *c) {
     void *memory = is_whole(c, fd) ? mmap(NULL, c->bytes, PROT_READ, MAP_SHARED, fd, HT_PACKED_AT) : MAP_FAILED;
     close(fd);
     if (memory == MAP_FAILED) return NULL;
-    (void)madvise(memory, c->bytes, MADV_HUGEPAGE);
+    ht_system_prefer_huge_pages(memory, c->bytes);
     return memory;
 }
 

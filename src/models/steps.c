@@ -4,6 +4,7 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/system.h"
 #include "device/device.h"
 #include "models/model.h"
 #include "models/step_pace.h"
@@ -74,11 +75,7 @@ ht_status ht_steps_new(ht_model *m, int32_t sequences, ht_steps **out, ht_error 
     }
     s->model = m;
     s->sequences = sequences;
-    pthread_condattr_t clock;
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(&s->changed, &clock);
-    pthread_condattr_destroy(&clock);
+    ht_condition_init(&s->changed);
     pthread_mutex_init(&s->lock, NULL);
     return HT_OK;
 }
@@ -181,9 +178,8 @@ static void end_cancelled(ht_steps *s) {
 /* Sequences of the last step are waited for a moment, before the next begins without them. */
 static void gather(ht_steps *s) {
     const double until = s->last_end + gather_share * s->last_seconds;
-    const struct timespec t = {(time_t)until, (long)((until - (double)(time_t)until) * 1e9)};
     while (s->awaited > 0 && ht_now_seconds() < until)
-        if (pthread_cond_timedwait(&s->changed, &s->lock, &t)) break;
+        if (!ht_condition_wait_until(&s->changed, &s->lock, until)) break;
     s->awaited = 0;
 }
 
