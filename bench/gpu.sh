@@ -6,7 +6,7 @@
 # CPU in reference precision; products in bf16 of torch, where that is installed, are what prefill is to be held against.
 # What comes out is a table in the file TABLE (bench/results/gpu.md), which names the commit, COMMIT where the files are no
 # repository, and the card; tests/gpu_results.py says whether one is whole. Ends with 1 when a test failed.
-#   SANITIZED: programs for the sanitizer (all of operations); SANITIZER_SECONDS: the most that one may take (120)
+#   SANITIZED: programs for the sanitizer (all of operations, and those that compare with the CPU themselves); SANITIZER_SECONDS: the most that one may take (120)
 set -uo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 build=${1:-$root/build/release}
@@ -81,7 +81,9 @@ export -f sanitize
 tools="racecheck memcheck initcheck"
 if command -v compute-sanitizer >/dev/null; then
     for tool in $tools; do
-        for name in ${SANITIZED:-"${operations[@]}"}; do echo "$tool $name"; done
+        for name in ${SANITIZED:-"${operations[@]}" "${compared[@]}"}; do
+            case $name in test_cuda_measure | test_cuda_rounds) ;; *) echo "$tool $name" ;; esac
+        done
     done | xargs -P "$at_once" -I{} bash -c 'sanitize {}' | tee "$work/sanitized"
     for tool in $tools; do
         row "$tool" "$(awk -v tool="$tool" '$1 != tool { next } $3 == "late" { late = late " " $2; next } $3 == "odd" { odd = odd " " $2; next }

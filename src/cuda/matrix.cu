@@ -481,7 +481,7 @@ HT_CUDA_KERNEL(ht_cuda_sort_experts, ht_cuda_sort_experts_arguments) {
     __shared__ int of_warp[32], near[NEAR];
     int *next = a.n_experts <= NEAR ? near : a.next;
     for (int e = threadIdx.x; e < a.n_experts; e += blockDim.x) next[e] = 0;
-    for (int64_t i = threadIdx.x; i < a.n_tiles; i += blockDim.x) a.tiles[i].n = 0;
+    for (int64_t i = threadIdx.x; i < a.n_tiles; i += blockDim.x) a.tiles[i] = ht_cuda_expert_tile{0, 0, 0, 0};
     for (int64_t i = threadIdx.x; i < a.n_places; i += blockDim.x) a.order[i] = -1;
     __syncthreads();
     for (int64_t i = threadIdx.x; i < a.pairs; i += blockDim.x) {

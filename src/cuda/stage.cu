@@ -39,6 +39,23 @@ static __device__ __forceinline__ void ht_meet(const ht_team &team) {
     __syncthreads();
 }
 
+/* The two halves of meeting for the first time: a block may begin later than the others of its cluster, and before it has, nothing may be
+ * written to its shared memory. */
+static __device__ __forceinline__ void ht_say_here(const ht_team &team) {
+#if !defined(HT_CUDA_ON_HOST) && __CUDA_ARCH__ >= 900
+    __syncwarp();
+    if (team.blocks > 1) asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+#endif
+    (void)team;
+}
+static __device__ __forceinline__ void ht_await_all(const ht_team &team) {
+#if !defined(HT_CUDA_ON_HOST) && __CUDA_ARCH__ >= 900
+    __syncwarp();
+    if (team.blocks > 1) asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+#endif
+    (void)team;
+}
+
 /* Writes one value of a warp to its place in all blocks: lane b does, to block b. */
 static __device__ __forceinline__ void ht_tell(const ht_team &team, int place, float value) {
     const int lane = threadIdx.x & 31;
@@ -219,6 +236,7 @@ static __device__ __forceinline__ void ht_stage(const ht_cuda_stage_arguments &a
         for (int at = team.thread; at - team.thread < all; at += at_once) ht_put_some(a.to, row, x, 1, at, step, all);
         return;
     }
+    ht_say_here(team);
     float scale = 0, most = 0;
     bool is_first = true;
     for (int i = 0, end = 0; is_first || i < a.n_steps; i = end) { /* from one norm to the next */
@@ -252,6 +270,7 @@ static __device__ __forceinline__ void ht_stage(const ht_cuda_stage_arguments &a
                 else
                     most = ht_most_of(x.v[j], most);
         }
+        if (is_first) ht_await_all(team);
         if (end < a.n_steps) scale = 1 / sqrtf(ht_sum_of<QUADS>(team, sums) / (float)a.width + a.step[end].eps);
         is_first = false;
     }
