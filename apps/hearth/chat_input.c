@@ -160,8 +160,9 @@ static bool edit_open(chat_input *in, const char *program) {
     el_set(in->edit, EL_GETCFN, next_key);
     el_set(in->edit, EL_PROMPT, prompt_of);
     el_set(in->edit, EL_EDITOR, "emacs");
-    el_set(in->edit, EL_ADDFN, "hearth-paste", "takes pasted text as it is", paste);
-    el_set(in->edit, EL_ADDFN, "hearth-insert", "begins the line", insert_begun);
+    /* el_set would leak copies of their names. */
+    el_wset(in->edit, EL_ADDFN, L"hearth-paste", L"takes pasted text as it is", paste);
+    el_wset(in->edit, EL_ADDFN, L"hearth-insert", L"begins the line", insert_begun);
     el_source(in->edit, NULL); /* the user's ~/.editrc */
     /* Ctrl-C would have the kernel drop output that is on its way, which may be the next prompt. */
     el_set(in->edit, EL_SETTY, "-x", "+noflsh", NULL);
