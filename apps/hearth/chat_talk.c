@@ -123,6 +123,7 @@ static ht_status chat_of(const talk *t, ht_chat **chat, ht_error *err) {
     if (!text) return out_of_memory(err);
     ht_status st = ht_chat_from_json(text, strlen(text), chat, err);
     free(text);
+    if (!st) st = options_chat_variables(&t->o, *chat, err);
     if (!st && t->thinking != THINKING_BY_TEMPLATE) st = ht_chat_set_thinking(*chat, t->thinking == THINKING_ON, err);
     return st;
 }
@@ -277,19 +278,6 @@ ht_status talk_set_adapters(talk *t, const char *const *words, int n, ht_error *
 
 /* ---- opening ---- */
 
-static ht_status set_variable(talk *t, const char *word, ht_error *err) {
-    const char *equals = strchr(word, '=');
-    json_t *value = equals && equals > word ? json_loads(equals + 1, JSON_DECODE_ANY, NULL) : NULL;
-    json_t *all = json_object_get(t->more, "chat_template_kwargs");
-    if (!value) return fail(err, HT_ERR_ARGUMENT, "--set is no NAME=JSON", word);
-    if (!all) json_object_set_new(t->more, "chat_template_kwargs", all = json_object());
-    char *name = strndup(word, (size_t)(equals - word));
-    const int failed = name ? json_object_set_new(all, name, value) : -1;
-    if (!name) json_decref(value);
-    free(name);
-    return failed ? out_of_memory(err) : HT_OK;
-}
-
 ht_status talk_open(talk *t, const options *o, ht_error *err) {
     *t = (talk){.o = *o};
     t->thinking = o->no_thinking ? THINKING_OFF : THINKING_BY_TEMPLATE;
@@ -300,8 +288,10 @@ ht_status talk_open(talk *t, const options *o, ht_error *err) {
     if (!st && !ht_chat_format_name(t->e.model))
         st = fail(err, HT_ERR_UNSUPPORTED, o->model, "has no chat template; hearth run --raw continues a text");
     if (!st && o->messages) st = talk_load(t, o->messages, err);
+    ht_chat *chat = NULL; /* of nothing yet: whether --set is right */
+    if (!st) st = chat_of(t, &chat, err);
+    ht_chat_free(chat);
     if (!st && o->system) st = talk_set_system(t, o->system, err);
-    for (int i = 0; i < o->set.n && !st; i++) st = set_variable(t, o->set.items[i], err);
     return st;
 }
 

@@ -385,6 +385,23 @@ ht_sampler_options options_sampler(const options *o) {
     return sampler;
 }
 
+ht_status options_chat_variables(const options *o, ht_chat *chat, ht_error *err) {
+    for (int i = 0; i < o->set.n; i++) {
+        char name[128];
+        const char *equals = strchr(o->set.items[i], '=');
+        size_t n = equals ? (size_t)(equals - o->set.items[i]) : 0;
+        if (!n || n >= sizeof name) {
+            snprintf(err->message, sizeof err->message, "--set is \"%.100s\", expected NAME=JSON", o->set.items[i]);
+            return err->status = HT_ERR_ARGUMENT;
+        }
+        memcpy(name, o->set.items[i], n);
+        name[n] = '\0';
+        ht_status st = ht_chat_set_variable(chat, name, equals + 1, strlen(equals + 1), err);
+        if (st) return st;
+    }
+    return HT_OK;
+}
+
 bool options_set_number(options *o, const char *name, const char *value, char *why, size_t n) {
     char word[64], expected[EXPECTED_SIZE];
     snprintf(word, sizeof word, "%s", name);

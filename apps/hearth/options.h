@@ -96,6 +96,8 @@ bool options_parse(const struct command *c, int argc, char **argv, options *o);
 void options_free(options *o);
 /* Whether the command line or --config gave the option of that name; a flag that --config switches off is not given. */
 bool options_given(const options *o, const char *name);
+/* Gives a conversation the variables of --set. */
+ht_status options_chat_variables(const options *o, ht_chat *chat, ht_error *err);
 /* Sets an option that is a number while the program runs, by its name, in which `_` may stand for `-`; false with the reason. */
 bool options_set_number(options *o, const char *name, const char *value, char *why, size_t n);
 /* Prints the usage, details and options of a command to stdout. */

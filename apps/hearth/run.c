@@ -105,23 +105,6 @@ static ht_status set_tools(const options *o, ht_chat *chat, ht_error *err) {
     return st;
 }
 
-static ht_status set_variables(const options *o, ht_chat *chat, ht_error *err) {
-    for (int i = 0; i < o->set.n; i++) {
-        char name[128];
-        const char *equals = strchr(o->set.items[i], '=');
-        size_t n = equals ? (size_t)(equals - o->set.items[i]) : 0;
-        if (!n || n >= sizeof name) {
-            snprintf(err->message, sizeof err->message, "--set is \"%.100s\", expected NAME=JSON", o->set.items[i]);
-            return err->status = HT_ERR_ARGUMENT;
-        }
-        memcpy(name, o->set.items[i], n);
-        name[n] = '\0';
-        ht_status st = ht_chat_set_variable(chat, name, equals + 1, strlen(equals + 1), err);
-        if (st) return st;
-    }
-    return HT_OK;
-}
-
 /* Says so where the template writes the same whether thoughts are on or off. */
 static ht_status turn_thinking_off(const engine *e, const options *o, ht_chat *chat, ht_error *err) {
     char *with = NULL, *without = NULL;
@@ -149,7 +132,7 @@ static ht_status make_chat(const answerer *by, const options *o, const char *pro
     if (!st && o->system) st = ht_chat_add(*chat, "system", o->system, err);
     if (!st && *prompt) st = ht_chat_add(*chat, "user", prompt, err);
     if (!st && o->tools) st = set_tools(o, *chat, err);
-    if (!st) st = set_variables(o, *chat, err);
+    if (!st) st = options_chat_variables(o, *chat, err);
     if (!st && o->no_thinking)
         st = by->other ? ht_chat_set_thinking(*chat, false, err) : turn_thinking_off(&by->e, o, *chat, err);
     return st;
