@@ -4,6 +4,18 @@
 
 #include "cuda/tensor.cuh"
 
+/* The two halves of meeting, where nothing is to be seen of the others: whatever has clusters. */
+#if !defined(HT_CUDA_ON_HOST) && __CUDA_ARCH__ >= 900
+static __device__ __forceinline__ void ht_arrive_only(void) {
+    __syncwarp();
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
+static __device__ __forceinline__ void ht_wait_only(void) {
+    __syncwarp();
+    asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+}
+#endif
+
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define HT_HAS_WGMMA 1
 

@@ -7,10 +7,8 @@
 struct ht_form_ANY {
     enum { CYCLES = 1, DEPTH = 1, LOADED = 0 };
     struct raw {};
-    static __device__ __forceinline__ raw load(const ht_cuda_weights &, const uint8_t *, int64_t, int, const float *) {
-        return raw();
-    }
-    static __device__ __forceinline__ void expand(const ht_cuda_weights &, const raw &, int, int, float *) {}
+    static __device__ __forceinline__ raw load(const uint8_t *, int64_t, int) { return raw(); }
+    static __device__ __forceinline__ void expand(const raw &, float *) {}
     static __device__ __forceinline__ void part(const ht_cuda_weights &m, const uint8_t *row, int64_t index, int64_t g,
                                                 float *w) {
         ht_part_of(m, row, index, g, w);
@@ -89,14 +87,13 @@ static __device__ __forceinline__ void ht_few_add(const float (*w)[8], const flo
 
 /* DEPTH times CYCLES cycles from the i-th on: all is loaded before the first of it is needed. */
 template <class F, int R, int N, int DEPTH>
-static __device__ __forceinline__ void ht_few_cycles(const ht_cuda_weights &m, const uint8_t *const *weights,
-                                                     const float *const *scales, int64_t i, int64_t first,
+static __device__ __forceinline__ void ht_few_cycles(const uint8_t *const *weights, int64_t i, int64_t first,
                                                      const float *x, int chunk, int lane, float (*sum)[R]) {
     typename F::raw raw[DEPTH][N];
 #pragma unroll
     for (int u = 0; u < DEPTH; u++)
 #pragma unroll
-        for (int j = 0; j < N; j++) raw[u][j] = F::load(m, weights[j], i + u, lane, scales[j]);
+        for (int j = 0; j < N; j++) raw[u][j] = F::load(weights[j], i + u, lane);
 #pragma unroll
     for (int u = 0; u < DEPTH; u++)
 #pragma unroll
@@ -104,7 +101,7 @@ static __device__ __forceinline__ void ht_few_cycles(const ht_cuda_weights &m, c
             const int column = (int)((i + u) * F::CYCLES * HT_CUDA_CYCLE - first) + c * HT_CUDA_CYCLE;
             float w[N][8];
 #pragma unroll
-            for (int j = 0; j < N; j++) F::expand(m, raw[u][j], c, lane, w[j]);
+            for (int j = 0; j < N; j++) F::expand(raw[u][j], w[j]);
             ht_few_add<R, N>(w, x, chunk, column, lane, sum);
         }
 }
@@ -117,12 +114,10 @@ static __device__ __forceinline__ void ht_few(const ht_cuda_weights &m, const fl
     const int lane = threadIdx.x & 7;
     const int64_t span = F::CYCLES * HT_CUDA_CYCLE;
     const uint8_t *weights[N];
-    const float *scales[N];
 #pragma unroll
     for (int j = 0; j < N; j++) {
         const int64_t mine = row + j * HT_CUDA_FEW_ROWS;
         weights[j] = ht_row_of(m, mine < m.n_rows ? mine : m.n_rows - 1);
-        scales[j] = ht_scales_of(m, mine < m.n_rows ? mine : m.n_rows - 1);
 #pragma unroll
         for (int r = 0; r < R; r++) sum[j][r] = 0;
     }
@@ -135,9 +130,8 @@ static __device__ __forceinline__ void ht_few(const ht_cuda_weights &m, const fl
         const int64_t of_form = F::LOADED ? m.whole : 0, whole = of_form < first + n ? of_form : first + n;
         int64_t i = first / span;
         for (; (i + F::DEPTH) * span <= whole; i += F::DEPTH)
-            ht_few_cycles<F, R, N, F::DEPTH>(m, weights, scales, i, first, shared, chunk, lane, sum);
-        for (; (i + 1) * span <= whole; i++)
-            ht_few_cycles<F, R, N, 1>(m, weights, scales, i, first, shared, chunk, lane, sum);
+            ht_few_cycles<F, R, N, F::DEPTH>(weights, i, first, shared, chunk, lane, sum);
+        for (; (i + 1) * span <= whole; i++) ht_few_cycles<F, R, N, 1>(weights, i, first, shared, chunk, lane, sum);
         for (int64_t c = i * span; c < first + n; c += HT_CUDA_CYCLE) {
             if (c + lane * HT_CUDA_PART >= m.k) break;
             float w[N][8];

@@ -411,12 +411,11 @@ struct ht_form_F32 {
     struct raw {
         float4 a, b;
     };
-    static __device__ __forceinline__ raw load(const ht_cuda_weights &, const uint8_t *row, int64_t i, int lane,
-                                               const float *) {
+    static __device__ __forceinline__ raw load(const uint8_t *row, int64_t i, int lane) {
         const uint8_t *p = row + (i * 64 + lane * 8) * 4;
         return raw{ht_load<float4>(p), ht_load<float4>(p + 16)};
     }
-    static __device__ __forceinline__ void expand(const ht_cuda_weights &, const raw &r, int, int, float *w) {
+    static __device__ __forceinline__ void expand(const raw &r, float *w) {
         w[0] = r.a.x, w[1] = r.a.y, w[2] = r.a.z, w[3] = r.a.w;
         w[4] = r.b.x, w[5] = r.b.y, w[6] = r.b.z, w[7] = r.b.w;
     }

@@ -1,6 +1,7 @@
 /* Rows through several row-wise calls: a team of threads has a row, and each the same quads of it in all of them. They stay in registers
  * where a thread has no more than QUADS; of longer rows they are in shared memory between one sum over the row and the next. The
  * team is a block, or where there are few rows a cluster of blocks, whose threads have a quad each. */
+#include "cuda/cluster.cuh"
 #include "cuda/elementwise_f32.cuh"
 #include "cuda/rows.cuh"
 #include "cuda/stage.h"
@@ -43,15 +44,13 @@ static __device__ __forceinline__ void ht_meet(const ht_team &team) {
  * written to its shared memory. */
 static __device__ __forceinline__ void ht_say_here(const ht_team &team) {
 #if !defined(HT_CUDA_ON_HOST) && __CUDA_ARCH__ >= 900
-    __syncwarp();
-    if (team.blocks > 1) asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+    if (team.blocks > 1) ht_arrive_only();
 #endif
     (void)team;
 }
 static __device__ __forceinline__ void ht_await_all(const ht_team &team) {
 #if !defined(HT_CUDA_ON_HOST) && __CUDA_ARCH__ >= 900
-    __syncwarp();
-    if (team.blocks > 1) asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+    if (team.blocks > 1) ht_wait_only();
 #endif
     (void)team;
 }

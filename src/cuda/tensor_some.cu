@@ -101,16 +101,6 @@ static __device__ __forceinline__ void ht_add_blocks(const ht_cuda_tensor_argume
     }
 }
 
-/* The two halves of meeting, where nothing is to be seen of the others. */
-static __device__ __forceinline__ void ht_arrive_only(void) {
-    __syncwarp();
-    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
-}
-static __device__ __forceinline__ void ht_wait_only(void) {
-    __syncwarp();
-    asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
-}
-
 template <class F> static __device__ __forceinline__ void ht_some(const ht_cuda_tensor_arguments &a) {
     extern __shared__ __align__(1024) unsigned char ht_some_shared[];
     __shared__ uint64_t full[CUTS], free[CUTS];
