@@ -32,7 +32,8 @@ enum {
     FOR_RM = 1 << 21,
     FOR_COMPLETION = 1 << 22,
     FOR_MAN = 1 << 23,
-    FOR_ALL = (1 << 24) - 1
+    FOR_QUANTIZE = 1 << 24,
+    FOR_ALL = (1 << 25) - 1
 };
 
 typedef struct string_list {
@@ -79,6 +80,7 @@ typedef struct options {
     int kv;            /* index into f16, f32, bf16 */
     int dtype;         /* index into auto, f32, f16, bf16 */
     int pooling;       /* ht_pooling */
+    bool pure, errors;                   /* of quantize */
     bool kl_vs_reference, dense, inspect_q, inspect_v, no_normalize;
     bool sliding, markdown, packed_cache, no_generation_prompt, no_thinking, parse_special;
     bool json, quiet, raw, null, add_special, help;

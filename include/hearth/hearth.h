@@ -10,6 +10,7 @@
 #include <hearth/cancel.h>
 #include <hearth/chat.h>
 #include <hearth/classify.h>
+#include <hearth/convert.h>
 #include <hearth/discover.h>
 #include <hearth/dtype.h>
 #include <hearth/embed.h>

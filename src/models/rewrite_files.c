@@ -1,10 +1,10 @@
-/* Files of a fused checkpoint: a GGUF file, or a directory with the weights and copies of what is beside them. */
+/* Files of a rewritten checkpoint: a GGUF file, or a directory with the weights and copies of what is beside them. */
 #include "base/checked.h"
 #include "base/directory_writer.h"
 #include "base/error.h"
 #include "formats/gguf_write.h"
 #include "formats/safetensors_set.h"
-#include "models/fuse.h"
+#include "models/rewrite.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -22,19 +22,19 @@ static bool ends_with(const char *s, const char *end) {
 /* ---- tensors of one file ---- */
 
 typedef struct outputs {
-    ht_fuse_values *values;
+    ht_rewrite_values *values;
     ht_tensor_output *tensor; /* [n] */
     size_t *number;           /* [n] of each in the plan */
     int n;
 } outputs;
 
 /* Those of safetensors file `file`, or all of a GGUF file. */
-static ht_status list_outputs(const ht_fuse_plan *plan, int file, ht_fuse_values *values, outputs *out, ht_error *err) {
+static ht_status list_outputs(const ht_rewrite_plan *plan, int file, ht_rewrite_values *values, outputs *out, ht_error *err) {
     *out = (outputs){values, calloc(plan->n + 1, sizeof *out->tensor), calloc(plan->n + 1, sizeof *out->number), 0};
     if (!out->tensor || !out->number) return ht_fail_memory(err, plan->n * sizeof *out->tensor, "a list of tensors");
     for (size_t i = 0; i < plan->n; i++) {
-        if (plan->tensor[i].action == HT_FUSE_DROP) continue;
-        if (!plan->c->gguf && ht_safetensors_at(plan->c->tensors, i)->file != file) continue;
+        if (plan->tensor[i].action == HT_REWRITE_DROP) continue;
+        if (plan->tensor[i].file != file) continue;
         out->tensor[out->n] = plan->tensor[i].to;
         out->number[out->n++] = i;
     }
@@ -48,7 +48,7 @@ static void free_outputs(outputs *o) {
 
 static ht_status values_of(void *user, int i, const void **bytes, ht_error *err) {
     const outputs *o = user;
-    return ht_fuse_values_of(o->values, o->number[i], bytes, err);
+    return ht_rewrite_values_of(o->values, o->number[i], bytes, err);
 }
 
 /* ---- GGUF ---- */
@@ -85,24 +85,26 @@ static int new_file_type(const outputs *o) {
     return most ? file_type_of(most) : -1;
 }
 
-static json_t *metadata_changes(const outputs *o) {
-    const int file_type = new_file_type(o);
-    json_t *changes = json_pack("{s:{s:s, s:b}, s:n, s:n, s:n}", HT_FUSE_MARK, "dtype", "bool", "value", 1, "split.no",
-                                "split.count", "split.tensors.count");
-    if (changes && file_type >= 0 &&
-        json_object_set_new(changes, "general.file_type",
-                            json_pack("{s:s, s:i}", "dtype", "u32", "value", file_type))) {
-        json_decref(changes);
-        return NULL;
-    }
-    return changes;
+static bool change_number(json_t *changes, const char *key, int value) {
+    return !json_object_set_new(changes, key, json_pack("{s:s, s:i}", "dtype", "u32", "value", value));
 }
 
-ht_status ht_fuse_write_gguf(const ht_fuse_plan *plan, ht_fuse_values *values, const char *path, ht_error *err) {
+static json_t *metadata_changes(const ht_rewrite_plan *plan, const outputs *o) {
+    const int file_type = plan->file_type >= 0 ? plan->file_type : new_file_type(o);
+    json_t *changes = json_pack("{s:{s:s, s:b}, s:n, s:n, s:n}", plan->mark, "dtype", "bool", "value", 1, "split.no",
+                                "split.count", "split.tensors.count");
+    bool good = changes && (file_type < 0 || change_number(changes, "general.file_type", file_type));
+    if (good && plan->file_type >= 0) good = change_number(changes, "general.quantization_version", 2);
+    if (good) return changes;
+    json_decref(changes);
+    return NULL;
+}
+
+static ht_status write_gguf(const ht_rewrite_plan *plan, ht_rewrite_values *values, const char *path, ht_error *err) {
     outputs o;
     json_t *changes = NULL;
     ht_status status = list_outputs(plan, 0, values, &o, err);
-    if (!status && !(changes = metadata_changes(&o))) status = ht_fail_memory(err, 0, path);
+    if (!status && !(changes = metadata_changes(plan, &o))) status = ht_fail_memory(err, 0, path);
     if (!status) status = ht_gguf_rewrite(path, plan->c->gguf, changes, o.tensor, o.n, values_of, &o, err);
     json_decref(changes);
     free_outputs(&o);
@@ -131,14 +133,14 @@ static void free_names(names *all) {
     free(all->name);
 }
 
-/* Weights that are not fused are no part of the fused checkpoint, whatever container they are in; nor is ModelOpt's second
+/* Weights that are not rewritten are no part of the new checkpoint, whatever container they are in; nor is ModelOpt's second
  * description of a quantisation that is no more. */
-static bool is_copied(const ht_fuse_plan *plan, const char *name) {
+static bool is_copied(const ht_rewrite_plan *plan, const char *name) {
     static const char *const weights[] = {".safetensors", ".bin",  ".pt",   ".pth", ".ckpt",       ".h5",
                                           ".msgpack",     ".onnx", ".gguf", ".npz", ".index.json", ".tmp"};
     if (name[0] == '.' || !strcmp(name, index_name)) return false;
     if (!plan->c->gguf && !strcmp(name, config_name)) return false;
-    if (!strcmp(name, "hf_quant_config.json")) return !ht_fuse_is_dense(plan);
+    if (!strcmp(name, "hf_quant_config.json")) return !ht_rewrite_is_dense(plan);
     if (!strcmp(name, "adapter_config.json")) return false; /* its values are not copied */
     if (!strncmp(name, "mmproj", 6)) return true;           /* a vision tower in GGUF */
     for (size_t i = 0; i < sizeof weights / sizeof *weights; i++)
@@ -146,9 +148,9 @@ static bool is_copied(const ht_fuse_plan *plan, const char *name) {
     return true;
 }
 
-static const char *directory_of(const ht_fuse_plan *plan) { return plan->c->gguf ? plan->c->directory : plan->c->path; }
+static const char *directory_of(const ht_rewrite_plan *plan) { return plan->c->gguf ? plan->c->directory : plan->c->path; }
 
-static ht_status list_copied(const ht_fuse_plan *plan, names *all, ht_error *err) {
+static ht_status list_copied(const ht_rewrite_plan *plan, names *all, ht_error *err) {
     const char *path = directory_of(plan);
     DIR *directory = opendir(path);
     if (!directory) return ht_fail(err, HT_ERR_IO, "%s: the directory cannot be read", path);
@@ -210,24 +212,24 @@ static ht_status write_text(const char *directory, const char *name, const char 
 
 /* ---- safetensors ---- */
 
-static const char *shard_name(const ht_fuse_plan *plan, int file) {
+static const char *shard_name(const ht_rewrite_plan *plan, int file) {
     return ht_base_name(ht_safetensors_file(plan->c->tensors, file)->path);
 }
 
 /* The metadata of the first shard, and the mark; the caller frees *out, which lends its texts from the checkpoint. */
-static ht_status list_metadata(const ht_fuse_plan *plan, ht_metadata_pair **out, int *n, ht_error *err) {
+static ht_status list_metadata(const ht_rewrite_plan *plan, ht_metadata_pair **out, int *n, ht_error *err) {
     json_t *metadata = plan->c->tensors->metadata, *value;
     const char *key;
     *n = 0;
     *out = calloc(json_object_size(metadata) + 1, sizeof **out);
     if (!*out) return ht_fail_memory(err, sizeof **out, "metadata");
-    json_object_foreach(metadata, key, value) if (strcmp(key, HT_FUSE_MARK) != 0)(*out)[(*n)++] =
+    json_object_foreach(metadata, key, value) if (strcmp(key, plan->mark) != 0)(*out)[(*n)++] =
         (ht_metadata_pair){key, json_string_value(value)};
-    (*out)[(*n)++] = (ht_metadata_pair){HT_FUSE_MARK, "true"};
+    (*out)[(*n)++] = (ht_metadata_pair){plan->mark, "true"};
     return HT_OK;
 }
 
-static ht_status write_shard(const ht_fuse_plan *plan, ht_fuse_values *values, int file, const char *directory,
+static ht_status write_shard(const ht_rewrite_plan *plan, ht_rewrite_values *values, int file, const char *directory,
                              ht_error *err) {
     outputs o;
     ht_metadata_pair *pairs = NULL;
@@ -245,7 +247,7 @@ static ht_status write_shard(const ht_fuse_plan *plan, ht_fuse_values *values, i
 
 /* Where the checkpoint has an index, or several files need one. *path is that of the checkpoint's, whether it is there or not;
  * the caller frees it. */
-static ht_status find_index(const ht_fuse_plan *plan, char **path, bool *wanted, ht_error *err) {
+static ht_status find_index(const ht_rewrite_plan *plan, char **path, bool *wanted, ht_error *err) {
     *path = ht_path_join(plan->c->path, index_name);
     if (!*path) return ht_fail_memory(err, strlen(plan->c->path), "a path");
     *wanted = ht_safetensors_n_files(plan->c->tensors) > 1 || ht_path_exists(*path);
@@ -255,22 +257,21 @@ static ht_status find_index(const ht_fuse_plan *plan, char **path, bool *wanted,
 /* Sets `key` to a new value; false when memory ran out. */
 static bool put(json_t *object, const char *key, json_t *value) { return !json_object_set_new(object, key, value); }
 
-static bool fill_index(const ht_fuse_plan *plan, json_t *index) {
+static bool fill_index(const ht_rewrite_plan *plan, json_t *index) {
     if (!json_is_object(json_object_get(index, "metadata")) && !put(index, "metadata", json_object())) return false;
     if (!put(index, "weight_map", json_object())) return false;
     json_t *metadata = json_object_get(index, "metadata"), *map = json_object_get(index, "weight_map");
-    bool good = put(metadata, "total_size", json_integer((json_int_t)ht_fuse_plan_bytes(plan)));
+    bool good = put(metadata, "total_size", json_integer((json_int_t)ht_rewrite_plan_bytes(plan)));
     for (size_t i = 0; good && i < plan->n; i++) {
-        const ht_fuse_tensor *t = &plan->tensor[i];
-        const int file = ht_safetensors_at(plan->c->tensors, i)->file;
-        if (t->action != HT_FUSE_DROP) good = put(map, t->to.name, json_string(shard_name(plan, file)));
+        const ht_rewrite_tensor *t = &plan->tensor[i];
+        if (t->action != HT_REWRITE_DROP) good = put(map, t->to.name, json_string(shard_name(plan, t->file)));
     }
     return good;
 }
 
 /* The index at `path`, if there is one that can be read, with the sizes and places of what is written; NULL when memory ran
  * out. */
-static json_t *make_index(const ht_fuse_plan *plan, const char *path) {
+static json_t *make_index(const ht_rewrite_plan *plan, const char *path) {
     json_t *index = NULL;
     if (ht_json_read(path, 64 << 20, &index, NULL) == HT_ERR_MEMORY) return NULL;
     if (!index) index = json_object();
@@ -279,7 +280,7 @@ static json_t *make_index(const ht_fuse_plan *plan, const char *path) {
     return NULL;
 }
 
-static ht_status write_index(const ht_fuse_plan *plan, const char *directory, ht_error *err) {
+static ht_status write_index(const ht_rewrite_plan *plan, const char *directory, ht_error *err) {
     char *path;
     bool wanted = false;
     ht_status status = find_index(plan, &path, &wanted, err);
@@ -293,9 +294,9 @@ static ht_status write_index(const ht_fuse_plan *plan, const char *directory, ht
     return status;
 }
 
-static ht_status write_config(const ht_fuse_plan *plan, const char *directory, ht_error *err) {
+static ht_status write_config(const ht_rewrite_plan *plan, const char *directory, ht_error *err) {
     char *text;
-    ht_status status = ht_fuse_config(plan, &text, err);
+    ht_status status = ht_rewrite_config(plan, &text, err);
     if (status) return status;
     status =
         text ? write_text(directory, config_name, text, err) : copy_file(plan->c->path, directory, config_name, err);
@@ -303,7 +304,7 @@ static ht_status write_config(const ht_fuse_plan *plan, const char *directory, h
     return status;
 }
 
-static ht_status write_safetensors(const ht_fuse_plan *plan, ht_fuse_values *values, const char *directory,
+static ht_status write_safetensors(const ht_rewrite_plan *plan, ht_rewrite_values *values, const char *directory,
                                    ht_error *err) {
     ht_status status = write_config(plan, directory, err);
     for (int i = 0; !status && i < ht_safetensors_n_files(plan->c->tensors); i++)
@@ -314,7 +315,7 @@ static ht_status write_safetensors(const ht_fuse_plan *plan, ht_fuse_values *val
 /* ---- directories ---- */
 
 /* The name of the one file that a GGUF checkpoint becomes. */
-static ht_status add_gguf_name(const ht_fuse_plan *plan, names *all, ht_error *err) {
+static ht_status add_gguf_name(const ht_rewrite_plan *plan, names *all, ht_error *err) {
     const char *name = ht_gguf_set_part(plan->c->parts, 0)->name;
     int number, count;
     size_t n;
@@ -325,7 +326,7 @@ static ht_status add_gguf_name(const ht_fuse_plan *plan, names *all, ht_error *e
 }
 
 /* All names of the directory: those that are copied, then those of the weights and what describes them. */
-static ht_status list_names(const ht_fuse_plan *plan, names *all, ht_error *err) {
+static ht_status list_names(const ht_rewrite_plan *plan, names *all, ht_error *err) {
     ht_status status = list_copied(plan, all, err);
     if (status || plan->c->gguf) return status ? status : add_gguf_name(plan, all, err);
     char *path = NULL;
@@ -339,7 +340,7 @@ static ht_status list_names(const ht_fuse_plan *plan, names *all, ht_error *err)
     return status;
 }
 
-static ht_status fill_directory(const ht_fuse_plan *plan, ht_fuse_values *values, const names *all, const char *path,
+static ht_status fill_directory(const ht_rewrite_plan *plan, ht_rewrite_values *values, const names *all, const char *path,
                                 ht_error *err) {
     ht_status status = HT_OK;
     for (size_t i = 0; !status && i < all->n_copied; i++)
@@ -347,12 +348,12 @@ static ht_status fill_directory(const ht_fuse_plan *plan, ht_fuse_values *values
     if (status) return status;
     if (!plan->c->gguf) return write_safetensors(plan, values, path, err);
     char *file = ht_path_join(path, all->name[all->n - 1]);
-    status = file ? ht_fuse_write_gguf(plan, values, file, err) : ht_fail_memory(err, strlen(path), "a path");
+    status = file ? write_gguf(plan, values, file, err) : ht_fail_memory(err, strlen(path), "a path");
     free(file);
     return status;
 }
 
-ht_status ht_fuse_write_directory(const ht_fuse_plan *plan, ht_fuse_values *values, const char *path, ht_error *err) {
+static ht_status write_directory(const ht_rewrite_plan *plan, ht_rewrite_values *values, const char *path, ht_error *err) {
     names all = {0};
     ht_directory_writer *directory = NULL;
     ht_status status = list_names(plan, &all, err);
@@ -364,4 +365,8 @@ ht_status ht_fuse_write_directory(const ht_fuse_plan *plan, ht_fuse_values *valu
         ht_directory_writer_discard(directory);
     free_names(&all);
     return status;
+}
+
+ht_status ht_rewrite_write(const ht_rewrite_plan *plan, ht_rewrite_values *values, const char *path, ht_error *err) {
+    return plan->is_directory ? write_directory(plan, values, path, err) : write_gguf(plan, values, path, err);
 }

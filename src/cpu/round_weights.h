@@ -1,0 +1,25 @@
+/* Rounding of weights to the blocks of a quantised type, on the CPU: for every block the scales, offsets and numbers with the
+ * least squared error that a search finds, each element's error weighted. The bits do not depend on the instruction set. */
+#ifndef HT_CPU_ROUND_WEIGHTS_H
+#define HT_CPU_ROUND_WEIGHTS_H
+
+#include "cpu/isa.h"
+#include "formats/weight_type.h"
+
+#include <stdbool.h>
+
+/* Rounds n rows of k finite values to blocks of `type` (ht_block_is_packed), k a multiple of the block. `importance` [k] are mean
+ * squares of what meets the columns; NULL: unknown. False when a value is too large for the type's scales. The calling
+ * thread flushes denormals (base/pool.h). */
+bool ht_round_weights(ht_cpu_isa isa, ht_weight_type type, const float *x, int64_t n, int64_t k,
+                      const float *importance, void *blocks);
+
+/* The same of one instruction set. */
+typedef bool ht_round_weights_fn(ht_weight_type type, const float *x, int64_t n, int64_t k, const float *importance,
+                                 void *blocks);
+#define HT_DECLARE_ROUND_WEIGHTS(name, id, shared) ht_round_weights_fn ht_round_weights_##shared;
+HT_EACH_ISA(HT_DECLARE_ROUND_WEIGHTS)
+#undef HT_DECLARE_ROUND_WEIGHTS
+ht_round_weights_fn ht_round_weights_reference;
+
+#endif

@@ -1,0 +1,137 @@
+/* Rewriting of a checkpoint in its container, for fusing (hearth/fuse.h) and quantising (hearth/convert.h): a plan of what becomes
+ * of every tensor, the values of those that do not stay as they are, and the files. */
+#ifndef HT_MODELS_REWRITE_H
+#define HT_MODELS_REWRITE_H
+
+#include "base/pool.h"
+#include "formats/safetensors_write.h"
+#include "models/adapter.h"
+#include "models/checkpoint.h"
+#include "models/weights.h"
+
+#include <hearth/cancel.h>
+#include <hearth/convert.h>
+#include <hearth/dtype.h>
+#include <hearth/fuse.h>
+
+/* Metadata of what was fused and of what was quantised: only checkpoints that have one of them are replaced. */
+#define HT_REWRITE_FUSED     "hearth.fused"
+#define HT_REWRITE_QUANTIZED "hearth.quantized"
+
+typedef enum ht_rewrite_action {
+    HT_REWRITE_COPY, /* stays as it is */
+    HT_REWRITE_DROP, /* belongs to a weight whose scales are in its new values */
+    HT_REWRITE_ROUND /* is written in its new type, or is a part of such a weight */
+} ht_rewrite_action;
+
+/* Rows of a tensor that one pair of an adapter changes. */
+typedef struct ht_rewrite_change {
+    size_t tensor;
+    int64_t first_row;      /* of the tensor, whose axes but the last one are all rows */
+    int64_t head_rows;      /* the tensor's rows are interleaved in heads of so many; 0: they are not */
+    int64_t lora_head_rows; /* likewise B's */
+    const ht_lora *lora;
+    int64_t expert;
+    float scale; /* factor on B A */
+} ht_rewrite_change;
+
+typedef struct ht_rewrite_tensor {
+    ht_stored_tensor from; /* unspecified where `is_new` */
+    size_t owner;          /* the tensor that it is a scale of; itself when it is none */
+    ht_rewrite_action action;
+    ht_weight_type type; /* HT_REWRITE_ROUND: the weight's new one */
+    bool quantized;
+    bool is_new; /* scales or biases that the checkpoint does not have */
+    int part;    /* of a weight in MLX's groups: 0 the packed elements, 1 the scales, 2 the biases */
+    const ht_rewrite_change *change;
+    size_t n_changes;
+    int n_shares;                           /* weights that share the rows of an expert */
+    int file;                               /* safetensors file, as stored and as written */
+    char *name;                             /* as stored */
+    char *renamed;                          /* as written, when that is another; else NULL */
+    int64_t shape[HT_SAFETENSORS_RANK_MAX]; /* as written */
+    ht_tensor_output to;                    /* as written; it lends its name and shape from here */
+} ht_rewrite_tensor;
+
+typedef struct ht_rewrite_plan {
+    const ht_checkpoint_files *c;
+    const ht_config *config;
+    bool is_directory; /* what is written */
+    const char *verb; /* for messages: "fusing" */
+    const char *mark; /* HT_REWRITE_FUSED or HT_REWRITE_QUANTIZED */
+    ht_dtype dtype;   /* stated in config.json; HT_DTYPE_NONE: what it states stays */
+    int file_type;    /* general.file_type of GGUF; -1: that of most floats, if any */
+    const ht_cancel *cancel;
+    void (*progress)(double done, void *user);
+    void *user;
+    void (*on_tensor)(const ht_convert_tensor *t, void *user); /* NULL: errors are not measured */
+    ht_rewrite_tensor *tensor; /* [n]: those of the checkpoint by number, and new ones */
+    size_t n, capacity;
+    ht_rewrite_change *change; /* [n_changes], sorted by tensor */
+    size_t n_changes, changes_capacity;
+} ht_rewrite_plan;
+
+/* Lists the tensors of plan->c, all to be copied; the caller frees the plan even after a failure. */
+ht_status ht_rewrite_plan_list(ht_rewrite_plan *plan, ht_error *err);
+/* Once each weight has its action and type: those of its scales and biases, and how everything is written. Adds what is new. */
+ht_status ht_rewrite_plan_finish(ht_rewrite_plan *plan, ht_error *err);
+void ht_rewrite_plan_free(ht_rewrite_plan *plan);
+/* Whether the weight is written in MLX's groups: packed elements, scales and biases as tensors of their own. */
+bool ht_rewrite_in_parts(const ht_rewrite_plan *plan, const ht_rewrite_tensor *weight);
+/* Bytes of all tensors as they will be written. */
+size_t ht_rewrite_plan_bytes(const ht_rewrite_plan *plan);
+/* The float type of what was quantised: that of config.json, else the one of most floats. */
+ht_status ht_rewrite_float_type(const ht_rewrite_plan *plan, ht_dtype *out, ht_error *err);
+/* HT_W_F32, HT_W_F16 or HT_W_BF16 of a float type, and back; HT_DTYPE_NONE of other types. */
+ht_weight_type ht_rewrite_weight_type(ht_dtype dtype);
+ht_dtype ht_rewrite_dtype(int type);
+
+/* Adds the changes of n adapters (hearth/fuse.h), and says which tensors become floats or groups (fuse_plan.c). */
+ht_status ht_fuse_plan(ht_rewrite_plan *plan, const ht_fuse_options *options, ht_adapter *const *adapters,
+                       const float *scales, int n, ht_error *err);
+
+/* ---- values (rewrite_values.c) ---- */
+
+typedef struct ht_rewrite_values ht_rewrite_values;
+
+ht_status ht_rewrite_values_new(const ht_rewrite_plan *plan, int n_threads, ht_rewrite_values **out, ht_error *err);
+void ht_rewrite_values_free(ht_rewrite_values *v); /* NULL is fine */
+/* The bytes of tensor `number` as it is written, lent until the next call. */
+ht_status ht_rewrite_values_of(ht_rewrite_values *v, size_t number, const void **bytes, ht_error *err);
+/* What all calls together have done to the changed tensors. */
+void ht_rewrite_values_report(const ht_rewrite_values *v, ht_fuse_report *out);
+
+/* ---- rows of one weight (rewrite_rows.c) ---- */
+
+/* A stored weight's exact values, with the factors that a checkpoint stores beside it. */
+typedef struct ht_weight_rows {
+    const ht_stored_tensor *t;
+    int64_t n_matrices, n_rows, k; /* rows of one matrix */
+    int n_shares;
+    struct ht_block_scales *scales; /* [n_matrices]; NULL: none */
+    float *products;                /* [n_shares][n_matrices] factors on the products; NULL: none */
+} ht_weight_rows;
+
+ht_status ht_weight_rows_open(const ht_rewrite_plan *plan, const ht_rewrite_tensor *t, ht_weight_rows *out,
+                              ht_error *err);
+void ht_weight_rows_close(ht_weight_rows *r);
+/* Bytes of scratch for n rows. */
+size_t ht_weight_rows_scratch(const ht_weight_rows *r, int64_t n);
+/* f32 values of rows [first, first + n). Thread-safe, with scratch of the thread's own. */
+ht_status ht_weight_rows_read(const ht_weight_rows *r, int64_t first, int64_t n, float *out, void *scratch,
+                              ht_error *err);
+
+/* ---- files ---- */
+
+/* Refuses to write over the checkpoint or into it, and over what neither ht_fuse nor ht_convert wrote. */
+ht_status ht_rewrite_check_place(const ht_rewrite_plan *plan, const char *model_path, const char *out_path,
+                                 ht_error *err);
+/* config.json with what the plan changes: the dtype and the quantisation. *text is NULL when it stays as it is; else the caller
+ * frees it. */
+ht_status ht_rewrite_config(const ht_rewrite_plan *plan, char **text, ht_error *err);
+/* Whether no quantised tensor is written. */
+bool ht_rewrite_is_dense(const ht_rewrite_plan *plan);
+/* Writes the plan's checkpoint: a GGUF file, or a directory. */
+ht_status ht_rewrite_write(const ht_rewrite_plan *plan, ht_rewrite_values *values, const char *path, ht_error *err);
+
+#endif

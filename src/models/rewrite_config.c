@@ -1,0 +1,163 @@
+/* config.json of a rewritten checkpoint: the dtype, and which modules are quantised. */
+#include "base/error.h"
+#include "formats/affine.h"
+#include "formats/blocks.h"
+#include "formats/json.h"
+#include "models/rewrite.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The names under which mlx-lm writes its settings, and other tools theirs. */
+static const char *const settings[] = {"quantization", "quantization_config", "compression_config"};
+enum { N_SETTINGS = sizeof settings / sizeof *settings };
+
+static ht_status out_of_memory(ht_error *err) { return ht_fail_memory(err, 0, "config.json"); }
+
+static bool any_changed(const ht_rewrite_plan *plan) {
+    for (size_t i = 0; i < plan->n; i++) {
+        const ht_rewrite_tensor *t = &plan->tensor[i];
+        if (t->action == HT_REWRITE_ROUND && (t->quantized || ht_rewrite_in_parts(plan, t))) return true;
+    }
+    return false;
+}
+
+/* ---- dtype ---- */
+
+/* transformers casts weights to the dtype that is stated here. */
+static ht_status state_dtype(json_t *object, ht_dtype dtype, ht_error *err) {
+    static const char *const keys[] = {"dtype", "torch_dtype"};
+    const char *name = dtype == HT_F32 ? "float32" : dtype == HT_F16 ? "float16" : "bfloat16";
+    for (int i = 0; i < 2; i++)
+        if (json_is_string(json_object_get(object, keys[i])) && json_object_set_new(object, keys[i], json_string(name)))
+            return out_of_memory(err);
+    return HT_OK;
+}
+
+/* ---- MLX's settings ---- */
+
+/* A module of the settings, from its weight's name; the caller frees it. */
+static char *module_of(const ht_rewrite_tensor *t) {
+    static const char weight[] = ".weight";
+    const char *name = t->renamed ? t->renamed : t->name;
+    size_t n = strlen(name), m = sizeof weight - 1;
+    return strndup(name, n > m && !strcmp(name + n - m, weight) ? n - m : n);
+}
+
+static bool is_affine(const json_t *quantization) {
+    const char *mode = json_string_value(json_object_get(quantization, "mode"));
+    return !mode || !strcmp(mode, "affine");
+}
+
+typedef struct groups {
+    json_int_t bits, size;
+    bool affine;
+} groups;
+
+static groups groups_of(ht_weight_type type) {
+    const ht_affine a = ht_affine_of(type);
+    return a.bits ? (groups){a.bits, a.group, true} : (groups){4, HT_BLOCK_SMALL, false};
+}
+
+static json_t *settings_of(const groups *g, bool with_mode) {
+    json_t *out = json_pack("{s:I, s:I}", "group_size", g->size, "bits", g->bits);
+    if (out && with_mode && json_object_set_new(out, "mode", json_string(g->affine ? "affine" : "mxfp4"))) {
+        json_decref(out);
+        out = NULL;
+    }
+    return out;
+}
+
+/* States how a changed module is stored. mlx-lm takes those for quantised that have scales, or an entry here that is not false;
+ * one without an entry has the settings of all, which an entry does not inherit. False when memory ran out. */
+static bool change_entry(const ht_rewrite_plan *plan, const ht_rewrite_tensor *t, json_t *quantization,
+                         const char *module) {
+    const bool affine = is_affine(quantization);
+    if (!ht_rewrite_in_parts(plan, t))
+        return !json_object_get(quantization, module) || !json_object_set_new(quantization, module, json_false());
+    const groups g = groups_of(t->type);
+    if (affine == g.affine && json_integer_value(json_object_get(quantization, "bits")) == g.bits &&
+        json_integer_value(json_object_get(quantization, "group_size")) == g.size) {
+        json_object_del(quantization, module);
+        return true;
+    }
+    json_t *entry = settings_of(&g, !affine || !g.affine);
+    return entry && !json_object_set_new(quantization, module, entry);
+}
+
+static ht_status change_entries(const ht_rewrite_plan *plan, json_t *quantization, ht_error *err) {
+    ht_status status = HT_OK;
+    for (size_t i = 0; !status && i < plan->n; i++) {
+        const ht_rewrite_tensor *t = &plan->tensor[i];
+        if (t->action != HT_REWRITE_ROUND || t->owner != i || !(t->quantized || ht_rewrite_in_parts(plan, t))) continue;
+        char *module = module_of(t);
+        if (!module || !change_entry(plan, t, quantization, module)) status = out_of_memory(err);
+        free(module);
+    }
+    return status;
+}
+
+/* The settings of a checkpoint that becomes one of groups: those of most weights. */
+static json_t *new_settings(const ht_rewrite_plan *plan) {
+    groups most = {0};
+    double largest = 0;
+    for (size_t i = 0; i < plan->n; i++) {
+        const ht_rewrite_tensor *t = &plan->tensor[i];
+        if (t->owner != i || !ht_rewrite_in_parts(plan, t) || (double)t->to.n_bytes <= largest) continue;
+        largest = (double)t->to.n_bytes;
+        most = groups_of(t->type);
+    }
+    return settings_of(&most, true);
+}
+
+static bool any_groups(const ht_rewrite_plan *plan) {
+    for (size_t i = 0; i < plan->n; i++)
+        if (plan->tensor[i].owner == i && ht_rewrite_in_parts(plan, &plan->tensor[i])) return true;
+    return false;
+}
+
+/* Replaces the settings of another quantisation, or of none; mlx-lm reads the first name, transformers the second. */
+static ht_status put_settings(const ht_rewrite_plan *plan, json_t *root, ht_error *err) {
+    json_t *made = new_settings(plan);
+    if (!made) return out_of_memory(err);
+    ht_status status = change_entries(plan, made, err);
+    for (int i = 0; i < N_SETTINGS; i++) json_object_del(root, settings[i]);
+    for (int i = 0; !status && i < 2; i++)
+        if (json_object_set(root, settings[i], made)) status = out_of_memory(err);
+    json_decref(made);
+    return status;
+}
+
+/* ---- the document ---- */
+
+static ht_status change_object(const ht_rewrite_plan *plan, json_t *object, bool dense, ht_error *err) {
+    ht_status status = plan->dtype ? state_dtype(object, plan->dtype, err) : HT_OK;
+    for (int i = 0; !status && i < N_SETTINGS; i++) {
+        json_t *quantization = json_object_get(object, settings[i]);
+        if (dense)
+            json_object_del(object, settings[i]);
+        else if (plan->c->quantization && json_is_object(quantization))
+            status = change_entries(plan, quantization, err);
+    }
+    return status;
+}
+
+ht_status ht_rewrite_config(const ht_rewrite_plan *plan, char **text, ht_error *err) {
+    *text = NULL;
+    const bool changed = any_changed(plan), dense = changed && ht_rewrite_is_dense(plan);
+    const bool first = !plan->c->quantization && any_groups(plan);
+    if (!changed && !plan->dtype) return HT_OK;
+    json_t *root;
+    ht_status status = ht_json_parse(plan->c->config_text, plan->c->config_size, plan->c->name, &root, err);
+    if (status) return status;
+    json_t *inner = json_object_get(root, "text_config");
+    if (json_is_real(json_object_get(root, "vocab_size")) || json_is_real(json_object_get(inner, "vocab_size")))
+        status = ht_fail(err, HT_ERR_UNSUPPORTED, "%s: holds a number of more than 64 bits, which would be lost",
+                         plan->c->name);
+    if (!status) status = change_object(plan, root, dense || first, err);
+    if (!status && json_is_object(inner)) status = change_object(plan, inner, dense || first, err);
+    if (!status && first) status = put_settings(plan, root, err);
+    if (!status && !(*text = ht_json_text_of(root))) status = out_of_memory(err);
+    json_decref(root);
+    return status;
+}
