@@ -198,10 +198,19 @@ static void unpacked_block(const ht_codebook_fn *u, const uint8_t *p, int n, flo
     }
 }
 
+/* Floats without a call for each. */
+static void floats(ht_weight_type type, const uint8_t *p, int64_t n, float *y) {
+    if (type == HT_W_F32)
+        for (int64_t i = 0; i < n; i++) f32(p + 4 * i, y + i);
+    else if (type == HT_W_F16)
+        for (int64_t i = 0; i < n; i++) f16(p + 2 * i, y + i);
+    else
+        for (int64_t i = 0; i < n; i++) bf16(p + 2 * i, y + i);
+}
+
 void ht_dequantize(ht_weight_type type, const void *blocks, int64_t n, float *out) {
     static void (*const one_block[HT_W_COUNT])(const uint8_t *, float *) = {
-        [HT_W_F32] = f32,     [HT_W_F16] = f16,       [HT_W_BF16] = bf16,       [HT_W_Q4_0] = q4_0,
-        [HT_W_Q4_1] = q4_1,   [HT_W_Q5_0] = q5_0,     [HT_W_Q5_1] = q5_1,       [HT_W_Q8_0] = q8_0,
+        [HT_W_Q4_0] = q4_0,   [HT_W_Q4_1] = q4_1,   [HT_W_Q5_0] = q5_0,     [HT_W_Q5_1] = q5_1,       [HT_W_Q8_0] = q8_0,
         [HT_W_Q2_K] = q2_k,   [HT_W_Q3_K] = q3_k,     [HT_W_Q4_K] = q4_k,       [HT_W_Q5_K] = q5_k,
         [HT_W_Q6_K] = q6_k,   [HT_W_IQ4_NL] = iq4_nl, [HT_W_IQ4_XS] = iq4_xs,   [HT_W_MXFP4] = mxfp4,
         [HT_W_NVFP4] = nvfp4, [HT_W_TQ2_0] = tq2_0,   [HT_W_F8_E4M3] = f8_e4m3, [HT_W_F8_E5M2] = f8_e5m2,
@@ -210,6 +219,10 @@ void ht_dequantize(ht_weight_type type, const void *blocks, int64_t n, float *ou
     const ht_codebook_fn *unpacker = ht_codebook_of(type);
     const ht_affine affine = ht_affine_of(type);
     const uint8_t *p = blocks;
+    if (type <= HT_W_BF16) {
+        floats(type, p, n, out);
+        return;
+    }
     for (int64_t i = 0; i < n; i += info->block, p += info->block_bytes)
         if (affine.bits)
             ht_affine_dequantize(&affine, p, out + i);

@@ -14,7 +14,6 @@
 #include "formats/blocks.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 enum { LANES = 16, GROUP_MOST = 128 };
 #define TINY 1e-30f /* groups without a larger element are zero: what they are divided by is still a number */
@@ -152,16 +151,17 @@ HT_INLINE void improve(const form *f, bool has_table, const panel *p, int turns,
 
 /* Without an offset: the largest element becomes numbers near either end. */
 HT_INLINE fit fit_scale(const form *f, bool has_table, const panel *p) {
-    enum { AT_LOW = 12, AT_HIGH = 8 };
+    /* Groups that are a block by themselves take fewer: the type is for those in a hurry. */
+    const bool few = !f->scale_high && !has_table;
+    const int at_low = few ? 4 : 12, at_high = few ? 2 : 8;
     v16f peak = v16f_zero();
     for (int i = 0; i < f->group; i++) {
         const v16f x = v16f_load(p->x[i]);
         peak = v16f_select(v16f_gt(v16f_abs(x), v16f_abs(peak)), x, peak);
     }
     const v16f per_peak = inverse(peak);
-    const float step = has_table ? f->high / 14.0f : 0.15f; /* a part of the distance of numbers at the ends */
+    const float step = has_table ? f->high / 14.0f : few ? 0.4f : 0.15f; /* a part of the distance of numbers at the ends */
     best b = {{v16f_zero(), v16f_zero()}, v16f_zero()};
-    const int at_low = f->high > 100 && !has_table ? 3 : AT_LOW, at_high = f->high > 100 && !has_table ? 0 : AT_HIGH;
     for (int i = 0; i < at_low; i++) {
         const float end = f->low + step * (float)(i - at_low / 2);
         try_numbers(f, has_table, p, v16f_mul(per_peak, v16f_set1(end)), v16f_zero(), &b);
@@ -176,9 +176,9 @@ HT_INLINE fit fit_scale(const form *f, bool has_table, const panel *p) {
 
 /* With one: the range of the group, and ranges that leave out something of both its ends, become all numbers. */
 HT_INLINE fit fit_range(const form *f, const panel *p) {
-    enum { AT_ENDS = 6 };
     /* In steps. Below 0, numbers at the end stay without elements, as may be in what was rounded before. */
-    static const float cuts[AT_ENDS] = {0.0f, -1.0f, -0.5f, 0.3f, 0.6f, 0.9f};
+    static const float cuts[] = {0.0f, -1.0f, 0.6f, -0.5f, 0.3f, 0.9f};
+    const int ends = f->high > 100 ? 1 : f->scale_high > 0 ? 6 : 3; /* of 8 bits, nothing is gained */
     v16f low = v16f_load(p->x[0]), high = low;
     for (int i = 1; i < f->group; i++) {
         low = v16f_min(v16f_load(p->x[i]), low);
@@ -187,7 +187,6 @@ HT_INLINE fit fit_range(const form *f, const panel *p) {
     if (!f->free_min) low = v16f_min(low, v16f_zero());
     const v16f step = v16f_mul(v16f_sub(high, low), v16f_set1(1.0f / f->high));
     best b = {{v16f_zero(), v16f_zero()}, v16f_zero()};
-    const int ends = f->high > 100 ? 1 : AT_ENDS; /* of 8 bits, nothing is gained */
     for (int i = 0; i < ends; i++)
         for (int j = 0; j < ends; j++) {
             const float cut_low = cuts[i], cut_high = cuts[j];
@@ -376,16 +375,13 @@ HT_INLINE void load_panel(const form *f, const float *x, int n_groups, const flo
             squares = v16f_fma(v[j], v[j], squares);
         }
     }
-    const v16f mean = v16f_mul(squares, v16f_set1(1.0f / (float)f->group));
+    /* Large elements count for more: they tend to meet larger inputs, and the divergence of outputs is less for it than for
+     * plain least squares. */
+    const v16f typical = v16f_sqrt(v16f_mul(squares, v16f_set1(1.0f / (float)f->group)));
     p->weights = p->weighted = v16f_zero();
-    const char *mode = getenv("RW");
-    const int how = mode ? atoi(mode) : 0;
     for (int i = 0; i < f->group; i++) {
         const v16f v = v16f_load(p->x[i]);
-        v16f w = v16f_set1(1.0f);
-        if (how == 1) w = v16f_add(v16f_sqrt(mean), v16f_abs(v));
-        if (how == 2) w = v16f_mul(v, v);
-        if (how == 3) w = v16f_sqrt(v16f_fma(v, v, mean));
+        v16f w = v16f_add(typical, v16f_abs(v));
         if (importance) {
             _Alignas(64) float imp[LANES];
             for (int l = 0; l < LANES; l++) imp[l] = weight[l][i];
@@ -397,18 +393,26 @@ HT_INLINE void load_panel(const form *f, const float *x, int n_groups, const flo
     }
 }
 
-/* Numbers as stored to q [16][group]. */
+/* The stored numbers of a column: of a table, indices. */
+HT_INLINE v16i stored_numbers(const form *f, bool has_table, v16f y) {
+    if (has_table) return table_index(f->table, y);
+    return v16i_from_f(v16f_sub(nearest(f, false, y), v16f_set1(f->low)));
+}
+
+/* To q [16][group], four columns at a time. */
 HT_INLINE void store_numbers(const form *f, bool has_table, const panel *p, const fit *a, uint8_t *q) {
     const v16f by = inverse(a->scale), shift = v16f_mul(a->min, by);
-    _Alignas(64) int32_t n[LANES];
-    for (int i = 0; i < f->group; i++) {
-        const v16f y = v16f_fma(v16f_load(p->x[i]), by, shift);
-        if (has_table)
-            v16i_store(n, table_index(f->table, y));
-        else
-            v16i_store(n, v16i_from_f(v16f_sub(nearest(f, false, y), v16f_set1(f->low))));
-        for (int l = 0; l < LANES; l++) q[l * f->group + i] = has_table ? f->table->number[n[l]] : (uint8_t)n[l];
+    _Alignas(64) int32_t four[LANES];
+    for (int i = 0; i < f->group; i += 4) {
+        v16i joined = v16i_set1(0);
+        for (int j = 3; j >= 0; j--)
+            joined = v16i_or(v16i_shl(joined, 8),
+                             stored_numbers(f, has_table, v16f_fma(v16f_load(p->x[i + j]), by, shift)));
+        v16i_store(four, joined);
+        for (int l = 0; l < LANES; l++)
+            for (int j = 0; j < 4; j++) q[l * f->group + i + j] = (uint8_t)((uint32_t)four[l] >> 8 * j);
     }
+    for (int i = 0; has_table && i < LANES * f->group; i++) q[i] = f->table->number[q[i]];
 }
 
 /* Writes the blocks of a panel; false when a float is infinite. */
