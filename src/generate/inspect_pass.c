@@ -238,8 +238,12 @@ static ht_status run_step(pass *p, const ht_lora_set *lora, const int32_t *pos, 
 
 ht_status ht_inspect_pass(const ht_model *m, const ht_lora_set *lora, int last, const ht_inspect_options *o,
                           ht_inspection_data *into, ht_error *err) {
-    pass p = {
-        .observer = {attends, run_layer}, .model = m, .o = o, .into = into, .n = into->public.n_tokens, .last = last};
+    pass p = {.observer = {.attends = attends, .layer = run_layer},
+              .model = m,
+              .o = o,
+              .into = into,
+              .n = into->public.n_tokens,
+              .last = last};
     ht_status status = ht_cache_new(m, HT_INSPECT_ROWS, &p.cache, err);
     for (; !status && p.begin < p.n; p.begin += p.rows) {
         int32_t pos[HT_INSPECT_ROWS];

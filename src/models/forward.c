@@ -71,7 +71,14 @@ static ht_array *add_step_adapters(ht_ctx *c, ht_array *y, ht_array *x, ht_array
     return y;
 }
 
+/* Shows an observer the input of a projection; false when it failed, or x is NULL. */
+static bool observed(ht_ctx *c, ht_array *x, ht_array *ids, const char *slot) {
+    if (!x || !ids) return false;
+    return !c->observer || !c->observer->projects || c->observer->projects(c->observer, c, slot, x, ids);
+}
+
 ht_array *ht_linear(ht_ctx *c, ht_array *x, const ht_weight *w) {
+    if (!observed(c, x, HT_NONE, w->slot)) return NULL;
     const ht_linear_params p = {.matrix = w->matrix};
     ht_array *bias = w->bias ? w->bias : HT_NONE;
     ht_array *y = ht_apply(c->s, HT_OP_LINEAR, &p, (ht_array *[]){x, w->scale != 0 ? HT_NONE : bias}, 2);
@@ -111,6 +118,7 @@ static ht_array *scale_by(ht_ctx *c, ht_array *y, const ht_experts *experts, ht_
 }
 
 ht_array *ht_linear_gather(ht_ctx *c, ht_array *x, const ht_experts *experts, ht_array *ids) {
+    if (!observed(c, x, ids, experts->slot)) return NULL;
     const ht_linear_gather_params p = {{&experts->list}, 1};
     ht_array *y = scale_by(c, ht_apply(c->s, HT_OP_LINEAR_GATHER, &p, (ht_array *[]){x, ids}, 2), experts, ids);
     y = add_step_adapters(c, y, x, ids, experts->slot);
@@ -121,7 +129,7 @@ void ht_linear_gather_two(ht_ctx *c, ht_array *x, const ht_experts *const expert
     const ht_linear_gather_params p = {{&experts[0]->list, &experts[1]->list}, 2};
     ht_array *both = ht_apply(c->s, HT_OP_LINEAR_GATHER, &p, (ht_array *[]){x, ids}, 2); /* [T, m, 2 n] */
     y[0] = y[1] = NULL;
-    if (!both) return;
+    if (!both || !observed(c, x, ids, experts[0]->slot) || !observed(c, x, ids, experts[1]->slot)) return;
     int64_t t = ht_array_dim(both, 0), m = ht_array_dim(both, 1), n = ht_array_dim(both, 2) / 2;
     for (int i = 0; i < 2; i++) {
         const int64_t start[] = {0, 0, i * n}, stop[] = {t, m, (i + 1) * n};
@@ -155,7 +163,8 @@ ht_array *ht_attend(ht_ctx *c, ht_array *q, ht_array *k, ht_array *v, int layer,
     const ht_attend_params p = {layer, how->scale, how->softcap, how->asked};
     ht_array *a = ht_apply(c->s, HT_OP_ATTEND, &p, (ht_array *[]){q, k, v}, 3);
     if (a) a->step = c->step;
-    if (a && c->observer && !c->observer->attends(c->observer, c, q, k, v, layer, how, a)) return NULL;
+    const ht_observer *o = c->observer;
+    if (a && o && o->attends && !o->attends(c->observer, c, q, k, v, layer, how, a)) return NULL;
     return a;
 }
 

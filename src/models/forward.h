@@ -106,16 +106,20 @@ typedef ht_array *ht_layer_fn(ht_ctx *c, const void *model, int index, ht_array 
 ht_array *ht_layer(ht_ctx *c, ht_layer_fn *layer, const void *model, int index, int64_t kv_layer, ht_array *const *in,
                    int n_in);
 
-/* Observer of an eager pass, for inspection: it sees the operands of attention, and calls the layers. Plans are traced without
- * one, so that generation does not know of it. */
+/* Observer of an eager pass, for inspection and importance weights: it sees the operands of attention and the inputs of matrices,
+ * and calls the layers. Plans are traced without one, so that generation does not know of it. */
 typedef struct ht_observer ht_observer;
 struct ht_observer {
-    /* The operands of an ht_attend, and its result, not evaluated yet. False, with an error in c->s, fails the pass. */
+    /* The operands of an ht_attend, and its result, not evaluated yet. False, with an error in c->s, fails the pass. NULL: not
+     * observed. */
     bool (*attends)(ht_observer *o, ht_ctx *c, ht_array *q, ht_array *k, ht_array *v, int kv_layer,
                     const ht_attention *how, ht_array *result);
     /* Calls `layer` in the place of ht_layer, and returns its result in the scope c->s. */
     ht_array *(*layer)(ht_observer *o, ht_ctx *c, ht_layer_fn *layer, const void *model, int index,
                        ht_array *const *in);
+    /* The input x [..., k] of the matrix with a slot, or of the experts' that ids i32 [T, m] choose, x [T, k] or [T, m, k]; ids are
+     * HT_NONE for one matrix. Not evaluated yet. False as above. NULL: not observed. */
+    bool (*projects)(ht_observer *o, ht_ctx *c, const char *slot, ht_array *x, ht_array *ids);
 };
 
 /* Forward function of a family: f32 logits [n_out, vocab] of the output rows, or with c->hidden their hidden states; in a

@@ -38,12 +38,13 @@ struct ht_family {
     bool scaled_embedding;                           /* embeddings are scaled by sqrt(hidden) */
     bool routed;                                     /* layers may have experts */
     bool gguf_interleaves;                           /* GGUF permutes the rows of q and k, for interleaved RoPE */
-    bool normed_values;                              /* values have an RMS norm per head, without weight */
-    const ht_weight_place *layer[8];                 /* weight tables of a layer, NULL-terminated */
-    size_t layer_bytes;                              /* size of the layer struct (decoder.h) */
-    const ht_weight_place *around;                   /* weight table of tensors outside the layers; NULL: none */
-    size_t around_bytes;                             /* size of its struct, ht_decoder.around */
-    ht_forward_fn *forward;                          /* called with an ht_decoder */
+    bool gguf_fuses_experts;         /* GGUF made of its checkpoints has gate and up experts in one tensor */
+    bool normed_values;              /* values have an RMS norm per head, without weight */
+    const ht_weight_place *layer[8]; /* weight tables of a layer, NULL-terminated */
+    size_t layer_bytes;              /* size of the layer struct (decoder.h) */
+    const ht_weight_place *around;   /* weight table of tensors outside the layers; NULL: none */
+    size_t around_bytes;             /* size of its struct, ht_decoder.around */
+    ht_forward_fn *forward;          /* called with an ht_decoder */
 };
 
 /* All families, by architecture. */

@@ -107,6 +107,7 @@ typedef struct ht_projection {
     int64_t n_out, n_in;
     int64_t n_experts; /* 0: dense */
     int64_t head_rows; /* rows of a head, when GGUF files of this family store them for interleaved RoPE; else 0 */
+    bool fused; /* gate or up experts, which the GGUF file has in one tensor, or would have: "blk.3.ffn_gate_up_exps" */
 } ht_projection;
 /* All projections inside layers, in the order of layers and of their tables; lent. */
 const ht_projection *ht_weights_projections(const ht_weights *w, int64_t *n);

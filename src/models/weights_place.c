@@ -144,7 +144,8 @@ static ht_status load_experts(ht_loader *l, const ht_weight_place *p, int64_t la
     const ht_config *c = l->config;
     int64_t n = c->n_experts, rows = extent(c, p->rows, layer), columns = extent(c, p->columns, layer);
     const ht_expert_form *f = ht_expert_form_of(l->from, p->expert, layer);
-    const ht_projection projection = {.layer = layer, .n_out = rows, .n_in = columns, .n_experts = n};
+    const bool fused = p->expert != HT_EXPERT_DOWN && (f->gguf ? f->n_shares > 1 : c->family->gguf_fuses_experts);
+    const ht_projection projection = {.layer = layer, .n_out = rows, .n_in = columns, .n_experts = n, .fused = fused};
     ht_matrix **matrix = NULL;
     if (l->into) {
         matrix = calloc((size_t)n * 2, sizeof *matrix);
