@@ -5,6 +5,7 @@
 #include "base/options.h"
 #include "device/device.h"
 #include "generate/kl_divergence.h"
+#include "generate/window_text.h"
 #include "models/model.h"
 
 #include <hearth/evaluate.h>
@@ -287,29 +288,12 @@ ht_status ht_evaluate_ids(ht_model *m, const int32_t *ids, size_t n, const ht_ev
     return evaluate(m, ids, n, -1, options, out, err);
 }
 
-/* BOS when the checkpoint puts it before a text, else -1. */
-static ht_status bos_of(const ht_tokenizer *t, int32_t *bos, ht_error *err) {
-    int32_t *ids;
-    size_t n;
-    *bos = -1;
-    ht_status status = ht_tokenizer_encode(t, "", 0, HT_ENCODE_ADD_SPECIAL, &ids, &n, err);
-    if (status) return status;
-    if (n && ids[0] == ht_tokenizer_bos(t)) *bos = ids[0];
-    ht_ids_free(ids);
-    return HT_OK;
-}
-
 ht_status ht_evaluate_text(ht_model *m, const char *text, size_t n, const ht_evaluate_options *options,
                            ht_evaluation **out, ht_error *err) {
+    ht_window_text t;
     *out = NULL;
-    int32_t bos, *ids;
-    size_t n_ids;
-    ht_status status = ht_model_need_tokenizer(m, err);
-    if (!status) status = bos_of(m->tokenizer, &bos, err);
-    if (!status) status = ht_tokenizer_encode(m->tokenizer, text, n, HT_ENCODE_PARSE_SPECIAL, &ids, &n_ids, err);
-    if (status) return status;
-    size_t skip = n_ids && bos >= 0 && ids[0] == bos; /* a BOS written in the text is not doubled */
-    status = evaluate(m, n_ids ? ids + skip : ids, n_ids - skip, bos, options, out, err);
-    ht_ids_free(ids);
+    ht_status status = ht_window_text_encode(m, text, n, &t, err);
+    if (!status) status = evaluate(m, t.ids, t.n, t.bos, options, out, err);
+    ht_window_text_free(&t);
     return status;
 }
