@@ -1,0 +1,115 @@
+/* Importance weights of quantisation, "importance matrix" or "imatrix" in llama.cpp: for every column of a weight matrix the mean of
+ * the squares of the inputs that meet it over a text. A quantiser that weighs its errors by them keeps what the text needs.
+ *
+ * A matrix is named as in GGUF files, "blk.0.attn_q.weight", whatever the format of the checkpoint, so that what was
+ * gathered on one serves the other. Matrices of one input (q, k and v; gate and up) have an entry each. Entries are those of all
+ * projections in the layers, of experts one by one, and of the output head: "output.weight", or "token_embd.weight" where the
+ * embedding is the head.
+ *
+ * Files are those of llama.cpp: GGUF with the sums of squares and how many inputs they are of, or, to be read only, the older
+ * .dat with means. */
+#ifndef HEARTH_IMPORTANCE_H
+#define HEARTH_IMPORTANCE_H
+
+#include <hearth/adapter.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Immutable once made, and so may be read by any number of threads. */
+typedef struct ht_importance ht_importance;
+
+/* ---- files ---- */
+
+/* Reads a file of either form. HT_ERR_FORMAT for what is no such file, is damaged, or holds numbers that no sum of squares can
+ * be. Of the older form the number of inputs is not known: it counts as 512 for each of the chunks that it names. */
+HT_API ht_status ht_importance_load(const char *path, ht_importance **out, ht_error *err);
+/* Writes GGUF, which appears whole or not at all; llama.cpp's llama-quantize reads it. */
+HT_API ht_status ht_importance_save(const ht_importance *importance, const char *path, ht_error *err);
+HT_API void ht_importance_free(ht_importance *importance); /* NULL is fine */
+
+/* ---- what a quantiser asks ---- */
+
+/* Mean squares f32 [n_columns] of the columns of matrix `name`, of expert `expert` where it has several, else 0; lent until
+ * ht_importance_free. They are not negative, and may be 0. NULL when there is no such entry, or it has another shape
+ * (ht_importance_check says why). An expert that the text never chose has ones, as llama.cpp takes them: all its columns count alike.
+ *
+ * Gate and up experts that share a tensor, "blk.0.ffn_gate_up_exps.weight", are found under each other's names. */
+HT_API const float *ht_importance_find(const ht_importance *importance, const char *name, int64_t n_columns,
+                                       int64_t expert);
+/* HT_ERR_ARGUMENT when there is an entry `name` that is not of n_experts (1 when dense) times n_columns columns: the weights are
+ * those of another model. HT_OK, too, when there is none. */
+HT_API ht_status ht_importance_check(const ht_importance *importance, const char *name, int64_t n_columns,
+                                     int64_t n_experts, ht_error *err);
+
+/* ---- what is in it ---- */
+
+/* An entry; lent until ht_importance_free. */
+typedef struct ht_importance_entry {
+    const char *name;  /* "blk.0.attn_q.weight" */
+    int64_t n_columns; /* of an expert; of all of them in an entry of the older form, which does not tell them apart */
+    int64_t n_experts; /* that have sums of their own; 1 when dense */
+    const float *sum;  /* [n_experts][n_columns] of the squares */
+    const double *count; /* [n_experts] inputs, whose squares these are; 0: the text never chose the expert */
+} ht_importance_entry;
+
+typedef struct ht_importance_info {
+    int64_t n_entries;
+    int64_t n_chunks;            /* of text */
+    int64_t chunk_tokens;        /* tokens of a chunk; 0: the file does not tell */
+    int64_t n_datasets;          /* names of texts */
+    const char *const *datasets; /* [n_datasets], lent until ht_importance_free */
+} ht_importance_info;
+/* How much there is, and of what texts. */
+HT_API ht_importance_info ht_importance_get_info(const ht_importance *importance);
+/* Entry i, 0 to n_entries - 1. */
+HT_API ht_importance_entry ht_importance_entry_at(const ht_importance *importance, int64_t i);
+
+/* Adds up n of them, 1 or more: each input counts as much as every other. HT_ERR_ARGUMENT when two have an entry of one name and
+ * different shapes. */
+HT_API ht_status ht_importance_merge(const ht_importance *const *parts, int n, ht_importance **out, ht_error *err);
+
+/* ---- gathering ---- */
+
+/* Options of ht_importance_gather_text and ht_importance_gather_ids. */
+typedef struct ht_importance_options {
+    size_t size;         /* of the struct, set by ht_importance_options_init */
+    int32_t window;      /* tokens of a chunk; default 0: 512, or the context when that is less */
+    int64_t skip_chunks; /* leaves out so many at the beginning; default 0 */
+    int64_t max_chunks;  /* computes so many at most; default 0: all */
+    /* [n_from] gathered before, to be added to; default none. They are checked against the model before anything is computed. */
+    const ht_importance *const *from;
+    int n_from;
+    const char *dataset; /* name of the text, for the file; default NULL: none */
+    /* [n_adapters] of the model, as for ht_session_set_adapters; default none. */
+    ht_adapter *const *adapters;
+    const float *adapter_scales; /* NULL: 1 each */
+    int n_adapters;
+    const ht_cancel *cancel; /* ends the call with HT_ERR_CANCELLED; default NULL */
+    /* Called now and then with the share done, 0 to 1. Default NULL. */
+    void (*progress)(double done, void *user);
+    void *user; /* handed to `progress` */
+} ht_importance_options;
+HT_API void ht_importance_options_init(ht_importance_options *options, size_t size);
+
+/* Runs n ids through the model as they are, in chunks of `window`, one after the other, without overlap, each from an empty
+ * cache. A last chunk that is not full counts when it is at least half of one, or the only one: the first positions of a text have
+ * inputs of their own kind, and would weigh too much. The bits of the result depend on the model and the ids, not on the number of
+ * threads.
+ *
+ * HT_ERR_ARGUMENT for ids outside the vocabulary, no chunk to compute, or a `from` that is of another model; HT_ERR_LIMIT for a window
+ * longer than the context; HT_ERR_FORMAT when inputs are not finite. The model may be in use by sessions. The caller frees
+ * *out. */
+HT_API ht_status ht_importance_gather_ids(ht_model *m, const int32_t *ids, size_t n,
+                                          const ht_importance_options *options, ht_importance **out, ht_error *err);
+/* The same on n bytes of UTF-8, encoded as a whole by the model's tokenizer (HT_ERR_UNSUPPORTED without one); special tokens
+ * written in the text are recognised. Where the checkpoint asks for BOS at the beginning of a text, every chunk begins with it
+ * and holds one token of the text less. */
+HT_API ht_status ht_importance_gather_text(ht_model *m, const char *text, size_t n,
+                                           const ht_importance_options *options, ht_importance **out, ht_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,259 @@
+/* Table of importance weights: rows and their names, means, and sums of tables. */
+#include "formats/importance.h"
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/text.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- making one ---- */
+
+ht_status ht_importance_new(size_t n, ht_importance **out, ht_error *err) {
+    ht_importance *i = *out = calloc(1, sizeof *i);
+    if (i) i->row = calloc(n + 1, sizeof *i->row);
+    if (i && i->row && ht_name_index_init(&i->names, n)) {
+        i->room = (int64_t)n;
+        return HT_OK;
+    }
+    ht_importance_free(i);
+    *out = NULL;
+    return ht_fail_memory(err, n * sizeof *i->row, "importance weights");
+}
+
+void ht_importance_free(ht_importance *i) {
+    if (!i) return;
+    for (int64_t k = 0; k < i->n; k++) {
+        free(i->row[k].name);
+        free(i->row[k].sum);
+        free(i->row[k].mean);
+        free(i->row[k].count);
+    }
+    for (int64_t k = 0; k < i->n_datasets; k++) free(i->dataset[k]);
+    free(i->dataset);
+    free(i->row);
+    ht_name_index_free(&i->names);
+    free(i);
+}
+
+/* Whether a matrix of that name is that of all experts. */
+static bool is_of_experts(const char *name, size_t length) {
+    static const char end[] = "_exps.weight";
+    const size_t n = sizeof end - 1;
+    return length > n && memcmp(name + length - n, end, n) == 0;
+}
+
+/* Sums and counts of a row that has its sizes. */
+static ht_status make_room(ht_importance_row *r, ht_error *err) {
+    int64_t n, bytes;
+    if (r->n_columns < 1 || r->n_experts < 1 || !ht_mul_i64(r->n_columns, r->n_experts, &n) ||
+        !ht_mul_i64(n, (int64_t)sizeof(double), &bytes))
+        return ht_fail(err, HT_ERR_FORMAT, "`%.*s`: %lld columns of %lld experts",
+                       ht_name_shown(r->name, strlen(r->name)), r->name, (long long)r->n_columns,
+                       (long long)r->n_experts);
+    r->sum = calloc((size_t)n, sizeof *r->sum);
+    r->mean = calloc((size_t)n, sizeof *r->mean);
+    r->count = calloc((size_t)r->n_experts, sizeof *r->count);
+    if (r->sum && r->mean && r->count) return HT_OK;
+    return ht_fail_memory(err, (size_t)n * (sizeof *r->sum + sizeof *r->mean), "importance weights");
+}
+
+ht_status ht_importance_add(ht_importance *i, const char *name, size_t length, int64_t n_columns, int64_t n_experts,
+                            ht_importance_row **out, ht_error *err) {
+    *out = NULL;
+    const char *problem = ht_name_problem(name, length);
+    if (problem) return ht_fail(err, HT_ERR_FORMAT, "the name of entry %lld %s", (long long)i->n, problem);
+    if (i->n == i->room)
+        return ht_fail(err, HT_ERR_INTERNAL, "importance weights: more entries than there is room for");
+    ht_importance_row *r = &i->row[i->n];
+    *r = (ht_importance_row){.name = malloc(length + 1), .n_columns = n_columns, .n_experts = n_experts};
+    if (!r->name) return ht_fail_memory(err, length + 1, "importance weights");
+    memcpy(r->name, name, length);
+    r->name[length] = '\0';
+    r->flat = n_experts == 1 && is_of_experts(name, length);
+    i->n++; /* from here on freed with the table */
+    ht_status status = make_room(r, err);
+    if (status) return status;
+    size_t first;
+    switch (ht_name_index_add(&i->names, r->name, length, (size_t)i->n - 1, &first)) {
+    case HT_NAME_ADDED: break;
+    case HT_NAME_TWICE:
+        return ht_fail(err, HT_ERR_FORMAT, "there are two entries `%.*s`", ht_name_shown(name, length), name);
+    case HT_NAME_CROWDED:
+        return ht_fail(err, HT_ERR_FORMAT, "the names of entries are made to collide; the file is no honest one");
+    }
+    *out = r;
+    return HT_OK;
+}
+
+ht_status ht_importance_add_dataset(ht_importance *i, const char *name, size_t length, ht_error *err) {
+    if (!length || !ht_utf8_valid(name, length) || memchr(name, '\0', length)) return HT_OK;
+    char **longer = realloc(i->dataset, ((size_t)i->n_datasets + 1) * sizeof *longer);
+    if (longer) i->dataset = longer;
+    char *copy = longer ? malloc(length + 1) : NULL;
+    if (!copy) return ht_fail_memory(err, length + 1, "importance weights");
+    memcpy(copy, name, length);
+    copy[length] = '\0';
+    i->dataset[i->n_datasets++] = copy;
+    return HT_OK;
+}
+
+/* Means of one expert's n columns; false when there is what no sum of squares can be. */
+static bool take_means(const float *sum, double count, int64_t n, float *mean) {
+    bool fine = isfinite(count) && count >= 0;
+    for (int64_t c = 0; c < n; c++) {
+        fine = fine && isfinite(sum[c]) && sum[c] >= 0;
+        mean[c] = count > 0 ? (float)((double)sum[c] / count) : 1;
+        fine = fine && isfinite(mean[c]);
+    }
+    return fine;
+}
+
+ht_status ht_importance_seal(ht_importance *i, ht_error *err) {
+    for (int64_t k = 0; k < i->n; k++) {
+        const ht_importance_row *r = &i->row[k];
+        for (int64_t e = 0; e < r->n_experts; e++)
+            if (!take_means(r->sum + e * r->n_columns, r->count[e], r->n_columns, r->mean + e * r->n_columns))
+                return ht_fail(err, HT_ERR_FORMAT,
+                               "`%.*s` holds negative numbers or some that are not finite, expected sums of squares",
+                               ht_name_shown(r->name, strlen(r->name)), r->name);
+    }
+    return HT_OK;
+}
+
+/* ---- asking it ---- */
+
+static const ht_importance_row *row_named(const ht_importance *i, const char *name, size_t length) {
+    const size_t at = ht_name_index_find(&i->names, name, length);
+    return at == SIZE_MAX ? NULL : &i->row[at];
+}
+
+/* The names of matrices that meet the same inputs, the second of each pair being what a file may have in the place of the first. */
+static const char *const same_inputs[][2] = {{".ffn_gate_up_exps.weight", ".ffn_gate_exps.weight"},
+                                             {".ffn_gate_exps.weight", ".ffn_gate_up_exps.weight"},
+                                             {".ffn_up_exps.weight", ".ffn_gate_up_exps.weight"}};
+
+static const ht_importance_row *find(const ht_importance *i, const char *name) {
+    const size_t length = strlen(name);
+    const ht_importance_row *r = row_named(i, name, length);
+    for (size_t k = 0; !r && k < sizeof same_inputs / sizeof *same_inputs; k++) {
+        char other[160];
+        const size_t end = strlen(same_inputs[k][0]);
+        if (length < end || length - end > 64 || strcmp(name + length - end, same_inputs[k][0]) != 0) continue;
+        const int n = snprintf(other, sizeof other, "%.*s%s", (int)(length - end), name, same_inputs[k][1]);
+        r = row_named(i, other, (size_t)n);
+    }
+    return r;
+}
+
+/* Whether the row has so many columns, and expert `expert`. */
+static bool has(const ht_importance_row *r, int64_t n_columns, int64_t expert) {
+    if (n_columns < 1 || expert < 0) return false;
+    if (r->flat) return r->n_columns % n_columns == 0 && expert < r->n_columns / n_columns;
+    return r->n_columns == n_columns && expert < r->n_experts;
+}
+
+const float *ht_importance_find(const ht_importance *i, const char *name, int64_t n_columns, int64_t expert) {
+    const ht_importance_row *r = find(i, name);
+    return r && has(r, n_columns, expert) ? r->mean + expert * n_columns : NULL;
+}
+
+ht_status ht_importance_check(const ht_importance *i, const char *name, int64_t n_columns, int64_t n_experts,
+                              ht_error *err) {
+    const ht_importance_row *r = find(i, name);
+    if (!r || (has(r, n_columns, n_experts - 1) && !has(r, n_columns, n_experts))) return HT_OK;
+    return ht_fail(err, HT_ERR_ARGUMENT,
+                   "importance weights: `%s` has %lld columns of %lld experts, the model's has %lld of %lld; they were "
+                   "gathered on another model",
+                   r->name, (long long)r->n_columns, (long long)r->n_experts, (long long)n_columns,
+                   (long long)n_experts);
+}
+
+ht_importance_info ht_importance_get_info(const ht_importance *i) {
+    return (ht_importance_info){i->n, i->n_chunks, i->chunk_tokens, i->n_datasets, (const char *const *)i->dataset};
+}
+
+ht_importance_entry ht_importance_entry_at(const ht_importance *i, int64_t k) {
+    const ht_importance_row *r = &i->row[k];
+    return (ht_importance_entry){r->name, r->n_columns, r->n_experts, r->sum, r->count};
+}
+
+/* ---- adding up ---- */
+
+/* Adds a row to one of the same shape; of a row without counts per expert, all experts get the one that it has. */
+static ht_status add_row(ht_importance_row *to, const ht_importance_row *from, ht_error *err) {
+    const int64_t n = to->n_columns * to->n_experts, shares = to->n_experts / from->n_experts;
+    if (from->n_columns * from->n_experts != n || (from->n_experts != to->n_experts && !from->flat))
+        return ht_fail(err, HT_ERR_ARGUMENT,
+                       "importance weights: `%s` has %lld columns of %lld experts in one and %lld of %lld in another; "
+                       "they were gathered on different models",
+                       to->name, (long long)to->n_columns, (long long)to->n_experts, (long long)from->n_columns,
+                       (long long)from->n_experts);
+    for (int64_t c = 0; c < n; c++) to->sum[c] += from->sum[c];
+    for (int64_t e = 0; e < to->n_experts; e++) to->count[e] += from->count[e / shares];
+    return HT_OK;
+}
+
+/* The row of `name` with the most counts of its own, which the sum is to have. */
+static const ht_importance_row *finest(const ht_importance *const *parts, int n, const char *name) {
+    const ht_importance_row *best = NULL;
+    for (int k = 0; k < n; k++) {
+        const ht_importance_row *r = row_named(parts[k], name, strlen(name));
+        if (r && (!best || (best->flat && !r->flat))) best = r;
+    }
+    return best;
+}
+
+static ht_status merge_rows(ht_importance *into, const ht_importance *const *parts, int n, ht_error *err) {
+    for (int k = 0; k < n; k++)
+        for (int64_t j = 0; j < parts[k]->n; j++) {
+            const ht_importance_row *from = &parts[k]->row[j];
+            const size_t length = strlen(from->name), at = ht_name_index_find(&into->names, from->name, length);
+            ht_importance_row *to = at == SIZE_MAX ? NULL : &into->row[at];
+            ht_status status = HT_OK;
+            if (!to) {
+                const ht_importance_row *shape = finest(parts, n, from->name);
+                status = ht_importance_add(into, from->name, length, shape->n_columns, shape->n_experts, &to, err);
+            }
+            if (!status) status = add_row(to, from, err);
+            if (status) return status;
+        }
+    return HT_OK;
+}
+
+/* Texts that several parts name are named once. */
+static ht_status merge_datasets(ht_importance *into, const ht_importance *part, ht_error *err) {
+    ht_status status = HT_OK;
+    for (int64_t k = 0; !status && k < part->n_datasets; k++) {
+        bool known = false;
+        for (int64_t j = 0; j < into->n_datasets; j++) known = known || !strcmp(into->dataset[j], part->dataset[k]);
+        if (!known) status = ht_importance_add_dataset(into, part->dataset[k], strlen(part->dataset[k]), err);
+    }
+    return status;
+}
+
+ht_status ht_importance_merge(const ht_importance *const *parts, int n, ht_importance **out, ht_error *err) {
+    *out = NULL;
+    size_t most = 0;
+    if (n < 1) return ht_fail(err, HT_ERR_ARGUMENT, "%d importance weights to add up, expected 1 or more", n);
+    for (int k = 0; k < n; k++)
+        if (!ht_add_size(most, (size_t)parts[k]->n, &most))
+            return ht_fail(err, HT_ERR_LIMIT, "importance weights: too many entries to add up");
+    ht_importance *sum;
+    ht_status status = ht_importance_new(most, &sum, err);
+    if (!status) status = merge_rows(sum, parts, n, err);
+    for (int k = 0; !status && k < n; k++) {
+        status = merge_datasets(sum, parts[k], err);
+        if (!ht_add_i64(sum->n_chunks, parts[k]->n_chunks, &sum->n_chunks)) sum->n_chunks = INT64_MAX;
+        if (parts[k]->chunk_tokens) sum->chunk_tokens = parts[k]->chunk_tokens;
+    }
+    if (!status) status = ht_importance_seal(sum, err);
+    if (status)
+        ht_importance_free(sum);
+    else
+        *out = sum;
+    return status;
+}
