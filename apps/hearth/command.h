@@ -36,6 +36,7 @@ int inspect_command(const options *o);
 int embed_command(const options *o);
 int formats_command(const options *o);
 int eval_command(const options *o);
+int imatrix_command(const options *o);
 int bench_command(const options *o);
 int doctor_command(const options *o);
 int template_command(const options *o);

@@ -71,6 +71,19 @@ const command command_table[] = {
      "Q3_K_M, Q3_K_L, Q4_K_S, Q4_K_M, Q5_K_S, Q5_K_M; for MLX a number of bits with the columns of a group, 4 or 4:32, or mxfp4.\n"
      "Rounding an already rounded checkpoint again adds up both errors: take the one with the most bits that there is.",
      FOR_QUANTIZE, true, 1, quantize_command},
+    {"imatrix", "MODEL --text FILE --out FILE.gguf", "Write how much each weight column matters to a text.",
+     "For each matrix the file has the sums of the squares of its inputs, column by column, as llama.cpp's importance\n"
+     "matrix (imatrix) does: quantisers of both read it. The text is encoded as a whole and cut into windows of --ctx\n"
+     "tokens, one after the other, each computed by itself; where the checkpoint asks for BOS, every window begins "
+     "with "
+     "it.\n"
+     "A last window that is not full counts when it is at least half of one, or the only one. --ids takes the ids as "
+     "they\n"
+     "are.\n\n"
+     "--from adds to what was gathered before, in either form of llama.cpp's files; without a text the files of --from "
+     "are\n"
+     "added up. A text that takes long can be computed in parts, with --skip-chunks and --chunks.",
+     FOR_IMATRIX, true, 0, imatrix_command},
     {"logits", "MODEL --ids 1,2,3 --out FILE.npy", "Write the logits after every position, float32 [ids, vocabulary].",
      NULL, FOR_LOGITS, true, 0, logits_command},
     {"inspect", "MODEL [PROMPT] --out FILE.npz", "Write keys, values, queries and attention weights of a prompt.",

@@ -325,6 +325,7 @@ void options_free(options *o) {
     free(o->stop.items);
     free(o->set.items);
     free(o->adapters.items);
+    free(o->from.items);
     free(o->tune.samples.items);
     for (int i = 0; i < o->config_numbers.n; i++) free((char *)(uintptr_t)o->config_numbers.items[i]);
     free(o->config_numbers.items);

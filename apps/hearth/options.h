@@ -33,7 +33,8 @@ enum {
     FOR_COMPLETION = 1 << 22,
     FOR_MAN = 1 << 23,
     FOR_QUANTIZE = 1 << 24,
-    FOR_ALL = (1 << 25) - 1
+    FOR_IMATRIX = 1 << 25,
+    FOR_ALL = (1 << 26) - 1
 };
 
 typedef struct string_list {
@@ -56,7 +57,7 @@ typedef struct tune_options {
 typedef struct options {
     const char *model;     /* as typed; of `adapter` it is an option */
     string_list arguments; /* after MODEL */
-    string_list stop, set, adapters;
+    string_list stop, set, adapters, from;
     const char *system, *ids, *out, *cpu, *text, *kl_vs, *device, *vs_device; /* NULL when not given */
     const char *template_file, *messages, *tools, *answer, *to;               /* likewise */
     const char *prompt;                                                       /* text of `bench --report` */
@@ -71,7 +72,7 @@ typedef struct options {
     const char *prompts, *labels;        /* likewise */
     const char *probe, *probe_out;       /* likewise: a list, a file */
     const char *cache_file;              /* likewise */
-    int64_t threads, context, top_k, seed, chunk, parallel, window, slots, top;
+    int64_t threads, context, top_k, seed, chunk, parallel, window, slots, top, chunks, skip_chunks;
     int64_t repeat_window;                            /* the library's default when not given */
     int64_t max_tokens, prompt_tokens, rounds, depth; /* -1 when not given, as 0 is a value */
     double temperature, top_p, min_p, repeat_penalty;

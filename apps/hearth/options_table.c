@@ -17,7 +17,7 @@ static const char *const tune_formats[] = {"peft", "mlx", NULL};
 #define MAX_COUNT 2147483647.0
 #define ANSWERING (FOR_RUN | FOR_CHAT)
 #define PROMPTS   (FOR_CLASSIFY | FOR_BATCH | FOR_SCORE)
-#define COMPUTING (ANSWERING | FOR_LOGITS | FOR_INSPECT | FOR_EMBED | FOR_BENCH | FOR_EVAL | PROMPTS)
+#define COMPUTING (ANSWERING | FOR_LOGITS | FOR_INSPECT | FOR_EMBED | FOR_BENCH | FOR_EVAL | FOR_IMATRIX | PROMPTS)
 #define TRAINING  FOR_FINETUNE
 #define SAMPLING  (ANSWERING | FOR_BENCH | FOR_BATCH)
 
@@ -46,7 +46,7 @@ const option_spec option_table[] = {
      "order of repeat_penalty, temperature, top_p, top_k, min_p"},
     {"seed", 0, KIND_INTEGER, AT(seed), 0, 9007199254740992.0, NULL, SAMPLING | TRAINING, true, "N",
      "same seed, same text (0)"},
-    {"ids", 0, KIND_TEXT, AT(ids), 0, 0, NULL, FOR_LOGITS | FOR_INSPECT | FOR_EVAL, false, "1,2,3",
+    {"ids", 0, KIND_TEXT, AT(ids), 0, 0, NULL, FOR_LOGITS | FOR_INSPECT | FOR_EVAL | FOR_IMATRIX, false, "1,2,3",
      "the token ids; - reads them from standard input"},
     {"prompts", 0, KIND_PATH, AT(prompts), 0, 0, NULL, PROMPTS | FOR_EMBED, false, "FILE",
      "a prompt a line, or JSONL; - reads standard input"},
@@ -54,10 +54,11 @@ const option_spec option_table[] = {
      "what is chosen among: texts that may follow the prompt"},
     {"top", 0, KIND_INTEGER, AT(top), 0, 1000, NULL, FOR_SCORE, false, "N",
      "also the N likeliest tokens in each place (0)"},
-    {"out", 'o', KIND_PATH, AT(out), 0, 0, NULL, FOR_LOGITS | FOR_INSPECT | FOR_EMBED | FOR_FINETUNE | PROMPTS, false,
-     "PATH",
-     "where the logits go, FILE.npy; arrays, FILE.npz; the adapter, a directory; results, a file: those in it are "
-     "done"},
+    {"out", 'o', KIND_PATH, AT(out), 0, 0, NULL,
+     FOR_LOGITS | FOR_INSPECT | FOR_EMBED | FOR_FINETUNE | FOR_IMATRIX | PROMPTS, false, "PATH",
+     "where the logits go, FILE.npy; arrays, FILE.npz; the adapter, a directory; importance weights, a GGUF file; "
+     "results, "
+     "a file: those in it are done"},
     {"cache-file", 0, KIND_PATH, AT(cache_file), 0, 0, NULL, FOR_BATCH, false, "FILE",
      "keep keys and values there for a later batch whose prompts begin alike"},
     {"probe", 0, KIND_TEXT, AT(probe), 0, 0, NULL, FOR_RUN, false, "KIND,...",
@@ -76,8 +77,15 @@ const option_spec option_table[] = {
     {"head", 0, KIND_TEXT, AT(head), 0, 0, NULL, FOR_INSPECT, false, "L.H", "layer and head to draw, both from 0"},
     {"chunk", 0, KIND_INTEGER, AT(chunk), 1, MAX_COUNT, NULL, FOR_LOGITS | ANSWERING | FOR_BENCH, false, "N",
      "feed the prompt N tokens at a time (512; on a GPU 2048)"},
-    {"text", 0, KIND_PATH, AT(text), 0, 0, NULL, FOR_EVAL, false, "FILE", "the text; - reads it from standard input"},
-    {"ctx", 0, KIND_INTEGER, AT(window), 2, MAX_COUNT, NULL, FOR_EVAL, false, "N", "tokens of a window (512)"},
+    {"text", 0, KIND_PATH, AT(text), 0, 0, NULL, FOR_EVAL | FOR_IMATRIX, false, "FILE",
+     "the text; - reads it from standard input"},
+    {"ctx", 0, KIND_INTEGER, AT(window), 2, MAX_COUNT, NULL, FOR_EVAL | FOR_IMATRIX, false, "N",
+     "tokens of a window (512)"},
+    {"chunks", 0, KIND_INTEGER, AT(chunks), 1, MAX_COUNT, NULL, FOR_IMATRIX, false, "N", "windows at most (all)"},
+    {"skip-chunks", 0, KIND_INTEGER, AT(skip_chunks), 0, MAX_COUNT, NULL, FOR_IMATRIX, false, "N",
+     "windows to leave out at the beginning (0)"},
+    {"from", 0, KIND_LIST, AT(from), 0, 0, NULL, FOR_IMATRIX, false, "FILE",
+     "importance weights to be added to; may be given several times"},
     {"kl-vs", 0, KIND_PATH, AT(kl_vs), 0, 0, NULL, FOR_EVAL, false, "MODEL2",
      "also the divergence from another checkpoint's predictions"},
     {"kl-vs-reference", 0, KIND_FLAG, AT(kl_vs_reference), 0, 0, NULL, FOR_EVAL, false, NULL,

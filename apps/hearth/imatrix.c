@@ -1,0 +1,166 @@
+/* hearth imatrix: importance weights of a checkpoint's matrices over a text, for quantisers. */
+#include "command.h"
+#include "device.h"
+#include "engine.h"
+#include "input.h"
+#include "json.h"
+#include "terminal.h"
+
+#include <hearth/importance.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DEFAULT_WINDOW = 512 };
+
+typedef struct source { /* one of them */
+    char *text;
+    size_t n;
+    id_list list;
+} source;
+
+typedef struct loaded { /* files of --from */
+    ht_importance **item;
+    int n;
+} loaded;
+
+static ht_status read_source(const options *o, source *s, ht_error *err) {
+    ht_status st = HT_OK;
+    if (o->text) return input_read_file(o->text, &s->text, &s->n, err);
+    if (!o->ids) return HT_OK;
+    if (strcmp(o->ids, "-") == 0) st = input_read_all("token ids", &s->text, &s->n, err);
+    return st ? st : ids_parse(s->text ? s->text : o->ids, &s->list, err);
+}
+
+static ht_status load_from(const options *o, loaded *l, ht_error *err) {
+    ht_status st = HT_OK;
+    if (!o->from.n) return HT_OK;
+    l->item = calloc((size_t)o->from.n, sizeof *l->item);
+    if (!l->item) {
+        err->status = HT_ERR_MEMORY;
+        snprintf(err->message, sizeof err->message, "out of memory: importance weights");
+        return HT_ERR_MEMORY;
+    }
+    for (; !st && l->n < o->from.n; l->n += !st) st = ht_importance_load(o->from.items[l->n], &l->item[l->n], err);
+    return st;
+}
+
+static void on_progress(double done, void *user) { progress_show(user, done); }
+
+static ht_status gather(const options *o, const source *s, const engine *e, const loaded *from, ht_importance **out,
+                        ht_error *err) {
+    progress computing;
+    progress_begin(&computing, "computing", o->quiet);
+    ht_importance_options how;
+    ht_importance_options_init(&how, sizeof how);
+    how.window = (int32_t)o->window;
+    how.skip_chunks = o->skip_chunks;
+    how.max_chunks = o->chunks;
+    how.from = (const ht_importance *const *)from->item;
+    how.n_from = from->n;
+    how.dataset = o->text && strcmp(o->text, "-") != 0 ? o->text : NULL;
+    how.adapters = e->adapters.adapter;
+    how.adapter_scales = e->adapters.scale;
+    how.n_adapters = e->adapters.n;
+    how.cancel = interrupt_flag();
+    how.progress = on_progress;
+    how.user = &computing;
+    ht_status st = o->text ? ht_importance_gather_text(e->model, s->text, s->n, &how, out, err)
+                           : ht_importance_gather_ids(e->model, s->list.ids, s->list.n, &how, out, err);
+    progress_end(&computing);
+    if (st == HT_ERR_CANCELLED) snprintf(err->message, sizeof err->message, "interrupted: %s was not written", o->out);
+    return st;
+}
+
+static ht_status load_and_gather(const options *o, const source *s, const loaded *from, char note[DEVICE_NOTE],
+                                 ht_importance **out, ht_error *err) {
+    engine e = {0};
+    const engine_model which = {o->model, (ht_precision)o->precision, options_kv_dtype(o),
+                                o->window ? o->window : DEFAULT_WINDOW};
+    ht_status st = engine_load(&e, o, &which, &e.model, err);
+    if (!st) st = adapters_load(o, e.model, &e.adapters, err);
+    if (!st) st = gather(o, s, &e, from, out, err);
+    device_note(e.device, note);
+    engine_close(&e);
+    return st;
+}
+
+static ht_status make(const options *o, char note[DEVICE_NOTE], ht_importance **out, ht_error *err) {
+    source s = {0};
+    loaded from = {0};
+    ht_status st = load_from(o, &from, err);
+    if (!st) st = read_source(o, &s, err);
+    if (!st && (o->text || o->ids))
+        st = load_and_gather(o, &s, &from, note, out, err);
+    else if (!st)
+        st = ht_importance_merge((const ht_importance *const *)from.item, from.n, out, err);
+    if (!st) st = ht_importance_save(*out, o->out, err);
+    for (int i = 0; i < from.n; i++) ht_importance_free(from.item[i]);
+    free(from.item);
+    free(s.text);
+    free(s.list.ids);
+    return st;
+}
+
+/* What a file says at a glance: its tokens are the inputs of the matrix that met most. */
+typedef struct figures {
+    ht_importance_info info;
+    long long tokens, experts, unchosen; /* experts of all layers, and those of them that the text never chose */
+} figures;
+
+static figures figures_of(const ht_importance *i) {
+    figures f = {.info = ht_importance_get_info(i)};
+    for (int64_t k = 0; k < f.info.n_entries; k++) {
+        const ht_importance_entry e = ht_importance_entry_at(i, k);
+        if (e.n_experts == 1 && e.count[0] > (double)f.tokens) f.tokens = (long long)e.count[0];
+        if (e.n_experts == 1 || !strstr(e.name, "_down_exps.")) continue; /* an entry of those that every expert has */
+        f.experts += e.n_experts;
+        for (int64_t x = 0; x < e.n_experts; x++) f.unchosen += e.count[x] == 0;
+    }
+    return f;
+}
+
+static void print_text(const options *o, const figures *f, double seconds, const char *note) {
+    output_field("out", "%s", o->out);
+    output_field("entries", "%lld", (long long)f->info.n_entries);
+    output_field("tokens", "%lld in %lld windows of %lld", f->tokens, (long long)f->info.n_chunks,
+                 (long long)f->info.chunk_tokens);
+    if (f->experts) output_field("experts", "%lld, of which %lld were never chosen", f->experts, f->unchosen);
+    if (!o->quiet) fprintf(stderr, "%.1f s%s\n", seconds, note);
+}
+
+static bool print_json(const options *o, const figures *f, double seconds) {
+    return json_output(json_pack(
+        "{so sI sI sI sI sI sI sf}", "out", json_path(o->out), "entries", (json_int_t)f->info.n_entries, "tokens",
+        (json_int_t)f->tokens, "windows", (json_int_t)f->info.n_chunks, "ctx", (json_int_t)f->info.chunk_tokens,
+        "experts", (json_int_t)f->experts, "unchosen_experts", (json_int_t)f->unchosen, "seconds", seconds));
+}
+
+static const char *mistake(const options *o) {
+    if (!o->out) return "--out FILE.gguf is needed";
+    if (o->text && o->ids) return "--text and --ids exclude each other";
+    if (!o->text && !o->ids && !o->from.n) return "--text FILE is needed";
+    return NULL;
+}
+
+int imatrix_command(const options *o) {
+    const char *wrong = mistake(o);
+    if (wrong) {
+        fprintf(stderr, "hearth imatrix: %s (see hearth imatrix --help)\n", wrong);
+        return EXIT_USAGE;
+    }
+    ht_error err = {0};
+    ht_importance *result = NULL;
+    char note[DEVICE_NOTE] = "";
+    const double begin = now_seconds();
+    if (make(o, note, &result, &err)) {
+        ht_importance_free(result);
+        return output_finish(report(&err));
+    }
+    const figures f = figures_of(result);
+    if (!o->json) print_text(o, &f, now_seconds() - begin, note);
+    const bool printed = !o->json || print_json(o, &f, now_seconds() - begin);
+    ht_importance_free(result);
+    return output_finish(printed ? EXIT_OK : EXIT_FAILED);
+}

@@ -1,0 +1,201 @@
+"""What `hearth imatrix` writes, read without the library."""
+
+import json
+import math
+import pathlib
+import struct
+import unittest
+
+import tiny_model
+from support import TINY, CommandTest
+
+TEXT = b"hello world, the hello of the world: hello the world or the hold of the wold" * 4
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+EXPERTS = ROOT / "tests/golden/tiny/qwen3-moe-f32"
+
+
+class Gguf:
+    """Metadata and F32 tensors of a small GGUF file."""
+
+    def __init__(self, path):
+        self.data, self.at = path.read_bytes(), 4
+        version, n_tensors, n_values = self.take("IQQ")
+        assert self.data[:4] == b"GGUF" and version == 3
+        self.values = {self.string(): self.value(self.take("I")[0]) for _ in range(n_values)}
+        entries = [self.entry() for _ in range(n_tensors)]
+        begin = -(-self.at // 32) * 32
+        self.shape = {name: dims for name, dims, _ in entries}
+        self.tensor = {
+            name: struct.unpack_from(f"<{math.prod(dims)}f", self.data, begin + offset)
+            for name, dims, offset in entries
+        }
+
+    def take(self, form):
+        out = struct.unpack_from("<" + form, self.data, self.at)
+        self.at += struct.calcsize("<" + form)
+        return out
+
+    def string(self):
+        (n,) = self.take("Q")
+        self.at += n
+        return self.data[self.at - n : self.at].decode()
+
+    def value(self, kind):
+        if kind == tiny_model.ARRAY:
+            item, n = self.take("IQ")
+            return [self.value(item) for _ in range(n)]
+        return self.string() if kind == tiny_model.STRING else self.take({4: "I", 5: "i", 6: "f", 7: "?"}[kind])[0]
+
+    def entry(self):
+        name, (n,) = self.string(), self.take("I")
+        dims, (kind, offset) = self.take(f"{n}Q"), self.take("IQ")
+        assert kind == 0, kind
+        return name, dims, offset
+
+    def entries(self):
+        return {n.removesuffix(".in_sum2") for n in self.tensor if n.endswith(".in_sum2")}
+
+
+class Imatrix(CommandTest):
+    def imatrix(self, *words, name="out.gguf", **more):
+        path = self.folder / name
+        report = json.loads(self.succeeds("imatrix", *words, "--out", path, "--json", **more).text)
+        self.assertEqual(report["out"], str(path))
+        return report, Gguf(path)
+
+    def tokens(self, text=TEXT):
+        return self.succeeds("tokenize", TINY, stdin=text).text.split()
+
+    def test_file(self):
+        text = self.folder / "text"
+        text.write_bytes(TEXT)
+        n = len(self.tokens())
+        report, file = self.imatrix(TINY, "--text", text, "--ctx", "32")
+        windows = n // 32 + (n % 32 >= 16)
+        tokens = windows * 32 if n % 32 < 16 else n
+        self.assertEqual((report["windows"], report["tokens"], report["ctx"]), (windows, tokens, 32))
+        self.assertEqual(file.values["general.type"], "imatrix")
+        self.assertEqual(file.values["imatrix.datasets"], [str(text)])
+        self.assertEqual((file.values["imatrix.chunk_count"], file.values["imatrix.chunk_size"]), (windows, 32))
+        names = {f"blk.{i}.{w}.weight" for i in range(tiny_model.LAYERS) for w in (
+            "attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")}  # fmt: skip
+        self.assertEqual(file.entries(), names | {"token_embd.weight"})  # the head is tied
+        self.assertEqual(report["entries"], len(file.entries()))
+        for name in names:
+            columns = tiny_model.FEED_FORWARD if "down" in name else tiny_model.HIDDEN
+            self.assertEqual(file.shape[name + ".in_sum2"], (columns, 1))
+            self.assertEqual(file.tensor[name + ".counts"], (float(tokens),))
+            self.assertTrue(all(x > 0 for x in file.tensor[name + ".in_sum2"]))
+        same = [file.tensor[f"blk.0.attn_{w}.weight.in_sum2"] for w in "qkv"]
+        self.assertEqual(same[0], same[1])
+        self.assertEqual(same[0], same[2])
+
+    def test_first_input(self):
+        """The first projection meets the normed embedding: its squares have a mean of one, times the norm's weights."""
+        _, file = self.imatrix(TINY, "--ids", "5,6,7,8", "--precision", "reference")
+        weights = self.embedding()
+        expected = [0.0] * tiny_model.HIDDEN
+        for token in (5, 6, 7, 8):
+            row = weights["token_embd.weight"][token * tiny_model.HIDDEN : (token + 1) * tiny_model.HIDDEN]
+            scale = 1 / math.sqrt(sum(x * x for x in row) / len(row) + 1e-5)
+            norm = weights["blk.0.attn_norm.weight"]
+            expected = [e + (x * scale * w) ** 2 for e, x, w in zip(expected, row, norm)]
+        for got, wanted in zip(file.tensor["blk.0.attn_q.weight.in_sum2"], expected):
+            self.assertAlmostEqual(got, wanted, delta=1e-5 * max(expected))
+
+    def embedding(self):
+        return Gguf(TINY).tensor
+
+    def test_sources(self):
+        _, from_file = self.imatrix(TINY, "--text", "-", stdin=TEXT)
+        _, from_ids = self.imatrix(TINY, "--ids", ",".join(self.tokens()), name="ids.gguf")
+        self.assertEqual(from_file.tensor, from_ids.tensor)
+        self.assertEqual(from_file.values["imatrix.datasets"], [])
+        threads = [self.imatrix(TINY, "--text", "-", "-t", t, stdin=TEXT)[1].tensor for t in (1, 2, 3)]
+        self.assertEqual(threads[0], threads[1])
+        self.assertEqual(threads[0], threads[2])
+        self.assertEqual(threads[0], from_file.tensor)
+
+    def test_begin_of_text(self):
+        """Every chunk begins with BOS where the checkpoint asks for it."""
+        data = TINY.read_bytes()
+        key = b"tokenizer.ggml.add_bos_token" + struct.pack("<I", tiny_model.BOOL)
+        self.assertEqual(data.count(key + b"\0"), 1)
+        asking = self.folder / "asking.gguf"
+        asking.write_bytes(data.replace(key + b"\0", key + b"\1"))
+        ids = self.tokens()
+        report, file = self.imatrix(asking, "--text", "-", "--ctx", "20", stdin=TEXT)
+        parts = [ids[at : at + 19] for at in range(0, len(ids), 19)]
+        parts = [["1", *p] for p in parts if 2 * len(p) >= 19]
+        self.assertEqual(report["tokens"], sum(map(len, parts)))
+        whole = [",".join(p) for p in parts]
+        if len(parts[-1]) < 20:  # by itself it would be a chunk of its own, too
+            self.assertEqual(report["windows"], len(parts))
+        _, same = self.imatrix(TINY, "--ids", ",".join(whole), "--ctx", "20", name="same.gguf")
+        self.assertEqual(file.tensor, same.tensor)
+
+    def test_parts_add_up(self):
+        _, whole = self.imatrix(TINY, "--text", "-", "--ctx", "16", stdin=TEXT)
+        first, _ = self.imatrix(TINY, "--text", "-", "--ctx", "16", "--chunks", "3", name="a.gguf", stdin=TEXT)
+        self.assertEqual(first["windows"], 3)
+        rest = ("--text", "-", "--ctx", "16", "--skip-chunks", "3")
+        _, added = self.imatrix(TINY, *rest, "--from", self.folder / "a.gguf", stdin=TEXT)
+        self.imatrix(TINY, *rest, name="b.gguf", stdin=TEXT)
+        _, joined = self.imatrix(TINY, "--from", self.folder / "a.gguf", "--from", self.folder / "b.gguf")
+        for other in (added, joined):
+            self.assertEqual(other.values["imatrix.chunk_count"], whole.values["imatrix.chunk_count"])
+            for name, values in whole.tensor.items():
+                for x, y in zip(values, other.tensor[name]):
+                    self.assertAlmostEqual(x, y, delta=1e-6 * abs(x))
+
+    def test_older_form(self):
+        """An imatrix.dat has means times chunks, and counts for 512 tokens a chunk."""
+        name, path = b"blk.0.attn_q.weight", self.folder / "old.dat"
+        means = [i / 4 for i in range(tiny_model.HIDDEN)]
+        path.write_bytes(
+            struct.pack("<ii", 1, len(name)) + name + struct.pack("<ii", 3, len(means))
+            + struct.pack(f"<{len(means)}f", *(3 * m for m in means)) + struct.pack("<ii", 3, 4) + b"wiki"
+        )  # fmt: skip
+        report, file = self.imatrix(TINY, "--from", path)
+        self.assertEqual((report["entries"], report["tokens"], report["windows"]), (1, 3 * 512, 3))
+        self.assertEqual(file.values["imatrix.datasets"], ["wiki"])
+        key = "blk.0.attn_q.weight"
+        self.assertEqual([x / file.tensor[key + ".counts"][0] for x in file.tensor[key + ".in_sum2"]], means)
+        path.write_bytes(path.read_bytes()[:60])
+        self.fails(1, "imatrix", TINY, "--from", path, "--out", self.folder / "x", says=["old.dat", "cut short"])
+        self.assertFalse((self.folder / "x").exists())
+
+    def test_experts(self):
+        report, file = self.imatrix(EXPERTS, "--ids", "1,2,3,4,5")
+        gate, down = "blk.0.ffn_gate_exps.weight", "blk.0.ffn_down_exps.weight"
+        self.assertEqual(file.shape[gate + ".in_sum2"], (44, 7))
+        self.assertEqual(file.shape[down + ".in_sum2"], (20, 7))
+        counts = file.tensor[down + ".counts"]
+        self.assertEqual(counts, file.tensor[gate + ".counts"])
+        used = json.loads((EXPERTS / "config.json").read_text())["num_experts_per_tok"]
+        self.assertEqual(sum(counts), 5 * used)
+        for expert, count in enumerate(counts):
+            sums = file.tensor[down + ".in_sum2"][20 * expert : 20 * (expert + 1)]
+            self.assertEqual(any(sums), count > 0)
+        layers = [n for n in file.tensor if n.endswith("ffn_down_exps.weight.counts")]
+        self.assertEqual(report["experts"], 7 * len(layers))
+        self.assertEqual(report["unchosen_experts"], sum(file.tensor[n].count(0.0) for n in layers))
+        text = self.succeeds("imatrix", EXPERTS, "--ids", "1,2", "--out", self.folder / "y").text
+        self.assertIn("never chosen", text)
+
+    def test_mistakes(self):
+        out = ("--out", self.folder / "x.gguf")
+        self.fails(2, "imatrix", TINY, "--text", "-", says="--out FILE.gguf is needed")
+        self.fails(2, "imatrix", TINY, *out, says="--text FILE is needed")
+        self.fails(2, "imatrix", TINY, "--text", "-", "--ids", "1", *out, says="exclude each other")
+        self.fails(1, "imatrix", TINY, "--text", "-", *out, says="nothing to compute")
+        self.fails(1, "imatrix", TINY, "--ids", "1,2", "--skip-chunks", "1", *out, says="nothing to compute")
+        self.fails(1, "imatrix", TINY, "--ids", "1,2", "--from", TINY, *out, says=["tiny.gguf", "general.type"])
+        self.imatrix(EXPERTS, "--ids", "1,2", name="experts.gguf")
+        self.fails(1, "imatrix", TINY, "--ids", "1,2", "--from", self.folder / "experts.gguf", *out, says="another model")
+        self.fails(1, "imatrix", TINY, "--ids", "1,2", "--out", self.folder / "no/x.gguf", says="no/x.gguf")
+        self.assertFalse((self.folder / "x.gguf").exists())
+
+
+if __name__ == "__main__":
+    unittest.main()
