@@ -66,13 +66,18 @@ static json_t *u32(int64_t n) {
     return json_pack("{ss sI}", "dtype", "u32", "value", (json_int_t)ht_min_i64(n, UINT32_MAX));
 }
 
-/* The three keys besides the type are what llama.cpp asks of a file. */
+/* The three keys besides the type are what llama.cpp asks of a file. NULL when memory ran out. */
 static json_t *metadata_of(const ht_importance *i) {
     json_t *datasets = json_array();
-    for (int64_t k = 0; k < i->n_datasets; k++) json_array_append_new(datasets, json_string(i->dataset[k]));
-    return json_pack("{ss so so so}", "general.type", "imatrix", "imatrix.datasets", datasets, "imatrix.chunk_count",
-                     u32(i->n_chunks), "imatrix.chunk_size",
-                     u32(i->chunk_tokens ? i->chunk_tokens : HT_IMPORTANCE_CHUNK));
+    bool whole = datasets != NULL;
+    for (int64_t k = 0; k < i->n_datasets; k++)
+        whole = json_array_append_new(datasets, json_string(i->dataset[k])) == 0 && whole;
+    const int64_t chunk_tokens = i->chunk_tokens ? i->chunk_tokens : HT_IMPORTANCE_CHUNK;
+    json_t *all = json_pack("{ss so so so}", "general.type", "imatrix", "imatrix.datasets", datasets,
+                            "imatrix.chunk_count", u32(i->n_chunks), "imatrix.chunk_size", u32(chunk_tokens));
+    if (whole) return all;
+    json_decref(all);
+    return NULL;
 }
 
 ht_status ht_importance_save(const ht_importance *i, const char *path, ht_error *err) {

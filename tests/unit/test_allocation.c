@@ -6,6 +6,7 @@
 #include "base/pool.h"
 #include "device/step.h"
 #include "formats/gguf.h"
+#include "formats/importance.h"
 #include "formats/json.h"
 #include "formats/safetensors.h"
 #include "generate/engine_internal.h"
@@ -230,6 +231,25 @@ static ht_status inspect(ht_error *err) {
     return st;
 }
 
+static const void *older_importance;
+static size_t older_importance_size;
+
+/* Gathers, writes, reads, and adds up with a file of the older form. */
+static ht_status gather_importance(ht_error *err) {
+    static const int32_t ids[] = {70, 71, 72, 73};
+    ht_importance *made[4] = {NULL};
+    ht_status st = ht_importance_parse(older_importance, older_importance_size, "f", &made[0], err);
+    const ht_importance_options how =
+        OPTIONS(ht_importance_options, with.window = 2, with.dataset = "text", with.adapters = &to_inspect_with,
+                with.n_adapters = 1, with.from = (const ht_importance *const *)made, with.n_from = 1);
+    if (!st) st = ht_importance_gather_ids(model, ids, 4, &how, &made[1], err);
+    if (!st) st = ht_importance_save(made[1], scratch_path("imatrix.gguf"), err);
+    if (!st) st = ht_importance_load(scratch_path("imatrix.gguf"), &made[2], err);
+    if (!st) st = ht_importance_merge((const ht_importance *const *)made, 3, &made[3], err);
+    for (int k = 0; k < 4; k++) ht_importance_free(made[k]);
+    return st;
+}
+
 /* Memory that is missing for a text is that text's failure. */
 static ht_status embed(ht_error *err) {
     static const char *const given[] = {"ab", "c"};
@@ -447,6 +467,19 @@ static void inspections(void **state) {
     const int before = scratch_count();
     assert_true(try_every_failure(inspect, ALSO_OK) > 100);
     assert_int_equal(scratch_count(), before + 1);
+    ht_adapter_free(to_inspect_with);
+    ht_model_free(model);
+}
+
+static void importance(void **state) {
+    (void)state;
+    static const unsigned char older[] = {1,   0,   0,   0, 10, 0, 0, 0, 'a', '.', 'i', 'n', '_', 's', 'u',
+                                          'm', '2', 'x', 1, 0,  0, 0, 1, 0,   0,   0,   0,   0,   0,   63};
+    older_importance = older;
+    older_importance_size = sizeof older;
+    model = tiny_load(&(tiny_options){.context = 64, .n_threads = 1});
+    to_inspect_with = test_adapter_for(model, 2, 1, 3);
+    assert_true(try_every_failure(gather_importance, ALSO_OK | ALSO_ARGUMENT) > 200);
     ht_adapter_free(to_inspect_with);
     ht_model_free(model);
 }
@@ -688,19 +721,13 @@ static void children(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parsers),
-        cmocka_unit_test(checkpoints),
-        cmocka_unit_test(files),
-        cmocka_unit_test(fusing),
-        cmocka_unit_test(pools),
-        cmocka_unit_test(training),
-        cmocka_unit_test(inspections),
-        cmocka_unit_test(training_data),
-        cmocka_unit_test(embeddings),
-        cmocka_unit_test(trainers),
-        cmocka_unit_test(prefixes),
-        cmocka_unit_test(many_prompts),
-        cmocka_unit_test(decoding_allocates_nothing),
+        cmocka_unit_test(parsers),       cmocka_unit_test(checkpoints),
+        cmocka_unit_test(files),         cmocka_unit_test(fusing),
+        cmocka_unit_test(pools),         cmocka_unit_test(training),
+        cmocka_unit_test(inspections),   cmocka_unit_test(importance),
+        cmocka_unit_test(training_data), cmocka_unit_test(embeddings),
+        cmocka_unit_test(trainers),      cmocka_unit_test(prefixes),
+        cmocka_unit_test(many_prompts),  cmocka_unit_test(decoding_allocates_nothing),
         cmocka_unit_test(children),
     };
     return cmocka_run_group_tests(tests, make_inputs, free_inputs);
