@@ -131,19 +131,26 @@ static const ht_importance_row *row_named(const ht_importance *i, const char *na
     return at == SIZE_MAX ? NULL : &i->row[at];
 }
 
-/* The names of matrices that meet the same inputs, the second of each pair being what a file may have in the place of the first. */
-static const char *const same_inputs[][2] = {{".ffn_gate_up_exps.weight", ".ffn_gate_exps.weight"},
-                                             {".ffn_gate_exps.weight", ".ffn_gate_up_exps.weight"},
-                                             {".ffn_up_exps.weight", ".ffn_gate_up_exps.weight"}};
+/* Names of matrices that meet the same inputs, the second of each pair being what a file may have in the place of the first:
+ * experts in one tensor or in two, and the embedding as the head. */
+static const struct same_inputs {
+    const char *asked, *other;
+    bool in_layers; /* ends of names behind "blk.N." */
+} same_inputs[] = {{"ffn_gate_up_exps.weight", "ffn_gate_exps.weight", true},
+                   {"ffn_gate_exps.weight", "ffn_gate_up_exps.weight", true},
+                   {"ffn_up_exps.weight", "ffn_gate_up_exps.weight", true},
+                   {"output.weight", "token_embd.weight", false}};
 
 static const ht_importance_row *find(const ht_importance *i, const char *name) {
     const size_t length = strlen(name);
     const ht_importance_row *r = row_named(i, name, length);
     for (size_t k = 0; !r && k < sizeof same_inputs / sizeof *same_inputs; k++) {
-        char other[160];
-        const size_t end = strlen(same_inputs[k][0]);
-        if (length < end || length - end > 64 || strcmp(name + length - end, same_inputs[k][0]) != 0) continue;
-        const int n = snprintf(other, sizeof other, "%.*s%s", (int)(length - end), name, same_inputs[k][1]);
+        const struct same_inputs *same = &same_inputs[k];
+        const size_t end = strlen(same->asked), before = length < end ? 0 : length - end;
+        char other[128];
+        if (length < end || before > 64 || strcmp(name + before, same->asked) != 0) continue;
+        if (same->in_layers ? !before || name[before - 1] != '.' : before > 0) continue;
+        const int n = snprintf(other, sizeof other, "%.*s%s", (int)before, name, same->other);
         r = row_named(i, other, (size_t)n);
     }
     return r;
