@@ -82,7 +82,9 @@ const command command_table[] = {
      "are.\n\n"
      "--from adds to what was gathered before, in either form of llama.cpp's files; without a text the files of --from "
      "are\n"
-     "added up. A text that takes long can be computed in parts, with --skip-chunks and --chunks.",
+     "added up. A text that takes long can be computed in parts, with --skip-chunks and --chunks. Every ten windows, "
+     "or\n"
+     "--save-every N, the file is written with what there is by then, so that an interrupted run goes on from it.",
      FOR_IMATRIX, true, 0, imatrix_command},
     {"logits", "MODEL --ids 1,2,3 --out FILE.npy", "Write the logits after every position, float32 [ids, vocabulary].",
      NULL, FOR_LOGITS, true, 0, logits_command},

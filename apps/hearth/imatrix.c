@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEFAULT_WINDOW = 512 };
+enum { DEFAULT_WINDOW = 512, DEFAULT_SAVE_EVERY = 10 };
 
 typedef struct source { /* one of them */
     char *text;
@@ -46,12 +46,27 @@ static ht_status load_from(const options *o, loaded *l, ht_error *err) {
     return st;
 }
 
-static void on_progress(double done, void *user) { progress_show(user, done); }
+typedef struct gathering {
+    const options *o;
+    progress computing;
+    long long every, saved; /* windows between saves; windows of the text that the file has, those left out included */
+    ht_error failure;
+} gathering;
+
+static void on_progress(double done, void *user) { progress_show(&((gathering *)user)->computing, done); }
+
+/* What is in the file is not lost when the command is interrupted. */
+static bool on_so_far(const ht_importance *i, void *user) {
+    gathering *g = user;
+    if (ht_importance_save(i, g->o->out, &g->failure)) return false;
+    g->saved = (g->saved ? g->saved : (long long)g->o->skip_chunks) + g->every;
+    return true;
+}
 
 static ht_status gather(const options *o, const source *s, const engine *e, const loaded *from, ht_importance **out,
                         ht_error *err) {
-    progress computing;
-    progress_begin(&computing, "computing", o->quiet);
+    gathering g = {.o = o, .every = options_given(o, "save-every") ? o->tune.save_every : DEFAULT_SAVE_EVERY};
+    progress_begin(&g.computing, "computing", o->quiet);
     ht_importance_options how;
     ht_importance_options_init(&how, sizeof how);
     how.window = (int32_t)o->window;
@@ -65,12 +80,21 @@ static ht_status gather(const options *o, const source *s, const engine *e, cons
     how.n_adapters = e->adapters.n;
     how.cancel = interrupt_flag();
     how.progress = on_progress;
-    how.user = &computing;
+    how.user = &g;
+    how.so_far = on_so_far;
+    how.so_far_chunks = g.every;
     ht_status st = o->text ? ht_importance_gather_text(e->model, s->text, s->n, &how, out, err)
                            : ht_importance_gather_ids(e->model, s->list.ids, s->list.n, &how, out, err);
-    progress_end(&computing);
-    if (st == HT_ERR_CANCELLED) snprintf(err->message, sizeof err->message, "interrupted: %s was not written", o->out);
-    return st;
+    progress_end(&g.computing);
+    if (st && g.failure.status)
+        *err = g.failure;
+    else if (st == HT_ERR_CANCELLED && g.saved)
+        snprintf(err->message, sizeof err->message,
+                 "interrupted: %s has %lld windows of the text; --from it with --skip-chunks %lld goes on", o->out,
+                 g.saved, g.saved);
+    else if (st == HT_ERR_CANCELLED)
+        snprintf(err->message, sizeof err->message, "interrupted: %s was not written", o->out);
+    return st && g.failure.status ? g.failure.status : st;
 }
 
 static ht_status load_and_gather(const options *o, const source *s, const loaded *from, char note[DEVICE_NOTE],

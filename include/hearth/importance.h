@@ -35,7 +35,8 @@ HT_API void ht_importance_free(ht_importance *importance); /* NULL is fine */
  * ht_importance_free. They are not negative, and may be 0. NULL when there is no such entry, or it has another shape
  * (ht_importance_check says why). An expert that the text never chose has ones, as llama.cpp takes them: all its columns count alike.
  *
- * Gate and up experts that share a tensor, "blk.0.ffn_gate_up_exps.weight", are found under each other's names. */
+ * What meets the same inputs is found under each other's names: gate and up experts, and "blk.0.ffn_gate_up_exps.weight", the tensor
+ * that they may share; an "output.weight" where the embedding was the head. */
 HT_API const float *ht_importance_find(const ht_importance *importance, const char *name, int64_t n_columns,
                                        int64_t expert);
 /* HT_ERR_ARGUMENT when there is an entry `name` that is not of n_experts (1 when dense) times n_columns columns: the weights are
@@ -89,7 +90,12 @@ typedef struct ht_importance_options {
     const ht_cancel *cancel; /* ends the call with HT_ERR_CANCELLED; default NULL */
     /* Called now and then with the share done, 0 to 1. Default NULL. */
     void (*progress)(double done, void *user);
-    void *user; /* handed to `progress` */
+    void *user; /* handed to `progress` and `so_far` */
+    /* Called after every so_far_chunks chunks but the last one with what there is by then, `from` included, lent during the call: so
+     * that what took hours can be kept. Skipping as many chunks goes on from there. False ends the call with HT_ERR_CANCELLED.
+     * Default NULL; default 0: never. */
+    bool (*so_far)(const ht_importance *importance, void *user);
+    int64_t so_far_chunks;
 } ht_importance_options;
 HT_API void ht_importance_options_init(ht_importance_options *options, size_t size);
 

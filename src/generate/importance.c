@@ -94,6 +94,7 @@ typedef struct gathering {
     int32_t bos;                   /* in front of each chunk; -1: none */
     int64_t window, step;          /* tokens of a chunk, and those of the text in it */
     int64_t first_chunk, n_chunks; /* to be computed */
+    int64_t done;                  /* of them */
     int32_t *chunk;                /* [window] */
     ht_session_adapters *adapters; /* NULL: none */
     ht_importance_sites sites;
@@ -111,7 +112,7 @@ static ht_status check(gathering *g, ht_error *err) {
     const int64_t context = g->model->context;
     if (o->window < 0 || o->window == 1)
         return ht_fail(err, HT_ERR_ARGUMENT, "a chunk of %d tokens, expected 2 or more", (int)o->window);
-    if (o->skip_chunks < 0 || o->max_chunks < 0 || o->n_from < 0 || o->n_adapters < 0)
+    if (o->skip_chunks < 0 || o->max_chunks < 0 || o->n_from < 0 || o->n_adapters < 0 || o->so_far_chunks < 0)
         return ht_fail(err, HT_ERR_ARGUMENT, "a negative number of chunks, importance weights or adapters");
     g->window = o->window ? o->window : ht_min_i64(HT_IMPORTANCE_CHUNK, context);
     if (g->window > context)
@@ -156,28 +157,6 @@ static ht_status prepare(gathering *g, ht_error *err) {
     return status;
 }
 
-static ht_status run(gathering *g, ht_error *err) {
-    ht_importance_pass p = {.model = g->model,
-                            .into = &g->sites,
-                            .lora = g->adapters ? &g->adapters->set : NULL,
-                            .cache = g->cache,
-                            .cancel = g->o.cancel,
-                            .progress = g->o.progress,
-                            .user = g->o.user,
-                            .total = g->n_chunks * g->window};
-    const int64_t begin = g->bos >= 0;
-    if (begin) g->chunk[0] = g->bos;
-    ht_status status = HT_OK;
-    for (int64_t k = g->first_chunk; !status && k < g->first_chunk + g->n_chunks; k++) {
-        const int64_t n = ht_min_i64(g->step, g->n - k * g->step);
-        memcpy(g->chunk + begin, g->ids + k * g->step, (size_t)n * sizeof *g->ids);
-        status = ht_importance_pass_run(&p, g->chunk, begin + n, err);
-        p.done += g->window;
-        if (status && status != HT_ERR_CANCELLED) ht_fail_in(err, status, "chunk %lld", (long long)k);
-    }
-    return status;
-}
-
 /* ---- the result ---- */
 
 static ht_status keep_site(const ht_importance_site *s, ht_importance *into, ht_error *err) {
@@ -191,13 +170,14 @@ static ht_status keep_site(const ht_importance_site *s, ht_importance *into, ht_
     return HT_OK;
 }
 
-static ht_status make_result(const gathering *g, ht_importance **out, ht_error *err) {
+static ht_status make_own(const gathering *g, ht_importance **out, ht_error *err) {
     ht_importance *i;
+    *out = NULL;
     ht_status status = ht_importance_new((size_t)g->sites.n, &i, err);
     for (int64_t k = 0; !status && k < g->sites.n; k++) status = keep_site(&g->sites.site[k], i, err);
     if (!status && g->o.dataset) status = ht_importance_add_dataset(i, g->o.dataset, strlen(g->o.dataset), err);
     if (!status) {
-        i->n_chunks = g->n_chunks;
+        i->n_chunks = g->done;
         i->chunk_tokens = g->window;
         status = ht_importance_seal(i, err);
     }
@@ -208,19 +188,61 @@ static ht_status make_result(const gathering *g, ht_importance **out, ht_error *
     return status;
 }
 
-/* `mine` and what was gathered before it, in place of it. */
-static ht_status add_from(const gathering *g, ht_importance **mine, ht_error *err) {
-    const int n = g->o.n_from;
-    if (!n) return HT_OK;
-    const ht_importance **parts = malloc(((size_t)n + 1) * sizeof *parts);
-    if (!parts) return ht_fail_memory(err, ((size_t)n + 1) * sizeof *parts, "importance weights");
-    memcpy(parts, g->o.from, (size_t)n * sizeof *parts);
-    parts[n] = *mine;
-    ht_importance *sum = NULL;
-    const ht_status status = ht_importance_merge(parts, n + 1, &sum, err);
-    ht_importance_free(*mine);
-    *mine = sum;
+/* What was gathered, with what was there before. */
+static ht_status make_result(const gathering *g, ht_importance **out, ht_error *err) {
+    const size_t n = (size_t)g->o.n_from;
+    ht_importance *own;
+    *out = NULL;
+    ht_status status = make_own(g, &own, err);
+    if (status || !n) {
+        *out = own;
+        return status;
+    }
+    const ht_importance **parts = malloc((n + 1) * sizeof *parts);
+    if (parts) {
+        memcpy(parts, g->o.from, n * sizeof *parts);
+        parts[n] = own;
+        status = ht_importance_merge(parts, (int)n + 1, out, err);
+    } else
+        status = ht_fail_memory(err, (n + 1) * sizeof *parts, "importance weights");
+    ht_importance_free(own);
     free(parts);
+    return status;
+}
+
+/* ---- chunks ---- */
+
+static ht_status show_so_far(const gathering *g, ht_error *err) {
+    const ht_importance_options *o = &g->o;
+    if (!o->so_far || !o->so_far_chunks || g->done % o->so_far_chunks || g->done == g->n_chunks) return HT_OK;
+    ht_importance *i;
+    ht_status status = make_result(g, &i, err);
+    if (!status && !o->so_far(i, o->user)) status = ht_fail(err, HT_ERR_CANCELLED, "stopped by the callback");
+    ht_importance_free(i);
+    return status;
+}
+
+static ht_status run(gathering *g, ht_error *err) {
+    ht_importance_pass p = {.model = g->model,
+                            .into = &g->sites,
+                            .lora = g->adapters ? &g->adapters->set : NULL,
+                            .cache = g->cache,
+                            .cancel = g->o.cancel,
+                            .progress = g->o.progress,
+                            .user = g->o.user,
+                            .total = g->n_chunks * g->window};
+    const int64_t begin = g->bos >= 0;
+    if (begin) g->chunk[0] = g->bos;
+    ht_status status = HT_OK;
+    while (!status && g->done < g->n_chunks) {
+        const int64_t k = g->first_chunk + g->done, n = ht_min_i64(g->step, g->n - k * g->step);
+        memcpy(g->chunk + begin, g->ids + k * g->step, (size_t)n * sizeof *g->ids);
+        status = ht_importance_pass_run(&p, g->chunk, begin + n, err);
+        if (status && status != HT_ERR_CANCELLED) ht_fail_in(err, status, "chunk %lld", (long long)k);
+        p.done += g->window;
+        g->done++;
+        if (!status) status = show_so_far(g, err);
+    }
     return status;
 }
 
@@ -233,7 +255,6 @@ static ht_status gather(ht_model *m, const int32_t *ids, size_t n, int32_t bos, 
     if (!status) status = prepare(&g, err);
     if (!status) status = run(&g, err);
     if (!status) status = make_result(&g, out, err);
-    if (!status) status = add_from(&g, out, err);
     ht_cache_free(g.cache);
     ht_session_adapters_free(g.adapters);
     ht_importance_sites_free(&g.sites);

@@ -3,11 +3,15 @@
 import json
 import math
 import pathlib
+import re
+import signal
 import struct
+import subprocess
+import time
 import unittest
 
 import tiny_model
-from support import TINY, CommandTest
+from support import HEARTH, TINY, CommandTest
 
 TEXT = b"hello world, the hello of the world: hello the world or the hold of the wold" * 4
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -182,6 +186,41 @@ class Imatrix(CommandTest):
         self.assertEqual(report["unchosen_experts"], sum(file.tensor[n].count(0.0) for n in layers))
         text = self.succeeds("imatrix", EXPERTS, "--ids", "1,2", "--out", self.folder / "y").text
         self.assertIn("never chosen", text)
+
+    def test_interruption(self):
+        """What the first windows gave is in the file by then, and the rest can be added to it."""
+        text, out = self.folder / "long", self.folder / "part.gguf"
+        text.write_bytes(TEXT * 4000)  # seconds, of which the first saves take few
+        words = ["imatrix", TINY, "--text", text, "--ctx", "32", "-t", "1"]
+        process = subprocess.Popen([HEARTH, *map(str, words), "--out", str(out), "--save-every", "3"],
+                                   stderr=subprocess.PIPE, stdout=subprocess.PIPE)  # fmt: skip
+        while process.poll() is None and not out.exists():
+            time.sleep(0.001)
+        process.send_signal(signal.SIGINT)
+        shown, error = process.communicate()
+        self.assertEqual(process.returncode, -signal.SIGINT, error)
+        self.assertEqual(shown, b"")
+        done = int(re.search(rf"{re.escape(str(out))} has (\d+) windows .* --skip-chunks \1 goes on", error.decode())[1])
+        part = Gguf(out)
+        self.assertEqual(part.values["imatrix.chunk_count"], done)
+        self.assertEqual(done % 3, 0)
+        more = ("--text", text, "--ctx", "32", "--chunks", "3")
+        _, added = self.imatrix(TINY, *more, "--skip-chunks", done, "--from", out)
+        _, whole = self.imatrix(TINY, "--text", text, "--ctx", "32", "--chunks", done + 3, name="whole.gguf")
+        self.assertEqual(added.values, whole.values)
+        for name, values in whole.tensor.items():
+            for x, y in zip(values, added.tensor[name]):
+                self.assertAlmostEqual(x, y, delta=1e-5 * abs(x))
+
+    def test_interruption_at_once(self):
+        process = subprocess.Popen([HEARTH, "imatrix", str(TINY), "--text", "-", "--out", str(self.folder / "none.gguf")],
+                                   stdin=subprocess.PIPE, stderr=subprocess.PIPE, stdout=subprocess.PIPE)  # fmt: skip
+        process.stdin.write(TEXT)  # and no end
+        process.stdin.flush()
+        process.send_signal(signal.SIGTERM)
+        process.communicate()
+        self.assertEqual(process.returncode, -signal.SIGTERM)
+        self.assertFalse((self.folder / "none.gguf").exists())
 
     def test_mistakes(self):
         out = ("--out", self.folder / "x.gguf")

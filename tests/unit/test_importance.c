@@ -256,6 +256,45 @@ static void parts(void **state) {
     ht_model_free(m);
 }
 
+typedef struct kept {
+    ht_importance *last; /* a copy of what there was */
+    int calls, stop_at;
+} kept;
+
+static bool keep(const ht_importance *i, void *user) {
+    kept *k = user;
+    ht_error err = {0};
+    ht_importance_free(k->last);
+    assert_int_equal(ht_importance_merge(&i, 1, &k->last, &err), HT_OK);
+    return ++k->calls != k->stop_at;
+}
+
+/* What there is after some chunks is what these give by themselves, to the bit. */
+static void so_far(void **state) {
+    (void)state;
+    ht_model *m = load("qwen3-moe-f32", HT_PRECISION_HIGH, 2);
+    ht_error err = {0};
+    int32_t ids[N];
+    fill_ids(ids, N);
+    ht_importance *four = gather(m, ids, N, OPTIONS(ht_importance_options, with.window = 40, with.max_chunks = 4)), *i;
+    kept k = {NULL};
+    ht_importance_options o =
+        OPTIONS(ht_importance_options, with.window = 40, with.so_far = keep, with.so_far_chunks = 2, with.user = &k);
+    ht_importance_free(gather(m, ids, N, o));
+    assert_int_equal(k.calls, 2); /* of five chunks */
+    assert_same(k.last, four);
+    assert_int_equal(ht_importance_get_info(k.last).n_chunks, 4);
+    k.stop_at = 3;
+    assert_int_equal(ht_importance_gather_ids(m, ids, N, &o, &i, &err), HT_ERR_CANCELLED);
+    assert_null(i);
+    o.max_chunks = 2; /* the last one is the result's */
+    ht_importance_free(gather(m, ids, N, o));
+    assert_int_equal(k.calls, 3);
+    ht_importance_free(k.last);
+    ht_importance_free(four);
+    ht_model_free(m);
+}
+
 /* An adapter changes what layers behind the first meet, and nothing before it. */
 static void with_adapter(void **state) {
     (void)state;
@@ -273,6 +312,56 @@ static void with_adapter(void **state) {
     ht_importance_free(adapted);
     ht_adapter_free(a);
     ht_model_free(m);
+}
+
+/* ---- names ---- */
+
+static ht_importance *of_names(const char *const *names, size_t n) {
+    ht_importance *i;
+    ht_importance_row *row;
+    ht_error err = {0};
+    assert_int_equal(ht_importance_new(n, &i, &err), HT_OK);
+    for (size_t k = 0; k < n; k++) {
+        assert_int_equal(ht_importance_add(i, names[k], strlen(names[k]), 2, 1, &row, &err), HT_OK);
+        row->count[0] = 1;
+        row->sum[0] = (float)k;
+    }
+    assert_int_equal(ht_importance_seal(i, &err), HT_OK);
+    return i;
+}
+
+/* The entry of a name, by its number; -1: none. */
+static int found(const ht_importance *i, const char *name) {
+    const float *mean = ht_importance_find(i, name, 2, 0);
+    return mean ? (int)mean[0] : -1;
+}
+
+/* Matrices of the same inputs are found by each other's names, and no others. */
+static void other_names(void **state) {
+    (void)state;
+    ht_importance *split = of_names((const char *const[]){"blk.0.ffn_gate_exps.weight", "blk.0.ffn_up_exps.weight",
+                                                          "token_embd.weight", "blk.10.ffn_gate_up_exps.weight"},
+                                    4);
+    assert_int_equal(found(split, "blk.0.ffn_gate_exps.weight"), 0);
+    assert_int_equal(found(split, "blk.0.ffn_up_exps.weight"), 1);
+    assert_int_equal(found(split, "blk.0.ffn_gate_up_exps.weight"), 0);
+    assert_int_equal(found(split, "blk.10.ffn_gate_exps.weight"), 3);
+    assert_int_equal(found(split, "blk.10.ffn_up_exps.weight"), 3);
+    assert_int_equal(found(split, "output.weight"), 2);
+    assert_int_equal(found(split, "token_embd.weight"), 2);
+    static const char *const none[] = {"blk.0.attn_output.weight",
+                                       "blk.0.output.weight",
+                                       "blk.0.ffn_down_exps.weight",
+                                       "blk.1.ffn_gate_exps.weight",
+                                       "ffn_gate_exps.weight",
+                                       "output",
+                                       ""};
+    for (size_t k = 0; k < sizeof none / sizeof *none; k++) assert_int_equal(found(split, none[k]), -1);
+    ht_importance *head = of_names((const char *const[]){"output.weight"}, 1);
+    assert_int_equal(found(head, "output.weight"), 0);
+    assert_int_equal(found(head, "token_embd.weight"), -1); /* an embedding of its own has rows looked up alone */
+    ht_importance_free(split);
+    ht_importance_free(head);
 }
 
 /* ---- the older form ---- */
@@ -596,7 +685,9 @@ int main(void) {
         cmocka_unit_test(fused_experts),
         cmocka_unit_test(chunks),
         cmocka_unit_test(parts),
+        cmocka_unit_test(so_far),
         cmocka_unit_test(with_adapter),
+        cmocka_unit_test(other_names),
         cmocka_unit_test(older_form),
         cmocka_unit_test(older_and_newer),
         cmocka_unit_test(damaged_older),
