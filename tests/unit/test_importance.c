@@ -277,7 +277,7 @@ static void so_far(void **state) {
     int32_t ids[N];
     fill_ids(ids, N);
     ht_importance *four = gather(m, ids, N, OPTIONS(ht_importance_options, with.window = 40, with.max_chunks = 4)), *i;
-    kept k = {NULL};
+    kept k = {0};
     ht_importance_options o =
         OPTIONS(ht_importance_options, with.window = 40, with.so_far = keep, with.so_far_chunks = 2, with.user = &k);
     ht_importance_free(gather(m, ids, N, o));
