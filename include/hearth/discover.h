@@ -19,9 +19,10 @@ typedef struct ht_find {
 typedef bool ht_discover_fn(const ht_find *find, void *user);
 
 /* Calls `fn` for every checkpoint in `directory` and in all directories below it, in the order of their names: a GGUF file
- * (one in parts counts once, vision towers named "mmproj..." not at all), or a directory with safetensors (one with LoRA
- * adapters alone is none). Names that begin with a dot are skipped below `directory`; links are followed, but no directory
- * is searched twice, so circles end. Broken checkpoints, and directories that cannot be read, are finds with a `problem`.
+ * (one in parts counts once; vision towers named "mmproj...", LoRA adapters and importance weights not at all), or a
+ * directory with safetensors (one with LoRA adapters alone is none). Names that begin with a dot are skipped below
+ * `directory`; links are followed, but no directory is searched twice, so circles end. Broken checkpoints, and directories
+ * that cannot be read, are finds with a `problem`.
  * HT_ERR_IO when `directory` itself cannot be read, HT_ERR_CANCELLED when `fn` returned false, HT_ERR_MEMORY. Thread-safe. */
 HT_API ht_status ht_discover(const char *directory, ht_discover_fn *fn, void *user, ht_error *err);
 

@@ -1,5 +1,6 @@
 /* Configuration from GGUF metadata; missing fields come from the tensors or the family's defaults. */
 #include "base/error.h"
+#include "formats/name_index.h"
 #include "models/registry.h"
 #include "tokenizer/vocab.h"
 
@@ -105,8 +106,13 @@ ht_status ht_config_from_gguf(const ht_gguf *g, const char *file, ht_config *out
     *out = (ht_config){0};
     ht_meta m = {.gguf = g, .file = file, .err = err};
     ht_bytes name;
-    if (!ht_gguf_get_string(g, "general.architecture", &name))
+    if (!ht_gguf_get_string(g, "general.architecture", &name)) {
+        if (ht_gguf_get_string(g, "general.type", &name) && name.len && !ht_name_problem(name.data, name.len))
+            return ht_fail(err, HT_ERR_FORMAT,
+                           "%s: there is no `general.architecture`, and `general.type` is `%.*s`: this is no model",
+                           file, ht_name_shown(name.data, name.len), name.data);
         return ht_fail(err, HT_ERR_FORMAT, "%s: there is no `general.architecture`", file);
+    }
     snprintf(m.architecture, sizeof m.architecture, "%.*s", (int)(name.len < 63 ? name.len : 63), name.data);
     out->family = ht_family_of_architecture(m.architecture);
     if (!out->family)

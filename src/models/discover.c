@@ -146,11 +146,25 @@ static ht_status report_find(traversal *t, const ht_find *find, ht_error *err) {
     return ht_fail(err, HT_ERR_CANCELLED, "the search was stopped at %s", find->path);
 }
 
+/* Whether a file says that it is something else than a model: a GGUF file with a LoRA adapter, or with importance weights. */
+static bool is_no_model(const char *path) {
+    ht_file *file = NULL;
+    ht_gguf *gguf = NULL;
+    ht_bytes type;
+    const bool found = ends_with(path, ".gguf") && !ht_file_open(path, &file, NULL) &&
+                       !ht_gguf_read(file, path, &gguf, NULL) && ht_gguf_get_string(gguf, "general.type", &type) &&
+                       type.len == 7 && (!memcmp(type.data, "adapter", 7) || !memcmp(type.data, "imatrix", 7));
+    ht_gguf_free(gguf);
+    ht_file_close(file);
+    return found;
+}
+
 static ht_status visit_checkpoint(traversal *t, const char *path, ht_error *err) {
     ht_error problem = {0};
     ht_model_info *info;
     ht_status broken = ht_model_info_glance(path, &info, &problem);
     if (broken == HT_ERR_MEMORY) return ht_fail(err, broken, "%s", problem.message);
+    if (broken && is_no_model(path)) return HT_OK;
     ht_status status = report_find(t, &(ht_find){path, info, broken ? &problem : NULL}, err);
     ht_model_info_free(info);
     return status;

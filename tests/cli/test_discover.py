@@ -49,6 +49,9 @@ class Discover(CommandTest):
         self.put("z.gguf", "m/b.gguf", "m/a.gguf", "m/deep/er/c.gguf", "n.gguf")
         self.put(".hidden/a.gguf", ".b.gguf", "m/.c.gguf", "mmproj-vision.gguf")
         (self.folder / "notes.txt").write_text("nothing")
+        weights = self.folder / "m" / "imatrix.gguf"
+        self.succeeds("imatrix", TINY, "--ids", "1,2,3", "--out", weights)
+        self.fails(1, "info", weights, says=["imatrix.gguf", "`general.type` is `imatrix`", "this is no model"])
         (self.folder / "lora").mkdir()
         (self.folder / "lora" / "adapter_model.safetensors").write_text("no model")
         paths, value = self.discover()
