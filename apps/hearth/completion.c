@@ -8,6 +8,7 @@
 
 static bool takes(const command *c, const option_spec *spec) { return (spec->commands & c->bit) != 0; }
 static bool has_value(const option_spec *spec) { return spec->kind != KIND_FLAG; }
+static bool names_files(const option_spec *spec) { return spec->kind == KIND_PATH || spec->kind == KIND_PATHS; }
 
 /* Text in single quotes, with what ends them, and the characters of `special` behind a backslash, written so that the shell has it back. */
 static void quoted(const char *text, const char *special) {
@@ -83,8 +84,10 @@ static void bash(void) {
         choices_of(&option_table[i]);
         put("' -- \"$cur\")); return ;;\n");
     }
-    if (bash_pattern(KIND_PATH))
-        put(") compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- \"$cur\")); return ;;\n");
+    static const option_kind files[] = {KIND_PATH, KIND_PATHS};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        if (bash_pattern(files[i]))
+            put(") compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- \"$cur\")); return ;;\n");
     static const option_kind plain[] = {KIND_INTEGER, KIND_NUMBER, KIND_TEXT, KIND_ORDER};
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
         if (bash_pattern(plain[i])) put(") return ;;\n");
@@ -112,7 +115,7 @@ static void bash(void) {
 
 static void zsh_option(const option_spec *spec) {
     char word[160];
-    snprintf(word, sizeof word, "%s--%s", spec->kind == KIND_LIST ? "*" : "", spec->name);
+    snprintf(word, sizeof word, "%s--%s", spec->kind == KIND_LIST || spec->kind == KIND_PATHS ? "*" : "", spec->name);
     put(" \\\n        ");
     put(word);
     quoted("[", "");
@@ -121,12 +124,12 @@ static void zsh_option(const option_spec *spec) {
     if (!has_value(spec)) return;
     quoted(":", "");
     quoted(spec->value ? spec->value : "VALUE", "[]:\\");
-    if (spec->kind == KIND_PATH) quoted(":_files", "");
+    if (names_files(spec)) quoted(":_files", "");
     if (spec->kind == KIND_CHOICE) {
         put("':(");
         choices_of(spec);
         put(")'");
-    } else if (spec->kind != KIND_PATH)
+    } else if (!names_files(spec))
         quoted(": ", "");
 }
 
@@ -186,7 +189,7 @@ static void fish(void) {
                 const char letter[] = {' ', '-', 's', ' ', spec->letter, '\0'};
                 put(letter);
             }
-            if (has_value(spec)) put(spec->kind == KIND_PATH ? " -rF" : " -x");
+            if (has_value(spec)) put(names_files(spec) ? " -rF" : " -x");
             if (spec->kind == KIND_CHOICE) {
                 put(" -a '");
                 choices_of(spec);

@@ -94,6 +94,9 @@ static bool set_value(const command *c, const option_spec *spec, const char *val
         if (*value == '\0') return bad_value(c, spec, value, "the name of a file");
         *(const char **)field = value;
         return true;
+    case KIND_PATHS:
+        if (*value == '\0') return bad_value(c, spec, value, "the name of a file");
+        return append(field, value);
     case KIND_LIST:
         if (*value == '\0' || !text_is_utf8(value)) return bad_value(c, spec, value, "some text in UTF-8");
         return append(field, value);
@@ -226,7 +229,8 @@ static bool take_entry(const command *c, const char *name, json_t *value, const 
     if (spec->kind == KIND_FLAG) return take_flag(c, spec, value, o);
     o->given[spec - option_table] = true;
     const size_t n = json_is_array(value) ? json_array_size(value) : 1;
-    if (json_is_array(value) && spec->kind != KIND_LIST) return bad_entry(c, o, name, "is to be one value");
+    if (json_is_array(value) && spec->kind != KIND_LIST && spec->kind != KIND_PATHS)
+        return bad_entry(c, o, name, "is to be one value");
     for (size_t i = 0; i < n; i++) {
         const json_t *one = json_is_array(value) ? json_array_get(value, i) : value;
         const char *text = entry_text(one, o);

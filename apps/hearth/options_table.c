@@ -84,7 +84,7 @@ const option_spec option_table[] = {
     {"chunks", 0, KIND_INTEGER, AT(chunks), 1, MAX_COUNT, NULL, FOR_IMATRIX, false, "N", "windows at most (all)"},
     {"skip-chunks", 0, KIND_INTEGER, AT(skip_chunks), 0, MAX_COUNT, NULL, FOR_IMATRIX, false, "N",
      "windows to leave out at the beginning (0)"},
-    {"from", 0, KIND_LIST, AT(from), 0, 0, NULL, FOR_IMATRIX, false, "FILE",
+    {"from", 0, KIND_PATHS, AT(from), 0, 0, NULL, FOR_IMATRIX, false, "FILE",
      "importance weights to be added to; may be given several times"},
     {"kl-vs", 0, KIND_PATH, AT(kl_vs), 0, 0, NULL, FOR_EVAL, false, "MODEL2",
      "also the divergence from another checkpoint's predictions"},

@@ -11,6 +11,7 @@ typedef enum option_kind {
     KIND_TEXT,
     KIND_PATH,
     KIND_LIST,
+    KIND_PATHS, /* a list of files */
     KIND_CHOICE,
     KIND_ORDER
 } option_kind;

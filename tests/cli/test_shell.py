@@ -38,6 +38,8 @@ class Completion(CommandTest):
         self.assertEqual(self.complete("hearth", "run", "some"), ["some-model"])
         self.assertIn("default", self.complete("hearth", "chat", "d"))
         self.assertIn("hearth", self.complete("hearth", "run", "m", "--messages", "h"))
+        self.assertEqual(self.complete("hearth", "imatrix", "d", "--from", "d"), [])  # a file, not a model
+        self.assertEqual(self.complete("hearth", "imatrix", "d", "--from", "h"), ["hearth"])
 
     def test_each_option_of_each_command(self):
         for name in commands(self.succeeds("--help").text):
