@@ -203,6 +203,7 @@ static ht_status parse_older(const void *data, size_t size, const char *name, ht
 ht_status ht_importance_parse(const void *data, size_t size, const char *name, ht_importance **out, ht_error *err) {
     ht_importance *i = NULL;
     *out = NULL;
+    if (ht_is_lfs_pointer(data, size)) return ht_fail(err, HT_ERR_FORMAT, "%s: %s", name, HT_LFS_POINTER);
     const bool is_gguf = size >= 4 && memcmp(data, "GGUF", 4) == 0;
     ht_status status = is_gguf ? parse_gguf(data, size, name, &i, err) : parse_older(data, size, name, &i, err);
     if (!status && i->n == 0) status = ht_fail(err, HT_ERR_FORMAT, "%s: there are no importance weights in it", name);

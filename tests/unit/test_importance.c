@@ -516,7 +516,10 @@ static void damaged_values(void **state) {
         assert_int_equal(parse(b.at, b.n, &err), HT_ERR_FORMAT);
         assert_non_null(strstr(err.message, "blk.0.attn_q.weight"));
     }
+    static const char pointer[] = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n";
     ht_error err = {0};
+    assert_int_equal(parse((const unsigned char *)pointer, strlen(pointer), &err), HT_ERR_FORMAT);
+    assert_non_null(strstr(err.message, "git lfs pull"));
     bytes b = {.n = 0};
     put_number(&b, 2);
     for (int k = 0; k < 2; k++) put_older(&b, "blk.0.attn_q.weight", 1, (float[]){1, 2}, 2);
