@@ -10,6 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Names that are made of others: "blk.N." and so on before what a table here has. */
+enum { LONGEST_PREFIX = 64, SHORT_NAME = 128 };
+
 /* ---- making one ---- */
 
 ht_status ht_importance_new(size_t n, ht_importance **out, ht_error *err) {
@@ -147,8 +150,8 @@ static const ht_importance_row *find(const ht_importance *i, const char *name) {
     for (size_t k = 0; !r && k < sizeof same_inputs / sizeof *same_inputs; k++) {
         const struct same_inputs *same = &same_inputs[k];
         const size_t end = strlen(same->asked), before = length < end ? 0 : length - end;
-        char other[128];
-        if (length < end || before > 64 || strcmp(name + before, same->asked) != 0) continue;
+        char other[SHORT_NAME];
+        if (length < end || before > LONGEST_PREFIX || strcmp(name + before, same->asked) != 0) continue;
         if (same->in_layers ? !before || name[before - 1] != '.' : before > 0) continue;
         const int n = snprintf(other, sizeof other, "%.*s%s", (int)before, name, same->other);
         r = row_named(i, other, (size_t)n);
@@ -214,21 +217,40 @@ static const ht_importance_row *finest(const ht_importance *const *parts, int n,
     return best;
 }
 
+/* Adds a row of one of the parts to that of `name` in the sum. */
+static ht_status merge_row(ht_importance *into, const ht_importance *const *parts, int n, const char *name,
+                           const ht_importance_row *from, ht_error *err) {
+    const size_t length = strlen(name), at = ht_name_index_find(&into->names, name, length);
+    ht_importance_row *to = at == SIZE_MAX ? NULL : &into->row[at];
+    if (!to) {
+        const ht_importance_row *shape = finest(parts, n, name);
+        const ht_status status = ht_importance_add(into, name, length, shape->n_columns, shape->n_experts, &to, err);
+        if (status) return status;
+    }
+    return add_row(to, from, err);
+}
+
+/* The names of gate and up where `name` is that of both in one tensor, and a part has them in two. */
+static bool split_elsewhere(const ht_importance *const *parts, int n, const char *name, char split[2][SHORT_NAME]) {
+    static const char both[] = "ffn_gate_up_exps.weight";
+    const char *end = strstr(name, both);
+    if (!end || end[sizeof both - 1] || end - name > LONGEST_PREFIX) return false;
+    snprintf(split[0], SHORT_NAME, "%.*sffn_gate_exps.weight", (int)(end - name), name);
+    snprintf(split[1], SHORT_NAME, "%.*sffn_up_exps.weight", (int)(end - name), name);
+    return finest(parts, n, split[0]) && finest(parts, n, split[1]);
+}
+
 static ht_status merge_rows(ht_importance *into, const ht_importance *const *parts, int n, ht_error *err) {
+    ht_status status = HT_OK;
     for (int k = 0; k < n; k++)
-        for (int64_t j = 0; j < parts[k]->n; j++) {
+        for (int64_t j = 0; !status && j < parts[k]->n; j++) {
             const ht_importance_row *from = &parts[k]->row[j];
-            const size_t length = strlen(from->name), at = ht_name_index_find(&into->names, from->name, length);
-            ht_importance_row *to = at == SIZE_MAX ? NULL : &into->row[at];
-            ht_status status = HT_OK;
-            if (!to) {
-                const ht_importance_row *shape = finest(parts, n, from->name);
-                status = ht_importance_add(into, from->name, length, shape->n_columns, shape->n_experts, &to, err);
-            }
-            if (!status) status = add_row(to, from, err);
-            if (status) return status;
+            char split[2][SHORT_NAME];
+            const bool is_split = split_elsewhere(parts, n, from->name, split);
+            status = merge_row(into, parts, n, is_split ? split[0] : from->name, from, err);
+            if (!status && is_split) status = merge_row(into, parts, n, split[1], from, err);
         }
-    return HT_OK;
+    return status;
 }
 
 /* Texts that several parts name are named once. */

@@ -357,6 +357,21 @@ static void other_names(void **state) {
                                        "output",
                                        ""};
     for (size_t k = 0; k < sizeof none / sizeof *none; k++) assert_int_equal(found(split, none[k]), -1);
+    /* Added up with what another file has in one tensor, gate and up get its inputs both. */
+    ht_importance *joined = of_names((const char *const[]){"x", "y", "z", "w", "blk.0.ffn_gate_up_exps.weight"}, 5),
+                  *sum;
+    for (int turned = 0; turned < 2; turned++) {
+        const ht_importance *both[] = {turned ? joined : split, turned ? split : joined};
+        ht_error err = {0};
+        assert_int_equal(ht_importance_merge(both, 2, &sum, &err), HT_OK);
+        assert_int_equal(ht_importance_get_info(sum).n_entries, 8);
+        assert_true(entry_of(sum, "blk.0.ffn_gate_exps.weight").sum[0] == 0 + 4);
+        assert_true(entry_of(sum, "blk.0.ffn_up_exps.weight").sum[0] == 1 + 4);
+        assert_true(entry_of(sum, "blk.0.ffn_up_exps.weight").count[0] == 2);
+        assert_int_equal(found(sum, "blk.0.ffn_gate_up_exps.weight"), 2);
+        ht_importance_free(sum);
+    }
+    ht_importance_free(joined);
     ht_importance *head = of_names((const char *const[]){"output.weight"}, 1);
     assert_int_equal(found(head, "output.weight"), 0);
     assert_int_equal(found(head, "token_embd.weight"), -1); /* an embedding of its own has rows looked up alone */
