@@ -81,7 +81,8 @@ typedef struct options {
     int kv;            /* index into f16, f32, bf16 */
     int dtype;         /* index into auto, f32, f16, bf16 */
     int pooling;       /* ht_pooling */
-    bool pure, errors;                   /* of quantize */
+    const char *imatrix;                 /* of quantize; NULL: none */
+    bool pure, errors;                   /* likewise */
     bool kl_vs_reference, dense, inspect_q, inspect_v, no_normalize;
     bool sliding, markdown, packed_cache, no_generation_prompt, no_thinking, parse_special;
     bool json, quiet, raw, null, add_special, help;

@@ -121,6 +121,8 @@ const option_spec option_table[] = {
      "the model it is for: checks it, and orders the rows of q and k for GGUF"},
     {"to", 0, KIND_TEXT, AT(to), 0, 0, NULL, FOR_ADAPTER | FOR_QUANTIZE, false, "TYPE",
      "of an adapter the format: peft, mlx or gguf; of weights their type, as Q4_K_M, or 4:32 for MLX's groups"},
+    {"imatrix", 0, KIND_PATH, AT(imatrix), 0, 0, NULL, FOR_QUANTIZE, false, "FILE",
+     "importance weights, of hearth imatrix or llama.cpp"},
     {"pure", 0, KIND_FLAG, AT(pure), 0, 0, NULL, FOR_QUANTIZE, false, NULL, "every matrix in the type itself, no mix"},
     {"errors", 0, KIND_FLAG, AT(errors), 0, 0, NULL, FOR_QUANTIZE, false, NULL,
      "a line for each rounded tensor, with its error"},

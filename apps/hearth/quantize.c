@@ -32,12 +32,18 @@ static void on_tensor(const ht_convert_tensor *t, void *user) {
 
 static ht_status quantize(const options *o, shown *s, ht_convert_report *result, ht_error *err) {
     ht_convert_options how;
-    char *path;
+    ht_importance *importance = NULL;
+    char *path = NULL;
     ht_status st = model_path(o->model, &path, err);
-    if (st) return st;
+    if (!st && o->imatrix) st = ht_importance_load(o->imatrix, &importance, err);
+    if (st) {
+        free(path);
+        return st;
+    }
     ht_convert_options_init(&how, sizeof how);
     how.type = o->to;
     how.pure = o->pure;
+    how.importance = importance;
     how.n_threads = (int32_t)o->threads;
     how.cancel = interrupt_flag();
     how.progress = on_progress;
@@ -49,6 +55,7 @@ static ht_status quantize(const options *o, shown *s, ht_convert_report *result,
     progress_end(&s->progress);
     if (st && interrupted())
         snprintf(err->message, sizeof err->message, "interrupted: %s was not written", o->arguments.items[0]);
+    ht_importance_free(importance);
     free(path);
     return st;
 }

@@ -7,6 +7,7 @@
 #define HEARTH_CONVERT_H
 
 #include <hearth/cancel.h>
+#include <hearth/importance.h>
 #include <hearth/status.h>
 
 #include <stdbool.h>
@@ -40,6 +41,8 @@ typedef struct ht_convert_options {
      * 128 columns, default 64), mxfp4, or F32, F16, BF16. Case does not count. */
     const char *type;
     bool pure;                                                 /* every matrix in the type itself, no mix; default false */
+    /* What columns count for; matrices that it does not have are rounded without. Default NULL: all columns count alike. */
+    const ht_importance *importance;
     int32_t n_threads;                                         /* default 0: one for each core */
     const ht_cancel *cancel;                                   /* ends the call with HT_ERR_CANCELLED; default NULL */
     void (*progress)(double done, void *user);                 /* called now and then with the share done, 0 to 1; default NULL */
@@ -57,7 +60,7 @@ HT_API void ht_convert_options_init(ht_convert_options *options, size_t size);
  * replaced when it was written by this function or by ht_fuse and its files have the same names; anything else is
  * HT_ERR_ARGUMENT, as are the checkpoint itself and a place inside of it. Parts of a GGUF file become one.
  *
- * HT_ERR_ARGUMENT for a type that there is not or that the container does not hold, HT_ERR_FORMAT for weights that are no finite
+ * HT_ERR_ARGUMENT for a type that there is not or that the container does not hold, and importance weights of another model, HT_ERR_FORMAT for weights that are no finite
  * numbers, HT_ERR_LIMIT for a weight that the type cannot hold, else the errors of ht_model_load. */
 HT_API ht_status ht_convert(const char *model_path, const char *out_path, const ht_convert_options *options,
                             ht_error *err);

@@ -64,7 +64,9 @@ static ht_status choose_gguf_types(ht_rewrite_plan *plan, const ht_convert_optio
             .n_layers = (int)config->n_layers,
             .n_experts = (int)config->n_experts,
             .queries_per_kv = (int)(config->n_heads / config->n_kv_heads),
-            .is_head = !strcmp(t->name, untied ? "output.weight" : "token_embd.weight")};
+            .is_head = !strcmp(t->name, untied ? "output.weight" : "token_embd.weight"),
+            .importance = o->importance != NULL};
+        snprintf(t->importance, sizeof t->importance, "%s", t->name);
         set_type(t, ht_quantize_type(mix, o->pure, &what));
     }
     return HT_OK;
@@ -107,7 +109,9 @@ static ht_status choose_projection(const ht_stored_projection *p, void *user, ht
     (void)err;
     const chosen *all = user;
     all->is_weight[p->tensor] = true;
-    all->plan->tensor[p->tensor].n_shares = (int)p->n_shares;
+    ht_rewrite_tensor *t = &all->plan->tensor[p->tensor];
+    t->n_shares = (int)p->n_shares;
+    snprintf(t->importance, sizeof t->importance, "%s.weight", p->of.gguf);
     return HT_OK;
 }
 
@@ -116,11 +120,13 @@ static ht_status find_weights(ht_rewrite_plan *plan, bool *is_weight, ht_error *
     chosen all = {plan, is_weight};
     ht_status status = ht_weights_visit(plan->c, plan->config, choose_projection, &all, err);
     for (size_t i = 0; !status && i < plan->n; i++) {
-        const ht_rewrite_tensor *t = &plan->tensor[i];
-        if (t->owner == i && t->from.n_dims == 2 &&
-            (ends_with(t->name, "embed_tokens.weight") || ends_with(t->name, "embed_tokens_per_layer.weight") ||
-             (plan->c->head && !strcmp(t->name, plan->c->head))))
-            is_weight[i] = true;
+        ht_rewrite_tensor *t = &plan->tensor[i];
+        if (t->owner != i || t->from.n_dims != 2) continue;
+        const bool is_head = plan->c->head && !strcmp(t->name, plan->c->head);
+        const bool is_table = ends_with(t->name, "embed_tokens.weight");
+        is_weight[i] = is_weight[i] || is_head || is_table || ends_with(t->name, "embed_tokens_per_layer.weight");
+        if (is_head || is_table)
+            snprintf(t->importance, sizeof t->importance, "%s", is_head ? "output.weight" : "token_embd.weight");
     }
     return status;
 }
@@ -207,6 +213,7 @@ ht_status ht_convert(const char *model_path, const char *out_path, const ht_conv
                             .verb = "quantising",
                             .mark = HT_REWRITE_QUANTIZED,
                             .file_type = -1,
+                            .importance = o.importance,
                             .cancel = o.cancel,
                             .progress = o.progress,
                             .on_tensor = o.on_tensor,

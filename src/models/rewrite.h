@@ -18,6 +18,8 @@
 #define HT_REWRITE_FUSED     "hearth.fused"
 #define HT_REWRITE_QUANTIZED "hearth.quantized"
 
+enum { HT_REWRITE_NAME_MOST = 80 };
+
 typedef enum ht_rewrite_action {
     HT_REWRITE_COPY, /* stays as it is */
     HT_REWRITE_DROP, /* belongs to a weight whose scales are in its new values */
@@ -47,6 +49,7 @@ typedef struct ht_rewrite_tensor {
     size_t n_changes;
     int n_shares;                           /* weights that share the rows of an expert */
     int file;                               /* safetensors file, as stored and as written */
+    char importance[HT_REWRITE_NAME_MOST];  /* its name in GGUF, for importance weights; "": none */
     char *name;                             /* as stored */
     char *renamed;                          /* as written, when that is another; else NULL */
     int64_t shape[HT_SAFETENSORS_RANK_MAX]; /* as written */
@@ -61,6 +64,7 @@ typedef struct ht_rewrite_plan {
     const char *mark; /* HT_REWRITE_FUSED or HT_REWRITE_QUANTIZED */
     ht_dtype dtype;   /* stated in config.json; HT_DTYPE_NONE: what it states stays */
     int file_type;    /* general.file_type of GGUF; -1: that of most floats, if any */
+    const ht_importance *importance; /* NULL: none */
     const ht_cancel *cancel;
     void (*progress)(double done, void *user);
     void *user;

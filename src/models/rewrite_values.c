@@ -45,13 +45,14 @@ struct ht_rewrite_values {
     size_t done, total; /* bytes */
     buffer out[3];      /* as written; of groups, the packed elements, scales and biases */
     size_t made;        /* the weight whose parts are in `out`; SIZE_MAX: none */
-    buffer chunks;
+    buffer chunks, importance;
     sums all;
     double least_kept;
     /* Of the weight that is being made: */
     const ht_rewrite_tensor *t;
     ht_weight_rows rows;
-    int64_t step; /* rows of a chunk */
+    const float *importances; /* [n_matrices][k]; NULL: none */
+    int64_t step;             /* rows of a chunk */
 };
 
 static ht_status grow(buffer *b, size_t bytes, ht_error *err) {
@@ -190,6 +191,22 @@ static void split_groups(ht_rewrite_values *v, const uint8_t *blocks, int64_t fi
     }
 }
 
+/* Whole blocks, matrix by matrix, as each has importance weights of its own. */
+static bool round_blocks(const ht_rewrite_values *v, const float *x, int64_t first, int64_t n, uint8_t *to) {
+    const ht_weight_type_info *info = ht_weight_type_info_of(v->t->type);
+    const int64_t k = v->rows.k, per_matrix = v->rows.n_rows;
+    const size_t row_bytes = (size_t)(k / info->block) * info->block_bytes;
+    bool fits = true;
+    for (int64_t row = first, end; row < first + n; row = end) {
+        const int64_t matrix = row / per_matrix;
+        end = ht_min_i64(first + n, (matrix + 1) * per_matrix);
+        const float *importance = v->importances ? v->importances + matrix * k : NULL;
+        fits = ht_round_weights(v->isa, v->t->type, x + (row - first) * k, end - row, k, importance,
+                                to + (size_t)(row - first) * row_bytes) && fits;
+    }
+    return fits;
+}
+
 /* Rounds W + D of rows [first, first + n) and puts it into `out`. */
 static ht_status round_rows(ht_rewrite_values *v, worker *w, int64_t first, int64_t n, const float *delta, sums *own,
                             ht_error *err) {
@@ -204,7 +221,7 @@ static ht_status round_rows(ht_rewrite_values *v, worker *w, int64_t first, int6
     if (is_float(type))
         round_floats(type, x, count, to);
     else
-        fits = ht_round_weights(v->isa, type, x, n, v->rows.k, NULL, to);
+        fits = round_blocks(v, x, first, n, to);
     if (!fits) return ht_fail(err, HT_ERR_LIMIT, "tensor `%s` holds values that %s cannot", v->t->name, info->name);
     ht_status status = HT_OK;
     if (delta || v->plan->on_tensor || is_float(type)) {
@@ -244,6 +261,31 @@ static void make_chunks(void *arg, int64_t begin, int64_t end, int number) {
         const int64_t first = i * v->step, n = ht_min_i64(v->step, rows - first);
         c->status = make_rows(v, &v->worker[number], first, n, &c->own, &c->error);
     }
+}
+
+/* ---- importance ---- */
+
+/* Importance weights in units of their mean, none of them 0, so that no group is without a weight. */
+static void scale_importance(const float *from, int64_t k, float *to) {
+    double sum = 0;
+    for (int64_t c = 0; c < k; c++) sum += (double)from[c];
+    const float per_mean = sum > 0 ? (float)((double)k / sum) : 0.0f;
+    for (int64_t c = 0; c < k; c++) to[c] = fmaxf(from[c] * per_mean, 1e-3f);
+}
+
+static ht_status find_importance(ht_rewrite_values *v, ht_error *err) {
+    const int64_t n = v->rows.n_matrices, k = v->rows.k;
+    v->importances = NULL;
+    if (!v->plan->importance || !*v->t->importance || is_float(v->t->type)) return HT_OK;
+    ht_status status = ht_importance_check(v->plan->importance, v->t->importance, k, n, err);
+    if (!status) status = grow(&v->importance, (size_t)(n * k) * sizeof(float), err);
+    for (int64_t e = 0; !status && e < n; e++) {
+        const float *found = ht_importance_find(v->plan->importance, v->t->importance, k, e);
+        if (!found) return HT_OK;
+        scale_importance(found, k, (float *)v->importance.data + e * k);
+    }
+    if (!status) v->importances = v->importance.data;
+    return status;
 }
 
 /* ---- tensors ---- */
@@ -295,6 +337,7 @@ static ht_status make_weight(ht_rewrite_values *v, size_t owner, ht_error *err) 
         bytes += t->to.n_bytes;
     }
     if (!status) status = ht_weight_rows_open(v->plan, v->t, &v->rows, err);
+    if (!status) status = find_importance(v, err);
     if (!status) status = make_tensor(v, &own, err);
     if (!status) status = ht_file_unchanged(v->t->from.file, err);
     ht_weight_rows_close(&v->rows);
@@ -365,6 +408,7 @@ void ht_rewrite_values_free(ht_rewrite_values *v) {
     ht_pool_free(v->pool);
     for (int i = 0; i < 3; i++) free(v->out[i].data);
     free(v->chunks.data);
+    free(v->importance.data);
     free(v);
 }
 

@@ -506,9 +506,12 @@ bool HT_ISA_NAME(ht_round_weights)(ht_weight_type type, const float *x, int64_t 
     case HT_W_Q4_K: f.lanes = 8, f.high = 15, f.has_min = true, f.scale_high = f.min_high = 63; break;
     case HT_W_Q5_K: f.lanes = 8, f.high = 31, f.has_min = true, f.scale_high = f.min_high = 63; break;
     case HT_W_Q6_K: f.group = f.lanes = 16, f.low = -32, f.high = 31, f.scale_low = -128, f.scale_high = 127; break;
-    case HT_W_IQ4_XS: f.lanes = 8, f.scale_low = -32, f.scale_high = 31; /* fall through */
     case HT_W_MXFP4: f.low = -12, f.high = 12, f.powers = true, f.table = &e2m1; break;
     case HT_W_IQ4_NL: f.low = -127, f.high = 113, f.table = &iq4; break;
+    case HT_W_IQ4_XS:
+        f.low = -127, f.high = 113, f.table = &iq4;
+        f.lanes = 8, f.scale_low = -32, f.scale_high = 31;
+        break;
     default: {
         const ht_affine a = ht_affine_of(type);
         f.group = a.group, f.floats = a.scale, f.high = (float)((1 << a.bits) - 1), f.has_min = f.free_min = true;
