@@ -40,12 +40,12 @@ typedef struct ht_convert_options {
      * safetensors MLX's affine groups as BITS or BITS:GROUP ("4", "4:32"; 2, 3, 4, 5, 6 or 8 bits in groups of 32, 64 or
      * 128 columns, default 64), mxfp4, or F32, F16, BF16. Case does not count. */
     const char *type;
-    bool pure;                                                 /* every matrix in the type itself, no mix; default false */
+    bool pure; /* every matrix in the type itself, no mix; default false */
     /* What columns count for; matrices that it does not have are rounded without. Default NULL: all columns count alike. */
     const ht_importance *importance;
-    int32_t n_threads;                                         /* default 0: one for each core */
-    const ht_cancel *cancel;                                   /* ends the call with HT_ERR_CANCELLED; default NULL */
-    void (*progress)(double done, void *user);                 /* called now and then with the share done, 0 to 1; default NULL */
+    int32_t n_threads;                         /* default 0: one for each core */
+    const ht_cancel *cancel;                   /* ends the call with HT_ERR_CANCELLED; default NULL */
+    void (*progress)(double done, void *user); /* called now and then with the share done, 0 to 1; default NULL */
     void (*on_tensor)(const ht_convert_tensor *t, void *user); /* called for each rounded tensor; default NULL */
     void *user;                                                /* handed to both */
     ht_convert_report *report;                                 /* filled in on success; default NULL */

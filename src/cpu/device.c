@@ -32,6 +32,15 @@ static const ht_row_ops *row_ops(ht_cpu_isa isa) {
     }
 }
 
+#define ROUND_WEIGHTS(name, id, shared)                                                                                \
+    case id: return ht_round_weights_##shared;
+static ht_round_weights_fn *round_weights(ht_cpu_isa isa) {
+    switch (isa) {
+        HT_EACH_ISA(ROUND_WEIGHTS)
+    default: return ht_round_weights_reference;
+    }
+}
+
 #define FIND_ELEMENTWISE(name, id, shared)                                                                             \
     case id: return ht_find_elementwise_##shared;
 static ht_find_elementwise_fn *find_elementwise(ht_cpu_isa isa) {
@@ -99,6 +108,7 @@ ht_status ht_cpu_device_new(int n_threads, const char *isa, ht_device **out, ht_
                           .kv = &ht_cpu_kv,
                           .run_on_host = run_on_host,
                           .row_ops = row_ops(chosen),
+                          .round_weights = round_weights(chosen),
                           .measure = &ht_cpu_measure,
                           .destroy = ht_cpu_device_free,
                           .refs = 1};

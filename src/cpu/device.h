@@ -22,15 +22,17 @@ static inline ht_cpu_isa ht_cpu_device_isa(const ht_device *d) { return ((const 
 
 /* Kernel table of plain kernels, one for every operation. */
 void ht_reference_kernels(ht_kernel kernels[HT_OP_COUNT]);
-/* Kernel table, row-wise functions, logit scans and elementwise functions of each instruction set; the kernel table overrides only the
+/* Kernel table, row-wise functions, logit scans, elementwise functions and rounding of weights of each instruction set; the kernel table overrides only the
  * operations that have vector kernels. */
 #define HT_DECLARE(name, id, shared)                                                                                   \
     void ht_vector_kernels_##shared(ht_kernel kernels[HT_OP_COUNT]);                                                   \
     void ht_vector_rows_##shared(ht_rows_fn *rows[HT_OP_COUNT]);                                                       \
     extern const ht_row_ops ht_vector_row_##shared;                                                                    \
-    ht_find_elementwise_fn ht_find_elementwise_##shared;
+    ht_find_elementwise_fn ht_find_elementwise_##shared;                                                               \
+    ht_round_weights_fn ht_round_weights_##shared;
 HT_EACH_ISA(HT_DECLARE)
 #undef HT_DECLARE
 extern const ht_row_ops ht_vector_row_reference;
+ht_round_weights_fn ht_round_weights_reference;
 
 #endif

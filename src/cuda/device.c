@@ -143,6 +143,7 @@ ht_status ht_shared_device_open(const ht_shared_device *how, ht_device **out, ht
                           .n_threads = how->host->n_threads,
                           .run_on_host = run_on_host,
                           .row_ops = how->host->row_ops,
+                          .round_weights = how->host->round_weights,
                           .measure = &ht_cuda_measure,
                           .destroy = destroy,
                           .refs = 1};

@@ -11,6 +11,7 @@
 #include "device/memory.h"
 #include "device/program.h"
 #include "device/queue.h"
+#include "device/round_weights.h"
 #include "device/row.h"
 #include "device/stage.h"
 
@@ -55,8 +56,9 @@ struct ht_device {
     /* Runs fn on them over n items, `grain` at a time, as ht_pool_run does: reading weights, choosing tokens. Not between
      * `begin` and `end`; fn may pack, and copy to the device. */
     void (*run_on_host)(ht_device *d, int64_t n, int64_t grain, ht_block_fn *fn, void *arg);
-    const ht_row_ops *row_ops;     /* of logits in host memory */
-    const ht_measure_ops *measure; /* NULL: measurement is not supported */
+    const ht_row_ops *row_ops;          /* of logits in host memory */
+    ht_round_weights_fn *round_weights; /* of weights in host memory */
+    const ht_measure_ops *measure;      /* NULL: measurement is not supported */
 
     /* Held while a graph is traversed and evaluated. All streams share it, as they share the queue: a stream never sees an
      * array half computed by another stream, and an array that two streams need is computed once. */

@@ -57,15 +57,14 @@ static ht_status choose_gguf_types(ht_rewrite_plan *plan, const ht_convert_optio
         ht_rewrite_tensor *t = &plan->tensor[i];
         if (t->from.type < 0 || t->from.n_dims < 2 || !ends_with(t->name, "weight") || !ht_quantize_is_rounded(t->name))
             continue;
-        const ht_quantize_tensor what = {
-            .name = t->name,
-            .columns = t->from.dims[t->from.n_dims - 1],
-            .layer = layer_of(t->name),
-            .n_layers = (int)config->n_layers,
-            .n_experts = (int)config->n_experts,
-            .queries_per_kv = (int)(config->n_heads / config->n_kv_heads),
-            .is_head = !strcmp(t->name, untied ? "output.weight" : "token_embd.weight"),
-            .importance = o->importance != NULL};
+        const ht_quantize_tensor what = {.name = t->name,
+                                         .columns = t->from.dims[t->from.n_dims - 1],
+                                         .layer = layer_of(t->name),
+                                         .n_layers = (int)config->n_layers,
+                                         .n_experts = (int)config->n_experts,
+                                         .queries_per_kv = (int)(config->n_heads / config->n_kv_heads),
+                                         .is_head = !strcmp(t->name, untied ? "output.weight" : "token_embd.weight"),
+                                         .importance = o->importance != NULL};
         snprintf(t->importance, sizeof t->importance, "%s", t->name);
         set_type(t, ht_quantize_type(mix, o->pure, &what));
     }
@@ -94,10 +93,11 @@ static ht_status parse_target(const char *name, target *out, ht_error *err) {
         out->group = (int)group;
         return HT_OK;
     }
-    return ht_fail(err, HT_ERR_ARGUMENT,
-                   "`%s` is no type of weights in safetensors; there are 2, 3, 4, 5, 6 and 8 bits, each also with :32, :64 or "
-                   ":128 for the columns of a group, mxfp4, f32, f16 and bf16; other types are GGUF's",
-                   name);
+    return ht_fail(
+        err, HT_ERR_ARGUMENT,
+        "`%s` is no type of weights in safetensors; there are 2, 3, 4, 5, 6 and 8 bits, each also with :32, :64 or "
+        ":128 for the columns of a group, mxfp4, f32, f16 and bf16; other types are GGUF's",
+        name);
 }
 
 typedef struct chosen {
@@ -131,17 +131,17 @@ static ht_status find_weights(ht_rewrite_plan *plan, bool *is_weight, ht_error *
     return status;
 }
 
-static ht_status set_group_type(ht_rewrite_tensor *t, const target *to, ht_dtype own,
-                                ht_error *err) {
+static ht_status set_group_type(ht_rewrite_tensor *t, const target *to, ht_dtype own, ht_error *err) {
     const ht_weight_type floats = ht_rewrite_weight_type(own);
     const int group = to->bits ? to->group : 32;
     if (!ends_with(t->name, ".weight") && !ends_with(t->name, ".weight_packed"))
-        return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: tensor `%s` holds stacked experts, which are not yet written in groups",
-                       t->from.file_name, t->name);
+        return ht_fail(err, HT_ERR_UNSUPPORTED,
+                       "%s: tensor `%s` holds stacked experts, which are not yet written in groups", t->from.file_name,
+                       t->name);
     if (strstr(t->name, ".experts.") && t->from.n_dims == 2)
         return ht_fail(err, HT_ERR_UNSUPPORTED,
-                       "%s: tensor `%s` is of one expert, and mlx-lm reads groups of all experts in one tensor alone", t->from.file_name,
-                       t->name);
+                       "%s: tensor `%s` is of one expert, and mlx-lm reads groups of all experts in one tensor alone",
+                       t->from.file_name, t->name);
     if (t->from.dims[t->from.n_dims - 1] % group)
         set_type(t, t->quantized ? floats : (ht_weight_type)t->from.type);
     else
@@ -220,7 +220,8 @@ ht_status ht_convert(const char *model_path, const char *out_path, const ht_conv
                             .user = o.user};
     status = config ? HT_OK : ht_fail_memory(err, sizeof *config, "a configuration");
     if (!status && !c->gguf && !plan.is_directory)
-        status = ht_fail(err, HT_ERR_ARGUMENT, "%s: weights of safetensors are written to a directory, not to a GGUF file", out_path);
+        status = ht_fail(err, HT_ERR_ARGUMENT,
+                         "%s: weights of safetensors are written to a directory, not to a GGUF file", out_path);
     if (!status) status = ht_rewrite_check_place(&plan, model_path, out_path, err);
     if (!status) status = ht_checkpoint_config(c, config, err);
     if (!status) status = ht_rewrite_plan_list(&plan, err);

@@ -1,10 +1,9 @@
 /* Fusing (hearth/fuse.h): options and places are checked, then the plan is made and carried out. */
-#include "models/rewrite.h"
-
 #include "base/error.h"
 #include "base/options.h"
 #include "formats/affine.h"
 #include "models/config.h"
+#include "models/rewrite.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -3,7 +3,6 @@
 #ifndef HT_MODELS_REWRITE_H
 #define HT_MODELS_REWRITE_H
 
-#include "base/pool.h"
 #include "formats/safetensors_write.h"
 #include "models/adapter.h"
 #include "models/checkpoint.h"
@@ -59,11 +58,11 @@ typedef struct ht_rewrite_tensor {
 typedef struct ht_rewrite_plan {
     const ht_checkpoint_files *c;
     const ht_config *config;
-    bool is_directory; /* what is written */
-    const char *verb; /* for messages: "fusing" */
-    const char *mark; /* HT_REWRITE_FUSED or HT_REWRITE_QUANTIZED */
-    ht_dtype dtype;   /* stated in config.json; HT_DTYPE_NONE: what it states stays */
-    int file_type;    /* general.file_type of GGUF; -1: that of most floats, if any */
+    bool is_directory;               /* what is written */
+    const char *verb;                /* for messages: "fusing" */
+    const char *mark;                /* HT_REWRITE_FUSED or HT_REWRITE_QUANTIZED */
+    ht_dtype dtype;                  /* stated in config.json; HT_DTYPE_NONE: what it states stays */
+    int file_type;                   /* general.file_type of GGUF; -1: that of most floats, if any */
     const ht_importance *importance; /* NULL: none */
     const ht_cancel *cancel;
     void (*progress)(double done, void *user);

@@ -29,7 +29,8 @@ typedef struct outputs {
 } outputs;
 
 /* Those of safetensors file `file`, or all of a GGUF file. */
-static ht_status list_outputs(const ht_rewrite_plan *plan, int file, ht_rewrite_values *values, outputs *out, ht_error *err) {
+static ht_status list_outputs(const ht_rewrite_plan *plan, int file, ht_rewrite_values *values, outputs *out,
+                              ht_error *err) {
     *out = (outputs){values, calloc(plan->n + 1, sizeof *out->tensor), calloc(plan->n + 1, sizeof *out->number), 0};
     if (!out->tensor || !out->number) return ht_fail_memory(err, plan->n * sizeof *out->tensor, "a list of tensors");
     for (size_t i = 0; i < plan->n; i++) {
@@ -148,7 +149,9 @@ static bool is_copied(const ht_rewrite_plan *plan, const char *name) {
     return true;
 }
 
-static const char *directory_of(const ht_rewrite_plan *plan) { return plan->c->gguf ? plan->c->directory : plan->c->path; }
+static const char *directory_of(const ht_rewrite_plan *plan) {
+    return plan->c->gguf ? plan->c->directory : plan->c->path;
+}
 
 static ht_status list_copied(const ht_rewrite_plan *plan, names *all, ht_error *err) {
     const char *path = directory_of(plan);
@@ -340,8 +343,8 @@ static ht_status list_names(const ht_rewrite_plan *plan, names *all, ht_error *e
     return status;
 }
 
-static ht_status fill_directory(const ht_rewrite_plan *plan, ht_rewrite_values *values, const names *all, const char *path,
-                                ht_error *err) {
+static ht_status fill_directory(const ht_rewrite_plan *plan, ht_rewrite_values *values, const names *all,
+                                const char *path, ht_error *err) {
     ht_status status = HT_OK;
     for (size_t i = 0; !status && i < all->n_copied; i++)
         status = copy_file(directory_of(plan), path, all->name[i], err);
@@ -353,7 +356,8 @@ static ht_status fill_directory(const ht_rewrite_plan *plan, ht_rewrite_values *
     return status;
 }
 
-static ht_status write_directory(const ht_rewrite_plan *plan, ht_rewrite_values *values, const char *path, ht_error *err) {
+static ht_status write_directory(const ht_rewrite_plan *plan, ht_rewrite_values *values, const char *path,
+                                 ht_error *err) {
     names all = {0};
     ht_directory_writer *directory = NULL;
     ht_status status = list_names(plan, &all, err);

@@ -105,7 +105,8 @@ ht_status ht_rewrite_float_type(const ht_rewrite_plan *plan, ht_dtype *out, ht_e
     ht_status status = plan->c->gguf ? HT_OK : configured_dtype(plan->c, out, err);
     if (status || *out) return status;
     for (size_t i = 0; i < plan->n; i++)
-        if (plan->tensor[i].owner == i) count[ht_rewrite_dtype(plan->tensor[i].from.type)] += elements(&plan->tensor[i].from);
+        if (plan->tensor[i].owner == i)
+            count[ht_rewrite_dtype(plan->tensor[i].from.type)] += elements(&plan->tensor[i].from);
     if (plan->c->gguf)
         *out = count[HT_BF16] > count[HT_F16] ? HT_BF16 : HT_F16;
     else if (count[HT_F32] > count[HT_BF16] && count[HT_F32] > count[HT_F16])
@@ -132,8 +133,8 @@ static ht_status drop_product_scales(ht_rewrite_plan *plan, const ht_rewrite_ten
 
 /* ---- as written ---- */
 
-static ht_status put_output(ht_rewrite_tensor *t, const char *dtype, int rank, const int64_t *shape, size_t element_bytes,
-                            ht_error *err) {
+static ht_status put_output(ht_rewrite_tensor *t, const char *dtype, int rank, const int64_t *shape,
+                            size_t element_bytes, ht_error *err) {
     size_t bytes = element_bytes;
     for (int d = 0; d < rank; d++)
         if (!ht_mul_size(bytes, (size_t)shape[d], &bytes))
@@ -177,9 +178,7 @@ bool ht_rewrite_in_parts(const ht_rewrite_plan *plan, const ht_rewrite_tensor *w
 
 static int parts_of(const ht_rewrite_tensor *weight) { return weight->type == HT_W_MXFP4 ? 2 : 3; }
 
-static int part_named(const char *name) {
-    return ends_with(name, ".scales") ? 1 : ends_with(name, ".biases") ? 2 : 0;
-}
+static int part_named(const char *name) { return ends_with(name, ".scales") ? 1 : ends_with(name, ".biases") ? 2 : 0; }
 
 /* What becomes of the tensors that belong to weights. */
 static void follow_owners(ht_rewrite_plan *plan) {
@@ -188,7 +187,8 @@ static void follow_owners(ht_rewrite_plan *plan) {
         const ht_rewrite_tensor *weight = &plan->tensor[t->owner];
         if (t->owner == i || weight->action == HT_REWRITE_COPY) continue;
         t->part = plan->c->quantization ? part_named(t->name) : 0;
-        t->action = ht_rewrite_in_parts(plan, weight) && t->part && t->part < parts_of(weight) ? HT_REWRITE_ROUND : HT_REWRITE_DROP;
+        t->action = ht_rewrite_in_parts(plan, weight) && t->part && t->part < parts_of(weight) ? HT_REWRITE_ROUND
+                                                                                               : HT_REWRITE_DROP;
     }
 }
 

@@ -2,7 +2,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/half.h"
-#include "cpu/round_weights.h"
+#include "device/device.h"
 #include "formats/affine.h"
 #include "formats/block_pack.h"
 #include "formats/blocks.h"
@@ -39,9 +39,8 @@ typedef struct chunk {
 
 struct ht_rewrite_values {
     const ht_rewrite_plan *plan;
-    ht_pool *pool;
-    ht_cpu_isa isa;
-    worker *worker;     /* [threads of the pool] */
+    ht_device *host;    /* whose threads and kernels round */
+    worker *worker;     /* [host->n_threads] */
     size_t done, total; /* bytes */
     buffer out[3];      /* as written; of groups, the packed elements, scales and biases */
     size_t made;        /* the weight whose parts are in `out`; SIZE_MAX: none */
@@ -137,10 +136,9 @@ static ht_status check_finite(const ht_rewrite_values *v, int64_t first, int64_t
     if (!any || is_float(v->t->type)) return HT_OK;
     for (int64_t i = 0; i < n * k; i++)
         if (!isfinite(x[i]))
-            return ht_fail(err, HT_ERR_FORMAT,
-                           "%s: tensor `%s` holds %g in row %lld, column %lld: the file may be damaged",
-                           v->t->from.file_name, v->t->name, (double)x[i], (long long)(first + i / k),
-                           (long long)(i % k));
+            return ht_fail(
+                err, HT_ERR_FORMAT, "%s: tensor `%s` holds %g in row %lld, column %lld: the file may be damaged",
+                v->t->from.file_name, v->t->name, (double)x[i], (long long)(first + i / k), (long long)(i % k));
     return HT_OK;
 }
 
@@ -201,8 +199,9 @@ static bool round_blocks(const ht_rewrite_values *v, const float *x, int64_t fir
         const int64_t matrix = row / per_matrix;
         end = ht_min_i64(first + n, (matrix + 1) * per_matrix);
         const float *importance = v->importances ? v->importances + matrix * k : NULL;
-        fits = ht_round_weights(v->isa, v->t->type, x + (row - first) * k, end - row, k, importance,
-                                to + (size_t)(row - first) * row_bytes) && fits;
+        fits = v->host->round_weights(v->t->type, x + (row - first) * k, end - row, k, importance,
+                                      to + (size_t)(row - first) * row_bytes) &&
+               fits;
     }
     return fits;
 }
@@ -297,11 +296,7 @@ static ht_status make_tensor(ht_rewrite_values *v, sums *own, ht_error *err) {
     ht_status status = grow(&v->chunks, (size_t)n_chunks * sizeof(chunk), err);
     if (status) return status;
     memset(v->chunks.data, 0, (size_t)n_chunks * sizeof(chunk));
-    ht_pool_lease(v->pool);
-    const unsigned denormals = ht_flush_denormals();
-    ht_pool_run(v->pool, n_chunks, 1, make_chunks, v);
-    ht_restore_denormals(denormals);
-    ht_pool_release(v->pool);
+    v->host->run_on_host(v->host, n_chunks, 1, make_chunks, v);
     for (int64_t i = 0; i < n_chunks; i++) {
         const chunk *c = (const chunk *)v->chunks.data + i;
         if (c->status) {
@@ -384,10 +379,12 @@ ht_status ht_rewrite_values_of(ht_rewrite_values *v, size_t number, const void *
 ht_status ht_rewrite_values_new(const ht_rewrite_plan *plan, int n_threads, ht_rewrite_values **out, ht_error *err) {
     ht_rewrite_values *v = *out = calloc(1, sizeof *v);
     if (!v) return ht_fail_memory(err, sizeof *v, plan->verb);
-    *v = (ht_rewrite_values){
-        .plan = plan, .isa = ht_cpu_isa_best(), .total = ht_rewrite_plan_bytes(plan) + 1, .made = SIZE_MAX, .least_kept = 1};
-    ht_status status = ht_pool_new(n_threads, &v->pool, err);
-    const size_t threads = status ? 0 : (size_t)ht_pool_threads(v->pool);
+    *v = (ht_rewrite_values){.plan = plan, .total = ht_rewrite_plan_bytes(plan) + 1, .made = SIZE_MAX, .least_kept = 1};
+    ht_device_options how;
+    ht_device_options_init(&how, sizeof how);
+    how.n_threads = n_threads;
+    ht_status status = ht_device_open("cpu", &how, &v->host, err);
+    const size_t threads = status ? 0 : (size_t)v->host->n_threads;
     if (!status && !(v->worker = calloc(threads, sizeof *v->worker)))
         status = ht_fail_memory(err, threads * sizeof *v->worker, plan->verb);
     if (!status) return HT_OK;
@@ -398,14 +395,14 @@ ht_status ht_rewrite_values_new(const ht_rewrite_plan *plan, int n_threads, ht_r
 
 void ht_rewrite_values_free(ht_rewrite_values *v) {
     if (!v) return;
-    for (int i = 0; v->worker && i < ht_pool_threads(v->pool); i++) {
+    for (int i = 0; v->worker && i < v->host->n_threads; i++) {
         free(v->worker[i].scratch.data);
         free(v->worker[i].base.data);
         free(v->worker[i].delta.data);
         free(v->worker[i].blocks.data);
     }
     free(v->worker);
-    ht_pool_free(v->pool);
+    ht_device_free(v->host);
     for (int i = 0; i < 3; i++) free(v->out[i].data);
     free(v->chunks.data);
     free(v->importance.data);
