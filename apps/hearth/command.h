@@ -29,6 +29,7 @@ int info_command(const options *o);
 int discover_command(const options *o);
 int list_command(const options *o);
 int rm_command(const options *o);
+int pull_command(const options *o);
 int tokenize_command(const options *o);
 int detokenize_command(const options *o);
 int logits_command(const options *o);

@@ -27,7 +27,28 @@ const command command_table[] = {
      "Every command takes their names in the place of a path. The cache is ~/.cache/hearth/models, or where "
      "XDG_CACHE_HOME says.",
      FOR_LIST, false, 0, list_command},
-    {"rm", "NAME...", "Remove models from the cache.", "Names are those of hearth list; other files are never removed.",
+    {"pull", "ORG/REPO[:QUANTIZATION]", "Fetch a model from the Hugging Face hub into the cache.",
+     "NAME is ORG/REPO, ORG/REPO:Q4_K_M or ORG/REPO/FILE.gguf, behind it @REVISION for another than main. A repository "
+     "of "
+     "safetensors is\n"
+     "fetched with config.json and tokenizer, but nothing of other libraries. Of one with GGUF files it is Q4_K_M "
+     "unless "
+     "another\n"
+     "quantisation is named; a model in several files is fetched whole. Every command then takes ORG/REPO, or "
+     "ORG/REPO:Q4_K_M,\n"
+     "in the place of a path.\n\n"
+     "Files are checked by the hashes that the hub lists, and the model appears when all of it is there. An "
+     "interrupted "
+     "command\n"
+     "goes on where it was when it is given again; given for a model that is there, it fetches what has changed. "
+     "HF_ENDPOINT names\n"
+     "another hub, HF_TOKEN is the token for private and gated models (or the file that the hub's own tools write). "
+     "Nothing but this\n"
+     "command uses the network.",
+     FOR_PULL, false, 1, pull_command},
+    {"rm", "NAME...", "Remove models from the cache.",
+     "Names are those of hearth list and of hearth pull, of which it also removes what has come of an interrupted one; "
+     "other files are\nnever removed.",
      FOR_RM, false, -1, rm_command},
     {"tokenize", "MODEL [TEXT]", "Print the token ids of a text.",
      "Without TEXT standard input is read. Special tokens written in the text are recognised.", FOR_TOKENIZE, true, 1,

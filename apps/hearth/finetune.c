@@ -274,8 +274,8 @@ static ht_status finetune(training *run, ht_error *err) {
     ht_status st = finetune_check_files(o, err);
     if (!st) st = keeper_check(&run->k, o, err);
     if (!st) st = setup_open(&run->s, o, err);
-    if (!st && !o->json && (!o->quiet || o->tune.dry_run)) st = setup_print(&run->s, o, err);
-    if (st || o->tune.dry_run) return st;
+    if (!st && !o->json && (!o->quiet || o->dry_run)) st = setup_print(&run->s, o, err);
+    if (st || o->dry_run) return st;
     st = begin(run, err);
     if (!st) st = train(run, err);
     if (!st) st = finish(run, err);
@@ -294,7 +294,7 @@ int finetune_command(const options *o) {
     int status = EXIT_OK;
     if (finetune(&run, &err))
         status = report(&err);
-    else if (o->tune.dry_run ? o->json && !setup_print_json(&run.s, o) : !print_end(&run))
+    else if (o->dry_run ? o->json && !setup_print_json(&run.s, o) : !print_end(&run))
         status = EXIT_FAILED;
     reporter_close(&run.r);
     keeper_close(&run.k);

@@ -15,7 +15,7 @@ const char *finetune_mistake(const options *o, char sentence[96]) {
     const tune_options *t = &o->tune;
     int64_t layers;
     if (!t->data) return "--data FILE.jsonl is needed";
-    if (!o->out && !t->dry_run) return "--out DIR is needed, where the adapter goes";
+    if (!o->out && !o->dry_run) return "--out DIR is needed, where the adapter goes";
     if (t->patience && !t->valid) return "--patience needs --valid";
     if (options_given(o, "scale") && t->scale == 0) return "--scale is 0: the adapter would change nothing";
     if (t->alpha == 0) return "--alpha is 0: the adapter would change nothing";

@@ -235,7 +235,7 @@ ht_status setup_print(const setup *s, const options *o, ht_error *err) {
                  p->checkpointing ? ", with checkpointing" : "");
     char note[DEVICE_NOTE];
     if (*device_note(s->engine.device, note)) output_field("device", "%s", ht_device_instruction_set(s->engine.device));
-    output_field("time", "%s", o->tune.dry_run ? "told by the first steps" : "after three steps, in every line");
+    output_field("time", "%s", o->dry_run ? "told by the first steps" : "after three steps, in every line");
     output_write("\n", 1);
     output_flush();
     return HT_OK;

@@ -1,16 +1,16 @@
 #define _GNU_SOURCE
 #include "model_path.h"
 
+#include "fail.h"
+#include "pull_name.h"
+#include "pull_state.h"
+
+#include <hearth/discover.h>
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-static ht_status fail(ht_error *err, ht_status status, const char *sentence, const char *path) {
-    err->status = status;
-    snprintf(err->message, sizeof err->message, sentence, path);
-    return status;
-}
 
 ht_status cache_path(const char *within, char **path, ht_error *err) {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -21,11 +21,11 @@ ht_status cache_path(const char *within, char **path, ht_error *err) {
         n = asprintf(path, "%s/.cache/hearth/%s", home, within);
     else {
         *path = NULL;
-        return fail(err, HT_ERR_IO, "the place of %s is unknown: neither XDG_CACHE_HOME nor HOME is set", within);
+        return fail_with(err, HT_ERR_IO, "the place of %s is unknown: neither XDG_CACHE_HOME nor HOME is set", within);
     }
     if (n >= 0) return HT_OK;
     *path = NULL;
-    return fail(err, HT_ERR_MEMORY, "out of memory for the path of %s", within);
+    return fail_memory(err, "a path in the cache");
 }
 
 static const char suffix[] = ".gguf";
@@ -37,31 +37,160 @@ size_t model_name(const char *models, const char *path, const char **name) {
     return length > end && strcmp(*name + length - end, suffix) == 0 ? length - end : length;
 }
 
-/* The model of that name in the cache: its path in fresh memory, or NULL. */
-static char *cached(const char *name) {
-    char *within = NULL, *path = NULL;
-    ht_error ignored = {0};
-    for (int i = 0; i < 2 && !path; i++) {
-        if (asprintf(&within, "models/%s%s", name, i ? suffix : "") < 0) return NULL;
-        if (cache_path(within, &path, &ignored) == HT_OK && access(path, F_OK) != 0) {
-            free(path);
-            path = NULL;
-        }
-        free(within);
+/* ---- names in the cache ---- */
+
+/* The path of something in the directory of models; *path stays NULL when nothing is there. */
+static ht_status look_for(const char *name, const char *end, char **path, ht_error *err) {
+    char *within = NULL, *found = NULL;
+    *path = NULL;
+    if (asprintf(&within, "models/%s%s", name, end) < 0) return fail_memory(err, "the path of a model");
+    const ht_status st = cache_path(within, &found, err);
+    free(within);
+    if (!st && access(found, F_OK) == 0)
+        *path = found;
+    else
+        free(found);
+    return st == HT_ERR_IO ? HT_OK : st; /* without a cache there is no name in it */
+}
+
+/* The models of one directory. */
+typedef struct models {
+    const char *directory;
+    char **path;
+    int n;
+    bool whole; /* the directory itself is one */
+    bool out_of_memory;
+} models;
+
+static bool on_find(const ht_find *f, void *user) {
+    models *m = user;
+    m->whole = m->whole || strcmp(f->path, m->directory) == 0;
+    char **path = realloc(m->path, ((size_t)m->n + 1) * sizeof *path), *copy = strdup(f->path);
+    if (path) m->path = path;
+    m->out_of_memory = !path || !copy;
+    if (m->out_of_memory)
+        free(copy);
+    else
+        m->path[m->n++] = copy;
+    return !m->out_of_memory;
+}
+
+static ht_status not_one(const models *m, const char *name, const char *wanted, ht_error *err) {
+    char list[400] = "";
+    for (int i = 0; i < m->n; i++) {
+        const size_t used = strlen(list);
+        snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "",
+                 m->path[i] + strlen(m->directory) + (m->path[i][strlen(m->directory)] == '/'));
     }
-    return path;
+    if (wanted)
+        return fail_with(err, HT_ERR_ARGUMENT,
+                         "the cache's %.150s has not one model of %.40s, but %s; hearth pull %.150s:%.40s fetches it",
+                         name, wanted, list, name, wanted);
+    return fail_with(err, HT_ERR_ARGUMENT,
+                     "%.150s has several models and not one Q4_K_M, but %s: name one as %.150s:QUANTIZATION", name,
+                     list, name);
+}
+
+/* Among the models of a directory that was pulled, the one that pulling would choose; of another directory itself. */
+static ht_status choose(const char *name, const char *wanted, char **path, ht_error *err) {
+    char *record = NULL;
+    models m = {.directory = *path};
+    if (asprintf(&record, "%s/%s", *path, pull_state_name) < 0) return fail_memory(err, "the path of a model");
+    const bool pulled = access(record, F_OK) == 0;
+    free(record);
+    if (!pulled && !wanted) return HT_OK;
+    ht_status st = ht_discover(*path, on_find, &m, err);
+    if (m.out_of_memory) st = fail_memory(err, "the names of models");
+    if (!st && m.n > 0 && (wanted || !m.whole)) {
+        const int found = quantization_find((const char *const *)m.path, m.n, wanted);
+        char *chosen = found < 0 ? NULL : strdup(m.path[found]);
+        if (found < 0)
+            st = not_one(&m, name, wanted, err);
+        else if (!chosen)
+            st = fail_memory(err, "the path of a model");
+        else {
+            free(*path);
+            *path = chosen;
+        }
+    }
+    for (int i = 0; i < m.n; i++) free(m.path[i]);
+    free(m.path);
+    return st;
+}
+
+/* A model by its name on a hub, in a directory that was pulled. */
+static ht_status look_for_pulled(const pull_name *name, char **path, ht_error *err) {
+    char *within = NULL;
+    ht_status st = look_for(name->repo, "", path, err);
+    if (!st && *path && name->revision && !pull_state_is_of(*path, name->revision)) {
+        free(*path);
+        *path = NULL;
+    }
+    if (st || !*path) return st;
+    if (!name->file) return choose(name->repo, name->quantization, path, err);
+    free(*path);
+    *path = NULL;
+    if (asprintf(&within, "%s/%s", name->repo, name->file) < 0) return fail_memory(err, "the path of a model");
+    st = look_for(within, "", path, err);
+    free(within);
+    return st;
+}
+
+ht_status model_in_cache(const char *name, char **path, ht_error *err) {
+    pull_name parsed;
+    ht_error ignored = {0};
+    ht_status st = look_for(name, "", path, err);
+    if (!st && !*path) st = look_for(name, suffix, path, err);
+    if (!st && *path)
+        st = choose(name, NULL, path, err);
+    else if (!st) {
+        if (pull_name_parse(name, NULL, &parsed, &ignored) == HT_OK) st = look_for_pulled(&parsed, path, err);
+        pull_name_free(&parsed);
+    }
+    if (st) {
+        free(*path);
+        *path = NULL;
+    }
+    return st;
+}
+
+/* ---- what a command is given ---- */
+
+static bool ends_with(const char *s, const char *end) {
+    const size_t n = strlen(s), m = strlen(end);
+    return n >= m && strcmp(s + n - m, end) == 0;
+}
+
+/* For a name as of a hub that is not here: what would fetch it. HT_OK for any other. */
+static ht_status not_here(const char *model, ht_error *err) {
+    pull_name name;
+    ht_error ignored = {0};
+    const bool is_name = pull_name_parse(model, NULL, &name, &ignored) == HT_OK && !ends_with(name.repo, suffix) &&
+                         !ends_with(name.repo, ".json") && !ends_with(name.repo, ".safetensors");
+    ht_status st = HT_OK;
+    if (is_name)
+        st = fail_with(err, HT_ERR_IO,
+                       "%.300s is neither a file nor a model of the cache; if it is one of the hub, this fetches it: "
+                       "hearth pull %.300s",
+                       model, model);
+    pull_name_free(&name);
+    return st;
 }
 
 ht_status model_path(const char *model, char **path, ht_error *err) {
+    ht_status st = HT_OK;
     *path = NULL;
     if (strcmp(model, "default") != 0) {
-        if (*model && *model != '/' && access(model, F_OK) != 0) *path = cached(model);
-        if (!*path) *path = strdup(model);
-        return *path ? HT_OK : fail(err, HT_ERR_MEMORY, "out of memory for the path %s", model);
+        const bool here = !*model || *model == '/' || access(model, F_OK) == 0;
+        if (!here) st = model_in_cache(model, path, err);
+        if (!here && !st && !*path) st = not_here(model, err);
+        if (st || *path) return st;
+        *path = strdup(model);
+        return *path ? HT_OK : fail_memory(err, "the path of a model");
     }
-    ht_status st = cache_path("models/" HEARTH_DEFAULT_MODEL, path, err);
+    st = cache_path("models/" HEARTH_DEFAULT_MODEL, path, err);
     if (st || access(*path, F_OK) == 0) return st;
-    st = fail(
+    st = fail_with(
         err, HT_ERR_IO,
         "the default model is not there yet: run scripts/fetch-model, which puts it at %s, or give the path of a model",
         *path);

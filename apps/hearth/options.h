@@ -34,7 +34,8 @@ enum {
     FOR_MAN = 1 << 23,
     FOR_QUANTIZE = 1 << 24,
     FOR_IMATRIX = 1 << 25,
-    FOR_ALL = (1 << 26) - 1
+    FOR_PULL = 1 << 26,
+    FOR_ALL = (1 << 27) - 1
 };
 
 typedef struct string_list {
@@ -49,7 +50,7 @@ typedef struct tune_options {
     int64_t keep, save_every, valid_every, valid_batches, report_every, patience;
     double alpha, scale, dropout, epochs, lr, weight_decay, beta1, beta2, eps, momentum, clip;
     int long_samples, mask, schedule, optimizer, checkpointing, format; /* indices of their names */
-    bool rslora, skip_bad, pack, no_pack, no_shuffle, resume, dry_run;
+    bool rslora, skip_bad, pack, no_pack, no_shuffle, resume;
     string_list samples;
 } tune_options;
 
@@ -72,6 +73,9 @@ typedef struct options {
     const char *prompts, *labels;        /* likewise */
     const char *probe, *probe_out;       /* likewise: a list, a file */
     const char *cache_file;              /* likewise */
+    int64_t retries;                     /* of pull, as the next two: options_given says whether they count */
+    double retry_delay, timeout;         /* seconds */
+    bool dry_run, verify;
     int64_t threads, context, top_k, seed, chunk, parallel, window, slots, top, chunks, skip_chunks;
     int64_t repeat_window;                            /* the library's default when not given */
     int64_t max_tokens, prompt_tokens, rounds, depth; /* -1 when not given, as 0 is a value */

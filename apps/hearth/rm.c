@@ -2,13 +2,14 @@
 #define _GNU_SOURCE
 #include "command.h"
 #include "model_path.h"
+#include "pull_store.h"
 #include "terminal.h"
+#include "tree.h"
 
 #include <hearth/discover.h>
 
 #include <dirent.h>
 #include <errno.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,30 +53,17 @@ static int cannot(const char *path) {
     return EXIT_FAILED;
 }
 
-static int remove_entry(const char *path, const struct stat *s, int type, struct FTW *where) {
-    (void)s, (void)type, (void)where;
-    return remove(path);
-}
-
-/* "-00001-of-00003.gguf" at the end of a name: its length, 0 where it is none. */
-static size_t part_suffix(const char *name) {
-    enum { LENGTH = sizeof "-00001-of-00003.gguf" - 1 };
-    const size_t n = strlen(name);
-    int part, parts, end = 0;
-    if (n <= LENGTH || sscanf(name + n - LENGTH, "-%5d-of-%5d.gguf%n", &part, &parts, &end) != 2) return 0;
-    return end == LENGTH ? LENGTH : 0;
-}
-
 /* All parts of a GGUF file. */
-static int remove_parts(const char *path, size_t suffix) {
+static int remove_parts(const char *path, int parts, size_t prefix) {
     const char *base = strrchr(path, '/') + 1;
-    const size_t directory = (size_t)(base - path), prefix = strlen(base) - suffix;
+    const size_t directory = (size_t)(base - path);
     char *folder = strndup(path, directory), *each = NULL;
     DIR *d = folder ? opendir(folder) : NULL;
     int status = d ? EXIT_OK : cannot(path);
     for (const struct dirent *e; d && status == EXIT_OK && (e = readdir(d));) {
-        if (strncmp(e->d_name, base, prefix) != 0 || part_suffix(e->d_name) != suffix ||
-            strlen(e->d_name) != prefix + suffix)
+        size_t other;
+        if (gguf_parts(e->d_name, &other) != parts || directory + other != prefix ||
+            strncmp(e->d_name, base, other) != 0)
             continue;
         if (asprintf(&each, "%s%s", folder, e->d_name) < 0) {
             errno = ENOMEM;
@@ -90,26 +78,60 @@ static int remove_parts(const char *path, size_t suffix) {
     return status;
 }
 
-/* And the directories that held nothing else. */
+/* With what was fetched for it, and the directories that held nothing else. */
 static int remove_model(const char *models, char *path) {
     struct stat s;
-    const size_t suffix = part_suffix(path);
+    size_t prefix;
+    const int parts = gguf_parts(path, &prefix);
     int status = EXIT_OK;
     if (lstat(path, &s) == 0 && S_ISDIR(s.st_mode))
-        status = nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS) ? cannot(path) : EXIT_OK;
+        status = tree_remove(path) ? EXIT_OK : cannot(path);
     else
-        status = suffix ? remove_parts(path, suffix) : unlink(path) ? cannot(path) : EXIT_OK;
+        status = parts > 1 ? remove_parts(path, parts, prefix) : unlink(path) ? cannot(path) : EXIT_OK;
     for (char *slash; status == EXIT_OK && (slash = strrchr(path, '/')) && slash > path + strlen(models);) {
         *slash = '\0';
-        if (rmdir(path) != 0) break;
+        pull_store_sweep(path);
+        rmdir(path);
     }
     return status;
+}
+
+/* What was pulled as ORG/REPO, whole or not. *found says whether there was such a thing. */
+static ht_status remove_pulled(const char *models, const char *name, bool *found, ht_error *err) {
+    pull_name parsed;
+    ht_error no_name = {0};
+    *found = false;
+    ht_status st = pull_name_parse(name, NULL, &parsed, &no_name);
+    if (!st && !parsed.file && !parsed.revision && !parsed.quantization)
+        st = pull_store_remove(models, parsed.repo, found, err);
+    else if (st == HT_ERR_ARGUMENT)
+        st = HT_OK;
+    else if (st)
+        *err = no_name;
+    pull_name_free(&parsed);
+    return st;
+}
+
+/* One model of a directory, by a name of `hearth pull`. */
+static ht_status find_pulled(const char *name, char **path, ht_error *err) {
+    pull_name parsed;
+    ht_error ignored = {0};
+    const bool is_name = pull_name_parse(name, NULL, &parsed, &ignored) == HT_OK;
+    *path = NULL;
+    const ht_status st = is_name && (parsed.quantization || parsed.file) ? model_in_cache(name, path, err) : HT_OK;
+    pull_name_free(&parsed);
+    return st;
 }
 
 static int remove_named(const char *models, const char *name) {
     ht_error err = {0};
     search s = {.models = models, .name = name};
-    const ht_status st = access(models, F_OK) == 0 ? ht_discover(models, on_find, &s, &err) : HT_OK;
+    bool pulled;
+    ht_status st = remove_pulled(models, name, &pulled, &err);
+    if (st) return report(&err);
+    if (pulled) return EXIT_OK;
+    st = access(models, F_OK) == 0 ? ht_discover(models, on_find, &s, &err) : HT_OK;
+    if (!st) st = find_pulled(name, &s.path, &err);
     int status = EXIT_FAILED;
     if (s.out_of_memory)
         fprintf(stderr, "hearth: out of memory for the names of models\n");

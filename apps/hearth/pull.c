@@ -1,0 +1,324 @@
+/* hearth pull: fetches a model from a hub into the cache. */
+#include "command.h"
+#include "fail.h"
+#include "json.h"
+#include "model_path.h"
+#include "pull_choose.h"
+#include "pull_file.h"
+#include "pull_hash.h"
+#include "pull_state.h"
+#include "pull_store.h"
+#include "terminal.h"
+
+#include <hearth/discover.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct pull {
+    const options *o;
+    pull_settings settings;
+    pull_name name;
+    hub hub;
+    hub_listing listing;
+    pull_choice choice;
+    pull_store store;
+    pull_progress show;
+    int64_t bytes, fetched; /* of the chosen files; of those that this call has fetched */
+    bool *missing;          /* [choice.n] not there when the call began */
+    size_t n_missing;
+} pull;
+
+/* ---- what is to be fetched ---- */
+
+/* The index of the shards, which says what else is needed, from the model's directory or the hub. */
+static ht_status read_index(pull *p, char **text, size_t *n, ht_error *err) {
+    enum { TRIES = 3 };
+    const hub_file *f = p->choice.index;
+    char found[HASH_BYTES];
+    ht_status st = HT_OK;
+    for (int i = 0; i < TRIES && !st; i++) {
+        pull_hash *hash = NULL;
+        st = hub_read_file(&p->hub, f, text, n, err);
+        if (!st) st = pull_hash_new(f, &hash, err);
+        const bool known = !st && pull_hash_add(hash, *text ? *text : "", *n) && pull_hash_end(hash, found);
+        pull_hash_free(hash);
+        if (known && strcmp(found, f->hash) == 0) return HT_OK;
+        free(*text);
+        *text = NULL;
+    }
+    return st ? st
+              : fail_with(err, HT_ERR_FORMAT, "%.200s: its hash is not the one that the hub lists, %.80s", f->path,
+                          f->hash);
+}
+
+static ht_status read_own_index(const pull *p, char **text, size_t *n, ht_error *err) {
+    char *path = pull_store_path(p->store.target, p->choice.index->path, "");
+    FILE *file = path ? fopen(path, "re") : NULL;
+    const size_t size = (size_t)p->choice.index->size;
+    ht_status st = HT_OK;
+    *n = 0;
+    *text = file ? malloc(size + 1) : NULL;
+    if (!path || (file && !*text))
+        st = fail_memory(err, "the index of the weights");
+    else if (!file || (*n = fread(*text, 1, size, file)) != size)
+        st = fail_system(err, path, "read");
+    if (file) fclose(file);
+    free(path);
+    return st;
+}
+
+static ht_status choose(pull *p, ht_error *err) {
+    char *text = NULL;
+    size_t n = 0;
+    ht_status st = choose_files(&p->hub, &p->listing, &p->name, &p->choice, err);
+    if (st) return st;
+    if (!p->choice.index) return choose_shards(&p->hub, &p->listing, NULL, 0, &p->choice, err);
+    st = pull_store_has(&p->store, p->choice.index) ? read_own_index(p, &text, &n, err) : read_index(p, &text, &n, err);
+    if (!st) st = choose_shards(&p->hub, &p->listing, text ? text : "", n, &p->choice, err);
+    free(text);
+    return st;
+}
+
+/* Files that are there without a record that vouches for them, and with --verify all of them, are looked into. */
+static ht_status look_into_files(pull *p, ht_error *err) {
+    bool changed = false;
+    ht_status st = HT_OK;
+    for (size_t i = 0; i < p->choice.n && !st; i++) {
+        const hub_file *f = p->choice.file[i];
+        const bool had = pull_store_has(&p->store, f);
+        bool good;
+        if (had && !p->o->verify) continue;
+        st = pull_file_adopt(&p->show, &p->store, f, &good, err);
+        if (!st && had && !good) json_object_del(json_object_get(p->store.installed, "files"), f->path);
+        changed = changed || had != good;
+    }
+    if (!st && changed) st = pull_state_write(p->store.target, p->store.installed, err);
+    return st;
+}
+
+static ht_status count(pull *p, ht_error *err) {
+    free(p->missing);
+    p->missing = calloc(p->choice.n + 1, sizeof *p->missing);
+    p->bytes = 0;
+    p->n_missing = 0;
+    if (!p->missing) return fail_memory(err, "the list of files");
+    for (size_t i = 0; i < p->choice.n; i++) {
+        const hub_file *f = p->choice.file[i];
+        if (__builtin_add_overflow(p->bytes, f->size, &p->bytes))
+            return fail_with(err, HT_ERR_FORMAT, "%.200s: its files are larger than any disk", p->name.repo);
+        p->missing[i] = !pull_store_has(&p->store, f);
+        p->n_missing += p->missing[i];
+    }
+    return HT_OK;
+}
+
+static ht_status find_out(pull *p, ht_error *err) {
+    char *models;
+    ht_status st = http_new(&p->settings, &p->hub.http, err);
+    if (st) return st;
+    p->hub.settings = &p->settings;
+    p->hub.show = &p->show;
+    p->hub.repo = p->name.repo;
+    st = cache_path("models", &models, err);
+    if (st) return st;
+    st = pull_store_open(models, p->name.repo, &p->store, err);
+    free(models);
+    if (!st) st = hub_find_commit(&p->hub, p->name.revision, err);
+    if (!st) st = hub_list(&p->hub, &p->listing, err);
+    if (!st) st = choose(p, err);
+    if (!st && !p->o->dry_run) st = look_into_files(p, err);
+    return st ? st : count(p, err);
+}
+
+/* ---- fetching it ---- */
+
+/* Bytes of a chosen file that are there, whole or not. */
+static int64_t bytes_there(const pull *p, size_t i) {
+    const hub_file *f = p->choice.file[i];
+    return !p->missing[i] || pull_store_has_staged(&p->store, f) ? f->size : pull_store_part_bytes(&p->store, f);
+}
+
+static ht_status check_space(const pull *p, int64_t needed, ht_error *err) {
+    char want[SIZE_BYTES], have[SIZE_BYTES];
+    const int64_t bytes = pull_store_free_bytes(&p->store);
+    if (bytes < 0 || needed <= bytes) return HT_OK;
+    return fail_with(err, HT_ERR_IO, "%.200s needs %s more, and where %.300s is there are %s free", p->name.repo,
+                     size_text(needed, want), p->store.stage, size_text(bytes, have));
+}
+
+static void announce(pull *p, int64_t there) {
+    char all[SIZE_BYTES], have[SIZE_BYTES], here[80] = "";
+    if (there) snprintf(here, sizeof here, ", of which %s are here", size_text(there, have));
+    pull_note(&p->show, "%.200s, commit %.12s: %zu files, %s%s", p->name.repo, p->hub.commit, p->choice.n,
+              size_text(p->bytes, all), here);
+}
+
+static ht_status fetch_one(pull *p, size_t i, int64_t *done, ht_error *err) {
+    const hub_file *f = p->choice.file[i];
+    const int64_t there = bytes_there(p, i);
+    char size[SIZE_BYTES];
+    if (p->missing[i] && !pull_store_has_staged(&p->store, f)) {
+        const ht_status st = pull_file(&p->hub, &p->store, f, *done, err);
+        if (st) return st;
+        p->fetched += f->size - there;
+        pull_note(&p->show, "%.300s  %s", f->path, size_text(f->size, size));
+    }
+    *done += f->size;
+    return HT_OK;
+}
+
+static ht_status fetch(pull *p, ht_error *err) {
+    int64_t there = 0, done = 0;
+    ht_status st = pull_store_lock(&p->store, err);
+    if (!st) st = pull_store_drop_stale(&p->store, &p->listing, err);
+    if (!st) st = count(p, err);
+    if (st) return st;
+    for (size_t i = 0; i < p->choice.n; i++) there += bytes_there(p, i);
+    announce(p, there);
+    st = check_space(p, p->bytes - there, err);
+    pull_progress_begin(&p->show, p->o->quiet, p->bytes, there);
+    for (size_t i = 0; i < p->choice.n && !st; i++) st = fetch_one(p, i, &done, err);
+    pull_progress_clear(&p->show);
+    return st ? st : pull_store_install(&p->store, &p->hub, p->name.revision, &p->choice, err);
+}
+
+/* ---- the result ---- */
+
+/* The name that commands take: as it was asked for, without what only the hub knows. */
+static void model_name_of(const pull *p, char *text, size_t n) {
+    if (p->name.file)
+        snprintf(text, n, "%s/%.*s", p->name.repo, (int)(strlen(p->name.file) - strlen(".gguf")), p->name.file);
+    else
+        snprintf(text, n, "%s%s%s", p->name.repo, p->name.quantization ? ":" : "",
+                 p->name.quantization ? p->name.quantization : "");
+}
+
+typedef struct search {
+    const char *path; /* of the model */
+    pull *p;
+} search;
+
+static bool on_find(const ht_find *f, void *user) {
+    const search *s = user;
+    if (strcmp(f->path, s->path) != 0) return true;
+    if (!f->info)
+        pull_note(&s->p->show, "hearth pull: %.300s", f->problem->message);
+    else if (!f->info->runs)
+        pull_note(&s->p->show, "hearth pull: this build cannot run it, the architecture is %.100s (see hearth formats)",
+                  f->info->architecture);
+    return false;
+}
+
+/* A model that nothing here can run is worth a word. */
+static void look_at_model(pull *p, const char *path) {
+    ht_error ignored = {0};
+    search s = {path, p};
+    ht_discover(p->store.target, on_find, &s, &ignored);
+}
+
+static bool print_json(const pull *p, const char *name, const char *path) {
+    json_t *files = json_array();
+    for (size_t i = 0; i < p->choice.n; i++) {
+        const hub_file *f = p->choice.file[i];
+        json_array_append_new(files, json_pack("{so sI ss sb}", "path", json_path(f->path), "bytes",
+                                               (json_int_t)f->size, "hash", f->hash, "new", (int)p->missing[i]));
+    }
+    return json_output(json_pack("{ss ss so ss ss sI sI sb so}", "model", name, "repo", p->name.repo, "path",
+                                 json_path(path), "revision", p->name.revision ? p->name.revision : "main", "commit",
+                                 p->hub.commit, "bytes", (json_int_t)p->bytes, "fetched_bytes", (json_int_t)p->fetched,
+                                 "complete", (int)(!p->o->dry_run || p->n_missing == 0), "files", files));
+}
+
+static void print_text(const pull *p, const char *name, const char *path) {
+    char size[SIZE_BYTES];
+    output_field("model", "%s", name);
+    output_field("path", "%s", path);
+    output_field("commit", "%s", p->hub.commit);
+    for (size_t i = 0; i < p->choice.n && p->o->dry_run; i++)
+        output_field(i ? "" : "files", "%s  %s%s", p->choice.file[i]->path, size_text(p->choice.file[i]->size, size),
+                     p->missing[i] ? "" : "  (is there)");
+    output_field("size", "%s", size_text(p->bytes, size));
+    if (p->o->dry_run) return;
+    if (p->n_missing)
+        output_field("fetched", "%s", size_text(p->fetched, size));
+    else
+        output_field("fetched", "nothing, all of it was there");
+}
+
+static int print_result(pull *p) {
+    char name[1200];
+    char *path = pull_store_path(p->store.target, p->choice.gguf ? p->choice.gguf->path : "", "");
+    if (!path) {
+        fprintf(stderr, "hearth: out of memory for the result\n");
+        return EXIT_FAILED;
+    }
+    if (!p->choice.gguf) path[strlen(path) - 1] = '\0';
+    model_name_of(p, name, sizeof name);
+    if (!p->o->dry_run) look_at_model(p, path);
+    bool good = true;
+    if (p->o->json)
+        good = print_json(p, name, path);
+    else
+        print_text(p, name, path);
+    free(path);
+    return good ? EXIT_OK : EXIT_FAILED;
+}
+
+/* A revision of which all files are there already, maybe as those of another one. */
+static ht_status note_source(pull *p, ht_error *err) {
+    const char *revision = p->name.revision ? p->name.revision : "main";
+    if (pull_state_is_of(p->store.target, revision) && pull_state_is_of(p->store.target, p->hub.commit)) return HT_OK;
+    const ht_status st = pull_state_set_source(p->store.installed, &p->hub, revision, err);
+    return st ? st : pull_state_write(p->store.target, p->store.installed, err);
+}
+
+/* After a failure that is nobody's fault. */
+static void say_what_is_kept(const pull *p, ht_error *err) {
+    static const char kept[] = "what has come is kept, and the same command goes on with it";
+    const size_t n = strlen(err->message);
+    const json_t *staged = p->store.staged;
+    const bool something =
+        json_object_size(json_object_get(staged, "files")) || json_object_size(json_object_get(staged, "parts"));
+    if (err->status == HT_ERR_CANCELLED)
+        fail_with(err, HT_ERR_CANCELLED, "interrupted%s%s", something ? ": " : "", something ? kept : "");
+    else if (err->status == HT_ERR_IO && something)
+        snprintf(err->message + n, sizeof err->message - n, "; %s", kept);
+}
+
+static int run(pull *p) {
+    ht_error err = {0};
+    ht_status st = pull_name_parse(p->o->arguments.items[0], p->settings.endpoint, &p->name, &err);
+    if (st == HT_ERR_ARGUMENT) {
+        report(&err);
+        return EXIT_USAGE;
+    }
+    if (!st) st = find_out(p, &err);
+    if (!st && !p->o->dry_run) st = p->n_missing ? fetch(p, &err) : note_source(p, &err);
+    if (!st) return print_result(p);
+    pull_progress_clear(&p->show);
+    say_what_is_kept(p, &err);
+    return report(&err);
+}
+
+int pull_command(const options *o) {
+    pull p = {.o = o, .store = {.lock = -1}};
+    ht_error err = {0};
+    if (!o->arguments.n) {
+        fprintf(stderr,
+                "hearth pull: the name of a model is needed: ORG/REPO, as the hub has it (see hearth pull --help)\n");
+        return EXIT_USAGE;
+    }
+    interrupt_watch();
+    pull_progress_begin(&p.show, o->quiet, 0, 0);
+    const int status = pull_settings_read(o, &p.settings, &err) ? report(&err) : run(&p);
+    pull_store_close(&p.store);
+    choice_free(&p.choice);
+    hub_listing_free(&p.listing);
+    http_free(p.hub.http);
+    pull_name_free(&p.name);
+    pull_settings_free(&p.settings);
+    free(p.missing);
+    return output_finish(status);
+}

@@ -1,0 +1,340 @@
+#define _GNU_SOURCE
+#include "pull_choose.h"
+
+#include "fail.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+static const char index_name[] = "model.safetensors.index.json", single_name[] = "model.safetensors";
+
+/* What is read beside safetensors, here or by mlx_lm. */
+static const char *const beside_safetensors[] = {
+    "config.json",           "generation_config.json",  "tokenizer.json",
+    "tokenizer_config.json", "chat_template.jinja",     "chat_template.json",
+    "added_tokens.json",     "special_tokens_map.json", "hf_quant_config.json"};
+/* What tokenizer.json is made from, for a checkpoint without one. */
+static const char *const tokenizer_sources[] = {"tokenizer.model", "vocab.json", "merges.txt"};
+/* What is read beside a GGUF file for what its metadata lack. */
+static const char *const beside_gguf[] = {"config.json", "generation_config.json", "tokenizer_config.json",
+                                          "chat_template.jinja", "chat_template.json"};
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+static bool ends_with(const char *s, const char *end) {
+    const size_t n = strlen(s), m = strlen(end);
+    return n >= m && strcasecmp(s + n - m, end) == 0;
+}
+
+static const char *base_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static ht_status add(pull_choice *c, const hub_file *f, ht_error *err) {
+    for (size_t i = 0; i < c->n; i++)
+        if (c->file[i] == f) return HT_OK;
+    if (!*f->hash) return fail_with(err, HT_ERR_FORMAT, "the hub lists %.200s without the hash of its bytes", f->path);
+    if (c->n == c->capacity) {
+        const size_t capacity = c->capacity ? 2 * c->capacity : 16;
+        const hub_file **file = realloc(c->file, capacity * sizeof *file);
+        if (!file) return fail_memory(err, "the list of files");
+        c->file = file;
+        c->capacity = capacity;
+    }
+    c->file[c->n++] = f;
+    return HT_OK;
+}
+
+void choice_free(pull_choice *c) {
+    free(c->file);
+    *c = (pull_choice){0};
+}
+
+/* Those of the names that are in a directory, "" or one with its slash. */
+static ht_status add_named(const hub_listing *l, const char *directory, const char *const *names, size_t n,
+                           pull_choice *c, ht_error *err) {
+    ht_status st = HT_OK;
+    char path[1100];
+    for (size_t i = 0; i < n && !st; i++) {
+        snprintf(path, sizeof path, "%s%s", directory, names[i]);
+        const hub_file *f = hub_find(l, path);
+        if (f) st = add(c, f, err);
+    }
+    return st;
+}
+
+/* ---- GGUF ---- */
+
+/* The models among the GGUF files: the only file of each, or its first part, in the order of their names. */
+typedef struct gguf_list {
+    const hub_file **first;
+    const char **path;
+    int n;
+} gguf_list;
+
+static bool is_model(const hub_file *f) {
+    const char *name = base_name(f->path);
+    return ends_with(name, ".gguf") && strncasecmp(name, "mmproj", 6) != 0 && strncasecmp(name, "imatrix", 7) != 0;
+}
+
+static ht_status list_gguf(const hub_listing *l, gguf_list *out, ht_error *err) {
+    *out =
+        (gguf_list){.first = malloc((l->n + 1) * sizeof *out->first), .path = malloc((l->n + 1) * sizeof *out->path)};
+    if (!out->first || !out->path) return fail_memory(err, "the list of files");
+    for (size_t i = 0; i < l->n; i++) {
+        const hub_file *f = &l->file[i];
+        size_t n, other;
+        const char *before = out->n ? out->path[out->n - 1] : NULL;
+        if (!is_model(f)) continue;
+        const int parts = gguf_parts(f->path, &n);
+        if (parts > 1 && before && gguf_parts(before, &other) == parts && n == other && memcmp(before, f->path, n) == 0)
+            continue;
+        out->first[out->n] = f;
+        out->path[out->n++] = f->path;
+    }
+    return HT_OK;
+}
+
+/* Bytes of a model, all parts together. */
+static int64_t bytes_of(const hub_listing *l, const hub_file *first) {
+    size_t prefix, other;
+    const int parts = gguf_parts(first->path, &prefix);
+    int64_t bytes = parts == 1 ? first->size : 0;
+    for (const hub_file *f = first; parts > 1 && f < l->file + l->n && strncmp(f->path, first->path, prefix) == 0;
+         f++) {
+        if (gguf_parts(f->path, &other) != parts || other != prefix) continue;
+        if (__builtin_add_overflow(bytes, f->size, &bytes)) return INT64_MAX;
+    }
+    return bytes;
+}
+
+/* "Q4_0 (1.2 GB), Q8_0 (2.3 GB)", as much as fits; files without a quantisation in their names by these. */
+static void describe(const hub_listing *l, const gguf_list *all, bool paths, char *text, size_t room) {
+    size_t used = 0;
+    *text = '\0';
+    for (int i = 0; i < all->n; i++) {
+        char label[QUANTIZATION_BYTES], size[SIZE_BYTES], entry[400];
+        const bool named = quantization_of(all->path[i], label) && !paths;
+        const int n = snprintf(entry, sizeof entry, "%s%.300s (%s)", i ? ", " : "", named ? label : all->path[i],
+                               size_text(bytes_of(l, all->first[i]), size));
+        if (used + (size_t)n + sizeof ", ..." > room) {
+            snprintf(text + used, room - used, "%s...", i ? ", " : "");
+            return;
+        }
+        memcpy(text + used, entry, (size_t)n + 1);
+        used += (size_t)n;
+    }
+}
+
+static ht_status no_such_model(const hub *h, const hub_listing *l, const gguf_list *all, const pull_name *name,
+                               int found, ht_error *err) {
+    char there[420];
+    const bool several = found == SEVERAL_MATCH;
+    describe(l, all, several, there, sizeof there);
+    if (all->n == 0) return fail_with(err, HT_ERR_ARGUMENT, "%.200s has no GGUF file", h->repo);
+    if (several)
+        return fail_with(err, HT_ERR_ARGUMENT,
+                         "%.100s has several files of %.40s, there are %s: name one as %.100s/FILE", h->repo,
+                         name->quantization ? name->quantization : "Q4_K_M", there, h->repo);
+    if (name->quantization)
+        return fail_with(err, HT_ERR_ARGUMENT, "%.100s has no %.40s, there are %s", h->repo, name->quantization, there);
+    return fail_with(err, HT_ERR_ARGUMENT,
+                     "%.100s has several GGUF models and none is Q4_K_M: %s; name one as %.100s:QUANTIZATION", h->repo,
+                     there, h->repo);
+}
+
+/* A GGUF model: all its parts, and what is read beside it. */
+static ht_status add_gguf(const hub_listing *l, const hub_file *any, pull_choice *c, ht_error *err) {
+    size_t prefix;
+    char path[1100], directory[1100];
+    const int parts = gguf_parts(any->path, &prefix);
+    ht_status st = HT_OK;
+    for (int i = 1; i <= parts && !st; i++) {
+        if (parts > 1)
+            snprintf(path, sizeof path, "%.*s-%05d-of-%05d.gguf", (int)prefix, any->path, i, parts);
+        else
+            snprintf(path, sizeof path, "%s", any->path);
+        const hub_file *f = hub_find(l, path);
+        if (!f)
+            return fail_with(err, HT_ERR_FORMAT, "%.200s is missing in the repository, part %d of %d of the model",
+                             path, i, parts);
+        if (i == 1) c->gguf = f;
+        st = add(c, f, err);
+    }
+    snprintf(directory, sizeof directory, "%.*s", (int)(base_name(any->path) - any->path), any->path);
+    if (!st) st = add_named(l, directory, beside_gguf, COUNT(beside_gguf), c, err);
+    return st;
+}
+
+static ht_status choose_gguf(const hub *h, const hub_listing *l, const pull_name *name, pull_choice *c, ht_error *err) {
+    gguf_list all;
+    ht_status st = list_gguf(l, &all, err);
+    const hub_file *file = name->file ? hub_find(l, name->file) : NULL;
+    char there[420];
+    if (!st && name->file && !file) {
+        describe(l, &all, true, there, sizeof there);
+        st = fail_with(err, HT_ERR_ARGUMENT, "%.100s has no file %.200s, there are %s", h->repo, name->file,
+                       all.n ? there : "no GGUF files");
+    } else if (!st) {
+        const int found = file ? 0 : quantization_find(all.path, all.n, name->quantization);
+        if (!file && found < 0)
+            st = no_such_model(h, l, &all, name, found, err);
+        else
+            st = add_gguf(l, file ? file : all.first[found], c, err);
+    }
+    free(all.first);
+    free(all.path);
+    return st;
+}
+
+/* ---- safetensors ---- */
+
+/* Weights in the repository's top directory that are a model's, and no adapter's or another library's. */
+static bool is_weights(const hub_file *f) {
+    return !strchr(f->path, '/') && ends_with(f->path, ".safetensors") && strncmp(f->path, "adapter", 7) != 0 &&
+           strncmp(f->path, "consolidated", 12) != 0;
+}
+
+/* "model-00002-of-00005.safetensors": the number of shards; 0 for another name. */
+static int shards_of(const char *path) {
+    int number, total, end = 0;
+    if (sscanf(path, "model-%5d-of-%5d.safetensors%n", &number, &total, &end) != 2 || !end || path[end]) return 0;
+    return number >= 1 && number <= total ? total : 0;
+}
+
+/* Shards without an index, or the only file. */
+static ht_status add_unindexed(const hub *h, const hub_listing *l, pull_choice *c, ht_error *err) {
+    const hub_file *only = NULL;
+    int total = 0, n = 0;
+    char path[64];
+    ht_status st = HT_OK;
+    for (size_t i = 0; i < l->n; i++) {
+        if (!is_weights(&l->file[i])) continue;
+        const int shards = shards_of(l->file[i].path);
+        if (shards && total && shards != total)
+            return fail_with(err, HT_ERR_FORMAT,
+                             "%.200s has shards of two checkpoints, and no %s that says which belong together", h->repo,
+                             index_name);
+        if (shards)
+            total = shards;
+        else if (n++ == 0)
+            only = &l->file[i];
+    }
+    if (!total && n != 1)
+        return fail_with(err, HT_ERR_FORMAT,
+                         "%.200s has %d safetensors files, and no %s that says which belong together", h->repo, n,
+                         index_name);
+    if (!total) return add(c, only, err);
+    for (int i = 1; i <= total && !st; i++) {
+        snprintf(path, sizeof path, "model-%05d-of-%05d.safetensors", i, total);
+        const hub_file *f = hub_find(l, path);
+        st = f ? add(c, f, err)
+               : fail_with(err, HT_ERR_FORMAT, "%.200s has no %s, which is one of its shards", h->repo, path);
+    }
+    return st;
+}
+
+static ht_status choose_safetensors(const hub *h, const hub_listing *l, pull_choice *c, ht_error *err) {
+    const hub_file *single = hub_find(l, single_name);
+    ht_status st = add_named(l, "", beside_safetensors, COUNT(beside_safetensors), c, err);
+    if (!st && !hub_find(l, "tokenizer.json"))
+        st = add_named(l, "", tokenizer_sources, COUNT(tokenizer_sources), c, err);
+    if (st) return st;
+    c->index = hub_find(l, index_name);
+    if (c->index) return add(c, c->index, err);
+    return single ? add(c, single, err) : add_unindexed(h, l, c, err);
+}
+
+static void drop(pull_choice *c, const hub_file *f) {
+    for (size_t i = 0; i < c->n; i++)
+        if (c->file[i] == f) c->file[i--] = c->file[--c->n];
+}
+
+/* Whether the repository has every file that an index names; *missing is one that it has not. */
+static ht_status check_shards(const hub *h, const hub_listing *l, const json_t *map, const char **missing,
+                              ht_error *err) {
+    const char *tensor;
+    json_t *file;
+    *missing = NULL;
+    if (json_object_size(map) == 0)
+        return fail_with(err, HT_ERR_FORMAT, "%.200s: its %s names no weights: `weight_map` is missing or empty",
+                         h->repo, index_name);
+    json_object_foreach((json_t *)(uintptr_t)map, tensor, file) {
+        const char *name = json_string_value(file);
+        if (!name || strchr(name, '/') || strchr(name, '\\'))
+            return fail_with(err, HT_ERR_FORMAT,
+                             "%.200s: its %s names another thing than a file beside it for `%.100s`", h->repo,
+                             index_name, tensor);
+        if (!hub_find(l, name)) *missing = name;
+    }
+    return HT_OK;
+}
+
+/* In the order of the listing, which is that of names. */
+static int by_place(const void *a, const void *b) {
+    const hub_file *first = *(const hub_file *const *)a, *second = *(const hub_file *const *)b;
+    return (first > second) - (first < second);
+}
+
+ht_status choose_shards(const hub *h, const hub_listing *l, const char *index, size_t n, pull_choice *c,
+                        ht_error *err) {
+    json_error_t why;
+    const char *tensor, *missing;
+    json_t *file;
+    if (!c->index) {
+        if (c->n) qsort(c->file, c->n, sizeof *c->file, by_place);
+        return HT_OK;
+    }
+    json_t *root = json_loadb(index, n, 0, &why);
+    const json_t *map = json_object_get(root, "weight_map");
+    if (!root) return fail_with(err, HT_ERR_FORMAT, "%.200s: its %s is no JSON: %.200s", h->repo, index_name, why.text);
+    ht_status st = check_shards(h, l, map, &missing, err);
+    const hub_file *single = hub_find(l, single_name);
+    if (!st && missing && single) { /* an index that was left behind */
+        drop(c, c->index);
+        c->index = NULL;
+        st = add(c, single, err);
+    } else if (!st && missing)
+        st = fail_with(err, HT_ERR_FORMAT, "%.200s has no %.200s, which its %s names", h->repo, missing, index_name);
+    else
+        json_object_foreach((json_t *)(uintptr_t)map, tensor, file) {
+            if (!st) st = add(c, hub_find(l, json_string_value(file)), err);
+        }
+    qsort(c->file, c->n, sizeof *c->file, by_place);
+    json_decref(root);
+    return st;
+}
+
+/* ---- either ---- */
+
+static ht_status nothing_to_read(const hub *h, const hub_listing *l, ht_error *err) {
+    static const char *const others[] = {".bin", ".pth", ".pt", ".onnx", ".msgpack", ".h5", ".npz", ".tflite"};
+    if (hub_find(l, "adapter_config.json"))
+        return fail_with(err, HT_ERR_UNSUPPORTED, "%.200s is an adapter, not a model", h->repo);
+    for (size_t i = 0; i < l->n; i++)
+        for (size_t k = 0; k < COUNT(others); k++)
+            if (ends_with(l->file[i].path, others[k]))
+                return fail_with(
+                    err, HT_ERR_UNSUPPORTED,
+                    "%.200s has neither safetensors nor GGUF files, but %.200s, which Hearth does not read: look for a "
+                    "conversion of the model",
+                    h->repo, l->file[i].path);
+    return fail_with(err, HT_ERR_UNSUPPORTED,
+                     "%.200s has no model that Hearth reads: neither safetensors beside a config.json, nor GGUF files",
+                     h->repo);
+}
+
+ht_status choose_files(const hub *h, const hub_listing *l, const pull_name *name, pull_choice *out, ht_error *err) {
+    bool weights = false, gguf = false;
+    *out = (pull_choice){0};
+    for (size_t i = 0; i < l->n; i++) {
+        weights = weights || is_weights(&l->file[i]);
+        gguf = gguf || is_model(&l->file[i]);
+    }
+    if (name->file || name->quantization) return choose_gguf(h, l, name, out, err);
+    if (weights && hub_find(l, "config.json")) return choose_safetensors(h, l, out, err);
+    return gguf ? choose_gguf(h, l, name, out, err) : nothing_to_read(h, l, err);
+}

@@ -1,0 +1,259 @@
+#define _GNU_SOURCE
+#include "pull_file.h"
+
+#include "fail.h"
+#include "pull_hash.h"
+#include "pull_state.h"
+#include "terminal.h"
+#include "tree.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { WRONG_MAX = 3 }; /* times that all bytes came and were the wrong ones */
+
+typedef struct transfer {
+    const hub *hub;
+    pull_store *store;
+    const hub_file *file;
+    int64_t before;
+    char *path, *url; /* of the unfinished file; of the hub's */
+    int fd;
+    pull_hash *hash;  /* of the bytes that are there */
+    int64_t have;     /* their number */
+    int64_t skip;     /* bytes of this answer that are there already, as the server does not send parts */
+    int64_t furthest; /* the most that `have` was since the bytes were last wrong */
+    int wrong;        /* times that the bytes were wrong */
+    bool wrong_bytes; /* this answer has others than it should */
+    char etag[256];   /* of the bytes that are there; "": unknown */
+} transfer;
+
+/* ---- the file ---- */
+
+static ht_status restart(transfer *t, ht_error *err) {
+    t->have = t->skip = 0;
+    if (ftruncate(t->fd, 0) != 0) return fail_system(err, t->path, "written");
+    if (!pull_hash_restart(t->hash))
+        return fail_with(err, HT_ERR_INTERNAL, "%.300s: its hash cannot be computed", t->file->path);
+    return HT_OK;
+}
+
+static ht_status keep_etag(transfer *t, const char *etag, ht_error *err) {
+    snprintf(t->etag, sizeof t->etag, "%s", etag);
+    const ht_status st = pull_state_set_etag(t->store->staged, t->file, etag, err);
+    return st ? st : pull_state_write(t->store->stage, t->store->staged, err);
+}
+
+/* Opens the unfinished file and takes in what it has, if that is of the same hash. */
+static ht_status open_part(transfer *t, ht_error *err) {
+    const char *etag = pull_state_etag(t->store->staged, t->file);
+    struct stat s;
+    if (!tree_make_parents(t->path, strlen(t->store->stage))) return fail_system(err, t->path, "made");
+    t->fd = open(t->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (t->fd < 0) return fail_system(err, t->path, "written");
+    ht_status st = pull_hash_new(t->file, &t->hash, err);
+    if (st) return st;
+    if (fstat(t->fd, &s) != 0) return fail_system(err, t->path, "read");
+    if (!etag || s.st_size > t->file->size || s.st_size == 0) {
+        st = restart(t, err);
+        return st ? st : keep_etag(t, "", err);
+    }
+    snprintf(t->etag, sizeof t->etag, "%s", etag);
+    t->have = t->furthest = (int64_t)s.st_size;
+    return pull_hash_file(t->hash, t->fd, t->have, t->path, err);
+}
+
+static bool write_all(const transfer *t, const char *bytes, size_t n) {
+    int64_t at = t->have;
+    while (n) {
+        const ssize_t wrote = pwrite(t->fd, bytes, n, (off_t)at);
+        if (wrote < 0 && errno == EINTR) continue;
+        if (wrote <= 0) return false;
+        at += wrote;
+        bytes += wrote;
+        n -= (size_t)wrote;
+    }
+    return true;
+}
+
+/* ---- an answer ---- */
+
+static http_outcome bad_range(transfer *t, const http_answer *a, ht_error *err) {
+    fail_with(err, HT_ERR_IO, "%.200s: it sends bytes from %lld of %lld, asked for those from %lld of %lld", a->host,
+              (long long)a->range_begin, (long long)a->range_total, (long long)t->have, (long long)t->file->size);
+    ht_error why = {0};
+    if (restart(t, &why) == HT_OK) return HTTP_RETRY;
+    *err = why;
+    return HTTP_FAILED;
+}
+
+static http_outcome on_answer(const http_answer *a, void *user, ht_error *err) {
+    transfer *t = user;
+    t->skip = 0;
+    if (a->status == 206 && (a->range_begin != t->have || (a->range_total >= 0 && a->range_total != t->file->size)))
+        return bad_range(t, a, err);
+    if (a->status == 200 &&
+        t->have > 0) { /* all of it: because it has changed, or because there are no parts to be had */
+        if (*a->etag && strcmp(a->etag, t->etag) == 0)
+            t->skip = t->have;
+        else if (restart(t, err))
+            return HTTP_FAILED;
+    }
+    if (strcmp(a->etag, t->etag) != 0 && keep_etag(t, a->etag, err)) return HTTP_FAILED;
+    return HTTP_COMPLETE;
+}
+
+static http_outcome on_bytes(const char *bytes, size_t n, void *user, ht_error *err) {
+    transfer *t = user;
+    const size_t skipped = t->skip < (int64_t)n ? (size_t)t->skip : n;
+    t->skip -= (int64_t)skipped;
+    bytes += skipped;
+    n -= skipped;
+    if ((int64_t)n > t->file->size - t->have) {
+        t->wrong_bytes = true;
+        fail_with(err, HT_ERR_IO, "it sends more than the %lld bytes that the hub lists", (long long)t->file->size);
+        return HTTP_RETRY;
+    }
+    if (!write_all(t, bytes, n)) {
+        fail_system(err, t->path, "written");
+        return HTTP_FAILED;
+    }
+    if (!pull_hash_add(t->hash, bytes, n)) {
+        fail_with(err, HT_ERR_INTERNAL, "%.300s: its hash cannot be computed", t->file->path);
+        return HTTP_FAILED;
+    }
+    t->have += (int64_t)n;
+    pull_progress_show(t->hub->show, t->file->path, t->before + t->have);
+    return HTTP_COMPLETE;
+}
+
+/* ---- tries ---- */
+
+/* Bytes that are wrong go; the same again and again are the server's. */
+static ht_status begin_again(transfer *t, const ht_error *why, ht_error *err) {
+    ht_status st = restart(t, err);
+    t->furthest = 0;
+    t->wrong_bytes = false;
+    if (!st) st = keep_etag(t, "", err);
+    if (st || ++t->wrong < WRONG_MAX) return st;
+    unlink(t->path);
+    pull_state_drop_part(t->store->staged, t->file->path);
+    return fail_with(err, HT_ERR_FORMAT, "%.200s: %.400s, %d times; nothing of it was kept", t->file->path,
+                     why->message, t->wrong);
+}
+
+/* One request for what is missing; *done says whether all of it is there. */
+static ht_status fetch_rest(transfer *t, retry *r, ht_error *err) {
+    const http_request request = {t->url, t->have, t->etag, on_answer, on_bytes, t};
+    http_answer answer;
+    ht_error why = {0};
+    http_outcome outcome = http_get(t->hub->http, &request, &answer, &why);
+    if (answer.status == 416) { /* it has fewer bytes than are there, or cannot count */
+        outcome = HTTP_RETRY;
+        const ht_status st = restart(t, err);
+        if (st) return st;
+    }
+    if (outcome == HTTP_COMPLETE && t->have < t->file->size) {
+        outcome = HTTP_RETRY;
+        fail_with(&why, HT_ERR_IO, "%.200s: the answer ended after %lld of %lld bytes", answer.host, (long long)t->have,
+                  (long long)t->file->size);
+    }
+    if (outcome == HTTP_COMPLETE) return HT_OK;
+    if (outcome == HTTP_FAILED) {
+        hub_explain(t->hub, t->file->path, &answer, &why);
+        *err = why;
+        return why.status;
+    }
+    if (t->have > t->furthest) {
+        t->furthest = t->have;
+        r->failures = 0;
+    }
+    if (t->wrong_bytes) {
+        const ht_status st = begin_again(t, &why, err);
+        if (st) return st;
+    }
+    return retry_wait(r, t->file->path, &answer, &why, err);
+}
+
+/* Whether the bytes, which are all there, are the right ones. */
+static ht_status check(transfer *t, bool *good, ht_error *err) {
+    char found[HASH_BYTES];
+    ht_error why = {0};
+    *good = false;
+    if (!pull_hash_end(t->hash, found))
+        return fail_with(err, HT_ERR_INTERNAL, "%.300s: its hash cannot be computed", t->file->path);
+    *good = strcmp(found, t->file->hash) == 0;
+    if (*good) return HT_OK;
+    fail_with(&why, HT_ERR_FORMAT, "its hash is %s, the hub lists %s", found, t->file->hash);
+    const ht_status st = begin_again(t, &why, err);
+    if (!st) pull_note(t->hub->show, "%.200s: %s; fetched again", t->file->path, why.message);
+    return st;
+}
+
+/* Gives the file its name. */
+static ht_status finish(transfer *t, ht_error *err) {
+    char *name = pull_store_path(t->store->stage, t->file->path, "");
+    ht_status st = HT_OK;
+    if (!name)
+        st = fail_memory(err, "a path");
+    else if (fsync(t->fd) != 0 || rename(t->path, name) != 0)
+        st = fail_system(err, name, "written");
+    free(name);
+    if (!st) st = pull_state_add(t->store->staged, t->store->stage, t->file, err);
+    if (st) return st;
+    pull_state_drop_part(t->store->staged, t->file->path);
+    return pull_state_write(t->store->stage, t->store->staged, err);
+}
+
+static ht_status run(transfer *t, ht_error *err) {
+    retry r = {.settings = t->hub->settings, .show = t->hub->show};
+    bool good = false;
+    t->path = pull_store_path(t->store->stage, t->file->path, ".part");
+    t->url = hub_file_address(t->hub, t->file->path);
+    ht_status st = t->path && t->url ? open_part(t, err) : fail_memory(err, "a path");
+    while (!st && !good) {
+        if (t->have < t->file->size)
+            st = fetch_rest(t, &r, err);
+        else
+            st = check(t, &good, err);
+    }
+    return st ? st : finish(t, err);
+}
+
+ht_status pull_file(const hub *h, pull_store *s, const hub_file *f, int64_t before, ht_error *err) {
+    transfer t = {.hub = h, .store = s, .file = f, .before = before, .fd = -1};
+    const ht_status st = run(&t, err);
+    if (t.fd >= 0) close(t.fd);
+    pull_hash_free(t.hash);
+    free(t.path);
+    free(t.url);
+    return st;
+}
+
+ht_status pull_file_adopt(pull_progress *show, pull_store *s, const hub_file *f, bool *good, ht_error *err) {
+    char found[HASH_BYTES], *path = pull_store_path(s->target, f->path, "");
+    struct stat st;
+    pull_hash *hash = NULL;
+    *good = false;
+    if (!path) return fail_memory(err, "a path");
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ht_status status = HT_OK;
+    if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == f->size) {
+        pull_note(show, "checking %.300s, which is there", f->path);
+        status = pull_hash_new(f, &hash, err);
+        if (!status) status = pull_hash_file(hash, fd, f->size, path, err);
+        if (!status && !pull_hash_end(hash, found))
+            status = fail_with(err, HT_ERR_INTERNAL, "%.300s: its hash cannot be computed", path);
+        *good = !status && strcmp(found, f->hash) == 0;
+        if (*good) status = pull_state_add(s->installed, s->target, f, err);
+    }
+    if (fd >= 0) close(fd);
+    pull_hash_free(hash);
+    free(path);
+    return status;
+}

@@ -1,0 +1,297 @@
+#define _GNU_SOURCE
+#include "pull_hub.h"
+
+#include "fail.h"
+
+#include <curl/curl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    TEXT_MAX = 64 << 20, /* bytes of one answer in JSON */
+    PAGES_MAX = 1000,
+    FILES_MAX = 200000
+};
+
+/* ---- texts ---- */
+
+typedef struct answer_text {
+    char *data;
+    size_t n, capacity;
+    const char *what;
+} answer_text;
+
+static http_outcome add_bytes(const char *bytes, size_t n, void *user, ht_error *err) {
+    answer_text *t = user;
+    if (n > TEXT_MAX - t->n) {
+        fail_with(err, HT_ERR_LIMIT, "%.200s: the hub's answer is longer than %d MB", t->what, TEXT_MAX >> 20);
+        return HTTP_FAILED;
+    }
+    if (t->n + n > t->capacity) {
+        const size_t capacity = 2 * (t->n + n);
+        char *data = realloc(t->data, capacity);
+        if (!data) {
+            fail_memory(err, "the hub's answer");
+            return HTTP_FAILED;
+        }
+        t->data = data;
+        t->capacity = capacity;
+    }
+    memcpy(t->data + t->n, bytes, n);
+    t->n += n;
+    return HTTP_COMPLETE;
+}
+
+void hub_explain(const hub *h, const char *what, const http_answer *a, ht_error *err) {
+    const char *with = h->settings->token ? "the token that was sent does not open it"
+                                          : "set HF_TOKEN to a token of an account that may read it";
+    if (a->redirected || err->status == HT_ERR_CANCELLED) return;
+    if (strcmp(a->error_code, "RevisionNotFound") == 0 || strcmp(a->error_code, "EntryNotFound") == 0 ||
+        a->status == 404)
+        fail_with(err, HT_ERR_ARGUMENT,
+                  "%.200s: the hub has none (status %ld%s%s); check the name, and the revision behind @", what,
+                  a->status, *a->error_code ? ", " : "", a->error_code);
+    else if (strcmp(a->error_code, "GatedRepo") == 0 || (a->status == 403 && !*a->error_code))
+        fail_with(err, HT_ERR_IO,
+                  "%.200s: the hub gives it to those alone who have accepted its terms: accept them at %.200s/%.200s, "
+                  "then %s",
+                  what, h->settings->endpoint, h->repo,
+                  h->settings->token ? "use a token that may read gated models"
+                                     : "set HF_TOKEN to a token of that account");
+    else if (a->status == 401 || a->status == 403)
+        fail_with(err, HT_ERR_IO,
+                  "%.200s: the hub does not let this reader have it (status %ld%s%.200s): it is private, gated or "
+                  "misspelt; %s",
+                  what, a->status, *a->error_message ? ": " : "", a->error_message, with);
+}
+
+/* A whole text, however many tries it takes. */
+static ht_status get_text(const hub *h, const char *url, const char *what, answer_text *out, http_answer *answer,
+                          ht_error *err) {
+    retry r = {.settings = h->settings, .show = h->show};
+    const http_request request = {.url = url, .body = add_bytes, .user = out};
+    for (;;) {
+        ht_error why = {0};
+        out->n = 0;
+        out->what = what;
+        const http_outcome outcome = http_get(h->http, &request, answer, &why);
+        if (outcome == HTTP_COMPLETE) return HT_OK;
+        if (outcome == HTTP_FAILED) {
+            hub_explain(h, what, answer, &why);
+            *err = why;
+            return why.status;
+        }
+        const ht_status st = retry_wait(&r, what, answer, &why, err);
+        if (st) return st;
+    }
+}
+
+static ht_status get_json(const hub *h, const char *url, const char *what, json_t **out, http_answer *answer,
+                          ht_error *err) {
+    answer_text t = {0};
+    json_error_t why;
+    *out = NULL;
+    ht_status st = get_text(h, url, what, &t, answer, err);
+    if (!st) {
+        *out = json_loadb(t.data ? t.data : "", t.n, 0, &why);
+        if (!*out) st = fail_with(err, HT_ERR_FORMAT, "%.200s: the hub's answer is no JSON: %.200s", what, why.text);
+    }
+    free(t.data);
+    return st;
+}
+
+/* ---- addresses ---- */
+
+/* A text in the form that an address takes; with `slashes` these stay. NULL when memory ran out. */
+static char *escaped(const char *from, bool slashes) {
+    static const char digits[] = "0123456789ABCDEF", plain[] = "-._~";
+    char *out = malloc(3 * strlen(from) + 1), *to = out;
+    for (; out && *from; from++) {
+        const unsigned char c = (unsigned char)*from;
+        if ((c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z') || strchr(plain, c) || (slashes && c == '/'))
+            *to++ = (char)c;
+        else {
+            *to++ = '%';
+            *to++ = digits[c >> 4];
+            *to++ = digits[c & 15];
+        }
+    }
+    if (out) *to = '\0';
+    return out;
+}
+
+char *hub_file_address(const hub *h, const char *path) {
+    char *name = escaped(path, true), *url = NULL;
+    if (name && asprintf(&url, "%s/%s/resolve/%s/%s", h->settings->endpoint, h->repo, h->commit, name) < 0) url = NULL;
+    free(name);
+    return url;
+}
+
+ht_status hub_read_file(const hub *h, const hub_file *f, char **text_out, size_t *n, ht_error *err) {
+    char *url = hub_file_address(h, f->path);
+    answer_text t = {0};
+    http_answer answer;
+    const ht_status st = url ? get_text(h, url, f->path, &t, &answer, err) : fail_memory(err, "an address");
+    free(url);
+    *text_out = st ? NULL : t.data;
+    *n = st ? 0 : t.n;
+    if (st) free(t.data);
+    return st;
+}
+
+/* ---- the commit ---- */
+
+static bool is_hex(const char *s, size_t n) { return strspn(s, "0123456789abcdef") == n && s[n] == '\0'; }
+
+ht_status hub_find_commit(hub *h, const char *revision, ht_error *err) {
+    char *name = escaped(revision ? revision : "main", false), *url = NULL, what[400];
+    json_t *root = NULL;
+    http_answer answer;
+    snprintf(what, sizeof what, "%.190s%s%.190s", h->repo, revision ? "@" : "", revision ? revision : "");
+    if (!name || asprintf(&url, "%s/api/models/%s/revision/%s", h->settings->endpoint, h->repo, name) < 0) url = NULL;
+    ht_status st = url ? get_json(h, url, what, &root, &answer, err) : fail_memory(err, "an address");
+    const char *sha = json_string_value(json_object_get(root, "sha"));
+    if (!st && (!sha || (!is_hex(sha, 40) && !is_hex(sha, 64))))
+        st = fail_with(err, HT_ERR_FORMAT,
+                       "%.200s: the hub's answer names no commit, expected `sha`; is %.200s a hub of models?", what,
+                       h->settings->endpoint);
+    if (!st) snprintf(h->commit, sizeof h->commit, "%s", sha);
+    json_decref(root);
+    free(url);
+    free(name);
+    return st;
+}
+
+/* ---- the listing ---- */
+
+void hub_listing_free(hub_listing *l) {
+    for (size_t i = 0; i < l->n; i++) free(l->file[i].path);
+    free(l->file);
+    *l = (hub_listing){0};
+}
+
+const hub_file *hub_find(const hub_listing *l, const char *path) {
+    for (size_t i = 0; i < l->n; i++)
+        if (strcmp(l->file[i].path, path) == 0) return &l->file[i];
+    return NULL;
+}
+
+/* A path that stays below the directory it is put in, on any system. */
+static bool is_safe_path(const char *path) {
+    const size_t n = strlen(path);
+    if (n == 0 || n > 1000) return false;
+    for (const unsigned char *c = (const unsigned char *)path; *c; c++)
+        if (*c < 0x20 || *c == 0x7F || *c == '\\') return false;
+    for (const char *at = path;; at++) {
+        const size_t length = strcspn(at, "/");
+        if (length == 0 || length > 200 || (length <= 2 && strspn(at, ".") >= length)) return false;
+        at += length;
+        if (*at == '\0') return true;
+    }
+}
+
+static void read_hash(const json_t *entry, hub_file *f) {
+    const json_t *lfs = json_object_get(entry, "lfs");
+    const char *sha256 = json_string_value(json_object_get(lfs, "oid")),
+               *blob = json_string_value(json_object_get(entry, "oid"));
+    if (sha256 && strncmp(sha256, "sha256:", 7) == 0) sha256 += 7;
+    if (sha256 && is_hex(sha256, 64))
+        snprintf(f->hash, sizeof f->hash, "sha256:%s", sha256);
+    else if (!json_is_object(lfs) && blob && (is_hex(blob, 40) || is_hex(blob, 64)))
+        snprintf(f->hash, sizeof f->hash, "git:%s", blob);
+}
+
+static ht_status add_entry(const hub *h, const json_t *entry, hub_listing *l, ht_error *err) {
+    const char *type = json_string_value(json_object_get(entry, "type")),
+               *path = json_string_value(json_object_get(entry, "path"));
+    const json_t *size = json_object_get(json_object_get(entry, "lfs"), "size");
+    if (!size) size = json_object_get(entry, "size");
+    if (!path || (type && strcmp(type, "file") != 0 && strcmp(type, "directory") != 0))
+        return fail_with(err, HT_ERR_FORMAT, "%.200s: the hub lists an entry that is no file and no directory",
+                         h->repo);
+    if (!is_safe_path(path))
+        return fail_with(
+            err, HT_ERR_FORMAT,
+            "%.200s: the hub lists a file named \"%.200s\", which no file may be named; nothing was fetched", h->repo,
+            path);
+    if (type && strcmp(type, "directory") == 0) return HT_OK;
+    if (!json_is_integer(size) || json_integer_value(size) < 0)
+        return fail_with(err, HT_ERR_FORMAT, "%.200s: the hub lists %.200s without its size", h->repo, path);
+    if (l->n == FILES_MAX)
+        return fail_with(err, HT_ERR_LIMIT, "%.200s: the hub lists more than %d files", h->repo, FILES_MAX);
+    if (l->n == l->capacity) {
+        const size_t capacity = l->capacity ? 2 * l->capacity : 64;
+        hub_file *file = realloc(l->file, capacity * sizeof *file);
+        if (!file) return fail_memory(err, "the listing of files");
+        l->file = file;
+        l->capacity = capacity;
+    }
+    hub_file *f = &l->file[l->n];
+    *f = (hub_file){.path = strdup(path), .size = (int64_t)json_integer_value(size)};
+    if (!f->path) return fail_memory(err, "the listing of files");
+    l->n++;
+    read_hash(entry, f);
+    return HT_OK;
+}
+
+static int by_path(const void *a, const void *b) {
+    return strcmp(((const hub_file *)a)->path, ((const hub_file *)b)->path);
+}
+
+/* Sorts the files; a name that comes twice could be either. */
+static ht_status finish_listing(const hub *h, hub_listing *l, ht_error *err) {
+    if (l->n) qsort(l->file, l->n, sizeof *l->file, by_path);
+    for (size_t i = 1; i < l->n; i++)
+        if (strcmp(l->file[i - 1].path, l->file[i].path) == 0)
+            return fail_with(err, HT_ERR_FORMAT, "%.200s: the hub lists %.200s twice", h->repo, l->file[i].path);
+    return HT_OK;
+}
+
+static ht_status list_page(const hub *h, const char *url, hub_listing *out, http_answer *answer, ht_error *err) {
+    json_t *root;
+    const json_t *entry;
+    size_t i;
+    ht_status st = get_json(h, url, h->repo, &root, answer, err);
+    if (!st && !json_is_array(root))
+        st = fail_with(err, HT_ERR_FORMAT, "%.200s: the hub's listing is no list of files", h->repo);
+    json_array_foreach(root, i, entry) if (!st) st = add_entry(h, entry, out, err);
+    json_decref(root);
+    return st;
+}
+
+/* The address of the next page, which may be relative to this one; NULL when memory ran out or it is none. */
+static char *next_address(const char *url, const char *next) {
+    CURLU *u = curl_url();
+    char *text = NULL, *out = NULL;
+    if (u && curl_url_set(u, CURLUPART_URL, url, 0) == CURLUE_OK &&
+        curl_url_set(u, CURLUPART_URL, next, 0) == CURLUE_OK && curl_url_get(u, CURLUPART_URL, &text, 0) == CURLUE_OK)
+        out = strdup(text);
+    curl_free(text);
+    curl_url_cleanup(u);
+    return out;
+}
+
+ht_status hub_list(const hub *h, hub_listing *out, ht_error *err) {
+    char *url = NULL;
+    *out = (hub_listing){0};
+    if (asprintf(&url, "%s/api/models/%s/tree/%s?recursive=true", h->settings->endpoint, h->repo, h->commit) < 0)
+        return fail_memory(err, "an address");
+    ht_status st = HT_OK;
+    for (int page = 1; !st && url; page++) {
+        http_answer answer;
+        st = list_page(h, url, out, &answer, err);
+        char *next = !st && *answer.next ? next_address(url, answer.next) : NULL;
+        if (!st && *answer.next && !next)
+            st = fail_with(err, HT_ERR_FORMAT, "%.200s: the listing goes on at an address that is none", h->repo);
+        if (!st && next && page == PAGES_MAX)
+            st = fail_with(err, HT_ERR_LIMIT, "%.200s: the listing has more than %d pages", h->repo, PAGES_MAX);
+        free(url);
+        url = next;
+    }
+    free(url);
+    if (!st) st = finish_listing(h, out, err);
+    if (st) hub_listing_free(out);
+    return st;
+}

@@ -1,0 +1,50 @@
+/* Places of a pulled model in the cache: ORG/REPO, which is always whole, and beside it the hidden ORG/.REPO.pull, where files come in. */
+#ifndef HEARTH_APP_PULL_STORE_H
+#define HEARTH_APP_PULL_STORE_H
+
+#include "pull_choose.h"
+
+#include <jansson.h>
+
+typedef struct pull_store {
+    char *target;      /* the model's directory; it need not be there yet */
+    char *stage;       /* where its files are fetched to; made by pull_store_lock */
+    size_t models;     /* bytes of these paths that are the directory of all models */
+    int lock;          /* descriptor of the stage; -1: not locked */
+    json_t *installed; /* record of `target` (pull_state.h) */
+    json_t *staged;    /* record of `stage`; NULL until it is locked */
+} pull_store;
+
+/* `models` is the directory of all models, which need not be there. To be closed after a failure, too. */
+ht_status pull_store_open(const char *models, const char *repo, pull_store *out, ht_error *err);
+/* Takes away a stage that holds nothing. */
+void pull_store_close(pull_store *s);
+
+/* Makes the stage, which is this process's alone from now on, and puts in order what an earlier one may have left. HT_ERR_BUSY when another
+ * process has it. */
+ht_status pull_store_lock(pull_store *s, ht_error *err);
+
+/* Removes from the stage what the hub has no longer, of other files than those fetched now, too. */
+ht_status pull_store_drop_stale(pull_store *s, const hub_listing *l, ht_error *err);
+
+/* Paths in fresh memory; NULL when memory ran out. `suffix` is put behind. */
+char *pull_store_path(const char *directory, const char *within, const char *suffix);
+/* The bytes that are free for files of the model; -1 where the system does not say. */
+int64_t pull_store_free_bytes(const pull_store *s);
+
+/* Whether a file is there, whole and checked: in the model's directory, or in the stage. */
+bool pull_store_has(const pull_store *s, const hub_file *f);
+bool pull_store_has_staged(const pull_store *s, const hub_file *f);
+/* Bytes of an unfinished file that are there. */
+int64_t pull_store_part_bytes(const pull_store *s, const hub_file *f);
+
+/* Puts the chosen files, which are all there, into the model's directory, with those of other models that it holds: in one step, so that it
+ * is whole at any time. Files of safetensors that are no longer chosen go. */
+ht_status pull_store_install(pull_store *s, const hub *h, const char *revision, const pull_choice *c, ht_error *err);
+
+/* Removes a model's directory that was pulled, whole or not; *found says whether there was one. `models` must not be empty. */
+ht_status pull_store_remove(const char *models, const char *repo, bool *found, ht_error *err);
+/* Removes what pulling put beside the models of a directory, when none of them is left. */
+void pull_store_sweep(const char *directory);
+
+#endif
