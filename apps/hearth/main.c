@@ -76,7 +76,8 @@ static int say_what_to_type(void) {
         fprintf(stderr, "  %-30s %s\n", "hearth chat default", "Talk with the small model that has been fetched.");
     else
         fprintf(stderr, "  %-30s %s\n", "scripts/fetch-model", "Fetch a small model, from the sources' directory.");
-    fprintf(stderr, "  %-30s %s\n  %-30s %s\n  %-30s %s\n  %-30s %s\n", "hearth chat model.gguf", "Talk with another.",
+    fprintf(stderr, "  %-30s %s\n  %-30s %s\n  %-30s %s\n  %-30s %s\n  %-30s %s\n", "hearth pull ORG/REPO",
+            "Fetch a model from the Hugging Face hub.", "hearth chat model.gguf", "Talk with another.",
             "hearth discover DIR", "Find the models under a directory.", "hearth list", "List those in the cache.",
             "hearth --help", "List all commands.");
     free(path);

@@ -344,7 +344,8 @@ bool options_given(const options *o, const char *name) {
 
 const char options_of_model[] =
     "MODEL is a .gguf file, a directory (safetensors with config.json and tokenizer.json, or one GGUF),\n"
-    "a name of `hearth list`, or the word default for the model that scripts/quickstart fetches.";
+    "a name of `hearth list`, ORG/REPO of `hearth pull`, or the word default for the model that scripts/quickstart "
+    "fetches.";
 
 void options_help(const command *c) {
     printf("hearth %s %s\n%s\n", c->name, c->arguments, c->summary);

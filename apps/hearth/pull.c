@@ -266,11 +266,16 @@ static int print_result(pull *p) {
     return good ? EXIT_OK : EXIT_FAILED;
 }
 
-/* A revision of which all files are there already, maybe as those of another one. */
-static ht_status note_source(pull *p, ht_error *err) {
+/* All files are there already, maybe as those of another revision, and maybe since a moment before an earlier call was killed. */
+static ht_status tidy(pull *p, ht_error *err) {
     const char *revision = p->name.revision ? p->name.revision : "main";
-    if (pull_state_is_of(p->store.target, revision) && pull_state_is_of(p->store.target, p->hub.commit)) return HT_OK;
-    const ht_status st = pull_state_set_source(p->store.installed, &p->hub, revision, err);
+    ht_status st = HT_OK;
+    if (pull_store_is_begun(&p->store)) st = pull_store_lock(&p->store, err);
+    if (st == HT_ERR_BUSY) return HT_OK; /* with other files */
+    if (!st && p->store.lock >= 0) st = pull_store_drop_stale(&p->store, &p->listing, err);
+    if (st || (pull_state_is_of(p->store.target, revision) && pull_state_is_of(p->store.target, p->hub.commit)))
+        return st;
+    st = pull_state_set_source(p->store.installed, &p->hub, revision, err);
     return st ? st : pull_state_write(p->store.target, p->store.installed, err);
 }
 
@@ -295,7 +300,7 @@ static int run(pull *p) {
         return EXIT_USAGE;
     }
     if (!st) st = find_out(p, &err);
-    if (!st && !p->o->dry_run) st = p->n_missing ? fetch(p, &err) : note_source(p, &err);
+    if (!st && !p->o->dry_run) st = p->n_missing ? fetch(p, &err) : tidy(p, &err);
     if (!st) return print_result(p);
     pull_progress_clear(&p->show);
     say_what_is_kept(p, &err);

@@ -33,10 +33,13 @@ static const char *base_name(const char *path) {
     return slash ? slash + 1 : path;
 }
 
+enum { CHOSEN_MAX = 5000 }; /* more than a model has shards */
+
 static ht_status add(pull_choice *c, const hub_file *f, ht_error *err) {
     for (size_t i = 0; i < c->n; i++)
         if (c->file[i] == f) return HT_OK;
     if (!*f->hash) return fail_with(err, HT_ERR_FORMAT, "the hub lists %.200s without the hash of its bytes", f->path);
+    if (c->n == CHOSEN_MAX) return fail_with(err, HT_ERR_LIMIT, "the model has more than %d files", CHOSEN_MAX);
     if (c->n == c->capacity) {
         const size_t capacity = c->capacity ? 2 * c->capacity : 16;
         const hub_file **file = realloc(c->file, capacity * sizeof *file);

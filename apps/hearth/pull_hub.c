@@ -172,10 +172,13 @@ void hub_listing_free(hub_listing *l) {
     *l = (hub_listing){0};
 }
 
+static int by_path(const void *a, const void *b) {
+    return strcmp(((const hub_file *)a)->path, ((const hub_file *)b)->path);
+}
+
 const hub_file *hub_find(const hub_listing *l, const char *path) {
-    for (size_t i = 0; i < l->n; i++)
-        if (strcmp(l->file[i].path, path) == 0) return &l->file[i];
-    return NULL;
+    const hub_file key = {.path = (char *)(uintptr_t)path};
+    return l->n ? bsearch(&key, l->file, l->n, sizeof key, by_path) : NULL;
 }
 
 /* A path that stays below the directory it is put in, on any system. */
@@ -234,10 +237,6 @@ static ht_status add_entry(const hub *h, const json_t *entry, hub_listing *l, ht
     l->n++;
     read_hash(entry, f);
     return HT_OK;
-}
-
-static int by_path(const void *a, const void *b) {
-    return strcmp(((const hub_file *)a)->path, ((const hub_file *)b)->path);
 }
 
 /* Sorts the files; a name that comes twice could be either. */

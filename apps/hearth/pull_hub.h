@@ -16,7 +16,7 @@ typedef struct hub_file {
 } hub_file;
 
 typedef struct hub_listing {
-    hub_file *file;
+    hub_file *file; /* in the order of their paths */
     size_t n, capacity;
 } hub_listing;
 

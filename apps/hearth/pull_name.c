@@ -201,8 +201,9 @@ static int find_label(const char *const *paths, int n, const char *wanted, bool 
 
 int quantization_find(const char *const *paths, int n, const char *wanted) {
     if (!wanted && n == 1) return 0;
-    const int exact = find_label(paths, n, wanted ? wanted : "Q4_K_M", false);
-    return exact == NONE_MATCHES && wanted ? find_label(paths, n, wanted, true) : exact;
+    if (!wanted) wanted = "Q4_K_M";
+    const int exact = find_label(paths, n, wanted, false);
+    return exact == NONE_MATCHES ? find_label(paths, n, wanted, true) : exact;
 }
 
 int gguf_parts(const char *path, size_t *prefix) {

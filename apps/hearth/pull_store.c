@@ -44,14 +44,10 @@ ht_status pull_store_open(const char *models, const char *repo, pull_store *out,
 }
 
 void pull_store_close(pull_store *s) {
+    const bool nothing = s->staged && json_object_size(json_object_get(s->staged, "files")) == 0 &&
+                         json_object_size(json_object_get(s->staged, "parts")) == 0;
     if (s->lock >= 0) {
-        if (s->staged && json_object_size(json_object_get(s->staged, "files")) == 0 &&
-            json_object_size(json_object_get(s->staged, "parts")) == 0) {
-            char *state = pull_store_path(s->stage, pull_state_name, "");
-            if (state) unlink(state);
-            free(state);
-        }
-        if (rmdir(s->stage) == 0 && s->models) tree_remove_parents(s->stage, s->models);
+        if (nothing && tree_remove(s->stage) && s->models) tree_remove_parents(s->stage, s->models);
         close(s->lock);
     }
     json_decref(s->installed);
@@ -126,7 +122,7 @@ static ht_status drop_stale(const pull_store *s, const hub_listing *l, const cha
     json_object_foreach_safe(files, next, path, entry) {
         const hub_file *f = hub_find(l, path);
         const char *hash = json_string_value(json_object_get(entry, "hash"));
-        if (f && hash && strcmp(hash, f->hash) == 0) continue;
+        if (f && hash && strcmp(hash, f->hash) == 0 && !pull_store_has(s, f)) continue;
         char *name = pull_store_path(s->stage, path, suffix);
         if (!name) return fail_memory(err, "a path");
         unlink(name);
@@ -143,6 +139,8 @@ ht_status pull_store_drop_stale(pull_store *s, const hub_listing *l, ht_error *e
 }
 
 /* ---- what is there ---- */
+
+bool pull_store_is_begun(const pull_store *s) { return access(s->stage, F_OK) == 0; }
 
 int64_t pull_store_free_bytes(const pull_store *s) {
     struct statvfs v;

@@ -24,7 +24,9 @@ void pull_store_close(pull_store *s);
  * process has it. */
 ht_status pull_store_lock(pull_store *s, ht_error *err);
 
-/* Removes from the stage what the hub has no longer, of other files than those fetched now, too. */
+/* Whether there is a stage, of another process or left by an earlier one. */
+bool pull_store_is_begun(const pull_store *s);
+/* Removes from the stage what the hub has no longer and what the model's directory has. */
 ht_status pull_store_drop_stale(pull_store *s, const hub_listing *l, ht_error *err);
 
 /* Paths in fresh memory; NULL when memory ran out. `suffix` is put behind. */

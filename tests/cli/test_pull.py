@@ -81,6 +81,7 @@ class Choices(Pull):
         "org/quants": {"tiny-Q4_K_M.gguf": MODEL, "tiny-Q8_0.gguf": OTHER, "tiny.f16.gguf": MODEL, "mmproj-tiny-F16.gguf": b"no",
                        "imatrix.gguf": b"no", "config.json": b"{}", "README.md": b"no"},
         "org/large": {"tiny-UD-Q5_K_XL.gguf": MODEL, "tiny-Q6_K.gguf": OTHER},
+        "org/dynamic": {"tiny-UD-Q4_K_M.gguf": MODEL, "tiny-Q6_K.gguf": OTHER},
         "org/two": {"a-Q4_K_M.gguf": MODEL, "b-Q4_K_M.gguf": OTHER},
         "org/one": {"anything.gguf": MODEL},
         "org/parts": {**{f"Q4_K_M/m-Q4_K_M-0000{i}-of-00003.gguf": b"part %d" % i for i in (1, 2, 3)}, "Q8_0/m-Q8_0.gguf": OTHER},
@@ -112,6 +113,7 @@ class Choices(Pull):
         self.assertEqual(self.chosen("org/quants/tiny-Q8_0.gguf"), ["config.json", "tiny-Q8_0.gguf"])
         self.assertEqual(self.chosen("org/quants/mmproj-tiny-F16.gguf"), ["config.json", "mmproj-tiny-F16.gguf"])
         self.assertEqual(self.chosen("org/one"), ["anything.gguf"])
+        self.assertEqual(self.chosen("org/dynamic"), ["tiny-UD-Q4_K_M.gguf"])
         self.assertEqual(self.chosen("org/large:UD-Q5_K_XL"), ["tiny-UD-Q5_K_XL.gguf"])
         self.assertEqual(self.chosen("org/large:q5_k_xl"), ["tiny-UD-Q5_K_XL.gguf"])
         parts = [f"Q4_K_M/m-Q4_K_M-0000{i}-of-00003.gguf" for i in (1, 2, 3)]
@@ -590,6 +592,28 @@ class Faults(Pull):
             self.whole()
             self.assertGreaterEqual(int(re.fullmatch(r"bytes=(\d+)-", self.ranges()[0])[1]), 40000)
             self.again()
+
+    def test_killed_at_any_time(self):
+        """While a new revision is fetched the model is the old one as a whole, or the new one."""
+        numbers = random.Random(7)
+        old = {f"m-Q4_K_M-0000{i}-of-00003.gguf": numbers.randbytes(20000) for i in (1, 2, 3)}
+        self.hub.repositories["org/m"].commit(old)
+        self.pull("org/m")
+        for _ in range(100 if "HEARTH_SOAK" in os.environ else 10):
+            new = {name: numbers.randbytes(20000) if i else data for i, (name, data) in enumerate(old.items())}
+            self.hub.repositories["org/m"].commit(new)
+            self.hub.pause, self.hub.piece = 0.001, 5000
+            for _ in range(6):
+                with subprocess.Popen([HEARTH, "pull", "org/m", "-q", *PATIENT], env={**os.environ, **self.env}, stdout=subprocess.DEVNULL) as process:
+                    time.sleep(numbers.random() * 0.12)
+                    process.kill()
+                folder = self.models / "org" / "m"
+                if folder.exists():  # the moment between two names
+                    here = {path.name: path.read_bytes() for path in folder.glob("*.gguf")}
+                    self.assertIn(here, (old, new))
+            self.pull("org/m")
+            self.check("org/m", new)
+            old = new
 
     def test_what_has_come_can_be_removed(self):
         self.hub.inject("m-Q4_K_M.gguf", "truncate", server="cdn")
