@@ -151,8 +151,8 @@ static ht_status check_space(const pull *p, int64_t needed, ht_error *err) {
 static void announce(pull *p, int64_t there) {
     char all[SIZE_BYTES], have[SIZE_BYTES], here[80] = "";
     if (there) snprintf(here, sizeof here, ", of which %s are here", size_text(there, have));
-    pull_note(&p->show, "%.200s, commit %.12s: %zu files, %s%s", p->name.repo, p->hub.commit, p->choice.n,
-              size_text(p->bytes, all), here);
+    pull_note(&p->show, "%.200s, commit %.12s: %zu file%s, %s%s", p->name.repo, p->hub.commit, p->choice.n,
+              p->choice.n == 1 ? "" : "s", size_text(p->bytes, all), here);
 }
 
 static ht_status fetch_one(pull *p, size_t i, int64_t *done, ht_error *err) {

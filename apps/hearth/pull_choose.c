@@ -267,10 +267,10 @@ static ht_status check_shards(const hub *h, const hub_listing *l, const json_t *
                          h->repo, index_name);
     json_object_foreach((json_t *)(uintptr_t)map, tensor, file) {
         const char *name = json_string_value(file);
-        if (!name || strchr(name, '/') || strchr(name, '\\'))
+        if (!name || strchr(name, '/') || strchr(name, '\\') || !ends_with(name, ".safetensors"))
             return fail_with(err, HT_ERR_FORMAT,
-                             "%.200s: its %s names another thing than a file beside it for `%.100s`", h->repo,
-                             index_name, tensor);
+                             "%.200s: its %s names another thing than a safetensors file beside it for `%.100s`",
+                             h->repo, index_name, tensor);
         if (!hub_find(l, name)) *missing = name;
     }
     return HT_OK;

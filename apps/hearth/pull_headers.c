@@ -99,5 +99,7 @@ void http_header(http_answer *a, const char *line, size_t n) {
     *colon = '\0';
     char *value = colon + 1 + strspn(colon + 1, " \t"), *end = value + strlen(value);
     while (end > value && strchr(" \t\r\n", end[-1])) *--end = '\0';
+    for (const char *c = value; *c; c++)
+        if (((unsigned char)*c < ' ' && *c != '\t') || *c == 0x7F) return; /* an ETag goes back in a header of ours */
     take_field(a, text, value);
 }

@@ -131,6 +131,13 @@ static const char *reason(const attempt *t, CURLcode code, char *text, size_t n)
     const double seconds = t->h->settings->timeout;
     switch (code) {
     case CURLE_OPERATION_TIMEDOUT: snprintf(text, n, "nothing came for %g s", seconds); return text;
+    case CURLE_PEER_FAILED_VERIFICATION:
+        return "its certificate is none that this system trusts; SSL_CERT_FILE names a file of others";
+    case CURLE_SSL_CACERT_BADFILE:
+        snprintf(text, n, "the trusted certificates cannot be read%s%.200s",
+                 t->h->settings->certificates ? " from " : "",
+                 t->h->settings->certificates ? t->h->settings->certificates : "");
+        return text;
     case CURLE_PARTIAL_FILE: return "the connection ended before the answer did";
     case CURLE_UNSUPPORTED_PROTOCOL: return "it does not answer by HTTP";
     default: return curl_easy_strerror(code);
@@ -138,7 +145,7 @@ static const char *reason(const attempt *t, CURLcode code, char *text, size_t n)
 }
 
 static http_outcome judge(attempt *t, CURLcode code) {
-    char text[128];
+    char text[300];
     if (interrupted()) {
         fail_with(t->err, HT_ERR_CANCELLED, "interrupted");
         return HTTP_FAILED;
@@ -169,6 +176,7 @@ static void prepare(http *h, attempt *t, const char *url, bool with_token) {
 #else
     curl_easy_setopt(h->curl, CURLOPT_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
 #endif
+    if (h->settings->certificates) curl_easy_setopt(h->curl, CURLOPT_CAINFO, h->settings->certificates);
     const long timeout = (long)ceil(h->settings->timeout);
     curl_easy_setopt(h->curl, CURLOPT_CONNECTTIMEOUT, timeout);
     curl_easy_setopt(h->curl, CURLOPT_LOW_SPEED_LIMIT, (long)SLOW_BYTES);

@@ -33,6 +33,11 @@ ht_status hub_find_commit(hub *h, const char *revision, ht_error *err);
 /* Lists all files of the commit. HT_ERR_FORMAT for an answer that is no listing, or names that would leave a directory. */
 ht_status hub_list(const hub *h, hub_listing *out, ht_error *err);
 void hub_listing_free(hub_listing *l);
+
+/* Adds the files of one page, n bytes of JSON. (pull_listing.c) */
+ht_status hub_listing_add(hub_listing *l, const char *repo, const char *text, size_t n, ht_error *err);
+/* Sorts the files, after the last page. HT_ERR_FORMAT for a name that comes twice, which could be either. */
+ht_status hub_listing_finish(hub_listing *l, const char *repo, ht_error *err);
 const hub_file *hub_find(const hub_listing *l, const char *path); /* NULL: none */
 
 /* Reads a small file as a whole, however many tries it takes: *text in fresh memory, n bytes. Its hash is the caller's to check. */

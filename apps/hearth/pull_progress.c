@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 const char *size_text(int64_t bytes, char text[SIZE_BYTES]) {
@@ -37,20 +38,33 @@ static void measure(pull_progress *p, double now) {
     p->done_then = p->done;
 }
 
+/* Columns of the terminal; a longer line would be left behind when the next one is written over it. */
+static int columns(void) {
+    struct winsize size = {0};
+    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col ? size.ws_col : 80;
+}
+
+/* What is behind the name. */
+static void write_figures(const pull_progress *p, char *text, size_t n) {
+    char here[SIZE_BYTES], all[SIZE_BYTES], rate[SIZE_BYTES], left[32] = "";
+    const double seconds = p->rate > 0 ? (double)(p->total - p->done) / p->rate : -1;
+    if (seconds >= 0 && seconds < 360000)
+        snprintf(left, sizeof left, "  %lld:%02lld left", (long long)seconds / 60, (long long)seconds % 60);
+    snprintf(text, n, "  %3.0f %%  %s of %s  %s/s%s", p->total ? 100 * (double)p->done / (double)p->total : 100,
+             size_text(p->done, here), size_text(p->total, all), size_text((int64_t)p->rate, rate), left);
+}
+
 void pull_progress_show(pull_progress *p, const char *name, int64_t done) {
-    char here[SIZE_BYTES], all[SIZE_BYTES], rate[SIZE_BYTES], shown[41], left[32] = "";
+    char figures[160], shown[61];
     p->done = done;
     const double now = now_seconds();
     if (p->quiet || !p->terminal || now - p->since < 0.5) return;
     measure(p, now);
-    snprintf(shown, sizeof shown, "%s", name);
+    write_figures(p, figures, sizeof figures);
+    const int room = columns() - 1 - (int)strlen(figures);
+    snprintf(shown, sizeof shown, "%.*s", room > 0 ? room : 0, name);
     make_printable(shown);
-    const double seconds = p->rate > 0 ? (double)(p->total - p->done) / p->rate : -1;
-    if (seconds >= 0 && seconds < 360000)
-        snprintf(left, sizeof left, "  %lld:%02lld left", (long long)seconds / 60, (long long)seconds % 60);
-    fprintf(stderr, "\r\033[K%s  %3.0f %%  %s of %s  %s/s%s", shown,
-            p->total ? 100 * (double)p->done / (double)p->total : 100, size_text(p->done, here),
-            size_text(p->total, all), size_text((int64_t)p->rate, rate), left);
+    fprintf(stderr, "\r\033[K%s%.*s", shown, columns() - 1, figures);
     fflush(stderr);
     p->shown = true;
 }

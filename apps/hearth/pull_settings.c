@@ -14,6 +14,14 @@ static const char *variable(const char *name) {
     return value && *value ? value : NULL;
 }
 
+/* As curl, Python's requests and OpenSSL have them named: for networks with authorities of their own. */
+static const char *read_certificates(void) {
+    static const char *const names[] = {"CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"};
+    const char *path = NULL;
+    for (int i = 0; i < 3 && !path; i++) path = variable(names[i]);
+    return path;
+}
+
 static ht_status read_endpoint(char **out, ht_error *err) {
     const char *given = variable("HF_ENDPOINT"), *url = given ? given : "https://huggingface.co";
     size_t n = strlen(url);
@@ -79,7 +87,8 @@ static ht_status read_token(char **out, ht_error *err) {
 }
 
 ht_status pull_settings_read(const options *o, pull_settings *out, ht_error *err) {
-    *out = (pull_settings){.retries = options_given(o, "retries") ? o->retries : 5,
+    *out = (pull_settings){.certificates = read_certificates(),
+                           .retries = options_given(o, "retries") ? o->retries : 5,
                            .retry_delay = options_given(o, "retry-delay") ? o->retry_delay : 1,
                            .timeout = options_given(o, "timeout") ? o->timeout : 30,
                            .quiet = o->quiet};

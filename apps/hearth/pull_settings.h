@@ -8,6 +8,8 @@
 typedef struct pull_settings {
     char *endpoint; /* HF_ENDPOINT, else https://huggingface.co; without a slash at its end */
     char *token; /* HF_TOKEN, else the file of HF_TOKEN_PATH, HF_HOME/token or ~/.cache/huggingface/token; NULL: none */
+    const char *
+        certificates; /* file of those that are trusted: CURL_CA_BUNDLE, REQUESTS_CA_BUNDLE or SSL_CERT_FILE; NULL: the system's */
     int64_t retries;    /* failures in a row, without a byte in between, after which a transfer is given up, less one */
     double retry_delay; /* seconds before the first repetition; doubled for each further one */
     double timeout; /* seconds without an answer, or nearly without bytes, after which a connection counts as failed */

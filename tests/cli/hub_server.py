@@ -235,20 +235,22 @@ class Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 64
 
-    def __init__(self, hub, name):
+    def __init__(self, hub, name, tls=None):
         super().__init__(("127.0.0.1", 0), Handler)
         self.hub, self.name = hub, name
+        if tls:
+            self.socket = tls.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
         threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
 
     def handle_error(self, request, client_address):
-        if not isinstance(sys.exc_info()[1], OSError):
+        if not isinstance(sys.exc_info()[1], OSError):  # those of TLS are some, too
             super().handle_error(request, client_address)
 
 
 class Hub:
     """The hub, and beside it another host, "cdn", where large files are."""
 
-    def __init__(self, repositories=None):
+    def __init__(self, repositories=None, tls=None):
         self.lock = threading.RLock()
         self.stopped = threading.Event()
         self.repositories = {name: Repository(files) for name, files in (repositories or {}).items()}
@@ -263,12 +265,13 @@ class Hub:
         self.piece, self.pause = 1 << 16, 0  # bytes at a time, and seconds between them
         self.change_listing = lambda listed: listed
         self.cut = lambda n: n // 2
-        self.servers = {name: Server(self, name) for name in ("hub", "cdn")}
+        self.scheme = "https" if tls else "http"
+        self.servers = {name: Server(self, name, tls) for name in ("hub", "cdn")}
         self.address = self.address_of("hub")
         self.cdn_address = self.address_of("cdn").replace("127.0.0.1", "localhost")
 
     def address_of(self, name):
-        return f"http://127.0.0.1:{self.servers[name].server_address[1]}"
+        return f"{self.scheme}://127.0.0.1:{self.servers[name].server_address[1]}"
 
     def inject(self, part, fault, times=1, server=None):
         with self.lock:

@@ -8,7 +8,9 @@ import pathlib
 import random
 import re
 import resource
+import shutil
 import signal
+import ssl
 import subprocess
 import time
 import unittest
@@ -42,7 +44,8 @@ class Pull(CommandTest):
         self.addCleanup(self.hub.close)
         self.models = self.folder / "cache" / "hearth" / "models"
         self.env = {"XDG_CACHE_HOME": str(self.folder / "cache"), "HOME": str(self.folder), "HF_ENDPOINT": self.hub.address,
-                    "HF_TOKEN": "", "HF_HOME": "", "HF_TOKEN_PATH": ""}  # fmt: skip
+                    "HF_TOKEN": "", "HF_HOME": "", "HF_TOKEN_PATH": "",
+                    "SSL_CERT_FILE": "", "CURL_CA_BUNDLE": "", "REQUESTS_CA_BUNDLE": "", "NO_PROXY": "*", "no_proxy": "*"}  # fmt: skip
 
     def pull(self, *words, **more):
         return self.succeeds("pull", *words, *PATIENT, env=self.env, **more)
@@ -357,6 +360,36 @@ class Access(Pull):
         self.pull("org/open")
 
 
+@unittest.skipUnless(shutil.which("openssl"), "there is no openssl to make a certificate")
+class Encrypted(Pull):
+    def setUp(self):
+        super().setUp()
+        self.certificate, key = self.folder / "certificate.pem", self.folder / "key.pem"
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=hub", "-keyout", key, "-out", self.certificate,
+                        "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"], check=True, capture_output=True)  # fmt: skip
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(self.certificate, key)
+        self.secure = Hub({"org/m": {"m-Q4_K_M.gguf": MODEL}}, tls)
+        self.addCleanup(self.secure.close)
+        self.env["HF_ENDPOINT"] = self.secure.address
+
+    def test_certificates(self):
+        self.assertNotIn("tries", self.refuses("org/m", says="certificate").err)
+        self.assertEqual(self.secure.requests, [])
+        for name in ("SSL_CERT_FILE", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE"):
+            self.succeeds("pull", "org/m", env={**self.env, name: str(self.certificate)})
+            self.check("org/m", {"m-Q4_K_M.gguf": MODEL})
+            self.succeeds("rm", "org/m", env=self.env)
+        self.env["SSL_CERT_FILE"] = str(self.folder / "none.pem")
+        self.refuses("org/m", says="certificate")
+
+    def test_redirects_stay_encrypted(self):
+        self.env["SSL_CERT_FILE"] = str(self.certificate)
+        self.secure.inject("/resolve/", (302, {"Location": f"{self.hub.address}/x"}, b""))
+        self.refuses("org/m", says="not by https")
+        self.assertEqual(self.hub.requests, [])
+
+
 class Listings(Pull):
     repositories = {"org/m": {**SINGLE, "tokenizer.json": b"{}"}}
 
@@ -417,7 +450,7 @@ class Listings(Pull):
         self.refuses("org/m", says="more than 200000 files")
 
     def test_an_index_that_is_none(self):
-        for text, says in ((b"{", "no JSON"), (b"{}", "names no weights"), (b'{"weight_map": {"a": "../b"}}', "another thing"), (b'{"weight_map": {"a": 1}}', "another thing")):  # fmt: skip
+        for text, says in ((b"{", "no JSON"), (b"{}", "names no weights"), (b'{"weight_map": {"a": "../b"}}', "another thing"), (b'{"weight_map": {"a": 1}}', "another thing"), (b'{"weight_map": {"a": ".hearth-pull.json"}}', "another thing")):  # fmt: skip
             self.hub.repositories["org/m"].commit({**SINGLE, "model.safetensors.index.json": text})
             self.refuses("org/m", says=says)
         self.assertFalse(self.models.exists())

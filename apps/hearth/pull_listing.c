@@ -1,0 +1,107 @@
+/* Listings of a repository's files, as a hub writes them in JSON. */
+#include "fail.h"
+#include "pull_hub.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FILES_MAX = 200000 };
+
+static bool is_hex(const char *s, size_t n) { return strspn(s, "0123456789abcdef") == n && s[n] == '\0'; }
+
+void hub_listing_free(hub_listing *l) {
+    for (size_t i = 0; i < l->n; i++) free(l->file[i].path);
+    free(l->file);
+    *l = (hub_listing){0};
+}
+
+static int by_path(const void *a, const void *b) {
+    return strcmp(((const hub_file *)a)->path, ((const hub_file *)b)->path);
+}
+
+const hub_file *hub_find(const hub_listing *l, const char *path) {
+    const hub_file key = {.path = (char *)(uintptr_t)path};
+    return l->n ? bsearch(&key, l->file, l->n, sizeof key, by_path) : NULL;
+}
+
+/* A path that stays below the directory it is put in, on any system. */
+static bool is_safe_path(const char *path) {
+    const size_t n = strlen(path);
+    if (n == 0 || n > 1000) return false;
+    for (const unsigned char *c = (const unsigned char *)path; *c; c++)
+        if (*c < 0x20 || *c == 0x7F || *c == '\\') return false;
+    for (const char *at = path;; at++) {
+        const size_t length = strcspn(at, "/");
+        if (length == 0 || length > 200 || (length <= 2 && strspn(at, ".") >= length)) return false;
+        at += length;
+        if (*at == '\0') return true;
+    }
+}
+
+static void read_hash(const json_t *entry, hub_file *f) {
+    const json_t *lfs = json_object_get(entry, "lfs");
+    const char *sha256 = json_string_value(json_object_get(lfs, "oid")),
+               *blob = json_string_value(json_object_get(entry, "oid"));
+    if (sha256 && strncmp(sha256, "sha256:", 7) == 0) sha256 += 7;
+    if (sha256 && is_hex(sha256, 64))
+        snprintf(f->hash, sizeof f->hash, "sha256:%s", sha256);
+    else if (!json_is_object(lfs) && blob && (is_hex(blob, 40) || is_hex(blob, 64)))
+        snprintf(f->hash, sizeof f->hash, "git:%s", blob);
+}
+
+static ht_status add_entry(hub_listing *l, const char *repo, const json_t *entry, ht_error *err) {
+    const char *type = json_string_value(json_object_get(entry, "type")),
+               *path = json_string_value(json_object_get(entry, "path"));
+    const json_t *size = json_object_get(json_object_get(entry, "lfs"), "size");
+    if (!size) size = json_object_get(entry, "size");
+    if (!path || (type && strcmp(type, "file") != 0 && strcmp(type, "directory") != 0))
+        return fail_with(err, HT_ERR_FORMAT, "%.200s: the hub lists an entry that is no file and no directory", repo);
+    if (!is_safe_path(path))
+        return fail_with(
+            err, HT_ERR_FORMAT,
+            "%.200s: the hub lists a file named \"%.200s\", which no file may be named; nothing was fetched", repo,
+            path);
+    if (type && strcmp(type, "directory") == 0) return HT_OK;
+    if (!json_is_integer(size) || json_integer_value(size) < 0)
+        return fail_with(err, HT_ERR_FORMAT, "%.200s: the hub lists %.200s without its size", repo, path);
+    if (l->n == FILES_MAX)
+        return fail_with(err, HT_ERR_LIMIT, "%.200s: the hub lists more than %d files", repo, FILES_MAX);
+    if (l->n == l->capacity) {
+        const size_t capacity = l->capacity ? 2 * l->capacity : 64;
+        hub_file *file = realloc(l->file, capacity * sizeof *file);
+        if (!file) return fail_memory(err, "the listing of files");
+        l->file = file;
+        l->capacity = capacity;
+    }
+    hub_file *f = &l->file[l->n];
+    *f = (hub_file){.path = strdup(path), .size = (int64_t)json_integer_value(size)};
+    if (!f->path) return fail_memory(err, "the listing of files");
+    l->n++;
+    read_hash(entry, f);
+    return HT_OK;
+}
+
+ht_status hub_listing_finish(hub_listing *l, const char *repo, ht_error *err) {
+    if (l->n) qsort(l->file, l->n, sizeof *l->file, by_path);
+    for (size_t i = 1; i < l->n; i++)
+        if (strcmp(l->file[i - 1].path, l->file[i].path) == 0)
+            return fail_with(err, HT_ERR_FORMAT, "%.200s: the hub lists %.200s twice", repo, l->file[i].path);
+    return HT_OK;
+}
+
+ht_status hub_listing_add(hub_listing *l, const char *repo, const char *text, size_t n, ht_error *err) {
+    json_error_t why;
+    const json_t *entry;
+    size_t i;
+    json_t *root = json_loadb(text, n, 0, &why);
+    ht_status st = HT_OK;
+    if (!root)
+        st = fail_with(err, HT_ERR_FORMAT, "%.200s: the hub's listing is no JSON: %.200s", repo, why.text);
+    else if (!json_is_array(root))
+        st = fail_with(err, HT_ERR_FORMAT, "%.200s: the hub's listing is no list of files", repo);
+    json_array_foreach(root, i, entry) if (!st) st = add_entry(l, repo, entry, err);
+    json_decref(root);
+    return st;
+}
