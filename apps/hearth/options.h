@@ -73,7 +73,7 @@ typedef struct options {
     const char *prompts, *labels;        /* likewise */
     const char *probe, *probe_out;       /* likewise: a list, a file */
     const char *cache_file;              /* likewise */
-    int64_t retries;                     /* of pull, as the next two: options_given says whether they count */
+    int64_t retries, connections;        /* of pull, as the next two: options_given says whether they count */
     double retry_delay, timeout;         /* seconds */
     bool dry_run, verify;
     int64_t threads, context, top_k, seed, chunk, parallel, window, slots, top, chunks, skip_chunks;

@@ -200,6 +200,7 @@ const option_spec option_table[] = {
      "show what would be done, and stop"},
     {"verify", 0, KIND_FLAG, AT(verify), 0, 0, NULL, FOR_PULL, false, NULL,
      "compute the hashes of files that are there again, and fetch those that are wrong"},
+    {"connections", 0, KIND_INTEGER, AT(connections), 1, 16, NULL, FOR_PULL, false, "N", "files to fetch at once (4)"},
     {"retries", 0, KIND_INTEGER, AT(retries), 0, 1000000, NULL, FOR_PULL, false, "N",
      "give up after N repetitions in a row that brought nothing (5)"},
     {"retry-delay", 0, KIND_NUMBER, AT(retry_delay), 0, 3600, NULL, FOR_PULL, false, "SECONDS",

@@ -155,22 +155,24 @@ static void announce(pull *p, int64_t there) {
               p->choice.n == 1 ? "" : "s", size_text(p->bytes, all), here);
 }
 
-static ht_status fetch_one(pull *p, size_t i, int64_t *done, ht_error *err) {
-    const hub_file *f = p->choice.file[i];
-    const int64_t there = bytes_there(p, i);
-    char size[SIZE_BYTES];
-    if (p->missing[i] && !pull_store_has_staged(&p->store, f)) {
-        const ht_status st = pull_file(&p->hub, &p->store, f, *done, err);
-        if (st) return st;
-        p->fetched += f->size - there;
-        pull_note(&p->show, "%.300s  %s", f->path, size_text(f->size, size));
+/* The files of which not all bytes are there and checked. */
+static ht_status fetch_files(pull *p, ht_error *err) {
+    const hub_file **files = malloc((p->choice.n + 1) * sizeof *files);
+    size_t n = 0;
+    if (!files) return fail_memory(err, "the list of files");
+    for (size_t i = 0; i < p->choice.n; i++) {
+        const hub_file *f = p->choice.file[i];
+        if (!p->missing[i] || pull_store_has_staged(&p->store, f)) continue;
+        p->fetched += f->size - bytes_there(p, i);
+        files[n++] = f;
     }
-    *done += f->size;
-    return HT_OK;
+    const ht_status st = pull_files(&p->hub, &p->store, files, n, err);
+    free(files);
+    return st;
 }
 
 static ht_status fetch(pull *p, ht_error *err) {
-    int64_t there = 0, done = 0;
+    int64_t there = 0;
     ht_status st = pull_store_lock(&p->store, err);
     if (!st) st = pull_store_drop_stale(&p->store, &p->listing, err);
     if (!st) st = count(p, err);
@@ -179,7 +181,7 @@ static ht_status fetch(pull *p, ht_error *err) {
     announce(p, there);
     st = check_space(p, p->bytes - there, err);
     pull_progress_begin(&p->show, p->o->quiet, p->bytes, there);
-    for (size_t i = 0; i < p->choice.n && !st; i++) st = fetch_one(p, i, &done, err);
+    if (!st) st = fetch_files(p, err);
     pull_progress_clear(&p->show);
     return st ? st : pull_store_install(&p->store, &p->hub, p->name.revision, &p->choice, err);
 }

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,13 +22,13 @@ typedef struct transfer {
     const hub *hub;
     pull_store *store;
     const hub_file *file;
-    int64_t before;
     char *path, *url; /* of the unfinished file; of the hub's */
     int fd;
     pull_hash *hash;  /* of the bytes that are there */
     int64_t have;     /* their number */
     int64_t skip;     /* bytes of this answer that are there already, as the server does not send parts */
     int64_t furthest; /* the most that `have` was since the bytes were last wrong */
+    int64_t counted;  /* bytes of the file that are in the progress */
     int wrong;        /* times that the bytes were wrong */
     bool wrong_bytes; /* this answer has others than it should */
     char etag[256];   /* of the bytes that are there; "": unknown */
@@ -43,27 +44,35 @@ static ht_status restart(transfer *t, ht_error *err) {
     return HT_OK;
 }
 
+static pthread_mutex_t record = PTHREAD_MUTEX_INITIALIZER; /* store->staged, and its file */
+
 static ht_status keep_etag(transfer *t, const char *etag, ht_error *err) {
     snprintf(t->etag, sizeof t->etag, "%s", etag);
-    const ht_status st = pull_state_set_etag(t->store->staged, t->file, etag, err);
-    return st ? st : pull_state_write(t->store->stage, t->store->staged, err);
+    pthread_mutex_lock(&record);
+    ht_status st = pull_state_set_etag(t->store->staged, t->file, etag, err);
+    if (!st) st = pull_state_write(t->store->stage, t->store->staged, err);
+    pthread_mutex_unlock(&record);
+    return st;
 }
 
 /* Opens the unfinished file and takes in what it has, if that is of the same hash. */
 static ht_status open_part(transfer *t, ht_error *err) {
-    const char *etag = pull_state_etag(t->store->staged, t->file);
     struct stat s;
+    pthread_mutex_lock(&record);
+    const char *etag = pull_state_etag(t->store->staged, t->file);
+    const bool known = etag != NULL;
+    snprintf(t->etag, sizeof t->etag, "%s", known ? etag : "");
+    pthread_mutex_unlock(&record);
     if (!tree_make_parents(t->path, strlen(t->store->stage))) return fail_system(err, t->path, "made");
     t->fd = open(t->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (t->fd < 0) return fail_system(err, t->path, "written");
     ht_status st = pull_hash_new(t->file, &t->hash, err);
     if (st) return st;
     if (fstat(t->fd, &s) != 0) return fail_system(err, t->path, "read");
-    if (!etag || s.st_size > t->file->size || s.st_size == 0) {
+    if (!known || s.st_size > t->file->size || s.st_size == 0) {
         st = restart(t, err);
         return st ? st : keep_etag(t, "", err);
     }
-    snprintf(t->etag, sizeof t->etag, "%s", etag);
     t->have = t->furthest = (int64_t)s.st_size;
     return pull_hash_file(t->hash, t->fd, t->have, t->path, err);
 }
@@ -79,6 +88,11 @@ static bool write_all(const transfer *t, const char *bytes, size_t n) {
         n -= (size_t)wrote;
     }
     return true;
+}
+
+static void count(transfer *t) {
+    pull_progress_add(t->hub->show, t->file->path, t->have - t->counted);
+    t->counted = t->have;
 }
 
 /* ---- an answer ---- */
@@ -97,8 +111,8 @@ static http_outcome on_answer(const http_answer *a, void *user, ht_error *err) {
     t->skip = 0;
     if (a->status == 206 && (a->range_begin != t->have || (a->range_total >= 0 && a->range_total != t->file->size)))
         return bad_range(t, a, err);
-    if (a->status == 200 &&
-        t->have > 0) { /* all of it: because it has changed, or because there are no parts to be had */
+    /* All of it, because it has changed, or because there are no parts to be had. */
+    if (a->status == 200 && t->have > 0) {
         if (*a->etag && strcmp(a->etag, t->etag) == 0)
             t->skip = t->have;
         else if (restart(t, err))
@@ -128,7 +142,7 @@ static http_outcome on_bytes(const char *bytes, size_t n, void *user, ht_error *
         return HTTP_FAILED;
     }
     t->have += (int64_t)n;
-    pull_progress_show(t->hub->show, t->file->path, t->before + t->have);
+    count(t);
     return HTTP_COMPLETE;
 }
 
@@ -142,7 +156,9 @@ static ht_status begin_again(transfer *t, const ht_error *why, ht_error *err) {
     if (!st) st = keep_etag(t, "", err);
     if (st || ++t->wrong < WRONG_MAX) return st;
     unlink(t->path);
+    pthread_mutex_lock(&record);
     pull_state_drop_part(t->store->staged, t->file->path);
+    pthread_mutex_unlock(&record);
     return fail_with(err, HT_ERR_FORMAT, "%.200s: %.400s, %d times; nothing of it was kept", t->file->path,
                      why->message, t->wrong);
 }
@@ -204,10 +220,13 @@ static ht_status finish(transfer *t, ht_error *err) {
     else if (fsync(t->fd) != 0 || rename(t->path, name) != 0)
         st = fail_system(err, name, "written");
     free(name);
-    if (!st) st = pull_state_add(t->store->staged, t->store->stage, t->file, err);
     if (st) return st;
-    pull_state_drop_part(t->store->staged, t->file->path);
-    return pull_state_write(t->store->stage, t->store->staged, err);
+    pthread_mutex_lock(&record);
+    st = pull_state_add(t->store->staged, t->store->stage, t->file, err);
+    if (!st) pull_state_drop_part(t->store->staged, t->file->path);
+    if (!st) st = pull_state_write(t->store->stage, t->store->staged, err);
+    pthread_mutex_unlock(&record);
+    return st;
 }
 
 static ht_status run(transfer *t, ht_error *err) {
@@ -225,8 +244,11 @@ static ht_status run(transfer *t, ht_error *err) {
     return st ? st : finish(t, err);
 }
 
-ht_status pull_file(const hub *h, pull_store *s, const hub_file *f, int64_t before, ht_error *err) {
-    transfer t = {.hub = h, .store = s, .file = f, .before = before, .fd = -1};
+ht_status pull_file(const hub *h, pull_store *s, const hub_file *f, ht_error *err) {
+    transfer t = {.hub = h, .store = s, .file = f, .fd = -1};
+    pthread_mutex_lock(&record);
+    t.counted = pull_store_part_bytes(s, f);
+    pthread_mutex_unlock(&record);
     const ht_status st = run(&t, err);
     if (t.fd >= 0) close(t.fd);
     pull_hash_free(t.hash);

@@ -2,7 +2,6 @@
 #include "pull_http.h"
 
 #include "fail.h"
-#include "terminal.h"
 
 #include <hearth/version.h>
 
@@ -40,7 +39,7 @@ typedef struct attempt {
 /* ---- callbacks of libcurl ---- */
 
 static size_t on_header(char *line, size_t size, size_t n, void *user) {
-    attempt *t = user;
+    const attempt *t = user;
     http_header(t->answer, line, size * n);
     return size * n;
 }
@@ -66,8 +65,8 @@ static size_t on_body(char *bytes, size_t size, size_t n, void *user) {
 }
 
 static int on_progress(void *user, curl_off_t total, curl_off_t done, curl_off_t up_total, curl_off_t up) {
-    (void)user, (void)total, (void)done, (void)up_total, (void)up;
-    return interrupted();
+    (void)total, (void)done, (void)up_total, (void)up;
+    return pull_stopped(((const attempt *)user)->h->settings);
 }
 
 /* ---- origins ---- */
@@ -146,7 +145,7 @@ static const char *reason(const attempt *t, CURLcode code, char *text, size_t n)
 
 static http_outcome judge(attempt *t, CURLcode code) {
     char text[300];
-    if (interrupted()) {
+    if (pull_stopped(t->h->settings)) {
         fail_with(t->err, HT_ERR_CANCELLED, "interrupted");
         return HTTP_FAILED;
     }
@@ -188,6 +187,7 @@ static void prepare(http *h, attempt *t, const char *url, bool with_token) {
     curl_easy_setopt(h->curl, CURLOPT_WRITEDATA, t);
     curl_easy_setopt(h->curl, CURLOPT_NOPROGRESS, 0L);
     curl_easy_setopt(h->curl, CURLOPT_XFERINFOFUNCTION, on_progress);
+    curl_easy_setopt(h->curl, CURLOPT_XFERINFODATA, t);
     if (t->request->from > 0) {
         snprintf(range, sizeof range, "%lld-", (long long)t->request->from);
         curl_easy_setopt(h->curl, CURLOPT_RANGE, range);
@@ -251,7 +251,7 @@ static http_outcome get(attempt *t, CURLU *url) {
         const CURLcode code = curl_easy_perform(t->h->curl);
         curl_free(text);
         curl_easy_getinfo(t->h->curl, CURLINFO_RESPONSE_CODE, &t->answer->status);
-        if (t->answer->status < 300 || t->answer->status > 399 || interrupted()) return judge(t, code);
+        if (t->answer->status < 300 || t->answer->status > 399 || pull_stopped(t->h->settings)) return judge(t, code);
         const http_outcome outcome = follow(t, url);
         if (outcome != HTTP_COMPLETE) return outcome;
     }

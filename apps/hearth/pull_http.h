@@ -43,7 +43,8 @@ typedef struct http_request {
 ht_status http_new(const pull_settings *settings, http **out, ht_error *err);
 void http_free(http *h); /* NULL is fine */
 
-/* Every outcome but HTTP_COMPLETE has a sentence in *err, without addresses, which may hold signatures; HT_ERR_CANCELLED when a signal came. */
+/* Every outcome but HTTP_COMPLETE has a sentence in *err, without addresses, which may hold signatures; HT_ERR_CANCELLED when
+ * it was to stop. */
 http_outcome http_get(http *h, const http_request *request, http_answer *answer, ht_error *err);
 
 /* One line of an answer's head, of n bytes. (pull_headers.c) */

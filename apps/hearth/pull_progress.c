@@ -2,6 +2,7 @@
 
 #include "terminal.h"
 
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -54,9 +55,10 @@ static void write_figures(const pull_progress *p, char *text, size_t n) {
              size_text(p->done, here), size_text(p->total, all), size_text((int64_t)p->rate, rate), left);
 }
 
-void pull_progress_show(pull_progress *p, const char *name, int64_t done) {
+static pthread_mutex_t one_line = PTHREAD_MUTEX_INITIALIZER; /* transfers side by side write into it */
+
+static void show(pull_progress *p, const char *name) {
     char figures[160], shown[61];
-    p->done = done;
     const double now = now_seconds();
     if (p->quiet || !p->terminal || now - p->since < 0.5) return;
     measure(p, now);
@@ -67,6 +69,13 @@ void pull_progress_show(pull_progress *p, const char *name, int64_t done) {
     fprintf(stderr, "\r\033[K%s%.*s", shown, columns() - 1, figures);
     fflush(stderr);
     p->shown = true;
+}
+
+void pull_progress_add(pull_progress *p, const char *name, int64_t bytes) {
+    pthread_mutex_lock(&one_line);
+    p->done += bytes;
+    show(p, name);
+    pthread_mutex_unlock(&one_line);
 }
 
 void pull_progress_clear(pull_progress *p) {
@@ -82,6 +91,8 @@ void pull_note(pull_progress *p, const char *format, ...) {
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     make_printable(text);
+    pthread_mutex_lock(&one_line);
     pull_progress_clear(p);
     fprintf(stderr, "%s\n", text);
+    pthread_mutex_unlock(&one_line);
 }

@@ -1,4 +1,5 @@
-/* Progress of a download: on a terminal a line with rate and time left, elsewhere a line for each file; and notes between them. */
+/* Progress of a download: on a terminal a line with rate and time left, elsewhere a line for each file; and notes between them. Any thread
+ * may add to it. */
 #ifndef HEARTH_APP_PULL_PROGRESS_H
 #define HEARTH_APP_PULL_PROGRESS_H
 
@@ -21,7 +22,8 @@ const char *size_text(int64_t bytes, char text[SIZE_BYTES]);
 
 /* The bytes of `done` were there before. */
 void pull_progress_begin(pull_progress *p, bool quiet, int64_t total, int64_t done);
-void pull_progress_show(pull_progress *p, const char *name, int64_t done);
+/* More bytes are there, or fewer where some were wrong: of the file of that name, which is shown. */
+void pull_progress_add(pull_progress *p, const char *name, int64_t bytes);
 void pull_progress_clear(pull_progress *p);
 /* A sentence on a line of its own, unless quiet. Control characters in it become question marks. */
 void pull_note(pull_progress *p, const char *format, ...) HT_PRINTF(2, 3);

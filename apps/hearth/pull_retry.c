@@ -22,10 +22,9 @@ static double jitter(void) {
     return 0.5 + (double)(x >> 11) / (double)(1ULL << 53) / 2;
 }
 
-/* Ends early when a signal comes. */
-static void wait_for(double seconds) {
+static void wait_for(const pull_settings *s, double seconds) {
     const double end = now_seconds() + seconds;
-    for (double left = seconds; left > 0 && !interrupted(); left = end - now_seconds()) {
+    for (double left = seconds; left > 0 && !pull_stopped(s); left = end - now_seconds()) {
         const double piece = left < 0.2 ? left : 0.2;
         const struct timespec t = {(time_t)0, (long)(piece * 1e9)};
         nanosleep(&t, NULL);
@@ -43,6 +42,6 @@ ht_status retry_wait(retry *r, const char *what, const http_answer *answer, cons
                          answer->retry_after);
     if (answer->retry_after > seconds) seconds = answer->retry_after;
     pull_note(r->show, "%.200s: %.400s; trying again in %.*f s", what, why->message, seconds < 10, seconds);
-    wait_for(seconds);
-    return interrupted() ? fail_with(err, HT_ERR_CANCELLED, "interrupted") : HT_OK;
+    wait_for(r->settings, seconds);
+    return pull_stopped(r->settings) ? fail_with(err, HT_ERR_CANCELLED, "interrupted") : HT_OK;
 }

@@ -12,7 +12,7 @@ typedef struct retry {
 } retry;
 
 /* After a failure `why` of `what`: waits, and says so. Not HT_OK when it has failed often enough, when the server wants to be left alone for
- * longer than five minutes, or when a signal came. */
+ * longer than five minutes, or when it is to stop. */
 ht_status retry_wait(retry *r, const char *what, const http_answer *answer, const ht_error *why, ht_error *err);
 
 #endif

@@ -2,6 +2,7 @@
 #include "pull_settings.h"
 
 #include "fail.h"
+#include "terminal.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -91,9 +92,14 @@ ht_status pull_settings_read(const options *o, pull_settings *out, ht_error *err
                            .retries = options_given(o, "retries") ? o->retries : 5,
                            .retry_delay = options_given(o, "retry-delay") ? o->retry_delay : 1,
                            .timeout = options_given(o, "timeout") ? o->timeout : 30,
+                           .connections = options_given(o, "connections") ? o->connections : 4,
                            .quiet = o->quiet};
     const ht_status st = read_endpoint(&out->endpoint, err);
     return st ? st : read_token(&out->token, err);
+}
+
+bool pull_stopped(const pull_settings *s) {
+    return ht_cancel_requested(interrupt_flag()) || (s->stop && atomic_load(s->stop));
 }
 
 void pull_settings_free(pull_settings *s) {

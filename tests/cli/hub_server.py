@@ -58,7 +58,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
     def handle(self):
-        with contextlib.suppress(ConnectionError, TimeoutError):
+        with contextlib.suppress(ConnectionError, TimeoutError, threading.BrokenBarrierError):
             super().handle()
 
     # ---- answers ----
@@ -183,6 +183,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def send_body(self, body, fault):
         hub = self.server.hub
+        if hub.together and self.server.name == "cdn":
+            hub.together.wait()
         half = hub.cut(len(body))
         if fault == "chunked":  # and never the chunk that ends it
             self.wfile.write(b"%x\r\n" % half + body[:half] + b"\r\n")
@@ -263,6 +265,7 @@ class Hub:
         self.etag_prefix = ""
         self.page_entries = 1000
         self.piece, self.pause = 1 << 16, 0  # bytes at a time, and seconds between them
+        self.together = None  # a barrier for bodies of large files
         self.change_listing = lambda listed: listed
         self.cut = lambda n: n // 2
         self.scheme = "https" if tls else "http"

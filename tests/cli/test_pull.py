@@ -12,6 +12,7 @@ import shutil
 import signal
 import ssl
 import subprocess
+import threading
 import time
 import unittest
 
@@ -709,6 +710,42 @@ class Faults(Pull):
     def test_names_on_the_terminal(self):
         self.hub.inject("m-Q4_K_M.gguf", (404, {"X-Error-Message": "bad \x1b[2J news"}, b""), server="cdn")
         self.assertNotIn("\x1b", self.refuses("org/m").err)
+
+
+class SideBySide(Pull):
+    FILES = {f"m-Q4_K_M-0000{i}-of-00008.gguf": random.Random(i).randbytes(100000 + i) for i in range(1, 9)}
+    repositories = {"org/m": FILES}
+
+    def test_several_files_at_once(self):
+        for words, n in (([], 4), (["--connections", "8"], 8), (["--connections", "1"], 1)):
+            self.hub.together = threading.Barrier(n, timeout=60)  # without as many no answer would come
+            self.pull("org/m", *words)
+            self.check("org/m", self.FILES)
+            self.assertFalse(self.hub.together.broken)
+            self.succeeds("rm", "org/m", env=self.env)
+        self.hub.together = threading.Barrier(2, timeout=1)
+        self.refuses("org/m", "--connections", "1", "--retries", "0", says="given up")
+        self.assertTrue(self.hub.together.broken)
+
+    def test_one_failure_ends_all(self):
+        self.hub.inject("00003-of-00008", "404", server="cdn")
+        self.hub.inject("00003-of-00008", "404", server="hub")
+        self.hub.pause, self.hub.piece = 5, 10000  # the others would take minutes
+        self.refuses("org/m", says="00003-of-00008")
+        self.hub.stopped.set()
+        self.hub.pause, self.hub.faults = 0, []
+        self.pull("org/m")
+        self.check("org/m", self.FILES)
+
+    def test_all_of_them_go_on(self):
+        for path in self.FILES:
+            self.hub.inject(path, "truncate", server="cdn")
+        self.refuses("org/m", "--retries", "0", says="given up")
+        before = len(self.hub.requests)
+        self.pull("org/m")
+        self.check("org/m", self.FILES)
+        again = [headers for server, _, headers in self.hub.requests[before:] if server == "cdn" and "Range" in headers]
+        self.assertGreaterEqual(len(again), 1)
 
 
 class Randomly(Pull):
