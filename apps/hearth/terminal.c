@@ -77,7 +77,8 @@ bool output_text(const char *text, size_t n) {
     return good;
 }
 
-bool output_flush(void) { return note_failure(!output_error && fflush(stdout) == 0); }
+/* printf flushes, too, when its buffer is full, and only the stream remembers that it failed. */
+bool output_flush(void) { return note_failure(!output_error && fflush(stdout) == 0 && !ferror(stdout)); }
 
 int output_finish(int status) {
     if (output_flush() || output_reader_gone()) return status;
