@@ -45,19 +45,19 @@ static bool stays(const char *within, void *user) {
     return a->c->gguf || is_gguf(within) || !json_object_get(json_object_get(a->s->installed, "files"), within);
 }
 
-/* Links a fetched file into the new form. */
-static ht_status put(assembly *a, const hub_file *f, ht_error *err) {
-    char *from = pull_store_path(a->s->stage, f->path, ""), *to = pull_store_path(a->fresh, f->path, "");
+/* Links a fetched file into a directory, the new form of the model's. */
+static ht_status put(assembly *a, const char *directory, const hub_file *f, ht_error *err) {
+    char *from = pull_store_path(a->s->stage, f->path, ""), *to = pull_store_path(directory, f->path, "");
     ht_status st = HT_OK;
     if (!from || !to)
         st = fail_memory(err, "a path");
-    else if (!tree_make_parents(to, strlen(a->fresh)))
+    else if (!tree_make_parents(to, strlen(directory)))
         st = fail_system(err, to, "made");
     else
-        st = tree_link_file(from, to, err);
+        st = tree_link_or_move(from, to, err);
     free(from);
     free(to);
-    return st ? st : pull_state_add(a->record, a->fresh, f, err);
+    return st ? st : pull_state_add(a->record, directory, f, err);
 }
 
 static ht_status copy_record(assembly *a, ht_error *err) {
@@ -78,16 +78,39 @@ static void sync_directory(const char *path) {
     close(fd);
 }
 
+/* The chosen files and the record into a directory that has the others. */
+static ht_status fill(assembly *a, const char *directory, ht_error *err) {
+    ht_status st = copy_record(a, err);
+    for (size_t i = 0; i < a->c->n && !st; i++)
+        if (!pull_store_has(a->s, a->c->file[i])) st = put(a, directory, a->c->file[i], err);
+    if (!st) st = pull_state_write(directory, a->record, err);
+    if (!st) sync_directory(directory);
+    return st;
+}
+
+/* Where there are no hard links: file by file into the old form, which a kill in between leaves for the next call to finish. */
+static ht_status fill_in_place(assembly *a, ht_error *err) {
+    const char *path;
+    json_t *entry;
+    *err = (ht_error){0};
+    if (!tree_remove(a->fresh)) return fail_system(err, a->fresh, "removed");
+    const ht_status st = fill(a, a->s->target, err);
+    const json_t *files = json_object_get(a->record, "files");
+    json_object_foreach(json_object_get(a->s->installed, "files"), path, entry) {
+        char *old = st || json_object_get(files, path) ? NULL : pull_store_path(a->s->target, path, "");
+        if (old) unlink(old);
+        free(old);
+    }
+    return st;
+}
+
 static ht_status assemble(assembly *a, ht_error *err) {
     const bool there = access(a->s->target, F_OK) == 0;
     ht_status st = mkdir(a->fresh, 0777) == 0 ? HT_OK : fail_system(err, a->fresh, "made");
     if (!st && there) st = tree_link(a->s->target, a->fresh, stays, a, err);
-    if (!st) st = copy_record(a, err);
-    for (size_t i = 0; i < a->c->n && !st; i++)
-        if (!pull_store_has(a->s, a->c->file[i])) st = put(a, a->c->file[i], err);
-    if (!st) st = pull_state_write(a->fresh, a->record, err);
+    if (st == HT_ERR_UNSUPPORTED) return fill_in_place(a, err);
+    if (!st) st = fill(a, a->fresh, err);
     if (st) return st;
-    sync_directory(a->fresh);
     if (there && rename(a->s->target, a->old) != 0) return fail_system(err, a->s->target, "replaced");
     if (rename(a->fresh, a->s->target) == 0) return HT_OK;
     st = fail_system(err, a->s->target, "made");
@@ -125,7 +148,7 @@ ht_status pull_store_install(pull_store *s, const hub *h, const char *revision, 
         json_decref(s->installed);
         s->installed = json_incref(a.record);
         st = clear_stage(&a, err);
-    } else if (a.fresh)
+    } else if (a.fresh && access(a.fresh, F_OK) == 0)
         tree_remove(a.fresh);
     json_decref(a.record);
     free(a.fresh);

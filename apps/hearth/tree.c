@@ -43,10 +43,13 @@ void tree_remove_parents(const char *path, size_t from) {
     free(copy);
 }
 
-ht_status tree_link_file(const char *from, const char *to, ht_error *err) {
-    if (linkat(AT_FDCWD, from, AT_FDCWD, to, 0) == 0) return HT_OK;
-    if (errno == EEXIST && unlink(to) == 0 && linkat(AT_FDCWD, from, AT_FDCWD, to, 0) == 0) return HT_OK;
-    return rename(from, to) == 0 ? HT_OK : fail_system(err, to, "written");
+static bool link_file(const char *from, const char *to) {
+    if (linkat(AT_FDCWD, from, AT_FDCWD, to, 0) == 0) return true;
+    return errno == EEXIST && unlink(to) == 0 && linkat(AT_FDCWD, from, AT_FDCWD, to, 0) == 0;
+}
+
+ht_status tree_link_or_move(const char *from, const char *to, ht_error *err) {
+    return link_file(from, to) || rename(from, to) == 0 ? HT_OK : fail_system(err, to, "written");
 }
 
 typedef struct link_job {
@@ -70,8 +73,11 @@ static ht_status link_entry(const link_job *j, const char *within, ht_error *err
     else if (S_ISDIR(s.st_mode))
         st = mkdir(to, s.st_mode & 0777) == 0 || errno == EEXIST ? link_directory(j, within, err)
                                                                  : fail_system(err, to, "made");
-    else if (j->wanted(within, j->user))
-        st = tree_link_file(from, to, err);
+    else if (j->wanted(within, j->user) && !link_file(from, to)) {
+        const bool other = errno == ENOSPC || errno == EACCES || errno == EROFS;
+        st = fail_system(err, to, "linked");
+        if (!other) st = err->status = HT_ERR_UNSUPPORTED;
+    }
     free(from);
     free(to);
     return st;

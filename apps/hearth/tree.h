@@ -16,10 +16,10 @@ void tree_remove_parents(const char *path, size_t from);
 
 /* Whether a file of a tree, by its path within, is to be linked. */
 typedef bool tree_filter(const char *within, void *user);
-/* Gives the files of one directory names in another, under the same paths: as hard links, or where the file system has none by moving
- * them. */
+/* Gives the files of one directory names in another, under the same paths, as hard links. HT_ERR_UNSUPPORTED where the file system has
+ * none. */
 ht_status tree_link(const char *from, const char *to, tree_filter *wanted, void *user, ht_error *err);
-/* The same for a single file; what had the new name loses it. */
-ht_status tree_link_file(const char *from, const char *to, ht_error *err);
+/* Gives a file another name in place of what has that one: as a hard link, or where there are none by moving it. */
+ht_status tree_link_or_move(const char *from, const char *to, ht_error *err);
 
 #endif

@@ -12,6 +12,7 @@ import shutil
 import signal
 import ssl
 import subprocess
+import sys
 import threading
 import time
 import unittest
@@ -296,6 +297,18 @@ class InTheCache(Pull):
         self.assertTrue((self.models / "org" / "quants").is_symlink())
         self.assertEqual((elsewhere / "tiny-Q4_K_M.gguf").read_bytes(), MODEL)
         self.assertEqual(os.listdir(elsewhere.parent), ["q"])
+
+
+@unittest.skipUnless(shutil.which("cc") and sys.platform == "linux", "there is no compiler to take links away with")
+class WithoutLinks(InTheCache):
+    """The same on a file system that has no hard links."""
+
+    def setUp(self):
+        super().setUp()
+        source, library = self.folder / "no_links.c", self.folder / "no_links.so"
+        source.write_text("#include <errno.h>\nint linkat(int a, const char *b, int c, const char *d, int e) { errno = EPERM; return -1; }\n")
+        subprocess.run(["cc", "-shared", "-fPIC", "-w", source, "-o", library], check=True)
+        self.env["LD_PRELOAD"] = str(library)
 
 
 class Access(Pull):
