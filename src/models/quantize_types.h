@@ -28,7 +28,7 @@ typedef struct ht_quantize_tensor {
     bool importance;    /* known for the tensor */
 } ht_quantize_tensor;
 
-/* The type of a matrix; that of `mix` for all but the head with `pure`. Rows that are no whole blocks get the type that
+/* The type of a matrix; with `pure` it is that of `mix` whatever the matrix. Rows that are no whole blocks get the type that
  * llama.cpp gives them, a larger one. */
 ht_weight_type ht_quantize_type(const ht_quantize_mix *mix, bool pure, const ht_quantize_tensor *t);
 /* Whether a tensor of that name is rounded at all: routers and what is added stay. */

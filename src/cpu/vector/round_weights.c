@@ -116,18 +116,19 @@ HT_INLINE fit select_fit(m16 m, fit a, fit b) {
 
 /* ---- one group by itself ---- */
 
-/* Least squares for the numbers behind the sums. */
+/* Least squares for the numbers behind the sums: of scale and offset; of the scale alone, where the offset would have the wrong
+ * sign; of the offset alone, where all numbers are the same. */
 HT_INLINE fit least_squares(const form *f, const panel *p, const sums *s) {
-    fit a = {ratio(s->vx, s->vv), v16f_zero()};
-    if (!f->has_min) return a;
-    const v16f det = v16f_fnma(s->v, s->v, v16f_mul(p->weights, s->vv));
-    const v16f enough = v16f_mul(v16f_set1(1e-6f), v16f_mul(p->weights, s->vv));
-    fit b = {v16f_fnma(s->v, p->weighted, v16f_mul(p->weights, s->vx)),
-             v16f_fnma(s->vv, p->weighted, v16f_mul(s->v, s->vx))};
-    b = (fit){ratio(b.scale, det), ratio(b.min, det)};
-    m16 good = v16f_gt(det, enough);
-    if (!f->free_min) good = m16_and(good, v16f_gt(b.min, v16f_zero()));
-    return select_fit(good, b, a);
+    const v16f zero = v16f_zero();
+    const fit scale = {ratio(s->vx, s->vv), zero};
+    if (!f->has_min) return scale;
+    const v16f vv = v16f_mul(p->weights, s->vv), det = v16f_fnma(s->v, s->v, vv);
+    const fit both = {ratio(v16f_fnma(s->v, p->weighted, v16f_mul(p->weights, s->vx)), det),
+                      ratio(v16f_fnma(s->vv, p->weighted, v16f_mul(s->v, s->vx)), det)};
+    const fit offset = {zero, v16f_neg(ratio(p->weighted, p->weights))};
+    const m16 differ = v16f_gt(det, v16f_mul(v16f_set1(1e-6f), vv));
+    const fit all = select_fit(differ, both, offset);
+    return f->free_min ? all : select_fit(v16f_gt(all.min, zero), all, scale);
 }
 
 typedef struct best {
@@ -220,7 +221,7 @@ HT_INLINE v16f stored_floats(ht_weight_type type, v16f v) {
 /* The power of two near the scale with the least error. */
 HT_INLINE fit store_power(const form *f, bool has_table, const panel *p, fit a) {
     _Alignas(64) float power[LANES];
-    v16f_store(power, a.scale);
+    v16f_store(power, v16f_abs(a.scale)); /* values are the same with either sign */
     for (int l = 0; l < LANES; l++) {
         int e = 0;
         frexpf(power[l], &e);
