@@ -155,18 +155,17 @@ HT_INLINE void improve(const form *f, bool has_table, const panel *p, int turns,
 
 /* Without an offset: the largest element becomes numbers near either end. */
 HT_INLINE fit fit_scale(const form *f, bool has_table, const panel *p) {
-    /* Groups that are a block by themselves take fewer: the type is for those in a hurry. */
-    const bool few = !f->scale_high && !has_table;
-    const int at_low = few ? 4 : 12, at_high = few ? 2 : 8;
+    /* Groups that are a block by themselves take fewer: the type is for those in a hurry. Steps are parts of the distance of
+     * numbers at the ends. */
+    const bool few = f->scale_high <= 0;
+    const int at_low = !few ? 12 : has_table ? 5 : 4, at_high = !few ? 8 : has_table ? 3 : 2;
+    const float step = (few ? 0.4f : 0.15f) * (has_table ? f->high / 5.0f : 1.0f);
     v16f peak = v16f_zero();
     for (int i = 0; i < f->group; i++) {
         const v16f x = v16f_load(p->x[i]);
         peak = v16f_select(v16f_gt(v16f_abs(x), v16f_abs(peak)), x, peak);
     }
     const v16f per_peak = inverse(peak);
-    const float step = has_table ? f->high / 14.0f
-                       : few     ? 0.4f
-                                 : 0.15f; /* a part of the distance of numbers at the ends */
     best b = {{v16f_zero(), v16f_zero()}, v16f_zero()};
     for (int i = 0; i < at_low; i++) {
         const float end = f->low + step * (float)(i - at_low / 2);
