@@ -78,9 +78,10 @@ static ht_dtype dtype_named(const char *name) {
     static const struct {
         const char *name;
         ht_dtype dtype;
-    } names[] = {{"float32", HT_F32}, {"float16", HT_F16}, {"bfloat16", HT_BF16}};
+    } names[] = {{"float32", HT_F32}, {"bfloat16", HT_BF16}, {"float16", HT_F16}};
     for (size_t i = 0; name && i < sizeof names / sizeof *names; i++)
-        if (ends_with(name, names[i].name)) return names[i].dtype; /* also "torch.bfloat16" */
+        if (ends_with(name, names[i].name))
+            return names[i].dtype; /* also "torch.bfloat16", which ends in "float16", too */
     return HT_DTYPE_NONE;
 }
 
