@@ -45,6 +45,7 @@ typedef struct panel {
     _Alignas(64) float weight[GROUP_MOST][LANES];
     _Alignas(64) float number[GROUP_MOST][LANES];
     v16f weights, weighted; /* sums of weight, and of weight * x */
+    v16f unit, per_unit;    /* the power of two by which a block's elements are divided, and its inverse */
 } panel;
 
 /* Element = scale * number - min. */
@@ -101,6 +102,12 @@ HT_INLINE sums sums_for(const form *f, bool has_table, const panel *p, v16f by, 
     return s;
 }
 
+/* Of the numbers nearest for a fit. */
+HT_INLINE sums sums_of_fit(const form *f, bool has_table, const panel *p, const fit *a) {
+    const v16f by = inverse(a->scale);
+    return sums_for(f, has_table, p, by, v16f_mul(a->min, by));
+}
+
 /* Weighted squared error, less that of zeros. */
 HT_INLINE v16f error_of(const panel *p, const sums *s, const fit *a) {
     const v16f two = v16f_set1(2.0f);
@@ -110,25 +117,29 @@ HT_INLINE v16f error_of(const panel *p, const sums *s, const fit *a) {
     return v16f_fma(a->min, inner, e);
 }
 
+/* By more than the last bits of a sum: of equals the first stays, which has the group's own range, and in a block scales that are
+ * alike. */
+HT_INLINE m16 is_better(v16f error, v16f than) { return v16f_lt(error, v16f_mul(v16f_set1(1.0f + 0x1p-22f), than)); }
+
 HT_INLINE fit select_fit(m16 m, fit a, fit b) {
     return (fit){v16f_select(m, a.scale, b.scale), v16f_select(m, a.min, b.min)};
 }
 
 /* ---- one group by itself ---- */
 
-/* Least squares for the numbers behind the sums: of scale and offset; of the scale alone, where the offset would have the wrong
- * sign; of the offset alone, where all numbers are the same. */
+/* Least squares for the numbers behind the sums. Where they are all the same, an offset alone; where the offset would have the
+ * other sign, a scale alone. */
 HT_INLINE fit least_squares(const form *f, const panel *p, const sums *s) {
-    const v16f zero = v16f_zero();
-    const fit scale = {ratio(s->vx, s->vv), zero};
-    if (!f->has_min) return scale;
-    const v16f vv = v16f_mul(p->weights, s->vv), det = v16f_fnma(s->v, s->v, vv);
+    const fit scale_alone = {ratio(s->vx, s->vv), v16f_zero()};
+    if (!f->has_min) return scale_alone;
+    const v16f det = v16f_fnma(s->v, s->v, v16f_mul(p->weights, s->vv));
     const fit both = {ratio(v16f_fnma(s->v, p->weighted, v16f_mul(p->weights, s->vx)), det),
                       ratio(v16f_fnma(s->vv, p->weighted, v16f_mul(s->v, s->vx)), det)};
-    const fit offset = {zero, v16f_neg(ratio(p->weighted, p->weights))};
-    const m16 differ = v16f_gt(det, v16f_mul(v16f_set1(1e-6f), vv));
-    const fit all = select_fit(differ, both, offset);
-    return f->free_min ? all : select_fit(v16f_gt(all.min, zero), all, scale);
+    const fit min_alone = {v16f_zero(), v16f_neg(ratio(p->weighted, p->weights))};
+    const m16 enough = v16f_gt(det, v16f_mul(v16f_set1(1e-6f), v16f_mul(p->weights, s->vv)));
+    const fit a = select_fit(enough, both, min_alone);
+    if (f->free_min) return a;
+    return select_fit(v16f_gt(a.min, v16f_zero()), a, scale_alone);
 }
 
 typedef struct best {
@@ -141,7 +152,7 @@ HT_INLINE void try_numbers(const form *f, bool has_table, const panel *p, v16f b
     const sums s = sums_for(f, has_table, p, by, shift);
     const fit a = least_squares(f, p, &s);
     const v16f error = error_of(p, &s, &a);
-    const m16 better = v16f_lt(error, b->error);
+    const m16 better = is_better(error, b->error);
     b->fit = select_fit(better, a, b->fit);
     b->error = v16f_select(better, error, b->error);
 }
@@ -179,8 +190,9 @@ HT_INLINE fit fit_scale(const form *f, bool has_table, const panel *p) {
     return b.fit;
 }
 
-/* With one: the range of the group, and ranges that leave out something of both its ends, become all numbers. */
-HT_INLINE fit fit_range(const form *f, const panel *p) {
+/* With one: the range of the group, and ranges that leave out something of both its ends, become all numbers. *range is the fit of
+ * the first. */
+HT_INLINE fit fit_range(const form *f, const panel *p, fit *range) {
     /* In steps. Below 0, numbers at the end stay without elements, as may be in what was rounded before. */
     static const float cuts[] = {0.0f, -1.0f, 0.6f, -0.5f, 0.3f, 0.9f};
     const int ends = f->high > 100 ? 1 : f->scale_high > 0 ? 6 : 3; /* of 8 bits, nothing is gained */
@@ -198,6 +210,7 @@ HT_INLINE fit fit_range(const form *f, const panel *p) {
             const v16f by = inverse(v16f_mul(step, v16f_set1((f->high - cut_low - cut_high) / f->high)));
             const v16f from = v16f_fma(step, v16f_set1(cut_low), low);
             try_numbers(f, false, p, by, v16f_neg(v16f_mul(from, by)), &b);
+            if (!i && !j) *range = b.fit;
         }
     improve(f, false, p, 3, &b);
     return b.fit;
@@ -210,21 +223,21 @@ static float stored_float(ht_weight_type type, float x) {
     return type == HT_W_F16 ? ht_f16_to_f32(ht_f32_to_f16(x)) : ht_bf16_to_f32(ht_f32_to_bf16(x));
 }
 
-HT_INLINE v16f stored_floats(ht_weight_type type, v16f v) {
+HT_INLINE v16f stored_floats(ht_weight_type type, const panel *p, v16f v) {
     _Alignas(64) float x[LANES];
-    v16f_store(x, v);
+    v16f_store(x, v16f_mul(v, p->unit));
     for (int l = 0; l < LANES; l++) x[l] = stored_float(type, x[l]);
-    return v16f_load(x);
+    return v16f_mul(v16f_load(x), p->per_unit);
 }
 
-/* The power of two near the scale with the least error. */
+/* The power of two near the scale with the least error; of either sign it is the same, as the table's values are. */
 HT_INLINE fit store_power(const form *f, bool has_table, const panel *p, fit a) {
     _Alignas(64) float power[LANES];
     v16f_store(power, v16f_abs(a.scale)); /* values are the same with either sign */
     for (int l = 0; l < LANES; l++) {
         int e = 0;
         frexpf(power[l], &e);
-        power[l] = power[l] > 0 ? ldexpf(1.0f, e < -124 ? -125 : e - 1) : 0.0f; /* of normal numbers */
+        power[l] = power[l] != 0 ? ldexpf(1.0f, e < -124 ? -125 : e - 1) : 0.0f; /* of normal numbers */
     }
     fit found = {v16f_load(power), v16f_zero()};
     v16f least = v16f_set1(INFINITY);
@@ -239,15 +252,33 @@ HT_INLINE fit store_power(const form *f, bool has_table, const panel *p, fit a) 
     return found;
 }
 
-/* Rounds a group's own floats: the offset is the best one for the scale as stored. */
+/* A group's scale as stored, with the best offset for it as stored. */
+HT_INLINE fit store_scale(const form *f, bool has_table, const panel *p, v16f scale, v16f min) {
+    const v16f by = inverse(scale);
+    const sums s = sums_for(f, has_table, p, by, v16f_mul(min, by));
+    min = ratio(v16f_sub(v16f_mul(scale, s.v), p->weighted), p->weights);
+    return (fit){scale, stored_floats(f->floats, p, min)};
+}
+
+/* Rounds a group's own floats. Half a unit in the last place of bf16 is, over 255 numbers, half of the distance of two: there,
+ * scales beside the nearest are tried, too. */
 HT_INLINE fit store_fit(const form *f, bool has_table, const panel *p, fit a) {
-    const v16f by = inverse(a.scale);
-    const sums s = sums_for(f, has_table, p, by, v16f_mul(a.min, by));
-    a.scale = stored_floats(f->floats, a.scale);
-    if (!f->has_min) return a;
-    a.min = ratio(v16f_sub(v16f_mul(a.scale, s.v), p->weighted), p->weights);
-    a.min = stored_floats(f->floats, a.min);
-    return a;
+    const v16f scale = stored_floats(f->floats, p, a.scale);
+    if (!f->has_min) return (fit){scale, a.min};
+    fit found = store_scale(f, has_table, p, scale, a.min);
+    if (f->floats != HT_W_BF16) return found;
+    v16f least = v16f_set1(INFINITY);
+    for (int i = 0; i < 3; i++) {
+        const float factor = i == 0 ? 1.0f : i == 1 ? 1.0f - 0x1p-8f : 1.0f + 0x1p-8f;
+        const v16f near = stored_floats(f->floats, p, v16f_mul(scale, v16f_set1(factor)));
+        const fit b = store_scale(f, has_table, p, near, a.min);
+        const sums s = sums_of_fit(f, has_table, p, &b);
+        const v16f error = error_of(p, &s, &b);
+        const m16 better = is_better(error, least);
+        found = select_fit(better, b, found);
+        least = v16f_select(better, error, least);
+    }
+    return found;
 }
 
 /* ---- groups of a block ---- */
@@ -256,6 +287,10 @@ HT_INLINE fit store_fit(const form *f, bool has_table, const panel *p, fit a) {
 typedef struct block_fit {
     fit floats, integers;
 } block_fit;
+
+HT_INLINE block_fit select_block(m16 m, block_fit a, block_fit b) {
+    return (block_fit){select_fit(m, a.floats, b.floats), select_fit(m, a.integers, b.integers)};
+}
 
 HT_INLINE fit group_fit(const block_fit *b) {
     return (fit){v16f_mul(b->floats.scale, b->integers.scale), v16f_mul(b->floats.min, b->integers.min)};
@@ -286,11 +321,6 @@ HT_INLINE v16f block_sum(const form *f, v16f v) {
 
 HT_INLINE v16f clamp_integer(v16f v, float low, float high) {
     return v16f_min(v16f_max(v16f_round(v), v16f_set1(low)), v16f_set1(high));
-}
-
-HT_INLINE sums sums_of_fit(const form *f, bool has_table, const panel *p, const fit *a) {
-    const v16f by = inverse(a->scale);
-    return sums_for(f, has_table, p, by, v16f_mul(a->min, by));
 }
 
 /* Gives each group the best of its integers and their neighbours, for the block's floats as they are; gives the errors. */
@@ -336,32 +366,64 @@ HT_INLINE fit block_floats(const form *f, bool has_table, const panel *p, const 
     return select_fit(good, both, b->floats);
 }
 
-HT_INLINE fit store_block_floats(const form *f, fit a) {
-    return (fit){stored_floats(f->floats, a.scale), stored_floats(f->floats, a.min)};
+HT_INLINE fit store_block_floats(const form *f, const panel *p, fit a) {
+    return (fit){stored_floats(f->floats, p, a.scale), stored_floats(f->floats, p, a.min)};
 }
 
+typedef struct best_block {
+    block_fit fit;
+    v16f error;
+} best_block;
+
 /* From each group's own fit to what a block can hold. */
-HT_INLINE block_fit fit_blocks(const form *f, bool has_table, const panel *p, const fit *own) {
+HT_INLINE best_block fit_blocks(const form *f, bool has_table, const panel *p, const fit *own) {
     enum { TURNS = 4 };
     const float end = f->scale_low < 0 ? f->scale_low : f->scale_high;
     const v16f scale = v16f_mul(block_peak(f, own->scale), v16f_set1(1.0f / end));
     const v16f min = f->has_min ? v16f_mul(block_peak(f, own->min), v16f_set1(1.0f / f->min_high)) : v16f_zero();
-    block_fit b = {store_block_floats(f, (fit){scale, min}), {v16f_zero(), v16f_zero()}}, found = b;
+    block_fit b = {store_block_floats(f, p, (fit){scale, min}), {v16f_zero(), v16f_zero()}}, found = b;
     b.integers.scale = clamp_integer(v16f_mul(own->scale, inverse(b.floats.scale)), f->scale_low, f->scale_high);
     if (f->has_min) b.integers.min = clamp_integer(v16f_mul(own->min, inverse(b.floats.min)), 0.0f, f->min_high);
-    v16f least = v16f_set1(INFINITY);
+    /* What is too large stays so, to be told of: from infinite floats, turns would lead to zeros. */
+    const v16f infinite = v16f_set1(INFINITY);
+    m16 fits = v16f_lt(v16f_abs(b.floats.scale), infinite);
+    fits = m16_and(fits, v16f_lt(v16f_abs(b.floats.min), infinite));
+    v16f least = v16f_select(fits, infinite, v16f_neg(infinite));
     for (int i = 0; i < TURNS; i++) {
         const v16f error = block_sum(f, choose_integers(f, has_table, p, &b));
         const m16 better = v16f_lt(error, least);
-        found.floats = select_fit(better, b.floats, found.floats);
-        found.integers = select_fit(better, b.integers, found.integers);
+        found = select_block(better, b, found);
         least = v16f_select(better, error, least);
-        if (i + 1 < TURNS) b.floats = store_block_floats(f, block_floats(f, has_table, p, &b));
+        if (i + 1 < TURNS) b.floats = store_block_floats(f, p, block_floats(f, has_table, p, &b));
     }
-    return found;
+    return (best_block){found, v16f_select(fits, least, infinite)};
+}
+
+/* With an offset, groups can have other scales and offsets that are as good for them alone, and far from any that fit those of
+ * their neighbours: fits of their plain ranges are the other beginning. */
+HT_INLINE block_fit fit_blocks_twice(const form *f, bool has_table, const panel *p, const fit *own, const fit *range) {
+    const best_block a = fit_blocks(f, has_table, p, own);
+    if (!f->has_min) return a.fit;
+    const best_block b = fit_blocks(f, has_table, p, range);
+    return select_block(v16f_lt(b.error, a.error), b.fit, a.fit);
 }
 
 /* ---- panels ---- */
+
+/* Blocks' elements are divided by a power of two near the largest, so that no sum of products is too large or small for f32. */
+HT_INLINE void set_unit(const form *f, v16f peak, panel *p) {
+    _Alignas(64) float unit[LANES], per_unit[LANES];
+    v16f_store(unit, block_peak(f, peak));
+    for (int l = 0; l < LANES; l++) {
+        int e = 0;
+        frexpf(unit[l], &e);
+        e = e < -100 ? -100 : e > 125 ? 125 : e; /* both are normal numbers */
+        unit[l] = ldexpf(1.0f, e);
+        per_unit[l] = ldexpf(1.0f, -e);
+    }
+    p->unit = v16f_load(unit);
+    p->per_unit = v16f_load(per_unit);
+}
 
 /* Sixteen groups to lanes: groups that are not there are zeros. */
 HT_INLINE void load_panel(const form *f, const float *x, int n_groups, const float *importance, int64_t column,
@@ -372,7 +434,7 @@ HT_INLINE void load_panel(const form *f, const float *x, int n_groups, const flo
         from[l] = l < n_groups ? x + l * f->group : zeros;
         weight[l] = importance ? importance + (column + l * f->group) % k : NULL;
     }
-    v16f squares = v16f_zero();
+    v16f peak = v16f_zero(), squares = v16f_zero();
     for (int i = 0; i < f->group; i += 4) {
         v16f v[4];
         for (int j = 0; j < 4; j++)
@@ -380,8 +442,14 @@ HT_INLINE void load_panel(const form *f, const float *x, int n_groups, const flo
         v16f_transpose_quads(v);
         for (int j = 0; j < 4; j++) {
             v16f_store(p->x[i + j], v[j]);
-            squares = v16f_fma(v[j], v[j], squares);
+            peak = v16f_max(v16f_abs(v[j]), peak);
         }
+    }
+    set_unit(f, peak, p);
+    for (int i = 0; i < f->group; i++) {
+        const v16f v = v16f_mul(v16f_load(p->x[i]), p->per_unit);
+        v16f_store(p->x[i], v);
+        squares = v16f_fma(v, v, squares);
     }
     /* Large elements count for more: they tend to meet larger inputs, and the divergence of outputs is less for it than for
      * plain least squares. */
@@ -456,14 +524,16 @@ HT_INLINE bool round_panels(const form *f, bool has_table, const float *x, int64
     for (int64_t g = 0; g < groups; g += LANES, to += panel_bytes) {
         const int some = (int)(groups - g < LANES ? groups - g : LANES);
         load_panel(f, x + g * f->group, some, importance, g * f->group, k, &p);
-        fit own = f->has_min ? fit_range(f, &p) : fit_scale(f, has_table, &p);
+        fit range = {v16f_zero(), v16f_zero()};
+        fit own = f->has_min ? fit_range(f, &p, &range) : fit_scale(f, has_table, &p);
         block_fit b = {own, {v16f_zero(), v16f_zero()}};
         if (f->scale_high > 0) {
-            b = fit_blocks(f, has_table, &p, &own);
+            b = fit_blocks_twice(f, has_table, &p, &own, &range);
             own = group_fit(&b);
         } else
             b.floats = own = f->powers ? store_power(f, has_table, &p, own) : store_fit(f, has_table, &p, own);
         store_numbers(f, has_table, &p, &own, q);
+        b.floats = (fit){v16f_mul(b.floats.scale, p.unit), v16f_mul(b.floats.min, p.unit)};
         finite = store_blocks(f, &b.floats, &b.integers, q, some, to) && finite;
     }
     return finite;
