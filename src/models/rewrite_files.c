@@ -28,16 +28,28 @@ typedef struct outputs {
     int n;
 } outputs;
 
+static void add_output(const ht_rewrite_plan *plan, size_t number, outputs *out) {
+    out->tensor[out->n] = plan->tensor[number].to;
+    out->number[out->n++] = number;
+}
+
+/* Whether the tensor is written behind the weight that it belongs to: parts that follow each other are made once. */
+static bool follows_weight(const ht_rewrite_plan *plan, size_t number) {
+    const ht_rewrite_tensor *t = &plan->tensor[number];
+    return t->action == HT_REWRITE_ROUND && t->owner != number && plan->tensor[t->owner].file == t->file;
+}
+
 /* Those of safetensors file `file`, or all of a GGUF file. */
 static ht_status list_outputs(const ht_rewrite_plan *plan, int file, ht_rewrite_values *values, outputs *out,
                               ht_error *err) {
     *out = (outputs){values, calloc(plan->n + 1, sizeof *out->tensor), calloc(plan->n + 1, sizeof *out->number), 0};
     if (!out->tensor || !out->number) return ht_fail_memory(err, plan->n * sizeof *out->tensor, "a list of tensors");
     for (size_t i = 0; i < plan->n; i++) {
-        if (plan->tensor[i].action == HT_REWRITE_DROP) continue;
-        if (plan->tensor[i].file != file) continue;
-        out->tensor[out->n] = plan->tensor[i].to;
-        out->number[out->n++] = i;
+        const ht_rewrite_tensor *t = &plan->tensor[i];
+        if (t->action == HT_REWRITE_DROP || t->file != file || follows_weight(plan, i)) continue;
+        add_output(plan, i, out);
+        for (size_t part = 0; ht_rewrite_in_parts(plan, t) && part < plan->n; part++)
+            if (plan->tensor[part].owner == i && follows_weight(plan, part)) add_output(plan, part, out);
     }
     return HT_OK;
 }

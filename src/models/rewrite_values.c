@@ -128,6 +128,13 @@ static ht_status too_large(const ht_rewrite_tensor *t, float x, ht_error *err) {
                    (double)x, ht_weight_type_info_of(t->type)->name);
 }
 
+static float largest(const float *x, int64_t n) {
+    float peak = x[0];
+    for (int64_t i = 1; i < n; i++)
+        if (fabsf(x[i]) > fabsf(peak)) peak = x[i];
+    return peak;
+}
+
 /* Only floats may hold what is no finite number. */
 static ht_status check_finite(const ht_rewrite_values *v, int64_t first, int64_t n, const float *x, ht_error *err) {
     const int64_t k = v->rows.k;
@@ -221,7 +228,7 @@ static ht_status round_rows(ht_rewrite_values *v, worker *w, int64_t first, int6
         round_floats(type, x, count, to);
     else
         fits = round_blocks(v, x, first, n, to);
-    if (!fits) return ht_fail(err, HT_ERR_LIMIT, "tensor `%s` holds values that %s cannot", v->t->name, info->name);
+    if (!fits) return too_large(v->t, largest(x, count), err);
     ht_status status = HT_OK;
     if (delta || v->plan->on_tensor || is_float(type)) {
         float *stored = w->scratch.data;
@@ -318,8 +325,9 @@ static void report_tensor(const ht_rewrite_values *v, size_t bytes, const sums *
     v->plan->on_tensor(&said, v->plan->user);
 }
 
-/* A weight with all its parts; where they follow each other in the file they are made once. */
-static ht_status make_weight(ht_rewrite_values *v, size_t owner, ht_error *err) {
+/* A weight with all its parts; where they follow each other in the file they are made once. `counts` where it is for the first of
+ * them, so that sums and reports have each weight once. */
+static ht_status make_weight(ht_rewrite_values *v, size_t owner, bool counts, ht_error *err) {
     size_t bytes = 0;
     sums own = {0};
     v->made = SIZE_MAX;
@@ -338,6 +346,7 @@ static ht_status make_weight(ht_rewrite_values *v, size_t owner, ht_error *err) 
     ht_weight_rows_close(&v->rows);
     if (status) return status;
     v->made = owner;
+    if (!counts) return HT_OK;
     if (v->t->n_changes) {
         add_sums(&v->all, &own);
         v->least_kept = fmin(v->least_kept, kept(&own));
@@ -368,7 +377,7 @@ ht_status ht_rewrite_values_of(ht_rewrite_values *v, size_t number, const void *
     if (t->action == HT_REWRITE_COPY)
         status = copy(v, number, t, err);
     else if (v->made != t->owner)
-        status = make_weight(v, t->owner, err);
+        status = make_weight(v, t->owner, t->owner == number, err);
     if (status) return status;
     *bytes = v->out[t->part].data;
     v->done += t->to.n_bytes;
