@@ -1,0 +1,514 @@
+"""`hearth quantize` writes checkpoints of every type that answer nearly as their base does, whole or not at all."""
+
+import itertools
+import json
+import math
+import os
+import pathlib
+import resource
+import shutil
+import signal
+import struct
+import subprocess
+import time
+import unittest
+from random import Random
+from unittest import mock
+
+import tiny_model
+from support import HEARTH, SCRATCH, TINY, CommandTest
+
+GOLDEN = pathlib.Path(__file__).parent.parent / "golden/tiny"
+LLAMA, MLX = GOLDEN / "llama-f32", GOLDEN / "llama-mlx4-bf16"
+IDS = "1,5,9,2,7,3"
+# Bytes and elements of a block, and the largest error of random weights against their size, by type.
+BLOCKS = {
+    "F32": (4, 1, 0), "F16": (2, 1, 4e-4), "BF16": (2, 1, 3e-3), "Q4_0": (18, 32, 0.1), "Q4_1": (20, 32, 0.09), "Q5_0": (22, 32, 0.05),
+    "Q5_1": (24, 32, 0.045), "Q8_0": (34, 32, 0.006), "Q2_K": (84, 256, 0.32), "Q3_K": (110, 256, 0.17), "Q4_K": (144, 256, 0.08),
+    "Q5_K": (176, 256, 0.04), "Q6_K": (210, 256, 0.02), "IQ4_NL": (18, 32, 0.09), "IQ4_XS": (136, 256, 0.09), "MXFP4": (17, 32, 0.13),
+}  # fmt: skip
+GGML = {0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 6: "Q5_0", 7: "Q5_1", 8: "Q8_0", 10: "Q2_K", 11: "Q3_K", 12: "Q4_K", 13: "Q5_K",
+        14: "Q6_K", 20: "IQ4_NL", 23: "IQ4_XS", 30: "BF16", 39: "MXFP4"}  # fmt: skip
+
+
+class Repeated:
+    """Numbers of a normal distribution, the same ones again and again: quick to make."""
+
+    def __init__(self, seed):
+        source = Random(seed)
+        self.next = itertools.cycle([source.gauss(0, 1) for _ in range(9973)]).__next__
+
+    def gauss(self, mean, deviation):
+        return mean + deviation * self.next()
+
+
+def write_model(path, hidden, feed_forward, layers=2):
+    """The tiny model in another size."""
+    sizes = {"HIDDEN": hidden, "FEED_FORWARD": feed_forward, "LAYERS": layers}
+    with mock.patch.multiple(tiny_model, **sizes), mock.patch.object(tiny_model.random, "Random", Repeated):
+        tiny_model.write(path)
+    return path
+
+
+WIDE = write_model(SCRATCH / "wide.gguf", 256, 256)
+
+
+class Gguf:
+    """Metadata and tensors of a GGUF file: type, dimensions and bytes of each, and where these begin."""
+
+    def __init__(self, path):
+        data, at, self.values, self.tensors, self.begin = path.read_bytes(), 24, {}, {}, {}
+        _, version, n_tensors, n_values = struct.unpack_from("<4sIQQ", data)
+        assert data[:4] == b"GGUF" and version == 3
+
+        def take(form):
+            nonlocal at
+            out = struct.unpack_from("<" + form, data, at)
+            at += struct.calcsize("<" + form)
+            return out[0] if len(out) == 1 else out
+
+        def string():
+            nonlocal at
+            n = take("Q")
+            at += n
+            return data[at - n : at].decode()
+
+        def value(kind):
+            if kind == 9:
+                item, n = take("IQ")
+                return [value(item) for _ in range(n)]
+            return string() if kind == 8 else take({0: "B", 4: "I", 5: "i", 6: "f", 7: "?"}[kind])
+
+        for _ in range(n_values):
+            key = string()
+            self.values[key] = value(take("I"))
+        entries = []
+        for _ in range(n_tensors):
+            name, n = string(), take("I")
+            dims = struct.unpack_from(f"<{n}Q", data, at)
+            at += 8 * n
+            entries.append((name, dims, *take("IQ")))
+        begin = -(-at // 32) * 32
+        for name, dims, kind, offset in entries:
+            size, elements, _ = BLOCKS[GGML[kind]]
+            n = math.prod(dims) // elements * size
+            assert begin + offset + n <= len(data)
+            self.begin[name] = begin + offset
+            self.tensors[name] = GGML[kind], dims, data[begin + offset : begin + offset + n]
+
+    def types(self):
+        return {name: kind for name, (kind, dims, _) in self.tensors.items() if len(dims) > 1}
+
+
+def safetensors(path):
+    data = path.read_bytes()
+    n = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + n])
+    return {k: (t["dtype"], t["shape"], data[8 + n + t["data_offsets"][0] : 8 + n + t["data_offsets"][1]])
+            for k, t in header.items() if k != "__metadata__"}  # fmt: skip
+
+
+class Quantize(CommandTest):
+    def logits(self, model, *options):
+        out = self.folder / "logits.npy"
+        self.succeeds("logits", model, "--ids", IDS, "--out", out, "--precision", "reference", "--kv", "f32", "-q", *options)
+        data = out.read_bytes()
+        out.unlink()
+        return memoryview(data[int.from_bytes(data[8:10], "little") + 10 :]).cast("f")
+
+    def difference(self, model, base):
+        """Root mean square of the difference of logits, in units of theirs."""
+        got, want = self.logits(model), self.logits(base)
+        self.assertEqual(len(got), len(want))
+        self.assertTrue(all(map(math.isfinite, got)))
+        return math.sqrt(sum((a - b) ** 2 for a, b in zip(got, want)) / sum(b * b for b in want))
+
+    def quantize(self, model, out, to, *options):
+        return json.loads(self.succeeds("quantize", model, out, "--to", to, "--json", "--errors", "-q", *options).text)
+
+    def check_report(self, report, out, to_bytes):
+        self.assertEqual((report["out"], report["bytes"], report["rounded"]), (str(out), to_bytes, len(report["tensors"])))
+
+    # ---- GGUF ----
+
+    def test_types(self):
+        for kind, (size, elements, error) in BLOCKS.items():
+            with self.subTest(kind):
+                out = self.folder / "out.gguf"
+                report = self.quantize(WIDE, out, kind.lower(), "--pure")
+                file = Gguf(out)
+                self.assertEqual(set(file.types().values()), {kind})
+                self.check_report(report, out, sum(len(data) for _, _, data in file.tensors.values()))
+                if kind != "F32":
+                    self.assertAlmostEqual(report["bits"], 8 * size / elements, places=3)
+                    worst = max(t["error"] for t in report["tensors"])
+                    self.assertLess(worst, error)
+                    self.assertGreater(worst, error / 3)
+                    self.assertLess(self.difference(out, WIDE), 5 * error)
+                types = {t["type"] for t in json.loads(self.succeeds("info", out, "--json").text)["tensor_types"]}
+                self.assertEqual(types, {kind, "F32"})
+                self.assertEqual(Gguf(out).values["tokenizer.ggml.merges"], tiny_model.MERGES)
+                score = json.loads(self.succeeds("eval", out, "--text", "-", "--json", "-q", stdin=b"hello world " * 20).text)
+                self.assertTrue(any(isinstance(v, float) and v > 0 for v in score.values()), score)
+
+    def test_mixes(self):
+        """A model of 8 layers, so that every rule has a layer."""
+        deep = write_model(self.folder / "deep.gguf", 256, 256, 8)
+        sensitive = {0, 3, 6, 7}  # first and last eighth, and every third between them
+        rules = {  # of attn_v, ffn_down, attn_output by layer, and the others
+            "Q2_K": (lambda i: "Q3_K", lambda i: "Q3_K", "Q3_K", "Q2_K", 10),
+            "Q2_K_S": (lambda i: "Q2_K", lambda i: "Q4_K" if i < 1 else "Q2_K", "Q2_K", "Q2_K", 21),
+            "Q3_K_S": (lambda i: "Q3_K", lambda i: "Q3_K", "Q3_K", "Q3_K", 11),
+            "Q3_K_M": (lambda i: "Q5_K" if i < 2 else "Q4_K", lambda i: "Q4_K", "Q4_K", "Q3_K", 12),
+            "Q3_K_L": (lambda i: "Q5_K", lambda i: "Q5_K", "Q5_K", "Q3_K", 13),
+            "Q4_K_S": (lambda i: "Q5_K" if i < 4 else "Q4_K", lambda i: "Q5_K" if i < 1 else "Q4_K", "Q4_K", "Q4_K", 14),
+            "Q4_K_M": (lambda i: "Q6_K" if i in sensitive else "Q4_K",) * 2 + ("Q4_K", "Q4_K", 15),
+            "Q5_K_S": (lambda i: "Q5_K", lambda i: "Q5_K", "Q5_K", "Q5_K", 16),
+            "Q5_K_M": (lambda i: "Q6_K" if i in sensitive else "Q5_K",) * 2 + ("Q5_K", "Q5_K", 17),
+            "q4_k": (lambda i: "Q6_K" if i in sensitive else "Q4_K",) * 2 + ("Q4_K", "Q4_K", 15),
+        }
+        for mix, (value, down, output, others, number) in rules.items():
+            with self.subTest(mix):
+                out = self.folder / "out.gguf"
+                self.quantize(deep, out, mix)
+                file = Gguf(out)
+                self.assertEqual((file.values["general.file_type"], file.values["general.quantization_version"]), (number, 2))
+                for name, kind in file.types().items():
+                    layer = int(name.split(".")[1]) if name.startswith("blk.") else -1
+                    want = ("Q6_K" if layer < 0 else value(layer) if "attn_v" in name else down(layer) if "ffn_down" in name
+                            else output if "attn_output" in name else others)  # fmt: skip
+                    self.assertEqual(kind, want, name)
+
+    def test_rows_that_are_no_whole_blocks(self):
+        """Of 64 and 96 columns there is no block of 256; of 48 none of 32."""
+        odd = write_model(self.folder / "odd.gguf", 48, 64)
+        out = self.folder / "out.gguf"
+        others = {"Q2_K": "IQ4_NL", "Q3_K_S": "IQ4_NL", "Q4_K_S": "Q5_0", "Q5_K_S": "Q5_1", "Q6_K": "Q8_0", "IQ4_XS": "IQ4_NL"}
+        for kind, other in others.items():
+            with self.subTest(kind):
+                self.quantize(TINY, out, kind, "--pure")
+                self.assertEqual(set(Gguf(out).types().values()), {other})
+        self.quantize(odd, out, "Q4_0", "--pure")
+        for name, kind in Gguf(out).types().items():
+            self.assertEqual(kind, "Q4_0" if "ffn_down" in name else "F16", name)
+        self.assertLess(self.difference(out, odd), 0.2)
+
+    def test_again(self):
+        """A weight of the type already stays bit for bit; a written file is replaced, and is a model like another."""
+        out, again = self.folder / "out.gguf", self.folder / "again.gguf"
+        self.quantize(WIDE, out, "Q6_K", "--pure")
+        self.assertEqual(self.quantize(out, again, "Q6_K", "--pure")["rounded"], 0)
+        self.assertEqual(again.read_bytes(), out.read_bytes())
+        self.quantize(out, again, "Q8_0")
+        self.assertLess(self.difference(again, out), 0.02)
+        self.quantize(out, again, "f32")
+        self.assertLess(self.difference(again, out), 1e-5)
+        self.assertEqual(Gguf(again).values["general.file_type"], 0)
+
+    def test_experts(self):
+        """Routers stay as they are."""
+        out = self.folder / "out.gguf"
+        for name in "qwen3-moe-q4_1.gguf", "gemma4-experts-q8_0.gguf":
+            self.quantize(GOLDEN / name, out, "Q5_1")
+            types, base = Gguf(out).types(), Gguf(GOLDEN / name).types()
+            for name, kind in types.items():
+                self.assertEqual(kind, base[name] if "ffn_gate_inp" in name else "Q8_0" if name == "token_embd.weight" else "Q5_1", name)
+
+    def test_same_bits(self):
+        outs = [self.folder / f"{i}.gguf" for i in range(3)]
+        for kind in "Q4_K_M", "Q3_K_M", "MXFP4":
+            for out, threads in zip(outs, (1, 2, 3)):
+                self.quantize(WIDE, out, kind, "-t", threads)
+            self.assertEqual(outs[0].read_bytes(), outs[1].read_bytes())
+            self.assertEqual(outs[0].read_bytes(), outs[2].read_bytes())
+
+    def test_output(self):
+        out = self.folder / "out.gguf"
+        result = self.succeeds("quantize", WIDE, out, "--to", "Q4_K_M")
+        for part in f"out            {out}", "rounded        15 tensors, to ", " bits a weight":
+            self.assertIn(part, result.text)
+        self.assertEqual(result.text.count("\n"), 3)
+        lines = self.succeeds("quantize", WIDE, out, "--to", "Q4_K_M", "--errors", "-q")
+        self.assertEqual((lines.text.count(" error "), lines.text.count("\n"), lines.err), (15, 18, ""))
+        self.assertIn("blk.0.attn_q.weight", lines.text)
+        self.assertNotIn("tensors", json.loads(self.succeeds("quantize", WIDE, out, "--to", "Q4_K_M", "--json").text))
+        parts = self.quantize(WIDE, out, "Q4_K_M")["tensors"]
+        self.assertEqual({t["from"] for t in parts}, {"F32"})
+        sizes = {name: len(data) for name, (_, _, data) in Gguf(out).tensors.items()}
+        self.assertEqual({t["name"]: (t["to"], t["bytes"]) for t in parts},
+                         {name: (kind, sizes[name]) for name, kind in Gguf(out).types().items()})  # fmt: skip
+
+    # ---- importance ----
+
+    def test_importance(self):
+        text, matrix = b"hello world, the hello of the world: the hold of the wold" * 8, self.folder / "imatrix.gguf"
+        self.succeeds("imatrix", WIDE, "--text", "-", "--out", matrix, "-q", stdin=text)
+        plain, weighted = self.folder / "plain.gguf", self.folder / "weighted.gguf"
+        self.quantize(WIDE, plain, "Q3_K_S", "--pure")
+        report = self.quantize(WIDE, weighted, "Q3_K_S", "--pure", "--imatrix", matrix)
+        self.assertNotEqual(plain.read_bytes(), weighted.read_bytes())
+        self.assertEqual(plain.stat().st_size, weighted.stat().st_size)
+        self.assertLess(max(t["error"] for t in report["tensors"]), 0.25)
+        out = self.folder / "out.gguf"
+        says = "`token_embd.weight` has 256 columns", "the model's has 64", "another model"
+        self.fails(1, "quantize", TINY, out, "--to", "Q4_0", "--imatrix", matrix, "-q", says=says)
+        self.fails(1, "quantize", WIDE, out, "--to", "Q4_0", "--imatrix", WIDE, "-q", says=str(WIDE))
+        self.fails(1, "quantize", WIDE, out, "--to", "Q4_0", "--imatrix", self.folder / "none", "-q", says="none")
+        self.assertFalse(out.exists())
+
+    def test_importance_of_groups(self):
+        matrix, out, plain = self.folder / "imatrix.gguf", self.folder / "out", self.folder / "plain"
+        self.succeeds("imatrix", MLX, "--ids", IDS, "--out", matrix, "-q")
+        self.quantize(MLX, plain, "3:32")
+        self.quantize(MLX, out, "3:32", "--imatrix", matrix)
+        self.assertNotEqual((plain / "model.safetensors").read_bytes(), (out / "model.safetensors").read_bytes())
+
+    # ---- MLX ----
+
+    def check_groups(self, out, base, bits, group, mode):
+        config = json.loads((out / "config.json").read_text())
+        before = json.loads((base / "config.json").read_text())
+        tensors, n = safetensors(out / "model.safetensors"), 0
+        settings = config["quantization"]
+        self.assertEqual(config["quantization_config"], settings)
+        for name, (_, shape, _) in tensors.items():
+            module = name.removesuffix(".scales")
+            if module == name:
+                continue
+            how = settings.get(module, settings)
+            self.assertEqual((how["bits"], how["group_size"], how.get("mode", "affine")), (bits, group, mode), name)
+            columns = shape[1] * group
+            self.assertEqual(tensors[module + ".weight"][:2], ("U32", [shape[0], columns * bits // 32]))
+            self.assertEqual((module + ".biases" in tensors), mode == "affine")
+            n += 1
+        for key in set(before) - {"quantization", "quantization_config"}:
+            self.assertEqual(config[key], before[key], key)
+        return n
+
+    def test_groups(self):
+        """Of floats to groups of every kind; rows of other lengths stay floats."""
+        base = self.folder / "base"  # as floats: rows of 64 and 128
+        self.quantize(MLX, base, "f32")
+        self.assertNotIn("quantization", json.loads((base / "config.json").read_text()))
+        self.assertLess(self.difference(base, MLX), 1e-5)
+        errors = {2: 0.4, 3: 0.2, 4: 0.1, 5: 0.05, 6: 0.025, 8: 0.01}
+        for bits, error in errors.items():
+            for group in 32, 64, 128:
+                with self.subTest(f"{bits}:{group}"):
+                    out = self.folder / "out"
+                    report = self.quantize(base, out, f"{bits}:{group}" if group != 64 else str(bits))
+                    # 14 projections, the table and the head; of 128 columns only those down
+                    self.assertEqual(self.check_groups(out, base, bits, group, "affine"), 2 if group == 128 else 16)
+                    self.check_report(report, out, sum(len(data) for _, _, data in safetensors(out / "model.safetensors").values()))
+                    self.assertLess(max(t["error"] for t in report["tensors"]), error)
+                    self.assertLess(self.difference(out, base), 4 * error)
+        self.quantize(base, self.folder / "out", "mxfp4")
+        self.assertEqual(self.check_groups(self.folder / "out", base, 4, 32, "mxfp4"), 16)
+        self.assertLess(self.difference(self.folder / "out", base), 0.4)
+
+    def test_groups_again(self):
+        """Of MLX's groups to others, and to floats; config.json's dtype is that of the scales."""
+        for to, (bits, group, mode) in {"8:32": (8, 32, "affine"), "6": (6, 64, "affine"), "mxfp4": (4, 32, "mxfp4")}.items():
+            with self.subTest(to):
+                out = self.folder / "out"
+                self.quantize(MLX, out, to)
+                self.assertEqual(self.check_groups(out, MLX, bits, group, mode), 16)
+                kinds = {kind for name, (kind, _, _) in safetensors(out / "model.safetensors").items() if name.endswith(".scales")}
+                self.assertEqual(kinds, {"U8" if mode == "mxfp4" else "BF16"})
+                self.assertLess(self.difference(out, MLX), 0.4 if mode == "mxfp4" else 0.1)
+        for to, name in ("bf16", "bfloat16"), ("F16", "float16"), ("f32", "float32"):
+            out = self.folder / to
+            self.quantize(MLX, out, to)
+            self.assertEqual(json.loads((out / "config.json").read_text())["dtype"], name)
+            self.assertEqual({kind for kind, _, _ in safetensors(out / "model.safetensors").values()}, {to.upper()})
+            self.assertLess(self.difference(out, MLX), 0.02)
+
+    def test_rows_that_are_no_whole_groups(self):
+        out = self.folder / "out"  # rows of 48 and 60
+        self.assertEqual(self.quantize(LLAMA, out, "4")["rounded"], 0)
+        self.assertEqual(list(self.logits(out)), list(self.logits(LLAMA)))
+        self.fails(1, "quantize", GOLDEN / "qwen3-moe-f32", self.folder / "x", "--to", "4", "-q", says="expert")
+        self.assertEqual(sorted(p.name for p in out.iterdir()), sorted(p.name for p in LLAMA.iterdir()))
+
+    # ---- mistakes ----
+
+    def test_mistakes(self):
+        out = self.folder / "out"
+        self.fails(2, "quantize", TINY, out, says="--to TYPE is needed")
+        self.fails(2, "quantize", TINY, "--to", "Q4_0", says="MODEL OUT --to TYPE")
+        self.fails(2, "quantize", TINY, out, "more", "--to", "Q4_0", says='"more" is one argument too many')
+        self.fails(1, "quantize", TINY, out, "--to", "Q9_9", "-q", says=["`Q9_9`", "Q4_0", "Q5_K_M", "MXFP4", "BF16"])
+        self.fails(1, "quantize", TINY, out, "--to", "4:32", "-q", says=["`4:32`", "GGUF", "Q4_K_M"])
+        self.fails(1, "quantize", MLX, out, "--to", "7", "-q", says=["`7`", "2, 3, 4, 5, 6 and 8 bits", ":128", "mxfp4"])
+        self.fails(1, "quantize", MLX, out, "--to", "4:48", "-q", says="`4:48`")
+        self.fails(1, "quantize", MLX, out, "--to", "4:", "-q", says="`4:`")
+        self.fails(1, "quantize", MLX, out, "--to", "Q4_K_M", "-q", says=["`Q4_K_M`", "GGUF's"])
+        self.fails(1, "quantize", MLX, self.folder / "out.gguf", "--to", "4", "-q", says="to a directory")
+        self.fails(1, "quantize", self.folder / "none.gguf", out, "--to", "Q4_0", "-q", says="none.gguf")
+        self.fails(1, "quantize", TINY, self.folder / "no" / "out", "--to", "Q4_0", "-q", says="cannot be written")
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_places(self):
+        """Nobody's files are replaced, the model least of all."""
+        model = self.folder / "model.gguf"
+        shutil.copy(TINY, model)
+        self.fails(1, "quantize", model, model, "--to", "Q4_0", "-q", says="is not replaced")
+        (self.folder / "link.gguf").symlink_to(model)
+        self.fails(1, "quantize", model, self.folder / "link.gguf", "--to", "Q4_0", "-q", says="is not replaced")
+        self.assertEqual(model.read_bytes(), TINY.read_bytes())
+        ours = self.folder / "ours.gguf"
+        self.quantize(model, ours, "Q8_0")
+        before = ours.read_bytes()
+        self.fails(1, "quantize", ours, ours, "--to", "Q4_0", "-q", says="the checkpoint that is read")
+        os.link(ours, self.folder / "same.gguf")
+        self.fails(1, "quantize", ours, self.folder / "same.gguf", "--to", "Q4_0", "-q", says="the checkpoint that is read")
+        self.assertEqual(ours.read_bytes(), before)
+        letter = self.folder / "letter.txt"
+        letter.write_text("Dear reader")
+        self.fails(1, "quantize", model, letter, "--to", "Q4_0", "-q", says="is not replaced")
+        self.assertEqual(letter.read_text(), "Dear reader")
+        self.fails(1, "quantize", model, self.folder, "--to", "Q4_0", "-q", says="is a directory")
+        self.fails(1, "quantize", MLX, MLX, "--to", "8", "-q", says="is not replaced")
+        inside = shutil.copytree(MLX, self.folder / "mlx") / "inside"
+        self.fails(1, "quantize", inside.parent, inside, "--to", "8", "-q", says="inside of it")
+        out = self.folder / "out"
+        self.quantize(MLX, out, "8")
+        (out / "notes.txt").write_text("mine")
+        self.fails(1, "quantize", MLX, out, "--to", "6", "-q", says="notes.txt")
+        self.assertEqual((out / "notes.txt").read_text(), "mine")
+
+    def test_places_that_cannot_be_written(self):
+        place = self.folder / "place"
+        place.mkdir(0o500)
+        places = [pathlib.Path("/proc")] if pathlib.Path("/proc/self").exists() else []
+        places += [place] if os.geteuid() else []  # root may write anywhere else
+        for place in places:
+            self.fails(1, "quantize", TINY, place / "out.gguf", "--to", "Q4_0", "-q", says="cannot be written")
+            self.fails(1, "quantize", MLX, place / "out", "--to", "8", "-q", says="cannot be written")
+            self.assertFalse((place / "out").exists())
+
+    def test_full_disk(self):
+        def limit():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (50000, 50000))
+
+        for model, to in (WIDE, "Q8_0"), (MLX, "8"):
+            self.fails(1, "quantize", model, self.folder / "out", "--to", to, "-q", says="cannot be written", preexec_fn=limit)
+            self.assertEqual(list(self.folder.iterdir()), [])
+
+    # ---- damage ----
+
+    def check_damage(self, model, out, to, says):
+        before = sorted(self.folder.iterdir())
+        self.fails(1, "quantize", model, out, "--to", to, "-q", says=says)
+        self.assertEqual(sorted(self.folder.iterdir()), before)
+
+    def test_no_numbers(self):
+        """A number that is none is said with its tensor, row and column."""
+        model, out = self.folder / "model.gguf", self.folder / "out.gguf"
+        base = Gguf(WIDE)
+        whole = bytearray(WIDE.read_bytes())
+        for value in math.nan, math.inf, -math.inf:
+            for name in "blk.1.ffn_up.weight", "token_embd.weight":
+                at = base.begin[name] + 4 * (256 * 101 + 77)
+                damaged = bytearray(whole)
+                damaged[at : at + 4] = struct.pack("<f", value)
+                model.write_bytes(damaged)
+                for kind in "Q4_K_M", "Q8_0":
+                    self.check_damage(model, out, kind, [f"tensor `{name}`", "row 101, column 77", "nan" if math.isnan(value) else "inf"])
+
+    def test_scales_that_are_no_numbers(self):
+        model, out = self.folder / "model.gguf", self.folder / "out.gguf"
+        self.quantize(WIDE, self.folder / "q8.gguf", "Q8_0", "--pure")
+        whole = bytearray((self.folder / "q8.gguf").read_bytes())
+        at = Gguf(self.folder / "q8.gguf").begin["blk.0.ffn_gate.weight"] + 34 * (8 * 50 + 3)  # a row has 8 blocks
+        for bits in 0x7E00, 0x7C00, 0xFC00:
+            whole[at : at + 2] = struct.pack("<H", bits)
+            model.write_bytes(whole)
+            self.check_damage(model, out, "Q4_0", ["tensor `blk.0.ffn_gate.weight`", "row 50, column 9"])
+        copy = shutil.copytree(MLX, self.folder / "mlx")
+        whole = bytearray((copy / "model.safetensors").read_bytes())
+        name = "model.layers.1.mlp.up_proj.scales"
+        at = whole.find(safetensors(copy / "model.safetensors")[name][2]) + 2 * 20  # a group of 64 is a row
+        whole[at : at + 2] = b"\xc0\x7f"
+        (copy / "model.safetensors").write_bytes(whole)
+        self.check_damage(copy, self.folder / "out", "8", ["tensor `model.layers.1.mlp.up_proj.weight`", "row 20, column 0", "nan"])
+
+    def test_too_large(self):
+        model, out = self.folder / "model.gguf", self.folder / "out.gguf"
+        whole = bytearray(WIDE.read_bytes())
+        at = Gguf(WIDE).begin["blk.1.ffn_up.weight"] + 4 * 5000
+        for value in 1e12, -3e38:
+            whole[at : at + 4] = struct.pack("<f", value)
+            model.write_bytes(whole)
+            for kind in "Q4_K_M", "Q4_0", "Q6_K", "Q3_K_S", "IQ4_XS", "F16":
+                says = f"tensor `blk.1.ffn_up.weight` holds {value:g}", "more than"
+                self.check_damage(model, out, kind, says)
+
+    def test_cut_short(self):
+        model, out = self.folder / "model.gguf", self.folder / "out.gguf"
+        whole = WIDE.read_bytes()
+        for n in len(whole) - 1, len(whole) // 2, 5000, 20, 0:
+            model.write_bytes(whole[:n])
+            self.check_damage(model, out, "Q4_0", "model.gguf")
+        copy = shutil.copytree(MLX, self.folder / "mlx")
+        whole = (MLX / "model.safetensors").read_bytes()
+        (copy / "model.safetensors").write_bytes(whole[: len(whole) // 2])
+        self.check_damage(copy, self.folder / "out", "8", "model.safetensors")
+
+    # ---- ends in the middle ----
+
+    def large(self):
+        """A model that takes a while."""
+        path = SCRATCH / "large.gguf"
+        return path if path.exists() else write_model(path, 256, 1024, 6)
+
+    def start(self, model, out, to):
+        words = ["quantize", str(model), str(out), "--to", to, "-t", "1", "-q"]
+        return subprocess.Popen([HEARTH, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def check_killed(self, model, out, to, n):
+        """Killed after any share of the time that it takes, it leaves nothing under the name, or what it wrote before."""
+        begin = time.monotonic()
+        self.quantize(model, out, to)
+        took, numbers = time.monotonic() - begin, Random(3)
+        whole = self.contents(out)
+        for i in range(n):
+            if out.exists() and i % 2:
+                shutil.rmtree(out) if out.is_dir() else out.unlink()
+            elif not out.exists() and not i % 2:
+                self.quantize(model, out, to)
+            process = self.start(model, out, to)
+            time.sleep(numbers.random() * 1.2 * took)
+            process.kill()
+            process.communicate()
+            if out.exists():
+                self.assertEqual(self.contents(out), whole)
+            else:
+                self.assertTrue(i % 2)
+        self.quantize(model, out, to)
+        self.assertEqual(self.contents(out), whole)
+
+    def contents(self, path):
+        return path.read_bytes() if path.is_file() else {p.name: p.read_bytes() for p in path.iterdir()}
+
+    def test_killed(self):
+        n = 150 if os.environ.get("HEARTH_SOAK") else 6
+        self.check_killed(self.large(), self.folder / "out.gguf", "Q4_K_M", n)
+        self.check_killed(MLX, self.folder / "out", "6", n)
+
+    def test_interrupted(self):
+        """Ctrl-C says that nothing was written, and nothing is."""
+        out = self.folder / "out.gguf"
+        process = self.start(self.large(), out, "Q4_K_M")
+        while process.poll() is None and not any(self.folder.iterdir()):
+            time.sleep(0.0005)
+        process.send_signal(signal.SIGINT)
+        shown, error = process.communicate()
+        self.assertEqual((process.returncode, shown), (-signal.SIGINT, b""), error)
+        self.assertEqual(error.decode(), f"hearth: interrupted: {out} was not written\n")
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
