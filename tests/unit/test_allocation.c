@@ -22,6 +22,7 @@
 #include "train/batches.h"
 
 #include <hearth/classify.h>
+#include <hearth/convert.h>
 #include <hearth/embed.h>
 #include <hearth/engine.h>
 #include <hearth/fuse.h>
@@ -94,6 +95,25 @@ static long try_every_failure(ht_status (*scenario)(ht_error *err), unsigned als
         }
     }
     return n;
+}
+
+static ht_importance *to_convert_with;
+static const char *converted, *convert_to, *convert_out;
+
+static void count_tensor(const ht_convert_tensor *t, void *user) {
+    (void)t;
+    ++*(int *)user;
+}
+
+static ht_status convert(ht_error *err) {
+    ht_convert_report report;
+    int n = 0;
+    const ht_convert_options options =
+        OPTIONS(ht_convert_options, with.type = convert_to, with.n_threads = 1, with.importance = to_convert_with,
+                with.on_tensor = count_tensor, with.user = &n, with.report = &report);
+    ht_status st = ht_convert(converted, convert_out, &options, err);
+    if (!st) assert_true(n > 0 && n == report.n_rounded);
+    return st;
 }
 
 static unsigned char *gguf_bytes, *safetensors_bytes;
@@ -441,6 +461,37 @@ static void fusing(void **state) {
     json_set_alloc_funcs(malloc, free);
 }
 
+/* Of floats to blocks and to groups, with importance weights, of groups to others and to floats, each over what was written before. */
+static void converting(void **state) {
+    (void)state;
+    static const struct {
+        const char *model, *type, *out;
+    } cases[] = {{"llama-f32.gguf", "Q4_K_M", "blocks.gguf"}, {"qwen3-moe-nvfp4.gguf", "Q5_1", "experts.gguf"},
+                 {"qwen2-nvfp4", "4:32", "new-groups"},       {"qwen3-moe-mlx4-bf16", "8:32", "other-groups"},
+                 {"llama-mlx4-bf16", "mxfp4", "powers"},      {"llama-fp8-blocks", "bf16", "numbers"}};
+    static const int32_t ids[] = {1, 2, 3, 4};
+    json_set_alloc_funcs(__real_malloc, free);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char path[64], out[128];
+        ht_error err = {0};
+        ht_model *m;
+        snprintf(path, sizeof path, "tests/golden/tiny/%s", cases[i].model);
+        snprintf(out, sizeof out, "%s", scratch_path(cases[i].out));
+        assert_int_equal(ht_model_load(path, NULL, &m, &err), HT_OK);
+        assert_int_equal(ht_importance_gather_ids(m, ids, 4, NULL, &to_convert_with, &err), HT_OK);
+        ht_model_free(m);
+        converted = path;
+        convert_to = cases[i].type;
+        convert_out = out;
+        if (convert(&err)) fail_msg("%s: %s", path, err.message);
+        const int before = scratch_count();
+        assert_true(try_every_failure(convert, NOTHING_ELSE) > 50);
+        assert_int_equal(scratch_count(), before);
+        ht_importance_free(to_convert_with);
+    }
+    json_set_alloc_funcs(malloc, free);
+}
+
 static void pools(void **state) {
     (void)state;
     assert_true(try_every_failure(start_pool, NOTHING_ELSE) >= 2);
@@ -728,7 +779,7 @@ int main(void) {
         cmocka_unit_test(training_data), cmocka_unit_test(embeddings),
         cmocka_unit_test(trainers),      cmocka_unit_test(prefixes),
         cmocka_unit_test(many_prompts),  cmocka_unit_test(decoding_allocates_nothing),
-        cmocka_unit_test(children),
+        cmocka_unit_test(children),      cmocka_unit_test(converting),
     };
     return cmocka_run_group_tests(tests, make_inputs, free_inputs);
 }
