@@ -37,9 +37,10 @@ static void refuse(writer *w, const char *what) {
                             w->config->family->architecture, what);
 }
 
-/* The number with the fewest digits that is this one in f32: 1e-6, not 9.99999997e-07. */
+/* A number that came as f32, with the fewest digits that are it there: 1e-6, not 9.99999997e-07. */
 static json_t *short_number(double value) {
     char text[32];
+    if ((double)(float)value != value) return json_real(value);
     for (int digits = 1; digits <= 9; digits++) {
         snprintf(text, sizeof text, "%.*g", digits, value);
         if ((float)strtod(text, NULL) == (float)value) return json_real(strtod(text, NULL));
@@ -71,9 +72,7 @@ static json_t *rope_object(const ht_rope_spec *r) {
     bool good = put(o, "rope_type", json_string(names[r->kind]));
     if (good && r->kind != HT_ROPE_PLAIN && r->factor > 0) good = put(o, "factor", short_number(r->factor));
     if (good && (r->kind == HT_ROPE_LLAMA3 || r->kind == HT_ROPE_YARN))
-        good = put(o, "original_max_position_embeddings",
-                   r->original_context == floor(r->original_context) ? json_integer((json_int_t)r->original_context)
-                                                                     : json_real(r->original_context));
+        good = put(o, "original_max_position_embeddings", json_integer((json_int_t)r->original_context));
     if (good && r->kind == HT_ROPE_LLAMA3)
         good = put(o, "low_freq_factor", json_real(r->low_freq_factor)) &&
                put(o, "high_freq_factor", json_real(r->high_freq_factor));
@@ -92,6 +91,8 @@ static json_t *rope_object(const ht_rope_spec *r) {
 static void set_rope(writer *w) {
     set_number(w, "rope_theta", w->rope->theta);
     set(w, "rope_scaling", w->rope->kind == HT_ROPE_PLAIN ? json_null() : rope_object(w->rope));
+    if (w->rope->original_context != floor(w->rope->original_context) || w->rope->original_context > 1e15)
+        refuse(w, "RoPE is scaled for a context of no whole number of positions");
     if (w->rope->kind == HT_ROPE_PROPORTIONAL) refuse(w, "some pairs of a head are not rotated");
     if (w->config->family->defaults.local_rope_theta > 0)
         set_number(w, "rope_local_base_freq", w->config->local_rope.theta);

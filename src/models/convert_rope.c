@@ -74,14 +74,15 @@ static double rounded(double x) {
 static bool try_line(const float *values, int64_t n, double slope, double offset, ht_rope_spec *rope, float *scratch) {
     /* One of the three settings is free, as they can be multiplied by a number: low_freq_factor is 1 in all models. */
     if (!(slope > 0) || !(offset > 0)) return false;
+    const double high = 1 + 1 / offset, context = slope / offset;
     rope->low_freq_factor = 1;
-    rope->high_freq_factor = 1 + 1 / offset;
-    rope->original_context = slope / offset;
-    const ht_rope_spec exact = *rope;
-    rope->high_freq_factor = rounded(rope->high_freq_factor);
-    rope->original_context = rounded(rope->original_context);
+    rope->high_freq_factor = rounded(high);
+    rope->original_context = rounded(context);
     if (gives(rope, values, n, scratch)) return true;
-    *rope = exact;
+    /* The context is a whole number, whatever the line. */
+    rope->original_context = fmax(round(context), 1);
+    rope->low_freq_factor = rope->original_context / context;
+    rope->high_freq_factor = rope->low_freq_factor * high;
     return gives(rope, values, n, scratch);
 }
 

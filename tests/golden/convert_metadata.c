@@ -13,6 +13,12 @@
 #include <stdio.h>
 #include <string.h>
 
+/* A file that is a vocabulary alone has no tensor that says where Gemma 4's values are its keys. */
+static void assume_values(const ht_checkpoint_files *c, ht_config *config) {
+    for (int64_t i = 0; !ht_gguf_n_tensors(c->gguf) && i < config->n_layers; i++)
+        config->layer[i].v_is_k &= !config->layer[i].slides;
+}
+
 static void write_documents(const ht_checkpoint_files *c, const ht_config *config, const char *directory) {
     ht_directory_documents d;
     ht_error err = {0};
@@ -40,9 +46,10 @@ int main(int argc, char **argv) {
         fprintf(stderr, "%s\n", err.message);
         return 1;
     }
-    if (c->gguf)
+    if (c->gguf) {
+        assume_values(c, &config);
         write_documents(c, &config, argv[2]);
-    else {
+    } else {
         json_t *metadata;
         if (ht_gguf_metadata_of(c, &config, &metadata, &err)) {
             fprintf(stderr, "%s\n", err.message);
