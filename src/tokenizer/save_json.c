@@ -196,13 +196,18 @@ static void put_string(ht_text *out, const char *text, size_t n) {
     ht_text_append(out, "\"", 1);
 }
 
-static ht_status put_vocab(const ht_tokenizer *t, ht_text *out, ht_error *err) {
+/* Fillers stand for ids without a token, which need no place; unless something else refers to one. */
+static bool is_left_out(const ht_tokenizer *t, int32_t id, const bool *merged) {
+    return ht_gguf_is_filler(ht_vocab_text(&t->vocab, id), id) && !merged[id] && !t->flags[id] && id != t->bos &&
+           id != t->eos && id != t->unk;
+}
+
+static ht_status put_vocab(const ht_tokenizer *t, const bool *merged, ht_text *out, ht_error *err) {
     const ht_vocab *v = &t->vocab;
     const char *separator = "";
     for (int32_t id = 0; id < v->n; id++) {
-        if (!ht_vocab_has(v, id)) continue;
+        if (!ht_vocab_has(v, id) || is_left_out(t, id, merged)) continue;
         const char *text = ht_vocab_text(v, id);
-        if (ht_gguf_is_filler(text, id)) continue;
         const int32_t found = ht_vocab_find(v, text, v->length[id]);
         if (found != id)
             return ht_fail(err, HT_ERR_UNSUPPORTED,
@@ -216,18 +221,30 @@ static ht_status put_vocab(const ht_tokenizer *t, ht_text *out, ht_error *err) {
     return HT_OK;
 }
 
-static ht_status put_merges(const ht_tokenizer *t, ht_text *out, ht_error *err) {
-    const ht_vocab *v = &t->vocab;
-    ht_merge_pair *list;
-    size_t n;
-    ht_status st = ht_tokenizer_list_merges(t, &list, &n, err);
-    for (size_t i = 0; !st && i < n; i++) {
+static void put_merges(const ht_vocab *v, const ht_merge_pair *list, size_t n, ht_text *out) {
+    for (size_t i = 0; i < n; i++) {
         ht_text_append_str(out, i ? ",[" : "[");
         put_string(out, ht_vocab_text(v, list[i].left), v->length[list[i].left]);
         ht_text_append(out, ",", 1);
         put_string(out, ht_vocab_text(v, list[i].right), v->length[list[i].right]);
         ht_text_append(out, "]", 1);
     }
+}
+
+static ht_status put_vocab_and_merges(const ht_tokenizer *t, ht_text *out, ht_error *err) {
+    ht_merge_pair *list;
+    size_t n;
+    ht_status st = ht_tokenizer_list_merges(t, &list, &n, err);
+    if (st) return st;
+    bool *merged = calloc((size_t)t->vocab.n + 1, sizeof *merged);
+    if (!merged) st = ht_fail_memory(err, (size_t)t->vocab.n, "tokenizer.json");
+    for (size_t i = 0; !st && i < n; i++) merged[list[i].left] = merged[list[i].right] = merged[list[i].product] = true;
+    ht_text_append_str(out, "\n\"vocab\":{");
+    if (!st) st = put_vocab(t, merged, out, err);
+    ht_text_append_str(out, "},\n\"merges\":[");
+    if (!st) put_merges(&t->vocab, list, n, out);
+    ht_text_append_str(out, "]");
+    free(merged);
     free(list);
     return st;
 }
@@ -251,14 +268,11 @@ static ht_status put_model(const ht_tokenizer *t, ht_text *out, ht_error *err) {
     if (st) return st;
     ht_text_printf(out,
                    ",\"continuing_subword_prefix\":null,\"end_of_word_suffix\":null,\"fuse_unk\":%s,\"byte_fallback\":"
-                   "%s,\"ignore_merges\":%s,\n\"vocab\":{",
+                   "%s,\"ignore_merges\":%s,",
                    t->fuse_unk ? "true" : "false", t->byte_fallback ? "true" : "false",
                    t->ignore_merges ? "true" : "false");
-    st = put_vocab(t, out, err);
-    if (st) return st;
-    ht_text_append_str(out, "},\n\"merges\":[");
-    st = put_merges(t, out, err);
-    ht_text_append_str(out, "]}");
+    st = put_vocab_and_merges(t, out, err);
+    ht_text_append_str(out, "}");
     return st;
 }
 

@@ -8,7 +8,7 @@ architecture Hearth has, unless some are named.
 tokenizers: a tokenizer.json from GGUF metadata gives the ids of `hearth tokenize` with the file. transformers: so does the
 directory in AutoTokenizer, with BOS and EOS where they belong, and its chat template the text of `hearth template`. llama.cpp:
 metadata made of that directory gives the ids in llama.cpp that the first file gives there; beside them stands how many texts
-get Hearth's ids, as llama.cpp does not normalise texts. configs: AutoModelForCausalLM has as many weights as each tiny GGUF
+get Hearth's ids, as llama.cpp does not normalise texts. It is the same metadata when transformers has saved the tokenizer. configs: AutoModelForCausalLM has as many weights as each tiny GGUF
 file for the config.json made of it, and so has mlx-lm, where it knows the family.
 """
 
@@ -135,6 +135,21 @@ def llama_ids(path, texts):
     return ids, ends
 
 
+def saved_by_transformers(args, folder, made):
+    """How much of the metadata is another when transformers has written the tokenizer's files."""
+    import transformers
+
+    other = folder / "saved"
+    transformers.AutoTokenizer.from_pretrained(folder).save_pretrained(other)
+    for name in "config.json", "generation_config.json", "model.safetensors":
+        (other / name).write_bytes((folder / name).read_bytes())
+    run(args.convert, other, folder / "saved.gguf")
+    saved = fields_of(folder / "saved.gguf")
+    differ = [k for k in sorted({*made, *saved}) if made.get(k) != saved.get(k) and k != "general.name"]
+    print(f"  saved by transformers: {', '.join(differ) or 'nothing'} differs")
+    return len(differ)
+
+
 def check_llama(args, path, fields, folder):
     texts = texts_of(fields, args.texts)
     again = folder / "again.gguf"
@@ -146,6 +161,7 @@ def check_llama(args, path, fields, folder):
     wrong += differences(f"{path.name} in Hearth", texts, hearth, hearth_ids(args.hearth, again, texts))
     print(f"  {sum(list(a) == b for a, b in zip(found, hearth))} of {len(texts)} texts with Hearth's ids; ends {ends_found}")
     made = fields_of(again)
+    wrong += saved_by_transformers(args, folder, made)
     for key in sorted(k for k in made if k.startswith(made["general.architecture"] + ".")):
         was = fields.get(key)
         if was is not None and was != made[key]:
