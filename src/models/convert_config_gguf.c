@@ -45,20 +45,19 @@ typedef int64_t layer_value(const ht_config *config, int64_t layer);
 
 /* One number where all layers have it, else a list. */
 static void set_layers(writer *w, const char *name, layer_value *value) {
+    const ht_config *c = w->config;
     bool uniform = true;
-    json_t *list = json_array();
-    for (int64_t i = 0; i < w->config->n_layers && list; i++) {
-        uniform &= value(w->config, i) == value(w->config, 0);
-        if (json_array_append_new(list, json_integer((json_int_t)value(w->config, i)))) {
-            json_decref(list);
-            list = NULL;
-        }
-    }
+    for (int64_t i = 1; i < c->n_layers; i++) uniform &= value(c, i) == value(c, 0);
     if (uniform) {
-        json_decref(list);
-        set_i64(w, name, value(w->config, 0));
-    } else
-        set(w, name, list ? json_pack("{s:s, s:o}", "dtype", "i32", "value", list) : NULL);
+        set_i64(w, name, value(c, 0));
+        return;
+    }
+    json_t *list = json_array();
+    bool good = list;
+    for (int64_t i = 0; i < c->n_layers && good; i++)
+        good = !json_array_append_new(list, json_integer((json_int_t)value(c, i)));
+    set(w, name, good ? json_pack("{s:s, s:O}", "dtype", "i32", "value", list) : NULL);
+    json_decref(list);
 }
 
 static int64_t kv_heads_of(const ht_config *c, int64_t i) { return c->layer[i].n_kv_heads; }
@@ -163,12 +162,9 @@ static void set_window(writer *w) {
     for (int64_t i = 0; i < c->n_layers && good; i++)
         good = !json_array_append_new(pattern, json_boolean(c->layer[i].slides));
     set_i64(w, "attention.sliding_window", c->window);
-    if (good)
-        set(w, "attention.sliding_window_pattern", json_pack("{s:s, s:o}", "dtype", "bool", "value", pattern));
-    else {
-        json_decref(pattern);
-        set(w, "attention.sliding_window_pattern", NULL);
-    }
+    set(w, "attention.sliding_window_pattern",
+        good ? json_pack("{s:s, s:O}", "dtype", "bool", "value", pattern) : NULL);
+    json_decref(pattern);
 }
 
 /* ---- families ---- */

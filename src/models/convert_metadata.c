@@ -2,6 +2,7 @@
 #include "models/convert_metadata.h"
 
 #include "base/error.h"
+#include "base/text.h"
 #include "models/registry.h"
 
 #include <stdlib.h>
@@ -15,15 +16,15 @@ static char *name_of(const ht_checkpoint_files *c, const ht_config *config) {
     while (n > 0 && source[n - 1] == '/') n--;
     size_t begin = n;
     while (begin > 0 && source[begin - 1] != '/') begin--;
-    const bool says = n > begin && strncmp(source + begin, ".", n - begin) != 0;
+    const bool says = begin + strspn(source + begin, "./") < n; /* not `.` or `..` */
     return says ? strndup(source + begin, n - begin) : strdup(config->family->architecture);
 }
 
 static ht_status set_general(const ht_checkpoint_files *c, const ht_config *config, json_t *metadata, ht_error *err) {
     const ht_family *f = config->family;
     char *name = name_of(c, config);
-    json_t *text = name ? json_string(name) : NULL;
-    if (name && !text) text = json_string(f->architecture); /* a directory's name need not be UTF-8 */
+    /* A directory's name need not be UTF-8. */
+    json_t *text = name ? json_string(ht_utf8_valid(name, strlen(name)) ? name : f->architecture) : NULL;
     free(name);
     const bool good =
         text &&
