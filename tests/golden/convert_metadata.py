@@ -60,7 +60,7 @@ def documents_of(convert, path, fields, folder):
 def texts_of(fields, n):
     names = [t for t, kind in zip(fields["tokenizer.ggml.tokens"], fields["tokenizer.ggml.token_type"]) if kind in (3, 4)]
     names = [t for t in names if len(t) > 2 and not t.startswith("[PAD")]
-    plain = [t for t in fields["tokenizer.ggml.tokens"][::61] if t.isascii() and t.isprintable()]
+    plain = [t for t in fields["tokenizer.ggml.tokens"][::61] if t.isascii() and t.isprintable() and not t.startswith("[PAD")]
     texts = make_texts(n, names[:40] + names[:: max(1, len(names) // 40)], plain)
     return [t for t in texts if t.decode("utf-8", "replace").encode() == t]
 
