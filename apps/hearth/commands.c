@@ -66,9 +66,12 @@ const command command_table[] = {
      "--quantize rounds again, which may lose what was learned: the result says how much of the change is left.",
      FOR_FUSE, true, 1, fuse_command},
     {"quantize", "MODEL OUT --to TYPE", "Write a checkpoint with its weights rounded to fewer bits.",
-     "OUT is a GGUF file when MODEL is one, else a directory in MLX's format, with the files that are beside the weights.\n"
-     "TYPE is for GGUF Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q6_K, IQ4_NL, IQ4_XS, MXFP4, F16, BF16, F32, or a mix: Q2_K, Q2_K_S, Q3_K_S,\n"
-     "Q3_K_M, Q3_K_L, Q4_K_S, Q4_K_M, Q5_K_S, Q5_K_M; for MLX a number of bits with the columns of a group, 4 or 4:32, or mxfp4.\n"
+     "OUT is a GGUF file when MODEL is one, else a directory in MLX's format, with the files that are beside the "
+     "weights.\n"
+     "TYPE is for GGUF Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q6_K, IQ4_NL, IQ4_XS, MXFP4, F16, BF16, F32, or a mix: Q2_K, "
+     "Q2_K_S, Q3_K_S,\n"
+     "Q3_K_M, Q3_K_L, Q4_K_S, Q4_K_M, Q5_K_S, Q5_K_M; for MLX a number of bits with the columns of a group, 4 or 4:32, "
+     "or mxfp4.\n"
      "Rounding an already rounded checkpoint again adds up both errors: take the one with the most bits that there is.",
      FOR_QUANTIZE, true, 1, quantize_command},
     {"imatrix", "MODEL --text FILE --out FILE.gguf", "Write how much each weight column matters to a text.",

@@ -76,13 +76,13 @@ typedef struct options {
     int64_t repeat_window;                            /* the library's default when not given */
     int64_t max_tokens, prompt_tokens, rounds, depth; /* -1 when not given, as 0 is a value */
     double temperature, top_p, min_p, repeat_penalty;
-    const char *order; /* of the sampler's stages, checked */
-    int precision;     /* ht_precision */
-    int kv;            /* index into f16, f32, bf16 */
-    int dtype;         /* index into auto, f32, f16, bf16 */
-    int pooling;       /* ht_pooling */
-    const char *imatrix;                 /* of quantize; NULL: none */
-    bool pure, errors;                   /* likewise */
+    const char *order;   /* of the sampler's stages, checked */
+    int precision;       /* ht_precision */
+    int kv;              /* index into f16, f32, bf16 */
+    int dtype;           /* index into auto, f32, f16, bf16 */
+    int pooling;         /* ht_pooling */
+    const char *imatrix; /* of quantize; NULL: none */
+    bool pure, errors;   /* likewise */
     bool kl_vs_reference, dense, inspect_q, inspect_v, no_normalize;
     bool sliding, markdown, packed_cache, no_generation_prompt, no_thinking, parse_special;
     bool json, quiet, raw, null, add_special, help;

@@ -210,10 +210,11 @@ static void floats(ht_weight_type type, const uint8_t *p, int64_t n, float *y) {
 
 void ht_dequantize(ht_weight_type type, const void *blocks, int64_t n, float *out) {
     static void (*const one_block[HT_W_COUNT])(const uint8_t *, float *) = {
-        [HT_W_Q4_0] = q4_0,   [HT_W_Q4_1] = q4_1,   [HT_W_Q5_0] = q5_0,     [HT_W_Q5_1] = q5_1,       [HT_W_Q8_0] = q8_0,
-        [HT_W_Q2_K] = q2_k,   [HT_W_Q3_K] = q3_k,     [HT_W_Q4_K] = q4_k,       [HT_W_Q5_K] = q5_k,
-        [HT_W_Q6_K] = q6_k,   [HT_W_IQ4_NL] = iq4_nl, [HT_W_IQ4_XS] = iq4_xs,   [HT_W_MXFP4] = mxfp4,
-        [HT_W_NVFP4] = nvfp4, [HT_W_TQ2_0] = tq2_0,   [HT_W_F8_E4M3] = f8_e4m3, [HT_W_F8_E5M2] = f8_e5m2,
+        [HT_W_Q4_0] = q4_0,       [HT_W_Q4_1] = q4_1,   [HT_W_Q5_0] = q5_0,     [HT_W_Q5_1] = q5_1,
+        [HT_W_Q8_0] = q8_0,       [HT_W_Q2_K] = q2_k,   [HT_W_Q3_K] = q3_k,     [HT_W_Q4_K] = q4_k,
+        [HT_W_Q5_K] = q5_k,       [HT_W_Q6_K] = q6_k,   [HT_W_IQ4_NL] = iq4_nl, [HT_W_IQ4_XS] = iq4_xs,
+        [HT_W_MXFP4] = mxfp4,     [HT_W_NVFP4] = nvfp4, [HT_W_TQ2_0] = tq2_0,   [HT_W_F8_E4M3] = f8_e4m3,
+        [HT_W_F8_E5M2] = f8_e5m2,
     };
     const ht_weight_type_info *info = ht_weight_type_info_of(type);
     const ht_codebook_fn *unpacker = ht_codebook_of(type);

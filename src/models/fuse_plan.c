@@ -40,12 +40,12 @@ static ht_status find_changes(const ht_stored_projection *p, void *user, ht_erro
         if (!l) continue;
         s->used[i][l - a->lora] = true;
         const ht_rewrite_change change = {.tensor = p->tensor,
-                                       .first_row = p->first_row,
-                                       .head_rows = p->head_rows,
-                                       .lora_head_rows = a->interleaved ? p->of.head_rows : 0,
-                                       .lora = l,
-                                       .expert = p->expert,
-                                       .scale = (s->scales ? s->scales[i] : 1) * l->scale};
+                                          .first_row = p->first_row,
+                                          .head_rows = p->head_rows,
+                                          .lora_head_rows = a->interleaved ? p->of.head_rows : 0,
+                                          .lora = l,
+                                          .expert = p->expert,
+                                          .scale = (s->scales ? s->scales[i] : 1) * l->scale};
         status = ht_lora_check(l, &p->of, s->plan->config->family->architecture, err);
         if (!status) status = add_change(s->plan, &change, err);
     }
@@ -112,8 +112,7 @@ static ht_status check_groups(const ht_rewrite_tensor *t, int32_t group, ht_erro
     return HT_OK;
 }
 
-static ht_status choose(const ht_fuse_options *o, ht_dtype own, bool all, ht_rewrite_tensor *t,
-                        ht_error *err) {
+static ht_status choose(const ht_fuse_options *o, ht_dtype own, bool all, ht_rewrite_tensor *t, ht_error *err) {
     if (t->n_changes && t->quantized && o->quantize_bits) {
         ht_status status = check_groups(t, o->quantize_group, err);
         if (status) return status;
@@ -138,7 +137,6 @@ ht_status ht_fuse_plan(ht_rewrite_plan *plan, const ht_fuse_options *options, ht
     for (size_t i = 0; !status && i < plan->n; i++)
         if (plan->tensor[i].n_changes && plan->tensor[i].quantized && !plan->c->gguf && !plan->c->quantization)
             all = true;
-    for (size_t i = 0; !status && i < plan->n; i++)
-        status = choose(options, own, all, &plan->tensor[i], err);
+    for (size_t i = 0; !status && i < plan->n; i++) status = choose(options, own, all, &plan->tensor[i], err);
     return status;
 }

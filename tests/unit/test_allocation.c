@@ -792,14 +792,11 @@ static void children(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parsers),       cmocka_unit_test(checkpoints),
-        cmocka_unit_test(files),         cmocka_unit_test(converting),
-        cmocka_unit_test(fusing),        cmocka_unit_test(pools),
-        cmocka_unit_test(training),      cmocka_unit_test(inspections),
-        cmocka_unit_test(importance),
-        cmocka_unit_test(training_data), cmocka_unit_test(embeddings),
-        cmocka_unit_test(trainers),      cmocka_unit_test(prefixes),
-        cmocka_unit_test(many_prompts),  cmocka_unit_test(decoding_allocates_nothing),
+        cmocka_unit_test(parsers),       cmocka_unit_test(checkpoints),  cmocka_unit_test(files),
+        cmocka_unit_test(converting),    cmocka_unit_test(fusing),       cmocka_unit_test(pools),
+        cmocka_unit_test(training),      cmocka_unit_test(inspections),  cmocka_unit_test(importance),
+        cmocka_unit_test(training_data), cmocka_unit_test(embeddings),   cmocka_unit_test(trainers),
+        cmocka_unit_test(prefixes),      cmocka_unit_test(many_prompts), cmocka_unit_test(decoding_allocates_nothing),
         cmocka_unit_test(children),
     };
     return cmocka_run_group_tests(tests, make_inputs, free_inputs);

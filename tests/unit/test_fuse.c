@@ -671,11 +671,13 @@ static void nothing_of_others_is_replaced(void **state) {
     scratch_write("out/notes.txt", "x", 1);
     refuse(tiny("llama-f32"), a, 1, out, plain, HT_ERR_ARGUMENT, "notes.txt");
     scratch_write("other.gguf", "GGUF", 4);
-    refuse(tiny("llama-f32.gguf"), b, 1, scratch_path("other.gguf"), plain, HT_ERR_ARGUMENT, "neither a fused nor a quantised checkpoint");
+    refuse(tiny("llama-f32.gguf"), b, 1, scratch_path("other.gguf"), plain, HT_ERR_ARGUMENT,
+           "neither a fused nor a quantised checkpoint");
     mkdir(scratch_path("model"), 0777); /* of the same names, but somebody's own */
     copy_to_model("llama-f32", "config.json");
     copy_to_model("llama-f32", "model.safetensors");
-    refuse(tiny("llama-f32"), a, 1, scratch_path("model"), plain, HT_ERR_ARGUMENT, "neither a fused nor a quantised checkpoint");
+    refuse(tiny("llama-f32"), a, 1, scratch_path("model"), plain, HT_ERR_ARGUMENT,
+           "neither a fused nor a quantised checkpoint");
     mkdir(scratch_path("empty"), 0777);
     fuse(tiny("llama-f32"), &a, NULL, 1, scratch_path("empty"), plain);
     ht_adapter_free(a);

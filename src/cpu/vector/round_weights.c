@@ -30,12 +30,13 @@ typedef struct form {
     int group; /* elements */
     int lanes; /* groups of a block */
     float low, high;
-    bool has_min;                          /* an offset beside the scale */
-    bool free_min;                         /* of either sign */
-    float scale_low, scale_high, min_high; /* of the integer scales and minima of groups; 0: the floats are the group's own */
-    const table *table;                    /* NULL: numbers are integers */
-    bool powers;                           /* scales are powers of two */
-    ht_weight_type floats;                 /* what other scales and offsets are stored as */
+    bool has_min;  /* an offset beside the scale */
+    bool free_min; /* of either sign */
+    float scale_low, scale_high,
+        min_high;          /* of the integer scales and minima of groups; 0: the floats are the group's own */
+    const table *table;    /* NULL: numbers are integers */
+    bool powers;           /* scales are powers of two */
+    ht_weight_type floats; /* what other scales and offsets are stored as */
 } form;
 
 typedef struct panel {
@@ -103,7 +104,8 @@ HT_INLINE sums sums_for(const form *f, bool has_table, const panel *p, v16f by, 
 HT_INLINE v16f error_of(const panel *p, const sums *s, const fit *a) {
     const v16f two = v16f_set1(2.0f);
     v16f e = v16f_mul(a->scale, v16f_fma(a->scale, s->vv, v16f_neg(v16f_mul(two, s->vx))));
-    const v16f inner = v16f_fma(a->min, p->weights, v16f_fnma(v16f_mul(two, a->scale), s->v, v16f_mul(two, p->weighted)));
+    const v16f inner =
+        v16f_fma(a->min, p->weights, v16f_fnma(v16f_mul(two, a->scale), s->v, v16f_mul(two, p->weighted)));
     return v16f_fma(a->min, inner, e);
 }
 
@@ -160,7 +162,9 @@ HT_INLINE fit fit_scale(const form *f, bool has_table, const panel *p) {
         peak = v16f_select(v16f_gt(v16f_abs(x), v16f_abs(peak)), x, peak);
     }
     const v16f per_peak = inverse(peak);
-    const float step = has_table ? f->high / 14.0f : few ? 0.4f : 0.15f; /* a part of the distance of numbers at the ends */
+    const float step = has_table ? f->high / 14.0f
+                       : few     ? 0.4f
+                                 : 0.15f; /* a part of the distance of numbers at the ends */
     best b = {{v16f_zero(), v16f_zero()}, v16f_zero()};
     for (int i = 0; i < at_low; i++) {
         const float end = f->low + step * (float)(i - at_low / 2);
@@ -317,10 +321,12 @@ HT_INLINE v16f choose_integers(const form *f, bool has_table, const panel *p, bl
 HT_INLINE fit block_floats(const form *f, bool has_table, const panel *p, const block_fit *b) {
     const fit a = group_fit(b), n = b->integers;
     const sums s = sums_of_fit(f, has_table, p, &a);
-    const v16f vv = block_sum(f, v16f_mul(v16f_mul(n.scale, n.scale), s.vv)), vx = block_sum(f, v16f_mul(n.scale, s.vx));
+    const v16f vv = block_sum(f, v16f_mul(v16f_mul(n.scale, n.scale), s.vv)),
+               vx = block_sum(f, v16f_mul(n.scale, s.vx));
     const fit alone = {ratio(vx, vv), v16f_zero()};
     if (!f->has_min) return alone;
-    const v16f vm = block_sum(f, v16f_mul(v16f_mul(n.scale, n.min), s.v)), mx = block_sum(f, v16f_mul(n.min, p->weighted));
+    const v16f vm = block_sum(f, v16f_mul(v16f_mul(n.scale, n.min), s.v)),
+               mx = block_sum(f, v16f_mul(n.min, p->weighted));
     const v16f mm = block_sum(f, v16f_mul(v16f_mul(n.min, n.min), p->weights));
     const v16f det = v16f_fnma(vm, vm, v16f_mul(vv, mm));
     const fit both = {ratio(v16f_fnma(vm, mx, v16f_mul(vx, mm)), det), ratio(v16f_fnma(vv, mx, v16f_mul(vm, vx)), det)};
@@ -357,8 +363,8 @@ HT_INLINE block_fit fit_blocks(const form *f, bool has_table, const panel *p, co
 /* ---- panels ---- */
 
 /* Sixteen groups to lanes: groups that are not there are zeros. */
-HT_INLINE void load_panel(const form *f, const float *x, int n_groups, const float *importance, int64_t column, int64_t k,
-                          panel *p) {
+HT_INLINE void load_panel(const form *f, const float *x, int n_groups, const float *importance, int64_t column,
+                          int64_t k, panel *p) {
     static const float zeros[GROUP_MOST];
     const float *from[LANES], *weight[LANES];
     for (int l = 0; l < LANES; l++) {
@@ -368,7 +374,8 @@ HT_INLINE void load_panel(const form *f, const float *x, int n_groups, const flo
     v16f squares = v16f_zero();
     for (int i = 0; i < f->group; i += 4) {
         v16f v[4];
-        for (int j = 0; j < 4; j++) v[j] = v16f_load_quads(from[j] + i, from[4 + j] + i, from[8 + j] + i, from[12 + j] + i);
+        for (int j = 0; j < 4; j++)
+            v[j] = v16f_load_quads(from[j] + i, from[4 + j] + i, from[8 + j] + i, from[12 + j] + i);
         v16f_transpose_quads(v);
         for (int j = 0; j < 4; j++) {
             v16f_store(p->x[i + j], v[j]);
@@ -406,8 +413,8 @@ HT_INLINE void store_numbers(const form *f, bool has_table, const panel *p, cons
     for (int i = 0; i < f->group; i += 4) {
         v16i joined = v16i_set1(0);
         for (int j = 3; j >= 0; j--)
-            joined = v16i_or(v16i_shl(joined, 8),
-                             stored_numbers(f, has_table, v16f_fma(v16f_load(p->x[i + j]), by, shift)));
+            joined =
+                v16i_or(v16i_shl(joined, 8), stored_numbers(f, has_table, v16f_fma(v16f_load(p->x[i + j]), by, shift)));
         v16i_store(four, joined);
         for (int l = 0; l < LANES; l++)
             for (int j = 0; j < 4; j++) q[l * f->group + i + j] = (uint8_t)((uint32_t)four[l] >> 8 * j);
@@ -438,8 +445,8 @@ HT_INLINE bool store_blocks(const form *f, const fit *floats, const fit *integer
     return finite;
 }
 
-HT_INLINE bool round_panels(const form *f, bool has_table, const float *x, int64_t n, int64_t k, const float *importance,
-                            uint8_t *to) {
+HT_INLINE bool round_panels(const form *f, bool has_table, const float *x, int64_t n, int64_t k,
+                            const float *importance, uint8_t *to) {
     const int64_t groups = n * k / f->group;
     const size_t panel_bytes = ht_weight_type_info_of(f->type)->block_bytes * (size_t)(LANES / f->lanes);
     uint8_t q[LANES * GROUP_MOST];
