@@ -1,10 +1,9 @@
 /* Fusing (hearth/fuse.h): options and places are checked, then the plan is made and carried out. */
-#include "models/rewrite.h"
-
 #include "base/error.h"
 #include "base/options.h"
 #include "formats/affine.h"
 #include "models/config.h"
+#include "models/rewrite.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -73,6 +72,8 @@ ht_status ht_fuse(const char *model_path, ht_adapter *const *adapters, const flo
     ht_rewrite_plan plan = {.c = c,
                             .config = config,
                             .is_directory = ht_path_is_directory(model_path),
+                            .to_gguf = c->gguf != NULL,
+                            .copies_files = true,
                             .verb = "fusing",
                             .mark = HT_REWRITE_FUSED,
                             .dtype = o.dtype,

@@ -65,17 +65,10 @@ static ht_status grow(buffer *b, size_t bytes, ht_error *err) {
 
 /* ---- changes ---- */
 
-/* Row of the canonical order at place `at` of rows that are interleaved in heads; inverse of ht_interleaved_row. */
-static int64_t canonical_row(int64_t at, int64_t head_rows) {
-    if (!head_rows) return at;
-    const int64_t within = at % head_rows;
-    return at - within + within % 2 * (head_rows / 2) + within / 2;
-}
-
 /* Adds scale * B A to row `row` of the tensor. */
 static void add_change(const ht_rewrite_change *c, int64_t row, float *delta) {
     const ht_lora *l = c->lora;
-    int64_t b_row = canonical_row(row - c->first_row, c->head_rows);
+    int64_t b_row = ht_canonical_row(row - c->first_row, c->head_rows);
     if (c->lora_head_rows) b_row = ht_interleaved_row(b_row, c->lora_head_rows);
     const float *b = l->b + (c->expert * l->n_out + b_row) * l->rank, *a = l->a + c->expert * l->rank * l->n_in;
     for (int64_t i = 0; i < l->rank; i++, a += l->n_in) {
@@ -121,6 +114,15 @@ static void round_floats(ht_weight_type type, const float *x, int64_t n, uint8_t
     }
 }
 
+bool ht_rewrite_is_exact(ht_weight_type type, const float *x, int64_t n) {
+    for (int64_t i = 0; type != HT_W_F32 && i < n; i++) {
+        const float stored =
+            type == HT_W_BF16 ? ht_bf16_to_f32(ht_f32_to_bf16(x[i])) : ht_f16_to_f32(ht_f32_to_f16(x[i]));
+        if (ht_float_bits(stored) != ht_float_bits(x[i])) return false;
+    }
+    return true;
+}
+
 static ht_status too_large(const ht_rewrite_tensor *t, float x, ht_error *err) {
     if (!isfinite(x))
         return ht_fail(err, HT_ERR_LIMIT, "tensor `%s` would hold %g: the adapters' values or factors are too large",
@@ -137,10 +139,9 @@ static ht_status check_finite(const ht_rewrite_values *v, int64_t first, int64_t
     if (!any || is_float(v->t->type)) return HT_OK;
     for (int64_t i = 0; i < n * k; i++)
         if (!isfinite(x[i]))
-            return ht_fail(err, HT_ERR_FORMAT,
-                           "%s: tensor `%s` holds %g in row %lld, column %lld: the file may be damaged",
-                           v->t->from.file_name, v->t->name, (double)x[i], (long long)(first + i / k),
-                           (long long)(i % k));
+            return ht_fail(
+                err, HT_ERR_FORMAT, "%s: tensor `%s` holds %g in row %lld, column %lld: the file may be damaged",
+                v->t->from.file_name, v->t->name, (double)x[i], (long long)(first + i / k), (long long)(i % k));
     return HT_OK;
 }
 
@@ -202,7 +203,8 @@ static bool round_blocks(const ht_rewrite_values *v, const float *x, int64_t fir
         end = ht_min_i64(first + n, (matrix + 1) * per_matrix);
         const float *importance = v->importances ? v->importances + matrix * k : NULL;
         fits = ht_round_weights(v->isa, v->t->type, x + (row - first) * k, end - row, k, importance,
-                                to + (size_t)(row - first) * row_bytes) && fits;
+                                to + (size_t)(row - first) * row_bytes) &&
+               fits;
     }
     return fits;
 }
@@ -314,7 +316,7 @@ static ht_status make_tensor(ht_rewrite_values *v, sums *own, ht_error *err) {
 }
 
 static void report_tensor(const ht_rewrite_values *v, size_t bytes, const sums *own) {
-    if (!v->plan->on_tensor) return;
+    if (!v->plan->on_tensor || !ht_rewrite_changes_type(v->t)) return;
     const ht_convert_tensor said = {.name = v->t->renamed ? v->t->renamed : v->t->name,
                                     .from = v->t->from.type_name,
                                     .to = ht_weight_type_info_of(v->t->type)->name,
@@ -339,7 +341,7 @@ static ht_status make_weight(ht_rewrite_values *v, size_t owner, ht_error *err) 
     if (!status) status = ht_weight_rows_open(v->plan, v->t, &v->rows, err);
     if (!status) status = find_importance(v, err);
     if (!status) status = make_tensor(v, &own, err);
-    if (!status) status = ht_file_unchanged(v->t->from.file, err);
+    if (!status) status = ht_weight_rows_unchanged(&v->rows, err);
     ht_weight_rows_close(&v->rows);
     if (status) return status;
     v->made = owner;
@@ -352,6 +354,12 @@ static ht_status make_weight(ht_rewrite_values *v, size_t owner, ht_error *err) 
 }
 
 static ht_status copy(ht_rewrite_values *v, size_t number, const ht_rewrite_tensor *t, ht_error *err) {
+    if (t->given) {
+        v->made = SIZE_MAX;
+        const ht_status grown = grow(&v->out[0], t->to.n_bytes, err);
+        if (!grown) memcpy(v->out[0].data, t->given, t->to.n_bytes);
+        return grown;
+    }
     const ht_file *file = t->from.file;
     size_t offset = t->from.offset;
     if (!v->plan->c->gguf) {
@@ -384,8 +392,11 @@ ht_status ht_rewrite_values_of(ht_rewrite_values *v, size_t number, const void *
 ht_status ht_rewrite_values_new(const ht_rewrite_plan *plan, int n_threads, ht_rewrite_values **out, ht_error *err) {
     ht_rewrite_values *v = *out = calloc(1, sizeof *v);
     if (!v) return ht_fail_memory(err, sizeof *v, plan->verb);
-    *v = (ht_rewrite_values){
-        .plan = plan, .isa = ht_cpu_isa_best(), .total = ht_rewrite_plan_bytes(plan) + 1, .made = SIZE_MAX, .least_kept = 1};
+    *v = (ht_rewrite_values){.plan = plan,
+                             .isa = ht_cpu_isa_best(),
+                             .total = ht_rewrite_plan_bytes(plan) + 1,
+                             .made = SIZE_MAX,
+                             .least_kept = 1};
     ht_status status = ht_pool_new(n_threads, &v->pool, err);
     const size_t threads = status ? 0 : (size_t)ht_pool_threads(v->pool);
     if (!status && !(v->worker = calloc(threads, sizeof *v->worker)))
