@@ -34,7 +34,8 @@ enum {
     FOR_MAN = 1 << 23,
     FOR_QUANTIZE = 1 << 24,
     FOR_IMATRIX = 1 << 25,
-    FOR_ALL = (1 << 26) - 1
+    FOR_CONVERT = 1 << 26,
+    FOR_ALL = (1 << 27) - 1
 };
 
 typedef struct string_list {

@@ -42,9 +42,10 @@ typedef struct ht_convert_tensor {
 typedef struct ht_convert_report {
     int64_t n_rounded; /* tensors with another type than before */
     int64_t bytes;     /* of all tensors as written */
-    double bits;       /* per weight of the rounded tensors */
+    double bits;       /* per weight of the tensors with another type */
     int64_t n_tensors; /* all tensors as written */
     int64_t n_floats;  /* those that were quantised and are floats now */
+    int64_t n_inexact; /* floats of which some were rounded to fewer bits, and so changed */
 } ht_convert_report;
 
 /* Options of ht_convert. */

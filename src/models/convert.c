@@ -30,6 +30,7 @@ static void set_type(ht_rewrite_tensor *t, ht_weight_type type) {
     if (t->from.type == (int)type && !t->piece) return;
     t->action = HT_REWRITE_ROUND;
     t->type = type;
+    t->repacks = false;
 }
 
 /* ---- GGUF ---- */
@@ -201,9 +202,10 @@ static ht_status choose_types(ht_rewrite_plan *plan, const ht_convert_options *o
 
 /* ---- converting ---- */
 
-static void fill_report(const ht_rewrite_plan *plan, ht_convert_report *out) {
+static void fill_report(const ht_rewrite_plan *plan, const ht_rewrite_values *values, ht_convert_report *out) {
     double bytes = 0, weights = 0;
-    *out = (ht_convert_report){.bytes = (int64_t)ht_rewrite_plan_bytes(plan)};
+    *out = (ht_convert_report){.bytes = (int64_t)ht_rewrite_plan_bytes(plan),
+                               .n_inexact = ht_rewrite_values_inexact(values)};
     for (size_t i = 0; i < plan->n; i++) {
         const ht_rewrite_tensor *t = &plan->tensor[i], *weight = &plan->tensor[t->owner];
         out->n_tensors += t->action != HT_REWRITE_DROP;
@@ -224,7 +226,7 @@ static ht_status write_checkpoint(const ht_rewrite_plan *plan, const char *path,
     ht_rewrite_values *values;
     ht_status status = ht_rewrite_values_new(plan, o->n_threads, &values, err);
     if (!status) status = ht_rewrite_write(plan, values, path, err);
-    if (!status && o->report) fill_report(plan, o->report);
+    if (!status && o->report) fill_report(plan, values, o->report);
     ht_rewrite_values_free(values);
     return status;
 }
@@ -278,7 +280,8 @@ ht_status ht_convert(const char *model_path, const char *out_path, const ht_conv
     if (!status) status = ht_rewrite_check_place(&plan, model_path, out_path, err);
     if (!status) status = ht_checkpoint_config(c, config, err);
     if (!status)
-        status = plan.to_other ? ht_rewrite_plan_translate(&plan, o.dtype, err) : ht_rewrite_plan_list(&plan, err);
+        status =
+            plan.to_other ? ht_rewrite_plan_translate(&plan, o.dtype, !o.type, err) : ht_rewrite_plan_list(&plan, err);
     if (!status) status = choose_types(&plan, &o, err);
     if (!status) status = ht_rewrite_plan_finish(&plan, err);
     if (!status) status = write_checkpoint(&plan, out_path, &o, err);

@@ -65,6 +65,8 @@ typedef struct ht_rewrite_tensor {
         head_rows;  /* pieces: rows of a head, where they are interleaved as stored, as written; else 0 */
     float offset;   /* pieces: added to the values */
     float *given;   /* values that no tensor has, f32; NULL: none */
+    bool is_mixed;  /* pieces: they have several types */
+    bool repacks;   /* pieces: stored blocks that become blocks of `type`, with the same values */
     bool is_weight; /* one that is worth rounding to few bits */
     int file;       /* safetensors file, as stored and as written */
     char importance[HT_REWRITE_NAME_MOST];  /* its name in GGUF, for importance weights; "": none */
@@ -104,8 +106,8 @@ ht_status ht_rewrite_plan_list(ht_rewrite_plan *plan, ht_error *err);
 /* The same of a checkpoint that is written in the other container: the tensors that it has there, all of them to be written in
  * the type in which they are stored, or in the nearest one that the container has for the same values (rewrite_translate.c).
  * `floats`: what becomes of weights that are floats, and of those that cannot stay quantised; HT_DTYPE_NONE: floats stay, others
- * become f32. */
-ht_status ht_rewrite_plan_translate(ht_rewrite_plan *plan, ht_dtype floats, ht_error *err);
+ * become f32. keeps_quantized: weights of which types are not chosen anew stay quantised where the container has their values. */
+ht_status ht_rewrite_plan_translate(ht_rewrite_plan *plan, ht_dtype floats, bool keeps_quantized, ht_error *err);
 /* Once each weight has its action and type: those of its scales and biases, and how everything is written. Adds what is new. */
 ht_status ht_rewrite_plan_finish(ht_rewrite_plan *plan, ht_error *err);
 void ht_rewrite_plan_free(ht_rewrite_plan *plan);
@@ -135,6 +137,8 @@ void ht_rewrite_values_free(ht_rewrite_values *v); /* NULL is fine */
 ht_status ht_rewrite_values_of(ht_rewrite_values *v, size_t number, const void **bytes, ht_error *err);
 /* Whether n values are ones of a float type. */
 bool ht_rewrite_is_exact(ht_weight_type type, const float *x, int64_t n);
+/* Tensors so far that floats with fewer bits changed. */
+int64_t ht_rewrite_values_inexact(const ht_rewrite_values *v);
 /* What all calls together have done to the changed tensors. */
 void ht_rewrite_values_report(const ht_rewrite_values *v, ht_fuse_report *out);
 
@@ -166,6 +170,9 @@ ht_status ht_weight_rows_unchanged(const ht_weight_rows *r, ht_error *err);
 int64_t ht_canonical_row(int64_t at, int64_t head_rows);
 /* Bytes of scratch for n rows. */
 size_t ht_weight_rows_scratch(const ht_weight_rows *r, int64_t n);
+/* The same rows as blocks of the type that all pieces have, without factors. */
+ht_status ht_weight_rows_read_blocks(const ht_weight_rows *r, int64_t first, int64_t n, void *out, void *scratch,
+                                     ht_error *err);
 /* f32 values of rows [first, first + n). Thread-safe, with scratch of the thread's own. */
 ht_status ht_weight_rows_read(const ht_weight_rows *r, int64_t first, int64_t n, float *out, void *scratch,
                               ht_error *err);

@@ -180,31 +180,54 @@ static const ht_weight_source *source_of(const ht_weight_rows *r, size_t tensor)
     return &r->source[low];
 }
 
-/* Rows [first, first + n) of one piece, `first` counted in it. */
-static ht_status read_piece(const ht_weight_rows *r, const ht_rewrite_piece *p, int64_t first, int64_t n, float *out,
-                            void *scratch, ht_error *err) {
+/* Rows [first, first + n) of one stored tensor, as blocks or as values. */
+static ht_status read_stored(const ht_weight_source *s, int64_t first, int64_t n, bool blocks, void *out, void *scratch,
+                             ht_error *err) {
+    if (!blocks) return read_source(s, first, n, out, scratch, err);
+    return ht_tensor_read(&s->t, first * s->k, n * s->k, out, scratch, err);
+}
+
+/* The same of one piece, `first` counted in it. */
+static ht_status read_piece(const ht_weight_rows *r, const ht_rewrite_piece *p, int64_t first, int64_t n, bool blocks,
+                            unsigned char *out, void *scratch, ht_error *err) {
     const ht_weight_source *s = source_of(r, p->tensor);
     const int64_t stored = r->of->stored_head_rows, written = r->of->head_rows;
+    const size_t row_bytes = blocks ? ht_tensor_size(&s->t, r->k) : (size_t)r->k * sizeof(float);
     ht_status status = HT_OK;
-    if (!stored && !written) status = read_source(s, p->first_row + first, n, out, scratch, err);
-    for (int64_t i = 0; !status && (stored || written) && i < n; i++) {
+    if (!stored && !written) return read_stored(s, p->first_row + first, n, blocks, out, scratch, err);
+    for (int64_t i = 0; !status && i < n; i++) {
         int64_t row = ht_canonical_row(first + i, written);
         if (stored) row = ht_interleaved_row(row, stored);
-        status = read_source(s, p->first_row + row, 1, out + i * r->k, scratch, err);
+        status = read_stored(s, p->first_row + row, 1, blocks, out + (size_t)i * row_bytes, scratch, err);
     }
-    for (int64_t i = 0; !status && r->of->offset != 0 && i < n * r->k; i++) out[i] += r->of->offset;
     return status;
+}
+
+/* The same of the tensor that is written. */
+static ht_status read_pieces(const ht_weight_rows *r, int64_t first, int64_t n, bool blocks, unsigned char *out,
+                             void *scratch, ht_error *err) {
+    const ht_rewrite_tensor *t = r->of;
+    const size_t row_bytes = blocks ? ht_tensor_size(&r->source->t, r->k) : (size_t)r->k * sizeof(float);
+    const int64_t rows = t->piece_rows;
+    ht_status status = HT_OK;
+    for (int64_t at = first, end; !status && at < first + n; at = end) {
+        end = ht_min_i64(first + n, (at / rows + 1) * rows);
+        status = read_piece(r, &t->piece[at / rows], at % rows, end - at, blocks,
+                            out + (size_t)(at - first) * row_bytes, scratch, err);
+    }
+    return status;
+}
+
+ht_status ht_weight_rows_read_blocks(const ht_weight_rows *r, int64_t first, int64_t n, void *out, void *scratch,
+                                     ht_error *err) {
+    return read_pieces(r, first, n, true, out, scratch, err);
 }
 
 ht_status ht_weight_rows_read(const ht_weight_rows *r, int64_t first, int64_t n, float *out, void *scratch,
                               ht_error *err) {
-    const ht_rewrite_tensor *t = r->of;
-    if (!t->piece) return read_source(r->source, first, n, out, scratch, err);
-    ht_status status = HT_OK;
-    const int64_t rows = t->piece_rows;
-    for (int64_t at = first, end; !status && at < first + n; at = end) {
-        end = ht_min_i64(first + n, (at / rows + 1) * rows);
-        status = read_piece(r, &t->piece[at / rows], at % rows, end - at, out + (at - first) * r->k, scratch, err);
-    }
+    if (!r->of->piece) return read_source(r->source, first, n, out, scratch, err);
+    ht_status status = read_pieces(r, first, n, false, (unsigned char *)out, scratch, err);
+    const float offset = r->of->offset;
+    for (int64_t i = 0; !status && offset != 0 && i < n * r->k; i++) out[i] += offset;
     return status;
 }

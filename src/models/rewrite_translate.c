@@ -1,6 +1,8 @@
 /* The plan of writing a checkpoint in its other container: what the tensors are called there, of which stored rows each is made,
  * and the types in which their values stay. */
 #include "base/error.h"
+#include "formats/affine.h"
+#include "formats/repack.h"
 #include "models/convert_metadata.h"
 #include "models/experts.h"
 #include "models/registry.h"
@@ -16,6 +18,7 @@ enum { NAME_SIZE = 192 };
 typedef struct translation {
     ht_rewrite_plan *plan;
     ht_dtype floats; /* HT_DTYPE_NONE: as they are */
+    bool repacks;    /* quantised weights stay so where they can */
 } translation;
 
 static bool is_float(int type) { return type == HT_W_F32 || type == HT_W_F16 || type == HT_W_BF16; }
@@ -67,6 +70,7 @@ static void put_piece(ht_rewrite_plan *plan, ht_rewrite_tensor *t, const ht_stor
     } else if (t->from.type != stored.type) {
         t->from.type = HT_W_F32;
         t->from.type_name = "mixed";
+        t->is_mixed = true;
         t->quantized = true;
     }
     t->quantized = t->quantized || !is_float(stored.type);
@@ -182,26 +186,68 @@ static ht_status fits(const ht_rewrite_plan *plan, const ht_rewrite_tensor *t, h
     return status;
 }
 
-/* The type that keeps the values; `main` is the float type of most weights. GGUF files have vectors and routers in f32 whose
- * values are those of `main`, which directories have them in. */
-static ht_status choose_type(translation *of, ht_rewrite_tensor *t, ht_dtype main, ht_error *err) {
-    ht_rewrite_plan *plan = of->plan;
-    const ht_weight_type own = (ht_weight_type)t->from.type;
-    const ht_weight_type floats = of->floats ? ht_rewrite_weight_type(of->floats) : HT_W_F32;
-    bool narrow = false;
-    ht_status status = HT_OK;
-    t->type = of->floats || t->quantized ? floats : own;
-    if (plan->to_gguf) {
-        if (is_f32_in_gguf(t)) t->type = HT_W_F32;
-        return HT_OK;
+/* Whether the stored blocks, without factors beside them, have the same values in another type. */
+static ht_status repacks_to(const ht_rewrite_plan *plan, const ht_weight_rows *rows, ht_weight_type to, bool *out,
+                            ht_error *err) {
+    const ht_weight_type from = (ht_weight_type)rows->of->from.type;
+    const ht_weight_type_info *info = ht_weight_type_info_of(to);
+    const int64_t n_rows = rows->n_matrices * rows->n_rows, unit = ht_repack_unit(from, to);
+    *out = rows->k % unit == 0;
+    for (int64_t i = 0; i < rows->n_sources; i++) *out = *out && !rows->source[i].products && !rows->source[i].scales;
+    if (!*out || from == to) return HT_OK;
+    unsigned char *blocks = malloc(ht_tensor_size(&rows->source->t, rows->k));
+    void *scratch = malloc(ht_weight_rows_scratch(rows, 1)),
+         *made = malloc((size_t)(rows->k / info->block) * info->block_bytes);
+    ht_status status = blocks && scratch && made ? HT_OK : ht_fail_memory(err, (size_t)rows->k, "a row of weights");
+    for (int64_t row = 0; !status && *out && row < n_rows; row++) {
+        if (ht_cancel_requested(plan->cancel)) status = ht_fail(err, HT_ERR_CANCELLED, "%s was cancelled", plan->verb);
+        if (!status) status = ht_weight_rows_read_blocks(rows, row, 1, blocks, scratch, err);
+        if (!status) *out = ht_repack(from, blocks, rows->k, to, made);
     }
-    if (of->floats || t->quantized || own != HT_W_F32 || main == HT_F32 || t->is_weight) return HT_OK;
-    status = fits(plan, t, ht_rewrite_weight_type(main), &narrow, err);
-    if (narrow) t->type = ht_rewrite_weight_type(main);
+    free(blocks);
+    free(scratch);
+    free(made);
     return status;
 }
 
-/* The float type of most weights that are to be floats. */
+/* The first type of the other container that has a quantised weight's values. */
+static ht_status find_packed(const ht_rewrite_plan *plan, ht_rewrite_tensor *t, ht_error *err) {
+    ht_weight_rows rows;
+    if (!t->is_weight || t->is_mixed || ht_repack_type((ht_weight_type)t->from.type, 0) < 0) return HT_OK;
+    ht_status status = ht_weight_rows_open(plan, t, &rows, err);
+    int to;
+    for (int i = 0; !status && !t->repacks && (to = ht_repack_type((ht_weight_type)t->from.type, i)) >= 0; i++) {
+        status = repacks_to(plan, &rows, (ht_weight_type)to, &t->repacks, err);
+        if (t->repacks) t->type = (ht_weight_type)to;
+    }
+    ht_weight_rows_close(&rows);
+    return status;
+}
+
+/* The type that keeps the values. */
+static ht_status choose_type(translation *of, ht_rewrite_tensor *t, ht_error *err) {
+    ht_rewrite_plan *plan = of->plan;
+    const ht_weight_type own = (ht_weight_type)t->from.type;
+    const ht_weight_type floats = of->floats ? ht_rewrite_weight_type(of->floats) : HT_W_F32;
+    ht_status status = HT_OK;
+    t->type = of->floats || t->quantized ? floats : own;
+    if (t->quantized && of->repacks) status = find_packed(plan, t, err);
+    if (plan->to_gguf && is_f32_in_gguf(t)) t->type = HT_W_F32;
+    return status;
+}
+
+/* GGUF files have vectors and routers in f32 whose values are those of the type of most weights, in which directories have
+ * them. */
+static ht_status narrow(const translation *of, ht_rewrite_tensor *t, ht_error *err) {
+    const ht_weight_type type = ht_rewrite_weight_type(of->plan->dtype);
+    bool same = false;
+    if (of->floats || t->is_weight || t->quantized || t->type != HT_W_F32 || type == HT_W_F32) return HT_OK;
+    const ht_status status = fits(of->plan, t, type, &same, err);
+    if (same) t->type = type;
+    return status;
+}
+
+/* The float type of most weights, as they will be written; of groups that of their scales. */
 static ht_dtype main_dtype(const translation *of) {
     double n[HT_DTYPE_COUNT] = {0};
     ht_dtype most = HT_F32;
@@ -211,20 +257,22 @@ static ht_dtype main_dtype(const translation *of) {
         if (!t->is_weight) continue;
         double elements = 1;
         for (int d = 0; d < t->from.n_dims; d++) elements *= (double)t->from.dims[d];
-        const ht_dtype dtype = t->quantized ? HT_F32 : ht_rewrite_dtype(t->from.type);
+        const int as = ht_affine_of(t->type).bits ? (int)ht_affine_of(t->type).scale : (int)t->type;
+        const ht_dtype dtype = is_float(as) ? ht_rewrite_dtype(as) : HT_F32;
         n[dtype] += elements;
         if (n[dtype] > n[most]) most = dtype;
     }
     return most;
 }
 
-ht_status ht_rewrite_plan_translate(ht_rewrite_plan *plan, ht_dtype floats, ht_error *err) {
-    translation of = {plan, floats};
+ht_status ht_rewrite_plan_translate(ht_rewrite_plan *plan, ht_dtype floats, bool keeps_quantized, ht_error *err) {
+    translation of = {plan, floats, keeps_quantized && (plan->to_gguf || plan->to_mlx)};
     ht_status status = ht_weights_visit_all(plan->c, plan->config, add_weight, &of, err);
     if (!status && plan->to_gguf) status = add_rope_factors(plan, err);
-    const ht_dtype main = status ? HT_F32 : main_dtype(&of);
-    if (!plan->to_gguf) plan->dtype = main;
     for (size_t i = 0; !status && i < plan->n; i++)
-        if (plan->tensor[i].piece) status = choose_type(&of, &plan->tensor[i], main, err);
+        if (plan->tensor[i].piece) status = choose_type(&of, &plan->tensor[i], err);
+    if (status || plan->to_gguf) return status;
+    plan->dtype = main_dtype(&of);
+    for (size_t i = 0; !status && i < plan->n; i++) status = narrow(&of, &plan->tensor[i], err);
     return status;
 }

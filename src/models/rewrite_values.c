@@ -6,6 +6,7 @@
 #include "formats/affine.h"
 #include "formats/block_pack.h"
 #include "formats/blocks.h"
+#include "formats/repack.h"
 #include "models/pack.h"
 #include "models/rewrite.h"
 
@@ -48,6 +49,7 @@ struct ht_rewrite_values {
     buffer chunks, importance;
     sums all;
     double least_kept;
+    int64_t n_inexact;
     /* Of the weight that is being made: */
     const ht_rewrite_tensor *t;
     ht_weight_rows rows;
@@ -235,6 +237,23 @@ static ht_status round_rows(ht_rewrite_values *v, worker *w, int64_t first, int6
     return status;
 }
 
+/* Puts the stored blocks of rows [first, first + n) into `out` in the type that is written. */
+static ht_status repack_rows(ht_rewrite_values *v, worker *w, int64_t first, int64_t n, ht_error *err) {
+    const int64_t count = n * v->rows.k;
+    const ht_weight_type type = v->t->type;
+    const ht_weight_type_info *info = ht_weight_type_info_of(type);
+    const size_t bytes = (size_t)(count / info->block) * info->block_bytes;
+    const bool in_parts = ht_rewrite_in_parts(v->plan, v->t);
+    uint8_t *to = in_parts ? w->blocks.data : (uint8_t *)v->out[0].data + (size_t)first * (bytes / (size_t)n);
+    ht_status status = ht_weight_rows_read_blocks(&v->rows, first, n, w->base.data, w->scratch.data, err);
+    if (status) return status;
+    if (!ht_repack((ht_weight_type)v->t->from.type, w->base.data, count, type,
+                   to)) /* all values were compared before */
+        return ht_fail(err, HT_ERR_IO, "%s: tensor `%s` changed while it was read", v->t->from.file_name, v->t->name);
+    if (in_parts) split_groups(v, to, first * v->rows.k / info->block, count / info->block);
+    return HT_OK;
+}
+
 static ht_status make_rows(ht_rewrite_values *v, worker *w, int64_t first, int64_t n, sums *own, ht_error *err) {
     if (ht_cancel_requested(v->plan->cancel)) return ht_fail(err, HT_ERR_CANCELLED, "%s was cancelled", v->plan->verb);
     const int64_t count = n * v->rows.k;
@@ -244,6 +263,7 @@ static ht_status make_rows(ht_rewrite_values *v, worker *w, int64_t first, int64
     if (!status) status = grow(&w->base, floats, err);
     if (!status) status = grow(&w->blocks, floats, err);
     if (!status && changed) status = grow(&w->delta, floats, err);
+    if (!status && v->t->repacks) return repack_rows(v, w, first, n, err);
     if (!status) status = ht_weight_rows_read(&v->rows, first, n, w->base.data, w->scratch.data, err);
     if (status) return status;
     float *x = w->base.data, *delta = changed ? w->delta.data : NULL;
@@ -345,6 +365,7 @@ static ht_status make_weight(ht_rewrite_values *v, size_t owner, ht_error *err) 
     ht_weight_rows_close(&v->rows);
     if (status) return status;
     v->made = owner;
+    v->n_inexact += is_float(v->t->type) && own.rounding > 0;
     if (v->t->n_changes) {
         add_sums(&v->all, &own);
         v->least_kept = fmin(v->least_kept, kept(&own));
@@ -422,6 +443,8 @@ void ht_rewrite_values_free(ht_rewrite_values *v) {
     free(v->importance.data);
     free(v);
 }
+
+int64_t ht_rewrite_values_inexact(const ht_rewrite_values *v) { return v->n_inexact; }
 
 void ht_rewrite_values_report(const ht_rewrite_values *v, ht_fuse_report *out) {
     const sums *s = &v->all;
