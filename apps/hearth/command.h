@@ -44,6 +44,7 @@ int template_command(const options *o);
 int adapter_command(const options *o);
 int finetune_command(const options *o);
 int fuse_command(const options *o);
+int convert_command(const options *o);
 int quantize_command(const options *o);
 int classify_command(const options *o);
 int batch_command(const options *o);

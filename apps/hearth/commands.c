@@ -86,9 +86,20 @@ const command command_table[] = {
      "whole.\n"
      "--quantize rounds again, which may lose what was learned: the result says how much of the change is left.",
      FOR_FUSE, true, 1, fuse_command},
+    {"convert", "MODEL OUT --to gguf|safetensors|mlx", "Write a checkpoint in another container.",
+     "gguf is a file as llama.cpp reads it; safetensors and mlx are directories as transformers and mlx-lm read them. "
+     "Values stay\n"
+     "what they are: weights keep their type where OUT has it, and quantised ones become floats where it has none for "
+     "them, f32\n"
+     "without --dtype. Configuration, tokenizer and chat template go over; what OUT cannot say is an error that names "
+     "it.\n"
+     "hearth quantize goes from one container to the other, too.",
+     FOR_CONVERT, true, 1, convert_command},
     {"quantize", "MODEL OUT --to TYPE", "Write a checkpoint with its weights rounded to fewer bits.",
-     "OUT is a GGUF file when MODEL is one, else a directory in MLX's format, with the files that are beside the "
-     "weights.\n"
+     "OUT is a GGUF file when it is called so (.gguf) or MODEL is one, a directory in MLX's format when TYPE is one of "
+     "MLX's "
+     "or MODEL\n"
+     "is a directory, with the files that are beside the weights.\n"
      "TYPE is for GGUF Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q6_K, IQ4_NL, IQ4_XS, MXFP4, F16, BF16, F32, or a mix: Q2_K, "
      "Q2_K_S, Q3_K_S,\n"
      "Q3_K_M, Q3_K_L, Q4_K_S, Q4_K_M, Q5_K_S, Q5_K_M; for MLX a number of bits with the columns of a group, 4 or 4:32, "

@@ -35,7 +35,8 @@ enum {
     FOR_QUANTIZE = 1 << 24,
     FOR_IMATRIX = 1 << 25,
     FOR_PULL = 1 << 26,
-    FOR_ALL = (1 << 27) - 1
+    FOR_CONVERT = 1 << 27,
+    FOR_ALL = (1 << 28) - 1
 };
 
 typedef struct string_list {

@@ -1,4 +1,8 @@
-/* Quantising: a checkpoint whose weights are rounded to another type, in the container that it has.
+/* Converting and quantising: a checkpoint in another container, with its weights as they are or rounded to another type.
+ *
+ * Between GGUF and directories of safetensors, weights are named, ordered and stacked as the readers of each expect them, and the
+ * configuration, the tokenizer and the chat template go over as GGUF metadata or as JSON files. Values stay what they are; where
+ * a container has no type for those of a quantised weight, it is written as floats.
  *
  * Every block gets the scales and numbers of least squared error that a search finds; what a text's activations say of the columns'
  * importance counts where it is given. Metadata, tokenizer, chat template and the other files are kept. Tensors are read,
@@ -7,6 +11,7 @@
 #define HEARTH_CONVERT_H
 
 #include <hearth/cancel.h>
+#include <hearth/dtype.h>
 #include <hearth/importance.h>
 #include <hearth/status.h>
 
@@ -17,6 +22,14 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* Containers of checkpoints. */
+typedef enum ht_container {
+    HT_CONTAINER_SAME,        /* that of the checkpoint, unless the name to write and the type say otherwise */
+    HT_CONTAINER_GGUF,        /* a GGUF file */
+    HT_CONTAINER_SAFETENSORS, /* a directory as transformers reads it: all weights are floats */
+    HT_CONTAINER_MLX          /* a directory as mlx-lm reads it: floats, or MLX's groups */
+} ht_container;
 
 /* A tensor that was rounded. */
 typedef struct ht_convert_tensor {
@@ -29,13 +42,16 @@ typedef struct ht_convert_tensor {
 typedef struct ht_convert_report {
     int64_t n_rounded; /* tensors with another type than before */
     int64_t bytes;     /* of all tensors as written */
-    double bits;       /* per weight of the rounded tensors */
+    double bits;       /* per weight of the tensors with another type */
+    int64_t n_tensors; /* all tensors as written */
+    int64_t n_floats;  /* those that were quantised and are floats now */
+    int64_t n_inexact; /* floats of which some were rounded to fewer bits, and so changed */
 } ht_convert_report;
 
 /* Options of ht_convert. */
 typedef struct ht_convert_options {
     size_t size; /* of the struct, set by ht_convert_options_init */
-    /* The weights' type; required. In GGUF a type (Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K, IQ4_NL, IQ4_XS, MXFP4, F32, F16, BF16)
+    /* The weights' type; required where the container is HT_CONTAINER_SAME, else NULL leaves values as they are. In GGUF a type (Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K, IQ4_NL, IQ4_XS, MXFP4, F32, F16, BF16)
      * or a mix by llama.cpp's names and rules: Q2_K_S, Q3_K_S, Q3_K_M, Q3_K_L, Q4_K_S, Q4_K_M, Q5_K_S, Q5_K_M. In
      * safetensors MLX's affine groups as BITS or BITS:GROUP ("4", "4:32"; 2, 3, 4, 5, 6 or 8 bits in groups of 32, 64 or
      * 128 columns, default 64), mxfp4, or F32, F16, BF16. Case does not count. */
@@ -49,18 +65,24 @@ typedef struct ht_convert_options {
     void (*on_tensor)(const ht_convert_tensor *t, void *user); /* called for each rounded tensor; default NULL */
     void *user;                                                /* handed to both */
     ht_convert_report *report;                                 /* filled in on success; default NULL */
+    ht_container container;                                    /* default HT_CONTAINER_SAME */
+    /* The type of floats without `type`, and of quantised weights that cannot stay so: HT_F32, HT_F16 or HT_BF16. Default
+     * HT_DTYPE_NONE: floats stay as they are, quantised weights become f32, which holds their values. */
+    ht_dtype dtype;
 } ht_convert_options;
 HT_API void ht_convert_options_init(ht_convert_options *options, size_t size);
 
-/* Writes the checkpoint at `model_path` (a path as of ht_model_load) with its weights in another type. A weight that has the
+/* Writes the checkpoint at `model_path` (a path as of ht_model_load) in a container, and with its weights in a type. HT_CONTAINER_SAME
+ * is GGUF where `out_path` ends with .gguf; a directory for a GGUF file where the type is one of MLX's groups; else the container
+ * that the checkpoint has. A weight that has the
  * type already stays as it is, bit for bit; the others are rounded from their exact values. Vectors, and the routers of experts,
- * keep their type. Rows that are no whole blocks of the type get the next larger type that fits.
+ * keep their type; those of a directory become f32 in GGUF. Rows that are no whole blocks of the type get the next larger type that fits.
  *
- * `out_path` is a file where `model_path` is one, else a directory. It appears whole or not at all. What is there already is
+ * `out_path` is a file for GGUF, unless `model_path` is a directory with a GGUF file and the container stays; else a directory. It appears whole or not at all. What is there already is
  * replaced when it was written by this function or by ht_fuse and its files have the same names; anything else is
  * HT_ERR_ARGUMENT, as are the checkpoint itself and a place inside of it. Parts of a GGUF file become one.
  *
- * HT_ERR_ARGUMENT for a type that there is not or that the container does not hold, and importance weights of another model, HT_ERR_FORMAT for weights that are no finite
+ * HT_ERR_UNSUPPORTED for settings of the model that the container cannot express, HT_ERR_ARGUMENT for a type that there is not or that the container does not hold, and importance weights of another model, HT_ERR_FORMAT for weights that are no finite
  * numbers, HT_ERR_LIMIT for a weight that the type cannot hold, else the errors of ht_model_load. */
 HT_API ht_status ht_convert(const char *model_path, const char *out_path, const ht_convert_options *options,
                             ht_error *err);

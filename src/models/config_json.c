@@ -185,6 +185,7 @@ static void read_model(ht_config *c, ht_json_reader *r, const json_t *o, const j
     double eps = d->rms_eps;
     ht_json_f64(r, o, "rms_norm_eps", &eps);
     c->rms_eps = (float)eps;
+    c->norm_offset = c->family->norm_offset;
     c->attention_scale = c->head_dim > 0 ? (float)(1 / sqrt((double)c->head_dim)) : 0;
     bool tied = d->tied_head;
     if (!ht_json_bool(r, o, "tie_word_embeddings", &tied)) ht_json_bool(r, root, "tie_word_embeddings", &tied);

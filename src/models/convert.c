@@ -1,4 +1,5 @@
-/* Quantising of checkpoints (hearth/convert.h): the options, and which type every tensor gets; rewriting does the rest. */
+/* Converting and quantising of checkpoints (hearth/convert.h): the options, the container, and which type every tensor gets; rewriting
+ * does the rest. */
 #include "base/error.h"
 #include "base/options.h"
 #include "formats/affine.h"
@@ -26,9 +27,10 @@ static bool is_float(int type) { return type == HT_W_F32 || type == HT_W_F16 || 
 
 /* Gives a weight its new type; one that has it already is copied, if no factors go into it. */
 static void set_type(ht_rewrite_tensor *t, ht_weight_type type) {
-    if (t->from.type == (int)type) return;
+    if (t->from.type == (int)type && !t->piece) return;
     t->action = HT_REWRITE_ROUND;
     t->type = type;
+    t->repacks = false;
 }
 
 /* ---- GGUF ---- */
@@ -46,12 +48,17 @@ static ht_status unknown_mix(const char *name, ht_error *err) {
     return ht_fail(err, HT_ERR_ARGUMENT, "`%s` is no type of weights in GGUF; there are %s", name, known);
 }
 
+static bool has_tensor(const ht_rewrite_plan *plan, const char *name) {
+    for (size_t i = 0; i < plan->n; i++)
+        if (!strcmp(plan->tensor[i].name, name)) return true;
+    return false;
+}
+
 static ht_status choose_gguf_types(ht_rewrite_plan *plan, const ht_convert_options *o, ht_error *err) {
     const ht_quantize_mix *mix = ht_quantize_mix_named(o->type);
     const ht_config *config = plan->config;
-    ht_stored_tensor head;
     if (!mix) return unknown_mix(o->type, err);
-    const bool untied = ht_checkpoint_find(plan->c, "output.weight", &head);
+    const bool untied = has_tensor(plan, "output.weight");
     plan->file_type = mix->file_type;
     for (size_t i = 0; i < plan->n; i++) {
         ht_rewrite_tensor *t = &plan->tensor[i];
@@ -100,31 +107,26 @@ static ht_status parse_target(const char *name, target *out, ht_error *err) {
         name);
 }
 
-typedef struct chosen {
-    ht_rewrite_plan *plan;
-    bool *is_weight; /* [plan->n] */
-} chosen;
-
 static ht_status choose_projection(const ht_stored_projection *p, void *user, ht_error *err) {
     (void)err;
-    const chosen *all = user;
-    all->is_weight[p->tensor] = true;
-    ht_rewrite_tensor *t = &all->plan->tensor[p->tensor];
+    ht_rewrite_plan *plan = user;
+    ht_rewrite_tensor *t = &plan->tensor[p->tensor];
+    t->is_weight = true;
     t->n_shares = (int)p->n_shares;
     snprintf(t->importance, sizeof t->importance, "%s.weight", p->of.gguf);
     return HT_OK;
 }
 
 /* Projections, routers apart; the table of embeddings and the head. */
-static ht_status find_weights(ht_rewrite_plan *plan, bool *is_weight, ht_error *err) {
-    chosen all = {plan, is_weight};
-    ht_status status = ht_weights_visit(plan->c, plan->config, choose_projection, &all, err);
+static ht_status find_weights(ht_rewrite_plan *plan, ht_error *err) {
+    if (plan->to_other) return HT_OK; /* they were found with their pieces */
+    ht_status status = ht_weights_visit(plan->c, plan->config, choose_projection, plan, err);
     for (size_t i = 0; !status && i < plan->n; i++) {
         ht_rewrite_tensor *t = &plan->tensor[i];
         if (t->owner != i || t->from.n_dims != 2) continue;
         const bool is_head = plan->c->head && !strcmp(t->name, plan->c->head);
         const bool is_table = ends_with(t->name, "embed_tokens.weight");
-        is_weight[i] = is_weight[i] || is_head || is_table || ends_with(t->name, "embed_tokens_per_layer.weight");
+        t->is_weight = t->is_weight || is_head || is_table || ends_with(t->name, "embed_tokens_per_layer.weight");
         if (is_head || is_table)
             snprintf(t->importance, sizeof t->importance, "%s", is_head ? "output.weight" : "token_embd.weight");
     }
@@ -152,9 +154,8 @@ static ht_status set_group_type(ht_rewrite_tensor *t, const target *to, ht_dtype
 static ht_status choose_directory_types(ht_rewrite_plan *plan, const ht_convert_options *o, ht_error *err) {
     target to;
     ht_dtype own;
-    bool *is_weight = calloc(plan->n + 1, sizeof *is_weight);
-    ht_status status = is_weight ? parse_target(o->type, &to, err) : ht_fail_memory(err, plan->n, "a list of tensors");
-    if (!status) status = find_weights(plan, is_weight, err);
+    ht_status status = parse_target(o->type, &to, err);
+    if (!status) status = find_weights(plan, err);
     if (!status) status = ht_rewrite_float_type(plan, &own, err);
     const bool floats = !status && !to.bits && is_float((int)to.type);
     if (floats) plan->dtype = ht_rewrite_dtype((int)to.type);
@@ -163,27 +164,59 @@ static ht_status choose_directory_types(ht_rewrite_plan *plan, const ht_convert_
         if (t->owner != i || t->from.type < 0) continue;
         if (floats)
             set_type(t, to.type);
-        else if (is_weight[i])
+        else if (t->is_weight)
             status = set_group_type(t, &to, own, err);
+        else if (plan->to_other) /* GGUF's f32: activations would take it over */
+            set_type(t, ht_rewrite_weight_type(own));
     }
-    free(is_weight);
+    if (!status && !floats && plan->to_other) plan->dtype = own;
     return status;
 }
 
-/* ---- quantising ---- */
+/* ---- values as they are ---- */
 
-static void fill_report(const ht_rewrite_plan *plan, ht_convert_report *out) {
+/* Tensors of a checkpoint in its own container: directories for transformers have floats alone, others what they have. */
+static ht_status keep_types(ht_rewrite_plan *plan, const ht_convert_options *o, ht_error *err) {
+    const ht_weight_type floats = o->dtype ? ht_rewrite_weight_type(o->dtype) : HT_W_F32;
+    const bool dense =
+        o->container == HT_CONTAINER_SAFETENSORS || (o->container == HT_CONTAINER_MLX && !plan->c->quantization);
+    ht_status status = plan->to_gguf ? HT_OK : find_weights(plan, err);
+    for (size_t i = 0; !status && i < plan->n; i++) {
+        ht_rewrite_tensor *t = &plan->tensor[i];
+        if (t->owner != i || t->from.type < 0) continue;
+        if (t->quantized ? dense : o->dtype && (!plan->to_gguf || t->from.n_dims > 1)) set_type(t, floats);
+        if (!plan->to_gguf && strstr(t->name, "switch_") && o->container == HT_CONTAINER_SAFETENSORS)
+            status = ht_fail(
+                err, HT_ERR_UNSUPPORTED,
+                "%s: tensor `%s` holds experts as mlx-lm stacks them, which are not yet written for transformers",
+                t->from.file_name, t->name);
+    }
+    if (!plan->to_gguf && o->dtype) plan->dtype = o->dtype;
+    return status;
+}
+
+static ht_status choose_types(ht_rewrite_plan *plan, const ht_convert_options *o, ht_error *err) {
+    if (o->type) return plan->to_gguf ? choose_gguf_types(plan, o, err) : choose_directory_types(plan, o, err);
+    return plan->to_other ? HT_OK : keep_types(plan, o, err);
+}
+
+/* ---- converting ---- */
+
+static void fill_report(const ht_rewrite_plan *plan, const ht_rewrite_values *values, ht_convert_report *out) {
     double bytes = 0, weights = 0;
-    *out = (ht_convert_report){.bytes = (int64_t)ht_rewrite_plan_bytes(plan)};
+    *out = (ht_convert_report){.bytes = (int64_t)ht_rewrite_plan_bytes(plan),
+                               .n_inexact = ht_rewrite_values_inexact(values)};
     for (size_t i = 0; i < plan->n; i++) {
-        const ht_rewrite_tensor *t = &plan->tensor[i];
-        if (t->action != HT_REWRITE_ROUND) continue;
+        const ht_rewrite_tensor *t = &plan->tensor[i], *weight = &plan->tensor[t->owner];
+        out->n_tensors += t->action != HT_REWRITE_DROP;
+        if (t->action != HT_REWRITE_ROUND || !ht_rewrite_changes_type(weight)) continue;
         bytes += (double)t->to.n_bytes;
         if (t->owner != i) continue;
         double n = 1;
         for (int d = 0; d < t->from.n_dims; d++) n *= (double)t->from.dims[d];
         weights += n;
         out->n_rounded++;
+        out->n_floats += t->quantized && is_float((int)t->type);
     }
     out->bits = weights > 0 ? 8 * bytes / weights : 0;
 }
@@ -193,39 +226,63 @@ static ht_status write_checkpoint(const ht_rewrite_plan *plan, const char *path,
     ht_rewrite_values *values;
     ht_status status = ht_rewrite_values_new(plan, o->n_threads, &values, err);
     if (!status) status = ht_rewrite_write(plan, values, path, err);
-    if (!status && o->report) fill_report(plan, o->report);
+    if (!status && o->report) fill_report(plan, values, o->report);
     ht_rewrite_values_free(values);
     return status;
+}
+
+static bool names_groups(const char *type) { return type && *type >= '0' && *type <= '9'; }
+
+/* What is written, and of which files. */
+static void choose_container(ht_rewrite_plan *plan, const char *model_path, const char *out_path,
+                             const ht_convert_options *o) {
+    const bool from_gguf = plan->c->gguf != NULL, to_file = ends_with(out_path, ".gguf");
+    plan->copies_files = ht_path_is_directory(model_path);
+    plan->to_gguf = o->container == HT_CONTAINER_SAME ? to_file || (from_gguf && !names_groups(o->type))
+                                                      : o->container == HT_CONTAINER_GGUF;
+    plan->to_other = plan->to_gguf != from_gguf;
+    plan->to_mlx = !plan->to_gguf && (o->container == HT_CONTAINER_MLX || names_groups(o->type));
+    plan->is_directory = !plan->to_gguf || (o->container == HT_CONTAINER_SAME && plan->copies_files && !to_file);
+}
+
+static ht_status check_options(const ht_convert_options *o, ht_error *err) {
+    if (o->container < HT_CONTAINER_SAME || o->container > HT_CONTAINER_MLX)
+        return ht_fail(err, HT_ERR_ARGUMENT, "%d is no container of checkpoints", (int)o->container);
+    if (o->container == HT_CONTAINER_SAME && (!o->type || !*o->type))
+        return ht_fail(err, HT_ERR_ARGUMENT, "the type of the weights is missing");
+    if (o->dtype != HT_DTYPE_NONE && o->dtype != HT_F32 && o->dtype != HT_F16 && o->dtype != HT_BF16)
+        return ht_fail(err, HT_ERR_ARGUMENT, "weights cannot be written as %s; f32, f16 and bf16 can",
+                       ht_dtype_name(o->dtype));
+    if (o->n_threads < 0) return ht_fail(err, HT_ERR_ARGUMENT, "%d threads", (int)o->n_threads);
+    return HT_OK;
 }
 
 ht_status ht_convert(const char *model_path, const char *out_path, const ht_convert_options *options, ht_error *err) {
     ht_convert_options o;
     ht_checkpoint_files *c = NULL;
     ht_status status = ht_options_read(&o, options, &defaults, sizeof defaults, "ht_convert_options", err);
-    if (!status && (!o.type || !*o.type)) status = ht_fail(err, HT_ERR_ARGUMENT, "the type of the weights is missing");
-    if (!status && o.n_threads < 0) status = ht_fail(err, HT_ERR_ARGUMENT, "%d threads", (int)o.n_threads);
+    if (!status) status = check_options(&o, err);
     if (!status) status = ht_checkpoint_open(model_path, &c, err);
     if (status) return status;
     ht_config *config = malloc(sizeof *config);
     ht_rewrite_plan plan = {.c = c,
                             .config = config,
-                            .is_directory = ht_path_is_directory(model_path) && !ends_with(out_path, ".gguf"),
-                            .verb = "quantising",
-                            .mark = HT_REWRITE_QUANTIZED,
+                            .verb = o.type ? "quantising" : "converting",
+                            .mark = o.type ? HT_REWRITE_QUANTIZED : HT_REWRITE_CONVERTED,
                             .file_type = -1,
                             .importance = o.importance,
                             .cancel = o.cancel,
                             .progress = o.progress,
                             .on_tensor = o.on_tensor,
                             .user = o.user};
+    choose_container(&plan, model_path, out_path, &o);
     status = config ? HT_OK : ht_fail_memory(err, sizeof *config, "a configuration");
-    if (!status && !c->gguf && !plan.is_directory)
-        status = ht_fail(err, HT_ERR_ARGUMENT,
-                         "%s: weights of safetensors are written to a directory, not to a GGUF file", out_path);
     if (!status) status = ht_rewrite_check_place(&plan, model_path, out_path, err);
     if (!status) status = ht_checkpoint_config(c, config, err);
-    if (!status) status = ht_rewrite_plan_list(&plan, err);
-    if (!status) status = c->gguf ? choose_gguf_types(&plan, &o, err) : choose_directory_types(&plan, &o, err);
+    if (!status)
+        status =
+            plan.to_other ? ht_rewrite_plan_translate(&plan, o.dtype, !o.type, err) : ht_rewrite_plan_list(&plan, err);
+    if (!status) status = choose_types(&plan, &o, err);
     if (!status) status = ht_rewrite_plan_finish(&plan, err);
     if (!status) status = write_checkpoint(&plan, out_path, &o, err);
     ht_rewrite_plan_free(&plan);

@@ -43,8 +43,8 @@ static const ht_expert_form forms[] = {
     {HT_EXPERT_DOWN, false, true, "experts.switch_glu.down_proj.weight", 0, 1},
 };
 
-void ht_expert_name(const ht_checkpoint_files *c, const ht_expert_form *f, int64_t layer, int64_t expert, char *out,
-                    size_t size) {
+void ht_expert_name_behind(const char *prefix, const ht_expert_form *f, int64_t layer, int64_t expert, char *out,
+                           size_t size) {
     char part[96];
     if (f->stacked)
         snprintf(part, sizeof part, "%s", f->name);
@@ -52,10 +52,27 @@ void ht_expert_name(const ht_checkpoint_files *c, const ht_expert_form *f, int64
         const char *number = strstr(f->name, "%d");
         snprintf(part, sizeof part, "%.*s%lld%s", (int)(number - f->name), f->name, (long long)expert, number + 2);
     }
-    if (c->gguf)
-        snprintf(out, size, "blk.%lld.%s", (long long)layer, part);
-    else
-        snprintf(out, size, "%slayers.%lld.%s", c->prefix, (long long)layer, part);
+    snprintf(out, size, "%s%s.%lld.%s", prefix, f->gguf ? "blk" : "layers", (long long)layer, part);
+}
+
+void ht_expert_name(const ht_checkpoint_files *c, const ht_expert_form *f, int64_t layer, int64_t expert, char *out,
+                    size_t size) {
+    ht_expert_name_behind(c->gguf ? "" : c->prefix, f, layer, expert, out, size);
+}
+
+const ht_expert_form *ht_expert_form_named(ht_expert_naming naming, bool outside, ht_expert_part part) {
+    static const char *const stems[][2] = {{"ffn_", "ffn_"}, /* by naming, and whether they are outside */
+                                           {"mlp.experts.%d.", "experts."},
+                                           {"mlp.switch_mlp.", "experts.switch_glu."}};
+    const char *stem = stems[naming][outside];
+    const int n_shares = outside && naming != HT_EXPERTS_MLX && part != HT_EXPERT_DOWN ? 2 : 1;
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        const ht_expert_form *f = &forms[i];
+        if (f->part == part && f->gguf == (naming == HT_EXPERTS_GGUF) && f->n_shares == n_shares &&
+            !strncmp(f->name, stem, strlen(stem)))
+            return f;
+    }
+    return NULL; /* not reached: the table has all of them */
 }
 
 const ht_expert_form *ht_expert_form_of(const ht_checkpoint_files *c, ht_expert_part part, int64_t layer) {

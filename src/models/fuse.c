@@ -72,6 +72,8 @@ ht_status ht_fuse(const char *model_path, ht_adapter *const *adapters, const flo
     ht_rewrite_plan plan = {.c = c,
                             .config = config,
                             .is_directory = ht_path_is_directory(model_path),
+                            .to_gguf = c->gguf != NULL,
+                            .copies_files = true,
                             .verb = "fusing",
                             .mark = HT_REWRITE_FUSED,
                             .dtype = o.dtype,

@@ -17,7 +17,6 @@ static float read_cap(ht_json_reader *r, const json_t *object, const char *key, 
 }
 
 static void read_json(ht_config *c, ht_json_reader *r, const json_t *object) {
-    c->norm_offset = 1;
     c->mlp_bias = false;
     c->window = 4096;
     ht_json_i64(r, object, "sliding_window", &c->window);
@@ -105,6 +104,7 @@ const ht_family ht_family_gemma2 = {
     .read_gguf = read_gguf_2,
     .activate = ht_gelu_tanh,
     .scaled_embedding = true,
+    .norm_offset = 1,
     .layer = {ht_decoder_attention_places, ht_decoder_mlp_places, ht_decoder_sandwich_norm_places},
     HT_DECODER_RUNS};
 
@@ -120,6 +120,7 @@ const ht_family ht_family_gemma3 = {.architecture = "gemma3",
                                     .read_gguf = read_gguf_3,
                                     .activate = ht_gelu_tanh,
                                     .scaled_embedding = true,
+                                    .norm_offset = 1,
                                     .layer = {ht_decoder_attention_places, ht_decoder_head_norm_places,
                                               ht_decoder_mlp_places, ht_decoder_sandwich_norm_places},
                                     HT_DECODER_RUNS};

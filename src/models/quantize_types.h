@@ -1,4 +1,4 @@
-/* Types of a quantised GGUF file's tensors, for a type or a mix of types that a user names. */
+/* Types of the tensors of a quantised GGUF file, for a type or a mix of types that a user names. */
 #ifndef HT_MODELS_QUANTIZE_TYPES_H
 #define HT_MODELS_QUANTIZE_TYPES_H
 

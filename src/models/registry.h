@@ -39,6 +39,7 @@ struct ht_family {
     bool routed;                                     /* layers may have experts */
     bool gguf_interleaves;                           /* GGUF permutes the rows of q and k, for interleaved RoPE */
     bool gguf_fuses_experts;         /* GGUF made of its checkpoints has gate and up experts in one tensor */
+    float norm_offset;               /* ht_config.norm_offset of its safetensors; GGUF has it in the weights */
     bool normed_values;              /* values have an RMS norm per head, without weight */
     const ht_weight_place *layer[8]; /* weight tables of a layer, NULL-terminated */
     size_t layer_bytes;              /* size of the layer struct (decoder.h) */

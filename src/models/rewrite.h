@@ -1,5 +1,8 @@
-/* Rewriting of a checkpoint in its container, for fusing (hearth/fuse.h) and quantising (hearth/convert.h): a plan of what becomes
- * of every tensor, the values of those that do not stay as they are, and the files. */
+/* Rewriting of a checkpoint, for fusing (hearth/fuse.h), quantising and converting (hearth/convert.h): a plan of what becomes of
+ * every tensor, the values of those that do not stay as they are, and the files.
+ *
+ * In its own container a checkpoint keeps its tensors, and the plan lists them by their numbers. In the other one they are named,
+ * ordered and stacked otherwise: there the plan lists what is written, and each tensor says of which stored rows it is made. */
 #ifndef HT_MODELS_REWRITE_H
 #define HT_MODELS_REWRITE_H
 
@@ -16,6 +19,7 @@
 /* Metadata of what was fused and of what was quantised: only checkpoints that have one of them are replaced. */
 #define HT_REWRITE_FUSED     "hearth.fused"
 #define HT_REWRITE_QUANTIZED "hearth.quantized"
+#define HT_REWRITE_CONVERTED "hearth.converted"
 
 enum { HT_REWRITE_NAME_MOST = 80 };
 
@@ -36,8 +40,15 @@ typedef struct ht_rewrite_change {
     float scale; /* factor on B A */
 } ht_rewrite_change;
 
+/* Stored rows that are a part of a tensor of the other container. */
+typedef struct ht_rewrite_piece {
+    size_t tensor;     /* of the checkpoint */
+    int64_t first_row; /* of it, whose axes but the last one are all rows */
+    int n_shares;      /* weights that share the rows of an expert */
+} ht_rewrite_piece;
+
 typedef struct ht_rewrite_tensor {
-    ht_stored_tensor from; /* unspecified where `is_new` */
+    ht_stored_tensor from; /* unspecified where `is_new`; in the other container what the pieces together are */
     size_t owner;          /* the tensor that it is a scale of; itself when it is none */
     ht_rewrite_action action;
     ht_weight_type type; /* HT_REWRITE_ROUND: the weight's new one */
@@ -46,8 +57,17 @@ typedef struct ht_rewrite_tensor {
     int part;    /* of a weight in MLX's groups: 0 the packed elements, 1 the scales, 2 the biases */
     const ht_rewrite_change *change;
     size_t n_changes;
-    int n_shares;                           /* weights that share the rows of an expert */
-    int file;                               /* safetensors file, as stored and as written */
+    int n_shares;                 /* weights that share the rows of an expert */
+    ht_rewrite_piece *piece;      /* [n_pieces], one behind the other; NULL: it is a tensor of the checkpoint */
+    int64_t n_pieces, piece_rows; /* rows of each piece */
+    int64_t stored_head_rows,
+        head_rows;  /* pieces: rows of a head, where they are interleaved as stored, as written; else 0 */
+    float offset;   /* pieces: added to the values */
+    float *given;   /* values that no tensor has, f32; NULL: none */
+    bool is_mixed;  /* pieces: they have several types */
+    bool repacks;   /* pieces: stored blocks that become blocks of `type`, with the same values */
+    bool is_weight; /* one that is worth rounding to few bits */
+    int file;       /* safetensors file, as stored and as written */
     char importance[HT_REWRITE_NAME_MOST];  /* its name in GGUF, for importance weights; "": none */
     char *name;                             /* as stored */
     char *renamed;                          /* as written, when that is another; else NULL */
@@ -58,11 +78,15 @@ typedef struct ht_rewrite_tensor {
 typedef struct ht_rewrite_plan {
     const ht_checkpoint_files *c;
     const ht_config *config;
-    bool is_directory;               /* what is written */
-    const char *verb;                /* for messages: "fusing" */
-    const char *mark;                /* HT_REWRITE_FUSED or HT_REWRITE_QUANTIZED */
-    ht_dtype dtype;                  /* stated in config.json; HT_DTYPE_NONE: what it states stays */
-    int file_type;                   /* general.file_type of GGUF; -1: that of most floats, if any */
+    bool is_directory; /* what is written */
+    bool to_gguf;      /* the container of what is written */
+    bool to_mlx;       /* a directory with the names of mlx-lm */
+    bool to_other;     /* the container is not the checkpoint's: tensors are made of pieces */
+    bool copies_files; /* the checkpoint is a directory, whose other files are copied to that which is written */
+    const char *verb;  /* for messages: "fusing" */
+    const char *mark;  /* HT_REWRITE_FUSED or HT_REWRITE_QUANTIZED */
+    ht_dtype dtype;    /* stated in config.json; HT_DTYPE_NONE: what it states stays */
+    int file_type;     /* general.file_type of GGUF; -1: that of most floats, if any */
     const ht_importance *importance; /* NULL: none */
     const ht_cancel *cancel;
     void (*progress)(double done, void *user);
@@ -72,15 +96,24 @@ typedef struct ht_rewrite_plan {
     size_t n, capacity;
     ht_rewrite_change *change; /* [n_changes], sorted by tensor */
     size_t n_changes, changes_capacity;
+    char **file; /* [n_files] names of the safetensors files that are written */
+    int n_files;
 } ht_rewrite_plan;
 
 /* Lists the tensors of plan->c, all to be copied; the caller frees the plan even after a failure. */
 ht_status ht_rewrite_plan_list(ht_rewrite_plan *plan, ht_error *err);
+/* The same of a checkpoint that is written in the other container: the tensors that it has there, all of them to be written in
+ * the type in which they are stored, or in the nearest one that the container has for the same values (rewrite_translate.c).
+ * `floats`: what becomes of weights that are floats, and of those that cannot stay quantised; HT_DTYPE_NONE: floats stay, others
+ * become f32. keeps_quantized: weights of which types are not chosen anew stay quantised where the container has their values. */
+ht_status ht_rewrite_plan_translate(ht_rewrite_plan *plan, ht_dtype floats, bool keeps_quantized, ht_error *err);
 /* Once each weight has its action and type: those of its scales and biases, and how everything is written. Adds what is new. */
 ht_status ht_rewrite_plan_finish(ht_rewrite_plan *plan, ht_error *err);
 void ht_rewrite_plan_free(ht_rewrite_plan *plan);
 /* Whether the weight is written in MLX's groups: packed elements, scales and biases as tensors of their own. */
 bool ht_rewrite_in_parts(const ht_rewrite_plan *plan, const ht_rewrite_tensor *weight);
+/* Whether a weight is written in another type than it has. */
+bool ht_rewrite_changes_type(const ht_rewrite_tensor *weight);
 /* Bytes of all tensors as they will be written. */
 size_t ht_rewrite_plan_bytes(const ht_rewrite_plan *plan);
 /* The float type of what was quantised: that of config.json, else the one of most floats. */
@@ -101,25 +134,44 @@ ht_status ht_rewrite_values_new(const ht_rewrite_plan *plan, int n_threads, ht_r
 void ht_rewrite_values_free(ht_rewrite_values *v); /* NULL is fine */
 /* The bytes of tensor `number` as it is written, lent until the next call. */
 ht_status ht_rewrite_values_of(ht_rewrite_values *v, size_t number, const void **bytes, ht_error *err);
+/* Whether n values are ones of a float type. */
+bool ht_rewrite_is_exact(ht_weight_type type, const float *x, int64_t n);
+/* Tensors so far that floats with fewer bits changed. */
+int64_t ht_rewrite_values_inexact(const ht_rewrite_values *v);
 /* What all calls together have done to the changed tensors. */
 void ht_rewrite_values_report(const ht_rewrite_values *v, ht_fuse_report *out);
 
 /* ---- rows of one weight (rewrite_rows.c) ---- */
 
-/* A stored weight's exact values, with the factors that a checkpoint stores beside it. */
-typedef struct ht_weight_rows {
-    const ht_stored_tensor *t;
+/* A stored tensor's exact values, with the factors that a checkpoint stores beside it. */
+typedef struct ht_weight_source {
+    ht_stored_tensor t;
     int64_t n_matrices, n_rows, k; /* rows of one matrix */
     int n_shares;
     struct ht_block_scales *scales; /* [n_matrices]; NULL: none */
     float *products;                /* [n_shares][n_matrices] factors on the products; NULL: none */
+} ht_weight_source;
+
+/* The values of a tensor that is written, before adapters and rounding. */
+typedef struct ht_weight_rows {
+    const ht_rewrite_tensor *of;
+    int64_t n_matrices, n_rows, k; /* rows of one matrix, as written */
+    ht_weight_source *source;      /* [n_sources], by their numbers */
+    int64_t n_sources;
 } ht_weight_rows;
 
 ht_status ht_weight_rows_open(const ht_rewrite_plan *plan, const ht_rewrite_tensor *t, ht_weight_rows *out,
                               ht_error *err);
 void ht_weight_rows_close(ht_weight_rows *r);
+/* ht_file_unchanged of all files that the rows are in. */
+ht_status ht_weight_rows_unchanged(const ht_weight_rows *r, ht_error *err);
+/* Row of the canonical order at place `at` of rows that are interleaved in heads; inverse of ht_interleaved_row. */
+int64_t ht_canonical_row(int64_t at, int64_t head_rows);
 /* Bytes of scratch for n rows. */
 size_t ht_weight_rows_scratch(const ht_weight_rows *r, int64_t n);
+/* The same rows as blocks of the type that all pieces have, without factors. */
+ht_status ht_weight_rows_read_blocks(const ht_weight_rows *r, int64_t first, int64_t n, void *out, void *scratch,
+                                     ht_error *err);
 /* f32 values of rows [first, first + n). Thread-safe, with scratch of the thread's own. */
 ht_status ht_weight_rows_read(const ht_weight_rows *r, int64_t first, int64_t n, float *out, void *scratch,
                               ht_error *err);
@@ -129,9 +181,9 @@ ht_status ht_weight_rows_read(const ht_weight_rows *r, int64_t first, int64_t n,
 /* Refuses to write over the checkpoint or into it, and over what neither ht_fuse nor ht_convert wrote. */
 ht_status ht_rewrite_check_place(const ht_rewrite_plan *plan, const char *model_path, const char *out_path,
                                  ht_error *err);
-/* config.json with what the plan changes: the dtype and the quantisation. *text is NULL when it stays as it is; else the caller
+/* A config.json with what the plan changes: the dtype and the quantisation. *text is NULL when it stays as it is; else the caller
  * frees it. */
-ht_status ht_rewrite_config(const ht_rewrite_plan *plan, char **text, ht_error *err);
+ht_status ht_rewrite_config(const ht_rewrite_plan *plan, ht_json_text config, char **text, ht_error *err);
 /* Whether no quantised tensor is written. */
 bool ht_rewrite_is_dense(const ht_rewrite_plan *plan);
 /* Writes the plan's checkpoint: a GGUF file, or a directory. */

@@ -142,13 +142,13 @@ static ht_status change_object(const ht_rewrite_plan *plan, json_t *object, bool
     return status;
 }
 
-ht_status ht_rewrite_config(const ht_rewrite_plan *plan, char **text, ht_error *err) {
+ht_status ht_rewrite_config(const ht_rewrite_plan *plan, ht_json_text config, char **text, ht_error *err) {
     *text = NULL;
     const bool changed = any_changed(plan), dense = changed && ht_rewrite_is_dense(plan);
     const bool first = !plan->c->quantization && any_groups(plan);
     if (!changed && !plan->dtype) return HT_OK;
     json_t *root;
-    ht_status status = ht_json_parse(plan->c->config_text, plan->c->config_size, plan->c->name, &root, err);
+    ht_status status = ht_json_parse(config.data, config.size, plan->c->name, &root, err);
     if (status) return status;
     json_t *inner = json_object_get(root, "text_config");
     if (json_is_real(json_object_get(root, "vocab_size")) || json_is_real(json_object_get(inner, "vocab_size")))

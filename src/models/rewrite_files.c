@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "formats/gguf_write.h"
 #include "formats/safetensors_set.h"
+#include "models/convert_metadata.h"
 #include "models/rewrite.h"
 
 #include <dirent.h>
@@ -39,7 +40,7 @@ static bool follows_weight(const ht_rewrite_plan *plan, size_t number) {
     return t->action == HT_REWRITE_ROUND && t->owner != number && plan->tensor[t->owner].file == t->file;
 }
 
-/* Those of safetensors file `file`, or all of a GGUF file. */
+/* Those of file `file`; all are of the first one in GGUF. */
 static ht_status list_outputs(const ht_rewrite_plan *plan, int file, ht_rewrite_values *values, outputs *out,
                               ht_error *err) {
     *out = (outputs){values, calloc(plan->n + 1, sizeof *out->tensor), calloc(plan->n + 1, sizeof *out->number), 0};
@@ -102,21 +103,42 @@ static bool change_number(json_t *changes, const char *key, int value) {
     return !json_object_set_new(changes, key, json_pack("{s:s, s:i}", "dtype", "u32", "value", value));
 }
 
-static json_t *metadata_changes(const ht_rewrite_plan *plan, const outputs *o) {
+/* Adds to metadata, or to changes of some, what the tensors decide; false when memory ran out. */
+static bool state_tensors(const ht_rewrite_plan *plan, const outputs *o, json_t *metadata) {
     const int file_type = plan->file_type >= 0 ? plan->file_type : new_file_type(o);
-    json_t *changes = json_pack("{s:{s:s, s:b}, s:n, s:n, s:n}", plan->mark, "dtype", "bool", "value", 1, "split.no",
-                                "split.count", "split.tensors.count");
-    bool good = changes && (file_type < 0 || change_number(changes, "general.file_type", file_type));
-    if (good && plan->file_type >= 0) good = change_number(changes, "general.quantization_version", 2);
-    if (good) return changes;
+    const bool quantized = plan->file_type >= 0 || (plan->to_other && !ht_rewrite_is_dense(plan));
+    json_t *mark = json_pack("{s:s, s:b}", "dtype", "bool", "value", 1);
+    return mark && !json_object_set_new(metadata, plan->mark, mark) &&
+           (file_type < 0 || change_number(metadata, "general.file_type", file_type)) &&
+           (!quantized || change_number(metadata, "general.quantization_version", 2));
+}
+
+static json_t *metadata_changes(const ht_rewrite_plan *plan, const outputs *o) {
+    json_t *changes = json_pack("{s:n, s:n, s:n}", "split.no", "split.count", "split.tensors.count");
+    if (changes && state_tensors(plan, o, changes)) return changes;
     json_decref(changes);
     return NULL;
+}
+
+/* The file of a directory's checkpoint. */
+static ht_status write_new_gguf(const ht_rewrite_plan *plan, const outputs *o, const char *path, ht_error *err) {
+    json_t *metadata;
+    ht_status status = ht_gguf_metadata_of(plan->c, plan->config, &metadata, err);
+    if (!status && !state_tensors(plan, o, metadata)) status = ht_fail_memory(err, 0, path);
+    if (!status) status = ht_gguf_write(path, o->tensor, o->n, metadata, values_of, (void *)(uintptr_t)o, err);
+    json_decref(metadata);
+    return status;
 }
 
 static ht_status write_gguf(const ht_rewrite_plan *plan, ht_rewrite_values *values, const char *path, ht_error *err) {
     outputs o;
     json_t *changes = NULL;
     ht_status status = list_outputs(plan, 0, values, &o, err);
+    if (!status && plan->to_other) {
+        status = write_new_gguf(plan, &o, path, err);
+        free_outputs(&o);
+        return status;
+    }
     if (!status && !(changes = metadata_changes(plan, &o))) status = ht_fail_memory(err, 0, path);
     if (!status) status = ht_gguf_rewrite(path, plan->c->gguf, changes, o.tensor, o.n, values_of, &o, err);
     json_decref(changes);
@@ -146,16 +168,28 @@ static void free_names(names *all) {
     free(all->name);
 }
 
+/* Files that are made of a GGUF file's metadata, or would contradict what is made of it. */
+static bool is_document(const char *name) {
+    static const char *const documents[] = {"generation_config.json",  "tokenizer.json",    "tokenizer_config.json",
+                                            "chat_template.jinja",     "tokenizer.model",   "vocab.json",
+                                            "special_tokens_map.json", "added_tokens.json", "merges.txt",
+                                            "chat_template.json"};
+    for (size_t i = 0; i < sizeof documents / sizeof *documents; i++)
+        if (!strcmp(name, documents[i])) return true;
+    return false;
+}
+
 /* Weights that are not rewritten are no part of the new checkpoint, whatever container they are in; nor is ModelOpt's second
  * description of a quantisation that is no more. */
 static bool is_copied(const ht_rewrite_plan *plan, const char *name) {
     static const char *const weights[] = {".safetensors", ".bin",  ".pt",   ".pth", ".ckpt",       ".h5",
                                           ".msgpack",     ".onnx", ".gguf", ".npz", ".index.json", ".tmp"};
     if (name[0] == '.' || !strcmp(name, index_name)) return false;
-    if (!plan->c->gguf && !strcmp(name, config_name)) return false;
+    if (!plan->to_gguf && !strcmp(name, config_name)) return false;
+    if (plan->to_other && is_document(name)) return false;
     if (!strcmp(name, "hf_quant_config.json")) return !ht_rewrite_is_dense(plan);
-    if (!strcmp(name, "adapter_config.json")) return false; /* its values are not copied */
-    if (!strncmp(name, "mmproj", 6)) return true;           /* a vision tower in GGUF */
+    if (!strcmp(name, "adapter_config.json")) return false;  /* its values are not copied */
+    if (!strncmp(name, "mmproj", 6)) return !plan->to_other; /* a vision tower in GGUF */
     for (size_t i = 0; i < sizeof weights / sizeof *weights; i++)
         if (ends_with(name, weights[i])) return false;
     return true;
@@ -227,19 +261,16 @@ static ht_status write_text(const char *directory, const char *name, const char 
 
 /* ---- safetensors ---- */
 
-static const char *shard_name(const ht_rewrite_plan *plan, int file) {
-    return ht_base_name(ht_safetensors_file(plan->c->tensors, file)->path);
-}
-
 /* The metadata of the first shard, and the mark; the caller frees *out, which lends its texts from the checkpoint. */
 static ht_status list_metadata(const ht_rewrite_plan *plan, ht_metadata_pair **out, int *n, ht_error *err) {
-    json_t *metadata = plan->c->tensors->metadata, *value;
+    json_t *metadata = plan->to_other ? NULL : plan->c->tensors->metadata, *value;
     const char *key;
     *n = 0;
-    *out = calloc(json_object_size(metadata) + 1, sizeof **out);
+    *out = calloc(json_object_size(metadata) + 2, sizeof **out);
     if (!*out) return ht_fail_memory(err, sizeof **out, "metadata");
     json_object_foreach(metadata, key, value) if (strcmp(key, plan->mark) != 0)(*out)[(*n)++] =
         (ht_metadata_pair){key, json_string_value(value)};
+    if (plan->to_other) (*out)[(*n)++] = (ht_metadata_pair){"format", plan->to_mlx ? "mlx" : "pt"};
     (*out)[(*n)++] = (ht_metadata_pair){plan->mark, "true"};
     return HT_OK;
 }
@@ -249,7 +280,7 @@ static ht_status write_shard(const ht_rewrite_plan *plan, ht_rewrite_values *val
     outputs o;
     ht_metadata_pair *pairs = NULL;
     int n_pairs = 0;
-    char *path = ht_path_join(directory, shard_name(plan, file));
+    char *path = ht_path_join(directory, plan->file[file]);
     ht_status status = list_outputs(plan, file, values, &o, err);
     if (!status && !path) status = ht_fail_memory(err, strlen(directory), "a path");
     if (!status) status = list_metadata(plan, &pairs, &n_pairs, err);
@@ -260,12 +291,15 @@ static ht_status write_shard(const ht_rewrite_plan *plan, ht_rewrite_values *val
     return status;
 }
 
-/* Where the checkpoint has an index, or several files need one. *path is that of the checkpoint's, whether it is there or not;
- * the caller frees it. */
+/* Where the checkpoint has an index, or several files need one. *path is that of the checkpoint's, whether it is there or not,
+ * or NULL in another container; the caller frees it. */
 static ht_status find_index(const ht_rewrite_plan *plan, char **path, bool *wanted, ht_error *err) {
+    *path = NULL;
+    *wanted = plan->n_files > 1;
+    if (plan->to_other) return HT_OK;
     *path = ht_path_join(plan->c->path, index_name);
     if (!*path) return ht_fail_memory(err, strlen(plan->c->path), "a path");
-    *wanted = ht_safetensors_n_files(plan->c->tensors) > 1 || ht_path_exists(*path);
+    *wanted = *wanted || ht_path_exists(*path);
     return HT_OK;
 }
 
@@ -279,7 +313,7 @@ static bool fill_index(const ht_rewrite_plan *plan, json_t *index) {
     bool good = put(metadata, "total_size", json_integer((json_int_t)ht_rewrite_plan_bytes(plan)));
     for (size_t i = 0; good && i < plan->n; i++) {
         const ht_rewrite_tensor *t = &plan->tensor[i];
-        if (t->action != HT_REWRITE_DROP) good = put(map, t->to.name, json_string(shard_name(plan, t->file)));
+        if (t->action != HT_REWRITE_DROP) good = put(map, t->to.name, json_string(plan->file[t->file]));
     }
     return good;
 }
@@ -288,7 +322,7 @@ static bool fill_index(const ht_rewrite_plan *plan, json_t *index) {
  * out. */
 static json_t *make_index(const ht_rewrite_plan *plan, const char *path) {
     json_t *index = NULL;
-    if (ht_json_read(path, 64 << 20, &index, NULL) == HT_ERR_MEMORY) return NULL;
+    if (path && ht_json_read(path, 64 << 20, &index, NULL) == HT_ERR_MEMORY) return NULL;
     if (!index) index = json_object();
     if (fill_index(plan, index)) return index;
     json_decref(index);
@@ -309,9 +343,27 @@ static ht_status write_index(const ht_rewrite_plan *plan, const char *directory,
     return status;
 }
 
+/* config.json and what else a GGUF file has in its metadata. */
+static ht_status write_documents(const ht_rewrite_plan *plan, const char *directory, ht_error *err) {
+    ht_directory_documents all;
+    const char *dtype = plan->dtype == HT_F16 ? "float16" : plan->dtype == HT_BF16 ? "bfloat16" : "float32";
+    ht_status status = ht_directory_documents_of(plan->c, plan->config, dtype, &all, err);
+    for (int i = 0; !status && i < all.n; i++) {
+        const char *name = all.document[i].name, *text = all.document[i].text;
+        char *changed = NULL;
+        if (!strcmp(name, config_name))
+            status = ht_rewrite_config(plan, (ht_json_text){text, strlen(text)}, &changed, err);
+        if (!status) status = write_text(directory, name, changed ? changed : text, err);
+        free(changed);
+    }
+    ht_directory_documents_free(&all);
+    return status;
+}
+
 static ht_status write_config(const ht_rewrite_plan *plan, const char *directory, ht_error *err) {
     char *text;
-    ht_status status = ht_rewrite_config(plan, &text, err);
+    if (plan->to_other) return write_documents(plan, directory, err);
+    ht_status status = ht_rewrite_config(plan, (ht_json_text){plan->c->config_text, plan->c->config_size}, &text, err);
     if (status) return status;
     status =
         text ? write_text(directory, config_name, text, err) : copy_file(plan->c->path, directory, config_name, err);
@@ -322,8 +374,7 @@ static ht_status write_config(const ht_rewrite_plan *plan, const char *directory
 static ht_status write_safetensors(const ht_rewrite_plan *plan, ht_rewrite_values *values, const char *directory,
                                    ht_error *err) {
     ht_status status = write_config(plan, directory, err);
-    for (int i = 0; !status && i < ht_safetensors_n_files(plan->c->tensors); i++)
-        status = write_shard(plan, values, i, directory, err);
+    for (int i = 0; !status && i < plan->n_files; i++) status = write_shard(plan, values, i, directory, err);
     return status ? status : write_index(plan, directory, err);
 }
 
@@ -342,16 +393,20 @@ static ht_status add_gguf_name(const ht_rewrite_plan *plan, names *all, ht_error
 
 /* All names of the directory: those that are copied, then those of the weights and what describes them. */
 static ht_status list_names(const ht_rewrite_plan *plan, names *all, ht_error *err) {
-    ht_status status = list_copied(plan, all, err);
-    if (status || plan->c->gguf) return status ? status : add_gguf_name(plan, all, err);
+    ht_status status = plan->copies_files ? list_copied(plan, all, err) : HT_OK;
+    if (status || plan->to_gguf) return status ? status : add_gguf_name(plan, all, err);
+    static const char *const made[] = {"generation_config.json", "tokenizer.json", "tokenizer_config.json",
+                                       "chat_template.jinja"};
     char *path = NULL;
     bool index = false;
     status = add_name(all, config_name, strlen(config_name), err);
     if (!status) status = find_index(plan, &path, &index, err);
     if (!status && index) status = add_name(all, index_name, strlen(index_name), err);
     free(path);
-    for (int i = 0; !status && i < ht_safetensors_n_files(plan->c->tensors); i++)
-        status = add_name(all, shard_name(plan, i), strlen(shard_name(plan, i)), err);
+    for (int i = 0; !status && i < plan->n_files; i++)
+        status = add_name(all, plan->file[i], strlen(plan->file[i]), err);
+    for (size_t i = 0; !status && plan->to_other && i < sizeof made / sizeof *made; i++)
+        status = add_name(all, made[i], strlen(made[i]), err);
     return status;
 }
 
@@ -361,7 +416,7 @@ static ht_status fill_directory(const ht_rewrite_plan *plan, ht_rewrite_values *
     for (size_t i = 0; !status && i < all->n_copied; i++)
         status = copy_file(directory_of(plan), path, all->name[i], err);
     if (status) return status;
-    if (!plan->c->gguf) return write_safetensors(plan, values, path, err);
+    if (!plan->to_gguf) return write_safetensors(plan, values, path, err);
     char *file = ht_path_join(path, all->name[all->n - 1]);
     status = file ? write_gguf(plan, values, file, err) : ht_fail_memory(err, strlen(path), "a path");
     free(file);

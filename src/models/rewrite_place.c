@@ -69,8 +69,8 @@ static ht_status find_mark(const char *path, bool *found, ht_error *err) {
     *found = false;
     ht_status status = ht_checkpoint_open(path, &c, &why);
     if (status) return status == HT_ERR_MEMORY ? ht_fail(err, status, "%s", why.message) : HT_OK;
-    static const char *const marks[] = {HT_REWRITE_FUSED, HT_REWRITE_QUANTIZED};
-    for (int i = 0; i < 2 && !*found; i++)
+    static const char *const marks[] = {HT_REWRITE_FUSED, HT_REWRITE_QUANTIZED, HT_REWRITE_CONVERTED};
+    for (int i = 0; i < 3 && !*found; i++)
         *found =
             c->gguf ? ht_gguf_find(c->gguf, marks[i]) != NULL : ht_safetensors_metadata(c->tensors, marks[i]) != NULL;
     ht_checkpoint_close(c);
@@ -89,8 +89,8 @@ static ht_status check_target(const char *path, bool is_directory, ht_error *err
     ht_status status = find_mark(path, &ours, err);
     if (status || ours) return status;
     return ht_fail(err, HT_ERR_ARGUMENT,
-                   "%s: is not replaced, as it is neither a fused nor a quantised checkpoint of Hearth's; remove it, "
-                   "or take another name",
+                   "%s: is not replaced, as it is neither a fused nor a quantised checkpoint of Hearth's, nor a "
+                   "converted one; remove it, or take another name",
                    path);
 }
 

@@ -6,6 +6,7 @@
 #include "models/fp8_scales.h"
 #include "models/rewrite.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -161,6 +162,12 @@ static void keep_output(const ht_rewrite_plan *plan, size_t i, ht_rewrite_tensor
     t->to = (ht_tensor_output){t->name, dtype, rank, t->shape, bytes};
 }
 
+/* Values that no tensor has. */
+static void put_given(ht_rewrite_tensor *t) {
+    memcpy(t->shape, t->from.dims, (size_t)t->from.n_dims * sizeof *t->shape);
+    t->to = (ht_tensor_output){t->name, "F32", t->from.n_dims, t->shape, t->from.n_bytes};
+}
+
 /* The name of a weight that was packed as compressed-tensors does; transformers calls stacked experts by their module. */
 static ht_status rename_packed(ht_rewrite_tensor *t, ht_error *err) {
     static const char packed[] = "_packed", weight[] = ".weight_packed";
@@ -173,7 +180,7 @@ static ht_status rename_packed(ht_rewrite_tensor *t, ht_error *err) {
 /* ---- MLX's groups ---- */
 
 bool ht_rewrite_in_parts(const ht_rewrite_plan *plan, const ht_rewrite_tensor *weight) {
-    if (weight->action != HT_REWRITE_ROUND || plan->c->gguf) return false;
+    if (weight->action != HT_REWRITE_ROUND || plan->to_gguf) return false;
     return ht_affine_of(weight->type).bits || weight->type == HT_W_MXFP4;
 }
 
@@ -200,7 +207,7 @@ static ht_status add_part(ht_rewrite_plan *plan, size_t owner, int part, ht_erro
     const char *suffix = part == 1 ? "scales" : "biases";
     ht_stored_tensor there;
     size_t stem = strlen(weight_name) - strlen("weight");
-    if (find_beside(plan, weight, ".weight", part == 1 ? ".scales" : ".biases", &there) &&
+    if (!plan->to_other && find_beside(plan, weight, ".weight", part == 1 ? ".scales" : ".biases", &there) &&
         plan->tensor[there.number].owner == owner)
         return HT_OK;
     char *name = malloc(stem + strlen(suffix) + 1);
@@ -260,7 +267,9 @@ static ht_status choose_outputs(ht_rewrite_plan *plan, ht_error *err) {
     ht_status status = HT_OK;
     for (size_t i = 0; !status && i < plan->n; i++) {
         ht_rewrite_tensor *t = &plan->tensor[i];
-        if (t->action == HT_REWRITE_COPY)
+        if (t->given)
+            put_given(t);
+        else if (t->action == HT_REWRITE_COPY)
             keep_output(plan, i, t);
         else if (t->action == HT_REWRITE_ROUND && ht_rewrite_in_parts(plan, &plan->tensor[t->owner]))
             status = put_part(plan, t, err);
@@ -270,25 +279,73 @@ static ht_status choose_outputs(ht_rewrite_plan *plan, ht_error *err) {
     return status;
 }
 
+/* ---- files ---- */
+
+/* Bytes of a safetensors file at most, as transformers and mlx-lm cut them. */
+static const size_t shard_bytes = (size_t)5 * 1000 * 1000 * 1000;
+
+/* Shares the tensors out to files, in their order; the number of the files. */
+static int share_out(ht_rewrite_plan *plan) {
+    int file = 0;
+    size_t filled = 0;
+    for (size_t i = 0; i < plan->n; i++) {
+        ht_rewrite_tensor *t = &plan->tensor[i];
+        if (t->action == HT_REWRITE_DROP) continue;
+        if (filled && t->to.n_bytes > shard_bytes - ht_min_size(filled, shard_bytes)) {
+            file++;
+            filled = 0;
+        }
+        t->file = file;
+        filled += t->to.n_bytes;
+    }
+    return file + 1;
+}
+
+/* The files of the checkpoint, or those of what it becomes. */
+static ht_status name_files(ht_rewrite_plan *plan, ht_error *err) {
+    const int n = plan->to_other ? share_out(plan) : ht_safetensors_n_files(plan->c->tensors);
+    plan->file = calloc((size_t)n, sizeof *plan->file);
+    if (!plan->file) return ht_fail_memory(err, (size_t)n * sizeof *plan->file, "names of files");
+    plan->n_files = n;
+    for (int i = 0; i < n; i++) {
+        char name[64] = "model.safetensors";
+        if (n > 1) snprintf(name, sizeof name, "model-%05d-of-%05d.safetensors", i + 1, n);
+        plan->file[i] = strdup(plan->to_other ? name : ht_base_name(ht_safetensors_file(plan->c->tensors, i)->path));
+        if (!plan->file[i]) return ht_fail_memory(err, sizeof name, "a name");
+    }
+    return HT_OK;
+}
+
+/* ---- the plan, finished ---- */
+
 ht_status ht_rewrite_plan_finish(ht_rewrite_plan *plan, ht_error *err) {
     ht_status status = HT_OK;
     follow_owners(plan);
     for (size_t i = 0; !status && i < plan->n; i++) {
         ht_rewrite_tensor *t = &plan->tensor[i];
-        if (t->action != HT_REWRITE_ROUND || t->owner != i) continue;
+        if (t->action != HT_REWRITE_ROUND || t->owner != i || plan->to_other) continue;
         status = plan->c->gguf ? drop_product_scales(plan, t, err) : rename_packed(t, err);
     }
     if (!status) status = add_parts(plan, err);
-    return status ? status : choose_outputs(plan, err);
+    if (!status) status = choose_outputs(plan, err);
+    return status || plan->to_gguf ? status : name_files(plan, err);
 }
 
 void ht_rewrite_plan_free(ht_rewrite_plan *plan) {
     for (size_t i = 0; plan->tensor && i < plan->n; i++) {
         free(plan->tensor[i].name);
         free(plan->tensor[i].renamed);
+        free(plan->tensor[i].piece);
+        free(plan->tensor[i].given);
     }
+    for (int i = 0; plan->file && i < plan->n_files; i++) free(plan->file[i]);
+    free(plan->file);
     free(plan->tensor);
     free(plan->change);
+}
+
+bool ht_rewrite_changes_type(const ht_rewrite_tensor *weight) {
+    return weight->action == HT_REWRITE_ROUND && weight->from.type != (int)weight->type;
 }
 
 size_t ht_rewrite_plan_bytes(const ht_rewrite_plan *plan) {
@@ -299,7 +356,7 @@ size_t ht_rewrite_plan_bytes(const ht_rewrite_plan *plan) {
 
 static bool is_written_quantized(const ht_rewrite_plan *plan, const ht_rewrite_tensor *t) {
     if (t->action == HT_REWRITE_COPY) return t->quantized;
-    return t->action == HT_REWRITE_ROUND && !is_float(plan->tensor[t->owner].type);
+    return t->action == HT_REWRITE_ROUND && !is_float((int)plan->tensor[t->owner].type);
 }
 
 bool ht_rewrite_is_dense(const ht_rewrite_plan *plan) {

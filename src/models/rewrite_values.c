@@ -6,6 +6,7 @@
 #include "formats/affine.h"
 #include "formats/block_pack.h"
 #include "formats/blocks.h"
+#include "formats/repack.h"
 #include "models/pack.h"
 #include "models/rewrite.h"
 
@@ -47,6 +48,7 @@ struct ht_rewrite_values {
     buffer chunks, importance;
     sums all;
     double least_kept;
+    int64_t n_inexact;
     /* Of the weight that is being made: */
     const ht_rewrite_tensor *t;
     ht_weight_rows rows;
@@ -64,17 +66,10 @@ static ht_status grow(buffer *b, size_t bytes, ht_error *err) {
 
 /* ---- changes ---- */
 
-/* Row of the canonical order at place `at` of rows that are interleaved in heads; inverse of ht_interleaved_row. */
-static int64_t canonical_row(int64_t at, int64_t head_rows) {
-    if (!head_rows) return at;
-    const int64_t within = at % head_rows;
-    return at - within + within % 2 * (head_rows / 2) + within / 2;
-}
-
 /* Adds scale * B A to row `row` of the tensor. */
 static void add_change(const ht_rewrite_change *c, int64_t row, float *delta) {
     const ht_lora *l = c->lora;
-    int64_t b_row = canonical_row(row - c->first_row, c->head_rows);
+    int64_t b_row = ht_canonical_row(row - c->first_row, c->head_rows);
     if (c->lora_head_rows) b_row = ht_interleaved_row(b_row, c->lora_head_rows);
     const float *b = l->b + (c->expert * l->n_out + b_row) * l->rank, *a = l->a + c->expert * l->rank * l->n_in;
     for (int64_t i = 0; i < l->rank; i++, a += l->n_in) {
@@ -118,6 +113,15 @@ static void round_floats(ht_weight_type type, const float *x, int64_t n, uint8_t
         out[2 * i] = (uint8_t)bits;
         out[2 * i + 1] = (uint8_t)(bits >> 8);
     }
+}
+
+bool ht_rewrite_is_exact(ht_weight_type type, const float *x, int64_t n) {
+    for (int64_t i = 0; type != HT_W_F32 && i < n; i++) {
+        const float stored =
+            type == HT_W_BF16 ? ht_bf16_to_f32(ht_f32_to_bf16(x[i])) : ht_f16_to_f32(ht_f32_to_f16(x[i]));
+        if (ht_float_bits(stored) != ht_float_bits(x[i])) return false;
+    }
+    return true;
 }
 
 static ht_status too_large(const ht_rewrite_tensor *t, float x, ht_error *err) {
@@ -239,6 +243,23 @@ static ht_status round_rows(ht_rewrite_values *v, worker *w, int64_t first, int6
     return status;
 }
 
+/* Puts the stored blocks of rows [first, first + n) into `out` in the type that is written. */
+static ht_status repack_rows(ht_rewrite_values *v, worker *w, int64_t first, int64_t n, ht_error *err) {
+    const int64_t count = n * v->rows.k;
+    const ht_weight_type type = v->t->type;
+    const ht_weight_type_info *info = ht_weight_type_info_of(type);
+    const size_t bytes = (size_t)(count / info->block) * info->block_bytes;
+    const bool in_parts = ht_rewrite_in_parts(v->plan, v->t);
+    uint8_t *to = in_parts ? w->blocks.data : (uint8_t *)v->out[0].data + (size_t)first * (bytes / (size_t)n);
+    ht_status status = ht_weight_rows_read_blocks(&v->rows, first, n, w->base.data, w->scratch.data, err);
+    if (status) return status;
+    if (!ht_repack((ht_weight_type)v->t->from.type, w->base.data, count, type,
+                   to)) /* all values were compared before */
+        return ht_fail(err, HT_ERR_IO, "%s: tensor `%s` changed while it was read", v->t->from.file_name, v->t->name);
+    if (in_parts) split_groups(v, to, first * v->rows.k / info->block, count / info->block);
+    return HT_OK;
+}
+
 static ht_status make_rows(ht_rewrite_values *v, worker *w, int64_t first, int64_t n, sums *own, ht_error *err) {
     if (ht_cancel_requested(v->plan->cancel)) return ht_fail(err, HT_ERR_CANCELLED, "%s was cancelled", v->plan->verb);
     const int64_t count = n * v->rows.k;
@@ -248,6 +269,7 @@ static ht_status make_rows(ht_rewrite_values *v, worker *w, int64_t first, int64
     if (!status) status = grow(&w->base, floats, err);
     if (!status) status = grow(&w->blocks, floats, err);
     if (!status && changed) status = grow(&w->delta, floats, err);
+    if (!status && v->t->repacks) return repack_rows(v, w, first, n, err);
     if (!status) status = ht_weight_rows_read(&v->rows, first, n, w->base.data, w->scratch.data, err);
     if (status) return status;
     float *x = w->base.data, *delta = changed ? w->delta.data : NULL;
@@ -316,7 +338,7 @@ static ht_status make_tensor(ht_rewrite_values *v, sums *own, ht_error *err) {
 }
 
 static void report_tensor(const ht_rewrite_values *v, size_t bytes, const sums *own) {
-    if (!v->plan->on_tensor) return;
+    if (!v->plan->on_tensor || !ht_rewrite_changes_type(v->t)) return;
     const ht_convert_tensor said = {.name = v->t->renamed ? v->t->renamed : v->t->name,
                                     .from = v->t->from.type_name,
                                     .to = ht_weight_type_info_of(v->t->type)->name,
@@ -342,10 +364,11 @@ static ht_status make_weight(ht_rewrite_values *v, size_t owner, bool counts, ht
     if (!status) status = ht_weight_rows_open(v->plan, v->t, &v->rows, err);
     if (!status) status = find_importance(v, err);
     if (!status) status = make_tensor(v, &own, err);
-    if (!status) status = ht_file_unchanged(v->t->from.file, err);
+    if (!status) status = ht_weight_rows_unchanged(&v->rows, err);
     ht_weight_rows_close(&v->rows);
     if (status) return status;
     v->made = owner;
+    v->n_inexact += is_float(v->t->type) && own.rounding > 0;
     if (!counts) return HT_OK;
     if (v->t->n_changes) {
         add_sums(&v->all, &own);
@@ -356,6 +379,12 @@ static ht_status make_weight(ht_rewrite_values *v, size_t owner, bool counts, ht
 }
 
 static ht_status copy(ht_rewrite_values *v, size_t number, const ht_rewrite_tensor *t, ht_error *err) {
+    if (t->given) {
+        v->made = SIZE_MAX;
+        const ht_status grown = grow(&v->out[0], t->to.n_bytes, err);
+        if (!grown) memcpy(v->out[0].data, t->given, t->to.n_bytes);
+        return grown;
+    }
     const ht_file *file = t->from.file;
     size_t offset = t->from.offset;
     if (!v->plan->c->gguf) {
@@ -417,6 +446,8 @@ void ht_rewrite_values_free(ht_rewrite_values *v) {
     free(v->importance.data);
     free(v);
 }
+
+int64_t ht_rewrite_values_inexact(const ht_rewrite_values *v) { return v->n_inexact; }
 
 void ht_rewrite_values_report(const ht_rewrite_values *v, ht_fuse_report *out) {
     const sums *s = &v->all;

@@ -128,6 +128,31 @@ typedef ht_status ht_stored_projection_fn(const ht_stored_projection *p, void *u
 /* Calls fn for all of them, in the order of ht_weights_projections and of experts; checks all tensors as ht_weights_measure. */
 ht_status ht_weights_visit(const ht_checkpoint_files *c, const ht_config *config, ht_stored_projection_fn *fn,
                            void *user, ht_error *err);
+
+/* Where a weight of any kind is stored, or one expert's matrix of it, and its names in both containers. */
+typedef struct ht_stored_weight {
+    const char *gguf; /* whole name: "blk.3.attn_q.weight"; NULL for experts. Lent during the call, as the next */
+    const char
+        *safetensors; /* behind the prefix of the text model: "layers.3.self_attn.q_proj.weight"; NULL for experts */
+    bool is_head;     /* the untied output head, whose name in safetensors has no prefix */
+    int64_t layer;    /* -1: outside the layers */
+    int64_t rows, columns; /* of one matrix; a vector has one row */
+    bool is_vector;
+    bool is_gain;        /* of a norm: ht_config.norm_offset is added to it */
+    bool is_quantized;   /* a projection, an embedding or the head: weights that are worth rounding to few bits */
+    ht_expert_part part; /* HT_EXPERT_NONE: dense */
+    int64_t expert;
+    size_t tensor;     /* its number (ht_checkpoint_tensor_at) */
+    int64_t first_row; /* of the tensor, whose axes but the last one are all rows */
+    int64_t n_shares;  /* weights that share an expert's rows: 2 for gate and up */
+    int64_t head_rows; /* rows of a head, where GGUF files of the family store them for interleaved RoPE; else 0 */
+    int64_t stored_head_rows; /* the same where this checkpoint has the rows so, else 0 */
+} ht_stored_weight;
+typedef ht_status ht_stored_weight_fn(const ht_stored_weight *w, void *user, ht_error *err);
+/* Calls fn for all weights, experts of one part one after the other; checks all tensors as ht_weights_measure. Tensors that
+ * are no weights of the model are told of in the log. */
+ht_status ht_weights_visit_all(const ht_checkpoint_files *c, const ht_config *config, ht_stored_weight_fn *fn,
+                               void *user, ht_error *err);
 /* Reads the factors on the products of the n matrices in tensor `name`: NVFP4's scale of a whole tensor, and a GGUF file's
  * `x.scale` beside `x.weight`. A tensor may hold the rows of n_shares weights; this is number `share`. *found is false, and
  * `out` unspecified, when there are none. */

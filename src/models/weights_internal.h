@@ -41,6 +41,7 @@ typedef struct ht_loader {
     bool late;                      /* in a layer that only rows meet whose logits are asked for */
     bool *used;                     /* one per tensor of the checkpoint; NULL: nobody asks */
     ht_stored_projection_fn *visit; /* called for every projection; NULL: nobody asks */
+    ht_stored_weight_fn *visit_all; /* called for every weight; NULL: nobody asks */
     void *visit_user;
     ht_error *err;
 } ht_loader;

@@ -34,17 +34,21 @@ static bool has_bias(const ht_config *c, ht_bias_rule rule) {
 
 enum { AROUND = -1 }; /* as a layer: outside of them */
 
-static void place_name(const ht_loader *l, const ht_weight_place *p, int64_t layer, const char *part, char *out) {
-    const char *name = l->from->gguf ? p->gguf : p->safetensors, *dot = p->bare ? "" : ".";
+/* The name in a container; `prefix` is that of the text model in safetensors. */
+static void name_in(bool gguf, const char *prefix, const ht_weight_place *p, int64_t layer, const char *part,
+                    char *out) {
+    const char *name = gguf ? p->gguf : p->safetensors, *dot = p->bare ? "" : ".";
     if (p->bare) part = "";
-    if (l->from->gguf && layer == AROUND)
-        snprintf(out, HT_WEIGHT_NAME, "%s%s%s", name, dot, part);
-    else if (l->from->gguf)
-        snprintf(out, HT_WEIGHT_NAME, "blk.%lld.%s%s%s", (long long)layer, name, dot, part);
-    else if (layer == AROUND)
-        snprintf(out, HT_WEIGHT_NAME, "%s%s%s%s", l->from->prefix, name, dot, part);
+    if (gguf) prefix = "";
+    if (layer == AROUND)
+        snprintf(out, HT_WEIGHT_NAME, "%s%s%s%s", prefix, name, dot, part);
     else
-        snprintf(out, HT_WEIGHT_NAME, "%slayers.%lld.%s%s%s", l->from->prefix, (long long)layer, name, dot, part);
+        snprintf(out, HT_WEIGHT_NAME, "%s%s.%lld.%s%s%s", prefix, gguf ? "blk" : "layers", (long long)layer, name, dot,
+                 part);
+}
+
+static void place_name(const ht_loader *l, const ht_weight_place *p, int64_t layer, const char *part, char *out) {
+    name_in(l->from->gguf != NULL, l->from->prefix, p, layer, part, out);
 }
 
 /* Rows of a head, of a matrix that GGUF files of this family store for interleaved RoPE. */
@@ -70,6 +74,28 @@ static ht_status visit(const ht_loader *l, const ht_weight_place *p, ht_stored_p
     return l->visit(&at, l->visit_user, l->err);
 }
 
+/* Tells the visitor of all weights of the one in tensor `stored`, whose names the caller has filled in. */
+static ht_status visit_stored(const ht_loader *l, const char *stored, ht_stored_weight at) {
+    ht_stored_tensor t;
+    if (!l->visit_all) return HT_OK;
+    (void)ht_checkpoint_find(l->from, stored, &t); /* it was found before */
+    at.tensor = t.number;
+    at.n_shares = 1;
+    return l->visit_all(&at, l->visit_user, l->err);
+}
+
+/* The same of a row of a table; part: "weight" or "bias". */
+static ht_status visit_place(const ht_loader *l, const ht_weight_place *p, const char *part, ht_stored_weight at) {
+    char stored[HT_WEIGHT_NAME], safetensors[HT_WEIGHT_NAME], gguf[HT_WEIGHT_NAME];
+    if (!l->visit_all) return HT_OK;
+    place_name(l, p, at.layer, part, stored);
+    name_in(true, "", p, at.layer, part, gguf);
+    name_in(false, "", p, at.layer, part, safetensors);
+    at.gguf = gguf;
+    at.safetensors = safetensors;
+    return visit_stored(l, stored, at);
+}
+
 /* Gives a weight its slot; inside a layer it becomes a projection that adapters can name. */
 static ht_status keep_projection(ht_loader *l, const ht_weight_place *p, const ht_projection *of, const char **slot) {
     char name[HT_WEIGHT_NAME];
@@ -87,6 +113,15 @@ static ht_status keep_projection(ht_loader *l, const ht_weight_place *p, const h
     *slot = kept->slot;
     l->into->n_projections++;
     return HT_OK;
+}
+
+/* The bias of a matrix. */
+static ht_stored_weight as_vector(ht_stored_weight matrix) {
+    matrix.columns = matrix.rows;
+    matrix.rows = 1;
+    matrix.is_vector = true;
+    matrix.is_quantized = false;
+    return matrix;
 }
 
 static ht_status load_weight(ht_loader *l, const ht_weight_place *p, int64_t layer, ht_weight *w) {
@@ -115,6 +150,14 @@ static ht_status load_weight(ht_loader *l, const ht_weight_place *p, int64_t lay
         (void)ht_checkpoint_find(l->from, name, &t); /* it was found above */
         status = visit(l, p, (ht_stored_projection){projection, 0, t.number, 0, 1, head_rows});
     }
+    const ht_stored_weight at = {.layer = layer,
+                                 .rows = rows,
+                                 .columns = columns,
+                                 .is_quantized = layer != AROUND || p->looked_up,
+                                 .head_rows = projection.head_rows,
+                                 .stored_head_rows = head_rows};
+    if (!status) status = visit_place(l, p, "weight", at);
+    if (!status && has_bias(c, p->bias)) status = visit_place(l, p, "bias", as_vector(at));
     return status || !l->into ? status : keep_projection(l, p, &projection, &w->slot);
 }
 
@@ -176,6 +219,18 @@ static ht_status load_experts(ht_loader *l, const ht_weight_place *p, int64_t la
             int64_t row = f->stacked ? (e * f->n_shares + f->share) * rows : 0;
             status = visit(l, p, (ht_stored_projection){projection, e, t.number, row, f->n_shares, 0});
         }
+        if (!status && l->visit_all) {
+            const ht_stored_weight at = {.layer = layer,
+                                         .rows = rows,
+                                         .columns = columns,
+                                         .is_quantized = true,
+                                         .part = p->expert,
+                                         .expert = e,
+                                         .tensor = t.number,
+                                         .first_row = f->stacked ? (e * f->n_shares + f->share) * rows : 0,
+                                         .n_shares = f->n_shares};
+            status = l->visit_all(&at, l->visit_user, l->err);
+        }
         if (!status) status = ht_loader_add(l, false, &t, name, 0, matrix ? &matrix[e] : NULL);
         if (status || !l->into) continue;
         l->into->use[l->into->n_matrices - 1].expert = true;
@@ -200,7 +255,10 @@ static ht_status load_place(ht_loader *l, const ht_weight_place *p, int64_t laye
     place_name(l, p, layer, "weight", name);
     ht_array *none;
     ht_array **to = base ? (ht_array **)(void *)(base + p->offset) : &none;
-    return ht_loader_vector(l, name, extent(l->config, p->rows, ht_max_i64(layer, 0)), 0, to);
+    const int64_t n = extent(l->config, p->rows, ht_max_i64(layer, 0));
+    ht_status status = ht_loader_vector(l, name, n, 0, to);
+    const ht_stored_weight at = {.layer = layer, .rows = 1, .columns = n, .is_vector = true, .is_gain = !p->bare};
+    return status ? status : visit_place(l, p, "weight", at);
 }
 
 static ht_status load_places(ht_loader *l, const ht_weight_place *table, int64_t layer, char *base) {
@@ -215,6 +273,37 @@ ht_status ht_loader_layer(ht_loader *l, int64_t layer, char *base) {
     for (const ht_weight_place *const *table = l->config->family->layer; !status && *table; table++)
         status = load_places(l, *table, layer, base);
     return status;
+}
+
+static const char *head_name(const ht_checkpoint_files *c) {
+    return c->gguf ? "output.weight" : c->head ? c->head : "lm_head.weight";
+}
+
+/* Tells the visitor of all weights of those that every decoder has around its layers. */
+static ht_status visit_around(const ht_loader *l) {
+    const ht_config *c = l->config;
+    const ht_stored_weight table = {.gguf = "token_embd.weight",
+                                    .safetensors = "embed_tokens.weight",
+                                    .layer = AROUND,
+                                    .rows = c->vocab,
+                                    .columns = c->hidden,
+                                    .is_quantized = true};
+    ht_stored_weight norm = as_vector(table), head = table;
+    char name[HT_WEIGHT_NAME];
+    norm.gguf = "output_norm.weight";
+    norm.safetensors = "norm.weight";
+    norm.columns = c->hidden;
+    norm.is_gain = true;
+    head.gguf = "output.weight";
+    head.safetensors = "lm_head.weight";
+    head.is_head = true;
+    const bool gguf = l->from->gguf != NULL;
+    snprintf(name, sizeof name, "%s%s", gguf ? "" : l->from->prefix, gguf ? table.gguf : table.safetensors);
+    ht_status status = visit_stored(l, name, table);
+    snprintf(name, sizeof name, "%s%s", gguf ? "" : l->from->prefix, gguf ? norm.gguf : norm.safetensors);
+    if (!status) status = visit_stored(l, name, norm);
+    if (status || c->tied_head) return status;
+    return visit_stored(l, head_name(l->from), head);
 }
 
 ht_status ht_loader_around(ht_loader *l, ht_decoder *d) {
@@ -233,10 +322,11 @@ ht_status ht_loader_around(ht_loader *l, ht_decoder *d) {
     d->head.matrix = d->embedding.matrix;
     d->head.scale = d->embedding.scale;
     if (!c->tied_head) {
-        const char *head = from->gguf ? "output.weight" : from->head ? from->head : "lm_head.weight";
+        const char *head = head_name(from);
         status = ht_loader_head(l, head, &d->head.matrix);
         if (!status) status = ht_loader_scale_products(l, head, &d->head);
     }
+    if (!status) status = visit_around(l);
     d->embedding.bias = d->head.bias = HT_NONE;
     d->embedding.slot = "model.embed_tokens";
     d->head.slot = "lm_head";

@@ -61,6 +61,23 @@ static uint64_t listed_rank(const ht_merges *m, int32_t left, int32_t right, int
     return NO_MERGE;
 }
 
+int64_t ht_merges_rank(const ht_merges *m, int32_t left, int32_t right) {
+    int32_t product;
+    const uint64_t rank = m->slots ? listed_rank(m, left, right, &product) : NO_MERGE;
+    return rank == NO_MERGE ? -1 : (int64_t)rank;
+}
+
+bool ht_merges_next(const ht_merges *m, size_t *at, int32_t *left, int32_t *right) {
+    while (m->slots && *at <= m->mask) {
+        const uint64_t slot = m->slots[(*at)++];
+        if (!slot) continue;
+        *left = (int32_t)(slot >> 43);
+        *right = (int32_t)(slot >> 22 & ((1 << 21) - 1));
+        return true;
+    }
+    return false;
+}
+
 /* Rank of a scored merge: best score first, then lowest id; of two splits of one token, the longer left part first. */
 static uint64_t scored_rank(const ht_merges *m, const ht_vocab *v, int32_t left, int32_t right, int32_t *product) {
     size_t a = v->length[left], b = v->length[right];

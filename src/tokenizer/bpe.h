@@ -30,6 +30,10 @@ void ht_merges_add(ht_merges *m, int32_t left, int32_t right, int32_t product);
 /* Prefetches the hash slot of a merge about to be added; called for a batch, so that the cache misses overlap. */
 void ht_merges_prefetch(const ht_merges *m, int32_t left, int32_t right);
 void ht_merges_free(ht_merges *m);
+/* Rank of a listed merge; -1 when there is none. */
+int64_t ht_merges_rank(const ht_merges *m, int32_t left, int32_t right);
+/* Iterates over the listed merges in no order: start with *at = 0; false at the end. */
+bool ht_merges_next(const ht_merges *m, size_t *at, int32_t *left, int32_t *right);
 
 typedef struct ht_bpe_heap_entry {
     uint64_t rank;

@@ -1,132 +1,14 @@
-/* Tokenizer from GGUF metadata. `tokenizer.ggml.pre` names the pre-tokenizer; the table below gives the stages of that
- * model's tokenizer.json. Unknown names are refused: a near miss would tokenize almost right. */
+/* Tokenizer from GGUF metadata. `tokenizer.ggml.pre` names the pre-tokenizer (gguf_stages.h). Unknown names are refused: a
+ * near miss would tokenize almost right. */
 #include "base/error.h"
+#include "tokenizer/gguf_stages.h"
 #include "tokenizer/tokenizer.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Values of tokenizer.ggml.token_type (gguf.constants.TokenType). */
-enum { TYPE_UNKNOWN = 2, TYPE_CONTROL = 3, TYPE_USER_DEFINED = 4, TYPE_UNUSED = 5, TYPE_BYTE = 6, TYPE_NORMAL = 1 };
-
 #define METASPACE "\xE2\x96\x81"
-
-/* ---- pre-tokenizers ---- */
-
-#define ANY_CASE_CONTRACTION "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
-#define LLAMA3_END           "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-#define LLAMA3               ANY_CASE_CONTRACTION "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}" LLAMA3_END
-#define QWEN2                ANY_CASE_CONTRACTION "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}" LLAMA3_END
-#define QWEN35                                                                                                         \
-    ANY_CASE_CONTRACTION "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*"          \
-                         "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-#define UPPER     "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
-#define LOWER     "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
-#define CASED_END "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-#define TEKKEN    "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER "*|\\p{N}" CASED_END
-#define GPT4O                                                                                                          \
-    "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" ANY_CASE_CONTRACTION "?|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER       \
-    "*" ANY_CASE_CONTRACTION "?|\\p{N}{1,3}" CASED_END
-#define DEEPSEEK_LETTERS                                                                                               \
-    "\\s?[A-Za-z\\x{B5}\\x{C0}-\\x{D6}\\x{D8}-\\x{F6}\\x{F8}-\\x{1BA}\\x{1BC}-\\x{1BF}\\x{1C4}-\\x{293}\\x{295}-"      \
-    "\\x{2AF}\\x{370}-\\x{373}\\x{376}\\x{377}\\x{37B}-\\x{37D}\\x{37F}\\x{386}\\x{388}-\\x{38A}\\x{38C}\\x{38E}-"     \
-    "\\x{3A1}\\x{3A3}-\\x{3F5}\\x{3F7}-\\x{481}\\x{48A}-\\x{52F}\\x{531}-\\x{556}\\x{10A0}-\\x{10C5}\\x{13A0}-"        \
-    "\\x{13F5}\\x{13F8}-\\x{13FD}\\x{1C90}-\\x{1CBA}\\x{1CBD}-\\x{1CBF}\\x{1D00}-\\x{1D2B}\\x{1D6B}-\\x{1D77}"         \
-    "\\x{1D79}-\\x{1D9A}\\x{1E00}-\\x{1F15}\\x{1F18}-\\x{1F1D}\\x{1F20}-\\x{1F45}\\x{1F48}-\\x{1F4D}\\x{1F50}-"        \
-    "\\x{1F57}\\x{1F59}\\x{1F5B}\\x{1F5D}\\x{1F5F}-\\x{1F7D}\\x{1F80}-\\x{1FB4}\\x{1FB6}-\\x{1FBC}\\x{1FBE}"           \
-    "\\x{1FC2}-\\x{1FC4}\\x{1FC6}-\\x{1FCC}\\x{1FD0}-\\x{1FD3}\\x{1FD6}-\\x{1FDB}\\x{1FE0}-\\x{1FEC}\\x{1FF2}-"        \
-    "\\x{1FF4}\\x{1FF6}-\\x{1FFC}\\x{2102}\\x{2107}\\x{210A}-\\x{2113}\\x{2115}\\x{2119}-\\x{211D}\\x{2124}"           \
-    "\\x{2126}\\x{2128}\\x{212A}-\\x{212D}\\x{212F}-\\x{2134}\\x{2139}\\x{213C}-\\x{213F}\\x{2145}-\\x{2149}"          \
-    "\\x{214E}\\x{2183}\\x{2184}\\x{2C00}-\\x{2C7B}\\x{2C7E}-\\x{2CE4}\\x{2CEB}-\\x{2CEE}\\x{2CF2}\\x{2CF3}"           \
-    "\\x{A640}-\\x{A66D}\\x{A680}-\\x{A69B}\\x{A722}-\\x{A76F}\\x{A771}-\\x{A787}\\x{A78B}-\\x{A78E}\\x{AB70}-"        \
-    "\\x{ABBF}\\x{FB00}-\\x{FB06}\\x{FB13}-\\x{FB17}\\x{FF21}-\\x{FF3A}\\x{FF41}-\\x{FF5A}\\x{10400}-\\x{1044F}"       \
-    "\\x{104B0}-\\x{104D3}\\x{104D8}-\\x{104FB}\\x{10C80}-\\x{10CB2}\\x{10CC0}-\\x{10CF2}\\x{118A0}-\\x{118DF}"        \
-    "\\x{1E900}-\\x{1E943}]+"
-
-/* A pre-tokenizer step: a Split pattern (Isolated), or one of these codes for a built-in step. */
-#define DIGITS      "\1" /* Digits, individual */
-#define DIGIT_RUNS  "\2" /* Digits, contiguous */
-#define PUNCTUATION "\3" /* Punctuation, contiguous */
-#define BYTES       "\4" /* ByteLevel, no pattern */
-#define BYTES_GPT2  "\5" /* ByteLevel with the GPT-2 pattern */
-
-typedef struct pre_row {
-    const char *names; /* separated by spaces */
-    const char *steps[8];
-    bool nfc, ignore_merges, add_bos;
-} pre_row;
-
-static const pre_row pre_rows[] = {
-    {.names = " gpt-2 phi-2 jais mellum exaone4 modern-bert jina-es jina-de jina-v2-es jina-v2-de gigachat a.x-4.0 ",
-     .steps = {BYTES_GPT2}},
-    {.names = " mpt olmo ", .steps = {BYTES_GPT2}, .nfc = true},
-    {.names = " smollm starcoder refact codeshell exaone minerva-7b ", .steps = {DIGITS, BYTES_GPT2}},
-    {.names = " command-r ", .steps = {DIGITS, BYTES_GPT2}, .nfc = true},
-    {.names = " llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 ",
-     .steps = {LLAMA3, BYTES},
-     .ignore_merges = true,
-     .add_bos = true},
-    {.names = " dbrx smaug-bpe chatglm-bpe ", .steps = {LLAMA3, BYTES}},
-    {.names = " glm4 ", .steps = {LLAMA3, BYTES}, .ignore_merges = true},
-    {.names = " qwen2 deepseek-r1-qwen stablelm2 hunyuan megrez grok-2 kormo ", .steps = {QWEN2, BYTES}, .nfc = true},
-    {.names = " qwen35 ", .steps = {QWEN35, BYTES}, .nfc = true},
-    {.names = " tekken ", .steps = {TEKKEN, BYTES}, .ignore_merges = true, .add_bos = true},
-    {.names = " gpt-4o llama4 ", .steps = {GPT4O, BYTES}},
-    {.names = " deepseek-llm ",
-     .steps = {"[\r\n]", DEEPSEEK_LETTERS, "\\s?[!-/:-~！-／：-～‘-‟　-。]+", "\\s+$", "[一-龥ࠀ-一가-퟿]+",
-               DIGITS, BYTES}},
-    {.names = " deepseek-coder ",
-     .steps = {"[\r\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", "[一-龥ࠀ-一가-퟿]+", DIGITS, BYTES}},
-    {.names = " deepseek-v3 hunyuan-dense ",
-     .steps = {"\\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+",
-               "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+|"
-               " ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+",
-               BYTES}},
-    {.names = " falcon ", .steps = {PUNCTUATION, BYTES_GPT2, DIGIT_RUNS, "[0-9][0-9][0-9]"}},
-    /* written by converters that do not know the model */
-    {.names = " default ",
-     .steps = {"[\\p{P}\\$\\+<=>\\^~\\|]+",
-               "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)", "\\p{N}+",
-               "[0-9][0-9][0-9]", BYTES}},
-};
-
-static const pre_row *find_pre(ht_bytes name) {
-    char padded[64];
-    if (name.len + 3 > sizeof padded || memchr(name.data, ' ', name.len) || memchr(name.data, '\0', name.len))
-        return NULL;
-    padded[0] = ' ';
-    memcpy(padded + 1, name.data, name.len);
-    padded[name.len + 1] = ' ';
-    padded[name.len + 2] = '\0';
-    for (size_t i = 0; i < sizeof pre_rows / sizeof *pre_rows; i++)
-        if (strstr(pre_rows[i].names, padded)) return &pre_rows[i];
-    return NULL;
-}
-
-static ht_status add_class_split(ht_tokenizer *t, uint8_t classes, ht_behavior behavior, ht_error *err) {
-    ht_pre_step *step = ht_add_pre(t, HT_PRE_SPLIT, err);
-    if (!step) return HT_ERR_LIMIT;
-    step->classes = classes;
-    step->behavior = behavior;
-    return HT_OK;
-}
-
-static ht_status add_pre_step(ht_tokenizer *t, const char *word, ht_error *err) {
-    switch (word[0]) {
-    case '\1': return add_class_split(t, HT_CLASS_DIGIT, HT_SPLIT_ISOLATED, err);
-    case '\2': return add_class_split(t, HT_CLASS_DIGIT, HT_SPLIT_CONTIGUOUS, err);
-    case '\3': return add_class_split(t, HT_CLASS_PUNCT_STEP, HT_SPLIT_CONTIGUOUS, err);
-    case '\4':
-    case '\5': {
-        ht_pre_step *step = ht_add_pre(t, HT_PRE_BYTE_LEVEL, err);
-        if (!step) return HT_ERR_LIMIT;
-        step->scan = word[0] == '\5' ? ht_scan_gpt2 : NULL;
-        return HT_OK;
-    }
-    default: return ht_add_split_regex(t, word, strlen(word), HT_SPLIT_ISOLATED, false, err);
-    }
-}
 
 /* ---- vocabulary ---- */
 
@@ -141,8 +23,8 @@ typedef struct reader {
 
 static int type_of(const reader *r, int32_t id) {
     int64_t type;
-    if (!r->types || !ht_gguf_item_i64(r->types, (uint64_t)id, &type)) return TYPE_NORMAL;
-    return type >= TYPE_NORMAL && type <= TYPE_BYTE ? (int)type : TYPE_NORMAL;
+    if (!r->types || !ht_gguf_item_i64(r->types, (uint64_t)id, &type)) return HT_GGUF_TOKEN_NORMAL;
+    return type >= HT_GGUF_TOKEN_NORMAL && type <= HT_GGUF_TOKEN_BYTE ? (int)type : HT_GGUF_TOKEN_NORMAL;
 }
 
 static ht_status find_array(const reader *r, const char *key, ht_gguf_type type, uint64_t n,
@@ -190,7 +72,7 @@ static ht_status read_tokens(reader *r) {
     for (int32_t id = 0; !st && ht_gguf_next_string(tokens, &offset, &text); id++) {
         if (!ht_utf8_valid(text.data, text.len))
             st = ht_fail(r->err, HT_ERR_FORMAT, "token %d is not valid UTF-8", (int)id);
-        else if (r->sentencepiece && type_of(r, id) == TYPE_USER_DEFINED && memchr(text.data, ' ', text.len))
+        else if (r->sentencepiece && type_of(r, id) == HT_GGUF_TOKEN_USER_DEFINED && memchr(text.data, ' ', text.len))
             st = set_respelled(r, id, text);
         else
             st = ht_vocab_set(&r->t->vocab, id, text.data, text.len, r->err);
@@ -212,23 +94,14 @@ static ht_status read_id(const reader *r, const char *key, int32_t otherwise, in
     return HT_OK;
 }
 
-/* Whether a token is a converter's [PAD<id>] filler, sometimes marked as user-defined; text must never match it. */
-static bool is_padding(const ht_vocab *v, int32_t id) {
-    const char *text = ht_vocab_text(v, id);
-    if (strncmp(text, "[PAD", 4) != 0) return false;
-    char *end;
-    long number = strtol(text + 4, &end, 10);
-    return number == id && strcmp(end, "]") == 0;
-}
-
 static ht_status read_added(reader *r, int32_t unk, int32_t pad) {
     ht_tokenizer *t = r->t;
     for (int32_t id = 0; id < t->vocab.n; id++) {
         int type = type_of(r, id);
         bool named = id == t->bos || id == t->eos || id == unk || id == pad;
-        bool control = type == TYPE_CONTROL || (named && (type != TYPE_NORMAL || !r->types));
-        if (!control && type != TYPE_USER_DEFINED) continue;
-        if (!t->vocab.length[id] || is_padding(&t->vocab, id)) continue;
+        bool control = type == HT_GGUF_TOKEN_CONTROL || (named && (type != HT_GGUF_TOKEN_NORMAL || !r->types));
+        if (!control && type != HT_GGUF_TOKEN_USER_DEFINED) continue;
+        if (!t->vocab.length[id] || ht_gguf_is_filler(ht_vocab_text(&t->vocab, id), id)) continue;
         ht_status st = ht_add_added(t, (ht_added){.id = id, .special = control}, ht_vocab_text(&t->vocab, id),
                                     t->vocab.length[id], r->err);
         if (st) return st;
@@ -286,8 +159,8 @@ static ht_status read_scores(reader *r) {
     for (int32_t id = 0; id < n; id++) {
         t->merges.order[id] = HT_NO_ORDER;
         int type = type_of(r, id);
-        if (type == TYPE_USER_DEFINED) t->merges.order[id] = (uint32_t)order++;
-        if (type != TYPE_NORMAL) continue;
+        if (type == HT_GGUF_TOKEN_USER_DEFINED) t->merges.order[id] = (uint32_t)order++;
+        if (type != HT_GGUF_TOKEN_NORMAL) continue;
         list[count] = (scored){.id = id};
         (void)ht_gguf_item_f64(r->scores, (uint64_t)id, &list[count].score);
         if (isnan(list[count].score)) list[count].score = -INFINITY;
@@ -366,21 +239,13 @@ static ht_status read_byte_level(reader *r) {
     ht_tokenizer *t = r->t;
     ht_bytes name = {"default", 7};
     (void)ht_gguf_get_string(r->g, "tokenizer.ggml.pre", &name);
-    const pre_row *row = find_pre(name);
+    const ht_gguf_stages *row = ht_gguf_stages_named(name);
     if (!row)
         return ht_fail(r->err, HT_ERR_UNSUPPORTED,
                        "the pre-tokenizer `%.*s` (tokenizer.ggml.pre) is not one that this version knows; use the "
                        "checkpoint's tokenizer.json",
                        (int)(name.len % 64), name.data);
-    if (row->nfc) {
-        ht_normal_step *step = ht_add_normal(t, HT_NORMAL_FORM, r->err);
-        if (!step) return HT_ERR_LIMIT;
-        step->form = HT_NFC;
-    }
-    ht_status st = HT_OK;
-    for (int i = 0; i < 8 && row->steps[i] && !st; i++) st = add_pre_step(t, row->steps[i], r->err);
-    t->ignore_merges = row->ignore_merges;
-    t->decode.byte_level = true;
+    ht_status st = ht_gguf_stages_add(row, t, r->err);
     int32_t unk, pad;
     const ht_gguf_value *merges = NULL;
     if (!st) st = read_tokens(r);

@@ -102,6 +102,8 @@ static void load_replace(loader *l, const json_t *step) {
     ht_normal_step *s = ht_add_normal(l->t, HT_NORMAL_REPLACE_REGEX, l->err);
     l->status = s ? ht_regex_new(pattern, n, &s->regex, l->err) : HT_ERR_LIMIT;
     if (l->status) return;
+    s->from = copy(l, pattern, n);
+    s->n_from = n;
     s->to = copy(l, content, n_content);
     s->n_to = n_content;
 }

@@ -240,6 +240,7 @@ void ht_pretokenize(ht_encoder *e, const char *text, size_t n, bool at_start) { 
 
 void ht_pre_step_free(ht_pre_step *s) {
     ht_regex_free(s->regex);
+    free(s->pattern);
     free(s->text);
     free(s->replacement);
     *s = (ht_pre_step){0};

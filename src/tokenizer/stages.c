@@ -50,6 +50,9 @@ ht_status ht_add_split_regex(ht_tokenizer *t, const char *pattern, size_t n, ht_
     if (!step) return HT_ERR_LIMIT;
     step->behavior = behavior;
     step->invert = invert;
+    step->pattern = ht_copy_text(pattern, n);
+    step->n_pattern = n;
+    if (!step->pattern) return ht_fail_memory(err, n, "pre_tokenizer");
     step->scan = ht_scan_known(pattern, n);
     return step->scan ? HT_OK : ht_regex_new(pattern, n, &step->regex, err);
 }
@@ -165,12 +168,13 @@ ht_status ht_add_merges(ht_tokenizer *t, const ht_merge_text *texts, size_t n, h
 }
 
 /* Finds the tokens of single bytes and ASCII characters, the initial symbols. */
-static void find_symbols(ht_tokenizer *t) {
+static ht_status find_symbols(ht_tokenizer *t, ht_error *err) {
+    ht_text spelled = {0};
     for (int byte = 0; byte < 256; byte++) {
-        ht_text spelled = {0};
+        ht_text_clear(&spelled);
         ht_text_append_utf8(&spelled, ht_char_of_byte((unsigned char)byte));
-        t->byte_id[byte] = spelled.data ? ht_vocab_find(&t->vocab, spelled.data, spelled.len) : -1;
-        ht_text_discard(&spelled);
+        if (spelled.failed) break;
+        t->byte_id[byte] = ht_vocab_find(&t->vocab, spelled.data, spelled.len);
         char name[8];
         snprintf(name, sizeof name, "<0x%02X>", (unsigned)byte);
         t->fallback_id[byte] = ht_vocab_find(&t->vocab, name, 6);
@@ -180,6 +184,9 @@ static void find_symbols(ht_tokenizer *t) {
         t->ascii_id[c] = ht_vocab_find(&t->vocab, &text, 1);
     }
     if (t->unk_text) t->unk = ht_vocab_find(&t->vocab, t->unk_text, strlen(t->unk_text));
+    const bool failed = spelled.failed;
+    ht_text_discard(&spelled);
+    return failed ? ht_fail_memory(err, 4, "the tokens of bytes") : HT_OK;
 }
 
 /* Marks the bytes that precede a U+2581 within the token. */
@@ -263,7 +270,8 @@ static ht_status finish_added(ht_tokenizer *t, ht_error *err) {
 }
 
 ht_status ht_tokenizer_finish(ht_tokenizer *t, ht_error *err) {
-    find_symbols(t);
+    ht_status st = find_symbols(t, err);
+    if (st) return st;
     t->byte_level = t->n_pre && t->pre[t->n_pre - 1].kind == HT_PRE_BYTE_LEVEL;
     t->split_words = can_split_words(t);
     return finish_added(t, err);

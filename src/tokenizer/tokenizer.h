@@ -29,7 +29,7 @@ typedef enum ht_normal_kind {
 typedef struct ht_normal_step {
     ht_normal_kind kind;
     ht_normal_form form;
-    char *from, *to; /* Prepend uses `to` */
+    char *from, *to; /* Prepend uses `to`; from is a regular expression's pattern, too */
     size_t n_from, n_to;
     ht_regex *regex;
     bool left, right; /* Strip: ends to strip */
@@ -56,6 +56,8 @@ typedef struct ht_pre_step {
     bool invert;
     ht_scan_fn *scan; /* Split: one of scan, regex, text, classes; ByteLevel: its own pattern */
     ht_regex *regex;
+    char *pattern; /* Split: the regular expression that scan or regex stands for; else NULL */
+    size_t n_pattern;
     char *text; /* literal text */
     size_t n_text;
     uint8_t classes;       /* HT_CLASS_* bits; each character is one match */

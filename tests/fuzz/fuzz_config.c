@@ -1,5 +1,6 @@
-/* config.json with generation_config.json, or GGUF metadata: a configuration that is accepted keeps its promises. The
- * first byte chooses the reader and the hints; a zero byte parts the two JSON texts. */
+/* config.json with generation_config.json, or GGUF metadata: a configuration that is accepted keeps its promises, and is
+ * converted. The first byte chooses the reader and the hints; a zero byte parts the two JSON texts. */
+#include "models/convert_metadata.h"
 #include "models/registry.h"
 
 #include <math.h>
@@ -48,6 +49,37 @@ static void check_error(ht_status status, const ht_error *err) {
     check(err->status == status && err->message[0] && memchr(err->message, 0, sizeof err->message) != NULL);
 }
 
+/* In the other container it is a configuration, too, or refused by name. */
+static void convert(const ht_config *c) {
+    ht_error err = {0};
+    json_t *object = json_object(), *config;
+    float *values;
+    int64_t n;
+    ht_status status = object ? ht_convert_config_to_gguf(c, object, &err) : HT_OK;
+    if (status) check_error(status, &err);
+    json_decref(object);
+    status = ht_gguf_rope_factors(c, &values, &n, &err);
+    if (!status && values) {
+        ht_rope_spec rope = {.theta = c->rope.theta};
+        status = ht_rope_from_factors(values, n, &rope, &err);
+        free(values);
+    }
+    if (status) check_error(status, &err);
+    status = ht_convert_config_to_json(c, &c->rope, &config, &err);
+    check(!status == (config != NULL));
+    if (status) {
+        check_error(status, &err);
+        return;
+    }
+    static const ht_config_hints no_tensors;
+    char *text = json_dumps(config, 0);
+    static ht_config read;
+    if (text && !ht_config_from_json((ht_json_text){text, strlen(text)}, (ht_json_text){0}, &no_tensors, &read, &err))
+        check(read.family == c->family && read.n_layers == c->n_layers && read.hidden == c->hidden);
+    free(text);
+    json_decref(config);
+}
+
 static void from_gguf(const uint8_t *data, size_t size) {
     ht_gguf *g;
     ht_error err = {0};
@@ -56,8 +88,10 @@ static void from_gguf(const uint8_t *data, size_t size) {
     ht_status status = ht_config_from_gguf(g, "fuzz.gguf", &c, &err);
     if (status)
         check_error(status, &err);
-    else
+    else {
         check_config(&c);
+        convert(&c);
+    }
     ht_gguf_free(g);
 }
 
@@ -86,7 +120,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     ht_status status = ht_config_from_json(config, generation, &hints, &c, &err);
     if (status)
         check_error(status, &err);
-    else
+    else {
         check_config(&c);
+        convert(&c);
+    }
     return 0;
 }

@@ -117,6 +117,7 @@ static void read_tokenizer(const void *data, size_t size, size_t from) {
     tokens_check(!status == (t != NULL) && (!status || (err.status == status && err.message[0])));
     if (status) return;
     tokens_use(t, from);
+    tokens_save(t);
     ht_tokenizer_free(t);
 }
 

@@ -12,6 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     ht_error err;
     if (ht_tokenizer_from_json(json, n, nul ? nul + 1 : NULL, n_config, &t, &err)) return 0;
     tokens_use(t, data[0]);
+    tokens_save(t);
     ht_tokenizer_free(t);
     return 0;
 }

@@ -1,7 +1,8 @@
-/* For targets of what reads tokenizers: what has loaded must also encode, and decode what it encoded. */
+/* For targets of what reads tokenizers: what has loaded must also encode, decode what it encoded, and can be written. */
 #ifndef TESTS_FUZZ_TOKENS_H
 #define TESTS_FUZZ_TOKENS_H
 
+#include "tokenizer/save.h"
 #include "tokenizer/tokenizer.h"
 
 #include <stdlib.h>
@@ -50,6 +51,36 @@ static inline void tokens_use(const ht_tokenizer *t, size_t from) {
         free(decoded);
         free(ids);
     }
+}
+
+static inline void tokens_same_ids(const ht_tokenizer *a, const ht_tokenizer *b) {
+    int32_t *x, *y;
+    size_t n_x, n_y;
+    ht_error err;
+    if (ht_tokenizer_encode(a, tokens_text, sizeof tokens_text - 1, HT_ENCODE_PARSE_SPECIAL, &x, &n_x, &err)) return;
+    tokens_check(!ht_tokenizer_encode(b, tokens_text, sizeof tokens_text - 1, HT_ENCODE_PARSE_SPECIAL, &y, &n_y, &err));
+    tokens_check(n_x == n_y && (!n_x || !memcmp(x, y, n_x * sizeof *x)));
+    free(x);
+    free(y);
+}
+
+/* Written as a tokenizer.json it is the same tokenizer, if its merges are a list; as GGUF metadata it may be refused. */
+static inline void tokens_save(const ht_tokenizer *t) {
+    char *text;
+    ht_tokenizer *read;
+    ht_error err = {0};
+    ht_status status = ht_tokenizer_save_json(t, &text, &err);
+    tokens_check(!status == (text != NULL) && (!status || (err.status == status && err.message[0])));
+    if (!status) {
+        tokens_check(!ht_tokenizer_from_json(text, strlen(text), NULL, 0, &read, &err));
+        if (!t->merges.order) tokens_same_ids(t, read);
+        ht_tokenizer_free(read);
+        free(text);
+    }
+    json_t *metadata = json_object();
+    if (metadata) status = ht_tokenizer_save_gguf(t, t->vocab.n + 2, t->vocab.n % 2, metadata, &err);
+    tokens_check(!status || (err.status == status && err.message[0]));
+    json_decref(metadata);
 }
 
 #endif

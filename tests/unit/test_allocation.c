@@ -11,6 +11,7 @@
 #include "formats/safetensors.h"
 #include "generate/engine_internal.h"
 #include "models/adapter.h"
+#include "models/convert_metadata.h"
 #include "support/adapters.h"
 #include "support/gguf_writer.h"
 #include "support/options.h"
@@ -19,6 +20,7 @@
 #include "support/scripted_child.h"
 #include "support/test.h"
 #include "support/tiny_model.h"
+#include "tokenizer/save.h"
 #include "train/batches.h"
 
 #include <hearth/classify.h>
@@ -37,6 +39,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 void *__real_malloc(size_t n);
@@ -155,6 +158,33 @@ static ht_status fuse(ht_error *err) {
     const ht_fuse_options options =
         OPTIONS(ht_fuse_options, with.quantize_bits = in_groups ? 8 : 0, with.quantize_group = in_groups ? 32 : 0);
     return ht_fuse(fused, &to_fuse, NULL, 1, fuse_out, &options, err);
+}
+
+static ht_checkpoint_files *to_convert;
+static ht_config convert_config;
+static ht_tokenizer *convert_tokenizer;
+
+static ht_status convert_to_documents(ht_error *err) {
+    ht_directory_documents d;
+    ht_status st = ht_directory_documents_of(to_convert, &convert_config, "float32", &d, err);
+    ht_directory_documents_free(&d);
+    return st;
+}
+
+static ht_status convert_to_metadata(ht_error *err) {
+    json_t *metadata;
+    ht_status st = ht_gguf_metadata_of(to_convert, &convert_config, &metadata, err);
+    json_decref(metadata);
+    return st;
+}
+
+static ht_status save_metadata(ht_error *err) {
+    json_t *metadata = json_object();
+    if (!metadata) return ht_fail_memory(err, 0, "metadata");
+    ht_status st = ht_tokenizer_save_gguf(convert_tokenizer, convert_config.vocab, false, metadata, err);
+    if (!st) st = ht_convert_config_to_gguf(&convert_config, metadata, err);
+    json_decref(metadata);
+    return st;
 }
 
 static ht_status parse_json(ht_error *err) {
@@ -462,7 +492,7 @@ static void fusing(void **state) {
 }
 
 /* Of floats to blocks and to groups, with importance weights, of groups to others and to floats, each over what was written before. */
-static void converting(void **state) {
+static void quantising(void **state) {
     (void)state;
     static const struct {
         const char *model, *type, *out;
@@ -490,6 +520,47 @@ static void converting(void **state) {
         ht_importance_free(to_convert_with);
     }
     json_set_alloc_funcs(malloc, free);
+}
+
+static void open_to_convert(const char *path) {
+    ht_error err = {0};
+    if (ht_checkpoint_open(path, &to_convert, &err) || ht_checkpoint_config(to_convert, &convert_config, &err))
+        fail_msg("%s", err.message);
+}
+
+/* Of a GGUF file with a tokenizer to documents, and of the directory that they make to metadata. */
+static void converting(void **state) {
+    (void)state;
+    ht_directory_documents d;
+    ht_error err = {0};
+    safetensors_writer w = {0};
+    size_t size;
+    const tiny_options o = {0};
+    open_to_convert(tiny_write(&o));
+    if (ht_tokenizer_load(to_convert->path, &convert_tokenizer, &err)) fail_msg("%s", err.message);
+    assert_true(try_every_failure(convert_to_documents, NOTHING_ELSE) > 100);
+    assert_true(try_every_failure(save_metadata, NOTHING_ELSE) > 100);
+    if (ht_directory_documents_of(to_convert, &convert_config, "float32", &d, &err)) fail_msg("%s", err.message);
+    char folder[512];
+    snprintf(folder, sizeof folder, "%s", scratch_path("converted"));
+    assert_int_equal(mkdir(folder, 0777), 0);
+    for (int i = 0; i < d.n; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "converted/%s", d.document[i].name);
+        scratch_write(name, d.document[i].text, strlen(d.document[i].text));
+    }
+    safetensors_put(&w, "model.embed_tokens.weight", "F32", 2, (int64_t[]){TINY_VOCAB, 1}, NULL, TINY_VOCAB * 4);
+    unsigned char *file = safetensors_finish(&w, &size);
+    scratch_write("converted/model.safetensors", file, size);
+    free(file);
+    ht_directory_documents_free(&d);
+    ht_tokenizer_free(convert_tokenizer);
+    ht_checkpoint_close(to_convert);
+    open_to_convert(folder);
+    json_set_alloc_funcs(__real_malloc, free); /* see fusing */
+    assert_true(try_every_failure(convert_to_metadata, NOTHING_ELSE) > 50);
+    json_set_alloc_funcs(__wrap_malloc, free);
+    ht_checkpoint_close(to_convert);
 }
 
 static void pools(void **state) {
@@ -776,10 +847,11 @@ int main(void) {
         cmocka_unit_test(files),         cmocka_unit_test(fusing),
         cmocka_unit_test(pools),         cmocka_unit_test(training),
         cmocka_unit_test(inspections),   cmocka_unit_test(importance),
+        cmocka_unit_test(quantising),    cmocka_unit_test(converting),
         cmocka_unit_test(training_data), cmocka_unit_test(embeddings),
         cmocka_unit_test(trainers),      cmocka_unit_test(prefixes),
         cmocka_unit_test(many_prompts),  cmocka_unit_test(decoding_allocates_nothing),
-        cmocka_unit_test(children),      cmocka_unit_test(converting),
+        cmocka_unit_test(children),
     };
     return cmocka_run_group_tests(tests, make_inputs, free_inputs);
 }

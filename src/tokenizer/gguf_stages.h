@@ -1,0 +1,39 @@
+/* Names and numbers of GGUF metadata for tokenizers: pre-tokenizers and kinds of tokens. Shared by reading and
+ * writing. */
+#ifndef HT_TOKENIZER_GGUF_STAGES_H
+#define HT_TOKENIZER_GGUF_STAGES_H
+
+#include "tokenizer/tokenizer.h"
+
+/* Values of tokenizer.ggml.token_type (gguf.constants.TokenType). */
+enum {
+    HT_GGUF_TOKEN_NORMAL = 1,
+    HT_GGUF_TOKEN_UNKNOWN = 2,
+    HT_GGUF_TOKEN_CONTROL = 3,
+    HT_GGUF_TOKEN_USER_DEFINED = 4,
+    HT_GGUF_TOKEN_UNUSED = 5,
+    HT_GGUF_TOKEN_BYTE = 6
+};
+
+enum { HT_GGUF_STAGES = 8 };
+
+/* A pre-tokenizer of byte-level BPE, and what else its name implies. */
+typedef struct ht_gguf_stages {
+    const char *names;                 /* values of tokenizer.ggml.pre, separated and surrounded by spaces */
+    const char *steps[HT_GGUF_STAGES]; /* patterns and codes of steps (gguf_stages.c), NULL behind the last */
+    bool nfc;                          /* the text is normalised to NFC before */
+    bool ignore_merges;
+    bool add_bos; /* default of tokenizer.ggml.add_bos_token */
+} ht_gguf_stages;
+
+/* Row i; NULL past the last one. Of rows that write the same stages the first has the most usual name. */
+const ht_gguf_stages *ht_gguf_stages_at(size_t i);
+const ht_gguf_stages *ht_gguf_stages_named(ht_bytes name); /* NULL when unknown */
+/* Adds the normalizer and the pre-tokenizer to a tokenizer, and sets what the name implies except add_bos. */
+ht_status ht_gguf_stages_add(const ht_gguf_stages *row, ht_tokenizer *t, ht_error *err);
+
+/* Whether a token is a converter's filler [PAD<id>] for an id without a token, sometimes marked as user-defined; text must
+ * never match it. */
+bool ht_gguf_is_filler(const char *text, int32_t id);
+
+#endif

@@ -1,0 +1,36 @@
+/* Writing of a loaded tokenizer: as a tokenizer.json, and as GGUF metadata. Stages that the other form cannot express are
+ * refused by name, never left out. */
+#ifndef HT_TOKENIZER_SAVE_H
+#define HT_TOKENIZER_SAVE_H
+
+#include "tokenizer/tokenizer.h"
+
+#include <jansson.h>
+
+/* save_json.c: the text of a tokenizer.json that loads as this tokenizer, which the caller frees. Fillers of a GGUF are left
+ * out. Two tokens with one text are an error, as its vocabulary is an object of texts. */
+ht_status ht_tokenizer_save_json(const ht_tokenizer *t, char **text, ht_error *err);
+
+/* save_gguf.c: sets all tokenizer.ggml keys but the ids of special tokens in `metadata`, whose form is that of ht_gguf_write.
+ * n_rows: rows of the embedding, each of which needs a token; ids without one become fillers [PAD<id>].
+ * list_merges: a SentencePiece vocabulary is written with its merges (tokenizer.ggml.model gemma4), even when scores could
+ * express them (llama). */
+ht_status ht_tokenizer_save_gguf(const ht_tokenizer *t, int64_t n_rows, bool list_merges, json_t *metadata,
+                                 ht_error *err);
+
+/* ---- merges (save_merges.c) ---- */
+
+typedef struct ht_merge_pair {
+    int32_t left, right, product;
+} ht_merge_pair;
+
+/* All merges by rank; the caller frees *out. For scored tokens: every cut of a token into two tokens, the longest left part
+ * first, in the order of the tokens. */
+ht_status ht_tokenizer_list_merges(const ht_tokenizer *t, ht_merge_pair **out, size_t *n, ht_error *err);
+
+/* Whether merging any two tokens whose concatenation is a token, by the rank of that token, gives what the listed merges
+ * give. *order [vocab.n] then holds the rank of each token that merges produce, -1 for others; the caller frees it. *why is
+ * NULL, or says why not; static. */
+ht_status ht_tokenizer_score_merges(const ht_tokenizer *t, int32_t **order, const char **why, ht_error *err);
+
+#endif

@@ -1,0 +1,409 @@
+/* A loaded tokenizer as GGUF metadata: the names of its stages, its tokens with their types, and merges or scores. */
+#include "base/error.h"
+#include "base/log.h"
+#include "tokenizer/gguf_stages.h"
+#include "tokenizer/save.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define METASPACE "\xE2\x96\x81"
+
+static ht_status out_of_memory(ht_error *err) { return ht_fail_memory(err, 0, "GGUF metadata"); }
+
+static ht_status set(json_t *metadata, const char *key, json_t *value, ht_error *err) {
+    return value && !json_object_set_new(metadata, key, value) ? HT_OK : out_of_memory(err);
+}
+
+static ht_status set_bool(json_t *metadata, const char *key, bool value, ht_error *err) {
+    return set(metadata, key, json_pack("{s:s, s:b}", "dtype", "bool", "value", value), err);
+}
+
+/* A list of numbers, which is taken over. */
+static ht_status set_numbers(json_t *metadata, const char *key, const char *dtype, json_t *list, ht_error *err) {
+    return set(metadata, key, list ? json_pack("{s:s, s:o}", "dtype", dtype, "value", list) : NULL, err);
+}
+
+/* ---- stages of byte-level BPE ---- */
+
+/* Whether matches and the texts between them become the same pieces: the pattern of a scanner matches everywhere. */
+static ht_pre_step plain_split(ht_pre_step s) {
+    if (s.kind == HT_PRE_SPLIT && s.scan && s.behavior == HT_SPLIT_REMOVED && s.invert) {
+        s.behavior = HT_SPLIT_ISOLATED;
+        s.invert = false;
+    }
+    return s;
+}
+
+static bool same_step(const ht_pre_step *one, const ht_pre_step *other) {
+    const ht_pre_step a = plain_split(*one), b = plain_split(*other);
+    if (a.kind != b.kind || a.add_prefix_space != b.add_prefix_space || a.scan != b.scan) return false;
+    if (a.kind != HT_PRE_SPLIT) return true;
+    if (a.behavior != b.behavior || a.invert != b.invert || a.classes != b.classes || a.text || b.text) return false;
+    if (a.scan || !a.pattern || !b.pattern) return !a.pattern == !b.pattern;
+    return a.n_pattern == b.n_pattern && !memcmp(a.pattern, b.pattern, a.n_pattern);
+}
+
+static bool same_normalizer(const ht_tokenizer *a, const ht_tokenizer *b) {
+    if (a->n_normalizer != b->n_normalizer) return false;
+    for (int i = 0; i < a->n_normalizer; i++)
+        if (a->normalizer[i].kind != HT_NORMAL_FORM || b->normalizer[i].kind != HT_NORMAL_FORM ||
+            a->normalizer[i].form != b->normalizer[i].form)
+            return false;
+    return true;
+}
+
+/* Whether step i is a Split by GPT-2's pattern before a ByteLevel without one, which is ByteLevel's own pattern. */
+static bool splits_as_gpt2(const ht_tokenizer *t, int i) {
+    if (i + 1 >= t->n_pre) return false;
+    const ht_pre_step split = plain_split(t->pre[i]), *bytes = &t->pre[i + 1];
+    return split.kind == HT_PRE_SPLIT && split.scan == ht_scan_gpt2 && split.behavior == HT_SPLIT_ISOLATED &&
+           !split.invert && bytes->kind == HT_PRE_BYTE_LEVEL && !bytes->scan;
+}
+
+static bool same_pre_tokenizer(const ht_tokenizer *t, const ht_tokenizer *row) {
+    int k = 0;
+    for (int i = 0; i < t->n_pre; i++, k++) {
+        if (k >= row->n_pre) return false;
+        ht_pre_step step = t->pre[i];
+        if (splits_as_gpt2(t, i)) {
+            step = t->pre[++i];
+            step.scan = ht_scan_gpt2;
+        }
+        if (!same_step(&step, &row->pre[k])) return false;
+    }
+    return k == row->n_pre;
+}
+
+/* The first row with the tokenizer's stages; NULL when there is none, with what differs from the nearest in *what. */
+static ht_status find_stages(const ht_tokenizer *t, const ht_gguf_stages **out, const char **what, ht_error *err) {
+    const ht_gguf_stages *row;
+    *out = NULL;
+    *what = "pre_tokenizer";
+    for (size_t i = 0; !*out && (row = ht_gguf_stages_at(i)); i++) {
+        ht_tokenizer *candidate = ht_tokenizer_new(err);
+        if (!candidate) return HT_ERR_MEMORY;
+        ht_status st = ht_gguf_stages_add(row, candidate, err);
+        if (!st && same_pre_tokenizer(t, candidate)) {
+            const bool normal = same_normalizer(t, candidate);
+            if (normal && t->ignore_merges == candidate->ignore_merges)
+                *out = row;
+            else if (normal)
+                *what = "model.ignore_merges";
+            else if (!strcmp(*what, "pre_tokenizer"))
+                *what = "normalizer";
+        }
+        ht_tokenizer_free(candidate);
+        if (st) return st;
+    }
+    return HT_OK;
+}
+
+static ht_status set_stages(const ht_tokenizer *t, json_t *metadata, ht_error *err) {
+    const ht_gguf_stages *row;
+    const char *what;
+    ht_status st = find_stages(t, &row, &what, err);
+    if (st) return st;
+    if (!row)
+        return ht_fail(err, HT_ERR_UNSUPPORTED,
+                       "tokenizer.json: `%s` is that of no tokenizer that GGUF has a name for (tokenizer.ggml.pre)",
+                       what);
+    const char *name = row->names + 1;
+    st = set(metadata, "tokenizer.ggml.model", json_string("gpt2"), err);
+    return st ? st : set(metadata, "tokenizer.ggml.pre", json_stringn(name, strcspn(name, " ")), err);
+}
+
+/* ---- stages of SentencePiece-style BPE ---- */
+
+static ht_status refuse(ht_error *err, const char *part, const char *why) {
+    return ht_fail(err, HT_ERR_UNSUPPORTED, "tokenizer.json: GGUF cannot express its `%s`: %s", part, why);
+}
+
+static bool is_text(const char *text, size_t n, const char *expected) {
+    return text && n == strlen(expected) && !memcmp(text, expected, n);
+}
+
+/* Whether a merge gives a token with a U+2581 that is not its first character. */
+static bool merges_cross_words(const ht_tokenizer *t) {
+    for (int32_t i = 0; i < t->merges.n; i++)
+        if (t->vocab.length[t->merges.product[i]] > 1 &&
+            strstr(ht_vocab_text(&t->vocab, t->merges.product[i]) + 1, METASPACE))
+            return true;
+    return false;
+}
+
+static ht_status read_metaspace(const ht_tokenizer *t, bool *prefix, ht_error *err) {
+    const ht_pre_step *s = &t->pre[0];
+    if (!is_text(s->replacement, s->n_replacement, METASPACE))
+        return refuse(err, "pre_tokenizer", "Metaspace replaces a space by something else than U+2581");
+    if (s->split && merges_cross_words(t))
+        return refuse(err, "pre_tokenizer", "Metaspace splits a text within what the vocabulary has as one token");
+    *prefix = s->add_prefix_space || s->prefix_first;
+    if (s->prefix_first)
+        ht_log_write(HT_LOG_WARNING, "tokenizer.json: a space is put before the start of a text alone (prepend_scheme "
+                                     "`first`); with GGUF metadata also behind each special token");
+    return HT_OK;
+}
+
+/* A Split by a space has none to split by, as the normalizer has replaced them. */
+static bool splits_nothing(const ht_pre_step *s) {
+    return s->kind == HT_PRE_SPLIT && is_text(s->text, s->n_text, " ") && !s->invert;
+}
+
+/* Whether the stages are those of SentencePiece: spaces become U+2581, and perhaps one is put before the text. */
+static ht_status read_spaces(const ht_tokenizer *t, bool *prefix, ht_error *err) {
+    const ht_normal_step *n = t->normalizer;
+    const int prepends =
+        t->n_normalizer && n[0].kind == HT_NORMAL_PREPEND && is_text(n[0].to, n[0].n_to, METASPACE) ? 1 : 0;
+    *prefix = prepends;
+    if (t->n_pre == 1 && t->pre[0].kind == HT_PRE_METASPACE) {
+        if (t->n_normalizer) return refuse(err, "normalizer", "there are steps before Metaspace");
+        return read_metaspace(t, prefix, err);
+    }
+    if (t->n_pre > 1 || (t->n_pre == 1 && !splits_nothing(&t->pre[0])))
+        return refuse(err, "pre_tokenizer", "SentencePiece vocabularies are not split into pieces there");
+    n += prepends;
+    if (t->n_normalizer != prepends + 1 || n->kind != HT_NORMAL_REPLACE || !is_text(n->from, n->n_from, " ") ||
+        !is_text(n->to, n->n_to, METASPACE))
+        return refuse(err, "normalizer", "expected that spaces become U+2581, and nothing else");
+    return HT_OK;
+}
+
+/* Whether characters without a token become bytes, or else one unknown token for all that follow each other: GGUF has no other
+ * way. */
+static bool has_fallback(const ht_tokenizer *t) {
+    for (int byte = 0; byte < 256; byte++)
+        if (t->fallback_id[byte] < 0) return t->unk >= 0 && t->fuse_unk;
+    return true;
+}
+
+/* llama.cpp cuts a text with listed merges at line breaks. */
+static bool merges_mix_lines(const ht_tokenizer *t) {
+    for (int32_t i = 0; i < t->merges.n; i++) {
+        const char *text = ht_vocab_text(&t->vocab, t->merges.product[i]);
+        const size_t n = t->vocab.length[t->merges.product[i]], breaks = strspn(text, "\n");
+        if (breaks < n && (breaks || memchr(text, '\n', n))) return true;
+    }
+    return false;
+}
+
+/* why: what scores cannot express, or NULL when a list was asked for. */
+static ht_status check_list(const ht_tokenizer *t, bool prefix, const char *why, ht_error *err) {
+    const bool crosses = merges_mix_lines(t);
+    if (!prefix && !crosses) return HT_OK;
+    return ht_fail(err, HT_ERR_UNSUPPORTED, "tokenizer.json: GGUF cannot express its `model.merges`: %s%s%s",
+                   why ? why : "", why ? ", and " : "",
+                   prefix
+                       ? "a space is put before the text, which listed merges of GGUF do not have"
+                       : "a token has a line break beside something else, where GGUF with listed merges cuts a text");
+}
+
+static ht_status set_merges(const ht_tokenizer *t, json_t *metadata, ht_error *err) {
+    const ht_vocab *v = &t->vocab;
+    ht_merge_pair *list;
+    size_t n;
+    ht_text line = {0};
+    json_t *lines = json_array();
+    ht_status st = lines ? ht_tokenizer_list_merges(t, &list, &n, err) : out_of_memory(err);
+    if (st) {
+        json_decref(lines);
+        return st;
+    }
+    for (size_t i = 0; !st && i < n; i++) {
+        const char *left = ht_vocab_text(v, list[i].left);
+        const size_t n_left = v->length[list[i].left], n_right = v->length[list[i].right];
+        if (!n_left || !n_right || memchr(left + 1, ' ', n_left - 1)) {
+            st = refuse(err, "model.merges", "a merge begins with a token that holds a space or nothing");
+            break;
+        }
+        ht_text_clear(&line);
+        ht_text_append(&line, left, n_left);
+        ht_text_append(&line, " ", 1);
+        ht_text_append(&line, ht_vocab_text(v, list[i].right), n_right);
+        if (line.failed || json_array_append_new(lines, json_stringn_nocheck(line.data, line.len)))
+            st = out_of_memory(err);
+    }
+    ht_text_discard(&line);
+    free(list);
+    if (!st) return set(metadata, "tokenizer.ggml.merges", lines, err);
+    json_decref(lines);
+    return st;
+}
+
+/* Scores that fall with the rank of a token; tokens that no merge produces have the lowest. */
+static ht_status set_scores(const ht_tokenizer *t, const int32_t *order, int64_t n_rows, json_t *metadata,
+                            ht_error *err) {
+    json_t *scores = json_array();
+    const double lowest = -(double)t->vocab.n - 1;
+    bool good = scores;
+    for (int64_t id = 0; id < n_rows && good; id++)
+        good = !json_array_append_new(scores,
+                                      json_real(id < t->vocab.n && order[id] >= 0 ? -(double)order[id] - 1 : lowest));
+    if (good) return set_numbers(metadata, "tokenizer.ggml.scores", "f32", scores, err);
+    json_decref(scores);
+    return out_of_memory(err);
+}
+
+static ht_status set_sentencepiece(const ht_tokenizer *t, int64_t n_rows, bool list_merges, json_t *metadata,
+                                   ht_error *err) {
+    bool prefix;
+    const char *why = NULL;
+    int32_t *order = NULL;
+    if (t->ignore_merges) return refuse(err, "model.ignore_merges", "it is true, in a vocabulary of SentencePiece");
+    if (!t->byte_fallback)
+        return refuse(err, "model.byte_fallback", "it is false, and a vocabulary of SentencePiece has it there");
+    if (!has_fallback(t))
+        return refuse(err, "model.unk_token", "not every byte has a token, and unknown characters do not become one");
+    ht_status st = read_spaces(t, &prefix, err);
+    if (!st && !list_merges) st = ht_tokenizer_score_merges(t, &order, &why, err);
+    list_merges |= why != NULL;
+    if (!st && list_merges) st = check_list(t, prefix, why, err);
+    if (!st) st = set(metadata, "tokenizer.ggml.model", json_string(list_merges ? "gemma4" : "llama"), err);
+    if (!st && !list_merges) st = set(metadata, "tokenizer.ggml.pre", json_string("default"), err);
+    if (!st) st = set_bool(metadata, "tokenizer.ggml.add_space_prefix", prefix, err);
+    if (!st) st = list_merges ? set_merges(t, metadata, err) : set_scores(t, order, n_rows, metadata, err);
+    free(order);
+    return st;
+}
+
+/* ---- tokens ---- */
+
+static bool is_byte(const ht_tokenizer *t, int32_t id) {
+    unsigned byte;
+    const char *text = ht_vocab_text(&t->vocab, id);
+    return t->byte_fallback && t->vocab.length[id] == 6 && sscanf(text, "<0x%2X>", &byte) == 1 &&
+           t->fallback_id[byte & 255] == id;
+}
+
+static int type_of(const ht_tokenizer *t, int32_t id) {
+    if (id == t->unk && t->unk_text) return HT_GGUF_TOKEN_UNKNOWN;
+    if (t->flags[id] & HT_TOKEN_SPECIAL) return HT_GGUF_TOKEN_CONTROL;
+    if (t->flags[id] & HT_TOKEN_ADDED) return HT_GGUF_TOKEN_USER_DEFINED;
+    return is_byte(t, id) ? HT_GGUF_TOKEN_BYTE : HT_GGUF_TOKEN_NORMAL;
+}
+
+/* A user-defined token of SentencePiece is written as it occurs in a text, with spaces. */
+static json_t *spelled(const char *text, size_t n) {
+    ht_text out = {0};
+    for (size_t i = 0; i < n; i++) {
+        const bool space = n - i >= 3 && !memcmp(text + i, METASPACE, 3);
+        ht_text_append(&out, space ? " " : text + i, 1);
+        if (space) i += 2;
+    }
+    json_t *value = out.failed ? NULL : json_stringn(n ? out.data : "", out.len);
+    ht_text_discard(&out);
+    return value;
+}
+
+/* Text and type of a token, or of the filler for an id without one; the caller owns *text, NULL when memory ran out. */
+static int token_of(const ht_tokenizer *t, int64_t id, json_t **text) {
+    if (id >= t->vocab.n || !ht_vocab_has(&t->vocab, (int32_t)id)) {
+        char filler[32];
+        snprintf(filler, sizeof filler, "[PAD%lld]", (long long)id);
+        *text = json_string(filler);
+        return HT_GGUF_TOKEN_UNUSED;
+    }
+    const char *stored = ht_vocab_text(&t->vocab, (int32_t)id);
+    const size_t n = t->vocab.length[id];
+    const int type = type_of(t, (int32_t)id);
+    *text = type == HT_GGUF_TOKEN_USER_DEFINED && !t->decode.byte_level ? spelled(stored, n) : json_stringn(stored, n);
+    return type;
+}
+
+/* llama.cpp ends its process on a file in which two tokens have one text. */
+static ht_status check_distinct(const json_t *tokens, ht_error *err) {
+    ht_vocab seen = {0};
+    ht_status st = ht_vocab_reserve(&seen, (int32_t)json_array_size(tokens), 0, err);
+    for (size_t i = 0; !st && i < json_array_size(tokens); i++) {
+        const json_t *token = json_array_get(tokens, i);
+        st = ht_vocab_set(&seen, (int32_t)i, json_string_value(token), json_string_length(token), err);
+    }
+    if (!st) st = ht_vocab_index(&seen, err);
+    for (int32_t id = 0; !st && id < seen.n; id++) {
+        const int32_t found = ht_vocab_find(&seen, ht_vocab_text(&seen, id), seen.length[id]);
+        if (found != id)
+            st = ht_fail(err, HT_ERR_UNSUPPORTED,
+                         "tokenizer.json: tokens %d and %d would both be `%.64s` in GGUF, where texts differ", (int)id,
+                         (int)found, ht_vocab_text(&seen, id));
+    }
+    ht_vocab_free(&seen);
+    return st;
+}
+
+static ht_status set_tokens(const ht_tokenizer *t, int64_t n_rows, json_t *metadata, ht_error *err) {
+    json_t *tokens = json_array(), *types = json_array(), *text;
+    bool good = tokens && types;
+    for (int64_t id = 0; id < n_rows && good; id++) {
+        const int type = token_of(t, id, &text);
+        good = text && !json_array_append_new(tokens, text) && !json_array_append_new(types, json_integer(type));
+    }
+    ht_status st = good ? check_distinct(tokens, err) : out_of_memory(err);
+    if (st) {
+        json_decref(tokens);
+        json_decref(types);
+        return st;
+    }
+    st = set(metadata, "tokenizer.ggml.tokens", tokens, err);
+    if (!st) return set_numbers(metadata, "tokenizer.ggml.token_type", "i32", types, err);
+    json_decref(types);
+    return st;
+}
+
+/* ---- the whole ---- */
+
+/* GGUF has no place for how an added token treats the text around it. */
+static ht_status check_added(const ht_tokenizer *t, int64_t n_rows, ht_error *err) {
+    for (size_t i = 0; i < t->n_added; i++) {
+        const ht_added *a = &t->added[i];
+        if (a->id >= n_rows) continue;
+        if (a->lstrip || a->rstrip || a->single_word)
+            return ht_fail(err, HT_ERR_UNSUPPORTED,
+                           "tokenizer.json: the added token `%.64s` has `%s`, which GGUF cannot express", a->text,
+                           a->lstrip   ? "lstrip"
+                           : a->rstrip ? "rstrip"
+                                       : "single_word");
+    }
+    return HT_OK;
+}
+
+/* Added tokens without a row are left out: checkpoints of a text model may have the tokenizer of one that sees images. */
+static ht_status check_rows(const ht_tokenizer *t, int64_t n_rows, ht_error *err) {
+    if (n_rows < 1 || n_rows > HT_MAX_VOCAB)
+        return ht_fail(err, HT_ERR_LIMIT, "the embedding has %lld rows; tokenizers of 1 to %d tokens are supported",
+                       (long long)n_rows, HT_MAX_VOCAB);
+    int32_t n = 0;
+    for (int32_t id = t->vocab.n - 1; id >= n_rows; id--) {
+        if (!ht_vocab_has(&t->vocab, id)) continue;
+        if (!(t->flags[id] & HT_TOKEN_ADDED))
+            return ht_fail(err, HT_ERR_FORMAT, "tokenizer.json: `%.64s` has the id %d, but the embedding %lld rows",
+                           ht_vocab_text(&t->vocab, id), (int)id, (long long)n_rows);
+        n++;
+    }
+    if (n)
+        ht_log_write(HT_LOG_WARNING, "tokenizer.json: %d added token%s left out, for which the embedding has no row",
+                     (int)n, n == 1 ? " is" : "s are");
+    return HT_OK;
+}
+
+static ht_status set_ends(const ht_tokenizer *t, json_t *metadata, ht_error *err) {
+    const bool begins = t->n_prefix == 1 && t->prefix[0] == t->bos, ends = t->n_suffix == 1 && t->suffix[0] == t->eos;
+    if ((t->n_prefix && !begins) || (t->n_suffix && !ends))
+        return refuse(err, "post_processor", "it adds tokens that are neither bos_token nor eos_token");
+    ht_status st = set_bool(metadata, "tokenizer.ggml.add_bos_token", begins, err);
+    return st ? st : set_bool(metadata, "tokenizer.ggml.add_eos_token", ends, err);
+}
+
+ht_status ht_tokenizer_save_gguf(const ht_tokenizer *t, int64_t n_rows, bool list_merges, json_t *metadata,
+                                 ht_error *err) {
+    bool bytes = false;
+    for (int i = 0; i < t->n_pre; i++) bytes |= t->pre[i].kind == HT_PRE_BYTE_LEVEL;
+    if (bytes && !t->decode.byte_level)
+        return refuse(err, "decoder", "the pre_tokenizer is ByteLevel, the decoder is not");
+    ht_status st = check_rows(t, n_rows, err);
+    if (!st) st = check_added(t, n_rows, err);
+    if (!st) st = bytes ? set_stages(t, metadata, err) : set_sentencepiece(t, n_rows, list_merges, metadata, err);
+    if (!st && bytes) st = set_merges(t, metadata, err);
+    if (!st) st = set_tokens(t, n_rows, metadata, err);
+    return st ? st : set_ends(t, metadata, err);
+}

@@ -1,0 +1,331 @@
+/* Configurations through their other container and back: every tiny checkpoint, and what cannot be expressed. */
+#include "models/convert_metadata.h"
+#include "models/registry.h"
+#include "support/metadata_file.h"
+#include "support/scratch.h"
+#include "support/test.h"
+#include "support/warnings.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void open_config(const char *path, ht_checkpoint_files **c, ht_config *config) {
+    ht_error err = {0};
+    if (ht_checkpoint_open(path, c, &err) || ht_checkpoint_config(*c, config, &err)) fail_msg("%s", err.message);
+}
+
+/* ---- equality ---- */
+
+#define SAME(field)                                                                                                    \
+    if ((double)a->field != (double)b->field)                                                                          \
+    fail_msg("%s: " #field " is %g, was %g", name, (double)b->field, (double)a->field)
+
+static void same_rope(const char *name, const ht_rope_spec *a, const ht_rope_spec *b, int64_t dims) {
+    ht_rope_config x, y;
+    float *p = calloc((size_t)dims, sizeof *p), *q = calloc((size_t)dims, sizeof *q);
+    assert_true(p && q);
+    const bool any = ht_rope_prepare(a, (int32_t)dims, &x, p);
+    if (ht_rope_prepare(b, (int32_t)dims, &y, q) != any) fail_msg("%s: another RoPE scheme", name);
+    if (x.theta != y.theta || x.scale != y.scale || fabsf(x.magnitude - y.magnitude) > 1e-6f)
+        fail_msg("%s: RoPE has theta %g, scale %g, magnitude %g; was %g, %g, %g", name, (double)y.theta,
+                 (double)y.scale, (double)y.magnitude, (double)x.theta, (double)x.scale, (double)x.magnitude);
+    for (int64_t i = 0; any && i < dims / 2; i++)
+        if (p[i] != q[i] && !(fabsf(p[i] - q[i]) <= 2e-5f * p[i]))
+            fail_msg("%s: RoPE's divisor %d is %g, was %g", name, (int)i, (double)q[i], (double)p[i]);
+    free(p);
+    free(q);
+}
+
+static void same_layer(const char *name, const ht_layer_config *a, const ht_layer_config *b, bool windows) {
+    if (windows) SAME(slides);
+    SAME(n_kv_heads);
+    SAME(head_dim);
+    SAME(feed_forward);
+    SAME(kv_layer);
+    SAME(has_experts);
+}
+
+/* windows: the other container has a sliding window too, if there is one. */
+static void same_config(const char *name, const ht_config *a, const ht_config *b, bool windows) {
+    SAME(n_layers);
+    SAME(hidden);
+    SAME(n_heads);
+    SAME(feed_forward);
+    SAME(vocab);
+    SAME(rms_eps);
+    SAME(attention_scale);
+    SAME(attention_softcap);
+    SAME(final_softcap);
+    SAME(q_bias);
+    SAME(out_bias);
+    SAME(mlp_bias);
+    SAME(tied_head);
+    SAME(n_experts);
+    SAME(experts_used);
+    SAME(expert_feed_forward);
+    if (a->n_experts) SAME(scaled_routing);
+    SAME(layer_input);
+    if (a->layer_input) SAME(layer_input_vocab);
+    if (windows) {
+        SAME(context);
+        bool slides = false;
+        for (int64_t i = 0; i < a->n_layers; i++) slides |= a->layer[i].slides;
+        if (slides) SAME(window);
+    }
+    for (int64_t i = 0; i < a->n_layers; i++) same_layer(name, &a->layer[i], &b->layer[i], windows);
+    int64_t full = 0;
+    for (int64_t i = a->n_layers - 1; i >= 0; i--)
+        if (!a->layer[i].slides) full = i;
+    same_rope(name, &a->rope, &b->rope, a->layer[full].head_dim);
+    if (a->family->defaults.local_rope_theta > 0) same_rope(name, &a->local_rope, &b->local_rope, 16);
+    for (int i = 0; i < a->n_eos && i < 3; i++) {
+        bool found = false;
+        for (int k = 0; k < b->n_eos; k++) found |= a->eos[i] == b->eos[k];
+        if (!found) fail_msg("%s: %d ended an answer", name, (int)a->eos[i]);
+    }
+}
+
+/* ---- round trips ---- */
+
+/* The configuration that the documents of a GGUF file are read as. */
+static ht_config read_documents(const ht_checkpoint_files *c, const ht_config *config) {
+    ht_directory_documents d;
+    ht_error err = {0};
+    if (ht_directory_documents_of(c, config, "float32", &d, &err)) fail_msg("%s", err.message);
+    assert_true(d.n >= 2);
+    assert_string_equal(d.document[0].name, "config.json");
+    assert_string_equal(d.document[1].name, "generation_config.json");
+    static const ht_config_hints no_tensors;
+    const ht_json_text text = {d.document[0].text, strlen(d.document[0].text)},
+                       generation = {d.document[1].text, strlen(d.document[1].text)};
+    ht_config read;
+    if (ht_config_from_json(text, generation, &no_tensors, &read, &err)) fail_msg("%s\n%s", err.message, text.data);
+    ht_directory_documents_free(&d);
+    return read;
+}
+
+/* RoPE as the tensor of divisors says. */
+static void apply_factors(const ht_checkpoint_files *c, ht_config *config) {
+    ht_stored_tensor t;
+    ht_error err = {0};
+    if (!ht_checkpoint_find(c, HT_ROPE_FACTORS, &t)) return;
+    float *values = calloc((size_t)t.dims[0], sizeof *values);
+    assert_non_null(values);
+    assert_int_equal(ht_file_read_at(t.file, t.offset, values, t.n_bytes, &err), HT_OK);
+    if (ht_rope_from_factors(values, t.dims[0], &config->rope, &err)) fail_msg("%s", err.message);
+    free(values);
+}
+
+static void gguf_round_trip(const char *path) {
+    ht_checkpoint_files *c;
+    ht_config config;
+    open_config(path, &c, &config);
+    ht_config read = read_documents(c, &config);
+    assert_ptr_equal(read.family, config.family);
+    apply_factors(c, &config);
+    same_config(path, &config, &read, true);
+    ht_checkpoint_close(c);
+}
+
+static bool has_window_in_gguf(const ht_config *c) { return !strncmp(c->family->architecture, "gemma", 5); }
+
+static void directory_round_trip(const char *path) {
+    ht_checkpoint_files *c, *file;
+    ht_config config, read;
+    json_t *metadata;
+    ht_error err = {0};
+    open_config(path, &c, &config);
+    if (ht_gguf_metadata_of(c, &config, &metadata, &err)) {
+        const bool unscaled = config.n_experts && !config.scaled_routing,
+                   other_rows = config.layer_input && config.layer_input_vocab != config.vocab;
+        if (!unscaled && !other_rows) fail_msg("%s", err.message);
+        assert_int_equal(err.status, HT_ERR_UNSUPPORTED);
+        assert_non_null(strstr(err.message, unscaled ? "norm_topk_prob" : "vocab_size_per_layer_input"));
+        ht_checkpoint_close(c);
+        return;
+    }
+    metadata_file_write(scratch_path("model.gguf"), metadata, &config);
+    json_decref(metadata);
+    open_config(scratch_path("model.gguf"), &file, &read);
+    const ht_config as_read = read;
+    apply_factors(file, &read);
+    same_config(path, &config, &read, has_window_in_gguf(&config));
+    if (config.family != &ht_family_mistral) {
+        const ht_config back = read_documents(file, &as_read);
+        same_config(path, &config, &back, has_window_in_gguf(&config));
+        assert_ptr_equal(back.family, config.family);
+    }
+    ht_checkpoint_close(file);
+    ht_checkpoint_close(c);
+}
+
+static void every_tiny_checkpoint(void **state) {
+    (void)state;
+    DIR *all = opendir("tests/golden/tiny");
+    assert_non_null(all);
+    int n_files = 0, n_directories = 0;
+    for (const struct dirent *e; (e = readdir(all));) {
+        char path[512];
+        snprintf(path, sizeof path, "tests/golden/tiny/%s", e->d_name);
+        const size_t n = strlen(e->d_name);
+        if (n > 5 && !strcmp(e->d_name + n - 5, ".gguf")) {
+            gguf_round_trip(path);
+            n_files++;
+        } else if (e->d_name[0] != '.' && !strchr(e->d_name, '.')) {
+            directory_round_trip(path);
+            n_directories++;
+        }
+    }
+    closedir(all);
+    assert_true(n_files > 10 && n_directories > 30);
+}
+
+/* ---- RoPE's divisors ---- */
+
+static void llama3(double factor, double low, double high, double context, double theta, int64_t dims) {
+    ht_rope_spec spec = {.kind = HT_ROPE_LLAMA3,
+                         .theta = theta,
+                         .factor = factor,
+                         .low_freq_factor = low,
+                         .high_freq_factor = high,
+                         .original_context = context},
+                 found = {.theta = theta};
+    ht_rope_config how;
+    ht_error err = {0};
+    float values[256];
+    assert_true(ht_rope_prepare(&spec, (int32_t)dims, &how, values));
+    if (ht_rope_from_factors(values, dims / 2, &found, &err)) fail_msg("%s", err.message);
+    same_rope("llama3", &spec, &found, dims);
+    if (low == 1 && high == 4 && dims >= 64) {
+        assert_true(found.high_freq_factor == high && found.original_context == context && found.factor == factor);
+    }
+}
+
+static void llama3_settings_are_found(void **state) {
+    (void)state;
+    llama3(8, 1, 4, 8192, 500000, 128); /* Llama 3.1 */
+    llama3(32, 1, 4, 8192, 500000, 64); /* Llama 3.2 */
+    llama3(16, 1, 4, 2048, 10000, 128);
+    llama3(8, 1, 4, 64, 500000, 8);
+    llama3(4, 2, 3, 512, 10000, 16);
+    llama3(4, 2, 8, 4096, 100000, 96);
+    llama3(20, 1, 1.5, 32768, 1000000, 128);
+}
+
+static void proportional_shares_are_found(void **state) {
+    (void)state;
+    for (int64_t n = 4; n <= 64; n++)
+        for (int64_t turning = 1; turning < n; turning++) {
+            float values[64];
+            ht_rope_spec found = {.theta = 1e6};
+            ht_rope_config how;
+            ht_error err = {0};
+            for (int64_t i = 0; i < n; i++) values[i] = i < turning ? 1 : 1e30f;
+            if (ht_rope_from_factors(values, n, &found, &err))
+                fail_msg("%d of %d: %s", (int)turning, (int)n, err.message);
+            assert_int_equal(found.kind, HT_ROPE_PROPORTIONAL);
+            assert_true(ht_rope_prepare(&found, (int32_t)(2 * n), &how, values));
+            for (int64_t i = 0; i < n; i++) assert_true(i < turning ? values[i] == 1 : isinf(values[i]));
+        }
+}
+
+static void other_divisors_are_refused(void **state) {
+    (void)state;
+    static const float values[][4] = {{1, 5, 2, 9}, {1, 2, 1e30f, 4}, {1, -1, 1, 1}, {1, INFINITY, 1, 1}};
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        ht_rope_spec rope = {.theta = 10000};
+        ht_error err = {0};
+        const ht_status st = ht_rope_from_factors(values[i], 4, &rope, &err);
+        assert_int_equal(st, i < 2 ? HT_ERR_UNSUPPORTED : HT_ERR_FORMAT);
+        assert_non_null(strstr(err.message, HT_ROPE_FACTORS));
+        assert_true(rope.kind == HT_ROPE_PLAIN && rope.theta == 10000);
+    }
+    ht_rope_spec rope = {.theta = 10000};
+    ht_error err = {0};
+    assert_int_equal(ht_rope_from_factors((const float[]){1, 1}, 2, &rope, &err), HT_OK);
+    assert_int_equal(rope.kind, HT_ROPE_PLAIN);
+    assert_int_equal(ht_rope_from_factors((const float[]){4, 4}, 2, &rope, &err), HT_OK);
+    assert_true(rope.kind == HT_ROPE_LINEAR && rope.factor == 4);
+    assert_int_equal(ht_rope_from_factors((const float[]){1, 4}, 2, &rope, &err), HT_ERR_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "another RoPE scaling"));
+}
+
+/* ---- what one container cannot say ---- */
+
+static const json_t *number_in(const json_t *metadata, const char *key) {
+    const json_t *value = json_object_get(json_object_get(metadata, key), "value");
+    if (!value) fail_msg("there is no %s", key);
+    return value;
+}
+
+static void a_window_limits_the_context(void **state) {
+    (void)state;
+    ht_checkpoint_files *c;
+    ht_config config;
+    json_t *metadata;
+    ht_error err = {0};
+    open_config("tests/golden/tiny/mistral-sliding-f32", &c, &config);
+    warnings_begin();
+    assert_int_equal(ht_gguf_metadata_of(c, &config, &metadata, &err), HT_OK);
+    assert_non_null(strstr(warnings_end(1), "sliding window"));
+    assert_int_equal(json_integer_value(number_in(metadata, "llama.context_length")), 9);
+    assert_string_equal(json_string_value(json_object_get(metadata, "general.architecture")), "llama");
+    assert_string_equal(json_string_value(json_object_get(metadata, "general.name")), "mistral-sliding-f32");
+    json_decref(metadata);
+    ht_checkpoint_close(c);
+}
+
+/* A configuration with one change, and what the error says of it. */
+static void refuse_json(const char *path, void (*change)(ht_config *c), const char *says) {
+    ht_checkpoint_files *c;
+    ht_config config;
+    ht_directory_documents d;
+    ht_error err = {0};
+    open_config(path, &c, &config);
+    change(&config);
+    assert_int_equal(ht_directory_documents_of(c, &config, "float32", &d, &err), HT_ERR_UNSUPPORTED);
+    if (!strstr(err.message, says)) fail_msg("\"%s\" does not say \"%s\"", err.message, says);
+    assert_non_null(strstr(err.message, ".gguf"));
+    ht_directory_documents_free(&d);
+    ht_checkpoint_close(c);
+}
+
+static void bias_queries_alone(ht_config *c) { c->q_bias = true; }
+static void widen_one_layer(ht_config *c) { c->layer[0].feed_forward++; }
+static void scale_attention(ht_config *c) { c->attention_scale = 0.5f; }
+static void drop_bias(ht_config *c) { c->q_bias = false; }
+
+static void what_config_json_cannot_say_is_named(void **state) {
+    (void)state;
+    refuse_json("tests/golden/tiny/llama-f32.gguf", bias_queries_alone, "queries have a bias");
+    refuse_json("tests/golden/tiny/llama-f32.gguf", widen_one_layer, "different sizes");
+    refuse_json("tests/golden/tiny/llama-f32.gguf", scale_attention, "scale of its own");
+    refuse_json("tests/golden/tiny/qwen2-q4_0.gguf", drop_bias, "queries have no bias");
+    ht_checkpoint_files *c;
+    ht_config config;
+    ht_directory_documents d;
+    json_t *metadata;
+    ht_error err = {0};
+    open_config("tests/golden/tiny/llama-f32", &c, &config);
+    assert_int_equal(ht_directory_documents_of(c, &config, "float32", &d, &err), HT_ERR_ARGUMENT);
+    ht_checkpoint_close(c);
+    open_config("tests/golden/tiny/llama-f32.gguf", &c, &config);
+    assert_int_equal(ht_gguf_metadata_of(c, &config, &metadata, &err), HT_ERR_ARGUMENT);
+    assert_null(metadata);
+    ht_checkpoint_close(c);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(every_tiny_checkpoint, scratch_start, scratch_finish),
+        cmocka_unit_test(llama3_settings_are_found),
+        cmocka_unit_test(proportional_shares_are_found),
+        cmocka_unit_test(other_divisors_are_refused),
+        cmocka_unit_test(a_window_limits_the_context),
+        cmocka_unit_test(what_config_json_cannot_say_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

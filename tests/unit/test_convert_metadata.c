@@ -1,0 +1,310 @@
+/* A whole checkpoint's configuration and tokenizer through the other container: what stands in the files, and that they are
+ * read as the same model. */
+#include "models/convert_metadata.h"
+#include "support/gguf_writer.h"
+#include "support/safetensors_writer.h"
+#include "support/scratch.h"
+#include "support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { VOCAB = 12 };
+
+/* ---- GGUF to directory ---- */
+
+static const char *const tokens[VOCAB] = {"<s>",      "</s>",   "<unk>",  "a",       "b", "ab", "<|end_of_turn|>",
+                                          "\xC3\x84", "<tool>", "[PAD9]", "[PAD10]", "c"};
+static const int32_t types[VOCAB] = {3, 3, 3, 1, 1, 1, 3, 1, 4, 5, 3, 1};
+
+static void put_llama(gguf_writer *w) {
+    gguf_put_str(w, "general.architecture", "llama");
+    gguf_put_u32(w, "llama.block_count", 2);
+    gguf_put_u32(w, "llama.context_length", 640);
+    gguf_put_u32(w, "llama.embedding_length", 16);
+    gguf_put_u32(w, "llama.feed_forward_length", 48);
+    gguf_put_u32(w, "llama.attention.head_count", 4);
+    gguf_put_u32(w, "llama.attention.head_count_kv", 2);
+    gguf_put_f32(w, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
+    gguf_put_f32(w, "llama.rope.freq_base", 500000);
+}
+
+static void put_tokenizer(gguf_writer *w) {
+    static const char *const merges[] = {"a b"};
+    gguf_put_str(w, "tokenizer.ggml.model", "gpt2");
+    gguf_put_str(w, "tokenizer.ggml.pre", "llama-bpe");
+    gguf_put_strs(w, "tokenizer.ggml.tokens", tokens, VOCAB);
+    gguf_put_i32s(w, "tokenizer.ggml.token_type", types, VOCAB);
+    gguf_put_strs(w, "tokenizer.ggml.merges", merges, 1);
+    gguf_put_u32(w, "tokenizer.ggml.bos_token_id", 0);
+    gguf_put_u32(w, "tokenizer.ggml.eos_token_id", 1);
+    gguf_put_u32(w, "tokenizer.ggml.eot_token_id", 6);
+    gguf_put_u32(w, "tokenizer.ggml.unknown_token_id", 2);
+    gguf_put_u32(w, "tokenizer.ggml.padding_token_id", 1);
+    gguf_put_str(w, "tokenizer.chat_template", "{{ messages }}");
+}
+
+/* Writes the file and opens it. */
+static ht_checkpoint_files *open_written(gguf_writer *w, ht_config *config) {
+    size_t size;
+    ht_checkpoint_files *c;
+    ht_error err = {0};
+    gguf_put_tensor(w, "token_embd.weight", HT_W_F32, 2, (int64_t[]){16, VOCAB}, NULL);
+    unsigned char *file = gguf_finish(w, &size);
+    scratch_write("model.gguf", file, size);
+    free(file);
+    if (ht_checkpoint_open(scratch_path("model.gguf"), &c, &err) || ht_checkpoint_config(c, config, &err))
+        fail_msg("%s", err.message);
+    return c;
+}
+
+static const char *text_of(const ht_directory_documents *d, const char *name) {
+    for (int i = 0; i < d->n; i++)
+        if (!strcmp(d->document[i].name, name)) return d->document[i].text;
+    return NULL;
+}
+
+static json_t *document_of(const ht_directory_documents *d, const char *name) {
+    const char *text = text_of(d, name);
+    ht_error err = {0};
+    json_t *root;
+    if (!text) fail_msg("there is no %s", name);
+    if (ht_json_parse_strict(text, strlen(text), name, &root, &err)) fail_msg("%s", err.message);
+    return root;
+}
+
+static const char *string_in(const json_t *o, const char *key) {
+    const char *value = json_string_value(json_object_get(o, key));
+    return value ? value : "(none)";
+}
+
+static void expect_list(const json_t *list, int n, const int *ids) {
+    assert_int_equal(json_array_size(list), n);
+    for (int i = 0; i < n; i++) assert_int_equal(json_integer_value(json_array_get(list, (size_t)i)), ids[i]);
+}
+
+static void check_config(const ht_directory_documents *d) {
+    json_t *config = document_of(d, "config.json"), *generation = document_of(d, "generation_config.json");
+    assert_string_equal(string_in(config, "model_type"), "llama");
+    assert_string_equal(string_in(json_object_get(config, "rope_scaling"), "rope_type"), "(none)");
+    assert_string_equal(string_in(config, "torch_dtype"), "bfloat16");
+    assert_string_equal(string_in(config, "hidden_act"), "silu");
+    assert_int_equal(json_integer_value(json_object_get(config, "vocab_size")), VOCAB);
+    assert_true(json_number_value(json_object_get(config, "rms_norm_eps")) == 1e-5);
+    assert_true(json_is_true(json_object_get(config, "tie_word_embeddings")));
+    assert_int_equal(json_integer_value(json_object_get(config, "bos_token_id")), 0);
+    assert_int_equal(json_integer_value(json_object_get(config, "pad_token_id")), 1);
+    expect_list(json_object_get(config, "eos_token_id"), 2, (int[]){1, 6});
+    expect_list(json_object_get(generation, "eos_token_id"), 2, (int[]){1, 6});
+    json_decref(config);
+    json_decref(generation);
+}
+
+static void check_tokenizer_config(const ht_directory_documents *d) {
+    json_t *config = document_of(d, "tokenizer_config.json");
+    assert_string_equal(string_in(config, "bos_token"), "<s>");
+    assert_string_equal(string_in(config, "eos_token"), "</s>");
+    assert_string_equal(string_in(config, "pad_token"), "</s>");
+    assert_string_equal(string_in(config, "unk_token"), "<unk>");
+    assert_string_equal(string_in(config, "chat_template"), "{{ messages }}");
+    assert_int_equal(json_integer_value(json_object_get(config, "model_max_length")), 640);
+    assert_true(json_is_true(json_object_get(config, "add_bos_token")));
+    assert_true(json_is_false(json_object_get(config, "add_eos_token")));
+    const json_t *added = json_object_get(config, "added_tokens_decoder");
+    assert_int_equal(json_object_size(added), 5); /* no filler among them */
+    assert_string_equal(string_in(json_object_get(added, "8"), "content"), "<tool>");
+    assert_true(json_is_false(json_object_get(json_object_get(added, "8"), "special")));
+    assert_true(json_is_true(json_object_get(json_object_get(added, "6"), "special")));
+    json_decref(config);
+    assert_string_equal(text_of(d, "chat_template.jinja"), "{{ messages }}");
+    json_t *tokenizer = document_of(d, "tokenizer.json");
+    const json_t *vocab = json_object_get(json_object_get(tokenizer, "model"), "vocab");
+    assert_int_equal(json_object_size(vocab), VOCAB - 2);
+    assert_int_equal(json_integer_value(json_object_get(vocab, "\xC3\x84")), 7);
+    assert_null(json_object_get(vocab, "[PAD9]"));
+    json_decref(tokenizer);
+}
+
+/* Writes the documents beside an embedding. */
+static void write_directory(const ht_directory_documents *d) {
+    safetensors_writer w = {0};
+    size_t size;
+    for (int i = 0; i < d->n; i++) scratch_write(d->document[i].name, d->document[i].text, strlen(d->document[i].text));
+    safetensors_put(&w, "model.embed_tokens.weight", "F32", 2, (int64_t[]){VOCAB, 16}, NULL, VOCAB * 16 * 4);
+    unsigned char *file = safetensors_finish(&w, &size);
+    scratch_write("model.safetensors", file, size);
+    free(file);
+}
+
+static const json_t *value_in(const json_t *metadata, const char *key) {
+    const json_t *value = json_object_get(metadata, key);
+    if (!value) fail_msg("there is no %s", key);
+    return json_is_object(value) ? json_object_get(value, "value") : value;
+}
+
+static void expect_id(const json_t *metadata, const char *key, int id) {
+    assert_int_equal(json_integer_value(value_in(metadata, key)), id);
+}
+
+static void check_metadata(const json_t *metadata) {
+    assert_string_equal(json_string_value(value_in(metadata, "general.architecture")), "llama");
+    assert_string_equal(json_string_value(value_in(metadata, "general.type")), "model");
+    assert_string_equal(json_string_value(value_in(metadata, "tokenizer.ggml.model")), "gpt2");
+    assert_string_equal(json_string_value(value_in(metadata, "tokenizer.ggml.pre")), "llama-bpe");
+    assert_string_equal(json_string_value(value_in(metadata, "tokenizer.chat_template")), "{{ messages }}");
+    assert_true(json_is_true(value_in(metadata, "tokenizer.ggml.add_bos_token")));
+    expect_id(metadata, "tokenizer.ggml.bos_token_id", 0);
+    expect_id(metadata, "tokenizer.ggml.eos_token_id", 1);
+    expect_id(metadata, "tokenizer.ggml.eot_token_id", 6);
+    expect_id(metadata, "tokenizer.ggml.unknown_token_id", 2);
+    expect_id(metadata, "tokenizer.ggml.padding_token_id", 1);
+    expect_id(metadata, "llama.rope.dimension_count", 4);
+    const json_t *list = value_in(metadata, "tokenizer.ggml.tokens"),
+                 *kinds = value_in(metadata, "tokenizer.ggml.token_type");
+    assert_int_equal(json_array_size(list), VOCAB);
+    for (size_t i = 0; i < VOCAB; i++) {
+        assert_string_equal(json_string_value(json_array_get(list, i)), tokens[i]);
+        assert_int_equal(json_integer_value(json_array_get(kinds, i)), i == 10 ? 5 : types[i]);
+    }
+}
+
+static void there_and_back(void **state) {
+    (void)state;
+    gguf_writer w = gguf_writer_new();
+    ht_config config, read;
+    ht_directory_documents d;
+    ht_checkpoint_files *back;
+    json_t *metadata;
+    ht_error err = {0};
+    put_llama(&w);
+    put_tokenizer(&w);
+    ht_checkpoint_files *c = open_written(&w, &config);
+    if (ht_directory_documents_of(c, &config, "bfloat16", &d, &err)) fail_msg("%s", err.message);
+    assert_int_equal(d.n, 5);
+    check_config(&d);
+    check_tokenizer_config(&d);
+    write_directory(&d);
+    if (ht_checkpoint_open(scratch_directory(), &back, &err) || ht_checkpoint_config(back, &read, &err))
+        fail_msg("%s", err.message);
+    assert_null(back->gguf);
+    if (ht_gguf_metadata_of(back, &read, &metadata, &err)) fail_msg("%s", err.message);
+    check_metadata(metadata);
+    json_decref(metadata);
+    ht_checkpoint_close(back);
+    ht_directory_documents_free(&d);
+    ht_checkpoint_close(c);
+}
+
+/* ---- chat templates with names ---- */
+
+static void named_templates_stay_named(void **state) {
+    (void)state;
+    static const char *const names[] = {"tool_use", "rag"};
+    gguf_writer w = gguf_writer_new();
+    ht_config config, read;
+    ht_directory_documents d;
+    ht_checkpoint_files *back;
+    json_t *metadata;
+    ht_error err = {0};
+    put_llama(&w);
+    put_tokenizer(&w);
+    gguf_put_strs(&w, "tokenizer.chat_templates", names, 2);
+    gguf_put_str(&w, "tokenizer.chat_template.tool_use", "T");
+    gguf_put_str(&w, "tokenizer.chat_template.rag", "R");
+    ht_checkpoint_files *c = open_written(&w, &config);
+    if (ht_directory_documents_of(c, &config, "bfloat16", &d, &err)) fail_msg("%s", err.message);
+    assert_null(text_of(&d, "chat_template.jinja")); /* it would be taken for all of them */
+    write_directory(&d);
+    if (ht_checkpoint_open(scratch_directory(), &back, &err) || ht_checkpoint_config(back, &read, &err))
+        fail_msg("%s", err.message);
+    if (ht_gguf_metadata_of(back, &read, &metadata, &err)) fail_msg("%s", err.message);
+    assert_string_equal(json_string_value(value_in(metadata, "tokenizer.chat_template")), "{{ messages }}");
+    assert_string_equal(json_string_value(value_in(metadata, "tokenizer.chat_template.tool_use")), "T");
+    assert_string_equal(json_string_value(value_in(metadata, "tokenizer.chat_template.rag")), "R");
+    assert_int_equal(json_array_size(value_in(metadata, "tokenizer.chat_templates")), 2);
+    json_decref(metadata);
+    ht_checkpoint_close(back);
+    ht_directory_documents_free(&d);
+    ht_checkpoint_close(c);
+}
+
+/* ---- what is missing or wrong ---- */
+
+static void refuse_file(gguf_writer *w, ht_status status, const char *says) {
+    ht_config config;
+    ht_directory_documents d;
+    ht_error err = {0};
+    ht_checkpoint_files *c = open_written(w, &config);
+    assert_int_equal(ht_directory_documents_of(c, &config, "bfloat16", &d, &err), status);
+    if (!strstr(err.message, says)) fail_msg("\"%s\" does not say \"%s\"", err.message, says);
+    assert_non_null(strstr(err.message, "model.gguf"));
+    ht_directory_documents_free(&d);
+    ht_checkpoint_close(c);
+}
+
+static void broken_files_are_refused(void **state) {
+    (void)state;
+    gguf_writer w = gguf_writer_new();
+    put_llama(&w);
+    gguf_put_str(&w, "tokenizer.ggml.model", "gpt2");
+    gguf_put_str(&w, "tokenizer.ggml.pre", "gpt-2");
+    gguf_put_strs(&w, "tokenizer.ggml.tokens", (const char *const[]){"a", "\xFF"}, 2);
+    refuse_file(&w, HT_ERR_FORMAT, "token 1 is not valid UTF-8");
+    w = gguf_writer_new();
+    put_llama(&w);
+    gguf_put_str(&w, "tokenizer.ggml.model", "gpt2");
+    gguf_put_str(&w, "tokenizer.ggml.pre", "gpt-2");
+    gguf_put_strs(&w, "tokenizer.ggml.tokens", (const char *const[]){"a", "b"}, 2);
+    refuse_file(&w, HT_ERR_FORMAT, "tokenizer.ggml.merges");
+    w = gguf_writer_new();
+    put_llama(&w);
+    gguf_put_tensor(&w, HT_ROPE_FACTORS, HT_W_F32, 1, (int64_t[]){3}, NULL);
+    refuse_file(&w, HT_ERR_FORMAT, "`rope_freqs.weight` has 3 values, expected half the head size of 4");
+    w = gguf_writer_new();
+    put_llama(&w);
+    gguf_put_tensor(&w, HT_ROPE_FACTORS, HT_W_F32, 1, (int64_t[]){2}, NULL);
+    refuse_file(&w, HT_ERR_FORMAT, "`rope_freqs.weight` holds 0");
+}
+
+static void without_a_tokenizer(void **state) {
+    (void)state;
+    gguf_writer w = gguf_writer_new();
+    ht_config config, read;
+    ht_directory_documents d;
+    ht_checkpoint_files *back;
+    json_t *metadata;
+    ht_error err = {0};
+    put_llama(&w);
+    gguf_put_u32(&w, "tokenizer.ggml.eos_token_id", 3);
+    ht_checkpoint_files *c = open_written(&w, &config);
+    if (ht_directory_documents_of(c, &config, "float16", &d, &err)) fail_msg("%s", err.message);
+    assert_int_equal(d.n, 2);
+    write_directory(&d);
+    if (ht_checkpoint_open(scratch_directory(), &back, &err) || ht_checkpoint_config(back, &read, &err))
+        fail_msg("%s", err.message);
+    if (ht_gguf_metadata_of(back, &read, &metadata, &err)) fail_msg("%s", err.message);
+    expect_id(metadata, "tokenizer.ggml.eos_token_id", 3);
+    assert_null(json_object_get(metadata, "tokenizer.ggml.tokens"));
+    json_decref(metadata);
+    scratch_write("tokenizer.model", "x", 1);
+    assert_int_equal(ht_gguf_metadata_of(back, &read, &metadata, &err), HT_ERR_UNSUPPORTED);
+    assert_null(metadata);
+    assert_non_null(strstr(err.message, "tokenizer.model"));
+    scratch_write("tokenizer.json", "{}", 2);
+    assert_int_equal(ht_gguf_metadata_of(back, &read, &metadata, &err), HT_ERR_FORMAT);
+    assert_non_null(strstr(err.message, "tokenizer.json"));
+    ht_checkpoint_close(back);
+    ht_directory_documents_free(&d);
+    ht_checkpoint_close(c);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(there_and_back, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(named_templates_stay_named, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(broken_files_are_refused, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(without_a_tokenizer, scratch_start, scratch_finish),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,404 @@
+/* Tokenizers written as tokenizer.json and as GGUF metadata and read again: the same ids and texts as before. The small
+ * vocabularies of tests/golden/tokenizer, and with HEARTH_TEST_MODELS the real ones. */
+#include "base/file.h"
+#include "support/metadata_file.h"
+#include "support/scratch.h"
+#include "support/test.h"
+#include "support/warnings.h"
+#include "tokenizer/save.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- comparisons ---- */
+
+static const unsigned flags_of[] = {0, HT_ENCODE_PARSE_SPECIAL, HT_ENCODE_ADD_SPECIAL | HT_ENCODE_PARSE_SPECIAL};
+
+static void same_text(const char *name, const ht_tokenizer *a, const ht_tokenizer *b, const int32_t *ids, size_t n) {
+    char *x, *y;
+    size_t n_x, n_y;
+    ht_error err = {0};
+    for (int skip = 0; skip < 2; skip++) {
+        assert_int_equal(ht_tokenizer_decode(a, ids, n, skip, &x, &n_x, &err), HT_OK);
+        assert_int_equal(ht_tokenizer_decode(b, ids, n, skip, &y, &n_y, &err), HT_OK);
+        if (n_x != n_y || memcmp(x, y, n_x) != 0) fail_msg("%s: decodes to \"%s\", not to \"%s\"", name, y, x);
+        free(x);
+        free(y);
+    }
+}
+
+static void same_ids(const char *name, const ht_tokenizer *a, const ht_tokenizer *b, const char *text, size_t n) {
+    int32_t *x, *y;
+    size_t n_x, n_y;
+    ht_error err = {0};
+    for (size_t f = 0; f < sizeof flags_of / sizeof *flags_of; f++) {
+        if (ht_tokenizer_encode(a, text, n, flags_of[f], &x, &n_x, &err)) fail_msg("%s", err.message);
+        if (ht_tokenizer_encode(b, text, n, flags_of[f], &y, &n_y, &err)) fail_msg("%s", err.message);
+        if (n_x != n_y || (n_x && memcmp(x, y, n_x * sizeof *x) != 0))
+            fail_msg("%s: \"%.200s\" gives other ids (flags %u): %zu, was %zu", name, text, flags_of[f], n_y, n_x);
+        same_text(name, a, b, x, n_x);
+        free(x);
+        free(y);
+    }
+}
+
+/* Spelled as in a text: each of the added tokens alone, between words, and in pieces. */
+static void same_added(const char *name, const ht_tokenizer *a, const ht_tokenizer *b) {
+    const size_t step = a->n_added / 200 + 1;
+    char text[512];
+    for (size_t i = 0; i < a->n_added; i += step) {
+        if (a->added[i].n_text > 200) continue;
+        snprintf(text, sizeof text, "a %s b%s%.*s", a->added[i].text, a->added[i].text, (int)a->added[i].n_text - 1,
+                 a->added[i].text);
+        same_ids(name, a, b, text, strlen(text));
+    }
+}
+
+/* ---- the way through a file ---- */
+
+static ht_tokenizer *through_json(const char *name, const ht_tokenizer *t) {
+    char *text;
+    ht_tokenizer *read;
+    ht_error err = {0};
+    if (ht_tokenizer_save_json(t, &text, &err)) fail_msg("%s: %s", name, err.message);
+    if (ht_tokenizer_from_json(text, strlen(text), NULL, 0, &read, &err)) fail_msg("%s: %s", name, err.message);
+    free(text);
+    read->bos = t->bos; /* those are in tokenizer_config.json */
+    read->eos = t->eos;
+    return read;
+}
+
+static json_t *id_of(int32_t id) { return json_pack("{s:s, s:i}", "dtype", "u32", "value", (int)id); }
+
+/* NULL with an error where GGUF cannot express the tokenizer. */
+static ht_tokenizer *through_gguf(const ht_tokenizer *t, int64_t n_rows, bool list_merges, ht_error *err) {
+    json_t *metadata = json_object();
+    ht_tokenizer *read = NULL;
+    *err = (ht_error){0};
+    assert_non_null(metadata);
+    if (!ht_tokenizer_save_gguf(t, n_rows, list_merges, metadata, err)) {
+        json_object_set_new(metadata, "general.architecture", json_string("llama"));
+        if (t->bos >= 0) json_object_set_new(metadata, "tokenizer.ggml.bos_token_id", id_of(t->bos));
+        if (t->eos >= 0) json_object_set_new(metadata, "tokenizer.ggml.eos_token_id", id_of(t->eos));
+        if (t->unk >= 0) json_object_set_new(metadata, "tokenizer.ggml.unknown_token_id", id_of(t->unk));
+        metadata_file_write(scratch_path("t.gguf"), metadata, NULL);
+        if (ht_tokenizer_load(scratch_path("t.gguf"), &read, err)) fail_msg("%s", err->message);
+    }
+    json_decref(metadata);
+    return read;
+}
+
+/* ---- small vocabularies ---- */
+
+static json_t *golden;
+
+static int open_golden(void **state) {
+    json_error_t e;
+    golden = json_load_file("tests/golden/tokenizer/synthetic.json", JSON_ALLOW_NUL, &e);
+    return golden ? scratch_start(state) : -1;
+}
+
+static int close_golden(void **state) {
+    json_decref(golden);
+    return scratch_finish(state);
+}
+
+static json_t *document_of(const json_t *c) {
+    json_t *whole = json_deep_copy(json_object_get(c, "tokenizer"));
+    const json_t *base =
+        json_object_get(json_object_get(golden, "bases"), json_string_value(json_object_get(c, "base")));
+    json_t *model = json_object_get(whole, "model");
+    json_object_set(model, "vocab", json_object_get(base, "vocab"));
+    json_object_set(model, "merges", json_object_get(base, "merges"));
+    return whole;
+}
+
+static ht_tokenizer *load_document(const json_t *document) {
+    char *text = json_dumps(document, JSON_COMPACT);
+    ht_tokenizer *t;
+    ht_error err = {0};
+    if (ht_tokenizer_from_json(text, strlen(text), NULL, 0, &t, &err)) fail_msg("%s", err.message);
+    free(text);
+    return t;
+}
+
+static ht_tokenizer *open_case(const json_t *c) {
+    json_t *document = document_of(c);
+    ht_tokenizer *t = load_document(document);
+    json_decref(document);
+    return t;
+}
+
+static void compare_case(const json_t *c, const ht_tokenizer *a, const ht_tokenizer *b) {
+    const char *name = json_string_value(json_object_get(c, "name"));
+    const json_t *row;
+    size_t i;
+    json_array_foreach(json_object_get(c, "texts"), i, row) {
+        const json_t *text = json_object_get(row, "text");
+        same_ids(name, a, b, json_string_value(text), json_string_length(text));
+    }
+    same_added(name, a, b);
+}
+
+static void json_keeps_every_stage(void **state) {
+    (void)state;
+    const json_t *c;
+    size_t i;
+    json_array_foreach(json_object_get(golden, "cases"), i, c) {
+        ht_tokenizer *t = open_case(c), *read = through_json(json_string_value(json_object_get(c, "name")), t);
+        compare_case(c, t, read);
+        ht_tokenizer_free(read);
+        ht_tokenizer_free(t);
+    }
+}
+
+/* Cases that GGUF has a name for; all others must be refused. */
+static const char *const expressible[] = {"gpt2", "gpt2 as split", "qwen2", "llama3", "smollm", "falcon", NULL};
+
+static bool is_listed(const char *name, const char *const *list) {
+    for (; *list; list++)
+        if (!strcmp(name, *list)) return true;
+    return false;
+}
+
+static void gguf_keeps_or_refuses(void **state) {
+    (void)state;
+    const json_t *c;
+    size_t i;
+    int n_kept = 0;
+    json_array_foreach(json_object_get(golden, "cases"), i, c) {
+        const char *name = json_string_value(json_object_get(c, "name"));
+        ht_tokenizer *t = open_case(c);
+        ht_error err;
+        warnings_begin();
+        ht_tokenizer *read = through_gguf(t, t->vocab.n + 3, false, &err);
+        if (!read) {
+            if (is_listed(name, expressible)) fail_msg("%s: %s", name, err.message);
+            assert_int_equal(err.status, HT_ERR_UNSUPPORTED);
+            assert_non_null(strstr(err.message, "tokenizer.json"));
+        } else {
+            n_kept++;
+            if (!strstr(name, "first")) { /* which comes with a warning */
+                compare_case(c, t, read);
+                (void)warnings_end(0);
+            }
+            assert_int_equal(read->vocab.n, t->vocab.n + 3);
+            assert_true(ht_tokenizer_find(read, "[PAD0]") < 0);
+        }
+        ht_tokenizer_free(read);
+        ht_tokenizer_free(t);
+    }
+    assert_true(n_kept >= (int)(sizeof expressible / sizeof *expressible) - 1);
+}
+
+/* ---- what cannot be written ---- */
+
+#define MODEL(more, vocab, merges)                                                                                     \
+    "{\"model\":{\"type\":\"BPE\"," more "\"vocab\":" vocab ",\"merges\":" merges                                      \
+    "},\"decoder\":{\"type\":\"ByteLevel\"},\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false}"
+
+static void refuse_gguf(const char *json, int64_t n_rows, ht_status status, const char *says) {
+    ht_tokenizer *t;
+    ht_error err = {0};
+    if (ht_tokenizer_from_json(json, strlen(json), NULL, 0, &t, &err)) fail_msg("%s", err.message);
+    json_t *metadata = json_object();
+    assert_int_equal(ht_tokenizer_save_gguf(t, n_rows, false, metadata, &err), status);
+    if (!strstr(err.message, says)) fail_msg("\"%s\" does not say \"%s\"", err.message, says);
+    json_decref(metadata);
+    ht_tokenizer_free(t);
+}
+
+static void what_gguf_cannot_say_is_named(void **state) {
+    (void)state;
+#define V "{\"a\":0,\"b\":1,\"ab\":2}"
+#define M "[[\"a\",\"b\"]]"
+    refuse_gguf(MODEL("", V, M) ",\"added_tokens\":[{\"id\":3,\"content\":\"<x>\",\"lstrip\":true}]}", 9,
+                HT_ERR_UNSUPPORTED, "`<x>` has `lstrip`");
+    refuse_gguf(MODEL("", V, M) ",\"normalizer\":{\"type\":\"Lowercase\"}}", 9, HT_ERR_UNSUPPORTED, "`normalizer`");
+    refuse_gguf(MODEL("\"ignore_merges\":true,", V, M) "}", 9, HT_ERR_UNSUPPORTED, "ignore_merges");
+    refuse_gguf(MODEL("", V, M) ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{"
+                                "\"id\":\"a\",\"type_id\":0}},{\"SpecialToken\":{\"id\":\"a\",\"type_id\":0}},{"
+                                "\"Sequence\":{\"id\":\"A\",\"type_id\":0}}],\"special_tokens\":{\"a\":{\"id\":\"a\","
+                                "\"ids\":[0]}}}}",
+                9, HT_ERR_UNSUPPORTED, "`post_processor`");
+    refuse_gguf(MODEL("", V, M) "}", 2, HT_ERR_FORMAT, "`ab` has the id 2, but the embedding 2 rows");
+    refuse_gguf(MODEL("", V, M) "}", 0, HT_ERR_LIMIT, "0 rows");
+    refuse_gguf(MODEL("", "{\"a\":0,\"b\":1,\"ab\":2,\"[PAD4]\":3}", M) "}", 5, HT_ERR_UNSUPPORTED,
+                "tokens 3 and 4 would both be `[PAD4]`");
+    /* Added tokens behind the last row are left out. */
+    warnings_begin();
+    ht_tokenizer *t;
+    ht_error err = {0};
+    const char *more = MODEL("", V, M) ",\"added_tokens\":[{\"id\":3,\"content\":\"<image>\",\"special\":true}]}";
+    assert_int_equal(ht_tokenizer_from_json(more, strlen(more), NULL, 0, &t, &err), HT_OK);
+    ht_tokenizer *read = through_gguf(t, 3, false, &err);
+    assert_non_null(read);
+    assert_non_null(strstr(warnings_end(1), "1 added token is left out"));
+    assert_int_equal(read->vocab.n, 3);
+    ht_tokenizer_free(read);
+    ht_tokenizer_free(t);
+}
+
+#define SENTENCES(normalizer, vocab, merges)                                                                           \
+    "{\"normalizer\":" normalizer ",\"model\":{\"type\":\"BPE\",\"unk_token\":\"?\",\"fuse_unk\":true,"                \
+    "\"byte_fallback\":true,\"vocab\":{\"?\":9," vocab "},\"merges\":" merges                                          \
+    "},\"added_tokens\":[{\"id\":9,\"content\":\"?\",\"special\":true,\"normalized\":false}],"                         \
+    "\"decoder\":{\"type\":\"ByteFallback\"}}"
+#define SPACES "{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"\xE2\x96\x81\"}"
+
+/* The model that a SentencePiece vocabulary becomes: scores where they give the same ids, else the list. */
+static void scores_are_written_where_they_do(void **state) {
+    (void)state;
+    static const struct {
+        const char *vocab, *merges, *model;
+    } cases[] = {{"\"a\":0,\"b\":1,\"ab\":2,\"abab\":3", "[[\"a\",\"b\"],[\"ab\",\"ab\"]]", "llama"},
+                 /* "ab" + "c" is no merge, though its parts and the whole are tokens */
+                 {"\"a\":0,\"b\":1,\"c\":2,\"ab\":3,\"bc\":4,\"abc\":5", "[[\"a\",\"b\"],[\"b\",\"c\"],[\"a\",\"bc\"]]",
+                  "gemma4"},
+                 /* merges of "abc" around that of "bb" */
+                 {"\"a\":0,\"b\":1,\"c\":2,\"ab\":3,\"bc\":4,\"abc\":5,\"bb\":6",
+                  "[[\"a\",\"b\"],[\"b\",\"c\"],[\"a\",\"bc\"],[\"b\",\"b\"],[\"ab\",\"c\"]]", "gemma4"},
+                 /* runs as converters list them, the longest parts first */
+                 {"\"a\":0,\"aa\":1,\"aaa\":2,\"aaaa\":3",
+                  "[[\"aaa\",\"a\"],[\"aa\",\"aa\"],[\"aa\",\"a\"],[\"a\",\"aaa\"],[\"a\",\"aa\"],[\"a\",\"a\"]]",
+                  "llama"},
+                 {"\"a\":0,\"aa\":1,\"aaa\":2", "[[\"a\",\"a\"],[\"aa\",\"a\"],[\"a\",\"aa\"]]", "llama"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char json[1024];
+        snprintf(json, sizeof json, SENTENCES(SPACES, "%s", "%s"), cases[i].vocab, cases[i].merges);
+        ht_tokenizer *t, *read;
+        ht_error err = {0};
+        if (ht_tokenizer_from_json(json, strlen(json), NULL, 0, &t, &err)) fail_msg("%s", err.message);
+        json_t *metadata = json_object();
+        if (ht_tokenizer_save_gguf(t, t->vocab.n, false, metadata, &err)) fail_msg("%s", err.message);
+        assert_string_equal(json_string_value(json_object_get(metadata, "tokenizer.ggml.model")), cases[i].model);
+        json_decref(metadata);
+        for (int list = 0; list < 2; list++) {
+            read = through_gguf(t, t->vocab.n, list, &err);
+            assert_non_null(read);
+            for (int word = 0; word < 3 * 3 * 3 * 3 * 3 * 3; word++) {
+                char text[7] = "";
+                for (int k = 0, rest = word; k < 6; k++, rest /= 3) text[k] = (char)('a' + rest % 3);
+                same_ids(cases[i].vocab, t, read, text, 6);
+            }
+            for (size_t n = 1; n < 12; n++) same_ids(cases[i].vocab, t, read, "aaaaaaaaaaaa", n);
+            ht_tokenizer_free(read);
+        }
+        ht_tokenizer_free(t);
+    }
+    /* A list, but a space before the text: neither of the two models. */
+    const char *both = SENTENCES("{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":"
+                                 "\"\xE2\x96\x81\"}," SPACES "]}",
+                                 "\"a\":0,\"b\":1,\"c\":2,\"ab\":3,\"bc\":4,\"abc\":5",
+                                 "[[\"a\",\"b\"],[\"b\",\"c\"],[\"a\",\"bc\"]]");
+    refuse_gguf(both, 12, HT_ERR_UNSUPPORTED, "`model.merges`");
+    refuse_gguf(SENTENCES(SPACES, "\"a\":0,\"\\n\":1,\"b\":2,\"a\\nb\":3,\"a\\n\":4,\"\\nb\":5",
+                          "[[\"a\",\"\\n\"],[\"a\\n\",\"b\"]]"),
+                12, HT_ERR_UNSUPPORTED, "line break");
+}
+
+/* Two tokens of a GGUF with one text have one place in a vocabulary of texts. */
+static void equal_texts_are_refused(void **state) {
+    (void)state;
+    json_t *metadata =
+        json_pack("{s:s, s:s, s:s, s:[s,s,s], s:[]}", "general.architecture", "llama", "tokenizer.ggml.model", "gpt2",
+                  "tokenizer.ggml.pre", "gpt-2", "tokenizer.ggml.tokens", "a", "b", "a", "tokenizer.ggml.merges");
+    metadata_file_write(scratch_path("twice.gguf"), metadata, NULL);
+    json_decref(metadata);
+    ht_tokenizer *t;
+    ht_error err = {0};
+    char *text = (char *)&t;
+    if (ht_tokenizer_load(scratch_path("twice.gguf"), &t, &err)) fail_msg("%s", err.message);
+    assert_int_equal(ht_tokenizer_save_json(t, &text, &err), HT_ERR_UNSUPPORTED);
+    assert_null(text);
+    assert_non_null(strstr(err.message, "tokens 0 and 2 are both `a`"));
+    ht_tokenizer_free(t);
+}
+
+/* ---- real vocabularies ---- */
+
+/* The texts that stand beside a vocabulary; NULL when there are none. */
+static char *texts_of(const char *path) {
+    char name[1100];
+    char *text, *whole;
+    size_t n;
+    snprintf(name, sizeof name, "%s.inp", path);
+    if (ht_file_read_all(name, 1 << 20, &text, &n, NULL)) return NULL;
+    whole = strndup(text, n);
+    free(text);
+    return whole;
+}
+
+static void compare_real(const char *name, const char *path, const ht_tokenizer *a, const ht_tokenizer *b) {
+    static const char separator[] = "\n__ggml_vocab_test__\n";
+    static const char *const some[] = {
+        "Hello  world,   this is    a test.\n\n\n\tTabs\t\tand 12345 digits; don't!",
+        "def f(x):\n        return x ** 2  # \xC3\xA9t\xC3\xA9 \xE4\xB8\xAD\xE6\x96\x87",
+        "\xF0\x9F\x91\xA9\xF0\x9F\x8F\xBD\xE2\x80\x8D\xF0\x9F\x9A\x80 \x01\x7F \xEF\xBF\xBD"};
+    char run[101] = "", *texts = texts_of(path);
+    for (char *text = texts, *end; text; text = end ? end + sizeof separator - 1 : NULL) {
+        end = strstr(text, separator);
+        same_ids(name, a, b, text, end ? (size_t)(end - text) : strlen(text));
+    }
+    free(texts);
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++) same_ids(name, a, b, some[i], strlen(some[i]));
+    for (const char *c = " \n\ta0-="; *c; c++) {
+        memset(run, *c, sizeof run - 1);
+        for (size_t n = 1; n < sizeof run; n += 1 + n / 8) same_ids(name, a, b, run, n);
+    }
+    same_added(name, a, b);
+}
+
+static void real_vocabulary(void **state) {
+    const char *name = *state, *directory = getenv("HEARTH_TEST_MODELS");
+    char path[1024];
+    snprintf(path, sizeof path, "%s/%s", directory ? directory : "", name);
+    if (!directory || !ht_path_exists(path)) {
+        print_message("skipped: HEARTH_TEST_MODELS does not name a directory with %s\n", name);
+        skip();
+    }
+    ht_tokenizer *t;
+    ht_error err = {0};
+    if (ht_tokenizer_load(path, &t, &err)) fail_msg("%s", err.message);
+    ht_tokenizer *json = through_json(name, t);
+    compare_real(name, path, t, json);
+    for (int list_merges = 0; list_merges < (strstr(name, "gemma") ? 2 : 1); list_merges++) {
+        ht_tokenizer *gguf = through_gguf(json, t->vocab.n, list_merges, &err);
+        if (!gguf) fail_msg("%s: %s", name, err.message);
+        if (strstr(name, "gemma")) assert_int_equal(gguf->merges.order == NULL, list_merges);
+        compare_real(name, path, json, gguf);
+        ht_tokenizer_free(gguf);
+    }
+    ht_tokenizer_free(json);
+    ht_tokenizer_free(t);
+}
+
+int main(void) {
+    static char *names[] = {"smollm2-135m.gguf",
+                            "qwen2.5-coder-0.5b.gguf",
+                            "gemma3-270m.gguf",
+                            "vocab/ggml-vocab-command-r.gguf",
+                            "vocab/ggml-vocab-deepseek-coder.gguf",
+                            "vocab/ggml-vocab-deepseek-llm.gguf",
+                            "vocab/ggml-vocab-falcon.gguf",
+                            "vocab/ggml-vocab-gemma-4.gguf",
+                            "vocab/ggml-vocab-gpt-2.gguf",
+                            "vocab/ggml-vocab-llama-bpe.gguf",
+                            "vocab/ggml-vocab-llama-spm.gguf",
+                            "vocab/ggml-vocab-mpt.gguf",
+                            "vocab/ggml-vocab-phi-3.gguf",
+                            "vocab/ggml-vocab-qwen2.gguf",
+                            "vocab/ggml-vocab-qwen35.gguf",
+                            "vocab/ggml-vocab-refact.gguf",
+                            "vocab/ggml-vocab-starcoder.gguf"};
+    enum { N_REAL = sizeof names / sizeof *names, N_SMALL = 5 };
+    struct CMUnitTest tests[N_SMALL + N_REAL] = {
+        cmocka_unit_test(json_keeps_every_stage),        cmocka_unit_test(gguf_keeps_or_refuses),
+        cmocka_unit_test(what_gguf_cannot_say_is_named), cmocka_unit_test(scores_are_written_where_they_do),
+        cmocka_unit_test(equal_texts_are_refused),
+    };
+    for (int i = 0; i < N_REAL; i++)
+        tests[N_SMALL + i] = (struct CMUnitTest)cmocka_unit_test_prestate(real_vocabulary, names[i]);
+    return cmocka_run_group_tests(tests, open_golden, close_golden);
+}
