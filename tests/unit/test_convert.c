@@ -1,4 +1,5 @@
 /* Checkpoints through their other container: Hearth's own logits are the same bits before and after. */
+#include "models/checkpoint.h"
 #include "support/model_run.h"
 #include "support/options.h"
 #include "support/scratch.h"
@@ -161,9 +162,190 @@ static void every_tiny_checkpoint(void **state) {
     assert_true(n_files > 10 && n_directories - n_refused > 40);
 }
 
+/* ---- types ---- */
+
+static ht_checkpoint_files *open_files(const char *path) {
+    ht_checkpoint_files *c;
+    ht_error err = {0};
+    if (ht_checkpoint_open(path, &c, &err)) fail_msg("%s", err.message);
+    return c;
+}
+
+static const char *type_of(const char *path, const char *name) {
+    ht_checkpoint_files *c = open_files(path);
+    ht_stored_tensor t;
+    if (!ht_checkpoint_find(c, name, &t)) fail_msg("%s: no %s", path, name);
+    const char *type = ht_weight_type_info_of((ht_weight_type)t.type)->name;
+    ht_checkpoint_close(c);
+    return type;
+}
+
+/* Blocks that MLX's groups can be stay packed there and back; transformers gets floats. */
+static void quantised_weights_stay_packed(void **state) {
+    (void)state;
+    static const char *const names[] = {"llama-q4_1.gguf",          "llama-q8_0.gguf",    "qwen2-q4_0.gguf",
+                                        "gemma2-q4_1.gguf",         "gemma3-q5_1.gguf",   "qwen3-q8_0.gguf",
+                                        "gemma4-experts-q8_0.gguf", "qwen3-moe-q4_1.gguf"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char mlx[300], back[300], floats[300];
+        ht_convert_report report;
+        snprintf(mlx, sizeof mlx, "%s", scratch_path("mlx"));
+        snprintf(back, sizeof back, "%s", scratch_path("back.gguf"));
+        snprintf(floats, sizeof floats, "%s", scratch_path("floats"));
+        must_convert(tiny(names[i]), mlx, HT_CONTAINER_MLX, &report);
+        if (report.n_floats) fail_msg("%s: %d tensors became floats", names[i], (int)report.n_floats);
+        assert_true(report.n_rounded > 0 && report.n_inexact == 0);
+        must_convert(mlx, back, HT_CONTAINER_GGUF, &report);
+        if (report.n_floats) fail_msg("%s: %d tensors became floats again", names[i], (int)report.n_floats);
+        char before[32];
+        snprintf(before, sizeof before, "%s", type_of(tiny(names[i]), "blk.0.attn_q.weight"));
+        assert_string_equal(type_of(back, "blk.0.attn_q.weight"), before);
+        must_convert(tiny(names[i]), floats, HT_CONTAINER_SAFETENSORS, &report);
+        assert_true(report.n_floats > 0);
+        assert_string_equal(type_of(floats, "model.layers.0.self_attn.q_proj.weight"), "F32");
+    }
+}
+
+/* Every tensor of a directory through GGUF has the bytes that it had. */
+static void floats_come_back_as_they_were(void **state) {
+    (void)state;
+    static const char *const names[] = {"llama-head-dim-bf16", "gemma4-experts-bf16",  "gemma3-scaled-bf16",
+                                        "qwen2-tied-bf16",     "qwen3-moe-mixed-bf16", "llama-llama3-bf16"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char file[300], back[300];
+        ht_convert_report report;
+        snprintf(file, sizeof file, "%s", scratch_path("model.gguf"));
+        snprintf(back, sizeof back, "%s", scratch_path("back"));
+        must_convert(tiny(names[i]), file, HT_CONTAINER_GGUF, &report);
+        assert_int_equal(report.n_inexact, 0);
+        must_convert(file, back, HT_CONTAINER_SAFETENSORS, &report);
+        ht_checkpoint_files *a = open_files(tiny(names[i])), *b = open_files(back);
+        assert_int_equal(ht_checkpoint_n_tensors(a), ht_checkpoint_n_tensors(b));
+        for (size_t k = 0; k < ht_checkpoint_n_tensors(a); k++) {
+            ht_stored_tensor x, y;
+            char name[200];
+            ht_error err = {0};
+            ht_checkpoint_tensor_at(a, k, &x);
+            snprintf(name, sizeof name, "%.*s", (int)x.name_len, x.name);
+            if (!ht_checkpoint_find(b, name, &y)) fail_msg("%s: `%s` is lost", names[i], name);
+            if (x.type != y.type || x.n_bytes != y.n_bytes) fail_msg("%s: `%s` is %s", names[i], name, y.type_name);
+            char *p = malloc(2 * x.n_bytes);
+            assert_non_null(p);
+            assert_int_equal(ht_file_read_at(x.file, x.offset, p, x.n_bytes, &err), HT_OK);
+            assert_int_equal(ht_file_read_at(y.file, y.offset, p + x.n_bytes, x.n_bytes, &err), HT_OK);
+            if (memcmp(p, p + x.n_bytes, x.n_bytes) != 0) fail_msg("%s: `%s` has other bytes", names[i], name);
+            free(p);
+        }
+        ht_checkpoint_close(a);
+        ht_checkpoint_close(b);
+    }
+}
+
+/* Quantising chooses types over the tensors as they are named in the other container. */
+static void quantising_goes_over(void **state) {
+    (void)state;
+    static const struct {
+        const char *from, *to, *type, *tensor, *is;
+        double most;
+    } cases[] = {
+        {"llama-mlx8-f16", "a.gguf", "Q8_0", "blk.0.attn_q.weight", "Q8_0", 0.05},
+        {"gemma4-experts-mlx8-bf16", "b.gguf", "Q8_0", "blk.0.ffn_gate_up_exps.weight", "Q8_0", 0.2},
+        {"llama-f32.gguf", "c", "8:32", "model.layers.0.self_attn.q_proj.weight", "MLX8_32_F16", 0.05},
+        {"qwen3-moe-q4_1.gguf", "d", "8:32", "model.layers.0.mlp.switch_mlp.gate_proj.weight", "MLX8_32_F16", 0.2},
+        {"gemma4-experts-q8_0.gguf", "e", "8:32", "model.layers.0.experts.switch_glu.up_proj.weight", "MLX8_32_F16",
+         0.2},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char to[300];
+        ht_error err = {0};
+        snprintf(to, sizeof to, "%s", scratch_path(cases[i].to));
+        if (convert(tiny(cases[i].from), to, HT_CONTAINER_SAME, cases[i].type, HT_DTYPE_NONE, NULL, &err))
+            fail_msg("%s: %s", cases[i].from, err.message);
+        const char *type = type_of(to, cases[i].tensor);
+        if (strcmp(type, cases[i].is) != 0) fail_msg("%s: `%s` is %s", cases[i].from, cases[i].tensor, type);
+        logits before = logits_of(tiny(cases[i].from)), after = logits_of(to);
+        same_logits(cases[i].from, &before, &after, cases[i].most);
+        free(before.value);
+        free(after.value);
+    }
+}
+
+static void floats_of_another_type(void **state) {
+    (void)state;
+    ht_convert_report report;
+    ht_error err = {0};
+    char to[300];
+    snprintf(to, sizeof to, "%s", scratch_path("bf16.gguf"));
+    assert_int_equal(convert(tiny("llama-f32"), to, HT_CONTAINER_GGUF, NULL, HT_BF16, &report, &err), HT_OK);
+    assert_string_equal(type_of(to, "blk.0.attn_q.weight"), "BF16");
+    assert_string_equal(type_of(to, "blk.0.attn_norm.weight"), "F32");
+    assert_true(report.n_inexact > 0);
+    snprintf(to, sizeof to, "%s", scratch_path("f16"));
+    assert_int_equal(convert(tiny("llama-q8_0.gguf"), to, HT_CONTAINER_SAFETENSORS, NULL, HT_F16, &report, &err),
+                     HT_OK);
+    assert_string_equal(type_of(to, "model.layers.0.self_attn.q_proj.weight"), "F16");
+    /* A directory of MLX's groups as one of floats. */
+    snprintf(to, sizeof to, "%s", scratch_path("dense"));
+    must_convert(tiny("llama-mlx4-bf16"), to, HT_CONTAINER_SAFETENSORS, &report);
+    assert_string_equal(type_of(to, "model.layers.0.self_attn.q_proj.weight"), "F32");
+    logits before = logits_of(tiny("llama-mlx4-bf16")), after = logits_of(to);
+    same_logits("llama-mlx4-bf16", &before, &after, 0);
+    free(before.value);
+    free(after.value);
+}
+
+/* ---- what is refused ---- */
+
+static void refuse(const char *from, const char *to, ht_container container, ht_dtype dtype, ht_status status,
+                   const char *says) {
+    ht_error err = {0};
+    const int entries = scratch_count();
+    assert_int_equal(convert(from, to, container, NULL, dtype, NULL, &err), status);
+    if (!strstr(err.message, says)) fail_msg("\"%s\" does not say \"%s\"", err.message, says);
+    assert_int_equal(scratch_count(), entries);
+}
+
+static void stop_at_once(double done, void *user) {
+    if (done > 0) ht_cancel_request(user);
+}
+
+static void nothing_is_left_of_a_failure(void **state) {
+    (void)state;
+    char to[300];
+    snprintf(to, sizeof to, "%s", scratch_path("out"));
+    refuse(tiny("llama-f32"), to, (ht_container)9, HT_DTYPE_NONE, HT_ERR_ARGUMENT, "no container");
+    refuse(tiny("llama-f32"), to, HT_CONTAINER_SAME, HT_DTYPE_NONE, HT_ERR_ARGUMENT, "type of the weights is missing");
+    refuse(tiny("llama-f32"), to, HT_CONTAINER_GGUF, HT_I32, HT_ERR_ARGUMENT, "cannot be written as i32");
+    refuse(tiny("llama-f32"), tiny("llama-f32"), HT_CONTAINER_GGUF, HT_DTYPE_NONE, HT_ERR_ARGUMENT, "is a directory");
+    refuse(tiny("qwen3-moe-mxfp8"), to, HT_CONTAINER_GGUF, HT_DTYPE_NONE, HT_ERR_UNSUPPORTED, "norm_topk_prob");
+    refuse(tiny("qwen3-moe-mlx4-bf16"), to, HT_CONTAINER_SAFETENSORS, HT_DTYPE_NONE, HT_ERR_UNSUPPORTED, "switch_mlp");
+    scratch_write("own", "x", 1);
+    char own[300];
+    snprintf(own, sizeof own, "%s", scratch_path("own"));
+    refuse(tiny("llama-f32"), own, HT_CONTAINER_GGUF, HT_DTYPE_NONE, HT_ERR_ARGUMENT, "is not replaced");
+    for (int i = 0; i < 2; i++) { /* in the middle of the values, in both containers */
+        ht_cancel cancel = {0};
+        ht_error err = {0};
+        ht_convert_options o = OPTIONS(ht_convert_options, with.container = i ? HT_CONTAINER_MLX : HT_CONTAINER_GGUF,
+                                       with.cancel = &cancel, with.progress = stop_at_once, with.user = &cancel);
+        assert_int_equal(ht_convert(tiny(i ? "llama-f32.gguf" : "llama-f32"), to, &o, &err), HT_ERR_CANCELLED);
+        assert_int_equal(scratch_count(), 1);
+    }
+    /* What was written here is replaced. */
+    ht_convert_report report;
+    must_convert(tiny("llama-f32"), to, HT_CONTAINER_GGUF, &report);
+    must_convert(tiny("qwen2-f32"), to, HT_CONTAINER_GGUF, &report);
+    assert_int_equal(scratch_count(), 2);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(every_tiny_checkpoint, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(quantised_weights_stay_packed, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(floats_come_back_as_they_were, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(quantising_goes_over, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(floats_of_another_type, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(nothing_is_left_of_a_failure, scratch_start, scratch_finish),
     };
     return cmocka_run_group_tests(tests, open_device, close_device);
 }

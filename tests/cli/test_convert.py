@@ -1,0 +1,80 @@
+"""`hearth convert` writes a checkpoint in the other container that answers as the first, and says what it did."""
+
+import json
+import resource
+import signal
+import unittest
+
+from support import CommandTest
+from test_adapter import MODEL
+
+TINY = MODEL.parent
+GGUF = TINY / "llama-q8_0.gguf"
+IDS = "1,5,9,2,7,3"
+
+
+class Convert(CommandTest):
+    def logits(self, model):
+        out = self.folder / "logits.npy"
+        self.succeeds("logits", model, "--ids", IDS, "--out", out, "--precision", "reference", "--kv", "f32", "-q")
+        data = out.read_bytes()
+        out.unlink()
+        return data
+
+    def header(self, path):
+        data = path.read_bytes()
+        return json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+
+    def test_directory_to_file(self):
+        out = self.folder / "out.gguf"
+        result = self.succeeds("convert", MODEL, out, "--to", "gguf")
+        self.assertIn(str(out), result.text)
+        self.assertEqual(self.logits(out), self.logits(MODEL))
+        value = json.loads(self.succeeds("convert", MODEL, out, "--to=gguf", "--dtype=bf16", "--json", "-q").text)
+        self.assertEqual(set(value), {"out", "bytes", "tensors", "retyped", "floats", "rounded"})
+        self.assertEqual((value["out"], value["floats"]), (str(out), 0))
+        self.assertGreater(value["rounded"], 0)
+
+    def test_file_to_directories(self):
+        want = self.logits(GGUF)
+        for container, dtype, floats in ("safetensors", "F32", True), ("mlx", "U32", False):
+            out = self.folder / container
+            value = json.loads(self.succeeds("convert", GGUF, out, "--to", container, "--json").text)
+            self.assertEqual(value["floats"] > 0, floats)
+            self.assertEqual(value["rounded"], 0)
+            header = self.header(out / "model.safetensors")
+            self.assertEqual(header["model.layers.0.self_attn.q_proj.weight"]["dtype"], dtype)
+            config = json.loads((out / "config.json").read_text())
+            self.assertEqual(config["model_type"], "llama")
+            self.assertEqual("quantization" in config, not floats)
+            self.assertEqual(self.logits(out), want)
+
+    def test_quantize(self):
+        out = self.folder / "q.gguf"
+        self.succeeds("quantize", TINY / "llama-mlx8-f16", out, "--to", "Q8_0")
+        self.assertEqual(out.read_bytes()[:4], b"GGUF")
+        directory = self.folder / "q"
+        self.succeeds("quantize", GGUF, directory, "--to", "4:32")
+        self.assertEqual(json.loads((directory / "config.json").read_text())["quantization"]["bits"], 4)
+
+    def test_mistakes(self):
+        out = self.folder / "out"
+        self.fails(2, "convert", GGUF, out, says="--to gguf, safetensors or mlx is needed")
+        self.fails(2, "convert", GGUF, out, "--to", "onnx", says="--to expects gguf, safetensors or mlx")
+        self.fails(2, "convert", GGUF, "--to", "mlx", says="the name of what to write is needed")
+        self.fails(1, "convert", TINY / "qwen3-moe-mxfp8", out, "--to", "gguf", says="norm_topk_prob")
+        self.fails(1, "convert", GGUF, GGUF, "--to", "gguf", says="is not replaced")
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_full_disk(self):
+        def limit():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (8000, 8000))
+
+        for name, model, container in ("out.gguf", MODEL, "gguf"), ("out", GGUF, "mlx"):
+            self.fails(1, "convert", model, self.folder / name, "--to", container, says="cannot be written", preexec_fn=limit)
+            self.assertEqual(list(self.folder.iterdir()), [])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,95 @@
+"""Converted checkpoints in the engines they are written for: directories of transformers and mlx-lm, files of llama.cpp.
+
+    python3 tests/golden/convert.py build/release/bin/hearth [CHECKPOINT ...]
+
+Every tiny checkpoint is converted, and its logits in the other engine, in f32, are compared with Hearth's of the original. Needs
+torch, transformers, mlx-lm and llama-cpp-python. Directories for llama.cpp need a tokenizer, which the tiny ones do not have:
+name one of a real model. YaRN is another in mlx-lm, which fails.
+"""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+TINY = pathlib.Path(__file__).parent / "tiny"
+IDS = [1, 5, 9, 20, 7, 30, 2, 11]
+
+
+def hearth_logits(hearth, model, folder):
+    out = folder / "logits.npy"
+    ids = ",".join(map(str, IDS))
+    subprocess.run([hearth, "logits", model, "--ids", ids, "--precision", "reference", "--kv", "f32", "-q", "--out", out],
+                   check=True, stdout=subprocess.DEVNULL)
+    return np.load(out).reshape(len(IDS), -1)
+
+
+def in_transformers(path):
+    import torch
+    import transformers
+
+    model = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="eager")
+    with torch.no_grad():
+        return model(torch.tensor([IDS])).logits[0].numpy()
+
+
+def in_mlx_lm(path):
+    import mlx.core as mx
+    from mlx_lm.utils import load_model
+
+    model, _ = load_model(path)
+    model.set_dtype(mx.float32)
+    return np.array(model(mx.array([IDS])).astype(mx.float32))[0]
+
+
+def in_llama_cpp(path):
+    import llama_cpp
+
+    model = llama_cpp.Llama(str(path), n_ctx=64, logits_all=True, verbose=False, n_threads=2)
+    model.eval(IDS)
+    return np.array(model.scores[: len(IDS)])
+
+
+ENGINES = {"safetensors": in_transformers, "mlx": in_mlx_lm, "gguf": in_llama_cpp}
+# Of the largest logit. llama.cpp rounds activations of quantised weights to 8 bits, and keys and values to f16.
+MOST = {"safetensors": 1e-4, "mlx": 1e-4, "gguf": 0.1}
+
+
+def check(hearth, model, container, folder):
+    """One line, and whether it is well."""
+    if container == "gguf" and not (model / "tokenizer.json").exists():
+        print(f"{model.name} to gguf: left out, as llama.cpp loads no file without a tokenizer")
+        return True
+    out = folder / ("out.gguf" if container == "gguf" else container)
+    done = subprocess.run([hearth, "convert", model, out, "--to", container, "-q"], capture_output=True, text=True)
+    if done.returncode:
+        print(f"{model.name} to {container}: {done.stderr.strip()}")
+        return "cannot express" in done.stderr or "no tokenizer" in done.stderr
+    try:
+        found = ENGINES[container](out)
+    except Exception as e:  # noqa: BLE001 - of whatever engine
+        print(f"{model.name} to {container}: the engine says {type(e).__name__}: {str(e)[:200]}")
+        return False
+    want = hearth_logits(hearth, model, folder)
+    difference = abs(found - want).max() / abs(want).max()
+    print(f"{model.name} to {container}: largest difference {difference:.1e} of the largest logit")
+    return difference <= MOST[container]
+
+
+def main():
+    hearth, *models = sys.argv[1:]
+    models = [pathlib.Path(m) for m in models]
+    models = models or sorted(p for p in TINY.iterdir() if p.suffix == ".gguf" or p.is_dir())
+    bad = 0
+    for model in models:
+        for container in ("safetensors", "mlx") if model.suffix == ".gguf" else ("gguf",):
+            with tempfile.TemporaryDirectory() as folder:
+                bad += not check(hearth, model, container, pathlib.Path(folder))
+    print(f"{bad} failed")
+    return bad > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
