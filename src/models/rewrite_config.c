@@ -59,6 +59,13 @@ static groups groups_of(ht_weight_type type) {
     return a.bits ? (groups){a.bits, a.group, true} : (groups){4, HT_BLOCK_SMALL, false};
 }
 
+/* The type of a weight that is written in such groups; -1: another. */
+static int group_type(const ht_rewrite_plan *plan, const ht_rewrite_tensor *t) {
+    if (t->action == HT_REWRITE_ROUND) return ht_rewrite_in_parts(plan, t) ? (int)t->type : -1;
+    const int type = t->action == HT_REWRITE_COPY ? t->from.type : -1;
+    return type >= 0 && (type == HT_W_MXFP4 || ht_affine_of((ht_weight_type)type).bits) ? type : -1;
+}
+
 static json_t *settings_of(const groups *g, bool with_mode) {
     json_t *out = json_pack("{s:I, s:I}", "group_size", g->size, "bits", g->bits);
     if (out && with_mode && json_object_set_new(out, "mode", json_string(g->affine ? "affine" : "mxfp4"))) {
@@ -68,14 +75,15 @@ static json_t *settings_of(const groups *g, bool with_mode) {
     return out;
 }
 
-/* States how a changed module is stored. mlx-lm takes those for quantised that have scales, or an entry here that is not false;
+/* States how a module is stored. mlx-lm takes those for quantised that have scales, or an entry here that is not false;
  * one without an entry has the settings of all, which an entry does not inherit. False when memory ran out. */
 static bool change_entry(const ht_rewrite_plan *plan, const ht_rewrite_tensor *t, json_t *quantization,
                          const char *module) {
     const bool affine = is_affine(quantization);
-    if (!ht_rewrite_in_parts(plan, t))
+    const int type = group_type(plan, t);
+    if (type < 0)
         return !json_object_get(quantization, module) || !json_object_set_new(quantization, module, json_false());
-    const groups g = groups_of(t->type);
+    const groups g = groups_of((ht_weight_type)type);
     if (affine == g.affine && json_integer_value(json_object_get(quantization, "bits")) == g.bits &&
         json_integer_value(json_object_get(quantization, "group_size")) == g.size) {
         json_object_del(quantization, module);
@@ -85,11 +93,14 @@ static bool change_entry(const ht_rewrite_plan *plan, const ht_rewrite_tensor *t
     return entry && !json_object_set_new(quantization, module, entry);
 }
 
-static ht_status change_entries(const ht_rewrite_plan *plan, json_t *quantization, ht_error *err) {
+/* Of the changed modules, or of all. */
+static ht_status change_entries(const ht_rewrite_plan *plan, json_t *quantization, bool all, ht_error *err) {
     ht_status status = HT_OK;
     for (size_t i = 0; !status && i < plan->n; i++) {
         const ht_rewrite_tensor *t = &plan->tensor[i];
-        if (t->action != HT_REWRITE_ROUND || t->owner != i || !(t->quantized || ht_rewrite_in_parts(plan, t))) continue;
+        const bool changed = t->action == HT_REWRITE_ROUND && t->quantized;
+        if (t->owner != i || !(changed || ((all || t->action == HT_REWRITE_ROUND) && group_type(plan, t) >= 0)))
+            continue;
         char *module = module_of(t);
         if (!module || !change_entry(plan, t, quantization, module)) status = out_of_memory(err);
         free(module);
@@ -103,9 +114,10 @@ static json_t *new_settings(const ht_rewrite_plan *plan) {
     double largest = 0;
     for (size_t i = 0; i < plan->n; i++) {
         const ht_rewrite_tensor *t = &plan->tensor[i];
-        if (t->owner != i || !ht_rewrite_in_parts(plan, t) || (double)t->to.n_bytes <= largest) continue;
+        const int type = t->owner == i ? group_type(plan, t) : -1;
+        if (type < 0 || (double)t->to.n_bytes <= largest) continue;
         largest = (double)t->to.n_bytes;
-        most = groups_of(t->type);
+        most = groups_of((ht_weight_type)type);
     }
     return settings_of(&most, true);
 }
@@ -116,11 +128,22 @@ static bool any_groups(const ht_rewrite_plan *plan) {
     return false;
 }
 
+/* Whether the settings of all are to be new ones: there were none of MLX's, or all weights were rounded and none is left of a kind
+ * that only they tell of. Fusing changes some weights, and leaves what is said of the others. */
+static bool wants_settings(const ht_rewrite_plan *plan) {
+    if (plan->c->quantization && strcmp(plan->mark, HT_REWRITE_QUANTIZED) != 0) return false;
+    for (size_t i = 0; plan->c->quantization && i < plan->n; i++) {
+        const ht_rewrite_tensor *t = &plan->tensor[i];
+        if (t->action == HT_REWRITE_COPY && t->quantized && group_type(plan, t) < 0) return false;
+    }
+    return any_groups(plan);
+}
+
 /* Replaces the settings of another quantisation, or of none; mlx-lm reads the first name, transformers the second. */
 static ht_status put_settings(const ht_rewrite_plan *plan, json_t *root, ht_error *err) {
     json_t *made = new_settings(plan);
     if (!made) return out_of_memory(err);
-    ht_status status = change_entries(plan, made, err);
+    ht_status status = change_entries(plan, made, true, err);
     for (int i = 0; i < N_SETTINGS; i++) json_object_del(root, settings[i]);
     for (int i = 0; !status && i < 2; i++)
         if (json_object_set(root, settings[i], made)) status = out_of_memory(err);
@@ -137,7 +160,7 @@ static ht_status change_object(const ht_rewrite_plan *plan, json_t *object, bool
         if (dense)
             json_object_del(object, settings[i]);
         else if (plan->c->quantization && json_is_object(quantization))
-            status = change_entries(plan, quantization, err);
+            status = change_entries(plan, quantization, false, err);
     }
     return status;
 }
@@ -145,7 +168,7 @@ static ht_status change_object(const ht_rewrite_plan *plan, json_t *object, bool
 ht_status ht_rewrite_config(const ht_rewrite_plan *plan, ht_json_text config, char **text, ht_error *err) {
     *text = NULL;
     const bool changed = any_changed(plan), dense = changed && ht_rewrite_is_dense(plan);
-    const bool first = !plan->c->quantization && any_groups(plan);
+    const bool anew = wants_settings(plan);
     if (!changed && !plan->dtype) return HT_OK;
     json_t *root;
     ht_status status = ht_json_parse(config.data, config.size, plan->c->name, &root, err);
@@ -154,9 +177,9 @@ ht_status ht_rewrite_config(const ht_rewrite_plan *plan, ht_json_text config, ch
     if (json_is_real(json_object_get(root, "vocab_size")) || json_is_real(json_object_get(inner, "vocab_size")))
         status = ht_fail(err, HT_ERR_UNSUPPORTED, "%s: holds a number of more than 64 bits, which would be lost",
                          plan->c->name);
-    if (!status) status = change_object(plan, root, dense || first, err);
-    if (!status && json_is_object(inner)) status = change_object(plan, inner, dense || first, err);
-    if (!status && first) status = put_settings(plan, root, err);
+    if (!status) status = change_object(plan, root, dense || anew, err);
+    if (!status && json_is_object(inner)) status = change_object(plan, inner, dense || anew, err);
+    if (!status && anew) status = put_settings(plan, root, err);
     if (!status && !(*text = ht_json_text_of(root))) status = out_of_memory(err);
     json_decref(root);
     return status;

@@ -313,6 +313,8 @@ class Quantize(CommandTest):
                 out = self.folder / "out"
                 self.quantize(MLX, out, to)
                 self.assertEqual(self.check_groups(out, MLX, bits, group, mode), 16)
+                settings = json.loads((out / "config.json").read_text())["quantization"]
+                self.assertEqual(settings, {"bits": bits, "group_size": group, "mode": mode})
                 kinds = {kind for name, (kind, _, _) in safetensors(out / "model.safetensors").items() if name.endswith(".scales")}
                 self.assertEqual(kinds, {"U8" if mode == "mxfp4" else "BF16"})
                 self.assertLess(self.difference(out, MLX), 0.4 if mode == "mxfp4" else 0.1)
