@@ -3,9 +3,11 @@
     python tests/golden/quantize.py HEARTH llama.cpp|mlx [MODEL.gguf]
 
 llama.cpp (llama-cpp-python, and gguf) loads a file of every type and mix, of a random model whose rows are whole blocks of all of
-them, and of MODEL.gguf. A mix must have the types that llama.cpp itself gives its tensors. Its products round activations to 8
-bits, or floats to the weights' type: the bound is 1.5 times its distance from Hearth's reference on a file that it has quantised
-to the same type. Of the random model, it also computes with the same values as f32, as gguf reads them: that is within 1e-4.
+them, and of MODEL.gguf. A mix must have the types that llama.cpp itself gives its tensors; where it gives Q4_0 to rows that are no
+whole blocks, IQ4_NL of the same size is taken. Its products round activations to 8
+bits, or floats to the weights' type: the bound is 2.5 times its distance from Hearth's reference on a file that it has quantised
+to the same type, as the distances on real models differ by that much between types; where it quantises to none, 0.12. Of the
+random model, it also computes with the same values as f32, as gguf reads them: that is within 1e-4.
 mlx-lm loads directories of every number of bits and group, made of floats and of other groups; both compute in f32, and differ by
 less than 2e-5. All are parts of the logits' spread.
 """
@@ -114,10 +116,11 @@ def check_type(hearth, base, work, to, values_too):
         own_logits = reference_logits(hearth, theirs, work)
         own = difference(llama_logits(theirs), own_logits)
         text += f", {own:.1e} with its own file; these are {loss:.3g} from the base's, and {difference(own_logits, expected):.3g}"
-        others = {name for name, kind in types_of(ours).items() if types_of(theirs)[name] != kind}
+        own_types = types_of(theirs)
+        others = {name for name, kind in types_of(ours).items() if own_types[name] != kind and (kind, own_types[name]) != ("IQ4_NL", "Q4_0")}
         good = not others
         text += f"; other types: {sorted(others)[:3]}" if others else ""
-    good &= bool(got < (max(1.5 * own, 1e-5) if theirs else 0.04))
+    good &= bool(got < (max(2.5 * own, 1e-5) if theirs else 0.12))
     if values_too:
         values = difference(llama_logits(as_f32(ours, work / "values.gguf")), logits)
         text += f"; {values:.1e} with the values as f32"
