@@ -111,7 +111,7 @@ static ht_status choose_projection(const ht_stored_projection *p, void *user, ht
     (void)err;
     ht_rewrite_plan *plan = user;
     ht_rewrite_tensor *t = &plan->tensor[p->tensor];
-    t->is_weight = true;
+    t->is_weight = ht_quantize_is_rounded(p->of.gguf);
     t->n_shares = (int)p->n_shares;
     snprintf(t->importance, sizeof t->importance, "%s.weight", p->of.gguf);
     return HT_OK;
