@@ -119,7 +119,7 @@ HT_INLINE v16f error_of(const panel *p, const sums *s, const fit *a) {
 
 /* By more than the last bits of a sum: of equals the first stays, which has the group's own range, and in a block scales that are
  * alike. */
-HT_INLINE m16 is_better(v16f error, v16f than) { return v16f_lt(error, v16f_mul(v16f_set1(1.0f + 0x1p-22f), than)); }
+HT_INLINE m16 is_better(v16f error, v16f than) { return v16f_lt(error, v16f_mul(v16f_set1(1.0f + 0x1p-18f), than)); }
 
 HT_INLINE fit select_fit(m16 m, fit a, fit b) {
     return (fit){v16f_select(m, a.scale, b.scale), v16f_select(m, a.min, b.min)};
@@ -147,7 +147,8 @@ typedef struct best {
     v16f error;
 } best;
 
-/* Tries the numbers nearest to x * by + shift. */
+/* Tries the numbers nearest to x * by + shift. They must be better by more than sums are rounded by: of equal ones the first stays,
+ * so that numbers begin at the lower end where the upper one is free, as in what was rounded to the type before. */
 HT_INLINE void try_numbers(const form *f, bool has_table, const panel *p, v16f by, v16f shift, best *b) {
     const sums s = sums_for(f, has_table, p, by, shift);
     const fit a = least_squares(f, p, &s);
@@ -323,6 +324,19 @@ HT_INLINE v16f clamp_integer(v16f v, float low, float high) {
     return v16f_min(v16f_max(v16f_round(v), v16f_set1(low)), v16f_set1(high));
 }
 
+/* Weighted squared error, element by element: what was rounded to the type before has none, and must be told from what has little,
+ * which the difference of sums in error_of cannot. */
+HT_INLINE v16f exact_error(const form *f, bool has_table, const panel *p, const fit *a) {
+    const v16f by = inverse(a->scale), shift = v16f_mul(a->min, by);
+    v16f error = v16f_zero();
+    for (int i = 0; i < f->group; i++) {
+        const v16f x = v16f_load(p->x[i]), v = nearest(f, has_table, v16f_fma(x, by, shift));
+        const v16f e = v16f_sub(x, v16f_fma(a->scale, v, v16f_neg(a->min)));
+        error = v16f_fma(v16f_mul(v16f_load(p->weight[i]), e), e, error);
+    }
+    return error;
+}
+
 /* Gives each group the best of its integers and their neighbours, for the block's floats as they are; gives the errors. */
 HT_INLINE v16f choose_integers(const form *f, bool has_table, const panel *p, block_fit *b) {
     const v16f per_min = inverse(b->floats.min);
@@ -332,14 +346,13 @@ HT_INLINE v16f choose_integers(const form *f, bool has_table, const panel *p, bl
         block_fit c = *b;
         c.integers.scale = clamp_integer(v16f_add(b->integers.scale, v16f_set1((float)t)), f->scale_low, f->scale_high);
         fit a = group_fit(&c);
-        sums s = sums_of_fit(f, has_table, p, &a);
         if (f->has_min) {
+            const sums s = sums_of_fit(f, has_table, p, &a);
             const v16f min = ratio(v16f_sub(v16f_mul(a.scale, s.v), p->weighted), p->weights);
             c.integers.min = clamp_integer(v16f_mul(min, per_min), 0.0f, f->min_high);
             a = group_fit(&c);
-            s = sums_of_fit(f, has_table, p, &a);
         }
-        const v16f error = error_of(p, &s, &a);
+        const v16f error = exact_error(f, has_table, p, &a);
         const m16 better = v16f_lt(error, least);
         found = select_fit(better, c.integers, found);
         least = v16f_select(better, error, least);
