@@ -118,8 +118,12 @@ HT_INLINE v16f error_of(const panel *p, const sums *s, const fit *a) {
 }
 
 /* By more than the last bits of a sum: of equals the first stays, which has the group's own range, and in a block scales that are
- * alike. */
-HT_INLINE m16 is_better(v16f error, v16f than) { return v16f_lt(error, v16f_mul(v16f_set1(1.0f + 0x1p-18f), than)); }
+ * alike. With offsets, the sums cancel more, and equals are usual: the numbers of a group that leaves one end free, and those one step
+ * further. */
+HT_INLINE m16 is_better(const form *f, v16f error, v16f than) {
+    const float margin = f->has_min && f->high < 100 ? 0x1p-18f : 0x1p-22f;
+    return v16f_lt(error, v16f_mul(v16f_set1(1.0f + margin), than));
+}
 
 HT_INLINE fit select_fit(m16 m, fit a, fit b) {
     return (fit){v16f_select(m, a.scale, b.scale), v16f_select(m, a.min, b.min)};
@@ -153,7 +157,7 @@ HT_INLINE void try_numbers(const form *f, bool has_table, const panel *p, v16f b
     const sums s = sums_for(f, has_table, p, by, shift);
     const fit a = least_squares(f, p, &s);
     const v16f error = error_of(p, &s, &a);
-    const m16 better = is_better(error, b->error);
+    const m16 better = is_better(f, error, b->error);
     b->fit = select_fit(better, a, b->fit);
     b->error = v16f_select(better, error, b->error);
 }
@@ -275,7 +279,7 @@ HT_INLINE fit store_fit(const form *f, bool has_table, const panel *p, fit a) {
         const fit b = store_scale(f, has_table, p, near, a.min);
         const sums s = sums_of_fit(f, has_table, p, &b);
         const v16f error = error_of(p, &s, &b);
-        const m16 better = is_better(error, least);
+        const m16 better = is_better(f, error, least);
         found = select_fit(better, b, found);
         least = v16f_select(better, error, least);
     }
