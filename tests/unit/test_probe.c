@@ -203,7 +203,7 @@ static void check_layers(ht_model *m, const seen *s, const int32_t *all) {
     const ht_step step = {.batch = &b, .kv = &cache};
     ht_taps taps;
     assert_int_equal(ht_taps_begin(&taps, cfg, &err), HT_OK);
-    watcher w = {.observer = {attends, watch_layer}};
+    watcher w = {.observer = {.attends = attends, .layer = watch_layer}};
     ht_scope *scope = ht_scope_new(m->stream);
     ht_ctx c = {.s = scope, .step = &step, .observer = &w.observer, .taps = &taps};
     (void)values_of(scope, cfg->family->forward(&c, ht_weights_decoder(m->weights)));
