@@ -50,7 +50,6 @@ static ht_status quantize(const options *o, shown *s, ht_convert_report *result,
     how.on_tensor = o->errors ? on_tensor : NULL;
     how.user = s;
     how.report = result;
-    interrupt_watch();
     progress_begin(&s->progress, "quantising", o->quiet);
     st = ht_convert(path, o->arguments.items[0], &how, err);
     progress_end(&s->progress);

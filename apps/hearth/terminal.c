@@ -151,8 +151,6 @@ static void on_signal(int number) {
     request_end();
 }
 
-const ht_cancel *interrupt_flag(void) { return &interruption; }
-
 void interrupt_watch(void) {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
     static bool watching;
@@ -167,6 +165,11 @@ void interrupt_watch(void) {
         bool ignored = sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler == SIG_IGN;
         if (!(ignored && numbers[i] == SIGHUP)) sigaction(numbers[i], &action, NULL);
     }
+}
+
+const ht_cancel *interrupt_flag(void) {
+    interrupt_watch();
+    return &interruption;
 }
 
 bool interrupted(void) { return signalled != 0; }

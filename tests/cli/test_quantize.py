@@ -465,8 +465,8 @@ class Quantize(CommandTest):
         path = SCRATCH / "large.gguf"
         return path if path.exists() else write_model(path, 256, 1024, 6)
 
-    def start(self, model, out, to):
-        words = ["quantize", str(model), str(out), "--to", to, "-t", "1", "-q"]
+    def start(self, model, out, to, command="quantize"):
+        words = [command, str(model), str(out), "--to", to, "-t", "1", "-q"]
         return subprocess.Popen([HEARTH, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def check_killed(self, model, out, to, n):
@@ -501,15 +501,17 @@ class Quantize(CommandTest):
 
     def test_interrupted(self):
         """Ctrl-C says that nothing was written, and nothing is."""
-        out = self.folder / "out.gguf"
-        process = self.start(self.large(), out, "Q4_K_M")
-        while process.poll() is None and not any(self.folder.iterdir()):
-            time.sleep(0.0005)
-        process.send_signal(signal.SIGINT)
-        shown, error = process.communicate()
-        self.assertEqual((process.returncode, shown), (-signal.SIGINT, b""), error)
-        self.assertEqual(error.decode(), f"hearth: interrupted: {out} was not written\n")
-        self.assertEqual(list(self.folder.iterdir()), [])
+        for command, name, to in ("quantize", "out.gguf", "Q4_K_M"), ("convert", "out", "safetensors"):
+            with self.subTest(command):
+                out = self.folder / name
+                process = self.start(self.large(), out, to, command)
+                while process.poll() is None and not any(self.folder.iterdir()):
+                    time.sleep(0.0005)
+                process.send_signal(signal.SIGINT)
+                shown, error = process.communicate()
+                self.assertEqual((process.returncode, shown), (-signal.SIGINT, b""), error)
+                self.assertEqual(error.decode(), f"hearth: interrupted: {out} was not written\n")
+                self.assertEqual(list(self.folder.iterdir()), [])
 
 
 if __name__ == "__main__":
