@@ -72,15 +72,16 @@ typedef struct ht_convert_options {
 } ht_convert_options;
 HT_API void ht_convert_options_init(ht_convert_options *options, size_t size);
 
-/* Writes the checkpoint at `model_path` (a path as of ht_model_load) in a container, and with its weights in a type. HT_CONTAINER_SAME
- * is GGUF where `out_path` ends with .gguf; a directory for a GGUF file where the type is one of MLX's groups; else the container
- * that the checkpoint has. A weight that has the
- * type already stays as it is, bit for bit; the others are rounded from their exact values. Vectors, and the routers of experts,
- * keep their type; those of a directory become f32 in GGUF. Rows that are no whole blocks of the type get the next larger type that fits.
+/* Writes the checkpoint at `model_path` (a path as of ht_model_load) in a container, and with its weights in a type.
+ * HT_CONTAINER_SAME is GGUF where `out_path` ends with .gguf; a directory for a GGUF file where the type is one of MLX's groups;
+ * else the container that the checkpoint has. A weight that has the type already stays as it is, bit for bit; the others are
+ * rounded from their exact values. Vectors, and the routers of experts, keep their type, but in a directory that becomes F32, F16
+ * or BF16; those of a directory become f32 in GGUF. Rows that are no whole blocks of the type get the next larger type that fits.
  *
- * `out_path` is a file for GGUF, unless `model_path` is a directory with a GGUF file and the container stays; else a directory. It appears whole or not at all. What is there already is
- * replaced when it was written by this function or by ht_fuse and its files have the same names; anything else is
- * HT_ERR_ARGUMENT, as are the checkpoint itself and a place inside of it. Parts of a GGUF file become one.
+ * `out_path` is a file for GGUF, unless `model_path` is a directory with a GGUF file and the container stays; else a directory. It
+ * appears whole or not at all. What is there already is replaced when it was written by this function or by ht_fuse and its
+ * files have the same names; anything else is HT_ERR_ARGUMENT, as are the checkpoint itself and a place inside of it. Parts of a
+ * GGUF file become one.
  *
  * HT_ERR_UNSUPPORTED for settings of the model that the container cannot express, HT_ERR_ARGUMENT for a type that there is not or that the container does not hold, and importance weights of another model, HT_ERR_FORMAT for weights that are no finite
  * numbers, HT_ERR_LIMIT for a weight that the type cannot hold, else the errors of ht_model_load. */

@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "formats/name_index.h"
 
 #include <inttypes.h>
@@ -133,11 +134,6 @@ static const char *base_name(const char *path) {
     return slash ? slash + 1 : path;
 }
 
-static bool ends_with(const char *s, const char *end) {
-    size_t n = strlen(s), m = strlen(end);
-    return n >= m && !strcmp(s + n - m, end);
-}
-
 /* Takes ownership of `path`, also on failure. */
 static ht_status open_part(ht_gguf_part *p, char *path, ht_error *err) {
     p->path = path;
@@ -147,7 +143,8 @@ static ht_status open_part(ht_gguf_part *p, char *path, ht_error *err) {
     if (status) return status;
     if (p->file->size < 4 || memcmp(p->file->data, "GGUF", 4))
         return ht_fail(err, HT_ERR_FORMAT, "%s: not a GGUF file%s", path,
-                       ends_with(path, ".safetensors") ? "; for safetensors give the directory that holds them" : "");
+                       ht_ends_with(path, ".safetensors") ? "; for safetensors give the directory that holds them"
+                                                          : "");
     return ht_gguf_read(p->file, p->name, &p->gguf, err);
 }
 

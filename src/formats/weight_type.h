@@ -76,6 +76,9 @@ bool ht_gguf_layout_of(uint32_t gguf_id, ht_gguf_layout *out);
 /* ggml type id of a name ("Q4_K", "I32"); -1 when unknown. */
 int ht_gguf_type_id(const char *name);
 
+/* Stored as floats, not quantised; also of a type that is no weight type. */
+static inline bool ht_weight_is_float(int type) { return type == HT_W_F32 || type == HT_W_F16 || type == HT_W_BF16; }
+
 /* 8-bit floats; scales, if any, are a separate tensor. */
 static inline bool ht_weight_is_f8(ht_weight_type type) { return type == HT_W_F8_E4M3 || type == HT_W_F8_E5M2; }
 

@@ -95,7 +95,7 @@ ht_status ht_adapter_need_axes(const ht_adapter_reading *r, const ht_stored_tens
     if (!some)
         return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%s` has %d axes, or none along one; expected %d", r->path, name,
                        t->n_dims, n);
-    bool dense = t->type == HT_W_F32 || t->type == HT_W_F16 || t->type == HT_W_BF16;
+    bool dense = ht_weight_is_float(t->type);
     if (!dense && !(r->gguf && t->type == HT_W_Q8_0))
         return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: tensor `%s` is of type %s; adapters are F32, F16 or BF16%s",
                        r->path, name, t->type_name, r->gguf ? ", or Q8_0" : "");

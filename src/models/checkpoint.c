@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "formats/json.h"
 #include "models/mlx.h"
 #include "models/nvfp4.h"
@@ -16,11 +17,6 @@ enum { CONFIG_BYTES_MAX = 16 << 20 };
 const char *ht_base_name(const char *path) {
     const char *slash = strrchr(path, '/');
     return slash && slash[1] ? slash + 1 : path;
-}
-
-static bool ends_with(const char *s, const char *end) {
-    size_t n = strlen(s), m = strlen(end);
-    return n >= m && !strcmp(s + n - m, end);
 }
 
 /* Weight files of a directory. GGUF files named "mmproj*" are vision towers and not counted. */
@@ -43,8 +39,8 @@ static ht_status list_weights(const char *path, contents *out, ht_error *err) {
     DIR *dir = opendir(path);
     if (!dir) return ht_fail(err, HT_ERR_IO, "%s: the directory cannot be read", path);
     for (const struct dirent *e; (e = readdir(dir));) {
-        if (ends_with(e->d_name, ".safetensors")) out->n_safetensors++;
-        if (!ends_with(e->d_name, ".gguf") || !strncmp(e->d_name, "mmproj", 6)) continue;
+        if (ht_ends_with(e->d_name, ".safetensors")) out->n_safetensors++;
+        if (!ht_ends_with(e->d_name, ".gguf") || !strncmp(e->d_name, "mmproj", 6)) continue;
         if (out->n_gguf && same_model(out->gguf, e->d_name)) continue;
         out->n_gguf++;
         snprintf(out->gguf, sizeof out->gguf, "%s", e->d_name);

@@ -2,6 +2,7 @@
  * does the rest. */
 #include "base/error.h"
 #include "base/options.h"
+#include "base/text.h"
 #include "formats/affine.h"
 #include "models/quantize_types.h"
 #include "models/registry.h"
@@ -17,13 +18,6 @@ static const ht_convert_options defaults = {.size = sizeof defaults};
 void ht_convert_options_init(ht_convert_options *options, size_t size) {
     ht_options_init(options, size, &defaults, sizeof defaults);
 }
-
-static bool ends_with(const char *s, const char *end) {
-    size_t n = strlen(s), m = strlen(end);
-    return n >= m && !strcmp(s + n - m, end);
-}
-
-static bool is_float(int type) { return type == HT_W_F32 || type == HT_W_F16 || type == HT_W_BF16; }
 
 /* Gives a weight its new type; one that has it already is copied, if no factors go into it. */
 static void set_type(ht_rewrite_tensor *t, ht_weight_type type) {
@@ -62,7 +56,8 @@ static ht_status choose_gguf_types(ht_rewrite_plan *plan, const ht_convert_optio
     plan->file_type = mix->file_type;
     for (size_t i = 0; i < plan->n; i++) {
         ht_rewrite_tensor *t = &plan->tensor[i];
-        if (t->from.type < 0 || t->from.n_dims < 2 || !ends_with(t->name, "weight") || !ht_quantize_is_rounded(t->name))
+        if (t->from.type < 0 || t->from.n_dims < 2 || !ht_ends_with(t->name, "weight") ||
+            !ht_quantize_is_rounded(t->name))
             continue;
         const ht_quantize_tensor what = {.name = t->name,
                                          .columns = t->from.dims[t->from.n_dims - 1],
@@ -89,7 +84,7 @@ typedef struct target {
 static ht_status parse_target(const char *name, target *out, ht_error *err) {
     const ht_quantize_mix *mix = ht_quantize_mix_named(name);
     *out = (target){.type = HT_W_MXFP4};
-    if (mix && (is_float((int)mix->type) || mix->type == HT_W_MXFP4)) {
+    if (mix && (ht_weight_is_float((int)mix->type) || mix->type == HT_W_MXFP4)) {
         out->type = mix->type;
         return HT_OK;
     }
@@ -125,8 +120,8 @@ static ht_status find_weights(ht_rewrite_plan *plan, ht_error *err) {
         ht_rewrite_tensor *t = &plan->tensor[i];
         if (t->owner != i || t->from.n_dims != 2) continue;
         const bool is_head = plan->c->head && !strcmp(t->name, plan->c->head);
-        const bool is_table = ends_with(t->name, "embed_tokens.weight");
-        t->is_weight = t->is_weight || is_head || is_table || ends_with(t->name, "embed_tokens_per_layer.weight");
+        const bool is_table = ht_ends_with(t->name, "embed_tokens.weight");
+        t->is_weight = t->is_weight || is_head || is_table || ht_ends_with(t->name, "embed_tokens_per_layer.weight");
         if (is_head || is_table)
             snprintf(t->importance, sizeof t->importance, "%s", is_head ? "output.weight" : "token_embd.weight");
     }
@@ -136,7 +131,7 @@ static ht_status find_weights(ht_rewrite_plan *plan, ht_error *err) {
 static ht_status set_group_type(ht_rewrite_tensor *t, const target *to, ht_dtype own, ht_error *err) {
     const ht_weight_type floats = ht_rewrite_weight_type(own);
     const int group = to->bits ? to->group : 32;
-    if (!ends_with(t->name, ".weight") && !ends_with(t->name, ".weight_packed"))
+    if (!ht_ends_with(t->name, ".weight") && !ht_ends_with(t->name, ".weight_packed"))
         return ht_fail(err, HT_ERR_UNSUPPORTED,
                        "%s: tensor `%s` holds stacked experts, which are not yet written in groups", t->from.file_name,
                        t->name);
@@ -157,7 +152,7 @@ static ht_status choose_directory_types(ht_rewrite_plan *plan, const ht_convert_
     ht_status status = parse_target(o->type, &to, err);
     if (!status) status = find_weights(plan, err);
     if (!status) status = ht_rewrite_float_type(plan, &own, err);
-    const bool floats = !status && !to.bits && is_float((int)to.type);
+    const bool floats = !status && !to.bits && ht_weight_is_float((int)to.type);
     if (floats) plan->dtype = ht_rewrite_dtype((int)to.type);
     for (size_t i = 0; !status && i < plan->n; i++) {
         ht_rewrite_tensor *t = &plan->tensor[i];
@@ -216,7 +211,7 @@ static void fill_report(const ht_rewrite_plan *plan, const ht_rewrite_values *va
         for (int d = 0; d < t->from.n_dims; d++) n *= (double)t->from.dims[d];
         weights += n;
         out->n_rounded++;
-        out->n_floats += t->quantized && is_float((int)t->type);
+        out->n_floats += t->quantized && ht_weight_is_float((int)t->type);
     }
     out->bits = weights > 0 ? 8 * bytes / weights : 0;
 }
@@ -236,7 +231,7 @@ static bool names_groups(const char *type) { return type && *type >= '0' && *typ
 /* What is written, and of which files. */
 static void choose_container(ht_rewrite_plan *plan, const char *model_path, const char *out_path,
                              const ht_convert_options *o) {
-    const bool from_gguf = plan->c->gguf != NULL, to_file = ends_with(out_path, ".gguf");
+    const bool from_gguf = plan->c->gguf != NULL, to_file = ht_ends_with(out_path, ".gguf");
     plan->copies_files = ht_path_is_directory(model_path);
     plan->to_gguf = o->container == HT_CONTAINER_SAME ? to_file || (from_gguf && !names_groups(o->type))
                                                       : o->container == HT_CONTAINER_GGUF;

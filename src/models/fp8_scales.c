@@ -3,6 +3,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/half.h"
+#include "base/text.h"
 #include "models/pack.h"
 #include "models/tensor_read.h"
 
@@ -16,9 +17,7 @@ enum { NAME_SIZE = 256 };
 /* OCP E8M0: a power of two as a biased exponent byte. */
 static bool is_e8m0(const ht_stored_tensor *t) { return !strcmp(t->type_name, "F8_E8M0"); }
 
-static bool readable(const ht_stored_tensor *t) {
-    return is_e8m0(t) || t->type == HT_W_F32 || t->type == HT_W_F16 || t->type == HT_W_BF16;
-}
+static bool readable(const ht_stored_tensor *t) { return is_e8m0(t) || ht_weight_is_float(t->type); }
 
 static ht_status wrong_shape(const ht_stored_tensor *t, const char *name, int64_t n, int64_t rows, int64_t columns,
                              ht_error *err) {
@@ -68,17 +67,12 @@ static bool find_shape(const ht_quantized *spec, int64_t n_matrices, int64_t col
     return find_blocks(spec, dims, n_dims, columns, s);
 }
 
-static bool ends_with(const char *s, const char *end) {
-    size_t n = strlen(s), m = strlen(end);
-    return n >= m && !strcmp(s + n - m, end);
-}
-
 ht_status ht_fp8_scales_find(const ht_checkpoint_files *c, const char *name, int64_t n_matrices, int64_t rows,
                              int64_t columns, ht_fp8_scales *out, ht_error *err) {
     *out = (ht_fp8_scales){.rows = rows, .columns = columns, .per_row = 1, .n_matrices = 1, .n_rows = rows};
     char scale[NAME_SIZE];
     bool of_mlx = false;
-    if (c->quantization && ends_with(name, ".weight")) {
+    if (c->quantization && ht_ends_with(name, ".weight")) {
         snprintf(scale, sizeof scale, "%.*s.scales", (int)(strlen(name) - strlen(".weight")), name);
         of_mlx = ht_checkpoint_find(c, scale, &out->tensor);
     }

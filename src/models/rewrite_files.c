@@ -2,6 +2,7 @@
 #include "base/checked.h"
 #include "base/directory_writer.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "formats/gguf_write.h"
 #include "formats/safetensors_set.h"
 #include "models/convert_metadata.h"
@@ -14,11 +15,6 @@
 #include <sys/stat.h>
 
 static const char index_name[] = "model.safetensors.index.json", config_name[] = "config.json";
-
-static bool ends_with(const char *s, const char *end) {
-    size_t n = strlen(s), m = strlen(end);
-    return n >= m && !strcmp(s + n - m, end);
-}
 
 /* ---- tensors of one file ---- */
 
@@ -191,7 +187,7 @@ static bool is_copied(const ht_rewrite_plan *plan, const char *name) {
     if (!strcmp(name, "adapter_config.json")) return false;  /* its values are not copied */
     if (!strncmp(name, "mmproj", 6)) return !plan->to_other; /* a vision tower in GGUF */
     for (size_t i = 0; i < sizeof weights / sizeof *weights; i++)
-        if (ends_with(name, weights[i])) return false;
+        if (ht_ends_with(name, weights[i])) return false;
     return true;
 }
 

@@ -1,6 +1,7 @@
 /* The plan of rewriting a checkpoint: its tensors, and how each is written once its action and type are chosen. */
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "formats/affine.h"
 #include "formats/blocks.h"
 #include "models/fp8_scales.h"
@@ -9,13 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static bool is_float(int type) { return type == HT_W_F32 || type == HT_W_F16 || type == HT_W_BF16; }
-
-static bool ends_with(const char *s, const char *end) {
-    size_t n = strlen(s), m = strlen(end);
-    return n >= m && !strcmp(s + n - m, end);
-}
 
 static int64_t elements(const ht_stored_tensor *t) {
     int64_t n = 1;
@@ -28,7 +22,7 @@ static int64_t elements(const ht_stored_tensor *t) {
 /* The tensor whose name has `to` in place of `end`. */
 static bool find_beside(const ht_rewrite_plan *plan, const ht_rewrite_tensor *t, const char *end, const char *to,
                         ht_stored_tensor *out) {
-    if (!ends_with(t->name, end)) return false;
+    if (!ht_ends_with(t->name, end)) return false;
     size_t stem = strlen(t->name) - strlen(end), n = strlen(to) + 1;
     char name[512];
     if (stem + n > sizeof name) return false;
@@ -43,7 +37,7 @@ static bool find_owner(const ht_rewrite_plan *plan, const ht_rewrite_tensor *t, 
     if (ht_fp8_scales_belong(plan->c, &t->from, out)) return true;
     return plan->c->quantization &&
            (find_beside(plan, t, ".scales", ".weight", out) || find_beside(plan, t, ".biases", ".weight", out)) &&
-           out->type >= 0 && !is_float(out->type);
+           out->type >= 0 && !ht_weight_is_float(out->type);
 }
 
 ht_status ht_rewrite_plan_list(ht_rewrite_plan *plan, ht_error *err) {
@@ -58,7 +52,7 @@ ht_status ht_rewrite_plan_list(ht_rewrite_plan *plan, ht_error *err) {
         if (!t->name) return ht_fail_memory(err, t->from.name_len + 1, "a name");
         ht_stored_tensor owner;
         t->owner = find_owner(plan, t, &owner) ? owner.number : i;
-        t->quantized = t->owner == i && t->from.type >= 0 && !is_float(t->from.type);
+        t->quantized = t->owner == i && t->from.type >= 0 && !ht_weight_is_float(t->from.type);
         t->n_shares = 1;
         if (!plan->c->gguf) t->file = ht_safetensors_at(plan->c->tensors, i)->file;
     }
@@ -81,7 +75,7 @@ static ht_dtype dtype_named(const char *name) {
         ht_dtype dtype;
     } names[] = {{"float32", HT_F32}, {"bfloat16", HT_BF16}, {"float16", HT_F16}};
     for (size_t i = 0; name && i < sizeof names / sizeof *names; i++)
-        if (ends_with(name, names[i].name))
+        if (ht_ends_with(name, names[i].name))
             return names[i].dtype; /* also "torch.bfloat16", which ends in "float16", too */
     return HT_DTYPE_NONE;
 }
@@ -171,7 +165,7 @@ static void put_given(ht_rewrite_tensor *t) {
 /* The name of a weight that was packed as compressed-tensors does; transformers calls stacked experts by their module. */
 static ht_status rename_packed(ht_rewrite_tensor *t, ht_error *err) {
     static const char packed[] = "_packed", weight[] = ".weight_packed";
-    if (!ends_with(t->name, weight)) return HT_OK;
+    if (!ht_ends_with(t->name, weight)) return HT_OK;
     size_t n = strlen(t->name) - (t->from.n_dims == 3 ? sizeof weight : sizeof packed) + 1;
     t->renamed = strndup(t->name, n);
     return t->renamed ? HT_OK : ht_fail_memory(err, n + 1, "a name");
@@ -186,7 +180,9 @@ bool ht_rewrite_in_parts(const ht_rewrite_plan *plan, const ht_rewrite_tensor *w
 
 static int parts_of(const ht_rewrite_tensor *weight) { return weight->type == HT_W_MXFP4 ? 2 : 3; }
 
-static int part_named(const char *name) { return ends_with(name, ".scales") ? 1 : ends_with(name, ".biases") ? 2 : 0; }
+static int part_named(const char *name) {
+    return ht_ends_with(name, ".scales") ? 1 : ht_ends_with(name, ".biases") ? 2 : 0;
+}
 
 /* What becomes of the tensors that belong to weights. */
 static void follow_owners(ht_rewrite_plan *plan) {
@@ -356,7 +352,7 @@ size_t ht_rewrite_plan_bytes(const ht_rewrite_plan *plan) {
 
 static bool is_written_quantized(const ht_rewrite_plan *plan, const ht_rewrite_tensor *t) {
     if (t->action == HT_REWRITE_COPY) return t->quantized;
-    return t->action == HT_REWRITE_ROUND && !is_float((int)plan->tensor[t->owner].type);
+    return t->action == HT_REWRITE_ROUND && !ht_weight_is_float((int)plan->tensor[t->owner].type);
 }
 
 bool ht_rewrite_is_dense(const ht_rewrite_plan *plan) {

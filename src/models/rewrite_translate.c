@@ -21,8 +21,6 @@ typedef struct translation {
     bool repacks;    /* quantised weights stay so where they can */
 } translation;
 
-static bool is_float(int type) { return type == HT_W_F32 || type == HT_W_F16 || type == HT_W_BF16; }
-
 /* ---- tensors ---- */
 
 static ht_status add_tensor(ht_rewrite_plan *plan, const char *name, ht_rewrite_tensor **out, ht_error *err) {
@@ -73,7 +71,7 @@ static void put_piece(ht_rewrite_plan *plan, ht_rewrite_tensor *t, const ht_stor
         t->is_mixed = true;
         t->quantized = true;
     }
-    t->quantized = t->quantized || !is_float(stored.type);
+    t->quantized = t->quantized || !ht_weight_is_float(stored.type);
 }
 
 /* ---- experts ---- */
@@ -258,7 +256,7 @@ static ht_dtype main_dtype(const translation *of) {
         double elements = 1;
         for (int d = 0; d < t->from.n_dims; d++) elements *= (double)t->from.dims[d];
         const int as = ht_affine_of(t->type).bits ? (int)ht_affine_of(t->type).scale : (int)t->type;
-        const ht_dtype dtype = is_float(as) ? ht_rewrite_dtype(as) : HT_F32;
+        const ht_dtype dtype = ht_weight_is_float(as) ? ht_rewrite_dtype(as) : HT_F32;
         n[dtype] += elements;
         if (n[dtype] > n[most]) most = dtype;
     }

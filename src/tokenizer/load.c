@@ -2,6 +2,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "formats/gguf_set.h"
 #include "tokenizer/load_config.h"
 #include "tokenizer/tokenizer.h"
@@ -12,11 +13,6 @@
 #include <string.h>
 
 #define SMALL_FILE ((size_t)16 << 20) /* limit for tokenizer_config.json and chat templates */
-
-static bool ends_with(const char *text, const char *end) {
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
 
 /* optional: a file without a vocabulary gives *out = NULL instead of an error. */
 static ht_status load_gguf(ht_file *file, bool optional, ht_tokenizer **out, ht_error *err) {
@@ -100,7 +96,7 @@ static ht_status load_file(const char *path, bool optional, ht_tokenizer **out, 
     }
     if (file->size >= 4 && memcmp(file->data, "GGUF", 4) == 0)
         st = load_gguf(file, optional, out, err);
-    else if (ends_with(path, ".json")) {
+    else if (ht_ends_with(path, ".json")) {
         const char *slash = strrchr(path, '/');
         char *directory = slash ? ht_copy_text(path, (size_t)(slash - path) + 1) : ht_copy_text(".", 1);
         st = directory ? load_json(file, directory, out, err) : ht_fail_memory(err, strlen(path), path);
@@ -130,8 +126,8 @@ static ht_status list_models(const char *directory, contents *c, ht_error *err) 
     if (!dir) return ht_fail(err, HT_ERR_IO, "%s: the directory cannot be read", directory);
     for (const struct dirent *entry; (entry = readdir(dir)) != NULL;) {
         const char *name = entry->d_name;
-        c->safetensors = c->safetensors || ends_with(name, ".safetensors");
-        if (!ends_with(name, ".gguf") || strncmp(name, "mmproj", 6) == 0) continue;
+        c->safetensors = c->safetensors || ht_ends_with(name, ".safetensors");
+        if (!ht_ends_with(name, ".gguf") || strncmp(name, "mmproj", 6) == 0) continue;
         bool other = *c->gguf && !same_set(c->gguf, name);
         c->several = c->several || other;
         if (!*c->gguf || (!other && strcmp(name, c->gguf) < 0)) snprintf(c->gguf, sizeof c->gguf, "%s", name);
