@@ -142,7 +142,7 @@ static ht_status check_finite(const ht_rewrite_values *v, int64_t first, int64_t
     const int64_t k = v->rows.k;
     uint32_t any = 0; /* a pass without branches first */
     for (int64_t i = 0; i < n * k; i++) any |= ((ht_float_bits(x[i]) >> 23 & 255) + 1) & 256;
-    if (!any || ht_weight_is_float(v->t->type)) return HT_OK;
+    if (!any || ht_weight_is_float((int)v->t->type)) return HT_OK;
     for (int64_t i = 0; i < n * k; i++)
         if (!isfinite(x[i]))
             return ht_fail(
@@ -226,13 +226,13 @@ static ht_status round_rows(ht_rewrite_values *v, worker *w, int64_t first, int6
     const bool in_parts = ht_rewrite_in_parts(v->plan, v->t);
     uint8_t *to = in_parts ? w->blocks.data : (uint8_t *)v->out[0].data + (size_t)first * (bytes / (size_t)n);
     bool fits = true;
-    if (ht_weight_is_float(type))
+    if (ht_weight_is_float((int)type))
         round_floats(type, x, count, to);
     else
         fits = round_blocks(v, x, first, n, to);
     if (!fits) return too_large(v->t, largest(x, count), err);
     ht_status status = HT_OK;
-    if (delta || v->plan->on_tensor || ht_weight_is_float(type)) {
+    if (delta || v->plan->on_tensor || ht_weight_is_float((int)type)) {
         float *stored = w->scratch.data;
         ht_dequantize(type, to, count, stored);
         status = measure(v, x, delta, count, stored, own, err);
@@ -302,7 +302,7 @@ static void scale_importance(const float *from, int64_t k, float *to) {
 static ht_status find_importance(ht_rewrite_values *v, ht_error *err) {
     const int64_t n = v->rows.n_matrices, k = v->rows.k;
     v->importances = NULL;
-    if (!v->plan->importance || !*v->t->importance || ht_weight_is_float(v->t->type)) return HT_OK;
+    if (!v->plan->importance || !*v->t->importance || ht_weight_is_float((int)v->t->type)) return HT_OK;
     ht_status status = ht_importance_check(v->plan->importance, v->t->importance, k, n, err);
     if (!status) status = grow(&v->importance, (size_t)(n * k) * sizeof(float), err);
     for (int64_t e = 0; !status && e < n; e++) {
@@ -366,7 +366,7 @@ static ht_status make_weight(ht_rewrite_values *v, size_t owner, bool counts, ht
     ht_weight_rows_close(&v->rows);
     if (status) return status;
     v->made = owner;
-    v->n_inexact += ht_weight_is_float(v->t->type) && own.rounding > 0;
+    v->n_inexact += ht_weight_is_float((int)v->t->type) && own.rounding > 0;
     if (!counts) return HT_OK;
     if (v->t->n_changes) {
         add_sums(&v->all, &own);
@@ -457,6 +457,6 @@ void ht_rewrite_values_report(const ht_rewrite_values *v, ht_fuse_report *out) {
     for (size_t i = 0; i < v->plan->n; i++) {
         const ht_rewrite_tensor *t = &v->plan->tensor[i];
         out->n_changed += t->n_changes > 0;
-        out->n_dense += t->quantized && t->action == HT_REWRITE_ROUND && ht_weight_is_float(t->type);
+        out->n_dense += t->quantized && t->action == HT_REWRITE_ROUND && ht_weight_is_float((int)t->type);
     }
 }
