@@ -19,6 +19,7 @@
 #include <hearth/fast.h>
 #include <hearth/fuse.h>
 #include <hearth/generate.h>
+#include <hearth/grammar.h>
 #include <hearth/importance.h>
 #include <hearth/index.h>
 #include <hearth/inspect.h>

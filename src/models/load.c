@@ -8,6 +8,7 @@
 #include "models/model.h"
 #include "models/registry.h"
 #include "models/taps.h"
+#include "tokenizer/token_trie.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +33,7 @@ static void free_model(ht_model *m) {
     free(m->kv);
     free(m->stop_ids);
     ht_chat_template_free(m->chat.template);
+    ht_token_trie_free(m->token_trie);
     ht_tokenizer_free(m->tokenizer);
     ht_stream_free(m->stream);
     ht_device_free(m->device);
@@ -154,6 +156,17 @@ ht_status ht_model_plan(ht_model *m, unsigned form, const ht_plan **out, ht_erro
     pthread_mutex_lock(&m->lock);
     const ht_status status = m->plan[form] ? HT_OK : trace_form(m, form, &m->plan[form], err);
     *out = m->plan[form];
+    pthread_mutex_unlock(&m->lock);
+    return status;
+}
+
+ht_status ht_model_token_trie(ht_model *m, const ht_token_trie **out, ht_error *err) {
+    *out = NULL;
+    ht_status status = ht_model_need_tokenizer(m, err);
+    if (status) return status;
+    pthread_mutex_lock(&m->lock);
+    if (!m->token_trie) status = ht_token_trie_new(m->tokenizer, &m->token_trie, err);
+    *out = m->token_trie;
     pthread_mutex_unlock(&m->lock);
     return status;
 }

@@ -45,9 +45,10 @@ struct ht_model {
     struct ht_weights *weights; /* owns the weights that the plan refers to */
     ht_plan
         *plan[HT_PLAN_FORMS]; /* the first is traced at load, the others by ht_model_plan; NULL: not asked for yet */
-    pthread_mutex_t lock;     /* protects those that are NULL */
+    pthread_mutex_t lock;     /* protects those that are NULL, and token_trie */
     ht_chat_setup chat;
-    int32_t *stop_ids; /* stop ids */
+    struct ht_token_trie *token_trie; /* made when it is first asked for; NULL: it was not */
+    int32_t *stop_ids;                /* stop ids */
     int n_stop_ids;
     ht_steps *steps; /* all that computes on the model */
     _Atomic int refs;
@@ -56,6 +57,9 @@ struct ht_model {
 ht_model *ht_model_retain(ht_model *m);
 /* The forward function in a form, traced at the first call, by any thread; lent as long as the model lives. */
 ht_status ht_model_plan(ht_model *m, unsigned form, const ht_plan **out, ht_error *err);
+/* The bytes of all tokens as a tree, made at the first call, by any thread; lent as long as the model lives. HT_ERR_UNSUPPORTED
+ * for a model without a tokenizer. */
+ht_status ht_model_token_trie(ht_model *m, const struct ht_token_trie **out, ht_error *err);
 /* Floats of an output row of that form. */
 int64_t ht_model_row_width(const ht_model *m, unsigned form);
 /* "high", "fast" or "reference". A constant. */

@@ -1,0 +1,56 @@
+/* Grammars: which texts an answer may be, and which tokens may come next in one.
+ *
+ * A grammar is compiled for a model's vocabulary from a regular expression or a context-free grammar. It is exact: a
+ * token is allowed if, and only if, the text with it is the beginning of some text of the grammar.
+ *
+ * A grammar may be shared by any number of threads; what it finds out about texts is kept within a bound and serves all of them. */
+#ifndef HEARTH_GRAMMAR_H
+#define HEARTH_GRAMMAR_H
+
+#include <hearth/model.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ht_grammar ht_grammar;
+
+/* ---- compiling ---- */
+
+/* Texts that a regular expression matches as a whole: n bytes in the syntax of ECMA-262 with the flag u. Look-ahead and anchors work outside
+ * of repetitions. HT_ERR_FORMAT, with the place, for what is no such expression or matches no text; HT_ERR_UNSUPPORTED, with
+ * what it is, for back references, look-behind, word boundaries and properties of Unicode other than general categories;
+ * HT_ERR_LIMIT for one that is too complex. As all three of these: HT_ERR_UNSUPPORTED for a model without a tokenizer; the
+ * grammar holds the model; the caller frees *out. */
+HT_API ht_status ht_grammar_from_regex(ht_model *m, const char *pattern, size_t n, ht_grammar **out, ht_error *err);
+/* Texts of a context-free grammar: n bytes in GBNF, llama.cpp's notation, whose rule `root` is the start. Rules may recur in every
+ * way. HT_ERR_FORMAT, with line and column, for what is no such grammar or has no text, HT_ERR_LIMIT for one that is too
+ * complex. */
+HT_API ht_status ht_grammar_from_gbnf(ht_model *m, const char *text, size_t n, ht_grammar **out, ht_error *err);
+HT_API void ht_grammar_free(ht_grammar *g); /* NULL is fine; matchers hold the grammar */
+
+/* ---- matching ---- */
+
+/* A text of a grammar as far as it goes. Belongs to one thread at a time. */
+typedef struct ht_matcher ht_matcher;
+
+/* A matcher before the first token. The caller frees *out. */
+HT_API ht_status ht_matcher_new(ht_grammar *g, ht_matcher **out, ht_error *err);
+HT_API void ht_matcher_free(ht_matcher *m); /* NULL is fine */
+/* Which tokens may come next: token t in bit t % 32 of (*mask)[t / 32], lent until the next call on the matcher. The model's stop ids are
+ * allowed where the text may end. There is always one that is allowed. HT_ERR_LIMIT for a text that can be read in too many
+ * ways. */
+HT_API ht_status ht_matcher_mask(ht_matcher *m, const uint32_t **mask, ht_error *err);
+/* Appends a token; *allowed says whether it may come next, and when not, nothing was changed. A stop id where the text may end is allowed and
+ * changes nothing. */
+HT_API ht_status ht_matcher_accept(ht_matcher *m, int32_t token, bool *allowed, ht_error *err);
+/* Whether the text may end here. */
+HT_API ht_status ht_matcher_may_end(ht_matcher *m, bool *may_end, ht_error *err);
+/* Takes back all tokens but the first n; HT_ERR_ARGUMENT when there are fewer. */
+HT_API ht_status ht_matcher_truncate(ht_matcher *m, size_t n, ht_error *err);
+HT_API size_t ht_matcher_length(const ht_matcher *m); /* tokens */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,114 @@
+/* The automaton of a grammar: what may come next after a text, byte by byte. It is built as far as texts go.
+ *
+ * A row is a set of Earley items: places in productions, each with the continuation to which its rule returns, which is a row and
+ * the rule that is awaited there. Rows say nothing of how much text came before, and are interned: the row behind the second
+ * element of a list is the one behind the first, so that all that is known of it is known again. An item at the end of a
+ * production hands its own continuation on, so that lists do not nest.
+ *
+ * A thread is a row and a state of the lexer: the lexemes that the row awaits, each as what is left of its expression. As no
+ * longest match decides where a lexeme ends, a text may have several threads; together they are a configuration.
+ *
+ * Belongs to one thread at a time. Errors are sticky; what was built is then incomplete, and ht_automaton_reset starts over. */
+#ifndef HT_GRAMMAR_AUTOMATON_H
+#define HT_GRAMMAR_AUTOMATON_H
+
+#include "grammar/rules.h"
+
+/* States of the lexer. */
+enum { HT_LEX_DEAD = 0, HT_LEX_UNKNOWN = -1 };
+
+typedef struct ht_lex_state {
+    uint32_t accepts, n_accepts; /* lexemes that may end here, in `accepted` */
+    bool goes_on;                /* some lexeme takes more bytes */
+} ht_lex_state;
+
+typedef struct ht_row {
+    uint32_t start;        /* state of the lexer before its lexemes */
+    bool accepts;          /* the text may end here */
+    uint32_t scan, n_scan; /* items before lexemes, by lexeme: triples in `triple` */
+    uint32_t want, n_want; /* items that await a rule, triples as well */
+} ht_row;
+
+typedef struct ht_thread {
+    uint32_t row, state;
+} ht_thread;
+
+typedef struct ht_triple {
+    uint32_t symbol, place, continuation; /* place: of the symbol, in the rules' list */
+} ht_triple;
+
+typedef struct ht_automaton {
+    ht_rules *rules;
+    int n_classes;
+    const uint8_t *class_of;
+    /* lexer */
+    ht_intern states; /* pairs of a lexeme and an expression */
+    ht_lex_state *state;
+    int32_t *next; /* [states.n, n_classes] or HT_LEX_UNKNOWN */
+    uint32_t states_capacity;
+    uint32_t *accepted;
+    uint32_t n_accepted, accepted_capacity;
+    /* parser */
+    ht_intern kernels, continuations; /* row n has kernel n */
+    ht_row *row;
+    uint32_t rows_capacity;
+    ht_triple *triple;
+    uint32_t n_triples, triples_capacity;
+    ht_pair_map gotos;
+    /* configurations: 1 if the text may end, then threads; 0 has none and is the end of all texts */
+    ht_intern configurations;
+    uint32_t start; /* configuration */
+    uint32_t *scratch;
+    uint32_t n_scratch, scratch_capacity;
+    uint32_t *item; /* pairs, while a row is made */
+    uint32_t n_items, items_capacity;
+    ht_pair_map seen; /* those items */
+    ht_status status;
+} ht_automaton;
+
+/* Threads of a configuration while it is stepped through. */
+typedef struct ht_threads {
+    ht_thread *thread;
+    uint32_t n, capacity;
+    bool accepts; /* the text may end */
+} ht_threads;
+
+/* The automaton of finished rules, which it takes over; frees them on failure as well. */
+ht_status ht_automaton_new(ht_rules *rules, ht_automaton **out, ht_error *err);
+void ht_automaton_free(ht_automaton *a); /* NULL is fine */
+ht_status ht_automaton_status(const ht_automaton *a, ht_error *err);
+/* Forgets all that was built; configurations of before mean nothing then. */
+ht_status ht_automaton_reset(ht_automaton *a, ht_error *err);
+size_t ht_automaton_bytes(const ht_automaton *a);
+
+int32_t ht_lex_make_next(ht_automaton *a, uint32_t state, int byte_class);
+/* The state behind a byte of the class. */
+static inline uint32_t ht_lex_next(ht_automaton *a, uint32_t state, int byte_class) {
+    const int32_t known = a->next[(size_t)state * (size_t)a->n_classes + (size_t)byte_class];
+    return (uint32_t)(known != HT_LEX_UNKNOWN ? known : ht_lex_make_next(a, state, byte_class));
+}
+static inline const uint32_t *ht_lex_accepted(const ht_automaton *a, uint32_t state) {
+    return a->accepted + a->state[state].accepts;
+}
+/* Expression of the state's lexemes: pairs of lexeme and expression, lent. */
+static inline const uint32_t *ht_lex_entries(const ht_automaton *a, uint32_t state, size_t *n) {
+    return ht_intern_at(&a->states, state, n);
+}
+
+/* The row behind a lexeme that the row awaits. */
+uint32_t ht_automaton_goto(ht_automaton *a, uint32_t row, uint32_t lexeme);
+
+/* Appends to `to` the threads of thread t behind a byte. False when memory ran out. */
+bool ht_automaton_step(ht_automaton *a, ht_thread t, uint8_t byte, ht_threads *to);
+/* Appends the threads of rows behind the lexemes that end in state `state` of row `row`. */
+bool ht_automaton_accept(ht_automaton *a, uint32_t row, uint32_t state, ht_threads *to);
+void ht_threads_free(ht_threads *t);
+
+/* The configuration of threads. */
+uint32_t ht_automaton_configuration(ht_automaton *a, const ht_threads *threads);
+/* That behind n bytes of a configuration; 0 where no text goes on so. */
+uint32_t ht_automaton_feed(ht_automaton *a, uint32_t configuration, const char *bytes, size_t n);
+bool ht_automaton_may_end(const ht_automaton *a, uint32_t configuration);
+const ht_thread *ht_automaton_threads(const ht_automaton *a, uint32_t configuration, size_t *n);
+
+#endif

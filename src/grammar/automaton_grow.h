@@ -1,0 +1,35 @@
+/* Growing arrays of the automaton. */
+#ifndef HT_GRAMMAR_AUTOMATON_GROW_H
+#define HT_GRAMMAR_AUTOMATON_GROW_H
+
+#include "grammar/automaton.h"
+
+#include <stdlib.h>
+
+/* Notes the first failure. */
+static inline void ht_automaton_fail(ht_automaton *a, ht_status status) {
+    if (!a->status) a->status = status;
+}
+
+/* Makes *array hold `need` elements of `size` bytes; false, noted, when memory runs out. */
+static inline bool ht_automaton_reserve(ht_automaton *a, void *array, uint32_t *capacity, size_t need, size_t size) {
+    void **of = array;
+    if (need <= *capacity) return true;
+    size_t larger = *capacity ? *capacity : 32;
+    while (larger < need) larger *= 2;
+    void *moved = larger <= INT32_MAX ? realloc(*of, larger * size) : NULL;
+    if (!moved) {
+        ht_automaton_fail(a, HT_ERR_MEMORY);
+        return false;
+    }
+    *of = moved;
+    *capacity = (uint32_t)larger;
+    return true;
+}
+
+/* The state of the lexer with n words: pairs of a lexeme and an expression, ascending. HT_LEX_DEAD after a failure. */
+uint32_t ht_lex_state_of(ht_automaton *a, const uint32_t *words, size_t n);
+/* The row before the start of a text. */
+uint32_t ht_automaton_first_row(ht_automaton *a);
+
+#endif

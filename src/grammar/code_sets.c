@@ -1,0 +1,152 @@
+/* Sets of code points: classes, general categories, complements. */
+#include "grammar/code_sets.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <utf8proc.h>
+
+#define LAST_CODE_POINT 0x10FFFFu
+
+void ht_code_set_free(ht_code_set *s) {
+    free(s->range);
+    *s = (ht_code_set){0};
+}
+
+bool ht_code_set_add(ht_code_set *s, uint32_t first, uint32_t last) {
+    if (s->n == s->capacity) {
+        const size_t capacity = s->capacity ? 2 * s->capacity : 16;
+        ht_code_range *range = realloc(s->range, capacity * sizeof *range);
+        if (!range) return false;
+        s->range = range;
+        s->capacity = capacity;
+    }
+    s->range[s->n++] = (ht_code_range){first, last};
+    return true;
+}
+
+static int by_first(const void *a, const void *b) {
+    const ht_code_range *x = a, *y = b;
+    return (x->first > y->first) - (x->first < y->first);
+}
+
+bool ht_code_set_invert(ht_code_set *s, size_t first) {
+    const size_t n = s->n - first;
+    ht_code_set others = {0};
+    uint32_t next = 0;
+    bool good = true;
+    if (n > 1) qsort(s->range + first, n, sizeof *s->range, by_first);
+    for (size_t i = first; i < s->n && good; i++) {
+        const ht_code_range r = s->range[i];
+        if (r.first > next) good = ht_code_set_add(&others, next, r.first - 1);
+        if (r.last >= next) next = r.last + 1;
+    }
+    if (good && next <= LAST_CODE_POINT) good = ht_code_set_add(&others, next, LAST_CODE_POINT);
+    s->n = first;
+    for (size_t i = 0; i < others.n && good; i++)
+        good = ht_code_set_add(s, others.range[i].first, others.range[i].last);
+    ht_code_set_free(&others);
+    return good;
+}
+
+static bool add_all(ht_code_set *s, const ht_code_range *ranges, size_t n) {
+    bool good = true;
+    for (size_t i = 0; i < n && good; i++) good = ht_code_set_add(s, ranges[i].first, ranges[i].last);
+    return good;
+}
+
+bool ht_code_set_add_class(ht_code_set *s, char name) {
+    static const ht_code_range digits[] = {{'0', '9'}}, words[] = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}},
+                               spaces[] = {{'\t', '\r'},     {' ', ' '},       {0xA0, 0xA0},     {0x1680, 0x1680},
+                                           {0x2000, 0x200A}, {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F},
+                                           {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
+    const size_t first = s->n;
+    const char lower = (char)(name | 0x20);
+    const bool good = lower == 'd'   ? add_all(s, digits, 1)
+                      : lower == 'w' ? add_all(s, words, 4)
+                                     : add_all(s, spaces, sizeof spaces / sizeof *spaces);
+    return good && (name == lower || ht_code_set_invert(s, first));
+}
+
+/* General categories by number of utf8proc, with both names of Unicode's PropertyValueAliases. */
+static const struct {
+    utf8proc_category_t category;
+    const char *abbreviation, *name;
+} categories[] = {{UTF8PROC_CATEGORY_LU, "Lu", "Uppercase_Letter"},
+                  {UTF8PROC_CATEGORY_LL, "Ll", "Lowercase_Letter"},
+                  {UTF8PROC_CATEGORY_LT, "Lt", "Titlecase_Letter"},
+                  {UTF8PROC_CATEGORY_LM, "Lm", "Modifier_Letter"},
+                  {UTF8PROC_CATEGORY_LO, "Lo", "Other_Letter"},
+                  {UTF8PROC_CATEGORY_MN, "Mn", "Nonspacing_Mark"},
+                  {UTF8PROC_CATEGORY_MC, "Mc", "Spacing_Mark"},
+                  {UTF8PROC_CATEGORY_ME, "Me", "Enclosing_Mark"},
+                  {UTF8PROC_CATEGORY_ND, "Nd", "Decimal_Number"},
+                  {UTF8PROC_CATEGORY_NL, "Nl", "Letter_Number"},
+                  {UTF8PROC_CATEGORY_NO, "No", "Other_Number"},
+                  {UTF8PROC_CATEGORY_PC, "Pc", "Connector_Punctuation"},
+                  {UTF8PROC_CATEGORY_PD, "Pd", "Dash_Punctuation"},
+                  {UTF8PROC_CATEGORY_PS, "Ps", "Open_Punctuation"},
+                  {UTF8PROC_CATEGORY_PE, "Pe", "Close_Punctuation"},
+                  {UTF8PROC_CATEGORY_PI, "Pi", "Initial_Punctuation"},
+                  {UTF8PROC_CATEGORY_PF, "Pf", "Final_Punctuation"},
+                  {UTF8PROC_CATEGORY_PO, "Po", "Other_Punctuation"},
+                  {UTF8PROC_CATEGORY_SM, "Sm", "Math_Symbol"},
+                  {UTF8PROC_CATEGORY_SC, "Sc", "Currency_Symbol"},
+                  {UTF8PROC_CATEGORY_SK, "Sk", "Modifier_Symbol"},
+                  {UTF8PROC_CATEGORY_SO, "So", "Other_Symbol"},
+                  {UTF8PROC_CATEGORY_ZS, "Zs", "Space_Separator"},
+                  {UTF8PROC_CATEGORY_ZL, "Zl", "Line_Separator"},
+                  {UTF8PROC_CATEGORY_ZP, "Zp", "Paragraph_Separator"},
+                  {UTF8PROC_CATEGORY_CC, "Cc", "Control"},
+                  {UTF8PROC_CATEGORY_CF, "Cf", "Format"},
+                  {UTF8PROC_CATEGORY_CS, "Cs", "Surrogate"},
+                  {UTF8PROC_CATEGORY_CO, "Co", "Private_Use"},
+                  {UTF8PROC_CATEGORY_CN, "Cn", "Unassigned"}};
+
+/* Names of groups of categories: the first letter of their abbreviations. */
+static const struct {
+    const char *name;
+    char letter;
+} groups[] = {{"Letter", 'L'},    {"Mark", 'M'},  {"Number", 'N'}, {"Punctuation", 'P'}, {"Symbol", 'S'},
+              {"Separator", 'Z'}, {"Other", 'C'}, {"digit", 'd'},  {"punct", 'P'}};
+
+static bool is_name(const char *name, size_t n, const char *text) {
+    return strlen(text) == n && !memcmp(name, text, n);
+}
+
+/* The categories of a name as bits; 0: no such name. */
+static uint32_t categories_of(const char *name, size_t n) {
+    static const char *const prefixes[] = {"gc=", "General_Category="};
+    for (size_t i = 0; i < 2; i++) {
+        const size_t m = strlen(prefixes[i]);
+        if (n > m && !memcmp(name, prefixes[i], m)) {
+            name += m;
+            n -= m;
+        }
+    }
+    char letter = n == 1 ? *name : '\0';
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
+        if (is_name(name, n, groups[i].name)) letter = groups[i].letter;
+    uint32_t bits = 0;
+    for (size_t i = 0; i < sizeof categories / sizeof *categories; i++) {
+        const char *abbreviation = categories[i].abbreviation;
+        const bool is_in = letter ? *abbreviation == letter || (letter == 'd' && !strcmp(abbreviation, "Nd"))
+                                  : is_name(name, n, abbreviation) || is_name(name, n, categories[i].name);
+        if (is_in) bits |= 1u << categories[i].category;
+    }
+    return bits;
+}
+
+int ht_code_set_add_property(ht_code_set *s, const char *name, size_t n, bool inverted) {
+    const uint32_t bits = is_name(name, n, "Any") ? UINT32_MAX : categories_of(name, n);
+    if (!bits) return 0;
+    uint32_t first = 0;
+    bool inside = false;
+    for (uint32_t c = 0; c <= LAST_CODE_POINT + 1; c++) {
+        const bool is_in =
+            c <= LAST_CODE_POINT && (bits >> utf8proc_category((utf8proc_int32_t)c) & 1) == (inverted ? 0u : 1u);
+        if (is_in && !inside) first = c;
+        if (!is_in && inside && !ht_code_set_add(s, first, c - 1)) return -1;
+        inside = is_in;
+    }
+    return 1;
+}

@@ -1,0 +1,263 @@
+/* Grammars and matchers (hearth/grammar.h): the automaton and its masks behind a lock, and texts that survive their being
+ * forgotten. */
+#include "grammar/grammar.h"
+
+#include "base/error.h"
+#include "grammar/gbnf.h"
+#include "grammar/masks.h"
+#include "grammar/regex_syntax.h"
+#include "models/model.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What is found out about texts, in bytes: thousands of masks. */
+#define BUDGET ((size_t)64 << 20)
+
+struct ht_grammar {
+    _Atomic int refs;
+    pthread_mutex_t lock; /* of all that follows */
+    ht_automaton *automaton;
+    ht_masks *masks;
+    const ht_token_trie *trie;
+    int32_t *ending; /* [n_ending] */
+    int n_ending;
+    ht_model *model; /* NULL: none */
+    size_t budget;
+    uint64_t generation; /* counts how often everything was forgotten */
+};
+
+struct ht_matcher {
+    ht_grammar *g;
+    uint64_t generation;     /* in which the configurations are */
+    int32_t *token;          /* [n] */
+    uint32_t *configuration; /* [n + 1] before each token and behind the last one */
+    size_t n, capacity;
+    uint32_t *mask; /* [n_words] */
+};
+
+/* ---- grammars ---- */
+
+ht_grammar *ht_grammar_retain(ht_grammar *g) {
+    atomic_fetch_add(&g->refs, 1);
+    return g;
+}
+
+void ht_grammar_free(ht_grammar *g) {
+    if (!g || atomic_fetch_sub(&g->refs, 1) != 1) return;
+    ht_masks_free(g->masks);
+    ht_automaton_free(g->automaton);
+    ht_model_free(g->model);
+    pthread_mutex_destroy(&g->lock);
+    free(g->ending);
+    free(g);
+}
+
+ht_status ht_grammar_new(ht_rules *rules, const ht_token_trie *trie, const int32_t *ending, int n_ending,
+                         ht_model *holds, ht_grammar **out, ht_error *err) {
+    ht_grammar *g = calloc(1, sizeof *g);
+    *out = NULL;
+    if (!g) {
+        ht_rules_free(rules);
+        return ht_fail_memory(err, sizeof *g, "a grammar");
+    }
+    atomic_init(&g->refs, 1);
+    pthread_mutex_init(&g->lock, NULL);
+    g->trie = trie;
+    g->budget = BUDGET;
+    ht_status status = ht_automaton_new(rules, &g->automaton, err);
+    if (!status) status = ht_masks_new(g->automaton, trie, ending, n_ending, &g->masks, err);
+    g->ending = malloc(((size_t)n_ending + 1) * sizeof *g->ending);
+    if (!status && !g->ending) status = ht_fail_memory(err, sizeof *g->ending, "a grammar");
+    if (status) {
+        ht_grammar_free(g);
+        return status;
+    }
+    if (n_ending) memcpy(g->ending, ending, (size_t)n_ending * sizeof *ending);
+    g->n_ending = n_ending;
+    g->model = holds ? ht_model_retain(holds) : NULL;
+    *out = g;
+    return HT_OK;
+}
+
+void ht_grammar_set_budget(ht_grammar *g, size_t bytes) {
+    pthread_mutex_lock(&g->lock);
+    g->budget = bytes;
+    pthread_mutex_unlock(&g->lock);
+}
+
+static ht_status for_model(ht_model *m, ht_rules *rules, ht_grammar **out, ht_error *err) {
+    const ht_token_trie *trie;
+    const ht_status status = ht_model_token_trie(m, &trie, err);
+    if (!status) return ht_grammar_new(rules, trie, m->stop_ids, m->n_stop_ids, m, out, err);
+    ht_rules_free(rules);
+    return status;
+}
+
+ht_status ht_grammar_from_gbnf(ht_model *m, const char *text, size_t n, ht_grammar **out, ht_error *err) {
+    ht_rules *rules;
+    *out = NULL;
+    const ht_status status = ht_gbnf_parse(text, n, &rules, err);
+    return status ? status : for_model(m, rules, out, err);
+}
+
+static ht_status regex_rules(const char *pattern, size_t n, ht_rules **out, ht_error *err) {
+    ht_rules *r = ht_rules_new();
+    ht_re re;
+    bool has_text = false;
+    *out = NULL;
+    if (!r) return ht_fail_memory(err, sizeof *r, "a grammar");
+    ht_status status = ht_regex_parse(r->re, pattern, n, &(ht_regex_syntax){0}, &re, err);
+    if (!status) {
+        const ht_symbol whole = ht_rules_rule(r);
+        const ht_re some = ht_re_without_empty(r->re, re);
+        const ht_symbol lexeme = ht_rules_lexeme(r, some);
+        if (ht_re_is_nullable(r->re, re)) ht_rules_add(r, whole, NULL, 0);
+        if (some != HT_RE_NONE) ht_rules_add(r, whole, &lexeme, 1);
+        ht_rules_finish(r, whole, &has_text);
+        status = ht_rules_status(r, err);
+    }
+    if (!status && !has_text) status = ht_fail(err, HT_ERR_FORMAT, "the regular expression matches no text");
+    if (status)
+        ht_rules_free(r);
+    else
+        *out = r;
+    return status;
+}
+
+ht_status ht_grammar_from_regex(ht_model *m, const char *pattern, size_t n, ht_grammar **out, ht_error *err) {
+    ht_rules *rules;
+    *out = NULL;
+    const ht_status status = regex_rules(pattern, n, &rules, err);
+    return status ? status : for_model(m, rules, out, err);
+}
+
+/* ---- matchers: all with the grammar's lock ---- */
+
+static bool is_ending(const ht_grammar *g, int32_t token) {
+    for (int i = 0; i < g->n_ending; i++)
+        if (g->ending[i] == token) return true;
+    return false;
+}
+
+static uint32_t behind(const ht_grammar *g, uint32_t configuration, int32_t token) {
+    size_t n;
+    const char *text = ht_token_trie_text(g->trie, token, &n);
+    return n ? ht_automaton_feed(g->automaton, configuration, text, n) : 0;
+}
+
+/* Finds the configurations of the text anew when they were forgotten. */
+static ht_status catch_up(ht_matcher *m, ht_error *err) {
+    ht_grammar *g = m->g;
+    if (m->generation == g->generation) return HT_OK;
+    m->configuration[0] = g->automaton->start;
+    for (size_t i = 0; i < m->n; i++) m->configuration[i + 1] = behind(g, m->configuration[i], m->token[i]);
+    m->generation = g->generation;
+    return ht_automaton_status(g->automaton, err);
+}
+
+/* Forgets everything when there is too much of it, or after a failure, for which others are not to pay. */
+static ht_status make_room(ht_grammar *g, ht_error *err) {
+    const bool failed = ht_automaton_status(g->automaton, NULL) != HT_OK;
+    if (!failed && ht_automaton_bytes(g->automaton) + ht_masks_bytes(g->masks) <= g->budget) return HT_OK;
+    ht_masks_reset(g->masks);
+    g->generation++;
+    return ht_automaton_reset(g->automaton, err);
+}
+
+ht_status ht_matcher_new(ht_grammar *g, ht_matcher **out, ht_error *err) {
+    ht_matcher *m = *out = calloc(1, sizeof *m);
+    if (!m) return ht_fail_memory(err, sizeof *m, "a matcher");
+    m->g = ht_grammar_retain(g);
+    m->capacity = 64;
+    m->token = malloc(m->capacity * sizeof *m->token);
+    m->configuration = malloc((m->capacity + 1) * sizeof *m->configuration);
+    m->mask = malloc((g->trie->n_words + 1) * sizeof *m->mask);
+    if (m->token && m->configuration && m->mask) {
+        m->generation = UINT64_MAX;
+        return HT_OK;
+    }
+    ht_matcher_free(m);
+    *out = NULL;
+    return ht_fail_memory(err, sizeof *m, "a matcher");
+}
+
+void ht_matcher_free(ht_matcher *m) {
+    if (!m) return;
+    ht_grammar_free(m->g);
+    free(m->token);
+    free(m->configuration);
+    free(m->mask);
+    free(m);
+}
+
+size_t ht_matcher_length(const ht_matcher *m) { return m->n; }
+
+static ht_status begin(ht_matcher *m, ht_error *err) {
+    pthread_mutex_lock(&m->g->lock);
+    const ht_status status = make_room(m->g, err);
+    return status ? status : catch_up(m, err);
+}
+
+ht_status ht_matcher_mask(ht_matcher *m, const uint32_t **mask, ht_error *err) {
+    const uint32_t *found;
+    *mask = NULL;
+    ht_status status = begin(m, err);
+    if (!status) status = ht_masks_of(m->g->masks, m->configuration[m->n], &found, err);
+    if (!status) memcpy(m->mask, found, m->g->trie->n_words * sizeof *found);
+    pthread_mutex_unlock(&m->g->lock);
+    if (!status) *mask = m->mask;
+    return status;
+}
+
+static bool reserve(ht_matcher *m) {
+    if (m->n < m->capacity) return true;
+    int32_t *token = realloc(m->token, 2 * m->capacity * sizeof *token);
+    if (token) m->token = token;
+    uint32_t *configuration = realloc(m->configuration, (2 * m->capacity + 1) * sizeof *configuration);
+    if (configuration) m->configuration = configuration;
+    if (token && configuration) m->capacity *= 2;
+    return token && configuration;
+}
+
+static bool goes_on(const ht_automaton *a, uint32_t configuration) {
+    size_t n;
+    ht_automaton_threads(a, configuration, &n);
+    return n || ht_automaton_may_end(a, configuration);
+}
+
+ht_status ht_matcher_accept(ht_matcher *m, int32_t token, bool *allowed, ht_error *err) {
+    ht_grammar *g = m->g;
+    *allowed = false;
+    if (token < 0 || token >= g->trie->n_tokens) return HT_OK;
+    if (!reserve(m)) return ht_fail_memory(err, m->capacity * sizeof *m->token, "a matcher");
+    ht_status status = begin(m, err);
+    if (!status && is_ending(g, token))
+        *allowed = ht_automaton_may_end(g->automaton, m->configuration[m->n]);
+    else if (!status) {
+        const uint32_t next = behind(g, m->configuration[m->n], token);
+        status = ht_automaton_status(g->automaton, err);
+        *allowed = !status && goes_on(g->automaton, next);
+        if (*allowed) {
+            m->token[m->n++] = token;
+            m->configuration[m->n] = next;
+        }
+    }
+    pthread_mutex_unlock(&g->lock);
+    return status;
+}
+
+ht_status ht_matcher_may_end(ht_matcher *m, bool *may_end, ht_error *err) {
+    const ht_status status = begin(m, err);
+    *may_end = !status && ht_automaton_may_end(m->g->automaton, m->configuration[m->n]);
+    pthread_mutex_unlock(&m->g->lock);
+    return status;
+}
+
+ht_status ht_matcher_truncate(ht_matcher *m, size_t n, ht_error *err) {
+    if (n > m->n) return ht_fail(err, HT_ERR_ARGUMENT, "%zu tokens of a text that has %zu", n, m->n);
+    m->n = n;
+    return HT_OK;
+}

@@ -1,0 +1,18 @@
+/* Grammars as the library's own code makes them. */
+#ifndef HT_GRAMMAR_GRAMMAR_H
+#define HT_GRAMMAR_GRAMMAR_H
+
+#include "grammar/rules.h"
+#include "tokenizer/token_trie.h"
+
+#include <hearth/grammar.h>
+
+/* A grammar of finished rules, which it takes over, and frees on failure as well. Tokens of `ending` end a text. `holds` is
+ * retained and may be NULL; the trie has to live as long as the grammar. */
+ht_status ht_grammar_new(ht_rules *rules, const ht_token_trie *trie, const int32_t *ending, int n_ending,
+                         ht_model *holds, ht_grammar **out, ht_error *err);
+ht_grammar *ht_grammar_retain(ht_grammar *g);
+/* Bytes of what it may find out about texts before it forgets all of that; for tests. */
+void ht_grammar_set_budget(ht_grammar *g, size_t bytes);
+
+#endif

@@ -1,0 +1,52 @@
+/* Interning: sequences of 32-bit words, each stored once and known by its number, in order of their first occurrence; and maps
+ * from pairs of numbers. What is equal has the same number, so that states of automata are compared, shared and remembered as
+ * integers. Belongs to one thread at a time. */
+#ifndef HT_GRAMMAR_INTERN_H
+#define HT_GRAMMAR_INTERN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define HT_INTERN_FAILED UINT32_MAX
+
+typedef struct ht_intern {
+    uint32_t *word; /* all sequences, one behind the other */
+    size_t n_words, word_capacity;
+    uint32_t *end; /* [n] of each sequence in `word` */
+    uint32_t n, capacity;
+    uint32_t *slot; /* [n_slots] number + 1, 0 where free */
+    uint32_t n_slots;
+} ht_intern;
+
+/* A zeroed ht_intern is empty. */
+void ht_intern_free(ht_intern *t);
+/* The number of n words; *is_new (may be NULL) says whether it was given now. HT_INTERN_FAILED when memory ran out, or after
+ * 2^31 words. `words` may lie in the table itself. */
+uint32_t ht_intern_add(ht_intern *t, const uint32_t *words, size_t n, bool *is_new);
+/* The words of a sequence, lent until the next ht_intern_add. */
+static inline const uint32_t *ht_intern_at(const ht_intern *t, uint32_t number, size_t *n) {
+    const uint32_t begin = number ? t->end[number - 1] : 0;
+    *n = t->end[number] - begin;
+    return t->word + begin;
+}
+/* Forgets all but the first n sequences. */
+void ht_intern_truncate(ht_intern *t, uint32_t n);
+size_t ht_intern_bytes(const ht_intern *t);
+
+/* A map from pairs of numbers to a number. */
+typedef struct ht_pair_map {
+    struct ht_pair_slot *slot; /* [n_slots] */
+    size_t n_slots, n;
+} ht_pair_map;
+
+/* A zeroed ht_pair_map is empty. */
+void ht_pair_map_free(ht_pair_map *m);
+/* HT_INTERN_FAILED when it has no such pair. */
+uint32_t ht_pair_map_find(const ht_pair_map *m, uint32_t a, uint32_t b);
+/* Adds a pair that the map does not have; `value` is not HT_INTERN_FAILED. False when memory ran out. */
+bool ht_pair_map_add(ht_pair_map *m, uint32_t a, uint32_t b, uint32_t value);
+void ht_pair_map_clear(ht_pair_map *m);
+size_t ht_pair_map_bytes(const ht_pair_map *m);
+
+#endif

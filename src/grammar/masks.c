@@ -1,0 +1,210 @@
+/* Token masks: walks of the token trie along with the lexer, and with rows where lexemes end. */
+#include "grammar/masks.h"
+
+#include "base/error.h"
+#include "grammar/automaton_grow.h"
+#include "grammar/plain_run.h"
+
+#include <string.h>
+
+/* A place in the trie where a lexeme ends and tokens go on. */
+typedef struct crossing {
+    uint32_t node, state; /* of the lexer behind the node's byte */
+} crossing;
+
+/* What a state of the lexer says of all tokens. */
+typedef struct lex_mask {
+    uint32_t *bits;           /* tokens that it takes whole; NULL: not found yet */
+    const ht_trie_part *part; /* that crossings are in */
+    crossing *crossing;       /* [n_crossings] */
+    uint32_t n_crossings, crossings_capacity;
+} lex_mask;
+
+struct ht_masks {
+    ht_automaton *a;
+    const ht_token_trie *trie;
+    int32_t *ending; /* [n_ending] */
+    int n_ending;
+    lex_mask *lex; /* [lex_capacity] by state */
+    uint32_t lex_capacity;
+    uint32_t **mask; /* [mask_capacity] by configuration, NULL: not found yet */
+    uint32_t mask_capacity;
+    size_t bytes;
+    uint32_t *state_at; /* [deepest + 2] of the lexer, behind each byte of the path to a node */
+    uint32_t *end_at;   /* likewise, threads in `threads` */
+    ht_threads threads; /* of all depths */
+};
+
+ht_status ht_masks_new(ht_automaton *a, const ht_token_trie *trie, const int32_t *ending, int n, ht_masks **out,
+                       ht_error *err) {
+    ht_masks *m = *out = calloc(1, sizeof *m);
+    const size_t depth = (size_t)trie->all.deepest + 2;
+    if (!m) return ht_fail_memory(err, sizeof *m, "token masks");
+    m->a = a;
+    m->trie = trie;
+    m->ending = malloc(((size_t)n + 1) * sizeof *m->ending);
+    m->state_at = malloc(depth * sizeof *m->state_at);
+    m->end_at = malloc(depth * sizeof *m->end_at);
+    if (m->ending && m->state_at && m->end_at) {
+        if (n) memcpy(m->ending, ending, (size_t)n * sizeof *ending);
+        m->n_ending = n;
+        return HT_OK;
+    }
+    ht_masks_free(m);
+    *out = NULL;
+    return ht_fail_memory(err, depth, "token masks");
+}
+
+void ht_masks_reset(ht_masks *m) {
+    for (uint32_t i = 0; i < m->lex_capacity; i++) {
+        free(m->lex[i].bits);
+        free(m->lex[i].crossing);
+    }
+    for (uint32_t i = 0; i < m->mask_capacity; i++) free(m->mask[i]);
+    free(m->lex);
+    free(m->mask);
+    m->lex = NULL;
+    m->mask = NULL;
+    m->lex_capacity = m->mask_capacity = 0;
+    m->bytes = 0;
+}
+
+void ht_masks_free(ht_masks *m) {
+    if (!m) return;
+    ht_masks_reset(m);
+    ht_threads_free(&m->threads);
+    free(m->ending);
+    free(m->state_at);
+    free(m->end_at);
+    free(m);
+}
+
+size_t ht_masks_bytes(const ht_masks *m) { return m->bytes; }
+
+static void set_token(const ht_token_trie *trie, uint32_t *bits, int32_t token) {
+    for (; token >= 0; token = trie->same[token]) bits[token >> 5] |= 1u << (token & 31);
+}
+
+/* ---- states of the lexer ---- */
+
+static bool add_crossing(ht_masks *m, lex_mask *of, uint32_t node, uint32_t state) {
+    const uint32_t before = of->crossings_capacity;
+    if (!ht_automaton_reserve(m->a, &of->crossing, &of->crossings_capacity, (size_t)of->n_crossings + 1,
+                              sizeof *of->crossing))
+        return false;
+    m->bytes += (of->crossings_capacity - before) * sizeof *of->crossing;
+    of->crossing[of->n_crossings++] = (crossing){node, state};
+    return true;
+}
+
+/* Adds the tokens of a part of the trie that the state takes. */
+static void walk_lexer(ht_masks *m, lex_mask *of, const ht_trie_part *part, uint32_t state) {
+    ht_automaton *a = m->a;
+    const uint8_t *class_of = a->class_of;
+    m->state_at[0] = state;
+    of->part = part;
+    for (uint32_t i = 0; i < part->n;) {
+        const uint32_t depth = part->depth[i];
+        const uint32_t next = ht_lex_next(a, m->state_at[depth], class_of[part->byte[i]]);
+        if (next == HT_LEX_DEAD) {
+            i = part->next[i];
+            continue;
+        }
+        if (part->token[i] >= 0) set_token(m->trie, of->bits, part->token[i]);
+        const ht_lex_state *described = &a->state[next];
+        if (described->n_accepts && part->next[i] > i + 1 && !add_crossing(m, of, i, next)) return;
+        m->state_at[depth + 1] = next;
+        i = described->goes_on ? i + 1 : part->next[i];
+    }
+}
+
+static const lex_mask *lex_mask_of(ht_masks *m, uint32_t state) {
+    const size_t n_words = m->trie->n_words;
+    if (state < m->lex_capacity && m->lex[state].bits) return &m->lex[state];
+    const uint32_t before = m->lex_capacity;
+    if (!ht_automaton_reserve(m->a, &m->lex, &m->lex_capacity, (size_t)state + 1, sizeof *m->lex)) return NULL;
+    for (uint32_t i = before; i < m->lex_capacity; i++) m->lex[i] = (lex_mask){0};
+    lex_mask *of = &m->lex[state];
+    uint32_t *bits = calloc(n_words + 1, sizeof *bits);
+    if (!bits) {
+        ht_automaton_fail(m->a, HT_ERR_MEMORY);
+        return NULL;
+    }
+    of->bits = bits;
+    m->bytes += n_words * sizeof *bits;
+    const ht_plain_run run = ht_plain_run_of(m->a, state);
+    const bool decides = run.all == HT_PLAIN_MOST || run.none == run.all + 1;
+    if (decides) memcpy(bits, m->trie->plain + (size_t)run.all * n_words, n_words * sizeof *bits);
+    walk_lexer(m, of, decides ? &m->trie->rest : &m->trie->all, state);
+    return of;
+}
+
+/* ---- where lexemes end ---- */
+
+/* Adds the tokens below a node that go on as the threads do which are in m->threads. */
+static void walk_threads(ht_masks *m, const ht_trie_part *part, uint32_t node, uint32_t *bits) {
+    ht_automaton *a = m->a;
+    ht_threads *all = &m->threads;
+    const uint32_t base = part->depth[node] + 1u;
+    m->end_at[0] = all->n;
+    for (uint32_t i = node + 1; i < part->next[node] && !a->status;) {
+        /* Threads of depth d are those between its end and the end of the one before. */
+        const uint32_t depth = part->depth[i] - base;
+        const uint32_t begin = depth ? m->end_at[depth - 1] : 0, end = m->end_at[depth];
+        all->n = end;
+        all->accepts = false;
+        for (uint32_t t = begin; t < end; t++)
+            if (!ht_automaton_step(a, all->thread[t], part->byte[i], all)) return;
+        if (all->n == end && !all->accepts) {
+            i = part->next[i];
+            continue;
+        }
+        if (part->token[i] >= 0) set_token(m->trie, bits, part->token[i]);
+        m->end_at[depth + 1] = all->n;
+        i = all->n > end ? i + 1 : part->next[i];
+    }
+}
+
+static void add_thread_mask(ht_masks *m, ht_thread t, uint32_t *bits) {
+    const lex_mask *lex = lex_mask_of(m, t.state);
+    if (!lex) return;
+    for (size_t w = 0; w < m->trie->n_words; w++) bits[w] |= lex->bits[w];
+    for (uint32_t i = 0; i < lex->n_crossings && !m->a->status; i++) {
+        m->threads.n = 0;
+        if (ht_automaton_accept(m->a, t.row, lex->crossing[i].state, &m->threads))
+            walk_threads(m, lex->part, lex->crossing[i].node, bits);
+    }
+}
+
+ht_status ht_masks_of(ht_masks *m, uint32_t configuration, const uint32_t **mask, ht_error *err) {
+    const size_t n_words = m->trie->n_words;
+    *mask = NULL;
+    if (configuration < m->mask_capacity && m->mask[configuration]) {
+        *mask = m->mask[configuration];
+        return HT_OK;
+    }
+    const uint32_t before = m->mask_capacity;
+    if (!ht_automaton_reserve(m->a, &m->mask, &m->mask_capacity, (size_t)configuration + 1, sizeof *m->mask))
+        return ht_automaton_status(m->a, err);
+    for (uint32_t i = before; i < m->mask_capacity; i++) m->mask[i] = NULL;
+    uint32_t *bits = calloc(n_words + 1, sizeof *bits);
+    if (!bits) return ht_fail_memory(err, n_words * sizeof *bits, "a token mask");
+    size_t n;
+    ht_automaton_threads(m->a, configuration, &n);
+    for (size_t i = 0; i < n && !m->a->status; i++) {
+        size_t same;
+        add_thread_mask(m, ht_automaton_threads(m->a, configuration, &same)[i], bits);
+    }
+    if (ht_automaton_may_end(m->a, configuration))
+        for (int i = 0; i < m->n_ending; i++)
+            if (m->ending[i] >= 0 && m->ending[i] < m->trie->n_tokens)
+                bits[m->ending[i] >> 5] |= 1u << (m->ending[i] & 31);
+    const ht_status status = ht_automaton_status(m->a, err);
+    if (status) {
+        free(bits);
+        return status;
+    }
+    m->bytes += n_words * sizeof *bits;
+    *mask = m->mask[configuration] = bits;
+    return HT_OK;
+}

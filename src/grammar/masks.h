@@ -1,0 +1,26 @@
+/* Token masks: which tokens may follow a text of a grammar, as a bit for each.
+ *
+ * What a token does within the lexemes that are in progress depends on the state of the lexer alone and is found once for each
+ * state: a mask, and the places in the trie where a lexeme ends and tokens go on. Only there the rows are asked. A mask is kept
+ * for its configuration, so that it is found once however often texts come there.
+ *
+ * Belongs to one thread at a time. */
+#ifndef HT_GRAMMAR_MASKS_H
+#define HT_GRAMMAR_MASKS_H
+
+#include "grammar/automaton.h"
+#include "tokenizer/token_trie.h"
+
+typedef struct ht_masks ht_masks;
+
+/* Both have to live as long as *out, which the caller frees. Tokens of `ending`, n of them, end a text, where it may end. */
+ht_status ht_masks_new(ht_automaton *a, const ht_token_trie *trie, const int32_t *ending, int n, ht_masks **out,
+                       ht_error *err);
+void ht_masks_free(ht_masks *m); /* NULL is fine */
+/* The mask [trie->n_words] behind a configuration, lent until ht_masks_reset. */
+ht_status ht_masks_of(ht_masks *m, uint32_t configuration, const uint32_t **mask, ht_error *err);
+/* Forgets all masks; with ht_automaton_reset. */
+void ht_masks_reset(ht_masks *m);
+size_t ht_masks_bytes(const ht_masks *m);
+
+#endif

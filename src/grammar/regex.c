@@ -1,0 +1,343 @@
+/* Construction of expressions: each is simplified, so that derivatives of one expression are finitely many. */
+#include "grammar/regex.h"
+
+#include "base/error.h"
+#include "grammar/regex_store.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- byte sets ---- */
+
+void ht_byte_set_add(ht_byte_set *s, unsigned first, unsigned last) {
+    for (unsigned b = first; b <= last && b < 256; b++) s->bits[b >> 5] |= 1u << (b & 31);
+}
+
+static bool is_empty_set(const ht_byte_set *s) {
+    uint32_t any = 0;
+    for (int i = 0; i < 8; i++) any |= s->bits[i];
+    return !any;
+}
+
+static void set_of(const ht_regexes *s, uint32_t number, ht_byte_set *out) {
+    size_t n;
+    memcpy(out->bits, ht_intern_at(&s->sets, number, &n), sizeof out->bits);
+}
+
+/* ---- the store ---- */
+
+ht_re ht_re_fail(ht_regexes *s, ht_status status) {
+    if (!s->status) s->status = status;
+    return HT_RE_NONE;
+}
+
+ht_status ht_regexes_status(const ht_regexes *s, ht_error *err) {
+    if (s->status == HT_ERR_MEMORY) return ht_fail_memory(err, ht_regexes_bytes(s), "regular expressions");
+    return s->status
+               ? ht_fail(err, s->status, "the grammar is too complex: more than %u states of its regular expressions",
+                         HT_RE_LIMIT)
+               : HT_OK;
+}
+
+static bool grow_facts(ht_regexes *s, size_t need) {
+    if (need <= s->facts_capacity) return true;
+    size_t capacity = s->facts_capacity ? s->facts_capacity : 64;
+    while (capacity < need) capacity *= 2;
+    uint8_t *facts = realloc(s->facts, capacity);
+    if (!facts) return false;
+    s->facts = facts;
+    s->facts_capacity = capacity;
+    return true;
+}
+
+/* The expression of a kind with its operands, and with facts if it is a new one. */
+static ht_re make(ht_regexes *s, const uint32_t *words, size_t n, unsigned facts) {
+    bool is_new;
+    if (s->status) return HT_RE_NONE;
+    if (s->nodes.n >= HT_RE_LIMIT) return ht_re_fail(s, HT_ERR_LIMIT);
+    if (!grow_facts(s, (size_t)s->nodes.n + 1)) return ht_re_fail(s, HT_ERR_MEMORY);
+    const uint32_t number = ht_intern_add(&s->nodes, words, n, &is_new);
+    if (number == HT_INTERN_FAILED) return ht_re_fail(s, HT_ERR_MEMORY);
+    if (is_new) s->facts[number] = (uint8_t)facts;
+    return number;
+}
+
+ht_regexes *ht_regexes_new(void) {
+    ht_regexes *s = calloc(1, sizeof *s);
+    if (!s) return NULL;
+    for (uint32_t kind = HT_RE_KIND_NONE; kind <= HT_RE_KIND_ALL; kind++)
+        make(s, &kind, 1, kind == HT_RE_KIND_NONE ? HT_RE_DEAD : HT_RE_NULLABLE | HT_RE_LIVE);
+    if (!s->status) return s;
+    ht_regexes_free(s);
+    return NULL;
+}
+
+void ht_regexes_free(ht_regexes *s) {
+    if (!s) return;
+    ht_intern_free(&s->nodes);
+    ht_intern_free(&s->sets);
+    ht_pair_map_free(&s->derivatives);
+    free(s->facts);
+    free(s->scratch);
+    free(s);
+}
+
+size_t ht_regexes_bytes(const ht_regexes *s) {
+    return ht_intern_bytes(&s->nodes) + ht_intern_bytes(&s->sets) + ht_pair_map_bytes(&s->derivatives) +
+           s->facts_capacity + s->scratch_capacity * sizeof *s->scratch;
+}
+
+void ht_re_push(ht_regexes *s, uint32_t word) {
+    if (s->n_scratch == s->scratch_capacity) {
+        const size_t capacity = s->scratch_capacity ? 2 * s->scratch_capacity : 64;
+        uint32_t *scratch = realloc(s->scratch, capacity * sizeof *scratch);
+        if (!scratch) {
+            ht_re_fail(s, HT_ERR_MEMORY);
+            return;
+        }
+        s->scratch = scratch;
+        s->scratch_capacity = capacity;
+    }
+    s->scratch[s->n_scratch++] = word;
+}
+
+static unsigned facts_of(const ht_regexes *s, ht_re r) { return s->facts[r]; }
+
+bool ht_re_is_nullable(const ht_regexes *s, ht_re r) { return facts_of(s, r) & HT_RE_NULLABLE; }
+
+/* ---- bytes and texts ---- */
+
+ht_re ht_re_bytes(ht_regexes *s, const ht_byte_set *set) {
+    if (is_empty_set(set)) return HT_RE_NONE;
+    const uint32_t number = ht_intern_add(&s->sets, set->bits, 8, NULL);
+    if (number == HT_INTERN_FAILED) return ht_re_fail(s, HT_ERR_MEMORY);
+    return make(s, (uint32_t[]){HT_RE_KIND_BYTES, number}, 2, HT_RE_LIVE);
+}
+
+ht_re ht_re_text(ht_regexes *s, const char *bytes, size_t n) {
+    ht_re r = HT_RE_EMPTY;
+    while (n--) {
+        ht_byte_set set = {{0}};
+        ht_byte_set_add(&set, (unsigned char)bytes[n], (unsigned char)bytes[n]);
+        r = ht_re_concat(s, ht_re_bytes(s, &set), r);
+    }
+    return r;
+}
+
+/* ---- concatenation ---- */
+
+static ht_re concat_two(ht_regexes *s, ht_re a, ht_re b) {
+    if (a == HT_RE_NONE || b == HT_RE_NONE) return HT_RE_NONE;
+    if (a == HT_RE_EMPTY) return b;
+    if (b == HT_RE_EMPTY) return a;
+    const unsigned fa = facts_of(s, a), fb = facts_of(s, b);
+    unsigned facts = (fa & fb & (HT_RE_NULLABLE | HT_RE_LIVE)) | ((fa | fb) & HT_RE_BOOLEAN);
+    if ((fa | fb) & HT_RE_DEAD) return HT_RE_NONE;
+    return make(s, (uint32_t[]){HT_RE_KIND_CONCAT, a, b}, 3, facts);
+}
+
+ht_re ht_re_concat(ht_regexes *s, ht_re a, ht_re b) {
+    if (s->status) return HT_RE_NONE;
+    if (a == HT_RE_EMPTY) return b;
+    /* (x y) b is x (y b): the parts of a are joined to b from the last one on. */
+    const size_t begin = s->n_scratch;
+    size_t n;
+    const uint32_t *node = ht_re_node(s, a, &n);
+    for (; node[0] == HT_RE_KIND_CONCAT; node = ht_re_node(s, a, &n)) {
+        ht_re_push(s, node[1]);
+        a = node[2];
+    }
+    ht_re r = concat_two(s, a, b);
+    while (s->n_scratch > begin) r = concat_two(s, s->scratch[--s->n_scratch], r);
+    return s->status ? HT_RE_NONE : r;
+}
+
+/* ---- alternatives and intersections ---- */
+
+static int ascending(const void *a, const void *b) {
+    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Replaces operands of the same kind by theirs, from `begin` on. */
+static void flatten(ht_regexes *s, ht_re_kind kind, size_t begin) {
+    for (size_t i = begin; i < s->n_scratch && !s->status;) {
+        size_t n;
+        const uint32_t *node = ht_re_node(s, s->scratch[i], &n);
+        if (node[0] != (uint32_t)kind) {
+            i++;
+            continue;
+        }
+        const ht_re of = s->scratch[i];
+        s->scratch[i] = s->scratch[--s->n_scratch];
+        for (size_t k = 1; k < n; k++) ht_re_push(s, ht_re_node(s, of, &n)[k]);
+    }
+}
+
+/* One set for all operands that are sets of bytes. */
+static void join_sets(ht_regexes *s, ht_re_kind kind, size_t begin) {
+    ht_byte_set all, one;
+    size_t kept = begin, n;
+    int n_sets = 0;
+    for (size_t i = begin; i < s->n_scratch; i++) {
+        const uint32_t *node = ht_re_node(s, s->scratch[i], &n);
+        if (node[0] != HT_RE_KIND_BYTES) {
+            s->scratch[kept++] = s->scratch[i];
+            continue;
+        }
+        set_of(s, node[1], &one);
+        for (int w = 0; w < 8; w++)
+            all.bits[w] = !n_sets                   ? one.bits[w]
+                          : kind == HT_RE_KIND_BOTH ? all.bits[w] & one.bits[w]
+                                                    : all.bits[w] | one.bits[w];
+        n_sets++;
+    }
+    s->n_scratch = kept;
+    if (n_sets) ht_re_push(s, ht_re_bytes(s, &all));
+}
+
+static void sort_unique(ht_regexes *s, size_t begin) {
+    size_t kept = begin;
+    if (s->n_scratch - begin < 2) return;
+    qsort(s->scratch + begin, s->n_scratch - begin, sizeof *s->scratch, ascending);
+    for (size_t i = begin; i < s->n_scratch; i++)
+        if (kept == begin || s->scratch[kept - 1] != s->scratch[i]) s->scratch[kept++] = s->scratch[i];
+    s->n_scratch = kept;
+}
+
+/* Drops operands that change nothing. True when one of them decides alone: *out then is the result. */
+static bool drop_neutral(ht_regexes *s, ht_re_kind kind, size_t begin, ht_re *out) {
+    const bool both = kind == HT_RE_KIND_BOTH;
+    bool all_nullable = true, other_nullable = false;
+    size_t kept = begin;
+    *out = both ? HT_RE_NONE : HT_RE_ALL;
+    for (size_t i = begin; i < s->n_scratch; i++) {
+        const ht_re r = s->scratch[i];
+        const unsigned facts = facts_of(s, r);
+        if (both ? facts & HT_RE_DEAD : r == HT_RE_ALL) return true;
+        if (both ? r == HT_RE_ALL : facts & HT_RE_DEAD) continue;
+        all_nullable = all_nullable && facts & HT_RE_NULLABLE;
+        other_nullable = other_nullable || (r != HT_RE_EMPTY && facts & HT_RE_NULLABLE);
+        s->scratch[kept++] = r;
+    }
+    s->n_scratch = kept;
+    for (size_t i = begin; i < s->n_scratch; i++) {
+        if (s->scratch[i] != HT_RE_EMPTY) continue;
+        if (both) {
+            *out = all_nullable ? HT_RE_EMPTY : HT_RE_NONE;
+            return true;
+        }
+        if (other_nullable) s->scratch[i] = s->scratch[--s->n_scratch];
+        break;
+    }
+    return false;
+}
+
+ht_re ht_re_join_scratch(ht_regexes *s, ht_re_kind kind, size_t begin) {
+    ht_re result;
+    flatten(s, kind, begin);
+    if (!s->status) join_sets(s, kind, begin);
+    const bool decided = drop_neutral(s, kind, begin, &result);
+    sort_unique(s, begin);
+    const size_t n = s->n_scratch - begin;
+    const bool both = kind == HT_RE_KIND_BOTH;
+    unsigned facts = both ? HT_RE_NULLABLE | HT_RE_BOOLEAN : 0, f;
+    for (size_t i = begin; i < s->n_scratch; i++) {
+        f = facts_of(s, s->scratch[i]);
+        facts = both ? facts & (f | HT_RE_BOOLEAN) : facts | (f & (HT_RE_NULLABLE | HT_RE_BOOLEAN | HT_RE_LIVE));
+    }
+    if (facts & HT_RE_NULLABLE) facts |= HT_RE_LIVE;
+    if (!decided) {
+        if (n == 0)
+            result = both ? HT_RE_ALL : HT_RE_NONE;
+        else if (n == 1)
+            result = s->scratch[begin];
+        else {
+            ht_re_push(s, 0);
+            if (!s->status) {
+                memmove(s->scratch + begin + 1, s->scratch + begin, n * sizeof *s->scratch);
+                s->scratch[begin] = (uint32_t)kind;
+                result = make(s, s->scratch + begin, n + 1, facts);
+            }
+        }
+    }
+    s->n_scratch = begin;
+    return s->status ? HT_RE_NONE : result;
+}
+
+static ht_re join(ht_regexes *s, ht_re_kind kind, const ht_re *list, size_t n) {
+    if (s->status) return HT_RE_NONE;
+    const size_t begin = s->n_scratch;
+    for (size_t i = 0; i < n; i++) ht_re_push(s, list[i]);
+    return ht_re_join_scratch(s, kind, begin);
+}
+
+ht_re ht_re_alternatives(ht_regexes *s, const ht_re *list, size_t n) {
+    return join(s, HT_RE_KIND_ALTERNATIVES, list, n);
+}
+
+ht_re ht_re_either(ht_regexes *s, ht_re a, ht_re b) { return ht_re_alternatives(s, (ht_re[]){a, b}, 2); }
+
+ht_re ht_re_both(ht_regexes *s, ht_re a, ht_re b) { return join(s, HT_RE_KIND_BOTH, (ht_re[]){a, b}, 2); }
+
+/* ---- complement and repetition ---- */
+
+ht_re ht_re_not(ht_regexes *s, ht_re a) {
+    size_t n;
+    if (s->status) return HT_RE_NONE;
+    if (a == HT_RE_NONE || a == HT_RE_ALL) return a == HT_RE_NONE ? HT_RE_ALL : HT_RE_NONE;
+    const uint32_t *node = ht_re_node(s, a, &n);
+    if (node[0] == HT_RE_KIND_NOT) return node[1];
+    const bool nullable = !ht_re_is_nullable(s, a);
+    return make(s, (uint32_t[]){HT_RE_KIND_NOT, a}, 2, HT_RE_BOOLEAN | (nullable ? HT_RE_NULLABLE | HT_RE_LIVE : 0));
+}
+
+ht_re ht_re_repeat(ht_regexes *s, ht_re a, uint32_t min, uint32_t max) {
+    size_t n;
+    if (s->status || min > max) return HT_RE_NONE;
+    if (max == 0 || a == HT_RE_EMPTY) return HT_RE_EMPTY;
+    if (a == HT_RE_NONE || facts_of(s, a) & HT_RE_DEAD) return min ? HT_RE_NONE : HT_RE_EMPTY;
+    if (a == HT_RE_ALL || (min == 1 && max == 1)) return a;
+    const unsigned facts = facts_of(s, a);
+    if (facts & HT_RE_NULLABLE) min = 0;
+    const uint32_t *node = ht_re_node(s, a, &n);
+    if (node[0] == HT_RE_KIND_REPEAT && node[2] == 0 && node[3] == HT_RE_UNBOUNDED) return a;
+    return make(s, (uint32_t[]){HT_RE_KIND_REPEAT, a, min, max}, 4,
+                (facts & (HT_RE_BOOLEAN | HT_RE_LIVE)) | (min == 0 ? HT_RE_NULLABLE | HT_RE_LIVE : 0));
+}
+
+/* ---- without the empty text ---- */
+
+static ht_re alternatives_without_empty(ht_regexes *s, ht_re a) {
+    const size_t begin = s->n_scratch;
+    size_t n;
+    ht_re_node(s, a, &n);
+    for (size_t i = 1; i < n && !s->status; i++) {
+        size_t same;
+        ht_re_push(s, ht_re_without_empty(s, ht_re_node(s, a, &same)[i]));
+    }
+    return ht_re_join_scratch(s, HT_RE_KIND_ALTERNATIVES, begin);
+}
+
+ht_re ht_re_without_empty(ht_regexes *s, ht_re a) {
+    size_t n;
+    if (s->status || a == HT_RE_EMPTY) return HT_RE_NONE;
+    if (!ht_re_is_nullable(s, a)) return a;
+    const uint32_t *node = ht_re_node(s, a, &n);
+    const uint32_t x = n > 1 ? node[1] : 0, max = n > 3 ? node[3] : 0;
+    switch ((ht_re_kind)node[0]) {
+    case HT_RE_KIND_CONCAT: {
+        const ht_re rest = node[2];
+        return ht_re_either(s, ht_re_concat(s, ht_re_without_empty(s, x), rest), ht_re_without_empty(s, rest));
+    }
+    case HT_RE_KIND_ALTERNATIVES: return alternatives_without_empty(s, a);
+    case HT_RE_KIND_REPEAT:
+        return ht_re_concat(s, ht_re_without_empty(s, x),
+                            ht_re_repeat(s, x, 0, max == HT_RE_UNBOUNDED ? max : max - 1));
+    default: {
+        ht_byte_set any = {{0}};
+        ht_byte_set_add(&any, 0, 255);
+        return ht_re_both(s, a, ht_re_concat(s, ht_re_bytes(s, &any), HT_RE_ALL));
+    }
+    }
+}

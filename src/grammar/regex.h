@@ -1,0 +1,86 @@
+/* Regular expressions over bytes, with intersection and complement, and their derivatives.
+ *
+ * An expression is a number: equal ones, after simplification, have the same number. The derivative of r by a byte b is the
+ * expression of what may follow b in r's texts (Brzozowski, 1964; with interning and classes of bytes as in Owens, Reppy and
+ * Turon, 2009), so that expressions are the states of a deterministic automaton that is built as far as it is walked.
+ *
+ * Errors are sticky: when memory or a limit runs out, expressions become HT_RE_NONE, and ht_regexes_status says so. Belongs to
+ * one thread at a time. */
+#ifndef HT_GRAMMAR_REGEX_H
+#define HT_GRAMMAR_REGEX_H
+
+#include <hearth/status.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef uint32_t ht_re;
+
+enum {
+    HT_RE_NONE,  /* no text */
+    HT_RE_EMPTY, /* the empty text */
+    HT_RE_ALL    /* all byte strings */
+};
+
+#define HT_RE_UNBOUNDED UINT32_MAX
+
+/* A set of bytes, byte b in bit b % 32 of word b / 32. */
+typedef struct ht_byte_set {
+    uint32_t bits[8];
+} ht_byte_set;
+
+static inline bool ht_byte_set_has(const ht_byte_set *s, unsigned b) { return s->bits[b >> 5] >> (b & 31) & 1; }
+void ht_byte_set_add(ht_byte_set *s, unsigned first, unsigned last); /* both included, at most 255 */
+
+/* Code points, both included. */
+typedef struct ht_code_range {
+    uint32_t first, last;
+} ht_code_range;
+
+typedef struct ht_regexes ht_regexes;
+
+/* NULL when memory ran out. */
+ht_regexes *ht_regexes_new(void);
+void ht_regexes_free(ht_regexes *s); /* NULL is fine */
+/* HT_OK, or why expressions are HT_RE_NONE that should not be. */
+ht_status ht_regexes_status(const ht_regexes *s, ht_error *err);
+
+/* ---- construction ---- */
+
+ht_re ht_re_bytes(ht_regexes *s, const ht_byte_set *set);
+ht_re ht_re_text(ht_regexes *s, const char *bytes, size_t n);
+/* UTF-8 of any code point in the ranges; surrogates are none. */
+ht_re ht_re_code_points(ht_regexes *s, const ht_code_range *ranges, size_t n);
+ht_re ht_re_concat(ht_regexes *s, ht_re a, ht_re b);
+ht_re ht_re_either(ht_regexes *s, ht_re a, ht_re b);
+ht_re ht_re_alternatives(ht_regexes *s, const ht_re *list, size_t n);
+ht_re ht_re_both(ht_regexes *s, ht_re a, ht_re b);
+/* The texts of a that are not empty. */
+ht_re ht_re_without_empty(ht_regexes *s, ht_re a);
+/* All byte strings but those of a. */
+ht_re ht_re_not(ht_regexes *s, ht_re a);
+/* `max` may be HT_RE_UNBOUNDED. */
+ht_re ht_re_repeat(ht_regexes *s, ht_re a, uint32_t min, uint32_t max);
+
+/* ---- automata ---- */
+
+/* Whether r has the empty text. */
+bool ht_re_is_nullable(const ht_regexes *s, ht_re r);
+
+/* Ends construction: divides the bytes into classes that no expression tells apart. Expressions of before stay;
+ * ht_regexes_reset forgets those made since. */
+void ht_regexes_freeze(ht_regexes *s);
+void ht_regexes_reset(ht_regexes *s);
+int ht_regexes_n_classes(const ht_regexes *s);
+/* [256] the class of each byte. */
+const uint8_t *ht_regexes_class_of(const ht_regexes *s);
+
+/* What may follow a byte of the class in r's texts; HT_RE_NONE where nothing may, also where that takes a search to know. */
+ht_re ht_re_derivative(ht_regexes *s, ht_re r, int byte_class);
+/* Whether r has any text. */
+bool ht_re_is_live(ht_regexes *s, ht_re r);
+
+size_t ht_regexes_bytes(const ht_regexes *s); /* of memory */
+
+#endif

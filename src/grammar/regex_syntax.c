@@ -1,0 +1,430 @@
+/* Parser of regular expressions: to a tree, and from there to an expression, from the end of the pattern to its beginning, so
+ * that look-ahead knows what follows. */
+#include "grammar/regex_syntax.h"
+
+#include "base/error.h"
+#include "base/text.h"
+#include "grammar/code_sets.h"
+#include "grammar/intern.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { NESTING_MOST = 200, COUNT_MOST = 100000 };
+
+typedef enum node_kind {
+    NODE_EMPTY,
+    NODE_CHARACTERS, /* ranges */
+    NODE_SEQUENCE,   /* left, right */
+    NODE_EITHER,     /* left, right */
+    NODE_REPEAT,     /* left, min, max */
+    NODE_AHEAD,      /* left; negated with min */
+    NODE_BEGIN,
+    NODE_END
+} node_kind;
+
+typedef struct node {
+    node_kind kind;
+    bool asserts; /* it holds an anchor or look-ahead */
+    bool anchors; /* it holds the anchor of the beginning */
+    bool is_bare; /* it takes no text: it asserts alone */
+    uint32_t left, right, min, max;
+    size_t first, n; /* of its ranges */
+} node;
+
+typedef struct parser {
+    const char *pattern;
+    size_t n, at;
+    int depth;
+    node *nodes;
+    uint32_t n_nodes, nodes_capacity;
+    ht_code_set ranges;
+    ht_status status;
+    ht_error *err;
+} parser;
+
+static uint32_t parse_either(parser *p);
+
+static uint32_t fail(parser *p, ht_status status, const char *what) {
+    if (!p->status)
+        p->status = ht_fail(p->err, status, "the regular expression `%.*s`%s: %s at byte %zu",
+                            (int)ht_utf8_complete_prefix(p->pattern, p->n < 100 ? p->n : 100), p->pattern,
+                            p->n > 100 ? "..." : "", what, p->at);
+    return 0;
+}
+
+static uint32_t add(parser *p, node of) {
+    if (p->n_nodes == p->nodes_capacity) {
+        const uint32_t capacity = p->nodes_capacity ? 2 * p->nodes_capacity : 64;
+        node *nodes = realloc(p->nodes, capacity * sizeof *nodes);
+        if (!nodes) return p->status = ht_fail_memory(p->err, capacity * sizeof *nodes, "a regular expression"), 0;
+        p->nodes = nodes;
+        p->nodes_capacity = capacity;
+    }
+    const node *left = of.kind >= NODE_SEQUENCE && of.kind <= NODE_AHEAD ? &p->nodes[of.left] : NULL;
+    const node *right = of.kind == NODE_SEQUENCE || of.kind == NODE_EITHER ? &p->nodes[of.right] : NULL;
+    of.asserts = of.kind >= NODE_AHEAD || (left && left->asserts) || (right && right->asserts);
+    of.anchors = of.kind == NODE_BEGIN || (left && left->anchors) || (right && right->anchors);
+    of.is_bare =
+        of.kind == NODE_EMPTY || of.kind >= NODE_AHEAD || (of.kind == NODE_SEQUENCE && left->is_bare && right->is_bare);
+    p->nodes[p->n_nodes] = of;
+    return p->n_nodes++;
+}
+
+/* ---- characters ---- */
+
+static bool peek(const parser *p, char c) { return p->at < p->n && p->pattern[p->at] == c; }
+
+static bool take(parser *p, const char *text) {
+    const size_t n = strlen(text);
+    if (p->n - p->at < n || memcmp(p->pattern + p->at, text, n) != 0) return false;
+    p->at += n;
+    return true;
+}
+
+static uint32_t next_code_point(parser *p) {
+    uint32_t c;
+    p->at += ht_utf8_decode(p->pattern + p->at, p->n - p->at, &c);
+    return c;
+}
+
+/* n hexadecimal digits; -1 when there are fewer. */
+static int64_t hex(parser *p, int n) {
+    int64_t value = 0;
+    for (int i = 0; i < n; i++) {
+        const char c = p->at < p->n ? p->pattern[p->at] : '\0';
+        const int digit = c >= '0' && c <= '9'   ? c - '0'
+                          : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                          : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                                 : -1;
+        if (digit < 0) return -1;
+        value = value * 16 + digit;
+        p->at++;
+    }
+    return value;
+}
+
+/* Behind \u: four digits, or as many as needed in braces; halves of a surrogate pair are one character. */
+static uint32_t unicode_escape(parser *p) {
+    int64_t value;
+    if (take(p, "{")) {
+        value = 0;
+        while (!peek(p, '}') && value >= 0 && value <= 0x10FFFF) {
+            const int64_t digit = hex(p, 1);
+            value = digit < 0 ? -1 : value * 16 + digit;
+        }
+        if (!take(p, "}")) value = -1;
+    } else
+        value = hex(p, 4);
+    if (value >= 0xD800 && value < 0xDC00 && take(p, "\\u")) {
+        const int64_t low = hex(p, 4);
+        value = low >= 0xDC00 && low < 0xE000 ? 0x10000 + ((value - 0xD800) << 10) + (low - 0xDC00) : -1;
+    }
+    if (value < 0 || value > 0x10FFFF)
+        return fail(p, HT_ERR_FORMAT, "`\\u` needs four hexadecimal digits, or some in braces");
+    return (uint32_t)value;
+}
+
+/* Behind a backslash: one character, or HT_INTERN_FAILED for a class, which is added to the ranges. */
+static uint32_t escape(parser *p, bool in_class) {
+    const size_t begin = p->at;
+    const uint32_t c = next_code_point(p);
+    switch (c) {
+    case 'd':
+    case 'D':
+    case 'w':
+    case 'W':
+    case 's':
+    case 'S':
+        if (!ht_code_set_add_class(&p->ranges, (char)c)) p->status = ht_fail_memory(p->err, 64, "a regular expression");
+        return HT_INTERN_FAILED;
+    case 'p':
+    case 'P': {
+        const char *end = peek(p, '{') ? memchr(p->pattern + p->at, '}', p->n - p->at) : NULL;
+        if (!end) return fail(p, HT_ERR_FORMAT, "`\\p` needs the name of a property in braces");
+        const char *name = p->pattern + p->at + 1;
+        const int known = ht_code_set_add_property(&p->ranges, name, (size_t)(end - name), c == 'P');
+        if (known < 0) return p->status = ht_fail_memory(p->err, 64, "a regular expression"), 0;
+        if (!known)
+            return fail(p, HT_ERR_UNSUPPORTED,
+                        "only general categories of Unicode are known as properties, such as `\\p{L}`");
+        p->at = (size_t)(end - p->pattern) + 1;
+        return HT_INTERN_FAILED;
+    }
+    case 't': return '\t';
+    case 'n': return '\n';
+    case 'r': return '\r';
+    case 'f': return '\f';
+    case 'v': return '\v';
+    case '0': return 0;
+    case 'x': {
+        const int64_t value = hex(p, 2);
+        return value < 0 ? fail(p, HT_ERR_FORMAT, "`\\x` needs two hexadecimal digits") : (uint32_t)value;
+    }
+    case 'u': return unicode_escape(p);
+    case 'c': {
+        const char letter = p->at < p->n ? p->pattern[p->at] : '\0';
+        if (!((letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z')))
+            return fail(p, HT_ERR_FORMAT, "`\\c` needs a letter");
+        p->at++;
+        return (uint32_t)letter & 31;
+    }
+    case 'b':
+        if (in_class) return '\b';
+        p->at = begin;
+        return fail(p, HT_ERR_UNSUPPORTED, "word boundaries (`\\b`) are not supported");
+    case 'B': p->at = begin; return fail(p, HT_ERR_UNSUPPORTED, "word boundaries (`\\B`) are not supported");
+    default: break;
+    }
+    if (c >= '1' && c <= '9' && !in_class) {
+        p->at = begin;
+        return fail(p, HT_ERR_UNSUPPORTED, "back references are not supported");
+    }
+    if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) {
+        p->at = begin;
+        return fail(p, HT_ERR_FORMAT, "there is no such escape");
+    }
+    return c;
+}
+
+static void add_range(parser *p, uint32_t first, uint32_t last) {
+    if (!ht_code_set_add(&p->ranges, first, last)) p->status = ht_fail_memory(p->err, 64, "a regular expression");
+}
+
+/* The node of the ranges from `first` on. */
+static uint32_t characters(parser *p, size_t first, bool inverted) {
+    if (inverted && !ht_code_set_invert(&p->ranges, first))
+        p->status = ht_fail_memory(p->err, 64, "a regular expression");
+    return add(p, (node){.kind = NODE_CHARACTERS, .first = first, .n = p->ranges.n - first});
+}
+
+/* One member of a class: a character, or HT_INTERN_FAILED for a class of its own. */
+static uint32_t class_member(parser *p) { return take(p, "\\") ? escape(p, true) : next_code_point(p); }
+
+static uint32_t parse_class(parser *p) {
+    const bool inverted = take(p, "^");
+    const size_t first = p->ranges.n;
+    while (!p->status && !peek(p, ']')) {
+        if (p->at >= p->n) return fail(p, HT_ERR_FORMAT, "`[` without `]`");
+        const uint32_t from = class_member(p);
+        if (p->status) return 0;
+        const bool is_range = peek(p, '-') && p->at + 1 < p->n && p->pattern[p->at + 1] != ']';
+        if (!is_range) {
+            if (from != HT_INTERN_FAILED) add_range(p, from, from);
+            continue;
+        }
+        p->at++;
+        const uint32_t to = class_member(p);
+        if (p->status) return 0;
+        if (from == HT_INTERN_FAILED || to == HT_INTERN_FAILED) { /* a class beside a hyphen that means itself */
+            add_range(p, '-', '-');
+            if (from != HT_INTERN_FAILED) add_range(p, from, from);
+            if (to != HT_INTERN_FAILED) add_range(p, to, to);
+        } else if (from > to)
+            return fail(p, HT_ERR_FORMAT, "a range whose end is before its beginning");
+        else
+            add_range(p, from, to);
+    }
+    p->at++;
+    return characters(p, first, inverted);
+}
+
+/* ---- the tree ---- */
+
+static uint32_t parse_group(parser *p) {
+    node of = {.kind = NODE_EMPTY};
+    if (take(p, "?=") || take(p, "?!")) {
+        of.kind = NODE_AHEAD;
+        of.min = p->pattern[p->at - 1] == '!';
+    } else if (take(p, "?<=") || take(p, "?<!"))
+        return fail(p, HT_ERR_UNSUPPORTED, "look-behind is not supported");
+    else if (take(p, "?<")) {
+        const char *end = memchr(p->pattern + p->at, '>', p->n - p->at);
+        if (!end) return fail(p, HT_ERR_FORMAT, "`(?<` without `>`");
+        p->at = (size_t)(end - p->pattern) + 1;
+    } else if (!take(p, "?:") && peek(p, '?'))
+        return fail(p, HT_ERR_UNSUPPORTED, "this kind of group is not supported");
+    if (++p->depth > NESTING_MOST) return fail(p, HT_ERR_LIMIT, "groups are nested too deeply");
+    const uint32_t inside = parse_either(p);
+    p->depth--;
+    if (!p->status && !take(p, ")")) return fail(p, HT_ERR_FORMAT, "`(` without `)`");
+    if (p->status || of.kind == NODE_EMPTY) return inside;
+    of.left = inside;
+    return add(p, of);
+}
+
+static uint32_t parse_atom(parser *p) {
+    const size_t first = p->ranges.n;
+    if (take(p, "(")) return parse_group(p);
+    if (take(p, "[")) return parse_class(p);
+    if (take(p, "^")) return add(p, (node){.kind = NODE_BEGIN});
+    if (take(p, "$")) return add(p, (node){.kind = NODE_END});
+    if (take(p, ".")) {
+        add_range(p, '\n', '\n');
+        add_range(p, '\r', '\r');
+        add_range(p, 0x2028, 0x2029);
+        return characters(p, first, true);
+    }
+    if (peek(p, '*') || peek(p, '+') || peek(p, '?')) return fail(p, HT_ERR_FORMAT, "nothing to repeat");
+    const uint32_t c = take(p, "\\")
+                           ? (p->at < p->n ? escape(p, false) : fail(p, HT_ERR_FORMAT, "a backslash at the end"))
+                           : next_code_point(p);
+    if (c != HT_INTERN_FAILED && !p->status) add_range(p, c, c);
+    return p->status ? 0 : characters(p, first, false);
+}
+
+/* A decimal number; -1 when there is none. */
+static int64_t number(parser *p) {
+    int64_t value = -1;
+    while (p->at < p->n && p->pattern[p->at] >= '0' && p->pattern[p->at] <= '9') {
+        value = (value < 0 ? 0 : value) * 10 + (p->pattern[p->at++] - '0');
+        if (value > COUNT_MOST) fail(p, HT_ERR_LIMIT, "a count of more than 100000");
+        if (p->status) return -1;
+    }
+    return value;
+}
+
+/* The counts behind an atom. A brace that begins none is a character of its own, as browsers have it. */
+static bool parse_counts(parser *p, uint32_t *min, uint32_t *max) {
+    const size_t begin = p->at;
+    *min = 0;
+    *max = HT_RE_UNBOUNDED;
+    if (take(p, "*")) return true;
+    if (take(p, "+")) return *min = 1, true;
+    if (take(p, "?")) return *max = 1, true;
+    if (!take(p, "{")) return false;
+    const int64_t from = number(p);
+    int64_t to = from;
+    if (take(p, ",")) {
+        to = number(p);
+        if (to < 0) to = HT_RE_UNBOUNDED;
+    }
+    if (from < 0 || !take(p, "}")) {
+        p->at = begin;
+        return false;
+    }
+    if (from > to) fail(p, HT_ERR_FORMAT, "a count whose end is before its beginning");
+    *min = (uint32_t)from;
+    *max = (uint32_t)to;
+    return true;
+}
+
+static uint32_t parse_sequence(parser *p) {
+    uint32_t all = add(p, (node){.kind = NODE_EMPTY});
+    while (!p->status && p->at < p->n && !peek(p, '|') && !peek(p, ')')) {
+        uint32_t atom = parse_atom(p), min, max;
+        while (!p->status && parse_counts(p, &min, &max)) {
+            take(p, "?"); /* lazy: the same texts */
+            atom = add(p, (node){.kind = NODE_REPEAT, .left = atom, .min = min, .max = max});
+        }
+        if (!p->status) all = add(p, (node){.kind = NODE_SEQUENCE, .left = all, .right = atom});
+    }
+    return all;
+}
+
+static uint32_t parse_either(parser *p) {
+    uint32_t all = parse_sequence(p);
+    while (!p->status && take(p, "|")) {
+        const uint32_t right = parse_sequence(p);
+        if (!p->status) all = add(p, (node){.kind = NODE_EITHER, .left = all, .right = right});
+    }
+    return all;
+}
+
+/* ---- to an expression ---- */
+
+typedef struct builder {
+    parser *p;
+    ht_regexes *s;
+    const ht_regex_syntax *how;
+} builder;
+
+static ht_re characters_of(const builder *b, const ht_code_range *ranges, size_t n) {
+    return b->how->characters ? b->how->characters(b->s, ranges, n) : ht_re_code_points(b->s, ranges, n);
+}
+
+/* A node without assertions. */
+static ht_re build_plain(const builder *b, uint32_t at) {
+    const node *of = &b->p->nodes[at];
+    switch (of->kind) {
+    case NODE_CHARACTERS: return characters_of(b, b->p->ranges.range + of->first, of->n);
+    case NODE_SEQUENCE: {
+        /* The tree leans to the left: from the last one on. */
+        ht_re all = HT_RE_EMPTY;
+        for (; of->kind == NODE_SEQUENCE; of = &b->p->nodes[of->left])
+            all = ht_re_concat(b->s, build_plain(b, of->right), all);
+        return ht_re_concat(b->s, build_plain(b, (uint32_t)(of - b->p->nodes)), all);
+    }
+    case NODE_EITHER: {
+        ht_re all = HT_RE_NONE;
+        for (; of->kind == NODE_EITHER; of = &b->p->nodes[of->left])
+            all = ht_re_either(b->s, build_plain(b, of->right), all);
+        return ht_re_either(b->s, build_plain(b, (uint32_t)(of - b->p->nodes)), all);
+    }
+    case NODE_REPEAT: return ht_re_repeat(b->s, build_plain(b, of->left), of->min, of->max);
+    default: return HT_RE_EMPTY;
+    }
+}
+
+static ht_re build(const builder *b, uint32_t at, ht_re rest, bool at_begin);
+
+/* The tree of a sequence leans to the left: from the last one on. */
+static ht_re build_sequence(const builder *b, uint32_t at, ht_re rest, bool at_begin) {
+    const node *nodes = b->p->nodes;
+    for (; nodes[at].kind == NODE_SEQUENCE; at = nodes[at].left) {
+        const node *left = &nodes[nodes[at].left];
+        if (nodes[nodes[at].right].anchors && at_begin && !left->is_bare &&
+            ht_re_is_nullable(b->s, build(b, nodes[at].left, HT_RE_EMPTY, true)))
+            return fail(b->p, HT_ERR_UNSUPPORTED, "`^` behind what may be empty is not supported");
+        rest = build(b, nodes[at].right, rest, at_begin && left->is_bare);
+    }
+    return build(b, at, rest, at_begin);
+}
+
+/* The texts of a node with `rest` behind it. `at_begin`: it stands where the text begins. */
+static ht_re build(const builder *b, uint32_t at, ht_re rest, bool at_begin) {
+    const node of = b->p->nodes[at];
+    if (!of.asserts) return ht_re_concat(b->s, build_plain(b, at), rest);
+    switch (of.kind) {
+    case NODE_SEQUENCE: return build_sequence(b, at, rest, at_begin);
+    case NODE_EITHER: {
+        ht_re all = HT_RE_NONE;
+        for (; b->p->nodes[at].kind == NODE_EITHER; at = b->p->nodes[at].left)
+            all = ht_re_either(b->s, build(b, b->p->nodes[at].right, rest, at_begin), all);
+        return ht_re_either(b->s, build(b, at, rest, at_begin), all);
+    }
+    case NODE_REPEAT:
+        if (of.max > 1)
+            return fail(b->p, HT_ERR_UNSUPPORTED, "an anchor or look-ahead within a repetition is not supported");
+        if (of.max == 0) return rest;
+        return ht_re_either(b->s, build(b, of.left, rest, at_begin), of.min ? HT_RE_NONE : rest);
+    case NODE_AHEAD: {
+        const ht_re ahead = build(b, of.left, HT_RE_ALL, at_begin);
+        return ht_re_both(b->s, of.min ? ht_re_not(b->s, ahead) : ahead, rest);
+    }
+    case NODE_BEGIN: return at_begin ? rest : HT_RE_NONE;
+    default: return ht_re_both(b->s, HT_RE_EMPTY, rest); /* NODE_END */
+    }
+}
+
+static ht_re build_whole(const builder *b, uint32_t root) {
+    static const ht_code_range every = {0, 0x10FFFF};
+    if (!b->how->searches) return build(b, root, HT_RE_EMPTY, true);
+    const ht_re any = characters_of(b, &every, 1), some = ht_re_repeat(b->s, any, 0, HT_RE_UNBOUNDED);
+    if (!b->p->nodes[root].anchors) return ht_re_concat(b->s, some, build(b, root, some, true));
+    return ht_re_either(b->s, build(b, root, some, true),
+                        ht_re_concat(b->s, ht_re_concat(b->s, any, some), build(b, root, some, false)));
+}
+
+ht_status ht_regex_parse(ht_regexes *s, const char *pattern, size_t n, const ht_regex_syntax *how, ht_re *out,
+                         ht_error *err) {
+    parser p = {.pattern = pattern, .n = n, .err = err};
+    *out = HT_RE_NONE;
+    const uint32_t root = parse_either(&p);
+    if (!p.status && p.at < n) fail(&p, HT_ERR_FORMAT, "`)` without `(`");
+    if (!p.status) *out = build_whole(&(builder){&p, s, how}, root);
+    if (!p.status) p.status = ht_regexes_status(s, err);
+    free(p.nodes);
+    ht_code_set_free(&p.ranges);
+    return p.status;
+}

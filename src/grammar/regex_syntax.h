@@ -1,0 +1,20 @@
+/* Regular expressions as texts, in the syntax of ECMA-262 with the flag u, which JSON Schema asks for: to expressions over
+ * bytes. Look-ahead and anchors work outside of repetitions; back references, look-behind and word boundaries are refused by
+ * name. */
+#ifndef HT_GRAMMAR_REGEX_SYNTAX_H
+#define HT_GRAMMAR_REGEX_SYNTAX_H
+
+#include "grammar/regex.h"
+
+/* What the text of a pattern is matched against. */
+typedef struct ht_regex_syntax {
+    /* The bytes of any code point in the ranges, as the matched texts write it; NULL: its UTF-8. */
+    ht_re (*characters)(ht_regexes *s, const ht_code_range *ranges, size_t n);
+    bool searches; /* the pattern may match anywhere in a text, as JSON Schema has it; else it matches the whole text */
+} ht_regex_syntax;
+
+/* HT_ERR_FORMAT for what is no such pattern, HT_ERR_UNSUPPORTED for what no automaton can do; both say where. */
+ht_status ht_regex_parse(ht_regexes *s, const char *pattern, size_t n, const ht_regex_syntax *how, ht_re *out,
+                         ht_error *err);
+
+#endif

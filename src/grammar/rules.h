@@ -1,0 +1,83 @@
+/* Context-free rules over lexemes: the form into which schemas, regular expressions and grammars are compiled.
+ *
+ * A rule's productions are sequences of symbols: lexemes, which are regular expressions that take one byte or more, and other
+ * rules. A text may be divided into lexemes in every way that the rules allow; no longest match decides. Productions of a rule
+ * may be made when they are first needed, so that rules with parameters (which members an object has had) need not be listed.
+ *
+ * Errors are sticky, as those of the expressions. Belongs to one thread at a time. */
+#ifndef HT_GRAMMAR_RULES_H
+#define HT_GRAMMAR_RULES_H
+
+#include "grammar/intern.h"
+#include "grammar/regex.h"
+
+/* A rule, or with HT_LEXEME_BIT a lexeme, or HT_SYMBOL_END behind the last symbol of a production. */
+typedef uint32_t ht_symbol;
+#define HT_LEXEME_BIT UINT32_C(0x80000000)
+#define HT_SYMBOL_END UINT32_MAX
+
+typedef struct ht_rule {
+    uint32_t first, last; /* productions, linked; HT_INTERN_FAILED: none */
+    uint32_t number;      /* of a rule made on demand among those; HT_INTERN_FAILED: of any other */
+    bool is_nullable;     /* it has the empty text; false of rules made on demand */
+    bool is_productive;   /* it has any text */
+    bool is_expanded;
+} ht_rule;
+
+typedef struct ht_rules ht_rules;
+
+/* Adds the productions of a rule made on demand, by ht_rules_add. `words` are those that named it. Each production begins with a
+ * lexeme, every rule in it has texts, and its expressions are ones of before ht_rules_finish, or are made of such. */
+typedef void ht_rules_expand(ht_rules *rules, ht_symbol rule, const uint32_t *words, size_t n, void *user);
+
+struct ht_rules {
+    ht_regexes *re;
+    ht_symbol start;
+    ht_intern lexemes; /* of one word, the expression */
+    ht_rule *rule;     /* [n_rules] */
+    uint32_t n_rules, rules_capacity;
+    uint32_t *production; /* [2 * n_productions] where its symbols begin, and the next production of its rule */
+    uint32_t n_productions, productions_capacity;
+    ht_symbol *symbol; /* [n_symbols] of all productions, each with HT_SYMBOL_END behind it */
+    uint32_t n_symbols, symbols_capacity;
+    ht_intern demanded;      /* names of the rules made on demand */
+    uint32_t *demanded_rule; /* [demanded.n] */
+    uint32_t demanded_capacity;
+    ht_rules_expand *expand;
+    void *user;
+    void (*free_user)(void *user); /* NULL: nothing to free */
+    struct {
+        uint32_t n_rules, n_productions, n_symbols, n_lexemes, n_demanded;
+    } finished;
+    ht_status status;
+};
+
+/* NULL when memory ran out. */
+ht_rules *ht_rules_new(void);
+void ht_rules_free(ht_rules *r); /* NULL is fine */
+ht_status ht_rules_status(const ht_rules *r, ht_error *err);
+
+/* The lexeme of an expression, which does not have the empty text. */
+ht_symbol ht_rules_lexeme(ht_rules *r, ht_re re);
+/* A new rule without productions. */
+ht_symbol ht_rules_rule(ht_rules *r);
+/* Adds a production: n symbols, none for the empty text. */
+void ht_rules_add(ht_rules *r, ht_symbol rule, const ht_symbol *symbols, size_t n);
+/* The rule made on demand that n words name. */
+ht_symbol ht_rules_demand(ht_rules *r, const uint32_t *words, size_t n);
+
+/* Ends construction: finds which rules have the empty text and which have none, drops productions that no text has, and freezes
+ * the expressions. *has_text: whether the start has any text. */
+void ht_rules_finish(ht_rules *r, ht_symbol start, bool *has_text);
+/* Forgets what was made since, when memory is short. */
+void ht_rules_reset(ht_rules *r);
+
+/* The first production of a rule; makes those of rules on demand. HT_INTERN_FAILED: none. */
+uint32_t ht_rules_first(ht_rules *r, ht_symbol rule);
+static inline uint32_t ht_rules_next(const ht_rules *r, uint32_t production) {
+    return r->production[2 * production + 1];
+}
+
+size_t ht_rules_bytes(const ht_rules *r);
+
+#endif
