@@ -78,7 +78,7 @@ typedef struct ht_convert_options {
     /* The most bytes of a file of weights, with its header; HT_ONE_FILE: all tensors are in one file. A tensor that needs more has
      * a file of its own, and so has, in GGUF, metadata with which no tensor has room. Scales and biases of MLX's groups are in the
      * file of their weight, where they fit. With HT_CONTAINER_SAME, without `type` and `dtype`, a checkpoint is split or merged:
-     * every tensor is copied, bit for bit, whatever model it is of. Default 0: one file in GGUF; in safetensors the files that the
+     * every tensor is copied, bit for bit, whatever model it is of, into the container that it is in. Default 0: one file in GGUF; in safetensors the files that the
      * checkpoint has, or in another container files of 5 GB. */
     int64_t max_file_bytes;
 } ht_convert_options;

@@ -254,7 +254,7 @@ static void a_byte_is_a_tensor_each(void **state) {
         assert_int_equal(ht_gguf_n_tensors(ht_gguf_set_part(c->parts, i)->gguf), i > 0);
     /* Each part says which it is; the first alone has the model's metadata. */
     const ht_gguf *last = ht_gguf_set_part(c->parts, (int)r.n_files - 1)->gguf;
-    uint64_t no, count, tensors;
+    uint64_t no = 0, count = 0, tensors = 0;
     assert_int_equal(ht_gguf_n_values(last), 4);
     assert_true(ht_gguf_get_u64(last, "split.no", &no) && ht_gguf_get_u64(last, "split.count", &count) &&
                 ht_gguf_get_u64(last, "split.tensors.count", &tensors));
@@ -311,7 +311,7 @@ static void alignment_is_kept(void **state) {
     check_sizes(part_of("to", 1, r.n_files), 700, r.n_files);
     ht_checkpoint_files *c = open_files(part_of("to", 1, r.n_files));
     for (int i = 0; i < (int)r.n_files; i++) {
-        uint64_t alignment;
+        uint64_t alignment = 0;
         assert_true(ht_gguf_get_u64(ht_gguf_set_part(c->parts, i)->gguf, "general.alignment", &alignment));
         assert_int_equal(alignment, 128);
     }
