@@ -46,6 +46,8 @@ int finetune_command(const options *o);
 int fuse_command(const options *o);
 int convert_command(const options *o);
 int quantize_command(const options *o);
+int split_command(const options *o);
+int merge_command(const options *o);
 int classify_command(const options *o);
 int batch_command(const options *o);
 int score_command(const options *o);

@@ -106,6 +106,25 @@ const command command_table[] = {
      "or mxfp4.\n"
      "Rounding an already rounded checkpoint again adds up both errors: take the one with the most bits that there is.",
      FOR_QUANTIZE, true, 1, quantize_command},
+    {"split", "MODEL OUT --max-size SIZE", "Write a checkpoint in several files.",
+     "Every tensor is copied, bit for bit. Of a GGUF file OUT is NAME.gguf: the parts are NAME-00001-of-00003.gguf and "
+     "so on, as\n"
+     "llama.cpp calls them, and the first one is the model to load. With any other name OUT is a directory of such "
+     "parts. A part is\n"
+     "at most SIZE long, but a tensor that is larger has a part of its own, and so has the metadata where it leaves no "
+     "room. "
+     "Where one\n"
+     "file is enough, it is NAME.gguf. Of a directory of safetensors OUT is a directory, with an index and the other "
+     "files. "
+     "What was\n"
+     "split before is shared out anew.",
+     FOR_SPLIT, true, 1, split_command},
+    {"merge", "MODEL OUT", "Write a checkpoint in one file.",
+     "MODEL is any part of a GGUF file, or a directory. OUT is a GGUF file, or a directory with model.safetensors; it "
+     "becomes a\n"
+     "directory, too, where MODEL is one with GGUF files and OUT does not end with .gguf. Every tensor is copied, bit "
+     "for bit.",
+     FOR_MERGE, true, 1, merge_command},
     {"imatrix", "MODEL --text FILE --out FILE.gguf", "Write how much each weight column matters to a text.",
      "For each matrix the file has the sums of the squares of its inputs, column by column, as llama.cpp's importance\n"
      "matrix (imatrix) does: quantisers of both read it. The text is encoded as a whole and cut into windows of --ctx\n"

@@ -3,6 +3,7 @@
 #include "json.h"
 #include "model_path.h"
 #include "terminal.h"
+#include "written.h"
 
 #include <hearth/convert.h>
 
@@ -41,8 +42,7 @@ static ht_status convert(const options *o, ht_convert_options *how, ht_error *er
 }
 
 static void print_text(const char *out, const ht_convert_report *r) {
-    output_field("out", "%s", out);
-    output_field("bytes", "%lld", (long long)r->bytes);
+    written_print(out, r);
     output_field("tensors", "%lld", (long long)r->n_tensors);
     if (r->n_rounded) output_field("", "%lld of another type than before", (long long)r->n_rounded);
     if (r->n_floats) output_field("", "%lld that were quantised are floats now", (long long)r->n_floats);
@@ -50,9 +50,12 @@ static void print_text(const char *out, const ht_convert_report *r) {
 }
 
 static bool print_json(const char *out, const ht_convert_report *r) {
-    return json_output(json_pack("{so sI sI sI sI sI}", "out", json_path(out), "bytes", (json_int_t)r->bytes, "tensors",
-                                 (json_int_t)r->n_tensors, "retyped", (json_int_t)r->n_rounded, "floats",
-                                 (json_int_t)r->n_floats, "rounded", (json_int_t)r->n_inexact));
+    char path[WRITTEN_PATH_SIZE];
+    written_path(out, r, path);
+    return json_output(json_pack("{so sI sI sI sI sI sI}", "out", json_path(path), "bytes", (json_int_t)r->bytes,
+                                 "tensors", (json_int_t)r->n_tensors, "retyped", (json_int_t)r->n_rounded, "floats",
+                                 (json_int_t)r->n_floats, "rounded", (json_int_t)r->n_inexact, "files",
+                                 (json_int_t)r->n_files));
 }
 
 static int usage(const char *what) {
@@ -66,6 +69,7 @@ int convert_command(const options *o) {
     ht_convert_options how;
     ht_convert_options_init(&how, sizeof how);
     how.dtype = options_dtype(o);
+    how.max_file_bytes = o->max_size;
     how.report = &result;
     if (o->arguments.n != 1) return usage("the name of what to write is needed: MODEL OUT --to gguf");
     if (!o->to) return usage("--to gguf, safetensors or mlx is needed");

@@ -8,11 +8,14 @@
 
 #include <hearth/train.h>
 
+#include <ctype.h>
 #include <errno.h>
 #include <float.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static bool usage_error(const command *c, const char *sentence) {
     char shown[1024];
@@ -57,6 +60,28 @@ static bool set_number(const command *c, const option_spec *spec, const char *va
     return read_number(spec, value, field, expected) || bad_value(c, spec, value, expected);
 }
 
+/* Bytes with a unit: K, M, G, T and KB to TB are powers of 1000, as in llama.cpp's tools, KiB to TiB of 1024. 0 for what is no such
+ * size, or is none of a file. */
+static int64_t read_size(const char *value) {
+    static const char units[] = "KMGT";
+    const size_t digits = strspn(value, "0123456789."); /* neither a sign nor an exponent */
+    char *end;
+    const double number = digits ? strtod(value, &end) : 0;
+    if (!digits || end != value + digits) return 0;
+    const char *unit = *end ? strchr(units, toupper((unsigned char)*end)) : NULL;
+    const bool binary = unit && !strcasecmp(end + 1, "iB");
+    const bool decimal = unit && (!end[1] || !strcasecmp(end + 1, "B"));
+    if (*end && strcasecmp(end, "B") != 0 && !binary && !decimal) return 0;
+    const double bytes = number * (unit ? pow(binary ? 1024 : 1000, (double)(unit - units + 1)) : 1);
+    return bytes >= 1 && bytes < (double)INT64_MAX ? (int64_t)(bytes + 0.5) : 0;
+}
+
+static bool set_size(const command *c, const option_spec *spec, const char *value, int64_t *field) {
+    *field = read_size(value);
+    return *field ||
+           bad_value(c, spec, value, "a size above 0, as 500M, 4G or 1.5G (powers of 1000) or 4GiB (of 1024)");
+}
+
 static bool set_choice(const command *c, const option_spec *spec, const char *value, int *field) {
     char expected[128] = "";
     for (int i = 0; spec->choices[i]; i++) {
@@ -89,6 +114,7 @@ static bool set_value(const command *c, const option_spec *spec, const char *val
     case KIND_FLAG: *(bool *)field = true; return true;
     case KIND_INTEGER:
     case KIND_NUMBER: return set_number(c, spec, value, field);
+    case KIND_SIZE: return set_size(c, spec, value, field);
     case KIND_TEXT: *(const char **)field = value; return true;
     case KIND_PATH:
         if (*value == '\0') return bad_value(c, spec, value, "the name of a file");

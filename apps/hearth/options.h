@@ -36,7 +36,9 @@ enum {
     FOR_IMATRIX = 1 << 25,
     FOR_PULL = 1 << 26,
     FOR_CONVERT = 1 << 27,
-    FOR_ALL = (1 << 28) - 1
+    FOR_SPLIT = 1 << 28,
+    FOR_MERGE = 1 << 29,
+    FOR_ALL = (1 << 30) - 1
 };
 
 typedef struct string_list {
@@ -85,6 +87,7 @@ typedef struct options {
     int precision;       /* ht_precision */
     int kv;              /* index into f16, f32, bf16 */
     int dtype;           /* index into auto, f32, f16, bf16 */
+    int64_t max_size;    /* bytes of a file; 0 when not given */
     int pooling;         /* ht_pooling */
     const char *imatrix; /* of quantize; NULL: none */
     bool pure, errors;   /* likewise */

@@ -123,6 +123,8 @@ const option_spec option_table[] = {
      "of an adapter the format: peft, mlx or gguf; of a checkpoint gguf, safetensors or mlx; of weights their type, as "
      "Q4_K_M, or 4:32 "
      "for MLX's groups"},
+    {"max-size", 0, KIND_SIZE, AT(max_size), 0, 0, NULL, FOR_SPLIT | FOR_QUANTIZE | FOR_CONVERT, false, "SIZE",
+     "bytes of a file at most, as 500M, 4G or 1.5G (powers of 1000) or 4GiB (of 1024)"},
     {"imatrix", 0, KIND_PATH, AT(imatrix), 0, 0, NULL, FOR_QUANTIZE, false, "FILE",
      "importance weights, of hearth imatrix or llama.cpp"},
     {"pure", 0, KIND_FLAG, AT(pure), 0, 0, NULL, FOR_QUANTIZE, false, NULL, "every matrix in the type itself, no mix"},

@@ -8,6 +8,7 @@ typedef enum option_kind {
     KIND_FLAG,
     KIND_INTEGER,
     KIND_NUMBER,
+    KIND_SIZE, /* bytes, with a unit */
     KIND_TEXT,
     KIND_PATH,
     KIND_LIST,

@@ -3,6 +3,7 @@
 #include "json.h"
 #include "model_path.h"
 #include "terminal.h"
+#include "written.h"
 
 #include <hearth/convert.h>
 
@@ -43,6 +44,7 @@ static ht_status quantize(const options *o, shown *s, ht_convert_report *result,
     ht_convert_options_init(&how, sizeof how);
     how.type = o->to;
     how.pure = o->pure;
+    how.max_file_bytes = o->max_size;
     how.importance = importance;
     how.n_threads = (int32_t)o->threads;
     how.cancel = interrupt_flag();
@@ -61,15 +63,17 @@ static ht_status quantize(const options *o, shown *s, ht_convert_report *result,
 }
 
 static void print_text(const char *out, const ht_convert_report *r) {
-    output_field("out", "%s", out);
-    output_field("bytes", "%lld", (long long)r->bytes);
+    written_print(out, r);
     output_field("rounded", "%lld tensors, to %.3g bits a weight", (long long)r->n_rounded, r->bits);
 }
 
 /* Takes `tensors`. */
 static bool print_json(const char *out, const ht_convert_report *r, json_t *tensors) {
-    return json_output(json_pack("{so sI sI sf so*}", "out", json_path(out), "bytes", (json_int_t)r->bytes, "rounded",
-                                 (json_int_t)r->n_rounded, "bits", r->bits, "tensors", tensors));
+    char path[WRITTEN_PATH_SIZE];
+    written_path(out, r, path);
+    return json_output(json_pack("{so sI sI sf sI so*}", "out", json_path(path), "bytes", (json_int_t)r->bytes,
+                                 "rounded", (json_int_t)r->n_rounded, "bits", r->bits, "files", (json_int_t)r->n_files,
+                                 "tensors", tensors));
 }
 
 static int usage(const char *what) {

@@ -4,11 +4,10 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/system.h"
+#include "base/temporary_directory.h"
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,34 +41,10 @@ static ht_status check_target(const char *path, const char *const *known, ht_err
     return status;
 }
 
-static bool make_temporary(ht_directory_writer *w) {
-    static atomic_uint counter;
-    for (int attempt = 0; attempt < 100; attempt++) {
-        if (asprintf(&w->temporary, "%s.%ld-%u.tmp", w->path, (long)getpid(), atomic_fetch_add(&counter, 1)) < 0) {
-            w->temporary = NULL;
-            errno = ENOMEM;
-            return false;
-        }
-        if (mkdir(w->temporary, 0777) == 0) return true;
-        int code = errno;
-        free(w->temporary);
-        w->temporary = NULL;
-        errno = code;
-        if (code != EEXIST) return false;
-    }
-    return false;
-}
-
 static char *without_slash(const char *path) {
     size_t n = strlen(path);
     while (n > 1 && path[n - 1] == '/') n--;
     return strndup(path, n);
-}
-
-/* Path of the directory above; the caller frees it. NULL when memory ran out. */
-static char *parent_of(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return !slash ? strdup(".") : slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
 }
 
 static ht_status cannot_write(const char *path, int code, ht_error *err) {
@@ -90,7 +65,7 @@ ht_status ht_directory_writer_check(const char *path, const char *const *known, 
         ht_status status = check_target(path, known, err);
         if (status) return status;
     }
-    char *target = target_of(path), *parent = target ? parent_of(target) : NULL;
+    char *target = target_of(path), *parent = target ? ht_directory_above(target) : NULL;
     struct stat link;
     if (target && !ht_path_exists(path) && lstat(target, &link) == 0) {
         free(parent);
@@ -112,8 +87,8 @@ ht_status ht_directory_writer_open(const char *path, const char *const *known, h
     if (!w) return ht_fail_memory(err, sizeof *w, path);
     w->replaces = ht_path_exists(path);
     w->path = target_of(path);
-    if (!w->path || !make_temporary(w)) {
-        int code = errno;
+    const int code = w->path ? ht_temporary_directory_make(w->path, &w->temporary) : errno;
+    if (code) {
         ht_directory_writer_discard(w);
         return cannot_write(path, code, err);
     }
@@ -123,30 +98,12 @@ ht_status ht_directory_writer_open(const char *path, const char *const *known, h
 
 const char *ht_directory_writer_path(const ht_directory_writer *w) { return w->temporary; }
 
-/* 0, or errno. EINVAL: a file system without fsync for directories. */
-static int flush_directory(const char *path) {
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return errno;
-    int code = fsync(fd) == 0 || errno == EINVAL ? 0 : errno;
-    close(fd);
-    return code;
-}
-
+/* 0, or errno. */
 static int flush_parent(const char *path) {
-    char *parent = parent_of(path);
-    int code = parent ? flush_directory(parent) : ENOMEM;
+    char *parent = ht_directory_above(path);
+    int code = parent ? ht_directory_flush(parent) : ENOMEM;
     free(parent);
     return code;
-}
-
-/* Removes the directory and its files; directories within, which no caller makes, stay. */
-static void remove_directory(const char *path) {
-    DIR *directory = opendir(path);
-    if (!directory) return;
-    for (const struct dirent *e; (e = readdir(directory));)
-        if (!is_dots(e->d_name)) (void)unlinkat(dirfd(directory), e->d_name, 0);
-    closedir(directory);
-    (void)rmdir(path);
 }
 
 /* Moves the old directory aside and the new one into its place; 0, or errno. */
@@ -158,7 +115,7 @@ static int replace_in_steps(const ht_directory_writer *w) {
         code = errno;
         (void)rename(aside, w->path);
     }
-    if (!code) remove_directory(aside);
+    if (!code) ht_temporary_directory_remove(aside);
     free(aside);
     return code;
 }
@@ -167,12 +124,12 @@ static int move_into_place(const ht_directory_writer *w) {
     if (!w->replaces) return rename(w->temporary, w->path) == 0 ? 0 : errno;
     const int code = ht_system_exchange(w->temporary, w->path);
     if (code) return code == ENOSYS || code == EINVAL || code == ENOTSUP ? replace_in_steps(w) : code;
-    remove_directory(w->temporary); /* the old one */
+    ht_temporary_directory_remove(w->temporary); /* the old one */
     return 0;
 }
 
 ht_status ht_directory_writer_commit(ht_directory_writer *w, ht_error *err) {
-    int code = flush_directory(w->temporary);
+    int code = ht_directory_flush(w->temporary);
     if (!code) code = move_into_place(w);
     ht_status status = HT_OK;
     if (code)
@@ -188,7 +145,7 @@ ht_status ht_directory_writer_commit(ht_directory_writer *w, ht_error *err) {
 
 void ht_directory_writer_discard(ht_directory_writer *w) {
     if (!w) return;
-    if (w->temporary) remove_directory(w->temporary);
+    if (w->temporary) ht_temporary_directory_remove(w->temporary);
     free(w->temporary);
     free(w->path);
     free(w);

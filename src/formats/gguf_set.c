@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_PARTS = 4096, SUFFIX = sizeof "-00001-of-00001.gguf" - 1 };
+enum { SUFFIX = sizeof "-00001-of-00001.gguf" - 1 };
 
 struct ht_gguf_set {
     ht_gguf_part *parts;
@@ -29,6 +29,13 @@ bool ht_gguf_part_name(const char *name, int *number, int *count, size_t *prefix
     if (sscanf(suffix, "-%5d-of-%5d.gguf%n", number, count, &end) != 2 || end != SUFFIX) return false;
     *prefix_len = len - SUFFIX;
     return *number >= 1 && *number <= *count;
+}
+
+char *ht_gguf_part_path(const char *prefix, size_t n, int number, int count) {
+    const size_t size = n + SUFFIX + 1;
+    char *path = malloc(size);
+    if (path) snprintf(path, size, "%.*s-%05d-of-%05d.gguf", (int)n, prefix, number, count);
+    return path;
 }
 
 /* ---- joining the parts ---- */
@@ -153,9 +160,9 @@ static ht_status count_parts(const ht_gguf_part *p, int *n_parts, ht_error *err)
     uint64_t count = 1;
     if (ht_gguf_find(p->gguf, "split.count") && !ht_gguf_get_u64(p->gguf, "split.count", &count))
         return wrong(p, err, "split.count", "the number of parts");
-    if (count > MOST_PARTS)
+    if (count > HT_GGUF_PARTS_MAX)
         return ht_fail(err, HT_ERR_LIMIT, "%s: is one of %" PRIu64 " parts, at most %d are supported", p->name, count,
-                       MOST_PARTS);
+                       HT_GGUF_PARTS_MAX);
     *n_parts = count > 1 ? (int)count : 1;
     return HT_OK;
 }
@@ -176,11 +183,9 @@ static ht_status open_others(ht_gguf_set *set, ht_gguf_part *named, int n_parts,
             *named = (ht_gguf_part){0};
             continue;
         }
-        size_t size = prefix + SUFFIX + 1;
-        char *path = malloc(size);
-        if (!path) return ht_fail_memory(err, size, "a path");
-        snprintf(path, size, "%.*s-%05d-of-%05d.gguf", (int)prefix,
-                 set->n_parts > number ? set->parts[number - 1].path : named->path, i + 1, n_parts);
+        const char *known = set->n_parts > number ? set->parts[number - 1].path : named->path;
+        char *path = ht_gguf_part_path(known, prefix, i + 1, n_parts);
+        if (!path) return ht_fail_memory(err, prefix + SUFFIX + 1, "a path");
         if (!ht_path_exists(path)) {
             p->path = path;
             return ht_fail(err, HT_ERR_IO, "%s: is missing, part %d of %d of the model", path, i + 1, n_parts);

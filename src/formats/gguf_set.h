@@ -5,6 +5,8 @@
 
 #include "formats/gguf.h"
 
+enum { HT_GGUF_PARTS_MAX = 65535 }; /* split.count is a u16 */
+
 typedef struct ht_gguf_part {
     char *path;
     const char *name; /* file name, for messages */
@@ -43,5 +45,7 @@ size_t ht_gguf_set_number(const ht_gguf_set *set, const ht_gguf_tensor *t, const
 /* Parses the "-00001-of-00003.gguf" suffix of a part's file name: *number and *count from 1, *prefix_len the length
  * before it. False when `name` has no such suffix. */
 bool ht_gguf_part_name(const char *name, int *number, int *count, size_t *prefix_len);
+/* The inverse, of the prefix's first n bytes; the caller frees it. NULL when memory ran out. */
+char *ht_gguf_part_path(const char *prefix, size_t n, int number, int count);
 
 #endif

@@ -7,13 +7,13 @@
 
 #include <string.h>
 
-enum { ALIGNMENT = 32, VERSION = 3, DIMS_MAX = 4 };
+enum { ALIGNMENT = 32, VERSION = 3, DIMS_MAX = 4, HEADER = 4 + 4 + 8 + 8 };
 
 static const char alignment_key[] = "general.alignment";
 
 /* Output with a sticky error. */
 typedef struct sink {
-    ht_writer *w;
+    ht_writer *w; /* NULL: bytes are counted alone */
     const char *path;
     size_t n, alignment;
     ht_status status;
@@ -21,7 +21,7 @@ typedef struct sink {
 } sink;
 
 static void put(sink *s, const void *bytes, size_t n) {
-    if (!s->status && n) s->status = ht_writer_put(s->w, bytes, n, s->err);
+    if (!s->status && n && s->w) s->status = ht_writer_put(s->w, bytes, n, s->err);
     s->n += n;
 }
 
@@ -275,11 +275,54 @@ ht_status ht_gguf_write(const char *path, const ht_tensor_output *tensors, int n
 
 ht_status ht_gguf_rewrite(const char *path, const ht_gguf *from, json_t *changes, const ht_tensor_output *tensors,
                           int n, ht_tensor_values *values, void *user, ht_error *err) {
-    sink s = {.path = path, .alignment = ALIGNMENT, .err = err};
-    uint64_t alignment;
-    if (ht_gguf_get_u64(from, alignment_key, &alignment)) s.alignment = (size_t)alignment;
+    sink s = {.path = path, .alignment = ht_gguf_alignment(from), .err = err};
     ht_status st = begin(&s, tensors, n, count_changed(from, changes));
     if (st) return st;
     put_changed(&s, from, changes);
     return finish(&s, tensors, n, values, user);
+}
+
+/* ---- parts ---- */
+
+size_t ht_gguf_alignment(const ht_gguf *from) {
+    uint64_t alignment;
+    return from && ht_gguf_get_u64(from, alignment_key, &alignment) ? (size_t)alignment : ALIGNMENT;
+}
+
+/* The metadata of a part, with the alignment where it is not the usual one. */
+static void put_part_metadata(sink *s, json_t *metadata) {
+    put_metadata(s, metadata);
+    if (s->alignment == ALIGNMENT) return;
+    put_text(s, alignment_key, sizeof alignment_key - 1);
+    put_number(s, HT_GGUF_U32, 4);
+    put_number(s, s->alignment, 4);
+}
+
+ht_status ht_gguf_write_part(const char *path, const ht_gguf *first, json_t *metadata, const ht_tensor_output *tensors,
+                             int n, ht_tensor_values *values, void *user, ht_error *err) {
+    sink s = {.path = path, .alignment = ht_gguf_alignment(first), .err = err};
+    ht_status st = begin(&s, tensors, n, json_object_size(metadata) + (s.alignment != ALIGNMENT));
+    if (st) return st;
+    put_part_metadata(&s, metadata);
+    return finish(&s, tensors, n, values, user);
+}
+
+/* ---- sizes ---- */
+
+ht_status ht_gguf_metadata_bytes(const ht_gguf *from, json_t *metadata, bool is_part, size_t *out, ht_error *err) {
+    sink s = {.path = "GGUF metadata", .alignment = ht_gguf_alignment(from), .n = HEADER, .err = err};
+    if (is_part)
+        put_part_metadata(&s, metadata);
+    else if (from)
+        put_changed(&s, from, metadata);
+    else
+        put_metadata(&s, metadata);
+    *out = s.n;
+    return s.status;
+}
+
+size_t ht_gguf_bytes_of(const ht_tensor_output *t, size_t alignment) {
+    const size_t entry = 8 + strlen(t->name) + 4 + 8 * (size_t)t->rank + 4 + 8;
+    size_t values, all;
+    return ht_align_size(t->n_bytes, alignment, &values) && ht_add_size(values, entry, &all) ? all : SIZE_MAX;
 }

@@ -20,4 +20,17 @@ ht_status ht_gguf_write(const char *path, const ht_tensor_output *tensors, int n
 ht_status ht_gguf_rewrite(const char *path, const ht_gguf *from, json_t *changes, const ht_tensor_output *tensors,
                           int n, ht_tensor_values *values, void *user, ht_error *err);
 
+/* Writes a part of a model behind its first one: `metadata` in the form above, and the alignment of `first`, the file whose
+ * metadata the first part has; NULL: one of ht_gguf_write. */
+ht_status ht_gguf_write_part(const char *path, const ht_gguf *first, json_t *metadata, const ht_tensor_output *tensors,
+                             int n, ht_tensor_values *values, void *user, ht_error *err);
+
+/* The bytes before the tensors' entries of a file that ht_gguf_rewrite writes with these changes, or ht_gguf_write with `metadata`
+ * where `from` is NULL, or ht_gguf_write_part where `is_part`. */
+ht_status ht_gguf_metadata_bytes(const ht_gguf *from, json_t *metadata, bool is_part, size_t *out, ht_error *err);
+/* Bytes that a tensor adds to such a file: its entry, and its values with what aligns the next. SIZE_MAX when there are more. */
+size_t ht_gguf_bytes_of(const ht_tensor_output *t, size_t alignment);
+/* Alignment of the tensors in a file that ht_gguf_rewrite writes; NULL: in one of ht_gguf_write. */
+size_t ht_gguf_alignment(const ht_gguf *from);
+
 #endif

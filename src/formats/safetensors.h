@@ -14,7 +14,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { HT_SAFETENSORS_RANK_MAX = 8 };
+enum { HT_SAFETENSORS_RANK_MAX = 8, HT_SAFETENSORS_FILES_MAX = 99999 /* five digits */ };
+
+#define HT_SAFETENSORS_INDEX "model.safetensors.index.json" /* which shard has which tensor */
 
 typedef struct ht_safetensor {
     const char *name;

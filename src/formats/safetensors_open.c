@@ -13,9 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { INDEX_BYTES_MAX = 100000000, FILES_MAX = 4096 };
+enum { INDEX_BYTES_MAX = 100000000 };
 
-static const char index_name[] = "model.safetensors.index.json", single_name[] = "model.safetensors";
+static const char index_name[] = HT_SAFETENSORS_INDEX, single_name[] = "model.safetensors";
 
 /* Loads the header alone: its 8-byte length and that many bytes. The parser reports an impossible length. */
 static ht_status fetch_header(ht_file *file, ht_error *err) {
@@ -29,8 +29,9 @@ static ht_status fetch_header(ht_file *file, ht_error *err) {
 
 /* Parses directory/name (`name` when directory is NULL) as the next file of the set. */
 static ht_status add_file(ht_safetensors *set, const char *directory, const char *name, ht_error *err) {
-    if (set->n_files == FILES_MAX)
-        return ht_fail(err, HT_ERR_LIMIT, "%s: more than %d weight files", directory ? directory : name, FILES_MAX);
+    if (set->n_files == HT_SAFETENSORS_FILES_MAX)
+        return ht_fail(err, HT_ERR_LIMIT, "%s: more than %d weight files", directory ? directory : name,
+                       HT_SAFETENSORS_FILES_MAX);
     if (set->n_files == set->files_capacity) {
         int capacity = set->files_capacity ? 2 * set->files_capacity : 8;
         ht_file **grown = realloc(set->files, (size_t)capacity * sizeof *grown);

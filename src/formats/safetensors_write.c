@@ -1,5 +1,6 @@
 #include "formats/safetensors_write.h"
 
+#include "base/checked.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "formats/json.h"
@@ -73,4 +74,30 @@ ht_status ht_safetensors_write(const char *path, const ht_tensor_output *tensors
     if (st == HT_OK) return ht_writer_commit(w, err);
     ht_writer_discard(w);
     return st;
+}
+
+/* ---- sizes ---- */
+
+/* Bytes of a string in JSON: control characters are escaped as \u001f. */
+static size_t text_bytes(const char *text) {
+    size_t n = 2;
+    for (const unsigned char *c = (const unsigned char *)text; *c; c++)
+        n += *c < 32 ? 6 : *c == '"' || *c == '\\' ? 2 : 1;
+    return n;
+}
+
+size_t ht_safetensors_bytes_of(const ht_tensor_output *t) {
+    enum { NUMBER = sizeof ",9223372036854775807" - 1 };
+    static const char rest[] = ":{\"dtype\":,\"shape\":[],\"data_offsets\":[]},";
+    const size_t entry = sizeof rest + text_bytes(t->name) + text_bytes(t->dtype) + NUMBER * ((size_t)t->rank + 2);
+    size_t all;
+    return ht_add_size(t->n_bytes, entry, &all) ? all : SIZE_MAX;
+}
+
+size_t ht_safetensors_metadata_bytes(const ht_metadata_pair *pairs, int n_pairs) {
+    enum { LENGTH = 8, PADDING = 7 };
+    static const char rest[] = "{\"__metadata__\":{},}";
+    size_t n = LENGTH + PADDING + sizeof rest;
+    for (int i = 0; i < n_pairs; i++) n += text_bytes(pairs[i].key) + text_bytes(pairs[i].value) + sizeof ":,";
+    return n;
 }

@@ -200,7 +200,8 @@ static ht_status choose_types(ht_rewrite_plan *plan, const ht_convert_options *o
 static void fill_report(const ht_rewrite_plan *plan, const ht_rewrite_values *values, ht_convert_report *out) {
     double bytes = 0, weights = 0;
     *out = (ht_convert_report){.bytes = (int64_t)ht_rewrite_plan_bytes(plan),
-                               .n_inexact = ht_rewrite_values_inexact(values)};
+                               .n_inexact = ht_rewrite_values_inexact(values),
+                               .n_files = plan->n_files};
     for (size_t i = 0; i < plan->n; i++) {
         const ht_rewrite_tensor *t = &plan->tensor[i], *weight = &plan->tensor[t->owner];
         out->n_tensors += t->action != HT_REWRITE_DROP;
@@ -216,11 +217,10 @@ static void fill_report(const ht_rewrite_plan *plan, const ht_rewrite_values *va
     out->bits = weights > 0 ? 8 * bytes / weights : 0;
 }
 
-static ht_status write_checkpoint(const ht_rewrite_plan *plan, const char *path, const ht_convert_options *o,
-                                  ht_error *err) {
+static ht_status write_checkpoint(const ht_rewrite_plan *plan, const ht_convert_options *o, ht_error *err) {
     ht_rewrite_values *values;
     ht_status status = ht_rewrite_values_new(plan, o->n_threads, &values, err);
-    if (!status) status = ht_rewrite_write(plan, values, path, err);
+    if (!status) status = ht_rewrite_write(plan, values, err);
     if (!status && o->report) fill_report(plan, values, o->report);
     ht_rewrite_values_free(values);
     return status;
@@ -228,28 +228,71 @@ static ht_status write_checkpoint(const ht_rewrite_plan *plan, const char *path,
 
 static bool names_groups(const char *type) { return type && *type >= '0' && *type <= '9'; }
 
-/* What is written, and of which files. */
-static void choose_container(ht_rewrite_plan *plan, const char *model_path, const char *out_path,
-                             const ht_convert_options *o) {
-    const bool from_gguf = plan->c->gguf != NULL, to_file = ht_ends_with(out_path, ".gguf");
+/* Whether the checkpoint's tensors are copied as they are, whatever model it is of. */
+static bool is_copy(const ht_convert_options *o) {
+    return o->container == HT_CONTAINER_SAME && !o->type && o->dtype == HT_DTYPE_NONE;
+}
+
+/* Whether there may be several files. */
+static bool is_split(const ht_convert_options *o) { return o->max_file_bytes && o->max_file_bytes != HT_ONE_FILE; }
+
+static const char *verb_of(const ht_convert_options *o) {
+    if (is_copy(o)) return is_split(o) ? "splitting" : "merging";
+    return o->type ? "quantising" : "converting";
+}
+
+/* What is written, and of which files. Several GGUF files that have no name of one to begin theirs with are a directory. */
+static ht_status choose_container(ht_rewrite_plan *plan, const char *model_path, const ht_convert_options *o,
+                                  ht_error *err) {
+    const bool from_gguf = plan->c->gguf != NULL, to_file = ht_ends_with(plan->out_path, ".gguf");
+    int number, count;
+    size_t n;
     plan->copies_files = ht_path_is_directory(model_path);
-    plan->to_gguf = o->container == HT_CONTAINER_SAME ? to_file || (from_gguf && !names_groups(o->type))
-                                                      : o->container == HT_CONTAINER_GGUF;
+    if (is_copy(o))
+        plan->to_gguf = from_gguf;
+    else
+        plan->to_gguf = o->container == HT_CONTAINER_SAME ? to_file || (from_gguf && !names_groups(o->type))
+                                                          : o->container == HT_CONTAINER_GGUF;
     plan->to_other = plan->to_gguf != from_gguf;
     plan->to_mlx = !plan->to_gguf && (o->container == HT_CONTAINER_MLX || names_groups(o->type));
-    plan->is_directory = !plan->to_gguf || (o->container == HT_CONTAINER_SAME && plan->copies_files && !to_file);
+    plan->is_directory = !plan->to_gguf || (o->container == HT_CONTAINER_SAME && plan->copies_files && !to_file) ||
+                         (is_split(o) && !to_file);
+    if (is_copy(o) && !from_gguf && to_file)
+        return ht_fail(err, HT_ERR_ARGUMENT,
+                       "%s: is the name of a GGUF file, and %s is a directory of safetensors; take the name of a "
+                       "directory, or convert it to GGUF",
+                       plan->out_path, model_path);
+    if (is_split(o) && to_file && ht_gguf_part_name(plan->out_path, &number, &count, &n))
+        return ht_fail(err, HT_ERR_ARGUMENT,
+                       "%s: is the name of one part; take that of the whole, %.*s.gguf, to which the numbers are added",
+                       plan->out_path, (int)n, plan->out_path);
+    return HT_OK;
 }
 
 static ht_status check_options(const ht_convert_options *o, ht_error *err) {
     if (o->container < HT_CONTAINER_SAME || o->container > HT_CONTAINER_MLX)
         return ht_fail(err, HT_ERR_ARGUMENT, "%d is no container of checkpoints", (int)o->container);
-    if (o->container == HT_CONTAINER_SAME && (!o->type || !*o->type))
+    if (o->type && !*o->type) return ht_fail(err, HT_ERR_ARGUMENT, "the type of the weights is empty");
+    if (o->container == HT_CONTAINER_SAME && !o->type && !o->max_file_bytes)
         return ht_fail(err, HT_ERR_ARGUMENT, "the type of the weights is missing");
     if (o->dtype != HT_DTYPE_NONE && o->dtype != HT_F32 && o->dtype != HT_F16 && o->dtype != HT_BF16)
         return ht_fail(err, HT_ERR_ARGUMENT, "weights cannot be written as %s; f32, f16 and bf16 can",
                        ht_dtype_name(o->dtype));
     if (o->n_threads < 0) return ht_fail(err, HT_ERR_ARGUMENT, "%d threads", (int)o->n_threads);
+    if (o->max_file_bytes < 0)
+        return ht_fail(err, HT_ERR_ARGUMENT, "files of at most %lld bytes; expected a positive number, or 0",
+                       (long long)o->max_file_bytes);
     return HT_OK;
+}
+
+/* The tensors, and what becomes of each. */
+static ht_status make_plan(ht_rewrite_plan *plan, ht_config *config, const ht_convert_options *o, ht_error *err) {
+    if (is_copy(o)) return ht_rewrite_plan_list(plan, err);
+    ht_status status = ht_checkpoint_config(plan->c, config, err);
+    if (status) return status;
+    status =
+        plan->to_other ? ht_rewrite_plan_translate(plan, o->dtype, !o->type, err) : ht_rewrite_plan_list(plan, err);
+    return status ? status : choose_types(plan, o, err);
 }
 
 ht_status ht_convert(const char *model_path, const char *out_path, const ht_convert_options *options, ht_error *err) {
@@ -259,27 +302,27 @@ ht_status ht_convert(const char *model_path, const char *out_path, const ht_conv
     if (!status) status = check_options(&o, err);
     if (!status) status = ht_checkpoint_open(model_path, &c, err);
     if (status) return status;
-    ht_config *config = malloc(sizeof *config);
+    ht_config *config = calloc(1, sizeof *config);
     ht_rewrite_plan plan = {.c = c,
                             .config = config,
-                            .verb = o.type ? "quantising" : "converting",
+                            .verb = verb_of(&o),
                             .mark = o.type ? HT_REWRITE_QUANTIZED : HT_REWRITE_CONVERTED,
+                            .out_path = out_path,
+                            .max_file_bytes = o.max_file_bytes,
                             .file_type = -1,
                             .importance = o.importance,
                             .cancel = o.cancel,
                             .progress = o.progress,
                             .on_tensor = o.on_tensor,
                             .user = o.user};
-    choose_container(&plan, model_path, out_path, &o);
     status = config ? HT_OK : ht_fail_memory(err, sizeof *config, "a configuration");
-    if (!status) status = ht_rewrite_check_place(&plan, model_path, out_path, err);
-    if (!status) status = ht_checkpoint_config(c, config, err);
-    if (!status)
-        status =
-            plan.to_other ? ht_rewrite_plan_translate(&plan, o.dtype, !o.type, err) : ht_rewrite_plan_list(&plan, err);
-    if (!status) status = choose_types(&plan, &o, err);
+    if (!status) status = choose_container(&plan, model_path, &o, err);
+    const bool has_parts = is_split(&o) && !plan.is_directory; /* how many, and so their names, is known at the end */
+    if (!status && !has_parts) status = ht_rewrite_check_place(&plan, model_path, err);
+    if (!status) status = make_plan(&plan, config, &o, err);
     if (!status) status = ht_rewrite_plan_finish(&plan, err);
-    if (!status) status = write_checkpoint(&plan, out_path, &o, err);
+    if (!status && has_parts) status = ht_rewrite_check_place(&plan, model_path, err);
+    if (!status) status = write_checkpoint(&plan, &o, err);
     ht_rewrite_plan_free(&plan);
     ht_checkpoint_close(c);
     free(config);

@@ -50,11 +50,10 @@ static ht_status check_adapters(ht_adapter *const *adapters, const float *scales
 
 /* ---- fusing ---- */
 
-static ht_status write_checkpoint(const ht_rewrite_plan *plan, const char *path, ht_fuse_report *report,
-                                  ht_error *err) {
+static ht_status write_checkpoint(const ht_rewrite_plan *plan, ht_fuse_report *report, ht_error *err) {
     ht_rewrite_values *values;
     ht_status status = ht_rewrite_values_new(plan, 0, &values, err);
-    if (!status) status = ht_rewrite_write(plan, values, path, err);
+    if (!status) status = ht_rewrite_write(plan, values, err);
     if (!status && report) ht_rewrite_values_report(values, report);
     ht_rewrite_values_free(values);
     return status;
@@ -76,18 +75,19 @@ ht_status ht_fuse(const char *model_path, ht_adapter *const *adapters, const flo
                             .copies_files = true,
                             .verb = "fusing",
                             .mark = HT_REWRITE_FUSED,
+                            .out_path = out_path,
                             .dtype = o.dtype,
                             .file_type = -1,
                             .cancel = o.cancel,
                             .progress = o.progress,
                             .user = o.user};
     status = config ? check_options(&o, c, err) : ht_fail_memory(err, sizeof *config, "a configuration");
-    if (!status) status = ht_rewrite_check_place(&plan, model_path, out_path, err);
+    if (!status) status = ht_rewrite_check_place(&plan, model_path, err);
     if (!status) status = ht_checkpoint_config(c, config, err);
     if (!status) status = ht_rewrite_plan_list(&plan, err);
     if (!status) status = ht_fuse_plan(&plan, &o, adapters, scales, n, err);
     if (!status) status = ht_rewrite_plan_finish(&plan, err);
-    if (!status) status = write_checkpoint(&plan, out_path, o.report, err);
+    if (!status) status = write_checkpoint(&plan, o.report, err);
     ht_rewrite_plan_free(&plan);
     ht_checkpoint_close(c);
     free(config);

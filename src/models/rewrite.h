@@ -16,7 +16,7 @@
 #include <hearth/dtype.h>
 #include <hearth/fuse.h>
 
-/* Metadata of what was fused and of what was quantised: only checkpoints that have one of them are replaced. */
+/* Metadata of what was fused, quantised or written anew: only checkpoints that have one of them are replaced. */
 #define HT_REWRITE_FUSED     "hearth.fused"
 #define HT_REWRITE_QUANTIZED "hearth.quantized"
 #define HT_REWRITE_CONVERTED "hearth.converted"
@@ -67,7 +67,7 @@ typedef struct ht_rewrite_tensor {
     bool is_mixed;  /* pieces: they have several types */
     bool repacks;   /* pieces: stored blocks that become blocks of `type`, with the same values */
     bool is_weight; /* one that is worth rounding to few bits */
-    int file;       /* safetensors file, as stored and as written */
+    int file;       /* of the plan's files; before it is finished that of a safetensors checkpoint */
     char importance[HT_REWRITE_NAME_MOST];  /* its name in GGUF, for importance weights; "": none */
     char *name;                             /* as stored */
     char *renamed;                          /* as written, when that is another; else NULL */
@@ -84,9 +84,11 @@ typedef struct ht_rewrite_plan {
     bool to_other;     /* the container is not the checkpoint's: tensors are made of pieces */
     bool copies_files; /* the checkpoint is a directory, whose other files are copied to that which is written */
     const char *verb;  /* for messages: "fusing" */
-    const char *mark;  /* HT_REWRITE_FUSED or HT_REWRITE_QUANTIZED */
-    ht_dtype dtype;    /* stated in config.json; HT_DTYPE_NONE: what it states stays */
-    int file_type;     /* general.file_type of GGUF; -1: that of most floats, if any */
+    const char *mark;  /* HT_REWRITE_FUSED, HT_REWRITE_QUANTIZED or HT_REWRITE_CONVERTED */
+    const char *out_path;
+    int64_t max_file_bytes;          /* of ht_convert_options */
+    ht_dtype dtype;                  /* stated in config.json; HT_DTYPE_NONE: what it states stays */
+    int file_type;                   /* general.file_type of GGUF; -1: that of most floats, if any */
     const ht_importance *importance; /* NULL: none */
     const ht_cancel *cancel;
     void (*progress)(double done, void *user);
@@ -96,8 +98,9 @@ typedef struct ht_rewrite_plan {
     size_t n, capacity;
     ht_rewrite_change *change; /* [n_changes], sorted by tensor */
     size_t n_changes, changes_capacity;
-    char **file; /* [n_files] names of the safetensors files that are written */
+    char **file; /* [n_files] names of the files of weights that are written, without directories */
     int n_files;
+    json_t *metadata; /* GGUF: that of the file, or changes of the checkpoint's */
 } ht_rewrite_plan;
 
 /* Lists the tensors of plan->c, all to be copied; the caller frees the plan even after a failure. */
@@ -178,15 +181,61 @@ ht_status ht_weight_rows_read(const ht_weight_rows *r, int64_t first, int64_t n,
 
 /* ---- files ---- */
 
-/* Refuses to write over the checkpoint or into it, and over what neither ht_fuse nor ht_convert wrote. */
-ht_status ht_rewrite_check_place(const ht_rewrite_plan *plan, const char *model_path, const char *out_path,
-                                 ht_error *err);
+/* Refuses to write over the checkpoint or into it, and over what neither ht_fuse nor ht_convert wrote. Where the plan may have
+ * several files that are no directory, it must be finished. */
+ht_status ht_rewrite_check_place(const ht_rewrite_plan *plan, const char *model_path, ht_error *err);
 /* A config.json with what the plan changes: the dtype and the quantisation. *text is NULL when it stays as it is; else the caller
  * frees it. */
 ht_status ht_rewrite_config(const ht_rewrite_plan *plan, ht_json_text config, char **text, ht_error *err);
 /* Whether no quantised tensor is written. */
 bool ht_rewrite_is_dense(const ht_rewrite_plan *plan);
-/* Writes the plan's checkpoint: a GGUF file, or a directory. */
-ht_status ht_rewrite_write(const ht_rewrite_plan *plan, ht_rewrite_values *values, const char *path, ht_error *err);
+/* Writes the plan's checkpoint to plan->out_path: a GGUF file, parts of one beside each other, or a directory (rewrite_files.c). */
+ht_status ht_rewrite_write(const ht_rewrite_plan *plan, ht_rewrite_values *values, ht_error *err);
+/* Writes a text and a newline to directory/name. */
+ht_status ht_rewrite_write_text(const char *directory, const char *name, const char *text, ht_error *err);
+
+/* ---- files of weights (rewrite_shards.c) ---- */
+
+/* Chooses the file of every tensor, once it is known how each is written, and names the files. */
+ht_status ht_rewrite_share_out(ht_rewrite_plan *plan, ht_error *err);
+
+/* The tensors of one file. */
+typedef struct ht_rewrite_outputs {
+    ht_rewrite_values *values;
+    ht_tensor_output *tensor; /* [n] */
+    size_t *number;           /* [n] of each in the plan */
+    int n;
+} ht_rewrite_outputs;
+
+/* The caller frees *out even after a failure. */
+ht_status ht_rewrite_outputs_list(const ht_rewrite_plan *plan, int file, ht_rewrite_values *values,
+                                  ht_rewrite_outputs *out, ht_error *err);
+void ht_rewrite_outputs_free(ht_rewrite_outputs *o);
+ht_tensor_values ht_rewrite_output_values; /* of a ht_rewrite_outputs */
+
+/* ---- GGUF (rewrite_gguf.c) ---- */
+
+/* Makes plan->metadata. */
+ht_status ht_rewrite_gguf_metadata(ht_rewrite_plan *plan, ht_error *err);
+/* Bytes at most of part `file` without tensors: the first one's, or those of any other. */
+ht_status ht_rewrite_gguf_header(const ht_rewrite_plan *plan, int file, size_t *bytes, ht_error *err);
+/* Writes file `file` of the plan's. */
+ht_status ht_rewrite_gguf_write(const ht_rewrite_plan *plan, ht_rewrite_values *values, int file, const char *path,
+                                ht_error *err);
+/* Writes all of them, into a directory. */
+ht_status ht_rewrite_gguf_write_all(const ht_rewrite_plan *plan, ht_rewrite_values *values, const char *directory,
+                                    ht_error *err);
+/* Writes all of them beside plan->out_path; they appear together. */
+ht_status ht_rewrite_gguf_write_set(const ht_rewrite_plan *plan, ht_rewrite_values *values, ht_error *err);
+
+/* ---- safetensors (rewrite_safetensors.c) ---- */
+
+/* Bytes at most of a file without tensors. */
+ht_status ht_rewrite_safetensors_header(const ht_rewrite_plan *plan, size_t *bytes, ht_error *err);
+/* Whether there is an index: where there are several files, or the checkpoint's files stay and have one. */
+ht_status ht_rewrite_safetensors_indexed(const ht_rewrite_plan *plan, bool *out, ht_error *err);
+/* Writes the files and their index. */
+ht_status ht_rewrite_safetensors_write(const ht_rewrite_plan *plan, ht_rewrite_values *values, const char *directory,
+                                       ht_error *err);
 
 #endif

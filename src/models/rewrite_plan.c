@@ -275,43 +275,6 @@ static ht_status choose_outputs(ht_rewrite_plan *plan, ht_error *err) {
     return status;
 }
 
-/* ---- files ---- */
-
-/* Bytes of a safetensors file at most, as transformers and mlx-lm cut them. */
-static const size_t shard_bytes = (size_t)5 * 1000 * 1000 * 1000;
-
-/* Shares the tensors out to files, in their order; the number of the files. */
-static int share_out(ht_rewrite_plan *plan) {
-    int file = 0;
-    size_t filled = 0;
-    for (size_t i = 0; i < plan->n; i++) {
-        ht_rewrite_tensor *t = &plan->tensor[i];
-        if (t->action == HT_REWRITE_DROP) continue;
-        if (filled && t->to.n_bytes > shard_bytes - ht_min_size(filled, shard_bytes)) {
-            file++;
-            filled = 0;
-        }
-        t->file = file;
-        filled += t->to.n_bytes;
-    }
-    return file + 1;
-}
-
-/* The files of the checkpoint, or those of what it becomes. */
-static ht_status name_files(ht_rewrite_plan *plan, ht_error *err) {
-    const int n = plan->to_other ? share_out(plan) : ht_safetensors_n_files(plan->c->tensors);
-    plan->file = calloc((size_t)n, sizeof *plan->file);
-    if (!plan->file) return ht_fail_memory(err, (size_t)n * sizeof *plan->file, "names of files");
-    plan->n_files = n;
-    for (int i = 0; i < n; i++) {
-        char name[64] = "model.safetensors";
-        if (n > 1) snprintf(name, sizeof name, "model-%05d-of-%05d.safetensors", i + 1, n);
-        plan->file[i] = strdup(plan->to_other ? name : ht_base_name(ht_safetensors_file(plan->c->tensors, i)->path));
-        if (!plan->file[i]) return ht_fail_memory(err, sizeof name, "a name");
-    }
-    return HT_OK;
-}
-
 /* ---- the plan, finished ---- */
 
 ht_status ht_rewrite_plan_finish(ht_rewrite_plan *plan, ht_error *err) {
@@ -324,7 +287,8 @@ ht_status ht_rewrite_plan_finish(ht_rewrite_plan *plan, ht_error *err) {
     }
     if (!status) status = add_parts(plan, err);
     if (!status) status = choose_outputs(plan, err);
-    return status || plan->to_gguf ? status : name_files(plan, err);
+    if (!status && plan->to_gguf) status = ht_rewrite_gguf_metadata(plan, err);
+    return status ? status : ht_rewrite_share_out(plan, err);
 }
 
 void ht_rewrite_plan_free(ht_rewrite_plan *plan) {
@@ -336,6 +300,7 @@ void ht_rewrite_plan_free(ht_rewrite_plan *plan) {
     }
     for (int i = 0; plan->file && i < plan->n_files; i++) free(plan->file[i]);
     free(plan->file);
+    json_decref(plan->metadata);
     free(plan->tensor);
     free(plan->change);
 }

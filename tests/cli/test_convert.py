@@ -31,7 +31,7 @@ class Convert(CommandTest):
         self.assertIn(str(out), result.text)
         self.assertEqual(self.logits(out), self.logits(MODEL))
         value = json.loads(self.succeeds("convert", MODEL, out, "--to=gguf", "--dtype=bf16", "--json", "-q").text)
-        self.assertEqual(set(value), {"out", "bytes", "tensors", "retyped", "floats", "rounded"})
+        self.assertEqual(set(value), {"out", "bytes", "tensors", "retyped", "floats", "rounded", "files"})
         self.assertEqual((value["out"], value["floats"]), (str(out), 0))
         self.assertGreater(value["rounded"], 0)
 

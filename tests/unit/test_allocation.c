@@ -102,6 +102,7 @@ static long try_every_failure(ht_status (*scenario)(ht_error *err), unsigned als
 
 static ht_importance *to_convert_with;
 static const char *converted, *convert_to, *convert_out;
+static int64_t convert_file_bytes;
 
 static void count_tensor(const ht_convert_tensor *t, void *user) {
     (void)t;
@@ -111,11 +112,12 @@ static void count_tensor(const ht_convert_tensor *t, void *user) {
 static ht_status convert(ht_error *err) {
     ht_convert_report report;
     int n = 0;
-    const ht_convert_options options =
-        OPTIONS(ht_convert_options, with.type = convert_to, with.n_threads = 1, with.importance = to_convert_with,
-                with.on_tensor = count_tensor, with.user = &n, with.report = &report);
+    const ht_convert_options options = OPTIONS(
+        ht_convert_options, with.type = convert_to, with.n_threads = 1, with.importance = to_convert_with,
+        with.on_tensor = count_tensor, with.user = &n, with.report = &report, with.max_file_bytes = convert_file_bytes);
     ht_status st = ht_convert(converted, convert_out, &options, err);
-    if (!st) assert_true(n > 0 && n == report.n_rounded);
+    if (!st) assert_true((n > 0 || !convert_to) && n == report.n_rounded);
+    if (!st) assert_int_equal(report.n_files > 1, convert_file_bytes > 0);
     return st;
 }
 
@@ -491,14 +493,22 @@ static void fusing(void **state) {
     json_set_alloc_funcs(malloc, free);
 }
 
-/* Of floats to blocks and to groups, with importance weights, of groups to others and to floats, each over what was written before. */
+/* Of floats to blocks and to groups, with importance weights, of groups to others and to floats; into several files, and these
+ * alone; each over what was written before. */
 static void quantising(void **state) {
     (void)state;
     static const struct {
         const char *model, *type, *out;
-    } cases[] = {{"llama-f32.gguf", "Q4_K_M", "blocks.gguf"}, {"qwen3-moe-nvfp4.gguf", "Q5_1", "experts.gguf"},
-                 {"qwen2-nvfp4", "4:32", "new-groups"},       {"qwen3-moe-mlx4-bf16", "8:32", "other-groups"},
-                 {"llama-mlx4-bf16", "mxfp4", "powers"},      {"llama-fp8-blocks", "bf16", "numbers"}};
+        int64_t file_bytes;
+    } cases[] = {{"llama-q8_0.gguf", NULL, "parts.gguf", 6000},
+                 {"gemma2-f16-shards", NULL, "shards", 40000},
+                 {"llama-f32", "Q8_0", "new.gguf", 6000},
+                 {"llama-f32.gguf", "Q4_K_M", "blocks.gguf", 0},
+                 {"qwen3-moe-nvfp4.gguf", "Q5_1", "experts.gguf", 0},
+                 {"qwen2-nvfp4", "4:32", "new-groups", 0},
+                 {"qwen3-moe-mlx4-bf16", "8:32", "other-groups", 0},
+                 {"llama-mlx4-bf16", "mxfp4", "powers", 0},
+                 {"llama-fp8-blocks", "bf16", "numbers", 0}};
     static const int32_t ids[] = {1, 2, 3, 4};
     json_set_alloc_funcs(__real_malloc, free);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -513,6 +523,7 @@ static void quantising(void **state) {
         converted = path;
         convert_to = cases[i].type;
         convert_out = out;
+        convert_file_bytes = cases[i].file_bytes;
         if (convert(&err)) fail_msg("%s: %s", path, err.message);
         const int before = scratch_count();
         assert_true(try_every_failure(convert, NOTHING_ELSE) > 50);
