@@ -1,7 +1,9 @@
 /* Converting and quantising: a checkpoint in another container, with its weights as they are or rounded to another type.
  *
  * Between GGUF and directories of safetensors, weights are named, ordered and stacked as the readers of each expect them, and the
- * configuration, the tokenizer and the chat template go over as GGUF metadata or as JSON files. Values stay what they are; where
+ * configuration, the tokenizer and the chat template go over as GGUF metadata or as JSON files. Between directories for transformers
+ * and for mlx-lm, experts are stacked as the reader expects them; all else has the same names in both and keeps them, with the files
+ * beside the weights. Values stay what they are; where
  * a container has no type for those of a quantised weight, it is written as floats.
  *
  * Every block gets the scales and numbers of least squared error that a search finds; what a text's activations say of the columns'
@@ -74,7 +76,7 @@ HT_API void ht_convert_options_init(ht_convert_options *options, size_t size);
 
 /* Writes the checkpoint at `model_path` (a path as of ht_model_load) in a container, and with its weights in a type.
  * HT_CONTAINER_SAME is GGUF where `out_path` ends with .gguf; a directory for a GGUF file where the type is one of MLX's groups;
- * else the container that the checkpoint has. A weight that has the type already stays as it is, bit for bit; the others are
+ * else the container that the checkpoint has, where floats keep their names, and groups are written for mlx-lm. A weight that has the type already stays as it is, bit for bit; the others are
  * rounded from their exact values. Vectors, and the routers of experts, keep their type, but in a directory that becomes F32, F16
  * or BF16; those of a directory become f32 in GGUF. Rows that are no whole blocks of the type get the next larger type that fits.
  *

@@ -2,7 +2,9 @@
  * every tensor, the values of those that do not stay as they are, and the files.
  *
  * In its own container a checkpoint keeps its tensors, and the plan lists them by their numbers. In the other one they are named,
- * ordered and stacked otherwise: there the plan lists what is written, and each tensor says of which stored rows it is made. */
+ * ordered and stacked otherwise: there the plan lists what is written, and each tensor says of which stored rows it is made. So
+ * are experts of a directory that another reader of directories expects stacked otherwise: behind the tensors of the checkpoint
+ * the plan lists those that the experts become. */
 #ifndef HT_MODELS_REWRITE_H
 #define HT_MODELS_REWRITE_H
 
@@ -40,7 +42,7 @@ typedef struct ht_rewrite_change {
     float scale; /* factor on B A */
 } ht_rewrite_change;
 
-/* Stored rows that are a part of a tensor of the other container. */
+/* Stored rows that are a part of a tensor that is stacked otherwise, or of the other container. */
 typedef struct ht_rewrite_piece {
     size_t tensor;     /* of the checkpoint */
     int64_t first_row; /* of it, whose axes but the last one are all rows */
@@ -48,7 +50,7 @@ typedef struct ht_rewrite_piece {
 } ht_rewrite_piece;
 
 typedef struct ht_rewrite_tensor {
-    ht_stored_tensor from; /* unspecified where `is_new`; in the other container what the pieces together are */
+    ht_stored_tensor from; /* unspecified where `is_new`; where there are pieces what they together are */
     size_t owner;          /* the tensor that it is a scale of; itself when it is none */
     ht_rewrite_action action;
     ht_weight_type type; /* HT_REWRITE_ROUND: the weight's new one */
@@ -82,6 +84,7 @@ typedef struct ht_rewrite_plan {
     bool to_gguf;      /* the container of what is written */
     bool to_mlx;       /* a directory with the names of mlx-lm */
     bool to_other;     /* the container is not the checkpoint's: tensors are made of pieces */
+    bool restacks;     /* in its own container some experts are: ht_rewrite_plan_restack */
     bool copies_files; /* the checkpoint is a directory, whose other files are copied to that which is written */
     const char *verb;  /* for messages: "fusing" */
     const char *mark;  /* HT_REWRITE_FUSED or HT_REWRITE_QUANTIZED */
@@ -107,6 +110,10 @@ ht_status ht_rewrite_plan_list(ht_rewrite_plan *plan, ht_error *err);
  * `floats`: what becomes of weights that are floats, and of those that cannot stay quantised; HT_DTYPE_NONE: floats stay, others
  * become f32. keeps_quantized: weights of which types are not chosen anew stay quantised where the container has their values. */
 ht_status ht_rewrite_plan_translate(ht_rewrite_plan *plan, ht_dtype floats, bool keeps_quantized, ht_error *err);
+/* Of a directory that is listed and becomes one for mlx-lm (plan->to_mlx) or for transformers: experts that the reader does not
+ * expect as they are stored are dropped, and written as it does. Their types are those of ht_rewrite_plan_translate, where none
+ * stay quantised. */
+ht_status ht_rewrite_plan_restack(ht_rewrite_plan *plan, ht_dtype floats, ht_error *err);
 /* Once each weight has its action and type: those of its scales and biases, and how everything is written. Adds what is new. */
 ht_status ht_rewrite_plan_finish(ht_rewrite_plan *plan, ht_error *err);
 void ht_rewrite_plan_free(ht_rewrite_plan *plan);

@@ -257,18 +257,30 @@ static ht_status write_text(const char *directory, const char *name, const char 
 
 /* ---- safetensors ---- */
 
-/* The metadata of the first shard, and the mark; the caller frees *out, which lends its texts from the checkpoint. */
+/* The metadata of the first shard, and the mark; the caller frees *out, which lends its texts from the checkpoint. `format` is the
+ * program for which the tensors are named. */
 static ht_status list_metadata(const ht_rewrite_plan *plan, ht_metadata_pair **out, int *n, ht_error *err) {
     json_t *metadata = plan->to_other ? NULL : plan->c->tensors->metadata, *value;
     const char *key;
+    const bool names_format = plan->to_other || plan->restacks;
     *n = 0;
     *out = calloc(json_object_size(metadata) + 2, sizeof **out);
     if (!*out) return ht_fail_memory(err, sizeof **out, "metadata");
-    json_object_foreach(metadata, key, value) if (strcmp(key, plan->mark) != 0)(*out)[(*n)++] =
-        (ht_metadata_pair){key, json_string_value(value)};
-    if (plan->to_other) (*out)[(*n)++] = (ht_metadata_pair){"format", plan->to_mlx ? "mlx" : "pt"};
+    json_object_foreach(metadata, key, value) {
+        if (!strcmp(key, plan->mark) || (names_format && !strcmp(key, "format"))) continue;
+        (*out)[(*n)++] = (ht_metadata_pair){key, json_string_value(value)};
+    }
+    if (names_format) (*out)[(*n)++] = (ht_metadata_pair){"format", plan->to_mlx ? "mlx" : "pt"};
     (*out)[(*n)++] = (ht_metadata_pair){plan->mark, "true"};
     return HT_OK;
+}
+
+/* Whether all tensors of a file are dropped: a large layer's experts can fill files that none of the tensors begins in which
+ * they become. */
+static bool is_left_out(const ht_rewrite_plan *plan, int file) {
+    for (size_t i = 0; i < plan->n; i++)
+        if (plan->tensor[i].file == file && plan->tensor[i].action != HT_REWRITE_DROP) return false;
+    return true;
 }
 
 static ht_status write_shard(const ht_rewrite_plan *plan, ht_rewrite_values *values, int file, const char *directory,
@@ -370,7 +382,8 @@ static ht_status write_config(const ht_rewrite_plan *plan, const char *directory
 static ht_status write_safetensors(const ht_rewrite_plan *plan, ht_rewrite_values *values, const char *directory,
                                    ht_error *err) {
     ht_status status = write_config(plan, directory, err);
-    for (int i = 0; !status && i < plan->n_files; i++) status = write_shard(plan, values, i, directory, err);
+    for (int i = 0; !status && i < plan->n_files; i++)
+        if (!is_left_out(plan, i)) status = write_shard(plan, values, i, directory, err);
     return status ? status : write_index(plan, directory, err);
 }
 
@@ -400,7 +413,7 @@ static ht_status list_names(const ht_rewrite_plan *plan, names *all, ht_error *e
     if (!status && index) status = add_name(all, index_name, strlen(index_name), err);
     free(path);
     for (int i = 0; !status && i < plan->n_files; i++)
-        status = add_name(all, plan->file[i], strlen(plan->file[i]), err);
+        if (!is_left_out(plan, i)) status = add_name(all, plan->file[i], strlen(plan->file[i]), err);
     for (size_t i = 0; !status && plan->to_other && i < sizeof made / sizeof *made; i++)
         status = add_name(all, made[i], strlen(made[i]), err);
     return status;

@@ -491,14 +491,20 @@ static void fusing(void **state) {
     json_set_alloc_funcs(malloc, free);
 }
 
-/* Of floats to blocks and to groups, with importance weights, of groups to others and to floats, each over what was written before. */
+/* Of floats to blocks and to groups, with importance weights, of groups to others and to floats, of experts that are stacked
+ * otherwise, each over what was written before. */
 static void quantising(void **state) {
     (void)state;
     static const struct {
         const char *model, *type, *out;
-    } cases[] = {{"llama-f32.gguf", "Q4_K_M", "blocks.gguf"}, {"qwen3-moe-nvfp4.gguf", "Q5_1", "experts.gguf"},
-                 {"qwen2-nvfp4", "4:32", "new-groups"},       {"qwen3-moe-mlx4-bf16", "8:32", "other-groups"},
-                 {"llama-mlx4-bf16", "mxfp4", "powers"},      {"llama-fp8-blocks", "bf16", "numbers"}};
+    } cases[] = {{"llama-f32.gguf", "Q4_K_M", "blocks.gguf"},
+                 {"qwen3-moe-nvfp4.gguf", "Q5_1", "experts.gguf"},
+                 {"qwen2-nvfp4", "4:32", "new-groups"},
+                 {"qwen3-moe-mlx4-bf16", "8:32", "other-groups"},
+                 {"llama-mlx4-bf16", "mxfp4", "powers"},
+                 {"llama-fp8-blocks", "bf16", "numbers"},
+                 {"qwen3-moe-modelopt-nvfp4-stacked", "8:32", "stacked"},
+                 {"gemma4-experts-compressed-nvfp4", "4:32", "joined"}};
     static const int32_t ids[] = {1, 2, 3, 4};
     json_set_alloc_funcs(__real_malloc, free);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
