@@ -85,8 +85,10 @@ HT_API void ht_convert_options_init(ht_convert_options *options, size_t size);
  * files have the same names; anything else is HT_ERR_ARGUMENT, as are the checkpoint itself and a place inside of it. Parts of a
  * GGUF file become one.
  *
- * HT_ERR_UNSUPPORTED for settings of the model that the container cannot express, HT_ERR_ARGUMENT for a type that there is not or that the container does not hold, and importance weights of another model, HT_ERR_FORMAT for weights that are no finite
- * numbers, HT_ERR_LIMIT for a weight that the type cannot hold, else the errors of ht_model_load. */
+ * HT_ERR_UNSUPPORTED for settings of the model that the container cannot express, HT_ERR_ARGUMENT for a type that there is not or
+ * that the container does not hold, and importance weights of another model, HT_ERR_LIMIT for a weight that the type cannot hold,
+ * else the errors of ht_model_load. HT_ERR_FORMAT for weights that are no finite numbers: with `type` of all tensors that are
+ * written, those that stay as they are included; without, where values stay, only of those that become blocks. */
 HT_API ht_status ht_convert(const char *model_path, const char *out_path, const ht_convert_options *options,
                             ht_error *err);
 

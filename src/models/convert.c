@@ -266,6 +266,7 @@ ht_status ht_convert(const char *model_path, const char *out_path, const ht_conv
                             .verb = o.type ? "quantising" : "converting",
                             .mark = o.type ? HT_REWRITE_QUANTIZED : HT_REWRITE_CONVERTED,
                             .file_type = -1,
+                            .checks_values = o.type != NULL,
                             .importance = o.importance,
                             .cancel = o.cancel,
                             .progress = o.progress,

@@ -8,6 +8,7 @@
 #ifndef HT_MODELS_REWRITE_H
 #define HT_MODELS_REWRITE_H
 
+#include "device/device.h"
 #include "formats/safetensors_write.h"
 #include "models/adapter.h"
 #include "models/checkpoint.h"
@@ -80,16 +81,17 @@ typedef struct ht_rewrite_tensor {
 typedef struct ht_rewrite_plan {
     const ht_checkpoint_files *c;
     const ht_config *config;
-    bool is_directory; /* what is written */
-    bool to_gguf;      /* the container of what is written */
-    bool to_mlx;       /* a directory with the names of mlx-lm */
-    bool to_other;     /* the container is not the checkpoint's: tensors are made of pieces */
-    bool restacks;     /* in its own container some experts are: ht_rewrite_plan_restack */
-    bool copies_files; /* the checkpoint is a directory, whose other files are copied to that which is written */
-    const char *verb;  /* for messages: "fusing" */
-    const char *mark;  /* HT_REWRITE_FUSED or HT_REWRITE_QUANTIZED */
-    ht_dtype dtype;    /* stated in config.json; HT_DTYPE_NONE: what it states stays */
-    int file_type;     /* general.file_type of GGUF; -1: that of most floats, if any */
+    bool is_directory;  /* what is written */
+    bool to_gguf;       /* the container of what is written */
+    bool to_mlx;        /* a directory with the names of mlx-lm */
+    bool to_other;      /* the container is not the checkpoint's: tensors are made of pieces */
+    bool restacks;      /* in its own container some experts are: ht_rewrite_plan_restack */
+    bool copies_files;  /* the checkpoint is a directory, whose other files are copied to that which is written */
+    bool checks_values; /* HT_ERR_FORMAT for whatever is no finite number; else only where it cannot be written */
+    const char *verb;   /* for messages: "fusing" */
+    const char *mark;   /* HT_REWRITE_FUSED or HT_REWRITE_QUANTIZED */
+    ht_dtype dtype;     /* stated in config.json; HT_DTYPE_NONE: what it states stays */
+    int file_type;      /* general.file_type of GGUF; -1: that of most floats, if any */
     const ht_importance *importance; /* NULL: none */
     const ht_cancel *cancel;
     void (*progress)(double done, void *user);
@@ -172,6 +174,8 @@ ht_status ht_weight_rows_open(const ht_rewrite_plan *plan, const ht_rewrite_tens
 void ht_weight_rows_close(ht_weight_rows *r);
 /* ht_file_unchanged of all files that the rows are in. */
 ht_status ht_weight_rows_unchanged(const ht_weight_rows *r, ht_error *err);
+/* The stored tensor that row `row` as written is read from, lent, and the row of it. */
+const ht_stored_tensor *ht_weight_rows_origin(const ht_weight_rows *r, int64_t row, int64_t *at);
 /* Row of the canonical order at place `at` of rows that are interleaved in heads; inverse of ht_interleaved_row. */
 int64_t ht_canonical_row(int64_t at, int64_t head_rows);
 /* Bytes of scratch for n rows. */
@@ -182,6 +186,16 @@ ht_status ht_weight_rows_read_blocks(const ht_weight_rows *r, int64_t first, int
 /* f32 values of rows [first, first + n). Thread-safe, with scratch of the thread's own. */
 ht_status ht_weight_rows_read(const ht_weight_rows *r, int64_t first, int64_t n, float *out, void *scratch,
                               ht_error *err);
+
+/* ---- damage (rewrite_check.c) ---- */
+
+/* HT_ERR_FORMAT where x, the values of rows [first, first + n), holds what is no finite number. Floats may, unless the plan
+ * checks them. */
+ht_status ht_rewrite_check_rows(const ht_rewrite_plan *plan, const ht_weight_rows *rows, int64_t first, int64_t n,
+                                const float *x, ht_error *err);
+/* The same of tensor `number`, which is copied as `bytes`, on the threads of a device. */
+ht_status ht_rewrite_check_copied(const ht_rewrite_plan *plan, ht_device *host, size_t number, const void *bytes,
+                                  ht_error *err);
 
 /* ---- files ---- */
 
