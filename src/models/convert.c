@@ -157,6 +157,9 @@ static ht_status choose_directory_types(ht_rewrite_plan *plan, const ht_convert_
             set_group_type(t, &to, own);
         else if (plan->to_other) /* GGUF's f32: activations would take it over */
             set_type(t, ht_rewrite_weight_type(own));
+        else if (t->quantized &&
+                 !plan->c->quantization) /* a router that is quantised as mlx-lm reads none: it stays exact */
+            set_type(t, HT_W_F32);
     }
     if (!status && !floats && plan->to_other) plan->dtype = own;
     return status;

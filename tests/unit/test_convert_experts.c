@@ -171,6 +171,20 @@ static void quantised_experts_are_rounded(void **state) {
     }
 }
 
+/* A router in fp8, which mlx-lm does not read, has its values in f32. */
+static void quantised_routers_become_floats(void **state) {
+    (void)state;
+    char out[300];
+    snprintf(out, sizeof out, "%s", scratch_path("out"));
+    assert_string_equal(
+        checkpoint_type(tiny_checkpoint("gemma4-experts-fp8-rows"), "model.layers.0.router.proj.weight"), "F8_E5M2");
+    convert(tiny_checkpoint("gemma4-experts-fp8-rows"), out, HT_CONTAINER_SAME, "4:32", HT_DTYPE_NONE);
+    assert_string_equal(checkpoint_type(out, "model.layers.0.router.proj.weight"), "F32");
+    assert_int_equal(count_named(out, "router.proj.weight_"), 0);
+    answers_alike("gemma4-experts-fp8-rows", tiny_checkpoint("gemma4-experts-fp8-rows"), out,
+                  1e-5); /* no row is whole groups */
+}
+
 /* ---- files ---- */
 
 typedef struct shard {
@@ -315,6 +329,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(floats_come_back, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(one_step_rounds_as_two, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(quantised_experts_are_rounded, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(quantised_routers_become_floats, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(shards_stay, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(names_stay, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(groups_are_not_for_transformers, scratch_start, scratch_finish),
