@@ -172,13 +172,15 @@ static ht_status keep_types(ht_rewrite_plan *plan, const ht_convert_options *o, 
     const ht_weight_type floats = o->dtype ? ht_rewrite_weight_type(o->dtype) : HT_W_F32;
     const bool dense =
         o->container == HT_CONTAINER_SAFETENSORS || (o->container == HT_CONTAINER_MLX && !plan->c->quantization);
+    bool any = o->dtype != HT_DTYPE_NONE;
     ht_status status = plan->to_gguf ? HT_OK : find_weights(plan, err);
     for (size_t i = 0; !status && i < plan->n; i++) {
         ht_rewrite_tensor *t = &plan->tensor[i];
         if (t->owner != i || t->from.type < 0 || t->action == HT_REWRITE_DROP) continue;
         if (t->quantized ? dense : o->dtype && (!plan->to_gguf || t->from.n_dims > 1)) set_type(t, floats);
+        any = any || (t->quantized && dense);
     }
-    if (!plan->to_gguf && o->dtype) plan->dtype = o->dtype;
+    if (!plan->to_gguf && any) plan->dtype = ht_rewrite_dtype((int)floats); /* to which readers cast what they read */
     return status;
 }
 
