@@ -2,7 +2,9 @@
  * and merging: the same tensors in more or in fewer files.
  *
  * Between GGUF and directories of safetensors, weights are named, ordered and stacked as the readers of each expect them, and the
- * configuration, the tokenizer and the chat template go over as GGUF metadata or as JSON files. Values stay what they are; where
+ * configuration, the tokenizer and the chat template go over as GGUF metadata or as JSON files. Between directories for transformers
+ * and for mlx-lm, experts are stacked as the reader expects them; all else has the same names in both and keeps them, with the files
+ * beside the weights. Values stay what they are; where
  * a container has no type for those of a quantised weight, it is written as floats.
  *
  * Every block gets the scales and numbers of least squared error that a search finds; what a text's activations say of the columns'
@@ -86,7 +88,7 @@ HT_API void ht_convert_options_init(ht_convert_options *options, size_t size);
 
 /* Writes the checkpoint at `model_path` (a path as of ht_model_load) in a container, and with its weights in a type.
  * HT_CONTAINER_SAME is GGUF where `out_path` ends with .gguf; a directory for a GGUF file where the type is one of MLX's groups;
- * else the container that the checkpoint has. A weight that has the type already stays as it is, bit for bit; the others are
+ * else the container that the checkpoint has, where floats keep their names, and groups are written for mlx-lm. A weight that has the type already stays as it is, bit for bit; the others are
  * rounded from their exact values. Vectors, and the routers of experts, keep their type, but in a directory that becomes F32, F16
  * or BF16; those of a directory become f32 in GGUF. Rows that are no whole blocks of the type get the next larger type that fits.
  *
@@ -100,9 +102,10 @@ HT_API void ht_convert_options_init(ht_convert_options *options, size_t size);
  * a process that is killed meanwhile leaves no set that could be loaded, or the whole one. Where one file is enough, it is NAME.gguf
  * itself. Directories of safetensors have model-00001-of-00003.safetensors and so on with an index, or model.safetensors.
  *
- * HT_ERR_UNSUPPORTED for settings of the model that the container cannot express, HT_ERR_ARGUMENT for a type that there is not or that the container does not hold, and importance weights of another model, HT_ERR_FORMAT for weights that are no finite
- * numbers, HT_ERR_LIMIT for a weight that the type cannot hold and for more files than a container can number (65535 in GGUF, 99999 in
- * safetensors), else the errors of ht_model_load. */
+ * HT_ERR_UNSUPPORTED for settings of the model that the container cannot express, HT_ERR_ARGUMENT for a type that there is not or
+ * that the container does not hold, and importance weights of another model, HT_ERR_LIMIT for a weight that the type cannot hold
+ * and for more files than a container can number (65535 in GGUF, 99999 in safetensors), else the errors of ht_model_load. HT_ERR_FORMAT for weights that are no finite numbers: with `type` of all tensors that are
+ * written, those that stay as they are included; without, where values stay, only of those that become blocks. */
 HT_API ht_status ht_convert(const char *model_path, const char *out_path, const ht_convert_options *options,
                             ht_error *err);
 

@@ -128,22 +128,13 @@ static ht_status find_weights(ht_rewrite_plan *plan, ht_error *err) {
     return status;
 }
 
-static ht_status set_group_type(ht_rewrite_tensor *t, const target *to, ht_dtype own, ht_error *err) {
+static void set_group_type(ht_rewrite_tensor *t, const target *to, ht_dtype own) {
     const ht_weight_type floats = ht_rewrite_weight_type(own);
     const int group = to->bits ? to->group : 32;
-    if (!ht_ends_with(t->name, ".weight") && !ht_ends_with(t->name, ".weight_packed"))
-        return ht_fail(err, HT_ERR_UNSUPPORTED,
-                       "%s: tensor `%s` holds stacked experts, which are not yet written in groups", t->from.file_name,
-                       t->name);
-    if (strstr(t->name, ".experts.") && t->from.n_dims == 2)
-        return ht_fail(err, HT_ERR_UNSUPPORTED,
-                       "%s: tensor `%s` is of one expert, and mlx-lm reads groups of all experts in one tensor alone",
-                       t->from.file_name, t->name);
     if (t->from.dims[t->from.n_dims - 1] % group)
         set_type(t, t->quantized ? floats : (ht_weight_type)t->from.type);
     else
         set_type(t, to->bits ? (ht_weight_type)ht_affine_type(to->bits, to->group, floats) : HT_W_MXFP4);
-    return HT_OK;
 }
 
 static ht_status choose_directory_types(ht_rewrite_plan *plan, const ht_convert_options *o, ht_error *err) {
@@ -153,16 +144,22 @@ static ht_status choose_directory_types(ht_rewrite_plan *plan, const ht_convert_
     if (!status) status = find_weights(plan, err);
     if (!status) status = ht_rewrite_float_type(plan, &own, err);
     const bool floats = !status && !to.bits && ht_weight_is_float((int)to.type);
+    if (!status && !floats && o->container == HT_CONTAINER_SAFETENSORS)
+        status = ht_fail(err, HT_ERR_ARGUMENT,
+                         "directories for transformers hold floats alone, and `%s` is a type of MLX's groups", o->type);
     if (floats) plan->dtype = ht_rewrite_dtype((int)to.type);
     for (size_t i = 0; !status && i < plan->n; i++) {
         ht_rewrite_tensor *t = &plan->tensor[i];
-        if (t->owner != i || t->from.type < 0) continue;
+        if (t->owner != i || t->from.type < 0 || t->action == HT_REWRITE_DROP) continue;
         if (floats)
             set_type(t, to.type);
         else if (t->is_weight)
-            status = set_group_type(t, &to, own, err);
+            set_group_type(t, &to, own);
         else if (plan->to_other) /* GGUF's f32: activations would take it over */
             set_type(t, ht_rewrite_weight_type(own));
+        else if (t->quantized &&
+                 !plan->c->quantization) /* a router that is quantised as mlx-lm reads none: it stays exact */
+            set_type(t, HT_W_F32);
     }
     if (!status && !floats && plan->to_other) plan->dtype = own;
     return status;
@@ -175,18 +172,15 @@ static ht_status keep_types(ht_rewrite_plan *plan, const ht_convert_options *o, 
     const ht_weight_type floats = o->dtype ? ht_rewrite_weight_type(o->dtype) : HT_W_F32;
     const bool dense =
         o->container == HT_CONTAINER_SAFETENSORS || (o->container == HT_CONTAINER_MLX && !plan->c->quantization);
+    bool any = o->dtype != HT_DTYPE_NONE;
     ht_status status = plan->to_gguf ? HT_OK : find_weights(plan, err);
     for (size_t i = 0; !status && i < plan->n; i++) {
         ht_rewrite_tensor *t = &plan->tensor[i];
-        if (t->owner != i || t->from.type < 0) continue;
+        if (t->owner != i || t->from.type < 0 || t->action == HT_REWRITE_DROP) continue;
         if (t->quantized ? dense : o->dtype && (!plan->to_gguf || t->from.n_dims > 1)) set_type(t, floats);
-        if (!plan->to_gguf && strstr(t->name, "switch_") && o->container == HT_CONTAINER_SAFETENSORS)
-            status = ht_fail(
-                err, HT_ERR_UNSUPPORTED,
-                "%s: tensor `%s` holds experts as mlx-lm stacks them, which are not yet written for transformers",
-                t->from.file_name, t->name);
+        any = any || (t->quantized && dense);
     }
-    if (!plan->to_gguf && o->dtype) plan->dtype = o->dtype;
+    if (!plan->to_gguf && any) plan->dtype = ht_rewrite_dtype((int)floats); /* to which readers cast what they read */
     return status;
 }
 
@@ -226,7 +220,19 @@ static ht_status write_checkpoint(const ht_rewrite_plan *plan, const ht_convert_
     return status;
 }
 
-static bool names_groups(const char *type) { return type && *type >= '0' && *type <= '9'; }
+static bool names_affine_groups(const char *type) { return type && *type >= '0' && *type <= '9'; }
+
+/* In a directory; a GGUF file has blocks of that type. */
+static bool names_groups(const char *type) { return names_affine_groups(type) || (type && !strcasecmp(type, "mxfp4")); }
+
+/* Lists what is written. A directory that stays one has experts for its reader, where that is another than before. */
+static ht_status list_tensors(ht_rewrite_plan *plan, const ht_convert_options *o, ht_error *err) {
+    if (plan->to_other) return ht_rewrite_plan_translate(plan, o->dtype, !o->type, err);
+    ht_status status = ht_rewrite_plan_list(plan, err);
+    if (status || plan->to_gguf || !plan->config->n_experts) return status;
+    const bool has_reader = plan->to_mlx || o->container == HT_CONTAINER_SAFETENSORS;
+    return has_reader ? ht_rewrite_plan_restack(plan, o->dtype, err) : HT_OK;
+}
 
 /* Whether the checkpoint's tensors are copied as they are, whatever model it is of. */
 static bool is_copy(const ht_convert_options *o) {
@@ -251,7 +257,7 @@ static ht_status choose_container(ht_rewrite_plan *plan, const char *model_path,
     if (is_copy(o))
         plan->to_gguf = from_gguf;
     else
-        plan->to_gguf = o->container == HT_CONTAINER_SAME ? to_file || (from_gguf && !names_groups(o->type))
+        plan->to_gguf = o->container == HT_CONTAINER_SAME ? to_file || (from_gguf && !names_affine_groups(o->type))
                                                           : o->container == HT_CONTAINER_GGUF;
     plan->to_other = plan->to_gguf != from_gguf;
     plan->to_mlx = !plan->to_gguf && (o->container == HT_CONTAINER_MLX || names_groups(o->type));
@@ -290,8 +296,7 @@ static ht_status make_plan(ht_rewrite_plan *plan, ht_config *config, const ht_co
     if (is_copy(o)) return ht_rewrite_plan_list(plan, err);
     ht_status status = ht_checkpoint_config(plan->c, config, err);
     if (status) return status;
-    status =
-        plan->to_other ? ht_rewrite_plan_translate(plan, o->dtype, !o->type, err) : ht_rewrite_plan_list(plan, err);
+    status = list_tensors(plan, o, err);
     return status ? status : choose_types(plan, o, err);
 }
 
@@ -310,6 +315,7 @@ ht_status ht_convert(const char *model_path, const char *out_path, const ht_conv
                             .out_path = out_path,
                             .max_file_bytes = o.max_file_bytes,
                             .file_type = -1,
+                            .checks_values = o.type != NULL,
                             .importance = o.importance,
                             .cancel = o.cancel,
                             .progress = o.progress,

@@ -2,10 +2,13 @@
  * every tensor, the values of those that do not stay as they are, and the files.
  *
  * In its own container a checkpoint keeps its tensors, and the plan lists them by their numbers. In the other one they are named,
- * ordered and stacked otherwise: there the plan lists what is written, and each tensor says of which stored rows it is made. */
+ * ordered and stacked otherwise: there the plan lists what is written, and each tensor says of which stored rows it is made. So
+ * are experts of a directory that another reader of directories expects stacked otherwise: behind the tensors of the checkpoint
+ * the plan lists those that the experts become. */
 #ifndef HT_MODELS_REWRITE_H
 #define HT_MODELS_REWRITE_H
 
+#include "device/device.h"
 #include "formats/safetensors_write.h"
 #include "models/adapter.h"
 #include "models/checkpoint.h"
@@ -40,7 +43,7 @@ typedef struct ht_rewrite_change {
     float scale; /* factor on B A */
 } ht_rewrite_change;
 
-/* Stored rows that are a part of a tensor of the other container. */
+/* Stored rows that are a part of a tensor that is stacked otherwise, or of the other container. */
 typedef struct ht_rewrite_piece {
     size_t tensor;     /* of the checkpoint */
     int64_t first_row; /* of it, whose axes but the last one are all rows */
@@ -48,7 +51,7 @@ typedef struct ht_rewrite_piece {
 } ht_rewrite_piece;
 
 typedef struct ht_rewrite_tensor {
-    ht_stored_tensor from; /* unspecified where `is_new`; in the other container what the pieces together are */
+    ht_stored_tensor from; /* unspecified where `is_new`; where there are pieces what they together are */
     size_t owner;          /* the tensor that it is a scale of; itself when it is none */
     ht_rewrite_action action;
     ht_weight_type type; /* HT_REWRITE_ROUND: the weight's new one */
@@ -78,13 +81,15 @@ typedef struct ht_rewrite_tensor {
 typedef struct ht_rewrite_plan {
     const ht_checkpoint_files *c;
     const ht_config *config;
-    bool is_directory; /* what is written */
-    bool to_gguf;      /* the container of what is written */
-    bool to_mlx;       /* a directory with the names of mlx-lm */
-    bool to_other;     /* the container is not the checkpoint's: tensors are made of pieces */
-    bool copies_files; /* the checkpoint is a directory, whose other files are copied to that which is written */
-    const char *verb;  /* for messages: "fusing" */
-    const char *mark;  /* HT_REWRITE_FUSED, HT_REWRITE_QUANTIZED or HT_REWRITE_CONVERTED */
+    bool is_directory;  /* what is written */
+    bool to_gguf;       /* the container of what is written */
+    bool to_mlx;        /* a directory with the names of mlx-lm */
+    bool to_other;      /* the container is not the checkpoint's: tensors are made of pieces */
+    bool restacks;      /* in its own container some experts are: ht_rewrite_plan_restack */
+    bool copies_files;  /* the checkpoint is a directory, whose other files are copied to that which is written */
+    bool checks_values; /* HT_ERR_FORMAT for whatever is no finite number; else only where it cannot be written */
+    const char *verb;   /* for messages: "fusing" */
+    const char *mark;   /* HT_REWRITE_FUSED, HT_REWRITE_QUANTIZED or HT_REWRITE_CONVERTED */
     const char *out_path;
     int64_t max_file_bytes;          /* of ht_convert_options */
     ht_dtype dtype;                  /* stated in config.json; HT_DTYPE_NONE: what it states stays */
@@ -110,6 +115,10 @@ ht_status ht_rewrite_plan_list(ht_rewrite_plan *plan, ht_error *err);
  * `floats`: what becomes of weights that are floats, and of those that cannot stay quantised; HT_DTYPE_NONE: floats stay, others
  * become f32. keeps_quantized: weights of which types are not chosen anew stay quantised where the container has their values. */
 ht_status ht_rewrite_plan_translate(ht_rewrite_plan *plan, ht_dtype floats, bool keeps_quantized, ht_error *err);
+/* Of a directory that is listed and becomes one for mlx-lm (plan->to_mlx) or for transformers: experts that the reader does not
+ * expect as they are stored are dropped, and written as it does. Their types are those of ht_rewrite_plan_translate, where none
+ * stay quantised. */
+ht_status ht_rewrite_plan_restack(ht_rewrite_plan *plan, ht_dtype floats, ht_error *err);
 /* Once each weight has its action and type: those of its scales and biases, and how everything is written. Adds what is new. */
 ht_status ht_rewrite_plan_finish(ht_rewrite_plan *plan, ht_error *err);
 void ht_rewrite_plan_free(ht_rewrite_plan *plan);
@@ -168,6 +177,8 @@ ht_status ht_weight_rows_open(const ht_rewrite_plan *plan, const ht_rewrite_tens
 void ht_weight_rows_close(ht_weight_rows *r);
 /* ht_file_unchanged of all files that the rows are in. */
 ht_status ht_weight_rows_unchanged(const ht_weight_rows *r, ht_error *err);
+/* The stored tensor that row `row` as written is read from, lent, and the row of it. */
+const ht_stored_tensor *ht_weight_rows_origin(const ht_weight_rows *r, int64_t row, int64_t *at);
 /* Row of the canonical order at place `at` of rows that are interleaved in heads; inverse of ht_interleaved_row. */
 int64_t ht_canonical_row(int64_t at, int64_t head_rows);
 /* Bytes of scratch for n rows. */
@@ -178,6 +189,16 @@ ht_status ht_weight_rows_read_blocks(const ht_weight_rows *r, int64_t first, int
 /* f32 values of rows [first, first + n). Thread-safe, with scratch of the thread's own. */
 ht_status ht_weight_rows_read(const ht_weight_rows *r, int64_t first, int64_t n, float *out, void *scratch,
                               ht_error *err);
+
+/* ---- damage (rewrite_check.c) ---- */
+
+/* HT_ERR_FORMAT where x, the values of rows [first, first + n), holds what is no finite number. Floats may, unless the plan
+ * checks them. */
+ht_status ht_rewrite_check_rows(const ht_rewrite_plan *plan, const ht_weight_rows *rows, int64_t first, int64_t n,
+                                const float *x, ht_error *err);
+/* The same of tensor `number`, which is copied as `bytes`, on the threads of a device. */
+ht_status ht_rewrite_check_copied(const ht_rewrite_plan *plan, ht_device *host, size_t number, const void *bytes,
+                                  ht_error *err);
 
 /* ---- files ---- */
 
@@ -234,6 +255,9 @@ ht_status ht_rewrite_gguf_write_set(const ht_rewrite_plan *plan, ht_rewrite_valu
 ht_status ht_rewrite_safetensors_header(const ht_rewrite_plan *plan, size_t *bytes, ht_error *err);
 /* Whether there is an index: where there are several files, or the checkpoint's files stay and have one. */
 ht_status ht_rewrite_safetensors_indexed(const ht_rewrite_plan *plan, bool *out, ht_error *err);
+/* Whether all tensors of a safetensors file are dropped: a large layer's experts can fill files that none of the tensors begins
+ * in which they become. */
+bool ht_rewrite_is_left_out(const ht_rewrite_plan *plan, int file);
 /* Writes the files and their index. */
 ht_status ht_rewrite_safetensors_write(const ht_rewrite_plan *plan, ht_rewrite_values *values, const char *directory,
                                        ht_error *err);

@@ -167,7 +167,7 @@ static ht_status list_names(const ht_rewrite_plan *plan, names *all, ht_error *e
     bool index = false;
     ht_status status = plan->copies_files ? list_copied(plan, all, err) : HT_OK;
     for (int i = 0; !status && i < plan->n_files; i++)
-        status = add_name(all, plan->file[i], strlen(plan->file[i]), err);
+        if (!ht_rewrite_is_left_out(plan, i)) status = add_name(all, plan->file[i], strlen(plan->file[i]), err);
     if (status || plan->to_gguf) return status;
     status = add_name(all, config_name, strlen(config_name), err);
     if (!status) status = ht_rewrite_safetensors_indexed(plan, &index, err);

@@ -101,7 +101,7 @@ ht_status ht_rewrite_float_type(const ht_rewrite_plan *plan, ht_dtype *out, ht_e
     ht_status status = plan->c->gguf ? HT_OK : configured_dtype(plan->c, out, err);
     if (status || *out) return status;
     for (size_t i = 0; i < plan->n; i++)
-        if (plan->tensor[i].owner == i)
+        if (plan->tensor[i].owner == i && plan->tensor[i].action != HT_REWRITE_DROP)
             count[ht_rewrite_dtype(plan->tensor[i].from.type)] += elements(&plan->tensor[i].from);
     if (plan->c->gguf)
         *out = count[HT_BF16] > count[HT_F16] ? HT_BF16 : HT_F16;

@@ -180,6 +180,22 @@ static const ht_weight_source *source_of(const ht_weight_rows *r, size_t tensor)
     return &r->source[low];
 }
 
+/* Row of the tensor of a piece in which row `row` of the piece is stored. */
+static int64_t stored_row(const ht_weight_rows *r, const ht_rewrite_piece *p, int64_t row) {
+    row = ht_canonical_row(row, r->of->head_rows);
+    if (r->of->stored_head_rows) row = ht_interleaved_row(row, r->of->stored_head_rows);
+    return p->first_row + row;
+}
+
+const ht_stored_tensor *ht_weight_rows_origin(const ht_weight_rows *r, int64_t row, int64_t *at) {
+    const ht_rewrite_tensor *t = r->of;
+    *at = row;
+    if (!t->piece) return &r->source->t;
+    const ht_rewrite_piece *p = &t->piece[row / t->piece_rows];
+    *at = stored_row(r, p, row % t->piece_rows);
+    return &source_of(r, p->tensor)->t;
+}
+
 /* Rows [first, first + n) of one stored tensor, as blocks or as values. */
 static ht_status read_stored(const ht_weight_source *s, int64_t first, int64_t n, bool blocks, void *out, void *scratch,
                              ht_error *err) {
@@ -191,15 +207,12 @@ static ht_status read_stored(const ht_weight_source *s, int64_t first, int64_t n
 static ht_status read_piece(const ht_weight_rows *r, const ht_rewrite_piece *p, int64_t first, int64_t n, bool blocks,
                             unsigned char *out, void *scratch, ht_error *err) {
     const ht_weight_source *s = source_of(r, p->tensor);
-    const int64_t stored = r->of->stored_head_rows, written = r->of->head_rows;
     const size_t row_bytes = blocks ? ht_tensor_size(&s->t, r->k) : (size_t)r->k * sizeof(float);
     ht_status status = HT_OK;
-    if (!stored && !written) return read_stored(s, p->first_row + first, n, blocks, out, scratch, err);
-    for (int64_t i = 0; !status && i < n; i++) {
-        int64_t row = ht_canonical_row(first + i, written);
-        if (stored) row = ht_interleaved_row(row, stored);
-        status = read_stored(s, p->first_row + row, 1, blocks, out + (size_t)i * row_bytes, scratch, err);
-    }
+    if (!r->of->stored_head_rows && !r->of->head_rows)
+        return read_stored(s, p->first_row + first, n, blocks, out, scratch, err);
+    for (int64_t i = 0; !status && i < n; i++)
+        status = read_stored(s, stored_row(r, p, first + i), 1, blocks, out + (size_t)i * row_bytes, scratch, err);
     return status;
 }
 

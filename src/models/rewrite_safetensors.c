@@ -9,18 +9,29 @@
 
 /* ---- files ---- */
 
-/* The metadata of the first shard, and the mark; the caller frees *out, which lends its texts from the checkpoint. */
+/* The metadata of the first shard, and the mark; the caller frees *out, which lends its texts from the checkpoint. `format` is the
+ * program for which the tensors are named. */
 static ht_status list_metadata(const ht_rewrite_plan *plan, ht_metadata_pair **out, int *n, ht_error *err) {
     json_t *metadata = plan->to_other ? NULL : plan->c->tensors->metadata, *value;
     const char *key;
+    const bool names_format = plan->to_other || plan->restacks;
     *n = 0;
     *out = calloc(json_object_size(metadata) + 2, sizeof **out);
     if (!*out) return ht_fail_memory(err, sizeof **out, "metadata");
-    json_object_foreach(metadata, key, value) if (strcmp(key, plan->mark) != 0)(*out)[(*n)++] =
-        (ht_metadata_pair){key, json_string_value(value)};
-    if (plan->to_other) (*out)[(*n)++] = (ht_metadata_pair){"format", plan->to_mlx ? "mlx" : "pt"};
+    json_object_foreach(metadata, key, value) {
+        if (!strcmp(key, plan->mark) || (names_format && !strcmp(key, "format"))) continue;
+        (*out)[(*n)++] = (ht_metadata_pair){key, json_string_value(value)};
+    }
+    if (names_format) (*out)[(*n)++] = (ht_metadata_pair){"format", plan->to_mlx ? "mlx" : "pt"};
     (*out)[(*n)++] = (ht_metadata_pair){plan->mark, "true"};
     return HT_OK;
+}
+
+bool ht_rewrite_is_left_out(const ht_rewrite_plan *plan, int file) {
+    if (plan->to_gguf) return false;
+    for (size_t i = 0; i < plan->n; i++)
+        if (plan->tensor[i].file == file && plan->tensor[i].action != HT_REWRITE_DROP) return false;
+    return true;
 }
 
 static ht_status write_shard(const ht_rewrite_plan *plan, ht_rewrite_values *values, int file, const char *directory,
@@ -109,6 +120,7 @@ static ht_status write_index(const ht_rewrite_plan *plan, const char *directory,
 ht_status ht_rewrite_safetensors_write(const ht_rewrite_plan *plan, ht_rewrite_values *values, const char *directory,
                                        ht_error *err) {
     ht_status status = HT_OK;
-    for (int i = 0; !status && i < plan->n_files; i++) status = write_shard(plan, values, i, directory, err);
+    for (int i = 0; !status && i < plan->n_files; i++)
+        if (!ht_rewrite_is_left_out(plan, i)) status = write_shard(plan, values, i, directory, err);
     return status ? status : write_index(plan, directory, err);
 }

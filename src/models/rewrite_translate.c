@@ -1,5 +1,5 @@
-/* The plan of writing a checkpoint in its other container: what the tensors are called there, of which stored rows each is made,
- * and the types in which their values stay. */
+/* The plan of writing a checkpoint in its other container, or a directory's experts for its other reader: what the tensors are
+ * called there, of which stored rows each is made, and the types in which their values stay. */
 #include "base/error.h"
 #include "formats/affine.h"
 #include "formats/repack.h"
@@ -38,6 +38,12 @@ static ht_status add_tensor(ht_rewrite_plan *plan, const char *name, ht_rewrite_
     t->from.name_len = strlen(name);
     t->from.number = plan->n++;
     return HT_OK;
+}
+
+/* What names of a directory's text model begin with; "" in GGUF. A directory for another reader keeps the names of all tensors
+ * but experts, and so the prefix. */
+static const char *prefix_of(const ht_rewrite_plan *plan) {
+    return plan->to_gguf ? "" : plan->to_other ? "model." : plan->c->prefix;
 }
 
 /* What n pieces of [rows, columns] each are together; n_experts: axes of a stacked tensor, or 0. */
@@ -80,6 +86,11 @@ static ht_expert_naming naming_of(const ht_rewrite_plan *plan) {
     return plan->to_gguf ? HT_EXPERTS_GGUF : plan->to_mlx ? HT_EXPERTS_MLX : HT_EXPERTS_TRANSFORMERS;
 }
 
+/* The form in which the written checkpoint has a part of the experts. */
+static const ht_expert_form *form_of(const ht_rewrite_plan *plan, ht_expert_part part) {
+    return ht_expert_form_named(naming_of(plan), plan->config->family->gguf_fuses_experts, part);
+}
+
 /* Name in GGUF, for importance weights. */
 static void set_importance(ht_rewrite_tensor *t, const char *gguf, int64_t layer) {
     if (layer >= 0)
@@ -90,11 +101,10 @@ static void set_importance(ht_rewrite_tensor *t, const char *gguf, int64_t layer
 
 static ht_status add_expert(translation *of, const ht_stored_weight *w, ht_error *err) {
     ht_rewrite_plan *plan = of->plan;
-    const bool outside = plan->config->family->gguf_fuses_experts;
-    const ht_expert_form *f = ht_expert_form_named(naming_of(plan), outside, w->part);
+    const ht_expert_form *f = form_of(plan, w->part);
     const int64_t n = plan->config->n_experts;
     char name[NAME_SIZE];
-    ht_expert_name_behind(plan->to_gguf ? "" : "model.", f, w->layer, w->expert, name, sizeof name);
+    ht_expert_name_behind(prefix_of(plan), f, w->layer, w->expert, name, sizeof name);
     ht_rewrite_tensor *t =
         plan->n ? &plan->tensor[plan->n - 1] : NULL; /* a stacked tensor's experts come one after the other */
     ht_status status = HT_OK;
@@ -104,8 +114,8 @@ static ht_status add_expert(translation *of, const ht_stored_weight *w, ht_error
         if (status) return status;
         t->is_weight = true;
         t->n_shares = f->n_shares;
-        const ht_expert_form *gguf = ht_expert_form_named(HT_EXPERTS_GGUF, outside, w->part);
-        set_importance(t, gguf->name, w->layer);
+        const bool fuses = plan->config->family->gguf_fuses_experts;
+        set_importance(t, ht_expert_form_named(HT_EXPERTS_GGUF, fuses, w->part)->name, w->layer);
     }
     put_piece(plan, t, w, f->stacked ? w->expert * f->n_shares + f->share : 0);
     return HT_OK;
@@ -118,8 +128,7 @@ static ht_status add_weight(const ht_stored_weight *w, void *user, ht_error *err
     ht_rewrite_plan *plan = of->plan;
     if (w->part != HT_EXPERT_NONE) return add_expert(of, w, err);
     char name[NAME_SIZE];
-    snprintf(name, sizeof name, "%s%s", plan->to_gguf || w->is_head ? "" : "model.",
-             plan->to_gguf ? w->gguf : w->safetensors);
+    snprintf(name, sizeof name, "%s%s", w->is_head ? "" : prefix_of(plan), plan->to_gguf ? w->gguf : w->safetensors);
     ht_rewrite_tensor *t;
     ht_status status = add_tensor(plan, name, &t, err);
     if (!status) status = set_pieces(t, w, 1, 0, err);
@@ -265,12 +274,45 @@ static ht_dtype main_dtype(const translation *of) {
 
 ht_status ht_rewrite_plan_translate(ht_rewrite_plan *plan, ht_dtype floats, bool keeps_quantized, ht_error *err) {
     translation of = {plan, floats, keeps_quantized && (plan->to_gguf || plan->to_mlx)};
-    ht_status status = ht_weights_visit_all(plan->c, plan->config, add_weight, &of, err);
+    ht_status status = ht_weights_visit_all(plan->c, plan->config, true, add_weight, &of, err);
     if (!status && plan->to_gguf) status = add_rope_factors(plan, err);
     for (size_t i = 0; !status && i < plan->n; i++)
         if (plan->tensor[i].piece) status = choose_type(&of, &plan->tensor[i], err);
     if (status || plan->to_gguf) return status;
     plan->dtype = main_dtype(&of);
     for (size_t i = 0; !status && i < plan->n; i++) status = narrow(&of, &plan->tensor[i], err);
+    return status;
+}
+
+/* ---- experts for the other reader of directories ---- */
+
+/* Whether the reader finds the expert in the tensor where it is. */
+static bool is_in_place(const ht_rewrite_plan *plan, const ht_stored_weight *w) {
+    const ht_expert_form *f = form_of(plan, w->part);
+    char name[NAME_SIZE];
+    ht_stored_tensor t;
+    ht_expert_name_behind(prefix_of(plan), f, w->layer, w->expert, name, sizeof name);
+    return ht_checkpoint_find(plan->c, name, &t) && t.number == w->tensor;
+}
+
+static ht_status restack_expert(const ht_stored_weight *w, void *user, ht_error *err) {
+    translation *of = user;
+    ht_rewrite_plan *plan = of->plan;
+    if (w->part == HT_EXPERT_NONE || is_in_place(plan, w)) return HT_OK;
+    const size_t n = plan->n;
+    ht_status status = add_expert(of, w, err);
+    if (status) return status;
+    ht_rewrite_tensor *stored = &plan->tensor[w->tensor];
+    if (plan->n > n) plan->tensor[n].file = stored->file;
+    stored->action = HT_REWRITE_DROP;
+    plan->restacks = true;
+    return HT_OK;
+}
+
+ht_status ht_rewrite_plan_restack(ht_rewrite_plan *plan, ht_dtype floats, ht_error *err) {
+    translation of = {plan, floats, false};
+    const size_t n = plan->n;
+    ht_status status = ht_weights_visit_all(plan->c, plan->config, false, restack_expert, &of, err);
+    for (size_t i = n; !status && i < plan->n; i++) status = choose_type(&of, &plan->tensor[i], err);
     return status;
 }

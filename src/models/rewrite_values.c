@@ -137,20 +137,6 @@ static float largest(const float *x, int64_t n) {
     return peak;
 }
 
-/* Only floats may hold what is no finite number. */
-static ht_status check_finite(const ht_rewrite_values *v, int64_t first, int64_t n, const float *x, ht_error *err) {
-    const int64_t k = v->rows.k;
-    uint32_t any = 0; /* a pass without branches first */
-    for (int64_t i = 0; i < n * k; i++) any |= ((ht_float_bits(x[i]) >> 23 & 255) + 1) & 256;
-    if (!any || ht_weight_is_float((int)v->t->type)) return HT_OK;
-    for (int64_t i = 0; i < n * k; i++)
-        if (!isfinite(x[i]))
-            return ht_fail(
-                err, HT_ERR_FORMAT, "%s: tensor `%s` holds %g in row %lld, column %lld: the file may be damaged",
-                v->t->from.file_name, v->t->name, (double)x[i], (long long)(first + i / k), (long long)(i % k));
-    return HT_OK;
-}
-
 /* W + D. */
 static ht_status add_delta(const ht_rewrite_values *v, const float *delta, int64_t n, float *x, ht_error *err) {
     for (int64_t i = 0; i < n; i++) {
@@ -165,7 +151,8 @@ static ht_status add_delta(const ht_rewrite_values *v, const float *delta, int64
 static ht_status measure(const ht_rewrite_values *v, const float *x, const float *delta, int64_t n, const float *stored,
                          sums *own, ht_error *err) {
     for (int64_t i = 0; i < n; i++) {
-        if (!isfinite(stored[i]) && isfinite(x[i])) return too_large(v->t, x[i], err);
+        if (!isfinite(x[i])) continue; /* stored as it is */
+        if (!isfinite(stored[i])) return too_large(v->t, x[i], err);
         const double d = delta ? (double)delta[i] : 0, r = (double)stored[i] - (double)x[i];
         own->change += d * d;
         own->result += (double)x[i] * (double)x[i];
@@ -275,7 +262,7 @@ static ht_status make_rows(ht_rewrite_values *v, worker *w, int64_t first, int64
         change_rows(v->t, first, n, v->rows.k, delta);
         status = add_delta(v, delta, count, x, err);
     }
-    if (!status) status = check_finite(v, first, n, x, err);
+    if (!status) status = ht_rewrite_check_rows(v->plan, &v->rows, first, n, x, err);
     return status ? status : round_rows(v, w, first, n, delta, own, err);
 }
 
@@ -393,6 +380,8 @@ static ht_status copy(ht_rewrite_values *v, size_t number, const ht_rewrite_tens
     v->made = SIZE_MAX;
     ht_status status = grow(&v->out[0], t->to.n_bytes, err);
     if (!status) status = ht_file_read_at(file, offset, v->out[0].data, t->to.n_bytes, err);
+    if (!status && v->plan->checks_values)
+        status = ht_rewrite_check_copied(v->plan, v->host, number, v->out[0].data, err);
     return status ? status : ht_file_unchanged(t->from.file, err);
 }
 

@@ -71,14 +71,14 @@ ht_status ht_weights_visit(const ht_checkpoint_files *c, const ht_config *config
     return measure(&l);
 }
 
-ht_status ht_weights_visit_all(const ht_checkpoint_files *c, const ht_config *config, ht_stored_weight_fn *fn,
-                               void *user, ht_error *err) {
+ht_status ht_weights_visit_all(const ht_checkpoint_files *c, const ht_config *config, bool notes_unused,
+                               ht_stored_weight_fn *fn, void *user, ht_error *err) {
     const size_t n = ht_checkpoint_n_tensors(c);
     bool *used = calloc(n + 1, sizeof *used);
     if (!used) return ht_fail_memory(err, n, "a list of tensors");
     ht_loader l = {.from = c, .config = config, .used = used, .visit_all = fn, .visit_user = user, .err = err};
     ht_status status = measure(&l);
-    if (!status) ht_unused_tensors_note(c, used);
+    if (!status && notes_unused) ht_unused_tensors_note(c, used);
     free(used);
     return status;
 }

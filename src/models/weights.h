@@ -149,10 +149,10 @@ typedef struct ht_stored_weight {
     int64_t stored_head_rows; /* the same where this checkpoint has the rows so, else 0 */
 } ht_stored_weight;
 typedef ht_status ht_stored_weight_fn(const ht_stored_weight *w, void *user, ht_error *err);
-/* Calls fn for all weights, experts of one part one after the other; checks all tensors as ht_weights_measure. Tensors that
- * are no weights of the model are told of in the log. */
-ht_status ht_weights_visit_all(const ht_checkpoint_files *c, const ht_config *config, ht_stored_weight_fn *fn,
-                               void *user, ht_error *err);
+/* Calls fn for all weights, experts of one part one after the other; checks all tensors as ht_weights_measure. With
+ * `notes_unused` tensors that are no weights of the model are told of in the log. */
+ht_status ht_weights_visit_all(const ht_checkpoint_files *c, const ht_config *config, bool notes_unused,
+                               ht_stored_weight_fn *fn, void *user, ht_error *err);
 /* Reads the factors on the products of the n matrices in tensor `name`: NVFP4's scale of a whole tensor, and a GGUF file's
  * `x.scale` beside `x.weight`. A tensor may hold the rows of n_shares weights; this is number `share`. *found is false, and
  * `out` unspecified, when there are none. */

@@ -49,6 +49,19 @@ class Convert(CommandTest):
             self.assertEqual("quantization" in config, not floats)
             self.assertEqual(self.logits(out), want)
 
+    def test_dtype(self):
+        """config.json states the type that the weights have, as readers cast them to it."""
+        for name, options, dtype in (
+            ("llama-mlx4-bf16", (), "float32"),
+            ("llama-mlx4-bf16", ("--dtype", "f16"), "float16"),
+            ("gemma4-experts-mlx8-bf16", (), "float32"),
+            ("gemma4-experts-bf16", (), "bfloat16"),
+        ):
+            out = self.folder / f"{name}{len(options)}"
+            self.succeeds("convert", TINY / name, out, "--to", "safetensors", "-q", *options)
+            config = json.loads((out / "config.json").read_text())
+            self.assertEqual((config["dtype"], "quantization" in config), (dtype, False))
+
     def test_quantize(self):
         out = self.folder / "q.gguf"
         self.succeeds("quantize", TINY / "llama-mlx8-f16", out, "--to", "Q8_0")

@@ -306,6 +306,23 @@ class Quantize(CommandTest):
         self.assertEqual(self.check_groups(self.folder / "out", base, 4, 32, "mxfp4"), 16)
         self.assertLess(self.difference(self.folder / "out", base), 0.4)
 
+    def test_groups_of_experts(self):
+        """A directory whose experts are tensors of their own gets them stacked as mlx-lm reads them, in one step."""
+        base, out = self.folder / "base", self.folder / "out"
+        self.succeeds("convert", GOLDEN / "qwen3-moe-mlx4-bf16", base, "--to", "safetensors", "--dtype", "bf16", "-q")
+        one = "model.layers.1.mlp.experts.{}.gate_proj.weight"
+        self.assertEqual(safetensors(base / "model.safetensors")[one.format(0)][:2], ("BF16", [64, 64]))
+        for to, parts in ("8:32", ("weight", "scales", "biases")), ("mxfp4", ("weight", "scales")):
+            report = self.quantize(base, out, to)
+            tensors = safetensors(out / "model.safetensors")
+            self.assertFalse([name for name in tensors if ".experts." in name])
+            self.assertEqual([name for name in sorted(tensors) if "layers.1" in name and "switch_mlp.gate_proj" in name],
+                             sorted("model.layers.1.mlp.switch_mlp.gate_proj." + part for part in parts))  # fmt: skip
+            self.check_report(report, out, sum(len(data) for _, _, data in tensors.values()))
+            settings = json.loads((out / "config.json").read_text())["quantization"]
+            self.assertEqual((settings["bits"], settings["group_size"]), (4 if to == "mxfp4" else 8, 32))
+        self.assertEqual(self.quantize(out, self.folder / "again", "mxfp4")["rounded"], 0)
+
     def test_groups_again(self):
         """Of MLX's groups to others, and to floats; config.json's dtype is that of the scales."""
         for to, (bits, group, mode) in {"8:32": (8, 32, "affine"), "6": (6, 64, "affine"), "mxfp4": (4, 32, "mxfp4")}.items():
@@ -329,7 +346,6 @@ class Quantize(CommandTest):
         out = self.folder / "out"  # rows of 48 and 60
         self.assertEqual(self.quantize(LLAMA, out, "4")["rounded"], 0)
         self.assertEqual(list(self.logits(out)), list(self.logits(LLAMA)))
-        self.fails(1, "quantize", GOLDEN / "qwen3-moe-f32", self.folder / "x", "--to", "4", "-q", says="expert")
         self.assertEqual(sorted(p.name for p in out.iterdir()), sorted(p.name for p in LLAMA.iterdir()))
 
     # ---- mistakes ----
@@ -435,6 +451,80 @@ class Quantize(CommandTest):
         whole[at : at + 2] = b"\xc0\x7f"
         (copy / "model.safetensors").write_bytes(whole)
         self.check_damage(copy, self.folder / "out", "8", ["tensor `model.layers.1.mlp.up_proj.weight`", "row 20, column 0", "nan"])
+
+    def damage_tensor(self, directory, name, at, value):
+        """A copy of a directory in which a tensor has `value` at a byte."""
+        copy = self.folder / "damaged"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(directory, copy)
+        path = copy / "model.safetensors"
+        whole = bytearray(path.read_bytes())
+        n = int.from_bytes(whole[:8], "little")
+        at += 8 + n + json.loads(whole[8 : 8 + n])[name]["data_offsets"][0]
+        whole[at : at + len(value)] = value
+        path.write_bytes(whole)
+        return copy
+
+    def test_damage_of_what_is_copied(self):
+        """Tensors that have the type already, vectors, and scales of groups; floats that become floats."""
+        model, out = self.folder / "model.gguf", self.folder / "out.gguf"
+        self.quantize(WIDE, self.folder / "q8.gguf", "Q8_0", "--pure")
+        base = Gguf(self.folder / "q8.gguf")
+        sound = (self.folder / "q8.gguf").read_bytes()
+        for name, at, value, row, column in (
+            ("blk.0.ffn_gate.weight", 34 * (8 * 50 + 3), struct.pack("<H", 0x7E00), 50, 96),  # a row has 8 blocks
+            ("blk.1.ffn_down.weight", 0, struct.pack("<H", 0xFC00), 0, 0),
+            ("blk.1.ffn_norm.weight", 4 * 255, struct.pack("<f", math.nan), 0, 255),
+        ):
+            whole = bytearray(sound)
+            whole[base.begin[name] + at : base.begin[name] + at + len(value)] = value
+            model.write_bytes(whole)
+            for kind in "Q8_0", "F16":
+                self.check_damage(model, out, kind, [f"model.gguf: tensor `{name}`", f"row {row}, column {column}", "may be damaged"])
+        scales, norm = "model.layers.1.mlp.up_proj.scales", "model.layers.1.input_layernorm.weight"
+        self.check_damage(self.damage_tensor(MLX, scales, 2 * 20, b"\xc0\x7f"), self.folder / "out", "4",
+                          [f"tensor `{scales}`", "row 20, column 0", "nan"])  # fmt: skip
+        self.check_damage(self.damage_tensor(MLX, norm, 2 * 9, b"\x80\xff"), self.folder / "out", "8",
+                          [f"tensor `{norm}`", "row 0, column 9", "-inf"])  # fmt: skip
+        self.quantize(MLX, self.folder / "powers", "mxfp4")
+        powers = self.damage_tensor(self.folder / "powers", scales, 5, b"\xff")  # a row has two
+        self.check_damage(powers, self.folder / "out", "mxfp4", [f"tensor `{scales}`", "row 2, column 1", "nan"])
+
+    def test_damage_of_experts(self):
+        """It is said where it is stored: in an expert's own tensor, or in that of all of them."""
+        name = "model.layers.1.mlp.experts.3.up_proj.weight"
+        copy = self.damage_tensor(GOLDEN / "qwen3-moe-f32", name, 4 * (44 * 11 + 7), struct.pack("<f", math.inf))
+        self.check_damage(copy, self.folder / "out", "4", [f"model.safetensors: tensor `{name}`", "row 11, column 7", "inf"])
+        name = "model.layers.1.experts.gate_up_proj"  # [6, 40, 36]: expert 2's row 25 is one of up
+        copy = self.damage_tensor(GOLDEN / "gemma4-experts-bf16", name, 2 * (36 * (2 * 40 + 25) + 35), b"\xc0\x7f")
+        self.check_damage(copy, self.folder / "out", "4", [f"tensor `{name}`", "row 105, column 35", "nan"])
+
+    def test_bounds_without_end(self):
+        """Bounds of a tower's activations may be infinite, and are no numbers only by damage."""
+        base = self.folder / "base"
+        shutil.copytree(LLAMA, base)
+        names = "model.vision_tower.proj.input_min", "model.vision_tower.proj.output_max"
+        whole = (base / "model.safetensors").read_bytes()
+        n = int.from_bytes(whole[:8], "little")
+        header, size = json.loads(whole[8 : 8 + n]), len(whole) - 8 - n
+        for value, good in ((-math.inf, math.inf), True), ((math.nan, 1), False):
+            for i, name in enumerate(names):
+                header[name] = {"dtype": "F32", "shape": [], "data_offsets": [size + 4 * i, size + 4 * i + 4]}
+            text = json.dumps(header).encode()
+            (base / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + whole[8 + n :] + struct.pack("<2f", *value))
+            for to in "4:32", "f16":
+                if good:
+                    self.quantize(base, self.folder / to, to)
+                    self.assertEqual(len(safetensors(self.folder / to / "model.safetensors")), len(header) - ("__metadata__" in header))
+                else:
+                    self.check_damage(base, self.folder / "out", to, [f"tensor `{names[0]}`", "nan"])
+
+    def test_converting_keeps_what_there_is(self):
+        name = "model.layers.1.input_layernorm.weight"
+        copy = self.damage_tensor(LLAMA, name, 8, struct.pack("<f", math.nan))
+        out = self.folder / "out"
+        self.succeeds("convert", copy, out, "--to", "safetensors", "-q")
+        self.assertEqual(safetensors(out / "model.safetensors"), safetensors(copy / "model.safetensors"))
 
     def test_too_large(self):
         model, out = self.folder / "model.gguf", self.folder / "out.gguf"

@@ -4,9 +4,11 @@
 
 Every tiny checkpoint is converted, and its logits in the other engine, in f32, are compared with Hearth's of the original. Needs
 torch, transformers, mlx-lm and llama-cpp-python. Directories for llama.cpp need a tokenizer, which the tiny ones do not have:
-name one of a real model. YaRN is another in mlx-lm, which fails.
+name one of a real model. YaRN is another in mlx-lm, which fails. Directories with experts are converted for transformers, and those
+of mlx-lm from there back again: the configurations of the others are newer than mlx-lm.
 """
 
+import json
 import pathlib
 import subprocess
 import sys
@@ -62,8 +64,11 @@ def check(hearth, model, container, folder):
     if container == "gguf" and not (model / "tokenizer.json").exists():
         print(f"{model.name} to gguf: left out, as llama.cpp loads no file without a tokenizer")
         return True
-    out = folder / ("out.gguf" if container == "gguf" else container)
-    done = subprocess.run([hearth, "convert", model, out, "--to", container, "-q"], capture_output=True, text=True)
+    out, base = folder / ("out.gguf" if container == "gguf" else container), model
+    if container == "mlx" and model.is_dir():
+        base = folder / "base"
+        subprocess.run([hearth, "convert", model, base, "--to", "safetensors", "-q"], check=True, stdout=subprocess.DEVNULL)
+    done = subprocess.run([hearth, "convert", base, out, "--to", container, "-q"], capture_output=True, text=True)
     if done.returncode:
         print(f"{model.name} to {container}: {done.stderr.strip()}")
         return "cannot express" in done.stderr or "no tokenizer" in done.stderr
@@ -78,13 +83,22 @@ def check(hearth, model, container, folder):
     return difference <= MOST[container]
 
 
+def containers_of(model):
+    if model.suffix == ".gguf":
+        return "safetensors", "mlx"
+    config = json.loads((model / "config.json").read_text())
+    if not any(config.get(key) for key in ("num_experts", "num_local_experts")):
+        return ("gguf",)
+    return ("gguf", "safetensors", "mlx") if "quantization" in config else ("gguf", "safetensors")
+
+
 def main():
     hearth, *models = sys.argv[1:]
     models = [pathlib.Path(m) for m in models]
     models = models or sorted(p for p in TINY.iterdir() if p.suffix == ".gguf" or p.is_dir())
     bad = 0
     for model in models:
-        for container in ("safetensors", "mlx") if model.suffix == ".gguf" else ("gguf",):
+        for container in containers_of(model):
             with tempfile.TemporaryDirectory() as folder:
                 bad += not check(hearth, model, container, pathlib.Path(folder))
     print(f"{bad} failed")

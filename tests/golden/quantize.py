@@ -8,8 +8,8 @@ whole blocks, IQ4_NL of the same size is taken. Its products round activations t
 bits, or floats to the weights' type: the bound is 2.5 times its distance from Hearth's reference on a file that it has quantised
 to the same type, as the distances on real models differ by that much between types; where it quantises to none, 0.12. Of the
 random model, it also computes with the same values as f32, as gguf reads them: that is within 1e-4.
-mlx-lm loads directories of every number of bits and group, made of floats and of other groups; both compute in f32, and differ by
-less than 2e-5. All are parts of the logits' spread.
+mlx-lm loads directories of every number of bits and group, made of floats, of floats with the experts of transformers, and of other
+groups; both compute in f32, and differ by less than 2e-5. All are parts of the logits' spread.
 """
 
 import argparse
@@ -146,7 +146,12 @@ def check_mlx(hearth, work, _):
     good = True
     for name in "llama-mlx8-f16", "qwen3-mlx5-f32", "gemma3-mlx6-bf16", "qwen3-moe-mlx4-bf16":
         floats = quantized(hearth, TINY / name, work / f"{name} floats", "f32")
-        for how, base in ("of floats", floats), ("of groups", TINY / name):
+        bases = {"of floats": floats, "of groups": TINY / name}
+        if "moe" in name:
+            apart = bases["of experts apart"] = work / f"{name} apart"
+            subprocess.run([hearth, "convert", TINY / name, apart, "--to", "safetensors", "--dtype", "f32", "-q"], check=True,
+                           stdout=subprocess.DEVNULL)
+        for how, base in bases.items():
             for to in GROUPS + list(DTYPES):
                 out = quantized(hearth, base, work / "out", to)
                 logits = fuse.hearth_logits(hearth, out, work)

@@ -493,8 +493,8 @@ static void fusing(void **state) {
     json_set_alloc_funcs(malloc, free);
 }
 
-/* Of floats to blocks and to groups, with importance weights, of groups to others and to floats; into several files, and these
- * alone; each over what was written before. */
+/* Of floats to blocks and to groups, with importance weights, of groups to others and to floats, of experts that are stacked
+ * otherwise; into several files, and these alone; each over what was written before. */
 static void quantising(void **state) {
     (void)state;
     static const struct {
@@ -508,7 +508,9 @@ static void quantising(void **state) {
                  {"qwen2-nvfp4", "4:32", "new-groups", 0},
                  {"qwen3-moe-mlx4-bf16", "8:32", "other-groups", 0},
                  {"llama-mlx4-bf16", "mxfp4", "powers", 0},
-                 {"llama-fp8-blocks", "bf16", "numbers", 0}};
+                 {"llama-fp8-blocks", "bf16", "numbers", 0},
+                 {"qwen3-moe-modelopt-nvfp4-stacked", "8:32", "stacked", 0},
+                 {"gemma4-experts-compressed-nvfp4", "4:32", "joined", 0}};
     static const int32_t ids[] = {1, 2, 3, 4};
     json_set_alloc_funcs(__real_malloc, free);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -1,6 +1,5 @@
 /* Checkpoints through their other container: Hearth's own logits are the same bits before and after. */
-#include "models/checkpoint.h"
-#include "support/model_run.h"
+#include "support/checkpoints.h"
 #include "support/options.h"
 #include "support/scratch.h"
 #include "support/test.h"
@@ -8,12 +7,9 @@
 #include <hearth/convert.h>
 
 #include <dirent.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { TOKENS = 24 };
 
 static ht_device *device;
 
@@ -27,51 +23,6 @@ static int close_device(void **state) {
     (void)state;
     ht_device_free(device);
     return 0;
-}
-
-static const char *tiny(const char *name) {
-    static char path[512];
-    snprintf(path, sizeof path, "tests/golden/tiny/%s", name);
-    return path;
-}
-
-/* ---- logits ---- */
-
-typedef struct logits {
-    float *value; /* [n] */
-    int64_t n;
-} logits;
-
-static logits logits_of(const char *path) {
-    ht_model_options options = OPTIONS(ht_model_options, with.device = device, with.precision = HT_PRECISION_REFERENCE,
-                                       with.kv_dtype = HT_F32);
-    ht_error err = {0};
-    ht_model *m;
-    if (ht_model_load(path, &options, &m, &err)) fail_msg("%s", err.message);
-    int32_t ids[TOKENS];
-    for (int i = 0; i < TOKENS; i++) ids[i] = (int32_t)((i * 37 + 11) % m->vocab);
-    /* A window that GGUF cannot express limits the context instead. */
-    const int64_t n = ht_model_context(m) < TOKENS ? ht_model_context(m) : TOKENS;
-    logits out = {calloc((size_t)(TOKENS * m->vocab), sizeof(float)), n * m->vocab};
-    assert_non_null(out.value);
-    model_run r = model_run_open(m, n, TOKENS);
-    model_run_feed(&r, ids, n, out.value);
-    model_run_close(&r);
-    ht_model_free(m);
-    return out;
-}
-
-/* most: of the largest difference, in shares of the largest logit; 0: the same bits. */
-static void same_logits(const char *name, const logits *a, const logits *b, double most) {
-    const int64_t n = a->n < b->n ? a->n : b->n;
-    double difference = 0, largest = 0;
-    for (int64_t i = 0; i < n; i++) {
-        difference = fmax(difference, fabs((double)a->value[i] - (double)b->value[i]));
-        largest = fmax(largest, fabs((double)a->value[i]));
-    }
-    assert_true(n > 0 && largest > 0);
-    if (most > 0 ? !(difference <= most * largest) : memcmp(a->value, b->value, (size_t)n * sizeof(float)) != 0)
-        fail_msg("%s: logits differ by %g of %g", name, difference, largest);
 }
 
 /* ---- converting ---- */
@@ -98,19 +49,19 @@ static double tolerance_of(const char *name) {
 
 static void gguf_to_directories(const char *name) {
     const double most = tolerance_of(name);
-    logits before = logits_of(tiny(name));
+    checkpoint_logits before = checkpoint_logits_of(tiny_checkpoint(name), device);
     static const ht_container containers[] = {HT_CONTAINER_SAFETENSORS, HT_CONTAINER_MLX};
     for (int i = 0; i < 2; i++) {
         char to[300], back[300];
         snprintf(to, sizeof to, "%s", scratch_path(i ? "mlx" : "directory"));
         snprintf(back, sizeof back, "%s", scratch_path("back.gguf"));
         ht_convert_report report;
-        must_convert(tiny(name), to, containers[i], &report);
-        logits after = logits_of(to);
-        same_logits(name, &before, &after, most);
+        must_convert(tiny_checkpoint(name), to, containers[i], &report);
+        checkpoint_logits after = checkpoint_logits_of(to, device);
+        checkpoint_same_logits(name, &before, &after, most);
         must_convert(to, back, HT_CONTAINER_GGUF, &report);
-        logits again = logits_of(back);
-        same_logits(name, &after, &again, 0);
+        checkpoint_logits again = checkpoint_logits_of(back, device);
+        checkpoint_same_logits(name, &after, &again, 0);
         free(after.value);
         free(again.value);
     }
@@ -128,16 +79,17 @@ static void directory_to_gguf(const char *name, int *n_refused) {
     ht_error err = {0};
     snprintf(to, sizeof to, "%s", scratch_path("model.gguf"));
     snprintf(back, sizeof back, "%s", scratch_path("back"));
-    if (convert(tiny(name), to, HT_CONTAINER_GGUF, NULL, HT_DTYPE_NONE, &report, &err)) {
+    if (convert(tiny_checkpoint(name), to, HT_CONTAINER_GGUF, NULL, HT_DTYPE_NONE, &report, &err)) {
         if (err.status != HT_ERR_UNSUPPORTED || !is_refused(err.message)) fail_msg("%s: %s", name, err.message);
         *n_refused += 1;
         return;
     }
-    logits before = logits_of(tiny(name)), after = logits_of(to);
-    same_logits(name, &before, &after, tolerance_of(name));
+    checkpoint_logits before = checkpoint_logits_of(tiny_checkpoint(name), device),
+                      after = checkpoint_logits_of(to, device);
+    checkpoint_same_logits(name, &before, &after, tolerance_of(name));
     must_convert(to, back, HT_CONTAINER_SAFETENSORS, &report);
-    logits again = logits_of(back);
-    same_logits(name, &after, &again, 0);
+    checkpoint_logits again = checkpoint_logits_of(back, device);
+    checkpoint_same_logits(name, &after, &again, 0);
     free(before.value);
     free(after.value);
     free(again.value);
@@ -164,22 +116,6 @@ static void every_tiny_checkpoint(void **state) {
 
 /* ---- types ---- */
 
-static ht_checkpoint_files *open_files(const char *path) {
-    ht_checkpoint_files *c;
-    ht_error err = {0};
-    if (ht_checkpoint_open(path, &c, &err)) fail_msg("%s", err.message);
-    return c;
-}
-
-static const char *type_of(const char *path, const char *name) {
-    ht_checkpoint_files *c = open_files(path);
-    ht_stored_tensor t;
-    if (!ht_checkpoint_find(c, name, &t)) fail_msg("%s: no %s", path, name);
-    const char *type = ht_weight_type_info_of((ht_weight_type)t.type)->name;
-    ht_checkpoint_close(c);
-    return type;
-}
-
 /* Blocks that MLX's groups can be stay packed there and back; transformers gets floats. */
 static void quantised_weights_stay_packed(void **state) {
     (void)state;
@@ -192,17 +128,17 @@ static void quantised_weights_stay_packed(void **state) {
         snprintf(mlx, sizeof mlx, "%s", scratch_path("mlx"));
         snprintf(back, sizeof back, "%s", scratch_path("back.gguf"));
         snprintf(floats, sizeof floats, "%s", scratch_path("floats"));
-        must_convert(tiny(names[i]), mlx, HT_CONTAINER_MLX, &report);
+        must_convert(tiny_checkpoint(names[i]), mlx, HT_CONTAINER_MLX, &report);
         if (report.n_floats) fail_msg("%s: %d tensors became floats", names[i], (int)report.n_floats);
         assert_true(report.n_rounded > 0 && report.n_inexact == 0);
         must_convert(mlx, back, HT_CONTAINER_GGUF, &report);
         if (report.n_floats) fail_msg("%s: %d tensors became floats again", names[i], (int)report.n_floats);
         char before[32];
-        snprintf(before, sizeof before, "%s", type_of(tiny(names[i]), "blk.0.attn_q.weight"));
-        assert_string_equal(type_of(back, "blk.0.attn_q.weight"), before);
-        must_convert(tiny(names[i]), floats, HT_CONTAINER_SAFETENSORS, &report);
+        snprintf(before, sizeof before, "%s", checkpoint_type(tiny_checkpoint(names[i]), "blk.0.attn_q.weight"));
+        assert_string_equal(checkpoint_type(back, "blk.0.attn_q.weight"), before);
+        must_convert(tiny_checkpoint(names[i]), floats, HT_CONTAINER_SAFETENSORS, &report);
         assert_true(report.n_floats > 0);
-        assert_string_equal(type_of(floats, "model.layers.0.self_attn.q_proj.weight"), "F32");
+        assert_string_equal(checkpoint_type(floats, "model.layers.0.self_attn.q_proj.weight"), "F32");
     }
 }
 
@@ -216,28 +152,10 @@ static void floats_come_back_as_they_were(void **state) {
         ht_convert_report report;
         snprintf(file, sizeof file, "%s", scratch_path("model.gguf"));
         snprintf(back, sizeof back, "%s", scratch_path("back"));
-        must_convert(tiny(names[i]), file, HT_CONTAINER_GGUF, &report);
+        must_convert(tiny_checkpoint(names[i]), file, HT_CONTAINER_GGUF, &report);
         assert_int_equal(report.n_inexact, 0);
         must_convert(file, back, HT_CONTAINER_SAFETENSORS, &report);
-        ht_checkpoint_files *a = open_files(tiny(names[i])), *b = open_files(back);
-        assert_int_equal(ht_checkpoint_n_tensors(a), ht_checkpoint_n_tensors(b));
-        for (size_t k = 0; k < ht_checkpoint_n_tensors(a); k++) {
-            ht_stored_tensor x, y;
-            char name[200];
-            ht_error err = {0};
-            ht_checkpoint_tensor_at(a, k, &x);
-            snprintf(name, sizeof name, "%.*s", (int)x.name_len, x.name);
-            if (!ht_checkpoint_find(b, name, &y)) fail_msg("%s: `%s` is lost", names[i], name);
-            if (x.type != y.type || x.n_bytes != y.n_bytes) fail_msg("%s: `%s` is %s", names[i], name, y.type_name);
-            char *p = malloc(2 * x.n_bytes);
-            assert_non_null(p);
-            assert_int_equal(ht_file_read_at(x.file, x.offset, p, x.n_bytes, &err), HT_OK);
-            assert_int_equal(ht_file_read_at(y.file, y.offset, p + x.n_bytes, x.n_bytes, &err), HT_OK);
-            if (memcmp(p, p + x.n_bytes, x.n_bytes) != 0) fail_msg("%s: `%s` has other bytes", names[i], name);
-            free(p);
-        }
-        ht_checkpoint_close(a);
-        ht_checkpoint_close(b);
+        checkpoints_same_tensors(tiny_checkpoint(names[i]), back);
     }
 }
 
@@ -259,12 +177,13 @@ static void quantising_goes_over(void **state) {
         char to[300];
         ht_error err = {0};
         snprintf(to, sizeof to, "%s", scratch_path(cases[i].to));
-        if (convert(tiny(cases[i].from), to, HT_CONTAINER_SAME, cases[i].type, HT_DTYPE_NONE, NULL, &err))
+        if (convert(tiny_checkpoint(cases[i].from), to, HT_CONTAINER_SAME, cases[i].type, HT_DTYPE_NONE, NULL, &err))
             fail_msg("%s: %s", cases[i].from, err.message);
-        const char *type = type_of(to, cases[i].tensor);
+        const char *type = checkpoint_type(to, cases[i].tensor);
         if (strcmp(type, cases[i].is) != 0) fail_msg("%s: `%s` is %s", cases[i].from, cases[i].tensor, type);
-        logits before = logits_of(tiny(cases[i].from)), after = logits_of(to);
-        same_logits(cases[i].from, &before, &after, cases[i].most);
+        checkpoint_logits before = checkpoint_logits_of(tiny_checkpoint(cases[i].from), device),
+                          after = checkpoint_logits_of(to, device);
+        checkpoint_same_logits(cases[i].from, &before, &after, cases[i].most);
         free(before.value);
         free(after.value);
     }
@@ -276,20 +195,21 @@ static void floats_of_another_type(void **state) {
     ht_error err = {0};
     char to[300];
     snprintf(to, sizeof to, "%s", scratch_path("bf16.gguf"));
-    assert_int_equal(convert(tiny("llama-f32"), to, HT_CONTAINER_GGUF, NULL, HT_BF16, &report, &err), HT_OK);
-    assert_string_equal(type_of(to, "blk.0.attn_q.weight"), "BF16");
-    assert_string_equal(type_of(to, "blk.0.attn_norm.weight"), "F32");
+    assert_int_equal(convert(tiny_checkpoint("llama-f32"), to, HT_CONTAINER_GGUF, NULL, HT_BF16, &report, &err), HT_OK);
+    assert_string_equal(checkpoint_type(to, "blk.0.attn_q.weight"), "BF16");
+    assert_string_equal(checkpoint_type(to, "blk.0.attn_norm.weight"), "F32");
     assert_true(report.n_inexact > 0);
     snprintf(to, sizeof to, "%s", scratch_path("f16"));
-    assert_int_equal(convert(tiny("llama-q8_0.gguf"), to, HT_CONTAINER_SAFETENSORS, NULL, HT_F16, &report, &err),
-                     HT_OK);
-    assert_string_equal(type_of(to, "model.layers.0.self_attn.q_proj.weight"), "F16");
+    assert_int_equal(
+        convert(tiny_checkpoint("llama-q8_0.gguf"), to, HT_CONTAINER_SAFETENSORS, NULL, HT_F16, &report, &err), HT_OK);
+    assert_string_equal(checkpoint_type(to, "model.layers.0.self_attn.q_proj.weight"), "F16");
     /* A directory of MLX's groups as one of floats. */
     snprintf(to, sizeof to, "%s", scratch_path("dense"));
-    must_convert(tiny("llama-mlx4-bf16"), to, HT_CONTAINER_SAFETENSORS, &report);
-    assert_string_equal(type_of(to, "model.layers.0.self_attn.q_proj.weight"), "F32");
-    logits before = logits_of(tiny("llama-mlx4-bf16")), after = logits_of(to);
-    same_logits("llama-mlx4-bf16", &before, &after, 0);
+    must_convert(tiny_checkpoint("llama-mlx4-bf16"), to, HT_CONTAINER_SAFETENSORS, &report);
+    assert_string_equal(checkpoint_type(to, "model.layers.0.self_attn.q_proj.weight"), "F32");
+    checkpoint_logits before = checkpoint_logits_of(tiny_checkpoint("llama-mlx4-bf16"), device),
+                      after = checkpoint_logits_of(to, device);
+    checkpoint_same_logits("llama-mlx4-bf16", &before, &after, 0);
     free(before.value);
     free(after.value);
 }
@@ -313,28 +233,31 @@ static void nothing_is_left_of_a_failure(void **state) {
     (void)state;
     char to[300];
     snprintf(to, sizeof to, "%s", scratch_path("out"));
-    refuse(tiny("llama-f32"), to, (ht_container)9, HT_DTYPE_NONE, HT_ERR_ARGUMENT, "no container");
-    refuse(tiny("llama-f32"), to, HT_CONTAINER_SAME, HT_DTYPE_NONE, HT_ERR_ARGUMENT, "type of the weights is missing");
-    refuse(tiny("llama-f32"), to, HT_CONTAINER_GGUF, HT_I32, HT_ERR_ARGUMENT, "cannot be written as i32");
-    refuse(tiny("llama-f32"), tiny("llama-f32"), HT_CONTAINER_GGUF, HT_DTYPE_NONE, HT_ERR_ARGUMENT, "is a directory");
-    refuse(tiny("qwen3-moe-mxfp8"), to, HT_CONTAINER_GGUF, HT_DTYPE_NONE, HT_ERR_UNSUPPORTED, "norm_topk_prob");
-    refuse(tiny("qwen3-moe-mlx4-bf16"), to, HT_CONTAINER_SAFETENSORS, HT_DTYPE_NONE, HT_ERR_UNSUPPORTED, "switch_mlp");
+    refuse(tiny_checkpoint("llama-f32"), to, (ht_container)9, HT_DTYPE_NONE, HT_ERR_ARGUMENT, "no container");
+    refuse(tiny_checkpoint("llama-f32"), to, HT_CONTAINER_SAME, HT_DTYPE_NONE, HT_ERR_ARGUMENT,
+           "type of the weights is missing");
+    refuse(tiny_checkpoint("llama-f32"), to, HT_CONTAINER_GGUF, HT_I32, HT_ERR_ARGUMENT, "cannot be written as i32");
+    refuse(tiny_checkpoint("llama-f32"), tiny_checkpoint("llama-f32"), HT_CONTAINER_GGUF, HT_DTYPE_NONE,
+           HT_ERR_ARGUMENT, "is a directory");
+    refuse(tiny_checkpoint("qwen3-moe-mxfp8"), to, HT_CONTAINER_GGUF, HT_DTYPE_NONE, HT_ERR_UNSUPPORTED,
+           "norm_topk_prob");
     scratch_write("own", "x", 1);
     char own[300];
     snprintf(own, sizeof own, "%s", scratch_path("own"));
-    refuse(tiny("llama-f32"), own, HT_CONTAINER_GGUF, HT_DTYPE_NONE, HT_ERR_ARGUMENT, "is not replaced");
+    refuse(tiny_checkpoint("llama-f32"), own, HT_CONTAINER_GGUF, HT_DTYPE_NONE, HT_ERR_ARGUMENT, "is not replaced");
     for (int i = 0; i < 2; i++) { /* in the middle of the values, in both containers */
         ht_cancel cancel = {0};
         ht_error err = {0};
         ht_convert_options o = OPTIONS(ht_convert_options, with.container = i ? HT_CONTAINER_MLX : HT_CONTAINER_GGUF,
                                        with.cancel = &cancel, with.progress = stop_at_once, with.user = &cancel);
-        assert_int_equal(ht_convert(tiny(i ? "llama-f32.gguf" : "llama-f32"), to, &o, &err), HT_ERR_CANCELLED);
+        assert_int_equal(ht_convert(tiny_checkpoint(i ? "llama-f32.gguf" : "llama-f32"), to, &o, &err),
+                         HT_ERR_CANCELLED);
         assert_int_equal(scratch_count(), 1);
     }
     /* What was written here is replaced. */
     ht_convert_report report;
-    must_convert(tiny("llama-f32"), to, HT_CONTAINER_GGUF, &report);
-    must_convert(tiny("qwen2-f32"), to, HT_CONTAINER_GGUF, &report);
+    must_convert(tiny_checkpoint("llama-f32"), to, HT_CONTAINER_GGUF, &report);
+    must_convert(tiny_checkpoint("qwen2-f32"), to, HT_CONTAINER_GGUF, &report);
     assert_int_equal(scratch_count(), 2);
 }
 

@@ -1,0 +1,98 @@
+#include "support/checkpoints.h"
+
+#include "support/model_run.h"
+#include "support/options.h"
+#include "support/test.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TOKENS = 24 };
+
+const char *tiny_checkpoint(const char *name) {
+    static char path[4][512];
+    static int next;
+    next = (next + 1) % 4;
+    snprintf(path[next], sizeof path[next], "tests/golden/tiny/%s", name);
+    return path[next];
+}
+
+/* ---- tensors ---- */
+
+ht_checkpoint_files *checkpoint_files(const char *path) {
+    ht_checkpoint_files *c;
+    ht_error err = {0};
+    if (ht_checkpoint_open(path, &c, &err)) fail_msg("%s", err.message);
+    return c;
+}
+
+const char *checkpoint_type(const char *path, const char *name) {
+    ht_checkpoint_files *c = checkpoint_files(path);
+    ht_stored_tensor t;
+    if (!ht_checkpoint_find(c, name, &t)) fail_msg("%s: no %s", path, name);
+    const char *type = ht_weight_type_info_of((ht_weight_type)t.type)->name;
+    ht_checkpoint_close(c);
+    return type;
+}
+
+unsigned char *checkpoint_bytes(const ht_checkpoint_files *c, const ht_safetensor *t) {
+    ht_error err = {0};
+    unsigned char *bytes = malloc(t->n_bytes + 1);
+    assert_non_null(bytes);
+    if (ht_file_read_at(ht_safetensors_file(c->tensors, t->file), t->offset, bytes, t->n_bytes, &err))
+        fail_msg("%s", err.message);
+    return bytes;
+}
+
+void checkpoints_same_tensors(const char *first, const char *second) {
+    ht_checkpoint_files *a = checkpoint_files(first), *b = checkpoint_files(second);
+    assert_int_equal(ht_checkpoint_n_tensors(a), ht_checkpoint_n_tensors(b));
+    for (size_t i = 0; i < ht_checkpoint_n_tensors(a); i++) {
+        const ht_safetensor *x = ht_safetensors_at(a->tensors, i), *y = ht_safetensors_find(b->tensors, x->name);
+        if (!y) fail_msg("%s: no `%s`", second, x->name);
+        if (strcmp(x->dtype, y->dtype) != 0) fail_msg("%s: `%s` is %s, not %s", second, x->name, y->dtype, x->dtype);
+        if (x->rank != y->rank || memcmp(x->shape, y->shape, (size_t)x->rank * sizeof *x->shape) != 0)
+            fail_msg("%s: `%s` has another shape", second, x->name);
+        unsigned char *p = checkpoint_bytes(a, x), *q = checkpoint_bytes(b, y);
+        if (memcmp(p, q, x->n_bytes) != 0) fail_msg("%s: `%s` has other bytes", second, x->name);
+        free(p);
+        free(q);
+    }
+    ht_checkpoint_close(a);
+    ht_checkpoint_close(b);
+}
+
+/* ---- logits ---- */
+
+checkpoint_logits checkpoint_logits_of(const char *path, ht_device *device) {
+    ht_model_options options = OPTIONS(ht_model_options, with.device = device, with.precision = HT_PRECISION_REFERENCE,
+                                       with.kv_dtype = HT_F32);
+    ht_error err = {0};
+    ht_model *m;
+    if (ht_model_load(path, &options, &m, &err)) fail_msg("%s", err.message);
+    int32_t ids[TOKENS];
+    for (int i = 0; i < TOKENS; i++) ids[i] = (int32_t)((i * 37 + 11) % m->vocab);
+    /* A window that GGUF cannot express limits the context instead. */
+    const int64_t n = ht_model_context(m) < TOKENS ? ht_model_context(m) : TOKENS;
+    checkpoint_logits out = {calloc((size_t)(TOKENS * m->vocab), sizeof(float)), n * m->vocab};
+    assert_non_null(out.value);
+    model_run r = model_run_open(m, n, TOKENS);
+    model_run_feed(&r, ids, n, out.value);
+    model_run_close(&r);
+    ht_model_free(m);
+    return out;
+}
+
+void checkpoint_same_logits(const char *name, const checkpoint_logits *a, const checkpoint_logits *b, double most) {
+    const int64_t n = a->n < b->n ? a->n : b->n;
+    double difference = 0, largest = 0;
+    for (int64_t i = 0; i < n; i++) {
+        difference = fmax(difference, fabs((double)a->value[i] - (double)b->value[i]));
+        largest = fmax(largest, fabs((double)a->value[i]));
+    }
+    assert_true(n > 0 && largest > 0);
+    if (most > 0 ? !(difference <= most * largest) : memcmp(a->value, b->value, (size_t)n * sizeof(float)) != 0)
+        fail_msg("%s: logits differ by %g of %g", name, difference, largest);
+}

@@ -1,0 +1,31 @@
+/* Checkpoints that tests have made of others: their logits and their tensors, compared with those of what they were made of. */
+#ifndef TESTS_SUPPORT_CHECKPOINTS_H
+#define TESTS_SUPPORT_CHECKPOINTS_H
+
+#include "device/device.h"
+#include "models/checkpoint.h"
+
+/* tests/golden/tiny/NAME, valid until the fourth call after this one. */
+const char *tiny_checkpoint(const char *name);
+/* Opens the files; a failure ends the test, as in all that follows. */
+ht_checkpoint_files *checkpoint_files(const char *path);
+/* The name of the type of tensor `name`, "BF16". */
+const char *checkpoint_type(const char *path, const char *name);
+/* The bytes of a directory's tensor as they are in its file; the caller frees them. */
+unsigned char *checkpoint_bytes(const ht_checkpoint_files *c, const ht_safetensor *t);
+/* Fails unless both directories have the same tensors: names, types, shapes and bytes. */
+void checkpoints_same_tensors(const char *a, const char *b);
+
+/* ---- logits ---- */
+
+typedef struct checkpoint_logits {
+    float *value; /* [n], from malloc */
+    int64_t n;
+} checkpoint_logits;
+
+/* Of some ids at the precision `reference`, with a cache in f32. */
+checkpoint_logits checkpoint_logits_of(const char *path, ht_device *device);
+/* most: of the largest difference, in shares of the largest logit; 0: the same bits. `name` is for messages. */
+void checkpoint_same_logits(const char *name, const checkpoint_logits *a, const checkpoint_logits *b, double most);
+
+#endif

@@ -1,0 +1,377 @@
+/* Experts of directories, which transformers and mlx-lm stack differently: written for one from what the other reads, as they are
+ * and in groups, with the names, the files and the numbers that are expected. */
+#include "formats/safetensors_write.h"
+#include "support/checkpoints.h"
+#include "support/options.h"
+#include "support/scratch.h"
+#include "support/test.h"
+
+#include <hearth/convert.h>
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static ht_device *device;
+
+static int open_device(void **state) {
+    (void)state;
+    ht_error err = {0};
+    return ht_device_open("cpu", OPTIONS_AT(ht_device_options, with.n_threads = 2), &device, &err) != HT_OK;
+}
+
+static int close_device(void **state) {
+    (void)state;
+    ht_device_free(device);
+    return 0;
+}
+
+static ht_importance *importance; /* of what is rounded; NULL: none */
+
+static ht_convert_report convert(const char *from, const char *to, ht_container container, const char *type,
+                                 ht_dtype dtype) {
+    ht_convert_report report;
+    ht_error err = {0};
+    ht_convert_options o = OPTIONS(ht_convert_options, with.container = container, with.type = type, with.dtype = dtype,
+                                   with.report = &report, with.n_threads = 2, with.importance = importance);
+    if (ht_convert(from, to, &o, &err)) fail_msg("%s: %s", from, err.message);
+    return report;
+}
+
+static void answers_alike(const char *name, const char *a, const char *b, double most) {
+    checkpoint_logits before = checkpoint_logits_of(a, device), after = checkpoint_logits_of(b, device);
+    checkpoint_same_logits(name, &before, &after, most);
+    free(before.value);
+    free(after.value);
+}
+
+/* ---- names ---- */
+
+static int count_named(const char *path, const char *part) {
+    ht_checkpoint_files *c = checkpoint_files(path);
+    int n = 0;
+    for (size_t i = 0; i < ht_checkpoint_n_tensors(c); i++)
+        n += strstr(ht_safetensors_at(c->tensors, i)->name, part) != NULL;
+    ht_checkpoint_close(c);
+    return n;
+}
+
+static bool has_experts(const char *path) { return count_named(path, ".experts.") + count_named(path, ".switch_") > 0; }
+
+/* Experts as mlx-lm stacks them, and no others. */
+static void stacked_for_mlx(const char *path) {
+    const int n = count_named(path, ".switch_mlp.") + count_named(path, ".experts.switch_glu.");
+    if (n == 0 || n != count_named(path, ".switch_")) fail_msg("%s: %d tensors for mlx-lm", path, n);
+    if (count_named(path, ".experts.") != count_named(path, ".experts.switch_glu."))
+        fail_msg("%s: experts for another reader are left", path);
+}
+
+/* Qwen's experts one by one, Gemma's with gate and up in one tensor; no scale is left of what was quantised. */
+static void named_for_transformers(const char *path) {
+    const bool gemma = count_named(path, ".per_expert_scale") > 0;
+    assert_int_equal(count_named(path, ".switch_"), 0);
+    assert_int_equal(count_named(path, ".weight_") + count_named(path, ".scales") + count_named(path, "_proj_"), 0);
+    const int n = count_named(path, gemma ? ".experts.gate_up_proj" : ".experts.0.gate_proj.weight");
+    assert_true(n > 0);
+    assert_int_equal(n, count_named(path, gemma ? ".experts.down_proj" : ".experts.0.down_proj.weight"));
+    assert_int_equal(count_named(path, ".experts.gate_up_proj") > 0, gemma);
+}
+
+/* Of all directories with experts, values unchanged: scales that are multiplied in round to another order of factors. */
+static void values_go_both_ways(void **state) {
+    (void)state;
+    DIR *all = opendir("tests/golden/tiny");
+    assert_non_null(all);
+    int n = 0;
+    for (const struct dirent *e; (e = readdir(all));) {
+        if (e->d_name[0] == '.' || strchr(e->d_name, '.') || !has_experts(tiny_checkpoint(e->d_name))) continue;
+        char mlx[300], floats[300], back[300];
+        scratch_make(); /* a directory of other files is not replaced */
+        const char *from = tiny_checkpoint(e->d_name);
+        const bool scaled = strstr(e->d_name, "nvfp4") || strstr(e->d_name, "fp8") || strstr(e->d_name, "compressed");
+        snprintf(mlx, sizeof mlx, "%s", scratch_path("mlx"));
+        snprintf(floats, sizeof floats, "%s", scratch_path("floats"));
+        snprintf(back, sizeof back, "%s", scratch_path("back"));
+        convert(from, mlx, HT_CONTAINER_MLX, NULL, HT_DTYPE_NONE);
+        stacked_for_mlx(mlx);
+        answers_alike(e->d_name, from, mlx, scaled ? 1e-5 : 0);
+        convert(from, floats, HT_CONTAINER_SAFETENSORS, NULL, HT_DTYPE_NONE);
+        named_for_transformers(floats);
+        answers_alike(e->d_name, from, floats, scaled ? 1e-5 : 0);
+        convert(mlx, back, HT_CONTAINER_SAFETENSORS, NULL, HT_DTYPE_NONE);
+        checkpoints_same_tensors(floats, back);
+        scratch_remove();
+        n++;
+    }
+    closedir(all);
+    assert_true(n >= 17);
+}
+
+/* Floats that were as transformers reads them come back with every byte. */
+static void floats_come_back(void **state) {
+    (void)state;
+    static const char *const names[] = {"qwen3-moe-f32", "qwen3-moe-mixed-bf16", "gemma4-experts-bf16"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char mlx[300], back[300];
+        snprintf(mlx, sizeof mlx, "%s", scratch_path("mlx"));
+        snprintf(back, sizeof back, "%s", scratch_path("back"));
+        ht_convert_report report = convert(tiny_checkpoint(names[i]), mlx, HT_CONTAINER_MLX, NULL, HT_DTYPE_NONE);
+        assert_int_equal(report.n_rounded + report.n_inexact + report.n_floats, 0);
+        convert(mlx, back, HT_CONTAINER_SAFETENSORS, NULL, HT_DTYPE_NONE);
+        checkpoints_same_tensors(tiny_checkpoint(names[i]), back);
+    }
+}
+
+/* ---- in groups ---- */
+
+/* Fails when all experts' tensors with `part` in their names are the same. */
+static void differs(const char *first, const char *second, const char *part) {
+    ht_checkpoint_files *a = checkpoint_files(first), *b = checkpoint_files(second);
+    int n = 0;
+    for (size_t i = 0; i < ht_checkpoint_n_tensors(a); i++) {
+        const ht_safetensor *x = ht_safetensors_at(a->tensors, i);
+        if (!strstr(x->name, part) || !strstr(x->name, ".switch_")) continue;
+        unsigned char *p = checkpoint_bytes(a, x), *q = checkpoint_bytes(b, ht_safetensors_find(b->tensors, x->name));
+        n += memcmp(p, q, x->n_bytes) != 0;
+        free(p);
+        free(q);
+    }
+    ht_checkpoint_close(a);
+    ht_checkpoint_close(b);
+    assert_true(n > 0);
+}
+
+static void gather_importance(const char *path) {
+    static const int32_t ids[] = {1, 5, 9, 2, 7, 3, 20, 30};
+    ht_model_options options = OPTIONS(ht_model_options, with.device = device);
+    ht_error err = {0};
+    ht_model *m;
+    if (ht_model_load(path, &options, &m, &err)) fail_msg("%s", err.message);
+    if (ht_importance_gather_ids(m, ids, 8, NULL, &importance, &err)) fail_msg("%s", err.message);
+    ht_model_free(m);
+}
+
+/* What is rounded in one step is what goes through GGUF: the same tensors, byte by byte. */
+static void one_step_rounds_as_two(void **state) {
+    (void)state;
+    static const char *const models[] = {"qwen3-moe-q4_1.gguf", "gemma4-experts-q8_0.gguf"}, *const types[] = {
+                                                                                                 "4:32", "8:32", "3:32",
+                                                                                                 "mxfp4"};
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        char base[300], file[300];
+        snprintf(base, sizeof base, "%s", scratch_path("base"));
+        snprintf(file, sizeof file, "%s", scratch_path("base.gguf"));
+        convert(tiny_checkpoint(models[i]), base, HT_CONTAINER_SAFETENSORS, NULL, HT_BF16);
+        convert(base, file, HT_CONTAINER_GGUF, NULL, HT_DTYPE_NONE);
+        for (size_t k = 0; k < sizeof types / sizeof *types; k++) {
+            char one[300], two[300], plain[300];
+            snprintf(one, sizeof one, "%s", scratch_path("one"));
+            snprintf(two, sizeof two, "%s", scratch_path("two"));
+            ht_convert_report report = convert(base, one, HT_CONTAINER_SAME, types[k], HT_DTYPE_NONE);
+            assert_true(report.n_rounded > 0 && report.bits < 10);
+            convert(file, two, HT_CONTAINER_MLX, types[k], HT_DTYPE_NONE);
+            stacked_for_mlx(one);
+            checkpoints_same_tensors(one, two);
+            answers_alike(models[i], one, two, 0);
+            if (!strcmp(types[k], "8:32")) answers_alike(models[i], base, one, 0.5);
+            if (strcmp(types[k], "3:32") != 0) continue;
+            snprintf(plain, sizeof plain, "%s", scratch_path(i ? "plain-gemma" : "plain-qwen"));
+            assert_int_equal(rename(one, plain), 0);
+            gather_importance(base);
+            convert(base, one, HT_CONTAINER_SAME, types[k], HT_DTYPE_NONE);
+            convert(file, two, HT_CONTAINER_MLX, types[k], HT_DTYPE_NONE);
+            ht_importance_free(importance);
+            importance = NULL;
+            checkpoints_same_tensors(one, two);
+            differs(one, plain, ".up_proj.scales"); /* it was found under the experts' names */
+        }
+    }
+}
+
+/* Experts in eight bits with scales of their own, stacked or not, are read exactly before they are rounded. */
+static void quantised_experts_are_rounded(void **state) {
+    (void)state;
+    static const char *const names[] = {"qwen3-moe-compressed-nvfp4", "qwen3-moe-modelopt-nvfp4-stacked",
+                                        "gemma4-experts-modelopt-nvfp4", "gemma4-experts-compressed-nvfp4-stacked"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char floats[300], direct[300], through[300];
+        snprintf(floats, sizeof floats, "%s", scratch_path("floats"));
+        snprintf(direct, sizeof direct, "%s", scratch_path("direct"));
+        snprintf(through, sizeof through, "%s", scratch_path("through"));
+        convert(tiny_checkpoint(names[i]), floats, HT_CONTAINER_SAFETENSORS, NULL, HT_DTYPE_NONE);
+        convert(tiny_checkpoint(names[i]), direct, HT_CONTAINER_SAME, "8:32", HT_DTYPE_NONE);
+        convert(floats, through, HT_CONTAINER_SAME, "8:32", HT_DTYPE_NONE);
+        stacked_for_mlx(direct);
+        checkpoints_same_tensors(direct, through);
+        answers_alike(names[i], floats, direct, 0.2);
+    }
+}
+
+/* A router in fp8, which mlx-lm does not read, has its values in f32. */
+static void quantised_routers_become_floats(void **state) {
+    (void)state;
+    char out[300];
+    snprintf(out, sizeof out, "%s", scratch_path("out"));
+    assert_string_equal(
+        checkpoint_type(tiny_checkpoint("gemma4-experts-fp8-rows"), "model.layers.0.router.proj.weight"), "F8_E5M2");
+    convert(tiny_checkpoint("gemma4-experts-fp8-rows"), out, HT_CONTAINER_SAME, "4:32", HT_DTYPE_NONE);
+    assert_string_equal(checkpoint_type(out, "model.layers.0.router.proj.weight"), "F32");
+    assert_int_equal(count_named(out, "router.proj.weight_"), 0);
+    answers_alike("gemma4-experts-fp8-rows", tiny_checkpoint("gemma4-experts-fp8-rows"), out,
+                  1e-5); /* no row is whole groups */
+}
+
+/* ---- files ---- */
+
+typedef struct shard {
+    const ht_checkpoint_files *from;
+    const ht_safetensor *tensor[256];
+    ht_tensor_output output[256];
+    char names[256][200];
+    int n;
+    unsigned char *bytes;
+} shard;
+
+static ht_status bytes_of(void *user, int i, const void **bytes, ht_error *err) {
+    (void)err;
+    shard *s = user;
+    free(s->bytes);
+    *bytes = s->bytes = s->tensor[i] ? checkpoint_bytes(s->from, s->tensor[i]) : calloc(1, 64);
+    return HT_OK;
+}
+
+static void add(shard *s, const char *name, const ht_safetensor *t) {
+    static const int64_t shape[] = {4, 4};
+    assert_true(s->n < 256);
+    snprintf(s->names[s->n], sizeof s->names[s->n], "%s", name);
+    s->tensor[s->n] = t;
+    s->output[s->n] = t ? (ht_tensor_output){s->names[s->n], t->dtype, t->rank, t->shape, t->n_bytes}
+                        : (ht_tensor_output){s->names[s->n], "F32", 2, shape, 64};
+    s->n++;
+}
+
+/* Layer 0's experts but the first fill the second file of three; where `nested` the text model is a part of a larger one, with a
+ * tower. */
+static int shard_of(const char *name) {
+    if (strstr(name, "layers.0.mlp.experts.")) return strstr(name, "experts.0.") ? 0 : 1;
+    return strstr(name, "layers.0.") ? 0 : 2;
+}
+
+static void write_shards(const char *from, const char *to, bool nested) {
+    ht_checkpoint_files *c = checkpoint_files(from);
+    char map[65536] = "{\"weight_map\": {", path[400], name[200];
+    ht_error err = {0};
+    for (int i = 0; i < 3; i++) {
+        shard *s = calloc(1, sizeof *s);
+        assert_non_null(s);
+        s->from = c;
+        for (size_t k = 0; k < ht_checkpoint_n_tensors(c); k++) {
+            const ht_safetensor *t = ht_safetensors_at(c->tensors, k);
+            const bool inner = nested && !strncmp(t->name, "model.", 6);
+            if (shard_of(t->name) != i) continue;
+            snprintf(name, sizeof name, "%s%s", inner ? "model.language_model." : "", t->name + (inner ? 6 : 0));
+            add(s, name, t);
+        }
+        if (nested && i == 2) add(s, "model.vision_tower.patch.weight", NULL);
+        for (int k = 0; k < s->n; k++)
+            snprintf(map + strlen(map), sizeof map - strlen(map), "%s\"%s\": \"model-%05d-of-00003.safetensors\"",
+                     i || k ? ", " : "", s->names[k], i + 1);
+        snprintf(path, sizeof path, "%s/model-%05d-of-00003.safetensors", to, i + 1);
+        if (ht_safetensors_write(path, s->output, s->n, NULL, 0, bytes_of, s, &err)) fail_msg("%s", err.message);
+        free(s->bytes);
+        free(s);
+    }
+    snprintf(map + strlen(map), sizeof map - strlen(map), "}}");
+    snprintf(path, sizeof path, "%s/model.safetensors.index.json", to);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(map, f);
+    fclose(f);
+    snprintf(path, sizeof path, "cp %s/config.json %s/", from, to);
+    assert_int_equal(system(path), 0);
+    ht_checkpoint_close(c);
+}
+
+static bool is_there(const char *directory, const char *name) {
+    char path[400];
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    return access(path, R_OK) == 0;
+}
+
+/* Tensors stay in the file of their first rows; one that none begins in is not written. */
+static void shards_stay(void **state) {
+    (void)state;
+    char base[300], parts[300], out[300], back[300];
+    snprintf(base, sizeof base, "%s", scratch_path("base"));
+    convert(tiny_checkpoint("qwen3-moe-q4_1.gguf"), base, HT_CONTAINER_SAFETENSORS, NULL, HT_BF16);
+    for (int nested = 0; nested < 2; nested++) {
+        snprintf(parts, sizeof parts, "%s", scratch_path(nested ? "nested" : "parts"));
+        snprintf(out, sizeof out, "%s", scratch_path(nested ? "out-nested" : "out"));
+        snprintf(back, sizeof back, "%s", scratch_path(nested ? "back-nested" : "back"));
+        assert_int_equal(mkdir(parts, 0777), 0);
+        write_shards(base, parts, nested);
+        answers_alike("parts", base, parts, 0);
+        convert(parts, out, HT_CONTAINER_MLX, NULL, HT_DTYPE_NONE);
+        stacked_for_mlx(out);
+        assert_true(is_there(out, "model-00001-of-00003.safetensors"));
+        assert_false(is_there(out, "model-00002-of-00003.safetensors"));
+        assert_true(is_there(out, "model-00003-of-00003.safetensors"));
+        answers_alike("stacked", base, out, 0);
+        assert_int_equal(count_named(out, "model.language_model.") > 0, nested);
+        assert_int_equal(count_named(out, "vision_tower"), nested);
+        convert(out, back, HT_CONTAINER_SAFETENSORS, NULL, HT_DTYPE_NONE);
+        checkpoints_same_tensors(parts, back);
+        convert(parts, out, HT_CONTAINER_SAME, "8:32", HT_DTYPE_NONE);
+        answers_alike("rounded", base, out, 0.2);
+    }
+}
+
+/* ---- what stays as it is ---- */
+
+/* Without a reader that is named, floats and their names stay; groups stay where mlx-lm's names are there already. */
+static void names_stay(void **state) {
+    (void)state;
+    char out[300], again[300];
+    snprintf(out, sizeof out, "%s", scratch_path("floats"));
+    convert(tiny_checkpoint("qwen3-moe-mixed-bf16"), out, HT_CONTAINER_SAME, "f32", HT_DTYPE_NONE);
+    assert_true(count_named(out, ".experts.0.") > 0);
+    assert_int_equal(count_named(out, ".switch_"), 0);
+    snprintf(out, sizeof out, "%s", scratch_path("groups"));
+    convert(tiny_checkpoint("qwen3-moe-mlx4-bf16"), out, HT_CONTAINER_MLX, NULL, HT_DTYPE_NONE);
+    checkpoints_same_tensors(tiny_checkpoint("qwen3-moe-mlx4-bf16"), out);
+    snprintf(again, sizeof again, "%s", scratch_path("again"));
+    convert(out, again, HT_CONTAINER_SAME, "4:64", HT_DTYPE_NONE);
+    checkpoints_same_tensors(out, again);
+}
+
+static void groups_are_not_for_transformers(void **state) {
+    (void)state;
+    static const char *const types[] = {"4", "mxfp4"};
+    const int before = scratch_count();
+    for (int i = 0; i < 2; i++) {
+        ht_error err = {0};
+        ht_convert_options o =
+            OPTIONS(ht_convert_options, with.container = HT_CONTAINER_SAFETENSORS, with.type = types[i]);
+        assert_int_equal(ht_convert(tiny_checkpoint("qwen3-moe-f32"), scratch_path("x"), &o, &err), HT_ERR_ARGUMENT);
+        assert_non_null(strstr(err.message, types[i]));
+        assert_non_null(strstr(err.message, "transformers"));
+    }
+    assert_int_equal(scratch_count(), before);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(values_go_both_ways),
+        cmocka_unit_test_setup_teardown(floats_come_back, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(one_step_rounds_as_two, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(quantised_experts_are_rounded, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(quantised_routers_become_floats, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(shards_stay, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(names_stay, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(groups_are_not_for_transformers, scratch_start, scratch_finish),
+    };
+    return cmocka_run_group_tests(tests, open_device, close_device);
+}
