@@ -278,9 +278,18 @@ static uint32_t parse_sequence(parser *p, bool lines) {
     return all == HT_INTERN_FAILED ? add(p, (node){.kind = NODE_EMPTY}) : all;
 }
 
+/* Whether alternatives go on, which they may do on another line: no rule begins with a bar. */
+static bool take_bar(parser *p) {
+    const size_t at = p->at;
+    skip(p, true);
+    if (take(p, '|')) return true;
+    p->at = at;
+    return false;
+}
+
 static uint32_t parse_either(parser *p, bool lines) {
     uint32_t all = parse_sequence(p, lines);
-    while (!p->status && take(p, '|')) {
+    while (!p->status && take_bar(p)) {
         skip(p, true);
         const uint32_t right = parse_sequence(p, lines);
         all = add(p, (node){.kind = NODE_EITHER, .left = all, .right = right});
