@@ -2,6 +2,7 @@
 #include "answer.h"
 #include "backends.h"
 #include "command.h"
+#include "constraint.h"
 #include "device.h"
 #include "engine.h"
 #include "input.h"
@@ -112,7 +113,7 @@ static ht_status turn_thinking_off(const engine *e, const options *o, ht_chat *c
     if (!st) st = ht_chat_format(e->model, chat, &with, err);
     if (!st) st = ht_chat_set_thinking(chat, false, err);
     if (!st) st = ht_chat_format(e->model, chat, &without, err);
-    if (!st && !o->quiet && strcmp(with, without) == 0)
+    if (!st && !o->quiet && o->no_thinking && strcmp(with, without) == 0)
         fprintf(stderr, "hearth run: the chat template has no switch for thoughts, so --no-thinking changes nothing\n");
     ht_text_free(with);
     ht_text_free(without);
@@ -123,6 +124,7 @@ static ht_status turn_thinking_off(const engine *e, const options *o, ht_chat *c
 typedef struct answerer {
     engine e;
     ht_backend_model *other; /* NULL: the engine */
+    ht_grammar *grammar;     /* of the answer; NULL: none */
     const char *chat_format; /* NULL: none */
     int64_t context;         /* 0: not known */
 } answerer;
@@ -133,7 +135,8 @@ static ht_status make_chat(const answerer *by, const options *o, const char *pro
     if (!st && *prompt) st = ht_chat_add(*chat, "user", prompt, err);
     if (!st && o->tools) st = set_tools(o, *chat, err);
     if (!st) st = options_chat_variables(o, *chat, err);
-    if (!st && o->no_thinking)
+    /* A grammar begins with the answer's first token: there is no place for thoughts before it. */
+    if (!st && (o->no_thinking || by->grammar))
         st = by->other ? ht_chat_set_thinking(*chat, false, err) : turn_thinking_off(&by->e, o, *chat, err);
     return st;
 }
@@ -164,6 +167,7 @@ static ht_status generate(answerer *by, const options *o, const char *prompt, re
     how.lookup = o->lookup;
     how.draft = by->e.draft;
     how.guesses = (int32_t)o->guesses;
+    how.grammar = by->grammar;
     how.probes = o->probe ? &r->probes.options : NULL;
     if (o->raw || !by->chat_format) {
         const char *needs = option_of_chats(o);
@@ -251,7 +255,7 @@ static ht_status open_answerer(answerer *by, const options *o, const char *promp
         if (st) return st;
         by->chat_format = ht_chat_format_name(by->e.model);
         by->context = ht_model_context(by->e.model);
-        return HT_OK;
+        return constraint_open(o, by->e.model, &by->grammar, err);
     }
     ht_status st = backend_open(o, &by->other, err);
     if (!st) st = ht_backend_get_info(by->other, &info, err);
@@ -263,6 +267,7 @@ static ht_status open_answerer(answerer *by, const options *o, const char *promp
 
 static void close_answerer(answerer *by) {
     ht_backend_close(by->other);
+    ht_grammar_free(by->grammar);
     engine_close(&by->e);
 }
 
@@ -282,6 +287,10 @@ int run_command(const options *o) {
                     of_chats ? of_chats : "system", of_chats ? "raw" : "messages");
         else
             fprintf(stderr, "hearth run: --max-tokens is 0, expected 1 or more (see hearth run --help)\n");
+        return EXIT_USAGE;
+    }
+    if (constraint_problem(o)) {
+        fprintf(stderr, "hearth run: %s (see hearth run --help)\n", constraint_problem(o));
         return EXIT_USAGE;
     }
     if ((o->probe && !probes_kinds(o->probe)) || (o->probe_out && !o->probe)) {

@@ -6,6 +6,7 @@
 #define HEARTH_GENERATE_H
 
 #include <hearth/chat.h>
+#include <hearth/grammar.h>
 #include <hearth/probe.h>
 #include <hearth/session.h>
 
@@ -64,6 +65,10 @@ typedef struct ht_generate_options {
     int32_t guesses; /* in one step, 1 to 15; default 0: as many as have been worth it */
     /* What is observed on the way (probe.h); nothing is guessed then. Default NULL: nothing. */
     const ht_probe_options *probes;
+    /* What the output has to be a text of (grammar.h): each token is drawn from those that the grammar allows, before all stages
+     * of the sampler, and the output ends where the text can only end. The same bits with guesses as without. Compiled for the
+     * same model; the call holds it. Default NULL: the output is free. */
+    ht_grammar *grammar;
 } ht_generate_options;
 HT_API void ht_generate_options_init(ht_generate_options *options, size_t size);
 

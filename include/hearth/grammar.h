@@ -44,8 +44,13 @@ HT_API ht_status ht_matcher_mask(ht_matcher *m, const uint32_t **mask, ht_error 
 /* Appends a token; *allowed says whether it may come next, and when not, nothing was changed. A stop id where the text may end is allowed and
  * changes nothing. */
 HT_API ht_status ht_matcher_accept(ht_matcher *m, int32_t token, bool *allowed, ht_error *err);
-/* Whether the text may end here. */
-HT_API ht_status ht_matcher_may_end(ht_matcher *m, bool *may_end, ht_error *err);
+/* Whether a text ends. */
+typedef enum ht_ending {
+    HT_ENDING_NOT, /* the text is not whole */
+    HT_ENDING_MAY, /* it may end, or go on */
+    HT_ENDING_MUST /* it is whole, and no token goes on with it */
+} ht_ending;
+HT_API ht_status ht_matcher_ending(ht_matcher *m, ht_ending *ending, ht_error *err);
 /* Takes back all tokens but the first n; HT_ERR_ARGUMENT when there are fewer. */
 HT_API ht_status ht_matcher_truncate(ht_matcher *m, size_t n, ht_error *err);
 HT_API size_t ht_matcher_length(const ht_matcher *m); /* tokens */

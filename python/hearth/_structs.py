@@ -196,6 +196,7 @@ class ht_generate_options(Structure):
         ("draft", c_void_p),
         ("guesses", c_int32),
         ("probes", POINTER(ht_probe_options)),
+        ("grammar", c_void_p),
     ]
 
 

@@ -161,6 +161,7 @@ static ht_status run_with(run *r, ht_mlx_model *m, const char *command, ht_error
                          : r->o->draft   ? "draft"
                          : r->o->guesses ? "guesses"
                          : r->o->probes  ? "probes"
+                         : r->o->grammar ? "grammar"
                                          : NULL;
     if (beyond) return ht_fail(err, HT_ERR_UNSUPPORTED, "%s is not supported by mlx_lm", beyond);
     if (r->o->max_tokens < 1)

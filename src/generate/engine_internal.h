@@ -76,6 +76,7 @@ struct ht_engine_request {
     ht_generate_options o; /* what it points to is the request's */
     ht_sampler_options sampler;
     ht_probe_options probes;
+    ht_grammar *grammar; /* retained; NULL: none */
     char *order, **stop, *salt;
     ht_prefix_key key; /* likewise */
     ht_adapter **adapter;

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "generate/engine_internal.h"
+#include "grammar/grammar.h"
 #include "models/model.h"
 
 #include <math.h>
@@ -38,6 +39,7 @@ static ht_status copy_options(ht_engine_request *r, const ht_generate_options *o
     if (r->sampler.order && !(r->order = strdup(r->sampler.order))) return no_memory(err);
     r->sampler.order = r->order;
     r->o.sampler = &r->sampler;
+    if (r->o.grammar) r->grammar = ht_grammar_retain(r->o.grammar);
     status = ht_probing_read_options(&r->probes, r->o.probes, err);
     r->o.probes = r->probes.kinds ? &r->probes : NULL;
     return status;
@@ -150,6 +152,7 @@ void ht_engine_request_free(ht_engine_request *r) {
     for (int i = 0; i < r->key.n_adapters; i++) ht_adapter_free(r->adapter[i]);
     for (int i = 0; r->stop && i < r->o.n_stop; i++) free(r->stop[i]);
     for (int32_t i = 0; i < r->n; i++) free(r->answer[i].token);
+    ht_grammar_free(r->grammar);
     free(r->stop);
     free(r->order);
     free(r->salt);

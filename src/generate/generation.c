@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "device/device.h"
+#include "grammar/grammar.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -40,12 +41,21 @@ static ht_status begin_speculation(ht_generation *g, ht_error *err) {
     return ht_speculation_new(&setup, &g->speculation, err);
 }
 
+static ht_status begin_grammar(ht_generation *g, ht_error *err) {
+    const ht_model *m = g->s->model;
+    if (!ht_grammar_is_for(g->o.grammar, m))
+        return ht_fail(err, HT_ERR_ARGUMENT, "the grammar was compiled for another model: its tokens are other ones");
+    const ht_status status = ht_sampler_constrain(g->sampler, err);
+    return status ? status : ht_matcher_new(g->o.grammar, &g->matcher, err);
+}
+
 ht_status ht_generation_begin(ht_generation *g, ht_text_fn *fn, void *user, ht_error *err) {
     const ht_model *m = g->s->model;
     const bool wants_text = fn || g->answer || g->o.n_stop > 0;
     if (g->o.max_tokens < 1)
         return ht_fail(err, HT_ERR_ARGUMENT, "max_tokens is %d, expected 1 or more", (int)g->o.max_tokens);
     ht_status status = ht_sampler_new(g->o.sampler, m->vocab, m->device->row_ops, &g->sampler, err);
+    if (!status && g->o.grammar) status = begin_grammar(g, err);
     if (!status) status = begin_speculation(g, err);
     if (!status && g->o.probes) status = ht_probing_new(m, g->o.probes, &g->probing, err);
     if (!status && wants_text) status = ht_model_need_tokenizer(m, err);
@@ -54,6 +64,8 @@ ht_status ht_generation_begin(ht_generation *g, ht_text_fn *fn, void *user, ht_e
 
 void ht_generation_end(ht_generation *g) {
     ht_sampler_free(g->sampler);
+    ht_matcher_free(g->matcher);
+    g->matcher = NULL;
     ht_probing_free(g->probing);
     g->probing = NULL;
     ht_speculation_free(g->speculation);
@@ -91,13 +103,24 @@ ht_status ht_generation_set_prompt(ht_generation *g, const int32_t *ids, size_t 
 
 /* ---- the answer ---- */
 
+/* Draws of one row, of the tokens that the grammar allows. */
+static ht_status pick(ht_generation *g, const ht_logits_rows *logits, int32_t row, int32_t *id, ht_error *err) {
+    const uint32_t *mask;
+    bool allowed;
+    ht_status status = g->matcher ? ht_matcher_mask(g->matcher, &mask, err) : HT_OK;
+    if (status) return status;
+    if (g->matcher) ht_sampler_set_mask(g->sampler, mask, ht_tokenizer_vocab_size(g->s->model->tokenizer));
+    status = ht_sampler_pick_row(g->sampler, logits, row, g->s->token, g->total + row, id, err);
+    return status || !g->matcher ? status : ht_matcher_accept(g->matcher, *id, &allowed, err);
+}
+
 /* Draws the token after `total` others, and as long as it is what was guessed the next, on a thread of the step. */
 static ht_status draw(void *user, const ht_logits_rows *logits, ht_error *err) {
     ht_generation *g = user;
     const int32_t *token = g->s->token;
     for (int32_t i = 0; i < logits->n_rows; i++) {
         int32_t id;
-        const ht_status status = ht_sampler_pick_row(g->sampler, logits, i, token, g->total + i, &id, err);
+        const ht_status status = pick(g, logits, i, &id, err);
         if (status) return i == 0 ? status : HT_OK; /* it may never come to this row */
         g->drawn[g->n_drawn++] = id;
         if (g->probing) ht_probing_look(g->probing, logits->x, g->s->job.taps); /* nothing is guessed then */
@@ -123,6 +146,8 @@ ht_status ht_generation_guess(ht_generation *g, ht_error *err) {
 ht_status ht_generation_ask(ht_generation *g, ht_error *err) {
     ht_session *s = g->s;
     g->n_drawn = 0;
+    /* Tokens that were drawn by a job that failed were not taken. */
+    if (g->matcher) (void)ht_matcher_truncate(g->matcher, (size_t)g->metrics.generated_tokens, NULL);
     g->asked = ht_now_seconds();
     const int64_t end = g->total + g->n_guesses;
     ht_status status = ht_session_prepare(s, end, g->prompt_only ? end : g->total - 1, err);
@@ -183,6 +208,12 @@ static ht_status take_token(ht_generation *g, int32_t id, ht_error *err) {
     g->total = s->n_tokens;
     g->metrics.generated_tokens++;
     status = ht_token_output_put(&g->output, id, &g->metrics.finish, err);
+    if (!status && g->matcher && !g->metrics.finish &&
+        g->metrics.generated_tokens == (int64_t)ht_matcher_length(g->matcher)) {
+        ht_ending ending;
+        status = ht_matcher_ending(g->matcher, &ending, err);
+        if (!status && ending == HT_ENDING_MUST) g->metrics.finish = HT_FINISH_STOP;
+    }
     const bool full = g->metrics.generated_tokens >= g->o.max_tokens || s->n_tokens >= limit_of(g);
     if (status == HT_OK && !g->metrics.finish && full) g->metrics.finish = HT_FINISH_LENGTH;
     return status;

@@ -16,6 +16,7 @@ typedef struct ht_generation {
     ht_session *s;
     ht_generate_options o;
     ht_sampler *sampler;
+    ht_matcher *matcher; /* of the tokens that were drawn; NULL: they may be any */
     ht_probing *probing; /* NULL: nobody wants probes */
     ht_probe_fn *probe;  /* takes them in the place of the options' function; NULL: that one */
     void *probe_user;

@@ -22,6 +22,9 @@ struct ht_sampler {
     double *block_mass; /* [blocks]; NULL when greedy */
     uint8_t *seen;      /* [vocab] bits, clear between calls; NULL without penalty */
     ht_ranked *list;    /* [vocab]; NULL without filters */
+    bool constrained;   /* x and ids are there, and every pick has a mask */
+    const uint32_t *mask;
+    int32_t n_masked; /* tokens that the mask has bits for */
 };
 
 /* ---- options ---- */
@@ -172,6 +175,19 @@ void ht_sampler_free(ht_sampler *s) {
     free(s);
 }
 
+ht_status ht_sampler_constrain(ht_sampler *s, ht_error *err) {
+    const size_t n = (size_t)s->vocab;
+    if (!s->x) s->x = malloc(n * sizeof *s->x);
+    if (!s->ids) s->ids = malloc(n * sizeof *s->ids);
+    s->constrained = s->x && s->ids;
+    return s->constrained ? HT_OK : ht_fail_memory(err, n * (sizeof *s->x + sizeof *s->ids), "the sampler");
+}
+
+void ht_sampler_set_mask(ht_sampler *s, const uint32_t *mask, int32_t n_tokens) {
+    s->mask = mask;
+    s->n_masked = n_tokens < s->vocab ? n_tokens : s->vocab;
+}
+
 /* ---- the chain ---- */
 
 /* What is left of the row while the chain runs. `list`, when there is one, holds the highest of the row in order: all
@@ -252,10 +268,25 @@ static int32_t coming_top_k(const ht_sampler *s, int first, int32_t n) {
     return 0;
 }
 
+/* Makes the tokens that the mask allows a row of their own. */
+static void run_mask(ht_sampler *s, chain *c) {
+    int32_t n = 0;
+    for (int32_t first = 0; first < s->n_masked; first += 32)
+        for (uint32_t bits = s->mask[first >> 5]; bits; bits &= bits - 1) {
+            const int32_t id = first + __builtin_ctz(bits);
+            if (id >= s->n_masked) break;
+            s->ids[n] = id;
+            s->x[n++] = c->row.x[id];
+        }
+    c->row.n = c->whole_n = n;
+    c->row.x = s->x;
+    c->ids = s->ids;
+}
+
 /* Makes what is left a row of its own, which may be written to. */
 static void compact(ht_sampler *s, chain *c, bool filtered) {
     if (!filtered) {
-        memcpy(s->x, c->row.x, (size_t)c->row.n * sizeof *s->x);
+        if (c->row.x != s->x) memcpy(s->x, c->row.x, (size_t)c->row.n * sizeof *s->x);
     } else {
         int32_t n = 0;
         for (int32_t i = 0; i < c->row.n; i++) {
@@ -346,6 +377,7 @@ static int64_t most_penalised(const ht_sampler *s, int64_t n_history) {
 
 int32_t ht_sampler_top_k(const ht_sampler *s, int64_t n_history) {
     int64_t more = 0, k = s->o.temperature > 0 ? INT32_MAX : 1;
+    if (s->constrained) return 0; /* the highest may be none that are allowed */
     for (int i = 0; i < HT_SAMPLER_STAGES; i++) {
         ht_sampler_stage stage = s->order[i];
         if (!stage_on(&s->o, stage)) continue;
@@ -374,6 +406,7 @@ ht_status ht_sampler_pick_row(ht_sampler *s, const ht_logits_rows *logits, int64
                .n_list = -1};
     bool scanned = false, filtered = false;
     *id = -1;
+    if (s->constrained) run_mask(s, &c);
     for (int i = 0; i < HT_SAMPLER_STAGES; i++) {
         ht_sampler_stage stage = s->order[i];
         if (!stage_on(&s->o, stage)) continue;

@@ -41,6 +41,12 @@ ht_status ht_sampler_new(const ht_sampler_options *options, int32_t vocab, const
                          ht_error *err);
 void ht_sampler_free(ht_sampler *s); /* NULL is fine */
 
+/* Prepares a sampler for masks, which all of its picks then need. */
+ht_status ht_sampler_constrain(ht_sampler *s, ht_error *err);
+/* Of the next picks: only token t < n_tokens is picked whose bit t % 32 of mask[t / 32] is set; there is one. The chain sees
+ * no other. Lent until the last of these picks. */
+void ht_sampler_set_mask(ht_sampler *s, const uint32_t *mask, int32_t n_tokens);
+
 /* How many of the highest logits decide what is picked after n_history tokens; 0: all may. The others may then be
  * HT_LEFT_OUT (device/matrix.h). */
 int32_t ht_sampler_top_k(const ht_sampler *s, int64_t n_history);

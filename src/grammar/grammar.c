@@ -82,6 +82,8 @@ ht_status ht_grammar_new(ht_rules *rules, const ht_token_trie *trie, const int32
     return HT_OK;
 }
 
+bool ht_grammar_is_for(const ht_grammar *g, const ht_model *m) { return g->model == m; }
+
 void ht_grammar_set_budget(ht_grammar *g, size_t bytes) {
     pthread_mutex_lock(&g->lock);
     g->budget = bytes;
@@ -249,9 +251,14 @@ ht_status ht_matcher_accept(ht_matcher *m, int32_t token, bool *allowed, ht_erro
     return status;
 }
 
-ht_status ht_matcher_may_end(ht_matcher *m, bool *may_end, ht_error *err) {
+ht_status ht_matcher_ending(ht_matcher *m, ht_ending *ending, ht_error *err) {
+    size_t n;
     const ht_status status = begin(m, err);
-    *may_end = !status && ht_automaton_may_end(m->g->automaton, m->configuration[m->n]);
+    *ending = HT_ENDING_NOT;
+    if (!status && ht_automaton_may_end(m->g->automaton, m->configuration[m->n])) {
+        ht_automaton_threads(m->g->automaton, m->configuration[m->n], &n);
+        *ending = n ? HT_ENDING_MAY : HT_ENDING_MUST;
+    }
     pthread_mutex_unlock(&m->g->lock);
     return status;
 }

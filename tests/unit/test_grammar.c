@@ -304,9 +304,14 @@ static void walk(const ht_tokenizer *t, const char *grammar, const int32_t *endi
                 fail_msg("step %d: token %d \"%.*s\" is %s", step, id, (int)n, text, allowed ? "allowed" : "refused");
         }
         assert_true(n_allowed > 0);
-        bool allowed, may_end;
-        assert_int_equal(ht_matcher_may_end(m, &may_end, &err), HT_OK);
-        assert_int_equal(may_end, ht_automaton_may_end(a, at));
+        bool allowed;
+        ht_ending found;
+        size_t n_threads;
+        assert_int_equal(ht_matcher_ending(m, &found, &err), HT_OK);
+        ht_automaton_threads(a, at, &n_threads);
+        assert_int_equal(found, !ht_automaton_may_end(a, at) ? HT_ENDING_NOT
+                                : n_threads                  ? HT_ENDING_MAY
+                                                             : HT_ENDING_MUST);
         assert_int_equal(ht_matcher_accept(m, chosen, &allowed, &err), HT_OK);
         assert_true(allowed);
         if (chosen == ending[0]) {
@@ -366,7 +371,8 @@ static void matchers(void **state) {
     ht_matcher *m;
     ht_error err = {0};
     const uint32_t *mask;
-    bool allowed, may_end;
+    bool allowed;
+    ht_ending ending;
     const char pattern[] = "ab*|c";
     assert_int_equal(ht_grammar_from_regex(model, pattern, strlen(pattern), &g, &err), HT_OK);
     assert_int_equal(ht_matcher_new(g, &m, &err), HT_OK);
@@ -389,8 +395,8 @@ static void matchers(void **state) {
         assert_true(allowed);
     }
     assert_int_equal(ht_matcher_length(m), 200);
-    assert_int_equal(ht_matcher_may_end(m, &may_end, &err), HT_OK);
-    assert_true(may_end);
+    assert_int_equal(ht_matcher_ending(m, &ending, &err), HT_OK);
+    assert_int_equal(ending, HT_ENDING_MAY);
     assert_int_equal(ht_matcher_truncate(m, 201, &err), HT_ERR_ARGUMENT);
     assert_int_equal(ht_matcher_truncate(m, 0, &err), HT_OK);
     assert_int_equal(ht_matcher_accept(m, c, &allowed, &err), HT_OK);
@@ -398,6 +404,8 @@ static void matchers(void **state) {
     assert_int_equal(ht_matcher_accept(m, TINY_EOS, &allowed, &err), HT_OK);
     assert_true(allowed);
     assert_int_equal(ht_matcher_length(m), 1);
+    assert_int_equal(ht_matcher_ending(m, &ending, &err), HT_OK);
+    assert_int_equal(ending, HT_ENDING_MUST);
     ht_matcher_free(m);
     assert_int_equal(ht_grammar_from_regex(model, "a(?!.*)", 7, &g, &err), HT_ERR_FORMAT);
     assert_null(g);

@@ -1,0 +1,16 @@
+/* Constraints on answers: the grammar that the options ask for. */
+#ifndef HEARTH_APP_CONSTRAINT_H
+#define HEARTH_APP_CONSTRAINT_H
+
+#include "options.h"
+
+#include <hearth/grammar.h>
+
+/* Whether the options ask for one. */
+bool constraint_wanted(const options *o);
+/* What is wrong with the options, as a sentence; NULL: nothing. */
+const char *constraint_problem(const options *o);
+/* *out is NULL when none is asked for; the caller frees it. */
+ht_status constraint_open(const options *o, ht_model *m, ht_grammar **out, ht_error *err);
+
+#endif
