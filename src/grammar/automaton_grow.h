@@ -14,7 +14,8 @@ static inline void ht_automaton_fail(ht_automaton *a, ht_status status) {
 /* Makes *array hold `need` elements of `size` bytes; false, noted, when memory runs out. */
 static inline bool ht_automaton_reserve(ht_automaton *a, void *array, uint32_t *capacity, size_t need, size_t size) {
     void **of = array;
-    if (need <= *capacity) return true;
+    if (need <= *capacity && *of)
+        return true; /* also of none: places in an array that is not there have no addresses */
     size_t larger = *capacity ? *capacity : 32;
     while (larger < need) larger *= 2;
     void *moved = larger <= INT32_MAX ? realloc(*of, larger * size) : NULL;

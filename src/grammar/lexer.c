@@ -48,6 +48,7 @@ int32_t ht_lex_make_next(ht_automaton *a, uint32_t state, int byte_class) {
     size_t n;
     ht_intern_at(&a->states, state, &n);
     const uint32_t begin = a->n_scratch;
+    if (!ht_automaton_reserve(a, &a->scratch, &a->scratch_capacity, begin, sizeof *a->scratch)) return HT_LEX_DEAD;
     for (size_t i = 0; i < n; i += 2) {
         size_t same;
         const uint32_t *words = ht_intern_at(&a->states, state, &same) + i;

@@ -7,7 +7,7 @@
 /* Nesting of expressions that are derived: frames of some 100 bytes. */
 #define DEPTH_MOST 4000
 /* Expressions that a search for a text looks at: milliseconds. */
-#define SEARCH_MOST 50000u
+#define SEARCH_MOST 20000u
 
 /* ---- classes of bytes ---- */
 

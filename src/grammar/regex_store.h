@@ -26,7 +26,7 @@ enum {
 };
 
 /* Expressions of one grammar at most: 64 bytes and more each. */
-#define HT_RE_LIMIT 2000000u
+#define HT_RE_LIMIT 1000000u
 
 struct ht_regexes {
     ht_intern nodes; /* kind and operands */

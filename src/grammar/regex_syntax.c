@@ -347,7 +347,7 @@ static ht_re characters_of(const builder *b, const ht_code_range *ranges, size_t
 static ht_re build_plain(const builder *b, uint32_t at) {
     const node *of = &b->p->nodes[at];
     switch (of->kind) {
-    case NODE_CHARACTERS: return characters_of(b, b->p->ranges.range + of->first, of->n);
+    case NODE_CHARACTERS: return of->n ? characters_of(b, b->p->ranges.range + of->first, of->n) : HT_RE_NONE;
     case NODE_SEQUENCE: {
         /* The tree leans to the left: from the last one on. */
         ht_re all = HT_RE_EMPTY;

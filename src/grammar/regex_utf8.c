@@ -33,7 +33,8 @@ static ht_re sequence(ht_regexes *s, uint32_t first, uint32_t last, int n, unsig
     return ht_re_alternatives(s, part, 3);
 }
 
-static ht_re of_range(ht_regexes *s, uint32_t first, uint32_t last) {
+/* Pushes the code points of a range onto the scratch stack, those of each length in UTF-8 apart. */
+static void push_range(ht_regexes *s, uint32_t first, uint32_t last) {
     static const struct {
         uint32_t first, last;
         int n;
@@ -43,18 +44,16 @@ static ht_re of_range(ht_regexes *s, uint32_t first, uint32_t last) {
                    {0x800, 0xD7FF, 3, 0xE0},
                    {0xE000, 0xFFFF, 3, 0xE0},
                    {0x10000, LAST_CODE_POINT, 4, 0xF0}};
-    ht_re all = HT_RE_NONE;
-    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths && !s->status; i++) {
         const uint32_t from = first > lengths[i].first ? first : lengths[i].first;
         const uint32_t to = last < lengths[i].last ? last : lengths[i].last;
-        if (from > to) continue;
-        all = ht_re_either(s, all, sequence(s, from, to, lengths[i].n, lengths[i].base));
+        if (from <= to) ht_re_push(s, sequence(s, from, to, lengths[i].n, lengths[i].base));
     }
-    return all;
 }
 
 ht_re ht_re_code_points(ht_regexes *s, const ht_code_range *ranges, size_t n) {
-    ht_re all = HT_RE_NONE;
-    for (size_t i = 0; i < n; i++) all = ht_re_either(s, all, of_range(s, ranges[i].first, ranges[i].last));
-    return all;
+    if (s->status) return HT_RE_NONE;
+    const size_t begin = s->n_scratch;
+    for (size_t i = 0; i < n; i++) push_range(s, ranges[i].first, ranges[i].last);
+    return ht_re_join_scratch(s, HT_RE_KIND_ALTERNATIVES, begin);
 }

@@ -138,8 +138,8 @@ static uint32_t make_row(ht_automaton *a) {
         a->item[kept++] = a->item[i];
         a->item[kept++] = a->item[i + 1];
     }
-    qsort(a->item, kept / 2, 2 * sizeof *a->item, by_pair);
     if (!ht_automaton_reserve(a, &a->item, &a->items_capacity, (size_t)kept + 1, sizeof *a->item)) return 0;
+    qsort(a->item, kept / 2, 2 * sizeof *a->item, by_pair);
     a->item[kept] = accepts;
     bool is_new;
     const uint32_t row = a->status ? HT_INTERN_FAILED : ht_intern_add(&a->kernels, a->item, (size_t)kept + 1, &is_new);

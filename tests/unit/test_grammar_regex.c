@@ -196,6 +196,7 @@ static const pattern_case cases[] = {
     {"\\uD83D\\uDE00", false, {"\xF0\x9F\x98\x80"}, {""}},
     {"\\p{Lu}\\p{L}*\\P{L}", false, {"A1", "\xC3\x84\xC3\xA4 "}, {"a1", "AA"}},
     {"\\p{Letter}\\p{gc=Nd}\\p{General_Category=Decimal_Number}", false, {"a12"}, {"1aa"}},
+    {"@[\\p{Lu}]", false, {"@A"}, {"@", "A"}}, /* A follows @ */
     {"(?=.*\\d)(?=.*[a-z]).{3,}", false, {"a1x", "xx1"}, {"abc", "123", "a1"}},
     {"^(?!foo)", true, {"", "bar", "xfoo"}, {"foo", "foobar"}},
     {"^(?!.*(?:a|b)$)[a-c]*$", true, {"", "c", "ac"}, {"a", "cb"}},

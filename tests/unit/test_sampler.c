@@ -37,14 +37,19 @@ static void probabilities(item *v, int n, double temperature) {
 /* Where a decision hangs on less than this, float and double may differ: such cases are not compared. */
 static const double margin = 1e-6;
 
-/* Returns the id; -1 when a decision is too close to call. */
+static bool allows(const uint32_t *mask, int32_t id) { return !mask || mask[id >> 5] >> (id & 31) & 1; }
+
+/* Of the tokens that the mask allows; NULL: all. Returns the id; -1 when a decision is too close to call. */
 static int32_t plain_pick(const ht_sampler_options *o, const ht_sampler_stage *order, const float *logits, int n,
-                          const int32_t *history, int n_history) {
+                          const uint32_t *mask, const int32_t *history, int n_history) {
     item *v = calloc((size_t)n, sizeof *v);
     bool close = false;
     double temperature = 1;
     int window = o->repeat_window < 0 ? n_history : o->repeat_window;
-    for (int i = 0; i < n; i++) v[i] = (item){i, (double)logits[i], 0};
+    int n_allowed = 0;
+    for (int i = 0; i < n; i++)
+        if (allows(mask, i)) v[n_allowed++] = (item){i, (double)logits[i], 0};
+    n = n_allowed;
     for (int stage = 0; stage < HT_SAMPLER_STAGES; stage++) {
         qsort(v, (size_t)n, sizeof *v, by_logit);
         probabilities(v, n, temperature);
@@ -132,15 +137,35 @@ static float bell(void) {
     return sum;
 }
 
-static int32_t pick(const ht_sampler_options *o, const float *logits, int32_t n, const int32_t *history,
-                    int n_history) {
+static int32_t pick_masked(const ht_sampler_options *o, const float *logits, int32_t n, const uint32_t *mask,
+                           const int32_t *history, int n_history) {
     ht_sampler *s;
     ht_error err = {0};
     int32_t id = -2;
     if (ht_sampler_new(o, n, ops, &s, &err)) fail_msg("%s", err.message);
+    if (mask) {
+        assert_int_equal(ht_sampler_constrain(s, &err), HT_OK);
+        assert_int_equal(ht_sampler_top_k(s, n_history), 0);
+        ht_sampler_set_mask(s, mask, n);
+    }
     if (ht_sampler_pick(s, logits, history, n_history, &id, &err)) fail_msg("%s", err.message);
     ht_sampler_free(s);
     return id;
+}
+
+static int32_t pick(const ht_sampler_options *o, const float *logits, int32_t n, const int32_t *history,
+                    int n_history) {
+    return pick_masked(o, logits, n, NULL, history, n_history);
+}
+
+/* Some of n tokens, one at least. */
+static void draw_mask(uint32_t *mask, int n) {
+    const uint32_t rarity = next_random() % 6;
+    memset(mask, 0, ((size_t)n + 31) / 32 * sizeof *mask);
+    for (int i = 0; i < n; i++)
+        if (next_random() % (1u << 2 * rarity) == 0) mask[i >> 5] |= 1u << (i & 31);
+    const uint32_t one = next_random() % (uint32_t)n;
+    mask[one >> 5] |= 1u << (one & 31);
 }
 
 /* All stages in some order, and as the text that asks for it. */
@@ -213,6 +238,7 @@ static void agrees_with_the_plain_chain(void **state) {
     (void)state;
     static const int sizes[] = {1, 2, 5, 127, 128, 129, 1000, 5003, 20000};
     static float x[20000];
+    static uint32_t some[625];
     int32_t history[300];
     int compared = 0, close = 0;
     for (int round = 0; round < 3000; round++) {
@@ -236,12 +262,14 @@ static void agrees_with_the_plain_chain(void **state) {
         o.repeat_window = (int32_t)(next_random() % 200) - 1;
         ht_sampler_stage order[HT_SAMPLER_STAGES];
         o.order = shuffle(order);
-        int32_t expected = plain_pick(&o, order, x, n, history, n_history);
+        const uint32_t *mask = next_random() % 2 ? some : NULL;
+        draw_mask(some, n);
+        int32_t expected = plain_pick(&o, order, x, n, mask, history, n_history);
         compared++;
         if (expected < 0)
             close++;
-        else if (pick(&o, x, n, history, n_history) != expected)
-            fail_msg("round %d: n %d kind %d expected %d", round, n, kind, expected);
+        else if (pick_masked(&o, x, n, mask, history, n_history) != expected)
+            fail_msg("round %d: n %d kind %d mask %d expected %d", round, n, kind, mask != NULL, expected);
     }
     assert_true(close * 10 < compared);
 }
