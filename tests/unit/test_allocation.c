@@ -13,6 +13,7 @@
 #include "models/adapter.h"
 #include "models/convert_metadata.h"
 #include "support/adapters.h"
+#include "support/allocations.h"
 #include "support/gguf_writer.h"
 #include "support/options.h"
 #include "support/safetensors_writer.h"
@@ -41,64 +42,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-void *__real_malloc(size_t n);
-void *__real_calloc(size_t n, size_t size);
-void *__real_realloc(void *p, size_t n);
-void *__real_aligned_alloc(size_t align, size_t n);
-char *__real_strdup(const char *s);
-void *__wrap_malloc(size_t n);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_realloc(void *p, size_t n);
-void *__wrap_aligned_alloc(size_t align, size_t n);
-char *__wrap_strdup(const char *s);
-
-static bool armed, all_that_follow;
-static long until_failure, n_allocations;
-
-static bool fails(void) {
-    n_allocations++;
-    if (!armed) return false;
-    bool now = all_that_follow ? until_failure <= 0 : until_failure == 0;
-    until_failure--;
-    return now;
-}
-
-void *__wrap_malloc(size_t n) { return fails() ? NULL : __real_malloc(n); }
-void *__wrap_calloc(size_t n, size_t size) { return fails() ? NULL : __real_calloc(n, size); }
-void *__wrap_realloc(void *p, size_t n) { return fails() ? NULL : __real_realloc(p, n); }
-void *__wrap_aligned_alloc(size_t align, size_t n) { return fails() ? NULL : __real_aligned_alloc(align, n); }
-char *__wrap_strdup(const char *s) { return fails() ? NULL : __real_strdup(s); }
-
-/* What a failed allocation may give instead of HT_ERR_MEMORY: jansson takes some of its own for errors of the text, and arrays
- * can do without some of theirs. */
-enum also { NOTHING_ELSE = 0, ALSO_FORMAT = 1, ALSO_ARGUMENT = 2, ALSO_OK = 4 };
-
-/* The scenario succeeds when memory does; returns how many allocations it makes. */
-static long try_every_failure(ht_status (*scenario)(ht_error *err), unsigned also) {
-    long n = 0;
-    for (int mode = 0; mode < 2; mode++) {
-        for (long k = 0;; k++) {
-            ht_error err = {0};
-            until_failure = k;
-            all_that_follow = mode;
-            armed = true;
-            ht_status st = scenario(&err);
-            armed = false;
-            if (until_failure >= 0) { /* nothing failed any more */
-                assert_int_equal(st, HT_OK);
-                n = k;
-                break;
-            }
-            if (st == HT_OK && (also & ALSO_OK)) continue;
-            const bool good = st == HT_ERR_MEMORY || (st == HT_ERR_FORMAT && (also & ALSO_FORMAT)) ||
-                              (st == HT_ERR_ARGUMENT && (also & ALSO_ARGUMENT));
-            if (!good || err.status != st || !err.message[0])
-                fail_msg("allocation %ld: status %d, \"%s\"", k, st, err.message);
-        }
-    }
-    return n;
-}
 
 static ht_importance *to_convert_with;
 static const char *converted, *convert_to, *convert_out;
@@ -352,12 +295,12 @@ static bool same_values(const ht_adapter *a, const ht_adapter *b) {
 
 /* The adapter now, with memory. */
 static ht_adapter *adapter_now(void) {
-    const bool was = armed;
+    const bool was = allocations.armed;
     ht_adapter *a;
     ht_error err = {0};
-    armed = false;
+    allocations.armed = false;
     if (ht_trainer_adapter(trainer, &a, &err)) fail_msg("%s", err.message);
-    armed = was;
+    allocations.armed = was;
     return a;
 }
 
@@ -384,15 +327,15 @@ static ht_status evaluate(ht_error *err) {
 
 /* What is said to be saved can be read, with memory. */
 static void expect_adapter(const ht_adapter *want) {
-    const bool was = armed;
+    const bool was = allocations.armed;
     ht_adapter *read;
     ht_error err = {0};
-    armed = false;
+    allocations.armed = false;
     if (ht_adapter_load(scratch_path("adapter"), model, NULL, &read, &err)) fail_msg("%s", err.message);
     assert_true(same_values(want, read));
     assert_null(ht_adapter_warning(read));
     ht_adapter_free(read);
-    armed = was;
+    allocations.armed = was;
 }
 
 static ht_status copy_adapter(ht_error *err) {
@@ -405,11 +348,11 @@ static ht_status copy_adapter(ht_error *err) {
 }
 
 static void expect_resumed(void) {
-    const bool was = armed;
+    const bool was = allocations.armed;
     ht_error err = {0};
-    armed = false;
+    allocations.armed = false;
     if (ht_trainer_resume(trainer, scratch_path("checkpoint"), &err)) fail_msg("%s", err.message);
-    armed = was;
+    allocations.armed = was;
 }
 
 static ht_status save_trainer(ht_error *err) {
@@ -470,7 +413,7 @@ static void files(void **state) {
  * whose buffer does not grow is copied as if it had. */
 static void fusing(void **state) {
     (void)state;
-    json_set_alloc_funcs(__real_malloc, free);
+    json_set_alloc_funcs(allocations_malloc, free);
     static const char *const names[] = {"llama-mlx4-bf16", "qwen2-nvfp4", "llama-nvfp4.gguf"};
     for (int i = 0; i < 3; i++) {
         static const char *const outs[] = {"groups", "floats", "fused.gguf"};
@@ -512,7 +455,7 @@ static void quantising(void **state) {
                  {"qwen3-moe-modelopt-nvfp4-stacked", "8:32", "stacked", 0},
                  {"gemma4-experts-compressed-nvfp4", "4:32", "joined", 0}};
     static const int32_t ids[] = {1, 2, 3, 4};
-    json_set_alloc_funcs(__real_malloc, free);
+    json_set_alloc_funcs(allocations_malloc, free);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char path[64], out[128];
         ht_error err = {0};
@@ -570,7 +513,7 @@ static void converting(void **state) {
     ht_tokenizer_free(convert_tokenizer);
     ht_checkpoint_close(to_convert);
     open_to_convert(folder);
-    json_set_alloc_funcs(__real_malloc, free); /* see fusing */
+    json_set_alloc_funcs(allocations_malloc, free); /* see fusing */
     assert_true(try_every_failure(convert_to_metadata, NOTHING_ELSE) > 50);
     json_set_alloc_funcs(__wrap_malloc, free);
     ht_checkpoint_close(to_convert);
@@ -724,7 +667,7 @@ static bool check_result(const ht_classification *c, void *user) {
     (void)user;
     assert_true(c->status == HT_OK || c->status == HT_ERR_MEMORY);
     if (c->status) return true;
-    if (!armed) wanted[c->index] = c->labels[1].log_probability;
+    if (!allocations.armed) wanted[c->index] = c->labels[1].log_probability;
     if (c->labels[1].log_probability != wanted[c->index]) fail_msg("prompt %zu has another result", c->index);
     return true;
 }
@@ -763,10 +706,10 @@ static bool count_allocations(const char *text, size_t n, void *user) {
     decoding *d = user;
     int64_t length = ht_session_length(d->session);
     bool full = (length - 1) % HT_KV_PAGE < 2; /* the last token is computed with the next one */
-    if (d->tokens++ > 2 && !full && n_allocations != d->seen)
-        fail_msg("%s: %ld allocations for the token at %lld", d->what, n_allocations - d->seen, (long long)length);
-    if (d->tokens > 3 && full) d->grown += n_allocations - d->seen;
-    d->seen = n_allocations;
+    if (d->tokens++ > 2 && !full && allocations.n != d->seen)
+        fail_msg("%s: %ld allocations for the token at %lld", d->what, allocations.n - d->seen, (long long)length);
+    if (d->tokens > 3 && full) d->grown += allocations.n - d->seen;
+    d->seen = allocations.n;
     return true;
 }
 

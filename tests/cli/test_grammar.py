@@ -1,0 +1,53 @@
+"""`hearth run --regex` and `--grammar`: answers that are what was asked for, and what is said where they cannot be."""
+
+import json
+import re
+import unittest
+
+from support import TINY, CommandTest
+
+LIST = 'root ::= "[" item ("," item)* "]"\nitem ::= [0-9]{1,3} | root\n'
+
+
+class Grammar(CommandTest):
+    def test_regex(self):
+        for seed in range(4):
+            words = "--temperature", "1", "--seed", seed, "-q"
+            text = self.succeeds("run", TINY, "hello", "--regex", "(yes|no) [a-c]{3}\\.", *words).text
+            self.assertRegex(text, r"\A(yes|no) [a-c]{3}\.\n?\Z")
+        result = json.loads(self.succeeds("run", TINY, "hello", "--raw", "--regex", "[α-ω]{4}", "--json").text)
+        self.assertRegex(result["text"], r"\A[α-ω]{4}\Z")
+        self.assertEqual(result["finish"], "stop")
+
+    def test_grammar(self):
+        path = self.folder / "list.gbnf"
+        path.write_text(LIST)
+        words = "--temperature", "1.5", "--max-tokens", "60", "--json"
+        kinds = set()
+        for seed in range(8):
+            result = json.loads(self.succeeds("run", TINY, "hello", "--grammar", path, "--seed", seed, *words).text)
+            kinds.add(result["finish"])
+            if result["finish"] == "stop":
+                json.loads(re.sub(r"\b0+(\d)", r"\1", result["text"]))
+            self.assertRegex(result["text"], r"\A\[[0-9\[][0-9,\[\]]*\Z")
+        self.assertIn("stop", kinds)
+        piped = self.succeeds("run", TINY, "hello", "--grammar", "-", "--seed", 7, *words, stdin=LIST.encode())
+        self.assertEqual(json.loads(piped.text)["text"], result["text"])
+
+    def test_guesses_change_nothing(self):
+        words = "run", TINY, "hello hello", "--regex", "(hello ){2,9}", "--temperature", "1", "-q"
+        self.assertEqual(self.succeeds(*words).out, self.succeeds(*words, "--lookup").out)
+
+    def test_refused(self):
+        self.fails(2, "run", TINY, "a", "--regex", "a", "--grammar", "f", says="--regex and --grammar exclude each other")
+        self.fails(2, "run", TINY, "a", "--regex", "a", "--tools", "f", says="--tools cannot be had")
+        self.fails(1, "run", TINY, "a", "--regex", "(a", says="the regular expression `(a`: `(` without `)`")
+        self.fails(1, "run", TINY, "a", "--regex", "\\bword", says="word boundaries")
+        self.fails(1, "run", TINY, "a", "--grammar", self.folder / "none", says="none")
+        path = self.folder / "bad.gbnf"
+        path.write_text('root ::= "a"\n  | item\n')
+        self.fails(1, "run", TINY, "a", "--grammar", path, says="line 2, column 5: there is no rule `item`")
+
+
+if __name__ == "__main__":
+    unittest.main()

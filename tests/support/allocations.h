@@ -1,0 +1,29 @@
+/* Allocations that fail: a scenario is run with its first, second, third ... one failing, alone and with all that follow. For
+ * programs that are linked with --wrap for the functions that allocate (tests/CMakeLists.txt). */
+#ifndef TESTS_SUPPORT_ALLOCATIONS_H
+#define TESTS_SUPPORT_ALLOCATIONS_H
+
+#include <hearth/status.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct allocations_state {
+    bool armed, all_that_follow;
+    long until_failure;
+    long n; /* all so far */
+} allocations_state;
+extern allocations_state allocations;
+
+/* malloc that does not fail, and the one that may, for jansson, which keeps a pointer to its own. */
+void *allocations_malloc(size_t n);
+void *__wrap_malloc(size_t n);
+
+/* What a failed allocation may give instead of HT_ERR_MEMORY: jansson takes some of its own for errors of the text, and arrays
+ * can do without some of theirs. */
+enum also { NOTHING_ELSE = 0, ALSO_FORMAT = 1, ALSO_ARGUMENT = 2, ALSO_OK = 4 };
+
+/* The scenario succeeds when memory does; returns how many allocations it makes. */
+long try_every_failure(ht_status (*scenario)(ht_error *err), unsigned also);
+
+#endif

@@ -1,0 +1,82 @@
+/* Out of memory while grammars are compiled and texts are matched is an error, and the next call is as if nothing had been; as in
+ * test_allocation.c. */
+#include "grammar/grammar.h"
+#include "support/allocations.h"
+#include "support/options.h"
+#include "support/scratch.h"
+#include "support/test.h"
+#include "support/tiny_model.h"
+
+#include <hearth/generate.h>
+#include <hearth/grammar.h>
+
+#include <string.h>
+
+static ht_model *model;
+static ht_grammar *grammar;
+
+static const char nested[] =
+    "root ::= \"[\" (item (\",\" item)*)? \"]\"\nitem ::= root | [0-9]{1,3} | word\nword ::= [a-c]+";
+
+static ht_status compile(ht_error *err) {
+    ht_grammar *g;
+    const ht_status st = ht_grammar_from_gbnf(model, nested, strlen(nested), &g, err);
+    ht_grammar_free(g);
+    return st;
+}
+
+static ht_status compile_regex(ht_error *err) {
+    static const char pattern[] = "(?=.*\\d)[^a]{2,4}\\p{Lu}|x";
+    ht_grammar *g;
+    const ht_status st = ht_grammar_from_regex(model, pattern, strlen(pattern), &g, err);
+    ht_grammar_free(g);
+    return st;
+}
+
+/* What one call could not get is no loss to the next: the grammar is shared. */
+static ht_status match(ht_error *err) {
+    static const char text[] = "[[1,abc],22]";
+    ht_matcher *m;
+    ht_ending ending;
+    const uint32_t *mask;
+    ht_status st = ht_matcher_new(grammar, &m, err);
+    for (size_t i = 0; i < strlen(text) && !st; i++) {
+        bool allowed;
+        const char one[2] = {text[i]};
+        st = ht_matcher_mask(m, &mask, err);
+        if (!st) st = ht_matcher_accept(m, ht_tokenizer_find(ht_model_tokenizer(model), one), &allowed, err);
+        if (!st) assert_true(allowed);
+    }
+    if (!st) st = ht_matcher_ending(m, &ending, err);
+    if (!st) assert_int_equal(ending, HT_ENDING_MUST);
+    ht_matcher_free(m);
+    ht_grammar_set_budget(grammar, 1); /* the next one starts with nothing */
+    return st;
+}
+
+static ht_status generate(ht_error *err) {
+    static const int32_t ids[] = {1, 2, 3};
+    const ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = 4, with.grammar = grammar);
+    ht_session *s;
+    ht_status st = ht_session_new(model, NULL, &s, err);
+    if (!st) st = ht_generate(s, ids, 3, &o, NULL, NULL, NULL, err);
+    ht_session_free(s);
+    return st;
+}
+
+static void grammars(void **state) {
+    (void)state;
+    model = tiny_load(&(tiny_options){.context = 64, .n_threads = 1});
+    assert_true(try_every_failure(compile, NOTHING_ELSE) > 30); /* the first time with the trie of tokens */
+    assert_true(try_every_failure(compile_regex, NOTHING_ELSE) > 20);
+    assert_int_equal(ht_grammar_from_gbnf(model, nested, strlen(nested), &grammar, NULL), HT_OK);
+    assert_true(try_every_failure(match, NOTHING_ELSE) > 30);
+    assert_true(try_every_failure(generate, ALSO_OK) > 30);
+    ht_grammar_free(grammar);
+    ht_model_free(model);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(grammars, scratch_start, scratch_finish)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
