@@ -167,9 +167,12 @@ ht_status http_server_new(const http_server_options *options, const http_handler
     return st;
 }
 
+/* Closed buffers and their sockets go when the callbacks have run that wait for them, and those that these cause. */
 static void close_all(http_server *s) {
+    enum { PASSES = 4 };
     http_server_remove_listeners(s);
     while (s->first) http_connection_close(s->first);
+    for (int i = 0; i < PASSES && s->base && s->ran; i++) event_base_loop(s->base, EVLOOP_NONBLOCK);
     http_server_reap(s);
     close_mailbox(s);
 }

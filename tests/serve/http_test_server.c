@@ -358,6 +358,8 @@ int main(int argc, char **argv) {
     printf("ready\n");
     fflush(stdout);
     st = http_server_run(server, &err);
+    sigaction(SIGTERM, &(struct sigaction){.sa_handler = SIG_IGN}, NULL); /* the server is about to go */
+    sigaction(SIGINT, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
     while (atomic_load(&n_waiting)) sleep_ms(1); /* they notice that nobody listens any more */
     atomic_store(&ended, true);
     pthread_kill(watcher, SIGHUP);
