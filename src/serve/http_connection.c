@@ -169,7 +169,7 @@ void http_connection_take(http_connection *c) {
     if (c->state != HTTP_BUSY) return;
     pthread_mutex_lock(&x->mailbox->lock);
     const bool orphan = x->phase != HTTP_ENDED && atomic_load(&x->references) == 1 + x->in_list;
-    const bool good = evbuffer_add_buffer(out, x->out) == 0;
+    const bool good = http_buffer_move(out, x->out);
     const http_phase phase = x->phase;
     const bool cut = !good || x->aborted || (orphan && phase == HTTP_STREAMING);
     pthread_mutex_unlock(&x->mailbox->lock);

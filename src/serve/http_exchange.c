@@ -16,6 +16,16 @@ double http_now(void) {
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
+/* Small pieces are copied behind each other: each in memory of its own, they would take many times the bytes that are counted. */
+bool http_buffer_move(struct evbuffer *out, struct evbuffer *from) {
+    enum { SMALL = 4096 };
+    const size_t n = evbuffer_get_length(from);
+    if (n == 0) return true;
+    if (n > SMALL) return evbuffer_add_buffer(out, from) == 0;
+    const unsigned char *bytes = evbuffer_pullup(from, -1);
+    return bytes && evbuffer_add(out, bytes, n) == 0 && evbuffer_drain(from, n) == 0;
+}
+
 /* ---- mailbox ---- */
 
 http_mailbox *http_mailbox_new(size_t stream_bytes) {
@@ -199,7 +209,7 @@ http_sent http_stream_begin(http_exchange *x, const http_stream_options *options
     return sent;
 }
 
-/* Sends what `piece` holds, and empties it. Under the lock. */
+/* Sends what `piece` holds. Under the lock. */
 static http_sent send_piece(http_exchange *x, struct evbuffer *piece) {
     const size_t n = evbuffer_get_length(piece), before = evbuffer_get_length(x->out), bound = x->mailbox->stream_bytes;
     if (x->gone || x->phase != HTTP_STREAMING) return HTTP_GONE;
@@ -209,7 +219,7 @@ static http_sent send_piece(http_exchange *x, struct evbuffer *piece) {
         return HTTP_SLOW;
     }
     bool good = !x->chunked || evbuffer_add_printf(x->out, "%zx\r\n", n) >= 0;
-    good = good && evbuffer_add_buffer(x->out, piece) == 0 && (!x->chunked || evbuffer_add(x->out, "\r\n", 2) == 0);
+    good = good && http_buffer_move(x->out, piece) && (!x->chunked || evbuffer_add(x->out, "\r\n", 2) == 0);
     return finish(x, before, good);
 }
 

@@ -76,6 +76,8 @@ void http_exchange_drain(http_exchange *x, size_t n);
 double http_exchange_keep_alive(http_exchange *x);
 /* Appends the head of an answer. Under the lock. False: memory ran out. (http_answer.c) */
 bool http_answer_head(http_exchange *x, const char *content_type, bool has_length, size_t length);
+/* Appends the bytes of one buffer to another one. False: memory ran out. */
+bool http_buffer_move(struct evbuffer *out, struct evbuffer *from);
 double http_now(void);
 
 /* ---- connection ---- */

@@ -37,7 +37,7 @@ typedef struct work {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool gone, drained; /* under the lock */
-    long left;          /* of a flood, on the server's thread */
+    long left, size;    /* of a flood and of its pieces, on the server's thread */
 } work;
 
 static void set(work *w, bool *flag) {
@@ -152,7 +152,7 @@ static void flood(http_exchange *x, void *user) {
     static const char piece[16384];
     work *w = user;
     while (w->left > 0) {
-        const size_t n = w->left < (long)sizeof piece ? (size_t)w->left : sizeof piece;
+        const size_t n = (size_t)(w->left < w->size ? w->left : w->size);
         const http_sent sent = http_stream_write(x, piece, n);
         if (sent == HTTP_SLOW) {
             atomic_fetch_add(&n_slow, 1);
@@ -174,6 +174,7 @@ static void flood_gone(http_exchange *x, void *user) {
 static void begin_flood(http_exchange *x) {
     work *w = own(x, flood_gone, flood);
     w->left = parameter(x, "bytes", 1 << 20);
+    w->size = parameter(x, "size", 16384);
     http_exchange_retain(x);
     http_stream_begin(x, &(http_stream_options){.content_type = "application/octet-stream"});
     flood(x, w);

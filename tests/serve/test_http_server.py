@@ -461,18 +461,23 @@ class Limits(HttpTest):
         self.becomes(lambda: self.stats(server)["connections"], 1)
 
     def test_slow_readers_take_bounded_memory(self):
+        for path, total in [("/flood?bytes=20000000", 20000000), ("/flood?bytes=5000000&size=40", 5000000), ("/stream?n=100000&size=40", 4000000)]:
+            with self.subTest(path):
+                self.check_slow_readers(path, total)
+
+    def check_slow_readers(self, path, total):
         n, bound = (200, 65536) if not SOAK else (1000, 262144)
         server = self.serve(f"stream_bytes={bound}")
         before = self.stats(server)["peak_kib"]
         clients = [server.connect(receive_bytes=4096) for _ in range(n)]
         for client in clients:
-            client.sendall(request("/flood?bytes=20000000"))
+            client.sendall(request(path))
         self.becomes(lambda: self.stats(server)["slow"] >= n, True)
         time.sleep(0.3)
         if os.environ.get("HTTP_TEST_SANITIZED") != "1":
             self.assertLess(self.stats(server)["peak_kib"] - before, n * (2 * bound / 1024 + 64))
         reader = Reader(clients[0])  # whoever reads on gets all of it
-        self.assertEqual(len(reader.answer()[2]), 20000000)
+        self.assertEqual(len(reader.answer()[2]), total)
         for client in clients:
             client.close()
         self.becomes(lambda: self.stats(server)["gone"], n - 1)
