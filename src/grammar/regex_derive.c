@@ -37,7 +37,23 @@ void ht_regexes_freeze(ht_regexes *s) {
     }
     s->n_classes = n_classes;
     s->n_frozen = s->nodes.n;
-    s->n_frozen_sets = s->sets.n;
+    s->n_frozen_sets = s->n_known_sets = s->sets.n;
+    ht_pair_map_clear(&s->derivatives); /* by other classes */
+}
+
+/* Whether the set has all bytes of each class that it has any of. */
+static bool is_union_of_classes(const ht_regexes *s, uint32_t number) {
+    size_t n;
+    ht_byte_set set;
+    memcpy(set.bits, ht_intern_at(&s->sets, number, &n), sizeof set.bits);
+    for (unsigned b = 0; b < 256; b++)
+        if (ht_byte_set_has(&set, b) != ht_byte_set_has(&set, s->byte_of[s->class_of[b]])) return false;
+    return true;
+}
+
+void ht_regexes_refine(ht_regexes *s) {
+    while (s->n_classes && s->n_known_sets < s->sets.n && is_union_of_classes(s, s->n_known_sets)) s->n_known_sets++;
+    if (!s->n_classes || s->n_known_sets < s->sets.n) ht_regexes_freeze(s);
 }
 
 void ht_regexes_reset(ht_regexes *s) {
@@ -72,6 +88,17 @@ static ht_re derive_list(ht_regexes *s, ht_re r, int byte_class) {
     return ht_re_join_scratch(s, kind, begin);
 }
 
+/* A digit makes the number that was read ten times as large, and a place behind the point smaller. */
+static ht_re derive_multiple(ht_regexes *s, const uint32_t *node, uint8_t byte) {
+    const uint64_t divisor = node[1] | (uint64_t)node[2] << 32, remainder = node[3] | (uint64_t)node[4] << 32;
+    const uint32_t places = node[5], left = places & ~HT_RE_BEHIND_POINT;
+    const bool behind = places & HT_RE_BEHIND_POINT;
+    if (byte == '.' && !behind) return ht_re_multiple_behind(s, divisor, remainder, places | HT_RE_BEHIND_POINT);
+    if (byte < '0' || byte > '9') return HT_RE_NONE;
+    if (behind && !left) return byte == '0' ? ht_re_multiple_behind(s, divisor, remainder, places) : HT_RE_NONE;
+    return ht_re_multiple_behind(s, divisor, (remainder * 10 + (uint64_t)(byte - '0')) % divisor, places - behind);
+}
+
 static ht_re derive_node(ht_regexes *s, ht_re r, int byte_class) {
     size_t n;
     const uint32_t *node = ht_re_node(s, r, &n);
@@ -92,6 +119,11 @@ static ht_re derive_node(ht_regexes *s, ht_re r, int byte_class) {
     case HT_RE_KIND_REPEAT:
         return ht_re_concat(s, derive(s, a, byte_class),
                             ht_re_repeat(s, a, b ? b - 1 : 0, c == HT_RE_UNBOUNDED ? c : c - 1));
+    case HT_RE_KIND_MULTIPLE: {
+        uint32_t words[6];
+        memcpy(words, node, sizeof words);
+        return derive_multiple(s, words, s->byte_of[byte_class]);
+    }
     }
     return HT_RE_NONE;
 }
@@ -114,6 +146,53 @@ ht_re ht_re_derivative(ht_regexes *s, ht_re r, int byte_class) {
 }
 
 /* ---- whether an expression has a text ---- */
+
+/* Digits of the longest end of a number that is tried. */
+#define END_MOST 19
+
+/* Whether r has one of the texts of n digits that are a multiple of `divisor` behind digits that leave `remainder`; the least
+ * ones are tried. */
+static bool has_multiple(ht_regexes *s, ht_re r, uint64_t divisor, uint64_t remainder, int n) {
+    uint64_t room = 1;
+    char text[END_MOST + 1];
+    for (int i = 0; i < n; i++) {
+        remainder = remainder * 10 % divisor;
+        room *= 10;
+    }
+    uint64_t end = remainder ? divisor - remainder : 0;
+    for (int tried = 0; tried < 4 && end < room; tried++, end += divisor) {
+        uint64_t rest = end;
+        for (int i = n; i-- > 0; rest /= 10) text[i] = (char)('0' + rest % 10);
+        if (ht_re_matches(s, r, text, (size_t)n)) return true;
+    }
+    return false;
+}
+
+/* Whether an intersection with multiples has one that is soon reached: among many remainders a search meets none by chance. */
+static bool reaches_multiple(ht_regexes *s, ht_re r) {
+    size_t n, n_words;
+    const uint32_t *node = ht_re_node(s, r, &n);
+    if (node[0] != HT_RE_KIND_BOTH) return false;
+    for (size_t i = 1; i < n; i++) {
+        const uint32_t *m = ht_re_node(s, ht_re_node(s, r, &n)[i], &n_words);
+        if (m[0] != HT_RE_KIND_MULTIPLE) continue;
+        uint64_t divisor = m[1] | (uint64_t)m[2] << 32;
+        const uint64_t remainder = m[3] | (uint64_t)m[4] << 32;
+        const uint32_t places = m[5] & ~HT_RE_BEHIND_POINT;
+        if (m[5] & HT_RE_BEHIND_POINT) {
+            if (places <= END_MOST && has_multiple(s, r, divisor, remainder, (int)places)) return true;
+            continue;
+        }
+        /* Whole numbers: zeros in all places. */
+        for (uint32_t k = 0; k < places && (divisor % 2 == 0 || divisor % 5 == 0); k++) {
+            if (divisor % 2 == 0) divisor /= 2;
+            if (divisor % 5 == 0) divisor /= 5;
+        }
+        for (int k = 0; k <= END_MOST && !s->status; k++)
+            if (has_multiple(s, r, divisor, remainder % divisor, k)) return true;
+    }
+    return false;
+}
 
 /* Depth first, since expressions that accept soon are most: the expressions seen are words of the scratch stack. */
 static bool search(ht_regexes *s, ht_re r) {
@@ -151,9 +230,14 @@ bool ht_re_is_live(ht_regexes *s, ht_re r) {
     unsigned facts = s->facts[r];
     if (facts & (HT_RE_LIVE | HT_RE_DEAD)) return facts & HT_RE_LIVE;
     /* Without intersections and complements nothing is without texts but HT_RE_NONE. */
-    if (facts & (HT_RE_NULLABLE) || !(facts & HT_RE_BOOLEAN) || search(s, r)) {
+    if (facts & (HT_RE_NULLABLE) || !(facts & HT_RE_BOOLEAN) || reaches_multiple(s, r) || search(s, r)) {
         s->facts[r] |= HT_RE_LIVE;
         return true;
     }
     return false;
+}
+
+bool ht_re_matches(ht_regexes *s, ht_re r, const char *bytes, size_t n) {
+    for (size_t i = 0; i < n && r != HT_RE_NONE; i++) r = derive(s, r, s->class_of[(unsigned char)bytes[i]]);
+    return ht_re_is_nullable(s, r);
 }
