@@ -6,6 +6,7 @@
 #include "grammar/gbnf.h"
 #include "grammar/masks.h"
 #include "grammar/regex_syntax.h"
+#include "grammar/schema_rules.h"
 #include "models/model.h"
 
 #include <pthread.h>
@@ -100,6 +101,14 @@ ht_status ht_grammar_from_gbnf(ht_model *m, const char *text, size_t n, ht_gramm
     ht_rules *rules;
     *out = NULL;
     const ht_status status = ht_gbnf_parse(text, n, &rules, err);
+    return status ? status : for_model(m, rules, out, err);
+}
+
+ht_status ht_grammar_from_json_schema(ht_model *m, const char *json, size_t n, const ht_schema_options *options,
+                                      ht_grammar **out, ht_error *err) {
+    ht_rules *rules;
+    *out = NULL;
+    const ht_status status = ht_schema_compile(json, n, options, &rules, err);
     return status ? status : for_model(m, rules, out, err);
 }
 
