@@ -69,12 +69,13 @@ uint32_t ht_json_tree_string(ht_json_tree *t, const char *text, size_t n) {
     return number;
 }
 
-static ht_value *new_value(parser *p, ht_value_kind kind, ht_value *parent) {
+static ht_tree_value *new_value(parser *p, ht_tree_kind kind, ht_tree_value *parent) {
     ht_json_tree *t = p->t;
     if (t->n_values >= VALUES_MOST) return fail(p, HT_ERR_LIMIT, "more than 4194304 values"), NULL;
-    ht_value *v = ht_arena_take(&t->arena, 1, sizeof *v);
-    if (!v || !grow(&t->value, &t->values_capacity, t->n_values + 1, sizeof(ht_value *))) return fail_memory(p), NULL;
-    *v = (ht_value){.kind = kind, .number = t->n_values, .key = HT_INTERN_FAILED, .parent = parent};
+    ht_tree_value *v = ht_arena_take(&t->arena, 1, sizeof *v);
+    if (!v || !grow(&t->value, &t->values_capacity, t->n_values + 1, sizeof(ht_tree_value *)))
+        return fail_memory(p), NULL;
+    *v = (ht_tree_value){.kind = kind, .number = t->n_values, .key = HT_INTERN_FAILED, .parent = parent};
     t->value[t->n_values++] = v;
     if (!parent) return v;
     v->index = parent->n++;
@@ -86,14 +87,14 @@ static ht_value *new_value(parser *p, ht_value_kind kind, ht_value *parent) {
     return v;
 }
 
-const ht_value *ht_value_member(const ht_json_tree *t, const ht_value *object, uint32_t name) {
-    if (object->kind != HT_VALUE_OBJECT) return NULL;
+const ht_tree_value *ht_tree_member(const ht_json_tree *t, const ht_tree_value *object, uint32_t name) {
+    if (object->kind != HT_TREE_OBJECT) return NULL;
     const uint32_t number = ht_pair_map_find(&t->members, object->number, name);
     return number == HT_INTERN_FAILED ? NULL : t->value[number];
 }
 
-void ht_value_pointer(const ht_json_tree *t, const ht_value *v, ht_text *out) {
-    const ht_value *path[DEPTH_MOST + 2];
+void ht_tree_pointer(const ht_json_tree *t, const ht_tree_value *v, ht_text *out) {
+    const ht_tree_value *path[DEPTH_MOST + 2];
     size_t n = 0;
     for (; v->parent && n < DEPTH_MOST + 1; v = v->parent) path[n++] = v;
     ht_text_append_str(out, "#");
@@ -187,7 +188,7 @@ static size_t digits(parser *p) {
     return p->at - begin;
 }
 
-static bool parse_number(parser *p, ht_value *v) {
+static bool parse_number(parser *p, ht_tree_value *v) {
     const size_t begin = p->at;
     bool good = true;
     take(p, '-');
@@ -203,9 +204,9 @@ static bool parse_number(parser *p, ht_value *v) {
     return true;
 }
 
-static ht_value *parse_value(parser *p, ht_value *parent);
+static ht_tree_value *parse_value(parser *p, ht_tree_value *parent);
 
-static bool parse_member(parser *p, ht_value *object) {
+static bool parse_member(parser *p, ht_tree_value *object) {
     uint32_t key;
     skip(p);
     const size_t at = p->at;
@@ -217,14 +218,14 @@ static bool parse_member(parser *p, ht_value *object) {
     }
     skip(p);
     if (!take(p, ':')) return fail(p, HT_ERR_FORMAT, "`:` is expected behind the name of a member");
-    ht_value *v = parse_value(p, object);
+    ht_tree_value *v = parse_value(p, object);
     if (!v) return false;
     v->key = key;
     return ht_pair_map_add(&p->t->members, object->number, key, v->number) || fail_memory(p);
 }
 
-static bool parse_children(parser *p, ht_value *v) {
-    const bool is_array = v->kind == HT_VALUE_ARRAY;
+static bool parse_children(parser *p, ht_tree_value *v) {
+    const bool is_array = v->kind == HT_TREE_ARRAY;
     const char end = is_array ? ']' : '}';
     if (++p->depth > DEPTH_MOST) return fail(p, HT_ERR_LIMIT, "nested deeper than 200 levels");
     skip(p);
@@ -240,11 +241,11 @@ static bool parse_children(parser *p, ht_value *v) {
     return true;
 }
 
-static ht_value *parse_value(parser *p, ht_value *parent) {
+static ht_tree_value *parse_value(parser *p, ht_tree_value *parent) {
     static const struct {
         const char *word;
-        ht_value_kind kind;
-    } words[] = {{"null", HT_VALUE_NULL}, {"false", HT_VALUE_FALSE}, {"true", HT_VALUE_TRUE}};
+        ht_tree_kind kind;
+    } words[] = {{"null", HT_TREE_NULL}, {"false", HT_TREE_FALSE}, {"true", HT_TREE_TRUE}};
     skip(p);
     const char c = p->at < p->n ? p->json[p->at] : '\0';
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
@@ -255,12 +256,12 @@ static ht_value *parse_value(parser *p, ht_value *parent) {
     }
     const bool is_number = c == '-' || (c >= '0' && c <= '9');
     if (c != '"' && c != '{' && c != '[' && !is_number) return fail(p, HT_ERR_FORMAT, "a JSON value is expected"), NULL;
-    ht_value *v = new_value(p,
-                            is_number  ? HT_VALUE_NUMBER
-                            : c == '"' ? HT_VALUE_STRING
-                            : c == '[' ? HT_VALUE_ARRAY
-                                       : HT_VALUE_OBJECT,
-                            parent);
+    ht_tree_value *v = new_value(p,
+                                 is_number  ? HT_TREE_NUMBER
+                                 : c == '"' ? HT_TREE_STRING
+                                 : c == '[' ? HT_TREE_ARRAY
+                                            : HT_TREE_OBJECT,
+                                 parent);
     if (!v) return NULL;
     if (!is_number) p->at++;
     const bool good = is_number ? parse_number(p, v) : c == '"' ? parse_string(p, &v->string) : parse_children(p, v);

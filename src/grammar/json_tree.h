@@ -10,18 +10,18 @@
 
 #include <hearth/status.h>
 
-typedef enum ht_value_kind {
-    HT_VALUE_NULL,
-    HT_VALUE_FALSE,
-    HT_VALUE_TRUE,
-    HT_VALUE_NUMBER,
-    HT_VALUE_STRING,
-    HT_VALUE_ARRAY,
-    HT_VALUE_OBJECT
-} ht_value_kind;
+typedef enum ht_tree_kind {
+    HT_TREE_NULL,
+    HT_TREE_FALSE,
+    HT_TREE_TRUE,
+    HT_TREE_NUMBER,
+    HT_TREE_STRING,
+    HT_TREE_ARRAY,
+    HT_TREE_OBJECT
+} ht_tree_kind;
 
-typedef struct ht_value {
-    ht_value_kind kind;
+typedef struct ht_tree_value {
+    ht_tree_kind kind;
     uint32_t number;  /* among the values of the document */
     uint32_t key;     /* of a member: number of its name among the strings */
     uint32_t string;  /* of a string, among the strings */
@@ -29,8 +29,8 @@ typedef struct ht_value {
     uint32_t n;       /* children */
     const char *text; /* of a number: its spelling */
     size_t n_text;
-    struct ht_value *parent, *first, *last, *next; /* children and siblings, in order */
-} ht_value;
+    struct ht_tree_value *parent, *first, *last, *next; /* children and siblings, in order */
+} ht_tree_value;
 
 typedef struct ht_json_string {
     const char *text; /* UTF-8 with a NUL behind it */
@@ -39,8 +39,8 @@ typedef struct ht_json_string {
 
 typedef struct ht_json_tree {
     ht_arena arena;
-    ht_value *root;
-    ht_value **value; /* [n_values] by number */
+    ht_tree_value *root;
+    ht_tree_value **value; /* [n_values] by number */
     uint32_t n_values, values_capacity;
     ht_intern packed;       /* strings as words, the number of bytes first */
     ht_json_string *string; /* [n_strings] */
@@ -55,8 +55,8 @@ void ht_json_tree_free(ht_json_tree *t);
 /* The number of a string, which is added when it is new; HT_INTERN_FAILED when memory ran out. */
 uint32_t ht_json_tree_string(ht_json_tree *t, const char *text, size_t n);
 /* A member, or NULL. */
-const ht_value *ht_value_member(const ht_json_tree *t, const ht_value *object, uint32_t name);
+const ht_tree_value *ht_tree_member(const ht_json_tree *t, const ht_tree_value *object, uint32_t name);
 /* Appends the JSON pointer of a value, with "#" before it. */
-void ht_value_pointer(const ht_json_tree *t, const ht_value *v, ht_text *out);
+void ht_tree_pointer(const ht_json_tree *t, const ht_tree_value *v, ht_text *out);
 
 #endif

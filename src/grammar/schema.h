@@ -95,7 +95,7 @@ typedef struct ht_decimal {
 
 /* A position of a schema in the document and the resources that were entered on the way there. */
 typedef struct ht_place {
-    const ht_value *schema;
+    const ht_tree_value *schema;
     uint32_t scope; /* in `scopes` */
 } ht_place;
 
@@ -151,7 +151,8 @@ typedef struct ht_schema {
 ht_node ht_schema_fail_memory(ht_schema *s);
 ht_node ht_schema_fail_limit(ht_schema *s, const char *what);
 /* The same with the JSON pointer of a value before the message. */
-ht_node ht_schema_fail_at(ht_schema *s, const ht_value *where, ht_status status, const char *fmt, ...) HT_PRINTF(4, 5);
+ht_node ht_schema_fail_at(ht_schema *s, const ht_tree_value *where, ht_status status, const char *fmt, ...)
+    HT_PRINTF(4, 5);
 /* Makes *array hold `need` elements; false, noted, when memory runs out. */
 bool ht_schema_reserve(ht_schema *s, void *array, uint32_t *capacity, size_t need, size_t size);
 /* Pushes onto the scratch stack; a failure is noted. */
@@ -181,7 +182,7 @@ ht_node ht_node_members(ht_schema *s, uint32_t keys, ht_node node);
 ht_node ht_node_member(ht_schema *s, uint32_t keys, ht_node node);
 ht_node ht_node_size(ht_schema *s, uint32_t least, uint32_t most);
 /* The set that has one value of the document alone. */
-ht_node ht_node_value(ht_schema *s, const ht_value *v);
+ht_node ht_node_value(ht_schema *s, const ht_tree_value *v);
 
 /* ---- key sets: names and patterns, or all keys but these (schema_keys.c) ---- */
 
@@ -221,15 +222,15 @@ ht_re ht_strings_text(ht_regexes *re, const char *text, size_t n);
 /* Any character in a string. */
 ht_re ht_strings_characters(ht_regexes *re, const ht_code_range *ranges, size_t n);
 /* Strings that an expression in the syntax of ECMA-262 finds a match in. */
-ht_string_set ht_strings_pattern(ht_schema *s, const ht_value *where, uint32_t pattern);
+ht_string_set ht_strings_pattern(ht_schema *s, const ht_tree_value *where, uint32_t pattern);
 ht_string_set ht_strings_length(ht_schema *s, uint32_t least, uint32_t most);
 /* Strings of a format (schema_formats.c). False when there is no such format. */
-bool ht_strings_format(ht_schema *s, const ht_value *where, ht_string_set *out);
+bool ht_strings_format(ht_schema *s, const ht_tree_value *where, ht_string_set *out);
 
 /* ---- numbers ---- */
 
 /* The decimal of a number's spelling; false, noted, when it is too long. */
-bool ht_decimal_read(ht_schema *s, const ht_value *v, ht_decimal *out);
+bool ht_decimal_read(ht_schema *s, const ht_tree_value *v, ht_decimal *out);
 /* A whole number from 0 on; larger ones are HT_UNBOUNDED - 1. False when it is none. */
 bool ht_decimal_count(const ht_decimal *d, uint32_t *out);
 ht_number_set ht_numbers_integers(ht_schema *s);
@@ -252,15 +253,15 @@ void ht_references_find(ht_schema *s);
 void ht_references_free(ht_schema *s);
 /* The place that a reference names. False, noted, when there is none. */
 typedef enum ht_reference_kind { HT_REFERENCE_STATIC, HT_REFERENCE_DYNAMIC, HT_REFERENCE_RECURSIVE } ht_reference_kind;
-bool ht_references_resolve(ht_schema *s, ht_reference_kind kind, const ht_value *reference, uint32_t scope,
+bool ht_references_resolve(ht_schema *s, ht_reference_kind kind, const ht_tree_value *reference, uint32_t scope,
                            ht_place *out);
 /* The place of a schema below another one of the same instance or of its parts. */
-ht_place ht_references_enter(ht_schema *s, ht_place from, const ht_value *schema);
+ht_place ht_references_enter(ht_schema *s, ht_place from, const ht_tree_value *schema);
 
 /* The node of a schema (schema_parse.c). */
 ht_node ht_schema_parse(ht_schema *s, ht_place place);
 /* A member of a schema; the name is a literal. */
-const ht_value *ht_schema_keyword(ht_schema *s, const ht_value *schema, const char *name);
+const ht_tree_value *ht_schema_keyword(ht_schema *s, const ht_tree_value *schema, const char *name);
 /* What unevaluatedItems and unevaluatedProperties of a schema say (schema_evaluated.c). */
 ht_node ht_schema_unevaluated(ht_schema *s, ht_place place);
 
@@ -305,7 +306,7 @@ typedef struct ht_array_shape {
     ht_node *item; /* [n] */
     ht_some some[HT_COUNTS_MOST];
     uint32_t n_some;
-    const ht_value *unique; /* the keyword; NULL: items may be equal */
+    const ht_tree_value *unique; /* the keyword; NULL: items may be equal */
 } ht_array_shape;
 
 /* The item at an index that is counted by those of `some` in the mask. */

@@ -36,25 +36,25 @@ static void add_items(collector *c, ht_node when, uint32_t n) {
 
 static void collect(collector *c, ht_place at, ht_node when, bool is_nested);
 
-static ht_node node_of(collector *c, ht_place at, const ht_value *v) {
+static ht_node node_of(collector *c, ht_place at, const ht_tree_value *v) {
     return ht_schema_parse(c->s, ht_references_enter(c->s, at, v));
 }
 
-static void collect_below(collector *c, ht_place at, const ht_value *v, ht_node when) {
+static void collect_below(collector *c, ht_place at, const ht_tree_value *v, ht_node when) {
     if (v) collect(c, ht_references_enter(c->s, at, v), when, true);
 }
 
 /* Schemas of a list, each of them a condition, or none. */
 static void collect_list(collector *c, ht_place at, const char *name, ht_node when, bool is_condition) {
-    const ht_value *list = ht_schema_keyword(c->s, at.schema, name);
-    if (!list || list->kind != HT_VALUE_ARRAY) return;
-    for (const ht_value *v = list->first; v && !c->s->status; v = v->next)
+    const ht_tree_value *list = ht_schema_keyword(c->s, at.schema, name);
+    if (!list || list->kind != HT_TREE_ARRAY) return;
+    for (const ht_tree_value *v = list->first; v && !c->s->status; v = v->next)
         collect_below(c, at, v, is_condition ? ht_node_and(c->s, when, node_of(c, at, v)) : when);
 }
 
 static void collect_logic(collector *c, ht_place at, ht_node when) {
     ht_schema *s = c->s;
-    const ht_value *if_v = ht_schema_keyword(s, at.schema, "if");
+    const ht_tree_value *if_v = ht_schema_keyword(s, at.schema, "if");
     collect_list(c, at, "allOf", when, false);
     collect_list(c, at, "anyOf", when, true);
     collect_list(c, at, "oneOf", when, true);
@@ -66,10 +66,10 @@ static void collect_logic(collector *c, ht_place at, ht_node when) {
         collect_below(c, at, ht_schema_keyword(s, at.schema, "else"), no);
     }
     for (int i = 0; i < 2; i++) {
-        const ht_value *map = ht_schema_keyword(s, at.schema, i ? "dependencies" : "dependentSchemas");
-        if (!map || map->kind != HT_VALUE_OBJECT) continue;
-        for (const ht_value *m = map->first; m && !s->status; m = m->next)
-            if (m->kind == HT_VALUE_OBJECT) {
+        const ht_tree_value *map = ht_schema_keyword(s, at.schema, i ? "dependencies" : "dependentSchemas");
+        if (!map || map->kind != HT_TREE_OBJECT) continue;
+        for (const ht_tree_value *m = map->first; m && !s->status; m = m->next)
+            if (m->kind == HT_TREE_OBJECT) {
                 const ht_node has = ht_node_member(s, ht_keys_name(s, m->key), HT_NODE_ANYTHING);
                 collect_below(c, at, m, ht_node_and(s, when, ht_node_and(s, ht_node_types(s, HT_TYPE_OBJECT), has)));
             }
@@ -77,18 +77,18 @@ static void collect_logic(collector *c, ht_place at, ht_node when) {
 }
 
 static void collect_reference(collector *c, ht_place at, const char *name, ht_reference_kind kind, ht_node when) {
-    const ht_value *v = ht_schema_keyword(c->s, at.schema, name);
+    const ht_tree_value *v = ht_schema_keyword(c->s, at.schema, name);
     ht_place target;
     if (v && ht_references_resolve(c->s, kind, v, at.scope, &target)) collect(c, target, when, true);
 }
 
 static void collect_members(collector *c, ht_place at, ht_node when, bool is_nested) {
     ht_schema *s = c->s;
-    const ht_value *properties = ht_schema_keyword(s, at.schema, "properties");
-    const ht_value *patterns = ht_schema_keyword(s, at.schema, "patternProperties");
-    for (const ht_value *m = properties ? properties->first : NULL; m && !s->status; m = m->next)
+    const ht_tree_value *properties = ht_schema_keyword(s, at.schema, "properties");
+    const ht_tree_value *patterns = ht_schema_keyword(s, at.schema, "patternProperties");
+    for (const ht_tree_value *m = properties ? properties->first : NULL; m && !s->status; m = m->next)
         add_keys(c, when, ht_keys_name(s, m->key));
-    for (const ht_value *m = patterns ? patterns->first : NULL; m && !s->status; m = m->next) {
+    for (const ht_tree_value *m = patterns ? patterns->first : NULL; m && !s->status; m = m->next) {
         const uint32_t pattern = ht_strings_add(s, ht_strings_pattern(s, m, m->key));
         add_keys(c, when, ht_keys_of(s, false, NULL, 0, &pattern, 1));
     }
@@ -99,10 +99,10 @@ static void collect_members(collector *c, ht_place at, ht_node when, bool is_nes
 
 static void collect_items(collector *c, ht_place at, ht_node when, bool is_nested) {
     ht_schema *s = c->s;
-    const ht_value *prefix = ht_schema_keyword(s, at.schema, "prefixItems"),
-                   *items = ht_schema_keyword(s, at.schema, "items");
-    const ht_value *contains = ht_schema_keyword(s, at.schema, "contains");
-    if (items && items->kind == HT_VALUE_ARRAY) {
+    const ht_tree_value *prefix = ht_schema_keyword(s, at.schema, "prefixItems"),
+                        *items = ht_schema_keyword(s, at.schema, "items");
+    const ht_tree_value *contains = ht_schema_keyword(s, at.schema, "contains");
+    if (items && items->kind == HT_TREE_ARRAY) {
         prefix = items;
         items = ht_schema_keyword(s, at.schema, "additionalItems");
     }
@@ -113,7 +113,7 @@ static void collect_items(collector *c, ht_place at, ht_node when, bool is_neste
 
 static void collect(collector *c, ht_place at, ht_node when, bool is_nested) {
     ht_schema *s = c->s;
-    if (s->status || at.schema->kind != HT_VALUE_OBJECT || when == HT_NODE_NOTHING) return;
+    if (s->status || at.schema->kind != HT_TREE_OBJECT || when == HT_NODE_NOTHING) return;
     if (++c->depth > DEPTH_MOST)
         ht_schema_fail_at(s, at.schema, HT_ERR_FORMAT, "this schema refers to itself for the same value");
     collect_reference(c, at, "$ref", HT_REFERENCE_STATIC, when);
@@ -153,7 +153,7 @@ static ht_node formula(collector *c, const ht_node *conditions, uint32_t mask, b
     return items == HT_UNBOUNDED ? all : ht_node_and(s, all, ht_node_items(s, items, rest));
 }
 
-static ht_node alternatives(collector *c, bool of_members, ht_node rest, const ht_value *where) {
+static ht_node alternatives(collector *c, bool of_members, ht_node rest, const ht_tree_value *where) {
     ht_node conditions[CONDITIONS_MOST];
     uint32_t n = 0;
     for (uint32_t i = 0; i < c->n; i++) {
@@ -174,8 +174,8 @@ static ht_node alternatives(collector *c, bool of_members, ht_node rest, const h
 }
 
 ht_node ht_schema_unevaluated(ht_schema *s, ht_place at) {
-    const ht_value *members = ht_schema_keyword(s, at.schema, "unevaluatedProperties");
-    const ht_value *items = ht_schema_keyword(s, at.schema, "unevaluatedItems");
+    const ht_tree_value *members = ht_schema_keyword(s, at.schema, "unevaluatedProperties");
+    const ht_tree_value *items = ht_schema_keyword(s, at.schema, "unevaluatedItems");
     if ((!members && !items) || s->status || s->draft < 2019) return HT_NODE_ANYTHING;
     collector c = {.s = s};
     c.no_keys = ht_keys_of(s, false, NULL, 0, NULL, 0);

@@ -136,7 +136,7 @@ static ht_string_set parse(ht_schema *s, const char *pattern, size_t n) {
     return ht_strings_of_re(r);
 }
 
-bool ht_strings_format(ht_schema *s, const ht_value *where, ht_string_set *out) {
+bool ht_strings_format(ht_schema *s, const ht_tree_value *where, ht_string_set *out) {
     const char *name = s->tree.string[where->string].text;
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
         const char *pattern = formats[i].pattern;

@@ -21,7 +21,7 @@ ht_node ht_schema_fail_limit(ht_schema *s, const char *what) {
     return HT_NODE_NOTHING;
 }
 
-ht_node ht_schema_fail_at(ht_schema *s, const ht_value *where, ht_status status, const char *fmt, ...) {
+ht_node ht_schema_fail_at(ht_schema *s, const ht_tree_value *where, ht_status status, const char *fmt, ...) {
     if (s->status) return HT_NODE_NOTHING;
     char message[600];
     va_list args;
@@ -29,7 +29,7 @@ ht_node ht_schema_fail_at(ht_schema *s, const ht_value *where, ht_status status,
     vsnprintf(message, sizeof message, fmt, args);
     va_end(args);
     ht_text pointer = {0};
-    ht_value_pointer(&s->tree, where, &pointer);
+    ht_tree_pointer(&s->tree, where, &pointer);
     s->status = pointer.failed ? ht_fail_memory(s->err, pointer.len, "a message")
                                : ht_fail(s->err, status, "JSON Schema, %s: %s", pointer.data, message);
     ht_text_discard(&pointer);
@@ -236,21 +236,21 @@ ht_node ht_node_member(ht_schema *s, uint32_t keys, ht_node node) {
 
 /* ---- single values ---- */
 
-static ht_node array_value(ht_schema *s, const ht_value *v) {
+static ht_node array_value(ht_schema *s, const ht_tree_value *v) {
     const size_t begin = s->n_scratch;
     ht_schema_push(s, ht_node_types(s, HT_TYPE_ARRAY));
     ht_schema_push(s, ht_node_length(s, v->n, v->n));
-    for (const ht_value *item = v->first; item && !s->status; item = item->next)
+    for (const ht_tree_value *item = v->first; item && !s->status; item = item->next)
         ht_schema_push(s, ht_node_item(s, item->index, ht_node_value(s, item)));
     return ht_node_join_scratch(s, HT_NODE_AND, begin);
 }
 
-static ht_node object_value(ht_schema *s, const ht_value *v) {
+static ht_node object_value(ht_schema *s, const ht_tree_value *v) {
     const size_t begin = s->n_scratch;
     uint32_t *names = ht_schema_take(s, v->n, sizeof *names);
     if (!names) return HT_NODE_NOTHING;
     ht_schema_push(s, ht_node_types(s, HT_TYPE_OBJECT));
-    for (const ht_value *m = v->first; m && !s->status; m = m->next) {
+    for (const ht_tree_value *m = v->first; m && !s->status; m = m->next) {
         const uint32_t keys = ht_keys_name(s, names[m->index] = m->key);
         ht_schema_push(s, ht_node_members(s, keys, ht_node_value(s, m)));
         ht_schema_push(s, ht_node_member(s, keys, HT_NODE_ANYTHING));
@@ -259,19 +259,19 @@ static ht_node object_value(ht_schema *s, const ht_value *v) {
     return ht_node_join_scratch(s, HT_NODE_AND, begin);
 }
 
-ht_node ht_node_value(ht_schema *s, const ht_value *v) {
+ht_node ht_node_value(ht_schema *s, const ht_tree_value *v) {
     ht_decimal d;
     switch (v->kind) {
-    case HT_VALUE_NULL: return ht_node_types(s, HT_TYPE_NULL);
-    case HT_VALUE_FALSE: return ht_node_types(s, HT_TYPE_FALSE);
-    case HT_VALUE_TRUE: return ht_node_types(s, HT_TYPE_TRUE);
-    case HT_VALUE_NUMBER:
+    case HT_TREE_NULL: return ht_node_types(s, HT_TYPE_NULL);
+    case HT_TREE_FALSE: return ht_node_types(s, HT_TYPE_FALSE);
+    case HT_TREE_TRUE: return ht_node_types(s, HT_TYPE_TRUE);
+    case HT_TREE_NUMBER:
         if (!ht_decimal_read(s, v, &d)) return HT_NODE_NOTHING;
         return ht_node_and(s, ht_node_types(s, HT_TYPE_NUMBER), ht_node_numbers(s, ht_numbers_one(s, &d)));
-    case HT_VALUE_STRING:
+    case HT_TREE_STRING:
         return ht_node_and(s, ht_node_types(s, HT_TYPE_STRING), ht_node_strings(s, ht_strings_one(s, v->string)));
-    case HT_VALUE_ARRAY: return array_value(s, v);
-    case HT_VALUE_OBJECT: return object_value(s, v);
+    case HT_TREE_ARRAY: return array_value(s, v);
+    case HT_TREE_OBJECT: return object_value(s, v);
     }
     return HT_NODE_NOTHING;
 }

@@ -10,7 +10,7 @@ enum { DIGITS_MOST = 1000 };
 
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-bool ht_decimal_read(ht_schema *s, const ht_value *v, ht_decimal *out) {
+bool ht_decimal_read(ht_schema *s, const ht_tree_value *v, ht_decimal *out) {
     const char *at = v->text, *end = v->text + v->n_text;
     int64_t exponent = 0, written = 0;
     size_t n = 0, zeros = 0;

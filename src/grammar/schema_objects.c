@@ -174,7 +174,7 @@ static ht_object_shape *build(ht_schema *s, const uint32_t *leaves, size_t n) {
         if (!s->status) read_leaves(&b);
     }
     ht_member *kept = s->status ? NULL : ht_schema_take(s, (size_t)o->n_names + o->n_classes, sizeof *kept);
-    if (kept) memcpy(kept, o->member, ((size_t)o->n_names + o->n_classes) * sizeof *kept);
+    if (kept && o->member) memcpy(kept, o->member, ((size_t)o->n_names + o->n_classes) * sizeof *kept);
     free(o->member);
     o->member = kept;
     ht_pair_map_free(&b.index);

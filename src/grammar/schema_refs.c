@@ -7,7 +7,7 @@
 
 typedef struct resource {
     uint32_t uri; /* string, absolute as far as the document says */
-    const ht_value *root;
+    const ht_tree_value *root;
     bool is_recursive; /* `$recursiveAnchor` */
 } resource;
 
@@ -140,7 +140,7 @@ static void note(ht_schema *s, ht_pair_map *map, uint32_t a, uint32_t b, uint32_
     if (ht_pair_map_find(map, a, b) == HT_INTERN_FAILED && !ht_pair_map_add(map, a, b, value)) ht_schema_fail_memory(s);
 }
 
-static uint32_t add_resource(ht_schema *s, uint32_t uri_string, const ht_value *root) {
+static uint32_t add_resource(ht_schema *s, uint32_t uri_string, const ht_tree_value *root) {
     struct ht_references *f = s->references;
     if (!ht_schema_reserve(s, &f->resource, &f->capacity, (size_t)f->n + 1, sizeof *f->resource)) return 0;
     f->resource[f->n] = (resource){uri_string, root, false};
@@ -149,11 +149,11 @@ static uint32_t add_resource(ht_schema *s, uint32_t uri_string, const ht_value *
 }
 
 /* The resource that an identifier begins, or `now`. */
-static uint32_t identify(ht_schema *s, const ht_value *v, uint32_t now) {
+static uint32_t identify(ht_schema *s, const ht_tree_value *v, uint32_t now) {
     struct ht_references *f = s->references;
-    const ht_value *id = ht_schema_keyword(s, v, "$id");
+    const ht_tree_value *id = ht_schema_keyword(s, v, "$id");
     if (!id && s->draft == 4) id = ht_schema_keyword(s, v, "id");
-    if (!id || id->kind != HT_VALUE_STRING || (s->old_references && ht_schema_keyword(s, v, "$ref"))) return now;
+    if (!id || id->kind != HT_TREE_STRING || (s->old_references && ht_schema_keyword(s, v, "$ref"))) return now;
     const ht_json_string text = s->tree.string[id->string];
     const uri u = split(text.text, text.n);
     if (u.fragment.n) {
@@ -174,28 +174,28 @@ static uint32_t identify(ht_schema *s, const ht_value *v, uint32_t now) {
     return add_resource(s, full, v);
 }
 
-static void anchor(ht_schema *s, const ht_value *v, uint32_t at) {
+static void anchor(ht_schema *s, const ht_tree_value *v, uint32_t at) {
     struct ht_references *f = s->references;
-    const ht_value *name = ht_schema_keyword(s, v, "$anchor");
-    if (name && name->kind == HT_VALUE_STRING) note(s, &f->anchors, at, name->string, v->number);
+    const ht_tree_value *name = ht_schema_keyword(s, v, "$anchor");
+    if (name && name->kind == HT_TREE_STRING) note(s, &f->anchors, at, name->string, v->number);
     name = ht_schema_keyword(s, v, "$dynamicAnchor");
-    if (name && name->kind == HT_VALUE_STRING) {
+    if (name && name->kind == HT_TREE_STRING) {
         note(s, &f->anchors, at, name->string, v->number);
         note(s, &f->dynamic_anchors, at, name->string, v->number);
         f->is_dynamic = true;
     }
     name = ht_schema_keyword(s, v, "$recursiveAnchor");
-    if (name && name->kind == HT_VALUE_TRUE && f->resource[at].root == v)
+    if (name && name->kind == HT_TREE_TRUE && f->resource[at].root == v)
         f->resource[at].is_recursive = f->is_dynamic = true;
 }
 
-static void find(ht_schema *s, const ht_value *v, uint32_t at);
+static void find(ht_schema *s, const ht_tree_value *v, uint32_t at);
 
-static void find_all(ht_schema *s, const ht_value *list, uint32_t at) {
-    for (const ht_value *v = list->first; v && !s->status; v = v->next) find(s, v, at);
+static void find_all(ht_schema *s, const ht_tree_value *list, uint32_t at) {
+    for (const ht_tree_value *v = list->first; v && !s->status; v = v->next) find(s, v, at);
 }
 
-static void find(ht_schema *s, const ht_value *v, uint32_t at) {
+static void find(ht_schema *s, const ht_tree_value *v, uint32_t at) {
     static const char *const schemas[] = {"additionalProperties",
                                           "additionalItems",
                                           "unevaluatedProperties",
@@ -211,21 +211,21 @@ static void find(ht_schema *s, const ht_value *v, uint32_t at) {
     static const char *const lists[] = {"allOf", "anyOf", "oneOf", "prefixItems", "items"};
     static const char *const maps[] = {"properties",  "patternProperties", "$defs",
                                        "definitions", "dependentSchemas",  "dependencies"};
-    if (v->kind != HT_VALUE_OBJECT || s->status) return;
+    if (v->kind != HT_TREE_OBJECT || s->status) return;
     at = identify(s, v, at);
     anchor(s, v, at);
     note(s, &s->references->of_value, v->number, 0, at);
     for (size_t i = 0; i < sizeof schemas / sizeof *schemas; i++) {
-        const ht_value *below = ht_schema_keyword(s, v, schemas[i]);
+        const ht_tree_value *below = ht_schema_keyword(s, v, schemas[i]);
         if (below) find(s, below, at);
     }
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
-        const ht_value *below = ht_schema_keyword(s, v, lists[i]);
-        if (below && below->kind == HT_VALUE_ARRAY) find_all(s, below, at);
+        const ht_tree_value *below = ht_schema_keyword(s, v, lists[i]);
+        if (below && below->kind == HT_TREE_ARRAY) find_all(s, below, at);
     }
     for (size_t i = 0; i < sizeof maps / sizeof *maps; i++) {
-        const ht_value *below = ht_schema_keyword(s, v, maps[i]);
-        if (below && below->kind == HT_VALUE_OBJECT) find_all(s, below, at);
+        const ht_tree_value *below = ht_schema_keyword(s, v, maps[i]);
+        if (below && below->kind == HT_TREE_OBJECT) find_all(s, below, at);
     }
 }
 
@@ -254,7 +254,7 @@ void ht_references_free(ht_schema *s) {
 }
 
 /* The resource in which a value is. */
-static uint32_t resource_of(const ht_schema *s, const ht_value *v) {
+static uint32_t resource_of(const ht_schema *s, const ht_tree_value *v) {
     for (; v; v = v->parent) {
         const uint32_t at = ht_pair_map_find(&s->references->of_value, v->number, 0);
         if (at != HT_INTERN_FAILED) return at;
@@ -264,7 +264,7 @@ static uint32_t resource_of(const ht_schema *s, const ht_value *v) {
 
 /* ---- following ---- */
 
-ht_place ht_references_enter(ht_schema *s, ht_place from, const ht_value *schema) {
+ht_place ht_references_enter(ht_schema *s, ht_place from, const ht_tree_value *schema) {
     ht_place to = {schema, from.scope};
     if (!s->references->is_dynamic) return to;
     const uint32_t at = resource_of(s, schema), begin = s->n_scratch;
@@ -318,24 +318,24 @@ static void decode_pointer(ht_text *t) {
     t->len = n;
 }
 
-static const ht_value *child(ht_schema *s, const ht_value *v, const ht_text *key) {
-    if (v->kind == HT_VALUE_OBJECT) {
+static const ht_tree_value *child(ht_schema *s, const ht_tree_value *v, const ht_text *key) {
+    if (v->kind == HT_TREE_OBJECT) {
         const uint32_t name = ht_json_tree_string(&s->tree, key->data ? key->data : "", key->len);
         if (name == HT_INTERN_FAILED) return ht_schema_fail_memory(s), NULL;
-        return ht_value_member(&s->tree, v, name);
+        return ht_tree_member(&s->tree, v, name);
     }
-    if (v->kind != HT_VALUE_ARRAY || !key->len || key->len > 9) return NULL;
+    if (v->kind != HT_TREE_ARRAY || !key->len || key->len > 9) return NULL;
     uint32_t index = 0;
     for (size_t i = 0; i < key->len; i++) {
         if (key->data[i] < '0' || key->data[i] > '9') return NULL;
         index = index * 10 + (uint32_t)(key->data[i] - '0');
     }
-    const ht_value *item = v->first;
+    const ht_tree_value *item = v->first;
     while (item && item->index != index) item = item->next;
     return item;
 }
 
-static const ht_value *follow_pointer(ht_schema *s, const ht_value *v, span pointer) {
+static const ht_tree_value *follow_pointer(ht_schema *s, const ht_tree_value *v, span pointer) {
     ht_text key = {0};
     for (size_t i = 0; i < pointer.n && v && !s->status;) {
         const size_t k = until(pointer.text + i + 1, pointer.n - i - 1, "/");
@@ -349,7 +349,7 @@ static const ht_value *follow_pointer(ht_schema *s, const ht_value *v, span poin
 }
 
 /* The first resource of a scope that has the dynamic anchor, or is recursive. */
-static const ht_value *outermost(ht_schema *s, uint32_t scope, uint32_t name, const ht_value *otherwise) {
+static const ht_tree_value *outermost(ht_schema *s, uint32_t scope, uint32_t name, const ht_tree_value *otherwise) {
     const struct ht_references *f = s->references;
     size_t n;
     const uint32_t *resources = ht_intern_at(&s->scopes, scope, &n);
@@ -364,10 +364,10 @@ static const ht_value *outermost(ht_schema *s, uint32_t scope, uint32_t name, co
     return otherwise;
 }
 
-bool ht_references_resolve(ht_schema *s, ht_reference_kind kind, const ht_value *reference, uint32_t scope,
+bool ht_references_resolve(ht_schema *s, ht_reference_kind kind, const ht_tree_value *reference, uint32_t scope,
                            ht_place *out) {
     const struct ht_references *f = s->references;
-    if (reference->kind != HT_VALUE_STRING)
+    if (reference->kind != HT_TREE_STRING)
         return ht_schema_fail_at(s, reference, HT_ERR_FORMAT, "a reference is a string"), false;
     const ht_json_string text = s->tree.string[reference->string];
     const uri u = split(text.text, text.n);
@@ -378,7 +378,7 @@ bool ht_references_resolve(ht_schema *s, ht_reference_kind kind, const ht_value 
         return ht_schema_fail_at(s, reference, HT_ERR_UNSUPPORTED,
                                  "`%.200s` is not within this schema, and others are not fetched", text.text),
                false;
-    const ht_value *target = f->resource[at].root;
+    const ht_tree_value *target = f->resource[at].root;
     if (kind == HT_REFERENCE_RECURSIVE && f->resource[at].is_recursive)
         target = outermost(s, scope, HT_INTERN_FAILED, target);
     if (u.fragment.n && u.fragment.text[0] == '/')

@@ -292,7 +292,7 @@ ht_re ht_strings_written(ht_schema *s, ht_string_set a) {
 
 /* ---- patterns and lengths ---- */
 
-ht_string_set ht_strings_pattern(ht_schema *s, const ht_value *where, uint32_t pattern) {
+ht_string_set ht_strings_pattern(ht_schema *s, const ht_tree_value *where, uint32_t pattern) {
     const ht_json_string text = s->tree.string[pattern];
     const ht_regex_syntax how = {.characters = ht_strings_characters, .searches = true};
     ht_error err = {0};

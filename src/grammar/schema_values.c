@@ -26,7 +26,7 @@ static ht_node of_text(lister *l, size_t n) {
         const ht_string_set set = ht_strings_of_re(ht_re_text(s->re, l->text, n));
         return ht_node_and(s, ht_node_types(s, HT_TYPE_STRING), ht_node_strings(s, set));
     }
-    const ht_value v = {.kind = HT_VALUE_NUMBER, .text = l->text, .n_text = n};
+    const ht_tree_value v = {.kind = HT_TREE_NUMBER, .text = l->text, .n_text = n};
     return ht_node_value(s, &v);
 }
 
