@@ -75,6 +75,8 @@ void ht_regexes_free(ht_regexes *s) {
     if (!s) return;
     ht_intern_free(&s->nodes);
     ht_intern_free(&s->sets);
+    ht_intern_free(&s->firsts);
+    free(s->first);
     ht_pair_map_free(&s->derivatives);
     free(s->facts);
     free(s->scratch);
@@ -83,7 +85,8 @@ void ht_regexes_free(ht_regexes *s) {
 
 size_t ht_regexes_bytes(const ht_regexes *s) {
     return ht_intern_bytes(&s->nodes) + ht_intern_bytes(&s->sets) + ht_pair_map_bytes(&s->derivatives) +
-           s->facts_capacity + s->scratch_capacity * sizeof *s->scratch;
+           ht_intern_bytes(&s->firsts) + s->facts_capacity +
+           (s->first_capacity + s->scratch_capacity) * sizeof(uint32_t);
 }
 
 void ht_re_push(ht_regexes *s, uint32_t word) {

@@ -83,8 +83,12 @@ const uint8_t *ht_regexes_class_of(const ht_regexes *s);
 
 /* What may follow a byte of the class in r's texts; HT_RE_NONE where nothing may, also where that takes a search to know. */
 ht_re ht_re_derivative(ht_regexes *s, ht_re r, int byte_class);
+/* False only where no text of r begins with a byte of the class: a look that makes no expression. */
+bool ht_re_may_begin(ht_regexes *s, ht_re r, int byte_class);
 /* Whether r has any text. */
 bool ht_re_is_live(ht_regexes *s, ht_re r);
+/* Whether that is known without a search, for which the bytes have to be divided. */
+bool ht_re_liveness_is_known(const ht_regexes *s, ht_re r);
 /* Whether the n bytes are one of r's texts. */
 bool ht_re_matches(ht_regexes *s, ht_re r, const char *bytes, size_t n);
 

@@ -11,25 +11,33 @@
 
 /* ---- classes of bytes ---- */
 
+/* Calls for each byte of a set, of which most have few. */
+#define FOR_EACH_BYTE(b, set)                                                                                          \
+    for (unsigned word_ = 0; word_ < 8; word_++)                                                                       \
+        for (uint32_t bits_ = (set).bits[word_], b; bits_ && (b = word_ * 32 + (unsigned)__builtin_ctz(bits_), 1);     \
+             bits_ &= bits_ - 1)
+
 void ht_regexes_freeze(ht_regexes *s) {
-    /* Each set splits the classes into what is in it and what is not. */
-    uint16_t class_of[256] = {0};
+    /* Each set splits the classes of which it has some bytes and not others. */
+    uint16_t class_of[256] = {0}, size[256] = {256};
     int n_classes = 1;
     for (uint32_t i = 0; i < s->sets.n && n_classes < 256; i++) {
         size_t n;
         ht_byte_set set;
+        uint16_t has[256] = {0}, part[256] = {0};
         memcpy(set.bits, ht_intern_at(&s->sets, i, &n), sizeof set.bits);
-        int inside[256], before = n_classes;
-        bool outside[256] = {false};
-        memset(inside, -1, sizeof inside);
-        for (unsigned b = 0; b < 256; b++)
-            if (!ht_byte_set_has(&set, b)) outside[class_of[b]] = true;
-        for (unsigned b = 0; b < 256; b++) {
-            const int c = class_of[b];
-            if (!ht_byte_set_has(&set, b) || c >= before || !outside[c]) continue;
-            if (inside[c] < 0) inside[c] = n_classes++;
-            class_of[b] = (uint16_t)inside[c];
+        FOR_EACH_BYTE(b, set) has[class_of[b]]++;
+        FOR_EACH_BYTE(b, set) {
+            const uint16_t c = class_of[b];
+            if (has[c] == size[c] || !has[c]) continue;
+            if (!part[c]) part[c] = (uint16_t)n_classes++;
+            class_of[b] = part[c];
         }
+        for (int c = 0; c < 256; c++)
+            if (part[c]) {
+                size[part[c]] = has[c];
+                size[c] = (uint16_t)(size[c] - has[c]);
+            }
     }
     for (unsigned b = 256; b-- > 0;) {
         s->class_of[b] = (uint8_t)class_of[b];
@@ -60,12 +68,88 @@ void ht_regexes_reset(ht_regexes *s) {
     ht_intern_truncate(&s->nodes, s->n_frozen);
     ht_intern_truncate(&s->sets, s->n_frozen_sets);
     ht_pair_map_clear(&s->derivatives);
+    if (s->first_capacity > s->n_frozen)
+        memset(s->first + s->n_frozen, 0, (s->first_capacity - s->n_frozen) * sizeof *s->first);
     s->n_scratch = 0;
     s->status = HT_OK;
 }
 
 int ht_regexes_n_classes(const ht_regexes *s) { return s->n_classes; }
 const uint8_t *ht_regexes_class_of(const ht_regexes *s) { return s->class_of; }
+
+/* ---- first bytes ---- */
+
+static uint32_t first_of(ht_regexes *s, ht_re r);
+
+static void first_set(const ht_regexes *s, uint32_t number, ht_byte_set *out) {
+    size_t n;
+    memcpy(out->bits, ht_intern_at(&s->firsts, number, &n), sizeof out->bits);
+}
+
+/* Adds the first bytes of an operand, or keeps those that it has, too. */
+static void join_first(ht_regexes *s, ht_re r, bool both, ht_byte_set *set) {
+    ht_byte_set one;
+    const uint32_t number = first_of(s, r);
+    if (s->status) return;
+    first_set(s, number, &one);
+    for (int w = 0; w < 8; w++) set->bits[w] = both ? set->bits[w] & one.bits[w] : set->bits[w] | one.bits[w];
+}
+
+static ht_byte_set find_first(ht_regexes *s, ht_re r) {
+    size_t n;
+    const uint32_t *node = ht_re_node(s, r, &n);
+    const ht_re_kind kind = (ht_re_kind)node[0];
+    const uint32_t a = n > 1 ? node[1] : 0, b = n > 2 ? node[2] : 0;
+    ht_byte_set set = {{0}};
+    switch (kind) {
+    case HT_RE_KIND_NONE:
+    case HT_RE_KIND_EMPTY: break;
+    case HT_RE_KIND_BYTES: memcpy(set.bits, ht_intern_at(&s->sets, a, &n), sizeof set.bits); break;
+    case HT_RE_KIND_CONCAT:
+        join_first(s, a, false, &set);
+        if (ht_re_is_nullable(s, a)) join_first(s, b, false, &set);
+        break;
+    case HT_RE_KIND_REPEAT: join_first(s, a, false, &set); break;
+    case HT_RE_KIND_BOTH: memset(&set, 0xFF, sizeof set); /* fall through */
+    case HT_RE_KIND_ALTERNATIVES:
+        for (size_t i = 1; i < n && !s->status; i++) {
+            size_t same;
+            join_first(s, ht_re_node(s, r, &same)[i], kind == HT_RE_KIND_BOTH, &set);
+        }
+        break;
+    default: memset(&set, 0xFF, sizeof set); break;
+    }
+    return set;
+}
+
+static uint32_t first_of(ht_regexes *s, ht_re r) {
+    if (s->status) return 0;
+    if (r >= s->first_capacity) {
+        const size_t capacity = s->facts_capacity;
+        uint32_t *first = realloc(s->first, capacity * sizeof *first);
+        if (!first) return ht_re_fail(s, HT_ERR_MEMORY);
+        memset(first + s->first_capacity, 0, (capacity - s->first_capacity) * sizeof *first);
+        s->first = first;
+        s->first_capacity = capacity;
+    }
+    if (s->first[r]) return s->first[r] - 1;
+    if (s->depth >= DEPTH_MOST) return ht_re_fail(s, HT_ERR_LIMIT);
+    s->depth++;
+    const ht_byte_set set = find_first(s, r);
+    s->depth--;
+    const uint32_t number = s->status ? 0 : ht_intern_add(&s->firsts, set.bits, 8, NULL);
+    if (number == HT_INTERN_FAILED) return ht_re_fail(s, HT_ERR_MEMORY);
+    s->first[r] = number + 1;
+    return number;
+}
+
+bool ht_re_may_begin(ht_regexes *s, ht_re r, int byte_class) {
+    ht_byte_set set;
+    const uint32_t number = first_of(s, r);
+    if (s->status) return false;
+    first_set(s, number, &set);
+    return ht_byte_set_has(&set, s->byte_of[byte_class]);
+}
 
 /* ---- derivatives ---- */
 
@@ -224,6 +308,10 @@ static bool search(ht_regexes *s, ht_re r) {
     s->n_scratch = begin;
     ht_pair_map_free(&seen);
     return found;
+}
+
+bool ht_re_liveness_is_known(const ht_regexes *s, ht_re r) {
+    return s->facts[r] & (HT_RE_LIVE | HT_RE_DEAD | HT_RE_NULLABLE) || !(s->facts[r] & HT_RE_BOOLEAN);
 }
 
 bool ht_re_is_live(ht_regexes *s, ht_re r) {

@@ -37,6 +37,9 @@ struct ht_regexes {
     ht_intern sets;  /* of 8 words */
     uint8_t *facts;  /* [facts_capacity] */
     size_t facts_capacity;
+    ht_intern firsts; /* of 8 words: bytes with which texts may begin */
+    uint32_t *first;  /* [first_capacity] of expressions: number in `firsts` + 1, 0 where that was not asked */
+    size_t first_capacity;
     uint32_t *scratch; /* a stack of operands */
     size_t n_scratch, scratch_capacity;
     int depth; /* of recursion */

@@ -134,6 +134,7 @@ typedef struct ht_schema {
     ht_pair_map ones;      /* HT_NODE_ONE, 0 or 1: what it is made of, found with or without a look at its parts */
     ht_pair_map evaluated; /* node and type: numbers, or strings */
     ht_pair_map lists_of;  /* node and type: in `lists` */
+    ht_pair_map listed;    /* list and conjunction: it is in it */
     ht_conjunction_list *lists;
     uint32_t n_lists, lists_capacity;
     uint32_t *live; /* [live_capacity] of nodes (schema_live.c) */
@@ -159,6 +160,8 @@ bool ht_schema_reserve(ht_schema *s, void *array, uint32_t *capacity, size_t nee
 void ht_schema_push(ht_schema *s, uint32_t word);
 /* Arena memory; NULL, noted, when it runs out. */
 void *ht_schema_take(ht_schema *s, size_t n, size_t size);
+/* Whether an expression has any text; divides the bytes where that takes a search. */
+bool ht_schema_is_live(ht_schema *s, ht_re r);
 /* Whether `status` or that of the expressions is set; the latter is noted. */
 bool ht_schema_failed(ht_schema *s);
 

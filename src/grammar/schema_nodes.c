@@ -41,6 +41,11 @@ bool ht_schema_failed(ht_schema *s) {
     return s->status != HT_OK;
 }
 
+bool ht_schema_is_live(ht_schema *s, ht_re r) {
+    if (!ht_re_liveness_is_known(s->re, r)) ht_regexes_refine(s->re);
+    return ht_re_is_live(s->re, r);
+}
+
 /* ---- memory ---- */
 
 bool ht_schema_reserve(ht_schema *s, void *array, uint32_t *capacity, size_t need, size_t size) {

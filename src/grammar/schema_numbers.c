@@ -229,10 +229,7 @@ ht_number_set ht_numbers_not(ht_schema *s, ht_number_set a) {
     return same(ht_re_both(s->re, signed_or_not(s->re, any_plain(s->re)), ht_re_not(s->re, a.all)));
 }
 
-bool ht_numbers_is_live(ht_schema *s, ht_number_set a) {
-    ht_regexes_refine(s->re);
-    return ht_re_is_live(s->re, a.all);
-}
+bool ht_numbers_is_live(ht_schema *s, ht_number_set a) { return ht_schema_is_live(s, a.all); }
 
 ht_re ht_numbers_written(ht_schema *s, ht_number_set a) {
     ht_regexes *re = s->re;

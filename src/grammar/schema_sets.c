@@ -270,9 +270,10 @@ static void add_conjunction(ht_schema *s, uint32_t list, const uint32_t *leaves,
         return;
     }
     ht_conjunction_list *to = &s->lists[list];
-    for (uint32_t i = 0; i < to->n; i++)
-        if (to->conjunction[i] == c) return;
-    if (to->n >= ALTERNATIVES_MOST)
+    if (ht_pair_map_find(&s->listed, list, c) != HT_INTERN_FAILED) return;
+    if (!ht_pair_map_add(&s->listed, list, c, 0))
+        ht_schema_fail_memory(s);
+    else if (to->n >= ALTERNATIVES_MOST)
         ht_schema_fail_limit(s, "more than 20000 alternatives for one value");
     else if (ht_schema_reserve(s, &to->conjunction, &to->capacity, (size_t)to->n + 1, sizeof *to->conjunction))
         to->conjunction[to->n++] = c;

@@ -46,7 +46,17 @@ static ht_re escaped(ht_regexes *re, const ht_code_range *ranges, size_t n) {
 /* Code points that are written as they are, between those that have to be escaped. */
 static const ht_code_range as_they_are[] = {{0x20, '"' - 1}, {'"' + 1, '\\' - 1}, {'\\' + 1, 0x10FFFF}};
 
+/* Whether none of them has to be escaped. */
+static bool are_plain(const ht_code_range *ranges, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        const ht_code_range r = ranges[i];
+        if (r.first < 0x20 || (r.first <= '"' && r.last >= '"') || (r.first <= '\\' && r.last >= '\\')) return false;
+    }
+    return true;
+}
+
 ht_re ht_strings_characters(ht_regexes *re, const ht_code_range *ranges, size_t n) {
+    if (are_plain(ranges, n)) return ht_re_code_points(re, ranges, n);
     ht_re all = ht_re_concat(re, ht_re_text(re, "\\", 1), escaped(re, ranges, n));
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < sizeof as_they_are / sizeof *as_they_are; k++) {
@@ -207,8 +217,7 @@ ht_re ht_strings_re(ht_schema *s, ht_string_set a) {
 static bool has(ht_schema *s, ht_string_set a, uint32_t string) {
     const ht_json_string one = s->tree.string[string];
     const ht_re r = ht_re_both(s->re, ht_strings_text(s->re, one.text, one.n), a.re);
-    ht_regexes_refine(s->re);
-    return ht_re_is_live(s->re, r);
+    return ht_schema_is_live(s, r);
 }
 
 ht_string_set ht_strings_both(ht_schema *s, ht_string_set a, ht_string_set b) {
@@ -258,8 +267,7 @@ ht_string_set ht_strings_not(ht_schema *s, ht_string_set a) {
 bool ht_strings_is_live(ht_schema *s, ht_string_set a) {
     if (a.is_listed) return a.n > 0;
     const ht_re r = ht_strings_re(s, a);
-    ht_regexes_refine(s->re);
-    return ht_re_is_live(s->re, r);
+    return ht_schema_is_live(s, r);
 }
 
 /* ---- as they are written ---- */
