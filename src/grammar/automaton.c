@@ -14,9 +14,13 @@
 
 static void build_start(ht_automaton *a) {
     ht_threads threads = {0};
-    ht_lex_state_of(a, NULL, 0);                                                     /* HT_LEX_DEAD */
-    ht_intern_add(&a->continuations, (uint32_t[]){UINT32_MAX, UINT32_MAX}, 2, NULL); /* of the start */
-    ht_intern_add(&a->configurations, (uint32_t[]){0}, 1, NULL);
+    ht_lex_state_of(a, NULL, 0); /* HT_LEX_DEAD */
+    if (ht_intern_add(&a->continuations, (uint32_t[]){UINT32_MAX, UINT32_MAX}, 2, NULL) ==
+            HT_INTERN_FAILED || /* of the start */
+        ht_intern_add(&a->configurations, (uint32_t[]){0}, 1, NULL) == HT_INTERN_FAILED) {
+        ht_automaton_fail(a, HT_ERR_MEMORY);
+        return;
+    }
     const uint32_t row = ht_automaton_first_row(a);
     if (a->status) return;
     ht_thread first = {row, a->row[row].start};

@@ -28,7 +28,7 @@ uint32_t ht_intern_add(ht_intern *t, const uint32_t *words, size_t n, bool *is_n
 static inline const uint32_t *ht_intern_at(const ht_intern *t, uint32_t number, size_t *n) {
     const uint32_t begin = number ? t->end[number - 1] : 0;
     *n = t->end[number] - begin;
-    return t->word + begin;
+    return begin ? t->word + begin : t->word; /* NULL while there are no words */
 }
 /* Forgets all but the first n sequences. */
 void ht_intern_truncate(ht_intern *t, uint32_t n);

@@ -106,7 +106,7 @@ static void close_row(ht_automaton *a, uint32_t row) {
         a->triple[is_lexeme ? of->scan + of->n_scan++ : of->want + of->n_want++] = t;
     }
     a->n_triples = (uint32_t)need;
-    qsort(a->triple + of->scan, of->n_scan, sizeof *a->triple, by_symbol);
+    if (of->n_scan) qsort(a->triple + of->scan, of->n_scan, sizeof *a->triple, by_symbol);
 }
 
 /* The state of the lexer that awaits the lexemes of a row. */
@@ -138,7 +138,7 @@ static uint32_t make_row(ht_automaton *a) {
         a->item[kept++] = a->item[i];
         a->item[kept++] = a->item[i + 1];
     }
-    qsort(a->item, kept / 2, 2 * sizeof *a->item, by_pair);
+    if (kept) qsort(a->item, kept / 2, 2 * sizeof *a->item, by_pair);
     if (!ht_automaton_reserve(a, &a->item, &a->items_capacity, (size_t)kept + 1, sizeof *a->item)) return 0;
     a->item[kept] = accepts;
     bool is_new;
