@@ -153,7 +153,9 @@ bool ht_array_plan_of(ht_schema *s, const ht_array_shape *a, ht_arena *arena, ht
     p->is_unique = a->unique && p->most > 1;
     if (p->is_unique && !plan_unique(s, a, arena, p)) return false;
     if (a->n_some && !is_small(a)) return ht_schema_fail_limit(s, "`contains` with counts that are too large"), false;
-    return ht_array_can_end(p, &(ht_array_state){0}) && !(p->failed && (ht_schema_fail_memory(s), true));
+    const bool can = ht_array_can_end(p, &(ht_array_state){0});
+    if (p->failed) ht_schema_fail_memory(s);
+    return can && !s->status;
 }
 
 bool ht_array_is_live(ht_schema *s, const ht_array_shape *a) {

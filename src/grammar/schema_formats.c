@@ -138,6 +138,7 @@ static ht_string_set parse(ht_schema *s, const char *pattern, size_t n) {
 
 bool ht_strings_format(ht_schema *s, const ht_tree_value *where, ht_string_set *out) {
     const char *name = s->tree.string[where->string].text;
+    *out = (ht_string_set){.re = HT_RE_ALL};
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
         const char *pattern = formats[i].pattern;
         if (strcmp(name, formats[i].name) != 0) continue;

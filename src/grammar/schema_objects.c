@@ -190,7 +190,7 @@ const ht_object_shape *ht_object_shape_of(ht_schema *s, uint32_t conjunction) {
     if (!leaves || !ht_schema_reserve(s, &s->object_shape, &s->object_shapes_capacity, (size_t)s->n_object_shapes + 1,
                                       sizeof(void *)))
         return NULL;
-    memcpy(leaves, words, n * sizeof *leaves);
+    if (n) memcpy(leaves, words, n * sizeof *leaves);
     ht_object_shape *o = build(s, leaves, n);
     if (!o) return NULL;
     s->object_shape[s->n_object_shapes] = o;
