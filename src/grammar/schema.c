@@ -15,8 +15,8 @@ static void discard(ht_schema *s) {
     ht_intern_free(&s->conjunctions);
     ht_intern_free(&s->string_sets);
     ht_intern_free(&s->scopes);
-    ht_pair_map *maps[] = {&s->parsed,   &s->started, &s->ones,         &s->evaluated,
-                           &s->lists_of, &s->listed,  &s->array_shapes, &s->object_shapes};
+    ht_pair_map *maps[] = {&s->parsed, &s->started, &s->ones,         &s->evaluated,    &s->lists_of,
+                           &s->opened, &s->listed,  &s->array_shapes, &s->object_shapes};
     for (size_t i = 0; i < sizeof maps / sizeof *maps; i++) ht_pair_map_free(maps[i]);
     for (uint32_t i = 0; i < s->n_lists; i++) free(s->lists[i].conjunction);
     free(s->lists);

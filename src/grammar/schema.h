@@ -134,6 +134,8 @@ typedef struct ht_schema {
     ht_pair_map ones;      /* HT_NODE_ONE, 0 or 1: what it is made of, found with or without a look at its parts */
     ht_pair_map evaluated; /* node and type: numbers, or strings */
     ht_pair_map lists_of;  /* node and type: in `lists` */
+    ht_pair_map opened;    /* node and type: the list was begun */
+    bool keeps_dead;       /* lists are made without a look at values */
     ht_pair_map listed;    /* list and conjunction: it is in it */
     ht_conjunction_list *lists;
     uint32_t n_lists, lists_capacity;
@@ -289,6 +291,9 @@ uint32_t ht_set_alternatives(ht_schema *s, ht_node node, uint32_t type);
 /* Whether the set has any value. A false answer that was found while the same question was open, further up, may be wrong: then
  * live_low is less than UINT32_MAX. */
 bool ht_set_is_live(ht_schema *s, ht_node node);
+
+/* The same of the arrays or objects of a conjunction. */
+bool ht_conjunction_is_live(ht_schema *s, uint32_t conjunction, uint32_t type);
 
 /* ---- shapes ---- */
 

@@ -7,18 +7,19 @@ enum { STEPS_MOST = 1000000, DEPTH_MOST = 1000 };
 /* States of a set; from OPEN on it is being looked at, at this depth. */
 enum { UNKNOWN, DEAD, LIVE, OPEN };
 
+bool ht_conjunction_is_live(ht_schema *s, uint32_t conjunction, uint32_t type) {
+    if (type == HT_TYPE_ARRAY) {
+        const ht_array_shape *a = ht_array_shape_of(s, conjunction);
+        return a && ht_array_is_live(s, a);
+    }
+    const ht_object_shape *o = ht_object_shape_of(s, conjunction);
+    return o && ht_object_is_live(s, o);
+}
+
 static bool has_live_alternative(ht_schema *s, ht_node node, uint32_t type) {
     const uint32_t list = ht_set_alternatives(s, node, type);
-    for (uint32_t i = 0; !s->status && i < s->lists[list].n; i++) {
-        const uint32_t c = s->lists[list].conjunction[i];
-        if (type == HT_TYPE_ARRAY) {
-            const ht_array_shape *a = ht_array_shape_of(s, c);
-            if (a && ht_array_is_live(s, a)) return true;
-        } else {
-            const ht_object_shape *o = ht_object_shape_of(s, c);
-            if (o && ht_object_is_live(s, o)) return true;
-        }
-    }
+    for (uint32_t i = 0; !s->status && i < s->lists[list].n; i++)
+        if (ht_conjunction_is_live(s, s->lists[list].conjunction[i], type)) return true;
     return false;
 }
 

@@ -2,7 +2,7 @@
 #include "grammar/schema.h"
 
 /* Formulas within each other for one value; alternatives of one set; leaves that are joined. */
-enum { DEPTH_MOST = 3000, ALTERNATIVES_MOST = 20000 };
+enum { DEPTH_MOST = 3000, ALTERNATIVES_MOST = 20000, UNPRUNED_MOST = 16 };
 
 static ht_node fail_endless(ht_schema *s) {
     if (!s->status)
@@ -281,8 +281,22 @@ static void add_conjunction(ht_schema *s, uint32_t list, const uint32_t *leaves,
 
 static uint32_t alternatives(ht_schema *s, ht_node node, uint32_t type);
 
+/* Drops conjunctions that surely have no value: of n conditions one by one, most of two to the power n are such. */
+static void prune(ht_schema *s, uint32_t list, uint32_t type) {
+    uint32_t kept = 0;
+    for (uint32_t i = 0; !s->status && i < s->lists[list].n; i++) {
+        const uint32_t c = s->lists[list].conjunction[i], before = s->live_low;
+        s->live_low = UINT32_MAX;
+        const bool live = ht_conjunction_is_live(s, c, type);
+        const bool is_sure = s->live_low == UINT32_MAX;
+        s->live_low = before;
+        if (live || !is_sure) s->lists[list].conjunction[kept++] = c;
+    }
+    if (!s->status) s->lists[list].n = kept;
+}
+
 /* All pairs of a list's conjunctions with those of another one. */
-static uint32_t product(ht_schema *s, uint32_t left, uint32_t right) {
+static uint32_t product(ht_schema *s, uint32_t left, uint32_t right, uint32_t type) {
     const uint32_t to = new_list(s);
     for (uint32_t i = 0; !s->status && i < s->lists[left].n; i++)
         for (uint32_t k = 0; !s->status && k < s->lists[right].n; k++) {
@@ -298,6 +312,7 @@ static uint32_t product(ht_schema *s, uint32_t left, uint32_t right) {
             add_conjunction(s, to, s->scratch + begin, s->n_scratch - begin);
             s->n_scratch = begin;
         }
+    if (!s->status && s->lists[to].n > UNPRUNED_MOST && !s->keeps_dead) prune(s, to, type);
     return to;
 }
 
@@ -384,7 +399,7 @@ static uint32_t joined(ht_schema *s, ht_node node, bool is_and, bool negated, ui
         const uint32_t list = ht_set_alternatives(s, negated ? ht_node_not(s, one) : one, type);
         if (s->status) break;
         if (is_and)
-            all = product(s, all, list);
+            all = product(s, all, list, type);
         else
             append(s, all, list);
     }
@@ -416,8 +431,15 @@ uint32_t ht_set_alternatives(ht_schema *s, ht_node node, uint32_t type) {
     const uint32_t known = ht_pair_map_find(&s->lists_of, node, type);
     if (known != HT_INTERN_FAILED || s->status) return s->status ? 0 : known;
     if (++s->depth > DEPTH_MOST) return fail_endless(s);
+    /* Whether conjunctions have values is not asked where that leads back to the same set. */
+    const bool is_open = ht_pair_map_find(&s->opened, node, type) != HT_INTERN_FAILED, kept_dead = s->keeps_dead;
+    if (!is_open && !ht_pair_map_add(&s->opened, node, type, 0)) return ht_schema_fail_memory(s);
+    s->keeps_dead = kept_dead || is_open;
     const uint32_t list = alternatives(s, node, type);
+    s->keeps_dead = kept_dead;
     s->depth--;
-    if (!s->status && !ht_pair_map_add(&s->lists_of, node, type, list)) ht_schema_fail_memory(s);
+    if (!s->status && ht_pair_map_find(&s->lists_of, node, type) == HT_INTERN_FAILED &&
+        !ht_pair_map_add(&s->lists_of, node, type, list))
+        ht_schema_fail_memory(s);
     return s->status ? 0 : list;
 }

@@ -18,7 +18,7 @@ import subprocess
 import sys
 from decimal import Decimal
 
-IGNORE_FORMATS, ANY_SPACE = 1, 4
+IGNORE_FORMATS, ORDERED, ANY_SPACE = 1, 2, 4
 
 
 class Checker:
@@ -228,30 +228,34 @@ def short(convert):
     return read
 
 
-def compare(checker, validator, maker, schema, counts):
-    def wrong(what):
-        counts["wrong"] += 1
-        print(f"wrong: {what}: {json.dumps(schema, ensure_ascii=False)}")
+def wrong(counts, schema, what):
+    counts["wrong"] += 1
+    print(f"wrong: {what}: {json.dumps(schema, ensure_ascii=False)}")
 
+
+def compare(checker, validator, maker, schema, counts):
     for _ in range(60):
         value = maker.instance()
         answer = checker.ask("I", maker.write(value))
         valid = validator.is_valid(value)
         counts["valid" if valid else "invalid"] += 1
         if answer != ("yes" if valid else "no"):
-            wrong(f"{answer} for {json.dumps(value, ensure_ascii=False)}")
+            wrong(counts, schema, f"{answer} for {json.dumps(value, ensure_ascii=False)}")
+
+
+def draw(checker, validator, maker, schema, counts):
     for _ in range(4):
         text = checker.ask("G", number=maker.r.getrandbits(31))
         if text == "long":
             counts["long"] += 1
         elif not text.startswith('"'):
-            wrong(text)
+            wrong(counts, schema, text)
         else:
             try:
-                counts["drawn"] += 1
                 value = json.loads(json.loads(text), object_pairs_hook=no_repeats, parse_int=short(int), parse_float=short(float))
+                counts["drawn"] += 1
                 if not validator.is_valid(value):
-                    wrong(f"drawn {text}")
+                    wrong(counts, schema, f"drawn {text}")
             except KeyError:
                 counts["drawn and left out"] += 1
 
@@ -269,16 +273,20 @@ def run_random(checker, n, seed):
             if answer == "ok":
                 counts["schemas"] += 1
                 compare(checker, validator, maker, schema, counts)
+                draw(checker, validator, maker, schema, counts)
+                if checker.ask("S", json.dumps(schema), ORDERED) == "ok":
+                    draw(checker, validator, maker, schema, counts)
             elif "no valid value" in answer:
                 counts["empty"] += 1
                 for value in [maker.instance() for _ in range(60)]:
                     if validator.is_valid(value):
-                        counts["wrong"] += 1
-                        print(f"wrong: empty, but {json.dumps(value)}: {json.dumps(schema)}")
+                        wrong(counts, schema, f"empty, but {json.dumps(value)}")
             else:
                 counts["refused"] += 1
                 counts[answer.split(": ")[-1][:70]] += 1
-        except RecursionError:  # of Python's validator, at a schema that refers to itself for the same value
+        except BaseException as e:  # Python's validator, at a schema that refers to itself for the same value
+            if type(e).__name__ not in ["RecursionError", "PanicException"]:
+                raise
             counts["endless"] += 1
     print(", ".join(f"{k} {v}" for k, v in counts.items()))
     return not counts["wrong"]

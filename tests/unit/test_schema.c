@@ -10,7 +10,7 @@
 
 static ht_automaton *compile(const char *schema, const ht_schema_options *options) {
     ht_rules *rules;
-    ht_automaton *a;
+    ht_automaton *a = NULL;
     ht_error err = {0};
     if (ht_schema_compile(schema, strlen(schema), options, &rules, &err) || ht_automaton_new(rules, &a, &err))
         fail_msg("%s: %s", schema, err.message);
@@ -302,6 +302,27 @@ static void refusals(void **state) {
     }
 }
 
+/* Sixteen conditions one by one: two to the power of sixteen cases, nearly all of which contradict themselves. */
+static void many_conditions(void **state) {
+    (void)state;
+    ht_text schema = {0};
+    ht_text_append_str(&schema, "{\"type\": \"object\", \"allOf\": [");
+    for (int i = 0; i < 16; i++)
+        ht_text_printf(&schema,
+                       "%s{\"if\": {\"properties\": {\"kind\": {\"const\": %d}}, \"required\": [\"kind\"]}, \"then\": "
+                       "{\"required\": [\"of_%d\"]}}",
+                       i ? "," : "", i, i);
+    ht_text_append_str(&schema, "]}");
+    assert_false(schema.failed);
+    ht_automaton *a = compile(schema.data, NULL);
+    assert_true(takes(a, "{\"kind\": 3, \"of_3\": 0}"));
+    assert_false(takes(a, "{\"kind\": 3, \"of_4\": 0}"));
+    assert_true(takes(a, "{\"kind\": 16}"));
+    assert_true(takes(a, "{}"));
+    ht_automaton_free(a);
+    ht_text_discard(&schema);
+}
+
 /* A hundred members in any order, and five thousand texts that begin alike. */
 static void large_ones(void **state) {
     (void)state;
@@ -339,7 +360,7 @@ int main(void) {
         cmocka_unit_test(types_and_values), cmocka_unit_test(numbers),     cmocka_unit_test(strings),
         cmocka_unit_test(arrays),           cmocka_unit_test(objects),     cmocka_unit_test(logic),
         cmocka_unit_test(dead_ends),        cmocka_unit_test(white_space), cmocka_unit_test(refusals),
-        cmocka_unit_test(large_ones),
+        cmocka_unit_test(many_conditions),  cmocka_unit_test(large_ones),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
