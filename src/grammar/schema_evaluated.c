@@ -115,7 +115,8 @@ static void collect(collector *c, ht_place at, ht_node when, bool is_nested) {
     ht_schema *s = c->s;
     if (s->status || at.schema->kind != HT_TREE_OBJECT || when == HT_NODE_NOTHING) return;
     if (++c->depth > DEPTH_MOST)
-        ht_schema_fail_at(s, at.schema, HT_ERR_FORMAT, "this schema refers to itself for the same value");
+        ht_schema_fail_at(s, at.schema, HT_ERR_FORMAT,
+                          "schemas refer to each other for the same value without end, or more than 200 deep");
     collect_reference(c, at, "$ref", HT_REFERENCE_STATIC, when);
     if (!s->old_references || !ht_schema_keyword(s, at.schema, "$ref")) {
         collect_reference(c, at, "$dynamicRef", HT_REFERENCE_DYNAMIC, when);
