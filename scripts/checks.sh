@@ -145,6 +145,23 @@ compare_templates() {
     run_queued "Comparing chat templates with jinja2"
 }
 
+# compare_schemas N: the JSON-Schema-Test-Suite, which jsonschema's source package carries, and N random schemas beside jsonschema.
+compare_schemas() {
+    local suite=build/schemas/suite check=build/release/bin/schema_check
+    fetch_suite() {
+        build/schemas/bin/python -m pip download --quiet --disable-pip-version-check --no-deps --no-binary :all: --dest "$suite" \
+            jsonschema==4.26.0 && tar -xzf "$suite/jsonschema-4.26.0.tar.gz" -C "$suite" --strip-components=1
+    }
+    if ! python_in schemas jsonschema || { [ ! -d "$suite/json/tests" ] && ! step "Fetching the JSON-Schema-Test-Suite" fetch_suite; }; then
+        skip 2 "the JSON-Schema-Test-Suite and the comparison with jsonschema: they could not be fetched"
+        return
+    fi
+    queue "Running the JSON-Schema-Test-Suite" build/schemas/bin/python tests/golden/json_schemas.py "$check" suite "$suite/json/tests" \
+        --refused tests/golden/json_schemas_refused.txt
+    queue "Comparing $1 random schemas with jsonschema" build/schemas/bin/python tests/golden/json_schemas.py "$check" random --schemas "$1"
+    run_queued "Comparing JSON Schemas with jsonschema"
+}
+
 # with_library COMMAND...: for `queue`, a program of the binding on the library of build/release.
 of_arrays() {
     local name=$1

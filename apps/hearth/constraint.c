@@ -5,24 +5,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool constraint_wanted(const options *o) { return o->regex || o->grammar; }
+bool constraint_wanted(const options *o) { return o->regex || o->grammar || o->schema; }
 
 const char *constraint_problem(const options *o) {
-    if (o->regex && o->grammar) return "--regex and --grammar exclude each other";
+    if (!!o->regex + !!o->grammar + !!o->schema > 1) return "--schema, --regex and --grammar exclude each other";
     if (constraint_wanted(o) && o->tools)
-        return "--tools cannot be had with --regex or --grammar: calls would be refused";
+        return "--tools cannot be had with --schema, --regex or --grammar: calls would be refused";
     return NULL;
 }
 
 ht_status constraint_open(const options *o, ht_model *m, ht_grammar **out, ht_error *err) {
     *out = NULL;
     if (o->regex) return ht_grammar_from_regex(m, o->regex, strlen(o->regex), out, err);
-    if (!o->grammar) return HT_OK;
+    if (!constraint_wanted(o)) return HT_OK;
     char *text;
     size_t n;
-    ht_status st = input_read_file(o->grammar, &text, &n, err);
+    ht_status st = input_read_file(o->grammar ? o->grammar : o->schema, &text, &n, err);
     if (st) return st;
-    st = ht_grammar_from_gbnf(m, text, n, out, err);
+    st = o->grammar ? ht_grammar_from_gbnf(m, text, n, out, err)
+                    : ht_grammar_from_json_schema(m, text, n, NULL, out, err);
     free(text);
     return st;
 }

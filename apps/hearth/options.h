@@ -67,7 +67,7 @@ typedef struct options {
     const char *prompt;                                                       /* text of `bench --report` */
     bool report;
     const char *draft; /* model */
-    const char *regex, *grammar;
+    const char *regex, *grammar, *schema;
     bool lookup;
     int64_t guesses;
     const char *load_state, *save_state; /* likewise */

@@ -110,6 +110,8 @@ const option_spec option_table[] = {
      "the answer is a text that this regular expression matches as a whole"},
     {"grammar", 0, KIND_PATH, AT(grammar), 0, 0, NULL, FOR_RUN, false, "FILE",
      "the answer is a text of this grammar, in GBNF; - reads it from standard input"},
+    {"schema", 0, KIND_PATH, AT(schema), 0, 0, NULL, FOR_RUN, false, "FILE",
+     "the answer is JSON that is valid by this JSON Schema; - reads it from standard input"},
     {"tools", 0, KIND_PATH, AT(tools), 0, 0, NULL, FOR_TEMPLATE | FOR_RUN, false, "FILE", "the tools as a JSON list"},
     {"set", 0, KIND_LIST, AT(set), 0, 0, NULL, FOR_TEMPLATE | ANSWERING, false, "NAME=JSON",
      "a variable of the chat template; may be given several times"},

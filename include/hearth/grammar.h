@@ -1,6 +1,6 @@
 /* Grammars: which texts an answer may be, and which tokens may come next in one.
  *
- * A grammar is compiled for a model's vocabulary from a regular expression or a context-free grammar. It is exact: a
+ * A grammar is compiled for a model's vocabulary from a regular expression, a context-free grammar or a JSON Schema. It is exact: a
  * token is allowed if, and only if, the text with it is the beginning of some text of the grammar.
  *
  * A grammar may be shared by any number of threads; what it finds out about texts is kept within a bound and serves all of them. */
@@ -27,6 +27,36 @@ HT_API ht_status ht_grammar_from_regex(ht_model *m, const char *pattern, size_t 
  * way. HT_ERR_FORMAT, with line and column, for what is no such grammar or has no text, HT_ERR_LIMIT for one that is too
  * complex. */
 HT_API ht_status ht_grammar_from_gbnf(ht_model *m, const char *text, size_t n, ht_grammar **out, ht_error *err);
+
+/* White space between the parts of a JSON text. */
+typedef enum ht_schema_space {
+    HT_SCHEMA_SPACE_LINES, /* none, one space, or the end of a line and at most 128 spaces or tabs: as indented, one-line and
+                              compact JSON has it; a text cannot go on with white space for ever */
+    HT_SCHEMA_SPACE_NONE,
+    HT_SCHEMA_SPACE_ANY /* any run of spaces, tabs, ends of lines */
+} ht_schema_space;
+
+/* Options of ht_grammar_from_json_schema. */
+typedef struct ht_schema_options {
+    size_t size;           /* of the struct, set by ht_schema_options_init */
+    ht_schema_space space; /* default HT_SCHEMA_SPACE_LINES */
+    bool ordered; /* members come in the order of `properties`, others behind them; else in any order; default false */
+    bool every_spelling; /* whole numbers may be written with zeros behind a point, too, 1.0; default false */
+    bool ignore_formats; /* `format` says nothing of what is valid; default false */
+} ht_schema_options;
+HT_API void ht_schema_options_init(ht_schema_options *options, size_t size);
+
+/* JSON texts that are valid by a JSON Schema, n bytes, of draft 2020-12, 2019-09, 7, 6 or 4. NULL options are the defaults. Exact: what
+ * cannot be checked while a text is written is HT_ERR_UNSUPPORTED, with the JSON pointer of the keyword: uniqueItems of other than
+ * a few simple values, references to other documents, patterns that ht_grammar_from_regex refuses, the formats `regex` and
+ * `idn-hostname`. Unknown keywords and formats say nothing. HT_ERR_FORMAT for what is no schema, or has no valid value;
+ * HT_ERR_LIMIT for one that is too complex.
+ *
+ * How values are written: strings of which the schema says nothing in all spellings, others without needless escapes, as are the
+ * keys that it names; numbers with bounds and the like without exponents, single ones in their shortest form; no named member
+ * comes twice. */
+HT_API ht_status ht_grammar_from_json_schema(ht_model *m, const char *json, size_t n, const ht_schema_options *options,
+                                             ht_grammar **out, ht_error *err);
 HT_API void ht_grammar_free(ht_grammar *g); /* NULL is fine; matchers hold the grammar */
 
 /* ---- matching ---- */

@@ -3,9 +3,11 @@
 #include "grammar/grammar.h"
 
 #include "base/error.h"
+#include "base/options.h"
 #include "grammar/gbnf.h"
 #include "grammar/masks.h"
 #include "grammar/regex_syntax.h"
+#include "grammar/schema_rules.h"
 #include "models/model.h"
 
 #include <pthread.h>
@@ -102,6 +104,24 @@ ht_status ht_grammar_from_gbnf(ht_model *m, const char *text, size_t n, ht_gramm
     ht_rules *rules;
     *out = NULL;
     const ht_status status = ht_gbnf_parse(text, n, &rules, err);
+    return status ? status : for_model(m, rules, out, err);
+}
+
+static const ht_schema_options schema_defaults = {.size = sizeof schema_defaults};
+
+void ht_schema_options_init(ht_schema_options *options, size_t size) {
+    ht_options_init(options, size, &schema_defaults, sizeof schema_defaults);
+}
+
+ht_status ht_grammar_from_json_schema(ht_model *m, const char *json, size_t n, const ht_schema_options *options,
+                                      ht_grammar **out, ht_error *err) {
+    ht_schema_options o;
+    ht_rules *rules;
+    *out = NULL;
+    ht_status status = ht_options_read(&o, options, &schema_defaults, sizeof schema_defaults, "ht_schema_options", err);
+    if (!status && (o.space < HT_SCHEMA_SPACE_LINES || o.space > HT_SCHEMA_SPACE_ANY))
+        status = ht_fail(err, HT_ERR_ARGUMENT, "%d is no kind of white space", (int)o.space);
+    if (!status) status = ht_schema_compile(json, n, &o, &rules, err);
     return status ? status : for_model(m, rules, out, err);
 }
 

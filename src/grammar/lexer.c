@@ -53,6 +53,7 @@ int32_t ht_lex_make_next(ht_automaton *a, uint32_t state, int byte_class) {
         size_t same;
         const uint32_t *words = ht_intern_at(&a->states, state, &same) + i;
         const uint32_t lexeme = words[0];
+        if (!ht_re_may_begin(a->rules->re, words[1], byte_class)) continue;
         const ht_re d = ht_re_derivative(a->rules->re, words[1], byte_class);
         if (d == HT_RE_NONE) continue;
         if (!ht_automaton_reserve(a, &a->scratch, &a->scratch_capacity, a->n_scratch + 2, sizeof *a->scratch)) break;

@@ -50,8 +50,7 @@ static bool grow_facts(ht_regexes *s, size_t need) {
     return true;
 }
 
-/* The expression of a kind with its operands, and with facts if it is a new one. */
-static ht_re make(ht_regexes *s, const uint32_t *words, size_t n, unsigned facts) {
+ht_re ht_re_make(ht_regexes *s, const uint32_t *words, size_t n, unsigned facts) {
     bool is_new;
     if (s->status) return HT_RE_NONE;
     if (s->nodes.n >= HT_RE_LIMIT) return ht_re_fail(s, HT_ERR_LIMIT);
@@ -66,7 +65,7 @@ ht_regexes *ht_regexes_new(void) {
     ht_regexes *s = calloc(1, sizeof *s);
     if (!s) return NULL;
     for (uint32_t kind = HT_RE_KIND_NONE; kind <= HT_RE_KIND_ALL; kind++)
-        make(s, &kind, 1, kind == HT_RE_KIND_NONE ? HT_RE_DEAD : HT_RE_NULLABLE | HT_RE_LIVE);
+        ht_re_make(s, &kind, 1, kind == HT_RE_KIND_NONE ? HT_RE_DEAD : HT_RE_NULLABLE | HT_RE_LIVE);
     if (!s->status) return s;
     ht_regexes_free(s);
     return NULL;
@@ -76,6 +75,8 @@ void ht_regexes_free(ht_regexes *s) {
     if (!s) return;
     ht_intern_free(&s->nodes);
     ht_intern_free(&s->sets);
+    ht_intern_free(&s->firsts);
+    free(s->first);
     ht_pair_map_free(&s->derivatives);
     free(s->facts);
     free(s->scratch);
@@ -84,7 +85,8 @@ void ht_regexes_free(ht_regexes *s) {
 
 size_t ht_regexes_bytes(const ht_regexes *s) {
     return ht_intern_bytes(&s->nodes) + ht_intern_bytes(&s->sets) + ht_pair_map_bytes(&s->derivatives) +
-           s->facts_capacity + s->scratch_capacity * sizeof *s->scratch;
+           ht_intern_bytes(&s->firsts) + s->facts_capacity +
+           (s->first_capacity + s->scratch_capacity) * sizeof(uint32_t);
 }
 
 void ht_re_push(ht_regexes *s, uint32_t word) {
@@ -111,7 +113,7 @@ ht_re ht_re_bytes(ht_regexes *s, const ht_byte_set *set) {
     if (is_empty_set(set)) return HT_RE_NONE;
     const uint32_t number = ht_intern_add(&s->sets, set->bits, 8, NULL);
     if (number == HT_INTERN_FAILED) return ht_re_fail(s, HT_ERR_MEMORY);
-    return make(s, (uint32_t[]){HT_RE_KIND_BYTES, number}, 2, HT_RE_LIVE);
+    return ht_re_make(s, (uint32_t[]){HT_RE_KIND_BYTES, number}, 2, HT_RE_LIVE);
 }
 
 ht_re ht_re_text(ht_regexes *s, const char *bytes, size_t n) {
@@ -133,7 +135,7 @@ static ht_re concat_two(ht_regexes *s, ht_re a, ht_re b) {
     const unsigned fa = facts_of(s, a), fb = facts_of(s, b);
     unsigned facts = (fa & fb & (HT_RE_NULLABLE | HT_RE_LIVE)) | ((fa | fb) & HT_RE_BOOLEAN);
     if ((fa | fb) & HT_RE_DEAD) return HT_RE_NONE;
-    return make(s, (uint32_t[]){HT_RE_KIND_CONCAT, a, b}, 3, facts);
+    return ht_re_make(s, (uint32_t[]){HT_RE_KIND_CONCAT, a, b}, 3, facts);
 }
 
 ht_re ht_re_concat(ht_regexes *s, ht_re a, ht_re b) {
@@ -257,7 +259,7 @@ ht_re ht_re_join_scratch(ht_regexes *s, ht_re_kind kind, size_t begin) {
             if (!s->status) {
                 memmove(s->scratch + begin + 1, s->scratch + begin, n * sizeof *s->scratch);
                 s->scratch[begin] = (uint32_t)kind;
-                result = make(s, s->scratch + begin, n + 1, facts);
+                result = ht_re_make(s, s->scratch + begin, n + 1, facts);
             }
         }
     }
@@ -289,7 +291,8 @@ ht_re ht_re_not(ht_regexes *s, ht_re a) {
     const uint32_t *node = ht_re_node(s, a, &n);
     if (node[0] == HT_RE_KIND_NOT) return node[1];
     const bool nullable = !ht_re_is_nullable(s, a);
-    return make(s, (uint32_t[]){HT_RE_KIND_NOT, a}, 2, HT_RE_BOOLEAN | (nullable ? HT_RE_NULLABLE | HT_RE_LIVE : 0));
+    return ht_re_make(s, (uint32_t[]){HT_RE_KIND_NOT, a}, 2,
+                      HT_RE_BOOLEAN | (nullable ? HT_RE_NULLABLE | HT_RE_LIVE : 0));
 }
 
 ht_re ht_re_repeat(ht_regexes *s, ht_re a, uint32_t min, uint32_t max) {
@@ -302,8 +305,36 @@ ht_re ht_re_repeat(ht_regexes *s, ht_re a, uint32_t min, uint32_t max) {
     if (facts & HT_RE_NULLABLE) min = 0;
     const uint32_t *node = ht_re_node(s, a, &n);
     if (node[0] == HT_RE_KIND_REPEAT && node[2] == 0 && node[3] == HT_RE_UNBOUNDED) return a;
-    return make(s, (uint32_t[]){HT_RE_KIND_REPEAT, a, min, max}, 4,
-                (facts & (HT_RE_BOOLEAN | HT_RE_LIVE)) | (min == 0 ? HT_RE_NULLABLE | HT_RE_LIVE : 0));
+    return ht_re_make(s, (uint32_t[]){HT_RE_KIND_REPEAT, a, min, max}, 4,
+                      (facts & (HT_RE_BOOLEAN | HT_RE_LIVE)) | (min == 0 ? HT_RE_NULLABLE | HT_RE_LIVE : 0));
+}
+
+/* ---- multiples ---- */
+
+ht_re ht_re_multiple_behind(ht_regexes *s, uint64_t divisor, uint64_t remainder, uint32_t places) {
+    const uint32_t words[] = {HT_RE_KIND_MULTIPLE, (uint32_t)divisor,           (uint32_t)(divisor >> 32),
+                              (uint32_t)remainder, (uint32_t)(remainder >> 32), places};
+    /* The places that are left may hold zeros. */
+    uint64_t least = remainder, room = 1;
+    const uint32_t left = places & ~HT_RE_BEHIND_POINT;
+    for (uint32_t i = 0; i < left && least; i++) {
+        least = least * 10 % divisor;
+        room = room < divisor ? room * 10 : room;
+    }
+    const unsigned facts = least ? 0 : HT_RE_NULLABLE | HT_RE_LIVE;
+    /* Before the point digits without end may follow, behind it no more than are left. */
+    if (least && places & HT_RE_BEHIND_POINT && room <= divisor - least) return HT_RE_NONE;
+    return ht_re_make(s, words, 6, facts | HT_RE_LIVE);
+}
+
+ht_re ht_re_multiple(ht_regexes *s, uint64_t divisor, uint32_t places) {
+    /* Digits are told apart one by one. */
+    for (unsigned b = '0'; b <= '9' + 1; b++) {
+        ht_byte_set set = {{0}};
+        ht_byte_set_add(&set, b <= '9' ? b : '.', b <= '9' ? b : '.');
+        ht_re_bytes(s, &set);
+    }
+    return ht_re_multiple_behind(s, divisor, 0, places);
 }
 
 /* ---- without the empty text ---- */

@@ -62,6 +62,9 @@ ht_re ht_re_without_empty(ht_regexes *s, ht_re a);
 ht_re ht_re_not(ht_regexes *s, ht_re a);
 /* `max` may be HT_RE_UNBOUNDED. */
 ht_re ht_re_repeat(ht_regexes *s, ht_re a, uint32_t min, uint32_t max);
+/* Digits, with a point and digits behind it or without, that are a multiple of divisor / 10^places: 0 < divisor < 2^59,
+ * places at most some thousands. */
+ht_re ht_re_multiple(ht_regexes *s, uint64_t divisor, uint32_t places);
 
 /* ---- automata ---- */
 
@@ -71,6 +74,8 @@ bool ht_re_is_nullable(const ht_regexes *s, ht_re r);
 /* Ends construction: divides the bytes into classes that no expression tells apart. Expressions of before stay;
  * ht_regexes_reset forgets those made since. */
 void ht_regexes_freeze(ht_regexes *s);
+/* During construction: divides the bytes by the expressions of now, so that questions about texts may be asked. */
+void ht_regexes_refine(ht_regexes *s);
 void ht_regexes_reset(ht_regexes *s);
 int ht_regexes_n_classes(const ht_regexes *s);
 /* [256] the class of each byte. */
@@ -78,8 +83,14 @@ const uint8_t *ht_regexes_class_of(const ht_regexes *s);
 
 /* What may follow a byte of the class in r's texts; HT_RE_NONE where nothing may, also where that takes a search to know. */
 ht_re ht_re_derivative(ht_regexes *s, ht_re r, int byte_class);
+/* False only where no text of r begins with a byte of the class: a look that makes no expression. */
+bool ht_re_may_begin(ht_regexes *s, ht_re r, int byte_class);
 /* Whether r has any text. */
 bool ht_re_is_live(ht_regexes *s, ht_re r);
+/* Whether that is known without a search, for which the bytes have to be divided. */
+bool ht_re_liveness_is_known(const ht_regexes *s, ht_re r);
+/* Whether the n bytes are one of r's texts. */
+bool ht_re_matches(ht_regexes *s, ht_re r, const char *bytes, size_t n);
 
 size_t ht_regexes_bytes(const ht_regexes *s); /* of memory */
 

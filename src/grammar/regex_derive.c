@@ -11,25 +11,33 @@
 
 /* ---- classes of bytes ---- */
 
+/* Calls for each byte of a set, of which most have few. */
+#define FOR_EACH_BYTE(b, set)                                                                                          \
+    for (unsigned word_ = 0; word_ < 8; word_++)                                                                       \
+        for (uint32_t bits_ = (set).bits[word_], b; bits_ && (b = word_ * 32 + (unsigned)__builtin_ctz(bits_), 1);     \
+             bits_ &= bits_ - 1)
+
 void ht_regexes_freeze(ht_regexes *s) {
-    /* Each set splits the classes into what is in it and what is not. */
-    uint16_t class_of[256] = {0};
+    /* Each set splits the classes of which it has some bytes and not others. */
+    uint16_t class_of[256] = {0}, size[256] = {256};
     int n_classes = 1;
     for (uint32_t i = 0; i < s->sets.n && n_classes < 256; i++) {
         size_t n;
         ht_byte_set set;
+        uint16_t has[256] = {0}, part[256] = {0};
         memcpy(set.bits, ht_intern_at(&s->sets, i, &n), sizeof set.bits);
-        int inside[256], before = n_classes;
-        bool outside[256] = {false};
-        memset(inside, -1, sizeof inside);
-        for (unsigned b = 0; b < 256; b++)
-            if (!ht_byte_set_has(&set, b)) outside[class_of[b]] = true;
-        for (unsigned b = 0; b < 256; b++) {
-            const int c = class_of[b];
-            if (!ht_byte_set_has(&set, b) || c >= before || !outside[c]) continue;
-            if (inside[c] < 0) inside[c] = n_classes++;
-            class_of[b] = (uint16_t)inside[c];
+        FOR_EACH_BYTE(b, set) has[class_of[b]]++;
+        FOR_EACH_BYTE(b, set) {
+            const uint16_t c = class_of[b];
+            if (has[c] == size[c] || !has[c]) continue;
+            if (!part[c]) part[c] = (uint16_t)n_classes++;
+            class_of[b] = part[c];
         }
+        for (int c = 0; c < 256; c++)
+            if (part[c]) {
+                size[part[c]] = has[c];
+                size[c] = (uint16_t)(size[c] - has[c]);
+            }
     }
     for (unsigned b = 256; b-- > 0;) {
         s->class_of[b] = (uint8_t)class_of[b];
@@ -37,19 +45,111 @@ void ht_regexes_freeze(ht_regexes *s) {
     }
     s->n_classes = n_classes;
     s->n_frozen = s->nodes.n;
-    s->n_frozen_sets = s->sets.n;
+    s->n_frozen_sets = s->n_known_sets = s->sets.n;
+    ht_pair_map_clear(&s->derivatives); /* by other classes */
+}
+
+/* Whether the set has all bytes of each class that it has any of. */
+static bool is_union_of_classes(const ht_regexes *s, uint32_t number) {
+    size_t n;
+    ht_byte_set set;
+    memcpy(set.bits, ht_intern_at(&s->sets, number, &n), sizeof set.bits);
+    for (unsigned b = 0; b < 256; b++)
+        if (ht_byte_set_has(&set, b) != ht_byte_set_has(&set, s->byte_of[s->class_of[b]])) return false;
+    return true;
+}
+
+void ht_regexes_refine(ht_regexes *s) {
+    while (s->n_classes && s->n_known_sets < s->sets.n && is_union_of_classes(s, s->n_known_sets)) s->n_known_sets++;
+    if (!s->n_classes || s->n_known_sets < s->sets.n) ht_regexes_freeze(s);
 }
 
 void ht_regexes_reset(ht_regexes *s) {
     ht_intern_truncate(&s->nodes, s->n_frozen);
     ht_intern_truncate(&s->sets, s->n_frozen_sets);
     ht_pair_map_clear(&s->derivatives);
+    if (s->first_capacity > s->n_frozen)
+        memset(s->first + s->n_frozen, 0, (s->first_capacity - s->n_frozen) * sizeof *s->first);
     s->n_scratch = 0;
     s->status = HT_OK;
 }
 
 int ht_regexes_n_classes(const ht_regexes *s) { return s->n_classes; }
 const uint8_t *ht_regexes_class_of(const ht_regexes *s) { return s->class_of; }
+
+/* ---- first bytes ---- */
+
+static uint32_t first_of(ht_regexes *s, ht_re r);
+
+static void first_set(const ht_regexes *s, uint32_t number, ht_byte_set *out) {
+    size_t n;
+    memcpy(out->bits, ht_intern_at(&s->firsts, number, &n), sizeof out->bits);
+}
+
+/* Adds the first bytes of an operand, or keeps those that it has, too. */
+static void join_first(ht_regexes *s, ht_re r, bool both, ht_byte_set *set) {
+    ht_byte_set one;
+    const uint32_t number = first_of(s, r);
+    if (s->status) return;
+    first_set(s, number, &one);
+    for (int w = 0; w < 8; w++) set->bits[w] = both ? set->bits[w] & one.bits[w] : set->bits[w] | one.bits[w];
+}
+
+static ht_byte_set find_first(ht_regexes *s, ht_re r) {
+    size_t n;
+    const uint32_t *node = ht_re_node(s, r, &n);
+    const ht_re_kind kind = (ht_re_kind)node[0];
+    const uint32_t a = n > 1 ? node[1] : 0, b = n > 2 ? node[2] : 0;
+    ht_byte_set set = {{0}};
+    switch (kind) {
+    case HT_RE_KIND_NONE:
+    case HT_RE_KIND_EMPTY: break;
+    case HT_RE_KIND_BYTES: memcpy(set.bits, ht_intern_at(&s->sets, a, &n), sizeof set.bits); break;
+    case HT_RE_KIND_CONCAT:
+        join_first(s, a, false, &set);
+        if (ht_re_is_nullable(s, a)) join_first(s, b, false, &set);
+        break;
+    case HT_RE_KIND_REPEAT: join_first(s, a, false, &set); break;
+    case HT_RE_KIND_BOTH: memset(&set, 0xFF, sizeof set); /* fall through */
+    case HT_RE_KIND_ALTERNATIVES:
+        for (size_t i = 1; i < n && !s->status; i++) {
+            size_t same;
+            join_first(s, ht_re_node(s, r, &same)[i], kind == HT_RE_KIND_BOTH, &set);
+        }
+        break;
+    default: memset(&set, 0xFF, sizeof set); break;
+    }
+    return set;
+}
+
+static uint32_t first_of(ht_regexes *s, ht_re r) {
+    if (s->status) return 0;
+    if (r >= s->first_capacity) {
+        const size_t capacity = s->facts_capacity;
+        uint32_t *first = realloc(s->first, capacity * sizeof *first);
+        if (!first) return ht_re_fail(s, HT_ERR_MEMORY);
+        memset(first + s->first_capacity, 0, (capacity - s->first_capacity) * sizeof *first);
+        s->first = first;
+        s->first_capacity = capacity;
+    }
+    if (s->first[r]) return s->first[r] - 1;
+    if (s->depth >= DEPTH_MOST) return ht_re_fail(s, HT_ERR_LIMIT);
+    s->depth++;
+    const ht_byte_set set = find_first(s, r);
+    s->depth--;
+    const uint32_t number = s->status ? 0 : ht_intern_add(&s->firsts, set.bits, 8, NULL);
+    if (number == HT_INTERN_FAILED) return ht_re_fail(s, HT_ERR_MEMORY);
+    s->first[r] = number + 1;
+    return number;
+}
+
+bool ht_re_may_begin(ht_regexes *s, ht_re r, int byte_class) {
+    ht_byte_set set;
+    const uint32_t number = first_of(s, r);
+    if (s->status) return false;
+    first_set(s, number, &set);
+    return ht_byte_set_has(&set, s->byte_of[byte_class]);
+}
 
 /* ---- derivatives ---- */
 
@@ -72,6 +172,17 @@ static ht_re derive_list(ht_regexes *s, ht_re r, int byte_class) {
     return ht_re_join_scratch(s, kind, begin);
 }
 
+/* A digit makes the number that was read ten times as large, and a place behind the point smaller. */
+static ht_re derive_multiple(ht_regexes *s, const uint32_t *node, uint8_t byte) {
+    const uint64_t divisor = node[1] | (uint64_t)node[2] << 32, remainder = node[3] | (uint64_t)node[4] << 32;
+    const uint32_t places = node[5], left = places & ~HT_RE_BEHIND_POINT;
+    const bool behind = places & HT_RE_BEHIND_POINT;
+    if (byte == '.' && !behind) return ht_re_multiple_behind(s, divisor, remainder, places | HT_RE_BEHIND_POINT);
+    if (byte < '0' || byte > '9') return HT_RE_NONE;
+    if (behind && !left) return byte == '0' ? ht_re_multiple_behind(s, divisor, remainder, places) : HT_RE_NONE;
+    return ht_re_multiple_behind(s, divisor, (remainder * 10 + (uint64_t)(byte - '0')) % divisor, places - behind);
+}
+
 static ht_re derive_node(ht_regexes *s, ht_re r, int byte_class) {
     size_t n;
     const uint32_t *node = ht_re_node(s, r, &n);
@@ -92,6 +203,11 @@ static ht_re derive_node(ht_regexes *s, ht_re r, int byte_class) {
     case HT_RE_KIND_REPEAT:
         return ht_re_concat(s, derive(s, a, byte_class),
                             ht_re_repeat(s, a, b ? b - 1 : 0, c == HT_RE_UNBOUNDED ? c : c - 1));
+    case HT_RE_KIND_MULTIPLE: {
+        uint32_t words[6];
+        memcpy(words, node, sizeof words);
+        return derive_multiple(s, words, s->byte_of[byte_class]);
+    }
     }
     return HT_RE_NONE;
 }
@@ -114,6 +230,53 @@ ht_re ht_re_derivative(ht_regexes *s, ht_re r, int byte_class) {
 }
 
 /* ---- whether an expression has a text ---- */
+
+/* Digits of the longest end of a number that is tried. */
+#define END_MOST 19
+
+/* Whether r has one of the texts of n digits that are a multiple of `divisor` behind digits that leave `remainder`; the least
+ * ones are tried. */
+static bool has_multiple(ht_regexes *s, ht_re r, uint64_t divisor, uint64_t remainder, int n) {
+    uint64_t room = 1;
+    char text[END_MOST + 1];
+    for (int i = 0; i < n; i++) {
+        remainder = remainder * 10 % divisor;
+        room *= 10;
+    }
+    uint64_t end = remainder ? divisor - remainder : 0;
+    for (int tried = 0; tried < 4 && end < room; tried++, end += divisor) {
+        uint64_t rest = end;
+        for (int i = n; i-- > 0; rest /= 10) text[i] = (char)('0' + rest % 10);
+        if (ht_re_matches(s, r, text, (size_t)n)) return true;
+    }
+    return false;
+}
+
+/* Whether an intersection with multiples has one that is soon reached: among many remainders a search meets none by chance. */
+static bool reaches_multiple(ht_regexes *s, ht_re r) {
+    size_t n, n_words;
+    const uint32_t *node = ht_re_node(s, r, &n);
+    if (node[0] != HT_RE_KIND_BOTH) return false;
+    for (size_t i = 1; i < n; i++) {
+        const uint32_t *m = ht_re_node(s, ht_re_node(s, r, &n)[i], &n_words);
+        if (m[0] != HT_RE_KIND_MULTIPLE) continue;
+        uint64_t divisor = m[1] | (uint64_t)m[2] << 32;
+        const uint64_t remainder = m[3] | (uint64_t)m[4] << 32;
+        const uint32_t places = m[5] & ~HT_RE_BEHIND_POINT;
+        if (m[5] & HT_RE_BEHIND_POINT) {
+            if (places <= END_MOST && has_multiple(s, r, divisor, remainder, (int)places)) return true;
+            continue;
+        }
+        /* Whole numbers: zeros in all places. */
+        for (uint32_t k = 0; k < places && (divisor % 2 == 0 || divisor % 5 == 0); k++) {
+            if (divisor % 2 == 0) divisor /= 2;
+            if (divisor % 5 == 0) divisor /= 5;
+        }
+        for (int k = 0; k <= END_MOST && !s->status; k++)
+            if (has_multiple(s, r, divisor, remainder % divisor, k)) return true;
+    }
+    return false;
+}
 
 /* Depth first, since expressions that accept soon are most: the expressions seen are words of the scratch stack. */
 static bool search(ht_regexes *s, ht_re r) {
@@ -147,13 +310,22 @@ static bool search(ht_regexes *s, ht_re r) {
     return found;
 }
 
+bool ht_re_liveness_is_known(const ht_regexes *s, ht_re r) {
+    return s->facts[r] & (HT_RE_LIVE | HT_RE_DEAD | HT_RE_NULLABLE) || !(s->facts[r] & HT_RE_BOOLEAN);
+}
+
 bool ht_re_is_live(ht_regexes *s, ht_re r) {
     unsigned facts = s->facts[r];
     if (facts & (HT_RE_LIVE | HT_RE_DEAD)) return facts & HT_RE_LIVE;
     /* Without intersections and complements nothing is without texts but HT_RE_NONE. */
-    if (facts & (HT_RE_NULLABLE) || !(facts & HT_RE_BOOLEAN) || search(s, r)) {
+    if (facts & (HT_RE_NULLABLE) || !(facts & HT_RE_BOOLEAN) || reaches_multiple(s, r) || search(s, r)) {
         s->facts[r] |= HT_RE_LIVE;
         return true;
     }
     return false;
+}
+
+bool ht_re_matches(ht_regexes *s, ht_re r, const char *bytes, size_t n) {
+    for (size_t i = 0; i < n && r != HT_RE_NONE; i++) r = derive(s, r, s->class_of[(unsigned char)bytes[i]]);
+    return ht_re_is_nullable(s, r);
 }

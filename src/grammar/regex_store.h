@@ -14,7 +14,8 @@ typedef enum ht_re_kind {
     HT_RE_KIND_ALTERNATIVES, /* two or more, ascending, none of them alternatives */
     HT_RE_KIND_BOTH,         /* likewise of intersections */
     HT_RE_KIND_NOT,          /* a */
-    HT_RE_KIND_REPEAT        /* a, min, max */
+    HT_RE_KIND_REPEAT,       /* a, min, max */
+    HT_RE_KIND_MULTIPLE      /* low and high word of the divisor, of the remainder so far, places that are left */
 } ht_re_kind;
 
 /* Facts of an expression. */
@@ -28,11 +29,17 @@ enum {
 /* Expressions of one grammar at most: 64 bytes and more each. */
 #define HT_RE_LIMIT 1000000u
 
+/* With the places of HT_RE_KIND_MULTIPLE: behind the point. */
+#define HT_RE_BEHIND_POINT UINT32_C(0x80000000)
+
 struct ht_regexes {
     ht_intern nodes; /* kind and operands */
     ht_intern sets;  /* of 8 words */
     uint8_t *facts;  /* [facts_capacity] */
     size_t facts_capacity;
+    ht_intern firsts; /* of 8 words: bytes with which texts may begin */
+    uint32_t *first;  /* [first_capacity] of expressions: number in `firsts` + 1, 0 where that was not asked */
+    size_t first_capacity;
     uint32_t *scratch; /* a stack of operands */
     size_t n_scratch, scratch_capacity;
     int depth; /* of recursion */
@@ -40,6 +47,7 @@ struct ht_regexes {
     uint8_t class_of[256], byte_of[256]; /* byte_of[class]: one of the class */
     int n_classes;
     uint32_t n_frozen, n_frozen_sets; /* made before ht_regexes_freeze */
+    uint32_t n_known_sets;            /* that the classes are known to tell apart */
     ht_status status;
 };
 
@@ -48,6 +56,10 @@ static inline const uint32_t *ht_re_node(const ht_regexes *s, ht_re r, size_t *n
     return ht_intern_at(&s->nodes, r, n);
 }
 
+/* The expression of a kind with its operands, and with facts if it is a new one. */
+ht_re ht_re_make(ht_regexes *s, const uint32_t *words, size_t n, unsigned facts);
+/* ht_re_multiple behind digits that leave `remainder`, behind the point or not. */
+ht_re ht_re_multiple_behind(ht_regexes *s, uint64_t divisor, uint64_t remainder, uint32_t places);
 /* Notes the first failure; returns HT_RE_NONE. */
 ht_re ht_re_fail(ht_regexes *s, ht_status status);
 /* Pushes a word onto the scratch stack; a failure is noted. */

@@ -106,7 +106,7 @@ static void close_row(ht_automaton *a, uint32_t row) {
         a->triple[is_lexeme ? of->scan + of->n_scan++ : of->want + of->n_want++] = t;
     }
     a->n_triples = (uint32_t)need;
-    qsort(a->triple + of->scan, of->n_scan, sizeof *a->triple, by_symbol);
+    if (of->n_scan) qsort(a->triple + of->scan, of->n_scan, sizeof *a->triple, by_symbol);
 }
 
 /* The state of the lexer that awaits the lexemes of a row. */

@@ -34,12 +34,36 @@ class Grammar(CommandTest):
         piped = self.succeeds("run", TINY, "hello", "--grammar", "-", "--seed", 7, *words, stdin=LIST.encode())
         self.assertEqual(json.loads(piped.text)["text"], result["text"])
 
+    def test_schema(self):
+        path = self.folder / "schema.json"
+        schema = {
+            "type": "object",
+            "properties": {"colour": {"enum": ["red", "green"]}, "list": {"type": "array", "items": {"type": "boolean"}}},
+            "required": ["colour", "list"],
+            "additionalProperties": False,
+        }
+        path.write_text(json.dumps(schema))
+        words = "--temperature", "1", "--max-tokens", "300", "--json"
+        n_ended = 0
+        for seed in range(4):
+            result = json.loads(self.succeeds("run", TINY, "hello", "--schema", path, "--seed", seed, *words).text)
+            if result["finish"] != "stop":
+                continue
+            n_ended += 1
+            value = json.loads(result["text"])
+            self.assertEqual(set(value), {"colour", "list"})
+            self.assertIn(value["colour"], ["red", "green"])
+            self.assertLessEqual(set(value["list"]), {True, False})
+        self.assertGreater(n_ended, 0)
+        path.write_text('{"properties": {"a": {"uniqueItems": true, "type": "array"}}}')
+        self.fails(1, "run", TINY, "a", "--schema", path, says="/properties/a/uniqueItems")
+
     def test_guesses_change_nothing(self):
         words = "run", TINY, "hello hello", "--regex", "(hello ){2,9}", "--temperature", "1", "-q"
         self.assertEqual(self.succeeds(*words).out, self.succeeds(*words, "--lookup").out)
 
     def test_refused(self):
-        self.fails(2, "run", TINY, "a", "--regex", "a", "--grammar", "f", says="--regex and --grammar exclude each other")
+        self.fails(2, "run", TINY, "a", "--regex", "a", "--grammar", "f", says="--schema, --regex and --grammar exclude each other")
         self.fails(2, "run", TINY, "a", "--regex", "a", "--tools", "f", says="--tools cannot be had")
         self.fails(1, "run", TINY, "a", "--regex", "(a", says="the regular expression `(a`: `(` without `)`")
         self.fails(1, "run", TINY, "a", "--regex", "\\bword", says="word boundaries")

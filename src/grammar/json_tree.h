@@ -1,0 +1,62 @@
+/* A JSON document as a tree that keeps what JSON Schema asks of it and other readers of JSON drop: numbers as they are spelled,
+ * NUL in strings, the order of members, and where in the document a value stands. Strict: no repeated members, nothing
+ * behind the value. */
+#ifndef HT_GRAMMAR_JSON_TREE_H
+#define HT_GRAMMAR_JSON_TREE_H
+
+#include "base/text.h"
+#include "grammar/arena.h"
+#include "grammar/intern.h"
+
+#include <hearth/status.h>
+
+typedef enum ht_tree_kind {
+    HT_TREE_NULL,
+    HT_TREE_FALSE,
+    HT_TREE_TRUE,
+    HT_TREE_NUMBER,
+    HT_TREE_STRING,
+    HT_TREE_ARRAY,
+    HT_TREE_OBJECT
+} ht_tree_kind;
+
+typedef struct ht_tree_value {
+    ht_tree_kind kind;
+    uint32_t number;  /* among the values of the document */
+    uint32_t key;     /* of a member: number of its name among the strings */
+    uint32_t string;  /* of a string, among the strings */
+    uint32_t index;   /* among its parent's children */
+    uint32_t n;       /* children */
+    const char *text; /* of a number: its spelling */
+    size_t n_text;
+    struct ht_tree_value *parent, *first, *last, *next; /* children and siblings, in order */
+} ht_tree_value;
+
+typedef struct ht_json_string {
+    const char *text; /* UTF-8 with a NUL behind it */
+    size_t n;
+} ht_json_string;
+
+typedef struct ht_json_tree {
+    ht_arena arena;
+    ht_tree_value *root;
+    ht_tree_value **value; /* [n_values] by number */
+    uint32_t n_values, values_capacity;
+    ht_intern packed;       /* strings as words, the number of bytes first */
+    ht_json_string *string; /* [n_strings] */
+    uint32_t n_strings, strings_capacity;
+    ht_pair_map members; /* number of an object and of a name to number of the member */
+} ht_json_tree;
+
+/* Parses n bytes; HT_ERR_FORMAT with line and column, or HT_ERR_LIMIT. ht_json_tree_free is to be called in any case. */
+ht_status ht_json_tree_parse(ht_json_tree *t, const char *json, size_t n, const char *name, ht_error *err);
+void ht_json_tree_free(ht_json_tree *t);
+
+/* The number of a string, which is added when it is new; HT_INTERN_FAILED when memory ran out. */
+uint32_t ht_json_tree_string(ht_json_tree *t, const char *text, size_t n);
+/* A member, or NULL. */
+const ht_tree_value *ht_tree_member(const ht_json_tree *t, const ht_tree_value *object, uint32_t name);
+/* Appends the JSON pointer of a value, with "#" before it. */
+void ht_tree_pointer(const ht_json_tree *t, const ht_tree_value *v, ht_text *out);
+
+#endif

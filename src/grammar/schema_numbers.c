@@ -1,0 +1,247 @@
+/* Sets of numbers, as expressions of their decimal spellings: bounds, multiples, single numbers. */
+#include "base/error.h"
+#include "grammar/regex_syntax.h"
+#include "grammar/schema.h"
+
+/* Digits of a bound, before and behind the point. */
+enum { DIGITS_MOST = 1000 };
+
+/* ---- decimals ---- */
+
+static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+bool ht_decimal_read(ht_schema *s, const ht_tree_value *v, ht_decimal *out) {
+    const char *at = v->text, *end = v->text + v->n_text;
+    int64_t exponent = 0, written = 0;
+    size_t n = 0, zeros = 0;
+    bool behind = false;
+    char *digits = ht_schema_take(s, v->n_text, 1);
+    *out = (ht_decimal){.is_negative = *at == '-'};
+    if (!digits) return false;
+    for (at += *at == '-'; at < end && (is_digit(*at) || *at == '.'); at++) {
+        if (*at == '.') {
+            behind = true;
+            continue;
+        }
+        exponent -= behind;
+        if (*at == '0' && !n) continue;
+        digits[n++] = *at;
+    }
+    if (at < end) {
+        const bool is_negative = at[1] == '-';
+        for (at += is_digit(at[1]) ? 1 : 2; at < end; at++)
+            if (written < INT32_MAX) written = written * 10 + (*at - '0');
+        exponent += is_negative ? -written : written;
+    }
+    while (n && digits[n - 1] == '0') {
+        n--;
+        zeros++;
+    }
+    exponent = n ? exponent + (int64_t)zeros : 0;
+    if (n > DIGITS_MOST || exponent > DIGITS_MOST || exponent < -DIGITS_MOST)
+        return ht_schema_fail_at(s, v, HT_ERR_LIMIT, "a number of more than %d digits", DIGITS_MOST), false;
+    out->is_negative = out->is_negative && n;
+    out->digits = digits;
+    out->n = n;
+    out->exponent = (int32_t)exponent;
+    return true;
+}
+
+bool ht_decimal_count(const ht_decimal *d, uint32_t *out) {
+    uint64_t value = 0;
+    if (d->is_negative || d->exponent < 0) return false;
+    for (size_t i = 0; i < d->n + (size_t)d->exponent; i++) {
+        value = value * 10 + (i < d->n ? (uint64_t)(d->digits[i] - '0') : 0);
+        if (value >= HT_UNBOUNDED - 1) value = HT_UNBOUNDED - 1;
+    }
+    *out = (uint32_t)value;
+    return true;
+}
+
+/* Digits before and behind the point: "0" and "" of zero. */
+typedef struct plain {
+    char whole[2 * DIGITS_MOST + 2], part[2 * DIGITS_MOST + 2];
+    size_t n_whole, n_part;
+} plain;
+
+static void spell(const ht_decimal *d, plain *out) {
+    out->n_whole = out->n_part = 0;
+    const int64_t n = (int64_t)d->n, point = n + d->exponent; /* digits before the point */
+    for (int64_t i = 0; i < point; i++) out->whole[out->n_whole++] = i < n ? d->digits[i] : '0';
+    for (int64_t i = point < 0 ? point : 0; i < 0 && n; i++) out->part[out->n_part++] = '0';
+    for (int64_t i = point < 0 ? 0 : point; i < n; i++) out->part[out->n_part++] = d->digits[i];
+    if (!out->n_whole) out->whole[out->n_whole++] = '0';
+}
+
+/* ---- pieces of spellings ---- */
+
+static ht_re digits_between(ht_regexes *re, char first, char last) {
+    ht_byte_set set = {{0}};
+    if (first > last) return HT_RE_NONE;
+    ht_byte_set_add(&set, (unsigned char)first, (unsigned char)last);
+    return ht_re_bytes(re, &set);
+}
+
+static ht_re any_digits(ht_regexes *re, uint32_t least, uint32_t most) {
+    return ht_re_repeat(re, digits_between(re, '0', '9'), least, most);
+}
+
+static ht_re zeros(ht_regexes *re, uint32_t least) {
+    return ht_re_repeat(re, digits_between(re, '0', '0'), least, HT_RE_UNBOUNDED);
+}
+
+static ht_re point(ht_regexes *re) { return ht_re_text(re, ".", 1); }
+static ht_re minus(ht_regexes *re, ht_re a) { return ht_re_concat(re, ht_re_text(re, "-", 1), a); }
+
+/* Nothing, or a point and digits. */
+static ht_re any_part(ht_regexes *re) {
+    return ht_re_either(re, HT_RE_EMPTY, ht_re_concat(re, point(re), any_digits(re, 1, HT_RE_UNBOUNDED)));
+}
+
+/* Nothing, or a point and zeros. */
+static ht_re no_part(ht_regexes *re) {
+    return ht_re_either(re, HT_RE_EMPTY, ht_re_concat(re, point(re), zeros(re, 1)));
+}
+
+static ht_re any_whole(ht_regexes *re) {
+    const ht_re more = ht_re_concat(re, digits_between(re, '1', '9'), any_digits(re, 0, HT_RE_UNBOUNDED));
+    return ht_re_either(re, ht_re_text(re, "0", 1), more);
+}
+
+static ht_re any_plain(ht_regexes *re) { return ht_re_concat(re, any_whole(re), any_part(re)); }
+static ht_re signed_or_not(ht_regexes *re, ht_re a) { return ht_re_either(re, a, minus(re, a)); }
+
+/* ---- bounds of numbers without a sign ---- */
+
+/* What stands behind the whole part of the bound: fractions beyond that of the bound. */
+static ht_re part_beyond(ht_regexes *re, const plain *b, bool above, bool included) {
+    const ht_re any = any_digits(re, 0, HT_RE_UNBOUNDED);
+    const ht_re nonzero = ht_re_concat(re, zeros(re, 0), ht_re_concat(re, digits_between(re, '1', '9'), any));
+    if (!b->n_part)
+        return above      ? (included ? any_part(re) : ht_re_concat(re, point(re), nonzero))
+               : included ? no_part(re)
+                          : HT_RE_NONE;
+    /* From the last digit to the first: what follows equal ones. */
+    ht_re r = above ? (included ? any : nonzero) : included ? zeros(re, 0) : HT_RE_NONE;
+    for (size_t i = b->n_part; i-- > 0;) {
+        const char d = b->part[i];
+        const ht_re other = above ? digits_between(re, (char)(d + 1), '9') : digits_between(re, '0', (char)(d - 1));
+        r = ht_re_either(re, ht_re_concat(re, ht_re_text(re, &d, 1), r), ht_re_concat(re, other, any));
+        /* Fewer digits are less: the last one of the bound is not 0. */
+        if (!above && i) r = ht_re_either(re, HT_RE_EMPTY, r);
+    }
+    r = ht_re_concat(re, point(re), r);
+    return above ? r : ht_re_either(re, HT_RE_EMPTY, r);
+}
+
+/* Spellings without a sign of numbers above or below the bound. */
+static ht_re beyond(ht_regexes *re, const plain *b, bool above, bool included) {
+    const uint32_t n = (uint32_t)b->n_whole;
+    /* As many digits before the point: from the last to the first. */
+    ht_re r = part_beyond(re, b, above, included);
+    for (uint32_t i = n; i-- > 0;) {
+        const char d = b->whole[i], least = i == 0 && n > 1 ? '1' : '0';
+        const ht_re other = above ? digits_between(re, (char)(d + 1), '9') : digits_between(re, least, (char)(d - 1));
+        const ht_re rest = ht_re_concat(re, any_digits(re, n - 1 - i, n - 1 - i), any_part(re));
+        r = ht_re_either(re, ht_re_concat(re, ht_re_text(re, &d, 1), r), ht_re_concat(re, other, rest));
+    }
+    const ht_re first = digits_between(re, '1', '9');
+    if (above) {
+        const ht_re longer = ht_re_concat(re, first, any_digits(re, n, HT_RE_UNBOUNDED));
+        return ht_re_either(re, r, ht_re_concat(re, longer, any_part(re)));
+    }
+    if (n == 1) return r;
+    const ht_re shorter = ht_re_either(re, ht_re_text(re, "0", 1), ht_re_concat(re, first, any_digits(re, 0, n - 2)));
+    return ht_re_either(re, r, ht_re_concat(re, shorter, any_part(re)));
+}
+
+/* ---- sets ---- */
+
+static ht_number_set same(ht_re r) { return (ht_number_set){r, r}; }
+
+static ht_number_set bounded(ht_schema *s, const ht_decimal *d, bool above, bool included) {
+    plain b;
+    ht_regexes *re = s->re;
+    spell(d, &b);
+    /* Away from zero or towards it; beyond zero, -0 is 0. */
+    const ht_re near = beyond(re, &b, above != d->is_negative, included);
+    if (!d->n) {
+        const ht_re zero = included ? ht_re_concat(re, ht_re_text(re, "0", 1), no_part(re)) : HT_RE_NONE;
+        const ht_re all = beyond(re, &b, true, included);
+        return same(above ? ht_re_either(re, all, minus(re, zero)) : ht_re_either(re, minus(re, all), zero));
+    }
+    if (d->is_negative) {
+        return same(above ? ht_re_either(re, any_plain(re), minus(re, near)) : minus(re, near));
+    }
+    return same(above ? near : ht_re_either(re, near, minus(re, any_plain(re))));
+}
+
+ht_number_set ht_numbers_above(ht_schema *s, const ht_decimal *d, bool included) {
+    return bounded(s, d, true, included);
+}
+ht_number_set ht_numbers_below(ht_schema *s, const ht_decimal *d, bool included) {
+    return bounded(s, d, false, included);
+}
+
+ht_number_set ht_numbers_integers(ht_schema *s) {
+    const ht_re whole = any_whole(s->re);
+    return (ht_number_set){signed_or_not(s->re, ht_re_concat(s->re, whole, no_part(s->re))),
+                           signed_or_not(s->re, whole)};
+}
+
+ht_number_set ht_numbers_one(ht_schema *s, const ht_decimal *d) {
+    plain b;
+    ht_regexes *re = s->re;
+    spell(d, &b);
+    const ht_re whole = ht_re_text(re, b.whole, b.n_whole), part = ht_re_text(re, b.part, b.n_part);
+    const ht_re behind = b.n_part ? ht_re_concat(re, point(re), part) : HT_RE_EMPTY;
+    const ht_re written = ht_re_concat(re, whole, behind);
+    const ht_re all = ht_re_concat(re, written, b.n_part ? zeros(re, 0) : no_part(re));
+    if (!d->n) return (ht_number_set){signed_or_not(re, all), written};
+    return d->is_negative ? (ht_number_set){minus(re, all), minus(re, written)} : (ht_number_set){all, written};
+}
+
+bool ht_numbers_multiple(ht_schema *s, const ht_decimal *d, ht_number_set *out) {
+    uint64_t divisor = 0;
+    for (size_t i = 0; i < d->n + (size_t)(d->exponent > 0 ? d->exponent : 0); i++) {
+        divisor = divisor * 10 + (i < d->n ? (uint64_t)(d->digits[i] - '0') : 0);
+        if (divisor >= UINT64_C(1) << 59) return false;
+    }
+    const ht_re r = ht_re_multiple(s->re, divisor, d->exponent < 0 ? (uint32_t)-d->exponent : 0);
+    const ht_re all = signed_or_not(s->re, ht_re_both(s->re, any_plain(s->re), r));
+    *out = same(all);
+    /* Multiples of a whole number are whole. */
+    if (d->exponent >= 0) out->written = signed_or_not(s->re, ht_re_both(s->re, any_whole(s->re), r));
+    return true;
+}
+
+ht_number_set ht_numbers_both(ht_schema *s, ht_number_set a, ht_number_set b) {
+    return (ht_number_set){ht_re_both(s->re, a.all, b.all), ht_re_both(s->re, a.written, b.written)};
+}
+
+ht_number_set ht_numbers_either(ht_schema *s, ht_number_set a, ht_number_set b) {
+    return (ht_number_set){ht_re_either(s->re, a.all, b.all), ht_re_either(s->re, a.written, b.written)};
+}
+
+ht_number_set ht_numbers_not(ht_schema *s, ht_number_set a) {
+    if (a.all == HT_RE_ALL) return same(HT_RE_NONE);
+    if (a.all == HT_RE_NONE) return same(HT_RE_ALL);
+    return same(ht_re_both(s->re, signed_or_not(s->re, any_plain(s->re)), ht_re_not(s->re, a.all)));
+}
+
+bool ht_numbers_is_live(ht_schema *s, ht_number_set a) { return ht_schema_is_live(s, a.all); }
+
+ht_re ht_numbers_written(ht_schema *s, ht_number_set a) {
+    ht_regexes *re = s->re;
+    const ht_re r = s->options.every_spelling ? a.all : a.written;
+    if (r != HT_RE_ALL) return r;
+    ht_byte_set e = {{0}}, sign = {{0}};
+    ht_byte_set_add(&e, 'E', 'E');
+    ht_byte_set_add(&e, 'e', 'e');
+    ht_byte_set_add(&sign, '+', '+');
+    ht_byte_set_add(&sign, '-', '-');
+    const ht_re power =
+        ht_re_concat(re, ht_re_either(re, ht_re_bytes(re, &sign), HT_RE_EMPTY), any_digits(re, 1, HT_RE_UNBOUNDED));
+    const ht_re exponent = ht_re_either(re, HT_RE_EMPTY, ht_re_concat(re, ht_re_bytes(re, &e), power));
+    return ht_re_concat(re, signed_or_not(re, any_plain(re)), exponent);
+}

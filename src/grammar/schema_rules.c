@@ -1,0 +1,305 @@
+/* Sets of JSON values to rules. A value is a lexeme or a rule; white space is in front of each lexeme. Members of an object and items
+ * of an array are rules made on demand, named by the state between them: which plan it is, and what was there before. */
+#include "grammar/schema_rules.h"
+
+#include "base/error.h"
+#include "grammar/schema_plan.h"
+
+#include <stdlib.h>
+
+/* Spaces or tabs behind the end of a line. */
+enum { INDENT_MOST = 128 };
+
+typedef struct tables {
+    ht_arena arena;
+    ht_array_plan **array;
+    ht_object_plan **object;
+    uint32_t n_arrays, arrays_capacity, n_objects, objects_capacity;
+    ht_symbol open_list, empty_list, close_list, empty_object, close_object, comma;
+} tables;
+
+typedef struct maker {
+    ht_schema *s;
+    tables *t;
+    ht_re space;
+    ht_pair_map symbols; /* node, 0: symbol */
+    struct {
+        ht_node node;
+        ht_symbol rule;
+    } * todo; /* [n_todo] rules without productions as yet */
+    uint32_t n_todo, todo_capacity;
+} maker;
+
+/* ---- expanding ---- */
+
+/* First word of a state: number of the plan, whether it is of an object, whether there was a member. */
+static uint32_t head(uint32_t number, bool is_object, bool has_begun) {
+    return number << 2 | (uint32_t)is_object << 1 | (uint32_t)has_begun;
+}
+
+static ht_symbol array_state(ht_rules *r, uint32_t number, const ht_array_state *at) {
+    uint32_t words[2 + HT_COUNTS_MOST] = {head(number, false, at->index > 0), at->index};
+    memcpy(words + 2, at->count, sizeof at->count);
+    return ht_rules_demand(r, words, 2 + HT_COUNTS_MOST);
+}
+
+static void expand_array(ht_rules *r, ht_symbol rule, const uint32_t *words, const tables *t) {
+    const uint32_t number = words[0] >> 2;
+    ht_array_plan *p = t->array[number];
+    ht_array_state at = {.index = words[1]};
+    memcpy(at.count, words + 2, sizeof at.count);
+    const bool has_begun = at.index > 0;
+    if (ht_array_may_end(p, &at)) ht_rules_add(r, rule, has_begun ? &t->close_list : &t->empty_list, 1);
+    const uint32_t n = p->is_unique ? p->n_values : 1u << p->n_some, of = ht_array_class(p, at.index);
+    for (uint32_t i = 0; i < n && at.index < p->most; i++) {
+        ht_symbol item;
+        ht_array_state next;
+        if (p->is_unique) {
+            const uint64_t used = at.count[0] | (uint64_t)at.count[1] << 32;
+            if (!((p->allowed[of] & ~used) >> i & 1)) continue;
+            item = p->value[i];
+            next = ht_array_after_value(p, &at, i);
+        } else {
+            item = p->symbol[(of << p->n_some) + i];
+            if (item == HT_NO_SYMBOL || !ht_array_after(p, &at, i, &next)) continue;
+        }
+        if (!ht_array_can_end(p, &next)) continue;
+        const ht_symbol symbols[] = {has_begun ? t->comma : t->open_list, item, array_state(r, number, &next)};
+        ht_rules_add(r, rule, symbols, 3);
+    }
+    if (p->failed && !r->status) r->status = HT_ERR_MEMORY;
+}
+
+static size_t n_seen(const ht_object_plan *p) { return ((size_t)p->n_names + 31) / 32; }
+
+static ht_symbol object_state(ht_rules *r, const ht_object_plan *p, uint32_t number, bool has_begun,
+                              const ht_object_state *at, uint32_t *words) {
+    words[0] = head(number, true, has_begun);
+    words[1] = at->count;
+    words[2] = at->pending;
+    words[3] = at->position;
+    if (n_seen(p)) memmove(words + 4, at->seen, n_seen(p) * sizeof *words);
+    return ht_rules_demand(r, words, 4 + n_seen(p));
+}
+
+static void expand_object(ht_rules *r, ht_symbol rule, const uint32_t *words, const tables *t) {
+    const uint32_t number = words[0] >> 2;
+    const bool has_begun = words[0] & 1;
+    const ht_object_plan *p = t->object[number];
+    const size_t n = n_seen(p);
+    uint32_t *seen = calloc(3 * n + 8, sizeof *seen), *next_seen = seen ? seen + n : NULL,
+             *name = seen ? seen + 2 * n : NULL;
+    if (!seen) {
+        if (!r->status) r->status = HT_ERR_MEMORY;
+        return;
+    }
+    if (n) memcpy(seen, words + 4, n * sizeof *seen);
+    const ht_object_state at = {words[1], words[2], words[3], seen};
+    if (ht_object_may_end(p, &at)) ht_rules_add(r, rule, has_begun ? &t->close_object : &t->empty_object, 1);
+    for (uint32_t i = 0; i < p->n_members && !r->status; i++) {
+        const ht_member_plan *m = &p->member[i];
+        for (uint32_t mask = 0; mask < 1u << p->n_some && m->live[0]; mask++) {
+            if (!m->live[mask] || (mask & at.pending) != mask || !ht_object_may_take(p, &at, i)) continue;
+            ht_object_state next = at;
+            next.seen = next_seen;
+            if (n) memcpy(next_seen, seen, n * sizeof *seen);
+            if (!ht_object_take(p, &next, i, mask)) continue;
+            const ht_symbol symbols[] = {has_begun ? m->next : m->first, m->symbol[mask],
+                                         object_state(r, p, number, true, &next, name)};
+            ht_rules_add(r, rule, symbols, 3);
+        }
+    }
+    free(seen);
+}
+
+static void expand(ht_rules *r, ht_symbol rule, const uint32_t *words, size_t n, void *user) {
+    (void)n;
+    if (words[0] & 2)
+        expand_object(r, rule, words, user);
+    else
+        expand_array(r, rule, words, user);
+}
+
+static void free_tables(void *user) {
+    tables *t = user;
+    for (uint32_t i = 0; i < t->n_arrays; i++) ht_array_plan_free(t->array[i]);
+    free(t->array);
+    free(t->object);
+    ht_arena_free(&t->arena);
+    free(t);
+}
+
+/* ---- lexemes ---- */
+
+static ht_re white_space(ht_schema *s) {
+    ht_regexes *re = s->re;
+    ht_byte_set blank = {{0}}, any = {{0}};
+    ht_byte_set_add(&blank, ' ', ' ');
+    ht_byte_set_add(&blank, '\t', '\t');
+    any = blank;
+    ht_byte_set_add(&any, '\n', '\n');
+    ht_byte_set_add(&any, '\r', '\r');
+    switch (s->options.space) {
+    case HT_SCHEMA_SPACE_NONE: return HT_RE_EMPTY;
+    case HT_SCHEMA_SPACE_ANY: return ht_re_repeat(re, ht_re_bytes(re, &any), 0, HT_RE_UNBOUNDED);
+    default: {
+        const ht_re line =
+            ht_re_concat(re, ht_re_text(re, "\n", 1), ht_re_repeat(re, ht_re_bytes(re, &blank), 0, INDENT_MOST));
+        return ht_re_alternatives(re, (ht_re[]){HT_RE_EMPTY, ht_re_text(re, " ", 1), line}, 3);
+    }
+    }
+}
+
+/* White space and a text. */
+static ht_re spaced(maker *k, const char *text) {
+    return ht_re_concat(k->s->re, k->space, ht_re_text(k->s->re, text, strlen(text)));
+}
+
+static void make_punctuation(maker *k) {
+    ht_schema *s = k->s;
+    tables *t = k->t;
+    const ht_re open = spaced(k, "["), close = spaced(k, "]"), begin = spaced(k, "{"), end = spaced(k, "}");
+    t->open_list = ht_rules_lexeme(s->rules, open);
+    t->close_list = ht_rules_lexeme(s->rules, close);
+    t->empty_list = ht_rules_lexeme(s->rules, ht_re_concat(s->re, open, close));
+    t->close_object = ht_rules_lexeme(s->rules, end);
+    t->empty_object = ht_rules_lexeme(s->rules, ht_re_concat(s->re, begin, end));
+    t->comma = ht_rules_lexeme(s->rules, spaced(k, ","));
+}
+
+/* The lexemes of a key: `{` or a comma, the key, a colon. */
+static void make_key(maker *k, ht_string_set keys, ht_member_plan *to) {
+    ht_regexes *re = k->s->re;
+    const ht_re key = ht_re_concat(re, k->space, ht_re_concat(re, ht_strings_written(k->s, keys), spaced(k, ":")));
+    to->first = ht_rules_lexeme(k->s->rules, ht_re_concat(re, spaced(k, "{"), key));
+    to->next = ht_rules_lexeme(k->s->rules, ht_re_concat(re, spaced(k, ","), key));
+}
+
+/* Values that are neither arrays nor objects, as one expression. */
+static ht_re simple_values(ht_schema *s, ht_node node) {
+    static const char *const words[] = {"null", "false", "true"};
+    const uint32_t simple = ht_set_simple(s, node), types = ht_set_types(s, node);
+    ht_re all = HT_RE_NONE;
+    for (int i = 0; i < 3; i++)
+        if (simple >> i & 1) all = ht_re_either(s->re, all, ht_re_text(s->re, words[i], strlen(words[i])));
+    const ht_string_set strings = ht_set_strings(s, node);
+    if (types & HT_TYPE_STRING && ht_strings_is_live(s, strings))
+        all = ht_re_either(s->re, all, ht_strings_written(s, strings));
+    const ht_number_set numbers = ht_set_numbers(s, node);
+    if (types & HT_TYPE_NUMBER && ht_numbers_is_live(s, numbers))
+        all = ht_re_either(s->re, all, ht_numbers_written(s, numbers));
+    return all;
+}
+
+/* ---- values ---- */
+
+static ht_symbol symbol_of(maker *k, ht_node node) {
+    ht_schema *s = k->s;
+    const uint32_t known = ht_pair_map_find(&k->symbols, node, 0);
+    if (known != HT_INTERN_FAILED || s->status) return s->status ? 0 : known;
+    ht_symbol symbol;
+    if (!(ht_set_types(s, node) & (HT_TYPE_ARRAY | HT_TYPE_OBJECT)))
+        symbol = ht_rules_lexeme(s->rules, ht_re_concat(s->re, k->space, simple_values(s, node)));
+    else {
+        if (!ht_schema_reserve(s, &k->todo, &k->todo_capacity, (size_t)k->n_todo + 1, sizeof *k->todo)) return 0;
+        symbol = ht_rules_rule(s->rules);
+        k->todo[k->n_todo].node = node;
+        k->todo[k->n_todo++].rule = symbol;
+    }
+    if (!ht_pair_map_add(&k->symbols, node, 0, symbol)) ht_schema_fail_memory(s);
+    return symbol;
+}
+
+/* The rule of the arrays of a shape; false when there are none. */
+static bool array_symbol(maker *k, uint32_t conjunction, ht_symbol *out) {
+    ht_schema *s = k->s;
+    tables *t = k->t;
+    const ht_array_shape *a = ht_array_shape_of(s, conjunction);
+    ht_array_plan *p = a ? ht_arena_take(&t->arena, 1, sizeof *p) : NULL;
+    if (!p) return ht_schema_fail_memory(s), false;
+    if (!ht_array_plan_of(s, a, &t->arena, p) ||
+        !ht_schema_reserve(s, &t->array, &t->arrays_capacity, (size_t)t->n_arrays + 1, sizeof(ht_array_plan *))) {
+        ht_array_plan_free(p);
+        return false;
+    }
+    const uint32_t number = t->n_arrays++, n = p->n << p->n_some;
+    t->array[number] = p;
+    if (!(p->symbol = ht_arena_take(&t->arena, n, sizeof *p->symbol)) ||
+        !(p->value = ht_arena_take(&t->arena, p->n_values, sizeof *p->value)))
+        return ht_schema_fail_memory(s), false;
+    for (uint32_t i = 0; i < n && !s->status; i++)
+        p->symbol[i] = p->live[i] && !p->is_unique
+                           ? symbol_of(k, ht_array_item(s, a, i >> p->n_some, i & ((1u << p->n_some) - 1)))
+                           : HT_NO_SYMBOL;
+    for (uint32_t i = 0; i < p->n_values && !s->status; i++) p->value[i] = symbol_of(k, p->value_node[i]);
+    *out = array_state(s->rules, number, &(ht_array_state){0});
+    return true;
+}
+
+static bool object_symbol(maker *k, uint32_t conjunction, ht_symbol *out) {
+    ht_schema *s = k->s;
+    tables *t = k->t;
+    const ht_object_shape *o = ht_object_shape_of(s, conjunction);
+    ht_object_plan *p = o ? ht_arena_take(&t->arena, 1, sizeof *p) : NULL;
+    if (!p) return ht_schema_fail_memory(s), false;
+    if (!ht_object_plan_of(s, o, &t->arena, p) ||
+        !ht_schema_reserve(s, &t->object, &t->objects_capacity, (size_t)t->n_objects + 1, sizeof(ht_object_plan *)))
+        return false;
+    const uint32_t number = t->n_objects++, n_masks = 1u << p->n_some;
+    t->object[number] = p;
+    for (uint32_t i = 0; i < p->n_members && !s->status; i++) {
+        const ht_member *m = &o->member[i];
+        ht_member_plan *to = &p->member[i];
+        if (!to->live[0]) continue;
+        if (!(to->symbol = ht_arena_take(&t->arena, n_masks, sizeof *to->symbol)))
+            return ht_schema_fail_memory(s), false;
+        make_key(k, i < p->n_names ? ht_strings_one(s, m->name) : m->keys, to);
+        for (uint32_t mask = 0; mask < n_masks && !s->status; mask++)
+            if (to->live[mask]) to->symbol[mask] = symbol_of(k, ht_object_value(s, o, m, mask));
+    }
+    const size_t n = n_seen(p);
+    uint32_t *words = ht_schema_take(s, 2 * n + 8, sizeof *words);
+    if (!words || s->status) return false;
+    *out = object_state(s->rules, p, number, false, &(ht_object_state){.pending = n_masks - 1, .seen = words + n + 4},
+                        words);
+    return true;
+}
+
+static void make_value(maker *k, ht_node node, ht_symbol rule) {
+    ht_schema *s = k->s;
+    const ht_re simple = simple_values(s, node);
+    const uint32_t types = ht_set_types(s, node);
+    if (simple != HT_RE_NONE) {
+        const ht_symbol lexeme = ht_rules_lexeme(s->rules, ht_re_concat(s->re, k->space, simple));
+        ht_rules_add(s->rules, rule, &lexeme, 1);
+    }
+    for (uint32_t type = HT_TYPE_ARRAY; type <= HT_TYPE_OBJECT && !ht_schema_failed(s); type *= 2) {
+        const uint32_t list = types & type ? ht_set_alternatives(s, node, type) : HT_INTERN_FAILED;
+        for (uint32_t i = 0; list != HT_INTERN_FAILED && !s->status && i < s->lists[list].n; i++) {
+            const uint32_t c = s->lists[list].conjunction[i];
+            ht_symbol symbol;
+            if (type == HT_TYPE_ARRAY ? array_symbol(k, c, &symbol) : object_symbol(k, c, &symbol))
+                ht_rules_add(s->rules, rule, &symbol, 1);
+        }
+    }
+}
+
+ht_symbol ht_schema_make_rules(ht_schema *s, ht_node root) {
+    maker k = {.s = s};
+    tables *t = k.t = calloc(1, sizeof *t);
+    if (!t) return ht_schema_fail_memory(s), 0;
+    s->rules->user = t;
+    s->rules->free_user = free_tables;
+    s->rules->expand = expand;
+    k.space = white_space(s);
+    make_punctuation(&k);
+    const ht_symbol start = ht_rules_rule(s->rules), symbol = symbol_of(&k, root);
+    ht_rules_add(s->rules, start, &symbol, 1);
+    while (k.n_todo && !ht_schema_failed(s)) {
+        k.n_todo--;
+        make_value(&k, k.todo[k.n_todo].node, k.todo[k.n_todo].rule);
+    }
+    ht_pair_map_free(&k.symbols);
+    free(k.todo);
+    return start;
+}
