@@ -24,7 +24,7 @@ static uint32_t draw(uint32_t n) {
 
 static ht_automaton *automaton_of(const char *text) {
     ht_rules *rules;
-    ht_automaton *a;
+    ht_automaton *a = NULL;
     ht_error err = {0};
     if (ht_gbnf_parse(text, strlen(text), &rules, &err) || ht_automaton_new(rules, &a, &err))
         fail_msg("%s\n%s", text, err.message);
