@@ -43,6 +43,10 @@ def damage(bytes, draw):
     return bytes
 
 
+def without_empty_line(bytes):
+    return bytes[2:] if bytes.startswith(b"\r\n") else bytes
+
+
 def by_h11(bytes):
     """As http_parse writes it."""
     connection, out, body, method = h11.Connection(h11.SERVER, max_incomplete_event_size=1 << 20), "", b"", None
@@ -63,7 +67,7 @@ def by_h11(bytes):
                 rest, method, body = connection.trailing_data[0], None, b""
                 if not rest:
                     return out
-                return out + by_h11(rest)
+                return out + by_h11(without_empty_line(rest))
     except h11.RemoteProtocolError:
         return out + "refused"
 
@@ -75,8 +79,7 @@ def main():
     done = subprocess.run([program], input="".join(i.hex() + "\n" for i in inputs), stdout=subprocess.PIPE, text=True, check=True)
     accepted = stricter = 0
     for sent, ours in zip(inputs, done.stdout.split("\n"), strict=False):
-        plain = sent[2:] if sent.startswith(b"\r\n") else sent
-        theirs = by_h11(plain)
+        theirs = by_h11(without_empty_line(sent))
         ours_whole, theirs_whole = ours.rsplit(";", 1)[0], theirs.rsplit(";", 1)[0]
         n, m = ours.count(";"), theirs.count(";")
         accepted += n
