@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool constraint_wanted(const options *o) { return o->regex || o->grammar || o->schema; }
+static bool wanted(const options *o) { return o->regex || o->grammar || o->schema; }
 
 const char *constraint_problem(const options *o) {
     if (!!o->regex + !!o->grammar + !!o->schema > 1) return "--schema, --regex and --grammar exclude each other";
-    if (constraint_wanted(o) && o->tools)
+    if (wanted(o) && o->tools)
         return "--tools cannot be had with --schema, --regex or --grammar: calls would be refused";
     return NULL;
 }
@@ -17,7 +17,7 @@ const char *constraint_problem(const options *o) {
 ht_status constraint_open(const options *o, ht_model *m, ht_grammar **out, ht_error *err) {
     *out = NULL;
     if (o->regex) return ht_grammar_from_regex(m, o->regex, strlen(o->regex), out, err);
-    if (!constraint_wanted(o)) return HT_OK;
+    if (!wanted(o)) return HT_OK;
     char *text;
     size_t n;
     ht_status st = input_read_file(o->grammar ? o->grammar : o->schema, &text, &n, err);

@@ -6,8 +6,6 @@
 
 #include <hearth/grammar.h>
 
-/* Whether the options ask for one. */
-bool constraint_wanted(const options *o);
 /* What is wrong with the options, as a sentence; NULL: nothing. */
 const char *constraint_problem(const options *o);
 /* *out is NULL when none is asked for; the caller frees it. */

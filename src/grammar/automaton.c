@@ -89,8 +89,8 @@ ht_status ht_automaton_reset(ht_automaton *a, ht_error *err) {
 size_t ht_automaton_bytes(const ht_automaton *a) {
     return ht_rules_bytes(a->rules) + ht_intern_bytes(&a->states) + ht_intern_bytes(&a->kernels) +
            ht_intern_bytes(&a->continuations) + ht_intern_bytes(&a->configurations) + ht_pair_map_bytes(&a->gotos) +
-           a->states_capacity * (sizeof *a->state + (size_t)a->n_classes * sizeof *a->next) +
-           a->rows_capacity * sizeof *a->row + a->triples_capacity * sizeof *a->triple;
+           a->states.n * (sizeof *a->state + (size_t)a->n_classes * sizeof *a->next) + a->kernels.n * sizeof *a->row +
+           a->n_triples * sizeof *a->triple;
 }
 
 /* ---- threads ---- */

@@ -79,7 +79,7 @@ void ht_automaton_free(ht_automaton *a); /* NULL is fine */
 ht_status ht_automaton_status(const ht_automaton *a, ht_error *err);
 /* Forgets all that was built; configurations of before mean nothing then. */
 ht_status ht_automaton_reset(ht_automaton *a, ht_error *err);
-size_t ht_automaton_bytes(const ht_automaton *a);
+size_t ht_automaton_bytes(const ht_automaton *a); /* of memory in use */
 
 int32_t ht_lex_make_next(ht_automaton *a, uint32_t state, int byte_class);
 /* The state behind a byte of the class. */

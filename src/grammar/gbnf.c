@@ -1,15 +1,17 @@
 /* Parser and compiler of GBNF. */
 #include "grammar/gbnf.h"
 
+#include "base/checked.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "grammar/code_sets.h"
+#include "grammar/regex_store.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { NESTING_MOST = 200, COUNT_MOST = 10000, NAME_MOST = 200 };
+enum { NESTING_MOST = 200, COUNT_MOST = 10000 };
 
 typedef enum node_kind {
     NODE_EMPTY,
@@ -26,14 +28,13 @@ typedef struct node {
 } node;
 
 typedef struct named_rule {
-    char name[NAME_MOST];
     uint32_t node; /* its alternatives */
     bool is_defined;
-    size_t at;      /* where it is first named */
-    uint8_t state;  /* 0: not looked at, 1: being looked at, 2: known whether it recurs, 3: compiled */
-    bool recurs;    /* it needs rules: it holds itself, or a rule that does */
-    ht_re re;       /* compiled, and it does not recur */
-    ht_symbol rule; /* compiled, and it does */
+    size_t at, n_name; /* where it is first named, and the bytes of its name */
+    uint8_t state;     /* 0: not looked at, 1: being looked at, 2: known whether it recurs, 3: compiled */
+    bool recurs;       /* it needs rules: it holds itself, or a rule that does */
+    ht_re re;          /* compiled, and it does not recur */
+    ht_symbol rule;    /* compiled, and it does */
 } named_rule;
 
 typedef struct parser {
@@ -44,6 +45,9 @@ typedef struct parser {
     uint32_t n_nodes, nodes_capacity;
     named_rule *rules;
     uint32_t n_rules, rules_capacity;
+    ht_intern names;  /* of the rules by number: length and bytes */
+    uint32_t *packed; /* [packed_capacity] of one name */
+    size_t packed_capacity;
     ht_code_set ranges;
     ht_rules *out;
     ht_status status;
@@ -150,12 +154,16 @@ static uint32_t character(parser *p) {
 static uint32_t text_node(parser *p, ht_re re) { return add(p, (node){.kind = NODE_TEXT, .left = re}); }
 
 static uint32_t parse_literal(parser *p) {
-    ht_re all = HT_RE_EMPTY;
+    ht_text text = {0};
     while (!p->status && !take(p, '"')) {
         const uint32_t c = character(p);
-        all = ht_re_concat(p->out->re, all, ht_re_code_points(p->out->re, &(ht_code_range){c, c}, 1));
+        if (c >= 0xD800 && c < 0xE000) fail(p, HT_ERR_FORMAT, "halves of surrogate pairs are no characters");
+        ht_text_append_utf8(&text, c);
     }
-    return text_node(p, all);
+    if (text.failed) fail_memory(p);
+    const uint32_t made = text_node(p, p->status ? HT_RE_NONE : ht_re_text(p->out->re, text.data, text.len));
+    ht_text_discard(&text);
+    return made;
 }
 
 static uint32_t parse_class(parser *p) {
@@ -187,15 +195,33 @@ static bool is_name_character(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
 }
 
+/* A name as words: its length, and its bytes. */
+static bool pack_name(parser *p, const char *name, size_t n, size_t *n_words) {
+    *n_words = 1 + (n + 3) / 4;
+    if (*n_words > p->packed_capacity) {
+        uint32_t *packed = realloc(p->packed, 2 * *n_words * sizeof *packed);
+        if (!packed) return fail_memory(p), false;
+        p->packed = packed;
+        p->packed_capacity = 2 * *n_words;
+    }
+    p->packed[*n_words - 1] = 0;
+    p->packed[0] = (uint32_t)n;
+    memcpy(p->packed + 1, name, n);
+    return true;
+}
+
 /* The number of the rule that is named here; HT_INTERN_FAILED when there is no name. */
 static uint32_t parse_name(parser *p) {
     const size_t begin = p->at;
+    size_t n_words;
+    bool is_new;
     while (p->at < p->n && is_name_character(p->text[p->at])) p->at++;
     const size_t n = p->at - begin;
     if (n == 0) return HT_INTERN_FAILED;
-    if (n >= NAME_MOST) return fail_at(p, begin, HT_ERR_LIMIT, "the name of a rule is longer than 199 bytes");
-    for (uint32_t i = 0; i < p->n_rules; i++)
-        if (strlen(p->rules[i].name) == n && !memcmp(p->rules[i].name, p->text + begin, n)) return i;
+    if (!pack_name(p, p->text + begin, n, &n_words)) return 0;
+    const uint32_t rule = ht_intern_add(&p->names, p->packed, n_words, &is_new);
+    if (rule == HT_INTERN_FAILED) return fail_memory(p);
+    if (!is_new) return rule;
     if (p->n_rules == p->rules_capacity) {
         const uint32_t capacity = p->rules_capacity ? 2 * p->rules_capacity : 16;
         named_rule *rules = realloc(p->rules, capacity * sizeof *rules);
@@ -203,10 +229,8 @@ static uint32_t parse_name(parser *p) {
         p->rules = rules;
         p->rules_capacity = capacity;
     }
-    named_rule *r = &p->rules[p->n_rules];
-    *r = (named_rule){.at = begin};
-    memcpy(r->name, p->text + begin, n);
-    return p->n_rules++;
+    p->rules[p->n_rules++] = (named_rule){.at = begin, .n_name = n};
+    return rule;
 }
 
 static uint32_t parse_either(parser *p, bool lines);
@@ -356,7 +380,7 @@ static bool node_recurs(parser *p, uint32_t at) {
 static ht_re regular(parser *p, uint32_t at) {
     const node of = p->nodes[at];
     ht_regexes *s = p->out->re;
-    ht_re all = of.kind == NODE_EITHER ? HT_RE_NONE : HT_RE_EMPTY;
+    ht_re all = HT_RE_EMPTY;
     switch (of.kind) {
     case NODE_TEXT: return of.left;
     case NODE_RULE: {
@@ -371,10 +395,12 @@ static ht_re regular(parser *p, uint32_t at) {
         for (; p->nodes[at].kind == NODE_SEQUENCE; at = p->nodes[at].left)
             all = ht_re_concat(s, regular(p, p->nodes[at].right), all);
         return ht_re_concat(s, regular(p, at), all);
-    case NODE_EITHER:
-        for (; p->nodes[at].kind == NODE_EITHER; at = p->nodes[at].left)
-            all = ht_re_either(s, regular(p, p->nodes[at].right), all);
-        return ht_re_either(s, regular(p, at), all);
+    case NODE_EITHER: {
+        const size_t begin = s->n_scratch;
+        for (; p->nodes[at].kind == NODE_EITHER; at = p->nodes[at].left) ht_re_push(s, regular(p, p->nodes[at].right));
+        ht_re_push(s, regular(p, at));
+        return ht_re_join_scratch(s, HT_RE_KIND_ALTERNATIVES, begin);
+    }
     case NODE_REPEAT: return ht_re_repeat(s, regular(p, of.left), of.min, of.max);
     default: return HT_RE_EMPTY;
     }
@@ -484,9 +510,11 @@ static ht_symbol compile(parser *p, uint32_t at) {
 static void check_defined(parser *p) {
     for (uint32_t i = 0; i < p->n_rules && !p->status; i++)
         if (!p->rules[i].is_defined) {
-            char what[NAME_MOST + 40];
-            snprintf(what, sizeof what, "there is no rule `%s`", p->rules[i].name);
-            fail_at(p, p->rules[i].at, HT_ERR_FORMAT, what);
+            char what[120];
+            const named_rule *r = &p->rules[i];
+            snprintf(what, sizeof what, "there is no rule `%.*s`%s", (int)ht_min_size(r->n_name, 80), p->text + r->at,
+                     r->n_name > 80 ? "..." : "");
+            fail_at(p, r->at, HT_ERR_FORMAT, what);
         }
 }
 
@@ -495,8 +523,12 @@ static ht_status parse_all(parser *p) {
     skip(p, true);
     while (!p->status && p->at < p->n) parse_rule(p);
     check_defined(p);
-    uint32_t root = 0;
-    while (root < p->n_rules && strcmp(p->rules[root].name, "root") != 0) root++;
+    size_t n_words;
+    uint32_t root = p->n_rules;
+    if (!p->status && pack_name(p, "root", 4, &n_words)) {
+        root = ht_intern_add(&p->names, p->packed, n_words, NULL);
+        if (root == HT_INTERN_FAILED) fail_memory(p);
+    }
     if (!p->status && root == p->n_rules) fail(p, HT_ERR_FORMAT, "there is no rule `root`, which is where texts begin");
     const uint32_t start = p->status ? 0 : add(p, (node){.kind = NODE_RULE, .left = root});
     const ht_symbol symbol = p->status ? 0 : compile(p, start);
@@ -521,6 +553,8 @@ ht_status ht_gbnf_parse(const char *text, size_t n, ht_rules **out, ht_error *er
         *out = p.out;
     free(p.nodes);
     free(p.rules);
+    free(p.packed);
+    ht_intern_free(&p.names);
     ht_code_set_free(&p.ranges);
     return status;
 }

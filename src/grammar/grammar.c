@@ -26,8 +26,8 @@ struct ht_grammar {
     const ht_token_trie *trie;
     int32_t *ending; /* [n_ending] */
     int n_ending;
-    ht_model *model; /* NULL: none */
-    size_t budget;
+    ht_model *model;     /* NULL: none */
+    size_t budget, base; /* bytes beyond `base`, those of the grammar itself and of the texts that were read again */
     uint64_t generation; /* counts how often everything was forgotten */
 };
 
@@ -69,22 +69,30 @@ ht_status ht_grammar_new(ht_rules *rules, const ht_token_trie *trie, const int32
     pthread_mutex_init(&g->lock, NULL);
     g->trie = trie;
     g->budget = BUDGET;
-    ht_status status = ht_automaton_new(rules, &g->automaton, err);
-    if (!status) status = ht_masks_new(g->automaton, trie, ending, n_ending, &g->masks, err);
     g->ending = malloc(((size_t)n_ending + 1) * sizeof *g->ending);
+    g->n_ending = g->ending ? n_ending : 0;
+    if (g->n_ending) memcpy(g->ending, ending, (size_t)n_ending * sizeof *ending);
+    ht_status status = ht_automaton_new(rules, &g->automaton, err);
     if (!status && !g->ending) status = ht_fail_memory(err, sizeof *g->ending, "a grammar");
+    if (!status) status = ht_masks_new(g->automaton, trie, g->ending, n_ending, &g->masks, err);
     if (status) {
         ht_grammar_free(g);
         return status;
     }
-    if (n_ending) memcpy(g->ending, ending, (size_t)n_ending * sizeof *ending);
-    g->n_ending = n_ending;
+    g->base = ht_automaton_bytes(g->automaton);
     g->model = holds ? ht_model_retain(holds) : NULL;
     *out = g;
     return HT_OK;
 }
 
 bool ht_grammar_is_for(const ht_grammar *g, const ht_model *m) { return g->model == m; }
+
+uint64_t ht_grammar_times_forgotten(ht_grammar *g) {
+    pthread_mutex_lock(&g->lock);
+    const uint64_t generation = g->generation;
+    pthread_mutex_unlock(&g->lock);
+    return generation;
+}
 
 void ht_grammar_set_budget(ht_grammar *g, size_t bytes) {
     pthread_mutex_lock(&g->lock);
@@ -174,19 +182,23 @@ static uint32_t behind(const ht_grammar *g, uint32_t configuration, int32_t toke
 static ht_status catch_up(ht_matcher *m, ht_error *err) {
     ht_grammar *g = m->g;
     if (m->generation == g->generation) return HT_OK;
+    const size_t before = ht_automaton_bytes(g->automaton);
     m->configuration[0] = g->automaton->start;
     for (size_t i = 0; i < m->n; i++) m->configuration[i + 1] = behind(g, m->configuration[i], m->token[i]);
     m->generation = g->generation;
+    g->base += ht_automaton_bytes(g->automaton) - before; /* a long text may need more than the budget by itself */
     return ht_automaton_status(g->automaton, err);
 }
 
 /* Forgets everything when there is too much of it, or after a failure, for which others are not to pay. */
 static ht_status make_room(ht_grammar *g, ht_error *err) {
     const bool failed = ht_automaton_status(g->automaton, NULL) != HT_OK;
-    if (!failed && ht_automaton_bytes(g->automaton) + ht_masks_bytes(g->masks) <= g->budget) return HT_OK;
+    if (!failed && ht_automaton_bytes(g->automaton) + ht_masks_bytes(g->masks) <= g->base + g->budget) return HT_OK;
     ht_masks_reset(g->masks);
     g->generation++;
-    return ht_automaton_reset(g->automaton, err);
+    const ht_status status = ht_automaton_reset(g->automaton, err);
+    g->base = ht_automaton_bytes(g->automaton);
+    return status;
 }
 
 ht_status ht_matcher_new(ht_grammar *g, ht_matcher **out, ht_error *err) {

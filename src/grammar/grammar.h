@@ -16,5 +16,6 @@ ht_grammar *ht_grammar_retain(ht_grammar *g);
 bool ht_grammar_is_for(const ht_grammar *g, const ht_model *m);
 /* Bytes of what it may find out about texts before it forgets all of that; for tests. */
 void ht_grammar_set_budget(ht_grammar *g, size_t bytes);
+uint64_t ht_grammar_times_forgotten(ht_grammar *g);
 
 #endif

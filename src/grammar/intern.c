@@ -97,7 +97,9 @@ void ht_intern_truncate(ht_intern *t, uint32_t n) {
     place_all(t);
 }
 
-size_t ht_intern_bytes(const ht_intern *t) { return (t->word_capacity + t->capacity + t->n_slots) * sizeof(uint32_t); }
+size_t ht_intern_bytes(const ht_intern *t) {
+    return (t->n_words + (size_t)t->n * 4) * sizeof(uint32_t); /* slots are two to four times as many as sequences */
+}
 
 /* ---- pairs ---- */
 
@@ -149,4 +151,4 @@ void ht_pair_map_clear(ht_pair_map *m) {
     m->n = 0;
 }
 
-size_t ht_pair_map_bytes(const ht_pair_map *m) { return m->n_slots * sizeof *m->slot; }
+size_t ht_pair_map_bytes(const ht_pair_map *m) { return m->n * 3 * sizeof *m->slot; }

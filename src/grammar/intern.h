@@ -32,6 +32,7 @@ static inline const uint32_t *ht_intern_at(const ht_intern *t, uint32_t number, 
 }
 /* Forgets all but the first n sequences. */
 void ht_intern_truncate(ht_intern *t, uint32_t n);
+/* Of memory that is in use: what was forgotten counts no more, although it is kept for what comes. */
 size_t ht_intern_bytes(const ht_intern *t);
 
 /* A map from pairs of numbers to a number. */

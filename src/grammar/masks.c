@@ -23,7 +23,7 @@ typedef struct lex_mask {
 struct ht_masks {
     ht_automaton *a;
     const ht_token_trie *trie;
-    int32_t *ending; /* [n_ending] */
+    const int32_t *ending; /* [n_ending] */
     int n_ending;
     lex_mask *lex; /* [lex_capacity] by state */
     uint32_t lex_capacity;
@@ -42,14 +42,11 @@ ht_status ht_masks_new(ht_automaton *a, const ht_token_trie *trie, const int32_t
     if (!m) return ht_fail_memory(err, sizeof *m, "token masks");
     m->a = a;
     m->trie = trie;
-    m->ending = malloc(((size_t)n + 1) * sizeof *m->ending);
+    m->ending = ending;
+    m->n_ending = n;
     m->state_at = malloc(depth * sizeof *m->state_at);
     m->end_at = malloc(depth * sizeof *m->end_at);
-    if (m->ending && m->state_at && m->end_at) {
-        if (n) memcpy(m->ending, ending, (size_t)n * sizeof *ending);
-        m->n_ending = n;
-        return HT_OK;
-    }
+    if (m->state_at && m->end_at) return HT_OK;
     ht_masks_free(m);
     *out = NULL;
     return ht_fail_memory(err, depth, "token masks");
@@ -73,7 +70,6 @@ void ht_masks_free(ht_masks *m) {
     if (!m) return;
     ht_masks_reset(m);
     ht_threads_free(&m->threads);
-    free(m->ending);
     free(m->state_at);
     free(m->end_at);
     free(m);

@@ -13,7 +13,7 @@
 
 typedef struct ht_masks ht_masks;
 
-/* Both have to live as long as *out, which the caller frees. Tokens of `ending`, n of them, end a text, where it may end. */
+/* All three have to live as long as *out, which the caller frees. Tokens of `ending`, n of them, end a text, where it may end. */
 ht_status ht_masks_new(ht_automaton *a, const ht_token_trie *trie, const int32_t *ending, int n, ht_masks **out,
                        ht_error *err);
 void ht_masks_free(ht_masks *m); /* NULL is fine */

@@ -33,10 +33,10 @@ ht_re ht_re_fail(ht_regexes *s, ht_status status) {
 
 ht_status ht_regexes_status(const ht_regexes *s, ht_error *err) {
     if (s->status == HT_ERR_MEMORY) return ht_fail_memory(err, ht_regexes_bytes(s), "regular expressions");
-    return s->status
-               ? ht_fail(err, s->status, "the grammar is too complex: more than %u states of its regular expressions",
-                         HT_RE_LIMIT)
-               : HT_OK;
+    return s->status ? ht_fail(err, s->status,
+                               "the grammar is too complex: its regular expressions take too many states or are nested "
+                               "too deeply")
+                     : HT_OK;
 }
 
 static bool grow_facts(ht_regexes *s, size_t need) {
@@ -84,9 +84,8 @@ void ht_regexes_free(ht_regexes *s) {
 }
 
 size_t ht_regexes_bytes(const ht_regexes *s) {
-    return ht_intern_bytes(&s->nodes) + ht_intern_bytes(&s->sets) + ht_pair_map_bytes(&s->derivatives) +
-           ht_intern_bytes(&s->firsts) + s->facts_capacity +
-           (s->first_capacity + s->scratch_capacity) * sizeof(uint32_t);
+    return ht_intern_bytes(&s->nodes) + ht_intern_bytes(&s->sets) + ht_intern_bytes(&s->firsts) +
+           ht_pair_map_bytes(&s->derivatives) + s->nodes.n * (sizeof *s->facts + sizeof *s->first);
 }
 
 void ht_re_push(ht_regexes *s, uint32_t word) {

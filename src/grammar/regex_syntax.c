@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "grammar/code_sets.h"
-#include "grammar/intern.h"
+#include "grammar/regex_store.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -356,10 +356,10 @@ static ht_re build_plain(const builder *b, uint32_t at) {
         return ht_re_concat(b->s, build_plain(b, (uint32_t)(of - b->p->nodes)), all);
     }
     case NODE_EITHER: {
-        ht_re all = HT_RE_NONE;
-        for (; of->kind == NODE_EITHER; of = &b->p->nodes[of->left])
-            all = ht_re_either(b->s, build_plain(b, of->right), all);
-        return ht_re_either(b->s, build_plain(b, (uint32_t)(of - b->p->nodes)), all);
+        const size_t begin = b->s->n_scratch;
+        for (; of->kind == NODE_EITHER; of = &b->p->nodes[of->left]) ht_re_push(b->s, build_plain(b, of->right));
+        ht_re_push(b->s, build_plain(b, (uint32_t)(of - b->p->nodes)));
+        return ht_re_join_scratch(b->s, HT_RE_KIND_ALTERNATIVES, begin);
     }
     case NODE_REPEAT: return ht_re_repeat(b->s, build_plain(b, of->left), of->min, of->max);
     default: return HT_RE_EMPTY;
@@ -388,10 +388,11 @@ static ht_re build(const builder *b, uint32_t at, ht_re rest, bool at_begin) {
     switch (of.kind) {
     case NODE_SEQUENCE: return build_sequence(b, at, rest, at_begin);
     case NODE_EITHER: {
-        ht_re all = HT_RE_NONE;
+        const size_t begin = b->s->n_scratch;
         for (; b->p->nodes[at].kind == NODE_EITHER; at = b->p->nodes[at].left)
-            all = ht_re_either(b->s, build(b, b->p->nodes[at].right, rest, at_begin), all);
-        return ht_re_either(b->s, build(b, at, rest, at_begin), all);
+            ht_re_push(b->s, build(b, b->p->nodes[at].right, rest, at_begin));
+        ht_re_push(b->s, build(b, at, rest, at_begin));
+        return ht_re_join_scratch(b->s, HT_RE_KIND_ALTERNATIVES, begin);
     }
     case NODE_REPEAT:
         if (of.max > 1)

@@ -58,8 +58,8 @@ void ht_rules_free(ht_rules *r) {
 
 size_t ht_rules_bytes(const ht_rules *r) {
     return ht_regexes_bytes(r->re) + ht_intern_bytes(&r->lexemes) + ht_intern_bytes(&r->demanded) +
-           r->rules_capacity * sizeof *r->rule + r->productions_capacity * 2 * sizeof *r->production +
-           r->symbols_capacity * sizeof *r->symbol + r->demanded_capacity * sizeof *r->demanded_rule;
+           r->n_rules * sizeof *r->rule + r->n_productions * 2 * sizeof *r->production +
+           r->n_symbols * sizeof *r->symbol + r->demanded.n * sizeof *r->demanded_rule;
 }
 
 /* ---- construction ---- */

@@ -4,7 +4,7 @@
  * and hold for all others: "if it is a string, it is one of these". Nodes are joined by and, or, not, so that every keyword is
  * a formula of leaves (schema_parse.c). What a set has of one type is found when it is asked for: its truth values, an expression
  * for its numbers and one for its strings (schema_sets.c), and its arrays and objects as alternatives, each a list of leaves that
- * all hold (schema_alternatives.c). These are brought into a form (schema_arrays.c, schema_objects.c) from which it is seen
+ * all hold (schema_sets.c). These are brought into a form (schema_arrays.c, schema_objects.c) from which it is seen
  * whether they have any value, and from which rules are made (schema_rules.c). All of this is exact; what would take too much
  * time or memory is an error.
  *

@@ -4,6 +4,7 @@
 #include "grammar/gbnf.h"
 #include "grammar/grammar.h"
 #include "support/scratch.h"
+#include "support/short_texts.h"
 #include "support/test.h"
 #include "support/tiny_model.h"
 #include "tokenizer/tokenizer.h"
@@ -13,6 +14,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static uint32_t seed;
@@ -60,41 +62,15 @@ static bool ends_somewhere(ht_automaton *a, uint32_t configuration) {
 
 /* ---- beside all short texts ---- */
 
-enum { LONGEST = 5, TEXTS = 63, RULES = 3, DEPTH = 3 };
-
-static size_t text_of(int number, char out[LONGEST + 1]) {
-    size_t n = 0;
-    int first = 0;
-    while (number - first >= 1 << n) first += 1 << n++;
-    for (size_t i = 0; i < n; i++) out[i] = (number - first) >> (n - 1 - i) & 1 ? 'b' : 'a';
-    out[n] = '\0';
-    return n;
-}
-
-static int number_of(const char *text, size_t n) {
-    int number = (1 << n) - 1;
-    for (size_t i = 0; i < n; i++) number += (text[i] == 'b') << (n - 1 - i);
-    return number;
-}
-
-static uint64_t joined(uint64_t a, uint64_t b) {
-    uint64_t all = 0;
-    char text[LONGEST + 1];
-    for (int i = 0; i < TEXTS; i++) {
-        const size_t n = text_of(i, text);
-        for (size_t cut = 0; cut <= n; cut++)
-            if (a >> number_of(text, cut) & 1 && b >> number_of(text + cut, n - cut) & 1) all |= (uint64_t)1 << i;
-    }
-    return all;
-}
+enum { RULES = 3, DEPTH = 3 };
 
 /* A tree of alternatives is drawn twice from the same seed: once as text, and in each round as the set of its short texts. */
 static uint64_t make(char *text, size_t size, const uint64_t rule[RULES], int depth) {
     uint64_t all;
     char inside[600] = "", more[600] = "";
     switch (draw(depth ? 8 : 4)) {
-    case 0: snprintf(text, size, "\"a\""); return (uint64_t)1 << number_of("a", 1);
-    case 1: snprintf(text, size, "[b]"); return (uint64_t)1 << number_of("b", 1);
+    case 0: snprintf(text, size, "\"a\""); return (uint64_t)1 << short_text_number("a", 1);
+    case 1: snprintf(text, size, "[b]"); return (uint64_t)1 << short_text_number("b", 1);
     case 2:
     case 3: {
         const uint32_t which = draw(RULES);
@@ -109,23 +85,19 @@ static uint64_t make(char *text, size_t size, const uint64_t rule[RULES], int de
     case 5: {
         static const struct {
             const char *counts;
-            int min, max;
-        } repeats[] = {{"*", 0, 99}, {"+", 1, 99}, {"?", 0, 1}, {"{2}", 2, 2}, {"{1,3}", 1, 3}, {"{0,2}", 0, 2}};
+            uint32_t min, max;
+        } repeats[] = {{"*", 0, UINT32_MAX}, {"+", 1, UINT32_MAX}, {"?", 0, 1},
+                       {"{2}", 2, 2},        {"{1,3}", 1, 3},      {"{0,2}", 0, 2}};
         const uint32_t which = draw(6);
-        const uint64_t a = make(inside, sizeof inside, rule, depth - 1);
-        uint64_t power = 1;
-        all = repeats[which].min == 0;
-        for (int k = 1; k <= repeats[which].max && k <= LONGEST + 3; k++) {
-            power = joined(power, a);
-            if (k >= repeats[which].min) all |= power;
-        }
+        all =
+            short_texts_repeated(make(inside, sizeof inside, rule, depth - 1), repeats[which].min, repeats[which].max);
         snprintf(text, size, "(%.580s)%s", inside, repeats[which].counts);
         return all;
     }
     default: {
         const uint64_t a = make(inside, sizeof inside, rule, depth - 1), b = make(more, sizeof more, rule, depth - 1);
         snprintf(text, size, "(%.280s %.280s)", inside, more);
-        return joined(a, b);
+        return short_texts_joined(a, b);
     }
     }
 }
@@ -154,15 +126,15 @@ static void random_grammars(void **state) {
         }
         if (ht_automaton_new(rules, &a, &err)) fail_msg("%s%s", all, err.message);
         for (int pass = 0; pass < 2; pass++) {
-            for (int t = 0; t < TEXTS; t++) {
-                char of[LONGEST + 1], other[LONGEST + 1];
-                const size_t n = text_of(t, of);
+            for (int t = 0; t < SHORT_TEXTS; t++) {
+                char of[SHORT_TEXT_LONGEST + 1], other[SHORT_TEXT_LONGEST + 1];
+                const size_t n = short_text(t, of);
                 const uint32_t c = ht_automaton_feed(a, a->start, of, n);
                 assert_int_equal(ht_automaton_status(a, &err), HT_OK);
                 if (ht_automaton_may_end(a, c) != (set[0] >> t & 1)) fail_msg("%s\"%s\" is read wrongly", all, of);
                 bool has_more = false;
-                for (int k = 0; k < TEXTS; k++)
-                    has_more = has_more || (set[0] >> k & 1 && text_of(k, other) >= n && !memcmp(of, other, n));
+                for (int k = 0; k < SHORT_TEXTS; k++)
+                    has_more = has_more || (set[0] >> k & 1 && short_text(k, other) >= n && !memcmp(of, other, n));
                 if (has_more && !goes_on(a, c)) fail_msg("%s\"%s\" is refused", all, of);
                 if (!has_more && n <= 2 && goes_on(a, c) && !ends_somewhere(a, c))
                     fail_msg("%s\"%s\" has no end", all, of);
@@ -260,6 +232,33 @@ static void depth(void **state) {
     assert_false(goes_on(a, ht_automaton_feed(a, c, ")", 1)));
     assert_int_equal(ht_automaton_status(a, NULL), HT_OK);
     ht_automaton_free(a);
+}
+
+/* What is large takes memory in proportion: alternatives, literals, rules. */
+static void large_grammars(void **state) {
+    (void)state;
+    enum { N = 3000, EACH = 40 };
+    char *text = malloc(N * EACH + 100);
+    for (int kind = 0; kind < 3; kind++) {
+        size_t n = (size_t)sprintf(text, "root ::= %s", kind == 1 ? "\"" : "");
+        for (int i = 0; i < N; i++)
+            n += kind == 0   ? (size_t)sprintf(text + n, "%s\"%d\"", i ? " | " : "", i)
+                 : kind == 1 ? (size_t)sprintf(text + n, "%d ", i)
+                             : (size_t)sprintf(text + n, "%sr%d", i ? " | " : "", i);
+        n += (size_t)sprintf(text + n, kind == 1 ? "\"" : "\n");
+        for (int i = 0; i < N && kind == 2; i++) n += (size_t)sprintf(text + n, "r%d ::= \"%d\"\n", i, i);
+        ht_automaton *a = automaton_of(text);
+        assert_in_range(ht_automaton_bytes(a), N, 1000 * N);
+        if (kind != 1)
+            for (int i = 0; i < N + 2; i += 7) {
+                char number[20];
+                const int length = sprintf(number, "%d", i);
+                const uint32_t end = ht_automaton_feed(a, a->start, number, (size_t)length);
+                assert_int_equal(ht_automaton_may_end(a, end), i < N);
+            }
+        ht_automaton_free(a);
+    }
+    free(text);
 }
 
 /* ---- tokens ---- */
@@ -420,6 +419,32 @@ static void matchers(void **state) {
     ht_model_free(model);
 }
 
+/* More than the budget is forgotten now and then, not at each token, and the text goes on. */
+static void forgets_now_and_then(void **state) {
+    (void)state;
+    enum { TOKENS = 3000 };
+    ht_model *model = tiny_load(&(tiny_options){0});
+    ht_grammar *g;
+    ht_matcher *m;
+    const char nested[] = "root ::= \"(\" root \")\" | \"x\"";
+    assert_int_equal(ht_grammar_from_gbnf(model, nested, strlen(nested), &g, NULL), HT_OK);
+    assert_int_equal(ht_matcher_new(g, &m, NULL), HT_OK);
+    ht_grammar_set_budget(g, 20000);
+    const int32_t open = ht_tokenizer_find(ht_model_tokenizer(model), "(");
+    for (int i = 0; i < TOKENS; i++) {
+        const uint32_t *mask;
+        bool allowed;
+        assert_int_equal(ht_matcher_mask(m, &mask, NULL), HT_OK);
+        assert_true(mask[open >> 5] >> (open & 31) & 1);
+        assert_int_equal(ht_matcher_accept(m, open, &allowed, NULL), HT_OK);
+        assert_true(allowed);
+    }
+    assert_in_range(ht_grammar_times_forgotten(g), 2, TOKENS / 10);
+    ht_matcher_free(m);
+    ht_grammar_free(g);
+    ht_model_free(model);
+}
+
 /* ---- threads ---- */
 
 typedef struct worker {
@@ -479,9 +504,11 @@ int main(void) {
         cmocka_unit_test(gbnf),
         cmocka_unit_test(refused_grammars),
         cmocka_unit_test(depth),
+        cmocka_unit_test(large_grammars),
         cmocka_unit_test_setup_teardown(masks, scratch_start, scratch_finish),
         cmocka_unit_test(masks_of_real_vocabularies),
         cmocka_unit_test_setup_teardown(matchers, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(forgets_now_and_then, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(threads, scratch_start, scratch_finish),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

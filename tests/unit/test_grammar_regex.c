@@ -2,6 +2,7 @@
  * an expression has a text. */
 #include "base/text.h"
 #include "grammar/regex_syntax.h"
+#include "support/short_texts.h"
 #include "support/test.h"
 
 #include <stdbool.h>
@@ -22,47 +23,11 @@ static bool derives(ht_regexes *s, ht_re r, const char *text, size_t n) {
 
 /* ---- beside sets of texts ---- */
 
-/* All texts over {a, b} of at most LONGEST bytes, by number; languages are sets of them. */
-enum { LONGEST = 5, TEXTS = 63, TREES = 40 };
-
-static size_t text_of(int number, char out[LONGEST + 1]) {
-    size_t n = 0;
-    int first = 0;
-    while (number - first >= 1 << n) first += 1 << n++;
-    for (size_t i = 0; i < n; i++) out[i] = (number - first) >> (n - 1 - i) & 1 ? 'b' : 'a';
-    out[n] = '\0';
-    return n;
-}
-
-static int number_of(const char *text, size_t n) {
-    int number = (1 << n) - 1;
-    for (size_t i = 0; i < n; i++) number += (text[i] == 'b') << (n - 1 - i);
-    return number;
-}
-
-static uint64_t joined(uint64_t a, uint64_t b) {
-    uint64_t all = 0;
-    char text[LONGEST + 1];
-    for (int i = 0; i < TEXTS; i++) {
-        const size_t n = text_of(i, text);
-        for (size_t cut = 0; cut <= n; cut++)
-            if (a >> number_of(text, cut) & 1 && b >> number_of(text + cut, n - cut) & 1) all |= (uint64_t)1 << i;
-    }
-    return all;
-}
-
-static uint64_t repeated(uint64_t a, uint32_t min, uint32_t max) {
-    uint64_t power = 1, all = min == 0;
-    for (uint32_t k = 1; k <= max && k <= min + LONGEST + 1; k++) {
-        power = joined(power, a);
-        if (k >= min) all |= power;
-    }
-    return all;
-}
+enum { TREES = 40 };
 
 static void random_expressions(void **state) {
     (void)state;
-    const uint64_t every = ((uint64_t)1 << TEXTS) - 1;
+    const uint64_t every = ((uint64_t)1 << SHORT_TEXTS) - 1;
     for (int round = 0; round < test_cases(200, 20000); round++) {
         seed = (uint32_t)round;
         ht_regexes *s = ht_regexes_new();
@@ -77,30 +42,30 @@ static void random_expressions(void **state) {
         re[4] = HT_RE_EMPTY;
         re[5] = HT_RE_NONE;
         for (int i = 0; i < 6; i++) set[i] = 0;
-        set[0] = (uint64_t)1 << number_of("a", 1);
-        set[1] = (uint64_t)1 << number_of("b", 1);
-        set[2] = (uint64_t)1 << number_of("ab", 2);
+        set[0] = (uint64_t)1 << short_text_number("a", 1);
+        set[1] = (uint64_t)1 << short_text_number("b", 1);
+        set[2] = (uint64_t)1 << short_text_number("ab", 2);
         set[3] = set[0] | set[1];
         set[4] = 1;
         for (int i = 6; i < TREES; i++) {
             const uint32_t x = draw((uint32_t)i), y = draw((uint32_t)i), min = draw(3), more = draw(4);
             const uint32_t max = more == 3 ? HT_RE_UNBOUNDED : min + more;
             switch (draw(7)) {
-            case 0: re[i] = ht_re_concat(s, re[x], re[y]), set[i] = joined(set[x], set[y]); break;
+            case 0: re[i] = ht_re_concat(s, re[x], re[y]), set[i] = short_texts_joined(set[x], set[y]); break;
             case 1: re[i] = ht_re_either(s, re[x], re[y]), set[i] = set[x] | set[y]; break;
             case 2: re[i] = ht_re_both(s, re[x], re[y]), set[i] = set[x] & set[y]; break;
             case 3: re[i] = ht_re_not(s, re[x]), set[i] = every & ~set[x]; break;
             case 4: re[i] = ht_re_without_empty(s, re[x]), set[i] = set[x] & ~(uint64_t)1; break;
-            default: re[i] = ht_re_repeat(s, re[x], min, max), set[i] = repeated(set[x], min, max);
+            default: re[i] = ht_re_repeat(s, re[x], min, max), set[i] = short_texts_repeated(set[x], min, max);
             }
         }
         assert_int_equal(ht_regexes_status(s, NULL), HT_OK);
         ht_regexes_freeze(s);
         for (int i = 0; i < TREES; i++) {
             if (set[i]) assert_true(ht_re_is_live(s, re[i]));
-            for (int t = 0; t < TEXTS; t++) {
-                char text[LONGEST + 1];
-                const size_t n = text_of(t, text);
+            for (int t = 0; t < SHORT_TEXTS; t++) {
+                char text[SHORT_TEXT_LONGEST + 1];
+                const size_t n = short_text(t, text);
                 if (derives(s, re[i], text, n) != (set[i] >> t & 1))
                     fail_msg("round %d, expression %d: wrong for \"%s\"", round, i, text);
             }
@@ -121,9 +86,9 @@ static void random_expressions(void **state) {
         }
         /* Forgetting everything but what was made changes nothing. */
         ht_regexes_reset(s);
-        for (int t = 0; t < TEXTS; t++) {
-            char text[LONGEST + 1];
-            const size_t n = text_of(t, text);
+        for (int t = 0; t < SHORT_TEXTS; t++) {
+            char text[SHORT_TEXT_LONGEST + 1];
+            const size_t n = short_text(t, text);
             assert_int_equal(derives(s, re[TREES - 1], text, n), set[TREES - 1] >> t & 1);
         }
         ht_regexes_free(s);
