@@ -1,5 +1,6 @@
 /* Checkpoints through their other container: Hearth's own logits are the same bits before and after. */
 #include "support/checkpoints.h"
+#include "support/cpu_device.h"
 #include "support/options.h"
 #include "support/scratch.h"
 #include "support/test.h"
@@ -10,20 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static ht_device *device;
-
-static int open_device(void **state) {
-    (void)state;
-    ht_error err = {0};
-    return ht_device_open("cpu", OPTIONS_AT(ht_device_options, with.n_threads = 2), &device, &err) != HT_OK;
-}
-
-static int close_device(void **state) {
-    (void)state;
-    ht_device_free(device);
-    return 0;
-}
 
 /* ---- converting ---- */
 
@@ -49,7 +36,7 @@ static double tolerance_of(const char *name) {
 
 static void gguf_to_directories(const char *name) {
     const double most = tolerance_of(name);
-    checkpoint_logits before = checkpoint_logits_of(tiny_checkpoint(name), device);
+    checkpoint_logits before = checkpoint_logits_of(tiny_checkpoint(name), cpu_device);
     static const ht_container containers[] = {HT_CONTAINER_SAFETENSORS, HT_CONTAINER_MLX};
     for (int i = 0; i < 2; i++) {
         char to[300], back[300];
@@ -57,10 +44,10 @@ static void gguf_to_directories(const char *name) {
         snprintf(back, sizeof back, "%s", scratch_path("back.gguf"));
         ht_convert_report report;
         must_convert(tiny_checkpoint(name), to, containers[i], &report);
-        checkpoint_logits after = checkpoint_logits_of(to, device);
+        checkpoint_logits after = checkpoint_logits_of(to, cpu_device);
         checkpoint_same_logits(name, &before, &after, most);
         must_convert(to, back, HT_CONTAINER_GGUF, &report);
-        checkpoint_logits again = checkpoint_logits_of(back, device);
+        checkpoint_logits again = checkpoint_logits_of(back, cpu_device);
         checkpoint_same_logits(name, &after, &again, 0);
         free(after.value);
         free(again.value);
@@ -84,11 +71,11 @@ static void directory_to_gguf(const char *name, int *n_refused) {
         *n_refused += 1;
         return;
     }
-    checkpoint_logits before = checkpoint_logits_of(tiny_checkpoint(name), device),
-                      after = checkpoint_logits_of(to, device);
+    checkpoint_logits before = checkpoint_logits_of(tiny_checkpoint(name), cpu_device),
+                      after = checkpoint_logits_of(to, cpu_device);
     checkpoint_same_logits(name, &before, &after, tolerance_of(name));
     must_convert(to, back, HT_CONTAINER_SAFETENSORS, &report);
-    checkpoint_logits again = checkpoint_logits_of(back, device);
+    checkpoint_logits again = checkpoint_logits_of(back, cpu_device);
     checkpoint_same_logits(name, &after, &again, 0);
     free(before.value);
     free(after.value);
@@ -181,8 +168,8 @@ static void quantising_goes_over(void **state) {
             fail_msg("%s: %s", cases[i].from, err.message);
         const char *type = checkpoint_type(to, cases[i].tensor);
         if (strcmp(type, cases[i].is) != 0) fail_msg("%s: `%s` is %s", cases[i].from, cases[i].tensor, type);
-        checkpoint_logits before = checkpoint_logits_of(tiny_checkpoint(cases[i].from), device),
-                          after = checkpoint_logits_of(to, device);
+        checkpoint_logits before = checkpoint_logits_of(tiny_checkpoint(cases[i].from), cpu_device),
+                          after = checkpoint_logits_of(to, cpu_device);
         checkpoint_same_logits(cases[i].from, &before, &after, cases[i].most);
         free(before.value);
         free(after.value);
@@ -207,8 +194,8 @@ static void floats_of_another_type(void **state) {
     snprintf(to, sizeof to, "%s", scratch_path("dense"));
     must_convert(tiny_checkpoint("llama-mlx4-bf16"), to, HT_CONTAINER_SAFETENSORS, &report);
     assert_string_equal(checkpoint_type(to, "model.layers.0.self_attn.q_proj.weight"), "F32");
-    checkpoint_logits before = checkpoint_logits_of(tiny_checkpoint("llama-mlx4-bf16"), device),
-                      after = checkpoint_logits_of(to, device);
+    checkpoint_logits before = checkpoint_logits_of(tiny_checkpoint("llama-mlx4-bf16"), cpu_device),
+                      after = checkpoint_logits_of(to, cpu_device);
     checkpoint_same_logits("llama-mlx4-bf16", &before, &after, 0);
     free(before.value);
     free(after.value);
@@ -270,5 +257,5 @@ int main(void) {
         cmocka_unit_test_setup_teardown(floats_of_another_type, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(nothing_is_left_of_a_failure, scratch_start, scratch_finish),
     };
-    return cmocka_run_group_tests(tests, open_device, close_device);
+    return cmocka_run_group_tests(tests, cpu_device_open, cpu_device_close);
 }

@@ -2,6 +2,7 @@
  * and in groups, with the names, the files and the numbers that are expected. */
 #include "formats/safetensors_write.h"
 #include "support/checkpoints.h"
+#include "support/cpu_device.h"
 #include "support/options.h"
 #include "support/scratch.h"
 #include "support/test.h"
@@ -14,20 +15,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-static ht_device *device;
-
-static int open_device(void **state) {
-    (void)state;
-    ht_error err = {0};
-    return ht_device_open("cpu", OPTIONS_AT(ht_device_options, with.n_threads = 2), &device, &err) != HT_OK;
-}
-
-static int close_device(void **state) {
-    (void)state;
-    ht_device_free(device);
-    return 0;
-}
 
 static ht_importance *importance; /* of what is rounded; NULL: none */
 
@@ -42,7 +29,7 @@ static ht_convert_report convert(const char *from, const char *to, ht_container 
 }
 
 static void answers_alike(const char *name, const char *a, const char *b, double most) {
-    checkpoint_logits before = checkpoint_logits_of(a, device), after = checkpoint_logits_of(b, device);
+    checkpoint_logits before = checkpoint_logits_of(a, cpu_device), after = checkpoint_logits_of(b, cpu_device);
     checkpoint_same_logits(name, &before, &after, most);
     free(before.value);
     free(after.value);
@@ -146,7 +133,7 @@ static void differs(const char *first, const char *second, const char *part) {
 
 static void gather_importance(const char *path) {
     static const int32_t ids[] = {1, 5, 9, 2, 7, 3, 20, 30};
-    ht_model_options options = OPTIONS(ht_model_options, with.device = device);
+    ht_model_options options = OPTIONS(ht_model_options, with.device = cpu_device);
     ht_error err = {0};
     ht_model *m;
     if (ht_model_load(path, &options, &m, &err)) fail_msg("%s", err.message);
@@ -373,5 +360,5 @@ int main(void) {
         cmocka_unit_test_setup_teardown(names_stay, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(groups_are_not_for_transformers, scratch_start, scratch_finish),
     };
-    return cmocka_run_group_tests(tests, open_device, close_device);
+    return cmocka_run_group_tests(tests, cpu_device_open, cpu_device_close);
 }

@@ -1,5 +1,6 @@
 /* Tiny random checkpoints of every family and shape against float32 transformers (tests/golden/make_tiny.py) and
  * mlx-lm (tests/golden/make_mlx.py). */
+#include "support/cpu_device.h"
 #include "support/golden.h"
 #include "support/model_run.h"
 #include "support/options.h"
@@ -12,25 +13,11 @@
 
 static const char directory[] = "tests/golden/tiny";
 
-static ht_device *device;
-
-static int open_device(void **state) {
-    (void)state;
-    ht_error err = {0};
-    return ht_device_open("cpu", OPTIONS_AT(ht_device_options, with.n_threads = 2), &device, &err) != HT_OK;
-}
-
-static int close_device(void **state) {
-    (void)state;
-    ht_device_free(device);
-    return 0;
-}
-
 static ht_model *load(const char *name, ht_precision precision, ht_dtype kv) {
     char path[256];
     snprintf(path, sizeof path, "%s/%s", directory, name);
     ht_model_options options =
-        OPTIONS(ht_model_options, with.device = device, with.precision = precision, with.kv_dtype = kv);
+        OPTIONS(ht_model_options, with.device = cpu_device, with.precision = precision, with.kv_dtype = kv);
     ht_error err = {0};
     ht_model *m;
     if (ht_model_load(path, &options, &m, &err)) fail_msg("%s", err.message);
@@ -195,5 +182,5 @@ int main(void) {
         tests[N + i] = (struct CMUnitTest){names[i], check_high, NULL, NULL, (void *)(uintptr_t)names[i]};
         tests[2 * N + i] = (struct CMUnitTest){names[i], check_fast, NULL, NULL, (void *)(uintptr_t)names[i]};
     }
-    return cmocka_run_group_tests(tests, open_device, close_device);
+    return cmocka_run_group_tests(tests, cpu_device_open, cpu_device_close);
 }

@@ -1,8 +1,9 @@
 /* Splitting and merging: the same tensors in files of a size, and in one; logits, metadata and other files stay what they are. */
 #include "formats/json.h"
 #include "models/checkpoint.h"
+#include "support/checkpoints.h"
+#include "support/cpu_device.h"
 #include "support/gguf_writer.h"
-#include "support/model_run.h"
 #include "support/options.h"
 #include "support/scratch.h"
 #include "support/test.h"
@@ -15,28 +16,6 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-
-enum { TOKENS = 12 };
-
-static ht_device *device;
-
-static int open_device(void **state) {
-    (void)state;
-    ht_error err = {0};
-    return ht_device_open("cpu", OPTIONS_AT(ht_device_options, with.n_threads = 2), &device, &err) != HT_OK;
-}
-
-static int close_device(void **state) {
-    (void)state;
-    ht_device_free(device);
-    return 0;
-}
-
-static const char *tiny(const char *name) {
-    static char path[512];
-    snprintf(path, sizeof path, "tests/golden/tiny/%s", name);
-    return path;
-}
 
 /* ---- splitting ---- */
 
@@ -64,40 +43,13 @@ static int64_t size_of(const char *path) {
     return stat(path, &st) == 0 ? (int64_t)st.st_size : -1;
 }
 
-static ht_checkpoint_files *open_files(const char *path) {
-    ht_checkpoint_files *c;
-    ht_error err = {0};
-    if (ht_checkpoint_open(path, &c, &err)) fail_msg("%s", err.message);
-    return c;
-}
-
 /* ---- the same model ---- */
 
-static float *logits_of(const char *path, size_t *n) {
-    ht_model_options options = OPTIONS(ht_model_options, with.device = device, with.precision = HT_PRECISION_REFERENCE,
-                                       with.kv_dtype = HT_F32);
-    ht_error err = {0};
-    ht_model *m;
-    if (ht_model_load(path, &options, &m, &err)) fail_msg("%s", err.message);
-    int32_t ids[TOKENS];
-    for (int i = 0; i < TOKENS; i++) ids[i] = (int32_t)((i * 37 + 11) % m->vocab);
-    *n = (size_t)(TOKENS * m->vocab);
-    float *out = calloc(*n, sizeof *out);
-    assert_non_null(out);
-    model_run r = model_run_open(m, TOKENS, TOKENS);
-    model_run_feed(&r, ids, TOKENS, out);
-    model_run_close(&r);
-    ht_model_free(m);
-    return out;
-}
-
 static void same_logits(const char *a, const char *b) {
-    size_t n, m;
-    float *x = logits_of(a, &n), *y = logits_of(b, &m);
-    assert_int_equal(n, m);
-    if (memcmp(x, y, n * sizeof *x) != 0) fail_msg("%s and %s have other logits", a, b);
-    free(x);
-    free(y);
+    checkpoint_logits x = checkpoint_logits_of(a, cpu_device), y = checkpoint_logits_of(b, cpu_device);
+    checkpoint_same_logits(b, &x, &y, 0);
+    free(x.value);
+    free(y.value);
 }
 
 /* What is stored under a name: of a quantised weight in several tensors, that tensor alone. */
@@ -163,7 +115,7 @@ static void same_metadata(const ht_gguf *a, const ht_gguf *b, size_t n_more) {
 }
 
 static void same_checkpoint(const char *before, const char *after) {
-    ht_checkpoint_files *a = open_files(before), *b = open_files(after);
+    ht_checkpoint_files *a = checkpoint_files(before), *b = checkpoint_files(after);
     same_tensors(a, b);
     if (a->gguf) same_metadata(a->gguf, b->gguf, 1); /* the mark */
     ht_checkpoint_close(a);
@@ -174,7 +126,7 @@ static void same_checkpoint(const char *before, const char *after) {
 
 /* No file is larger than it may be, but for one that holds a single tensor, or of a GGUF file the metadata alone. */
 static void check_sizes(const char *path, int64_t most, int64_t n_files) {
-    ht_checkpoint_files *c = open_files(path);
+    ht_checkpoint_files *c = checkpoint_files(path);
     const int n = c->gguf ? ht_gguf_set_n_parts(c->parts) : ht_safetensors_n_files(c->tensors);
     assert_int_equal(n, n_files);
     for (int i = 0; i < n; i++) {
@@ -193,7 +145,7 @@ static void check_sizes(const char *path, int64_t most, int64_t n_files) {
 }
 
 static int64_t bytes_in(const char *path) {
-    ht_checkpoint_files *c = open_files(path);
+    ht_checkpoint_files *c = checkpoint_files(path);
     int64_t n = 0;
     for (size_t i = 0; i < ht_checkpoint_n_tensors(c); i++) {
         ht_stored_tensor t;
@@ -232,7 +184,7 @@ static void every_tiny_checkpoint(void **state) {
         const bool is_file = n > 5 && !strcmp(e->d_name + n - 5, ".gguf");
         if (e->d_name[0] == '.' || (!is_file && strchr(e->d_name, '.'))) continue;
         assert_int_equal(scratch_start(state), 0);
-        there_and_back(tiny(e->d_name), bytes_in(tiny(e->d_name)) / 2, is_file);
+        there_and_back(tiny_checkpoint(e->d_name), bytes_in(tiny_checkpoint(e->d_name)) / 2, is_file);
         (void)scratch_finish(state);
         n_files += is_file;
         n_directories += !is_file;
@@ -247,9 +199,9 @@ static void a_byte_is_a_tensor_each(void **state) {
     (void)state;
     char out[300], single[300];
     snprintf(out, sizeof out, "%s", scratch_path("each.gguf"));
-    const ht_convert_report r = must_split(tiny("llama-q8_0.gguf"), out, 1);
+    const ht_convert_report r = must_split(tiny_checkpoint("llama-q8_0.gguf"), out, 1);
     assert_int_equal(r.n_files, r.n_tensors + 1);
-    ht_checkpoint_files *c = open_files(part_of("each", 1, r.n_files));
+    ht_checkpoint_files *c = checkpoint_files(part_of("each", 1, r.n_files));
     for (int i = 0; i < (int)r.n_files; i++)
         assert_int_equal(ht_gguf_n_tensors(ht_gguf_set_part(c->parts, i)->gguf), i > 0);
     /* Each part says which it is; the first alone has the model's metadata. */
@@ -265,11 +217,11 @@ static void a_byte_is_a_tensor_each(void **state) {
     assert_int_equal(ht_gguf_find(last, "split.count")->type, HT_GGUF_U16);
     assert_int_equal(ht_gguf_find(last, "split.tensors.count")->type, HT_GGUF_I32);
     ht_checkpoint_close(c);
-    same_logits(tiny("llama-q8_0.gguf"), part_of("each", 1, r.n_files));
+    same_logits(tiny_checkpoint("llama-q8_0.gguf"), part_of("each", 1, r.n_files));
     snprintf(single, sizeof single, "%s", scratch_path("each"));
-    const ht_convert_report s = must_split(tiny("llama-f32"), single, 1);
+    const ht_convert_report s = must_split(tiny_checkpoint("llama-f32"), single, 1);
     assert_int_equal(s.n_files, s.n_tensors);
-    same_logits(tiny("llama-f32"), single);
+    same_logits(tiny_checkpoint("llama-f32"), single);
 }
 
 /* What fits is one file under the name itself, without keys of parts. */
@@ -278,13 +230,14 @@ static void what_fits_is_one_file(void **state) {
     char out[300], merged[300];
     snprintf(out, sizeof out, "%s", scratch_path("one.gguf"));
     snprintf(merged, sizeof merged, "%s", scratch_path("merged.gguf"));
-    assert_int_equal(must_split(tiny("llama-q8_0.gguf"), merged, HT_ONE_FILE).n_files, 1);
-    assert_int_equal(must_split(tiny("llama-q8_0.gguf"), out, size_of(merged) + 200).n_files, 1);
+    assert_int_equal(must_split(tiny_checkpoint("llama-q8_0.gguf"), merged, HT_ONE_FILE).n_files, 1);
+    assert_int_equal(must_split(tiny_checkpoint("llama-q8_0.gguf"), out, size_of(merged) + 200).n_files, 1);
     assert_int_equal(size_of(out), size_of(merged));
-    ht_checkpoint_files *c = open_files(out);
+    ht_checkpoint_files *c = checkpoint_files(out);
     assert_null(ht_gguf_find(c->gguf, "split.count"));
     ht_checkpoint_close(c);
-    assert_int_equal(must_split(tiny("llama-q8_0.gguf"), scratch_path("two.gguf"), size_of(merged) - 1).n_files, 2);
+    assert_int_equal(
+        must_split(tiny_checkpoint("llama-q8_0.gguf"), scratch_path("two.gguf"), size_of(merged) - 1).n_files, 2);
 }
 
 static void alignment_is_kept(void **state) {
@@ -309,7 +262,7 @@ static void alignment_is_kept(void **state) {
     const ht_convert_report r = must_split(from, to, 700); /* of a model that nobody knows */
     assert_true(r.n_files > 1);
     check_sizes(part_of("to", 1, r.n_files), 700, r.n_files);
-    ht_checkpoint_files *c = open_files(part_of("to", 1, r.n_files));
+    ht_checkpoint_files *c = checkpoint_files(part_of("to", 1, r.n_files));
     for (int i = 0; i < (int)r.n_files; i++) {
         uint64_t alignment = 0;
         assert_true(ht_gguf_get_u64(ht_gguf_set_part(c->parts, i)->gguf, "general.alignment", &alignment));
@@ -335,8 +288,8 @@ static void groups_stay_together(void **state) {
         char out[300];
         int n = 0;
         snprintf(out, sizeof out, "%s", scratch_path(names[i]));
-        assert_true(must_split(tiny(names[i]), out, bytes_in(tiny(names[i])) / 5).n_files > 3);
-        ht_checkpoint_files *c = open_files(out);
+        assert_true(must_split(tiny_checkpoint(names[i]), out, bytes_in(tiny_checkpoint(names[i])) / 5).n_files > 3);
+        ht_checkpoint_files *c = checkpoint_files(out);
         for (size_t k = 0; k < ht_checkpoint_n_tensors(c); k++) {
             const ht_safetensor *weight = ht_safetensors_at(c->tensors, k), *scales;
             const char *end = strstr(weight->name, ".weight");
@@ -359,7 +312,7 @@ static void directories_keep_their_files(void **state) {
     snprintf(from, sizeof from, "%s", scratch_path("from"));
     snprintf(to, sizeof to, "%s", scratch_path("to"));
     snprintf(back, sizeof back, "%s", scratch_path("back"));
-    (void)must_split(tiny("gemma2-f16-shards"), from, HT_ONE_FILE);
+    (void)must_split(tiny_checkpoint("gemma2-f16-shards"), from, HT_ONE_FILE);
     scratch_write("from/README.md", "read me", 7);
     static const char stale[] =
         "{\"metadata\": {\"total_parameters\": 7}, \"weight_map\": {\"x\": \"gone.safetensors\"}}";
@@ -374,7 +327,7 @@ static void directories_keep_their_files(void **state) {
     assert_int_equal(json_integer_value(json_object_get(metadata, "total_size")), r.bytes);
     assert_int_equal(json_integer_value(json_object_get(metadata, "total_parameters")), 7);
     assert_int_equal(json_object_size(map), r.n_tensors);
-    ht_checkpoint_files *c = open_files(to);
+    ht_checkpoint_files *c = checkpoint_files(to);
     const char *name;
     json_t *file;
     json_object_foreach(map, name, file) {
@@ -394,7 +347,7 @@ static void directories_keep_their_files(void **state) {
     assert_true(size_of(scratch_path("back/model.safetensors")) > 0);
     assert_int_equal(size_of(scratch_path("back/model.safetensors.index.json")), -1);
     assert_int_equal(size_of(scratch_path("back/model-00001-of-00005.safetensors")), -1);
-    same_checkpoint(tiny("gemma2-f16-shards"), back);
+    same_checkpoint(tiny_checkpoint("gemma2-f16-shards"), back);
 }
 
 /* ---- with other work ---- */
@@ -423,17 +376,17 @@ static void converting_splits_too(void **state) {
         assert_int_equal(scratch_start(state), 0);
         snprintf(whole, sizeof whole, "%s", scratch_path(strstr(cases[i].to, ".gguf") ? "whole.gguf" : "whole"));
         snprintf(parts, sizeof parts, "%s", scratch_path(cases[i].to));
-        if (ht_convert(tiny(cases[i].from), whole, &o, &err)) fail_msg("%s: %s", cases[i].from, err.message);
+        if (ht_convert(tiny_checkpoint(cases[i].from), whole, &o, &err)) fail_msg("%s: %s", cases[i].from, err.message);
         assert_int_equal(report.n_files, 1);
         o.max_file_bytes = report.bytes / 3;
-        if (ht_convert(tiny(cases[i].from), parts, &o, &err)) fail_msg("%s: %s", cases[i].from, err.message);
+        if (ht_convert(tiny_checkpoint(cases[i].from), parts, &o, &err)) fail_msg("%s: %s", cases[i].from, err.message);
         assert_true(report.n_files > 2);
         char stem[32];
         snprintf(stem, sizeof stem, "%.*s", (int)strcspn(cases[i].to, "."), cases[i].to);
         snprintf(load, sizeof load, "%s", strchr(cases[i].to, '.') ? part_of(stem, 1, report.n_files) : parts);
         check_sizes(load, o.max_file_bytes, report.n_files);
         same_logits(whole, load);
-        ht_checkpoint_files *a = open_files(whole), *b = open_files(load);
+        ht_checkpoint_files *a = checkpoint_files(whole), *b = checkpoint_files(load);
         assert_int_equal(ht_checkpoint_n_tensors(a), ht_checkpoint_n_tensors(b));
         if (a->gguf) same_metadata(a->gguf, b->gguf, 3);
         ht_checkpoint_close(a);
@@ -457,7 +410,7 @@ static void places(void **state) {
     static const char q8[] = "tests/golden/tiny/llama-q8_0.gguf";
     char out[300], first[300], part[300];
     snprintf(out, sizeof out, "%s", scratch_path("a.gguf"));
-    refuse(tiny("llama-f32"), out, 9000, HT_ERR_ARGUMENT, "is the name of a GGUF file");
+    refuse(tiny_checkpoint("llama-f32"), out, 9000, HT_ERR_ARGUMENT, "is the name of a GGUF file");
     refuse(q8, scratch_path("a-00001-of-00002.gguf"), 9000, HT_ERR_ARGUMENT, "is the name of one part");
     refuse(q8, out, -1, HT_ERR_ARGUMENT, "at most -1 bytes");
     refuse(q8, out, 0, HT_ERR_ARGUMENT, "type of the weights is missing");
@@ -490,9 +443,9 @@ static void directories_are_replaced_whole(void **state) {
     (void)state;
     char out[300];
     snprintf(out, sizeof out, "%s", scratch_path("out"));
-    const ht_convert_report r = must_split(tiny("llama-f32"), out, 30000);
-    (void)must_split(tiny("llama-f32"), out, 30000);
-    refuse(tiny("llama-f32"), out, 20000, HT_ERR_ARGUMENT, "which this command does not write");
+    const ht_convert_report r = must_split(tiny_checkpoint("llama-f32"), out, 30000);
+    (void)must_split(tiny_checkpoint("llama-f32"), out, 30000);
+    refuse(tiny_checkpoint("llama-f32"), out, 20000, HT_ERR_ARGUMENT, "which this command does not write");
     check_sizes(out, 30000, r.n_files);
     refuse(out, out, 30000, HT_ERR_ARGUMENT, "is the checkpoint that is read");
     refuse(out, scratch_path("out/in"), 30000, HT_ERR_ARGUMENT, "is the checkpoint that is read");
@@ -534,7 +487,7 @@ static void what_fails_leaves_nothing(void **state) {
         ht_error err = {0};
         ht_convert_options o = OPTIONS(ht_convert_options, with.max_file_bytes = 9000, with.cancel = &cancel,
                                        with.progress = stop, with.user = &cancel);
-        assert_int_equal(ht_convert(tiny(cases[i][0]), out, &o, &err), HT_ERR_CANCELLED);
+        assert_int_equal(ht_convert(tiny_checkpoint(cases[i][0]), out, &o, &err), HT_ERR_CANCELLED);
         assert_non_null(strstr(err.message, "splitting was cancelled"));
         assert_int_equal(scratch_count(), 0);
         struct rlimit old, low; /* as on a full disk, in the file of the largest tensor */
@@ -543,7 +496,7 @@ static void what_fails_leaves_nothing(void **state) {
         low.rlim_cur = 3000;
         void (*before)(int) = signal(SIGXFSZ, SIG_IGN);
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &low), 0);
-        refuse(tiny(cases[i][0]), out, 9000, HT_ERR_IO, "cannot be written");
+        refuse(tiny_checkpoint(cases[i][0]), out, 9000, HT_ERR_IO, "cannot be written");
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
         signal(SIGXFSZ, before);
         assert_int_equal(scratch_count(), 0);
@@ -564,5 +517,5 @@ int main(void) {
         cmocka_unit_test_setup_teardown(more_parts_than_numbers, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(what_fails_leaves_nothing, scratch_start, scratch_finish),
     };
-    return cmocka_run_group_tests(tests, open_device, close_device);
+    return cmocka_run_group_tests(tests, cpu_device_open, cpu_device_close);
 }
