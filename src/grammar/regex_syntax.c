@@ -28,6 +28,7 @@ typedef struct node {
     bool asserts; /* it holds an anchor or look-ahead */
     bool anchors; /* it holds the anchor of the beginning */
     bool is_bare; /* it takes no text: it asserts alone */
+    bool may_be_empty;
     uint32_t left, right, min, max;
     size_t first, n; /* of its ranges */
 } node;
@@ -67,6 +68,13 @@ static uint32_t add(parser *p, node of) {
     of.anchors = of.kind == NODE_BEGIN || (left && left->anchors) || (right && right->anchors);
     of.is_bare =
         of.kind == NODE_EMPTY || of.kind >= NODE_AHEAD || (of.kind == NODE_SEQUENCE && left->is_bare && right->is_bare);
+    switch (of.kind) {
+    case NODE_CHARACTERS: break;
+    case NODE_SEQUENCE: of.may_be_empty = left->may_be_empty && right->may_be_empty; break;
+    case NODE_EITHER: of.may_be_empty = left->may_be_empty || right->may_be_empty; break;
+    case NODE_REPEAT: of.may_be_empty = of.min == 0 || left->may_be_empty; break;
+    default: of.may_be_empty = true;
+    }
     p->nodes[p->n_nodes] = of;
     return p->n_nodes++;
 }
@@ -373,8 +381,7 @@ static ht_re build_sequence(const builder *b, uint32_t at, ht_re rest, bool at_b
     const node *nodes = b->p->nodes;
     for (; nodes[at].kind == NODE_SEQUENCE; at = nodes[at].left) {
         const node *left = &nodes[nodes[at].left];
-        if (nodes[nodes[at].right].anchors && at_begin && !left->is_bare &&
-            ht_re_is_nullable(b->s, build(b, nodes[at].left, HT_RE_EMPTY, true)))
+        if (nodes[nodes[at].right].anchors && at_begin && !left->is_bare && left->may_be_empty)
             return fail(b->p, HT_ERR_UNSUPPORTED, "`^` behind what may be empty is not supported");
         rest = build(b, nodes[at].right, rest, at_begin && left->is_bare);
     }

@@ -241,6 +241,9 @@ static void long_patterns(void **state) {
     assert_int_equal(ht_regex_parse(s, pattern, N, &(ht_regex_syntax){0}, &r, NULL), HT_OK);
     for (int i = 0; i < N; i++) memcpy(pattern + 2 * i, i % 2 ? "a|" : "^|", 2);
     assert_int_equal(ht_regex_parse(s, pattern, 2 * N, &(ht_regex_syntax){.searches = true}, &r, NULL), HT_OK);
+    for (int i = 0; i < N; i++) pattern[i] = i ? '^' : 'a';
+    assert_int_equal(ht_regex_parse(s, pattern, N, &(ht_regex_syntax){.searches = true}, &r, NULL), HT_OK);
+    assert_int_equal(r, HT_RE_NONE);
     for (int i = 0; i < N; i++) memcpy(pattern + 2 * i, "a?", 2);
     assert_int_equal(ht_regex_parse(s, pattern, 2 * N, &(ht_regex_syntax){0}, &r, NULL), HT_OK);
     ht_regexes_freeze(s);
