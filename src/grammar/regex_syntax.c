@@ -136,6 +136,7 @@ static uint32_t unicode_escape(parser *p) {
 /* Behind a backslash: one character, or HT_INTERN_FAILED for a class, which is added to the ranges. */
 static uint32_t escape(parser *p, bool in_class) {
     const size_t begin = p->at;
+    if (p->at >= p->n) return fail(p, HT_ERR_FORMAT, "a backslash at the end");
     const uint32_t c = next_code_point(p);
     switch (c) {
     case 'd':
@@ -274,9 +275,7 @@ static uint32_t parse_atom(parser *p) {
         return characters(p, first, true);
     }
     if (peek(p, '*') || peek(p, '+') || peek(p, '?')) return fail(p, HT_ERR_FORMAT, "nothing to repeat");
-    const uint32_t c = take(p, "\\")
-                           ? (p->at < p->n ? escape(p, false) : fail(p, HT_ERR_FORMAT, "a backslash at the end"))
-                           : next_code_point(p);
+    const uint32_t c = take(p, "\\") ? escape(p, false) : next_code_point(p);
     if (c != HT_INTERN_FAILED && !p->status) add_range(p, c, c);
     return p->status ? 0 : characters(p, first, false);
 }
