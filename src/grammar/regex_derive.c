@@ -6,8 +6,8 @@
 
 /* Nesting of expressions that are derived: frames of some 100 bytes. */
 #define DEPTH_MOST 4000
-/* Expressions that a search for a text looks at: milliseconds. */
-#define SEARCH_MOST 20000u
+/* Derivatives that a search for a text takes at most: some tenths of a second. */
+#define SEARCH_MOST 1000000u
 
 /* ---- classes of bytes ---- */
 
@@ -278,14 +278,22 @@ static bool reaches_multiple(ht_regexes *s, ht_re r) {
     return false;
 }
 
+/* What leads to an expression that has a text has one, too. `before`: from which expression each was reached, r from itself. */
+static void mark_path(ht_regexes *s, const ht_pair_map *before, ht_re at) {
+    for (;; at = ht_pair_map_find(before, at, 0)) {
+        s->facts[at] |= HT_RE_LIVE;
+        if (ht_pair_map_find(before, at, 0) == at) return;
+    }
+}
+
 /* Depth first, since expressions that accept soon are most: the expressions seen are words of the scratch stack. */
 static bool search(ht_regexes *s, ht_re r) {
-    ht_pair_map seen = {0};
+    ht_pair_map before = {0};
     const size_t begin = s->n_scratch;
     size_t todo = begin; /* from here on, expressions that were not looked at */
     bool found = false;
-    uint32_t n_seen = 1;
-    bool good = ht_pair_map_add(&seen, r, 0, 0);
+    uint32_t n_taken = 0;
+    bool good = ht_pair_map_add(&before, r, 0, r);
     ht_re_push(s, r);
     /* The stack keeps what was looked at below `todo`; the next one is taken from the top. */
     while (good && !found && !s->status && s->n_scratch > todo) {
@@ -294,19 +302,20 @@ static bool search(ht_regexes *s, ht_re r) {
         s->scratch[todo++] = at;
         for (int c = 0; c < s->n_classes && good && !found && !s->status; c++) {
             const ht_re d = derive(s, at, c);
-            if (d == HT_RE_NONE || s->facts[d] & HT_RE_DEAD) continue;
+            if (++n_taken > SEARCH_MOST) ht_re_fail(s, HT_ERR_LIMIT);
+            if (s->status || d == HT_RE_NONE || s->facts[d] & HT_RE_DEAD) continue;
             found = s->facts[d] & (HT_RE_NULLABLE | HT_RE_LIVE) || !(s->facts[d] & HT_RE_BOOLEAN);
-            if (found || ht_pair_map_find(&seen, d, 0) != HT_INTERN_FAILED) continue;
-            good = ht_pair_map_add(&seen, d, 0, 0);
+            if (found) mark_path(s, &before, at);
+            if (found || ht_pair_map_find(&before, d, 0) != HT_INTERN_FAILED) continue;
+            good = ht_pair_map_add(&before, d, 0, at);
             ht_re_push(s, d);
-            if (++n_seen > SEARCH_MOST) ht_re_fail(s, HT_ERR_LIMIT);
         }
     }
     if (!good) ht_re_fail(s, HT_ERR_MEMORY);
     if (!s->status && !found)
         for (size_t i = begin; i < s->n_scratch; i++) s->facts[s->scratch[i]] |= HT_RE_DEAD;
     s->n_scratch = begin;
-    ht_pair_map_free(&seen);
+    ht_pair_map_free(&before);
     return found;
 }
 
