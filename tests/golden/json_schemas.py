@@ -12,6 +12,7 @@ that are drawn by chance from the grammar are valid.
 import argparse
 import collections
 import json
+import math
 import pathlib
 import random
 import subprocess
@@ -223,7 +224,10 @@ def short(convert):
     def read(text):
         if len(text) > 15:
             raise KeyError
-        return convert(text)
+        value = convert(text)
+        if value in (math.inf, -math.inf):  # jsonschema divides it
+            raise KeyError
+        return value
 
     return read
 
