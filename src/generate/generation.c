@@ -123,7 +123,7 @@ static ht_status draw(void *user, const ht_logits_rows *logits, ht_error *err) {
         const ht_status status = pick(g, logits, i, &id, err);
         if (status) return i == 0 ? status : HT_OK; /* it may never come to this row */
         g->drawn[g->n_drawn++] = id;
-        if (g->probing) ht_probing_look(g->probing, logits->x, g->s->job.taps); /* nothing is guessed then */
+        if (g->probing) ht_probing_look(g->probing, id, logits->x, g->s->job.taps); /* nothing is guessed then */
         if (i == g->n_guesses || id != token[g->total + i]) break;
     }
     return HT_OK;
