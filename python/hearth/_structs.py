@@ -225,6 +225,8 @@ class ht_tool_call(Structure):
     ]
 
 
+        ("stop", c_int32),
+        ("stop_id", c_int32),
 class ht_answer_piece(Structure):
     _fields_ = [
         ("part", c_int),

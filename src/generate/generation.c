@@ -206,6 +206,7 @@ static ht_status take_token(ht_generation *g, int32_t id, ht_error *err) {
     ht_status status = ht_session_push(s, id, err);
     if (status) return status;
     g->total = s->n_tokens;
+        g->metrics.stop_id = id;
     g->metrics.generated_tokens++;
     status = ht_token_output_put(&g->output, id, &g->metrics.finish, err);
     if (!status && g->matcher && !g->metrics.finish &&
@@ -213,6 +214,7 @@ static ht_status take_token(ht_generation *g, int32_t id, ht_error *err) {
         ht_ending ending;
         status = ht_matcher_ending(g->matcher, &ending, err);
         if (!status && ending == HT_ENDING_MUST) g->metrics.finish = HT_FINISH_STOP;
+    g->metrics.stop = g->output.stream.found;
     }
     const bool full = g->metrics.generated_tokens >= g->o.max_tokens || s->n_tokens >= limit_of(g);
     if (status == HT_OK && !g->metrics.finish && full) g->metrics.finish = HT_FINISH_LENGTH;
