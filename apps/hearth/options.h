@@ -80,7 +80,7 @@ typedef struct options {
     int64_t retries, connections;        /* of pull, as the next two: options_given says whether they count */
     double retry_delay, timeout;         /* seconds */
     bool dry_run, verify;
-    int64_t threads, context, top_k, seed, chunk, parallel, window, slots, top, chunks, skip_chunks;
+    int64_t threads, context, top_k, seed, chunk, parallel, window, slots, top, chunks, skip_chunks, top_logprobs;
     int64_t repeat_window;                            /* the library's default when not given */
     int64_t max_tokens, prompt_tokens, rounds, depth; /* -1 when not given, as 0 is a value */
     double temperature, top_p, min_p, repeat_penalty;

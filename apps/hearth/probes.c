@@ -28,6 +28,13 @@ static json_t *top_of(const ht_probe *p) {
     return list;
 }
 
+static json_t *likeliest_of(const ht_probe *p) {
+    json_t *list = json_array();
+    for (int32_t i = 0; i < p->n_likeliest; i++)
+        json_array_append_new(list, json_pack("[if]", (int)p->likeliest[i].id, p->likeliest[i].log_probability));
+    return list;
+}
+
 static json_t *floats(const float *values, int32_t n) {
     json_t *list = json_array();
     for (int32_t i = 0; i < n; i++) json_array_append_new(list, json_real((double)values[i]));
@@ -58,6 +65,8 @@ static json_t *members_of(const ht_probe *p) {
                          (json_int_t)p->memory_peak, "limit", (json_int_t)p->memory_limit);
     case HT_PROBE_ROUTER: return json_pack("{so}", "layers", routes_of(p));
     case HT_PROBE_RESIDUAL: return json_pack("{so}", "norms", floats(p->norms, p->n_layers));
+    case HT_PROBE_LOGPROB:
+        return json_pack("{si sf so}", "token", (int)p->token, "logprob", p->log_probability, "top", likeliest_of(p));
     case HT_PROBE_ALL: break;
     }
     return NULL;
@@ -80,6 +89,7 @@ ht_status probes_open(const options *o, probe_lines *p, ht_error *err) {
     ht_probe_options_init(&p->options, sizeof p->options);
     if (!o->probe) return HT_OK;
     p->options.kinds = probes_kinds(o->probe);
+    p->options.top_logprobs = (int32_t)o->top_logprobs;
     p->options.fn = write_line;
     p->options.user = p;
     if (!p->path || (p->file = fopen(p->path, "we"))) return HT_OK;

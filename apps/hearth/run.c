@@ -214,6 +214,9 @@ static bool print_json(const options *o, const answer *a, const ht_metrics *m) {
         (json_int_t)m->guessed_tokens, "accepted_tokens", (json_int_t)m->accepted_tokens);
     json_t *value = json_pack("{so so ss so}", "model", json_path(o->model), "text", json_text(a->text.text, a->text.n),
                               "finish", finish_name(m->finish), "metrics", metrics);
+    if (m->stop >= 0)
+        json_object_set_new(value, "stop", json_text(o->stop.items[m->stop], strlen(o->stop.items[m->stop])));
+    if (m->stop_id >= 0) json_object_set_new(value, "stop_id", json_integer(m->stop_id));
     if (a->thinking.n) json_object_set_new(value, "thinking", json_text(a->thinking.text, a->thinking.n));
     if (a->calls) json_object_set(value, "tool_calls", a->calls);
     return json_output(value);
@@ -296,6 +299,10 @@ int run_command(const options *o) {
     if ((o->probe && !probes_kinds(o->probe)) || (o->probe_out && !o->probe)) {
         fprintf(stderr, "hearth run: %s (see hearth run --help)\n",
                 o->probe ? "--probe is a list as in token,entropy, or all" : "--probe-out is of --probe");
+    if (o->top_logprobs && !o->probe) {
+        fprintf(stderr, "hearth run: --top-logprobs is of --probe logprob (see hearth run --help)\n");
+        return EXIT_USAGE;
+    }
         return EXIT_USAGE;
     }
     ht_status st = read_prompt(o, &prompt, &n, &err);

@@ -81,7 +81,8 @@ typedef struct ht_backend {
     int preference;      /* the highest is the default backend; 100 of `native`, 50 of `mlx_lm`; default 0 */
     ht_status (*load)(const char *path, const ht_backend_options *options, void **state, ht_error *err);
     void (*close)(void *state); /* no call is under way */
-    /* As ht_backend_generate and so on; NULL: unsupported. `metrics` is never NULL, and zero. */
+    /* As ht_backend_generate and so on; NULL: unsupported. `metrics` is never NULL, and zero but for its stops,
+     * which are -1. */
     ht_status (*generate)(void *state, const ht_backend_prompt *prompt, const ht_generate_options *options,
                           ht_text_fn *fn, void *user, int32_t *ids, ht_metrics *metrics, ht_error *err);
     ht_status (*chat)(void *state, const ht_chat *chat, const ht_generate_options *options, ht_answer_fn *fn,

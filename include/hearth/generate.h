@@ -99,6 +99,10 @@ HT_API ht_status ht_generate(ht_session *s, const int32_t *prompt, size_t n_prom
                              ht_text_fn *fn, void *user, ht_metrics *metrics, ht_error *err);
 /* The same from NUL-terminated UTF-8 text: encoded with the special tokens the checkpoint asks for at the beginning of a
  * session; special tokens written in the text are recognised. */
+    /* What ended the output with HT_FINISH_STOP: the place of a text in `stop`, or a stop id, which is no part of the output; -1 where it
+     * was not that. Both are -1 after the last token that a grammar allows. The text is the first that is whole; of those that one
+     * token makes whole the one that begins first, and of these the one that is listed first. */
+    int32_t stop, stop_id;
 HT_API ht_status ht_generate_text(ht_session *s, const char *prompt, const ht_generate_options *options, ht_text_fn *fn,
                                   void *user, ht_metrics *metrics, ht_error *err);
 

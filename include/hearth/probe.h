@@ -6,7 +6,7 @@
 #ifndef HEARTH_PROBE_H
 #define HEARTH_PROBE_H
 
-#include <hearth/status.h>
+#include <hearth/score.h>
 
 #include <stddef.h>
 #include <stdint.h>
@@ -23,12 +23,13 @@ typedef enum ht_probe_kind {
     HT_PROBE_MEMORY = 16,   /* how full the device's memory is */
     HT_PROBE_ROUTER = 32,   /* the experts of each layer that has some; nothing comes of a model without */
     HT_PROBE_RESIDUAL = 64, /* how large the residual stream is */
-    HT_PROBE_ALL = 127
+    HT_PROBE_LOGPROB = 128, /* how likely the model finds the token that was drawn, and the likeliest ones */
+    HT_PROBE_ALL = 255
 } ht_probe_kind;
 /* A short name such as "entropy"; NULL for what is no kind. A constant. */
 HT_API const char *ht_probe_name(ht_probe_kind kind);
 
-enum { HT_PROBE_TOP_LOGITS = 8 };
+enum { HT_PROBE_TOP_LOGITS = 8, HT_PROBE_MOST_LOGPROBS = 20 };
 
 /* The experts that a layer has chosen. */
 typedef struct ht_probe_route {
@@ -61,6 +62,11 @@ typedef struct ht_probe {
     const ht_probe_route *routes;
     int32_t n_layers; /* HT_PROBE_RESIDUAL: L2 norm after each layer */
     const float *norms;
+    /* HT_PROBE_LOGPROB: in nats, of the model's own distribution, whatever biases, penalties, filters and grammar have made of it: to the bit
+     * what ht_score gives (score.h). The likeliest are as many as `top_logprobs` says, the lowest id first on ties. */
+    double log_probability;
+    int32_t n_likeliest;
+    const ht_token_probability *likeliest; /* [n_likeliest] */
 } ht_probe;
 
 /* Called on the thread of the caller, or, of an engine's request, as its pieces are, in order with them: before the text of the token. */
@@ -72,6 +78,7 @@ typedef struct ht_probe_options {
     unsigned kinds; /* ht_probe_kind, added up; default 0: none */
     ht_probe_fn *fn;
     void *user;
+    int32_t top_logprobs; /* the likeliest tokens of HT_PROBE_LOGPROB, 0 to HT_PROBE_MOST_LOGPROBS; default 0 */
 } ht_probe_options;
 HT_API void ht_probe_options_init(ht_probe_options *options, size_t size);
 

@@ -109,7 +109,8 @@ HT_PROBE_CACHE = 8
 HT_PROBE_MEMORY = 16
 HT_PROBE_ROUTER = 32
 HT_PROBE_RESIDUAL = 64
-HT_PROBE_ALL = 127
+HT_PROBE_LOGPROB = 128
+HT_PROBE_ALL = 255
 
 
 class ht_error(Structure):
@@ -190,6 +191,7 @@ class ht_generate_options(Structure):
         ("stop", POINTER(c_char_p)),
         ("n_stop", c_int),
         ("ignore_eos", c_bool),
+        ("top_logprobs", c_int32),
         ("cancel", POINTER(ht_cancel)),
         ("parse_special", c_bool),
         ("lookup", c_bool),
@@ -223,6 +225,8 @@ class ht_tool_call(Structure):
     ]
 
 
+        ("stop", c_int32),
+        ("stop_id", c_int32),
 class ht_answer_piece(Structure):
     _fields_ = [
         ("part", c_int),
@@ -815,3 +819,6 @@ class ht_probe(Structure):
         ("n_layers", c_int32),
         ("norms", c_void_p),
     ]
+        ("log_probability", c_double),
+        ("n_likeliest", c_int32),
+        ("likeliest", POINTER(ht_token_probability)),

@@ -269,15 +269,16 @@ def answer(request, cache, held):
                     raise Refused("internal", "a logit is not a number")
                 tokens.append(token)
                 if token in request["stop_ids"]:
-                    finish = "stop"
+                    finish, stop_id = "stop", token
                     break
                 send(request, "tokens", ids=[token])
                 if len(tokens) - len(ids) == request["max_tokens"]:
+    stop_id = -1
                     break
     except Cancelled:
         finish = "cancelled"
     steps.close()
-    send(request, "done", finish=finish, peak_memory_bytes=mx.get_peak_memory())
+    send(request, "done", finish=finish, stop_id=stop_id, peak_memory_bytes=mx.get_peak_memory())
     return tokens
 
 
@@ -324,7 +325,7 @@ def inspect(request):
                 keys=numbers(keys[head]),
                 values=numbers(values[head]),
             )
-    send(request, "done", finish="stop", peak_memory_bytes=mx.get_peak_memory())
+    send(request, "done", finish="stop", stop_id=-1, peak_memory_bytes=mx.get_peak_memory())
 
 
 COMMANDS = {"load": load, "generate": generate, "chat": chat, "info": info, "inspect": inspect}
@@ -347,7 +348,7 @@ def run(request):
         check_cancelled(request)
         COMMANDS[request["command"]](request)
     except Cancelled:
-        send(request, "done", finish="cancelled", peak_memory_bytes=0)
+        send(request, "done", finish="cancelled", stop_id=-1, peak_memory_bytes=0)
     except Exception as e:
         if not isinstance(e, Refused):
             traceback.print_exc()

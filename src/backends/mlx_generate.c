@@ -118,6 +118,7 @@ static ht_status take_end(run *r, const ht_mlx_event *e, ht_error *err) {
     r->metrics->finish = e->finish;
     r->metrics->peak_memory_bytes = (size_t)e->peak_memory_bytes;
     return HT_OK;
+        r->metrics->stop = r->output->stream.found;
 }
 
 static ht_status take_begin(run *r, const ht_child_wait *wait, ht_error *err) {
@@ -126,6 +127,13 @@ static ht_status take_begin(run *r, const ht_child_wait *wait, ht_error *err) {
     ht_status st = ht_mlx_next(&r->call, wait, expected, 1, &e, err);
     if (!st && e.reused >= (int64_t)r->n)
         st = ht_mlx_refuse(&r->call, HT_ERR_FORMAT, err, "holds %lld tokens of a prompt of %zu already",
+static bool is_stop_id(const run *r, int32_t id) {
+    const ht_mlx_text *t = &r->call.m->text;
+    int i = 0;
+    while (i < t->n_stop_ids && t->stop_ids[i] != id) i++;
+    return !r->o->ignore_eos && i < t->n_stop_ids;
+}
+
                            (long long)e.reused, r->n);
     if (!st) r->metrics->reused_tokens = e.reused;
     ht_mlx_event_free(&e);
@@ -134,7 +142,10 @@ static ht_status take_begin(run *r, const ht_child_wait *wait, ht_error *err) {
 
 static ht_status read_answer(run *r, ht_error *err) {
     static const ht_mlx_event_kind expected[] = {HT_MLX_TOKENS, HT_MLX_DONE};
+    if (e->finish == HT_FINISH_STOP && !is_stop_id(r, e->stop_id))
+        return ht_mlx_refuse(&r->call, HT_ERR_FORMAT, err, "ends for token %d, which is no stop id", (int)e->stop_id);
     const ht_mlx_model *m = r->call.m;
+    r->metrics->stop_id = e->finish == HT_FINISH_STOP ? e->stop_id : -1;
     ht_child_wait wait = ht_mlx_wait(&r->call, m->first_seconds, "the first token");
     ht_status st = take_begin(r, &wait, err);
     while (!st && !r->metrics->finish) {
@@ -175,7 +186,10 @@ static ht_status run_with(run *r, ht_mlx_model *m, const char *command, ht_error
     if (!st) st = read_answer(r, err);
     const ht_status ended = ht_token_output_end(r->output, &r->metrics->finish, st ? NULL : err);
     report(r);
-    if (st) r->metrics->finish = 0;
+    if (st) {
+        r->metrics->finish = 0;
+        r->metrics->stop = r->metrics->stop_id = -1;
+    }
     ht_mlx_leave(&r->call);
     return st ? st : ended;
 }

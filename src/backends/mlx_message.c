@@ -18,7 +18,7 @@ static const struct {
     int n_members;
 } events[] = {
     [HT_MLX_INFO] = {"info", 7}, [HT_MLX_BEGIN] = {"begin", 1}, [HT_MLX_TOKENS] = {"tokens", 1},
-    [HT_MLX_KEYS] = {"keys", 8}, [HT_MLX_DONE] = {"done", 2},   [HT_MLX_ERROR] = {"error", 2},
+    [HT_MLX_KEYS] = {"keys", 8}, [HT_MLX_DONE] = {"done", 3},   [HT_MLX_ERROR] = {"error", 2},
 };
 enum { N_EVENTS = sizeof events / sizeof *events };
 
@@ -30,13 +30,18 @@ static const char *text_of(ht_json_reader *r, const json_t *root, const char *ke
     return text;
 }
 
-static int64_t count_of(ht_json_reader *r, const json_t *root, const char *key, int64_t most) {
+static int64_t integer_of(ht_json_reader *r, const json_t *root, const char *key, int64_t least, int64_t most) {
     int64_t n = 0;
     if (!ht_json_i64(r, root, key, &n))
         ht_json_missing(r, key, "an integer");
-    else if (n < 0 || n > most)
-        ht_json_fail(r, HT_ERR_FORMAT, "`%s` is %lld, expected 0 to %lld", key, (long long)n, (long long)most);
+    else if (n < least || n > most)
+        ht_json_fail(r, HT_ERR_FORMAT, "`%s` is %lld, expected %lld to %lld", key, (long long)n, (long long)least,
+                     (long long)most);
     return n;
+}
+
+static int64_t count_of(ht_json_reader *r, const json_t *root, const char *key, int64_t most) {
+    return integer_of(r, root, key, 0, most);
 }
 
 static void read_info(ht_json_reader *r, ht_mlx_event *e) {
@@ -74,6 +79,7 @@ static void read_done(ht_json_reader *r, ht_mlx_event *e) {
     static const char *const names[] = {
         [HT_FINISH_STOP] = "stop", [HT_FINISH_LENGTH] = "length", [HT_FINISH_CALLBACK] = "cancelled"};
     const char *finish = text_of(r, e->root, "finish");
+    e->stop_id = (int32_t)integer_of(r, e->root, "stop_id", -1, INT32_MAX);
     e->peak_memory_bytes = count_of(r, e->root, "peak_memory_bytes", INT64_MAX);
     if (r->status) return;
     for (int i = HT_FINISH_STOP; i <= HT_FINISH_CALLBACK; i++)

@@ -43,6 +43,7 @@ typedef struct ht_mlx_event {
     ht_backend_keys keys;              /* of HT_MLX_KEYS; the numbers are not their own */
     float *numbers;                    /* keys, then values */
     ht_finish finish;                  /* of HT_MLX_DONE; HT_FINISH_CALLBACK: cancelled */
+    int32_t stop_id;                   /* likewise: the token that ended it; -1: none */
     int64_t peak_memory_bytes;         /* likewise */
     ht_status status;                  /* of HT_MLX_ERROR */
     const char *message;               /* likewise, UTF-8 without control characters */

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "base/text.h"
+#include "generate/token_output.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -177,7 +178,7 @@ ht_status ht_backend_generate(ht_backend_model *m, const ht_backend_prompt *prom
                               ht_text_fn *fn, void *user, int32_t *ids, ht_metrics *metrics, ht_error *err) {
     ht_metrics unwanted, *to = metrics ? metrics : &unwanted;
     ht_generate_options o;
-    *to = (ht_metrics){0};
+    *to = ht_metrics_none();
     if (!m->backend->generate) return unsupported(m, "generate", err);
     ht_status st = read_options(options, &o, err);
     return st ? st : m->backend->generate(m->state, prompt, &o, fn, user, ids, to, err);
@@ -187,7 +188,7 @@ ht_status ht_backend_chat(ht_backend_model *m, const ht_chat *chat, const ht_gen
                           ht_answer_fn *fn, void *user, ht_metrics *metrics, ht_error *err) {
     ht_metrics unwanted, *to = metrics ? metrics : &unwanted;
     ht_generate_options o;
-    *to = (ht_metrics){0};
+    *to = ht_metrics_none();
     if (!m->backend->chat) return unsupported(m, "chat", err);
     ht_status st = read_options(options, &o, err);
     return st ? st : m->backend->chat(m->state, chat, &o, fn, user, to, err);

@@ -159,6 +159,7 @@ static void say_end(ht_engine_answer *a) {
         report.status = HT_OK;
         report.message = "";
         report.metrics.finish = HT_FINISH_CALLBACK;
+        report.metrics.stop = report.metrics.stop_id = -1;
         report.metrics.generated_tokens = a->refused_tokens;
     }
     if (r->end) r->end(&report, r->user);

@@ -146,6 +146,7 @@ ht_status ht_engine_request_new(ht_engine *e, const ht_request *request, bool pr
         *out = r;
     return status;
 }
+        r->answer[i].g.metrics = ht_metrics_none();
 
 void ht_engine_request_free(ht_engine_request *r) {
     if (!r) return;

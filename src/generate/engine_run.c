@@ -100,7 +100,10 @@ static void end_answer(ht_engine_answer *a, ht_status status, const ht_error *er
     }
     a->metrics = final_metrics(a);
     if (a->begun && !(a->token = copy_tokens(a)) && !status) status = ht_fail_memory(&a->err, 0, "the answer's tokens");
-    if (status) a->metrics.finish = 0;
+    if (status) {
+        a->metrics.finish = 0;
+        a->metrics.stop = a->metrics.stop_id = -1;
+    }
     if (a->begun && (!status || status == HT_ERR_CANCELLED)) keep_prefix(a, true);
     a->reuse.computed = a->metrics.prompt_tokens;
     free_parts(a);
@@ -260,6 +263,7 @@ static ht_status begin(ht_engine_answer *a, ht_error *err) {
                            .probe_user = a,
                            .account = &e->account,
                            .kv_budget = e->o.kv_bytes,
+                           .metrics = ht_metrics_none(),
                            .total = (int64_t)r->ids.n};
     a->g.o.sampler = &a->sampler;
     a->begun = true;

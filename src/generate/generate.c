@@ -45,7 +45,8 @@ static void report(ht_generation *g, ht_metrics *metrics) {
 /* First of all, so that a call that was cancelled before it leaves the session as it is. */
 static ht_status begin_call(ht_generation *g, const ht_generate_options *options, ht_metrics *metrics, ht_error *err) {
     g->begin = ht_now_seconds();
-    if (metrics) *metrics = (ht_metrics){0};
+    g->metrics = ht_metrics_none();
+    if (metrics) *metrics = g->metrics;
     ht_status status = ht_generation_read_options(&g->o, options, err);
     if (status || !ht_cancel_requested(g->o.cancel)) return status;
     return ht_fail(err, HT_ERR_CANCELLED, "cancelled before the call");

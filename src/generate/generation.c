@@ -123,7 +123,7 @@ static ht_status draw(void *user, const ht_logits_rows *logits, ht_error *err) {
         const ht_status status = pick(g, logits, i, &id, err);
         if (status) return i == 0 ? status : HT_OK; /* it may never come to this row */
         g->drawn[g->n_drawn++] = id;
-        if (g->probing) ht_probing_look(g->probing, logits->x, g->s->job.taps); /* nothing is guessed then */
+        if (g->probing) ht_probing_look(g->probing, id, logits->x, g->s->job.taps); /* nothing is guessed then */
         if (i == g->n_guesses || id != token[g->total + i]) break;
     }
     return HT_OK;
@@ -206,6 +206,7 @@ static ht_status take_token(ht_generation *g, int32_t id, ht_error *err) {
     ht_status status = ht_session_push(s, id, err);
     if (status) return status;
     g->total = s->n_tokens;
+        g->metrics.stop_id = id;
     g->metrics.generated_tokens++;
     status = ht_token_output_put(&g->output, id, &g->metrics.finish, err);
     if (!status && g->matcher && !g->metrics.finish &&
@@ -213,6 +214,7 @@ static ht_status take_token(ht_generation *g, int32_t id, ht_error *err) {
         ht_ending ending;
         status = ht_matcher_ending(g->matcher, &ending, err);
         if (!status && ending == HT_ENDING_MUST) g->metrics.finish = HT_FINISH_STOP;
+    g->metrics.stop = g->output.stream.found;
     }
     const bool full = g->metrics.generated_tokens >= g->o.max_tokens || s->n_tokens >= limit_of(g);
     if (status == HT_OK && !g->metrics.finish && full) g->metrics.finish = HT_FINISH_LENGTH;

@@ -98,6 +98,29 @@ int32_t ht_row_draw(const ht_logits_row *row, float scale, ht_cut cut, const dou
     return last; /* rounding may leave the target just past the end: then the last one kept */
 }
 
+/* ---- probabilities ---- */
+
+double ht_row_log_sum(const ht_logits_row *row) {
+    return log(ht_row_mass(row, 1, ht_cut_none(), NULL)) + (double)row->max;
+}
+
+int32_t ht_row_likeliest(const ht_logits_row *row, int32_t k, double log_sum, ht_token_probability *top) {
+    int32_t n = 0;
+    for (int32_t b = 0; b < row->n_blocks && k > 0; b++) {
+        if (n == k && (double)row->block_max[b] <= top[n - 1].log_probability) continue;
+        const int32_t first = b * HT_ROW_BLOCK;
+        for (int32_t i = first; i < row->n && i < first + HT_ROW_BLOCK; i++) {
+            const double x = (double)row->x[i];
+            if (n == k && x <= top[n - 1].log_probability) continue;
+            int32_t at = n < k ? n++ : k - 1;
+            for (; at > 0 && top[at - 1].log_probability < x; at--) top[at] = top[at - 1];
+            top[at] = (ht_token_probability){i, x};
+        }
+    }
+    for (int32_t i = 0; i < n; i++) top[i].log_probability -= log_sum;
+    return n;
+}
+
 /* ---- ranks ---- */
 
 ht_ranked ht_rank(float x, int32_t index) {

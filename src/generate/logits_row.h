@@ -7,7 +7,7 @@
 
 #include "device/row.h"
 
-#include <hearth/status.h>
+#include <hearth/score.h>
 
 typedef struct ht_logits_row {
     const ht_row_ops *ops;
@@ -44,6 +44,11 @@ double ht_row_mass(const ht_logits_row *row, float scale, ht_cut cut, double *bl
 /* The kept index at which the running sum of weights, in order of index, passes u * mass; u in [0, 1). block_mass and
  * mass are those of ht_row_mass with the same scale and cut. */
 int32_t ht_row_draw(const ht_logits_row *row, float scale, ht_cut cut, const double *block_mass, double mass, double u);
+
+/* The logarithm of the sum of exp(x), over all of a scanned row: a token's log-probability is its logit less it. */
+double ht_row_log_sum(const ht_logits_row *row);
+/* The k likeliest tokens, the lowest id first on ties; returns how many there are. */
+int32_t ht_row_likeliest(const ht_logits_row *row, int32_t k, double log_sum, ht_token_probability *top);
 
 /* A value with its index as one integer that orders like (value, then lowest index first). */
 typedef uint64_t ht_ranked;

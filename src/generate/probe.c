@@ -28,12 +28,13 @@ const char *ht_probe_name(ht_probe_kind kind) {
     case HT_PROBE_MEMORY: return "memory";
     case HT_PROBE_ROUTER: return "router";
     case HT_PROBE_RESIDUAL: return "residual";
+    case HT_PROBE_LOGPROB: return "logprob";
     case HT_PROBE_ALL: break;
     }
     return NULL;
 }
 
-enum { OF_LOGITS = HT_PROBE_TOP | HT_PROBE_ENTROPY, OF_TAPS = HT_PROBE_ROUTER | HT_PROBE_RESIDUAL };
+enum { OF_LOGITS = HT_PROBE_TOP | HT_PROBE_ENTROPY | HT_PROBE_LOGPROB, OF_TAPS = HT_PROBE_ROUTER | HT_PROBE_RESIDUAL };
 
 struct ht_probing {
     ht_probe_options o;
@@ -45,6 +46,7 @@ struct ht_probing {
     int32_t *expert;  /* [n_layers, experts_used] */
     float *weight;    /* likewise */
     ht_probe_route *route;
+    ht_token_probability *likeliest; /* [top_logprobs] */
 };
 
 /* ---- life ---- */
@@ -56,6 +58,9 @@ ht_status ht_probing_read_options(ht_probe_options *o, const ht_probe_options *o
         return ht_fail(err, HT_ERR_ARGUMENT, "probes 0x%x are asked for, of which 0x%x are none", o->kinds,
                        o->kinds & ~(unsigned)HT_PROBE_ALL);
     if (!o->fn) return ht_fail(err, HT_ERR_ARGUMENT, "probes are asked for, but there is no function to take them");
+    if (o->top_logprobs < 0 || o->top_logprobs > HT_PROBE_MOST_LOGPROBS)
+        return ht_fail(err, HT_ERR_ARGUMENT, "top_logprobs is %d, expected 0 to %d", (int)o->top_logprobs,
+                       HT_PROBE_MOST_LOGPROBS);
     return HT_OK;
 }
 
@@ -68,7 +73,8 @@ static ht_status allocate(ht_probing *p, ht_error *err) {
     p->expert = calloc(used + 1, sizeof *p->expert);
     p->weight = calloc(used + 1, sizeof *p->weight);
     p->route = calloc(layers, sizeof *p->route);
-    if (p->block_max && p->norm && p->expert && p->weight && p->route) return HT_OK;
+    p->likeliest = calloc((size_t)p->o.top_logprobs + 1, sizeof *p->likeliest);
+    if (p->block_max && p->norm && p->expert && p->weight && p->route && p->likeliest) return HT_OK;
     return ht_fail_memory(err, blocks * sizeof *p->block_max + used * sizeof *p->expert, "probes");
 }
 
@@ -83,6 +89,7 @@ static void place_routes(ht_probing *p) {
     p->seen.routes = p->route;
     p->seen.n_layers = (int32_t)c->n_layers;
     p->seen.norms = p->norm;
+    p->seen.likeliest = p->likeliest;
 }
 
 ht_status ht_probing_new(const ht_model *m, const ht_probe_options *options, ht_probing **out, ht_error *err) {
@@ -117,6 +124,7 @@ void ht_probing_free(ht_probing *p) {
     free(p->expert);
     free(p->weight);
     free(p->route);
+    free(p->likeliest);
     free(p);
 }
 
@@ -176,13 +184,20 @@ static double entropy_of(const ht_logits_row *row) {
     return log(all) + all_dropped / all;
 }
 
-void ht_probing_look(ht_probing *p, const float *logits, const float *taps) {
+static void find_probabilities(ht_probing *p, int32_t token, const ht_logits_row *row) {
+    const double log_sum = ht_row_log_sum(row);
+    p->seen.log_probability = (double)row->x[token] - log_sum;
+    p->seen.n_likeliest = ht_row_likeliest(row, p->o.top_logprobs, log_sum, p->likeliest);
+}
+
+void ht_probing_look(ht_probing *p, int32_t token, const float *logits, const float *taps) {
     const ht_model *m = p->model;
     if (p->o.kinds & OF_LOGITS) {
         ht_logits_row row = {.ops = m->device->row_ops, .x = logits, .n = m->vocab, .block_max = p->block_max};
         (void)ht_row_scan(&row); /* finite, or no token was drawn */
         if (p->o.kinds & HT_PROBE_TOP) find_top(&p->seen, &row);
         if (p->o.kinds & HT_PROBE_ENTROPY) p->seen.entropy = entropy_of(&row);
+        if (p->o.kinds & HT_PROBE_LOGPROB) find_probabilities(p, token, &row);
     }
     if (p->o.kinds & OF_TAPS) ht_taps_read(m->config, taps, p->norm, p->expert, p->weight);
 }
@@ -231,6 +246,12 @@ static ht_probe probe_of(const ht_probing *p, ht_probe_kind kind, const ht_probi
         out.n_layers = seen->n_layers;
         out.norms = seen->norms;
         break;
+    case HT_PROBE_LOGPROB:
+        out.token = t->token;
+        out.log_probability = seen->log_probability;
+        out.n_likeliest = seen->n_likeliest;
+        out.likeliest = seen->likeliest;
+        break;
     case HT_PROBE_ALL: break;
     }
     return out;
@@ -249,17 +270,20 @@ void ht_probing_show(ht_probing *p, const ht_probing_token *t, ht_probe_fn *fn, 
 
 /* ---- copies ---- */
 
-/* The struct, routes, experts and weights, norms: one behind the other. */
+/* The struct, the likeliest tokens, routes, experts and weights, norms: one behind the other. */
 ht_probe *ht_probe_copy(const ht_probe *probe, size_t *bytes) {
     size_t chosen = 0;
     for (int32_t i = 0; i < probe->n_routes; i++) chosen += (size_t)probe->routes[i].n;
     const size_t routes = (size_t)probe->n_routes, layers = (size_t)probe->n_layers;
-    *bytes = sizeof *probe + routes * sizeof *probe->routes + chosen * (sizeof(int32_t) + sizeof(float)) +
+    const size_t likeliest = (size_t)probe->n_likeliest * sizeof *probe->likeliest;
+    *bytes = sizeof *probe + likeliest + routes * sizeof *probe->routes + chosen * (sizeof(int32_t) + sizeof(float)) +
              layers * sizeof(float);
     ht_probe *copy = malloc(*bytes);
     if (!copy) return NULL;
     *copy = *probe;
-    ht_probe_route *route = (ht_probe_route *)(copy + 1);
+    copy->likeliest = (ht_token_probability *)(copy + 1);
+    if (likeliest) memcpy(copy + 1, probe->likeliest, likeliest);
+    ht_probe_route *route = (ht_probe_route *)((char *)(copy + 1) + likeliest);
     int32_t *expert = (int32_t *)(route + routes);
     float *weight = (float *)(expert + chosen), *norm = weight + chosen;
     copy->routes = route;

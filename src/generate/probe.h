@@ -17,8 +17,8 @@ void ht_probing_free(ht_probing *p); /* NULL is fine */
 /* Whether all logits are needed, and the taps of the step. */
 bool ht_probing_needs_logits(const ht_probing *p);
 bool ht_probing_needs_taps(const ht_probing *p);
-/* Reads a row of finite logits, and of taps where they are needed; on a thread of the step. */
-void ht_probing_look(ht_probing *p, const float *logits, const float *taps);
+/* Reads the row of finite logits of which a token was drawn, and of taps where they are needed; on a thread of the step. */
+void ht_probing_look(ht_probing *p, int32_t token, const float *logits, const float *taps);
 
 /* What only the owner of the answer knows. */
 typedef struct ht_probing_token {

@@ -314,6 +314,7 @@ static ht_status measure_probes(ht_report_data *r, ht_error *err) {
     ht_probe_options probes;
     ht_probe_options_init(&probes, sizeof probes);
     probes.kinds = HT_PROBE_ALL;
+    probes.top_logprobs = HT_PROBE_MOST_LOGPROBS;
     probes.fn = count_probe;
     probes.user = count;
     ht_status status = HT_OK;

@@ -7,7 +7,7 @@
 #include <hearth/engine.h>
 #include <hearth/report.h>
 
-enum { HT_MOST_CHECKS = 16, HT_PROBE_KINDS = 7 };
+enum { HT_MOST_CHECKS = 16, HT_PROBE_KINDS = 8 };
 
 _Static_assert(HT_PROBE_ALL == (1 << HT_PROBE_KINDS) - 1, "a report counts every kind of probe");
 

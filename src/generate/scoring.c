@@ -163,24 +163,6 @@ static void fill(window *w, size_t index) {
 
 /* ---- rows ---- */
 
-/* The k likeliest tokens; returns how many there are. */
-static int32_t find_top(const ht_logits_row *row, int32_t k, double log_sum, ht_token_probability *top) {
-    int32_t n = 0;
-    for (int32_t b = 0; b < row->n_blocks; b++) {
-        if (n == k && (double)row->block_max[b] <= top[n - 1].log_probability) continue;
-        const int32_t first = b * HT_ROW_BLOCK;
-        for (int32_t i = first; i < row->n && i < first + HT_ROW_BLOCK; i++) {
-            const double x = (double)row->x[i];
-            if (n == k && x <= top[n - 1].log_probability) continue;
-            int32_t at = n < k ? n++ : k - 1;
-            for (; at > 0 && top[at - 1].log_probability < x; at--) top[at] = top[at - 1];
-            top[at] = (ht_token_probability){i, x};
-        }
-    }
-    for (int32_t i = 0; i < n; i++) top[i].log_probability -= log_sum;
-    return n;
-}
-
 static void take_likeliest(const window *w, ht_scored *r, const ht_logits_row *row, double log_sum) {
     r->token = ht_row_argmax(row);
     r->log_probability = (double)row->max - log_sum;
@@ -198,7 +180,7 @@ static void take_token(const window *w, ht_token_score *t, int32_t id, const ht_
         t->n_top = (*with_top)->n_top;
         memcpy(top, (*with_top)->top, (size_t)t->n_top * sizeof *top);
     } else {
-        t->n_top = find_top(row, w->s->top_k, log_sum, top);
+        t->n_top = ht_row_likeliest(row, w->s->top_k, log_sum, top);
         *with_top = t;
     }
 }
@@ -219,7 +201,7 @@ static void take_row(void *user, const float *logits, int64_t position, const in
     ht_model *m = w->s->model;
     ht_logits_row row = {.ops = m->device->row_ops, .x = logits, .n = m->vocab, .block_max = block_max};
     const bool finite = ht_row_scan(&row);
-    const double log_sum = finite ? log(ht_row_mass(&row, 1, ht_cut_none(), NULL)) + (double)row.max : 0;
+    const double log_sum = finite ? ht_row_log_sum(&row) : 0;
     const ht_token_score *with_top = NULL;
     for (int32_t i = 0; i < n; i++) {
         sequence_of *of = &w->of[sequence[i]];

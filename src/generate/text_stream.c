@@ -17,13 +17,16 @@ ht_status ht_text_stream_check_stops(const char *const *stop, int n_stop, ht_err
 
 void ht_text_stream_free(ht_text_stream *o) { ht_text_discard(&o->held); }
 
-/* Where the first stop string that is there in full begins, or `none`. */
-static size_t find_stop(const ht_text_stream *o, size_t none) {
+/* Where the first stop string that is there in full begins, or `none`; *which is the first of those that begin there. */
+static size_t find_stop(const ht_text_stream *o, size_t none, int *which) {
     size_t found = none;
     for (int i = 0; i < o->n_stop; i++) {
         size_t length = strlen(o->stop[i]);
         for (size_t at = 0; at + length <= o->held.len && at < found; at++)
-            if (memcmp(o->held.data + at, o->stop[i], length) == 0) found = at;
+            if (memcmp(o->held.data + at, o->stop[i], length) == 0) {
+                found = at;
+                *which = i;
+            }
     }
     return found;
 }
@@ -56,12 +59,15 @@ ht_text_stream_state ht_text_stream_put(ht_text_stream *o, const char *text, siz
     if (o->closed || n == 0) return HT_TEXT_STREAM_OPEN;
     ht_text_append(&o->held, text, n);
     if (o->held.failed) return HT_TEXT_STREAM_NO_MEMORY;
-    size_t stop = find_stop(o, o->held.len);
+    int which = -1;
+    size_t stop = find_stop(o, o->held.len, &which);
     if (stop == o->held.len) return show(o, o->held.len - beginning_of_stop(o));
     ht_text_stream_state state = show(o, stop);
     ht_text_clear(&o->held);
     o->closed = true;
-    return state == HT_TEXT_STREAM_OPEN ? HT_TEXT_STREAM_STOPPED : state;
+    if (state != HT_TEXT_STREAM_OPEN) return state;
+    o->found = which;
+    return HT_TEXT_STREAM_STOPPED;
 }
 
 ht_text_stream_state ht_text_stream_end(ht_text_stream *o) {

@@ -10,6 +10,7 @@
 typedef struct ht_text_stream {
     const char *const *stop; /* lent, checked */
     int n_stop;
+    int found;      /* the stop string that came; -1: none */
     ht_text_fn *fn; /* NULL: nobody reads */
     void *user;
     ht_text held;

@@ -14,11 +14,14 @@ static bool put_answer(const char *text, size_t n, void *user) {
 
 ht_status ht_token_output_begin(ht_token_output *o, const ht_tokenizer *t, const ht_generate_options *options,
                                 ht_answer_reader *answer, ht_text_fn *fn, void *user, ht_error *err) {
-    *o = (ht_token_output){.tokenizer = t, .answer = answer};
+    *o = (ht_token_output){.tokenizer = t, .answer = answer, .stream.found = -1};
     ht_status status = ht_text_stream_check_stops(options->stop, options->n_stop, err);
     if (status) return status;
-    o->stream = (ht_text_stream){
-        .stop = options->stop, .n_stop = options->n_stop, .fn = answer ? put_answer : fn, .user = answer ? o : user};
+    o->stream = (ht_text_stream){.stop = options->stop,
+                                 .n_stop = options->n_stop,
+                                 .found = -1,
+                                 .fn = answer ? put_answer : fn,
+                                 .user = answer ? o : user};
     return o->stream.fn || o->stream.n_stop ? ht_decoder_new(t, true, &o->decoder, err) : HT_OK;
 }
 

@@ -5,6 +5,9 @@
 #include "generate/text_stream.h"
 #include "template/answer.h"
 
+/* Figures of a call that has done nothing yet. */
+static inline ht_metrics ht_metrics_none(void) { return (ht_metrics){.stop = -1, .stop_id = -1}; }
+
 typedef struct ht_token_output {
     const ht_tokenizer *tokenizer; /* lent; NULL only where nobody wants text */
     ht_decoder *decoder;           /* NULL: nobody wants text */
@@ -19,7 +22,7 @@ ht_status ht_token_output_begin(ht_token_output *o, const ht_tokenizer *t, const
                                 ht_answer_reader *answer, ht_text_fn *fn, void *user, ht_error *err);
 void ht_token_output_free(ht_token_output *o);
 
-/* Takes a token. *finish is HT_FINISH_STOP for a stop string, HT_FINISH_CALLBACK when nobody wants more, else untouched. */
+/* Takes a token. *finish is HT_FINISH_STOP for a stop string (stream.found), HT_FINISH_CALLBACK when nobody wants more, else untouched. */
 ht_status ht_token_output_put(ht_token_output *o, int32_t id, ht_finish *finish, ht_error *err);
 /* Hands over what was held back, whatever ended the output; *finish as above. */
 ht_status ht_token_output_end(ht_token_output *o, ht_finish *finish, ht_error *err);

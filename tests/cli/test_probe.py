@@ -6,7 +6,7 @@ import unittest
 
 from support import TINY, CommandTest, hearth
 
-KINDS = ["token", "top", "entropy", "cache", "memory", "residual"]  # of a model without experts
+KINDS = ["token", "top", "entropy", "cache", "memory", "residual", "logprob"]  # of a model without experts
 RUN = ("run", TINY, "hello", "--raw", "--max-tokens", "6", "--temperature", "1", "--quiet")
 
 
@@ -25,7 +25,7 @@ class Probe(CommandTest):
         self.assertEqual([line["probe"] for line in lines], KINDS * tokens)
         self.assertEqual([line["index"] for line in lines], [i for i in range(tokens) for _ in KINDS])
         for i in range(tokens):
-            token, top, entropy, cache, memory, residual = lines[i * len(KINDS) : (i + 1) * len(KINDS)]
+            token, top, entropy, cache, memory, residual, logprob = lines[i * len(KINDS) : (i + 1) * len(KINDS)]
             self.assertIsInstance(token["token"], int)
             logits = [x for _, x in top["top"]]
             self.assertEqual((len(logits), logits), (8, sorted(logits, reverse=True)))
@@ -34,6 +34,21 @@ class Probe(CommandTest):
             self.assertAlmostEqual(cache["pressure"], cache["positions"] / cache["context"])
             self.assertTrue(0 < memory["bytes"] <= memory["peak"])
             self.assertTrue(all(x > 0 for x in residual["norms"]))
+            self.assertEqual((logprob["token"], logprob["top"]), (token["token"], []))
+            self.assertLess(logprob["logprob"], 0)
+
+    def test_logprobs(self):
+        lines = self.lines("--probe", "logprob,token,top", "--top-logprobs", "3")
+        for token, top, logprob in zip(*[iter(lines)] * 3):
+            self.assertEqual(logprob["token"], token["token"])
+            self.assertEqual([i for i, _ in logprob["top"]], [i for i, _ in top["top"][:3]])
+            for (_, x), (_, y), (_, p), (_, q) in zip(top["top"], top["top"][1:3], logprob["top"], logprob["top"][1:]):
+                self.assertAlmostEqual(x - y, p - q, places=5)  # both less the same sum
+            if token["token"] in dict(logprob["top"]):
+                self.assertEqual(logprob["logprob"], dict(logprob["top"])[token["token"]])
+            else:
+                self.assertLessEqual(logprob["logprob"], logprob["top"][-1][1])
+        self.assertEqual(sum(math.exp(p) for _, p in logprob["top"]) < 1, True)
 
     def test_some(self):
         self.assertEqual({line["probe"] for line in self.lines("--probe", "entropy,token")}, {"entropy", "token"})
@@ -46,6 +61,8 @@ class Probe(CommandTest):
             (("--probe", "tokens"), "--probe is a list as in token,entropy"),
             (("--probe", "token,"), "--probe is a list"),
             (("--probe-out", "x"), "--probe-out is of --probe"),
+            (("--top-logprobs", "3"), "--top-logprobs is of --probe logprob"),
+            (("--probe", "logprob", "--top-logprobs", "21"), "expected a whole number from 0 to 20"),
         ]:
             self.fails(2, *RUN, *words, says=says)
         self.fails(1, *RUN, "--probe", "all", "--probe-out", self.folder / "no" / "x", says="x cannot be written")

@@ -17,8 +17,9 @@ const char script_info[] = "{\"id\":1,\"event\":\"info\",\"architecture\":\"llam
 const char script_functions[] =
     "say() { printf '%s\\n' \"$1\"; }\n"
     "id() { id=${line#*'\"id\":'}; id=${id%%[,\\}]*}; }\n"
-    "done_with() { say "
-    "\"{\\\"id\\\":$id,\\\"event\\\":\\\"done\\\",\\\"finish\\\":\\\"$1\\\",\\\"peak_memory_bytes\\\":1}\"; }\n"
+    "done_with() { s=-1; if [ $1 = stop ]; then s=27; fi; say "
+    "\"{\\\"id\\\":$id,\\\"event\\\":\\\"done\\\",\\\"finish\\\":\\\"$1\\\",\\\"stop_id\\\":$s,"
+    "\\\"peak_memory_bytes\\\":1}\"; }\n"
     "tokens() { say \"{\\\"id\\\":$id,\\\"event\\\":\\\"tokens\\\",\\\"ids\\\":[$1]}\"; }\n"
     "serve() {\n"
     "  while read -r line; do\n"

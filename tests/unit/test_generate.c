@@ -214,6 +214,8 @@ static void stop_ids_end_the_output(void **state) {
     ht_session_reset(s);
     generate(s, prompt, PROMPT, &o, NULL, &metrics);
     assert_int_equal(metrics.finish, HT_FINISH_STOP);
+    assert_int_equal(metrics.stop_id, tokens[at]);
+    assert_int_equal(metrics.stop, -1);
     assert_int_equal(metrics.generated_tokens, at);
     assert_int_equal(ht_session_length(s), PROMPT + at); /* the stop is no part of it */
     model->stop_ids[0] = saved;
@@ -252,6 +254,8 @@ static void stop_strings_end_the_output(void **state) {
             ht_session_reset(s);
             generate(s, prompt, PROMPT, &o, &part, &metrics);
             assert_int_equal(metrics.finish, HT_FINISH_STOP);
+            assert_int_equal(metrics.stop, 1);
+            assert_int_equal(metrics.stop_id, -1);
             assert_int_equal(part.n, place_of(full.text, full.n, stop));
             assert_memory_equal(part.text, full.text, part.n);
             tried++;
@@ -273,11 +277,12 @@ static void text_is_held_back_only_as_needed(void **state) {
                  {"x!", "ab", HT_TEXT_STREAM_STOPPED},    {"more", "", HT_TEXT_STREAM_OPEN}};
     static reader r;
     r = (reader){0};
-    ht_text_stream o = {.stop = stops, .n_stop = 3, .fn = read_text, .user = &r};
+    ht_text_stream o = {.stop = stops, .n_stop = 3, .found = -1, .fn = read_text, .user = &r};
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         r.n = 0, r.text[0] = '\0';
         assert_int_equal(ht_text_stream_put(&o, steps[i].put, strlen(steps[i].put)), steps[i].state);
         assert_string_equal(r.text, steps[i].shown);
+        assert_int_equal(o.found, i < 8 ? -1 : 1);
     }
     assert_int_equal(ht_text_stream_end(&o), HT_TEXT_STREAM_OPEN);
     ht_text_stream_free(&o);
@@ -288,6 +293,25 @@ static void text_is_held_back_only_as_needed(void **state) {
     ht_text_stream_end(&o);
     assert_string_equal(r.text, "yabc"); /* no stop came: it belongs to the output */
     ht_text_stream_free(&o);
+}
+
+/* The first that is whole; of those that one piece makes whole the one that begins first, and of these the first listed. */
+static void which_stop_it_was(void **state) {
+    (void)state;
+    static const struct {
+        const char *stops[3], *pieces[3];
+        int found;
+    } cases[] = {{{"ab", "abc", "c"}, {"xabc"}, 0},        {{"abc", "ab", "c"}, {"xabc"}, 0},
+                 {{"abc", "ab", "c"}, {"xab", "c"}, 1},    {{"c", "abc", "bc"}, {"xab", "c"}, 1},
+                 {{"c", "abcd", "b"}, {"a", "bc"}, 2},     {{"abcd", "c", "x"}, {"ab", "c", "d"}, 1},
+                 {{"q", "same", "same"}, {"the same"}, 1}, {{"q", "r", "s"}, {"abc"}, -1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ht_text_stream o = {.stop = cases[i].stops, .n_stop = 3, .found = -1};
+        for (int k = 0; k < 3 && cases[i].pieces[k]; k++)
+            ht_text_stream_put(&o, cases[i].pieces[k], strlen(cases[i].pieces[k]));
+        assert_int_equal(o.found, cases[i].found);
+        ht_text_stream_free(&o);
+    }
 }
 
 static void a_reader_can_stop(void **state) {
@@ -593,6 +617,7 @@ int main(void) {
         cmocka_unit_test(stop_ids_end_the_output),
         cmocka_unit_test(stop_strings_end_the_output),
         cmocka_unit_test(text_is_held_back_only_as_needed),
+        cmocka_unit_test(which_stop_it_was),
         cmocka_unit_test(a_reader_can_stop),
         cmocka_unit_test(a_full_context_ends_the_output),
         cmocka_unit_test(bad_requests_are_refused),

@@ -66,6 +66,8 @@ static void an_answer_is_text_and_figures(void **state) {
         if (ask(m, NULL, &r, &metrics, &err)) fail_msg("%s", err.message);
         assert_string_equal(r.text, "abc");
         assert_int_equal(metrics.finish, HT_FINISH_STOP);
+        assert_int_equal(metrics.stop, -1);
+        assert_int_equal(metrics.stop_id, 27);
         assert_int_equal(metrics.generated_tokens, 3);
         assert_int_equal(metrics.prompt_tokens, 2);
         assert_true(metrics.first_token_seconds > 0 && metrics.decode_seconds >= 0);
@@ -87,15 +89,18 @@ static void stop_strings_and_callbacks_end_an_answer(void **state) {
     ht_error err = {0};
     ht_metrics metrics;
     reader r = {0};
-    const char *stop = "bc";
-    const ht_generate_options stops = OPTIONS(ht_generate_options, with.stop = &stop, with.n_stop = 1);
+    const char *const stop[] = {"c", "bc"};
+    const ht_generate_options stops = OPTIONS(ht_generate_options, with.stop = stop, with.n_stop = 2);
     assert_int_equal(ask(m, &stops, &r, &metrics, &err), HT_OK);
     assert_string_equal(r.text, "a");
     assert_int_equal(metrics.finish, HT_FINISH_STOP);
+    assert_int_equal(metrics.stop, 1); /* it begins before the other one that ends there */
+    assert_int_equal(metrics.stop_id, -1);
     r = (reader){.last_call = 2};
     assert_int_equal(ask(m, NULL, &r, &metrics, &err), HT_OK);
     assert_string_equal(r.text, "ab");
     assert_int_equal(metrics.finish, HT_FINISH_CALLBACK);
+    assert_int_equal(metrics.stop, -1);
     assert_int_equal(metrics.generated_tokens, 2);
     r = (reader){0};
     assert_int_equal(ask(m, NULL, &r, &metrics, &err), HT_OK);
@@ -143,6 +148,8 @@ static void check_refused(ht_backend_model *m, const ht_backend_prompt *p, const
     assert_int_equal(ask(m, NULL, &r, NULL, &err), HT_OK);
     assert_string_equal(r.text, "abc");
 }
+    assert_int_equal(metrics.stop, -1);
+    assert_int_equal(metrics.stop_id, -1);
 
 static void wrong_requests_are_refused_and_harmless(void **state) {
     (void)state;
@@ -252,6 +259,8 @@ static void calls_are_cancelled_while_the_child_computes(void **state) {
 
 static void loading_is_cancelled(void **state) {
     (void)state;
+        assert_int_equal(metrics.stop, -1);
+        assert_int_equal(metrics.stop_id, -1);
     ht_cancel flag = {0};
     ht_cancel_request(&flag);
     const int n_files = script_open_files();

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PROMPT = 21, ANSWER = 24, ALL = PROMPT + ANSWER, MOST_LAYERS = 16, MOST_USED = 8 };
+enum { PROMPT = 21, ANSWER = 24, ALL = PROMPT + ANSWER, MOST_LAYERS = 16, MOST_USED = 8, LIKELIEST = 6 };
 
 static const char *const checkpoints[] = {"llama-q4_1.gguf",     "qwen2-sliding-f16",  "qwen3-moe-f32",
                                           "gemma2-f32",          "gemma3-f32",         "gemma4-shared-bf16",
@@ -49,6 +49,8 @@ typedef struct seen {
     int64_t last_position;
     ht_probe top[ANSWER], entropy[ANSWER], cache[ANSWER], memory[ANSWER];
     int32_t token[ANSWER];
+    ht_probe logprob[ANSWER];
+    ht_token_probability likeliest[ANSWER][LIKELIEST];
     float norm[ANSWER][MOST_LAYERS];
     int n_routes;
     int32_t layer[MOST_LAYERS], expert[ANSWER][MOST_LAYERS][MOST_USED];
@@ -81,6 +83,11 @@ static void keep(const ht_probe *p, void *user) {
         assert_true(p->n_layers <= MOST_LAYERS);
         memcpy(s->norm[i], p->norms, (size_t)p->n_layers * sizeof(float));
         break;
+    case HT_PROBE_LOGPROB:
+        s->logprob[i] = *p;
+        assert_int_equal(p->n_likeliest, LIKELIEST);
+        memcpy(s->likeliest[i], p->likeliest, sizeof s->likeliest[i]);
+        break;
     case HT_PROBE_ALL: fail();
     }
 }
@@ -90,7 +97,8 @@ static void generate(ht_model *m, ht_adapter *adapter, unsigned kinds, float tem
                      seen *into, int32_t *all) {
     ht_session *s;
     ht_error err = {0};
-    const ht_probe_options probes = OPTIONS(ht_probe_options, with.kinds = kinds, with.fn = keep, with.user = into);
+    const ht_probe_options probes =
+        OPTIONS(ht_probe_options, with.kinds = kinds, with.fn = keep, with.user = into, with.top_logprobs = LIKELIEST);
     const ht_sampler_options sampler = OPTIONS(ht_sampler_options, with.temperature = temperature, with.seed = 5);
     const ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = ANSWER, with.ignore_eos = true,
                                           with.sampler = &sampler, with.probes = &probes);
@@ -149,6 +157,37 @@ static void check_logits(ht_model *m, const seen *s, const int32_t *all) {
     }
     ht_session_free(session);
     free(rows);
+}
+
+/* ---- against scores ---- */
+
+static bool compare_scores(const ht_score_result *r, void *user) {
+    const seen *s = user;
+    assert_int_equal(r->status, HT_OK);
+    assert_int_equal(r->continuations[0].n_tokens, ANSWER);
+    for (int i = 0; i < ANSWER; i++) {
+        const ht_token_score *t = &r->continuations[0].tokens[i];
+        assert_int_equal(s->logprob[i].token, t->id);
+        assert_memory_equal(&s->logprob[i].log_probability, &t->log_probability, sizeof t->log_probability);
+        assert_int_equal(t->n_top, LIKELIEST);
+        for (int k = 0; k < LIKELIEST; k++) {
+            assert_int_equal(s->likeliest[i][k].id, t->top[k].id);
+            assert_memory_equal(&s->likeliest[i][k].log_probability, &t->top[k].log_probability,
+                                sizeof t->top[k].log_probability);
+        }
+    }
+    return true;
+}
+
+/* The answer scored as a continuation of its prompt: the same bits. */
+static void check_scores(ht_model *m, const seen *s, const int32_t *all) {
+    ht_error err = {0};
+    const ht_continuation answer = {.ids = all + PROMPT, .n_ids = ANSWER};
+    const ht_score_request request = {
+        .prompt = {.ids = all, .n_ids = PROMPT}, .continuations = &answer, .n_continuations = 1};
+    seen copy = *s;
+    if (ht_score(m, &request, 1, OPTIONS_AT(ht_score_options, with.top_k = LIKELIEST), compare_scores, &copy, &err))
+        fail_msg("%s", err.message);
 }
 
 /* ---- against layers ---- */
@@ -263,6 +302,7 @@ static void values(void **state) {
         check_logits(m, &s, all);
         check_layers(m, &s, all);
         check_fill(m, &s);
+        check_scores(m, &s, all);
         routed = routed || s.n_routes;
         ht_model_free(m);
     }
@@ -309,6 +349,7 @@ static void kinds_by_themselves(void **state) {
         if (kind == HT_PROBE_ROUTER) assert_memory_equal(s.weight, whole.weight, sizeof s.weight);
         for (int i = 0; i < ANSWER; i++) {
             if (kind == HT_PROBE_ENTROPY) assert_true(s.entropy[i].entropy == whole.entropy[i].entropy);
+            if (kind == HT_PROBE_LOGPROB) assert_true(s.logprob[i].log_probability == whole.logprob[i].log_probability);
             if (kind == HT_PROBE_TOP)
                 assert_memory_equal(s.top[i].top_logit, whole.top[i].top_logit, sizeof s.top[i].top_logit);
         }
@@ -368,8 +409,9 @@ static void in_company(void **state) {
         for (int i = 0; i < REQUESTS; i++) {
             int32_t prompt[PROMPT];
             some_ids(m, prompt, PROMPT, i);
-            const ht_probe_options probes = OPTIONS(ht_probe_options, with.kinds = i % 3 ? HT_PROBE_ALL : 0,
-                                                    with.fn = keep_asked, with.user = &a[i]);
+            const ht_probe_options probes =
+                OPTIONS(ht_probe_options, with.kinds = i % 3 ? HT_PROBE_ALL : 0, with.fn = keep_asked,
+                        with.user = &a[i], with.top_logprobs = LIKELIEST);
             const ht_generate_options o =
                 OPTIONS(ht_generate_options, with.max_tokens = ANSWER, with.ignore_eos = true, with.probes = &probes);
             const ht_request r = OPTIONS(ht_request, with.ids = prompt, with.n_ids = PROMPT, with.options = &o,
@@ -391,9 +433,11 @@ static void in_company(void **state) {
             assert_memory_equal(a[i].s.norm, alone.norm, sizeof alone.norm);
             assert_memory_equal(a[i].s.expert, alone.expert, sizeof alone.expert);
             assert_memory_equal(a[i].s.weight, alone.weight, sizeof alone.weight);
+            assert_memory_equal(a[i].s.likeliest, alone.likeliest, sizeof alone.likeliest);
             for (int t = 0; t < ANSWER; t++) {
                 assert_memory_equal(a[i].s.top[t].top_logit, alone.top[t].top_logit, sizeof alone.top[t].top_logit);
                 assert_true(a[i].s.entropy[t].entropy == alone.entropy[t].entropy);
+                assert_true(a[i].s.logprob[t].log_probability == alone.logprob[t].log_probability);
                 assert_true(a[i].s.cache[t].cache_budget > 0 && a[i].s.cache[t].pressure > 0);
             }
         }
@@ -414,11 +458,14 @@ static void refusals(void **state) {
     assert_int_equal(ht_session_new(m, NULL, &s, &err), HT_OK);
     const ht_probe_options unknown = OPTIONS(ht_probe_options, with.kinds = 256, with.fn = keep);
     const ht_probe_options nobody = OPTIONS(ht_probe_options, with.kinds = HT_PROBE_TOKEN);
-    const ht_probe_options *const wrong[] = {&unknown, &nobody};
-    static const char *const says[] = {"of which 0x100 are none", "no function to take them"};
+    const ht_probe_options many =
+        OPTIONS(ht_probe_options, with.kinds = HT_PROBE_LOGPROB, with.fn = keep, with.top_logprobs = 21);
+    const ht_probe_options *const wrong[] = {&unknown, &nobody, &many};
+    static const char *const says[] = {"of which 0x100 are none", "no function to take them",
+                                       "top_logprobs is 21, expected 0 to 20"};
     ht_engine *e;
     assert_int_equal(ht_engine_open(m, NULL, &e, &err), HT_OK);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         const ht_generate_options o = OPTIONS(ht_generate_options, with.probes = wrong[i]);
         assert_int_equal(ht_generate(s, ids, 3, &o, NULL, NULL, NULL, &err), HT_ERR_ARGUMENT);
         assert_non_null(strstr(err.message, says[i]));
