@@ -2,6 +2,7 @@
 #include "command.h"
 #include "device.h"
 #include "json.h"
+#include "logit_bias.h"
 #include "many.h"
 
 #include <hearth/batch.h>
@@ -12,7 +13,7 @@
 /* What a line may say beside its prompt. */
 typedef struct line_options {
     int64_t max_tokens, top_k, repeat_window, seed, n;
-    double temperature, top_p, min_p, repeat_penalty;
+    double temperature, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty;
     bool ignore_eos;
 } line_options;
 
@@ -22,6 +23,7 @@ typedef struct batching {
     ht_sampler_options sampler;
     ht_generate_options how;
     const char **stop; /* texts are the line's, or those of --stop */
+    bias_list bias;    /* of the line */
     int64_t generated;
 } batching;
 
@@ -41,15 +43,18 @@ static const struct member {
     {"top_p", NUMBER, offsetof(line_options, top_p), 0, 1},
     {"min_p", NUMBER, offsetof(line_options, min_p), 0, 1},
     {"repeat_penalty", NUMBER, offsetof(line_options, repeat_penalty), 0, 1000},
+    {"presence_penalty", NUMBER, offsetof(line_options, presence_penalty), -1000, 1000},
+    {"frequency_penalty", NUMBER, offsetof(line_options, frequency_penalty), -1000, 1000},
     {"repeat_window", INTEGER, offsetof(line_options, repeat_window), -1, 2147483647.0},
     {"seed", INTEGER, offsetof(line_options, seed), 0, 9007199254740992.0},
     {"n", INTEGER, offsetof(line_options, n), 1, 256},
     {"ignore_eos", FLAG, offsetof(line_options, ignore_eos), 0, 0},
 };
 enum { N_MEMBERS = sizeof members / sizeof *members };
-static const char *const member_names[] = {"max_tokens",     "temperature",   "top_k", "top_p", "min_p",
-                                           "repeat_penalty", "repeat_window", "seed",  "n",     "ignore_eos",
-                                           "stop",           "adapter",       NULL};
+static const char *const member_names[] = {
+    "max_tokens", "temperature", "top_k",      "top_p", "min_p",   "repeat_penalty",   "repeat_window",
+    "seed",       "n",           "ignore_eos", "stop",  "adapter", "presence_penalty", "frequency_penalty",
+    "logit_bias", NULL};
 
 static ht_status refuse(ht_error *err, const char *name, const char *expected) {
     snprintf(err->message, sizeof err->message, "\"%s\" is to be %s", name, expected);
@@ -91,6 +96,24 @@ static ht_status read_stop(batching *b, const json_t *value, ht_error *err) {
     return HT_OK;
 }
 
+/* Numbers by ids, as the OpenAI interface has them. */
+static ht_status read_bias(batching *b, const json_t *value, ht_error *err) {
+    const char *id;
+    json_t *number;
+    bias_list_free(&b->bias);
+    if (!json_is_object(value)) return refuse(err, "logit_bias", "an object of token ids with numbers");
+    json_object_foreach((json_t *)(uintptr_t)value, id, number) {
+        const char *expected;
+        char text[80];
+        const int n = snprintf(text, sizeof text, "%.40s=%.9g", id, json_number_value(number));
+        if (!json_is_number(number) || !bias_list_read(&b->bias, text, (size_t)n, &expected))
+            return refuse(err, "logit_bias", "an object of token ids with numbers, as in {\"1234\": -100}");
+    }
+    b->sampler.logit_bias = b->bias.items;
+    b->sampler.n_logit_bias = b->bias.n;
+    return HT_OK;
+}
+
 /* One of --adapter by its name, or none. */
 static ht_status choose_adapter(const batching *b, const json_t *value, ht_request *request, ht_error *err) {
     const adapter_list *list = &b->m.e.adapters;
@@ -109,7 +132,7 @@ static ht_status choose_adapter(const batching *b, const json_t *value, ht_reque
 
 static ht_status read_options(batching *b, ht_request *request, ht_error *err) {
     const json_t *object = b->m.line.object, *stop = json_object_get(object, "stop"),
-                 *adapter = json_object_get(object, "adapter");
+                 *bias = json_object_get(object, "logit_bias"), *adapter = json_object_get(object, "adapter");
     line_options l = {.max_tokens = b->how.max_tokens,
                       .top_k = b->sampler.top_k,
                       .repeat_window = b->sampler.repeat_window,
@@ -118,13 +141,16 @@ static ht_status read_options(batching *b, ht_request *request, ht_error *err) {
                       .temperature = (double)b->sampler.temperature,
                       .top_p = (double)b->sampler.top_p,
                       .min_p = (double)b->sampler.min_p,
-                      .repeat_penalty = (double)b->sampler.repeat_penalty};
+                      .repeat_penalty = (double)b->sampler.repeat_penalty,
+                      .presence_penalty = (double)b->sampler.presence_penalty,
+                      .frequency_penalty = (double)b->sampler.frequency_penalty};
     ht_status st = HT_OK;
     for (int i = 0; i < N_MEMBERS && !st; i++) {
         const json_t *value = json_object_get(object, members[i].name);
         if (value) st = read_member(&members[i], value, &l, err);
     }
     if (!st && stop) st = read_stop(b, stop, err);
+    if (!st && bias) st = read_bias(b, bias, err);
     if (!st && adapter) st = choose_adapter(b, adapter, request, err);
     b->how.max_tokens = (int32_t)l.max_tokens;
     b->how.ignore_eos = l.ignore_eos;
@@ -135,6 +161,8 @@ static ht_status read_options(batching *b, ht_request *request, ht_error *err) {
     b->sampler.top_p = (float)l.top_p;
     b->sampler.min_p = (float)l.min_p;
     b->sampler.repeat_penalty = (float)l.repeat_penalty;
+    b->sampler.presence_penalty = (float)l.presence_penalty;
+    b->sampler.frequency_penalty = (float)l.frequency_penalty;
     request->n = (int32_t)l.n;
     return st;
 }
@@ -239,5 +267,6 @@ int batch_command(const options *o) {
         fprintf(stderr, "%zu prompts · %lld tokens · %.1f s · %.1f tok/s%s\n", b.m.done, (long long)b.generated,
                 seconds, (double)b.generated / seconds, device_note(b.m.e.device, note));
     free(b.stop);
+    bias_list_free(&b.bias);
     return many_close(&b.m, st, &err);
 }

@@ -174,6 +174,11 @@ static void show_parameters(const chat *c) {
     output_field("min_p", "%g", o->min_p);
     output_field("repeat_penalty", "%g", o->repeat_penalty);
     output_field("repeat_window", "%lld", (long long)o->repeat_window);
+    output_field("presence_penalty", "%g", o->presence_penalty);
+    output_field("frequency_penalty", "%g", o->frequency_penalty);
+    for (int i = 0; i < o->logit_bias.n; i++)
+        output_field(i ? "" : "logit_bias", "%d=%g", (int)o->logit_bias.items[i].id,
+                     (double)o->logit_bias.items[i].bias);
     output_field("seed", "%lld", (long long)o->seed);
     if (o->max_tokens > 0)
         output_field("max_tokens", "%lld", (long long)o->max_tokens);
@@ -205,8 +210,17 @@ static void run_show(chat *c, char *rest) {
 
 static void set_parameter(chat *c, char *rest) {
     static const char *const others[][2] = {{"num_predict", "max_tokens"}, {"repeat_last_n", "repeat_window"}};
-    static const char *const known[] = {"temperature",    "top_k",         "top_p", "min_p",
-                                        "repeat_penalty", "repeat_window", "seed",  "max_tokens"};
+    static const char *const known[] = {"temperature",
+                                        "top_k",
+                                        "top_p",
+                                        "min_p",
+                                        "repeat_penalty",
+                                        "repeat_window",
+                                        "seed",
+                                        "max_tokens",
+                                        "presence_penalty",
+                                        "frequency_penalty",
+                                        "logit_bias"};
     char why[256];
     const char *name = take_word(&rest);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
@@ -218,7 +232,9 @@ static void set_parameter(chat *c, char *rest) {
         nearest_try(&best, known[i]);
     }
     if (found) {
-        if (!options_set_number(&c->t.o, name, rest, why, sizeof why)) complain(c, "%s", why);
+        const bool set = strcmp(name, "logit_bias") == 0 ? options_set_biases(&c->t.o, rest, why, sizeof why)
+                                                         : options_set_number(&c->t.o, name, rest, why, sizeof why);
+        if (!set) complain(c, "%s", why);
         return;
     }
     snprintf(why, sizeof why, "\"%.60s\" cannot be set%s%s", name,

@@ -88,7 +88,7 @@ static void bash(void) {
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         if (bash_pattern(files[i]))
             put(") compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- \"$cur\")); return ;;\n");
-    static const option_kind plain[] = {KIND_INTEGER, KIND_NUMBER, KIND_SIZE, KIND_TEXT, KIND_ORDER};
+    static const option_kind plain[] = {KIND_INTEGER, KIND_NUMBER, KIND_SIZE, KIND_TEXT, KIND_ORDER, KIND_BIAS};
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
         if (bash_pattern(plain[i])) put(") return ;;\n");
     put("  esac\n"
@@ -115,7 +115,7 @@ static void bash(void) {
 
 static void zsh_option(const option_spec *spec) {
     char word[160];
-    snprintf(word, sizeof word, "%s--%s", spec->kind == KIND_LIST || spec->kind == KIND_PATHS ? "*" : "", spec->name);
+    snprintf(word, sizeof word, "%s--%s", option_is_list(spec) ? "*" : "", spec->name);
     put(" \\\n        ");
     put(word);
     quoted("[", "");

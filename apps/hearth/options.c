@@ -110,6 +110,7 @@ static bool set_value(const command *c, const option_spec *spec, const char *val
     void *field = (char *)o + spec->field;
     ht_error err = {0};
     char sentence[sizeof err.message + 32];
+    const char *expected;
     switch (spec->kind) {
     case KIND_FLAG: *(bool *)field = true; return true;
     case KIND_INTEGER:
@@ -127,6 +128,8 @@ static bool set_value(const command *c, const option_spec *spec, const char *val
         if (*value == '\0' || !text_is_utf8(value)) return bad_value(c, spec, value, "some text in UTF-8");
         return append(field, value);
     case KIND_CHOICE: return set_choice(c, spec, value, field);
+    case KIND_BIAS:
+        return bias_list_read(field, value, strlen(value), &expected) || bad_value(c, spec, value, expected);
     case KIND_ORDER:
         *(const char **)field = value;
         if (ht_sampler_order_check(value, &err) == HT_OK) return true;
@@ -137,6 +140,10 @@ static bool set_value(const command *c, const option_spec *spec, const char *val
 }
 
 /* ---- words ---- */
+
+bool option_is_list(const option_spec *spec) {
+    return spec->kind == KIND_LIST || spec->kind == KIND_PATHS || spec->kind == KIND_BIAS;
+}
 
 static const option_spec *find_long(const char *name, size_t n) {
     for (int i = 0; i < option_count; i++)
@@ -255,8 +262,7 @@ static bool take_entry(const command *c, const char *name, json_t *value, const 
     if (spec->kind == KIND_FLAG) return take_flag(c, spec, value, o);
     o->given[spec - option_table] = true;
     const size_t n = json_is_array(value) ? json_array_size(value) : 1;
-    if (json_is_array(value) && spec->kind != KIND_LIST && spec->kind != KIND_PATHS)
-        return bad_entry(c, o, name, "is to be one value");
+    if (json_is_array(value) && !option_is_list(spec)) return bad_entry(c, o, name, "is to be one value");
     for (size_t i = 0; i < n; i++) {
         const json_t *one = json_is_array(value) ? json_array_get(value, i) : value;
         const char *text = entry_text(one, o);
@@ -356,6 +362,7 @@ void options_free(options *o) {
     free(o->set.items);
     free(o->adapters.items);
     free(o->from.items);
+    bias_list_free(&o->logit_bias);
     free(o->tune.samples.items);
     for (int i = 0; i < o->config_numbers.n; i++) free((char *)(uintptr_t)o->config_numbers.items[i]);
     free(o->config_numbers.items);
@@ -414,6 +421,10 @@ ht_sampler_options options_sampler(const options *o) {
     sampler.repeat_window = (int32_t)o->repeat_window;
     sampler.seed = (uint64_t)o->seed;
     sampler.order = o->order;
+    sampler.presence_penalty = (float)o->presence_penalty;
+    sampler.frequency_penalty = (float)o->frequency_penalty;
+    sampler.logit_bias = o->logit_bias.items;
+    sampler.n_logit_bias = o->logit_bias.n;
     return sampler;
 }
 
@@ -447,4 +458,20 @@ bool options_set_number(options *o, const char *name, const char *value, char *w
     if (read_number(spec, value, (char *)o + spec->field, expected)) return true;
     snprintf(why, n, "%.60s is \"%.60s\", expected %s", name, value, expected);
     return false;
+}
+
+bool options_set_biases(options *o, const char *value, char *why, size_t n) {
+    const char *expected = "ID=BIAS", *at = value + strspn(value, " ");
+    if (strcmp(at, "none") == 0) {
+        bias_list_free(&o->logit_bias);
+        return true;
+    }
+    bool good = *at;
+    while (good && *at) {
+        const size_t length = strcspn(at, " ");
+        good = bias_list_read(&o->logit_bias, at, length, &expected);
+        at += length + strspn(at + length, " ");
+    }
+    if (!good) snprintf(why, n, "logit_bias is \"%.60s\", expected %s, or none", value, expected);
+    return good;
 }

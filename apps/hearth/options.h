@@ -2,7 +2,7 @@
 #ifndef HEARTH_APP_OPTIONS_H
 #define HEARTH_APP_OPTIONS_H
 
-#include <hearth/generate.h>
+#include "logit_bias.h"
 
 #include <jansson.h>
 
@@ -62,6 +62,7 @@ typedef struct options {
     const char *model;     /* as typed; of `adapter` it is an option */
     string_list arguments; /* after MODEL */
     string_list stop, set, adapters, from;
+    bias_list logit_bias;
     const char *system, *ids, *out, *cpu, *text, *kl_vs, *device, *vs_device; /* NULL when not given */
     const char *template_file, *messages, *tools, *answer, *to;               /* likewise */
     const char *prompt;                                                       /* text of `bench --report` */
@@ -83,7 +84,7 @@ typedef struct options {
     int64_t threads, context, top_k, seed, chunk, parallel, window, slots, top, chunks, skip_chunks, top_logprobs;
     int64_t repeat_window;                            /* the library's default when not given */
     int64_t max_tokens, prompt_tokens, rounds, depth; /* -1 when not given, as 0 is a value */
-    double temperature, top_p, min_p, repeat_penalty;
+    double temperature, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty;
     const char *order;   /* of the sampler's stages, checked */
     int precision;       /* ht_precision */
     int kv;              /* index into f16, f32, bf16 */
@@ -113,6 +114,8 @@ bool options_given(const options *o, const char *name);
 ht_status options_chat_variables(const options *o, ht_chat *chat, ht_error *err);
 /* Sets an option that is a number while the program runs, by its name, in which `_` may stand for `-`; false with the reason. */
 bool options_set_number(options *o, const char *name, const char *value, char *why, size_t n);
+/* Sets or changes biases of logits: ID=BIAS with spaces between, or `none`; false with the reason. */
+bool options_set_biases(options *o, const char *value, char *why, size_t n);
 /* Prints the usage, details and options of a command to stdout. */
 void options_help(const struct command *c);
 
@@ -122,6 +125,6 @@ ht_dtype options_kv_dtype(const options *o);
 ht_dtype options_dtype(const options *o);      /* HT_DTYPE_NONE when not given */
 const char *options_kv_name(const options *o); /* as the user writes it, like the next */
 const char *options_precision_name(const options *o);
-ht_sampler_options options_sampler(const options *o);
+ht_sampler_options options_sampler(const options *o); /* its texts and lists are lent */
 
 #endif

@@ -14,7 +14,8 @@ typedef enum option_kind {
     KIND_LIST,
     KIND_PATHS, /* a list of files */
     KIND_CHOICE,
-    KIND_ORDER
+    KIND_ORDER,
+    KIND_BIAS /* of a logit; a list */
 } option_kind;
 
 typedef struct option_spec {
@@ -29,6 +30,9 @@ typedef struct option_spec {
     const char *value; /* as the help shows it */
     const char *help;
 } option_spec;
+
+/* Whether it may be given several times. */
+bool option_is_list(const option_spec *spec);
 
 extern const option_spec option_table[];
 extern const int option_count;

@@ -296,13 +296,13 @@ int run_command(const options *o) {
         fprintf(stderr, "hearth run: %s (see hearth run --help)\n", constraint_problem(o));
         return EXIT_USAGE;
     }
-    if ((o->probe && !probes_kinds(o->probe)) || (o->probe_out && !o->probe)) {
-        fprintf(stderr, "hearth run: %s (see hearth run --help)\n",
-                o->probe ? "--probe is a list as in token,entropy, or all" : "--probe-out is of --probe");
     if (o->top_logprobs && !o->probe) {
         fprintf(stderr, "hearth run: --top-logprobs is of --probe logprob (see hearth run --help)\n");
         return EXIT_USAGE;
     }
+    if ((o->probe && !probes_kinds(o->probe)) || (o->probe_out && !o->probe)) {
+        fprintf(stderr, "hearth run: %s (see hearth run --help)\n",
+                o->probe ? "--probe is a list as in token,entropy, or all" : "--probe-out is of --probe");
         return EXIT_USAGE;
     }
     ht_status st = read_prompt(o, &prompt, &n, &err);

@@ -16,9 +16,17 @@ extern "C" {
 
 /* ---- sampling ---- */
 
-/* How a token is drawn from its logits: by a chain of stages, each of which sees what the one before it left.
+/* A number that is added to the logit of a token. */
+typedef struct ht_logit_bias {
+    int32_t id;
+    float bias;
+} ht_logit_bias;
+
+/* How a token is drawn from its logits: by a chain of stages, each of which sees what the one before it left. Biases are added
+ * before all stages.
  *
- *   repeat_penalty  logits of tokens that occurred lately, divided by it when positive, multiplied by it when not
+ *   repeat_penalty  logits of tokens that occurred lately, divided by it when positive, multiplied by it when not; then, of
+ *                   tokens that were generated n > 0 times in this answer, less n * frequency_penalty + presence_penalty
  *   temperature     logits divided by it
  *   top_p           the fewest most likely tokens whose probabilities add up to it
  *   top_k           so many of the most likely tokens
@@ -36,6 +44,13 @@ typedef struct ht_sampler_options {
     /* Stages in the order in which they run, such as "top_p,min_p,top_k,temperature". One that is left out runs before the
      * first named one that it precedes by default (so the penalty comes first). Default NULL, the order above. */
     const char *order;
+    /* Taken from the logits of tokens that this call has generated, once and for each time, as the OpenAI interface defines it; the prompt,
+     * and what a session held before, do not count. Any finite number, -2 to 2 usually; below 0 they favour such tokens. Default 0: off. */
+    float presence_penalty, frequency_penalty;
+    /* [n_logit_bias] finite, of tokens of the vocabulary, none of which comes twice: -100 as good as forbids a token, 100 as good as
+     * prescribes it. No bias allows what a grammar does not. Default none. */
+    const ht_logit_bias *logit_bias;
+    int n_logit_bias;
 } ht_sampler_options;
 HT_API void ht_sampler_options_init(ht_sampler_options *options, size_t size);
 
@@ -84,6 +99,10 @@ typedef struct ht_metrics {
     int64_t accepted_tokens;    /* of these, those that were right */
     size_t peak_memory_bytes;   /* of arrays, weights and caches in the device's memory, so far */
     ht_finish finish;           /* 0 when the call failed */
+    /* What ended the output with HT_FINISH_STOP: the place of a text in `stop`, or a stop id, which is no part of the output; -1 where it
+     * was not that. Both are -1 after the last token that a grammar allows. The text is the first that is whole; of those that one
+     * token makes whole the one that begins first, and of these the one that is listed first. */
+    int32_t stop, stop_id;
 } ht_metrics;
 
 /* Complete characters of the output as they come: n > 0 bytes of valid UTF-8, NUL-terminated. Return false to stop. */
@@ -99,10 +118,6 @@ HT_API ht_status ht_generate(ht_session *s, const int32_t *prompt, size_t n_prom
                              ht_text_fn *fn, void *user, ht_metrics *metrics, ht_error *err);
 /* The same from NUL-terminated UTF-8 text: encoded with the special tokens the checkpoint asks for at the beginning of a
  * session; special tokens written in the text are recognised. */
-    /* What ended the output with HT_FINISH_STOP: the place of a text in `stop`, or a stop id, which is no part of the output; -1 where it
-     * was not that. Both are -1 after the last token that a grammar allows. The text is the first that is whole; of those that one
-     * token makes whole the one that begins first, and of these the one that is listed first. */
-    int32_t stop, stop_id;
 HT_API ht_status ht_generate_text(ht_session *s, const char *prompt, const ht_generate_options *options, ht_text_fn *fn,
                                   void *user, ht_metrics *metrics, ht_error *err);
 

@@ -160,6 +160,13 @@ class ht_forward_options(Structure):
     ]
 
 
+class ht_logit_bias(Structure):
+    _fields_ = [
+        ("id", c_int32),
+        ("bias", c_float),
+    ]
+
+
 class ht_sampler_options(Structure):
     _fields_ = [
         ("size", c_size_t),
@@ -171,6 +178,10 @@ class ht_sampler_options(Structure):
         ("repeat_window", c_int32),
         ("seed", c_uint64),
         ("order", c_char_p),
+        ("presence_penalty", c_float),
+        ("frequency_penalty", c_float),
+        ("logit_bias", POINTER(ht_logit_bias)),
+        ("n_logit_bias", c_int),
     ]
 
 
@@ -180,6 +191,7 @@ class ht_probe_options(Structure):
         ("kinds", c_uint),
         ("fn", c_void_p),
         ("user", c_void_p),
+        ("top_logprobs", c_int32),
     ]
 
 
@@ -191,7 +203,6 @@ class ht_generate_options(Structure):
         ("stop", POINTER(c_char_p)),
         ("n_stop", c_int),
         ("ignore_eos", c_bool),
-        ("top_logprobs", c_int32),
         ("cancel", POINTER(ht_cancel)),
         ("parse_special", c_bool),
         ("lookup", c_bool),
@@ -214,6 +225,8 @@ class ht_metrics(Structure):
         ("accepted_tokens", c_int64),
         ("peak_memory_bytes", c_size_t),
         ("finish", c_int),
+        ("stop", c_int32),
+        ("stop_id", c_int32),
     ]
 
 
@@ -225,8 +238,6 @@ class ht_tool_call(Structure):
     ]
 
 
-        ("stop", c_int32),
-        ("stop_id", c_int32),
 class ht_answer_piece(Structure):
     _fields_ = [
         ("part", c_int),
@@ -818,7 +829,7 @@ class ht_probe(Structure):
         ("routes", POINTER(ht_probe_route)),
         ("n_layers", c_int32),
         ("norms", c_void_p),
-    ]
         ("log_probability", c_double),
         ("n_likeliest", c_int32),
         ("likeliest", POINTER(ht_token_probability)),
+    ]

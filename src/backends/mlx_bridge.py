@@ -161,19 +161,26 @@ class Sampler:
     """Hearth's chain of stages (generate.h), in the form in which generate_step takes it: `process` sees the logits of a
     position and the tokens before it, `pick` what that has left of them."""
 
-    def __init__(self, options, held):
-        self.o = options
+    def __init__(self, options, held, n_prompt):
+        self.o, self.n_prompt = options, n_prompt
         self.held = mx.array(held, dtype=mx.int32) if held else None  # tokens that generate_step does not see
         self.greedy = options["temperature"] == 0
         self.position = 0
         self.stages = [getattr(self, name) for name in options["order"] if self.is_on(name)]
         if self.greedy and self.repeat_penalty not in self.stages:
             self.stages = []  # the most likely token survives every filter
+        self.biased = [mx.array(column) for column in zip(*options["logit_bias"], strict=True)]  # ids, biases
+
+    def repeats(self):
+        return self.o["repeat_penalty"] not in (0, 1) and self.o["repeat_window"] != 0
+
+    def counts(self):
+        return bool(self.o["presence_penalty"] or self.o["frequency_penalty"])
 
     def is_on(self, name):
         o = self.o
         return {
-            "repeat_penalty": o["repeat_penalty"] not in (0, 1) and o["repeat_window"] != 0,
+            "repeat_penalty": self.repeats() or self.counts(),
             "temperature": not self.greedy,
             "top_p": 0 < o["top_p"] < 1,
             "top_k": o["top_k"] > 0,
@@ -185,6 +192,9 @@ class Sampler:
         self.history = tokens if self.held is None else mx.concatenate([self.held, tokens])
         self.position = self.history.shape[0]
         self.x, self.scale = logits.astype(mx.float32), 1.0
+        if self.biased:
+            ids, biases = self.biased
+            self.change(self.x.at[:, ids].add(biases.astype(mx.float32)))
         for stage in self.stages:
             stage()
         return self.scaled()
@@ -209,11 +219,22 @@ class Sampler:
     def temperature(self):
         self.scale = min(1 / self.o["temperature"], 1e30)
 
+    def change(self, x):
+        """Logits stay finite where they are, and left out where they were."""
+        self.x = mx.where(mx.isfinite(self.x), mx.clip(x, -1e30, 1e30), self.x)
+
     def repeat_penalty(self):
-        window = self.o["repeat_window"]
-        recent = self.history if window < 0 else self.history[-window:]
-        seen = self.x[:, recent]
-        self.x[:, recent] = mx.where(seen > 0, seen / self.o["repeat_penalty"], seen * self.o["repeat_penalty"])
+        if self.repeats():
+            window = self.o["repeat_window"]
+            recent = self.history if window < 0 else self.history[-window:]
+            x, seen = mx.array(self.x), self.x[:, recent]
+            x[:, recent] = mx.where(seen > 0, seen / self.o["repeat_penalty"], seen * self.o["repeat_penalty"])
+            self.change(x)
+        generated = self.history[self.n_prompt :]
+        if self.counts() and generated.size:
+            counts = mx.zeros(self.x.shape[-1:]).at[generated].add(mx.array(1.0))
+            less = mx.clip(counts * self.o["frequency_penalty"], -1e30, 1e30) + mx.where(counts > 0, self.o["presence_penalty"], 0)
+            self.change(self.x - less)
 
     def top_k(self):
         k = self.o["top_k"]
@@ -250,14 +271,15 @@ def info(request):
 def answer(request, cache, held):
     """Generates, and returns the tokens that the cache may hold."""
     ids, tokens, finish = request["ids"], list(request["ids"]), "length"
-    sampler = Sampler(request["sampler"], ids[:held])
+    sampler = Sampler(request["sampler"], ids[:held], len(ids))
     send(request, "begin", reused=held)
+    stop_id = -1
     steps = generate_step(
         mx.array(ids[held:]),
         model.model,
         max_tokens=request["max_tokens"],
         sampler=sampler.pick,
-        logits_processors=[sampler.process] if sampler.stages else None,
+        logits_processors=[sampler.process] if sampler.stages or sampler.biased else None,
         prompt_cache=cache,
         prompt_progress_callback=lambda done, total: check_cancelled(request),
     )
@@ -273,7 +295,6 @@ def answer(request, cache, held):
                     break
                 send(request, "tokens", ids=[token])
                 if len(tokens) - len(ids) == request["max_tokens"]:
-    stop_id = -1
                     break
     except Cancelled:
         finish = "cancelled"

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "generate/chat.h"
+#include "generate/logit_changes.h"
 #include "generate/sampler.h"
 #include "generate/token_output.h"
 
@@ -24,8 +25,10 @@ typedef struct run {
 
 /* ---- the request ---- */
 
+static int64_t vocab_of(const ht_mlx_model *m) { return m->loaded.info.vocab ? m->loaded.info.vocab : INT32_MAX; }
+
 static ht_status check_prompt(const ht_mlx_model *m, const int32_t *ids, size_t n, ht_error *err) {
-    const int64_t vocab = m->loaded.info.vocab ? m->loaded.info.vocab : INT32_MAX;
+    const int64_t vocab = vocab_of(m);
     if (!n) return ht_fail(err, HT_ERR_ARGUMENT, "the prompt is empty");
     for (size_t i = 0; i < n; i++)
         if (ids[i] < 0 || ids[i] >= vocab)
@@ -47,22 +50,38 @@ static json_t *ids_json(const int32_t *ids, size_t n) {
     return list;
 }
 
+/* Pairs of an id and its bias, in order. */
+static json_t *biases_json(const ht_logit_bias *bias, int n) {
+    json_t *list = json_array();
+    for (int i = 0; list && i < n; i++)
+        if (json_array_append_new(list, json_pack("[if]", (int)bias[i].id, (double)bias[i].bias))) {
+            json_decref(list);
+            return NULL;
+        }
+    return list;
+}
+
 /* The sampler's options; its seed has 64 bits without a sign, which JSON's integers here have not. */
-static ht_status sampler_json(const ht_sampler_options *given, json_t **out, ht_error *err) {
+static ht_status sampler_json(const ht_sampler_options *given, int64_t vocab, json_t **out, ht_error *err) {
     ht_sampler_options s;
     ht_sampler_stage order[HT_SAMPLER_STAGES];
+    ht_logit_bias *bias;
     *out = NULL;
     ht_status st = ht_sampler_options_check(given, &s, err);
     if (!st) st = ht_sampler_order_parse(s.order, order, err);
+    if (!st) st = ht_logit_biases_read(&s, (int32_t)vocab, &bias, err);
     if (st) return st;
     char seed[32];
     snprintf(seed, sizeof seed, "%llu", (unsigned long long)s.seed);
     json_t *names = json_array();
     for (int i = 0; i < HT_SAMPLER_STAGES; i++)
         json_array_append_new(names, json_string(ht_sampler_stage_name(order[i])));
-    *out = json_pack("{sf si sf sf sf si ss so}", "temperature", (double)s.temperature, "top_k", (int)s.top_k, "top_p",
-                     (double)s.top_p, "min_p", (double)s.min_p, "repeat_penalty", (double)s.repeat_penalty,
-                     "repeat_window", (int)s.repeat_window, "seed", seed, "order", names);
+    *out = json_pack("{sf si sf sf sf si sf sf so ss so}", "temperature", (double)s.temperature, "top_k", (int)s.top_k,
+                     "top_p", (double)s.top_p, "min_p", (double)s.min_p, "repeat_penalty", (double)s.repeat_penalty,
+                     "repeat_window", (int)s.repeat_window, "presence_penalty", (double)s.presence_penalty,
+                     "frequency_penalty", (double)s.frequency_penalty, "logit_bias", biases_json(bias, s.n_logit_bias),
+                     "seed", seed, "order", names);
+    free(bias);
     const bool whole = *out && json_array_size(names) == HT_SAMPLER_STAGES;
     return whole ? HT_OK : ht_fail_memory(err, 0, "a request");
 }
@@ -70,7 +89,7 @@ static ht_status sampler_json(const ht_sampler_options *given, json_t **out, ht_
 static ht_status send_request(run *r, const char *command, ht_error *err) {
     const ht_mlx_text *t = &r->call.m->text;
     json_t *sampler;
-    const ht_status st = sampler_json(r->o->sampler, &sampler, err);
+    const ht_status st = sampler_json(r->o->sampler, vocab_of(r->call.m), &sampler, err);
     if (st) {
         json_decref(sampler);
         return st;
@@ -87,7 +106,7 @@ static ht_status send_request(run *r, const char *command, ht_error *err) {
 /* Takes the tokens of an event; what comes behind the one that ends the output is dropped. */
 static ht_status take_tokens(run *r, const ht_mlx_event *e, ht_error *err) {
     const ht_mlx_model *m = r->call.m;
-    const int64_t vocab = m->loaded.info.vocab ? m->loaded.info.vocab : INT32_MAX;
+    const int64_t vocab = vocab_of(m);
     if (r->first_token == 0) r->first_token = ht_now_seconds();
     for (int i = 0; i < e->n_tokens; i++) {
         if (e->tokens[i] >= vocab)
@@ -99,12 +118,20 @@ static ht_status take_tokens(run *r, const ht_mlx_event *e, ht_error *err) {
         if (r->answer) r->answer[r->metrics->generated_tokens] = e->tokens[i];
         r->metrics->generated_tokens++;
         const ht_status st = ht_token_output_put(r->output, e->tokens[i], &r->metrics->finish, err);
+        r->metrics->stop = r->output->stream.found;
         if (st || r->metrics->finish) {
             ht_mlx_abandon(&r->call);
             return st;
         }
     }
     return HT_OK;
+}
+
+static bool is_stop_id(const run *r, int32_t id) {
+    const ht_mlx_text *t = &r->call.m->text;
+    int i = 0;
+    while (i < t->n_stop_ids && t->stop_ids[i] != id) i++;
+    return !r->o->ignore_eos && i < t->n_stop_ids;
 }
 
 static ht_status take_end(run *r, const ht_mlx_event *e, ht_error *err) {
@@ -115,10 +142,12 @@ static ht_status take_end(run *r, const ht_mlx_event *e, ht_error *err) {
         return ht_mlx_refuse(&r->call, HT_ERR_FORMAT, err,
                              "ends after %lld tokens for their number, and %lld were asked for", (long long)n,
                              (long long)r->limit);
+    if (e->finish == HT_FINISH_STOP && !is_stop_id(r, e->stop_id))
+        return ht_mlx_refuse(&r->call, HT_ERR_FORMAT, err, "ends for token %d, which is no stop id", (int)e->stop_id);
     r->metrics->finish = e->finish;
+    r->metrics->stop_id = e->finish == HT_FINISH_STOP ? e->stop_id : -1;
     r->metrics->peak_memory_bytes = (size_t)e->peak_memory_bytes;
     return HT_OK;
-        r->metrics->stop = r->output->stream.found;
 }
 
 static ht_status take_begin(run *r, const ht_child_wait *wait, ht_error *err) {
@@ -127,13 +156,6 @@ static ht_status take_begin(run *r, const ht_child_wait *wait, ht_error *err) {
     ht_status st = ht_mlx_next(&r->call, wait, expected, 1, &e, err);
     if (!st && e.reused >= (int64_t)r->n)
         st = ht_mlx_refuse(&r->call, HT_ERR_FORMAT, err, "holds %lld tokens of a prompt of %zu already",
-static bool is_stop_id(const run *r, int32_t id) {
-    const ht_mlx_text *t = &r->call.m->text;
-    int i = 0;
-    while (i < t->n_stop_ids && t->stop_ids[i] != id) i++;
-    return !r->o->ignore_eos && i < t->n_stop_ids;
-}
-
                            (long long)e.reused, r->n);
     if (!st) r->metrics->reused_tokens = e.reused;
     ht_mlx_event_free(&e);
@@ -142,10 +164,7 @@ static bool is_stop_id(const run *r, int32_t id) {
 
 static ht_status read_answer(run *r, ht_error *err) {
     static const ht_mlx_event_kind expected[] = {HT_MLX_TOKENS, HT_MLX_DONE};
-    if (e->finish == HT_FINISH_STOP && !is_stop_id(r, e->stop_id))
-        return ht_mlx_refuse(&r->call, HT_ERR_FORMAT, err, "ends for token %d, which is no stop id", (int)e->stop_id);
     const ht_mlx_model *m = r->call.m;
-    r->metrics->stop_id = e->finish == HT_FINISH_STOP ? e->stop_id : -1;
     ht_child_wait wait = ht_mlx_wait(&r->call, m->first_seconds, "the first token");
     ht_status st = take_begin(r, &wait, err);
     while (!st && !r->metrics->finish) {

@@ -78,6 +78,7 @@ struct ht_engine_request {
     ht_probe_options probes;
     ht_grammar *grammar; /* retained; NULL: none */
     char *order, **stop, *salt;
+    ht_logit_bias *bias;
     ht_prefix_key key; /* likewise */
     ht_adapter **adapter;
     float *scale;

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "generate/engine_internal.h"
+#include "generate/logit_changes.h"
 #include "grammar/grammar.h"
 #include "models/model.h"
 
@@ -20,7 +21,19 @@ enum { MOST_ANSWERS = 1024 };
 
 static ht_status no_memory(ht_error *err) { return ht_fail_memory(err, sizeof(ht_engine_request), "a request"); }
 
-static ht_status copy_options(ht_engine_request *r, const ht_generate_options *options, ht_error *err) {
+static ht_status copy_sampler(ht_engine_request *r, const ht_model *m, ht_error *err) {
+    ht_status status = ht_sampler_options_check(r->o.sampler, &r->sampler, err);
+    if (!status) status = ht_logit_biases_read(&r->sampler, m->vocab, &r->bias, err);
+    if (status) return status;
+    r->sampler.logit_bias = r->bias;
+    if (r->sampler.order && !(r->order = strdup(r->sampler.order))) return no_memory(err);
+    r->sampler.order = r->order;
+    r->o.sampler = &r->sampler;
+    return HT_OK;
+}
+
+static ht_status copy_options(ht_engine_request *r, const ht_model *m, const ht_generate_options *options,
+                              ht_error *err) {
     ht_status status = ht_generation_read_options(&r->o, options, err);
     if (!status) status = ht_text_stream_check_stops(r->o.stop, r->o.n_stop, err);
     if (!status && r->o.draft)
@@ -32,13 +45,8 @@ static ht_status copy_options(ht_engine_request *r, const ht_generate_options *o
     for (int i = 0; i < r->o.n_stop; i++)
         if (!(r->stop[i] = strdup(stop[i]))) return no_memory(err);
     r->o.stop = (const char *const *)r->stop;
-    if (r->o.sampler)
-        r->sampler = *r->o.sampler;
-    else
-        ht_sampler_options_init(&r->sampler, sizeof r->sampler);
-    if (r->sampler.order && !(r->order = strdup(r->sampler.order))) return no_memory(err);
-    r->sampler.order = r->order;
-    r->o.sampler = &r->sampler;
+    status = copy_sampler(r, m, err);
+    if (status) return status;
     if (r->o.grammar) r->grammar = ht_grammar_retain(r->o.grammar);
     status = ht_probing_read_options(&r->probes, r->o.probes, err);
     r->o.probes = r->probes.kinds ? &r->probes : NULL;
@@ -102,7 +110,7 @@ static ht_status check_parts(const ht_engine_request *r, const ht_engine *e, ht_
 }
 
 static ht_status fill(ht_engine_request *r, const ht_engine *e, const ht_request *q, ht_error *err) {
-    ht_status status = copy_options(r, q->options, err);
+    ht_status status = copy_options(r, e->model, q->options, err);
     if (!status) status = copy_adapters(r, q, err);
     if (!status) status = copy_prompt(r, e->model, q, err);
     if (!status) status = check_prompt(r, e, err);
@@ -138,6 +146,7 @@ ht_status ht_engine_request_new(ht_engine *e, const ht_request *request, bool pr
         r->answer[i].engine = e;
         r->answer[i].request = r;
         r->answer[i].index = i;
+        r->answer[i].g.metrics = ht_metrics_none();
     }
     status = fill(r, e, &q, err);
     if (status)
@@ -146,7 +155,6 @@ ht_status ht_engine_request_new(ht_engine *e, const ht_request *request, bool pr
         *out = r;
     return status;
 }
-        r->answer[i].g.metrics = ht_metrics_none();
 
 void ht_engine_request_free(ht_engine_request *r) {
     if (!r) return;
@@ -156,6 +164,7 @@ void ht_engine_request_free(ht_engine_request *r) {
     ht_grammar_free(r->grammar);
     free(r->stop);
     free(r->order);
+    free(r->bias);
     free(r->salt);
     free(r->adapter);
     free(r->scale);

@@ -129,6 +129,9 @@ static ht_status draw(void *user, const ht_logits_rows *logits, ht_error *err) {
     return HT_OK;
 }
 
+/* The same before and after the answer was set back. */
+static int64_t n_prompt(const ht_generation *g) { return g->total - g->metrics.generated_tokens; }
+
 static int64_t limit_of(const ht_generation *g) { return g->limit ? g->limit : g->s->model->context; }
 
 ht_status ht_generation_guess(ht_generation *g, ht_error *err) {
@@ -139,6 +142,7 @@ ht_status ht_generation_guess(ht_generation *g, ht_error *err) {
     room = ht_min_i64(ht_min_i64(room, HT_MOST_GUESSES), s->chunk - 1);
     ht_status status = ht_session_make_room(s, g->total + HT_MOST_GUESSES, err);
     if (status || room <= 0) return status;
+    ht_speculation_set_prompt(g->speculation, n_prompt(g));
     return ht_speculation_guess(g->speculation, s->token, g->total, (int32_t)room, g->o.cancel, s->token + g->total,
                                 &g->n_guesses, err);
 }
@@ -154,6 +158,7 @@ ht_status ht_generation_ask(ht_generation *g, ht_error *err) {
     if (status) return status;
     s->job.cancel = g->o.cancel;
     if (g->prompt_only) return HT_OK;
+    ht_sampler_set_prompt(g->sampler, n_prompt(g));
     for (int32_t i = 0; i <= g->n_guesses; i++) {
         const int32_t top_k = ht_sampler_top_k(g->sampler, g->total + i);
         s->job.top_k = i > 0 && (!top_k || !s->job.top_k) ? 0 : ht_max_i32(s->job.top_k, top_k);
@@ -201,20 +206,20 @@ static ht_status take_token(ht_generation *g, int32_t id, ht_error *err) {
     if (g->probing) show_probes(g, id);
     if (is_stop_id(g, id)) {
         g->metrics.finish = HT_FINISH_STOP;
+        g->metrics.stop_id = id;
         return HT_OK;
     }
     ht_status status = ht_session_push(s, id, err);
     if (status) return status;
     g->total = s->n_tokens;
-        g->metrics.stop_id = id;
     g->metrics.generated_tokens++;
     status = ht_token_output_put(&g->output, id, &g->metrics.finish, err);
+    g->metrics.stop = g->output.stream.found;
     if (!status && g->matcher && !g->metrics.finish &&
         g->metrics.generated_tokens == (int64_t)ht_matcher_length(g->matcher)) {
         ht_ending ending;
         status = ht_matcher_ending(g->matcher, &ending, err);
         if (!status && ending == HT_ENDING_MUST) g->metrics.finish = HT_FINISH_STOP;
-    g->metrics.stop = g->output.stream.found;
     }
     const bool full = g->metrics.generated_tokens >= g->o.max_tokens || s->n_tokens >= limit_of(g);
     if (status == HT_OK && !g->metrics.finish && full) g->metrics.finish = HT_FINISH_LENGTH;

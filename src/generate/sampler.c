@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/options.h"
+#include "generate/logit_changes.h"
 #include "generate/logits_row.h"
 #include "generate/philox.h"
 
@@ -15,12 +16,12 @@ struct ht_sampler {
     ht_sampler_stage order[HT_SAMPLER_STAGES];
     int32_t vocab;
     const ht_row_ops *ops;
-    bool filters;       /* any of top_k, top_p, min_p is on */
-    float *x;           /* [vocab] the row once a penalty changed it; NULL without penalty */
+    bool filters; /* any of top_k, top_p, min_p is on */
+    ht_logit_changes changes;
+    float *x;           /* [vocab] the row once it was changed; NULL when nothing changes it */
     int32_t *ids;       /* [vocab] token ids of a row that filters shortened; NULL when that cannot happen */
     float *block_max;   /* [blocks] */
     double *block_mass; /* [blocks]; NULL when greedy */
-    uint8_t *seen;      /* [vocab] bits, clear between calls; NULL without penalty */
     ht_ranked *list;    /* [vocab]; NULL without filters */
     bool constrained;   /* x and ids are there, and every pick has a mask */
     const uint32_t *mask;
@@ -97,6 +98,12 @@ static ht_status check_options(const ht_sampler_options *o, ht_error *err) {
     if (o->repeat_window < -1)
         return ht_fail(err, HT_ERR_ARGUMENT, "repeat_window is %d, expected -1 (all), 0 (none) or more",
                        (int)o->repeat_window);
+    if (!isfinite(o->presence_penalty))
+        return ht_fail(err, HT_ERR_ARGUMENT, "presence_penalty is %g, expected a finite number (0: off)",
+                       (double)o->presence_penalty);
+    if (!isfinite(o->frequency_penalty))
+        return ht_fail(err, HT_ERR_ARGUMENT, "frequency_penalty is %g, expected a finite number (0: off)",
+                       (double)o->frequency_penalty);
     return HT_OK;
 }
 
@@ -105,13 +112,10 @@ ht_status ht_sampler_options_check(const ht_sampler_options *options, ht_sampler
     return status ? status : check_options(out, err);
 }
 
-static bool penalises(const ht_sampler_options *o) {
-    return o->repeat_penalty != 0 && o->repeat_penalty != 1 && o->repeat_window != 0;
-}
-
-static bool stage_on(const ht_sampler_options *o, ht_sampler_stage stage) {
+static bool stage_on(const ht_sampler *s, ht_sampler_stage stage) {
+    const ht_sampler_options *o = &s->o;
     switch (stage) {
-    case HT_STAGE_REPEAT_PENALTY: return penalises(o);
+    case HT_STAGE_REPEAT_PENALTY: return ht_logit_changes_penalises(&s->changes);
     case HT_STAGE_TEMPERATURE: return o->temperature > 0;
     case HT_STAGE_TOP_P: return o->top_p > 0 && o->top_p < 1;
     case HT_STAGE_TOP_K: return o->top_k > 0;
@@ -124,9 +128,10 @@ static bool stage_on(const ht_sampler_options *o, ht_sampler_stage stage) {
 static bool is_filter(ht_sampler_stage stage) { return stage >= HT_STAGE_TOP_P; }
 
 static ht_status allocate(ht_sampler *s, ht_error *err) {
-    bool penalty = penalises(&s->o), filter_seen = false, shortened = false;
+    const bool changes = s->changes.n_bias > 0 || ht_logit_changes_penalises(&s->changes);
+    bool filter_seen = false, shortened = false;
     for (int i = 0; i < HT_SAMPLER_STAGES; i++) {
-        if (!stage_on(&s->o, s->order[i])) continue;
+        if (!stage_on(s, s->order[i])) continue;
         if (is_filter(s->order[i])) filter_seen = true;
         if (s->order[i] == HT_STAGE_REPEAT_PENALTY && filter_seen) shortened = true;
     }
@@ -135,7 +140,7 @@ static ht_status allocate(ht_sampler *s, ht_error *err) {
     size_t n = (size_t)s->vocab, blocks = (size_t)ht_row_blocks(s->vocab);
     bool ok = (s->block_max = malloc(blocks * sizeof *s->block_max)) != NULL;
     ok = ok && (s->block_mass = malloc(blocks * sizeof *s->block_mass)) != NULL;
-    if (penalty) ok = ok && (s->x = malloc(n * sizeof *s->x)) && (s->seen = calloc((n + 7) / 8, 1));
+    if (changes) ok = ok && (s->x = malloc(n * sizeof *s->x)) != NULL;
     if (shortened) ok = ok && (s->ids = malloc(n * sizeof *s->ids)) != NULL;
     if (s->filters) ok = ok && (s->list = malloc(n * sizeof *s->list)) != NULL;
     return ok ? HT_OK : ht_fail_memory(err, n * (sizeof *s->x + sizeof *s->ids + sizeof *s->list), "the sampler");
@@ -153,8 +158,10 @@ ht_status ht_sampler_new(const ht_sampler_options *options, int32_t vocab, const
     s->o = o;
     s->vocab = vocab;
     s->ops = ops;
-    s->o.order = NULL; /* lent for this call alone */
+    s->o.order = NULL; /* lent for this call alone, as the next */
+    s->o.logit_bias = NULL;
     status = ht_sampler_order_parse(o.order, s->order, err);
+    if (!status) status = ht_logit_changes_init(&s->changes, &o, vocab, err);
     if (!status) status = allocate(s, err);
     if (status) {
         ht_sampler_free(s);
@@ -166,11 +173,11 @@ ht_status ht_sampler_new(const ht_sampler_options *options, int32_t vocab, const
 
 void ht_sampler_free(ht_sampler *s) {
     if (!s) return;
+    ht_logit_changes_free(&s->changes);
     free(s->x);
     free(s->ids);
     free(s->block_max);
     free(s->block_mass);
-    free(s->seen);
     free(s->list);
     free(s);
 }
@@ -187,6 +194,8 @@ void ht_sampler_set_mask(ht_sampler *s, const uint32_t *mask, int32_t n_tokens) 
     s->mask = mask;
     s->n_masked = n_tokens < s->vocab ? n_tokens : s->vocab;
 }
+
+void ht_sampler_set_prompt(ht_sampler *s, int64_t n_prompt) { s->changes.n_prompt = n_prompt; }
 
 /* ---- the chain ---- */
 
@@ -261,7 +270,7 @@ static void run_min_p(ht_sampler *s, chain *c) {
 /* The k of a top_k among the stages from `first` up to the next penalty, or 0. */
 static int32_t coming_top_k(const ht_sampler *s, int first, int32_t n) {
     for (int i = first; i < HT_SAMPLER_STAGES; i++) {
-        if (!stage_on(&s->o, s->order[i])) continue;
+        if (!stage_on(s, s->order[i])) continue;
         if (s->order[i] == HT_STAGE_REPEAT_PENALTY) return 0;
         if (s->order[i] == HT_STAGE_TOP_K) return s->o.top_k < n ? s->o.top_k : 0;
     }
@@ -301,25 +310,6 @@ static void compact(ht_sampler *s, chain *c, bool filtered) {
     c->cut = ht_cut_none();
     c->n_list = -1;
     c->whole = false;
-}
-
-static float penalised(const ht_sampler *s, float x) {
-    return x > 0 ? x / s->o.repeat_penalty : x * s->o.repeat_penalty;
-}
-
-static void run_penalty(ht_sampler *s, chain *c, bool filtered, const int32_t *history, int64_t n_history) {
-    compact(s, c, filtered);
-    int64_t first = s->o.repeat_window > 0 && n_history > s->o.repeat_window ? n_history - s->o.repeat_window : 0;
-    for (int64_t i = first; i < n_history; i++) {
-        int32_t id = history[i];
-        if (id < 0 || id >= s->vocab || (s->seen[id / 8] >> (id % 8) & 1)) continue;
-        s->seen[id / 8] = (uint8_t)(s->seen[id / 8] | 1 << (id % 8));
-        if (!c->ids) s->x[id] = penalised(s, s->x[id]);
-    }
-    for (int32_t i = 0; c->ids && i < c->row.n; i++)
-        if (s->seen[c->ids[i] / 8] >> (c->ids[i] % 8) & 1) s->x[i] = penalised(s, s->x[i]);
-    for (int64_t i = first; i < n_history; i++)
-        if (history[i] >= 0 && history[i] < s->vocab) s->seen[history[i] / 8] = 0;
 }
 
 static void run_filter(ht_sampler *s, chain *c, int stage) {
@@ -368,20 +358,14 @@ static int32_t draw(ht_sampler *s, const chain *c, double u) {
     return ht_row_draw(&c->row, c->scale, c->cut, s->block_mass, mass, u);
 }
 
-/* A penalty above 1 only lowers: as many more as it can concern will do. Times the largest one taken here, HT_LEFT_OUT is
- * still finite. */
-static int64_t most_penalised(const ht_sampler *s, int64_t n_history) {
-    if (!(s->o.repeat_penalty >= 1 && s->o.repeat_penalty <= 1e6f)) return INT32_MAX;
-    return s->o.repeat_window > 0 && n_history > s->o.repeat_window ? s->o.repeat_window : n_history;
-}
-
+/* Logits that are lowered make room for as many others. */
 int32_t ht_sampler_top_k(const ht_sampler *s, int64_t n_history) {
-    int64_t more = 0, k = s->o.temperature > 0 ? INT32_MAX : 1;
+    int64_t more = ht_logit_changes_biased(&s->changes), k = s->o.temperature > 0 ? INT32_MAX : 1;
     if (s->constrained) return 0; /* the highest may be none that are allowed */
     for (int i = 0; i < HT_SAMPLER_STAGES; i++) {
         ht_sampler_stage stage = s->order[i];
-        if (!stage_on(&s->o, stage)) continue;
-        if (stage == HT_STAGE_REPEAT_PENALTY) more = most_penalised(s, n_history);
+        if (!stage_on(s, stage)) continue;
+        if (stage == HT_STAGE_REPEAT_PENALTY) more += ht_logit_changes_penalised(&s->changes, n_history);
         if (!is_filter(stage) || !s->filters) continue;
         k = stage == HT_STAGE_TOP_K ? s->o.top_k : INT32_MAX; /* what comes after it sees what it left */
         break;
@@ -407,11 +391,16 @@ ht_status ht_sampler_pick_row(ht_sampler *s, const ht_logits_rows *logits, int64
     bool scanned = false, filtered = false;
     *id = -1;
     if (s->constrained) run_mask(s, &c);
+    if (s->changes.n_bias) {
+        compact(s, &c, false);
+        ht_logit_changes_bias(&s->changes, s->x, c.ids, c.row.n);
+    }
     for (int i = 0; i < HT_SAMPLER_STAGES; i++) {
         ht_sampler_stage stage = s->order[i];
-        if (!stage_on(&s->o, stage)) continue;
+        if (!stage_on(s, stage)) continue;
         if (stage == HT_STAGE_REPEAT_PENALTY) {
-            run_penalty(s, &c, filtered, history, n_history);
+            compact(s, &c, filtered);
+            ht_logit_changes_penalise(&s->changes, s->x, c.ids, c.row.n, history, n_history);
             scanned = false;
         } else if (stage == HT_STAGE_TEMPERATURE) {
             c.scale = 1 / s->o.temperature;

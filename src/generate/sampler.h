@@ -1,12 +1,13 @@
 /* The sampler chain: logits of one position and the tokens before it in, one token id out.
  *
  * The stages run in the order asked for; each sees what the one before it left, as probabilities of what is left:
- *   repeat penalty  distinct ids among the last repeat_window tokens: logit / penalty if positive, * penalty if not
+ *   repeat penalty  distinct ids among the last repeat_window tokens: logit / penalty if positive, * penalty if not;
+ *                   then of ids that were generated: logit - (count * frequency penalty + presence penalty)
  *   temperature     logits / temperature; 0 instead ends in the most likely of what is left, lowest id on ties
  *   top_k           the k most likely
  *   top_p           the smallest set of most likely tokens whose probabilities reach p
  *   min_p           those at least min_p times as likely as the most likely
- * The draw takes the first id, in order of id, at which the running sum of what is left passes u times the whole; u is
+ * Biases are added before, to what a mask has left. The draw takes the first id, in order of id, at which the running sum of what is left passes u times the whole; u is
  * Philox4x32-10 keyed with the seed, at the position of the token that is drawn. A sampler belongs to one thread. */
 #ifndef HT_GENERATE_SAMPLER_H
 #define HT_GENERATE_SAMPLER_H
@@ -46,6 +47,10 @@ ht_status ht_sampler_constrain(ht_sampler *s, ht_error *err);
 /* Of the next picks: only token t < n_tokens is picked whose bit t % 32 of mask[t / 32] is set; there is one. The chain sees
  * no other. Lent until the last of these picks. */
 void ht_sampler_set_mask(ht_sampler *s, const uint32_t *mask, int32_t n_tokens);
+
+/* Of the next picks: how many tokens of the history are the prompt's, which the presence and frequency penalties do not count. None
+ * at first. */
+void ht_sampler_set_prompt(ht_sampler *s, int64_t n_prompt);
 
 /* How many of the highest logits decide what is picked after n_history tokens; 0: all may. The others may then be
  * HT_LEFT_OUT (device/matrix.h). */

@@ -223,6 +223,10 @@ static ht_status draft(ht_speculation *s, const int32_t *tokens, int64_t n, int3
 
 /* ---- guessing ---- */
 
+void ht_speculation_set_prompt(ht_speculation *s, int64_t n_prompt) {
+    if (s->sampler) ht_sampler_set_prompt(s->sampler, n_prompt);
+}
+
 ht_status ht_speculation_guess(ht_speculation *s, const int32_t *tokens, int64_t n, int32_t room,
                                const ht_cancel *cancel, int32_t *out, int32_t *n_guesses, ht_error *err) {
     *n_guesses = 0;

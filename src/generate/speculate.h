@@ -25,6 +25,8 @@ typedef struct ht_speculation_setup {
 ht_status ht_speculation_new(const ht_speculation_setup *setup, ht_speculation **out, ht_error *err);
 void ht_speculation_free(ht_speculation *s); /* NULL is fine */
 
+/* How many of the tokens are the prompt's, which the draft's sampler is told. */
+void ht_speculation_set_prompt(ht_speculation *s, int64_t n_prompt);
 /* Guesses what follows n tokens, at most `room` of it, into `out` [room]; *n_guesses may be 0. */
 ht_status ht_speculation_guess(ht_speculation *s, const int32_t *tokens, int64_t n, int32_t room,
                                const ht_cancel *cancel, int32_t *out, int32_t *n_guesses, ht_error *err);

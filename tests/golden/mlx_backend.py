@@ -160,11 +160,17 @@ def draw_sampler(numbers):
         "min_p": numbers.choice([0, 0, 0.02, 0.3]),
         "repeat_penalty": numbers.choice([1, 0.7, 1.3, 2]),
         "repeat_window": numbers.choice([0, 4, 64, -1]),
+        "presence_penalty": numbers.choice([0, 0, 0.6, -1.5]),
+        "frequency_penalty": numbers.choice([0, 0, 0.4, -0.3, 2]),
         "seed": numbers.choice([0, 7, 2**63 + 11, 2**64 - 1]),
         "order": ",".join(numbers.sample(names, numbers.randint(1, 5))).encode(),
     }
     if numbers.random() < 0.15:
         options["temperature"] = 0
+    if numbers.random() < 0.4:
+        ids = numbers.sample(range(20), numbers.randint(1, 9))
+        options["n_logit_bias"] = len(ids)
+        options["logit_bias"] = ctypes.pointer((s.ht_logit_bias * len(ids))(*((i, numbers.choice([-100, -1.5, 2.5])) for i in ids))[0])
     return options
 
 
@@ -185,7 +191,7 @@ class Backend(unittest.TestCase):
     def both(self, method, *arguments, **options):
         mine, expected = (getattr(m, method)(*arguments, **options) for m in (self.mlx, self.native))
         self.assertEqual(mine[:-1], expected[:-1], f"{arguments} {options}")
-        for name in ["generated_tokens", "prompt_tokens", "reused_tokens", "finish"]:
+        for name in ["generated_tokens", "prompt_tokens", "reused_tokens", "finish", "stop", "stop_id"]:
             self.assertEqual(getattr(mine[-1], name), getattr(expected[-1], name), name)
         return mine
 

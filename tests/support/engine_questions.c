@@ -49,7 +49,11 @@ static void make_some(int model) {
         memcpy(q->ids, common, (size_t)shared * sizeof *common);
         q->adapted = i % 5 == 4;
         q->sampler = OPTIONS(ht_sampler_options, with.temperature = i % 2 ? 0.9f : 0, with.top_k = i % 3 ? 0 : 20,
-                             with.repeat_penalty = i % 4 ? 1 : 1.2f, with.seed = (uint64_t)i);
+                             with.repeat_penalty = i % 4 ? 1 : 1.2f, with.seed = (uint64_t)i,
+                             with.presence_penalty = i % 7 == 2 ? 0.8f : 0,
+                             with.frequency_penalty = i % 7 == 2 ? 0.3f
+                                                      : i == 11  ? -0.2f
+                                                                 : 0);
         q->max_tokens = 1 + i * 37 % MOST_TOKENS;
         answer_alone(model, q);
     }

@@ -371,7 +371,9 @@ static bool takes_text(const char *text, size_t n, void *user) {
 /* A child that does all right, which is there no more whatever fails. It ends without being told to, too. */
 static ht_status answer_with_child(ht_error *err) {
     static const char *const stop = "never";
-    const ht_sampler_options sampler = OPTIONS(ht_sampler_options, with.temperature = 1, with.order = "top_k");
+    static const ht_logit_bias bias[] = {{5, 1}, {3, -1}};
+    const ht_sampler_options sampler = OPTIONS(ht_sampler_options, with.temperature = 1, with.order = "top_k",
+                                               with.logit_bias = bias, with.n_logit_bias = 2);
     const ht_generate_options how =
         OPTIONS(ht_generate_options, with.sampler = &sampler, with.stop = &stop, with.n_stop = 1);
     ht_backend_model *m = NULL;
@@ -601,7 +603,9 @@ static void trainers(void **state) {
     ht_model_free(model);
 }
 
-/* ---- prefixes ---- */
+/* ---- prefixes and requests ---- */
+
+static void see(const ht_probe *probe, void *user) { (void)probe, (void)user; }
 
 enum { PREFIX = 300 };
 
@@ -638,6 +642,26 @@ static ht_status load_cache(ht_error *err) {
     return ht_engine_load_cache(engine, scratch_path("cache"), err);
 }
 
+/* All that a request copies and makes, freed whatever there is of it. */
+static ht_status make_request(ht_error *err) {
+    static const ht_logit_bias bias[] = {{5, 1}, {3, -1}};
+    static const char *const stops[] = {"a", "b"};
+    static const int32_t ids[] = {1, 2, 3};
+    const ht_sampler_options sampler =
+        OPTIONS(ht_sampler_options, with.temperature = 1, with.presence_penalty = 1, with.repeat_penalty = 2,
+                with.logit_bias = bias, with.n_logit_bias = 2, with.order = "top_k");
+    const ht_probe_options probes = OPTIONS(ht_probe_options, with.kinds = HT_PROBE_LOGPROB, with.fn = see,
+                                            with.top_logprobs = HT_PROBE_MOST_LOGPROBS);
+    const ht_generate_options o = OPTIONS(ht_generate_options, with.sampler = &sampler, with.stop = stops,
+                                          with.n_stop = 2, with.probes = &probes);
+    const ht_request request = OPTIONS(ht_request, with.ids = ids, with.n_ids = 3, with.options = &o);
+    ht_engine_request *r;
+    const ht_status st = ht_engine_request_new(engine, &request, false, &r, err);
+    assert_true(st || r);
+    ht_engine_request_free(r);
+    return st;
+}
+
 static void prefixes(void **state) {
     (void)state;
     ht_error err = {0};
@@ -655,6 +679,7 @@ static void prefixes(void **state) {
     const int files = scratch_count();
     assert_true(try_every_failure(load_cache, NOTHING_ELSE) > 10);
     assert_int_equal(scratch_count(), files);
+    assert_true(try_every_failure(make_request, NOTHING_ELSE) > 20);
     ht_engine_close(engine);
     ht_model_free(model);
 }
@@ -713,8 +738,6 @@ static bool count_allocations(const char *text, size_t n, void *user) {
     return true;
 }
 
-static void see(const ht_probe *probe, void *user) { (void)probe, (void)user; }
-
 static void decode_with(const tiny_options *o, const char *what, const ht_sampler_options *sampler, unsigned probes) {
     enum { N_TOKENS = 700 };
     ht_error err = {0};
@@ -723,7 +746,8 @@ static void decode_with(const tiny_options *o, const char *what, const ht_sample
     int32_t ids[3];
     tiny_ids(ids, 3, 1);
     assert_int_equal(ht_session_new(m, NULL, &d.session, &err), HT_OK);
-    const ht_probe_options seen = OPTIONS(ht_probe_options, with.kinds = probes, with.fn = see);
+    const ht_probe_options seen =
+        OPTIONS(ht_probe_options, with.kinds = probes, with.fn = see, with.top_logprobs = HT_PROBE_MOST_LOGPROBS);
     const ht_generate_options how = OPTIONS(ht_generate_options, with.max_tokens = N_TOKENS, with.ignore_eos = true,
                                             with.sampler = sampler, with.probes = &seen);
     if (ht_generate(d.session, ids, 3, &how, count_allocations, &d, NULL, &err)) fail_msg("%s", err.message);
@@ -740,9 +764,11 @@ static void decode(const tiny_options *o, const char *what, const ht_sampler_opt
 static void decoding_allocates_nothing(void **state) {
     (void)state;
     const ht_sampler_options greedy = DEFAULTS(ht_sampler_options);
+    static const ht_logit_bias bias[] = {{5, 1}, {3, -1}};
     const ht_sampler_options all =
         OPTIONS(ht_sampler_options, with.temperature = 0.9f, with.top_k = 40, with.top_p = 0.95f, with.min_p = 0.01f,
-                with.repeat_penalty = 1.1f, with.seed = 3);
+                with.repeat_penalty = 1.1f, with.seed = 4, with.presence_penalty = 0.5f, with.frequency_penalty = 0.1f,
+                with.logit_bias = bias, with.n_logit_bias = 2);
     decode(&(tiny_options){0}, "greedy", &greedy);
     decode(&(tiny_options){0}, "the whole chain", &all);
     decode(&(tiny_options){.window = 300, .type = HT_W_Q8_0}, "a ring", &greedy);

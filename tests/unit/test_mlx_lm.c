@@ -118,9 +118,11 @@ static void all_options_reach_the_child(void **state) {
              "\\\"reused\\\":0}\"; done_with stop",
              scratch_path("request"));
     ht_backend_model *m = load_answer(script);
+    const ht_logit_bias bias[] = {{9, -100}, {3, 0.5f}};
     const ht_sampler_options sampler = OPTIONS(
         ht_sampler_options, with.temperature = 0.5f, with.top_k = 7, with.top_p = 0.25f, with.min_p = 0.125f,
-        with.repeat_penalty = 1.5f, with.repeat_window = -1, with.seed = UINT64_MAX, with.order = "min_p,top_k");
+        with.repeat_penalty = 1.5f, with.repeat_window = -1, with.seed = UINT64_MAX, with.order = "min_p,top_k",
+        with.presence_penalty = -0.5f, with.frequency_penalty = 1.25f, with.logit_bias = bias, with.n_logit_bias = 2);
     const ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = 9, with.sampler = &sampler);
     assert_int_equal(ht_backend_generate(m, &prompt, &o, NULL, NULL, NULL, NULL, &err), HT_OK);
     ht_backend_close(m);
@@ -128,11 +130,13 @@ static void all_options_reach_the_child(void **state) {
     assert_non_null(f);
     assert_non_null(fgets(text, sizeof text, f));
     fclose(f);
-    assert_string_equal(text,
-                        "{\"id\":2,\"command\":\"generate\",\"ids\":[0,1,2],\"max_tokens\":9,\"stop_ids\":[27],"
-                        "\"sampler\":{\"temperature\":0.5,\"top_k\":7,\"top_p\":0.25,\"min_p\":0.125,"
-                        "\"repeat_penalty\":1.5,\"repeat_window\":-1,\"seed\":\"18446744073709551615\",\"order\":["
-                        "\"repeat_penalty\",\"temperature\",\"top_p\",\"min_p\",\"top_k\"]}}\n");
+    assert_string_equal(
+        text,
+        "{\"id\":2,\"command\":\"generate\",\"ids\":[0,1,2],\"max_tokens\":9,\"stop_ids\":[27],"
+        "\"sampler\":{\"temperature\":0.5,\"top_k\":7,\"top_p\":0.25,\"min_p\":0.125,"
+        "\"repeat_penalty\":1.5,\"repeat_window\":-1,\"presence_penalty\":-0.5,"
+        "\"frequency_penalty\":1.25,\"logit_bias\":[[3,0.5],[9,-100.0]],\"seed\":\"18446744073709551615\",\"order\":["
+        "\"repeat_penalty\",\"temperature\",\"top_p\",\"min_p\",\"top_k\"]}}\n");
 }
 
 /* ---- requests that are refused ---- */
@@ -144,12 +148,12 @@ static void check_refused(ht_backend_model *m, const ht_backend_prompt *p, const
     assert_int_equal(ht_backend_generate(m, p, o, NULL, NULL, NULL, &metrics, &err), status);
     if (!strstr(err.message, says)) fail_msg("%s", err.message);
     assert_int_equal(metrics.finish, 0);
+    assert_int_equal(metrics.stop, -1);
+    assert_int_equal(metrics.stop_id, -1);
     reader r = {0};
     assert_int_equal(ask(m, NULL, &r, NULL, &err), HT_OK);
     assert_string_equal(r.text, "abc");
 }
-    assert_int_equal(metrics.stop, -1);
-    assert_int_equal(metrics.stop_id, -1);
 
 static void wrong_requests_are_refused_and_harmless(void **state) {
     (void)state;
@@ -168,6 +172,10 @@ static void wrong_requests_are_refused_and_harmless(void **state) {
     const ht_sampler_options wide = OPTIONS(ht_sampler_options, with.top_p = 2);
     const ht_sampler_options unknown = OPTIONS(ht_sampler_options, with.order = "x");
     check_refused(m, &prompt, OPTIONS_AT(ht_generate_options, with.sampler = &wide), HT_ERR_ARGUMENT, "top_p is 2");
+    const ht_logit_bias beyond = {SCRIPT_VOCAB, 1};
+    const ht_sampler_options biased = OPTIONS(ht_sampler_options, with.logit_bias = &beyond, with.n_logit_bias = 1);
+    check_refused(m, &prompt, OPTIONS_AT(ht_generate_options, with.sampler = &biased), HT_ERR_ARGUMENT,
+                  "logit_bias of token 28");
     check_refused(m, &prompt, OPTIONS_AT(ht_generate_options, with.sampler = &unknown), HT_ERR_ARGUMENT,
                   "sampler order");
     ht_backend_close(m);
@@ -251,6 +259,8 @@ static void calls_are_cancelled_while_the_child_computes(void **state) {
         assert_string_equal(r.text, "a");
         assert_int_equal(metrics.generated_tokens, 1);
         assert_int_equal(metrics.finish, 0);
+        assert_int_equal(metrics.stop, -1);
+        assert_int_equal(metrics.stop_id, -1);
         assert_int_equal(ask(m, &o, &r, &metrics, &err), HT_ERR_CANCELLED); /* before it begins */
         assert_string_equal(r.text, "");
     }
@@ -259,8 +269,6 @@ static void calls_are_cancelled_while_the_child_computes(void **state) {
 
 static void loading_is_cancelled(void **state) {
     (void)state;
-        assert_int_equal(metrics.stop, -1);
-        assert_int_equal(metrics.stop_id, -1);
     ht_cancel flag = {0};
     ht_cancel_request(&flag);
     const int n_files = script_open_files();

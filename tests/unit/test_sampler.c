@@ -39,16 +39,40 @@ static const double margin = 1e-6;
 
 static bool allows(const uint32_t *mask, int32_t id) { return !mask || mask[id >> 5] >> (id & 31) & 1; }
 
+/* What a logit becomes by a change of it. */
+static double changed(double y) { return (double)(float)fmin(fmax(y, -1e30), 1e30); }
+
+static double biased(const ht_sampler_options *o, int32_t id, double x) {
+    for (int i = 0; i < o->n_logit_bias; i++)
+        if (o->logit_bias[i].id == id) return changed(x + (double)o->logit_bias[i].bias);
+    return x;
+}
+
+static double penalised(const ht_sampler_options *o, int32_t id, double x, const int32_t *history, int n_prompt,
+                        int n_history) {
+    const int window = o->repeat_window < 0 ? n_history : o->repeat_window;
+    bool lately = false;
+    int count = 0;
+    for (int i = 0; i < n_history; i++) {
+        if (history[i] != id) continue;
+        lately = lately || i >= n_history - window;
+        count += i >= n_prompt;
+    }
+    const float f = (float)x;
+    if (lately && o->repeat_penalty != 0) x = changed((double)(f > 0 ? f / o->repeat_penalty : f * o->repeat_penalty));
+    if (count) x = changed(x - (count * (double)o->frequency_penalty + (double)o->presence_penalty));
+    return x;
+}
+
 /* Of the tokens that the mask allows; NULL: all. Returns the id; -1 when a decision is too close to call. */
 static int32_t plain_pick(const ht_sampler_options *o, const ht_sampler_stage *order, const float *logits, int n,
-                          const uint32_t *mask, const int32_t *history, int n_history) {
+                          const uint32_t *mask, const int32_t *history, int n_prompt, int n_history) {
     item *v = calloc((size_t)n, sizeof *v);
     bool close = false;
     double temperature = 1;
-    int window = o->repeat_window < 0 ? n_history : o->repeat_window;
     int n_allowed = 0;
     for (int i = 0; i < n; i++)
-        if (allows(mask, i)) v[n_allowed++] = (item){i, (double)logits[i], 0};
+        if (allows(mask, i)) v[n_allowed++] = (item){i, biased(o, i, (double)logits[i]), 0};
     n = n_allowed;
     for (int stage = 0; stage < HT_SAMPLER_STAGES; stage++) {
         qsort(v, (size_t)n, sizeof *v, by_logit);
@@ -57,14 +81,7 @@ static int32_t plain_pick(const ht_sampler_options *o, const ht_sampler_stage *o
         double sum = 0;
         switch (order[stage]) {
         case HT_STAGE_REPEAT_PENALTY:
-            if (o->repeat_penalty == 0) break;
-            for (int i = 0; i < n; i++)
-                for (int h = n_history - 1; h >= 0 && h >= n_history - window; h--)
-                    if (history[h] == v[i].id) {
-                        float x = (float)v[i].logit;
-                        v[i].logit = (double)(x > 0 ? x / o->repeat_penalty : x * o->repeat_penalty);
-                        break;
-                    }
+            for (int i = 0; i < n; i++) v[i].logit = penalised(o, v[i].id, v[i].logit, history, n_prompt, n_history);
             break;
         case HT_STAGE_TEMPERATURE:
             if (o->temperature > 0) temperature = (double)o->temperature;
@@ -138,11 +155,12 @@ static float bell(void) {
 }
 
 static int32_t pick_masked(const ht_sampler_options *o, const float *logits, int32_t n, const uint32_t *mask,
-                           const int32_t *history, int n_history) {
+                           const int32_t *history, int n_prompt, int n_history) {
     ht_sampler *s;
     ht_error err = {0};
     int32_t id = -2;
     if (ht_sampler_new(o, n, ops, &s, &err)) fail_msg("%s", err.message);
+    ht_sampler_set_prompt(s, n_prompt);
     if (mask) {
         assert_int_equal(ht_sampler_constrain(s, &err), HT_OK);
         assert_int_equal(ht_sampler_top_k(s, n_history), 0);
@@ -155,7 +173,7 @@ static int32_t pick_masked(const ht_sampler_options *o, const float *logits, int
 
 static int32_t pick(const ht_sampler_options *o, const float *logits, int32_t n, const int32_t *history,
                     int n_history) {
-    return pick_masked(o, logits, n, NULL, history, n_history);
+    return pick_masked(o, logits, n, NULL, history, 0, n_history);
 }
 
 /* Some of n tokens, one at least. */
@@ -166,6 +184,31 @@ static void draw_mask(uint32_t *mask, int n) {
         if (next_random() % (1u << 2 * rarity) == 0) mask[i >> 5] |= 1u << (i & 31);
     const uint32_t one = next_random() % (uint32_t)n;
     mask[one >> 5] |= 1u << (one & 31);
+}
+
+/* Penalties of tokens that were generated, and biases of some of n tokens, or none of these. */
+static void draw_changes(ht_sampler_options *o, int n, bool raises) {
+    static ht_logit_bias bias[8];
+    static const float extreme[] = {-100, 100, -3e38f, 3e38f, 0};
+    const float least = raises ? -1 : 0;
+    if (next_random() % 2) o->presence_penalty = least + 2 * uniform();
+    if (next_random() % 2) o->frequency_penalty = least + 2 * uniform();
+    if (next_random() % 16 == 0) o->frequency_penalty = 3e38f;
+    if (next_random() % 2) return;
+    o->logit_bias = bias;
+    o->n_logit_bias = 0;
+    for (int32_t id = (int32_t)(next_random() % 40); id < n && o->n_logit_bias < 8;
+         id += 1 + (int32_t)(next_random() % ((uint32_t)n / 4 + 1)))
+        bias[o->n_logit_bias++] =
+            (ht_logit_bias){id, next_random() % 4 ? 4 * uniform() - 4 : extreme[next_random() % (raises ? 5 : 1)]};
+    for (int i = 0; raises && i < o->n_logit_bias; i++)
+        if (next_random() % 2) bias[i].bias = -bias[i].bias;
+    for (int i = o->n_logit_bias - 1; i > 0; i--) { /* in no order */
+        const int j = (int)(next_random() % (uint32_t)(i + 1));
+        const ht_logit_bias b = bias[i];
+        bias[i] = bias[j];
+        bias[j] = b;
+    }
 }
 
 /* All stages in some order, and as the text that asks for it. */
@@ -260,15 +303,17 @@ static void agrees_with_the_plain_chain(void **state) {
         if (next_random() % 2) o.min_p = uniform() * uniform();
         if (next_random() % 2) o.repeat_penalty = 0.8f + uniform();
         o.repeat_window = (int32_t)(next_random() % 200) - 1;
+        const int n_prompt = (int)(next_random() % (uint32_t)(n_history + 1));
+        draw_changes(&o, n, true);
         ht_sampler_stage order[HT_SAMPLER_STAGES];
         o.order = shuffle(order);
         const uint32_t *mask = next_random() % 2 ? some : NULL;
         draw_mask(some, n);
-        int32_t expected = plain_pick(&o, order, x, n, mask, history, n_history);
+        int32_t expected = plain_pick(&o, order, x, n, mask, history, n_prompt, n_history);
         compared++;
         if (expected < 0)
             close++;
-        else if (pick_masked(&o, x, n, mask, history, n_history) != expected)
+        else if (pick_masked(&o, x, n, mask, history, n_prompt, n_history) != expected)
             fail_msg("round %d: n %d kind %d mask %d expected %d", round, n, kind, mask != NULL, expected);
     }
     assert_true(close * 10 < compared);
@@ -317,13 +362,15 @@ static void the_highest_are_enough(void **state) {
         if (next_random() % 4) o.top_k = 1 + (int32_t)(next_random() % 50);
         if (next_random() % 3 == 0) o.top_p = uniform();
         if (next_random() % 3 == 0) o.min_p = uniform() * uniform();
-        if (next_random() % 2) o.repeat_penalty = uniform() < 0.1f ? 1e6f : 0.8f + uniform();
+        if (next_random() % 2) o.repeat_penalty = uniform() < 0.1f ? 3e38f : 0.8f + uniform();
         o.repeat_window = (int32_t)(next_random() % 100) - 1;
+        draw_changes(&o, N, next_random() % 8 == 0);
         ht_sampler_stage order[HT_SAMPLER_STAGES];
         o.order = shuffle(order);
         ht_sampler *s;
         ht_error err = {0};
         assert_int_equal(ht_sampler_new(&o, N, ops, &s, &err), HT_OK);
+        ht_sampler_set_prompt(s, next_random() % (uint32_t)(n_history + 1));
         int32_t k = ht_sampler_top_k(s, n_history), all, some;
         assert_true(k >= 0 && k < N);
         if (k > 0) {
@@ -345,6 +392,7 @@ static int32_t top_k_of(const ht_sampler_options *o, int64_t n_history) {
     ht_sampler *s;
     ht_error err = {0};
     assert_int_equal(ht_sampler_new(o, 1000, ops, &s, &err), HT_OK);
+    ht_sampler_set_prompt(s, n_history < 100 ? 0 : 100);
     int32_t k = ht_sampler_top_k(s, n_history);
     ht_sampler_free(s);
     return k;
@@ -367,6 +415,20 @@ static void how_many_are_asked_for(void **state) {
     assert_int_equal(
         top_k_of(OPTIONS_AT(ht_sampler_options, with.temperature = 1, with.top_k = 40, with.top_p = 0.9f), 5),
         0); /* p first */
+    assert_int_equal(top_k_of(OPTIONS_AT(ht_sampler_options, with.presence_penalty = 1), 5), 6);
+    assert_int_equal(top_k_of(OPTIONS_AT(ht_sampler_options, with.frequency_penalty = 1), 500), 401);
+    assert_int_equal(
+        top_k_of(OPTIONS_AT(ht_sampler_options, with.frequency_penalty = 1, with.repeat_penalty = 1.1f), 130), 65);
+    assert_int_equal(top_k_of(OPTIONS_AT(ht_sampler_options, with.presence_penalty = -1), 5), 0);
+    assert_int_equal(
+        top_k_of(OPTIONS_AT(ht_sampler_options, with.presence_penalty = 2, with.frequency_penalty = -1), 5), 0);
+    const ht_logit_bias bias[] = {{7, -1}, {3, -100}, {9, 0}}, raised[] = {{7, -1}, {3, 0.5f}};
+    assert_int_equal(top_k_of(OPTIONS_AT(ht_sampler_options, with.logit_bias = bias, with.n_logit_bias = 3), 5), 4);
+    assert_int_equal(top_k_of(OPTIONS_AT(ht_sampler_options, with.logit_bias = bias, with.n_logit_bias = 3,
+                                         with.presence_penalty = 1),
+                              5),
+                     9);
+    assert_int_equal(top_k_of(OPTIONS_AT(ht_sampler_options, with.logit_bias = raised, with.n_logit_bias = 2), 5), 0);
     assert_int_equal(top_k_of(OPTIONS_AT(ht_sampler_options, with.temperature = 1, with.min_p = 0.1f), 5), 0);
     assert_int_equal(top_k_of(OPTIONS_AT(ht_sampler_options, with.temperature = 1, with.top_k = 1000), 5), 0);
 }
@@ -534,10 +596,13 @@ static void bad_logits_are_errors(void **state) {
     (void)state;
     static float x[300];
     const float bad[] = {NAN, INFINITY, -INFINITY};
+    const ht_logit_bias bias[] = {{13, 3e38f}, {26, -3e38f}};
     ht_sampler_options chains[] = {
         DEFAULTS(ht_sampler_options), OPTIONS(ht_sampler_options, with.temperature = 1),
-        OPTIONS(ht_sampler_options, with.temperature = 1, with.top_k = 2, with.repeat_penalty = 1.5f)};
-    for (int c = 0; c < 3; c++)
+        OPTIONS(ht_sampler_options, with.temperature = 1, with.top_k = 2, with.repeat_penalty = 1.5f),
+        OPTIONS(ht_sampler_options, with.logit_bias = bias, with.n_logit_bias = 2, with.presence_penalty = 3e38f)};
+    const int32_t history[] = {13, 39, 39};
+    for (int c = 0; c < 4; c++)
         for (int b = 0; b < 3; b++)
             for (int at = 0; at < 300; at += 13) {
                 memset(x, 0, sizeof x);
@@ -546,13 +611,80 @@ static void bad_logits_are_errors(void **state) {
                 ht_error err = {0};
                 int32_t id = 0;
                 assert_int_equal(ht_sampler_new(&chains[c], 300, ops, &s, &err), HT_OK);
-                assert_int_equal(ht_sampler_pick(s, x, NULL, 0, &id, &err), HT_ERR_INTERNAL);
+                assert_int_equal(ht_sampler_pick(s, x, history, 3, &id, &err), HT_ERR_INTERNAL);
                 assert_int_equal(id, -1);
                 char token[32];
                 snprintf(token, sizeof token, "token %d is", at);
                 assert_non_null(strstr(err.message, token));
                 ht_sampler_free(s);
             }
+}
+
+/* What OpenAI defines, on numbers that a reader can check; n of the history's tokens are the prompt's. */
+static void changes_by_hand(void **state) {
+    (void)state;
+    static const float x[] = {1, 2, 3, 2.5f};
+    static const int32_t history[] = {2, 3, 3, 1, 3};
+    ht_sampler_options o = OPTIONS(ht_sampler_options, with.presence_penalty = 0.75f);
+    assert_int_equal(pick_masked(&o, x, 4, NULL, history, 5, 5), 2); /* nothing was generated */
+    assert_int_equal(pick_masked(&o, x, 4, NULL, history, 1, 5), 2); /* token 3 is at 1.75 */
+    assert_int_equal(pick_masked(&o, x, 4, NULL, history, 0, 5), 2); /* token 2 is at 2.25, token 1 at 1.25 */
+    o.frequency_penalty = 0.5f;
+    assert_int_equal(pick_masked(&o, x, 4, NULL, history, 0, 5), 2); /* 1.75 against 0.25, 0.75 and 1 */
+    o.frequency_penalty = 1;
+    assert_int_equal(pick_masked(&o, x, 4, NULL, history, 0, 5), 2); /* 1.25 against 1 */
+    o.frequency_penalty = 1.25f;
+    assert_int_equal(pick_masked(&o, x, 4, NULL, history, 0, 5), 0); /* 1 is a tie, the lowest id wins */
+    o = OPTIONS(ht_sampler_options, with.frequency_penalty = -0.5f);
+    assert_int_equal(pick_masked(&o, x, 4, NULL, history, 0, 5), 3); /* 2.5 + 1.5 */
+    assert_int_equal(pick_masked(&o, x, 4, NULL, history, 4, 5), 2); /* 2.5 + 0.5 is a tie */
+    const ht_logit_bias bias[] = {{2, -100}, {0, 1.25f}};
+    o = OPTIONS(ht_sampler_options, with.logit_bias = bias, with.n_logit_bias = 2);
+    assert_int_equal(pick(&o, x, 4, NULL, 0), 3);
+    assert_int_equal(pick_masked(&o, x, 4, (const uint32_t[]){7}, NULL, 0, 0), 0); /* 2.25 and 2 are left */
+    assert_int_equal(pick_masked(&o, x, 4, (const uint32_t[]){4}, NULL, 0, 0),
+                     2); /* however low, it alone is allowed */
+}
+
+/* The largest changes leave logits finite, whatever follows them: the chain has no infinity to stumble on. */
+static void extreme_changes(void **state) {
+    (void)state;
+    enum { N = 2000 };
+    static float x[N];
+    int32_t history[N];
+    for (int i = 0; i < N; i++) {
+        x[i] = bell();
+        history[i] = i % 50;
+    }
+    const ht_logit_bias up[] = {{1234, 3.4e38f}}, down[] = {{60, -3.4e38f}, {61, -3.4e38f}};
+    const ht_sampler_options filters =
+        OPTIONS(ht_sampler_options, with.temperature = 1, with.top_p = 0.9f, with.min_p = 0.01f, with.top_k = 100);
+    for (int i = 0; i < 200; i++) {
+        ht_sampler_options o = filters;
+        o.seed = (uint64_t)i;
+        if (i % 2) o.top_k = 0;
+        if (i % 3) o.top_p = 0;
+        if (i % 5) o.repeat_penalty = 3e38f;
+        o.logit_bias = up;
+        o.n_logit_bias = 1;
+        assert_int_equal(pick(&o, x, N, history, 100), 1234);
+        o.frequency_penalty = i % 2 ? 3.4e38f : -3.4e38f;
+        o.logit_bias = down;
+        o.n_logit_bias = 2;
+        o.repeat_penalty = 1;
+        const int32_t id = pick(&o, x, N, history, 100);
+        assert_true(id != 60 && id != 61 && (i % 2 ? id >= 50 : id >= 0 && id < 50));
+    }
+    /* Nothing but changed tokens: all at the bound, and so alike. */
+    ht_sampler_options o = OPTIONS(ht_sampler_options, with.presence_penalty = 3.4e38f);
+    assert_int_equal(pick(&o, x, 50, history, 50), 0);
+    o.temperature = 1;
+    int differ = 0;
+    for (int i = 0; i < 40; i++) {
+        o.seed = (uint64_t)i;
+        differ += pick(&o, x, 50, history, 50) != 0;
+    }
+    assert_true(differ > 20);
 }
 
 static void orders_are_parsed(void **state) {
@@ -592,6 +724,17 @@ static void bad_options_are_refused(void **state) {
         {.repeat_penalty = -1},
         {.repeat_penalty = INFINITY},
         {.repeat_window = -2},
+        {.presence_penalty = NAN},
+        {.presence_penalty = INFINITY},
+        {.frequency_penalty = -INFINITY},
+        {.frequency_penalty = NAN},
+        {.n_logit_bias = -1},
+        {.n_logit_bias = 1},
+        {.logit_bias = (const ht_logit_bias[]){{10, 1}}, .n_logit_bias = 1},
+        {.logit_bias = (const ht_logit_bias[]){{-1, 1}}, .n_logit_bias = 1},
+        {.logit_bias = (const ht_logit_bias[]){{1, NAN}}, .n_logit_bias = 1},
+        {.logit_bias = (const ht_logit_bias[]){{1, -INFINITY}}, .n_logit_bias = 1},
+        {.logit_bias = (const ht_logit_bias[]){{4, 1}, {2, 1}, {4, 1}}, .n_logit_bias = 3},
         {.order = "top_p,top_p"},
         {.order = "beam"},
         {.order = ""},
@@ -618,6 +761,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(generator_known_answers),
         cmocka_unit_test(greedy_takes_the_lowest_of_ties),
+        cmocka_unit_test(changes_by_hand),
+        cmocka_unit_test(extreme_changes),
         cmocka_unit_test(the_highest_are_enough),
         cmocka_unit_test(how_many_are_asked_for),
         cmocka_unit_test(agrees_with_the_plain_chain),

@@ -97,7 +97,8 @@ static void the_same_tokens(void **state) {
         for (int c = 0; c < test_cases(TEST_SLOW ? 3 : 8, 200); c++) {
             const ht_sampler_options sampler =
                 OPTIONS(ht_sampler_options, with.temperature = c ? 0.3f * (float)(c % 4) : 0, with.seed = (uint64_t)c,
-                        with.top_k = c % 3 ? 0 : 10, with.repeat_penalty = c % 5 == 1 ? 1.3f : 1);
+                        with.top_k = c % 3 ? 0 : 10, with.repeat_penalty = c % 5 == 1 ? 1.3f : 1,
+                        with.frequency_penalty = c % 3 == 2 ? 0.5f : 0, with.presence_penalty = c % 4 == 1 ? -0.5f : 0);
             ht_generate_options plain = DEFAULTS(ht_generate_options);
             plain.max_tokens = 1 + c * 13 % TOKENS;
             plain.ignore_eos = c % 2;
