@@ -51,5 +51,6 @@ int merge_command(const options *o);
 int classify_command(const options *o);
 int batch_command(const options *o);
 int score_command(const options *o);
+int serve_command(const options *o);
 
 #endif

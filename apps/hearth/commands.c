@@ -19,6 +19,15 @@ const command command_table[] = {
      "one; --messages puts a whole conversation before it. A terminal shows thoughts dimmed; elsewhere they are left "
      "out.",
      FOR_RUN, true, 1, run_command},
+    {"serve", "MODEL|--models DIR", "Serve models over HTTP.",
+     "Clients of OpenAI's, Anthropic's and Ollama's interfaces can talk to it, and a page for browsers is at /. "
+     "Requests go "
+     "through\none engine, side by side, and share what their prompts have in common. Without a temperature of their "
+     "own "
+     "they have the\none of --temperature, or what their interface has by default. SIGTERM ends the server once "
+     "requests are "
+     "answered; SIGHUP\nopens logs and certificates anew.",
+     FOR_SERVE, false, 1, serve_command},
     {"info", "MODEL", "Show what a checkpoint is and the memory it needs.", NULL, FOR_INFO, true, 0, info_command},
     {"discover", "DIR", "List the checkpoints under a directory.",
      "Directories are searched recursively, but for hidden ones. What cannot be read is listed with the reason.",

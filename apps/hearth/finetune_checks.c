@@ -67,7 +67,7 @@ ht_status finetune_check_files(const options *o, ht_error *err) {
     const struct {
         const char *option, *path;
     } input[] = {{"data", t->data}, {"valid", t->valid}, {"config", o->config}, {NULL, NULL}},
-      output[] = {{"log", t->log}, {"plot", t->plot}};
+      output[] = {{"log", o->log}, {"plot", t->plot}};
     ht_status status = check_input(t->data, err);
     if (!status) status = check_input(t->valid, err);
     if (!status) status = check_input(t->init_adapter, err);
@@ -81,8 +81,8 @@ ht_status finetune_check_files(const options *o, ht_error *err) {
             }
         status = check_output(output[i].path, err);
     }
-    if (!status && same_file(t->log, t->plot)) {
-        snprintf(err->message, sizeof err->message, "--log and --plot name the same file, %.400s", t->log);
+    if (!status && same_file(o->log, t->plot)) {
+        snprintf(err->message, sizeof err->message, "--log and --plot name the same file, %.400s", o->log);
         status = err->status = HT_ERR_ARGUMENT;
     }
     return status;

@@ -69,11 +69,11 @@ static ht_status cut_log(const char *path, int64_t done, ht_error *err) {
 ht_status reporter_open(reporter *r, const options *o, int64_t iters, int64_t done, ht_error *err) {
     const double now = now_seconds();
     *r = (reporter){.o = o, .iters = iters, .begin = now, .window_begin = now, .first_iter = done};
-    if (!o->tune.log) return HT_OK;
-    ht_status st = o->tune.resume ? cut_log(o->tune.log, done, err) : HT_OK;
+    if (!o->log) return HT_OK;
+    ht_status st = o->tune.resume ? cut_log(o->log, done, err) : HT_OK;
     if (st) return st;
-    r->log = fopen(o->tune.log, o->tune.resume ? "a" : "w");
-    return r->log ? HT_OK : file_error(err, o->tune.log, "written");
+    r->log = fopen(o->log, o->tune.resume ? "a" : "w");
+    return r->log ? HT_OK : file_error(err, o->log, "written");
 }
 
 void reporter_close(reporter *r) {
@@ -104,7 +104,7 @@ static ht_status log_line(reporter *r, const ht_train_step *step, double loss, d
     const bool good = line && json_dumpf(line, r->log, JSON_REAL_PRECISION(10)) == 0 && fputc('\n', r->log) != EOF &&
                       fflush(r->log) == 0;
     json_decref(line);
-    return good ? HT_OK : file_error(err, r->o->tune.log, "written");
+    return good ? HT_OK : file_error(err, r->o->log, "written");
 }
 
 ht_status reporter_line(reporter *r, const ht_train_step *step, double valid, ht_error *err) {

@@ -38,7 +38,8 @@ enum {
     FOR_CONVERT = 1 << 27,
     FOR_SPLIT = 1 << 28,
     FOR_MERGE = 1 << 29,
-    FOR_ALL = (1 << 30) - 1
+    FOR_SERVE = 1 << 30,
+    FOR_ALL = FOR_SERVE - 1 + FOR_SERVE
 };
 
 typedef struct string_list {
@@ -48,7 +49,7 @@ typedef struct string_list {
 
 /* What `finetune` is asked for; holds the library's defaults where nothing else is said. */
 typedef struct tune_options {
-    const char *data, *valid, *targets, *layers, *init_adapter, *log, *plot; /* NULL when not given */
+    const char *data, *valid, *targets, *layers, *init_adapter, *plot; /* NULL when not given */
     int64_t rank, iters, batch, accumulate, max_length, warmup;
     int64_t keep, save_every, valid_every, valid_batches, report_every, patience;
     double alpha, scale, dropout, epochs, lr, weight_decay, beta1, beta2, eps, momentum, clip;
@@ -97,6 +98,13 @@ typedef struct options {
     bool sliding, markdown, packed_cache, no_generation_prompt, no_thinking, parse_special;
     bool json, quiet, raw, null, add_special, help;
     tune_options tune;
+    /* Of serve, NULL when not given; numbers are 0 then, but that options_given says whether port and drain count. */
+    const char *host, *api_key_file, *models, *certificate, *certificate_key, *slots_directory;
+    string_list aliases, allow_hosts, allow_origins;
+    int64_t port, queue, memory, kv_memory, body_size;
+    double drain;
+    bool any_model, strict_params, no_page;
+    const char *log;            /* of serve and finetune; NULL: none */
     const char *config;         /* file of further options; NULL: none */
     json_t *config_values;      /* its object, which lends texts; NULL: none */
     string_list config_numbers; /* texts of its numbers, which are the options' own */

@@ -172,6 +172,8 @@ const ht_cancel *interrupt_flag(void) {
     return &interruption;
 }
 
+void interrupt_request(void) { ht_cancel_request(&interruption); }
+
 bool interrupted(void) { return signalled != 0; }
 
 static volatile sig_atomic_t presses; /* of Ctrl-C */

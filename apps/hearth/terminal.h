@@ -57,6 +57,7 @@ void progress_end(progress *p);
 /* From now on SIGINT, SIGTERM and SIGHUP request the end of the calls that have the flag; a second one ends the process. */
 void interrupt_watch(void);
 const ht_cancel *interrupt_flag(void); /* watches, too */
+void interrupt_request(void);          /* as if one had come to those that have the flag */
 bool interrupted(void);                /* whether such a signal came */
 /* From now on the first SIGINT only requests the end of such calls, and the next one that comes before interrupt_taken() is as before.
  * False, and nothing has changed, where the system has no descriptors left. */

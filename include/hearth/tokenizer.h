@@ -43,6 +43,10 @@ HT_API void ht_ids_free(int32_t *ids); /* NULL is fine */
 HT_API ht_status ht_tokenizer_decode(const ht_tokenizer *t, const int32_t *ids, size_t n_ids, bool skip_special,
                                      char **text, size_t *n, ht_error *err);
 
+/* The n bytes that a token stands for in the middle of a text, which need not be whole characters, with a NUL after them; the caller
+ * frees *bytes with ht_text_free. */
+HT_API ht_status ht_tokenizer_token_bytes(const ht_tokenizer *t, int32_t id, char **bytes, size_t *n, ht_error *err);
+
 /* Streaming decode: feed ids one by one, get complete characters. The concatenation of all pieces and the flushed rest
  * equals ht_tokenizer_decode of the same ids. One thread at a time. */
 typedef struct ht_decoder ht_decoder;

@@ -240,10 +240,6 @@ void ht_pre_step_free(ht_pre_step *s);
 ht_status ht_tokenizer_encode_runs(const ht_tokenizer *t, const char *text, size_t n, const ht_text_run *runs,
                                    size_t n_runs, unsigned flags, int32_t **ids, size_t *n_ids, ht_error *err);
 
-/* decode.c: the bytes that a token stands for in the middle of a text, which need not be whole characters, with a NUL after
- * them; the caller frees *bytes. */
-ht_status ht_tokenizer_token_bytes(const ht_tokenizer *t, int32_t id, char **bytes, size_t *n, ht_error *err);
-
 /* Whether bytes [begin, end) may spell an added token that is special, or only a control token. */
 typedef bool ht_special_fn(void *user, bool special, size_t begin, size_t end);
 /* special.c: callback for the consecutive parts of a text: an added token (added >= 0) or plain text (-1). */

@@ -1,7 +1,7 @@
 /* A request as a client may send it: head, then body, up to what follows them. However the bytes are split, the same comes of it; and what is
  * accepted has the properties that its readers rely on. The first byte says how they are split. */
-#include "serve/http_body.h"
-#include "serve/http_text.h"
+#include "http/body.h"
+#include "http/text.h"
 
 #include <stdlib.h>
 #include <string.h>

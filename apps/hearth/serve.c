@@ -1,0 +1,275 @@
+/* hearth serve: models behind HTTP, for the clients of OpenAI, Anthropic and Ollama. */
+#include "serve/serve.h"
+
+#include "command.h"
+#include "device.h"
+#include "engine.h"
+#include "serve_names.h"
+#include "terminal.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+typedef struct serving {
+    const options *o;
+    serve_names names;
+    serve_server *server;
+    engine e; /* its device, which all models are on */
+    pthread_mutex_t writing;
+    FILE *log; /* of --log; NULL: none */
+    sigset_t signals;
+    pthread_t watcher;
+    bool watched;
+    atomic_bool ending;
+    ht_status first; /* what came of loading the first model */
+    ht_error first_error;
+} serving;
+
+/* ---- what is told ---- */
+
+/* A line on standard error, or of the log; whole lines, whatever thread they come from. */
+static void write_line(serving *s, FILE *to, const char *line) {
+    pthread_mutex_lock(&s->writing);
+    fprintf(to, "%s\n", line);
+    fflush(to);
+    pthread_mutex_unlock(&s->writing);
+}
+
+static void on_log(const char *line, void *user) {
+    serving *s = user;
+    pthread_mutex_lock(&s->writing);
+    if (s->log) {
+        fprintf(s->log, "%s\n", line);
+        fflush(s->log);
+    }
+    pthread_mutex_unlock(&s->writing);
+}
+
+static void on_warning(const char *sentence, void *user) {
+    serving *s = user;
+    char line[800];
+    snprintf(line, sizeof line, "hearth: %.768s", sentence);
+    make_printable(line);
+    write_line(s, stderr, line);
+}
+
+/* Tells the service manager that has started the process, if one has, by the socket that it names (sd_notify). */
+static void notify_manager(const char *state) {
+    const char *path = getenv("NOTIFY_SOCKET");
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    if (!path || (*path != '/' && *path != '@') || strlen(path) >= sizeof to.sun_path) return;
+    memcpy(to.sun_path, path, strlen(path));
+    if (*path == '@') to.sun_path[0] = '\0'; /* a name without a file */
+    const int fd = socket(AF_UNIX, SOCK_DGRAM, 0);
+    if (fd < 0) return;
+    (void)sendto(fd, state, strlen(state), MSG_NOSIGNAL, (const struct sockaddr *)&to,
+                 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path)));
+    close(fd);
+}
+
+static const char *scheme(const serving *s) { return s->o->certificate ? "https" : "http"; }
+
+static void tell_ready(serving *s) {
+    const char *address = serve_address(s->server, 0),
+               *key = s->o->api_key_file ? " -H 'Authorization: Bearer KEY'" : "";
+    char line[1024];
+    if (s->o->quiet || !address) return;
+    if (strncmp(address, "unix:", 5) == 0)
+        snprintf(line, sizeof line,
+                 "Serving %.128s at %.256s\n  curl --unix-socket '%.256s' http://localhost/v1/chat/completions%s -d "
+                 "'{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'",
+                 s->names.model[0].name, address, address + 5, key);
+    else
+        snprintf(line, sizeof line,
+                 "Serving %.128s at %s://%.256s\n  curl %s://%.256s/v1/chat/completions%s -d "
+                 "'{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'",
+                 s->names.model[0].name, scheme(s), address, scheme(s), address, key);
+    write_line(s, stderr, line);
+}
+
+static void on_loaded(const char *name, ht_status status, const ht_error *err, void *user) {
+    serving *s = user;
+    const bool first = s->o->arguments.n && strcmp(name, s->names.model[0].name) == 0;
+    if (first && !s->first && !status) {
+        tell_ready(s);
+        notify_manager("READY=1");
+    }
+    if (!status) return;
+    if (first) {
+        s->first = status;
+        s->first_error = *err;
+        serve_drain(s->server);
+        return;
+    }
+    char sentence[1024];
+    snprintf(sentence, sizeof sentence, "%.128s: %s", name, err->message);
+    on_warning(sentence, s);
+}
+
+/* ---- models ---- */
+
+static ht_status on_load(const char *path, void *user, ht_model **out, ht_error *err) {
+    serving *s = user;
+    const engine_model which = {path, (ht_precision)s->o->precision, options_kv_dtype(s->o), 0};
+    return engine_load(&s->e, s->o, &which, out, err);
+}
+
+/* ---- signals ---- */
+
+static void open_log(serving *s) {
+    FILE *log = fopen(s->o->log, "a");
+    pthread_mutex_lock(&s->writing);
+    if (log) {
+        if (s->log) fclose(s->log);
+        s->log = log;
+    }
+    pthread_mutex_unlock(&s->writing);
+    if (!log) {
+        char sentence[512];
+        snprintf(sentence, sizeof sentence, "%.256s cannot be written: %s", s->o->log, strerror(errno));
+        on_warning(sentence, s);
+    }
+}
+
+static void reload(serving *s) {
+    ht_error err = {0};
+    if (s->o->log) open_log(s);
+    if (serve_reload(s->server, &err)) on_warning(err.message, s);
+}
+
+/* SIGTERM and SIGINT end the server once its requests are answered, again at once; SIGHUP has logs and certificates opened anew. */
+static void *watch(void *user) {
+    serving *s = user;
+    int number;
+    while (sigwait(&s->signals, &number) == 0 && !atomic_load(&s->ending)) {
+        if (number == SIGHUP) {
+            reload(s);
+            continue;
+        }
+        notify_manager("STOPPING=1");
+        serve_drain(s->server);
+        interrupt_request(); /* what is being loaded */
+    }
+    return NULL;
+}
+
+static ht_status begin_watching(serving *s, ht_error *err) {
+    /* All threads inherit that these are blocked; one waits for them. */
+    sigemptyset(&s->signals);
+    sigaddset(&s->signals, SIGTERM);
+    sigaddset(&s->signals, SIGINT);
+    sigaddset(&s->signals, SIGHUP);
+    pthread_sigmask(SIG_BLOCK, &s->signals, NULL);
+    (void)err;
+    return HT_OK;
+}
+
+static void end_watching(serving *s) {
+    if (!s->watched) return;
+    atomic_store(&s->ending, true);
+    pthread_kill(s->watcher, SIGHUP);
+    pthread_join(s->watcher, NULL);
+}
+
+/* ---- options ---- */
+
+static serve_options options_for(serving *s, const char **listen, size_t n_listen) {
+    const options *o = s->o;
+    serve_options out = {.listen = listen, .n_listen = n_listen, .keys_file = o->api_key_file};
+    out.http.hosts.host = o->allow_hosts.items;
+    out.http.hosts.n_hosts = (size_t)o->allow_hosts.n;
+    out.http.hosts.origin = o->allow_origins.items;
+    out.http.hosts.n_origins = (size_t)o->allow_origins.n;
+    out.http.body_bytes = (size_t)o->body_size;
+    out.http.certificate = o->certificate;
+    out.http.certificate_key = o->certificate_key;
+    out.inherited = http_inherited_sockets(getenv("LISTEN_PID"), getenv("LISTEN_FDS"));
+    if (out.inherited) out.n_listen = 0;
+    out.sampler = options_sampler(o);
+    out.sampler_given = options_given(o, "temperature");
+    out.strict_params = o->strict_params;
+    out.lookup = o->lookup;
+    out.no_page = o->no_page;
+    out.drain_seconds = options_given(o, "drain") ? o->drain : 30;
+    out.slots_directory = o->slots_directory;
+    out.log = o->log ? on_log : NULL;
+    out.warn = on_warning;
+    out.log_user = s;
+    serve_models_options *m = &out.models;
+    m->model = s->names.model;
+    m->n_models = s->names.n_models;
+    m->adapter = s->names.adapter;
+    m->n_adapters = s->names.n_adapters;
+    m->alias = s->names.alias;
+    m->n_aliases = s->names.n_aliases;
+    m->any_name = o->any_model;
+    m->first_at_once = o->arguments.n > 0;
+    m->memory_bytes = (size_t)o->memory;
+    ht_engine_options_init(&m->engine, sizeof m->engine);
+    if (o->parallel) m->engine.sequences = (int32_t)o->parallel;
+    if (o->queue) m->engine.queue = (int32_t)o->queue;
+    if (o->kv_memory) m->engine.kv_bytes = (size_t)o->kv_memory;
+    m->load = on_load;
+    m->loaded = on_loaded;
+    m->user = s;
+    return out;
+}
+
+/* The address of --host and --port. */
+static void address_of(const options *o, char *out, size_t room) {
+    const char *host = o->host ? o->host : "127.0.0.1";
+    const int port = options_given(o, "port") ? (int)o->port : 8080;
+    if (strncmp(host, "unix:", 5) == 0)
+        snprintf(out, room, "%s", host);
+    else
+        snprintf(out, room, strchr(host, ':') && *host != '[' ? "[%s]:%d" : "%s:%d", host, port);
+}
+
+/* ---- the command ---- */
+
+static ht_status serve(serving *s, ht_error *err) {
+    char address[512];
+    const char *listen[] = {address};
+    address_of(s->o, address, sizeof address);
+    const serve_options how = options_for(s, listen, 1);
+    ht_status st = begin_watching(s, err);
+    if (!st) st = serve_new(&how, &s->server, err);
+    if (st) return st;
+    s->watched = pthread_create(&s->watcher, NULL, watch, s) == 0;
+    if (!s->o->arguments.n) { /* no model is loaded before it is asked for */
+        tell_ready(s);
+        notify_manager("READY=1");
+    }
+    st = serve_run(s->server, err);
+    end_watching(s);
+    return st;
+}
+
+int serve_command(const options *o) {
+    serving s = {.o = o, .writing = PTHREAD_MUTEX_INITIALIZER};
+    ht_error err = {0};
+    if (!o->arguments.n && !o->models) {
+        fprintf(stderr, "hearth serve: give a MODEL, or a directory of them with --models\n");
+        return EXIT_USAGE;
+    }
+    ht_status st = serve_names_collect(o, &s.names, &err);
+    if (!st && o->log) open_log(&s);
+    if (!st) st = serve(&s, &err);
+    serve_free(s.server);
+    engine_close(&s.e);
+    serve_names_free(&s.names);
+    if (s.log) fclose(s.log);
+    if (!st && s.first && s.first != HT_ERR_CANCELLED) {
+        st = s.first;
+        err = s.first_error;
+    }
+    return st ? report(&err) : EXIT_OK;
+}

@@ -1,0 +1,538 @@
+/* Connections of the server: from accepting one, through its requests one after the other, to its end. */
+#define _GNU_SOURCE
+#include "http/internal.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* READ_AHEAD bytes of further requests are read while one is answered; beyond them, whether the client is still there is looked at
+ * every LOOK_SECONDS. A body makes PROGRESS_BYTES in each of its periods. Connections in excess get their answer up to EXCESS of them. */
+enum { READ_AHEAD = 65536, PROGRESS_BYTES = 1024, EXCESS = 64 };
+static const double LOOK_SECONDS = 0.5, LINGER_SECONDS = 5;
+
+static void process(http_connection *c);
+
+/* ---- lists and timers ---- */
+
+static void set_timer(http_connection *c, double seconds) {
+    const time_t whole = (time_t)seconds;
+    const struct timeval after = {whole, (suseconds_t)((seconds - (double)whole) * 1e6)};
+    if (seconds > 0)
+        evtimer_add(c->timer, &after);
+    else
+        evtimer_del(c->timer);
+}
+
+static void set_idle(http_connection *c, bool idle) {
+    http_server *s = c->server;
+    if (idle == c->idle) return;
+    c->idle = idle;
+    if (idle) {
+        c->older = s->newest_idle;
+        c->newer = NULL;
+        *(c->older ? &c->older->newer : &s->oldest_idle) = c;
+        s->newest_idle = c;
+        return;
+    }
+    *(c->older ? &c->older->newer : &s->oldest_idle) = c->newer;
+    *(c->newer ? &c->newer->older : &s->newest_idle) = c->older;
+}
+
+/* ---- reading ---- */
+
+/* Stops when enough of further requests is there. A high watermark would not do: at it, libevent calls for a reader without end. */
+static void pause_reading(http_connection *c) {
+    if (c->paused || c->eof || evbuffer_get_length(bufferevent_get_input(c->bev)) < READ_AHEAD) return;
+    c->paused = true;
+    bufferevent_disable(c->bev, EV_READ);
+    if (c->state == HTTP_BUSY) set_timer(c, LOOK_SECONDS);
+}
+
+static void go_on_reading(http_connection *c) {
+    if (c->paused && !c->eof) bufferevent_enable(c->bev, EV_READ);
+    c->paused = false;
+}
+
+/* ---- end ---- */
+
+static void uncount_body(http_connection *c) {
+    c->server->body_bytes -= c->counted;
+    c->counted = 0;
+}
+
+/* Logs an exchange that is over, and lets go of it. */
+static void leave_exchange(http_connection *c, bool complete) {
+    http_exchange *x = c->exchange;
+    http_server *s = c->server;
+    if (!x) return;
+    c->exchange = NULL;
+    x->connection = NULL;
+    uncount_body(c);
+    if (s->handlers.finished) {
+        pthread_mutex_lock(&x->mailbox->lock);
+        const http_record record = {.method = x->head.method ? x->head.method : "",
+                                    .path = x->head.path ? x->head.path : "",
+                                    .id = x->id,
+                                    .remote = x->remote,
+                                    .status = x->status,
+                                    .bytes = x->sent,
+                                    .milliseconds = (http_now() - x->began) * 1e3,
+                                    .complete = complete};
+        pthread_mutex_unlock(&x->mailbox->lock);
+        s->handlers.finished(&record, s->handlers.user);
+    }
+    http_exchange_release(x);
+}
+
+/* Bytes that were handed to the system leave room for more. */
+static void on_output(struct evbuffer *out, const struct evbuffer_cb_info *info, void *user) {
+    http_connection *c = user;
+    (void)out;
+    if (info->n_deleted && c->exchange) http_exchange_drain(c->exchange, info->n_deleted);
+}
+
+void http_connection_close(http_connection *c) {
+    http_server *s = c->server;
+    if (c->state == HTTP_CLOSED) return;
+    c->state = HTTP_CLOSED;
+    set_idle(c, false);
+    if (c->exchange) http_exchange_lose(c->exchange);
+    leave_exchange(c, false);
+    uncount_body(c);
+    http_head_discard(&c->head);
+    http_body_discard(&c->body);
+    if (c->ssl) http_tls_finish(c->ssl);
+    /* It lives on until its deferred callbacks have run, and may write meanwhile. */
+    evbuffer_remove_cb(bufferevent_get_output(c->bev), on_output, c);
+    bufferevent_disable(c->bev, EV_READ | EV_WRITE);
+    bufferevent_free(c->bev);
+    event_free(c->timer);
+    *(c->previous ? &c->previous->next : &s->first) = c->next;
+    if (c->next) c->next->previous = c->previous;
+    c->next = s->closed; /* callers may still look at its state */
+    s->closed = c;
+    atomic_fetch_sub(&s->n_connections, 1);
+    http_server_closed(s);
+}
+
+/* Ends what is sent, and waits for the client to have read it: closing a socket with unread bytes would throw the answer away. */
+static void linger(http_connection *c) {
+    c->state = HTTP_LINGERING;
+    go_on_reading(c);
+    if (c->ssl) http_tls_finish(c->ssl);
+    shutdown(bufferevent_getfd(c->bev), SHUT_WR);
+    struct evbuffer *in = bufferevent_get_input(c->bev);
+    evbuffer_drain(in, evbuffer_get_length(in));
+    set_timer(c, LINGER_SECONDS);
+    if (c->eof) http_connection_close(c);
+}
+
+/* ---- answers ---- */
+
+/* The whole answer is sent. */
+static void after_answer(http_connection *c) {
+    http_exchange *x = c->exchange;
+    pthread_mutex_lock(&x->mailbox->lock);
+    const bool ends = x->close;
+    pthread_mutex_unlock(&x->mailbox->lock);
+    leave_exchange(c, true);
+    const bool unread = c->unread || evbuffer_get_length(bufferevent_get_input(c->bev)) > 0;
+    if ((ends || c->server->draining) && unread)
+        linger(c);
+    else if (ends || c->server->draining)
+        http_connection_close(c);
+    else {
+        c->state = HTTP_HEAD;
+        go_on_reading(c);
+        process(c);
+    }
+}
+
+/* While an answer is given: its sign of life, and whether the client is there when that is not read. */
+static void set_busy_timer(http_connection *c) {
+    if (evtimer_pending(c->timer, NULL)) return;
+    const double alive = http_exchange_keep_alive(c->exchange);
+    set_timer(c, c->paused && (alive == 0 || alive > LOOK_SECONDS) ? LOOK_SECONDS : alive);
+}
+
+static void refuse(http_connection *c, const http_refusal *because);
+
+void http_connection_take(http_connection *c) {
+    static const http_refusal forgotten = {500, "The server has not answered the request."};
+    http_exchange *x = c->exchange;
+    struct evbuffer *out = bufferevent_get_output(c->bev);
+    if (c->state != HTTP_BUSY) return;
+    pthread_mutex_lock(&x->mailbox->lock);
+    const bool orphan = x->phase != HTTP_ENDED && atomic_load(&x->references) == 1 + x->in_list;
+    const bool good = http_buffer_move(out, x->out);
+    const http_phase phase = x->phase;
+    const bool cut = !good || x->aborted || (orphan && phase == HTTP_STREAMING);
+    pthread_mutex_unlock(&x->mailbox->lock);
+    if (cut) {
+        http_connection_close(c);
+        return;
+    }
+    if (orphan) {
+        refuse(c, &forgotten);
+        return;
+    }
+    if (phase != HTTP_ENDED) {
+        set_busy_timer(c);
+        return;
+    }
+    c->state = HTTP_FLUSHING;
+    set_timer(c, 0);
+    if (evbuffer_get_length(out) == 0) after_answer(c);
+}
+
+static bool begin_exchange(http_connection *c) {
+    if (c->exchange) return true;
+    http_exchange *x = http_exchange_new(c->server->mailbox);
+    if (!x) return false;
+    x->connection = c;
+    x->began = http_now();
+    x->head = c->head;
+    c->head = (http_head){0};
+    x->is_head = x->head.method && strcmp(x->head.method, "HEAD") == 0;
+    x->close = !x->head.keep_alive;
+    memcpy(x->remote, c->remote, sizeof x->remote);
+    c->exchange = x;
+    return true;
+}
+
+/* Answers a request that has been refused. What of it is not read yet makes the connection unusable. */
+static void refuse(http_connection *c, const http_refusal *because) {
+    const http_handlers *h = &c->server->handlers;
+    const http_refusal refusal = *because, *why = &refusal;
+    http_body_discard(&c->body);
+    if (!begin_exchange(c)) {
+        http_connection_close(c);
+        return;
+    }
+    http_exchange *x = c->exchange;
+    const bool reading = c->state == HTTP_BODY || c->state == HTTP_HEAD;
+    c->state = HTTP_BUSY;
+    if (reading) {
+        c->unread = true;
+        x->head.minor = x->head.method ? x->head.minor : 1;
+        pthread_mutex_lock(&x->mailbox->lock);
+        x->close = true;
+        pthread_mutex_unlock(&x->mailbox->lock);
+    }
+    if (why->status == 503) http_exchange_field(x, "Retry-After", "1");
+    if (h->refuse) h->refuse(x, why, h->user);
+    struct evbuffer *text = evbuffer_new(); /* http_reply does nothing when there is an answer */
+    if (text && evbuffer_add_printf(text, "%s\n", why->sentence) >= 0)
+        http_reply(x, why->status, "text/plain; charset=utf-8", evbuffer_pullup(text, -1), evbuffer_get_length(text));
+    if (text) evbuffer_free(text);
+    if (!text) http_stream_abort(x);
+    http_connection_take(c);
+}
+
+/* ---- requests ---- */
+
+static void dispatch(http_connection *c) {
+    http_exchange *x = c->exchange;
+    x->body = http_body_take(&c->body, &x->n_body);
+    c->state = HTTP_BUSY;
+    set_timer(c, 0);
+    x->began = http_now();
+    c->server->handlers.handle(x, c->server->handlers.user);
+    http_connection_take(c);
+    if (c->state == HTTP_BUSY && c->eof) http_connection_close(c);
+}
+
+/* A client's name for its request goes into logs and headers, and is kept if it can do no harm there. */
+static void take_id(http_exchange *x) {
+    static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:-";
+    const char *id = http_head_value(&x->head, "x-request-id");
+    const size_t n = id ? strlen(id) : 0;
+    if (n > 0 && n < sizeof x->id && strspn(id, allowed) == n) memcpy(x->id, id, n + 1);
+}
+
+/* What a browser asks before it sends a request of another site's page (CORS preflight). */
+static bool is_preflight(const http_exchange *x) {
+    return x->origin && strcmp(x->head.method, "OPTIONS") == 0 && x->head.body == HTTP_BODY_NONE &&
+           http_head_value(&x->head, "access-control-request-method");
+}
+
+static void answer_preflight(http_connection *c) {
+    http_exchange *x = c->exchange;
+    const char *fields = http_head_value(&x->head, "access-control-request-headers");
+    c->state = HTTP_BUSY;
+    http_exchange_field(x, "Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
+    if (fields) http_exchange_field(x, "Access-Control-Allow-Headers", fields);
+    if (http_head_value(&x->head, "access-control-request-private-network"))
+        http_exchange_field(x, "Access-Control-Allow-Private-Network", "true");
+    http_exchange_field(x, "Access-Control-Max-Age", "600");
+    http_reply(x, 204, NULL, NULL, 0);
+    http_connection_take(c);
+}
+
+/* Who asks under which name, and the layer above's own view. */
+static http_refusal look_at_head(http_connection *c) {
+    const http_server *s = c->server;
+    http_exchange *x = c->exchange;
+    const http_host_rules *rules = &s->options.hosts;
+    const char *origin = http_head_value(&x->head, "origin");
+    const http_origin from = http_origin_of(origin, x->head.host, rules);
+    if (from == HTTP_ORIGIN_LISTED) x->origin = origin;
+    if (!s->options.any_host) {
+        if (!http_host_allowed(x->head.host, c->is_network ? c->local : NULL, rules))
+            return (http_refusal){403, "This server is not asked under the name in Host; it has to be allowed."};
+        if (from == HTTP_ORIGIN_FOREIGN)
+            return (http_refusal){403, "Pages of the site in Origin may not ask this server; it has to be allowed."};
+    }
+    if (!is_preflight(x) && s->handlers.admit) return s->handlers.admit(x, s->handlers.user);
+    return (http_refusal){0};
+}
+
+static void begin_body(http_connection *c) {
+    static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
+    http_exchange *x = c->exchange;
+    const http_progress progress = http_body_begin(&c->body, &x->head, c->server->options.body_bytes);
+    c->state = HTTP_BODY;
+    if (progress == HTTP_REFUSED)
+        refuse(c, &c->body.refusal);
+    else if (progress == HTTP_DONE)
+        dispatch(c);
+    else {
+        if (x->head.expects_continue && evbuffer_get_length(bufferevent_get_input(c->bev)) == 0)
+            bufferevent_write(c->bev, go_on, sizeof go_on - 1);
+        c->progress = 0;
+        set_timer(c, c->server->options.body_seconds);
+    }
+}
+
+static void begin_request(http_connection *c) {
+    if (!begin_exchange(c)) {
+        http_connection_close(c);
+        return;
+    }
+    http_exchange *x = c->exchange;
+    take_id(x);
+    const http_refusal why = look_at_head(c);
+    if (c->state == HTTP_CLOSED) return;
+    if (why.status) {
+        if (x->head.body == HTTP_BODY_NONE) c->state = HTTP_BUSY; /* there is nothing of it left to read */
+        refuse(c, &why);
+    } else if (is_preflight(x))
+        answer_preflight(c);
+    else
+        begin_body(c);
+}
+
+static void feed_body(http_connection *c, const char *bytes, size_t n, size_t *used) {
+    static const http_refusal full = {503, "The server has too many requests to read at the moment."};
+    http_server *s = c->server;
+    const http_progress progress = http_body_feed(&c->body, bytes, n, used);
+    evbuffer_drain(bufferevent_get_input(c->bev), *used);
+    s->body_bytes += c->body.n - c->counted;
+    c->counted = c->body.n;
+    if (progress == HTTP_REFUSED)
+        refuse(c, &c->body.refusal);
+    else if (s->body_bytes > s->options.all_body_bytes)
+        refuse(c, &full);
+    else if (progress == HTTP_DONE)
+        dispatch(c);
+}
+
+static void feed_head(http_connection *c, const char *bytes, size_t n, size_t *used) {
+    if (c->idle || c->head.taken == 0) {
+        set_idle(c, false);
+        set_timer(c, c->server->options.head_seconds);
+    }
+    const http_progress progress = http_head_feed(&c->head, bytes, n, used);
+    evbuffer_drain(bufferevent_get_input(c->bev), *used);
+    if (progress == HTTP_REFUSED) {
+        const http_refusal why = c->head.refusal;
+        refuse(c, &why);
+    } else if (progress == HTTP_DONE)
+        begin_request(c);
+}
+
+static void process(http_connection *c) {
+    struct evbuffer *in = bufferevent_get_input(c->bev);
+    while (c->state == HTTP_HEAD || c->state == HTTP_BODY) {
+        const size_t n = evbuffer_get_contiguous_space(in);
+        size_t used = 0;
+        if (n == 0) break;
+        const char *bytes = (const char *)evbuffer_pullup(in, (ev_ssize_t)n);
+        if (c->state == HTTP_HEAD)
+            feed_head(c, bytes, n, &used);
+        else
+            feed_body(c, bytes, n, &used);
+    }
+    if (c->state == HTTP_LINGERING) evbuffer_drain(in, evbuffer_get_length(in));
+    if (c->state == HTTP_BUSY || c->state == HTTP_FLUSHING) pause_reading(c);
+    if ((c->state == HTTP_HEAD || c->state == HTTP_BODY) && c->eof) http_connection_close(c);
+    if (c->state == HTTP_HEAD && c->head.taken == 0) {
+        if (c->server->draining)
+            http_connection_close(c);
+        else if (!c->idle) {
+            set_idle(c, true);
+            set_timer(c, c->server->options.idle_seconds);
+        }
+    }
+}
+
+/* ---- events ---- */
+
+static void on_read(struct bufferevent *bev, void *user) {
+    http_connection *c = user;
+    (void)bev;
+    http_server_reap(c->server);
+    process(c);
+}
+
+static void on_write(struct bufferevent *bev, void *user) {
+    http_connection *c = user;
+    http_server_reap(c->server);
+    if (c->state == HTTP_FLUSHING && evbuffer_get_length(bufferevent_get_output(bev)) == 0) after_answer(c);
+}
+
+static void begin_requests(http_connection *c) {
+    static const http_refusal full = {503, "The server has too many connections."};
+    c->state = HTTP_HEAD;
+    if (c->overfull)
+        refuse(c, &full);
+    else
+        process(c);
+}
+
+static void on_event(struct bufferevent *bev, short what, void *user) {
+    http_connection *c = user;
+    (void)bev;
+    http_server_reap(c->server);
+    if (what & BEV_EVENT_CONNECTED) {
+        set_timer(c, 0);
+        if (c->state == HTTP_HANDSHAKE) begin_requests(c);
+        return;
+    }
+    /* The end of what it sends may come together with an error. */
+    const bool lost = (what & (BEV_EVENT_ERROR | BEV_EVENT_TIMEOUT)) != 0;
+    if (lost || c->state == HTTP_HANDSHAKE || c->state == HTTP_LINGERING || c->state == HTTP_BUSY) {
+        http_connection_close(c);
+        return;
+    }
+    c->eof = true;
+    process(c);
+}
+
+static bool has_left(const http_connection *c) {
+    short wanted = 0;
+#ifdef POLLRDHUP
+    wanted = POLLRDHUP;
+#endif
+    struct pollfd at = {.fd = bufferevent_getfd(c->bev), .events = wanted};
+    return poll(&at, 1, 0) > 0 && (at.revents & (wanted | POLLHUP | POLLERR)) != 0;
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *user) {
+    static const http_refusal late_head = {408, "The head of the request did not come in time."},
+                              late_body = {408, "The body of the request did not come in time."};
+    http_connection *c = user;
+    (void)fd;
+    (void)what;
+    http_server_reap(c->server);
+    if (c->state == HTTP_BUSY) {
+        if (has_left(c))
+            http_connection_close(c);
+        else
+            set_busy_timer(c);
+    } else if (c->state == HTTP_BODY && c->body.n - c->progress >= PROGRESS_BYTES) {
+        c->progress = c->body.n;
+        set_timer(c, c->server->options.body_seconds);
+    } else if (c->state == HTTP_BODY)
+        refuse(c, &late_body);
+    else if (c->state == HTTP_HEAD && !c->idle)
+        refuse(c, &late_head);
+    else
+        http_connection_close(c);
+}
+
+/* ---- beginning ---- */
+
+static void name_ends(http_connection *c, evutil_socket_t fd, const struct sockaddr *from) {
+    struct sockaddr_storage at = {0};
+    socklen_t n = sizeof at;
+    const int on = 1;
+    int port;
+    http_address_text(from, c->remote, sizeof c->remote, &port);
+    if (getsockname(fd, (struct sockaddr *)&at, &n) != 0) at.ss_family = AF_UNSPEC;
+    http_address_text((struct sockaddr *)&at, c->local, sizeof c->local, &port);
+    c->is_network = at.ss_family != AF_UNIX;
+    if (!c->is_network) return;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+}
+
+static struct bufferevent *make_bufferevent(http_connection *c, evutil_socket_t fd) {
+    http_server *s = c->server;
+    const int options = BEV_OPT_CLOSE_ON_FREE | BEV_OPT_DEFER_CALLBACKS;
+    pthread_mutex_lock(&s->tls_lock);
+    const bool tls = s->tls != NULL;
+    if (tls) c->ssl = SSL_new(s->tls);
+    pthread_mutex_unlock(&s->tls_lock);
+    if (!tls) return bufferevent_socket_new(s->base, fd, options);
+    if (!c->ssl) return NULL;
+    struct bufferevent *bev = bufferevent_openssl_socket_new(s->base, fd, c->ssl, BUFFEREVENT_SSL_ACCEPTING, options);
+    if (bev)
+        bufferevent_openssl_set_allow_dirty_shutdown(bev, 1);
+    else
+        SSL_free(c->ssl);
+    return bev;
+}
+
+/* Makes the parts of a connection; false, with none of them left, when memory runs out. */
+static bool make(http_connection *c, evutil_socket_t fd) {
+    const double seconds = c->server->options.write_seconds;
+    const struct timeval write = {(time_t)seconds, (suseconds_t)((seconds - (double)(time_t)seconds) * 1e6)};
+    c->timer = evtimer_new(c->server->base, on_timer, c);
+    c->bev = c->timer ? make_bufferevent(c, fd) : NULL;
+    if (!c->bev) {
+        if (c->timer) event_free(c->timer);
+        close(fd);
+        return false;
+    }
+    bufferevent_setcb(c->bev, on_read, on_write, on_event, c);
+    bufferevent_set_timeouts(c->bev, NULL, &write);
+    if (evbuffer_add_cb(bufferevent_get_output(c->bev), on_output, c) &&
+        bufferevent_enable(c->bev, EV_READ | EV_WRITE) == 0)
+        return true;
+    bufferevent_free(c->bev);
+    event_free(c->timer);
+    return false;
+}
+
+void http_connection_open(http_server *s, evutil_socket_t fd, const struct sockaddr *from) {
+    const size_t most = s->options.connections;
+    if (atomic_load(&s->n_connections) >= most) http_server_evict(s);
+    const size_t n = atomic_load(&s->n_connections);
+    http_connection *c = n < most + EXCESS ? calloc(1, sizeof *c) : NULL;
+    if (!c) {
+        close(fd);
+        return;
+    }
+    c->server = s;
+    c->overfull = n >= most;
+    name_ends(c, fd, from);
+    if (!make(c, fd)) {
+        free(c);
+        return;
+    }
+    c->next = s->first;
+    if (s->first) s->first->previous = c;
+    s->first = c;
+    atomic_fetch_add(&s->n_connections, 1);
+    if (c->ssl) {
+        c->state = HTTP_HANDSHAKE;
+        set_timer(c, s->options.head_seconds);
+    } else
+        begin_requests(c);
+}

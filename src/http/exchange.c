@@ -1,0 +1,337 @@
+#include "http/internal.h"
+#include "http/text.h"
+
+#include <errno.h>
+#include <event2/util.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+double http_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* Small pieces are copied behind each other: each in memory of its own, they would take many times the bytes that are counted. */
+bool http_buffer_move(struct evbuffer *out, struct evbuffer *from) {
+    enum { SMALL = 4096 };
+    const size_t n = evbuffer_get_length(from);
+    if (n == 0) return true;
+    if (n > SMALL) return evbuffer_add_buffer(out, from) == 0;
+    const unsigned char *bytes = evbuffer_pullup(from, -1);
+    return bytes && evbuffer_add(out, bytes, n) == 0 && evbuffer_drain(from, n) == 0;
+}
+
+/* ---- mailbox ---- */
+
+http_mailbox *http_mailbox_new(size_t stream_bytes) {
+    http_mailbox *m = calloc(1, sizeof *m);
+    if (!m) return NULL;
+    if (pipe(m->wake) != 0) {
+        free(m);
+        return NULL;
+    }
+    for (int i = 0; i < 2; i++) {
+        evutil_make_socket_nonblocking(m->wake[i]);
+        evutil_make_socket_closeonexec(m->wake[i]);
+    }
+    pthread_mutex_init(&m->lock, NULL);
+    atomic_init(&m->references, 1);
+    m->open = true;
+    m->stream_bytes = stream_bytes;
+    return m;
+}
+
+void http_mailbox_release(http_mailbox *m) {
+    if (!m || atomic_fetch_sub(&m->references, 1) != 1) return;
+    close(m->wake[0]);
+    close(m->wake[1]);
+    pthread_mutex_destroy(&m->lock);
+    free(m);
+}
+
+/* A full pipe has woken the reader already. */
+void http_mailbox_wake(http_mailbox *m) {
+    const int before = errno;
+    ssize_t n;
+    do n = write(m->wake[1], "", 1);
+    while (n < 0 && errno == EINTR);
+    errno = before;
+}
+
+/* ---- references ---- */
+
+http_exchange *http_exchange_new(http_mailbox *m) {
+    http_exchange *x = calloc(1, sizeof *x);
+    if (!x) return NULL;
+    x->out = evbuffer_new();
+    x->fields = evbuffer_new();
+    if (!x->out || !x->fields) {
+        if (x->out) evbuffer_free(x->out);
+        if (x->fields) evbuffer_free(x->fields);
+        free(x);
+        return NULL;
+    }
+    unsigned char random[12];
+    evutil_secure_rng_get_bytes(random, sizeof random);
+    for (size_t i = 0; i < sizeof random; i++) snprintf(x->id + 2 * i, 3, "%02x", random[i]);
+    atomic_init(&x->references, 1);
+    atomic_fetch_add(&m->references, 1);
+    x->mailbox = m;
+    return x;
+}
+
+static void destroy(http_exchange *x) {
+    if (x->owner.free) x->owner.free(x->owner.user);
+    evbuffer_free(x->out);
+    evbuffer_free(x->fields);
+    http_head_discard(&x->head);
+    free(x->body);
+    http_mailbox_release(x->mailbox);
+    free(x);
+}
+
+void http_exchange_own(http_exchange *x, const http_owner *owner) { x->owner = *owner; }
+
+http_exchange *http_exchange_retain(http_exchange *x) {
+    atomic_fetch_add(&x->references, 1);
+    return x;
+}
+
+/* Under the lock. The list's reference keeps it until the server's thread has looked at it. */
+static void notify(http_exchange *x) {
+    http_mailbox *m = x->mailbox;
+    if (x->in_list || !m->open) return;
+    http_exchange_retain(x);
+    x->in_list = true;
+    x->next_ready = m->ready;
+    if (!m->ready) http_mailbox_wake(m);
+    m->ready = x;
+}
+
+/* When the server alone is left to hold an exchange without an end, its thread has to end it. Which reference is the last but one is decided
+ * under the lock, where none of the server's goes unseen. */
+void http_exchange_release(http_exchange *x) {
+    if (!x) return;
+    pthread_mutex_lock(&x->mailbox->lock);
+    const int left = atomic_fetch_sub(&x->references, 1) - 1;
+    if (left > 0 && !x->gone && x->phase != HTTP_ENDED) notify(x);
+    pthread_mutex_unlock(&x->mailbox->lock);
+    if (left == 0) destroy(x);
+}
+
+/* ---- the request ---- */
+
+const http_head *http_exchange_head(const http_exchange *x) { return &x->head; }
+
+const char *http_exchange_body(const http_exchange *x, size_t *n) {
+    *n = x->n_body;
+    return x->body ? x->body : "";
+}
+
+const char *http_exchange_id(const http_exchange *x) { return x->id; }
+const char *http_exchange_remote(const http_exchange *x) { return x->remote; }
+
+bool http_exchange_gone(http_exchange *x) {
+    pthread_mutex_lock(&x->mailbox->lock);
+    const bool gone = x->gone;
+    pthread_mutex_unlock(&x->mailbox->lock);
+    return gone;
+}
+
+/* ---- the answer ---- */
+
+static bool is_field(const char *name, const char *value) {
+    if (*name == '\0') return false;
+    for (const char *c = name; *c; c++)
+        if (!http_is_token(*c)) return false;
+    for (const char *c = value; *c; c++)
+        if (!http_is_value(*c)) return false;
+    return true;
+}
+
+bool http_exchange_field(http_exchange *x, const char *name, const char *value) {
+    if (!is_field(name, value)) return false;
+    pthread_mutex_lock(&x->mailbox->lock);
+    const bool added = evbuffer_add_printf(x->fields, "%s: %s\r\n", name, value) >= 0;
+    pthread_mutex_unlock(&x->mailbox->lock);
+    return added;
+}
+
+/* Under the lock, after something was appended to `out`, which had n bytes before. Memory that ran out cuts the answer: half a piece would be
+ * taken for a whole one. */
+static http_sent finish(http_exchange *x, size_t before, bool good) {
+    x->queued += evbuffer_get_length(x->out) - before;
+    x->last_write = http_now();
+    if (!good) x->aborted = true;
+    if (!good) x->phase = HTTP_ENDED;
+    notify(x);
+    return good ? HTTP_SENT : HTTP_GONE;
+}
+
+http_sent http_reply(http_exchange *x, int status, const char *content_type, const void *bytes, size_t n) {
+    http_sent sent = HTTP_GONE;
+    pthread_mutex_lock(&x->mailbox->lock);
+    if (!x->gone && x->phase == HTTP_WAITING) {
+        const size_t before = evbuffer_get_length(x->out);
+        x->status = status;
+        x->phase = HTTP_ENDED;
+        bool good = http_answer_head(x, content_type, true, n);
+        if (!x->is_head && n && status != 204 && status != 304) good = good && evbuffer_add(x->out, bytes, n) == 0;
+        sent = finish(x, before, good);
+    }
+    pthread_mutex_unlock(&x->mailbox->lock);
+    return sent;
+}
+
+http_sent http_stream_begin(http_exchange *x, const http_stream_options *options) {
+    static const http_stream_options events = {.alive_seconds = 15};
+    const http_stream_options *o = options ? options : &events;
+    const char *type = o->content_type ? o->content_type : "text/event-stream";
+    http_sent sent = HTTP_GONE;
+    pthread_mutex_lock(&x->mailbox->lock);
+    if (!x->gone && x->phase == HTTP_WAITING) {
+        const size_t before = evbuffer_get_length(x->out);
+        x->status = o->status ? o->status : 200;
+        x->phase = HTTP_STREAMING;
+        x->chunked = x->head.minor > 0;
+        x->alive_seconds = o->alive_seconds;
+        bool good = true;
+        if (!strncmp(type, "text/event-stream", 17)) /* proxies would wait for more of it, or keep it */
+            good = evbuffer_add_printf(x->fields, "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n") >= 0;
+        sent = finish(x, before, good && http_answer_head(x, type, false, 0));
+    }
+    pthread_mutex_unlock(&x->mailbox->lock);
+    return sent;
+}
+
+/* Sends what `piece` holds. Under the lock. */
+static http_sent send_piece(http_exchange *x, struct evbuffer *piece) {
+    const size_t n = evbuffer_get_length(piece), before = evbuffer_get_length(x->out), bound = x->mailbox->stream_bytes;
+    if (x->gone || x->phase != HTTP_STREAMING) return HTTP_GONE;
+    if (n == 0 || x->is_head) return HTTP_SENT;
+    if (x->queued && (n > bound || x->queued > bound - n)) {
+        x->slow = true;
+        return HTTP_SLOW;
+    }
+    bool good = !x->chunked || evbuffer_add_printf(x->out, "%zx\r\n", n) >= 0;
+    good = good && http_buffer_move(x->out, piece) && (!x->chunked || evbuffer_add(x->out, "\r\n", 2) == 0);
+    return finish(x, before, good);
+}
+
+/* Ends an answer for which there is no memory. */
+static http_sent cut(http_exchange *x) {
+    http_stream_abort(x);
+    return HTTP_GONE;
+}
+
+static http_sent send_made(http_exchange *x, struct evbuffer *piece, bool made) {
+    http_sent sent = HTTP_GONE;
+    if (!made)
+        cut(x);
+    else {
+        pthread_mutex_lock(&x->mailbox->lock);
+        sent = send_piece(x, piece);
+        pthread_mutex_unlock(&x->mailbox->lock);
+    }
+    evbuffer_free(piece);
+    return sent;
+}
+
+http_sent http_stream_write(http_exchange *x, const void *bytes, size_t n) {
+    struct evbuffer *piece = evbuffer_new();
+    return piece ? send_made(x, piece, evbuffer_add(piece, bytes, n) == 0) : cut(x);
+}
+
+http_sent http_stream_line(http_exchange *x, const char *bytes, size_t n) {
+    struct evbuffer *piece = evbuffer_new();
+    return piece ? send_made(x, piece, evbuffer_add(piece, bytes, n) == 0 && evbuffer_add(piece, "\n", 1) == 0)
+                 : cut(x);
+}
+
+/* Lines end with LF, CR or both, as the client would have it. */
+static bool add_data(struct evbuffer *piece, const char *data, size_t n) {
+    for (size_t i = 0;;) {
+        const size_t from = i;
+        while (i < n && data[i] != '\n' && data[i] != '\r') i++;
+        if (evbuffer_add(piece, "data: ", 6) || evbuffer_add(piece, data + from, i - from) ||
+            evbuffer_add(piece, "\n", 1))
+            return false;
+        if (i == n) return true;
+        i += data[i] == '\r' && i + 1 < n && data[i + 1] == '\n' ? 2 : 1;
+    }
+}
+
+http_sent http_stream_event(http_exchange *x, const char *name, const char *data, size_t n) {
+    if (name && strpbrk(name, "\r\n")) return HTTP_GONE;
+    struct evbuffer *piece = evbuffer_new();
+    if (!piece) return cut(x);
+    bool made = !name || evbuffer_add_printf(piece, "event: %s\n", name) >= 0;
+    made = made && add_data(piece, data, n) && evbuffer_add(piece, "\n", 1) == 0;
+    return send_made(x, piece, made);
+}
+
+http_sent http_stream_end(http_exchange *x) {
+    http_sent sent = HTTP_GONE;
+    pthread_mutex_lock(&x->mailbox->lock);
+    if (!x->gone && x->phase == HTTP_STREAMING) {
+        const size_t before = evbuffer_get_length(x->out);
+        x->phase = HTTP_ENDED;
+        sent = finish(x, before, !x->chunked || x->is_head || evbuffer_add(x->out, "0\r\n\r\n", 5) == 0);
+    }
+    pthread_mutex_unlock(&x->mailbox->lock);
+    return sent;
+}
+
+void http_stream_abort(http_exchange *x) {
+    pthread_mutex_lock(&x->mailbox->lock);
+    if (!x->gone && x->phase != HTTP_ENDED) {
+        x->phase = HTTP_ENDED;
+        x->aborted = true;
+        notify(x);
+    }
+    pthread_mutex_unlock(&x->mailbox->lock);
+}
+
+/* ---- the server's thread ---- */
+
+void http_exchange_lose(http_exchange *x) {
+    pthread_mutex_lock(&x->mailbox->lock);
+    const bool tell = !x->gone && x->phase != HTTP_ENDED;
+    x->gone = true;
+    evbuffer_drain(x->out, evbuffer_get_length(x->out));
+    pthread_mutex_unlock(&x->mailbox->lock);
+    if (tell && x->owner.gone) x->owner.gone(x, x->owner.user);
+}
+
+void http_exchange_drain(http_exchange *x, size_t n) {
+    pthread_mutex_lock(&x->mailbox->lock);
+    x->queued -= n < x->queued ? n : x->queued;
+    x->sent += n;
+    const bool tell = x->slow && !x->gone && x->phase == HTTP_STREAMING && x->queued <= x->mailbox->stream_bytes / 2;
+    if (tell) x->slow = false;
+    pthread_mutex_unlock(&x->mailbox->lock);
+    if (tell && x->owner.drained) x->owner.drained(x, x->owner.user);
+}
+
+double http_exchange_keep_alive(http_exchange *x) {
+    double left = 0;
+    pthread_mutex_lock(&x->mailbox->lock);
+    if (x->phase == HTTP_STREAMING && x->alive_seconds > 0 && !x->gone) {
+        left = x->last_write + x->alive_seconds - http_now();
+        if (left <= 0) {
+            const size_t before = evbuffer_get_length(x->out);
+            left = x->alive_seconds;
+            if (x->queued || x->is_head) /* what waits is sign enough */
+                x->last_write = http_now();
+            else
+                finish(x, before, evbuffer_add_printf(x->out, x->chunked ? "3\r\n:\n\n\r\n" : ":\n\n") >= 0);
+        }
+    }
+    pthread_mutex_unlock(&x->mailbox->lock);
+    return left;
+}

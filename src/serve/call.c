@@ -1,0 +1,187 @@
+#include "serve/call.h"
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "http/keys.h"
+
+#include <openssl/rand.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- its end ---- */
+
+static void free_call(void *user) {
+    serve_call *c = user;
+    serve_server *s = c->server;
+    if (c->free_state) c->free_state(c->state);
+    serve_lease_end(s->models, &c->lease);
+    json_decref(c->body);
+    free(c);
+    pthread_mutex_lock(&s->lock);
+    if (--s->n_calls == 0) pthread_cond_broadcast(&s->quiet);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void on_gone(http_exchange *x, void *user) {
+    serve_call *c = user;
+    (void)x;
+    atomic_store(&c->is_gone, true);
+    if (c->gone) c->gone(c);
+}
+
+/* ---- its work ---- */
+
+static void answer_failure(serve_call *c) { serve_failure_reply(c->x, &c->failure, c->route->dialect); }
+
+static bool read_body(serve_call *c) {
+    size_t n;
+    const char *text = http_exchange_body(c->x, &n);
+    if (c->body || !(c->route->flags & SERVE_BODY)) return true;
+    c->body = serve_json_parse(text, n, &c->failure);
+    if (!c->body) return false;
+    static const serve_field *const none[] = {NULL};
+    const bool checked = c->route->fields;
+    char unknown[1024] = "";
+    if (!serve_fields_check(c->body, checked ? c->route->fields : none, checked && c->server->o.strict_params, unknown,
+                            sizeof unknown, &c->failure))
+        return false;
+    char *rest = unknown;
+    while (checked && *rest) { /* one by one, as each is told of once */
+        const size_t length = strcspn(rest, ",");
+        const bool last = !rest[length];
+        rest[length] = '\0';
+        serve_call_ignore(c, rest);
+        rest += last ? length : length + 2;
+    }
+    return true;
+}
+
+/* The name of the model that is asked for; false: it is no text. */
+static bool model_name(serve_call *c, const char **name) {
+    *name = NULL;
+    if (!serve_read_text(c->body, "model", name, &c->failure)) return false;
+    if (*name && !**name) *name = NULL;
+    return true;
+}
+
+/* True: the call is under way or answered; false: it has failed, or waits. */
+static bool work_on(serve_call *c, bool *later) {
+    *later = false;
+    if (!read_body(c)) return false;
+    if ((c->route->flags & SERVE_MODEL) && !c->lease.of) {
+        const char *name;
+        const bool again = c->again;
+        if (!model_name(c, &name)) return false;
+        c->again = true; /* before another thread may have it */
+        const serve_leasing leasing =
+            serve_models_lease(c->server->models, name, &c->work, again, &c->lease, &c->failure);
+        *later = leasing == SERVE_LATER;
+        if (leasing != SERVE_LEASED) return false;
+    }
+    return c->route->run(c);
+}
+
+static void run(serve_work *work) {
+    serve_call *c = (serve_call *)work;
+    http_exchange *x = c->x;
+    bool later = false;
+    if (!atomic_load(&c->is_gone) && !work_on(c, &later) && !later) answer_failure(c);
+    if (!later) http_exchange_release(x);
+}
+
+/* ---- its beginning ---- */
+
+static void refuse_route(http_exchange *x, bool other_method) {
+    serve_failure f = {0};
+    const http_head *h = http_exchange_head(x);
+    if (other_method)
+        serve_fail(&f, 405, NULL, "%s is not taken by %.256s", h->method, h->path);
+    else
+        serve_fail(&f, 404, NULL, "there is no %.256s", h->path);
+    serve_failure_reply(x, &f, SERVE_OPENAI);
+}
+
+void serve_call_begin(serve_server *s, http_exchange *x) {
+    const http_head *h = http_exchange_head(x);
+    bool other;
+    const char *rest;
+    const serve_route *route = serve_route_find(h->method, h->path, &rest, &other);
+    serve_call *c = route ? calloc(1, sizeof *c) : NULL;
+    if (!route) {
+        refuse_route(x, other);
+        return;
+    }
+    serve_failure f = {0};
+    if (!c) {
+        serve_fail_memory(&f);
+        serve_failure_reply(x, &f, route->dialect);
+        return;
+    }
+    c->work.run = run;
+    c->server = s;
+    c->x = x;
+    c->route = route;
+    c->rest = rest;
+    c->key = s->keys ? http_keys_admit(s->keys, h) : -1;
+    c->begin = ht_now_seconds();
+    pthread_mutex_lock(&s->lock);
+    s->n_calls++;
+    pthread_mutex_unlock(&s->lock);
+    http_exchange_own(x, &(http_owner){.gone = on_gone, .free = free_call, .user = c});
+    http_exchange_retain(x);
+    if (route->flags & SERVE_AT_ONCE) {
+        run(&c->work);
+    } else if (!serve_workers_put(s->workers, &c->work, false)) {
+        serve_fail(&c->failure, 503, NULL, "too many requests wait already; try again later");
+        answer_failure(c);
+        http_exchange_release(x);
+    }
+}
+
+/* ---- notes ---- */
+
+/* Members that have been told of, so that each is once; no more than MOST_SEEN, as clients may make them up. */
+enum { MOST_SEEN = 64, SEEN_LENGTH = 64 };
+struct serve_seen {
+    int n;
+    char name[MOST_SEEN][SEEN_LENGTH];
+};
+
+static bool is_new(serve_server *s, const char *what) {
+    bool found = false;
+    pthread_mutex_lock(&s->lock);
+    if (!s->seen) s->seen = calloc(1, sizeof *s->seen);
+    struct serve_seen *seen = s->seen;
+    for (int i = 0; seen && i < seen->n && !found; i++) found = strncmp(seen->name[i], what, SEEN_LENGTH - 1) == 0;
+    const bool added = seen && !found && seen->n < MOST_SEEN;
+    if (added) snprintf(seen->name[seen->n++], SEEN_LENGTH, "%s", what);
+    pthread_mutex_unlock(&s->lock);
+    return added;
+}
+
+void serve_call_ignore(serve_call *c, const char *what) {
+    char name[96]; /* what no field of a head can have becomes a question mark */
+    snprintf(name, sizeof name, "%s", what);
+    for (char *at = name; *at; at++)
+        if (*at < ' ' || *at > '~') *at = '?';
+    (void)http_exchange_field(c->x, "X-Ignored", name);
+    if (!c->server->o.warn || !is_new(c->server, what)) return;
+    char sentence[256];
+    snprintf(sentence, sizeof sentence, "%s: \"%.64s\" is not known and was ignored", c->route->path, what);
+    ht_utf8_trim(sentence);
+    c->server->o.warn(sentence, c->server->o.log_user);
+}
+
+/* Random bytes; without a source of them zeros, which name things as well, if not uniquely. */
+void serve_random(void *bytes, size_t n) {
+    if (RAND_bytes(bytes, (int)n) != 1) memset(bytes, 0, n);
+}
+
+void serve_new_id(const char *prefix, char out[SERVE_ID]) {
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+    unsigned char random[24];
+    serve_random(random, sizeof random);
+    size_t n = (size_t)snprintf(out, SERVE_ID - sizeof random, "%s", prefix);
+    for (size_t i = 0; i < sizeof random; i++) out[n++] = letters[random[i] % (sizeof letters - 1)];
+    out[n] = '\0';
+}

@@ -1,0 +1,83 @@
+/* A call: one request of a client, from its routing to its answer. It lives as long as its exchange, which whoever works on it holds. */
+#ifndef HT_SERVE_CALL_H
+#define HT_SERVE_CALL_H
+
+#include "serve/fields.h"
+#include "serve/metrics.h"
+#include "serve/models.h"
+#include "serve/serve.h"
+#include "serve/workers.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+typedef struct serve_call serve_call;
+
+enum {
+    SERVE_MODEL = 1,   /* needs a model: that of the member "model", or the first */
+    SERVE_BODY = 2,    /* has a body of JSON */
+    SERVE_AT_ONCE = 4, /* is answered on the server's thread */
+    SERVE_OPEN = 8     /* needs no key */
+};
+
+/* An endpoint. */
+typedef struct serve_route {
+    const char *method; /* "GET" is HEAD, too */
+    const char *path;   /* one that ends with "*" takes all that begin so; what follows is the call's `rest` */
+    serve_dialect_name dialect;
+    unsigned flags;
+    const serve_field *const
+        *fields; /* tables of the body's members, as serve_fields_check takes them; NULL: not checked */
+    /* Answers, at once or later, or returns false with a failure in the call. */
+    bool (*run)(serve_call *c);
+    const char *summary; /* for the description of the interface */
+} serve_route;
+
+struct serve_server {
+    serve_options o;
+    http_server *http;
+    struct http_keys *keys;
+    serve_workers *workers;
+    serve_models *models;
+    serve_metrics metrics;
+    atomic_bool draining;
+    pthread_mutex_t lock; /* of the next two */
+    pthread_cond_t quiet;
+    size_t n_calls;          /* that live */
+    struct serve_seen *seen; /* members that were not known, and have been told of */
+};
+
+struct serve_call {
+    serve_work work; /* the first */
+    serve_server *server;
+    http_exchange *x;
+    const serve_route *route;
+    const char *rest; /* of the path, behind that of the route */
+    serve_failure failure;
+    json_t *body; /* NULL: none */
+    bool again;   /* has waited for a model */
+    serve_lease lease;
+    ssize_t key;  /* that the client has shown; -1: none */
+    double begin; /* seconds on the clock of ht_now_seconds */
+    void *state;  /* of the route, freed with the call */
+    void (*free_state)(void *state);
+    _Atomic(void (*)(serve_call *)) gone; /* the client has gone; on the server's thread. `state` is set before */
+    atomic_bool is_gone;
+};
+
+/* All routes; the last one has no method. */
+extern const serve_route serve_routes[];
+
+/* Takes a request over. On the server's thread. */
+void serve_call_begin(serve_server *s, http_exchange *x);
+/* The route for a method and path; NULL: none, and *other says whether there is one for another method. */
+const serve_route *serve_route_find(const char *method, const char *path, const char **rest, bool *other);
+/* Tells of something in a request that has no effect: in a field X-Ignored of the answer's head, and once as a warning. */
+void serve_call_ignore(serve_call *c, const char *what);
+
+/* Fresh identifiers: the prefix and 24 characters. */
+enum { SERVE_ID = 48 };
+void serve_random(void *bytes, size_t n);
+void serve_new_id(const char *prefix, char out[SERVE_ID]);
+
+#endif

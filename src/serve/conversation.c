@@ -1,0 +1,231 @@
+#include "serve/conversation.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the conversation ---- */
+
+static const char *tool_name(const json_t *tool) {
+    return json_string_value(json_object_get(json_object_get(tool, "function"), "name"));
+}
+
+/* The functions among the tools; NULL, with a failure, for what is no list of tools. */
+static json_t *functions_of(serve_call *c, const json_t *tools) {
+    json_t *functions = json_array(), *tool;
+    size_t i;
+    if (!functions) serve_fail_memory(&c->failure);
+    json_array_foreach((json_t *)tools, i, tool) {
+        const char *type = json_string_value(json_object_get(tool, "type"));
+        char what[96];
+        if (!type || strcmp(type, "function") == 0) {
+            if (tool_name(tool)) {
+                json_array_append(functions, tool);
+                continue;
+            }
+            serve_fail(&c->failure, 400, "tools", "\"tools\": number %zu has no function with a name", i);
+            json_decref(functions);
+            return NULL;
+        }
+        snprintf(what, sizeof what, "tools of type %.64s", type);
+        serve_call_ignore(c, what);
+    }
+    return functions;
+}
+
+static bool has_tool(const json_t *tools, const char *name) {
+    size_t i;
+    json_t *tool;
+    json_array_foreach((json_t *)tools, i, tool) if (strcmp(tool_name(tool), name) == 0) return true;
+    return false;
+}
+
+static bool set_thinking(serve_call *c, const serve_conversation *k, ht_chat *chat) {
+    ht_error err = {0};
+    ht_status status = HT_OK;
+    if (k->thinking != SERVE_THINKING_DEFAULT)
+        status = ht_chat_set_thinking(chat, k->thinking == SERVE_THINKING_ON, &err);
+    if (!status && k->effort) {
+        char text[32];
+        const int n = snprintf(text, sizeof text, "\"%.16s\"", k->effort);
+        status = ht_chat_set_variable(chat, "reasoning_effort", text, (size_t)n, &err);
+    }
+    return status ? serve_fail_as(&c->failure, status, &err) : true;
+}
+
+static bool chat_from(serve_call *c, const serve_conversation *k, const json_t *tools, ht_chat **out) {
+    ht_error err = {0};
+    json_t *whole = json_pack("{sO}", "messages", k->messages);
+    if (whole && json_array_size(tools)) json_object_set(whole, "tools", (json_t *)tools);
+    if (whole && k->variables) json_object_set(whole, "chat_template_kwargs", (json_t *)k->variables);
+    char *text = whole ? json_dumps(whole, JSON_COMPACT) : NULL;
+    json_decref(whole);
+    if (!text) return serve_fail_memory(&c->failure);
+    const ht_status status = ht_chat_from_json(text, strlen(text), out, &err);
+    free(text);
+    if (status) return serve_fail_as(&c->failure, status, &err);
+    /* The choices that a request has of its own go before the variables of its template. */
+    return set_thinking(c, k, *out);
+}
+
+bool serve_make_chat(serve_call *c, const serve_conversation *k, ht_chat **out) {
+    json_t *tools = NULL;
+    *out = NULL;
+    if (k->tools && k->choice != SERVE_TOOLS_NONE && !(tools = functions_of(c, k->tools))) return false;
+    bool good = chat_from(c, k, tools, out);
+    if (good && k->choice == SERVE_TOOLS_NAMED && !has_tool(tools, k->tool))
+        good = serve_fail(&c->failure, 400, "tool_choice",
+                          "\"tool_choice\" names \"%.128s\", which is no tool of the request", k->tool);
+    if (good && k->choice == SERVE_TOOLS_REQUIRED && !json_array_size(tools))
+        good = serve_fail(&c->failure, 400, "tool_choice", "\"tool_choice\" asks for a call, and there are no tools");
+    json_decref(tools);
+    if (good) return true;
+    ht_chat_free(*out);
+    *out = NULL;
+    return false;
+}
+
+bool serve_set_conversation(serve_generation *g, const serve_conversation *k) {
+    if (!serve_generation_prompts(g, 1) || !serve_make_chat(g->c, k, &g->prompt[0].chat)) return false;
+    g->has_tools = k->tools && k->choice != SERVE_TOOLS_NONE && json_array_size(k->tools);
+    return true;
+}
+
+/* ---- what an answer is held to ---- */
+
+const serve_field serve_structure_fields[] = {{"response_format", SERVE_USED},
+                                              {"grammar", SERVE_USED},
+                                              {"json_schema", SERVE_USED},
+                                              {"guided_json", SERVE_USED},
+                                              {"guided_regex", SERVE_USED},
+                                              {"guided_grammar", SERVE_USED},
+                                              {"guided_choice", SERVE_USED},
+                                              {"regex", SERVE_USED},
+                                              {"structured_outputs", SERVE_USED},
+                                              {"guided_decoding_backend", SERVE_NOTED},
+                                              {NULL, SERVE_USED}};
+
+/* Takes a grammar that was compiled, or says of which member it could not be. */
+static bool hold(serve_generation *g, ht_status status, ht_grammar *grammar, const char *member, const ht_error *err) {
+    serve_failure *f = &g->c->failure;
+    if (!status && g->how.grammar) {
+        ht_grammar_free(grammar);
+        return serve_fail(f, 400, member,
+                          "an answer can be held to one schema, expression or grammar; \"%s\" is another", member);
+    }
+    if (!status) g->how.grammar = grammar;
+    if (!status) return true;
+    const int code = status == HT_ERR_MEMORY ? 503 : 400;
+    return serve_fail(f, code, member, "\"%s\": %s", member, err->message);
+}
+
+bool serve_hold_to_schema(serve_generation *g, const json_t *schema, const char *member) {
+    ht_error err = {0};
+    ht_grammar *grammar = NULL;
+    char *text = json_dumps(schema, JSON_COMPACT | JSON_ENCODE_ANY);
+    if (!text) return serve_fail_memory(&g->c->failure);
+    const ht_status status = ht_grammar_from_json_schema(g->c->lease.model, text, strlen(text), NULL, &grammar, &err);
+    free(text);
+    return hold(g, status, grammar, member, &err);
+}
+
+bool serve_hold_to_any_object(serve_generation *g) {
+    static const char schema[] = "{\"type\":\"object\"}";
+    ht_error err = {0};
+    ht_grammar *grammar = NULL;
+    const ht_status status =
+        ht_grammar_from_json_schema(g->c->lease.model, schema, sizeof schema - 1, NULL, &grammar, &err);
+    return hold(g, status, grammar, "response_format", &err);
+}
+
+bool serve_hold_to_regex(serve_generation *g, const char *pattern, const char *member) {
+    ht_error err = {0};
+    ht_grammar *grammar = NULL;
+    const ht_status status = ht_grammar_from_regex(g->c->lease.model, pattern, strlen(pattern), &grammar, &err);
+    return hold(g, status, grammar, member, &err);
+}
+
+bool serve_hold_to_gbnf(serve_generation *g, const char *text, const char *member) {
+    ht_error err = {0};
+    ht_grammar *grammar = NULL;
+    const ht_status status = ht_grammar_from_gbnf(g->c->lease.model, text, strlen(text), &grammar, &err);
+    return hold(g, status, grammar, member, &err);
+}
+
+bool serve_hold_to_choice(serve_generation *g, const json_t *texts, const char *member) {
+    ht_text pattern = {0};
+    for (size_t i = 0; i < json_array_size(texts); i++) {
+        const char *text = json_string_value(json_array_get(texts, i));
+        if (!text || !*text) {
+            ht_text_discard(&pattern);
+            return serve_fail(&g->c->failure, 400, member, "\"%s\" is to be a list of texts, none of them empty",
+                              member);
+        }
+        if (i) ht_text_append_str(&pattern, "|");
+        for (; *text; text++) {
+            if (strchr("\\^$.*+?()[]{}|/", *text)) ht_text_append_str(&pattern, "\\");
+            ht_text_append(&pattern, text, 1);
+        }
+    }
+    if (pattern.failed || !pattern.len) {
+        const bool failed = pattern.failed;
+        ht_text_discard(&pattern);
+        return failed ? serve_fail_memory(&g->c->failure)
+                      : serve_fail(&g->c->failure, 400, member, "\"%s\" is to be a list of one text or more", member);
+    }
+    const bool good = serve_hold_to_regex(g, pattern.data, member);
+    ht_text_discard(&pattern);
+    return good;
+}
+
+bool serve_read_format(serve_generation *g, const json_t *format, const char *member) {
+    static const char *const types[] = {"text", "json_object", "json_schema", "regex", "grammar"};
+    serve_failure *f = &g->c->failure;
+    int type = 0;
+    if (!format || json_is_null(format)) return true;
+    if (!json_is_object(format)) return serve_fail(f, 400, member, "\"%s\" is to be an object", member);
+    if (!serve_read_word(format, "type", types, 3, &type, f)) return false;
+    if (type == 0) return true;
+    const json_t *wrapped = serve_member(format, "json_schema");
+    const json_t *schema = serve_member(wrapped ? wrapped : format, "schema");
+    if (type == 1) return schema ? serve_hold_to_schema(g, schema, member) : serve_hold_to_any_object(g);
+    if (!schema) return serve_fail(f, 400, member, "\"%s\" of the type \"json_schema\" has no schema", member);
+    return serve_hold_to_schema(g, schema, member);
+}
+
+/* The members of vLLM's `structured_outputs`, or, with `prefix`, those it had before. */
+static bool read_guided(serve_generation *g, const json_t *from, const char *prefix) {
+    serve_failure *f = &g->c->failure;
+    char json[32], regex[32], grammar[32], choice[32];
+    snprintf(json, sizeof json, "%sjson", prefix);
+    snprintf(regex, sizeof regex, "%sregex", prefix);
+    snprintf(grammar, sizeof grammar, "%sgrammar", prefix);
+    snprintf(choice, sizeof choice, "%schoice", prefix);
+    const char *pattern = NULL, *text = NULL;
+    const json_t *texts = NULL, *schema = serve_member(from, json);
+    if (!serve_read_text(from, regex, &pattern, f) || !serve_read_text(from, grammar, &text, f) ||
+        !serve_read_array(from, choice, &texts, f))
+        return false;
+    if (json_is_string(schema)) {
+        json_t *parsed = serve_json_parse(json_string_value(schema), json_string_length(schema), f);
+        const bool good = parsed && serve_hold_to_schema(g, parsed, json);
+        json_decref(parsed);
+        if (!good) return false;
+    } else if (schema && !serve_hold_to_schema(g, schema, json))
+        return false;
+    return (!pattern || serve_hold_to_regex(g, pattern, regex)) && (!text || serve_hold_to_gbnf(g, text, grammar)) &&
+           (!texts || serve_hold_to_choice(g, texts, choice));
+}
+
+bool serve_read_structure(serve_generation *g, const json_t *body) {
+    serve_failure *f = &g->c->failure;
+    const json_t *outputs = NULL, *schema = serve_member(body, "json_schema");
+    const char *grammar = NULL, *regex = NULL;
+    if (!serve_read_format(g, json_object_get(body, "response_format"), "response_format") ||
+        !serve_read_text(body, "grammar", &grammar, f) || !serve_read_text(body, "regex", &regex, f) ||
+        !serve_read_object(body, "structured_outputs", &outputs, f))
+        return false;
+    return (!grammar || !*grammar || serve_hold_to_gbnf(g, grammar, "grammar")) &&
+           (!regex || serve_hold_to_regex(g, regex, "regex")) &&
+           (!schema || serve_hold_to_schema(g, schema, "json_schema")) && read_guided(g, body, "guided_") &&
+           (!outputs || read_guided(g, outputs, ""));
+}

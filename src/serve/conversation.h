@@ -1,0 +1,53 @@
+/* Conversations of requests, and what their answers are held to: messages and tools in OpenAI's form, into which the other dialects are
+ * translated, schemas and grammars. */
+#ifndef HT_SERVE_CONVERSATION_H
+#define HT_SERVE_CONVERSATION_H
+
+#include "serve/generation.h"
+
+/* How tools are to be called. */
+typedef enum serve_tool_choice {
+    SERVE_TOOLS_AUTO,
+    SERVE_TOOLS_NONE,
+    SERVE_TOOLS_REQUIRED,
+    SERVE_TOOLS_NAMED
+} serve_tool_choice;
+
+/* Whether an answer is thought about. */
+typedef enum serve_thinking { SERVE_THINKING_DEFAULT, SERVE_THINKING_OFF, SERVE_THINKING_ON } serve_thinking;
+
+/* A conversation in terms of OpenAI's chat. Values are lent. */
+typedef struct serve_conversation {
+    const json_t *messages;  /* a list */
+    const json_t *tools;     /* a list, or NULL */
+    const json_t *variables; /* of the template, an object, or NULL */
+    serve_tool_choice choice;
+    const char *tool; /* of SERVE_TOOLS_NAMED */
+    bool one_call;    /* at most one call in an answer */
+    serve_thinking thinking;
+    const char *effort; /* "low", "medium", "high", for templates that know it; NULL: not said */
+} serve_conversation;
+
+/* Makes it the prompt of the generation, which has one. Tools of types that are not known are passed over, with a note. */
+bool serve_set_conversation(serve_generation *g, const serve_conversation *k);
+
+/* The conversation itself, for what counts or writes it; the caller frees *out. */
+bool serve_make_chat(serve_call *c, const serve_conversation *k, ht_chat **out);
+
+/* ---- what an answer is held to ---- */
+
+bool serve_hold_to_schema(serve_generation *g, const json_t *schema, const char *member);
+bool serve_hold_to_any_object(serve_generation *g);
+bool serve_hold_to_regex(serve_generation *g, const char *pattern, const char *member);
+bool serve_hold_to_gbnf(serve_generation *g, const char *text, const char *member);
+/* One of some texts. */
+bool serve_hold_to_choice(serve_generation *g, const json_t *texts, const char *member);
+
+/* The members by which OpenAI's interface and others like it ask for one of them: response_format, grammar, json_schema, guided_*,
+ * structured_outputs. */
+extern const serve_field serve_structure_fields[];
+bool serve_read_structure(serve_generation *g, const json_t *body);
+/* {"type": "text"}, {"type": "json_object"}, {"type": "json_schema", ...}; the schema lies in a member of that name, or beside it. */
+bool serve_read_format(serve_generation *g, const json_t *format, const char *member);
+
+#endif

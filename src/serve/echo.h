@@ -1,0 +1,17 @@
+/* Echoes: a prompt given back in front of its answer, token by token, with the log-probabilities that the model gives it. */
+#ifndef HT_SERVE_ECHO_H
+#define HT_SERVE_ECHO_H
+
+#include "serve/generation.h"
+
+/* A list of {token, logprob, bytes, top_logprobs} for the ids, the logprob of the first null; NULL, with a failure in the call, when they cannot
+ * be had. Waits for the model. */
+json_t *serve_score_prompt(serve_generation *g, const int32_t *ids, size_t n);
+
+/* The form of a token in such lists: its text, with U+FFFD for bytes that are no whole character, and its bytes. `logprob` is NaN for null. */
+json_t *serve_token_json(const ht_tokenizer *t, int32_t id, double logprob);
+
+/* The list as text completions have it: {tokens, token_logprobs, top_logprobs, text_offset}, for a text that begins at character `offset`. */
+json_t *serve_completion_logprobs(const json_t *list, int64_t offset);
+
+#endif

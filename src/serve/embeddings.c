@@ -1,0 +1,163 @@
+#include "serve/embeddings.h"
+
+#include "serve/generation.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- vectors as JSON ---- */
+
+static void base64(const void *bytes, size_t n, ht_text *out) {
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const unsigned char *b = bytes;
+    for (size_t i = 0; i < n; i += 3) {
+        const size_t left = n - i;
+        const uint32_t three =
+            (uint32_t)b[i] << 16 | (uint32_t)(left > 1 ? b[i + 1] : 0) << 8 | (left > 2 ? b[i + 2] : 0);
+        const char four[4] = {letters[three >> 18], letters[three >> 12 & 63],
+                              left > 1 ? letters[three >> 6 & 63] : '=', left > 2 ? letters[three & 63] : '='};
+        ht_text_append(out, four, sizeof four);
+    }
+}
+
+static json_t *vector_json(const float *values, int64_t n, bool as_base64) {
+    if (as_base64) { /* of little-endian floats */
+        ht_text text = {0};
+        for (int64_t i = 0; i < n; i += 3072) {
+            unsigned char bytes[3072 * 4];
+            const int64_t some = n - i < 3072 ? n - i : 3072;
+            for (int64_t j = 0; j < some; j++) {
+                uint32_t bits;
+                memcpy(&bits, &values[i + j], sizeof bits);
+                for (int k = 0; k < 4; k++) bytes[4 * j + k] = (unsigned char)(bits >> 8 * k);
+            }
+            base64(bytes, (size_t)some * 4, &text);
+        }
+        json_t *out = text.failed ? NULL : serve_text_json(&text);
+        ht_text_discard(&text);
+        return out;
+    }
+    json_t *list = json_array();
+    for (int64_t i = 0; i < n; i++) json_array_append_new(list, json_real((double)values[i]));
+    return list;
+}
+
+/* ---- inputs ---- */
+
+/* Texts, or lists of ids. */
+typedef struct inputs {
+    size_t n;
+    const char **text;
+    int32_t **ids; /* NULL: texts */
+    size_t *n_ids;
+} inputs;
+
+static void free_inputs(inputs *in) {
+    for (size_t i = 0; in->ids && i < in->n; i++) free(in->ids[i]);
+    free(in->text);
+    free(in->ids);
+    free(in->n_ids);
+}
+
+static bool read_one(serve_call *c, const json_t *item, inputs *in, size_t i) {
+    const size_t n = json_array_size(item);
+    if (json_is_string(item) && !in->ids) {
+        in->text[i] = json_string_value(item);
+        if (!*in->text[i]) return serve_fail(&c->failure, 400, "input", "\"input\": text %zu is empty", i);
+        return true;
+    }
+    if (!n || !in->ids)
+        return serve_fail(&c->failure, 400, "input",
+                          "\"input\" is to be a text, a list of texts, token ids or a list of lists of token ids");
+    in->ids[i] = calloc(n, sizeof **in->ids);
+    in->n_ids[i] = n;
+    if (!in->ids[i]) return serve_fail_memory(&c->failure);
+    for (size_t j = 0; j < n; j++) {
+        const json_t *id = json_array_get(item, j);
+        const json_int_t value = json_integer_value(id);
+        if (!json_is_integer(id) || value < 0 || value >= ht_model_vocab_size(c->lease.model))
+            return serve_fail(&c->failure, 400, "input",
+                              "\"input\": list %zu has something that is no token of the model", i);
+        in->ids[i][j] = (int32_t)value;
+    }
+    return true;
+}
+
+static bool read_inputs(serve_call *c, const json_t *input, inputs *in) {
+    const json_t *first = json_array_get(input, 0);
+    const bool one = json_is_string(input) || json_is_integer(first);
+    const bool ids = json_is_integer(first) || json_is_array(first);
+    in->n = one ? 1 : json_array_size(input);
+    enum { MOST = 2048 };
+    if (!in->n || in->n > MOST)
+        return serve_fail(&c->failure, 400, "input", "\"input\" has %zu texts, 1 to %d are taken", in->n, MOST);
+    in->text = calloc(in->n, sizeof *in->text);
+    if (ids) in->ids = calloc(in->n, sizeof *in->ids);
+    in->n_ids = calloc(in->n, sizeof *in->n_ids);
+    if (!in->text || !in->n_ids || (ids && !in->ids)) return serve_fail_memory(&c->failure);
+    for (size_t i = 0; i < in->n; i++)
+        if (!read_one(c, one ? input : json_array_get(input, i), in, i)) return false;
+    return true;
+}
+
+static void on_gone(serve_call *c) { ht_cancel_request(c->state); }
+
+/* The vectors; NULL, with a failure, when there are none. */
+static ht_embeddings *embed(serve_call *c, const inputs *in, const ht_embed_options *asked) {
+    ht_embeddings *e = NULL;
+    ht_error err = {0};
+    ht_embed_options o = *asked;
+    o.cancel = c->state = calloc(1, sizeof(ht_cancel));
+    c->free_state = free;
+    if (!o.cancel) {
+        serve_fail_memory(&c->failure);
+        return NULL;
+    }
+    atomic_store(&c->gone, on_gone);
+    if (atomic_load(&c->is_gone)) on_gone(c);
+    if (c->lease.adapter) {
+        o.adapters = &c->lease.adapter;
+        o.adapter_scales = &c->lease.scale;
+        o.n_adapters = 1;
+    }
+    const ht_status status =
+        in->ids ? ht_embed_ids(c->lease.model, (const int32_t *const *)in->ids, in->n_ids, in->n, &o, &e, &err)
+                : ht_embed_text(c->lease.model, in->text, in->n, &o, &e, &err);
+    if (status) serve_fail_as(&c->failure, status, &err);
+    for (size_t i = 0; e && i < e->n; i++) {
+        if (!e->embeddings[i].status) continue;
+        snprintf(err.message, sizeof err.message, "input %zu: %.700s", i, e->embeddings[i].message);
+        serve_fail_as(&c->failure, e->embeddings[i].status, &err);
+        ht_embeddings_free(e);
+        return NULL;
+    }
+    return e;
+}
+
+bool serve_embed_inputs(serve_call *c, const json_t *input, const ht_embed_options *o, ht_embeddings **out) {
+    inputs in = {0};
+    *out = NULL;
+    if (read_inputs(c, input, &in)) *out = embed(c, &in, o);
+    free_inputs(&in);
+    return *out != NULL;
+}
+
+bool serve_read_dimensions(serve_call *c, const ht_embeddings *e, int64_t *n) {
+    *n = e->hidden;
+    return serve_read_integer(c->body, "dimensions", 1, e->hidden, n, &c->failure);
+}
+
+json_t *serve_embedding_json(const ht_embedding *e, int64_t n, int64_t hidden, bool normalize, bool as_base64) {
+    if (n == hidden) return vector_json(e->values, n, as_base64);
+    /* The beginning of a vector, as long as the whole was if that is wanted. */
+    float *values = malloc((size_t)n * sizeof *values);
+    if (!values) return NULL;
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += (double)e->values[i] * (double)e->values[i];
+    const double scale = normalize && sum > 0 ? 1 / sqrt(sum) : 1;
+    for (int64_t i = 0; i < n; i++) values[i] = (float)((double)e->values[i] * scale);
+    json_t *out = vector_json(values, n, as_base64);
+    free(values);
+    return out;
+}

@@ -1,0 +1,100 @@
+#include "serve/extras.h"
+
+#include "serve/echo.h"
+#include "serve/openai.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const ht_tokenizer *tokenizer(serve_call *c) {
+    const ht_tokenizer *t = ht_model_tokenizer(c->lease.model);
+    if (!t) serve_fail(&c->failure, 400, NULL, "the model has no tokenizer");
+    return t;
+}
+
+/* ---- tokens ---- */
+
+static const serve_field tokenize_fields[] = {{"model", SERVE_USED},       {"content", SERVE_USED},
+                                              {"add_special", SERVE_USED}, {"parse_special", SERVE_USED},
+                                              {"with_pieces", SERVE_USED}, {NULL, SERVE_USED}};
+const serve_field *const serve_tokenize_fields[] = {tokenize_fields, NULL};
+
+static json_t *token_json(const ht_tokenizer *t, int32_t id) {
+    char *bytes;
+    size_t n;
+    if (ht_tokenizer_token_bytes(t, id, &bytes, &n, NULL)) return NULL;
+    json_t *piece = ht_utf8_valid(bytes, n) && !memchr(bytes, 0, n) ? json_stringn(bytes, n) : json_array();
+    for (size_t i = 0; json_is_array(piece) && i < n; i++)
+        json_array_append_new(piece, json_integer((unsigned char)bytes[i]));
+    ht_text_free(bytes);
+    return json_pack("{si so}", "id", (int)id, "piece", piece);
+}
+
+bool serve_tokenize(serve_call *c) {
+    const char *content = NULL;
+    bool add = false, parse = true, pieces = false;
+    const ht_tokenizer *t = tokenizer(c);
+    if (!t || !serve_read_text(c->body, "content", &content, &c->failure) ||
+        !serve_read_flag(c->body, "add_special", &add, &c->failure) ||
+        !serve_read_flag(c->body, "parse_special", &parse, &c->failure) ||
+        !serve_read_flag(c->body, "with_pieces", &pieces, &c->failure))
+        return false;
+    if (!content) return serve_fail(&c->failure, 400, "content", "\"content\" is to be a text");
+    int32_t *ids;
+    size_t n;
+    ht_error err = {0};
+    const unsigned flags = (add ? HT_ENCODE_ADD_SPECIAL : 0u) | (parse ? HT_ENCODE_PARSE_SPECIAL : 0u);
+    const ht_status status = ht_tokenizer_encode(t, content, strlen(content), flags, &ids, &n, &err);
+    if (status) return serve_fail_as(&c->failure, status, &err);
+    json_t *tokens = json_array();
+    for (size_t i = 0; i < n; i++) json_array_append_new(tokens, pieces ? token_json(t, ids[i]) : json_integer(ids[i]));
+    ht_ids_free(ids);
+    serve_reply_json(c->x, 200, json_pack("{so}", "tokens", tokens), SERVE_OPENAI);
+    return true;
+}
+
+static const serve_field detokenize_fields[] = {{"model", SERVE_USED}, {"tokens", SERVE_USED}, {NULL, SERVE_USED}};
+const serve_field *const serve_detokenize_fields[] = {detokenize_fields, NULL};
+
+bool serve_detokenize(serve_call *c) {
+    const json_t *tokens = NULL;
+    const ht_tokenizer *t = tokenizer(c);
+    if (!t || !serve_read_array(c->body, "tokens", &tokens, &c->failure)) return false;
+    const size_t n = json_array_size(tokens);
+    int32_t *ids = calloc(n + 1, sizeof *ids);
+    if (!ids) return serve_fail_memory(&c->failure);
+    for (size_t i = 0; i < n; i++) {
+        const json_t *id = json_array_get(tokens, i);
+        const json_int_t value = json_integer_value(id);
+        if (!json_is_integer(id) || value < 0 || value >= ht_tokenizer_vocab_size(t)) {
+            free(ids);
+            return serve_fail(&c->failure, 400, "tokens", "\"tokens\": number %zu is no token of the model", i);
+        }
+        ids[i] = (int32_t)value;
+    }
+    char *text;
+    size_t length;
+    ht_error err = {0};
+    const ht_status status = ht_tokenizer_decode(t, ids, n, false, &text, &length, &err);
+    free(ids);
+    if (status) return serve_fail_as(&c->failure, status, &err);
+    serve_reply_json(c->x, 200, json_pack("{ss%}", "content", text, length), SERVE_OPENAI);
+    ht_text_free(text);
+    return true;
+}
+
+/* ---- templates ---- */
+
+bool serve_apply_template(serve_call *c) {
+    serve_conversation k = {0};
+    ht_chat *chat;
+    char *text;
+    ht_error err = {0};
+    if (!serve_openai_read_conversation(c, &k) || !serve_make_chat(c, &k, &chat)) return false;
+    const ht_status status = ht_chat_format(c->lease.model, chat, &text, &err);
+    ht_chat_free(chat);
+    if (status) return serve_fail_as(&c->failure, status, &err);
+    serve_reply_json(c->x, 200, json_pack("{ss}", "prompt", text), SERVE_OPENAI);
+    ht_text_free(text);
+    return true;
+}

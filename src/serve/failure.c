@@ -1,0 +1,108 @@
+#include "serve/failure.h"
+
+#include "base/text.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool serve_fail(serve_failure *f, int status, const char *param, const char *format, ...) {
+    if (f->status) return false;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(f->message, sizeof f->message, format, args);
+    va_end(args);
+    ht_utf8_trim(f->message);
+    snprintf(f->param, sizeof f->param, "%s", param ? param : "");
+    ht_utf8_trim(f->param);
+    f->status = status;
+    return false;
+}
+
+bool serve_fail_memory(serve_failure *f) { return serve_fail(f, 503, NULL, "the server has no memory for this now"); }
+
+static int http_status(ht_status status) {
+    switch (status) {
+    case HT_OK: return 200;
+    case HT_ERR_ARGUMENT:
+    case HT_ERR_FORMAT:
+    case HT_ERR_UNSUPPORTED:
+    case HT_ERR_LIMIT: return 400;
+    case HT_ERR_MEMORY:
+    case HT_ERR_BUSY:
+    case HT_ERR_CANCELLED: return 503;
+    case HT_ERR_IO:
+    case HT_ERR_INTERNAL:
+    case HT_ERR_INDEX: break;
+    }
+    return 500;
+}
+
+bool serve_fail_as(serve_failure *f, ht_status status, const ht_error *err) {
+    if (!f->status && status == HT_ERR_LIMIT) f->code = "context_length_exceeded";
+    return serve_fail(f, http_status(status), NULL, "%s", err->message);
+}
+
+/* ---- dialects ---- */
+
+static const char *openai_type(int status) {
+    switch (status) {
+    case 401: return "authentication_error";
+    case 403: return "permission_error";
+    case 404: return "not_found_error";
+    case 429: return "rate_limit_error";
+    default: return status < 500 ? "invalid_request_error" : status == 503 ? "unavailable_error" : "server_error";
+    }
+}
+
+static const char *anthropic_type(int status) {
+    switch (status) {
+    case 401: return "authentication_error";
+    case 403: return "permission_error";
+    case 404: return "not_found_error";
+    case 413: return "request_too_large";
+    case 429: return "rate_limit_error";
+    case 504: return "timeout_error";
+    case 529: return "overloaded_error";
+    default: return status < 500 ? "invalid_request_error" : "api_error";
+    }
+}
+
+/* Anthropic's clients know "too much to do" by a status of their own. */
+static int status_in(const serve_failure *f, serve_dialect_name dialect) {
+    return dialect == SERVE_ANTHROPIC && f->status == 503 ? 529 : f->status;
+}
+
+json_t *serve_failure_json(const serve_failure *f, serve_dialect_name dialect, const char *id) {
+    const int status = status_in(f, dialect);
+    if (dialect == SERVE_OLLAMA) return json_pack("{ss}", "error", f->message);
+    if (dialect == SERVE_ANTHROPIC)
+        return json_pack("{ss s{ss ss} ss}", "type", "error", "error", "type", anthropic_type(status), "message",
+                         f->message, "request_id", id);
+    return json_pack("{s{ss ss ss? ss?}}", "error", "message", f->message, "type", openai_type(status), "param",
+                     *f->param ? f->param : NULL, "code", f->code);
+}
+
+void serve_reply_json(http_exchange *x, int status, json_t *value, serve_dialect_name dialect) {
+    char *text = value ? json_dumps(value, JSON_COMPACT) : NULL;
+    json_decref(value);
+    if (text) {
+        (void)http_reply(x, status, "application/json", text, strlen(text));
+    } else {
+        static const char *const sorry[] = {
+            [SERVE_OPENAI] = "{\"error\":{\"message\":\"the server has no memory for this now\",\"type\":"
+                             "\"unavailable_error\",\"param\":null,\"code\":null}}",
+            [SERVE_ANTHROPIC] = "{\"type\":\"error\",\"error\":{\"type\":\"api_error\",\"message\":\"the server has no "
+                                "memory for this now\"}}",
+            [SERVE_OLLAMA] = "{\"error\":\"the server has no memory for this now\"}"};
+        (void)http_reply(x, 503, "application/json", sorry[dialect], strlen(sorry[dialect]));
+    }
+    free(text);
+}
+
+void serve_failure_reply(http_exchange *x, const serve_failure *f, serve_dialect_name dialect) {
+    const int status = status_in(f, dialect);
+    if (f->status == 503) (void)http_exchange_field(x, "Retry-After", "1");
+    serve_reply_json(x, status, serve_failure_json(f, dialect, http_exchange_id(x)), dialect);
+}

@@ -1,0 +1,458 @@
+#include "serve/generation.h"
+
+#include "base/clock.h"
+#include "serve/echo.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- making and freeing ---- */
+
+static void free_answer(serve_answer *a) {
+    for (size_t i = 0; i < a->n_calls; i++) {
+        free(a->call[i].name);
+        ht_text_discard(&a->call[i].arguments);
+    }
+    free(a->call);
+    ht_text_discard(&a->text);
+    ht_text_discard(&a->thoughts);
+    json_decref(a->logprobs);
+    json_decref(a->pending_logprobs);
+}
+
+static void free_generation(void *user) {
+    serve_generation *g = user;
+    for (size_t i = 0; i < g->n_answers; i++) free_answer(&g->answer[i]);
+    for (size_t i = 0; g->prompt && i < g->n_prompts; i++) {
+        ht_chat_free(g->prompt[i].chat);
+        ht_ids_free(g->prompt[i].ids);
+    }
+    if (g->free_extra) g->free_extra(g->extra);
+    ht_grammar_free(g->how.grammar);
+    free(g->answer);
+    free(g->prompt);
+    free(g->ticket);
+    free(g->stop);
+    free(g->bias);
+    pthread_mutex_destroy(&g->lock);
+    pthread_mutex_destroy(&g->ticket_lock);
+    free(g);
+}
+
+/* ---- cancelling ---- */
+
+static void cancel_all(serve_generation *g) {
+    pthread_mutex_lock(&g->ticket_lock);
+    for (size_t i = 0; i < g->n_prompts; i++)
+        if (g->ticket[i]) ht_engine_cancel(g->c->lease.engine, g->ticket[i]);
+    pthread_mutex_unlock(&g->ticket_lock);
+}
+
+static void on_gone(serve_call *c) {
+    serve_generation *g = c->state;
+    ht_cancel_request(&g->cancel);
+    cancel_all(g);
+}
+
+/* ---- what is asked ---- */
+
+serve_generation *serve_generation_new(serve_call *c, const serve_dialect *dialect) {
+    serve_generation *g = calloc(1, sizeof *g);
+    if (!g) {
+        serve_fail_memory(&c->failure);
+        return NULL;
+    }
+    g->c = c;
+    g->dialect = dialect;
+    g->n = 1;
+    g->created = (int64_t)time(NULL);
+    ht_generate_options_init(&g->how, sizeof g->how);
+    g->how.lookup = c->server->o.lookup;
+    pthread_mutex_init(&g->lock, NULL);
+    pthread_mutex_init(&g->ticket_lock, NULL);
+    c->state = g;
+    c->free_state = free_generation;
+    atomic_store(&c->gone, on_gone);
+    if (atomic_load(&c->is_gone)) ht_cancel_request(&g->cancel);
+    return g;
+}
+
+bool serve_generation_prompts(serve_generation *g, size_t n) {
+    g->prompt = calloc(n, sizeof *g->prompt);
+    g->ticket = calloc(n, sizeof *g->ticket);
+    g->n_prompts = g->prompt && g->ticket ? n : 0;
+    return g->n_prompts ? true : serve_fail_memory(&g->c->failure);
+}
+
+/* ---- what is sent ---- */
+
+/* Ends all of it: nobody reads any more, or reads too slowly. With the lock. */
+static void give_up(serve_generation *g) {
+    g->closed = true;
+    if (g->streaming) http_stream_abort(g->c->x);
+}
+
+/* A reader that leaves a whole bound of bytes unread is cut, so that none can hold more memory. */
+static void sent(serve_generation *g, http_sent how) {
+    if (how != HTTP_SENT) give_up(g);
+}
+
+static char *dumped(serve_generation *g, json_t *data) {
+    char *text = data ? json_dumps(data, JSON_COMPACT) : NULL;
+    json_decref(data);
+    if (!text) give_up(g);
+    return text;
+}
+
+void serve_send_event(serve_generation *g, const char *name, json_t *data) {
+    if (g->closed) {
+        json_decref(data);
+        return;
+    }
+    char *text = dumped(g, data);
+    if (text) sent(g, http_stream_event(g->c->x, name, text, strlen(text)));
+    free(text);
+}
+
+void serve_send_line(serve_generation *g, json_t *data) {
+    if (g->closed) {
+        json_decref(data);
+        return;
+    }
+    char *text = dumped(g, data);
+    if (text) sent(g, http_stream_line(g->c->x, text, strlen(text)));
+    free(text);
+}
+
+void serve_send_text_event(serve_generation *g, const char *text) {
+    if (!g->closed) sent(g, http_stream_event(g->c->x, NULL, text, strlen(text)));
+}
+
+json_t *serve_text_json(const ht_text *t) { return json_stringn(t->data ? t->data : "", t->len); }
+
+/* ---- log-probabilities ---- */
+
+/* Tokens wait until their text comes: those of thoughts, calls and marks are left out then. */
+static void take_logprob(serve_answer *a, const ht_tokenizer *t, const ht_probe *p) {
+    json_t *token = serve_token_json(t, p->token, p->log_probability), *top = json_array();
+    for (int32_t i = 0; i < p->n_likeliest; i++)
+        json_array_append_new(top, serve_token_json(t, p->likeliest[i].id, p->likeliest[i].log_probability));
+    json_object_set_new(token, "top_logprobs", top);
+    json_array_append_new(a->pending_logprobs, token);
+}
+
+static void judge_logprobs(serve_answer *a, bool shown) {
+    if (!a->logprobs) return;
+    if (shown) json_array_extend(a->logprobs, a->pending_logprobs);
+    json_array_clear(a->pending_logprobs);
+}
+
+/* ---- pieces ---- */
+
+static bool no_memory(serve_generation *g) {
+    serve_failure f = {0};
+    serve_fail_memory(&f);
+    if (g->streaming && !g->closed) g->dialect->fail(g, &f);
+    give_up(g);
+    return false;
+}
+
+static void show(serve_generation *g, serve_answer *a, serve_part part, const char *text, size_t n) {
+    if (g->streaming && !g->closed) g->dialect->piece(g, a, &(serve_piece){part, text, n});
+}
+
+static bool begin_call(serve_generation *g, serve_answer *a, const ht_tool_call *call) {
+    serve_tool_call *larger = realloc(a->call, (a->n_calls + 1) * sizeof *larger);
+    if (!larger) return no_memory(g);
+    a->call = larger;
+    serve_tool_call *to = &a->call[a->n_calls];
+    *to = (serve_tool_call){.name = strdup(call->name)};
+    if (!to->name) return no_memory(g);
+    a->n_calls++;
+    /* A model's own identifiers may occur twice in a conversation. */
+    serve_new_id("call_", to->id);
+    a->in_call = true;
+    show(g, a, SERVE_CALL_BEGIN, NULL, 0);
+    return true;
+}
+
+static bool add_arguments(serve_generation *g, serve_answer *a, const char *text, size_t n) {
+    ht_text *to = &a->call[a->n_calls - 1].arguments;
+    ht_text_append(to, text, n);
+    if (to->failed) return no_memory(g);
+    show(g, a, SERVE_CALL_ARGUMENTS, text, n);
+    return true;
+}
+
+static void end_call(serve_generation *g, serve_answer *a) {
+    show(g, a, SERVE_CALL_END, NULL, 0);
+    a->in_call = false;
+}
+
+static bool take_piece(serve_generation *g, serve_answer *a, const ht_answer_piece *p) {
+    ht_text *to = p->part == HT_ANSWER_THINKING ? &a->thoughts : &a->text;
+    switch (p->part) {
+    case HT_ANSWER_CALL:
+        judge_logprobs(a, false);
+        if (!begin_call(g, a, p->call) || !add_arguments(g, a, p->call->arguments, strlen(p->call->arguments)))
+            return false;
+        end_call(g, a);
+        return true;
+    case HT_ANSWER_TEXT:
+    case HT_ANSWER_THINKING: break;
+    }
+    judge_logprobs(a, p->part == HT_ANSWER_TEXT);
+    /* A stream has been sent, and need not be kept. */
+    if (!g->streaming) ht_text_append(to, p->text, p->n);
+    if (to->failed) return no_memory(g);
+    show(g, a, p->part == HT_ANSWER_THINKING ? SERVE_THOUGHT : SERVE_TEXT, p->text, p->n);
+    return true;
+}
+
+/* Which answers of a generation a request's are. */
+typedef struct asked {
+    serve_generation *g;
+    size_t prompt;
+    int32_t left; /* answers that have not ended; the generation's lock */
+} asked;
+
+static serve_answer *answer_of(const asked *of, int32_t index) {
+    return &of->g->answer[of->prompt * (size_t)of->g->n + (size_t)index];
+}
+
+static void on_probe(const ht_probe *probe, void *user) {
+    const asked *of = user;
+    serve_generation *g = of->g;
+    pthread_mutex_lock(&g->lock);
+    if (!g->closed) take_logprob(answer_of(of, probe->answer), ht_model_tokenizer(g->c->lease.model), probe);
+    pthread_mutex_unlock(&g->lock);
+}
+
+static bool on_piece(const ht_answer_piece *piece, int32_t index, void *user) {
+    const asked *of = user;
+    serve_generation *g = of->g;
+    pthread_mutex_lock(&g->lock);
+    if (g->first_piece == 0) {
+        g->first_piece = ht_now_seconds();
+        serve_histogram_add(&g->c->server->metrics.first_token, g->first_piece - g->c->begin);
+    }
+    const bool goes_on = !g->closed && take_piece(g, answer_of(of, index), piece) && !g->closed;
+    pthread_mutex_unlock(&g->lock);
+    return goes_on && !atomic_load(&g->c->is_gone);
+}
+
+/* ---- the end ---- */
+
+static const serve_answer *failed_answer(const serve_generation *g) {
+    for (size_t i = 0; i < g->n_answers; i++)
+        if (g->answer[i].status) return &g->answer[i];
+    return NULL;
+}
+
+/* With the lock. */
+static void finish(serve_generation *g) {
+    const serve_answer *bad = failed_answer(g);
+    serve_failure f = {0};
+    if (g->closed) return;
+    if (bad) {
+        ht_error err = {.status = bad->status};
+        snprintf(err.message, sizeof err.message, "%s", bad->message);
+        serve_fail_as(&f, bad->status, &err);
+    }
+    if (!g->streaming) {
+        if (bad)
+            serve_failure_reply(g->c->x, &f, g->c->route->dialect);
+        else
+            serve_reply_json(g->c->x, 200, g->dialect->reply(g), g->c->route->dialect);
+    } else {
+        if (bad)
+            g->dialect->fail(g, &f);
+        else
+            g->dialect->end(g);
+        if (!g->closed) (void)http_stream_end(g->c->x);
+    }
+    g->closed = true;
+}
+
+static void count(serve_generation *g, const ht_answer_report *r) {
+    serve_metrics *m = &g->c->server->metrics;
+    const ht_metrics *k = &r->metrics;
+    if (r->answer == 0) {
+        atomic_fetch_add(&m->prompt_tokens, k->prompt_tokens + k->reused_tokens);
+        atomic_fetch_add(&m->cached_tokens, r->reuse.reused);
+    }
+    atomic_fetch_add(&m->generated_tokens, k->generated_tokens);
+    if (r->status == HT_ERR_CANCELLED || k->finish == HT_FINISH_CALLBACK) atomic_fetch_add(&m->cancelled, 1);
+    if (k->generated_tokens > 1)
+        serve_histogram_add(&m->between_tokens, k->decode_seconds / (double)(k->generated_tokens - 1));
+}
+
+static void on_end(const ht_answer_report *report, void *user) {
+    asked *of = user;
+    serve_generation *g = of->g;
+    serve_answer *a = answer_of(of, report->answer);
+    http_exchange *x = g->c->x;
+    count(g, report);
+    pthread_mutex_lock(&g->lock);
+    a->ended = true;
+    a->status = report->status;
+    snprintf(a->message, sizeof a->message, "%s", report->message);
+    ht_utf8_trim(a->message);
+    a->metrics = report->metrics;
+    a->reuse = report->reuse;
+    a->queue_seconds = report->queue_seconds;
+    a->tokens = report->metrics.generated_tokens;
+    if (g->streaming && !g->closed && !a->status && g->dialect->answer_end) g->dialect->answer_end(g, a);
+    const bool last = --g->left == 0, last_of_prompt = --of->left == 0;
+    if (last) finish(g);
+    pthread_mutex_unlock(&g->lock);
+    if (last_of_prompt) free(of);
+    if (last) {
+        atomic_fetch_sub(&g->c->server->metrics.under_way, 1);
+        http_exchange_release(x);
+    }
+}
+
+/* ---- asking ---- */
+
+/* A request for one of the prompts. */
+static ht_request request_for(const serve_generation *g, size_t i, const ht_generate_options *how, const char *salt) {
+    const serve_lease *l = &g->c->lease;
+    const serve_prompt *p = &g->prompt[i];
+    ht_request r;
+    ht_request_init(&r, sizeof r);
+    r.ids = p->ids;
+    r.n_ids = p->n_ids;
+    r.text = p->text;
+    r.chat = p->chat;
+    r.options = how;
+    if (l->adapter) {
+        r.adapters = &l->adapter;
+        r.adapter_scales = &l->scale;
+        r.n_adapters = 1;
+    }
+    r.n = g->n;
+    r.salt = salt;
+    r.piece = on_piece;
+    r.end = on_end;
+    return r;
+}
+
+/* Submits the answers to prompt i. With the lock, so that no callback goes before what it needs. */
+static bool submit(serve_generation *g, size_t i) {
+    serve_call *c = g->c;
+    ht_error err = {0};
+    ht_ticket ticket = 0;
+    char salt[24]; /* nobody shall learn by the time of an answer what clients with other keys have asked */
+    asked *of = calloc(1, sizeof *of);
+    if (!of) return serve_fail_memory(&c->failure);
+    *of = (asked){.g = g, .prompt = i, .left = g->n};
+    snprintf(salt, sizeof salt, "%zd", c->key);
+    ht_probe_options probes;
+    ht_probe_options_init(&probes, sizeof probes);
+    probes.kinds = HT_PROBE_LOGPROB;
+    probes.top_logprobs = g->top_logprobs;
+    probes.fn = on_probe;
+    probes.user = of;
+    ht_generate_options how = g->how;
+    if (g->logprobs) how.probes = &probes;
+    ht_request r = request_for(g, i, &how, salt);
+    r.user = of;
+    const ht_status status = ht_engine_submit(c->lease.engine, &r, &ticket, &err);
+    if (status) {
+        free(of);
+        return serve_fail_as(&c->failure, status, &err);
+    }
+    if (g->left == 0) {
+        http_exchange_retain(c->x);
+        atomic_fetch_add(&c->server->metrics.under_way, 1);
+    }
+    g->left += (size_t)g->n;
+    pthread_mutex_lock(&g->ticket_lock);
+    g->ticket[i] = ticket;
+    pthread_mutex_unlock(&g->ticket_lock);
+    return true;
+}
+
+static bool make_answers(serve_generation *g) {
+    const size_t n = g->n_prompts * (size_t)g->n;
+    g->answer = calloc(n, sizeof *g->answer);
+    if (!g->answer) return serve_fail_memory(&g->c->failure);
+    g->n_answers = n;
+    for (size_t i = 0; i < n; i++) {
+        g->answer[i].index = (int32_t)i;
+        if (!g->logprobs) continue;
+        g->answer[i].logprobs = json_array();
+        g->answer[i].pending_logprobs = json_array();
+        if (!g->answer[i].logprobs || !g->answer[i].pending_logprobs) return serve_fail_memory(&g->c->failure);
+    }
+    return true;
+}
+
+static void begin_stream(serve_generation *g) {
+    const http_stream_options how = {.content_type = g->dialect->stream_type,
+                                     .alive_seconds = g->dialect->stream_type ? 0 : 15};
+    g->streaming = true;
+    sent(g, http_stream_begin(g->c->x, &how));
+    if (!g->closed && g->dialect->begin) g->dialect->begin(g);
+}
+
+static bool submit_all(serve_generation *g) {
+    for (size_t i = 0; i < g->n_prompts; i++)
+        if (!submit(g, i)) {
+            g->closed = true;
+            return false;
+        }
+    if (g->stream) begin_stream(g);
+    return true;
+}
+
+bool serve_generation_start(serve_generation *g) {
+    serve_call *c = g->c;
+    g->how.sampler = &g->sampler;
+    if (!make_answers(g)) return false;
+    pthread_mutex_lock(&g->lock);
+    const bool good = submit_all(g);
+    pthread_mutex_unlock(&g->lock);
+    if (!good || atomic_load(&c->is_gone)) cancel_all(g); /* who had gone before there was a ticket was not heard */
+    return good;
+}
+
+bool serve_generation_answer_empty(serve_generation *g, const int64_t *prompt_tokens) {
+    if (!make_answers(g)) return false;
+    pthread_mutex_lock(&g->lock);
+    if (g->stream) begin_stream(g);
+    for (size_t i = 0; i < g->n_answers; i++) {
+        serve_answer *a = &g->answer[i];
+        a->ended = true;
+        a->metrics.finish = HT_FINISH_LENGTH;
+        a->metrics.prompt_tokens = prompt_tokens[i / (size_t)g->n];
+        if (g->streaming && !g->closed && g->dialect->answer_end) g->dialect->answer_end(g, a);
+    }
+    finish(g);
+    pthread_mutex_unlock(&g->lock);
+    return true;
+}
+
+/* ---- usage ---- */
+
+serve_usage serve_answer_usage(const serve_answer *a) {
+    return (serve_usage){.prompt = a->metrics.prompt_tokens + a->metrics.reused_tokens,
+                         .cached = a->reuse.reused,
+                         .generated = a->tokens,
+                         .thoughts = a->thought_tokens};
+}
+
+serve_usage serve_usage_of(const serve_generation *g) {
+    serve_usage all = {0};
+    for (size_t i = 0; i < g->n_answers; i++) {
+        const serve_usage one = serve_answer_usage(&g->answer[i]);
+        const bool first = i % (size_t)g->n == 0;
+        all.prompt += first ? one.prompt : 0;
+        all.cached += first ? one.cached : 0;
+        all.generated += one.generated;
+        all.thoughts += one.thoughts;
+    }
+    return all;
+}

@@ -1,0 +1,136 @@
+/* Generations: what a request asks of the engine, in terms of the library, and its answers as they come, handed to the dialect that the
+ * client speaks. Everything that the dialects have in common is here; of the dialects, only what their formats say.
+ *
+ * A dialect's functions are called one after the other for one generation. */
+#ifndef HT_SERVE_GENERATION_H
+#define HT_SERVE_GENERATION_H
+
+#include "base/text.h"
+#include "serve/call.h"
+
+#include <pthread.h>
+
+typedef struct serve_generation serve_generation;
+
+/* A call of a tool in an answer. */
+typedef struct serve_tool_call {
+    char id[SERVE_ID];
+    char *name;
+    ht_text arguments;
+} serve_tool_call;
+
+/* One answer as far as it has come. */
+typedef struct serve_answer {
+    int32_t index; /* among all of the generation */
+    ht_text text, thoughts;
+    serve_tool_call *call; /* [n_calls] */
+    size_t n_calls;
+    bool in_call;
+    json_t *logprobs;         /* a list of {token, logprob, bytes, top_logprobs}, of its text; NULL: not wanted */
+    json_t *pending_logprobs; /* of tokens whose text has not come */
+    int64_t told_characters;  /* of the text, that a stream has sent */
+    int64_t tokens, thought_tokens;
+    bool ended;
+    ht_status status; /* as the next: when it has ended */
+    char message[256];
+    ht_metrics metrics;
+    ht_reuse reuse;
+    double queue_seconds;
+    int block; /* a dialect's own: which part is open, and how many there were */
+    int n_blocks;
+} serve_answer;
+
+/* Which piece of an answer has come. */
+typedef enum serve_part {
+    SERVE_TEXT,
+    SERVE_THOUGHT,
+    SERVE_CALL_BEGIN,
+    SERVE_CALL_ARGUMENTS,
+    SERVE_CALL_END
+} serve_part;
+
+typedef struct serve_piece {
+    serve_part part;
+    const char *text; /* n bytes; of the parts of a call, the call is the answer's last */
+    size_t n;
+} serve_piece;
+
+typedef struct serve_dialect {
+    /* Streams: each sends what its format has for it. NULL functions are not called. */
+    const char *stream_type;            /* NULL: server-sent events */
+    void (*begin)(serve_generation *g); /* before all else: the request is queued */
+    void (*piece)(serve_generation *g, serve_answer *a, const serve_piece *piece);
+    void (*answer_end)(serve_generation *g, serve_answer *a);
+    void (*end)(serve_generation *g);                          /* all answers have ended well */
+    void (*fail)(serve_generation *g, const serve_failure *f); /* or not */
+    /* Not a stream: the whole; NULL when memory ran out. */
+    json_t *(*reply)(serve_generation *g);
+} serve_dialect;
+
+typedef struct serve_prompt {
+    ht_chat *chat;    /* owned, as are the others; one of the three */
+    const char *text; /* lent */
+    int32_t *ids;
+    size_t n_ids;
+} serve_prompt;
+
+struct serve_generation {
+    serve_call *c;
+    const serve_dialect *dialect;
+
+    /* What is asked; the dialect fills it in between serve_generation_new and _start. */
+    serve_prompt *prompt; /* [n_prompts] */
+    size_t n_prompts;
+    int32_t n; /* answers of each prompt */
+    ht_sampler_options sampler;
+    ht_generate_options how;
+    const char **stop;   /* of `how`; the texts are lent */
+    ht_logit_bias *bias; /* of `sampler` */
+    bool stream, usage, continuous_usage, logprobs, echo;
+    int32_t top_logprobs;
+    bool has_tools;
+    void *extra; /* of the dialect, freed by free_extra */
+    void (*free_extra)(void *extra);
+
+    char id[SERVE_ID];
+    int64_t created; /* seconds since 1970 */
+
+    pthread_mutex_t lock; /* of all that follows but the tickets */
+    serve_answer *answer; /* [n_prompts * n] */
+    size_t n_answers, left;
+    bool closed; /* nothing more is sent */
+    bool streaming;
+    double first_piece; /* seconds on the clock of ht_now_seconds; 0: none yet */
+
+    ht_cancel cancel; /* of calls of the library that wait */
+    pthread_mutex_t ticket_lock;
+    ht_ticket *ticket; /* [n_prompts]; 0: not submitted */
+};
+
+/* The call's generation, to be filled in; NULL, with a failure in the call, when memory ran out. */
+serve_generation *serve_generation_new(serve_call *c, const serve_dialect *dialect);
+/* Allocates prompts. */
+bool serve_generation_prompts(serve_generation *g, size_t n);
+/* Submits it. False: with a failure in the call. */
+bool serve_generation_start(serve_generation *g);
+
+/* Answers without generating anything: each answer is empty, and ended by its length; prompt i had so many tokens. */
+bool serve_generation_answer_empty(serve_generation *g, const int64_t *prompt_tokens);
+
+/* ---- for dialects ---- */
+
+/* Sends an event: data is a JSON value, which is taken; name NULL: none. */
+void serve_send_event(serve_generation *g, const char *name, json_t *data);
+void serve_send_line(serve_generation *g, json_t *data);           /* of NDJSON, likewise */
+void serve_send_text_event(serve_generation *g, const char *text); /* as it is: "[DONE]" */
+
+/* Tokens of a generation. */
+typedef struct serve_usage {
+    int64_t prompt, cached, generated, thoughts;
+} serve_usage;
+serve_usage serve_usage_of(const serve_generation *g); /* of all answers so far; each prompt counts once */
+serve_usage serve_answer_usage(const serve_answer *a);
+
+json_t *serve_text_json(const ht_text *t); /* "" for one that is empty */
+
+#endif

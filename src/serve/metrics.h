@@ -1,0 +1,31 @@
+/* Figures of the server since it started, in the text format of Prometheus. */
+#ifndef HT_SERVE_METRICS_H
+#define HT_SERVE_METRICS_H
+
+#include "base/text.h"
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+enum { SERVE_BUCKETS = 18 };
+
+/* Seconds, counted by upper bounds. */
+typedef struct serve_histogram {
+    atomic_llong bucket[SERVE_BUCKETS + 1]; /* the last one is above all bounds */
+    atomic_llong nanoseconds;
+} serve_histogram;
+
+typedef struct serve_metrics {
+    atomic_llong requests[6]; /* by the first digit of their status; 0: no answer was given */
+    atomic_llong prompt_tokens, cached_tokens, generated_tokens, cancelled;
+    atomic_llong under_way;
+    serve_histogram first_token, between_tokens, whole;
+} serve_metrics;
+
+void serve_histogram_add(serve_histogram *h, double seconds);
+
+struct serve_server;
+/* Appends all figures, those of the engines included. */
+void serve_metrics_write(struct serve_server *s, ht_text *out);
+
+#endif

@@ -1,0 +1,477 @@
+#include "serve/models.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+
+#include <hearth/memory.h>
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+typedef enum state { ABSENT, QUEUED, LOADING, READY, FAILED, GOING } state;
+
+typedef struct serve_loaded_model {
+    char *name, *path;
+    state state;
+    ht_model *model;
+    ht_engine *engine;
+    size_t bytes;
+    int64_t leases;
+    double last_used;
+    bool unwanted; /* to be unloaded once nobody uses it */
+    serve_work *waiting;
+    ht_status status;
+    ht_error err; /* of FAILED */
+} serve_loaded_model;
+
+typedef struct adapter_name {
+    char *name, *path;
+    float scale;
+    ht_adapter *adapter; /* while the first model is READY */
+} adapter_name;
+
+typedef struct alias {
+    char *name, *of;
+} alias;
+
+struct serve_models {
+    serve_workers *workers;
+    serve_models_options o;
+    serve_loaded_model *model;
+    adapter_name *adapter;
+    alias *alias;
+    size_t budget;
+
+    pthread_mutex_t lock; /* of the states and leases */
+    pthread_cond_t work;  /* for the thread that loads: something is queued, or was given back */
+    pthread_t thread;
+    bool has_thread, ending;
+};
+
+/* ---- loading, on its own thread ---- */
+
+/* Takes a model that is READY or half loaded apart; without the lock. */
+static void unload(serve_models *m, serve_loaded_model *e) {
+    ht_engine_close(e->engine);
+    if (e == m->model)
+        for (size_t i = 0; i < m->o.n_adapters; i++) {
+            ht_adapter_free(m->adapter[i].adapter);
+            m->adapter[i].adapter = NULL;
+        }
+    ht_model_free(e->model);
+    e->engine = NULL;
+    e->model = NULL;
+}
+
+/* With the lock, which it gives up meanwhile. */
+static void evict(serve_models *m, serve_loaded_model *e) {
+    e->state = GOING;
+    e->unwanted = false;
+    pthread_mutex_unlock(&m->lock);
+    unload(m, e);
+    pthread_mutex_lock(&m->lock);
+    e->bytes = 0;
+    e->state = e->waiting ? QUEUED : ABSENT;
+}
+
+static size_t bytes_loaded(const serve_models *m) {
+    size_t bytes = 0;
+    for (size_t i = 0; i < m->o.n_models; i++) bytes += m->model[i].bytes;
+    return bytes;
+}
+
+static serve_loaded_model *least_recent(serve_models *m, bool *busy) {
+    serve_loaded_model *found = NULL;
+    *busy = false;
+    for (size_t i = 0; i < m->o.n_models; i++) {
+        serve_loaded_model *e = &m->model[i];
+        if (e->state != READY) continue;
+        if (e->leases)
+            *busy = true;
+        else if (!found || e->last_used < found->last_used)
+            found = e;
+    }
+    return found;
+}
+
+/* Unloads others until `bytes` fit, waiting for those in use; with the lock. */
+static void make_room(serve_models *m, size_t bytes) {
+    while (!m->ending && bytes_loaded(m) + bytes > m->budget) {
+        bool busy;
+        serve_loaded_model *e = least_recent(m, &busy);
+        if (e)
+            evict(m, e);
+        else if (busy)
+            pthread_cond_wait(&m->work, &m->lock);
+        else
+            return; /* loading itself says what does not fit */
+    }
+}
+
+static ht_status open_adapters(serve_models *m, serve_loaded_model *e, ht_error *err) {
+    ht_status status = HT_OK;
+    for (size_t i = 0; i < m->o.n_adapters && e == m->model && !status; i++)
+        status = ht_adapter_load(m->adapter[i].path, e->model, NULL, &m->adapter[i].adapter, err);
+    return status;
+}
+
+/* Without the lock. */
+static ht_status open_model(serve_models *m, serve_loaded_model *e, ht_error *err) {
+    ht_status status = m->o.load(e->path, m->o.user, &e->model, err);
+    if (!status) status = open_adapters(m, e, err);
+    if (!status) status = ht_engine_open(e->model, &m->o.engine, &e->engine, err);
+    if (status) unload(m, e);
+    return status;
+}
+
+static size_t weights_of(const char *path) {
+    ht_model_info *info;
+    if (ht_model_info_read(path, &info, NULL)) return 0;
+    const size_t bytes = (size_t)info->memory_bytes;
+    ht_model_info_free(info);
+    return bytes;
+}
+
+static void wake_waiting(serve_models *m, serve_loaded_model *e) {
+    while (e->waiting) {
+        serve_work *work = e->waiting;
+        e->waiting = work->next;
+        (void)serve_workers_put(m->workers, work, true); /* a thread is there: the work came from one */
+    }
+}
+
+static void load(serve_models *m, serve_loaded_model *e) {
+    e->state = LOADING;
+    pthread_mutex_unlock(&m->lock);
+    const size_t weights = weights_of(e->path);
+    pthread_mutex_lock(&m->lock);
+    make_room(m, weights);
+    const bool ending = m->ending;
+    pthread_mutex_unlock(&m->lock);
+    ht_error err = {0};
+    ht_status status = ending ? ht_fail(&err, HT_ERR_CANCELLED, "the server is ending") : open_model(m, e, &err);
+    pthread_mutex_lock(&m->lock);
+    e->status = status;
+    e->err = err;
+    e->state = status ? FAILED : READY;
+    e->last_used = ht_now_seconds();
+    if (!status) e->bytes = weights + ht_engine_get_statistics(e->engine).kv_budget;
+    wake_waiting(m, e);
+    if (!m->o.loaded) return;
+    pthread_mutex_unlock(&m->lock);
+    m->o.loaded(e->name, status, &err, m->o.user);
+    pthread_mutex_lock(&m->lock);
+}
+
+static serve_loaded_model *in_state(serve_models *m, state wanted) {
+    for (size_t i = 0; i < m->o.n_models; i++)
+        if (m->model[i].state == wanted) return &m->model[i];
+    return NULL;
+}
+
+static serve_loaded_model *unwanted(serve_models *m) {
+    for (size_t i = 0; i < m->o.n_models; i++)
+        if (m->model[i].unwanted && m->model[i].state == READY && !m->model[i].leases) return &m->model[i];
+    return NULL;
+}
+
+static void *run(void *user) {
+    serve_models *m = user;
+    serve_loaded_model *e;
+    pthread_mutex_lock(&m->lock);
+    while (!m->ending) {
+        if ((e = unwanted(m)))
+            evict(m, e);
+        else if ((e = in_state(m, QUEUED)))
+            load(m, e);
+        else
+            pthread_cond_wait(&m->work, &m->lock);
+    }
+    while ((e = in_state(m, QUEUED))) load(m, e); /* which says that the server is ending */
+    pthread_mutex_unlock(&m->lock);
+    return NULL;
+}
+
+/* ---- names ---- */
+
+static bool same(const char *a, const char *b) { return strcmp(a, b) == 0; }
+
+static const char *resolve(const serve_models *m, const char *name) {
+    for (size_t i = 0; i < m->o.n_aliases; i++)
+        if (same(m->alias[i].name, name)) return m->alias[i].of;
+    return name;
+}
+
+static serve_loaded_model *find_model(const serve_models *m, const char *name) {
+    for (size_t i = 0; i < m->o.n_models; i++)
+        if (same(m->model[i].name, name)) return &m->model[i];
+    return NULL;
+}
+
+static adapter_name *find_adapter(const serve_models *m, const char *name) {
+    for (size_t i = 0; i < m->o.n_adapters; i++)
+        if (same(m->adapter[i].name, name)) return &m->adapter[i];
+    return NULL;
+}
+
+static ht_status check_names(const serve_models *m, ht_error *err) {
+    for (size_t i = 0; i < m->o.n_models; i++)
+        if (find_model(m, m->model[i].name) != &m->model[i])
+            return ht_fail(err, HT_ERR_ARGUMENT, "two models have the name \"%s\"", m->model[i].name);
+    for (size_t i = 0; i < m->o.n_adapters; i++)
+        if (find_adapter(m, m->adapter[i].name) != &m->adapter[i] || find_model(m, m->adapter[i].name))
+            return ht_fail(err, HT_ERR_ARGUMENT, "the adapter \"%s\" has the name of another adapter or a model",
+                           m->adapter[i].name);
+    for (size_t i = 0; i < m->o.n_aliases; i++) {
+        const alias *a = &m->alias[i];
+        if (!find_model(m, a->of) && !find_adapter(m, a->of))
+            return ht_fail(err, HT_ERR_ARGUMENT, "\"%s\" is to be another name of \"%s\", which there is not", a->name,
+                           a->of);
+        if (resolve(m, a->name) != a->of || find_model(m, a->name) || find_adapter(m, a->name))
+            return ht_fail(err, HT_ERR_ARGUMENT, "the name \"%s\" is there already", a->name);
+    }
+    return HT_OK;
+}
+
+/* ---- making ---- */
+
+static ht_status copy_names(serve_models *m, ht_error *err) {
+    const serve_models_options *o = &m->o;
+    m->model = calloc(o->n_models, sizeof *m->model);
+    m->adapter = calloc(o->n_adapters + 1, sizeof *m->adapter);
+    m->alias = calloc(o->n_aliases + 1, sizeof *m->alias);
+    bool ok = m->model && m->adapter && m->alias;
+    for (size_t i = 0; ok && i < o->n_models; i++)
+        ok = (m->model[i].name = strdup(o->model[i].name)) && (m->model[i].path = strdup(o->model[i].path));
+    for (size_t i = 0; ok && i < o->n_adapters; i++) {
+        m->adapter[i].scale = o->adapter[i].scale;
+        ok = (m->adapter[i].name = strdup(o->adapter[i].name)) && (m->adapter[i].path = strdup(o->adapter[i].path));
+    }
+    for (size_t i = 0; ok && i < o->n_aliases; i++)
+        ok = (m->alias[i].name = strdup(o->alias[i].name)) && (m->alias[i].of = strdup(o->alias[i].of));
+    return ok ? check_names(m, err) : ht_fail_memory(err, o->n_models * sizeof *m->model, "the names of models");
+}
+
+static ht_status start(serve_models *m, ht_error *err) {
+    if (m->o.first_at_once) m->model[0].state = QUEUED;
+    if (pthread_create(&m->thread, NULL, run, m))
+        return ht_fail(err, HT_ERR_MEMORY, "the system gives no thread for loading models");
+    m->has_thread = true;
+    return HT_OK;
+}
+
+ht_status serve_models_new(const serve_models_options *options, serve_workers *workers, serve_models **out,
+                           ht_error *err) {
+    *out = NULL;
+    serve_models *m = calloc(1, sizeof *m);
+    if (!m) return ht_fail_memory(err, sizeof *m, "the models");
+    m->o = *options;
+    m->workers = workers;
+    m->budget = options->memory_bytes;
+    if (!m->budget) {
+        ht_machine machine;
+        ht_machine_read(&machine);
+        m->budget = machine.memory_bytes ? machine.memory_bytes / 4 * 3 : SIZE_MAX;
+    }
+    pthread_mutex_init(&m->lock, NULL);
+    pthread_cond_init(&m->work, NULL);
+    ht_status status = copy_names(m, err);
+    if (!status) status = start(m, err);
+    if (status)
+        serve_models_free(m);
+    else
+        *out = m;
+    return status;
+}
+
+void serve_models_free(serve_models *m) {
+    if (!m) return;
+    pthread_mutex_lock(&m->lock);
+    m->ending = true;
+    pthread_cond_broadcast(&m->work);
+    pthread_mutex_unlock(&m->lock);
+    if (m->has_thread) pthread_join(m->thread, NULL);
+    for (size_t i = 0; m->model && i < m->o.n_models; i++) {
+        if (m->model[i].state == READY) unload(m, &m->model[i]);
+        free(m->model[i].name);
+        free(m->model[i].path);
+    }
+    for (size_t i = 0; m->adapter && i < m->o.n_adapters; i++) {
+        free(m->adapter[i].name);
+        free(m->adapter[i].path);
+    }
+    for (size_t i = 0; m->alias && i < m->o.n_aliases; i++) {
+        free(m->alias[i].name);
+        free(m->alias[i].of);
+    }
+    free(m->model);
+    free(m->adapter);
+    free(m->alias);
+    pthread_cond_destroy(&m->work);
+    pthread_mutex_destroy(&m->lock);
+    free(m);
+}
+
+/* ---- leases ---- */
+
+static void refuse_name(const serve_models *m, const char *name, serve_failure *f) {
+    char names[512] = "";
+    size_t n = 0;
+    const size_t all = m->o.n_models + m->o.n_adapters;
+    for (size_t i = 0; i < all && n < sizeof names - 80; i++) {
+        const char *one = i < m->o.n_models ? m->model[i].name : m->adapter[i - m->o.n_models].name;
+        n += (size_t)snprintf(names + n, sizeof names - n, "%s\"%.64s\"", i ? ", " : "", one);
+    }
+    f->code = "model_not_found";
+    serve_fail(f, 404, "model", "there is no model \"%.128s\"; there is %s", name, names);
+}
+
+static void fill(serve_loaded_model *e, const adapter_name *a, serve_lease *out) {
+    e->leases++;
+    e->last_used = ht_now_seconds();
+    *out = (serve_lease){.of = e,
+                         .model = e->model,
+                         .engine = e->engine,
+                         .adapter = a ? a->adapter : NULL,
+                         .scale = a ? a->scale : 0,
+                         .name = a ? a->name : e->name};
+}
+
+static serve_leasing lease(serve_models *m, serve_loaded_model *e, const adapter_name *a, serve_work *work, bool again,
+                           serve_lease *out, serve_failure *f) {
+    if (e->state == READY) {
+        fill(e, a, out);
+        return SERVE_LEASED;
+    }
+    if (m->ending || (e->state == FAILED && again)) {
+        serve_fail(f, m->ending ? 503 : 500, NULL, "the model \"%s\" could not be loaded: %s", e->name,
+                   m->ending ? "the server is ending" : e->err.message);
+        return SERVE_REFUSED;
+    }
+    if (e->state == ABSENT || e->state == FAILED) e->state = QUEUED;
+    work->next = e->waiting;
+    e->waiting = work;
+    pthread_cond_signal(&m->work);
+    return SERVE_LATER;
+}
+
+serve_leasing serve_models_lease(serve_models *m, const char *name, serve_work *work, bool again, serve_lease *out,
+                                 serve_failure *f) {
+    const char *of = name ? resolve(m, name) : m->model[0].name;
+    const adapter_name *a = find_adapter(m, of);
+    serve_loaded_model *e = a ? m->model : find_model(m, of);
+    if (!e && m->o.any_name) e = m->model;
+    if (!e) {
+        refuse_name(m, name, f);
+        return SERVE_REFUSED;
+    }
+    pthread_mutex_lock(&m->lock);
+    const serve_leasing how = lease(m, e, a, work, again, out, f);
+    pthread_mutex_unlock(&m->lock);
+    return how;
+}
+
+void serve_lease_end(serve_models *m, serve_lease *lease) {
+    if (!lease->of) return;
+    pthread_mutex_lock(&m->lock);
+    lease->of->leases--;
+    lease->of->last_used = ht_now_seconds();
+    pthread_cond_signal(&m->work);
+    pthread_mutex_unlock(&m->lock);
+    *lease = (serve_lease){0};
+}
+
+bool serve_models_unload(serve_models *m, const char *name) {
+    serve_loaded_model *e = find_model(m, resolve(m, name));
+    if (!e) return false;
+    pthread_mutex_lock(&m->lock);
+    e->unwanted = e->state == READY;
+    pthread_cond_signal(&m->work);
+    pthread_mutex_unlock(&m->lock);
+    return true;
+}
+
+/* ---- what there is ---- */
+
+static int64_t changed(const char *path) {
+    struct stat s;
+    return stat(path, &s) ? 0 : (int64_t)s.st_mtime;
+}
+
+bool serve_models_name(serve_models *m, size_t i, serve_model_name *out) {
+    const size_t n_models = m->o.n_models, n_adapters = m->o.n_adapters;
+    if (i >= n_models + n_adapters + m->o.n_aliases) return false;
+    if (i >= n_models + n_adapters) {
+        const alias *a = &m->alias[i - n_models - n_adapters];
+        (void)serve_models_find(m, a->of, out);
+        out->name = a->name;
+        out->alias_of = a->of;
+        return true;
+    }
+    const adapter_name *a = i >= n_models ? &m->adapter[i - n_models] : NULL;
+    serve_loaded_model *e = a ? m->model : &m->model[i];
+    pthread_mutex_lock(&m->lock);
+    *out = (serve_model_name){.name = a ? a->name : e->name,
+                              .path = a ? a->path : e->path,
+                              .model = a ? e->name : NULL,
+                              .loaded = e->state == READY,
+                              .bytes = e->bytes};
+    pthread_mutex_unlock(&m->lock);
+    out->created = changed(out->path);
+    return true;
+}
+
+bool serve_models_find(serve_models *m, const char *name, serve_model_name *out) {
+    if (!name) return serve_models_name(m, 0, out);
+    for (size_t i = 0; serve_models_name(m, i, out); i++)
+        if (same(out->name, name)) return true;
+    return m->o.any_name && serve_models_name(m, 0, out);
+}
+
+bool serve_models_ready(serve_models *m) {
+    pthread_mutex_lock(&m->lock);
+    const bool ready = !m->ending && (!m->o.first_at_once || m->model[0].state == READY || m->model[0].state == ABSENT);
+    pthread_mutex_unlock(&m->lock);
+    return ready;
+}
+
+static void add(ht_engine_statistics *to, const ht_engine_statistics *s) {
+    to->running += s->running;
+    to->waiting += s->waiting;
+    to->submitted += s->submitted;
+    to->ended += s->ended;
+    to->cancelled += s->cancelled;
+    to->failed += s->failed;
+    to->refused += s->refused;
+    to->set_back += s->set_back;
+    to->steps += s->steps;
+    to->step_rows += s->step_rows;
+    to->prompt_tokens += s->prompt_tokens;
+    to->reused_tokens += s->reused_tokens;
+    to->generated_tokens += s->generated_tokens;
+    to->kv_bytes += s->kv_bytes;
+    to->kv_budget += s->kv_budget;
+    to->prefix_bytes += s->prefix_bytes;
+    to->prefix_budget += s->prefix_budget;
+    to->prefix_tokens += s->prefix_tokens;
+    to->prefix_lookups += s->prefix_lookups;
+    to->prefix_hits += s->prefix_hits;
+    to->prefix_evicted += s->prefix_evicted;
+}
+
+ht_engine_statistics serve_models_statistics(serve_models *m, size_t *n_loaded, size_t *bytes) {
+    ht_engine_statistics all = {0};
+    *n_loaded = 0;
+    pthread_mutex_lock(&m->lock);
+    for (size_t i = 0; i < m->o.n_models; i++) {
+        if (m->model[i].state != READY) continue;
+        const ht_engine_statistics s = ht_engine_get_statistics(m->model[i].engine);
+        add(&all, &s);
+        ++*n_loaded;
+    }
+    *bytes = bytes_loaded(m);
+    pthread_mutex_unlock(&m->lock);
+    return all;
+}

@@ -1,0 +1,102 @@
+/* Models of the server: known by name, loaded when they are first asked for, each with an engine; adapters have names of their own.
+ *
+ * Names are fixed from the start. One thread loads, one model at a time; models that nobody uses go, the least recently used first, when
+ * another would not fit the budget beside them. All functions may be called from any thread. */
+#ifndef HT_SERVE_MODELS_H
+#define HT_SERVE_MODELS_H
+
+#include "serve/failure.h"
+#include "serve/workers.h"
+
+#include <hearth/engine.h>
+
+typedef struct serve_models serve_models;
+
+typedef struct serve_model_source {
+    const char *name, *path;
+} serve_model_source;
+
+/* An adapter of the first model. */
+typedef struct serve_adapter_source {
+    const char *name, *path;
+    float scale;
+} serve_adapter_source;
+
+/* Another name of a model or an adapter. */
+typedef struct serve_alias {
+    const char *name, *of;
+} serve_alias;
+
+/* Texts are copied. */
+typedef struct serve_models_options {
+    const serve_model_source *model; /* [n_models], 1 or more */
+    size_t n_models;
+    const serve_adapter_source *adapter; /* [n_adapters] */
+    size_t n_adapters;
+    const serve_alias *alias; /* [n_aliases] */
+    size_t n_aliases;
+    bool any_name;      /* names that are not known mean the first model */
+    bool first_at_once; /* the first model is loaded before it is asked for */
+    size_t
+        memory_bytes; /* of weights, keys and values of all that are loaded; 0: three quarters of the machine's memory */
+    ht_engine_options engine;
+    /* Loads a model; on the thread that loads. */
+    ht_status (*load)(const char *path, void *user, ht_model **out, ht_error *err);
+    /* A model was loaded, or could not be; on the same thread. NULL: nobody is told. */
+    void (*loaded)(const char *name, ht_status status, const ht_error *err, void *user);
+    void *user;
+} serve_models_options;
+
+/* HT_ERR_ARGUMENT for a name that occurs twice, and for aliases of nothing. The caller frees *out. */
+ht_status serve_models_new(const serve_models_options *options, serve_workers *workers, serve_models **out,
+                           ht_error *err);
+/* No lease is left. NULL is fine. */
+void serve_models_free(serve_models *m);
+
+/* A model in use: it stays until the lease is given back. */
+typedef struct serve_lease {
+    struct serve_loaded_model *of; /* NULL: none */
+    ht_model *model;
+    ht_engine *engine;
+    ht_adapter *adapter; /* of the name that was asked for; NULL: none */
+    float scale;
+    const char *name; /* of the model or the adapter; aliases are resolved. As long as the models */
+} serve_lease;
+
+typedef enum serve_leasing {
+    SERVE_LEASED,
+    SERVE_LATER,  /* it is being loaded: the work is queued again when it is, or could not be */
+    SERVE_REFUSED /* as the failure says */
+} serve_leasing;
+
+/* Leases the model of that name; NULL: the first. `again`: the work has been queued again, so that a model that could not be loaded is
+ * not tried once more. */
+serve_leasing serve_models_lease(serve_models *m, const char *name, serve_work *work, bool again, serve_lease *out,
+                                 serve_failure *f);
+void serve_lease_end(serve_models *m, serve_lease *lease);
+/* Unloads a model of that name once nobody uses it; false: there is none of that name. */
+bool serve_models_unload(serve_models *m, const char *name);
+
+/* A name that clients may ask for. */
+typedef struct serve_model_name {
+    const char *name;     /* as long as the models, as is the path */
+    const char *path;     /* of the checkpoint, or of the adapter */
+    const char *model;    /* whose adapter it is; NULL: it is a model */
+    const char *alias_of; /* NULL: it is none */
+    bool loaded;
+    size_t bytes;    /* of weights, keys and values; 0: it is not loaded */
+    int64_t created; /* when its file was last changed, in seconds since 1970 */
+} serve_model_name;
+
+/* Name i, in the order in which they were given: models, adapters, aliases. False: there are fewer. */
+bool serve_models_name(serve_models *m, size_t i, serve_model_name *out);
+/* The same by the name itself; NULL: the first. */
+bool serve_models_find(serve_models *m, const char *name, serve_model_name *out);
+
+/* Whether the first model is there, or none is loaded at once. */
+bool serve_models_ready(serve_models *m);
+
+/* Figures of all engines that are there, added up. */
+ht_engine_statistics serve_models_statistics(serve_models *m, size_t *n_loaded, size_t *bytes);
+
+#endif

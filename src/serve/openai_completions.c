@@ -1,0 +1,254 @@
+/* Text completions of OpenAI's interface: prompts as texts or ids, several at once, given back with log-probabilities if asked. */
+#include "serve/echo.h"
+#include "serve/openai.h"
+#include "serve/sampling.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const serve_field fields[] = {
+    {"model", SERVE_USED},  {"prompt", SERVE_USED},         {"n", SERVE_USED},        {"best_of", SERVE_USED},
+    {"echo", SERVE_USED},   {"suffix", SERVE_LACKED},       {"stop", SERVE_USED},     {"max_tokens", SERVE_USED},
+    {"stream", SERVE_USED}, {"stream_options", SERVE_USED}, {"logprobs", SERVE_USED}, {NULL, SERVE_USED}};
+const serve_field *const serve_openai_completions_fields[] = {fields, serve_sampling_fields, serve_structure_fields,
+                                                              serve_noted_fields, NULL};
+
+enum { MOST_PROMPTS = 1024, MOST_ANSWERS = 4096 };
+
+/* What comes in front of the answers to each prompt. */
+typedef struct echoes {
+    size_t n;
+    char **text;
+    json_t **logprobs; /* lists; NULL: none */
+    int64_t *tokens;   /* of the prompts, for a request that generates nothing */
+} echoes;
+
+static void free_echoes(void *user) {
+    echoes *e = user;
+    if (!e) return;
+    for (size_t i = 0; i < e->n; i++) {
+        if (e->text) ht_text_free(e->text[i]);
+        if (e->logprobs) json_decref(e->logprobs[i]);
+    }
+    free(e->text);
+    free(e->logprobs);
+    free(e->tokens);
+    free(e);
+}
+
+/* ---- prompts ---- */
+
+static bool refuse_prompt(serve_call *c) {
+    return serve_fail(&c->failure, 400, "prompt",
+                      "\"prompt\" is to be a text, a list of texts, token ids or a list of lists of token ids");
+}
+
+static bool read_ids(serve_call *c, const json_t *list, serve_prompt *out) {
+    const size_t n = json_array_size(list);
+    const int32_t vocab = ht_model_vocab_size(c->lease.model);
+    if (!n) return serve_fail(&c->failure, 400, "prompt", "\"prompt\" has no tokens");
+    out->ids = malloc(n * sizeof *out->ids);
+    if (!out->ids) return serve_fail_memory(&c->failure);
+    for (size_t i = 0; i < n; i++) {
+        const json_t *id = json_array_get(list, i);
+        if (!json_is_integer(id)) return refuse_prompt(c);
+        if (json_integer_value(id) < 0 || json_integer_value(id) >= vocab)
+            return serve_fail(&c->failure, 400, "prompt", "\"prompt\": %lld is no token of the model, which has %d",
+                              (long long)json_integer_value(id), (int)vocab);
+        out->ids[i] = (int32_t)json_integer_value(id);
+    }
+    out->n_ids = n;
+    return true;
+}
+
+static bool encode(serve_call *c, const char *text, serve_prompt *out) {
+    ht_error err = {0};
+    const ht_tokenizer *t = ht_model_tokenizer(c->lease.model);
+    if (!t) return serve_fail(&c->failure, 400, "prompt", "the model has no tokenizer: give it token ids");
+    const ht_status status = ht_tokenizer_encode(t, text, strlen(text), HT_ENCODE_ADD_SPECIAL | HT_ENCODE_PARSE_SPECIAL,
+                                                 &out->ids, &out->n_ids, &err);
+    if (status) return serve_fail_as(&c->failure, status, &err);
+    return out->n_ids ? true : serve_fail(&c->failure, 400, "prompt", "\"prompt\" is empty");
+}
+
+static bool read_prompts(serve_generation *g) {
+    serve_call *c = g->c;
+    const json_t *prompt = serve_member(c->body, "prompt"), *first = json_array_get(prompt, 0);
+    const bool one = json_is_string(prompt) || json_is_integer(first);
+    const size_t n = one ? 1 : json_array_size(prompt);
+    if (!n) return refuse_prompt(c);
+    if (n > MOST_PROMPTS || (int64_t)n * g->n > MOST_ANSWERS)
+        return serve_fail(&c->failure, 400, "prompt",
+                          "%zu prompts with %d answers each, at most %d prompts and %d answers are taken", n, (int)g->n,
+                          MOST_PROMPTS, MOST_ANSWERS);
+    if (!serve_generation_prompts(g, n)) return false;
+    for (size_t i = 0; i < n; i++) {
+        const json_t *item = one ? prompt : json_array_get(prompt, i);
+        if (!json_is_string(item) && !json_is_array(item)) return refuse_prompt(c);
+        if (!(json_is_string(item) ? encode(c, json_string_value(item), &g->prompt[i])
+                                   : read_ids(c, item, &g->prompt[i])))
+            return false;
+    }
+    return true;
+}
+
+static bool make_echoes(serve_generation *g) {
+    ht_error err = {0};
+    serve_call *c = g->c;
+    const ht_tokenizer *t = ht_model_tokenizer(c->lease.model);
+    if (!t) return serve_fail(&c->failure, 400, "echo", "the model has no tokenizer, which \"echo\" needs");
+    echoes *e = g->extra = calloc(1, sizeof *e);
+    g->free_extra = free_echoes;
+    if (!e || !(e->text = calloc(g->n_prompts, sizeof *e->text)) ||
+        !(e->logprobs = calloc(g->n_prompts, sizeof *e->logprobs)) ||
+        !(e->tokens = calloc(g->n_prompts, sizeof *e->tokens)))
+        return serve_fail_memory(&c->failure);
+    e->n = g->n_prompts;
+    for (size_t i = 0; i < e->n; i++) {
+        size_t n;
+        const serve_prompt *p = &g->prompt[i];
+        /* What the client sent, or what its ids spell. */
+        const ht_status status = ht_tokenizer_decode(t, p->ids, p->n_ids, true, &e->text[i], &n, &err);
+        if (status) return serve_fail_as(&c->failure, status, &err);
+        e->tokens[i] = (int64_t)p->n_ids;
+        if (g->logprobs && !(e->logprobs[i] = serve_score_prompt(g, p->ids, p->n_ids))) return false;
+    }
+    return true;
+}
+
+/* ---- requests ---- */
+
+static bool read_request(serve_generation *g, bool *generates) {
+    static const char *const most[] = {"max_tokens", NULL};
+    serve_call *c = g->c;
+    serve_failure *f = &c->failure;
+    int64_t n = 1, best = 1, top = -1;
+    if (!serve_read_integer(c->body, "n", 1, 128, &n, f) || !serve_read_integer(c->body, "best_of", 1, 128, &best, f))
+        return false;
+    if (best != 1 && best != n)
+        return serve_fail(f, 400, "best_of", "\"best_of\" is %lld and \"n\" is %lld: answers are not chosen among more",
+                          (long long)best, (long long)n);
+    g->n = (int32_t)n;
+    /* A number here; a flag is what chat has. */
+    if (!json_is_boolean(json_object_get(c->body, "logprobs")) &&
+        !serve_read_integer(c->body, "logprobs", 0, 20, &top, f))
+        return false;
+    if (json_is_true(json_object_get(c->body, "logprobs"))) top = 0;
+    g->logprobs = top >= 0;
+    g->top_logprobs = top > 0 ? (int32_t)top : 0;
+    if (!serve_read_flag(c->body, "echo", &g->echo, f) || !serve_openai_read_stream(g, c->body) ||
+        !serve_read_sampling(g, c->body, 1) || !serve_read_stop(g, json_object_get(c->body, "stop"), "stop") ||
+        !serve_read_max_tokens(g, c->body, most) || !serve_read_structure(g, c->body))
+        return false;
+    if (!serve_member(c->body, "max_tokens")) g->how.max_tokens = 16; /* OpenAI's default */
+    *generates = g->how.max_tokens > 0;
+    if (!*generates && !g->echo)
+        return serve_fail(f, 400, "max_tokens", "\"max_tokens\" is 0, and without \"echo\" there is nothing to answer");
+    return read_prompts(g) && (!g->echo || make_echoes(g));
+}
+
+/* ---- answers ---- */
+
+static const echoes *echoes_of(const serve_generation *g) { return g->echo ? g->extra : NULL; }
+
+static int64_t characters(const char *text) {
+    int64_t n = 0;
+    for (; *text; text++) n += ((unsigned char)*text & 0xC0) != 0x80;
+    return n;
+}
+
+/* Log-probabilities of an answer, those of its prompt before them when it is echoed. */
+static json_t *logprobs_json(const serve_generation *g, const serve_answer *a, size_t prompt, bool echoed) {
+    const echoes *e = echoes_of(g);
+    if (!g->logprobs) return json_null();
+    if (!e || !echoed) return serve_completion_logprobs(a->logprobs, a->told_characters);
+    json_t *all = json_array();
+    json_array_extend(all, e->logprobs[prompt]);
+    json_array_extend(all, a->logprobs);
+    json_t *out = serve_completion_logprobs(all, 0);
+    json_decref(all);
+    return out;
+}
+
+static json_t *choice_json(const serve_generation *g, const serve_answer *a) {
+    const size_t prompt = (size_t)a->index / (size_t)g->n;
+    const echoes *e = echoes_of(g);
+    ht_text text = {0};
+    if (e) ht_text_append_str(&text, e->text[prompt]);
+    ht_text_append(&text, a->text.data ? a->text.data : "", a->text.len);
+    json_t *choice = json_pack("{so si so ss}", "text", serve_text_json(&text), "index", (int)a->index, "logprobs",
+                               logprobs_json(g, a, prompt, true), "finish_reason", serve_openai_finish(a));
+    ht_text_discard(&text);
+    return choice;
+}
+
+static json_t *completion(serve_generation *g, json_t *choices, json_t *usage) {
+    json_t *whole = json_pack("{ss ss sI ss so}", "id", g->id, "object", "text_completion", "created",
+                              (json_int_t)g->created, "model", g->c->lease.name, "choices", choices);
+    if (usage) json_object_set_new(whole, "usage", usage);
+    return whole;
+}
+
+static json_t *reply(serve_generation *g) {
+    json_t *choices = json_array();
+    for (size_t i = 0; i < g->n_answers; i++) json_array_append_new(choices, choice_json(g, &g->answer[i]));
+    return completion(g, choices, serve_openai_usage(serve_usage_of(g)));
+}
+
+static void send(serve_generation *g, serve_answer *a, const char *text, size_t n, json_t *logprobs,
+                 const char *finish) {
+    json_t *choices = json_pack("[{ss% si so ss?}]", "text", text, n, "index", (int)a->index, "logprobs", logprobs,
+                                "finish_reason", finish);
+    json_t *usage = g->continuous_usage ? serve_openai_usage(serve_answer_usage(a)) : g->usage ? json_null() : NULL;
+    serve_send_event(g, NULL, completion(g, choices, usage));
+}
+
+static json_t *new_logprobs(serve_generation *g, serve_answer *a) {
+    if (!g->logprobs || !json_array_size(a->logprobs)) return json_null();
+    json_t *out = logprobs_json(g, a, 0, false);
+    json_decref(a->logprobs);
+    a->logprobs = json_array();
+    return out;
+}
+
+static void begin(serve_generation *g) {
+    const echoes *e = echoes_of(g);
+    for (size_t i = 0; e && i < g->n_answers && !g->closed; i++) {
+        serve_answer *a = &g->answer[i];
+        const size_t prompt = i / (size_t)g->n;
+        a->told_characters = characters(e->text[prompt]);
+        send(g, a, e->text[prompt], strlen(e->text[prompt]),
+             e->logprobs[prompt] ? serve_completion_logprobs(e->logprobs[prompt], 0) : json_null(), NULL);
+    }
+}
+
+static void piece(serve_generation *g, serve_answer *a, const serve_piece *p) {
+    if (p->part != SERVE_TEXT) return;
+    send(g, a, p->text, p->n, new_logprobs(g, a), NULL);
+    a->told_characters += characters(p->text);
+}
+
+static void answer_end(serve_generation *g, serve_answer *a) {
+    send(g, a, "", 0, new_logprobs(g, a), serve_openai_finish(a));
+}
+
+static void end(serve_generation *g) {
+    if (g->usage) serve_send_event(g, NULL, completion(g, json_array(), serve_openai_usage(serve_usage_of(g))));
+    serve_send_text_event(g, "[DONE]");
+}
+
+static void fail(serve_generation *g, const serve_failure *f) {
+    serve_send_event(g, NULL, serve_failure_json(f, SERVE_OPENAI, http_exchange_id(g->c->x)));
+}
+
+static const serve_dialect completions = {
+    .begin = begin, .piece = piece, .answer_end = answer_end, .end = end, .fail = fail, .reply = reply};
+
+bool serve_openai_completions(serve_call *c) {
+    serve_generation *g = serve_generation_new(c, &completions);
+    bool generates = true;
+    if (!g || !read_request(g, &generates)) return false;
+    serve_new_id("cmpl-", g->id);
+    if (generates) return serve_generation_start(g);
+    return serve_generation_answer_empty(g, ((const echoes *)g->extra)->tokens);
+}

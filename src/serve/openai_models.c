@@ -1,0 +1,95 @@
+/* Models and embeddings of OpenAI's interface. */
+#include "serve/embeddings.h"
+#include "serve/openai.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- models ---- */
+
+static json_t *model_json(const serve_model_name *m) {
+    json_t *model = json_pack("{ss ss sI ss}", "id", m->name, "object", "model", "created", (json_int_t)m->created,
+                              "owned_by", "hearth");
+    if (m->model) json_object_set_new(model, "parent", json_string(m->model));
+    return model;
+}
+
+/* The same as Anthropic's clients read it, who say so in their requests. */
+static bool for_anthropic(const serve_call *c) {
+    return http_head_value(http_exchange_head(c->x), "anthropic-version") != NULL;
+}
+
+static json_t *anthropic_model_json(const serve_model_name *m) {
+    struct tm utc;
+    char time[40];
+    const time_t created = (time_t)m->created;
+    gmtime_r(&created, &utc);
+    strftime(time, sizeof time, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    return json_pack("{ss ss ss ss}", "type", "model", "id", m->name, "display_name", m->name, "created_at", time);
+}
+
+bool serve_openai_models(serve_call *c) {
+    json_t *data = json_array();
+    serve_model_name m;
+    const bool anthropic = for_anthropic(c);
+    for (size_t i = 0; serve_models_name(c->server->models, i, &m); i++)
+        json_array_append_new(data, anthropic ? anthropic_model_json(&m) : model_json(&m));
+    json_t *first = json_object_get(json_array_get(data, 0), "id"),
+           *last = json_object_get(json_array_get(data, json_array_size(data) - 1), "id");
+    json_t *list = anthropic
+                       ? json_pack("{sO sb sO sO}", "data", data, "has_more", 0, "first_id", first, "last_id", last)
+                       : json_pack("{ss sO}", "object", "list", "data", data);
+    json_decref(data);
+    serve_reply_json(c->x, 200, list, SERVE_OPENAI);
+    return true;
+}
+
+bool serve_openai_model(serve_call *c) {
+    serve_model_name m;
+    if (!serve_models_find(c->server->models, c->rest, &m)) {
+        c->failure.code = "model_not_found";
+        return serve_fail(&c->failure, 404, "model", "there is no model \"%.128s\"", c->rest);
+    }
+    serve_reply_json(c->x, 200, for_anthropic(c) ? anthropic_model_json(&m) : model_json(&m), SERVE_OPENAI);
+    return true;
+}
+
+/* ---- embeddings ---- */
+
+static const serve_field fields[] = {{"model", SERVE_USED},      {"input", SERVE_USED}, {"encoding_format", SERVE_USED},
+                                     {"dimensions", SERVE_USED}, {"user", SERVE_NOTED}, {"pooling", SERVE_USED},
+                                     {"normalize", SERVE_USED},  {NULL, SERVE_USED}};
+const serve_field *const serve_openai_embeddings_fields[] = {fields, NULL};
+
+bool serve_openai_embeddings(serve_call *c) {
+    static const char *const formats[] = {"float", "base64"}, *const poolings[] = {"last", "mean"};
+    int format = 0, pooling = 0;
+    ht_embed_options o;
+    ht_embeddings *e;
+    int64_t n;
+    ht_embed_options_init(&o, sizeof o);
+    if (!serve_read_word(c->body, "encoding_format", formats, 2, &format, &c->failure) ||
+        !serve_read_word(c->body, "pooling", poolings, 2, &pooling, &c->failure) ||
+        !serve_read_flag(c->body, "normalize", &o.normalize, &c->failure))
+        return false;
+    o.pooling = (ht_pooling)pooling;
+    if (!serve_embed_inputs(c, serve_member(c->body, "input"), &o, &e)) return false;
+    bool good = serve_read_dimensions(c, e, &n);
+    int64_t tokens = 0;
+    json_t *data = json_array();
+    for (size_t i = 0; good && i < e->n; i++) {
+        tokens += e->embeddings[i].n_tokens;
+        json_array_append_new(
+            data, json_pack("{ss si so}", "object", "embedding", "index", (int)i, "embedding",
+                            serve_embedding_json(&e->embeddings[i], n, e->hidden, o.normalize, format == 1)));
+    }
+    ht_embeddings_free(e);
+    if (good)
+        serve_reply_json(c->x, 200,
+                         json_pack("{ss sO ss s{sI sI}}", "object", "list", "data", data, "model", c->lease.name,
+                                   "usage", "prompt_tokens", (json_int_t)tokens, "total_tokens", (json_int_t)tokens),
+                         SERVE_OPENAI);
+    json_decref(data);
+    return good;
+}

@@ -1,0 +1,11 @@
+/* Endpoints for who runs the server: health, metrics, the description of the interface. */
+#ifndef HT_SERVE_OPERATIONS_H
+#define HT_SERVE_OPERATIONS_H
+
+#include "serve/call.h"
+
+bool serve_health(serve_call *c);
+bool serve_metrics_page(serve_call *c);
+bool serve_version(serve_call *c);
+
+#endif

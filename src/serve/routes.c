@@ -1,0 +1,46 @@
+/* Routes of the server: which endpoint is answered by what. */
+#include "serve/call.h"
+#include "serve/extras.h"
+#include "serve/openai.h"
+#include "serve/operations.h"
+
+#include <string.h>
+
+enum { GENERATES = SERVE_MODEL | SERVE_BODY };
+
+const serve_route serve_routes[] = {
+    {"GET", "/health", SERVE_OPENAI, SERVE_AT_ONCE | SERVE_OPEN, NULL, serve_health, "Whether requests are taken"},
+    {"GET", "/v1/health", SERVE_OPENAI, SERVE_AT_ONCE | SERVE_OPEN, NULL, serve_health, "Whether requests are taken"},
+    {"GET", "/metrics", SERVE_OPENAI, 0, NULL, serve_metrics_page, "Figures, in the text format of Prometheus"},
+    {"POST", "/v1/chat/completions", SERVE_OPENAI, GENERATES, serve_openai_chat_fields, serve_openai_chat,
+     "Answers to a conversation"},
+    {"POST", "/v1/completions", SERVE_OPENAI, GENERATES, serve_openai_completions_fields, serve_openai_completions,
+     "Texts that go on with prompts"},
+    {"POST", "/v1/embeddings", SERVE_OPENAI, GENERATES, serve_openai_embeddings_fields, serve_openai_embeddings,
+     "Vectors of texts"},
+    {"GET", "/v1/models", SERVE_OPENAI, 0, NULL, serve_openai_models, "Models, adapters and their other names"},
+    {"GET", "/v1/models/*", SERVE_OPENAI, 0, NULL, serve_openai_model, "One of them"},
+    {"POST", "/tokenize", SERVE_OPENAI, GENERATES, serve_tokenize_fields, serve_tokenize, "Tokens of a text"},
+    {"POST", "/detokenize", SERVE_OPENAI, GENERATES, serve_detokenize_fields, serve_detokenize, "The text of tokens"},
+    {"POST", "/apply-template", SERVE_OPENAI, GENERATES, serve_openai_chat_fields, serve_apply_template,
+     "A conversation as the chat template writes it"},
+    {NULL, NULL, SERVE_OPENAI, 0, NULL, NULL, NULL},
+};
+
+/* Whether a route's method is the request's: where GET is answered, HEAD is. */
+static bool takes(const serve_route *r, const char *method) {
+    return strcmp(r->method, method) == 0 || (strcmp(r->method, "GET") == 0 && strcmp(method, "HEAD") == 0);
+}
+
+const serve_route *serve_route_find(const char *method, const char *path, const char **rest, bool *other) {
+    *other = false;
+    for (const serve_route *r = serve_routes; r->method; r++) {
+        const size_t n = strlen(r->path);
+        const bool open_end = r->path[n - 1] == '*';
+        if (open_end ? strncmp(r->path, path, n - 1) != 0 || !path[n - 1] : strcmp(r->path, path) != 0) continue;
+        *rest = open_end ? path + n - 1 : "";
+        if (takes(r, method)) return r;
+        *other = true;
+    }
+    return NULL;
+}

@@ -1,0 +1,20 @@
+/* Sampling options of requests: the members that dialects have in common, by the names that their clients use. */
+#ifndef HT_SERVE_SAMPLING_H
+#define HT_SERVE_SAMPLING_H
+
+#include "serve/generation.h"
+
+/* Tables of members for serve_fields_check: of serve_read_sampling, and the bookkeeping of OpenAI's interfaces. */
+extern const serve_field serve_sampling_fields[], serve_noted_fields[];
+
+/* Reads temperature, top_p, top_k, min_p, penalties, seed, logit_bias and ignore_eos from an object into g->sampler and g->how; the temperature
+ * of a dialect holds where neither the request nor the server has one. Without a seed a fresh one is drawn, and told in the answer's
+ * head. */
+bool serve_read_sampling(serve_generation *g, const json_t *object, double temperature);
+/* Texts that end an answer: a text or a list of them, lent from the value; NULL: none. */
+bool serve_read_stop(serve_generation *g, const json_t *value, const char *name);
+/* The most tokens of an answer, by the first of the names (NULL-terminated) that is there; without one as many as the context has room
+ * for. What is more than that is no mistake: the answer ends there. */
+bool serve_read_max_tokens(serve_generation *g, const json_t *object, const char *const *names);
+
+#endif

@@ -1,0 +1,148 @@
+/* The server: its parts, opened, run and freed; who may enter, and how refusals read. */
+#include "base/clock.h"
+#include "base/error.h"
+#include "http/keys.h"
+#include "serve/call.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+#include <time.h>
+
+enum { MOST_WORKERS = 32, WORK_QUEUE = 1024 };
+
+/* ---- what the HTTP server calls ---- */
+
+static void handle(http_exchange *x, void *user) { serve_call_begin(user, x); }
+
+static http_refusal admit(http_exchange *x, void *user) {
+    const serve_server *s = user;
+    const http_head *h = http_exchange_head(x);
+    const char *rest;
+    bool other;
+    const serve_route *route = serve_route_find(h->method, h->path, &rest, &other);
+    const bool open = route && (route->flags & SERVE_OPEN);
+    if (s->keys && !open && http_keys_admit(s->keys, h) < 0)
+        return (http_refusal){401, "This server wants a key, as \"Authorization: Bearer KEY\" or \"x-api-key: KEY\"."};
+    return (http_refusal){0};
+}
+
+static void refuse(http_exchange *x, const http_refusal *why, void *user) {
+    const http_head *h = http_exchange_head(x);
+    const char *rest;
+    bool other;
+    const serve_route *route = h->method && h->path ? serve_route_find(h->method, h->path, &rest, &other) : NULL;
+    serve_failure f = {0};
+    (void)user;
+    serve_fail(&f, why->status, NULL, "%s", why->sentence);
+    serve_failure_reply(x, &f, route ? route->dialect : SERVE_OPENAI);
+}
+
+static void write_log(const serve_server *s, const http_record *r) {
+    struct timeval now;
+    struct tm utc;
+    char time[40];
+    gettimeofday(&now, NULL);
+    gmtime_r(&now.tv_sec, &utc);
+    const size_t n = strftime(time, sizeof time, "%Y-%m-%dT%H:%M:%S", &utc);
+    snprintf(time + n, sizeof time - n, ".%03dZ", (int)(now.tv_usec / 1000));
+    json_t *line = json_pack("{ss ss ss ss ss si sI sf sb}", "time", time, "id", r->id, "remote", r->remote, "method",
+                             r->method, "path", r->path, "status", r->status, "bytes", (json_int_t)r->bytes,
+                             "milliseconds", r->milliseconds, "complete", r->complete);
+    char *text = line ? json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(7)) : NULL;
+    if (text) s->o.log(text, s->o.log_user);
+    free(text);
+    json_decref(line);
+}
+
+static void finished(const http_record *r, void *user) {
+    serve_server *s = user;
+    const int class = r->status >= 100 && r->status < 600 ? r->status / 100 : 0;
+    atomic_fetch_add(&s->metrics.requests[class], 1);
+    serve_histogram_add(&s->metrics.whole, r->milliseconds * 1e-3);
+    if (s->o.log) write_log(s, r);
+}
+
+/* ---- opening ---- */
+
+static bool is_local(const char *address) {
+    return strncmp(address, "unix:", 5) == 0 || strncmp(address, "127.", 4) == 0 ||
+           strncmp(address, "localhost:", 10) == 0 || strncmp(address, "[::1]:", 6) == 0;
+}
+
+static ht_status listen_all(serve_server *s, ht_error *err) {
+    ht_status status = HT_OK;
+    for (size_t i = 0; i < s->o.n_listen && !status; i++) {
+        if (!s->keys && !is_local(s->o.listen[i]))
+            return ht_fail(
+                err, HT_ERR_ARGUMENT,
+                "%s can be reached by other machines: give keys for them (--api-key-file), or listen at 127.0.0.1",
+                s->o.listen[i]);
+        status = http_server_listen(s->http, s->o.listen[i], err);
+    }
+    for (int i = 0; i < s->o.inherited && !status; i++) status = http_server_adopt(s->http, 3 + i, err);
+    return status;
+}
+
+static ht_status open_all(serve_server *s, ht_error *err) {
+    static const http_handlers handlers = {handle, admit, refuse, finished, NULL};
+    http_handlers mine = handlers;
+    mine.user = s;
+    ht_status status = s->o.keys_file ? http_keys_load(s->o.keys_file, &s->keys, err) : HT_OK;
+    if (!status) status = http_server_new(&s->o.http, &mine, &s->http, err);
+    if (!status) status = listen_all(s, err);
+    if (!status) status = serve_workers_new(MOST_WORKERS, WORK_QUEUE, &s->workers, err);
+    if (!status) status = serve_models_new(&s->o.models, s->workers, &s->models, err);
+    return status;
+}
+
+ht_status serve_new(const serve_options *options, serve_server **out, ht_error *err) {
+    *out = NULL;
+    serve_server *s = calloc(1, sizeof *s);
+    if (!s) return ht_fail_memory(err, sizeof *s, "the server");
+    s->o = *options;
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->quiet, NULL);
+    const ht_status status = open_all(s, err);
+    if (status)
+        serve_free(s);
+    else
+        *out = s;
+    return status;
+}
+
+const char *serve_address(const serve_server *s, size_t i) { return http_server_address(s->http, i); }
+
+/* ---- running ---- */
+
+ht_status serve_run(serve_server *s, ht_error *err) {
+    const ht_status status = http_server_run(s->http, err);
+    /* Nobody is there any more, and what was under way has been told so. */
+    pthread_mutex_lock(&s->lock);
+    while (s->n_calls) pthread_cond_wait(&s->quiet, &s->lock);
+    pthread_mutex_unlock(&s->lock);
+    return status;
+}
+
+void serve_drain(serve_server *s) {
+    const bool again = atomic_exchange(&s->draining, true);
+    http_server_drain(s->http, again ? 0 : s->o.drain_seconds);
+}
+
+ht_status serve_reload(serve_server *s, ht_error *err) {
+    return s->o.http.certificate ? http_server_reload(s->http, err) : HT_OK;
+}
+
+void serve_free(serve_server *s) {
+    if (!s) return;
+    serve_models_free(s->models);
+    serve_workers_free(s->workers);
+    http_server_free(s->http);
+    http_keys_free(s->keys);
+    free(s->seen);
+    pthread_cond_destroy(&s->quiet);
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+}
