@@ -10,6 +10,10 @@ install(TARGETS hearth_static hearth_shared
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(TARGET hearth)
   install(TARGETS hearth RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  if(CMAKE_SYSTEM_NAME STREQUAL "Linux")
+    configure_file(cmake/hearth.service.in ${CMAKE_BINARY_DIR}/hearth.service @ONLY)
+    install(FILES ${CMAKE_BINARY_DIR}/hearth.service cmake/hearth.socket DESTINATION lib/systemd/system)
+  endif()
   if(NOT CMAKE_CROSSCOMPILING AND NOT HEARTH_SANITIZE)
     add_custom_command(OUTPUT ${CMAKE_BINARY_DIR}/share/made
       COMMAND ${CMAKE_COMMAND} -DHEARTH=$<TARGET_FILE:hearth> -DOUT=${CMAKE_BINARY_DIR}/share -P ${PROJECT_SOURCE_DIR}/cmake/pages.cmake

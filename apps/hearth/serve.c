@@ -80,18 +80,22 @@ static const char *scheme(const serving *s) { return s->o->certificate ? "https"
 static void tell_ready(serving *s) {
     const char *address = serve_address(s->server, 0),
                *key = s->o->api_key_file ? " -H 'Authorization: Bearer KEY'" : "";
-    char line[1024];
+    char line[1024], what[160];
     if (s->o->quiet || !address) return;
+    if (s->names.n_models == 1)
+        snprintf(what, sizeof what, "%.128s", s->names.model[0].name);
+    else
+        snprintf(what, sizeof what, "%zu models", s->names.n_models);
     if (strncmp(address, "unix:", 5) == 0)
         snprintf(line, sizeof line,
-                 "Serving %.128s at %.256s\n  curl --unix-socket '%.256s' http://localhost/v1/chat/completions%s -d "
+                 "Serving %s at %.256s\n  curl --unix-socket '%.256s' http://localhost/v1/chat/completions%s -d "
                  "'{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'",
-                 s->names.model[0].name, address, address + 5, key);
+                 what, address, address + 5, key);
     else
         snprintf(line, sizeof line,
-                 "Serving %.128s at %s://%.256s\n  curl %s://%.256s/v1/chat/completions%s -d "
+                 "Serving %s at %s://%.256s\n  curl %s://%.256s/v1/chat/completions%s -d "
                  "'{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'",
-                 s->names.model[0].name, scheme(s), address, scheme(s), address, key);
+                 what, scheme(s), address, scheme(s), address, key);
     write_line(s, stderr, line);
 }
 

@@ -57,6 +57,8 @@ HT_API void ht_schema_options_init(ht_schema_options *options, size_t size);
  * comes twice. */
 HT_API ht_status ht_grammar_from_json_schema(ht_model *m, const char *json, size_t n, const ht_schema_options *options,
                                              ht_grammar **out, ht_error *err);
+/* Another hold of a grammar, which is freed as often as it was made and retained; returns g. */
+HT_API ht_grammar *ht_grammar_retain(ht_grammar *g);
 HT_API void ht_grammar_free(ht_grammar *g); /* NULL is fine; matchers hold the grammar */
 
 /* ---- matching ---- */

@@ -11,7 +11,6 @@
  * retained and may be NULL; the trie has to live as long as the grammar. */
 ht_status ht_grammar_new(ht_rules *rules, const ht_token_trie *trie, const int32_t *ending, int n_ending,
                          ht_model *holds, ht_grammar **out, ht_error *err);
-ht_grammar *ht_grammar_retain(ht_grammar *g);
 /* Whether it was compiled for the model. */
 bool ht_grammar_is_for(const ht_grammar *g, const ht_model *m);
 /* Bytes of what it may find out about texts before it forgets all of that; for tests. */

@@ -118,37 +118,31 @@ static bool hold(serve_generation *g, ht_status status, ht_grammar *grammar, con
     return serve_fail(f, code, member, "\"%s\": %s", member, err->message);
 }
 
-bool serve_hold_to_schema(serve_generation *g, const json_t *schema, const char *member) {
+static bool hold_to(serve_generation *g, serve_grammar_kind kind, const char *text, const char *member) {
     ht_error err = {0};
     ht_grammar *grammar = NULL;
+    const ht_status status = serve_grammars_get(g->c->lease.grammars, kind, text, strlen(text), &grammar, &err);
+    return hold(g, status, grammar, member, &err);
+}
+
+bool serve_hold_to_schema(serve_generation *g, const json_t *schema, const char *member) {
     char *text = json_dumps(schema, JSON_COMPACT | JSON_ENCODE_ANY);
     if (!text) return serve_fail_memory(&g->c->failure);
-    const ht_status status = ht_grammar_from_json_schema(g->c->lease.model, text, strlen(text), NULL, &grammar, &err);
+    const bool good = hold_to(g, SERVE_SCHEMA, text, member);
     free(text);
-    return hold(g, status, grammar, member, &err);
+    return good;
 }
 
 bool serve_hold_to_any_object(serve_generation *g) {
-    static const char schema[] = "{\"type\":\"object\"}";
-    ht_error err = {0};
-    ht_grammar *grammar = NULL;
-    const ht_status status =
-        ht_grammar_from_json_schema(g->c->lease.model, schema, sizeof schema - 1, NULL, &grammar, &err);
-    return hold(g, status, grammar, "response_format", &err);
+    return hold_to(g, SERVE_SCHEMA, "{\"type\":\"object\"}", "response_format");
 }
 
 bool serve_hold_to_regex(serve_generation *g, const char *pattern, const char *member) {
-    ht_error err = {0};
-    ht_grammar *grammar = NULL;
-    const ht_status status = ht_grammar_from_regex(g->c->lease.model, pattern, strlen(pattern), &grammar, &err);
-    return hold(g, status, grammar, member, &err);
+    return hold_to(g, SERVE_REGEX, pattern, member);
 }
 
 bool serve_hold_to_gbnf(serve_generation *g, const char *text, const char *member) {
-    ht_error err = {0};
-    ht_grammar *grammar = NULL;
-    const ht_status status = ht_grammar_from_gbnf(g->c->lease.model, text, strlen(text), &grammar, &err);
-    return hold(g, status, grammar, member, &err);
+    return hold_to(g, SERVE_GBNF, text, member);
 }
 
 bool serve_hold_to_choice(serve_generation *g, const json_t *texts, const char *member) {

@@ -17,6 +17,7 @@ typedef struct serve_loaded_model {
     state state;
     ht_model *model;
     ht_engine *engine;
+    serve_grammars *grammars;
     size_t bytes;
     int64_t leases;
     double last_used;
@@ -55,6 +56,7 @@ struct serve_models {
 /* Takes a model that is READY or half loaded apart; without the lock. */
 static void unload(serve_models *m, serve_loaded_model *e) {
     ht_engine_close(e->engine);
+    serve_grammars_free(e->grammars);
     if (e == m->model)
         for (size_t i = 0; i < m->o.n_adapters; i++) {
             ht_adapter_free(m->adapter[i].adapter);
@@ -62,6 +64,7 @@ static void unload(serve_models *m, serve_loaded_model *e) {
         }
     ht_model_free(e->model);
     e->engine = NULL;
+    e->grammars = NULL;
     e->model = NULL;
 }
 
@@ -121,6 +124,7 @@ static ht_status open_adapters(serve_models *m, serve_loaded_model *e, ht_error 
 static ht_status open_model(serve_models *m, serve_loaded_model *e, ht_error *err) {
     ht_status status = m->o.load(e->path, m->o.user, &e->model, err);
     if (!status) status = open_adapters(m, e, err);
+    if (!status) status = serve_grammars_new(e->model, &e->grammars, err);
     if (!status) status = ht_engine_open(e->model, &m->o.engine, &e->engine, err);
     if (status) unload(m, e);
     return status;
@@ -334,6 +338,7 @@ static void fill(serve_loaded_model *e, const adapter_name *a, serve_lease *out)
     *out = (serve_lease){.of = e,
                          .model = e->model,
                          .engine = e->engine,
+                         .grammars = e->grammars,
                          .adapter = a ? a->adapter : NULL,
                          .scale = a ? a->scale : 0,
                          .name = a ? a->name : e->name};

@@ -6,6 +6,7 @@
 #define HT_SERVE_MODELS_H
 
 #include "serve/failure.h"
+#include "serve/grammars.h"
 #include "serve/workers.h"
 
 #include <hearth/engine.h>
@@ -58,6 +59,7 @@ typedef struct serve_lease {
     struct serve_loaded_model *of; /* NULL: none */
     ht_model *model;
     ht_engine *engine;
+    serve_grammars *grammars;
     ht_adapter *adapter; /* of the name that was asked for; NULL: none */
     float scale;
     const char *name; /* of the model or the adapter; aliases are resolved. As long as the models */
