@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <time.h>
 
-enum { KINDS = 7, CASES = KINDS + 3, MOST_ROUNDS = 101, PROMPT = 16 };
+enum { KINDS = 8, CASES = KINDS + 3, MOST_ROUNDS = 101, PROMPT = 16 };
 
 static void stop(const ht_error *err) {
     fprintf(stderr, "bench_probes: %s\n", err->message);

@@ -63,6 +63,8 @@ PARAMETERS = {
     **dict.fromkeys("sequences queue step_tokens kv_bytes priority".split(), "int"),
     "pace": "float", "prefix_bytes": "int | None", "deadline": "float | None", "timeout": "float | None", "salt": "str",
     "on_probe": "Callable[[dict[str, Any]], object] | None", "probes": "str | Sequence[str]",
+    "top_logprobs": "int", "schema": "Mapping[str, Any] | bool | str", "pattern": "str", "space": "str", "token": "int", "grammar": "Grammar",
+    **dict.fromkeys("ordered every_spelling ignore_formats".split(), "bool"),
     "tools": "Sequence[Mapping[str, Any]] | None", "thinking": "bool | None", "variables": "Mapping[str, Any] | None",
 }  # fmt: skip
 
@@ -140,14 +142,15 @@ RESULTS = {
     "statistics": "dict[str, Any]", "cancel": "None",
     "wait": "bool", "result": "str",
     "chat": "Generation", "classify": "list[Classification]", "score": "list[Score]", "batch": "list[Answers]",
-    "inspect": "Inspection", "svg": "str",
+    "inspect": "Inspection", "svg": "str", "matcher": "Matcher", "mask": "memoryview", "accept": "bool", "truncate": "None",
+    **dict.fromkeys("from_json_schema from_regex from_gbnf".split(), "Grammar"),
 }  # fmt: skip
 PROPERTIES = {
     "dtype": "Dtype", "ndim": "int", "size": "int", "shape": "tuple[int, ...]", "itemsize": "int", "nbytes": "int", "T": ARRAY,
     "mT": ARRAY, "at": "Any", "is_float": "bool", "context": "int", "vocab_size": "int", "chat_format": "str | None", "warning": "str | None",
     "parameters": "dict[str, array]", "plan": "dict[str, Any]", **dict.fromkeys(["losses", "valid_losses"], "list[tuple[int, float]]"),
     "metrics": "dict[str, Any]", "info": "dict[str, Any]", "state": "dict[str, Any]", "thinking": "str", "tool_calls": "list[dict[str, Any]]",
-    "tokens": "list[int]", "owners": "list[int]", "reuse": "dict[str, Any]", "answers": "list[AnswerStream]",
+    "tokens": "list[int]", "owners": "list[int]", "reuse": "dict[str, Any]", "answers": "list[AnswerStream]", "ending": "str",
     "metrics": "dict[str, Any]", "state": "dict[str, Any]", "thinking": "str", "tool_calls": "list[dict[str, Any]]", "text": "str",
     "tokens": "list[int]", "owners": "list[int]",
 }  # fmt: skip
@@ -218,6 +221,7 @@ SPECIAL = {
         "def __enter__(self) -> Session: ...",
         "def __exit__(self, *_: object) -> None: ...",
     ],
+    "Matcher": ["def __len__(self) -> int: ..."],
     "BackendModel": ["def __enter__(self) -> BackendModel: ...", "def __exit__(self, *_: object) -> None: ..."],
     "Inspection": [
         "def __getitem__(self, name: str) -> array: ...",
@@ -230,7 +234,7 @@ SPECIAL = {
 # Classes whose __init__ is left out.
 NOT_MADE_BY_PROGRAMS = {
     "Generation", "Model", "BackendModel", "Adapter", "Lora", "FineTuned", "Dtype", "DeviceType", *(c.__name__ for c in TUPLES),
-    "Inspection", "AnswerStream", "Request",
+    "Inspection", "AnswerStream", "Request", "Grammar",
 }  # fmt: skip
 
 # ---- signatures ----
@@ -293,6 +297,8 @@ def class_of(name, cls):
             lines.append(f"@property\n    def {member}(self) -> {PROPERTIES[member]}: ...")
             if getattr(value, "fset", None):
                 lines.append(f"@{member}.setter\n    def {member}(self, {member}: {PROPERTIES[member]}) -> None: ...")
+        elif isinstance(value, classmethod):
+            lines.append("@classmethod\n    " + definition(name, member, value.__func__, method=True).replace("(self", "(cls", 1))
         elif callable(value):
             lines.append(definition(name, member, value, method=True))
     lines += SPECIAL.get(name, [])

@@ -9,6 +9,7 @@ from . import (
     _files,
     _finetune,
     _functions,
+    _grammar,
     _index,
     _inspect,
     _lora,
@@ -47,6 +48,7 @@ from ._dtype import (
 from ._engine import *  # noqa: F403
 from ._files import *  # noqa: F403
 from ._finetune import *  # noqa: F403
+from ._grammar import *  # noqa: F403
 from ._inspect import *  # noqa: F403
 from ._library import Busy, Error
 from ._lora import *  # noqa: F403
@@ -67,6 +69,7 @@ __all__ = [
     *_engine.__all__,
     *_files.__all__,
     *_finetune.__all__,
+    *_grammar.__all__,
     *_inspect.__all__,
     *_lora.__all__,
     *_many.__all__,

@@ -20,7 +20,6 @@ from ._structs import (
     ht_cancel,
     ht_engine_options,
     ht_engine_statistics,
-    ht_metrics,
     ht_request,
     ht_reuse,
 )
@@ -58,7 +57,7 @@ class _Report:
 
     def __init__(self, report):
         self.status, self.message = report.status, report.message.decode("utf-8", "replace")
-        self.metrics = {name: getattr(report.metrics, name) for name, _ in ht_metrics._fields_}
+        self.metrics = _model.ended(report.metrics)
         self.metrics.update(queue_seconds=report.queue_seconds, set_back=report.set_back)
         self.reuse = _reuse_of(report.reuse)
         n = report.metrics.generated_tokens
@@ -358,8 +357,7 @@ class AnswerStream:
         report = self._answer.report
         if report is None:
             return {}
-        finish = "closed" if self._answer.cancelled else _model._FINISHES[report.metrics["finish"]]
-        return {**report.metrics, "finish": finish}
+        return {**report.metrics, **_model.CLOSED} if self._answer.cancelled else dict(report.metrics)
 
     @property
     def reuse(self):
@@ -543,7 +541,7 @@ class Engine:
         return request
 
     def submit(self, prompt, *, n=1, priority=0, deadline=None, salt="", adapters=(), tools=None, thinking=None,
-               variables=None, on_probe=None, probes=(), **options):  # fmt: skip
+               variables=None, on_probe=None, probes=(), top_logprobs=0, **options):  # fmt: skip
         """Queues a Request; its answer may be iterated over at once. `prompt` is a text, token ids, or a conversation as a list of
         messages, which is answered as by Model.chat. `n` answers are drawn with the seed, the seed plus 1 and so on. Of requests
         that wait the highest `priority` goes first. After `deadline` seconds it is cancelled. Prefixes of prompts are shared
@@ -552,7 +550,7 @@ class Engine:
         n, priority = lib.integer(n, "n", 1, lib.INT32[1]), lib.integer(priority, "priority", *lib.INT32)
         request = self._request(prompt, adapters, salt, tools, thinking, variables, options)
         asked, number, ticket = [_Answer() for _ in range(n)], next(_numbers), c_uint64()
-        _probes.ask(request.how, on_probe, probes, _PROBE, number)
+        _probes.ask(request.how, on_probe, probes, top_logprobs, _PROBE, number)
         request.n, request.priority, request.deadline = n, priority, 0.0 if deadline is None else deadline
         request.piece, request.end, request.user = cast(_PIECE, c_void_p), cast(_END, c_void_p), number
         made = Request(self, asked, ticket)  # before: an interrupt, too, leaves it to be dropped

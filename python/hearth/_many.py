@@ -72,7 +72,7 @@ class Score(NamedTuple):
 
 class Answer(NamedTuple):
     """An answer: its text and tokens, why it ended ("stop" or "length"), and the thoughts and calls of tools of a conversation's.
-    `error`: why it is not whole."""
+    `error`: why it is not whole. `stop` and `stop_id` as in Generation.metrics."""
 
     error: Exception | None
     text: str
@@ -82,6 +82,8 @@ class Answer(NamedTuple):
     tool_calls: list[dict[str, Any]]
     prompt_tokens: int
     reused_tokens: int
+    stop: int | None
+    stop_id: int | None
 
 
 class Answers(NamedTuple):
@@ -288,10 +290,11 @@ def _read_answer(a):
     report = a.report.contents
     n = report.metrics.generated_tokens
     tokens = list((c_int32 * n).from_address(report.token)) if n else []
-    return Answer(_error_of(report.status, report.message), _text_at(a.text, a.n_text), tokens,
-                  _model._FINISHES[report.metrics.finish], _text_at(a.thinking, a.n_thinking),
+    metrics = _model.ended(report.metrics)
+    return Answer(_error_of(report.status, report.message), _text_at(a.text, a.n_text), tokens, metrics["finish"],
+                  _text_at(a.thinking, a.n_thinking),
                   [_read_call(a.calls[i]) for i in range(a.n_calls)], report.metrics.prompt_tokens + report.reuse.reused,
-                  report.reuse.reused)  # fmt: skip
+                  report.reuse.reused, metrics["stop"], metrics["stop_id"])  # fmt: skip
 
 
 def batch(model, requests, adapters, on_result, options):

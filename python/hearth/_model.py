@@ -9,6 +9,7 @@ import os
 import queue
 import threading
 import weakref
+from collections.abc import Mapping
 from ctypes import (
     CFUNCTYPE,
     POINTER,
@@ -29,6 +30,7 @@ from . import _library as lib
 from ._adapter import Adapter
 from ._array import array
 from ._dtype import bfloat16, float16, float32, int8
+from ._grammar import Grammar
 from ._structs import (
     HT_ANSWER_CALL,
     HT_ANSWER_TEXT,
@@ -43,6 +45,7 @@ from ._structs import (
     ht_device_options,
     ht_forward_options,
     ht_generate_options,
+    ht_logit_bias,
     ht_metrics,
     ht_model_options,
     ht_sampler_options,
@@ -155,22 +158,47 @@ class _Chat:
         _chat_free(self._handle)
 
 
+def _biases(biases):
+    """Of a dict of ids, or of pairs."""
+    pairs = biases.items() if isinstance(biases, Mapping) else biases or ()
+    found = [ht_logit_bias(lib.integer(i, "a token id of logit_bias", *lib.INT32), bias) for i, bias in pairs]
+    return (ht_logit_bias * len(found))(*found)
+
+
+CLOSED = {"finish": "closed", "stop": None, "stop_id": None}
+
+
+def ended(metrics):
+    """ht_metrics as a dict: why the answer ended as a name, and what stopped it as None where that is not it."""
+    values = {name: getattr(metrics, name) for name, _ in ht_metrics._fields_}
+    stopped = values["finish"] == HT_FINISH_STOP
+    for name in "stop", "stop_id":
+        values[name] = values[name] if stopped and values[name] >= 0 else None
+    return {**values, "finish": _FINISHES[values["finish"]]}
+
+
 def _options(max_tokens=256, temperature=0.0, top_k=0, top_p=0.0, min_p=0.0, repeat_penalty=1.0, repeat_window=64, seed=0,
-             stop=(), ignore_eos=False, parse_special=False, lookup=False, draft=None, guesses=0):  # fmt: skip
+             stop=(), ignore_eos=False, parse_special=False, lookup=False, draft=None, guesses=0, presence_penalty=0.0,
+             frequency_penalty=0.0, logit_bias=(), grammar=None):  # fmt: skip
     if draft is not None and not isinstance(draft, Model):
         raise TypeError(f"the draft is a {type(draft).__name__}, expected a model")
+    if grammar is not None and not isinstance(grammar, Grammar):
+        raise TypeError(f"the grammar is a {type(grammar).__name__}, expected a Grammar: Grammar.from_regex and its kin make one")
     stop = [stop] if isinstance(stop, str) else list(stop)
     strings = (c_char_p * len(stop))(*(_text(s, "stop string") for s in stop))
     sampler = lib.options(ht_sampler_options, temperature=temperature, top_k=lib.integer(top_k, "top_k", *lib.INT32),
         top_p=top_p, min_p=min_p, repeat_penalty=repeat_penalty,
         repeat_window=lib.integer(repeat_window, "repeat_window", *lib.INT32), seed=lib.integer(seed, "seed", *lib.UINT64),
+        presence_penalty=presence_penalty, frequency_penalty=frequency_penalty,
     )  # fmt: skip
+    sampler.logit_bias = biases = _biases(logit_bias)
+    sampler.n_logit_bias = len(biases)
     how = lib.options(ht_generate_options, max_tokens=lib.integer(max_tokens, "max_tokens", 1, lib.INT32[1]),
         sampler=ctypes.pointer(sampler), stop=strings, n_stop=len(stop), ignore_eos=ignore_eos,
         parse_special=parse_special, lookup=lookup, draft=draft and draft._handle,
-        guesses=lib.integer(guesses, "guesses", *lib.INT32),
+        guesses=lib.integer(guesses, "guesses", *lib.INT32), grammar=grammar and grammar._handle,
     )  # fmt: skip
-    how.held = draft
+    how.held = draft, grammar
     return how
 
 
@@ -198,13 +226,13 @@ class _Answer:
     """What the thread that computes an answer shares with the iterator; it does not hold the latter, so that one which is
     dropped ends."""
 
-    def __init__(self, options, start, in_parts, on_probe, probes):
+    def __init__(self, options, start, in_parts, on_probe, probes, top_logprobs):
         self.options, self.start, self.pieces, self.metrics, self.closed = options, start, queue.SimpleQueue(), ht_metrics(), False
         self.cancel, self.done, self.thoughts, self.calls, self.failure = ht_cancel(), threading.Event(), [], [], None
         options.cancel = ctypes.pointer(self.cancel)
         self.fn = _ANSWER(self.put_part) if in_parts else _TEXT(self.put)
         self.on_probe = on_probe
-        _probes.ask(options, on_probe, probes, _probes.FUNCTION(self.observe))
+        _probes.ask(options, on_probe, probes, top_logprobs, _probes.FUNCTION(self.observe))
 
     def put(self, text, n, user):
         self.pieces.put(ctypes.string_at(text, n).decode("utf-8", "replace"))
@@ -246,9 +274,9 @@ class Generation:
     first piece asked for. close(), which leaving a `with` block and dropping the iterator do, too, ends it. Thoughts and calls
     of tools in the answer of a chat are no pieces: they are in `thinking` and `tool_calls`."""
 
-    def __init__(self, session, options, start, in_parts=False, on_probe=None, probes=()):
+    def __init__(self, session, options, start, in_parts=False, on_probe=None, probes=(), top_logprobs=0):
         self._session, self._thread, self._ended = session, None, True  # until there is something to end
-        self._answer = _Answer(options, start, in_parts, on_probe, probes)
+        self._answer = _Answer(options, start, in_parts, on_probe, probes, top_logprobs)
         self._ended = False
 
     def _begin(self):
@@ -317,9 +345,9 @@ class Generation:
     @property
     def metrics(self):
         """What was counted and measured, once the answer has ended: `finish` is "stop", "length", or "closed"; None after a
-        failure."""
-        values = {name: getattr(self._answer.metrics, name) for name, _ in ht_metrics._fields_}
-        return {**values, "finish": "closed" if self._answer.closed else _FINISHES[values["finish"]]}
+        failure. With "stop", `stop` is the place of a text in the option `stop`, or `stop_id` the token that ended it, and the
+        other None; both where the grammar's text could only end."""
+        return {**ended(self._answer.metrics), **(CLOSED if self._answer.closed else {})}
 
 
 class Session:
@@ -412,24 +440,27 @@ class Session:
         if getattr(self, "_handle", None):
             self.close()
 
-    def generate(self, prompt, *, on_probe=None, probes=(), **options):
+    def generate(self, prompt, *, on_probe=None, probes=(), top_logprobs=0, **options):
         """A Generation that goes on after `prompt`, a text or token ids. Options, with what they are by default:
         max_tokens=256, temperature=0.0 (the most likely token), top_k=0, top_p=0.0, min_p=0.0, repeat_penalty=1.0,
-        repeat_window=64, seed=0, stop=() (a string or several), ignore_eos=False.
+        repeat_window=64, seed=0, stop=() (a string or several), ignore_eos=False; presence_penalty=0.0 and frequency_penalty=0.0,
+        taken from the logits of tokens that the answer has already, once and for each time; logit_bias={}, numbers to add to
+        logits by token id; grammar=None, a Grammar that the answer has to be a text of.
 
         Some tokens ahead are guessed with lookup=True from the text so far, with draft= a smaller model of the same
         tokens, at most `guesses` in a step (0: as many as are worth it): the answer is the same, and sooner where they are right.
 
         on_probe is called on the thread that computes with a dict of each thing observed, for each token: all, or the
-        `probes` "token", "top", "entropy", "cache", "memory", "router" and "residual"; then nothing is guessed."""
+        `probes` "token", "top", "entropy", "cache", "memory", "router", "residual" and "logprob", the last with as many of the
+        likeliest tokens as top_logprobs says, 20 at most; then nothing is guessed."""
         how = _options(**options)
         if isinstance(prompt, str):
             text = _text(prompt, "prompt")
-            return Generation(self, how, lambda s, *rest: _generate_text(s, text, *rest), False, on_probe, probes)
+            return Generation(self, how, lambda s, *rest: _generate_text(s, text, *rest), False, on_probe, probes, top_logprobs)
         ids, n = _ids(prompt)
-        return Generation(self, how, lambda s, *rest: _generate(s, ids, n, *rest), False, on_probe, probes)
+        return Generation(self, how, lambda s, *rest: _generate(s, ids, n, *rest), False, on_probe, probes, top_logprobs)
 
-    def chat(self, messages, *, tools=None, thinking=None, variables=None, on_probe=None, probes=(), **options):
+    def chat(self, messages, *, tools=None, thinking=None, variables=None, on_probe=None, probes=(), top_logprobs=0, **options):
         """A Generation of the assistant's answer to a conversation: a list of {"role": ..., "content": ...}, or a text that
         the user says. A content may be a list of parts, {"type": "text", "text": ...}, and None for an empty one; answers may
         have "tool_calls", and the role "tool" has results. `tools` describes what the model may call, `thinking` turns its
@@ -437,7 +468,7 @@ class Session:
         the conversation is not computed again. Options as in generate; with parse_special=True special tokens that messages
         spell are some."""
         how, given = _options(**options), _Chat(messages, tools, thinking, variables)
-        return Generation(self, how, lambda s, *rest: _generate_chat(s, given._handle, *rest), True, on_probe, probes)
+        return Generation(self, how, lambda s, *rest: _generate_chat(s, given._handle, *rest), True, on_probe, probes, top_logprobs)
 
     def logits(self, prompt, last=False):
         """Appends a text or token ids; the logits after each token, float32 [n, vocab], or [vocab] after the last one."""

@@ -8,6 +8,7 @@ from ._structs import (
     HT_PROBE_ALL,
     HT_PROBE_CACHE,
     HT_PROBE_ENTROPY,
+    HT_PROBE_LOGPROB,
     HT_PROBE_MEMORY,
     HT_PROBE_RESIDUAL,
     HT_PROBE_ROUTER,
@@ -42,6 +43,8 @@ _MEMBERS = {
     HT_PROBE_MEMORY: lambda p: {"pressure": p.pressure, "bytes": p.memory_bytes, "peak": p.memory_peak, "limit": p.memory_limit},
     HT_PROBE_ROUTER: lambda p: {"layers": _routes(p)},
     HT_PROBE_RESIDUAL: lambda p: {"norms": _floats(p.norms, p.n_layers)},
+    HT_PROBE_LOGPROB: lambda p: {"token": p.token, "logprob": p.log_probability,
+                                 "top": [(t.id, t.log_probability) for t in p.likeliest[: p.n_likeliest]]},
 }  # fmt: skip
 
 
@@ -50,10 +53,11 @@ def seen(p):
     return {"probe": _name(p.kind).decode(), "index": p.index, "position": p.position, **_MEMBERS[p.kind](p)}
 
 
-def ask(how, on_probe, probes, function, user=None):
+def ask(how, on_probe, probes, top_logprobs, function, user=None):
     """Sets the probes of ht_generate_options, which `function` takes and hands to on_probe."""
+    top_logprobs = lib.integer(top_logprobs, "top_logprobs", *lib.INT32)
     if on_probe is None:
-        if probes:
+        if probes or top_logprobs:
             raise ValueError("probes are asked for, but there is no on_probe to take them")
         return
     if not callable(on_probe):
@@ -62,6 +66,7 @@ def ask(how, on_probe, probes, function, user=None):
     unknown = [name for name in names if name not in NAMES]
     if unknown:
         raise ValueError(f"{unknown[0]!r} is no probe; {', '.join(NAMES)} are")
-    options = lib.options(ht_probe_options, kinds=sum({NAMES[name] for name in names}), fn=cast(function, c_void_p), user=user)
+    options = lib.options(ht_probe_options, kinds=sum({NAMES[name] for name in names}), fn=cast(function, c_void_p), user=user,
+                          top_logprobs=top_logprobs)  # fmt: skip
     how.probes = ctypes.pointer(options)
     how.probing = options, function, on_probe  # for as long as the options live

@@ -112,6 +112,14 @@ HT_PROBE_RESIDUAL = 64
 HT_PROBE_LOGPROB = 128
 HT_PROBE_ALL = 255
 
+HT_SCHEMA_SPACE_LINES = 0
+HT_SCHEMA_SPACE_NONE = 1
+HT_SCHEMA_SPACE_ANY = 2
+
+HT_ENDING_NOT = 0
+HT_ENDING_MAY = 1
+HT_ENDING_MUST = 2
+
 
 class ht_error(Structure):
     _fields_ = [
@@ -832,4 +840,14 @@ class ht_probe(Structure):
         ("log_probability", c_double),
         ("n_likeliest", c_int32),
         ("likeliest", POINTER(ht_token_probability)),
+    ]
+
+
+class ht_schema_options(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("space", c_int),
+        ("ordered", c_bool),
+        ("every_spelling", c_bool),
+        ("ignore_formats", c_bool),
     ]

@@ -205,12 +205,10 @@ static ht_status run_with(run *r, ht_mlx_model *m, const char *command, ht_error
     if (!st) st = read_answer(r, err);
     const ht_status ended = ht_token_output_end(r->output, &r->metrics->finish, st ? NULL : err);
     report(r);
-    if (st) {
-        r->metrics->finish = 0;
-        r->metrics->stop = r->metrics->stop_id = -1;
-    }
+    if (!st) st = ended;
+    ht_metrics_end(r->metrics, st);
     ht_mlx_leave(&r->call);
-    return st ? st : ended;
+    return st;
 }
 
 static bool has_text(const ht_tokenizer *t, const int32_t *ids, size_t n) {

@@ -159,7 +159,7 @@ static void say_end(ht_engine_answer *a) {
         report.status = HT_OK;
         report.message = "";
         report.metrics.finish = HT_FINISH_CALLBACK;
-        report.metrics.stop = report.metrics.stop_id = -1;
+        ht_metrics_end(&report.metrics, HT_OK);
         report.metrics.generated_tokens = a->refused_tokens;
     }
     if (r->end) r->end(&report, r->user);

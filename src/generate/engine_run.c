@@ -100,10 +100,7 @@ static void end_answer(ht_engine_answer *a, ht_status status, const ht_error *er
     }
     a->metrics = final_metrics(a);
     if (a->begun && !(a->token = copy_tokens(a)) && !status) status = ht_fail_memory(&a->err, 0, "the answer's tokens");
-    if (status) {
-        a->metrics.finish = 0;
-        a->metrics.stop = a->metrics.stop_id = -1;
-    }
+    ht_metrics_end(&a->metrics, status);
     if (a->begun && (!status || status == HT_ERR_CANCELLED)) keep_prefix(a, true);
     a->reuse.computed = a->metrics.prompt_tokens;
     free_parts(a);

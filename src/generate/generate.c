@@ -59,6 +59,7 @@ static ht_status run_from(ht_generation *g, const int32_t *prompt, size_t n, ht_
     if (!g->new_turn && !status) status = ht_generation_check_prompt(g->s, n, err);
     if (!status) status = ht_generation_begin(g, fn, user, err);
     if (!status) status = g->new_turn ? generate_turn(g, prompt, n, err) : generate(g, prompt, n, err);
+    ht_metrics_end(&g->metrics, status);
     report(g, metrics);
     ht_generation_end(g);
     return status;

@@ -7,6 +7,11 @@
 
 /* Figures of a call that has done nothing yet. */
 static inline ht_metrics ht_metrics_none(void) { return (ht_metrics){.stop = -1, .stop_id = -1}; }
+/* At the end of a call: a failure has no finish, and stops are those of HT_FINISH_STOP alone, which a reader may still refuse. */
+static inline void ht_metrics_end(ht_metrics *m, ht_status status) {
+    if (status) m->finish = 0;
+    if (m->finish != HT_FINISH_STOP) m->stop = m->stop_id = -1;
+}
 
 typedef struct ht_token_output {
     const ht_tokenizer *tokenizer; /* lent; NULL only where nobody wants text */

@@ -217,10 +217,10 @@ class GuessesAndProbes(WithTinyModel):
         session = self.model.session()
         answer = "".join(session.generate("hello", on_probe=seen.append, **self.HOW))
         self.assertEqual(answer, "".join(self.model.generate("hello", **self.HOW)))
-        names = ["token", "top", "entropy", "cache", "memory", "residual"]  # there are no experts
+        names = ["token", "top", "entropy", "cache", "memory", "residual", "logprob"]  # there are no experts
         self.assertEqual([p["probe"] for p in seen], names * 60)
         self.assertEqual([p["index"] for p in seen], [i for i in range(60) for _ in names])
-        token, top, entropy, cache, memory, residual = seen[-6:]
+        token, top, entropy, cache, memory, residual, logprob = seen[-7:]
         self.assertEqual(token["token"], top["top"][0][0])
         logits = self.model.logits(self.model.tokenize("hello"), last=True).tolist()
         best = sorted(range(len(logits)), key=lambda i: -logits[i])[:8]
@@ -230,6 +230,8 @@ class GuessesAndProbes(WithTinyModel):
         self.assertAlmostEqual(seen[2]["entropy"], -sum(p * math.log(p) for p in chances), places=5)
         self.assertEqual(cache["positions"], cache["context"] * cache["pressure"])
         self.assertEqual(len(residual["norms"]), 2)
+        self.assertEqual((logprob["token"], logprob["top"]), (token["token"], []))
+        self.assertAlmostEqual(seen[6]["logprob"], math.log(chances[seen[0]["token"]]), places=5)
         self.assertGreater(memory["peak"], 0)
         self.assertGreater(entropy["entropy"], 0)
 

@@ -143,27 +143,28 @@ static void alone(int way, int32_t chunk, bool lookup, ht_model *draft, const in
 }
 
 /* With little memory answers are set back in their middle, and computed again. */
-static void in_engines(bool lookup, size_t kv_bytes, int32_t prompt[WAYS][LONG], int32_t want[WAYS][ANSWER]) {
+static void in_engines(bool lookup, int32_t sequences, size_t kv_bytes, int32_t prompt[WAYS][LONG],
+                       int32_t want[WAYS][ANSWER]) {
     static answered got[WAYS];
+    ht_logit_bias lent[WAYS][4];
     ht_engine *e;
     ht_error err = {0};
     const ht_engine_options how =
-        OPTIONS(ht_engine_options, with.sequences = WAYS, with.kv_bytes = kv_bytes, with.prefix_bytes = 0);
+        OPTIONS(ht_engine_options, with.sequences = sequences, with.kv_bytes = kv_bytes, with.prefix_bytes = 0);
     assert_int_equal(ht_engine_open(model, &how, &e, &err), HT_OK);
     memset(got, 0, sizeof got);
     for (int way = 0; way < WAYS; way++) {
-        ht_logit_bias lent[4];
-        memcpy(lent, some, sizeof lent);
+        memcpy(lent[way], some, sizeof some);
         ht_sampler_options sampler = sampler_of(way);
-        sampler.logit_bias = lent;
+        sampler.logit_bias = lent[way];
         const ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = ANSWER, with.ignore_eos = true,
                                               with.sampler = &sampler, with.lookup = lookup);
         const ht_request r = OPTIONS(ht_request, with.ids = prompt[way], with.n_ids = LONG, with.options = &o,
                                      with.end = take_end, with.user = &got[way]);
         ht_ticket ticket;
         if (ht_engine_submit(e, &r, &ticket, &err)) fail_msg("%s", err.message);
-        memset(lent, 0, sizeof lent); /* the request has its own */
     }
+    memset(lent, 0, sizeof lent); /* requests have their own */
     ht_engine_wait(e, 0);
     const int64_t set_back = ht_engine_get_statistics(e).set_back;
     ht_engine_close(e);
@@ -189,9 +190,10 @@ static void the_same_everywhere(void **state) {
         alone(way, 64, false, model, prompt[way], other);
         assert_memory_equal(other, want[way], sizeof other);
     }
-    in_engines(false, 0, prompt, want);
-    in_engines(true, 0, prompt, want);
-    in_engines(false, 4 * ht_cache_bytes(model, 256, 512), prompt, want);
+    in_engines(false, 1, 0, prompt, want);
+    in_engines(false, WAYS, 0, prompt, want);
+    in_engines(true, WAYS, 0, prompt, want);
+    in_engines(false, WAYS, 4 * ht_cache_bytes(model, 256, 512), prompt, want);
 }
 
 /* ---- grammars ---- */

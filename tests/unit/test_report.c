@@ -60,7 +60,7 @@ static void what_it_says(void **state) {
     assert_true(r->prefix_hit_rate > 0.9 && r->prefix_hit_rate < 1);
     assert_string_equal(r->prefix_note, "");
     assert_true(r->state_bytes > 1000 && r->cache_bytes > 1000);
-    assert_int_equal(r->n_probes, 6); /* there are no experts */
+    assert_int_equal(r->n_probes, 7); /* there are no experts */
     for (int32_t i = 0; i < r->n_probes; i++) assert_int_equal(r->probes[i].count, 20);
     assert_string_equal(r->probes[1].name, "top");
     assert_true(r->probe_overhead > -1);
