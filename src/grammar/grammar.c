@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/options.h"
+#include "grammar/answer_rules.h"
 #include "grammar/gbnf.h"
 #include "grammar/masks.h"
 #include "grammar/regex_syntax.h"
@@ -26,13 +27,15 @@ struct ht_grammar {
     const ht_token_trie *trie;
     int32_t *ending; /* [n_ending] */
     int n_ending;
-    ht_model *model;     /* NULL: none */
+    ht_spelled_token *spelled; /* texts are the tokenizer's; NULL: none */
+    ht_model *model;           /* NULL: none */
     size_t budget, base; /* bytes beyond `base`, those of the grammar itself and of the texts that were read again */
     uint64_t generation; /* counts how often everything was forgotten */
 };
 
 struct ht_matcher {
     ht_grammar *g;
+    ht_grammar_start start;
     uint64_t generation;     /* in which the configurations are */
     int32_t *token;          /* [n] */
     uint32_t *configuration; /* [n + 1] before each token and behind the last one */
@@ -54,6 +57,7 @@ void ht_grammar_free(ht_grammar *g) {
     ht_model_free(g->model);
     pthread_mutex_destroy(&g->lock);
     free(g->ending);
+    free(g->spelled);
     free(g);
 }
 
@@ -100,11 +104,38 @@ void ht_grammar_set_budget(ht_grammar *g, size_t bytes) {
     pthread_mutex_unlock(&g->lock);
 }
 
+ht_status ht_grammar_spell(ht_grammar *g, const ht_tokenizer *t, const char *const *marks, size_t n, ht_error *err) {
+    int n_spelled = 0;
+    if (!(g->spelled = calloc(n + 1, sizeof *g->spelled))) return ht_fail_memory(err, n, "a grammar");
+    for (size_t i = 0; i < n; i++) {
+        const int32_t id = ht_tokenizer_find(t, marks[i]);
+        bool known = id < 0 || !ht_tokenizer_is_special(t, id);
+        for (int k = 0; k < n_spelled; k++) known = known || g->spelled[k].token == id;
+        for (int k = 0; k < g->n_ending; k++) known = known || g->ending[k] == id;
+        if (!known) g->spelled[n_spelled++] = (ht_spelled_token){id, ht_tokenizer_piece(t, id)};
+    }
+    ht_masks_spell(g->masks, g->spelled, n_spelled);
+    return HT_OK;
+}
+
+/* A grammar for a model, whose answers may have a thought before the text. */
 static ht_status for_model(ht_model *m, ht_rules *rules, ht_grammar **out, ht_error *err) {
     const ht_token_trie *trie;
-    const ht_status status = ht_model_token_trie(m, &trie, err);
-    if (!status) return ht_grammar_new(rules, trie, m->stop_ids, m->n_stop_ids, m, out, err);
-    ht_rules_free(rules);
+    const ht_thought_notation *t = m->chat.template ? ht_chat_template_thought(m->chat.template) : NULL;
+    ht_status status = ht_model_token_trie(m, &trie, err);
+    if (!status) {
+        ht_answer_rules_add_thoughts(rules, t);
+        status = ht_rules_status(rules, err);
+    }
+    if (status) {
+        ht_rules_free(rules);
+        return status;
+    }
+    status = ht_grammar_new(rules, trie, m->stop_ids, m->n_stop_ids, m, out, err);
+    if (!status && t) status = ht_grammar_spell(*out, m->tokenizer, (const char *const[]){t->open, t->close}, 2, err);
+    if (!status) return HT_OK;
+    ht_grammar_free(*out);
+    *out = NULL;
     return status;
 }
 
@@ -174,8 +205,9 @@ static bool is_ending(const ht_grammar *g, int32_t token) {
 
 static uint32_t behind(const ht_grammar *g, uint32_t configuration, int32_t token) {
     size_t n;
-    const char *text = ht_token_trie_text(g->trie, token, &n);
-    return n ? ht_automaton_feed(g->automaton, configuration, text, n) : 0;
+    const char *text = ht_masks_text(g->masks, token, &n);
+    if (n) return ht_automaton_feed(g->automaton, configuration, text, n);
+    return ht_automaton_is_free(g->automaton, configuration) ? configuration : 0;
 }
 
 /* Finds the configurations of the text anew when they were forgotten. */
@@ -183,7 +215,7 @@ static ht_status catch_up(ht_matcher *m, ht_error *err) {
     ht_grammar *g = m->g;
     if (m->generation == g->generation) return HT_OK;
     const size_t before = ht_automaton_bytes(g->automaton);
-    m->configuration[0] = g->automaton->start;
+    m->configuration[0] = g->automaton->start[m->start];
     for (size_t i = 0; i < m->n; i++) m->configuration[i + 1] = behind(g, m->configuration[i], m->token[i]);
     m->generation = g->generation;
     g->base += ht_automaton_bytes(g->automaton) - before; /* a long text may need more than the budget by itself */
@@ -202,8 +234,13 @@ static ht_status make_room(ht_grammar *g, ht_error *err) {
 }
 
 ht_status ht_matcher_new(ht_grammar *g, ht_matcher **out, ht_error *err) {
+    return ht_matcher_new_at(g, HT_START_TEXT, out, err);
+}
+
+ht_status ht_matcher_new_at(ht_grammar *g, ht_grammar_start start, ht_matcher **out, ht_error *err) {
     ht_matcher *m = *out = calloc(1, sizeof *m);
     if (!m) return ht_fail_memory(err, sizeof *m, "a matcher");
+    m->start = (int)start < g->automaton->rules->n_starts ? start : HT_START_TEXT;
     m->g = ht_grammar_retain(g);
     m->capacity = 64;
     m->token = malloc(m->capacity * sizeof *m->token);
@@ -256,12 +293,6 @@ static bool reserve(ht_matcher *m) {
     return token && configuration;
 }
 
-static bool goes_on(const ht_automaton *a, uint32_t configuration) {
-    size_t n;
-    ht_automaton_threads(a, configuration, &n);
-    return n || ht_automaton_may_end(a, configuration);
-}
-
 ht_status ht_matcher_accept(ht_matcher *m, int32_t token, bool *allowed, ht_error *err) {
     ht_grammar *g = m->g;
     *allowed = false;
@@ -273,7 +304,7 @@ ht_status ht_matcher_accept(ht_matcher *m, int32_t token, bool *allowed, ht_erro
     else if (!status) {
         const uint32_t next = behind(g, m->configuration[m->n], token);
         status = ht_automaton_status(g->automaton, err);
-        *allowed = !status && goes_on(g->automaton, next);
+        *allowed = !status && ht_automaton_is_live(g->automaton, next);
         if (*allowed) {
             m->token[m->n++] = token;
             m->configuration[m->n] = next;
