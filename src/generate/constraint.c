@@ -1,7 +1,8 @@
-/* Constraints of answers to conversations: the grammar of the options, behind the thoughts. */
+/* Constraints of answers to conversations: the grammar of the options behind the thoughts, or that of the tools. */
 #include "generate/constraint.h"
 
-#include "generate/chat.h"
+#include "base/error.h"
+#include "generate/tool_cache.h"
 #include "models/model.h"
 
 #include <string.h>
@@ -30,9 +31,17 @@ static ht_grammar_start start_of(const ht_model *m, const ht_chat *chat, const c
 
 ht_status ht_constraint_of_chat(ht_model *m, const ht_chat *chat, const ht_generate_options *options,
                                 const char *prompt, size_t n, ht_constraint *out, ht_error *err) {
-    (void)err;
+    const bool has_choice = chat->tool_choice != HT_TOOL_CHOICE_FREE;
     *out = (ht_constraint){0};
-    if (!options->grammar) return HT_OK;
-    *out = (ht_constraint){ht_grammar_retain(options->grammar), start_of(m, chat, prompt, n)};
-    return HT_OK;
+    if (options->grammar && has_choice && chat->tool_choice != HT_TOOL_CHOICE_NONE)
+        return ht_fail(err, HT_ERR_UNSUPPORTED,
+                       "a grammar for the answer and a choice of tools: its text cannot be a call; set one of the two");
+    if (!options->grammar && !has_choice) return HT_OK;
+    ht_status status = HT_OK;
+    if (options->grammar)
+        out->grammar = ht_grammar_retain(options->grammar);
+    else
+        status = ht_tool_cache_find(m, chat, &out->grammar, err);
+    out->start = start_of(m, chat, prompt, n);
+    return status;
 }

@@ -43,7 +43,7 @@ static ht_status begin_speculation(ht_generation *g, ht_error *err) {
 static ht_status begin_grammar(ht_generation *g, ht_error *err) {
     const ht_model *m = g->s->model;
     if (!g->constraint.grammar) g->constraint = (ht_constraint){g->o.grammar, HT_START_TEXT};
-    if (!ht_grammar_is_for(g->constraint.grammar, m))
+    if (g->o.grammar && !ht_grammar_is_for(g->o.grammar, m))
         return ht_fail(err, HT_ERR_ARGUMENT, "the grammar was compiled for another model: its tokens are other ones");
     const ht_status status = ht_sampler_constrain(g->sampler, err);
     return status ? status : ht_matcher_new_at(g->constraint.grammar, g->constraint.start, &g->matcher, err);

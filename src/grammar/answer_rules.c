@@ -5,7 +5,8 @@
 
 ht_re ht_answer_blanks(ht_regexes *re, uint32_t most) {
     ht_byte_set set = {{0}};
-    ht_byte_set_add(&set, '\t', '\r');
+    ht_byte_set_add(&set, '\t', '\n');
+    ht_byte_set_add(&set, '\r', '\r');
     ht_byte_set_add(&set, ' ', ' ');
     return ht_re_repeat(re, ht_re_bytes(re, &set), 0, most);
 }
@@ -22,7 +23,7 @@ static bool overlaps(const char *first, const char *second) {
     return false;
 }
 
-ht_re ht_answer_until(ht_regexes *re, const char *mark, const char *const *others, size_t n_others) {
+ht_re ht_answer_until(ht_regexes *re, const char *mark, const char *const *others, size_t n_others, ht_re not_before) {
     const ht_re end = ht_re_text(re, mark, strlen(mark));
     ht_re before = containing(re, mark);
     bool overlap = overlaps(mark, mark);
@@ -30,6 +31,7 @@ ht_re ht_answer_until(ht_regexes *re, const char *mark, const char *const *other
         before = ht_re_either(re, before, containing(re, others[i]));
         overlap = overlap || overlaps(others[i], mark);
     }
+    before = ht_re_either(re, before, not_before);
     const ht_re text = ht_re_concat(re, ht_re_not(re, before), end);
     if (!overlap) return text;
     /* What overlaps the mark has ended before it: no beginning of the text, but the whole, has a mark. */
@@ -41,7 +43,7 @@ ht_re ht_answer_until(ht_regexes *re, const char *mark, const char *const *other
         later = ht_re_either(
             re, later,
             ht_re_concat(re, ht_re_concat(re, HT_RE_ALL, ht_re_text(re, others[i], strlen(others[i]))), more));
-    return ht_re_both(re, ht_re_concat(re, HT_RE_ALL, end), ht_re_not(re, later));
+    return ht_re_both(re, ht_re_concat(re, ht_re_not(re, not_before), end), ht_re_not(re, later));
 }
 
 void ht_answer_rules_add_thoughts(ht_rules *r, const ht_thought_notation *t) {
@@ -52,7 +54,7 @@ void ht_answer_rules_add_thoughts(ht_rules *r, const ht_thought_notation *t) {
     const ht_re blanks = ht_answer_blanks(re, HT_BLANKS_MOST);
     const ht_symbol blank = ht_rules_lexeme(r, ht_re_without_empty(re, blanks));
     const ht_symbol open = ht_rules_lexeme(r, ht_re_concat(re, blanks, ht_re_text(re, t->open, strlen(t->open))));
-    const ht_symbol thought = ht_rules_free_lexeme(r, ht_answer_until(re, t->close, NULL, 0), false);
+    const ht_symbol thought = ht_rules_free_lexeme(r, ht_answer_until(re, t->close, NULL, 0, HT_RE_NONE), false);
     ht_rules_add(r, behind, &text, 1);
     ht_rules_add(r, behind, (ht_symbol[]){blank, text}, 2);
     ht_rules_add(r, in, (ht_symbol[]){thought, behind}, 2);

@@ -17,13 +17,14 @@ typedef enum ht_grammar_start {
 /* White space before a text, behind a thought or before one, at most. */
 enum { HT_BLANKS_MOST = 16 };
 
-/* Lexemes of up to HT_BLANKS_MOST or any number of spaces, tabs and ends of lines. */
+/* Up to `most` spaces, tabs and ends of lines. */
 ht_re ht_answer_blanks(ht_regexes *re, uint32_t most);
-/* Text up to a mark and with it, in which neither the mark nor another of the n_others occurs before. */
-ht_re ht_answer_until(ht_regexes *re, const char *mark, const char *const *others, size_t n_others);
+/* Text up to a mark and with it. What stands before it has neither the mark nor one of the n_others in it, and is none of
+ * `not_before`. */
+ht_re ht_answer_until(ht_regexes *re, const char *mark, const char *const *others, size_t n_others, ht_re not_before);
 
 /* Adds the starts of answers to finished rules: their text, after a thought, if the model has any (`t` is NULL for none). In a
- * thought the text is free, and it may not end there. Finishes the rules. */
+ * thought the text is free, and the answer does not end there. Finishes the rules. */
 void ht_answer_rules_add_thoughts(ht_rules *r, const ht_thought_notation *t);
 
 #endif

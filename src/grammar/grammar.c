@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/options.h"
+#include "base/text.h"
 #include "grammar/answer_rules.h"
 #include "grammar/gbnf.h"
 #include "grammar/masks.h"
@@ -104,17 +105,26 @@ void ht_grammar_set_budget(ht_grammar *g, size_t bytes) {
     pthread_mutex_unlock(&g->lock);
 }
 
-ht_status ht_grammar_spell(ht_grammar *g, const ht_tokenizer *t, const char *const *marks, size_t n, ht_error *err) {
-    int n_spelled = 0;
-    if (!(g->spelled = calloc(n + 1, sizeof *g->spelled))) return ht_fail_memory(err, n, "a grammar");
-    for (size_t i = 0; i < n; i++) {
-        const int32_t id = ht_tokenizer_find(t, marks[i]);
-        bool known = id < 0 || !ht_tokenizer_is_special(t, id);
-        for (int k = 0; k < n_spelled; k++) known = known || g->spelled[k].token == id;
-        for (int k = 0; k < g->n_ending; k++) known = known || g->ending[k] == id;
-        if (!known) g->spelled[n_spelled++] = (ht_spelled_token){id, ht_tokenizer_piece(t, id)};
+static bool is_ending(const ht_grammar *g, int32_t token) {
+    for (int i = 0; i < g->n_ending; i++)
+        if (g->ending[i] == token) return true;
+    return false;
+}
+
+ht_status ht_grammar_spell(ht_grammar *g, const ht_tokenizer *t, const char *texts, ht_error *err) {
+    int n = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        n = 0;
+        for (int32_t id = 0; id < ht_tokenizer_vocab_size(t) && id < g->trie->n_tokens; id++) {
+            const char *text = ht_tokenizer_is_special(t, id) ? ht_tokenizer_piece(t, id) : NULL;
+            if (!text || !*text || is_ending(g, id) || !strstr(texts, text)) continue;
+            if (pass) g->spelled[n] = (ht_spelled_token){id, text};
+            n++;
+        }
+        if (!pass && !(g->spelled = calloc((size_t)n + 1, sizeof *g->spelled)))
+            return ht_fail_memory(err, (size_t)n * sizeof *g->spelled, "a grammar");
     }
-    ht_masks_spell(g->masks, g->spelled, n_spelled);
+    ht_masks_spell(g->masks, g->spelled, n);
     return HT_OK;
 }
 
@@ -132,7 +142,13 @@ static ht_status for_model(ht_model *m, ht_rules *rules, ht_grammar **out, ht_er
         return status;
     }
     status = ht_grammar_new(rules, trie, m->stop_ids, m->n_stop_ids, m, out, err);
-    if (!status && t) status = ht_grammar_spell(*out, m->tokenizer, (const char *const[]){t->open, t->close}, 2, err);
+    if (!status && t) {
+        ht_text marks = {0};
+        ht_text_printf(&marks, "%s\n%s", t->open, t->close);
+        status =
+            marks.failed ? ht_fail_memory(err, 0, "a grammar") : ht_grammar_spell(*out, m->tokenizer, marks.data, err);
+        ht_text_discard(&marks);
+    }
     if (!status) return HT_OK;
     ht_grammar_free(*out);
     *out = NULL;
@@ -196,12 +212,6 @@ ht_status ht_grammar_from_regex(ht_model *m, const char *pattern, size_t n, ht_g
 }
 
 /* ---- matchers: all with the grammar's lock ---- */
-
-static bool is_ending(const ht_grammar *g, int32_t token) {
-    for (int i = 0; i < g->n_ending; i++)
-        if (g->ending[i] == token) return true;
-    return false;
-}
 
 static uint32_t behind(const ht_grammar *g, uint32_t configuration, int32_t token) {
     size_t n;

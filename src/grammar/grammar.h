@@ -11,9 +11,9 @@
  * retained and may be NULL; the trie has to live as long as the grammar. */
 ht_status ht_grammar_new(ht_rules *rules, const ht_token_trie *trie, const int32_t *ending, int n_ending,
                          ht_model *holds, ht_grammar **out, ht_error *err);
-/* Has special tokens among the n marks stand where their texts may; others have no text. Before the first matcher. The texts are
- * the tokenizer's, which has to live as long. */
-ht_status ht_grammar_spell(ht_grammar *g, const ht_tokenizer *t, const char *const *marks, size_t n, ht_error *err);
+/* Has special tokens stand where their texts may that occur in `texts`; others have no text. Before the first matcher. The
+ * tokenizer has to live as long. */
+ht_status ht_grammar_spell(ht_grammar *g, const ht_tokenizer *t, const char *texts, ht_error *err);
 ht_grammar *ht_grammar_retain(ht_grammar *g);
 /* A matcher of a text that begins elsewhere. */
 ht_status ht_matcher_new_at(ht_grammar *g, ht_grammar_start start, ht_matcher **out, ht_error *err);

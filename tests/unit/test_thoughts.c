@@ -62,7 +62,7 @@ static verdict is_text(const char *s, size_t n) {
     return v;
 }
 
-static bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+static bool is_blank(char c) { return c && strchr(" \t\r\n", c); }
 
 static verdict is_behind(const char *s, size_t n) {
     verdict v = is_text(s, n);
