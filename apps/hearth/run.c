@@ -113,7 +113,7 @@ static ht_status turn_thinking_off(const engine *e, const options *o, ht_chat *c
     if (!st) st = ht_chat_format(e->model, chat, &with, err);
     if (!st) st = ht_chat_set_thinking(chat, false, err);
     if (!st) st = ht_chat_format(e->model, chat, &without, err);
-    if (!st && !o->quiet && o->no_thinking && strcmp(with, without) == 0)
+    if (!st && !o->quiet && strcmp(with, without) == 0)
         fprintf(stderr, "hearth run: the chat template has no switch for thoughts, so --no-thinking changes nothing\n");
     ht_text_free(with);
     ht_text_free(without);
@@ -135,8 +135,7 @@ static ht_status make_chat(const answerer *by, const options *o, const char *pro
     if (!st && *prompt) st = ht_chat_add(*chat, "user", prompt, err);
     if (!st && o->tools) st = set_tools(o, *chat, err);
     if (!st) st = options_chat_variables(o, *chat, err);
-    /* A grammar begins with the answer's first token: there is no place for thoughts before it. */
-    if (!st && (o->no_thinking || by->grammar))
+    if (!st && o->no_thinking)
         st = by->other ? ht_chat_set_thinking(*chat, false, err) : turn_thinking_off(&by->e, o, *chat, err);
     return st;
 }

@@ -46,12 +46,14 @@ HT_API ht_status ht_chat_add_message(ht_chat *chat, const ht_chat_message *messa
 
 /* A conversation from n bytes of JSON, an object as chat clients send it:
  *
- *   {"messages": [{"role": "user", "content": "Hello"}, ...], "tools": [...], "chat_template_kwargs": {...}}
+ *   {"messages": [{"role": "user", "content": "Hello"}, ...], "tools": [...], "tool_choice": "auto",
+ *    "parallel_tool_calls": true, "chat_template_kwargs": {...}}
  *
  * A content is a string, null (an empty text), or a list of parts {"type": "text", "text": "..."}, whose texts are joined;
  * other parts are HT_ERR_UNSUPPORTED. Arguments of calls are objects, or texts of them. Members of messages that are not
  * known reach the template as they are; `tools` does so unchanged, as ht_chat_set_tools, and the members of
- * `chat_template_kwargs` as ht_chat_set_variable. Other members of the whole with a value are HT_ERR_UNSUPPORTED with their
+ * `chat_template_kwargs` as ht_chat_set_variable. `tool_choice` is "none", "auto", "required" or {"type": "function", "function":
+ * {"name": ...}}; it and `parallel_tool_calls` are as ht_chat_set_tool_choice. Other members of the whole with a value are HT_ERR_UNSUPPORTED with their
  * name; what is no such object is HT_ERR_FORMAT; a role as in ht_chat_add. The caller frees *out. */
 HT_API ht_status ht_chat_from_json(const char *json, size_t n, ht_chat **out, ht_error *err);
 
@@ -69,6 +71,27 @@ HT_API ht_status ht_chat_set_variable(ht_chat *chat, const char *name, const cha
 /* Turns the thoughts before an answer on or off where the template can, by the variables that templates have for it
  * (`enable_thinking`, `thinking`). Without it the template decides. */
 HT_API ht_status ht_chat_set_thinking(ht_chat *chat, bool on, ht_error *err);
+/* Which calls of its tools an answer makes. */
+typedef enum ht_tool_choice {
+    HT_TOOL_CHOICE_FREE =
+        0, /* whatever the model writes: calls of tools that there are not, arguments that no schema allows */
+    HT_TOOL_CHOICE_NONE, /* none: no call can be begun */
+    HT_TOOL_CHOICE_AUTO, /* as the model decides: text and thoughts are free, and what begins as a call is a valid one */
+    HT_TOOL_CHOICE_REQUIRED, /* one or more, behind the thoughts, and nothing else */
+    HT_TOOL_CHOICE_NAMED     /* the same, of one tool */
+} ht_tool_choice;
+/* Sets it for the answers to this conversation; default HT_TOOL_CHOICE_FREE. `name` is a tool's for HT_TOOL_CHOICE_NAMED, else
+ * NULL; without `parallel` there is at most one call.
+ *
+ * A valid call is one of the conversation's tools, in the notation of the chat template, whose arguments are valid by the JSON
+ * Schema `parameters` of the tool (none where a tool has no `parameters`), as ht_grammar_from_json_schema with default options
+ * reads it. What that refuses in a schema is a warning (log.h), and the tool's arguments may be any JSON object. Where a notation writes parameters
+ * one by one they come in the order of `properties`, no others among them, and what the schema says of several at once is
+ * not seen. An answer that needs a call is HT_ERR_ARGUMENT without a tool of that name and HT_ERR_UNSUPPORTED where the template writes
+ * calls in no notation that is known; with HT_TOOL_CHOICE_AUTO and _NONE such answers are free. Not with a grammar of
+ * ht_generate_options, which is HT_ERR_UNSUPPORTED but for HT_TOOL_CHOICE_FREE and _NONE. */
+HT_API ht_status ht_chat_set_tool_choice(ht_chat *chat, ht_tool_choice choice, const char *name, bool parallel,
+                                         ht_error *err);
 /* The time that a template is told which writes a date, in seconds since 1970; without it, or 0, the present. */
 HT_API void ht_chat_set_time(ht_chat *chat, int64_t seconds);
 

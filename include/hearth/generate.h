@@ -82,7 +82,12 @@ typedef struct ht_generate_options {
     const ht_probe_options *probes;
     /* What the output has to be a text of (grammar.h): each token is drawn from those that the grammar allows, before all stages
      * of the sampler, and the output ends where the text can only end. The same bits with guesses as without. Compiled for the
-     * same model; the call holds it. Default NULL: the output is free. */
+     * same model; the call holds it. Default NULL: the output is free.
+     *
+     * Of an answer to a conversation it is the text, behind the thoughts. These are free, but the answer does not end in them;
+     * the grammar's text begins with the first character behind the closing mark, or behind at most 16 of white space. Where the
+     * prompt has not opened a thought the answer may, if the template knows thoughts and ht_chat_set_thinking has not turned
+     * them off. */
     ht_grammar *grammar;
 } ht_generate_options;
 HT_API void ht_generate_options_init(ht_generate_options *options, size_t size);

@@ -16,6 +16,9 @@ struct ht_chat {
     ht_jinja_value tools;     /* a list, or None */
     ht_jinja_dict *variables; /* that were set */
     int64_t time;             /* 0: the present */
+    ht_tool_choice tool_choice;
+    const ht_jinja_string *tool_name; /* of HT_TOOL_CHOICE_NAMED; else NULL */
+    bool parallel_calls;
 };
 
 /* One more hold on it, given back by ht_chat_free. */

@@ -18,6 +18,7 @@ ht_status ht_chat_new(ht_chat **out, ht_error *err) {
     chat->messages = ht_jinja_list_new(&chat->arena, 8);
     chat->variables = ht_jinja_dict_new(&chat->arena);
     chat->tools = ht_jinja_none();
+    chat->parallel_calls = true;
     ht_status status = chat->arena.status;
     if (status) {
         ht_chat_free(chat);
@@ -195,6 +196,22 @@ ht_status ht_chat_set_thinking(ht_chat *chat, bool on, ht_error *err) {
     return a->status;
 }
 
+ht_status ht_chat_set_tool_choice(ht_chat *chat, ht_tool_choice choice, const char *name, bool parallel,
+                                  ht_error *err) {
+    if (choice < HT_TOOL_CHOICE_FREE || choice > HT_TOOL_CHOICE_NAMED)
+        return ht_fail(err, HT_ERR_ARGUMENT, "%d is no choice of tools", (int)choice);
+    if ((choice == HT_TOOL_CHOICE_NAMED) != (name != NULL))
+        return ht_fail(err, HT_ERR_ARGUMENT, "a choice of tools %s",
+                       name ? "by name has a name alone" : "by name has no name");
+    ht_jinja_arena *a = begin(chat, err);
+    const ht_jinja_value copy = name ? input(a, name) : ht_jinja_none();
+    if (a->status) return a->status;
+    chat->tool_choice = choice;
+    chat->tool_name = name ? copy.string : NULL;
+    chat->parallel_calls = parallel;
+    return HT_OK;
+}
+
 void ht_chat_set_time(ht_chat *chat, int64_t seconds) { chat->time = seconds; }
 
 /* ---- from JSON ---- */
@@ -313,6 +330,47 @@ static void read_message(source *s, ht_jinja_value m) {
     if (!s->a->status) (void)append(s->chat, m.dict);
 }
 
+/* "none", "auto", "required", or {"type": "function", "function": {"name": ...}}. */
+static void read_tool_choice(source *s, const ht_jinja_value *v) {
+    static const char *const names[] = {"", "none", "auto", "required"};
+    ht_chat *chat = s->chat;
+    for (int i = HT_TOOL_CHOICE_NONE; i <= HT_TOOL_CHOICE_REQUIRED; i++)
+        if (ht_jinja_is_string(*v) && ht_jinja_string_is(v->string, names[i])) {
+            chat->tool_choice = (ht_tool_choice)i;
+            return;
+        }
+    const ht_jinja_value *function = v->kind == HT_VALUE_DICT ? ht_jinja_dict_find_text(v->dict, "function", 8) : v;
+    const ht_jinja_value *name =
+        function && function->kind == HT_VALUE_DICT ? ht_jinja_dict_find_text(function->dict, "name", 4) : NULL;
+    if (!name || !ht_jinja_is_string(*name)) {
+        ht_jinja_arena_fail(s->a,
+                            "`tool_choice` is %s, expected \"none\", \"auto\", \"required\" or {\"type\": "
+                            "\"function\", \"function\": {\"name\": ...}}",
+                            ht_jinja_is_string(*v) ? "another word" : ht_chat_describe(v));
+        return;
+    }
+    chat->tool_choice = HT_TOOL_CHOICE_NAMED;
+    chat->tool_name = name->string;
+}
+
+static void read_parallel(source *s, const ht_jinja_value *v) {
+    if (v->kind == HT_VALUE_BOOL)
+        s->chat->parallel_calls = v->boolean;
+    else
+        ht_jinja_arena_fail(s->a, "`parallel_tool_calls` is %s, expected a boolean", ht_chat_describe(v));
+}
+
+/* As read_tool_choice reads it. */
+static ht_jinja_value tool_choice_value(ht_jinja_arena *a, const ht_chat *chat) {
+    static const char *const names[] = {"", "none", "auto", "required"};
+    if (chat->tool_choice != HT_TOOL_CHOICE_NAMED) return ht_jinja_text_value(a, names[chat->tool_choice]);
+    ht_jinja_dict *d = ht_jinja_dict_new(a), *function = ht_jinja_dict_new(a);
+    ht_jinja_dict_set_text(a, d, "type", ht_jinja_text_value(a, "function"));
+    ht_jinja_dict_set_text(a, function, "name", ht_jinja_string_value(chat->tool_name));
+    ht_jinja_dict_set_text(a, d, "function", (ht_jinja_value){.kind = HT_VALUE_DICT, .dict = function});
+    return (ht_jinja_value){.kind = HT_VALUE_DICT, .dict = d};
+}
+
 static void read_document(source *s, const ht_jinja_dict *document) {
     const ht_jinja_value *messages = ht_jinja_dict_find_text(document, "messages", 8);
     char shown[44];
@@ -324,6 +382,10 @@ static void read_document(source *s, const ht_jinja_dict *document) {
         if (strcmp(key, "messages") == 0 || v.kind == HT_VALUE_NONE) continue;
         if (strcmp(key, "tools") == 0)
             (void)set_value(s->chat, key, v);
+        else if (strcmp(key, "tool_choice") == 0)
+            read_tool_choice(s, &v);
+        else if (strcmp(key, "parallel_tool_calls") == 0)
+            read_parallel(s, &v);
         else if (strcmp(key, "chat_template_kwargs") != 0)
             ht_jinja_arena_fail_as(s->a, HT_ERR_UNSUPPORTED, "it has `%s`, which this version cannot use",
                                    beginning(key, shown));
@@ -373,6 +435,8 @@ static ht_jinja_dict *document_of(ht_jinja_arena *a, const ht_chat *chat) {
     if (a->status) return NULL;
     ht_jinja_dict_set_text(a, document, "messages", messages);
     if (chat->tools.kind != HT_VALUE_NONE) ht_jinja_dict_set_text(a, document, "tools", chat->tools);
+    if (chat->tool_choice) ht_jinja_dict_set_text(a, document, "tool_choice", tool_choice_value(a, chat));
+    if (!chat->parallel_calls) ht_jinja_dict_set_text(a, document, "parallel_tool_calls", ht_jinja_boolean(false));
     if (chat->variables->n) ht_jinja_dict_set_text(a, document, "chat_template_kwargs", variables);
     return document;
 }

@@ -76,7 +76,7 @@ struct ht_engine_request {
     ht_generate_options o; /* what it points to is the request's */
     ht_sampler_options sampler;
     ht_probe_options probes;
-    ht_grammar *grammar; /* retained; NULL: none */
+    ht_constraint constraint; /* owned; of a conversation, or of the options' grammar */
     char *order, **stop, *salt;
     ht_logit_bias *bias;
     ht_prefix_key key; /* likewise */

@@ -4,7 +4,6 @@
 #include "base/options.h"
 #include "generate/engine_internal.h"
 #include "generate/logit_changes.h"
-#include "grammar/grammar.h"
 #include "models/model.h"
 
 #include <math.h>
@@ -47,7 +46,7 @@ static ht_status copy_options(ht_engine_request *r, const ht_model *m, const ht_
     r->o.stop = (const char *const *)r->stop;
     status = copy_sampler(r, m, err);
     if (status) return status;
-    if (r->o.grammar) r->grammar = ht_grammar_retain(r->o.grammar);
+    if (r->o.grammar) r->constraint.grammar = ht_grammar_retain(r->o.grammar);
     status = ht_probing_read_options(&r->probes, r->o.probes, err);
     r->o.probes = r->probes.kinds ? &r->probes : NULL;
     return status;
@@ -73,13 +72,19 @@ static ht_status copy_adapters(ht_engine_request *r, const ht_request *q, ht_err
 
 /* ---- the prompt ---- */
 
-static ht_status copy_prompt(ht_engine_request *r, const ht_model *m, const ht_request *q, ht_error *err) {
+static ht_status copy_prompt(ht_engine_request *r, const ht_engine *e, const ht_request *q, ht_error *err) {
     const ht_prompt prompt = {.ids = q->ids, .n_ids = q->n_ids, .text = q->text, .chat = q->chat};
     const unsigned flags = r->o.parse_special ? HT_ENCODE_PARSE_SPECIAL : 0;
-    ht_status status = ht_prompt_encode(m, &prompt, flags, &r->ids, &r->text, err);
-    if (!status && q->chat) r->chat = ht_chat_retain(q->chat);
+    ht_status status = ht_prompt_encode(e->model, &prompt, flags, &r->ids, &r->text, err);
     r->goes_on = !q->chat;
-    return status;
+    if (status || !q->chat) return status;
+    r->chat = ht_chat_retain(q->chat);
+    ht_constraint constraint;
+    status = ht_constraint_of_chat(e->model, q->chat, &r->o, r->text.text, r->text.n, &constraint, err);
+    if (status) return status;
+    ht_constraint_free(&r->constraint);
+    r->constraint = constraint;
+    return HT_OK;
 }
 
 static ht_status check_prompt(const ht_engine_request *r, const ht_engine *e, ht_error *err) {
@@ -101,7 +106,7 @@ static ht_status check_parts(const ht_engine_request *r, const ht_engine *e, ht_
     ht_session *s;
     ht_status status = ht_session_new(e->model, NULL, &s, err);
     if (status) return status;
-    ht_generation g = {.s = s, .o = r->o};
+    ht_generation g = {.s = s, .o = r->o, .constraint = r->constraint};
     status = ht_session_set_adapters(s, r->adapter, r->scale, r->key.n_adapters, err);
     if (!status && !r->prompt_only) status = ht_generation_begin(&g, r->piece ? ht_engine_post_text : NULL, NULL, err);
     ht_generation_end(&g);
@@ -112,7 +117,7 @@ static ht_status check_parts(const ht_engine_request *r, const ht_engine *e, ht_
 static ht_status fill(ht_engine_request *r, const ht_engine *e, const ht_request *q, ht_error *err) {
     ht_status status = copy_options(r, e->model, q->options, err);
     if (!status) status = copy_adapters(r, q, err);
-    if (!status) status = copy_prompt(r, e->model, q, err);
+    if (!status) status = copy_prompt(r, e, q, err);
     if (!status) status = check_prompt(r, e, err);
     if (!status) status = check_parts(r, e, err);
     return status;
@@ -161,7 +166,7 @@ void ht_engine_request_free(ht_engine_request *r) {
     for (int i = 0; i < r->key.n_adapters; i++) ht_adapter_free(r->adapter[i]);
     for (int i = 0; r->stop && i < r->o.n_stop; i++) free(r->stop[i]);
     for (int32_t i = 0; i < r->n; i++) free(r->answer[i].token);
-    ht_grammar_free(r->grammar);
+    ht_constraint_free(&r->constraint);
     free(r->stop);
     free(r->order);
     free(r->bias);

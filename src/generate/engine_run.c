@@ -253,6 +253,7 @@ static ht_status begin(ht_engine_answer *a, ht_error *err) {
     a->sampler.seed += (uint64_t)a->index;
     a->g = (ht_generation){.s = a->s,
                            .o = r->o,
+                           .constraint = r->constraint,
                            .new_turn = !r->goes_on,
                            .prompt_only = r->prompt_only,
                            .limit = e->most_positions,

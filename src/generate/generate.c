@@ -102,10 +102,13 @@ static ht_status answer(ht_generation *g, const ht_chat *chat, const char *text,
     if ((int64_t)n >= m->context) /* before what the session holds is touched */
         status = ht_fail(err, HT_ERR_LIMIT, "prompt of %zu tokens does not fit the context of %lld with an answer", n,
                          (long long)m->context);
+    if (!status) status = ht_constraint_of_chat(g->s->model, chat, &g->o, text, n_text, &g->constraint, err);
     if (!status && fn)
         status = ht_answer_reader_new(ht_chat_template_answers(m->chat.template), chat->tools, text, n_text, fn, user,
                                       &g->answer, err);
+    ht_constraint constraint = g->constraint;
     if (!status) status = run_from(g, ids, n, NULL, NULL, metrics, err);
+    ht_constraint_free(&constraint);
     ht_answer_reader_free(g->answer);
     ht_ids_free(ids);
     return status;

@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "device/device.h"
-#include "grammar/grammar.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -43,10 +42,11 @@ static ht_status begin_speculation(ht_generation *g, ht_error *err) {
 
 static ht_status begin_grammar(ht_generation *g, ht_error *err) {
     const ht_model *m = g->s->model;
-    if (!ht_grammar_is_for(g->o.grammar, m))
+    if (!g->constraint.grammar) g->constraint = (ht_constraint){g->o.grammar, HT_START_TEXT};
+    if (g->o.grammar && !ht_grammar_is_for(g->o.grammar, m))
         return ht_fail(err, HT_ERR_ARGUMENT, "the grammar was compiled for another model: its tokens are other ones");
     const ht_status status = ht_sampler_constrain(g->sampler, err);
-    return status ? status : ht_matcher_new(g->o.grammar, &g->matcher, err);
+    return status ? status : ht_matcher_new_at(g->constraint.grammar, g->constraint.start, &g->matcher, err);
 }
 
 ht_status ht_generation_begin(ht_generation *g, ht_text_fn *fn, void *user, ht_error *err) {
@@ -55,7 +55,7 @@ ht_status ht_generation_begin(ht_generation *g, ht_text_fn *fn, void *user, ht_e
     if (g->o.max_tokens < 1)
         return ht_fail(err, HT_ERR_ARGUMENT, "max_tokens is %d, expected 1 or more", (int)g->o.max_tokens);
     ht_status status = ht_sampler_new(g->o.sampler, m->vocab, m->device->row_ops, &g->sampler, err);
-    if (!status && g->o.grammar) status = begin_grammar(g, err);
+    if (!status && (g->o.grammar || g->constraint.grammar)) status = begin_grammar(g, err);
     if (!status) status = begin_speculation(g, err);
     if (!status && g->o.probes) status = ht_probing_new(m, g->o.probes, &g->probing, err);
     if (!status && wants_text) status = ht_model_need_tokenizer(m, err);

@@ -5,6 +5,7 @@
 #ifndef HT_GENERATE_GENERATION_H
 #define HT_GENERATE_GENERATION_H
 
+#include "generate/constraint.h"
 #include "generate/probe.h"
 #include "generate/sampler.h"
 #include "generate/speculate.h"
@@ -16,9 +17,10 @@ typedef struct ht_generation {
     ht_session *s;
     ht_generate_options o;
     ht_sampler *sampler;
-    ht_matcher *matcher; /* of the tokens that were drawn; NULL: they may be any */
-    ht_probing *probing; /* NULL: nobody wants probes */
-    ht_probe_fn *probe;  /* takes them in the place of the options' function; NULL: that one */
+    ht_constraint constraint; /* lent; without a grammar, that of the options from the first token on */
+    ht_matcher *matcher;      /* of the tokens that were drawn; NULL: they may be any */
+    ht_probing *probing;      /* NULL: nobody wants probes */
+    ht_probe_fn *probe;       /* takes them in the place of the options' function; NULL: that one */
     void *probe_user;
     const ht_kv_account *account; /* of an engine, with its budget: NULL: none */
     size_t kv_budget;

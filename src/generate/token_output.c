@@ -43,11 +43,21 @@ static ht_status after(const ht_token_output *o, ht_text_stream_state state, ht_
     return HT_OK;
 }
 
+/* Half a character before a mark does not wait for its other half behind it. */
+static ht_status put_half_character(ht_token_output *o, ht_finish *finish, ht_error *err) {
+    const char *piece;
+    size_t n;
+    const ht_status status = ht_decoder_flush(o->decoder, &piece, &n, err);
+    if (o->has_text) ht_decoder_join(o->decoder);
+    return status ? status : after(o, ht_text_stream_put(&o->stream, piece, n), finish, err);
+}
+
 /* A special token may be a mark in an answer; it is no text otherwise. What is held back for a stop string comes first. */
 static ht_status put_special(ht_token_output *o, int32_t id, ht_finish *finish, ht_error *err) {
     const char *token = ht_tokenizer_piece(o->tokenizer, id);
     if (!ht_answer_wants_special(o->answer, token)) return HT_OK;
-    ht_status status = after(o, ht_text_stream_end(&o->stream), finish, err);
+    ht_status status = put_half_character(o, finish, err);
+    if (!status && !*finish) status = after(o, ht_text_stream_end(&o->stream), finish, err);
     if (status || *finish) return status;
     const ht_answer_state state = ht_answer_put_special(o->answer, token);
     o->no_memory = state == HT_ANSWER_NO_MEMORY;
@@ -61,6 +71,7 @@ ht_status ht_token_output_put(ht_token_output *o, int32_t id, ht_finish *finish,
     const char *piece;
     size_t n;
     const ht_status status = ht_decoder_feed(o->decoder, id, &piece, &n, err);
+    o->has_text = true;
     return status ? status : after(o, ht_text_stream_put(&o->stream, piece, n), finish, err);
 }
 

@@ -18,6 +18,7 @@ typedef struct ht_token_output {
     ht_decoder *decoder;           /* NULL: nobody wants text */
     ht_text_stream stream;
     ht_answer_reader *answer; /* lent, reads the text and hands it over in parts; NULL: fn gets it */
+    bool has_text;            /* a token with text has come */
     bool no_memory;           /* for the answer */
 } ht_token_output;
 

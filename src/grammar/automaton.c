@@ -12,21 +12,24 @@
 
 /* ---- the automaton ---- */
 
-static void build_start(ht_automaton *a) {
-    static const uint32_t of_start[] = {UINT32_MAX, UINT32_MAX}, none[] = {0};
+static void build_start(ht_automaton *a, int start) {
     ht_threads threads = {0};
-    ht_lex_state_of(a, NULL, 0); /* HT_LEX_DEAD */
-    if (ht_intern_add(&a->continuations, of_start, 2, NULL) == HT_INTERN_FAILED ||
-        ht_intern_add(&a->configurations, none, 1, NULL) == HT_INTERN_FAILED)
-        ht_automaton_fail(a, HT_ERR_MEMORY);
-    if (a->status) return;
-    const uint32_t row = ht_automaton_first_row(a);
+    const uint32_t row = ht_automaton_first_row(a, a->rules->start[start]);
     if (a->status) return;
     ht_thread first = {row, a->row[row].start};
     threads.thread = &first;
     threads.n = first.state != HT_LEX_DEAD;
-    threads.accepts = a->row[row].accepts;
-    a->start = ht_automaton_configuration(a, &threads);
+    threads.accepts = a->row[row].accepts || a->state[first.state].may_end;
+    a->start[start] = ht_automaton_configuration(a, &threads);
+}
+
+static void build_starts(ht_automaton *a) {
+    static const uint32_t of_start[] = {UINT32_MAX, UINT32_MAX}, none[] = {0};
+    ht_lex_state_of(a, NULL, 0); /* HT_LEX_DEAD */
+    if (ht_intern_add(&a->continuations, of_start, 2, NULL) == HT_INTERN_FAILED ||
+        ht_intern_add(&a->configurations, none, 1, NULL) == HT_INTERN_FAILED)
+        ht_automaton_fail(a, HT_ERR_MEMORY);
+    for (int i = 0; i < a->rules->n_starts && !a->status; i++) build_start(a, i);
 }
 
 ht_status ht_automaton_new(ht_rules *rules, ht_automaton **out, ht_error *err) {
@@ -38,7 +41,7 @@ ht_status ht_automaton_new(ht_rules *rules, ht_automaton **out, ht_error *err) {
     a->rules = rules;
     a->n_classes = ht_regexes_n_classes(rules->re);
     a->class_of = ht_regexes_class_of(rules->re);
-    build_start(a);
+    build_starts(a);
     const ht_status status = ht_automaton_status(a, err);
     if (!status) return HT_OK;
     ht_automaton_free(a);
@@ -82,7 +85,7 @@ ht_status ht_automaton_reset(ht_automaton *a, ht_error *err) {
     a->n_accepted = a->n_triples = a->n_scratch = a->n_items = 0;
     a->status = HT_OK;
     ht_rules_reset(a->rules);
-    build_start(a);
+    build_starts(a);
     return ht_automaton_status(a, err);
 }
 
@@ -116,6 +119,7 @@ static bool add_thread(ht_automaton *a, ht_threads *to, ht_thread t) {
         to->capacity = capacity;
     }
     to->thread[to->n++] = t;
+    to->accepts = to->accepts || a->state[t.state].may_end;
     return true;
 }
 
@@ -177,6 +181,20 @@ const ht_thread *ht_automaton_threads(const ht_automaton *a, uint32_t configurat
 bool ht_automaton_may_end(const ht_automaton *a, uint32_t configuration) {
     size_t n;
     return ht_intern_at(&a->configurations, configuration, &n)[0];
+}
+
+bool ht_automaton_is_live(const ht_automaton *a, uint32_t configuration) {
+    size_t n;
+    ht_automaton_threads(a, configuration, &n);
+    return n || ht_automaton_may_end(a, configuration);
+}
+
+bool ht_automaton_is_free(const ht_automaton *a, uint32_t configuration) {
+    size_t n;
+    const ht_thread *t = ht_automaton_threads(a, configuration, &n);
+    bool is_free = false;
+    for (size_t i = 0; i < n && !is_free; i++) is_free = a->state[t[i].state].is_free;
+    return is_free;
 }
 
 uint32_t ht_automaton_feed(ht_automaton *a, uint32_t configuration, const char *bytes, size_t n) {

@@ -20,6 +20,7 @@ enum { HT_LEX_DEAD = 0, HT_LEX_UNKNOWN = -1 };
 typedef struct ht_lex_state {
     uint32_t accepts, n_accepts; /* lexemes that may end here, in `accepted` */
     bool goes_on;                /* some lexeme takes more bytes */
+    bool is_free, may_end;       /* some lexeme is free text; the text may end within it */
 } ht_lex_state;
 
 typedef struct ht_row {
@@ -57,7 +58,7 @@ typedef struct ht_automaton {
     ht_pair_map gotos;
     /* configurations: 1 if the text may end, then threads; 0 has none and is the end of all texts */
     ht_intern configurations;
-    uint32_t start; /* configuration */
+    uint32_t start[HT_STARTS_MOST]; /* configurations, of the rules' starts */
     uint32_t *scratch;
     uint32_t n_scratch, scratch_capacity;
     uint32_t *item; /* pairs, while a row is made */
@@ -109,6 +110,10 @@ uint32_t ht_automaton_configuration(ht_automaton *a, const ht_threads *threads);
 /* That behind n bytes of a configuration; 0 where no text goes on so. */
 uint32_t ht_automaton_feed(ht_automaton *a, uint32_t configuration, const char *bytes, size_t n);
 bool ht_automaton_may_end(const ht_automaton *a, uint32_t configuration);
+/* Whether it goes on or may end: 0 does neither. */
+bool ht_automaton_is_live(const ht_automaton *a, uint32_t configuration);
+/* Whether the text is free there: tokens without text may come. */
+bool ht_automaton_is_free(const ht_automaton *a, uint32_t configuration);
 const ht_thread *ht_automaton_threads(const ht_automaton *a, uint32_t configuration, size_t *n);
 
 #endif

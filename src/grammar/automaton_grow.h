@@ -30,7 +30,7 @@ static inline bool ht_automaton_reserve(ht_automaton *a, void *array, uint32_t *
 
 /* The state of the lexer with n words: pairs of a lexeme and an expression, ascending. HT_LEX_DEAD after a failure. */
 uint32_t ht_lex_state_of(ht_automaton *a, const uint32_t *words, size_t n);
-/* The row before the start of a text. */
-uint32_t ht_automaton_first_row(ht_automaton *a);
+/* The row before a text that begins with the rule. */
+uint32_t ht_automaton_first_row(ht_automaton *a, ht_symbol start);
 
 #endif

@@ -4,6 +4,8 @@
 
 #include "base/error.h"
 #include "base/options.h"
+#include "base/text.h"
+#include "grammar/answer_rules.h"
 #include "grammar/gbnf.h"
 #include "grammar/masks.h"
 #include "grammar/regex_syntax.h"
@@ -26,13 +28,15 @@ struct ht_grammar {
     const ht_token_trie *trie;
     int32_t *ending; /* [n_ending] */
     int n_ending;
-    ht_model *model;     /* NULL: none */
+    ht_spelled_token *spelled; /* texts are the tokenizer's; NULL: none */
+    ht_model *model;           /* NULL: none */
     size_t budget, base; /* bytes beyond `base`, those of the grammar itself and of the texts that were read again */
     uint64_t generation; /* counts how often everything was forgotten */
 };
 
 struct ht_matcher {
     ht_grammar *g;
+    ht_grammar_start start;
     uint64_t generation;     /* in which the configurations are */
     int32_t *token;          /* [n] */
     uint32_t *configuration; /* [n + 1] before each token and behind the last one */
@@ -54,6 +58,7 @@ void ht_grammar_free(ht_grammar *g) {
     ht_model_free(g->model);
     pthread_mutex_destroy(&g->lock);
     free(g->ending);
+    free(g->spelled);
     free(g);
 }
 
@@ -100,11 +105,53 @@ void ht_grammar_set_budget(ht_grammar *g, size_t bytes) {
     pthread_mutex_unlock(&g->lock);
 }
 
+static bool is_ending(const ht_grammar *g, int32_t token) {
+    for (int i = 0; i < g->n_ending; i++)
+        if (g->ending[i] == token) return true;
+    return false;
+}
+
+ht_status ht_grammar_spell(ht_grammar *g, const ht_tokenizer *t, const char *texts, ht_error *err) {
+    int n = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        n = 0;
+        for (int32_t id = 0; id < ht_tokenizer_vocab_size(t) && id < g->trie->n_tokens; id++) {
+            const char *text = ht_tokenizer_is_special(t, id) ? ht_tokenizer_piece(t, id) : NULL;
+            if (!text || !*text || is_ending(g, id) || !strstr(texts, text)) continue;
+            if (pass) g->spelled[n] = (ht_spelled_token){id, text};
+            n++;
+        }
+        if (!pass && !(g->spelled = calloc((size_t)n + 1, sizeof *g->spelled)))
+            return ht_fail_memory(err, (size_t)n * sizeof *g->spelled, "a grammar");
+    }
+    ht_masks_spell(g->masks, g->spelled, n);
+    return HT_OK;
+}
+
+/* A grammar for a model, whose answers may have a thought before the text. */
 static ht_status for_model(ht_model *m, ht_rules *rules, ht_grammar **out, ht_error *err) {
     const ht_token_trie *trie;
-    const ht_status status = ht_model_token_trie(m, &trie, err);
-    if (!status) return ht_grammar_new(rules, trie, m->stop_ids, m->n_stop_ids, m, out, err);
-    ht_rules_free(rules);
+    const ht_thought_notation *t = m->chat.template ? ht_chat_template_thought(m->chat.template) : NULL;
+    ht_status status = ht_model_token_trie(m, &trie, err);
+    if (!status) {
+        ht_answer_rules_add_thoughts(rules, t);
+        status = ht_rules_status(rules, err);
+    }
+    if (status) {
+        ht_rules_free(rules);
+        return status;
+    }
+    status = ht_grammar_new(rules, trie, m->stop_ids, m->n_stop_ids, m, out, err);
+    if (!status && t) {
+        ht_text marks = {0};
+        ht_text_printf(&marks, "%s\n%s", t->open, t->close);
+        status =
+            marks.failed ? ht_fail_memory(err, 0, "a grammar") : ht_grammar_spell(*out, m->tokenizer, marks.data, err);
+        ht_text_discard(&marks);
+    }
+    if (!status) return HT_OK;
+    ht_grammar_free(*out);
+    *out = NULL;
     return status;
 }
 
@@ -166,16 +213,11 @@ ht_status ht_grammar_from_regex(ht_model *m, const char *pattern, size_t n, ht_g
 
 /* ---- matchers: all with the grammar's lock ---- */
 
-static bool is_ending(const ht_grammar *g, int32_t token) {
-    for (int i = 0; i < g->n_ending; i++)
-        if (g->ending[i] == token) return true;
-    return false;
-}
-
 static uint32_t behind(const ht_grammar *g, uint32_t configuration, int32_t token) {
     size_t n;
-    const char *text = ht_token_trie_text(g->trie, token, &n);
-    return n ? ht_automaton_feed(g->automaton, configuration, text, n) : 0;
+    const char *text = ht_masks_text(g->masks, token, &n);
+    if (n) return ht_automaton_feed(g->automaton, configuration, text, n);
+    return ht_automaton_is_free(g->automaton, configuration) ? configuration : 0;
 }
 
 /* Finds the configurations of the text anew when they were forgotten. */
@@ -183,7 +225,7 @@ static ht_status catch_up(ht_matcher *m, ht_error *err) {
     ht_grammar *g = m->g;
     if (m->generation == g->generation) return HT_OK;
     const size_t before = ht_automaton_bytes(g->automaton);
-    m->configuration[0] = g->automaton->start;
+    m->configuration[0] = g->automaton->start[m->start];
     for (size_t i = 0; i < m->n; i++) m->configuration[i + 1] = behind(g, m->configuration[i], m->token[i]);
     m->generation = g->generation;
     g->base += ht_automaton_bytes(g->automaton) - before; /* a long text may need more than the budget by itself */
@@ -202,8 +244,13 @@ static ht_status make_room(ht_grammar *g, ht_error *err) {
 }
 
 ht_status ht_matcher_new(ht_grammar *g, ht_matcher **out, ht_error *err) {
+    return ht_matcher_new_at(g, HT_START_TEXT, out, err);
+}
+
+ht_status ht_matcher_new_at(ht_grammar *g, ht_grammar_start start, ht_matcher **out, ht_error *err) {
     ht_matcher *m = *out = calloc(1, sizeof *m);
     if (!m) return ht_fail_memory(err, sizeof *m, "a matcher");
+    m->start = (int)start < g->automaton->rules->n_starts ? start : HT_START_TEXT;
     m->g = ht_grammar_retain(g);
     m->capacity = 64;
     m->token = malloc(m->capacity * sizeof *m->token);
@@ -256,12 +303,6 @@ static bool reserve(ht_matcher *m) {
     return token && configuration;
 }
 
-static bool goes_on(const ht_automaton *a, uint32_t configuration) {
-    size_t n;
-    ht_automaton_threads(a, configuration, &n);
-    return n || ht_automaton_may_end(a, configuration);
-}
-
 ht_status ht_matcher_accept(ht_matcher *m, int32_t token, bool *allowed, ht_error *err) {
     ht_grammar *g = m->g;
     *allowed = false;
@@ -273,7 +314,7 @@ ht_status ht_matcher_accept(ht_matcher *m, int32_t token, bool *allowed, ht_erro
     else if (!status) {
         const uint32_t next = behind(g, m->configuration[m->n], token);
         status = ht_automaton_status(g->automaton, err);
-        *allowed = !status && goes_on(g->automaton, next);
+        *allowed = !status && ht_automaton_is_live(g->automaton, next);
         if (*allowed) {
             m->token[m->n++] = token;
             m->configuration[m->n] = next;

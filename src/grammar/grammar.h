@@ -2,7 +2,7 @@
 #ifndef HT_GRAMMAR_GRAMMAR_H
 #define HT_GRAMMAR_GRAMMAR_H
 
-#include "grammar/rules.h"
+#include "grammar/answer_rules.h"
 #include "tokenizer/token_trie.h"
 
 #include <hearth/grammar.h>
@@ -11,6 +11,11 @@
  * retained and may be NULL; the trie has to live as long as the grammar. */
 ht_status ht_grammar_new(ht_rules *rules, const ht_token_trie *trie, const int32_t *ending, int n_ending,
                          ht_model *holds, ht_grammar **out, ht_error *err);
+/* Has special tokens stand where their texts may that occur in `texts`; others have no text. Before the first matcher. The
+ * tokenizer has to live as long. */
+ht_status ht_grammar_spell(ht_grammar *g, const ht_tokenizer *t, const char *texts, ht_error *err);
+/* A matcher of a text that begins elsewhere. */
+ht_status ht_matcher_new_at(ht_grammar *g, ht_grammar_start start, ht_matcher **out, ht_error *err);
 /* Whether it was compiled for the model. */
 bool ht_grammar_is_for(const ht_grammar *g, const ht_model *m);
 /* Bytes of what it may find out about texts before it forgets all of that; for tests. */

@@ -25,6 +25,8 @@ struct ht_masks {
     const ht_token_trie *trie;
     const int32_t *ending; /* [n_ending] */
     int n_ending;
+    const ht_spelled_token *spelled; /* [n_spelled] */
+    int n_spelled;
     lex_mask *lex; /* [lex_capacity] by state */
     uint32_t lex_capacity;
     uint32_t **mask; /* [mask_capacity] by configuration, NULL: not found yet */
@@ -73,6 +75,20 @@ void ht_masks_free(ht_masks *m) {
     free(m->state_at);
     free(m->end_at);
     free(m);
+}
+
+void ht_masks_spell(ht_masks *m, const ht_spelled_token *spelled, int n) {
+    m->spelled = spelled;
+    m->n_spelled = n;
+}
+
+const char *ht_masks_text(const ht_masks *m, int32_t token, size_t *n) {
+    for (int i = 0; i < m->n_spelled; i++)
+        if (m->spelled[i].token == token) {
+            *n = strlen(m->spelled[i].text);
+            return m->spelled[i].text;
+        }
+    return ht_token_trie_text(m->trie, token, n);
 }
 
 size_t ht_masks_bytes(const ht_masks *m) { return m->bytes; }
@@ -172,6 +188,30 @@ static void add_thread_mask(ht_masks *m, ht_thread t, uint32_t *bits) {
     }
 }
 
+static void set_bit(uint32_t *bits, int32_t token, bool on) {
+    const uint32_t bit = 1u << (token & 31);
+    bits[token >> 5] = on ? bits[token >> 5] | bit : bits[token >> 5] & ~bit;
+}
+
+/* Tokens that are no text of the trie's: those that are spelled, those that have none, and those that end a text. */
+static void add_special(ht_masks *m, uint32_t configuration, uint32_t *bits) {
+    ht_automaton *a = m->a;
+    size_t n;
+    if (ht_automaton_is_free(a, configuration))
+        for (int32_t t = 0; t < m->trie->n_tokens; t++) {
+            ht_token_trie_text(m->trie, t, &n);
+            if (!n) set_bit(bits, t, true);
+        }
+    for (int i = 0; i < m->n_spelled && !a->status; i++) {
+        const char *text = m->spelled[i].text;
+        set_bit(bits, m->spelled[i].token,
+                ht_automaton_is_live(a, ht_automaton_feed(a, configuration, text, strlen(text))));
+    }
+    const bool may_end = ht_automaton_may_end(a, configuration);
+    for (int i = 0; i < m->n_ending; i++)
+        if (m->ending[i] >= 0 && m->ending[i] < m->trie->n_tokens) set_bit(bits, m->ending[i], may_end);
+}
+
 ht_status ht_masks_of(ht_masks *m, uint32_t configuration, const uint32_t **mask, ht_error *err) {
     const size_t n_words = m->trie->n_words;
     *mask = NULL;
@@ -191,10 +231,7 @@ ht_status ht_masks_of(ht_masks *m, uint32_t configuration, const uint32_t **mask
         size_t same;
         add_thread_mask(m, ht_automaton_threads(m->a, configuration, &same)[i], bits);
     }
-    if (ht_automaton_may_end(m->a, configuration))
-        for (int i = 0; i < m->n_ending; i++)
-            if (m->ending[i] >= 0 && m->ending[i] < m->trie->n_tokens)
-                bits[m->ending[i] >> 5] |= 1u << (m->ending[i] & 31);
+    if (!m->a->status) add_special(m, configuration, bits);
     const ht_status status = ht_automaton_status(m->a, err);
     if (status) {
         free(bits);

@@ -13,10 +13,20 @@
 
 typedef struct ht_masks ht_masks;
 
+/* A special token that grammars spell: where its text may stand the token may. */
+typedef struct ht_spelled_token {
+    int32_t token;
+    const char *text; /* lent; never empty */
+} ht_spelled_token;
+
 /* All three have to live as long as *out, which the caller frees. Tokens of `ending`, n of them, end a text, where it may end. */
 ht_status ht_masks_new(ht_automaton *a, const ht_token_trie *trie, const int32_t *ending, int n, ht_masks **out,
                        ht_error *err);
 void ht_masks_free(ht_masks *m); /* NULL is fine */
+/* Before the first mask: n special tokens that are spelled, lent. Others have no text. */
+void ht_masks_spell(ht_masks *m, const ht_spelled_token *spelled, int n);
+/* The text of a token; *n is 0 for one that has none. */
+const char *ht_masks_text(const ht_masks *m, int32_t token, size_t *n);
 /* The mask [trie->n_words] behind a configuration, lent until ht_masks_reset. */
 ht_status ht_masks_of(ht_masks *m, uint32_t configuration, const uint32_t **mask, ht_error *err);
 /* Forgets all masks; with ht_automaton_reset. */

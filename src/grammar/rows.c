@@ -163,8 +163,8 @@ static uint32_t make_row(ht_automaton *a) {
     return row;
 }
 
-uint32_t ht_automaton_first_row(ht_automaton *a) {
-    for (uint32_t p = ht_rules_first(a->rules, a->rules->start); p != HT_INTERN_FAILED; p = ht_rules_next(a->rules, p))
+uint32_t ht_automaton_first_row(ht_automaton *a, ht_symbol start) {
+    for (uint32_t p = ht_rules_first(a->rules, start); p != HT_INTERN_FAILED; p = ht_rules_next(a->rules, p))
         add_item(a, a->rules->production[2 * p], ACCEPT);
     return make_row(a);
 }

@@ -71,6 +71,23 @@ ht_symbol ht_rules_lexeme(ht_rules *r, ht_re re) {
     return HT_LEXEME_BIT;
 }
 
+ht_symbol ht_rules_free_lexeme(ht_rules *r, ht_re re, bool may_end) {
+    const ht_symbol lexeme = ht_rules_lexeme(r, re);
+    const uint32_t number = lexeme & ~HT_LEXEME_BIT;
+    if (r->status || ht_rules_is_free(r, number)) return lexeme;
+    if (r->n_free_lexemes == HT_FREE_LEXEMES_MOST)
+        fail(r, HT_ERR_LIMIT);
+    else
+        r->free_lexeme[r->n_free_lexemes++] = (ht_free_lexeme){number, may_end};
+    return lexeme;
+}
+
+const ht_free_lexeme *ht_rules_is_free(const ht_rules *r, uint32_t lexeme) {
+    for (int i = 0; i < r->n_free_lexemes; i++)
+        if (r->free_lexeme[i].lexeme == lexeme) return &r->free_lexeme[i];
+    return NULL;
+}
+
 ht_symbol ht_rules_rule(ht_rules *r) {
     if (!reserve(r, (void **)&r->rule, &r->rules_capacity, r->n_rules + 1, sizeof *r->rule)) return 0;
     r->rule[r->n_rules] = (ht_rule){.first = HT_INTERN_FAILED, .last = HT_INTERN_FAILED, .number = HT_INTERN_FAILED};
@@ -171,7 +188,8 @@ void ht_rules_finish(ht_rules *r, ht_symbol start, bool *has_text) {
     }
     for (uint32_t i = 0; i < r->n_rules; i++)
         if (r->rule[i].number == HT_INTERN_FAILED) drop_unproductive(r, i);
-    r->start = start;
+    r->start[0] = start;
+    if (!r->n_starts) r->n_starts = 1;
     *has_text = !r->status && r->rule[start].is_productive;
     r->finished.n_rules = r->n_rules;
     r->finished.n_productions = r->n_productions;

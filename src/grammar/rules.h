@@ -24,6 +24,14 @@ typedef struct ht_rule {
     bool is_expanded;
 } ht_rule;
 
+/* A lexeme of free text (ht_rules_free_lexeme). */
+typedef struct ht_free_lexeme {
+    uint32_t lexeme; /* number in `lexemes` */
+    bool may_end;
+} ht_free_lexeme;
+
+enum { HT_STARTS_MOST = 3, HT_FREE_LEXEMES_MOST = 16 };
+
 typedef struct ht_rules ht_rules;
 
 /* Adds the productions of a rule made on demand, by ht_rules_add. `words` are those that named it. Each production begins with a
@@ -32,7 +40,9 @@ typedef void ht_rules_expand(ht_rules *rules, ht_symbol rule, const uint32_t *wo
 
 struct ht_rules {
     ht_regexes *re;
-    ht_symbol start;
+    ht_symbol
+        start[HT_STARTS_MOST]; /* [n_starts] rules at which a text may begin; the first is that of ht_rules_finish */
+    int n_starts;
     ht_intern lexemes; /* of one word, the expression */
     ht_rule *rule;     /* [n_rules] */
     uint32_t n_rules, rules_capacity;
@@ -40,6 +50,8 @@ struct ht_rules {
     uint32_t n_productions, productions_capacity;
     ht_symbol *symbol; /* [n_symbols] of all productions, each with HT_SYMBOL_END behind it */
     uint32_t n_symbols, symbols_capacity;
+    ht_free_lexeme free_lexeme[HT_FREE_LEXEMES_MOST]; /* [n_free_lexemes] */
+    int n_free_lexemes;
     ht_intern demanded;      /* names of the rules made on demand */
     uint32_t *demanded_rule; /* [demanded.n] */
     uint32_t demanded_capacity;
@@ -59,6 +71,11 @@ ht_status ht_rules_status(const ht_rules *r, ht_error *err);
 
 /* The lexeme of an expression, which does not have the empty text. */
 ht_symbol ht_rules_lexeme(ht_rules *r, ht_re re);
+/* The same for text that is free up to some mark: tokens that have no text may stand in it, and with `may_end` the whole text may
+ * end within it. At most HT_FREE_LEXEMES_MOST different ones; the first mention decides. */
+ht_symbol ht_rules_free_lexeme(ht_rules *r, ht_re re, bool may_end);
+/* What is said of a lexeme as free text; NULL for others. */
+const ht_free_lexeme *ht_rules_is_free(const ht_rules *r, uint32_t lexeme);
 /* A new rule without productions. */
 ht_symbol ht_rules_rule(ht_rules *r);
 /* Adds a production: n symbols, none for the empty text. */
@@ -67,7 +84,7 @@ void ht_rules_add(ht_rules *r, ht_symbol rule, const ht_symbol *symbols, size_t 
 ht_symbol ht_rules_demand(ht_rules *r, const uint32_t *words, size_t n);
 
 /* Ends construction: finds which rules have the empty text and which have none, drops productions that no text has, and freezes
- * the expressions. *has_text: whether the start has any text. */
+ * the expressions. *has_text: whether the start has any text. Once more when rules and further starts were added since. */
 void ht_rules_finish(ht_rules *r, ht_symbol start, bool *has_text);
 /* Forgets what was made since, when memory is short. */
 void ht_rules_reset(ht_rules *r);

@@ -51,6 +51,36 @@ static ht_node parse(ht_schema *s) {
     return root;
 }
 
+/* The node of the values that are wanted. */
+static ht_node find_part(ht_schema *s, const ht_schema_part *part) {
+    ht_node node = parse(s);
+    if (part->property && !ht_schema_failed(s)) {
+        const ht_tree_value *properties = ht_schema_keyword(s, s->tree.root, "properties");
+        const ht_tree_value *of = properties ? ht_schema_keyword(s, properties, part->property) : NULL;
+        node = of ? ht_schema_parse(s, ht_references_enter(s, (ht_place){s->tree.root, 0}, of)) : HT_NODE_ANYTHING;
+        if (!ht_schema_failed(s)) prepare_names(s);
+    }
+    return part->is_object && !ht_schema_failed(s) ? ht_node_and(s, node, ht_node_types(s, HT_TYPE_OBJECT)) : node;
+}
+
+ht_status ht_schema_embed(ht_rules *rules, const char *json, size_t n, const ht_schema_options *options,
+                          const ht_schema_part *part, ht_symbol *out, ht_error *err) {
+    ht_schema s = {.rules = rules, .re = rules->re, .err = err};
+    *out = 0;
+    if (options) s.options = *options;
+    s.status = ht_json_tree_parse(&s.tree, json, n, "the JSON Schema", err);
+    if (!s.status) {
+        const ht_node node = find_part(&s, part);
+        const bool live = !ht_schema_failed(&s) && ht_set_is_live(&s, node);
+        if (!ht_schema_failed(&s) && !live)
+            s.status = ht_fail(err, HT_ERR_FORMAT, "the JSON Schema has no valid value");
+        if (!ht_schema_failed(&s)) *out = ht_schema_make_rules(&s, node);
+        (void)ht_schema_failed(&s);
+    }
+    discard(&s);
+    return s.status;
+}
+
 ht_status ht_schema_compile(const char *json, size_t n, const ht_schema_options *options, ht_rules **out,
                             ht_error *err) {
     ht_schema s = {.err = err};

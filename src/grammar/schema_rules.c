@@ -131,15 +131,14 @@ static void free_tables(void *user) {
 
 /* ---- lexemes ---- */
 
-static ht_re white_space(ht_schema *s) {
-    ht_regexes *re = s->re;
+ht_re ht_schema_white_space(ht_regexes *re, ht_schema_space space) {
     ht_byte_set blank = {{0}}, any = {{0}};
     ht_byte_set_add(&blank, ' ', ' ');
     ht_byte_set_add(&blank, '\t', '\t');
     any = blank;
     ht_byte_set_add(&any, '\n', '\n');
     ht_byte_set_add(&any, '\r', '\r');
-    switch (s->options.space) {
+    switch (space) {
     case HT_SCHEMA_SPACE_NONE: return HT_RE_EMPTY;
     case HT_SCHEMA_SPACE_ANY: return ht_re_repeat(re, ht_re_bytes(re, &any), 0, HT_RE_UNBOUNDED);
     default: {
@@ -286,12 +285,13 @@ static void make_value(maker *k, ht_node node, ht_symbol rule) {
 
 ht_symbol ht_schema_make_rules(ht_schema *s, ht_node root) {
     maker k = {.s = s};
-    tables *t = k.t = calloc(1, sizeof *t);
+    /* The plans of all schemas of the rules are in one table. */
+    tables *t = k.t = s->rules->user ? s->rules->user : calloc(1, sizeof *t);
     if (!t) return ht_schema_fail_memory(s), 0;
     s->rules->user = t;
     s->rules->free_user = free_tables;
     s->rules->expand = expand;
-    k.space = white_space(s);
+    k.space = ht_schema_white_space(s->re, s->options.space);
     make_punctuation(&k);
     const ht_symbol start = ht_rules_rule(s->rules), symbol = symbol_of(&k, root);
     ht_rules_add(s->rules, start, &symbol, 1);

@@ -3,6 +3,7 @@
 #define HT_GRAMMAR_SCHEMA_RULES_H
 
 #include "grammar/schema.h"
+#include "grammar/schema_embed.h"
 
 /* Finished rules of a schema, n bytes of UTF-8; options may be NULL. Errors as those of ht_grammar_from_json_schema. The caller frees
  * *out. */

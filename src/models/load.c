@@ -26,6 +26,7 @@ ht_model *ht_model_retain(ht_model *m) {
 
 static void free_model(ht_model *m) {
     ht_steps_free(m->steps);
+    if (m->kept) m->free_kept(m->kept);
     for (int i = 0; i < HT_PLAN_FORMS; i++) ht_plan_free(m->plan[i]);
     pthread_mutex_destroy(&m->lock);
     ht_weights_free(m->weights);

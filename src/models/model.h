@@ -45,10 +45,12 @@ struct ht_model {
     struct ht_weights *weights; /* owns the weights that the plan refers to */
     ht_plan
         *plan[HT_PLAN_FORMS]; /* the first is traced at load, the others by ht_model_plan; NULL: not asked for yet */
-    pthread_mutex_t lock;     /* protects those that are NULL, and token_trie */
+    pthread_mutex_t lock;     /* protects those that are NULL, token_trie and kept */
     ht_chat_setup chat;
     struct ht_token_trie *token_trie; /* made when it is first asked for; NULL: it was not */
-    int32_t *stop_ids;                /* stop ids */
+    void *kept;                       /* what a layer above keeps with the model; NULL: nothing */
+    void (*free_kept)(void *kept);
+    int32_t *stop_ids; /* stop ids */
     int n_stop_ids;
     ht_steps *steps; /* all that computes on the model */
     _Atomic int refs;

@@ -32,13 +32,6 @@ static json_t *functions_of(serve_call *c, const json_t *tools) {
     return functions;
 }
 
-static bool has_tool(const json_t *tools, const char *name) {
-    size_t i;
-    json_t *tool;
-    json_array_foreach((json_t *)tools, i, tool) if (strcmp(tool_name(tool), name) == 0) return true;
-    return false;
-}
-
 static bool set_thinking(serve_call *c, const serve_conversation *k, ht_chat *chat) {
     ht_error err = {0};
     ht_status status = HT_OK;
@@ -67,16 +60,26 @@ static bool chat_from(serve_call *c, const serve_conversation *k, const json_t *
     return set_thinking(c, k, *out);
 }
 
+/* Without tools there is nothing to choose: a call that is asked for is then refused. */
+static bool set_choice(serve_call *c, const serve_conversation *k, const json_t *tools, ht_chat *chat) {
+    static const ht_tool_choice choices[] = {[SERVE_TOOLS_AUTO] = HT_TOOL_CHOICE_AUTO,
+                                             [SERVE_TOOLS_NONE] = HT_TOOL_CHOICE_NONE,
+                                             [SERVE_TOOLS_REQUIRED] = HT_TOOL_CHOICE_REQUIRED,
+                                             [SERVE_TOOLS_NAMED] = HT_TOOL_CHOICE_NAMED};
+    ht_error err = {0};
+    const bool needs_one = k->choice == SERVE_TOOLS_REQUIRED || k->choice == SERVE_TOOLS_NAMED;
+    if (!json_array_size(tools) && !needs_one) return true;
+    if (!json_array_size(tools))
+        return serve_fail(&c->failure, 400, "tool_choice", "\"tool_choice\" asks for a call, and there are no tools");
+    const ht_status status = ht_chat_set_tool_choice(chat, choices[k->choice], k->tool, !k->one_call, &err);
+    return status ? serve_fail_as(&c->failure, status, &err) : true;
+}
+
 bool serve_make_chat(serve_call *c, const serve_conversation *k, ht_chat **out) {
     json_t *tools = NULL;
     *out = NULL;
-    if (k->tools && k->choice != SERVE_TOOLS_NONE && !(tools = functions_of(c, k->tools))) return false;
-    bool good = chat_from(c, k, tools, out);
-    if (good && k->choice == SERVE_TOOLS_NAMED && !has_tool(tools, k->tool))
-        good = serve_fail(&c->failure, 400, "tool_choice",
-                          "\"tool_choice\" names \"%.128s\", which is no tool of the request", k->tool);
-    if (good && k->choice == SERVE_TOOLS_REQUIRED && !json_array_size(tools))
-        good = serve_fail(&c->failure, 400, "tool_choice", "\"tool_choice\" asks for a call, and there are no tools");
+    if (k->tools && !(tools = functions_of(c, k->tools))) return false;
+    const bool good = chat_from(c, k, tools, out) && set_choice(c, k, tools, *out);
     json_decref(tools);
     if (good) return true;
     ht_chat_free(*out);
@@ -85,9 +88,7 @@ bool serve_make_chat(serve_call *c, const serve_conversation *k, ht_chat **out) 
 }
 
 bool serve_set_conversation(serve_generation *g, const serve_conversation *k) {
-    if (!serve_generation_prompts(g, 1) || !serve_make_chat(g->c, k, &g->prompt[0].chat)) return false;
-    g->has_tools = k->tools && k->choice != SERVE_TOOLS_NONE && json_array_size(k->tools);
-    return true;
+    return serve_generation_prompts(g, 1) && serve_make_chat(g->c, k, &g->prompt[0].chat);
 }
 
 /* ---- what an answer is held to ---- */

@@ -88,7 +88,6 @@ struct serve_generation {
     ht_logit_bias *bias; /* of `sampler` */
     bool stream, usage, continuous_usage, logprobs, echo;
     int32_t top_logprobs;
-    bool has_tools;
     void *extra; /* of the dialect, freed by free_extra */
     void (*free_extra)(void *extra);
 

@@ -29,17 +29,20 @@ struct ht_answer_reader {
     bool refused;
 };
 
+bool ht_answer_opens_thought(const ht_answer_format *format, const char *prompt, size_t n) {
+    const ht_thought_notation *t = format->thought;
+    while (n && strchr(" \t\r\n", prompt[n - 1])) n--;
+    const size_t n_title = t->title ? strlen(t->title) - 1 : 0, n_open = strlen(t->open);
+    if (n_title && n >= n_title && memcmp(prompt + n - n_title, t->title, n_title) == 0) n -= n_title;
+    return n >= n_open && memcmp(prompt + n - n_open, t->open, n_open) == 0;
+}
+
 ht_status ht_answer_reader_new(const ht_answer_format *format, ht_jinja_value tools, const char *prompt,
                                size_t n_prompt, ht_answer_fn *fn, void *user, ht_answer_reader **out, ht_error *err) {
     ht_answer_reader *r = *out = calloc(1, sizeof *r);
     if (!r) return ht_fail_memory(err, sizeof *r, "an answer");
     *r = (ht_answer_reader){.format = *format, .tools = tools, .fn = fn, .user = user, .fresh = true, .first = true};
-    const ht_thought_notation *t = format->thought;
-    while (n_prompt && strchr(" \t\r\n", prompt[n_prompt - 1])) n_prompt--;
-    const size_t n_title = t->title ? strlen(t->title) - 1 : 0, n_open = strlen(t->open);
-    if (n_title && n_prompt >= n_title && memcmp(prompt + n_prompt - n_title, t->title, n_title) == 0)
-        n_prompt -= n_title;
-    if (n_prompt >= n_open && memcmp(prompt + n_prompt - n_open, t->open, n_open) == 0) r->state = IN_THOUGHT;
+    if (ht_answer_opens_thought(format, prompt, n_prompt)) r->state = IN_THOUGHT;
     return HT_OK;
 }
 

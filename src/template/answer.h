@@ -48,6 +48,9 @@ typedef struct ht_answer_format {
     const ht_call_notation *call;       /* NULL: none */
 } ht_answer_format;
 
+/* Whether a prompt, n bytes of a conversation as it was written, has opened a thought. */
+bool ht_answer_opens_thought(const ht_answer_format *format, const char *prompt, size_t n);
+
 /* The notations that a template uses, as its source tells. */
 ht_answer_format ht_answer_format_of(const char *source);
 

@@ -52,6 +52,11 @@ void ht_chat_template_free(ht_chat_template *t) {
 
 const ht_answer_format *ht_chat_template_answers(const ht_chat_template *t) { return &t->answers; }
 
+const ht_thought_notation *ht_chat_template_thought(const ht_chat_template *t) {
+    const ht_thought_notation *thought = t->answers.thought;
+    return strstr(t->source, thought->open) || strstr(t->source, thought->close) ? thought : NULL;
+}
+
 bool ht_chat_template_mentions(const ht_chat_template *t, const char *text) { return strstr(t->source, text) != NULL; }
 
 static ht_status hand_over(const ht_jinja_builder *out, char **text, size_t *text_n, ht_text_run **runs, size_t *n_runs,

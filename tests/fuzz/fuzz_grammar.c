@@ -48,11 +48,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     const char *read = nul ? nul + 1 : "";
     const size_t n_read = nul ? size - n - 1 : 0, some = n_read < 200 ? n_read : 200;
-    uint32_t one_by_one = a->start;
+    uint32_t one_by_one = a->start[0];
     size_t n_threads;
     for (size_t i = 0; i < some && !ht_automaton_status(a, NULL); i++)
         one_by_one = ht_automaton_feed(a, one_by_one, read + i, 1);
-    const uint32_t whole = ht_automaton_feed(a, a->start, read, some);
+    const uint32_t whole = ht_automaton_feed(a, a->start[0], read, some);
     if (!ht_automaton_status(a, NULL)) {
         tokens_check(one_by_one == whole);
         ht_automaton_threads(a, whole, &n_threads);
@@ -70,7 +70,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const bool may_end = ht_automaton_may_end(a, whole), failed = ht_automaton_status(a, NULL) != HT_OK;
     tokens_check(ht_automaton_reset(a, &err) == HT_OK);
     if (!failed)
-        tokens_check(ht_automaton_may_end(a, ht_automaton_feed(a, a->start, read, some)) == may_end ||
+        tokens_check(ht_automaton_may_end(a, ht_automaton_feed(a, a->start[0], read, some)) == may_end ||
                      ht_automaton_status(a, NULL));
     ht_automaton_free(a);
     return 0;

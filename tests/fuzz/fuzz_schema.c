@@ -23,7 +23,7 @@ static bool goes_on(ht_automaton *a, uint32_t at) {
 
 /* Each chosen byte picks one of those that may come next. */
 static void follow(ht_automaton *a, const uint8_t *choice, size_t n) {
-    uint32_t at = a->start;
+    uint32_t at = a->start[0];
     ht_error err = {0};
     check(goes_on(a, at));
     for (size_t i = 0; i < n && i < STEPS_MOST && goes_on(a, at); i++) {

@@ -38,7 +38,7 @@ static void take_schema(const char *text, size_t n, unsigned bits) {
 
 static void check(const char *text, size_t n) {
     ht_error err = {0};
-    const uint32_t end = ht_automaton_feed(automaton, automaton->start, text, n);
+    const uint32_t end = ht_automaton_feed(automaton, automaton->start[0], text, n);
     if (!ht_automaton_status(automaton, &err)) {
         puts(ht_automaton_may_end(automaton, end) ? "yes" : "no");
         return;
@@ -74,7 +74,7 @@ static int next_byte(uint32_t at, bool haste, uint64_t *seed, uint32_t *behind) 
 static void generate(uint64_t seed) {
     char text[TEXT_MOST];
     size_t n = 0;
-    uint32_t at = automaton->start;
+    uint32_t at = automaton->start[0];
     ht_error err = {0};
     while (n < TEXT_MOST) {
         if (ht_automaton_may_end(automaton, at) && (n > HASTE || draw(&seed) % 4 == 0)) break;

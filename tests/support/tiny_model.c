@@ -32,7 +32,7 @@ static void byte_texts(char texts[256][4]) {
         }
 }
 
-static void put_tokenizer(gguf_writer *w) {
+static void put_tokenizer(gguf_writer *w, const tiny_options *o) {
     static char bytes[256][4], merged[N_MERGES][12], filler[TINY_VOCAB][12];
     const char *tokens[TINY_VOCAB];
     int32_t types[TINY_VOCAB];
@@ -53,12 +53,20 @@ static void put_tokenizer(gguf_writer *w) {
     tokens[TINY_IM_END] = "<|im_end|>";
     tokens[TINY_EOS] = "<|endoftext|>";
     for (int i = TINY_IM_START; i <= TINY_EOS; i++) types[i] = 3;
+    int more = TINY_MORE;
+    for (const char *const *s = o->special; s && *s; s++, more++) {
+        tokens[more] = *s;
+        types[more] = 3;
+    }
+    for (const char *const *s = o->words; s && *s; s++, more++) tokens[more] = *s;
+    assert_true(more <= TINY_VOCAB);
     gguf_put_str(w, "tokenizer.ggml.model", "gpt2");
     gguf_put_str(w, "tokenizer.ggml.pre", "smollm");
     gguf_put_strs(w, "tokenizer.ggml.tokens", tokens, TINY_VOCAB);
     gguf_put_i32s(w, "tokenizer.ggml.token_type", types, TINY_VOCAB);
     gguf_put_strs(w, "tokenizer.ggml.merges", merges, N_MERGES);
     gguf_put_u32(w, "tokenizer.ggml.eos_token_id", TINY_EOS);
+    if (o->chat_template) gguf_put_str(w, "tokenizer.chat_template", o->chat_template);
 }
 
 /* Weights of a size that keeps the activations near 1: the numbers of the blocks alone would grow from layer to layer. */
@@ -149,7 +157,7 @@ const char *tiny_write(const tiny_options *o) {
         snprintf(key, sizeof key, "%s.%s", architecture, values[i].key);
         gguf_put_u32(&w, key, values[i].value);
     }
-    put_tokenizer(&w);
+    put_tokenizer(&w, o);
     put_embedding(&w, o, &random);
     put_matrix(&w, "output.weight", o->type, TINY_VOCAB, HIDDEN, &random);
     put_vector(&w, "output_norm.weight", HIDDEN, &random);

@@ -6,19 +6,22 @@
 
 #include <hearth/session.h>
 
-typedef struct tiny_options { /* zero: the default */
-    int64_t window;           /* 0: llama, all layers grow; else gemma3, five layers of six slide */
-    int64_t context;          /* 4096 */
-    ht_weight_type type;      /* HT_W_F32; or HT_W_Q8_0 */
-    int n_threads;            /* 2 */
-    const char *device;       /* "cpu" */
-    ht_dtype kv;              /* f16 */
-    bool reference;           /* in reference precision */
-    int32_t nan_token;        /* with HT_W_F32, the token whose embedding is NaN; 0: none */
+typedef struct tiny_options {   /* zero: the default */
+    int64_t window;             /* 0: llama, all layers grow; else gemma3, five layers of six slide */
+    int64_t context;            /* 4096 */
+    ht_weight_type type;        /* HT_W_F32; or HT_W_Q8_0 */
+    int n_threads;              /* 2 */
+    const char *device;         /* "cpu" */
+    ht_dtype kv;                /* f16 */
+    bool reference;             /* in reference precision */
+    const char *chat_template;  /* none: it is chatml by its tokens */
+    const char *const *special; /* NULL-terminated, tokens from TINY_MORE on that are special; and behind them */
+    const char *const *words;   /* tokens of so much text, at most TINY_MORE_MOST in all */
+    int32_t nan_token;          /* with HT_W_F32, the token whose embedding is NaN; 0: none */
 } tiny_options;
 
 /* Tokens 0 to 255 are the bytes in the order of the GPT-2 alphabet's code points, then come merges, then these. */
-enum { TINY_VOCAB = 288, TINY_IM_START = 270, TINY_IM_END = 271, TINY_EOS = 272 };
+enum { TINY_VOCAB = 288, TINY_IM_START = 270, TINY_IM_END = 271, TINY_EOS = 272, TINY_MORE = 273, TINY_MORE_MOST = 15 };
 
 /* Writes the file; the scratch directory must exist. Returns its path, valid as scratch_path says. */
 const char *tiny_write(const tiny_options *o);

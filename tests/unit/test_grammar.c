@@ -135,7 +135,7 @@ static void random_grammars(void **state) {
             for (int t = 0; t < SHORT_TEXTS; t++) {
                 char of[SHORT_TEXT_LONGEST + 1], other[SHORT_TEXT_LONGEST + 1];
                 const size_t n = short_text(t, of);
-                const uint32_t c = ht_automaton_feed(a, a->start, of, n);
+                const uint32_t c = ht_automaton_feed(a, a->start[0], of, n);
                 assert_int_equal(ht_automaton_status(a, &err), HT_OK);
                 if (ht_automaton_may_end(a, c) != (set[0] >> t & 1)) fail_msg("%s\"%s\" is read wrongly", all, of);
                 bool has_more = false;
@@ -161,10 +161,10 @@ static void random_grammars(void **state) {
 static void reads(const char *grammar, const char *const *yes, const char *const *no) {
     ht_automaton *a = automaton_of(grammar);
     for (; *yes; yes++)
-        if (!ht_automaton_may_end(a, ht_automaton_feed(a, a->start, *yes, strlen(*yes))))
+        if (!ht_automaton_may_end(a, ht_automaton_feed(a, a->start[0], *yes, strlen(*yes))))
             fail_msg("%s\ndoes not read \"%s\"", grammar, *yes);
     for (; *no; no++)
-        if (ht_automaton_may_end(a, ht_automaton_feed(a, a->start, *no, strlen(*no))))
+        if (ht_automaton_may_end(a, ht_automaton_feed(a, a->start[0], *no, strlen(*no))))
             fail_msg("%s\nreads \"%s\"", grammar, *no);
     ht_automaton_free(a);
 }
@@ -237,7 +237,7 @@ static void depth(void **state) {
     (void)state;
     enum { N = 20000 };
     ht_automaton *a = automaton_of("root ::= \"(\" root \")\" | list\nlist ::= \"a\" \",\" list | \"a\"");
-    uint32_t c = a->start;
+    uint32_t c = a->start[0];
     for (int i = 0; i < N; i++) c = ht_automaton_feed(a, c, "(", 1);
     const uint32_t rows = a->kernels.n;
     for (int i = 0; i < N; i++) c = ht_automaton_feed(a, c, "a,", 2);
@@ -269,7 +269,7 @@ static void large_grammars(void **state) {
             for (int i = 0; i < N + 2; i += 7) {
                 char number[20];
                 const int length = sprintf(number, "%d", i);
-                const uint32_t end = ht_automaton_feed(a, a->start, number, (size_t)length);
+                const uint32_t end = ht_automaton_feed(a, a->start[0], number, (size_t)length);
                 assert_int_equal(ht_automaton_may_end(a, end), i < N);
             }
         ht_automaton_free(a);
@@ -302,7 +302,7 @@ static void walk(const ht_tokenizer *t, const char *grammar, const int32_t *endi
         fail_msg("%s", err.message);
     if (budget) ht_grammar_set_budget(g, budget);
     ht_automaton *a = automaton_of(grammar);
-    uint32_t at = a->start;
+    uint32_t at = a->start[0];
     for (int step = 0; step < steps; step++) {
         if (ht_matcher_mask(m, &mask, &err)) fail_msg("%s", err.message);
         int32_t n_allowed = 0, chosen = -1;
@@ -331,7 +331,7 @@ static void walk(const ht_tokenizer *t, const char *grammar, const int32_t *endi
         assert_true(allowed);
         if (chosen == ending[0]) {
             assert_int_equal(ht_matcher_truncate(m, 0, &err), HT_OK);
-            at = a->start;
+            at = a->start[0];
             continue;
         }
         size_t n;

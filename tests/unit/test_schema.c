@@ -19,7 +19,7 @@ static ht_automaton *compile(const char *schema, const ht_schema_options *option
 
 static bool takes(ht_automaton *a, const char *text) {
     ht_error err = {0};
-    const uint32_t end = ht_automaton_feed(a, a->start, text, strlen(text));
+    const uint32_t end = ht_automaton_feed(a, a->start[0], text, strlen(text));
     if (ht_automaton_status(a, &err)) fail_msg("%s: %s", text, err.message);
     return ht_automaton_may_end(a, end);
 }
@@ -27,7 +27,7 @@ static bool takes(ht_automaton *a, const char *text) {
 /* Whether some text goes on so. */
 static bool begins(ht_automaton *a, const char *text) {
     size_t n;
-    const uint32_t at = ht_automaton_feed(a, a->start, text, strlen(text));
+    const uint32_t at = ht_automaton_feed(a, a->start[0], text, strlen(text));
     ht_automaton_threads(a, at, &n);
     return n || ht_automaton_may_end(a, at);
 }

@@ -23,7 +23,7 @@ static ht_status compile_and_read(ht_error *err) {
         assert_null(a);
         return st;
     }
-    const uint32_t end = ht_automaton_feed(a, a->start, text, strlen(text));
+    const uint32_t end = ht_automaton_feed(a, a->start[0], text, strlen(text));
     st = ht_automaton_status(a, err);
     const bool read = ht_automaton_may_end(a, end);
     ht_automaton_free(a);

@@ -1,0 +1,47 @@
+/* Constraints of answers to conversations: the grammar of the options behind the thoughts, or that of the tools. */
+#include "generate/constraint.h"
+
+#include "base/error.h"
+#include "generate/tool_cache.h"
+#include "models/model.h"
+
+#include <string.h>
+
+void ht_constraint_free(ht_constraint *c) {
+    ht_grammar_free(c->grammar);
+    *c = (ht_constraint){0};
+}
+
+/* Whether somebody has turned thoughts off by a variable of the template. */
+static bool has_thoughts_off(const ht_chat *chat) {
+    static const char *const names[] = {"enable_thinking", "thinking"};
+    bool off = false;
+    for (int i = 0; i < 2; i++) {
+        const ht_jinja_value *v = ht_jinja_dict_find_text(chat->variables, names[i], strlen(names[i]));
+        off = off || (v && v->kind == HT_VALUE_BOOL && !v->boolean);
+    }
+    return off;
+}
+
+static ht_grammar_start start_of(const ht_model *m, const ht_chat *chat, const char *prompt, size_t n) {
+    const ht_answer_format *format = ht_chat_template_answers(m->chat.template);
+    if (ht_answer_opens_thought(format, prompt, n)) return HT_START_IN_THOUGHT;
+    return has_thoughts_off(chat) ? HT_START_TEXT : HT_START_ANSWER;
+}
+
+ht_status ht_constraint_of_chat(ht_model *m, const ht_chat *chat, const ht_generate_options *options,
+                                const char *prompt, size_t n, ht_constraint *out, ht_error *err) {
+    const bool has_choice = chat->tool_choice != HT_TOOL_CHOICE_FREE;
+    *out = (ht_constraint){0};
+    if (options->grammar && has_choice && chat->tool_choice != HT_TOOL_CHOICE_NONE)
+        return ht_fail(err, HT_ERR_UNSUPPORTED,
+                       "a grammar for the answer and a choice of tools: its text cannot be a call; set one of the two");
+    if (!options->grammar && !has_choice) return HT_OK;
+    ht_status status = HT_OK;
+    if (options->grammar)
+        out->grammar = ht_grammar_retain(options->grammar);
+    else
+        status = ht_tool_cache_find(m, chat, &out->grammar, err);
+    out->start = start_of(m, chat, prompt, n);
+    return status;
+}

@@ -1,0 +1,20 @@
+/* Constraint of an answer: the grammar that its tokens keep to, and where in it the answer begins. */
+#ifndef HT_GENERATE_CONSTRAINT_H
+#define HT_GENERATE_CONSTRAINT_H
+
+#include "grammar/grammar.h"
+
+#include <hearth/generate.h>
+
+typedef struct ht_constraint {
+    ht_grammar *grammar; /* NULL: the answer is free */
+    ht_grammar_start start;
+} ht_constraint;
+
+/* That of an answer to a conversation, whose prompt is n bytes of text. *out is empty after a failure; ht_constraint_free
+ * frees it. */
+ht_status ht_constraint_of_chat(ht_model *m, const ht_chat *chat, const ht_generate_options *options,
+                                const char *prompt, size_t n, ht_constraint *out, ht_error *err);
+void ht_constraint_free(ht_constraint *c);
+
+#endif

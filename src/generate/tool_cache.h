@@ -1,0 +1,14 @@
+/* Grammars of tools, kept with the model for the requests that come with the same ones. */
+#ifndef HT_GENERATE_TOOL_CACHE_H
+#define HT_GENERATE_TOOL_CACHE_H
+
+#include "generate/chat.h"
+#include "grammar/grammar.h"
+
+/* The grammar of the answers that a conversation's tools and its choice of them allow, NULL where they are free; given back by
+ * ht_grammar_free before the model is freed. Compiled when it is first asked for; the model keeps the latest few. */
+ht_status ht_tool_cache_find(ht_model *m, const ht_chat *chat, ht_grammar **out, ht_error *err);
+/* How many were compiled so far; for tests. */
+int64_t ht_tool_cache_compiled(ht_model *m);
+
+#endif

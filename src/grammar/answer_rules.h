@@ -1,0 +1,30 @@
+/* Rules of answers: a thought before the text of a grammar, and text that is free up to a mark.
+ *
+ * An answer is one text: the marks of its parts are spelled, also where they are special tokens. */
+#ifndef HT_GRAMMAR_ANSWER_RULES_H
+#define HT_GRAMMAR_ANSWER_RULES_H
+
+#include "grammar/rules.h"
+#include "template/answer.h"
+
+/* Where a text begins: numbers of the rules' starts. */
+typedef enum ht_grammar_start {
+    HT_START_TEXT,      /* with the grammar's text */
+    HT_START_ANSWER,    /* the answer may open a thought before it */
+    HT_START_IN_THOUGHT /* the prompt has opened a thought */
+} ht_grammar_start;
+
+/* White space before a text, behind a thought or before one, at most. */
+enum { HT_BLANKS_MOST = 16 };
+
+/* Up to `most` spaces, tabs and ends of lines. */
+ht_re ht_answer_blanks(ht_regexes *re, uint32_t most);
+/* Text up to a mark and with it. What stands before it has neither the mark nor one of the n_others in it, and is none of
+ * `not_before`. */
+ht_re ht_answer_until(ht_regexes *re, const char *mark, const char *const *others, size_t n_others, ht_re not_before);
+
+/* Adds the starts of answers to finished rules: their text, after a thought, if the model has any (`t` is NULL for none). In a
+ * thought the text is free, and the answer does not end there. Finishes the rules. */
+void ht_answer_rules_add_thoughts(ht_rules *r, const ht_thought_notation *t);
+
+#endif

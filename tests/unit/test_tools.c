@@ -1,0 +1,420 @@
+/* Choices of tools: a model of random weights calls the tools that there are, with valid arguments, in every notation; free text
+ * stays free until a call begins. */
+#include "generate/tool_cache.h"
+#include "models/model.h"
+#include "support/chat.h"
+#include "support/options.h"
+#include "support/scratch.h"
+#include "support/test.h"
+#include "support/tiny_model.h"
+#include "template/eval.h"
+
+#include <hearth/hearth.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char tools_json[] =
+    "[{\"type\": \"function\", \"function\": {\"name\": \"weather\", \"parameters\": {\"type\": \"object\", "
+    "\"properties\": {\"city\": {\"type\": \"string\", \"maxLength\": 4}, \"days\": {\"$ref\": \"#/$defs/few\"}, "
+    "\"unit\": {\"type\": \"string\", \"enum\": [\"c\", \"f\"]}}, \"required\": [\"city\", \"days\"], "
+    "\"additionalProperties\": false, \"$defs\": {\"few\": {\"type\": \"integer\", \"minimum\": 0, \"maximum\": "
+    "9}}}}}, "
+    "{\"name\": \"stop\"}, "
+    "{\"name\": \"note\", \"parameters\": {\"type\": \"object\", \"properties\": {\"at\": {\"type\": \"array\", "
+    "\"items\": "
+    "{\"type\": \"boolean\"}, \"maxItems\": 2}}, \"additionalProperties\": false}}]";
+
+#define BAR      "\xEF\xBD\x9C"
+#define LOW      "\xE2\x96\x81"
+#define DS(a, b) "<" BAR "tool" LOW a LOW b BAR ">"
+#define DSEP     "<" BAR "tool" LOW "sep" BAR ">"
+#define DSML     BAR "DSML" BAR
+
+/* What the template's source holds, and tokens of the model; the first of them opens a call. */
+static const struct {
+    const char *source, *tokens[12];
+} notations[] = {
+    {"<think><tool_call>", {"<tool_call>", "</tool_call>", "<think>", "</think>"}},
+    {"<tool_call><function=<parameter=", {"<tool_call>", "</tool_call>"}},
+    {"<tool_call><arg_key>", {"<tool_call>", "</tool_call>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"}},
+    {"<|python_tag|>", {"<|python_tag|>"}},
+    {"\"parameters\": dictionary", {NULL}},
+    {"[THINK][TOOL_CALLS]", {"[TOOL_CALLS]", "[THINK]", "[/THINK]"}},
+    {"[TOOL_CALLS][ARGS]", {"[TOOL_CALLS]", "[ARGS]"}},
+    {"[TOOL_CALLS][CALL_ID][ARGS]", {"[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"}},
+    {DS("calls", "begin") "```json",
+     {DS("calls", "begin"), DS("calls", "end"), DS("call", "begin"), DS("call", "end"), DSEP}},
+    {DS("calls", "begin"), {DS("calls", "begin"), DS("calls", "end"), DS("call", "begin"), DS("call", "end"), DSEP}},
+    {"dsml_token + 'function_calls", {"<" DSML "function_calls>"}},
+    {"dsml_token + 'tool_calls", {"<" DSML "tool_calls>"}},
+    {"<|channel><tool_call|>", {"<|tool_call>", "<tool_call|>", "<|channel>", "<channel|>", "<|\"|>"}},
+    {"<start_function_call>", {"<start_function_call>", "<end_function_call>", "<escape>"}},
+    {"<|tool_calls_section_begin|>",
+     {"<|tool_calls_section_begin|>", "<|tool_calls_section_end|>", "<|tool_call_begin|>", "<|tool_call_end|>",
+      "<|tool_call_argument_begin|>"}},
+    {"</seed:think><seed:tool_call>", {"<seed:tool_call>", "</seed:tool_call>", "<seed:think>", "</seed:think>"}},
+    {"minimax:tool_call", {"<minimax:tool_call>", "</minimax:tool_call>"}},
+    {"<tool_calls>", {"<tool_calls>", "</tool_calls>"}},
+    {"<function name=", {"<function name="}},
+    {"<function=", {"<function="}},
+    {"<function=<parameter=", {"<function="}},
+    {"<|tool_call_start|>", {"<|tool_call_start|>", "<|tool_call_end|>"}},
+    {"<TOOLCALL>", {"<TOOLCALL>", "</TOOLCALL>"}},
+    {"<|START_THINKING|><|START_ACTION|>",
+     {"<|START_ACTION|>", "<|END_ACTION|>", "<|START_THINKING|>", "<|END_THINKING|>"}},
+    {"<|inner_prefix|><|tools_prefix|>",
+     {"<|tools_prefix|>", "<|tools_suffix|>", "<|inner_prefix|>", "<|inner_suffix|>"}},
+    {"<|tool_call:begin|>",
+     {"<|tool_calls|>", "<|calls|>", "<|tool_call:begin|>", "<|tool_call:name|>", "<|tool_call:args|>",
+      "<|tool_call:end|>"}},
+    {"<|tool_call|><|/tool_call|>", {"<|tool_call|>", "<|/tool_call|>"}},
+    {"<|tool_call|>", {"<|tool_call|>"}},
+    {"<|function_call|>", {"<|function_call|>"}},
+};
+enum { N_NOTATIONS = sizeof notations / sizeof *notations };
+
+static ht_model *load(int i, bool special) {
+    static char source[400];
+    snprintf(source, sizeof source,
+             "{%% for m in messages %%}<|im_start|>{{ m.content }}<|im_end|>{%% endfor %%}{# %s #}",
+             notations[i].source);
+    const tiny_options o = {.chat_template = source,
+                            .special = special ? notations[i].tokens : NULL,
+                            .words = special ? NULL : notations[i].tokens};
+    return tiny_load(&o);
+}
+
+static ht_chat *conversation(ht_tool_choice choice, const char *name, bool parallel) {
+    ht_chat *chat = test_chat((const test_message[]){{"user", "hello"}}, 1);
+    ht_error err = {0};
+    assert_int_equal(ht_chat_set_tools(chat, tools_json, strlen(tools_json), &err), HT_OK);
+    if (ht_chat_set_tool_choice(chat, choice, name, parallel, &err)) fail_msg("%s", err.message);
+    return chat;
+}
+
+/* ---- answers ---- */
+
+typedef struct answer {
+    ht_text calls, text, thinking;
+    bool any_calls; /* they need not be of the tools */
+    int n_calls, n_of[3];
+    ht_metrics metrics;
+} answer;
+
+static const ht_jinja_value *member(ht_jinja_value v, const char *key) {
+    return ht_jinja_dict_find_text(v.dict, key, strlen(key));
+}
+
+static bool is_weather(ht_jinja_value v) {
+    const ht_jinja_value *city = member(v, "city"), *days = member(v, "days"), *unit = member(v, "unit");
+    int64_t n;
+    return city && days && v.dict->n == (unit ? 3 : 2) && ht_jinja_is_string(*city) && city->string->chars <= 4 &&
+           days->kind == HT_VALUE_INT && ht_jinja_as_integer(*days, &n) && n >= 0 && n <= 9 &&
+           (!unit || (ht_jinja_is_string(*unit) &&
+                      (ht_jinja_string_is(unit->string, "c") || ht_jinja_string_is(unit->string, "f"))));
+}
+
+static bool is_note(ht_jinja_value v) {
+    const ht_jinja_value *at = member(v, "at");
+    if (v.dict->n != (at ? 1 : 0)) return false;
+    for (size_t i = 0; at && at->kind == HT_VALUE_LIST && i < at->list->n; i++)
+        if (at->list->items[i].kind != HT_VALUE_BOOL) return false;
+    return !at || (at->kind == HT_VALUE_LIST && at->list->n <= 2);
+}
+
+static void check_call(const ht_tool_call *call, answer *a) {
+    static const char *const names[] = {"weather", "stop", "note"};
+    ht_jinja_arena arena = {.limit = 1 << 20, .name = "a call"};
+    const ht_jinja_value v = ht_jinja_json_value(&arena, call->arguments, strlen(call->arguments), "a call");
+    assert_int_equal(arena.status, HT_OK);
+    assert_int_equal(v.kind, HT_VALUE_DICT);
+    int which = 0;
+    while (which < 3 && strcmp(call->name, names[which]) != 0) which++;
+    const bool good = which == 0 ? is_weather(v) : which == 1 ? v.dict->n == 0 : which == 2 && is_note(v);
+    if (!good) fail_msg("%s %s", call->name, call->arguments);
+    a->n_of[which]++;
+    ht_jinja_arena_free(&arena);
+}
+
+static bool take(const ht_answer_piece *piece, void *user) {
+    answer *a = user;
+    if (piece->part == HT_ANSWER_CALL) {
+        if (!a->any_calls) check_call(piece->call, a);
+        a->n_calls++;
+        ht_text_printf(&a->calls, "%s %s\n", piece->call->name, piece->call->arguments);
+    } else
+        ht_text_append(piece->part == HT_ANSWER_TEXT ? &a->text : &a->thinking, piece->text, piece->n);
+    return true;
+}
+
+static void discard(answer *a) {
+    ht_text_discard(&a->calls);
+    ht_text_discard(&a->text);
+    ht_text_discard(&a->thinking);
+}
+
+static answer generate(ht_model *m, const ht_chat *chat, uint64_t seed, bool lookup, int32_t most) {
+    answer a = {.n_calls = 0};
+    ht_error err = {0};
+    ht_session *s = tiny_session(m, 64);
+    const ht_sampler_options sampler = OPTIONS(ht_sampler_options, with.temperature = 1.2f, with.seed = seed);
+    const ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = most, with.sampler = &sampler,
+                                          with.lookup = lookup, with.guesses = lookup ? 3 : 0);
+    if (ht_generate_chat(s, chat, &o, take, &a, &a.metrics, &err))
+        fail_msg("choice %d: %s", (int)chat->tool_choice, err.message);
+    ht_session_free(s);
+    return a;
+}
+
+/* Calls and nothing else but thoughts, alone and with guesses, marks being special tokens or text. */
+static void required_calls(void **state) {
+    (void)state;
+    int n_others = 0;
+    for (int i = 0; i < N_NOTATIONS; i++) {
+        int n_ended = 0, n_of[3] = {0};
+        for (int special = 0; special < 2; special++) {
+            ht_model *m = load(i, special);
+            for (int how = 0; how < 3; how++) { /* several, one, one of a name */
+                ht_chat *chat = conversation(how == 2 ? HT_TOOL_CHOICE_NAMED : HT_TOOL_CHOICE_REQUIRED,
+                                             how == 2 ? "weather" : NULL, how == 0);
+                for (uint64_t seed = 0; seed < (uint64_t)test_cases(2, 50); seed++) {
+                    answer a = generate(m, chat, seed, false, 1200), b = generate(m, chat, seed, true, 1200);
+                    assert_int_equal(a.metrics.generated_tokens, b.metrics.generated_tokens);
+                    assert_int_equal(a.n_calls, b.n_calls);
+                    if (a.n_calls) assert_string_equal(a.calls.data, b.calls.data);
+                    if (a.metrics.finish == HT_FINISH_STOP) {
+                        if (a.text.len)
+                            fail_msg("%s: text: %s thoughts: %s calls: %s", notations[i].source, a.text.data,
+                                     a.thinking.len ? a.thinking.data : "", a.n_calls ? a.calls.data : "");
+                        assert_true(a.n_calls > 0);
+                        n_ended++;
+                    } else
+                        assert_int_equal(a.metrics.finish, HT_FINISH_LENGTH);
+                    if (how > 0) assert_true(a.n_calls <= 1);
+                    if (how == 2) assert_int_equal(a.n_of[1] + a.n_of[2], 0);
+                    for (int k = 0; k < 3; k++) n_of[k] += a.n_of[k];
+                    discard(&a);
+                    discard(&b);
+                }
+                ht_chat_free(chat);
+            }
+            ht_model_free(m);
+        }
+        n_others += n_of[1] + n_of[2];
+        if (n_ended < 6 || !n_of[0])
+            fail_msg("%s: of 12 answers %d ended, with %d, %d, %d calls", notations[i].source, n_ended, n_of[0],
+                     n_of[1], n_of[2]);
+    }
+    assert_true(n_others > 20);
+}
+
+/* What begins as a call is one, whatever else there is; free text is what it is without a choice, up to the first call; and without
+ * calls there is none. */
+static void free_answers(void **state) {
+    (void)state;
+    int n_calls = 0, n_ends = 0;
+    for (int i = 0; i < N_NOTATIONS; i++) {
+        if (!notations[i].tokens[0]) continue;
+        ht_model *m = load(i, true);
+        const char *open = notations[i].tokens[0];
+        const uint64_t first = 100 * (uint64_t)i; /* the weights of all models are the same */
+        for (uint64_t seed = first; seed < first + (uint64_t)test_cases(5, 50); seed++) {
+            ht_chat *chat[3];
+            answer got[3];
+            for (int c = 0; c < 3; c++) {
+                static const ht_tool_choice choices[] = {HT_TOOL_CHOICE_FREE, HT_TOOL_CHOICE_AUTO, HT_TOOL_CHOICE_NONE};
+                chat[c] = conversation(choices[c], NULL, true);
+                got[c] = generate(m, chat[c], seed, c == 1, 500);
+                ht_chat_free(chat[c]);
+            }
+            const bool was_cut = got[1].metrics.finish == HT_FINISH_LENGTH;
+            if (!was_cut && got[1].text.len) assert_null(strstr(got[1].text.data, open));
+            assert_int_equal(got[2].n_calls, 0);
+            if (got[2].text.len) assert_null(strstr(got[2].text.data, open));
+            n_calls += got[1].n_calls;
+            n_ends += !was_cut;
+            /* Thoughts and text before the first call are the same. */
+            const size_t n = got[0].text.len < got[1].text.len ? got[0].text.len : got[1].text.len;
+            if (!got[1].n_calls && !was_cut && n) assert_memory_equal(got[0].text.data, got[1].text.data, n);
+            for (int c = 0; c < 3; c++) discard(&got[c]);
+        }
+        ht_model_free(m);
+    }
+    if (n_calls < 5 || n_ends < 5) fail_msg("%d calls, %d ends", n_calls, n_ends);
+}
+
+static ht_status try(ht_model *m, const char *tools, ht_tool_choice choice, const char *name, ht_error *err) {
+    ht_chat *chat = test_chat((const test_message[]){{"user", "hello"}}, 1);
+    ht_session *s = tiny_session(m, 64);
+    const ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = 2);
+    *err = (ht_error){0};
+    if (tools) assert_int_equal(ht_chat_set_tools(chat, tools, strlen(tools), NULL), HT_OK);
+    ht_status status = ht_chat_set_tool_choice(chat, choice, name, true, err);
+    if (!status) status = ht_generate_chat(s, chat, &o, NULL, NULL, NULL, err);
+    ht_chat_free(chat);
+    ht_session_free(s);
+    return status;
+}
+
+static void what_cannot_be(void **state) {
+    (void)state;
+    ht_error err;
+    ht_model *m = load(0, true);
+    assert_int_equal(try(m, NULL, HT_TOOL_CHOICE_REQUIRED, NULL, &err), HT_ERR_ARGUMENT);
+    assert_non_null(strstr(err.message, "no tools to call"));
+    assert_int_equal(try(m, tools_json, HT_TOOL_CHOICE_NAMED, "nothing", &err), HT_ERR_ARGUMENT);
+    assert_non_null(strstr(err.message, "`nothing`"));
+    assert_int_equal(try(m, tools_json, HT_TOOL_CHOICE_NAMED, NULL, &err), HT_ERR_ARGUMENT);
+    assert_int_equal(try(m, tools_json, HT_TOOL_CHOICE_AUTO, "weather", &err), HT_ERR_ARGUMENT);
+    assert_int_equal(try(m, tools_json, (ht_tool_choice)9, NULL, &err), HT_ERR_ARGUMENT);
+    assert_int_equal(try(m, "[{\"name\": \"two words\"}]", HT_TOOL_CHOICE_NAMED, "two words", &err), HT_ERR_ARGUMENT);
+    assert_non_null(strstr(err.message, "two words"));
+    assert_int_equal(try(m, NULL, HT_TOOL_CHOICE_AUTO, NULL, &err), HT_OK);
+    assert_int_equal(try(m, NULL, HT_TOOL_CHOICE_NONE, NULL, &err), HT_OK);
+    ht_grammar *g;
+    assert_int_equal(ht_grammar_from_regex(m, "a", 1, &g, NULL), HT_OK);
+    ht_session *s = tiny_session(m, 64);
+    ht_chat *chat = conversation(HT_TOOL_CHOICE_AUTO, NULL, true);
+    const ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = 9, with.grammar = g);
+    assert_int_equal(ht_generate_chat(s, chat, &o, NULL, NULL, NULL, &err), HT_ERR_UNSUPPORTED);
+    assert_int_equal(ht_chat_set_tool_choice(chat, HT_TOOL_CHOICE_NONE, NULL, true, NULL), HT_OK);
+    assert_int_equal(ht_generate_chat(s, chat, &o, NULL, NULL, NULL, &err), HT_OK);
+    ht_chat_free(chat);
+    ht_session_free(s);
+    ht_grammar_free(g);
+    ht_model_free(m);
+    m = tiny_load(&(tiny_options){.chat_template = "{{ messages[0].content }}"});
+    assert_int_equal(try(m, tools_json, HT_TOOL_CHOICE_REQUIRED, NULL, &err), HT_ERR_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "no notation"));
+    assert_int_equal(try(m, tools_json, HT_TOOL_CHOICE_AUTO, NULL, &err), HT_OK);
+    ht_model_free(m);
+}
+
+static int n_warnings;
+
+static void count_warning(ht_log_level level, const char *message, void *user) {
+    (void)user;
+    if (level == HT_LOG_WARNING && strstr(message, "not held to their schema")) n_warnings++;
+}
+
+/* A schema that is refused is a warning, once, and its arguments are objects; the other tools' are held to theirs. */
+static void schemas_that_are_refused(void **state) {
+    (void)state;
+    static const char tools[] =
+        "[{\"name\": \"odd\", \"parameters\": {\"properties\": {\"a\": {\"type\": \"array\", \"uniqueItems\": true}}, "
+        "\"maxProperties\": 1}}, {\"name\": \"wrong\", \"parameters\": {\"type\": 7}}, {\"name\": \"none\", "
+        "\"parameters\": "
+        "{\"type\": \"string\"}}, {\"name\": \"stop\"}]";
+    ht_log_set(count_warning, HT_LOG_WARNING, NULL);
+    ht_model *m = load(0, true);
+    ht_chat *chat = test_chat((const test_message[]){{"user", "hello"}}, 1);
+    int n_of[2] = {0};
+    n_warnings = 0;
+    assert_int_equal(ht_chat_set_tools(chat, tools, strlen(tools), NULL), HT_OK);
+    assert_int_equal(ht_chat_set_tool_choice(chat, HT_TOOL_CHOICE_REQUIRED, NULL, false, NULL), HT_OK);
+    for (uint64_t seed = 0; seed < 12; seed++) {
+        answer a = {.any_calls = true};
+        ht_session *s = tiny_session(m, 64);
+        const ht_sampler_options sampler = OPTIONS(ht_sampler_options, with.temperature = 3, with.seed = seed);
+        const ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = 1500, with.sampler = &sampler);
+        assert_int_equal(ht_generate_chat(s, chat, &o, take, &a, &a.metrics, NULL), HT_OK);
+        if (a.metrics.finish == HT_FINISH_STOP) {
+            assert_int_equal(a.n_calls, 1);
+            const bool stops = strncmp(a.calls.data, "stop", 4) == 0;
+            if (stops) assert_string_equal(a.calls.data, "stop {}\n");
+            n_of[stops]++;
+        }
+        discard(&a);
+        ht_session_free(s);
+    }
+    assert_true(n_of[1] > 0);
+    assert_int_equal(n_warnings, 3);
+    assert_int_equal(ht_tool_cache_compiled(m), 1);
+    ht_chat_free(chat);
+    ht_model_free(m);
+    ht_log_set(NULL, HT_LOG_WARNING, NULL);
+}
+
+/* The same tools are compiled once, and of many the latest are kept. */
+static void grammars_are_kept(void **state) {
+    (void)state;
+    ht_model *m = load(0, true);
+    ht_grammar *g, *again;
+    for (int round = 0; round < 3; round++)
+        for (int i = 0; i < 8; i++) {
+            char tools[64];
+            ht_chat *chat = conversation(HT_TOOL_CHOICE_AUTO, NULL, i % 2);
+            snprintf(tools, sizeof tools, "[{\"name\": \"tool%d\"}]", i / 2);
+            assert_int_equal(ht_chat_set_tools(chat, tools, strlen(tools), NULL), HT_OK);
+            assert_int_equal(ht_tool_cache_find(m, chat, &g, NULL), HT_OK);
+            assert_int_equal(ht_tool_cache_find(m, chat, &again, NULL), HT_OK);
+            assert_ptr_equal(g, again);
+            ht_grammar_free(g);
+            ht_grammar_free(again);
+            ht_chat_free(chat);
+        }
+    assert_int_equal(ht_tool_cache_compiled(m), 8);
+    ht_chat *chat = conversation(HT_TOOL_CHOICE_NAMED, "stop", true);
+    assert_int_equal(ht_tool_cache_find(m, chat, &g, NULL), HT_OK);
+    assert_int_equal(ht_tool_cache_compiled(m), 9);
+    ht_grammar_free(g);
+    ht_chat_free(chat);
+    ht_model_free(m);
+}
+
+/* A choice is a part of the conversation as JSON. */
+static void choices_as_json(void **state) {
+    (void)state;
+    static const struct {
+        const char *member;
+        ht_tool_choice choice;
+        bool parallel;
+    } cases[] = {
+        {"\"tool_choice\": \"auto\"", HT_TOOL_CHOICE_AUTO, true},
+        {"\"tool_choice\": \"none\", \"parallel_tool_calls\": false", HT_TOOL_CHOICE_NONE, false},
+        {"\"tool_choice\": \"required\"", HT_TOOL_CHOICE_REQUIRED, true},
+        {"\"tool_choice\": {\"type\": \"function\", \"function\": {\"name\": \"stop\"}}", HT_TOOL_CHOICE_NAMED, true},
+        {"\"tool_choice\": null", HT_TOOL_CHOICE_FREE, true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char json[256], *written;
+        ht_chat *chat, *again;
+        snprintf(json, sizeof json, "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], %s}", cases[i].member);
+        assert_int_equal(ht_chat_from_json(json, strlen(json), &chat, NULL), HT_OK);
+        assert_int_equal(chat->tool_choice, cases[i].choice);
+        assert_int_equal(chat->parallel_calls, cases[i].parallel);
+        assert_int_equal(ht_chat_to_json(chat, &written, NULL), HT_OK);
+        assert_int_equal(ht_chat_from_json(written, strlen(written), &again, NULL), HT_OK);
+        assert_int_equal(again->tool_choice, cases[i].choice);
+        assert_int_equal(again->parallel_calls, cases[i].parallel);
+        assert_int_equal(!again->tool_name, cases[i].choice != HT_TOOL_CHOICE_NAMED);
+        if (again->tool_name) assert_string_equal(again->tool_name->text, "stop");
+        ht_text_free(written);
+        ht_chat_free(chat);
+        ht_chat_free(again);
+    }
+    static const char *const wrong[] = {"\"tool_choice\": \"any\"", "\"tool_choice\": 1", "\"tool_choice\": {}",
+                                        "\"parallel_tool_calls\": 1"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char json[256];
+        ht_chat *chat;
+        ht_error err = {0};
+        snprintf(json, sizeof json, "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], %s}", wrong[i]);
+        assert_int_equal(ht_chat_from_json(json, strlen(json), &chat, &err), HT_ERR_FORMAT);
+        assert_non_null(strstr(err.message, "expected"));
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(required_calls, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(free_answers, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(what_cannot_be, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(schemas_that_are_refused, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(grammars_are_kept, scratch_start, scratch_finish),
+        cmocka_unit_test(choices_as_json),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
