@@ -46,7 +46,7 @@ const option_spec option_table[] = {
     {"presence-penalty", 0, KIND_NUMBER, AT(presence_penalty), -1000, 1000, NULL, SAMPLING, true, "X",
      "lower the logits of tokens that the answer has already by X (0)"},
     {"frequency-penalty", 0, KIND_NUMBER, AT(frequency_penalty), -1000, 1000, NULL, SAMPLING, true, "X",
-     "lower them by X for each time (0)"},
+     "lower the logits of tokens by X for each time that the answer has them (0)"},
     {"logit-bias", 0, KIND_BIAS, AT(logit_bias), 0, 0, NULL, SAMPLING, true, "ID=X",
      "add X to the logit of a token: -100 forbids it; may be given several times"},
     {"sampler-order", 0, KIND_ORDER, AT(order), 0, 0, NULL, SAMPLING, true, "A,B,...",
