@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "device/device.h"
+#include "generate/forced.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -134,14 +135,27 @@ static int64_t n_prompt(const ht_generation *g) { return g->total - g->metrics.g
 
 static int64_t limit_of(const ht_generation *g) { return g->limit ? g->limit : g->s->model->context; }
 
+/* Guesses what the grammar leaves no choice about. Where it cannot say, drawing will, with what went wrong. */
+static ht_status guess_forced(ht_generation *g, int32_t room, ht_error *err) {
+    (void)ht_matcher_truncate(g->matcher, (size_t)g->metrics.generated_tokens, NULL);
+    const ht_status status =
+        ht_forced_guess(g->matcher, g->s->model, room, g->s->token + g->total, &g->n_guesses, err);
+    g->forced = g->n_guesses > 0;
+    return status == HT_ERR_MEMORY ? status : HT_OK;
+}
+
 ht_status ht_generation_guess(ht_generation *g, ht_error *err) {
     ht_session *s = g->s;
     g->n_guesses = 0;
-    if (!g->speculation || g->first_token == 0 || s->cache->length < g->total - 1) return HT_OK;
+    g->forced = false;
+    const bool may_force = g->matcher && !g->probing;
+    if ((!g->speculation && !may_force) || g->first_token == 0 || s->cache->length < g->total - 1) return HT_OK;
     int64_t room = ht_min_i64(limit_of(g) - g->total, g->o.max_tokens - g->metrics.generated_tokens) - 1;
     room = ht_min_i64(ht_min_i64(room, HT_MOST_GUESSES), s->chunk - 1);
     ht_status status = ht_session_make_room(s, g->total + HT_MOST_GUESSES, err);
     if (status || room <= 0) return status;
+    if (may_force) status = guess_forced(g, (int32_t)room, err);
+    if (status || g->n_guesses || !g->speculation) return status;
     ht_speculation_set_prompt(g->speculation, n_prompt(g));
     return ht_speculation_guess(g->speculation, s->token, g->total, (int32_t)room, g->o.cancel, s->token + g->total,
                                 &g->n_guesses, err);
@@ -232,7 +246,7 @@ static void judge(ht_generation *g) {
     ht_session *s = g->s;
     const int32_t right = ht_max_i32(g->n_drawn - 1, 0);
     if (g->n_guesses) (void)ht_cache_truncate(s->cache, ht_min_i64(s->cache->length, g->total + right), NULL);
-    if (g->first_token > 0 && g->n_drawn)
+    if (g->speculation && !g->forced && g->first_token > 0 && g->n_drawn)
         ht_speculation_learn(g->speculation, g->n_guesses, right, ht_now_seconds() - g->asked);
     g->metrics.guessed_tokens += g->n_guesses;
     g->metrics.accepted_tokens += right;
@@ -240,7 +254,7 @@ static void judge(ht_generation *g) {
 
 ht_status ht_generation_take(ht_generation *g, ht_error *err) {
     ht_session *s = g->s;
-    if (g->speculation) judge(g);
+    if (g->speculation || g->n_guesses) judge(g);
     if (s->cache->length > s->n_tokens && g->n_guesses == 0) {
         if (g->first_token == 0) g->metrics.prompt_tokens += s->cache->length - s->n_tokens;
         s->n_tokens = s->cache->length;

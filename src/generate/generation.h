@@ -32,6 +32,7 @@ typedef struct ht_generation {
     /* Guesses of the tokens behind `total`, which lie in the session's tokens, and what was drawn: n_drawn - 1 of the guesses, and another. */
     ht_speculation *speculation; /* NULL: none */
     int32_t n_guesses, n_drawn;
+    bool forced; /* the guesses are what the grammar leaves no choice about */
     int32_t drawn[HT_MOST_GUESSES + 1];
     double asked;              /* when the job was made */
     bool prompt_only;          /* computes the prompt and draws nothing */

@@ -17,7 +17,7 @@ typedef struct answer {
     char text[4 * MOST];
     size_t n;
     ht_finish finish;
-    int64_t n_tokens;
+    int64_t n_tokens, guessed, accepted;
 } answer;
 
 static bool take_text(const char *text, size_t n, void *user) {
@@ -50,7 +50,13 @@ static ht_ending ending_of(ht_grammar *g, const int32_t *ids, size_t n) {
     return ending;
 }
 
-static answer generate(ht_model *model, ht_grammar *g, uint64_t seed, float temperature, bool lookup) {
+static void ignore_probe(const ht_probe *probe, void *user) {
+    (void)probe;
+    (void)user;
+}
+
+/* With probes nothing is guessed. */
+static answer generate(ht_model *model, ht_grammar *g, uint64_t seed, float temperature, bool lookup, bool probed) {
     answer a = {.n = 0};
     int32_t prompt[8];
     ht_metrics metrics;
@@ -59,12 +65,16 @@ static answer generate(ht_model *model, ht_grammar *g, uint64_t seed, float temp
     const ht_sampler_options sampler =
         OPTIONS(ht_sampler_options, with.temperature = temperature, with.seed = seed,
                 with.top_k = seed % 3 == 1 ? 5 : 0, with.repeat_penalty = seed % 3 == 2 ? 1.3f : 1);
-    const ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = MOST, with.sampler = &sampler,
-                                          with.grammar = g, with.lookup = lookup);
+    const ht_probe_options probes = OPTIONS(ht_probe_options, with.kinds = HT_PROBE_TOKEN, with.fn = ignore_probe);
+    const ht_generate_options o =
+        OPTIONS(ht_generate_options, with.max_tokens = MOST, with.sampler = &sampler, with.grammar = g,
+                with.lookup = lookup, with.probes = probed ? &probes : NULL);
     tiny_ids(prompt, 8, seed);
     if (ht_generate(s, prompt, 8, &o, take_text, &a, &metrics, &err)) fail_msg("%s", err.message);
     a.finish = metrics.finish;
     a.n_tokens = metrics.generated_tokens;
+    a.guessed = metrics.guessed_tokens;
+    a.accepted = metrics.accepted_tokens;
     assert_int_equal(ht_session_length(s), 8 + a.n_tokens);
     const ht_ending ending = ending_of(g, ht_session_tokens(s) + 8, (size_t)a.n_tokens);
     if (a.finish == HT_FINISH_STOP) assert_int_not_equal(ending, HT_ENDING_NOT);
@@ -83,9 +93,13 @@ static void answers(void **state) {
     for (int i = 0; i < N_PATTERNS; i++) {
         ht_grammar *g = regex(model, patterns[i]);
         for (uint64_t seed = 0; seed < 6; seed++) {
-            const answer plain = generate(model, g, seed, seed ? 1.5f : 0, false);
-            const answer guessed = generate(model, g, seed, seed ? 1.5f : 0, true);
+            const answer plain = generate(model, g, seed, seed ? 1.5f : 0, false, true);
+            const answer forced = generate(model, g, seed, seed ? 1.5f : 0, false, false);
+            const answer guessed = generate(model, g, seed, seed ? 1.5f : 0, true, false);
+            assert_int_equal(plain.guessed, 0);
+            assert_string_equal(plain.text, forced.text);
             assert_string_equal(plain.text, guessed.text);
+            assert_int_equal(plain.finish, forced.finish);
             assert_int_equal(plain.finish, guessed.finish);
             n_ended += plain.finish == HT_FINISH_STOP;
             if (i == 0) assert_true(!strcmp(plain.text, "yes") || !strcmp(plain.text, "no"));
@@ -93,6 +107,25 @@ static void answers(void **state) {
         ht_grammar_free(g);
     }
     assert_in_range(n_ended, 10, 29);
+    ht_model_free(model);
+}
+
+/* What a grammar leaves no choice about is computed in fewer steps than it has tokens. */
+static void forced_text(void **state) {
+    (void)state;
+    ht_model *model = tiny_load(&(tiny_options){0});
+    ht_grammar *g = regex(model, "[ab](0123456789){4}[cd]");
+    int64_t accepted = 0;
+    for (uint64_t seed = 0; seed < 6; seed++) {
+        const answer plain = generate(model, g, seed, 1.5f, false, true);
+        const answer forced = generate(model, g, seed, 1.5f, false, false);
+        assert_string_equal(plain.text, forced.text);
+        assert_int_equal(plain.n_tokens, forced.n_tokens);
+        assert_true(forced.guessed >= forced.accepted);
+        accepted += forced.accepted;
+    }
+    assert_true(accepted >= 6 * 8);
+    ht_grammar_free(g);
     ht_model_free(model);
 }
 
@@ -175,6 +208,7 @@ static void other_models(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(answers, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(forced_text, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(engine_answers, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(other_models, scratch_start, scratch_finish),
     };
