@@ -64,7 +64,8 @@ typedef struct options {
     string_list stop, set, adapters, from;
     const char *system, *ids, *out, *cpu, *text, *kl_vs, *device, *vs_device; /* NULL when not given */
     const char *template_file, *messages, *tools, *answer, *to;               /* likewise */
-    const char *prompt;                                                       /* text of `bench --report` */
+    const char *tool_choice;
+    const char *prompt; /* text of `bench --report` */
     bool report;
     const char *draft; /* model */
     const char *regex, *grammar, *schema;
@@ -93,7 +94,7 @@ typedef struct options {
     const char *imatrix; /* of quantize; NULL: none */
     bool pure, errors;   /* likewise */
     bool kl_vs_reference, dense, inspect_q, inspect_v, no_normalize;
-    bool sliding, markdown, packed_cache, no_generation_prompt, no_thinking, parse_special;
+    bool sliding, markdown, packed_cache, no_generation_prompt, no_thinking, parse_special, one_call;
     bool json, quiet, raw, null, add_special, help;
     tune_options tune;
     const char *config;         /* file of further options; NULL: none */
