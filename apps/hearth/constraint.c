@@ -11,6 +11,10 @@ const char *constraint_problem(const options *o) {
     if (!!o->regex + !!o->grammar + !!o->schema > 1) return "--schema, --regex and --grammar exclude each other";
     if (wanted(o) && o->tools)
         return "--tools cannot be had with --schema, --regex or --grammar: calls would be refused";
+    if (wanted(o) && o->tool_choice)
+        return "--tool-choice cannot be had with --schema, --regex or --grammar: calls would be refused";
+    if (o->tool_choice && !o->tools && !o->messages) return "--tool-choice is of --tools, or of those of --messages";
+    if (o->one_call && !o->tool_choice) return "--one-call is of --tool-choice";
     return NULL;
 }
 

@@ -66,7 +66,8 @@ typedef struct options {
     bias_list logit_bias;
     const char *system, *ids, *out, *cpu, *text, *kl_vs, *device, *vs_device; /* NULL when not given */
     const char *template_file, *messages, *tools, *answer, *to;               /* likewise */
-    const char *prompt;                                                       /* text of `bench --report` */
+    const char *tool_choice;
+    const char *prompt; /* text of `bench --report` */
     bool report;
     const char *draft; /* model */
     const char *regex, *grammar, *schema;
@@ -95,7 +96,7 @@ typedef struct options {
     const char *imatrix; /* of quantize; NULL: none */
     bool pure, errors;   /* likewise */
     bool kl_vs_reference, dense, inspect_q, inspect_v, no_normalize;
-    bool sliding, markdown, packed_cache, no_generation_prompt, no_thinking, parse_special;
+    bool sliding, markdown, packed_cache, no_generation_prompt, no_thinking, parse_special, one_call;
     bool json, quiet, raw, null, add_special, help;
     tune_options tune;
     /* Of serve, NULL when not given; numbers are 0 then, but that options_given says whether port and drain count. */

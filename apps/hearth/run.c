@@ -106,6 +106,15 @@ static ht_status set_tools(const options *o, ht_chat *chat, ht_error *err) {
     return st;
 }
 
+static ht_status set_tool_choice(const options *o, ht_chat *chat, ht_error *err) {
+    static const char *const words[] = {"none", "auto", "required"};
+    ht_tool_choice choice = HT_TOOL_CHOICE_NAMED;
+    for (int i = 0; i < 3; i++)
+        if (strcmp(o->tool_choice, words[i]) == 0) choice = (ht_tool_choice)(HT_TOOL_CHOICE_NONE + i);
+    const char *name = choice == HT_TOOL_CHOICE_NAMED ? o->tool_choice : NULL;
+    return ht_chat_set_tool_choice(chat, choice, name, !o->one_call, err);
+}
+
 /* Says so where the template writes the same whether thoughts are on or off. */
 static ht_status turn_thinking_off(const engine *e, const options *o, ht_chat *chat, ht_error *err) {
     char *with = NULL, *without = NULL;
@@ -134,6 +143,7 @@ static ht_status make_chat(const answerer *by, const options *o, const char *pro
     if (!st && o->system) st = ht_chat_add(*chat, "system", o->system, err);
     if (!st && *prompt) st = ht_chat_add(*chat, "user", prompt, err);
     if (!st && o->tools) st = set_tools(o, *chat, err);
+    if (!st && o->tool_choice) st = set_tool_choice(o, *chat, err);
     if (!st) st = options_chat_variables(o, *chat, err);
     if (!st && o->no_thinking)
         st = by->other ? ht_chat_set_thinking(*chat, false, err) : turn_thinking_off(&by->e, o, *chat, err);
@@ -142,7 +152,12 @@ static ht_status make_chat(const answerer *by, const options *o, const char *pro
 
 /* What has a meaning only in a conversation. */
 static const char *option_of_chats(const options *o) {
-    return o->system ? "system" : o->messages ? "messages" : o->tools ? "tools" : o->set.n ? "set" : NULL;
+    return o->system        ? "system"
+           : o->messages    ? "messages"
+           : o->tools       ? "tools"
+           : o->tool_choice ? "tool-choice"
+           : o->set.n       ? "set"
+                            : NULL;
 }
 
 static ht_status generate_text(answerer *by, const char *prompt, const ht_generate_options *how, answer *a,

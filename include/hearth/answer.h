@@ -22,15 +22,23 @@ typedef struct ht_tool_call {
 typedef enum ht_answer_part {
     HT_ANSWER_TEXT = 1,
     HT_ANSWER_THINKING, /* thoughts, without what marks them */
-    HT_ANSWER_CALL
+    HT_ANSWER_CALL,
+    /* In the place of HT_ANSWER_CALL where calls come in pieces: one begins when its name is known and the text can only be a call;
+     * pieces of its arguments follow, and its end. An id that the model writes behind the arguments is not handed over. */
+    HT_ANSWER_CALL_BEGIN,
+    HT_ANSWER_CALL_ARGUMENTS,
+    HT_ANSWER_CALL_END
 } ht_answer_part;
 
 /* What comes next in an answer. All of it is lent during the call. */
 typedef struct ht_answer_piece {
     ht_answer_part part;
-    const char *text; /* of text and thoughts: n > 0 bytes more of valid UTF-8, NUL-terminated; of a call NULL */
+    const char *text; /* of text, thoughts and arguments: n > 0 bytes more of valid UTF-8, NUL-terminated; else NULL */
     size_t n;
-    const ht_tool_call *call; /* of HT_ANSWER_CALL: a whole call */
+    const ht_tool_call *call; /* of HT_ANSWER_CALL: a whole call; of its beginning: without arguments; else NULL */
+    /* Of HT_ANSWER_CALL_END: the pieces of the arguments are no JSON object, as the answer has ended within them or the model has
+     * written something else. What was handed over is what it wrote; it is not handed over as text again. */
+    bool cut;
 } ht_answer_piece;
 /* Return false to stop. */
 typedef bool ht_answer_fn(const ht_answer_piece *piece, void *user);

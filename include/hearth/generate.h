@@ -89,6 +89,8 @@ typedef struct ht_generate_options {
      * prompt has not opened a thought the answer may, if the template knows thoughts and ht_chat_set_thinking has not turned
      * them off. */
     ht_grammar *grammar;
+    /* Calls of tools come in pieces, HT_ANSWER_CALL_BEGIN to _END, in the place of whole ones; default false. */
+    bool call_pieces;
 } ht_generate_options;
 HT_API void ht_generate_options_init(ht_generate_options *options, size_t size);
 

@@ -59,6 +59,9 @@ HT_FINISH_CALLBACK = 3
 HT_ANSWER_TEXT = 1
 HT_ANSWER_THINKING = 2
 HT_ANSWER_CALL = 3
+HT_ANSWER_CALL_BEGIN = 4
+HT_ANSWER_CALL_ARGUMENTS = 5
+HT_ANSWER_CALL_END = 6
 
 HT_REUSE_ALL = 0
 HT_REUSE_NEW = 1
@@ -218,6 +221,7 @@ class ht_generate_options(Structure):
         ("guesses", c_int32),
         ("probes", POINTER(ht_probe_options)),
         ("grammar", c_void_p),
+        ("call_pieces", c_bool),
     ]
 
 
@@ -252,6 +256,7 @@ class ht_answer_piece(Structure):
         ("text", c_void_p),
         ("n", c_size_t),
         ("call", POINTER(ht_tool_call)),
+        ("cut", c_bool),
     ]
 
 

@@ -248,6 +248,7 @@ ht_status ht_mlx_chat(void *state, const ht_chat *chat, const ht_generate_option
     if (!st && fn)
         st = ht_answer_reader_new(ht_chat_template_answers(m->text.chat.template), chat->tools, text, n_text, fn, user,
                                   &answer, err);
+    if (answer) ht_answer_reader_set_call_pieces(answer, options->call_pieces);
     if (!st) st = ht_token_output_begin(&output, m->text.tokenizer, options, answer, NULL, NULL, err);
     r.ids = ids;
     if (!st) st = run_with(&r, m, "chat", err);

@@ -8,6 +8,7 @@
 #include "base/options.h"
 #include "base/system.h"
 #include "base/text.h"
+#include "generate/generation.h"
 #include "generate/prompt_ids.h"
 #include "models/model.h"
 
@@ -92,6 +93,9 @@ static bool take_piece(const ht_answer_piece *piece, int32_t index, void *user) 
     case HT_ANSWER_TEXT: ht_text_append(&a->text, piece->text, piece->n); break;
     case HT_ANSWER_THINKING: ht_text_append(&a->thinking, piece->text, piece->n); break;
     case HT_ANSWER_CALL: a->no_memory = a->no_memory || !add_call(a, piece->call); break;
+    case HT_ANSWER_CALL_BEGIN: /* calls of a batch come whole */
+    case HT_ANSWER_CALL_ARGUMENTS:
+    case HT_ANSWER_CALL_END: break;
     }
     a->no_memory = a->no_memory || a->text.failed || a->thinking.failed;
     return !a->no_memory;
@@ -157,6 +161,10 @@ static ht_status begin(batch *b, size_t i, entry *e, ht_error *err) {
     if (request.n < 1 || !(e->answer = calloc((size_t)request.n, sizeof *e->answer)))
         return request.n < 1 ? ht_fail(err, HT_ERR_ARGUMENT, "%d answers, expected 1 or more", (int)request.n)
                              : ht_fail_memory(err, (size_t)request.n * sizeof *e->answer, "answers");
+    ht_generate_options whole;
+    if ((status = ht_generation_read_options(&whole, request.options, err))) return status;
+    whole.call_pieces = false;
+    request.options = &whole;
     e->n = e->left = request.n;
     request.piece = ht_model_tokenizer(b->model) ? take_piece : NULL; /* a model without one answers with ids alone */
     request.end = take_end;

@@ -53,18 +53,19 @@ static char *put(char **at, const char *text, size_t n) {
 static ht_engine_piece *copy_piece(const ht_answer_piece *p) {
     const ht_tool_call *call = p->call;
     size_t bytes = p->n + 1;
-    if (call) bytes = strlen(call->name) + strlen(call->arguments) + (call->id ? strlen(call->id) : 0) + 3;
+    const char *arguments = call && call->arguments ? call->arguments : "";
+    if (call) bytes = strlen(call->name) + strlen(arguments) + (call->id ? strlen(call->id) : 0) + 3;
     ht_engine_piece *copy = calloc(1, sizeof *copy + bytes);
     if (!copy) return NULL;
     char *at = copy->text;
     copy->bytes = bytes;
     copy->piece = *p;
     if (!call) {
-        copy->piece.text = put(&at, p->text, p->n);
+        if (p->text) copy->piece.text = put(&at, p->text, p->n);
         return copy;
     }
     copy->call.name = put(&at, call->name, strlen(call->name));
-    copy->call.arguments = put(&at, call->arguments, strlen(call->arguments));
+    if (call->arguments) copy->call.arguments = put(&at, arguments, strlen(arguments));
     if (call->id) copy->call.id = put(&at, call->id, strlen(call->id));
     copy->piece.call = &copy->call;
     return copy;

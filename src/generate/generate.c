@@ -107,6 +107,7 @@ static ht_status answer(ht_generation *g, const ht_chat *chat, const char *text,
         status = ht_answer_reader_new(ht_chat_template_answers(m->chat.template), chat->tools, text, n_text, fn, user,
                                       &g->answer, err);
     ht_constraint constraint = g->constraint;
+    if (g->answer) ht_answer_reader_set_call_pieces(g->answer, g->o.call_pieces);
     if (!status) status = run_from(g, ids, n, NULL, NULL, metrics, err);
     ht_constraint_free(&constraint);
     ht_answer_reader_free(g->answer);

@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "template/answer_pieces.h"
 #include "template/eval.h"
 
 #include <stdlib.h>
@@ -26,6 +27,9 @@ struct ht_answer_reader {
     int tries;
     size_t failed;  /* behind the first end that was none; 0: there was no end */
     ht_text blanks; /* that stood before its mark */
+    bool pieces;    /* calls are handed over in pieces */
+    bool begun;     /* one of the present calls was: none of them is text */
+    ht_call_stream stream;
     bool refused;
 };
 
@@ -45,6 +49,8 @@ ht_status ht_answer_reader_new(const ht_answer_format *format, ht_jinja_value to
     if (ht_answer_opens_thought(format, prompt, n_prompt)) r->state = IN_THOUGHT;
     return HT_OK;
 }
+
+void ht_answer_reader_set_call_pieces(ht_answer_reader *r, bool on) { r->pieces = on; }
 
 void ht_answer_reader_free(ht_answer_reader *r) {
     if (!r) return;
@@ -131,6 +137,8 @@ static void enter_call(ht_answer_reader *r, bool marked) {
     r->looked = 0;
     r->tries = 0;
     r->failed = 0;
+    r->begun = false;
+    r->stream = (ht_call_stream){0};
 }
 
 static bool has_tools(const ht_answer_reader *r) { return r->tools.kind == HT_VALUE_LIST && r->tools.list->n; }
@@ -214,11 +222,24 @@ static bool read_thought(ht_answer_reader *r, bool end) {
     return false;
 }
 
-/* Hands over the calls that the first n held bytes are; false when they are none. */
-static bool show_calls(ht_answer_reader *r, size_t n, bool cut) {
+/* Hands over a call that is known as a whole. */
+static void show_call(ht_answer_reader *r, const ht_tool_call *call) {
+    if (!r->pieces) {
+        hand_over(r, &(ht_answer_piece){.part = HT_ANSWER_CALL, .call = call});
+        return;
+    }
+    const ht_tool_call head = {.name = call->name, .id = call->id};
+    hand_over(r, &(ht_answer_piece){.part = HT_ANSWER_CALL_BEGIN, .call = &head});
+    hand_over(
+        r, &(ht_answer_piece){.part = HT_ANSWER_CALL_ARGUMENTS, .text = call->arguments, .n = strlen(call->arguments)});
+    hand_over(r, &(ht_answer_piece){.part = HT_ANSWER_CALL_END});
+}
+
+/* Hands over the calls that the held bytes [from, n) are; false when they are none. */
+static bool show_calls(ht_answer_reader *r, size_t from, size_t n, bool cut) {
     ht_jinja_arena a = {.limit = (size_t)64 << 20, .name = "an answer"};
     ht_call_reading reading = {.a = &a, .tools = r->tools, .cut = cut};
-    bool good = r->format.call->read(&reading, r->held.data, n) && !a.status && reading.n;
+    bool good = r->format.call->read(&reading, r->held.data + from, n - from) && !a.status && reading.n;
     ht_jinja_rendering how = {.a = &a};
     ht_tool_call *calls = good ? ht_jinja_arena_alloc(&a, reading.n * sizeof *calls) : NULL;
     for (size_t i = 0; calls && i < reading.n; i++) {
@@ -227,8 +248,7 @@ static bool show_calls(ht_answer_reader *r, size_t n, bool cut) {
         if (arguments) calls[i] = (ht_tool_call){c->name->text, arguments->text, c->id ? c->id->text : NULL};
     }
     good = calls && !a.status;
-    for (size_t i = 0; good && i < reading.n; i++)
-        hand_over(r, &(ht_answer_piece){.part = HT_ANSWER_CALL, .call = &calls[i]});
+    for (size_t i = 0; good && i < reading.n; i++) show_call(r, &calls[i]);
     ht_jinja_arena_free(&a);
     return good;
 }
@@ -252,11 +272,94 @@ static void call_is_text(ht_answer_reader *r) {
     r->fresh = r->first = false;
 }
 
+/* ---- calls in pieces ---- */
+
+static void show_arguments(ht_answer_reader *r, size_t to) {
+    ht_call_stream *c = &r->stream;
+    char *text = r->held.data;
+    if (to <= c->shown) return;
+    const char next = text[to];
+    text[to] = '\0';
+    hand_over(r, &(ht_answer_piece){.part = HT_ANSWER_CALL_ARGUMENTS, .text = text + c->shown, .n = to - c->shown});
+    text[to] = next;
+    c->shown = to;
+}
+
+/* False when its name is none: then the text is no call. */
+static bool show_beginning(ht_answer_reader *r) {
+    const ht_call_head *h = &r->stream.head;
+    const bool has_tools = r->format.call->bare && !r->marked;
+    ht_text name = {0}, id = {0};
+    if (!ht_answer_is_name(r->held.data + h->name, h->n_name, has_tools ? &r->tools : NULL)) return false;
+    ht_text_append(&name, r->held.data + h->name, h->n_name);
+    ht_text_append(&id, r->held.data + h->id, h->n_id);
+    if (name.failed || id.failed)
+        r->held.failed = true;
+    else {
+        const ht_tool_call call = {.name = name.data, .id = h->n_id ? id.data : NULL};
+        hand_over(r, &(ht_answer_piece){.part = HT_ANSWER_CALL_BEGIN, .call = &call});
+    }
+    ht_text_discard(&name);
+    ht_text_discard(&id);
+    r->begun = true;
+    return true;
+}
+
+static void show_ending(ht_answer_reader *r, bool broken) {
+    const ht_call_stream *c = &r->stream;
+    ht_jinja_arena a = {.limit = (size_t)64 << 20, .name = "an answer"};
+    const size_t from = c->head.arguments;
+    const bool whole = !broken && ht_answer_is_object(&a, r->held.data + from, c->shown - from);
+    ht_jinja_arena_free(&a);
+    hand_over(r, &(ht_answer_piece){.part = HT_ANSWER_CALL_END, .cut = !whole});
+}
+
+/* Hands over what can only be calls. */
+static void read_pieces(ht_answer_reader *r) {
+    ht_call_stream *c = &r->stream;
+    for (bool more = c->stage != HT_CALL_REST; more && !r->refused && !r->held.failed;) {
+        const ht_call_step step = ht_call_stream_next(c, r->held.data, r->held.len);
+        if (step == HT_CALL_BEGINS && !show_beginning(r)) {
+            c->stage = HT_CALL_REST;
+            c->at = 0;
+        }
+        if (c->stage == HT_CALL_IN_ARGUMENTS)
+            show_arguments(r, c->at);
+        else if (c->stage == HT_CALL_BEHIND || step == HT_CALL_ENDS)
+            show_arguments(r, c->end);
+        if (step == HT_CALL_ENDS) show_ending(r, c->is_broken);
+        more = step != HT_CALL_WAITS && c->stage != HT_CALL_REST;
+    }
+}
+
+/* The end of calls of which one was begun: others that could not be told before, and the closing mark. */
+static bool finish_pieces(ht_answer_reader *r, bool end) {
+    ht_call_stream *c = &r->stream;
+    const char *close = r->marked ? r->format.call->close : NULL;
+    const bool is_open = c->stage == HT_CALL_IN_ARGUMENTS || c->stage == HT_CALL_BEHIND;
+    size_t at = close && !is_open ? find(r->held.data, r->held.len, c->at, close) : r->held.len;
+    if (at == r->held.len && !end) return false;
+    if (is_open) {
+        show_ending(r, c->stage == HT_CALL_IN_ARGUMENTS);
+        at = c->at = r->held.len;
+    }
+    size_t to = blanks_before(r->held.data, at);
+    if (to > c->at && r->held.data[to - 1] == ']') to--;
+    if (to > c->at && !c->is_broken) (void)show_calls(r, c->at, to, false);
+    show(r, HT_ANSWER_CALL, 0, 0, at < r->held.len ? at + strlen(close) : at);
+    r->state = IN_TEXT;
+    r->fresh = true;
+    r->first = false;
+    return r->held.len > 0;
+}
+
 static bool read_call(ht_answer_reader *r, bool end) {
+    if (r->pieces) read_pieces(r);
+    if (r->begun) return finish_pieces(r, end);
     const char *close = r->marked ? r->format.call->close : NULL;
     const size_t at = close ? find(r->held.data, r->held.len, r->looked, close) : r->held.len;
     if (at < r->held.len) {
-        if (show_calls(r, at, false)) {
+        if (show_calls(r, 0, at, false)) {
             show(r, HT_ANSWER_CALL, 0, 0, at + strlen(close));
             r->state = IN_TEXT;
             r->fresh = true;
@@ -270,7 +373,7 @@ static bool read_call(ht_answer_reader *r, bool end) {
     }
     r->looked = close ? ht_max_size(r->looked, r->held.len - ht_min_size(r->held.len, strlen(close))) : 0;
     if (!end) return false;
-    if (!show_calls(r, r->held.len, close)) {
+    if (!show_calls(r, 0, r->held.len, close)) {
         call_is_text(r);
         return r->held.len > 0;
     }

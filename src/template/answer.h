@@ -25,6 +25,11 @@ typedef struct ht_call_reading {
     size_t n, capacity;
 } ht_call_reading;
 
+/* Whether n bytes are a JSON object whose numbers are finite. */
+bool ht_answer_is_object(ht_jinja_arena *a, const char *text, size_t n);
+/* Whether a call can have the name; with `tools` it is one of theirs. */
+bool ht_answer_is_name(const char *name, size_t n, const ht_jinja_value *tools);
+
 /* Reads the n bytes between a notation's marks, all of them; false when they are no calls. */
 typedef bool ht_call_reader(ht_call_reading *r, const char *text, size_t n);
 
@@ -61,6 +66,9 @@ typedef struct ht_answer_reader ht_answer_reader;
 /* `prompt`, the conversation as it was written, tells whether it has opened a thought; tools: as in ht_call_reading, lent. */
 ht_status ht_answer_reader_new(const ht_answer_format *format, ht_jinja_value tools, const char *prompt,
                                size_t n_prompt, ht_answer_fn *fn, void *user, ht_answer_reader **out, ht_error *err);
+/* Hands calls over in pieces, before the answer's first text. Where the notation writes objects with name and arguments the pieces are
+ * the model's own bytes as they come; other calls come whole, in one piece. */
+void ht_answer_reader_set_call_pieces(ht_answer_reader *r, bool on);
 void ht_answer_reader_free(ht_answer_reader *r); /* NULL is fine */
 
 typedef enum ht_answer_state { HT_ANSWER_OPEN, HT_ANSWER_REFUSED, HT_ANSWER_NO_MEMORY } ht_answer_state;

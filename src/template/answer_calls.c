@@ -127,6 +127,12 @@ static bool is_finite(ht_jinja_value v) {
     return finite;
 }
 
+bool ht_answer_is_object(ht_jinja_arena *a, const char *text, size_t n) {
+    ht_call_reading r = {.a = a};
+    const ht_jinja_value v = json_of(&r, (span){text, n});
+    return v.kind == HT_VALUE_DICT && is_finite(v);
+}
+
 static bool add(ht_call_reading *r, span name, ht_jinja_value arguments, const ht_jinja_string *id) {
     name = trimmed(name);
     if (!is_name(name) || arguments.kind != HT_VALUE_DICT || !is_finite(arguments)) return false;
@@ -218,18 +224,22 @@ static bool read_json(ht_call_reading *r, const char *text, size_t n) {
     }
 }
 
+bool ht_answer_is_name(const char *name, size_t n, const ht_jinja_value *tools) {
+    bool found = !tools;
+    for (size_t t = 0; tools && tools->kind == HT_VALUE_LIST && t < tools->list->n && !found; t++) {
+        const ht_jinja_value *function = member(tools->list->items[t], "function");
+        const ht_jinja_value *known = member(function ? *function : tools->list->items[t], "name");
+        found =
+            known && ht_jinja_is_string(*known) && known->string->n == n && memcmp(known->string->text, name, n) == 0;
+    }
+    return found && is_name((span){name, n});
+}
+
 /* An answer that may be about something else: every name has to be a tool's. */
 static bool read_bare_json(ht_call_reading *r, const char *text, size_t n) {
     if (r->tools.kind != HT_VALUE_LIST || !read_json(r, text, n)) return false;
-    for (size_t i = 0; i < r->n; i++) {
-        bool found = false;
-        for (size_t t = 0; t < r->tools.list->n && !found; t++) {
-            const ht_jinja_value *function = member(r->tools.list->items[t], "function");
-            const ht_jinja_value *name = member(function ? *function : r->tools.list->items[t], "name");
-            found = name && ht_jinja_is_string(*name) && strcmp(name->string->text, r->calls[i].name->text) == 0;
-        }
-        if (!found) return false;
-    }
+    for (size_t i = 0; i < r->n; i++)
+        if (!ht_answer_is_name(r->calls[i].name->text, r->calls[i].name->n, &r->tools)) return false;
     return true;
 }
 

@@ -31,6 +31,32 @@ static const char *const sources[] = {
 };
 enum { N_SOURCES = sizeof sources / sizeof *sources };
 
+/* Calls in pieces: each begins, has arguments, and ends. */
+typedef struct call_notes {
+    ht_text text;
+    bool is_open;
+} call_notes;
+
+static bool note(const ht_answer_piece *piece, void *user);
+
+static bool note_pieces(const ht_answer_piece *piece, void *user) {
+    call_notes *to = user;
+    tokens_check(piece->part != HT_ANSWER_CALL);
+    const bool in_call = piece->part >= HT_ANSWER_CALL_BEGIN;
+    tokens_check(to->is_open == (piece->part == HT_ANSWER_CALL_ARGUMENTS || piece->part == HT_ANSWER_CALL_END));
+    if (!in_call) return note(piece, &to->text);
+    to->is_open = piece->part != HT_ANSWER_CALL_END;
+    if (piece->part == HT_ANSWER_CALL_BEGIN) {
+        tokens_check(piece->call->name[0] && ht_utf8_valid(piece->call->name, strlen(piece->call->name)));
+        ht_text_printf(&to->text, "\1%s ", piece->call->name);
+    } else if (piece->part == HT_ANSWER_CALL_ARGUMENTS) {
+        tokens_check(piece->n > 0 && !piece->text[piece->n] && ht_utf8_valid(piece->text, piece->n));
+        ht_text_append(&to->text, piece->text, piece->n);
+    } else
+        ht_text_append_str(&to->text, piece->cut ? "!" : ".");
+    return true;
+}
+
 static bool note(const ht_answer_piece *piece, void *user) {
     ht_text *to = user;
     if (piece->part == HT_ANSWER_CALL) {
@@ -50,10 +76,12 @@ static bool note(const ht_answer_piece *piece, void *user) {
     return true;
 }
 
-static void read_in_pieces(const ht_chat_template *t, const char *text, size_t n, size_t bytes, ht_text *to) {
+static void read_in_pieces(const ht_chat_template *t, const char *text, size_t n, size_t bytes, ht_answer_fn *fn,
+                           void *to) {
     ht_answer_reader *r;
     ht_error err = {0};
-    tokens_check(!ht_answer_reader_new(ht_chat_template_answers(t), ht_jinja_none(), "", 0, note, to, &r, &err));
+    tokens_check(!ht_answer_reader_new(ht_chat_template_answers(t), ht_jinja_none(), "", 0, fn, to, &r, &err));
+    ht_answer_reader_set_call_pieces(r, fn == note_pieces);
     for (size_t at = 0; at < n;) {
         size_t end = at + bytes < n ? at + bytes : n;
         while (end < n && ((unsigned char)text[end] & 0xC0) == 0x80) end++;
@@ -75,11 +103,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     ht_error err = {0};
     tokens_check(!ht_chat_template_parse(source, strlen(source), "t", &t, &err));
     ht_text whole = {0}, cut = {0};
-    read_in_pieces(t, text, n, n + 1, &whole);
-    read_in_pieces(t, text, n, 1 + data[1] % 16, &cut);
+    read_in_pieces(t, text, n, n + 1, note, &whole);
+    read_in_pieces(t, text, n, 1 + data[1] % 16, note, &cut);
     tokens_check(whole.len == cut.len && (!whole.len || memcmp(whole.data, cut.data, whole.len) == 0));
     ht_text_discard(&whole);
     ht_text_discard(&cut);
+    call_notes at_once = {.is_open = false}, piece_by_piece = {.is_open = false};
+    read_in_pieces(t, text, n, n + 1, note_pieces, &at_once);
+    read_in_pieces(t, text, n, 1 + data[1] % 16, note_pieces, &piece_by_piece);
+    const ht_text *a = &at_once.text, *b = &piece_by_piece.text;
+    tokens_check(!at_once.is_open && !piece_by_piece.is_open);
+    tokens_check(a->len == b->len && (!a->len || memcmp(a->data, b->data, a->len) == 0));
+    ht_text_discard(&at_once.text);
+    ht_text_discard(&piece_by_piece.text);
     ht_chat_template_free(t);
     return 0;
 }

@@ -19,14 +19,38 @@ static const char tools_json[] =
 
 /* What came, as one text: T(text), H(thoughts), C(name arguments id). Pieces of one part are joined. */
 typedef struct transcript {
-    ht_text text;
+    ht_text text, id;
     ht_answer_part last;
-    int left; /* pieces until it refuses; negative: never */
+    bool in_pieces; /* calls come in pieces, which are joined; one that is cut ends with ! */
+    int left;       /* pieces until it refuses; negative: never */
 } transcript;
 
 static bool note(const ht_answer_piece *piece, void *user) {
     transcript *t = user;
     if (t->left >= 0 && t->left-- == 0) return false;
+    assert_true(t->in_pieces ? piece->part != HT_ANSWER_CALL : piece->part <= HT_ANSWER_CALL);
+    switch (piece->part) {
+    case HT_ANSWER_CALL_BEGIN:
+        assert_null(piece->call->arguments);
+        ht_text_printf(&t->text, "%sC(%s ", t->last ? ")" : "", piece->call->name);
+        ht_text_clear(&t->id);
+        ht_text_append_str(&t->id, piece->call->id ? piece->call->id : "");
+        t->last = piece->part;
+        return true;
+    case HT_ANSWER_CALL_ARGUMENTS:
+        assert_true(t->last == HT_ANSWER_CALL_BEGIN || t->last == HT_ANSWER_CALL_ARGUMENTS);
+        assert_true(piece->n > 0 && piece->text[piece->n] == '\0' && ht_utf8_valid(piece->text, piece->n));
+        ht_text_append(&t->text, piece->text, piece->n);
+        t->last = piece->part;
+        return true;
+    case HT_ANSWER_CALL_END:
+        assert_true(t->last == HT_ANSWER_CALL_BEGIN || t->last == HT_ANSWER_CALL_ARGUMENTS);
+        if (t->id.len) ht_text_printf(&t->text, " %s", t->id.data);
+        if (piece->cut) ht_text_append_str(&t->text, "!");
+        t->last = piece->part;
+        return true;
+    default: break;
+    }
     if (piece->part == HT_ANSWER_CALL) {
         assert_null(piece->text);
         ht_text_printf(&t->text, "%sC(%s %s", t->last ? ")" : "", piece->call->name, piece->call->arguments);
@@ -73,6 +97,27 @@ static size_t character(const char *p) {
     size_t n = 1;
     while (((unsigned char)p[n] & 0xC0) == 0x80) n++;
     return n;
+}
+
+/* What came of an answer in pieces of so many characters, or 0: of random ones. With `calls` calls come in pieces, too. */
+static char *read_pieces(const ht_chat_template *t, ht_jinja_value tools, const char *answer, size_t characters,
+                         uint64_t seed, bool calls) {
+    transcript found;
+    ht_answer_reader *r = new_reader(t, tools, "", &found);
+    found.in_pieces = calls;
+    ht_answer_reader_set_call_pieces(r, calls);
+    for (const char *p = answer; *p;) {
+        size_t n = 0;
+        for (size_t c = characters ? characters : 1 + random_bits(&seed) % 9; c && p[n]; c--) n += character(p + n);
+        assert_int_equal(ht_answer_put(r, p, n), HT_ANSWER_OPEN);
+        p += n;
+    }
+    assert_int_equal(ht_answer_end(r), HT_ANSWER_OPEN);
+    finish(&found);
+    assert_true(found.last != HT_ANSWER_CALL_BEGIN && found.last != HT_ANSWER_CALL_ARGUMENTS); /* all have ended */
+    ht_answer_reader_free(r);
+    ht_text_discard(&found.id);
+    return ht_text_take(&found.text);
 }
 
 /* In pieces of so many characters; 0: of random ones. */
@@ -304,6 +349,66 @@ static void every_notation(void **state) {
         expect_parts(notations[i].source, true, "", notations[i].answer, notations[i].expected);
 }
 
+/* Calls in pieces, however the answer comes. */
+static void expect_call_pieces(const char *source, const char *answer, const char *expected) {
+    ht_chat_template *t = template_of(source);
+    ht_jinja_arena a = {.limit = 1 << 20, .name = "tools"};
+    const ht_jinja_value tools = ht_jinja_json_value(&a, tools_json, sizeof tools_json - 1, "tools");
+    for (uint64_t seed = 0; seed <= 21; seed++) {
+        char *found = read_pieces(t, tools, answer, seed == 0 ? SIZE_MAX / 2 : seed == 1, seed, true);
+        if (strcmp(found, expected) != 0)
+            fail_msg("%s\n  by %d: expected\n%s\n  found\n%s", answer, (int)seed, expected, found);
+        free(found);
+    }
+    ht_jinja_arena_free(&a);
+    ht_chat_template_free(t);
+}
+
+static void calls_in_pieces(void **state) {
+    (void)state;
+    static const struct {
+        const char *answer, *expected;
+    } others[] = {
+        {"<tool_call>{\"name\": \"stop\", \"arguments\": {\"a\": 1e999}}</tool_call>", "C(stop {\"a\": 1e999}!)"},
+        {"<tool_call>{\"name\": \"stop\", \"arguments\": {\"a\": \"\\ud83dab\"}}</tool_call>",
+         "C(stop {\"a\": \"\\ud83dab\"})"},
+        /* an id that comes behind the arguments */
+        {"[TOOL_CALLS] [{\"name\": \"weather\", \"arguments\": " PARIS
+         ", \"id\": \"abc\"}, {\"name\": \"weather\", \"arguments\": " ROME "}]",
+         "C(weather " PARIS ")C(weather " ROME ")"},
+    };
+    for (size_t i = 0; i < sizeof notations / sizeof *notations; i++) {
+        const char *expected = notations[i].expected;
+        for (size_t k = 0; k < sizeof others / sizeof *others; k++)
+            if (strcmp(others[k].answer, notations[i].answer) == 0) expected = others[k].expected;
+        expect_call_pieces(notations[i].source, notations[i].answer, expected);
+    }
+    static const struct {
+        const char *source, *answer, *expected;
+    } cases[] = {
+        /* cut within the arguments, behind them, before them */
+        {"<tool_call>", "a <tool_call>{\"name\": \"stop\", \"arguments\": {\"a\": \"é", "T(a)C(stop {\"a\": \"é!)"},
+        {"<tool_call>", "<tool_call>{\"name\": \"stop\", \"arguments\": {\"a\": 1}", "C(stop {\"a\": 1})"},
+        {"<tool_call>",
+         "<tool_call>{\"name\": \"stop\", \"arguments\": ", "T(<tool_call>{\"name\": \"stop\", \"arguments\": )"},
+        /* no JSON, whose mark comes too early or not */
+        {"<tool_call>", "<tool_call>{\"name\": \"stop\", \"arguments\": {\"a\": 1, </tool_call> b",
+         "C(stop {\"a\": 1, !)T(b)"},
+        {"<tool_call>", "<tool_call>{\"name\": \"stop\", \"arguments\": {a}}</tool_call> b", "C(stop {a}!)T(b)"},
+        /* a name that is no tool's, where there is no mark */
+        {"<|python_tag|>", "{\"name\": \"other\", \"parameters\": {\"a\": 1}}",
+         "T({\"name\": \"other\", \"parameters\": {\"a\": 1}})"},
+        /* one that comes in pieces, and one that does not */
+        {"<TOOLCALL>",
+         "<TOOLCALL>[{\"name\": \"stop\", \"arguments\": {}}, {\"arguments\": {}, \"name\": \"weather\"}]</TOOLCALL> x",
+         "C(stop {})C(weather {})T(x)"},
+        {"<tool_call>", "<tool_call>{\"name\": \"stop\", \"arguments\": {\"a\": \"</tool_call>\\\"\"}}</tool_call>b",
+         "C(stop {\"a\": \"</tool_call>\\\"\"})T(b)"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        expect_call_pieces(cases[i].source, cases[i].answer, cases[i].expected);
+}
+
 static void answers_in_json_without_tools(void **state) {
     (void)state;
     expect_parts("<|python_tag|>", false, "", "{\"name\": \"stop\", \"parameters\": {}}",
@@ -409,6 +514,7 @@ static void through_the_public_function(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_notation),
+        cmocka_unit_test(calls_in_pieces),
         cmocka_unit_test(answers_in_json_without_tools),
         cmocka_unit_test(thoughts_that_the_prompt_opened),
         cmocka_unit_test(special_tokens),

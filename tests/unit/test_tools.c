@@ -245,6 +245,63 @@ static void free_answers(void **state) {
     if (n_calls < 5 || n_ends < 5) fail_msg("%d calls, %d ends", n_calls, n_ends);
 }
 
+/* ---- calls in pieces, alone and in an engine ---- */
+
+typedef struct pieces {
+    ht_text text;
+    int n_ends, n_cut;
+} pieces;
+
+static bool take_piece(const ht_answer_piece *piece, int32_t answer_index, void *user) {
+    pieces *p = user;
+    assert_int_equal(answer_index, 0);
+    assert_int_not_equal(piece->part, HT_ANSWER_CALL);
+    if (piece->part == HT_ANSWER_CALL_BEGIN) ht_text_printf(&p->text, "%s ", piece->call->name);
+    if (piece->part == HT_ANSWER_CALL_ARGUMENTS) ht_text_append(&p->text, piece->text, piece->n);
+    if (piece->part == HT_ANSWER_CALL_END) {
+        ht_text_append_str(&p->text, "\n");
+        p->n_ends++;
+        p->n_cut += piece->cut;
+    }
+    return true;
+}
+
+static bool take_alone(const ht_answer_piece *piece, void *user) { return take_piece(piece, 0, user); }
+
+static void calls_in_pieces(void **state) {
+    (void)state;
+    ht_model *m = load(0, true);
+    ht_engine *e;
+    ht_chat *chat = conversation(HT_TOOL_CHOICE_REQUIRED, NULL, false);
+    assert_int_equal(ht_engine_open(m, NULL, &e, NULL), HT_OK);
+    int n_whole = 0, n_cut = 0;
+    for (uint64_t seed = 0; seed < 12; seed++) {
+        pieces alone = {.n_ends = 0}, shared = {.n_ends = 0};
+        const ht_sampler_options sampler = OPTIONS(ht_sampler_options, with.temperature = 1, with.seed = seed);
+        const ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = seed % 2 ? 70 : 1500,
+                                              with.sampler = &sampler, with.call_pieces = true);
+        ht_session *s = tiny_session(m, 64);
+        assert_int_equal(ht_generate_chat(s, chat, &o, take_alone, &alone, NULL, NULL), HT_OK);
+        ht_session_free(s);
+        const ht_request r =
+            OPTIONS(ht_request, with.chat = chat, with.options = &o, with.piece = take_piece, with.user = &shared);
+        ht_ticket ticket;
+        assert_int_equal(ht_engine_submit(e, &r, &ticket, NULL), HT_OK);
+        ht_engine_wait(e, ticket);
+        assert_int_equal(alone.n_ends, shared.n_ends);
+        assert_int_equal(alone.n_cut, shared.n_cut);
+        if (alone.n_ends) assert_string_equal(alone.text.data, shared.text.data);
+        n_whole += alone.n_ends - alone.n_cut;
+        n_cut += alone.n_cut;
+        ht_text_discard(&alone.text);
+        ht_text_discard(&shared.text);
+    }
+    if (!n_whole || !n_cut) fail_msg("%d whole calls, %d cut ones", n_whole, n_cut);
+    ht_engine_close(e);
+    ht_chat_free(chat);
+    ht_model_free(m);
+}
+
 static ht_status try(ht_model *m, const char *tools, ht_tool_choice choice, const char *name, ht_error *err) {
     ht_chat *chat = test_chat((const test_message[]){{"user", "hello"}}, 1);
     ht_session *s = tiny_session(m, 64);
@@ -411,6 +468,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(required_calls, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(free_answers, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(calls_in_pieces, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(what_cannot_be, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(schemas_that_are_refused, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(grammars_are_kept, scratch_start, scratch_finish),

@@ -1,0 +1,87 @@
+"""`hearth run --tool-choice`: calls that are held to the schemas of --tools, and what is said where they cannot be."""
+
+import json
+import unittest
+
+import tiny_model
+from support import TINY, CommandTest
+
+TEMPLATE = "{% for m in messages %}{{ m.content }}{% endfor %}{# <tool_call> #}"
+
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": "weather",
+            "parameters": {
+                "type": "object",
+                "properties": {"city": {"enum": ["Paris", "Rome"]}, "days": {"type": "integer", "minimum": 1, "maximum": 5}},
+                "required": ["city", "days"],
+                "additionalProperties": False,
+            },
+        },
+    },
+    {"name": "stop"},
+]
+
+
+class ToolChoice(CommandTest):
+    def setUp(self):
+        super().setUp()
+        self.model, self.tools = self.folder / "model.gguf", self.folder / "tools.json"
+        tiny_model.write(self.model, template=TEMPLATE)
+        self.tools.write_text(json.dumps(TOOLS))
+
+    def run_with(self, choice, seed, *more):
+        words = "--temperature", "3", "--max-tokens", "800", "--json", "--seed", seed, *more
+        text = self.succeeds("run", self.model, "hello", "--tools", self.tools, "--tool-choice", choice, *words).text
+        return json.loads(text)
+
+    def check(self, call):
+        if call["name"] == "stop":
+            self.assertEqual(call["arguments"], {})
+            return
+        self.assertEqual(call["name"], "weather")
+        self.assertEqual(set(call["arguments"]), {"city", "days"})
+        self.assertIn(call["arguments"]["city"], ["Paris", "Rome"])
+        self.assertIn(call["arguments"]["days"], range(1, 6))
+
+    def test_required(self):
+        n_ended = 0
+        for seed in range(4):
+            result = self.run_with("required", seed)
+            n_ended += result["finish"] == "stop"
+            if result["finish"] == "stop":
+                self.assertEqual(result["text"], "")
+                self.assertGreater(len(result["tool_calls"]), 0)
+            for call in result.get("tool_calls", []):
+                self.check(call)
+        self.assertGreater(n_ended, 0)
+
+    def test_named_and_one(self):
+        for seed in range(3):
+            result = self.run_with("stop", seed, "--one-call")
+            self.assertEqual(result["tool_calls"], [{"name": "stop", "arguments": {}}])
+            self.assertEqual(result["finish"], "stop")
+            self.assertEqual(len(self.run_with("required", seed, "--one-call")["tool_calls"]), 1)
+
+    def test_none_and_auto(self):
+        for choice in "none", "auto":
+            for seed in range(3):
+                result = self.run_with(choice, seed)
+                self.assertNotIn("tool_calls" if choice == "none" else "error", result)
+                for call in result.get("tool_calls", []):
+                    self.check(call)
+
+    def test_refused(self):
+        words = "run", self.model, "a", "--tools", self.tools, "--tool-choice"
+        self.fails(1, *words, "other", says="`other`")
+        self.fails(1, "run", TINY, "a", "--tools", self.tools, "--tool-choice", "required", says="no notation")
+        self.fails(2, *words[:3], "--tool-choice", "auto", says="--tool-choice is of --tools")
+        self.fails(2, *words[:3], "--tools", self.tools, "--one-call", says="--one-call is of --tool-choice")
+        self.fails(2, *words[:3], "--regex", "a", "--messages", self.tools, "--tool-choice", "auto", says="cannot be had")
+        self.fails(2, *words, "auto", "--raw", says="exclude each other")
+
+
+if __name__ == "__main__":
+    unittest.main()
