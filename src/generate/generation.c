@@ -138,8 +138,7 @@ static int64_t limit_of(const ht_generation *g) { return g->limit ? g->limit : g
 /* Guesses what the grammar leaves no choice about. Where it cannot say, drawing will, with what went wrong. */
 static ht_status guess_forced(ht_generation *g, int32_t room, ht_error *err) {
     (void)ht_matcher_truncate(g->matcher, (size_t)g->metrics.generated_tokens, NULL);
-    const ht_status status =
-        ht_forced_guess(g->matcher, g->s->model, room, g->s->token + g->total, &g->n_guesses, err);
+    const ht_status status = ht_forced_guess(g->matcher, g->s->model, room, g->s->token + g->total, &g->n_guesses, err);
     g->forced = g->n_guesses > 0;
     return status == HT_ERR_MEMORY ? status : HT_OK;
 }

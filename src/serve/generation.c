@@ -199,6 +199,9 @@ static bool take_piece(serve_generation *g, serve_answer *a, const ht_answer_pie
             return false;
         end_call(g, a);
         return true;
+    case HT_ANSWER_CALL_BEGIN: judge_logprobs(a, false); return begin_call(g, a, p->call);
+    case HT_ANSWER_CALL_ARGUMENTS: return add_arguments(g, a, p->text, p->n);
+    case HT_ANSWER_CALL_END: end_call(g, a); return true;
     case HT_ANSWER_TEXT:
     case HT_ANSWER_THINKING: break;
     }
@@ -356,6 +359,7 @@ static bool submit(serve_generation *g, size_t i) {
     probes.fn = on_probe;
     probes.user = of;
     ht_generate_options how = g->how;
+    how.call_pieces = g->stream; /* else what cannot be read as a call is text */
     if (g->logprobs) how.probes = &probes;
     ht_request r = request_for(g, i, &how, salt);
     r.user = of;
