@@ -117,6 +117,8 @@ HT_API void ht_request_init(ht_request *request, size_t size);
  * a prompt that can never fit kv_bytes or the context, and HT_ERR_BUSY when as many wait already as may. An answer
  * ends with HT_FINISH_LENGTH where kv_bytes would not hold more of it. No callback comes after a failure. */
 HT_API ht_status ht_engine_submit(ht_engine *e, const ht_request *request, ht_ticket *ticket, ht_error *err);
+/* Tokens of a request's prompt, known as soon as it was submitted; 0 when its last callback has returned. */
+HT_API int64_t ht_engine_prompt_tokens(ht_engine *e, ht_ticket ticket);
 /* Ends a request within a step, with HT_ERR_CANCELLED for the answers that had not ended. Nothing for one that has. */
 HT_API void ht_engine_cancel(ht_engine *e, ht_ticket ticket);
 /* Returns when the request's last callback has. 0: of all requests that were submitted before. */

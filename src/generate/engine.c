@@ -208,6 +208,15 @@ ht_status ht_engine_submit(ht_engine *e, const ht_request *request, ht_ticket *t
     return status;
 }
 
+int64_t ht_engine_prompt_tokens(ht_engine *e, ht_ticket ticket) {
+    int64_t n = 0;
+    pthread_mutex_lock(&e->lock);
+    for (const ht_engine_request *r = e->requests; r; r = r->next)
+        if (r->ticket == ticket) n = (int64_t)r->ids.n;
+    pthread_mutex_unlock(&e->lock);
+    return n;
+}
+
 void ht_engine_cancel(ht_engine *e, ht_ticket ticket) {
     pthread_mutex_lock(&e->lock);
     for (ht_engine_request *r = e->requests; r; r = r->next)

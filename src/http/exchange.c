@@ -200,6 +200,7 @@ http_sent http_stream_begin(http_exchange *x, const http_stream_options *options
         x->phase = HTTP_STREAMING;
         x->chunked = x->head.minor > 0;
         x->alive_seconds = o->alive_seconds;
+        x->alive = o->alive ? o->alive : ":\n\n";
         bool good = true;
         if (!strncmp(type, "text/event-stream", 17)) /* proxies would wait for more of it, or keep it */
             good = evbuffer_add_printf(x->fields, "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n") >= 0;
@@ -318,6 +319,11 @@ void http_exchange_drain(http_exchange *x, size_t n) {
     if (tell && x->owner.drained) x->owner.drained(x, x->owner.user);
 }
 
+static bool send_alive(http_exchange *x) {
+    if (!x->chunked) return evbuffer_add_printf(x->out, "%s", x->alive) >= 0;
+    return evbuffer_add_printf(x->out, "%zx\r\n%s\r\n", strlen(x->alive), x->alive) >= 0;
+}
+
 double http_exchange_keep_alive(http_exchange *x) {
     double left = 0;
     pthread_mutex_lock(&x->mailbox->lock);
@@ -329,7 +335,7 @@ double http_exchange_keep_alive(http_exchange *x) {
             if (x->queued || x->is_head) /* what waits is sign enough */
                 x->last_write = http_now();
             else
-                finish(x, before, evbuffer_add_printf(x->out, x->chunked ? "3\r\n:\n\n\r\n" : ":\n\n") >= 0);
+                finish(x, before, send_alive(x));
         }
     }
     pthread_mutex_unlock(&x->mailbox->lock);

@@ -57,7 +57,8 @@ http_sent http_reply(http_exchange *x, int status, const char *content_type, con
 typedef struct http_stream_options {
     int status;               /* 0: 200 */
     const char *content_type; /* NULL: text/event-stream */
-    double alive_seconds;     /* a comment of server-sent events is sent after so long a silence; 0: never */
+    double alive_seconds;     /* a sign of life is sent after so long a silence; 0: never */
+    const char *alive;        /* the sign, a constant; NULL: a comment of server-sent events */
 } http_stream_options;
 
 /* Begins an answer of unknown length: in chunks, or up to the end of the connection with HTTP/1.0. NULL options: server-sent events

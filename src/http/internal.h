@@ -63,6 +63,7 @@ struct http_exchange {
     size_t queued;           /* bytes that were taken and are not sent yet */
     uint64_t sent;
     double alive_seconds, last_write;
+    const char *alive;
     http_exchange *next_ready;
 };
 
@@ -72,7 +73,7 @@ http_exchange *http_exchange_new(http_mailbox *m);
 void http_exchange_lose(http_exchange *x);
 /* n bytes of it were sent. The server's thread. */
 void http_exchange_drain(http_exchange *x, size_t n);
-/* Sends a comment if the stream is silent for alive_seconds, and says after how many seconds to ask again; 0: never. The server's thread. */
+/* Sends a sign of life if the stream is silent for alive_seconds, and says after how many seconds to ask again; 0: never. The server's thread. */
 double http_exchange_keep_alive(http_exchange *x);
 /* Appends the head of an answer. Under the lock. False: memory ran out. (http_answer.c) */
 bool http_answer_head(http_exchange *x, const char *content_type, bool has_length, size_t length);

@@ -50,7 +50,7 @@ static bool chat_from(serve_call *c, const serve_conversation *k, const json_t *
     json_t *whole = json_pack("{sO}", "messages", k->messages);
     if (whole && json_array_size(tools)) json_object_set(whole, "tools", (json_t *)tools);
     if (whole && k->variables) json_object_set(whole, "chat_template_kwargs", (json_t *)k->variables);
-    char *text = whole ? json_dumps(whole, JSON_COMPACT) : NULL;
+    char *text = whole ? serve_json_dump(whole) : NULL;
     json_decref(whole);
     if (!text) return serve_fail_memory(&c->failure);
     const ht_status status = ht_chat_from_json(text, strlen(text), out, &err);
@@ -73,6 +73,18 @@ static bool set_choice(serve_call *c, const serve_conversation *k, const json_t 
         return serve_fail(&c->failure, 400, "tool_choice", "\"tool_choice\" asks for a call, and there are no tools");
     const ht_status status = ht_chat_set_tool_choice(chat, choices[k->choice], k->tool, !k->one_call, &err);
     return status ? serve_fail_as(&c->failure, status, &err) : true;
+}
+
+bool serve_read_effort(const json_t *object, const char *name, serve_conversation *k, serve_failure *f) {
+    static const char *const words[] = {"none", "minimal", "low", "medium", "high", "xhigh", "max"};
+    int word = -1;
+    if (!serve_read_word(object, name, words, 7, &word, f)) return false;
+    if (word == 0) k->thinking = SERVE_THINKING_OFF;
+    if (word > 0) {
+        k->thinking = SERVE_THINKING_ON;
+        k->effort = word < 3 ? "low" : word == 3 ? "medium" : "high";
+    }
+    return true;
 }
 
 bool serve_make_chat(serve_call *c, const serve_conversation *k, ht_chat **out) {

@@ -28,6 +28,9 @@ typedef struct serve_conversation {
     const char *effort; /* "low", "medium", "high", for templates that know it; NULL: not said */
 } serve_conversation;
 
+/* Reads how much is to be thought, from "none" to "max". */
+bool serve_read_effort(const json_t *object, const char *name, serve_conversation *k, serve_failure *f);
+
 /* Makes it the prompt of the generation, which has one. Tools of types that are not known are passed over, with a note. */
 bool serve_set_conversation(serve_generation *g, const serve_conversation *k);
 

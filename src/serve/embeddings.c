@@ -1,5 +1,6 @@
 #include "serve/embeddings.h"
 
+#include "serve/base64.h"
 #include "serve/generation.h"
 
 #include <math.h>
@@ -7,19 +8,6 @@
 #include <string.h>
 
 /* ---- vectors as JSON ---- */
-
-static void base64(const void *bytes, size_t n, ht_text *out) {
-    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const unsigned char *b = bytes;
-    for (size_t i = 0; i < n; i += 3) {
-        const size_t left = n - i;
-        const uint32_t three =
-            (uint32_t)b[i] << 16 | (uint32_t)(left > 1 ? b[i + 1] : 0) << 8 | (left > 2 ? b[i + 2] : 0);
-        const char four[4] = {letters[three >> 18], letters[three >> 12 & 63],
-                              left > 1 ? letters[three >> 6 & 63] : '=', left > 2 ? letters[three & 63] : '='};
-        ht_text_append(out, four, sizeof four);
-    }
-}
 
 static json_t *vector_json(const float *values, int64_t n, bool as_base64) {
     if (as_base64) { /* of little-endian floats */
@@ -32,7 +20,7 @@ static json_t *vector_json(const float *values, int64_t n, bool as_base64) {
                 memcpy(&bits, &values[i + j], sizeof bits);
                 for (int k = 0; k < 4; k++) bytes[4 * j + k] = (unsigned char)(bits >> 8 * k);
             }
-            base64(bytes, (size_t)some * 4, &text);
+            serve_base64_append(&text, bytes, (size_t)some * 4);
         }
         json_t *out = text.failed ? NULL : serve_text_json(&text);
         ht_text_discard(&text);

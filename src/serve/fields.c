@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- JSON ---- */
@@ -39,6 +40,31 @@ json_t *serve_json_parse(const char *text, size_t n, serve_failure *f) {
     else
         serve_fail(f, 400, NULL, "the body is no JSON: line %d, column %d: %s", error.line, error.column, error.text);
     return NULL;
+}
+
+static bool has_real(const json_t *value) {
+    bool found = json_is_real(value);
+    const char *name;
+    json_t *one;
+    size_t i;
+    json_array_foreach((json_t *)value, i, one) found = found || has_real(one);
+    json_object_foreach((json_t *)value, name, one) found = found || has_real(one);
+    return found;
+}
+
+char *serve_json_dump(const json_t *value) {
+    enum { FEWEST = 15, MOST = 17 };
+    const size_t flags = JSON_COMPACT | JSON_ENCODE_ANY;
+    if (!has_real(value)) return json_dumps(value, flags);
+    for (size_t digits = FEWEST; digits < MOST; digits++) {
+        char *text = json_dumps(value, flags | JSON_REAL_PRECISION(digits));
+        json_t *back = text ? json_loads(text, JSON_DECODE_ANY, NULL) : NULL;
+        const bool same = !text || json_equal(value, back);
+        json_decref(back);
+        if (same) return text;
+        free(text);
+    }
+    return json_dumps(value, flags);
 }
 
 const json_t *serve_member(const json_t *object, const char *name) {

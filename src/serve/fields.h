@@ -13,6 +13,8 @@ enum { SERVE_JSON_DEPTH = 64 };
 
 /* The n bytes as a JSON value; NULL, with a failure, for what is none, or nested more than SERVE_JSON_DEPTH deep. */
 json_t *serve_json_parse(const char *text, size_t n, serve_failure *f);
+/* A value as JSON text, numbers by as few digits as give them back; NULL when memory ran out. The caller frees it. */
+char *serve_json_dump(const json_t *value);
 /* Whether arrays and objects in n bytes are nested at most so deep. Strings are passed over. */
 bool serve_json_depth_within(const char *text, size_t n, int depth);
 

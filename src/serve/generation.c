@@ -171,7 +171,7 @@ static bool begin_call(serve_generation *g, serve_answer *a, const ht_tool_call 
     if (!to->name) return no_memory(g);
     a->n_calls++;
     /* A model's own identifiers may occur twice in a conversation. */
-    serve_new_id("call_", to->id);
+    serve_new_id(g->dialect->call_prefix ? g->dialect->call_prefix : "call_", to->id);
     a->in_call = true;
     show(g, a, SERVE_CALL_BEGIN, NULL, 0);
     return true;
@@ -342,16 +342,20 @@ static ht_request request_for(const serve_generation *g, size_t i, const ht_gene
     return r;
 }
 
+/* Nobody shall learn by the time of an answer what clients with other keys have asked. */
+enum { SALT = 24 };
+static void name_salt(const serve_call *c, char salt[SALT]) { snprintf(salt, SALT, "%zd", c->key); }
+
 /* Submits the answers to prompt i. With the lock, so that no callback goes before what it needs. */
 static bool submit(serve_generation *g, size_t i) {
     serve_call *c = g->c;
     ht_error err = {0};
     ht_ticket ticket = 0;
-    char salt[24]; /* nobody shall learn by the time of an answer what clients with other keys have asked */
+    char salt[SALT];
     asked *of = calloc(1, sizeof *of);
     if (!of) return serve_fail_memory(&c->failure);
     *of = (asked){.g = g, .prompt = i, .left = g->n};
-    snprintf(salt, sizeof salt, "%zd", c->key);
+    name_salt(c, salt);
     ht_probe_options probes;
     ht_probe_options_init(&probes, sizeof probes);
     probes.kinds = HT_PROBE_LOGPROB;
@@ -396,7 +400,8 @@ static bool make_answers(serve_generation *g) {
 
 static void begin_stream(serve_generation *g) {
     const http_stream_options how = {.content_type = g->dialect->stream_type,
-                                     .alive_seconds = g->dialect->stream_type ? 0 : 15};
+                                     .alive_seconds = g->dialect->stream_type ? 0 : 15,
+                                     .alive = g->dialect->alive};
     g->streaming = true;
     sent(g, http_stream_begin(g->c->x, &how));
     if (!g->closed && g->dialect->begin) g->dialect->begin(g);
@@ -426,17 +431,39 @@ bool serve_generation_start(serve_generation *g) {
 bool serve_generation_answer_empty(serve_generation *g, const int64_t *prompt_tokens) {
     if (!make_answers(g)) return false;
     pthread_mutex_lock(&g->lock);
-    if (g->stream) begin_stream(g);
     for (size_t i = 0; i < g->n_answers; i++) {
-        serve_answer *a = &g->answer[i];
-        a->ended = true;
-        a->metrics.finish = HT_FINISH_LENGTH;
-        a->metrics.prompt_tokens = prompt_tokens[i / (size_t)g->n];
-        if (g->streaming && !g->closed && g->dialect->answer_end) g->dialect->answer_end(g, a);
+        g->answer[i].ended = true;
+        g->answer[i].metrics.finish = HT_FINISH_LENGTH;
+        g->answer[i].metrics.prompt_tokens = prompt_tokens[i / (size_t)g->n];
     }
+    if (g->stream) begin_stream(g);
+    for (size_t i = 0; i < g->n_answers && g->dialect->answer_end; i++)
+        if (g->streaming && !g->closed) g->dialect->answer_end(g, &g->answer[i]);
     finish(g);
     pthread_mutex_unlock(&g->lock);
     return true;
+}
+
+bool serve_generation_warm(serve_generation *g) {
+    ht_error err = {0};
+    int64_t *tokens = calloc(g->n_prompts + 1, sizeof *tokens);
+    ht_status status = HT_OK;
+    char salt[SALT];
+    if (!tokens) return serve_fail_memory(&g->c->failure);
+    ht_generate_options how = g->how;
+    how.sampler = &g->sampler;
+    how.max_tokens = 1;
+    how.cancel = &g->cancel;
+    name_salt(g->c, salt);
+    for (size_t i = 0; i < g->n_prompts && !status; i++) {
+        ht_reuse reuse = {0};
+        const ht_request r = request_for(g, i, &how, salt);
+        status = ht_engine_warm(g->c->lease.engine, &r, &reuse, &err);
+        tokens[i] = reuse.reused + reuse.computed;
+    }
+    const bool good = status ? serve_fail_as(&g->c->failure, status, &err) : serve_generation_answer_empty(g, tokens);
+    free(tokens);
+    return good;
 }
 
 /* ---- usage ---- */
@@ -459,4 +486,12 @@ serve_usage serve_usage_of(const serve_generation *g) {
         all.thoughts += one.thoughts;
     }
     return all;
+}
+
+int64_t serve_prompt_tokens(const serve_generation *g) {
+    int64_t n = 0;
+    for (size_t i = 0; i < g->n_prompts; i++)
+        n += g->ticket[i] ? ht_engine_prompt_tokens(g->c->lease.engine, g->ticket[i])
+                          : g->answer[i * (size_t)g->n].metrics.prompt_tokens;
+    return n;
 }

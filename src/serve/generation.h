@@ -58,6 +58,8 @@ typedef struct serve_piece {
 typedef struct serve_dialect {
     /* Streams: each sends what its format has for it. NULL functions are not called. */
     const char *stream_type;            /* NULL: server-sent events */
+    const char *alive;                  /* what is sent in long silences, a constant; NULL: a comment */
+    const char *call_prefix;            /* of identifiers of calls; NULL: "call_" */
     void (*begin)(serve_generation *g); /* before all else: the request is queued */
     void (*piece)(serve_generation *g, serve_answer *a, const serve_piece *piece);
     void (*answer_end)(serve_generation *g, serve_answer *a);
@@ -113,6 +115,8 @@ bool serve_generation_prompts(serve_generation *g, size_t n);
 /* Submits it. False: with a failure in the call. */
 bool serve_generation_start(serve_generation *g);
 
+/* Computes the prompts for the prefix cache, and answers with nothing. Waits for the model. */
+bool serve_generation_warm(serve_generation *g);
 /* Answers without generating anything: each answer is empty, and ended by its length; prompt i had so many tokens. */
 bool serve_generation_answer_empty(serve_generation *g, const int64_t *prompt_tokens);
 
@@ -129,6 +133,8 @@ typedef struct serve_usage {
 } serve_usage;
 serve_usage serve_usage_of(const serve_generation *g); /* of all answers so far; each prompt counts once */
 serve_usage serve_answer_usage(const serve_answer *a);
+/* Of all prompts, known when they have been submitted, before there are answers. */
+int64_t serve_prompt_tokens(const serve_generation *g);
 
 json_t *serve_text_json(const ht_text *t); /* "" for one that is empty */
 

@@ -52,18 +52,6 @@ static bool read_tool_choice(serve_call *c, serve_conversation *k) {
     return true;
 }
 
-static bool read_effort(serve_call *c, serve_conversation *k) {
-    static const char *const words[] = {"none", "minimal", "low", "medium", "high", "xhigh", "max"};
-    int word = -1;
-    if (!serve_read_word(c->body, "reasoning_effort", words, 7, &word, &c->failure)) return false;
-    if (word == 0) k->thinking = SERVE_THINKING_OFF;
-    if (word > 0) {
-        k->thinking = SERVE_THINKING_ON;
-        k->effort = word < 3 ? "low" : word == 3 ? "medium" : "high";
-    }
-    return true;
-}
-
 /* Text alone can be had. */
 static bool check_modalities(serve_call *c) {
     const json_t *list = serve_member(c->body, "modalities");
@@ -81,7 +69,7 @@ bool serve_openai_read_conversation(serve_call *c, serve_conversation *k) {
         !serve_read_array(c->body, "tools", &k->tools, &c->failure) ||
         !serve_read_object(c->body, "chat_template_kwargs", &k->variables, &c->failure) ||
         !serve_read_flag(c->body, "parallel_tool_calls", &parallel, &c->failure) || !read_tool_choice(c, k) ||
-        !read_effort(c, k))
+        !serve_read_effort(c->body, "reasoning_effort", k, &c->failure))
         return false;
     k->one_call = !parallel;
     if (!json_array_size(k->messages))

@@ -1,4 +1,5 @@
 /* Routes of the server: which endpoint is answered by what. */
+#include "serve/anthropic.h"
 #include "serve/call.h"
 #include "serve/extras.h"
 #include "serve/openai.h"
@@ -18,6 +19,10 @@ const serve_route serve_routes[] = {
      "Texts that go on with prompts"},
     {"POST", "/v1/embeddings", SERVE_OPENAI, GENERATES, serve_openai_embeddings_fields, serve_openai_embeddings,
      "Vectors of texts"},
+    {"POST", "/v1/messages", SERVE_ANTHROPIC, GENERATES, serve_anthropic_fields, serve_anthropic_messages,
+     "Answers to a conversation, in Anthropic's form"},
+    {"POST", "/v1/messages/count_tokens", SERVE_ANTHROPIC, GENERATES, serve_anthropic_fields,
+     serve_anthropic_count_tokens, "Tokens of such a conversation"},
     {"GET", "/v1/models", SERVE_OPENAI, 0, NULL, serve_openai_models, "Models, adapters and their other names"},
     {"GET", "/v1/models/*", SERVE_OPENAI, 0, NULL, serve_openai_model, "One of them"},
     {"POST", "/tokenize", SERVE_OPENAI, GENERATES, serve_tokenize_fields, serve_tokenize, "Tokens of a text"},

@@ -191,7 +191,9 @@ static void send_events(http_exchange *x) {
 
 /* Silence, with signs of life. */
 static void be_silent(http_exchange *x) {
-    http_stream_begin(x, &(http_stream_options){.alive_seconds = 0.2});
+    const char *query = http_exchange_head(x)->query;
+    const char *sign = query && strstr(query, "ping") ? "event: ping\ndata: {}\n\n" : NULL;
+    http_stream_begin(x, &(http_stream_options){.alive_seconds = 0.2, .alive = sign});
     start(x, run_silent);
 }
 

@@ -242,6 +242,8 @@ class Requests(HttpTest):
     def test_silent_streams_give_signs_of_life(self):
         body = self.ask(self.server, request("/silent?ms=900"))[2]
         self.assertRegex(body, rb"^(:\n\n){2,}$")
+        body = self.ask(self.server, request("/silent?ms=900&ping"))[2]
+        self.assertRegex(body, rb"^(event: ping\ndata: \{\}\n\n){2,}$")
 
     def test_http_1_0_gets_a_stream_up_to_the_end_of_the_connection(self):
         with self.server.connect() as client:

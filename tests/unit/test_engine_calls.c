@@ -71,6 +71,30 @@ static void slow_callbacks(void **state) {
     ht_engine_close(e);
 }
 
+/* The length of a prompt is told while its request lives, as it was submitted. */
+static void prompt_tokens(void **state) {
+    (void)state;
+    enum { N = 3 };
+    gate g = {.lock = PTHREAD_MUTEX_INITIALIZER, .opened = PTHREAD_COND_INITIALIZER};
+    ht_engine *e = open_engine(0, NULL);
+    ht_ticket ticket[N];
+    for (int i = 0; i < N; i++) {
+        const question *q = &questions[0][i];
+        const ht_generate_options o = options_of(q);
+        const ht_request r = OPTIONS(ht_request, with.ids = q->ids, with.n_ids = q->n, with.options = &o,
+                                     with.piece = wait_at_gate, with.user = &g);
+        assert_int_equal(ht_engine_submit(e, &r, &ticket[i], NULL), HT_OK);
+    }
+    for (int i = 0; i < N; i++) assert_int_equal(ht_engine_prompt_tokens(e, ticket[i]), (int64_t)questions[0][i].n);
+    assert_int_equal(ht_engine_prompt_tokens(e, 0), 0);
+    open_gate(&g);
+    for (int i = 0; i < N; i++) {
+        ht_engine_wait(e, ticket[i]);
+        assert_int_equal(ht_engine_prompt_tokens(e, ticket[i]), 0);
+    }
+    ht_engine_close(e);
+}
+
 static uint64_t rounds(ht_engine *e) {
     pthread_mutex_lock(&e->lock);
     const uint64_t n = e->round;
@@ -358,6 +382,7 @@ static void texts_and_conversations(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(slow_callbacks),
+        cmocka_unit_test(prompt_tokens),
         cmocka_unit_test(the_engine_sleeps_beside_a_blocked_reader),
         cmocka_unit_test(submitting_from_callbacks),
         cmocka_unit_test(closing_beside_calls),
