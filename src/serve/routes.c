@@ -4,12 +4,14 @@
 #include "serve/extras.h"
 #include "serve/openai.h"
 #include "serve/operations.h"
+#include "serve/page.h"
 
 #include <string.h>
 
 enum { GENERATES = SERVE_MODEL | SERVE_BODY };
 
 const serve_route serve_routes[] = {
+    {"GET", "/", SERVE_OLLAMA, SERVE_AT_ONCE | SERVE_OPEN, NULL, serve_page, "A page to chat on, for browsers"},
     {"GET", "/health", SERVE_OPENAI, SERVE_AT_ONCE | SERVE_OPEN, NULL, serve_health, "Whether requests are taken"},
     {"GET", "/v1/health", SERVE_OPENAI, SERVE_AT_ONCE | SERVE_OPEN, NULL, serve_health, "Whether requests are taken"},
     {"GET", "/metrics", SERVE_OPENAI, 0, NULL, serve_metrics_page, "Figures, in the text format of Prometheus"},
