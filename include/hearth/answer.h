@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -39,6 +40,7 @@ typedef struct ht_answer_piece {
     /* Of HT_ANSWER_CALL_END: the pieces of the arguments are no JSON object, as the answer has ended within them or the model has
      * written something else. What was handed over is what it wrote; it is not handed over as text again. */
     bool cut;
+    int64_t tokens; /* of the answer so far, in an engine; else 0 */
 } ht_answer_piece;
 /* Return false to stop. */
 typedef bool ht_answer_fn(const ht_answer_piece *piece, void *user);

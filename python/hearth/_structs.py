@@ -257,6 +257,7 @@ class ht_answer_piece(Structure):
         ("n", c_size_t),
         ("call", POINTER(ht_tool_call)),
         ("cut", c_bool),
+        ("tokens", c_int64),
     ]
 
 

@@ -79,7 +79,7 @@ static void free_piece(ht_engine_piece *p) {
 /* Puts a piece behind the others, or frees it when nobody wants more. */
 static bool post(ht_engine_answer *a, ht_engine_piece *copy) {
     ht_engine *e = a->engine;
-    copy->tokens = a->g.metrics.generated_tokens;
+    copy->tokens = copy->piece.tokens = a->g.metrics.generated_tokens;
     pthread_mutex_lock(&e->lock);
     const bool refused = a->refused;
     if (!refused) {

@@ -191,6 +191,8 @@ static void end_call(serve_generation *g, serve_answer *a) {
 }
 
 static bool take_piece(serve_generation *g, serve_answer *a, const ht_answer_piece *p) {
+    if (p->part == HT_ANSWER_THINKING) a->thought_tokens += p->tokens - a->tokens;
+    a->tokens = p->tokens;
     ht_text *to = p->part == HT_ANSWER_THINKING ? &a->thoughts : &a->text;
     switch (p->part) {
     case HT_ANSWER_CALL:
