@@ -60,6 +60,7 @@ bool serve_detokenize(serve_call *c) {
     const json_t *tokens = NULL;
     const ht_tokenizer *t = tokenizer(c);
     if (!t || !serve_read_array(c->body, "tokens", &tokens, &c->failure)) return false;
+    if (!tokens) return serve_fail(&c->failure, 400, "tokens", "\"tokens\" is to be a list of token ids");
     const size_t n = json_array_size(tokens);
     int32_t *ids = calloc(n + 1, sizeof *ids);
     if (!ids) return serve_fail_memory(&c->failure);

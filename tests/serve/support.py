@@ -154,7 +154,11 @@ class Server:
             body = json.dumps(body)
         connection.request(method, path, body.encode() if isinstance(body, str) else body, fields)
         response = connection.getresponse()
-        return response, {name.lower(): value for name, value in response.getheaders()}
+        all_fields = {}
+        for name, value in response.getheaders():
+            name = name.lower()
+            all_fields[name] = f"{all_fields[name]}, {value}" if name in all_fields else value
+        return response, all_fields
 
     def request(self, method, path, body=None, headers=None):
         """(status, headers by their names in lower case, the parsed JSON or else the text). A body that is no text is sent as JSON."""

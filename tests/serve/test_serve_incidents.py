@@ -1,0 +1,168 @@
+"""What has brought other servers down, or made them answer wrongly, is refused here, or answered, and the server goes on."""
+
+import json
+import socket
+import threading
+import time
+import unittest
+
+from support import TINY, ServeTest
+
+
+def chat(text="hello", **more):
+    return {"messages": [{"role": "user", "content": text}], "max_tokens": 4, "temperature": 0, **more}
+
+
+TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {"a": {"type": "string"}}}}}
+
+
+class Incidents(ServeTest):
+    model, options = TINY, ("--parallel", "4")
+
+    def tearDown(self):
+        """Whatever was asked, the next one is answered."""
+        self.assertEqual(self.server.get("/health")[0], 200)
+        self.assertEqual(len(self.ok("/v1/completions", {"prompt": "hello", "max_tokens": 2, "temperature": 0, "ignore_eos": True})["choices"]), 1)
+
+    # ---- grammars ----
+
+    def test_grammars_that_nest_recur_or_have_no_text(self):
+        for grammar in [
+            "root ::= " + "(" * 20000 + '"a"' + ")" * 20000,
+            "root ::= " + "[" * 20000,
+            "root ::= root",
+            "root ::= a\na ::= b\nb ::= a",
+            'root ::= ("a"*)*' + "*" * 1000,
+            'root ::= "a"{1000000}{1000000}',
+            "root ::=",
+            "x ::= 'a'",
+            '"',
+            "root ::= undefined",
+        ]:
+            status, _, answer = self.server.post("/v1/chat/completions", chat(grammar=grammar))
+            self.assertIn(status, (200, 400), answer)
+
+    def test_an_empty_grammar_asks_for_nothing(self):
+        self.ok("/v1/chat/completions", chat(grammar=""))
+
+    def test_patterns(self):
+        for pattern in ["(", "[", "a{2,1}", "(?<=a)b", "\\", "(a|a)*b" * 50, "((a+)+)+$", "(a{0,1000}){0,1000}", "^" * 5000, "[^\\s\\S]", "\ud7ff", "(?:" * 5000]:
+            for member in ({"regex": pattern}, {"response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "string", "pattern": pattern}}}}):
+                status, _, answer = self.server.post("/v1/chat/completions", chat(**member))
+                self.assertIn(status, (200, 400), answer)
+
+    def test_many_different_grammars(self):
+        for i in range(60):
+            self.ok("/v1/chat/completions", chat(regex=f"a{{{i + 1}}}"))
+
+    def test_schemas_of_tools(self):
+        for parameters in [{"type": "nonsense"}, {"pattern": "("}, {"type": ["object", 5]}, {"properties": 5}, {"$ref": "#/nowhere"}, {"$ref": "#"}, 5, [], "x", True,
+                           {"type": "object", "properties": {"a": {"pattern": "(?<=x)"}}}]:  # fmt: skip
+            tool = {"type": "function", "function": {"name": "f", "parameters": parameters}}
+            status, _, answer = self.server.post("/v1/chat/completions", chat(tools=[tool]))
+            self.assertIn(status, (200, 400), answer)
+
+    # ---- requests ----
+
+    def test_bodies_of_little_or_much(self):
+        for path in ("/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/tokenize", "/detokenize", "/apply-template"):
+            for body in (b"{}", b"[]", b"5", b'""', b"null", b"", b"x" * 50000, b'{"messages": "' + b"a" * 50000 + b'"}', b"[" * 3000, b'{"a":' * 3000):
+                status, _, answer = self.server.request("POST", path, body)
+                self.assertEqual(status, 400, (path, body[:20], answer))
+        status, _, answer = self.server.request("POST", "/v1/chat/completions", b" " * (9 << 20))
+        self.assertEqual(status, 413, answer)
+
+    def test_a_long_message(self):
+        self.ok("/v1/chat/completions", chat("word " * 10000, max_tokens=1))
+
+    def test_numbers_out_of_all_bounds(self):
+        for name in ("n", "max_tokens", "top_k", "seed", "top_logprobs", "repeat_last_n", "temperature", "top_p", "min_p", "presence_penalty"):
+            for value in (-(2**63), -5, 2**31, 2**62, 1e300, -1e300, "5", [], {}, True):
+                body = json.dumps(chat(**{name: value, "logprobs": name == "top_logprobs"}, max_completion_tokens=2))
+                status, _, answer = self.server.post("/v1/chat/completions", body)
+                self.assertIn(status, (200, 400, 503), (name, value, answer))
+        status, _, answer = self.server.post("/v1/completions", {"prompt": "a", "n": 2**31 - 1})
+        self.assertEqual(status, 400)
+
+    def test_ids_outside_the_vocabulary(self):
+        for body in ({"prompt": [2**31]}, {"prompt": [-1]}, {"prompt": [[5], [10**18]]}, {"prompt": "a", "logit_bias": {"99999999": 1}}, {"prompt": "a", "logit_bias": {"-1": 1}},
+                     {"prompt": "a", "logit_bias": {"5": 1e30}}):  # fmt: skip
+            status, _, answer = self.server.post("/v1/completions", body)
+            self.assertEqual(status, 400, answer)
+        self.assertEqual(self.server.post("/detokenize", {"tokens": [2**40]})[0], 400)
+        self.assertEqual(self.server.post("/v1/embeddings", {"input": [10**9]})[0], 400)
+
+    def test_template_variables_do_not_replace_the_conversation(self):
+        self.assertEqual(self.server.post("/v1/chat/completions", chat(chat_template_kwargs={"messages": []}))[0], 400)
+        for variables in ({"a" * 10000: 1}, {"tools": []}, {"bos_token": "x"}, {"x": {"y": [None, 1e300]}}, {"add_generation_prompt": False}):
+            status, _, answer = self.server.post("/v1/chat/completions", chat(chat_template_kwargs=variables))
+            self.assertIn(status, (200, 400), answer)
+
+    def test_malformed_calls_in_a_history(self):
+        for arguments in ("{", "", "null", '{"a": ', "5", '"x"', "not json at all", '{"a": 1}{"b": 2}'):
+            call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": arguments}}
+            messages = [{"role": "user", "content": "x"}, {"role": "assistant", "content": None, "tool_calls": [call]}, {"role": "tool", "tool_call_id": "c1", "content": "y"}]
+            # The template of this model writes contents alone, and null is an empty one.
+            self.ok("/v1/chat/completions", {"messages": messages, "tools": [TOOL], "max_tokens": 2, "temperature": 0})
+
+    def test_messages_of_other_shapes(self):
+        for messages in ([], [5], [{}], [{"role": "user"}], [{"role": "nobody", "content": "x"}], [{"role": "user", "content": 5}], [{"role": "user", "content": [5]}],
+                         [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}], [{"role": "user", "content": [{"type": "text"}]}], {"role": "user"}):  # fmt: skip
+            status, _, answer = self.server.post("/v1/chat/completions", {"messages": messages, "max_tokens": 1})
+            self.assertIn(status, (200, 400), (messages, answer))
+            self.assertNotRegex(json.dumps(answer), r"0x[0-9a-f]{6,}")  # no address of memory
+
+    def test_tools_of_other_types(self):
+        answer = self.server.post("/v1/chat/completions", chat(tools=[{"type": "web_search"}, TOOL, {"type": "namespace", "x": 1}]))
+        self.assertEqual(answer[0], 200, answer)
+        self.assertIn("web_search", answer[1]["x-ignored"])
+
+    # ---- clients ----
+
+    def test_health_while_all_threads_stream(self):
+        streams = [self.server.events("/v1/completions", {"prompt": "a", "max_tokens": 3000, "stream": True, "ignore_eos": True}) for _ in range(12)]
+        for s in streams[:4]:
+            next(s)
+        for _ in range(20):
+            begin = time.monotonic()
+            self.assertEqual(self.server.get("/health")[0], 200)
+            self.assertLess(time.monotonic() - begin, 60)
+        for s in streams:
+            s.close()
+
+    def test_who_leaves_cancels_nobody_else(self):
+        question = {"prompt": "hello", "max_tokens": 300, "temperature": 0, "ignore_eos": True}
+        right = self.ok("/v1/completions", question)["choices"][0]["text"]
+        got = [None] * 3
+
+        def ask(i):
+            got[i] = self.ok("/v1/completions", question)["choices"][0]["text"]
+
+        threads = [threading.Thread(target=ask, args=(i,)) for i in range(3)]
+        for t in threads:
+            t.start()
+        for _ in range(10):
+            body = json.dumps({**question, "max_tokens": 100000, "stream": True}).encode()
+            with socket.create_connection((self.server.host, self.server.port)) as s:
+                s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+                s.recv(10)
+        for t in threads:
+            t.join()
+        self.assertEqual(got, [right] * 3)
+
+    def test_who_leaves_while_the_prompt_is_read_is_noticed(self):
+        body = json.dumps({"prompt": "word " * 60000, "max_tokens": 100000, "ignore_eos": True}).encode()
+        with socket.create_connection((self.server.host, self.server.port)) as s:
+            s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            self.wait_for("hearth_answers_running 1")
+        self.wait_for("hearth_answers_running 0")
+
+    def wait_for(self, line):
+        until = time.monotonic() + 300
+        while line not in self.server.get("/metrics")[2].split("\n"):
+            self.assertLess(time.monotonic(), until, line)
+            time.sleep(0.01)
+
+
+if __name__ == "__main__":
+    unittest.main()
