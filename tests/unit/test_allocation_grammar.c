@@ -1,6 +1,9 @@
 /* Out of memory while grammars are compiled and texts are matched is an error, and the next call is as if nothing had been; as in
  * test_allocation.c. */
+#include "base/error.h"
+#include "generate/tool_cache.h"
 #include "grammar/grammar.h"
+#include "models/model.h"
 #include "support/allocations.h"
 #include "support/options.h"
 #include "support/scratch.h"
@@ -10,6 +13,7 @@
 #include <hearth/generate.h>
 #include <hearth/grammar.h>
 
+#include <stdio.h>
 #include <string.h>
 
 static ht_model *model;
@@ -64,14 +68,52 @@ static ht_status generate(ht_error *err) {
     return st;
 }
 
+/* The model keeps what was compiled, and nothing of what was not. */
+static ht_status compile_tools(ht_error *err) {
+    static int n; /* other tools each time: those of before are kept */
+    static const char format[] =
+        "[{\"name\": \"a\", \"parameters\": {\"properties\": {\"b\": {\"type\": \"boolean\"}}, "
+        "\"additionalProperties\": false}}, {\"name\": \"stop%d\"}]";
+    char tools[256];
+    ht_chat *chat;
+    ht_grammar *g = NULL;
+    ht_status st = ht_chat_new(&chat, err);
+    snprintf(tools, sizeof tools, format, n++);
+    if (!st) st = ht_chat_set_tools(chat, tools, strlen(tools), err);
+    if (!st) st = ht_chat_set_tool_choice(chat, HT_TOOL_CHOICE_REQUIRED, NULL, true, err);
+    if (!st) st = ht_tool_cache_find(model, chat, &g, err);
+    if (!st) assert_non_null(g);
+    ht_grammar_free(g);
+    ht_chat_free(chat);
+    return st;
+}
+
+/* An answer with a call in pieces, at its beginning. */
+static ht_status call_in_pieces(ht_error *err) {
+    static const char text[] =
+        "<tool_call>{\"name\": \"a\", \"id\": \"1\", \"arguments\": {\"b\": true}}</tool_call> end";
+    const ht_answer_format *format = ht_chat_template_answers(model->chat.template);
+    ht_answer_reader *r;
+    ht_status st = ht_answer_reader_new(format, ht_jinja_none(), "", 0, NULL, NULL, &r, err);
+    if (st) return st;
+    ht_answer_reader_set_call_pieces(r, true);
+    if (ht_answer_put(r, text, strlen(text)) == HT_ANSWER_NO_MEMORY || ht_answer_end(r) == HT_ANSWER_NO_MEMORY)
+        st = ht_fail_memory(err, 0, "the answer");
+    ht_answer_reader_free(r);
+    return st;
+}
+
 static void grammars(void **state) {
     (void)state;
-    model = tiny_load(&(tiny_options){.context = 64, .n_threads = 1});
+    model = tiny_load(&(tiny_options){
+        .context = 64, .n_threads = 1, .chat_template = "{{ messages[0].content }}{# <think><tool_call> #}"});
     assert_true(try_every_failure(compile, NOTHING_ELSE) > 30); /* the first time with the trie of tokens */
     assert_true(try_every_failure(compile_regex, NOTHING_ELSE) > 20);
     assert_int_equal(ht_grammar_from_gbnf(model, nested, strlen(nested), &grammar, NULL), HT_OK);
     assert_true(try_every_failure(match, NOTHING_ELSE) > 30);
     assert_true(try_every_failure(generate, ALSO_OK) > 30);
+    assert_true(try_every_failure(compile_tools, NOTHING_ELSE) > 100);
+    assert_true(try_every_failure(call_in_pieces, ALSO_OK) > 3);
     ht_grammar_free(grammar);
     ht_model_free(model);
 }
