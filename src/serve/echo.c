@@ -96,10 +96,10 @@ json_t *serve_score_prompt(serve_generation *g, const int32_t *ids, size_t n) {
 
 /* ---- the form of text completions ---- */
 
-static int64_t characters(const char *text) {
-    int64_t n = 0;
-    for (; *text; text++) n += ((unsigned char)*text & 0xC0) != 0x80;
-    return n;
+int64_t serve_characters(const char *text, size_t n) {
+    int64_t count = 0;
+    for (size_t i = 0; i < n; i++) count += ((unsigned char)text[i] & 0xC0) != 0x80;
+    return count;
 }
 
 json_t *serve_completion_logprobs(const json_t *list, int64_t offset) {
@@ -119,7 +119,7 @@ json_t *serve_completion_logprobs(const json_t *list, int64_t offset) {
         }
         json_array_append_new(tops, by_token);
         json_array_append_new(offsets, json_integer(offset));
-        offset += token ? characters(json_string_value(token)) : 0;
+        offset += token ? serve_characters(json_string_value(token), json_string_length(token)) : 0;
     }
     return json_pack("{so so so so}", "tokens", tokens, "token_logprobs", values, "top_logprobs", tops, "text_offset",
                      offsets);

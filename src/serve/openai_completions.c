@@ -18,7 +18,8 @@ enum { MOST_PROMPTS = 1024, MOST_ANSWERS = 4096 };
 /* What comes in front of the answers to each prompt. */
 typedef struct echoes {
     size_t n;
-    char **text;
+    char **text; /* may hold NUL bytes */
+    size_t *length;
     json_t **logprobs; /* lists; NULL: none */
     int64_t *tokens;   /* of the prompts, for a request that generates nothing */
 } echoes;
@@ -31,6 +32,7 @@ static void free_echoes(void *user) {
         if (e->logprobs) json_decref(e->logprobs[i]);
     }
     free(e->text);
+    free(e->length);
     free(e->logprobs);
     free(e->tokens);
     free(e);
@@ -100,15 +102,15 @@ static bool make_echoes(serve_generation *g) {
     echoes *e = g->extra = calloc(1, sizeof *e);
     g->free_extra = free_echoes;
     if (!e || !(e->text = calloc(g->n_prompts, sizeof *e->text)) ||
+        !(e->length = calloc(g->n_prompts, sizeof *e->length)) ||
         !(e->logprobs = calloc(g->n_prompts, sizeof *e->logprobs)) ||
         !(e->tokens = calloc(g->n_prompts, sizeof *e->tokens)))
         return serve_fail_memory(&c->failure);
     e->n = g->n_prompts;
     for (size_t i = 0; i < e->n; i++) {
-        size_t n;
         const serve_prompt *p = &g->prompt[i];
         /* What the client sent, or what its ids spell. */
-        const ht_status status = ht_tokenizer_decode(t, p->ids, p->n_ids, true, &e->text[i], &n, &err);
+        const ht_status status = ht_tokenizer_decode(t, p->ids, p->n_ids, true, &e->text[i], &e->length[i], &err);
         if (status) return serve_fail_as(&c->failure, status, &err);
         e->tokens[i] = (int64_t)p->n_ids;
         if (g->logprobs && !(e->logprobs[i] = serve_score_prompt(g, p->ids, p->n_ids))) return false;
@@ -151,12 +153,6 @@ static bool read_request(serve_generation *g, bool *generates) {
 
 static const echoes *echoes_of(const serve_generation *g) { return g->echo ? g->extra : NULL; }
 
-static int64_t characters(const char *text) {
-    int64_t n = 0;
-    for (; *text; text++) n += ((unsigned char)*text & 0xC0) != 0x80;
-    return n;
-}
-
 /* Log-probabilities of an answer, those of its prompt before them when it is echoed. */
 static json_t *logprobs_json(const serve_generation *g, const serve_answer *a, size_t prompt, bool echoed) {
     const echoes *e = echoes_of(g);
@@ -174,7 +170,7 @@ static json_t *choice_json(const serve_generation *g, const serve_answer *a) {
     const size_t prompt = (size_t)a->index / (size_t)g->n;
     const echoes *e = echoes_of(g);
     ht_text text = {0};
-    if (e) ht_text_append_str(&text, e->text[prompt]);
+    if (e) ht_text_append(&text, e->text[prompt], e->length[prompt]);
     ht_text_append(&text, a->text.data ? a->text.data : "", a->text.len);
     json_t *choice = json_pack("{so si so ss}", "text", serve_text_json(&text), "index", (int)a->index, "logprobs",
                                logprobs_json(g, a, prompt, true), "finish_reason", serve_openai_finish(a));
@@ -216,8 +212,8 @@ static void begin(serve_generation *g) {
     for (size_t i = 0; e && i < g->n_answers && !g->closed; i++) {
         serve_answer *a = &g->answer[i];
         const size_t prompt = i / (size_t)g->n;
-        a->told_characters = characters(e->text[prompt]);
-        send(g, a, e->text[prompt], strlen(e->text[prompt]),
+        a->told_characters = serve_characters(e->text[prompt], e->length[prompt]);
+        send(g, a, e->text[prompt], e->length[prompt],
              e->logprobs[prompt] ? serve_completion_logprobs(e->logprobs[prompt], 0) : json_null(), NULL);
     }
 }
@@ -225,7 +221,7 @@ static void begin(serve_generation *g) {
 static void piece(serve_generation *g, serve_answer *a, const serve_piece *p) {
     if (p->part != SERVE_TEXT) return;
     send(g, a, p->text, p->n, new_logprobs(g, a), NULL);
-    a->told_characters += characters(p->text);
+    a->told_characters += serve_characters(p->text, p->n);
 }
 
 static void answer_end(serve_generation *g, serve_answer *a) {
