@@ -32,6 +32,17 @@ atexit.register(shutil.rmtree, SCRATCH, ignore_errors=True)
 tiny_model.write(TINY)
 
 
+def speaking_model(path, text):
+    """Writes a model like TINY with a token more, the text, and returns options by which all its answers are that token, again and again."""
+    plain = tiny_model.vocabulary
+    tiny_model.vocabulary = lambda: [*plain(), "".join(tiny_model.byte_alphabet()[byte] for byte in text.encode())]
+    try:
+        tiny_model.write(path)
+    finally:
+        tiny_model.vocabulary = plain
+    return [f"--logit-bias={len(plain())}=100"]
+
+
 class NotServing(Exception):
     """The server ended before it was ready; `status` and `err` are the process's."""
 

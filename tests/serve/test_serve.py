@@ -1,8 +1,24 @@
 """hearth serve from outside: OpenAI's interface, its members, its streams and its errors."""
 
+import base64
+import json
+import re
+import socket
+import struct
+import subprocess
 import unittest
 
-from support import TINY, ServeTest
+from support import HEARTH, SCRATCH, TINY, ServeTest, speaking_model
+
+CHAT, COMPLETIONS, EMBEDDINGS = "/v1/chat/completions", "/v1/completions", "/v1/embeddings"
+
+
+def chat(text="hello", **more):
+    return {"messages": [{"role": "user", "content": text}], "max_tokens": 8, "temperature": 0, **more}
+
+
+def completion(prompt="hello", **more):
+    return {"prompt": prompt, "max_tokens": 8, "temperature": 0, **more}
 
 
 class Models(ServeTest):
@@ -15,8 +31,366 @@ class Models(ServeTest):
         for model in listed["data"]:
             self.assertEqual(set(model), {"id", "object", "created", "owned_by"})
             self.assertEqual((model["object"], model["owned_by"]), ("model", "hearth"))
+            self.assertEqual(model["created"], int(TINY.stat().st_mtime))
             self.assertEqual(self.server.get(f"/v1/models/{model['id']}")[2], model)
         self.refused(404, "/v1/models/absent", None, "model", '"absent"', "model_not_found", "GET")
+
+    def test_health_and_metrics(self):
+        self.assertEqual(self.server.get("/health")[::2], (200, {"status": "ok"}))
+        before = self.server.get("/metrics")[2]
+        self.ok(COMPLETIONS, completion(ignore_eos=True))
+        after = self.server.get("/metrics")[2]
+        value = lambda text: float(re.search(r"^\w*generated_tokens\w* (\S+)$", text, re.M).group(1))
+        self.assertEqual(value(after) - value(before), 8)
+
+
+class Chat(ServeTest):
+    model = TINY
+
+    def test_the_shape_of_an_answer(self):
+        status, fields, got = self.server.post(CHAT, chat(model="tiny", ignore_eos=True))
+        self.assertEqual((status, fields["content-type"]), (200, "application/json"))
+        self.assertEqual(set(got), {"id", "object", "created", "model", "choices", "usage"})
+        self.assertRegex(got["id"], r"^chatcmpl-\w{24}$")
+        self.assertEqual((got["object"], got["model"]), ("chat.completion", "tiny"))
+        (choice,) = got["choices"]
+        self.assertEqual(set(choice), {"index", "message", "logprobs", "finish_reason"})
+        self.assertEqual((choice["index"], choice["logprobs"], choice["finish_reason"]), (0, None, "length"))
+        self.assertEqual((choice["message"]["role"], choice["message"]["refusal"]), ("assistant", None))
+        usage = got["usage"]
+        prompt = self.ok("/apply-template", chat())["prompt"]
+        self.assertEqual(usage["prompt_tokens"], len(self.ok("/tokenize", {"content": prompt})["tokens"]))
+        self.assertEqual((usage["completion_tokens"], usage["total_tokens"]), (8, usage["prompt_tokens"] + 8))
+
+    def test_a_stream_adds_up_to_the_answer(self):
+        whole = self.ok(CHAT, chat(ignore_eos=True))
+        events = list(self.server.events(CHAT, chat(ignore_eos=True, stream=True, stream_options={"include_usage": True})))
+        self.assertEqual({name for name, _ in events}, {None})
+        *chunks, done = [data for _, data in events]
+        self.assertEqual(done, "[DONE]")
+        self.assertEqual(len({chunk["id"] for chunk in chunks}), 1)
+        self.assertEqual({chunk["object"] for chunk in chunks}, {"chat.completion.chunk"})
+        *deltas, last = chunks
+        self.assertEqual((last["choices"], last["usage"]["completion_tokens"]), ([], whole["usage"]["completion_tokens"]))
+        self.assertEqual([chunk["usage"] for chunk in deltas], [None] * len(deltas))
+        self.assertEqual(deltas[0]["choices"][0]["delta"], {"role": "assistant", "content": ""})
+        self.assertEqual(deltas[-1]["choices"][0]["delta"], {})
+        self.assertEqual([chunk["choices"][0]["finish_reason"] for chunk in deltas], [None] * (len(deltas) - 1) + ["length"])
+        text = "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in deltas)
+        self.assertEqual(text, whole["choices"][0]["message"]["content"])
+
+    def test_usage_of_streams_only_when_asked(self):
+        self.assertTrue(all("usage" not in data for _, data in self.server.events(CHAT, chat(stream=True)) if data != "[DONE]"))
+        options = {"include_usage": True, "continuous_usage_stats": True}
+        events = [data for _, data in self.server.events(CHAT, chat(stream=True, ignore_eos=True, stream_options=options))][:-1]
+        counts = [data["usage"]["completion_tokens"] for data in events]
+        self.assertEqual(counts, sorted(counts))
+        self.assertEqual(counts[-1], 8)
+        self.assertGreater(len(set(counts)), 2)  # it grows on the way
+
+    def test_several_answers(self):
+        body = chat(n=3, temperature=1, seed=5, ignore_eos=True)
+        got = self.ok(CHAT, body)
+        self.assertEqual([choice["index"] for choice in got["choices"]], [0, 1, 2])
+        texts = [choice["message"]["content"] for choice in got["choices"]]
+        self.assertEqual(len(set(texts)), 3)
+        self.assertEqual(got["usage"]["completion_tokens"], 24)
+        streamed = ["", "", ""]
+        for _, data in self.server.events(CHAT, {**body, "stream": True}):
+            for choice in [] if data == "[DONE]" else data["choices"]:
+                streamed[choice["index"]] += choice["delta"].get("content", "")
+        self.assertEqual(streamed, texts)
+
+    def test_a_seed_gives_the_answer_again(self):
+        status, fields, first = self.server.post(CHAT, chat(temperature=1, ignore_eos=True))
+        text = lambda got: got["choices"][0]["message"]["content"]
+        again = self.ok(CHAT, chat(temperature=1, ignore_eos=True, seed=int(fields["x-seed"])))
+        self.assertEqual(text(again), text(first))
+        others = {text(self.ok(CHAT, chat(temperature=1, ignore_eos=True))) for _ in range(4)}
+        self.assertGreater(len(others), 1)
+        self.assertEqual(self.server.post(CHAT, chat(seed=17))[1]["x-seed"], "17")
+
+    def test_log_probabilities(self):
+        got = self.ok(CHAT, chat(logprobs=True, top_logprobs=3, ignore_eos=True))
+        choice = got["choices"][0]
+        content = choice["logprobs"]["content"]
+        self.assertEqual(len(content), 8)
+        self.assertEqual(bytes(sum((token["bytes"] for token in content), [])).decode(errors="replace"), choice["message"]["content"])
+        for token in content:
+            self.assertEqual(set(token), {"token", "logprob", "bytes", "top_logprobs"})
+            self.assertEqual(len(token["top_logprobs"]), 3)
+            # At temperature 0 the likeliest is taken.
+            self.assertEqual(token["top_logprobs"][0]["logprob"], token["logprob"])
+        streamed = []
+        for _, data in self.server.events(CHAT, chat(logprobs=True, top_logprobs=3, ignore_eos=True, stream=True)):
+            if data != "[DONE]" and data["choices"][0]["logprobs"]:
+                streamed += data["choices"][0]["logprobs"]["content"]
+        self.assertEqual(streamed, content)
+
+    def test_biases(self):
+        got = self.ok(CHAT, chat(logit_bias={"262": 100}, max_tokens=3))
+        self.assertEqual(got["choices"][0]["message"]["content"], "hello" * 3)
+        plain = self.ok(COMPLETIONS, completion(max_tokens=1, logprobs=0))["choices"][0]["text"]
+        (token,) = self.ok("/tokenize", {"content": plain})["tokens"]
+        self.assertNotEqual(self.ok(COMPLETIONS, completion(max_tokens=1, logit_bias={str(token): -100}))["choices"][0]["text"], plain)
+
+    def test_roles_and_parts_of_contents(self):
+        texts = [{"type": "text", "text": "hel"}, {"type": "text", "text": "lo"}]
+        prompt = lambda *messages: self.ok("/apply-template", {"messages": messages})["prompt"]
+        self.assertIn("hello", prompt({"role": "user", "content": texts}).replace("\n", ""))
+        self.assertIn("<|im_start|>system\nbrief", prompt({"role": "developer", "content": "brief"}, {"role": "user", "content": "x"}))
+
+    def test_answers_that_are_held_to_something(self):
+        schema = {"type": "object", "properties": {"n": {"type": "integer"}, "s": {"enum": ["a", "b"]}}, "required": ["n", "s"], "additionalProperties": False}
+        for wanted in [
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": schema, "strict": True}}},
+            {"json_schema": schema},
+            {"guided_json": schema},
+            {"structured_outputs": {"json": schema}},
+        ]:
+            with self.subTest(wanted):
+                # Numbers of a random model are long, and its white space is, too.
+                got = self.ok(CHAT, chat(max_tokens=4000, temperature=1, seed=3, **wanted))["choices"][0]
+                self.assertEqual(got["finish_reason"], "stop")
+                value = json.loads(got["message"]["content"])
+                self.assertIs(type(value["n"]), int)
+                self.assertIn(value["s"], ["a", "b"])
+        got = self.ok(CHAT, chat(max_tokens=4000, temperature=1, seed=3, response_format={"type": "json_object"}))["choices"][0]
+        if got["finish_reason"] == "stop":
+            self.assertIs(type(json.loads(got["message"]["content"])), dict)
+        for wanted, pattern in [({"guided_regex": "[ab]{5}"}, "[ab]{5}"), ({"guided_choice": ["yes", "no"]}, "yes|no"), ({"grammar": 'root ::= "x" [0-9]'}, "x[0-9]")]:
+            self.assertRegex(self.ok(CHAT, chat(**wanted))["choices"][0]["message"]["content"], f"^({pattern})$")
+        self.assertEqual(self.ok(CHAT, chat(response_format={"type": "text"}))["choices"], self.ok(CHAT, chat())["choices"])
+
+    def test_schemas_that_cannot_be_followed(self):
+        for bad, says in [
+            ({"type": "json_schema", "json_schema": {"schema": {"type": "strang"}}}, "strang"),
+            ({"type": "json_schema"}, "schema"),
+            ({"type": "yaml"}, '"json_schema"'),
+        ]:
+            got, _, answer = self.server.post(CHAT, chat(response_format=bad))
+            self.assertEqual(got, 400, answer)
+            self.assertIn(says, answer["error"]["message"] + (answer["error"]["param"] or ""))
+
+    def test_stops(self):
+        text = self.ok(CHAT, chat(logit_bias={"262": 100}, max_tokens=5))["choices"][0]["message"]["content"]
+        self.assertEqual(text, "hello" * 5)
+        for stop, expected in [("oh", "hell"), (["never", "lohe"], "hel"), ("x", text)]:
+            got = self.ok(CHAT, chat(logit_bias={"262": 100}, max_tokens=5, stop=stop))["choices"][0]
+            self.assertEqual((got["message"]["content"], got["finish_reason"]), (expected, "length" if expected == text else "stop"))
+            streamed = "".join(d["choices"][0]["delta"].get("content", "") for _, d in
+                               self.server.events(CHAT, chat(logit_bias={"262": 100}, max_tokens=5, stop=stop, stream=True)) if d != "[DONE]")
+            self.assertEqual(streamed, expected)
+
+
+class Completions(ServeTest):
+    model = TINY
+
+    def scores(self, prompt):
+        """What `hearth score` says about the tokens after the first."""
+        file = self.folder / "prompts.jsonl"
+        file.write_text(json.dumps({"ids": prompt[:1], "continuations": [prompt[1:]]}) + "\n")
+        done = subprocess.run([HEARTH, "score", self.model, "--prompts", file, "--top", "2"], stdout=subprocess.PIPE, check=True)
+        return json.loads(done.stdout)
+
+    def test_the_shape_of_a_completion(self):
+        got = self.ok(COMPLETIONS, completion([5, 9, 14], ignore_eos=True))
+        self.assertEqual(set(got), {"id", "object", "created", "model", "choices", "usage"})
+        self.assertRegex(got["id"], "^cmpl-")
+        self.assertEqual((got["object"], got["model"]), ("text_completion", "tiny"))
+        (choice,) = got["choices"]
+        self.assertEqual(set(choice), {"text", "index", "logprobs", "finish_reason"})
+        self.assertEqual((got["usage"]["prompt_tokens"], got["usage"]["completion_tokens"]), (3, 8))
+        events = [data for _, data in self.server.events(COMPLETIONS, completion([5, 9, 14], ignore_eos=True, stream=True))]
+        self.assertEqual(events[-1], "[DONE]")
+        self.assertEqual("".join(data["choices"][0]["text"] for data in events[:-1]), choice["text"])
+        self.assertEqual(events[-2]["choices"][0]["finish_reason"], "length")
+
+    def test_several_prompts_with_several_answers(self):
+        prompts = [[5, 9, 14], [7, 8]]
+        got = self.ok(COMPLETIONS, completion(prompts, n=2, temperature=1, seed=4, ignore_eos=True))
+        self.assertEqual([choice["index"] for choice in got["choices"]], [0, 1, 2, 3])
+        self.assertEqual(got["usage"]["prompt_tokens"], 5)
+        for i, prompt in enumerate(prompts):
+            alone = self.ok(COMPLETIONS, completion(prompt, n=2, temperature=1, seed=4, ignore_eos=True))
+            self.assertEqual([c["text"] for c in alone["choices"]], [c["text"] for c in got["choices"][2 * i : 2 * i + 2]])
+
+    def test_an_echo_has_the_log_probabilities_of_hearth_score(self):
+        prompt = [5, 9, 14, 7, 8, 21]
+        expected = self.scores(prompt)["continuations"][0]
+        for extra in [{"max_tokens": 0}, {"max_tokens": 1}, {"max_tokens": 1, "stream": True}]:
+            with self.subTest(extra):
+                body = completion(prompt, echo=True, logprobs=2, **{"seed": 1234, **extra})
+                if extra.get("stream"):
+                    got = next(self.server.events(COMPLETIONS, body))[1]["choices"][0]["logprobs"]
+                else:
+                    got = self.ok(COMPLETIONS, body)["choices"][0]["logprobs"]
+                self.assertEqual((got["token_logprobs"][0], got["top_logprobs"][0]), (None, None))
+                logprobs = [token["log_probability"] for token in expected["tokens"]]
+                for given, scored in zip(got["token_logprobs"][1 : len(prompt)], logprobs, strict=True):
+                    self.assertAlmostEqual(given, scored, places=5)
+                for top in got["top_logprobs"][1 : len(prompt)]:
+                    self.assertGreaterEqual(len(top), 1)
+                self.assertEqual(got["text_offset"], sorted(got["text_offset"]))
+                if not extra.get("stream"):
+                    self.assertEqual(len(got["tokens"]), len(prompt) + extra["max_tokens"])
+
+    def test_embeddings(self):
+        one = self.ok(EMBEDDINGS, {"input": [5, 9, 14]})
+        self.assertEqual((one["object"], one["model"], one["usage"]), ("list", "tiny", {"prompt_tokens": 3, "total_tokens": 3}))
+        (data,) = one["data"]
+        self.assertEqual((data["object"], data["index"]), ("embedding", 0))
+        self.assertAlmostEqual(sum(x * x for x in data["embedding"]), 1, places=5)
+        coded = self.ok(EMBEDDINGS, {"input": [5, 9, 14], "encoding_format": "base64"})["data"][0]["embedding"]
+        self.assertEqual(list(struct.unpack(f"<{len(data['embedding'])}f", base64.b64decode(coded))), data["embedding"])
+        many = self.ok(EMBEDDINGS, {"input": [[5, 9, 14], [7, 8]]})
+        self.assertEqual([entry["index"] for entry in many["data"]], [0, 1])
+        self.assertEqual(many["data"][0]["embedding"], data["embedding"])
+        short = self.ok(EMBEDDINGS, {"input": [5, 9, 14], "dimensions": 4})["data"][0]["embedding"]
+        self.assertEqual(len(short), 4)
+        self.assertAlmostEqual(sum(x * x for x in short), 1, places=5)
+        self.refused(400, EMBEDDINGS, {"input": [5], "dimensions": 100000}, "dimensions")
+        self.assertEqual(self.server.post(EMBEDDINGS, {})[0], 400)
+
+
+class Tokens(ServeTest):
+    model = TINY
+
+    def test_tokens_of_texts_and_back(self):
+        got = self.ok("/tokenize", {"content": "hello <|im_end|>", "with_pieces": True})["tokens"]
+        self.assertEqual([token["piece"] for token in got], ["hello", " ", "<|im_end|>"])
+        ids = self.ok("/tokenize", {"content": "hello <|im_end|>"})["tokens"]
+        self.assertEqual(ids, [token["id"] for token in got])
+        self.assertEqual(self.ok("/detokenize", {"tokens": ids}), {"content": "hello <|im_end|>"})
+        self.assertGreater(len(self.ok("/tokenize", {"content": "<|im_end|>", "parse_special": False})["tokens"]), 1)
+        self.refused(400, "/tokenize", {}, "content")
+        self.refused(400, "/detokenize", {"tokens": [0, 1 << 40]}, "tokens", "number 1")
+
+    def test_templates(self):
+        self.assertEqual(self.ok("/apply-template", chat("x"))["prompt"], "<|im_start|>user\nx<|im_end|>\n<|im_start|>assistant\n")
+
+
+class Errors(ServeTest):
+    model, options = TINY, ("--context", "64", "--body-size", "20000")
+
+    def test_a_prompt_that_does_not_fit_says_the_numbers(self):
+        for body in [chat("hello " * 60), chat("hello " * 60, stream=True)]:
+            n = len(self.ok("/tokenize", {"content": self.ok("/apply-template", body)["prompt"]})["tokens"])
+            error = self.server.post(CHAT, body)[2]["error"]
+            self.assertEqual((error["type"], error["code"]), ("invalid_request_error", "context_length_exceeded"))
+            self.assertRegex(error["message"], rf"\b{n}\b.*\b64\b")
+
+    def test_more_tokens_than_fit_are_no_mistake(self):
+        got = self.ok(COMPLETIONS, completion(max_tokens=64000, ignore_eos=True))
+        self.assertEqual(got["choices"][0]["finish_reason"], "length")
+        self.assertEqual(got["usage"]["total_tokens"], 64)
+
+    def test_values_that_are_wrong(self):
+        for path, body, param in [
+            (CHAT, chat(temperature=-1), "temperature"),
+            (CHAT, chat(temperature="hot"), "temperature"),
+            (CHAT, chat(top_p=2), "top_p"),
+            (CHAT, chat(n=0), "n"),
+            (CHAT, chat(n=100000), "n"),
+            (CHAT, chat(n=1.5), "n"),
+            (CHAT, chat(stop=[""]), "stop"),
+            (CHAT, chat(stop=["a"] * 65), "stop"),
+            (CHAT, chat(stream="yes"), "stream"),
+            (CHAT, chat(top_logprobs=2), "top_logprobs"),
+            (CHAT, chat(logprobs=True, top_logprobs=21), "top_logprobs"),
+            (CHAT, chat(logit_bias={"0": 101}), "logit_bias"),
+            (CHAT, chat(logit_bias={"99999999": 1}), "logit_bias"),
+            (CHAT, chat(logit_bias={"x": 1}), "logit_bias"),
+            (CHAT, chat(modalities=["audio"]), "modalities"),
+            (CHAT, {"messages": []}, "messages"),
+            (CHAT, {"messages": "hello"}, "messages"),
+            (CHAT, {}, "messages"),
+            (CHAT, chat(model=5), "model"),
+            (COMPLETIONS, completion(best_of=2), "best_of"),
+            (COMPLETIONS, completion([99999999]), "prompt"),
+            (COMPLETIONS, completion([-1]), "prompt"),
+            (COMPLETIONS, completion([]), "prompt"),
+            (COMPLETIONS, completion({"a": 1}), "prompt"),
+            (COMPLETIONS, completion(max_tokens=0), "max_tokens"),
+            (COMPLETIONS, {}, "prompt"),
+        ]:
+            with self.subTest(path=path, body=body):
+                error = self.refused(400, path, body, param)
+                self.assertEqual(error["type"], "invalid_request_error")
+
+    def test_members_that_are_lacked_and_those_that_ask_for_nothing(self):
+        for path, body, name in [(CHAT, chat(), "audio"), (CHAT, chat(), "web_search_options"), (CHAT, chat(), "functions"), (COMPLETIONS, completion(), "use_beam_search")]:
+            self.refused(400, path, {**body, name: {"a": 1}}, name, f'"{name}"')
+            self.assertEqual(self.ok(path, {**body, name: None})["choices"], self.ok(path, body)["choices"])
+        self.ok(CHAT, chat(user="me", metadata={"a": "b"}, store=False, service_tier="auto"))
+
+    def test_members_that_nobody_knows_are_named(self):
+        status, fields, _ = self.server.post(CHAT, chat(madeup_one=1, madeup_two=[]))
+        self.assertEqual(status, 200)
+        self.assertEqual(set(fields["x-ignored"].split(", ")), {"madeup_one", "madeup_two"})
+        self.server.wait_line(r'/v1/chat/completions: "madeup_one" is not known and was ignored')
+        self.assertNotIn("x-ignored", self.server.post(CHAT, chat(user="me"))[1])
+
+    def test_bodies_and_paths(self):
+        for body, says in [("{", "line 1"), ("[]", "object"), ('{"a":1,"a":2}', "duplicate"), ("[" * 100, "64 deep"), ("\xff", "JSON")]:
+            self.refused(400, CHAT, body.encode("latin-1"), None, says)
+        self.refused(404, "/v1/nothing", {}, None, "/v1/nothing")
+        self.refused(405, CHAT, None, None, "GET", method="GET")
+        error = self.refused(404, CHAT, chat(model="absent"), "model", ['"absent"', '"tiny"'], "model_not_found")
+        self.assertEqual(error["type"], "not_found_error")
+        self.refused(413, CHAT, chat("x" * 30000))
+
+    def test_every_answer_has_an_id(self):
+        self.assertEqual(self.server.get("/health", {"X-Request-Id": "mine-1"})[1]["x-request-id"], "mine-1")
+        ids = {self.server.get("/v1/nothing")[1]["x-request-id"] for _ in range(3)}
+        self.assertEqual(len(ids), 3)
+
+    def test_clients_that_leave_are_let_go(self):
+        cancelled = lambda: float(re.search(r"^\w*cancelled\w* (\S+)$", self.server.get("/metrics")[2], re.M).group(1))
+        server = self.serve(TINY)
+        text = lambda: server.get("/metrics")[2]
+        number = lambda: float(re.search(r"^\w*cancelled\w* (\S+)$", text(), re.M).group(1))
+        events = server.events(CHAT, chat(max_tokens=1 << 19, stream=True, ignore_eos=True))
+        for _ in range(3):
+            next(events)
+        self.assertEqual(number(), 0)
+        events.close()
+        while number() == 0:
+            pass
+        # And one whose answer is no stream.
+        client = socket.create_connection((server.host, server.port))
+        body = json.dumps(chat(max_tokens=1 << 19, ignore_eos=True)).encode()
+        client.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        while not re.search(r"^\w*(under_way|running)\w* [1-9]", text(), re.M):
+            pass
+        client.close()
+        while number() == 1:
+            pass
+        self.assertEqual(cancelled(), 0)
+
+
+class Strict(ServeTest):
+    model, options = TINY, ("--strict-params",)
+
+    def test_members_that_nobody_knows_are_refused(self):
+        self.refused(400, CHAT, chat(madeup=1), "madeup", '"madeup"')
+        self.ok(CHAT, chat(user="me"))
+
+
+class Texts(ServeTest):
+    model, options = SCRATCH / "says.gguf", ()
+
+    @classmethod
+    def setUpClass(cls):
+        cls.options = speaking_model(cls.model, "<think>\nHm.\n</think>\n\nYes.")
+        super().setUpClass()
+
+    def test_thoughts_are_apart(self):
+        message = self.ok(CHAT, chat(max_tokens=1))["choices"][0]["message"]
+        self.assertEqual((message["reasoning_content"].strip(), message["content"].strip()), ("Hm.", "Yes."))
+        deltas = [data["choices"][0]["delta"] for _, data in self.server.events(CHAT, chat(max_tokens=1, stream=True)) if data != "[DONE]"]
+        self.assertEqual("".join(delta.get("reasoning_content", "") for delta in deltas).strip(), "Hm.")
+        self.assertEqual("".join(delta.get("content", "") for delta in deltas).strip(), "Yes.")
 
 
 if __name__ == "__main__":

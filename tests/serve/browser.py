@@ -1,0 +1,234 @@
+"""A headless Chromium driven over its DevTools protocol by a small WebSocket client. Python's standard library only."""
+
+import base64
+import json
+import os
+import pathlib
+import re
+import shutil
+import socket
+import struct
+import subprocess
+import tempfile
+import threading
+import time
+
+HANG = 180  # seconds after which a browser that says nothing is taken for hung
+CHROMIUM = os.environ.get("HEARTH_CHROMIUM") or next(filter(None, map(shutil.which, ["chromium", "chromium-browser", "google-chrome"])), None)
+KEYS = {"Enter": (13, "\r"), "Escape": (27, ""), "Tab": (9, "")}
+SHIFT = 8
+
+
+class WebSocket:
+    """The client's side of RFC 6455: texts, whole or in fragments."""
+
+    def __init__(self, url):
+        host, port, path = re.fullmatch(r"ws://([^:/]+):(\d+)(/.*)", url).groups()
+        self.socket = socket.create_connection((host, int(port)), HANG)
+        key = base64.b64encode(os.urandom(16)).decode()
+        self.socket.sendall(
+            f"GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\r\n".encode()
+        )
+        self.file = self.socket.makefile("rb")
+        status = self.file.readline()
+        if b" 101 " not in status:
+            raise ConnectionError(status)
+        while self.file.readline().strip():
+            pass
+
+    def exactly(self, n):
+        data = self.file.read(n)
+        if len(data) < n:
+            raise EOFError("the browser has closed the connection")
+        return data
+
+    def send(self, text, opcode=1):
+        data, mask = text if isinstance(text, bytes) else text.encode(), os.urandom(4)
+        n = len(data)
+        length = bytes([0x80 | n]) if n < 126 else b"\xfe" + struct.pack(">H", n) if n < 65536 else b"\xff" + struct.pack(">Q", n)
+        masked = bytes(byte ^ mask[i % 4] for i, byte in enumerate(data))
+        self.socket.sendall(bytes([0x80 | opcode]) + length + mask + masked)
+
+    def receive(self):
+        message = b""
+        while True:
+            first, second = self.exactly(2)
+            n = second & 0x7F
+            if n == 126:
+                (n,) = struct.unpack(">H", self.exactly(2))
+            elif n == 127:
+                (n,) = struct.unpack(">Q", self.exactly(8))
+            data, opcode = self.exactly(n), first & 0x0F
+            if opcode == 8:
+                raise EOFError("the browser has closed the connection")
+            if opcode == 9:
+                self.send(data, 10)
+            elif opcode in (0, 1):
+                message += data
+                if first & 0x80:
+                    return message.decode()
+
+    def close(self):
+        self.file.close()
+        self.socket.close()
+
+
+class Browser:
+    """A browser with a profile of its own, which lasts as long as it does."""
+
+    def __init__(self):
+        self.profile = pathlib.Path(tempfile.mkdtemp(prefix="hearth-browser-"))
+        words = [CHROMIUM, "--headless=new", "--remote-debugging-port=0", f"--user-data-dir={self.profile}", "--no-first-run", "--disable-gpu",
+                 "--disable-dev-shm-usage", "--disable-background-networking", "--disable-component-update", "about:blank"]
+        if os.geteuid() == 0:
+            words.insert(1, "--no-sandbox")  # which root does not get
+        self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.url, said = None, []
+        for line in self.process.stderr:
+            said.append(line)
+            if match := re.search(r"DevTools listening on (ws://\S+)", line):
+                self.url = match.group(1)
+                break
+        if not self.url:
+            self.close()
+            raise RuntimeError("the browser did not start: " + "".join(said[-5:]))
+        # What it says later is read, so that the pipe never fills.
+        self.reader = threading.Thread(target=lambda: [None for _ in self.process.stderr], daemon=True)
+        self.reader.start()
+        self.web = WebSocket(self.url)
+        self.number, self.pages = 0, {}
+
+    def call(self, method, session=None, **params):
+        self.number += 1
+        number = self.number
+        message = {"id": number, "method": method, "params": params}
+        if session:
+            message["sessionId"] = session
+        self.web.send(json.dumps(message))
+        while True:
+            got = json.loads(self.web.receive())
+            if got.get("id") == number:
+                if "error" in got:
+                    raise RuntimeError(f"{method}: {got['error']}")
+                return got["result"]
+            self.event(got)
+
+    def event(self, got):
+        page = self.pages.get(got.get("sessionId"))
+        if page and "method" in got:  # else it answers a call that nobody waits for
+            page.event(got["method"], got["params"])
+
+    def page(self, url, **size):
+        return Page(self, url, **size)
+
+    def close(self):
+        if hasattr(self, "web"):
+            self.web.close()
+        self.process.terminate()
+        try:
+            self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process.stderr.close()
+        shutil.rmtree(self.profile, ignore_errors=True)
+
+
+class Page:
+    """A tab. `problems` are errors of its script, of its policy and of the network; confirm() is answered with `confirms`."""
+
+    def __init__(self, browser, url, width=1000, height=800, mobile=False, dark=False):
+        self.browser, self.problems, self.confirms, self.dialogs = browser, [], True, []
+        target = browser.call("Target.createTarget", url="about:blank")["targetId"]
+        self.session = browser.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        browser.pages[self.session] = self
+        for domain in ["Page", "Runtime", "Log"]:
+            self.call(f"{domain}.enable")
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=mobile)
+        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
+        self.target = target
+        self.open(url)
+
+    def call(self, method, **params):
+        return self.browser.call(method, self.session, **params)
+
+    def event(self, method, params):
+        if method == "Runtime.exceptionThrown":
+            details = params["exceptionDetails"]
+            self.problems.append(details.get("exception", {}).get("description", details["text"]))
+        elif method == "Log.entryAdded" and params["entry"]["level"] == "error":
+            self.problems.append(params["entry"]["text"])
+        elif method == "Page.javascriptDialogOpening":
+            self.dialogs.append(params["message"])
+            # Its answer comes among others': it is not waited for.
+            self.browser.number += 1
+            message = {"id": self.browser.number, "method": "Page.handleJavaScriptDialog", "params": {"accept": self.confirms}, "sessionId": self.session}
+            self.browser.web.send(json.dumps(message))
+
+    def open(self, url):
+        self.call("Page.navigate", url=url)
+        self.wait("document.readyState === 'complete' && location.href !== 'about:blank'")
+
+    def reload(self):
+        self.evaluate("window.before = true")
+        self.call("Page.reload")
+        self.wait("document.readyState === 'complete' && !window.before")
+
+    def evaluate(self, expression):
+        """The value of an expression; a promise is waited for."""
+        got = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        if "exceptionDetails" in got:
+            raise AssertionError(got["exceptionDetails"].get("exception", {}).get("description", got["exceptionDetails"]["text"]))
+        return got["result"].get("value")
+
+    def wait(self, expression):
+        """Asks until the expression is true in JavaScript's sense; returns its value, true for a node."""
+        until, asked = time.monotonic() + HANG, f"(async () => {{ const v = await ({expression}); return v instanceof Node || v; }})()"
+        while True:
+            try:
+                if value := self.evaluate(asked):
+                    return value
+            except RuntimeError:
+                pass  # the page is just being replaced
+            if time.monotonic() > until:
+                raise AssertionError(f"{expression} does not come true; the page has {self.text('body')!r}")
+            time.sleep(0.03)
+
+    def text(self, selector):
+        return self.evaluate(f"document.querySelector({json.dumps(selector)})?.innerText")
+
+    def texts(self, selector):
+        return self.evaluate(f"Array.from(document.querySelectorAll({json.dumps(selector)}), e => e.innerText)")
+
+    def click(self, selector):
+        """Presses the mouse on the middle of the first visible element."""
+        found = self.wait(
+            f"""(() => {{
+              const e = Array.from(document.querySelectorAll({json.dumps(selector)})).find(e => e.checkVisibility());
+              if (!e) return null;
+              e.scrollIntoView({{block: "nearest"}});
+              const r = e.getBoundingClientRect();
+              return [r.left + r.width / 2, r.top + r.height / 2];
+            }})()"""
+        )
+        for kind in ["mousePressed", "mouseReleased"]:
+            self.call("Input.dispatchMouseEvent", type=kind, x=found[0], y=found[1], button="left", clickCount=1)
+
+    def type(self, selector, text):
+        """Puts a text in place of an input's."""
+        self.evaluate(f"(e => {{ e.focus(); e.select(); }})(document.querySelector({json.dumps(selector)}))")
+        self.call("Input.insertText", text=text)
+
+    def press(self, key, modifiers=0):
+        code, text = KEYS[key]
+        common = {"key": key, "code": key, "windowsVirtualKeyCode": code, "modifiers": modifiers}
+        self.call("Input.dispatchKeyEvent", type="keyDown", text=text, **common)
+        self.call("Input.dispatchKeyEvent", type="keyUp", **common)
+
+    def close(self):
+        self.browser.pages.pop(self.session, None)
+        self.browser.call("Target.closeTarget", targetId=self.target)
+
+    def screenshot(self, path):
+        pathlib.Path(path).write_bytes(base64.b64decode(self.call("Page.captureScreenshot")["data"]))
