@@ -258,7 +258,7 @@ static ht_status copy_names(serve_models *m, ht_error *err) {
     return ok ? check_names(m, err) : ht_fail_memory(err, o->n_models * sizeof *m->model, "the names of models");
 }
 
-static ht_status start(serve_models *m, ht_error *err) {
+ht_status serve_models_start(serve_models *m, ht_error *err) {
     if (m->o.first_at_once) m->model[0].state = QUEUED;
     if (pthread_create(&m->thread, NULL, run, m))
         return ht_fail(err, HT_ERR_MEMORY, "the system gives no thread for loading models");
@@ -281,8 +281,7 @@ ht_status serve_models_new(const serve_models_options *options, serve_workers *w
     }
     pthread_mutex_init(&m->lock, NULL);
     pthread_cond_init(&m->work, NULL);
-    ht_status status = copy_names(m, err);
-    if (!status) status = start(m, err);
+    const ht_status status = copy_names(m, err);
     if (status)
         serve_models_free(m);
     else

@@ -48,9 +48,11 @@ typedef struct serve_models_options {
     void *user;
 } serve_models_options;
 
-/* HT_ERR_ARGUMENT for a name that occurs twice, and for aliases of nothing. The caller frees *out. */
+/* HT_ERR_ARGUMENT for a name that occurs twice, and for aliases of nothing. Nothing is loaded yet. The caller frees *out. */
 ht_status serve_models_new(const serve_models_options *options, serve_workers *workers, serve_models **out,
                            ht_error *err);
+/* Begins to load what is asked for, and the first model when it is to be there at once: `load` and `loaded` are called from now on. Once. */
+ht_status serve_models_start(serve_models *m, ht_error *err);
 /* No lease is left. NULL is fine. */
 void serve_models_free(serve_models *m);
 

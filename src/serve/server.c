@@ -118,7 +118,10 @@ const char *serve_address(const serve_server *s, size_t i) { return http_server_
 /* ---- running ---- */
 
 ht_status serve_run(serve_server *s, ht_error *err) {
-    const ht_status status = http_server_run(s->http, err);
+    /* Not before: who is told of a model asks for the server that serve_new has given out. */
+    ht_status status = serve_models_start(s->models, err);
+    if (status) return status;
+    status = http_server_run(s->http, err);
     /* Nobody is there any more, and what was under way has been told so. */
     pthread_mutex_lock(&s->lock);
     while (s->n_calls) pthread_cond_wait(&s->quiet, &s->lock);
