@@ -99,9 +99,14 @@ static serve_loaded_model *least_recent(serve_models *m, bool *busy) {
     return found;
 }
 
+/* Whether so many bytes more are within the budget. */
+static bool fits(const serve_models *m, size_t bytes) {
+    return bytes <= m->budget && bytes_loaded(m) <= m->budget - bytes;
+}
+
 /* Unloads others until `bytes` fit, waiting for those in use; with the lock. */
 static void make_room(serve_models *m, size_t bytes) {
-    while (!m->ending && bytes_loaded(m) + bytes > m->budget) {
+    while (!m->ending && !fits(m, bytes)) {
         bool busy;
         serve_loaded_model *e = least_recent(m, &busy);
         if (e)
@@ -138,6 +143,14 @@ static size_t weights_of(const char *path) {
     return bytes;
 }
 
+/* Unloads others that are idle while a model that has just been loaded is more than was known before: without an option for them, its engine
+ * alone says how much its keys and values may take. With the lock. */
+static void make_room_behind(serve_models *m) {
+    bool busy;
+    serve_loaded_model *idle;
+    while (!fits(m, 0) && (idle = least_recent(m, &busy))) evict(m, idle);
+}
+
 static void wake_waiting(serve_models *m, serve_loaded_model *e) {
     while (e->waiting) {
         serve_work *work = e->waiting;
@@ -151,7 +164,8 @@ static void load(serve_models *m, serve_loaded_model *e) {
     pthread_mutex_unlock(&m->lock);
     const size_t weights = weights_of(e->path);
     pthread_mutex_lock(&m->lock);
-    make_room(m, weights);
+    const size_t kv = m->o.engine.kv_bytes;
+    make_room(m, kv < SIZE_MAX - weights ? weights + kv : SIZE_MAX);
     const bool ending = m->ending;
     pthread_mutex_unlock(&m->lock);
     ht_error err = {0};
@@ -159,9 +173,10 @@ static void load(serve_models *m, serve_loaded_model *e) {
     pthread_mutex_lock(&m->lock);
     e->status = status;
     e->err = err;
+    if (!status) e->bytes = weights + ht_engine_get_statistics(e->engine).kv_budget;
+    make_room_behind(m); /* it is not idle as long as it is being loaded */
     e->state = status ? FAILED : READY;
     e->last_used = ht_now_seconds();
-    if (!status) e->bytes = weights + ht_engine_get_statistics(e->engine).kv_budget;
     wake_waiting(m, e);
     if (!m->o.loaded) return;
     pthread_mutex_unlock(&m->lock);
