@@ -72,6 +72,21 @@ class UnixConnection(http.client.HTTPConnection):
         self.sock.connect(self.path)
 
 
+class Lines:
+    """The lines of a streamed answer as they come; closing it leaves the server alone with the rest."""
+
+    def __init__(self, connection, response):
+        self.connection, self.response = connection, response
+
+    def __iter__(self):
+        for line in self.response:
+            yield line.decode().rstrip("\n")
+
+    def close(self):
+        self.response.close()
+        self.connection.close()
+
+
 def parsed(text):
     """The JSON value of a text; the text itself when it is none."""
     try:
@@ -194,7 +209,7 @@ class Server:
         return got
 
     def stream(self, path, body, headers=None, kind="text/event-stream"):
-        """The lines of a streamed answer, which begins before this returns; closing the iterator leaves the server alone with it."""
+        """The Lines of a streamed answer, whose head has come."""
         connection = self.connect()
         try:
             response, fields = self._ask(connection, "POST", path, body, headers)
@@ -205,16 +220,7 @@ class Server:
         except BaseException:
             connection.close()
             raise
-        return self._lines(connection, response)
-
-    @staticmethod
-    def _lines(connection, response):
-        try:
-            for line in response:
-                yield line.decode().rstrip("\n")
-        finally:
-            response.close()
-            connection.close()
+        return Lines(connection, response)
 
     def events(self, path, body, headers=None):
         """(name, data) of each server-sent event as it comes; name None: it has none. Data that is JSON is parsed."""

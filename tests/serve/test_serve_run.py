@@ -1,0 +1,430 @@
+"""hearth serve as it is run: who may ask, where it listens, signals, logs, several models, adapters, service managers."""
+
+import http.client
+import json
+import os
+import pathlib
+import random
+import re
+import shutil
+import signal
+import socket
+import ssl
+import struct
+import subprocess
+import threading
+import time
+import unittest
+
+from support import HANG, HEARTH, SCRATCH, TINY, NotServing, Server, ServeTest, speaking_model, tiny_model
+
+CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
+LONG = {"prompt": "hello", "max_tokens": 1 << 18, "temperature": 0, "ignore_eos": True}
+
+
+def short(**more):
+    return {"prompt": "hello", "max_tokens": 4, "temperature": 0, "ignore_eos": True, **more}
+
+
+def until(true):
+    """Asks until something is true."""
+    end = time.monotonic() + HANG
+    while not true():
+        if time.monotonic() > end:
+            raise AssertionError("it does not come true")
+        time.sleep(0.02)
+
+
+def metric(server, name):
+    return float(re.search(rf"^hearth_{name} (\S+)$", server.get("/metrics")[2], re.M).group(1))
+
+
+def write_adapter(folder, seed):
+    """A LoRA adapter of TINY in PEFT's form, with random weights."""
+    folder.mkdir()
+    numbers, tensors, data = random.Random(seed), {}, b""
+    for i in range(tiny_model.LAYERS):
+        for letter, shape in [("A", [4, tiny_model.FEED_FORWARD]), ("B", [tiny_model.HIDDEN, 4])]:
+            begin = len(data)
+            data += struct.pack(f"<{shape[0] * shape[1]}f", *(numbers.gauss(0, 1) for _ in range(shape[0] * shape[1])))
+            name = f"base_model.model.model.layers.{i}.mlp.down_proj.lora_{letter}.weight"
+            tensors[name] = {"dtype": "F32", "shape": shape, "data_offsets": [begin, len(data)]}
+    header = json.dumps(tensors).encode()
+    (folder / "adapter_model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + data)
+    config = {"peft_type": "LORA", "r": 4, "lora_alpha": 8, "target_modules": ["down_proj"], "bias": "none", "task_type": "CAUSAL_LM"}
+    (folder / "adapter_config.json").write_text(json.dumps(config))
+
+
+class Entry(ServeTest):
+    """Who may ask."""
+
+    def test_keys(self):
+        with Server(TINY, keys=["first-key", "second-key"]) as server:
+            for headers in [{}, {"Authorization": "Bearer second-key"}, {"Authorization": "", "x-api-key": "second-key"}]:
+                self.assertEqual(server.post(COMPLETIONS, short(), headers)[0], 200)
+            for headers in [{"Authorization": "Bearer wrong"}, {"Authorization": ""}, {"Authorization": "Basic first-key"}, {"Authorization": "Bearer first-ke"}]:
+                error = self.refused(401, COMPLETIONS, short(), says="key", headers=headers, server=server)
+                self.assertEqual(error["type"], "authentication_error")
+                for path in ["/v1/models", "/metrics"]:
+                    self.assertEqual(server.get(path, headers)[0], 401)
+                for path in ["/health", "/"]:
+                    self.assertEqual(server.get(path, headers)[0], 200)
+            self.assertNotIn("first-key", "\n".join(server.err))
+
+    def test_other_machines_are_served_with_keys_alone(self):
+        for host in ["0.0.0.0", "::", ""]:
+            with self.assertRaises(NotServing) as caught:
+                Server(TINY, "--host", host, "--port", "0")
+            self.assertIn("--api-key-file", caught.exception.err)
+            self.assertEqual(len(caught.exception.err.splitlines()), 1)
+        with Server(TINY, "--host", "0.0.0.0", "--port", "0", keys=["k"]) as server:
+            server.host = "127.0.0.1"
+            self.assertEqual(server.get("/v1/models")[0], 200)
+        (self.folder / "empty").write_text("# nothing\n")
+        with self.assertRaises(NotServing) as caught:
+            Server(TINY, "--api-key-file", self.folder / "empty")
+        self.assertIn("empty", caught.exception.err)
+
+    def test_hosts(self):
+        with Server(TINY, "--allow-host", "models.example", "--allow-host", "*.inner.example") as server:
+            for host, status in [("127.0.0.1", 200), ("localhost:1", 200), ("a.localhost", 200), ("models.example", 200), ("x.inner.example", 200),
+                                 ("evil.example", 403), ("inner.example", 403), ("models.example.evil.example", 403)]:
+                for path in ["/health", "/", "/v1/models"]:
+                    self.assertEqual(server.get(path, {"Host": host})[0], status, host)
+
+    def test_origins(self):
+        with Server(TINY, "--allow-origin", "https://app.example") as server:
+            for origin, status in [("https://app.example", 200), (server.url, 200), ("https://evil.example", 403), ("null", 403)]:
+                got, fields, _ = server.post(COMPLETIONS, short(), {"Origin": origin})
+                self.assertEqual(got, status, origin)
+                self.assertEqual(fields.get("access-control-allow-origin"), origin if "app" in origin else None)
+            asked = {"Origin": "https://app.example", "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization,content-type"}
+            status, fields, _ = server.request("OPTIONS", CHAT, None, asked)
+            self.assertEqual((status, fields["access-control-allow-origin"]), (204, "https://app.example"))
+            self.assertIn("POST", fields["access-control-allow-methods"])
+
+
+class Places(ServeTest):
+    """Where it listens."""
+
+    def test_a_unix_socket(self):
+        path = self.folder / "socket"
+        with Server(TINY, "--host", f"unix:{path}") as server:
+            self.assertEqual(server.url, f"unix:{path}")
+            self.assertEqual(server.answer(COMPLETIONS, short())["usage"]["completion_tokens"], 4)
+            self.assertIn("--unix-socket", "\n".join(server.err))
+        self.assertFalse(path.exists())
+
+    def test_a_port_that_is_taken(self):
+        with Server(TINY) as server, self.assertRaises(NotServing) as caught:
+            Server(TINY, "--port", str(server.port))
+        self.assertIn(str(server.port), caught.exception.err)
+        self.assertNotEqual(caught.exception.status, 0)
+
+    def test_the_line_that_it_prints_works(self):
+        if not shutil.which("curl"):
+            self.skipTest("skipped: there is no curl")
+        with Server(TINY) as server:
+            line = server.wait_line(r"^  (curl .*)$").group(1)
+            done = subprocess.run(["sh", "-c", line], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
+            self.assertEqual(json.loads(done.stdout)["choices"][0]["message"]["role"], "assistant")
+
+    @unittest.skipUnless(shutil.which("openssl"), "skipped: there is no openssl to make a certificate with")
+    def test_tls(self):
+        names = self.folder / "a.pem", self.folder / "a.key"
+
+        def make(name):
+            subprocess.run(
+                ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+                 "-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", names[1], "-out", names[0]],
+                check=True, capture_output=True)  # fmt: skip
+            return ssl.create_default_context(cafile=names[0])
+
+        first = make("first")
+        with Server(TINY, "--tls-certificate", names[0], "--tls-key", names[1], tls=first) as server:
+            self.assertTrue(server.url.startswith("https://"))
+            self.assertEqual(server.answer(COMPLETIONS, short())["usage"]["completion_tokens"], 4)
+            self.assertEqual(list(server.events(COMPLETIONS, short(stream=True)))[-1], (None, "[DONE]"))
+            second = make("second")
+            server.send_signal(signal.SIGHUP)
+
+            def renewed():
+                server.tls = second
+                try:
+                    return server.get("/health")[0] == 200
+                except ssl.SSLError:
+                    return False
+
+            until(renewed)
+            names[1].write_text("junk")
+            server.send_signal(signal.SIGHUP)
+            server.wait_line("a.key")
+            self.assertEqual(server.get("/health")[0], 200)  # with what it had
+
+
+class Life(ServeTest):
+    """Signals and logs."""
+
+    def closed(self, server):
+        """Whether nobody listens any more."""
+        try:
+            socket.create_connection((server.host, server.port)).close()
+        except ConnectionRefusedError:
+            return True
+        return False
+
+    def test_a_stream_under_way_ends_well(self):
+        server = Server(TINY)
+        events = server.events(COMPLETIONS, {**LONG, "max_tokens": 20000, "stream": True, "stream_options": {"include_usage": True}})
+        next(events)
+        server.send_signal(signal.SIGTERM)
+        *_, usage, done = [data for _, data in events]
+        self.assertEqual((done, usage["usage"]["completion_tokens"]), ("[DONE]", 20000))
+        self.assertEqual(server.wait(), 0)
+
+    def test_while_it_drains_nobody_comes_in(self):
+        server = Server(TINY)
+        client = server.connect()  # of a connection that is there already, and is used again
+        client.request("GET", "/health")
+        self.assertEqual(client.getresponse().read(), b'{"status":"ok"}')
+        events = server.events(COMPLETIONS, {**LONG, "stream": True})
+        next(events)
+        server.send_signal(signal.SIGTERM)
+        until(lambda: self.closed(server))
+        client.close()
+        events.close()  # who leaves is not waited for
+        self.assertEqual(server.wait(), 0)
+
+    def test_what_does_not_end_is_cut(self):
+        for seconds, again in [("0.5", False), ("600", True)]:  # after --drain seconds, or when it is told again
+            server = Server(TINY, "--drain", seconds)
+            events = server.events(COMPLETIONS, {**LONG, "stream": True})
+            next(events)
+            server.send_signal(signal.SIGTERM)
+            if again:
+                until(lambda: self.closed(server))
+                server.send_signal(signal.SIGTERM)
+            with self.assertRaises((http.client.IncompleteRead, ConnectionError, AssertionError)):
+                got = [data for _, data in events]
+                self.assertIn("[DONE]", got)
+            self.assertEqual(server.wait(), 0)
+
+    def test_an_interrupt_ends_it_too(self):
+        server = Server(None, "--models", SCRATCH)
+        server.send_signal(signal.SIGINT)
+        self.assertEqual(server.wait(), 0)
+
+    def test_logs_are_opened_anew(self):
+        log, old = self.folder / "log", self.folder / "log.1"
+        with Server(TINY, "--log", log) as server:
+            server.get("/health", {"X-Request-Id": "mine-1"})
+            server.get("/v1/nothing?secret=1")
+            until(lambda: log.read_text().count("\n") == 2)
+            log.rename(old)
+            server.send_signal(signal.SIGHUP)
+            until(log.exists)
+            server.answer(COMPLETIONS, short())
+            until(lambda: log.read_text().count("\n") == 1)
+        first, second = map(json.loads, old.read_text().splitlines())
+        self.assertEqual(set(first), {"time", "id", "remote", "method", "path", "status", "bytes", "milliseconds", "complete"})
+        self.assertEqual((first["id"], first["remote"], first["method"], first["path"], first["status"]), ("mine-1", "127.0.0.1", "GET", "/health", 200))
+        self.assertEqual((second["path"], second["status"], second["complete"]), ("/v1/nothing", 404, True))
+        self.assertRegex(first["time"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$")
+        self.assertEqual(json.loads(log.read_text())["method"], "POST")
+
+    def test_many_at_once_get_what_each_gets_alone(self):
+        with Server(TINY, "--parallel", "4") as server:
+            bodies = [short(prompt="hello" * (i % 5 + 1), max_tokens=40, temperature=1, seed=i) for i in range(24)]
+            alone = [server.answer(COMPLETIONS, body)["choices"] for body in bodies]
+            together = [None] * len(bodies)
+
+            def ask(i):
+                together[i] = server.answer(COMPLETIONS, bodies[i])["choices"]
+
+            threads = [threading.Thread(target=ask, args=(i,)) for i in range(len(bodies))]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            self.assertEqual(together, alone)
+
+    def test_more_than_may_wait_are_told_to_come_again(self):
+        with Server(TINY, "--parallel", "1", "--queue", "1") as server:
+            first = server.events(COMPLETIONS, {**LONG, "stream": True})
+            next(first)  # it is under way
+            second = server.stream(COMPLETIONS, {**LONG, "stream": True})  # it waits
+            error = self.refused(503, COMPLETIONS, short(), says="1 may wait", server=server)
+            self.assertEqual(error["type"], "unavailable_error")
+            self.assertIn("retry-after", server.post(COMPLETIONS, short())[1])
+            first.close()
+            second.close()
+            until(lambda: server.post(COMPLETIONS, short())[0] == 200)
+
+
+class Names(ServeTest):
+    """Models, adapters and their names."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.models = pathlib.Path(SCRATCH / "many")
+        (cls.models / "org").mkdir(parents=True)
+        tiny_model.write(cls.models / "a.gguf", context=512)
+        speaking_model(cls.models / "org/b.gguf", "B")  # which has a token more
+        cls.bias = {str(len(tiny_model.vocabulary())): 100}
+        tiny_model.write(cls.models / "c.gguf", context=512)
+
+    def loaded(self, server):
+        return metric(server, "models_loaded")
+
+    def test_every_model_of_a_directory(self):
+        with Server(None, "--models", self.models, "--kv-memory", "8M") as server:
+            names = [model["id"] for model in server.get("/v1/models")[2]["data"]]
+            self.assertEqual(sorted(names), ["a", "c", "org/b"])
+            self.assertEqual(self.loaded(server), 0)
+            for name in names:
+                got = server.answer(COMPLETIONS, short(model=name))
+                self.assertEqual(got["model"], name)
+                for address in [f"/v1/models/{name}", f"/v1/models/{name.replace('/', '%2F')}"]:
+                    self.assertEqual(server.get(address)[2]["id"], name)
+            self.assertEqual(self.loaded(server), 3)
+            self.assertEqual(server.answer(COMPLETIONS, short(model="org/b", logit_bias=self.bias))["choices"][0]["text"], "BBBB")
+            self.refused(400, COMPLETIONS, short(model="a", logit_bias=self.bias), "logit_bias", server=server)
+
+    def tight(self):
+        """Options by which one model with its cache fits, and not two."""
+        options = ["--models", self.models, "--kv-memory", "8M", "--context", "512"]
+        with Server(None, *options) as server:
+            server.answer(COMPLETIONS, short(model="a"))
+            one = metric(server, "memory_bytes")
+        return [*options, "--memory", str(int(one * 1.7))]
+
+    def test_a_budget_of_memory_makes_room(self):
+        with Server(None, *self.tight()) as server:
+            answers = {}
+            for name in ["a", "c", "a", "org/b", "c", "a"]:
+                got = server.answer(COMPLETIONS, short(model=name))["choices"][0]["text"]
+                self.assertEqual(answers.setdefault(name, got), got)
+                self.assertEqual(self.loaded(server), 1)
+
+    def test_models_in_use_stay(self):
+        with Server(None, *self.tight()) as server:
+            body = {"prompt": "hello", "temperature": 0, "ignore_eos": True, "max_tokens": 400, "model": "a"}
+            expected = server.answer(COMPLETIONS, body)["choices"]
+            results = {}
+
+            def ask(i, name):
+                results[i] = server.answer(COMPLETIONS, {**body, "model": name})["choices"]
+
+            threads = [threading.Thread(target=ask, args=(i, "ac"[i % 2])) for i in range(12)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            self.assertEqual([results[i] for i in range(0, 12, 2)], [expected] * 6)
+
+    def test_adapters_by_name(self):
+        for i, name in enumerate(["one", "two"]):
+            write_adapter(self.folder / name, i)
+        options = ["--adapter", f"tuned={self.folder / 'one'}", "--adapter", f"{self.folder / 'two'}@0.5", "--alias", "short=tuned", "--alias", "base"]
+        with Server(TINY, *options) as server:
+            listed = {model["id"]: model.get("parent") for model in server.get("/v1/models")[2]["data"]}
+            self.assertEqual(listed, {"tiny": None, "tuned": "tiny", "two": "tiny", "short": "tiny", "base": None})
+            texts = {}
+            for name, given in [("tiny", []), ("tuned", ["--adapter", self.folder / "one"]), ("two", ["--adapter", f"{self.folder / 'two'}@0.5"])]:
+                body = {"prompt": "hello", "max_tokens": 12, "temperature": 0, "model": name}
+                got = server.answer(COMPLETIONS, body)
+                self.assertEqual(got["model"], name)
+                texts[name] = got["choices"][0]["text"]
+                done = subprocess.run([HEARTH, "run", TINY, "hello", "--raw", "--max-tokens", "12", "--json", "-q", *given], stdout=subprocess.PIPE, check=True)
+                self.assertEqual(json.loads(done.stdout)["text"], texts[name])
+            self.assertEqual(len(set(texts.values())), 3)
+            for name, of in [("short", "tuned"), ("base", "tiny")]:
+                got = server.answer(COMPLETIONS, {"prompt": "hello", "max_tokens": 12, "temperature": 0, "model": name})
+                self.assertEqual((got["model"], got["choices"][0]["text"]), (of, texts[of]))
+
+    def test_names_that_are_taken_or_are_of_nothing(self):
+        write_adapter(self.folder / "x", 0)
+        for options, says in [(["--alias", "tiny"], "tiny"), (["--alias", "a=absent"], "absent"), (["--alias", "a", "--alias", "a"], '"a"'),
+                              (["--adapter", f"tiny={self.folder / 'x'}"], "tiny"), (["--adapter", f"y={self.folder / 'absent'}"], "absent")]:
+            with self.subTest(options), self.assertRaises(NotServing) as caught:
+                Server(TINY, *options)
+            self.assertIn(says, caught.exception.err)
+
+    def test_any_name(self):
+        with Server(TINY, "--any-model") as server:
+            self.assertEqual(server.answer(COMPLETIONS, short(model="gpt-anything"))["model"], "tiny")
+
+    def test_a_first_model_that_cannot_be_loaded(self):
+        broken = self.folder / "broken.gguf"
+        broken.write_bytes(TINY.read_bytes()[:5000])
+        for path in [broken, self.folder / "absent.gguf"]:
+            with self.assertRaises(NotServing) as caught:
+                Server(path)
+            self.assertNotEqual(caught.exception.status, 0)
+            self.assertIn(path.name, caught.exception.err)
+
+    def test_another_model_that_cannot_be_loaded(self):
+        folder = self.folder / "models"
+        folder.mkdir()
+        for name in ["good", "bad"]:
+            shutil.copy(TINY, folder / f"{name}.gguf")
+        with Server(None, "--models", folder) as server:
+            (folder / "bad.gguf").write_bytes(TINY.read_bytes()[:5000])
+            for _ in range(2):
+                status, _, body = server.post(COMPLETIONS, short(model="bad"))
+                self.assertEqual(status, 500, body)
+                self.assertIn('"bad"', body["error"]["message"])
+            server.wait_line("^hearth: bad: ")
+            server.answer(COMPLETIONS, short(model="good"))
+            shutil.copy(TINY, folder / "bad.gguf")
+            server.answer(COMPLETIONS, short(model="bad"))
+
+    def test_a_directory_without_models(self):
+        with self.assertRaises(NotServing) as caught:
+            Server(None, "--models", self.folder)
+        self.assertIn("nothing to serve", caught.exception.err)
+
+
+class Manager(ServeTest):
+    """What a service manager such as systemd expects."""
+
+    def listener(self, name):
+        path = self.folder / name
+        box = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        box.settimeout(HANG)
+        box.bind(str(path))
+        self.addCleanup(box.close)
+        return path, box
+
+    def test_it_is_told_when_requests_are_taken_and_when_not(self):
+        path, box = self.listener("notify")
+        with Server(TINY, env={"NOTIFY_SOCKET": str(path)}) as server:
+            self.assertEqual(box.recv(100), b"READY=1")
+            self.assertEqual(server.get("/health")[0], 200)
+            server.stop()
+            self.assertEqual(box.recv(100), b"STOPPING=1")
+
+    def test_a_socket_that_it_has_opened(self):
+        with socket.create_server(("127.0.0.1", 0)) as inherited:
+            port = inherited.getsockname()[1]
+            # The shell's process becomes the server: the variable names it.
+            script = 'exec 3<&"$FD"; LISTEN_PID=$$ LISTEN_FDS=1 exec "$0" serve "$@"'
+            process = subprocess.Popen(["sh", "-c", script, HEARTH, TINY, "--port", "1"], stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True,
+                                       pass_fds=[inherited.fileno()], env={**os.environ, "FD": str(inherited.fileno())})
+        with process:
+            try:
+                line = process.stderr.readline()
+                self.assertIn(f":{port}", line)
+                with socket.create_connection(("127.0.0.1", port)) as client:
+                    client.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+                    answer = b"".join(iter(lambda: client.recv(4096), b""))
+                self.assertIn(b" 200 ", answer.splitlines()[0])
+                process.send_signal(signal.SIGTERM)
+                rest = process.stderr.read()
+                self.assertEqual(process.wait(HANG), 0, rest)
+            finally:
+                process.kill()
+
+
+if __name__ == "__main__":
+    unittest.main()
