@@ -1,0 +1,235 @@
+"""Clients that people use, against hearth serve: OpenAI's, LangChain's, LiteLLM and lm-eval.
+
+    HEARTH=build/release/bin/hearth build/clients/bin/python tests/serve/check_clients.py
+
+What is not installed is named and left out; the openai package has to be there.
+"""
+
+import base64
+import importlib.util
+import json
+import os
+import struct
+import subprocess
+import sys
+import unittest
+
+import openai
+import pydantic
+
+from support import HEARTH, SCRATCH, TINY, ServeTest, tiny_model
+
+HELLO = [{"role": "user", "content": "hello"}]
+TOOLS = [{"type": "function", "function": {"name": "weather", "description": "Weather of a place", "parameters": {
+    "type": "object", "properties": {"place": {"enum": ["here", "there"]}}, "required": ["place"], "additionalProperties": False}}}]
+IDS = [262, 35, 268, 40, 50, 60]
+# A chat template that has tools, in the notation of Hermes and Qwen.
+TEMPLATE = """{% if tools %}<|im_start|>system
+# Tools
+
+<tools>{% for tool in tools %}
+{{ tool | tojson }}{% endfor %}
+</tools>
+For each call write
+<tool_call>
+{"name": <function-name>, "arguments": <args-json-object>}
+</tool_call><|im_end|>
+{% endif %}{% for message in messages %}<|im_start|>{{ message.role }}
+{% if message.content %}{{ message.content }}{% endif %}{% if message.tool_calls %}{% for call in message.tool_calls %}
+<tool_call>
+{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments | tojson }}}
+</tool_call>{% endfor %}{% endif %}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% endif %}"""
+CLOSING = {str(3 + ord('"') - ord("!")): 3}  # texts of a random model come to their end
+CALLING = SCRATCH / "calling.gguf"
+tiny_model.write(CALLING, template=TEMPLATE)
+
+
+def missing(package):
+    return importlib.util.find_spec(package) is None
+
+
+class Weather(pydantic.BaseModel):
+    place: str
+    warm: bool
+
+
+class OpenAI(ServeTest):
+    model, options, keys = CALLING, ("--alias", "tiny", "--context", "4096"), ("key-of-the-test",)
+
+    @property
+    def client(self):
+        client = openai.OpenAI(base_url=self.server.url + "/v1", api_key=self.keys[0], max_retries=0)
+        self.addCleanup(client.close)
+        return client
+
+    def test_models(self):
+        self.assertEqual([model.id for model in self.client.models.list()], ["calling", "tiny"])
+        self.assertEqual(self.client.models.retrieve("tiny").owned_by, "hearth")
+
+    def test_chat(self):
+        got = self.client.chat.completions.create(model="tiny", messages=HELLO, max_completion_tokens=5, temperature=0, n=2, logprobs=True, top_logprobs=2)
+        self.assertEqual([choice.finish_reason for choice in got.choices], ["length"] * 2)
+        self.assertEqual(got.usage.completion_tokens, 10)
+        token = got.choices[0].logprobs.content[0]
+        self.assertEqual(token.top_logprobs[0].logprob, token.logprob)
+        self.assertIsInstance(got._request_id, str)
+
+    def test_chat_stream(self):
+        whole = self.client.chat.completions.create(model="tiny", messages=HELLO, max_tokens=9, seed=4)
+        chunks = list(self.client.chat.completions.create(model="tiny", messages=HELLO, max_tokens=9, seed=4, stream=True, stream_options={"include_usage": True}))
+        text = "".join(choice.delta.content or "" for chunk in chunks for choice in chunk.choices)
+        self.assertEqual(text, whole.choices[0].message.content)
+        self.assertEqual(chunks[-1].usage, whole.usage.model_copy(update={"prompt_tokens_details": chunks[-1].usage.prompt_tokens_details}))
+        with self.client.chat.completions.stream(model="tiny", messages=HELLO, stop="hello", logit_bias={"262": 5}, seed=4) as stream:
+            kinds = {event.type for event in stream}
+            self.assertEqual(stream.get_final_completion().choices[0].finish_reason, "stop")
+        self.assertLessEqual({"chunk", "content.delta", "content.done"}, kinds)
+        with self.assertRaises(openai.LengthFinishReasonError):  # the length is told as such
+            with self.client.chat.completions.stream(model="tiny", messages=HELLO, max_tokens=9, seed=4) as stream:
+                list(stream)
+                stream.get_final_completion()
+
+    def test_parse(self):
+        for seed in range(3):
+            got = self.client.chat.completions.parse(model="tiny", messages=HELLO, response_format=Weather, seed=seed, max_tokens=3000, logit_bias=CLOSING)
+            self.assertIsInstance(got.choices[0].message.parsed, Weather)
+        with self.assertRaises(openai.LengthFinishReasonError):
+            self.client.chat.completions.parse(model="tiny", messages=HELLO, response_format=Weather, max_tokens=2)
+
+    def test_completions(self):
+        got = self.client.completions.create(model="tiny", prompt=[IDS, IDS[:2]], max_tokens=3, temperature=0, echo=True, logprobs=1)
+        self.assertEqual([choice.index for choice in got.choices], [0, 1])
+        logprobs = got.choices[0].logprobs
+        self.assertEqual((logprobs.token_logprobs[0], len(logprobs.token_logprobs)), (None, len(IDS) + 3))
+        stream = self.client.completions.create(model="tiny", prompt="hello", max_tokens=3, temperature=0, stream=True)
+        self.assertEqual("".join(chunk.choices[0].text for chunk in stream),
+                         self.client.completions.create(model="tiny", prompt="hello", max_tokens=3, temperature=0).choices[0].text)
+
+    def test_embeddings(self):
+        # The client asks for base64 and makes numbers of it, unless it is told otherwise.
+        by_default = self.client.embeddings.create(model="tiny", input=["hello", "world"])
+        as_numbers = self.client.embeddings.create(model="tiny", input=["hello", "world"], encoding_format="float")
+        coded = self.client.embeddings.create(model="tiny", input="hello", encoding_format="base64").data[0].embedding
+        self.assertEqual(len(by_default.data), 2)
+        for a, b in zip(by_default.data, as_numbers.data):
+            self.assertEqual([struct.unpack("f", struct.pack("f", x))[0] for x in b.embedding], list(a.embedding))
+        raw = base64.b64decode(coded)
+        self.assertEqual(list(struct.unpack(f"<{len(raw) // 4}f", raw)), list(by_default.data[0].embedding))
+
+    def test_errors(self):
+        client = self.client
+        with self.assertRaises(openai.NotFoundError) as caught:
+            client.chat.completions.create(model="absent", messages=HELLO)
+        self.assertEqual((caught.exception.code, caught.exception.param), ("model_not_found", "model"))
+        with self.assertRaises(openai.BadRequestError) as caught:
+            client.chat.completions.create(model="tiny", messages=HELLO, temperature=-1)
+        self.assertEqual(caught.exception.param, "temperature")
+        with self.assertRaises(openai.BadRequestError) as caught:
+            client.chat.completions.create(model="tiny", messages=[{"role": "user", "content": "hello " * 5000}])
+        self.assertEqual(caught.exception.code, "context_length_exceeded")
+        with self.assertRaises(openai.BadRequestError):
+            client.chat.completions.create(model="tiny", messages=[{"role": "user", "content": "hello " * 5000}], stream=True)
+        with self.assertRaises(openai.AuthenticationError):
+            client.with_options(api_key="wrong").models.list()
+        with self.assertRaises(openai.NotFoundError):
+            client.models.retrieve("absent")
+
+    def test_tools(self):
+        got = self.client.chat.completions.create(model="tiny", messages=HELLO, tools=TOOLS, tool_choice="required", max_tokens=2000, seed=1, logit_bias=CLOSING)
+        message = got.choices[0].message
+        self.assertEqual(got.choices[0].finish_reason, "tool_calls")
+        (call, *_) = message.tool_calls
+        self.assertEqual(call.function.name, "weather")
+        self.assertIn(json.loads(call.function.arguments)["place"], ["here", "there"])
+        history = [*HELLO, message.model_dump(exclude_none=True), *({"role": "tool", "tool_call_id": c.id, "content": "rain"} for c in message.tool_calls)]
+        again = self.client.chat.completions.create(model="tiny", messages=history, tools=TOOLS, tool_choice="none", max_tokens=4)
+        self.assertFalse(again.choices[0].message.tool_calls)
+        with self.client.chat.completions.stream(model="tiny", messages=HELLO, tools=TOOLS, tool_choice="required", max_tokens=2000, seed=1, logit_bias=CLOSING) as stream:
+            for _ in stream:
+                pass
+            streamed = stream.get_final_completion().choices[0].message.tool_calls
+        named = lambda calls: [(c.function.name, json.loads(c.function.arguments)) for c in calls]
+        self.assertEqual(named(streamed), named(message.tool_calls))
+
+    def test_leaving_a_stream(self):
+        stream = self.client.completions.create(model="tiny", prompt="hello", max_tokens=4000, stream=True, extra_body={"ignore_eos": True})
+        next(iter(stream))
+        stream.close()
+        self.assertEqual(self.client.completions.create(model="tiny", prompt="hello", max_tokens=1).usage.completion_tokens, 1)
+
+
+@unittest.skipIf(missing("langchain_openai"), "skipped: langchain-openai is not installed")
+class LangChain(ServeTest):
+    model, options = CALLING, ("--alias", "tiny")
+
+    def test_chat_embeddings_and_structured_output(self):
+        import langchain_openai
+
+        chat = langchain_openai.ChatOpenAI(base_url=self.server.url + "/v1", api_key="none", model="tiny", max_tokens=2000, seed=1, temperature=1)
+        self.assertIsInstance(chat.invoke("hello", max_tokens=5).content, str)
+        chunks = list(chat.stream("hello", max_tokens=5))
+        self.assertEqual("".join(chunk.content for chunk in chunks), chat.invoke("hello", max_tokens=5).content)
+        self.assertIsInstance(chat.with_structured_output(Weather, method="json_schema").invoke("hello"), Weather)
+        calls = chat.bind_tools(TOOLS, tool_choice="weather").invoke("hello").tool_calls
+        self.assertEqual(calls[0]["name"], "weather")
+        vectors = langchain_openai.OpenAIEmbeddings(base_url=self.server.url + "/v1", api_key="none", model="tiny", check_embedding_ctx_length=False)
+        self.assertEqual(len(vectors.embed_query("hello")), 64)
+
+
+@unittest.skipIf(missing("litellm"), "skipped: litellm is not installed")
+class LiteLLM(ServeTest):
+    model = TINY
+
+    def test_chat_and_text(self):
+        import litellm
+
+        where = {"model": "openai/tiny", "api_base": self.server.url + "/v1", "api_key": "none", "max_tokens": 5, "seed": 1}
+        whole = litellm.completion(messages=HELLO, **where)
+        self.assertEqual(whole.usage.completion_tokens, 5)
+        text = "".join(chunk.choices[0].delta.content or "" for chunk in litellm.completion(messages=HELLO, stream=True, **where))
+        self.assertEqual(text, whole.choices[0].message.content)
+        with self.assertRaises(litellm.exceptions.BadRequestError):
+            litellm.completion(messages=HELLO, **{**where, "max_tokens": 5, "top_p": 7})
+
+
+@unittest.skipIf(missing("lm_eval") or missing("transformers"), "skipped: lm-eval and transformers are not installed")
+class LmEval(ServeTest):
+    """local-completions asks for the likelihood of choices by echoed prompts, and `hearth score` is asked the same."""
+
+    model = TINY
+    ITEMS = [("hello the", ["world", "hello", "word"]), ("the world hello", ["he", "ll", "the"]), ("or", ["ld", "hello world the", "e"])]
+
+    def test_log_likelihoods_of_a_task(self):
+        os.environ.update(HF_HOME=str(SCRATCH / "hf"), HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1", OPENAI_API_KEY="none")
+        import lm_eval
+        from lm_eval.models.openai_completions import LocalCompletionsAPI
+
+        file = self.folder / "items.jsonl"
+        file.write_text("".join(json.dumps({"question": q, "choices": c, "answer": 0}) + "\n" for q, c in self.ITEMS))
+        # Its tokenizer comes from a directory as transformers reads it.
+        subprocess.run([HEARTH, "convert", TINY, self.folder / "converted", "--to", "safetensors", "-q"], check=True)
+        model = LocalCompletionsAPI(base_url=self.server.url + "/v1/completions", model="tiny", tokenizer=str(self.folder / "converted"), tokenized_requests=True, batch_size=2)
+        task = {"task": "items", "dataset_path": "json", "dataset_kwargs": {"data_files": {"test": str(file)}}, "test_split": "test", "output_type": "multiple_choice",
+                "doc_to_text": "{{question}}", "doc_to_choice": "{{choices}}", "doc_to_target": "answer", "target_delimiter": " ",
+                "metric_list": [{"metric": "acc", "aggregation": "mean", "higher_is_better": True}]}
+        result = lm_eval.simple_evaluate(model=model, tasks=[task], log_samples=True, bootstrap_iters=0)
+        encode = lambda text: self.ok("/tokenize", {"content": text})["tokens"]
+        prompts = self.folder / "prompts.jsonl"
+        prompts.write_text("".join(json.dumps({"ids": encode(q), "continuations": [encode(q + " " + c)[len(encode(q)) :] for c in choices]}) + "\n" for q, choices in self.ITEMS))
+        done = subprocess.run([HEARTH, "score", TINY, "--prompts", prompts, "--top", "1", "-q"], stdout=subprocess.PIPE, check=True)
+        samples = result["samples"]["items"]
+        self.assertEqual(len(samples), len(self.ITEMS))
+        right = 0
+        for sample, line in zip(sorted(samples, key=lambda s: s["doc_id"]), done.stdout.splitlines()):
+            scored = json.loads(line)["continuations"]
+            for (response,), expected in zip(sample["resps"], scored, strict=True):
+                self.assertAlmostEqual(float(response[0]), expected["log_probability"], places=4)
+                self.assertEqual(str(response[1]) == "True", all(token["top"][0][0] == token["id"] for token in expected["tokens"]))
+            right += max(range(3), key=lambda i: scored[i]["log_probability"]) == 0
+        self.assertAlmostEqual(result["results"]["items"]["acc,none"], right / len(self.ITEMS))
+
+
+if __name__ == "__main__":
+    unittest.main()
