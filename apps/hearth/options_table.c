@@ -296,7 +296,7 @@ const option_spec option_table[] = {
     {"memory", 0, KIND_SIZE, AT(memory), 0, 0, NULL, FOR_SERVE, false, "SIZE",
      "of loaded models, keys and values; the least recently used go (three quarters of the machine's)"},
     {"kv-memory", 0, KIND_SIZE, AT(kv_memory), 0, 0, NULL, FOR_SERVE, false, "SIZE",
-     "of keys and values of a model (half of what is free)"},
+     "of keys and values of a model (half of what is free; with several models a quarter of --memory)"},
     {"queue", 0, KIND_INTEGER, AT(queue), 1, 65536, NULL, FOR_SERVE, false, "N",
      "answers that may wait, at most (256)"},
     {"body-size", 0, KIND_SIZE, AT(body_size), 0, 0, NULL, FOR_SERVE, false, "SIZE", "of a request at most (8 MiB)"},

@@ -294,6 +294,8 @@ ht_status serve_models_new(const serve_models_options *options, serve_workers *w
         ht_machine_read(&machine);
         m->budget = machine.memory_bytes ? machine.memory_bytes / 4 * 3 : SIZE_MAX;
     }
+    if (options->n_models > 1 && !options->engine.kv_bytes && m->budget < SIZE_MAX)
+        m->o.engine.kv_bytes = m->budget / 4;
     pthread_mutex_init(&m->lock, NULL);
     pthread_cond_init(&m->work, NULL);
     const ht_status status = copy_names(m, err);

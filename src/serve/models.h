@@ -40,7 +40,8 @@ typedef struct serve_models_options {
     bool first_at_once; /* the first model is loaded before it is asked for */
     size_t
         memory_bytes; /* of weights, keys and values of all that are loaded; 0: three quarters of the machine's memory */
-    ht_engine_options engine;
+    ht_engine_options
+        engine; /* of each; with several models kv_bytes is a quarter of memory_bytes where it is not given */
     /* Loads a model; on the thread that loads. */
     ht_status (*load)(const char *path, void *user, ht_model **out, ht_error *err);
     /* A model was loaded, or could not be; on the same thread. NULL: nobody is told. */
