@@ -220,6 +220,7 @@ missing_for_tests() {
     have clang-format || echo clang-format
     local tool
     for tool in zsh fish mandoc; do have $tool || echo $tool; done
+    have chromium || [ -n "${HEARTH_CHROMIUM:-}" ] || echo chromium # for the page of hearth serve
     have dpkg-shlibdeps || echo dpkg-dev
     python3 -c 'import ensurepip, venv' 2>/dev/null || echo python3 python3-venv
     [ -f "$(python3 -c 'import sysconfig; print(sysconfig.get_path("include"))' 2>/dev/null)/Python.h" ] || echo python3-dev
