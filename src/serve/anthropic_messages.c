@@ -190,18 +190,9 @@ bool serve_anthropic_messages(serve_call *c) {
 
 bool serve_anthropic_count_tokens(serve_call *c) {
     serve_anthropic_request r = {0};
-    ht_chat *chat = NULL;
-    int32_t *ids = NULL;
-    size_t n = 0;
-    ht_error err = {0};
+    int64_t n = 0;
     name_request(c);
-    bool good = serve_anthropic_read(c, &r) && serve_make_chat(c, &r.conversation, &chat);
-    if (good) {
-        const ht_status status = ht_chat_encode(c->lease.model, chat, 0, &ids, &n, &err);
-        if (status) good = serve_fail_as(&c->failure, status, &err);
-    }
-    ht_chat_free(chat);
-    ht_ids_free(ids);
+    const bool good = serve_anthropic_read(c, &r) && serve_count_conversation(c, &r.conversation, &n);
     serve_anthropic_free(&r);
     if (good) serve_reply_json(c->x, 200, json_pack("{sI}", "input_tokens", (json_int_t)n), SERVE_ANTHROPIC);
     return good;

@@ -99,6 +99,19 @@ bool serve_make_chat(serve_call *c, const serve_conversation *k, ht_chat **out) 
     return false;
 }
 
+bool serve_count_conversation(serve_call *c, const serve_conversation *k, int64_t *n) {
+    ht_chat *chat;
+    int32_t *ids = NULL;
+    size_t n_ids = 0;
+    ht_error err = {0};
+    if (!serve_make_chat(c, k, &chat)) return false;
+    const ht_status status = ht_chat_encode(c->lease.model, chat, 0, &ids, &n_ids, &err);
+    ht_chat_free(chat);
+    ht_ids_free(ids);
+    *n = (int64_t)n_ids;
+    return status ? serve_fail_as(&c->failure, status, &err) : true;
+}
+
 bool serve_set_conversation(serve_generation *g, const serve_conversation *k) {
     return serve_generation_prompts(g, 1) && serve_make_chat(g->c, k, &g->prompt[0].chat);
 }

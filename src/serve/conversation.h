@@ -37,6 +37,9 @@ bool serve_set_conversation(serve_generation *g, const serve_conversation *k);
 /* The conversation itself, for what counts or writes it; the caller frees *out. */
 bool serve_make_chat(serve_call *c, const serve_conversation *k, ht_chat **out);
 
+/* How many tokens its prompt has. */
+bool serve_count_conversation(serve_call *c, const serve_conversation *k, int64_t *n);
+
 /* ---- what an answer is held to ---- */
 
 bool serve_hold_to_schema(serve_generation *g, const json_t *schema, const char *member);

@@ -61,15 +61,16 @@ json_t *serve_seal_thoughts(const ht_text *thoughts) {
     return sealed;
 }
 
-void serve_add_sealed_thoughts(serve_messages *m, const char *sealed) {
+bool serve_add_sealed_thoughts(serve_messages *m, const char *sealed) {
     ht_text text = {0};
-    if (strncmp(sealed, seal, sizeof seal - 1) != 0) return;
+    if (strncmp(sealed, seal, sizeof seal - 1) != 0) return false;
     sealed += sizeof seal - 1;
-    const bool good = serve_base64_decode(&text, sealed, strlen(sealed)) && text.len &&
+    const bool good = serve_base64_decode(&text, sealed, strlen(sealed)) && !text.failed && text.len &&
                       ht_utf8_valid(text.data, text.len) && !memchr(text.data, 0, text.len);
     if (text.failed) m->failed = true;
-    if (good && !text.failed) serve_add_thoughts(m, text.data);
+    if (good) serve_add_thoughts(m, text.data);
     ht_text_discard(&text);
+    return good;
 }
 
 void serve_add_call(serve_messages *m, const char *id, const char *name, const json_t *arguments) {

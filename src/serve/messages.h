@@ -25,8 +25,8 @@ void serve_add_thoughts(serve_messages *m, const char *text);
 void serve_add_call(serve_messages *m, const char *id, const char *name, const json_t *arguments);
 /* Thoughts as a text that says nothing to those that carry it, for clients that keep them and do not show them; no secret. NULL when memory ran out. */
 json_t *serve_seal_thoughts(const ht_text *thoughts);
-/* As serve_add_thoughts; nothing for a text that no thoughts of Hearth's were sealed into. */
-void serve_add_sealed_thoughts(serve_messages *m, const char *sealed);
+/* As serve_add_thoughts; false for a text that no thoughts of Hearth's were sealed into. */
+bool serve_add_sealed_thoughts(serve_messages *m, const char *sealed);
 /* A tool's result, which is a message of its own. */
 void serve_add_result(serve_messages *m, const char *id, const char *text);
 

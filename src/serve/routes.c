@@ -5,6 +5,7 @@
 #include "serve/openai.h"
 #include "serve/operations.h"
 #include "serve/page.h"
+#include "serve/responses.h"
 
 #include <string.h>
 
@@ -25,6 +26,10 @@ const serve_route serve_routes[] = {
      "Answers to a conversation, in Anthropic's form"},
     {"POST", "/v1/messages/count_tokens", SERVE_ANTHROPIC, GENERATES, serve_anthropic_fields,
      serve_anthropic_count_tokens, "Tokens of such a conversation"},
+    {"POST", "/v1/responses", SERVE_OPENAI, GENERATES, serve_responses_fields, serve_responses,
+     "Answers to a conversation, in the form of OpenAI's responses"},
+    {"POST", "/v1/responses/input_tokens", SERVE_OPENAI, GENERATES, serve_responses_fields,
+     serve_responses_input_tokens, "Tokens of such a conversation"},
     {"GET", "/v1/models", SERVE_OPENAI, 0, NULL, serve_openai_models, "Models, adapters and their other names"},
     {"GET", "/v1/models/*", SERVE_OPENAI, 0, NULL, serve_openai_model, "One of them"},
     {"POST", "/tokenize", SERVE_OPENAI, GENERATES, serve_tokenize_fields, serve_tokenize, "Tokens of a text"},

@@ -1,0 +1,138 @@
+/* Answers of the Responses interface: their items, and the object that holds them with what was asked. */
+#include "serve/messages.h"
+#include "serve/responses.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <time.h>
+
+/* ---- what is written of an answer ---- */
+
+static void free_answer(void *user) {
+    serve_responses_answer *answer = user;
+    json_decref(answer->output);
+    json_decref(answer->logprobs);
+    ht_text_discard(&answer->text);
+    free(answer);
+}
+
+bool serve_responses_answer_new(serve_generation *g) {
+    serve_responses_answer *answer = calloc(1, sizeof *answer);
+    g->extra = answer;
+    if (!answer || !(answer->output = json_array())) {
+        free(answer);
+        g->extra = NULL;
+        return serve_fail_memory(&g->c->failure);
+    }
+    g->free_extra = free_answer;
+    return true;
+}
+
+const char *serve_response_status_name(serve_response_status status) {
+    static const char *const names[] = {"in_progress", "completed", "incomplete"};
+    return names[status];
+}
+
+serve_response_status serve_response_status_of(const serve_answer *a) {
+    return a->metrics.finish == HT_FINISH_LENGTH ? SERVE_INCOMPLETE : SERVE_COMPLETED;
+}
+
+/* ---- items ---- */
+
+static json_t *text_or_empty(const ht_text *text) {
+    if (text && text->failed) return NULL;
+    return text ? serve_text_json(text) : json_string("");
+}
+
+json_t *serve_text_part(const ht_text *text, const json_t *logprobs) {
+    return json_pack("{ss so s[] so}", "type", "output_text", "text", text_or_empty(text), "annotations", "logprobs",
+                     logprobs ? json_incref((json_t *)logprobs) : json_array());
+}
+
+json_t *serve_message_item(const char *id, serve_response_status status, const ht_text *text, const json_t *logprobs) {
+    json_t *content = text ? json_pack("[o]", serve_text_part(text, logprobs)) : json_array();
+    return json_pack("{ss ss ss ss so}", "id", id, "type", "message", "role", "assistant", "status",
+                     serve_response_status_name(status), "content", content);
+}
+
+json_t *serve_reasoning_item(const serve_generation *g, const char *id, serve_response_status status,
+                             const ht_text *thoughts) {
+    const serve_responses_answer *answer = g->extra;
+    json_t *content =
+        thoughts ? json_pack("[{ss so}]", "type", "reasoning_text", "text", text_or_empty(thoughts)) : json_array();
+    json_t *item = json_pack("{ss ss ss s[] so}", "id", id, "type", "reasoning", "status",
+                             serve_response_status_name(status), "summary", "content", content);
+    if (answer->seals_thoughts && thoughts)
+        json_object_set_new(item, "encrypted_content", serve_seal_thoughts(thoughts));
+    return item;
+}
+
+json_t *serve_call_item(const char *id, serve_response_status status, const serve_tool_call *call,
+                        bool with_arguments) {
+    return json_pack("{ss ss ss ss ss so}", "id", id, "type", "function_call", "status",
+                     serve_response_status_name(status), "call_id", call->id, "name", call->name, "arguments",
+                     text_or_empty(with_arguments ? &call->arguments : NULL));
+}
+
+/* ---- the whole ---- */
+
+static json_t *usage_json(serve_usage u) {
+    return json_pack("{sI s{sI si} sI s{sI} sI}", "input_tokens", (json_int_t)u.prompt, "input_tokens_details",
+                     "cached_tokens", (json_int_t)u.cached, "cache_write_tokens", 0, "output_tokens",
+                     (json_int_t)u.generated, "output_tokens_details", "reasoning_tokens", (json_int_t)u.thoughts,
+                     "total_tokens", (json_int_t)(u.prompt + u.generated));
+}
+
+/* A float as the number that it was given as. */
+static double rounded(float value) { return round((double)value * 1e6) / 1e6; }
+
+/* Members of the request as they were, or with what holds without them. */
+static void echo(const serve_generation *g, json_t *response) {
+    const json_t *body = g->c->body, *reasoning = serve_member(body, "reasoning"), *text = serve_member(body, "text");
+    json_t *defaults = json_pack(
+        "{sn sn sn s{} sb sn s{sO? sO?} sn sb sf s{s{ss}} ss s[] si sf ss sn}", "instructions", "max_output_tokens",
+        "max_tool_calls", "metadata", "parallel_tool_calls", 1, "previous_response_id", "reasoning", "effort",
+        serve_member(reasoning, "effort"), "summary", serve_member(reasoning, "summary"), "safety_identifier", "store",
+        0, "temperature", rounded(g->sampler.temperature), "text", "format", "type", "text", "tool_choice", "auto",
+        "tools", "top_logprobs", 0, "top_p", g->sampler.top_p > 0 ? rounded(g->sampler.top_p) : 1.0, "truncation",
+        "disabled", "user");
+    static const char *const echoed[] = {"instructions",
+                                         "max_output_tokens",
+                                         "max_tool_calls",
+                                         "metadata",
+                                         "parallel_tool_calls",
+                                         "safety_identifier",
+                                         "temperature",
+                                         "tool_choice",
+                                         "tools",
+                                         "top_logprobs",
+                                         "top_p",
+                                         "user",
+                                         "prompt_cache_key"};
+    for (size_t i = 0; i < sizeof echoed / sizeof *echoed; i++) {
+        const json_t *value = serve_member(body, echoed[i]);
+        if (value) json_object_set(defaults, echoed[i], (json_t *)value);
+    }
+    if (text) json_object_update(json_object_get(defaults, "text"), (json_t *)text);
+    json_object_update(response, defaults);
+    json_decref(defaults);
+}
+
+json_t *serve_response_json(const serve_generation *g, serve_response_status status, const serve_failure *failure) {
+    const serve_responses_answer *answer = g->extra;
+    const bool ended = status != SERVE_IN_PROGRESS && !failure;
+    json_t *error = failure ? json_pack("{ss ss}", "code", failure->code ? failure->code : "server_error", "message",
+                                        failure->message)
+                            : json_null();
+    json_t *details =
+        status == SERVE_INCOMPLETE && !failure ? json_pack("{ss}", "reason", "max_output_tokens") : json_null();
+    json_t *response = json_pack(
+        "{ss ss sI ss sb so so so ss}", "id", g->id, "object", "response", "created_at", (json_int_t)g->created,
+        "status", failure ? "failed" : serve_response_status_name(status), "background", 0, "completed_at",
+        status == SERVE_COMPLETED && !failure ? json_integer(time(NULL)) : json_null(), "error", error,
+        "incomplete_details", details, "model", g->c->lease.name);
+    echo(g, response);
+    json_object_set(response, "output", answer->output);
+    json_object_set_new(response, "usage", ended ? usage_json(serve_usage_of(g)) : json_null());
+    return response;
+}
