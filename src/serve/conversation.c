@@ -60,6 +60,12 @@ static bool chat_from(serve_call *c, const serve_conversation *k, const json_t *
     return set_thinking(c, k, *out);
 }
 
+static bool has_tool(const json_t *tools, const char *name) {
+    for (size_t i = 0; i < json_array_size(tools); i++)
+        if (strcmp(tool_name(json_array_get(tools, i)), name) == 0) return true;
+    return false;
+}
+
 /* Without tools there is nothing to choose: a call that is asked for is then refused. */
 static bool set_choice(serve_call *c, const serve_conversation *k, const json_t *tools, ht_chat *chat) {
     static const ht_tool_choice choices[] = {[SERVE_TOOLS_AUTO] = HT_TOOL_CHOICE_AUTO,
@@ -71,6 +77,9 @@ static bool set_choice(serve_call *c, const serve_conversation *k, const json_t 
     if (!json_array_size(tools) && !needs_one) return true;
     if (!json_array_size(tools))
         return serve_fail(&c->failure, 400, "tool_choice", "\"tool_choice\" asks for a call, and there are no tools");
+    if (k->choice == SERVE_TOOLS_NAMED && !has_tool(tools, k->tool))
+        return serve_fail(&c->failure, 400, "tool_choice",
+                          "\"tool_choice\" names \"%.128s\", which is no tool of the request", k->tool);
     const ht_status status = ht_chat_set_tool_choice(chat, choices[k->choice], k->tool, !k->one_call, &err);
     return status ? serve_fail_as(&c->failure, status, &err) : true;
 }

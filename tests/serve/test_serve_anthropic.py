@@ -7,6 +7,7 @@ from support import ServeTest
 from tool_model import CONTEXT, MODEL, call, exactly
 
 HELLO = [{"role": "user", "content": "hello the world"}]
+OFF = {"type": "disabled"}  # thoughts: an expression then binds all of the answer, what it spells of thoughts and calls included
 WEATHER = {"name": "weather", "description": "of a city", "input_schema": {"type": "object", "properties": {"x": {"multipleOf": 0.1}}}}
 OPENAI_WEATHER = {
     "type": "function",
@@ -119,7 +120,7 @@ class Answers(AnthropicTest):
     model, options = MODEL, ("-t", "2")
 
     def test_text(self):
-        message = self.alike(regex="hello", temperature=0)
+        message = self.alike(regex="hello", thinking=OFF, temperature=0)
         self.assertEqual(message["content"], [{"type": "text", "text": "hello"}])
         self.assertEqual((message["stop_reason"], message["stop_sequence"]), ("end_turn", None))
 
@@ -128,11 +129,11 @@ class Answers(AnthropicTest):
         self.assertEqual((message["stop_reason"], message["usage"]["output_tokens"]), ("max_tokens", 40))
 
     def test_thoughts(self):
-        message = self.alike(regex=exactly("<think>so so</think>hello"), thinking={"type": "enabled", "budget_tokens": 1024})
+        message = self.alike(regex=exactly("<think>so so</think>hello"), thinking=OFF)
         self.assertEqual(message["content"], [{"type": "thinking", "thinking": "so so"}, {"type": "text", "text": "hello"}])
 
     def test_thoughts_that_are_not_shown_come_back_in_the_signature(self):
-        body = {"regex": exactly("<think>so so</think>hello"), "thinking": {"type": "adaptive", "display": "omitted"}}
+        body = {"regex": exactly("<think>so so</think>hello"), "thinking": {**OFF, "display": "omitted"}}
         for message in self.answered(**body), self.streamed(**body):
             hidden = message["content"][0]
             self.assertEqual((hidden["type"], hidden["thinking"]), ("thinking", ""))
@@ -142,32 +143,31 @@ class Answers(AnthropicTest):
 
     def test_calls(self):
         text = "see" + call("weather", {"x": 1}) + call("weather", {})
-        message = self.alike(regex=exactly(text), tools=[WEATHER], max_tokens=200)
+        message = self.alike(regex=exactly(text), thinking=OFF, max_tokens=200)
         calls = [{"type": "tool_use", "name": "weather", "input": given} for given in ({"x": 1}, {})]
         self.assertEqual(message["content"], [{"type": "text", "text": "see"}, *calls])
         self.assertEqual(message["stop_reason"], "tool_use")
 
     def test_blocks_of_a_stream_are_in_their_order(self):
         text = "<think>a</think>b" + call("weather", {}) + "c"
-        message = self.streamed(regex=exactly(text), tools=[WEATHER], max_tokens=200)
+        message = self.streamed(regex=exactly(text), thinking=OFF, max_tokens=200)
         self.assertEqual([block["type"] for block in message["content"]], ["thinking", "text", "tool_use", "text"])
 
     def test_a_call_goes_back_and_forth(self):
-        tools = [WEATHER]
-        first = self.answered(regex=exactly(call("weather", {"x": 0.1})), tools=tools)
+        first = self.answered(regex=exactly(call("weather", {"x": 0.1})), thinking=OFF)
         result = {"type": "tool_result", "tool_use_id": first["content"][0]["id"], "content": "mild"}
         history = [*HELLO, {"role": "assistant", "content": first["content"]}, {"role": "user", "content": [result]}]
-        self.assertEqual(self.answered(messages=history, tools=tools, regex="mild")["content"][0]["text"], "mild")
+        self.assertEqual(self.answered(messages=history, thinking=OFF, regex="mild")["content"][0]["text"], "mild")
         # As the model wrote it: nothing before the result is computed anew.
-        usage = self.answered(messages=history, tools=tools, regex="mild")["usage"]
+        usage = self.answered(messages=history, thinking=OFF, regex="mild")["usage"]
         self.assertEqual(usage["input_tokens"], 1)
 
     def test_stop_sequences(self):
         for texts, sequence, text in [(["world"], "world", "hello the "), (["x", "the", "hello t"], "hello t", "")]:
-            message = self.alike(regex="hello the world", stop_sequences=texts)
+            message = self.alike(regex="hello the world", thinking=OFF, stop_sequences=texts)
             self.assertEqual((message["stop_reason"], message["stop_sequence"]), ("stop_sequence", sequence))
             self.assertEqual("".join(block["text"] for block in message["content"]), text)
-        message = self.alike(regex="hello", stop_sequences=["world"])
+        message = self.alike(regex="hello", thinking=OFF, stop_sequences=["world"])
         self.assertEqual((message["stop_reason"], message["stop_sequence"]), ("end_turn", None))
 
     def test_the_most_tokens(self):
@@ -188,7 +188,7 @@ class Answers(AnthropicTest):
         schema = {"type": "object", "properties": {"a": {"enum": [1, 2]}}, "required": ["a"], "additionalProperties": False}
         form = {"type": "json_schema", "schema": schema}
         for body in {"output_config": {"format": form}}, {"output_format": form}:
-            self.assertIn(json.loads(self.answered(**body)["content"][0]["text"]), [{"a": 1}, {"a": 2}])
+            self.assertIn(json.loads(self.answered(**body, thinking=OFF)["content"][0]["text"]), [{"a": 1}, {"a": 2}])
 
     def count(self, messages, **more):
         return self.ok("/v1/messages/count_tokens", {"messages": messages, **more})["input_tokens"]
@@ -284,7 +284,7 @@ class Histories(AnthropicTest):
         tools = [WEATHER, {"type": "custom", **WEATHER, "name": "other"}, {"type": "web_search_20250305", "name": "web_search"}]
         other = {"type": "function", "function": {**OPENAI_WEATHER["function"], "name": "other"}}
         self.same_prompt({"tools": tools}, HELLO, tools=[OPENAI_WEATHER, other])
-        self.same_prompt({"tools": tools, "tool_choice": {"type": "none"}}, HELLO)
+        self.same_prompt({"tools": tools, "tool_choice": {"type": "none"}}, HELLO, tools=[OPENAI_WEATHER, other])
         fields = self.server.post("/v1/messages/count_tokens", {"messages": HELLO, "tools": tools})[1]
         self.assertEqual(fields["x-ignored"], "tools of type web_search_20250305")
 

@@ -8,6 +8,7 @@ from tool_model import CONTEXT, MODEL, call, exactly
 
 HELLO = [{"role": "user", "content": "hello the world"}]
 PATH = "/v1/responses"
+OFF = {"effort": "none"}  # thoughts: an expression then binds all of the answer, what it spells of thoughts and calls included
 PARAMETERS = {"type": "object", "properties": {"x": {"type": "number"}}}
 WEATHER = {"type": "function", "name": "weather", "description": "of a city", "parameters": PARAMETERS}
 CHAT_WEATHER = {
@@ -131,7 +132,7 @@ class Answers(ResponsesTest):
     model, options = MODEL, ("-t", "2")
 
     def test_text(self):
-        response = self.alike(regex="hello", instructions="be brief", metadata={"a": "b"})
+        response = self.alike(regex="hello", reasoning=OFF, instructions="be brief", metadata={"a": "b"})
         content = [{"type": "output_text", "text": "hello", "annotations": [], "logprobs": []}]
         self.assertEqual(response["output"], [{"type": "message", "role": "assistant", "status": "completed", "content": content}])
         self.assertEqual((response["status"], response["incomplete_details"], response["error"]), ("completed", None, None))
@@ -145,47 +146,47 @@ class Answers(ResponsesTest):
 
     def test_thoughts(self):
         text = exactly("<think>so so</think>hello")
-        response = self.alike(regex=text)
+        response = self.alike(regex=text, reasoning=OFF)
         thoughts = {"type": "reasoning", "status": "completed", "summary": [], "content": [{"type": "reasoning_text", "text": "so so"}]}
         self.assertEqual(response["output"][0], thoughts)
         self.assertEqual([item["type"] for item in response["output"]], ["reasoning", "message"])
 
     def test_calls(self):
         text = "see" + call("weather", {"x": 1}) + call("weather", {})
-        response = self.alike(regex=exactly(text), tools=[WEATHER], max_output_tokens=200)
+        response = self.alike(regex=exactly(text), reasoning=OFF, max_output_tokens=200)
         calls = [
             {"type": "function_call", "status": "completed", "name": "weather", "arguments": given} for given in ('{"x": 1}', "{}")
         ]
         self.assertEqual(response["output"][1:], calls)
-        self.assertEqual((response["status"], response["tools"]), ("completed", [WEATHER]))
+        self.assertEqual((response["status"], response["tools"]), ("completed", []))
 
     def test_items_of_a_stream_are_in_their_order(self):
         text = "<think>a</think>b" + call("weather", {}) + "c"
-        response = self.streamed(regex=exactly(text), tools=[WEATHER], max_output_tokens=200)
+        response = self.streamed(regex=exactly(text), reasoning=OFF, max_output_tokens=200)
         self.assertEqual([item["type"] for item in response["output"]], ["reasoning", "message", "function_call", "message"])
 
     def test_answers_go_back_and_forth(self):
         text = exactly("<think>so so</think>" + call("weather", {"x": 1}))
-        first = self.answered(regex=text, tools=[WEATHER])
+        first = self.answered(regex=text, reasoning=OFF)
         history = [*HELLO, *first["output"], {"type": "function_call_output", "call_id": first["output"][1]["call_id"], "output": "mild"}]
-        response = self.answered(input=history, tools=[WEATHER], regex="mild")
+        response = self.answered(input=history, reasoning=OFF, regex="mild")
         self.assertEqual(response["output"][0]["content"][0]["text"], "mild")
 
     def test_log_probabilities(self):
         for body in {"top_logprobs": 2}, {"top_logprobs": 2, "include": ["message.output_text.logprobs"]}:
-            response = self.alike(max_output_tokens=10, **body)
+            response = self.alike(max_output_tokens=10, reasoning=OFF, **body)
             told = response["output"][0]["content"][0]["logprobs"]
             self.assertTrue(told)
             for token in told:
                 self.assertEqual(set(token), {"token", "logprob", "bytes", "top_logprobs"})
                 self.assertEqual(len(token["top_logprobs"]), 2)
-        told = self.answered(regex="hello", include=["message.output_text.logprobs"])["output"][0]["content"][0]["logprobs"]
+        told = self.answered(regex="hello", reasoning=OFF, include=["message.output_text.logprobs"])["output"][0]["content"][0]["logprobs"]
         self.assertEqual(b"".join(bytes(token["bytes"]) for token in told), b"hello")
 
     def test_schemas(self):
         schema = {"type": "object", "properties": {"a": {"enum": [1, 2]}}, "required": ["a"], "additionalProperties": False}
         form = {"type": "json_schema", "name": "form", "schema": schema, "strict": True}
-        response = self.answered(text={"format": form})
+        response = self.answered(text={"format": form}, reasoning=OFF)
         self.assertIn(json.loads(response["output"][0]["content"][0]["text"]), [{"a": 1}, {"a": 2}])
         self.assertEqual(response["text"], {"format": form})
 
@@ -247,7 +248,7 @@ class Inputs(ResponsesTest):
     def test_thoughts_that_clients_do_not_send_back_come_back_sealed(self):
         text = exactly("<think>so so</think>hello")
         include = ["reasoning.encrypted_content"]
-        for response in self.answered(regex=text, include=include), self.streamed(regex=text, include=include):
+        for response in self.answered(regex=text, reasoning=OFF, include=include), self.streamed(regex=text, reasoning=OFF, include=include):
             thoughts = response["output"][0]
             self.assertTrue(thoughts["encrypted_content"])
             kept = {**thoughts, "content": None}
@@ -260,7 +261,7 @@ class Inputs(ResponsesTest):
     def test_tools(self):
         tools = [WEATHER, {"type": "web_search"}, {"type": "custom", "name": "patch"}, {"type": "namespace", "name": "a", "tools": []}]
         self.same_prompt({"tools": tools}, HELLO, tools=[CHAT_WEATHER])
-        self.same_prompt({"tools": tools, "tool_choice": "none"}, HELLO)
+        self.same_prompt({"tools": tools, "tool_choice": "none"}, HELLO, tools=[CHAT_WEATHER])
         other = {**WEATHER, "name": "other"}
         allowed = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "weather"}]}
         self.same_prompt({"tools": [other, *tools], "tool_choice": allowed}, HELLO, tools=[CHAT_WEATHER])
