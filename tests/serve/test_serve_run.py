@@ -174,7 +174,7 @@ class Life(ServeTest):
         return False
 
     def test_a_stream_under_way_ends_well(self):
-        server = Server(TINY)
+        server = Server(TINY, "--drain", "600")
         events = server.events(COMPLETIONS, {**LONG, "max_tokens": 20000, "stream": True, "stream_options": {"include_usage": True}})
         next(events)
         server.send_signal(signal.SIGTERM)
