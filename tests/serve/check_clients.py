@@ -1,4 +1,4 @@
-"""Clients that people use, against hearth serve: OpenAI's, LangChain's, LiteLLM and lm-eval.
+"""Clients that people use, against hearth serve: OpenAI's, Anthropic's, LangChain's, LiteLLM and lm-eval.
 
     HEARTH=build/release/bin/hearth build/clients/bin/python tests/serve/check_clients.py
 
@@ -158,6 +158,55 @@ class OpenAI(ServeTest):
         next(iter(stream))
         stream.close()
         self.assertEqual(self.client.completions.create(model="tiny", prompt="hello", max_tokens=1).usage.completion_tokens, 1)
+
+
+@unittest.skipIf(missing("anthropic"), "skipped: anthropic is not installed")
+class Anthropic(ServeTest):
+    model, options, keys = CALLING, ("--alias", "tiny", "--context", "4096"), ("key-of-the-test",)
+
+    @property
+    def client(self):
+        import anthropic
+
+        client = anthropic.Anthropic(base_url=self.server.url, api_key=self.keys[0], max_retries=0)
+        self.addCleanup(client.close)
+        return client
+
+    def test_messages_streams_and_counts(self):
+        said = {"model": "tiny", "messages": HELLO, "system": "Be brief.", "extra_body": {"temperature": 0}}
+        whole = self.client.messages.create(max_tokens=6, **said)
+        self.assertEqual((whole.type, whole.role, whole.stop_reason, whole.usage.output_tokens), ("message", "assistant", "max_tokens", 6))
+        with self.client.messages.stream(max_tokens=6, **said) as stream:
+            text = "".join(stream.text_stream)
+            final = stream.get_final_message()
+        self.assertEqual(text, whole.content[0].text)
+        self.assertEqual((final.content[0].text, final.stop_reason), (text, "max_tokens"))
+        counted = self.client.messages.count_tokens(model="tiny", messages=HELLO, system="Be brief.").input_tokens
+        usage = whole.usage
+        self.assertEqual(counted, usage.input_tokens + (usage.cache_read_input_tokens or 0) + (usage.cache_creation_input_tokens or 0))
+        self.assertEqual([model.id for model in self.client.models.list()], ["calling", "tiny"])
+
+    def test_tools(self):
+        function = TOOLS[0]["function"]
+        tools = [{"name": function["name"], "description": function["description"], "input_schema": function["parameters"]}]
+        got = self.client.messages.create(model="tiny", messages=HELLO, tools=tools, tool_choice={"type": "any"}, max_tokens=2000)
+        self.assertEqual(got.stop_reason, "tool_use")
+        call = next(block for block in got.content if block.type == "tool_use")
+        self.assertIn(call.input["place"], ["here", "there"])
+        results = [{"type": "tool_result", "tool_use_id": block.id, "content": "rain"} for block in got.content if block.type == "tool_use"]
+        history = [*HELLO, {"role": "assistant", "content": [block.model_dump(exclude_none=True) for block in got.content]}, {"role": "user", "content": results}]
+        again = self.client.messages.create(model="tiny", messages=history, tools=tools, tool_choice={"type": "none"}, max_tokens=4)
+        self.assertNotEqual(again.stop_reason, "tool_use")
+
+    def test_errors(self):
+        import anthropic
+
+        with self.assertRaises(anthropic.NotFoundError):
+            self.client.messages.create(model="absent", messages=HELLO, max_tokens=4)
+        with self.assertRaises(anthropic.BadRequestError):
+            self.client.messages.create(model="tiny", messages=[{"role": "user", "content": "hello " * 5000}], max_tokens=4)
+        with self.assertRaises(anthropic.AuthenticationError):
+            self.client.with_options(api_key="wrong").messages.create(model="tiny", messages=HELLO, max_tokens=4)
 
 
 @unittest.skipIf(missing("langchain_openai"), "skipped: langchain-openai is not installed")

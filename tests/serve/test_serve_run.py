@@ -174,12 +174,12 @@ class Life(ServeTest):
         return False
 
     def test_a_stream_under_way_ends_well(self):
-        server = Server(TINY)
-        events = server.events(COMPLETIONS, {**LONG, "max_tokens": 20000, "stream": True, "stream_options": {"include_usage": True}})
+        server = Server(TINY, "--drain", "600")
+        events = server.events(COMPLETIONS, {**LONG, "max_tokens": 4000, "stream": True, "stream_options": {"include_usage": True}})
         next(events)
         server.send_signal(signal.SIGTERM)
         *_, usage, done = [data for _, data in events]
-        self.assertEqual((done, usage["usage"]["completion_tokens"]), ("[DONE]", 20000))
+        self.assertEqual((done, usage["usage"]["completion_tokens"]), ("[DONE]", 4000))
         self.assertEqual(server.wait(), 0)
 
     def test_while_it_drains_nobody_comes_in(self):
