@@ -14,15 +14,18 @@ import support  # noqa: E402
 TINY = support.TINY
 
 
-def variant(name, special=(), **how):
-    """A tiny checkpoint with more special tokens, or as tiny_model.write has it otherwise."""
+def variant(name, special=(), words=(), **how):
+    """A tiny checkpoint with more special tokens, whole words as the last tokens, or as tiny_model.write has it otherwise."""
     path = support.SCRATCH / name
-    kept = list(support.tiny_model.SPECIAL)
-    support.tiny_model.SPECIAL.extend(special)
+    tiny = support.tiny_model
+    kept, vocabulary = list(tiny.SPECIAL), tiny.vocabulary
+    tiny.SPECIAL.extend(special)
+    tiny.vocabulary = lambda: vocabulary() + list(words)
     try:
-        support.tiny_model.write(path, **how)
+        tiny.write(path, **how)
     finally:
-        support.tiny_model.SPECIAL[:] = kept
+        tiny.SPECIAL[:] = kept
+        tiny.vocabulary = vocabulary
     return path
 
 

@@ -213,32 +213,51 @@ TOOLS = (
     "{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}<|im_start|>{{ m.role }}\n"
     "{% if m.role == 'tool' and (not m.tool_call_id or m.name != 'weather') %}{{ raise_exception('no call') }}{% endif %}"
     "{% for c in m.tool_calls or [] %}{% if c.function.arguments is not mapping %}{{ raise_exception('no object') }}{% endif %}"
-    "{{ c.id }}{% endfor %}{{ m.content }}<|im_end|>\n{% endfor %}<|im_start|>assistant\n"
+    "<tool_call>{{ c.id }}</tool_call>{% endfor %}{{ m.content }}<|im_end|>\n{% endfor %}<|im_start|>assistant\n"
     "{% if enable_thinking is defined and not enable_thinking %}<think></think>{% endif %}"
 )
 
 
+TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
+# A call that is one token, which a bias has the model draw.
+CALL = '<tool_call>{"name":"weather","arguments":{"in":"x","days":[1]}}</tool_call>'
+
+
 class Tools(unittest.TestCase):
     def setUp(self):
-        self.server = Server(variant("tools.gguf", template=TOOLS))
+        self.server = Server(variant("tools.gguf", words=[CALL], template=TOOLS))
 
     def tearDown(self):
         self.assertEqual(self.server.close(), 0)
 
     def test_history_of_calls(self):
-        tool = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
         self.assertEqual(
             self.server.post("/api/show", model="tools").json["capabilities"],
             ["completion", "tools", "thinking", "embedding"],
         )
         call = {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "weather", "arguments": {"in": "x"}}}]}
-        body = {"model": "tools", "stream": False, "options": {"num_predict": 2}, "tools": [tool]}
+        body = {"model": "tools", "stream": False, "options": {"num_predict": 2}, "tools": [TOOL]}
         for result in ({"tool_name": "weather"}, {}, {"tool_call_id": "call00000"}):
             messages = [*HELLO, call, {"role": "tool", "content": "sunny", **result}]
             reply = self.server.post("/api/chat", messages=messages, **body)
             self.assertEqual(reply.status, 200, reply.data)
         wrong = [*HELLO, call, {"role": "tool", "content": "sunny", "tool_name": "clock"}]
         self.assertIn("no call", self.server.post("/api/chat", messages=wrong, **body).json["error"])
+
+    def test_calls(self):
+        shown = self.server.post("/api/show", model="tools", verbose=True).json["model_info"]["tokenizer.ggml.tokens"]
+        token = shown.index(CALL)
+        body = {"model": "tools", "messages": HELLO, "tools": [TOOL]}
+        body["options"] = {"num_predict": 2, "logit_bias": {str(token): 100}, "temperature": 0}
+        whole = self.server.post("/api/chat", stream=False, **body).json
+        expected = {"name": "weather", "arguments": {"in": "x", "days": [1]}}
+        calls = [call["function"] for call in whole["message"]["tool_calls"]]
+        self.assertEqual(calls, [{"index": i, **expected} for i in range(2)])
+        self.assertEqual(whole["message"]["content"], "")
+        lines = self.server.post("/api/chat", **body).lines
+        calls = [call["function"] for line in lines for call in line["message"].get("tool_calls", [])]
+        self.assertEqual(calls, [{"index": i, **expected} for i in range(2)])
+        self.assertTrue(lines[-1]["done"])
 
     def test_thinking_is_chosen(self):
         def tokens(**think):
