@@ -38,7 +38,7 @@ const serve_route serve_routes[] = {
      "The same by another name"},
     {"GET", "/props", SERVE_OPENAI, SERVE_MODEL, NULL, serve_llama_props, "What the first model is, and its defaults"},
     {"POST", "/props", SERVE_OPENAI, 0, NULL, serve_llama_change_props, "Refused: options do not change while it runs"},
-    {"GET", "/slots", SERVE_OPENAI, SERVE_AT_ONCE, NULL, serve_llama_slots, "Answers under way"},
+    {"GET", "/slots", SERVE_OPENAI, 0, NULL, serve_llama_slots, "Answers under way"},
     {"POST", "/slots/*", SERVE_OPENAI, SERVE_MODEL | SERVE_BODY, serve_llama_slot_fields, serve_llama_slot_action,
      "Saves the prefix cache, or loads what was saved"},
     {"GET", "/lora-adapters", SERVE_OPENAI, 0, NULL, serve_llama_adapters, "Adapters, which are models here"},
