@@ -362,6 +362,9 @@ void options_free(options *o) {
     free(o->set.items);
     free(o->adapters.items);
     free(o->from.items);
+    free(o->aliases.items);
+    free(o->allow_hosts.items);
+    free(o->allow_origins.items);
     bias_list_free(&o->logit_bias);
     free(o->tune.samples.items);
     for (int i = 0; i < o->config_numbers.n; i++) free((char *)(uintptr_t)o->config_numbers.items[i]);
