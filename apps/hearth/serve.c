@@ -29,6 +29,7 @@ typedef struct serving {
     pthread_t watcher;
     bool watched;
     atomic_bool ending;
+    bool told;       /* that it serves, once, however often the first model is loaded; on the thread that loads */
     ht_status first; /* what came of loading the first model */
     ht_error first_error;
 } serving;
@@ -102,7 +103,8 @@ static void tell_ready(serving *s) {
 static void on_loaded(const char *name, ht_status status, const ht_error *err, void *user) {
     serving *s = user;
     const bool first = s->o->arguments.n && strcmp(name, s->names.model[0].name) == 0;
-    if (first && !s->first && !status) {
+    if (first && !s->first && !status && !s->told) {
+        s->told = true;
         tell_ready(s);
         notify_manager("READY=1");
     }

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "http/keys.h"
+#include "serve/ollama.h"
 
 #include <openssl/rand.h>
 #include <stdlib.h>
@@ -64,11 +65,16 @@ static bool model_name(serve_call *c, const char **name) {
     return true;
 }
 
+static bool needs_model(const serve_call *c) {
+    const unsigned flags = c->route->flags;
+    return (flags & SERVE_MODEL) && !c->lease.of && !((flags & SERVE_UNLOADS) && serve_ollama_only_unloads(c->body));
+}
+
 /* True: the call is under way or answered; false: it has failed, or waits. */
 static bool work_on(serve_call *c, bool *later) {
     *later = false;
     if (!read_body(c)) return false;
-    if ((c->route->flags & SERVE_MODEL) && !c->lease.of) {
+    if (needs_model(c)) {
         const char *name;
         const bool again = c->again;
         if (!model_name(c, &name)) return false;

@@ -17,7 +17,8 @@ enum {
     SERVE_MODEL = 1,   /* needs a model: that of the member "model", or the first */
     SERVE_BODY = 2,    /* has a body of JSON */
     SERVE_AT_ONCE = 4, /* is answered on the server's thread */
-    SERVE_OPEN = 8     /* needs no key */
+    SERVE_OPEN = 8,    /* needs no key */
+    SERVE_UNLOADS = 16 /* with SERVE_MODEL: may ask for nothing but that its model goes, which needs none (ollama.h) */
 };
 
 /* An endpoint. */
@@ -41,10 +42,11 @@ struct serve_server {
     serve_models *models;
     serve_metrics metrics;
     atomic_bool draining;
-    pthread_mutex_t lock; /* of the next two */
+    pthread_mutex_t lock; /* of what follows */
     pthread_cond_t quiet;
-    size_t n_calls;          /* that live */
-    struct serve_seen *seen; /* members that were not known, and have been told of */
+    size_t n_calls;                     /* that live */
+    struct serve_seen *seen;            /* members that were not known, and have been told of */
+    struct serve_kept_details *details; /* that have been read (details.h) */
 };
 
 struct serve_call {

@@ -15,6 +15,7 @@ static void free_answer(serve_answer *a) {
         ht_text_discard(&a->call[i].arguments);
     }
     free(a->call);
+    free(a->ids);
     ht_text_discard(&a->text);
     ht_text_discard(&a->thoughts);
     json_decref(a->logprobs);
@@ -293,6 +294,17 @@ static void count(serve_generation *g, const ht_answer_report *r) {
         serve_histogram_add(&m->between_tokens, k->decode_seconds / (double)(k->generated_tokens - 1));
 }
 
+static void keep_ids(serve_generation *g, serve_answer *a, const ht_answer_report *report) {
+    const size_t n = (size_t)report->metrics.generated_tokens;
+    if (!g->keep_ids || a->status || g->closed) return;
+    a->ids = malloc((n + 1) * sizeof *a->ids);
+    if (a->ids && n) memcpy(a->ids, report->token, n * sizeof *a->ids);
+    if (a->ids)
+        a->n_ids = n;
+    else
+        (void)no_memory(g);
+}
+
 static void on_end(const ht_answer_report *report, void *user) {
     asked *of = user;
     serve_generation *g = of->g;
@@ -308,6 +320,7 @@ static void on_end(const ht_answer_report *report, void *user) {
     a->reuse = report->reuse;
     a->queue_seconds = report->queue_seconds;
     a->tokens = report->metrics.generated_tokens;
+    keep_ids(g, a, report);
     if (g->streaming && !g->closed && !a->status && g->dialect->answer_end) g->dialect->answer_end(g, a);
     const bool last = --g->left == 0, last_of_prompt = --of->left == 0;
     if (last) finish(g);

@@ -30,6 +30,8 @@ typedef struct serve_answer {
     json_t *pending_logprobs; /* of tokens whose text has not come */
     int64_t told_characters;  /* of the text, that a stream has sent */
     int64_t tokens, thought_tokens;
+    int32_t *ids; /* [n_ids], all tokens of one that has ended; NULL: not wanted */
+    size_t n_ids;
     bool ended;
     ht_status status; /* as the next: when it has ended */
     char message[256];
@@ -90,7 +92,8 @@ struct serve_generation {
     ht_logit_bias *bias; /* of `sampler` */
     bool stream, usage, continuous_usage, logprobs, echo;
     int32_t top_logprobs;
-    void *extra; /* of the dialect, freed by free_extra */
+    bool keep_ids; /* answers have the ids of their tokens in the end */
+    void *extra;   /* of the dialect, freed by free_extra */
     void (*free_extra)(void *extra);
 
     char id[SERVE_ID];

@@ -217,9 +217,22 @@ static void *run(void *user) {
 
 static bool same(const char *a, const char *b) { return strcmp(a, b) == 0; }
 
+/* Whether `asked` is the name; or, tagged, the name with the tag that Ollama's clients append to those without one. */
+static bool is_name(const char *name, const char *asked, bool tagged) {
+    const size_t n = strlen(name);
+    return strncmp(name, asked, n) == 0 && strcmp(asked + n, tagged ? ":latest" : "") == 0;
+}
+
+/* What is asked for, by the name that it has itself; the name as it is when there is nothing of it. */
 static const char *resolve(const serve_models *m, const char *name) {
-    for (size_t i = 0; i < m->o.n_aliases; i++)
-        if (same(m->alias[i].name, name)) return m->alias[i].of;
+    for (int tagged = 0; tagged < 2; tagged++) {
+        for (size_t i = 0; i < m->o.n_aliases; i++)
+            if (is_name(m->alias[i].name, name, tagged)) return m->alias[i].of;
+        for (size_t i = 0; i < m->o.n_models; i++)
+            if (is_name(m->model[i].name, name, tagged)) return m->model[i].name;
+        for (size_t i = 0; i < m->o.n_adapters; i++)
+            if (is_name(m->adapter[i].name, name, tagged)) return m->adapter[i].name;
+    }
     return name;
 }
 
@@ -446,8 +459,9 @@ bool serve_models_name(serve_models *m, size_t i, serve_model_name *out) {
 
 bool serve_models_find(serve_models *m, const char *name, serve_model_name *out) {
     if (!name) return serve_models_name(m, 0, out);
-    for (size_t i = 0; serve_models_name(m, i, out); i++)
-        if (same(out->name, name)) return true;
+    for (int tagged = 0; tagged < 2; tagged++)
+        for (size_t i = 0; serve_models_name(m, i, out); i++)
+            if (is_name(out->name, name, tagged)) return true;
     return m->o.any_name && serve_models_name(m, 0, out);
 }
 

@@ -1,6 +1,7 @@
 /* Text completions of OpenAI's interface: prompts as texts or ids, several at once, given back with log-probabilities if asked. */
 #include "serve/echo.h"
 #include "serve/openai.h"
+#include "serve/prompts.h"
 #include "serve/sampling.h"
 
 #include <stdlib.h>
@@ -45,34 +46,6 @@ static bool refuse_prompt(serve_call *c) {
                       "\"prompt\" is to be a text, a list of texts, token ids or a list of lists of token ids");
 }
 
-static bool read_ids(serve_call *c, const json_t *list, serve_prompt *out) {
-    const size_t n = json_array_size(list);
-    const int32_t vocab = ht_model_vocab_size(c->lease.model);
-    if (!n) return serve_fail(&c->failure, 400, "prompt", "\"prompt\" has no tokens");
-    out->ids = malloc(n * sizeof *out->ids);
-    if (!out->ids) return serve_fail_memory(&c->failure);
-    for (size_t i = 0; i < n; i++) {
-        const json_t *id = json_array_get(list, i);
-        if (!json_is_integer(id)) return refuse_prompt(c);
-        if (json_integer_value(id) < 0 || json_integer_value(id) >= vocab)
-            return serve_fail(&c->failure, 400, "prompt", "\"prompt\": %lld is no token of the model, which has %d",
-                              (long long)json_integer_value(id), (int)vocab);
-        out->ids[i] = (int32_t)json_integer_value(id);
-    }
-    out->n_ids = n;
-    return true;
-}
-
-static bool encode(serve_call *c, const char *text, serve_prompt *out) {
-    ht_error err = {0};
-    const ht_tokenizer *t = ht_model_tokenizer(c->lease.model);
-    if (!t) return serve_fail(&c->failure, 400, "prompt", "the model has no tokenizer: give it token ids");
-    const ht_status status = ht_tokenizer_encode(t, text, strlen(text), HT_ENCODE_ADD_SPECIAL | HT_ENCODE_PARSE_SPECIAL,
-                                                 &out->ids, &out->n_ids, &err);
-    if (status) return serve_fail_as(&c->failure, status, &err);
-    return out->n_ids ? true : serve_fail(&c->failure, 400, "prompt", "\"prompt\" is empty");
-}
-
 static bool read_prompts(serve_generation *g) {
     serve_call *c = g->c;
     const json_t *prompt = serve_member(c->body, "prompt"), *first = json_array_get(prompt, 0);
@@ -87,9 +60,7 @@ static bool read_prompts(serve_generation *g) {
     for (size_t i = 0; i < n; i++) {
         const json_t *item = one ? prompt : json_array_get(prompt, i);
         if (!json_is_string(item) && !json_is_array(item)) return refuse_prompt(c);
-        if (!(json_is_string(item) ? encode(c, json_string_value(item), &g->prompt[i])
-                                   : read_ids(c, item, &g->prompt[i])))
-            return false;
+        if (!serve_read_prompt(c, item, "prompt", &g->prompt[i])) return false;
     }
     return true;
 }

@@ -122,6 +122,56 @@ bool serve_read_sampling(serve_generation *g, const json_t *object, double tempe
            read_bias(g, object) && (s->top_k = s->top_k < 0 ? 0 : s->top_k, true);
 }
 
+void serve_default_filters(serve_generation *g, const json_t *object, int32_t top_k, double top_p, double min_p) {
+    ht_sampler_options *s = &g->sampler;
+    if (g->c->server->o.sampler_given) return;
+    if (!serve_member(object, "top_k") && !s->top_k) s->top_k = top_k;
+    if (!serve_member(object, "top_p") && !(s->top_p > 0)) s->top_p = (float)top_p;
+    if (!serve_member(object, "min_p") && !(s->min_p > 0)) s->min_p = (float)min_p;
+}
+
+/* ---- samplers that are not there ---- */
+
+const serve_field serve_other_sampler_fields[] = {{"typical_p", SERVE_USED},
+                                                  {"typ_p", SERVE_USED},
+                                                  {"tfs_z", SERVE_USED},
+                                                  {"mirostat", SERVE_USED},
+                                                  {"mirostat_tau", SERVE_NOTED},
+                                                  {"mirostat_eta", SERVE_NOTED},
+                                                  {"dry_multiplier", SERVE_USED},
+                                                  {"dry_base", SERVE_NOTED},
+                                                  {"dry_allowed_length", SERVE_NOTED},
+                                                  {"dry_penalty_last_n", SERVE_NOTED},
+                                                  {"dry_sequence_breakers", SERVE_NOTED},
+                                                  {"xtc_probability", SERVE_USED},
+                                                  {"xtc_threshold", SERVE_NOTED},
+                                                  {"dynatemp_range", SERVE_USED},
+                                                  {"dynatemp_exponent", SERVE_NOTED},
+                                                  {"top_n_sigma", SERVE_USED},
+                                                  {NULL, SERVE_USED}};
+
+bool serve_refuse_other_samplers(const json_t *object, serve_failure *f) {
+    static const struct {
+        const char *name;
+        double off; /* as is everything beyond it, away from where the sampler does something */
+        bool below;
+    } others[] = {{"typical_p", 1, false},     {"typ_p", 1, false},         {"tfs_z", 1, false},
+                  {"mirostat", 0, true},       {"dry_multiplier", 0, true}, {"xtc_probability", 0, true},
+                  {"dynatemp_range", 0, true}, {"top_n_sigma", 0, true}};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        const json_t *value = serve_member(object, others[i].name);
+        const double got = json_number_value(value);
+        if (!value || (json_is_number(value) && (others[i].below ? got <= others[i].off : got >= others[i].off)))
+            continue;
+        return serve_fail(f, 400, others[i].name,
+                          "\"%s\" asks for a sampler that this server does not have: leave it out, or send %g",
+                          others[i].name, others[i].off);
+    }
+    return true;
+}
+
+/* ---- ends ---- */
+
 bool serve_read_stop(serve_generation *g, const json_t *value, const char *name) {
     serve_failure *f = &g->c->failure;
     if (!value || json_is_null(value)) return true;

@@ -11,6 +11,15 @@ extern const serve_field serve_sampling_fields[], serve_noted_fields[];
  * of a dialect holds where neither the request nor the server has one. Without a seed a fresh one is drawn, and told in the answer's
  * head. */
 bool serve_read_sampling(serve_generation *g, const json_t *object, double temperature);
+/* What top_k, top_p and min_p are by default in a dialect: where neither the request nor the server's options say anything. After
+ * serve_read_sampling. */
+void serve_default_filters(serve_generation *g, const json_t *object, int32_t top_k, double top_p, double min_p);
+
+/* Members of samplers that are not there, in dialects whose clients send all that they know of: taken with the numbers by which they are off,
+ * and refused with others. Goes before serve_sampling_fields. */
+extern const serve_field serve_other_sampler_fields[];
+bool serve_refuse_other_samplers(const json_t *object, serve_failure *f);
+
 /* Texts that end an answer: a text or a list of them, lent from the value; NULL: none. */
 bool serve_read_stop(serve_generation *g, const json_t *value, const char *name);
 /* The most tokens of an answer, by the first of the names (NULL-terminated) that is there; without one as many as the context has room

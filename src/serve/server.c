@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "http/keys.h"
 #include "serve/call.h"
+#include "serve/details.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -145,6 +146,7 @@ void serve_free(serve_server *s) {
     http_server_free(s->http);
     http_keys_free(s->keys);
     free(s->seen);
+    serve_details_free(s->details);
     pthread_cond_destroy(&s->quiet);
     pthread_mutex_destroy(&s->lock);
     free(s);

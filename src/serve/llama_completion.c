@@ -1,0 +1,277 @@
+/* Completions in llama-server's form, of prompts and of gaps. */
+#include "serve/conversation.h"
+#include "serve/infill.h"
+#include "serve/llama.h"
+#include "serve/llama_sampling.h"
+#include "serve/openai.h"
+#include "serve/sampling.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const serve_field fields[] = {{"model", SERVE_USED},
+                                     {"prompt", SERVE_USED},
+                                     {"n_predict", SERVE_USED},
+                                     {"max_tokens", SERVE_USED},
+                                     {"n", SERVE_USED},
+                                     {"n_cmpl", SERVE_USED},
+                                     {"stream", SERVE_USED},
+                                     {"stop", SERVE_USED},
+                                     {"n_probs", SERVE_USED},
+                                     {"return_tokens", SERVE_USED},
+                                     {"logprobs", SERVE_USED},
+                                     {"post_sampling_probs", SERVE_LACKED},
+                                     {"return_progress", SERVE_LACKED},
+                                     {"response_fields", SERVE_LACKED},
+                                     {"lora", SERVE_LACKED},
+                                     {"image_data", SERVE_LACKED},
+                                     {"system_prompt", SERVE_LACKED},
+                                     {NULL, SERVE_USED}};
+static const serve_field infill_fields[] = {
+    {"input_prefix", SERVE_USED}, {"input_suffix", SERVE_USED}, {"input_extra", SERVE_USED}, {NULL, SERVE_USED}};
+const serve_field *const serve_llama_completion_fields[] = {fields,
+                                                            serve_llama_sampling_fields,
+                                                            serve_other_sampler_fields,
+                                                            serve_sampling_fields,
+                                                            serve_structure_fields,
+                                                            serve_noted_fields,
+                                                            NULL};
+const serve_field *const serve_llama_infill_fields[] = {infill_fields,
+                                                        fields,
+                                                        serve_llama_sampling_fields,
+                                                        serve_other_sampler_fields,
+                                                        serve_sampling_fields,
+                                                        serve_structure_fields,
+                                                        serve_noted_fields,
+                                                        NULL};
+
+enum { MOST_PROMPTS = 1024, MOST_ANSWERS = 4096, MOST_FILES = 1024 };
+
+/* A generation's `extra`. */
+typedef struct asked {
+    char order[SERVE_LLAMA_ORDER];
+    bool return_tokens, generates;
+    int64_t *tokens; /* of the prompts, for a request that generates nothing */
+} asked;
+
+static void free_asked(void *user) {
+    asked *a = user;
+    if (!a) return;
+    free(a->tokens);
+    free(a);
+}
+
+/* ---- requests ---- */
+
+static bool read_numbers(serve_generation *g, asked *a) {
+    static const char *const most[] = {"n_predict", "max_tokens", NULL};
+    serve_call *c = g->c;
+    serve_failure *f = &c->failure;
+    int64_t n = 1, top = 0;
+    if (!serve_read_integer(c->body, "n", 1, 128, &n, f) || !serve_read_integer(c->body, "n_cmpl", 1, 128, &n, f) ||
+        !serve_read_integer(c->body, "n_probs", 0, 20, &top, f) ||
+        !serve_read_integer(c->body, "logprobs", 0, 20, &top, f) ||
+        !serve_read_flag(c->body, "return_tokens", &a->return_tokens, f) || !serve_read_max_tokens(g, c->body, most))
+        return false;
+    g->n = (int32_t)n;
+    g->logprobs = top > 0;
+    g->top_logprobs = (int32_t)top;
+    g->keep_ids = a->return_tokens;
+    a->generates = g->how.max_tokens > 0;
+    return true;
+}
+
+/* The call's generation, all but its prompts read into it. */
+static serve_generation *new_generation(serve_call *c, const serve_dialect *dialect) {
+    serve_generation *g = serve_generation_new(c, dialect);
+    asked *a = g ? calloc(1, sizeof *a) : NULL;
+    if (!g) return NULL;
+    if (!a) {
+        serve_fail_memory(&c->failure);
+        return NULL;
+    }
+    g->extra = a;
+    g->free_extra = free_asked;
+    if (!read_numbers(g, a) || !serve_read_flag(c->body, "stream", &g->stream, &c->failure) ||
+        !serve_llama_read_sampling(g, a->order) || !serve_read_stop(g, json_object_get(c->body, "stop"), "stop") ||
+        !serve_read_structure(g, c->body))
+        return NULL;
+    return g;
+}
+
+static bool start(serve_generation *g) {
+    asked *a = g->extra;
+    if (a->generates) return serve_generation_start(g);
+    a->tokens = calloc(g->n_prompts, sizeof *a->tokens);
+    if (!a->tokens) return serve_fail_memory(&g->c->failure);
+    for (size_t i = 0; i < g->n_prompts; i++) a->tokens[i] = (int64_t)g->prompt[i].n_ids;
+    return serve_generation_answer_empty(g, a->tokens);
+}
+
+/* ---- prompts ---- */
+
+/* Whether a list is one prompt: of ids, with texts between them maybe. A list of texts alone, or of lists, is several. */
+static bool is_one(const json_t *prompt) {
+    if (!json_is_array(prompt)) return true;
+    for (size_t i = 0; i < json_array_size(prompt); i++)
+        if (json_is_integer(json_array_get(prompt, i))) return true;
+    return false;
+}
+
+static bool read_prompts(serve_generation *g) {
+    serve_call *c = g->c;
+    const json_t *prompt = serve_member(c->body, "prompt");
+    const bool one = is_one(prompt);
+    const size_t n = one ? 1 : json_array_size(prompt);
+    if (!n || !prompt)
+        return serve_fail(&c->failure, 400, "prompt", "\"prompt\" is to be a text, token ids, or a list of these");
+    if (n > MOST_PROMPTS || (int64_t)n * g->n > MOST_ANSWERS)
+        return serve_fail(&c->failure, 400, "prompt",
+                          "%zu prompts with %d answers each, at most %d prompts and %d answers are taken", n, (int)g->n,
+                          MOST_PROMPTS, MOST_ANSWERS);
+    if (!serve_generation_prompts(g, n)) return false;
+    for (size_t i = 0; i < n; i++)
+        if (!serve_read_prompt(c, one ? prompt : json_array_get(prompt, i), "prompt", &g->prompt[i])) return false;
+    return true;
+}
+
+/* ---- answers ---- */
+
+static double per(double amount, double of) { return of > 0 ? amount / of : 0; }
+
+static json_t *timings(const serve_answer *a) {
+    const ht_metrics *m = &a->metrics;
+    const double prompt_ms = m->prefill_seconds * 1e3, decode_ms = m->decode_seconds * 1e3;
+    const double prompt_n = (double)m->prompt_tokens, n = (double)m->generated_tokens;
+    json_t *out =
+        json_pack("{sI sI sf sf sf sI sf sf sf}", "cache_n", (json_int_t)a->reuse.reused, "prompt_n",
+                  (json_int_t)m->prompt_tokens, "prompt_ms", prompt_ms, "prompt_per_token_ms", per(prompt_ms, prompt_n),
+                  "prompt_per_second", per(prompt_n * 1e3, prompt_ms), "predicted_n", (json_int_t)m->generated_tokens,
+                  "predicted_ms", decode_ms, "predicted_per_token_ms", per(decode_ms, n), "predicted_per_second",
+                  per(n * 1e3, decode_ms));
+    if (m->guessed_tokens) {
+        json_object_set_new(out, "draft_n", json_integer(m->guessed_tokens));
+        json_object_set_new(out, "draft_n_accepted", json_integer(m->accepted_tokens));
+    }
+    return out;
+}
+
+static const char *stop_type(const serve_answer *a) {
+    if (a->metrics.finish == HT_FINISH_LENGTH) return "limit";
+    return a->metrics.stop >= 0 ? "word" : "eos";
+}
+
+static json_t *prompt_json(const serve_generation *g, const serve_answer *a) {
+    char *text = NULL;
+    size_t n = 0;
+    const serve_prompt *p = &g->prompt[(size_t)a->index / (size_t)g->n];
+    const ht_tokenizer *t = ht_model_tokenizer(g->c->lease.model);
+    if (!t || ht_tokenizer_decode(t, p->ids, p->n_ids, false, &text, &n, NULL)) return json_string("");
+    json_t *out = json_stringn(text, n);
+    ht_text_free(text);
+    return out;
+}
+
+static json_t *ids_json(const serve_answer *a) {
+    json_t *ids = json_array();
+    for (size_t i = 0; i < a->n_ids; i++) json_array_append_new(ids, json_integer(a->ids[i]));
+    return ids;
+}
+
+static void set_probabilities(const serve_generation *g, serve_answer *a, json_t *to) {
+    if (!g->logprobs || !json_array_size(a->logprobs)) return;
+    json_object_set(to, "completion_probabilities", a->logprobs);
+    json_decref(a->logprobs);
+    a->logprobs = json_array();
+}
+
+/* An answer that has ended. A stream has sent its text before. */
+static json_t *whole_json(serve_generation *g, serve_answer *a) {
+    const serve_usage u = serve_answer_usage(a);
+    const bool word = a->metrics.finish == HT_FINISH_STOP && a->metrics.stop >= 0 && a->metrics.stop < g->how.n_stop;
+    const bool newline = a->block || (a->text.data && strchr(a->text.data, '\n'));
+    json_t *out = json_pack("{si so so si sb ss sI sI so so sb sb ss ss sI so}", "index", (int)a->index, "content",
+                            serve_text_json(&a->text), "tokens", ids_json(a), "id_slot", -1, "stop", 1, "model",
+                            g->c->lease.name, "tokens_predicted", (json_int_t)u.generated, "tokens_evaluated",
+                            (json_int_t)u.prompt, "generation_settings", serve_llama_settings(g), "prompt",
+                            prompt_json(g, a), "has_new_line", (int)newline, "truncated", 0, "stop_type", stop_type(a),
+                            "stopping_word", word ? g->how.stop[a->metrics.stop] : "", "tokens_cached",
+                            (json_int_t)(u.prompt + u.generated), "timings", timings(a));
+    set_probabilities(g, a, out);
+    return out;
+}
+
+/* One answer as it is, several as a list. */
+static json_t *reply(serve_generation *g) {
+    if (g->n_answers == 1) return whole_json(g, &g->answer[0]);
+    json_t *list = json_array();
+    for (size_t i = 0; i < g->n_answers; i++) json_array_append_new(list, whole_json(g, &g->answer[i]));
+    return list;
+}
+
+static void piece(serve_generation *g, serve_answer *a, const serve_piece *p) {
+    if (p->part != SERVE_TEXT) return;
+    if (memchr(p->text, '\n', p->n)) a->block = 1; /* there was a newline */
+    json_t *out = json_pack("{si ss% s[] sb si}", "index", (int)a->index, "content", p->text, p->n, "tokens", "stop", 0,
+                            "id_slot", -1);
+    set_probabilities(g, a, out);
+    serve_send_event(g, NULL, out);
+}
+
+static void answer_end(serve_generation *g, serve_answer *a) { serve_send_event(g, NULL, whole_json(g, a)); }
+
+static void end(serve_generation *g) { (void)g; }
+
+static void fail(serve_generation *g, const serve_failure *f) {
+    serve_send_event(g, NULL, serve_failure_json(f, SERVE_OPENAI, http_exchange_id(g->c->x)));
+}
+
+static const serve_dialect completion = {
+    .piece = piece, .answer_end = answer_end, .end = end, .fail = fail, .reply = reply};
+
+bool serve_llama_completion(serve_call *c) {
+    serve_generation *g = new_generation(c, &completion);
+    return g && read_prompts(g) && start(g);
+}
+
+/* ---- gaps ---- */
+
+static bool read_files(serve_call *c, const json_t *list, serve_infill *in, serve_infill_file **file) {
+    const size_t n = json_array_size(list);
+    if (n > MOST_FILES)
+        return serve_fail(&c->failure, 400, "input_extra", "\"input_extra\" has %zu files, at most %d are taken", n,
+                          MOST_FILES);
+    *file = calloc(n + 1, sizeof **file);
+    if (!*file) return serve_fail_memory(&c->failure);
+    for (size_t i = 0; i < n; i++) {
+        serve_infill_file *to = &(*file)[i];
+        to->name = json_string_value(json_object_get(json_array_get(list, i), "filename"));
+        to->text = json_string_value(json_object_get(json_array_get(list, i), "text"));
+        if (!to->text)
+            return serve_fail(&c->failure, 400, "input_extra",
+                              "\"input_extra\": number %zu is to be {\"filename\": ..., \"text\": ...}", i);
+        if (!to->name) to->name = "snippet";
+    }
+    in->file = *file;
+    in->n_files = n;
+    return true;
+}
+
+bool serve_llama_infill(serve_call *c) {
+    const json_t *extra = NULL;
+    serve_infill in = {0};
+    serve_infill_file *file = NULL;
+    serve_failure *f = &c->failure;
+    if (!serve_read_text(c->body, "input_prefix", &in.prefix, f) ||
+        !serve_read_text(c->body, "input_suffix", &in.suffix, f) || !serve_read_text(c->body, "prompt", &in.line, f) ||
+        !serve_read_array(c->body, "input_extra", &extra, f))
+        return false;
+    if (!in.prefix || !in.suffix)
+        return serve_fail(f, 400, in.prefix ? "input_suffix" : "input_prefix",
+                          "\"input_prefix\" and \"input_suffix\" are to be texts: what is before and behind the gap");
+    serve_generation *g = new_generation(c, &completion);
+    const bool good = g && read_files(c, extra, &in, &file) && serve_generation_prompts(g, 1) &&
+                      serve_infill_prompt(c, &in, "input_prefix", &g->prompt[0]);
+    free(file);
+    return good && start(g);
+}

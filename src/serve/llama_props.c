@@ -1,0 +1,108 @@
+/* Properties of the server and its models in the form of llama-server, adapters, embeddings. */
+#include "serve/embeddings.h"
+#include "serve/llama.h"
+
+#include <hearth/version.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- properties ---- */
+
+static json_t *token_json(const ht_tokenizer *t, int32_t id) {
+    const char *piece = t && id >= 0 ? ht_tokenizer_piece(t, id) : NULL;
+    return json_string(piece ? piece : "");
+}
+
+bool serve_llama_props(serve_call *c) {
+    const serve_options *o = &c->server->o;
+    const ht_sampler_options *s = &o->sampler;
+    const ht_tokenizer *t = ht_model_tokenizer(c->lease.model);
+    const char *own = t ? ht_tokenizer_chat_template(t) : NULL;
+    json_t *params = json_pack("{sf si sf sf sf si sI}", "temperature", o->sampler_given ? (double)s->temperature : 0.8,
+                               "top_k", s->top_k || o->sampler_given ? (int)s->top_k : 40, "top_p",
+                               s->top_p > 0       ? (double)s->top_p
+                               : o->sampler_given ? 1.0
+                                                  : 0.95,
+                               "min_p", s->min_p > 0 || o->sampler_given ? (double)s->min_p : 0.05, "repeat_penalty",
+                               s->repeat_penalty > 0 ? (double)s->repeat_penalty : 1.0, "repeat_last_n",
+                               (int)s->repeat_window, "n_predict", (json_int_t)-1);
+    json_t *defaults = json_pack("{sI so}", "n_ctx", (json_int_t)ht_model_context(c->lease.model), "params", params);
+    serve_reply_json(c->x, 200,
+                     json_pack("{so si ss ss ss so so s{sb sb} sb ss}", "default_generation_settings", defaults,
+                               "total_slots", (int)o->models.engine.sequences, "model_alias", c->lease.name,
+                               "model_path", c->lease.name, "chat_template", own ? own : "", "bos_token",
+                               token_json(t, t ? ht_tokenizer_bos(t) : -1), "eos_token",
+                               token_json(t, t ? ht_tokenizer_eos(t) : -1), "modalities", "vision", 0, "audio", 0,
+                               "endpoint_slots", 1, "build_info", ht_version()),
+                     SERVE_OPENAI);
+    return true;
+}
+
+bool serve_llama_change_props(serve_call *c) {
+    return serve_fail(
+        &c->failure, 501, NULL,
+        "options of the server do not change while it runs: requests have their own, and others are given "
+        "when it is started");
+}
+
+/* ---- adapters ---- */
+
+bool serve_llama_adapters(serve_call *c) {
+    const serve_models_options *o = &c->server->o.models;
+    json_t *list = json_array();
+    for (size_t i = 0; i < o->n_adapters; i++)
+        json_array_append_new(list, json_pack("{si ss sf}", "id", (int)i, "path", o->adapter[i].name, "scale",
+                                              (double)o->adapter[i].scale));
+    serve_reply_json(c->x, 200, list, SERVE_OPENAI);
+    return true;
+}
+
+bool serve_llama_change_adapters(serve_call *c) {
+    const serve_models_options *o = &c->server->o.models;
+    if (!o->n_adapters)
+        return serve_fail(
+            &c->failure, 501, NULL,
+            "there are no adapters: start the server with --adapter NAME=PATH, and ask for the model NAME");
+    return serve_fail(
+        &c->failure, 501, NULL,
+        "adapters have no scale for all requests: each is a model, so ask for \"model\": \"%.128s\"; its scale "
+        "is that of --adapter NAME=PATH@SCALE",
+        o->adapter[0].name);
+}
+
+/* ---- embeddings ---- */
+
+static const serve_field fields[] = {{"model", SERVE_USED},          {"content", SERVE_USED}, {"input", SERVE_USED},
+                                     {"embd_normalize", SERVE_USED}, {"pooling", SERVE_USED}, {NULL, SERVE_USED}};
+const serve_field *const serve_llama_embedding_fields[] = {fields, NULL};
+
+bool serve_llama_embedding(serve_call *c) {
+    static const char *const poolings[] = {"last", "mean"};
+    int pooling = 0;
+    int64_t normalize = 2;
+    ht_embed_options o;
+    ht_embeddings *e;
+    const json_t *input = serve_member(c->body, "content");
+    ht_embed_options_init(&o, sizeof o);
+    if (!input) input = serve_member(c->body, "input");
+    if (!serve_read_word(c->body, "pooling", poolings, 2, &pooling, &c->failure) ||
+        !serve_read_integer(c->body, "embd_normalize", INT32_MIN, INT32_MAX, &normalize, &c->failure))
+        return false;
+    if (normalize != 2 && normalize >= 0)
+        return serve_fail(&c->failure, 400, "embd_normalize",
+                          "\"embd_normalize\" is to be 2, for a length of 1, or -1, for vectors as they are");
+    if (!input)
+        return serve_fail(&c->failure, 400, "content", "\"content\" is to be a text, token ids, or a list of these");
+    o.pooling = (ht_pooling)pooling;
+    o.normalize = normalize == 2;
+    if (!serve_embed_inputs(c, input, &o, &e)) return false;
+    json_t *list = json_array();
+    for (size_t i = 0; i < e->n; i++)
+        json_array_append_new(
+            list, json_pack("{si s[o]}", "index", (int)i, "embedding",
+                            serve_embedding_json(&e->embeddings[i], e->hidden, e->hidden, o.normalize, false)));
+    ht_embeddings_free(e);
+    serve_reply_json(c->x, 200, list, SERVE_OPENAI);
+    return true;
+}

@@ -1,0 +1,261 @@
+#include "serve/ollama.h"
+
+#include "base/clock.h"
+#include "serve/capabilities.h"
+#include "serve/sampling.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+const serve_field serve_ollama_fields[] = {{"model", SERVE_USED},
+                                           {"options", SERVE_USED},
+                                           {"format", SERVE_USED},
+                                           {"stream", SERVE_USED},
+                                           {"think", SERVE_USED},
+                                           {"keep_alive", SERVE_USED},
+                                           {"logprobs", SERVE_USED},
+                                           {"shift", SERVE_LACKED},
+                                           {"top_logprobs", SERVE_USED},
+                                           {"debug_render_only", SERVE_LACKED},
+                                           {NULL, SERVE_USED}};
+
+/* Members of `options`, beside those of samplers. */
+static const serve_field option_fields[] = {
+    {"num_predict", SERVE_USED},
+    {"num_ctx", SERVE_USED},
+    {"stop", SERVE_USED},
+    {"penalize_newline", SERVE_USED},
+    {"num_keep", SERVE_NOTED},
+    {"draft_num_predict", SERVE_NOTED},
+    {"num_batch", SERVE_NOTED}, /* about the machine, which the server was told of */
+    {"num_gpu", SERVE_NOTED},
+    {"main_gpu", SERVE_NOTED},
+    {"num_thread", SERVE_NOTED},
+    {"num_gqa", SERVE_NOTED},
+    {"numa", SERVE_NOTED},
+    {"low_vram", SERVE_NOTED},
+    {"f16_kv", SERVE_NOTED},
+    {"use_mmap", SERVE_NOTED},
+    {"use_mlock", SERVE_NOTED},
+    {"logits_all", SERVE_NOTED},
+    {"embedding_only", SERVE_NOTED},
+    {"vocab_only", SERVE_LACKED},
+    {"rope_frequency_base", SERVE_LACKED},
+    {"rope_frequency_scale", SERVE_LACKED},
+    {NULL, SERVE_USED}};
+static const serve_field *const option_tables[] = {option_fields, serve_other_sampler_fields, serve_sampling_fields,
+                                                   NULL};
+
+/* ---- options ---- */
+
+bool serve_ollama_check_options(serve_call *c, const json_t **options) {
+    char unknown[1024] = "", *rest = NULL;
+    *options = NULL;
+    if (!serve_read_object(c->body, "options", options, &c->failure)) return false;
+    if (!*options) return true;
+    if (!serve_fields_check(*options, option_tables, c->server->o.strict_params, unknown, sizeof unknown,
+                            &c->failure) ||
+        !serve_refuse_other_samplers(*options, &c->failure))
+        return false;
+    for (char *one = strtok_r(unknown, ", ", &rest); one; one = strtok_r(NULL, ", ", &rest)) serve_call_ignore(c, one);
+    return true;
+}
+
+/* A context of the client's choice is no more than the model's; less than that saves nothing here, as memory is taken when it is needed. */
+static bool read_context(serve_call *c, const json_t *options) {
+    int64_t context = 1;
+    if (!serve_read_integer(options, "num_ctx", 1, INT64_MAX, &context, &c->failure)) return false;
+    if (context > ht_model_context(c->lease.model)) serve_call_ignore(c, "num_ctx");
+    return true;
+}
+
+/* -1 and -2, and 0, leave the end to the context. */
+static bool read_most(serve_generation *g, const json_t *options) {
+    int64_t most = -1;
+    if (!serve_read_integer(options, "num_predict", -2, INT64_MAX, &most, &g->c->failure)) return false;
+    g->how.max_tokens = most < 1 || most > INT32_MAX ? INT32_MAX : (int32_t)most;
+    return true;
+}
+
+static bool read_options(serve_generation *g) {
+    serve_call *c = g->c;
+    const json_t *options;
+    bool newline = true;
+    if (!serve_ollama_check_options(c, &options) ||
+        !serve_read_flag(options, "penalize_newline", &newline, &c->failure))
+        return false;
+    if (!newline)
+        return serve_fail(&c->failure, 400, "penalize_newline",
+                          "\"penalize_newline\": false is not there: newlines are penalised as other tokens are");
+    if (!serve_read_sampling(g, options, 0.8)) return false;
+    serve_default_filters(g, options, 40, 0.9, 0);
+    return read_context(c, options) && read_most(g, options) &&
+           serve_read_stop(g, json_object_get(options, "stop"), "stop");
+}
+
+/* ---- format, thinking, log-probabilities ---- */
+
+static bool read_format(serve_generation *g) {
+    const json_t *format = serve_member(g->c->body, "format");
+    serve_failure *f = &g->c->failure;
+    if (!format || (json_is_string(format) && !json_string_length(format))) return true;
+    if (json_is_object(format)) return serve_hold_to_schema(g, format, "format");
+    if (!json_is_string(format) || strcmp(json_string_value(format), "json") != 0)
+        return serve_fail(f, 400, "format", "\"format\" is to be \"json\" or a JSON schema");
+    json_t *any = json_pack("{ss}", "type", "object");
+    const bool good = any ? serve_hold_to_schema(g, any, "format") : serve_fail_memory(f);
+    json_decref(any);
+    return good;
+}
+
+static bool read_think(serve_call *c, serve_conversation *k) {
+    static const char *const words[] = {"low", "medium", "high", "max"};
+    const json_t *think = serve_member(c->body, "think");
+    int word = 1;
+    if (!think) return true;
+    if (json_is_string(think)) {
+        if (!serve_read_word(c->body, "think", words, 4, &word, &c->failure)) return false;
+        k->effort = words[word > 2 ? 2 : word];
+    } else if (!json_is_boolean(think)) {
+        return serve_fail(&c->failure, 400, "think",
+                          "\"think\" is to be true, false, \"low\", \"medium\", \"high\" or \"max\"");
+    }
+    k->thinking = json_is_false(think) ? SERVE_THINKING_OFF : SERVE_THINKING_ON;
+    if (k->thinking == SERVE_THINKING_OFF) return true;
+    const serve_capabilities can = serve_capabilities_of(ht_model_tokenizer(c->lease.model));
+    return !can.template || can.thinking
+               ? true
+               : serve_fail(&c->failure, 400, "think",
+                            "\"%.128s\" does not support thinking: its chat template has none", c->lease.name);
+}
+
+static bool read_logprobs(serve_generation *g) {
+    serve_failure *f = &g->c->failure;
+    int64_t top = 0;
+    if (!serve_read_flag(g->c->body, "logprobs", &g->logprobs, f) ||
+        !serve_read_integer(g->c->body, "top_logprobs", 0, 20, &top, f))
+        return false;
+    if (top && !g->logprobs) return serve_fail(f, 400, "top_logprobs", "\"top_logprobs\" goes with \"logprobs\": true");
+    g->top_logprobs = (int32_t)top;
+    return true;
+}
+
+/* ---- how long models stay ---- */
+
+/* Whether a text is a duration such as "5m", "1h30m", "-1" or "0", and whether it is none at all, in *zero. */
+static bool is_duration(const char *text, bool *zero) {
+    static const char *const units[] = {"ns", "us", "µs", "ms", "s", "m", "h"};
+    *zero = true;
+    if (*text == '-' || *text == '+') text++;
+    if (!*text) return false;
+    while (*text) {
+        bool digits = false, unit = false;
+        for (; isdigit((unsigned char)*text) || *text == '.'; text++) {
+            digits = digits || *text != '.';
+            if (*text >= '1' && *text <= '9') *zero = false;
+        }
+        if (!digits) return false;
+        for (size_t i = 0; i < sizeof units / sizeof *units && !unit; i++) {
+            const size_t n = strlen(units[i]);
+            unit = strncmp(text, units[i], n) == 0 && (!text[n] || isdigit((unsigned char)text[n]) || text[n] == '.');
+            if (unit) text += n;
+        }
+        if (!unit && *text) return false;
+    }
+    return true;
+}
+
+bool serve_ollama_read_keep_alive(const json_t *body, bool *unload, serve_failure *f) {
+    const json_t *value = serve_member(body, "keep_alive");
+    *unload = false;
+    if (!value) return true;
+    if (json_is_number(value)) {
+        *unload = !(json_number_value(value) < 0) && !(json_number_value(value) > 0);
+        return true;
+    }
+    if (!json_is_string(value) || !is_duration(json_string_value(value), unload))
+        return serve_fail(
+            f, 400, "keep_alive",
+            "\"keep_alive\" is to be a duration such as \"5m\", or a number of seconds; 0 unloads the model");
+    return true;
+}
+
+/* Whether there is nothing to answer. */
+static bool is_empty(const json_t *body) {
+    const json_t *messages = serve_member(body, "messages");
+    const char *prompt = json_string_value(json_object_get(body, "prompt"));
+    return !json_array_size(messages) && !(prompt && *prompt) && !serve_member(body, "suffix") &&
+           (!messages || json_is_array(messages));
+}
+
+bool serve_ollama_only_unloads(const json_t *body) {
+    bool unload;
+    serve_failure f = {0};
+    return is_empty(body) && serve_ollama_read_keep_alive(body, &unload, &f) && unload;
+}
+
+/* Has a model go once nobody uses it. */
+static bool unload_model(serve_call *c) {
+    serve_model_name m;
+    const char *name = NULL;
+    if (!serve_read_text(c->body, "model", &name, &c->failure)) return false;
+    if (!serve_models_find(c->server->models, name && *name ? name : NULL, &m))
+        return serve_fail(&c->failure, 404, "model", "model \"%.128s\" not found", name);
+    return serve_models_unload(c->server->models, m.model ? m.model : m.alias_of ? m.alias_of : m.name);
+}
+
+bool serve_ollama_answer_loaded(serve_call *c, bool chat) {
+    bool unload;
+    const json_t *options;
+    if (!serve_ollama_read_keep_alive(c->body, &unload, &c->failure) || !serve_ollama_check_options(c, &options) ||
+        (unload && !unload_model(c)))
+        return false;
+    json_t *line = serve_ollama_line(c, chat, "", 0, true);
+    json_object_set_new(line, "done_reason", json_string(unload ? "unload" : "load"));
+    serve_reply_json(c->x, 200, line, SERVE_OLLAMA);
+    return true;
+}
+
+const char *serve_ollama_model_name(const serve_call *c) {
+    const char *asked = json_string_value(json_object_get(c->body, "model"));
+    return asked && *asked ? asked : c->lease.name ? c->lease.name : "";
+}
+
+/* ---- generations ---- */
+
+static void free_extra(void *user) {
+    serve_ollama *o = user;
+    if (!o) return;
+    free(o->prompt.id);
+    free(o);
+}
+
+serve_generation *serve_ollama_generation(serve_call *c, bool chat, serve_conversation *k) {
+    bool unload;
+    serve_generation *g = serve_generation_new(c, &serve_ollama_dialect);
+    serve_ollama *o = g ? calloc(1, sizeof *o) : NULL;
+    if (!g) return NULL;
+    if (!o) {
+        serve_fail_memory(&c->failure);
+        return NULL;
+    }
+    g->extra = o;
+    g->free_extra = free_extra;
+    o->chat = chat;
+    o->model_ready = ht_now_seconds();
+    g->stream = true;
+    if (!serve_read_flag(c->body, "stream", &g->stream, &c->failure) ||
+        !serve_ollama_read_keep_alive(c->body, &unload, &c->failure) || !read_options(g) || !read_logprobs(g) ||
+        !read_think(c, k) || !read_format(g))
+        return NULL;
+    return g;
+}
+
+bool serve_ollama_start(serve_generation *g) {
+    bool unload;
+    if (!serve_ollama_read_keep_alive(g->c->body, &unload, &g->c->failure)) return false;
+    /* Before there is an answer, after which the client may ask whether the model has gone. The lease keeps it until then. */
+    if (unload && !unload_model(g->c)) return false;
+    return serve_generation_start(g);
+}

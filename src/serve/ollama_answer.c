@@ -1,0 +1,139 @@
+/* Answers in Ollama's form: lines of a stream, each a JSON object, or the whole as one. */
+#include "base/clock.h"
+#include "serve/ollama.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- times ---- */
+
+void serve_ollama_time(int64_t seconds, char out[SERVE_OLLAMA_TIME]) {
+    struct timespec t = {.tv_sec = (time_t)seconds};
+    struct tm utc;
+    if (!seconds) clock_gettime(CLOCK_REALTIME, &t);
+    gmtime_r(&t.tv_sec, &utc);
+    const size_t n = strftime(out, SERVE_OLLAMA_TIME, "%Y-%m-%dT%H:%M:%S", &utc);
+    snprintf(out + n, SERVE_OLLAMA_TIME - n, ".%09ldZ", (long)t.tv_nsec);
+}
+
+int64_t serve_ollama_nanoseconds(double seconds) { return seconds > 0 ? (int64_t)(seconds * 1e9) : 0; }
+
+/* ---- lines ---- */
+
+json_t *serve_ollama_line(const serve_call *c, bool chat, const char *text, size_t n, bool done) {
+    char now[SERVE_OLLAMA_TIME];
+    serve_ollama_time(0, now);
+    json_t *line = json_pack("{ss ss}", "model", serve_ollama_model_name(c), "created_at", now);
+    if (chat)
+        json_object_set_new(line, "message", json_pack("{ss ss%}", "role", "assistant", "content", text, n));
+    else
+        json_object_set_new(line, "response", json_stringn(text, n));
+    json_object_set_new(line, "done", json_boolean(done));
+    return line;
+}
+
+static json_t *line_of(const serve_generation *g, const char *text, size_t n, bool done) {
+    const serve_ollama *o = g->extra;
+    return serve_ollama_line(g->c, o->chat, text, n, done);
+}
+
+/* Where a line has its text, beside which thoughts and calls are. */
+static json_t *carrier(const serve_generation *g, json_t *line) {
+    const serve_ollama *o = g->extra;
+    return o->chat ? json_object_get(line, "message") : line;
+}
+
+/* A call with its arguments as an object. */
+static json_t *call_json(const serve_tool_call *call, size_t index) {
+    json_t *arguments = json_loadb(call->arguments.data ? call->arguments.data : "{}",
+                                   call->arguments.data ? call->arguments.len : 2, 0, NULL);
+    if (!json_is_object(arguments)) {
+        json_decref(arguments);
+        arguments = json_object();
+    }
+    return json_pack("{ss s{si ss so}}", "id", call->id, "function", "index", (int)index, "name", call->name,
+                     "arguments", arguments);
+}
+
+/* Moves the log-probabilities that have come into a line. */
+static void set_logprobs(const serve_generation *g, serve_answer *a, json_t *line) {
+    if (!g->logprobs || !json_array_size(a->logprobs)) return;
+    json_object_set(line, "logprobs", a->logprobs);
+    json_decref(a->logprobs);
+    a->logprobs = json_array();
+}
+
+/* The ids of prompt and answer, with which another request goes on; the token that ended the answer is one of them. */
+static json_t *context_json(const serve_generation *g, const serve_answer *a) {
+    const serve_ollama *o = g->extra;
+    json_t *ids = json_array();
+    for (size_t i = 0; i < o->prompt.n; i++) json_array_append_new(ids, json_integer(o->prompt.id[i]));
+    for (size_t i = 0; i < a->n_ids; i++) json_array_append_new(ids, json_integer(a->ids[i]));
+    if (a->metrics.finish == HT_FINISH_STOP && a->metrics.stop_id >= 0)
+        json_array_append_new(ids, json_integer(a->metrics.stop_id));
+    return ids;
+}
+
+static void set_end(const serve_generation *g, const serve_answer *a, json_t *line) {
+    const serve_ollama *o = g->extra;
+    const serve_usage u = serve_answer_usage(a);
+    const ht_metrics *m = &a->metrics;
+    json_object_set_new(line, "done_reason", json_string(m->finish == HT_FINISH_LENGTH ? "length" : "stop"));
+    if (o->gives_context) json_object_set_new(line, "context", context_json(g, a));
+    json_object_set_new(line, "total_duration", json_integer(serve_ollama_nanoseconds(ht_now_seconds() - g->c->begin)));
+    json_object_set_new(line, "load_duration", json_integer(serve_ollama_nanoseconds(o->model_ready - g->c->begin)));
+    json_object_set_new(line, "prompt_eval_count", json_integer(u.prompt));
+    json_object_set_new(line, "prompt_eval_duration", json_integer(serve_ollama_nanoseconds(m->prefill_seconds)));
+    json_object_set_new(line, "eval_count", json_integer(u.generated));
+    json_object_set_new(line, "eval_duration", json_integer(serve_ollama_nanoseconds(m->decode_seconds)));
+}
+
+/* ---- whole answers ---- */
+
+static json_t *reply(serve_generation *g) {
+    serve_answer *a = &g->answer[0];
+    json_t *line = line_of(g, a->text.data ? a->text.data : "", a->text.len, true), *to = carrier(g, line);
+    if (a->thoughts.len) json_object_set_new(to, "thinking", serve_text_json(&a->thoughts));
+    if (a->n_calls) {
+        json_t *calls = json_array();
+        for (size_t i = 0; i < a->n_calls; i++) json_array_append_new(calls, call_json(&a->call[i], i));
+        json_object_set_new(to, "tool_calls", calls);
+    }
+    set_logprobs(g, a, line);
+    set_end(g, a, line);
+    return line;
+}
+
+/* ---- streams ---- */
+
+static void piece(serve_generation *g, serve_answer *a, const serve_piece *p) {
+    const bool text = p->part == SERVE_TEXT;
+    if (p->part == SERVE_CALL_BEGIN || p->part == SERVE_CALL_ARGUMENTS) return; /* calls are sent whole */
+    json_t *line = line_of(g, text ? p->text : "", text ? p->n : 0, false), *to = carrier(g, line);
+    if (p->part == SERVE_THOUGHT) json_object_set_new(to, "thinking", json_stringn(p->text, p->n));
+    if (p->part == SERVE_CALL_END && a->n_calls)
+        json_object_set_new(to, "tool_calls", json_pack("[o]", call_json(&a->call[a->n_calls - 1], a->n_calls - 1)));
+    if (text) set_logprobs(g, a, line);
+    serve_send_line(g, line);
+}
+
+static void answer_end(serve_generation *g, serve_answer *a) {
+    json_t *line = line_of(g, "", 0, true);
+    set_logprobs(g, a, line);
+    set_end(g, a, line);
+    serve_send_line(g, line);
+}
+
+static void end(serve_generation *g) { (void)g; }
+
+static void fail(serve_generation *g, const serve_failure *f) {
+    serve_send_line(g, serve_failure_json(f, SERVE_OLLAMA, http_exchange_id(g->c->x)));
+}
+
+const serve_dialect serve_ollama_dialect = {.stream_type = "application/x-ndjson",
+                                            .piece = piece,
+                                            .answer_end = answer_end,
+                                            .end = end,
+                                            .fail = fail,
+                                            .reply = reply};

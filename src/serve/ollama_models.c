@@ -1,0 +1,245 @@
+/* Models in Ollama's form: lists of them, what each is, and what clients may not do to them. */
+#include "serve/capabilities.h"
+#include "serve/details.h"
+#include "serve/ollama.h"
+
+#include <openssl/evp.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- details ---- */
+
+static void parameter_size(int64_t n, char *out, size_t room) {
+    static const struct {
+        double unit;
+        char letter;
+    } units[] = {{1e12, 'T'}, {1e9, 'B'}, {1e6, 'M'}, {1e3, 'K'}};
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        if ((double)n >= units[i].unit) {
+            snprintf(out, room, "%.1f%c", (double)n / units[i].unit, units[i].letter);
+            return;
+        }
+    snprintf(out, room, "%lld", (long long)n);
+}
+
+static json_t *details_json(const serve_model_name *m, const serve_details *d) {
+    char size[32];
+    parameter_size(d->n_parameters, size, sizeof size);
+    return json_pack("{ss ss ss s[s] ss ss}", "parent_model",
+                     m->model      ? m->model
+                     : m->alias_of ? m->alias_of
+                                   : "",
+                     "format", d->format, "family", d->architecture, "families", d->architecture, "parameter_size",
+                     size, "quantization_level", d->quantization);
+}
+
+/* A name with a tag, which Ollama's clients take all names to have. */
+static void tagged(const char *name, char *out, size_t room) {
+    const char *slash = strrchr(name, '/');
+    snprintf(out, room, "%s%s", name, strchr(slash ? slash : name, ':') ? "" : ":latest");
+}
+
+/* Tells one state of a model from another, as a digest of the name, the size and the time of change. Of all weights it would take minutes. */
+static void digest(const serve_model_name *m, const serve_details *d, char out[65]) {
+    char text[512];
+    unsigned char sum[EVP_MAX_MD_SIZE];
+    unsigned n = 0;
+    const int length = snprintf(text, sizeof text, "%lld %lld %.400s", (long long)d->file_bytes, (long long)m->created,
+                                m->alias_of ? m->alias_of : m->name);
+    memset(sum, 0, sizeof sum);
+    (void)EVP_Digest(text, (size_t)length, sum, &n, EVP_sha256(), NULL);
+    for (int i = 0; i < 32; i++) snprintf(out + 2 * i, 3, "%02x", sum[i]);
+}
+
+/* What both lists have in common. */
+static json_t *model_json(const serve_model_name *m, const serve_details *d, int64_t bytes) {
+    char name[512], sum[65];
+    tagged(m->name, name, sizeof name);
+    digest(m, d, sum);
+    return json_pack("{ss ss sI ss so}", "name", name, "model", name, "size", (json_int_t)bytes, "digest", sum,
+                     "details", details_json(m, d));
+}
+
+/* ---- lists ---- */
+
+bool serve_ollama_tags(serve_call *c) {
+    json_t *models = json_array();
+    serve_model_name m;
+    for (size_t i = 0; serve_models_name(c->server->models, i, &m); i++) {
+        char changed[SERVE_OLLAMA_TIME];
+        const serve_details d = serve_details_of(c->server, &m);
+        serve_ollama_time(m.created, changed);
+        json_t *one = model_json(&m, &d, d.file_bytes);
+        json_object_set_new(one, "modified_at", json_string(changed));
+        json_array_append_new(models, one);
+    }
+    serve_reply_json(c->x, 200, json_pack("{so}", "models", models), SERVE_OLLAMA);
+    return true;
+}
+
+bool serve_ollama_running(serve_call *c) {
+    json_t *models = json_array();
+    serve_model_name m;
+    for (size_t i = 0; serve_models_name(c->server->models, i, &m); i++) {
+        if (!m.loaded || m.alias_of || m.model) continue;
+        const serve_details d = serve_details_of(c->server, &m);
+        json_t *one = model_json(&m, &d, (int64_t)m.bytes);
+        /* Models stay until another needs their memory, or they are told to go: no time is known. */
+        json_object_set_new(one, "expires_at", json_string("9999-12-31T23:59:59Z"));
+        json_object_set_new(one, "size_vram", json_integer(0));
+        json_object_set_new(one, "context_length", json_integer(d.context));
+        json_array_append_new(models, one);
+    }
+    serve_reply_json(c->x, 200, json_pack("{so}", "models", models), SERVE_OLLAMA);
+    return true;
+}
+
+/* ---- one model ---- */
+
+static const serve_field show_fields[] = {
+    {"model", SERVE_USED},      {"name", SERVE_USED},      {"verbose", SERVE_USED}, {"system", SERVE_LACKED},
+    {"template", SERVE_LACKED}, {"options", SERVE_LACKED}, {NULL, SERVE_USED}};
+const serve_field *const serve_ollama_show_fields[] = {show_fields, NULL};
+
+/* The model that the body names, by the present name of the member or the one before. */
+static bool find_model(serve_call *c, serve_model_name *m) {
+    const char *name = NULL;
+    if (!serve_read_text(c->body, "name", &name, &c->failure) || !serve_read_text(c->body, "model", &name, &c->failure))
+        return false;
+    if (!name || !*name) return serve_fail(&c->failure, 400, "model", "\"model\" is to be the name of a model");
+    return serve_models_find(c->server->models, name, m)
+               ? true
+               : serve_fail(&c->failure, 404, "model", "model \"%.128s\" not found", name);
+}
+
+static void set_number(json_t *to, const char *group, const char *key, int64_t value) {
+    char name[160];
+    snprintf(name, sizeof name, "%.64s.%s", group, key);
+    if (value > 0) json_object_set_new(to, name, json_integer(value));
+}
+
+static void set_tokens(json_t *to, const ht_tokenizer *t, bool verbose) {
+    if (!t) return;
+    json_t *tokens = verbose ? json_array() : json_null();
+    for (int32_t i = 0; verbose && i < ht_tokenizer_vocab_size(t); i++)
+        json_array_append_new(tokens, json_string(ht_tokenizer_piece(t, i)));
+    json_object_set_new(to, "tokenizer.ggml.tokens", tokens);
+    if (ht_tokenizer_bos(t) >= 0)
+        json_object_set_new(to, "tokenizer.ggml.bos_token_id", json_integer(ht_tokenizer_bos(t)));
+    if (ht_tokenizer_eos(t) >= 0)
+        json_object_set_new(to, "tokenizer.ggml.eos_token_id", json_integer(ht_tokenizer_eos(t)));
+}
+
+/* The facts of a checkpoint by the names of GGUF's metadata, whatever its format. */
+static json_t *info_json(const ht_model_info *info, const ht_tokenizer *t, bool verbose) {
+    const char *arch = info->architecture;
+    json_t *out =
+        json_pack("{ss sI}", "general.architecture", arch, "general.parameter_count", (json_int_t)info->n_parameters);
+    if (*info->name) json_object_set_new(out, "general.name", json_string(info->name));
+    set_number(out, arch, "context_length", info->context);
+    set_number(out, arch, "embedding_length", info->hidden);
+    set_number(out, arch, "block_count", info->n_layers);
+    set_number(out, arch, "feed_forward_length", info->feed_forward);
+    set_number(out, arch, "vocab_size", info->vocab);
+    set_number(out, arch, "attention.head_count", info->n_heads);
+    set_number(out, arch, "attention.head_count_kv", info->n_kv_heads);
+    set_number(out, arch, "attention.key_length", info->head_dim);
+    set_number(out, arch, "attention.sliding_window", info->sliding_window);
+    set_number(out, arch, "expert_count", info->n_experts);
+    set_number(out, arch, "expert_used_count", info->n_experts_used);
+    set_tokens(out, t, verbose);
+    return out;
+}
+
+static json_t *capabilities_json(const ht_tokenizer *t) {
+    const serve_capabilities can = serve_capabilities_of(t);
+    json_t *list = json_pack("[s]", "completion");
+    if (can.tools) json_array_append_new(list, json_string("tools"));
+    if (can.thinking) json_array_append_new(list, json_string("thinking"));
+    if (can.insert) json_array_append_new(list, json_string("insert"));
+    json_array_append_new(list, json_string("embedding"));
+    return list;
+}
+
+/* Lines of a Modelfile's parameters: what the server was told to do by default. */
+static void write_parameters(const serve_options *o, const char *before, ht_text *out) {
+    const ht_sampler_options *s = &o->sampler;
+    if (o->sampler_given) ht_text_printf(out, "%stemperature %g\n", before, (double)s->temperature);
+    if (s->top_k) ht_text_printf(out, "%stop_k %d\n", before, (int)s->top_k);
+    if (s->top_p > 0) ht_text_printf(out, "%stop_p %g\n", before, (double)s->top_p);
+    if (s->min_p > 0) ht_text_printf(out, "%smin_p %g\n", before, (double)s->min_p);
+    if (s->repeat_penalty > 0 && (s->repeat_penalty > 1 || s->repeat_penalty < 1))
+        ht_text_printf(out, "%srepeat_penalty %g\n", before, (double)s->repeat_penalty);
+}
+
+static json_t *show_json(serve_call *c, const serve_model_name *m, const ht_model_info *info, const ht_tokenizer *t,
+                         bool verbose) {
+    ht_text parameters = {0}, file = {0};
+    char changed[SERVE_OLLAMA_TIME];
+    const char *own = t ? ht_tokenizer_chat_template(t) : NULL;
+    const serve_details d = serve_details_of(c->server, m);
+    write_parameters(&c->server->o, "", &parameters);
+    ht_text_printf(&file, "# Written by the server for clients that show it.\nFROM %s\n",
+                   m->model ? m->model : m->name);
+    if (m->model) ht_text_printf(&file, "ADAPTER %s\n", m->name);
+    if (own) {
+        ht_text_append_str(&file, "TEMPLATE \"\"\"");
+        ht_text_append_str(&file, own);
+        ht_text_append_str(&file, "\"\"\"\n");
+    }
+    write_parameters(&c->server->o, "PARAMETER ", &file);
+    serve_ollama_time(m->created, changed);
+    json_t *out = parameters.failed || file.failed
+                      ? NULL
+                      : json_pack("{so so ss so so so ss}", "modelfile", serve_text_json(&file), "parameters",
+                                  serve_text_json(&parameters), "template", own ? own : "", "details",
+                                  details_json(m, &d), "model_info", info_json(info, t, verbose), "capabilities",
+                                  capabilities_json(t), "modified_at", changed);
+    ht_text_discard(&parameters);
+    ht_text_discard(&file);
+    return out;
+}
+
+bool serve_ollama_show(serve_call *c) {
+    serve_model_name m, model;
+    bool verbose = false;
+    ht_model_info *info;
+    ht_tokenizer *t = NULL;
+    ht_error err = {0};
+    if (!find_model(c, &m) || !serve_read_flag(c->body, "verbose", &verbose, &c->failure)) return false;
+    model = m;
+    if (m.model && !serve_models_find(c->server->models, m.model, &model)) model = m;
+    const ht_status status = ht_model_info_read(model.path, &info, &err);
+    if (status) return serve_fail(&c->failure, 500, NULL, "%s", err.message);
+    (void)ht_tokenizer_load(model.path, &t, NULL); /* a model without one takes ids alone */
+    serve_reply_json(c->x, 200, show_json(c, &m, info, t, verbose), SERVE_OLLAMA);
+    ht_tokenizer_free(t);
+    ht_model_info_free(info);
+    return true;
+}
+
+/* ---- what is done elsewhere ---- */
+
+bool serve_ollama_pull(serve_call *c) {
+    serve_model_name m;
+    const char *name = NULL;
+    if (!serve_read_text(c->body, "name", &name, &c->failure) || !serve_read_text(c->body, "model", &name, &c->failure))
+        return false;
+    if (!name || !*name) return serve_fail(&c->failure, 400, "model", "\"model\" is to be the name of a model");
+    if (!serve_models_find(c->server->models, name, &m))
+        return serve_fail(&c->failure, 501, "model",
+                          "\"%.128s\" is not there, and the server fetches no models: run `hearth pull %.128s` on its "
+                          "machine, and start it again with that model",
+                          name, name);
+    serve_reply_json(c->x, 200, json_pack("{ss}", "status", "success"), SERVE_OLLAMA);
+    return true;
+}
+
+bool serve_ollama_manage(serve_call *c) {
+    const char *path = c->route->path;
+    const char *how = strcmp(path, "/api/delete") == 0 ? "run `hearth rm` on its machine"
+                      : strcmp(path, "/api/copy") == 0 ? "start it with --alias NAME=MODEL for another name of a model"
+                      : strcmp(path, "/api/push") == 0 ? "checkpoints are published with the tools of their hub"
+                                                       : "start it with another model, or with --adapter";
+    return serve_fail(&c->failure, 501, NULL, "the server does not change its models by %.64s: %s", path, how);
+}

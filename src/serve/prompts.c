@@ -1,0 +1,82 @@
+#include "serve/prompts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool serve_encode_text(serve_call *c, const char *text, bool begins, const char *member, int32_t **ids, size_t *n) {
+    ht_error err = {0};
+    const ht_tokenizer *t = ht_model_tokenizer(c->lease.model);
+    const unsigned flags = HT_ENCODE_PARSE_SPECIAL | (begins ? HT_ENCODE_ADD_SPECIAL : 0u);
+    if (!t) return serve_fail(&c->failure, 400, member, "the model has no tokenizer: give it token ids");
+    const ht_status status = ht_tokenizer_encode(t, text, strlen(text), flags, ids, n, &err);
+    return status ? serve_fail_as(&c->failure, status, &err) : true;
+}
+
+/* ---- ids that are put together ---- */
+
+bool serve_ids_append(serve_ids *to, const int32_t *ids, size_t n, serve_failure *f) {
+    if (n > to->capacity - to->n) {
+        enum { FEWEST = 64 };
+        if (n > SIZE_MAX / sizeof *to->id / 4 - to->n) return serve_fail_memory(f);
+        const size_t capacity = 2 * (to->n + n) + FEWEST;
+        int32_t *larger = realloc(to->id, capacity * sizeof *larger);
+        if (!larger) return serve_fail_memory(f);
+        to->id = larger;
+        to->capacity = capacity;
+    }
+    if (n) memcpy(to->id + to->n, ids, n * sizeof *ids);
+    to->n += n;
+    return true;
+}
+
+bool serve_ids_append_text(serve_call *c, serve_ids *to, const char *text, bool special, const char *member) {
+    ht_error err = {0};
+    int32_t *ids = NULL;
+    size_t n = 0;
+    const ht_tokenizer *t = ht_model_tokenizer(c->lease.model);
+    if (!t) return serve_fail(&c->failure, 400, member, "the model has no tokenizer: give it token ids");
+    const ht_status status =
+        ht_tokenizer_encode(t, text, strlen(text), special ? HT_ENCODE_PARSE_SPECIAL : 0, &ids, &n, &err);
+    const bool good = status ? serve_fail_as(&c->failure, status, &err) : serve_ids_append(to, ids, n, &c->failure);
+    ht_ids_free(ids);
+    return good;
+}
+
+/* ---- prompts of requests ---- */
+
+static bool append_id(serve_call *c, serve_ids *to, const json_t *value, const char *member) {
+    const json_int_t id = json_integer_value(value);
+    const int32_t vocab = ht_model_vocab_size(c->lease.model);
+    if (!json_is_integer(value))
+        return serve_fail(&c->failure, 400, member, "\"%s\" is to be a text, token ids, or a list of these", member);
+    if (id < 0 || id >= vocab)
+        return serve_fail(&c->failure, 400, member, "\"%s\": %lld is no token of the model, which has %d", member,
+                          (long long)id, (int)vocab);
+    return serve_ids_append(to, &(int32_t){(int32_t)id}, 1, &c->failure);
+}
+
+static bool append_text(serve_call *c, serve_ids *to, const char *text, const char *member) {
+    int32_t *ids = NULL;
+    size_t n = 0;
+    /* What comes first has the special tokens that begin a sequence. */
+    const bool good =
+        serve_encode_text(c, text, to->n == 0, member, &ids, &n) && serve_ids_append(to, ids, n, &c->failure);
+    ht_ids_free(ids);
+    return good;
+}
+
+bool serve_read_prompt(serve_call *c, const json_t *value, const char *member, serve_prompt *out) {
+    const bool list = json_is_array(value);
+    const size_t n = list ? json_array_size(value) : 1;
+    serve_ids ids = {0};
+    bool good = true;
+    for (size_t i = 0; good && i < n; i++) {
+        const json_t *item = list ? json_array_get(value, i) : value;
+        good = json_is_string(item) ? append_text(c, &ids, json_string_value(item), member)
+                                    : append_id(c, &ids, list ? item : NULL, member);
+    }
+    out->ids = ids.id;
+    out->n_ids = ids.n;
+    if (!good) return false;
+    return ids.n ? true : serve_fail(&c->failure, 400, member, "\"%s\" has no tokens", member);
+}

@@ -1,0 +1,23 @@
+/* Prompts of text completions: texts and token ids of requests, as ids. */
+#ifndef HT_SERVE_PROMPTS_H
+#define HT_SERVE_PROMPTS_H
+
+#include "serve/generation.h"
+
+/* Ids of a text, special ones that it spells included, at the beginning of a sequence or in the middle of one. The caller frees *ids with
+ * ht_ids_free. False: with a failure that names the member. */
+bool serve_encode_text(serve_call *c, const char *text, bool begins, const char *member, int32_t **ids, size_t *n);
+/* A prompt that is a text, a list of token ids, or a list of texts and ids one after the other; one without tokens is refused. */
+bool serve_read_prompt(serve_call *c, const json_t *value, const char *member, serve_prompt *out);
+
+/* Ids that are put together. Zero-initialised: none. */
+typedef struct serve_ids {
+    int32_t *id; /* freed with free, as ht_ids_free does */
+    size_t n, capacity;
+} serve_ids;
+
+bool serve_ids_append(serve_ids *to, const int32_t *ids, size_t n, serve_failure *f);
+/* The ids of a text in the middle of a sequence; special tokens that it spells are text unless `special` is set. */
+bool serve_ids_append_text(serve_call *c, serve_ids *to, const char *text, bool special, const char *member);
+
+#endif

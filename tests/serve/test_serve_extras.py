@@ -1,0 +1,221 @@
+"""llama-server's endpoints of `hearth serve`: completions in its form, gaps, embeddings, slots and their files."""
+
+import pathlib
+import tempfile
+import unittest
+
+from serve_support import TINY, Server, variant
+
+LONG = "hello the world or hell " * 40
+
+
+class Completions(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server(TINY)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.stop()
+
+    def complete(self, **body):
+        return self.server.post("/completion", **{"prompt": "hello", "n_predict": 6, "seed": 4, **body})
+
+    def refused(self, reply, status, *says):
+        self.assertEqual(reply.status, status, reply.data)
+        for text in says:
+            self.assertIn(text, reply.json["error"]["message"])
+
+    def test_whole(self):
+        reply = self.complete(return_tokens=True, n_probs=2).json
+        self.assertEqual((reply["stop"], reply["stop_type"], reply["stopping_word"]), (True, "limit", ""))
+        self.assertEqual(reply["tokens_predicted"], 6)
+        self.assertEqual(len(reply["tokens"]), 6)
+        self.assertEqual(reply["prompt"], "hello")
+        self.assertEqual(reply["timings"]["predicted_n"], 6)
+        self.assertEqual(reply["timings"]["prompt_n"] + reply["timings"]["cache_n"], reply["tokens_evaluated"])
+        self.assertEqual(reply["generation_settings"]["n_predict"], 6)
+        self.assertEqual(len(reply["completion_probabilities"]), 6)
+        self.assertEqual(len(reply["completion_probabilities"][0]["top_logprobs"]), 2)
+        self.assertEqual(self.server.post("/completions", prompt="hello", n_predict=6, seed=4).json["content"], reply["content"])
+
+    def test_stream(self):
+        whole, stream = self.complete().json, self.complete(stream=True)
+        *pieces, last = stream.events
+        self.assertTrue(all(not piece["stop"] for piece in pieces))
+        self.assertTrue(last["stop"])
+        self.assertEqual("".join(piece["content"] for piece in stream.events), whole["content"])
+        self.assertEqual(last["tokens_predicted"], whole["tokens_predicted"])
+
+    def test_stop(self):
+        text = self.complete(n_predict=20).json["content"]
+        reply = self.complete(n_predict=20, stop=["never there", text[4:6]]).json
+        self.assertEqual((reply["stop_type"], reply["stopping_word"]), ("word", text[4:6]))
+        self.assertEqual(reply["content"], text[: text.index(text[4:6])])
+
+    def test_prompts(self):
+        ids = self.server.post("/tokenize", content="hello world").json["tokens"]
+        self.assertEqual(self.complete(prompt=ids).json["prompt"], "hello world")
+        self.assertEqual(self.complete(prompt=[ids[0], " world"]).json["content"], self.complete(prompt=ids).json["content"])
+        several = self.complete(prompt=["hello", ids]).json
+        self.assertEqual([one["index"] for one in several], [0, 1])
+        self.assertEqual(several[1]["content"], self.complete(prompt=ids).json["content"])
+        self.assertEqual(len(self.complete(n=3).json), 3)
+        for prompt in ("", [], {}, [-1], [1 << 31], [[]], [1.5], None, 7, [1, {}], [["a", None]]):
+            self.refused(self.complete(prompt=prompt), 400, "prompt")
+
+    def test_samplers_and_biases(self):
+        greedy = self.complete(temperature=0).json["content"]
+        self.assertEqual(self.complete(samplers=["top_k"], top_k=1).json["content"], greedy)
+        settings = self.complete(samplers=["min_p", "dry", "temperature"]).json["generation_settings"]
+        self.assertEqual(settings["samplers"], ["min_p", "temperature"])
+        self.assertEqual(settings["top_k"], 0)
+        token = self.complete(temperature=0, return_tokens=True).json["tokens"][0]
+        for bias in ([[token, False]], [[token, -1e9]], {str(token): -100}):
+            reply = self.complete(temperature=0, logit_bias=bias, return_tokens=True).json
+            self.assertNotEqual(reply["tokens"][0], token)
+        for bias in ([[1 << 40, 1]], [[-1, 1]], [[1]], [5], [[1, "x"]], "x"):
+            self.refused(self.complete(logit_bias=bias), 400, "logit_bias")
+        for samplers in (["made_up"], "kpt", [3], ["top_k", "top_k"]):
+            self.refused(self.complete(samplers=samplers), 400, "samplers")
+
+    def test_numbers_that_are_wrong(self):
+        for name, value in [
+            ("n_predict", -2), ("n", 0), ("n", 1 << 40), ("n", -1), ("n_discard", -1), ("n_keep", -9), ("n_probs", -1),
+            ("n_probs", 1 << 33), ("temperature", -1), ("top_k", -5), ("seed", 1.5), ("repeat_last_n", -4),
+            ("t_max_predict_ms", 10), ("xtc_probability", 0.5), ("mirostat", 2),
+        ]:  # fmt: skip
+            self.refused(self.complete(**{name: value}), 400, name)
+        for name in ("lora", "image_data", "response_fields"):
+            self.refused(self.complete(**{name: [1]}), 400, name)
+        everything = {"typical_p": 1, "mirostat": 0, "dry_multiplier": 0, "xtc_probability": 0, "top_n_sigma": -1, "lora": []}
+        self.assertEqual(self.complete(**everything).status, 200)
+        self.assertEqual(self.complete(n_predict=0).json["tokens_predicted"], 0)
+        self.refused(self.server.ask("POST", "/completion", {}), 400, "prompt")
+
+    def test_structure(self):
+        self.assertIn(self.complete(grammar='root ::= "yes" | "no"').json["content"], ("yes", "no"))
+        self.refused(self.complete(grammar="root ::= ("), 400, "grammar")
+
+    def test_properties(self):
+        props = self.server.get("/props").json
+        self.assertEqual(props["total_slots"], 16)
+        self.assertEqual(props["default_generation_settings"]["n_ctx"], 1 << 20)
+        self.assertEqual(props["bos_token"], "<|im_start|>")
+        self.assertEqual(self.server.post("/props", chat_template="x").status, 501)
+        slots = self.server.get("/slots").json
+        self.assertEqual([slot["id"] for slot in slots], list(range(16)))
+        self.assertFalse(any(slot["is_processing"] for slot in slots))
+        self.assertEqual(self.server.get("/slots?fail_on_no_slot=1").status, 200)
+        self.assertEqual(self.server.get("/lora-adapters").json, [])
+        self.refused(self.server.ask("POST", "/lora-adapters", [{"id": 0, "scale": 0}]), 501, "--adapter")
+
+    def test_embeddings(self):
+        (one,) = self.server.post("/embedding", content="hello").json
+        self.assertAlmostEqual(sum(x * x for x in one["embedding"][0]), 1, places=4)
+        two = self.server.post("/embeddings", input=["hello", [4, 5]], embd_normalize=-1)
+        self.assertEqual(two.status, 400)
+        two = self.server.post("/embeddings", input=["hello", "world"], embd_normalize=-1).json
+        self.assertEqual([entry["index"] for entry in two], [0, 1])
+        self.refused(self.server.post("/embedding"), 400, "content")
+        self.refused(self.server.post("/embedding", content="x", embd_normalize=5), 400, "embd_normalize")
+
+    def test_gaps_need_marks(self):
+        self.refused(self.server.post("/infill", input_prefix="a", input_suffix="b"), 400, "insert")
+        self.refused(self.server.post("/infill", input_prefix="a"), 400, "input_suffix")
+
+    def test_slots_need_a_directory(self):
+        self.refused(self.server.post("/slots/0?action=save", filename="a"), 501, "--slots-directory")
+
+
+class Gaps(unittest.TestCase):
+    def setUp(self):
+        marks = ["<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", "<|repo_name|>", "<|file_sep|>"]
+        self.server = Server(variant("gaps.gguf", special=marks))
+
+    def tearDown(self):
+        self.server.stop()
+
+    def test_marks(self):
+        body = {"input_prefix": "ab", "input_suffix": "yz", "n_predict": 2, "seed": 1}
+        self.assertEqual(
+            self.server.post("/infill", **body).json["prompt"], "<|fim_prefix|>ab<|fim_suffix|>yz<|fim_middle|>"
+        )
+        extra = [{"filename": "f.c", "text": "int f;"}]
+        self.assertEqual(
+            self.server.post("/infill", prompt="c", input_extra=extra, **body).json["prompt"],
+            "<|repo_name|>project\n<|file_sep|>f.c\nint f;<|file_sep|>filename\n"
+            "<|fim_prefix|>abc<|fim_suffix|>yz<|fim_middle|>",
+        )
+        # A mark that the text spells is text.
+        spelt = self.server.post("/infill", **{**body, "input_prefix": "<|fim_middle|>"}).json
+        self.assertGreater(spelt["tokens_evaluated"], 7)
+        self.assertEqual(self.server.post("/infill", input_extra=[{}], **body).status, 400)
+        reply = self.server.post("/api/generate", model="gaps", prompt="ab", suffix="yz", stream=False, options={"num_predict": 2})
+        self.assertEqual(reply.json["prompt_eval_count"], 7)
+        self.assertIn("insert", self.server.post("/api/show", model="gaps").json["capabilities"])
+
+
+class Slots(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp())
+        self.server = Server(TINY, "--slots-directory", self.folder)
+
+    def tearDown(self):
+        self.server.stop()
+
+    def act(self, action, name, slot="0"):
+        return self.server.post(f"/slots/{slot}?action={action}", filename=name)
+
+    def cached(self):
+        return self.server.post("/completion", prompt=LONG, n_predict=4, seed=1).json["timings"]["cache_n"]
+
+    def restart(self):
+        self.server.stop()
+        self.server = Server(TINY, "--slots-directory", self.folder)
+
+    def test_what_is_saved_comes_back(self):
+        self.assertEqual(self.cached(), 0)
+        saved = self.act("save", "state.bin").json
+        self.assertGreater(saved["n_saved"], 256)
+        self.assertEqual(saved["n_written"], (self.folder / "state.bin").stat().st_size)
+        self.restart()
+        self.assertEqual(self.act("restore", "state.bin").json["n_restored"], saved["n_saved"])
+        self.assertGreater(self.cached(), 256)
+
+    def test_empty(self):
+        self.assertEqual(self.act("save", "empty").json["n_saved"], 0)
+        self.assertEqual(self.act("restore", "empty").json["n_restored"], 0)
+        self.assertEqual(self.cached(), 0)
+
+    def test_names(self):
+        for name in ("", ".", "..", ".hidden", "a/b", "../a", "/etc/passwd", "a\nb", "x" * 256, None, 3):
+            self.assertEqual(self.act("save", name).status, 400, name)
+        self.assertEqual(list(self.folder.iterdir()), [])
+        (self.folder / "link").symlink_to(self.folder / "target")
+        for action in ("save", "restore"):
+            self.assertEqual(self.act(action, "link").status, 400)
+        self.assertEqual(self.act("restore", "missing").status, 404)
+        for slot in ("-1", "16", "x", "", "0x1", "99999999999999999999"):
+            self.assertIn(self.act("save", "a", slot).status, (400, 404), slot)
+        self.assertEqual(self.act("explode", "a").status, 400)
+        self.assertEqual(self.act("erase", "a").status, 501)
+
+    def test_damage(self):
+        self.cached()
+        self.act("save", "good")
+        data = (self.folder / "good").read_bytes()
+        self.restart()
+        cuts = [data[:n] for n in (0, 7, 31, len(data) // 2, len(data) - 1)]
+        flips = [data[:n] + bytes([data[n] ^ 0x80]) + data[n + 1 :] for n in range(0, len(data), max(1, len(data) // 60))]
+        for damaged in cuts + flips + [b"x" * 4096]:
+            (self.folder / "bad").write_bytes(damaged)
+            reply = self.act("restore", "bad")
+            self.assertEqual(reply.status, 400, reply.data)
+            self.assertNotIn(str(self.folder), reply.json["error"]["message"])
+        self.assertEqual(self.cached(), 0)
+        self.assertEqual(self.act("restore", "good").status, 200)
+
+
+if __name__ == "__main__":
+    unittest.main()
