@@ -80,10 +80,19 @@ serve_generation *serve_generation_new(serve_call *c, const serve_dialect *diale
 }
 
 bool serve_generation_prompts(serve_generation *g, size_t n) {
-    g->prompt = calloc(n, sizeof *g->prompt);
-    g->ticket = calloc(n, sizeof *g->ticket);
-    g->n_prompts = g->prompt && g->ticket ? n : 0;
-    return g->n_prompts ? true : serve_fail_memory(&g->c->failure);
+    serve_prompt *prompt = calloc(n, sizeof *prompt);
+    ht_ticket *ticket = calloc(n, sizeof *ticket);
+    if (!prompt || !ticket) {
+        free(prompt);
+        free(ticket);
+        return serve_fail_memory(&g->c->failure);
+    }
+    pthread_mutex_lock(&g->ticket_lock); /* who has gone looks for tickets already */
+    g->prompt = prompt;
+    g->ticket = ticket;
+    g->n_prompts = n;
+    pthread_mutex_unlock(&g->ticket_lock);
+    return true;
 }
 
 /* ---- what is sent ---- */

@@ -106,9 +106,9 @@ struct serve_generation {
     bool streaming;
     double first_piece; /* seconds on the clock of ht_now_seconds; 0: none yet */
 
-    ht_cancel cancel; /* of calls of the library that wait */
-    pthread_mutex_t ticket_lock;
-    ht_ticket *ticket; /* [n_prompts]; 0: not submitted */
+    ht_cancel cancel;            /* of calls of the library that wait */
+    pthread_mutex_t ticket_lock; /* of the tickets and their number */
+    ht_ticket *ticket;           /* [n_prompts]; 0: not submitted */
 };
 
 /* The call's generation, to be filled in; NULL, with a failure in the call, when memory ran out. */
