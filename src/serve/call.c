@@ -173,7 +173,7 @@ void serve_call_ignore(serve_call *c, const char *what) {
     (void)http_exchange_field(c->x, "X-Ignored", name);
     if (!c->server->o.warn || !is_new(c->server, what)) return;
     char sentence[256];
-    snprintf(sentence, sizeof sentence, "%s: \"%.64s\" is not known and was ignored", c->route->path, what);
+    snprintf(sentence, sizeof sentence, "%s: \"%.64s\" has no effect here, and was ignored", c->route->path, what);
     ht_utf8_trim(sentence);
     c->server->o.warn(sentence, c->server->o.log_user);
 }
