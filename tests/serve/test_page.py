@@ -65,9 +65,9 @@ class PageTest(ServeTest):
         page.click("#settings")
         for name, value in values.items():
             page.type(f"#settings-dialog [name={name}]", str(value))
-        page.evaluate("window.dialogClosed = new Promise(done => document.querySelector('#settings-dialog').addEventListener('close', () => done(1), {once: true})); 0")
+        page.evaluate("window.closed = new Promise(done => document.querySelector('#settings-dialog').addEventListener('close', () => done(1), {once: true})); 0")
         page.click("#settings-dialog button.main")
-        page.evaluate("dialogClosed")
+        page.evaluate("closed")
 
     def kept(self, page):
         return page.evaluate("Object.keys(localStorage).filter(k => k.startsWith('hearth.conversation.')).map(k => JSON.parse(localStorage[k]))")
