@@ -265,6 +265,7 @@ class Chat(PageTest):
     def test_a_failure_is_told_and_tried_again(self):
         page = self.open(expected=["400"])
         self.set(page, max_tokens=1)
+        page.evaluate("new Promise(done => setTimeout(done, 1000))")  # the dialog's last event has come
         page.evaluate("settings.temperature = -1; 0")
         self.say(page, "Hello")
         page.wait("document.querySelector('#log .wrong')")
