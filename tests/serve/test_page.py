@@ -62,12 +62,13 @@ class PageTest(ServeTest):
         return page.texts(".message .text")
 
     def set(self, page, **values):
+        page.call("Page.bringToFront")  # a tab behind another one is not told that its dialog is closed
         page.click("#settings")
         for name, value in values.items():
             page.type(f"#settings-dialog [name={name}]", str(value))
-        page.evaluate("window.closed = new Promise(done => document.querySelector('#settings-dialog').addEventListener('close', () => done(1), {once: true})); 0")
+        page.evaluate("window.dialogClosed = new Promise(done => document.querySelector('#settings-dialog').addEventListener('close', () => done(1), {once: true})); 0")
         page.click("#settings-dialog button.main")
-        page.evaluate("closed")
+        page.evaluate("dialogClosed")
 
     def kept(self, page):
         return page.evaluate("Object.keys(localStorage).filter(k => k.startsWith('hearth.conversation.')).map(k => JSON.parse(localStorage[k]))")
@@ -265,7 +266,6 @@ class Chat(PageTest):
     def test_a_failure_is_told_and_tried_again(self):
         page = self.open(expected=["400"])
         self.set(page, max_tokens=1)
-        page.evaluate("new Promise(done => setTimeout(done, 1000))")  # the dialog's last event has come
         page.evaluate("settings.temperature = -1; 0")
         self.say(page, "Hello")
         page.wait("document.querySelector('#log .wrong')")
