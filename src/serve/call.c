@@ -34,27 +34,20 @@ static void on_gone(http_exchange *x, void *user) {
 
 static void answer_failure(serve_call *c) { serve_failure_reply(c->x, &c->failure, c->route->dialect); }
 
+static void on_unknown(const char *name, void *user) { serve_call_ignore(user, name); }
+
+bool serve_call_check(serve_call *c, const json_t *object, const serve_field *const *tables) {
+    return serve_fields_check(object, tables, c->server->o.strict_params, on_unknown, c, &c->failure);
+}
+
 static bool read_body(serve_call *c) {
     size_t n;
     const char *text = http_exchange_body(c->x, &n);
-    if (c->body || !(c->route->flags & SERVE_BODY)) return true;
+    const serve_route *r = c->route;
+    if (c->body || !(r->flags & SERVE_BODY)) return true;
     c->body = serve_json_parse(text, n, &c->failure);
-    if (!c->body) return false;
-    static const serve_field *const none[] = {NULL};
-    const bool checked = c->route->fields;
-    char unknown[1024] = "";
-    if (!serve_fields_check(c->body, checked ? c->route->fields : none, checked && c->server->o.strict_params, unknown,
-                            sizeof unknown, &c->failure))
-        return false;
-    char *rest = unknown;
-    while (checked && *rest) { /* one by one, as each is told of once */
-        const size_t length = strcspn(rest, ",");
-        const bool last = !rest[length];
-        rest[length] = '\0';
-        serve_call_ignore(c, rest);
-        rest += last ? length : length + 2;
-    }
-    return true;
+    if (!c->body || !r->fields) return c->body;
+    return serve_call_check(c, c->body, r->fields);
 }
 
 /* The name of the model that is asked for; false: it is no text. */
@@ -147,7 +140,7 @@ void serve_call_begin(serve_server *s, http_exchange *x) {
 /* ---- notes ---- */
 
 /* Members that have been told of, so that each is once; no more than MOST_SEEN, as clients may make them up. */
-enum { MOST_SEEN = 64, SEEN_LENGTH = 64 };
+enum { MOST_SEEN = 64, SEEN_LENGTH = 64, MOST_IGNORED = 16 };
 struct serve_seen {
     int n;
     char name[MOST_SEEN][SEEN_LENGTH];
@@ -166,6 +159,8 @@ static bool is_new(serve_server *s, const char *what) {
 }
 
 void serve_call_ignore(serve_call *c, const char *what) {
+    if (c->n_ignored == MOST_IGNORED) return;
+    c->n_ignored++;
     char name[96]; /* what no field of a head can have becomes a question mark */
     snprintf(name, sizeof name, "%s", what);
     for (char *at = name; *at; at++)

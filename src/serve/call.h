@@ -59,9 +59,10 @@ struct serve_call {
     json_t *body; /* NULL: none */
     bool again;   /* has waited for a model */
     serve_lease lease;
-    ssize_t key;  /* that the client has shown; -1: none */
-    double begin; /* seconds on the clock of ht_now_seconds */
-    void *state;  /* of the route, freed with the call */
+    ssize_t key;   /* that the client has shown; -1: none */
+    int n_ignored; /* that have been told of, or were too many to be */
+    double begin;  /* seconds on the clock of ht_now_seconds */
+    void *state;   /* of the route, freed with the call */
     void (*free_state)(void *state);
     _Atomic(void (*)(serve_call *)) gone; /* the client has gone; on the server's thread. `state` is set before */
     atomic_bool is_gone;
@@ -76,6 +77,9 @@ void serve_call_begin(serve_server *s, http_exchange *x);
 const serve_route *serve_route_find(const char *method, const char *path, const char **rest, bool *other);
 /* Tells of something in a request that has no effect: in a field X-Ignored of the answer's head, and once as a warning. */
 void serve_call_ignore(serve_call *c, const char *what);
+
+/* Checks members as serve_fields_check does, as the server's options say, and tells of those that nobody knows. */
+bool serve_call_check(serve_call *c, const json_t *object, const serve_field *const *tables);
 
 /* Fresh identifiers: the prefix and 24 characters. */
 enum { SERVE_ID = 48 };

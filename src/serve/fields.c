@@ -1,5 +1,7 @@
 #include "serve/fields.h"
 
+#include "formats/json.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,39 +9,15 @@
 
 /* ---- JSON ---- */
 
-bool serve_json_depth_within(const char *text, size_t n, int depth) {
-    int now = 0;
-    bool in_string = false;
-    for (size_t i = 0; i < n; i++) {
-        const char c = text[i];
-        if (in_string) {
-            if (c == '\\')
-                i++;
-            else if (c == '"')
-                in_string = false;
-        } else if (c == '"')
-            in_string = true;
-        else if ((c == '[' || c == '{') && ++now > depth)
-            return false;
-        else if (c == ']' || c == '}')
-            now--;
-    }
-    return true;
-}
-
 json_t *serve_json_parse(const char *text, size_t n, serve_failure *f) {
-    json_error_t error;
-    if (!serve_json_depth_within(text, n, SERVE_JSON_DEPTH)) {
-        serve_fail(f, 400, NULL, "the body is nested more than %d deep", SERVE_JSON_DEPTH);
-        return NULL;
-    }
-    json_t *value = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
-    if (value) return value;
-    if (json_error_code(&error) == json_error_out_of_memory)
+    json_t *value;
+    ht_error err = {0};
+    const ht_status status = ht_json_parse_strict(text, n, "the body", &value, &err);
+    if (status == HT_ERR_MEMORY)
         serve_fail_memory(f);
-    else
-        serve_fail(f, 400, NULL, "the body is no JSON: line %d, column %d: %s", error.line, error.column, error.text);
-    return NULL;
+    else if (status)
+        serve_fail(f, 400, NULL, "%s", err.message);
+    return value;
 }
 
 static bool has_real(const json_t *value) {
@@ -87,9 +65,8 @@ static bool is_void(const json_t *value) {
            (json_is_object(value) && !json_object_size(value)) || (json_is_string(value) && !json_string_length(value));
 }
 
-bool serve_fields_check(const json_t *body, const serve_field *const *tables, bool strict, char *unknown, size_t room,
-                        serve_failure *f) {
-    if (!json_is_object(body)) return serve_fail(f, 400, NULL, "the body is to be a JSON object");
+bool serve_fields_check(const json_t *body, const serve_field *const *tables, bool strict, serve_unknown_fn *unknown,
+                        void *user, serve_failure *f) {
     const char *name;
     const json_t *value;
     json_object_foreach((json_t *)body, name, value) {
@@ -97,8 +74,7 @@ bool serve_fields_check(const json_t *body, const serve_field *const *tables, bo
         if (field && (field->class != SERVE_LACKED || is_void(value))) continue;
         if (field) return serve_fail(f, 400, name, "\"%s\" asks for something that this server does not have", name);
         if (strict) return serve_fail(f, 400, name, "\"%s\" is not known", name);
-        const size_t n = strlen(unknown);
-        if (n + strlen(name) + 3 < room) snprintf(unknown + n, room - n, "%s%s", n ? ", " : "", name);
+        unknown(name, user);
     }
     return true;
 }

@@ -9,14 +9,10 @@
 
 #include <stdint.h>
 
-enum { SERVE_JSON_DEPTH = 64 };
-
-/* The n bytes as a JSON value; NULL, with a failure, for what is none, or nested more than SERVE_JSON_DEPTH deep. */
+/* The n bytes as a JSON object, within the limits of formats/json.h; NULL, with a failure, for what is none. The caller gives it back. */
 json_t *serve_json_parse(const char *text, size_t n, serve_failure *f);
 /* A value as JSON text, numbers by as few digits as give them back; NULL when memory ran out. The caller frees it. */
 char *serve_json_dump(const json_t *value);
-/* Whether arrays and objects in n bytes are nested at most so deep. Strings are passed over. */
-bool serve_json_depth_within(const char *text, size_t n, int depth);
 
 typedef enum serve_field_class {
     SERVE_USED,
@@ -29,10 +25,11 @@ typedef struct serve_field {
     serve_field_class class;
 } serve_field;
 
-/* Refuses a body that is no object, and members that are lacked. What no table (NULL-terminated list of them) knows is appended to *unknown,
- * with commas between, as far as there is room; refused when `strict`. */
-bool serve_fields_check(const json_t *body, const serve_field *const *tables, bool strict, char *unknown, size_t room,
-                        serve_failure *f);
+/* A member that no table knows. */
+typedef void serve_unknown_fn(const char *name, void *user);
+/* Refuses members of an object that are lacked, and, when `strict`, those that no table (NULL-terminated list of them) knows; else these are told. */
+bool serve_fields_check(const json_t *body, const serve_field *const *tables, bool strict, serve_unknown_fn *unknown,
+                        void *user, serve_failure *f);
 
 /* Readers of single members: true, with *out as it was, for one that is not there or null. False is a failure that names it. */
 bool serve_read_integer(const json_t *object, const char *name, int64_t low, int64_t high, int64_t *out,

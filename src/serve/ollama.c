@@ -50,16 +50,10 @@ static const serve_field *const option_tables[] = {option_fields, serve_other_sa
 /* ---- options ---- */
 
 bool serve_ollama_check_options(serve_call *c, const json_t **options) {
-    char unknown[1024] = "", *rest = NULL;
     *options = NULL;
     if (!serve_read_object(c->body, "options", options, &c->failure)) return false;
-    if (!*options) return true;
-    if (!serve_fields_check(*options, option_tables, c->server->o.strict_params, unknown, sizeof unknown,
-                            &c->failure) ||
-        !serve_refuse_other_samplers(*options, &c->failure))
-        return false;
-    for (char *one = strtok_r(unknown, ", ", &rest); one; one = strtok_r(NULL, ", ", &rest)) serve_call_ignore(c, one);
-    return true;
+    return !*options ||
+           (serve_call_check(c, *options, option_tables) && serve_refuse_other_samplers(*options, &c->failure));
 }
 
 /* A context of the client's choice is no more than the model's; less than that saves nothing here, as memory is taken when it is needed. */
@@ -128,17 +122,6 @@ static bool read_think(serve_call *c, serve_conversation *k) {
                ? true
                : serve_fail(&c->failure, 400, "think",
                             "\"%.128s\" does not support thinking: its chat template has none", c->lease.name);
-}
-
-static bool read_logprobs(serve_generation *g) {
-    serve_failure *f = &g->c->failure;
-    int64_t top = 0;
-    if (!serve_read_flag(g->c->body, "logprobs", &g->logprobs, f) ||
-        !serve_read_integer(g->c->body, "top_logprobs", 0, 20, &top, f))
-        return false;
-    if (top && !g->logprobs) return serve_fail(f, 400, "top_logprobs", "\"top_logprobs\" goes with \"logprobs\": true");
-    g->top_logprobs = (int32_t)top;
-    return true;
 }
 
 /* ---- how long models stay ---- */
@@ -246,7 +229,7 @@ serve_generation *serve_ollama_generation(serve_call *c, bool chat, serve_conver
     o->model_ready = ht_now_seconds();
     g->stream = true;
     if (!serve_read_flag(c->body, "stream", &g->stream, &c->failure) ||
-        !serve_ollama_read_keep_alive(c->body, &unload, &c->failure) || !read_options(g) || !read_logprobs(g) ||
+        !serve_ollama_read_keep_alive(c->body, &unload, &c->failure) || !read_options(g) || !serve_read_logprobs(g) ||
         !read_think(c, k) || !read_format(g))
         return NULL;
     return g;

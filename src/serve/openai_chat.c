@@ -86,17 +86,6 @@ bool serve_openai_read_stream(serve_generation *g, const json_t *body) {
            serve_read_flag(options, "continuous_usage_stats", &g->continuous_usage, f);
 }
 
-static bool read_logprobs(serve_generation *g) {
-    serve_failure *f = &g->c->failure;
-    int64_t top = 0;
-    if (!serve_read_flag(g->c->body, "logprobs", &g->logprobs, f) ||
-        !serve_read_integer(g->c->body, "top_logprobs", 0, 20, &top, f))
-        return false;
-    if (top && !g->logprobs) return serve_fail(f, 400, "top_logprobs", "\"top_logprobs\" goes with \"logprobs\": true");
-    g->top_logprobs = (int32_t)top;
-    return true;
-}
-
 static bool read_request(serve_generation *g) {
     static const char *const most[] = {"max_completion_tokens", "max_tokens", NULL};
     serve_call *c = g->c;
@@ -105,7 +94,7 @@ static bool read_request(serve_generation *g) {
     if (!serve_read_integer(c->body, "n", 1, 128, &n, &c->failure)) return false;
     g->n = (int32_t)n;
     return check_modalities(c) && serve_openai_read_conversation(c, &k) && serve_openai_read_stream(g, c->body) &&
-           read_logprobs(g) && serve_read_sampling(g, c->body, 1) &&
+           serve_read_logprobs(g) && serve_read_sampling(g, c->body, 1) &&
            serve_read_stop(g, json_object_get(c->body, "stop"), "stop") && serve_read_max_tokens(g, c->body, most) &&
            serve_read_structure(g, c->body) && serve_set_conversation(g, &k);
 }

@@ -201,3 +201,14 @@ bool serve_read_max_tokens(serve_generation *g, const json_t *object, const char
     g->how.max_tokens = most < 0 || most > INT32_MAX ? INT32_MAX : (int32_t)most;
     return true;
 }
+
+bool serve_read_logprobs(serve_generation *g) {
+    serve_failure *f = &g->c->failure;
+    int64_t top = 0;
+    if (!serve_read_flag(g->c->body, "logprobs", &g->logprobs, f) ||
+        !serve_read_integer(g->c->body, "top_logprobs", 0, 20, &top, f))
+        return false;
+    if (top && !g->logprobs) return serve_fail(f, 400, "top_logprobs", "\"top_logprobs\" goes with \"logprobs\": true");
+    g->top_logprobs = (int32_t)top;
+    return true;
+}

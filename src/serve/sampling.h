@@ -25,5 +25,7 @@ bool serve_read_stop(serve_generation *g, const json_t *value, const char *name)
 /* The most tokens of an answer, by the first of the names (NULL-terminated) that is there; without one as many as the context has room
  * for. What is more than that is no mistake: the answer ends there. */
 bool serve_read_max_tokens(serve_generation *g, const json_t *object, const char *const *names);
+/* Whether log-probabilities are wanted, and how many of the likeliest tokens: "logprobs", a flag, and "top_logprobs" of the body. */
+bool serve_read_logprobs(serve_generation *g);
 
 #endif

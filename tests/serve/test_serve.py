@@ -330,9 +330,11 @@ class Errors(ServeTest):
         self.assertEqual(set(fields["x-ignored"].split(", ")), {"madeup_one", "madeup_two"})
         self.server.wait_line(r'/v1/chat/completions: "madeup_one" has no effect here, and was ignored')
         self.assertNotIn("x-ignored", self.server.post(CHAT, chat(user="me"))[1])
+        many = self.server.post(CHAT, chat(**{f"made_up_{i}": i for i in range(500)}))[1]["x-ignored"].split(", ")
+        self.assertEqual(many, [f"made_up_{i}" for i in range(16)])  # an answer's head is bounded
 
     def test_bodies_and_paths(self):
-        for body, says in [("{", "line 1"), ("[]", "object"), ('{"a":1,"a":2}', "duplicate"), ("[" * 100, "64 deep"), ("\xff", "JSON")]:
+        for body, says in [("{", "line 1"), ("[]", "object"), ('{"a":1,"a":2}', "duplicate"), ("[" * 100, "deeper than 64 levels"), ("\xff", "JSON")]:
             self.refused(400, CHAT, body.encode("latin-1"), None, says)
         self.refused(404, "/v1/nothing", {}, None, "/v1/nothing")
         self.refused(405, CHAT, None, None, "GET", method="GET")
