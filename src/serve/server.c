@@ -5,6 +5,7 @@
 #include "serve/call.h"
 #include "serve/details.h"
 
+#include <arpa/inet.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,9 +69,18 @@ static void finished(const http_record *r, void *user) {
 
 /* ---- opening ---- */
 
+/* Whether only this machine reaches an address. A name that begins with "127." may be anybody's: its numbers are read. */
 static bool is_local(const char *address) {
-    return strncmp(address, "unix:", 5) == 0 || strncmp(address, "127.", 4) == 0 ||
-           strncmp(address, "localhost:", 10) == 0 || strncmp(address, "[::1]:", 6) == 0;
+    char host[16];
+    struct in_addr v4;
+    const size_t n = strcspn(address, ":");
+    if (strncmp(address, "unix:", 5) == 0 || strncmp(address, "localhost:", 10) == 0 ||
+        strncmp(address, "[::1]:", 6) == 0)
+        return true;
+    if (n >= sizeof host) return false;
+    memcpy(host, address, n);
+    host[n] = '\0';
+    return inet_pton(AF_INET, host, &v4) == 1 && ntohl(v4.s_addr) >> 24 == 127;
 }
 
 static ht_status listen_all(serve_server *s, ht_error *err) {

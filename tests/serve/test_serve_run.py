@@ -72,7 +72,7 @@ class Entry(ServeTest):
             self.assertNotIn("first-key", "\n".join(server.err))
 
     def test_other_machines_are_served_with_keys_alone(self):
-        for host in ["0.0.0.0", "::", ""]:
+        for host in ["0.0.0.0", "::", "", "127.0.0.1.example", "128.0.0.1", "localhost.example"]:
             with self.assertRaises(NotServing) as caught:
                 Server(TINY, "--host", host, "--port", "0")
             self.assertIn("--api-key-file", caught.exception.err)
