@@ -207,7 +207,7 @@ bool serve_hold_to_choice(serve_generation *g, const json_t *texts, const char *
 }
 
 bool serve_read_format(serve_generation *g, const json_t *format, const char *member) {
-    static const char *const types[] = {"text", "json_object", "json_schema", "regex", "grammar"};
+    static const char *const types[] = {"text", "json_object", "json_schema"};
     serve_failure *f = &g->c->failure;
     int type = 0;
     if (!format || json_is_null(format)) return true;

@@ -163,7 +163,10 @@ static void judge_logprobs(serve_answer *a, bool shown) {
 static bool no_memory(serve_generation *g) {
     serve_failure f = {0};
     serve_fail_memory(&f);
-    if (g->streaming && !g->closed) g->dialect->fail(g, &f);
+    if (!g->closed && g->streaming)
+        g->dialect->fail(g, &f);
+    else if (!g->closed)
+        serve_failure_reply(g->c->x, &f, g->c->route->dialect);
     give_up(g);
     return false;
 }
@@ -182,7 +185,6 @@ static bool begin_call(serve_generation *g, serve_answer *a, const ht_tool_call 
     a->n_calls++;
     /* A model's own identifiers may occur twice in a conversation. */
     serve_new_id(g->dialect->call_prefix ? g->dialect->call_prefix : "call_", to->id);
-    a->in_call = true;
     show(g, a, SERVE_CALL_BEGIN, NULL, 0);
     return true;
 }
@@ -195,11 +197,6 @@ static bool add_arguments(serve_generation *g, serve_answer *a, const char *text
     return true;
 }
 
-static void end_call(serve_generation *g, serve_answer *a) {
-    show(g, a, SERVE_CALL_END, NULL, 0);
-    a->in_call = false;
-}
-
 static bool take_piece(serve_generation *g, serve_answer *a, const ht_answer_piece *p) {
     if (p->part == HT_ANSWER_THINKING) a->thought_tokens += p->tokens - a->tokens;
     a->tokens = p->tokens;
@@ -209,11 +206,11 @@ static bool take_piece(serve_generation *g, serve_answer *a, const ht_answer_pie
         judge_logprobs(a, false);
         if (!begin_call(g, a, p->call) || !add_arguments(g, a, p->call->arguments, strlen(p->call->arguments)))
             return false;
-        end_call(g, a);
+        show(g, a, SERVE_CALL_END, NULL, 0);
         return true;
     case HT_ANSWER_CALL_BEGIN: judge_logprobs(a, false); return begin_call(g, a, p->call);
     case HT_ANSWER_CALL_ARGUMENTS: return add_arguments(g, a, p->text, p->n);
-    case HT_ANSWER_CALL_END: end_call(g, a); return true;
+    case HT_ANSWER_CALL_END: show(g, a, SERVE_CALL_END, NULL, 0); return true;
     case HT_ANSWER_TEXT:
     case HT_ANSWER_THINKING: break;
     }
@@ -321,7 +318,6 @@ static void on_end(const ht_answer_report *report, void *user) {
     http_exchange *x = g->c->x;
     count(g, report);
     pthread_mutex_lock(&g->lock);
-    a->ended = true;
     a->status = report->status;
     snprintf(a->message, sizeof a->message, "%s", report->message);
     ht_utf8_trim(a->message);
@@ -456,7 +452,6 @@ bool serve_generation_answer_empty(serve_generation *g, const int64_t *prompt_to
     if (!make_answers(g)) return false;
     pthread_mutex_lock(&g->lock);
     for (size_t i = 0; i < g->n_answers; i++) {
-        g->answer[i].ended = true;
         g->answer[i].metrics.finish = HT_FINISH_LENGTH;
         g->answer[i].metrics.prompt_tokens = prompt_tokens[i / (size_t)g->n];
     }

@@ -25,15 +25,13 @@ typedef struct serve_answer {
     ht_text text, thoughts;
     serve_tool_call *call; /* [n_calls] */
     size_t n_calls;
-    bool in_call;
     json_t *logprobs;         /* a list of {token, logprob, bytes, top_logprobs}, of its text; NULL: not wanted */
     json_t *pending_logprobs; /* of tokens whose text has not come */
     int64_t told_characters;  /* of the text, that a stream has sent */
     int64_t tokens, thought_tokens;
     int32_t *ids; /* [n_ids], all tokens of one that has ended; NULL: not wanted */
     size_t n_ids;
-    bool ended;
-    ht_status status; /* as the next: when it has ended */
+    ht_status status; /* this and the following: when it has ended */
     char message[256];
     ht_metrics metrics;
     ht_reuse reuse;
