@@ -4,6 +4,7 @@
 #include "command.h"
 #include "device.h"
 #include "engine.h"
+#include "fail.h"
 #include "serve_names.h"
 #include "terminal.h"
 
@@ -27,7 +28,6 @@ typedef struct serving {
     FILE *log; /* of --log; NULL: none */
     sigset_t signals;
     pthread_t watcher;
-    bool watched;
     atomic_bool ending;
     bool told;       /* that it serves, once, however often the first model is loaded; on the thread that loads */
     ht_status first; /* what came of loading the first model */
@@ -167,19 +167,16 @@ static void *watch(void *user) {
     return NULL;
 }
 
-static ht_status begin_watching(serving *s, ht_error *err) {
-    /* All threads inherit that these are blocked; one waits for them. */
+/* All threads inherit that these are blocked; one waits for them. */
+static void block_signals(serving *s) {
     sigemptyset(&s->signals);
     sigaddset(&s->signals, SIGTERM);
     sigaddset(&s->signals, SIGINT);
     sigaddset(&s->signals, SIGHUP);
     pthread_sigmask(SIG_BLOCK, &s->signals, NULL);
-    (void)err;
-    return HT_OK;
 }
 
 static void end_watching(serving *s) {
-    if (!s->watched) return;
     atomic_store(&s->ending, true);
     pthread_kill(s->watcher, SIGHUP);
     pthread_join(s->watcher, NULL);
@@ -246,10 +243,11 @@ static ht_status serve(serving *s, ht_error *err) {
     const char *listen[] = {address};
     address_of(s->o, address, sizeof address);
     const serve_options how = options_for(s, listen, 1);
-    ht_status st = begin_watching(s, err);
-    if (!st) st = serve_new(&how, &s->server, err);
+    block_signals(s);
+    ht_status st = serve_new(&how, &s->server, err);
     if (st) return st;
-    s->watched = pthread_create(&s->watcher, NULL, watch, s) == 0;
+    if (pthread_create(&s->watcher, NULL, watch, s) != 0)
+        return fail_with(err, HT_ERR_MEMORY, "the system gives no thread that waits for signals");
     if (!s->o->arguments.n) { /* no model is loaded before it is asked for */
         tell_ready(s);
         notify_manager("READY=1");

@@ -2,8 +2,8 @@
 
 #include "base/text.h"
 #include "http/text.h"
+#include "serve/base64.h"
 
-#include <openssl/evp.h>
 #include <openssl/sha.h>
 #include <string.h>
 
@@ -51,12 +51,11 @@ bool serve_accepts(const char *accept, const char *type) {
 
 /* Appends the hash by which a policy knows what the page has between <tag> and </tag>. */
 static void append_hash(ht_text *policy, const char *begin_tag, const char *end_tag) {
-    unsigned char hash[SHA256_DIGEST_LENGTH], coded[4 * ((SHA256_DIGEST_LENGTH + 2) / 3) + 1];
+    unsigned char hash[SHA256_DIGEST_LENGTH];
     const char *begin = strstr(serve_page_html, begin_tag) + strlen(begin_tag);
     SHA256((const unsigned char *)begin, (size_t)(strstr(begin, end_tag) - begin), hash);
-    EVP_EncodeBlock(coded, hash, sizeof hash);
     ht_text_append_str(policy, " 'sha256-");
-    ht_text_append_str(policy, (const char *)coded);
+    serve_base64_append(policy, hash, sizeof hash);
     ht_text_append_str(policy, "'");
 }
 

@@ -1,11 +1,12 @@
 """What the tests of Ollama's and llama-server's interfaces share: replies as they came, and models with other tokens."""
 
 import json
+import unittest
 
 import support
 from support import SCRATCH, TINY, tiny_model
 
-__all__ = ["TINY", "Server", "variant"]
+__all__ = ["TINY", "Server", "TinyTest", "variant"]
 
 
 def variant(name, special=(), words=(), **how):
@@ -63,3 +64,15 @@ class Server(support.Server):
 
     def get(self, path):
         return self.ask("GET", path)
+
+
+class TinyTest(unittest.TestCase):
+    """One server of the tiny model for all tests of a class."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server(TINY)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.stop()

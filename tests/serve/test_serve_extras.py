@@ -4,20 +4,12 @@ import pathlib
 import tempfile
 import unittest
 
-from serve_support import TINY, Server, variant
+from serve_support import TINY, Server, TinyTest, variant
 
 LONG = "hello the world or hell " * 40
 
 
-class Completions(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.server = Server(TINY)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.server.stop()
-
+class Completions(TinyTest):
     def complete(self, **body):
         return self.server.post("/completion", **{"prompt": "hello", "n_predict": 6, "seed": 4, **body})
 

@@ -3,21 +3,13 @@
 import re
 import unittest
 
-from serve_support import TINY, Server, variant
+from serve_support import TINY, Server, TinyTest, variant
 
 TIME = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z$")
 HELLO = [{"role": "user", "content": "Hello"}]
 
 
-class Ollama(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.server = Server(TINY)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.server.stop()
-
+class Ollama(TinyTest):
     def chat(self, **body):
         return self.server.post("/api/chat", model="tiny", **{"messages": HELLO, **body})
 
