@@ -118,6 +118,16 @@ python_in() {
     done
 }
 
+# check_openapi OPTION...: hearth serve and the description of its interface, by schemathesis with these options.
+check_openapi() {
+    if python_in openapi schemathesis; then
+        check "Checking hearth serve against the description of its interface" env HEARTH=build/release/bin/hearth PYTHONDONTWRITEBYTECODE=1 \
+            build/openapi/bin/python tests/serve/check_openapi.py "$@"
+    else
+        skip 1 "hearth serve and the description of its interface: schemathesis could not be fetched"
+    fi
+}
+
 # compare_tokens TEXTS: each vocabulary beside the newest Hugging Face `tokenizers`.
 compare_tokens() {
     local vocabulary

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/text.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -59,6 +60,9 @@ static ht_status check_limits(const char *text, size_t size, const char *name, h
 static ht_status fail_parse(const json_error_t *e, size_t size, const char *name, ht_error *err) {
     /* jansson reports most failed allocations without an error text. */
     if (json_error_code(e) == json_error_out_of_memory || !e->text[0]) return ht_fail_memory(err, size, name);
+    if (json_error_code(e) == json_error_null_character || json_error_code(e) == json_error_null_byte_in_key)
+        return ht_fail(err, HT_ERR_FORMAT, "%s: line %d, column %d: a text has a NUL character, which is not read here",
+                       name, e->line, e->column);
     /* jansson quotes the text near the error; unprintable bytes are replaced. */
     char text[JSON_ERROR_TEXT_LENGTH];
     snprintf(text, sizeof text, "%s", e->text);
@@ -126,10 +130,55 @@ char *ht_json_text_of(const json_t *root) {
     return text;
 }
 
+/* Length of the integer at the start of `text`, or 0 when what stands there is none, or has 64 bits. */
+static size_t large_integer_at(const char *text, size_t size) {
+    enum { FEWEST_DIGITS = 19 };
+    size_t n = size && text[0] == '-';
+    const size_t sign = n;
+    while (n < size && text[n] >= '0' && text[n] <= '9') n++;
+    if (n - sign < FEWEST_DIGITS || (n < size && (text[n] == '.' || text[n] == 'e' || text[n] == 'E'))) return 0;
+    if (n - sign > FEWEST_DIGITS) return n;
+    char digits[FEWEST_DIGITS + 2];
+    memcpy(digits, text, n);
+    digits[n] = '\0';
+    errno = 0;
+    (void)strtoll(digits, NULL, 10);
+    return errno == ERANGE ? n : 0;
+}
+
+/* Appends `text` with an exponent behind each integer of more than 64 bits, which makes a real of it; nothing when there are none. */
+static void spell_large(const char *text, size_t size, ht_text *out) {
+    size_t from = 0;
+    bool in_string = false, in_number = false;
+    for (size_t i = 0; i < size; i++) {
+        const char c = text[i];
+        const bool was_in_number = in_number;
+        in_number = !in_string && c && strchr("+-.0123456789eE", c);
+        if (c == '"')
+            in_string = !in_string;
+        else if (in_string && c == '\\')
+            i++;
+        const size_t n = in_number && !was_in_number ? large_integer_at(text + i, size - i) : 0;
+        if (!n) continue;
+        ht_text_append(out, text + from, i + n - from);
+        ht_text_append_str(out, "e0");
+        from = i + n;
+        i = from - 1;
+    }
+    if (from) ht_text_append(out, text + from, size - from);
+}
+
 static json_t *load(const char *text, size_t size, size_t flags, json_error_t *e) {
     json_t *root = json_loadb(text, size, flags, e);
     if (root || json_error_code(e) != json_error_numeric_overflow) return root;
-    return json_loadb(text, size, flags | JSON_DECODE_INT_AS_REAL, e);
+    ht_text spelled = {0};
+    spell_large(text, size, &spelled);
+    if (spelled.failed)
+        e->text[0] = '\0'; /* as jansson says it of memory */
+    else if (spelled.len)
+        root = json_loadb(spelled.data, spelled.len, flags, e);
+    ht_text_discard(&spelled);
+    return root;
 }
 
 static ht_status parse(const char *text, size_t size, size_t flags, const char *name, json_t **out, ht_error *err) {

@@ -16,8 +16,7 @@ enum { HT_JSON_DEPTH_MAX = 64, HT_JSON_VALUES_MAX = 1 << 22 };
 
 /* Parses an object as Python's json does: strict UTF-8, the last of several members with one name, NaN and +-Infinity
  * accepted (no getter below returns them). Depth and value count are limited as above. Messages give `name`, line and
- * column. An integer beyond 64 bits (tokenizer_config.json: 10^30 for "no limit") turns all numbers of the document
- * into reals; ht_json_i64 still reads whole ones up to 2^53. */
+ * column. An integer beyond 64 bits (tokenizer_config.json: 10^30 for "no limit") is read as a real. */
 ht_status ht_json_parse(const char *text, size_t size, const char *name, json_t **out, ht_error *err);
 /* Standard JSON: no non-finite numbers, no repeated members. */
 ht_status ht_json_parse_strict(const char *text, size_t size, const char *name, json_t **out, ht_error *err);

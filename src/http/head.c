@@ -54,11 +54,10 @@ static bool take_version(http_head *h, const char *version) {
 }
 
 static bool take_method(http_head *h, const char *method) {
-    static const char *const known[] = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"};
+    static const char *const known[] = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "QUERY", "TRACE"};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strcmp(method, known[i]) == 0) return true;
-    if (strcmp(method, "CONNECT") == 0 || strcmp(method, "TRACE") == 0)
-        return refuse(h, 405, "The methods CONNECT and TRACE are not allowed here.");
+    if (strcmp(method, "CONNECT") == 0) return refuse(h, 405, "The method CONNECT is not allowed here.");
     return refuse(h, 501, "The method of the request is not one that this server knows.");
 }
 

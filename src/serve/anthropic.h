@@ -5,10 +5,10 @@
 #include "serve/conversation.h"
 #include "serve/generation.h"
 
-/* Each answers a call, as a route runs it; both have one table of members. */
+/* Each answers a call, as a route runs it, with its tables of members. */
 bool serve_anthropic_messages(serve_call *c);
 bool serve_anthropic_count_tokens(serve_call *c);
-extern const serve_field *const serve_anthropic_fields[];
+extern const serve_field *const serve_anthropic_fields[], *const serve_anthropic_count_fields[];
 
 /* What a request says, translated: lists in OpenAI's form, and the conversation that lends them. */
 typedef struct serve_anthropic_request {

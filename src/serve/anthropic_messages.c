@@ -5,37 +5,102 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const serve_field messages_fields[] = {{"model", SERVE_USED},
-                                              {"messages", SERVE_USED},
-                                              {"system", SERVE_USED},
-                                              {"max_tokens", SERVE_USED},
-                                              {"stop_sequences", SERVE_USED},
-                                              {"stream", SERVE_USED},
-                                              {"tools", SERVE_USED},
-                                              {"tool_choice", SERVE_USED},
-                                              {"thinking", SERVE_USED},
-                                              {"output_config", SERVE_USED},
-                                              {"output_format", SERVE_USED},
-                                              {"context_management", SERVE_USED},
-                                              {"chat_template_kwargs", SERVE_USED},
-                                              {"metadata", SERVE_NOTED},
-                                              {"service_tier", SERVE_NOTED},
-                                              {"cache_control", SERVE_NOTED},
-                                              {"betas", SERVE_NOTED},
-                                              {"billing_policy", SERVE_NOTED},
-                                              {"diagnostics", SERVE_NOTED},
-                                              {"inference_geo", SERVE_NOTED},
-                                              {"speed", SERVE_NOTED},
-                                              {"user_profile_id", SERVE_NOTED},
-                                              {"workspace_id", SERVE_NOTED},
-                                              {"fallbacks", SERVE_NOTED},
-                                              {"fallback_credit_token", SERVE_NOTED},
-                                              {"container", SERVE_LACKED},
-                                              {"mcp_servers", SERVE_LACKED},
-                                              {"thread", SERVE_LACKED},
-                                              {NULL, SERVE_USED}};
-const serve_field *const serve_anthropic_fields[] = {messages_fields, serve_sampling_fields, serve_structure_fields,
-                                                     NULL};
+/* ---- members ---- */
+
+#define FULL SERVE_IS_TEXT, .required = true
+static const serve_field text_members[] = {{"text", .is = FULL}, {0}};
+static const serve_field *const of_text[] = {text_members, NULL};
+static const serve_kind text_kinds[] = {{"text", of_text}, {0}};
+static const serve_shape text_block = {.types = SERVE_JSON_OBJECT, .kinds = text_kinds, .lenient = true};
+#define TEXT_OR_BLOCKS                                                                                                 \
+    { .types = SERVE_JSON_TEXT | SERVE_JSON_LIST, .item = &text_block }
+
+static const serve_field result_members[] = {
+    {"tool_use_id", .is = FULL}, {"content", .is = TEXT_OR_BLOCKS}, {"is_error", .is = SERVE_IS_FLAG}, {0}};
+static const serve_field use_members[] = {{"id", .is = FULL}, {"name", .is = FULL}, {"input", .is = {.types = 0}}, {0}};
+static const serve_field thought_members[] = {{"thinking", .is = FULL}, {"signature", .is = SERVE_IS_TEXT}, {0}};
+static const serve_field *const of_result[] = {result_members, NULL}, *const of_use[] = {use_members, NULL},
+                                *const of_thought[] = {thought_members, NULL}, *const of_nothing[] = {NULL};
+static const serve_kind user_blocks[] = {{"text", of_text}, {"tool_result", of_result}, {0}};
+static const serve_kind assistant_blocks[] = {
+    {"text", of_text}, {"tool_use", of_use}, {"thinking", of_thought}, {"redacted_thinking", of_nothing}, {0}};
+static const serve_shape user_block = {.types = SERVE_JSON_OBJECT, .kinds = user_blocks, .lenient = true},
+                         assistant_block = {.types = SERVE_JSON_OBJECT, .kinds = assistant_blocks, .lenient = true};
+static const serve_field by_user[] = {
+    {"content", .is = {.types = SERVE_JSON_TEXT | SERVE_JSON_LIST, .item = &user_block}, .required = true}, {0}};
+static const serve_field by_assistant[] = {
+    {"content", .is = {.types = SERVE_JSON_TEXT | SERVE_JSON_LIST, .item = &assistant_block}, .required = true}, {0}};
+static const serve_field by_system[] = {{"content", .is = TEXT_OR_BLOCKS, .required = true}, {0}};
+static const serve_field *const of_user[] = {by_user, NULL}, *const of_assistant[] = {by_assistant, NULL},
+                                *const of_system[] = {by_system, NULL};
+static const serve_kind roles[] = {{"user", of_user}, {"assistant", of_assistant}, {"system", of_system}, {0}};
+static const serve_shape message_shape = {.types = SERVE_JSON_OBJECT, .kinds = roles, .tag = "role", .lenient = true};
+
+static const serve_field tool_members[] = {{"name", .is = FULL},
+                                           {"description", .is = SERVE_IS_TEXT},
+                                           {"input_schema", .is = {.types = SERVE_JSON_OBJECT}},
+                                           {"strict", .is = SERVE_IS_FLAG},
+                                           {0}};
+static const serve_field *const of_tool[] = {tool_members, NULL};
+static const serve_kind tools[] = {{"custom", of_tool}, {0}};
+static const serve_shape tool_shape = {
+    .types = SERVE_JSON_OBJECT, .kinds = tools, .first_kind = true, .other_kinds = true, .lenient = true};
+
+static const serve_field choice_members[] = {{"disable_parallel_tool_use", .is = SERVE_IS_FLAG}, {0}},
+                         named_members[] = {{"name", .is = FULL}, {0}};
+static const serve_field *const of_choice[] = {choice_members, NULL}, *const of_named[] = {named_members,
+                                                                                           choice_members, NULL};
+static const serve_kind choices[] = {
+    {"auto", of_choice}, {"any", of_choice}, {"tool", of_named}, {"none", of_nothing}, {0}};
+
+static const char *const displays[] = {"summarized", "omitted", NULL};
+static const serve_field thinking_members[] = {
+    {"display", .is = SERVE_IS_WORD(displays)}, {"budget_tokens", .is = SERVE_IS_INTEGER(0, INT64_MAX)}, {0}};
+static const serve_field *const of_thinking[] = {thinking_members, NULL};
+static const serve_kind thinkings[] = {{"disabled", of_thinking},
+                                       {"enabled", of_thinking},
+                                       {"adaptive", of_thinking},
+                                       {"between_tools", of_thinking},
+                                       {0}};
+
+static const serve_field config_members[] = {
+    {"effort", .is = SERVE_IS_WORD(serve_efforts)}, {"format", .is = SERVE_IS_FORMAT}, {0}};
+static const serve_field *const of_config[] = {config_members, NULL};
+
+static const serve_field most_tokens[] = {{"max_tokens", .is = SERVE_IS_INTEGER(0, INT64_MAX), .required = true}, {0}};
+static const serve_field messages_fields[] = {
+    {"model", .is = SERVE_IS_TEXT},
+    {"messages", .is = {.types = SERVE_JSON_LIST, .fewest = 1, .item = &message_shape}, .required = true},
+    {"system", .is = TEXT_OR_BLOCKS},
+    {"max_tokens", .is = SERVE_IS_INTEGER(0, INT64_MAX)},
+    {"stop_sequences", .is = SERVE_IS_STOP},
+    {"stream", .is = SERVE_IS_FLAG},
+    {"tools", .is = SERVE_IS_LIST(&tool_shape)},
+    {"tool_choice", .is = {.types = SERVE_JSON_OBJECT, .kinds = choices}},
+    {"thinking", .is = {.types = SERVE_JSON_OBJECT, .kinds = thinkings}},
+    {"output_config", .is = SERVE_IS_OBJECT(of_config)},
+    {"output_format", .is = SERVE_IS_FORMAT},
+    {"context_management", .is = {.types = 0}},
+    {"chat_template_kwargs", .is = {.types = SERVE_JSON_OBJECT}},
+    {"metadata", .class = SERVE_NOTED},
+    {"service_tier", .class = SERVE_NOTED},
+    {"cache_control", .class = SERVE_NOTED},
+    {"betas", .class = SERVE_NOTED},
+    {"billing_policy", .class = SERVE_NOTED},
+    {"diagnostics", .class = SERVE_NOTED},
+    {"inference_geo", .class = SERVE_NOTED},
+    {"speed", .class = SERVE_NOTED},
+    {"user_profile_id", .class = SERVE_NOTED},
+    {"workspace_id", .class = SERVE_NOTED},
+    {"fallbacks", .class = SERVE_NOTED},
+    {"fallback_credit_token", .class = SERVE_NOTED},
+    {"container", .class = SERVE_LACKED},
+    {"mcp_servers", .class = SERVE_LACKED},
+    {"thread", .class = SERVE_LACKED},
+    {0}};
+#define COMMON messages_fields, serve_sampling_fields, serve_structure_fields, NULL
+const serve_field *const serve_anthropic_fields[] = {most_tokens, COMMON};
+const serve_field *const serve_anthropic_count_fields[] = {COMMON};
 
 /* ---- tools ---- */
 
@@ -54,78 +119,47 @@ static json_t *tool_from(const json_t *tool) {
 }
 
 static bool read_tools(serve_call *c, serve_anthropic_request *r) {
-    const json_t *tools = NULL, *tool;
-    size_t i;
-    if (!serve_read_array(c->body, "tools", &tools, &c->failure)) return false;
-    if (!tools) return true;
+    const json_t *list = serve_member(c->body, "tools");
+    if (!list) return true;
     r->tools = json_array();
-    json_array_foreach(
-        (json_t *)tools, i,
-        tool) if (json_array_append_new(r->tools, tool_from(tool))) return serve_fail_memory(&c->failure);
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (json_array_append_new(r->tools, tool_from(json_array_get(list, i)))) return serve_fail_memory(&c->failure);
     r->conversation.tools = r->tools;
     return r->tools ? true : serve_fail_memory(&c->failure);
 }
 
-static bool read_tool_choice(serve_call *c, serve_conversation *k) {
-    static const char *const words[] = {"auto", "any", "tool", "none"};
-    static const serve_tool_choice choices[] = {SERVE_TOOLS_AUTO, SERVE_TOOLS_REQUIRED, SERVE_TOOLS_NAMED,
-                                                SERVE_TOOLS_NONE};
-    const json_t *choice = NULL;
-    int word = -1;
-    if (!serve_read_object(c->body, "tool_choice", &choice, &c->failure)) return false;
-    if (!choice) return true;
-    if (!serve_read_word(choice, "type", words, 4, &word, &c->failure) ||
-        !serve_read_flag(choice, "disable_parallel_tool_use", &k->one_call, &c->failure) ||
-        !serve_read_text(choice, "name", &k->tool, &c->failure))
-        return false;
-    if (word < 0 || (word == 2 && !k->tool))
-        return serve_fail(&c->failure, 400, "tool_choice",
-                          "\"tool_choice\" is to have the type \"auto\", \"any\" or \"none\", or \"tool\" with a name");
-    k->choice = choices[word];
-    return true;
+static void read_tool_choice(serve_call *c, serve_conversation *k) {
+    static const char *const words[] = {"auto", "any", "tool", "none", NULL};
+    static const serve_tool_choice of[] = {SERVE_TOOLS_AUTO, SERVE_TOOLS_REQUIRED, SERVE_TOOLS_NAMED, SERVE_TOOLS_NONE};
+    const json_t *asked = serve_member(c->body, "tool_choice");
+    k->choice = of[serve_word(asked, "type", words, 0)];
+    k->one_call = serve_flag(asked, "disable_parallel_tool_use", false);
+    k->tool = serve_text(asked, "name");
 }
 
 /* ---- thoughts ---- */
 
-static bool read_thinking(serve_call *c, serve_anthropic_request *r) {
-    static const char *const words[] = {"disabled", "enabled", "adaptive", "between_tools"}, *const displays[] = {
-                                                                                                 "summarized",
-                                                                                                 "omitted"};
-    const json_t *thinking = NULL;
-    int word = -1, display = 0;
-    if (!serve_read_object(c->body, "thinking", &thinking, &c->failure)) return false;
-    if (!thinking) return true;
-    if (!serve_read_word(thinking, "type", words, 4, &word, &c->failure) ||
-        !serve_read_word(thinking, "display", displays, 2, &display, &c->failure))
-        return false;
-    if (word < 0)
-        return serve_fail(&c->failure, 400, "thinking",
-                          "\"thinking\" is to have the type \"enabled\", \"disabled\" or \"adaptive\"");
-    if (serve_member(thinking, "budget_tokens")) serve_call_ignore(c, "thinking.budget_tokens");
-    r->conversation.thinking = word == 0 ? SERVE_THINKING_OFF : SERVE_THINKING_ON;
-    r->hides_thoughts = display == 1;
-    return true;
-}
-
 /* How much is thought does not say whether: that is `thinking`, and without it the template. */
-static bool read_effort(serve_call *c, serve_conversation *k) {
-    const json_t *config = NULL;
-    if (!serve_read_object(c->body, "output_config", &config, &c->failure) ||
-        !serve_read_effort(config, "effort", k, &c->failure))
-        return false;
-    k->thinking = SERVE_THINKING_DEFAULT;
-    return true;
+static void read_thinking(serve_call *c, serve_anthropic_request *r) {
+    const json_t *asked = serve_member(c->body, "thinking");
+    serve_read_effort(serve_member(c->body, "output_config"), "effort", &r->conversation);
+    r->conversation.thinking = SERVE_THINKING_DEFAULT;
+    if (!asked) return;
+    if (serve_member(asked, "budget_tokens")) serve_call_ignore(c, "thinking.budget_tokens");
+    r->conversation.thinking =
+        strcmp(serve_text(asked, "type"), "disabled") == 0 ? SERVE_THINKING_OFF : SERVE_THINKING_ON;
+    r->hides_thoughts = serve_word(asked, "display", displays, 0) == 1;
 }
 
 /* ---- requests ---- */
 
 bool serve_anthropic_read(serve_call *c, serve_anthropic_request *r) {
     serve_conversation *k = &r->conversation;
-    const json_t *management = serve_member(c->body, "context_management");
-    if (management) serve_call_ignore(c, "context_management");
-    if (!read_effort(c, k) || !read_thinking(c, r) || !serve_anthropic_read_messages(c, r) || !read_tools(c, r) ||
-        !read_tool_choice(c, k) || !serve_read_object(c->body, "chat_template_kwargs", &k->variables, &c->failure))
-        return false;
+    if (serve_member(c->body, "context_management")) serve_call_ignore(c, "context_management");
+    read_thinking(c, r);
+    read_tool_choice(c, k);
+    k->variables = serve_member(c->body, "chat_template_kwargs");
+    if (!serve_anthropic_read_messages(c, r) || !read_tools(c, r)) return false;
     k->messages = r->messages;
     return true;
 }
@@ -133,17 +167,6 @@ bool serve_anthropic_read(serve_call *c, serve_anthropic_request *r) {
 void serve_anthropic_free(serve_anthropic_request *r) {
     json_decref(r->messages);
     json_decref(r->tools);
-}
-
-static bool read_max_tokens(serve_generation *g) {
-    static const char *const most[] = {"max_tokens", NULL};
-    serve_call *c = g->c;
-    if (!serve_member(c->body, "max_tokens"))
-        return serve_fail(&c->failure, 400, "max_tokens",
-                          "\"max_tokens\" is to be there: the most tokens of the answer");
-    int64_t ignored;
-    return serve_read_integer(c->body, "max_tokens", 0, INT64_MAX, &ignored, &c->failure) &&
-           serve_read_max_tokens(g, c->body, most);
 }
 
 /* The schema of an answer, under the name that it has now, or the one that it had. */
@@ -160,17 +183,18 @@ static void free_answer(void *user) {
 }
 
 static bool read_request(serve_generation *g) {
+    static const char *const most[] = {"max_tokens", NULL};
     serve_call *c = g->c;
     serve_anthropic_request r = {0};
     serve_anthropic_answer *answer = calloc(1, sizeof *answer);
     if (!answer) return serve_fail_memory(&c->failure);
     g->extra = answer;
     g->free_extra = free_answer;
-    const bool good = read_max_tokens(g) && serve_anthropic_read(c, &r) &&
-                      serve_read_flag(c->body, "stream", &g->stream, &c->failure) &&
-                      serve_read_sampling(g, c->body, 1) &&
-                      serve_read_stop(g, json_object_get(c->body, "stop_sequences"), "stop_sequences") &&
-                      read_format(g) && serve_read_structure(g, c->body) && serve_set_conversation(g, &r.conversation);
+    g->stream = serve_flag(c->body, "stream", false);
+    serve_read_max_tokens(g, c->body, most);
+    const bool good = serve_anthropic_read(c, &r) && serve_read_sampling(g, c->body, 1) &&
+                      serve_read_stop(g, json_object_get(c->body, "stop_sequences")) && read_format(g) &&
+                      serve_read_structure(g, c->body) && serve_set_conversation(g, &r.conversation);
     answer->hides_thoughts = r.hides_thoughts;
     serve_anthropic_free(&r);
     return good;

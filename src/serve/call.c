@@ -36,26 +36,13 @@ static void answer_failure(serve_call *c) { serve_failure_reply(c->x, &c->failur
 
 static void on_unknown(const char *name, void *user) { serve_call_ignore(user, name); }
 
-bool serve_call_check(serve_call *c, const json_t *object, const serve_field *const *tables) {
-    return serve_fields_check(object, tables, c->server->o.strict_params, on_unknown, c, &c->failure);
-}
-
 static bool read_body(serve_call *c) {
     size_t n;
     const char *text = http_exchange_body(c->x, &n);
     const serve_route *r = c->route;
     if (c->body || !(r->flags & SERVE_BODY)) return true;
     c->body = serve_json_parse(text, n, &c->failure);
-    if (!c->body || !r->fields) return c->body;
-    return serve_call_check(c, c->body, r->fields);
-}
-
-/* The name of the model that is asked for; false: it is no text. */
-static bool model_name(serve_call *c, const char **name) {
-    *name = NULL;
-    if (!serve_read_text(c->body, "model", name, &c->failure)) return false;
-    if (*name && !**name) *name = NULL;
-    return true;
+    return c->body && serve_fields_check(c->body, r->fields, c->server->o.strict_params, on_unknown, c, &c->failure);
 }
 
 static bool needs_model(const serve_call *c) {
@@ -68,9 +55,8 @@ static bool work_on(serve_call *c, bool *later) {
     *later = false;
     if (!read_body(c)) return false;
     if (needs_model(c)) {
-        const char *name;
+        const char *name = serve_filled_text(c->body, "model");
         const bool again = c->again;
-        if (!model_name(c, &name)) return false;
         c->again = true; /* before another thread may have it */
         const serve_leasing leasing =
             serve_models_lease(c->server->models, name, &c->work, again, &c->lease, &c->failure);
@@ -90,10 +76,13 @@ static void run(serve_work *work) {
 
 /* ---- its beginning ---- */
 
-static void refuse_route(http_exchange *x, bool other_method) {
+static void refuse_route(http_exchange *x) {
     serve_failure f = {0};
+    char methods[SERVE_METHODS];
     const http_head *h = http_exchange_head(x);
-    if (other_method)
+    serve_route_methods(h->path, methods);
+    if (*methods) (void)http_exchange_field(x, "Allow", methods);
+    if (*methods)
         serve_fail(&f, 405, NULL, "%s is not taken by %.256s", h->method, h->path);
     else
         serve_fail(&f, 404, NULL, "there is no %.256s", h->path);
@@ -102,12 +91,11 @@ static void refuse_route(http_exchange *x, bool other_method) {
 
 void serve_call_begin(serve_server *s, http_exchange *x) {
     const http_head *h = http_exchange_head(x);
-    bool other;
     const char *rest;
-    const serve_route *route = serve_route_find(h->method, h->path, &rest, &other);
+    const serve_route *route = serve_route_find(h->method, h->path, &rest);
     serve_call *c = route ? calloc(1, sizeof *c) : NULL;
     if (!route) {
-        refuse_route(x, other);
+        refuse_route(x);
         return;
     }
     serve_failure f = {0};

@@ -14,11 +14,13 @@
 typedef struct serve_call serve_call;
 
 enum {
-    SERVE_MODEL = 1,   /* needs a model: that of the member "model", or the first */
-    SERVE_BODY = 2,    /* has a body of JSON */
-    SERVE_AT_ONCE = 4, /* is answered on the server's thread */
-    SERVE_OPEN = 8,    /* needs no key */
-    SERVE_UNLOADS = 16 /* with SERVE_MODEL: may ask for nothing but that its model goes, which needs none (ollama.h) */
+    SERVE_MODEL = 1,    /* needs a model: that of the member "model", or the first */
+    SERVE_BODY = 2,     /* has a body of JSON */
+    SERVE_AT_ONCE = 4,  /* is answered on the server's thread */
+    SERVE_OPEN = 8,     /* needs no key */
+    SERVE_UNLOADS = 16, /* with SERVE_MODEL: may ask for nothing but that its model goes, which needs none (ollama.h) */
+    SERVE_STREAMS = 32, /* may be answered by a stream: of events, or in Ollama's dialect of lines */
+    SERVE_REFUSES = 64  /* is not there, and says what is instead */
 };
 
 /* An endpoint. */
@@ -27,11 +29,14 @@ typedef struct serve_route {
     const char *path;   /* one that ends with "*" takes all that begin so; what follows is the call's `rest` */
     serve_dialect_name dialect;
     unsigned flags;
-    const serve_field *const
-        *fields; /* tables of the body's members, as serve_fields_check takes them; NULL: not checked */
+    const serve_field *const *fields; /* tables of the body's members; NULL: it is not read */
     /* Answers, at once or later, or returns false with a failure in the call. */
     bool (*run)(serve_call *c);
-    const char *summary; /* for the description of the interface */
+    /* For the description of the interface. */
+    const char *summary;
+    const char *type, *other_type; /* of the answer; NULL: JSON, and no other */
+    const serve_field *rest;       /* what the `*` of the path is; NULL: none */
+    const serve_field *query;      /* members of the query; NULL: none */
 } serve_route;
 
 struct serve_server {
@@ -73,13 +78,13 @@ extern const serve_route serve_routes[];
 
 /* Takes a request over. On the server's thread. */
 void serve_call_begin(serve_server *s, http_exchange *x);
-/* The route for a method and path; NULL: none, and *other says whether there is one for another method. */
-const serve_route *serve_route_find(const char *method, const char *path, const char **rest, bool *other);
+/* The route for a method and path; NULL: none. */
+const serve_route *serve_route_find(const char *method, const char *path, const char **rest);
+/* The methods that a path takes, as a field Allow has them; "": there is no such path. */
+enum { SERVE_METHODS = 64 };
+void serve_route_methods(const char *path, char out[SERVE_METHODS]);
 /* Tells of something in a request that has no effect: in a field X-Ignored of the answer's head, and once as a warning. */
 void serve_call_ignore(serve_call *c, const char *what);
-
-/* Checks members as serve_fields_check does, as the server's options say, and tells of those that nobody knows. */
-bool serve_call_check(serve_call *c, const json_t *object, const serve_field *const *tables);
 
 /* Fresh identifiers: the prefix and 24 characters. */
 enum { SERVE_ID = 48 };

@@ -3,6 +3,27 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- members ---- */
+
+static const serve_field function_members[] = {{"name", .is = SERVE_IS_TEXT, .required = true},
+                                               {"description", .is = SERVE_IS_TEXT},
+                                               {"parameters", .is = {.types = SERVE_JSON_OBJECT}},
+                                               {"strict", .is = SERVE_IS_FLAG},
+                                               {0}};
+const serve_field *const serve_function_fields[] = {function_members, NULL};
+static const serve_field tool_members[] = {{"function", .is = SERVE_IS_FUNCTION, .required = true}, {0}};
+static const serve_field *const of_tool[] = {tool_members, NULL};
+static const serve_kind tool_kinds[] = {{"function", of_tool}, {0}};
+const serve_shape serve_tool_shape = {
+    .types = SERVE_JSON_OBJECT, .kinds = tool_kinds, .first_kind = true, .other_kinds = true, .lenient = true};
+
+const char *const serve_tool_choices[] = {"auto", "none", "required", NULL};
+
+serve_tool_choice serve_read_tool_choice(const json_t *body) {
+    static const serve_tool_choice of[] = {SERVE_TOOLS_AUTO, SERVE_TOOLS_NONE, SERVE_TOOLS_REQUIRED};
+    return of[serve_word(body, "tool_choice", serve_tool_choices, 0)];
+}
+
 /* ---- the conversation ---- */
 
 static const char *tool_name(const json_t *tool) {
@@ -84,16 +105,15 @@ static bool set_choice(serve_call *c, const serve_conversation *k, const json_t 
     return status ? serve_fail_as(&c->failure, status, &err) : true;
 }
 
-bool serve_read_effort(const json_t *object, const char *name, serve_conversation *k, serve_failure *f) {
-    static const char *const words[] = {"none", "minimal", "low", "medium", "high", "xhigh", "max"};
-    int word = -1;
-    if (!serve_read_word(object, name, words, 7, &word, f)) return false;
+const char *const serve_efforts[] = {"none", "minimal", "low", "medium", "high", "xhigh", "max", NULL};
+
+void serve_read_effort(const json_t *object, const char *name, serve_conversation *k) {
+    const int word = serve_word(object, name, serve_efforts, -1);
     if (word == 0) k->thinking = SERVE_THINKING_OFF;
     if (word > 0) {
         k->thinking = SERVE_THINKING_ON;
         k->effort = word < 3 ? "low" : word == 3 ? "medium" : "high";
     }
-    return true;
 }
 
 bool serve_make_chat(serve_call *c, const serve_conversation *k, ht_chat **out) {
@@ -127,17 +147,41 @@ bool serve_set_conversation(serve_generation *g, const serve_conversation *k) {
 
 /* ---- what an answer is held to ---- */
 
-const serve_field serve_structure_fields[] = {{"response_format", SERVE_USED},
-                                              {"grammar", SERVE_USED},
-                                              {"json_schema", SERVE_USED},
-                                              {"guided_json", SERVE_USED},
-                                              {"guided_regex", SERVE_USED},
-                                              {"guided_grammar", SERVE_USED},
-                                              {"guided_choice", SERVE_USED},
-                                              {"regex", SERVE_USED},
-                                              {"structured_outputs", SERVE_USED},
-                                              {"guided_decoding_backend", SERVE_NOTED},
-                                              {NULL, SERVE_USED}};
+static const serve_field schema_members[] = {{"schema", .is = {.types = SERVE_JSON_OBJECT | SERVE_JSON_FLAG}},
+                                             {"name", .class = SERVE_NOTED},
+                                             {"description", .class = SERVE_NOTED},
+                                             {"strict", .class = SERVE_NOTED},
+                                             {0}};
+static const serve_field *const of_schema[] = {schema_members, NULL};
+static const serve_field wrapped_members[] = {{"json_schema", .is = SERVE_IS_OBJECT(of_schema)}, {0}};
+static const serve_field *const of_wrapped_schema[] = {wrapped_members, schema_members, NULL}, *const of_text[] = {
+                                                                                                   NULL};
+const serve_kind serve_formats[] = {
+    {"text", of_text}, {"json_object", of_schema}, {"json_schema", of_wrapped_schema}, {0}};
+
+#define SCHEMA                                                                                                         \
+    { .types = SERVE_JSON_OBJECT | SERVE_JSON_FLAG }
+#define SCHEMA_OR_TEXT                                                                                                 \
+    { .types = SERVE_JSON_OBJECT | SERVE_JSON_FLAG | SERVE_JSON_TEXT }
+#define CHOICE                                                                                                         \
+    { .types = SERVE_JSON_LIST, .fewest = 1, .item = &serve_full_text }
+static const serve_field output_members[] = {{"json", .is = SCHEMA_OR_TEXT},
+                                             {"regex", .is = SERVE_IS_TEXT},
+                                             {"grammar", .is = SERVE_IS_TEXT},
+                                             {"choice", .is = CHOICE},
+                                             {0}};
+static const serve_field *const of_outputs[] = {output_members, NULL};
+const serve_field serve_structure_fields[] = {{"response_format", .is = SERVE_IS_FORMAT},
+                                              {"grammar", .is = SERVE_IS_TEXT},
+                                              {"json_schema", .is = SCHEMA},
+                                              {"guided_json", .is = SCHEMA_OR_TEXT},
+                                              {"guided_regex", .is = SERVE_IS_TEXT},
+                                              {"guided_grammar", .is = SERVE_IS_TEXT},
+                                              {"guided_choice", .is = CHOICE},
+                                              {"regex", .is = SERVE_IS_TEXT},
+                                              {"structured_outputs", .is = SERVE_IS_OBJECT(of_outputs)},
+                                              {"guided_decoding_backend", .class = SERVE_NOTED},
+                                              {0}};
 
 /* Takes a grammar that was compiled, or says of which member it could not be. */
 static bool hold(serve_generation *g, ht_status status, ht_grammar *grammar, const char *member, const ht_error *err) {
@@ -168,8 +212,8 @@ bool serve_hold_to_schema(serve_generation *g, const json_t *schema, const char 
     return good;
 }
 
-bool serve_hold_to_any_object(serve_generation *g) {
-    return hold_to(g, SERVE_SCHEMA, "{\"type\":\"object\"}", "response_format");
+bool serve_hold_to_any_object(serve_generation *g, const char *member) {
+    return hold_to(g, SERVE_SCHEMA, "{\"type\":\"object\"}", member);
 }
 
 bool serve_hold_to_regex(serve_generation *g, const char *pattern, const char *member) {
@@ -184,58 +228,39 @@ bool serve_hold_to_choice(serve_generation *g, const json_t *texts, const char *
     ht_text pattern = {0};
     for (size_t i = 0; i < json_array_size(texts); i++) {
         const char *text = json_string_value(json_array_get(texts, i));
-        if (!text || !*text) {
-            ht_text_discard(&pattern);
-            return serve_fail(&g->c->failure, 400, member, "\"%s\" is to be a list of texts, none of them empty",
-                              member);
-        }
         if (i) ht_text_append_str(&pattern, "|");
         for (; *text; text++) {
             if (strchr("\\^$.*+?()[]{}|/", *text)) ht_text_append_str(&pattern, "\\");
             ht_text_append(&pattern, text, 1);
         }
     }
-    if (pattern.failed || !pattern.len) {
-        const bool failed = pattern.failed;
-        ht_text_discard(&pattern);
-        return failed ? serve_fail_memory(&g->c->failure)
-                      : serve_fail(&g->c->failure, 400, member, "\"%s\" is to be a list of one text or more", member);
-    }
-    const bool good = serve_hold_to_regex(g, pattern.data, member);
+    const bool good = pattern.failed ? serve_fail_memory(&g->c->failure) : serve_hold_to_regex(g, pattern.data, member);
     ht_text_discard(&pattern);
     return good;
 }
 
 bool serve_read_format(serve_generation *g, const json_t *format, const char *member) {
-    static const char *const types[] = {"text", "json_object", "json_schema"};
-    serve_failure *f = &g->c->failure;
-    int type = 0;
-    if (!format || json_is_null(format)) return true;
-    if (!json_is_object(format)) return serve_fail(f, 400, member, "\"%s\" is to be an object", member);
-    if (!serve_read_word(format, "type", types, 3, &type, f)) return false;
+    static const char *const types[] = {"text", "json_object", "json_schema", NULL};
+    const int type = serve_word(format, "type", types, 0);
     if (type == 0) return true;
     const json_t *wrapped = serve_member(format, "json_schema");
     const json_t *schema = serve_member(wrapped ? wrapped : format, "schema");
-    if (type == 1) return schema ? serve_hold_to_schema(g, schema, member) : serve_hold_to_any_object(g);
-    if (!schema) return serve_fail(f, 400, member, "\"%s\" of the type \"json_schema\" has no schema", member);
-    return serve_hold_to_schema(g, schema, member);
+    if (schema) return serve_hold_to_schema(g, schema, member);
+    if (type == 1) return serve_hold_to_any_object(g, member);
+    return serve_fail(&g->c->failure, 400, member, "\"%s\" of the type \"json_schema\" has no schema", member);
 }
 
 /* The members of vLLM's `structured_outputs`, or, with `prefix`, those it had before. */
 static bool read_guided(serve_generation *g, const json_t *from, const char *prefix) {
-    serve_failure *f = &g->c->failure;
     char json[32], regex[32], grammar[32], choice[32];
     snprintf(json, sizeof json, "%sjson", prefix);
     snprintf(regex, sizeof regex, "%sregex", prefix);
     snprintf(grammar, sizeof grammar, "%sgrammar", prefix);
     snprintf(choice, sizeof choice, "%schoice", prefix);
-    const char *pattern = NULL, *text = NULL;
-    const json_t *texts = NULL, *schema = serve_member(from, json);
-    if (!serve_read_text(from, regex, &pattern, f) || !serve_read_text(from, grammar, &text, f) ||
-        !serve_read_array(from, choice, &texts, f))
-        return false;
+    const char *pattern = serve_text(from, regex), *text = serve_text(from, grammar);
+    const json_t *texts = serve_member(from, choice), *schema = serve_member(from, json);
     if (json_is_string(schema)) {
-        json_t *parsed = serve_json_parse(json_string_value(schema), json_string_length(schema), f);
+        json_t *parsed = serve_json_parse(json_string_value(schema), json_string_length(schema), &g->c->failure);
         const bool good = parsed && serve_hold_to_schema(g, parsed, json);
         json_decref(parsed);
         if (!good) return false;
@@ -246,15 +271,11 @@ static bool read_guided(serve_generation *g, const json_t *from, const char *pre
 }
 
 bool serve_read_structure(serve_generation *g, const json_t *body) {
-    serve_failure *f = &g->c->failure;
-    const json_t *outputs = NULL, *schema = serve_member(body, "json_schema");
-    const char *grammar = NULL, *regex = NULL;
-    if (!serve_read_format(g, json_object_get(body, "response_format"), "response_format") ||
-        !serve_read_text(body, "grammar", &grammar, f) || !serve_read_text(body, "regex", &regex, f) ||
-        !serve_read_object(body, "structured_outputs", &outputs, f))
-        return false;
-    return (!grammar || !*grammar || serve_hold_to_gbnf(g, grammar, "grammar")) &&
+    const json_t *schema = serve_member(body, "json_schema");
+    const char *grammar = serve_filled_text(body, "grammar"), *regex = serve_text(body, "regex");
+    return serve_read_format(g, serve_member(body, "response_format"), "response_format") &&
+           (!grammar || serve_hold_to_gbnf(g, grammar, "grammar")) &&
            (!regex || serve_hold_to_regex(g, regex, "regex")) &&
            (!schema || serve_hold_to_schema(g, schema, "json_schema")) && read_guided(g, body, "guided_") &&
-           (!outputs || read_guided(g, outputs, ""));
+           read_guided(g, serve_member(body, "structured_outputs"), "");
 }

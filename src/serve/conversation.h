@@ -28,8 +28,17 @@ typedef struct serve_conversation {
     const char *effort; /* "low", "medium", "high", for templates that know it; NULL: not said */
 } serve_conversation;
 
-/* Reads how much is to be thought, from "none" to "max". */
-bool serve_read_effort(const json_t *object, const char *name, serve_conversation *k, serve_failure *f);
+/* Tools in OpenAI's form, and their functions. */
+extern const serve_field *const serve_function_fields[];
+extern const serve_shape serve_tool_shape;
+#define SERVE_IS_FUNCTION                                                                                              \
+    { .types = SERVE_JSON_OBJECT, .members = serve_function_fields, .lenient = true }
+/* The member "tool_choice" where it is one of these words; that of none is the first. */
+extern const char *const serve_tool_choices[];
+serve_tool_choice serve_read_tool_choice(const json_t *body);
+/* Reads how much is to be thought, one of the words from "none" to "max". */
+extern const char *const serve_efforts[];
+void serve_read_effort(const json_t *object, const char *name, serve_conversation *k);
 
 /* Makes it the prompt of the generation, which has one. Tools of types that are not known are passed over, with a note. */
 bool serve_set_conversation(serve_generation *g, const serve_conversation *k);
@@ -43,7 +52,7 @@ bool serve_count_conversation(serve_call *c, const serve_conversation *k, int64_
 /* ---- what an answer is held to ---- */
 
 bool serve_hold_to_schema(serve_generation *g, const json_t *schema, const char *member);
-bool serve_hold_to_any_object(serve_generation *g);
+bool serve_hold_to_any_object(serve_generation *g, const char *member);
 bool serve_hold_to_regex(serve_generation *g, const char *pattern, const char *member);
 bool serve_hold_to_gbnf(serve_generation *g, const char *text, const char *member);
 /* One of some texts. */
@@ -53,6 +62,9 @@ bool serve_hold_to_choice(serve_generation *g, const json_t *texts, const char *
  * structured_outputs. */
 extern const serve_field serve_structure_fields[];
 bool serve_read_structure(serve_generation *g, const json_t *body);
+extern const serve_kind serve_formats[];
+#define SERVE_IS_FORMAT                                                                                                \
+    { .types = SERVE_JSON_OBJECT, .kinds = serve_formats, .first_kind = true }
 /* {"type": "text"}, {"type": "json_object"}, {"type": "json_schema", ...}; the schema lies in a member of that name, or beside it. */
 bool serve_read_format(serve_generation *g, const json_t *format, const char *member);
 

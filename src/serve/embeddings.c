@@ -1,5 +1,6 @@
 #include "serve/embeddings.h"
 
+#include "formats/json.h"
 #include "serve/base64.h"
 #include "serve/generation.h"
 
@@ -33,6 +34,15 @@ static json_t *vector_json(const float *values, int64_t n, bool as_base64) {
 
 /* ---- inputs ---- */
 
+const char *const serve_poolings[] = {"last", "mean", NULL};
+static const serve_shape id = SERVE_IS_INTEGER(0, INT32_MAX);
+const serve_shape serve_input_shape = {.types = SERVE_JSON_TEXT | SERVE_JSON_INTEGER | SERVE_JSON_LIST,
+                                       .low = 0,
+                                       .high = INT32_MAX,
+                                       .filled = true,
+                                       .fewest = 1,
+                                       .item = &id};
+
 /* Texts, or lists of ids. */
 typedef struct inputs {
     size_t n;
@@ -52,7 +62,6 @@ static bool read_one(serve_call *c, const json_t *item, inputs *in, size_t i) {
     const size_t n = json_array_size(item);
     if (json_is_string(item) && !in->ids) {
         in->text[i] = json_string_value(item);
-        if (!*in->text[i]) return serve_fail(&c->failure, 400, "input", "\"input\": text %zu is empty", i);
         return true;
     }
     if (!n || !in->ids)
@@ -62,9 +71,9 @@ static bool read_one(serve_call *c, const json_t *item, inputs *in, size_t i) {
     in->n_ids[i] = n;
     if (!in->ids[i]) return serve_fail_memory(&c->failure);
     for (size_t j = 0; j < n; j++) {
-        const json_t *id = json_array_get(item, j);
-        const json_int_t value = json_integer_value(id);
-        if (!json_is_integer(id) || value < 0 || value >= ht_model_vocab_size(c->lease.model))
+        int64_t value;
+        if (!ht_json_whole(json_array_get(item, j), &value) || value < 0 ||
+            value >= ht_model_vocab_size(c->lease.model))
             return serve_fail(&c->failure, 400, "input",
                               "\"input\": list %zu has something that is no token of the model", i);
         in->ids[i][j] = (int32_t)value;
@@ -74,12 +83,9 @@ static bool read_one(serve_call *c, const json_t *item, inputs *in, size_t i) {
 
 static bool read_inputs(serve_call *c, const json_t *input, inputs *in) {
     const json_t *first = json_array_get(input, 0);
-    const bool one = json_is_string(input) || json_is_integer(first);
-    const bool ids = json_is_integer(first) || json_is_array(first);
+    const bool one = json_is_string(input) || json_is_number(first);
+    const bool ids = json_is_number(first) || json_is_array(first);
     in->n = one ? 1 : json_array_size(input);
-    enum { MOST = 2048 };
-    if (!in->n || in->n > MOST)
-        return serve_fail(&c->failure, 400, "input", "\"input\" has %zu texts, 1 to %d are taken", in->n, MOST);
     in->text = calloc(in->n, sizeof *in->text);
     if (ids) in->ids = calloc(in->n, sizeof *in->ids);
     in->n_ids = calloc(in->n, sizeof *in->n_ids);
@@ -132,8 +138,10 @@ bool serve_embed_inputs(serve_call *c, const json_t *input, const ht_embed_optio
 }
 
 bool serve_read_dimensions(serve_call *c, const ht_embeddings *e, int64_t *n) {
-    *n = e->hidden;
-    return serve_read_integer(c->body, "dimensions", 1, e->hidden, n, &c->failure);
+    *n = serve_integer(c->body, "dimensions", e->hidden);
+    if (*n <= e->hidden) return true;
+    return serve_fail(&c->failure, 400, "dimensions", "\"dimensions\" is %lld, and vectors of the model have %lld",
+                      (long long)*n, (long long)e->hidden);
 }
 
 json_t *serve_embedding_json(const ht_embedding *e, int64_t n, int64_t hidden, bool normalize, bool as_base64) {

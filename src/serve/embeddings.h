@@ -6,10 +6,19 @@
 
 #include <hearth/embed.h>
 
+extern const char *const serve_poolings[]; /* by ht_pooling */
+enum { SERVE_MOST_INPUTS = 2048 };
+extern const serve_shape serve_input_shape;
+#define SERVE_IS_INPUTS                                                                                                \
+    {                                                                                                                  \
+        .types = SERVE_JSON_TEXT | SERVE_JSON_LIST, .filled = true, .fewest = 1, .most = SERVE_MOST_INPUTS,            \
+        .item = &serve_input_shape                                                                                     \
+    }
+
 /* Vectors of an input: a text, a list of texts, token ids, or a list of lists of token ids. Waits for the model, and takes the call's state. The caller
  * frees *out. */
 bool serve_embed_inputs(serve_call *c, const json_t *input, const ht_embed_options *o, ht_embeddings **out);
-/* The member "dimensions", which are all when it is not there. */
+/* The member "dimensions" (of the shape of whole numbers), which are all when it is not there. */
 bool serve_read_dimensions(serve_call *c, const ht_embeddings *e, int64_t *n);
 /* The first n of a vector's numbers, scaled to a length of 1 again when normalize is set, as a list or as base64 of little-endian floats. */
 json_t *serve_embedding_json(const ht_embedding *e, int64_t n, int64_t hidden, bool normalize, bool as_base64);

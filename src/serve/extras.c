@@ -1,5 +1,6 @@
 #include "serve/extras.h"
 
+#include "formats/json.h"
 #include "serve/echo.h"
 #include "serve/openai.h"
 
@@ -14,9 +15,10 @@ static const ht_tokenizer *tokenizer(serve_call *c) {
 
 /* ---- tokens ---- */
 
-static const serve_field tokenize_fields[] = {{"model", SERVE_USED},       {"content", SERVE_USED},
-                                              {"add_special", SERVE_USED}, {"parse_special", SERVE_USED},
-                                              {"with_pieces", SERVE_USED}, {NULL, SERVE_USED}};
+static const serve_field tokenize_fields[] = {
+    {"model", .is = SERVE_IS_TEXT},       {"content", .is = SERVE_IS_TEXT, .required = true},
+    {"add_special", .is = SERVE_IS_FLAG}, {"parse_special", .is = SERVE_IS_FLAG},
+    {"with_pieces", .is = SERVE_IS_FLAG}, {0}};
 const serve_field *const serve_tokenize_fields[] = {tokenize_fields, NULL};
 
 static json_t *token_json(const ht_tokenizer *t, int32_t id) {
@@ -31,19 +33,15 @@ static json_t *token_json(const ht_tokenizer *t, int32_t id) {
 }
 
 bool serve_tokenize(serve_call *c) {
-    const char *content = NULL;
-    bool add = false, parse = true, pieces = false;
+    const char *content = serve_text(c->body, "content");
+    const bool pieces = serve_flag(c->body, "with_pieces", false);
     const ht_tokenizer *t = tokenizer(c);
-    if (!t || !serve_read_text(c->body, "content", &content, &c->failure) ||
-        !serve_read_flag(c->body, "add_special", &add, &c->failure) ||
-        !serve_read_flag(c->body, "parse_special", &parse, &c->failure) ||
-        !serve_read_flag(c->body, "with_pieces", &pieces, &c->failure))
-        return false;
-    if (!content) return serve_fail(&c->failure, 400, "content", "\"content\" is to be a text");
+    if (!t) return false;
     int32_t *ids;
     size_t n;
     ht_error err = {0};
-    const unsigned flags = (add ? HT_ENCODE_ADD_SPECIAL : 0u) | (parse ? HT_ENCODE_PARSE_SPECIAL : 0u);
+    const unsigned flags = (serve_flag(c->body, "add_special", false) ? HT_ENCODE_ADD_SPECIAL : 0u) |
+                           (serve_flag(c->body, "parse_special", true) ? HT_ENCODE_PARSE_SPECIAL : 0u);
     const ht_status status = ht_tokenizer_encode(t, content, strlen(content), flags, &ids, &n, &err);
     if (status) return serve_fail_as(&c->failure, status, &err);
     json_t *tokens = json_array();
@@ -53,21 +51,21 @@ bool serve_tokenize(serve_call *c) {
     return true;
 }
 
-static const serve_field detokenize_fields[] = {{"model", SERVE_USED}, {"tokens", SERVE_USED}, {NULL, SERVE_USED}};
+static const serve_shape id = SERVE_IS_INTEGER(0, INT32_MAX);
+static const serve_field detokenize_fields[] = {
+    {"model", .is = SERVE_IS_TEXT}, {"tokens", .is = SERVE_IS_LIST(&id), .required = true}, {0}};
 const serve_field *const serve_detokenize_fields[] = {detokenize_fields, NULL};
 
 bool serve_detokenize(serve_call *c) {
-    const json_t *tokens = NULL;
+    const json_t *tokens = serve_member(c->body, "tokens");
     const ht_tokenizer *t = tokenizer(c);
-    if (!t || !serve_read_array(c->body, "tokens", &tokens, &c->failure)) return false;
-    if (!tokens) return serve_fail(&c->failure, 400, "tokens", "\"tokens\" is to be a list of token ids");
+    if (!t) return false;
     const size_t n = json_array_size(tokens);
     int32_t *ids = calloc(n + 1, sizeof *ids);
     if (!ids) return serve_fail_memory(&c->failure);
     for (size_t i = 0; i < n; i++) {
-        const json_t *id = json_array_get(tokens, i);
-        const json_int_t value = json_integer_value(id);
-        if (!json_is_integer(id) || value < 0 || value >= ht_tokenizer_vocab_size(t)) {
+        int64_t value;
+        if (!ht_json_whole(json_array_get(tokens, i), &value) || value >= ht_tokenizer_vocab_size(t)) {
             free(ids);
             return serve_fail(&c->failure, 400, "tokens", "\"tokens\": number %zu is no token of the model", i);
         }

@@ -45,112 +45,41 @@ char *serve_json_dump(const json_t *value) {
     return json_dumps(value, flags);
 }
 
+/* ---- members ---- */
+
 const json_t *serve_member(const json_t *object, const char *name) {
     const json_t *value = json_object_get(object, name);
     return json_is_null(value) ? NULL : value;
 }
 
-/* ---- classes ---- */
-
-static const serve_field *find(const serve_field *const *tables, const char *name) {
-    for (; *tables; tables++)
-        for (const serve_field *field = *tables; field->name; field++)
-            if (strcmp(field->name, name) == 0) return field;
-    return NULL;
+int64_t serve_integer(const json_t *object, const char *name, int64_t otherwise) {
+    int64_t value = otherwise;
+    (void)ht_json_whole(json_object_get(object, name), &value);
+    return value;
 }
 
-/* Whether a value asks for nothing. */
-static bool is_void(const json_t *value) {
-    return json_is_null(value) || json_is_false(value) || (json_is_array(value) && !json_array_size(value)) ||
-           (json_is_object(value) && !json_object_size(value)) || (json_is_string(value) && !json_string_length(value));
+double serve_number(const json_t *object, const char *name, double otherwise) {
+    const json_t *value = json_object_get(object, name);
+    return json_is_number(value) ? json_number_value(value) : otherwise;
 }
 
-bool serve_fields_check(const json_t *body, const serve_field *const *tables, bool strict, serve_unknown_fn *unknown,
-                        void *user, serve_failure *f) {
-    const char *name;
-    const json_t *value;
-    json_object_foreach((json_t *)body, name, value) {
-        const serve_field *field = find(tables, name);
-        if (field && (field->class != SERVE_LACKED || is_void(value))) continue;
-        if (field) return serve_fail(f, 400, name, "\"%s\" asks for something that this server does not have", name);
-        if (strict) return serve_fail(f, 400, name, "\"%s\" is not known", name);
-        unknown(name, user);
-    }
-    return true;
+bool serve_flag(const json_t *object, const char *name, bool otherwise) {
+    const json_t *value = json_object_get(object, name);
+    return json_is_boolean(value) ? json_is_true(value) : otherwise;
 }
 
-/* ---- members ---- */
-
-bool serve_read_integer(const json_t *object, const char *name, int64_t low, int64_t high, int64_t *out,
-                        serve_failure *f) {
-    const json_t *value = serve_member(object, name);
-    if (!value) return true;
-    const double real = json_number_value(value);
-    /* 256.0 is a whole number, too. */
-    const bool whole = json_is_integer(value) || (json_is_real(value) && real == floor(real) && fabs(real) < 9e15);
-    const int64_t got = json_is_integer(value) ? json_integer_value(value) : whole ? (int64_t)real : 0;
-    if (!whole || got < low || got > high)
-        return serve_fail(f, 400, name, "\"%s\" is to be a whole number from %lld to %lld", name, (long long)low,
-                          (long long)high);
-    *out = got;
-    return true;
+const char *serve_text(const json_t *object, const char *name) {
+    return json_string_value(json_object_get(object, name));
 }
 
-bool serve_read_number(const json_t *object, const char *name, double low, double high, double *out, serve_failure *f) {
-    const json_t *value = serve_member(object, name);
-    if (!value) return true;
-    const double got = json_number_value(value);
-    if (!json_is_number(value) || !(got >= low && got <= high))
-        return serve_fail(f, 400, name, "\"%s\" is to be a number from %g to %g", name, low, high);
-    *out = got;
-    return true;
+const char *serve_filled_text(const json_t *object, const char *name) {
+    const char *text = serve_text(object, name);
+    return text && *text ? text : NULL;
 }
 
-bool serve_read_flag(const json_t *object, const char *name, bool *out, serve_failure *f) {
-    const json_t *value = serve_member(object, name);
-    if (!value) return true;
-    if (!json_is_boolean(value)) return serve_fail(f, 400, name, "\"%s\" is to be true or false", name);
-    *out = json_is_true(value);
-    return true;
-}
-
-bool serve_read_text(const json_t *object, const char *name, const char **out, serve_failure *f) {
-    const json_t *value = serve_member(object, name);
-    if (!value) return true;
-    if (!json_is_string(value)) return serve_fail(f, 400, name, "\"%s\" is to be a text", name);
-    *out = json_string_value(value);
-    return true;
-}
-
-bool serve_read_object(const json_t *object, const char *name, const json_t **out, serve_failure *f) {
-    const json_t *value = serve_member(object, name);
-    if (!value) return true;
-    if (!json_is_object(value)) return serve_fail(f, 400, name, "\"%s\" is to be an object", name);
-    *out = value;
-    return true;
-}
-
-bool serve_read_array(const json_t *object, const char *name, const json_t **out, serve_failure *f) {
-    const json_t *value = serve_member(object, name);
-    if (!value) return true;
-    if (!json_is_array(value)) return serve_fail(f, 400, name, "\"%s\" is to be a list", name);
-    *out = value;
-    return true;
-}
-
-bool serve_read_word(const json_t *object, const char *name, const char *const *words, int n, int *out,
-                     serve_failure *f) {
-    const json_t *value = serve_member(object, name);
-    if (!value) return true;
-    const char *got = json_string_value(value);
-    char expected[256] = "";
-    for (int i = 0; i < n; i++) {
-        if (got && strcmp(got, words[i]) == 0) {
-            *out = i;
-            return true;
-        }
-        const size_t at = strlen(expected);
-        snprintf(expected + at, sizeof expected - at, "%s\"%s\"", i ? ", " : "", words[i]);
-    }
-    return serve_fail(f, 400, name, "\"%s\" is to be one of %s", name, expected);
+int serve_word(const json_t *object, const char *name, const char *const *words, int otherwise) {
+    const char *text = serve_text(object, name);
+    for (int i = 0; text && words[i]; i++)
+        if (strcmp(text, words[i]) == 0) return i;
+    return otherwise;
 }

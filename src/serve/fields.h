@@ -1,4 +1,5 @@
-/* Members of requests: JSON bodies, read within bounds, and told apart by what the server does with each member.
+/* Members of requests: JSON bodies, read within bounds, and tables of what each member may be, from which come the checks, what failures
+ * say, and the description of the interface (openapi.h).
  *
  * A member is used; or it is of the kind that has no effect here ("user", "metadata"), and passed over; or it asks for something that is
  * not there, and is refused by name unless its value asks for nothing; or nobody knows it, and it is passed over and named. */
@@ -14,36 +15,98 @@ json_t *serve_json_parse(const char *text, size_t n, serve_failure *f);
 /* A value as JSON text, numbers by as few digits as give them back; NULL when memory ran out. The caller frees it. */
 char *serve_json_dump(const json_t *value);
 
+/* ---- what values may be ---- */
+
+typedef struct serve_shape serve_shape;
+typedef struct serve_field serve_field;
+
+/* Types of values, or'ed. */
+enum {
+    SERVE_JSON_INTEGER = 1, /* 256.0 is one, too */
+    SERVE_JSON_NUMBER = 2,
+    SERVE_JSON_FLAG = 4,
+    SERVE_JSON_TEXT = 8,
+    SERVE_JSON_LIST = 16,
+    SERVE_JSON_OBJECT = 32
+};
+
+/* Objects that a member tells apart, and the other members of each. */
+typedef struct serve_kind {
+    const char *type; /* the text of that member; NULL: the end of a list */
+    const serve_field *const *members;
+} serve_kind;
+
+struct serve_shape {
+    unsigned types; /* 0: any value; what follows is for values of its type alone */
+    int64_t low,
+        high; /* of numbers, both included; 0 and 0: any; INT64_MIN, INT64_MAX: no bound of a number that is not whole */
+    const char *const *words; /* a text is one of these; NULL: any */
+    bool filled;              /* texts are not empty */
+    const char *pattern; /* texts match it, which who reads them sees to: for the description of the interface alone */
+    bool on;             /* flags are true */
+    size_t fewest, most; /* values of a list; most 0: as many as there may be */
+    const serve_shape *item;           /* of a list; NULL: any */
+    const serve_field *const *members; /* tables (a NULL-terminated list) of an object; NULL: any members */
+    const serve_shape *every;          /* instead: of each member; NULL: any */
+    const serve_kind *kinds;           /* instead: objects of several kinds */
+    const char *tag;                   /* the member that tells them apart; NULL: "type" */
+    bool first_kind;                   /* one without it is of the first kind */
+    bool other_kinds;                  /* there may be others, whose members are not looked at */
+    bool lenient;                      /* members that no table knows are not told of: parts of a history carry much */
+};
+
 typedef enum serve_field_class {
     SERVE_USED,
-    SERVE_NOTED, /* bookkeeping of other services */
-    SERVE_LACKED /* with an effect that is not there */
+    SERVE_NOTED, /* bookkeeping of other services: any value */
+    SERVE_LACKED /* with an effect that is not there: values that ask for nothing, or of the shape if there is one */
 } serve_field_class;
 
-typedef struct serve_field {
+struct serve_field {
     const char *name; /* NULL: the end of a table */
     serve_field_class class;
-} serve_field;
+    serve_shape is; /* null is a member that is not there */
+    bool required;
+    const char *instead; /* of one that is lacked: what can be done; NULL: nothing */
+};
+
+/* A text, one that is not empty, an object with any members. */
+extern const serve_shape serve_any_text, serve_full_text, serve_any_object;
+
+#define SERVE_IS_INTEGER(from, to)                                                                                     \
+    { .types = SERVE_JSON_INTEGER, .low = (from), .high = (to) }
+#define SERVE_IS_NUMBER(from, to)                                                                                      \
+    { .types = SERVE_JSON_NUMBER, .low = (from), .high = (to) }
+#define SERVE_IS_FLAG                                                                                                  \
+    { .types = SERVE_JSON_FLAG }
+#define SERVE_IS_TEXT                                                                                                  \
+    { .types = SERVE_JSON_TEXT }
+#define SERVE_IS_WORD(list)                                                                                            \
+    { .types = SERVE_JSON_TEXT, .words = (list) }
+#define SERVE_IS_OBJECT(tables)                                                                                        \
+    { .types = SERVE_JSON_OBJECT, .members = (tables) }
+#define SERVE_IS_LIST(shape)                                                                                           \
+    { .types = SERVE_JSON_LIST, .item = (shape) }
 
 /* A member that no table knows. */
 typedef void serve_unknown_fn(const char *name, void *user);
-/* Refuses members of an object that are lacked, and, when `strict`, those that no table (NULL-terminated list of them) knows; else these are told. */
+/* Refuses an object with a member that is not what the tables (a NULL-terminated list) say, or, when `strict`, that none of them knows;
+ * else these are told. The failure names the member by its path: "messages[0].role". */
 bool serve_fields_check(const json_t *body, const serve_field *const *tables, bool strict, serve_unknown_fn *unknown,
                         void *user, serve_failure *f);
 
-/* Readers of single members: true, with *out as it was, for one that is not there or null. False is a failure that names it. */
-bool serve_read_integer(const json_t *object, const char *name, int64_t low, int64_t high, int64_t *out,
-                        serve_failure *f);
-bool serve_read_number(const json_t *object, const char *name, double low, double high, double *out, serve_failure *f);
-bool serve_read_flag(const json_t *object, const char *name, bool *out, serve_failure *f);
-/* *out is lent from the object. */
-bool serve_read_text(const json_t *object, const char *name, const char **out, serve_failure *f);
-bool serve_read_object(const json_t *object, const char *name, const json_t **out, serve_failure *f);
-bool serve_read_array(const json_t *object, const char *name, const json_t **out, serve_failure *f);
-/* Which of the n words it is, in *out. */
-bool serve_read_word(const json_t *object, const char *name, const char *const *words, int n, int *out,
-                     serve_failure *f);
+/* ---- members of objects that have been checked; NULL has none ---- */
+
 /* The member, NULL when it is not there or null. */
 const json_t *serve_member(const json_t *object, const char *name);
+/* Its value, or `otherwise` where there is none of that type. */
+int64_t serve_integer(const json_t *object, const char *name, int64_t otherwise);
+double serve_number(const json_t *object, const char *name, double otherwise);
+bool serve_flag(const json_t *object, const char *name, bool otherwise);
+/* Lent; NULL: none. */
+const char *serve_text(const json_t *object, const char *name);
+/* Likewise, but "" counts as none. */
+const char *serve_filled_text(const json_t *object, const char *name);
+/* Which of the words (NULL-terminated) it is. */
+int serve_word(const json_t *object, const char *name, const char *const *words, int otherwise);
 
 #endif

@@ -4,48 +4,46 @@
 #include "serve/llama.h"
 #include "serve/llama_sampling.h"
 #include "serve/openai.h"
+#include "serve/prompts.h"
 #include "serve/sampling.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static const serve_field fields[] = {{"model", SERVE_USED},
-                                     {"prompt", SERVE_USED},
-                                     {"n_predict", SERVE_USED},
-                                     {"max_tokens", SERVE_USED},
-                                     {"n", SERVE_USED},
-                                     {"n_cmpl", SERVE_USED},
-                                     {"stream", SERVE_USED},
-                                     {"stop", SERVE_USED},
-                                     {"n_probs", SERVE_USED},
-                                     {"return_tokens", SERVE_USED},
-                                     {"logprobs", SERVE_USED},
-                                     {"post_sampling_probs", SERVE_LACKED},
-                                     {"return_progress", SERVE_LACKED},
-                                     {"response_fields", SERVE_LACKED},
-                                     {"lora", SERVE_LACKED},
-                                     {"image_data", SERVE_LACKED},
-                                     {"system_prompt", SERVE_LACKED},
-                                     {NULL, SERVE_USED}};
-static const serve_field infill_fields[] = {
-    {"input_prefix", SERVE_USED}, {"input_suffix", SERVE_USED}, {"input_extra", SERVE_USED}, {NULL, SERVE_USED}};
-const serve_field *const serve_llama_completion_fields[] = {fields,
-                                                            serve_llama_sampling_fields,
-                                                            serve_other_sampler_fields,
-                                                            serve_sampling_fields,
-                                                            serve_structure_fields,
-                                                            serve_noted_fields,
-                                                            NULL};
-const serve_field *const serve_llama_infill_fields[] = {infill_fields,
-                                                        fields,
-                                                        serve_llama_sampling_fields,
-                                                        serve_other_sampler_fields,
-                                                        serve_sampling_fields,
-                                                        serve_structure_fields,
-                                                        serve_noted_fields,
-                                                        NULL};
+enum { MOST_FILES = 1024 };
 
-enum { MOST_PROMPTS = 1024, MOST_ANSWERS = 4096, MOST_FILES = 1024 };
+static const serve_field fields[] = {{"model", .is = SERVE_IS_TEXT},
+                                     {"n_predict", .is = SERVE_IS_MAX_TOKENS},
+                                     {"max_tokens", .is = SERVE_IS_MAX_TOKENS},
+                                     {"n", .is = SERVE_IS_INTEGER(1, SERVE_MOST_ANSWERS)},
+                                     {"n_cmpl", .is = SERVE_IS_INTEGER(1, SERVE_MOST_ANSWERS)},
+                                     {"stream", .is = SERVE_IS_FLAG},
+                                     {"stop", .is = SERVE_IS_STOP},
+                                     {"n_probs", .is = SERVE_IS_INTEGER(0, SERVE_MOST_LOGPROBS)},
+                                     {"logprobs", .is = SERVE_IS_INTEGER(0, SERVE_MOST_LOGPROBS)},
+                                     {"return_tokens", .is = SERVE_IS_FLAG},
+                                     {"post_sampling_probs", .class = SERVE_LACKED},
+                                     {"return_progress", .class = SERVE_LACKED},
+                                     {"response_fields", .class = SERVE_LACKED},
+                                     {"lora", .class = SERVE_LACKED, .instead = "each adapter is a model"},
+                                     {"image_data", .class = SERVE_LACKED},
+                                     {"system_prompt", .class = SERVE_LACKED},
+                                     {0}};
+static const serve_field prompt_fields[] = {{"prompt", .is = SERVE_IS_PROMPTS, .required = true}, {0}};
+static const serve_field file_members[] = {
+    {"filename", .is = SERVE_IS_TEXT}, {"text", .is = SERVE_IS_TEXT, .required = true}, {0}};
+static const serve_field *const of_file[] = {file_members, NULL};
+static const serve_shape file = SERVE_IS_OBJECT(of_file);
+static const serve_field infill_fields[] = {
+    {"input_prefix", .is = SERVE_IS_TEXT, .required = true},
+    {"input_suffix", .is = SERVE_IS_TEXT, .required = true},
+    {"input_extra", .is = {.types = SERVE_JSON_LIST, .most = MOST_FILES, .item = &file}},
+    {"prompt", .is = SERVE_IS_TEXT},
+    {0}};
+#define COMMON                                                                                                         \
+    fields, serve_llama_sampling_fields, serve_sampling_fields, serve_structure_fields, serve_noted_fields, NULL
+const serve_field *const serve_llama_completion_fields[] = {prompt_fields, COMMON};
+const serve_field *const serve_llama_infill_fields[] = {infill_fields, COMMON};
 
 /* A generation's `extra`. */
 typedef struct asked {
@@ -63,22 +61,17 @@ static void free_asked(void *user) {
 
 /* ---- requests ---- */
 
-static bool read_numbers(serve_generation *g, asked *a) {
+static void read_numbers(serve_generation *g, asked *a) {
     static const char *const most[] = {"n_predict", "max_tokens", NULL};
-    serve_call *c = g->c;
-    serve_failure *f = &c->failure;
-    int64_t n = 1, top = 0;
-    if (!serve_read_integer(c->body, "n", 1, 128, &n, f) || !serve_read_integer(c->body, "n_cmpl", 1, 128, &n, f) ||
-        !serve_read_integer(c->body, "n_probs", 0, 20, &top, f) ||
-        !serve_read_integer(c->body, "logprobs", 0, 20, &top, f) ||
-        !serve_read_flag(c->body, "return_tokens", &a->return_tokens, f) || !serve_read_max_tokens(g, c->body, most))
-        return false;
-    g->n = (int32_t)n;
+    const json_t *body = g->c->body;
+    const int64_t top = serve_integer(body, "logprobs", serve_integer(body, "n_probs", 0));
+    g->n = (int32_t)serve_integer(body, "n_cmpl", serve_integer(body, "n", 1));
+    g->stream = serve_flag(body, "stream", false);
     g->logprobs = top > 0;
     g->top_logprobs = (int32_t)top;
-    g->keep_ids = a->return_tokens;
+    g->keep_ids = a->return_tokens = serve_flag(body, "return_tokens", false);
+    serve_read_max_tokens(g, body, most);
     a->generates = g->how.max_tokens > 0;
-    return true;
 }
 
 /* The call's generation, all but its prompts read into it. */
@@ -92,8 +85,8 @@ static serve_generation *new_generation(serve_call *c, const serve_dialect *dial
     }
     g->extra = a;
     g->free_extra = free_asked;
-    if (!read_numbers(g, a) || !serve_read_flag(c->body, "stream", &g->stream, &c->failure) ||
-        !serve_llama_read_sampling(g, a->order) || !serve_read_stop(g, json_object_get(c->body, "stop"), "stop") ||
+    read_numbers(g, a);
+    if (!serve_llama_read_sampling(g, a->order) || !serve_read_stop(g, json_object_get(c->body, "stop")) ||
         !serve_read_structure(g, c->body))
         return NULL;
     return g;
@@ -106,33 +99,6 @@ static bool start(serve_generation *g) {
     if (!a->tokens) return serve_fail_memory(&g->c->failure);
     for (size_t i = 0; i < g->n_prompts; i++) a->tokens[i] = (int64_t)g->prompt[i].n_ids;
     return serve_generation_answer_empty(g, a->tokens);
-}
-
-/* ---- prompts ---- */
-
-/* Whether a list is one prompt: of ids, with texts between them maybe. A list of texts alone, or of lists, is several. */
-static bool is_one(const json_t *prompt) {
-    if (!json_is_array(prompt)) return true;
-    for (size_t i = 0; i < json_array_size(prompt); i++)
-        if (json_is_integer(json_array_get(prompt, i))) return true;
-    return false;
-}
-
-static bool read_prompts(serve_generation *g) {
-    serve_call *c = g->c;
-    const json_t *prompt = serve_member(c->body, "prompt");
-    const bool one = is_one(prompt);
-    const size_t n = one ? 1 : json_array_size(prompt);
-    if (!n || !prompt)
-        return serve_fail(&c->failure, 400, "prompt", "\"prompt\" is to be a text, token ids, or a list of these");
-    if (n > MOST_PROMPTS || (int64_t)n * g->n > MOST_ANSWERS)
-        return serve_fail(&c->failure, 400, "prompt",
-                          "%zu prompts with %d answers each, at most %d prompts and %d answers are taken", n, (int)g->n,
-                          MOST_PROMPTS, MOST_ANSWERS);
-    if (!serve_generation_prompts(g, n)) return false;
-    for (size_t i = 0; i < n; i++)
-        if (!serve_read_prompt(c, one ? prompt : json_array_get(prompt, i), "prompt", &g->prompt[i])) return false;
-    return true;
 }
 
 /* ---- answers ---- */
@@ -231,47 +197,32 @@ static const serve_dialect completion = {
 
 bool serve_llama_completion(serve_call *c) {
     serve_generation *g = new_generation(c, &completion);
-    return g && read_prompts(g) && start(g);
+    return g && serve_read_prompts(g, "prompt") && start(g);
 }
 
 /* ---- gaps ---- */
 
-static bool read_files(serve_call *c, const json_t *list, serve_infill *in, serve_infill_file **file) {
-    const size_t n = json_array_size(list);
-    if (n > MOST_FILES)
-        return serve_fail(&c->failure, 400, "input_extra", "\"input_extra\" has %zu files, at most %d are taken", n,
-                          MOST_FILES);
-    *file = calloc(n + 1, sizeof **file);
-    if (!*file) return serve_fail_memory(&c->failure);
-    for (size_t i = 0; i < n; i++) {
-        serve_infill_file *to = &(*file)[i];
-        to->name = json_string_value(json_object_get(json_array_get(list, i), "filename"));
-        to->text = json_string_value(json_object_get(json_array_get(list, i), "text"));
-        if (!to->text)
-            return serve_fail(&c->failure, 400, "input_extra",
-                              "\"input_extra\": number %zu is to be {\"filename\": ..., \"text\": ...}", i);
-        if (!to->name) to->name = "snippet";
+static bool read_files(serve_call *c, serve_infill *in, serve_infill_file **out) {
+    const json_t *list = serve_member(c->body, "input_extra");
+    in->n_files = json_array_size(list);
+    in->file = *out = calloc(in->n_files + 1, sizeof **out);
+    if (!*out) return serve_fail_memory(&c->failure);
+    for (size_t i = 0; i < in->n_files; i++) {
+        const json_t *one = json_array_get(list, i);
+        const char *name = serve_text(one, "filename");
+        (*out)[i] = (serve_infill_file){.name = name ? name : "snippet", .text = serve_text(one, "text")};
     }
-    in->file = *file;
-    in->n_files = n;
     return true;
 }
 
 bool serve_llama_infill(serve_call *c) {
-    const json_t *extra = NULL;
-    serve_infill in = {0};
-    serve_infill_file *file = NULL;
-    serve_failure *f = &c->failure;
-    if (!serve_read_text(c->body, "input_prefix", &in.prefix, f) ||
-        !serve_read_text(c->body, "input_suffix", &in.suffix, f) || !serve_read_text(c->body, "prompt", &in.line, f) ||
-        !serve_read_array(c->body, "input_extra", &extra, f))
-        return false;
-    if (!in.prefix || !in.suffix)
-        return serve_fail(f, 400, in.prefix ? "input_suffix" : "input_prefix",
-                          "\"input_prefix\" and \"input_suffix\" are to be texts: what is before and behind the gap");
+    serve_infill in = {.prefix = serve_text(c->body, "input_prefix"),
+                       .suffix = serve_text(c->body, "input_suffix"),
+                       .line = serve_text(c->body, "prompt")};
+    serve_infill_file *files = NULL;
     serve_generation *g = new_generation(c, &completion);
-    const bool good = g && read_files(c, extra, &in, &file) && serve_generation_prompts(g, 1) &&
+    const bool good = g && read_files(c, &in, &files) && serve_generation_prompts(g, 1) &&
                       serve_infill_prompt(c, &in, "input_prefix", &g->prompt[0]);
-    free(file);
+    free(files);
     return good && start(g);
 }

@@ -39,11 +39,18 @@ bool serve_llama_props(serve_call *c) {
     return true;
 }
 
+/* What can be looked at, but not changed. */
+static bool refuse_change(serve_call *c, const char *sentence) {
+    char methods[SERVE_METHODS];
+    serve_route_methods(c->route->path, methods);
+    (void)http_exchange_field(c->x, "Allow", methods);
+    return serve_fail(&c->failure, 405, NULL, "%s", sentence);
+}
+
 bool serve_llama_change_props(serve_call *c) {
-    return serve_fail(
-        &c->failure, 501, NULL,
-        "options of the server do not change while it runs: requests have their own, and others are given "
-        "when it is started");
+    return refuse_change(
+        c, "options of the server do not change while it runs: requests have their own, and others are given "
+           "when it is started");
 }
 
 /* ---- adapters ---- */
@@ -60,41 +67,39 @@ bool serve_llama_adapters(serve_call *c) {
 
 bool serve_llama_change_adapters(serve_call *c) {
     const serve_models_options *o = &c->server->o.models;
-    if (!o->n_adapters)
-        return serve_fail(
-            &c->failure, 501, NULL,
-            "there are no adapters: start the server with --adapter NAME=PATH, and ask for the model NAME");
-    return serve_fail(
-        &c->failure, 501, NULL,
-        "adapters have no scale for all requests: each is a model, so ask for \"model\": \"%.128s\"; its scale "
-        "is that of --adapter NAME=PATH@SCALE",
-        o->adapter[0].name);
+    char sentence[320] = "there are no adapters: start the server with --adapter NAME=PATH, and ask for the model NAME";
+    if (o->n_adapters)
+        snprintf(
+            sentence, sizeof sentence,
+            "adapters have no scale for all requests: each is a model, so ask for \"model\": \"%.128s\"; its scale "
+            "is that of --adapter NAME=PATH@SCALE",
+            o->adapter[0].name);
+    return refuse_change(c, sentence);
 }
 
 /* ---- embeddings ---- */
 
-static const serve_field fields[] = {{"model", SERVE_USED},          {"content", SERVE_USED}, {"input", SERVE_USED},
-                                     {"embd_normalize", SERVE_USED}, {"pooling", SERVE_USED}, {NULL, SERVE_USED}};
+static const serve_field fields[] = {{"model", .is = SERVE_IS_TEXT},
+                                     {"content", .is = SERVE_IS_INPUTS},
+                                     {"input", .is = SERVE_IS_INPUTS},
+                                     {"embd_normalize", .is = SERVE_IS_INTEGER(-1, 2)},
+                                     {"pooling", .is = SERVE_IS_WORD(serve_poolings)},
+                                     {0}};
 const serve_field *const serve_llama_embedding_fields[] = {fields, NULL};
 
 bool serve_llama_embedding(serve_call *c) {
-    static const char *const poolings[] = {"last", "mean"};
-    int pooling = 0;
-    int64_t normalize = 2;
+    const int64_t normalize = serve_integer(c->body, "embd_normalize", 2);
     ht_embed_options o;
     ht_embeddings *e;
     const json_t *input = serve_member(c->body, "content");
     ht_embed_options_init(&o, sizeof o);
     if (!input) input = serve_member(c->body, "input");
-    if (!serve_read_word(c->body, "pooling", poolings, 2, &pooling, &c->failure) ||
-        !serve_read_integer(c->body, "embd_normalize", INT32_MIN, INT32_MAX, &normalize, &c->failure))
-        return false;
     if (normalize != 2 && normalize >= 0)
         return serve_fail(&c->failure, 400, "embd_normalize",
                           "\"embd_normalize\" is to be 2, for a length of 1, or -1, for vectors as they are");
     if (!input)
         return serve_fail(&c->failure, 400, "content", "\"content\" is to be a text, token ids, or a list of these");
-    o.pooling = (ht_pooling)pooling;
+    o.pooling = (ht_pooling)serve_word(c->body, "pooling", serve_poolings, 0);
     o.normalize = normalize == 2;
     if (!serve_embed_inputs(c, input, &o, &e)) return false;
     json_t *list = json_array();

@@ -1,15 +1,26 @@
 #include "serve/llama_sampling.h"
 
+#include "formats/json.h"
 #include "serve/prompts.h"
 #include "serve/sampling.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-const serve_field serve_llama_sampling_fields[] = {{"samplers", SERVE_USED},          {"n_keep", SERVE_USED},
-                                                   {"n_discard", SERVE_USED},         {"min_keep", SERVE_NOTED},
-                                                   {"t_max_predict_ms", SERVE_USED},  {"n_indent", SERVE_USED},
-                                                   {"backend_sampling", SERVE_NOTED}, {NULL, SERVE_USED}};
+static const serve_shape biased_shape = {.types = SERVE_JSON_TEXT | SERVE_JSON_NUMBER | SERVE_JSON_FLAG},
+                         pair_shape = {.types = SERVE_JSON_LIST, .fewest = 2, .most = 2, .item = &biased_shape};
+static const serve_shape bias_shape = SERVE_IS_NUMBER(-100, 100);
+const serve_field serve_llama_sampling_fields[] = {
+    {"samplers", .is = SERVE_IS_LIST(&serve_any_text)},
+    {"logit_bias", .is = {.types = SERVE_JSON_LIST | SERVE_JSON_OBJECT, .item = &pair_shape, .every = &bias_shape}},
+    {"n_keep", .is = SERVE_IS_INTEGER(-1, INT32_MAX)},
+    {"n_discard", .is = SERVE_IS_INTEGER(0, INT32_MAX)},
+    {"min_keep", .class = SERVE_NOTED},
+    {"t_max_predict_ms", .class = SERVE_LACKED, .is = SERVE_IS_INTEGER(INT64_MIN, 0),
+     .instead = "answers do not depend on the clock; use \"n_predict\""},
+    {"n_indent", .class = SERVE_LACKED},
+    {"backend_sampling", .class = SERVE_NOTED},
+    {0}};
 
 /* ---- the chain ---- */
 
@@ -49,11 +60,11 @@ static void leave_out(ht_sampler_options *s, const char *order) {
 }
 
 static bool read_chain(serve_generation *g, char order[SERVE_LLAMA_ORDER]) {
-    const json_t *list = NULL;
+    const json_t *list = serve_member(g->c->body, "samplers");
     serve_failure *f = &g->c->failure;
     ht_error err = {0};
     *order = '\0';
-    if (!serve_read_array(g->c->body, "samplers", &list, f) || !list) return f->status == 0;
+    if (!list) return true;
     for (size_t i = 0; i < json_array_size(list); i++) {
         const struct stage *stage = find_stage(json_string_value(json_array_get(list, i)));
         if (!stage)
@@ -80,8 +91,8 @@ static bool add_bias(serve_call *c, const json_t *pair, json_t *to) {
     const json_t *which = json_array_get(pair, 0), *value = json_array_get(pair, 1);
     serve_ids ids = {0};
     bool good = true;
-    if (json_array_size(pair) != 2 || !(json_is_number(value) || json_is_false(value)) ||
-        !(json_is_string(which) || json_is_integer(which)))
+    int64_t id;
+    if (!(json_is_number(value) || json_is_false(value)) || !(json_is_string(which) || ht_json_whole(which, &id)))
         return serve_fail(
             &c->failure, 400, "logit_bias",
             "\"logit_bias\" is to be a list of [token, bias], where a token is an id or a text, and a bias is "
@@ -92,7 +103,6 @@ static bool add_bias(serve_call *c, const json_t *pair, json_t *to) {
     if (json_is_string(which)) {
         good = serve_ids_append_text(c, &ids, json_string_value(which), true, "logit_bias");
     } else {
-        const json_int_t id = json_integer_value(which);
         if (id < 0 || id >= ht_model_vocab_size(c->lease.model))
             return serve_fail(&c->failure, 400, "logit_bias", "\"logit_bias\": %lld is no token of the model",
                               (long long)id);
@@ -126,25 +136,8 @@ static json_t *with_object_of_biases(serve_call *c) {
 
 /* ---- all ---- */
 
-/* Members that are about a context that shifts, or about times and indents: what has an effect that is not there is refused. */
-static bool read_others(serve_call *c) {
-    int64_t keep = 0, discard = 0, most_ms = 0, indent = 0;
-    serve_failure *f = &c->failure;
-    if (!serve_read_integer(c->body, "n_keep", -1, INT32_MAX, &keep, f) ||
-        !serve_read_integer(c->body, "n_discard", 0, INT32_MAX, &discard, f) ||
-        !serve_read_integer(c->body, "t_max_predict_ms", -1, INT64_MAX, &most_ms, f) ||
-        !serve_read_integer(c->body, "n_indent", 0, INT32_MAX, &indent, f))
-        return false;
-    if (most_ms > 0)
-        return serve_fail(f, 400, "t_max_predict_ms",
-                          "\"t_max_predict_ms\" is not taken: answers do not depend on the clock; use \"n_predict\"");
-    if (indent) return serve_fail(f, 400, "n_indent", "\"n_indent\" asks for something that this server does not have");
-    return true;
-}
-
 bool serve_llama_read_sampling(serve_generation *g, char order[SERVE_LLAMA_ORDER]) {
     serve_call *c = g->c;
-    if (!read_others(c) || !serve_refuse_other_samplers(c->body, &c->failure)) return false;
     json_t *members = with_object_of_biases(c);
     const bool good = members && serve_read_sampling(g, members, 0.8);
     json_decref(members);

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const serve_field slot_fields[] = {{"model", SERVE_USED}, {"filename", SERVE_USED}, {NULL, SERVE_USED}};
+static const serve_field slot_fields[] = {{"model", .is = SERVE_IS_TEXT}, {"filename", .is = SERVE_IS_TEXT}, {0}};
 const serve_field *const serve_llama_slot_fields[] = {slot_fields, NULL};
 
 /* ---- what is under way ---- */
@@ -56,13 +56,12 @@ static bool is_file_name(const char *name) {
 
 /* The path of the file that the body names; the caller frees it. NULL: a failure. */
 static char *file_path(serve_call *c) {
-    const char *name = NULL, *directory = c->server->o.slots_directory;
+    const char *name = serve_text(c->body, "filename"), *directory = c->server->o.slots_directory;
     ht_text path = {0};
     if (!directory) {
         serve_fail(&c->failure, 501, NULL, "the server keeps no slots: start it with --slots-directory DIR");
         return NULL;
     }
-    if (!serve_read_text(c->body, "filename", &name, &c->failure)) return NULL;
     if (!name || !is_file_name(name)) {
         serve_fail(
             &c->failure, 400, "filename",

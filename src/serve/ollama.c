@@ -8,113 +8,80 @@
 #include <stdlib.h>
 #include <string.h>
 
-const serve_field serve_ollama_fields[] = {{"model", SERVE_USED},
-                                           {"options", SERVE_USED},
-                                           {"format", SERVE_USED},
-                                           {"stream", SERVE_USED},
-                                           {"think", SERVE_USED},
-                                           {"keep_alive", SERVE_USED},
-                                           {"logprobs", SERVE_USED},
-                                           {"shift", SERVE_LACKED},
-                                           {"top_logprobs", SERVE_USED},
-                                           {"debug_render_only", SERVE_LACKED},
-                                           {NULL, SERVE_USED}};
-
 /* Members of `options`, beside those of samplers. */
-static const serve_field option_fields[] = {
-    {"num_predict", SERVE_USED},
-    {"num_ctx", SERVE_USED},
-    {"stop", SERVE_USED},
-    {"penalize_newline", SERVE_USED},
-    {"num_keep", SERVE_NOTED},
-    {"draft_num_predict", SERVE_NOTED},
-    {"num_batch", SERVE_NOTED}, /* about the machine, which the server was told of */
-    {"num_gpu", SERVE_NOTED},
-    {"main_gpu", SERVE_NOTED},
-    {"num_thread", SERVE_NOTED},
-    {"num_gqa", SERVE_NOTED},
-    {"numa", SERVE_NOTED},
-    {"low_vram", SERVE_NOTED},
-    {"f16_kv", SERVE_NOTED},
-    {"use_mmap", SERVE_NOTED},
-    {"use_mlock", SERVE_NOTED},
-    {"logits_all", SERVE_NOTED},
-    {"embedding_only", SERVE_NOTED},
-    {"vocab_only", SERVE_LACKED},
-    {"rope_frequency_base", SERVE_LACKED},
-    {"rope_frequency_scale", SERVE_LACKED},
-    {NULL, SERVE_USED}};
-static const serve_field *const option_tables[] = {option_fields, serve_other_sampler_fields, serve_sampling_fields,
-                                                   NULL};
+static const serve_field option_members[] = {
+    {"num_predict", .is = SERVE_IS_INTEGER(-2, INT64_MAX)},
+    {"num_ctx", .is = SERVE_IS_INTEGER(1, INT64_MAX)},
+    {"stop", .is = SERVE_IS_STOP},
+    {"penalize_newline", .class = SERVE_LACKED, .is = {.types = SERVE_JSON_FLAG, .on = true},
+     .instead = "newlines are penalised as other tokens are"},
+    {"num_keep", .class = SERVE_NOTED},
+    {"draft_num_predict", .class = SERVE_NOTED},
+    {"num_batch", .class = SERVE_NOTED}, /* about the machine, which the server was told of */
+    {"num_gpu", .class = SERVE_NOTED},
+    {"main_gpu", .class = SERVE_NOTED},
+    {"num_thread", .class = SERVE_NOTED},
+    {"num_gqa", .class = SERVE_NOTED},
+    {"numa", .class = SERVE_NOTED},
+    {"low_vram", .class = SERVE_NOTED},
+    {"f16_kv", .class = SERVE_NOTED},
+    {"use_mmap", .class = SERVE_NOTED},
+    {"use_mlock", .class = SERVE_NOTED},
+    {"logits_all", .class = SERVE_NOTED},
+    {"embedding_only", .class = SERVE_NOTED},
+    {"vocab_only", .class = SERVE_LACKED},
+    {"rope_frequency_base", .class = SERVE_LACKED},
+    {"rope_frequency_scale", .class = SERVE_LACKED},
+    {0}};
+const serve_field *const serve_ollama_options[] = {option_members, serve_sampling_fields, NULL};
+
+static const char *const formats[] = {"", "json", NULL}, *const thinkings[] = {"low", "medium", "high", "max", NULL};
+const serve_field serve_ollama_fields[] = {
+    {"model", .is = SERVE_IS_TEXT},
+    {"options", .is = SERVE_IS_OBJECT(serve_ollama_options)},
+    {"format", .is = {.types = SERVE_JSON_TEXT | SERVE_JSON_OBJECT, .words = formats}},
+    {"stream", .is = SERVE_IS_FLAG},
+    {"think", .is = {.types = SERVE_JSON_TEXT | SERVE_JSON_FLAG, .words = thinkings}},
+    {"keep_alive", .is = SERVE_IS_DURATION},
+    {"shift", .class = SERVE_LACKED},
+    {"debug_render_only", .class = SERVE_LACKED},
+    {0}};
 
 /* ---- options ---- */
 
-bool serve_ollama_check_options(serve_call *c, const json_t **options) {
-    *options = NULL;
-    if (!serve_read_object(c->body, "options", options, &c->failure)) return false;
-    return !*options ||
-           (serve_call_check(c, *options, option_tables) && serve_refuse_other_samplers(*options, &c->failure));
-}
-
 /* A context of the client's choice is no more than the model's; less than that saves nothing here, as memory is taken when it is needed. */
-static bool read_context(serve_call *c, const json_t *options) {
-    int64_t context = 1;
-    if (!serve_read_integer(options, "num_ctx", 1, INT64_MAX, &context, &c->failure)) return false;
-    if (context > ht_model_context(c->lease.model)) serve_call_ignore(c, "num_ctx");
-    return true;
+static void tell_of_context(serve_call *c, const json_t *options) {
+    if (serve_integer(options, "num_ctx", 1) > ht_model_context(c->lease.model)) serve_call_ignore(c, "num_ctx");
 }
 
 /* -1 and -2, and 0, leave the end to the context. */
-static bool read_most(serve_generation *g, const json_t *options) {
-    int64_t most = -1;
-    if (!serve_read_integer(options, "num_predict", -2, INT64_MAX, &most, &g->c->failure)) return false;
+static void read_most(serve_generation *g, const json_t *options) {
+    const int64_t most = serve_integer(options, "num_predict", -1);
     g->how.max_tokens = most < 1 || most > INT32_MAX ? INT32_MAX : (int32_t)most;
-    return true;
 }
 
 static bool read_options(serve_generation *g) {
-    serve_call *c = g->c;
-    const json_t *options;
-    bool newline = true;
-    if (!serve_ollama_check_options(c, &options) ||
-        !serve_read_flag(options, "penalize_newline", &newline, &c->failure))
-        return false;
-    if (!newline)
-        return serve_fail(&c->failure, 400, "penalize_newline",
-                          "\"penalize_newline\": false is not there: newlines are penalised as other tokens are");
+    const json_t *options = serve_member(g->c->body, "options");
     if (!serve_read_sampling(g, options, 0.8)) return false;
     serve_default_filters(g, options, 40, 0.9, 0);
-    return read_context(c, options) && read_most(g, options) &&
-           serve_read_stop(g, json_object_get(options, "stop"), "stop");
+    tell_of_context(g->c, options);
+    read_most(g, options);
+    return serve_read_stop(g, json_object_get(options, "stop"));
 }
 
 /* ---- format, thinking, log-probabilities ---- */
 
 static bool read_format(serve_generation *g) {
     const json_t *format = serve_member(g->c->body, "format");
-    serve_failure *f = &g->c->failure;
-    if (!format || (json_is_string(format) && !json_string_length(format))) return true;
     if (json_is_object(format)) return serve_hold_to_schema(g, format, "format");
-    if (!json_is_string(format) || strcmp(json_string_value(format), "json") != 0)
-        return serve_fail(f, 400, "format", "\"format\" is to be \"json\" or a JSON schema");
-    json_t *any = json_pack("{ss}", "type", "object");
-    const bool good = any ? serve_hold_to_schema(g, any, "format") : serve_fail_memory(f);
-    json_decref(any);
-    return good;
+    return json_string_length(format) ? serve_hold_to_any_object(g, "format") : true;
 }
 
 static bool read_think(serve_call *c, serve_conversation *k) {
-    static const char *const words[] = {"low", "medium", "high", "max"};
     const json_t *think = serve_member(c->body, "think");
-    int word = 1;
+    const int word = serve_word(c->body, "think", thinkings, -1);
     if (!think) return true;
-    if (json_is_string(think)) {
-        if (!serve_read_word(c->body, "think", words, 4, &word, &c->failure)) return false;
-        k->effort = words[word > 2 ? 2 : word];
-    } else if (!json_is_boolean(think)) {
-        return serve_fail(&c->failure, 400, "think",
-                          "\"think\" is to be true, false, \"low\", \"medium\", \"high\" or \"max\"");
-    }
+    if (word >= 0) k->effort = thinkings[word > 2 ? 2 : word];
     k->thinking = json_is_false(think) ? SERVE_THINKING_OFF : SERVE_THINKING_ON;
     if (k->thinking == SERVE_THINKING_OFF) return true;
     const serve_capabilities can = serve_capabilities_of(ht_model_tokenizer(c->lease.model));
@@ -181,19 +148,15 @@ bool serve_ollama_only_unloads(const json_t *body) {
 /* Has a model go once nobody uses it. */
 static bool unload_model(serve_call *c) {
     serve_model_name m;
-    const char *name = NULL;
-    if (!serve_read_text(c->body, "model", &name, &c->failure)) return false;
-    if (!serve_models_find(c->server->models, name && *name ? name : NULL, &m))
+    const char *name = serve_filled_text(c->body, "model");
+    if (!serve_models_find(c->server->models, name, &m))
         return serve_fail(&c->failure, 404, "model", "model \"%.128s\" not found", name);
     return serve_models_unload(c->server->models, m.model ? m.model : m.alias_of ? m.alias_of : m.name);
 }
 
 bool serve_ollama_answer_loaded(serve_call *c, bool chat) {
     bool unload;
-    const json_t *options;
-    if (!serve_ollama_read_keep_alive(c->body, &unload, &c->failure) || !serve_ollama_check_options(c, &options) ||
-        (unload && !unload_model(c)))
-        return false;
+    if (!serve_ollama_read_keep_alive(c->body, &unload, &c->failure) || (unload && !unload_model(c))) return false;
     json_t *line = serve_ollama_line(c, chat, "", 0, true);
     json_object_set_new(line, "done_reason", json_string(unload ? "unload" : "load"));
     serve_reply_json(c->x, 200, line, SERVE_OLLAMA);
@@ -201,8 +164,8 @@ bool serve_ollama_answer_loaded(serve_call *c, bool chat) {
 }
 
 const char *serve_ollama_model_name(const serve_call *c) {
-    const char *asked = json_string_value(json_object_get(c->body, "model"));
-    return asked && *asked ? asked : c->lease.name ? c->lease.name : "";
+    const char *asked = serve_filled_text(c->body, "model");
+    return asked ? asked : c->lease.name ? c->lease.name : "";
 }
 
 /* ---- generations ---- */
@@ -227,9 +190,8 @@ serve_generation *serve_ollama_generation(serve_call *c, bool chat, serve_conver
     g->free_extra = free_extra;
     o->chat = chat;
     o->model_ready = ht_now_seconds();
-    g->stream = true;
-    if (!serve_read_flag(c->body, "stream", &g->stream, &c->failure) ||
-        !serve_ollama_read_keep_alive(c->body, &unload, &c->failure) || !read_options(g) || !serve_read_logprobs(g) ||
+    g->stream = serve_flag(c->body, "stream", true);
+    if (!serve_ollama_read_keep_alive(c->body, &unload, &c->failure) || !read_options(g) || !serve_read_logprobs(g) ||
         !read_think(c, k) || !read_format(g))
         return NULL;
     return g;

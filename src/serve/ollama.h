@@ -19,6 +19,7 @@ bool serve_ollama_running(serve_call *c);
 bool serve_ollama_show(serve_call *c);
 extern const serve_field *const serve_ollama_show_fields[];
 bool serve_ollama_pull(serve_call *c);
+extern const serve_field *const serve_ollama_pull_fields[];
 /* Says how what Ollama's clients can do to the models of a server is done here. */
 bool serve_ollama_manage(serve_call *c);
 
@@ -38,10 +39,14 @@ serve_generation *serve_ollama_generation(serve_call *c, bool chat, serve_conver
 /* Submits it, and has the model go afterwards when the request says so. */
 bool serve_ollama_start(serve_generation *g);
 
-/* What both have in their tables. */
-extern const serve_field serve_ollama_fields[];
-/* Reads `options` alone, for requests that generate nothing. */
-bool serve_ollama_check_options(serve_call *c, const json_t **options);
+/* What both have in their tables, and those of `options`. */
+extern const serve_field serve_ollama_fields[], *const serve_ollama_options[];
+#define SERVE_IS_DURATION                                                                                              \
+    {                                                                                                                  \
+        .types = SERVE_JSON_TEXT | SERVE_JSON_NUMBER,                                                                  \
+        .pattern = "^[-+]?(([0-9]+[.]?[0-9]*|[.][0-9]+)(ns|us|\u00B5s|ms|s|m|h))*([0-9]+[.]?[0-9]*|[.][0-9]+)(ns|us|"  \
+                   "\u00B5s|ms|s|m|h)?$"                                                                               \
+    }
 /* Whether the model is to go, in *unload. */
 bool serve_ollama_read_keep_alive(const json_t *body, bool *unload, serve_failure *f);
 /* Whether a request asks for nothing but that; it needs no model then. */

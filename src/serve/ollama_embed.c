@@ -6,16 +6,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const serve_field common_fields[] = {{"model", .is = SERVE_IS_TEXT},
+                                            {"options", .is = SERVE_IS_OBJECT(serve_ollama_options)},
+                                            {"keep_alive", .is = SERVE_IS_DURATION},
+                                            {0}};
 static const serve_field embed_fields[] = {
-    {"model", SERVE_USED},   {"input", SERVE_USED},      {"truncate", SERVE_USED}, {"dimensions", SERVE_USED},
-    {"options", SERVE_USED}, {"keep_alive", SERVE_USED}, {NULL, SERVE_USED}};
-const serve_field *const serve_ollama_embed_fields[] = {embed_fields, NULL};
-static const serve_field embeddings_fields[] = {{"model", SERVE_USED},
-                                                {"prompt", SERVE_USED},
-                                                {"options", SERVE_USED},
-                                                {"keep_alive", SERVE_USED},
-                                                {NULL, SERVE_USED}};
-const serve_field *const serve_ollama_embeddings_fields[] = {embeddings_fields, NULL};
+    {"input", .is = {.types = SERVE_JSON_TEXT | SERVE_JSON_LIST, .most = SERVE_MOST_INPUTS, .item = &serve_full_text}},
+    {"truncate", .is = SERVE_IS_FLAG},
+    {"dimensions", .is = SERVE_IS_INTEGER(1, INT32_MAX)},
+    {0}};
+static const serve_field embeddings_fields[] = {{"prompt", .is = SERVE_IS_TEXT}, {0}};
+const serve_field *const serve_ollama_embed_fields[] = {embed_fields, common_fields, NULL},
+                         *const serve_ollama_embeddings_fields[] = {embeddings_fields, common_fields, NULL};
 
 /* ---- inputs that are too long ---- */
 
@@ -45,18 +47,13 @@ static bool may_be_long(const serve_call *c, const json_t *input) {
 
 /* The input, its texts cut where they do not fit, in which case the answer's head says so; NULL: a failure. */
 static json_t *fitting_input(serve_call *c, const json_t *input) {
-    bool truncates = true, cut = false;
-    if (!serve_read_flag(c->body, "truncate", &truncates, &c->failure)) return NULL;
-    if (!truncates || !may_be_long(c, input)) return json_incref((json_t *)input);
+    bool cut = false;
+    if (!serve_flag(c->body, "truncate", true) || !may_be_long(c, input)) return json_incref((json_t *)input);
     json_t *lists = json_array();
     const size_t n = json_is_array(input) ? json_array_size(input) : 1;
     bool good = lists;
     for (size_t i = 0; good && i < n; i++) {
         const json_t *one = json_is_array(input) ? json_array_get(input, i) : input;
-        if (!json_is_string(one)) { /* whatever it is, it is refused by name */
-            json_decref(lists);
-            return json_incref((json_t *)input);
-        }
         json_t *ids = cut_ids(c, json_string_value(one), &cut);
         good = ids && json_array_append_new(lists, ids) == 0;
     }
@@ -73,11 +70,9 @@ static json_t *fitting_input(serve_call *c, const json_t *input) {
 
 /* What both requests have in common; *loaded is when the model was there. */
 static bool begin(serve_call *c, double *loaded) {
-    const json_t *options;
     bool unload;
     *loaded = ht_now_seconds();
-    if (!serve_ollama_check_options(c, &options) || !serve_ollama_read_keep_alive(c->body, &unload, &c->failure))
-        return false;
+    if (!serve_ollama_read_keep_alive(c->body, &unload, &c->failure)) return false;
     if (unload) (void)serve_models_unload(c->server->models, c->lease.name);
     return true;
 }
@@ -123,10 +118,9 @@ bool serve_ollama_embed(serve_call *c) {
 /* Vectors of the older form are as long as the model makes them. */
 bool serve_ollama_embeddings(serve_call *c) {
     ht_embeddings *e = NULL;
-    const char *prompt = "";
     double loaded;
-    if (!serve_read_text(c->body, "prompt", &prompt, &c->failure) || !begin(c, &loaded)) return false;
-    if (*prompt && !embed(c, json_object_get(c->body, "prompt"), false, &e)) return false;
+    if (!begin(c, &loaded)) return false;
+    if (serve_filled_text(c->body, "prompt") && !embed(c, json_object_get(c->body, "prompt"), false, &e)) return false;
     json_t *vector = e ? serve_embedding_json(&e->embeddings[0], e->hidden, e->hidden, false, false) : json_array();
     ht_embeddings_free(e);
     serve_reply_json(c->x, 200, json_pack("{so}", "embedding", vector), SERVE_OLLAMA);

@@ -1,15 +1,29 @@
 /* Completions of Ollama's interface: a prompt that the chat template writes, one that is taken as it is, or a gap to be filled in. */
 #include "serve/infill.h"
 #include "serve/ollama.h"
+#include "serve/sampling.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+static const serve_shape id = SERVE_IS_INTEGER(0, INT32_MAX);
 static const serve_field generate_fields[] = {
-    {"prompt", SERVE_USED},   {"suffix", SERVE_USED},  {"system", SERVE_USED},     {"template", SERVE_USED},
-    {"raw", SERVE_USED},      {"context", SERVE_USED}, {"images", SERVE_USED},     {"width", SERVE_LACKED},
-    {"height", SERVE_LACKED}, {"steps", SERVE_LACKED}, {"truncate", SERVE_LACKED}, {NULL, SERVE_USED}};
-const serve_field *const serve_ollama_generate_fields[] = {generate_fields, serve_ollama_fields, NULL};
+    {"prompt", .is = SERVE_IS_TEXT},
+    {"suffix", .is = SERVE_IS_TEXT},
+    {"system", .is = SERVE_IS_TEXT},
+    {"raw", .is = SERVE_IS_FLAG},
+    {"context", .is = SERVE_IS_LIST(&id)},
+    {"template", .class = SERVE_LACKED,
+     .instead =
+         "prompts are written by the model's own chat template; send one that is written already with \"raw\": true"},
+    {"images", .class = SERVE_LACKED, .instead = "models see text alone here"},
+    {"width", .class = SERVE_LACKED},
+    {"height", .class = SERVE_LACKED},
+    {"steps", .class = SERVE_LACKED},
+    {"truncate", .class = SERVE_LACKED},
+    {0}};
+const serve_field *const serve_ollama_generate_fields[] = {generate_fields, serve_ollama_fields, serve_logprobs_fields,
+                                                           NULL};
 
 typedef struct asked {
     const char *prompt, *suffix, *system;
@@ -19,36 +33,19 @@ typedef struct asked {
 
 /* ---- requests ---- */
 
-static bool refuse_others(serve_call *c) {
-    const char *template = NULL;
-    const json_t *images = NULL;
-    if (!serve_read_text(c->body, "template", &template, &c->failure) ||
-        !serve_read_array(c->body, "images", &images, &c->failure))
-        return false;
-    if (template && *template)
-        return serve_fail(
-            &c->failure, 400, "template",
-            "\"template\" is not taken: prompts are written by the model's own chat template; send one that "
-            "is written already with \"raw\": true");
-    return json_array_size(images)
-               ? serve_fail(&c->failure, 400, "images", "\"images\" are not taken: models see text alone here")
-               : true;
-}
-
 static bool read_asked(serve_call *c, asked *a) {
-    *a = (asked){.prompt = ""};
-    serve_failure *f = &c->failure;
-    if (!serve_read_text(c->body, "prompt", &a->prompt, f) || !serve_read_text(c->body, "suffix", &a->suffix, f) ||
-        !serve_read_text(c->body, "system", &a->system, f) || !serve_read_array(c->body, "context", &a->context, f) ||
-        !serve_read_flag(c->body, "raw", &a->raw, f) || !refuse_others(c))
-        return false;
-    if (a->suffix && !*a->suffix) a->suffix = NULL;
-    if (a->system && !*a->system) a->system = NULL;
+    const char *prompt = serve_text(c->body, "prompt");
+    *a = (asked){.prompt = prompt ? prompt : "",
+                 .suffix = serve_filled_text(c->body, "suffix"),
+                 .system = serve_filled_text(c->body, "system"),
+                 .context = serve_member(c->body, "context"),
+                 .raw = serve_flag(c->body, "raw", false)};
     if (a->raw && (a->suffix || a->system || json_array_size(a->context)))
-        return serve_fail(f, 400, "raw",
+        return serve_fail(&c->failure, 400, "raw",
                           "\"raw\" has no \"suffix\", \"system\" or \"context\": the prompt is all there is");
     if (a->suffix && (a->system || json_array_size(a->context)))
-        return serve_fail(f, 400, "suffix", "\"suffix\" has no \"system\" or \"context\": what it fills in is no chat");
+        return serve_fail(&c->failure, 400, "suffix",
+                          "\"suffix\" has no \"system\" or \"context\": what it fills in is no chat");
     return true;
 }
 

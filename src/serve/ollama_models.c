@@ -96,17 +96,32 @@ bool serve_ollama_running(serve_call *c) {
 
 /* ---- one model ---- */
 
-static const serve_field show_fields[] = {
-    {"model", SERVE_USED},      {"name", SERVE_USED},      {"verbose", SERVE_USED}, {"system", SERVE_LACKED},
-    {"template", SERVE_LACKED}, {"options", SERVE_LACKED}, {NULL, SERVE_USED}};
-const serve_field *const serve_ollama_show_fields[] = {show_fields, NULL};
+static const serve_field name_fields[] = {{"model", .is = SERVE_IS_TEXT}, {"name", .is = SERVE_IS_TEXT}, {0}};
+static const serve_field show_fields[] = {{"verbose", .is = SERVE_IS_FLAG},
+                                          {"system", .class = SERVE_LACKED},
+                                          {"template", .class = SERVE_LACKED},
+                                          {"options", .class = SERVE_LACKED},
+                                          {0}};
+static const serve_field pull_fields[] = {{"stream", .class = SERVE_NOTED},
+                                          {"insecure", .class = SERVE_NOTED},
+                                          {"username", .class = SERVE_NOTED},
+                                          {"password", .class = SERVE_NOTED},
+                                          {0}};
+const serve_field *const serve_ollama_show_fields[] = {name_fields, show_fields, NULL},
+                         *const serve_ollama_pull_fields[] = {name_fields, pull_fields, NULL};
 
-/* The model that the body names, by the present name of the member or the one before. */
+/* The name that the body has, by the present name of the member or the one before; NULL, with a failure: none. */
+static const char *read_name(serve_call *c) {
+    const char *name = serve_text(c->body, "model");
+    if (!name) name = serve_text(c->body, "name");
+    if (name && *name) return name;
+    serve_fail(&c->failure, 400, "model", "\"model\" is to be the name of a model");
+    return NULL;
+}
+
 static bool find_model(serve_call *c, serve_model_name *m) {
-    const char *name = NULL;
-    if (!serve_read_text(c->body, "name", &name, &c->failure) || !serve_read_text(c->body, "model", &name, &c->failure))
-        return false;
-    if (!name || !*name) return serve_fail(&c->failure, 400, "model", "\"model\" is to be the name of a model");
+    const char *name = read_name(c);
+    if (!name) return false;
     return serve_models_find(c->server->models, name, m)
                ? true
                : serve_fail(&c->failure, 404, "model", "model \"%.128s\" not found", name);
@@ -202,17 +217,16 @@ static json_t *show_json(serve_call *c, const serve_model_name *m, const ht_mode
 
 bool serve_ollama_show(serve_call *c) {
     serve_model_name m, model;
-    bool verbose = false;
     ht_model_info *info;
     ht_tokenizer *t = NULL;
     ht_error err = {0};
-    if (!find_model(c, &m) || !serve_read_flag(c->body, "verbose", &verbose, &c->failure)) return false;
+    if (!find_model(c, &m)) return false;
     model = m;
     if (m.model && !serve_models_find(c->server->models, m.model, &model)) model = m;
     const ht_status status = ht_model_info_read(model.path, &info, &err);
     if (status) return serve_fail(&c->failure, 500, NULL, "%s", err.message);
     (void)ht_tokenizer_load(model.path, &t, NULL); /* a model without one takes ids alone */
-    serve_reply_json(c->x, 200, show_json(c, &m, info, t, verbose), SERVE_OLLAMA);
+    serve_reply_json(c->x, 200, show_json(c, &m, info, t, serve_flag(c->body, "verbose", false)), SERVE_OLLAMA);
     ht_tokenizer_free(t);
     ht_model_info_free(info);
     return true;
@@ -222,12 +236,10 @@ bool serve_ollama_show(serve_call *c) {
 
 bool serve_ollama_pull(serve_call *c) {
     serve_model_name m;
-    const char *name = NULL;
-    if (!serve_read_text(c->body, "name", &name, &c->failure) || !serve_read_text(c->body, "model", &name, &c->failure))
-        return false;
-    if (!name || !*name) return serve_fail(&c->failure, 400, "model", "\"model\" is to be the name of a model");
+    const char *name = read_name(c);
+    if (!name) return false;
     if (!serve_models_find(c->server->models, name, &m))
-        return serve_fail(&c->failure, 501, "model",
+        return serve_fail(&c->failure, 404, "model",
                           "\"%.128s\" is not there, and the server fetches no models: run `hearth pull %.128s` on its "
                           "machine, and start it again with that model",
                           name, name);

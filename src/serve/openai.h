@@ -22,7 +22,8 @@ bool serve_openai_read_conversation(serve_call *c, serve_conversation *k);
 const char *serve_openai_finish(const serve_answer *a);
 /* {"prompt_tokens": ...}. */
 json_t *serve_openai_usage(serve_usage u);
-/* Whether stream_options asks for usage; reads `stream`, too. */
-bool serve_openai_read_stream(serve_generation *g, const json_t *body);
+/* Whether an answer is a stream, and whether stream_options asks for usage. */
+extern const serve_field serve_openai_stream_fields[];
+void serve_openai_read_stream(serve_generation *g, const json_t *body);
 
 #endif

@@ -5,98 +5,127 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const serve_field chat_fields[] = {{"model", SERVE_USED},
-                                          {"messages", SERVE_USED},
-                                          {"n", SERVE_USED},
-                                          {"stop", SERVE_USED},
-                                          {"max_tokens", SERVE_USED},
-                                          {"max_completion_tokens", SERVE_USED},
-                                          {"stream", SERVE_USED},
-                                          {"stream_options", SERVE_USED},
-                                          {"logprobs", SERVE_USED},
-                                          {"top_logprobs", SERVE_USED},
-                                          {"tools", SERVE_USED},
-                                          {"tool_choice", SERVE_USED},
-                                          {"parallel_tool_calls", SERVE_USED},
-                                          {"reasoning_effort", SERVE_USED},
-                                          {"chat_template_kwargs", SERVE_USED},
-                                          {"modalities", SERVE_USED},
-                                          {"audio", SERVE_LACKED},
-                                          {"web_search_options", SERVE_LACKED},
-                                          {"functions", SERVE_LACKED},
-                                          {"function_call", SERVE_LACKED},
-                                          {NULL, SERVE_USED}};
-const serve_field *const serve_openai_chat_fields[] = {chat_fields, serve_sampling_fields, serve_structure_fields,
-                                                       serve_noted_fields, NULL};
+/* ---- members ---- */
+
+static const serve_field text_part[] = {{"text", .is = SERVE_IS_TEXT, .required = true}, {0}};
+static const serve_field *const of_text_part[] = {text_part, NULL};
+static const serve_kind parts[] = {{"text", of_text_part}, {0}};
+static const serve_shape part_shape = {.types = SERVE_JSON_OBJECT, .kinds = parts, .lenient = true};
+#define CONTENT                                                                                                        \
+    { .types = SERVE_JSON_TEXT | SERVE_JSON_LIST, .item = &part_shape }
+
+static const serve_field called_members[] = {
+    {"name", .is = SERVE_IS_TEXT, .required = true}, {"arguments", .is = {.types = 0}}, {0}};
+static const serve_field *const of_called[] = {called_members, NULL};
+static const serve_field call_members[] = {
+    {"id", .is = SERVE_IS_TEXT},
+    {"function", .is = {.types = SERVE_JSON_OBJECT, .members = of_called, .lenient = true}},
+    {0}};
+static const serve_field *const of_call[] = {call_members, NULL};
+static const serve_shape call_shape = {.types = SERVE_JSON_OBJECT, .members = of_call, .lenient = true};
+
+static const serve_field said[] = {{"content", .is = CONTENT, .required = true}, {0}};
+static const serve_field answered[] = {{"content", .is = CONTENT},
+                                       {"tool_calls", .is = SERVE_IS_LIST(&call_shape)},
+                                       {"reasoning_content", .is = SERVE_IS_TEXT},
+                                       {"reasoning", .is = SERVE_IS_TEXT},
+                                       {"thinking", .is = SERVE_IS_TEXT},
+                                       {0}};
+static const serve_field resulted[] = {
+    {"content", .is = CONTENT, .required = true}, {"tool_call_id", .is = SERVE_IS_TEXT}, {0}};
+static const serve_field *const of_said[] = {said, NULL}, *const of_answered[] = {answered, NULL},
+                                *const of_resulted[] = {resulted, NULL};
+static const serve_kind roles[] = {{"system", of_said},        {"developer", of_said}, {"user", of_said},
+                                   {"assistant", of_answered}, {"tool", of_resulted},  {0}};
+static const serve_shape message_shape = {.types = SERVE_JSON_OBJECT, .kinds = roles, .tag = "role", .lenient = true};
+
+static const serve_field named_members[] = {{"name", .is = SERVE_IS_TEXT, .required = true}, {0}};
+static const serve_field *const of_named[] = {named_members, NULL};
+static const serve_field choice_members[] = {
+    {"function", .is = SERVE_IS_OBJECT(of_named)}, {"name", .is = SERVE_IS_TEXT}, {0}};
+static const serve_field *const of_choice[] = {choice_members, NULL};
+static const serve_kind named_choices[] = {{"function", of_choice}, {0}};
+
+static const serve_field stream_members[] = {{"include_usage", .is = SERVE_IS_FLAG},
+                                             {"continuous_usage_stats", .is = SERVE_IS_FLAG},
+                                             {"include_obfuscation", .class = SERVE_NOTED},
+                                             {0}};
+static const serve_field *const of_stream[] = {stream_members, NULL};
+const serve_field serve_openai_stream_fields[] = {
+    {"stream", .is = SERVE_IS_FLAG}, {"stream_options", .is = SERVE_IS_OBJECT(of_stream)}, {0}};
+
+static const char *const modalities[] = {"text", NULL}; /* alone can be had */
+static const serve_shape modality_shape = SERVE_IS_WORD(modalities);
+
+static const serve_field chat_fields[] = {
+    {"model", .is = SERVE_IS_TEXT},
+    {"messages", .is = {.types = SERVE_JSON_LIST, .fewest = 1, .item = &message_shape}, .required = true},
+    {"n", .is = SERVE_IS_INTEGER(1, SERVE_MOST_ANSWERS)},
+    {"stop", .is = SERVE_IS_STOP},
+    {"max_tokens", .is = SERVE_IS_MAX_TOKENS},
+    {"max_completion_tokens", .is = SERVE_IS_MAX_TOKENS},
+    {"tools", .is = SERVE_IS_LIST(&serve_tool_shape)},
+    {"tool_choice",
+     .is = {.types = SERVE_JSON_TEXT | SERVE_JSON_OBJECT, .words = serve_tool_choices, .kinds = named_choices}},
+    {"parallel_tool_calls", .is = SERVE_IS_FLAG},
+    {"reasoning_effort", .is = SERVE_IS_WORD(serve_efforts)},
+    {"chat_template_kwargs", .is = {.types = SERVE_JSON_OBJECT}},
+    {"modalities", .is = SERVE_IS_LIST(&modality_shape)},
+    {"audio", .class = SERVE_LACKED},
+    {"web_search_options", .class = SERVE_LACKED},
+    {"functions", .class = SERVE_LACKED, .instead = "send \"tools\""},
+    {"function_call", .class = SERVE_LACKED, .instead = "send \"tool_choice\""},
+    {0}};
+const serve_field *const serve_openai_chat_fields[] = {chat_fields,
+                                                       serve_openai_stream_fields,
+                                                       serve_logprobs_fields,
+                                                       serve_sampling_fields,
+                                                       serve_structure_fields,
+                                                       serve_noted_fields,
+                                                       NULL};
 
 /* ---- requests ---- */
 
 static bool read_tool_choice(serve_call *c, serve_conversation *k) {
     const json_t *choice = serve_member(c->body, "tool_choice");
-    static const char *const words[] = {"auto", "none", "required"};
-    if (!choice) return true;
-    if (json_is_string(choice)) {
-        int word = 0;
-        if (!serve_read_word(c->body, "tool_choice", words, 3, &word, &c->failure)) return false;
-        k->choice = word == 1 ? SERVE_TOOLS_NONE : word == 2 ? SERVE_TOOLS_REQUIRED : SERVE_TOOLS_AUTO;
-        return true;
-    }
-    const char *name = json_string_value(json_object_get(json_object_get(choice, "function"), "name"));
-    if (!name) name = json_string_value(json_object_get(choice, "name"));
-    if (!name)
+    k->choice = serve_read_tool_choice(c->body);
+    if (!json_is_object(choice)) return true;
+    k->tool = serve_text(serve_member(choice, "function"), "name");
+    if (!k->tool) k->tool = serve_text(choice, "name");
+    if (!k->tool)
         return serve_fail(&c->failure, 400, "tool_choice",
                           "\"tool_choice\" is to be \"auto\", \"none\", \"required\" or "
                           "{\"type\": \"function\", \"function\": {\"name\": ...}}");
     k->choice = SERVE_TOOLS_NAMED;
-    k->tool = name;
-    return true;
-}
-
-/* Text alone can be had. */
-static bool check_modalities(serve_call *c) {
-    const json_t *list = serve_member(c->body, "modalities");
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const char *one = json_string_value(json_array_get(list, i));
-        if (!one || strcmp(one, "text") != 0)
-            return serve_fail(&c->failure, 400, "modalities", "\"modalities\": answers are \"text\" alone");
-    }
     return true;
 }
 
 bool serve_openai_read_conversation(serve_call *c, serve_conversation *k) {
-    bool parallel = true;
-    if (!serve_read_array(c->body, "messages", &k->messages, &c->failure) ||
-        !serve_read_array(c->body, "tools", &k->tools, &c->failure) ||
-        !serve_read_object(c->body, "chat_template_kwargs", &k->variables, &c->failure) ||
-        !serve_read_flag(c->body, "parallel_tool_calls", &parallel, &c->failure) || !read_tool_choice(c, k) ||
-        !serve_read_effort(c->body, "reasoning_effort", k, &c->failure))
-        return false;
-    k->one_call = !parallel;
-    if (!json_array_size(k->messages))
-        return serve_fail(&c->failure, 400, "messages", "\"messages\" is to be a list of one message or more");
-    return true;
+    k->messages = serve_member(c->body, "messages");
+    k->tools = serve_member(c->body, "tools");
+    k->variables = serve_member(c->body, "chat_template_kwargs");
+    k->one_call = !serve_flag(c->body, "parallel_tool_calls", true);
+    serve_read_effort(c->body, "reasoning_effort", k);
+    return read_tool_choice(c, k);
 }
 
-bool serve_openai_read_stream(serve_generation *g, const json_t *body) {
-    serve_failure *f = &g->c->failure;
-    const json_t *options = NULL;
-    if (!serve_read_flag(body, "stream", &g->stream, f) || !serve_read_object(body, "stream_options", &options, f))
-        return false;
-    return serve_read_flag(options, "include_usage", &g->usage, f) &&
-           serve_read_flag(options, "continuous_usage_stats", &g->continuous_usage, f);
+void serve_openai_read_stream(serve_generation *g, const json_t *body) {
+    const json_t *options = serve_member(body, "stream_options");
+    g->stream = serve_flag(body, "stream", false);
+    g->usage = serve_flag(options, "include_usage", false);
+    g->continuous_usage = serve_flag(options, "continuous_usage_stats", false);
 }
 
 static bool read_request(serve_generation *g) {
     static const char *const most[] = {"max_completion_tokens", "max_tokens", NULL};
     serve_call *c = g->c;
     serve_conversation k = {0};
-    int64_t n = 1;
-    if (!serve_read_integer(c->body, "n", 1, 128, &n, &c->failure)) return false;
-    g->n = (int32_t)n;
-    return check_modalities(c) && serve_openai_read_conversation(c, &k) && serve_openai_read_stream(g, c->body) &&
-           serve_read_logprobs(g) && serve_read_sampling(g, c->body, 1) &&
-           serve_read_stop(g, json_object_get(c->body, "stop"), "stop") && serve_read_max_tokens(g, c->body, most) &&
-           serve_read_structure(g, c->body) && serve_set_conversation(g, &k);
+    g->n = (int32_t)serve_integer(c->body, "n", 1);
+    serve_openai_read_stream(g, c->body);
+    serve_read_max_tokens(g, c->body, most);
+    return serve_openai_read_conversation(c, &k) && serve_read_logprobs(g) && serve_read_sampling(g, c->body, 1) &&
+           serve_read_stop(g, json_object_get(c->body, "stop")) && serve_read_structure(g, c->body) &&
+           serve_set_conversation(g, &k);
 }
 
 /* ---- what is the same in all answers ---- */

@@ -8,13 +8,19 @@
 #include <string.h>
 
 static const serve_field fields[] = {
-    {"model", SERVE_USED},  {"prompt", SERVE_USED},         {"n", SERVE_USED},        {"best_of", SERVE_USED},
-    {"echo", SERVE_USED},   {"suffix", SERVE_LACKED},       {"stop", SERVE_USED},     {"max_tokens", SERVE_USED},
-    {"stream", SERVE_USED}, {"stream_options", SERVE_USED}, {"logprobs", SERVE_USED}, {NULL, SERVE_USED}};
-const serve_field *const serve_openai_completions_fields[] = {fields, serve_sampling_fields, serve_structure_fields,
-                                                              serve_noted_fields, NULL};
-
-enum { MOST_PROMPTS = 1024, MOST_ANSWERS = 4096 };
+    {"model", .is = SERVE_IS_TEXT},
+    {"prompt", .is = SERVE_IS_PROMPTS, .required = true},
+    {"n", .is = SERVE_IS_INTEGER(1, SERVE_MOST_ANSWERS)},
+    {"best_of", .is = SERVE_IS_INTEGER(1, SERVE_MOST_ANSWERS)},
+    {"echo", .is = SERVE_IS_FLAG},
+    {"suffix", .class = SERVE_LACKED, .instead = "gaps are filled in by /infill"},
+    {"stop", .is = SERVE_IS_STOP},
+    {"max_tokens", .is = SERVE_IS_MAX_TOKENS},
+    /* A number here; a flag is what chats have. */
+    {"logprobs", .is = {.types = SERVE_JSON_INTEGER | SERVE_JSON_FLAG, .low = 0, .high = SERVE_MOST_LOGPROBS}},
+    {0}};
+const serve_field *const serve_openai_completions_fields[] = {
+    fields, serve_openai_stream_fields, serve_sampling_fields, serve_structure_fields, serve_noted_fields, NULL};
 
 /* What comes in front of the answers to each prompt. */
 typedef struct echoes {
@@ -37,32 +43,6 @@ static void free_echoes(void *user) {
     free(e->logprobs);
     free(e->tokens);
     free(e);
-}
-
-/* ---- prompts ---- */
-
-static bool refuse_prompt(serve_call *c) {
-    return serve_fail(&c->failure, 400, "prompt",
-                      "\"prompt\" is to be a text, a list of texts, token ids or a list of lists of token ids");
-}
-
-static bool read_prompts(serve_generation *g) {
-    serve_call *c = g->c;
-    const json_t *prompt = serve_member(c->body, "prompt"), *first = json_array_get(prompt, 0);
-    const bool one = json_is_string(prompt) || json_is_integer(first);
-    const size_t n = one ? 1 : json_array_size(prompt);
-    if (!n) return refuse_prompt(c);
-    if (n > MOST_PROMPTS || (int64_t)n * g->n > MOST_ANSWERS)
-        return serve_fail(&c->failure, 400, "prompt",
-                          "%zu prompts with %d answers each, at most %d prompts and %d answers are taken", n, (int)g->n,
-                          MOST_PROMPTS, MOST_ANSWERS);
-    if (!serve_generation_prompts(g, n)) return false;
-    for (size_t i = 0; i < n; i++) {
-        const json_t *item = one ? prompt : json_array_get(prompt, i);
-        if (!json_is_string(item) && !json_is_array(item)) return refuse_prompt(c);
-        if (!serve_read_prompt(c, item, "prompt", &g->prompt[i])) return false;
-    }
-    return true;
 }
 
 static bool make_echoes(serve_generation *g) {
@@ -95,29 +75,25 @@ static bool read_request(serve_generation *g, bool *generates) {
     static const char *const most[] = {"max_tokens", NULL};
     serve_call *c = g->c;
     serve_failure *f = &c->failure;
-    int64_t n = 1, best = 1, top = -1;
-    if (!serve_read_integer(c->body, "n", 1, 128, &n, f) || !serve_read_integer(c->body, "best_of", 1, 128, &best, f))
-        return false;
+    const int64_t n = serve_integer(c->body, "n", 1), best = serve_integer(c->body, "best_of", 1);
+    const int64_t top = serve_integer(c->body, "logprobs", serve_flag(c->body, "logprobs", false) ? 0 : -1);
     if (best != 1 && best != n)
         return serve_fail(f, 400, "best_of", "\"best_of\" is %lld and \"n\" is %lld: answers are not chosen among more",
                           (long long)best, (long long)n);
     g->n = (int32_t)n;
-    /* A number here; a flag is what chat has. */
-    if (!json_is_boolean(json_object_get(c->body, "logprobs")) &&
-        !serve_read_integer(c->body, "logprobs", 0, 20, &top, f))
-        return false;
-    if (json_is_true(json_object_get(c->body, "logprobs"))) top = 0;
     g->logprobs = top >= 0;
     g->top_logprobs = top > 0 ? (int32_t)top : 0;
-    if (!serve_read_flag(c->body, "echo", &g->echo, f) || !serve_openai_read_stream(g, c->body) ||
-        !serve_read_sampling(g, c->body, 1) || !serve_read_stop(g, json_object_get(c->body, "stop"), "stop") ||
-        !serve_read_max_tokens(g, c->body, most) || !serve_read_structure(g, c->body))
-        return false;
+    g->echo = serve_flag(c->body, "echo", false);
+    serve_openai_read_stream(g, c->body);
+    serve_read_max_tokens(g, c->body, most);
     if (!serve_member(c->body, "max_tokens")) g->how.max_tokens = 16; /* OpenAI's default */
+    if (!serve_read_sampling(g, c->body, 1) || !serve_read_stop(g, json_object_get(c->body, "stop")) ||
+        !serve_read_structure(g, c->body))
+        return false;
     *generates = g->how.max_tokens > 0;
     if (!*generates && !g->echo)
         return serve_fail(f, 400, "max_tokens", "\"max_tokens\" is 0, and without \"echo\" there is nothing to answer");
-    return read_prompts(g) && (!g->echo || make_echoes(g));
+    return serve_read_prompts(g, "prompt") && (!g->echo || make_echoes(g));
 }
 
 /* ---- answers ---- */

@@ -57,32 +57,34 @@ bool serve_openai_model(serve_call *c) {
 
 /* ---- embeddings ---- */
 
-static const serve_field fields[] = {{"model", SERVE_USED},      {"input", SERVE_USED}, {"encoding_format", SERVE_USED},
-                                     {"dimensions", SERVE_USED}, {"user", SERVE_NOTED}, {"pooling", SERVE_USED},
-                                     {"normalize", SERVE_USED},  {NULL, SERVE_USED}};
+static const char *const formats[] = {"float", "base64", NULL};
+static const serve_field fields[] = {{"model", .is = SERVE_IS_TEXT},
+                                     {"input", .is = SERVE_IS_INPUTS, .required = true},
+                                     {"encoding_format", .is = SERVE_IS_WORD(formats)},
+                                     {"dimensions", .is = SERVE_IS_INTEGER(1, INT32_MAX)},
+                                     {"user", .class = SERVE_NOTED},
+                                     {"pooling", .is = SERVE_IS_WORD(serve_poolings)},
+                                     {"normalize", .is = SERVE_IS_FLAG},
+                                     {0}};
 const serve_field *const serve_openai_embeddings_fields[] = {fields, NULL};
 
 bool serve_openai_embeddings(serve_call *c) {
-    static const char *const formats[] = {"float", "base64"}, *const poolings[] = {"last", "mean"};
-    int format = 0, pooling = 0;
     ht_embed_options o;
     ht_embeddings *e;
     int64_t n;
     ht_embed_options_init(&o, sizeof o);
-    if (!serve_read_word(c->body, "encoding_format", formats, 2, &format, &c->failure) ||
-        !serve_read_word(c->body, "pooling", poolings, 2, &pooling, &c->failure) ||
-        !serve_read_flag(c->body, "normalize", &o.normalize, &c->failure))
-        return false;
-    o.pooling = (ht_pooling)pooling;
+    o.normalize = serve_flag(c->body, "normalize", o.normalize);
+    o.pooling = (ht_pooling)serve_word(c->body, "pooling", serve_poolings, 0);
     if (!serve_embed_inputs(c, serve_member(c->body, "input"), &o, &e)) return false;
     bool good = serve_read_dimensions(c, e, &n);
     int64_t tokens = 0;
     json_t *data = json_array();
     for (size_t i = 0; good && i < e->n; i++) {
         tokens += e->embeddings[i].n_tokens;
-        json_array_append_new(
-            data, json_pack("{ss si so}", "object", "embedding", "index", (int)i, "embedding",
-                            serve_embedding_json(&e->embeddings[i], n, e->hidden, o.normalize, format == 1)));
+        json_array_append_new(data,
+                              json_pack("{ss si so}", "object", "embedding", "index", (int)i, "embedding",
+                                        serve_embedding_json(&e->embeddings[i], n, e->hidden, o.normalize,
+                                                             serve_word(c->body, "encoding_format", formats, 0) == 1)));
     }
     ht_embeddings_free(e);
     if (good)

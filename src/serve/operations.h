@@ -1,4 +1,4 @@
-/* Endpoints for who runs the server: health, metrics, the description of the interface. */
+/* Endpoints for who runs the server: health, metrics, the version. */
 #ifndef HT_SERVE_OPERATIONS_H
 #define HT_SERVE_OPERATIONS_H
 

@@ -1,5 +1,7 @@
 #include "serve/prompts.h"
 
+#include "formats/json.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,9 +47,9 @@ bool serve_ids_append_text(serve_call *c, serve_ids *to, const char *text, bool 
 /* ---- prompts of requests ---- */
 
 static bool append_id(serve_call *c, serve_ids *to, const json_t *value, const char *member) {
-    const json_int_t id = json_integer_value(value);
+    int64_t id;
     const int32_t vocab = ht_model_vocab_size(c->lease.model);
-    if (!json_is_integer(value))
+    if (!ht_json_whole(value, &id))
         return serve_fail(&c->failure, 400, member, "\"%s\" is to be a text, token ids, or a list of these", member);
     if (id < 0 || id >= vocab)
         return serve_fail(&c->failure, 400, member, "\"%s\": %lld is no token of the model, which has %d", member,
@@ -79,4 +81,34 @@ bool serve_read_prompt(serve_call *c, const json_t *value, const char *member, s
     out->n_ids = ids.n;
     if (!good) return false;
     return ids.n ? true : serve_fail(&c->failure, 400, member, "\"%s\" has no tokens", member);
+}
+
+static const serve_shape piece = {.types = SERVE_JSON_TEXT | SERVE_JSON_INTEGER, .low = 0, .high = INT32_MAX};
+const serve_shape serve_prompt_shape = {.types = SERVE_JSON_TEXT | SERVE_JSON_INTEGER | SERVE_JSON_LIST,
+                                        .low = 0,
+                                        .high = INT32_MAX,
+                                        .fewest = 1,
+                                        .item = &piece};
+
+/* Whether a list is one prompt: of ids, with texts between them maybe. A list of texts alone, or of lists, is several. */
+static bool is_one(const json_t *prompt) {
+    bool ids = !json_is_array(prompt);
+    for (size_t i = 0; i < json_array_size(prompt) && !ids; i++) ids = json_is_number(json_array_get(prompt, i));
+    return ids;
+}
+
+bool serve_read_prompts(serve_generation *g, const char *member) {
+    enum { MOST_ANSWERS = 4096 };
+    serve_call *c = g->c;
+    const json_t *prompt = serve_member(c->body, member);
+    const bool one = is_one(prompt);
+    const size_t n = one ? 1 : json_array_size(prompt);
+    if (n > SERVE_MOST_PROMPTS || (int64_t)n * g->n > MOST_ANSWERS)
+        return serve_fail(&c->failure, 400, member,
+                          "%zu prompts with %d answers each, at most %d prompts and %d answers are taken", n, (int)g->n,
+                          SERVE_MOST_PROMPTS, MOST_ANSWERS);
+    if (!serve_generation_prompts(g, n)) return false;
+    for (size_t i = 0; i < n; i++)
+        if (!serve_read_prompt(c, one ? prompt : json_array_get(prompt, i), member, &g->prompt[i])) return false;
+    return true;
 }

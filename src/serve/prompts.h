@@ -7,6 +7,13 @@
 /* Ids of a text, special ones that it spells included, at the beginning of a sequence or in the middle of one. The caller frees *ids with
  * ht_ids_free. False: with a failure that names the member. */
 bool serve_encode_text(serve_call *c, const char *text, bool begins, const char *member, int32_t **ids, size_t *n);
+/* One prompt or several: a text, token ids, texts and ids one after the other, or a list of such. */
+enum { SERVE_MOST_PROMPTS = 1024 };
+extern const serve_shape serve_prompt_shape;
+#define SERVE_IS_PROMPTS                                                                                               \
+    { .types = SERVE_JSON_TEXT | SERVE_JSON_LIST, .fewest = 1, .item = &serve_prompt_shape }
+/* Reads the generation's prompts from such a member; g->n is set before. */
+bool serve_read_prompts(serve_generation *g, const char *member);
 /* A prompt that is a text, a list of token ids, or a list of texts and ids one after the other; one without tokens is refused. */
 bool serve_read_prompt(serve_call *c, const json_t *value, const char *member, serve_prompt *out);
 

@@ -8,42 +8,15 @@
 typedef struct reader {
     serve_call *c;
     serve_messages to;
-    size_t item;  /* where it is, for messages of failures */
     bool leading; /* nothing but instructions has come so far */
     bool begun;   /* the message has text already */
 } reader;
 
-static bool wrong(reader *r, const char *what) {
-    return serve_fail(&r->c->failure, 400, "input", "\"input\": item %zu %s", r->item, what);
-}
-
-static bool refuse_type(reader *r, const char *what, const char *type, const char *expected) {
-    char text[224];
-    snprintf(text, sizeof text, "%s of the type \"%.64s\": this server reads %s", what, type, expected);
-    ht_utf8_trim(text);
-    return wrong(r, text);
-}
-
-/* A text that an item has to have. */
-static bool item_text(reader *r, const json_t *item, const char *name, const char **text) {
-    *text = json_string_value(json_object_get(item, name));
-    if (*text) return true;
-    char what[96];
-    snprintf(what, sizeof what, "has no \"%s\", or one that is no text", name);
-    return wrong(r, what);
-}
-
 /* ---- parts of text ---- */
 
-/* The text of a part; NULL, with a failure, for one that is something else. */
-static const char *part_text(reader *r, const json_t *part) {
-    static const char *const types[][2] = {
-        {"input_text", "text"}, {"output_text", "text"}, {"text", "text"}, {"refusal", "refusal"}};
-    const char *type = json_string_value(json_object_get(part, "type")), *text = NULL;
-    for (size_t i = 0; type && i < sizeof types / sizeof *types; i++)
-        if (strcmp(type, types[i][0]) == 0) return item_text(r, part, types[i][1], &text) ? text : NULL;
-    refuse_type(r, "has a part", type ? type : "", "input_text, output_text and refusal");
-    return NULL;
+static const char *part_text(const json_t *part) {
+    const char *text = serve_text(part, "text");
+    return text ? text : serve_text(part, "refusal");
 }
 
 /* Parts of one message follow each other as they are; what was another message is set apart. */
@@ -52,75 +25,44 @@ static void add_text(reader *r, const char *role, const char *text) {
     r->begun = true;
 }
 
-static bool read_message(reader *r, const json_t *item) {
-    static const char *const roles[] = {"user", "assistant", "system", "developer"};
+static void read_message(reader *r, const json_t *item) {
     const json_t *content = serve_member(item, "content"), *part;
-    int word = -1;
+    const char *role = serve_text(item, "role");
+    const bool instructs = strcmp(role, "system") == 0 || strcmp(role, "developer") == 0;
     size_t i;
-    if (!serve_read_word(item, "role", roles, 4, &word, &r->c->failure)) return false;
-    if (word < 0) return wrong(r, "is a message without a \"role\"");
     /* Templates have one place for instructions, before all else. */
-    if (word < 2) r->leading = false;
-    const char *role = word >= 2 && r->leading ? "system" : roles[word];
+    if (!instructs) r->leading = false;
+    if (instructs && r->leading) role = "system";
     r->begun = false;
-    if (json_is_string(content)) {
-        add_text(r, role, json_string_value(content));
-        return true;
-    }
-    if (!json_is_array(content)) return wrong(r, "has a \"content\" that is neither text nor a list of parts");
-    json_array_foreach((json_t *)content, i, part) {
-        const char *text = part_text(r, part);
-        if (!text) return false;
-        add_text(r, role, text);
-    }
-    return true;
+    if (json_is_string(content)) add_text(r, role, json_string_value(content));
+    json_array_foreach((json_t *)content, i, part) add_text(r, role, part_text(part));
 }
 
 /* ---- calls and results ---- */
 
-static bool read_call(reader *r, const json_t *item) {
-    const char *id, *name, *arguments;
-    if (!item_text(r, item, "call_id", &id) || !item_text(r, item, "name", &name) ||
-        !item_text(r, item, "arguments", &arguments))
-        return false;
-    serve_add_call(&r->to, id, name, json_object_get(item, "arguments"));
-    return true;
+static void read_call(reader *r, const json_t *item) {
+    serve_add_call(&r->to, serve_text(item, "call_id"), serve_text(item, "name"), json_object_get(item, "arguments"));
 }
 
 /* The input of a custom tool is any text; templates take the arguments of calls for objects. */
-static bool read_custom_call(reader *r, const json_t *item) {
-    const char *id, *name, *input;
-    if (!item_text(r, item, "call_id", &id) || !item_text(r, item, "name", &name) ||
-        !item_text(r, item, "input", &input))
-        return false;
-    json_t *arguments = json_pack("{ss}", "input", input);
-    serve_add_call(&r->to, id, name, arguments);
+static void read_custom_call(reader *r, const json_t *item) {
+    json_t *arguments = json_pack("{ss}", "input", serve_text(item, "input"));
+    serve_add_call(&r->to, serve_text(item, "call_id"), serve_text(item, "name"), arguments);
     json_decref(arguments);
-    return true;
 }
 
-static bool read_result(reader *r, const json_t *item) {
+static void read_result(reader *r, const json_t *item) {
     const json_t *output = serve_member(item, "output"), *part;
-    const char *id;
     size_t i;
     ht_text text = {0};
-    if (!item_text(r, item, "call_id", &id)) return false;
-    if (!json_is_array(output) && !json_is_string(output))
-        return wrong(r, "has an \"output\" that is neither text nor a list of parts");
     if (json_is_string(output)) ht_text_append_str(&text, json_string_value(output));
     json_array_foreach((json_t *)output, i, part) {
-        const char *piece = part_text(r, part);
-        if (!piece) {
-            ht_text_discard(&text);
-            return false;
-        }
         if (text.len) ht_text_append_str(&text, "\n");
-        ht_text_append_str(&text, piece);
+        ht_text_append_str(&text, part_text(part));
     }
     if (text.failed) r->to.failed = true;
-    serve_add_result(&r->to, id, text.data ? text.data : "");
+    serve_add_result(&r->to, serve_text(item, "call_id"), text.data ? text.data : "");
     ht_text_discard(&text);
-    return true;
 }
 
 /* ---- thoughts ---- */
@@ -137,75 +79,50 @@ static bool add_thoughts(reader *r, const json_t *list) {
 }
 
 /* The thoughts themselves; else what was sealed for those that do not show them; else their summary. */
-static bool read_reasoning(reader *r, const json_t *item) {
-    const char *sealed = json_string_value(json_object_get(item, "encrypted_content"));
-    if (add_thoughts(r, json_object_get(item, "content"))) return true;
-    if (sealed && serve_add_sealed_thoughts(&r->to, sealed)) return true;
+static void read_reasoning(reader *r, const json_t *item) {
+    const char *sealed = serve_text(item, "encrypted_content");
+    if (add_thoughts(r, json_object_get(item, "content"))) return;
+    if (sealed && serve_add_sealed_thoughts(&r->to, sealed)) return;
     add_thoughts(r, json_object_get(item, "summary"));
-    return true;
 }
 
 /* ---- items ---- */
 
-static bool refuse_reference(reader *r, const json_t *item) {
-    (void)item;
-    return wrong(r, "is an item_reference, and this server keeps nothing: send the item itself");
-}
-
-/* What tools of other services have done; their answers are in the messages behind. */
-static bool pass_over(reader *r, const json_t *item) {
-    char what[96];
-    snprintf(what, sizeof what, "items of type %.64s", json_string_value(json_object_get(item, "type")));
-    serve_call_ignore(r->c, what);
-    return true;
-}
-
-static bool read_item(reader *r, const json_t *item) {
+/* What tools of other services have done is passed over; their answers are in the messages behind. */
+static void read_item(reader *r, const json_t *item) {
     static const struct {
         const char *type;
-        bool (*read)(reader *r, const json_t *item);
+        void (*read)(reader *r, const json_t *item);
     } kinds[] = {{"message", read_message},
                  {"reasoning", read_reasoning},
                  {"function_call", read_call},
                  {"function_call_output", read_result},
                  {"custom_tool_call", read_custom_call},
-                 {"custom_tool_call_output", read_result},
-                 {"item_reference", refuse_reference},
-                 {"web_search_call", pass_over},
-                 {"file_search_call", pass_over},
-                 {"code_interpreter_call", pass_over},
-                 {"image_generation_call", pass_over}};
-    const char *type = json_string_value(json_object_get(item, "type"));
-    if (!type && serve_member(item, "role")) type = "message";
-    for (size_t i = 0; type && i < sizeof kinds / sizeof *kinds; i++)
-        if (strcmp(type, kinds[i].type) == 0) return kinds[i].read(r, item);
-    return refuse_type(r, "is", type ? type : "",
-                       "message, reasoning, function_call, custom_tool_call and the outputs of calls");
+                 {"custom_tool_call_output", read_result}};
+    const char *type = serve_text(item, "type");
+    if (!type) type = "message";
+    if (strcmp(type, "message") != 0) r->leading = false;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(type, kinds[i].type) == 0) {
+            kinds[i].read(r, item);
+            return;
+        }
+    char what[96];
+    snprintf(what, sizeof what, "items of type %.64s", type);
+    serve_call_ignore(r->c, what);
 }
 
-static bool read_items(reader *r, const json_t *input) {
-    const char *instructions = NULL;
-    if (!serve_read_text(r->c->body, "instructions", &instructions, &r->c->failure)) return false;
-    if (instructions && *instructions) serve_add_text(&r->to, "system", "", instructions);
-    if (json_is_string(input)) {
-        serve_add_text(&r->to, "user", "", json_string_value(input));
-        return true;
-    }
-    if (!json_array_size(input))
-        return serve_fail(&r->c->failure, 400, "input", "\"input\" is to be a text or a list of one item or more");
-    for (; r->item < json_array_size(input); r->item++) {
-        const json_t *item = json_array_get(input, r->item);
-        if (!read_item(r, item)) return false;
-        const char *type = json_string_value(json_object_get(item, "type"));
-        if (type && strcmp(type, "message") != 0) r->leading = false;
-    }
-    return true;
+static void read_items(reader *r, const json_t *input) {
+    const char *instructions = serve_filled_text(r->c->body, "instructions");
+    if (instructions) serve_add_text(&r->to, "system", "", instructions);
+    if (json_is_string(input)) serve_add_text(&r->to, "user", "", json_string_value(input));
+    for (size_t i = 0; i < json_array_size(input); i++) read_item(r, json_array_get(input, i));
 }
 
 bool serve_responses_read_input(serve_call *c, serve_responses_request *to) {
     reader r = {.c = c, .leading = true};
-    bool good = read_items(&r, serve_member(c->body, "input"));
-    if (!serve_messages_end(&r.to)) good = serve_fail_memory(&c->failure);
+    read_items(&r, serve_member(c->body, "input"));
+    bool good = serve_messages_end(&r.to) ? true : serve_fail_memory(&c->failure);
     if (good && !json_array_size(r.to.list))
         good = serve_fail(&c->failure, 400, "input", "\"input\" has no text, call or result");
     if (good) to->messages = json_incref(r.to.list);
@@ -241,46 +158,22 @@ static bool allows(const json_t *allowed, const json_t *tool) {
     return found;
 }
 
-static bool read_named_choice(serve_call *c, const json_t *choice, serve_conversation *k, const json_t **allowed) {
-    static const char *const types[] = {"function", "allowed_tools"}, *const modes[] = {"auto", "required"};
-    const char *type = json_string_value(json_object_get(choice, "type"));
-    int mode = 0;
-    if (type && strcmp(type, types[1]) == 0) {
-        if (!serve_read_word(choice, "mode", modes, 2, &mode, &c->failure) ||
-            !serve_read_array(choice, "tools", allowed, &c->failure))
-            return false;
-        k->choice = mode ? SERVE_TOOLS_REQUIRED : SERVE_TOOLS_AUTO;
-        return true;
-    }
-    k->tool = json_string_value(json_object_get(choice, "name"));
-    if (!type || strcmp(type, types[0]) != 0 || !k->tool)
-        return serve_fail(
-            &c->failure, 400, "tool_choice",
-            "\"tool_choice\" is to be \"auto\", \"none\", \"required\", {\"type\": \"function\", \"name\": "
-            "...} or {\"type\": \"allowed_tools\", ...}");
-    k->choice = SERVE_TOOLS_NAMED;
-    return true;
-}
-
-static bool read_choice(serve_call *c, serve_conversation *k, const json_t **allowed) {
-    static const char *const words[] = {"auto", "none", "required"};
-    static const serve_tool_choice choices[] = {SERVE_TOOLS_AUTO, SERVE_TOOLS_NONE, SERVE_TOOLS_REQUIRED};
+static void read_choice(serve_call *c, serve_conversation *k, const json_t **allowed) {
     const json_t *choice = serve_member(c->body, "tool_choice");
-    int word = 0;
-    if (choice && !json_is_string(choice)) return read_named_choice(c, choice, k, allowed);
-    if (!serve_read_word(c->body, "tool_choice", words, 3, &word, &c->failure)) return false;
-    k->choice = choices[word];
-    return true;
+    k->choice = serve_read_tool_choice(c->body);
+    if (!json_is_object(choice)) return;
+    k->tool = serve_text(choice, "name");
+    k->choice = SERVE_TOOLS_NAMED;
+    if (strcmp(serve_text(choice, "type"), "allowed_tools") != 0) return;
+    const char *mode = serve_text(choice, "mode");
+    k->choice = mode && strcmp(mode, "required") == 0 ? SERVE_TOOLS_REQUIRED : SERVE_TOOLS_AUTO;
+    *allowed = serve_member(choice, "tools");
 }
 
 bool serve_responses_read_tools(serve_call *c, serve_responses_request *r) {
-    const json_t *tools = NULL, *allowed = NULL;
-    bool parallel = true;
-    if (!serve_read_array(c->body, "tools", &tools, &c->failure) ||
-        !serve_read_flag(c->body, "parallel_tool_calls", &parallel, &c->failure) ||
-        !read_choice(c, &r->conversation, &allowed))
-        return false;
-    r->conversation.one_call = !parallel;
+    const json_t *tools = serve_member(c->body, "tools"), *allowed = NULL;
+    read_choice(c, &r->conversation, &allowed);
+    r->conversation.one_call = !serve_flag(c->body, "parallel_tool_calls", true);
     if (!tools) return true;
     r->tools = json_array();
     for (size_t i = 0; i < json_array_size(tools); i++) {

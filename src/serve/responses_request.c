@@ -4,72 +4,123 @@
 
 #include <string.h>
 
-static const serve_field responses_fields[] = {{"model", SERVE_USED},
-                                               {"input", SERVE_USED},
-                                               {"instructions", SERVE_USED},
-                                               {"max_output_tokens", SERVE_USED},
-                                               {"stream", SERVE_USED},
-                                               {"tools", SERVE_USED},
-                                               {"tool_choice", SERVE_USED},
-                                               {"parallel_tool_calls", SERVE_USED},
-                                               {"reasoning", SERVE_USED},
-                                               {"text", SERVE_USED},
-                                               {"top_logprobs", SERVE_USED},
-                                               {"include", SERVE_USED},
-                                               {"previous_response_id", SERVE_USED},
-                                               {"conversation", SERVE_USED},
-                                               {"background", SERVE_USED},
-                                               {"truncation", SERVE_USED},
-                                               {"context_management", SERVE_USED},
-                                               {"chat_template_kwargs", SERVE_USED},
-                                               {"stop", SERVE_USED},
-                                               {"stream_options", SERVE_NOTED},
-                                               {"max_tool_calls", SERVE_NOTED},
-                                               {"client_metadata", SERVE_NOTED},
-                                               {"background_options", SERVE_NOTED},
-                                               {"access_programs", SERVE_NOTED},
-                                               {"personality", SERVE_NOTED},
-                                               {"image", SERVE_NOTED},
-                                               {"prompt", SERVE_LACKED},
-                                               {NULL, SERVE_USED}};
+/* ---- members ---- */
+
+#define FULL SERVE_IS_TEXT, .required = true
+static const serve_field text_part[] = {{"text", .is = FULL}, {0}}, refusal_part[] = {{"refusal", .is = FULL}, {0}};
+static const serve_field *const of_text_part[] = {text_part, NULL}, *const of_refusal[] = {refusal_part, NULL};
+static const serve_kind parts[] = {
+    {"input_text", of_text_part}, {"output_text", of_text_part}, {"text", of_text_part}, {"refusal", of_refusal}, {0}};
+static const serve_shape part = {.types = SERVE_JSON_OBJECT, .kinds = parts, .lenient = true};
+#define PARTS                                                                                                          \
+    { .types = SERVE_JSON_TEXT | SERVE_JSON_LIST, .item = &part }
+
+static const char *const roles[] = {"user", "assistant", "system", "developer", NULL};
+static const serve_field message[] = {
+    {"role", .is = SERVE_IS_WORD(roles), .required = true}, {"content", .is = PARTS, .required = true}, {0}};
+static const serve_field reasoning[] = {{"content", .is = {.types = SERVE_JSON_LIST}},
+                                        {"summary", .is = {.types = SERVE_JSON_LIST}},
+                                        {"encrypted_content", .is = SERVE_IS_TEXT},
+                                        {0}};
+static const serve_field call[] = {{"call_id", .is = FULL}, {"name", .is = FULL}, {"arguments", .is = FULL}, {0}};
+static const serve_field custom_call[] = {{"call_id", .is = FULL}, {"name", .is = FULL}, {"input", .is = FULL}, {0}};
+static const serve_field result[] = {{"call_id", .is = FULL}, {"output", .is = PARTS, .required = true}, {0}};
+static const serve_field reference[] = {
+    {"id", .class = SERVE_LACKED, .instead = "this server keeps nothing, so send the item itself"}, {0}};
+static const serve_field *const of_message[] = {message, NULL}, *const of_reasoning[] = {reasoning, NULL},
+                                *const of_call[] = {call, NULL}, *const of_custom_call[] = {custom_call, NULL},
+                                *const of_result[] = {result, NULL}, *const of_reference[] = {reference, NULL},
+                                *const of_others[] = {NULL};
+static const serve_kind items[] = {{"message", of_message},
+                                   {"reasoning", of_reasoning},
+                                   {"function_call", of_call},
+                                   {"function_call_output", of_result},
+                                   {"custom_tool_call", of_custom_call},
+                                   {"custom_tool_call_output", of_result},
+                                   {"item_reference", of_reference},
+                                   {"web_search_call", of_others},
+                                   {"file_search_call", of_others},
+                                   {"code_interpreter_call", of_others},
+                                   {"image_generation_call", of_others},
+                                   {0}};
+static const serve_shape item = {.types = SERVE_JSON_OBJECT, .kinds = items, .first_kind = true, .lenient = true};
+
+static const serve_field tool_members[] = {{"name", .is = SERVE_IS_TEXT},
+                                           {"description", .is = SERVE_IS_TEXT},
+                                           {"parameters", .is = {.types = SERVE_JSON_OBJECT}},
+                                           {"strict", .is = SERVE_IS_FLAG},
+                                           {"function", .is = SERVE_IS_FUNCTION},
+                                           {0}};
+static const serve_field *const of_tool[] = {tool_members, NULL};
+static const serve_kind tools[] = {{"function", of_tool}, {0}};
+static const serve_shape tool = {
+    .types = SERVE_JSON_OBJECT, .kinds = tools, .first_kind = true, .other_kinds = true, .lenient = true};
+
+static const char *const modes[] = {"auto", "required", NULL};
+static const serve_field named[] = {{"name", .is = FULL}, {0}};
+static const serve_field *const of_named[] = {named, NULL};
+static const serve_shape allowed_tool = {.types = SERVE_JSON_OBJECT, .members = of_named, .lenient = true};
+static const serve_field allowed[] = {
+    {"mode", .is = SERVE_IS_WORD(modes)}, {"tools", .is = SERVE_IS_LIST(&allowed_tool), .required = true}, {0}};
+static const serve_field *const of_allowed[] = {allowed, NULL};
+static const serve_kind choices[] = {{"function", of_named}, {"allowed_tools", of_allowed}, {0}};
+
+static const serve_field effort[] = {{"effort", .is = SERVE_IS_WORD(serve_efforts)},
+                                     {"summary", .class = SERVE_NOTED},
+                                     {"generate_summary", .class = SERVE_NOTED},
+                                     {0}};
+static const serve_field format[] = {{"format", .is = SERVE_IS_FORMAT}, {"verbosity", .class = SERVE_NOTED}, {0}};
+static const serve_field *const of_effort[] = {effort, NULL}, *const of_format[] = {format, NULL};
+static const char *const truncations[] = {"disabled", "auto", NULL};
+
+#define KEEPS_NOTHING "this server keeps nothing; send the whole conversation in \"input\""
+static const serve_field responses_fields[] = {
+    {"model", .is = SERVE_IS_TEXT},
+    {"input", .is = {.types = SERVE_JSON_TEXT | SERVE_JSON_LIST, .fewest = 1, .item = &item}, .required = true},
+    {"instructions", .is = SERVE_IS_TEXT},
+    {"max_output_tokens", .is = SERVE_IS_INTEGER(1, INT64_MAX)},
+    {"stream", .is = SERVE_IS_FLAG},
+    {"tools", .is = SERVE_IS_LIST(&tool)},
+    {"tool_choice",
+     .is = {.types = SERVE_JSON_TEXT | SERVE_JSON_OBJECT, .words = serve_tool_choices, .kinds = choices}},
+    {"parallel_tool_calls", .is = SERVE_IS_FLAG},
+    {"reasoning", .is = SERVE_IS_OBJECT(of_effort)},
+    {"text", .is = SERVE_IS_OBJECT(of_format)},
+    {"top_logprobs", .is = SERVE_IS_INTEGER(0, SERVE_MOST_LOGPROBS)},
+    {"include", .is = SERVE_IS_LIST(&serve_any_text)},
+    {"previous_response_id", .class = SERVE_LACKED, .instead = KEEPS_NOTHING},
+    {"conversation", .class = SERVE_LACKED, .instead = KEEPS_NOTHING},
+    {"background", .class = SERVE_LACKED, .instead = "an answer goes to who asked for it"},
+    {"truncation", .is = SERVE_IS_WORD(truncations)},
+    {"context_management", .is = {.types = SERVE_JSON_LIST}},
+    {"chat_template_kwargs", .is = {.types = SERVE_JSON_OBJECT}},
+    {"stop", .is = SERVE_IS_STOP},
+    {"metadata", .is = {.types = SERVE_JSON_OBJECT}},
+    {"stream_options", .class = SERVE_NOTED},
+    {"max_tool_calls", .class = SERVE_NOTED},
+    {"client_metadata", .class = SERVE_NOTED},
+    {"background_options", .class = SERVE_NOTED},
+    {"access_programs", .class = SERVE_NOTED},
+    {"personality", .class = SERVE_NOTED},
+    {"image", .class = SERVE_NOTED},
+    {"prompt", .class = SERVE_LACKED, .instead = "templates of prompts are kept elsewhere; send \"input\""},
+    {0}};
 const serve_field *const serve_responses_fields[] = {responses_fields, serve_sampling_fields, serve_structure_fields,
                                                      serve_noted_fields, NULL};
 
-/* What only a server that keeps answers could do. */
-static bool refuse_memory(serve_call *c) {
-    static const char *const names[] = {"previous_response_id", "conversation"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (serve_member(c->body, names[i]))
-            return serve_fail(&c->failure, 400, names[i],
-                              "\"%s\": this server keeps nothing; send the whole conversation in \"input\"", names[i]);
-    bool background = false;
-    if (!serve_read_flag(c->body, "background", &background, &c->failure)) return false;
-    if (background)
-        return serve_fail(&c->failure, 400, "background",
-                          "\"background\": this server keeps nothing, an answer goes to who asked for it");
-    return true;
-}
+/* ---- requests ---- */
 
 /* An input that is too long is refused; nothing of it is left out. */
-static bool read_truncation(serve_call *c) {
-    static const char *const words[] = {"disabled", "auto"};
-    int word = 0;
-    if (!serve_read_word(c->body, "truncation", words, 2, &word, &c->failure)) return false;
-    if (word == 1) serve_call_ignore(c, "truncation");
+static void tell_of_truncation(serve_call *c) {
+    if (serve_word(c->body, "truncation", truncations, 0) == 1) serve_call_ignore(c, "truncation");
     if (json_array_size(serve_member(c->body, "context_management"))) serve_call_ignore(c, "context_management");
-    return true;
-}
-
-static bool read_reasoning(serve_call *c, serve_conversation *k) {
-    const json_t *reasoning = NULL;
-    return serve_read_object(c->body, "reasoning", &reasoning, &c->failure) &&
-           serve_read_effort(reasoning, "effort", k, &c->failure);
 }
 
 static bool read_conversation(serve_call *c, serve_responses_request *r) {
-    return refuse_memory(c) && read_truncation(c) && read_reasoning(c, &r->conversation) &&
-           serve_read_object(c->body, "chat_template_kwargs", &r->conversation.variables, &c->failure) &&
-           serve_responses_read_input(c, r) && serve_responses_read_tools(c, r);
+    tell_of_truncation(c);
+    serve_read_effort(serve_member(c->body, "reasoning"), "effort", &r->conversation);
+    r->conversation.variables = serve_member(c->body, "chat_template_kwargs");
+    return serve_responses_read_input(c, r) && serve_responses_read_tools(c, r);
 }
 
 static void free_request(serve_responses_request *r) {
@@ -78,45 +129,30 @@ static void free_request(serve_responses_request *r) {
 }
 
 /* What is to be told beside the text. Parts of other services' tools are never there, and may be asked for. */
-static bool read_include(serve_generation *g) {
-    serve_failure *f = &g->c->failure;
+static void read_include(serve_generation *g) {
     serve_responses_answer *answer = g->extra;
-    const json_t *include = NULL;
-    int64_t top = 0;
-    if (!serve_read_array(g->c->body, "include", &include, f) ||
-        !serve_read_integer(g->c->body, "top_logprobs", 0, 20, &top, f))
-        return false;
-    g->logprobs = top > 0;
-    g->top_logprobs = (int32_t)top;
+    const json_t *include = serve_member(g->c->body, "include");
+    g->top_logprobs = (int32_t)serve_integer(g->c->body, "top_logprobs", 0);
+    g->logprobs = g->top_logprobs > 0;
     for (size_t i = 0; i < json_array_size(include); i++) {
         const char *what = json_string_value(json_array_get(include, i));
-        if (!what) return serve_fail(f, 400, "include", "\"include\" is to be a list of texts");
         if (strcmp(what, "message.output_text.logprobs") == 0) g->logprobs = true;
         if (strcmp(what, "reasoning.encrypted_content") == 0) answer->seals_thoughts = true;
     }
-    return true;
-}
-
-static bool read_format(serve_generation *g) {
-    const json_t *text = NULL;
-    return serve_read_object(g->c->body, "text", &text, &g->c->failure) &&
-           serve_read_format(g, serve_member(text, "format"), "text.format") && serve_read_structure(g, g->c->body);
 }
 
 static bool read_request(serve_generation *g) {
     static const char *const most[] = {"max_output_tokens", NULL};
     serve_call *c = g->c;
     serve_responses_request r = {0};
-    const json_t *metadata = NULL;
-    int64_t tokens = 1;
     if (!serve_responses_answer_new(g)) return false;
-    const bool good = read_conversation(c, &r) && serve_read_flag(c->body, "stream", &g->stream, &c->failure) &&
-                      serve_read_object(c->body, "metadata", &metadata, &c->failure) &&
-                      serve_read_integer(c->body, "max_output_tokens", 1, INT64_MAX, &tokens, &c->failure) &&
-                      serve_read_max_tokens(g, c->body, most) && read_include(g) &&
-                      serve_read_sampling(g, c->body, 1) &&
-                      serve_read_stop(g, json_object_get(c->body, "stop"), "stop") && read_format(g) &&
-                      serve_set_conversation(g, &r.conversation);
+    g->stream = serve_flag(c->body, "stream", false);
+    serve_read_max_tokens(g, c->body, most);
+    read_include(g);
+    const bool good = read_conversation(c, &r) && serve_read_sampling(g, c->body, 1) &&
+                      serve_read_stop(g, json_object_get(c->body, "stop")) &&
+                      serve_read_format(g, serve_member(serve_member(c->body, "text"), "format"), "text.format") &&
+                      serve_read_structure(g, c->body) && serve_set_conversation(g, &r.conversation);
     free_request(&r);
     return good;
 }

@@ -4,8 +4,10 @@
 
 #include "serve/generation.h"
 
-/* Tables of members for serve_fields_check: of serve_read_sampling, and the bookkeeping of OpenAI's interfaces. */
-extern const serve_field serve_sampling_fields[], serve_noted_fields[];
+enum { SERVE_MOST_LOGPROBS = 20, SERVE_MOST_ANSWERS = 128 }; /* of a token, and to a prompt */
+
+/* Tables of members: of serve_read_sampling, the bookkeeping of OpenAI's interfaces, and of serve_read_logprobs. */
+extern const serve_field serve_sampling_fields[], serve_noted_fields[], serve_logprobs_fields[];
 
 /* Reads temperature, top_p, top_k, min_p, penalties, seed, logit_bias and ignore_eos from an object into g->sampler and g->how; the temperature
  * of a dialect holds where neither the request nor the server has one. Without a seed a fresh one is drawn, and told in the answer's
@@ -15,16 +17,14 @@ bool serve_read_sampling(serve_generation *g, const json_t *object, double tempe
  * serve_read_sampling. */
 void serve_default_filters(serve_generation *g, const json_t *object, int32_t top_k, double top_p, double min_p);
 
-/* Members of samplers that are not there, in dialects whose clients send all that they know of: taken with the numbers by which they are off,
- * and refused with others. Goes before serve_sampling_fields. */
-extern const serve_field serve_other_sampler_fields[];
-bool serve_refuse_other_samplers(const json_t *object, serve_failure *f);
-
 /* Texts that end an answer: a text or a list of them, lent from the value; NULL: none. */
-bool serve_read_stop(serve_generation *g, const json_t *value, const char *name);
+#define SERVE_IS_STOP                                                                                                  \
+    { .types = SERVE_JSON_TEXT | SERVE_JSON_LIST, .filled = true, .most = 64, .item = &serve_full_text }
+bool serve_read_stop(serve_generation *g, const json_t *value);
+#define SERVE_IS_MAX_TOKENS SERVE_IS_INTEGER(-1, INT64_MAX)
 /* The most tokens of an answer, by the first of the names (NULL-terminated) that is there; without one as many as the context has room
  * for. What is more than that is no mistake: the answer ends there. */
-bool serve_read_max_tokens(serve_generation *g, const json_t *object, const char *const *names);
+void serve_read_max_tokens(serve_generation *g, const json_t *object, const char *const *names);
 /* Whether log-probabilities are wanted, and how many of the likeliest tokens: "logprobs", a flag, and "top_logprobs" of the body. */
 bool serve_read_logprobs(serve_generation *g);
 

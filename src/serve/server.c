@@ -23,8 +23,7 @@ static http_refusal admit(http_exchange *x, void *user) {
     const serve_server *s = user;
     const http_head *h = http_exchange_head(x);
     const char *rest;
-    bool other;
-    const serve_route *route = serve_route_find(h->method, h->path, &rest, &other);
+    const serve_route *route = serve_route_find(h->method, h->path, &rest);
     const bool open = route && (route->flags & SERVE_OPEN);
     if (s->keys && !open && http_keys_admit(s->keys, h) < 0)
         return (http_refusal){401, "This server wants a key, as \"Authorization: Bearer KEY\" or \"x-api-key: KEY\"."};
@@ -34,8 +33,7 @@ static http_refusal admit(http_exchange *x, void *user) {
 static void refuse(http_exchange *x, const http_refusal *why, void *user) {
     const http_head *h = http_exchange_head(x);
     const char *rest;
-    bool other;
-    const serve_route *route = h->method && h->path ? serve_route_find(h->method, h->path, &rest, &other) : NULL;
+    const serve_route *route = h->method && h->path ? serve_route_find(h->method, h->path, &rest) : NULL;
     serve_failure f = {0};
     (void)user;
     serve_fail(&f, why->status, NULL, "%s", why->sentence);

@@ -264,7 +264,8 @@ class Tokens(ServeTest):
         self.assertEqual(self.ok("/detokenize", {"tokens": ids}), {"content": "hello <|im_end|>"})
         self.assertGreater(len(self.ok("/tokenize", {"content": "<|im_end|>", "parse_special": False})["tokens"]), 1)
         self.refused(400, "/tokenize", {}, "content")
-        self.refused(400, "/detokenize", {"tokens": [0, 1 << 40]}, "tokens", "number 1")
+        self.refused(400, "/detokenize", {"tokens": [0, 1 << 40]}, "tokens[1]")
+        self.refused(400, "/detokenize", {"tokens": [0, 1 << 30]}, "tokens", "number 1")
 
     def test_templates(self):
         self.assertEqual(self.ok("/apply-template", chat("x"))["prompt"], "<|im_start|>user\nx<|im_end|>\n<|im_start|>assistant\n")
@@ -293,26 +294,31 @@ class Errors(ServeTest):
             (CHAT, chat(n=0), "n"),
             (CHAT, chat(n=100000), "n"),
             (CHAT, chat(n=1.5), "n"),
-            (CHAT, chat(stop=[""]), "stop"),
+            (CHAT, chat(stop=[""]), "stop[0]"),
             (CHAT, chat(stop=["a"] * 65), "stop"),
             (CHAT, chat(stream="yes"), "stream"),
             (CHAT, chat(top_logprobs=2), "top_logprobs"),
             (CHAT, chat(logprobs=True, top_logprobs=21), "top_logprobs"),
-            (CHAT, chat(logit_bias={"0": 101}), "logit_bias"),
+            (CHAT, chat(logit_bias={"0": 101}), "logit_bias.0"),
             (CHAT, chat(logit_bias={"99999999": 1}), "logit_bias"),
             (CHAT, chat(logit_bias={"x": 1}), "logit_bias"),
-            (CHAT, chat(modalities=["audio"]), "modalities"),
+            (CHAT, chat(modalities=["audio"]), "modalities[0]"),
             (CHAT, {"messages": []}, "messages"),
             (CHAT, {"messages": "hello"}, "messages"),
             (CHAT, {}, "messages"),
             (CHAT, chat(model=5), "model"),
             (COMPLETIONS, completion(best_of=2), "best_of"),
             (COMPLETIONS, completion([99999999]), "prompt"),
-            (COMPLETIONS, completion([-1]), "prompt"),
+            (COMPLETIONS, completion([-1]), "prompt[0]"),
             (COMPLETIONS, completion([]), "prompt"),
             (COMPLETIONS, completion({"a": 1}), "prompt"),
             (COMPLETIONS, completion(max_tokens=0), "max_tokens"),
             (COMPLETIONS, {}, "prompt"),
+            (CHAT, chat(messages=[{"role": "user", "content": [{"type": "text", "text": 5}]}]), "messages[0].content[0].text"),
+            (CHAT, chat(messages=[{"role": "user", "content": "a"}, {"role": "nobody", "content": "a"}]), "messages[1].role"),
+            (CHAT, chat(stream_options={"include_usage": 1}), "stream_options.include_usage"),
+            (CHAT, chat(typical_p=0.5), "typical_p"),
+            (CHAT, chat(**{"x" * 200: 1, "n": 0}), "n"),
         ]:
             with self.subTest(path=path, body=body):
                 error = self.refused(400, path, body, param)
@@ -341,6 +347,23 @@ class Errors(ServeTest):
         error = self.refused(404, CHAT, chat(model="absent"), "model", ['"absent"', '"tiny"'], "model_not_found")
         self.assertEqual(error["type"], "not_found_error")
         self.refused(413, CHAT, chat("x" * 30000))
+
+    def test_the_description_of_the_interface(self):
+        document = self.server.get("/openapi.json")[2]
+        self.assertEqual(document["openapi"], "3.1.0")
+        self.assertNotIn("security", document)
+        operation = document["paths"][CHAT]["post"]
+        body = operation["requestBody"]["content"]["application/json"]["schema"]
+        self.assertEqual(body["required"], ["messages"])
+        self.assertIn({"type": "number", "minimum": 0, "maximum": 100}, body["properties"]["temperature"]["anyOf"])
+        self.assertEqual(set(operation["responses"]["200"]["content"]), {"application/json", "text/event-stream"})
+        self.assertEqual(document["paths"]["/v1/models/{model}"]["get"]["parameters"][0]["in"], "path")
+        references = set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(document)))
+        self.assertEqual(references, set(document["components"]["schemas"]))
+        for path, methods in document["paths"].items():
+            for method in methods:
+                with self.subTest(path=path, method=method):  # what is described is there
+                    self.assertNotIn(self.server.request(method.upper(), path.replace("{id_slot}", "0"), b"{" if method == "post" else None)[0], (405, 501))
 
     def test_every_answer_has_an_id(self):
         self.assertEqual(self.server.get("/health", {"X-Request-Id": "mine-1"})[1]["x-request-id"], "mine-1")

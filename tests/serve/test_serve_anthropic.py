@@ -290,9 +290,9 @@ class Histories(AnthropicTest):
 
     def test_tool_choices(self):
         self.wrong(400, "invalid_request_error", tool_choice={"type": "any"}, says="there are no tools")
-        self.wrong(400, "invalid_request_error", tool_choice={"type": "tool"}, tools=[WEATHER], says="a name")
+        self.wrong(400, "invalid_request_error", tool_choice={"type": "tool"}, tools=[WEATHER], says="tool_choice.name")
         self.wrong(400, "invalid_request_error", tool_choice={"type": "tool", "name": "absent"}, tools=[WEATHER], says='"absent"')
-        self.wrong(400, "invalid_request_error", tool_choice={"type": "some"}, tools=[WEATHER], says='"auto", "any", "tool", "none"')
+        self.wrong(400, "invalid_request_error", tool_choice={"type": "some"}, tools=[WEATHER], says='"auto", "any", "tool" or "none"')
         for choice in {"type": "auto", "disable_parallel_tool_use": True}, {"type": "none"}:
             self.answered(tools=[WEATHER], tool_choice=choice, max_tokens=1)
 
@@ -308,17 +308,17 @@ class Histories(AnthropicTest):
     def test_what_is_no_history(self):
         image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": ""}}
         for content, says in [
-            ([image], ['"image"', "content 0 of message 0"]),
-            ([{"type": "text", "text": "a"}, {"type": "document"}], ['"document"', "content 1 of message 0"]),
-            ([{"type": "tool_result", "tool_use_id": "1", "content": [image]}], ['"image"', "result"]),
-            ([{"type": "tool_result", "content": "a"}], '"tool_use_id"'),
+            ([image], ['"image"', "messages[0].content[0].type"]),
+            ([{"type": "text", "text": "a"}, {"type": "document"}], ['"document"', "messages[0].content[1].type"]),
+            ([{"type": "tool_result", "tool_use_id": "1", "content": [image]}], ['"image"', "messages[0].content[0].content[0].type"]),
+            ([{"type": "tool_result", "content": "a"}], 'content[0].tool_use_id"'),
             ([{"type": "tool_use", "id": "1", "name": "a", "input": {}}], '"tool_use"'),
             ([{"type": "thoughts"}], '"thoughts"'),
-            ([{"text": "a"}], '"type"'),
-            ([{"type": "text"}], '"text"'),
+            ([{"text": "a"}], 'content[0].type"'),
+            ([{"type": "text"}], 'content[0].text"'),
             ([], "no text"),
-            (None, '"content"'),
-            (1, '"content"'),
+            (None, 'messages[0].content"'),
+            (1, 'messages[0].content"'),
         ]:
             with self.subTest(content):
                 self.wrong(400, "invalid_request_error", messages=[{"role": "user", "content": content}], says=says)
@@ -342,7 +342,7 @@ class Errors(AnthropicTest):
         self.assertEqual((status, fields["x-ignored"]), (200, "something"))
         self.wrong(400, "invalid_request_error", container="x", says='"container"')
         self.wrong(400, "invalid_request_error", temperature="hot", says='"temperature"')
-        self.wrong(400, "invalid_request_error", stop_sequences=[""], says='"stop_sequences"')
+        self.wrong(400, "invalid_request_error", stop_sequences=[""], says='"stop_sequences[0]"')
         self.wrong(400, "invalid_request_error", output_config={"format": {"type": "json_schema"}}, says="output_config.format")
         self.wrong(400, "invalid_request_error", stream="yes", says='"stream"')
 

@@ -94,13 +94,14 @@ class Completions(TinyTest):
         self.assertEqual(props["total_slots"], 16)
         self.assertEqual(props["default_generation_settings"]["n_ctx"], 1 << 20)
         self.assertEqual(props["bos_token"], "<|im_start|>")
-        self.assertEqual(self.server.post("/props", chat_template="x").status, 501)
+        refused = self.server.post("/props", chat_template="x")
+        self.assertEqual((refused.status, refused.fields["Allow"]), (405, "GET, HEAD"))
         slots = self.server.get("/slots").json
         self.assertEqual([slot["id"] for slot in slots], list(range(16)))
         self.assertFalse(any(slot["is_processing"] for slot in slots))
         self.assertEqual(self.server.get("/slots?fail_on_no_slot=1").status, 200)
         self.assertEqual(self.server.get("/lora-adapters").json, [])
-        self.refused(self.server.ask("POST", "/lora-adapters", [{"id": 0, "scale": 0}]), 501, "--adapter")
+        self.refused(self.server.ask("POST", "/lora-adapters", [{"id": 0, "scale": 0}]), 405, "--adapter")
 
     def test_embeddings(self):
         (one,) = self.server.post("/embedding", content="hello").json

@@ -267,40 +267,41 @@ class Inputs(ResponsesTest):
         self.same_prompt({"tools": [other, *tools], "tool_choice": allowed}, HELLO, tools=[CHAT_WEATHER])
         self.wrong("tool_choice", "there are no tools", tool_choice="required")
         self.wrong("tool_choice", '"absent"', tools=tools, tool_choice={"type": "function", "name": "absent"})
-        self.wrong("tool_choice", '"allowed_tools"', tools=tools, tool_choice={"type": "web_search"})
+        self.wrong("tool_choice.type", '"allowed_tools"', tools=tools, tool_choice={"type": "web_search"})
         self.wrong("tool_choice", '"auto"', tools=tools, tool_choice="some")
 
     def test_effort(self):
         self.same_prompt({"reasoning": {"effort": "none"}}, HELLO, reasoning_effort="none")
         self.same_prompt({"reasoning": {"effort": "high", "summary": "auto"}}, HELLO, reasoning_effort="high")
-        self.wrong("effort", '"medium"', reasoning={"effort": "some"})
+        self.wrong("reasoning.effort", '"medium"', reasoning={"effort": "some"})
 
     def test_nothing_is_kept(self):
         self.wrong("previous_response_id", "keeps nothing", previous_response_id="resp_1")
         self.wrong("conversation", "keeps nothing", conversation={"id": "conv_1"})
-        self.wrong("background", "keeps nothing", background=True)
-        self.wrong("input", "keeps nothing", input=[{"type": "item_reference", "id": "msg_1"}])
+        self.wrong("background", "to who asked for it", background=True)
+        self.wrong("input[0].id", "keeps nothing", input=[{"type": "item_reference", "id": "msg_1"}])
         self.answered(previous_response_id=None, conversation=None, background=False, store=True, max_output_tokens=1)
 
     def test_what_is_no_input(self):
-        for value, says in [
-            (None, '"input"'),
-            ([], "one item or more"),
-            (1, '"input"'),
-            ([1], "item 0"),
-            ([{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}], '"input_image"'),
-            ([{"type": "something"}], '"something"'),
-            ([{"role": "user"}], '"content"'),
-            ([{"type": "message", "content": "a"}], '"role"'),
-            ([*HELLO, {"type": "function_call", "name": "a", "arguments": "{}"}], '"call_id"'),
-            ([*HELLO, {"type": "function_call", "call_id": "1", "arguments": "{}"}], '"name"'),
-            ([*HELLO, {"type": "function_call", "call_id": "1", "name": "a", "arguments": {}}], '"arguments"'),
-            ([*HELLO, {"type": "function_call_output", "call_id": "1"}], '"output"'),
-            ([*HELLO, {"type": "function_call_output", "call_id": "1", "output": [{"type": "input_image"}]}], '"input_image"'),
+        for value, param, says in [
+            (None, "input", "is missing"),
+            ([], "input", "a list of 1 or more"),
+            (1, "input", "a text or a list"),
+            ([1], "input[0]", "an object"),
+            ([{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}], "input[0].content[0].type", '"input_image"'),
+            ([{"type": "something"}], "input[0].type", '"something"'),
+            ([{"role": "user"}], "input[0].content", "is missing"),
+            ([{"type": "message", "content": "a"}], "input[0].role", "is missing"),
+            ([*HELLO, {"type": "function_call", "name": "a", "arguments": "{}"}], "input[1].call_id", "is missing"),
+            ([*HELLO, {"type": "function_call", "call_id": "1", "arguments": "{}"}], "input[1].name", "is missing"),
+            ([*HELLO, {"type": "function_call", "call_id": "1", "name": "a", "arguments": {}}], "input[1].arguments", "a text"),
+            ([*HELLO, {"type": "function_call_output", "call_id": "1"}], "input[1].output", "is missing"),
+            ([*HELLO, {"type": "function_call_output", "call_id": "1", "output": [{"type": "input_image"}]}], "input[1].output[0].type", '"input_image"'),
+            ([{"type": "image_generation_call"}], "input", "has no text"),
         ]:
             with self.subTest(value):
-                self.wrong("input", says, input=value)
-        self.wrong("role", '"developer"', input=[{"role": "tool", "content": "a"}])
+                self.wrong(param, says, input=value)
+        self.wrong("input[0].role", '"developer"', input=[{"role": "tool", "content": "a"}])
 
     def test_members(self):
         known = {"user": "x", "prompt_cache_key": "y", "service_tier": "auto", "stream_options": {"include_obfuscation": False}}
@@ -312,7 +313,7 @@ class Inputs(ResponsesTest):
         self.wrong("prompt", '"prompt"', prompt={"id": "x"})
         self.wrong("max_output_tokens", max_output_tokens=0)
         self.wrong("metadata", metadata=1)
-        self.wrong("include", include=[1])
+        self.wrong("include[0]", include=[1])
         self.wrong("text.format", "schema", text={"format": {"type": "json_schema"}})
         self.wrong("model", '"absent"', "model_not_found", 404, model="absent")
         for stream in False, True:

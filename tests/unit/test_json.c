@@ -37,7 +37,7 @@ static void strictness(void **state) {
         {"{\"a\":1,}", "line 1, column 8: not valid JSON"},
         {"{\n\"a\": 1,\n\"a\": 2}", "line 3, column 3: not valid JSON: duplicate object key near '\"a\"'"},
         {"{\"a\":\"\xff\"}", "not valid JSON"},
-        {"{\"a\":\"\\u0000\"}", "not valid JSON"},
+        {"{\"a\":\"\\u0000\"}", "a text has a NUL character"},
         {"{\"a\":\"\\ud800\"}", "not valid JSON"},
         {"{\"a\":NaN}", "not valid JSON"},
         {"{\"a\":1e999}", "not valid JSON"},
@@ -202,9 +202,17 @@ static void huge_integers(void **state) {
     assert_false(ht_json_i64(&r, root, "model_max_length", &i));
     assert_int_equal(r.status, HT_ERR_FORMAT);
     json_decref(root);
-    root = parse("{\"large\":9223372036854775807}");
+    root = parse("{\"large\":9223372036854775807,\"small\":-9223372036854775808,\"odd\":9007199254740993,"
+                 "\"larger\":9223372036854775808,\"text\":\"9223372036854775808\",\"tiny\":1e-9223372036854775808,"
+                 "\"list\":[-99999999999999999999,99999999999999999999.5]}");
     r.status = HT_OK;
     assert_true(ht_json_i64(&r, root, "large", &i) && i == INT64_MAX);
+    assert_true(ht_json_i64(&r, root, "small", &i) && i == INT64_MIN);
+    assert_true(ht_json_i64(&r, root, "odd", &i) && i == 9007199254740993);
+    assert_true(ht_json_f64(&r, root, "larger", &f) && f == 0x1p63);
+    assert_true(ht_json_f64(&r, root, "tiny", &f) && f == 0);
+    assert_string_equal(json_string_value(json_object_get(root, "text")), "9223372036854775808");
+    assert_true(json_number_value(json_array_get(json_object_get(root, "list"), 0)) == -1e20);
     json_decref(root);
 }
 

@@ -1,0 +1,265 @@
+/* Checks of members: whether values have the shapes that tables say, and what is said of those that have not. */
+#include "base/text.h"
+#include "formats/json.h"
+#include "serve/fields.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const serve_shape serve_any_text = {.types = SERVE_JSON_TEXT},
+                  serve_full_text = {.types = SERVE_JSON_TEXT, .filled = true},
+                  serve_any_object = {.types = SERVE_JSON_OBJECT};
+
+enum { PATH = 96, DESCRIPTION = 480 };
+
+typedef struct checker {
+    bool strict;
+    serve_unknown_fn *unknown;
+    void *user;
+    serve_failure *f;
+    char path[PATH]; /* of the value that is looked at */
+} checker;
+
+static bool check_value(checker *k, const json_t *value, const serve_shape *s);
+
+/* ---- what is expected ---- */
+
+static void add(char out[DESCRIPTION], const char *format, ...) HT_PRINTF(2, 3);
+static void add(char out[DESCRIPTION], const char *format, ...) {
+    const size_t n = strlen(out);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(out + n, DESCRIPTION - n, format, args);
+    va_end(args);
+}
+
+static void add_range(char out[DESCRIPTION], const char *what, const serve_shape *s) {
+    const long long low = s->low, high = s->high;
+    add(out, "%s", what);
+    if (!low && !high) return;
+    if (high == INT64_MAX)
+        add(out, " of %lld or more", low);
+    else if (low == INT64_MIN)
+        add(out, " of %lld at most", high);
+    else
+        add(out, " from %lld to %lld", low, high);
+}
+
+static void add_words(char out[DESCRIPTION], const char *const *words) {
+    for (size_t i = 0; words[i]; i++) add(out, "%s\"%s\"", !i ? "" : words[i + 1] ? ", " : " or ", words[i]);
+}
+
+static void add_kinds(char out[DESCRIPTION], const serve_kind *kinds) {
+    for (size_t i = 0; kinds[i].type; i++)
+        add(out, "%s\"%s\"", !i ? "" : kinds[i + 1].type ? ", " : " or ", kinds[i].type);
+}
+
+static void add_list(char out[DESCRIPTION], const serve_shape *s) {
+    add(out, "a list");
+    if (s->fewest && s->most)
+        add(out, " of %zu to %zu", s->fewest, s->most);
+    else if (s->fewest)
+        add(out, " of %zu or more", s->fewest);
+    else if (s->most)
+        add(out, " of %zu at most", s->most);
+}
+
+static void add_type(char out[DESCRIPTION], unsigned type, const serve_shape *s) {
+    switch (type) {
+    case SERVE_JSON_INTEGER: add_range(out, "a whole number", s); break;
+    case SERVE_JSON_NUMBER: add_range(out, "a number", s); break;
+    case SERVE_JSON_FLAG: add(out, s->on ? "true" : "true or false"); break;
+    case SERVE_JSON_TEXT:
+        if (s->words)
+            add_words(out, s->words);
+        else
+            add(out, s->filled ? "a text that is not empty" : "a text");
+        break;
+    case SERVE_JSON_LIST: add_list(out, s); break;
+    default: add(out, "an object"); break;
+    }
+}
+
+static void describe(const serve_shape *s, char out[DESCRIPTION]) {
+    *out = '\0';
+    for (unsigned type = SERVE_JSON_INTEGER; type <= SERVE_JSON_OBJECT; type *= 2) {
+        if (!(s->types & type)) continue;
+        if (*out) add(out, s->types >= 2 * type ? ", " : " or ");
+        add_type(out, type, s);
+    }
+}
+
+static bool refuse(checker *k, const json_t *value, const char *expected) {
+    char found[128];
+    if (value)
+        return serve_fail(k->f, 400, k->path, "\"%s\" is to be %s, not %s", k->path, expected,
+                          ht_json_describe(value, found, sizeof found));
+    return serve_fail(k->f, 400, k->path, "\"%s\" is missing: it is to be %s", k->path, expected);
+}
+
+static bool refuse_shape(checker *k, const json_t *value, const serve_shape *s) {
+    char expected[DESCRIPTION];
+    describe(s, expected);
+    return refuse(k, value, *expected ? expected : "there");
+}
+
+/* ---- paths ---- */
+
+/* Goes to a member or an item; the length by which one comes back. What has no room is left out. */
+static size_t enter(checker *k, const char *name, size_t i) {
+    const size_t n = strlen(k->path);
+    if (name)
+        snprintf(k->path + n, PATH - n, "%s%s", n ? "." : "", name);
+    else
+        snprintf(k->path + n, PATH - n, "[%zu]", i);
+    ht_utf8_trim(k->path);
+    return n;
+}
+
+/* ---- members ---- */
+
+static const serve_field *find(const serve_field *const *tables, const char *name) {
+    for (; *tables; tables++)
+        for (const serve_field *field = *tables; field->name; field++)
+            if (strcmp(field->name, name) == 0) return field;
+    return NULL;
+}
+
+/* Whether a value asks for nothing. */
+static bool is_void(const json_t *value) {
+    return json_is_false(value) ||
+           (json_is_number(value) && !(json_number_value(value) < 0 || json_number_value(value) > 0)) ||
+           (json_is_array(value) && !json_array_size(value)) || (json_is_object(value) && !json_object_size(value)) ||
+           (json_is_string(value) && !json_string_length(value));
+}
+
+static bool check_lacked(checker *k, const json_t *value, const serve_field *field) {
+    serve_failure ignored = {0};
+    checker quiet = *k;
+    quiet.f = &ignored;
+    if (field->is.types ? check_value(&quiet, value, &field->is) : is_void(value)) return true;
+    return serve_fail(k->f, 400, k->path, "\"%s\" asks for something that this server does not have%s%s", k->path,
+                      field->instead ? ": " : "", field->instead ? field->instead : "");
+}
+
+static bool check_member(checker *k, const json_t *value, const serve_field *field, bool lenient) {
+    if (!field && !k->strict && !lenient) k->unknown(k->path, k->user);
+    if (!field) return k->strict && !lenient ? serve_fail(k->f, 400, k->path, "\"%s\" is not known", k->path) : true;
+    if (json_is_null(value) || field->class == SERVE_NOTED) return true;
+    return field->class == SERVE_LACKED ? check_lacked(k, value, field) : check_value(k, value, &field->is);
+}
+
+static bool check_required(checker *k, const json_t *object, const serve_field *const *tables) {
+    bool good = true;
+    for (; *tables; tables++)
+        for (const serve_field *field = *tables; field->name && good; field++) {
+            if (!field->required || serve_member(object, field->name)) continue;
+            const size_t back = enter(k, field->name, 0);
+            good = refuse_shape(k, NULL, &field->is);
+            k->path[back] = '\0';
+        }
+    return good;
+}
+
+/* The members but for `tag`, which has been looked at; NULL: all. */
+static bool check_members(checker *k, const json_t *object, const serve_field *const *tables, const char *tag,
+                          bool lenient) {
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)object, name, value) {
+        if (tag && strcmp(name, tag) == 0) continue;
+        const size_t back = enter(k, name, 0);
+        if (!check_member(k, value, find(tables, name), lenient)) return false;
+        k->path[back] = '\0';
+    }
+    return check_required(k, object, tables);
+}
+
+/* ---- values ---- */
+
+static bool check_kind(checker *k, const json_t *object, const serve_shape *s) {
+    const char *tag = s->tag ? s->tag : "type";
+    const json_t *type = serve_member(object, tag);
+    const serve_kind *kind = s->kinds;
+    while (kind->type && !(json_is_string(type) && strcmp(json_string_value(type), kind->type) == 0)) kind++;
+    if (!type && s->first_kind) kind = s->kinds;
+    if (kind->type) return check_members(k, object, kind->members, tag, s->lenient);
+    if (s->other_kinds && json_is_string(type)) return true;
+    char expected[DESCRIPTION] = "";
+    (void)enter(k, tag, 0);
+    if (s->other_kinds)
+        add(expected, "a text");
+    else
+        add_kinds(expected, s->kinds);
+    return refuse(k, type, expected);
+}
+
+static bool check_list(checker *k, const json_t *list, const serve_shape *s) {
+    const size_t n = json_array_size(list);
+    if (n < s->fewest || (s->most && n > s->most)) return refuse_shape(k, list, s);
+    for (size_t i = 0; s->item && i < n; i++) {
+        const size_t back = enter(k, NULL, i);
+        if (!check_value(k, json_array_get(list, i), s->item)) return false;
+        k->path[back] = '\0';
+    }
+    return true;
+}
+
+static bool check_every(checker *k, const json_t *object, const serve_shape *every) {
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)object, name, value) {
+        const size_t back = enter(k, name, 0);
+        if (every && !check_value(k, value, every)) return false;
+        k->path[back] = '\0';
+    }
+    return true;
+}
+
+static bool in_words(const char *text, const char *const *words) {
+    while (*words && strcmp(text, *words) != 0) words++;
+    return *words;
+}
+
+static bool in_range(const json_t *value, const serve_shape *s) {
+    int64_t whole;
+    if (!s->low && !s->high) return true;
+    if (ht_json_whole(value, &whole)) return whole >= s->low && whole <= s->high;
+    const double real = json_number_value(value); /* whole and that large: beyond 64 bits maybe */
+    return (s->low == INT64_MIN || real >= (double)s->low) && (s->high == INT64_MAX || real <= (double)s->high);
+}
+
+static bool is_number(const json_t *value, const serve_shape *s) {
+    int64_t whole;
+    return s->types & SERVE_JSON_NUMBER || (s->types & SERVE_JSON_INTEGER && ht_json_whole(value, &whole));
+}
+
+static bool check_value(checker *k, const json_t *value, const serve_shape *s) {
+    bool good = !s->types;
+    if (good) return true;
+    switch (json_typeof(value)) {
+    case JSON_INTEGER:
+    case JSON_REAL: good = is_number(value, s) && in_range(value, s); break;
+    case JSON_TRUE:
+    case JSON_FALSE: good = s->types & SERVE_JSON_FLAG && (!s->on || json_is_true(value)); break;
+    case JSON_STRING:
+        good = s->types & SERVE_JSON_TEXT && (!s->words || in_words(json_string_value(value), s->words)) &&
+               (!s->filled || json_string_length(value));
+        break;
+    case JSON_ARRAY:
+        if (s->types & SERVE_JSON_LIST) return check_list(k, value, s);
+        break;
+    case JSON_OBJECT:
+        if (!(s->types & SERVE_JSON_OBJECT)) break;
+        if (s->kinds) return check_kind(k, value, s);
+        return s->members ? check_members(k, value, s->members, NULL, s->lenient) : check_every(k, value, s->every);
+    case JSON_NULL: break;
+    }
+    return good ? true : refuse_shape(k, value, s);
+}
+
+bool serve_fields_check(const json_t *body, const serve_field *const *tables, bool strict, serve_unknown_fn *unknown,
+                        void *user, serve_failure *f) {
+    checker k = {.strict = strict, .unknown = unknown, .user = user, .f = f};
+    return check_members(&k, body, tables, NULL, false);
+}

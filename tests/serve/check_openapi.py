@@ -1,0 +1,34 @@
+"""What /openapi.json says of `hearth serve`, checked against the server by schemathesis: what it describes is taken, what it rules out is
+refused, with the statuses and types that it names.
+
+    HEARTH=build/release/bin/hearth build/openapi/bin/python tests/serve/check_openapi.py [OPTION OF schemathesis...]
+"""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+from serve_support import Server, variant
+from tool_model import TEMPLATE
+
+HERE = pathlib.Path(__file__).resolve().parent
+MARKS = ["<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"]
+
+
+def main(options):
+    folder = variant("tiny.gguf", special=MARKS, template=TEMPLATE).parent / "slots"
+    folder.mkdir()
+    server = Server(folder.parent / "tiny.gguf", "--context", "2048", "--slots-directory", str(folder))
+    command = [
+        shutil.which("schemathesis", path=pathlib.Path(sys.executable).parent), "run", server.url + "/openapi.json", "--no-color",
+        "--continue-on-failure", "--exclude-checks", "ignored_auth", "--generation-allow-x00", "false", *options,
+    ]
+    env = {**os.environ, "SCHEMATHESIS_HOOKS": "openapi_hooks", "PYTHONPATH": str(HERE)}
+    status = subprocess.run(command, env=env, cwd=folder.parent).returncode
+    server.stop()
+    return status
+
+
+sys.exit(main(sys.argv[1:]))
