@@ -144,15 +144,25 @@ bool serve_read_dimensions(serve_call *c, const ht_embeddings *e, int64_t *n) {
                       (long long)*n, (long long)e->hidden);
 }
 
-json_t *serve_embedding_json(const ht_embedding *e, int64_t n, int64_t hidden, bool normalize, bool as_base64) {
-    if (n == hidden) return vector_json(e->values, n, as_base64);
-    /* The beginning of a vector, as long as the whole was if that is wanted. */
+/* What a vector is divided by to have the norm p. */
+static double norm_of(const float *values, int64_t n, int32_t p) {
+    double sum = 0, most = 0;
+    if (p < 0) return 1;
+    for (int64_t i = 0; i < n; i++) {
+        const double size = fabs((double)values[i]);
+        if (size > most) most = size;
+    }
+    if (!p) return most / 32760;
+    for (int64_t i = 0; i < n && most > 0; i++) sum += pow(fabs((double)values[i]) / most, (double)p);
+    return most * pow(sum, 1 / (double)p);
+}
+
+json_t *serve_embedding_json(const ht_embedding *e, int64_t n, int32_t p, bool as_base64) {
+    if (p < 0) return vector_json(e->values, n, as_base64);
     float *values = malloc((size_t)n * sizeof *values);
     if (!values) return NULL;
-    double sum = 0;
-    for (int64_t i = 0; i < n; i++) sum += (double)e->values[i] * (double)e->values[i];
-    const double scale = normalize && sum > 0 ? 1 / sqrt(sum) : 1;
-    for (int64_t i = 0; i < n; i++) values[i] = (float)((double)e->values[i] * scale);
+    const double norm = norm_of(e->values, n, p);
+    for (int64_t i = 0; i < n; i++) values[i] = norm > 0 ? (float)((double)e->values[i] / norm) : 0;
     json_t *out = vector_json(values, n, as_base64);
     free(values);
     return out;

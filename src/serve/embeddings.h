@@ -20,7 +20,8 @@ extern const serve_shape serve_input_shape;
 bool serve_embed_inputs(serve_call *c, const json_t *input, const ht_embed_options *o, ht_embeddings **out);
 /* The member "dimensions" (of the shape of whole numbers), which are all when it is not there. */
 bool serve_read_dimensions(serve_call *c, const ht_embeddings *e, int64_t *n);
-/* The first n of a vector's numbers, scaled to a length of 1 again when normalize is set, as a list or as base64 of little-endian floats. */
-json_t *serve_embedding_json(const ht_embedding *e, int64_t n, int64_t hidden, bool normalize, bool as_base64);
+/* The first n of a vector's numbers, as a list or as base64 of little-endian floats: divided by their norm p (1: the sum of their sizes,
+ * 2: the length, and so on), by the largest size in units of 1/32760 for p = 0, or as they are for p < 0. */
+json_t *serve_embedding_json(const ht_embedding *e, int64_t n, int32_t p, bool as_base64);
 
 #endif

@@ -82,31 +82,28 @@ bool serve_llama_change_adapters(serve_call *c) {
 static const serve_field fields[] = {{"model", .is = SERVE_IS_TEXT},
                                      {"content", .is = SERVE_IS_INPUTS},
                                      {"input", .is = SERVE_IS_INPUTS},
-                                     {"embd_normalize", .is = SERVE_IS_INTEGER(-1, 2)},
+                                     {"embd_normalize", .is = SERVE_IS_INTEGER(INT32_MIN, INT32_MAX)},
                                      {"pooling", .is = SERVE_IS_WORD(serve_poolings)},
                                      {0}};
 const serve_field *const serve_llama_embedding_fields[] = {fields, NULL};
 
 bool serve_llama_embedding(serve_call *c) {
-    const int64_t normalize = serve_integer(c->body, "embd_normalize", 2);
+    const int32_t norm = (int32_t)serve_integer(c->body, "embd_normalize", 2);
     ht_embed_options o;
     ht_embeddings *e;
     const json_t *input = serve_member(c->body, "content");
     ht_embed_options_init(&o, sizeof o);
     if (!input) input = serve_member(c->body, "input");
-    if (normalize != 2 && normalize >= 0)
-        return serve_fail(&c->failure, 400, "embd_normalize",
-                          "\"embd_normalize\" is to be 2, for a length of 1, or -1, for vectors as they are");
     if (!input)
         return serve_fail(&c->failure, 400, "content", "\"content\" is to be a text, token ids, or a list of these");
     o.pooling = (ht_pooling)serve_word(c->body, "pooling", serve_poolings, 0);
-    o.normalize = normalize == 2;
+    o.normalize = norm == 2;
     if (!serve_embed_inputs(c, input, &o, &e)) return false;
     json_t *list = json_array();
     for (size_t i = 0; i < e->n; i++)
         json_array_append_new(
             list, json_pack("{si s[o]}", "index", (int)i, "embedding",
-                            serve_embedding_json(&e->embeddings[i], e->hidden, e->hidden, o.normalize, false)));
+                            serve_embedding_json(&e->embeddings[i], e->hidden, o.normalize ? -1 : norm, false)));
     ht_embeddings_free(e);
     serve_reply_json(c->x, 200, list, SERVE_OPENAI);
     return true;

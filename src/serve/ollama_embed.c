@@ -103,7 +103,7 @@ bool serve_ollama_embed(serve_call *c) {
     json_t *vectors = json_array();
     for (size_t i = 0; e && i < e->n; i++) {
         tokens += e->embeddings[i].n_tokens;
-        json_array_append_new(vectors, serve_embedding_json(&e->embeddings[i], n, e->hidden, true, false));
+        json_array_append_new(vectors, serve_embedding_json(&e->embeddings[i], n, n < e->hidden ? 2 : -1, false));
     }
     ht_embeddings_free(e);
     serve_reply_json(c->x, 200,
@@ -121,7 +121,7 @@ bool serve_ollama_embeddings(serve_call *c) {
     double loaded;
     if (!begin(c, &loaded)) return false;
     if (serve_filled_text(c->body, "prompt") && !embed(c, json_object_get(c->body, "prompt"), false, &e)) return false;
-    json_t *vector = e ? serve_embedding_json(&e->embeddings[0], e->hidden, e->hidden, false, false) : json_array();
+    json_t *vector = e ? serve_embedding_json(&e->embeddings[0], e->hidden, -1, false) : json_array();
     ht_embeddings_free(e);
     serve_reply_json(c->x, 200, json_pack("{so}", "embedding", vector), SERVE_OLLAMA);
     return true;

@@ -81,10 +81,10 @@ bool serve_openai_embeddings(serve_call *c) {
     json_t *data = json_array();
     for (size_t i = 0; good && i < e->n; i++) {
         tokens += e->embeddings[i].n_tokens;
-        json_array_append_new(data,
-                              json_pack("{ss si so}", "object", "embedding", "index", (int)i, "embedding",
-                                        serve_embedding_json(&e->embeddings[i], n, e->hidden, o.normalize,
-                                                             serve_word(c->body, "encoding_format", formats, 0) == 1)));
+        json_array_append_new(
+            data, json_pack("{ss si so}", "object", "embedding", "index", (int)i, "embedding",
+                            serve_embedding_json(&e->embeddings[i], n, o.normalize && n < e->hidden ? 2 : -1,
+                                                 serve_word(c->body, "encoding_format", formats, 0) == 1)));
     }
     ht_embeddings_free(e);
     if (good)

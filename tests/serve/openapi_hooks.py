@@ -67,8 +67,6 @@ def meaningful(body):
         body["logprobs"] = True
     if body.get("dimensions"):
         body["dimensions"] = 1
-    if body.get("embd_normalize") in (0, 1):
-        body["embd_normalize"] = 2
     if isinstance(body.get("options"), dict):
         meaningful(body["options"])
         body["options"]["num_predict"] = MOST_TOKENS

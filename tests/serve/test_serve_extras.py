@@ -111,7 +111,14 @@ class Completions(TinyTest):
         two = self.server.post("/embeddings", input=["hello", "world"], embd_normalize=-1).json
         self.assertEqual([entry["index"] for entry in two], [0, 1])
         self.refused(self.server.post("/embedding"), 400, "content")
-        self.refused(self.server.post("/embedding", content="x", embd_normalize=5), 400, "embd_normalize")
+        plain = two[0]["embedding"][0]
+        for p in 1, 3, 40:
+            got = self.server.post("/embedding", content="hello", embd_normalize=p).json[0]["embedding"][0]
+            norm = sum(abs(x) ** p for x in plain) ** (1 / p)
+            for x, y in zip(plain, got, strict=True):
+                self.assertAlmostEqual(x / norm, y, places=4)
+        got = self.server.post("/embedding", content="hello", embd_normalize=0).json[0]["embedding"][0]
+        self.assertAlmostEqual(max(map(abs, got)), 32760, places=1)
 
     def test_gaps_need_marks(self):
         self.refused(self.server.post("/infill", input_prefix="a", input_suffix="b"), 400, "insert")
