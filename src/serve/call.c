@@ -1,5 +1,6 @@
 #include "serve/call.h"
 
+#include "base/checked.h"
 #include "base/clock.h"
 #include "base/text.h"
 #include "http/keys.h"
@@ -40,12 +41,17 @@ bool serve_call_check(serve_call *c, const json_t *object, const serve_field *co
     return serve_fields_check(object, tables, c->server->o.strict_params, on_unknown, c, &c->failure);
 }
 
+size_t serve_call_values_max(const serve_call *c) {
+    return ht_max_size((size_t)1 << 20, c->server->o.http.body_bytes / 8);
+}
+
 static bool read_body(serve_call *c) {
     size_t n;
     const char *text = http_exchange_body(c->x, &n);
     const serve_route *r = c->route;
     if (c->body || !(r->flags & SERVE_BODY)) return true;
-    c->body = serve_json_parse(text, n, &c->failure);
+    c->body = n ? serve_json_parse(text, n, serve_call_values_max(c), &c->failure) : json_object();
+    if (!c->body) serve_fail_memory(&c->failure); /* unless there is a failure already */
     if (!c->body || !r->fields) return c->body;
     return serve_call_check(c, c->body, r->fields);
 }

@@ -78,6 +78,10 @@ const serve_route *serve_route_find(const char *method, const char *path, const 
 /* Tells of something in a request that has no effect: in a field X-Ignored of the answer's head, and once as a warning. */
 void serve_call_ignore(serve_call *c, const char *what);
 
+/* Values that the JSON of a body may have: the most that anybody sends are the ids of a prompt of a million tokens. Where larger bodies are
+ * taken than by default, it is one for eight bytes. Each takes some 40 bytes while the body is read. */
+size_t serve_call_values_max(const serve_call *c);
+
 /* Checks members as serve_fields_check does, as the server's options say, and tells of those that nobody knows. */
 bool serve_call_check(serve_call *c, const json_t *object, const serve_field *const *tables);
 

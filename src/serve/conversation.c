@@ -235,7 +235,8 @@ static bool read_guided(serve_generation *g, const json_t *from, const char *pre
         !serve_read_array(from, choice, &texts, f))
         return false;
     if (json_is_string(schema)) {
-        json_t *parsed = serve_json_parse(json_string_value(schema), json_string_length(schema), f);
+        json_t *parsed =
+            serve_json_parse(json_string_value(schema), json_string_length(schema), serve_call_values_max(g->c), f);
         const bool good = parsed && serve_hold_to_schema(g, parsed, json);
         json_decref(parsed);
         if (!good) return false;
