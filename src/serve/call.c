@@ -31,6 +31,19 @@ static void on_gone(http_exchange *x, void *user) {
     if (c->gone) c->gone(c);
 }
 
+/* What is not answered in the time that a server has for its end. */
+static void on_expired(http_exchange *x, void *user) {
+    serve_call *c = user;
+    serve_failure f = {0};
+    void (*expired)(serve_call *, const serve_failure *) = atomic_load(&c->expired);
+    serve_fail(&f, 503, NULL, "the server ends, and the answer is not complete; ask again later");
+    if (expired)
+        expired(c, &f);
+    else
+        serve_failure_reply(x, &f, c->route->dialect);
+    on_gone(x, c); /* whoever works on it need not */
+}
+
 /* ---- its work ---- */
 
 static void answer_failure(serve_call *c) { serve_failure_reply(c->x, &c->failure, c->route->dialect); }
@@ -132,7 +145,7 @@ void serve_call_begin(serve_server *s, http_exchange *x) {
     pthread_mutex_lock(&s->lock);
     s->n_calls++;
     pthread_mutex_unlock(&s->lock);
-    http_exchange_own(x, &(http_owner){.gone = on_gone, .free = free_call, .user = c});
+    http_exchange_own(x, &(http_owner){.gone = on_gone, .expired = on_expired, .free = free_call, .user = c});
     http_exchange_retain(x);
     if (route->flags & SERVE_AT_ONCE) {
         run(&c->work);

@@ -65,7 +65,9 @@ struct serve_call {
     void *state;   /* of the route, freed with the call */
     void (*free_state)(void *state);
     _Atomic(void (*)(serve_call *)) gone; /* the client has gone; on the server's thread. `state` is set before */
-    atomic_bool is_gone;
+    /* The server ends before the answer: says so to the client. Likewise; NULL: nothing has been answered yet. */
+    _Atomic(void (*)(serve_call *, const serve_failure *)) expired;
+    atomic_bool is_gone; /* the client, or the time for it */
 };
 
 /* All routes; the last one has no method. */

@@ -56,6 +56,27 @@ static void on_gone(serve_call *c) {
     cancel_all(g);
 }
 
+/* ---- failing ---- */
+
+/* Tells the client why there is no whole answer, and ends it. With the lock. */
+static void fail(serve_generation *g, const serve_failure *f) {
+    if (g->closed) return;
+    if (g->streaming) {
+        g->dialect->fail(g, f);
+        if (!g->closed) (void)http_stream_end(g->c->x);
+    } else {
+        serve_failure_reply(g->c->x, f, g->c->route->dialect);
+    }
+    g->closed = true;
+}
+
+static void on_expired(serve_call *c, const serve_failure *f) {
+    serve_generation *g = c->state;
+    pthread_mutex_lock(&g->lock);
+    fail(g, f);
+    pthread_mutex_unlock(&g->lock);
+}
+
 /* ---- what is asked ---- */
 
 serve_generation *serve_generation_new(serve_call *c, const serve_dialect *dialect) {
@@ -74,6 +95,7 @@ serve_generation *serve_generation_new(serve_call *c, const serve_dialect *diale
     pthread_mutex_init(&g->ticket_lock, NULL);
     c->state = g;
     c->free_state = free_generation;
+    atomic_store(&c->expired, on_expired);
     atomic_store(&c->gone, on_gone);
     if (atomic_load(&c->is_gone)) ht_cancel_request(&g->cancel);
     return g;
@@ -163,11 +185,7 @@ static void judge_logprobs(serve_answer *a, bool shown) {
 static bool no_memory(serve_generation *g) {
     serve_failure f = {0};
     serve_fail_memory(&f);
-    if (!g->closed && g->streaming)
-        g->dialect->fail(g, &f);
-    else if (!g->closed)
-        serve_failure_reply(g->c->x, &f, g->c->route->dialect);
-    give_up(g);
+    fail(g, &f);
     return false;
 }
 
@@ -262,27 +280,29 @@ static const serve_answer *failed_answer(const serve_generation *g) {
     return NULL;
 }
 
+/* An answer that has begun meets other limits than that of the context, whose code has clients shorten the conversation. */
+static void fail_as(serve_generation *g, const serve_answer *bad) {
+    ht_error err = {.status = bad->status};
+    serve_failure f = {0};
+    snprintf(err.message, sizeof err.message, "%s", bad->message);
+    serve_fail_as(&f, bad->status, &err);
+    f.code = NULL;
+    fail(g, &f);
+}
+
 /* With the lock. */
 static void finish(serve_generation *g) {
     const serve_answer *bad = failed_answer(g);
-    serve_failure f = {0};
     if (g->closed) return;
     if (bad) {
-        ht_error err = {.status = bad->status};
-        snprintf(err.message, sizeof err.message, "%s", bad->message);
-        serve_fail_as(&f, bad->status, &err);
+        fail_as(g, bad);
+        return;
     }
-    if (!g->streaming) {
-        if (bad)
-            serve_failure_reply(g->c->x, &f, g->c->route->dialect);
-        else
-            serve_reply_json(g->c->x, 200, g->dialect->reply(g), g->c->route->dialect);
-    } else {
-        if (bad)
-            g->dialect->fail(g, &f);
-        else
-            g->dialect->end(g);
+    if (g->streaming) {
+        g->dialect->end(g);
         if (!g->closed) (void)http_stream_end(g->c->x);
+    } else {
+        serve_reply_json(g->c->x, 200, g->dialect->reply(g), g->c->route->dialect);
     }
     g->closed = true;
 }
