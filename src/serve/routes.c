@@ -52,7 +52,7 @@ const serve_route serve_routes[] = {
     {"POST", "/props", SERVE_OPENAI, 0, NULL, serve_llama_change_props, "Refused: options do not change while it runs"},
     {"GET", "/slots", SERVE_OPENAI, 0, NULL, serve_llama_slots, "Answers under way"},
     {"POST", "/slots/*", SERVE_OPENAI, SERVE_MODEL | SERVE_BODY, serve_llama_slot_fields, serve_llama_slot_action,
-     "Saves the prefix cache, or loads what was saved"},
+     "Saves the prefix cache, loads what was saved, or erases it"},
     {"GET", "/lora-adapters", SERVE_OPENAI, 0, NULL, serve_llama_adapters, "Adapters, which are models here"},
     {"POST", "/lora-adapters", SERVE_OPENAI, 0, NULL, serve_llama_change_adapters,
      "Refused: a request asks for an adapter by its name"},
