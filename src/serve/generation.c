@@ -468,12 +468,18 @@ bool serve_generation_start(serve_generation *g) {
     return good;
 }
 
-bool serve_generation_answer_empty(serve_generation *g, const int64_t *prompt_tokens) {
+bool serve_generation_answer_empty(serve_generation *g, const serve_prefill *prefill) {
     if (!make_answers(g)) return false;
     pthread_mutex_lock(&g->lock);
     for (size_t i = 0; i < g->n_answers; i++) {
-        g->answer[i].metrics.finish = HT_FINISH_LENGTH;
-        g->answer[i].metrics.prompt_tokens = prompt_tokens[i / (size_t)g->n];
+        const serve_prefill *of = &prefill[i / (size_t)g->n];
+        serve_answer *a = &g->answer[i];
+        a->metrics.finish = HT_FINISH_LENGTH;
+        a->metrics.stop = -1;
+        a->metrics.prompt_tokens = of->reuse.computed;
+        a->metrics.reused_tokens = of->reuse.reused;
+        a->metrics.prefill_seconds = of->seconds;
+        a->reuse = of->reuse;
     }
     if (g->stream) begin_stream(g);
     for (size_t i = 0; i < g->n_answers && g->dialect->answer_end; i++)
@@ -485,23 +491,23 @@ bool serve_generation_answer_empty(serve_generation *g, const int64_t *prompt_to
 
 bool serve_generation_warm(serve_generation *g) {
     ht_error err = {0};
-    int64_t *tokens = calloc(g->n_prompts + 1, sizeof *tokens);
+    serve_prefill *prefill = calloc(g->n_prompts + 1, sizeof *prefill);
     ht_status status = HT_OK;
     char salt[SALT];
-    if (!tokens) return serve_fail_memory(&g->c->failure);
+    if (!prefill) return serve_fail_memory(&g->c->failure);
     ht_generate_options how = g->how;
     how.sampler = &g->sampler;
     how.max_tokens = 1;
     how.cancel = &g->cancel;
     name_salt(g->c, salt);
     for (size_t i = 0; i < g->n_prompts && !status; i++) {
-        ht_reuse reuse = {0};
         const ht_request r = request_for(g, i, &how, salt);
-        status = ht_engine_warm(g->c->lease.engine, &r, &reuse, &err);
-        tokens[i] = reuse.reused + reuse.computed;
+        const double begun = ht_now_seconds();
+        status = ht_engine_warm(g->c->lease.engine, &r, &prefill[i].reuse, &err);
+        prefill[i].seconds = ht_now_seconds() - begun;
     }
-    const bool good = status ? serve_fail_as(&g->c->failure, status, &err) : serve_generation_answer_empty(g, tokens);
-    free(tokens);
+    const bool good = status ? serve_fail_as(&g->c->failure, status, &err) : serve_generation_answer_empty(g, prefill);
+    free(prefill);
     return good;
 }
 
@@ -531,6 +537,6 @@ int64_t serve_prompt_tokens(const serve_generation *g) {
     int64_t n = 0;
     for (size_t i = 0; i < g->n_prompts; i++)
         n += g->ticket[i] ? ht_engine_prompt_tokens(g->c->lease.engine, g->ticket[i])
-                          : g->answer[i * (size_t)g->n].metrics.prompt_tokens;
+                          : serve_answer_usage(&g->answer[i * (size_t)g->n]).prompt;
     return n;
 }
