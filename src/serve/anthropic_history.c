@@ -7,7 +7,9 @@
 
 /* A history that is being read. */
 typedef struct reader {
-    serve_failure *f;
+    serve_call *c;
+    serve_failure *f; /* the call's */
+    serve_anthropic_request *request;
     serve_messages to;
     size_t message, block; /* where it is, for messages of failures */
     bool begun;            /* the message has text already */
@@ -29,7 +31,7 @@ static bool block_text(reader *r, const json_t *block, const char *name, const c
 static bool refuse_type(reader *r, const char *type, const char *where) {
     char what[224];
     snprintf(what, sizeof what, "has a block of the type \"%.64s\"%s: this server reads %s", type, where,
-             *where ? "text there" : "text, tool_use, tool_result and thinking");
+             *where ? "text, image and tool_reference there" : "text, tool_use, tool_result and thinking");
     ht_utf8_trim(what);
     return wrong(r, what);
 }
@@ -42,14 +44,42 @@ static void add_text(reader *r, const char *role, const char *text) {
 
 /* ---- results ---- */
 
+static bool result_text(reader *r, const json_t *block, ht_text *text) {
+    const char *piece;
+    if (!block_text(r, block, "text", &piece)) return false;
+    ht_text_append_str(text, piece);
+    return true;
+}
+
+static bool result_reference(reader *r, const json_t *block, ht_text *text) {
+    const char *name;
+    if (!block_text(r, block, "tool_name", &name)) return false;
+    return serve_anthropic_refer(serve_member(r->c->body, "tools"), name, &r->request->referred, text)
+               ? true
+               : serve_fail_memory(r->f);
+}
+
+static bool result_picture(reader *r, const json_t *block, ht_text *text) {
+    (void)block;
+    serve_append_unseen(r->c, text);
+    return true;
+}
+
+static bool result_block(reader *r, const json_t *block, ht_text *text) {
+    static const struct {
+        const char *type;
+        bool (*read)(reader *r, const json_t *block, ht_text *text);
+    } kinds[] = {{"text", result_text}, {"tool_reference", result_reference}, {"image", result_picture}};
+    const char *type = json_string_value(json_object_get(block, "type"));
+    for (size_t i = 0; type && i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(type, kinds[i].type) == 0) return kinds[i].read(r, block, text);
+    return refuse_type(r, type ? type : "", " in its result");
+}
+
 static bool result_blocks(reader *r, const json_t *blocks, ht_text *text) {
     for (size_t i = 0; i < json_array_size(blocks); i++) {
-        const json_t *block = json_array_get(blocks, i);
-        const char *type = json_string_value(json_object_get(block, "type")), *piece;
-        if (!type || strcmp(type, "text") != 0) return refuse_type(r, type ? type : "", " in its result");
-        if (!block_text(r, block, "text", &piece)) return false;
-        if (text->len) ht_text_append_str(text, "\n");
-        ht_text_append_str(text, piece);
+        if (i) ht_text_append_str(text, "\n");
+        if (!result_block(r, json_array_get(blocks, i), text)) return false;
     }
     return true;
 }
@@ -181,7 +211,7 @@ static bool read_system(reader *r, const json_t *system) {
 }
 
 bool serve_anthropic_read_messages(serve_call *c, serve_anthropic_request *a) {
-    reader r = {.f = &c->failure};
+    reader r = {.c = c, .f = &c->failure, .request = a};
     const json_t *messages = NULL, *message;
     if (!serve_read_array(c->body, "messages", &messages, &c->failure)) return false;
     if (!json_array_size(messages))

@@ -54,16 +54,17 @@ static json_t *tool_from(const json_t *tool) {
 }
 
 static bool read_tools(serve_call *c, serve_anthropic_request *r) {
-    const json_t *tools = NULL, *tool;
-    size_t i;
+    const json_t *tools = NULL;
     if (!serve_read_array(c->body, "tools", &tools, &c->failure)) return false;
     if (!tools) return true;
+    json_t *loaded = serve_anthropic_loaded_tools(tools, r->referred);
     r->tools = json_array();
-    json_array_foreach(
-        (json_t *)tools, i,
-        tool) if (json_array_append_new(r->tools, tool_from(tool))) return serve_fail_memory(&c->failure);
+    bool good = loaded && r->tools;
+    for (size_t i = 0; i < json_array_size(loaded) && good; i++)
+        good = json_array_append_new(r->tools, tool_from(json_array_get(loaded, i))) == 0;
+    json_decref(loaded);
     r->conversation.tools = r->tools;
-    return r->tools ? true : serve_fail_memory(&c->failure);
+    return good ? true : serve_fail_memory(&c->failure);
 }
 
 static bool read_tool_choice(serve_call *c, serve_conversation *k) {
@@ -133,6 +134,7 @@ bool serve_anthropic_read(serve_call *c, serve_anthropic_request *r) {
 void serve_anthropic_free(serve_anthropic_request *r) {
     json_decref(r->messages);
     json_decref(r->tools);
+    json_decref(r->referred);
 }
 
 static bool read_max_tokens(serve_generation *g) {
