@@ -2,6 +2,7 @@
 #include "serve/messages.h"
 #include "serve/responses.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* An input that is being read. */
@@ -79,11 +80,14 @@ static bool read_message(reader *r, const json_t *item) {
 /* ---- calls and results ---- */
 
 static bool read_call(reader *r, const json_t *item) {
-    const char *id, *name, *arguments;
+    const char *id, *name, *arguments, *namespace = json_string_value(json_object_get(item, "namespace"));
     if (!item_text(r, item, "call_id", &id) || !item_text(r, item, "name", &name) ||
         !item_text(r, item, "arguments", &arguments))
         return false;
-    serve_add_call(&r->to, id, name, json_object_get(item, "arguments"));
+    char *joined = namespace ? serve_namespace_join(namespace, name) : NULL;
+    if (namespace && !joined) return serve_fail_memory(&r->c->failure);
+    serve_add_call(&r->to, id, joined ? joined : name, json_object_get(item, "arguments"));
+    free(joined);
     return true;
 }
 
@@ -99,28 +103,34 @@ static bool read_custom_call(reader *r, const json_t *item) {
     return true;
 }
 
+static bool add_part(reader *r, const json_t *part, ht_text *text) {
+    const char *type = json_string_value(json_object_get(part, "type"));
+    if (type && strcmp(type, "input_image") == 0) {
+        serve_append_unseen(r->c, text);
+        return true;
+    }
+    const char *piece = part_text(r, part);
+    if (piece) ht_text_append_str(text, piece);
+    return piece;
+}
+
 static bool read_result(reader *r, const json_t *item) {
-    const json_t *output = serve_member(item, "output"), *part;
+    const json_t *output = serve_member(item, "output");
     const char *id;
-    size_t i;
     ht_text text = {0};
     if (!item_text(r, item, "call_id", &id)) return false;
     if (!json_is_array(output) && !json_is_string(output))
         return wrong(r, "has an \"output\" that is neither text nor a list of parts");
     if (json_is_string(output)) ht_text_append_str(&text, json_string_value(output));
-    json_array_foreach((json_t *)output, i, part) {
-        const char *piece = part_text(r, part);
-        if (!piece) {
-            ht_text_discard(&text);
-            return false;
-        }
-        if (text.len) ht_text_append_str(&text, "\n");
-        ht_text_append_str(&text, piece);
+    bool good = true;
+    for (size_t i = 0; i < json_array_size(output) && good; i++) {
+        if (i) ht_text_append_str(&text, "\n");
+        good = add_part(r, json_array_get(output, i), &text);
     }
     if (text.failed) r->to.failed = true;
-    serve_add_result(&r->to, id, text.data ? text.data : "");
+    if (good) serve_add_result(&r->to, id, text.data ? text.data : "");
     ht_text_discard(&text);
-    return true;
+    return good;
 }
 
 /* ---- thoughts ---- */
@@ -241,6 +251,26 @@ static bool allows(const json_t *allowed, const json_t *tool) {
     return found;
 }
 
+/* Takes the tool; false: memory ran out. */
+static bool add_tool(json_t *to, json_t *tool, const json_t *allowed) {
+    if (tool && !allows(allowed, tool)) {
+        json_decref(tool);
+        return true;
+    }
+    return json_array_append_new(to, tool) == 0;
+}
+
+static bool add_namespace(json_t *to, const json_t *namespace, const json_t *allowed) {
+    const json_t *tools = json_object_get(namespace, "tools");
+    bool good = true;
+    for (size_t i = 0; i < json_array_size(tools) && good; i++) {
+        json_t *tool = serve_namespace_tool(namespace, json_array_get(tools, i));
+        good = tool && add_tool(to, tool_from(tool), allowed);
+        json_decref(tool);
+    }
+    return good;
+}
+
 static bool read_named_choice(serve_call *c, const json_t *choice, serve_conversation *k, const json_t **allowed) {
     static const char *const types[] = {"function", "allowed_tools"}, *const modes[] = {"auto", "required"};
     const char *type = json_string_value(json_object_get(choice, "type"));
@@ -283,13 +313,12 @@ bool serve_responses_read_tools(serve_call *c, serve_responses_request *r) {
     r->conversation.one_call = !parallel;
     if (!tools) return true;
     r->tools = json_array();
-    for (size_t i = 0; i < json_array_size(tools); i++) {
-        json_t *tool = tool_from(json_array_get(tools, i));
-        if (tool && !allows(allowed, tool))
-            json_decref(tool);
-        else if (json_array_append_new(r->tools, tool))
-            return serve_fail_memory(&c->failure);
+    bool good = r->tools != NULL;
+    for (size_t i = 0; i < json_array_size(tools) && good; i++) {
+        const json_t *tool = json_array_get(tools, i);
+        good = serve_is_namespace(tool) ? add_namespace(r->tools, tool, allowed)
+                                        : add_tool(r->tools, tool_from(tool), allowed);
     }
     r->conversation.tools = r->tools;
-    return r->tools ? true : serve_fail_memory(&c->failure);
+    return good ? true : serve_fail_memory(&c->failure);
 }
