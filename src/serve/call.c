@@ -58,13 +58,45 @@ size_t serve_call_values_max(const serve_call *c) {
     return ht_max_size((size_t)1 << 20, c->server->o.http.body_bytes / 8);
 }
 
-static bool read_body(serve_call *c) {
+static const char nul[] = "\\u0000", replacement[] = "\\uFFFD";
+
+/* Whether a backslash begins an escape: one that is escaped itself does not. */
+static bool begins_escape(const char *text, const char *at) {
+    const char *before = at;
+    while (before > text && before[-1] == '\\') before--;
+    return (at - before) % 2 == 0;
+}
+
+/* Texts are C strings from here on. What a tool has read from a file may hold NUL, and an agent's history has it for good: it becomes the
+ * character that stands for what is none. The text itself when there is no NUL, else a copy in *owned; NULL: memory ran out. */
+static const char *without_nul(const char *text, size_t n, char **owned) {
+    for (const char *at = strstr(text, nul); at; at = strstr(at + 1, nul)) {
+        if (!begins_escape(text, at)) continue;
+        if (!*owned && !(*owned = malloc(n + 1))) return NULL;
+        if (text != *owned) {
+            memcpy(*owned, text, n + 1);
+            at = *owned + (at - text);
+            text = *owned;
+        }
+        memcpy(*owned + (at - text), replacement, sizeof replacement - 1);
+    }
+    return text;
+}
+
+static bool parse_body(serve_call *c) {
     size_t n;
-    const char *text = http_exchange_body(c->x, &n);
+    char *owned = NULL;
+    const char *text = http_exchange_body(c->x, &n), *clean = without_nul(text, n, &owned);
+    if (clean) c->body = n ? serve_json_parse(clean, n, serve_call_values_max(c), &c->failure) : json_object();
+    if (owned) serve_call_ignore(c, "NUL in texts");
+    free(owned);
+    return c->body ? true : serve_fail_memory(&c->failure); /* unless there is a failure already */
+}
+
+static bool read_body(serve_call *c) {
     const serve_route *r = c->route;
     if (c->body || !(r->flags & SERVE_BODY)) return true;
-    c->body = n ? serve_json_parse(text, n, serve_call_values_max(c), &c->failure) : json_object();
-    if (!c->body) serve_fail_memory(&c->failure); /* unless there is a failure already */
+    if (!parse_body(c)) return false;
     if (!c->body || !r->fields) return c->body;
     return serve_call_check(c, c->body, r->fields);
 }

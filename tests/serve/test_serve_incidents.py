@@ -72,6 +72,16 @@ class Incidents(ServeTest):
         status, _, answer = self.server.request("POST", "/v1/chat/completions", b" " * (9 << 20))
         self.assertEqual(status, 413, answer)
 
+    def test_texts_with_nul(self):
+        """As agents send what their tools have read: the history of an agent is never refused for it."""
+        template = lambda text: self.server.post("/apply-template", '{"messages": [{"role": "user", "content": "' + text + '"}]}')  # noqa: E731
+        status, fields, answer = template(r"a\u0000b\\u0000c\\\u0000\u0000")
+        self.assertEqual((status, fields["x-ignored"]), (200, "NUL in texts"))
+        self.assertIn("\na\ufffdb\\u0000c\\\ufffd\ufffd<|im_end|>", answer["prompt"])
+        status, fields, answer = template(r"a\\u0000")
+        self.assertEqual((status, "x-ignored" in fields), (200, False))
+        self.assertIn("\na\\u0000<|im_end|>", answer["prompt"])
+
     def test_a_long_message(self):
         self.ok("/v1/chat/completions", chat("word " * 10000, max_tokens=1))
 
