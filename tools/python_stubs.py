@@ -138,7 +138,7 @@ RESULTS = {
     "lora": "Lora", "loss_and_grad": "tuple[array, dict[str, array]]", "finetune": "FineTuned", "adapter": "Adapter",
     "Lora.update": "None", "Trainer.step": "TrainStep", "evaluate": "float", "resume": "None", "sample": "list[tuple[str, bool]]",
     "session": "Session", "load_adapter": "Adapter", "tokenize": "list[int]", "detokenize": "str", "format_chat": "str", "generate": "Generation",
-    "engine": "Engine", "submit": "Request", "warm": "dict[str, Any]", "save_cache": "None", "load_cache": "None",
+    "engine": "Engine", "submit": "Request", "warm": "dict[str, Any]", "save_cache": "None", "load_cache": "None", "Engine.clear_cache": "int",
     "statistics": "dict[str, Any]", "cancel": "None",
     "wait": "bool", "result": "str",
     "chat": "Generation", "classify": "list[Classification]", "score": "list[Score]", "batch": "list[Answers]",

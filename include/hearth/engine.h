@@ -144,7 +144,11 @@ typedef struct ht_engine_statistics {
 /* As of now. */
 HT_API ht_engine_statistics ht_engine_get_statistics(ht_engine *e);
 
-/* ---- the prefix cache as a file ---- */
+/* ---- the prefix cache ---- */
+
+/* Forgets what the prefix cache holds, but for what answers under way stand on. Returns the number of tokens that have gone; 0
+ * also without a prefix cache. */
+HT_API int64_t ht_engine_clear_cache(ht_engine *e);
 
 /* Saves what the prefix cache holds, as state.h says of sessions: flushed, renamed, a checksum for each part. What was
  * computed with adapters is left out. HT_ERR_ARGUMENT when the engine has no prefix cache, HT_ERR_LIMIT when it has more pages

@@ -7,7 +7,7 @@ import itertools
 import os
 import threading
 import weakref
-from ctypes import CFUNCTYPE, POINTER, byref, c_bool, c_char_p, c_float, c_int, c_int32, c_uint64, c_void_p, cast
+from ctypes import CFUNCTYPE, POINTER, byref, c_bool, c_char_p, c_float, c_int, c_int32, c_int64, c_uint64, c_void_p, cast
 
 from . import _adapter, _model, _probes
 from . import _library as lib
@@ -33,6 +33,7 @@ _cancel = lib.declare("ht_engine_cancel", None, c_void_p, c_uint64)
 _warm = lib.declare("ht_engine_warm", c_int, c_void_p, POINTER(ht_request), POINTER(ht_reuse), lib._ERROR)
 _save_cache = lib.declare("ht_engine_save_cache", c_int, c_void_p, c_char_p, lib._ERROR)
 _load_cache = lib.declare("ht_engine_load_cache", c_int, c_void_p, c_char_p, lib._ERROR)
+_clear_cache = lib.declare("ht_engine_clear_cache", c_int64, c_void_p)
 _statistics = lib.declare("ht_engine_get_statistics", ht_engine_statistics, c_void_p)
 _reuse_end_name = lib.declare("ht_reuse_end_name", c_char_p, c_int)
 _cancel_request = lib.declare("ht_cancel_request", None, POINTER(ht_cancel))
@@ -578,6 +579,14 @@ class Engine:
         finally:
             self._leave(cancel)
         return _reuse_of(reuse)
+
+    def clear_cache(self):
+        """Forgets what the prefix cache holds, but for what answers under way stand on, and returns the number of tokens."""
+        handle = self._enter()
+        try:
+            return _clear_cache(handle)
+        finally:
+            self._leave()
 
     def save_cache(self, path):
         """Saves what the prefix cache holds to a file, but for what was computed with adapters."""

@@ -186,7 +186,7 @@ static void read_members(ht_json_reader *r, ht_mlx_event *e) {
 
 ht_status ht_mlx_event_read(const char *line, size_t n, ht_mlx_event *e, ht_error *err) {
     memset(e, 0, sizeof *e);
-    ht_status st = ht_json_parse_strict(line, n, SOURCE, &e->root, err);
+    ht_status st = ht_json_parse_strict(line, n, SOURCE, HT_JSON_VALUES_MAX, &e->root, err);
     if (st) return st;
     ht_json_reader r = {.file = SOURCE, .err = err};
     const char *name = text_of(&r, e->root, "event");

@@ -29,7 +29,7 @@ static void locate(const char *text, size_t at, size_t *line, size_t *column) {
 
 /* Depth and size limits, checked before jansson runs: it recurses once per level, in parsing and freeing, and allocates
  * up to 40 bytes per byte of text. */
-static ht_status check_limits(const char *text, size_t size, const char *name, ht_error *err) {
+static ht_status check_limits(const char *text, size_t size, const char *name, size_t values_max, ht_error *err) {
     size_t depth = 0, n_values = 1;
     bool in_string = false;
     for (size_t i = 0; i < size; i++) {
@@ -51,9 +51,8 @@ static ht_status check_limits(const char *text, size_t size, const char *name, h
         else if (c == ',')
             n_values++;
     }
-    if (n_values > HT_JSON_VALUES_MAX)
-        return ht_fail(err, HT_ERR_LIMIT, "%s: has %zu values, at most %d are accepted", name, n_values,
-                       HT_JSON_VALUES_MAX);
+    if (n_values > values_max)
+        return ht_fail(err, HT_ERR_LIMIT, "%s: has %zu values, at most %zu are accepted", name, n_values, values_max);
     return HT_OK;
 }
 
@@ -181,10 +180,11 @@ static json_t *load(const char *text, size_t size, size_t flags, json_error_t *e
     return root;
 }
 
-static ht_status parse(const char *text, size_t size, size_t flags, const char *name, json_t **out, ht_error *err) {
+static ht_status parse(const char *text, size_t size, size_t flags, size_t values_max, const char *name, json_t **out,
+                       ht_error *err) {
     *out = NULL;
     if (ht_is_lfs_pointer(text, size)) return ht_fail(err, HT_ERR_FORMAT, "%s: %s", name, HT_LFS_POINTER);
-    ht_status st = check_limits(text, size, name, err);
+    ht_status st = check_limits(text, size, name, ht_min_size(values_max, HT_JSON_VALUES_MAX), err);
     if (st) return st;
     json_error_t e;
     json_t *root = load(text, size, flags, &e);
@@ -204,11 +204,12 @@ static ht_status parse(const char *text, size_t size, size_t flags, const char *
 }
 
 ht_status ht_json_parse(const char *text, size_t size, const char *name, json_t **out, ht_error *err) {
-    return parse(text, size, 0, name, out, err);
+    return parse(text, size, 0, HT_JSON_VALUES_MAX, name, out, err);
 }
 
-ht_status ht_json_parse_strict(const char *text, size_t size, const char *name, json_t **out, ht_error *err) {
-    return parse(text, size, JSON_REJECT_DUPLICATES, name, out, err);
+ht_status ht_json_parse_strict(const char *text, size_t size, const char *name, size_t values_max, json_t **out,
+                               ht_error *err) {
+    return parse(text, size, JSON_REJECT_DUPLICATES, values_max, name, out, err);
 }
 
 ht_status ht_json_read(const char *path, size_t limit, json_t **out, ht_error *err) {

@@ -18,8 +18,9 @@ enum { HT_JSON_DEPTH_MAX = 64, HT_JSON_VALUES_MAX = 1 << 22 };
  * accepted (no getter below returns them). Depth and value count are limited as above. Messages give `name`, line and
  * column. An integer beyond 64 bits (tokenizer_config.json: 10^30 for "no limit") is read as a real. */
 ht_status ht_json_parse(const char *text, size_t size, const char *name, json_t **out, ht_error *err);
-/* Standard JSON: no non-finite numbers, no repeated members. */
-ht_status ht_json_parse_strict(const char *text, size_t size, const char *name, json_t **out, ht_error *err);
+/* Standard JSON: no non-finite numbers, no repeated members; `values_max` values, or HT_JSON_VALUES_MAX if that is less. */
+ht_status ht_json_parse_strict(const char *text, size_t size, const char *name, size_t values_max, json_t **out,
+                               ht_error *err);
 /* ht_json_parse of a file of at most `limit` bytes. */
 ht_status ht_json_read(const char *path, size_t limit, json_t **out, ht_error *err);
 

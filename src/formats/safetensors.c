@@ -232,7 +232,7 @@ ht_status ht_safetensors_add(ht_safetensors *set, const void *data, size_t size,
     json_t *root;
     ht_status st = find_header(data, size, name, &length, err);
     if (st) return st;
-    st = ht_json_parse_strict((const char *)data + 8, length, name, &root, err);
+    st = ht_json_parse_strict((const char *)data + 8, length, name, HT_JSON_VALUES_MAX, &root, err);
     if (st) return st;
     parser p = {.r = {.file = name, .err = err},
                 .set = set,

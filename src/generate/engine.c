@@ -273,6 +273,16 @@ ht_status ht_engine_warm(ht_engine *e, const ht_request *request, ht_reuse *reus
     return w.status;
 }
 
+int64_t ht_engine_clear_cache(ht_engine *e) {
+    int64_t n = 0;
+    ht_engine_enter(e);
+    pthread_mutex_lock(&e->prefix_lock);
+    if (e->prefix) n = ht_prefix_cache_clear(e->prefix);
+    pthread_mutex_unlock(&e->prefix_lock);
+    ht_engine_leave(e);
+    return n;
+}
+
 /* ---- figures ---- */
 
 ht_engine_statistics ht_engine_get_statistics(ht_engine *e) {

@@ -293,14 +293,26 @@ static bool was_evicted(const ht_prefix_cache *c, const ht_prefix_key *key, cons
     return false;
 }
 
-bool ht_prefix_cache_evict(ht_prefix_cache *c) {
+/* The least recently used node that may go; NULL: there is none. */
+static ht_prefix_node *oldest_free(const ht_prefix_cache *c) {
     ht_prefix_node *x = c->oldest;
     while (x && (x->locks || x->child)) x = x->newer;
+    return x;
+}
+
+bool ht_prefix_cache_evict(ht_prefix_cache *c) {
+    ht_prefix_node *x = oldest_free(c);
     if (!x) return false;
     remember(c, x);
     remove_leaf(c, x);
     c->figures.evicted++;
     return true;
+}
+
+int64_t ht_prefix_cache_clear(ht_prefix_cache *c) {
+    const int64_t before = c->figures.tokens;
+    for (ht_prefix_node *x = oldest_free(c); x; x = oldest_free(c)) remove_leaf(c, x);
+    return before - c->figures.tokens;
 }
 
 static void keep_budget(ht_prefix_cache *c) {

@@ -66,6 +66,8 @@ void ht_prefix_cache_keep(ht_prefix_cache *c, const ht_prefix_key *key, const in
 
 /* Lets the least recently used node go that is not locked; false when there is none. */
 bool ht_prefix_cache_evict(ht_prefix_cache *c);
+/* Lets all nodes go but those that running sequences stand on, and says how many tokens they had. None of them counts as evicted. */
+int64_t ht_prefix_cache_clear(ht_prefix_cache *c);
 ht_prefix_figures ht_prefix_cache_get_figures(const ht_prefix_cache *c);
 
 /* ---- for files ---- */

@@ -309,6 +309,14 @@ void http_exchange_lose(http_exchange *x) {
     if (tell && x->owner.gone) x->owner.gone(x, x->owner.user);
 }
 
+bool http_exchange_expire(http_exchange *x) {
+    pthread_mutex_lock(&x->mailbox->lock);
+    const bool tell = !x->gone && x->phase != HTTP_ENDED && x->owner.expired;
+    pthread_mutex_unlock(&x->mailbox->lock);
+    if (tell) x->owner.expired(x, x->owner.user);
+    return tell;
+}
+
 void http_exchange_drain(http_exchange *x, size_t n) {
     pthread_mutex_lock(&x->mailbox->lock);
     x->queued -= n < x->queued ? n : x->queued;

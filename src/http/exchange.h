@@ -18,6 +18,9 @@ typedef struct http_owner {
     /* The client has gone, or the server cuts the answer, before the owner ended it. Exactly once, and never after http_reply or
      * http_stream_end has returned HTTP_SENT. */
     void (*gone)(http_exchange *x, void *user);
+    /* The server ends, and the time of its requests is over: the owner says so in its answer and ends it, or is cut a second later. Once
+     * at most; NULL: it is cut now. */
+    void (*expired)(http_exchange *x, void *user);
     /* A piece was refused with HTTP_SLOW, and less than half of the bound waits now. */
     void (*drained)(http_exchange *x, void *user);
     /* The last call that gets `user`, when the last reference goes, on the thread that gives it back. */

@@ -71,6 +71,8 @@ struct http_exchange {
 http_exchange *http_exchange_new(http_mailbox *m);
 /* Marks it as gone, and calls `gone` once if the answer had not ended. The server's thread. */
 void http_exchange_lose(http_exchange *x);
+/* Calls `expired` of an answer that has not ended; false: there is none to be called. The server's thread. */
+bool http_exchange_expire(http_exchange *x);
 /* n bytes of it were sent. The server's thread. */
 void http_exchange_drain(http_exchange *x, size_t n);
 /* Sends a sign of life if the stream is silent for alive_seconds, and says after how many seconds to ask again; 0: never. The server's thread. */
@@ -142,6 +144,7 @@ struct http_server {
     atomic_size_t n_connections;
     size_t body_bytes;
     bool draining, ran;
+    bool expired;          /* the time to drain is over: owners have been told, and what is left is cut by `deadline` */
     atomic_llong drain_ms; /* as asked for; -1: not yet */
     pthread_mutex_t tls_lock;
     SSL_CTX *tls; /* under tls_lock */

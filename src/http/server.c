@@ -67,6 +67,28 @@ size_t http_server_connections(const http_server *s) { return atomic_load(&s->n_
 
 /* ---- end ---- */
 
+/* Seconds for what owners say when their time is over. */
+enum { LAST_WORDS_SECONDS = 1 };
+
+static bool ends_by_itself(http_connection *c) {
+    return c->state == HTTP_FLUSHING || (c->state == HTTP_BUSY && http_exchange_expire(c->exchange));
+}
+
+/* The time to drain is over. Told again: no more of it. */
+static void expire(http_server *s) {
+    const struct timeval last = {LAST_WORDS_SECONDS, 0};
+    const bool again = s->expired;
+    s->expired = true;
+    for (http_connection *c = s->first, *next; c && !again; c = next) {
+        next = c->next;
+        if (!ends_by_itself(c)) http_connection_close(c);
+    }
+    if (again || atomic_load(&s->n_connections) == 0)
+        event_base_loopbreak(s->base);
+    else
+        evtimer_add(s->deadline, &last);
+}
+
 static void begin_drain(http_server *s, long long ms) {
     const struct timeval after = {(time_t)(ms / 1000), (suseconds_t)(ms % 1000) * 1000};
     if (!s->draining) {
@@ -79,9 +101,11 @@ static void begin_drain(http_server *s, long long ms) {
             if (c->idle || c->state == HTTP_HANDSHAKE || c->state == HTTP_LINGERING) http_connection_close(c);
         }
     }
-    if (ms <= 0 || atomic_load(&s->n_connections) == 0)
+    if (atomic_load(&s->n_connections) == 0)
         event_base_loopbreak(s->base);
-    else
+    else if (ms <= 0)
+        expire(s);
+    else if (!s->expired)
         evtimer_add(s->deadline, &after);
 }
 
@@ -95,7 +119,7 @@ void http_server_drain(http_server *s, double seconds) {
 static void on_deadline(evutil_socket_t fd, short what, void *user) {
     (void)fd;
     (void)what;
-    event_base_loopbreak(((http_server *)user)->base);
+    expire(user);
 }
 
 static void on_wake(evutil_socket_t fd, short what, void *user) {

@@ -69,8 +69,9 @@ const char *http_server_address(const http_server *s, size_t i);
  * meanwhile. */
 ht_status http_server_run(http_server *s, ht_error *err);
 
-/* Ends http_server_run: no new connections, idle ones are closed, requests under way are answered, and what is left after so many seconds is
- * cut; with 0 or less, at once. Any thread, and from a signal handler; a second call may shorten the time. */
+/* Ends http_server_run: no new connections, idle ones are closed, requests under way are answered. Owners of what is left after so many
+ * seconds, with 0 or less at once, are told (http_owner.expired), and what they have not ended a second later is cut. Any thread, and from
+ * a signal handler; a second call may shorten the time, and one with 0 that second, too. */
 void http_server_drain(http_server *s, double seconds);
 
 /* Reads the certificate and its key again, for connections that come from now on. On failure those before stay. Any thread. */

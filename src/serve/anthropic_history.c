@@ -7,6 +7,8 @@
 
 /* A history that is being read. */
 typedef struct reader {
+    serve_call *c;
+    serve_anthropic_request *request;
     serve_messages to;
     bool begun; /* the message has text already */
 } reader;
@@ -19,6 +21,19 @@ static void add_text(reader *r, const char *role, const char *text) {
 
 /* ---- results ---- */
 
+static void read_result_block(reader *r, const json_t *block, ht_text *text) {
+    const char *type = serve_text(block, "type");
+    if (strcmp(type, "image") == 0) {
+        serve_append_unseen(r->c, text);
+    } else if (strcmp(type, "tool_reference") == 0) {
+        const json_t *tools = serve_member(r->c->body, "tools");
+        if (!serve_anthropic_refer(tools, serve_text(block, "tool_name"), &r->request->referred, text))
+            r->to.failed = true;
+    } else {
+        ht_text_append_str(text, serve_text(block, "text"));
+    }
+}
+
 /* A result's failure is told in words, as tools tell it themselves. */
 static void read_result(reader *r, const json_t *block) {
     const json_t *content = serve_member(block, "content"), *one;
@@ -26,8 +41,8 @@ static void read_result(reader *r, const json_t *block) {
     size_t i;
     if (json_is_string(content)) ht_text_append_str(&text, json_string_value(content));
     json_array_foreach((json_t *)content, i, one) {
-        if (text.len) ht_text_append_str(&text, "\n");
-        ht_text_append_str(&text, serve_text(one, "text"));
+        if (i) ht_text_append_str(&text, "\n");
+        read_result_block(r, one, &text);
     }
     const char *said = text.data ? text.data : "";
     if (serve_flag(block, "is_error", false) && strncasecmp(said, "error", 5) != 0) {
@@ -105,7 +120,7 @@ static void read_system(reader *r, const json_t *system) {
 }
 
 bool serve_anthropic_read_messages(serve_call *c, serve_anthropic_request *a) {
-    reader r = {0};
+    reader r = {.c = c, .request = a};
     const json_t *messages = serve_member(c->body, "messages");
     read_system(&r, serve_member(c->body, "system"));
     for (size_t i = 0; i < json_array_size(messages); i++) read_message(&r, json_array_get(messages, i));

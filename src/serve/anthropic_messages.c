@@ -15,12 +15,20 @@ static const serve_shape text_block = {.types = SERVE_JSON_OBJECT, .kinds = text
 #define TEXT_OR_BLOCKS                                                                                                 \
     { .types = SERVE_JSON_TEXT | SERVE_JSON_LIST, .item = &text_block }
 
+static const serve_field reference_members[] = {{"tool_name", .is = FULL}, {0}};
+static const serve_field *const of_reference[] = {reference_members, NULL}, *const of_nothing[] = {NULL};
+static const serve_kind result_kinds[] = {
+    {"text", of_text}, {"tool_reference", of_reference}, {"image", of_nothing}, {0}};
+static const serve_shape result_block = {.types = SERVE_JSON_OBJECT, .kinds = result_kinds, .lenient = true};
 static const serve_field result_members[] = {
-    {"tool_use_id", .is = FULL}, {"content", .is = TEXT_OR_BLOCKS}, {"is_error", .is = SERVE_IS_FLAG}, {0}};
+    {"tool_use_id", .is = FULL},
+    {"content", .is = {.types = SERVE_JSON_TEXT | SERVE_JSON_LIST, .item = &result_block}},
+    {"is_error", .is = SERVE_IS_FLAG},
+    {0}};
 static const serve_field use_members[] = {{"id", .is = FULL}, {"name", .is = FULL}, {"input", .is = {.types = 0}}, {0}};
 static const serve_field thought_members[] = {{"thinking", .is = FULL}, {"signature", .is = SERVE_IS_TEXT}, {0}};
 static const serve_field *const of_result[] = {result_members, NULL}, *const of_use[] = {use_members, NULL},
-                                *const of_thought[] = {thought_members, NULL}, *const of_nothing[] = {NULL};
+                                *const of_thought[] = {thought_members, NULL};
 static const serve_kind user_blocks[] = {{"text", of_text}, {"tool_result", of_result}, {0}};
 static const serve_kind assistant_blocks[] = {
     {"text", of_text}, {"tool_use", of_use}, {"thinking", of_thought}, {"redacted_thinking", of_nothing}, {0}};
@@ -40,11 +48,12 @@ static const serve_field tool_members[] = {{"name", .is = FULL},
                                            {"description", .is = SERVE_IS_TEXT},
                                            {"input_schema", .is = {.types = SERVE_JSON_OBJECT}},
                                            {"strict", .is = SERVE_IS_FLAG},
+                                           {"defer_loading", .is = SERVE_IS_FLAG},
                                            {0}};
 static const serve_field *const of_tool[] = {tool_members, NULL};
-static const serve_kind tools[] = {{"custom", of_tool}, {0}};
+static const serve_kind tool_kinds[] = {{"custom", of_tool}, {0}};
 static const serve_shape tool_shape = {
-    .types = SERVE_JSON_OBJECT, .kinds = tools, .first_kind = true, .other_kinds = true, .lenient = true};
+    .types = SERVE_JSON_OBJECT, .kinds = tool_kinds, .first_kind = true, .other_kinds = true, .lenient = true};
 
 static const serve_field choice_members[] = {{"disable_parallel_tool_use", .is = SERVE_IS_FLAG}, {0}},
                          named_members[] = {{"name", .is = FULL}, {0}};
@@ -119,13 +128,16 @@ static json_t *tool_from(const json_t *tool) {
 }
 
 static bool read_tools(serve_call *c, serve_anthropic_request *r) {
-    const json_t *list = serve_member(c->body, "tools");
-    if (!list) return true;
+    const json_t *tools = serve_member(c->body, "tools");
+    if (!tools) return true;
+    json_t *loaded = serve_anthropic_loaded_tools(tools, r->referred);
     r->tools = json_array();
-    for (size_t i = 0; i < json_array_size(list); i++)
-        if (json_array_append_new(r->tools, tool_from(json_array_get(list, i)))) return serve_fail_memory(&c->failure);
+    bool good = loaded && r->tools;
+    for (size_t i = 0; i < json_array_size(loaded) && good; i++)
+        good = json_array_append_new(r->tools, tool_from(json_array_get(loaded, i))) == 0;
+    json_decref(loaded);
     r->conversation.tools = r->tools;
-    return r->tools ? true : serve_fail_memory(&c->failure);
+    return good ? true : serve_fail_memory(&c->failure);
 }
 
 static void read_tool_choice(serve_call *c, serve_conversation *k) {
@@ -167,6 +179,7 @@ bool serve_anthropic_read(serve_call *c, serve_anthropic_request *r) {
 void serve_anthropic_free(serve_anthropic_request *r) {
     json_decref(r->messages);
     json_decref(r->tools);
+    json_decref(r->referred);
 }
 
 /* The schema of an answer, under the name that it has now, or the one that it had. */

@@ -1,5 +1,6 @@
 #include "serve/call.h"
 
+#include "base/checked.h"
 #include "base/clock.h"
 #include "base/text.h"
 #include "http/keys.h"
@@ -30,19 +31,69 @@ static void on_gone(http_exchange *x, void *user) {
     if (c->gone) c->gone(c);
 }
 
+/* What is not answered in the time that a server has for its end. */
+static void on_expired(http_exchange *x, void *user) {
+    serve_call *c = user;
+    serve_failure f = {0};
+    void (*expired)(serve_call *, const serve_failure *) = atomic_load(&c->expired);
+    serve_fail(&f, 503, NULL, "the server ends, and the answer is not complete; ask again later");
+    if (expired)
+        expired(c, &f);
+    else
+        serve_failure_reply(x, &f, c->route->dialect);
+    on_gone(x, c); /* whoever works on it need not */
+}
+
 /* ---- its work ---- */
 
 static void answer_failure(serve_call *c) { serve_failure_reply(c->x, &c->failure, c->route->dialect); }
 
 static void on_unknown(const char *name, void *user) { serve_call_ignore(user, name); }
 
-static bool read_body(serve_call *c) {
+size_t serve_call_values_max(const serve_call *c) {
+    return ht_max_size((size_t)1 << 20, c->server->o.http.body_bytes / 8);
+}
+
+static const char nul[] = "\\u0000", replacement[] = "\\uFFFD";
+
+/* Whether a backslash begins an escape: one that is escaped itself does not. */
+static bool begins_escape(const char *text, const char *at) {
+    const char *before = at;
+    while (before > text && before[-1] == '\\') before--;
+    return (at - before) % 2 == 0;
+}
+
+/* Texts are C strings from here on. What a tool has read from a file may hold NUL, and an agent's history has it for good: it becomes the
+ * character that stands for what is none. The text itself when there is no NUL, else a copy in *owned; NULL: memory ran out. */
+static const char *without_nul(const char *text, size_t n, char **owned) {
+    for (const char *at = strstr(text, nul); at; at = strstr(at + 1, nul)) {
+        if (!begins_escape(text, at)) continue;
+        if (!*owned && !(*owned = malloc(n + 1))) return NULL;
+        if (text != *owned) {
+            memcpy(*owned, text, n + 1);
+            at = *owned + (at - text);
+            text = *owned;
+        }
+        memcpy(*owned + (at - text), replacement, sizeof replacement - 1);
+    }
+    return text;
+}
+
+static bool parse_body(serve_call *c) {
     size_t n;
-    const char *text = http_exchange_body(c->x, &n);
+    char *owned = NULL;
+    const char *text = http_exchange_body(c->x, &n), *clean = without_nul(text, n, &owned);
+    if (clean) c->body = n ? serve_json_parse(clean, n, serve_call_values_max(c), &c->failure) : json_object();
+    if (owned) serve_call_ignore(c, "NUL in texts");
+    free(owned);
+    return c->body ? true : serve_fail_memory(&c->failure); /* unless there is a failure already */
+}
+
+static bool read_body(serve_call *c) {
     const serve_route *r = c->route;
     if (c->body || !(r->flags & SERVE_BODY)) return true;
-    c->body = serve_json_parse(text, n, &c->failure);
-    return c->body && serve_fields_check(c->body, r->fields, c->server->o.strict_params, on_unknown, c, &c->failure);
+    return parse_body(c) &&
+           serve_fields_check(c->body, r->fields, c->server->o.strict_params, on_unknown, c, &c->failure);
 }
 
 static bool needs_model(const serve_call *c) {
@@ -114,7 +165,7 @@ void serve_call_begin(serve_server *s, http_exchange *x) {
     pthread_mutex_lock(&s->lock);
     s->n_calls++;
     pthread_mutex_unlock(&s->lock);
-    http_exchange_own(x, &(http_owner){.gone = on_gone, .free = free_call, .user = c});
+    http_exchange_own(x, &(http_owner){.gone = on_gone, .expired = on_expired, .free = free_call, .user = c});
     http_exchange_retain(x);
     if (route->flags & SERVE_AT_ONCE) {
         run(&c->work);

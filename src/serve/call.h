@@ -70,7 +70,9 @@ struct serve_call {
     void *state;   /* of the route, freed with the call */
     void (*free_state)(void *state);
     _Atomic(void (*)(serve_call *)) gone; /* the client has gone; on the server's thread. `state` is set before */
-    atomic_bool is_gone;
+    /* The server ends before the answer: says so to the client. Likewise; NULL: nothing has been answered yet. */
+    _Atomic(void (*)(serve_call *, const serve_failure *)) expired;
+    atomic_bool is_gone; /* the client, or the time for it */
 };
 
 /* All routes; the last one has no method. */
@@ -85,6 +87,10 @@ enum { SERVE_METHODS = 64 };
 void serve_route_methods(const char *path, char out[SERVE_METHODS]);
 /* Tells of something in a request that has no effect: in a field X-Ignored of the answer's head, and once as a warning. */
 void serve_call_ignore(serve_call *c, const char *what);
+
+/* Values that the JSON of a body may have: the most that anybody sends are the ids of a prompt of a million tokens. Where larger bodies are
+ * taken than by default, it is one for eight bytes. Each takes some 40 bytes while the body is read. */
+size_t serve_call_values_max(const serve_call *c);
 
 /* Fresh identifiers: the prefix and 24 characters. */
 enum { SERVE_ID = 48 };

@@ -260,7 +260,8 @@ static bool read_guided(serve_generation *g, const json_t *from, const char *pre
     const char *pattern = serve_text(from, regex), *text = serve_text(from, grammar);
     const json_t *texts = serve_member(from, choice), *schema = serve_member(from, json);
     if (json_is_string(schema)) {
-        json_t *parsed = serve_json_parse(json_string_value(schema), json_string_length(schema), &g->c->failure);
+        json_t *parsed = serve_json_parse(json_string_value(schema), json_string_length(schema),
+                                          serve_call_values_max(g->c), &g->c->failure);
         const bool good = parsed && serve_hold_to_schema(g, parsed, json);
         json_decref(parsed);
         if (!good) return false;

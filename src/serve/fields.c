@@ -9,10 +9,10 @@
 
 /* ---- JSON ---- */
 
-json_t *serve_json_parse(const char *text, size_t n, serve_failure *f) {
+json_t *serve_json_parse(const char *text, size_t n, size_t values_max, serve_failure *f) {
     json_t *value;
     ht_error err = {0};
-    const ht_status status = ht_json_parse_strict(text, n, "the body", &value, &err);
+    const ht_status status = ht_json_parse_strict(text, n, "the body", values_max, &value, &err);
     if (status == HT_ERR_MEMORY)
         serve_fail_memory(f);
     else if (status)

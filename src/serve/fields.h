@@ -10,8 +10,9 @@
 
 #include <stdint.h>
 
-/* The n bytes as a JSON object, within the limits of formats/json.h; NULL, with a failure, for what is none. The caller gives it back. */
-json_t *serve_json_parse(const char *text, size_t n, serve_failure *f);
+/* The n bytes as a JSON object of so many values, within the limits of formats/json.h; NULL, with a failure, for what is none. The caller gives
+ * it back. */
+json_t *serve_json_parse(const char *text, size_t n, size_t values_max, serve_failure *f);
 /* A value as JSON text, numbers by as few digits as give them back; NULL when memory ran out. The caller frees it. */
 char *serve_json_dump(const json_t *value);
 

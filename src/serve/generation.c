@@ -56,6 +56,27 @@ static void on_gone(serve_call *c) {
     cancel_all(g);
 }
 
+/* ---- failing ---- */
+
+/* Tells the client why there is no whole answer, and ends it. With the lock. */
+static void fail(serve_generation *g, const serve_failure *f) {
+    if (g->closed) return;
+    if (g->streaming) {
+        g->dialect->fail(g, f);
+        if (!g->closed) (void)http_stream_end(g->c->x);
+    } else {
+        serve_failure_reply(g->c->x, f, g->c->route->dialect);
+    }
+    g->closed = true;
+}
+
+static void on_expired(serve_call *c, const serve_failure *f) {
+    serve_generation *g = c->state;
+    pthread_mutex_lock(&g->lock);
+    fail(g, f);
+    pthread_mutex_unlock(&g->lock);
+}
+
 /* ---- what is asked ---- */
 
 serve_generation *serve_generation_new(serve_call *c, const serve_dialect *dialect) {
@@ -74,6 +95,7 @@ serve_generation *serve_generation_new(serve_call *c, const serve_dialect *diale
     pthread_mutex_init(&g->ticket_lock, NULL);
     c->state = g;
     c->free_state = free_generation;
+    atomic_store(&c->expired, on_expired);
     atomic_store(&c->gone, on_gone);
     if (atomic_load(&c->is_gone)) ht_cancel_request(&g->cancel);
     return g;
@@ -163,11 +185,7 @@ static void judge_logprobs(serve_answer *a, bool shown) {
 static bool no_memory(serve_generation *g) {
     serve_failure f = {0};
     serve_fail_memory(&f);
-    if (!g->closed && g->streaming)
-        g->dialect->fail(g, &f);
-    else if (!g->closed)
-        serve_failure_reply(g->c->x, &f, g->c->route->dialect);
-    give_up(g);
+    fail(g, &f);
     return false;
 }
 
@@ -262,27 +280,29 @@ static const serve_answer *failed_answer(const serve_generation *g) {
     return NULL;
 }
 
+/* An answer that has begun meets other limits than that of the context, whose code has clients shorten the conversation. */
+static void fail_as(serve_generation *g, const serve_answer *bad) {
+    ht_error err = {.status = bad->status};
+    serve_failure f = {0};
+    snprintf(err.message, sizeof err.message, "%s", bad->message);
+    serve_fail_as(&f, bad->status, &err);
+    f.code = NULL;
+    fail(g, &f);
+}
+
 /* With the lock. */
 static void finish(serve_generation *g) {
     const serve_answer *bad = failed_answer(g);
-    serve_failure f = {0};
     if (g->closed) return;
     if (bad) {
-        ht_error err = {.status = bad->status};
-        snprintf(err.message, sizeof err.message, "%s", bad->message);
-        serve_fail_as(&f, bad->status, &err);
+        fail_as(g, bad);
+        return;
     }
-    if (!g->streaming) {
-        if (bad)
-            serve_failure_reply(g->c->x, &f, g->c->route->dialect);
-        else
-            serve_reply_json(g->c->x, 200, g->dialect->reply(g), g->c->route->dialect);
-    } else {
-        if (bad)
-            g->dialect->fail(g, &f);
-        else
-            g->dialect->end(g);
+    if (g->streaming) {
+        g->dialect->end(g);
         if (!g->closed) (void)http_stream_end(g->c->x);
+    } else {
+        serve_reply_json(g->c->x, 200, g->dialect->reply(g), g->c->route->dialect);
     }
     g->closed = true;
 }
@@ -448,12 +468,18 @@ bool serve_generation_start(serve_generation *g) {
     return good;
 }
 
-bool serve_generation_answer_empty(serve_generation *g, const int64_t *prompt_tokens) {
+bool serve_generation_answer_empty(serve_generation *g, const serve_prefill *prefill) {
     if (!make_answers(g)) return false;
     pthread_mutex_lock(&g->lock);
     for (size_t i = 0; i < g->n_answers; i++) {
-        g->answer[i].metrics.finish = HT_FINISH_LENGTH;
-        g->answer[i].metrics.prompt_tokens = prompt_tokens[i / (size_t)g->n];
+        const serve_prefill *of = &prefill[i / (size_t)g->n];
+        serve_answer *a = &g->answer[i];
+        a->metrics.finish = HT_FINISH_LENGTH;
+        a->metrics.stop = -1;
+        a->metrics.prompt_tokens = of->reuse.computed;
+        a->metrics.reused_tokens = of->reuse.reused;
+        a->metrics.prefill_seconds = of->seconds;
+        a->reuse = of->reuse;
     }
     if (g->stream) begin_stream(g);
     for (size_t i = 0; i < g->n_answers && g->dialect->answer_end; i++)
@@ -465,23 +491,23 @@ bool serve_generation_answer_empty(serve_generation *g, const int64_t *prompt_to
 
 bool serve_generation_warm(serve_generation *g) {
     ht_error err = {0};
-    int64_t *tokens = calloc(g->n_prompts + 1, sizeof *tokens);
+    serve_prefill *prefill = calloc(g->n_prompts + 1, sizeof *prefill);
     ht_status status = HT_OK;
     char salt[SALT];
-    if (!tokens) return serve_fail_memory(&g->c->failure);
+    if (!prefill) return serve_fail_memory(&g->c->failure);
     ht_generate_options how = g->how;
     how.sampler = &g->sampler;
     how.max_tokens = 1;
     how.cancel = &g->cancel;
     name_salt(g->c, salt);
     for (size_t i = 0; i < g->n_prompts && !status; i++) {
-        ht_reuse reuse = {0};
         const ht_request r = request_for(g, i, &how, salt);
-        status = ht_engine_warm(g->c->lease.engine, &r, &reuse, &err);
-        tokens[i] = reuse.reused + reuse.computed;
+        const double begun = ht_now_seconds();
+        status = ht_engine_warm(g->c->lease.engine, &r, &prefill[i].reuse, &err);
+        prefill[i].seconds = ht_now_seconds() - begun;
     }
-    const bool good = status ? serve_fail_as(&g->c->failure, status, &err) : serve_generation_answer_empty(g, tokens);
-    free(tokens);
+    const bool good = status ? serve_fail_as(&g->c->failure, status, &err) : serve_generation_answer_empty(g, prefill);
+    free(prefill);
     return good;
 }
 
@@ -511,6 +537,6 @@ int64_t serve_prompt_tokens(const serve_generation *g) {
     int64_t n = 0;
     for (size_t i = 0; i < g->n_prompts; i++)
         n += g->ticket[i] ? ht_engine_prompt_tokens(g->c->lease.engine, g->ticket[i])
-                          : g->answer[i * (size_t)g->n].metrics.prompt_tokens;
+                          : serve_answer_usage(&g->answer[i * (size_t)g->n]).prompt;
     return n;
 }

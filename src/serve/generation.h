@@ -118,8 +118,13 @@ bool serve_generation_start(serve_generation *g);
 
 /* Computes the prompts for the prefix cache, and answers with nothing. Waits for the model. */
 bool serve_generation_warm(serve_generation *g);
-/* Answers without generating anything: each answer is empty, and ended by its length; prompt i had so many tokens. */
-bool serve_generation_answer_empty(serve_generation *g, const int64_t *prompt_tokens);
+/* What became of a prompt of which no answer is wanted. */
+typedef struct serve_prefill {
+    ht_reuse reuse; /* `computed` alone where it was not for the prefix cache */
+    double seconds;
+} serve_prefill;
+/* Answers without generating anything: each answer is empty, and ended by its length. */
+bool serve_generation_answer_empty(serve_generation *g, const serve_prefill *prefill); /* [n_prompts] */
 
 /* ---- for dialects ---- */
 

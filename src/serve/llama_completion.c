@@ -49,15 +49,7 @@ const serve_field *const serve_llama_infill_fields[] = {infill_fields, COMMON};
 typedef struct asked {
     char order[SERVE_LLAMA_ORDER];
     bool return_tokens, generates;
-    int64_t *tokens; /* of the prompts, for a request that generates nothing */
 } asked;
-
-static void free_asked(void *user) {
-    asked *a = user;
-    if (!a) return;
-    free(a->tokens);
-    free(a);
-}
 
 /* ---- requests ---- */
 
@@ -84,7 +76,7 @@ static serve_generation *new_generation(serve_call *c, const serve_dialect *dial
         return NULL;
     }
     g->extra = a;
-    g->free_extra = free_asked;
+    g->free_extra = free;
     read_numbers(g, a);
     if (!serve_llama_read_sampling(g, a->order) || !serve_read_stop(g, json_object_get(c->body, "stop")) ||
         !serve_read_structure(g, c->body))
@@ -92,13 +84,10 @@ static serve_generation *new_generation(serve_call *c, const serve_dialect *dial
     return g;
 }
 
+/* An answer of no tokens is how a prompt is computed beforehand. */
 static bool start(serve_generation *g) {
-    asked *a = g->extra;
-    if (a->generates) return serve_generation_start(g);
-    a->tokens = calloc(g->n_prompts, sizeof *a->tokens);
-    if (!a->tokens) return serve_fail_memory(&g->c->failure);
-    for (size_t i = 0; i < g->n_prompts; i++) a->tokens[i] = (int64_t)g->prompt[i].n_ids;
-    return serve_generation_answer_empty(g, a->tokens);
+    const asked *a = g->extra;
+    return a->generates ? serve_generation_start(g) : serve_generation_warm(g);
 }
 
 /* ---- answers ---- */

@@ -1,4 +1,4 @@
-/* Slots in llama-server's form: what is under way, and the prefix cache as a file. */
+/* Slots in llama-server's form: what is under way, and the prefix cache, saved, restored and erased. */
 #include "base/clock.h"
 #include "serve/llama.h"
 
@@ -131,6 +131,13 @@ static bool restore(serve_call *c, int number, const char *path) {
     return true;
 }
 
+/* All that is kept goes, whatever the number: there is one cache of all answers. */
+static bool erase(serve_call *c, int number) {
+    const int64_t n = ht_engine_clear_cache(c->lease.engine);
+    serve_reply_json(c->x, 200, json_pack("{si sI}", "id_slot", number, "n_erased", (json_int_t)n), SERVE_OPENAI);
+    return true;
+}
+
 bool serve_llama_slot_action(serve_call *c) {
     char action[16] = "";
     int number = 0;
@@ -138,11 +145,7 @@ bool serve_llama_slot_action(serve_call *c) {
     if (!read_number(c, &number)) return false;
     (void)http_query_value(h->query, "action", action, sizeof action);
     const bool saves = strcmp(action, "save") == 0;
-    if (strcmp(action, "erase") == 0)
-        return serve_fail(
-            &c->failure, 501, NULL,
-            "nothing is erased: what is kept of prompts goes when others need its memory, or with the model "
-            "(POST /api/generate with \"keep_alive\": 0)");
+    if (strcmp(action, "erase") == 0) return erase(c, number);
     if (!saves && strcmp(action, "restore") != 0)
         return serve_fail(&c->failure, 400, "action", "\"action\" is to be \"save\", \"restore\" or \"erase\"");
     char *path = file_path(c);

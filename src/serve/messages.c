@@ -1,7 +1,6 @@
 #include "serve/messages.h"
 
 #include "serve/base64.h"
-#include "serve/fields.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -92,6 +91,11 @@ void serve_add_result(serve_messages *m, const char *id, const char *text) {
     json_t *message = json_pack("{ss ss ss}", "role", "tool", "tool_call_id", id, "content", text);
     if (name && json_object_set(message, "name", name)) m->failed = true;
     put(m, message);
+}
+
+void serve_append_unseen(serve_call *c, ht_text *text) {
+    serve_call_ignore(c, "images of results");
+    ht_text_append_str(text, "[An image, which you cannot see: you read text alone.]");
 }
 
 bool serve_messages_end(serve_messages *m) {

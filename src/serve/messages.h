@@ -4,9 +4,7 @@
 #ifndef HT_SERVE_MESSAGES_H
 #define HT_SERVE_MESSAGES_H
 
-#include "base/text.h"
-
-#include <jansson.h>
+#include "serve/call.h"
 
 /* Zero-initialised: none yet. Failures of memory are sticky; serve_messages_end tells of them. */
 typedef struct serve_messages {
@@ -29,6 +27,8 @@ json_t *serve_seal_thoughts(const ht_text *thoughts);
 bool serve_add_sealed_thoughts(serve_messages *m, const char *sealed);
 /* A tool's result, which is a message of its own. */
 void serve_add_result(serve_messages *m, const char *id, const char *text);
+/* An image of a tool's result in words, with a note: models see text alone here, and an agent could not go on if its history were refused. */
+void serve_append_unseen(serve_call *c, ht_text *text);
 
 /* Ends the last message. False: memory ran out. */
 bool serve_messages_end(serve_messages *m);

@@ -27,8 +27,8 @@ typedef struct echoes {
     size_t n;
     char **text; /* may hold NUL bytes */
     size_t *length;
-    json_t **logprobs; /* lists; NULL: none */
-    int64_t *tokens;   /* of the prompts, for a request that generates nothing */
+    json_t **logprobs;      /* lists; NULL: none */
+    serve_prefill *prefill; /* of the prompts, for a request that generates nothing */
 } echoes;
 
 static void free_echoes(void *user) {
@@ -41,7 +41,7 @@ static void free_echoes(void *user) {
     free(e->text);
     free(e->length);
     free(e->logprobs);
-    free(e->tokens);
+    free(e->prefill);
     free(e);
 }
 
@@ -55,7 +55,7 @@ static bool make_echoes(serve_generation *g) {
     if (!e || !(e->text = calloc(g->n_prompts, sizeof *e->text)) ||
         !(e->length = calloc(g->n_prompts, sizeof *e->length)) ||
         !(e->logprobs = calloc(g->n_prompts, sizeof *e->logprobs)) ||
-        !(e->tokens = calloc(g->n_prompts, sizeof *e->tokens)))
+        !(e->prefill = calloc(g->n_prompts, sizeof *e->prefill)))
         return serve_fail_memory(&c->failure);
     e->n = g->n_prompts;
     for (size_t i = 0; i < e->n; i++) {
@@ -63,7 +63,7 @@ static bool make_echoes(serve_generation *g) {
         /* What the client sent, or what its ids spell. */
         const ht_status status = ht_tokenizer_decode(t, p->ids, p->n_ids, true, &e->text[i], &e->length[i], &err);
         if (status) return serve_fail_as(&c->failure, status, &err);
-        e->tokens[i] = (int64_t)p->n_ids;
+        e->prefill[i].reuse.computed = (int64_t)p->n_ids;
         if (g->logprobs && !(e->logprobs[i] = serve_score_prompt(g, p->ids, p->n_ids))) return false;
     }
     return true;
@@ -193,5 +193,5 @@ bool serve_openai_completions(serve_call *c) {
     if (!g || !read_request(g, &generates)) return false;
     serve_new_id("cmpl-", g->id);
     if (generates) return serve_generation_start(g);
-    return serve_generation_answer_empty(g, ((const echoes *)g->extra)->tokens);
+    return serve_generation_answer_empty(g, ((const echoes *)g->extra)->prefill);
 }

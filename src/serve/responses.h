@@ -22,6 +22,15 @@ bool serve_responses_read_input(serve_call *c, serve_responses_request *r);
 /* Its tools, and which of them may be called. */
 bool serve_responses_read_tools(serve_call *c, serve_responses_request *r);
 
+/* Whether a tool is a group of tools, {"type": "namespace", "name", "tools"}. (responses_namespaces.c) */
+bool serve_is_namespace(const json_t *tool);
+/* The one name that a function of a namespace has in a prompt; the caller frees it. */
+char *serve_namespace_join(const char *namespace, const char *name);
+/* A tool of a namespace with that name. These are NULL when memory ran out; the caller gives it back. */
+json_t *serve_namespace_tool(const json_t *namespace, const json_t *tool);
+/* The name, and *namespace, NULL for none, of the function that is called so; lent from the request's tools, or the name itself. */
+const char *serve_namespace_split(const json_t *tools, const char *joined, const char **namespace);
+
 /* What is written of an answer: `extra` of its generation. */
 typedef struct serve_responses_answer {
     bool seals_thoughts; /* items of reasoning have them sealed as well */
@@ -45,7 +54,8 @@ serve_response_status serve_response_status_of(const serve_answer *a);
 json_t *serve_message_item(const char *id, serve_response_status status, const ht_text *text, const json_t *logprobs);
 json_t *serve_reasoning_item(const serve_generation *g, const char *id, serve_response_status status,
                              const ht_text *thoughts);
-json_t *serve_call_item(const char *id, serve_response_status status, const serve_tool_call *call, bool with_arguments);
+json_t *serve_call_item(const serve_generation *g, const char *id, serve_response_status status,
+                        const serve_tool_call *call, bool with_arguments);
 /* A part of a message; an empty list without logprobs. */
 json_t *serve_text_part(const ht_text *text, const json_t *logprobs);
 

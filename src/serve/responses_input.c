@@ -2,6 +2,7 @@
 #include "serve/messages.h"
 #include "serve/responses.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* An input that is being read. */
@@ -41,7 +42,11 @@ static void read_message(reader *r, const json_t *item) {
 /* ---- calls and results ---- */
 
 static void read_call(reader *r, const json_t *item) {
-    serve_add_call(&r->to, serve_text(item, "call_id"), serve_text(item, "name"), json_object_get(item, "arguments"));
+    const char *name = serve_text(item, "name"), *namespace = serve_text(item, "namespace");
+    char *joined = namespace ? serve_namespace_join(namespace, name) : NULL;
+    if (namespace && !joined) r->to.failed = true;
+    serve_add_call(&r->to, serve_text(item, "call_id"), joined ? joined : name, json_object_get(item, "arguments"));
+    free(joined);
 }
 
 /* The input of a custom tool is any text; templates take the arguments of calls for objects. */
@@ -57,8 +62,11 @@ static void read_result(reader *r, const json_t *item) {
     ht_text text = {0};
     if (json_is_string(output)) ht_text_append_str(&text, json_string_value(output));
     json_array_foreach((json_t *)output, i, part) {
-        if (text.len) ht_text_append_str(&text, "\n");
-        ht_text_append_str(&text, part_text(part));
+        if (i) ht_text_append_str(&text, "\n");
+        if (strcmp(serve_text(part, "type"), "input_image") == 0)
+            serve_append_unseen(r->c, &text);
+        else
+            ht_text_append_str(&text, part_text(part));
     }
     if (text.failed) r->to.failed = true;
     serve_add_result(&r->to, serve_text(item, "call_id"), text.data ? text.data : "");
@@ -158,6 +166,26 @@ static bool allows(const json_t *allowed, const json_t *tool) {
     return found;
 }
 
+/* Takes the tool; false: memory ran out. */
+static bool add_tool(json_t *to, json_t *tool, const json_t *allowed) {
+    if (tool && !allows(allowed, tool)) {
+        json_decref(tool);
+        return true;
+    }
+    return json_array_append_new(to, tool) == 0;
+}
+
+static bool add_namespace(json_t *to, const json_t *namespace, const json_t *allowed) {
+    const json_t *tools = json_object_get(namespace, "tools");
+    bool good = true;
+    for (size_t i = 0; i < json_array_size(tools) && good; i++) {
+        json_t *tool = serve_namespace_tool(namespace, json_array_get(tools, i));
+        good = tool && add_tool(to, tool_from(tool), allowed);
+        json_decref(tool);
+    }
+    return good;
+}
+
 static void read_choice(serve_call *c, serve_conversation *k, const json_t **allowed) {
     const json_t *choice = serve_member(c->body, "tool_choice");
     k->choice = serve_read_tool_choice(c->body);
@@ -176,13 +204,12 @@ bool serve_responses_read_tools(serve_call *c, serve_responses_request *r) {
     r->conversation.one_call = !serve_flag(c->body, "parallel_tool_calls", true);
     if (!tools) return true;
     r->tools = json_array();
-    for (size_t i = 0; i < json_array_size(tools); i++) {
-        json_t *tool = tool_from(json_array_get(tools, i));
-        if (tool && !allows(allowed, tool))
-            json_decref(tool);
-        else if (json_array_append_new(r->tools, tool))
-            return serve_fail_memory(&c->failure);
+    bool good = r->tools;
+    for (size_t i = 0; i < json_array_size(tools) && good; i++) {
+        const json_t *tool = json_array_get(tools, i);
+        good = serve_is_namespace(tool) ? add_namespace(r->tools, tool, allowed)
+                                        : add_tool(r->tools, tool_from(tool), allowed);
     }
     r->conversation.tools = r->tools;
-    return r->tools ? true : serve_fail_memory(&c->failure);
+    return good ? true : serve_fail_memory(&c->failure);
 }

@@ -67,11 +67,12 @@ json_t *serve_reasoning_item(const serve_generation *g, const char *id, serve_re
     return item;
 }
 
-json_t *serve_call_item(const char *id, serve_response_status status, const serve_tool_call *call,
-                        bool with_arguments) {
-    return json_pack("{ss ss ss ss ss so}", "id", id, "type", "function_call", "status",
-                     serve_response_status_name(status), "call_id", call->id, "name", call->name, "arguments",
-                     text_or_empty(with_arguments ? &call->arguments : NULL));
+json_t *serve_call_item(const serve_generation *g, const char *id, serve_response_status status,
+                        const serve_tool_call *call, bool with_arguments) {
+    const char *namespace, *name = serve_namespace_split(serve_member(g->c->body, "tools"), call->name, &namespace);
+    return json_pack("{ss ss ss ss ss so ss*}", "id", id, "type", "function_call", "status",
+                     serve_response_status_name(status), "call_id", call->id, "name", name, "arguments",
+                     text_or_empty(with_arguments ? &call->arguments : NULL), "namespace", namespace);
 }
 
 /* ---- the whole ---- */

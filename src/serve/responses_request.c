@@ -8,12 +8,18 @@
 
 #define FULL SERVE_IS_TEXT, .required = true
 static const serve_field text_part[] = {{"text", .is = FULL}, {0}}, refusal_part[] = {{"refusal", .is = FULL}, {0}};
+static const serve_field *const of_others[] = {NULL};
 static const serve_field *const of_text_part[] = {text_part, NULL}, *const of_refusal[] = {refusal_part, NULL};
 static const serve_kind parts[] = {
     {"input_text", of_text_part}, {"output_text", of_text_part}, {"text", of_text_part}, {"refusal", of_refusal}, {0}};
 static const serve_shape part = {.types = SERVE_JSON_OBJECT, .kinds = parts, .lenient = true};
 #define PARTS                                                                                                          \
     { .types = SERVE_JSON_TEXT | SERVE_JSON_LIST, .item = &part }
+
+static const serve_kind result_parts[] = {{"input_text", of_text_part}, {"output_text", of_text_part},
+                                          {"text", of_text_part},       {"refusal", of_refusal},
+                                          {"input_image", of_others},   {0}};
+static const serve_shape result_part = {.types = SERVE_JSON_OBJECT, .kinds = result_parts, .lenient = true};
 
 static const char *const roles[] = {"user", "assistant", "system", "developer", NULL};
 static const serve_field message[] = {
@@ -22,15 +28,18 @@ static const serve_field reasoning[] = {{"content", .is = {.types = SERVE_JSON_L
                                         {"summary", .is = {.types = SERVE_JSON_LIST}},
                                         {"encrypted_content", .is = SERVE_IS_TEXT},
                                         {0}};
-static const serve_field call[] = {{"call_id", .is = FULL}, {"name", .is = FULL}, {"arguments", .is = FULL}, {0}};
+static const serve_field call[] = {
+    {"call_id", .is = FULL}, {"name", .is = FULL}, {"arguments", .is = FULL}, {"namespace", .is = SERVE_IS_TEXT}, {0}};
 static const serve_field custom_call[] = {{"call_id", .is = FULL}, {"name", .is = FULL}, {"input", .is = FULL}, {0}};
-static const serve_field result[] = {{"call_id", .is = FULL}, {"output", .is = PARTS, .required = true}, {0}};
+static const serve_field result[] = {
+    {"call_id", .is = FULL},
+    {"output", .is = {.types = SERVE_JSON_TEXT | SERVE_JSON_LIST, .item = &result_part}, .required = true},
+    {0}};
 static const serve_field reference[] = {
     {"id", .class = SERVE_LACKED, .instead = "this server keeps nothing, so send the item itself"}, {0}};
 static const serve_field *const of_message[] = {message, NULL}, *const of_reasoning[] = {reasoning, NULL},
                                 *const of_call[] = {call, NULL}, *const of_custom_call[] = {custom_call, NULL},
-                                *const of_result[] = {result, NULL}, *const of_reference[] = {reference, NULL},
-                                *const of_others[] = {NULL};
+                                *const of_result[] = {result, NULL}, *const of_reference[] = {reference, NULL};
 static const serve_kind items[] = {{"message", of_message},
                                    {"reasoning", of_reasoning},
                                    {"function_call", of_call},
@@ -52,7 +61,13 @@ static const serve_field tool_members[] = {{"name", .is = SERVE_IS_TEXT},
                                            {"function", .is = SERVE_IS_FUNCTION},
                                            {0}};
 static const serve_field *const of_tool[] = {tool_members, NULL};
-static const serve_kind tools[] = {{"function", of_tool}, {0}};
+static const serve_kind inner_tools[] = {{"function", of_tool}, {0}};
+static const serve_shape tool_in_namespace = {
+    .types = SERVE_JSON_OBJECT, .kinds = inner_tools, .first_kind = true, .other_kinds = true, .lenient = true};
+static const serve_field namespace_members[] = {
+    {"name", .is = FULL}, {"tools", .is = SERVE_IS_LIST(&tool_in_namespace)}, {0}};
+static const serve_field *const of_namespace[] = {namespace_members, NULL};
+static const serve_kind tools[] = {{"function", of_tool}, {"namespace", of_namespace}, {0}};
 static const serve_shape tool = {
     .types = SERVE_JSON_OBJECT, .kinds = tools, .first_kind = true, .other_kinds = true, .lenient = true};
 

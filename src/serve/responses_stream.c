@@ -27,7 +27,7 @@ static json_t *reply(serve_generation *g) {
     }
     for (size_t i = 0; i < a->n_calls; i++) {
         serve_new_id("fc_", id);
-        put(answer, serve_call_item(id, SERVE_COMPLETED, &a->call[i], true));
+        put(answer, serve_call_item(g, id, SERVE_COMPLETED, &a->call[i], true));
     }
     return serve_response_json(g, status, NULL);
 }
@@ -100,7 +100,7 @@ static json_t *item_json(const serve_generation *g, const serve_answer *a, serve
     switch (a->block) {
     case TEXT_ITEM: return serve_message_item(answer->item, status, text, answer->logprobs);
     case REASONING_ITEM: return serve_reasoning_item(g, answer->item, status, text);
-    default: return serve_call_item(answer->item, status, &a->call[a->n_calls - 1], !empty);
+    default: return serve_call_item(g, answer->item, status, &a->call[a->n_calls - 1], !empty);
     }
 }
 
@@ -115,8 +115,11 @@ static void end_content(serve_generation *g, const serve_answer *a) {
     case REASONING_ITEM: send_within(g, "response.reasoning_text.done", true, "text", text_json(answer)); break;
     default: {
         const serve_tool_call *call = &a->call[a->n_calls - 1];
+        const char *namespace;
         json_t *members = place(g, false);
-        json_object_set_new(members, "name", json_string(call->name));
+        json_object_set_new(
+            members, "name",
+            json_string(serve_namespace_split(serve_member(g->c->body, "tools"), call->name, &namespace)));
         json_object_set_new(members, "arguments", serve_text_json(&call->arguments));
         send(g, "response.function_call_arguments.done", members);
     }

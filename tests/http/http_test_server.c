@@ -74,7 +74,7 @@ static work *own(http_exchange *x, void (*gone)(http_exchange *, void *), void (
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->changed, NULL);
     w->x = x;
-    http_exchange_own(x, &(http_owner){gone, drained, on_free, w});
+    http_exchange_own(x, &(http_owner){.gone = gone, .drained = drained, .free = on_free, .user = w});
     return w;
 }
 
@@ -180,6 +180,28 @@ static void begin_flood(http_exchange *x) {
     flood(x, w);
 }
 
+/* A stream that ends when the server's time is over, or not even then. */
+static void last_words(http_exchange *x, void *user) {
+    (void)user;
+    if (!parameter(x, "words", 1)) return;
+    http_stream_write(x, "the end", 7);
+    http_stream_end(x);
+    http_exchange_release(x);
+}
+
+static void begin_endless(http_exchange *x) {
+    static const http_owner owner = {.gone = flood_gone, .expired = last_words, .free = on_free};
+    work *w = calloc(1, sizeof *w);
+    if (!w) abort();
+    pthread_mutex_init(&w->lock, NULL);
+    pthread_cond_init(&w->changed, NULL);
+    http_owner mine = owner;
+    mine.user = w;
+    http_exchange_own(x, &mine);
+    http_exchange_retain(x);
+    http_stream_begin(x, &(http_stream_options){.content_type = "application/octet-stream"});
+}
+
 static void send_events(http_exchange *x) {
     http_stream_begin(x, NULL);
     http_stream_event(x, "first", "one\ntwo\r\nthree", 14);
@@ -244,6 +266,8 @@ static void handle(http_exchange *x, void *user) {
         start(x, run_stream);
     else if (strcmp(path, "/flood") == 0)
         begin_flood(x);
+    else if (strcmp(path, "/endless") == 0)
+        begin_endless(x);
     else if (strcmp(path, "/events") == 0)
         send_events(x);
     else if (strcmp(path, "/silent") == 0)

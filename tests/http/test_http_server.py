@@ -641,6 +641,23 @@ class Endings(HttpTest):
         self.assertEqual(server.end(), 0)
         self.assertTrue(any(line.endswith(" 0") and "/slow" in line for line in server.log), server.log)
 
+    def test_what_takes_too_long_may_say_so(self):
+        """By an end of its own; what does not end even then is cut."""
+        for seconds, number in [("0.3", signal.SIGTERM), ("600", signal.SIGINT)]:
+            server = Server(f"drain={seconds}")
+            readers = []
+            for words in 1, 0:
+                client = server.connect()
+                self.addCleanup(client.close)
+                client.sendall(request(f"/endless?words={words}"))
+                readers.append(Reader(client))
+                self.assertEqual(readers[-1].head()[0], 200)
+            server.send_signal(number)
+            self.assertEqual(b"".join(iter(readers[0].chunk, None)), b"the end")
+            self.assertEqual(self.closes(client), b"")
+            self.assertEqual(server.end(), 0)
+            self.assertEqual(sorted(line.split()[-1] for line in server.log if "/endless" in line), ["0", "1"])
+
     def test_at_once(self):
         server = Server()
         clients = [server.connect() for _ in range(20)]

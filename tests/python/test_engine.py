@@ -103,6 +103,10 @@ class Answers(WithEngines):
         request = other.submit(prompt, max_tokens=8)
         self.assertEqual(request.result(), expected)
         self.assertGreater(request.reuse["reused"], 100)
+        kept = other.statistics()["prefix_tokens"]
+        self.assertEqual((other.clear_cache(), other.clear_cache()), (kept, 0))
+        request = other.submit(prompt, max_tokens=8)
+        self.assertEqual((request.result(), request.reuse["reused"]), (expected, 0))
         with open(path, "wb") as f:
             f.write(b"nothing of the kind")
         self.assertRaisesRegex(hearth.Error, "state file", other.load_cache, path)

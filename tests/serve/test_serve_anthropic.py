@@ -181,7 +181,9 @@ class Answers(AnthropicTest):
         messages = [{"role": "user", "content": "compute this beforehand"}]
         for message in self.answered(messages=messages, max_tokens=0), self.streamed(messages=messages, max_tokens=0):
             self.assertEqual((message["content"], message["stop_reason"]), ([], "max_tokens"))
-            self.assertEqual(message["usage"]["input_tokens"], self.count(messages))
+            usage = message["usage"]
+            self.assertEqual(usage["input_tokens"] + usage["cache_read_input_tokens"], self.count(messages))
+        self.assertEqual(usage["input_tokens"], 1)  # of the second
         self.assertEqual(self.answered(messages=messages, max_tokens=1)["usage"]["input_tokens"], 1)
 
     def test_schemas(self):
@@ -288,6 +290,40 @@ class Histories(AnthropicTest):
         fields = self.server.post("/v1/messages/count_tokens", {"messages": HELLO, "tools": tools})[1]
         self.assertEqual(fields["x-ignored"], "tools of type web_search_20250305")
 
+    def result(self, *blocks):
+        return {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": list(blocks)}]}
+
+    def test_images_of_results_are_told_in_words(self):
+        """An agent that has read a picture goes on."""
+        image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
+        words = "see\n[An image, which you cannot see: you read text alone.]"
+        history = {"messages": [*HELLO, self.result({"type": "text", "text": "see"}, image)]}
+        self.same_prompt(history, [*HELLO, {"role": "tool", "tool_call_id": "toolu_1", "content": words}])
+        self.assertEqual(self.server.post("/v1/messages/count_tokens", history)[1]["x-ignored"], "images of results")
+
+    def test_tools_that_wait_until_a_result_refers_to_them(self):
+        """As agents with many tools have it: a search of their own, whose result names what is to be there from then on."""
+        first, second, third = ({**WEATHER, "name": name, "defer_loading": True} for name in ("first", "second", "third"))
+        tools = [first, WEATHER, second, third]
+        openai = lambda name: {"type": "function", "function": {**OPENAI_WEATHER["function"], "name": name}}  # noqa: E731
+        self.same_prompt({"tools": tools}, HELLO, tools=[OPENAI_WEATHER])
+        self.same_prompt({"tools": [first]}, HELLO)
+        references = [{"type": "tool_reference", "tool_name": name} for name in ("third", "first", "third", "weather", "gone")]
+        words = [f"The tool {name} is there: it can be called now." for name in ("third", "first", "third", "weather")]
+        said = "\n".join([*words, "The tool gone is not there any more."])
+        history = {"tools": tools, "messages": [*HELLO, self.result(*references)]}
+        chat = [*HELLO, {"role": "tool", "tool_call_id": "toolu_1", "content": said}]
+        self.same_prompt(history, chat, tools=[OPENAI_WEATHER, openai("third"), openai("first")])
+        # What is found can be called; the prompt is the one before as far as the tools that were there.
+        schema = {"type": "object", "properties": {"x": {"enum": [1]}}, "required": ["x"], "additionalProperties": False}
+        found = {"tools": [{**third, "input_schema": schema}], "tool_choice": {"type": "tool", "name": "third"}}
+        (block,) = self.alike(**{**history, **found}, thinking=OFF)["content"]
+        self.assertEqual((block["name"], block["input"]), ("third", {"x": 1}))
+        self.wrong(400, "invalid_request_error", **found, says="there are no tools")
+        # A search of the service's own is not there, and no tool may wait for it.
+        searched = [*tools, {"type": "tool_search_tool_regex_20251119", "name": "tool_search_tool_regex"}]
+        self.same_prompt({"tools": searched}, HELLO, tools=[openai("first"), OPENAI_WEATHER, openai("second"), openai("third")])
+
     def test_tool_choices(self):
         self.wrong(400, "invalid_request_error", tool_choice={"type": "any"}, says="there are no tools")
         self.wrong(400, "invalid_request_error", tool_choice={"type": "tool"}, tools=[WEATHER], says="tool_choice.name")
@@ -310,7 +346,8 @@ class Histories(AnthropicTest):
         for content, says in [
             ([image], ['"image"', "messages[0].content[0].type"]),
             ([{"type": "text", "text": "a"}, {"type": "document"}], ['"document"', "messages[0].content[1].type"]),
-            ([{"type": "tool_result", "tool_use_id": "1", "content": [image]}], ['"image"', "messages[0].content[0].content[0].type"]),
+            ([{"type": "tool_result", "tool_use_id": "1", "content": [{"type": "document"}]}], ['"document"', "content[0].content[0].type"]),
+            ([{"type": "tool_result", "tool_use_id": "1", "content": [{"type": "tool_reference"}]}], "content[0].tool_name"),
             ([{"type": "tool_result", "content": "a"}], 'content[0].tool_use_id"'),
             ([{"type": "tool_use", "id": "1", "name": "a", "input": {}}], '"tool_use"'),
             ([{"type": "thoughts"}], '"thoughts"'),

@@ -82,8 +82,24 @@ class Completions(TinyTest):
             self.refused(self.complete(**{name: [1]}), 400, name)
         everything = {"typical_p": 1, "mirostat": 0, "dry_multiplier": 0, "xtc_probability": 0, "top_n_sigma": -1, "lora": []}
         self.assertEqual(self.complete(**everything).status, 200)
-        self.assertEqual(self.complete(n_predict=0).json["tokens_predicted"], 0)
         self.refused(self.server.ask("POST", "/completion", {}), 400, "prompt")
+
+    def test_no_tokens_at_all_computes_the_prompt(self):
+        """As a client warms the cache: nothing is generated, and what comes behind finds the prompt computed."""
+        prompt = LONG + "beforehand"
+        first = self.complete(prompt=prompt, n_predict=0).json
+        self.assertEqual((first["content"], first["tokens_predicted"], first["stop_type"]), ("", 0, "limit"))
+        self.assertEqual((first["timings"]["cache_n"], first["timings"]["prompt_n"]), (0, first["tokens_evaluated"]))
+        self.assertGreater(first["timings"]["prompt_ms"], 0)
+        again = self.complete(prompt=prompt, n_predict=0, stream=True).events
+        self.assertEqual([event["stop"] for event in again], [True])
+        for timings in again[0]["timings"], self.complete(prompt=prompt).json["timings"]:
+            self.assertEqual((timings["cache_n"], timings["prompt_n"]), (first["tokens_evaluated"] - 1, 1))
+        several = self.complete(prompt=["one", "three words here"], n_predict=0, n=2).json
+        self.assertEqual([one["index"] for one in several], [0, 1, 2, 3])
+        self.assertEqual(several[0]["tokens_evaluated"], several[1]["tokens_evaluated"])
+        self.assertLess(several[1]["tokens_evaluated"], several[2]["tokens_evaluated"])
+        self.refused(self.complete(prompt="", n_predict=0), 400, "prompt")
 
     def test_structure(self):
         self.assertIn(self.complete(grammar='root ::= "yes" | "no"').json["content"], ("yes", "no"))
@@ -199,7 +215,17 @@ class Slots(unittest.TestCase):
         for slot in ("-1", "16", "x", "", "0x1", "99999999999999999999"):
             self.assertIn(self.act("save", "a", slot).status, (400, 404), slot)
         self.assertEqual(self.act("explode", "a").status, 400)
-        self.assertEqual(self.act("erase", "a").status, 501)
+
+    def test_what_is_erased_is_computed_again(self):
+        self.assertEqual((self.cached(), self.cached() > 256), (0, True))
+        kept = self.act("save", "kept").json["n_saved"]
+        erased = self.server.ask("POST", "/slots/3?action=erase").json  # no body, as its clients send none
+        self.assertEqual(erased, {"id_slot": 3, "n_erased": kept})
+        self.assertEqual(self.act("erase", "kept").json["n_erased"], 0)
+        self.assertEqual(self.cached(), 0)
+        self.assertEqual(self.server.ask("POST", "/slots/16?action=erase").status, 400)
+        self.act("erase", None)
+        self.assertEqual(self.act("restore", "kept").json["n_restored"], kept)
 
     def test_damage(self):
         self.cached()

@@ -72,6 +72,16 @@ class Incidents(ServeTest):
         status, _, answer = self.server.request("POST", "/v1/chat/completions", b" " * (9 << 20))
         self.assertEqual(status, 413, answer)
 
+    def test_texts_with_nul(self):
+        """As agents send what their tools have read: the history of an agent is never refused for it."""
+        template = lambda text: self.server.post("/apply-template", '{"messages": [{"role": "user", "content": "' + text + '"}]}')  # noqa: E731
+        status, fields, answer = template(r"a\u0000b\\u0000c\\\u0000\u0000")
+        self.assertEqual((status, fields["x-ignored"]), (200, "NUL in texts"))
+        self.assertIn("\na\ufffdb\\u0000c\\\ufffd\ufffd<|im_end|>", answer["prompt"])
+        status, fields, answer = template(r"a\\u0000")
+        self.assertEqual((status, "x-ignored" in fields), (200, False))
+        self.assertIn("\na\\u0000<|im_end|>", answer["prompt"])
+
     def test_a_long_message(self):
         self.ok("/v1/chat/completions", chat("word " * 10000, max_tokens=1))
 
@@ -162,6 +172,38 @@ class Incidents(ServeTest):
         while line not in self.server.get("/metrics")[2].split("\n"):
             self.assertLess(time.monotonic(), until, line)
             time.sleep(0.01)
+
+
+class Values(ServeTest):
+    """A body of little text may be many values, each of which takes memory."""
+
+    model, options = TINY, ("--context", "64")
+    PATH = "/v1/completions"
+
+    def ask(self, n, server=None):
+        """The error of a body with so many values, most of them tokens of a prompt that is too long."""
+        body = '{"max_tokens":1,"model":"tiny","prompt":[' + ",".join(["7"] * (n - 2)) + "]}"
+        status, _, answer = (server or self.server).post(self.PATH, body)
+        self.assertEqual(status, 400, answer)
+        return answer["error"]
+
+    def test_a_prompt_of_a_million_tokens_is_read(self):
+        error = self.ask(1 << 20)
+        self.assertEqual(error["code"], "context_length_exceeded")
+        self.assertIn("1048574 tokens", error["message"])
+
+    def test_more_values(self):
+        for n in (1 << 20) + 1, 4_000_000:
+            error = self.ask(n)
+            self.assertEqual((error["message"], error["code"]), (f"the body: has {n} values, at most 1048576 are accepted", None))
+        values = ",".join(["{}"] * 2_000_000)
+        status, _, answer = self.server.post("/v1/chat/completions", f'{{"messages":[{values}]}}')
+        self.assertEqual((status, "at most 1048576" in answer["error"]["message"]), (400, True))
+
+    def test_a_server_that_takes_larger_bodies_takes_more(self):
+        server = self.serve(TINY, "--context", "64", "--body-size", "12M")
+        self.assertEqual(self.ask(1_200_000, server)["code"], "context_length_exceeded")
+        self.assertIn("at most 1500000", self.ask(1_600_000, server)["message"])
 
 
 if __name__ == "__main__":

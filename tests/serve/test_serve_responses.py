@@ -270,6 +270,40 @@ class Inputs(ResponsesTest):
         self.wrong("tool_choice.type", '"allowed_tools"', tools=tools, tool_choice={"type": "web_search"})
         self.wrong("tool_choice", '"auto"', tools=tools, tool_choice="some")
 
+    def test_images_of_results_are_told_in_words(self):
+        """An agent that has looked at a picture goes on."""
+        image = {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}
+        history = {"input": [*HELLO, {"type": "function_call_output", "call_id": "call_1", "output": [{"type": "input_text", "text": "see"}, image]}]}
+        words = "see\n[An image, which you cannot see: you read text alone.]"
+        self.same_prompt(history, [*HELLO, {"role": "tool", "tool_call_id": "call_1", "content": words}])
+        self.assertEqual(self.server.post(PATH, {**history, "max_output_tokens": 1})[1]["x-ignored"], "images of results")
+
+    def test_namespaces(self):
+        """Functions in groups, as agents send those of other servers: one list in the prompt, and told apart in what is answered."""
+        outer = {"type": "namespace", "name": "maps", "description": "of the world", "tools": [WEATHER, {"type": "custom", "name": "patch"}]}
+        joined = {"type": "function", "function": {**CHAT_WEATHER["function"], "name": "maps__weather"}}
+        tools = [outer, WEATHER]
+        self.same_prompt({"tools": tools}, HELLO, tools=[joined, CHAT_WEATHER])
+        one = {"type": "object", "properties": {"x": {"enum": [1]}}, "required": ["x"], "additionalProperties": False}
+        how = {"reasoning": OFF, "tool_choice": "required", "parallel_tool_calls": False, "max_output_tokens": 1000}
+        inner = [{**outer, "tools": [{**WEATHER, "parameters": one}]}]
+        for response in self.answered(tools=inner, **how), self.streamed(tools=inner, **how):
+            (item,) = response["output"]
+            self.assertEqual((item["type"], item["name"], item["namespace"]), ("function_call", "weather", "maps"))
+            self.assertEqual(json.loads(item["arguments"]), {"x": 1})
+        (plain,) = self.answered(tools=[{**WEATHER, "parameters": one}], **how)["output"]
+        self.assertEqual((plain["name"], "namespace" in plain), ("weather", False))
+        history = [*HELLO, {**item, "call_id": "call_1"}, {"type": "function_call_output", "call_id": "call_1", "output": "mild"}]
+        function = {"name": "maps__weather", "arguments": item["arguments"]}
+        chat = [
+            *HELLO,
+            {"role": "assistant", "content": None, "tool_calls": [{"id": "call_1", "type": "function", "function": function}]},
+            {"role": "tool", "tool_call_id": "call_1", "name": "maps__weather", "content": "mild"},
+        ]
+        self.same_prompt({"input": history, "tools": tools}, chat, tools=[joined, CHAT_WEATHER])
+        for wrong in {"type": "namespace"}, {"type": "namespace", "name": "a", "tools": 1}, {"type": "namespace", "tools": [1]}:
+            self.assertIn(self.server.post(PATH, {"input": "a", "max_output_tokens": 1, "tools": [wrong]})[0], (200, 400))
+
     def test_effort(self):
         self.same_prompt({"reasoning": {"effort": "none"}}, HELLO, reasoning_effort="none")
         self.same_prompt({"reasoning": {"effort": "high", "summary": "auto"}}, HELLO, reasoning_effort="high")
@@ -296,7 +330,7 @@ class Inputs(ResponsesTest):
             ([*HELLO, {"type": "function_call", "call_id": "1", "arguments": "{}"}], "input[1].name", "is missing"),
             ([*HELLO, {"type": "function_call", "call_id": "1", "name": "a", "arguments": {}}], "input[1].arguments", "a text"),
             ([*HELLO, {"type": "function_call_output", "call_id": "1"}], "input[1].output", "is missing"),
-            ([*HELLO, {"type": "function_call_output", "call_id": "1", "output": [{"type": "input_image"}]}], "input[1].output[0].type", '"input_image"'),
+            ([*HELLO, {"type": "function_call_output", "call_id": "1", "output": [{"type": "input_file"}]}], "input[1].output[0].type", '"input_file"'),
             ([{"type": "image_generation_call"}], "input", "has no text"),
         ]:
             with self.subTest(value):

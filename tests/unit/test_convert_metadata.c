@@ -70,7 +70,7 @@ static json_t *document_of(const ht_directory_documents *d, const char *name) {
     ht_error err = {0};
     json_t *root;
     if (!text) fail_msg("there is no %s", name);
-    if (ht_json_parse_strict(text, strlen(text), name, &root, &err)) fail_msg("%s", err.message);
+    if (ht_json_parse_strict(text, strlen(text), name, HT_JSON_VALUES_MAX, &root, &err)) fail_msg("%s", err.message);
     return root;
 }
 

@@ -472,6 +472,56 @@ static void a_file_is_its_owners(void **state) {
     ht_model_free(m);
 }
 
+/* ---- what is forgotten ---- */
+
+static void what_is_cleared_is_computed_again(void **state) {
+    (void)state;
+    ht_model *m = tiny_load(&kinds[0]);
+    ht_engine *e = engine_open(m, 0, SIZE_MAX), *off = engine_open(m, 0, 0);
+    const engine_answer first = engine_ask(e, ids, 300, NULL);
+    (void)engine_warm(e, other, 600, &(engine_question){.salt = "mine"});
+    const int64_t kept = ht_engine_get_statistics(e).prefix_tokens;
+    assert_true(kept >= 900);
+    assert_int_equal(ht_engine_clear_cache(e), kept);
+    assert_int_equal(ht_engine_clear_cache(e), 0);
+    const ht_engine_statistics f = ht_engine_get_statistics(e);
+    assert_int_equal(f.prefix_tokens, 0);
+    assert_int_equal(f.prefix_bytes, 0);
+    assert_int_equal(f.prefix_evicted, 0); /* nothing needed the room */
+    assert_int_equal(atomic_load(&e->account.bytes), 0);
+    const engine_answer again = engine_ask(e, ids, 300, NULL);
+    assert_int_equal(again.reuse.end, HT_REUSE_NEW);
+    assert_memory_equal(again.token, first.token, sizeof first.token);
+    assert_int_equal(ht_engine_clear_cache(off), 0);
+    ht_engine_close(off);
+    ht_engine_close(e);
+    ht_model_free(m);
+}
+
+/* Answers under way go on with what they stand on, and are those that they were. */
+static void *clear_often(void *user) {
+    for (int i = 0; i < 200; i++) ht_engine_clear_cache(user);
+    return NULL;
+}
+
+static void clearing_beside_answers(void **state) {
+    (void)state;
+    ht_model *m = tiny_load(&kinds[0]);
+    ht_engine *e = engine_open(m, 0, SIZE_MAX);
+    const engine_answer want = engine_alone(m, ids, 600, NULL);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, clear_often, e), 0);
+    for (int i = 0; i < 6; i++) {
+        const engine_answer got = engine_ask(e, ids, 600, NULL);
+        assert_memory_equal(got.token, want.token, sizeof want.token);
+    }
+    pthread_join(thread, NULL);
+    (void)ht_engine_clear_cache(e);
+    assert_int_equal(atomic_load(&e->account.bytes), 0);
+    ht_engine_close(e);
+    ht_model_free(m);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(loaded_prefixes_are_reused),
@@ -483,6 +533,8 @@ int main(void) {
         cmocka_unit_test(what_makes_no_tree_is_refused),
         cmocka_unit_test(a_file_is_its_owners),
         cmocka_unit_test(more_nodes_than_a_file_takes),
+        cmocka_unit_test(what_is_cleared_is_computed_again),
+        cmocka_unit_test(clearing_beside_answers),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -22,7 +22,7 @@ static json_t *parse(const char *text) {
 static void expect_failure(const char *text, size_t n, ht_status status, const char *part) {
     json_t *root = (void *)1;
     ht_error err = {0};
-    assert_int_equal(ht_json_parse_strict(text, n, "c.json", &root, &err), status);
+    assert_int_equal(ht_json_parse_strict(text, n, "c.json", HT_JSON_VALUES_MAX, &root, &err), status);
     assert_null(root);
     contains(err.message, "c.json: ");
     contains(err.message, part);
@@ -122,6 +122,17 @@ static void number_of_values(void **state) {
     memcpy(text + n - 3, "]} ", 3);
     expect_failure(text, n, HT_ERR_LIMIT, "values, at most 4194304 are accepted");
     free(text);
+    /* A caller's own number; it cannot be larger. */
+    static const char three[] = "{\"a\":[1,2,3]}";
+    static const size_t most[] = {2, 3, SIZE_MAX};
+    for (size_t i = 0; i < sizeof most / sizeof *most; i++) {
+        json_t *root;
+        ht_error err = {0};
+        const ht_status status = ht_json_parse_strict(three, sizeof three - 1, "c.json", most[i], &root, &err);
+        assert_int_equal(status, most[i] < 3 ? HT_ERR_LIMIT : HT_OK);
+        if (status) contains(err.message, "c.json: has 3 values, at most 2 are accepted");
+        json_decref(root);
+    }
 }
 
 static void members(void **state) {

@@ -243,12 +243,23 @@ static void take_out(entry *x) {
     list.figures.tokens -= x->end - x->first;
 }
 
-static bool list_evict(void) {
+static entry *list_oldest(void) {
     entry *oldest = NULL;
     for (int i = 0; i < list.n; i++) {
         entry *x = &list.entry[i];
         if (x->there && !x->locks && (!oldest || x->used < oldest->used) && !has_child(x)) oldest = x;
     }
+    return oldest;
+}
+
+static int64_t list_clear(void) {
+    const int64_t before = list.figures.tokens;
+    for (entry *x = list_oldest(); x; x = list_oldest()) take_out(x);
+    return before - list.figures.tokens;
+}
+
+static bool list_evict(void) {
+    entry *oldest = list_oldest();
     if (!oldest) return false;
     remembered *g = &list.gone[list.n_gone++];
     g->key = oldest->key;
@@ -499,6 +510,10 @@ static void operate(void) {
             fork_of(other, q);
         else
             begin(q);
+        return;
+    }
+    if (draw(40) == 0) {
+        assert_int_equal(ht_prefix_cache_clear(now.c), list_clear());
         return;
     }
     switch (draw(12)) {
