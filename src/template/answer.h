@@ -37,7 +37,8 @@ typedef struct ht_call_notation {
     const char *mark;  /* a template that holds this text uses the notation */
     const char *open;  /* before the calls; NULL: none */
     const char *close; /* behind them; NULL: they go on to the end of the answer */
-    char bare;         /* an answer that begins with this character is calls, too, when there are tools; 0: none */
+    /* An answer that begins with this character, or goes on with it behind a thought, is calls, too, when there are tools; 0: none. */
+    char bare;
     ht_call_reader *read;
 } ht_call_notation;
 

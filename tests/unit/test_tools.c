@@ -40,6 +40,7 @@ static const struct {
     {"<tool_call><function=<parameter=", {"<tool_call>", "</tool_call>"}},
     {"<tool_call><arg_key>", {"<tool_call>", "</tool_call>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"}},
     {"<|python_tag|>", {"<|python_tag|>"}},
+    {"<think><|python_tag|>", {"<|python_tag|>", "<think>", "</think>"}},
     {"\"parameters\": dictionary", {NULL}},
     {"[THINK][TOOL_CALLS]", {"[TOOL_CALLS]", "[THINK]", "[/THINK]"}},
     {"[TOOL_CALLS][ARGS]", {"[TOOL_CALLS]", "[ARGS]"}},
