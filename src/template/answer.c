@@ -273,6 +273,12 @@ static void call_is_text(ht_answer_reader *r) {
     r->fresh = r->first = false;
 }
 
+void ht_answer_reader_end_calls(ht_answer_reader *r) {
+    if (r->state == IN_CALL && r->begun) return;
+    if (r->state == IN_CALL) call_is_text(r);
+    r->format.call = NULL;
+}
+
 /* ---- calls in pieces ---- */
 
 static void show_arguments(ht_answer_reader *r, size_t to) {
