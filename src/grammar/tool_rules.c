@@ -12,7 +12,8 @@ typedef struct answer_rules {
     const ht_thought_notation
         *thought; /* as the reader of answers knows it, whether the template speaks of it or not */
     const ht_call_notation *notation;
-    ht_re bare; /* the beginning of a call that has no mark; HT_RE_NONE: the notation has marks */
+    ht_re bare;   /* the beginning of a call that has no mark; HT_RE_NONE: the notation has marks */
+    bool no_text; /* no tool has any arguments */
 } answer_rules;
 
 static ht_re text_of(ht_regexes *re, const char *text) { return ht_re_text(re, text, strlen(text)); }
@@ -226,7 +227,9 @@ static ht_status make(answer_rules *a, ht_tool_list *tools, bool *again, ht_erro
         if (q->beside_text) add_no_call(a, t);
         status = ht_rules_status(r, err);
     }
-    return status || has_text ? status : ht_fail(err, HT_ERR_INTERNAL, "the rules of tools have no text");
+    a->no_text = !status && !has_text;
+    if (!a->no_text || q->beside_text) return status;
+    return ht_fail(err, HT_ERR_ARGUMENT, "a call is wanted, and no arguments are valid by the schema of any tool");
 }
 
 static ht_status check(const ht_tool_request *q, const answer_rules *a, const ht_tool_list *tools, ht_error *err) {
@@ -275,7 +278,7 @@ ht_status ht_tool_rules_new(const ht_tool_request *q, ht_rules **out, ht_text *s
         /* Each time another tool is held to its schema no more. */
         while (!status && again) {
             status = make(&a, &tools, &again, err);
-            if (status || again) {
+            if (status || again || a.no_text) {
                 ht_rules_free(a.calls.r);
                 a.calls.r = NULL;
             }

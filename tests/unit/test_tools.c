@@ -399,15 +399,24 @@ static void one_alone(void **state) {
     ht_grammar_free(g);
     ht_chat_free(chat);
     ht_model_free(m);
-    for (int i = 0; i < 2; i++) { /* no notation that is known, and no tools */
-        m = i ? load(0, true) : tiny_load(&(tiny_options){.chat_template = "{{ messages[0].content }}"});
+    /* No notation that is known, no tools, and none that has arguments. */
+    static const char *const lists[] = {tools_json, "[]",
+                                        "[{\"name\": \"a\", \"parameters\": {\"properties\": {\"b\": {\"type\": "
+                                        "\"string\", \"pattern\": \"^(?:a(?=b)c)$\"}}, \"required\": [\"b\"]}}]"};
+    for (int i = 0; i < 3; i++) {
+        m = i ? load(i, true) : tiny_load(&(tiny_options){.chat_template = "{{ messages[0].content }}"});
         g = grammar_of(m, 0);
         chat = conversation(HT_TOOL_CHOICE_AUTO, NULL, true);
-        if (i) assert_int_equal(ht_chat_set_tools(chat, "[]", 2, NULL), HT_OK);
+        assert_int_equal(ht_chat_set_tools(chat, lists[i], strlen(lists[i]), NULL), HT_OK);
         assert_int_equal(ht_chat_set_thinking(chat, false, NULL), HT_OK);
         answer a = generate_of(m, chat, g, 1, false, 700);
         assert_true(is_text_of(0, a.text.data));
         discard(&a);
+        ht_session *s = tiny_session(m, 64);
+        assert_int_equal(ht_chat_set_tool_choice(chat, HT_TOOL_CHOICE_REQUIRED, NULL, true, NULL), HT_OK);
+        assert_int_equal(ht_generate_chat(s, chat, NULL, NULL, NULL, NULL, NULL),
+                         i ? HT_ERR_ARGUMENT : HT_ERR_UNSUPPORTED);
+        ht_session_free(s);
         ht_grammar_free(g);
         ht_chat_free(chat);
         ht_model_free(m);
