@@ -2,6 +2,8 @@
 
 #include "input.h"
 
+#include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,10 +11,6 @@ static bool wanted(const options *o) { return o->regex || o->grammar || o->schem
 
 const char *constraint_problem(const options *o) {
     if (!!o->regex + !!o->grammar + !!o->schema > 1) return "--schema, --regex and --grammar exclude each other";
-    if (wanted(o) && o->tools)
-        return "--tools cannot be had with --schema, --regex or --grammar: calls would be refused";
-    if (wanted(o) && o->tool_choice)
-        return "--tool-choice cannot be had with --schema, --regex or --grammar: calls would be refused";
     if (o->tool_choice && !o->tools && !o->messages) return "--tool-choice is of --tools, or of those of --messages";
     if (o->one_call && !o->tool_choice) return "--one-call is of --tool-choice";
     return NULL;
@@ -29,5 +27,25 @@ ht_status constraint_open(const options *o, ht_model *m, ht_grammar **out, ht_er
     st = o->grammar ? ht_grammar_from_gbnf(m, text, n, out, err)
                     : ht_grammar_from_json_schema(m, text, n, NULL, out, err);
     free(text);
+    return st;
+}
+
+ht_status constraint_choose_tools(ht_chat *chat, ht_error *err) {
+    char *text;
+    ht_status st = ht_chat_to_json(chat, &text, err);
+    if (st) return st;
+    json_error_t why;
+    json_t *whole = json_loads(text, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &why);
+    ht_text_free(text);
+    if (!whole) {
+        snprintf(err->message, sizeof err->message,
+                 "which tools the conversation has cannot be read: %.160s; say --tool-choice", why.text);
+        return HT_ERR_FORMAT;
+    }
+    const json_t *choice = json_object_get(whole, "tool_choice"),
+                 *parallel = json_object_get(whole, "parallel_tool_calls");
+    const bool is_open = json_array_size(json_object_get(whole, "tools")) && (!choice || json_is_null(choice));
+    if (is_open) st = ht_chat_set_tool_choice(chat, HT_TOOL_CHOICE_AUTO, NULL, !json_is_false(parallel), err);
+    json_decref(whole);
     return st;
 }

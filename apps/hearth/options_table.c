@@ -123,7 +123,7 @@ const option_spec option_table[] = {
      "the answer, behind its thoughts, is JSON that is valid by this JSON Schema; - reads it from standard input"},
     {"tools", 0, KIND_PATH, AT(tools), 0, 0, NULL, FOR_TEMPLATE | FOR_RUN, false, "FILE", "the tools as a JSON list"},
     {"tool-choice", 0, KIND_TEXT, AT(tool_choice), 0, 0, NULL, FOR_RUN, false, "CHOICE",
-     "hold calls to the tools' schemas: auto, required, none, or the name of the tool to call"},
+     "hold calls to the tools' schemas: auto (the default with a grammar), required, none, or a tool's name"},
     {"one-call", 0, KIND_FLAG, AT(one_call), 0, 0, NULL, FOR_RUN, false, NULL, "with --tool-choice: one call at most"},
     {"set", 0, KIND_LIST, AT(set), 0, 0, NULL, FOR_TEMPLATE | ANSWERING, false, "NAME=JSON",
      "a variable of the chat template; may be given several times"},

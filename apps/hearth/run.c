@@ -144,6 +144,7 @@ static ht_status make_chat(const answerer *by, const options *o, const char *pro
     if (!st && *prompt) st = ht_chat_add(*chat, "user", prompt, err);
     if (!st && o->tools) st = set_tools(o, *chat, err);
     if (!st && o->tool_choice) st = set_tool_choice(o, *chat, err);
+    if (!st && by->grammar && !o->tool_choice) st = constraint_choose_tools(*chat, err);
     if (!st) st = options_chat_variables(o, *chat, err);
     if (!st && o->no_thinking)
         st = by->other ? ht_chat_set_thinking(*chat, false, err) : turn_thinking_off(&by->e, o, *chat, err);

@@ -88,8 +88,12 @@ typedef enum ht_tool_choice {
  * reads it. What that refuses in a schema is a warning (log.h), and the tool's arguments may be any JSON object. Where a notation writes parameters
  * one by one they come in the order of `properties`, no others among them, and what the schema says of several at once is
  * not seen. An answer that needs a call is HT_ERR_ARGUMENT without a tool of that name and HT_ERR_UNSUPPORTED where the template writes
- * calls in no notation that is known; with HT_TOOL_CHOICE_AUTO and _NONE such answers are free. Not with a grammar of
- * ht_generate_options, which is HT_ERR_UNSUPPORTED but for HT_TOOL_CHOICE_FREE and _NONE. */
+ * calls in no notation that is known; with HT_TOOL_CHOICE_AUTO and _NONE such answers are free.
+ *
+ * With a grammar of ht_generate_options an answer with HT_TOOL_CHOICE_AUTO is, behind its thoughts, either calls and nothing else or a
+ * text of the grammar: what begins as a call does is one, and what does not is text, whatever it reads as. With HT_TOOL_CHOICE_NONE, and
+ * where no call can be made, it is the text; with HT_TOOL_CHOICE_REQUIRED and _NAMED it is calls, and the grammar holds nothing. With
+ * HT_TOOL_CHOICE_FREE it is a text of the grammar, and a call where it reads as one. */
 HT_API ht_status ht_chat_set_tool_choice(ht_chat *chat, ht_tool_choice choice, const char *name, bool parallel,
                                          ht_error *err);
 /* The time that a template is told which writes a date, in seconds since 1970; without it, or 0, the present. */

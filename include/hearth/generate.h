@@ -87,7 +87,7 @@ typedef struct ht_generate_options {
      * Of an answer to a conversation it is the text, behind the thoughts. These are free, but the answer does not end in them;
      * the grammar's text begins with the first character behind the closing mark, or behind at most 16 of white space. Where the
      * prompt has not opened a thought the answer may, if the template knows thoughts and ht_chat_set_thinking has not turned
-     * them off. */
+     * them off. Calls of tools may stand in the place of the text: ht_chat_set_tool_choice. */
     ht_grammar *grammar;
     /* Calls of tools come in pieces, HT_ANSWER_CALL_BEGIN to _END, in the place of whole ones; default false. */
     bool call_pieces;

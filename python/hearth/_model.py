@@ -140,15 +140,26 @@ def _part(part):
     return part["text"]
 
 
+def _tool_choice(choice, tools, grammar):
+    """As the library reads it, of one of its words or the name of a tool. Beside a grammar the model may call the tools that there are."""
+    if choice is None:
+        return "auto" if tools and grammar else None
+    if not isinstance(choice, str):
+        raise TypeError(f"tool_choice is a {type(choice).__name__}, expected 'auto', 'none', 'required' or the name of a tool")
+    return choice if choice in ("auto", "none", "required") else {"type": "function", "function": {"name": choice}}
+
+
 class _Chat:
     """A conversation of the library."""
 
-    def __init__(self, messages, tools=None, thinking=None, variables=None):
+    def __init__(self, messages, tools=None, thinking=None, variables=None, tool_choice=None, parallel_tool_calls=True, grammar=None):
         self._handle = c_void_p()
         if isinstance(messages, str):
             messages = [{"role": "user", "content": messages}]
         messages = [{**m, "content": _content(m["content"] if "tool_calls" not in m else m.get("content"))} for m in messages]
-        given = {"messages": messages, "tools": tools and list(tools), "chat_template_kwargs": variables}
+        tools = tools and list(tools)
+        given = {"messages": messages, "tools": tools, "tool_choice": _tool_choice(tool_choice, tools, grammar),
+                 "parallel_tool_calls": bool(parallel_tool_calls), "chat_template_kwargs": variables}  # fmt: skip
         data = json.dumps(given, ensure_ascii=False, allow_nan=False).encode()
         _chat_from_json(data, len(data), byref(self._handle))
         if thinking is not None:
@@ -460,14 +471,18 @@ class Session:
         ids, n = _ids(prompt)
         return Generation(self, how, lambda s, *rest: _generate(s, ids, n, *rest), False, on_probe, probes, top_logprobs)
 
-    def chat(self, messages, *, tools=None, thinking=None, variables=None, on_probe=None, probes=(), top_logprobs=0, **options):
+    def chat(self, messages, *, tools=None, tool_choice=None, parallel_tool_calls=True, thinking=None, variables=None, on_probe=None,
+             probes=(), top_logprobs=0, **options):  # fmt: skip
         """A Generation of the assistant's answer to a conversation: a list of {"role": ..., "content": ...}, or a text that
         the user says. A content may be a list of parts, {"type": "text", "text": ...}, and None for an empty one; answers may
-        have "tool_calls", and the role "tool" has results. `tools` describes what the model may call, `thinking` turns its
-        thoughts on or off where the chat template can, `variables` are the template's own. What the session already holds of
-        the conversation is not computed again. Options as in generate; with parse_special=True special tokens that messages
-        spell are some."""
-        how, given = _options(**options), _Chat(messages, tools, thinking, variables)
+        have "tool_calls", and the role "tool" has results. `tools` describes what the model may call, and `tool_choice` holds
+        calls to the tools' schemas: "auto" as the model decides, "none", "required", or the name of the one to call; at most
+        one without `parallel_tool_calls`. With a `grammar` the choice is "auto" unless another is given: the answer is calls of
+        tools or a text of the grammar. `thinking` turns the model's thoughts on or off where the chat template can, `variables`
+        are the template's own. What the session already holds of the conversation is not computed again. Options as in
+        generate; with parse_special=True special tokens that messages spell are some."""
+        how = _options(**options)
+        given = _Chat(messages, tools, thinking, variables, tool_choice, parallel_tool_calls, options.get("grammar"))
         return Generation(self, how, lambda s, *rest: _generate_chat(s, given._handle, *rest), True, on_probe, probes, top_logprobs)
 
     def logits(self, prompt, last=False):

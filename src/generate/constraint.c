@@ -1,4 +1,5 @@
-/* Constraints of answers to conversations: the grammar of the options behind the thoughts, or that of the tools. */
+/* Constraints of answers to conversations: the grammar of the options behind the thoughts, that of the tools, or both beside each
+ * other. */
 #include "generate/constraint.h"
 
 #include "base/error.h"
@@ -9,6 +10,7 @@
 
 void ht_constraint_free(ht_constraint *c) {
     ht_grammar_free(c->grammar);
+    ht_grammar_free(c->calls);
     *c = (ht_constraint){0};
 }
 
@@ -29,19 +31,24 @@ static ht_grammar_start start_of(const ht_model *m, const ht_chat *chat, const c
     return has_thoughts_off(chat) ? HT_START_TEXT : HT_START_ANSWER;
 }
 
+/* An answer that has to be calls has no text that a grammar could hold. */
+static bool has_text(ht_tool_choice choice) {
+    return choice != HT_TOOL_CHOICE_REQUIRED && choice != HT_TOOL_CHOICE_NAMED;
+}
+
 ht_status ht_constraint_of_chat(ht_model *m, const ht_chat *chat, const ht_generate_options *options,
                                 const char *prompt, size_t n, ht_constraint *out, ht_error *err) {
-    const bool has_choice = chat->tool_choice != HT_TOOL_CHOICE_FREE;
+    const ht_tool_choice choice = chat->tool_choice;
     *out = (ht_constraint){0};
-    if (options->grammar && has_choice && chat->tool_choice != HT_TOOL_CHOICE_NONE)
-        return ht_fail(err, HT_ERR_UNSUPPORTED,
-                       "a grammar for the answer and a choice of tools: its text cannot be a call; set one of the two");
-    if (!options->grammar && !has_choice) return HT_OK;
+    if (!options->grammar && choice == HT_TOOL_CHOICE_FREE) return HT_OK;
     ht_status status = HT_OK;
-    if (options->grammar)
+    if (options->grammar && has_text(choice)) {
+        if (choice == HT_TOOL_CHOICE_AUTO) status = ht_tool_cache_find(m, chat, true, &out->calls, err);
+        if (status) return status;
         out->grammar = ht_grammar_retain(options->grammar);
-    else
-        status = ht_tool_cache_find(m, chat, &out->grammar, err);
+        out->no_calls = choice != HT_TOOL_CHOICE_FREE && !out->calls;
+    } else
+        status = ht_tool_cache_find(m, chat, false, &out->grammar, err);
     out->start = start_of(m, chat, prompt, n);
     return status;
 }

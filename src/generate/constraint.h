@@ -1,4 +1,4 @@
-/* Constraint of an answer: the grammar that its tokens keep to, and where in it the answer begins. */
+/* Constraint of an answer: the grammars that its tokens keep to, and where in them the answer begins. */
 #ifndef HT_GENERATE_CONSTRAINT_H
 #define HT_GENERATE_CONSTRAINT_H
 
@@ -8,7 +8,9 @@
 
 typedef struct ht_constraint {
     ht_grammar *grammar; /* NULL: the answer is free */
+    ht_grammar *calls;   /* those that may be made in the place of a text of `grammar`; NULL: none */
     ht_grammar_start start;
+    bool no_calls; /* what reads as a call is text */
 } ht_constraint;
 
 /* That of an answer to a conversation, whose prompt is n bytes of text. *out is empty after a failure; ht_constraint_free

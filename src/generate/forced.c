@@ -44,14 +44,14 @@ typedef struct forced {
     int32_t only; /* -1: several are allowed */
 } forced;
 
-static ht_status find(ht_matcher *m, const ht_token_trie *trie, forced *f, ht_error *err) {
+static ht_status find(ht_answer_matcher *m, const ht_token_trie *trie, forced *f, ht_error *err) {
     *f = (forced){.only = -1};
     for (bool first = true;; first = false) {
         const uint32_t *mask;
         bool allowed;
         size_t bytes;
         int32_t n_allowed = 0;
-        ht_status status = ht_matcher_mask(m, &mask, err);
+        ht_status status = ht_answer_matcher_mask(m, &mask, err);
         if (status) return status;
         const int32_t token = only_text(mask, trie, &n_allowed);
         if (token < 0) return HT_OK;
@@ -60,7 +60,7 @@ static ht_status find(ht_matcher *m, const ht_token_trie *trie, forced *f, ht_er
         if (first && n_allowed == 1) f->only = token;
         memcpy(f->text + f->n, text, bytes);
         f->n += bytes;
-        status = ht_matcher_accept(m, token, &allowed, err);
+        status = ht_answer_matcher_accept(m, token, &allowed, err);
         if (status) return status;
     }
 }
@@ -77,8 +77,9 @@ static bool spell(const int32_t *ids, size_t n_ids, const ht_token_trie *trie, c
     return at == n;
 }
 
-ht_status ht_forced_guess(ht_matcher *m, ht_model *model, int32_t room, int32_t *out, int32_t *n, ht_error *err) {
-    const size_t before = ht_matcher_length(m);
+ht_status ht_forced_guess(ht_answer_matcher *m, ht_model *model, int32_t room, int32_t *out, int32_t *n,
+                          ht_error *err) {
+    const size_t before = ht_answer_matcher_length(m);
     const ht_token_trie *trie;
     int32_t *ids;
     size_t n_ids;
@@ -86,7 +87,7 @@ ht_status ht_forced_guess(ht_matcher *m, ht_model *model, int32_t room, int32_t 
     *n = 0;
     ht_status status = ht_model_token_trie(model, &trie, err);
     if (!status) status = find(m, trie, &f, err);
-    (void)ht_matcher_truncate(m, before, NULL);
+    ht_answer_matcher_truncate(m, before);
     if (status || !f.n || room < 1) return status;
     status = ht_tokenizer_encode(model->tokenizer, f.text, f.n, 0, &ids, &n_ids, err);
     if (status) return status;

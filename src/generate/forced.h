@@ -5,11 +5,10 @@
 #ifndef HT_GENERATE_FORCED_H
 #define HT_GENERATE_FORCED_H
 
+#include "grammar/answer_matcher.h"
 #include "models/model.h"
 
-#include <hearth/grammar.h>
-
 /* Guesses what follows the matcher's tokens, at most `room` of it, into out [room]; *n may be 0. The matcher is as it was. */
-ht_status ht_forced_guess(ht_matcher *m, ht_model *model, int32_t room, int32_t *out, int32_t *n, ht_error *err);
+ht_status ht_forced_guess(ht_answer_matcher *m, ht_model *model, int32_t room, int32_t *out, int32_t *n, ht_error *err);
 
 #endif

@@ -43,11 +43,13 @@ static ht_status begin_speculation(ht_generation *g, ht_error *err) {
 
 static ht_status begin_grammar(ht_generation *g, ht_error *err) {
     const ht_model *m = g->s->model;
-    if (!g->constraint.grammar) g->constraint = (ht_constraint){g->o.grammar, HT_START_TEXT};
+    ht_constraint *c = &g->constraint;
+    if (!c->grammar) *c = (ht_constraint){.grammar = g->o.grammar, .start = HT_START_TEXT};
     if (g->o.grammar && !ht_grammar_is_for(g->o.grammar, m))
         return ht_fail(err, HT_ERR_ARGUMENT, "the grammar was compiled for another model: its tokens are other ones");
     const ht_status status = ht_sampler_constrain(g->sampler, err);
-    return status ? status : ht_matcher_new_at(g->constraint.grammar, g->constraint.start, &g->matcher, err);
+    if (!status && c->no_calls && g->answer) ht_answer_reader_end_calls(g->answer);
+    return status ? status : ht_answer_matcher_new(c->grammar, c->calls, c->start, &g->matcher, err);
 }
 
 ht_status ht_generation_begin(ht_generation *g, ht_text_fn *fn, void *user, ht_error *err) {
@@ -65,7 +67,7 @@ ht_status ht_generation_begin(ht_generation *g, ht_text_fn *fn, void *user, ht_e
 
 void ht_generation_end(ht_generation *g) {
     ht_sampler_free(g->sampler);
-    ht_matcher_free(g->matcher);
+    ht_answer_matcher_free(g->matcher);
     g->matcher = NULL;
     ht_probing_free(g->probing);
     g->probing = NULL;
@@ -108,11 +110,11 @@ ht_status ht_generation_set_prompt(ht_generation *g, const int32_t *ids, size_t 
 static ht_status pick(ht_generation *g, const ht_logits_rows *logits, int32_t row, int32_t *id, ht_error *err) {
     const uint32_t *mask;
     bool allowed;
-    ht_status status = g->matcher ? ht_matcher_mask(g->matcher, &mask, err) : HT_OK;
+    ht_status status = g->matcher ? ht_answer_matcher_mask(g->matcher, &mask, err) : HT_OK;
     if (status) return status;
     if (g->matcher) ht_sampler_set_mask(g->sampler, mask, ht_tokenizer_vocab_size(g->s->model->tokenizer));
     status = ht_sampler_pick_row(g->sampler, logits, row, g->s->token, g->total + row, id, err);
-    return status || !g->matcher ? status : ht_matcher_accept(g->matcher, *id, &allowed, err);
+    return status || !g->matcher ? status : ht_answer_matcher_accept(g->matcher, *id, &allowed, err);
 }
 
 /* Draws the token after `total` others, and as long as it is what was guessed the next, on a thread of the step. */
@@ -137,7 +139,7 @@ static int64_t limit_of(const ht_generation *g) { return g->limit ? g->limit : g
 
 /* Guesses what the grammar leaves no choice about. Where it cannot say, drawing will, with what went wrong. */
 static ht_status guess_forced(ht_generation *g, int32_t room, ht_error *err) {
-    (void)ht_matcher_truncate(g->matcher, (size_t)g->metrics.generated_tokens, NULL);
+    ht_answer_matcher_truncate(g->matcher, (size_t)g->metrics.generated_tokens);
     const ht_status status = ht_forced_guess(g->matcher, g->s->model, room, g->s->token + g->total, &g->n_guesses, err);
     g->forced = g->n_guesses > 0;
     return status == HT_ERR_MEMORY ? status : HT_OK;
@@ -164,7 +166,7 @@ ht_status ht_generation_ask(ht_generation *g, ht_error *err) {
     ht_session *s = g->s;
     g->n_drawn = 0;
     /* Tokens that were drawn by a job that failed were not taken. */
-    if (g->matcher) (void)ht_matcher_truncate(g->matcher, (size_t)g->metrics.generated_tokens, NULL);
+    if (g->matcher) ht_answer_matcher_truncate(g->matcher, (size_t)g->metrics.generated_tokens);
     g->asked = ht_now_seconds();
     const int64_t end = g->total + g->n_guesses;
     ht_status status = ht_session_prepare(s, end, g->prompt_only ? end : g->total - 1, err);
@@ -226,12 +228,14 @@ static ht_status take_token(ht_generation *g, int32_t id, ht_error *err) {
     if (status) return status;
     g->total = s->n_tokens;
     g->metrics.generated_tokens++;
+    if (g->answer && g->matcher && ht_answer_matcher_is_text(g->matcher, (size_t)g->metrics.generated_tokens))
+        ht_answer_reader_end_calls(g->answer);
     status = ht_token_output_put(&g->output, id, &g->metrics.finish, err);
     g->metrics.stop = g->output.stream.found;
     if (!status && g->matcher && !g->metrics.finish &&
-        g->metrics.generated_tokens == (int64_t)ht_matcher_length(g->matcher)) {
+        g->metrics.generated_tokens == (int64_t)ht_answer_matcher_length(g->matcher)) {
         ht_ending ending;
-        status = ht_matcher_ending(g->matcher, &ending, err);
+        status = ht_answer_matcher_ending(g->matcher, &ending, err);
         if (!status && ending == HT_ENDING_MUST) g->metrics.finish = HT_FINISH_STOP;
     }
     const bool full = g->metrics.generated_tokens >= g->o.max_tokens || s->n_tokens >= limit_of(g);

@@ -10,6 +10,7 @@
 #include "generate/sampler.h"
 #include "generate/speculate.h"
 #include "generate/token_output.h"
+#include "grammar/answer_matcher.h"
 
 #include <hearth/generate.h>
 
@@ -17,10 +18,10 @@ typedef struct ht_generation {
     ht_session *s;
     ht_generate_options o;
     ht_sampler *sampler;
-    ht_constraint constraint; /* lent; without a grammar, that of the options from the first token on */
-    ht_matcher *matcher;      /* of the tokens that were drawn; NULL: they may be any */
-    ht_probing *probing;      /* NULL: nobody wants probes */
-    ht_probe_fn *probe;       /* takes them in the place of the options' function; NULL: that one */
+    ht_constraint constraint;   /* lent; without a grammar, that of the options from the first token on */
+    ht_answer_matcher *matcher; /* of the tokens that were drawn; NULL: they may be any */
+    ht_probing *probing;        /* NULL: nobody wants probes */
+    ht_probe_fn *probe;         /* takes them in the place of the options' function; NULL: that one */
     void *probe_user;
     const ht_kv_account *account; /* of an engine, with its budget: NULL: none */
     size_t kv_budget;

@@ -66,13 +66,13 @@ int64_t ht_tool_cache_compiled(ht_model *m) {
 }
 
 /* Everything that the grammar depends on but the model, as a text. */
-static ht_status key_of(const ht_chat *chat, char **key, ht_error *err) {
+static ht_status key_of(const ht_chat *chat, bool beside_text, char **key, ht_error *err) {
     ht_jinja_arena a = {.limit = SIZE_MAX / 4, .name = "the tools", .err = err};
     ht_jinja_rendering how = {.a = &a};
     const ht_jinja_string *json = ht_jinja_json_text(&how, chat->tools, NULL, NULL, NULL, false, false);
     ht_text text = {0};
     if (json) {
-        ht_text_printf(&text, "%d %d %s ", (int)chat->tool_choice, chat->parallel_calls,
+        ht_text_printf(&text, "%d %d %d %s ", (int)chat->tool_choice, beside_text, chat->parallel_calls,
                        chat->tool_name ? chat->tool_name->text : "");
         ht_text_append(&text, json->text, json->n);
     }
@@ -83,12 +83,13 @@ static ht_status key_of(const ht_chat *chat, char **key, ht_error *err) {
     return status || *key ? status : ht_fail_memory(err, 0, "the tools");
 }
 
-static ht_status compile(ht_model *m, const ht_chat *chat, ht_grammar **out, ht_error *err) {
+static ht_status compile(ht_model *m, const ht_chat *chat, bool beside_text, ht_grammar **out, ht_error *err) {
     const ht_tool_request q = {.template = m->chat.template,
                                .tools = chat->tools,
                                .choice = chat->tool_choice,
                                .name = chat->tool_name ? chat->tool_name->text : NULL,
-                               .parallel = chat->parallel_calls};
+                               .parallel = chat->parallel_calls,
+                               .beside_text = beside_text};
     const ht_token_trie *trie;
     ht_rules *rules;
     ht_text spelled = {0};
@@ -107,12 +108,12 @@ static ht_status compile(ht_model *m, const ht_chat *chat, ht_grammar **out, ht_
     return status;
 }
 
-ht_status ht_tool_cache_find(ht_model *m, const ht_chat *chat, ht_grammar **out, ht_error *err) {
+ht_status ht_tool_cache_find(ht_model *m, const ht_chat *chat, bool beside_text, ht_grammar **out, ht_error *err) {
     tool_cache *c;
     char *key = NULL;
     *out = NULL;
     ht_status status = cache_of(m, &c, err);
-    if (!status) status = key_of(chat, &key, err);
+    if (!status) status = key_of(chat, beside_text, &key, err);
     if (status) return status;
     pthread_mutex_lock(&c->lock);
     entry *oldest = &c->entry[0], *found = NULL;
@@ -123,7 +124,7 @@ ht_status ht_tool_cache_find(ht_model *m, const ht_chat *chat, ht_grammar **out,
     }
     if (!found) {
         ht_grammar *made;
-        status = compile(m, chat, &made, err);
+        status = compile(m, chat, beside_text, &made, err);
         if (!status) {
             found = oldest;
             clear(found);

@@ -46,6 +46,11 @@ ht_re ht_answer_until(ht_regexes *re, const char *mark, const char *const *other
     return ht_re_both(re, ht_re_concat(re, ht_re_not(re, not_before), end), ht_re_not(re, later));
 }
 
+ht_re ht_answer_without(ht_regexes *re, const char *const *texts, size_t n, ht_re others) {
+    for (size_t i = 0; i < n; i++) others = ht_re_either(re, others, containing(re, texts[i]));
+    return ht_re_not(re, others);
+}
+
 void ht_answer_rules_add_thoughts(ht_rules *r, const ht_thought_notation *t) {
     if (!t || r->status) return;
     ht_regexes *re = r->re;

@@ -9,9 +9,12 @@
 
 /* Where a text begins: numbers of the rules' starts. */
 typedef enum ht_grammar_start {
-    HT_START_TEXT,      /* with the grammar's text */
-    HT_START_ANSWER,    /* the answer may open a thought before it */
-    HT_START_IN_THOUGHT /* the prompt has opened a thought */
+    HT_START_TEXT,       /* with the grammar's text */
+    HT_START_ANSWER,     /* the answer may open a thought before it */
+    HT_START_IN_THOUGHT, /* the prompt has opened a thought */
+    /* Of calls beside a text (tool_rules.h), this and the two behind it, in the order above: every answer but those whose text begins as
+     * a call does. */
+    HT_START_NO_CALL
 } ht_grammar_start;
 
 /* White space before a text, behind a thought or before one, at most. */
@@ -22,6 +25,9 @@ ht_re ht_answer_blanks(ht_regexes *re, uint32_t most);
 /* Text up to a mark and with it. What stands before it has neither the mark nor one of the n_others in it, and is none of
  * `not_before`. */
 ht_re ht_answer_until(ht_regexes *re, const char *mark, const char *const *others, size_t n_others, ht_re not_before);
+
+/* Every text that has none of the n texts in it, and is none of `others`. */
+ht_re ht_answer_without(ht_regexes *re, const char *const *texts, size_t n, ht_re others);
 
 /* Adds the starts of answers to finished rules: their text, after a thought, if the model has any (`t` is NULL for none). In a
  * thought the text is free, and the answer does not end there. Finishes the rules. */

@@ -92,6 +92,8 @@ ht_status ht_grammar_new(ht_rules *rules, const ht_token_trie *trie, const int32
 
 bool ht_grammar_is_for(const ht_grammar *g, const ht_model *m) { return g->model == m; }
 
+size_t ht_grammar_mask_words(const ht_grammar *g) { return g->trie->n_words; }
+
 uint64_t ht_grammar_times_forgotten(ht_grammar *g) {
     pthread_mutex_lock(&g->lock);
     const uint64_t generation = g->generation;

@@ -18,6 +18,8 @@ ht_status ht_grammar_spell(ht_grammar *g, const ht_tokenizer *t, const char *tex
 ht_status ht_matcher_new_at(ht_grammar *g, ht_grammar_start start, ht_matcher **out, ht_error *err);
 /* Whether it was compiled for the model. */
 bool ht_grammar_is_for(const ht_grammar *g, const ht_model *m);
+/* Words of its masks. */
+size_t ht_grammar_mask_words(const ht_grammar *g);
 /* Bytes of what it may find out about texts before it forgets all of that; for tests. */
 void ht_grammar_set_budget(ht_grammar *g, size_t bytes);
 uint64_t ht_grammar_times_forgotten(ht_grammar *g);

@@ -12,10 +12,12 @@ static void describe(ht_automaton *a, uint32_t state) {
     if (!ht_automaton_reserve(a, &a->accepted, &a->accepted_capacity, a->n_accepted + n / 2, sizeof *a->accepted))
         return;
     for (size_t i = 0; i < n; i += 2) {
-        if (ht_re_is_nullable(a->rules->re, words[i + 1])) a->accepted[a->n_accepted++] = words[i];
+        const ht_free_lexeme *free = ht_rules_is_free(a->rules, words[i]);
+        /* An endless one would end at every byte of every token. */
+        const bool ends = ht_re_is_nullable(a->rules->re, words[i + 1]) && !(free && free->is_endless);
+        if (ends) a->accepted[a->n_accepted++] = words[i];
         if (words[i + 1] == HT_RE_EMPTY) continue;
         of->goes_on = true;
-        const ht_free_lexeme *free = ht_rules_is_free(a->rules, words[i]);
         of->is_free = of->is_free || free;
         of->may_end = of->may_end || (free && free->may_end);
     }

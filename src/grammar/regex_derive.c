@@ -137,7 +137,8 @@ static uint32_t first_of(ht_regexes *s, ht_re r) {
     s->depth++;
     const ht_byte_set set = find_first(s, r);
     s->depth--;
-    const uint32_t number = s->status ? 0 : ht_intern_add(&s->firsts, set.bits, 8, NULL);
+    if (s->status) return 0; /* nothing is known of r, also when the status is reset */
+    const uint32_t number = ht_intern_add(&s->firsts, set.bits, 8, NULL);
     if (number == HT_INTERN_FAILED) return ht_re_fail(s, HT_ERR_MEMORY);
     s->first[r] = number + 1;
     return number;

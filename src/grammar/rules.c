@@ -71,16 +71,20 @@ ht_symbol ht_rules_lexeme(ht_rules *r, ht_re re) {
     return HT_LEXEME_BIT;
 }
 
-ht_symbol ht_rules_free_lexeme(ht_rules *r, ht_re re, bool may_end) {
+static ht_symbol free_lexeme(ht_rules *r, ht_re re, bool may_end, bool is_endless) {
     const ht_symbol lexeme = ht_rules_lexeme(r, re);
     const uint32_t number = lexeme & ~HT_LEXEME_BIT;
     if (r->status || ht_rules_is_free(r, number)) return lexeme;
     if (r->n_free_lexemes == HT_FREE_LEXEMES_MOST)
         fail(r, HT_ERR_LIMIT);
     else
-        r->free_lexeme[r->n_free_lexemes++] = (ht_free_lexeme){number, may_end};
+        r->free_lexeme[r->n_free_lexemes++] = (ht_free_lexeme){number, may_end, is_endless};
     return lexeme;
 }
+
+ht_symbol ht_rules_free_lexeme(ht_rules *r, ht_re re, bool may_end) { return free_lexeme(r, re, may_end, false); }
+
+ht_symbol ht_rules_endless_lexeme(ht_rules *r, ht_re re) { return free_lexeme(r, re, true, true); }
 
 const ht_free_lexeme *ht_rules_is_free(const ht_rules *r, uint32_t lexeme) {
     for (int i = 0; i < r->n_free_lexemes; i++)

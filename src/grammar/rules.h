@@ -24,13 +24,13 @@ typedef struct ht_rule {
     bool is_expanded;
 } ht_rule;
 
-/* A lexeme of free text (ht_rules_free_lexeme). */
+/* A lexeme of free text (ht_rules_free_lexeme, ht_rules_endless_lexeme). */
 typedef struct ht_free_lexeme {
     uint32_t lexeme; /* number in `lexemes` */
-    bool may_end;
+    bool may_end, is_endless;
 } ht_free_lexeme;
 
-enum { HT_STARTS_MOST = 3, HT_FREE_LEXEMES_MOST = 16 };
+enum { HT_STARTS_MOST = 6, HT_FREE_LEXEMES_MOST = 16 };
 
 typedef struct ht_rules ht_rules;
 
@@ -74,6 +74,9 @@ ht_symbol ht_rules_lexeme(ht_rules *r, ht_re re);
 /* The same for text that is free up to some mark: tokens that have no text may stand in it, and with `may_end` the whole text may
  * end within it. At most HT_FREE_LEXEMES_MOST different ones; the first mention decides. */
 ht_symbol ht_rules_free_lexeme(ht_rules *r, ht_re re, bool may_end);
+/* The same for free text to which no mark puts an end: nothing follows it, and the whole text may end anywhere within it. Every
+ * beginning of a text of the expression has to be one, too. */
+ht_symbol ht_rules_endless_lexeme(ht_rules *r, ht_re re);
 /* What is said of a lexeme as free text; NULL for others. */
 const ht_free_lexeme *ht_rules_is_free(const ht_rules *r, uint32_t lexeme);
 /* A new rule without productions. */

@@ -297,12 +297,12 @@ ht_symbol ht_tool_calls_inside(ht_tool_calls *c) {
     return c->inside;
 }
 
-ht_re ht_tool_calls_beginning(ht_tool_calls *c) {
+ht_re ht_tool_calls_beginning(ht_tool_calls *c, ht_re blanks) {
     ht_regexes *re = c->r->re;
     ht_re all = HT_RE_NONE;
     const char *call = c->writing->call, *name = strstr(call, "%n");
     for (size_t i = 0; name && i < c->tools->n; i++) {
-        production p = {.c = c, .literal = ht_answer_blanks(re, HT_RE_UNBOUNDED)};
+        production p = {.c = c, .literal = blanks};
         for (const char *at = call; at < name;) {
             const size_t n = strcspn(at, "%");
             put_literal(&p, at, n);

@@ -25,7 +25,7 @@ void ht_tool_calls_begin(ht_tool_calls *c, ht_rules *r, ht_tool_list *tools, boo
 /* What stands behind the opening mark, up to the closing mark and with it: a call, or with `parallel` several where the
  * notation has several between its marks. */
 ht_symbol ht_tool_calls_inside(ht_tool_calls *c);
-/* Texts of a notation without mark that can only be calls: up to the name of a tool and its quote. */
-ht_re ht_tool_calls_beginning(ht_tool_calls *c);
+/* Texts of a notation without mark that can only be calls: up to the name of a tool and its quote, behind `blanks`. */
+ht_re ht_tool_calls_beginning(ht_tool_calls *c, ht_re blanks);
 
 #endif

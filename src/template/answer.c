@@ -161,7 +161,8 @@ static bool read_text(ht_answer_reader *r, bool end) {
     const ht_call_notation *c = r->format.call;
     const char *text = r->held.data;
     const size_t n = r->held.len, blank = r->fresh ? blanks_after(text, n) : 0, from = r->first ? 0 : blank;
-    if (c && c->bare && r->first && blank < n && text[blank] == c->bare && has_tools(r)) {
+    if (c && c->bare && r->fresh && blank < n && text[blank] == c->bare && has_tools(r)) {
+        if (!r->first) show(r, HT_ANSWER_TEXT, 0, 0, blank);
         enter_call(r, false);
         return true;
     }
@@ -270,6 +271,12 @@ static void call_is_text(ht_answer_reader *r) {
     r->state = IN_TEXT;
     if (!r->held.failed) show(r, HT_ANSWER_TEXT, 0, n, n);
     r->fresh = r->first = false;
+}
+
+void ht_answer_reader_end_calls(ht_answer_reader *r) {
+    if (r->state == IN_CALL && r->begun) return;
+    if (r->state == IN_CALL) call_is_text(r);
+    r->format.call = NULL;
 }
 
 /* ---- calls in pieces ---- */

@@ -37,7 +37,8 @@ typedef struct ht_call_notation {
     const char *mark;  /* a template that holds this text uses the notation */
     const char *open;  /* before the calls; NULL: none */
     const char *close; /* behind them; NULL: they go on to the end of the answer */
-    char bare;         /* an answer that begins with this character is calls, too, when there are tools; 0: none */
+    /* An answer that begins with this character, or goes on with it behind a thought, is calls, too, when there are tools; 0: none. */
+    char bare;
     ht_call_reader *read;
 } ht_call_notation;
 
@@ -69,6 +70,9 @@ ht_status ht_answer_reader_new(const ht_answer_format *format, ht_jinja_value to
 /* Hands calls over in pieces, before the answer's first text. Where the notation writes objects with name and arguments the pieces are
  * the model's own bytes as they come; other calls come whole, in one piece. */
 void ht_answer_reader_set_call_pieces(ht_answer_reader *r, bool on);
+/* What was not handed over yet, and all that follows, is no call but text, whatever it reads as; thoughts are read as before. Not within a
+ * call of which a piece was handed over. */
+void ht_answer_reader_end_calls(ht_answer_reader *r);
 void ht_answer_reader_free(ht_answer_reader *r); /* NULL is fine */
 
 typedef enum ht_answer_state { HT_ANSWER_OPEN, HT_ANSWER_REFUSED, HT_ANSWER_NO_MEMORY } ht_answer_state;

@@ -64,7 +64,6 @@ class Grammar(CommandTest):
 
     def test_refused(self):
         self.fails(2, "run", TINY, "a", "--regex", "a", "--grammar", "f", says="--schema, --regex and --grammar exclude each other")
-        self.fails(2, "run", TINY, "a", "--regex", "a", "--tools", "f", says="--tools cannot be had")
         self.fails(1, "run", TINY, "a", "--regex", "(a", says="the regular expression `(a`: `(` without `)`")
         self.fails(1, "run", TINY, "a", "--regex", "\\bword", says="word boundaries")
         self.fails(1, "run", TINY, "a", "--grammar", self.folder / "none", says="none")

@@ -32,6 +32,11 @@ class ToolChoice(CommandTest):
         tiny_model.write(self.model, template=TEMPLATE)
         self.tools.write_text(json.dumps(TOOLS))
 
+    def written(self, name, value):
+        path = self.folder / name
+        path.write_text(json.dumps(value))
+        return path
+
     def run_with(self, choice, seed, *more):
         words = "--temperature", "3", "--max-tokens", "800", "--json", "--seed", seed, *more
         text = self.succeeds("run", self.model, "hello", "--tools", self.tools, "--tool-choice", choice, *words).text
@@ -73,13 +78,49 @@ class ToolChoice(CommandTest):
                 for call in result.get("tool_calls", []):
                     self.check(call)
 
+    def answer(self, seed, *more):
+        words = "--temperature", "2", "--max-tokens", "800", "--json", "--seed", seed
+        result = json.loads(self.succeeds("run", self.model, *words, *more).text)
+        return result["finish"], result["text"], result.get("tool_calls", [])
+
+    def beside(self, words, check):
+        """Answers with a grammar, whose texts `check` is given, until there was one of text and one of calls."""
+        whole = self.written("whole.json", {"messages": [{"role": "user", "content": "hello"}], "tools": TOOLS})
+        tools, seen = ("hello", "--tools", self.tools), set()
+        for seed in range(100):
+            finish, text, calls = given = self.answer(seed, *words, *tools, "--tool-choice", "auto")
+            # The choice is `auto` where nothing else is said, whoever has named the tools.
+            self.assertEqual(self.answer(seed, *words, *tools), given)
+            self.assertEqual(self.answer(seed, *words, "--messages", whole), given)
+            for call in calls:
+                self.check(call)
+            if finish == "stop":
+                seen.add(bool(calls))
+                self.assertEqual(text, "") if calls else check(text)
+            if len(seen) == 2:
+                return
+        self.fail(f"{words}: calls {seen}")
+
+    def test_beside_a_grammar(self):
+        schema = {"type": "object", "properties": {"n": {"enum": [1, 2]}}, "required": ["n"], "additionalProperties": False}
+        two = lambda text: self.assertRegex(text, "^[xyz]{2}$")
+        self.beside(("--regex", "[xyz]{2}"), two)
+        self.beside(("--schema", self.written("schema.json", schema)), lambda text: self.assertIn(json.loads(text)["n"], (1, 2)))
+        words = "--regex", "[xyz]{2}", "hello", "--tools", self.tools, "--tool-choice"
+        talk = {"messages": [{"role": "user", "content": "hello"}], "tools": TOOLS, "tool_choice": "none"}
+        for seed in range(6):
+            self.assertEqual(self.answer(seed, *words, "stop", "--one-call")[1:], ("", [{"name": "stop", "arguments": {}}]))
+            for none in (*words, "none"), ("--regex", "[xyz]{2}", "--messages", self.written("talk.json", talk)):
+                finish, text, calls = self.answer(seed, *none)
+                self.assertEqual(calls, [])
+                two(text)
+
     def test_refused(self):
         words = "run", self.model, "a", "--tools", self.tools, "--tool-choice"
         self.fails(1, *words, "other", says="`other`")
         self.fails(1, "run", TINY, "a", "--tools", self.tools, "--tool-choice", "required", says="no notation")
         self.fails(2, *words[:3], "--tool-choice", "auto", says="--tool-choice is of --tools")
         self.fails(2, *words[:3], "--tools", self.tools, "--one-call", says="--one-call is of --tool-choice")
-        self.fails(2, *words[:3], "--regex", "a", "--messages", self.tools, "--tool-choice", "auto", says="cannot be had")
         self.fails(2, *words, "auto", "--raw", says="exclude each other")
 
 

@@ -3,12 +3,14 @@
 import asyncio
 import gc
 import json
+import pathlib
 import re
 import unittest
 
 from with_tiny_model import WithTinyModel  # which makes the package importable
 
 import hearth
+import tiny_model
 
 SCHEMA = {
     "type": "object",
@@ -59,6 +61,40 @@ class Grammars(WithTinyModel):
                 self.assertEqual(request.result(), expected)
                 self.assertIn(request.answers[1].result(), ("yes", "no"))
                 self.assertEqual((request.metrics["stop"], request.metrics["stop_id"]), (None, None))
+
+    def test_beside_tools(self):
+        path = pathlib.Path(self.folder.name) / "tools.gguf"
+        tiny_model.write(path, template="{% for m in messages %}{{ m.content }}{% endfor %}{# <tool_call> #}")
+        model = hearth.load(path, threads=2)
+        cities = {"type": "object", "properties": {"city": {"enum": ["Paris", "Rome"]}}, "required": ["city"], "additionalProperties": False}
+        tools = [{"name": "weather", "parameters": cities}, {"name": "stop"}]
+        grammar, seen = hearth.Grammar.from_regex(model, "[xyz]{2}"), set()
+
+        def answer(seed, **options):
+            how = {"max_tokens": 800, "temperature": 2.0, "seed": seed, "grammar": grammar, "tools": tools, **options}
+            made = model.chat("hello", **how)
+            text = "".join(made)
+            with model.engine() as engine:
+                request = engine.submit([{"role": "user", "content": "hello"}], **how)
+                self.assertEqual((request.result(), request.tool_calls), (text, made.tool_calls))
+            return text, made.tool_calls, made.metrics["finish"]
+
+        for seed in range(100):
+            text, calls, finish = answer(seed)
+            self.assertEqual(answer(seed, tool_choice="auto"), (text, calls, finish))
+            if finish == "stop":
+                seen.add(bool(calls))
+                self.assertRegex(text, "^$" if calls else "^[xyz]{2}$")
+            if len(seen) == 2:
+                break
+        self.assertEqual(seen, {False, True})
+        for seed in range(3):
+            self.assertRegex(answer(seed, tool_choice="none")[0], "^[xyz]{2}$")
+            text, calls, _ = answer(seed, tool_choice="stop", parallel_tool_calls=False)
+            self.assertEqual((text, [call["name"] for call in calls]), ("", ["stop"]))
+        for wrong, kind in [("other", ValueError), (3, TypeError)]:
+            with self.assertRaises(kind):
+                list(model.chat("hello", tools=tools, tool_choice=wrong))
 
     def test_a_matcher(self):
         grammar = hearth.Grammar.from_regex(self.model, "ab*c")

@@ -153,6 +153,24 @@ class OpenAI(ServeTest):
         named = lambda calls: [(c.function.name, json.loads(c.function.arguments)) for c in calls]
         self.assertEqual(named(streamed), named(message.tool_calls))
 
+    def test_tools_beside_a_schema(self):
+        """As agents ask: the answer is calls, or text that the client makes an object of."""
+        tools, seen = [{"type": "function", "function": {**TOOLS[0]["function"], "strict": True}}], set()
+        for seed in range(100):
+            try:
+                got = self.client.chat.completions.parse(model="tiny", messages=HELLO, tools=tools, response_format=Weather, seed=seed, max_tokens=3000, logit_bias=CLOSING)
+            except openai.LengthFinishReasonError:
+                continue
+            message = got.choices[0].message
+            for call in message.tool_calls or []:
+                self.assertIn(call.function.parsed_arguments["place"], ["here", "there"])
+            if not message.tool_calls:
+                self.assertIsInstance(message.parsed, Weather)
+            seen.add(bool(message.tool_calls))
+            if len(seen) == 2:
+                return
+        self.fail(f"calls: {seen}")
+
     def test_leaving_a_stream(self):
         stream = self.client.completions.create(model="tiny", prompt="hello", max_tokens=4000, stream=True, extra_body={"ignore_eos": True})
         next(iter(stream))

@@ -2,7 +2,7 @@
  * test_allocation.c. */
 #include "base/error.h"
 #include "generate/tool_cache.h"
-#include "grammar/grammar.h"
+#include "grammar/answer_matcher.h"
 #include "models/model.h"
 #include "support/allocations.h"
 #include "support/options.h"
@@ -17,7 +17,7 @@
 #include <string.h>
 
 static ht_model *model;
-static ht_grammar *grammar;
+static ht_grammar *grammar, *calls;
 
 static const char nested[] =
     "root ::= \"[\" (item (\",\" item)*)? \"]\"\nitem ::= root | [0-9]{1,3} | word\nword ::= [a-c]+";
@@ -58,6 +58,28 @@ static ht_status match(ht_error *err) {
     return st;
 }
 
+/* The same beside calls, of which one is half written and taken back first. */
+static ht_status match_either(ht_error *err) {
+    static const char call[] = "<tool_call>{\"name\": \"a\"", text[] = "[[1,abc],22]";
+    ht_answer_matcher *m;
+    const uint32_t *mask;
+    ht_status st = ht_answer_matcher_new(grammar, calls, HT_START_TEXT, &m, err);
+    for (size_t i = 0; i < strlen(call) + strlen(text) && !st; i++) {
+        bool allowed;
+        const size_t n = i < strlen(call) ? i : i - strlen(call);
+        const char one[3] = {n < i ? text[n] : call[n]}, *token = *one == ' ' ? "\xC4\xA0" : one;
+        if (n < i && !n) ht_answer_matcher_truncate(m, 0);
+        st = ht_answer_matcher_mask(m, &mask, err);
+        if (!st) st = ht_answer_matcher_accept(m, ht_tokenizer_find(ht_model_tokenizer(model), token), &allowed, err);
+        if (!st) assert_true(allowed && ht_answer_matcher_length(m) == n + 1);
+        if (st && m) assert_int_equal(ht_answer_matcher_length(m), n);
+    }
+    ht_answer_matcher_free(m);
+    ht_grammar_set_budget(grammar, 1);
+    ht_grammar_set_budget(calls, 1);
+    return st;
+}
+
 static ht_status generate(ht_error *err) {
     static const int32_t ids[] = {1, 2, 3};
     const ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = 4, with.grammar = grammar);
@@ -69,22 +91,35 @@ static ht_status generate(ht_error *err) {
 }
 
 /* The model keeps what was compiled, and nothing of what was not. */
-static ht_status compile_tools(ht_error *err) {
+static ht_status compile_tools_for(ht_tool_choice choice, ht_grammar **out, ht_error *err) {
     static int n; /* other tools each time: those of before are kept */
     static const char format[] =
         "[{\"name\": \"a\", \"parameters\": {\"properties\": {\"b\": {\"type\": \"boolean\"}}, "
         "\"additionalProperties\": false}}, {\"name\": \"stop%d\"}]";
     char tools[256];
     ht_chat *chat;
-    ht_grammar *g = NULL;
+    *out = NULL;
     ht_status st = ht_chat_new(&chat, err);
     snprintf(tools, sizeof tools, format, n++);
     if (!st) st = ht_chat_set_tools(chat, tools, strlen(tools), err);
-    if (!st) st = ht_chat_set_tool_choice(chat, HT_TOOL_CHOICE_REQUIRED, NULL, true, err);
-    if (!st) st = ht_tool_cache_find(model, chat, &g, err);
-    if (!st) assert_non_null(g);
-    ht_grammar_free(g);
+    if (!st) st = ht_chat_set_tool_choice(chat, choice, NULL, true, err);
+    if (!st) st = ht_tool_cache_find(model, chat, choice == HT_TOOL_CHOICE_AUTO, out, err);
+    if (!st) assert_non_null(*out);
     ht_chat_free(chat);
+    return st;
+}
+
+static ht_status compile_tools(ht_error *err) {
+    ht_grammar *g;
+    const ht_status st = compile_tools_for(HT_TOOL_CHOICE_REQUIRED, &g, err);
+    ht_grammar_free(g);
+    return st;
+}
+
+static ht_status compile_tools_beside_text(ht_error *err) {
+    ht_grammar *g;
+    const ht_status st = compile_tools_for(HT_TOOL_CHOICE_AUTO, &g, err);
+    ht_grammar_free(g);
     return st;
 }
 
@@ -113,6 +148,10 @@ static void grammars(void **state) {
     assert_true(try_every_failure(match, NOTHING_ELSE) > 30);
     assert_true(try_every_failure(generate, ALSO_OK) > 30);
     assert_true(try_every_failure(compile_tools, NOTHING_ELSE) > 100);
+    assert_true(try_every_failure(compile_tools_beside_text, NOTHING_ELSE) > 100);
+    assert_int_equal(compile_tools_for(HT_TOOL_CHOICE_AUTO, &calls, NULL), HT_OK);
+    assert_true(try_every_failure(match_either, NOTHING_ELSE) > 60);
+    ht_grammar_free(calls);
     assert_true(try_every_failure(call_in_pieces, ALSO_OK) > 3);
     ht_grammar_free(grammar);
     ht_model_free(model);

@@ -205,6 +205,9 @@ static const struct {
     {"<|python_tag|>", "<|python_tag|>weather.call(city=\"Paris\")", "T(<|python_tag|>weather.call(city=\"Paris\"))"},
     {"<|python_tag|>", "{\"name\": \"other\", \"parameters\": {}}", "T({\"name\": \"other\", \"parameters\": {}})"},
     {"<|python_tag|>", "{a set}", "T({a set})"},
+    {"<|python_tag|>", "<think>a</think>\n{\"name\": \"stop\", \"parameters\": {}}", "H(a)C(stop {})"},
+    {"<|python_tag|>", "<think>a</think>\n{a set} ", "H(a)T({a set} )"},
+    {"<|python_tag|>", "<think>a</think>b {\"name\": \"stop\"}", "H(a)T(b {\"name\": \"stop\"})"},
     /* Mistral */
     {"[TOOL_CALLS]",
      "[TOOL_CALLS] [{\"name\": \"weather\", \"arguments\": " PARIS

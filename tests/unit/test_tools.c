@@ -1,5 +1,5 @@
 /* Choices of tools: a model of random weights calls the tools that there are, with valid arguments, in every notation; free text
- * stays free until a call begins. */
+ * stays free until a call begins, and text of a grammar is whole where there is no call. */
 #include "generate/tool_cache.h"
 #include "models/model.h"
 #include "support/chat.h"
@@ -40,6 +40,7 @@ static const struct {
     {"<tool_call><function=<parameter=", {"<tool_call>", "</tool_call>"}},
     {"<tool_call><arg_key>", {"<tool_call>", "</tool_call>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"}},
     {"<|python_tag|>", {"<|python_tag|>"}},
+    {"<think><|python_tag|>", {"<|python_tag|>", "<think>", "</think>"}},
     {"\"parameters\": dictionary", {NULL}},
     {"[THINK][TOOL_CALLS]", {"[TOOL_CALLS]", "[THINK]", "[/THINK]"}},
     {"[TOOL_CALLS][ARGS]", {"[TOOL_CALLS]", "[ARGS]"}},
@@ -155,17 +156,25 @@ static void discard(answer *a) {
     ht_text_discard(&a->thinking);
 }
 
-static answer generate(ht_model *m, const ht_chat *chat, uint64_t seed, bool lookup, int32_t most) {
+/* Beside the texts of a grammar calls are likelier with odd seeds. */
+static const ht_logit_bias no_text[] = {{'x' - '!', -6}, {'y' - '!', -6}, {'z' - '!', -6}, {'(' - '!', -6}};
+
+static answer generate_of(ht_model *m, const ht_chat *chat, ht_grammar *g, uint64_t seed, bool lookup, int32_t most) {
     answer a = {.n_calls = 0};
     ht_error err = {0};
     ht_session *s = tiny_session(m, 64);
-    const ht_sampler_options sampler = OPTIONS(ht_sampler_options, with.temperature = 1.2f, with.seed = seed);
+    const ht_sampler_options sampler = OPTIONS(ht_sampler_options, with.temperature = 1.2f, with.seed = seed,
+                                               with.logit_bias = no_text, with.n_logit_bias = g && seed % 2 ? 4 : 0);
     const ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = most, with.sampler = &sampler,
-                                          with.lookup = lookup, with.guesses = lookup ? 3 : 0);
+                                          with.lookup = lookup, with.guesses = lookup ? 3 : 0, with.grammar = g);
     if (ht_generate_chat(s, chat, &o, take, &a, &a.metrics, &err))
         fail_msg("choice %d: %s", (int)chat->tool_choice, err.message);
     ht_session_free(s);
     return a;
+}
+
+static answer generate(ht_model *m, const ht_chat *chat, uint64_t seed, bool lookup, int32_t most) {
+    return generate_of(m, chat, NULL, seed, lookup, most);
 }
 
 /* Calls and nothing else but thoughts, alone and with guesses, marks being special tokens or text. */
@@ -245,17 +254,191 @@ static void free_answers(void **state) {
     if (n_calls < 5 || n_ends < 5) fail_msg("%d calls, %d ends", n_calls, n_ends);
 }
 
+/* ---- calls or the text of a grammar ---- */
+
+enum { N_GRAMMARS = 3 };
+
+static ht_grammar *grammar_of(ht_model *m, int kind) {
+    static const char
+        regex[] = "[xyz]{2,3}!",
+        gbnf[] = "root ::= \"(\" root \")\" | \"x\"",
+        schema[] = "{\"properties\": {\"k\": {\"enum\": [\"a\", \"b\"]}}, \"type\": \"object\", \"required\": [\"k\"], "
+                   "\"additionalProperties\": false}";
+    ht_grammar *g;
+    ht_error err = {0};
+    const ht_status status = kind == 0   ? ht_grammar_from_regex(m, regex, strlen(regex), &g, &err)
+                             : kind == 1 ? ht_grammar_from_gbnf(m, gbnf, strlen(gbnf), &g, &err)
+                                         : ht_grammar_from_json_schema(m, schema, strlen(schema), NULL, &g, &err);
+    if (status) fail_msg("%s", err.message);
+    return g;
+}
+
+static bool is_text_of(int kind, const char *text) {
+    const size_t n = strlen(text);
+    if (kind == 0) return strspn(text, "xyz") == n - 1 && n >= 3 && n <= 4 && text[n - 1] == '!';
+    if (kind == 1) {
+        const size_t depth = strspn(text, "(");
+        return text[depth] == 'x' && strspn(text + depth + 1, ")") == depth && n == 2 * depth + 1;
+    }
+    ht_jinja_arena arena = {.limit = 1 << 20, .name = "a text"};
+    const ht_jinja_value v = ht_jinja_json_value(&arena, text, n, "a text");
+    const ht_jinja_value *k = v.kind == HT_VALUE_DICT ? member(v, "k") : NULL;
+    const bool good = k && v.dict->n == 1 && ht_jinja_is_string(*k) &&
+                      (ht_jinja_string_is(k->string, "a") || ht_jinja_string_is(k->string, "b"));
+    ht_jinja_arena_free(&arena);
+    return good;
+}
+
+/* An answer is calls or one whole text, never both, behind thoughts and not; the same one with guesses. */
+static void text_or_calls(void **state) {
+    (void)state;
+    for (int i = 0; i < N_NOTATIONS; i++) {
+        int n_calls = 0, n_texts = 0;
+        for (int special = 0; special < 2; special++) {
+            ht_model *m = load(i, special);
+            ht_chat *chat = conversation(HT_TOOL_CHOICE_AUTO, NULL, true);
+            for (int kind = 0; kind < N_GRAMMARS; kind++) {
+                ht_grammar *g = grammar_of(m, kind);
+                const uint64_t first = 100 * (uint64_t)i;
+                const bool is_last = special && kind + 1 == N_GRAMMARS;
+                for (uint64_t seed = first; seed < first + 200; seed++) {
+                    /* As many more as it takes to see both. */
+                    if (seed >= first + (uint64_t)test_cases(2, 60) && !(is_last && (!n_calls || !n_texts))) break;
+                    answer a = generate_of(m, chat, g, seed, false, 700), b = generate_of(m, chat, g, seed, true, 700);
+                    assert_int_equal(a.metrics.generated_tokens, b.metrics.generated_tokens);
+                    assert_int_equal(a.n_calls, b.n_calls);
+                    if (a.text.len) assert_string_equal(a.text.data, b.text.data);
+                    if (a.n_calls) assert_string_equal(a.calls.data, b.calls.data);
+                    if (a.metrics.finish == HT_FINISH_STOP) {
+                        const char *text = a.text.len ? a.text.data : "";
+                        if (a.n_calls ? *text : !is_text_of(kind, text))
+                            fail_msg("%s, grammar %d, seed %d: %d calls, text: %s", notations[i].source, kind,
+                                     (int)seed, a.n_calls, text);
+                        n_calls += a.n_calls > 0;
+                        n_texts += a.n_calls == 0;
+                    }
+                    discard(&a);
+                    discard(&b);
+                }
+                ht_grammar_free(g);
+            }
+            assert_int_equal(ht_tool_cache_compiled(m), 1); /* whatever it stands beside */
+            ht_chat_free(chat);
+            ht_model_free(m);
+        }
+        if (!n_calls || !n_texts) fail_msg("%s: %d calls, %d texts", notations[i].source, n_calls, n_texts);
+    }
+}
+
+static ht_grammar *exactly(ht_model *m, const char *text) {
+    ht_text pattern = {0};
+    ht_grammar *g;
+    for (; *text; text++) ht_text_printf(&pattern, strchr("\\^$.*+?()[]{}|/", *text) ? "\\%c" : "%c", *text);
+    assert_int_equal(ht_grammar_from_regex(m, pattern.data, pattern.len, &g, NULL), HT_OK);
+    ht_text_discard(&pattern);
+    return g;
+}
+
+/* What reads as a call and is a text of the grammar is text, where it is decided that there is none. */
+static void texts_that_read_as_calls(void **state) {
+    (void)state;
+    static const struct {
+        const char *source, *text;
+    } cases[] = {
+        {"<think><tool_call>", "x<tool_call>{\"name\": \"stop\", \"arguments\": {}}</tool_call>"},
+        {"<|python_tag|>", "{\"parameters\": {\"x\": 1}, \"name\": \"stop\"}"},
+        {"\"parameters\": dictionary", "{\"name\": \"stop\" , \"parameters\" :  {}}"},
+        {"[THINK][TOOL_CALLS]", "{\"a\": \"[TOOL_CALLS] [{\\\"name\\\": 1}]\"}"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int notation = 0, n_calls = 0, n_texts = 0;
+        while (strcmp(notations[notation].source, cases[i].source) != 0) notation++;
+        ht_model *m = load(notation, true);
+        ht_grammar *g = exactly(m, cases[i].text);
+        for (uint64_t seed = 0; seed < 24; seed++) {
+            ht_chat *none = conversation(HT_TOOL_CHOICE_NONE, NULL, true),
+                    *both = conversation(HT_TOOL_CHOICE_AUTO, NULL, true);
+            ht_chat_set_thinking(none, false, NULL);
+            ht_chat_set_thinking(both, false, NULL);
+            answer a = generate_of(m, none, g, seed, seed % 2, 700), b = generate_of(m, both, g, seed, seed % 2, 700);
+            assert_int_equal(a.n_calls, 0);
+            assert_string_equal(a.text.data, cases[i].text);
+            if (b.metrics.finish == HT_FINISH_STOP && !b.n_calls) {
+                n_texts++;
+                if (i != 2) assert_string_equal(b.text.data, cases[i].text);
+            } else
+                n_calls += b.n_calls > 0;
+            discard(&a);
+            discard(&b);
+            ht_chat_free(none);
+            ht_chat_free(both);
+        }
+        /* The third one begins as a call does, and has to be one. */
+        if (!n_calls || (i != 2 && !n_texts) || (i == 2 && n_texts))
+            fail_msg("%s: %d calls, %d texts", cases[i].text, n_calls, n_texts);
+        ht_grammar_free(g);
+        ht_model_free(m);
+    }
+}
+
+/* Where calls have to be made the grammar has nothing to hold, and where there are none to make it holds all. */
+static void one_alone(void **state) {
+    (void)state;
+    ht_model *m = load(0, true);
+    ht_grammar *g = grammar_of(m, 0);
+    ht_chat *chat = conversation(HT_TOOL_CHOICE_NAMED, "stop", false);
+    int n_calls = 0;
+    for (uint64_t seed = 0; seed < 6; seed++) {
+        answer a = generate_of(m, chat, g, seed, false, 700);
+        assert_int_equal(a.text.len, 0);
+        if (a.metrics.finish == HT_FINISH_STOP) assert_int_equal(a.n_of[1], 1);
+        n_calls += a.n_of[1];
+        discard(&a);
+    }
+    assert_true(n_calls > 0);
+    ht_grammar_free(g);
+    ht_chat_free(chat);
+    ht_model_free(m);
+    /* No notation that is known, no tools, and none that has arguments. */
+    static const char *const lists[] = {tools_json, "[]",
+                                        "[{\"name\": \"a\", \"parameters\": {\"properties\": {\"b\": {\"type\": "
+                                        "\"string\", \"pattern\": \"^(?:a(?=b)c)$\"}}, \"required\": [\"b\"]}}]"};
+    for (int i = 0; i < 3; i++) {
+        m = i ? load(i, true) : tiny_load(&(tiny_options){.chat_template = "{{ messages[0].content }}"});
+        g = grammar_of(m, 0);
+        chat = conversation(HT_TOOL_CHOICE_AUTO, NULL, true);
+        assert_int_equal(ht_chat_set_tools(chat, lists[i], strlen(lists[i]), NULL), HT_OK);
+        assert_int_equal(ht_chat_set_thinking(chat, false, NULL), HT_OK);
+        answer a = generate_of(m, chat, g, 1, false, 700);
+        assert_true(is_text_of(0, a.text.data));
+        discard(&a);
+        ht_session *s = tiny_session(m, 64);
+        assert_int_equal(ht_chat_set_tool_choice(chat, HT_TOOL_CHOICE_REQUIRED, NULL, true, NULL), HT_OK);
+        assert_int_equal(ht_generate_chat(s, chat, NULL, NULL, NULL, NULL, NULL),
+                         i ? HT_ERR_ARGUMENT : HT_ERR_UNSUPPORTED);
+        ht_session_free(s);
+        ht_grammar_free(g);
+        ht_chat_free(chat);
+        ht_model_free(m);
+    }
+}
+
 /* ---- calls in pieces, alone and in an engine ---- */
 
 typedef struct pieces {
     ht_text text;
     int n_ends, n_cut;
+    size_t n_text; /* bytes that are no calls */
 } pieces;
 
 static bool take_piece(const ht_answer_piece *piece, int32_t answer_index, void *user) {
     pieces *p = user;
     assert_int_equal(answer_index, 0);
     assert_int_not_equal(piece->part, HT_ANSWER_CALL);
+    if (piece->part == HT_ANSWER_TEXT) {
+        ht_text_append(&p->text, piece->text, piece->n);
+        p->n_text += piece->n;
+    }
     if (piece->part == HT_ANSWER_CALL_BEGIN) ht_text_printf(&p->text, "%s ", piece->call->name);
     if (piece->part == HT_ANSWER_CALL_ARGUMENTS) ht_text_append(&p->text, piece->text, piece->n);
     if (piece->part == HT_ANSWER_CALL_END) {
@@ -268,18 +451,23 @@ static bool take_piece(const ht_answer_piece *piece, int32_t answer_index, void 
 
 static bool take_alone(const ht_answer_piece *piece, void *user) { return take_piece(piece, 0, user); }
 
-static void calls_in_pieces(void **state) {
-    (void)state;
-    ht_model *m = load(0, true);
+/* Calls alone, or with `kind` not negative beside the text of a grammar; what came in all. */
+static pieces answers_in_pieces(int notation, int kind) {
+    ht_model *m = load(notation, true);
     ht_engine *e;
-    ht_chat *chat = conversation(HT_TOOL_CHOICE_REQUIRED, NULL, false);
+    ht_grammar *g = kind < 0 ? NULL : grammar_of(m, kind);
+    ht_chat *chat = conversation(g ? HT_TOOL_CHOICE_AUTO : HT_TOOL_CHOICE_REQUIRED, NULL, false);
+    pieces all = {.n_ends = 0};
     assert_int_equal(ht_engine_open(m, NULL, &e, NULL), HT_OK);
-    int n_whole = 0, n_cut = 0;
-    for (uint64_t seed = 0; seed < 12; seed++) {
+    for (uint64_t seed = 0; seed < 100; seed++) {
+        const bool has_all = all.n_ends > all.n_cut && (g ? all.n_text > 0 : all.n_cut > 0);
+        if (seed >= (uint64_t)(g ? test_cases(2, 40) : 12) && has_all) break;
         pieces alone = {.n_ends = 0}, shared = {.n_ends = 0};
-        const ht_sampler_options sampler = OPTIONS(ht_sampler_options, with.temperature = 1, with.seed = seed);
+        const ht_sampler_options sampler =
+            OPTIONS(ht_sampler_options, with.temperature = 1, with.seed = seed, with.logit_bias = no_text,
+                    with.n_logit_bias = g && seed % 2 ? 4 : 0);
         const ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = seed % 2 ? 70 : 1500,
-                                              with.sampler = &sampler, with.call_pieces = true);
+                                              with.sampler = &sampler, with.call_pieces = true, with.grammar = g);
         ht_session *s = tiny_session(m, 64);
         assert_int_equal(ht_generate_chat(s, chat, &o, take_alone, &alone, NULL, NULL), HT_OK);
         ht_session_free(s);
@@ -290,16 +478,31 @@ static void calls_in_pieces(void **state) {
         ht_engine_wait(e, ticket);
         assert_int_equal(alone.n_ends, shared.n_ends);
         assert_int_equal(alone.n_cut, shared.n_cut);
-        if (alone.n_ends) assert_string_equal(alone.text.data, shared.text.data);
-        n_whole += alone.n_ends - alone.n_cut;
-        n_cut += alone.n_cut;
+        assert_int_equal(alone.text.len, shared.text.len);
+        if (alone.text.len) assert_string_equal(alone.text.data, shared.text.data);
+        assert_true(!alone.n_ends || !alone.n_text);
+        all.n_ends += alone.n_ends;
+        all.n_cut += alone.n_cut;
+        all.n_text += alone.n_text;
         ht_text_discard(&alone.text);
         ht_text_discard(&shared.text);
     }
-    if (!n_whole || !n_cut) fail_msg("%d whole calls, %d cut ones", n_whole, n_cut);
     ht_engine_close(e);
+    ht_grammar_free(g);
     ht_chat_free(chat);
     ht_model_free(m);
+    return all;
+}
+
+static void calls_in_pieces(void **state) {
+    (void)state;
+    const pieces calls = answers_in_pieces(0, -1);
+    assert_true(calls.n_ends > calls.n_cut && calls.n_cut > 0);
+    for (int i = 0; i < N_NOTATIONS; i++) {
+        const pieces both = answers_in_pieces(i, i % N_GRAMMARS);
+        if (both.n_ends == both.n_cut || !both.n_text)
+            fail_msg("%s: %d calls, %zu bytes of text", notations[i].source, both.n_ends, both.n_text);
+    }
 }
 
 static ht_status try(ht_model *m, const char *tools, ht_tool_choice choice, const char *name, ht_error *err) {
@@ -330,17 +533,6 @@ static void what_cannot_be(void **state) {
     assert_non_null(strstr(err.message, "two words"));
     assert_int_equal(try(m, NULL, HT_TOOL_CHOICE_AUTO, NULL, &err), HT_OK);
     assert_int_equal(try(m, NULL, HT_TOOL_CHOICE_NONE, NULL, &err), HT_OK);
-    ht_grammar *g;
-    assert_int_equal(ht_grammar_from_regex(m, "a", 1, &g, NULL), HT_OK);
-    ht_session *s = tiny_session(m, 64);
-    ht_chat *chat = conversation(HT_TOOL_CHOICE_AUTO, NULL, true);
-    const ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = 9, with.grammar = g);
-    assert_int_equal(ht_generate_chat(s, chat, &o, NULL, NULL, NULL, &err), HT_ERR_UNSUPPORTED);
-    assert_int_equal(ht_chat_set_tool_choice(chat, HT_TOOL_CHOICE_NONE, NULL, true, NULL), HT_OK);
-    assert_int_equal(ht_generate_chat(s, chat, &o, NULL, NULL, NULL, &err), HT_OK);
-    ht_chat_free(chat);
-    ht_session_free(s);
-    ht_grammar_free(g);
     ht_model_free(m);
     m = tiny_load(&(tiny_options){.chat_template = "{{ messages[0].content }}"});
     assert_int_equal(try(m, tools_json, HT_TOOL_CHOICE_REQUIRED, NULL, &err), HT_ERR_UNSUPPORTED);
@@ -405,8 +597,8 @@ static void grammars_are_kept(void **state) {
             ht_chat *chat = conversation(HT_TOOL_CHOICE_AUTO, NULL, i % 2);
             snprintf(tools, sizeof tools, "[{\"name\": \"tool%d\"}]", i / 2);
             assert_int_equal(ht_chat_set_tools(chat, tools, strlen(tools), NULL), HT_OK);
-            assert_int_equal(ht_tool_cache_find(m, chat, &g, NULL), HT_OK);
-            assert_int_equal(ht_tool_cache_find(m, chat, &again, NULL), HT_OK);
+            assert_int_equal(ht_tool_cache_find(m, chat, false, &g, NULL), HT_OK);
+            assert_int_equal(ht_tool_cache_find(m, chat, false, &again, NULL), HT_OK);
             assert_ptr_equal(g, again);
             ht_grammar_free(g);
             ht_grammar_free(again);
@@ -414,7 +606,7 @@ static void grammars_are_kept(void **state) {
         }
     assert_int_equal(ht_tool_cache_compiled(m), 8);
     ht_chat *chat = conversation(HT_TOOL_CHOICE_NAMED, "stop", true);
-    assert_int_equal(ht_tool_cache_find(m, chat, &g, NULL), HT_OK);
+    assert_int_equal(ht_tool_cache_find(m, chat, false, &g, NULL), HT_OK);
     assert_int_equal(ht_tool_cache_compiled(m), 9);
     ht_grammar_free(g);
     ht_chat_free(chat);
@@ -468,6 +660,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(required_calls, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(free_answers, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(text_or_calls, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(texts_that_read_as_calls, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(one_alone, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(calls_in_pieces, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(what_cannot_be, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(schemas_that_are_refused, scratch_start, scratch_finish),

@@ -1,0 +1,31 @@
+/* Matcher of an answer: the text of one grammar, or else calls of tools, which another one holds.
+ *
+ * Both are matched side by side until a token comes with which one of them does not go on. A token is allowed where it is for one of them, so
+ * that grammars are compiled once, whatever they stand beside. What begins as a call is none of the texts: a text ends where a call has
+ * begun, and an answer is never both. That is exact, as every beginning of such a beginning is one of a call: no token is allowed
+ * behind which there is none.
+ *
+ * Belongs to one thread at a time. */
+#ifndef HT_GRAMMAR_ANSWER_MATCHER_H
+#define HT_GRAMMAR_ANSWER_MATCHER_H
+
+#include "grammar/grammar.h"
+
+typedef struct ht_answer_matcher ht_answer_matcher;
+
+/* Of answers that begin at `start` of both grammars. `calls` is one of calls beside a text (tool_rules.h); NULL: there is the text
+ * alone. The matcher holds them; the caller frees *out. */
+ht_status ht_answer_matcher_new(ht_grammar *text, ht_grammar *calls, ht_grammar_start start, ht_answer_matcher **out,
+                                ht_error *err);
+void ht_answer_matcher_free(ht_answer_matcher *m); /* NULL is fine */
+/* The following are as those of ht_matcher. */
+ht_status ht_answer_matcher_mask(ht_answer_matcher *m, const uint32_t **mask, ht_error *err);
+ht_status ht_answer_matcher_accept(ht_answer_matcher *m, int32_t token, bool *allowed, ht_error *err);
+ht_status ht_answer_matcher_ending(ht_answer_matcher *m, ht_ending *ending, ht_error *err);
+size_t ht_answer_matcher_length(const ht_answer_matcher *m);
+/* Takes back all tokens but the first n; nothing when there are fewer. */
+void ht_answer_matcher_truncate(ht_answer_matcher *m, size_t n);
+/* Whether the first n tokens have decided that the answer is text, which it might not have been. */
+bool ht_answer_matcher_is_text(const ht_answer_matcher *m, size_t n);
+
+#endif
