@@ -173,7 +173,8 @@ static json_t *operation(document *d, const serve_route *r) {
         json_t *body = new_object();
         add_members(d, body, r->fields, false);
         set(d, out, "requestBody",
-            json_pack("{sb s{s{so}}}", "required", 1, "content", "application/json", "schema", body));
+            json_pack("{sb s{s{so}}}", "required", json_array_size(json_object_get(body, "required")) > 0, "content",
+                      "application/json", "schema", body));
     }
     if (r->flags & SERVE_OPEN) set(d, out, "security", json_array());
     return out;
