@@ -31,7 +31,7 @@ static bool block_text(reader *r, const json_t *block, const char *name, const c
 static bool refuse_type(reader *r, const char *type, const char *where) {
     char what[224];
     snprintf(what, sizeof what, "has a block of the type \"%.64s\"%s: this server reads %s", type, where,
-             *where ? "text, image and tool_reference there" : "text, tool_use, tool_result and thinking");
+             *where ? "text, image, document and tool_reference there" : "text, tool_use, tool_result and thinking");
     ht_utf8_trim(what);
     return wrong(r, what);
 }
@@ -61,7 +61,21 @@ static bool result_reference(reader *r, const json_t *block, ht_text *text) {
 
 static bool result_picture(reader *r, const json_t *block, ht_text *text) {
     (void)block;
-    serve_append_unseen(r->c, text);
+    serve_append_unseen(r->c, "image", text);
+    return true;
+}
+
+/* Plain text, or a file of another format. */
+static bool result_document(reader *r, const json_t *block, ht_text *text) {
+    const json_t *source = json_object_get(block, "source");
+    const char *type = json_string_value(json_object_get(source, "type"));
+    if (type && strcmp(type, "text") == 0) {
+        const char *data;
+        if (!block_text(r, source, "data", &data)) return false;
+        ht_text_append_str(text, data);
+    } else {
+        serve_append_unseen(r->c, "attached file", text);
+    }
     return true;
 }
 
@@ -69,7 +83,10 @@ static bool result_block(reader *r, const json_t *block, ht_text *text) {
     static const struct {
         const char *type;
         bool (*read)(reader *r, const json_t *block, ht_text *text);
-    } kinds[] = {{"text", result_text}, {"tool_reference", result_reference}, {"image", result_picture}};
+    } kinds[] = {{"text", result_text},
+                 {"tool_reference", result_reference},
+                 {"image", result_picture},
+                 {"document", result_document}};
     const char *type = json_string_value(json_object_get(block, "type"));
     for (size_t i = 0; type && i < sizeof kinds / sizeof *kinds; i++)
         if (strcmp(type, kinds[i].type) == 0) return kinds[i].read(r, block, text);

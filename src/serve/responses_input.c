@@ -104,11 +104,13 @@ static bool read_custom_call(reader *r, const json_t *item) {
 }
 
 static bool add_part(reader *r, const json_t *part, ht_text *text) {
+    static const char *const unseen[][2] = {{"input_image", "image"}, {"input_file", "attached file"}};
     const char *type = json_string_value(json_object_get(part, "type"));
-    if (type && strcmp(type, "input_image") == 0) {
-        serve_append_unseen(r->c, text);
-        return true;
-    }
+    for (size_t i = 0; type && i < sizeof unseen / sizeof *unseen; i++)
+        if (strcmp(type, unseen[i][0]) == 0) {
+            serve_append_unseen(r->c, unseen[i][1], text);
+            return true;
+        }
     const char *piece = part_text(r, part);
     if (piece) ht_text_append_str(text, piece);
     return piece;

@@ -293,13 +293,16 @@ class Histories(AnthropicTest):
     def result(self, *blocks):
         return {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": list(blocks)}]}
 
-    def test_images_of_results_are_told_in_words(self):
+    def test_results_that_are_no_text_are_told_in_words(self):
         """An agent that has read a picture goes on."""
-        image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
-        words = "see\n[An image, which you cannot see: you read text alone.]"
-        history = {"messages": [*HELLO, self.result({"type": "text", "text": "see"}, image)]}
-        self.same_prompt(history, [*HELLO, {"role": "tool", "tool_call_id": "toolu_1", "content": words}])
-        self.assertEqual(self.server.post("/v1/messages/count_tokens", history)[1]["x-ignored"], "images of results")
+        source = {"type": "base64", "media_type": "image/png", "data": "AAAA"}
+        image, file = {"type": "image", "source": source}, {"type": "document", "source": source}
+        text = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "all of it"}}
+        lines = ["see", *(f"[Here is an {what}, which you cannot see: you read text alone.]" for what in ("image", "attached file")), "all of it"]
+        history = {"messages": [*HELLO, self.result({"type": "text", "text": "see"}, image, file, text)]}
+        self.same_prompt(history, [*HELLO, {"role": "tool", "tool_call_id": "toolu_1", "content": "\n".join(lines)}])
+        ignored = self.server.post("/v1/messages/count_tokens", history)[1]["x-ignored"]
+        self.assertEqual(ignored, "images of results, attached files of results")
 
     def test_tools_that_wait_until_a_result_refers_to_them(self):
         """As agents with many tools have it: a search of their own, whose result names what is to be there from then on."""
@@ -346,7 +349,7 @@ class Histories(AnthropicTest):
         for content, says in [
             ([image], ['"image"', "content 0 of message 0"]),
             ([{"type": "text", "text": "a"}, {"type": "document"}], ['"document"', "content 1 of message 0"]),
-            ([{"type": "tool_result", "tool_use_id": "1", "content": [{"type": "document"}]}], ['"document"', "result"]),
+            ([{"type": "tool_result", "tool_use_id": "1", "content": [{"type": "video"}]}], ['"video"', "result"]),
             ([{"type": "tool_result", "tool_use_id": "1", "content": [{"type": "tool_reference"}]}], '"tool_name"'),
             ([{"type": "tool_result", "content": "a"}], '"tool_use_id"'),
             ([{"type": "tool_use", "id": "1", "name": "a", "input": {}}], '"tool_use"'),
