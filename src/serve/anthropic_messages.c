@@ -89,22 +89,23 @@ static bool read_tool_choice(serve_call *c, serve_conversation *k) {
 /* ---- thoughts ---- */
 
 static bool read_thinking(serve_call *c, serve_anthropic_request *r) {
-    static const char *const words[] = {"disabled", "enabled", "adaptive", "between_tools"}, *const displays[] = {
-                                                                                                 "summarized",
-                                                                                                 "omitted"};
+    static const char *const words[] = {"disabled", "enabled", "adaptive", "between_tools"};
     const json_t *thinking = NULL;
-    int word = -1, display = 0;
+    const char *display = NULL;
+    int word = -1;
     if (!serve_read_object(c->body, "thinking", &thinking, &c->failure)) return false;
     if (!thinking) return true;
     if (!serve_read_word(thinking, "type", words, 4, &word, &c->failure) ||
-        !serve_read_word(thinking, "display", displays, 2, &display, &c->failure))
+        !serve_read_text(thinking, "display", &display, &c->failure))
         return false;
     if (word < 0)
         return serve_fail(&c->failure, 400, "thinking",
                           "\"thinking\" is to have the type \"enabled\", \"disabled\" or \"adaptive\"");
     if (serve_member(thinking, "budget_tokens")) serve_call_ignore(c, "thinking.budget_tokens");
     r->conversation.thinking = word == 0 ? SERVE_THINKING_OFF : SERVE_THINKING_ON;
-    r->hides_thoughts = display == 1;
+    r->hides_thoughts = display && strcmp(display, "omitted") == 0;
+    /* Thoughts are shown as they are; clients ask for summaries and for more of that kind ("updates"), by words that become more. */
+    if (display && !r->hides_thoughts && strcmp(display, "summarized") != 0) serve_call_ignore(c, "thinking.display");
     return true;
 }
 

@@ -343,6 +343,12 @@ class Histories(AnthropicTest):
         fields = self.server.post("/v1/messages/count_tokens", {"messages": HELLO, "thinking": {"type": "enabled", "budget_tokens": 1}})[1]
         self.assertEqual(fields["x-ignored"], "thinking.budget_tokens")
         self.wrong(400, "invalid_request_error", thinking={"type": "much"}, says='"adaptive"')
+        # Claude Code asks for "updates" where a person looks on; thoughts come as they are.
+        for display, ignored in ("updates", "thinking.display"), ("summarized", None), ("omitted", None), (None, None):
+            body = {"messages": HELLO, "thinking": {"type": "adaptive", "display": display}}
+            status, fields, _ = self.server.post("/v1/messages/count_tokens", body)
+            self.assertEqual((status, fields.get("x-ignored")), (200, ignored))
+        self.wrong(400, "invalid_request_error", thinking={"type": "adaptive", "display": 1}, says='"display"')
 
     def test_what_is_no_history(self):
         image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": ""}}
