@@ -21,17 +21,24 @@ static void add_text(reader *r, const char *role, const char *text) {
 
 /* ---- results ---- */
 
+/* Plain text, or a file of another format. */
+static void append_document(reader *r, const json_t *block, ht_text *text) {
+    const json_t *source = serve_member(block, "source");
+    const char *type = serve_text(source, "type");
+    if (type && strcmp(type, "text") == 0)
+        ht_text_append_str(text, serve_text(source, "data"));
+    else
+        serve_append_unseen(r->c, "attached file", text);
+}
+
 static void read_result_block(reader *r, const json_t *block, ht_text *text) {
     const char *type = serve_text(block, "type");
-    if (strcmp(type, "image") == 0) {
-        serve_append_unseen(r->c, text);
-    } else if (strcmp(type, "tool_reference") == 0) {
-        const json_t *tools = serve_member(r->c->body, "tools");
-        if (!serve_anthropic_refer(tools, serve_text(block, "tool_name"), &r->request->referred, text))
-            r->to.failed = true;
-    } else {
-        ht_text_append_str(text, serve_text(block, "text"));
-    }
+    if (strcmp(type, "text") == 0) ht_text_append_str(text, serve_text(block, "text"));
+    if (strcmp(type, "image") == 0) serve_append_unseen(r->c, "image", text);
+    if (strcmp(type, "document") == 0) append_document(r, block, text);
+    if (strcmp(type, "tool_reference") != 0) return;
+    const json_t *tools = serve_member(r->c->body, "tools");
+    if (!serve_anthropic_refer(tools, serve_text(block, "tool_name"), &r->request->referred, text)) r->to.failed = true;
 }
 
 /* A result's failure is told in words, as tools tell it themselves. */

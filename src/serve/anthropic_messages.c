@@ -17,8 +17,14 @@ static const serve_shape text_block = {.types = SERVE_JSON_OBJECT, .kinds = text
 
 static const serve_field reference_members[] = {{"tool_name", .is = FULL}, {0}};
 static const serve_field *const of_reference[] = {reference_members, NULL}, *const of_nothing[] = {NULL};
+static const serve_field data_members[] = {{"data", .is = FULL}, {0}};
+static const serve_field *const of_data[] = {data_members, NULL};
+static const serve_kind sources[] = {{"text", of_data}, {0}};
+static const serve_field document_members[] = {
+    {"source", .is = {.types = SERVE_JSON_OBJECT, .kinds = sources, .other_kinds = true, .lenient = true}}, {0}};
+static const serve_field *const of_document[] = {document_members, NULL};
 static const serve_kind result_kinds[] = {
-    {"text", of_text}, {"tool_reference", of_reference}, {"image", of_nothing}, {0}};
+    {"document", of_document}, {"text", of_text}, {"tool_reference", of_reference}, {"image", of_nothing}, {0}};
 static const serve_shape result_block = {.types = SERVE_JSON_OBJECT, .kinds = result_kinds, .lenient = true};
 static const serve_field result_members[] = {
     {"tool_use_id", .is = FULL},
@@ -62,9 +68,8 @@ static const serve_field *const of_choice[] = {choice_members, NULL}, *const of_
 static const serve_kind choices[] = {
     {"auto", of_choice}, {"any", of_choice}, {"tool", of_named}, {"none", of_nothing}, {0}};
 
-static const char *const displays[] = {"summarized", "omitted", NULL};
 static const serve_field thinking_members[] = {
-    {"display", .is = SERVE_IS_WORD(displays)}, {"budget_tokens", .is = SERVE_IS_INTEGER(0, INT64_MAX)}, {0}};
+    {"display", .is = SERVE_IS_TEXT}, {"budget_tokens", .is = SERVE_IS_INTEGER(0, INT64_MAX)}, {0}};
 static const serve_field *const of_thinking[] = {thinking_members, NULL};
 static const serve_kind thinkings[] = {{"disabled", of_thinking},
                                        {"enabled", of_thinking},
@@ -160,7 +165,10 @@ static void read_thinking(serve_call *c, serve_anthropic_request *r) {
     if (serve_member(asked, "budget_tokens")) serve_call_ignore(c, "thinking.budget_tokens");
     r->conversation.thinking =
         strcmp(serve_text(asked, "type"), "disabled") == 0 ? SERVE_THINKING_OFF : SERVE_THINKING_ON;
-    r->hides_thoughts = serve_word(asked, "display", displays, 0) == 1;
+    const char *display = serve_text(asked, "display");
+    r->hides_thoughts = display && strcmp(display, "omitted") == 0;
+    /* Thoughts are shown as they are; clients ask for summaries and for more of that kind ("updates"), by words that become more. */
+    if (display && !r->hides_thoughts && strcmp(display, "summarized") != 0) serve_call_ignore(c, "thinking.display");
 }
 
 /* ---- requests ---- */

@@ -2,6 +2,7 @@
 
 #include "serve/base64.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -93,9 +94,11 @@ void serve_add_result(serve_messages *m, const char *id, const char *text) {
     put(m, message);
 }
 
-void serve_append_unseen(serve_call *c, ht_text *text) {
-    serve_call_ignore(c, "images of results");
-    ht_text_append_str(text, "[An image, which you cannot see: you read text alone.]");
+void serve_append_unseen(serve_call *c, const char *what, ht_text *text) {
+    char note[64];
+    snprintf(note, sizeof note, "%ss of results", what);
+    serve_call_ignore(c, note);
+    ht_text_printf(text, "[Here is an %s, which you cannot see: you read text alone.]", what);
 }
 
 bool serve_messages_end(serve_messages *m) {

@@ -27,8 +27,9 @@ json_t *serve_seal_thoughts(const ht_text *thoughts);
 bool serve_add_sealed_thoughts(serve_messages *m, const char *sealed);
 /* A tool's result, which is a message of its own. */
 void serve_add_result(serve_messages *m, const char *id, const char *text);
-/* An image of a tool's result in words, with a note: models see text alone here, and an agent could not go on if its history were refused. */
-void serve_append_unseen(serve_call *c, ht_text *text);
+/* What a tool's result has beside text, "image" or "file", in words, with a note: models read text alone here, and an agent could not go on if its
+ * history were refused. */
+void serve_append_unseen(serve_call *c, const char *what, ht_text *text);
 
 /* Ends the last message. False: memory ran out. */
 bool serve_messages_end(serve_messages *m);

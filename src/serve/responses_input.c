@@ -56,6 +56,17 @@ static void read_custom_call(reader *r, const json_t *item) {
     json_decref(arguments);
 }
 
+static void append_result_part(reader *r, const json_t *part, ht_text *text) {
+    static const char *const unseen[][2] = {{"input_image", "image"}, {"input_file", "attached file"}};
+    const char *type = serve_text(part, "type"), *what = NULL;
+    for (size_t i = 0; i < sizeof unseen / sizeof *unseen; i++)
+        if (strcmp(type, unseen[i][0]) == 0) what = unseen[i][1];
+    if (what)
+        serve_append_unseen(r->c, what, text);
+    else
+        ht_text_append_str(text, part_text(part));
+}
+
 static void read_result(reader *r, const json_t *item) {
     const json_t *output = serve_member(item, "output"), *part;
     size_t i;
@@ -63,10 +74,7 @@ static void read_result(reader *r, const json_t *item) {
     if (json_is_string(output)) ht_text_append_str(&text, json_string_value(output));
     json_array_foreach((json_t *)output, i, part) {
         if (i) ht_text_append_str(&text, "\n");
-        if (strcmp(serve_text(part, "type"), "input_image") == 0)
-            serve_append_unseen(r->c, &text);
-        else
-            ht_text_append_str(&text, part_text(part));
+        append_result_part(r, part, &text);
     }
     if (text.failed) r->to.failed = true;
     serve_add_result(&r->to, serve_text(item, "call_id"), text.data ? text.data : "");

@@ -16,9 +16,13 @@ static const serve_shape part = {.types = SERVE_JSON_OBJECT, .kinds = parts, .le
 #define PARTS                                                                                                          \
     { .types = SERVE_JSON_TEXT | SERVE_JSON_LIST, .item = &part }
 
-static const serve_kind result_parts[] = {{"input_text", of_text_part}, {"output_text", of_text_part},
-                                          {"text", of_text_part},       {"refusal", of_refusal},
-                                          {"input_image", of_others},   {0}};
+static const serve_kind result_parts[] = {{"input_text", of_text_part},
+                                          {"output_text", of_text_part},
+                                          {"text", of_text_part},
+                                          {"refusal", of_refusal},
+                                          {"input_image", of_others},
+                                          {"input_file", of_others},
+                                          {0}};
 static const serve_shape result_part = {.types = SERVE_JSON_OBJECT, .kinds = result_parts, .lenient = true};
 
 static const char *const roles[] = {"user", "assistant", "system", "developer", NULL};

@@ -1,23 +1,26 @@
-"""Clients that people use, against hearth serve: OpenAI's, Anthropic's, LangChain's, LiteLLM and lm-eval.
+"""Clients that people use, against hearth serve: OpenAI's, Anthropic's, LangChain's, LiteLLM, lm-eval, and agents.
 
     HEARTH=build/release/bin/hearth build/clients/bin/python tests/serve/check_clients.py
 
 What is not installed is named and left out; the openai package has to be there.
 """
 
+import asyncio
 import base64
 import importlib.util
 import json
 import os
+import signal
 import struct
 import subprocess
 import sys
 import unittest
+from typing import Literal
 
 import openai
 import pydantic
 
-from support import HEARTH, SCRATCH, TINY, ServeTest, tiny_model
+from support import HEARTH, SCRATCH, TINY, ServeTest, speaking_model, tiny_model
 
 HELLO = [{"role": "user", "content": "hello"}]
 TOOLS = [{"type": "function", "function": {"name": "weather", "description": "Weather of a place", "parameters": {
@@ -46,6 +49,10 @@ CALLING = SCRATCH / "calling.gguf"
 tiny_model.write(CALLING, template=TEMPLATE)
 
 
+SPEAKING = SCRATCH / "speaking.gguf"
+ENDLESS = speaking_model(SPEAKING, "hello ")
+
+
 def missing(package):
     return importlib.util.find_spec(package) is None
 
@@ -53,6 +60,10 @@ def missing(package):
 class Weather(pydantic.BaseModel):
     place: str
     warm: bool
+
+
+class Choice(pydantic.BaseModel, extra="forbid"):
+    place: Literal["here", "there"]
 
 
 class OpenAI(ServeTest):
@@ -296,6 +307,140 @@ class LmEval(ServeTest):
                 self.assertEqual(str(response[1]) == "True", all(token["top"][0][0] == token["id"] for token in expected["tokens"]))
             right += max(range(3), key=lambda i: scored[i]["log_probability"]) == 0
         self.assertAlmostEqual(result["results"]["items"]["acc,none"], right / len(self.ITEMS))
+
+
+class Failures(ServeTest):
+    """A server that ends before its answer: the clients raise what they have for failures."""
+
+    def ending(self):
+        return self.serve(SPEAKING, "--drain", "0.2", *ENDLESS)
+
+    def test_openai(self):
+        for name, how in ("chat", {"messages": HELLO}), ("completions", {"prompt": "hello", "max_tokens": 10**6}), ("responses", {"input": "hello"}):
+            server = self.ending()
+            client = openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0)
+            of = client.chat.completions if name == "chat" else getattr(client, name)
+            stream = iter(of.create(model="speaking", stream=True, **how))
+            next(stream)
+            server.send_signal(signal.SIGTERM)
+            if name == "responses":  # which has an event for it
+                *_, last = stream
+                self.assertEqual((last.type, last.response.status, last.response.error.code), ("response.failed", "failed", "server_error"))
+            else:
+                with self.assertRaisesRegex(openai.APIError, "the server ends"):
+                    list(stream)
+            client.close()
+
+    @unittest.skipIf(missing("anthropic"), "skipped: anthropic is not installed")
+    def test_anthropic(self):
+        import anthropic
+
+        server = self.ending()
+        client = anthropic.Anthropic(base_url=server.url, api_key="none", max_retries=0)
+        with self.assertRaisesRegex(anthropic.APIStatusError, "the server ends"):
+            with client.messages.stream(model="speaking", max_tokens=10**6, messages=HELLO) as stream:
+                for i, _ in enumerate(stream.text_stream):
+                    if not i:
+                        server.send_signal(signal.SIGTERM)
+        client.close()
+
+
+ENDING = {**CLOSING, "2": 6}  # and so do its answers
+
+
+@unittest.skipIf(missing("agents"), "skipped: openai-agents is not installed")
+class OpenAIAgents(ServeTest):
+    model, options = CALLING, ("--alias", "tiny", "--context", "8192")
+
+    def agent(self, kind, called):
+        import agents
+
+        agents.set_tracing_disabled(True)
+
+        @agents.function_tool
+        def weather(place: Literal["here", "there"]) -> str:
+            """Weather of a place"""
+            called.append(place)
+            return "rain"
+
+        client = openai.AsyncOpenAI(base_url=self.server.url + "/v1", api_key="none", max_retries=0)
+        settings = agents.ModelSettings(tool_choice="required", parallel_tool_calls=False, max_tokens=1000, extra_body={"logit_bias": ENDING})
+        model = getattr(agents, kind)(model="tiny", openai_client=client)
+        return agents.Agent(name="tester", instructions="Be brief.", tools=[weather], model=model, model_settings=settings)
+
+    def test_a_tool_is_called_and_its_result_read(self):
+        import agents
+
+        for kind in "OpenAIChatCompletionsModel", "OpenAIResponsesModel":
+            with self.subTest(kind):
+                called = []
+                agent = self.agent(kind, called)
+                first = agents.Runner.run_sync(agent, "hello " * 200, max_turns=6)
+                self.assertTrue(called)
+                self.assertLessEqual(set(called), {"here", "there"})
+                self.assertIsInstance(first.final_output, str)
+                self.assertGreater(first.context_wrapper.usage.input_tokens_details.cached_tokens, 200)  # of the second request
+                history = [*first.to_input_list(), {"role": "user", "content": "and now?"}]
+                second = agents.Runner.run_sync(agent, history, max_turns=6)
+                self.assertGreater(second.raw_responses[0].usage.input_tokens_details.cached_tokens, 200)
+
+    def test_streams(self):
+        import agents
+
+        async def run(agent):
+            result = agents.Runner.run_streamed(agent, "hello", max_turns=6)
+            return {event.type async for event in result.stream_events()}, result.final_output
+
+        for kind in "OpenAIChatCompletionsModel", "OpenAIResponsesModel":
+            called = []
+            kinds, output = asyncio.run(run(self.agent(kind, called)))
+            self.assertLessEqual({"raw_response_event", "run_item_stream_event"}, kinds)
+            self.assertTrue(called)
+            self.assertIsInstance(output, str)
+
+
+@unittest.skipIf(missing("pydantic_ai"), "skipped: pydantic-ai is not installed")
+class PydanticAI(ServeTest):
+    model, options = CALLING, ("--alias", "tiny", "--context", "8192")
+
+    def models(self):
+        from pydantic_ai.models.anthropic import AnthropicModel
+        from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+        from pydantic_ai.providers.anthropic import AnthropicProvider
+        from pydantic_ai.providers.openai import OpenAIProvider
+
+        provider = OpenAIProvider(base_url=self.server.url + "/v1", api_key="none")
+        yield OpenAIChatModel("tiny", provider=provider)
+        yield OpenAIResponsesModel("tiny", provider=provider)
+        if not missing("anthropic"):
+            yield AnthropicModel("tiny", provider=AnthropicProvider(base_url=self.server.url, api_key="none"))
+
+    def test_structured_output_and_history(self):
+        """Its output is the call of a tool, which is asked for with every request."""
+        import pydantic_ai
+
+        how = {"max_tokens": 2000, "extra_body": {"logit_bias": CLOSING}}
+        for model in self.models():
+            with self.subTest(type(model).__name__):
+                agent = pydantic_ai.Agent(model, output_type=Choice, instructions="Be brief.", model_settings=how, retries=5)
+                first = agent.run_sync("hello " * 200)
+                self.assertIsInstance(first.output, Choice)
+                second = agent.run_sync("and now?", message_history=first.all_messages())
+                self.assertIsInstance(second.output, Choice)
+                self.assertGreater(second.usage.cache_read_tokens, 200)
+
+    def test_text_streams(self):
+        import pydantic_ai
+
+        async def run(agent):
+            async with agent.run_stream("hello") as result:
+                return [text async for text in result.stream_text(delta=True, debounce_by=None)], await result.get_output()
+
+        for model in self.models():
+            with self.subTest(type(model).__name__):
+                agent = pydantic_ai.Agent(model, model_settings={"max_tokens": 5, "extra_body": {"ignore_eos": True}})
+                pieces, output = asyncio.run(run(agent))
+                self.assertEqual("".join(pieces), output)
 
 
 if __name__ == "__main__":

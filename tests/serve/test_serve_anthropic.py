@@ -293,13 +293,16 @@ class Histories(AnthropicTest):
     def result(self, *blocks):
         return {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": list(blocks)}]}
 
-    def test_images_of_results_are_told_in_words(self):
+    def test_results_that_are_no_text_are_told_in_words(self):
         """An agent that has read a picture goes on."""
-        image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
-        words = "see\n[An image, which you cannot see: you read text alone.]"
-        history = {"messages": [*HELLO, self.result({"type": "text", "text": "see"}, image)]}
-        self.same_prompt(history, [*HELLO, {"role": "tool", "tool_call_id": "toolu_1", "content": words}])
-        self.assertEqual(self.server.post("/v1/messages/count_tokens", history)[1]["x-ignored"], "images of results")
+        source = {"type": "base64", "media_type": "image/png", "data": "AAAA"}
+        image, file = {"type": "image", "source": source}, {"type": "document", "source": source}
+        text = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "all of it"}}
+        lines = ["see", *(f"[Here is an {what}, which you cannot see: you read text alone.]" for what in ("image", "attached file")), "all of it"]
+        history = {"messages": [*HELLO, self.result({"type": "text", "text": "see"}, image, file, text)]}
+        self.same_prompt(history, [*HELLO, {"role": "tool", "tool_call_id": "toolu_1", "content": "\n".join(lines)}])
+        ignored = self.server.post("/v1/messages/count_tokens", history)[1]["x-ignored"]
+        self.assertEqual(ignored, "images of results, attached files of results")
 
     def test_tools_that_wait_until_a_result_refers_to_them(self):
         """As agents with many tools have it: a search of their own, whose result names what is to be there from then on."""
@@ -340,13 +343,19 @@ class Histories(AnthropicTest):
         fields = self.server.post("/v1/messages/count_tokens", {"messages": HELLO, "thinking": {"type": "enabled", "budget_tokens": 1}})[1]
         self.assertEqual(fields["x-ignored"], "thinking.budget_tokens")
         self.wrong(400, "invalid_request_error", thinking={"type": "much"}, says='"adaptive"')
+        # Claude Code asks for "updates" where a person looks on; thoughts come as they are.
+        for display, ignored in ("updates", "thinking.display"), ("summarized", None), ("omitted", None), (None, None):
+            body = {"messages": HELLO, "thinking": {"type": "adaptive", "display": display}}
+            status, fields, _ = self.server.post("/v1/messages/count_tokens", body)
+            self.assertEqual((status, fields.get("x-ignored")), (200, ignored))
+        self.wrong(400, "invalid_request_error", thinking={"type": "adaptive", "display": 1}, says='"thinking.display"')
 
     def test_what_is_no_history(self):
         image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": ""}}
         for content, says in [
             ([image], ['"image"', "messages[0].content[0].type"]),
             ([{"type": "text", "text": "a"}, {"type": "document"}], ['"document"', "messages[0].content[1].type"]),
-            ([{"type": "tool_result", "tool_use_id": "1", "content": [{"type": "document"}]}], ['"document"', "content[0].content[0].type"]),
+            ([{"type": "tool_result", "tool_use_id": "1", "content": [{"type": "video"}]}], ['"video"', "content[0].content[0].type"]),
             ([{"type": "tool_result", "tool_use_id": "1", "content": [{"type": "tool_reference"}]}], "content[0].tool_name"),
             ([{"type": "tool_result", "content": "a"}], 'content[0].tool_use_id"'),
             ([{"type": "tool_use", "id": "1", "name": "a", "input": {}}], '"tool_use"'),

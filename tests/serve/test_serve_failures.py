@@ -1,11 +1,13 @@
 """hearth serve from outside: what is told of answers that fail when they have begun, in the form of each interface."""
 
+import json
+import re
 import signal
 import socket
 import threading
 import unittest
 
-from support import SCRATCH, Server, ServeTest, speaking_model
+from support import SCRATCH, Server, ServeTest, speaking_model, tiny_model
 
 MODEL = SCRATCH / "speaking.gguf"
 SPEAKING = speaking_model(MODEL, "hello ")  # without an end
@@ -25,7 +27,93 @@ LINES = {
     "/api/chat": {"messages": HELLO, "options": {"num_predict": -1}},
     "/api/generate": {"prompt": "hello", "options": {"num_predict": -1}},
 }
+# A model that cannot go on behind a "~", and what makes an answer come to one.
+BROKEN = SCRATCH / "broken.gguf"
+PATTERN = "hello~[a-z]{4}"
+NO_NUMBER = re.compile(r"^the logit of token \d+ is nan")
 OPENAI_ERROR = {"error": {"message": SAYS, "type": "unavailable_error", "param": None, "code": None}}
+
+
+def broken_model():
+    plain = tiny_model.tensors
+    token = tiny_model.vocabulary().index("~")
+
+    def tensors():
+        for name, shape, numbers in plain():
+            if name == "token_embd.weight":
+                yield "output.weight", shape, list(numbers)  # the head has numbers alone
+                numbers[token * shape[0] : (token + 1) * shape[0]] = [float("nan")] * shape[0]
+            yield name, shape, numbers
+
+    tiny_model.tensors = tensors
+    try:
+        tiny_model.write(BROKEN)
+    finally:
+        tiny_model.tensors = plain
+
+
+broken_model()
+
+
+class Computing(ServeTest):
+    """The engine fails when an answer has begun: its text has come, and then why there is no more."""
+
+    model = BROKEN
+
+    def body(self, path):
+        body = {**(EVENTS.get(path) or LINES[path]), "seed": 1}
+        return {**body, "format": {"type": "string", "pattern": f"^{PATTERN}$"}} if path in LINES else {**body, "regex": PATTERN}
+
+    def events(self, path):
+        got = list(self.server.events(path, self.body(path)))
+        return got, json.dumps(got[:-1])
+
+    def test_openai(self):
+        for path in "/v1/chat/completions", "/v1/completions", "/completion":
+            with self.subTest(path):
+                got, before = self.events(path)
+                self.assertIn('"~"', before)
+                (name, event) = got[-1]
+                self.assertEqual((name, set(event)), (None, {"error"}))
+                self.assertRegex(event["error"].pop("message"), NO_NUMBER)
+                self.assertEqual(event["error"], {"type": "server_error", "param": None, "code": None})
+                error = self.refused(500, path, {**self.body(path), "stream": False}, says="is nan")
+                self.assertEqual(error["type"], "server_error")
+
+    def test_anthropic(self):
+        got, before = self.events("/v1/messages")
+        self.assertIn('"text": "~"', before)
+        name, event = got[-1]
+        self.assertEqual((name, event["type"], event["error"]["type"]), ("error", "error", "api_error"))
+        self.assertRegex(event["error"]["message"], NO_NUMBER)
+        status, fields, answer = self.server.post("/v1/messages", {**self.body("/v1/messages"), "stream": False})
+        self.assertEqual((status, answer["error"]["type"], answer["request_id"]), (500, "api_error", fields["request-id"]))
+
+    def test_responses(self):
+        got, before = self.events("/v1/responses")
+        self.assertIn('"delta": "~"', before)
+        name, event = got[-1]
+        self.assertEqual((name, event["response"]["status"]), ("response.failed", "failed"))
+        self.assertEqual(event["response"]["error"]["code"], "server_error")
+        self.assertRegex(event["response"]["error"]["message"], NO_NUMBER)
+        self.refused(500, "/v1/responses", {**self.body("/v1/responses"), "stream": False}, says="is nan")
+
+    def test_ollama(self):
+        for path in LINES:
+            with self.subTest(path):
+                got = list(self.server.lines(path, self.body(path)))
+                self.assertIn('"~"', json.dumps(got[:-1]))
+                self.assertEqual(set(got[-1]), {"error"})
+                self.assertRegex(got[-1]["error"], NO_NUMBER)
+                self.assertEqual(self.server.post(path, {**self.body(path), "stream": False})[0], 500)
+
+    def test_one_of_several_answers(self):
+        """The others come to their end, and the error is behind them."""
+        body = {**self.body("/v1/completions"), "regex": "[a-c~][a-z]{4}", "temperature": 5, "n": 16}
+        *events, (_, last) = self.server.events("/v1/completions", body)
+        self.assertEqual(set(last), {"error"})
+        ended = [event["choices"][0]["index"] for _, event in events if event["choices"][0]["finish_reason"]]
+        self.assertTrue(0 < len(set(ended)) == len(ended) < 16, ended)
 
 
 class Draining(ServeTest):

@@ -270,13 +270,14 @@ class Inputs(ResponsesTest):
         self.wrong("tool_choice.type", '"allowed_tools"', tools=tools, tool_choice={"type": "web_search"})
         self.wrong("tool_choice", '"auto"', tools=tools, tool_choice="some")
 
-    def test_images_of_results_are_told_in_words(self):
+    def test_results_that_are_no_text_are_told_in_words(self):
         """An agent that has looked at a picture goes on."""
-        image = {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}
-        history = {"input": [*HELLO, {"type": "function_call_output", "call_id": "call_1", "output": [{"type": "input_text", "text": "see"}, image]}]}
-        words = "see\n[An image, which you cannot see: you read text alone.]"
+        parts = [{"type": "input_text", "text": "see"}, {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}, {"type": "input_file", "file_data": "AAAA"}]
+        history = {"input": [*HELLO, {"type": "function_call_output", "call_id": "call_1", "output": parts}]}
+        words = "\n".join(["see", *(f"[Here is an {what}, which you cannot see: you read text alone.]" for what in ("image", "attached file"))])
         self.same_prompt(history, [*HELLO, {"role": "tool", "tool_call_id": "call_1", "content": words}])
-        self.assertEqual(self.server.post(PATH, {**history, "max_output_tokens": 1})[1]["x-ignored"], "images of results")
+        ignored = self.server.post(PATH, {**history, "max_output_tokens": 1})[1]["x-ignored"]
+        self.assertEqual(ignored, "images of results, attached files of results")
 
     def test_namespaces(self):
         """Functions in groups, as agents send those of other servers: one list in the prompt, and told apart in what is answered."""
@@ -330,7 +331,7 @@ class Inputs(ResponsesTest):
             ([*HELLO, {"type": "function_call", "call_id": "1", "arguments": "{}"}], "input[1].name", "is missing"),
             ([*HELLO, {"type": "function_call", "call_id": "1", "name": "a", "arguments": {}}], "input[1].arguments", "a text"),
             ([*HELLO, {"type": "function_call_output", "call_id": "1"}], "input[1].output", "is missing"),
-            ([*HELLO, {"type": "function_call_output", "call_id": "1", "output": [{"type": "input_file"}]}], "input[1].output[0].type", '"input_file"'),
+            ([*HELLO, {"type": "function_call_output", "call_id": "1", "output": [{"type": "input_video"}]}], "input[1].output[0].type", '"input_video"'),
             ([{"type": "image_generation_call"}], "input", "has no text"),
         ]:
             with self.subTest(value):
