@@ -109,6 +109,8 @@ void ht_threads_free(ht_threads *t);
 uint32_t ht_automaton_configuration(ht_automaton *a, const ht_threads *threads);
 /* That behind n bytes of a configuration; 0 where no text goes on so. */
 uint32_t ht_automaton_feed(ht_automaton *a, uint32_t configuration, const char *bytes, size_t n);
+/* The bytes that every text goes on with, `most` of them at most, into `bytes`; returns how many. */
+size_t ht_automaton_forced(ht_automaton *a, uint32_t configuration, char *bytes, size_t most);
 bool ht_automaton_may_end(const ht_automaton *a, uint32_t configuration);
 /* Whether it goes on or may end: 0 does neither. */
 bool ht_automaton_is_live(const ht_automaton *a, uint32_t configuration);

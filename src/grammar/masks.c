@@ -91,6 +91,16 @@ const char *ht_masks_text(const ht_masks *m, int32_t token, size_t *n) {
     return ht_token_trie_text(m->trie, token, n);
 }
 
+bool ht_masks_spells(const ht_masks *m, char first) {
+    for (int i = 0; i < m->n_spelled; i++)
+        if (*m->spelled[i].text == first) return true;
+    return false;
+}
+
+bool ht_masks_has(const ht_masks *m, uint32_t configuration) {
+    return configuration < m->mask_capacity && m->mask[configuration];
+}
+
 size_t ht_masks_bytes(const ht_masks *m) { return m->bytes; }
 
 static void set_token(const ht_token_trie *trie, uint32_t *bits, int32_t token) {
@@ -215,7 +225,7 @@ static void add_special(ht_masks *m, uint32_t configuration, uint32_t *bits) {
 ht_status ht_masks_of(ht_masks *m, uint32_t configuration, const uint32_t **mask, ht_error *err) {
     const size_t n_words = m->trie->n_words;
     *mask = NULL;
-    if (configuration < m->mask_capacity && m->mask[configuration]) {
+    if (ht_masks_has(m, configuration)) {
         *mask = m->mask[configuration];
         return HT_OK;
     }
