@@ -25,7 +25,7 @@ static void build_start(ht_automaton *a, int start) {
 
 static void build_starts(ht_automaton *a) {
     static const uint32_t of_start[] = {UINT32_MAX, UINT32_MAX}, none[] = {0};
-    ht_lex_state_of(a, NULL, 0); /* HT_LEX_DEAD */
+    ht_lex_state_of(a, 0); /* HT_LEX_DEAD */
     if (ht_intern_add(&a->continuations, of_start, 2, NULL) == HT_INTERN_FAILED ||
         ht_intern_add(&a->configurations, none, 1, NULL) == HT_INTERN_FAILED)
         ht_automaton_fail(a, HT_ERR_MEMORY);

@@ -43,7 +43,7 @@ typedef struct ht_automaton {
     int n_classes;
     const uint8_t *class_of;
     /* lexer */
-    ht_intern states; /* pairs of a lexeme and an expression */
+    ht_intern states; /* pairs of a lexeme and an expression, or a prefix (lexer.c) */
     ht_lex_state *state;
     int32_t *next; /* [states.n, n_classes] or HT_LEX_UNKNOWN */
     uint32_t states_capacity;
@@ -90,10 +90,6 @@ static inline uint32_t ht_lex_next(ht_automaton *a, uint32_t state, int byte_cla
 }
 static inline const uint32_t *ht_lex_accepted(const ht_automaton *a, uint32_t state) {
     return a->accepted + a->state[state].accepts;
-}
-/* Expression of the state's lexemes: pairs of lexeme and expression, lent. */
-static inline const uint32_t *ht_lex_entries(const ht_automaton *a, uint32_t state, size_t *n) {
-    return ht_intern_at(&a->states, state, n);
 }
 
 /* The row behind a lexeme that the row awaits. */
