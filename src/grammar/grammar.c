@@ -283,11 +283,9 @@ static ht_status begin(ht_matcher *m, ht_error *err) {
 }
 
 ht_status ht_matcher_mask(ht_matcher *m, const uint32_t **mask, ht_error *err) {
-    const uint32_t *found;
     *mask = NULL;
     ht_status status = begin(m, err);
-    if (!status) status = ht_masks_of(m->g->masks, m->configuration[m->n], &found, err);
-    if (!status) memcpy(m->mask, found, m->g->trie->n_words * sizeof *found);
+    if (!status) status = ht_masks_of(m->g->masks, m->configuration[m->n], m->mask, err);
     pthread_mutex_unlock(&m->g->lock);
     if (!status) *mask = m->mask;
     return status;
@@ -376,10 +374,9 @@ void ht_matcher_missing(ht_matcher *m, const int32_t *token, int n, ht_mask_plac
 
 void ht_grammar_find_mask(const ht_mask_places *places, int i) {
     ht_grammar *g = places->g;
-    const uint32_t *mask;
     pthread_mutex_lock(&g->lock);
     /* A failure that others have not seen yet is theirs to mend. */
     if (g->generation == places->generation && !ht_automaton_status(g->automaton, NULL))
-        (void)ht_masks_of(g->masks, places->configuration[i], &mask, NULL);
+        (void)ht_masks_find(g->masks, places->configuration[i], NULL);
     pthread_mutex_unlock(&g->lock);
 }
