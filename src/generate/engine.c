@@ -73,6 +73,7 @@ static void init_locks(ht_engine *e) {
 
 static void free_engine(ht_engine *e) {
     ht_engine_stop_delivery(e);
+    ht_masks_ahead_free(e->masks_ahead);
     ht_prefix_cache_free(e->prefix);
     pthread_mutex_destroy(&e->prefix_lock);
     pthread_mutex_destroy(&e->lock);

@@ -119,9 +119,10 @@ struct ht_engine {
     ht_engine_statistics figures;
 
     /* The engine's thread's; n_running is written with the lock. */
-    ht_engine_answer **running; /* [sequences] in order */
-    ht_engine_answer **turn;    /* [sequences] those of a round */
-    ht_step_job **job;          /* [sequences] */
+    ht_engine_answer **running;  /* [sequences] in order */
+    ht_engine_answer **turn;     /* [sequences] those of a round */
+    ht_step_job **job;           /* [sequences] */
+    ht_masks_ahead *masks_ahead; /* NULL: none as yet */
     int32_t n_running;
     bool out_of_memory; /* for the first that waits */
     uint64_t round;

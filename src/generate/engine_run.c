@@ -254,6 +254,7 @@ static ht_status begin(ht_engine_answer *a, ht_error *err) {
     a->g = (ht_generation){.s = a->s,
                            .o = r->o,
                            .constraint = r->constraint,
+                           .ahead = &e->masks_ahead,
                            .new_turn = !r->goes_on,
                            .prompt_only = r->prompt_only,
                            .limit = e->most_positions,

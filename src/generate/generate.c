@@ -67,14 +67,14 @@ static ht_status run_from(ht_generation *g, const int32_t *prompt, size_t n, ht_
 
 ht_status ht_generate(ht_session *s, const int32_t *prompt, size_t n_prompt, const ht_generate_options *options,
                       ht_text_fn *fn, void *user, ht_metrics *metrics, ht_error *err) {
-    ht_generation g = {.s = s};
+    ht_generation g = {.s = s, .ahead = &s->masks_ahead};
     ht_status status = begin_call(&g, options, metrics, err);
     return status ? status : run_from(&g, prompt, n_prompt, fn, user, metrics, err);
 }
 
 ht_status ht_generate_text(ht_session *s, const char *prompt, const ht_generate_options *options, ht_text_fn *fn,
                            void *user, ht_metrics *metrics, ht_error *err) {
-    ht_generation g = {.s = s};
+    ht_generation g = {.s = s, .ahead = &s->masks_ahead};
     int32_t *ids;
     size_t n;
     ht_status status = begin_call(&g, options, metrics, err);
@@ -117,7 +117,7 @@ static ht_status answer(ht_generation *g, const ht_chat *chat, const char *text,
 
 ht_status ht_generate_chat(ht_session *s, const ht_chat *chat, const ht_generate_options *options, ht_answer_fn *fn,
                            void *user, ht_metrics *metrics, ht_error *err) {
-    ht_generation g = {.s = s, .new_turn = true};
+    ht_generation g = {.s = s, .ahead = &s->masks_ahead, .new_turn = true};
     char *text;
     ht_text_run *runs;
     size_t n, n_runs;

@@ -65,7 +65,12 @@ ht_status ht_generation_begin(ht_generation *g, ht_text_fn *fn, void *user, ht_e
     return status ? status : ht_token_output_begin(&g->output, m->tokenizer, &g->o, g->answer, fn, user, err);
 }
 
+static void end_mask_order(ht_generation *g) {
+    if (g->ahead && *g->ahead) ht_masks_ahead_end(*g->ahead, &g->mask_order);
+}
+
 void ht_generation_end(ht_generation *g) {
+    end_mask_order(g);
     ht_sampler_free(g->sampler);
     ht_answer_matcher_free(g->matcher);
     g->matcher = NULL;
@@ -129,6 +134,7 @@ static ht_status draw(void *user, const ht_logits_rows *logits, ht_error *err) {
         if (g->probing) ht_probing_look(g->probing, id, logits->x, g->s->job.taps); /* nothing is guessed then */
         if (i == g->n_guesses || id != token[g->total + i]) break;
     }
+    atomic_store_explicit(&g->mask_order.is_late, true, memory_order_relaxed);
     return HT_OK;
 }
 
@@ -162,6 +168,15 @@ ht_status ht_generation_guess(ht_generation *g, ht_error *err) {
                                 &g->n_guesses, err);
 }
 
+/* Has the masks found that the step will need. Without a thread to do it they are found when they are needed. */
+static void order_masks(ht_generation *g) {
+    if (!g->matcher || !g->ahead || g->prompt_only) return;
+    if (!*g->ahead && !(*g->ahead = ht_masks_ahead_new(g->s->model->device))) return;
+    if (g->first_token == 0 && g->mask_order.is_there) return; /* every chunk of a prompt needs the same one */
+    end_mask_order(g);
+    ht_masks_ahead_order(*g->ahead, &g->mask_order, g->matcher, g->s->token + g->total, g->n_guesses);
+}
+
 ht_status ht_generation_ask(ht_generation *g, ht_error *err) {
     ht_session *s = g->s;
     g->n_drawn = 0;
@@ -173,6 +188,7 @@ ht_status ht_generation_ask(ht_generation *g, ht_error *err) {
     if (status) return status;
     s->job.cancel = g->o.cancel;
     if (g->prompt_only) return HT_OK;
+    order_masks(g);
     ht_sampler_set_prompt(g->sampler, n_prompt(g));
     for (int32_t i = 0; i <= g->n_guesses; i++) {
         const int32_t top_k = ht_sampler_top_k(g->sampler, g->total + i);

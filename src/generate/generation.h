@@ -6,6 +6,7 @@
 #define HT_GENERATE_GENERATION_H
 
 #include "generate/constraint.h"
+#include "generate/masks_ahead.h"
 #include "generate/probe.h"
 #include "generate/sampler.h"
 #include "generate/speculate.h"
@@ -20,6 +21,8 @@ typedef struct ht_generation {
     ht_sampler *sampler;
     ht_constraint constraint;   /* lent; without a grammar, that of the options from the first token on */
     ht_answer_matcher *matcher; /* of the tokens that were drawn; NULL: they may be any */
+    ht_masks_ahead **ahead;     /* lent: of the session or the engine, made when first needed */
+    ht_mask_order mask_order;   /* for the present step */
     ht_probing *probing;        /* NULL: nobody wants probes */
     ht_probe_fn *probe;         /* takes them in the place of the options' function; NULL: that one */
     void *probe_user;

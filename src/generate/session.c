@@ -84,6 +84,7 @@ void ht_session_free(ht_session *s) {
     ht_cache_free(s->cache);
     free(s->token);
     ht_session_free(s->draft);
+    ht_masks_ahead_free(s->masks_ahead);
     free(s->block_max);
     free(s->together);
     ht_steps_close(s->model->steps);

@@ -3,6 +3,7 @@
 #define HT_GENERATE_SESSION_INTERNAL_H
 
 #include "generate/cache.h"
+#include "generate/masks_ahead.h"
 #include "models/adapter.h"
 #include "models/model.h"
 
@@ -28,6 +29,7 @@ struct ht_session {
     ht_session_adapters *adapters; /* NULL: none */
     ht_step_job job;               /* what is being computed */
     ht_session *draft;             /* of the draft model that was last used; NULL: none */
+    ht_masks_ahead *masks_ahead;   /* of answers with a grammar; NULL: none as yet */
     /* Of ht_session_decode_together: what the logits say, with room to find it, and the jobs of a step whose first session
      * this is. */
     int32_t next;

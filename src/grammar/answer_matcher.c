@@ -106,3 +106,30 @@ ht_status ht_answer_matcher_ending(ht_answer_matcher *m, ht_ending *ending, ht_e
 bool ht_answer_matcher_is_text(const ht_answer_matcher *m, size_t n) {
     return m->calls && ht_matcher_length(m->calls) < ht_min_size(m->n, n);
 }
+
+/* ---- what is known beforehand ---- */
+
+ht_status ht_answer_matcher_forced(ht_answer_matcher *m, char *bytes, size_t most, size_t *n, ht_error *err) {
+    if (!is_live(m->calls, m->n)) return ht_matcher_forced(m->text, bytes, most, n, err);
+    ht_status status = ht_matcher_forced(m->calls, bytes, most, n, err);
+    if (status || !*n || !is_live(m->text, m->n)) return status;
+    /* What both begin with. */
+    char *text = malloc(*n);
+    size_t n_text = 0, same = 0;
+    if (!text) return ht_fail_memory(err, *n, "a text that is forced");
+    status = ht_matcher_forced(m->text, text, *n, &n_text, err);
+    while (same < n_text && same < *n && text[same] == bytes[same]) same++;
+    free(text);
+    *n = same;
+    return status;
+}
+
+void ht_answer_matcher_missing(ht_answer_matcher *m, const int32_t *token, int n, ht_answer_places *out) {
+    ht_matcher *const all[HT_ANSWER_TEXTS] = {m->text, m->calls, m->no_call};
+    out->n = 0;
+    for (int i = 0; i < HT_ANSWER_TEXTS; i++) {
+        if (!is_live(all[i], m->n)) continue;
+        ht_matcher_missing(all[i], token, n, &out->of[out->n]);
+        if (out->of[out->n].n) out->n++;
+    }
+}

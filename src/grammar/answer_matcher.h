@@ -25,6 +25,17 @@ ht_status ht_answer_matcher_ending(ht_answer_matcher *m, ht_ending *ending, ht_e
 size_t ht_answer_matcher_length(const ht_answer_matcher *m);
 /* Takes back all tokens but the first n; nothing when there are fewer. */
 void ht_answer_matcher_truncate(ht_answer_matcher *m, size_t n);
+/* The text that every answer goes on with, or the beginning of it; as ht_matcher_forced. */
+ht_status ht_answer_matcher_forced(ht_answer_matcher *m, char *bytes, size_t most, size_t *n, ht_error *err);
+
+/* Places whose masks the answer needs, in the texts of each of its alternatives. */
+enum { HT_ANSWER_TEXTS = 3 };
+typedef struct ht_answer_places {
+    ht_mask_places of[HT_ANSWER_TEXTS]; /* [n] */
+    int n;
+} ht_answer_places;
+/* As ht_matcher_missing. */
+void ht_answer_matcher_missing(ht_answer_matcher *m, const int32_t *token, int n, ht_answer_places *out);
 /* Whether the first n tokens have decided that the answer is text, which it might not have been. */
 bool ht_answer_matcher_is_text(const ht_answer_matcher *m, size_t n);
 

@@ -25,7 +25,7 @@ static void build_start(ht_automaton *a, int start) {
 
 static void build_starts(ht_automaton *a) {
     static const uint32_t of_start[] = {UINT32_MAX, UINT32_MAX}, none[] = {0};
-    ht_lex_state_of(a, NULL, 0); /* HT_LEX_DEAD */
+    ht_lex_state_of(a, 0); /* HT_LEX_DEAD */
     if (ht_intern_add(&a->continuations, of_start, 2, NULL) == HT_INTERN_FAILED ||
         ht_intern_add(&a->configurations, none, 1, NULL) == HT_INTERN_FAILED)
         ht_automaton_fail(a, HT_ERR_MEMORY);
@@ -197,25 +197,66 @@ bool ht_automaton_is_free(const ht_automaton *a, uint32_t configuration) {
     return is_free;
 }
 
+/* The threads of a configuration. */
+static bool load_threads(ht_automaton *a, uint32_t configuration, ht_threads *to) {
+    size_t n;
+    const ht_thread *first = ht_automaton_threads(a, configuration, &n);
+    to->accepts = ht_automaton_may_end(a, configuration);
+    for (size_t i = 0; i < n; i++)
+        if (!add_thread(a, to, first[i])) return false;
+    return true;
+}
+
+/* Steps all threads through a byte; `spare` takes the memory of those before. */
+static bool step_threads(ht_automaton *a, ht_threads *now, ht_threads *spare, uint8_t byte) {
+    spare->n = 0;
+    spare->accepts = false;
+    for (uint32_t t = 0; t < now->n; t++)
+        if (!ht_automaton_step(a, now->thread[t], byte, spare)) return false;
+    spare->n = sort_threads(spare->thread, spare->n);
+    const ht_threads swap = *now;
+    *now = *spare;
+    *spare = swap;
+    return true;
+}
+
 uint32_t ht_automaton_feed(ht_automaton *a, uint32_t configuration, const char *bytes, size_t n) {
-    ht_threads now = {0}, next = {0};
-    size_t n_threads;
-    const ht_thread *first = ht_automaton_threads(a, configuration, &n_threads);
-    bool good = true;
-    now.accepts = ht_automaton_may_end(a, configuration);
-    for (size_t i = 0; i < n_threads && good; i++) good = add_thread(a, &now, first[i]);
-    for (size_t i = 0; i < n && good && (now.n || now.accepts); i++) {
-        next.n = 0;
-        next.accepts = false;
-        for (uint32_t t = 0; t < now.n && good; t++)
-            good = ht_automaton_step(a, now.thread[t], (uint8_t)bytes[i], &next);
-        next.n = sort_threads(next.thread, next.n);
-        const ht_threads swap = now;
-        now = next;
-        next = swap;
-    }
+    ht_threads now = {0}, spare = {0};
+    bool good = load_threads(a, configuration, &now);
+    for (size_t i = 0; i < n && good && (now.n || now.accepts); i++)
+        good = step_threads(a, &now, &spare, (uint8_t)bytes[i]);
     const uint32_t result = good ? ht_automaton_configuration(a, &now) : 0;
     ht_threads_free(&now);
-    ht_threads_free(&next);
+    ht_threads_free(&spare);
     return result;
+}
+
+/* The only byte with which the threads' texts go on; -1: there is a choice, tokens without text among it. */
+static int only_byte(ht_automaton *a, const ht_threads *threads) {
+    int only = -1;
+    for (uint32_t t = 0; t < threads->n; t++) {
+        const uint32_t state = threads->thread[t].state;
+        if (a->state[state].is_free) return -1;
+        for (int byte = 0; byte < 256; byte++) {
+            if (byte == only || ht_lex_next(a, state, a->class_of[byte]) == HT_LEX_DEAD) continue;
+            if (only >= 0 || a->status) return -1;
+            only = byte;
+        }
+    }
+    return threads->accepts ? -1 : only;
+}
+
+size_t ht_automaton_forced(ht_automaton *a, uint32_t configuration, char *bytes, size_t most) {
+    ht_threads now = {0}, spare = {0};
+    size_t n = 0;
+    bool good = load_threads(a, configuration, &now);
+    while (good && n < most) {
+        const int byte = only_byte(a, &now);
+        if (byte < 0) break;
+        good = step_threads(a, &now, &spare, (uint8_t)byte);
+        bytes[n++] = (char)byte;
+    }
+    ht_threads_free(&now);
+    ht_threads_free(&spare);
+    return n;
 }

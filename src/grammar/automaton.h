@@ -43,7 +43,7 @@ typedef struct ht_automaton {
     int n_classes;
     const uint8_t *class_of;
     /* lexer */
-    ht_intern states; /* pairs of a lexeme and an expression */
+    ht_intern states; /* pairs of a lexeme and an expression, or a prefix (lexer.c) */
     ht_lex_state *state;
     int32_t *next; /* [states.n, n_classes] or HT_LEX_UNKNOWN */
     uint32_t states_capacity;
@@ -91,10 +91,6 @@ static inline uint32_t ht_lex_next(ht_automaton *a, uint32_t state, int byte_cla
 static inline const uint32_t *ht_lex_accepted(const ht_automaton *a, uint32_t state) {
     return a->accepted + a->state[state].accepts;
 }
-/* Expression of the state's lexemes: pairs of lexeme and expression, lent. */
-static inline const uint32_t *ht_lex_entries(const ht_automaton *a, uint32_t state, size_t *n) {
-    return ht_intern_at(&a->states, state, n);
-}
 
 /* The row behind a lexeme that the row awaits. */
 uint32_t ht_automaton_goto(ht_automaton *a, uint32_t row, uint32_t lexeme);
@@ -109,6 +105,8 @@ void ht_threads_free(ht_threads *t);
 uint32_t ht_automaton_configuration(ht_automaton *a, const ht_threads *threads);
 /* That behind n bytes of a configuration; 0 where no text goes on so. */
 uint32_t ht_automaton_feed(ht_automaton *a, uint32_t configuration, const char *bytes, size_t n);
+/* The bytes that every text goes on with, `most` of them at most, into `bytes`; returns how many. */
+size_t ht_automaton_forced(ht_automaton *a, uint32_t configuration, char *bytes, size_t most);
 bool ht_automaton_may_end(const ht_automaton *a, uint32_t configuration);
 /* Whether it goes on or may end: 0 does neither. */
 bool ht_automaton_is_live(const ht_automaton *a, uint32_t configuration);

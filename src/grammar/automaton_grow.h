@@ -28,8 +28,9 @@ static inline bool ht_automaton_reserve(ht_automaton *a, void *array, uint32_t *
     return true;
 }
 
-/* The state of the lexer with n words: pairs of a lexeme and an expression, ascending. HT_LEX_DEAD after a failure. */
-uint32_t ht_lex_state_of(ht_automaton *a, const uint32_t *words, size_t n);
+/* The state of the lexer of the pairs of a lexeme and an expression, ascending, that are on the scratch stack from `begin` on, which are
+ * taken off. HT_LEX_DEAD after a failure. */
+uint32_t ht_lex_state_of(ht_automaton *a, uint32_t begin);
 /* The row before a text that begins with the rule. */
 uint32_t ht_automaton_first_row(ht_automaton *a, ht_symbol start);
 

@@ -285,11 +285,9 @@ static ht_status begin(ht_matcher *m, ht_error *err) {
 }
 
 ht_status ht_matcher_mask(ht_matcher *m, const uint32_t **mask, ht_error *err) {
-    const uint32_t *found;
     *mask = NULL;
     ht_status status = begin(m, err);
-    if (!status) status = ht_masks_of(m->g->masks, m->configuration[m->n], &found, err);
-    if (!status) memcpy(m->mask, found, m->g->trie->n_words * sizeof *found);
+    if (!status) status = ht_masks_of(m->g->masks, m->configuration[m->n], m->mask, err);
     pthread_mutex_unlock(&m->g->lock);
     if (!status) *mask = m->mask;
     return status;
@@ -342,4 +340,45 @@ ht_status ht_matcher_truncate(ht_matcher *m, size_t n, ht_error *err) {
     if (n > m->n) return ht_fail(err, HT_ERR_ARGUMENT, "%zu tokens of a text that has %zu", n, m->n);
     m->n = n;
     return HT_OK;
+}
+
+/* ---- what is known beforehand ---- */
+
+ht_status ht_matcher_forced(ht_matcher *m, char *bytes, size_t most, size_t *n, ht_error *err) {
+    const ht_grammar *g = m->g;
+    *n = 0;
+    ht_status status = begin(m, err);
+    if (!status) {
+        *n = ht_automaton_forced(g->automaton, m->configuration[m->n], bytes, most);
+        status = ht_automaton_status(g->automaton, err);
+    }
+    for (size_t i = 0; i < *n; i++)
+        if (ht_masks_spells(g->masks, bytes[i])) *n = i;
+    pthread_mutex_unlock(&m->g->lock);
+    return status;
+}
+
+void ht_matcher_missing(ht_matcher *m, const int32_t *token, int n, ht_mask_places *out) {
+    ht_grammar *g = m->g;
+    *out = (ht_mask_places){.g = g};
+    if (!begin(m, NULL)) {
+        uint32_t at = m->configuration[m->n];
+        out->generation = g->generation;
+        for (int i = 0; i <= n && i < HT_MASK_PLACES_MOST; i++) {
+            if (i && (token[i - 1] < 0 || token[i - 1] >= g->trie->n_tokens)) break;
+            if (i) at = behind(g, at, token[i - 1]);
+            if (ht_automaton_status(g->automaton, NULL) || !ht_automaton_is_live(g->automaton, at)) break;
+            if (!ht_masks_has(g->masks, at)) out->configuration[out->n++] = at;
+        }
+    }
+    pthread_mutex_unlock(&g->lock);
+}
+
+void ht_grammar_find_mask(const ht_mask_places *places, int i) {
+    ht_grammar *g = places->g;
+    pthread_mutex_lock(&g->lock);
+    /* A failure that others have not seen yet is theirs to mend. */
+    if (g->generation == places->generation && !ht_automaton_status(g->automaton, NULL))
+        (void)ht_masks_find(g->masks, places->configuration[i], NULL);
+    pthread_mutex_unlock(&g->lock);
 }

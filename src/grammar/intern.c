@@ -35,14 +35,13 @@ static bool grow(uint32_t **array, size_t *capacity, size_t need) {
 void ht_intern_free(ht_intern *t) {
     free(t->word);
     free(t->end);
+    free(t->hash);
     free(t->slot);
     *t = (ht_intern){0};
 }
 
 static void place(ht_intern *t, uint32_t number) {
-    size_t n;
-    const uint32_t *words = ht_intern_at(t, number, &n);
-    uint32_t at = hash_words(words, n) & (t->n_slots - 1);
+    uint32_t at = t->hash[number] & (t->n_slots - 1);
     while (t->slot[at]) at = (at + 1) & (t->n_slots - 1);
     t->slot[at] = number + 1;
 }
@@ -63,8 +62,9 @@ static bool grow_slots(ht_intern *t) {
     return true;
 }
 
-static bool is_same(const ht_intern *t, uint32_t number, const uint32_t *words, size_t n) {
+static bool is_same(const ht_intern *t, uint32_t number, uint32_t hash, const uint32_t *words, size_t n) {
     size_t n_there;
+    if (t->hash[number] != hash) return false;
     const uint32_t *there = ht_intern_at(t, number, &n_there);
     return n == n_there && (n == 0 || !memcmp(there, words, n * sizeof *words));
 }
@@ -72,19 +72,22 @@ static bool is_same(const ht_intern *t, uint32_t number, const uint32_t *words, 
 uint32_t ht_intern_add(ht_intern *t, const uint32_t *words, size_t n, bool *is_new) {
     if (is_new) *is_new = false;
     if (!grow_slots(t)) return HT_INTERN_FAILED;
-    uint32_t at = hash_words(words, n) & (t->n_slots - 1);
+    const uint32_t hash = hash_words(words, n);
+    uint32_t at = hash & (t->n_slots - 1);
     for (; t->slot[at]; at = (at + 1) & (t->n_slots - 1))
-        if (is_same(t, t->slot[at] - 1, words, n)) return t->slot[at] - 1;
-    size_t capacity = t->capacity;
+        if (is_same(t, t->slot[at] - 1, hash, words, n)) return t->slot[at] - 1;
+    size_t capacity = t->capacity, same_capacity = t->capacity;
     /* Words of the table itself move when it grows. */
     const bool is_own = t->word && words >= t->word && words < t->word + t->n_words;
     const size_t offset = is_own ? (size_t)(words - t->word) : 0;
     if (t->n_words + n > INT32_MAX || !grow(&t->word, &t->word_capacity, t->n_words + n)) return HT_INTERN_FAILED;
-    if (!grow(&t->end, &capacity, (size_t)t->n + 1)) return HT_INTERN_FAILED;
+    if (!grow(&t->end, &capacity, (size_t)t->n + 1) || !grow(&t->hash, &same_capacity, (size_t)t->n + 1))
+        return HT_INTERN_FAILED;
     t->capacity = (uint32_t)capacity;
     if (n) memmove(t->word + t->n_words, is_own ? t->word + offset : words, n * sizeof *words);
     t->n_words += n;
     t->end[t->n] = (uint32_t)t->n_words;
+    t->hash[t->n] = hash;
     t->slot[at] = ++t->n;
     if (is_new) *is_new = true;
     return t->n - 1;
@@ -98,7 +101,7 @@ void ht_intern_truncate(ht_intern *t, uint32_t n) {
 }
 
 size_t ht_intern_bytes(const ht_intern *t) {
-    return (t->n_words + (size_t)t->n * 4) * sizeof(uint32_t); /* slots are two to four times as many as sequences */
+    return (t->n_words + (size_t)t->n * 5) * sizeof(uint32_t); /* slots are two to four times as many as sequences */
 }
 
 /* ---- pairs ---- */
@@ -128,7 +131,7 @@ static void put(ht_pair_map *m, struct ht_pair_slot pair) {
 }
 
 static bool grow_map(ht_pair_map *m) {
-    ht_pair_map larger = {.n_slots = m->n_slots ? 2 * m->n_slots : 64, .n = m->n};
+    ht_pair_map larger = {.n_slots = m->n_slots ? 4 * m->n_slots : 64, .n = m->n};
     larger.slot = malloc(larger.n_slots * sizeof *larger.slot);
     if (!larger.slot) return false;
     for (size_t i = 0; i < larger.n_slots; i++) larger.slot[i].value = HT_INTERN_FAILED;

@@ -13,7 +13,8 @@
 typedef struct ht_intern {
     uint32_t *word; /* all sequences, one behind the other */
     size_t n_words, word_capacity;
-    uint32_t *end; /* [n] of each sequence in `word` */
+    uint32_t *end;  /* [n] of each sequence in `word` */
+    uint32_t *hash; /* [n] of each sequence, which may be long */
     uint32_t n, capacity;
     uint32_t *slot; /* [n_slots] number + 1, 0 where free */
     uint32_t n_slots;

@@ -1,6 +1,7 @@
 /* Token masks: walks of the token trie along with the lexer, and with rows where lexemes end. */
 #include "grammar/masks.h"
 
+#include "base/checked.h"
 #include "base/error.h"
 #include "grammar/automaton_grow.h"
 #include "grammar/plain_run.h"
@@ -12,9 +13,18 @@ typedef struct crossing {
     uint32_t node, state; /* of the lexer behind the node's byte */
 } crossing;
 
+/* Tokens of a mask that is kept are listed when they are few: most masks allow a handful. */
+enum { LISTED_MOST = 256 };
+
+typedef struct kept_mask {
+    uint32_t *words; /* [n] tokens, or [n_words] bits; NULL: not found yet */
+    uint32_t n;
+    bool is_list;
+} kept_mask;
+
 /* What a state of the lexer says of all tokens. */
 typedef struct lex_mask {
-    uint32_t *bits;           /* tokens that it takes whole; NULL: not found yet */
+    kept_mask whole;          /* tokens that it takes whole */
     const ht_trie_part *part; /* that crossings are in */
     crossing *crossing;       /* [n_crossings] */
     uint32_t n_crossings, crossings_capacity;
@@ -27,10 +37,13 @@ struct ht_masks {
     int n_ending;
     const ht_spelled_token *spelled; /* [n_spelled] */
     int n_spelled;
+    ht_plain_classes plain;
     lex_mask *lex; /* [lex_capacity] by state */
     uint32_t lex_capacity;
-    uint32_t **mask; /* [mask_capacity] by configuration, NULL: not found yet */
+    kept_mask *mask; /* [mask_capacity] by configuration */
     uint32_t mask_capacity;
+    uint32_t *bits;  /* [n_words] of the state that is looked at */
+    uint32_t *found; /* [n_words] of ht_masks_find */
     size_t bytes;
     uint32_t *state_at; /* [deepest + 2] of the lexer, behind each byte of the path to a node */
     uint32_t *end_at;   /* likewise, threads in `threads` */
@@ -46,9 +59,12 @@ ht_status ht_masks_new(ht_automaton *a, const ht_token_trie *trie, const int32_t
     m->trie = trie;
     m->ending = ending;
     m->n_ending = n;
+    ht_plain_classes_find(a, &m->plain);
     m->state_at = malloc(depth * sizeof *m->state_at);
     m->end_at = malloc(depth * sizeof *m->end_at);
-    if (m->state_at && m->end_at) return HT_OK;
+    m->bits = malloc((trie->n_words + 1) * sizeof *m->bits);
+    m->found = malloc((trie->n_words + 1) * sizeof *m->found);
+    if (m->state_at && m->end_at && m->bits && m->found) return HT_OK;
     ht_masks_free(m);
     *out = NULL;
     return ht_fail_memory(err, depth, "token masks");
@@ -56,10 +72,10 @@ ht_status ht_masks_new(ht_automaton *a, const ht_token_trie *trie, const int32_t
 
 void ht_masks_reset(ht_masks *m) {
     for (uint32_t i = 0; i < m->lex_capacity; i++) {
-        free(m->lex[i].bits);
+        free(m->lex[i].whole.words);
         free(m->lex[i].crossing);
     }
-    for (uint32_t i = 0; i < m->mask_capacity; i++) free(m->mask[i]);
+    for (uint32_t i = 0; i < m->mask_capacity; i++) free(m->mask[i].words);
     free(m->lex);
     free(m->mask);
     m->lex = NULL;
@@ -74,6 +90,8 @@ void ht_masks_free(ht_masks *m) {
     ht_threads_free(&m->threads);
     free(m->state_at);
     free(m->end_at);
+    free(m->bits);
+    free(m->found);
     free(m);
 }
 
@@ -91,10 +109,59 @@ const char *ht_masks_text(const ht_masks *m, int32_t token, size_t *n) {
     return ht_token_trie_text(m->trie, token, n);
 }
 
+bool ht_masks_spells(const ht_masks *m, char first) {
+    for (int i = 0; i < m->n_spelled; i++)
+        if (*m->spelled[i].text == first) return true;
+    return false;
+}
+
+bool ht_masks_has(const ht_masks *m, uint32_t configuration) {
+    return configuration < m->mask_capacity && m->mask[configuration].words;
+}
+
 size_t ht_masks_bytes(const ht_masks *m) { return m->bytes; }
 
 static void set_token(const ht_token_trie *trie, uint32_t *bits, int32_t token) {
-    for (; token >= 0; token = trie->same[token]) bits[token >> 5] |= 1u << (token & 31);
+    bits[token >> 5] |= 1u << (token & 31);
+    if (trie->has_same)
+        while ((token = trie->same[token]) >= 0) bits[token >> 5] |= 1u << (token & 31);
+}
+
+/* ---- masks that are kept ---- */
+
+/* Lists the tokens of a mask; false when they are too many. */
+static bool list_tokens(const uint32_t *bits, size_t n_words, uint32_t *listed, uint32_t *n) {
+    enum { AT_ONCE = 16 };
+    *n = 0;
+    for (size_t begin = 0; begin < n_words; begin += AT_ONCE) {
+        const size_t end = ht_min_size(begin + AT_ONCE, n_words);
+        uint32_t any = 0;
+        for (size_t w = begin; w < end; w++) any |= bits[w];
+        for (size_t w = begin; w < end && any; w++)
+            for (uint32_t left = bits[w]; left; left &= left - 1) {
+                if (*n == LISTED_MOST) return false;
+                listed[(*n)++] = (uint32_t)w * 32 + (uint32_t)__builtin_ctz(left);
+            }
+    }
+    return true;
+}
+
+static bool keep(ht_masks *m, const uint32_t *bits, kept_mask *out) {
+    uint32_t listed[LISTED_MOST], n;
+    const bool is_list = list_tokens(bits, m->trie->n_words, listed, &n);
+    if (!is_list) n = (uint32_t)m->trie->n_words;
+    uint32_t *words = malloc(((size_t)n + 1) * sizeof *words);
+    if (!words) return false;
+    memcpy(words, is_list ? listed : bits, n * sizeof *words);
+    *out = (kept_mask){words, n, is_list};
+    m->bytes += ((size_t)n + 1) * sizeof *words;
+    return true;
+}
+
+static void add_kept(const kept_mask *kept, uint32_t *bits) {
+    const uint32_t *words = kept->words;
+    for (uint32_t i = 0; i < kept->n && kept->is_list; i++) bits[words[i] >> 5] |= 1u << (words[i] & 31);
+    for (uint32_t i = 0; i < kept->n && !kept->is_list; i++) bits[i] |= words[i];
 }
 
 /* ---- states of the lexer ---- */
@@ -122,7 +189,7 @@ static void walk_lexer(ht_masks *m, lex_mask *of, const ht_trie_part *part, uint
             i = part->next[i];
             continue;
         }
-        if (part->token[i] >= 0) set_token(m->trie, of->bits, part->token[i]);
+        if (part->token[i] >= 0) set_token(m->trie, m->bits, part->token[i]);
         const ht_lex_state *described = &a->state[next];
         if (described->n_accepts && part->next[i] > i + 1 && !add_crossing(m, of, i, next)) return;
         m->state_at[depth + 1] = next;
@@ -132,23 +199,23 @@ static void walk_lexer(ht_masks *m, lex_mask *of, const ht_trie_part *part, uint
 
 static const lex_mask *lex_mask_of(ht_masks *m, uint32_t state) {
     const size_t n_words = m->trie->n_words;
-    if (state < m->lex_capacity && m->lex[state].bits) return &m->lex[state];
+    if (state < m->lex_capacity && m->lex[state].whole.words) return &m->lex[state];
     const uint32_t before = m->lex_capacity;
     if (!ht_automaton_reserve(m->a, &m->lex, &m->lex_capacity, (size_t)state + 1, sizeof *m->lex)) return NULL;
     for (uint32_t i = before; i < m->lex_capacity; i++) m->lex[i] = (lex_mask){0};
     lex_mask *of = &m->lex[state];
-    uint32_t *bits = calloc(n_words + 1, sizeof *bits);
-    if (!bits) {
-        ht_automaton_fail(m->a, HT_ERR_MEMORY);
-        return NULL;
+    of->n_crossings = 0;
+    const ht_plain_run run = ht_plain_run_of(m->a, &m->plain, state);
+    if (run.kind < HT_PLAIN_KINDS) {
+        const ht_plain_tokens *plain = &m->trie->plain[run.kind];
+        memcpy(m->bits, plain->mask + (size_t)run.n * n_words, n_words * sizeof *m->bits);
+        walk_lexer(m, of, &plain->rest, state);
+    } else {
+        memset(m->bits, 0, n_words * sizeof *m->bits);
+        walk_lexer(m, of, &m->trie->all, state);
     }
-    of->bits = bits;
-    m->bytes += n_words * sizeof *bits;
-    const ht_plain_run run = ht_plain_run_of(m->a, state);
-    const bool decides = run.all == HT_PLAIN_MOST || run.none == run.all + 1;
-    if (decides) memcpy(bits, m->trie->plain + (size_t)run.all * n_words, n_words * sizeof *bits);
-    walk_lexer(m, of, decides ? &m->trie->rest : &m->trie->all, state);
-    return of;
+    if (!keep(m, m->bits, &of->whole)) ht_automaton_fail(m->a, HT_ERR_MEMORY);
+    return m->a->status ? NULL : of;
 }
 
 /* ---- where lexemes end ---- */
@@ -180,7 +247,7 @@ static void walk_threads(ht_masks *m, const ht_trie_part *part, uint32_t node, u
 static void add_thread_mask(ht_masks *m, ht_thread t, uint32_t *bits) {
     const lex_mask *lex = lex_mask_of(m, t.state);
     if (!lex) return;
-    for (size_t w = 0; w < m->trie->n_words; w++) bits[w] |= lex->bits[w];
+    add_kept(&lex->whole, bits);
     for (uint32_t i = 0; i < lex->n_crossings && !m->a->status; i++) {
         m->threads.n = 0;
         if (ht_automaton_accept(m->a, t.row, lex->crossing[i].state, &m->threads))
@@ -212,19 +279,21 @@ static void add_special(ht_masks *m, uint32_t configuration, uint32_t *bits) {
         if (m->ending[i] >= 0 && m->ending[i] < m->trie->n_tokens) set_bit(bits, m->ending[i], may_end);
 }
 
-ht_status ht_masks_of(ht_masks *m, uint32_t configuration, const uint32_t **mask, ht_error *err) {
-    const size_t n_words = m->trie->n_words;
-    *mask = NULL;
-    if (configuration < m->mask_capacity && m->mask[configuration]) {
-        *mask = m->mask[configuration];
+ht_status ht_masks_of(ht_masks *m, uint32_t configuration, uint32_t *bits, ht_error *err) {
+    const kept_mask *known = ht_masks_has(m, configuration) ? &m->mask[configuration] : NULL;
+    if (known && !known->is_list) {
+        memcpy(bits, known->words, known->n * sizeof *bits);
+        return HT_OK;
+    }
+    memset(bits, 0, m->trie->n_words * sizeof *bits);
+    if (known) {
+        add_kept(known, bits);
         return HT_OK;
     }
     const uint32_t before = m->mask_capacity;
     if (!ht_automaton_reserve(m->a, &m->mask, &m->mask_capacity, (size_t)configuration + 1, sizeof *m->mask))
         return ht_automaton_status(m->a, err);
-    for (uint32_t i = before; i < m->mask_capacity; i++) m->mask[i] = NULL;
-    uint32_t *bits = calloc(n_words + 1, sizeof *bits);
-    if (!bits) return ht_fail_memory(err, n_words * sizeof *bits, "a token mask");
+    for (uint32_t i = before; i < m->mask_capacity; i++) m->mask[i] = (kept_mask){0};
     size_t n;
     ht_automaton_threads(m->a, configuration, &n);
     for (size_t i = 0; i < n && !m->a->status; i++) {
@@ -233,11 +302,12 @@ ht_status ht_masks_of(ht_masks *m, uint32_t configuration, const uint32_t **mask
     }
     if (!m->a->status) add_special(m, configuration, bits);
     const ht_status status = ht_automaton_status(m->a, err);
-    if (status) {
-        free(bits);
-        return status;
-    }
-    m->bytes += n_words * sizeof *bits;
-    *mask = m->mask[configuration] = bits;
+    if (status) return status;
+    if (!keep(m, bits, &m->mask[configuration]))
+        return ht_fail_memory(err, m->trie->n_words * sizeof *bits, "a token mask");
     return HT_OK;
+}
+
+ht_status ht_masks_find(ht_masks *m, uint32_t configuration, ht_error *err) {
+    return ht_masks_has(m, configuration) ? HT_OK : ht_masks_of(m, configuration, m->found, err);
 }

@@ -27,8 +27,14 @@ void ht_masks_free(ht_masks *m); /* NULL is fine */
 void ht_masks_spell(ht_masks *m, const ht_spelled_token *spelled, int n);
 /* The text of a token; *n is 0 for one that has none. */
 const char *ht_masks_text(const ht_masks *m, int32_t token, size_t *n);
-/* The mask [trie->n_words] behind a configuration, lent until ht_masks_reset. */
-ht_status ht_masks_of(ht_masks *m, uint32_t configuration, const uint32_t **mask, ht_error *err);
+/* Whether a special token that is spelled has a text that begins with the byte. */
+bool ht_masks_spells(const ht_masks *m, char first);
+/* The mask behind a configuration, into bits [trie->n_words]. */
+ht_status ht_masks_of(ht_masks *m, uint32_t configuration, uint32_t *bits, ht_error *err);
+/* Finds it, for the next one who asks. */
+ht_status ht_masks_find(ht_masks *m, uint32_t configuration, ht_error *err);
+/* Whether that mask was found before. */
+bool ht_masks_has(const ht_masks *m, uint32_t configuration);
 /* Forgets all masks; with ht_automaton_reset. */
 void ht_masks_reset(ht_masks *m);
 size_t ht_masks_bytes(const ht_masks *m);

@@ -4,12 +4,24 @@
 #define HT_GRAMMAR_PLAIN_RUN_H
 
 #include "grammar/automaton.h"
+#include "tokenizer/token_trie.h"
+
+enum { HT_PLAIN_FORMS = 8 };
+
+/* The classes of bytes of which plain characters are. */
+typedef struct ht_plain_classes {
+    ht_byte_set ascii[HT_PLAIN_KINDS]; /* a bit for each class; of each kind what those before it have not */
+    ht_byte_set first[HT_PLAIN_FORMS], second[HT_PLAIN_FORMS], next; /* bytes of characters of two to four */
+} ht_plain_classes;
+
+void ht_plain_classes_find(const ht_automaton *a, ht_plain_classes *out);
 
 typedef struct ht_plain_run {
-    int all;  /* every text of at most so many plain characters goes on, HT_PLAIN_MOST at most */
-    int none; /* no text of so many does; HT_PLAIN_MOST + 1 where some do of all numbers that count */
+    ht_plain_kind kind; /* HT_PLAIN_KINDS: plain tokens have to be looked at as all others */
+    int n; /* texts of the kind go on when they are of at most so many characters, HT_PLAIN_MOST at most, and others do not */
 } ht_plain_run;
 
-ht_plain_run ht_plain_run_of(ht_automaton *a, uint32_t state);
+/* That of the widest kind for which there is one. */
+ht_plain_run ht_plain_run_of(ht_automaton *a, const ht_plain_classes *classes, uint32_t state);
 
 #endif

@@ -85,6 +85,12 @@ const uint8_t *ht_regexes_class_of(const ht_regexes *s);
 ht_re ht_re_derivative(ht_regexes *s, ht_re r, int byte_class);
 /* False only where no text of r begins with a byte of the class: a look that makes no expression. */
 bool ht_re_may_begin(ht_regexes *s, ht_re r, int byte_class);
+/* Adds all such bytes, one at least of each class. */
+void ht_re_add_first(ht_regexes *s, ht_re r, ht_byte_set *set);
+/* [classes] one byte of each class. */
+const uint8_t *ht_regexes_byte_of(const ht_regexes *s);
+/* Divides r = a b into a, which has the empty text, and b: false of other expressions. */
+bool ht_re_split_optional(const ht_regexes *s, ht_re r, ht_re *a, ht_re *b);
 /* Whether r has any text. */
 bool ht_re_is_live(ht_regexes *s, ht_re r);
 /* Whether that is known without a search, for which the bytes have to be divided. */

@@ -76,8 +76,22 @@ void ht_regexes_reset(ht_regexes *s) {
 
 int ht_regexes_n_classes(const ht_regexes *s) { return s->n_classes; }
 const uint8_t *ht_regexes_class_of(const ht_regexes *s) { return s->class_of; }
+const uint8_t *ht_regexes_byte_of(const ht_regexes *s) { return s->byte_of; }
 
 /* ---- first bytes ---- */
+
+/* The bytes [8 words] with which r begins, if they are one set and *rest is behind each of them, as in the text of a literal; NULL for
+ * others. Such expressions are most, and need not be remembered. */
+static const uint32_t *leading_set(const ht_regexes *s, ht_re r, ht_re *rest) {
+    size_t n;
+    const uint32_t *node = ht_re_node(s, r, &n);
+    *rest = HT_RE_EMPTY;
+    if (node[0] == HT_RE_KIND_CONCAT) {
+        *rest = node[2];
+        node = ht_re_node(s, node[1], &n);
+    }
+    return node[0] == HT_RE_KIND_BYTES ? ht_intern_at(&s->sets, node[1], &n) : NULL;
+}
 
 static uint32_t first_of(ht_regexes *s, ht_re r);
 
@@ -146,10 +160,29 @@ static uint32_t first_of(ht_regexes *s, ht_re r) {
 
 bool ht_re_may_begin(ht_regexes *s, ht_re r, int byte_class) {
     ht_byte_set set;
+    ht_re rest;
+    const uint32_t *leading = leading_set(s, r, &rest);
+    if (leading) return leading[s->byte_of[byte_class] >> 5] >> (s->byte_of[byte_class] & 31) & 1;
     const uint32_t number = first_of(s, r);
     if (s->status) return false;
     first_set(s, number, &set);
     return ht_byte_set_has(&set, s->byte_of[byte_class]);
+}
+
+void ht_re_add_first(ht_regexes *s, ht_re r, ht_byte_set *set) {
+    ht_re rest;
+    const uint32_t *leading = leading_set(s, r, &rest);
+    if (!leading) join_first(s, r, false, set);
+    for (int w = 0; w < 8 && leading; w++) set->bits[w] |= leading[w];
+}
+
+bool ht_re_split_optional(const ht_regexes *s, ht_re r, ht_re *a, ht_re *b) {
+    size_t n;
+    const uint32_t *node = ht_re_node(s, r, &n);
+    if (node[0] != HT_RE_KIND_CONCAT || !ht_re_is_nullable(s, node[1])) return false;
+    *a = node[1];
+    *b = node[2];
+    return true;
 }
 
 /* ---- derivatives ---- */
@@ -215,6 +248,12 @@ static ht_re derive_node(ht_regexes *s, ht_re r, int byte_class) {
 
 static ht_re derive(ht_regexes *s, ht_re r, int byte_class) {
     if (r <= HT_RE_EMPTY || s->status) return HT_RE_NONE;
+    ht_re rest;
+    const uint32_t *leading = leading_set(s, r, &rest);
+    if (leading) {
+        const uint8_t byte = s->byte_of[byte_class];
+        return leading[byte >> 5] >> (byte & 31) & 1 ? rest : HT_RE_NONE;
+    }
     const uint32_t known = ht_pair_map_find(&s->derivatives, r, (uint32_t)byte_class);
     if (known != HT_INTERN_FAILED) return known;
     if (s->depth >= DEPTH_MOST) return ht_re_fail(s, HT_ERR_LIMIT);

@@ -121,9 +121,7 @@ static uint32_t start_state(ht_automaton *a, const ht_row *of) {
         a->scratch[a->n_scratch++] = lexeme;
         a->scratch[a->n_scratch++] = *ht_intern_at(&a->rules->lexemes, lexeme, &n);
     }
-    const uint32_t state = ht_lex_state_of(a, a->scratch + begin, a->n_scratch - begin);
-    a->n_scratch = begin;
-    return state;
+    return ht_lex_state_of(a, begin);
 }
 
 /* ---- rows ---- */

@@ -12,6 +12,9 @@ typedef struct token_bytes {
     const unsigned char *bytes;
     uint32_t n;
     int32_t id;
+    ht_plain_kind kind; /* HT_PLAIN_KINDS: it is not plain */
+    uint32_t characters;
+    uint32_t shared; /* bytes that it begins with as the one before it */
 } token_bytes;
 
 static int by_bytes(const void *a, const void *b) {
@@ -22,16 +25,18 @@ static int by_bytes(const void *a, const void *b) {
     return (x->id > y->id) - (x->id < y->id);
 }
 
-/* Characters of a token that is plain text; 0 of any other. */
-static uint32_t count_plain(const char *s, size_t n) {
-    uint32_t count = 0;
-    if (!ht_utf8_valid(s, n)) return 0;
-    for (size_t i = 0; i < n; i++) {
-        const unsigned char c = (unsigned char)s[i];
-        if (c < 0x20 || c == 0x7F || c == '"' || c == '\\') return 0;
-        count += (c & 0xC0) != 0x80;
+/* Characters of a token that is plain text, and its narrowest kind; HT_PLAIN_KINDS for any other. */
+static void find_kind(token_bytes *t) {
+    t->kind = HT_PLAIN_KINDS;
+    t->characters = 0;
+    if (t->n > 4 * HT_PLAIN_MOST) return;
+    ht_plain_kind widest = HT_PLAIN_SMALL;
+    for (uint32_t i = 0; i < t->n; i++) {
+        const ht_plain_kind kind = ht_plain_kind_of(t->bytes[i]);
+        widest = kind > widest ? kind : widest;
+        t->characters += (t->bytes[i] & 0xC0) != 0x80;
     }
-    return count <= HT_PLAIN_MOST ? count : 0;
+    if (t->characters <= HT_PLAIN_MOST && ht_utf8_valid((const char *)t->bytes, t->n)) t->kind = widest;
 }
 
 static void free_part(ht_trie_part *p) {
@@ -41,40 +46,37 @@ static void free_part(ht_trie_part *p) {
     free(p->token);
 }
 
-static ht_status fill_part(ht_trie_part *p, const token_bytes *sorted, int32_t n, int32_t *same, ht_error *err) {
-    size_t n_nodes = 0;
+static uint32_t count_shared(const token_bytes *a, const token_bytes *b) {
+    const uint32_t n = a->n < b->n ? a->n : b->n;
     uint32_t shared = 0;
-    for (int pass = 0; pass < 2; pass++) {
-        uint32_t at = 0;
-        for (int32_t i = 0; i < n; i++) {
-            const token_bytes *t = &sorted[i], *before = i ? &sorted[i - 1] : NULL;
-            shared = 0;
-            while (before && shared < before->n && shared < t->n && before->bytes[shared] == t->bytes[shared]) shared++;
-            if (!pass) {
-                n_nodes += t->n - shared;
-                continue;
-            }
-            for (uint32_t d = shared; d < t->n; d++, at++) {
-                p->byte[at] = t->bytes[d];
-                p->depth[at] = (uint16_t)d;
-                p->token[at] = -1;
-                if (d > p->deepest) p->deepest = (uint16_t)d;
-            }
-            int32_t *place = &p->token[at - 1];
-            if (shared == t->n && before && before->n == t->n) { /* the same bytes again */
-                if (same[t->id] < 0) same[t->id] = *place;
-                *place = t->id;
-            } else
-                *place = t->id;
+    while (shared < n && a->bytes[shared] == b->bytes[shared]) shared++;
+    return shared;
+}
+
+static ht_status fill_part(ht_trie_part *p, token_bytes *sorted, int32_t n, int32_t *same, ht_error *err) {
+    size_t n_nodes = 0;
+    uint32_t at = 0;
+    for (int32_t i = 0; i < n; i++) {
+        sorted[i].shared = i ? count_shared(&sorted[i - 1], &sorted[i]) : 0;
+        n_nodes += sorted[i].n - sorted[i].shared;
+    }
+    p->n = (uint32_t)n_nodes;
+    p->byte = malloc(n_nodes + 1);
+    p->depth = malloc((n_nodes + 1) * sizeof *p->depth);
+    p->next = malloc((n_nodes + 1) * sizeof *p->next);
+    p->token = malloc((n_nodes + 1) * sizeof *p->token);
+    if (!p->byte || !p->depth || !p->next || !p->token) return ht_fail_memory(err, n_nodes * 11, "a trie of tokens");
+    for (int32_t i = 0; i < n; i++) {
+        const token_bytes *t = &sorted[i];
+        for (uint32_t d = t->shared; d < t->n; d++, at++) {
+            p->byte[at] = t->bytes[d];
+            p->depth[at] = (uint16_t)d;
+            p->token[at] = -1;
         }
-        if (pass) break;
-        p->n = (uint32_t)n_nodes;
-        p->byte = malloc(n_nodes + 1);
-        p->depth = malloc((n_nodes + 1) * sizeof *p->depth);
-        p->next = malloc((n_nodes + 1) * sizeof *p->next);
-        p->token = malloc((n_nodes + 1) * sizeof *p->token);
-        if (!p->byte || !p->depth || !p->next || !p->token)
-            return ht_fail_memory(err, n_nodes * 11, "a trie of tokens");
+        if (t->n - 1 > p->deepest) p->deepest = (uint16_t)(t->n - 1);
+        int32_t *place = &p->token[at - 1];
+        if (t->shared == t->n && same[t->id] < 0) same[t->id] = *place; /* the same bytes again */
+        *place = t->id;
     }
     /* The node behind a subtree is the first one that is no deeper than its root; from the last node on, each depth knows it. */
     uint32_t *behind = malloc(((size_t)p->deepest + 2) * sizeof *behind);
@@ -111,32 +113,41 @@ static ht_status read_texts(ht_token_trie *trie, const ht_tokenizer *t, ht_error
     return trie->text ? HT_OK : ht_fail_memory(err, 1, "the texts of tokens");
 }
 
-/* Divides the tokens, which are sorted, into plain ones and the rest, of which there are *n_rest. */
-static void find_plain(ht_token_trie *trie, const token_bytes *sorted, int32_t n, token_bytes *rest, int32_t *n_rest) {
-    *n_rest = 0;
+/* Divides the tokens, which are sorted, into plain ones of a kind and the rest, for which there is room in `rest`. */
+static ht_status find_plain(ht_token_trie *trie, ht_plain_kind kind, const token_bytes *sorted, int32_t n,
+                            token_bytes *rest, ht_error *err) {
+    ht_plain_tokens *of = &trie->plain[kind];
+    const size_t n_words = trie->n_words;
+    int32_t n_rest = 0;
+    of->mask = calloc((HT_PLAIN_MOST + 1) * n_words + 1, sizeof *of->mask);
+    if (!of->mask) return ht_fail_memory(err, HT_PLAIN_MOST * n_words * sizeof *of->mask, "a trie of tokens");
     for (int32_t i = 0; i < n; i++) {
-        const uint32_t plain = count_plain((const char *)sorted[i].bytes, sorted[i].n);
-        if (!plain) rest[(*n_rest)++] = sorted[i];
-        for (uint32_t c = plain; plain && c <= HT_PLAIN_MOST; c++)
-            trie->plain[c * trie->n_words + (size_t)sorted[i].id / 32] |= 1u << (sorted[i].id & 31);
+        if (sorted[i].kind <= kind)
+            of->mask[sorted[i].characters * n_words + (size_t)sorted[i].id / 32] |= 1u << (sorted[i].id & 31);
+        else
+            rest[n_rest++] = sorted[i];
     }
+    for (size_t w = n_words; w < (HT_PLAIN_MOST + 1) * n_words; w++) of->mask[w] |= of->mask[w - n_words];
+    return fill_part(&of->rest, rest, n_rest, trie->same, err);
 }
 
 static ht_status fill(ht_token_trie *trie, const ht_tokenizer *t, token_bytes *sorted, ht_error *err) {
     ht_status status = read_texts(trie, t, err);
-    int32_t n = 0, n_rest;
+    int32_t n = 0;
     if (status) return status;
     for (int32_t id = 0; id < trie->n_tokens; id++) {
         size_t length;
         const char *bytes = ht_token_trie_text(trie, id, &length);
         trie->same[id] = -1;
-        if (length) sorted[n++] = (token_bytes){(const unsigned char *)bytes, (uint32_t)length, id};
+        if (length) sorted[n++] = (token_bytes){.bytes = (const unsigned char *)bytes, .n = (uint32_t)length, .id = id};
     }
+    for (int32_t i = 0; i < n; i++) find_kind(&sorted[i]);
     qsort(sorted, (size_t)n, sizeof *sorted, by_bytes);
     status = fill_part(&trie->all, sorted, n, trie->same, err);
-    token_bytes *rest = sorted + n;
-    find_plain(trie, sorted, n, rest, &n_rest);
-    return status ? status : fill_part(&trie->rest, rest, n_rest, trie->same, err);
+    for (int32_t id = 0; id < trie->n_tokens; id++) trie->has_same = trie->has_same || trie->same[id] >= 0;
+    for (int kind = 0; kind < HT_PLAIN_KINDS && !status; kind++)
+        status = find_plain(trie, (ht_plain_kind)kind, sorted, n, sorted + n, err);
+    return status;
 }
 
 ht_status ht_token_trie_new(const ht_tokenizer *t, ht_token_trie **out, ht_error *err) {
@@ -146,12 +157,10 @@ ht_status ht_token_trie_new(const ht_tokenizer *t, ht_token_trie **out, ht_error
     trie->n_tokens = (int32_t)n;
     trie->n_words = n_words;
     trie->same = malloc((n + 1) * sizeof *trie->same);
-    trie->plain = calloc((HT_PLAIN_MOST + 1) * n_words + 1, sizeof *trie->plain);
     trie->text_end = malloc((n + 1) * sizeof *trie->text_end);
     token_bytes *sorted = malloc((2 * n + 1) * sizeof *sorted);
-    ht_status status = trie->same && trie->plain && trie->text_end && sorted
-                           ? fill(trie, t, sorted, err)
-                           : ht_fail_memory(err, n, "a trie of tokens");
+    ht_status status = trie->same && trie->text_end && sorted ? fill(trie, t, sorted, err)
+                                                              : ht_fail_memory(err, n, "a trie of tokens");
     free(sorted);
     if (!status) return HT_OK;
     ht_token_trie_free(trie);
@@ -162,9 +171,11 @@ ht_status ht_token_trie_new(const ht_tokenizer *t, ht_token_trie **out, ht_error
 void ht_token_trie_free(ht_token_trie *t) {
     if (!t) return;
     free_part(&t->all);
-    free_part(&t->rest);
+    for (int kind = 0; kind < HT_PLAIN_KINDS; kind++) {
+        free_part(&t->plain[kind].rest);
+        free(t->plain[kind].mask);
+    }
     free(t->same);
-    free(t->plain);
     free(t->text_end);
     free(t->text);
     free(t);

@@ -1,8 +1,8 @@
 /* Token trie: the bytes of all tokens of a vocabulary as a tree, laid out flat and depth first, so that the tokens that a
  * grammar allows are found by one walk that leaves out what begins wrongly. Immutable once made, shared by all threads.
  *
- * Tokens that are plain text, characters but controls, quotes and backslashes, are kept as masks by their number of
- * characters as well: where a grammar takes any of them, they need not be walked. */
+ * Tokens that are plain text, of small letters, of letters and digits, of any characters but controls, quotes and backslashes, are kept
+ * as masks by their number of characters as well: where a grammar takes any of them, they need not be walked. */
 #ifndef HT_TOKENIZER_TOKEN_TRIE_H
 #define HT_TOKENIZER_TOKEN_TRIE_H
 
@@ -21,19 +21,39 @@ typedef struct ht_trie_part {
     uint16_t deepest;
 } ht_trie_part;
 
+/* Kinds of plain text; each has the texts of those before it. */
+typedef enum ht_plain_kind {
+    HT_PLAIN_SMALL, /* a to z */
+    HT_PLAIN_WORD,  /* letters and digits of ASCII */
+    HT_PLAIN_ANY,   /* characters but controls, quotes and backslashes */
+    HT_PLAIN_KINDS
+} ht_plain_kind;
+
+typedef struct ht_plain_tokens {
+    uint32_t *mask;    /* [HT_PLAIN_MOST + 1, n_words] those of at most so many characters */
+    ht_trie_part rest; /* all others */
+} ht_plain_tokens;
+
 typedef struct ht_token_trie {
     int32_t n_tokens;
-    size_t n_words;         /* of a mask, a bit for each token */
-    ht_trie_part all, rest; /* rest: tokens that are in no mask of plain ones */
-    int32_t *same;          /* [n_tokens] another token with the same bytes, -1: none */
-    uint32_t *plain;        /* [HT_PLAIN_MOST + 1, n_words] plain tokens of at most so many characters */
-    uint32_t *text_end;     /* [n_tokens] of each token's bytes in `text`; tokens that are no text have none */
+    size_t n_words; /* of a mask, a bit for each token */
+    ht_trie_part all;
+    ht_plain_tokens plain[HT_PLAIN_KINDS];
+    int32_t *same;      /* [n_tokens] another token with the same bytes, -1: none */
+    bool has_same;      /* some token has another one */
+    uint32_t *text_end; /* [n_tokens] of each token's bytes in `text`; tokens that are no text have none */
     char *text;
 } ht_token_trie;
 
 /* Special tokens are no text. The caller frees *out. */
 ht_status ht_token_trie_new(const ht_tokenizer *t, ht_token_trie **out, ht_error *err);
 void ht_token_trie_free(ht_token_trie *t); /* NULL is fine */
+/* The narrowest kind of plain text that the character of ASCII is of; HT_PLAIN_KINDS: it is not plain. */
+static inline ht_plain_kind ht_plain_kind_of(unsigned char c) {
+    if (c < 0x20 || c == 0x7F || c == '"' || c == '\\') return HT_PLAIN_KINDS;
+    if (c >= 'a' && c <= 'z') return HT_PLAIN_SMALL;
+    return (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ? HT_PLAIN_WORD : HT_PLAIN_ANY;
+}
 static inline const char *ht_token_trie_text(const ht_token_trie *t, int32_t token, size_t *n) {
     const uint32_t begin = token ? t->text_end[token - 1] : 0;
     *n = t->text_end[token] - begin;

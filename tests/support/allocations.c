@@ -17,9 +17,8 @@ allocations_state allocations;
 static bool fails(void) {
     allocations.n++;
     if (!allocations.armed) return false;
-    const bool now = allocations.all_that_follow ? allocations.until_failure <= 0 : allocations.until_failure == 0;
-    allocations.until_failure--;
-    return now;
+    const long left = allocations.until_failure--;
+    return allocations.all_that_follow ? left <= 0 : left == 0;
 }
 
 void *allocations_malloc(size_t n) { return __real_malloc(n); }

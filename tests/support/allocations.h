@@ -9,9 +9,9 @@
 #include <stddef.h>
 
 typedef struct allocations_state {
-    bool armed, all_that_follow;
-    long until_failure;
-    long n; /* all so far */
+    _Atomic bool armed, all_that_follow;
+    _Atomic long until_failure; /* counted on all threads */
+    _Atomic long n;             /* all so far */
 } allocations_state;
 extern allocations_state allocations;
 

@@ -1,6 +1,8 @@
 /* Out of memory while grammars are compiled and texts are matched is an error, and the next call is as if nothing had been; as in
  * test_allocation.c. */
 #include "base/error.h"
+#include "device/device.h"
+#include "generate/masks_ahead.h"
 #include "generate/tool_cache.h"
 #include "grammar/answer_matcher.h"
 #include "models/model.h"
@@ -37,23 +39,27 @@ static ht_status compile_regex(ht_error *err) {
     return st;
 }
 
-/* What one call could not get is no loss to the next: the grammar is shared. */
-static ht_status match(ht_error *err) {
+/* With masks found ahead, unless t is NULL. */
+static ht_status match_text(ht_masks_ahead *t, ht_error *err) {
     static const char text[] = "[[1,abc],22]";
-    ht_matcher *m;
+    ht_answer_matcher *m;
     ht_ending ending;
     const uint32_t *mask;
-    ht_status st = ht_matcher_new(grammar, &m, err);
+    ht_mask_order order = {.next = NULL};
+    ht_status st = ht_answer_matcher_new(grammar, NULL, HT_START_TEXT, &m, err);
     for (size_t i = 0; i < strlen(text) && !st; i++) {
         bool allowed;
         const char one[2] = {text[i]};
-        st = ht_matcher_mask(m, &mask, err);
-        if (!st) st = ht_matcher_accept(m, ht_tokenizer_find(ht_model_tokenizer(model), one), &allowed, err);
+        const int32_t token = ht_tokenizer_find(ht_model_tokenizer(model), one);
+        if (t) ht_masks_ahead_order(t, &order, m, &token, 1);
+        st = ht_answer_matcher_mask(m, &mask, err);
+        if (!st) st = ht_answer_matcher_accept(m, token, &allowed, err);
         if (!st) assert_true(allowed);
+        if (t) ht_masks_ahead_end(t, &order);
     }
-    if (!st) st = ht_matcher_ending(m, &ending, err);
+    if (!st) st = ht_answer_matcher_ending(m, &ending, err);
     if (!st) assert_int_equal(ending, HT_ENDING_MUST);
-    ht_matcher_free(m);
+    ht_answer_matcher_free(m);
     ht_grammar_set_budget(grammar, 1); /* the next one starts with nothing */
     return st;
 }
@@ -77,6 +83,20 @@ static ht_status match_either(ht_error *err) {
     ht_answer_matcher_free(m);
     ht_grammar_set_budget(grammar, 1);
     ht_grammar_set_budget(calls, 1);
+    return st;
+}
+
+/* What one call could not get is no loss to the next: the grammar is shared. */
+static ht_status match(ht_error *err) { return match_text(NULL, err); }
+
+/* Nor is what the thread could not get. */
+static ht_status match_ahead(ht_error *err) {
+    static const ht_queue_ops queue;
+    static const ht_device elsewhere = {.queue = &queue, .n_threads = 1};
+    ht_masks_ahead *t = ht_masks_ahead_new(&elsewhere);
+    if (!t) return ht_fail_memory(err, 0, "a thread");
+    const ht_status st = match_text(t, err);
+    ht_masks_ahead_free(t);
     return st;
 }
 
@@ -146,6 +166,7 @@ static void grammars(void **state) {
     assert_true(try_every_failure(compile_regex, NOTHING_ELSE) > 20);
     assert_int_equal(ht_grammar_from_gbnf(model, nested, strlen(nested), &grammar, NULL), HT_OK);
     assert_true(try_every_failure(match, NOTHING_ELSE) > 30);
+    assert_true(try_every_failure(match_ahead, ALSO_OK) > 30);
     assert_true(try_every_failure(generate, ALSO_OK) > 30);
     assert_true(try_every_failure(compile_tools, NOTHING_ELSE) > 100);
     assert_true(try_every_failure(compile_tools_beside_text, NOTHING_ELSE) > 100);

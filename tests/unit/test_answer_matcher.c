@@ -219,7 +219,7 @@ typedef struct walk {
     ht_answer_matcher *matcher;
     char so_far[LONGEST];
     size_t n, end[64]; /* of its text before each token */
-    int n_calls, n_texts;
+    int n_calls, n_texts, n_forced;
 } walk;
 
 /* Where the token may come; what has no text, where any character may. */
@@ -235,6 +235,38 @@ static bool is_allowed(const walk *w, int32_t id) {
     return judge_from(w->start, is_call, w->of, text, w->n + (t->n ? t->n : 1)).begins;
 }
 
+static verdict judge_both(const walk *w, const char *text, size_t n) {
+    return or_else(judge_from(w->start, is_call, w->of, text, n), judge_from(w->start, is_text, w->of, text, n));
+}
+
+/* Every answer goes on with what is forced. */
+static int check_forced(walk *w) {
+    char text[LONGEST + 16], forced[16];
+    size_t n;
+    assert_int_equal(ht_answer_matcher_forced(w->matcher, forced, sizeof forced, &n, NULL), HT_OK);
+    memcpy(text, w->so_far, w->n);
+    for (size_t i = 0; i < n; i++) {
+        assert_false(judge_both(w, text, w->n + i).is_whole);
+        for (int c = 1; c < 256; c++) {
+            text[w->n + i] = (char)c;
+            if (c != (unsigned char)forced[i]) assert_false(judge_both(w, text, w->n + i + 1).begins);
+        }
+        text[w->n + i] = forced[i];
+        assert_true(judge_both(w, text, w->n + i + 1).begins);
+    }
+    return n > 0;
+}
+
+/* Masks that are found ahead are those that are asked for. */
+static void find_ahead(walk *w) {
+    ht_answer_places places;
+    ht_answer_matcher_missing(w->matcher, NULL, 0, &places);
+    for (int i = 0; i < places.n; i++)
+        for (int k = 0; k < places.of[i].n; k++) ht_grammar_find_mask(&places.of[i], k);
+    ht_answer_matcher_missing(w->matcher, NULL, 0, &places);
+    assert_int_equal(places.n, 0);
+}
+
 /* Checks what is said of all tokens; the mask, until the next call. */
 static const uint32_t *check(walk *w) {
     const uint32_t *mask;
@@ -242,6 +274,7 @@ static const uint32_t *check(walk *w) {
     const verdict call = judge_from(w->start, is_call, w->of, w->so_far, w->n),
                   text = judge_from(w->start, is_text, w->of, w->so_far, w->n), now = or_else(call, text);
     bool goes_on = false;
+    if (w->n % 2) find_ahead(w);
     assert_int_equal(ht_answer_matcher_mask(w->matcher, &mask, NULL), HT_OK);
     for (int32_t i = 0; i < TINY_VOCAB; i++) {
         const bool is_end = i == TINY_EOS || i == TINY_IM_END, expected = is_end ? now.is_whole : is_allowed(w, i);
@@ -253,6 +286,7 @@ static const uint32_t *check(walk *w) {
     assert_int_equal(ht_answer_matcher_ending(w->matcher, &ending, NULL), HT_OK);
     assert_int_equal(ending, !now.is_whole ? HT_ENDING_NOT : goes_on ? HT_ENDING_MAY : HT_ENDING_MUST);
     assert_int_equal(ht_answer_matcher_is_text(w->matcher, ht_answer_matcher_length(w->matcher)), !call.begins);
+    w->n_forced += check_forced(w);
     w->n_calls += call.is_whole;
     w->n_texts += text.is_whole;
     return mask;
@@ -307,7 +341,7 @@ static void masks_are_exact(void **state) {
         const bool special = i % 2;
         ht_model *m = load(of, special);
         ht_grammar *texts = texts_of(m, of), *calls = calls_of(m);
-        int n_calls = 0, n_texts = 0;
+        int n_calls = 0, n_texts = 0, n_forced = 0;
         find_tokens(m->tokenizer, special, of);
         for (int round = 0; round < test_cases(40, 3000); round++) {
             walk w = {.of = of, .start = (ht_grammar_start)(round % 3)};
@@ -319,9 +353,11 @@ static void masks_are_exact(void **state) {
             (void)check(&w);
             n_calls += w.n_calls;
             n_texts += w.n_texts;
+            n_forced += w.n_forced;
             ht_answer_matcher_free(w.matcher);
         }
-        if (n_calls < 20 || n_texts < 20) fail_msg("%s: %d calls, %d texts", of->source, n_calls, n_texts);
+        if (n_calls < 20 || n_texts < 20 || n_forced < 20)
+            fail_msg("%s: %d calls, %d texts, %d forced", of->source, n_calls, n_texts, n_forced);
         assert_true(ht_grammar_times_forgotten(texts) > 0 && ht_grammar_times_forgotten(calls) > 0);
         ht_grammar_free(texts);
         ht_grammar_free(calls);

@@ -1,0 +1,34 @@
+/* Token masks computed while a step runs: what may come next depends on the tokens so far, which are known when the step begins.
+ *
+ * An order names the places in a text whose masks the step will need. A thread finds them, and the grammar keeps them; whoever draws
+ * asks the grammar, which waits for a mask that is being computed, and computes one that nobody has begun. So a mask never
+ * depends on whether it was ordered. */
+#ifndef HT_GENERATE_MASKS_AHEAD_H
+#define HT_GENERATE_MASKS_AHEAD_H
+
+#include "grammar/answer_matcher.h"
+
+#include <stdatomic.h>
+
+struct ht_device;
+
+typedef struct ht_masks_ahead ht_masks_ahead;
+
+/* Belongs to one answer. Zeroed it is no order. */
+typedef struct ht_mask_order {
+    ht_answer_places places; /* of grammars that live until ht_masks_ahead_end */
+    bool is_there;           /* it was given to the thread; the owner's */
+    _Atomic bool is_late;    /* nobody needs its masks any more; set by any thread */
+    struct ht_mask_order *next;
+} ht_mask_order;
+
+/* For steps of a device; the thread starts with the first order. NULL when there is no memory. */
+ht_masks_ahead *ht_masks_ahead_new(const struct ht_device *d);
+void ht_masks_ahead_free(ht_masks_ahead *t); /* NULL is fine; all orders have ended */
+/* Orders the masks behind the matcher's text and behind each of n guesses of what follows, those that are not known. Where the steps
+ * take all cores, or the system gives no thread, nothing is ordered. */
+void ht_masks_ahead_order(ht_masks_ahead *t, ht_mask_order *order, ht_answer_matcher *m, const int32_t *guess, int n);
+/* Takes an order back, when the mask that is being computed for it is done. Of one that is not there nothing happens. */
+void ht_masks_ahead_end(ht_masks_ahead *t, ht_mask_order *order);
+
+#endif
