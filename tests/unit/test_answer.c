@@ -457,6 +457,42 @@ static void special_tokens(void **state) {
     ht_chat_template_free(t);
 }
 
+/* What is left of an answer when it is known to have no calls: they are text, but for those that were handed over. */
+static void calls_that_are_over(void **state) {
+    (void)state;
+    static const char marked[] = "<think>a</think>x<tool_call>{\"name\": \"stop\", \"arguments\": {}}</tool_call>y",
+                      bare[] = "{\"name\": \"stop\", \"parameters\": {}}";
+    const size_t n_whole = strlen(marked) - 1, n_begun = (size_t)(strstr(marked, "{}") - marked) + 1;
+    for (int how = 0; how < 3; how++) {
+        const char *answer = how < 2 ? marked : bare;
+        for (size_t at = 0; at <= strlen(answer); at++) {
+            ht_chat_template *t = template_of(how < 2 ? "<tool_call>" : "<|python_tag|>");
+            ht_jinja_arena arena = {.limit = 1 << 20, .name = "tools"};
+            static const char list[] = "[{\"name\": \"stop\"}]";
+            transcript found;
+            ht_answer_reader *r = new_reader(t, ht_jinja_json_value(&arena, list, strlen(list), "tools"), "", &found);
+            ht_answer_reader_set_call_pieces(r, how == 1);
+            found.in_pieces = how == 1;
+            for (size_t i = 0; i <= strlen(answer); i++) {
+                if (i == at) ht_answer_reader_end_calls(r);
+                if (answer[i]) assert_int_equal(ht_answer_put(r, answer + i, 1), HT_ANSWER_OPEN);
+            }
+            assert_int_equal(ht_answer_end(r), HT_ANSWER_OPEN);
+            const bool is_call = how < 2 && at >= (how ? n_begun : n_whole);
+            const char *expected = how == 2 ? "T({\"name\": \"stop\", \"parameters\": {}})"
+                                   : is_call
+                                       ? "H(a)T(x)C(stop {})T(y)"
+                                       : "H(a)T(x<tool_call>{\"name\": \"stop\", \"arguments\": {}}</tool_call>y)";
+            assert_string_equal(finish(&found), expected);
+            ht_answer_reader_free(r);
+            ht_text_discard(&found.text);
+            ht_text_discard(&found.id);
+            ht_jinja_arena_free(&arena);
+            ht_chat_template_free(t);
+        }
+    }
+}
+
 /* Nothing is handed over after a refusal. */
 static void a_reader_who_refuses(void **state) {
     (void)state;
@@ -521,6 +557,7 @@ int main(void) {
         cmocka_unit_test(answers_in_json_without_tools),
         cmocka_unit_test(thoughts_that_the_prompt_opened),
         cmocka_unit_test(special_tokens),
+        cmocka_unit_test(calls_that_are_over),
         cmocka_unit_test(a_reader_who_refuses),
         cmocka_unit_test(many_ends),
         cmocka_unit_test(through_the_public_function),
