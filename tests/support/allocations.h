@@ -11,7 +11,8 @@
 typedef struct allocations_state {
     bool armed, all_that_follow;
     long until_failure;
-    long n; /* all so far */
+    size_t from_bytes; /* smaller ones neither fail nor count; strings are as small as can be */
+    long n;            /* all so far */
 } allocations_state;
 extern allocations_state allocations;
 
