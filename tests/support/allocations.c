@@ -14,7 +14,8 @@ char *__wrap_strdup(const char *s);
 
 allocations_state allocations;
 
-static bool fails(void) {
+static bool fails(size_t bytes) {
+    if (bytes < allocations.from_bytes) return false;
     allocations.n++;
     if (!allocations.armed) return false;
     const long left = allocations.until_failure--;
@@ -23,11 +24,11 @@ static bool fails(void) {
 
 void *allocations_malloc(size_t n) { return __real_malloc(n); }
 
-void *__wrap_malloc(size_t n) { return fails() ? NULL : __real_malloc(n); }
-void *__wrap_calloc(size_t n, size_t size) { return fails() ? NULL : __real_calloc(n, size); }
-void *__wrap_realloc(void *p, size_t n) { return fails() ? NULL : __real_realloc(p, n); }
-void *__wrap_aligned_alloc(size_t align, size_t n) { return fails() ? NULL : __real_aligned_alloc(align, n); }
-char *__wrap_strdup(const char *s) { return fails() ? NULL : __real_strdup(s); }
+void *__wrap_malloc(size_t n) { return fails(n) ? NULL : __real_malloc(n); }
+void *__wrap_calloc(size_t n, size_t size) { return fails(n * size) ? NULL : __real_calloc(n, size); }
+void *__wrap_realloc(void *p, size_t n) { return fails(n) ? NULL : __real_realloc(p, n); }
+void *__wrap_aligned_alloc(size_t align, size_t n) { return fails(n) ? NULL : __real_aligned_alloc(align, n); }
+char *__wrap_strdup(const char *s) { return fails(0) ? NULL : __real_strdup(s); }
 
 long try_every_failure(ht_status (*scenario)(ht_error *err), unsigned also) {
     long n = 0;

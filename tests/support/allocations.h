@@ -11,6 +11,7 @@
 typedef struct allocations_state {
     _Atomic bool armed, all_that_follow;
     _Atomic long until_failure; /* counted on all threads */
+    _Atomic size_t from_bytes;  /* smaller ones neither fail nor count; strings are as small as can be */
     _Atomic long n;             /* all so far */
 } allocations_state;
 extern allocations_state allocations;
