@@ -131,7 +131,8 @@ static void put(ht_pair_map *m, struct ht_pair_slot pair) {
 }
 
 static bool grow_map(ht_pair_map *m) {
-    ht_pair_map larger = {.n_slots = m->n_slots ? 4 * m->n_slots : 64, .n = m->n};
+    const size_t times = m->n_slots < 4096 ? 4 : 2; /* what is small is soon full again; what is large takes pages */
+    ht_pair_map larger = {.n_slots = m->n_slots ? times * m->n_slots : 64, .n = m->n};
     larger.slot = malloc(larger.n_slots * sizeof *larger.slot);
     if (!larger.slot) return false;
     for (size_t i = 0; i < larger.n_slots; i++) larger.slot[i].value = HT_INTERN_FAILED;

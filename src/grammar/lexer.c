@@ -103,10 +103,10 @@ static uint32_t prefixed_state(ht_automaton *a, ht_re prefix, uint32_t rest) {
  * nothing is changed, where they have none. */
 static ht_re take_prefix(ht_automaton *a, uint32_t begin) {
     const ht_regexes *re = a->rules->re;
-    uint32_t *pair = a->scratch + begin;
     const uint32_t n = a->n_scratch - begin;
     ht_re prefix = HT_RE_EMPTY, optional, rest;
     if (n < 4) return HT_RE_EMPTY;
+    uint32_t *pair = a->scratch + begin;
     for (uint32_t i = 0; i < n; i += 2) {
         if (!ht_re_split_optional(re, pair[i + 1], &optional, &rest) || (i && optional != prefix)) return HT_RE_EMPTY;
         if (ht_re_is_nullable(re, rest) || ht_rules_is_free(a->rules, pair[i])) return HT_RE_EMPTY;
