@@ -36,8 +36,8 @@ ht_status serve_new(const serve_options *options, serve_server **out, ht_error *
 const char *serve_address(const serve_server *s, size_t i);
 /* Serves on the calling thread until it is told to stop and all requests have ended. */
 ht_status serve_run(serve_server *s, ht_error *err);
-/* No more requests, and the end once those under way are answered, within options.drain_seconds; again: at once. Any thread, and from a signal
- * handler. */
+/* No more requests, and the end once those under way are answered. Clients of those that are not within options.drain_seconds, or when it is called
+ * again, are told so; a third call does not wait for that. Any thread, and from a signal handler. */
 void serve_drain(serve_server *s);
 /* Reads certificates again. Any thread. */
 ht_status serve_reload(serve_server *s, ht_error *err);
