@@ -437,8 +437,8 @@ static bool ask(ht_engine_answer *a) {
     if (!status && !make_room(a, end)) return false;
     if (!status) status = ht_generation_ask(&a->g, &err);
     a->s->job.pace = a->engine->o.pace;
-    if (status) end_running(a, status, &err);
     a->asked = !status;
+    if (status) end_running(a, status, &err); /* it may be gone then */
     return !status;
 }
 

@@ -257,14 +257,12 @@ static int check_forced(walk *w) {
     return n > 0;
 }
 
-/* Masks that are found ahead are those that are asked for. */
+/* Finds masks ahead, which are then looked at; a grammar that forgets just then has none of them. */
 static void find_ahead(walk *w) {
     ht_answer_places places;
     ht_answer_matcher_missing(w->matcher, NULL, 0, &places);
     for (int i = 0; i < places.n; i++)
         for (int k = 0; k < places.of[i].n; k++) ht_grammar_find_mask(&places.of[i], k);
-    ht_answer_matcher_missing(w->matcher, NULL, 0, &places);
-    assert_int_equal(places.n, 0);
 }
 
 /* Checks what is said of all tokens; the mask, until the next call. */
