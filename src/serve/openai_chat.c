@@ -24,15 +24,15 @@ static const serve_field call_members[] = {
 static const serve_field *const of_call[] = {call_members, NULL};
 static const serve_shape call_shape = {.types = SERVE_JSON_OBJECT, .members = of_call, .lenient = true};
 
-static const serve_field said[] = {{"content", .is = CONTENT, .required = true}, {0}};
+/* A content of null is none, and not missing: the library tells the two apart. */
+static const serve_field said[] = {{"content", .is = CONTENT}, {0}};
 static const serve_field answered[] = {{"content", .is = CONTENT},
                                        {"tool_calls", .is = SERVE_IS_LIST(&call_shape)},
                                        {"reasoning_content", .is = SERVE_IS_TEXT},
                                        {"reasoning", .is = SERVE_IS_TEXT},
                                        {"thinking", .is = SERVE_IS_TEXT},
                                        {0}};
-static const serve_field resulted[] = {
-    {"content", .is = CONTENT, .required = true}, {"tool_call_id", .is = SERVE_IS_TEXT}, {0}};
+static const serve_field resulted[] = {{"content", .is = CONTENT}, {"tool_call_id", .is = SERVE_IS_TEXT}, {0}};
 static const serve_field *const of_said[] = {said, NULL}, *const of_answered[] = {answered, NULL},
                                 *const of_resulted[] = {resulted, NULL};
 static const serve_kind roles[] = {{"system", of_said},        {"developer", of_said}, {"user", of_said},

@@ -31,8 +31,7 @@ def meaningful_ids(value):
 
 def meaningful_messages(messages):
     for message in messages:
-        if message.get("role") == "assistant" and "content" not in message:
-            message["content"] = ""  # or calls
+        message.setdefault("content", "")  # or calls
         for call in message.get("tool_calls") or []:
             call["function"] = call.get("function") or {"name": "a"}
             call["function"].setdefault("arguments", {})

@@ -317,12 +317,18 @@ class Errors(ServeTest):
             (CHAT, chat(messages=[{"role": "user", "content": [{"type": "text", "text": 5}]}]), "messages[0].content[0].text"),
             (CHAT, chat(messages=[{"role": "user", "content": "a"}, {"role": "nobody", "content": "a"}]), "messages[1].role"),
             (CHAT, chat(stream_options={"include_usage": 1}), "stream_options.include_usage"),
+            (CHAT, chat(messages=[{"role": "user"}]), None),
             (CHAT, chat(typical_p=0.5), "typical_p"),
             (CHAT, chat(**{"x" * 200: 1, "n": 0}), "n"),
         ]:
             with self.subTest(path=path, body=body):
                 error = self.refused(400, path, body, param)
                 self.assertEqual(error["type"], "invalid_request_error")
+
+    def test_a_content_of_null_is_none(self):
+        for messages in [{"role": "user", "content": None}], [{"role": "user", "content": "a"}, {"role": "tool", "content": None, "tool_call_id": None}]:
+            got, empty = (self.ok(CHAT, chat(messages=[{**m, "content": m["content"] or with_} for m in messages])) for with_ in (None, ""))
+            self.assertEqual(got["choices"], empty["choices"])
 
     def test_members_that_are_lacked_and_those_that_ask_for_nothing(self):
         for path, body, name in [(CHAT, chat(), "audio"), (CHAT, chat(), "web_search_options"), (CHAT, chat(), "functions"), (COMPLETIONS, completion(), "use_beam_search")]:
