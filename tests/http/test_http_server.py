@@ -283,7 +283,7 @@ class Requests(HttpTest):
             (request(fields=[f"X-{i}: a" for i in range(101)]), 431),
             (request(fields=["X: " + "a" * 33000]), 431),
             (request(method="BREW"), 501),
-            (request(method="TRACE"), 405),
+            (request(method="CONNECT"), 405),
             (request(version="2.0"), 505),
             (request("/../etc"), 400),
             (request("/echo", "POST", fields=["Expect: tea", "Content-Length: 1"]), 417),
