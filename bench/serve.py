@@ -143,25 +143,21 @@ async def beside(a, open_others, name, n):
     port = free_port()
     with hearth(a, port) as process:
         await load(a, port, 4, 0)
-        shares, times, before = [], [], memory(process.pid)
+        shares, times, before = [], [], await memory(process.pid, port)
         for round in range(a.rounds):
-            alone, _ = await load(a, port, 4, round)
+            alone, _ = await load(a, port, 4, 2 * round + 1)  # each prompt is a new one
             others = await open_others(a, port, n)
             stop = asyncio.Event()
             watch = asyncio.create_task(health(port, stop, times))
-            rate, _ = await load(a, port, 4, round)
+            rate, _ = await load(a, port, 4, 2 * round + 2)
             stop.set()
             await watch
-            used = memory(process.pid) - before
+            used = await memory(process.pid, port) - before
             for writer in others:
                 writer.transport.abort()
             shares.append(rate / alone)
             await asyncio.sleep(1)
         print(f"{n} {name}: throughput {100 * statistics.median(shares):.0f} %, /health p99 {share(times, 0.99) * 1e3:.1f} ms, memory + {used / 1e6:.0f} MB", flush=True)
-
-
-def memory(pid):
-    return int(re.search(r"VmRSS:\s+(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text())[1]) * 1024
 
 
 async def open_idle(a, port, n):
@@ -171,13 +167,24 @@ async def open_idle(a, port, n):
     return writers
 
 
-async def running(port):
-    """Answers that are computed, or wait for it."""
+async def metric(port, names):
+    """The sum of those figures."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
     text = (await reader.read()).decode()
     writer.close()
-    return sum(int(float(n)) for n in re.findall(r"^hearth_answers_(?:running|waiting) (\S+)", text, re.M))
+    return sum(int(float(n)) for n in re.findall(rf"^hearth_(?:{names}) (\S+)", text, re.M))
+
+
+async def running(port):
+    """Answers that are computed, or wait for it."""
+    return await metric(port, "answers_running|answers_waiting")
+
+
+async def memory(pid, port):
+    """Bytes of the process but for keys and values, which are kept of all prompts."""
+    resident = int(re.search(r"VmRSS:\s+(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text())[1]) * 1024
+    return resident - await metric(port, "kv_bytes")
 
 
 async def open_slow(a, port, n):
