@@ -18,10 +18,7 @@ typedef struct serve_anthropic_request {
     bool hides_thoughts; /* thinking blocks are to be empty */
 } serve_anthropic_request;
 
-/* Zero-initialised before. False with a failure in the call; to be freed in any case. */
-bool serve_anthropic_read(serve_call *c, serve_anthropic_request *r);
-void serve_anthropic_free(serve_anthropic_request *r);
-/* Its messages alone. */
+/* Reads its messages; false with a failure in the call. */
 bool serve_anthropic_read_messages(serve_call *c, serve_anthropic_request *r);
 
 /* A result that refers to a tool: what the model reads of it goes to *text. A tool that has waited for this goes to *referred. False: memory

@@ -173,7 +173,7 @@ static void read_thinking(serve_call *c, serve_anthropic_request *r) {
 
 /* ---- requests ---- */
 
-bool serve_anthropic_read(serve_call *c, serve_anthropic_request *r) {
+static bool read_conversation(serve_call *c, serve_anthropic_request *r) {
     serve_conversation *k = &r->conversation;
     if (serve_member(c->body, "context_management")) serve_call_ignore(c, "context_management");
     read_thinking(c, r);
@@ -184,7 +184,7 @@ bool serve_anthropic_read(serve_call *c, serve_anthropic_request *r) {
     return true;
 }
 
-void serve_anthropic_free(serve_anthropic_request *r) {
+static void free_request(serve_anthropic_request *r) {
     json_decref(r->messages);
     json_decref(r->tools);
     json_decref(r->referred);
@@ -213,11 +213,11 @@ static bool read_request(serve_generation *g) {
     g->free_extra = free_answer;
     g->stream = serve_flag(c->body, "stream", false);
     serve_read_max_tokens(g, c->body, most);
-    const bool good = serve_anthropic_read(c, &r) && serve_read_sampling(g, c->body, 1) &&
+    const bool good = read_conversation(c, &r) && serve_read_sampling(g, c->body, 1) &&
                       serve_read_stop(g, json_object_get(c->body, "stop_sequences")) && read_format(g) &&
                       serve_read_structure(g, c->body) && serve_set_conversation(g, &r.conversation);
     answer->hides_thoughts = r.hides_thoughts;
-    serve_anthropic_free(&r);
+    free_request(&r);
     return good;
 }
 
@@ -237,8 +237,8 @@ bool serve_anthropic_count_tokens(serve_call *c) {
     serve_anthropic_request r = {0};
     int64_t n = 0;
     name_request(c);
-    const bool good = serve_anthropic_read(c, &r) && serve_count_conversation(c, &r.conversation, &n);
-    serve_anthropic_free(&r);
+    const bool good = read_conversation(c, &r) && serve_count_conversation(c, &r.conversation, &n);
+    free_request(&r);
     if (good) serve_reply_json(c->x, 200, json_pack("{sI}", "input_tokens", (json_int_t)n), SERVE_ANTHROPIC);
     return good;
 }

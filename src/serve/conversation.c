@@ -216,15 +216,15 @@ bool serve_hold_to_any_object(serve_generation *g, const char *member) {
     return hold_to(g, SERVE_SCHEMA, "{\"type\":\"object\"}", member);
 }
 
-bool serve_hold_to_regex(serve_generation *g, const char *pattern, const char *member) {
+static bool hold_to_regex(serve_generation *g, const char *pattern, const char *member) {
     return hold_to(g, SERVE_REGEX, pattern, member);
 }
 
-bool serve_hold_to_gbnf(serve_generation *g, const char *text, const char *member) {
+static bool hold_to_gbnf(serve_generation *g, const char *text, const char *member) {
     return hold_to(g, SERVE_GBNF, text, member);
 }
 
-bool serve_hold_to_choice(serve_generation *g, const json_t *texts, const char *member) {
+static bool hold_to_choice(serve_generation *g, const json_t *texts, const char *member) {
     ht_text pattern = {0};
     for (size_t i = 0; i < json_array_size(texts); i++) {
         const char *text = json_string_value(json_array_get(texts, i));
@@ -234,7 +234,7 @@ bool serve_hold_to_choice(serve_generation *g, const json_t *texts, const char *
             ht_text_append(&pattern, text, 1);
         }
     }
-    const bool good = pattern.failed ? serve_fail_memory(&g->c->failure) : serve_hold_to_regex(g, pattern.data, member);
+    const bool good = pattern.failed ? serve_fail_memory(&g->c->failure) : hold_to_regex(g, pattern.data, member);
     ht_text_discard(&pattern);
     return good;
 }
@@ -267,16 +267,15 @@ static bool read_guided(serve_generation *g, const json_t *from, const char *pre
         if (!good) return false;
     } else if (schema && !serve_hold_to_schema(g, schema, json))
         return false;
-    return (!pattern || serve_hold_to_regex(g, pattern, regex)) && (!text || serve_hold_to_gbnf(g, text, grammar)) &&
-           (!texts || serve_hold_to_choice(g, texts, choice));
+    return (!pattern || hold_to_regex(g, pattern, regex)) && (!text || hold_to_gbnf(g, text, grammar)) &&
+           (!texts || hold_to_choice(g, texts, choice));
 }
 
 bool serve_read_structure(serve_generation *g, const json_t *body) {
     const json_t *schema = serve_member(body, "json_schema");
     const char *grammar = serve_filled_text(body, "grammar"), *regex = serve_text(body, "regex");
     return serve_read_format(g, serve_member(body, "response_format"), "response_format") &&
-           (!grammar || serve_hold_to_gbnf(g, grammar, "grammar")) &&
-           (!regex || serve_hold_to_regex(g, regex, "regex")) &&
+           (!grammar || hold_to_gbnf(g, grammar, "grammar")) && (!regex || hold_to_regex(g, regex, "regex")) &&
            (!schema || serve_hold_to_schema(g, schema, "json_schema")) && read_guided(g, body, "guided_") &&
            read_guided(g, serve_member(body, "structured_outputs"), "");
 }

@@ -53,10 +53,6 @@ bool serve_count_conversation(serve_call *c, const serve_conversation *k, int64_
 
 bool serve_hold_to_schema(serve_generation *g, const json_t *schema, const char *member);
 bool serve_hold_to_any_object(serve_generation *g, const char *member);
-bool serve_hold_to_regex(serve_generation *g, const char *pattern, const char *member);
-bool serve_hold_to_gbnf(serve_generation *g, const char *text, const char *member);
-/* One of some texts. */
-bool serve_hold_to_choice(serve_generation *g, const json_t *texts, const char *member);
 
 /* The members by which OpenAI's interface and others like it ask for one of them: response_format, grammar, json_schema, guided_*,
  * structured_outputs. */

@@ -70,8 +70,8 @@ struct serve_field {
     const char *instead; /* of one that is lacked: what can be done; NULL: nothing */
 };
 
-/* A text, one that is not empty, an object with any members. */
-extern const serve_shape serve_any_text, serve_full_text, serve_any_object;
+/* A text, and one that is not empty. */
+extern const serve_shape serve_any_text, serve_full_text;
 
 #define SERVE_IS_INTEGER(from, to)                                                                                     \
     { .types = SERVE_JSON_INTEGER, .low = (from), .high = (to) }

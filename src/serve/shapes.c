@@ -7,8 +7,7 @@
 #include <string.h>
 
 const serve_shape serve_any_text = {.types = SERVE_JSON_TEXT},
-                  serve_full_text = {.types = SERVE_JSON_TEXT, .filled = true},
-                  serve_any_object = {.types = SERVE_JSON_OBJECT};
+                  serve_full_text = {.types = SERVE_JSON_TEXT, .filled = true};
 
 enum { PATH = 96, DESCRIPTION = 480 };
 
