@@ -39,8 +39,8 @@ typedef struct serve_kind {
 
 struct serve_shape {
     unsigned types; /* 0: any value; what follows is for values of its type alone */
-    int64_t low,
-        high; /* of numbers, both included; 0 and 0: any; INT64_MIN, INT64_MAX: no bound of a number that is not whole */
+    /* Of numbers, both included; 0 and 0: any; INT64_MIN, INT64_MAX: no bound of a number that is not whole. */
+    int64_t low, high;
     const char *const *words; /* a text is one of these; NULL: any */
     bool filled;              /* texts are not empty */
     const char *pattern; /* texts match it, which who reads them sees to: for the description of the interface alone */

@@ -11,15 +11,39 @@ const serve_shape serve_any_text = {.types = SERVE_JSON_TEXT},
 
 enum { PATH = 96, DESCRIPTION = 480 };
 
+/* Where a value is: a member of the value outside it, or an item. Most are never told of, so that paths are written when one is. */
+typedef struct place {
+    const struct place *outer; /* NULL: the body */
+    const char *name;          /* NULL: an item */
+    size_t i;
+} place;
+
 typedef struct checker {
     bool strict;
     serve_unknown_fn *unknown;
     void *user;
     serve_failure *f;
-    char path[PATH]; /* of the value that is looked at */
+    const place *at; /* the value that is looked at */
 } checker;
 
 static bool check_value(checker *k, const json_t *value, const serve_shape *s);
+
+/* ---- places ---- */
+
+/* "messages[0].role"; what has no room is left out. */
+static void write_path(const place *at, char out[PATH]) {
+    if (!at) {
+        *out = '\0';
+        return;
+    }
+    write_path(at->outer, out);
+    const size_t n = strlen(out);
+    if (at->name)
+        snprintf(out + n, PATH - n, "%s%s", n ? "." : "", at->name);
+    else
+        snprintf(out + n, PATH - n, "[%zu]", at->i);
+    ht_utf8_trim(out);
+}
 
 /* ---- what is expected ---- */
 
@@ -89,30 +113,18 @@ static void describe(const serve_shape *s, char out[DESCRIPTION]) {
 }
 
 static bool refuse(checker *k, const json_t *value, const char *expected) {
-    char found[128];
+    char found[128], path[PATH];
+    write_path(k->at, path);
     if (value)
-        return serve_fail(k->f, 400, k->path, "\"%s\" is to be %s, not %s", k->path, expected,
+        return serve_fail(k->f, 400, path, "\"%s\" is to be %s, not %s", path, expected,
                           ht_json_describe(value, found, sizeof found));
-    return serve_fail(k->f, 400, k->path, "\"%s\" is missing: it is to be %s", k->path, expected);
+    return serve_fail(k->f, 400, path, "\"%s\" is missing: it is to be %s", path, expected);
 }
 
 static bool refuse_shape(checker *k, const json_t *value, const serve_shape *s) {
     char expected[DESCRIPTION];
     describe(s, expected);
     return refuse(k, value, *expected ? expected : "there");
-}
-
-/* ---- paths ---- */
-
-/* Goes to a member or an item; the length by which one comes back. What has no room is left out. */
-static size_t enter(checker *k, const char *name, size_t i) {
-    const size_t n = strlen(k->path);
-    if (name)
-        snprintf(k->path + n, PATH - n, "%s%s", n ? "." : "", name);
-    else
-        snprintf(k->path + n, PATH - n, "[%zu]", i);
-    ht_utf8_trim(k->path);
-    return n;
 }
 
 /* ---- members ---- */
@@ -137,15 +149,32 @@ static bool check_lacked(checker *k, const json_t *value, const serve_field *fie
     checker quiet = *k;
     quiet.f = &ignored;
     if (field->is.types ? check_value(&quiet, value, &field->is) : is_void(value)) return true;
-    return serve_fail(k->f, 400, k->path, "\"%s\" asks for something that this server does not have%s%s", k->path,
+    char path[PATH];
+    write_path(k->at, path);
+    return serve_fail(k->f, 400, path, "\"%s\" asks for something that this server does not have%s%s", path,
                       field->instead ? ": " : "", field->instead ? field->instead : "");
 }
 
-static bool check_member(checker *k, const json_t *value, const serve_field *field, bool lenient) {
-    if (!field && !k->strict && !lenient) k->unknown(k->path, k->user);
-    if (!field) return k->strict && !lenient ? serve_fail(k->f, 400, k->path, "\"%s\" is not known", k->path) : true;
-    if (json_is_null(value) || field->class == SERVE_NOTED) return true;
-    return field->class == SERVE_LACKED ? check_lacked(k, value, field) : check_value(k, value, &field->is);
+static bool check_unknown(checker *k) {
+    char path[PATH];
+    write_path(k->at, path);
+    if (k->strict) return serve_fail(k->f, 400, path, "\"%s\" is not known", path);
+    k->unknown(path, k->user);
+    return true;
+}
+
+static bool check_member(checker *k, const char *name, const json_t *value, const serve_field *field, bool lenient) {
+    const place here = {.outer = k->at, .name = name};
+    bool good = true;
+    k->at = &here;
+    if (!field)
+        good = lenient || check_unknown(k);
+    else if (!json_is_null(value) && field->class == SERVE_LACKED)
+        good = check_lacked(k, value, field);
+    else if (!json_is_null(value) && field->class == SERVE_USED)
+        good = check_value(k, value, &field->is);
+    k->at = here.outer;
+    return good;
 }
 
 static bool check_required(checker *k, const json_t *object, const serve_field *const *tables) {
@@ -153,9 +182,10 @@ static bool check_required(checker *k, const json_t *object, const serve_field *
     for (; *tables; tables++)
         for (const serve_field *field = *tables; field->name && good; field++) {
             if (!field->required || serve_member(object, field->name)) continue;
-            const size_t back = enter(k, field->name, 0);
+            const place here = {.outer = k->at, .name = field->name};
+            k->at = &here;
             good = refuse_shape(k, NULL, &field->is);
-            k->path[back] = '\0';
+            k->at = here.outer;
         }
     return good;
 }
@@ -167,14 +197,21 @@ static bool check_members(checker *k, const json_t *object, const serve_field *c
     json_t *value;
     json_object_foreach((json_t *)object, name, value) {
         if (tag && strcmp(name, tag) == 0) continue;
-        const size_t back = enter(k, name, 0);
-        if (!check_member(k, value, find(tables, name), lenient)) return false;
-        k->path[back] = '\0';
+        if (!check_member(k, name, value, find(tables, name), lenient)) return false;
     }
     return check_required(k, object, tables);
 }
 
 /* ---- values ---- */
+
+/* A value within the one that is looked at. */
+static bool check_inner(checker *k, const char *name, size_t i, const json_t *value, const serve_shape *s) {
+    const place here = {k->at, name, i};
+    k->at = &here;
+    const bool good = check_value(k, value, s);
+    k->at = here.outer;
+    return good;
+}
 
 static bool check_kind(checker *k, const json_t *object, const serve_shape *s) {
     const char *tag = s->tag ? s->tag : "type";
@@ -185,33 +222,30 @@ static bool check_kind(checker *k, const json_t *object, const serve_shape *s) {
     if (kind->type) return check_members(k, object, kind->members, tag, s->lenient);
     if (s->other_kinds && json_is_string(type)) return true;
     char expected[DESCRIPTION] = "";
-    (void)enter(k, tag, 0);
     if (s->other_kinds)
         add(expected, "a text");
     else
         add_kinds(expected, s->kinds);
-    return refuse(k, type, expected);
+    const place here = {.outer = k->at, .name = tag};
+    k->at = &here;
+    const bool good = refuse(k, type, expected);
+    k->at = here.outer;
+    return good;
 }
 
 static bool check_list(checker *k, const json_t *list, const serve_shape *s) {
     const size_t n = json_array_size(list);
     if (n < s->fewest || (s->most && n > s->most)) return refuse_shape(k, list, s);
-    for (size_t i = 0; s->item && i < n; i++) {
-        const size_t back = enter(k, NULL, i);
-        if (!check_value(k, json_array_get(list, i), s->item)) return false;
-        k->path[back] = '\0';
-    }
+    for (size_t i = 0; s->item && i < n; i++)
+        if (!check_inner(k, NULL, i, json_array_get(list, i), s->item)) return false;
     return true;
 }
 
 static bool check_every(checker *k, const json_t *object, const serve_shape *every) {
     const char *name;
     json_t *value;
-    json_object_foreach((json_t *)object, name, value) {
-        const size_t back = enter(k, name, 0);
-        if (every && !check_value(k, value, every)) return false;
-        k->path[back] = '\0';
-    }
+    if (!every) return true;
+    json_object_foreach((json_t *)object, name, value) if (!check_inner(k, name, 0, value, every)) return false;
     return true;
 }
 
@@ -234,8 +268,8 @@ static bool is_number(const json_t *value, const serve_shape *s) {
 }
 
 static bool check_value(checker *k, const json_t *value, const serve_shape *s) {
-    bool good = !s->types;
-    if (good) return true;
+    bool good = false;
+    if (!s->types) return true;
     switch (json_typeof(value)) {
     case JSON_INTEGER:
     case JSON_REAL: good = is_number(value, s) && in_range(value, s); break;
