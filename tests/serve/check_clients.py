@@ -1,4 +1,4 @@
-"""Clients that people use, against hearth serve: OpenAI's, Anthropic's, LangChain's, LiteLLM, lm-eval, and agents.
+"""Clients that people use, against hearth serve: OpenAI's, Anthropic's, Ollama's, LangChain's, LiteLLM, lm-eval, and agents.
 
     HEARTH=build/release/bin/hearth build/clients/bin/python tests/serve/check_clients.py
 
@@ -236,6 +236,68 @@ class Anthropic(ServeTest):
             self.client.messages.create(model="tiny", messages=[{"role": "user", "content": "hello " * 5000}], max_tokens=4)
         with self.assertRaises(anthropic.AuthenticationError):
             self.client.with_options(api_key="wrong").messages.create(model="tiny", messages=HELLO, max_tokens=4)
+
+
+@unittest.skipIf(missing("ollama"), "skipped: ollama is not installed")
+class Ollama(ServeTest):
+    model, options, keys = CALLING, ("--alias", "tiny", "--context", "4096"), ("key-of-the-test",)
+
+    @property
+    def client(self):
+        import ollama
+
+        client = ollama.Client(self.server.url, headers={"Authorization": f"Bearer {self.keys[0]}"})
+        self.addCleanup(client._client.close)
+        return client
+
+    def test_chats_whole_and_as_streams(self):
+        options = {"num_predict": 6, "temperature": 0, "seed": 1}
+        whole = self.client.chat("tiny", HELLO, options=options)
+        self.assertEqual((whole.done_reason, whole.eval_count, whole.message.role), ("length", 6, "assistant"))
+        parts = list(self.client.chat("tiny", HELLO, options=options, stream=True))
+        self.assertEqual("".join(part.message.content or "" for part in parts), whole.message.content)
+        self.assertEqual((parts[-1].done, parts[-1].done_reason, parts[-1].eval_count), (True, "length", 6))
+
+    def test_prompts(self):
+        options = {"num_predict": 6, "temperature": 0}
+        whole = self.client.generate("tiny", "hello", options=options)
+        streamed = "".join(part.response for part in self.client.generate("tiny", "hello", options=options, stream=True))
+        self.assertEqual(streamed, whole.response)
+        again = self.client.generate("tiny", "hello", context=whole.context, options=options)
+        self.assertGreater(len(again.context), len(whole.context))
+
+    def test_schemas(self):
+        for seed in range(3):
+            got = self.client.chat("tiny", HELLO, format=Choice.model_json_schema(), options={"seed": seed, "num_predict": 3000})
+            Choice.model_validate_json(got.message.content)
+
+    def test_tools(self):
+        call = {"function": {"name": "weather", "arguments": {"place": "here"}}}
+        history = [*HELLO, {"role": "assistant", "content": "", "tool_calls": [call]}, {"role": "tool", "tool_name": "weather", "content": "rain"}]
+        options = {"num_predict": 4, "temperature": 0}
+        with_tools, without = (self.client.chat("tiny", history, tools=tools, options=options) for tools in (TOOLS, None))
+        self.assertGreater(with_tools.prompt_eval_count, without.prompt_eval_count)
+        plain = self.client.chat("tiny", HELLO, options=options)
+        self.assertGreater(without.prompt_eval_count, plain.prompt_eval_count + 20)  # the call and its result are in the prompt
+
+    def test_models_and_embeddings(self):
+        self.assertEqual({model.model for model in self.client.list().models}, {"calling:latest", "tiny:latest"})
+        self.assertIn("tools", self.client.show("tiny").capabilities)
+        self.assertEqual(len(self.client.ps().models), 1)
+        two = self.client.embed("tiny", ["hello", "the world"]).embeddings
+        self.assertEqual(len(two), 2)
+        self.assertAlmostEqual(sum(x * x for x in two[0]), 1, places=4)
+
+    def test_errors(self):
+        import ollama
+
+        with self.assertRaises(ollama.ResponseError) as caught:
+            self.client.chat("absent", HELLO)
+        self.assertEqual(caught.exception.status_code, 404)
+        with self.assertRaises(ollama.ResponseError) as caught:
+            self.client.chat("tiny", HELLO, options={"temperature": -1})
+        self.assertEqual(caught.exception.status_code, 400)
+        self.assertIn("options.temperature", caught.exception.error)
 
 
 @unittest.skipIf(missing("langchain_openai"), "skipped: langchain-openai is not installed")
