@@ -101,6 +101,27 @@ static bool needs_model(const serve_call *c) {
     return (flags & SERVE_MODEL) && !c->lease.of && !((flags & SERVE_UNLOADS) && serve_ollama_only_unloads(c->body));
 }
 
+static void run_compute(serve_work *work) {
+    serve_call *c = (serve_call *)work;
+    http_exchange *x = c->x;
+    if (!atomic_load(&c->is_gone) && !c->compute(c)) answer_failure(c);
+    http_exchange_release(x);
+}
+
+static bool fail_full(serve_call *c) {
+    return serve_fail(&c->failure, 503, NULL, "too many requests wait already; try again later");
+}
+
+bool serve_call_compute(serve_call *c, bool (*compute)(serve_call *c)) {
+    http_exchange *x = c->x;
+    c->compute = compute;
+    c->work.run = run_compute;
+    http_exchange_retain(x);
+    if (serve_workers_put(c->server->computers, &c->work, false)) return true;
+    http_exchange_release(x);
+    return fail_full(c);
+}
+
 /* True: the call is under way or answered; false: it has failed, or waits. */
 static bool work_on(serve_call *c, bool *later) {
     *later = false;
@@ -114,7 +135,7 @@ static bool work_on(serve_call *c, bool *later) {
         *later = leasing == SERVE_LATER;
         if (leasing != SERVE_LEASED) return false;
     }
-    return c->route->run(c);
+    return c->route->flags & SERVE_COMPUTES ? serve_call_compute(c, c->route->run) : c->route->run(c);
 }
 
 static void run(serve_work *work) {
@@ -170,7 +191,7 @@ void serve_call_begin(serve_server *s, http_exchange *x) {
     if (route->flags & SERVE_AT_ONCE) {
         run(&c->work);
     } else if (!serve_workers_put(s->workers, &c->work, false)) {
-        serve_fail(&c->failure, 503, NULL, "too many requests wait already; try again later");
+        (void)fail_full(c);
         answer_failure(c);
         http_exchange_release(x);
     }

@@ -20,7 +20,8 @@ enum {
     SERVE_OPEN = 8,     /* needs no key */
     SERVE_UNLOADS = 16, /* with SERVE_MODEL: may ask for nothing but that its model goes, which needs none (ollama.h) */
     SERVE_STREAMS = 32, /* may be answered by a stream: of events, or in Ollama's dialect of lines */
-    SERVE_REFUSES = 64  /* is not there, and says what is instead */
+    SERVE_REFUSES = 64, /* is not there, and says what is instead */
+    SERVE_COMPUTES = 128 /* is answered on a thread of those that compute */
 };
 
 /* An endpoint. */
@@ -44,6 +45,7 @@ struct serve_server {
     http_server *http;
     struct http_keys *keys;
     serve_workers *workers;
+    serve_workers *computers; /* for what takes long beside the engines, so that nobody who asks them waits for it */
     serve_models *models;
     serve_metrics metrics;
     atomic_bool draining;
@@ -63,6 +65,7 @@ struct serve_call {
     serve_failure failure;
     json_t *body; /* NULL: none */
     bool again;   /* has waited for a model */
+    bool (*compute)(serve_call *c);
     serve_lease lease;
     ssize_t key;   /* that the client has shown; -1: none */
     int n_ignored; /* that have been told of, or were too many to be */
@@ -80,6 +83,9 @@ extern const serve_route serve_routes[];
 
 /* Takes a request over. On the server's thread. */
 void serve_call_begin(serve_server *s, http_exchange *x);
+/* Goes on with `compute` on a thread of those that compute: it answers, or returns false with a failure in the call. False: with a
+ * failure, too many wait for one. */
+bool serve_call_compute(serve_call *c, bool (*compute)(serve_call *c));
 /* The route for a method and path; NULL: none. */
 const serve_route *serve_route_find(const char *method, const char *path, const char **rest);
 /* The methods that a path takes, as a field Allow has them; "": there is no such path. */

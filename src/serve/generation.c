@@ -489,7 +489,8 @@ bool serve_generation_answer_empty(serve_generation *g, const serve_prefill *pre
     return true;
 }
 
-bool serve_generation_warm(serve_generation *g) {
+static bool warm(serve_call *c) {
+    serve_generation *g = c->state;
     ht_error err = {0};
     serve_prefill *prefill = calloc(g->n_prompts + 1, sizeof *prefill);
     ht_status status = HT_OK;
@@ -510,6 +511,8 @@ bool serve_generation_warm(serve_generation *g) {
     free(prefill);
     return good;
 }
+
+bool serve_generation_warm(serve_generation *g) { return serve_call_compute(g->c, warm); }
 
 /* ---- usage ---- */
 

@@ -116,7 +116,7 @@ bool serve_generation_prompts(serve_generation *g, size_t n);
 /* Submits it. False: with a failure in the call. */
 bool serve_generation_start(serve_generation *g);
 
-/* Computes the prompts for the prefix cache, and answers with nothing. Waits for the model. */
+/* Computes the prompts for the prefix cache, and answers with nothing. */
 bool serve_generation_warm(serve_generation *g);
 /* What became of a prompt of which no answer is wanted. */
 typedef struct serve_prefill {

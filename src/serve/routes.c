@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { ASKS = SERVE_MODEL | SERVE_BODY, GENERATES = ASKS | SERVE_STREAMS };
+enum { ASKS = SERVE_MODEL | SERVE_BODY, EMBEDS = ASKS | SERVE_COMPUTES, GENERATES = ASKS | SERVE_STREAMS };
 
 static const serve_field model_in_path = {"model", .is = {.types = SERVE_JSON_TEXT,
                                                           .filled = true,
@@ -37,7 +37,7 @@ const serve_route serve_routes[] = {
      .summary = "Answers to a conversation"},
     {"POST", "/v1/completions", SERVE_OPENAI, GENERATES, serve_openai_completions_fields, serve_openai_completions,
      .summary = "Texts that go on with prompts"},
-    {"POST", "/v1/embeddings", SERVE_OPENAI, ASKS, serve_openai_embeddings_fields, serve_openai_embeddings,
+    {"POST", "/v1/embeddings", SERVE_OPENAI, EMBEDS, serve_openai_embeddings_fields, serve_openai_embeddings,
      .summary = "Vectors of texts"},
     {"POST", "/v1/messages", SERVE_ANTHROPIC, GENERATES, serve_anthropic_fields, serve_anthropic_messages,
      .summary = "Answers to a conversation, in Anthropic's form"},
@@ -62,9 +62,9 @@ const serve_route serve_routes[] = {
      .summary = "The same by another name"},
     {"POST", "/infill", SERVE_OPENAI, GENERATES, serve_llama_infill_fields, serve_llama_infill,
      .summary = "What is to stand between a text and another"},
-    {"POST", "/embedding", SERVE_OPENAI, ASKS, serve_llama_embedding_fields, serve_llama_embedding,
+    {"POST", "/embedding", SERVE_OPENAI, EMBEDS, serve_llama_embedding_fields, serve_llama_embedding,
      .summary = "Vectors of texts, in llama-server's form"},
-    {"POST", "/embeddings", SERVE_OPENAI, ASKS, serve_llama_embedding_fields, serve_llama_embedding,
+    {"POST", "/embeddings", SERVE_OPENAI, EMBEDS, serve_llama_embedding_fields, serve_llama_embedding,
      .summary = "The same by another name"},
     {"GET", "/props", SERVE_OPENAI, SERVE_MODEL, NULL, serve_llama_props,
      .summary = "What the first model is, and its defaults"},
@@ -82,9 +82,9 @@ const serve_route serve_routes[] = {
      .summary = "Answers to a conversation, in Ollama's form"},
     {"POST", "/api/generate", SERVE_OLLAMA, GENERATES | SERVE_UNLOADS, serve_ollama_generate_fields,
      serve_ollama_generate, .summary = "Answers to a prompt, in Ollama's form"},
-    {"POST", "/api/embed", SERVE_OLLAMA, ASKS, serve_ollama_embed_fields, serve_ollama_embed,
+    {"POST", "/api/embed", SERVE_OLLAMA, EMBEDS, serve_ollama_embed_fields, serve_ollama_embed,
      .summary = "Vectors of texts, in Ollama's form"},
-    {"POST", "/api/embeddings", SERVE_OLLAMA, ASKS, serve_ollama_embeddings_fields, serve_ollama_embeddings,
+    {"POST", "/api/embeddings", SERVE_OLLAMA, EMBEDS, serve_ollama_embeddings_fields, serve_ollama_embeddings,
      .summary = "The vector of a text, in Ollama's older form"},
     {"GET", "/api/version", SERVE_OLLAMA, SERVE_AT_ONCE, NULL, serve_version, .summary = "The server's version"},
     {"GET", "/api/tags", SERVE_OLLAMA, 0, NULL, serve_ollama_tags, .summary = "Models, in Ollama's form"},

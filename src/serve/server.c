@@ -13,7 +13,7 @@
 #include <sys/time.h>
 #include <time.h>
 
-enum { MOST_WORKERS = 32, WORK_QUEUE = 1024 };
+enum { MOST_WORKERS = 32, MOST_COMPUTERS = 8, WORK_QUEUE = 1024 };
 
 /* ---- what the HTTP server calls ---- */
 
@@ -103,6 +103,7 @@ static ht_status open_all(serve_server *s, ht_error *err) {
     if (!status) status = http_server_new(&s->o.http, &mine, &s->http, err);
     if (!status) status = listen_all(s, err);
     if (!status) status = serve_workers_new(MOST_WORKERS, WORK_QUEUE, &s->workers, err);
+    if (!status) status = serve_workers_new(MOST_COMPUTERS, WORK_QUEUE, &s->computers, err);
     if (!status) status = serve_models_new(&s->o.models, s->workers, &s->models, err);
     return status;
 }
@@ -151,6 +152,7 @@ void serve_free(serve_server *s) {
     if (!s) return;
     serve_models_free(s->models);
     serve_workers_free(s->workers);
+    serve_workers_free(s->computers); /* the others give them work */
     http_server_free(s->http);
     http_keys_free(s->keys);
     free(s->seen);

@@ -1,6 +1,7 @@
 """What has brought other servers down, or made them answer wrongly, is refused here, or answered, and the server goes on."""
 
 import json
+import select
 import socket
 import threading
 import time
@@ -139,6 +140,23 @@ class Incidents(ServeTest):
             self.assertLess(time.monotonic() - begin, 60)
         for s in streams:
             s.close()
+
+    def test_answers_do_not_wait_for_what_is_computed_beside_them(self):
+        """Once 32 embeddings or prompts without answers held all threads that read requests."""
+        long = "hello " * 300
+        for path, body in [
+            ("/v1/embeddings", lambda i: {"input": [long] * 32}),
+            ("/v1/messages", lambda i: {"max_tokens": 0, "messages": [{"role": "user", "content": f"{i} {long * 8}"}]}),
+        ]:
+            asked = [socket.create_connection((self.server.host, self.server.port)) for _ in range(100)]
+            for i, s in enumerate(asked):
+                raw = json.dumps({"model": "", **body(i)}).encode()
+                s.sendall(b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % (path.encode(), len(raw)) + raw)
+            self.ok("/tokenize", {"content": "hello"})
+            answered = select.select(asked, [], [], 0)[0]
+            for s in asked:
+                s.close()
+            self.assertLess(len(answered), 60)
 
     def test_who_leaves_cancels_nobody_else(self):
         question = {"prompt": "hello", "max_tokens": 300, "temperature": 0, "ignore_eos": True}
