@@ -39,6 +39,7 @@ ht_status ht_automaton_new(ht_rules *rules, ht_automaton **out, ht_error *err) {
         return ht_fail_memory(err, sizeof *a, "a grammar");
     }
     a->rules = rules;
+    ht_regexes_unbound(rules->re);
     a->n_classes = ht_regexes_n_classes(rules->re);
     a->class_of = ht_regexes_class_of(rules->re);
     build_starts(a);

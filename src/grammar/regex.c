@@ -64,6 +64,7 @@ ht_re ht_re_make(ht_regexes *s, const uint32_t *words, size_t n, unsigned facts)
 ht_regexes *ht_regexes_new(void) {
     ht_regexes *s = calloc(1, sizeof *s);
     if (!s) return NULL;
+    s->search_room = HT_RE_SEARCHES_LIMIT;
     for (uint32_t kind = HT_RE_KIND_NONE; kind <= HT_RE_KIND_ALL; kind++)
         ht_re_make(s, &kind, 1, kind == HT_RE_KIND_NONE ? HT_RE_DEAD : HT_RE_NULLABLE | HT_RE_LIVE);
     if (!s->status) return s;

@@ -74,6 +74,8 @@ bool ht_re_is_nullable(const ht_regexes *s, ht_re r);
 /* Ends construction: divides the bytes into classes that no expression tells apart. Expressions of before stay;
  * ht_regexes_reset forgets those made since. */
 void ht_regexes_freeze(ht_regexes *s);
+/* Construction is over, and texts are read: searches are bounded one by one alone, as what they find is kept. */
+void ht_regexes_unbound(ht_regexes *s);
 /* During construction: divides the bytes by the expressions of now, so that questions about texts may be asked. */
 void ht_regexes_refine(ht_regexes *s);
 void ht_regexes_reset(ht_regexes *s);

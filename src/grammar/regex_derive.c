@@ -1,4 +1,5 @@
 /* Derivatives of expressions by classes of bytes, and the search that finds out whether an expression has any text. */
+#include "base/checked.h"
 #include "grammar/regex_store.h"
 
 #include <stdlib.h>
@@ -6,8 +7,8 @@
 
 /* Nesting of expressions that are derived: frames of some 100 bytes. */
 #define DEPTH_MOST 4000
-/* Derivatives that a search for a text takes at most: some tenths of a second. */
-#define SEARCH_MOST 1000000u
+/* Derivatives that a search for a text takes at most, those of operands among them: half a second. */
+#define SEARCH_MOST 10000000
 
 /* ---- classes of bytes ---- */
 
@@ -48,6 +49,8 @@ void ht_regexes_freeze(ht_regexes *s) {
     s->n_frozen_sets = s->n_known_sets = s->sets.n;
     ht_pair_map_clear(&s->derivatives); /* by other classes */
 }
+
+void ht_regexes_unbound(ht_regexes *s) { s->search_room = INT64_MAX; }
 
 /* Whether the set has all bytes of each class that it has any of. */
 static bool is_union_of_classes(const ht_regexes *s, uint32_t number) {
@@ -249,6 +252,7 @@ static ht_re derive_node(ht_regexes *s, ht_re r, int byte_class) {
 static ht_re derive(ht_regexes *s, ht_re r, int byte_class) {
     if (r <= HT_RE_EMPTY || s->status) return HT_RE_NONE;
     ht_re rest;
+    s->n_derived++;
     const uint32_t *leading = leading_set(s, r, &rest);
     if (leading) {
         const uint8_t byte = s->byte_of[byte_class];
@@ -331,8 +335,8 @@ static bool search(ht_regexes *s, ht_re r) {
     ht_pair_map before = {0};
     const size_t begin = s->n_scratch;
     size_t todo = begin; /* from here on, expressions that were not looked at */
+    const int64_t n_derived = s->n_derived, most = ht_min_i64(s->search_room, SEARCH_MOST);
     bool found = false;
-    uint32_t n_taken = 0;
     bool good = ht_pair_map_add(&before, r, 0, r);
     ht_re_push(s, r);
     /* The stack keeps what was looked at below `todo`; the next one is taken from the top. */
@@ -342,7 +346,7 @@ static bool search(ht_regexes *s, ht_re r) {
         s->scratch[todo++] = at;
         for (int c = 0; c < s->n_classes && good && !found && !s->status; c++) {
             const ht_re d = derive(s, at, c);
-            if (++n_taken > SEARCH_MOST) ht_re_fail(s, HT_ERR_LIMIT);
+            if (s->n_derived - n_derived > most) ht_re_fail(s, HT_ERR_LIMIT);
             if (s->status || d == HT_RE_NONE || s->facts[d] & HT_RE_DEAD) continue;
             found = s->facts[d] & (HT_RE_NULLABLE | HT_RE_LIVE) || !(s->facts[d] & HT_RE_BOOLEAN);
             if (found) mark_path(s, &before, at);
@@ -352,6 +356,7 @@ static bool search(ht_regexes *s, ht_re r) {
         }
     }
     if (!good) ht_re_fail(s, HT_ERR_MEMORY);
+    if (s->search_room != INT64_MAX) s->search_room -= ht_min_i64(s->search_room, s->n_derived - n_derived);
     if (!s->status && !found)
         for (size_t i = begin; i < s->n_scratch; i++) s->facts[s->scratch[i]] |= HT_RE_DEAD;
     s->n_scratch = begin;
@@ -363,15 +368,61 @@ bool ht_re_liveness_is_known(const ht_regexes *s, ht_re r) {
     return s->facts[r] & (HT_RE_LIVE | HT_RE_DEAD | HT_RE_NULLABLE) || !(s->facts[r] & HT_RE_BOOLEAN);
 }
 
+/* Whether one of the alternatives has a text. */
+static bool any_is_live(ht_regexes *s, ht_re r) {
+    size_t n;
+    bool live = false;
+    ht_re_node(s, r, &n);
+    for (size_t i = 1; i < n && !live && !s->status; i++) {
+        size_t same;
+        live = ht_re_is_live(s, ht_re_node(s, r, &same)[i]);
+    }
+    return live;
+}
+
+/* Whether each part of a concatenation has a text. Long ones are nested in their last operand, each of which is noted. */
+static bool all_are_live(ht_regexes *s, ht_re r) {
+    size_t n;
+    const uint32_t *node = ht_re_node(s, r, &n);
+    const ht_re whole = r;
+    bool live = true;
+    for (; live && node[0] == HT_RE_KIND_CONCAT && !(s->facts[r] & HT_RE_LIVE); node = ht_re_node(s, r, &n)) {
+        const ht_re first = node[1];
+        r = node[2];
+        live = ht_re_is_live(s, first);
+    }
+    live = live && ht_re_is_live(s, r);
+    node = ht_re_node(s, whole, &n);
+    for (ht_re of = whole; live && of != r; node = ht_re_node(s, of, &n)) {
+        s->facts[of] |= HT_RE_LIVE;
+        of = node[2];
+    }
+    return live;
+}
+
+/* Of what is put together from parts, these are asked: a search meets their texts in all orders. */
+static bool find_live(ht_regexes *s, ht_re r) {
+    size_t n;
+    const uint32_t *node = ht_re_node(s, r, &n);
+    switch ((ht_re_kind)node[0]) {
+    case HT_RE_KIND_ALTERNATIVES: return any_is_live(s, r);
+    case HT_RE_KIND_CONCAT: return all_are_live(s, r);
+    case HT_RE_KIND_REPEAT: return ht_re_is_live(s, node[1]);
+    default: return reaches_multiple(s, r) || search(s, r);
+    }
+}
+
 bool ht_re_is_live(ht_regexes *s, ht_re r) {
-    unsigned facts = s->facts[r];
+    const unsigned facts = s->facts[r];
     if (facts & (HT_RE_LIVE | HT_RE_DEAD)) return facts & HT_RE_LIVE;
     /* Without intersections and complements nothing is without texts but HT_RE_NONE. */
-    if (facts & (HT_RE_NULLABLE) || !(facts & HT_RE_BOOLEAN) || reaches_multiple(s, r) || search(s, r)) {
-        s->facts[r] |= HT_RE_LIVE;
-        return true;
-    }
-    return false;
+    bool live = facts & HT_RE_NULLABLE || !(facts & HT_RE_BOOLEAN);
+    if (!live && s->depth >= DEPTH_MOST) ht_re_fail(s, HT_ERR_LIMIT);
+    s->depth++;
+    live = live || (!s->status && find_live(s, r));
+    s->depth--;
+    if (!s->status) s->facts[r] |= live ? HT_RE_LIVE : HT_RE_DEAD;
+    return live;
 }
 
 bool ht_re_matches(ht_regexes *s, ht_re r, const char *bytes, size_t n) {

@@ -29,6 +29,9 @@ enum {
 /* Expressions of one grammar at most: 64 bytes and more each. */
 #define HT_RE_LIMIT 1000000u
 
+/* Derivatives that all searches of a construction take at most: some seconds. */
+#define HT_RE_SEARCHES_LIMIT INT64_C(100000000)
+
 /* With the places of HT_RE_KIND_MULTIPLE: behind the point. */
 #define HT_RE_BEHIND_POINT UINT32_C(0x80000000)
 
@@ -44,6 +47,8 @@ struct ht_regexes {
     size_t n_scratch, scratch_capacity;
     int depth; /* of recursion */
     ht_pair_map derivatives;
+    int64_t n_derived;   /* derivatives that were asked for */
+    int64_t search_room; /* those that searches of the construction may still take together; INT64_MAX: no bound */
     uint8_t class_of[256], byte_of[256]; /* byte_of[class]: one of the class */
     int n_classes;
     uint32_t n_frozen, n_frozen_sets; /* made before ht_regexes_freeze */

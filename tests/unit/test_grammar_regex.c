@@ -1,6 +1,7 @@
 /* Regular expressions of grammars: derivatives beside a matcher that tries everything, UTF-8, the syntax of patterns, and whether
  * an expression has a text. */
 #include "base/text.h"
+#include "grammar/regex_store.h"
 #include "grammar/regex_syntax.h"
 #include "support/short_texts.h"
 #include "support/test.h"
@@ -274,10 +275,54 @@ static void searches(void **state) {
     ht_regexes_free(s);
 }
 
+/* Of what stands anywhere in a text, the parts are searched, not their copies at all places: there are two to the power of 300 sets. */
+static void searches_of_parts(void **state) {
+    (void)state;
+    ht_regexes *s = ht_regexes_new();
+    ht_re some, none;
+    const char *yes = "x(?=.{300}&$?)[a-z]fc", *no = "x(?=.{300}&)(?=[a-z]*$)fc";
+    assert_int_equal(ht_regex_parse(s, yes, strlen(yes), &(ht_regex_syntax){.searches = true}, &some, NULL), HT_OK);
+    assert_int_equal(ht_regex_parse(s, no, strlen(no), &(ht_regex_syntax){.searches = true}, &none, NULL), HT_OK);
+    ht_regexes_freeze(s);
+    assert_true(ht_re_is_live(s, some));
+    assert_false(ht_re_is_live(s, none));
+    assert_int_equal(ht_regexes_status(s, NULL), HT_OK);
+    ht_regexes_free(s);
+}
+
+/* Searches of a construction have one bound together, and each one its own when it is over. */
+static void bounded_searches(void **state) {
+    (void)state;
+    ht_regexes *s = ht_regexes_new();
+    ht_re none[3];
+    for (int i = 0; i < 3; i++) {
+        const char *pattern[] = {"(?=(?:aa)*$)(?=a(?:aa)*$)a{100,}", "(?=(?:bb)*$)(?=b(?:bb)*$)b{100,}",
+                                 "(?=(?:cc)*$)(?=c(?:cc)*$)c{100,}"};
+        assert_int_equal(ht_regex_parse(s, pattern[i], strlen(pattern[i]), &(ht_regex_syntax){0}, &none[i], NULL),
+                         HT_OK);
+    }
+    ht_regexes_freeze(s);
+    const int64_t before = s->search_room;
+    assert_false(ht_re_is_live(s, none[0]));
+    const int64_t taken = before - s->search_room;
+    assert_true(taken > 100);
+    s->search_room = taken + taken / 2;
+    assert_false(ht_re_is_live(s, none[1]));
+    assert_int_equal(ht_regexes_status(s, NULL), HT_OK);
+    (void)ht_re_is_live(s, none[2]);
+    assert_int_equal(ht_regexes_status(s, NULL), HT_ERR_LIMIT);
+    ht_regexes_reset(s);
+    ht_regexes_unbound(s);
+    assert_false(ht_re_is_live(s, none[2]));
+    assert_int_equal(ht_regexes_status(s, NULL), HT_OK);
+    ht_regexes_free(s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_expressions), cmocka_unit_test(code_points),   cmocka_unit_test(patterns),
-        cmocka_unit_test(refused_patterns),   cmocka_unit_test(long_patterns), cmocka_unit_test(searches),
+        cmocka_unit_test(random_expressions), cmocka_unit_test(code_points),      cmocka_unit_test(patterns),
+        cmocka_unit_test(refused_patterns),   cmocka_unit_test(long_patterns),    cmocka_unit_test(searches),
+        cmocka_unit_test(searches_of_parts),  cmocka_unit_test(bounded_searches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
