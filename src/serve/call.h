@@ -86,7 +86,7 @@ void serve_call_begin(serve_server *s, http_exchange *x);
 /* Goes on with `compute` on a thread of those that compute: it answers, or returns false with a failure in the call. False: with a
  * failure, too many wait for one. */
 bool serve_call_compute(serve_call *c, bool (*compute)(serve_call *c));
-/* The route for a method and path; NULL: none. */
+/* The route for a method and path; NULL: none. Method NULL: the first one of the path. */
 const serve_route *serve_route_find(const char *method, const char *path, const char **rest);
 /* The methods that a path takes, as a field Allow has them; "": there is no such path. */
 enum { SERVE_METHODS = 64 };

@@ -103,7 +103,7 @@ const serve_route serve_routes[] = {
 
 /* Whether a route's method is the request's: where GET is answered, HEAD is. */
 static bool takes(const serve_route *r, const char *method) {
-    return strcmp(r->method, method) == 0 || (strcmp(r->method, "GET") == 0 && strcmp(method, "HEAD") == 0);
+    return !method || strcmp(r->method, method) == 0 || (strcmp(r->method, "GET") == 0 && strcmp(method, "HEAD") == 0);
 }
 
 /* Whether a path is a route's; *rest is what follows, where any may. */

@@ -33,7 +33,7 @@ static http_refusal admit(http_exchange *x, void *user) {
 static void refuse(http_exchange *x, const http_refusal *why, void *user) {
     const http_head *h = http_exchange_head(x);
     const char *rest;
-    const serve_route *route = h->method && h->path ? serve_route_find(h->method, h->path, &rest) : NULL;
+    const serve_route *route = h->path ? serve_route_find(NULL, h->path, &rest) : NULL;
     serve_failure f = {0};
     (void)user;
     serve_fail(&f, why->status, NULL, "%s", why->sentence);

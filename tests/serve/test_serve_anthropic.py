@@ -327,6 +327,10 @@ class Histories(AnthropicTest):
         searched = [*tools, {"type": "tool_search_tool_regex_20251119", "name": "tool_search_tool_regex"}]
         self.same_prompt({"tools": searched}, HELLO, tools=[openai("first"), OPENAI_WEATHER, openai("second"), openai("third")])
 
+    def test_other_methods(self):
+        status, _, answer = self.server.request("GET", "/v1/messages")
+        self.assertEqual((status, answer["type"], answer["error"]["type"]), (405, "error", "invalid_request_error"))
+
     def test_tool_choices(self):
         self.wrong(400, "invalid_request_error", tool_choice={"type": "any"}, says="there are no tools")
         self.wrong(400, "invalid_request_error", tool_choice={"type": "tool"}, tools=[WEATHER], says="tool_choice.name")
