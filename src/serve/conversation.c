@@ -24,23 +24,50 @@ serve_tool_choice serve_read_tool_choice(const json_t *body) {
     return of[serve_word(body, "tool_choice", serve_tool_choices, 0)];
 }
 
+static const char *const modes[] = {"auto", "required", NULL};
+static const serve_field name_members[] = {{"name", .is = SERVE_IS_TEXT}, {0}};
+static const serve_field *const of_name[] = {name_members, NULL};
+static const serve_field allowed_tool_members[] = {
+    {"name", .is = SERVE_IS_TEXT}, {"function", .is = SERVE_IS_OBJECT(of_name)}, {0}};
+static const serve_field *const of_allowed_tool[] = {allowed_tool_members, NULL};
+static const serve_shape allowed_tool = {.types = SERVE_JSON_OBJECT, .members = of_allowed_tool, .lenient = true};
+static const serve_field allowed_members[] = {
+    {"mode", .is = SERVE_IS_WORD(modes)}, {"tools", .is = SERVE_IS_LIST(&allowed_tool), .required = true}, {0}};
+const serve_field *const serve_allowed_fields[] = {allowed_members, NULL};
+
+void serve_read_allowed(const json_t *allowed, serve_conversation *k) {
+    static const serve_tool_choice of[] = {SERVE_TOOLS_AUTO, SERVE_TOOLS_REQUIRED};
+    k->choice = of[serve_word(allowed, "mode", modes, 0)];
+    k->allowed = serve_member(allowed, "tools");
+}
+
 /* ---- the conversation ---- */
 
 static const char *tool_name(const json_t *tool) {
     return json_string_value(json_object_get(json_object_get(tool, "function"), "name"));
 }
 
+static bool is_allowed(const serve_conversation *k, const char *name) {
+    bool found = !k->allowed;
+    for (size_t i = 0; i < json_array_size(k->allowed) && !found; i++) {
+        const json_t *tool = json_array_get(k->allowed, i);
+        const char *one = tool_name(tool) ? tool_name(tool) : serve_text(tool, "name");
+        found = one && strcmp(one, name) == 0;
+    }
+    return found;
+}
+
 /* The functions among the tools; NULL, with a failure, for what is no list of tools. */
-static json_t *functions_of(serve_call *c, const json_t *tools) {
+static json_t *functions_of(serve_call *c, const serve_conversation *k) {
     json_t *functions = json_array(), *tool;
     size_t i;
     if (!functions) serve_fail_memory(&c->failure);
-    json_array_foreach((json_t *)tools, i, tool) {
+    json_array_foreach((json_t *)k->tools, i, tool) {
         const char *type = json_string_value(json_object_get(tool, "type"));
         char what[96];
         if (!type || strcmp(type, "function") == 0) {
             if (tool_name(tool)) {
-                json_array_append(functions, tool);
+                if (is_allowed(k, tool_name(tool))) json_array_append(functions, tool);
                 continue;
             }
             serve_fail(&c->failure, 400, "tools", "\"tools\": number %zu has no function with a name", i);
@@ -119,7 +146,7 @@ void serve_read_effort(const json_t *object, const char *name, serve_conversatio
 bool serve_make_chat(serve_call *c, const serve_conversation *k, ht_chat **out) {
     json_t *tools = NULL;
     *out = NULL;
-    if (k->tools && !(tools = functions_of(c, k->tools))) return false;
+    if (k->tools && !(tools = functions_of(c, k))) return false;
     const bool good = chat_from(c, k, tools, out) && set_choice(c, k, tools, *out);
     json_decref(tools);
     if (good) return true;

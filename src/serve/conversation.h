@@ -20,6 +20,7 @@ typedef enum serve_thinking { SERVE_THINKING_DEFAULT, SERVE_THINKING_OFF, SERVE_
 typedef struct serve_conversation {
     const json_t *messages;  /* a list */
     const json_t *tools;     /* a list, or NULL */
+    const json_t *allowed;   /* a list of the only tools that there are, by their names; NULL: all are */
     const json_t *variables; /* of the template, an object, or NULL */
     serve_tool_choice choice;
     const char *tool; /* of SERVE_TOOLS_NAMED */
@@ -36,6 +37,9 @@ extern const serve_shape serve_tool_shape;
 /* The member "tool_choice" where it is one of these words; that of none is the first. */
 extern const char *const serve_tool_choices[];
 serve_tool_choice serve_read_tool_choice(const json_t *body);
+/* {"mode": "auto" | "required", "tools": [...]}, which allows some of the tools. */
+extern const serve_field *const serve_allowed_fields[];
+void serve_read_allowed(const json_t *allowed, serve_conversation *k);
 /* Reads how much is to be thought, one of the words from "none" to "max". */
 extern const char *const serve_efforts[];
 void serve_read_effort(const json_t *object, const char *name, serve_conversation *k);

@@ -44,7 +44,10 @@ static const serve_field *const of_named[] = {named_members, NULL};
 static const serve_field choice_members[] = {
     {"function", .is = SERVE_IS_OBJECT(of_named)}, {"name", .is = SERVE_IS_TEXT}, {0}};
 static const serve_field *const of_choice[] = {choice_members, NULL};
-static const serve_kind named_choices[] = {{"function", of_choice}, {0}};
+static const serve_field allowing_members[] = {
+    {"allowed_tools", .is = SERVE_IS_OBJECT(serve_allowed_fields), .required = true}, {0}};
+static const serve_field *const of_allowing[] = {allowing_members, NULL};
+static const serve_kind choice_kinds[] = {{"function", of_choice}, {"allowed_tools", of_allowing}, {0}};
 
 static const serve_field stream_members[] = {{"include_usage", .is = SERVE_IS_FLAG},
                                              {"continuous_usage_stats", .is = SERVE_IS_FLAG},
@@ -66,7 +69,7 @@ static const serve_field chat_fields[] = {
     {"max_completion_tokens", .is = SERVE_IS_MAX_TOKENS},
     {"tools", .is = SERVE_IS_LIST(&serve_tool_shape)},
     {"tool_choice",
-     .is = {.types = SERVE_JSON_TEXT | SERVE_JSON_OBJECT, .words = serve_tool_choices, .kinds = named_choices}},
+     .is = {.types = SERVE_JSON_TEXT | SERVE_JSON_OBJECT, .words = serve_tool_choices, .kinds = choice_kinds}},
     {"parallel_tool_calls", .is = SERVE_IS_FLAG},
     {"reasoning_effort", .is = SERVE_IS_WORD(serve_efforts)},
     {"chat_template_kwargs", .is = {.types = SERVE_JSON_OBJECT}},
@@ -90,6 +93,11 @@ static bool read_tool_choice(serve_call *c, serve_conversation *k) {
     const json_t *choice = serve_member(c->body, "tool_choice");
     k->choice = serve_read_tool_choice(c->body);
     if (!json_is_object(choice)) return true;
+    const json_t *allowed = serve_member(choice, "allowed_tools");
+    if (allowed && strcmp(serve_text(choice, "type"), "allowed_tools") == 0) {
+        serve_read_allowed(allowed, k);
+        return true;
+    }
     k->tool = serve_text(serve_member(choice, "function"), "name");
     if (!k->tool) k->tool = serve_text(choice, "name");
     if (!k->tool)

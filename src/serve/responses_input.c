@@ -163,60 +163,37 @@ static json_t *tool_from(const json_t *tool) {
     return json_pack("{ss so}", "type", "function", "function", function);
 }
 
-/* Whether a choice allows a tool; NULL: all are. */
-static bool allows(const json_t *allowed, const json_t *tool) {
-    const char *name = json_string_value(json_object_get(json_object_get(tool, "function"), "name"));
-    bool found = !allowed;
-    for (size_t i = 0; name && i < json_array_size(allowed) && !found; i++) {
-        const char *one = json_string_value(json_object_get(json_array_get(allowed, i), "name"));
-        found = one && strcmp(one, name) == 0;
-    }
-    return found;
-}
-
-/* Takes the tool; false: memory ran out. */
-static bool add_tool(json_t *to, json_t *tool, const json_t *allowed) {
-    if (tool && !allows(allowed, tool)) {
-        json_decref(tool);
-        return true;
-    }
-    return json_array_append_new(to, tool) == 0;
-}
-
-static bool add_namespace(json_t *to, const json_t *namespace, const json_t *allowed) {
+static bool add_namespace(json_t *to, const json_t *namespace) {
     const json_t *tools = json_object_get(namespace, "tools");
     bool good = true;
     for (size_t i = 0; i < json_array_size(tools) && good; i++) {
         json_t *tool = serve_namespace_tool(namespace, json_array_get(tools, i));
-        good = tool && add_tool(to, tool_from(tool), allowed);
+        good = tool && json_array_append_new(to, tool_from(tool)) == 0;
         json_decref(tool);
     }
     return good;
 }
 
-static void read_choice(serve_call *c, serve_conversation *k, const json_t **allowed) {
+static void read_choice(serve_call *c, serve_conversation *k) {
     const json_t *choice = serve_member(c->body, "tool_choice");
     k->choice = serve_read_tool_choice(c->body);
     if (!json_is_object(choice)) return;
     k->tool = serve_text(choice, "name");
     k->choice = SERVE_TOOLS_NAMED;
-    if (strcmp(serve_text(choice, "type"), "allowed_tools") != 0) return;
-    const char *mode = serve_text(choice, "mode");
-    k->choice = mode && strcmp(mode, "required") == 0 ? SERVE_TOOLS_REQUIRED : SERVE_TOOLS_AUTO;
-    *allowed = serve_member(choice, "tools");
+    if (strcmp(serve_text(choice, "type"), "allowed_tools") == 0) serve_read_allowed(choice, k);
 }
 
 bool serve_responses_read_tools(serve_call *c, serve_responses_request *r) {
-    const json_t *tools = serve_member(c->body, "tools"), *allowed = NULL;
-    read_choice(c, &r->conversation, &allowed);
+    const json_t *tools = serve_member(c->body, "tools");
+    read_choice(c, &r->conversation);
     r->conversation.one_call = !serve_flag(c->body, "parallel_tool_calls", true);
     if (!tools) return true;
     r->tools = json_array();
     bool good = r->tools;
     for (size_t i = 0; i < json_array_size(tools) && good; i++) {
         const json_t *tool = json_array_get(tools, i);
-        good = serve_is_namespace(tool) ? add_namespace(r->tools, tool, allowed)
-                                        : add_tool(r->tools, tool_from(tool), allowed);
+        good = serve_is_namespace(tool) ? add_namespace(r->tools, tool)
+                                        : json_array_append_new(r->tools, tool_from(tool)) == 0;
     }
     r->conversation.tools = r->tools;
     return good ? true : serve_fail_memory(&c->failure);

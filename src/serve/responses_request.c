@@ -75,14 +75,9 @@ static const serve_kind tools[] = {{"function", of_tool}, {"namespace", of_names
 static const serve_shape tool = {
     .types = SERVE_JSON_OBJECT, .kinds = tools, .first_kind = true, .other_kinds = true, .lenient = true};
 
-static const char *const modes[] = {"auto", "required", NULL};
 static const serve_field named[] = {{"name", .is = FULL}, {0}};
 static const serve_field *const of_named[] = {named, NULL};
-static const serve_shape allowed_tool = {.types = SERVE_JSON_OBJECT, .members = of_named, .lenient = true};
-static const serve_field allowed[] = {
-    {"mode", .is = SERVE_IS_WORD(modes)}, {"tools", .is = SERVE_IS_LIST(&allowed_tool), .required = true}, {0}};
-static const serve_field *const of_allowed[] = {allowed, NULL};
-static const serve_kind choices[] = {{"function", of_named}, {"allowed_tools", of_allowed}, {0}};
+static const serve_kind choices[] = {{"function", of_named}, {"allowed_tools", serve_allowed_fields}, {0}};
 
 static const serve_field effort[] = {{"effort", .is = SERVE_IS_WORD(serve_efforts)},
                                      {"summary", .class = SERVE_NOTED},

@@ -191,6 +191,21 @@ class CallsOrText(ServeTest):
                 self.assertRegex(text, f"^{matches}$")
                 self.check_call(OpenAI().whole(self.server, {**body, **way, "logit_bias": biases("{xyzna(")}), OpenAI())
 
+    def test_some_tools_are_allowed(self):
+        chat = OpenAI.path
+        tools = [{"type": "function", "function": {"name": name, "parameters": {"type": "object"}}} for name in ("one", "two")]
+        one = {"type": "function", "function": {"name": "one"}}
+        choice = lambda mode, *names: {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": [*names]}}  # noqa: E731
+        prompt = lambda **more: self.ok("/apply-template", {"messages": [HELLO], **more})["prompt"]  # noqa: E731
+        alone = prompt(tools=tools[:1])
+        self.assertNotEqual(alone, prompt(tools=tools))
+        self.assertEqual(alone, prompt(tools=tools, tool_choice=choice("auto", one)))
+        self.assertEqual(alone, prompt(tools=tools, tool_choice=choice("required", one)))
+        self.assertEqual(prompt(), prompt(tools=tools, tool_choice=choice("auto")))
+        self.refused(400, chat, dict(messages=[HELLO], tools=tools, tool_choice=choice("required")), "tool_choice", "there are no tools")
+        self.refused(400, chat, dict(messages=[HELLO], tools=tools, tool_choice=choice("none", one)), "tool_choice.allowed_tools.mode")
+        self.refused(400, chat, dict(messages=[HELLO], tools=tools, tool_choice={"type": "allowed_tools"}), "tool_choice.allowed_tools")
+
 
 if __name__ == "__main__":
     unittest.main()
