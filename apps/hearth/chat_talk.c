@@ -195,6 +195,7 @@ static ht_generate_options how_of(const talk *t, const ht_sampler_options *sampl
     how.stop = t->o.stop.items;
     how.n_stop = t->o.stop.n;
     how.cancel = interrupt_flag();
+    how.max_thinking_tokens = (int32_t)t->o.thinking_budget;
     how.parse_special = t->o.parse_special;
     how.lookup = t->o.lookup;
     how.draft = t->e.draft;
