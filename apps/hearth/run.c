@@ -262,7 +262,8 @@ static int finish_run(const options *o, const ht_device *d, reply *r, const ht_m
         fprintf(stderr, "hearth: the answer ends after %lld tokens, as the context of %lld positions is full\n",
                 (long long)metrics->generated_tokens, (long long)r->context);
     if (!st && a->has_thought && !a->has_text)
-        fprintf(stderr, "hearth: the answer ends within its thoughts; --max-tokens allows more, --no-thinking none\n");
+        fprintf(stderr, "hearth: the answer ends within its thoughts; --max-tokens allows more, --thinking-budget N "
+                        "ends them sooner, --no-thinking leaves them out\n");
     if (!o->quiet && metrics->prompt_tokens) print_statistics(o, d, metrics);
     return status;
 }

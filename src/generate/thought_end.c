@@ -11,25 +11,30 @@
 
 /* ---- white space ---- */
 
+/* The answer that is written: no template has these texts. */
 static const char thought[] = "thought-of-the-answer", text_behind[] = "text-of-the-answer";
 
-/* Copies n bytes if all of them are white space and fit. */
-static bool copy_blanks(char *to, const char *from, size_t n) {
-    if (n > HT_THOUGHT_BLANKS_MOST || strspn(from, " \t\r\n") < n) return false;
+static bool is_blank(char c) { return c && strchr(" \t\r\n", c); }
+
+/* Copies white space; more than fits is none that a template writes. */
+static void copy_blanks(char *to, const char *from, size_t n) {
+    if (n > HT_THOUGHT_BLANKS_MOST) return;
     memcpy(to, from, n);
     to[n] = '\0';
-    return true;
 }
 
-/* Of a conversation as it was written; false when its answer is not a thought, the mark and a text. */
-static bool read_blanks(const char *written, const ht_thought_notation *t, ht_thought_blanks *out) {
-    const char *from = strstr(written, thought);
-    if (!from) return false;
-    from += strlen(thought);
-    const char *close = strstr(from, t->close), *text = close ? strstr(close, text_behind) : NULL;
-    if (!text || !copy_blanks(out->before, from, (size_t)(close - from))) return false;
-    close += strlen(t->close);
-    return copy_blanks(out->behind, close, (size_t)(text - close));
+/* Of a conversation as it was written: what stands between the thought, the mark and the text. Templates that leave thoughts out may
+ * write the mark all the same. */
+static void read_blanks(const char *written, const ht_thought_notation *t, ht_thought_blanks *out) {
+    const size_t n_close = strlen(t->close), n_thought = strlen(thought);
+    const char *text = strstr(written, text_behind), *end = text;
+    while (end && end > written && is_blank(end[-1])) end--;
+    if (!end || (size_t)(end - written) < n_close || memcmp(end - n_close, t->close, n_close) != 0) return;
+    const char *mark = end - n_close, *before = mark;
+    copy_blanks(out->behind, end, (size_t)(text - end));
+    while (before > written && is_blank(before[-1])) before--;
+    if ((size_t)(before - written) >= n_thought && memcmp(before - n_thought, thought, n_thought) == 0)
+        copy_blanks(out->before, before, (size_t)(mark - before));
 }
 
 static ht_status write_answer(const ht_model *m, char **written, ht_error *err) {
@@ -53,15 +58,13 @@ ht_status ht_thought_blanks_find(const ht_model *m, const ht_thought_notation *t
                                  ht_error *err) {
     char *written;
     const ht_status status = write_answer(m, &written, err);
-    /* A template that refuses this conversation tells nothing; without memory it would have told something. */
-    const bool found = !status && read_blanks(written, t, out);
-    free(written);
-    if (status == HT_ERR_MEMORY) return status;
-    if (found) return HT_OK;
     *out = (ht_thought_blanks){0};
-    if (t->before) (void)copy_blanks(out->before, t->before, strlen(t->before));
-    if (t->behind) (void)copy_blanks(out->behind, t->behind, strlen(t->behind));
-    return HT_OK;
+    if (t->before) copy_blanks(out->before, t->before, strlen(t->before));
+    if (t->behind) copy_blanks(out->behind, t->behind, strlen(t->behind));
+    if (!status) read_blanks(written, t, out);
+    free(written);
+    /* A template that refuses this conversation tells nothing; without memory it would have told something. */
+    return status == HT_ERR_MEMORY ? status : HT_OK;
 }
 
 /* ---- tokens ---- */

@@ -19,10 +19,13 @@
 #define TURNS   "{% for m in messages %}<|im_start|>{{ m.role }}\n"
 #define OPENED  "{% if add_generation_prompt %}<|im_start|>assistant\n{{ '<think>\n' if opened is defined }}{% endif %}"
 
-/* Templates that do not write the thoughts of answers, that write them with white space of their own, and with a title. */
+/* Templates that do not write the thoughts of answers, that write them with white space of their own, that write the mark alone, and
+ * with a title. */
 static const char plain[] = TURNS "{{ m.content }}<|im_end|>\n{% endfor %}" OPENED;
 static const char spaced[] = TURNS "{% if m.thinking is defined %}<think>{{ m.thinking }}</think>\n{% endif %}{{ "
                                    "m.content }}<|im_end|>\n{% endfor %}" OPENED;
+static const char dropped[] =
+    TURNS "{{ '</think>' if m.role == 'assistant' }}{{ m.content }}<|im_end|>\n{% endfor %}" OPENED;
 static const char titled[] = TURNS "{{ m.content }}<|im_end|>\n{% endfor %}<|im_start|>{{ '<|channel>thought\n' if "
                                    "opened is defined }}{# <channel|> #}";
 
@@ -262,6 +265,11 @@ static void as_the_template_writes(void **state) {
     assert_true(has_text_at(m, &a, 1, "</think>\n"));
     assert_int_equal(a.n, 4);
     ht_model_free(m);
+    m = load(dropped, marks);
+    a = SAY(m, true, 1, "a", "b");
+    expect(&a, true, "a", "b");
+    assert_true(has_text_at(m, &a, 1, "\n</think>b"));
+    ht_model_free(m);
     m = load(titled, channels);
     a = SAY(m, false, 0, "<|channel>", "a", "b");
     expect(&a, true, "", "ab");
@@ -327,6 +335,13 @@ static void beginnings_are_the_same(void **state) {
 
 /* ---- engines ---- */
 
+static ht_grammar *regex(ht_model *m, const char *pattern) {
+    ht_grammar *g;
+    ht_error err = {0};
+    if (ht_grammar_from_regex(m, pattern, strlen(pattern), &g, &err)) fail_msg("%s: %s", pattern, err.message);
+    return g;
+}
+
 typedef struct shared {
     answer of[3];
     int32_t set_back;
@@ -348,13 +363,14 @@ static void take_end(const ht_answer_report *r, void *user) {
 /* Requests with budgets of their own side by side, several answers each, set back for want of memory: each as it is alone. */
 static void engines_give_the_same(void **state) {
     (void)state;
-    enum { REQUESTS = 8 };
-    static const int32_t budgets[REQUESTS] = {0, -1, 7, 30, 1, 0, 100, 13};
+    enum { REQUESTS = 10 };
+    static const int32_t budgets[REQUESTS] = {0, -1, 7, 30, 1, 0, 100, 13, 5, 40}; /* the last two with a grammar */
     static shared got[REQUESTS];
     ht_model *m = load(plain, marks);
     ht_engine *e;
     ht_error err = {0};
     int32_t set_back = 0, n_ended = 0;
+    ht_grammar *g = regex(m, "[0-9ab]{40,60}");
     const ht_engine_options how = OPTIONS(ht_engine_options, with.sequences = 8, with.kv_bytes = (size_t)1 << 18);
     if (ht_engine_open(m, &how, &e, &err)) fail_msg("%s", err.message);
     for (int i = 0; i < REQUESTS; i++) {
@@ -362,6 +378,7 @@ static void engines_give_the_same(void **state) {
         ht_generate_options o = sampled(&sampler, 100, budgets[i]);
         o.max_tokens = 380;
         o.lookup = i % 2;
+        o.grammar = i >= 8 ? g : NULL;
         ht_chat *chat = conversation(i != 5);
         const ht_request r = OPTIONS(ht_request, with.chat = chat, with.options = &o, with.n = 3,
                                      with.piece = take_shared, with.end = take_end, with.user = &got[i]);
@@ -377,6 +394,7 @@ static void engines_give_the_same(void **state) {
             ht_sampler_options sampler;
             ht_generate_options o = sampled(&sampler, 100 + k, budgets[i]);
             o.max_tokens = 380;
+            o.grammar = i >= 8 ? g : NULL;
             const answer alone = answer_with(m, chat, &o);
             expect_same(&alone, &got[i].of[k]);
             n_ended += alone.metrics.thought_ended;
@@ -385,17 +403,11 @@ static void engines_give_the_same(void **state) {
         ht_chat_free(chat);
     }
     assert_true(set_back > 0 && n_ended > 6);
+    ht_grammar_free(g);
     ht_model_free(m);
 }
 
 /* ---- grammars and calls ---- */
-
-static ht_grammar *regex(ht_model *m, const char *pattern) {
-    ht_grammar *g;
-    ht_error err = {0};
-    if (ht_grammar_from_regex(m, pattern, strlen(pattern), &g, &err)) fail_msg("%s: %s", pattern, err.message);
-    return g;
-}
 
 static bool is_date(const char *s) {
     return strlen(s) == 4 && s[0] >= '0' && s[0] <= '9' && s[1] >= '0' && s[1] <= '9' && s[2] == '-' &&
