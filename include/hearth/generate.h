@@ -109,7 +109,7 @@ typedef struct ht_metrics {
     double prefill_seconds;     /* prompt through the model */
     double first_token_seconds; /* from the call to the first token */
     double decode_seconds;      /* all tokens after the first */
-    int64_t guessed_tokens;     /* by speculation, and what a grammar leaves no choice about */
+    int64_t guessed_tokens;     /* by speculation, and what a grammar or the end of a thought leaves no choice about */
     int64_t accepted_tokens;    /* of these, those that were right */
     size_t peak_memory_bytes;   /* of arrays, weights and caches in the device's memory, so far */
     ht_finish finish;           /* 0 when the call failed */

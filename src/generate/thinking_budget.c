@@ -7,11 +7,14 @@
 #include "generate/thought_end.h"
 #include "generate/token_output.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Tokens of a prompt that tell whether it has opened a thought: marks and titles have fewer. */
 enum { LAST_TOKENS = 64 };
+
+static_assert(HT_MOST_GUESSES + 1 <= 32, "the rows of a step are bits of a word");
 
 /* How far the end of a thought is written. */
 typedef struct writing {
@@ -32,6 +35,9 @@ struct ht_thinking_budget {
     ht_token_output output;
     ht_thought_end end;   /* of the present thought; without tokens before it is needed */
     writing taken, drawn; /* behind the tokens that were taken, and behind those that were drawn in this step */
+    /* Of this step: rows that were drawn, those of them whose token is another one than the sampler's as bits, and rows that were taken. */
+    int32_t n_drawn, n_taken;
+    uint32_t forced_rows;
     bool has_ended;
 };
 
@@ -149,6 +155,8 @@ ht_status ht_thinking_budget_prepare(ht_thinking_budget *b, const int32_t *token
         b->taken = (writing){.is_on = !status};
     }
     b->drawn = b->taken;
+    b->n_drawn = b->n_taken = 0;
+    b->forced_rows = 0;
     return status;
 }
 
@@ -165,16 +173,23 @@ int32_t ht_thinking_budget_guesses(const ht_thinking_budget *b, int32_t room) {
 int32_t ht_thinking_budget_draw(ht_thinking_budget *b, int32_t id) {
     const ht_thought_end *end = &b->end;
     writing *w = &b->drawn;
+    const int32_t row = b->n_drawn++;
     if (!w->is_on) return id;
     /* A model that leaves out the white space before its mark may. */
     if (!w->is_forced && w->at < end->n_before && id == end->id[end->n_before]) w->at = end->n_before;
-    if (id != end->id[w->at]) w->is_forced = true;
+    if (id != end->id[w->at]) {
+        w->is_forced = true;
+        b->forced_rows |= (uint32_t)1 << row;
+    }
     id = end->id[w->at++];
     if (w->at == end->n || (w->at >= end->n_mark && !w->is_forced)) w->is_on = false;
     return id;
 }
 
-void ht_thinking_budget_give_up(ht_thinking_budget *b) { b->drawn = (writing){0}; }
+void ht_thinking_budget_give_up(ht_thinking_budget *b) {
+    b->drawn = (writing){0};
+    b->forced_rows &= ~((uint32_t)1 << (b->n_drawn - 1));
+}
 
 /* A character that ends the opening mark, or a byte of one, may complete it. */
 bool ht_thinking_budget_ends_step(const ht_thinking_budget *b, int32_t id) {
@@ -192,6 +207,7 @@ ht_status ht_thinking_budget_take(ht_thinking_budget *b, int32_t id, ht_error *e
     ht_finish finish = 0; /* nobody ends what nobody reads */
     const ht_status status = ht_token_output_put(&b->output, id, &finish, err);
     const ht_thought_place place = ht_answer_thought_place(b->reader);
+    if (b->forced_rows >> b->n_taken++ & 1) b->has_ended = true;
     if (!before.is_inside || !place.is_inside) {
         b->of_title = 0;
         return status;
@@ -203,9 +219,6 @@ ht_status ht_thinking_budget_take(ht_thinking_budget *b, int32_t id, ht_error *e
     return status;
 }
 
-void ht_thinking_budget_end_step(ht_thinking_budget *b) {
-    b->taken = b->drawn;
-    b->has_ended = b->has_ended || b->taken.is_forced;
-}
+void ht_thinking_budget_end_step(ht_thinking_budget *b) { b->taken = b->drawn; }
 
 bool ht_thinking_budget_has_ended(const ht_thinking_budget *b) { return b->has_ended; }

@@ -333,6 +333,29 @@ static void beginnings_are_the_same(void **state) {
     assert_true(n_ended > 40);
 }
 
+/* A stop text that is the end's first token, by the model's own will: what a step has drawn behind it is no part of the answer. */
+static void stops_within_the_end(void **state) {
+    (void)state;
+    static const char *const stop[] = {"\n"};
+    ht_model *m = load(plain, marks);
+    ht_session *s = tiny_session(m, 32);
+    script how;
+    write_script(&how, m, (const char *const[]){"a", NEWLINE, "b", NULL});
+    for (int budget = 0; budget < 3; budget++) {
+        ht_metrics metrics;
+        const ht_generate_options o = OPTIONS(ht_generate_options, with.sampler = &how.sampler, with.stop = stop,
+                                              with.n_stop = 1, with.max_thinking_tokens = budget);
+        ht_session_reset(s);
+        assert_int_equal(ht_generate_text(s, "x<think>", &o, NULL, NULL, &metrics, NULL), HT_OK);
+        assert_int_equal(metrics.finish, HT_FINISH_STOP);
+        assert_int_equal(metrics.stop, 0);
+        assert_int_equal(metrics.generated_tokens, budget == 0 ? 1 : 2);
+        assert_int_equal(metrics.thought_ended, budget == 0);
+    }
+    ht_session_free(s);
+    ht_model_free(m);
+}
+
 /* ---- engines ---- */
 
 static ht_grammar *regex(ht_model *m, const char *pattern) {
@@ -638,6 +661,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(guesses_across_an_opening, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(as_the_template_writes, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(beginnings_are_the_same, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(stops_within_the_end, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(engines_give_the_same, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(grammar_behind_the_thought, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(calls_behind_the_thought, scratch_start, scratch_finish),
