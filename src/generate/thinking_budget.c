@@ -77,10 +77,12 @@ void ht_thinking_budget_end_calls(ht_thinking_budget *b) {
 
 /* ---- the prompt ---- */
 
-static const char *find_last(const char *text, const char *mark) {
-    const char *last = NULL;
-    for (const char *at = text; (at = strstr(at, mark)); at += strlen(mark)) last = at;
-    return last;
+/* Of n bytes, which may be NUL. */
+static const char *find_last(const char *text, size_t n, const char *mark) {
+    const size_t length = strlen(mark);
+    for (size_t end = n; end >= length; end--)
+        if (memcmp(text + end - length, mark, length) == 0) return text + end - length;
+    return NULL;
 }
 
 /* Counts the last tokens, of which the last n_bytes of text are. */
@@ -104,7 +106,7 @@ static ht_status count_tokens(ht_thinking_budget *b, const int32_t *token, int64
 static ht_status find_open_thought(ht_thinking_budget *b, const char *text, size_t n_text, const int32_t *token,
                                    int64_t n, ht_text *opening, ht_error *err) {
     const ht_thought_notation *t = b->format.thought;
-    const char *open = find_last(text, t->open), *close = find_last(text, t->close);
+    const char *open = find_last(text, n_text, t->open), *close = find_last(text, n_text, t->close);
     if (!open || (close && close > open)) return HT_OK;
     const char *thought = open + strlen(t->open);
     ht_text_append_str(opening, t->open);

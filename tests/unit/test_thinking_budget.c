@@ -553,6 +553,35 @@ static void going_on_in_a_thought(void **state) {
     }
 }
 
+/* The last mark of the tokens tells, whatever bytes stand before it. */
+static void marks_in_prompts(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        bool opened;
+    } cases[] = {{"<think>a", true}, {"a", false}, {"<think>a</think>b", false}, {"<think></think><think>", true}};
+    ht_model *m = load(plain, marks);
+    ht_sampler_options sampler;
+    const ht_generate_options o = sampled(&sampler, 1, 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int with_nul = 0; with_nul < 2; with_nul++) {
+            int32_t *ids, prompt[64] = {ht_tokenizer_find(m->tokenizer, "\xC4\x80")}; /* the byte 0 */
+            size_t n;
+            ht_metrics metrics;
+            ht_session *s = tiny_session(m, 32);
+            assert_int_equal(ht_tokenizer_encode(m->tokenizer, cases[i].text, strlen(cases[i].text),
+                                                 HT_ENCODE_PARSE_SPECIAL, &ids, &n, NULL),
+                             HT_OK);
+            assert_true(prompt[0] >= 0 && n < 60);
+            memcpy(prompt + with_nul, ids, n * sizeof *ids);
+            assert_int_equal(ht_generate(s, prompt, n + (size_t)with_nul, &o, NULL, NULL, &metrics, NULL), HT_OK);
+            assert_int_equal(metrics.thought_ended, cases[i].opened);
+            ht_ids_free(ids);
+            ht_session_free(s);
+        }
+    ht_model_free(m);
+}
+
 static void where_the_context_ends(void **state) {
     (void)state;
     ht_model *m = tiny_load(&(tiny_options){.chat_template = plain, .words = words, .context = 64});
@@ -666,6 +695,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(grammar_behind_the_thought, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(calls_behind_the_thought, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(going_on_in_a_thought, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(marks_in_prompts, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(where_the_context_ends, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(probes_of_written_tokens, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(without_thoughts, scratch_start, scratch_finish),
