@@ -12,8 +12,9 @@ bool backend_is_native(const options *o) { return !o->backend || strcmp(o->backe
 
 /* Options of the CPU device and of sessions, which only the native backend has. */
 static ht_status refuse_native_options(const options *o, ht_error *err) {
-    static const char *const names[] = {"threads", "cpu",     "chunk", "save-state", "load-state", "draft",
-                                        "lookup",  "guesses", "regex", "grammar",    "schema",     "tool-choice"};
+    static const char *const names[] = {"threads", "cpu",         "chunk",          "save-state", "load-state",
+                                        "draft",   "lookup",      "guesses",        "regex",      "grammar",
+                                        "schema",  "tool-choice", "thinking-budget"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (options_given(o, names[i])) {
             snprintf(err->message, sizeof err->message, "--%s is not supported by %.64s", names[i], o->backend);

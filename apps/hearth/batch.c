@@ -12,7 +12,7 @@
 
 /* What a line may say beside its prompt. */
 typedef struct line_options {
-    int64_t max_tokens, top_k, repeat_window, seed, n;
+    int64_t max_tokens, thinking_budget, top_k, repeat_window, seed, n;
     double temperature, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty;
     bool ignore_eos;
 } line_options;
@@ -38,6 +38,7 @@ static const struct member {
     double low, high;
 } members[] = {
     {"max_tokens", INTEGER, offsetof(line_options, max_tokens), 1, 2147483647.0},
+    {"thinking_budget", INTEGER, offsetof(line_options, thinking_budget), -1, 2147483647.0},
     {"temperature", NUMBER, offsetof(line_options, temperature), 0, 1000},
     {"top_k", INTEGER, offsetof(line_options, top_k), 0, 2147483647.0},
     {"top_p", NUMBER, offsetof(line_options, top_p), 0, 1},
@@ -51,10 +52,23 @@ static const struct member {
     {"ignore_eos", FLAG, offsetof(line_options, ignore_eos), 0, 0},
 };
 enum { N_MEMBERS = sizeof members / sizeof *members };
-static const char *const member_names[] = {
-    "max_tokens", "temperature", "top_k",      "top_p", "min_p",   "repeat_penalty",   "repeat_window",
-    "seed",       "n",           "ignore_eos", "stop",  "adapter", "presence_penalty", "frequency_penalty",
-    "logit_bias", NULL};
+static const char *const member_names[] = {"max_tokens",
+                                           "temperature",
+                                           "top_k",
+                                           "top_p",
+                                           "min_p",
+                                           "repeat_penalty",
+                                           "repeat_window",
+                                           "seed",
+                                           "n",
+                                           "ignore_eos",
+                                           "stop",
+                                           "adapter",
+                                           "presence_penalty",
+                                           "frequency_penalty",
+                                           "logit_bias",
+                                           "thinking_budget",
+                                           NULL};
 
 static ht_status refuse(ht_error *err, const char *name, const char *expected) {
     snprintf(err->message, sizeof err->message, "\"%s\" is to be %s", name, expected);
@@ -134,6 +148,7 @@ static ht_status read_options(batching *b, ht_request *request, ht_error *err) {
     const json_t *object = b->m.line.object, *stop = json_object_get(object, "stop"),
                  *bias = json_object_get(object, "logit_bias"), *adapter = json_object_get(object, "adapter");
     line_options l = {.max_tokens = b->how.max_tokens,
+                      .thinking_budget = b->how.max_thinking_tokens,
                       .top_k = b->sampler.top_k,
                       .repeat_window = b->sampler.repeat_window,
                       .seed = (int64_t)b->sampler.seed,
@@ -153,6 +168,7 @@ static ht_status read_options(batching *b, ht_request *request, ht_error *err) {
     if (!st && bias) st = read_bias(b, bias, err);
     if (!st && adapter) st = choose_adapter(b, adapter, request, err);
     b->how.max_tokens = (int32_t)l.max_tokens;
+    b->how.max_thinking_tokens = (int32_t)l.thinking_budget;
     b->how.ignore_eos = l.ignore_eos;
     b->sampler.top_k = (int32_t)l.top_k;
     b->sampler.repeat_window = (int32_t)l.repeat_window;
@@ -176,6 +192,7 @@ static ht_status next(size_t i, ht_request *request, void *user, ht_error *err) 
     ht_generate_options_init(&b->how, sizeof b->how);
     b->sampler = options_sampler(o);
     if (o->max_tokens > 0) b->how.max_tokens = (int32_t)o->max_tokens;
+    b->how.max_thinking_tokens = (int32_t)o->thinking_budget;
     b->how.sampler = &b->sampler;
     b->how.stop = o->stop.items;
     b->how.n_stop = o->stop.n;
@@ -217,6 +234,7 @@ static void put_answer(json_t *to, const ht_batch_answer *a) {
     json_object_set_new(to, "text", json_text(a->text, a->n_text));
     json_object_set_new(to, "finish", json_string(m->finish == HT_FINISH_STOP ? "stop" : "length"));
     if (a->n_thinking) json_object_set_new(to, "thinking", json_text(a->thinking, a->n_thinking));
+    if (m->thought_ended) json_object_set_new(to, "thought_ended", json_true());
     if (a->n_calls) json_object_set_new(to, "tool_calls", calls_json(a));
     json_object_set_new(to, "prompt_tokens", json_integer(m->prompt_tokens + a->report->reuse.reused));
     json_object_set_new(to, "generated_tokens", json_integer(m->generated_tokens));

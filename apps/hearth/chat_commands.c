@@ -184,6 +184,7 @@ static void show_parameters(const chat *c) {
         output_field("max_tokens", "%lld", (long long)o->max_tokens);
     else
         output_field("max_tokens", "as many as there is room for");
+    if (o->thinking_budget >= 0) output_field("thinking_budget", "%lld", (long long)o->thinking_budget);
 }
 
 static void show_model(chat *c) {
@@ -210,17 +211,10 @@ static void run_show(chat *c, char *rest) {
 
 static void set_parameter(chat *c, char *rest) {
     static const char *const others[][2] = {{"num_predict", "max_tokens"}, {"repeat_last_n", "repeat_window"}};
-    static const char *const known[] = {"temperature",
-                                        "top_k",
-                                        "top_p",
-                                        "min_p",
-                                        "repeat_penalty",
-                                        "repeat_window",
-                                        "seed",
-                                        "max_tokens",
-                                        "presence_penalty",
-                                        "frequency_penalty",
-                                        "logit_bias"};
+    static const char *const known[] = {
+        "temperature",       "top_k",     "top_p",      "min_p",           "repeat_penalty",
+        "repeat_window",     "seed",      "max_tokens", "thinking_budget", "presence_penalty",
+        "frequency_penalty", "logit_bias"};
     char why[256];
     const char *name = take_word(&rest);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)

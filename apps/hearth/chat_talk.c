@@ -195,6 +195,7 @@ static ht_generate_options how_of(const talk *t, const ht_sampler_options *sampl
     how.stop = t->o.stop.items;
     how.n_stop = t->o.stop.n;
     how.cancel = interrupt_flag();
+    how.max_thinking_tokens = (int32_t)t->o.thinking_budget;
     how.parse_special = t->o.parse_special;
     how.lookup = t->o.lookup;
     how.draft = t->e.draft;
@@ -219,7 +220,8 @@ static void say_why_it_ended(const talk *t, const answer *a) {
         fprintf(stderr, "hearth: the answer ends at %lld tokens; /set max_tokens N allows more\n",
                 (long long)m->generated_tokens);
     if (a->has_thought && !a->has_text)
-        fprintf(stderr, "hearth: it ends within its thoughts; /set nothink leaves them out, where the template can\n");
+        fprintf(stderr, "hearth: it ends within its thoughts; /set thinking_budget N ends them sooner, and /set "
+                        "nothink leaves them out, where the template can\n");
 }
 
 ht_status talk_answer(talk *t, ht_error *err) {

@@ -335,8 +335,12 @@ static tune_options tune_defaults(void) {
 bool options_parse(const command *c, int argc, char **argv, options *o) {
     ht_sampler_options defaults;
     ht_sampler_options_init(&defaults, sizeof defaults);
-    *o = (options){
-        .max_tokens = -1, .prompt_tokens = -1, .rounds = -1, .depth = -1, .repeat_window = defaults.repeat_window};
+    *o = (options){.max_tokens = -1,
+                   .prompt_tokens = -1,
+                   .rounds = -1,
+                   .depth = -1,
+                   .thinking_budget = -1,
+                   .repeat_window = defaults.repeat_window};
     o->tune = tune_defaults();
     o->given = calloc((size_t)option_count, sizeof *o->given);
     if (!o->given) return usage_error(c, "out of memory for the command line");

@@ -129,6 +129,8 @@ const option_spec option_table[] = {
      "a variable of the chat template; may be given several times"},
     {"no-thinking", 0, KIND_FLAG, AT(no_thinking), 0, 0, NULL, ANSWERING, true, NULL,
      "answer without thoughts, where the chat template can"},
+    {"thinking-budget", 0, KIND_INTEGER, AT(thinking_budget), -1, MAX_COUNT, NULL, ANSWERING | FOR_BATCH | FOR_SERVE,
+     true, "N", "close an answer's thoughts after N tokens, and have it go on behind them (-1: no bound)"},
     {"parse-special", 0, KIND_FLAG, AT(parse_special), 0, 0, NULL, ANSWERING, false, NULL,
      "special tokens that messages spell are some, as in transformers"},
     {"answer", 0, KIND_PATH, AT(answer), 0, 0, NULL, FOR_TEMPLATE, false, "FILE",

@@ -178,6 +178,7 @@ static ht_status generate(answerer *by, const options *o, const char *prompt, re
     how.sampler = &sampler;
     how.stop = o->stop.items;
     how.n_stop = o->stop.n;
+    how.max_thinking_tokens = (int32_t)o->thinking_budget;
     how.parse_special = o->parse_special;
     how.lookup = o->lookup;
     how.draft = by->e.draft;
@@ -232,6 +233,7 @@ static bool print_json(const options *o, const answer *a, const ht_metrics *m) {
     if (m->stop >= 0)
         json_object_set_new(value, "stop", json_text(o->stop.items[m->stop], strlen(o->stop.items[m->stop])));
     if (m->stop_id >= 0) json_object_set_new(value, "stop_id", json_integer(m->stop_id));
+    if (m->thought_ended) json_object_set_new(value, "thought_ended", json_true());
     if (a->thinking.n) json_object_set_new(value, "thinking", json_text(a->thinking.text, a->thinking.n));
     if (a->calls) json_object_set(value, "tool_calls", a->calls);
     return json_output(value);
@@ -260,7 +262,8 @@ static int finish_run(const options *o, const ht_device *d, reply *r, const ht_m
         fprintf(stderr, "hearth: the answer ends after %lld tokens, as the context of %lld positions is full\n",
                 (long long)metrics->generated_tokens, (long long)r->context);
     if (!st && a->has_thought && !a->has_text)
-        fprintf(stderr, "hearth: the answer ends within its thoughts; --max-tokens allows more, --no-thinking none\n");
+        fprintf(stderr, "hearth: the answer ends within its thoughts; --max-tokens allows more, --thinking-budget N "
+                        "ends them sooner, --no-thinking leaves them out\n");
     if (!o->quiet && metrics->prompt_tokens) print_statistics(o, d, metrics);
     return status;
 }

@@ -200,6 +200,8 @@ static serve_options options_for(serving *s, const char **listen, size_t n_liste
     out.sampler_given = options_given(o, "temperature");
     out.strict_params = o->strict_params;
     out.lookup = o->lookup;
+    out.bounds_thinking = o->thinking_budget >= 0;
+    out.thinking_budget = (int32_t)o->thinking_budget;
     out.no_page = o->no_page;
     out.drain_seconds = options_given(o, "drain") ? o->drain : 30;
     out.slots_directory = o->slots_directory;

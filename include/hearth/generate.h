@@ -91,6 +91,13 @@ typedef struct ht_generate_options {
     ht_grammar *grammar;
     /* Calls of tools come in pieces, HT_ANSWER_CALL_BEGIN to _END, in the place of whole ones; default false. */
     bool call_pieces;
+    /* Tokens of an answer's thoughts at most, of all of them together, as they stand between their marks. When so many have come and
+     * the next one does not end the thought, the closing mark is written in the place of what would have been drawn, with the white
+     * space that the chat template has around it, and the model goes on behind it; 0 closes thoughts at once. The marks are those of
+     * the chat template, and their tokens count in max_tokens. What ht_generate and ht_generate_text go on with may stand in a thought,
+     * whose tokens so far count. Probes of a token that was written have the probability that the model gives it. An answer that
+     * thinks no more than that, or never, is the same without a bound. Default -1: none. */
+    int32_t max_thinking_tokens;
 } ht_generate_options;
 HT_API void ht_generate_options_init(ht_generate_options *options, size_t size);
 
@@ -102,7 +109,7 @@ typedef struct ht_metrics {
     double prefill_seconds;     /* prompt through the model */
     double first_token_seconds; /* from the call to the first token */
     double decode_seconds;      /* all tokens after the first */
-    int64_t guessed_tokens;     /* by speculation, and what a grammar leaves no choice about */
+    int64_t guessed_tokens;     /* by speculation, and what a grammar or the end of a thought leaves no choice about */
     int64_t accepted_tokens;    /* of these, those that were right */
     size_t peak_memory_bytes;   /* of arrays, weights and caches in the device's memory, so far */
     ht_finish finish;           /* 0 when the call failed */
@@ -110,6 +117,7 @@ typedef struct ht_metrics {
      * was not that. Both are -1 after the last token that a grammar allows. The text is the first that is whole; of those that one
      * token makes whole the one that begins first, and of these the one that is listed first. */
     int32_t stop, stop_id;
+    bool thought_ended; /* a thought, by max_thinking_tokens */
 } ht_metrics;
 
 /* Complete characters of the output as they come: n > 0 bytes of valid UTF-8, NUL-terminated. Return false to stop. */

@@ -48,6 +48,7 @@ class Answer(NamedTuple):
     reused_tokens: int
     stop: int | None
     stop_id: int | None
+    thought_ended: bool
 class AnswerStream:
     def cancel(self) -> None: ...
     def wait(self, timeout: float | None = None) -> bool: ...

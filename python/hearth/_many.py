@@ -72,7 +72,7 @@ class Score(NamedTuple):
 
 class Answer(NamedTuple):
     """An answer: its text and tokens, why it ended ("stop" or "length"), and the thoughts and calls of tools of a conversation's.
-    `error`: why it is not whole. `stop` and `stop_id` as in Generation.metrics."""
+    `error`: why it is not whole. `stop`, `stop_id` and `thought_ended` as in Generation.metrics."""
 
     error: Exception | None
     text: str
@@ -84,6 +84,7 @@ class Answer(NamedTuple):
     reused_tokens: int
     stop: int | None
     stop_id: int | None
+    thought_ended: bool
 
 
 class Answers(NamedTuple):
@@ -294,7 +295,7 @@ def _read_answer(a):
     return Answer(_error_of(report.status, report.message), _text_at(a.text, a.n_text), tokens, metrics["finish"],
                   _text_at(a.thinking, a.n_thinking),
                   [_read_call(a.calls[i]) for i in range(a.n_calls)], report.metrics.prompt_tokens + report.reuse.reused,
-                  report.reuse.reused, metrics["stop"], metrics["stop_id"])  # fmt: skip
+                  report.reuse.reused, metrics["stop"], metrics["stop_id"], metrics["thought_ended"])  # fmt: skip
 
 
 def batch(model, requests, adapters, on_result, options):

@@ -190,7 +190,7 @@ def ended(metrics):
 
 def _options(max_tokens=256, temperature=0.0, top_k=0, top_p=0.0, min_p=0.0, repeat_penalty=1.0, repeat_window=64, seed=0,
              stop=(), ignore_eos=False, parse_special=False, lookup=False, draft=None, guesses=0, presence_penalty=0.0,
-             frequency_penalty=0.0, logit_bias=(), grammar=None):  # fmt: skip
+             frequency_penalty=0.0, logit_bias=(), grammar=None, max_thinking_tokens=-1):  # fmt: skip
     if draft is not None and not isinstance(draft, Model):
         raise TypeError(f"the draft is a {type(draft).__name__}, expected a model")
     if grammar is not None and not isinstance(grammar, Grammar):
@@ -208,6 +208,7 @@ def _options(max_tokens=256, temperature=0.0, top_k=0, top_p=0.0, min_p=0.0, rep
         sampler=ctypes.pointer(sampler), stop=strings, n_stop=len(stop), ignore_eos=ignore_eos,
         parse_special=parse_special, lookup=lookup, draft=draft and draft._handle,
         guesses=lib.integer(guesses, "guesses", *lib.INT32), grammar=grammar and grammar._handle,
+        max_thinking_tokens=lib.integer(max_thinking_tokens, "max_thinking_tokens", *lib.INT32),
     )  # fmt: skip
     how.held = draft, grammar
     return how
@@ -357,7 +358,7 @@ class Generation:
     def metrics(self):
         """What was counted and measured, once the answer has ended: `finish` is "stop", "length", or "closed"; None after a
         failure. With "stop", `stop` is the place of a text in the option `stop`, or `stop_id` the token that ended it, and the
-        other None; both where the grammar's text could only end."""
+        other None; both where the grammar's text could only end. `thought_ended`: max_thinking_tokens has closed a thought."""
         return {**ended(self._answer.metrics), **(CLOSED if self._answer.closed else {})}
 
 
@@ -456,7 +457,8 @@ class Session:
         max_tokens=256, temperature=0.0 (the most likely token), top_k=0, top_p=0.0, min_p=0.0, repeat_penalty=1.0,
         repeat_window=64, seed=0, stop=() (a string or several), ignore_eos=False; presence_penalty=0.0 and frequency_penalty=0.0,
         taken from the logits of tokens that the answer has already, once and for each time; logit_bias={}, numbers to add to
-        logits by token id; grammar=None, a Grammar that the answer has to be a text of.
+        logits by token id; grammar=None, a Grammar that the answer has to be a text of; max_thinking_tokens=-1, tokens after
+        which an answer's thoughts are closed, and it goes on behind them (-1: no bound; `thought_ended` of the metrics).
 
         Some tokens ahead are guessed with lookup=True from the text so far, with draft= a smaller model of the same
         tokens, at most `guesses` in a step (0: as many as are worth it): the answer is the same, and sooner where they are right.

@@ -222,6 +222,7 @@ class ht_generate_options(Structure):
         ("probes", POINTER(ht_probe_options)),
         ("grammar", c_void_p),
         ("call_pieces", c_bool),
+        ("max_thinking_tokens", c_int32),
     ]
 
 
@@ -239,6 +240,7 @@ class ht_metrics(Structure):
         ("finish", c_int),
         ("stop", c_int32),
         ("stop_id", c_int32),
+        ("thought_ended", c_bool),
     ]
 
 

@@ -187,12 +187,13 @@ static void report(run *r) {
 
 /* The call with its turn; `r` has all but that. */
 static ht_status run_with(run *r, ht_mlx_model *m, const char *command, ht_error *err) {
-    const char *beyond = r->o->lookup    ? "lookup"
-                         : r->o->draft   ? "draft"
-                         : r->o->guesses ? "guesses"
-                         : r->o->probes  ? "probes"
-                         : r->o->grammar ? "grammar"
-                                         : NULL;
+    const char *beyond = r->o->lookup                     ? "lookup"
+                         : r->o->draft                    ? "draft"
+                         : r->o->guesses                  ? "guesses"
+                         : r->o->probes                   ? "probes"
+                         : r->o->grammar                  ? "grammar"
+                         : r->o->max_thinking_tokens >= 0 ? "max_thinking_tokens"
+                                                          : NULL;
     if (beyond) return ht_fail(err, HT_ERR_UNSUPPORTED, "%s is not supported by mlx_lm", beyond);
     if (r->o->max_tokens < 1)
         return ht_fail(err, HT_ERR_ARGUMENT, "max_tokens is %d, expected 1 or more", (int)r->o->max_tokens);

@@ -106,7 +106,7 @@ static ht_status check_parts(const ht_engine_request *r, const ht_engine *e, ht_
     ht_session *s;
     ht_status status = ht_session_new(e->model, NULL, &s, err);
     if (status) return status;
-    ht_generation g = {.s = s, .o = r->o, .constraint = r->constraint};
+    ht_generation g = {.s = s, .o = r->o, .constraint = r->constraint, .chat = r->chat};
     status = ht_session_set_adapters(s, r->adapter, r->scale, r->key.n_adapters, err);
     if (!status && !r->prompt_only) status = ht_generation_begin(&g, r->piece ? ht_engine_post_text : NULL, NULL, err);
     ht_generation_end(&g);

@@ -255,6 +255,7 @@ static ht_status begin(ht_engine_answer *a, ht_error *err) {
                            .o = r->o,
                            .constraint = r->constraint,
                            .ahead = &e->masks_ahead,
+                           .chat = r->chat,
                            .new_turn = !r->goes_on,
                            .prompt_only = r->prompt_only,
                            .limit = e->most_positions,

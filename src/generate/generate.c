@@ -117,7 +117,7 @@ static ht_status answer(ht_generation *g, const ht_chat *chat, const char *text,
 
 ht_status ht_generate_chat(ht_session *s, const ht_chat *chat, const ht_generate_options *options, ht_answer_fn *fn,
                            void *user, ht_metrics *metrics, ht_error *err) {
-    ht_generation g = {.s = s, .ahead = &s->masks_ahead, .new_turn = true};
+    ht_generation g = {.s = s, .ahead = &s->masks_ahead, .chat = chat, .new_turn = true};
     char *text;
     ht_text_run *runs;
     size_t n, n_runs;

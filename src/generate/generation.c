@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const ht_generate_options defaults = {.size = sizeof defaults, .max_tokens = 256};
+static const ht_generate_options defaults = {.size = sizeof defaults, .max_tokens = 256, .max_thinking_tokens = -1};
 
 void ht_generate_options_init(ht_generate_options *options, size_t size) {
     ht_options_init(options, size, &defaults, sizeof defaults);
@@ -52,6 +52,17 @@ static ht_status begin_grammar(ht_generation *g, ht_error *err) {
     return status ? status : ht_answer_matcher_new(c->grammar, c->calls, c->start, &g->matcher, err);
 }
 
+static ht_status begin_budget(ht_generation *g, ht_error *err) {
+    const int32_t most = g->o.max_thinking_tokens;
+    if (most == -1) return HT_OK;
+    if (most < -1)
+        return ht_fail(err, HT_ERR_ARGUMENT, "max_thinking_tokens is %d, expected 0 or more, or -1 for no bound",
+                       (int)most);
+    const ht_status status = ht_thinking_budget_new(g->s->model, g->chat, most, &g->budget, err);
+    if (g->budget && g->constraint.no_calls) ht_thinking_budget_end_calls(g->budget);
+    return status;
+}
+
 ht_status ht_generation_begin(ht_generation *g, ht_text_fn *fn, void *user, ht_error *err) {
     const ht_model *m = g->s->model;
     const bool wants_text = fn || g->answer || g->o.n_stop > 0;
@@ -59,6 +70,7 @@ ht_status ht_generation_begin(ht_generation *g, ht_text_fn *fn, void *user, ht_e
         return ht_fail(err, HT_ERR_ARGUMENT, "max_tokens is %d, expected 1 or more", (int)g->o.max_tokens);
     ht_status status = ht_sampler_new(g->o.sampler, m->vocab, m->device->row_ops, &g->sampler, err);
     if (!status && (g->o.grammar || g->constraint.grammar)) status = begin_grammar(g, err);
+    if (!status) status = begin_budget(g, err);
     if (!status) status = begin_speculation(g, err);
     if (!status && g->o.probes) status = ht_probing_new(m, g->o.probes, &g->probing, err);
     if (!status && wants_text) status = ht_model_need_tokenizer(m, err);
@@ -74,6 +86,8 @@ void ht_generation_end(ht_generation *g) {
     ht_sampler_free(g->sampler);
     ht_answer_matcher_free(g->matcher);
     g->matcher = NULL;
+    ht_thinking_budget_free(g->budget);
+    g->budget = NULL;
     ht_probing_free(g->probing);
     g->probing = NULL;
     ht_speculation_free(g->speculation);
@@ -111,15 +125,24 @@ ht_status ht_generation_set_prompt(ht_generation *g, const int32_t *ids, size_t 
 
 /* ---- the answer ---- */
 
-/* Draws of one row, of the tokens that the grammar allows. */
+/* Draws of one row, of the tokens that the grammar allows, or writes the end of a thought. */
 static ht_status pick(ht_generation *g, const ht_logits_rows *logits, int32_t row, int32_t *id, ht_error *err) {
     const uint32_t *mask;
-    bool allowed;
+    bool allowed = false;
     ht_status status = g->matcher ? ht_answer_matcher_mask(g->matcher, &mask, err) : HT_OK;
     if (status) return status;
     if (g->matcher) ht_sampler_set_mask(g->sampler, mask, ht_tokenizer_vocab_size(g->s->model->tokenizer));
-    status = ht_sampler_pick_row(g->sampler, logits, row, g->s->token, g->total + row, id, err);
-    return status || !g->matcher ? status : ht_answer_matcher_accept(g->matcher, *id, &allowed, err);
+    int32_t drawn;
+    status = ht_sampler_pick_row(g->sampler, logits, row, g->s->token, g->total + row, &drawn, err);
+    if (status) return status;
+    *id = g->budget ? ht_thinking_budget_draw(g->budget, drawn) : drawn;
+    if (!g->matcher) return HT_OK;
+    status = ht_answer_matcher_accept(g->matcher, *id, &allowed, err);
+    if (status || allowed || *id == drawn) return status;
+    /* White space behind a thought that the grammar does not have. */
+    ht_thinking_budget_give_up(g->budget);
+    *id = drawn;
+    return ht_answer_matcher_accept(g->matcher, drawn, &allowed, err);
 }
 
 /* Draws the token after `total` others, and as long as it is what was guessed the next, on a thread of the step. */
@@ -133,6 +156,7 @@ static ht_status draw(void *user, const ht_logits_rows *logits, ht_error *err) {
         g->drawn[g->n_drawn++] = id;
         if (g->probing) ht_probing_look(g->probing, id, logits->x, g->s->job.taps); /* nothing is guessed then */
         if (i == g->n_guesses || id != token[g->total + i]) break;
+        if (g->budget && ht_thinking_budget_ends_step(g->budget, id)) break;
     }
     atomic_store_explicit(&g->mask_order.is_late, true, memory_order_relaxed);
     return HT_OK;
@@ -142,6 +166,16 @@ static ht_status draw(void *user, const ht_logits_rows *logits, ht_error *err) {
 static int64_t n_prompt(const ht_generation *g) { return g->total - g->metrics.generated_tokens; }
 
 static int64_t limit_of(const ht_generation *g) { return g->limit ? g->limit : g->s->model->context; }
+
+/* Guesses the end of a thought. */
+static bool guess_ending(ht_generation *g, int32_t room) {
+    int32_t n;
+    const int32_t *ending = ht_thinking_budget_ending(g->budget, &n);
+    g->n_guesses = ht_min_i32(n, room);
+    if (g->n_guesses) memcpy(g->s->token + g->total, ending, (size_t)g->n_guesses * sizeof *ending);
+    g->forced = g->n_guesses > 0;
+    return g->forced;
+}
 
 /* Guesses what the grammar leaves no choice about. Where it cannot say, drawing will, with what went wrong. */
 static ht_status guess_forced(ht_generation *g, int32_t room, ht_error *err) {
@@ -155,12 +189,19 @@ ht_status ht_generation_guess(ht_generation *g, ht_error *err) {
     ht_session *s = g->s;
     g->n_guesses = 0;
     g->forced = false;
-    const bool may_force = g->matcher && !g->probing;
-    if ((!g->speculation && !may_force) || g->first_token == 0 || s->cache->length < g->total - 1) return HT_OK;
+    const bool may_force = g->matcher && !g->probing, may_end = g->budget && !g->probing;
+    if (g->budget) {
+        const ht_status status = ht_thinking_budget_prepare(g->budget, s->token, g->total, err);
+        if (status) return status;
+    }
+    if ((!g->speculation && !may_force && !may_end) || g->first_token == 0 || s->cache->length < g->total - 1)
+        return HT_OK;
     int64_t room = ht_min_i64(limit_of(g) - g->total, g->o.max_tokens - g->metrics.generated_tokens) - 1;
     room = ht_min_i64(ht_min_i64(room, HT_MOST_GUESSES), s->chunk - 1);
     ht_status status = ht_session_make_room(s, g->total + HT_MOST_GUESSES, err);
-    if (status || room <= 0) return status;
+    if (status || room <= 0 || (may_end && guess_ending(g, (int32_t)room))) return status;
+    if (g->budget) room = ht_thinking_budget_guesses(g->budget, (int32_t)room);
+    if (room == 0) return HT_OK;
     if (may_force) status = guess_forced(g, (int32_t)room, err);
     if (status || g->n_guesses || !g->speculation) return status;
     ht_speculation_set_prompt(g->speculation, n_prompt(g));
@@ -226,6 +267,12 @@ static bool has_text(const ht_session *s) {
     return i < s->n_tokens;
 }
 
+/* The answer is text from here on, whatever it reads as. */
+static void end_calls(ht_generation *g) {
+    if (g->answer) ht_answer_reader_end_calls(g->answer);
+    if (g->budget) ht_thinking_budget_end_calls(g->budget);
+}
+
 /* Shows a token; sets the finish when it is the last one. */
 static ht_status take_token(ht_generation *g, int32_t id, ht_error *err) {
     ht_session *s = g->s;
@@ -244,8 +291,9 @@ static ht_status take_token(ht_generation *g, int32_t id, ht_error *err) {
     if (status) return status;
     g->total = s->n_tokens;
     g->metrics.generated_tokens++;
-    if (g->answer && g->matcher && ht_answer_matcher_is_text(g->matcher, (size_t)g->metrics.generated_tokens))
-        ht_answer_reader_end_calls(g->answer);
+    if (g->matcher && ht_answer_matcher_is_text(g->matcher, (size_t)g->metrics.generated_tokens)) end_calls(g);
+    status = g->budget ? ht_thinking_budget_take(g->budget, id, err) : HT_OK;
+    if (status) return status;
     status = ht_token_output_put(&g->output, id, &g->metrics.finish, err);
     g->metrics.stop = g->output.stream.found;
     if (!status && g->matcher && !g->metrics.finish &&
@@ -286,6 +334,10 @@ ht_status ht_generation_take(ht_generation *g, ht_error *err) {
     if (g->prompt_only && s->cache->length == g->total) g->metrics.finish = HT_FINISH_LENGTH;
     ht_status status = HT_OK;
     for (int32_t i = 0; i < g->n_drawn && !status && !g->metrics.finish; i++) status = take_token(g, g->drawn[i], err);
+    if (g->budget && g->n_drawn) {
+        ht_thinking_budget_end_step(g->budget);
+        g->metrics.thought_ended = ht_thinking_budget_has_ended(g->budget);
+    }
     if (s->cache->length > s->n_tokens) (void)ht_cache_truncate(s->cache, s->n_tokens, NULL);
     return status;
 }

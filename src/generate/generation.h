@@ -10,6 +10,7 @@
 #include "generate/probe.h"
 #include "generate/sampler.h"
 #include "generate/speculate.h"
+#include "generate/thinking_budget.h"
 #include "generate/token_output.h"
 #include "grammar/answer_matcher.h"
 
@@ -23,6 +24,8 @@ typedef struct ht_generation {
     ht_answer_matcher *matcher; /* of the tokens that were drawn; NULL: they may be any */
     ht_masks_ahead **ahead;     /* lent: of the session or the engine, made when first needed */
     ht_mask_order mask_order;   /* for the present step */
+    const ht_chat *chat;        /* lent: the conversation that is answered; NULL: none */
+    ht_thinking_budget *budget; /* NULL: thoughts have no bound */
     ht_probing *probing;        /* NULL: nobody wants probes */
     ht_probe_fn *probe;         /* takes them in the place of the options' function; NULL: that one */
     void *probe_user;
@@ -36,7 +39,7 @@ typedef struct ht_generation {
     /* Guesses of the tokens behind `total`, which lie in the session's tokens, and what was drawn: n_drawn - 1 of the guesses, and another. */
     ht_speculation *speculation; /* NULL: none */
     int32_t n_guesses, n_drawn;
-    bool forced; /* the guesses are what the grammar leaves no choice about */
+    bool forced; /* the guesses are what the grammar, or the end of a thought, leaves no choice about */
     int32_t drawn[HT_MOST_GUESSES + 1];
     double asked;              /* when the job was made */
     bool prompt_only;          /* computes the prompt and draws nothing */
@@ -56,7 +59,7 @@ ht_status ht_generation_check_prompt(const ht_session *s, size_t n, ht_error *er
 /* Puts the ids behind the session's tokens, to be computed. */
 ht_status ht_generation_set_prompt(ht_generation *g, const int32_t *ids, size_t n, ht_error *err);
 
-/* Guesses, if that is wanted, what comes next. */
+/* Tells whether a thought has to end, and guesses, if that is wanted, what comes next. Before each ht_generation_ask. */
 ht_status ht_generation_guess(ht_generation *g, ht_error *err);
 /* Makes the session's job of the rows that come next, guesses among them. */
 ht_status ht_generation_ask(ht_generation *g, ht_error *err);

@@ -156,13 +156,19 @@ static void read_tool_choice(serve_call *c, serve_conversation *k) {
 
 /* ---- thoughts ---- */
 
-/* How much is thought does not say whether: that is `thinking`, and without it the template. */
+/* How much is thought at most; without it as the server's options say. */
+static void read_budget(serve_generation *g) {
+    const json_t *asked = serve_member(g->c->body, "thinking");
+    const int64_t most = serve_integer(asked, "budget_tokens", -1);
+    if (most >= 0) g->how.max_thinking_tokens = most > INT32_MAX ? INT32_MAX : (int32_t)most;
+}
+
+/* The effort does not say whether is thought: that is `thinking`, and without it the template. */
 static void read_thinking(serve_call *c, serve_anthropic_request *r) {
     const json_t *asked = serve_member(c->body, "thinking");
     serve_read_effort(serve_member(c->body, "output_config"), "effort", &r->conversation);
     r->conversation.thinking = SERVE_THINKING_DEFAULT;
     if (!asked) return;
-    if (serve_member(asked, "budget_tokens")) serve_call_ignore(c, "thinking.budget_tokens");
     r->conversation.thinking =
         strcmp(serve_text(asked, "type"), "disabled") == 0 ? SERVE_THINKING_OFF : SERVE_THINKING_ON;
     const char *display = serve_text(asked, "display");
@@ -213,6 +219,7 @@ static bool read_request(serve_generation *g) {
     g->free_extra = free_answer;
     g->stream = serve_flag(c->body, "stream", false);
     serve_read_max_tokens(g, c->body, most);
+    read_budget(g);
     const bool good = read_conversation(c, &r) && serve_read_sampling(g, c->body, 1) &&
                       serve_read_stop(g, json_object_get(c->body, "stop_sequences")) && read_format(g) &&
                       serve_read_structure(g, c->body) && serve_set_conversation(g, &r.conversation);

@@ -42,7 +42,7 @@ static const serve_field infill_fields[] = {
     {0}};
 #define COMMON                                                                                                         \
     fields, serve_llama_sampling_fields, serve_sampling_fields, serve_structure_fields, serve_noted_fields, NULL
-const serve_field *const serve_llama_completion_fields[] = {prompt_fields, COMMON};
+const serve_field *const serve_llama_completion_fields[] = {prompt_fields, serve_thinking_fields, COMMON};
 const serve_field *const serve_llama_infill_fields[] = {infill_fields, COMMON};
 
 /* A generation's `extra`. */
@@ -63,6 +63,7 @@ static void read_numbers(serve_generation *g, asked *a) {
     g->top_logprobs = (int32_t)top;
     g->keep_ids = a->return_tokens = serve_flag(body, "return_tokens", false);
     serve_read_max_tokens(g, body, most);
+    serve_read_thinking_budget(g, body);
     a->generates = g->how.max_tokens > 0;
 }
 
@@ -210,6 +211,7 @@ bool serve_llama_infill(serve_call *c) {
                        .line = serve_text(c->body, "prompt")};
     serve_infill_file *files = NULL;
     serve_generation *g = new_generation(c, &completion);
+    if (g) g->how.max_thinking_tokens = -1; /* what stands around a gap is a text, whatever marks it has */
     const bool good = g && read_files(c, &in, &files) && serve_generation_prompts(g, 1) &&
                       serve_infill_prompt(c, &in, "input_prefix", &g->prompt[0]);
     free(files);

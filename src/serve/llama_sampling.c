@@ -157,12 +157,13 @@ json_t *serve_llama_settings(const serve_generation *g) {
         json_array_append_new(samplers, penalties ? json_string("penalties") : json_stringn(order, n));
         order += n + (order[n] == ',');
     }
-    return json_pack(
-        "{sI sf si sf sf sf si sf sf so sI sb sb si so}", "seed", (json_int_t)s->seed, "temperature",
-        (double)s->temperature, "top_k", (int)s->top_k, "top_p", s->top_p > 0 ? (double)s->top_p : 1.0, "min_p",
-        (double)s->min_p, "repeat_penalty", s->repeat_penalty > 0 ? (double)s->repeat_penalty : 1.0, "repeat_last_n",
-        (int)s->repeat_window, "presence_penalty", (double)s->presence_penalty, "frequency_penalty",
-        (double)s->frequency_penalty, "stop", stop, "n_predict",
-        g->how.max_tokens == INT32_MAX ? (json_int_t)-1 : (json_int_t)g->how.max_tokens, "stream", (int)g->stream,
-        "ignore_eos", (int)g->how.ignore_eos, "n_probs", (int)g->top_logprobs, "samplers", samplers);
+    return json_pack("{sI sf si sf sf sf si sf sf so sI sI sb sb si so}", "seed", (json_int_t)s->seed, "temperature",
+                     (double)s->temperature, "top_k", (int)s->top_k, "top_p", s->top_p > 0 ? (double)s->top_p : 1.0,
+                     "min_p", (double)s->min_p, "repeat_penalty",
+                     s->repeat_penalty > 0 ? (double)s->repeat_penalty : 1.0, "repeat_last_n", (int)s->repeat_window,
+                     "presence_penalty", (double)s->presence_penalty, "frequency_penalty", (double)s->frequency_penalty,
+                     "stop", stop, "n_predict",
+                     g->how.max_tokens == INT32_MAX ? (json_int_t)-1 : (json_int_t)g->how.max_tokens,
+                     "reasoning_budget_tokens", (json_int_t)g->how.max_thinking_tokens, "stream", (int)g->stream,
+                     "ignore_eos", (int)g->how.ignore_eos, "n_probs", (int)g->top_logprobs, "samplers", samplers);
 }

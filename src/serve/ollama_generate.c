@@ -103,6 +103,7 @@ static bool set_prompt(serve_generation *g, const serve_conversation *k, const a
     if (!a->raw && !a->suffix) return set_turn(g, k, a);
     if (!serve_generation_prompts(g, 1)) return false;
     serve_prompt *p = &g->prompt[0];
+    if (a->suffix) g->how.max_thinking_tokens = -1; /* as of /infill */
     if (a->suffix)
         return serve_infill_prompt(c, &(serve_infill){.prefix = a->prompt, .suffix = a->suffix}, "suffix", p);
     if (!serve_encode_text(c, a->prompt, true, "prompt", &p->ids, &p->n_ids)) return false;

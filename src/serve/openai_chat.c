@@ -79,13 +79,9 @@ static const serve_field chat_fields[] = {
     {"functions", .class = SERVE_LACKED, .instead = "send \"tools\""},
     {"function_call", .class = SERVE_LACKED, .instead = "send \"tool_choice\""},
     {0}};
-const serve_field *const serve_openai_chat_fields[] = {chat_fields,
-                                                       serve_openai_stream_fields,
-                                                       serve_logprobs_fields,
-                                                       serve_sampling_fields,
-                                                       serve_structure_fields,
-                                                       serve_noted_fields,
-                                                       NULL};
+const serve_field *const serve_openai_chat_fields[] = {
+    chat_fields,           serve_openai_stream_fields, serve_logprobs_fields, serve_thinking_fields,
+    serve_sampling_fields, serve_structure_fields,     serve_noted_fields,    NULL};
 
 /* ---- requests ---- */
 
@@ -131,6 +127,7 @@ static bool read_request(serve_generation *g) {
     g->n = (int32_t)serve_integer(c->body, "n", 1);
     serve_openai_read_stream(g, c->body);
     serve_read_max_tokens(g, c->body, most);
+    serve_read_thinking_budget(g, c->body);
     return serve_openai_read_conversation(c, &k) && serve_read_logprobs(g) && serve_read_sampling(g, c->body, 1) &&
            serve_read_stop(g, json_object_get(c->body, "stop")) && serve_read_structure(g, c->body) &&
            serve_set_conversation(g, &k);

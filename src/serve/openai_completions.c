@@ -19,8 +19,13 @@ static const serve_field fields[] = {
     /* A number here; a flag is what chats have. */
     {"logprobs", .is = {.types = SERVE_JSON_INTEGER | SERVE_JSON_FLAG, .low = 0, .high = SERVE_MOST_LOGPROBS}},
     {0}};
-const serve_field *const serve_openai_completions_fields[] = {
-    fields, serve_openai_stream_fields, serve_sampling_fields, serve_structure_fields, serve_noted_fields, NULL};
+const serve_field *const serve_openai_completions_fields[] = {fields,
+                                                              serve_openai_stream_fields,
+                                                              serve_thinking_fields,
+                                                              serve_sampling_fields,
+                                                              serve_structure_fields,
+                                                              serve_noted_fields,
+                                                              NULL};
 
 /* What comes in front of the answers to each prompt. */
 typedef struct echoes {
@@ -86,6 +91,7 @@ static bool read_request(serve_generation *g, bool *generates) {
     g->echo = serve_flag(c->body, "echo", false);
     serve_openai_read_stream(g, c->body);
     serve_read_max_tokens(g, c->body, most);
+    serve_read_thinking_budget(g, c->body);
     if (!serve_member(c->body, "max_tokens")) g->how.max_tokens = 16; /* OpenAI's default */
     if (!serve_read_sampling(g, c->body, 1) || !serve_read_stop(g, json_object_get(c->body, "stop")) ||
         !serve_read_structure(g, c->body))

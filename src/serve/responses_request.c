@@ -119,8 +119,8 @@ static const serve_field responses_fields[] = {
     {"image", .class = SERVE_NOTED},
     {"prompt", .class = SERVE_LACKED, .instead = "templates of prompts are kept elsewhere; send \"input\""},
     {0}};
-const serve_field *const serve_responses_fields[] = {responses_fields, serve_sampling_fields, serve_structure_fields,
-                                                     serve_noted_fields, NULL};
+const serve_field *const serve_responses_fields[] = {
+    responses_fields, serve_thinking_fields, serve_sampling_fields, serve_structure_fields, serve_noted_fields, NULL};
 
 /* ---- requests ---- */
 
@@ -162,6 +162,7 @@ static bool read_request(serve_generation *g) {
     if (!serve_responses_answer_new(g)) return false;
     g->stream = serve_flag(c->body, "stream", false);
     serve_read_max_tokens(g, c->body, most);
+    serve_read_thinking_budget(g, c->body);
     read_include(g);
     const bool good = read_conversation(c, &r) && serve_read_sampling(g, c->body, 1) &&
                       serve_read_stop(g, json_object_get(c->body, "stop")) &&

@@ -155,6 +155,22 @@ void serve_read_max_tokens(serve_generation *g, const json_t *object, const char
     g->how.max_tokens = most < 0 || most > INT32_MAX ? INT32_MAX : (int32_t)most;
 }
 
+#define IS_BUDGET SERVE_IS_INTEGER(-1, INT64_MAX)
+const serve_field serve_thinking_fields[] = {
+    {"thinking_budget_tokens", .is = IS_BUDGET}, /* llama-server, with the next */
+    {"reasoning_budget_tokens", .is = IS_BUDGET},
+    {"thinking_token_budget", .is = IS_BUDGET}, /* vLLM */
+    {"thinking_budget", .is = IS_BUDGET},       /* Qwen's own service */
+    {0}};
+
+void serve_read_thinking_budget(serve_generation *g, const json_t *object) {
+    const serve_field *field = serve_thinking_fields;
+    while (field->name && !serve_member(object, field->name)) field++;
+    if (!field->name) return;
+    const int64_t most = serve_integer(object, field->name, -1);
+    g->how.max_thinking_tokens = most > INT32_MAX ? INT32_MAX : (int32_t)most;
+}
+
 const serve_field serve_logprobs_fields[] = {
     {"logprobs", .is = SERVE_IS_FLAG}, {"top_logprobs", .is = SERVE_IS_INTEGER(0, SERVE_MOST_LOGPROBS)}, {0}};
 

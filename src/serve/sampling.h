@@ -25,6 +25,10 @@ bool serve_read_stop(serve_generation *g, const json_t *value);
 /* The most tokens of an answer, by the first of the names (NULL-terminated) that is there; without one as many as the context has room
  * for. What is more than that is no mistake: the answer ends there. */
 void serve_read_max_tokens(serve_generation *g, const json_t *object, const char *const *names);
+/* Tokens of an answer's thoughts at most, by the first of the names that other servers have for it which is there; -1: no bound, whatever
+ * the server's options say. */
+extern const serve_field serve_thinking_fields[];
+void serve_read_thinking_budget(serve_generation *g, const json_t *object);
 /* Whether log-probabilities are wanted, and how many of the likeliest tokens: "logprobs", a flag, and "top_logprobs" of the body. */
 bool serve_read_logprobs(serve_generation *g);
 

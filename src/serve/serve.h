@@ -15,10 +15,12 @@ typedef struct serve_options {
     int inherited;         /* sockets from descriptor 3 on that listen already */
     const char *keys_file; /* keys that clients have to show (http/keys.h); NULL: none */
     serve_models_options models;
-    ht_sampler_options sampler;  /* where requests do not say otherwise */
-    bool sampler_given;          /* it goes before what a dialect does by default */
-    bool strict_params;          /* requests with members that are not known are refused */
-    bool lookup;                 /* speculation by lookup */
+    ht_sampler_options sampler; /* where requests do not say otherwise */
+    bool sampler_given;         /* it goes before what a dialect does by default */
+    bool strict_params;         /* requests with members that are not known are refused */
+    bool lookup;                /* speculation by lookup */
+    bool bounds_thinking;       /* thoughts have thinking_budget tokens at most, where requests say nothing of them */
+    int32_t thinking_budget;
     bool no_page;                /* there is no page at "/" */
     double drain_seconds;        /* for what is under way when the server is told to end */
     const char *slots_directory; /* where clients may save the prefix cache to; NULL: they may not */

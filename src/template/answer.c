@@ -19,11 +19,12 @@ struct ht_answer_reader {
     void *user;
     ht_text held; /* not handed over yet; of a call, all that followed its opening mark */
     state state;
-    bool fresh;    /* nothing but white space since the beginning, a thought or a call */
-    bool first;    /* and nothing before it: the white space belongs to the text */
-    bool titled;   /* the thought's title, and white space before the thought, are behind us */
-    bool marked;   /* the call was opened by its mark */
-    size_t looked; /* where its next end may be */
+    bool fresh;     /* nothing but white space since the beginning, a thought or a call */
+    bool first;     /* and nothing before it: the white space belongs to the text */
+    bool titled;    /* the thought's title, and white space before the thought, are behind us */
+    bool has_title; /* and there was one, or the prompt has written it */
+    bool marked;    /* the call was opened by its mark */
+    size_t looked;  /* where its next end may be */
     int tries;
     size_t failed;  /* behind the first end that was none; 0: there was no end */
     ht_text blanks; /* that stood before its mark */
@@ -33,12 +34,17 @@ struct ht_answer_reader {
     bool refused;
 };
 
-bool ht_answer_opens_thought(const ht_answer_format *format, const char *prompt, size_t n) {
-    const ht_thought_notation *t = format->thought;
+static bool opens_thought(const ht_thought_notation *t, const char *prompt, size_t n, bool *with_title) {
     while (n && strchr(" \t\r\n", prompt[n - 1])) n--;
     const size_t n_title = t->title ? strlen(t->title) - 1 : 0, n_open = strlen(t->open);
-    if (n_title && n >= n_title && memcmp(prompt + n - n_title, t->title, n_title) == 0) n -= n_title;
+    *with_title = n_title && n >= n_title && memcmp(prompt + n - n_title, t->title, n_title) == 0;
+    if (*with_title) n -= n_title;
     return n >= n_open && memcmp(prompt + n - n_open, t->open, n_open) == 0;
+}
+
+bool ht_answer_opens_thought(const ht_answer_format *format, const char *prompt, size_t n) {
+    bool with_title;
+    return opens_thought(format->thought, prompt, n, &with_title);
 }
 
 ht_status ht_answer_reader_new(const ht_answer_format *format, ht_jinja_value tools, const char *prompt,
@@ -46,7 +52,7 @@ ht_status ht_answer_reader_new(const ht_answer_format *format, ht_jinja_value to
     ht_answer_reader *r = *out = calloc(1, sizeof *r);
     if (!r) return ht_fail_memory(err, sizeof *r, "an answer");
     *r = (ht_answer_reader){.format = *format, .tools = tools, .fn = fn, .user = user, .fresh = true, .first = true};
-    if (ht_answer_opens_thought(format, prompt, n_prompt)) r->state = IN_THOUGHT;
+    if (opens_thought(format->thought, prompt, n_prompt, &r->has_title)) r->state = IN_THOUGHT;
     return HT_OK;
 }
 
@@ -129,6 +135,18 @@ bool ht_answer_wants_special(const ht_answer_reader *r, const char *token) {
     return r->format.call && r->format.call->open && strcmp(token, r->format.call->open) == 0;
 }
 
+ht_thought_place ht_answer_thought_place(const ht_answer_reader *r) {
+    const ht_thought_notation *t = r->format.thought;
+    const size_t n = r->held.len, n_title = t->title && !r->titled && !r->has_title ? strlen(t->title) : 0;
+    if (r->state != IN_THOUGHT) return (ht_thought_place){0};
+    const bool is_title = n < n_title && (n == 0 || memcmp(r->held.data, t->title, n) == 0);
+    return (ht_thought_place){.is_inside = true,
+                              .is_title = is_title,
+                              .has_title = r->has_title,
+                              .title_bytes = is_title ? n : 0,
+                              .closing_bytes = n ? n - beginning_of(r->held.data, n, t->close) : 0};
+}
+
 /* ---- states: each true when there is more to do ---- */
 
 static void enter_call(ht_answer_reader *r, bool marked) {
@@ -178,7 +196,7 @@ static bool read_text(ht_answer_reader *r, bool end) {
     if (thought < call) {
         show(r, HT_ANSWER_TEXT, from, ht_max_size(from, blanks_before(text, thought)), thought + strlen(t->open));
         r->state = IN_THOUGHT;
-        r->titled = false;
+        r->titled = r->has_title = false;
         return true;
     }
     if (call < n) {
@@ -203,7 +221,10 @@ static bool read_thought(ht_answer_reader *r, bool end) {
         size_t from = blanks_after(r->held.data, close);
         const bool may_be_title = close - from < n_title && memcmp(r->held.data + from, t->title, close - from) == 0;
         if (!closed && !end && (from == close || may_be_title)) return false;
-        if (n_title && begins_with(r->held.data + from, close - from, t->title)) from += n_title;
+        if (n_title && begins_with(r->held.data + from, close - from, t->title)) {
+            from += n_title;
+            r->has_title = true;
+        }
         show(r, HT_ANSWER_THINKING, 0, 0, from);
         r->titled = true;
         return true;

@@ -45,8 +45,9 @@ typedef struct ht_call_notation {
 typedef struct ht_thought_notation {
     const char *mark; /* as above */
     const char *open, *close;
-    const char *title; /* the first line of a thought, which is no part of it; NULL: none */
-    bool anywhere;     /* else at the beginning of an answer, or behind a thought or calls */
+    const char *title;           /* the first line of a thought, which is no part of it; NULL: none */
+    bool anywhere;               /* else at the beginning of an answer, or behind a thought or calls */
+    const char *before, *behind; /* white space around `close`, where the template does not tell; NULL: none */
 } ht_thought_notation;
 
 typedef struct ht_answer_format {
@@ -85,5 +86,15 @@ ht_answer_state ht_answer_put_special(ht_answer_reader *r, const char *token);
 bool ht_answer_wants_special(const ht_answer_reader *r, const char *token);
 /* The answer has ended, whatever for: what was held back. */
 ht_answer_state ht_answer_end(ht_answer_reader *r);
+
+/* Where in a thought an answer is, by all of it that was put. */
+typedef struct ht_thought_place {
+    bool is_inside;       /* its mark has come, the closing one has not; all that follows is zero otherwise */
+    bool is_title;        /* all that has come of it is a beginning of the notation's title */
+    bool has_title;       /* it began with the whole of it */
+    size_t title_bytes;   /* with is_title: how many have come */
+    size_t closing_bytes; /* with which it ends that are the beginning of the closing mark */
+} ht_thought_place;
+ht_thought_place ht_answer_thought_place(const ht_answer_reader *r);
 
 #endif

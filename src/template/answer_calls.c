@@ -643,13 +643,13 @@ static bool read_python(ht_call_reading *r, const char *text, size_t n) {
 /* ---- the notations ---- */
 
 static const ht_thought_notation thoughts[] = {
-    {"<|channel>", "<|channel>", "<channel|>", "thought\n", true},
-    {"[THINK]", "[THINK]", "[/THINK]", NULL, true},
-    {"<|START_THINKING|>", "<|START_THINKING|>", "<|END_THINKING|>", NULL, true},
-    {"<|inner_prefix|>", "<|inner_prefix|>", "<|inner_suffix|>", NULL, true},
-    {"</seed:think>", "<seed:think>", "</seed:think>", NULL, false},
-    {"[BEGIN FINAL RESPONSE]", "Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]", NULL, false},
-    {"", "<think>", "</think>", NULL, false}, /* whatever the template: models learn it from others */
+    {"<|channel>", "<|channel>", "<channel|>", "thought\n", true, NULL, NULL},
+    {"[THINK]", "[THINK]", "[/THINK]", NULL, true, NULL, NULL},
+    {"<|START_THINKING|>", "<|START_THINKING|>", "<|END_THINKING|>", NULL, true, NULL, NULL},
+    {"<|inner_prefix|>", "<|inner_prefix|>", "<|inner_suffix|>", NULL, true, NULL, NULL},
+    {"</seed:think>", "<seed:think>", "</seed:think>", NULL, false, NULL, NULL},
+    {"[BEGIN FINAL RESPONSE]", "Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]", NULL, false, NULL, NULL},
+    {"", "<think>", "</think>", NULL, false, "\n", "\n\n"}, /* whatever the template: models learn it from others */
 };
 
 static const ht_call_notation calls[] = {

@@ -1,4 +1,4 @@
-"""Grammars, matchers, penalties, biases of logits, and what ended an answer. Needs HEARTH_LIBRARY and PYTHONPATH=python."""
+"""Grammars, matchers, budgets of thoughts, penalties, biases of logits, and what ended an answer. Needs HEARTH_LIBRARY and PYTHONPATH=python."""
 
 import asyncio
 import gc
@@ -252,6 +252,37 @@ class Sampling(WithTinyModel):
 
             ended = asyncio.run(cancelled())
             self.assertEqual((ended["finish"], ended["stop"], ended["stop_id"]), ("closed", None, None))
+
+
+class Thoughts(WithTinyModel):
+    def test_budgets(self):
+        path = pathlib.Path(self.folder.name) / "thinks.gguf"
+        tiny_model.write(path, template="{% for m in messages %}{{ m.content }}{% endfor %}<think>\n")
+        model = hearth.load(path, threads=2)
+        # No end, and no token twice: the model never ends a thought of its own.
+        how = {"max_tokens": 40, "presence_penalty": 1000, "logit_bias": {0: -1000, 2: -1000}}
+
+        def chat(**options):
+            answer = model.chat("hello", **how, **options)
+            return "".join(answer), answer.thinking, answer.metrics["thought_ended"]
+
+        free = chat()
+        self.assertEqual((free[0], free[2], chat(max_thinking_tokens=40)), ("", False, free))
+        for budget in 0, 5:
+            text, thinking, ended = found = chat(max_thinking_tokens=budget)
+            self.assertTrue(text and ended)
+            self.assertTrue(free[1].startswith(thinking.rstrip("\ufffd")))
+            self.assertEqual(bool(thinking), budget > 0)
+            (answers,) = model.batch([[{"role": "user", "content": "hello"}]], max_thinking_tokens=budget, **how)
+            (answer,) = answers.answers
+            self.assertEqual((answer.text, answer.thinking, answer.thought_ended), found)
+            with model.engine() as engine:
+                request = engine.submit([{"role": "user", "content": "hello"}], max_thinking_tokens=budget, **how)
+                request.wait()
+                self.assertEqual(request.metrics["thought_ended"], True)
+        for wrong, error, says in (-2, ValueError, "max_thinking_tokens is -2"), ("1", TypeError, "max_thinking_tokens"):
+            with self.assertRaisesRegex(error, says):
+                list(model.chat("hello", max_thinking_tokens=wrong))
 
 
 if __name__ == "__main__":

@@ -110,6 +110,19 @@ static ht_status generate(ht_error *err) {
     return st;
 }
 
+/* An answer whose thought is cut. */
+static ht_status end_thought(ht_error *err) {
+    const ht_generate_options o =
+        OPTIONS(ht_generate_options, with.max_tokens = 16, with.max_thinking_tokens = 2, with.ignore_eos = true);
+    ht_session *s;
+    ht_metrics metrics;
+    ht_status st = ht_session_new(model, NULL, &s, err);
+    if (!st) st = ht_generate_text(s, "a<think>", &o, NULL, NULL, &metrics, err);
+    if (!st) assert_true(metrics.thought_ended && metrics.generated_tokens == 16);
+    ht_session_free(s);
+    return st;
+}
+
 /* The model keeps what was compiled, and nothing of what was not. */
 static ht_status compile_tools_for(ht_tool_choice choice, ht_grammar **out, ht_error *err) {
     static int n; /* other tools each time: those of before are kept */
@@ -168,6 +181,7 @@ static void grammars(void **state) {
     assert_true(try_every_failure(match, NOTHING_ELSE) > 30);
     assert_true(try_every_failure(match_ahead, ALSO_OK) > 30);
     assert_true(try_every_failure(generate, ALSO_OK) > 30);
+    assert_true(try_every_failure(end_thought, ALSO_OK) > 60);
     assert_true(try_every_failure(compile_tools, NOTHING_ELSE) > 100);
     assert_true(try_every_failure(compile_tools_beside_text, NOTHING_ELSE) > 100);
     assert_int_equal(compile_tools_for(HT_TOOL_CHOICE_AUTO, &calls, NULL), HT_OK);

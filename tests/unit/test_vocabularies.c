@@ -1,7 +1,10 @@
 /* Every byte-pair vocabulary of the package that scripts/fetch-test-models unpacks: the texts (.inp) and ids (.out) that
- * stand beside it. Skipped without HEARTH_TEST_MODELS. */
+ * stand beside it, and the tokens that end thoughts in it. Skipped without HEARTH_TEST_MODELS. */
 #include "base/file.h"
+#include "base/text.h"
+#include "generate/thought_end.h"
 #include "support/test.h"
+#include "tokenizer/token_trie.h"
 
 #include <hearth/tokenizer.h>
 
@@ -60,9 +63,8 @@ static bool gives(const ht_tokenizer *t, const char *text, const char *expected)
     return same;
 }
 
-static void follows_the_package(void **state) {
-    static const char separator[] = "\n__ggml_vocab_test__\n";
-    const vocabulary *v = *state;
+/* Loads its tokenizer, or skips the test. */
+static ht_tokenizer *load(const vocabulary *v) {
     char path[PATH_MOST];
     path_of(path, v, ".inp");
     FILE *there = getenv("HEARTH_TEST_MODELS") ? fopen(path, "rb") : NULL;
@@ -75,6 +77,13 @@ static void follows_the_package(void **state) {
     ht_tokenizer *t;
     ht_error err = {0};
     if (ht_tokenizer_load(path, &t, &err)) fail_msg("%s", err.message);
+    return t;
+}
+
+static void follows_the_package(void **state) {
+    static const char separator[] = "\n__ggml_vocab_test__\n";
+    const vocabulary *v = *state;
+    ht_tokenizer *t = load(v);
     char *texts = read_beside(v, ".inp"), *ids = read_beside(v, ".out"), *text = texts, *line = ids;
     int n = 0, n_bare = 0;
     for (; *line; n++) { /* the last text may end without a separator */
@@ -95,6 +104,67 @@ static void follows_the_package(void **state) {
     ht_tokenizer_free(t);
 }
 
+/* ---- ends of thoughts ---- */
+
+static void append_tokens(ht_text *text, const ht_tokenizer *t, const int32_t *ids, int32_t n) {
+    for (int32_t i = 0; i < n; i++) {
+        char *bytes;
+        size_t length;
+        if (ht_tokenizer_is_special(t, ids[i])) {
+            ht_text_append_str(text, ht_tokenizer_piece(t, ids[i]));
+            continue;
+        }
+        assert_int_equal(ht_tokenizer_token_bytes(t, ids[i], &bytes, &length, NULL), HT_OK);
+        ht_text_append(text, bytes, length);
+        ht_text_free(bytes);
+    }
+}
+
+/* The tokens spell what is missing of an end, no byte more: no space before it, as some tokenizers begin texts. */
+static void check_end(ht_model *m, const ht_thought_notation *notation, const ht_thought_place *place) {
+    static const ht_thought_blanks blanks = {"\n", "\n\n"};
+    const bool is_token = ht_tokenizer_find(m->tokenizer, notation->close) >= 0;
+    const size_t begun = is_token || place->is_title ? 0 : place->closing_bytes;
+    ht_text expected = {0}, found = {0};
+    ht_thought_end end;
+    ht_error err = {0};
+    if (place->is_title) ht_text_append_str(&expected, notation->title + place->title_bytes);
+    if (!begun) ht_text_append_str(&expected, blanks.before);
+    ht_text_append_str(&expected, notation->close + begun);
+    const size_t mark_end = expected.len;
+    ht_text_append_str(&expected, blanks.behind);
+    if (ht_thought_end_write(m, notation, &blanks, place, &end, &err)) fail_msg("%s", err.message);
+    append_tokens(&found, m->tokenizer, end.id, end.n);
+    assert_string_equal(found.data, expected.data);
+    if (is_token) assert_int_equal(end.id[end.n_before], ht_tokenizer_find(m->tokenizer, notation->close));
+    ht_text_clear(&found);
+    append_tokens(&found, m->tokenizer, end.id, end.n_mark);
+    assert_true(found.len >= mark_end);
+    ht_text_clear(&found);
+    append_tokens(&found, m->tokenizer, end.id, end.n_mark - 1);
+    assert_true(found.len < mark_end);
+    ht_thought_end_free(&end);
+    ht_text_discard(&found);
+    ht_text_discard(&expected);
+}
+
+static void writes_ends_of_thoughts(void **state) {
+    static const char *const sources[] = {"", "<|channel>", "[THINK]", "</seed:think>"};
+    ht_tokenizer *t = load(*state);
+    ht_model m = {.tokenizer = t};
+    pthread_mutex_init(&m.lock, NULL);
+    for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
+        const ht_thought_notation *notation = ht_answer_format_of(sources[i]).thought;
+        for (size_t begun = 0; begun < strlen(notation->close); begun++)
+            check_end(&m, notation, &(ht_thought_place){.is_inside = true, .closing_bytes = begun});
+        for (size_t begun = 0; notation->title && begun < strlen(notation->title); begun++)
+            check_end(&m, notation, &(ht_thought_place){.is_inside = true, .is_title = true, .title_bytes = begun});
+    }
+    ht_token_trie_free(m.token_trie);
+    pthread_mutex_destroy(&m.lock);
+    ht_tokenizer_free(t);
+}
+
 int main(void) {
     static vocabulary all[] = {{"command-r", 46, 0}, {"deepseek-coder", 46, 0}, {"deepseek-llm", 46, 0},
                                {"falcon", 46, 0},    {"gemma-4", 46, 0},        {"gpt-2", 46, 0},
@@ -102,8 +172,10 @@ int main(void) {
                                {"phi-3", 46, 0},     {"qwen2", 46, 0},          {"qwen35", 50, 3},
                                {"refact", 46, 0},    {"starcoder", 46, 0}};
     enum { COUNT = sizeof all / sizeof *all };
-    struct CMUnitTest tests[COUNT];
-    for (int i = 0; i < COUNT; i++)
+    struct CMUnitTest tests[2 * COUNT];
+    for (int i = 0; i < COUNT; i++) {
         tests[i] = (struct CMUnitTest)cmocka_unit_test_prestate(follows_the_package, &all[i]);
+        tests[COUNT + i] = (struct CMUnitTest)cmocka_unit_test_prestate(writes_ends_of_thoughts, &all[i]);
+    }
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

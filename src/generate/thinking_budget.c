@@ -1,0 +1,226 @@
+#include "generate/thinking_budget.h"
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "generate/speculate.h"
+#include "generate/thought_end.h"
+#include "generate/token_output.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Tokens of a prompt that tell whether it has opened a thought: marks and titles have fewer. */
+enum { LAST_TOKENS = 64 };
+
+static_assert(HT_MOST_GUESSES + 1 <= 32, "the rows of a step are bits of a word");
+
+/* How far the end of a thought is written. */
+typedef struct writing {
+    bool is_on;
+    bool is_forced; /* a token of it is another one than the sampler's */
+    int32_t at;     /* tokens of the end that are written */
+} writing;
+
+struct ht_thinking_budget {
+    ht_model *model;
+    const ht_chat *chat; /* lent; NULL: none */
+    ht_answer_format format;
+    ht_thought_blanks blanks;
+    int32_t most, used;
+    int32_t of_title; /* tokens of what may be the present thought's title, which is no part of it */
+    bool no_calls;
+    ht_answer_reader *reader; /* NULL before the first step */
+    ht_token_output output;
+    ht_thought_end end;   /* of the present thought; without tokens before it is needed */
+    writing taken, drawn; /* behind the tokens that were taken, and behind those that were drawn in this step */
+    /* Of this step: rows that were drawn, those of them whose token is another one than the sampler's as bits, and rows that were taken. */
+    int32_t n_drawn, n_taken;
+    uint32_t forced_rows;
+    bool has_ended;
+};
+
+/* ---- life ---- */
+
+ht_status ht_thinking_budget_new(ht_model *m, const ht_chat *chat, int32_t most, ht_thinking_budget **out,
+                                 ht_error *err) {
+    *out = NULL;
+    if (!m->tokenizer || !m->chat.template) return HT_OK;
+    ht_thinking_budget *b = calloc(1, sizeof *b);
+    if (!b) return ht_fail_memory(err, sizeof *b, "a thinking budget");
+    *b = (ht_thinking_budget){.model = m, .chat = chat, .most = most};
+    b->format = *ht_chat_template_answers(m->chat.template);
+    ht_status status = ht_thought_blanks_find(m, b->format.thought, &b->blanks, err);
+    /* A mark that no tokens write is an error now, not in the middle of an answer. */
+    if (!status) status = ht_thought_end_write(m, b->format.thought, &b->blanks, &(ht_thought_place){0}, &b->end, err);
+    ht_thought_end_free(&b->end);
+    if (status)
+        ht_thinking_budget_free(b);
+    else
+        *out = b;
+    return status;
+}
+
+void ht_thinking_budget_free(ht_thinking_budget *b) {
+    if (!b) return;
+    ht_thought_end_free(&b->end);
+    ht_token_output_free(&b->output);
+    ht_answer_reader_free(b->reader);
+    free(b);
+}
+
+void ht_thinking_budget_end_calls(ht_thinking_budget *b) {
+    b->no_calls = true;
+    if (b->reader) ht_answer_reader_end_calls(b->reader);
+}
+
+/* ---- the prompt ---- */
+
+/* Of n bytes, which may be NUL. */
+static const char *find_last(const char *text, size_t n, const char *mark) {
+    const size_t length = strlen(mark);
+    for (size_t end = n; end >= length; end--)
+        if (memcmp(text + end - length, mark, length) == 0) return text + end - length;
+    return NULL;
+}
+
+/* Counts the last tokens, of which the last n_bytes of text are. */
+static ht_status count_tokens(ht_thinking_budget *b, const int32_t *token, int64_t n, size_t n_bytes, ht_error *err) {
+    const ht_tokenizer *t = b->model->tokenizer;
+    for (size_t counted = 0; counted < n_bytes && n > 0 && b->used < INT32_MAX; b->used++) {
+        const int32_t id = token[--n];
+        char *bytes = NULL;
+        size_t length = strlen(ht_tokenizer_piece(t, id));
+        if (!ht_tokenizer_is_special(t, id)) {
+            const ht_status status = ht_tokenizer_token_bytes(t, id, &bytes, &length, err);
+            if (status) return status;
+        }
+        ht_text_free(bytes);
+        counted += length;
+    }
+    return HT_OK;
+}
+
+/* Tokens that go on with others may stand in the middle of a thought, which has had tokens then: its mark is the last one. */
+static ht_status find_open_thought(ht_thinking_budget *b, const char *text, size_t n_text, const int32_t *token,
+                                   int64_t n, ht_text *opening, ht_error *err) {
+    const ht_thought_notation *t = b->format.thought;
+    const char *open = find_last(text, n_text, t->open), *close = find_last(text, n_text, t->close);
+    if (!open || (close && close > open)) return HT_OK;
+    const char *thought = open + strlen(t->open);
+    ht_text_append_str(opening, t->open);
+    if (t->title && strncmp(thought, t->title, strlen(t->title)) == 0) {
+        ht_text_append_str(opening, t->title);
+        thought += strlen(t->title);
+    }
+    thought += strspn(thought, " \t\r\n"); /* a prompt's, as that of a template */
+    return count_tokens(b, token, n, n_text - (size_t)(thought - text), err);
+}
+
+/* Makes the reader, and tells it what the prompt has opened. */
+static ht_status begin(ht_thinking_budget *b, const int32_t *token, int64_t n, ht_error *err) {
+    static const ht_generate_options none = {0};
+    const ht_tokenizer *t = b->model->tokenizer;
+    const int64_t n_read = b->chat ? ht_min_i64(n, LAST_TOKENS) : n;
+    int64_t first = n - n_read;
+    /* Rows of the head that are no tokens are no text. */
+    for (int64_t i = first; i < n; i++)
+        if (token[i] >= ht_tokenizer_vocab_size(t)) first = i + 1;
+    char *text = NULL;
+    size_t n_text = 0;
+    ht_text opening = {0};
+    ht_status status = ht_tokenizer_decode(t, token + first, (size_t)(n - first), false, &text, &n_text, err);
+    if (!status && !b->chat) status = find_open_thought(b, text, n_text, token, n, &opening, err);
+    if (!status && opening.failed) status = ht_fail_memory(err, n_text, "a prompt's thought");
+    const bool opened = opening.len > 0;
+    if (!status)
+        status = ht_answer_reader_new(&b->format, b->chat ? b->chat->tools : (ht_jinja_value){.kind = HT_VALUE_NONE},
+                                      opened ? opening.data : text, opened ? opening.len : n_text, NULL, NULL,
+                                      &b->reader, err);
+    ht_text_free(text);
+    ht_text_discard(&opening);
+    if (!status) status = ht_token_output_begin(&b->output, t, &none, b->reader, NULL, NULL, err);
+    if (!status && b->no_calls) ht_answer_reader_end_calls(b->reader);
+    return status;
+}
+
+/* ---- steps ---- */
+
+ht_status ht_thinking_budget_prepare(ht_thinking_budget *b, const int32_t *token, int64_t n, ht_error *err) {
+    ht_status status = b->reader ? HT_OK : begin(b, token, n, err);
+    if (status) return status;
+    const ht_thought_place place = ht_answer_thought_place(b->reader);
+    if (!b->taken.is_on && place.is_inside && b->used >= b->most) {
+        ht_thought_end_free(&b->end);
+        status = ht_thought_end_write(b->model, b->format.thought, &b->blanks, &place, &b->end, err);
+        b->taken = (writing){.is_on = !status};
+    }
+    b->drawn = b->taken;
+    b->n_drawn = b->n_taken = 0;
+    b->forced_rows = 0;
+    return status;
+}
+
+const int32_t *ht_thinking_budget_ending(const ht_thinking_budget *b, int32_t *n) {
+    *n = b->taken.is_on ? b->end.n - b->taken.at : 0;
+    return b->taken.is_on ? b->end.id + b->taken.at : NULL;
+}
+
+int32_t ht_thinking_budget_guesses(const ht_thinking_budget *b, int32_t room) {
+    if (!ht_answer_thought_place(b->reader).is_inside) return room;
+    return ht_min_i32(room, ht_max_i32(b->most - b->used - 1, 0));
+}
+
+int32_t ht_thinking_budget_draw(ht_thinking_budget *b, int32_t id) {
+    const ht_thought_end *end = &b->end;
+    writing *w = &b->drawn;
+    const int32_t row = b->n_drawn++;
+    if (!w->is_on) return id;
+    /* A model that leaves out the white space before its mark may. */
+    if (!w->is_forced && w->at < end->n_before && id == end->id[end->n_before]) w->at = end->n_before;
+    if (id != end->id[w->at]) {
+        w->is_forced = true;
+        b->forced_rows |= (uint32_t)1 << row;
+    }
+    id = end->id[w->at++];
+    if (w->at == end->n || (w->at >= end->n_mark && !w->is_forced)) w->is_on = false;
+    return id;
+}
+
+void ht_thinking_budget_give_up(ht_thinking_budget *b) {
+    b->drawn = (writing){0};
+    b->forced_rows &= ~((uint32_t)1 << (b->n_drawn - 1));
+}
+
+/* A character that ends the opening mark, or a byte of one, may complete it. */
+bool ht_thinking_budget_ends_step(const ht_thinking_budget *b, int32_t id) {
+    const ht_thought_notation *t = b->format.thought;
+    const char *piece = ht_tokenizer_piece(b->model->tokenizer, id);
+    if (b->most - b->used > HT_MOST_GUESSES || b->taken.is_on || !piece) return false;
+    if (ht_answer_thought_place(b->reader).is_inside) return false;
+    return strchr(piece, t->open[strlen(t->open) - 1]) || strncmp(piece, "<0x", 3) == 0;
+}
+
+/* ---- tokens ---- */
+
+ht_status ht_thinking_budget_take(ht_thinking_budget *b, int32_t id, ht_error *err) {
+    const ht_thought_place before = ht_answer_thought_place(b->reader);
+    ht_finish finish = 0; /* nobody ends what nobody reads */
+    const ht_status status = ht_token_output_put(&b->output, id, &finish, err);
+    const ht_thought_place place = ht_answer_thought_place(b->reader);
+    if (b->forced_rows >> b->n_taken++ & 1) b->has_ended = true;
+    if (!before.is_inside || !place.is_inside) {
+        b->of_title = 0;
+        return status;
+    }
+    b->of_title++;
+    if (place.is_title) return status;
+    if (!before.is_title || !place.has_title) b->used += ht_min_i32(b->of_title, INT32_MAX - b->used);
+    b->of_title = 0;
+    return status;
+}
+
+void ht_thinking_budget_end_step(ht_thinking_budget *b) { b->taken = b->drawn; }
+
+bool ht_thinking_budget_has_ended(const ht_thinking_budget *b) { return b->has_ended; }

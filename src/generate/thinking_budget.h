@@ -1,0 +1,49 @@
+/* Thinking budget of an answer: how many tokens its thoughts have had, and the end of a thought that has had all of them.
+ *
+ * What the answer's tokens are is told by a reader of answers of the budget's own (template/answer.h), so that a thought is what
+ * is handed over as one. It reads tokens that were taken, on the owner's thread; a step of several rows draws only what it can
+ * judge by them: guesses do not go past the budget, and end where a token may open a thought. The end of a thought is written
+ * where its tokens are drawn, in the place of those that the sampler has found; so it may be guessed like other tokens, and no bit
+ * depends on whether it was.
+ *
+ * A model that ends its thought with the token behind the last one of the budget ends it by itself: the same tokens are drawn
+ * without a budget. */
+#ifndef HT_GENERATE_THINKING_BUDGET_H
+#define HT_GENERATE_THINKING_BUDGET_H
+
+#include "generate/chat.h"
+#include "models/model.h"
+
+typedef struct ht_thinking_budget ht_thinking_budget;
+
+/* Of an answer to a conversation; NULL: tokens that go on with a session's. *out is NULL where the model's answers have no
+ * thoughts that could be told. The caller frees it. */
+ht_status ht_thinking_budget_new(ht_model *m, const ht_chat *chat, int32_t most, ht_thinking_budget **out,
+                                 ht_error *err);
+void ht_thinking_budget_free(ht_thinking_budget *b); /* NULL is fine */
+/* No more calls are read, as of ht_answer_reader_end_calls. */
+void ht_thinking_budget_end_calls(ht_thinking_budget *b);
+
+/* Before a step: n tokens lie before the one that is drawn next, at first those of the prompt. Forgets what was drawn and not
+ * taken. */
+ht_status ht_thinking_budget_prepare(ht_thinking_budget *b, const int32_t *token, int64_t n, ht_error *err);
+/* The tokens that the end of a thought goes on with, *n of them; 0: none is being written. */
+const int32_t *ht_thinking_budget_ending(const ht_thinking_budget *b, int32_t *n);
+/* Guesses of the next step at most. */
+int32_t ht_thinking_budget_guesses(const ht_thinking_budget *b, int32_t room);
+
+/* The token of a step's next row, of which the sampler has found `id`. */
+int32_t ht_thinking_budget_draw(ht_thinking_budget *b, int32_t id);
+/* Takes back that it was another one than `id`, which is drawn then: a grammar does not allow it. */
+void ht_thinking_budget_give_up(ht_thinking_budget *b);
+/* Whether nothing may be drawn behind `id` in this step. */
+bool ht_thinking_budget_ends_step(const ht_thinking_budget *b, int32_t id);
+
+/* A token that was drawn is one of the answer. */
+ht_status ht_thinking_budget_take(ht_thinking_budget *b, int32_t id, ht_error *err);
+/* All that were drawn are. */
+void ht_thinking_budget_end_step(ht_thinking_budget *b);
+/* Whether it has ended a thought. */
+bool ht_thinking_budget_has_ended(const ht_thinking_budget *b);
+
+#endif
