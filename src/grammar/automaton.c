@@ -83,7 +83,7 @@ ht_status ht_automaton_reset(ht_automaton *a, ht_error *err) {
     ht_intern_truncate(&a->configurations, 0);
     ht_pair_map_clear(&a->gotos);
     ht_pair_map_clear(&a->seen);
-    a->n_accepted = a->n_triples = a->n_scratch = a->n_items = 0;
+    a->n_accepted = a->n_triples = a->n_scratch = a->n_items = a->n_finds = 0;
     a->status = HT_OK;
     ht_rules_reset(a->rules);
     build_starts(a);

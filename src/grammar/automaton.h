@@ -63,6 +63,7 @@ typedef struct ht_automaton {
     uint32_t n_scratch, scratch_capacity;
     uint32_t *item; /* pairs, while a row is made */
     uint32_t n_items, items_capacity;
+    uint32_t n_finds; /* of its items, new ones or not */
     ht_pair_map seen; /* those items */
     ht_status status;
 } ht_automaton;

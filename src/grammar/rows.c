@@ -5,6 +5,9 @@
 
 /* Items of one row at most: a grammar with more at one place is not one that anybody wrote. */
 #define ITEMS_MOST 1000000u
+/* How often items of one row are found, at most, most of them again and again: so many ways to read one text that each lexeme would take
+ * tens of milliseconds. */
+#define FINDS_MOST 1000000u
 
 #define ACCEPT 0u /* the continuation of the start */
 
@@ -12,6 +15,8 @@
 
 /* Adds an item, unless it is there. */
 static void add_item(ht_automaton *a, uint32_t place, uint32_t continuation) {
+    if (a->status) return;
+    if (++a->n_finds > ITEMS_MOST + FINDS_MOST) ht_automaton_fail(a, HT_ERR_LIMIT);
     if (a->status || ht_pair_map_find(&a->seen, place, continuation) != HT_INTERN_FAILED) return;
     if (a->n_items >= 2 * ITEMS_MOST) {
         ht_automaton_fail(a, HT_ERR_LIMIT);
@@ -27,7 +32,7 @@ static void add_item(ht_automaton *a, uint32_t place, uint32_t continuation) {
 }
 
 static void clear_items(ht_automaton *a) {
-    a->n_items = 0;
+    a->n_items = a->n_finds = 0;
     if (a->seen.n_slots > 1024)
         ht_pair_map_free(&a->seen);
     else
@@ -41,10 +46,17 @@ static bool complete(ht_automaton *a, uint32_t continuation) {
     const uint32_t *words = ht_intern_at(&a->continuations, continuation, &n);
     const ht_row *row = &a->row[words[0]];
     const ht_symbol rule = words[1];
-    for (uint32_t i = 0; i < row->n_want; i++) {
-        const ht_triple *t = &a->triple[row->want + i];
-        if (t->symbol == rule) add_item(a, t->place + 1, t->continuation);
+    const ht_triple *want = a->triple + row->want;
+    uint32_t i = 0, end = row->n_want;
+    while (i < end) { /* the first one of the rule */
+        const uint32_t middle = i + (end - i) / 2;
+        if (want[middle].symbol < rule)
+            i = middle + 1;
+        else
+            end = middle;
     }
+    for (; i < row->n_want && want[i].symbol == rule && !a->status; i++)
+        add_item(a, want[i].place + 1, want[i].continuation);
     return false;
 }
 
@@ -107,6 +119,7 @@ static void close_row(ht_automaton *a, uint32_t row) {
     }
     a->n_triples = (uint32_t)need;
     if (of->n_scan) qsort(a->triple + of->scan, of->n_scan, sizeof *a->triple, by_symbol);
+    if (of->n_want) qsort(a->triple + of->want, of->n_want, sizeof *a->triple, by_symbol);
 }
 
 /* The state of the lexer that awaits the lexemes of a row. */

@@ -251,6 +251,24 @@ static void depth(void **state) {
 }
 
 /* What is large takes memory in proportion: alternatives, literals, rules. */
+/* Each byte has more ways to be read than the one before: an error comes before they take seconds. Ambiguity of the common kind is read. */
+static void ambiguous_grammars(void **state) {
+    (void)state;
+    ht_error err = {0};
+    ht_automaton *a = automaton_of("root ::= s\ns ::= s? s? s? s? s? s? s? s? \"a\"+++++++++");
+    uint32_t at = a->start[0];
+    for (int i = 0; i < 4000 && !ht_automaton_status(a, NULL); i++) at = ht_automaton_feed(a, at, "a", 1);
+    assert_int_equal(ht_automaton_status(a, &err), HT_ERR_LIMIT);
+    assert_non_null(strstr(err.message, "too ambiguous"));
+    ht_automaton_free(a);
+    a = automaton_of("root ::= e\ne ::= e \"+\" e | \"a\"");
+    at = ht_automaton_feed(a, a->start[0], "a", 1);
+    for (int i = 0; i < 200; i++) at = ht_automaton_feed(a, at, "+a", 2);
+    assert_int_equal(ht_automaton_status(a, NULL), HT_OK);
+    assert_true(ht_automaton_may_end(a, at));
+    ht_automaton_free(a);
+}
+
 static void large_grammars(void **state) {
     (void)state;
     enum { N = 3000, EACH = 40 };
@@ -526,6 +544,7 @@ int main(void) {
         cmocka_unit_test(gbnf),
         cmocka_unit_test(refused_grammars),
         cmocka_unit_test(depth),
+        cmocka_unit_test(ambiguous_grammars),
         cmocka_unit_test(large_grammars),
         cmocka_unit_test_setup_teardown(masks, scratch_start, scratch_finish),
         cmocka_unit_test(masks_of_real_vocabularies),
