@@ -30,8 +30,9 @@ HT_API ht_status ht_grammar_from_gbnf(ht_model *m, const char *text, size_t n, h
 
 /* White space between the parts of a JSON text. */
 typedef enum ht_schema_space {
-    HT_SCHEMA_SPACE_LINES, /* none, one space, or the end of a line and at most 128 spaces or tabs: as indented, one-line and
-                              compact JSON has it; a text cannot go on with white space for ever */
+    HT_SCHEMA_SPACE_LINES, /* none, one space, or the end of a line and at most 64 spaces or 16 tabs, and before commas and colons
+                              none or one space: as indented, one-line and compact JSON has it; a text cannot go on with white space
+                              for long */
     HT_SCHEMA_SPACE_NONE,
     HT_SCHEMA_SPACE_ANY /* any run of spaces, tabs, ends of lines */
 } ht_schema_space;
@@ -40,21 +41,27 @@ typedef enum ht_schema_space {
 typedef struct ht_schema_options {
     size_t size;           /* of the struct, set by ht_schema_options_init */
     ht_schema_space space; /* default HT_SCHEMA_SPACE_LINES */
-    bool ordered; /* members come in the order of `properties`, others behind them; else in any order; default false */
-    bool every_spelling; /* whole numbers may be written with zeros behind a point, too, 1.0; default false */
+    /* Members come in the order of `properties`, others behind them, else in any order; default true: a model that is to think before it
+     * answers is asked for its reasons first. */
+    bool ordered;
+    /* Objects whose members a schema describes have no others: only those of `properties`, `patternProperties` and `required`, and others
+     * where `additionalProperties` or `unevaluatedProperties` is there and not false; objects of which it describes none have any.
+     * The texts are some of the valid ones. Default true: models invent members without end. */
+    bool closed;
+    bool every_spelling; /* numbers may have any length, and whole ones zeros behind a point, 1.0; default false */
     bool ignore_formats; /* `format` says nothing of what is valid; default false */
 } ht_schema_options;
 HT_API void ht_schema_options_init(ht_schema_options *options, size_t size);
 
-/* JSON texts that are valid by a JSON Schema, n bytes, of draft 2020-12, 2019-09, 7, 6 or 4. NULL options are the defaults. Exact: what
- * cannot be checked while a text is written is HT_ERR_UNSUPPORTED, with the JSON pointer of the keyword: uniqueItems of other than
- * a few simple values, references to other documents, patterns that ht_grammar_from_regex refuses, the formats `regex` and
- * `idn-hostname`. Unknown keywords and formats say nothing. HT_ERR_FORMAT for what is no schema, or has no valid value;
- * HT_ERR_LIMIT for one that is too complex.
+/* JSON texts that are valid by a JSON Schema, n bytes, of draft 2020-12, 2019-09, 7, 6 or 4. NULL options are the defaults. Exact, but for
+ * what the options leave out: what cannot be checked while a text is written is HT_ERR_UNSUPPORTED, with the JSON pointer of the
+ * keyword: uniqueItems of other than a few simple values, references to other documents, patterns that ht_grammar_from_regex
+ * refuses, the formats `regex` and `idn-hostname`. Unknown keywords and formats say nothing. HT_ERR_FORMAT for what is no schema,
+ * or has no valid value; HT_ERR_LIMIT for one that is too complex.
  *
  * How values are written: strings of which the schema says nothing in all spellings, others without needless escapes, as are the
- * keys that it names; numbers with bounds and the like without exponents, single ones in their shortest form; no named member
- * comes twice. */
+ * keys that it names; numbers with bounds and the like without exponents, single ones in their shortest form, others of at most 20
+ * digits before the point, 20 behind it and two in an exponent, unless longer ones alone are valid; no named member comes twice. */
 HT_API ht_status ht_grammar_from_json_schema(ht_model *m, const char *json, size_t n, const ht_schema_options *options,
                                              ht_grammar **out, ht_error *err);
 /* Another hold of a grammar, which is freed as often as it was made and retained; returns g. */

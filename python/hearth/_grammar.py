@@ -62,13 +62,14 @@ class Grammar:
         free(getattr(self, "_handle", None))
 
     @classmethod
-    def from_json_schema(cls, model, schema, *, space="lines", ordered=False, every_spelling=False, ignore_formats=False):
+    def from_json_schema(cls, model, schema, *, space="lines", ordered=True, closed=True, every_spelling=False, ignore_formats=False):
         """JSON texts that are valid by a JSON Schema: a dict, True or False, or its text. `space` between the parts of a text: "lines",
-        none, one space or an indented new line; "none"; or "any". `ordered`: members come in the order of `properties`.
+        none, one space or an indented new line; "none"; or "any". `ordered`: members come in the order of `properties`. `closed`: objects
+        whose members are described have no others, unless `additionalProperties` is there and not False.
         `every_spelling`: whole numbers may be written as 1.0, too. `ignore_formats`: `format` says nothing. What cannot be
         checked while a text is written is an Error that names it."""
         text = schema if isinstance(schema, str) else json.dumps(schema, ensure_ascii=False, allow_nan=False)
-        how = lib.options(ht_schema_options, space=lib.choice(space, "space", _SPACES), ordered=ordered,
+        how = lib.options(ht_schema_options, space=lib.choice(space, "space", _SPACES), ordered=ordered, closed=closed,
                           every_spelling=every_spelling, ignore_formats=ignore_formats)  # fmt: skip
         return _compile(_from_json_schema, model, text, "schema", byref(how))
 

@@ -856,6 +856,7 @@ class ht_schema_options(Structure):
         ("size", c_size_t),
         ("space", c_int),
         ("ordered", c_bool),
+        ("closed", c_bool),
         ("every_spelling", c_bool),
         ("ignore_formats", c_bool),
     ]

@@ -164,7 +164,7 @@ ht_status ht_grammar_from_gbnf(ht_model *m, const char *text, size_t n, ht_gramm
     return status ? status : for_model(m, rules, out, err);
 }
 
-static const ht_schema_options schema_defaults = {.size = sizeof schema_defaults};
+static const ht_schema_options schema_defaults = {.size = sizeof schema_defaults, .ordered = true, .closed = true};
 
 void ht_schema_options_init(ht_schema_options *options, size_t size) {
     ht_options_init(options, size, &schema_defaults, sizeof schema_defaults);

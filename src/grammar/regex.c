@@ -107,6 +107,24 @@ static unsigned facts_of(const ht_regexes *s, ht_re r) { return s->facts[r]; }
 
 bool ht_re_is_nullable(const ht_regexes *s, ht_re r) { return facts_of(s, r) & HT_RE_NULLABLE; }
 
+bool ht_re_is_endless(const ht_regexes *s, ht_re r) {
+    size_t n;
+    const uint32_t *node = ht_re_node(s, r, &n);
+    switch ((ht_re_kind)node[0]) {
+    case HT_RE_KIND_NONE:
+    case HT_RE_KIND_EMPTY:
+    case HT_RE_KIND_BYTES: return false;
+    case HT_RE_KIND_REPEAT: return node[3] == HT_RE_UNBOUNDED || ht_re_is_endless(s, node[1]);
+    case HT_RE_KIND_CONCAT: return ht_re_is_endless(s, node[1]) || ht_re_is_endless(s, node[2]);
+    case HT_RE_KIND_ALTERNATIVES:
+    case HT_RE_KIND_BOTH:
+        for (size_t i = 1; i < n; i++)
+            if (ht_re_is_endless(s, node[i])) return true;
+        return false;
+    default: return true;
+    }
+}
+
 /* ---- bytes and texts ---- */
 
 ht_re ht_re_bytes(ht_regexes *s, const ht_byte_set *set) {

@@ -68,6 +68,8 @@ ht_re ht_re_multiple(ht_regexes *s, uint64_t divisor, uint32_t places);
 
 /* ---- automata ---- */
 
+/* Whether a part of r may be repeated without end, or r is a complement. */
+bool ht_re_is_endless(const ht_regexes *s, ht_re r);
 /* Whether r has the empty text. */
 bool ht_re_is_nullable(const ht_regexes *s, ht_re r);
 

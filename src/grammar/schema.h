@@ -61,7 +61,9 @@ typedef enum ht_node_kind {
     HT_NODE_MEMBER,  /* key set, node: there is a member with such a key that is of the node */
     HT_NODE_KEYS,    /* node: all keys are of the node */
     HT_NODE_SIZE,    /* least, most */
-    HT_NODE_ORDER    /* strings: in this order members are written */
+    /* Of how values are written alone: */
+    HT_NODE_ORDER, /* strings: members that are described, in this order */
+    HT_NODE_NAMED  /* key set: such members are described, too */
 } ht_node_kind;
 
 /* ---- strings (schema_strings.c) ---- */
@@ -328,6 +330,7 @@ typedef struct ht_member {
     ht_node node;
     uint32_t mask; /* those of `some` that have its key */
     bool is_required;
+    bool is_named; /* of a class: it is described (HT_NODE_NAMED) */
 } ht_member;
 
 /* Objects that are of all leaves of a conjunction: members by name, and classes of all other keys. */
@@ -337,6 +340,7 @@ typedef struct ht_object_shape {
     uint32_t n_names, n_classes, n_required;
     ht_some some[HT_COUNTS_MOST];
     uint32_t n_some;
+    bool is_described; /* some of its members are */
 } ht_object_shape;
 
 ht_node ht_object_value(ht_schema *s, const ht_object_shape *o, const ht_member *m, uint32_t mask);

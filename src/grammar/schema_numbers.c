@@ -231,17 +231,40 @@ ht_number_set ht_numbers_not(ht_schema *s, ht_number_set a) {
 
 bool ht_numbers_is_live(ht_schema *s, ht_number_set a) { return ht_schema_is_live(s, a.all); }
 
-ht_re ht_numbers_written(ht_schema *s, ht_number_set a) {
-    ht_regexes *re = s->re;
-    const ht_re r = s->options.every_spelling ? a.all : a.written;
-    if (r != HT_RE_ALL) return r;
+/* Digits before a point, and behind it, of numbers that are written: all that a double or 64 bits hold. Models that have begun to write zeros
+ * would else go on. */
+enum { SHORT_MOST = 20 };
+
+static ht_re short_whole(ht_regexes *re) {
+    return ht_re_either(re, ht_re_text(re, "0", 1),
+                        ht_re_concat(re, digits_between(re, '1', '9'), any_digits(re, 0, SHORT_MOST - 1)));
+}
+
+static ht_re short_plain(ht_regexes *re) {
+    const ht_re part = ht_re_concat(re, point(re), any_digits(re, 1, SHORT_MOST));
+    return ht_re_concat(re, short_whole(re), ht_re_either(re, HT_RE_EMPTY, part));
+}
+
+/* A power of ten of so many digits, or none. */
+static ht_re exponent(ht_regexes *re, uint32_t most) {
     ht_byte_set e = {{0}}, sign = {{0}};
     ht_byte_set_add(&e, 'E', 'E');
     ht_byte_set_add(&e, 'e', 'e');
     ht_byte_set_add(&sign, '+', '+');
     ht_byte_set_add(&sign, '-', '-');
     const ht_re power =
-        ht_re_concat(re, ht_re_either(re, ht_re_bytes(re, &sign), HT_RE_EMPTY), any_digits(re, 1, HT_RE_UNBOUNDED));
-    const ht_re exponent = ht_re_either(re, HT_RE_EMPTY, ht_re_concat(re, ht_re_bytes(re, &e), power));
-    return ht_re_concat(re, signed_or_not(re, any_plain(re)), exponent);
+        ht_re_concat(re, ht_re_either(re, ht_re_bytes(re, &sign), HT_RE_EMPTY), any_digits(re, 1, most));
+    return ht_re_either(re, HT_RE_EMPTY, ht_re_concat(re, ht_re_bytes(re, &e), power));
+}
+
+ht_re ht_numbers_written(ht_schema *s, ht_number_set a) {
+    ht_regexes *re = s->re;
+    if (s->options.every_spelling)
+        return a.all != HT_RE_ALL ? a.all
+                                  : ht_re_concat(re, signed_or_not(re, any_plain(re)), exponent(re, HT_RE_UNBOUNDED));
+    if (a.written == HT_RE_ALL) return ht_re_concat(re, signed_or_not(re, short_plain(re)), exponent(re, 2));
+    if (a.written == ht_numbers_integers(s).written) return signed_or_not(re, short_whole(re));
+    if (!ht_re_is_endless(re, a.written)) return a.written;
+    const ht_re some = ht_re_both(re, a.written, signed_or_not(re, short_plain(re)));
+    return ht_schema_is_live(s, some) ? some : a.written;
 }

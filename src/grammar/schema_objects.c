@@ -41,10 +41,11 @@ static void find_keys(builder *b) {
     for (size_t i = 0; i < b->n; i++) {
         const uint32_t *w = ht_node_words(b->s, b->leaves[i], &n);
         for (size_t k = 1; w[0] == HT_NODE_ORDER && k < n && !b->s->status; k++) add_name(b, w[k]);
+        b->o->is_described = b->o->is_described || w[0] == HT_NODE_ORDER || w[0] == HT_NODE_NAMED;
     }
     for (size_t i = 0; i < b->n && !b->s->status; i++) {
         const uint32_t *w = ht_node_words(b->s, b->leaves[i], &n);
-        if (w[0] != HT_NODE_MEMBERS && w[0] != HT_NODE_MEMBER) continue;
+        if (w[0] != HT_NODE_MEMBERS && w[0] != HT_NODE_MEMBER && w[0] != HT_NODE_NAMED) continue;
         const ht_keys keys = ht_keys_at(b->s, w[1]);
         for (uint32_t k = 0; k < keys.n_names && !b->s->status; k++) add_name(b, keys.names[k]);
         for (uint32_t k = 0; k < keys.n_patterns && !b->s->status; k++) add_pattern(b, keys.patterns[k]);
@@ -124,6 +125,12 @@ static void note_some(builder *b, ht_member *m, const uint32_t *w) {
     m->mask |= 1u << (b->o->n_some - 1);
 }
 
+static void note_named(builder *b, ht_member *m, const uint32_t *w) {
+    (void)b;
+    (void)w;
+    m->is_named = true;
+}
+
 static void read_leaves(builder *b) {
     ht_schema *s = b->s;
     ht_object_shape *o = b->o;
@@ -143,6 +150,8 @@ static void read_leaves(builder *b) {
             if (w[2] < o->most) o->most = w[2];
         } else if (w[0] == HT_NODE_MEMBERS)
             each_in(b, w, class_patterns, restrict_value);
+        else if (w[0] == HT_NODE_NAMED)
+            each_in(b, w, class_patterns, note_named);
         else if (w[0] == HT_NODE_MEMBER) {
             const ht_keys keys = ht_keys_at(s, w[1]);
             if (!keys.is_complement && keys.n_names == 1 && !keys.n_patterns) {
@@ -234,6 +243,21 @@ bool ht_object_plan_of(ht_schema *s, const ht_object_shape *o, ht_arena *arena, 
                              .seen = ht_arena_take(arena, o->n_names / 32 + 1, sizeof *start.seen)};
     if (!start.seen) return ht_schema_fail_memory(s), false;
     return !s->status && ht_object_can_end(p, &start);
+}
+
+/* Takes from a plan the members that nobody describes. */
+static bool close_plan(const ht_object_shape *o, ht_arena *arena, ht_object_plan *p) {
+    ht_object_state start = {.pending = (1u << o->n_some) - 1,
+                             .seen = ht_arena_take(arena, o->n_names / 32 + 1, sizeof *start.seen)};
+    for (uint32_t i = o->n_names; i < p->n_members; i++)
+        if (!o->member[i].is_named) memset(p->member[i].live, 0, (1u << o->n_some) * sizeof *p->member[i].live);
+    return start.seen && ht_object_can_end(p, &start);
+}
+
+bool ht_object_written_plan(ht_schema *s, const ht_object_shape *o, ht_arena *arena, ht_object_plan *p) {
+    if (!ht_object_plan_of(s, o, arena, p)) return false;
+    /* What has to have others has them. */
+    return !s->options.closed || !o->is_described || close_plan(o, arena, p) || ht_object_plan_of(s, o, arena, p);
 }
 
 bool ht_object_is_live(ht_schema *s, const ht_object_shape *o) {

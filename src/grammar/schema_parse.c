@@ -179,6 +179,12 @@ static void push_required(ht_schema *s, const ht_tree_value *list) {
         if (is_kind(s, v, HT_TREE_STRING)) ht_schema_push(s, required(s, v->string));
 }
 
+/* Members that a closed object has by their schema. */
+static void push_named(ht_schema *s, uint32_t keys, const ht_tree_value *schema) {
+    if (s->options.closed && !s->status && schema->kind != HT_TREE_FALSE)
+        ht_schema_push(s, ht_node_of(s, (uint32_t[]){HT_NODE_NAMED, keys}, 2));
+}
+
 /* properties, patternProperties, additionalProperties. */
 static void push_members(ht_schema *s, ht_place at) {
     const ht_tree_value *properties = ht_schema_keyword(s, at.schema, "properties");
@@ -194,15 +200,20 @@ static void push_members(ht_schema *s, ht_place at) {
         words[1 + m->index] = m->key;
         ht_schema_push(s, ht_node_members(s, ht_keys_name(s, m->key), below(s, at, m)));
     }
-    if (n_names && s->options.ordered && !s->status) ht_schema_push(s, ht_node_of(s, words, 1 + (size_t)n_names));
+    if (n_names && (s->options.ordered || s->options.closed) && !s->status)
+        ht_schema_push(s, ht_node_of(s, words, 1 + (size_t)n_names));
     for (const ht_tree_value *m = patterns ? patterns->first : NULL; m && !s->status; m = m->next) {
         const uint32_t keys = pattern_keys(s, m);
         words[1 + n_names + m->index] = s->status ? 0 : *ht_keys_at(s, keys).patterns;
         ht_schema_push(s, ht_node_members(s, keys, below(s, at, m)));
+        push_named(s, keys, m);
     }
+    const ht_tree_value *unevaluated = ht_schema_keyword(s, at.schema, "unevaluatedProperties");
+    if (unevaluated) push_named(s, ht_keys_of(s, true, NULL, 0, NULL, 0), unevaluated);
     if (!rest || s->status) return;
     const uint32_t keys = ht_keys_of(s, true, words + 1, n_names, words + 1 + n_names, n_patterns);
     ht_schema_push(s, ht_node_members(s, keys, below(s, at, rest)));
+    push_named(s, keys, rest);
 }
 
 /* Members that ask for others, or for a schema of the whole object. */

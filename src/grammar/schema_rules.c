@@ -7,8 +7,8 @@
 
 #include <stdlib.h>
 
-/* Spaces or tabs behind the end of a line. */
-enum { INDENT_MOST = 128 };
+/* Spaces and tabs behind the end of a line. */
+enum { SPACES_MOST = 64, TABS_MOST = 16 };
 
 typedef struct tables {
     ht_arena arena;
@@ -21,7 +21,7 @@ typedef struct tables {
 typedef struct maker {
     ht_schema *s;
     tables *t;
-    ht_re space;
+    ht_re space, tight;  /* before most parts, and before commas and colons */
     ht_pair_map symbols; /* node, 0: symbol */
     struct {
         ht_node node;
@@ -132,21 +132,28 @@ static void free_tables(void *user) {
 /* ---- lexemes ---- */
 
 ht_re ht_schema_white_space(ht_regexes *re, ht_schema_space space) {
-    ht_byte_set blank = {{0}}, any = {{0}};
-    ht_byte_set_add(&blank, ' ', ' ');
-    ht_byte_set_add(&blank, '\t', '\t');
-    any = blank;
-    ht_byte_set_add(&any, '\n', '\n');
-    ht_byte_set_add(&any, '\r', '\r');
+    ht_byte_set any = {{0}};
+    for (const char *c = " \t\n\r"; *c; c++) ht_byte_set_add(&any, (unsigned char)*c, (unsigned char)*c);
     switch (space) {
     case HT_SCHEMA_SPACE_NONE: return HT_RE_EMPTY;
     case HT_SCHEMA_SPACE_ANY: return ht_re_repeat(re, ht_re_bytes(re, &any), 0, HT_RE_UNBOUNDED);
     default: {
-        const ht_re line =
-            ht_re_concat(re, ht_re_text(re, "\n", 1), ht_re_repeat(re, ht_re_bytes(re, &blank), 0, INDENT_MOST));
+        const ht_re indent = ht_re_either(re, ht_re_repeat(re, ht_re_text(re, " ", 1), 0, SPACES_MOST),
+                                          ht_re_repeat(re, ht_re_text(re, "\t", 1), 0, TABS_MOST));
+        const ht_re line = ht_re_concat(re, ht_re_text(re, "\n", 1), indent);
         return ht_re_alternatives(re, (ht_re[]){HT_RE_EMPTY, ht_re_text(re, " ", 1), line}, 3);
     }
     }
+}
+
+static ht_re tight_space(ht_regexes *re, ht_schema_space space) {
+    return space == HT_SCHEMA_SPACE_LINES ? ht_re_repeat(re, ht_re_text(re, " ", 1), 0, 1)
+                                          : ht_schema_white_space(re, space);
+}
+
+/* A comma or a colon. */
+static ht_re tight(maker *k, const char *text) {
+    return ht_re_concat(k->s->re, k->tight, ht_re_text(k->s->re, text, 1));
 }
 
 /* White space and a text. */
@@ -163,15 +170,15 @@ static void make_punctuation(maker *k) {
     t->empty_list = ht_rules_lexeme(s->rules, ht_re_concat(s->re, open, close));
     t->close_object = ht_rules_lexeme(s->rules, end);
     t->empty_object = ht_rules_lexeme(s->rules, ht_re_concat(s->re, begin, end));
-    t->comma = ht_rules_lexeme(s->rules, spaced(k, ","));
+    t->comma = ht_rules_lexeme(s->rules, tight(k, ","));
 }
 
 /* The lexemes of a key: `{` or a comma, the key, a colon. */
 static void make_key(maker *k, ht_string_set keys, ht_member_plan *to) {
     ht_regexes *re = k->s->re;
-    const ht_re key = ht_re_concat(re, k->space, ht_re_concat(re, ht_strings_written(k->s, keys), spaced(k, ":")));
+    const ht_re key = ht_re_concat(re, k->space, ht_re_concat(re, ht_strings_written(k->s, keys), tight(k, ":")));
     to->first = ht_rules_lexeme(k->s->rules, ht_re_concat(re, spaced(k, "{"), key));
-    to->next = ht_rules_lexeme(k->s->rules, ht_re_concat(re, spaced(k, ","), key));
+    to->next = ht_rules_lexeme(k->s->rules, ht_re_concat(re, tight(k, ","), key));
 }
 
 /* Values that are neither arrays nor objects, as one expression. */
@@ -241,7 +248,7 @@ static bool object_symbol(maker *k, uint32_t conjunction, ht_symbol *out) {
     const ht_object_shape *o = ht_object_shape_of(s, conjunction);
     ht_object_plan *p = o ? ht_arena_take(&t->arena, 1, sizeof *p) : NULL;
     if (!p) return ht_schema_fail_memory(s), false;
-    if (!ht_object_plan_of(s, o, &t->arena, p) ||
+    if (!ht_object_written_plan(s, o, &t->arena, p) ||
         !ht_schema_reserve(s, &t->object, &t->objects_capacity, (size_t)t->n_objects + 1, sizeof(ht_object_plan *)))
         return false;
     const uint32_t number = t->n_objects++, n_masks = 1u << p->n_some;
@@ -292,6 +299,7 @@ ht_symbol ht_schema_make_rules(ht_schema *s, ht_node root) {
     s->rules->free_user = free_tables;
     s->rules->expand = expand;
     k.space = ht_schema_white_space(s->re, s->options.space);
+    k.tight = tight_space(s->re, s->options.space);
     make_punctuation(&k);
     const ht_symbol start = ht_rules_rule(s->rules), symbol = symbol_of(&k, root);
     ht_rules_add(s->rules, start, &symbol, 1);

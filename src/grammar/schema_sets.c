@@ -354,7 +354,8 @@ static ht_node leaf_formula(ht_schema *s, ht_node leaf, bool negated) {
     default:
         if (!negated) return leaf;
         break;
-    case HT_NODE_ORDER: return negated ? HT_NODE_NOTHING : leaf;
+    case HT_NODE_ORDER:
+    case HT_NODE_NAMED: return negated ? HT_NODE_NOTHING : leaf;
     }
     switch ((ht_node_kind)w[0]) {
     case HT_NODE_ITEM:

@@ -48,13 +48,15 @@ void ht_tool_list_free(ht_tool_list *t) { ht_jinja_arena_free(&t->arena); }
 static ht_status embed(ht_tool_list *t, const ht_tool *tool, ht_rules *r, const char *property, ht_symbol *out,
                        ht_error *err) {
     static const char none[] = "{\"type\": \"object\", \"maxProperties\": 0}", any[] = "{}";
+    /* Models write arguments in orders of their own. */
+    const ht_schema_options how = {.closed = true};
     const ht_schema_part part = {.property = tool->is_relaxed ? NULL : property, .is_object = !property};
-    if (tool->is_relaxed) return ht_schema_embed(r, any, strlen(any), NULL, &part, out, err);
-    if (!tool->parameters) return ht_schema_embed(r, none, strlen(none), NULL, &part, out, err);
-    ht_jinja_rendering how = {.a = &t->arena};
-    const ht_jinja_string *json = ht_jinja_json_text(&how, *tool->parameters, NULL, NULL, NULL, false, false);
+    if (tool->is_relaxed) return ht_schema_embed(r, any, strlen(any), &how, &part, out, err);
+    if (!tool->parameters) return ht_schema_embed(r, none, strlen(none), &how, &part, out, err);
+    ht_jinja_rendering rendering = {.a = &t->arena};
+    const ht_jinja_string *json = ht_jinja_json_text(&rendering, *tool->parameters, NULL, NULL, NULL, false, false);
     if (!json) return t->arena.status;
-    return ht_schema_embed(r, json->text, json->n, NULL, &part, out, err);
+    return ht_schema_embed(r, json->text, json->n, &how, &part, out, err);
 }
 
 ht_status ht_tool_values(ht_tool_list *t, ht_tool *tool, ht_rules *r, const char *property, ht_symbol *out, bool *again,

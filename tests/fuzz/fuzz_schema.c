@@ -46,8 +46,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const uint8_t *nul = memchr(data, 0, size);
     const size_t n = nul ? (size_t)(nul - data) : size, rest = nul ? size - n - 1 : 0;
     const unsigned bits = rest ? nul[1] : 0;
-    const ht_schema_options options = {
-        .space = bits % 3, .ordered = bits & 4, .every_spelling = bits & 8, .ignore_formats = bits & 16};
+    const ht_schema_options options = {.space = bits % 3,
+                                       .ordered = bits & 4,
+                                       .every_spelling = bits & 8,
+                                       .ignore_formats = bits & 16,
+                                       .closed = bits & 32};
     ht_rules *rules;
     ht_automaton *a;
     ht_error err = {0};

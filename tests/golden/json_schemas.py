@@ -19,7 +19,7 @@ import subprocess
 import sys
 from decimal import Decimal
 
-IGNORE_FORMATS, ORDERED, ANY_SPACE = 1, 2, 4
+IGNORE_FORMATS, ORDERED, ANY_SPACE, CLOSED = 1, 2, 4, 16
 
 
 class Checker:
@@ -284,8 +284,12 @@ def run_random(checker, n, seed):
                 counts["schemas"] += 1
                 compare(checker, validator, maker, schema, counts)
                 draw(checker, validator, maker, schema, counts)
-                if checker.ask("S", json.dumps(schema), ORDERED) == "ok":
-                    draw(checker, validator, maker, schema, counts)
+                for how in ORDERED, CLOSED, ORDERED | CLOSED:
+                    again = checker.ask("S", json.dumps(schema), how)
+                    if again == "ok":
+                        draw(checker, validator, maker, schema, counts)
+                    elif "no valid value" in again:
+                        wrong(counts, schema, f"{again} with options {how}")
             elif "no valid value" in answer:
                 counts["empty"] += 1
                 for value in [maker.instance() for _ in range(60)]:

@@ -1,7 +1,8 @@
 /* Answers questions about JSON Schemas, for scripts that compare them with other libraries (json_schemas.py). Standard input has
  * questions, each a line `KIND BYTES NUMBER` and so many bytes behind it, with the end of a line behind them:
  *
- *     S  a schema; NUMBER has bits: 1 formats say nothing, 2 members in order, 4 any white space, 8 whole numbers only as such
+ *     S  a schema; NUMBER has bits: 1 formats say nothing, 2 members in order, 4 any white space, 8 whole numbers only as such, 16 members that
+ *        are described alone
  *     I  whether a text is one of the schema
  *     G  bytes are not looked at: a text of the schema, drawn by chance from NUMBER
  *
@@ -24,6 +25,7 @@ static void fail(const ht_error *err) { printf("error %d %s\n", (int)err->status
 static void take_schema(const char *text, size_t n, unsigned bits) {
     const ht_schema_options options = {.ignore_formats = bits & 1,
                                        .ordered = bits & 2,
+                                       .closed = bits & 16,
                                        .space = bits & 4 ? HT_SCHEMA_SPACE_ANY : HT_SCHEMA_SPACE_LINES,
                                        .every_spelling = !(bits & 8)};
     ht_error err = {0};

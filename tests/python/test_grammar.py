@@ -26,6 +26,10 @@ class Grammars(WithTinyModel):
         answer = self.model.generate("hello", **how)
         return "".join(answer), answer.metrics
 
+    def takes(self, grammar, text):
+        matcher = grammar.matcher()
+        return all(matcher.accept(token) for token in self.model.tokenize(text, add_special=False))
+
     def test_answers_are_texts_of_the_grammar(self):
         pattern = "[a-c]{2,5}-\\d+(\\.\\d)?"
         gbnf = 'root ::= "<" pair ">"\npair ::= "()" | "(" pair ")"'
@@ -42,6 +46,13 @@ class Grammars(WithTinyModel):
                 self.assertEqual(list(value), ["name", "count"])
                 self.assertIn(value["name"], ("a", "b"))
                 self.assertIn(value["count"], range(100))
+        # Objects have the members that are described, in their order, unless others are asked for.
+        described = {"properties": {"b": {"enum": [1]}, "a": {"enum": [2]}}, "required": ["a", "b"], "type": "object"}
+        text, _ = self.draw(hearth.Grammar.from_json_schema(self.model, described))
+        self.assertEqual(list(json.loads(text).items()), [("b", 1), ("a", 2)])
+        allows = lambda text, **how: self.takes(hearth.Grammar.from_json_schema(self.model, described, **how), text)  # noqa: E731
+        other, turned = '{"b": 1, "a": 2, "c"', '{"a": 2, "b": 1}'
+        self.assertEqual([allows(other), allows(other, closed=False), allows(turned), allows(turned, ordered=False)], [False, True, False, True])
         text, _ = self.draw(hearth.Grammar.from_json_schema(self.model, {"const": "\u00e9\U0001f600"}))
         self.assertEqual(json.loads(text), "\u00e9\U0001f600")
 

@@ -57,7 +57,9 @@ static void types_and_values(void **state) {
          {"null", "[1, {\"a\": \"\\u00e9\\ud83d\\ude00\\/\"}]", "-0.5E+7"},
          {"", "01", "\"\\ud83d\"", "[1,]", "{,}", "nul"}},
         {"{\"type\": [\"null\", \"boolean\"]}", {"null", "true", "false"}, {"0", "\"\"", "[]", "{}"}},
-        {"{\"type\": \"integer\"}", {"0", "-12", "1234567890123456789012"}, {"1.0", "1.5", "1e3", "-"}},
+        {"{\"type\": \"integer\"}",
+         {"0", "-12", "12345678901234567890"},
+         {"123456789012345678901", "1.0", "1.5", "1e3", "-"}},
         {"{\"enum\": [1, \"a\", null, [1, {}], {\"k\": false}]}",
          {"1", "\"a\"", "null", "[1, {}]", "{\"k\":false}"},
          {"2", "\"b\"", "[1]", "{}", "{\"k\": true}", "{\"k\": false, \"l\": 1}"}},
@@ -233,6 +235,62 @@ static void logic(void **state) {
     CHECK(cases, 0);
 }
 
+/* Objects whose members are described have no others, wherever in a schema that is. */
+static void closed_objects(void **state) {
+    (void)state;
+    static const schema_case cases[] = {
+        {"{\"properties\": {\"a\": {}, \"b\": {\"type\": \"object\"}}, \"required\": [\"c\"], \"type\": \"object\"}",
+         {"{\"c\": 1}", "{\"a\": {\"x\": 1}, \"c\": 1}", "{\"b\": {\"x\": 1}, \"c\": 1}"},
+         {"{\"c\": 1, \"d\": 1}", "{\"a\": 1}"}},
+        {"{\"type\": \"object\"}", {"{}", "{\"a\": {\"b\": 1}}"}, {"1"}},
+        {"{\"type\": \"object\", \"required\": [\"a\"]}", {"{\"a\": 1}", "{\"a\": 1, \"b\": 1}"}, {"{\"b\": 1}"}},
+        {"{\"properties\": {\"a\": {}}, \"additionalProperties\": true, \"type\": \"object\"}", {"{\"b\": 1}"}, {"1"}},
+        {"{\"properties\": {\"a\": {}}, \"additionalProperties\": {\"type\": \"null\"}, \"type\": \"object\"}",
+         {"{\"b\": null}"},
+         {"{\"b\": 1}"}},
+        {"{\"properties\": {\"a\": {}}, \"unevaluatedProperties\": {}, \"type\": \"object\"}", {"{\"b\": 1}"}, {"1"}},
+        {"{\"properties\": {\"a\": {}}, \"patternProperties\": {\"^x\": {}}, \"type\": \"object\"}",
+         {"{\"a\": 1, \"x1\": 1}"},
+         {"{\"b\": 1}"}},
+        /* Members of all schemas of an object together. */
+        {"{\"allOf\": [{\"properties\": {\"a\": {}}}, {\"$ref\": \"#/$defs/b\"}], \"$defs\": {\"b\": {\"properties\": "
+         "{\"b\": "
+         "{\"items\": {\"properties\": {\"c\": {}}}}}}}, \"type\": \"object\"}",
+         {"{\"a\": 1, \"b\": [{\"c\": 1}]}"},
+         {"{\"c\": 1}", "{\"b\": [{\"d\": 1}]}"}},
+        {"{\"anyOf\": [{\"properties\": {\"a\": {}}}, {\"properties\": {\"b\": {}}}], \"type\": \"object\"}",
+         {"{\"a\": 1}", "{\"b\": 1}"},
+         {"{\"c\": 1}", "{\"a\": 1, \"b\": 1}"}},
+        /* Those that need others have them. */
+        {"{\"properties\": {\"a\": {}}, \"minProperties\": 2, \"type\": \"object\"}",
+         {"{\"a\": 1, \"b\": 1}"},
+         {"{\"a\": 1}"}},
+        {"{\"not\": {\"required\": [\"a\"]}, \"type\": \"object\"}", {"{\"b\": 1}"}, {"{\"a\": 1}"}},
+    };
+    CHECK(cases, .closed = true);
+    static const schema_case ordered[] = {
+        {"{\"properties\": {\"b\": {}, \"a\": {}}, \"required\": [\"b\"], \"type\": \"object\"}",
+         {"{\"b\": 1}", "{\"b\": 1, \"a\": 1}"},
+         {"{\"a\": 1, \"b\": 1}", "{\"b\": 1, \"c\": 1}"}}};
+    CHECK(ordered, .closed = true, .ordered = true);
+}
+
+/* Numbers do not go on without end, unless that is what is valid. */
+static void short_numbers(void **state) {
+    (void)state;
+    static const schema_case cases[] = {
+        {"{\"type\": \"number\"}",
+         {"-12345678901234567890.12345678901234567890e+12"},
+         {"123456789012345678901", "1.123456789012345678901", "1e100"}},
+        {"{\"type\": \"number\", \"minimum\": 0}", {"12345678901234567890.5"}, {"123456789012345678901", "-1"}},
+        {"{\"type\": \"integer\", \"minimum\": 1e25}", {"10000000000000000000000001"}, {"12345678901234567890"}},
+        {"{\"const\": 123456789012345678901234567890}", {"123456789012345678901234567890"}, {"1"}},
+    };
+    CHECK(cases, 0);
+    static const schema_case all[] = {{"{\"type\": \"number\"}", {"123456789012345678901.0e1000"}, {"1e"}}};
+    CHECK(all, .every_spelling = true);
+}
+
 /* Where nothing valid can follow, nothing may be begun. */
 static void dead_ends(void **state) {
     (void)state;
@@ -259,8 +317,10 @@ static void white_space(void **state) {
     (void)state;
     static const schema_case none[] = {{"true", {"{\"a\":[1,2]}"}, {"{\"a\": 1}", "[1, 2]", " 1"}}};
     static const schema_case any[] = {{"true", {"{ \"a\"\r\n:\t\t[1 ,  2 ] }"}, {"[1]]"}}};
-    static const schema_case some[] = {
-        {"true", {"{ \"a\" : [\n\t1,\n      2 ] }", "[\n]"}, {"[1,  2]", "[1,\n\n2]", "[1] "}}};
+    static const schema_case some[] = {{"true",
+                                        {"{ \"a\" : [\n\t1,\n      2 ] }", "[\n]", "[1 , 2]"},
+                                        {"[1,  2]", "[1,\n\n2]", "[1] ", "[1\n, 2]", "{\"a\"\n: 1}", "[\n \t1]",
+                                         "[\n\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t1]"}}};
     CHECK(none, .space = HT_SCHEMA_SPACE_NONE);
     CHECK(any, .space = HT_SCHEMA_SPACE_ANY);
     CHECK(some, .space = HT_SCHEMA_SPACE_LINES);
@@ -359,8 +419,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(types_and_values), cmocka_unit_test(numbers),     cmocka_unit_test(strings),
         cmocka_unit_test(arrays),           cmocka_unit_test(objects),     cmocka_unit_test(logic),
-        cmocka_unit_test(dead_ends),        cmocka_unit_test(white_space), cmocka_unit_test(refusals),
-        cmocka_unit_test(many_conditions),  cmocka_unit_test(large_ones),
+        cmocka_unit_test(dead_ends),        cmocka_unit_test(white_space), cmocka_unit_test(closed_objects),
+        cmocka_unit_test(short_numbers),    cmocka_unit_test(refusals),    cmocka_unit_test(many_conditions),
+        cmocka_unit_test(large_ones),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
