@@ -83,14 +83,6 @@ static const serve_field message_members[] = {SERVE_HAS("id", SERVE_IS_TEXT),
 const serve_shape serve_anthropic_answer_shape =
     SERVE_IS_NAMED("AnthropicMessage", message_members, reason_or_null, sequence_member);
 
-/* A model's arguments as the value that they are; numbers that are too large for integers lose digits, as in the clients. */
-static json_t *input_json(const ht_text *arguments) {
-    const char *text = arguments->data ? arguments->data : "{}";
-    json_t *value = json_loads(text, 0, NULL);
-    if (!value) value = json_loads(text, JSON_DECODE_INT_AS_REAL, NULL);
-    return value ? value : json_string(text);
-}
-
 static json_t *blocks_json(const serve_generation *g, const serve_answer *a) {
     json_t *blocks = json_array();
     if (a->thoughts.len)
@@ -101,7 +93,7 @@ static json_t *blocks_json(const serve_generation *g, const serve_answer *a) {
         json_array_append_new(blocks, json_pack("{ss so}", "type", "text", "text", serve_text_json(&a->text)));
     for (size_t i = 0; i < a->n_calls; i++)
         json_array_append_new(blocks, json_pack("{ss ss ss so}", "type", "tool_use", "id", a->call[i].id, "name",
-                                                a->call[i].name, "input", input_json(&a->call[i].arguments)));
+                                                a->call[i].name, "input", serve_tool_call_arguments(&a->call[i])));
     return blocks;
 }
 

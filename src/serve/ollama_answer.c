@@ -97,14 +97,8 @@ static json_t *carrier(const serve_generation *g, json_t *line) {
     return o->chat ? json_object_get(line, "message") : line;
 }
 
-/* A call with its arguments as an object. */
-static json_t *call_json(const serve_tool_call *call, size_t index) {
-    json_t *arguments = json_loadb(call->arguments.data ? call->arguments.data : "{}",
-                                   call->arguments.data ? call->arguments.len : 2, 0, NULL);
-    if (!json_is_object(arguments)) {
-        json_decref(arguments);
-        arguments = json_object();
-    }
+/* A call with its arguments, which are taken. */
+static json_t *call_json(const serve_tool_call *call, size_t index, json_t *arguments) {
     return json_pack("{ss s{si ss so}}", "id", call->id, "function", "index", (int)index, "name", call->name,
                      "arguments", arguments);
 }
@@ -150,7 +144,8 @@ static json_t *reply(serve_generation *g) {
     if (a->thoughts.len) json_object_set_new(to, "thinking", serve_text_json(&a->thoughts));
     if (a->n_calls) {
         json_t *calls = json_array();
-        for (size_t i = 0; i < a->n_calls; i++) json_array_append_new(calls, call_json(&a->call[i], i));
+        for (size_t i = 0; i < a->n_calls; i++)
+            json_array_append_new(calls, call_json(&a->call[i], i, serve_tool_call_arguments(&a->call[i])));
         json_object_set_new(to, "tool_calls", calls);
     }
     set_logprobs(g, a, line);
@@ -160,15 +155,34 @@ static json_t *reply(serve_generation *g) {
 
 /* ---- streams ---- */
 
-static void piece(serve_generation *g, serve_answer *a, const serve_piece *p) {
+static void send_piece(serve_generation *g, serve_answer *a, const serve_piece *p) {
     const bool text = p->part == SERVE_TEXT;
-    if (p->part == SERVE_CALL_BEGIN || p->part == SERVE_CALL_ARGUMENTS) return; /* calls are sent whole */
-    json_t *line = line_of(g, text ? p->text : "", text ? p->n : 0, false), *to = carrier(g, line);
-    if (p->part == SERVE_THOUGHT) json_object_set_new(to, "thinking", json_stringn(p->text, p->n));
-    if (p->part == SERVE_CALL_END && a->n_calls)
-        json_object_set_new(to, "tool_calls", json_pack("[o]", call_json(&a->call[a->n_calls - 1], a->n_calls - 1)));
-    if (text) set_logprobs(g, a, line);
+    json_t *line = line_of(g, text ? p->text : "", text ? p->n : 0, false);
+    if (p->part == SERVE_THOUGHT)
+        json_object_set_new(carrier(g, line), "thinking", json_stringn(p->text, p->n));
+    else
+        set_logprobs(g, a, line);
     serve_send_line(g, line);
+}
+
+/* Calls are sent whole; one that the end has cut is none. */
+static void send_call(serve_generation *g, const serve_answer *a) {
+    const serve_tool_call *call = &a->call[a->n_calls - 1];
+    json_t *arguments = serve_tool_call_arguments(call);
+    if (!arguments) return;
+    json_t *line = line_of(g, "", 0, false);
+    json_object_set_new(carrier(g, line), "tool_calls", json_pack("[o]", call_json(call, a->n_calls - 1, arguments)));
+    serve_send_line(g, line);
+}
+
+static void piece(serve_generation *g, serve_answer *a, const serve_piece *p) {
+    switch (p->part) {
+    case SERVE_TEXT:
+    case SERVE_THOUGHT: send_piece(g, a, p); break;
+    case SERVE_CALL_BEGIN:
+    case SERVE_CALL_ARGUMENTS: break;
+    case SERVE_CALL_END: send_call(g, a); break;
+    }
 }
 
 static void answer_end(serve_generation *g, serve_answer *a) {

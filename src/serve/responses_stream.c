@@ -220,7 +220,12 @@ static void piece(serve_generation *g, serve_answer *a, const serve_piece *p) {
     case SERVE_CALL_ARGUMENTS:
         send_within(g, "response.function_call_arguments.delta", false, "delta", json_stringn(p->text, p->n));
         break;
-    case SERVE_CALL_END: close_item(g, a, SERVE_COMPLETED); break;
+    case SERVE_CALL_END: {
+        json_t *arguments = serve_tool_call_arguments(&a->call[a->n_calls - 1]);
+        close_item(g, a, arguments ? SERVE_COMPLETED : SERVE_INCOMPLETE);
+        json_decref(arguments);
+        break;
+    }
     }
 }
 
