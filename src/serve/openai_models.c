@@ -17,7 +17,7 @@ static const serve_field model_members[] = {SERVE_HAS("id", SERVE_IS_TEXT),
 static const serve_field anthropic_members[] = {
     SERVE_HAS("type", SERVE_IS_ONE_OF("model")),       SERVE_HAS("id", SERVE_IS_TEXT),
     SERVE_HAS("display_name", SERVE_IS_TEXT),          SERVE_HAS("created_at", SERVE_IS_TEXT),
-    {0}};
+    SERVE_HAS("lifecycle", SERVE_IS_ONE_OF("active")), {0}};
 static const serve_shape model_shape = SERVE_IS_NAMED("Model", model_members),
                          anthropic_shape = SERVE_IS_NAMED("AnthropicModel", anthropic_members);
 static const serve_field list_members[] = {
@@ -51,7 +51,8 @@ static json_t *anthropic_model_json(const serve_model_name *m) {
     const time_t created = (time_t)m->created;
     gmtime_r(&created, &utc);
     strftime(time, sizeof time, "%Y-%m-%dT%H:%M:%SZ", &utc);
-    return json_pack("{ss ss ss ss}", "type", "model", "id", m->name, "display_name", m->name, "created_at", time);
+    return json_pack("{ss ss ss ss ss}", "type", "model", "id", m->name, "display_name", m->name, "created_at", time,
+                     "lifecycle", "active");
 }
 
 bool serve_openai_models(serve_call *c) {
