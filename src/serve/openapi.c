@@ -132,7 +132,7 @@ static json_t *named_kinds_schema(document *d, const serve_shape *s) {
     json_t *any = json_array(), *mapping = json_object();
     for (const serve_named_kind *kind = s->named; kind->type; kind++) {
         json_t *one = reference(d, kind->name);
-        set(d, d->schemas, kind->name, kind_schema(d, kind->type, kind->members, tag, false, false));
+        set(d, d->schemas, kind->name, kind_schema(d, kind->type, kind->members, tag, false, true));
         set(d, mapping, kind->type, json_incref(json_object_get(one, "$ref")));
         append(d, any, one);
     }
