@@ -118,13 +118,15 @@ python_in() {
     done
 }
 
-# check_openapi OPTION...: hearth serve and the description of its interface, by schemathesis with these options.
+# check_openapi OPTION...: hearth serve and the description of its interface: answers by jsonschema, requests by schemathesis with these options.
 check_openapi() {
-    if python_in openapi schemathesis; then
+    if python_in openapi schemathesis jsonschema openapi-spec-validator; then
+        check "Checking answers of hearth serve against the description of its interface" env HEARTH=build/release/bin/hearth \
+            PYTHONDONTWRITEBYTECODE=1 build/openapi/bin/python tests/serve/check_answers.py
         check "Checking hearth serve against the description of its interface" env HEARTH=build/release/bin/hearth PYTHONDONTWRITEBYTECODE=1 \
             build/openapi/bin/python tests/serve/check_openapi.py "$@"
     else
-        skip 1 "hearth serve and the description of its interface: schemathesis could not be fetched"
+        skip 2 "hearth serve and the description of its interface: schemathesis and jsonschema could not be fetched"
     fi
 }
 

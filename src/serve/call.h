@@ -19,9 +19,9 @@ enum {
     SERVE_AT_ONCE = 4,  /* is answered on the server's thread */
     SERVE_OPEN = 8,     /* needs no key */
     SERVE_UNLOADS = 16, /* with SERVE_MODEL: may ask for nothing but that its model goes, which needs none (ollama.h) */
-    SERVE_STREAMS = 32, /* may be answered by a stream: of events, or in Ollama's dialect of lines */
-    SERVE_REFUSES = 64, /* is not there, and says what is instead */
-    SERVE_COMPUTES = 128 /* is answered on a thread of those that compute */
+    SERVE_REFUSES = 32, /* is not there, and says what is instead */
+    SERVE_COMPUTES = 64, /* is answered on a thread of those that compute */
+    SERVE_SAYS = 128     /* its body says something, though no member has to be there: one of several */
 };
 
 /* An endpoint. */
@@ -35,9 +35,12 @@ typedef struct serve_route {
     bool (*run)(serve_call *c);
     /* For the description of the interface. */
     const char *summary;
-    const char *type, *other_type; /* of the answer; NULL: JSON, and no other */
-    const serve_field *rest;       /* what the `*` of the path is; NULL: none */
-    const serve_field *query;      /* members of the query; NULL: none */
+    const char *type, *other_type; /* of the answer, which is a text; NULL: JSON, and no other */
+    const serve_shape *answer;     /* of JSON */
+    const serve_shape *event; /* of a stream: the data of its events, or in Ollama's dialect its lines; NULL: none */
+    const char *last_event;   /* the data of one more that ends the stream, a text; NULL: there is none */
+    const serve_field *rest;  /* what the `*` of the path is; NULL: none */
+    const serve_field *query; /* members of the query; NULL: none */
 } serve_route;
 
 struct serve_server {

@@ -208,6 +208,16 @@ static bool begin_call(serve_generation *g, serve_answer *a, const ht_tool_call 
     return true;
 }
 
+json_t *serve_tool_call_arguments(const serve_tool_call *call) {
+    const char *text = call->arguments.data ? call->arguments.data : "";
+    const size_t n = call->arguments.len;
+    json_t *value = json_loadb(text, n, JSON_ALLOW_NUL, NULL);
+    if (!value) value = json_loadb(text, n, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, NULL);
+    if (json_is_object(value)) return value;
+    json_decref(value);
+    return NULL;
+}
+
 static bool add_arguments(serve_generation *g, serve_answer *a, const char *text, size_t n) {
     ht_text *to = &a->call[a->n_calls - 1].arguments;
     ht_text_append(to, text, n);

@@ -19,6 +19,10 @@ typedef struct serve_tool_call {
     ht_text arguments;
 } serve_tool_call;
 
+/* Its arguments as the object that they are, in which numbers that are too large for integers lose digits, as in clients; NULL for a call that the
+ * end of an answer has cut, or when memory ran out. The caller gives it back. */
+json_t *serve_tool_call_arguments(const serve_tool_call *call);
+
 /* One answer as far as it has come. */
 typedef struct serve_answer {
     int32_t index; /* among all of the generation */

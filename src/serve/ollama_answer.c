@@ -1,5 +1,6 @@
 /* Answers in Ollama's form: lines of a stream, each a JSON object, or the whole as one. */
 #include "base/clock.h"
+#include "serve/echo.h"
 #include "serve/ollama.h"
 
 #include <stdlib.h>
@@ -18,6 +19,58 @@ void serve_ollama_time(int64_t seconds, char out[SERVE_OLLAMA_TIME]) {
 }
 
 int64_t serve_ollama_nanoseconds(double seconds) { return seconds > 0 ? (int64_t)(seconds * 1e9) : 0; }
+
+/* ---- shapes ---- */
+
+static const serve_field function_members[] = {SERVE_HAS("index", SERVE_IS_COUNT),
+                                               SERVE_HAS("name", SERVE_IS_TEXT),
+                                               SERVE_HAS("arguments", {.types = SERVE_JSON_OBJECT}),
+                                               {0}};
+static const serve_field call_members[] = {
+    SERVE_HAS("id", SERVE_IS_TEXT), SERVE_HAS("function", SERVE_IS_NAMED("OllamaFunctionCall", function_members)), {0}};
+static const serve_shape call_shape = SERVE_IS_NAMED("OllamaToolCall", call_members);
+/* Beside the text, in a message or in the response itself. */
+static const serve_field carried[] = {
+    SERVE_MAY_HAVE("thinking", SERVE_IS_TEXT), SERVE_MAY_HAVE("tool_calls", SERVE_IS_LIST(&call_shape)), {0}};
+static const serve_field message_members[] = {
+    SERVE_HAS("role", SERVE_IS_ONE_OF("assistant")), SERVE_HAS("content", SERVE_IS_TEXT), {0}};
+static const serve_shape message_shape = SERVE_IS_NAMED("OllamaMessage", message_members, carried);
+static const serve_shape id_shape = SERVE_IS_INTEGER(0, INT32_MAX);
+static const serve_field head[] = {SERVE_HAS("model", SERVE_IS_TEXT), SERVE_HAS("created_at", SERVE_IS_TEXT), {0}},
+                         with_message[] = {SERVE_HAS("message", SERVE_IS(message_shape)), {0}},
+                         with_response[] = {SERVE_HAS("response", SERVE_IS_TEXT), {0}},
+                         with_context[] = {SERVE_MAY_HAVE("context", SERVE_IS_LIST(&id_shape)), {0}},
+                         with_logprobs[] = {SERVE_MAY_HAVE("logprobs", SERVE_IS(serve_logprobs_shape)), {0}},
+                         is_chunk[] = {SERVE_HAS("done", SERVE_IS_FALSE), {0}},
+                         is_last[] = {SERVE_HAS("done", SERVE_IS_TRUE), {0}},
+                         answered[] = {SERVE_HAS("done_reason", SERVE_IS_ONE_OF("stop", "length")),
+                                       SERVE_HAS("total_duration", SERVE_IS_COUNT),
+                                       SERVE_HAS("load_duration", SERVE_IS_COUNT),
+                                       SERVE_HAS("prompt_eval_count", SERVE_IS_COUNT),
+                                       SERVE_HAS("prompt_eval_duration", SERVE_IS_COUNT),
+                                       SERVE_HAS("eval_count", SERVE_IS_COUNT),
+                                       SERVE_HAS("eval_duration", SERVE_IS_COUNT),
+                                       {0}},
+                         loaded[] = {SERVE_HAS("done_reason", SERVE_IS_ONE_OF("load", "unload")), {0}};
+
+/* A whole answer, which is as the last line of a stream, or what serve_ollama_answer_loaded says; and the lines before. */
+#define OF_CHAT       head, with_message
+#define OF_COMPLETION head, with_response
+static const serve_shape chat_shape = SERVE_IS_NAMED("OllamaChatResponse", OF_CHAT, with_logprobs, is_last, answered),
+                         chat_chunk = SERVE_IS_NAMED("OllamaChatChunk", OF_CHAT, with_logprobs, is_chunk),
+                         chat_loaded = SERVE_IS_NAMED("OllamaChatLoaded", OF_CHAT, is_last, loaded),
+                         completion_shape = SERVE_IS_NAMED("OllamaGenerateResponse", OF_COMPLETION, carried,
+                                                           with_context, with_logprobs, is_last, answered),
+                         completion_chunk =
+                             SERVE_IS_NAMED("OllamaGenerateChunk", OF_COMPLETION, carried, with_logprobs, is_chunk),
+                         completion_loaded = SERVE_IS_NAMED("OllamaGenerateLoaded", OF_COMPLETION, is_last, loaded);
+const serve_shape serve_ollama_chat_answer = SERVE_IS_EITHER("OllamaChatAnswer", &chat_shape, &chat_loaded),
+                  serve_ollama_chat_event =
+                      SERVE_IS_EITHER("OllamaChatLine", &chat_chunk, &chat_shape, &serve_failure_shapes[SERVE_OLLAMA]),
+                  serve_ollama_generate_answer =
+                      SERVE_IS_EITHER("OllamaGenerateAnswer", &completion_shape, &completion_loaded),
+                  serve_ollama_generate_event = SERVE_IS_EITHER("OllamaGenerateLine", &completion_chunk,
+                                                                &completion_shape, &serve_failure_shapes[SERVE_OLLAMA]);
 
 /* ---- lines ---- */
 
@@ -44,14 +97,8 @@ static json_t *carrier(const serve_generation *g, json_t *line) {
     return o->chat ? json_object_get(line, "message") : line;
 }
 
-/* A call with its arguments as an object. */
-static json_t *call_json(const serve_tool_call *call, size_t index) {
-    json_t *arguments = json_loadb(call->arguments.data ? call->arguments.data : "{}",
-                                   call->arguments.data ? call->arguments.len : 2, 0, NULL);
-    if (!json_is_object(arguments)) {
-        json_decref(arguments);
-        arguments = json_object();
-    }
+/* A call with its arguments, which are taken. */
+static json_t *call_json(const serve_tool_call *call, size_t index, json_t *arguments) {
     return json_pack("{ss s{si ss so}}", "id", call->id, "function", "index", (int)index, "name", call->name,
                      "arguments", arguments);
 }
@@ -97,7 +144,8 @@ static json_t *reply(serve_generation *g) {
     if (a->thoughts.len) json_object_set_new(to, "thinking", serve_text_json(&a->thoughts));
     if (a->n_calls) {
         json_t *calls = json_array();
-        for (size_t i = 0; i < a->n_calls; i++) json_array_append_new(calls, call_json(&a->call[i], i));
+        for (size_t i = 0; i < a->n_calls; i++)
+            json_array_append_new(calls, call_json(&a->call[i], i, serve_tool_call_arguments(&a->call[i])));
         json_object_set_new(to, "tool_calls", calls);
     }
     set_logprobs(g, a, line);
@@ -107,15 +155,34 @@ static json_t *reply(serve_generation *g) {
 
 /* ---- streams ---- */
 
-static void piece(serve_generation *g, serve_answer *a, const serve_piece *p) {
+static void send_piece(serve_generation *g, serve_answer *a, const serve_piece *p) {
     const bool text = p->part == SERVE_TEXT;
-    if (p->part == SERVE_CALL_BEGIN || p->part == SERVE_CALL_ARGUMENTS) return; /* calls are sent whole */
-    json_t *line = line_of(g, text ? p->text : "", text ? p->n : 0, false), *to = carrier(g, line);
-    if (p->part == SERVE_THOUGHT) json_object_set_new(to, "thinking", json_stringn(p->text, p->n));
-    if (p->part == SERVE_CALL_END && a->n_calls)
-        json_object_set_new(to, "tool_calls", json_pack("[o]", call_json(&a->call[a->n_calls - 1], a->n_calls - 1)));
-    if (text) set_logprobs(g, a, line);
+    json_t *line = line_of(g, text ? p->text : "", text ? p->n : 0, false);
+    if (p->part == SERVE_THOUGHT)
+        json_object_set_new(carrier(g, line), "thinking", json_stringn(p->text, p->n));
+    else
+        set_logprobs(g, a, line);
     serve_send_line(g, line);
+}
+
+/* Calls are sent whole; one that the end has cut is none. */
+static void send_call(serve_generation *g, const serve_answer *a) {
+    const serve_tool_call *call = &a->call[a->n_calls - 1];
+    json_t *arguments = serve_tool_call_arguments(call);
+    if (!arguments) return;
+    json_t *line = line_of(g, "", 0, false);
+    json_object_set_new(carrier(g, line), "tool_calls", json_pack("[o]", call_json(call, a->n_calls - 1, arguments)));
+    serve_send_line(g, line);
+}
+
+static void piece(serve_generation *g, serve_answer *a, const serve_piece *p) {
+    switch (p->part) {
+    case SERVE_TEXT:
+    case SERVE_THOUGHT: send_piece(g, a, p); break;
+    case SERVE_CALL_BEGIN:
+    case SERVE_CALL_ARGUMENTS: break;
+    case SERVE_CALL_END: send_call(g, a); break;
+    }
 }
 
 static void answer_end(serve_generation *g, serve_answer *a) {

@@ -7,7 +7,8 @@
 /* A document that is being written. */
 typedef struct document {
     const serve_server *server;
-    bool failed; /* memory ran out */
+    json_t *schemas; /* of shapes with names, by them */
+    bool failed;     /* memory ran out */
 } document;
 
 /* Both take the value. */
@@ -23,9 +24,18 @@ static void append(document *d, json_t *list, json_t *value) {
 
 static json_t *schema_of(document *d, const serve_shape *s, bool nullable);
 
+static json_t *reference(document *d, const char *name) {
+    char where[96];
+    snprintf(where, sizeof where, "#/components/schemas/%s", name);
+    json_t *out = json_pack("{ss}", "$ref", where);
+    if (!out) d->failed = true;
+    return out;
+}
+
 static json_t *number_schema(document *d, const serve_shape *s, bool whole) {
     json_t *out = json_pack("{ss}", "type", whole ? "integer" : "number");
-    const bool any = !s->low && !s->high;
+    const bool any = !s->low && !s->high, small = !any && s->low >= INT32_MIN && s->high <= INT32_MAX;
+    if (whole) set(d, out, "format", json_string(small ? "int32" : "int64"));
     /* Whole numbers of more than 64 bits are none that could be kept. */
     if (whole || (!any && s->low != INT64_MIN)) set(d, out, "minimum", json_integer(any ? INT64_MIN : s->low));
     if (whole || (!any && s->high != INT64_MAX)) set(d, out, "maximum", json_integer(any ? INT64_MAX : s->high));
@@ -34,7 +44,7 @@ static json_t *number_schema(document *d, const serve_shape *s, bool whole) {
 
 static json_t *flag_schema(document *d, const serve_shape *s) {
     json_t *out = json_pack("{ss}", "type", "boolean");
-    if (s->on) set(d, out, "const", json_true());
+    if (s->on || s->off) set(d, out, "const", json_boolean(s->on));
     return out;
 }
 
@@ -43,6 +53,10 @@ static json_t *text_schema(document *d, const serve_shape *s) {
     if (s->filled) set(d, out, "minLength", json_integer(1));
     if (s->pattern) set(d, out, "pattern", json_string(s->pattern));
     if (!s->words) return out;
+    if (s->words[0] && !s->words[1]) {
+        set(d, out, "const", json_string(s->words[0]));
+        return out;
+    }
     json_t *words = json_array();
     for (size_t i = 0; s->words[i]; i++) append(d, words, json_string(s->words[i]));
     set(d, out, "enum", words);
@@ -53,39 +67,43 @@ static json_t *list_schema(document *d, const serve_shape *s) {
     json_t *out = json_pack("{ss}", "type", "array");
     if (s->fewest) set(d, out, "minItems", json_integer((json_int_t)s->fewest));
     if (s->most) set(d, out, "maxItems", json_integer((json_int_t)s->most));
-    if (s->item) set(d, out, "items", schema_of(d, s->item, false));
+    set(d, out, "items", s->item ? schema_of(d, s->item, false) : json_object());
     return out;
 }
 
 static json_t *member_schema(document *d, const serve_field *field) {
     if (field->class == SERVE_NOTED) return json_pack("{ss}", "description", "has no effect");
+    if (field->class == SERVE_TOLD) return schema_of(d, &field->is, false);
     if (field->class == SERVE_USED || field->is.types) return schema_of(d, &field->is, !field->required);
-    json_t *out = json_pack("{s[n b i s [] {}]}", "enum", 0, 0, "");
-    set(d, out, "description", json_string("not there: values that ask for nothing are taken"));
-    return out;
+    return json_pack("{ss s[{ss} {ss sb} {ss si} {ss si} {ss si s{}} {ss si}]}", "description",
+                     "not there: values that ask for nothing are taken", "anyOf", "type", "null", "type", "boolean",
+                     "const", 0, "type", "number", "const", 0, "type", "string", "maxLength", 0, "type", "array",
+                     "maxItems", 0, "items", "type", "object", "maxProperties", 0);
 }
 
-/* Adds the members of tables to an object's schema; the first of several with one name counts. */
+/* Adds the members of tables to an object's schema; the first of several with one name counts. Answers may have more members some day. */
 static void add_members(document *d, json_t *to, const serve_field *const *tables, bool lenient) {
     json_t *properties = json_object_get(to, "properties"), *required = json_object_get(to, "required");
+    bool closed = d->server->o.strict_params && !lenient;
     for (; *tables; tables++)
         for (const serve_field *field = *tables; field->name; field++) {
+            closed = closed && field->class != SERVE_TOLD;
             if (json_object_get(properties, field->name)) continue;
             set(d, properties, field->name, member_schema(d, field));
             if (field->required) append(d, required, json_string(field->name));
         }
-    if (d->server->o.strict_params && !lenient) set(d, to, "additionalProperties", json_false());
+    if (closed) set(d, to, "additionalProperties", json_false());
 }
 
 static json_t *new_object(void) { return json_pack("{ss s{} s[]}", "type", "object", "properties", "required"); }
 
-static json_t *kind_schema(document *d, const serve_shape *s, const serve_kind *kind, const char *tag) {
+static json_t *kind_schema(document *d, const char *type, const serve_field *const *members, const char *tag,
+                           bool may_lack, bool lenient) {
     json_t *out = new_object();
-    const bool may_lack = kind == s->kinds && s->first_kind;
     set(d, json_object_get(out, "properties"), tag,
-        may_lack ? json_pack("{s[sn]}", "enum", kind->type) : json_pack("{ss}", "const", kind->type));
+        may_lack ? json_pack("{s[sn]}", "enum", type) : json_pack("{ss ss}", "type", "string", "const", type));
     if (!may_lack) append(d, json_object_get(out, "required"), json_string(tag));
-    add_members(d, out, kind->members, s->lenient);
+    add_members(d, out, members, lenient);
     return out;
 }
 
@@ -100,21 +118,47 @@ static json_t *other_kinds_schema(document *d, const serve_shape *s, const char 
 static json_t *kinds_schema(document *d, const serve_shape *s) {
     const char *tag = s->tag ? s->tag : "type";
     json_t *any = json_array();
-    for (const serve_kind *kind = s->kinds; kind->type; kind++) append(d, any, kind_schema(d, s, kind, tag));
+    for (const serve_kind *kind = s->kinds; kind->type; kind++) {
+        const bool may_lack = kind == s->kinds && s->first_kind;
+        append(d, any, kind_schema(d, kind->type, kind->members, tag, may_lack, s->lenient));
+    }
     if (s->other_kinds) append(d, any, other_kinds_schema(d, s, tag));
     return json_pack("{so}", "anyOf", any);
 }
 
+/* Programs that write clients make a type of each. */
+static json_t *named_kinds_schema(document *d, const serve_shape *s) {
+    const char *tag = s->tag ? s->tag : "type";
+    json_t *any = json_array(), *mapping = json_object();
+    for (const serve_named_kind *kind = s->named; kind->type; kind++) {
+        json_t *one = reference(d, kind->name);
+        set(d, d->schemas, kind->name, kind_schema(d, kind->type, kind->members, tag, false, true));
+        set(d, mapping, kind->type, json_incref(json_object_get(one, "$ref")));
+        append(d, any, one);
+    }
+    return json_pack("{so s{ss so}}", "anyOf", any, "discriminator", "propertyName", tag, "mapping", mapping);
+}
+
 static json_t *object_schema(document *d, const serve_shape *s) {
     if (s->kinds) return kinds_schema(d, s);
+    if (s->named) return named_kinds_schema(d, s);
     json_t *out = s->members ? new_object() : json_pack("{ss}", "type", "object");
     if (s->members) add_members(d, out, s->members, s->lenient);
     if (s->every) set(d, out, "additionalProperties", schema_of(d, s->every, false));
     return out;
 }
 
-static json_t *schema_of(document *d, const serve_shape *s, bool nullable) {
-    json_t *any = json_array();
+/* One of the schemas, which are taken. */
+static json_t *any_of(json_t *any) {
+    json_t *out = json_array_size(any) == 1 ? json_incref(json_array_get(any, 0))
+                  : json_array_size(any)    ? json_pack("{sO}", "anyOf", any)
+                                            : json_object();
+    json_decref(any);
+    return out;
+}
+
+/* Appends the schemas of its values but null. */
+static void add_values(document *d, const serve_shape *s, json_t *any) {
     if (s->types & SERVE_JSON_NUMBER)
         append(d, any, number_schema(d, s, false));
     else if (s->types & SERVE_JSON_INTEGER)
@@ -123,35 +167,64 @@ static json_t *schema_of(document *d, const serve_shape *s, bool nullable) {
     if (s->types & SERVE_JSON_TEXT) append(d, any, text_schema(d, s));
     if (s->types & SERVE_JSON_LIST) append(d, any, list_schema(d, s));
     if (s->types & SERVE_JSON_OBJECT) append(d, any, object_schema(d, s));
-    if (s->types && nullable) append(d, any, json_pack("{ss}", "type", "null"));
-    json_t *out = json_array_size(any) == 1 ? json_incref(json_array_get(any, 0))
-                  : json_array_size(any)    ? json_pack("{sO}", "anyOf", any)
-                                            : json_object();
-    json_decref(any);
-    return out;
+    for (size_t i = 0; s->either && s->either[i]; i++) append(d, any, schema_of(d, s->either[i], false));
+}
+
+static json_t *schema_of(document *d, const serve_shape *s, bool nullable) {
+    json_t *any = json_array();
+    if (s->name && !json_object_get(d->schemas, s->name)) {
+        json_t *values = json_array();
+        add_values(d, s, values);
+        set(d, d->schemas, s->name, any_of(values));
+    }
+    if (s->name)
+        append(d, any, reference(d, s->name));
+    else
+        add_values(d, s, any);
+    const bool constrained = s->types || s->either;
+    if (s->types & SERVE_JSON_NULL || (constrained && nullable)) append(d, any, json_pack("{ss}", "type", "null"));
+    return any_of(any);
 }
 
 /* ---- operations ---- */
 
-static const char *const error_names[] = {
-    [SERVE_OPENAI] = "OpenAIError", [SERVE_ANTHROPIC] = "AnthropicError", [SERVE_OLLAMA] = "OllamaError"};
-
 static json_t *error_response(document *d, serve_dialect_name dialect, const char *description) {
-    char reference[64];
-    snprintf(reference, sizeof reference, "#/components/schemas/%s", error_names[dialect]);
-    json_t *out = json_pack("{ss s{s{s{ss}}}}", "description", description, "content", "application/json", "schema",
-                            "$ref", reference);
-    if (!out) d->failed = true;
+    return json_pack("{ss s{s{so}}}", "description", description, "content", "application/json", "schema",
+                     schema_of(d, &serve_failure_shapes[dialect], false));
+}
+
+/* Takes the schema. */
+static void set_content(document *d, json_t *content, const char *type, json_t *schema) {
+    set(d, content, type, json_pack("{so}", "schema", schema));
+}
+
+/* An event of a stream as OpenAPI 3.2 has it for an `itemSchema`, which 3.1 lacks: an object of its fields, whose data is a text that is JSON. */
+static json_t *event_schema(document *d, const serve_route *r) {
+    json_t *data = json_pack("{ss ss so}", "type", "string", "contentMediaType", "application/json", "contentSchema",
+                             schema_of(d, r->event, false));
+    if (r->last_event) data = json_pack("{s[o {ss ss}]}", "anyOf", data, "type", "string", "const", r->last_event);
+    json_t *out = new_object();
+    if (r->event->named) { /* their type is their name, too */
+        set(d, json_object_get(out, "properties"), "event", json_pack("{ss}", "type", "string"));
+        append(d, json_object_get(out, "required"), json_string("event"));
+    }
+    set(d, json_object_get(out, "properties"), "data", data);
+    append(d, json_object_get(out, "required"), json_string("data"));
     return out;
 }
 
 static json_t *responses(document *d, const serve_route *r) {
     json_t *content = json_object(), *out;
-    const char *streams = r->dialect == SERVE_OLLAMA ? "application/x-ndjson" : "text/event-stream";
-    set(d, content, r->type ? r->type : "application/json", json_object());
-    if (r->other_type) set(d, content, r->other_type, json_object());
-    if (r->flags & SERVE_STREAMS) set(d, content, streams, json_object());
-    out = json_pack("{s{ss so}}", "200", "description", "the answer", "content", content);
+    const bool lines = r->dialect == SERVE_OLLAMA;
+    const char *description = !r->event ? "the answer"
+                              : lines   ? "the answer, or a stream: its schema is that of each line"
+                                        : "the answer, or a stream: its schema is that of each event";
+    set_content(d, content, r->type ? r->type : "application/json",
+                schema_of(d, r->type ? &serve_any_text : r->answer, false));
+    if (r->other_type) set_content(d, content, r->other_type, schema_of(d, &serve_any_text, false));
+    if (r->event && lines) set_content(d, content, "application/x-ndjson", schema_of(d, r->event, false));
+    if (r->event && !lines) set_content(d, content, "text/event-stream", event_schema(d, r));
+    out = json_pack("{s{ss so}}", "200", "description", description, "content", content);
     set(d, out, "4XX", error_response(d, r->dialect, "the request is wrong"));
     set(d, out, "5XX", error_response(d, r->dialect, "the server could not answer"));
     return out;
@@ -172,9 +245,9 @@ static json_t *operation(document *d, const serve_route *r) {
     if (r->fields) {
         json_t *body = new_object();
         add_members(d, body, r->fields, false);
+        const bool required = (r->flags & SERVE_SAYS) || json_array_size(json_object_get(body, "required")) > 0;
         set(d, out, "requestBody",
-            json_pack("{sb s{s{so}}}", "required", json_array_size(json_object_get(body, "required")) > 0, "content",
-                      "application/json", "schema", body));
+            json_pack("{sb s{s{so}}}", "required", (int)required, "content", "application/json", "schema", body));
     }
     if (r->flags & SERVE_OPEN) set(d, out, "security", json_array());
     return out;
@@ -204,24 +277,32 @@ static json_t *paths(document *d) {
 
 /* ---- the whole ---- */
 
-static json_t *error_schemas(void) {
-    return json_pack("{s{ss s{s{ss s[ss] s{s{ss} s{ss}}}} s[s]} s{ss s{s{ss} s{ss}} s[ss]} s{ss s{s{ss}} s[s]}}",
-                     error_names[SERVE_OPENAI], "type", "object", "properties", "error", "type", "object", "required",
-                     "message", "type", "properties", "message", "type", "string", "type", "type", "string", "required",
-                     "error", error_names[SERVE_ANTHROPIC], "type", "object", "properties", "type", "const", "error",
-                     "error", "type", "object", "required", "type", "error", error_names[SERVE_OLLAMA], "type",
-                     "object", "properties", "error", "type", "string", "required", "error");
-}
+static const serve_field info_members[] = {SERVE_HAS("title", SERVE_IS_TEXT),
+                                           SERVE_HAS("version", SERVE_IS_TEXT),
+                                           SERVE_HAS("description", SERVE_IS_TEXT),
+                                           {0}},
+                         component_members[] = {SERVE_HAS("schemas", {.types = SERVE_JSON_OBJECT}),
+                                                SERVE_HAS("securitySchemes", {.types = SERVE_JSON_OBJECT}),
+                                                {0}};
+static const serve_shape security_shape = {.types = SERVE_JSON_OBJECT};
+static const serve_field members[] = {
+    SERVE_HAS("openapi", SERVE_IS_ONE_OF("3.1.0")),
+    SERVE_HAS("info", SERVE_IS_NAMED("DescriptionInfo", info_members)),
+    SERVE_HAS("paths", {.types = SERVE_JSON_OBJECT}),
+    SERVE_HAS("components", SERVE_IS_NAMED("DescriptionComponents", component_members)),
+    SERVE_MAY_HAVE("security", SERVE_IS_LIST(&security_shape)), /* where there are keys */
+    {0}};
+const serve_shape serve_openapi_answer = SERVE_IS_NAMED("Description", members);
 
 bool serve_openapi(serve_call *c) {
-    document d = {.server = c->server};
+    document d = {.server = c->server, .schemas = json_object()};
     json_t *schemes = json_pack("{s{ss ss} s{ss ss ss}}", "bearer", "type", "http", "scheme", "bearer", "key", "type",
                                 "apiKey", "in", "header", "name", "x-api-key");
     json_t *out =
         json_pack("{ss s{ss ss ss} so s{so so}}", "openapi", "3.1.0", "info", "title", "hearth serve", "version",
                   ht_version(), "description",
                   "Language models on this machine, by the interfaces of OpenAI, Anthropic, Ollama and llama-server",
-                  "paths", paths(&d), "components", "schemas", error_schemas(), "securitySchemes", schemes);
+                  "paths", paths(&d), "components", "schemas", d.schemas, "securitySchemes", schemes);
     if (c->server->keys) set(&d, out, "security", json_pack("[{s[]} {s[]}]", "bearer", "key"));
     if (d.failed || !out) {
         json_decref(out);

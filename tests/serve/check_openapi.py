@@ -1,5 +1,6 @@
 """What /openapi.json says of `hearth serve`, checked against the server by schemathesis: what it describes is taken, what it rules out is
-refused, with the statuses and types that it names.
+refused, with the statuses and types that it names, and what comes back is as described, events of streams included. Lines of streams are left
+to check_answers.py, which has answers of every kind.
 
     HEARTH=build/release/bin/hearth build/openapi/bin/python tests/serve/check_openapi.py [OPTION OF schemathesis...]
 """

@@ -47,13 +47,13 @@ class Reply:
 class Server(support.Server):
     """One whose answers come as they were sent."""
 
-    def __init__(self, model, *options):
-        super().__init__(model, "--threads", "1", *options)
+    def __init__(self, model, *options, **more):
+        super().__init__(model, "--threads", "1", *options, **more)
 
-    def ask(self, method, path, body=None, raw=None):
+    def ask(self, method, path, body=None, raw=None, fields=None):
         connection = self.connect()
         data = raw if raw is not None else None if body is None else json.dumps(body).encode()
-        connection.request(method, path, data, {"Content-Type": "application/json"})
+        connection.request(method, path, data, {"Content-Type": "application/json", **(fields or {})})
         response = connection.getresponse()
         reply = Reply(response.status, response.headers, response.read())
         connection.close()

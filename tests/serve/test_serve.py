@@ -368,7 +368,9 @@ class Errors(ServeTest):
         self.assertEqual(references, set(document["components"]["schemas"]))
         for path, methods in document["paths"].items():
             for method in methods:
-                with self.subTest(path=path, method=method):  # what is described is there
+                with self.subTest(path=path, method=method):  # what is described is there, and answers are described
+                    for content in methods[method]["responses"]["200"]["content"].values():
+                        self.assertTrue(content["schema"])
                     self.assertNotIn(self.server.request(method.upper(), path.replace("{id_slot}", "0"), b"{" if method == "post" else None)[0], (405, 501))
 
     def test_every_answer_has_an_id(self):

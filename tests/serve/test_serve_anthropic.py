@@ -148,6 +148,10 @@ class Answers(AnthropicTest):
         self.assertEqual(message["content"], [{"type": "text", "text": "see"}, *calls])
         self.assertEqual(message["stop_reason"], "tool_use")
 
+    def test_a_call_with_a_nul(self):
+        message = self.alike(regex=exactly(call("weather", {"x": "a\0b"})), thinking=OFF)
+        self.assertEqual([block["input"] for block in message["content"]], [{"x": "a\0b"}])
+
     def test_blocks_of_a_stream_are_in_their_order(self):
         text = "<think>a</think>b" + call("weather", {}) + "c"
         message = self.streamed(regex=exactly(text), thinking=OFF, max_tokens=200)

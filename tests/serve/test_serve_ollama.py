@@ -211,13 +211,14 @@ TOOLS = (
 
 
 TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
-# A call that is one token, which a bias has the model draw.
+# A call that is one token, which a bias has the model draw; and one that is none.
+CUT = '<tool_call>{"name":"weather","arguments":{"in":"'
 CALL = '<tool_call>{"name":"weather","arguments":{"in":"x","days":[1]}}</tool_call>'
 
 
 class Tools(unittest.TestCase):
     def setUp(self):
-        self.server = Server(variant("tools.gguf", words=[CALL], template=TOOLS))
+        self.server = Server(variant("tools.gguf", words=[CALL, CUT], template=TOOLS))
 
     def tearDown(self):
         self.server.stop()
@@ -250,6 +251,13 @@ class Tools(unittest.TestCase):
         calls = [call["function"] for line in lines for call in line["message"].get("tool_calls", [])]
         self.assertEqual(calls, [{"index": i, **expected} for i in range(2)])
         self.assertTrue(lines[-1]["done"])
+
+    def test_a_call_that_is_cut_is_none(self):
+        shown = self.server.post("/api/show", model="tools", verbose=True).json["model_info"]["tokenizer.ggml.tokens"]
+        options = {"num_predict": 1, "logit_bias": {str(shown.index(CUT)): 100}, "temperature": 0}
+        lines = self.server.post("/api/chat", model="tools", messages=HELLO, tools=[TOOL], options=options).lines
+        self.assertEqual([line["message"] for line in lines if "tool_calls" in line["message"]], [])
+        self.assertEqual((lines[-1]["done_reason"], lines[-1]["eval_count"]), ("length", 1))
 
     def test_thinking_is_chosen(self):
         def tokens(**think):
