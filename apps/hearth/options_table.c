@@ -120,7 +120,9 @@ const option_spec option_table[] = {
     {"grammar", 0, KIND_PATH, AT(grammar), 0, 0, NULL, FOR_RUN, false, "FILE",
      "the answer, behind its thoughts, is a text of this grammar, in GBNF; - reads it from standard input"},
     {"schema", 0, KIND_PATH, AT(schema), 0, 0, NULL, FOR_RUN, false, "FILE",
-     "the answer, behind its thoughts, is JSON that is valid by this JSON Schema; - reads it from standard input"},
+     "the answer, behind its thoughts, is JSON that is valid by this JSON Schema, with the members that it describes, "
+     "in its order, "
+     "and others where it has additionalProperties; - reads it from standard input"},
     {"tools", 0, KIND_PATH, AT(tools), 0, 0, NULL, FOR_TEMPLATE | FOR_RUN, false, "FILE", "the tools as a JSON list"},
     {"tool-choice", 0, KIND_TEXT, AT(tool_choice), 0, 0, NULL, FOR_RUN, false, "CHOICE",
      "hold calls to the tools' schemas: auto (the default with a grammar), required, none, or a tool's name"},

@@ -188,7 +188,7 @@ static void required_calls(void **state) {
             for (int how = 0; how < 3; how++) { /* several, one, one of a name */
                 ht_chat *chat = conversation(how == 2 ? HT_TOOL_CHOICE_NAMED : HT_TOOL_CHOICE_REQUIRED,
                                              how == 2 ? "weather" : NULL, how == 0);
-                for (uint64_t seed = 0; seed < (uint64_t)test_cases(2, 50); seed++) {
+                for (uint64_t seed = 0; seed < (uint64_t)test_cases(TEST_SLOW ? 1 : 2, 50); seed++) {
                     answer a = generate(m, chat, seed, false, 1200), b = generate(m, chat, seed, true, 1200);
                     assert_int_equal(a.metrics.generated_tokens, b.metrics.generated_tokens);
                     assert_int_equal(a.n_calls, b.n_calls);
@@ -229,7 +229,7 @@ static void free_answers(void **state) {
         ht_model *m = load(i, true);
         const char *open = notations[i].tokens[0];
         const uint64_t first = 100 * (uint64_t)i; /* the weights of all models are the same */
-        for (uint64_t seed = first; seed < first + (uint64_t)test_cases(5, 50); seed++) {
+        for (uint64_t seed = first; seed < first + (uint64_t)test_cases(TEST_SLOW ? 2 : 5, 50); seed++) {
             ht_chat *chat[3];
             answer got[3];
             for (int c = 0; c < 3; c++) {
