@@ -266,8 +266,8 @@ static bool show_calls(ht_answer_reader *r, size_t from, size_t n, bool cut, boo
     ht_jinja_arena a = {.limit = (size_t)64 << 20, .name = "an answer"};
     ht_call_reading reading = {.a = &a, .tools = r->tools, .cut = cut, .takes_cut = takes_cut};
     bool good = r->format.call->read(&reading, r->held.data + from, n - from);
-    good = (good || (takes_cut && r->marked)) && !a.status &&
-           reading.n; /* the calls before one of which no name is known */
+    /* Before a call that is cut, and whose name is not known, there may be others. */
+    good = (good || (takes_cut && r->marked)) && !a.status && reading.n;
     ht_jinja_rendering how = {.a = &a};
     ht_tool_call *calls = good ? ht_jinja_arena_alloc(&a, reading.n * sizeof *calls) : NULL;
     for (size_t i = 0; calls && i < reading.n; i++) {
