@@ -37,8 +37,9 @@ typedef struct ht_answer_piece {
     const char *text; /* of text, thoughts and arguments: n > 0 bytes more of valid UTF-8, NUL-terminated; else NULL */
     size_t n;
     const ht_tool_call *call; /* of HT_ANSWER_CALL: a whole call; of its beginning: without arguments; else NULL */
-    /* Of HT_ANSWER_CALL_END: the pieces of the arguments are no JSON object, as the answer has ended within them or the model has
-     * written something else. What was handed over is what it wrote; it is not handed over as text again. */
+    /* Of HT_ANSWER_CALL_END: the pieces of the arguments, of which there may be none, are no JSON object, as the answer has ended within them or
+     * the model has written something else. What was handed over is what it wrote, or in notations that write no JSON the beginning of an object
+     * with the members that were whole; it is not handed over as text again. False: the arguments are whole, whatever was missing behind them. */
     bool cut;
     int64_t tokens; /* of the answer so far, in an engine; else 0 */
 } ht_answer_piece;

@@ -89,7 +89,9 @@ typedef struct ht_generate_options {
      * prompt has not opened a thought the answer may, if the template knows thoughts and ht_chat_set_thinking has not turned
      * them off. Calls of tools may stand in the place of the text: ht_chat_set_tool_choice. */
     ht_grammar *grammar;
-    /* Calls of tools come in pieces, HT_ANSWER_CALL_BEGIN to _END, in the place of whole ones; default false. */
+    /* Calls of tools come in pieces, HT_ANSWER_CALL_BEGIN to _END, in the place of whole ones, and one that the end of the answer has cut
+     * comes as far as its name and more of it is known. Where the answer has to be calls (ht_chat_set_tool_choice) a call that is cut before
+     * that is handed over to nobody; else it is text, as every cut one is without pieces. Default false. */
     bool call_pieces;
     /* Tokens of an answer's thoughts at most, of all of them together, as they stand between their marks. When so many have come and
      * the next one does not end the thought, the closing mark is written in the place of what would have been drawn, with the white

@@ -47,8 +47,10 @@ ht_status ht_constraint_of_chat(ht_model *m, const ht_chat *chat, const ht_gener
         if (status) return status;
         out->grammar = ht_grammar_retain(options->grammar);
         out->no_calls = choice != HT_TOOL_CHOICE_FREE && !out->calls;
-    } else
+    } else {
         status = ht_tool_cache_find(m, chat, false, &out->grammar, err);
+        out->only_calls = !has_text(choice);
+    }
     out->start = start_of(m, chat, prompt, n);
     return status;
 }

@@ -10,7 +10,8 @@ typedef struct ht_constraint {
     ht_grammar *grammar; /* NULL: the answer is free */
     ht_grammar *calls;   /* those that may be made in the place of a text of `grammar`; NULL: none */
     ht_grammar_start start;
-    bool no_calls; /* what reads as a call is text */
+    bool no_calls;   /* what reads as a call is text */
+    bool only_calls; /* the answer has no text */
 } ht_constraint;
 
 /* That of an answer to a conversation, whose prompt is n bytes of text. *out is empty after a failure; ht_constraint_free

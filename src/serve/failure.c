@@ -75,6 +75,8 @@ static int status_in(const serve_failure *f, serve_dialect_name dialect) {
     return dialect == SERVE_ANTHROPIC && f->status == 503 ? 529 : f->status;
 }
 
+static const serve_field detail_members[] = {
+    SERVE_HAS("error_code", SERVE_IS_TEXT), SERVE_HAS("unsupported", SERVE_IS_LIST(&serve_any_text)), {0}};
 static const serve_field openai_members[] = {SERVE_HAS("message", SERVE_IS_TEXT),
                                              SERVE_HAS("type",
                                                        SERVE_IS_ONE_OF("authentication_error", "permission_error",
@@ -90,6 +92,7 @@ static const serve_field openai_members[] = {SERVE_HAS("message", SERVE_IS_TEXT)
                                                        "request_too_large", "rate_limit_error", "timeout_error",
                                                        "overloaded_error", "invalid_request_error", "api_error")),
                              SERVE_HAS("message", SERVE_IS_TEXT),
+                             SERVE_MAY_HAVE("details", SERVE_IS_NAMED("AnthropicUnsupported", detail_members)),
                              {0}};
 static const serve_field in_openai[] = {SERVE_HAS("error", SERVE_IS_NAMED("OpenAIErrorDetails", openai_members)), {0}},
                          in_ollama[] = {SERVE_HAS("error", SERVE_IS_TEXT), {0}},
@@ -103,12 +106,17 @@ const serve_shape serve_failure_shapes[] = {
     [SERVE_ANTHROPIC] = SERVE_IS_NAMED("AnthropicError", anthropic_type_member, serve_anthropic_error_fields),
     [SERVE_OLLAMA] = SERVE_IS_NAMED("OllamaError", in_ollama)};
 
+/* What clients can read of a failure beside its message; NULL: nothing. */
+static json_t *details_json(const serve_failure *f) {
+    return f->lack ? json_pack("{ss s[s]}", "error_code", f->lack, "unsupported", f->param) : NULL;
+}
+
 json_t *serve_failure_json(const serve_failure *f, serve_dialect_name dialect, const char *id) {
     const int status = status_in(f, dialect);
     if (dialect == SERVE_OLLAMA) return json_pack("{ss}", "error", f->message);
     if (dialect == SERVE_ANTHROPIC)
-        return json_pack("{ss s{ss ss} ss}", "type", "error", "error", "type", anthropic_type(status), "message",
-                         f->message, "request_id", id);
+        return json_pack("{ss s{ss ss so*} ss}", "type", "error", "error", "type", anthropic_type(status), "message",
+                         f->message, "details", details_json(f), "request_id", id);
     return json_pack("{s{ss ss ss? ss?}}", "error", "message", f->message, "type", openai_type(status), "param",
                      *f->param ? f->param : NULL, "code", f->code);
 }

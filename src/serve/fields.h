@@ -80,6 +80,7 @@ struct serve_field {
     serve_shape is; /* null is a member that is not there, unless the class is SERVE_TOLD */
     bool required;
     const char *instead; /* of one that is lacked: what can be done; NULL: nothing */
+    const char *lack;    /* and the word that clients know that by, serve_failure.lack; NULL: none */
 };
 
 /* A text, and one that is not empty. */

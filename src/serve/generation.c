@@ -194,6 +194,16 @@ static void show(serve_generation *g, serve_answer *a, serve_part part, const ch
     if (g->streaming && !g->closed) g->dialect->piece(g, a, &(serve_piece){part, text, n});
 }
 
+static serve_part part_of(const ht_answer_piece *p) {
+    static const serve_part parts[] = {[HT_ANSWER_TEXT] = SERVE_TEXT,
+                                       [HT_ANSWER_THINKING] = SERVE_THOUGHT,
+                                       [HT_ANSWER_CALL] = SERVE_CALL_BEGIN,
+                                       [HT_ANSWER_CALL_BEGIN] = SERVE_CALL_BEGIN,
+                                       [HT_ANSWER_CALL_ARGUMENTS] = SERVE_CALL_ARGUMENTS,
+                                       [HT_ANSWER_CALL_END] = SERVE_CALL_END};
+    return parts[p->part];
+}
+
 static bool begin_call(serve_generation *g, serve_answer *a, const ht_tool_call *call) {
     serve_tool_call *larger = realloc(a->call, (a->n_calls + 1) * sizeof *larger);
     if (!larger) return no_memory(g);
@@ -208,16 +218,6 @@ static bool begin_call(serve_generation *g, serve_answer *a, const ht_tool_call 
     return true;
 }
 
-json_t *serve_tool_call_arguments(const serve_tool_call *call) {
-    const char *text = call->arguments.data ? call->arguments.data : "";
-    const size_t n = call->arguments.len;
-    json_t *value = json_loadb(text, n, JSON_ALLOW_NUL, NULL);
-    if (!value) value = json_loadb(text, n, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, NULL);
-    if (json_is_object(value)) return value;
-    json_decref(value);
-    return NULL;
-}
-
 static bool add_arguments(serve_generation *g, serve_answer *a, const char *text, size_t n) {
     ht_text *to = &a->call[a->n_calls - 1].arguments;
     ht_text_append(to, text, n);
@@ -226,28 +226,30 @@ static bool add_arguments(serve_generation *g, serve_answer *a, const char *text
     return true;
 }
 
+static bool end_call(serve_generation *g, serve_answer *a, bool cut) {
+    a->call[a->n_calls - 1].cut = cut;
+    show(g, a, SERVE_CALL_END, NULL, 0);
+    return true;
+}
+
 static bool take_piece(serve_generation *g, serve_answer *a, const ht_answer_piece *p) {
     if (p->part == HT_ANSWER_THINKING) a->thought_tokens += p->tokens - a->tokens;
     a->tokens = p->tokens;
-    ht_text *to = p->part == HT_ANSWER_THINKING ? &a->thoughts : &a->text;
+    a->last = part_of(p);
+    judge_logprobs(a, a->last == SERVE_TEXT);
+    ht_text *to = a->last == SERVE_THOUGHT ? &a->thoughts : &a->text;
     switch (p->part) {
-    case HT_ANSWER_CALL:
-        judge_logprobs(a, false);
-        if (!begin_call(g, a, p->call) || !add_arguments(g, a, p->call->arguments, strlen(p->call->arguments)))
-            return false;
-        show(g, a, SERVE_CALL_END, NULL, 0);
-        return true;
-    case HT_ANSWER_CALL_BEGIN: judge_logprobs(a, false); return begin_call(g, a, p->call);
+    case HT_ANSWER_CALL: return true; /* none: they come in pieces */
+    case HT_ANSWER_CALL_BEGIN: return begin_call(g, a, p->call);
     case HT_ANSWER_CALL_ARGUMENTS: return add_arguments(g, a, p->text, p->n);
-    case HT_ANSWER_CALL_END: show(g, a, SERVE_CALL_END, NULL, 0); return true;
+    case HT_ANSWER_CALL_END: return end_call(g, a, p->cut);
     case HT_ANSWER_TEXT:
     case HT_ANSWER_THINKING: break;
     }
-    judge_logprobs(a, p->part == HT_ANSWER_TEXT);
     /* A stream has been sent, and need not be kept. */
     if (!g->streaming) ht_text_append(to, p->text, p->n);
     if (to->failed) return no_memory(g);
-    show(g, a, p->part == HT_ANSWER_THINKING ? SERVE_THOUGHT : SERVE_TEXT, p->text, p->n);
+    show(g, a, a->last, p->text, p->n);
     return true;
 }
 
@@ -414,7 +416,7 @@ static bool submit(serve_generation *g, size_t i) {
     probes.fn = on_probe;
     probes.user = of;
     ht_generate_options how = g->how;
-    how.call_pieces = g->stream; /* else what cannot be read as a call is text */
+    how.call_pieces = true; /* of whole answers, too: they say what their streams would */
     if (g->logprobs) how.probes = &probes;
     ht_request r = request_for(g, i, &how, salt);
     r.user = of;

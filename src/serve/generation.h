@@ -17,11 +17,17 @@ typedef struct serve_tool_call {
     char id[SERVE_ID];
     char *name;
     ht_text arguments;
+    bool cut; /* they are no JSON object: the answer has ended within them, or the model wrote something else */
 } serve_tool_call;
 
-/* Its arguments as the object that they are, in which numbers that are too large for integers lose digits, as in clients; NULL for a call that the
- * end of an answer has cut, or when memory ran out. The caller gives it back. */
-json_t *serve_tool_call_arguments(const serve_tool_call *call);
+/* Which piece of an answer has come. */
+typedef enum serve_part {
+    SERVE_TEXT,
+    SERVE_THOUGHT,
+    SERVE_CALL_BEGIN,
+    SERVE_CALL_ARGUMENTS,
+    SERVE_CALL_END
+} serve_part;
 
 /* One answer as far as it has come. */
 typedef struct serve_answer {
@@ -32,6 +38,7 @@ typedef struct serve_answer {
     json_t *logprobs;         /* a list of {token, logprob, bytes, top_logprobs}, of its text; NULL: not wanted */
     json_t *pending_logprobs; /* of tokens whose text has not come */
     int64_t told_characters;  /* of the text, that a stream has sent */
+    serve_part last;          /* the last piece's */
     int64_t tokens, thought_tokens;
     int32_t *ids; /* [n_ids], all tokens of one that has ended; NULL: not wanted */
     size_t n_ids;
@@ -43,15 +50,6 @@ typedef struct serve_answer {
     int block; /* a dialect's own: which part is open, and how many there were */
     int n_blocks;
 } serve_answer;
-
-/* Which piece of an answer has come. */
-typedef enum serve_part {
-    SERVE_TEXT,
-    SERVE_THOUGHT,
-    SERVE_CALL_BEGIN,
-    SERVE_CALL_ARGUMENTS,
-    SERVE_CALL_END
-} serve_part;
 
 typedef struct serve_piece {
     serve_part part;
@@ -147,5 +145,8 @@ serve_usage serve_answer_usage(const serve_answer *a);
 int64_t serve_prompt_tokens(const serve_generation *g);
 
 json_t *serve_text_json(const ht_text *t); /* "" for one that is empty */
+/* The arguments of a call as an object, of one that is cut the members that are whole; numbers that are too large for integers lose digits, as in
+ * clients. NULL when memory ran out; the caller gives it back. (arguments.c) */
+json_t *serve_tool_call_arguments(const serve_tool_call *call);
 
 #endif

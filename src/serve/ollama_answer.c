@@ -97,10 +97,10 @@ static json_t *carrier(const serve_generation *g, json_t *line) {
     return o->chat ? json_object_get(line, "message") : line;
 }
 
-/* A call with its arguments, which are taken. */
-static json_t *call_json(const serve_tool_call *call, size_t index, json_t *arguments) {
-    return json_pack("{ss s{si ss so}}", "id", call->id, "function", "index", (int)index, "name", call->name,
-                     "arguments", arguments);
+/* A call with its arguments as an object, the next of those that are told. */
+static json_t *call_json(serve_answer *a, const serve_tool_call *call) {
+    return json_pack("{ss s{si ss so}}", "id", call->id, "function", "index", a->n_blocks++, "name", call->name,
+                     "arguments", serve_tool_call_arguments(call));
 }
 
 /* Moves the log-probabilities that have come into a line. */
@@ -142,12 +142,11 @@ static json_t *reply(serve_generation *g) {
     serve_answer *a = &g->answer[0];
     json_t *line = line_of(g, a->text.data ? a->text.data : "", a->text.len, true), *to = carrier(g, line);
     if (a->thoughts.len) json_object_set_new(to, "thinking", serve_text_json(&a->thoughts));
-    if (a->n_calls) {
-        json_t *calls = json_array();
-        for (size_t i = 0; i < a->n_calls; i++)
-            json_array_append_new(calls, call_json(&a->call[i], i, serve_tool_call_arguments(&a->call[i])));
-        json_object_set_new(to, "tool_calls", calls);
-    }
+    json_t *calls = json_array();
+    for (size_t i = 0; i < a->n_calls; i++)
+        if (!a->call[i].cut) json_array_append_new(calls, call_json(a, &a->call[i]));
+    if (json_array_size(calls)) json_object_set(to, "tool_calls", calls);
+    json_decref(calls);
     set_logprobs(g, a, line);
     set_end(g, a, line);
     return line;
@@ -166,12 +165,11 @@ static void send_piece(serve_generation *g, serve_answer *a, const serve_piece *
 }
 
 /* Calls are sent whole; one that the end has cut is none. */
-static void send_call(serve_generation *g, const serve_answer *a) {
+static void send_call(serve_generation *g, serve_answer *a) {
     const serve_tool_call *call = &a->call[a->n_calls - 1];
-    json_t *arguments = serve_tool_call_arguments(call);
-    if (!arguments) return;
+    if (call->cut) return;
     json_t *line = line_of(g, "", 0, false);
-    json_object_set_new(carrier(g, line), "tool_calls", json_pack("[o]", call_json(call, a->n_calls - 1, arguments)));
+    json_object_set_new(carrier(g, line), "tool_calls", json_pack("[o]", call_json(a, call)));
     serve_send_line(g, line);
 }
 

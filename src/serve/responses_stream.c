@@ -12,23 +12,27 @@ enum { NO_ITEM, TEXT_ITEM, REASONING_ITEM, CALL_ITEM };
 /* Appends an item that is taken. */
 static void put(serve_responses_answer *answer, json_t *item) { json_array_append_new(answer->output, item); }
 
+/* Clients act on calls that are completed. */
+static serve_response_status call_status(const serve_tool_call *call) {
+    return call->cut ? SERVE_INCOMPLETE : SERVE_COMPLETED;
+}
+
 static json_t *reply(serve_generation *g) {
     serve_responses_answer *answer = g->extra;
     const serve_answer *a = &g->answer[0];
     const serve_response_status status = serve_response_status_of(a);
-    const bool in_text = a->text.len || a->n_calls; /* the end has come behind the thoughts */
     char id[SERVE_ID];
     if (a->thoughts.len) {
         serve_new_id("rs_", id);
-        put(answer, serve_reasoning_item(g, id, in_text ? SERVE_COMPLETED : status, &a->thoughts));
+        put(answer, serve_reasoning_item(g, id, a->last == SERVE_THOUGHT ? status : SERVE_COMPLETED, &a->thoughts));
     }
     if (a->text.len) {
         serve_new_id("msg_", id);
-        put(answer, serve_message_item(id, a->n_calls ? SERVE_COMPLETED : status, &a->text, a->logprobs));
+        put(answer, serve_message_item(id, a->last == SERVE_TEXT ? status : SERVE_COMPLETED, &a->text, a->logprobs));
     }
     for (size_t i = 0; i < a->n_calls; i++) {
         serve_new_id("fc_", id);
-        put(answer, serve_call_item(g, id, SERVE_COMPLETED, &a->call[i], true));
+        put(answer, serve_call_item(g, id, call_status(&a->call[i]), &a->call[i], true));
     }
     return serve_response_json(g, status, NULL);
 }
@@ -220,12 +224,7 @@ static void piece(serve_generation *g, serve_answer *a, const serve_piece *p) {
     case SERVE_CALL_ARGUMENTS:
         send_within(g, "response.function_call_arguments.delta", false, "delta", json_stringn(p->text, p->n));
         break;
-    case SERVE_CALL_END: {
-        json_t *arguments = serve_tool_call_arguments(&a->call[a->n_calls - 1]);
-        close_item(g, a, arguments ? SERVE_COMPLETED : SERVE_INCOMPLETE);
-        json_decref(arguments);
-        break;
-    }
+    case SERVE_CALL_END: close_item(g, a, call_status(&a->call[a->n_calls - 1])); break;
     }
 }
 

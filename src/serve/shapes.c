@@ -151,6 +151,7 @@ static bool check_lacked(checker *k, const json_t *value, const serve_field *fie
     if (field->is.types ? check_value(&quiet, value, &field->is) : is_void(value)) return true;
     char path[PATH];
     write_path(k->at, path);
+    if (!k->f->status) k->f->lack = field->lack;
     return serve_fail(k->f, 400, path, "\"%s\" asks for something that this server does not have%s%s", path,
                       field->instead ? ": " : "", field->instead ? field->instead : "");
 }

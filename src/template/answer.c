@@ -26,10 +26,11 @@ struct ht_answer_reader {
     bool marked;    /* the call was opened by its mark */
     size_t looked;  /* where its next end may be */
     int tries;
-    size_t failed;  /* behind the first end that was none; 0: there was no end */
-    ht_text blanks; /* that stood before its mark */
-    bool pieces;    /* calls are handed over in pieces */
-    bool begun;     /* one of the present calls was: none of them is text */
+    size_t failed;   /* behind the first end that was none; 0: there was no end */
+    ht_text blanks;  /* that stood before its mark */
+    bool pieces;     /* calls are handed over in pieces */
+    bool only_calls; /* text is handed over to nobody */
+    bool begun;      /* one of the present calls was: none of them is text */
     ht_call_stream stream;
     bool refused;
 };
@@ -58,6 +59,8 @@ ht_status ht_answer_reader_new(const ht_answer_format *format, ht_jinja_value to
 
 void ht_answer_reader_set_call_pieces(ht_answer_reader *r, bool on) { r->pieces = on; }
 
+void ht_answer_reader_set_only_calls(ht_answer_reader *r) { r->only_calls = true; }
+
 void ht_answer_reader_free(ht_answer_reader *r) {
     if (!r) return;
     ht_text_discard(&r->held);
@@ -68,6 +71,7 @@ void ht_answer_reader_free(ht_answer_reader *r) {
 /* ---- handing over ---- */
 
 static void hand_over(ht_answer_reader *r, const ht_answer_piece *piece) {
+    if (piece->part == HT_ANSWER_TEXT && r->only_calls) return;
     if (!r->refused && r->fn && !r->fn(piece, r->user)) r->refused = true;
 }
 
@@ -244,33 +248,36 @@ static bool read_thought(ht_answer_reader *r, bool end) {
     return false;
 }
 
-/* Hands over a call that is known as a whole. */
-static void show_call(ht_answer_reader *r, const ht_tool_call *call) {
+/* Hands over a call that is known as a whole, or in pieces one that the end of the answer has cut. */
+static void show_call(ht_answer_reader *r, const ht_tool_call *call, bool cut) {
     if (!r->pieces) {
         hand_over(r, &(ht_answer_piece){.part = HT_ANSWER_CALL, .call = call});
         return;
     }
     const ht_tool_call head = {.name = call->name, .id = call->id};
     hand_over(r, &(ht_answer_piece){.part = HT_ANSWER_CALL_BEGIN, .call = &head});
-    hand_over(
-        r, &(ht_answer_piece){.part = HT_ANSWER_CALL_ARGUMENTS, .text = call->arguments, .n = strlen(call->arguments)});
-    hand_over(r, &(ht_answer_piece){.part = HT_ANSWER_CALL_END});
+    const size_t n = strlen(call->arguments);
+    if (n) hand_over(r, &(ht_answer_piece){.part = HT_ANSWER_CALL_ARGUMENTS, .text = call->arguments, .n = n});
+    hand_over(r, &(ht_answer_piece){.part = HT_ANSWER_CALL_END, .cut = cut});
 }
 
-/* Hands over the calls that the held bytes [from, n) are; false when they are none. */
-static bool show_calls(ht_answer_reader *r, size_t from, size_t n, bool cut) {
+/* Hands over the calls that the held bytes [from, n) are; false when they are none. `cut`, `takes_cut`: as in ht_call_reading. */
+static bool show_calls(ht_answer_reader *r, size_t from, size_t n, bool cut, bool takes_cut) {
     ht_jinja_arena a = {.limit = (size_t)64 << 20, .name = "an answer"};
-    ht_call_reading reading = {.a = &a, .tools = r->tools, .cut = cut};
-    bool good = r->format.call->read(&reading, r->held.data + from, n - from) && !a.status && reading.n;
+    ht_call_reading reading = {.a = &a, .tools = r->tools, .cut = cut, .takes_cut = takes_cut};
+    bool good = r->format.call->read(&reading, r->held.data + from, n - from);
+    /* Before a call that is cut, and whose name is not known, there may be others. */
+    good = (good || (takes_cut && r->marked)) && !a.status && reading.n;
     ht_jinja_rendering how = {.a = &a};
     ht_tool_call *calls = good ? ht_jinja_arena_alloc(&a, reading.n * sizeof *calls) : NULL;
     for (size_t i = 0; calls && i < reading.n; i++) {
         const ht_answer_call *c = &reading.calls[i];
-        const ht_jinja_string *arguments = ht_jinja_json_text(&how, c->arguments, NULL, NULL, NULL, false, false);
+        const ht_jinja_string *arguments =
+            c->begun ? c->begun : ht_jinja_json_text(&how, c->arguments, NULL, NULL, NULL, false, false);
         if (arguments) calls[i] = (ht_tool_call){c->name->text, arguments->text, c->id ? c->id->text : NULL};
     }
     good = calls && !a.status;
-    for (size_t i = 0; good && i < reading.n; i++) show_call(r, &calls[i]);
+    for (size_t i = 0; good && i < reading.n; i++) show_call(r, &calls[i], reading.calls[i].begun);
     ht_jinja_arena_free(&a);
     return good;
 }
@@ -373,7 +380,7 @@ static bool finish_pieces(ht_answer_reader *r, bool end) {
     }
     size_t to = blanks_before(r->held.data, at);
     if (to > c->at && r->held.data[to - 1] == ']') to--;
-    if (to > c->at && !c->is_broken) (void)show_calls(r, c->at, to, false);
+    if (to > c->at && !c->is_broken) (void)show_calls(r, c->at, to, false, false);
     show(r, HT_ANSWER_CALL, 0, 0, at < r->held.len ? at + strlen(close) : at);
     r->state = IN_TEXT;
     r->fresh = true;
@@ -387,7 +394,7 @@ static bool read_call(ht_answer_reader *r, bool end) {
     const char *close = r->marked ? r->format.call->close : NULL;
     const size_t at = close ? find(r->held.data, r->held.len, r->looked, close) : r->held.len;
     if (at < r->held.len) {
-        if (show_calls(r, 0, at, false)) {
+        if (show_calls(r, 0, at, false, false)) {
             show(r, HT_ANSWER_CALL, 0, 0, at + strlen(close));
             r->state = IN_TEXT;
             r->fresh = true;
@@ -401,7 +408,9 @@ static bool read_call(ht_answer_reader *r, bool end) {
     }
     r->looked = close ? ht_max_size(r->looked, r->held.len - ht_min_size(r->held.len, strlen(close))) : 0;
     if (!end) return false;
-    if (!show_calls(r, 0, r->held.len, close)) {
+    /* A part of the closing mark is none of the calls. */
+    const size_t n = close ? beginning_of(r->held.data, r->held.len, close) : r->held.len;
+    if (!show_calls(r, 0, n, close, r->pieces && !r->failed)) {
         call_is_text(r);
         return r->held.len > 0;
     }

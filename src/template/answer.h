@@ -15,12 +15,15 @@
 typedef struct ht_answer_call {
     const ht_jinja_string *name, *id;
     ht_jinja_value arguments;
+    const ht_jinja_string
+        *begun; /* of one that is cut, instead: the beginning of a JSON object, which may be empty; else NULL */
 } ht_answer_call;
 
 typedef struct ht_call_reading {
     ht_jinja_arena *a;
     ht_jinja_value tools; /* a list of descriptions, or None: what a value without quotes is, is told by its schema */
     bool cut;             /* the answer has ended, and the mark behind the calls is missing */
+    bool takes_cut;       /* a call within which it has ended is one, too, once its name is known */
     ht_answer_call *calls;
     size_t n, capacity;
 } ht_call_reading;
@@ -69,8 +72,12 @@ typedef struct ht_answer_reader ht_answer_reader;
 ht_status ht_answer_reader_new(const ht_answer_format *format, ht_jinja_value tools, const char *prompt,
                                size_t n_prompt, ht_answer_fn *fn, void *user, ht_answer_reader **out, ht_error *err);
 /* Hands calls over in pieces, before the answer's first text. Where the notation writes objects with name and arguments the pieces are
- * the model's own bytes as they come; other calls come whole, in one piece. */
+ * the model's own bytes as they come; other calls come whole, in one piece. One within which the answer has ended is handed over as far as
+ * it came, when its name is known. */
 void ht_answer_reader_set_call_pieces(ht_answer_reader *r, bool on);
+/* The answer is calls alone, behind its thoughts, as a grammar holds it: what is none, as the answer has ended before the name of a call
+ * was known, is handed over to nobody. */
+void ht_answer_reader_set_only_calls(ht_answer_reader *r);
 /* What was not handed over yet, and all that follows, is no call but text, whatever it reads as; thoughts are read as before. Not within a
  * call of which a piece was handed over. */
 void ht_answer_reader_end_calls(ht_answer_reader *r);

@@ -133,15 +133,50 @@ bool ht_answer_is_object(ht_jinja_arena *a, const char *text, size_t n) {
     return v.kind == HT_VALUE_DICT && is_finite(v);
 }
 
-static bool add(ht_call_reading *r, span name, ht_jinja_value arguments, const ht_jinja_string *id) {
+/* Adds a call; begun: as in ht_answer_call. */
+static bool add_call(ht_call_reading *r, span name, ht_jinja_value arguments, const ht_jinja_string *begun,
+                     const ht_jinja_string *id) {
     name = trimmed(name);
     if (!is_name(name) || arguments.kind != HT_VALUE_DICT || !is_finite(arguments)) return false;
     ht_answer_call *larger = ht_jinja_arena_grow(r->a, r->calls, r->n, sizeof *larger, &r->capacity);
     const ht_jinja_string *copy = ht_jinja_string_new(r->a, name.p, name.n, true);
     if (!larger || !copy) return false;
     r->calls = larger;
-    r->calls[r->n++] = (ht_answer_call){copy, id, arguments};
+    r->calls[r->n++] = (ht_answer_call){copy, id, arguments, begun};
     return true;
+}
+
+static bool add(ht_call_reading *r, span name, ht_jinja_value arguments, const ht_jinja_string *id) {
+    return add_call(r, name, arguments, NULL, id);
+}
+
+/* ---- calls that the end of the answer has cut ---- */
+
+static bool may_become(span s, const char *text) {
+    const size_t n = strlen(text);
+    return memcmp(s.p, text, s.n < n ? s.n : n) == 0;
+}
+
+/* A call whose parameters so far are these; `rest` is behind them, and would go on as one of the texts. False where it does not: then it is no
+ * call. */
+static bool add_members(ht_call_reading *r, span name, ht_jinja_value members, span rest, const char *const *texts) {
+    ht_jinja_rendering how = {.a = r->a};
+    bool goes_on = !rest.n;
+    for (; *texts && !goes_on; texts++) goes_on = may_become(rest, *texts);
+    if (!r->takes_cut || !goes_on) return false;
+    const ht_jinja_string *whole = ht_jinja_json_text(&how, members, NULL, NULL, NULL, false, false);
+    const ht_jinja_string *begun = whole ? ht_jinja_string_new(r->a, whole->text, whole->n - 1, true) : NULL;
+    return begun && add_call(r, name, members, begun, NULL);
+}
+
+/* A call whose arguments are the rest of the answer, JSON that may be whole. */
+static bool add_rest(ht_call_reading *r, span name, span rest, const ht_jinja_string *id) {
+    rest = trimmed(rest);
+    span s = rest, value;
+    if (!r->takes_cut || (rest.n && *rest.p != '{')) return false;
+    if (extent(&s, &value)) return add(r, name, json_of(r, value), id);
+    const ht_jinja_string *begun = ht_jinja_string_new(r->a, rest.p, rest.n, true);
+    return begun && add_call(r, name, new_dict(r), begun, id);
 }
 
 /* ---- schemas ---- */
@@ -247,22 +282,28 @@ static bool read_bare_json(ht_call_reading *r, const char *text, size_t n) {
 
 /* <function=NAME><parameter=KEY>VALUE</parameter>...</function>, or JSON in the place of the parameters. */
 static bool read_functions(ht_call_reading *r, const char *text, size_t n) {
+    static const char *const behind[] = {"<parameter=", "</function>", NULL};
     span s = {text, n}, name, body, key, value;
     for (;;) {
         skip_blanks(&s);
         if (!s.n) return r->n > 0;
-        if (!accept(&s, "<function=") || !up_to(&s, ">", &name) || !up_to(&s, "</function>", &body)) return false;
-        body = trimmed(body);
+        if (!accept(&s, "<function=") || !up_to(&s, ">", &name)) return false;
+        const bool is_cut = !up_to(&s, "</function>", &body);
+        if (is_cut && !r->takes_cut) return false;
+        body = trimmed(is_cut ? s : body);
         ht_jinja_value arguments = new_dict(r);
         if (body.n && *body.p == '{') {
+            if (is_cut) return add_rest(r, name, body, NULL);
             arguments = json_of(r, body);
             body.n = 0;
         }
         for (skip_blanks(&body); body.n; skip_blanks(&body)) {
+            const span rest = body;
             if (!accept(&body, "<parameter=") || !up_to(&body, ">", &key) || !up_to(&body, "</parameter>", &value))
-                return false;
+                return is_cut && add_members(r, name, arguments, rest, behind);
             set(r, arguments, key, bare_value(r, name, key, without_lines(value)));
         }
+        if (is_cut) return add_members(r, name, arguments, body, behind);
         if (!add(r, name, arguments, NULL)) return false;
     }
 }
@@ -276,6 +317,7 @@ static bool attribute(span tag, const char *name, span *value) {
 /* <invoke name="NAME"><parameter name="KEY">VALUE</parameter>...</invoke>, the tags by whatever names, with whatever in front of
  * them; string="true" and CDATA make a value a string. */
 static bool read_invokes(ht_call_reading *r, const char *text, size_t n) {
+    static const char *const behind[] = {"<", NULL};
     span s = {text, n}, tag, inner, name, key, value, kind;
     char close[64];
     for (;;) {
@@ -285,15 +327,17 @@ static bool read_invokes(ht_call_reading *r, const char *text, size_t n) {
         ht_jinja_value arguments = new_dict(r);
         for (;;) {
             skip_blanks(&s);
+            const span rest = s;
             if (accept(&s, "</")) break;
-            if (!accept(&s, "<") || !up_to(&s, ">", &inner) || !attribute(inner, " name", &key)) return false;
+            if (!accept(&s, "<") || !up_to(&s, ">", &inner)) return add_members(r, name, arguments, rest, behind);
+            if (!attribute(inner, " name", &key)) return false;
             size_t n_tag = 0;
             while (n_tag < inner.n && inner.p[n_tag] != ' ') n_tag++;
             if (n_tag + 4 > sizeof close) return false;
             memcpy(close, "</", 2);
             memcpy(close + 2, inner.p, n_tag);
             memcpy(close + 2 + n_tag, ">", 2);
-            if (!up_to(&s, close, &value)) return false;
+            if (!up_to(&s, close, &value)) return add_members(r, name, arguments, rest, behind);
             bool quoted = attribute(inner, " string", &kind) && kind.n == 4;
             span whole = value;
             if (accept(&whole, "<![CDATA[") && whole.n >= 3 && memcmp(whole.p + whole.n - 3, "]]>", 3) == 0) {
@@ -302,26 +346,33 @@ static bool read_invokes(ht_call_reading *r, const char *text, size_t n) {
             }
             set(r, arguments, key, quoted ? string_of(r, value) : bare_value(r, name, key, value));
         }
-        if (!up_to(&s, ">", &tag) || !add(r, name, arguments, NULL)) return false;
+        const bool is_closed = up_to(&s, ">", &tag);
+        if ((!is_closed && !r->takes_cut) || !add(r, name, arguments, NULL)) return false;
+        if (!is_closed) return true;
     }
 }
 
 /* NAME <arg_key>KEY</arg_key><arg_value>VALUE</arg_value>... */
 static bool read_pairs(ht_call_reading *r, const char *text, size_t n) {
+    static const char *const behind[] = {"<arg_key>", NULL};
     span s = {text, n}, key, value;
     size_t length = 0;
     while (length < n && text[length] != '<' && text[length] != '\n') length++;
     const span name = trimmed((span){text, length});
     skip(&s, length);
+    const bool has_name = s.n;
     ht_jinja_value arguments = new_dict(r);
     for (skip_blanks(&s); s.n; skip_blanks(&s)) {
-        if (!accept(&s, "<arg_key>") || !up_to(&s, "</arg_key>", &key)) return false;
+        const span rest = s;
+        bool is_pair = accept(&s, "<arg_key>") && up_to(&s, "</arg_key>", &key);
         skip_blanks(&s);
-        if (!accept(&s, "<arg_value>") || !up_to(&s, "</arg_value>", &value)) return false;
+        is_pair = is_pair && accept(&s, "<arg_value>") && up_to(&s, "</arg_value>", &value);
+        if (!is_pair) return r->cut && add_members(r, name, arguments, rest, behind);
         key = trimmed(key);
         set(r, arguments, key, bare_value(r, name, key, value));
     }
-    return !r->cut && add(r, name, arguments, NULL);
+    if (r->cut) return has_name && add_members(r, name, arguments, s, behind);
+    return add(r, name, arguments, NULL);
 }
 
 /* What models write between <tool_call> and </tool_call>. */
@@ -337,11 +388,11 @@ static bool read_tool_call(ht_call_reading *r, const char *text, size_t n) {
 
 /* MiniCPM's, whose opening mark is a part of the first tag. */
 static bool read_named_function(ht_call_reading *r, const char *text, size_t n) {
-    static const char open[] = "<function name=", close[] = "</function>";
+    static const char open[] = "<function name=";
     ht_jinja_builder b = {.arena = r->a};
     ht_jinja_put_text(&b, open);
     ht_jinja_put(&b, text, n, true);
-    ht_jinja_put_text(&b, close);
+    if (!r->takes_cut) ht_jinja_put_text(&b, "</function>");
     const ht_jinja_string *whole = ht_jinja_built(&b);
     return whole && read_invokes(r, whole->text, whole->n);
 }
@@ -350,7 +401,7 @@ static bool read_equals_function(ht_call_reading *r, const char *text, size_t n)
     ht_jinja_builder b = {.arena = r->a};
     ht_jinja_put_text(&b, "<function=");
     ht_jinja_put(&b, text, n, true);
-    ht_jinja_put_text(&b, "</function>");
+    if (!r->takes_cut) ht_jinja_put_text(&b, "</function>");
     const ht_jinja_string *whole = ht_jinja_built(&b);
     return whole && read_functions(r, whole->text, whole->n);
 }
@@ -373,15 +424,20 @@ static bool read_mistral(ht_call_reading *r, const char *text, size_t n) {
         while (length < s.n && s.p[length] != '[' && s.p[length] != '{') length++;
         name = (span){s.p, length};
         skip(&s, length);
+        const bool has_name = s.n;
         const ht_jinja_string *id = NULL;
         if (accept(&s, "[CALL_ID]")) {
             for (length = 0; length < s.n && s.p[length] != '[' && s.p[length] != '{';) length++;
             id = ht_jinja_string_new(r->a, s.p, length, true);
             skip(&s, length);
         }
-        (void)accept(&s, "[ARGS]");
+        if (!accept(&s, "[ARGS]") && r->takes_cut && s.n && *s.p == '[') {
+            if (!may_become(s, "[ARGS]") && !may_become(s, "[CALL_ID]")) return false;
+            s.n = 0;
+        }
         skip_blanks(&s);
-        if (!extent(&s, &json) || !add(r, name, json_of(r, json), id)) return false;
+        if (!extent(&s, &json)) return has_name && add_rest(r, name, s, id);
+        if (!add(r, name, json_of(r, json), id)) return false;
     }
 }
 
@@ -397,13 +453,15 @@ static bool read_deepseek(ht_call_reading *r, const char *text, size_t n) {
     for (;;) {
         skip_blanks(&s);
         if (!s.n) return r->n > 0;
-        if (!accept(&s, DS("call", "begin")) || !up_to(&s, DS_SEPARATOR, &name) || !up_to(&s, DS("call", "end"), &body))
-            return false;
+        if (!accept(&s, DS("call", "begin")) || !up_to(&s, DS_SEPARATOR, &name)) return false;
+        const bool is_cut = !up_to(&s, DS("call", "end"), &body);
+        if (is_cut) body = s;
         if (up_to(&body, "```json", &line)) {
             name = line;
-            if (!up_to(&body, "```", &json)) return false;
+            if (!up_to(&body, "```", &json)) return is_cut && add_rest(r, name, body, NULL);
             body = json;
         }
+        if (is_cut) return trimmed(body).n && add_rest(r, name, body, NULL);
         if (!add(r, name, json_of(r, trimmed(body)), NULL)) return false;
     }
 }
@@ -414,9 +472,8 @@ static bool read_kimi(ht_call_reading *r, const char *text, size_t n) {
     for (;;) {
         skip_blanks(&s);
         if (!s.n) return r->n > 0;
-        if (!accept(&s, "<|tool_call_begin|>") || !up_to(&s, "<|tool_call_argument_begin|>", &id) ||
-            !up_to(&s, "<|tool_call_end|>", &json))
-            return false;
+        if (!accept(&s, "<|tool_call_begin|>") || !up_to(&s, "<|tool_call_argument_begin|>", &id)) return false;
+        const bool is_cut = !up_to(&s, "<|tool_call_end|>", &json);
         id = trimmed(id);
         span name = id;
         (void)accept(&name, "functions.");
@@ -425,6 +482,7 @@ static bool read_kimi(ht_call_reading *r, const char *text, size_t n) {
             name.n = (size_t)(id.p + id.n - name.p);
         else
             name.n--;
+        if (is_cut) return add_rest(r, name, s, string_of(r, id).string);
         if (!add(r, name, json_of(r, trimmed(json)), string_of(r, id).string)) return false;
     }
 }
@@ -436,9 +494,10 @@ static bool read_solar(ht_call_reading *r, const char *text, size_t n) {
         skip_blanks(&s);
         if (!s.n) return r->n > 0;
         if (!accept(&s, "<|tool_call:begin|>") || !up_to(&s, "<|tool_call:name|>", &id) ||
-            !up_to(&s, "<|tool_call:args|>", &name) || !up_to(&s, "<|tool_call:end|>", &json) ||
-            !add(r, name, json_of(r, trimmed(json)), string_of(r, id).string))
+            !up_to(&s, "<|tool_call:args|>", &name))
             return false;
+        if (!up_to(&s, "<|tool_call:end|>", &json)) return add_rest(r, name, s, string_of(r, id).string);
+        if (!add(r, name, json_of(r, trimmed(json)), string_of(r, id).string)) return false;
     }
 }
 
@@ -452,6 +511,7 @@ typedef struct literal_reader {
     span s;
     const char *quote;
     int depth;
+    bool may_go_on; /* a word at the end of the text may be the beginning of one */
 } literal_reader;
 
 static bool read_literal(literal_reader *l, ht_jinja_value *v);
@@ -565,6 +625,7 @@ static bool read_word(literal_reader *l, ht_jinja_value *v) {
     static const struct { const char *word, *json; } words[] = {{"True", "true"}, {"False", "false"}, {"None", "null"}};
     size_t n = 0;
     while (n < l->s.n && !strchr(",)]} \t\r\n", l->s.p[n])) n++;
+    if (n == l->s.n && l->may_go_on) return false;
     span word = {l->s.p, n};
     skip(&l->s, n);
     for (int i = 0; i < 3; i++)
@@ -601,13 +662,16 @@ static bool read_python_value(ht_call_reading *r, span s, ht_jinja_value *v) {
     return !l.s.n;
 }
 
+static const char *const no_texts[] = {NULL};
+
 /* call:NAME{KEY:VALUE,...} */
 static bool read_gemma_quoted(ht_call_reading *r, const char *text, size_t n, const char *quote) {
-    literal_reader l = {.r = r, .s = {text, n}, .quote = quote};
+    literal_reader l = {.r = r, .s = {text, n}, .quote = quote, .may_go_on = r->takes_cut};
     span name;
     ht_jinja_value arguments;
     skip_blanks(&l.s);
-    if (!accept(&l.s, "call:") || !up_to(&l.s, "{", &name) || !read_members(&l, ':', '}', &arguments)) return false;
+    if (!accept(&l.s, "call:") || !up_to(&l.s, "{", &name)) return false;
+    if (!read_members(&l, ':', '}', &arguments)) return add_members(r, name, arguments, (span){0}, no_texts);
     skip_blanks(&l.s);
     return !l.s.n && add(r, name, arguments, NULL);
 }
@@ -621,7 +685,7 @@ static bool read_function_gemma(ht_call_reading *r, const char *text, size_t n) 
 
 /* [NAME(KEY=VALUE, ...), ...] as in Python, or a list of JSON. */
 static bool read_python(ht_call_reading *r, const char *text, size_t n) {
-    literal_reader l = {.r = r, .s = trimmed((span){text, n})};
+    literal_reader l = {.r = r, .s = trimmed((span){text, n}), .may_go_on = r->takes_cut};
     span json = l.s, after;
     if (l.s.n && *l.s.p == '[' && extent(&json, &after) && json_of(r, after).kind == HT_VALUE_LIST)
         return read_json(r, text, n);
@@ -635,8 +699,9 @@ static bool read_python(ht_call_reading *r, const char *text, size_t n) {
             return !l.s.n && r->n > 0;
         }
         if (!l.s.n) return !bracket && r->n > 0;
-        if (!up_to(&l.s, "(", &name) || !read_members(&l, '=', ')', &arguments) || !add(r, name, arguments, NULL))
-            return false;
+        if (!up_to(&l.s, "(", &name)) return false;
+        if (!read_members(&l, '=', ')', &arguments)) return add_members(r, name, arguments, (span){0}, no_texts);
+        if (!add(r, name, arguments, NULL)) return false;
     }
 }
 

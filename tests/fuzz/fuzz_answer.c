@@ -35,6 +35,7 @@ enum { N_SOURCES = sizeof sources / sizeof *sources };
 typedef struct call_notes {
     ht_text text;
     bool is_open;
+    size_t n_calls;
 } call_notes;
 
 static bool note(const ht_answer_piece *piece, void *user);
@@ -47,6 +48,7 @@ static bool note_pieces(const ht_answer_piece *piece, void *user) {
     if (!in_call) return note(piece, &to->text);
     to->is_open = piece->part != HT_ANSWER_CALL_END;
     if (piece->part == HT_ANSWER_CALL_BEGIN) {
+        to->n_calls++;
         tokens_check(piece->call->name[0] && ht_utf8_valid(piece->call->name, strlen(piece->call->name)));
         ht_text_printf(&to->text, "\1%s ", piece->call->name);
     } else if (piece->part == HT_ANSWER_CALL_ARGUMENTS) {
@@ -55,6 +57,11 @@ static bool note_pieces(const ht_answer_piece *piece, void *user) {
     } else
         ht_text_append_str(&to->text, piece->cut ? "!" : ".");
     return true;
+}
+
+static bool note_calls_alone(const ht_answer_piece *piece, void *user) {
+    tokens_check(piece->part != HT_ANSWER_TEXT);
+    return note_pieces(piece, user);
 }
 
 static bool note(const ht_answer_piece *piece, void *user) {
@@ -81,7 +88,8 @@ static void read_in_pieces(const ht_chat_template *t, const char *text, size_t n
     ht_answer_reader *r;
     ht_error err = {0};
     tokens_check(!ht_answer_reader_new(ht_chat_template_answers(t), ht_jinja_none(), "", 0, fn, to, &r, &err));
-    ht_answer_reader_set_call_pieces(r, fn == note_pieces);
+    ht_answer_reader_set_call_pieces(r, fn != note);
+    if (fn == note_calls_alone) ht_answer_reader_set_only_calls(r);
     for (size_t at = 0; at < n;) {
         size_t end = at + bytes < n ? at + bytes : n;
         while (end < n && ((unsigned char)text[end] & 0xC0) == 0x80) end++;
@@ -114,8 +122,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const ht_text *a = &at_once.text, *b = &piece_by_piece.text;
     tokens_check(!at_once.is_open && !piece_by_piece.is_open);
     tokens_check(a->len == b->len && (!a->len || memcmp(a->data, b->data, a->len) == 0));
+    call_notes alone = {.is_open = false};
+    read_in_pieces(t, text, n, 1 + data[1] % 16, note_calls_alone, &alone);
+    tokens_check(!alone.is_open && alone.n_calls == at_once.n_calls);
     ht_text_discard(&at_once.text);
     ht_text_discard(&piece_by_piece.text);
+    ht_text_discard(&alone.text);
     ht_chat_template_free(t);
     return 0;
 }

@@ -158,6 +158,7 @@ class Answers(unittest.TestCase):
         self.post("/v1/messages/count_tokens", messages=HELLO)
         self.ask("POST", "/v1/messages", {"messages": HELLO}, status=400)
         self.ask("POST", "/v1/messages", {"messages": HELLO, "max_tokens": 1, "model": "none"}, status=404)
+        self.ask("POST", "/v1/messages", {"messages": HELLO, "max_tokens": 1, "thread": {"type": "create"}}, status=400)
 
     def ask_responses(self):
         path, function = "/v1/responses", {"type": "function", "name": "weather", "parameters": PARAMETERS, "strict": None}

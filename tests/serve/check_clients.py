@@ -45,6 +45,7 @@ For each call write
 {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
 {% endif %}"""
 CLOSING = {str(3 + ord('"') - ord("!")): 3}  # texts of a random model come to their end
+NO_BLANKS = {str(i): -100 for i, token in enumerate(tiny_model.vocabulary()) if token[0] in (tiny_model.byte_alphabet()[ord(c)] for c in " \t\r\n")}
 CALLING = SCRATCH / "calling.gguf"
 tiny_model.write(CALLING, template=TEMPLATE)
 
@@ -226,6 +227,59 @@ class Anthropic(ServeTest):
         history = [*HELLO, {"role": "assistant", "content": [block.model_dump(exclude_none=True) for block in got.content]}, {"role": "user", "content": results}]
         again = self.client.messages.create(model="tiny", messages=history, tools=tools, tool_choice={"type": "none"}, max_tokens=4)
         self.assertNotEqual(again.stop_reason, "tool_use")
+
+    def test_calls_that_are_cut(self):
+        """What the client makes of a stream is what the whole answer has."""
+        function = TOOLS[0]["function"]
+        said = {"model": "tiny", "messages": HELLO, "tools": [{"name": "weather", "input_schema": function["parameters"]}],
+                "tool_choice": {"type": "any", "disable_parallel_tool_use": True}, "extra_body": {"temperature": 0, "logit_bias": NO_BLANKS}}
+        seen = lambda message: [(block.type, block.name, block.input) for block in message.content]  # noqa: E731
+        inputs = []
+        for most in range(1, 100):
+            whole = self.client.messages.create(max_tokens=most, **said)
+            with self.client.messages.stream(max_tokens=most, **said) as stream:
+                final = stream.get_final_message()
+            self.assertEqual((seen(final), final.stop_reason), (seen(whole), whole.stop_reason), f"at {most} tokens")
+            inputs += [block.input for block in whole.content]
+            if whole.stop_reason == "tool_use":
+                break
+            self.assertEqual(whole.stop_reason, "max_tokens")
+        self.assertEqual((inputs[0], list(inputs[-1])), ({}, ["place"]))
+
+    def test_tool_runner(self):
+        import anthropic
+
+        asked = []
+
+        @anthropic.beta_tool
+        def weather(place: Literal["here", "there"]) -> str:
+            """Weather of a place."""
+            asked.append(place)
+            return "rain"
+
+        said = {"model": "tiny", "max_tokens": 2000, "messages": HELLO, "tools": [weather], "tool_choice": {"type": "any"}}
+        for streams in False, True:
+            asked.clear()
+            runner = self.client.beta.messages.tool_runner(max_iterations=2, stream=streams, extra_body={"logit_bias": CLOSING}, **said)
+            messages = [turn.get_final_message() if streams else turn for turn in runner]
+            self.assertEqual([message.stop_reason for message in messages], ["tool_use"] * 2)
+            calls = [block for message in messages for block in message.content if block.type == "tool_use"]
+            self.assertEqual(asked, [call.input["place"] for call in calls])
+
+    def test_threads_are_refused_where_they_are_asked_for(self):
+        import anthropic
+
+        thread = self.client.beta.messages.thread(model="tiny", max_tokens=4, messages=HELLO)
+        with self.assertRaises(anthropic.BadRequestError) as caught:
+            thread.send()
+        self.assertEqual(caught.exception.body["error"]["details"], {"error_code": "thread_unsupported_request", "unsupported": ["thread"]})
+
+    def test_parse(self):
+        for messages in self.client.messages, self.client.beta.messages:
+            said = {"model": "tiny", "max_tokens": 200, "messages": HELLO, "output_format": Choice, "extra_body": {"logit_bias": CLOSING, "thinking": {"type": "disabled"}}}
+            self.assertIn(messages.parse(**said).parsed_output.place, ["here", "there"])
+            with messages.stream(**said) as stream:
+                self.assertIn(stream.get_final_message().parsed_output.place, ["here", "there"])
 
     def test_errors(self):
         import anthropic

@@ -400,6 +400,19 @@ class Errors(AnthropicTest):
         self.wrong(400, "invalid_request_error", output_config={"format": {"type": "json_schema"}}, says="output_config.format")
         self.wrong(400, "invalid_request_error", stream="yes", says='"stream"')
 
+    def test_threads(self):
+        """The official client goes on without a thread when the error has these details."""
+        for thread in {"type": "create"}, {"type": "continue", "previous_message_id": "msg_1"}:
+            for stream in False, True:
+                body = {"max_tokens": 1, "messages": HELLO, "thread": thread, "stream": stream}
+                status, fields, answer = self.server.post("/v1/messages", body)
+                message = answer["error"].pop("message")
+                details = {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
+                error = {"type": "invalid_request_error", "details": details}
+                self.assertEqual((status, answer), (400, {"type": "error", "error": error, "request_id": fields["x-request-id"]}))
+                self.assertIn('"thread"', message)
+        self.assertEqual(self.server.post("/v1/messages", {"max_tokens": 1, "messages": HELLO, "thread": None})[0], 200)
+
     def test_prompts_that_do_not_fit(self):
         long = [{"role": "user", "content": "x" * (CONTEXT + 1)}]
         self.wrong(400, "invalid_request_error", messages=long, says=f"{CONTEXT}")

@@ -379,6 +379,9 @@ static void calls_in_pieces(void **state) {
         {"[TOOL_CALLS] [{\"name\": \"weather\", \"arguments\": " PARIS
          ", \"id\": \"abc\"}, {\"name\": \"weather\", \"arguments\": " ROME "}]",
          "C(weather " PARIS ")C(weather " ROME ")"},
+        /* cut where its name is known */
+        {"<tool_call>weather<arg_key>city</arg_key><arg_value>Paris</arg_value>", "C(weather {\"city\": \"Paris\"!)"},
+        {"x[TOOL_CALLS]weather[ARGS]{\"city\": \"Pa", "T(x)C(weather {\"city\": \"Pa!)"},
     };
     for (size_t i = 0; i < sizeof notations / sizeof *notations; i++) {
         const char *expected = notations[i].expected;
@@ -410,6 +413,104 @@ static void calls_in_pieces(void **state) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         expect_call_pieces(cases[i].source, cases[i].answer, cases[i].expected);
+}
+
+/* Calls of an answer, each "name arguments" on a line; text is counted. */
+typedef struct calls_found {
+    ht_text calls;
+    size_t n_text;
+    bool is_cut;
+} calls_found;
+
+static bool find_calls(const ht_answer_piece *piece, void *user) {
+    calls_found *f = user;
+    if (piece->part == HT_ANSWER_TEXT) f->n_text += piece->n;
+    if (piece->part == HT_ANSWER_CALL_BEGIN) ht_text_printf(&f->calls, "%s ", piece->call->name);
+    if (piece->part == HT_ANSWER_CALL_ARGUMENTS) ht_text_append(&f->calls, piece->text, piece->n);
+    if (piece->part != HT_ANSWER_CALL_END) return true;
+    assert_false(f->is_cut); /* nothing follows one that is */
+    f->is_cut = piece->cut;
+    if (!piece->cut) ht_text_append_str(&f->calls, "\n");
+    return true;
+}
+
+static calls_found calls_of(const ht_chat_template *t, ht_jinja_value tools, const char *answer, size_t n,
+                            bool only_calls) {
+    calls_found f = {.n_text = 0};
+    ht_answer_reader *r;
+    assert_int_equal(ht_answer_reader_new(ht_chat_template_answers(t), tools, "", 0, find_calls, &f, &r, NULL), HT_OK);
+    ht_answer_reader_set_call_pieces(r, true);
+    if (only_calls) ht_answer_reader_set_only_calls(r);
+    assert_int_equal(ht_answer_put(r, answer, n), HT_ANSWER_OPEN);
+    assert_int_equal(ht_answer_end(r), HT_ANSWER_OPEN);
+    ht_answer_reader_free(r);
+    ht_text_append_str(&f.calls, "");
+    return f;
+}
+
+/* Whatever the notation and wherever an answer is cut, its calls are those of the whole answer as far as they came: the last one has a beginning of
+ * its arguments and says that it is cut, or all of them. Where the answer has to be calls nothing of them is text. The number of cuts
+ * that leave a part of a call. */
+static int check_cuts(const char *source, const char *answer) {
+    ht_chat_template *t = template_of(source);
+    ht_jinja_arena a = {.limit = 1 << 20, .name = "tools"};
+    const ht_jinja_value tools = ht_jinja_json_value(&a, tools_json, sizeof tools_json - 1, "tools");
+    calls_found whole = calls_of(t, tools, answer, strlen(answer), false);
+    size_t n_calls = 0;
+    int n_cut = 0;
+    for (size_t n = 0; n <= strlen(answer) && whole.calls.len && !whole.is_cut; n++) {
+        if (((unsigned char)answer[n] & 0xC0) == 0x80) continue;
+        calls_found part = calls_of(t, tools, answer, n, false), alone = calls_of(t, tools, answer, n, true);
+        if (part.calls.len > whole.calls.len || memcmp(part.calls.data, whole.calls.data, part.calls.len) != 0 ||
+            part.calls.len < n_calls)
+            fail_msg("%s\n  %zu bytes of it: found\n%s\n  of\n%s", answer, n, part.calls.data, whole.calls.data);
+        assert_true(part.calls.len == alone.calls.len && part.is_cut == alone.is_cut && !alone.n_text);
+        n_calls = part.calls.len;
+        n_cut += part.is_cut;
+        ht_text_discard(&part.calls);
+        ht_text_discard(&alone.calls);
+    }
+    ht_text_discard(&whole.calls);
+    ht_jinja_arena_free(&a);
+    ht_chat_template_free(t);
+    return n_cut;
+}
+
+static void calls_that_are_cut(void **state) {
+    (void)state;
+    static const char *const late[] = {"{\"name\": \"stop\"}", "\"parameters\": \"{", "[{\"weather\": "};
+    for (size_t i = 0; i < sizeof notations / sizeof *notations; i++) {
+        const int n_cut = check_cuts(notations[i].source, notations[i].answer);
+        /* A name that is known when the call is whole. */
+        bool is_late = !strstr(notations[i].expected, "C(weather {") && !strstr(notations[i].expected, "C(stop {\"");
+        for (size_t k = 0; k < sizeof late / sizeof *late; k++)
+            is_late = is_late || strstr(notations[i].answer, late[k]);
+        if (!is_late && !n_cut) fail_msg("%s: %s is never cut", notations[i].source, notations[i].answer);
+    }
+}
+
+/* Of a closing mark that is cut nothing is a part of the calls, in pieces or not; behind whole arguments nothing else need come. */
+static void closing_marks_that_are_cut(void **state) {
+    (void)state;
+    static const struct {
+        const char *source, *answer, *expected;
+    } cases[] = {
+        {"<tool_call>", "<tool_call>{\"name\": \"stop\", \"arguments\": {}}\n</tool", "C(stop {})"},
+        {"<tool_call>", "<tool_call><function=weather><parameter=days>3</parameter></function>\n</",
+         "C(weather {\"days\": 3})"},
+        {"<|tool_calls_section_begin|>",
+         "<|tool_calls_section_begin|><|tool_call_begin|>functions.stop:0<|tool_call_argument_begin|>{}"
+         "<|tool_call_end|><|tool_",
+         "C(stop {} functions.stop:0)"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        expect_parts(cases[i].source, true, "", cases[i].answer, cases[i].expected);
+        expect_call_pieces(cases[i].source, cases[i].answer, cases[i].expected);
+    }
+    expect_call_pieces(
+        "<|tool_calls_section_begin|>",
+        "<|tool_calls_section_begin|><|tool_call_begin|>functions.stop:0<|tool_call_argument_begin|>{}<|t",
+        "C(stop {} functions.stop:0)");
 }
 
 static void answers_in_json_without_tools(void **state) {
@@ -554,6 +655,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_notation),
         cmocka_unit_test(calls_in_pieces),
+        cmocka_unit_test(calls_that_are_cut),
+        cmocka_unit_test(closing_marks_that_are_cut),
         cmocka_unit_test(answers_in_json_without_tools),
         cmocka_unit_test(thoughts_that_the_prompt_opened),
         cmocka_unit_test(special_tokens),

@@ -466,8 +466,9 @@ static pieces answers_in_pieces(int notation, int kind) {
         const ht_sampler_options sampler =
             OPTIONS(ht_sampler_options, with.temperature = 1, with.seed = seed, with.logit_bias = no_text,
                     with.n_logit_bias = g && seed % 2 ? 4 : 0);
-        const ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = seed % 2 ? 70 : 1500,
-                                              with.sampler = &sampler, with.call_pieces = true, with.grammar = g);
+        const int32_t most = seed % 2 ? 70 : seed % 8 == 4 ? 3 : 1500;
+        const ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = most, with.sampler = &sampler,
+                                              with.call_pieces = true, with.grammar = g);
         ht_session *s = tiny_session(m, 64);
         assert_int_equal(ht_generate_chat(s, chat, &o, take_alone, &alone, NULL, NULL), HT_OK);
         ht_session_free(s);
@@ -480,7 +481,7 @@ static pieces answers_in_pieces(int notation, int kind) {
         assert_int_equal(alone.n_cut, shared.n_cut);
         assert_int_equal(alone.text.len, shared.text.len);
         if (alone.text.len) assert_string_equal(alone.text.data, shared.text.data);
-        assert_true(!alone.n_ends || !alone.n_text);
+        assert_true((g && !alone.n_ends) || !alone.n_text); /* where calls are required nothing of them is text */
         all.n_ends += alone.n_ends;
         all.n_cut += alone.n_cut;
         all.n_text += alone.n_text;
