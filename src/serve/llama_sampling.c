@@ -157,6 +157,7 @@ static const serve_field settings_members[] = {SERVE_HAS("seed", {.types = SERVE
                                                SERVE_HAS("frequency_penalty", SERVE_IS_REAL),
                                                SERVE_HAS("stop", SERVE_IS_LIST(&serve_any_text)),
                                                SERVE_HAS("n_predict", SERVE_IS_INTEGER(-1, INT32_MAX)),
+                                               SERVE_HAS("reasoning_budget_tokens", SERVE_IS_INTEGER(-1, INT32_MAX)),
                                                SERVE_HAS("stream", SERVE_IS_FLAG),
                                                SERVE_HAS("ignore_eos", SERVE_IS_FLAG),
                                                SERVE_HAS("n_probs", SERVE_IS_COUNT),
