@@ -83,6 +83,46 @@ class Incidents(ServeTest):
         self.assertEqual((status, "x-ignored" in fields), (200, False))
         self.assertIn("\na\\u0000<|im_end|>", answer["prompt"])
 
+    def test_texts_with_halves_of_characters(self):
+        """As JSON.stringify writes what was cut within a pair of UTF-16; whole pairs stay, and what is escaped is no escape."""
+        template = lambda text: self.server.post("/apply-template", '{"messages": [{"role": "user", "content": "' + text + '"}]}')  # noqa: E731
+        for text, read in [
+            (r"cut \ud83d", "cut \ufffd"),
+            (r"\uD83D\uDE00 \ud83d\uDe00 \ud83d", "\U0001f600 \U0001f600 \ufffd"),
+            (r"\udE00\uD83d", "\ufffd\ufffd"),
+            (r"\ud83d\ud83d\ude00\ude00", "\ufffd\U0001f600\ufffd"),
+            (r"\ud83d\n\ud83d\\ude00", "\ufffd\n\ufffd\\ude00"),
+            (r"\ud83d\u0041\ud83d\"", '\ufffdA\ufffd"'),
+            (r"\\\\\ud83d", "\\\\\ufffd"),
+        ]:
+            status, fields, answer = template(text)
+            self.assertEqual((status, fields["x-ignored"]), (200, "halves of characters in texts"), text)
+            self.assertIn(f"\n{read}<|im_end|>", answer["prompt"])
+        status, fields, answer = template(r"a\\ud83d \\\\udE00 \ud83d\ude00 \ud7ff\ue000")
+        self.assertEqual((status, "x-ignored" in fields), (200, False))
+        self.assertIn("\na\\ud83d \\\\udE00 \U0001f600 \ud7ff\ue000<|im_end|>", answer["prompt"])
+        status, fields, answer = template(r"\u0000\ud83d")
+        self.assertEqual((status, fields["x-ignored"]), (200, "NUL in texts, halves of characters in texts"))
+        for text in (r"\ud83", r"\ud83d\ude0", r"\ud83d\u", "\\ud83d\\", r"\ug83d"):
+            self.assertEqual(template(text)[0], 400, text)
+        for end in (r'{"a": "\ud83d', '{"a": "\\', r'{"a": "\u'):
+            self.assertEqual(self.server.post("/apply-template", end)[0], 400, end)
+
+    def test_halves_of_characters_in_arguments(self):
+        """Which are JSON in a text: read again by those who write them into a prompt."""
+        calls = [{"id": "a", "type": "function", "function": {"name": "look", "arguments": r'{"a": "cut \ud83d"}'}}]
+        history = [{"role": "user", "content": "look"}, {"role": "assistant", "tool_calls": calls}, {"role": "tool", "tool_call_id": "a", "content": "x"}]
+        for path in ("/apply-template", "/v1/chat/completions"):
+            status, _, answer = self.server.post(path, chat(messages=history, tools=[TOOL]))
+            self.assertEqual(status, 200, answer)
+
+    def test_a_byte_order_mark_is_passed_over(self):
+        body = b"\xef\xbb\xbf" + json.dumps(chat()).encode()
+        status, fields, answer = self.server.request("POST", "/v1/chat/completions", body)
+        self.assertEqual((status, "x-ignored" in fields), (200, False), answer)
+        for body in (b"\xef\xbb", b"\xef\xbb\xbf\xef\xbb\xbf{}", b"\xef\xbb\xbf[]"):
+            self.assertEqual(self.server.request("POST", "/v1/chat/completions", body)[0], 400, body)
+
     def test_a_long_message(self):
         self.ok("/v1/chat/completions", chat("word " * 10000, max_tokens=1))
 
