@@ -374,6 +374,43 @@ class Names(ServeTest):
             shutil.copy(TINY, folder / "bad.gguf")
             server.answer(COMPLETIONS, short(model="bad"))
 
+    def test_files_that_cannot_be_used_from_the_start(self):
+        folder = self.folder / "models"
+        (folder / "sub").mkdir(parents=True)
+        shutil.copy(TINY, folder / "good.gguf")
+        (folder / "cut.gguf").write_bytes(TINY.read_bytes()[:5000])
+        (folder / "sub/bad.gguf").write_bytes(b"GGUFxxxx")
+        (folder / "odd\n.gguf").write_bytes(b"GGUFxxxx")
+        tiny_model.write(folder / "other.gguf", architecture="unheard")
+        tiny_model.write(folder / "words.gguf", with_weights=False)
+        why = {"cut": "cannot hold", "sub/bad": "is GGUF version", "other": 'architecture "unheard"'}
+        with Server(None, "--models", folder) as server:
+            for name, reason in why.items():
+                server.wait_line(f"^hearth: {folder}/{name}.gguf: .*{reason}")
+            told = [line.split(": ")[1] for line in server.err if line.startswith("hearth: ")]
+            self.assertEqual(sorted(told), [f"{folder}/{name}.gguf" for name in ("cut", "odd?", "other", "sub/bad")])
+            for name, reason in {**why, "words": "without weights"}.items():
+                for path in (COMPLETIONS, "/api/show", "/api/generate", "/api/pull", "/v1/messages"):
+                    for asked in (name, f"{name}:latest"):
+                        body = {"max_tokens": 2, "messages": [{"role": "user", "content": "a"}]} if "messages" in path else {"prompt": "a"}
+                        status, _, body = server.post(path, {"model": asked, **body})
+                        error = body["error"] if path.startswith("/api/") else body["error"]["message"]
+                        self.assertEqual(status, 404, (path, body))
+                        self.assertRegex(error, f'"{asked}" cannot be used: .*{reason}')
+            status, _, body = server.get("/v1/models/cut")
+            self.assertEqual((status, body["error"]["code"]), (404, "model_not_found"))
+            self.assertIn(why["cut"], body["error"]["message"])
+            self.assertEqual([model["id"] for model in server.get("/v1/models")[2]["data"]], ["good"])
+            self.assertIn("there is no model", server.post(COMPLETIONS, short(model="cu"))[2]["error"]["message"])
+
+    def test_quiet_about_files_that_cannot_be_used(self):
+        (self.folder / "cut.gguf").write_bytes(TINY.read_bytes()[:5000])
+        for options, warned in [((), True), (("--quiet",), False)]:
+            with self.assertRaises(NotServing) as caught:
+                Server(None, "--models", self.folder, *options)
+            self.assertIn("nothing to serve", caught.exception.err)
+            self.assertEqual("cut.gguf" in caught.exception.err, warned)
+
     def test_a_directory_without_models(self):
         with self.assertRaises(NotServing) as caught:
             Server(None, "--models", self.folder)
