@@ -135,16 +135,14 @@ static void run(serve_work *work) {
 static void refuse_route(http_exchange *x) {
     serve_failure f = {0};
     char methods[SERVE_METHODS];
-    const char *rest;
     const http_head *h = http_exchange_head(x);
-    const serve_route *other = serve_route_find(NULL, h->path, &rest); /* of another method */
     serve_route_methods(h->path, methods);
     if (*methods) (void)http_exchange_field(x, "Allow", methods);
     if (*methods)
         serve_fail(&f, 405, NULL, "%s is not taken by %.256s", h->method, h->path);
     else
         serve_fail(&f, 404, NULL, "there is no %.256s", h->path);
-    serve_failure_reply(x, &f, other ? other->dialect : SERVE_OPENAI);
+    serve_failure_reply(x, &f, serve_route_dialect(h->path));
 }
 
 void serve_call_begin(serve_server *s, http_exchange *x) {

@@ -241,8 +241,9 @@ class Slots(unittest.TestCase):
         for action in ("save", "restore"):
             self.assertEqual(self.act(action, "link").status, 400)
         self.assertEqual(self.act("restore", "missing").status, 404)
-        for slot in ("-1", "16", "x", "", "0x1", "99999999999999999999"):
+        for slot in ("-1", "16", "x", "0x1", "99999999999999999999"):
             self.assertIn(self.act("save", "a", slot).status, (400, 404), slot)
+        self.assertEqual(self.act("save", "a", "").status, 405)  # the list of slots, with a slash behind it
         self.assertEqual(self.act("explode", "a").status, 400)
 
     def test_what_is_erased_is_computed_again(self):

@@ -65,6 +65,34 @@ class Incidents(ServeTest):
 
     # ---- requests ----
 
+    def test_paths_that_are_not_there(self):
+        for path, form in [("/v1/nothing", "openai"), ("/nothing", "openai"), ("/v1/messages/batches", "anthropic"), ("/v1/messages/x/y", "anthropic"),
+                           ("/v1/messagesx", "openai"), ("/api/nothing", "ollama"), ("/api", "ollama"), ("/api/blobs/x", "ollama"), ("/apix", "openai")]:  # fmt: skip
+            for method in ("GET", "POST"):
+                status, _, answer = self.server.request(method, path, b"{}" if method == "POST" else None)
+                self.assertEqual(status, 404, path)
+                if form == "anthropic":
+                    self.assertEqual((answer["type"], answer["error"]["type"]), ("error", "not_found_error"))
+                elif form == "ollama":
+                    self.assertEqual(answer, {"error": f"there is no {path}"})
+                else:
+                    self.assertEqual(set(answer["error"]), {"message", "type", "param", "code"})
+
+    def test_other_paths_to_the_same(self):
+        models = self.server.get("/v1/models")[2]
+        for path in ("/models", "/v1/models/", "/models/"):
+            self.assertEqual(self.server.get(path)[2], models, path)
+        self.assertEqual(self.server.get("/models/tiny")[2], self.server.get("/v1/models/tiny")[2])
+        self.assertEqual(self.server.get("/models/none")[0], 404)
+        said = lambda path: self.ok(path, chat())["choices"][0]["message"]  # noqa: E731
+        for path in ("/chat/completions", "/chat/completions/", "/v1/chat/completions/"):
+            self.assertEqual(said(path), said("/v1/chat/completions"))
+        self.assertEqual(self.server.get("/health/")[0], 200)
+        for path in ("/v1/models//", "/v1/chat/completions//", "//"):
+            self.assertEqual(self.server.get(path)[0], 404, path)
+        status, fields, _ = self.server.get("/v1/chat/completions/")
+        self.assertEqual((status, fields["allow"]), (405, "POST"))
+
     def test_bodies_of_little_or_much(self):
         for path in ("/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/tokenize", "/detokenize", "/apply-template"):
             for body in (b"{}", b"[]", b"5", b'""', b"null", b"", b"x" * 50000, b'{"messages": "' + b"a" * 50000 + b'"}', b"[" * 3000, b'{"a":' * 3000):
