@@ -465,11 +465,12 @@ bool serve_models_name(serve_models *m, size_t i, serve_model_name *out) {
     const adapter_name *a = i >= n_models ? &m->adapter[i - n_models] : NULL;
     serve_loaded_model *e = a ? m->model : &m->model[i];
     pthread_mutex_lock(&m->lock);
+    const ht_engine_statistics kv = e->state == READY ? ht_engine_get_statistics(e->engine) : (ht_engine_statistics){0};
     *out = (serve_model_name){.name = a ? a->name : e->name,
                               .path = a ? a->path : e->path,
                               .model = a ? e->name : NULL,
                               .loaded = e->state == READY,
-                              .bytes = e->bytes};
+                              .bytes = e->bytes - kv.kv_budget + kv.kv_bytes}; /* the budget is what there may be */
     pthread_mutex_unlock(&m->lock);
     out->created = changed(out->path);
     return true;

@@ -96,7 +96,7 @@ typedef struct serve_model_name {
     const char *model;    /* whose adapter it is; NULL: it is a model */
     const char *alias_of; /* NULL: it is none */
     bool loaded;
-    size_t bytes;    /* of weights, keys and values; 0: it is not loaded */
+    size_t bytes;    /* of weights, and of keys and values that are held; 0: it is not loaded */
     int64_t created; /* when its file was last changed, in seconds since 1970 */
 } serve_model_name;
 
