@@ -63,7 +63,47 @@ class Incidents(ServeTest):
             status, _, answer = self.server.post("/v1/chat/completions", chat(tools=[tool]))
             self.assertIn(status, (200, 400), answer)
 
+    def test_names_of_tools(self):
+        """A tool that no call could name is refused, as answers would be held to the others; names of MCP servers are fine."""
+        parameters = {"type": "object", "properties": {}}
+        messages = [{"role": "user", "content": "look"}]
+
+        def requests(name):
+            function = {"type": "function", "function": {"name": name, "parameters": parameters}}
+            plain = {"type": "function", "name": name, "parameters": parameters}
+            yield "/v1/chat/completions", {"messages": messages, "tools": [TOOL, function]}, "tools[1].function.name"
+            yield "/apply-template", {"messages": messages, "tools": [function]}, "tools[0].function.name"
+            yield "/v1/responses", {"input": "look", "tools": [plain]}, "tools[0].name"
+            yield "/v1/responses", {"input": "look", "tools": [{"type": "namespace", "name": "a", "tools": [plain]}]}, "tools[0].tools[0].name"
+            yield "/v1/messages", {"messages": messages, "max_tokens": 4, "tools": [{"name": name, "input_schema": parameters}]}, "tools[0].name"
+            yield "/v1/messages/count_tokens", {"messages": messages, "tools": [{"name": name, "input_schema": parameters}]}, "tools[0].name"
+            yield "/api/chat", {"model": "tiny", "messages": messages, "tools": [function], "stream": False}, "tools[0].function.name"
+
+        for name in ("get weather", 'a"b', "a'b", "a<b>", "a(b)", "a,b", "a{b}", "a\nb", "a=b"):
+            for path, body, place in requests(name):
+                status, _, answer = self.server.post(path, body)
+                error = answer["error"]
+                self.assertEqual(status, 400, (path, name, answer))
+                message = error if path == "/api/chat" else error["message"]
+                if path == "/api/chat" and "does not support tools" in message:
+                    continue
+                self.assertIn(f'"{place}" is to be a name that calls can be written with', message)
+                self.assertEqual(error["param"] if "param" in error else place, place)
+        for name in ("a.b", "server/tool", "a-b_c", "mcp__server__tool", "ø", "a@b", "9"):
+            for path, body, _ in requests(name):
+                status, _, answer = self.server.post(path, {**body, **({"max_tokens": 4} if "/v1/chat" in path else {})})
+                self.assertTrue(status == 200 or "does not support tools" in str(answer), (path, name, answer))
+
     # ---- requests ----
+
+    def test_no_tokens_at_all(self):
+        for name in ("max_tokens", "max_completion_tokens"):
+            status, _, answer = self.server.post("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}], name: 0})
+            self.assertEqual((status, answer["error"]["param"]), (400, name), answer)
+            self.assertIn(f'"{name}" is to be a whole number of 1 or more', answer["error"]["message"])
+        self.assertEqual(self.server.post("/v1/responses", {"input": "a", "max_output_tokens": 0})[2]["error"]["param"], "max_output_tokens")
+        self.assertEqual(self.server.post("/v1/completions", {"prompt": "a", "max_tokens": 0})[2]["error"]["param"], "max_tokens")
+        self.ok("/v1/chat/completions", chat(max_tokens=0, max_completion_tokens=2))
 
     def test_paths_that_are_not_there(self):
         for path, form in [("/v1/nothing", "openai"), ("/nothing", "openai"), ("/v1/messages/batches", "anthropic"), ("/v1/messages/x/y", "anthropic"),

@@ -91,6 +91,11 @@ class Entry(ServeTest):
                                  ("evil.example", 403), ("inner.example", 403), ("models.example.evil.example", 403)]:
                 for path in ["/health", "/", "/v1/models"]:
                     self.assertEqual(server.get(path, {"Host": host})[0], status, host)
+            for host, name in [("evil.example:8080", "evil.example"), ("[2001:db8::1]:80", "[2001:db8::1]"), ("x" * 300, "x" * 128)]:
+                message = server.get("/v1/models", {"Host": host})[2]["error"]["message"]
+                self.assertIn(f'"{name}"', message)
+                self.assertIn(f"`--allow-host {name}`", message)
+            self.assertIn("--allow-host evil.example", server.get("/api/tags", {"Host": "evil.example"})[2]["error"])
 
     def test_origins(self):
         with Server(TINY, "--allow-origin", "https://app.example") as server:
@@ -98,6 +103,11 @@ class Entry(ServeTest):
                 got, fields, _ = server.post(COMPLETIONS, short(), {"Origin": origin})
                 self.assertEqual(got, status, origin)
                 self.assertEqual(fields.get("access-control-allow-origin"), origin if "app" in origin else None)
+                if "app" in origin:
+                    exposed = fields["access-control-expose-headers"].lower().split(", ")
+                    self.assertLessEqual({"x-request-id", "request-id", "x-seed", "x-ignored", "retry-after"}, set(exposed))
+            refused = server.post(COMPLETIONS, short(), {"Origin": "https://evil.example"})[2]["error"]["message"]
+            self.assertIn("`--allow-origin https://evil.example`", refused)
             asked = {"Origin": "https://app.example", "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization,content-type"}
             status, fields, _ = server.request("OPTIONS", CHAT, None, asked)
             self.assertEqual((status, fields["access-control-allow-origin"]), (204, "https://app.example"))
