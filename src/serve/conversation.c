@@ -78,6 +78,26 @@ static bool check_names(serve_call *c, const json_t *tools, const char *outer) {
     return true;
 }
 
+/* Tells of the parameters of tools that calls cannot be held to: a call of such a tool has any object as its arguments. */
+static bool note_schemas(serve_call *c, const json_t *tools, const char *outer) {
+    for (size_t i = 0; i < json_array_size(tools); i++) {
+        const json_t *tool = json_array_get(tools, i), *function = json_object_get(tool, "function");
+        const json_t *parameters = serve_member(function ? function : tool, "parameters"),
+                     *input = serve_member(tool, "input_schema");
+        const json_t *schema = parameters ? parameters : input;
+        char place[96];
+        char *text = json_is_object(schema) ? json_dumps(schema, JSON_COMPACT) : NULL;
+        if (json_is_object(schema) && !text) return serve_fail_memory(&c->failure);
+        snprintf(place, sizeof place, "%s[%zu]%s.%s", outer, i, function ? ".function" : "",
+                 parameters ? "parameters" : "input_schema");
+        if (text && !serve_grammars_support(c->lease.grammars, text, strlen(text))) serve_call_ignore(c, place);
+        free(text);
+        snprintf(place, sizeof place, "%.32s[%zu].tools", outer, i);
+        if (!strchr(outer, '[') && !note_schemas(c, json_object_get(tool, "tools"), place)) return false;
+    }
+    return true;
+}
+
 /* The functions among the tools; NULL, with a failure, for what is no list of tools. */
 static json_t *functions_of(serve_call *c, const serve_conversation *k) {
     json_t *functions = json_array(), *tool;
@@ -191,7 +211,9 @@ bool serve_count_conversation(serve_call *c, const serve_conversation *k, int64_
 }
 
 bool serve_set_conversation(serve_generation *g, const serve_conversation *k) {
-    return serve_generation_prompts(g, 1) && serve_make_chat(g->c, k, &g->prompt[0].chat);
+    const bool calls = json_array_size(k->tools) && k->choice != SERVE_TOOLS_NONE;
+    return serve_generation_prompts(g, 1) && serve_make_chat(g->c, k, &g->prompt[0].chat) &&
+           (!calls || note_schemas(g->c, json_object_get(g->c->body, "tools"), "tools"));
 }
 
 /* ---- what an answer is held to ---- */

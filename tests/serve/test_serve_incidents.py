@@ -94,6 +94,24 @@ class Incidents(ServeTest):
                 status, _, answer = self.server.post(path, {**body, **({"max_tokens": 4} if "/v1/chat" in path else {})})
                 self.assertTrue(status == 200 or "does not support tools" in str(answer), (path, name, answer))
 
+    def test_parameters_that_calls_cannot_be_held_to(self):
+        messages = [{"role": "user", "content": "look"}]
+        for schema, noted in [({"type": "object", "properties": {"a": {"type": "string", "pattern": "(?<=x)a"}}}, True), ({"$ref": "#/nowhere"}, True),
+                              ({"type": "object", "properties": {"a": {"type": "string"}}}, False)]:  # fmt: skip
+            plain = {"type": "function", "name": "f", "parameters": schema}
+            function = {"type": "function", "function": {"name": "f", "parameters": schema}}
+            for path, body, place in [
+                ("/v1/chat/completions", {"messages": messages, "max_tokens": 2, "tools": [TOOL, function]}, "tools[1].function.parameters"),
+                ("/v1/responses", {"input": "look", "max_output_tokens": 2, "tools": [plain]}, "tools[0].parameters"),
+                ("/v1/responses", {"input": "look", "max_output_tokens": 2, "tools": [{"type": "namespace", "name": "a", "tools": [plain]}]}, "tools[0].tools[0].parameters"),
+                ("/v1/messages", {"messages": messages, "max_tokens": 2, "tools": [{"name": "f", "input_schema": schema}]}, "tools[0].input_schema"),
+            ]:
+                for _ in range(2):  # found out, and remembered
+                    status, fields, answer = self.server.post(path, body)
+                    self.assertEqual((status, fields.get("x-ignored")), (200, place if noted else None), answer)
+        none = {"messages": messages, "max_tokens": 2, "tool_choice": "none", "tools": [{"function": {"name": "f", "parameters": {"$ref": "#/nowhere"}}}]}
+        self.assertNotIn("x-ignored", self.server.post("/v1/chat/completions", none)[1])
+
     # ---- requests ----
 
     def test_no_tokens_at_all(self):
