@@ -215,6 +215,8 @@ static serve_options options_for(serving *s, const char **listen, size_t n_liste
     m->n_adapters = s->names.n_adapters;
     m->alias = s->names.alias;
     m->n_aliases = s->names.n_aliases;
+    m->broken = s->names.broken;
+    m->n_broken = s->names.n_broken;
     m->any_name = o->any_model;
     m->first_at_once = o->arguments.n > 0;
     m->memory_bytes = (size_t)o->memory;

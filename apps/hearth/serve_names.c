@@ -3,9 +3,11 @@
 #include "adapters.h"
 #include "fail.h"
 #include "model_path.h"
+#include "terminal.h"
 
 #include <hearth/discover.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,6 +30,7 @@ void serve_names_free(serve_names *n) {
     free(n->model);
     free(n->adapter);
     free(n->alias);
+    free(n->broken);
     *n = (serve_names){0};
 }
 
@@ -87,27 +90,56 @@ static ht_status add_typed(serve_names *n, const char *typed, ht_error *err) {
 typedef struct search {
     serve_names *names;
     const char *directory;
+    bool quiet;
     ht_status status;
     ht_error *err;
 } search;
 
+static ht_status add_broken(serve_names *n, const char *name, size_t length, const char *why, ht_error *err) {
+    char *copy = keep(n, strndup(name, length)), *reason = copy ? keep(n, strdup(why)) : NULL;
+    serve_broken *larger = reason ? realloc(n->broken, (n->n_broken + 1) * sizeof *larger) : NULL;
+    if (!larger) return fail_memory(err, "the names of models");
+    n->broken = larger;
+    n->broken[n->n_broken++] = (serve_broken){copy, reason};
+    return HT_OK;
+}
+
+/* Why a find cannot be used, in `out` or the find; NULL: it can. */
+static const char *problem_of(const ht_find *f, char *out, size_t room) {
+    if (!f->info) return f->problem->message;
+    if (!f->info->has_weights) return "it is a vocabulary without weights";
+    if (f->info->runs) return NULL;
+    snprintf(out, room, "this build cannot run the architecture \"%.64s\"", f->info->architecture);
+    return out;
+}
+
+static void warn(const char *path, const char *why) {
+    char line[8192];
+    snprintf(line, sizeof line, "hearth: %s: %s", path, why);
+    make_printable(line);
+    fprintf(stderr, "%s\n", line);
+}
+
 static bool on_find(const ht_find *f, void *user) {
     search *s = user;
     const char *name;
-    if (!f->info || !f->info->has_weights || !f->info->runs) {
-        s->names->broken++;
-        return true;
-    }
+    char text[160];
+    const char *why = problem_of(f, text, sizeof text);
     const size_t length = model_name(s->directory, f->path, &name);
-    s->status = add_model(s->names, name, length, f->path, s->err);
+    /* Vocabularies lie beside models on purpose. */
+    if (why && !s->quiet && !(f->info && !f->info->has_weights)) warn(f->path, why);
+    if (why)
+        s->status = add_broken(s->names, name, length, why, s->err);
+    else
+        s->status = add_model(s->names, name, length, f->path, s->err);
     return !s->status;
 }
 
-static ht_status add_directory(serve_names *n, const char *directory, ht_error *err) {
+static ht_status add_directory(serve_names *n, const char *directory, bool quiet, ht_error *err) {
     char *path = keep(n, strdup(directory));
     if (!path) return fail_memory(err, "the names of models");
     for (size_t end = strlen(path); end > 1 && path[end - 1] == '/';) path[--end] = '\0';
-    search s = {.names = n, .directory = path, .err = err};
+    search s = {.names = n, .directory = path, .quiet = quiet, .err = err};
     const ht_status st = ht_discover(path, on_find, &s, err);
     return s.status ? s.status : st;
 }
@@ -144,7 +176,7 @@ ht_status serve_names_collect(const options *o, serve_names *out, ht_error *err)
     *out = (serve_names){0};
     ht_status st = HT_OK;
     if (o->arguments.n) st = add_typed(out, o->arguments.items[0], err);
-    if (!st && o->models) st = add_directory(out, o->models, err);
+    if (!st && o->models) st = add_directory(out, o->models, o->quiet, err);
     if (!st && !out->n_models)
         st = fail_with(err, HT_ERR_ARGUMENT, "there is nothing to serve: %s has no model that this build runs",
                        o->models);

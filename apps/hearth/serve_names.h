@@ -9,14 +9,14 @@ typedef struct serve_names {
     serve_model_source *model; /* [n_models] */
     serve_adapter_source *adapter;
     serve_alias *alias;
-    size_t n_models, n_adapters, n_aliases;
+    serve_broken *broken; /* checkpoints of the directory that cannot be used */
+    size_t n_models, n_adapters, n_aliases, n_broken;
     char **text; /* [n_texts] all texts of these that are owned */
     size_t n_texts;
-    int broken; /* checkpoints of the directory that cannot be used */
 } serve_names;
 
-/* MODEL first, if it is given, then what lies under --models, of those of one name the first; --adapter and --alias. To be freed after a failure,
- * too. */
+/* MODEL first, if it is given, then what lies under --models, of those of one name the first; --adapter and --alias. Tells of checkpoints that
+ * cannot be used on standard error unless --quiet is given. To be freed after a failure, too. */
 ht_status serve_names_collect(const options *o, serve_names *out, ht_error *err);
 void serve_names_free(serve_names *n);
 

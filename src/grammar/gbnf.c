@@ -235,7 +235,15 @@ static uint32_t parse_name(parser *p) {
 
 static uint32_t parse_either(parser *p, bool lines);
 
+/* llama.cpp's <[1000]>, <think> and !<think>. */
+static bool is_token(const parser *p) {
+    return peek(p, '<') || (peek(p, '!') && p->n - p->at > 1 && p->text[p->at + 1] == '<');
+}
+
 static uint32_t parse_atom(parser *p) {
+    if (is_token(p))
+        return fail(p, HT_ERR_UNSUPPORTED,
+                    "tokens in grammars are not supported: write the text of a token in quotes, as \"<think>\"");
     if (take(p, '"')) return parse_literal(p);
     if (take(p, '[')) return parse_class(p);
     if (take(p, '.')) return parse_any(p);

@@ -40,6 +40,7 @@ typedef struct parser {
     node *nodes;
     uint32_t n_nodes, nodes_capacity;
     ht_code_set ranges;
+    bool has_open_bracket; /* a class before has a `[` of its own */
     ht_status status;
     ht_error *err;
 } parser;
@@ -210,11 +211,36 @@ static uint32_t characters(parser *p, size_t first, bool inverted) {
 /* One member of a class: a character, or HT_INTERN_FAILED for a class of its own. */
 static uint32_t class_member(parser *p) { return take(p, "\\") ? escape(p, true) : next_code_point(p); }
 
+/* Whether a POSIX class such as [:alpha:] is next. To ECMA-262 it is its characters, which nobody means. */
+static bool is_posix_class(const parser *p) {
+    size_t at = p->at + 2;
+    if (!peek(p, '[') || at > p->n || p->pattern[p->at + 1] != ':') return false;
+    if (at < p->n && p->pattern[at] == '^') at++;
+    const size_t name = at;
+    while (at < p->n && p->pattern[at] >= 'a' && p->pattern[at] <= 'z') at++;
+    return at > name && p->n - at >= 2 && p->pattern[at] == ':' && p->pattern[at + 1] == ']';
+}
+
+/* What other syntaxes have within classes, told apart by what makes no sense as characters. */
+static bool check_class_syntax(parser *p, size_t begin) {
+    if (is_posix_class(p))
+        fail(p, HT_ERR_UNSUPPORTED,
+             "POSIX classes are not of ECMA-262: write [a-z], \\d, \\s, or \\p{L} for all letters");
+    else if (p->at > begin && p->n - p->at > 2 && memcmp(p->pattern + p->at, "&&", 2) == 0 &&
+             p->pattern[p->at + 2] != ']')
+        fail(p, HT_ERR_UNSUPPORTED,
+             "`&&` within a class is of the flag v, which is not supported: write (?=[a-z])[^b] for [a-z&&[^b]]");
+    else if (peek(p, '['))
+        p->has_open_bracket = true;
+    return !p->status;
+}
+
 static uint32_t parse_class(parser *p) {
     const bool inverted = take(p, "^");
-    const size_t first = p->ranges.n;
+    const size_t first = p->ranges.n, begin = p->at;
     while (!p->status && !peek(p, ']')) {
         if (p->at >= p->n) return fail(p, HT_ERR_FORMAT, "`[` without `]`");
+        if (!check_class_syntax(p, begin)) return 0;
         const uint32_t from = class_member(p);
         if (p->status) return 0;
         const bool is_range = peek(p, '-') && p->at + 1 < p->n && p->pattern[p->at + 1] != ']';
@@ -223,6 +249,7 @@ static uint32_t parse_class(parser *p) {
             continue;
         }
         p->at++;
+        if (peek(p, '[')) p->has_open_bracket = true;
         const uint32_t to = class_member(p);
         if (p->status) return 0;
         if (from == HT_INTERN_FAILED || to == HT_INTERN_FAILED) { /* a class beside a hyphen that means itself */
@@ -274,6 +301,11 @@ static uint32_t parse_atom(parser *p) {
         add_range(p, 0x2028, 0x2029);
         return characters(p, first, true);
     }
+    if (p->has_open_bracket && peek(p, ']')) /* [a[bc]] is [a[bc] and a bracket that nothing opens */
+        return fail(
+            p, HT_ERR_UNSUPPORTED,
+            "a class within a class is of the flag v, which is not supported: write `\\[` and `\\]` for brackets, "
+            "and (?:[a-z]|[0-9]) for [[a-z][0-9]]");
     if (peek(p, '*') || peek(p, '+') || peek(p, '?')) return fail(p, HT_ERR_FORMAT, "nothing to repeat");
     const uint32_t c = take(p, "\\") ? escape(p, false) : next_code_point(p);
     if (c != HT_INTERN_FAILED && !p->status) add_range(p, c, c);
@@ -321,7 +353,8 @@ static uint32_t parse_sequence(parser *p) {
     while (!p->status && p->at < p->n && !peek(p, '|') && !peek(p, ')')) {
         uint32_t atom = parse_atom(p), min, max;
         while (!p->status && parse_counts(p, &min, &max)) {
-            take(p, "?"); /* lazy: the same texts */
+            if (!take(p, "?") && peek(p, '+')) /* lazy: the same texts */
+                fail(p, HT_ERR_UNSUPPORTED, "possessive repetitions such as `a++` are not of ECMA-262: write `a+`");
             atom = add(p, (node){.kind = NODE_REPEAT, .left = atom, .min = min, .max = max});
         }
         if (!p->status) all = add(p, (node){.kind = NODE_SEQUENCE, .left = all, .right = atom});

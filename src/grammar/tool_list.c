@@ -3,19 +3,13 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/tool_name.h"
 #include "template/eval.h"
 
 #include <string.h>
 
 static const ht_jinja_value *member(ht_jinja_value v, const char *key) {
     return v.kind == HT_VALUE_DICT ? ht_jinja_dict_find_text(v.dict, key, strlen(key)) : NULL;
-}
-
-/* Names that every notation can write, and that are read as names. */
-static bool is_name(const char *s) {
-    const char *at = s;
-    while (*at && (unsigned char)*at > ' ' && !strchr("\"'`<>{}()[],;:=\\", *at)) at++;
-    return at > s && !*at;
 }
 
 ht_status ht_tool_list_read(ht_tool_list *t, ht_jinja_value tools, const char *only, ht_error *err) {
@@ -26,7 +20,7 @@ ht_status ht_tool_list_read(ht_tool_list *t, ht_jinja_value tools, const char *o
         const ht_jinja_value *function = member(tools.list->items[i], "function");
         const ht_jinja_value of = function ? *function : tools.list->items[i], *name = member(of, "name");
         if (!name || !ht_jinja_is_string(*name) || (only && !ht_jinja_string_is(name->string, only))) continue;
-        if (!is_name(name->string->text)) {
+        if (!ht_is_tool_name(name->string->text)) {
             if (only)
                 return ht_fail(err, HT_ERR_ARGUMENT, "the tool `%.200s` has a name that no call can be written with",
                                only);

@@ -64,9 +64,11 @@ bool http_answer_head(http_exchange *x, const char *content_type, bool has_lengt
     else if (x->head.minor == 0)
         good = good && evbuffer_add_printf(out, "Connection: keep-alive\r\n") >= 0;
     if (x->origin)
-        good = good && evbuffer_add_printf(out,
-                                           "Access-Control-Allow-Origin: %s\r\nVary: Origin\r\n"
-                                           "Access-Control-Expose-Headers: X-Request-Id, Retry-After\r\n",
-                                           x->origin) >= 0;
+        good =
+            good && evbuffer_add_printf(
+                        out,
+                        "Access-Control-Allow-Origin: %s\r\nVary: Origin\r\n"
+                        "Access-Control-Expose-Headers: X-Request-Id, Request-Id, X-Seed, X-Ignored, Retry-After\r\n",
+                        x->origin) >= 0;
     return good && evbuffer_add_buffer(out, x->fields) == 0 && evbuffer_add(out, "\r\n", 2) == 0;
 }

@@ -284,9 +284,8 @@ static http_refusal look_at_head(http_connection *c) {
     if (from == HTTP_ORIGIN_LISTED) x->origin = origin;
     if (!s->options.any_host) {
         if (!http_host_allowed(x->head.host, c->is_network ? c->local : NULL, rules))
-            return (http_refusal){403, "This server is not asked under the name in Host; it has to be allowed."};
-        if (from == HTTP_ORIGIN_FOREIGN)
-            return (http_refusal){403, "Pages of the site in Origin may not ask this server; it has to be allowed."};
+            return (http_refusal){403, http_host_refused};
+        if (from == HTTP_ORIGIN_FOREIGN) return (http_refusal){403, http_origin_refused};
     }
     if (!is_preflight(x) && s->handlers.admit) return s->handlers.admit(x, s->handlers.user);
     return (http_refusal){0};

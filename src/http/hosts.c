@@ -5,6 +5,9 @@
 #include <arpa/inet.h>
 #include <string.h>
 
+const char http_host_refused[] = "This server is not asked under the name in Host; it has to be allowed.";
+const char http_origin_refused[] = "Pages of the site in Origin may not ask this server; it has to be allowed.";
+
 enum { NAME_BYTES = 256 };
 
 /* The host of "host:port" or "[address]:port", lower-case, without brackets and without a final dot. False: none, or too long. */

@@ -23,6 +23,9 @@ typedef struct http_host_rules {
  * elsewhere tomorrow. host NULL, as HTTP/1.0 may have it, is what no browser sends. */
 bool http_host_allowed(const char *host, const char *local, const http_host_rules *rules);
 
+/* Sentences of the refusals of either, by which the layer above knows them, as it alone knows where names are allowed. */
+extern const char http_host_refused[], http_origin_refused[];
+
 typedef enum http_origin {
     HTTP_ORIGIN_NONE,    /* no browser, or a page asking its own server */
     HTTP_ORIGIN_SAME,    /* of the same host, at any port */

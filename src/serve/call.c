@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "http/keys.h"
+#include "serve/escapes.h"
 #include "serve/ollama.h"
 
 #include <openssl/rand.h>
@@ -54,37 +55,20 @@ size_t serve_call_values_max(const serve_call *c) {
     return ht_max_size((size_t)1 << 20, c->server->o.http.body_bytes / 8);
 }
 
-static const char nul[] = "\\u0000", replacement[] = "\\uFFFD";
-
-/* Whether a backslash begins an escape: one that is escaped itself does not. */
-static bool begins_escape(const char *text, const char *at) {
-    const char *before = at;
-    while (before > text && before[-1] == '\\') before--;
-    return (at - before) % 2 == 0;
-}
-
-/* Texts are C strings from here on. What a tool has read from a file may hold NUL, and an agent's history has it for good: it becomes the
- * character that stands for what is none. The text itself when there is no NUL, else a copy in *owned; NULL: memory ran out. */
-static const char *without_nul(const char *text, size_t n, char **owned) {
-    for (const char *at = strstr(text, nul); at; at = strstr(at + 1, nul)) {
-        if (!begins_escape(text, at)) continue;
-        if (!*owned && !(*owned = malloc(n + 1))) return NULL;
-        if (text != *owned) {
-            memcpy(*owned, text, n + 1);
-            at = *owned + (at - text);
-            text = *owned;
-        }
-        memcpy(*owned + (at - text), replacement, sizeof replacement - 1);
-    }
-    return text;
-}
-
 static bool parse_body(serve_call *c) {
+    static const char mark[] = "\xEF\xBB\xBF"; /* some clients begin a text so, which says that it is UTF-8 */
     size_t n;
     char *owned = NULL;
-    const char *text = http_exchange_body(c->x, &n), *clean = without_nul(text, n, &owned);
+    serve_replaced replaced = {0};
+    const char *text = http_exchange_body(c->x, &n);
+    if (n >= sizeof mark - 1 && memcmp(text, mark, sizeof mark - 1) == 0) {
+        text += sizeof mark - 1;
+        n -= sizeof mark - 1;
+    }
+    const char *clean = serve_escapes_replace(text, n, &owned, &replaced);
     if (clean) c->body = n ? serve_json_parse(clean, n, serve_call_values_max(c), &c->failure) : json_object();
-    if (owned) serve_call_ignore(c, "NUL in texts");
+    if (replaced.nul) serve_call_ignore(c, "NUL in texts");
+    if (replaced.surrogate) serve_call_ignore(c, "halves of characters in texts");
     free(owned);
     return c->body ? true : serve_fail_memory(&c->failure); /* unless there is a failure already */
 }
@@ -151,16 +135,14 @@ static void run(serve_work *work) {
 static void refuse_route(http_exchange *x) {
     serve_failure f = {0};
     char methods[SERVE_METHODS];
-    const char *rest;
     const http_head *h = http_exchange_head(x);
-    const serve_route *other = serve_route_find(NULL, h->path, &rest); /* of another method */
     serve_route_methods(h->path, methods);
     if (*methods) (void)http_exchange_field(x, "Allow", methods);
     if (*methods)
         serve_fail(&f, 405, NULL, "%s is not taken by %.256s", h->method, h->path);
     else
         serve_fail(&f, 404, NULL, "there is no %.256s", h->path);
-    serve_failure_reply(x, &f, other ? other->dialect : SERVE_OPENAI);
+    serve_failure_reply(x, &f, serve_route_dialect(h->path));
 }
 
 void serve_call_begin(serve_server *s, http_exchange *x) {

@@ -91,6 +91,8 @@ void serve_call_begin(serve_server *s, http_exchange *x);
 bool serve_call_compute(serve_call *c, bool (*compute)(serve_call *c));
 /* The route for a method and path; NULL: none. Method NULL: the first one of the path. */
 const serve_route *serve_route_find(const char *method, const char *path, const char **rest);
+/* The form that who asks for a path expects failures in: of its route, or of those that the path would lie beside. */
+serve_dialect_name serve_route_dialect(const char *path);
 /* The methods that a path takes, as a field Allow has them; "": there is no such path. */
 enum { SERVE_METHODS = 64 };
 void serve_route_methods(const char *path, char out[SERVE_METHODS]);

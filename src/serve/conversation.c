@@ -1,5 +1,7 @@
 #include "serve/conversation.h"
 
+#include "base/tool_name.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,6 +57,45 @@ static bool is_allowed(const serve_conversation *k, const char *name) {
         found = one && strcmp(one, name) == 0;
     }
     return found;
+}
+
+/* Refuses a tool of the request by whose name no call could be written: answers would be held to the others, without a word. `outer`: the
+ * tools' place in the body, where they are in the form of its dialect. */
+static bool check_names(serve_call *c, const json_t *tools, const char *outer) {
+    for (size_t i = 0; i < json_array_size(tools); i++) {
+        const json_t *tool = json_array_get(tools, i), *function = json_object_get(tool, "function");
+        const char *name = serve_text(function ? function : tool, "name");
+        char place[96];
+        snprintf(place, sizeof place, "%s[%zu]%s.name", outer, i, function ? ".function" : "");
+        if (name && !ht_is_tool_name(name))
+            return serve_fail(&c->failure, 400, place,
+                              "\"%s\" is to be a name that calls can be written with, not \"%.64s\": %s", place, name,
+                              HT_TOOL_NAME_RULE);
+        snprintf(place, sizeof place, "%.32s[%zu].tools", outer, i);
+        if (!strchr(outer, '[') && !check_names(c, json_object_get(tool, "tools"), place))
+            return false; /* a namespace */
+    }
+    return true;
+}
+
+/* Tells of the parameters of tools that calls cannot be held to: a call of such a tool has any object as its arguments. */
+static bool note_schemas(serve_call *c, const json_t *tools, const char *outer) {
+    for (size_t i = 0; i < json_array_size(tools); i++) {
+        const json_t *tool = json_array_get(tools, i), *function = json_object_get(tool, "function");
+        const json_t *parameters = serve_member(function ? function : tool, "parameters"),
+                     *input = serve_member(tool, "input_schema");
+        const json_t *schema = parameters ? parameters : input;
+        char place[96];
+        char *text = json_is_object(schema) ? json_dumps(schema, JSON_COMPACT) : NULL;
+        if (json_is_object(schema) && !text) return serve_fail_memory(&c->failure);
+        snprintf(place, sizeof place, "%s[%zu]%s.%s", outer, i, function ? ".function" : "",
+                 parameters ? "parameters" : "input_schema");
+        if (text && !serve_grammars_support(c->lease.grammars, text, strlen(text))) serve_call_ignore(c, place);
+        free(text);
+        snprintf(place, sizeof place, "%.32s[%zu].tools", outer, i);
+        if (!strchr(outer, '[') && !note_schemas(c, json_object_get(tool, "tools"), place)) return false;
+    }
+    return true;
 }
 
 /* The functions among the tools; NULL, with a failure, for what is no list of tools. */
@@ -146,7 +187,8 @@ void serve_read_effort(const json_t *object, const char *name, serve_conversatio
 bool serve_make_chat(serve_call *c, const serve_conversation *k, ht_chat **out) {
     json_t *tools = NULL;
     *out = NULL;
-    if (k->tools && !(tools = functions_of(c, k))) return false;
+    if (k->tools && (!check_names(c, json_object_get(c->body, "tools"), "tools") || !(tools = functions_of(c, k))))
+        return false;
     const bool good = chat_from(c, k, tools, out) && set_choice(c, k, tools, *out);
     json_decref(tools);
     if (good) return true;
@@ -169,7 +211,9 @@ bool serve_count_conversation(serve_call *c, const serve_conversation *k, int64_
 }
 
 bool serve_set_conversation(serve_generation *g, const serve_conversation *k) {
-    return serve_generation_prompts(g, 1) && serve_make_chat(g->c, k, &g->prompt[0].chat);
+    const bool calls = json_array_size(k->tools) && k->choice != SERVE_TOOLS_NONE;
+    return serve_generation_prompts(g, 1) && serve_make_chat(g->c, k, &g->prompt[0].chat) &&
+           (!calls || note_schemas(g->c, json_object_get(g->c->body, "tools"), "tools"));
 }
 
 /* ---- what an answer is held to ---- */

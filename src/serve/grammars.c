@@ -3,10 +3,11 @@
 #include "base/error.h"
 
 #include <pthread.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_KEPT = 16, LONGEST_KEPT = 1 << 20 };
+enum { MOST_KEPT = 16, LONGEST_KEPT = 1 << 20, MOST_CHECKED = 512 };
 
 typedef struct kept {
     serve_grammar_kind kind;
@@ -15,11 +16,19 @@ typedef struct kept {
     ht_grammar *grammar;
 } kept;
 
+/* A schema that has been looked at, by a hash: two of one hash would cost a note. */
+typedef struct checked {
+    uint64_t hash;
+    bool supported;
+} checked;
+
 struct serve_grammars {
     ht_model *model;
     pthread_mutex_t lock;
     kept kept[MOST_KEPT]; /* the one that was used last comes first */
     size_t n;
+    checked checked[MOST_CHECKED]; /* a ring */
+    size_t n_checked;              /* that have been put into it */
 };
 
 ht_status serve_grammars_new(ht_model *m, serve_grammars **out, ht_error *err) {
@@ -85,4 +94,37 @@ ht_status serve_grammars_get(serve_grammars *g, serve_grammar_kind kind, const c
     }
     if (!status) keep(g, kind, text, n, *out);
     return status;
+}
+
+/* FNV-1a. */
+static uint64_t hash_of(const char *text, size_t n) {
+    uint64_t hash = 0xCBF29CE484222325u;
+    for (size_t i = 0; i < n; i++) hash = (hash ^ (unsigned char)text[i]) * 0x100000001B3u;
+    return hash;
+}
+
+/* Whether it is there, and then what was found out. */
+static bool was_checked(serve_grammars *g, uint64_t hash, bool *supported) {
+    bool found = false;
+    pthread_mutex_lock(&g->lock);
+    for (size_t i = 0; i < MOST_CHECKED && i < g->n_checked && !found; i++) {
+        found = g->checked[i].hash == hash;
+        if (found) *supported = g->checked[i].supported;
+    }
+    pthread_mutex_unlock(&g->lock);
+    return found;
+}
+
+bool serve_grammars_support(serve_grammars *g, const char *schema, size_t n) {
+    const uint64_t hash = hash_of(schema, n);
+    ht_grammar *grammar = NULL;
+    bool supported;
+    if (was_checked(g, hash, &supported)) return supported;
+    const ht_status status = ht_grammar_from_json_schema(g->model, schema, n, NULL, &grammar, NULL);
+    ht_grammar_free(grammar);
+    if (status == HT_ERR_MEMORY) return true;
+    pthread_mutex_lock(&g->lock);
+    g->checked[g->n_checked++ % MOST_CHECKED] = (checked){hash, status == HT_OK};
+    pthread_mutex_unlock(&g->lock);
+    return status == HT_OK;
 }

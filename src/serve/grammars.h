@@ -5,6 +5,8 @@
 
 #include <hearth/grammar.h>
 
+#include <stdbool.h>
+
 typedef struct serve_grammars serve_grammars;
 
 typedef enum serve_grammar_kind { SERVE_SCHEMA, SERVE_REGEX, SERVE_GBNF } serve_grammar_kind;
@@ -17,5 +19,9 @@ void serve_grammars_free(serve_grammars *g); /* NULL is fine */
  * frees *out. */
 ht_status serve_grammars_get(serve_grammars *g, serve_grammar_kind kind, const char *text, size_t n, ht_grammar **out,
                              ht_error *err);
+
+/* Whether a schema of n bytes is one that answers can be held to, found out once for the latest few hundred: true, too, where there is no
+ * memory to find out. */
+bool serve_grammars_support(serve_grammars *g, const char *schema, size_t n);
 
 #endif

@@ -230,7 +230,7 @@ static const serve_dialect completion = {
 
 bool serve_llama_completion(serve_call *c) {
     serve_generation *g = new_generation(c, &completion);
-    return g && serve_read_prompts(g, "prompt") && start(g);
+    return g && serve_read_prompts(g, "prompt", serve_read_prompt) && start(g);
 }
 
 /* ---- gaps ---- */

@@ -37,12 +37,17 @@ typedef struct alias {
     char *name, *of;
 } alias;
 
+typedef struct broken {
+    char *name, *why;
+} broken;
+
 struct serve_models {
     serve_workers *workers;
     serve_models_options o;
     serve_loaded_model *model;
     adapter_name *adapter;
     alias *alias;
+    broken *broken;
     size_t budget;
 
     pthread_mutex_t lock; /* of the states and leases */
@@ -274,7 +279,8 @@ static ht_status copy_names(serve_models *m, ht_error *err) {
     m->model = calloc(o->n_models, sizeof *m->model);
     m->adapter = calloc(o->n_adapters + 1, sizeof *m->adapter);
     m->alias = calloc(o->n_aliases + 1, sizeof *m->alias);
-    bool ok = m->model && m->adapter && m->alias;
+    m->broken = calloc(o->n_broken + 1, sizeof *m->broken);
+    bool ok = m->model && m->adapter && m->alias && m->broken;
     for (size_t i = 0; ok && i < o->n_models; i++)
         ok = (m->model[i].name = strdup(o->model[i].name)) && (m->model[i].path = strdup(o->model[i].path));
     for (size_t i = 0; ok && i < o->n_adapters; i++) {
@@ -283,6 +289,8 @@ static ht_status copy_names(serve_models *m, ht_error *err) {
     }
     for (size_t i = 0; ok && i < o->n_aliases; i++)
         ok = (m->alias[i].name = strdup(o->alias[i].name)) && (m->alias[i].of = strdup(o->alias[i].of));
+    for (size_t i = 0; ok && i < o->n_broken; i++)
+        ok = (m->broken[i].name = strdup(o->broken[i].name)) && (m->broken[i].why = strdup(o->broken[i].why));
     return ok ? check_names(m, err) : ht_fail_memory(err, o->n_models * sizeof *m->model, "the names of models");
 }
 
@@ -339,9 +347,14 @@ void serve_models_free(serve_models *m) {
         free(m->alias[i].name);
         free(m->alias[i].of);
     }
+    for (size_t i = 0; m->broken && i < m->o.n_broken; i++) {
+        free(m->broken[i].name);
+        free(m->broken[i].why);
+    }
     free(m->model);
     free(m->adapter);
     free(m->alias);
+    free(m->broken);
     pthread_cond_destroy(&m->work);
     pthread_mutex_destroy(&m->lock);
     free(m);
@@ -352,12 +365,17 @@ void serve_models_free(serve_models *m) {
 static void refuse_name(const serve_models *m, const char *name, serve_failure *f) {
     char names[512] = "";
     size_t n = 0;
+    const char *why = serve_models_broken(m, name);
+    f->code = "model_not_found";
+    if (why) {
+        serve_fail(f, 404, "model", "the model \"%.128s\" cannot be used: %s", name, why);
+        return;
+    }
     const size_t all = m->o.n_models + m->o.n_adapters;
     for (size_t i = 0; i < all && n < sizeof names - 80; i++) {
         const char *one = i < m->o.n_models ? m->model[i].name : m->adapter[i - m->o.n_models].name;
         n += (size_t)snprintf(names + n, sizeof names - n, "%s\"%.64s\"", i ? ", " : "", one);
     }
-    f->code = "model_not_found";
     serve_fail(f, 404, "model", "there is no model \"%.128s\"; there is %s", name, names);
 }
 
@@ -447,11 +465,12 @@ bool serve_models_name(serve_models *m, size_t i, serve_model_name *out) {
     const adapter_name *a = i >= n_models ? &m->adapter[i - n_models] : NULL;
     serve_loaded_model *e = a ? m->model : &m->model[i];
     pthread_mutex_lock(&m->lock);
+    const ht_engine_statistics kv = e->state == READY ? ht_engine_get_statistics(e->engine) : (ht_engine_statistics){0};
     *out = (serve_model_name){.name = a ? a->name : e->name,
                               .path = a ? a->path : e->path,
                               .model = a ? e->name : NULL,
                               .loaded = e->state == READY,
-                              .bytes = e->bytes};
+                              .bytes = e->bytes - kv.kv_budget + kv.kv_bytes}; /* the budget is what there may be */
     pthread_mutex_unlock(&m->lock);
     out->created = changed(out->path);
     return true;
@@ -463,6 +482,13 @@ bool serve_models_find(serve_models *m, const char *name, serve_model_name *out)
         for (size_t i = 0; serve_models_name(m, i, out); i++)
             if (is_name(out->name, name, tagged)) return true;
     return m->o.any_name && serve_models_name(m, 0, out);
+}
+
+const char *serve_models_broken(const serve_models *m, const char *name) {
+    for (int tagged = 0; tagged < 2; tagged++)
+        for (size_t i = 0; i < m->o.n_broken; i++)
+            if (is_name(m->broken[i].name, name, tagged)) return m->broken[i].why;
+    return NULL;
 }
 
 bool serve_models_ready(serve_models *m) {

@@ -28,6 +28,11 @@ typedef struct serve_alias {
     const char *name, *of;
 } serve_alias;
 
+/* A checkpoint that is there and cannot be used. */
+typedef struct serve_broken {
+    const char *name, *why;
+} serve_broken;
+
 /* Texts are copied. */
 typedef struct serve_models_options {
     const serve_model_source *model; /* [n_models], 1 or more */
@@ -36,6 +41,8 @@ typedef struct serve_models_options {
     size_t n_adapters;
     const serve_alias *alias; /* [n_aliases] */
     size_t n_aliases;
+    const serve_broken *broken; /* [n_broken], to be told of by who asks for one */
+    size_t n_broken;
     bool any_name;      /* names that are not known mean the first model */
     bool first_at_once; /* the first model is loaded before it is asked for */
     size_t
@@ -89,7 +96,7 @@ typedef struct serve_model_name {
     const char *model;    /* whose adapter it is; NULL: it is a model */
     const char *alias_of; /* NULL: it is none */
     bool loaded;
-    size_t bytes;    /* of weights, keys and values; 0: it is not loaded */
+    size_t bytes;    /* of weights, and of keys and values that are held; 0: it is not loaded */
     int64_t created; /* when its file was last changed, in seconds since 1970 */
 } serve_model_name;
 
@@ -97,6 +104,9 @@ typedef struct serve_model_name {
 bool serve_models_name(serve_models *m, size_t i, serve_model_name *out);
 /* The same by the name itself; NULL: the first. */
 bool serve_models_find(serve_models *m, const char *name, serve_model_name *out);
+
+/* Why the checkpoint of that name cannot be used; NULL: there is none of that name, or it can. As long as the models. */
+const char *serve_models_broken(const serve_models *m, const char *name);
 
 /* Whether the first model is there, or none is loaded at once. */
 bool serve_models_ready(serve_models *m);

@@ -147,12 +147,17 @@ static const char *read_name(serve_call *c) {
     return NULL;
 }
 
+/* False, with a failure, for a checkpoint that is there and cannot be used. */
+static bool check_broken(serve_call *c, const char *name) {
+    const char *why = serve_models_broken(c->server->models, name);
+    return why ? serve_fail(&c->failure, 404, "model", "the model \"%.128s\" cannot be used: %s", name, why) : true;
+}
+
 static bool find_model(serve_call *c, serve_model_name *m) {
     const char *name = read_name(c);
     if (!name) return false;
-    return serve_models_find(c->server->models, name, m)
-               ? true
-               : serve_fail(&c->failure, 404, "model", "model \"%.128s\" not found", name);
+    if (serve_models_find(c->server->models, name, m)) return true;
+    return check_broken(c, name) && serve_fail(&c->failure, 404, "model", "model \"%.128s\" not found", name);
 }
 
 static void set_number(json_t *to, const char *group, const char *key, int64_t value) {
@@ -287,7 +292,8 @@ bool serve_ollama_pull(serve_call *c) {
     const char *name = read_name(c);
     if (!name) return false;
     if (!serve_models_find(c->server->models, name, &m))
-        return serve_fail(&c->failure, 404, "model",
+        return check_broken(c, name) &&
+               serve_fail(&c->failure, 404, "model",
                           "\"%.128s\" is not there, and the server fetches no models: run `hearth pull %.128s` on its "
                           "machine, and start it again with that model",
                           name, name);

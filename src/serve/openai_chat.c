@@ -129,6 +129,11 @@ static bool read_request(serve_generation *g) {
     serve_openai_read_stream(g, c->body);
     serve_read_max_tokens(g, c->body, most);
     serve_read_thinking_budget(g, c->body);
+    if (!g->how.max_tokens) {
+        const char *name = serve_member(c->body, most[0]) ? most[0] : most[1];
+        return serve_fail(&c->failure, 400, name,
+                          "\"%s\" is to be a whole number of 1 or more, or -1 for no bound, not 0", name);
+    }
     return serve_openai_read_conversation(c, &k) && serve_read_logprobs(g) && serve_read_sampling(g, c->body, 1) &&
            serve_read_stop(g, json_object_get(c->body, "stop")) && serve_read_structure(g, c->body) &&
            serve_set_conversation(g, &k);

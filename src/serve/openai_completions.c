@@ -1,5 +1,7 @@
-/* Text completions of OpenAI's interface: prompts as texts or ids, several at once, given back with log-probabilities if asked. */
+/* Text completions of OpenAI's interface: prompts as texts or ids, several at once, given back with log-probabilities if asked; or texts
+ * before a gap. */
 #include "serve/echo.h"
+#include "serve/infill.h"
 #include "serve/openai.h"
 #include "serve/prompts.h"
 #include "serve/sampling.h"
@@ -13,7 +15,7 @@ static const serve_field fields[] = {
     {"n", .is = SERVE_IS_INTEGER(1, SERVE_MOST_ANSWERS)},
     {"best_of", .is = SERVE_IS_INTEGER(1, SERVE_MOST_ANSWERS)},
     {"echo", .is = SERVE_IS_FLAG},
-    {"suffix", .class = SERVE_LACKED, .instead = "gaps are filled in by /infill"},
+    {"suffix", .is = SERVE_IS_TEXT},
     {"stop", .is = SERVE_IS_STOP},
     {"max_tokens", .is = SERVE_IS_MAX_TOKENS},
     /* A number here; a flag is what chats have. */
@@ -76,6 +78,23 @@ static bool make_echoes(serve_generation *g) {
 
 /* ---- requests ---- */
 
+/* A text with what is to follow its completion. */
+static bool read_gap(serve_call *c, const json_t *value, const char *member, serve_prompt *out) {
+    const serve_infill gap = {.prefix = json_string_value(value), .suffix = serve_text(c->body, "suffix")};
+    if (gap.prefix) return serve_infill_prompt(c, &gap, "suffix", out);
+    return serve_fail(&c->failure, 400, member,
+                      "\"%s\" is to be a text, or a list of texts, where there is a \"suffix\": not token ids", member);
+}
+
+static bool read_prompts(serve_generation *g) {
+    serve_call *c = g->c;
+    if (!serve_filled_text(c->body, "suffix")) return serve_read_prompts(g, "prompt", serve_read_prompt);
+    if (g->echo)
+        return serve_fail(&c->failure, 400, "echo",
+                          "\"echo\" gives back a prompt that the answer follows: there is none with a \"suffix\"");
+    return serve_read_prompts(g, "prompt", read_gap);
+}
+
 static bool read_request(serve_generation *g, bool *generates) {
     static const char *const most[] = {"max_tokens", NULL};
     serve_call *c = g->c;
@@ -99,7 +118,7 @@ static bool read_request(serve_generation *g, bool *generates) {
     *generates = g->how.max_tokens > 0;
     if (!*generates && !g->echo)
         return serve_fail(f, 400, "max_tokens", "\"max_tokens\" is 0, and without \"echo\" there is nothing to answer");
-    return serve_read_prompts(g, "prompt") && (!g->echo || make_echoes(g));
+    return read_prompts(g) && (!g->echo || make_echoes(g));
 }
 
 /* ---- answers ---- */

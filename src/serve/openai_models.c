@@ -74,7 +74,9 @@ bool serve_openai_models(serve_call *c) {
 bool serve_openai_model(serve_call *c) {
     serve_model_name m;
     if (!serve_models_find(c->server->models, c->rest, &m)) {
+        const char *why = serve_models_broken(c->server->models, c->rest);
         c->failure.code = "model_not_found";
+        if (why) return serve_fail(&c->failure, 404, "model", "the model \"%.128s\" cannot be used: %s", c->rest, why);
         return serve_fail(&c->failure, 404, "model", "there is no model \"%.128s\"", c->rest);
     }
     serve_reply_json(c->x, 200, for_anthropic(c) ? anthropic_model_json(&m) : model_json(&m), SERVE_OPENAI);

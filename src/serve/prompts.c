@@ -97,7 +97,7 @@ static bool is_one(const json_t *prompt) {
     return ids;
 }
 
-bool serve_read_prompts(serve_generation *g, const char *member) {
+bool serve_read_prompts(serve_generation *g, const char *member, serve_read_prompt_fn *read) {
     enum { MOST_ANSWERS = 4096 };
     serve_call *c = g->c;
     const json_t *prompt = serve_member(c->body, member);
@@ -109,6 +109,6 @@ bool serve_read_prompts(serve_generation *g, const char *member) {
                           SERVE_MOST_PROMPTS, MOST_ANSWERS);
     if (!serve_generation_prompts(g, n)) return false;
     for (size_t i = 0; i < n; i++)
-        if (!serve_read_prompt(c, one ? prompt : json_array_get(prompt, i), member, &g->prompt[i])) return false;
+        if (!read(c, one ? prompt : json_array_get(prompt, i), member, &g->prompt[i])) return false;
     return true;
 }

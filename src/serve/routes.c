@@ -88,6 +88,13 @@ const serve_route serve_routes[] = {
      .answer = &serve_llama_adapters_answer},
     {"POST", "/lora-adapters", SERVE_OPENAI, SERVE_REFUSES, NULL, serve_llama_change_adapters,
      .summary = "Refused: a request asks for an adapter by its name"},
+    {"POST", "/chat/completions", SERVE_OPENAI, ASKS, serve_openai_chat_fields, serve_openai_chat,
+     .summary = "Answers to a conversation: /v1/chat/completions by another name", .answer = &serve_openai_chat_answer,
+     .event = &serve_openai_chat_event, .last_event = SERVE_OPENAI_DONE},
+    {"GET", "/models", SERVE_OPENAI, 0, NULL, serve_openai_models, .summary = "/v1/models by another name",
+     .answer = &serve_openai_models_answer},
+    {"GET", "/models/*", SERVE_OPENAI, 0, NULL, serve_openai_model, .summary = "One of them",
+     .answer = &serve_openai_model_answer, .rest = &model_in_path},
     {"POST", "/api/chat", SERVE_OLLAMA, ASKS | SERVE_UNLOADS, serve_ollama_chat_fields, serve_ollama_chat,
      .summary = "Answers to a conversation, in Ollama's form", .answer = &serve_ollama_chat_answer,
      .event = &serve_ollama_chat_event},
@@ -121,18 +128,32 @@ static bool takes(const serve_route *r, const char *method) {
     return !method || strcmp(r->method, method) == 0 || (strcmp(r->method, "GET") == 0 && strcmp(method, "HEAD") == 0);
 }
 
-/* Whether a path is a route's; *rest is what follows, where any may. */
+/* Whether a path is a route's, with a slash behind it or not; *rest is what follows, where any may. */
 static bool leads_to(const serve_route *r, const char *path, const char **rest) {
     const size_t n = strlen(r->path);
     const bool open_end = r->path[n - 1] == '*';
     *rest = open_end && strncmp(r->path, path, n - 1) == 0 ? path + n - 1 : "";
-    return open_end ? **rest : strcmp(r->path, path) == 0;
+    if (open_end) return **rest;
+    return strncmp(r->path, path, n) == 0 && (path[n] == '\0' || (n > 1 && strcmp(path + n, "/") == 0));
 }
 
 const serve_route *serve_route_find(const char *method, const char *path, const char **rest) {
     for (const serve_route *r = serve_routes; r->method; r++)
         if (leads_to(r, path, rest) && takes(r, method)) return r;
     return NULL;
+}
+
+/* Whether a path is `top` or lies below it. */
+static bool lies_below(const char *path, const char *top) {
+    const size_t n = strlen(top);
+    return strncmp(path, top, n) == 0 && (path[n] == '\0' || path[n] == '/');
+}
+
+serve_dialect_name serve_route_dialect(const char *path) {
+    const char *rest;
+    const serve_route *r = serve_route_find(NULL, path, &rest);
+    if (r) return r->dialect;
+    return lies_below(path, "/v1/messages") ? SERVE_ANTHROPIC : lies_below(path, "/api") ? SERVE_OLLAMA : SERVE_OPENAI;
 }
 
 void serve_route_methods(const char *path, char out[SERVE_METHODS]) {

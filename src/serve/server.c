@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "http/keys.h"
+#include "http/text.h"
 #include "serve/call.h"
 #include "serve/details.h"
 
@@ -30,14 +31,32 @@ static http_refusal admit(http_exchange *x, void *user) {
     return (http_refusal){0};
 }
 
+/* Says which option allows what was refused. */
+static void describe_refusal(const http_head *h, const http_refusal *why, serve_failure *f) {
+    const char *host = h->host ? h->host : "", *origin = http_head_value(h, "origin");
+    const int name = (int)(*host == '[' ? strcspn(host, "]") + 1 : strcspn(host, ":")); /* without a port */
+    enum { SHOWN = 128 };
+    if (why->sentence == http_host_refused && name > 0)
+        serve_fail(
+            f, why->status, NULL,
+            "This server is not asked under the name \"%.*s\", which the field Host has: `--allow-host %.*s` when "
+            "the server is started allows it.",
+            name < SHOWN ? name : SHOWN, host, name < SHOWN ? name : SHOWN, host);
+    else if (why->sentence == http_origin_refused && origin && http_utf8_valid(origin, strlen(origin)))
+        serve_fail(f, why->status, NULL,
+                   "Pages of the site \"%.128s\", which the field Origin has, may not ask this server: `--allow-origin "
+                   "%.128s` when the server is started allows it.",
+                   origin, origin);
+    else
+        serve_fail(f, why->status, NULL, "%s", why->sentence);
+}
+
 static void refuse(http_exchange *x, const http_refusal *why, void *user) {
     const http_head *h = http_exchange_head(x);
-    const char *rest;
-    const serve_route *route = h->path ? serve_route_find(NULL, h->path, &rest) : NULL;
     serve_failure f = {0};
     (void)user;
-    serve_fail(&f, why->status, NULL, "%s", why->sentence);
-    serve_failure_reply(x, &f, route ? route->dialect : SERVE_OPENAI);
+    describe_refusal(h, why, &f);
+    serve_failure_reply(x, &f, h->path ? serve_route_dialect(h->path) : SERVE_OPENAI);
 }
 
 static void write_log(const serve_server *s, const http_record *r) {

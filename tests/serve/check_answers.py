@@ -129,6 +129,7 @@ class Answers(unittest.TestCase):
             {"response_format": {"type": "json_schema", "json_schema": {"schema": {"enum": [1]}}}, **PLAIN},
         ):
             self.both(path, messages=HELLO, seed=1, **body)
+        self.both("/chat/completions", messages=HELLO, max_tokens=2)
         self.post("/apply-template", messages=HELLO)
         for body in {"messages": HELLO, "temperature": -1}, {"messages": []}, {"messages": HELLO, "model": "none"}:
             self.ask("POST", path, body, status=404 if "model" in body else 400)
@@ -234,10 +235,10 @@ class Answers(unittest.TestCase):
         self.ask("POST", "/completion", {}, status=400)
 
     def ask_others(self):
-        for path in "/health", "/v1/health", "/metrics", "/openapi.json", "/", "/v1/models", "/v1/models/tuned":
+        for path in "/health", "/v1/health", "/metrics", "/openapi.json", "/", "/v1/models", "/v1/models/tuned", "/models", "/models/tuned":
             self.ask("GET", path)
         self.ask("GET", "/", Accept="text/html")
-        for path in "/v1/models", "/v1/models/tiny":
+        for path in "/v1/models", "/v1/models/tiny", "/models", "/models/tiny":
             self.ask("GET", path, anthropic_version="2023-06-01")
         self.ask("GET", "/v1/models/none", status=404)
         for form in "float", "base64":

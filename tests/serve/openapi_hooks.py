@@ -39,6 +39,9 @@ def meaningful_messages(messages):
 
 def meaningful_tools(body):
     """Tools with names of their own and schemas that are some; a choice of one that is there."""
+    for i, tool in enumerate(body.get("tools") or []):
+        if tool.get("type") == "namespace":
+            tool["name"] = f"namespace{i}"
     tools = [inner for tool in body.get("tools") or [] for inner in ([tool] if tool.get("type") != "namespace" else tool.get("tools") or [])]
     for i, tool in enumerate(tools):
         function = tool.get("function") if isinstance(tool.get("function"), dict) else tool

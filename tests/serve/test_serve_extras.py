@@ -139,6 +139,9 @@ class Completions(TinyTest):
     def test_gaps_need_marks(self):
         self.refused(self.server.post("/infill", input_prefix="a", input_suffix="b"), 400, "insert")
         self.refused(self.server.post("/infill", input_prefix="a"), 400, "input_suffix")
+        self.refused(self.server.post("/v1/completions", prompt="a", suffix="b"), 400, "insert")
+        for none in (None, ""):
+            self.assertEqual(self.server.post("/v1/completions", prompt="a", suffix=none, max_tokens=2).status, 200)
 
     def test_slots_need_a_directory(self):
         self.refused(self.server.post("/slots/0?action=save", filename="a"), 501, "--slots-directory")
@@ -170,6 +173,32 @@ class Gaps(unittest.TestCase):
         reply = self.server.post("/api/generate", model="gaps", prompt="ab", suffix="yz", stream=False, options={"num_predict": 2})
         self.assertEqual(reply.json["prompt_eval_count"], 7)
         self.assertIn("insert", self.server.post("/api/show", model="gaps").json["capabilities"])
+
+    def test_completions_before_a_suffix(self):
+        complete = lambda **body: self.server.post("/v1/completions", max_tokens=8, temperature=0, ignore_eos=True, **body)  # noqa: E731
+        filled = self.server.post("/infill", input_prefix="ab", input_suffix="yz", n_predict=8, temperature=0, ignore_eos=True).json
+        reply = complete(prompt="ab", suffix="yz").json
+        self.assertEqual(reply["choices"][0]["text"], filled["content"])
+        self.assertEqual((reply["usage"]["prompt_tokens"], filled["tokens_evaluated"]), (7, 7))
+        self.assertNotEqual(complete(prompt="ab").json["choices"][0]["text"], filled["content"])
+        events = complete(prompt="ab", suffix="yz", stream=True).events
+        self.assertEqual("".join(choice["text"] for event in events for choice in event["choices"]), filled["content"])
+        several = complete(prompt=["ab", "", "abc"], suffix="yz", n=2, logprobs=1).json
+        self.assertEqual([choice["index"] for choice in several["choices"]], [0, 1, 2, 3, 4, 5])
+        self.assertEqual([choice["text"] for choice in several["choices"][:2]], [filled["content"]] * 2)
+        self.assertEqual(several["usage"]["prompt_tokens"], 7 + 5 + 8)
+        spelt = complete(prompt="<|fim_middle|>", suffix="yz").json  # a mark that the text spells is text
+        self.assertGreater(spelt["usage"]["prompt_tokens"], 7)
+
+        def refused(**member):
+            reply = complete(**{"prompt": "ab", "suffix": "yz", **member})
+            self.assertEqual((reply.status, reply.json["error"]["param"]), (400, *member), reply.json)
+
+        for prompt in ([1, 2], [[1, 2]], ["a", [1]], ["a", 1]):
+            refused(prompt=prompt)
+            self.assertEqual(complete(prompt=prompt, suffix="").status, 200)
+        refused(echo=True)
+        refused(suffix=["yz"])
 
 
 class Slots(unittest.TestCase):
@@ -212,8 +241,9 @@ class Slots(unittest.TestCase):
         for action in ("save", "restore"):
             self.assertEqual(self.act(action, "link").status, 400)
         self.assertEqual(self.act("restore", "missing").status, 404)
-        for slot in ("-1", "16", "x", "", "0x1", "99999999999999999999"):
+        for slot in ("-1", "16", "x", "0x1", "99999999999999999999"):
             self.assertIn(self.act("save", "a", slot).status, (400, 404), slot)
+        self.assertEqual(self.act("save", "a", "").status, 405)  # the list of slots, with a slash behind it
         self.assertEqual(self.act("explode", "a").status, 400)
 
     def test_what_is_erased_is_computed_again(self):

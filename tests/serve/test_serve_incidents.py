@@ -63,7 +63,93 @@ class Incidents(ServeTest):
             status, _, answer = self.server.post("/v1/chat/completions", chat(tools=[tool]))
             self.assertIn(status, (200, 400), answer)
 
+    def test_names_of_tools(self):
+        """A tool that no call could name is refused, as answers would be held to the others; names of MCP servers are fine."""
+        parameters = {"type": "object", "properties": {}}
+        messages = [{"role": "user", "content": "look"}]
+
+        def requests(name):
+            function = {"type": "function", "function": {"name": name, "parameters": parameters}}
+            plain = {"type": "function", "name": name, "parameters": parameters}
+            yield "/v1/chat/completions", {"messages": messages, "tools": [TOOL, function]}, "tools[1].function.name"
+            yield "/apply-template", {"messages": messages, "tools": [function]}, "tools[0].function.name"
+            yield "/v1/responses", {"input": "look", "tools": [plain]}, "tools[0].name"
+            yield "/v1/responses", {"input": "look", "tools": [{"type": "namespace", "name": "a", "tools": [plain]}]}, "tools[0].tools[0].name"
+            yield "/v1/messages", {"messages": messages, "max_tokens": 4, "tools": [{"name": name, "input_schema": parameters}]}, "tools[0].name"
+            yield "/v1/messages/count_tokens", {"messages": messages, "tools": [{"name": name, "input_schema": parameters}]}, "tools[0].name"
+            yield "/api/chat", {"model": "tiny", "messages": messages, "tools": [function], "stream": False}, "tools[0].function.name"
+
+        for name in ("get weather", 'a"b', "a'b", "a<b>", "a(b)", "a,b", "a{b}", "a\nb", "a=b"):
+            for path, body, place in requests(name):
+                status, _, answer = self.server.post(path, body)
+                error = answer["error"]
+                self.assertEqual(status, 400, (path, name, answer))
+                message = error if path == "/api/chat" else error["message"]
+                if path == "/api/chat" and "does not support tools" in message:
+                    continue
+                self.assertIn(f'"{place}" is to be a name that calls can be written with', message)
+                self.assertEqual(error["param"] if "param" in error else place, place)
+        for name in ("a.b", "server/tool", "a-b_c", "mcp__server__tool", "ø", "a@b", "9"):
+            for path, body, _ in requests(name):
+                status, _, answer = self.server.post(path, {**body, **({"max_tokens": 4} if "/v1/chat" in path else {})})
+                self.assertTrue(status == 200 or "does not support tools" in str(answer), (path, name, answer))
+
+    def test_parameters_that_calls_cannot_be_held_to(self):
+        messages = [{"role": "user", "content": "look"}]
+        for schema, noted in [({"type": "object", "properties": {"a": {"type": "string", "pattern": "(?<=x)a"}}}, True), ({"$ref": "#/nowhere"}, True),
+                              ({"type": "object", "properties": {"a": {"type": "string"}}}, False)]:  # fmt: skip
+            plain = {"type": "function", "name": "f", "parameters": schema}
+            function = {"type": "function", "function": {"name": "f", "parameters": schema}}
+            for path, body, place in [
+                ("/v1/chat/completions", {"messages": messages, "max_tokens": 2, "tools": [TOOL, function]}, "tools[1].function.parameters"),
+                ("/v1/responses", {"input": "look", "max_output_tokens": 2, "tools": [plain]}, "tools[0].parameters"),
+                ("/v1/responses", {"input": "look", "max_output_tokens": 2, "tools": [{"type": "namespace", "name": "a", "tools": [plain]}]}, "tools[0].tools[0].parameters"),
+                ("/v1/messages", {"messages": messages, "max_tokens": 2, "tools": [{"name": "f", "input_schema": schema}]}, "tools[0].input_schema"),
+            ]:
+                for _ in range(2):  # found out, and remembered
+                    status, fields, answer = self.server.post(path, body)
+                    self.assertEqual((status, fields.get("x-ignored")), (200, place if noted else None), answer)
+        none = {"messages": messages, "max_tokens": 2, "tool_choice": "none", "tools": [{"function": {"name": "f", "parameters": {"$ref": "#/nowhere"}}}]}
+        self.assertNotIn("x-ignored", self.server.post("/v1/chat/completions", none)[1])
+
     # ---- requests ----
+
+    def test_no_tokens_at_all(self):
+        for name in ("max_tokens", "max_completion_tokens"):
+            status, _, answer = self.server.post("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}], name: 0})
+            self.assertEqual((status, answer["error"]["param"]), (400, name), answer)
+            self.assertIn(f'"{name}" is to be a whole number of 1 or more', answer["error"]["message"])
+        self.assertEqual(self.server.post("/v1/responses", {"input": "a", "max_output_tokens": 0})[2]["error"]["param"], "max_output_tokens")
+        self.assertEqual(self.server.post("/v1/completions", {"prompt": "a", "max_tokens": 0})[2]["error"]["param"], "max_tokens")
+        self.ok("/v1/chat/completions", chat(max_tokens=0, max_completion_tokens=2))
+
+    def test_paths_that_are_not_there(self):
+        for path, form in [("/v1/nothing", "openai"), ("/nothing", "openai"), ("/v1/messages/batches", "anthropic"), ("/v1/messages/x/y", "anthropic"),
+                           ("/v1/messagesx", "openai"), ("/api/nothing", "ollama"), ("/api", "ollama"), ("/api/blobs/x", "ollama"), ("/apix", "openai")]:  # fmt: skip
+            for method in ("GET", "POST"):
+                status, _, answer = self.server.request(method, path, b"{}" if method == "POST" else None)
+                self.assertEqual(status, 404, path)
+                if form == "anthropic":
+                    self.assertEqual((answer["type"], answer["error"]["type"]), ("error", "not_found_error"))
+                elif form == "ollama":
+                    self.assertEqual(answer, {"error": f"there is no {path}"})
+                else:
+                    self.assertEqual(set(answer["error"]), {"message", "type", "param", "code"})
+
+    def test_other_paths_to_the_same(self):
+        models = self.server.get("/v1/models")[2]
+        for path in ("/models", "/v1/models/", "/models/"):
+            self.assertEqual(self.server.get(path)[2], models, path)
+        self.assertEqual(self.server.get("/models/tiny")[2], self.server.get("/v1/models/tiny")[2])
+        self.assertEqual(self.server.get("/models/none")[0], 404)
+        said = lambda path: self.ok(path, chat())["choices"][0]["message"]  # noqa: E731
+        for path in ("/chat/completions", "/chat/completions/", "/v1/chat/completions/"):
+            self.assertEqual(said(path), said("/v1/chat/completions"))
+        self.assertEqual(self.server.get("/health/")[0], 200)
+        for path in ("/v1/models//", "/v1/chat/completions//", "//"):
+            self.assertEqual(self.server.get(path)[0], 404, path)
+        status, fields, _ = self.server.get("/v1/chat/completions/")
+        self.assertEqual((status, fields["allow"]), (405, "POST"))
 
     def test_bodies_of_little_or_much(self):
         for path in ("/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/tokenize", "/detokenize", "/apply-template"):
@@ -82,6 +168,46 @@ class Incidents(ServeTest):
         status, fields, answer = template(r"a\\u0000")
         self.assertEqual((status, "x-ignored" in fields), (200, False))
         self.assertIn("\na\\u0000<|im_end|>", answer["prompt"])
+
+    def test_texts_with_halves_of_characters(self):
+        """As JSON.stringify writes what was cut within a pair of UTF-16; whole pairs stay, and what is escaped is no escape."""
+        template = lambda text: self.server.post("/apply-template", '{"messages": [{"role": "user", "content": "' + text + '"}]}')  # noqa: E731
+        for text, read in [
+            (r"cut \ud83d", "cut \ufffd"),
+            (r"\uD83D\uDE00 \ud83d\uDe00 \ud83d", "\U0001f600 \U0001f600 \ufffd"),
+            (r"\udE00\uD83d", "\ufffd\ufffd"),
+            (r"\ud83d\ud83d\ude00\ude00", "\ufffd\U0001f600\ufffd"),
+            (r"\ud83d\n\ud83d\\ude00", "\ufffd\n\ufffd\\ude00"),
+            (r"\ud83d\u0041\ud83d\"", '\ufffdA\ufffd"'),
+            (r"\\\\\ud83d", "\\\\\ufffd"),
+        ]:
+            status, fields, answer = template(text)
+            self.assertEqual((status, fields["x-ignored"]), (200, "halves of characters in texts"), text)
+            self.assertIn(f"\n{read}<|im_end|>", answer["prompt"])
+        status, fields, answer = template(r"a\\ud83d \\\\udE00 \ud83d\ude00 \ud7ff\ue000")
+        self.assertEqual((status, "x-ignored" in fields), (200, False))
+        self.assertIn("\na\\ud83d \\\\udE00 \U0001f600 \ud7ff\ue000<|im_end|>", answer["prompt"])
+        status, fields, answer = template(r"\u0000\ud83d")
+        self.assertEqual((status, fields["x-ignored"]), (200, "NUL in texts, halves of characters in texts"))
+        for text in (r"\ud83", r"\ud83d\ude0", r"\ud83d\u", "\\ud83d\\", r"\ug83d"):
+            self.assertEqual(template(text)[0], 400, text)
+        for end in (r'{"a": "\ud83d', '{"a": "\\', r'{"a": "\u'):
+            self.assertEqual(self.server.post("/apply-template", end)[0], 400, end)
+
+    def test_halves_of_characters_in_arguments(self):
+        """Which are JSON in a text: read again by those who write them into a prompt."""
+        calls = [{"id": "a", "type": "function", "function": {"name": "look", "arguments": r'{"a": "cut \ud83d"}'}}]
+        history = [{"role": "user", "content": "look"}, {"role": "assistant", "tool_calls": calls}, {"role": "tool", "tool_call_id": "a", "content": "x"}]
+        for path in ("/apply-template", "/v1/chat/completions"):
+            status, _, answer = self.server.post(path, chat(messages=history, tools=[TOOL]))
+            self.assertEqual(status, 200, answer)
+
+    def test_a_byte_order_mark_is_passed_over(self):
+        body = b"\xef\xbb\xbf" + json.dumps(chat()).encode()
+        status, fields, answer = self.server.request("POST", "/v1/chat/completions", body)
+        self.assertEqual((status, "x-ignored" in fields), (200, False), answer)
+        for body in (b"\xef\xbb", b"\xef\xbb\xbf\xef\xbb\xbf{}", b"\xef\xbb\xbf[]"):
+            self.assertEqual(self.server.request("POST", "/v1/chat/completions", body)[0], 400, body)
 
     def test_a_long_message(self):
         self.ok("/v1/chat/completions", chat("word " * 10000, max_tokens=1))

@@ -180,6 +180,15 @@ class Ollama(TinyTest):
         self.refused(self.chat(keep_alive="soon"), 400, "keep_alive")
         self.refused(self.server.post("/api/chat", model="none", messages=[], keep_alive=0), 404)
 
+    def test_the_memory_of_a_model_is_what_it_uses(self):
+        size = lambda: self.server.get("/api/ps").json["models"][0]["size"]  # noqa: E731
+        self.chat(keep_alive=-1, options={"num_predict": 1})
+        before = size()
+        self.generate(prompt="a" * 3000, raw=True, stream=False, options={"num_predict": 1})
+        after = size()
+        self.assertLess(before, after)  # pages of its keys and values are kept
+        self.assertLess(after, 64 << 20)  # the budget of keys and values alone is a part of the machine's memory
+
     def test_embeddings(self):
         reply = self.server.post("/api/embed", model="tiny", input=["Hello", "the world"]).json
         self.assertEqual(len(reply["embeddings"]), 2)

@@ -91,6 +91,11 @@ class Entry(ServeTest):
                                  ("evil.example", 403), ("inner.example", 403), ("models.example.evil.example", 403)]:
                 for path in ["/health", "/", "/v1/models"]:
                     self.assertEqual(server.get(path, {"Host": host})[0], status, host)
+            for host, name in [("evil.example:8080", "evil.example"), ("[2001:db8::1]:80", "[2001:db8::1]"), ("x" * 300, "x" * 128)]:
+                message = server.get("/v1/models", {"Host": host})[2]["error"]["message"]
+                self.assertIn(f'"{name}"', message)
+                self.assertIn(f"`--allow-host {name}`", message)
+            self.assertIn("--allow-host evil.example", server.get("/api/tags", {"Host": "evil.example"})[2]["error"])
 
     def test_origins(self):
         with Server(TINY, "--allow-origin", "https://app.example") as server:
@@ -98,6 +103,11 @@ class Entry(ServeTest):
                 got, fields, _ = server.post(COMPLETIONS, short(), {"Origin": origin})
                 self.assertEqual(got, status, origin)
                 self.assertEqual(fields.get("access-control-allow-origin"), origin if "app" in origin else None)
+                if "app" in origin:
+                    exposed = fields["access-control-expose-headers"].lower().split(", ")
+                    self.assertLessEqual({"x-request-id", "request-id", "x-seed", "x-ignored", "retry-after"}, set(exposed))
+            refused = server.post(COMPLETIONS, short(), {"Origin": "https://evil.example"})[2]["error"]["message"]
+            self.assertIn("`--allow-origin https://evil.example`", refused)
             asked = {"Origin": "https://app.example", "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization,content-type"}
             status, fields, _ = server.request("OPTIONS", CHAT, None, asked)
             self.assertEqual((status, fields["access-control-allow-origin"]), (204, "https://app.example"))
@@ -373,6 +383,43 @@ class Names(ServeTest):
             server.answer(COMPLETIONS, short(model="good"))
             shutil.copy(TINY, folder / "bad.gguf")
             server.answer(COMPLETIONS, short(model="bad"))
+
+    def test_files_that_cannot_be_used_from_the_start(self):
+        folder = self.folder / "models"
+        (folder / "sub").mkdir(parents=True)
+        shutil.copy(TINY, folder / "good.gguf")
+        (folder / "cut.gguf").write_bytes(TINY.read_bytes()[:5000])
+        (folder / "sub/bad.gguf").write_bytes(b"GGUFxxxx")
+        (folder / "odd\n.gguf").write_bytes(b"GGUFxxxx")
+        tiny_model.write(folder / "other.gguf", architecture="unheard")
+        tiny_model.write(folder / "words.gguf", with_weights=False)
+        why = {"cut": "cannot hold", "sub/bad": "is GGUF version", "other": 'architecture "unheard"'}
+        with Server(None, "--models", folder) as server:
+            for name, reason in why.items():
+                server.wait_line(f"^hearth: {folder}/{name}.gguf: .*{reason}")
+            told = [line.split(": ")[1] for line in server.err if line.startswith("hearth: ")]
+            self.assertEqual(sorted(told), [f"{folder}/{name}.gguf" for name in ("cut", "odd?", "other", "sub/bad")])
+            for name, reason in {**why, "words": "without weights"}.items():
+                for path in (COMPLETIONS, "/api/show", "/api/generate", "/api/pull", "/v1/messages"):
+                    for asked in (name, f"{name}:latest"):
+                        body = {"max_tokens": 2, "messages": [{"role": "user", "content": "a"}]} if "messages" in path else {"prompt": "a"}
+                        status, _, body = server.post(path, {"model": asked, **body})
+                        error = body["error"] if path.startswith("/api/") else body["error"]["message"]
+                        self.assertEqual(status, 404, (path, body))
+                        self.assertRegex(error, f'"{asked}" cannot be used: .*{reason}')
+            status, _, body = server.get("/v1/models/cut")
+            self.assertEqual((status, body["error"]["code"]), (404, "model_not_found"))
+            self.assertIn(why["cut"], body["error"]["message"])
+            self.assertEqual([model["id"] for model in server.get("/v1/models")[2]["data"]], ["good"])
+            self.assertIn("there is no model", server.post(COMPLETIONS, short(model="cu"))[2]["error"]["message"])
+
+    def test_quiet_about_files_that_cannot_be_used(self):
+        (self.folder / "cut.gguf").write_bytes(TINY.read_bytes()[:5000])
+        for options, warned in [((), True), (("--quiet",), False)]:
+            with self.assertRaises(NotServing) as caught:
+                Server(None, "--models", self.folder, *options)
+            self.assertIn("nothing to serve", caught.exception.err)
+            self.assertEqual("cut.gguf" in caught.exception.err, warned)
 
     def test_a_directory_without_models(self):
         with self.assertRaises(NotServing) as caught:

@@ -231,6 +231,21 @@ static void refused_patterns(void **state) {
     refuses("\\p{Script=Greek}", HT_ERR_UNSUPPORTED, "general categories");
     refuses("(?:a(?=b))*", HT_ERR_UNSUPPORTED, "within a repetition");
     refuses("a?(?:^b)", HT_ERR_UNSUPPORTED, "`^` behind what may be empty");
+    refuses("[[:alpha:]]{3}", HT_ERR_UNSUPPORTED,
+            "POSIX classes are not of ECMA-262: write [a-z], \\d, \\s, or \\p{L}");
+    refuses("[_[:^digit:]x]", HT_ERR_UNSUPPORTED, "POSIX classes");
+    refuses("[[:alpha:]", HT_ERR_UNSUPPORTED, "POSIX classes");
+    refuses("[a-z&&[^b]]", HT_ERR_UNSUPPORTED, "`&&` within a class is of the flag v");
+    refuses("[\\w&&\\d]", HT_ERR_UNSUPPORTED, "`&&` within a class is of the flag v");
+    refuses("[[a-z]&&[^b]]", HT_ERR_UNSUPPORTED, "a class within a class is of the flag v");
+    refuses("[[a-z][0-9]]", HT_ERR_UNSUPPORTED, "a class within a class is of the flag v");
+    refuses("[a-z--[aeiou]]", HT_ERR_UNSUPPORTED, "a class within a class is of the flag v");
+    refuses("[a[bc]]x", HT_ERR_UNSUPPORTED,
+            "a class within a class is of the flag v, which is not supported: write `\\[`");
+    refuses("a++", HT_ERR_UNSUPPORTED, "possessive repetitions such as `a++`");
+    refuses("(?:ab)*+c", HT_ERR_UNSUPPORTED, "possessive repetitions");
+    refuses("a?+", HT_ERR_UNSUPPORTED, "possessive repetitions");
+    refuses("a{2,3}+", HT_ERR_UNSUPPORTED, "possessive repetitions");
     static char deep[2001];
     memset(deep, '(', 1000);
     memset(deep + 1000, ')', 1000);
