@@ -15,19 +15,15 @@ enum { MOST_BYTES = 96 }; /* of forced text that is looked for */
 static int32_t only_token(const ht_token_trie *trie, const char *text, size_t n) {
     const ht_trie_part *all = &trie->all;
     int32_t only = -1;
-    size_t depth = 0;
-    uint32_t end = all->n;
-    for (uint32_t i = 0; i < end && depth < n;) {
-        if (all->byte[i] != (uint8_t)text[depth]) {
-            i = all->next[i];
-            continue;
-        }
-        if (all->token[i] >= 0) {
+    for (uint32_t depth = 0, at = 0, end = all->n; depth < n; depth++) {
+        at = ht_trie_find(all, at, end, (uint8_t)text[depth]);
+        if (at == end) break;
+        if (all->token[at] >= 0) {
             if (only >= 0) return -1;
-            only = all->token[i];
+            only = all->token[at];
         }
-        end = all->next[i++];
-        if (++depth == n && i < end) return -1;
+        end = all->next[at++];
+        if (depth + 1 == n && at < end) return -1;
     }
     return only;
 }

@@ -114,19 +114,14 @@ static ht_status encode(const ht_tokenizer *t, const char *text, size_t n, size_
 static int32_t longest_token(const ht_token_trie *trie, const char *text, size_t n, size_t *length) {
     const ht_trie_part *all = &trie->all;
     int32_t longest = -1;
-    size_t depth = 0;
-    uint32_t end = all->n;
-    for (uint32_t i = 0; i < end && depth < n;) {
-        if (all->byte[i] != (uint8_t)text[depth]) {
-            i = all->next[i];
-            continue;
+    for (uint32_t depth = 0, at = 0, end = all->n; depth < n; depth++) {
+        at = ht_trie_find(all, at, end, (uint8_t)text[depth]);
+        if (at == end) break;
+        if (all->token[at] >= 0) {
+            longest = all->token[at];
+            *length = depth + 1;
         }
-        depth++;
-        if (all->token[i] >= 0) {
-            longest = all->token[i];
-            *length = depth;
-        }
-        end = all->next[i++];
+        end = all->next[at++];
     }
     return longest;
 }

@@ -21,6 +21,12 @@ typedef struct ht_trie_part {
     uint16_t deepest;
 } ht_trie_part;
 
+/* The node of a byte among siblings, of which `at` is the first, and `end` lies behind them and all below them; `end` when there is none. */
+static inline uint32_t ht_trie_find(const ht_trie_part *p, uint32_t at, uint32_t end, uint8_t byte) {
+    while (at < end && p->byte[at] != byte) at = p->next[at];
+    return at;
+}
+
 /* Kinds of plain text; each has the texts of those before it. */
 typedef enum ht_plain_kind {
     HT_PLAIN_SMALL, /* a to z */
