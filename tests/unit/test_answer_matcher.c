@@ -61,9 +61,11 @@ static verdict is_pattern(const char *p, const char *s, size_t n);
 static verdict is_behind_space(const char *p, const char *s, size_t n) {
     verdict v = is_pattern(p, s, n);
     if (n && *s == ' ') v = or_else(v, is_pattern(p, s + 1, n - 1));
-    for (size_t at = 1; n && *s == '\n' && at <= n && at <= 129; at++) {
+    if (!n || *s != '\n') return v;
+    const char indent = n > 1 && s[1] == '\t' ? '\t' : ' ';
+    for (size_t at = 1; at <= n && at <= (indent == ' ' ? 65u : 17u); at++) {
         v = or_else(v, is_pattern(p, s + at, n - at));
-        if (at == n || (s[at] != ' ' && s[at] != '\t')) break;
+        if (at == n || s[at] != indent) break;
     }
     return v;
 }
