@@ -130,7 +130,7 @@ static bool check_alone(const ht_classification *c, void *user) {
 
 static void check_all(const tiny_options *how, size_t kv_bytes) {
     ht_model *m = tiny_load(how);
-    for (uint64_t seed = 1; seed <= (uint64_t)test_cases(TEST_SLOW ? 1 : 2, 40); seed++) {
+    for (uint64_t seed = 1; seed <= (uint64_t)test_cases(TEST_SLOW || test_is_late() ? 1 : 2, 40); seed++) {
         prompts *p = make_prompts(seed);
         check k = {.m = m, .prompt = p->prompt};
         const int64_t before = ht_steps_get_figures(m->steps).rows;
