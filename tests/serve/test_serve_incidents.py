@@ -114,6 +114,29 @@ class Incidents(ServeTest):
 
     # ---- requests ----
 
+    def test_templates_and_tensors_of_a_request_are_not_read(self):
+        """Others have run the former, and loaded the latter with what is in them."""
+        template = "{{ raise_exception('read') }}{% for i in range(1000000000) %}x{% endfor %}"
+        said = lambda answer: [{k: v for k, v in choice.items() if k != "id"} for choice in answer["choices"]]  # noqa: E731
+        for path, body in ("/v1/chat/completions", chat(seed=1)), ("/v1/completions", {"prompt": "hello", "max_tokens": 2, "seed": 1}):
+            expected = said(self.ok(path, body))
+            for name, value in ("chat_template", template), ("prompt_embeds", "gAN9cQAu" * 100), ("prompt_embeds", [[1e300] * 64]):
+                status, fields, answer = self.server.post(path, {**body, name: value})
+                self.assertEqual((status, fields.get("x-ignored"), said(answer)), (200, name, expected))
+
+    def test_errors_tell_no_addresses(self):
+        paths = ["/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/embeddings", "/v1/messages", "/v1/messages/count_tokens", "/tokenize", "/detokenize",
+                 "/apply-template", "/completion", "/infill", "/embedding", "/slots/0?action=save", "/api/chat", "/api/generate", "/api/embed", "/api/show"]  # fmt: skip
+        wrong = [b"{", b"[]", b"null", b"{}", b"\xff", b'{"model": "none"}', b'{"prompt": {"a": 1}, "messages": 5, "input": {}, "content": [], "tokens": "a"}',
+                 b'{"prompt": "a", "messages": [{"role": "user", "content": "a"}], "input": "a", "max_tokens": 1, "grammar": "root ::= (", "response_format": {"type": "x"}}',
+                 b'{"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]}], "max_tokens": 1}']  # fmt: skip
+        for path in paths:
+            for body in wrong:
+                status, _, answer = self.server.post(path, body)
+                if status != 200:
+                    answer.pop("request_id", None)  # is drawn
+                    self.assertNotRegex(json.dumps(answer), r"0x[0-9a-fA-F]{6,}|7f[0-9a-f]{10}")
+
     def test_no_tokens_at_all(self):
         for name in ("max_tokens", "max_completion_tokens"):
             status, _, answer = self.server.post("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}], name: 0})
