@@ -45,7 +45,7 @@ def meaningful_tools(body):
     tools = [inner for tool in body.get("tools") or [] for inner in ([tool] if tool.get("type") != "namespace" else tool.get("tools") or [])]
     for i, tool in enumerate(tools):
         function = tool.get("function") if isinstance(tool.get("function"), dict) else tool
-        if tool.get("type") in (None, "function", "custom"):
+        if tool.get("type") in (None, "function", "custom") or "name" in function:
             function["name"] = f"tool{i}"
         for schema in ("parameters", "input_schema"):
             if schema in function:
@@ -98,10 +98,14 @@ def before_call(context, case, kwargs):
     if not case.meta or not case.meta.generation.mode.is_positive or not isinstance(case.body, dict):
         return
     case.body = short(case.body)
+    for name in ("tools", "messages"):  # so many as fit the context
+        if isinstance(case.body.get(name), list):
+            del case.body[name][4:]
     if case.path.endswith("/show") or case.path.endswith("/pull"):
         case.body["model"] = "tiny"
     if case.path in ("/embedding", "/embeddings"):
-        case.body.setdefault("content", "a")
+        if case.body.get("content") is None and case.body.get("input") is None:
+            case.body["content"] = "a"
     meaningful(case.body)
     if case.path_parameters and "id_slot" in case.path_parameters:
         case.path_parameters["id_slot"] = 0
