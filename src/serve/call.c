@@ -202,6 +202,8 @@ static bool is_new(serve_server *s, const char *what) {
     return added;
 }
 
+bool serve_call_may_ignore(const serve_call *c) { return c->n_ignored < MOST_IGNORED && !atomic_load(&c->is_gone); }
+
 void serve_call_ignore(serve_call *c, const char *what) {
     if (c->n_ignored == MOST_IGNORED) return;
     c->n_ignored++;

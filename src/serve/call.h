@@ -98,6 +98,8 @@ enum { SERVE_METHODS = 64 };
 void serve_route_methods(const char *path, char out[SERVE_METHODS]);
 /* Tells of something in a request that has no effect: in a field X-Ignored of the answer's head, and once as a warning. */
 void serve_call_ignore(serve_call *c, const char *what);
+/* Whether there is room for more of that, and somebody to read it: looking for it may take long. */
+bool serve_call_may_ignore(const serve_call *c);
 
 /* Values that the JSON of a body may have: the most that anybody sends are the ids of a prompt of a million tokens. Where larger bodies are
  * taken than by default, it is one for eight bytes. Each takes some 40 bytes while the body is read. */

@@ -80,7 +80,7 @@ static bool check_names(serve_call *c, const json_t *tools, const char *outer) {
 
 /* Tells of the parameters of tools that calls cannot be held to: a call of such a tool has any object as its arguments. */
 static bool note_schemas(serve_call *c, const json_t *tools, const char *outer) {
-    for (size_t i = 0; i < json_array_size(tools); i++) {
+    for (size_t i = 0; i < json_array_size(tools) && serve_call_may_ignore(c); i++) {
         const json_t *tool = json_array_get(tools, i), *function = json_object_get(tool, "function");
         const json_t *parameters = serve_member(function ? function : tool, "parameters"),
                      *input = serve_member(tool, "input_schema");
