@@ -53,6 +53,15 @@ static ht_status embed(ht_tool_list *t, const ht_tool *tool, ht_rules *r, const 
     return ht_schema_embed(r, json->text, json->n, &how, &part, out, err);
 }
 
+/* Tools whose schemas took seconds to be found too complex, after which no further ones are tried. */
+enum { TOO_COMPLEX_MOST = 8 };
+
+static void relax(ht_tool *tool, const char *why) {
+    ht_log_write(HT_LOG_WARNING, "the parameters of the tool `%.200s` are not held to their schema: %.500s", tool->name,
+                 why);
+    tool->is_relaxed = true;
+}
+
 ht_status ht_tool_values(ht_tool_list *t, ht_tool *tool, ht_rules *r, const char *property, ht_symbol *out, bool *again,
                          ht_error *err) {
     ht_error why = {0};
@@ -61,11 +70,12 @@ ht_status ht_tool_values(ht_tool_list *t, ht_tool *tool, ht_rules *r, const char
         *out = tool->arguments;
         return HT_OK;
     }
+    if (t->n_too_complex == TOO_COMPLEX_MOST && !tool->is_held && !tool->is_relaxed)
+        relax(tool, "too many tools before it are too complex");
     ht_status status = embed(t, tool, r, property, out, &why);
     if (status && status != HT_ERR_MEMORY && !tool->is_relaxed && !t->arena.status) {
-        ht_log_write(HT_LOG_WARNING, "the parameters of the tool `%.200s` are not held to their schema: %.500s",
-                     tool->name, why.message);
-        tool->is_relaxed = true;
+        relax(tool, why.message);
+        if (status == HT_ERR_LIMIT) t->n_too_complex++;
         *again = ht_rules_status(r, NULL) != HT_OK;
         if (*again) return HT_OK;
         status = embed(t, tool, r, property, out, &why);
@@ -74,6 +84,7 @@ ht_status ht_tool_values(ht_tool_list *t, ht_tool *tool, ht_rules *r, const char
         if (err) *err = why;
         return status;
     }
+    tool->is_held = !tool->is_relaxed;
     if (!property) {
         tool->has_symbol = true;
         tool->arguments = *out;

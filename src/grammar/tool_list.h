@@ -9,6 +9,7 @@ typedef struct ht_tool {
     const char *name;
     const ht_jinja_value *parameters; /* NULL: it has none */
     bool is_relaxed;                  /* its schema is not supported: any object is taken */
+    bool is_held;                     /* it is, as far as it has been looked at */
     bool has_symbol;
     ht_symbol arguments; /* with has_symbol */
 } ht_tool;
@@ -17,6 +18,7 @@ typedef struct ht_tool_list {
     ht_jinja_arena arena;
     ht_tool *tool; /* [n] in `arena` */
     size_t n;
+    int n_too_complex; /* whose schemas are, which may have taken seconds each */
 } ht_tool_list;
 
 /* The tools of a list of descriptions that can be called by name, or the one called `only`. *t is to be freed in any case. */

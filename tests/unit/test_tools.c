@@ -547,11 +547,12 @@ static void what_cannot_be(void **state) {
     ht_model_free(m);
 }
 
-static int n_warnings;
+static int n_warnings, n_untried;
 
 static void count_warning(ht_log_level level, const char *message, void *user) {
     (void)user;
     if (level == HT_LOG_WARNING && strstr(message, "not held to their schema")) n_warnings++;
+    if (strstr(message, "before it are too complex")) n_untried++;
 }
 
 /* A schema that is refused is a warning, once, and its arguments are objects; the other tools' are held to theirs. */
@@ -590,6 +591,36 @@ static void schemas_that_are_refused(void **state) {
     ht_chat_free(chat);
     ht_model_free(m);
     ht_log_set(NULL, HT_LOG_WARNING, NULL);
+}
+
+/* Of many tools whose schemas are too complex, each of which takes long to find out, the first few are tried. */
+static void many_complex_tools(void **state) {
+    (void)state;
+    ht_model *m = load(0, true);
+    ht_chat *chat = test_chat((const test_message[]){{"user", "hello"}}, 1);
+    ht_text tools = {0};
+    ht_grammar *g;
+    ht_text_append_str(&tools, "[{\"name\": \"first\", \"parameters\": {\"properties\": {\"a\": {}}}}");
+    for (int i = 0; i < 12; i++) {
+        ht_text_printf(&tools, ", {\"name\": \"complex%d\", \"parameters\": {\"patternProperties\": {", i);
+        for (int k = 0; k < 30; k++)
+            ht_text_printf(&tools, "%s\"^%c%d\": {\"type\": \"null\"}", k ? ", " : "", 'a' + i, k);
+        ht_text_append_str(&tools, "}}}");
+    }
+    ht_text_append_str(&tools, ", {\"name\": \"last\", \"parameters\": {\"properties\": {\"a\": {}}}}]");
+    assert_false(tools.failed);
+    assert_int_equal(ht_chat_set_tools(chat, tools.data, tools.len, NULL), HT_OK);
+    assert_int_equal(ht_chat_set_tool_choice(chat, HT_TOOL_CHOICE_REQUIRED, NULL, false, NULL), HT_OK);
+    ht_log_set(count_warning, HT_LOG_WARNING, NULL);
+    n_warnings = n_untried = 0;
+    assert_int_equal(ht_tool_cache_find(m, chat, false, &g, NULL), HT_OK);
+    ht_log_set(NULL, HT_LOG_WARNING, NULL);
+    assert_int_equal(n_warnings, 13); /* all but the first */
+    assert_int_equal(n_untried, 5);
+    ht_grammar_free(g);
+    ht_text_discard(&tools);
+    ht_chat_free(chat);
+    ht_model_free(m);
 }
 
 /* The same tools are compiled once, and of many the latest are kept. */
@@ -672,6 +703,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(calls_in_pieces, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(what_cannot_be, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(schemas_that_are_refused, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(many_complex_tools, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(grammars_are_kept, scratch_start, scratch_finish),
         cmocka_unit_test(choices_as_json),
     };
