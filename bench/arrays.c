@@ -140,7 +140,8 @@ static int measure_overhead(int threads) {
     if (time_calls(stream, NULL, OPS, &eager, &err) || time_calls(stream, many, OPS, &compiled, &err) ||
         time_calls(stream, one, 1, &call, &err))
         return stop(&err);
-    printf("{\"eager\": %.3g, \"compiled\": %.3g, \"compiled_call\": %.3g}\n", eager / OPS, compiled / OPS, call);
+    printf("{\"eager\": %.3g, \"compiled\": %.3g, \"compiled_call\": %.3g}\n", eager / (double)OPS,
+           compiled / (double)OPS, call);
     ht_compiled_free(many);
     ht_compiled_free(one);
     ht_stream_free(stream);

@@ -101,7 +101,7 @@ static double prefill(work *w) {
     ht_session_reset(w->session);
     const double begin = now();
     check(ht_session_forward(w->session, w->ids, CHUNK, NULL, ignore, NULL, &err), &err);
-    return CHUNK / (now() - begin);
+    return (double)CHUNK / (now() - begin);
 }
 
 /* ---- set up ---- */

@@ -12,7 +12,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 build=${1:-$root/build/release}
 shift || true
 if [ ! -x "$build/bin/hearth" ]; then
-    (cd "$root" && cmake --preset release && cmake --build "$build") || exit 1
+    (cd "$root" && cmake --preset release -DHEARTH_WERROR=ON && cmake --build "$build") || exit 1
 fi
 cd "$root" || exit 1
 table=${TABLE:-bench/results/gpu.md}

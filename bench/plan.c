@@ -157,7 +157,7 @@ static void measure_eager(ht_device *d) {
         for (int i = 0; i < OPS; i++) y = ht_add(s, y, x);
         if (ht_array_eval(s, &y, 1, &err)) stop(&err);
         ht_scope_free(s);
-        each[r] = (now() - begin) / OPS;
+        each[r] = (now() - begin) / (double)OPS;
     }
     printf("eager: %.2f us per operation\n", 1e6 * bench_median(each, ROUNDS));
     ht_stream_free(stream);

@@ -71,7 +71,7 @@ static ht_status measure_device(const checkup *c, ht_device *d, size_t bytes, do
         *read = fmax(*read, ht_meter_read(meter, probe_seconds));
         for (int a = 0; a < HT_ARITHMETICS; a++)
             compute[a] = fmax(compute[a], ht_meter_compute(meter, (ht_arithmetic)a, probe_seconds));
-        progress_show(&show, (double)(i + 1) / ROUNDS);
+        progress_show(&show, (i + 1) / (double)ROUNDS);
     }
     progress_end(&show);
     if (!st) ht_meter_free(meter);

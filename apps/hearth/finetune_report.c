@@ -190,10 +190,10 @@ static void widen(range *r, const curve *c) {
 }
 
 static double x_of(const range *r, double iter) {
-    return LEFT + (WIDTH - LEFT - RIGHT) * iter / (double)(r->last > 0 ? r->last : 1);
+    return (double)LEFT + (double)(WIDTH - LEFT - RIGHT) * iter / (double)(r->last > 0 ? r->last : 1);
 }
 static double y_of(const range *r, double value) {
-    return TOP + (HEIGHT - TOP - BOTTOM) * (r->high - value) / (r->high - r->low);
+    return (double)TOP + (double)(HEIGHT - TOP - BOTTOM) * (r->high - value) / (r->high - r->low);
 }
 
 static void draw_curve(FILE *f, const range *r, const curve *c, const char *colour, const char *name, int row) {
@@ -207,7 +207,8 @@ static void draw_curve(FILE *f, const range *r, const curve *c, const char *colo
 
 static void draw_axes(FILE *f, const range *r) {
     for (int i = 0; i <= TICKS; i++) {
-        const double value = r->low + (r->high - r->low) * i / TICKS, iter = (double)r->last * i / TICKS;
+        const double value = r->low + (r->high - r->low) * i / (double)TICKS,
+                     iter = (double)r->last * i / (double)TICKS;
         fprintf(f,
                 "<line x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#ddd\"/>\n"
                 "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.3g</text>\n"

@@ -37,7 +37,7 @@ ht_status retry_wait(retry *r, const char *what, const http_answer *answer, cons
     if (r->failures++ >= r->settings->retries)
         return fail_with(err, why->status, "%.200s: %.400s; given up after %lld tries", what, why->message,
                          (long long)r->failures);
-    if (answer->retry_after > RETRY_AFTER_MAX)
+    if (answer->retry_after > (double)RETRY_AFTER_MAX)
         return fail_with(err, why->status, "%.200s: %.400s; it asks to come back in %.0f s", what, why->message,
                          answer->retry_after);
     if (answer->retry_after > seconds) seconds = answer->retry_after;

@@ -177,7 +177,7 @@ static ssize_t write_quietly(int fd, const char *bytes, size_t n) {
 
 static int slice_of(const ht_child_wait *wait) {
     const double left = (wait->until - ht_now_seconds()) * 1e3;
-    return left >= SLICE_MS ? SLICE_MS : left > 0 ? (int)left + 1 : 0;
+    return left >= (double)SLICE_MS ? SLICE_MS : left > 0 ? (int)left + 1 : 0;
 }
 
 ht_status ht_child_write(ht_child *c, const char *bytes, size_t n, const ht_child_wait *wait, ht_error *err) {

@@ -37,7 +37,7 @@ static void take_out(ht_turns *t, ht_turn_waiter *w) {
 }
 
 static void wait_a_while(ht_turns *t, ht_turn_waiter *w) {
-    ht_condition_wait_until(&w->given, &t->lock, ht_now_seconds() + POLL_NS * 1e-9);
+    ht_condition_wait_until(&w->given, &t->lock, ht_now_seconds() + (double)POLL_NS * 1e-9);
 }
 
 /* With the lock held, behind those that wait already. A turn that becomes free is given to the first of them, so that no later

@@ -168,10 +168,10 @@ static void read_entry(cursor *c, ht_importance *into) {
     c->status = ht_importance_add(into, (const char *)name, length, n, 1, &row, c->err);
     if (c->status) return;
     /* Values of no chunks are the means. */
-    const double times = chunks > 0 ? (double)chunks : 1, count = times * HT_IMPORTANCE_CHUNK;
+    const double times = chunks > 0 ? (double)chunks : 1, count = times * (double)HT_IMPORTANCE_CHUNK;
     row->count[0] = count;
     read_floats(values, n, row->sum);
-    for (int64_t i = 0; i < n; i++) row->sum[i] *= HT_IMPORTANCE_CHUNK;
+    for (int64_t i = 0; i < n; i++) row->sum[i] *= (float)HT_IMPORTANCE_CHUNK;
 }
 
 static void read_trailer(cursor *c, ht_importance *into) {

@@ -189,11 +189,11 @@ static void put_labels(ht_text *out, const map *m, const labels *l) {
     ht_text_append_str(out, "<g text-anchor=\"end\">\n");
     for (int64_t k = 0; k < m->n; k += step)
         ht_text_printf(out, "<text x=\"%d\" y=\"%.1f\">%s</text>\n", m->left - 4,
-                       m->top + ((double)k + 0.5) * m->cell + FONT * 0.35, l->text[k]);
+                       m->top + ((double)k + 0.5) * m->cell + (double)FONT * 0.35, l->text[k]);
     ht_text_append_str(out, "</g>\n<g>\n");
     for (int64_t k = 0; k < m->n; k += step)
         ht_text_printf(out, "<text transform=\"translate(%.1f %d) rotate(-90)\">%s</text>\n",
-                       m->left + ((double)k + 0.5) * m->cell + FONT * 0.35, m->top - 4, l->text[k]);
+                       m->left + ((double)k + 0.5) * m->cell + (double)FONT * 0.35, m->top - 4, l->text[k]);
     ht_text_append_str(out, "</g>\n");
 }
 
@@ -201,14 +201,14 @@ static void put_legend(ht_text *out, int x, int y) {
     static const double ticks[] = {0, 0.01, 0.1, 0.25, 0.5, 1};
     for (int k = 0; k < SHADES; k++) {
         char fill[8];
-        const double step = (double)LEGEND_WIDTH / SHADES;
+        const double step = (double)LEGEND_WIDTH / (double)SHADES;
         colour((double)k / (SHADES - 1), fill);
         ht_text_printf(out, "<rect x=\"%.2f\" y=\"%d\" width=\"%.2f\" height=\"%d\" fill=\"%s\"/>\n", x + k * step, y,
                        step + 0.3, LEGEND_HEIGHT, fill);
     }
     for (size_t k = 0; k < sizeof ticks / sizeof *ticks; k++)
         ht_text_printf(out, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%g</text>\n",
-                       x + sqrt(ticks[k]) * LEGEND_WIDTH, y + LEGEND_HEIGHT + FONT, ticks[k]);
+                       x + sqrt(ticks[k]) * (double)LEGEND_WIDTH, y + LEGEND_HEIGHT + FONT, ticks[k]);
     x += LEGEND_WIDTH + 24;
     ht_text_printf(out,
                    "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"#e4e4e4\"/>\n"
@@ -217,7 +217,7 @@ static void put_legend(ht_text *out, int x, int y) {
 }
 
 static void put_document(ht_text *out, map *m, const labels *l, int32_t layer, int32_t head) {
-    const int label_room = (int)(FONT * 0.68 * l->longest) + 8, legend_room = LEGEND_HEIGHT + FONT + 14;
+    const int label_room = (int)((double)FONT * 0.68 * l->longest) + 8, legend_room = LEGEND_HEIGHT + FONT + 14;
     m->left = MARGIN + label_room;
     m->top = HEADING + legend_room + label_room;
     const int least = 2 * MARGIN + LEGEND_WIDTH + 110; /* the legend */

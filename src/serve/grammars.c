@@ -118,7 +118,7 @@ static bool was_checked(serve_grammars *g, uint64_t hash, bool *supported) {
 bool serve_grammars_support(serve_grammars *g, const char *schema, size_t n) {
     const uint64_t hash = hash_of(schema, n);
     ht_grammar *grammar = NULL;
-    bool supported;
+    bool supported = false;
     if (was_checked(g, hash, &supported)) return supported;
     const ht_status status = ht_grammar_from_json_schema(g->model, schema, n, NULL, &grammar, NULL);
     ht_grammar_free(grammar);

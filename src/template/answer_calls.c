@@ -32,12 +32,13 @@ static bool accept(span *s, const char *text) {
     return true;
 }
 
-/* What stands before the text, which is passed, too; false when it does not occur. */
+/* Reads up to and past `text`; `before` is what precedes it. False when it does not occur: nothing is read, `before` is all of s. */
 static bool up_to(span *s, const char *text, span *before) {
     const size_t n = strlen(text);
+    *before = *s;
     for (size_t i = 0; i + n <= s->n; i++)
         if (memcmp(s->p + i, text, n) == 0) {
-            *before = (span){s->p, i};
+            before->n = i;
             skip(s, i + n);
             return true;
         }
@@ -290,7 +291,7 @@ static bool read_functions(ht_call_reading *r, const char *text, size_t n) {
         if (!accept(&s, "<function=") || !up_to(&s, ">", &name)) return false;
         const bool is_cut = !up_to(&s, "</function>", &body);
         if (is_cut && !r->takes_cut) return false;
-        body = trimmed(is_cut ? s : body);
+        body = trimmed(body);
         ht_jinja_value arguments = new_dict(r);
         if (body.n && *body.p == '{') {
             if (is_cut) return add_rest(r, name, body, NULL);
@@ -455,7 +456,6 @@ static bool read_deepseek(ht_call_reading *r, const char *text, size_t n) {
         if (!s.n) return r->n > 0;
         if (!accept(&s, DS("call", "begin")) || !up_to(&s, DS_SEPARATOR, &name)) return false;
         const bool is_cut = !up_to(&s, DS("call", "end"), &body);
-        if (is_cut) body = s;
         if (up_to(&body, "```json", &line)) {
             name = line;
             if (!up_to(&body, "```", &json)) return is_cut && add_rest(r, name, body, NULL);

@@ -107,7 +107,7 @@ static void expect_rule(const ht_optimizer_options *options, double decay, torch
     for (int i = 0; i < N_PARAMS; i++)
         for (int k = 0; k < MOST; k++) exact[i][k] = (element){.p = (double)params.v[i][k]};
     for (int t = 1; t <= STEPS; t++) {
-        const double lr = 0.02 * t / STEPS;
+        const double lr = 0.02 * t / (double)STEPS;
         const values g = drawn(100 + t, 0.3f);
         take_step(o, &params, HT_F32, t, lr);
         for (int i = 0; i < N_PARAMS; i++) {
@@ -152,7 +152,7 @@ static void a_decay_that_f32_cannot_write_is_not_lost(void **state) {
     double worst = 0;
     enum { N = 4096 };
     static float p[N], g[N], made[N];
-    for (int i = 0; i < N; i++) p[i] = 1 + (float)i / N, g[i] = 0;
+    for (int i = 0; i < N; i++) p[i] = 1 + (float)i / (float)N, g[i] = 0;
     ht_scope *s = new_scope();
     ht_array *params[1] = {ht_array_from(s, p, HT_F32, (int64_t[]){N}, 1)}, *out[1];
     ht_array *grads[1] = {ht_array_from(s, g, HT_F32, (int64_t[]){N}, 1)};

@@ -442,7 +442,7 @@ static void wide_nucleus_is_exact(void **state) {
     ht_ranked *work = malloc(N * sizeof *work), *sorted = malloc(N * sizeof *sorted);
     for (int kind = 0; kind < 5; kind++) {
         for (int i = 0; i < N; i++) x[i] = kind == 0 ? bell() : kind == 1 ? 0.25f * floorf(4 * bell()) : 1;
-        for (int i = 0; i < N && kind == 3; i++) x[i] = 10 * (float)i / N;            /* rises */
+        for (int i = 0; i < N && kind == 3; i++) x[i] = 10 * (float)i / (float)N;     /* rises */
         for (int i = 0; i < N && kind == 4; i++) x[i] = i ? 1 + 0.0001f * bell() : 8; /* all but one close together */
         ht_logits_row row = {.ops = ops, .x = x, .n = N, .block_max = block_max};
         assert_true(ht_row_scan(&row));
@@ -572,7 +572,7 @@ static void draws_follow_the_probabilities(void **state) {
     ht_sampler_free(s);
     for (int i = 0; i < N; i++) total += p[i] = exp((double)x[i] / 0.7);
     for (int i = 0; i < N; i++) {
-        double expected = p[i] / total * DRAWS;
+        double expected = p[i] / total * (double)DRAWS;
         chi += (count[i] - expected) * (count[i] - expected) / expected;
     }
     assert_true(chi < 35);

@@ -154,7 +154,8 @@ static void the_same_distribution(void **state) {
         const float *second = rows + PROMPT * TINY_VOCAB;
         double all = 0;
         for (int k = 0; k < TINY_VOCAB; k++) all += exp((double)second[k]);
-        for (int k = 0; k < TINY_VOCAB; k++) expected[k] += DRAWS * first[i] / sum * exp((double)second[k]) / all;
+        for (int k = 0; k < TINY_VOCAB; k++)
+            expected[k] += (double)DRAWS * first[i] / sum * exp((double)second[k]) / all;
     }
     ht_session_free(s);
     free(rows);

@@ -43,7 +43,7 @@ double HT_ISA_NAME(ht_int8_loop)(int64_t iterations) {
             v16i sum = v16r_sum(d[c], i, c);
             HIDE(sum);
         }
-    return (double)iterations * 8 * CHAINS * HT_ABREAST * 128;
+    return (double)(iterations * 8 * CHAINS * HT_ABREAST * 128);
 }
 
 double HT_ISA_NAME(ht_int16_loop)(int64_t iterations) {
@@ -57,7 +57,7 @@ double HT_ISA_NAME(ht_int16_loop)(int64_t iterations) {
             for (int c = 0; c < CHAINS; c++) d[c] = v16w_dot(d[c], w, x);
     }
     for (int c = 0; c < CHAINS; c++) HIDE(d[c]);
-    return (double)iterations * 8 * CHAINS * 64;
+    return (double)(iterations * 8 * CHAINS * 64);
 #else
     (void)iterations;
     return 0;
@@ -74,7 +74,7 @@ double HT_ISA_NAME(ht_f32_loop)(int64_t iterations) {
             for (int c = 0; c < CHAINS; c++) y[c] = v16f_fma(w, x, y[c]);
     }
     for (int c = 0; c < CHAINS; c++) HIDE(y[c]);
-    return (double)iterations * 8 * CHAINS * 32;
+    return (double)(iterations * 8 * CHAINS * 32);
 }
 
 void HT_ISA_NAME(ht_read_loop)(const char *memory, size_t bytes) {

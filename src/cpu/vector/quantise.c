@@ -207,7 +207,7 @@ HT_INLINE void prepare(int planes, const float *x, int64_t ldx, int64_t k, const
         if (m16_any(v16f_is_nan(scales))) replace_numbers(&g, planes, scale, count, q);
         for (int l = 0; l < count; l++)
             for (int p = 0; p < planes; p++) {
-                to->scale[at[l] + p] = p + 1 < planes ? PLANE_STEP * scale[l] : scale[l];
+                to->scale[at[l] + p] = p + 1 < planes ? (float)PLANE_STEP * scale[l] : scale[l];
                 to->sum[sum[l] + p] = g.half[p][0][l];
                 to->sum[sum[l] + n + p] = g.half[p][1][l];
             }
