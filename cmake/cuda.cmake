@@ -10,10 +10,13 @@ set(HEARTH_CUDA_ASSEMBLY "/* Made by cmake/cuda.cmake. */\n")
 foreach(source ${HEARTH_CUDA_KERNELS})
   get_filename_component(module ${source} NAME_WE)
   set(image ${CMAKE_CURRENT_BINARY_DIR}/cuda/${module}.fatbin)
-  # As on the CPU, nothing is contracted, and denormals are flushed.
+  # As on the CPU, nothing is contracted, and denormals are flushed. The image is cut out of an object file, since a compiler cache
+  # stores only those.
   add_custom_command(OUTPUT ${image}
-    COMMAND ${HEARTH_NVCC} -std=c++17 -O3 -fmad=false -ftz=true -fatbin ${HEARTH_CUDA_ARCHITECTURES}
-            -I${PROJECT_SOURCE_DIR}/src -I${PROJECT_SOURCE_DIR}/include -MD -MF ${image}.d -o ${image} ${source}
+    COMMAND ${CMAKE_C_COMPILER_LAUNCHER} ${HEARTH_NVCC} -std=c++17 -O3 -fmad=false -ftz=true ${HEARTH_CUDA_ARCHITECTURES}
+            -I${PROJECT_SOURCE_DIR}/src -I${PROJECT_SOURCE_DIR}/include -MD -MF ${image}.d -MT ${image}
+            -c -o ${image}.o ${source}
+    COMMAND ${CMAKE_OBJCOPY} -O binary --only-section=.nv_fatbin ${image}.o ${image}
     DEPENDS ${source} DEPFILE ${image}.d VERBATIM)
   list(APPEND HEARTH_CUDA_IMAGES ${image})
   string(APPEND HEARTH_CUDA_ASSEMBLY
