@@ -22,11 +22,15 @@ skip() {
     say "Skipped: $2"
 }
 
+# took SECONDS NAME: for the list of the slowest tests.
+took() { printf '%s %s\n' "$@" >>"$work/seconds"; }
+
 # check NAME COMMAND...: one check, run quietly; it passes or fails.
 check() {
-    local name=$1
+    local name=$1 begin=$SECONDS
     shift
     if step "$name" "$@"; then count_pass; else count_failure "$name"; fi
+    took $((SECONDS - begin)) "$name"
 }
 
 # queue NAME COMMAND...: a check that run_queued runs, as many side by side as there are cores. They may not depend on each
@@ -44,10 +48,12 @@ run_queued() {
     local i of=$work/queued
     run_side_by_side() {
         seq 0 $((${#queued[@]} - 1)) | xargs -P "$(nproc)" -I{} \
-            bash -c 'bash "$0.{}" >"$0.{}.log" 2>&1 </dev/null && touch "$0.{}.passed" || true' "$of"
+            bash -c 'begin=$EPOCHSECONDS; bash "$0.{}" >"$0.{}.log" 2>&1 </dev/null && touch "$0.{}.passed"
+                echo $((EPOCHSECONDS - begin)) >"$0.{}.seconds"' "$of"
     }
     step "$1" run_side_by_side || true
     for i in "${!queued[@]}"; do
+        took "$(cat "$of.$i.seconds" 2>/dev/null || echo 0)" "${queued[i]}"
         if [ -e "$of.$i.passed" ]; then
             say "  passed: ${queued[i]}"
             count_pass
@@ -77,17 +83,21 @@ ctest_in() {
     local out_of=${summary##* } bad left_out
     bad=$(sed -E 's/.*, ([0-9]+) tests? failed.*/\1/' <<<"$summary")
     left_out=$(grep -cE 'Test +#[0-9]+: .*\*\*\*Skipped' "$log" || true)
+    sed -nE "s,^ *[0-9]+/[0-9]+ Test +#[0-9]+: (\S+) .* ([0-9]+)[.0-9]+ sec.*,\2 build/$preset: \1,p" "$log" >>"$work/seconds"
     passed=$((passed + out_of - bad - left_out))
     failed=$((failed + bad))
     [ "$left_out" -eq 0 ] || skip "$left_out" "$left_out tests of build/$preset"
     failures="$failures$(sed -nE "s/^[[:space:]]+[0-9]+ - (.*) \((Failed|Timeout|SEGFAULT|.*Abort.*|.*Exception.*)\)\$/\n  build\/$preset: \1/p" "$log")"
 }
 
-# build PRESET [TARGET...]: configures and builds; counts as one check, and is the condition of what follows.
+# build PRESET [TARGET...]: configures and builds; counts as one check, and is the condition of what follows. Of the GPUs it compiles for one.
 build() {
     local preset=$1
     shift
-    configure_and_build() { cmake --preset "$preset" -DHEARTH_TESTS=ON && ninja -C "build/$preset" "$@"; }
+    configure_and_build() {
+        cmake --preset "$preset" -DHEARTH_TESTS=ON -DHEARTH_WERROR=ON \
+            "-DHEARTH_CUDA_ARCHITECTURES=-gencode=arch=compute_90a,code=sm_90a" && ninja -C "build/$preset" "$@"
+    }
     if step "Building build/$preset" configure_and_build "$@"; then
         count_pass
     else
@@ -101,12 +111,13 @@ fetch_test_models() {
     [ -n "${models:-}" ] || models=$(scripts/fetch-test-models)
 }
 
-# python_in NAME PACKAGE...: a virtual environment build/NAME that has packages from the Python Package Index.
+# python_in NAME PACKAGE...: a virtual environment $environments/NAME that has packages from the Python Package Index. It outlives this clone.
+environments=${XDG_CACHE_HOME:-${HOME:-$PWD/build}/.cache}/hearth/environments
 python_in() {
-    local python=build/$1/bin/python missing
+    local python=$environments/$1/bin/python missing
     shift
     make_environment() {
-        [ -x "$python" ] || python3 -m venv "${python%/bin/python}" &&
+        [ -x "$python" ] || python3 -m venv --clear "${python%/bin/python}" &&
             "$python" -m pip install --quiet --disable-pip-version-check "$@"
     }
     missing=$("$python" -m pip list --format=freeze 2>/dev/null | cut -d = -f 1 | tr '[:upper:]' '[:lower:]' || true)
@@ -122,9 +133,9 @@ python_in() {
 check_openapi() {
     if python_in openapi schemathesis jsonschema openapi-spec-validator; then
         check "Checking answers of hearth serve against the description of its interface" env HEARTH=build/release/bin/hearth \
-            PYTHONDONTWRITEBYTECODE=1 build/openapi/bin/python tests/serve/check_answers.py
+            PYTHONDONTWRITEBYTECODE=1 "$environments/openapi/bin/python" tests/serve/check_answers.py
         check "Checking hearth serve against the description of its interface" env HEARTH=build/release/bin/hearth PYTHONDONTWRITEBYTECODE=1 \
-            build/openapi/bin/python tests/serve/check_openapi.py "$@"
+            "$environments/openapi/bin/python" tests/serve/check_openapi.py "$@"
     else
         skip 2 "hearth serve and the description of its interface: schemathesis and jsonschema could not be fetched"
     fi
@@ -139,7 +150,7 @@ compare_tokens() {
     fi
     for vocabulary in smollm2-135m gemma3-270m qwen2.5-coder-0.5b vocab/ggml-vocab-llama-bpe vocab/ggml-vocab-gemma-4; do
         queue "Comparing $1 texts with Hugging Face tokenizers: $vocabulary" \
-            build/tokens/bin/python tests/golden/check_tokenizer.py build/release/bin/hearth "$models/$vocabulary.gguf" \
+            "$environments/tokens/bin/python" tests/golden/check_tokenizer.py build/release/bin/hearth "$models/$vocabulary.gguf" \
             --texts "$1"
     done
     run_queued "Comparing tokens with Hugging Face tokenizers"
@@ -152,25 +163,25 @@ compare_templates() {
         return
     fi
     queue "Comparing chat templates with jinja2, each $1. of 20160 texts" \
-        build/tokens/bin/python tests/golden/templates.py --chat --every "$1"
-    queue "Taking apart the answers that chat templates write" build/tokens/bin/python tests/golden/answers.py
+        "$environments/tokens/bin/python" tests/golden/templates.py --chat --every "$1"
+    queue "Taking apart the answers that chat templates write" "$environments/tokens/bin/python" tests/golden/answers.py
     run_queued "Comparing chat templates with jinja2"
 }
 
 # compare_schemas N: the JSON-Schema-Test-Suite, which jsonschema's source package carries, and N random schemas beside jsonschema.
 compare_schemas() {
-    local suite=build/schemas/suite check=build/release/bin/schema_check
+    local suite=$environments/schemas/suite check=build/release/bin/schema_check
     fetch_suite() {
-        build/schemas/bin/python -m pip download --quiet --disable-pip-version-check --no-deps --no-binary :all: --dest "$suite" \
+        "$environments/schemas/bin/python" -m pip download --quiet --disable-pip-version-check --no-deps --no-binary :all: --dest "$suite" \
             jsonschema==4.26.0 && tar -xzf "$suite/jsonschema-4.26.0.tar.gz" -C "$suite" --strip-components=1
     }
     if ! python_in schemas jsonschema || { [ ! -d "$suite/json/tests" ] && ! step "Fetching the JSON-Schema-Test-Suite" fetch_suite; }; then
         skip 2 "the JSON-Schema-Test-Suite and the comparison with jsonschema: they could not be fetched"
         return
     fi
-    queue "Running the JSON-Schema-Test-Suite" build/schemas/bin/python tests/golden/json_schemas.py "$check" suite "$suite/json/tests" \
+    queue "Running the JSON-Schema-Test-Suite" "$environments/schemas/bin/python" tests/golden/json_schemas.py "$check" suite "$suite/json/tests" \
         --refused tests/golden/json_schemas_refused.txt
-    queue "Comparing $1 random schemas with jsonschema" build/schemas/bin/python tests/golden/json_schemas.py "$check" random --schemas "$1"
+    queue "Comparing $1 random schemas with jsonschema" "$environments/schemas/bin/python" tests/golden/json_schemas.py "$check" random --schemas "$1"
     run_queued "Comparing JSON Schemas with jsonschema"
 }
 
@@ -178,7 +189,7 @@ compare_schemas() {
 of_arrays() {
     local name=$1
     shift
-    queue "$name" env PYTHONPATH=python HEARTH_LIBRARY=build/release/lib/libhearth.so build/arrays/bin/python "$@"
+    queue "$name" env PYTHONPATH=python HEARTH_LIBRARY=build/release/lib/libhearth.so "$environments/arrays/bin/python" "$@"
 }
 
 # The same on the late device (tests/support/late_device.h).
@@ -186,7 +197,7 @@ of_late() {
     local name=$1
     shift
     queue "$name, on the late device" env PYTHONPATH=python HEARTH_TEST_DEVICE=late \
-        HEARTH_LIBRARY=build/release/lib/libhearth_late.so build/arrays/bin/python "$@"
+        HEARTH_LIBRARY=build/release/lib/libhearth_late.so "$environments/arrays/bin/python" "$@"
 }
 
 # compare_generated TIMES: generated operations on arrays beside NumPy and MLX, TIMES the usual number.
@@ -230,6 +241,8 @@ missing_for_tests() {
     have gcc || echo gcc
     has_clang_fuzzer || echo clang libclang-rt-14-dev
     have clang-format || echo clang-format
+    have clang-19 || echo clang-19
+    have ccache || echo ccache
     local tool
     for tool in zsh fish mandoc; do have $tool || echo $tool; done
     have chromium || [ -n "${HEARTH_CHROMIUM:-}" ] || echo chromium # for the page of hearth serve
@@ -245,6 +258,11 @@ missing_for_tests() {
 run_parts() {
     # shellcheck disable=SC2046
     install $(missing_for_tests | tr ' ' '\n' | sort -u)
+    # The compilers' cache (~/.cache/ccache) outlives this clone, as its keys have paths relative to it.
+    if have ccache; then
+        export CMAKE_C_COMPILER_LAUNCHER=ccache CMAKE_CXX_COMPILER_LAUNCHER=ccache
+        export CCACHE_BASEDIR=${CCACHE_BASEDIR:-$PWD} CCACHE_NOHASHDIR=1 CCACHE_COMPILERCHECK=content
+    fi
     without_aslr=()
     if have setarch && setarch "$(uname -m)" -R true 2>/dev/null; then without_aslr=(setarch "$(uname -m)" -R); fi
     local part begin
@@ -256,6 +274,8 @@ run_parts() {
         say "-- $part took $((SECONDS - begin)) s"
     done
     say
+    say "The slowest tests, in seconds:"
+    sort -rn "$work/seconds" 2>/dev/null | head -n 20 >&2 || true
     say "All parts took $((SECONDS / 60)) min $((SECONDS % 60)) s."
     [ -z "$reasons" ] || say "Skipped:$reasons"
     [ -z "$failures" ] || say "Failed:$failures"
