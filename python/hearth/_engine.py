@@ -1,6 +1,5 @@
 """Engines: many requests on one model, answered side by side; for threads and for asyncio."""
 
-import atexit
 import collections
 import ctypes
 import itertools
@@ -139,6 +138,8 @@ class _Answer:
 
     def check(self):
         """Raises why there is no whole answer."""
+        if self.stopped:
+            lib.check_exit()
         if self.failure is not None:
             raise self.failure
         if self.cancelled or (self.stopped and self.report.status):
@@ -412,7 +413,7 @@ class _Reader:
 _engines = weakref.WeakSet()
 
 
-@atexit.register
+@lib.at_exit
 def _close_all():
     for engine in list(_engines):
         engine.close()
@@ -496,6 +497,7 @@ class Engine:
 
     def _enter(self, cancel=None):
         """For a call into the engine, which is not closed meanwhile. Closing requests `cancel` of one that takes its time."""
+        lib.check_exit()
         with self._changed:
             if self._closed:
                 raise ValueError("the engine is closed")
@@ -510,6 +512,7 @@ class Engine:
             if cancel:
                 self._warming = [c for c in self._warming if c is not cancel]
             self._changed.notify_all()
+        lib.check_exit()
 
     def _cancel(self, ticket):
         with self._changed:

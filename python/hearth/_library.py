@@ -3,6 +3,7 @@
 Arrays and the functions that make arrays are compiled (python/core); this module hands the library over to them, and is what
 devices, memory, files, models and transformations call the library by, which programs do rarely."""
 
+import atexit
 import ctypes
 import ctypes.util
 import importlib.machinery
@@ -125,6 +126,31 @@ _eval = declare("ht_array_eval", c_int, _SCOPE, HELD, c_int, _ERROR)
 _eval_async = declare("ht_array_eval_async", c_int, _SCOPE, HELD, c_int, _ERROR)
 _data = declare("ht_array_data", c_int, _SCOPE, _ARRAY, POINTER(c_void_p), _ERROR)
 _lend = declare("ht_array_lend", c_int, _SCOPE, _ARRAY, POINTER(c_void_p), _ERROR)
+
+
+# ---- the end of the program ----
+
+_ends, _is_exiting = [], False
+
+
+def at_exit(end):
+    """Registers a function that ends what computes. No more may begin: Python's threads cannot be called back any longer."""
+    _ends.append(end)
+    return end
+
+
+@atexit.register
+def _exit():
+    global _is_exiting
+    _is_exiting = True
+    for end in _ends:
+        end()
+
+
+def check_exit():
+    """Ends this thread, silently, when the program ends. All that are left then are daemons, and what they wait for was cancelled."""
+    if _is_exiting and threading.current_thread() is not threading.main_thread():
+        raise SystemExit
 
 
 def exception_for(status, message):

@@ -1,6 +1,5 @@
 """Language models: text and logits from a checkpoint, computed without holding Python's lock."""
 
-import atexit
 import contextlib
 import ctypes
 import functools
@@ -214,13 +213,13 @@ def _options(max_tokens=256, temperature=0.0, top_k=0, top_p=0.0, min_p=0.0, rep
     return how
 
 
-_running = weakref.WeakSet()
+_running = set()  # answers that are computed
 
 
-@atexit.register
+@lib.at_exit
 def _close_all():
-    for generation in list(_running):
-        generation.close()
+    for answer in list(_running):
+        answer.close()
 
 
 def part_of(piece):
@@ -236,10 +235,12 @@ def part_of(piece):
 
 class _Answer:
     """What the thread that computes an answer shares with the iterator; it does not hold the latter, so that one which is
-    dropped ends."""
+    dropped ends. It has the session from the start of the thread until it gives that back, once, whoever ends it. A thread that
+    has the lock may take it again: finalizers and handlers of signals run anywhere."""
 
-    def __init__(self, options, start, in_parts, on_probe, probes, top_logprobs):
-        self.options, self.start, self.pieces, self.metrics, self.closed = options, start, queue.SimpleQueue(), ht_metrics(), False
+    def __init__(self, session, options, start, in_parts, on_probe, probes, top_logprobs):
+        self.options, self.start, self.pieces, self.metrics = options, start, queue.SimpleQueue(), ht_metrics()
+        self.session, self.thread, self.lock, self.closed, self.ended = session, None, threading.RLock(), False, False
         self.cancel, self.done, self.thoughts, self.calls, self.failure = ht_cancel(), threading.Event(), [], [], None
         options.cancel = ctypes.pointer(self.cancel)
         self.fn = _ANSWER(self.put_part) if in_parts else _TEXT(self.put)
@@ -279,6 +280,63 @@ class _Answer:
             self.pieces.put(self.failure or e)
         finally:
             self.done.set()
+            if self.closed:
+                self.end()
+
+    def begin(self, generation):
+        """Starts the thread unless it was started before; false for an answer that has ended."""
+        lib.check_exit()
+        with self.lock:
+            if self.ended or self.thread:
+                return not self.ended
+            handle = self.session._take(generation)
+            self.thread = threading.Thread(target=self.run, args=(handle,), daemon=True)
+            _running.add(self)
+            try:
+                self.thread.start()
+            except BaseException:  # there is no thread, and nothing to wait for
+                self.done.set()
+                raise
+            return True
+
+    def end(self):
+        """Gives the session back. Nothing computes any more."""
+        with self.lock:
+            session, self.session, self.ended = self.session, None, True
+            _running.discard(self)
+            if session is not None and self.thread:
+                session._give_back()
+
+    def next(self, generation):
+        """A piece of text; None when there is no more of it."""
+        if not self.begin(generation):
+            return None
+        piece = self.pieces.get()
+        if isinstance(piece, str):
+            return piece
+        self.pieces.put(None)  # for another thread that waits for a piece
+        self.done.wait()
+        self.end()
+        lib.check_exit()
+        if piece is not None and not self.closed:
+            raise piece
+        return None
+
+    def close(self):
+        """Cancels the answer, and waits for the end. The wait may be interrupted, and is then taken up by the next call. The thread
+        that computes does not wait for itself."""
+        with self.lock:
+            if self.ended:
+                return
+            self.closed = True
+            if not self.thread:
+                self.end()
+                return
+        _cancel_request(self.cancel)
+        if threading.current_thread() is not self.thread:
+            self.done.wait()
+        if self.done.is_set():
+            self.end()
 
 
 class Generation:
@@ -287,53 +345,21 @@ class Generation:
     of tools in the answer of a chat are no pieces: they are in `thinking` and `tool_calls`."""
 
     def __init__(self, session, options, start, in_parts=False, on_probe=None, probes=(), top_logprobs=0):
-        self._session, self._thread, self._ended = session, None, True  # until there is something to end
-        self._answer = _Answer(options, start, in_parts, on_probe, probes, top_logprobs)
-        self._ended = False
-
-    def _begin(self):
-        handle = self._session._take(self)
-        self._thread = threading.Thread(target=self._answer.run, args=(handle,), daemon=True)
-        _running.add(self)
-        try:
-            self._thread.start()
-        except BaseException:  # there is no thread, and nothing to wait for
-            self._answer.done.set()
-            raise
-
-    def _end(self):
-        """Waits until nothing computes any more. The wait may be interrupted, and is then taken up by the next close(): after
-        an interrupted join() a thread would look as if it had ended."""
-        if self._thread and not self._ended:
-            self._answer.done.wait()
-            _running.discard(self)
-            self._ended = True
-            self._session._give_back()
-        self._ended = True
+        self._answer = _Answer(session, options, start, in_parts, on_probe, probes, top_logprobs)
 
     def __iter__(self):
         return self
 
     def __next__(self):
-        if self._ended:
-            raise StopIteration
-        if not self._thread:
-            self._begin()
-        piece = self._answer.pieces.get()
-        if isinstance(piece, str):
-            return piece
-        self._end()
+        piece = self._answer.next(self)
         if piece is None:
             raise StopIteration
-        raise piece
+        return piece
 
     def close(self):
-        """Ends the answer; what was generated until then stays in the session. Harmless when it has ended."""
-        if self._ended:
-            return
-        self._answer.closed = True
-        _cancel_request(self._answer.cancel)
-        self._end()
+        """Ends the answer; what was generated until then stays in the session. Any thread may call it at any time: harmless when
+        the answer has ended, and whoever iterates comes to the end."""
+        self._answer.close()
 
     def __enter__(self):
         return self
@@ -342,7 +368,8 @@ class Generation:
         self.close()
 
     def __del__(self):
-        self.close()
+        if hasattr(self, "_answer"):
+            self.close()
 
     @property
     def thinking(self):
@@ -380,6 +407,7 @@ class Session:
             raise RuntimeError("the session is busy with another answer: finish or close that one first")
         if self._closed:
             self._free.release()
+            self._end()
             raise ValueError("the session is closed")
         self._answer = generation and weakref.ref(generation)
         return self._handle
@@ -387,10 +415,15 @@ class Session:
     def _give_back(self):
         """Ends a call, and the session when it was closed meanwhile."""
         self._answer = None
-        if self._closed:
+        self._free.release()
+        self._end()
+
+    def _end(self):
+        """Frees a session that was closed, unless a call has it, at whose end it is freed."""
+        if self._closed and self._free.acquire(blocking=False):
             handle, self._handle = self._handle, c_void_p()
             _session_free(handle)
-        self._free.release()
+            self._free.release()
 
     @contextlib.contextmanager
     def _taken(self):
@@ -435,12 +468,12 @@ class Session:
         return session
 
     def close(self):
-        answer = self._answer and self._answer()
-        if answer:
-            answer.close()
+        """Ends an answer under way, and frees the memory; a call of another thread goes on to its end before. Harmless once more."""
         self._closed = True
-        if self._free.acquire(blocking=False):
-            self._give_back()
+        answer = self._answer
+        if answer := answer and answer():
+            answer.close()
+        self._end()
 
     def __enter__(self):
         return self

@@ -167,6 +167,28 @@ def _file_of(data):
     return lib.path(file.name), file
 
 
+class _Steps:
+    """An iteration over a trainer. Any thread may close it at any time, which a generator refuses while it runs."""
+
+    def __init__(self, trainer):
+        self._trainer, self._ended = trainer, False
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if not self._ended:
+            plan = self._trainer._plan()
+            self._ended = plan.done >= plan.iters
+        if self._ended:
+            raise StopIteration
+        return self._trainer.step()
+
+    def close(self):
+        """Ends the iteration; a step under way is made."""
+        self._ended = True
+
+
 class Trainer:
     """Trains a LoRA adapter on `data`: a JSONL file, or a list of its objects. Options are those of `hearth finetune`, with
     the same defaults; an iteration over a trainer takes its steps. Ctrl-C ends a call; the state is then that after the last
@@ -243,10 +265,7 @@ class Trainer:
 
     def __iter__(self):
         """The steps that are left."""
-        plan = self._plan()
-        while plan.done < plan.iters:
-            yield self.step()
-            plan = self._plan()
+        return _Steps(self)
 
     def evaluate(self):
         """The mean loss of the learned tokens of the held-out samples."""

@@ -2,19 +2,5 @@
 
 Functions without a key take one from `state`, a list of one key that `seed` sets."""
 
-import time
-
-from . import _functions, _stream  # noqa: F401  (the first key is computed on a stream)
-from . import _library as lib
-
-_key = _functions.random["key"]
-globals().update(_functions.random)
-__all__ = [*_functions.random, "seed", "state"]
-
-state = [_key(time.time_ns())]
-lib.core.hook(state=state)
-
-
-def seed(seed):
-    """Makes what follows repeatable."""
-    state[0] = _key(seed)
+from ._random import *  # noqa: F403
+from ._random import __all__  # noqa: F401

@@ -10,6 +10,7 @@ import json
 import math
 import os
 import queue
+import re
 import sys
 import threading
 import traceback
@@ -59,6 +60,38 @@ def send(request, event, **members):
 
 def printable(text):
     return "".join(c if c.isprintable() else " " for c in str(text))[:400] or "no reason given"
+
+
+def missing_fields(error, path):
+    """Fields which mlx-lm has looked for in the config.json of that folder, and which are not in it."""
+    names = []
+    if isinstance(error, KeyError):
+        names = [name for name in error.args if isinstance(name, str)]
+    elif isinstance(error, TypeError) and (found := re.search(r"missing \d+ required .*arguments?: (.*)", str(error))):
+        names = re.findall(r"'(\w+)'", found[1])
+    try:
+        with open(os.path.join(path, "config.json")) as file:
+            config = json.load(file)
+        known = {*config, *(config.get("text_config") or {})}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return []
+    return [name for name in names if name not in known]
+
+
+def message_of(error, kind, command):
+    """What went wrong within mlx-lm, and what to do."""
+    fields = missing_fields(error, model_path) if command == "load" else []
+    if fields:
+        names = ", ".join(f'"{name}"' for name in fields)
+        missing = f"field {names} is missing" if len(fields) == 1 else f"fields {names} are missing"
+        return f"{model_path}/config.json: {missing}, which mlx-lm needs: download the model's config.json again"
+    said = printable(error)[:200].rstrip(" .")
+    if kind == "memory":
+        return f"{type(error).__name__}: {said}; use a smaller model or a shorter prompt"
+    return (
+        f"{type(error).__name__}: {said}; if `{sys.executable} -m mlx_lm generate --model {model_path}` fails, too, "
+        "upgrade mlx-lm or download the model again"
+    )
 
 
 def check_cancelled(request):
@@ -255,11 +288,12 @@ class Sampler:
 
 # ---- commands ----
 
-model = None
+model, model_path = None, ""
 
 
 def load(request):
-    global model
+    global model, model_path
+    model_path = request["path"]
     model = Model(request)
     send(request, "info", **model.describe())
 
@@ -371,9 +405,11 @@ def run(request):
     except Cancelled:
         send(request, "done", finish="cancelled", stop_id=-1, peak_memory_bytes=0)
     except Exception as e:
+        kind, message = kind_of(e, request["command"]), str(e)
         if not isinstance(e, Refused):
             traceback.print_exc()
-        send(request, "error", kind=kind_of(e, request["command"]), message=printable(e))
+            message = message_of(e, kind, request["command"])
+        send(request, "error", kind=kind, message=printable(message))
 
 
 threading.Thread(target=read_requests, daemon=True).start()

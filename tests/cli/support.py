@@ -10,7 +10,9 @@ import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+sys.path.append(str(pathlib.Path(__file__).parents[1] / "support"))
 import tiny_model  # noqa: E402
+from soak import cases, takes  # noqa: E402, F401
 
 HEARTH = os.environ["HEARTH"]
 os.environ.setdefault("HEARTH_DEVICE", "cpu")  # not what the machine happens to have

@@ -40,6 +40,19 @@ class Backends(CommandTest):
 
 @unittest.skipUnless(HAS_MLX_LM, "this build has no mlx_lm")
 class MlxLm(CommandTest):
+    def test_fields_that_are_missing(self):
+        """As mlx-lm finds out: of an entry, and of arguments."""
+        for fields, says in (
+            (["model_type"], 'config.json: field "model_type" is missing, which mlx-lm needs: download'),
+            (["hidden_size"], 'config.json: field "hidden_size" is missing'),
+            (["hidden_size", "n_layers"], 'config.json: fields "hidden_size", "n_layers" are missing'),
+        ):
+            mlx_stand_in.write_checkpoint(self.folder / "model", **dict.fromkeys(fields))
+            words = ["run", self.folder / "model", *ON_MLX[2:]]
+            self.fails(1, *words, env=stand_in("Hello"), says=[f"mlx_lm: {self.folder}/model/{says}"])
+        mlx_stand_in.write_checkpoint(self.folder / "model", model_type="odd")
+        self.fails(1, *words, env=stand_in("Hello"), says=["mlx_lm: KeyError: 'model_type'; if", "-m mlx_lm generate --model"])
+
     def test_answer(self):
         result = self.succeeds(*ON_MLX, env=stand_in("Hällo! \U0001f600"))
         self.assertEqual(result.text, "Hällo! \U0001f600\n")
@@ -69,7 +82,7 @@ class MlxLm(CommandTest):
         self.assertEqual(self.succeeds(*words, "--python", sys.executable, env=stand_in("Hi", HEARTH_PYTHON="no-such-python")).text, "Hi\n")
 
     def test_mistakes(self):
-        self.fails(1, *ON_MLX, env=stand_in("fail"), says="mlx_lm: the stand-in fails in two lines")
+        self.fails(1, *ON_MLX, env=stand_in("fail"), says=["mlx_lm: ValueError: the stand-in fails in two lines; if", "upgrade mlx-lm"])
         self.fails(1, "run", TINY, "x", "--backend", "mlx_lm", says=["tiny.gguf", "this is a file"])
         self.fails(1, "run", self.folder / "none", "x", "--backend", "mlx_lm", says="no such file")
         (self.folder / "mlx").mkdir()

@@ -276,15 +276,18 @@ static const attend_case cases[] = {
     {"head_dim 80, no grouping", 5, 5, 80, HT_F16, 0, 0, 0.11f, 0.0f, 1, {300}},
 };
 
-/* Where everything takes many times as long cases are cut in two ways only, and the plain kernel, whose results are not needed
- * for the others', is left out of the long ones; an emulator gets none but the small ones. */
-static bool too_long(const attend_case *c, bool plain, int threads, int chunk) {
+/* Whether a case is cut in that way: in all of them in a soak, else in two of twelve, other ones on each instruction set, and
+ * the plain kernel, whose results are not needed for the others', is left out of the long ones. Where everything takes many times
+ * as long there are two threads; an emulator gets none but the small ones. */
+static bool is_cut_so(const attend_case *c, int device, int threads, int chunk, int number) {
+    const bool plain = device == 0;
     double keys = 0.0;
     for (int s = 0; s < c->n_sequences; s++)
         keys += (double)c->length[s] * (double)(c->window ? c->window : c->length[s] / 2);
-    if (TEST_SLOW && (TEST_EMULATED || plain) && keys * c->n_heads * c->head_dim > 2e7) return true;
-    if (TEST_SLOW) return threads != 2 || (chunk != 1 && chunk != 64) || (chunk == 1 && keys > 1e5);
-    return test_cases(threads == 1 && chunk != 64, false);
+    const bool is_long = keys * c->n_heads * c->head_dim > 2e7;
+    if (is_long && (TEST_EMULATED || (plain && test_cases(true, TEST_SLOW)))) return false;
+    if (TEST_SLOW) return threads == 2 && (chunk == 1 || chunk == 64) && (chunk == 64 || keys <= 1e5);
+    return plain || test_takes(number + device + (c - cases), 6);
 }
 
 static void run_case(const attend_case *c) {
@@ -299,7 +302,7 @@ static void run_case(const attend_case *c) {
             if (plain && threads != (TEST_SLOW ? 2 : 1)) continue;
             for (size_t k = 0; k < (plain ? 1 : sizeof chunks / sizeof *chunks); k++) {
                 int chunk = plain ? 64 : chunks[k];
-                if (too_long(c, plain, threads, chunk)) continue;
+                if (!is_cut_so(c, d, threads, chunk, 4 * (threads / 2) + (int)k)) continue;
                 if (c->ring_pages && c->window + chunk > c->ring_pages * HT_KV_PAGE - HT_KV_PAGE + 1) continue;
                 for (int together = 0; together <= (c->n_sequences > 1 ? 1 : 0); together++) {
                     results_make(c, got);

@@ -71,8 +71,7 @@ static void large_matmul(void **state) {
     for (int i = 0; i < (int)(sizeof sizes / sizeof *sizes); i++)
         for (EACH(t, float_types))
             for (int transposed = 0; transposed < 2; transposed++) {
-                const size_t every = TEST_EMULATED ? 8 : TEST_WATCHES_THREADS ? 6 : TEST_SLOW ? 4 : 1;
-                if (((size_t)i + 2 * t + (size_t)transposed) % every) continue;
+                if (!test_takes(i + 2 * (int)t + transposed, 8)) continue;
                 uint64_t seed = 8;
                 const int64_t *s = sizes[i], a_dims[3] = {s[0], s[1], s[3]}, out[3] = {s[0], s[1], s[2]};
                 int64_t b_dims[3] = {s[0], transposed ? s[2] : s[3], transposed ? s[3] : s[2]};
@@ -155,6 +154,7 @@ static void norm_gradients(void **state) {
         for (EACH(t, float_types))
             for (int how = 0; how < LAYOUT_COUNT; how++)
                 for (int given = 0; given < 8; given++) {
+                    if (!test_takes((int)(l + t) + how + given, 4)) continue;
                     uint64_t seed = l + 5;
                     const bool centred = given & 4;
                     const int64_t dims[3] = {how == 0 ? 0 : how == 1 ? 40 : 3, 3, lengths[l]}, n = dims[2];
@@ -272,8 +272,6 @@ static void attention_of_rows(void **state) {
         }
 }
 
-enum { ATTENTION_STEP = TEST_SLOW ? LAYOUT_COUNT : 2 };
-
 /* Queries, keys, values, a mask and sinks. */
 static void attention(void **state) {
     (void)state;
@@ -288,8 +286,9 @@ static void attention(void **state) {
                  {2, 1, 1, 8, 529, 300, 16, {0.05f, false, 0}}};
     for (EACH(i, cases))
         for (EACH(t, float_types))
-            for (int how = 0; how < LAYOUT_COUNT; how += ATTENTION_STEP)
+            for (int how = 0; how < LAYOUT_COUNT; how++)
                 for (int masked = 0; masked < 3; masked++) {
+                    if (!test_takes((int)(i + t) + how + masked, TEST_SLOW ? 20 : 10)) continue;
                     uint64_t seed = i + 5;
                     int64_t heads = cases[i].group * cases[i].kv_heads;
                     int64_t q[4] = {cases[i].batch, heads, cases[i].n_q, cases[i].d};

@@ -249,22 +249,24 @@ static void check_type(ht_cpu_isa isa, ht_weight_type type, ht_precision precisi
     uint64_t state = 1000u * (uint64_t)type + 1;
     int64_t k[6];
     int n_k = columns(type, k);
-    const int every = test_cases(TEST_EMULATED ? 22 : TEST_SLOW ? 11 : isa == HT_CPU_REFERENCE ? 6 : 4, 1);
+    /* Of every type other shapes on each instruction set: two, which have every kind of input together. */
+    const int turn = 5 * (int)type + 7 * (int)isa + 11 * (int)precision, every = TEST_EMULATED ? 36 : 18;
     for (size_t r = 0; r < sizeof row_counts / sizeof *row_counts; r++)
         for (int c = 0; c < n_k; c++) {
-            if ((c + (int)r + (int)type) % every) continue;
+            if (!test_takes((int)r * n_k + c + turn, every)) continue;
             product p = make_product(type, row_counts[r], k[c], state + r);
             ht_matrix m = pack(&p, isa, precision);
             int64_t n_x = x_counts[test_random(&state) % 9];
             for (int kind = 0; kind < INPUT_COUNT; kind++)
-                check_one(&p, &m, precision, kind ? 2 : n_x, (input)kind, (kind + c) % 2, 1 + kind % 2, &state);
+                if (test_takes(kind + c + (int)r, 2))
+                    check_one(&p, &m, precision, kind ? 2 : n_x, (input)kind, (kind + c) % 2, 1 + kind % 2, &state);
             free(m.packed);
             free_product(&p);
         }
     product p = make_product(type, 33, k[3], 77);
     ht_matrix m = pack(&p, isa, precision);
-    for (size_t i = 0; i < sizeof x_counts / sizeof *x_counts; i++)
-        check_one(&p, &m, precision, x_counts[i], INPUT_RANDOM, i % 2, 2, &state);
+    for (int i = 0; i < (int)(sizeof x_counts / sizeof *x_counts); i++)
+        if (test_takes(i + turn, 3)) check_one(&p, &m, precision, x_counts[i], INPUT_RANDOM, i % 2, 2, &state);
     free(m.packed);
     free_product(&p);
 }
@@ -313,7 +315,7 @@ static void test_reference(void **state) {
     every_type_everywhere(HT_PRECISION_REFERENCE);
 }
 
-/* Row i alone and among others, with 1, 2 and 4 threads (2 where tests are slow): the same bits. Wide and long enough for
+/* Row i alone and among others, with 1, 2 and 4 threads in a soak, else one of these: the same bits. Wide and long enough for
  * every path. */
 static void same_bits(ht_cpu_isa isa, ht_weight_type type, ht_precision precision) {
     enum { ROWS = 65, OUT = 212 };
@@ -324,12 +326,18 @@ static void same_bits(ht_cpu_isa isa, ht_weight_type type, ht_precision precisio
     float *x = test_alloc((size_t)(ROWS * k) * sizeof(float));
     float *alone = test_alloc(ROWS * OUT * sizeof(float)), *many = test_alloc(ROWS * OUT * sizeof(float));
     fill_input(x, ROWS * k, INPUT_RANDOM, &seed);
-    for (int i = 0; i < ROWS; i++) test_multiply(&m, x + i * k, k, 1, p.bias, alone + i * OUT, OUT, 1);
-    for (int threads = TEST_SLOW ? 2 : 1; threads <= (TEST_SLOW ? 2 : 4); threads *= 2)
-        for (size_t i = 0; i < sizeof x_counts / sizeof *x_counts; i++) {
-            test_multiply(&m, x, k, x_counts[i], p.bias, many, OUT, threads);
+    const int turn = (int)type + (int)isa + (int)precision;
+    int64_t known = 0;
+    for (int i = 0; i < (int)(sizeof x_counts / sizeof *x_counts); i++) {
+        if (!test_takes(i + turn, 3)) continue;
+        for (; known < x_counts[i]; known++)
+            test_multiply(&m, x + known * k, k, 1, p.bias, alone + known * OUT, OUT, 1);
+        for (int t = 0; t < 3; t++) {
+            if (!test_takes(t + i / 3 + turn, 3)) continue;
+            test_multiply(&m, x, k, x_counts[i], p.bias, many, OUT, 1 << t);
             assert_memory_equal(alone, many, (size_t)x_counts[i] * OUT * sizeof(float));
         }
+    }
     free(x);
     free(alone);
     free(many);
@@ -375,15 +383,15 @@ static void check_packing(ht_weight_type type, ht_precision precision, int64_t n
 static void test_packing(void **state) {
     (void)state;
     for (int type = 0; type < HT_W_COUNT; type += TEST_WATCHES_THREADS ? 3 : 1)
-        for (int precision = 0; precision < (is_repetition(type) ? 1 : 3); precision++)
-            for (size_t r = 0; r < sizeof row_counts / sizeof *row_counts; r++) {
-                int64_t k[6];
-                int n = columns((ht_weight_type)type, k);
+        for (int precision = 0; precision < (is_repetition(type) ? 1 : 3); precision++) {
+            int64_t k[6];
+            const int n = columns((ht_weight_type)type, k);
+            for (int r = 0; r < (int)(sizeof row_counts / sizeof *row_counts); r++)
                 for (int c = 0; c < n; c++)
-                    if (!TEST_SLOW || (c + (int)r + type) % 3 == 0)
+                    if (test_takes(c + r + type + precision, 6))
                         check_packing((ht_weight_type)type, (ht_precision)precision, row_counts[r], k[c]);
-                if (!TEST_SLOW || r == 0) check_packing((ht_weight_type)type, (ht_precision)precision, 192, k[3]);
-            }
+            check_packing((ht_weight_type)type, (ht_precision)precision, 192, k[3]);
+        }
 }
 
 /* A row that holds a NaN or an infinity must not look like numbers, and must not disturb its neighbours. */

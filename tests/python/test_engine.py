@@ -593,6 +593,23 @@ class Processes(WithEngines):
                 {last}
                 """)
 
+    def test_the_end_of_daemons(self):
+        """Threads that compute when the program ends go with it, without a word."""
+        for call in ("''.join(model.generate('hello', **how))", "model.chat('hello', on_probe=seen.append, **how).close()",
+                     "engine.submit('hello', **how).result()", "engine.warm('hello ' * 40)"):  # fmt: skip
+            self.run_program(f"""
+                import threading
+                engine, seen, how = model.engine(), [], {{"max_tokens": 2000, "ignore_eos": True}}
+                begun = threading.Event()
+                def compute():
+                    while True:
+                        {call}
+                        begun.set()
+                for _ in range(2):
+                    threading.Thread(target=compute, daemon=True).start()
+                begun.wait()
+                """)
+
     def test_a_fork(self):
         """The child has no engine, and ends; the parent's goes on. At the fork no thread is on its way into Python, where one would
         keep a lock that Python 3.11 takes in the child: the answer stands still, as nobody reads it."""

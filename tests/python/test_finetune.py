@@ -7,6 +7,8 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 import unittest
 from unittest import mock
 
@@ -226,6 +228,16 @@ class Trainers(WithTinyModel):
         self.assertEqual(*(self.model.logits(ids, adapters=t.adapter()).tolist() for t in (second, whole)))
         with self.assertRaisesRegex(mx.Error, "all 6 steps are done"):
             second.step()
+
+    def test_closing_an_iteration_in_another_thread(self):
+        steps, seen = iter(self.trainer(iters=1_000_000)), []
+        reader = threading.Thread(target=lambda: [seen.append(step) for step in steps])
+        reader.start()
+        while not seen:
+            time.sleep(0.001)
+        steps.close()
+        reader.join()
+        self.assertEqual(list(steps), [])
 
     def test_an_interrupted_call_is_cancelled(self):
         trainer, plain = self.trainer(valid=SAMPLES * 20), self.trainer(valid=SAMPLES * 20)

@@ -273,6 +273,32 @@ class Ending(WithTinyModel):
         self.assertEqual(len(session), 0)
         self.assertTrue(list(session.generate("hello", max_tokens=4, ignore_eos=True)))
 
+    def test_closing_an_answer_in_other_threads(self):
+        """While one of them reads: it comes to the end, and the session is given back once."""
+        failures = []
+        with unittest.mock.patch("threading.excepthook", failures.append):
+            for i in range(12):
+                session = self.model.session()
+                answer = session.generate("hello", **self.LONG)
+                reader = threading.Thread(target=list, args=(answer,))
+                threads = [reader, *(threading.Thread(target=answer.close) for _ in range(3))]
+                for thread in threads:
+                    thread.start()
+                    if thread is reader and i % 2:
+                        next(answer, None)
+                for thread in threads:
+                    thread.join()
+                self.assertEqual((failures, answer.metrics["finish"], list(answer)), ([], "closed", []))
+                with session._taken(), self.assertRaisesRegex(RuntimeError, "busy"):
+                    len(session)
+
+    def test_closing_an_answer_in_a_callback(self):
+        """The thread that computes does not wait for itself."""
+        with self.model.session() as session:
+            answer = session.generate("hello", on_probe=lambda _: answer.close(), **self.LONG)
+            list(answer)
+            self.assertEqual((answer.metrics["finish"], len(session) > 0), ("closed", True))
+
     def test_dropping_an_answer(self):
         session = self.model.session()
         for piece in session.generate("hello", **self.LONG):

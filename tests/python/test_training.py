@@ -209,5 +209,13 @@ class Schedules(unittest.TestCase):
             optimizers.cosine_with_warmup(1, 10)(-1)
 
 
+class Names(unittest.TestCase):
+    def test_public_modules(self):
+        """They show what is theirs: no imports, no types of ctypes, no helpers."""
+        for module in (mx, mx.fast, mx.linalg, losses, optimizers, mx.random):
+            shown = [name for name in dir(module) if not name.startswith("_")]
+            self.assertEqual(shown, sorted(set(module.__all__)), module.__name__)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -19,7 +19,9 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/cli"))
+sys.path.append(str(ROOT / "tests/support"))
 import tiny_model  # noqa: E402
+from soak import cases, takes  # noqa: E402, F401
 
 HEARTH = os.environ["HEARTH"]
 os.environ.setdefault("HEARTH_DEVICE", "cpu")  # not what the machine happens to have

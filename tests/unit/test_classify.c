@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CONTEXT = 900, PROMPTS = 60, LONGEST = 800, NAN_TOKEN = 7 };
+enum { CONTEXT = 900, PROMPTS = 60 /* in a soak */, LONGEST = 800, NAN_TOKEN = 7 };
 
 static int make_scratch(void **state) {
     (void)state;
@@ -61,16 +61,18 @@ static void check_close(double found, double wanted) {
 /* ---- prompts ---- */
 
 typedef struct prompts {
+    int n;
     int32_t ids[PROMPTS][LONGEST];
     ht_prompt prompt[PROMPTS];
 } prompts;
 
 /* Half of them begin as an earlier one does, to a place anywhere in it; some are the same. */
-static prompts *make_prompts(uint64_t seed) {
+static prompts *make_prompts(uint64_t seed, int n_prompts) {
     prompts *p = calloc(1, sizeof *p);
     assert_non_null(p);
+    p->n = n_prompts;
     srand((unsigned)seed);
-    for (int i = 0; i < PROMPTS; i++) {
+    for (int i = 0; i < p->n; i++) {
         const int n = i % 7 == 3 ? 300 + rand() % (LONGEST - 300) : 1 + rand() % 60;
         tiny_ids(p->ids[i], n, seed * 1000 + (uint64_t)i);
         size_t length = (size_t)n;
@@ -89,7 +91,7 @@ static prompts *make_prompts(uint64_t seed) {
 /* Nodes of the tree of all tokens: what has to be computed. */
 static int64_t count_positions(const prompts *p) {
     int64_t n = 0;
-    for (int i = 0; i < PROMPTS; i++) {
+    for (int i = 0; i < p->n; i++) {
         size_t same = 0;
         for (int j = 0; j < i; j++) {
             size_t k = 0;
@@ -130,14 +132,14 @@ static bool check_alone(const ht_classification *c, void *user) {
 
 static void check_all(const tiny_options *how, size_t kv_bytes) {
     ht_model *m = tiny_load(how);
-    for (uint64_t seed = 1; seed <= (uint64_t)test_cases(TEST_SLOW || test_is_late() ? 1 : 2, 40); seed++) {
-        prompts *p = make_prompts(seed);
+    for (uint64_t seed = 1; seed <= (uint64_t)test_cases(1, 40); seed++) {
+        prompts *p = make_prompts(seed, test_cases(test_is_late() ? 8 : 12, PROMPTS));
         check k = {.m = m, .prompt = p->prompt};
         const int64_t before = ht_steps_get_figures(m->steps).rows;
         const ht_classify_options o = OPTIONS(ht_classify_options, with.logits = true, with.kv_bytes = kv_bytes);
         ht_error err = {0};
-        if (ht_classify(m, p->prompt, PROMPTS, &o, check_alone, &k, &err)) fail_msg("%s", err.message);
-        assert_int_equal(k.next, PROMPTS);
+        if (ht_classify(m, p->prompt, (size_t)p->n, &o, check_alone, &k, &err)) fail_msg("%s", err.message);
+        assert_int_equal(k.next, p->n);
         assert_int_equal(k.computed, count_positions(p)); /* each position of the tree once */
         assert_int_equal(ht_steps_get_figures(m->steps).rows - before - k.alone, count_positions(p));
         free(p);
@@ -196,7 +198,7 @@ static void shares_and_fills_steps(void **state) {
 
 /* More prompts than are taken up at a time: what all of them have in common is computed in the first ones alone. */
 typedef struct many {
-    int32_t ids[220];
+    int32_t ids[203];
     size_t next;
     int64_t computed;
 } many;
@@ -205,8 +207,10 @@ static ht_status give_one(size_t i, ht_prompt *prompt, void *user, ht_error *err
     many *s = user;
     (void)err;
     tiny_ids(s->ids, 200, 1);
-    tiny_ids(s->ids + 200, 20, i + 2);
-    *prompt = (ht_prompt){.ids = s->ids, .n_ids = 220};
+    s->ids[200] = (int32_t)(i % 250);
+    s->ids[201] = (int32_t)(i / 250);
+    s->ids[202] = 1;
+    *prompt = (ht_prompt){.ids = s->ids, .n_ids = 203};
     return HT_OK;
 }
 
@@ -220,14 +224,14 @@ static bool count_computed(const ht_classification *c, void *user) {
 
 static void windows_share(void **state) {
     (void)state;
-    enum { N = 1000 }; /* of 20 tokens that are new: two windows of at most 16,384 */
+    enum { N = 1100 }; /* two windows of at most 1,024 prompts */
     ht_model *m = tiny_load(&(tiny_options){.context = CONTEXT});
     many s = {.next = 0};
     const ht_classify_options o = OPTIONS(ht_classify_options, with.next = give_one);
     assert_int_equal(ht_classify(m, NULL, N, &o, count_computed, &s, NULL), HT_OK);
     assert_int_equal(s.next, N);
-    assert_true(s.computed <= 200 + N * 20);
-    assert_true(s.computed >= N * 19);
+    assert_true(s.computed <= 200 + N * 3);
+    assert_true(s.computed >= N * 2);
     ht_model_free(m);
 }
 
@@ -237,12 +241,12 @@ static void bits_with_adapters(void **state) {
     (void)state;
     ht_model *m = tiny_load(&(tiny_options){.context = CONTEXT});
     ht_adapter *adapter = test_adapter_for(m, 4, 1, 77);
-    prompts *p = make_prompts(3);
+    prompts *p = make_prompts(3, test_cases(6, PROMPTS));
     check k = {.m = m, .prompt = p->prompt, .adapter = adapter};
     const ht_classify_options o =
         OPTIONS(ht_classify_options, with.logits = true, with.adapters = &adapter, with.n_adapters = 1);
-    assert_int_equal(ht_classify(m, p->prompt, 20, &o, check_alone, &k, NULL), HT_OK);
-    assert_int_equal(k.next, 20);
+    assert_int_equal(ht_classify(m, p->prompt, (size_t)p->n, &o, check_alone, &k, NULL), HT_OK);
+    assert_int_equal(k.next, p->n);
     free(p);
     ht_adapter_free(adapter);
     ht_model_free(m);
@@ -446,24 +450,24 @@ static void failures_among_others(void **state) {
 static void stopping_and_cancelling(void **state) {
     (void)state;
     ht_model *m = tiny_load(&(tiny_options){.context = CONTEXT});
-    prompts *p = make_prompts(9);
+    prompts *p = make_prompts(9, PROMPTS);
     ht_error err = {0};
     outcome o = {.stop_after = 3};
-    assert_int_equal(ht_classify(m, p->prompt, PROMPTS, NULL, note, &o, &err), HT_ERR_CANCELLED);
+    assert_int_equal(ht_classify(m, p->prompt, (size_t)p->n, NULL, note, &o, &err), HT_ERR_CANCELLED);
     assert_int_equal(o.n, 3);
 
     o = (outcome){.cancel_after = 2};
     ht_classify_options how = OPTIONS(ht_classify_options, with.cancel = &o.cancel);
-    assert_int_equal(ht_classify(m, p->prompt, PROMPTS, &how, note, &o, &err), HT_ERR_CANCELLED);
-    assert_int_equal(o.n, PROMPTS); /* all had been begun */
+    assert_int_equal(ht_classify(m, p->prompt, (size_t)p->n, &how, note, &o, &err), HT_ERR_CANCELLED);
+    assert_int_equal(o.n, p->n); /* all had been begun */
     assert_int_equal(o.status[0], HT_OK);
     size_t cancelled = 0;
-    for (int i = 0; i < PROMPTS; i++) cancelled += o.status[i] == HT_ERR_CANCELLED;
-    assert_true(cancelled > 0 && cancelled <= PROMPTS - 2);
+    for (int i = 0; i < p->n; i++) cancelled += o.status[i] == HT_ERR_CANCELLED;
+    assert_true(cancelled > 0 && cancelled <= (size_t)p->n - 2);
 
     ht_cancel_request(&o.cancel);
     o.n = 0;
-    assert_int_equal(ht_classify(m, p->prompt, PROMPTS, &how, note, &o, &err), HT_ERR_CANCELLED);
+    assert_int_equal(ht_classify(m, p->prompt, (size_t)p->n, &how, note, &o, &err), HT_ERR_CANCELLED);
     assert_int_equal(o.n, 0);
     free(p);
     ht_model_free(m);
@@ -478,10 +482,10 @@ static void show(double done, void *user) {
 static void progress_comes_to_its_end(void **state) {
     (void)state;
     ht_model *m = tiny_load(&(tiny_options){.context = CONTEXT});
-    prompts *p = make_prompts(4);
+    prompts *p = make_prompts(4, test_cases(6, PROMPTS));
     outcome o = {0};
     const ht_classify_options how = OPTIONS(ht_classify_options, with.progress = show);
-    assert_int_equal(ht_classify(m, p->prompt, PROMPTS, &how, note, &o, NULL), HT_OK);
+    assert_int_equal(ht_classify(m, p->prompt, (size_t)p->n, &how, note, &o, NULL), HT_OK);
     assert_true(o.stop_after == SIZE_MAX);
     free(p);
     ht_model_free(m);
@@ -533,15 +537,15 @@ static bool check_scores(const ht_score_result *r, void *user) {
 static void scores_of_continuations(void **state) {
     (void)state;
     ht_model *m = tiny_load(&(tiny_options){.context = CONTEXT});
-    prompts *p = make_prompts(6);
+    prompts *p = make_prompts(6, test_cases(6, PROMPTS));
     static const int32_t after[] = {4, 5, 6};
     const ht_continuation continuations[] = {{.ids = after, .n_ids = 3}, {.ids = after + 1, .n_ids = 2}};
     ht_score_request request[PROMPTS];
-    for (int i = 0; i < PROMPTS; i++) request[i] = (ht_score_request){p->prompt[i], continuations, 2};
+    for (int i = 0; i < p->n; i++) request[i] = (ht_score_request){p->prompt[i], continuations, 2};
     labelled l = {.m = m, .prompt = p->prompt};
     const ht_score_options o = OPTIONS(ht_score_options, with.top_k = TOP);
     ht_error err = {0};
-    if (ht_score(m, request, PROMPTS, &o, check_scores, &l, &err)) fail_msg("%s", err.message);
+    if (ht_score(m, request, (size_t)p->n, &o, check_scores, &l, &err)) fail_msg("%s", err.message);
     free(p);
     ht_model_free(m);
 }

@@ -1,4 +1,4 @@
-/* Logits are the same bits for every number of threads, every chunk size, and in company: half of the cross product, all of
+/* Logits are the same bits for every number of threads, every chunk size, and in company: two of the cross product, all of
  * it in a soak, on a tiny checkpoint of each family and on the real models with HEARTH_TEST_MODELS. And
  * evaluating the forward function eagerly gives the bits of the plan. Tokens are those that the logits of every step
  * give. */
@@ -127,27 +127,32 @@ static ht_model *load(const char *path, int threads) {
     return m;
 }
 
-/* `all` combinations, or of every two neighbours one. */
-static void check_threads_and_chunks(const char *path, const int32_t *ids, int64_t n, int64_t n_second, bool all) {
+/* Both prompts apart, together and step by step. */
+static void check_combination(ht_model *m, int threads, int32_t chunk, prompt prompts[2]) {
+    snprintf(run_name, sizeof run_name, "%d threads, chunks of %d, apart", threads, (int)chunk);
+    for (int i = 0; i < 2; i++) feed_apart(m, chunk, &prompts[i]);
+    snprintf(run_name, sizeof run_name, "%d threads, chunks of %d, together", threads, (int)chunk);
+    feed_together(m, chunk, prompts, false);
+    step_together(m, chunk, prompts);
+    if (threads != 2) return;
+    snprintf(run_name, sizeof run_name, "2 threads, chunks of %d, eager", (int)chunk);
+    feed_together(m, chunk, prompts, true);
+}
+
+/* All twelve combinations in a soak; else two with different threads and chunks, other ones for the next `number`. */
+static void check_threads_and_chunks(const char *path, int number, const int32_t *ids, int64_t n, int64_t n_second) {
     prompt prompts[2] = {{.ids = ids, .n = n}, {.ids = ids + n - n_second, .n = n_second}};
     for (int t = 0; t < N_THREADS; t++) {
         snprintf(run_name, sizeof run_name, "%d threads", all_threads[t]);
-        ht_model *m = load(path, all_threads[t]);
-        for (int i = 0; i < 2 && t == 0; i++) {
-            prompts[i].wanted = malloc((size_t)(prompts[i].n * m->vocab) * sizeof(float));
-            assert_non_null(prompts[i].wanted);
-        }
+        ht_model *m = NULL;
         for (int k = 0; k < N_CHUNKS; k++) {
-            if (!all && (t + k) % 2) continue;
-            int32_t chunk = all_chunks[k];
-            snprintf(run_name, sizeof run_name, "%d threads, chunks of %d, apart", all_threads[t], (int)chunk);
-            for (int i = 0; i < 2; i++) feed_apart(m, chunk, &prompts[i]);
-            snprintf(run_name, sizeof run_name, "%d threads, chunks of %d, together", all_threads[t], (int)chunk);
-            feed_together(m, chunk, prompts, false);
-            step_together(m, chunk, prompts);
-            if (all_threads[t] != 2) continue;
-            snprintf(run_name, sizeof run_name, "2 threads, chunks of %d, eager", (int)chunk);
-            feed_together(m, chunk, prompts, true);
+            if (!test_takes(t * N_CHUNKS + k + number, N_THREADS * N_CHUNKS / 2)) continue;
+            if (!m) m = load(path, all_threads[t]);
+            for (int i = 0; i < 2 && !prompts[i].wanted; i++) {
+                prompts[i].wanted = malloc((size_t)(prompts[i].n * m->vocab) * sizeof(float));
+                assert_non_null(prompts[i].wanted);
+            }
+            check_combination(m, all_threads[t], all_chunks[k], prompts);
         }
         ht_model_free(m);
     }
@@ -155,9 +160,17 @@ static void check_threads_and_chunks(const char *path, const int32_t *ids, int64
     free(prompts[1].wanted);
 }
 
+static const char *const tiny[] = {"llama-llama3-bf16",        "llama-q4_1.gguf",    "qwen2-sliding-f16",
+                                   "qwen2-q4_0.gguf",          "gemma3-f32",         "gemma3-q5_1.gguf",
+                                   "gemma2-f16-shards",        "gemma4-shared-bf16", "gemma4-q8_0.gguf",
+                                   "gemma4-experts-q8_0.gguf", "qwen3-moe-f32"};
+static const char *const real[] = {"smollm2-135m", "gemma3-270m", "qwen2.5-coder-0.5b"};
+enum { N_TINY = sizeof tiny / sizeof *tiny, N_REAL = sizeof real / sizeof *real };
+
 static void check_tiny(void **state) {
     char path[256];
-    snprintf(path, sizeof path, "tests/golden/tiny/%s", (const char *)*state);
+    const char *const *name = *state;
+    snprintf(path, sizeof path, "tests/golden/tiny/%s", *name);
     ht_model_info *info;
     ht_error err = {0};
     ok(ht_model_info_read(path, &info, &err), &err);
@@ -165,7 +178,7 @@ static void check_tiny(void **state) {
     int64_t n = info->context < 560 ? info->context : 560;
     for (int64_t i = 0; i < n; i++) ids[i] = (int32_t)((i * i * 7 + 3 * i + 5) % info->vocab);
     ht_model_info_free(info);
-    check_threads_and_chunks(path, ids, n, n / 3, test_cases(false, true));
+    check_threads_and_chunks(path, (int)(name - tiny), ids, n, n / 3);
 }
 
 typedef struct picked {
@@ -185,7 +198,7 @@ static bool pick(const float *logits, int64_t first, int64_t n_rows, int32_t voc
 /* What is generated, where only the highest logits need to be there, against picking from all logits of every step. */
 static void check_picks(ht_model *m, const int32_t *ids, const ht_sampler_options *o) {
     enum { PROMPT = 20 };
-    const int N = test_cases(25, 400);
+    const int N = test_cases(8, 400);
     snprintf(run_name, sizeof run_name, "temperature %g, top_k %d", (double)o->temperature, (int)o->top_k);
     ht_error err = {0};
     ht_session *a = open_session(m, 512), *b = open_session(m, 512);
@@ -219,17 +232,19 @@ static golden open_real(const char *name, char path[1024]) {
 }
 
 static void check_real(void **state) {
-    enum { N = 140, N_SECOND = 45 };
+    enum { N_SECOND = 45 };
+    const int n = test_cases(70, 140);
     char path[1024];
-    golden g = open_real(*state, path);
-    assert_true(g.n >= N);
-    check_threads_and_chunks(path, g.ids, N, N_SECOND, test_cases(false, true));
+    const char *const *name = *state;
+    golden g = open_real(*name, path);
+    assert_true(g.n >= n);
+    check_threads_and_chunks(path, N_TINY + (int)(name - real), g.ids, n, N_SECOND);
     golden_close(&g);
 }
 
 static void check_real_picks(void **state) {
     char path[1024];
-    golden g = open_real(*state, path);
+    golden g = open_real(*(const char *const *)*state, path);
     ht_model *m = load(path, 2);
     check_picks(m, g.ids, OPTIONS_AT(ht_sampler_options, (void)0));
     check_picks(m, g.ids, OPTIONS_AT(ht_sampler_options, with.repeat_penalty = 1.2f));
@@ -239,18 +254,12 @@ static void check_real_picks(void **state) {
 }
 
 int main(void) {
-    static const char *const tiny[] = {"llama-llama3-bf16",        "llama-q4_1.gguf",    "qwen2-sliding-f16",
-                                       "qwen2-q4_0.gguf",          "gemma3-f32",         "gemma3-q5_1.gguf",
-                                       "gemma2-f16-shards",        "gemma4-shared-bf16", "gemma4-q8_0.gguf",
-                                       "gemma4-experts-q8_0.gguf", "qwen3-moe-f32"};
-    static const char *const real[] = {"smollm2-135m", "gemma3-270m", "qwen2.5-coder-0.5b"};
-    enum { N_TINY = sizeof tiny / sizeof *tiny, N_REAL = sizeof real / sizeof *real };
     struct CMUnitTest tests[N_TINY + 2 * N_REAL];
     for (int i = 0; i < N_TINY; i++)
-        tests[i] = (struct CMUnitTest){tiny[i], check_tiny, NULL, NULL, (void *)(uintptr_t)tiny[i]};
+        tests[i] = (struct CMUnitTest){tiny[i], check_tiny, NULL, NULL, (void *)(uintptr_t)&tiny[i]};
     for (int i = 0; i < N_REAL; i++) {
-        tests[N_TINY + i] = (struct CMUnitTest){real[i], check_real_picks, NULL, NULL, (void *)(uintptr_t)real[i]};
-        tests[N_TINY + N_REAL + i] = (struct CMUnitTest){real[i], check_real, NULL, NULL, (void *)(uintptr_t)real[i]};
+        tests[N_TINY + i] = (struct CMUnitTest){real[i], check_real_picks, NULL, NULL, (void *)(uintptr_t)&real[i]};
+        tests[N_TINY + N_REAL + i] = (struct CMUnitTest){real[i], check_real, NULL, NULL, (void *)(uintptr_t)&real[i]};
     }
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

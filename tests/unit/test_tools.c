@@ -185,43 +185,50 @@ static void check_with_guesses(ht_model *m, const ht_chat *chat, uint64_t seed, 
     discard(&b);
 }
 
-/* Calls and nothing else but thoughts, alone and with guesses, marks being special tokens or text. */
+/* Answers of one choice of tools: several calls, one, or one of a name. */
+static void check_required(ht_model *m, int notation, int how, int *n_ended, int n_of[3]) {
+    ht_chat *chat =
+        conversation(how == 2 ? HT_TOOL_CHOICE_NAMED : HT_TOOL_CHOICE_REQUIRED, how == 2 ? "weather" : NULL, how == 0);
+    for (uint64_t seed = 0; seed < (uint64_t)test_cases(1, 50); seed++) {
+        answer a = generate(m, chat, seed, false, 1200);
+        if (test_takes(notation + (int)seed, TEST_SLOW ? 5 : 1)) check_with_guesses(m, chat, seed, &a);
+        if (a.metrics.finish == HT_FINISH_STOP) {
+            if (a.text.len)
+                fail_msg("%s: text: %s thoughts: %s calls: %s", notations[notation].source, a.text.data,
+                         a.thinking.len ? a.thinking.data : "", a.n_calls ? a.calls.data : "");
+            assert_true(a.n_calls > 0);
+            ++*n_ended;
+        } else
+            assert_int_equal(a.metrics.finish, HT_FINISH_LENGTH);
+        if (how > 0) assert_true(a.n_calls <= 1);
+        if (how == 2) assert_int_equal(a.n_of[1] + a.n_of[2], 0);
+        for (int k = 0; k < 3; k++) n_of[k] += a.n_of[k];
+        discard(&a);
+    }
+    ht_chat_free(chat);
+}
+
+/* Calls and nothing else but thoughts, alone and with guesses, marks being special tokens or text: all of it in a soak, else
+ * each notation with one of the six. */
 static void required_calls(void **state) {
     (void)state;
-    int n_others = 0;
+    int n_ended = 0, n_of[3] = {0};
     for (int i = 0; i < N_NOTATIONS; i++) {
-        int n_ended = 0, n_of[3] = {0};
+        const int ended = n_ended, called = n_of[0];
         for (int special = 0; special < 2; special++) {
-            ht_model *m = load(i, special);
-            for (int how = 0; how < 3; how++) { /* several, one, one of a name */
-                ht_chat *chat = conversation(how == 2 ? HT_TOOL_CHOICE_NAMED : HT_TOOL_CHOICE_REQUIRED,
-                                             how == 2 ? "weather" : NULL, how == 0);
-                for (uint64_t seed = 0; seed < (uint64_t)test_cases(2, 50); seed++) {
-                    answer a = generate(m, chat, seed, false, 1200);
-                    if (!TEST_SLOW || !seed) check_with_guesses(m, chat, seed, &a);
-                    if (a.metrics.finish == HT_FINISH_STOP) {
-                        if (a.text.len)
-                            fail_msg("%s: text: %s thoughts: %s calls: %s", notations[i].source, a.text.data,
-                                     a.thinking.len ? a.thinking.data : "", a.n_calls ? a.calls.data : "");
-                        assert_true(a.n_calls > 0);
-                        n_ended++;
-                    } else
-                        assert_int_equal(a.metrics.finish, HT_FINISH_LENGTH);
-                    if (how > 0) assert_true(a.n_calls <= 1);
-                    if (how == 2) assert_int_equal(a.n_of[1] + a.n_of[2], 0);
-                    for (int k = 0; k < 3; k++) n_of[k] += a.n_of[k];
-                    discard(&a);
-                }
-                ht_chat_free(chat);
+            ht_model *m = NULL;
+            for (int how = 0; how < 3; how++) {
+                if (!test_takes(i + 3 * special + how, 6)) continue;
+                if (!m) m = load(i, special);
+                check_required(m, i, how, &n_ended, n_of);
             }
             ht_model_free(m);
         }
-        n_others += n_of[1] + n_of[2];
-        if (n_ended < 6 || !n_of[0])
-            fail_msg("%s: of 12 answers %d ended, with %d, %d, %d calls", notations[i].source, n_ended, n_of[0],
-                     n_of[1], n_of[2]);
+        if (n_ended - ended < test_cases(0, 6) || n_of[0] - called < test_cases(0, 1))
+            fail_msg("%s: %d answers ended, with %d calls", notations[i].source, n_ended - ended, n_of[0] - called);
     }
-    assert_true(n_others > 20);
+    if (n_ended < N_NOTATIONS / 2 || n_of[0] < 5 || n_of[1] + n_of[2] < 5)
+        fail_msg("%d answers ended, with %d, %d, %d calls", n_ended, n_of[0], n_of[1], n_of[2]);
 }
 
 /* What begins as a call is one, whatever else there is; free text is what it is without a choice, up to the first call; and without
@@ -234,7 +241,7 @@ static void free_answers(void **state) {
         ht_model *m = load(i, true);
         const char *open = notations[i].tokens[0];
         const uint64_t first = 100 * (uint64_t)i; /* the weights of all models are the same */
-        for (uint64_t seed = first; seed < first + (uint64_t)test_cases(TEST_SLOW ? 2 : 5, 50); seed++) {
+        for (uint64_t seed = first; seed < first + (uint64_t)test_cases(1, 50); seed++) {
             ht_chat *chat[3];
             answer got[3];
             for (int c = 0; c < 3; c++) {
@@ -294,45 +301,52 @@ static bool is_text_of(int kind, const char *text) {
     return good;
 }
 
-/* An answer is calls or one whole text, never both, behind thoughts and not; the same one with guesses. */
+/* Checks an answer beside a grammar and the same one with guesses, and counts it. */
+static void check_text_or_calls(ht_model *m, const ht_chat *chat, ht_grammar *g, int kind, uint64_t seed, int *n_calls,
+                                int *n_texts) {
+    answer a = generate_of(m, chat, g, seed, false, 700), b = generate_of(m, chat, g, seed, true, 700);
+    assert_int_equal(a.metrics.generated_tokens, b.metrics.generated_tokens);
+    assert_int_equal(a.n_calls, b.n_calls);
+    if (a.text.len) assert_string_equal(a.text.data, b.text.data);
+    if (a.n_calls) assert_string_equal(a.calls.data, b.calls.data);
+    if (a.metrics.finish == HT_FINISH_STOP) {
+        const char *text = a.text.len ? a.text.data : "";
+        if (a.n_calls ? *text : !is_text_of(kind, text))
+            fail_msg("grammar %d, seed %d: %d calls, text: %s", kind, (int)seed, a.n_calls, text);
+        *n_calls += a.n_calls > 0;
+        *n_texts += a.n_calls == 0;
+    }
+    discard(&a);
+    discard(&b);
+}
+
+/* An answer is calls or one whole text, never both, behind thoughts and not; the same one with guesses: every notation beside
+ * every grammar in a soak, else beside one. */
 static void text_or_calls(void **state) {
     (void)state;
+    int n_calls = 0, n_texts = 0;
     for (int i = 0; i < N_NOTATIONS; i++) {
-        int n_calls = 0, n_texts = 0;
+        const int calls = n_calls, texts = n_texts;
         for (int special = 0; special < 2; special++) {
-            ht_model *m = load(i, special);
+            ht_model *m = NULL;
             ht_chat *chat = conversation(HT_TOOL_CHOICE_AUTO, NULL, true);
             for (int kind = 0; kind < N_GRAMMARS; kind++) {
+                if (!test_takes(i + 3 * special + kind, 6)) continue;
+                if (!m) m = load(i, special);
                 ht_grammar *g = grammar_of(m, kind);
-                const uint64_t first = 100 * (uint64_t)i;
-                const bool is_last = special && kind + 1 == N_GRAMMARS;
-                for (uint64_t seed = first; seed < first + 200; seed++) {
-                    /* As many more as it takes to see both. */
-                    if (seed >= first + (uint64_t)test_cases(2, 60) && !(is_last && (!n_calls || !n_texts))) break;
-                    answer a = generate_of(m, chat, g, seed, false, 700), b = generate_of(m, chat, g, seed, true, 700);
-                    assert_int_equal(a.metrics.generated_tokens, b.metrics.generated_tokens);
-                    assert_int_equal(a.n_calls, b.n_calls);
-                    if (a.text.len) assert_string_equal(a.text.data, b.text.data);
-                    if (a.n_calls) assert_string_equal(a.calls.data, b.calls.data);
-                    if (a.metrics.finish == HT_FINISH_STOP) {
-                        const char *text = a.text.len ? a.text.data : "";
-                        if (a.n_calls ? *text : !is_text_of(kind, text))
-                            fail_msg("%s, grammar %d, seed %d: %d calls, text: %s", notations[i].source, kind,
-                                     (int)seed, a.n_calls, text);
-                        n_calls += a.n_calls > 0;
-                        n_texts += a.n_calls == 0;
-                    }
-                    discard(&a);
-                    discard(&b);
-                }
+                const uint64_t first = 100 * (uint64_t)i, end = first + (uint64_t)test_cases(1, 60);
+                for (uint64_t seed = first; seed < end; seed++)
+                    check_text_or_calls(m, chat, g, kind, seed, &n_calls, &n_texts);
                 ht_grammar_free(g);
             }
-            assert_int_equal(ht_tool_cache_compiled(m), 1); /* whatever it stands beside */
+            if (m) assert_int_equal(ht_tool_cache_compiled(m), 1); /* whatever it stands beside */
             ht_chat_free(chat);
             ht_model_free(m);
         }
-        if (!n_calls || !n_texts) fail_msg("%s: %d calls, %d texts", notations[i].source, n_calls, n_texts);
+        if (n_calls - calls < test_cases(0, 1) || n_texts - texts < test_cases(0, 1))
+            fail_msg("%s: %d calls, %d texts", notations[i].source, n_calls - calls, n_texts - texts);
     }
+    if (n_calls < 3 || n_texts < 3) fail_msg("%d calls, %d texts", n_calls, n_texts);
 }
 
 static ht_grammar *exactly(ht_model *m, const char *text) {
@@ -361,6 +375,7 @@ static void texts_that_read_as_calls(void **state) {
         ht_model *m = load(notation, true);
         ht_grammar *g = exactly(m, cases[i].text);
         for (uint64_t seed = 0; seed < 24; seed++) {
+            if (seed >= (uint64_t)test_cases(2, 24) && n_calls && (i == 2 || n_texts)) break;
             ht_chat *none = conversation(HT_TOOL_CHOICE_NONE, NULL, true),
                     *both = conversation(HT_TOOL_CHOICE_AUTO, NULL, true);
             ht_chat_set_thinking(none, false, NULL);
@@ -466,7 +481,8 @@ static pieces answers_in_pieces(int notation, int kind) {
     assert_int_equal(ht_engine_open(m, NULL, &e, NULL), HT_OK);
     for (uint64_t seed = 0; seed < 100; seed++) {
         const bool has_all = all.n_ends > all.n_cut && (g ? all.n_text > 0 : all.n_cut > 0);
-        if (seed >= (uint64_t)(g ? test_cases(2, 40) : 12) && has_all) break;
+        if (seed >= (uint64_t)(g ? test_cases(1, 40) : test_cases(6, 12)) && (has_all || (g && test_cases(1, 0))))
+            break;
         pieces alone = {.n_ends = 0}, shared = {.n_ends = 0};
         const ht_sampler_options sampler =
             OPTIONS(ht_sampler_options, with.temperature = 1, with.seed = seed, with.logit_bias = no_text,
@@ -504,11 +520,14 @@ static void calls_in_pieces(void **state) {
     (void)state;
     const pieces calls = answers_in_pieces(0, -1);
     assert_true(calls.n_ends > calls.n_cut && calls.n_cut > 0);
+    int n_calls = 0, n_texts = 0;
     for (int i = 0; i < N_NOTATIONS; i++) {
         const pieces both = answers_in_pieces(i, i % N_GRAMMARS);
-        if (both.n_ends == both.n_cut || !both.n_text)
-            fail_msg("%s: %d calls, %zu bytes of text", notations[i].source, both.n_ends, both.n_text);
+        n_calls += both.n_ends > both.n_cut;
+        n_texts += both.n_text > 0;
     }
+    if (n_calls < test_cases(3, N_NOTATIONS) || n_texts < test_cases(3, N_NOTATIONS))
+        fail_msg("%d notations with calls, %d with text", n_calls, n_texts);
 }
 
 static ht_status try(ht_model *m, const char *tools, ht_tool_choice choice, const char *name, ht_error *err) {
