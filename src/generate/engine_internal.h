@@ -81,6 +81,7 @@ struct ht_engine_request {
     ht_logit_bias *bias;
     ht_prefix_key key; /* likewise */
     ht_adapter **adapter;
+    ht_digest *digest; /* of the adapters */
     float *scale;
     int32_t priority;
     double submitted, deadline; /* the latter 0: none; else on the clock of ht_now_seconds */
