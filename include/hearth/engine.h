@@ -151,8 +151,8 @@ HT_API ht_engine_statistics ht_engine_get_statistics(ht_engine *e);
 HT_API int64_t ht_engine_clear_cache(ht_engine *e);
 
 /* Saves what the prefix cache holds, as state.h says of sessions: flushed, renamed, a checksum for each part. What was
- * computed with adapters is kept for these: for their contents, whatever files they come from. HT_ERR_ARGUMENT when the engine has no prefix cache, HT_ERR_LIMIT when it has more pages
- * of tokens than a file takes (65,534). Answers go on meanwhile. */
+ * computed with adapters is saved with digests of these. HT_ERR_ARGUMENT when the engine has no prefix cache, HT_ERR_LIMIT when it has
+ * more pages of tokens than a file takes (65,534). Answers go on meanwhile. */
 HT_API ht_status ht_engine_save_cache(ht_engine *e, const char *path, ht_error *err);
 /* Adds what a file holds, checked as a whole before as ht_session_load does: the most recently used first, as far as there is
  * room without giving up anything, and as older than all that is there. What was computed with an adapter is found by requests with the
