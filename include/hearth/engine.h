@@ -119,6 +119,9 @@ HT_API void ht_request_init(ht_request *request, size_t size);
 HT_API ht_status ht_engine_submit(ht_engine *e, const ht_request *request, ht_ticket *ticket, ht_error *err);
 /* Tokens of a request's prompt, known as soon as it was submitted; 0 when its last callback has returned. */
 HT_API int64_t ht_engine_prompt_tokens(ht_engine *e, ht_ticket ticket);
+/* Of these, the ones that answer `answer` did not compute, as ht_reuse.reused: known when its first piece comes; 0 before, and when its last
+ * callback has returned. */
+HT_API int64_t ht_engine_reused_tokens(ht_engine *e, ht_ticket ticket, int32_t answer);
 /* Ends a request within a step, with HT_ERR_CANCELLED for the answers that had not ended. Nothing for one that has. */
 HT_API void ht_engine_cancel(ht_engine *e, ht_ticket ticket);
 /* Returns when the request's last callback has. 0: of all requests that were submitted before. */

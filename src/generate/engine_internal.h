@@ -49,6 +49,8 @@ struct ht_engine_answer {
     bool begun;
     double begin; /* when it was */
 
+    _Atomic int64_t reused; /* of `reuse`, for ht_engine_reused_tokens */
+
     /* For ht_answer_report. */
     ht_reuse reuse;
     int32_t set_back;
