@@ -92,8 +92,7 @@ static ht_status not_one(const models *m, const char *name, const char *wanted, 
                          "the cache's %.150s has not one model of %.40s, but %s; hearth pull %.150s:%.40s fetches it",
                          name, wanted, list, name, wanted);
     return fail_with(err, HT_ERR_ARGUMENT,
-                     "%.150s has several models and not one Q4_K_M, but %s: name one as %.150s:QUANTIZATION", name,
-                     list, name);
+                     "%.150s has several models and not one Q4_K_M, but %s: name one as %.150s/FILE", name, list, name);
 }
 
 /* Among the models of a directory that was pulled, the one that pulling would choose; of another directory itself. */

@@ -133,39 +133,43 @@ static int64_t bytes_of(const hub_listing *l, const hub_file *first) {
     return bytes;
 }
 
-/* "Q4_0 (1.2 GB), Q8_0 (2.3 GB)", as much as fits; files without a quantisation in their names by these. */
-static void describe(const hub_listing *l, const gguf_list *all, bool paths, char *text, size_t room) {
+/* "Q4_0 (1.2 GB), Q8_0 (2.3 GB)", as much as fits. Files that no quantisation names alone are listed by their paths, as all are with
+ * `paths`; true when there is one. */
+static bool describe(const hub_listing *l, const gguf_list *all, bool paths, char *text, size_t room) {
     size_t used = 0;
+    bool has_path = false;
     *text = '\0';
     for (int i = 0; i < all->n; i++) {
         char label[QUANTIZATION_BYTES], size[SIZE_BYTES], entry[400];
-        const bool named = quantization_of(all->path[i], label) && !paths;
+        const bool named =
+            !paths && quantization_of(all->path[i], label) && quantization_find(all->path, all->n, label) == i;
         const int n = snprintf(entry, sizeof entry, "%s%.300s (%s)", i ? ", " : "", named ? label : all->path[i],
                                size_text(bytes_of(l, all->first[i]), size));
         if (used + (size_t)n + sizeof ", ..." > room) {
             snprintf(text + used, room - used, "%s...", i ? ", " : "");
-            return;
+            return has_path;
         }
+        has_path = has_path || !named;
         memcpy(text + used, entry, (size_t)n + 1);
         used += (size_t)n;
     }
+    return has_path;
 }
 
 static ht_status no_such_model(const hub *h, const hub_listing *l, const gguf_list *all, const pull_name *name,
                                int found, ht_error *err) {
     char there[420];
-    const bool several = found == SEVERAL_MATCH;
-    describe(l, all, several, there, sizeof there);
+    const bool has_path = describe(l, all, false, there, sizeof there);
     if (all->n == 0) return fail_with(err, HT_ERR_ARGUMENT, "%.200s has no GGUF model", h->repo);
-    if (several)
+    if (found == SEVERAL_MATCH)
         return fail_with(err, HT_ERR_ARGUMENT,
                          "%.100s has several files of %.40s, there are %s: name one as %.100s/FILE", h->repo,
                          name->quantization ? name->quantization : "Q4_K_M", there, h->repo);
     if (name->quantization)
         return fail_with(err, HT_ERR_ARGUMENT, "%.100s has no %.40s, there are %s", h->repo, name->quantization, there);
     return fail_with(err, HT_ERR_ARGUMENT,
-                     "%.100s has several GGUF models and none is Q4_K_M: %s; name one as %.100s:QUANTIZATION", h->repo,
-                     there, h->repo);
+                     "%.100s has several GGUF models and none is Q4_K_M: %s; name one as %.100s%s", h->repo, there,
+                     h->repo, has_path ? "/FILE" : ":QUANTIZATION");
 }
 
 /* A GGUF model: all its parts, and what is read beside it. */

@@ -88,6 +88,8 @@ class Choices(Pull):
         "org/large": {"tiny-UD-Q5_K_XL.gguf": MODEL, "tiny-Q6_K.gguf": OTHER},
         "org/dynamic": {"tiny-UD-Q4_K_M.gguf": MODEL, "tiny-Q6_K.gguf": OTHER},
         "org/two": {"a-Q4_K_M.gguf": MODEL, "b-Q4_K_M.gguf": OTHER},
+        "org/unlabelled": {"a.gguf": MODEL, "b.gguf": OTHER},
+        "org/mixed": {"x-Q8_0.gguf": MODEL, "y-Q8_0.gguf": OTHER, "x-Q6_K.gguf": MODEL},
         "org/one": {"anything.gguf": MODEL},
         "org/parts": {**{f"Q4_K_M/m-Q4_K_M-0000{i}-of-00003.gguf": b"part %d" % i for i in (1, 2, 3)}, "Q8_0/m-Q8_0.gguf": OTHER},
         "org/part-missing": {"m-Q4_K_M-00001-of-00002.gguf": b"part 1"},
@@ -160,6 +162,8 @@ class Choices(Pull):
     def test_what_is_no_single_model(self):
         self.refuses("org/quants:Q3_K", says=["no Q3_K", "Q4_K_M (", "Q8_0 (", "F16 ("])
         self.refuses("org/large", says=["none is Q4_K_M", "Q6_K (", "UD-Q5_K_XL (", "org/large:QUANTIZATION"])
+        self.refuses("org/unlabelled", says=["a.gguf (", "b.gguf (", "org/unlabelled/FILE"])
+        self.refuses("org/mixed", says=["Q6_K (", "x-Q8_0.gguf (", "y-Q8_0.gguf (", "org/mixed/FILE"])
         self.refuses("org/two", says=["a-Q4_K_M.gguf", "b-Q4_K_M.gguf", "org/two/FILE"])
         self.refuses("org/quants/tiny.gguf", says=["no file tiny.gguf", "tiny-Q8_0.gguf"])
         self.refuses("org/part-missing", says="part 2 of 2")
