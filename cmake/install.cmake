@@ -11,8 +11,13 @@ install(TARGETS hearth_static hearth_shared
 if(TARGET hearth)
   install(TARGETS hearth RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   if(CMAKE_SYSTEM_NAME STREQUAL "Linux")
-    configure_file(cmake/hearth.service.in ${CMAKE_BINARY_DIR}/hearth.service @ONLY)
-    install(FILES ${CMAKE_BINARY_DIR}/hearth.service cmake/hearth.socket DESTINATION lib/systemd/system)
+    # The unit names the command where it is installed: packages and `cmake --install --prefix` have another prefix than the build.
+    install(CODE "
+      cmake_path(ABSOLUTE_PATH CMAKE_INSTALL_PREFIX OUTPUT_VARIABLE prefix)
+      cmake_path(APPEND prefix \"${CMAKE_INSTALL_BINDIR}\" OUTPUT_VARIABLE HEARTH_BINDIR)
+      configure_file(\"${PROJECT_SOURCE_DIR}/cmake/hearth.service.in\" \"${CMAKE_BINARY_DIR}/hearth.service\" @ONLY)"
+      COMPONENT service)
+    install(FILES ${CMAKE_BINARY_DIR}/hearth.service cmake/hearth.socket DESTINATION lib/systemd/system COMPONENT service)
   endif()
   if(NOT CMAKE_CROSSCOMPILING AND NOT HEARTH_SANITIZE)
     add_custom_command(OUTPUT ${CMAKE_BINARY_DIR}/share/made

@@ -56,14 +56,19 @@ static ht_status look_for(const char *name, const char *end, char **path, ht_err
 /* The models of one directory. */
 typedef struct models {
     const char *directory;
-    char **path;
+    char **path; /* those of one role */
     int n;
+    ht_file_role role;
     bool whole; /* the directory itself is one */
     bool out_of_memory;
 } models;
 
 static bool on_find(const ht_find *f, void *user) {
     models *m = user;
+    const ht_file_role role = ht_file_role_of(f->path + strlen(m->directory));
+    if (m->n && role > m->role) return true;
+    while (m->n && role < m->role) free(m->path[--m->n]);
+    m->role = role;
     m->whole = m->whole || strcmp(f->path, m->directory) == 0;
     char **path = realloc(m->path, ((size_t)m->n + 1) * sizeof *path), *copy = strdup(f->path);
     if (path) m->path = path;
@@ -87,8 +92,7 @@ static ht_status not_one(const models *m, const char *name, const char *wanted, 
                          "the cache's %.150s has not one model of %.40s, but %s; hearth pull %.150s:%.40s fetches it",
                          name, wanted, list, name, wanted);
     return fail_with(err, HT_ERR_ARGUMENT,
-                     "%.150s has several models and not one Q4_K_M, but %s: name one as %.150s:QUANTIZATION", name,
-                     list, name);
+                     "%.150s has several models and not one Q4_K_M, but %s: name one as %.150s/FILE", name, list, name);
 }
 
 /* Among the models of a directory that was pulled, the one that pulling would choose; of another directory itself. */

@@ -3,6 +3,8 @@
 
 #include "fail.h"
 
+#include <hearth/discover.h>
+
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,27 +73,44 @@ static ht_status add_named(const hub_listing *l, const char *directory, const ch
 
 /* ---- GGUF ---- */
 
-/* The models among the GGUF files: the only file of each, or its first part, in the order of their names. */
+/* The models among the GGUF files, which are those of the lowest role: the only file of each, or its first part, in the order of their
+ * names. */
 typedef struct gguf_list {
     const hub_file **first;
     const char **path;
     int n;
 } gguf_list;
 
-static bool is_model(const hub_file *f) {
-    const char *name = base_name(f->path);
-    return ends_with(name, ".gguf") && strncasecmp(name, "mmproj", 6) != 0 && strncasecmp(name, "imatrix", 7) != 0;
+/* Files that can be a model: GGUF, of any directory. */
+static bool is_gguf(const hub_file *f) { return ends_with(f->path, ".gguf"); }
+
+/* Safetensors files that can be a model: in the top directory, and not in the format of another library. */
+static bool is_safetensors(const hub_file *f) {
+    return !strchr(f->path, '/') && ends_with(f->path, ".safetensors") && strncmp(f->path, "consolidated", 12) != 0;
+}
+
+/* The role of the models among the files of a format; HT_FILE_ADAPTER or a later one: there is no model. */
+static ht_file_role model_role(const hub_listing *l, bool (*is_format)(const hub_file *f)) {
+    ht_file_role lowest = HT_FILE_PROJECTOR;
+    for (size_t i = 0; i < l->n; i++) {
+        if (!is_format(&l->file[i])) continue;
+        const ht_file_role role = ht_file_role_of(l->file[i].path);
+        if (role < lowest) lowest = role;
+    }
+    return lowest;
 }
 
 static ht_status list_gguf(const hub_listing *l, gguf_list *out, ht_error *err) {
     *out =
         (gguf_list){.first = malloc((l->n + 1) * sizeof *out->first), .path = malloc((l->n + 1) * sizeof *out->path)};
     if (!out->first || !out->path) return fail_memory(err, "the list of files");
+    const ht_file_role role = model_role(l, is_gguf);
+    if (role > HT_FILE_AUXILIARY) return HT_OK;
     for (size_t i = 0; i < l->n; i++) {
         const hub_file *f = &l->file[i];
         size_t n, other;
         const char *before = out->n ? out->path[out->n - 1] : NULL;
-        if (!is_model(f)) continue;
+        if (!is_gguf(f) || ht_file_role_of(f->path) != role) continue;
         const int parts = gguf_parts(f->path, &n);
         if (parts > 1 && before && gguf_parts(before, &other) == parts && n == other && memcmp(before, f->path, n) == 0)
             continue;
@@ -114,39 +133,43 @@ static int64_t bytes_of(const hub_listing *l, const hub_file *first) {
     return bytes;
 }
 
-/* "Q4_0 (1.2 GB), Q8_0 (2.3 GB)", as much as fits; files without a quantisation in their names by these. */
-static void describe(const hub_listing *l, const gguf_list *all, bool paths, char *text, size_t room) {
+/* "Q4_0 (1.2 GB), Q8_0 (2.3 GB)", as much as fits. Files that no quantisation names alone are listed by their paths, as all are with
+ * `paths`; true when there is one. */
+static bool describe(const hub_listing *l, const gguf_list *all, bool paths, char *text, size_t room) {
     size_t used = 0;
+    bool has_path = false;
     *text = '\0';
     for (int i = 0; i < all->n; i++) {
         char label[QUANTIZATION_BYTES], size[SIZE_BYTES], entry[400];
-        const bool named = quantization_of(all->path[i], label) && !paths;
+        const bool named =
+            !paths && quantization_of(all->path[i], label) && quantization_find(all->path, all->n, label) == i;
         const int n = snprintf(entry, sizeof entry, "%s%.300s (%s)", i ? ", " : "", named ? label : all->path[i],
                                size_text(bytes_of(l, all->first[i]), size));
         if (used + (size_t)n + sizeof ", ..." > room) {
             snprintf(text + used, room - used, "%s...", i ? ", " : "");
-            return;
+            return has_path;
         }
+        has_path = has_path || !named;
         memcpy(text + used, entry, (size_t)n + 1);
         used += (size_t)n;
     }
+    return has_path;
 }
 
 static ht_status no_such_model(const hub *h, const hub_listing *l, const gguf_list *all, const pull_name *name,
                                int found, ht_error *err) {
     char there[420];
-    const bool several = found == SEVERAL_MATCH;
-    describe(l, all, several, there, sizeof there);
-    if (all->n == 0) return fail_with(err, HT_ERR_ARGUMENT, "%.200s has no GGUF file", h->repo);
-    if (several)
+    const bool has_path = describe(l, all, false, there, sizeof there);
+    if (all->n == 0) return fail_with(err, HT_ERR_ARGUMENT, "%.200s has no GGUF model", h->repo);
+    if (found == SEVERAL_MATCH)
         return fail_with(err, HT_ERR_ARGUMENT,
                          "%.100s has several files of %.40s, there are %s: name one as %.100s/FILE", h->repo,
                          name->quantization ? name->quantization : "Q4_K_M", there, h->repo);
     if (name->quantization)
         return fail_with(err, HT_ERR_ARGUMENT, "%.100s has no %.40s, there are %s", h->repo, name->quantization, there);
     return fail_with(err, HT_ERR_ARGUMENT,
-                     "%.100s has several GGUF models and none is Q4_K_M: %s; name one as %.100s:QUANTIZATION", h->repo,
-                     there, h->repo);
+                     "%.100s has several GGUF models and none is Q4_K_M: %s; name one as %.100s%s", h->repo, there,
+                     h->repo, has_path ? "/FILE" : ":QUANTIZATION");
 }
 
 /* A GGUF model: all its parts, and what is read beside it. */
@@ -180,7 +203,7 @@ static ht_status choose_gguf(const hub *h, const hub_listing *l, const pull_name
     if (!st && name->file && !file) {
         describe(l, &all, true, there, sizeof there);
         st = fail_with(err, HT_ERR_ARGUMENT, "%.100s has no file %.200s, there are %s", h->repo, name->file,
-                       all.n ? there : "no GGUF files");
+                       all.n ? there : "no GGUF models");
     } else if (!st) {
         const int found = file ? 0 : quantization_find(all.path, all.n, name->quantization);
         if (!file && found < 0)
@@ -195,12 +218,6 @@ static ht_status choose_gguf(const hub *h, const hub_listing *l, const pull_name
 
 /* ---- safetensors ---- */
 
-/* Weights in the repository's top directory that are a model's, and no adapter's or another library's. */
-static bool is_weights(const hub_file *f) {
-    return !strchr(f->path, '/') && ends_with(f->path, ".safetensors") && strncmp(f->path, "adapter", 7) != 0 &&
-           strncmp(f->path, "consolidated", 12) != 0;
-}
-
 /* "model-00002-of-00005.safetensors": the number of shards; 0 for another name. */
 static int shards_of(const char *path) {
     int number, total, end = 0;
@@ -211,11 +228,12 @@ static int shards_of(const char *path) {
 /* Shards without an index, or the only file. */
 static ht_status add_unindexed(const hub *h, const hub_listing *l, pull_choice *c, ht_error *err) {
     const hub_file *only = NULL;
+    const ht_file_role role = model_role(l, is_safetensors);
     int total = 0, n = 0;
     char path[64];
     ht_status st = HT_OK;
     for (size_t i = 0; i < l->n; i++) {
-        if (!is_weights(&l->file[i])) continue;
+        if (!is_safetensors(&l->file[i]) || ht_file_role_of(l->file[i].path) != role) continue;
         const int shards = shards_of(l->file[i].path);
         if (shards && total && shards != total)
             return fail_with(err, HT_ERR_FORMAT,
@@ -331,13 +349,11 @@ static ht_status nothing_to_read(const hub *h, const hub_listing *l, ht_error *e
 }
 
 ht_status choose_files(const hub *h, const hub_listing *l, const pull_name *name, pull_choice *out, ht_error *err) {
-    bool weights = false, gguf = false;
+    const ht_file_role weights = model_role(l, is_safetensors), gguf = model_role(l, is_gguf);
     *out = (pull_choice){0};
-    for (size_t i = 0; i < l->n; i++) {
-        weights = weights || is_weights(&l->file[i]);
-        gguf = gguf || is_model(&l->file[i]);
-    }
     if (name->file || name->quantization) return choose_gguf(h, l, name, out, err);
-    if (weights && hub_find(l, "config.json")) return choose_safetensors(h, l, out, err);
-    return gguf ? choose_gguf(h, l, name, out, err) : nothing_to_read(h, l, err);
+    const bool no_gguf = gguf > HT_FILE_AUXILIARY;
+    if (hub_find(l, "config.json") && weights <= (no_gguf ? HT_FILE_AUXILIARY : gguf))
+        return choose_safetensors(h, l, out, err);
+    return !no_gguf ? choose_gguf(h, l, name, out, err) : nothing_to_read(h, l, err);
 }

@@ -119,6 +119,9 @@ HT_API void ht_request_init(ht_request *request, size_t size);
 HT_API ht_status ht_engine_submit(ht_engine *e, const ht_request *request, ht_ticket *ticket, ht_error *err);
 /* Tokens of a request's prompt, known as soon as it was submitted; 0 when its last callback has returned. */
 HT_API int64_t ht_engine_prompt_tokens(ht_engine *e, ht_ticket ticket);
+/* Of these, the ones that answer `answer` did not compute, as ht_reuse.reused: known when its first piece comes; 0 before, and when its last
+ * callback has returned. */
+HT_API int64_t ht_engine_reused_tokens(ht_engine *e, ht_ticket ticket, int32_t answer);
 /* Ends a request within a step, with HT_ERR_CANCELLED for the answers that had not ended. Nothing for one that has. */
 HT_API void ht_engine_cancel(ht_engine *e, ht_ticket ticket);
 /* Returns when the request's last callback has. 0: of all requests that were submitted before. */
@@ -151,12 +154,16 @@ HT_API ht_engine_statistics ht_engine_get_statistics(ht_engine *e);
 HT_API int64_t ht_engine_clear_cache(ht_engine *e);
 
 /* Saves what the prefix cache holds, as state.h says of sessions: flushed, renamed, a checksum for each part. What was
- * computed with adapters is left out. HT_ERR_ARGUMENT when the engine has no prefix cache, HT_ERR_LIMIT when it has more pages
- * of tokens than a file takes (65,534). Answers go on meanwhile. */
+ * computed with adapters is saved with digests of these. HT_ERR_ARGUMENT when the engine has no prefix cache, HT_ERR_LIMIT when it has
+ * more pages of tokens than a file takes (65,534). Answers go on meanwhile. */
 HT_API ht_status ht_engine_save_cache(ht_engine *e, const char *path, ht_error *err);
 /* Adds what a file holds, checked as a whole before as ht_session_load does: the most recently used first, as far as there is
- * room without giving up anything, and as older than all that is there. */
+ * room without giving up anything, and as older than all that is there. What was computed with an adapter is found by requests with the
+ * same adapter and scale. */
 HT_API ht_status ht_engine_load_cache(ht_engine *e, const char *path, ht_error *err);
+/* The same, but skips what was computed with other adapters than these, so that it takes no room: *skipped_tokens of it. */
+HT_API ht_status ht_engine_load_cache_of(ht_engine *e, const char *path, ht_adapter *const *adapters, int n_adapters,
+                                         int64_t *skipped_tokens, ht_error *err);
 
 #ifdef __cplusplus
 }

@@ -37,12 +37,13 @@ typedef struct ht_bench_report {
     const char *version, *architecture, *instruction_set, *precision, *kv_type;
     int32_t threads;
 
-    /* An answer to the prompt. */
+    /* An answer to the prompt, of as many tokens as an answer may have: an end of the text does not end it. */
     int64_t prompt_tokens, generated_tokens;
     double prefill_seconds, first_token_seconds, decode_seconds;
     size_t peak_memory_bytes;
 
-    /* The same request twice on an engine. When nothing is to be said `prefix_note` tells why, and the rest is 0. */
+    /* The same request twice on an engine: the prompt, repeated until it fills two pages of the cache, as far as the context allows it.
+     * When nothing was measured `prefix_note` says why, and the rest is 0. */
     const char *prefix_note;           /* "" when it was measured */
     int64_t prefix_reused;             /* tokens of the second prompt */
     double prefix_hit_rate;            /* of its tokens */

@@ -592,7 +592,7 @@ class Engine:
             self._leave()
 
     def save_cache(self, path):
-        """Saves what the prefix cache holds to a file, but for what was computed with adapters."""
+        """Saves what the prefix cache holds to a file; what was computed with adapters is kept for the same adapters."""
         handle = self._enter()
         try:
             lib.check(_save_cache, handle, lib.path(path))

@@ -12,18 +12,19 @@
 /* Content of an array read from a GGUF file: a whole tensor, or one part of its quantised blocks. */
 typedef enum ht_part { HT_PART_ALL, HT_PART_NUMBERS, HT_PART_SCALES, HT_PART_BIASES } ht_part;
 
-typedef struct ht_gguf_source {
+/* An array that a GGUF file holds: which tensor, and which part of it. */
+typedef struct ht_gguf_array {
     char *name;
     size_t tensor;
     ht_part part;
-} ht_gguf_source;
+} ht_gguf_array;
 
 struct ht_array_file {
     ht_file *file;
     ht_safetensors *safetensors; /* exactly one of the three formats is not NULL */
     ht_gguf *gguf;
     ht_zip *zip;
-    ht_gguf_source *parts; /* [count], GGUF only */
+    ht_gguf_array *parts; /* [count], GGUF only */
     size_t count;
     char *metadata;
 };

@@ -28,7 +28,7 @@ static bool add_part(ht_array_file *f, size_t tensor, ht_part part) {
     if (!text) return false;
     memcpy(text, name.data, n);
     strcpy(text + n, last[part]);
-    f->parts[f->count++] = (ht_gguf_source){text, tensor, part};
+    f->parts[f->count++] = (ht_gguf_array){text, tensor, part};
     return true;
 }
 
@@ -187,7 +187,7 @@ static ht_array *fill(ht_scope *s, const ht_array_file *f, const ht_gguf_tensor 
 }
 
 ht_array *ht_array_file_read_gguf(ht_scope *s, ht_array_file *f, size_t i) {
-    const ht_gguf_source *p = &f->parts[i];
+    const ht_gguf_array *p = &f->parts[i];
     const ht_gguf_tensor *t = ht_gguf_tensor_at(f->gguf, p->tensor);
     ht_dtype dtype = HT_F16;
     if (!dense_dtype(t, &dtype) && t->type < 0)

@@ -9,8 +9,8 @@ void ht_calls_init(ht_calls *calls) {
 
 void ht_calls_free(ht_calls *calls) { pthread_mutex_destroy(&calls->lock); }
 
-void ht_calls_enter(ht_calls *calls, ht_call *call, const ht_cancel *of_caller) {
-    *call = (ht_call){.cancel = ht_cancel_following(of_caller)};
+void ht_calls_enter(ht_calls *calls, ht_backend_call *call, const ht_cancel *of_caller) {
+    *call = (ht_backend_call){.cancel = ht_cancel_following(of_caller)};
     pthread_mutex_lock(&calls->lock);
     call->next = calls->first;
     if (call->next) call->next->before = call;
@@ -18,7 +18,7 @@ void ht_calls_enter(ht_calls *calls, ht_call *call, const ht_cancel *of_caller) 
     pthread_mutex_unlock(&calls->lock);
 }
 
-void ht_calls_leave(ht_calls *calls, ht_call *call) {
+void ht_calls_leave(ht_calls *calls, ht_backend_call *call) {
     pthread_mutex_lock(&calls->lock);
     if (call->before)
         call->before->next = call->next;
@@ -30,6 +30,6 @@ void ht_calls_leave(ht_calls *calls, ht_call *call) {
 
 void ht_calls_cancel(ht_calls *calls) {
     pthread_mutex_lock(&calls->lock);
-    for (ht_call *call = calls->first; call; call = call->next) ht_cancel_request(&call->cancel.flag);
+    for (ht_backend_call *call = calls->first; call; call = call->next) ht_cancel_request(&call->cancel.flag);
     pthread_mutex_unlock(&calls->lock);
 }

@@ -30,7 +30,7 @@ extern const char ht_mlx_bridge[];
 /* A call that has its turn. */
 typedef struct ht_mlx_call {
     ht_mlx_model *m;
-    ht_call call;
+    ht_backend_call call;
     int64_t id; /* of its request */
 } ht_mlx_call;
 

@@ -86,7 +86,7 @@ static ht_status generate(void *state, const ht_backend_prompt *prompt, const ht
     ht_session *s;
     ht_status st = new_session(m, &s, err);
     if (st) return st;
-    ht_call call;
+    ht_backend_call call;
     ht_calls_enter(&m->calls, &call, options->cancel);
     o.cancel = &call.cancel.flag;
     st = prompt->text ? ht_generate_text(s, prompt->text, &o, fn, user, metrics, err)
@@ -121,7 +121,7 @@ static ht_status chat(void *state, const ht_chat *conversation, const ht_generat
     ht_session *s = take_idle(m);
     ht_status st = s ? HT_OK : new_session(m, &s, err);
     if (st) return st;
-    ht_call call;
+    ht_backend_call call;
     ht_calls_enter(&m->calls, &call, options->cancel);
     o.cancel = &call.cancel.flag;
     st = ht_generate_chat(s, conversation, &o, fn, user, metrics, err);
@@ -194,7 +194,7 @@ static ht_status inspect(void *state, const ht_backend_prompt *prompt, const ht_
     const int32_t *ids;
     size_t n;
     ht_inspection *inspection = NULL;
-    ht_call call;
+    ht_backend_call call;
     ht_inspect_options o;
     ht_status st = encode(m, prompt, &own, &ids, &n, err);
     if (st) return st;

@@ -5,6 +5,7 @@
 
 #include "base/checked.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -31,6 +32,8 @@ static inline void ht_digest_bytes(ht_digest *d, const void *bytes, size_t n) {
         n -= some;
     }
 }
+
+static inline bool ht_digest_same(ht_digest a, ht_digest b) { return a.a == b.a && a.b == b.b; }
 
 static inline void ht_digest_text(ht_digest *d, const char *text) { ht_digest_bytes(d, text, strlen(text)); }
 

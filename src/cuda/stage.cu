@@ -102,10 +102,10 @@ static __device__ __forceinline__ float ht_most_of_all(const ht_team &team, floa
 /* ---- quads ---- */
 
 /* Quads `at`, `at` + the threads of the team, and so on, below `quads`; the others are 0. */
-template <int QUADS> struct ht_some { float4 v[QUADS]; };
+template <int QUADS> struct ht_quads { float4 v[QUADS]; };
 
 template <int QUADS>
-static __device__ __forceinline__ void ht_load_some(ht_some<QUADS> &x, const float *row, int at, int step, int quads) {
+static __device__ __forceinline__ void ht_load_some(ht_quads<QUADS> &x, const float *row, int at, int step, int quads) {
 #pragma unroll
     for (int j = 0; j < QUADS; j++) {
         const int q = at + j * step;
@@ -114,7 +114,7 @@ static __device__ __forceinline__ void ht_load_some(ht_some<QUADS> &x, const flo
 }
 
 template <int QUADS>
-static __device__ __forceinline__ void ht_store_some(const ht_some<QUADS> &x, float *row, int at, int step, int quads) {
+static __device__ __forceinline__ void ht_store_some(const ht_quads<QUADS> &x, float *row, int at, int step, int quads) {
 #pragma unroll
     for (int j = 0; j < QUADS; j++) {
         const int q = at + j * step;
@@ -153,7 +153,7 @@ static __device__ HT_CUDA_APART float4 ht_apply(const ht_cuda_stage_step &s, flo
 /* A step, of `before` or what has been loaded. The order of a norm's products is that of cuda/norm.cu. */
 template <int QUADS>
 static __device__ __forceinline__ void ht_run_step(const ht_cuda_stage_step &s, float scale,
-                                                   const ht_some<QUADS> *loaded, ht_some<QUADS> &before) {
+                                                   const ht_quads<QUADS> *loaded, ht_quads<QUADS> &before) {
     if (s.op == HT_OP_RMS_NORM) {
 #pragma unroll
         for (int j = 0; j < QUADS; j++) {
@@ -177,7 +177,7 @@ static __device__ __forceinline__ void ht_run_step(const ht_cuda_stage_step &s, 
 /* Operands of a step that are in memory. */
 template <int QUADS>
 static __device__ __forceinline__ void ht_load_operands(const ht_cuda_stage_step &s, int64_t row, int at, int step,
-                                                        int quads, ht_some<QUADS> *loaded) {
+                                                        int quads, ht_quads<QUADS> *loaded) {
 #pragma unroll
     for (int i = 0; i < OPERANDS; i++)
         if (i < s.n_in && s.in[i]) ht_load_some(loaded[i], s.in[i] + row * s.stride[i], at, step, quads);
@@ -200,7 +200,7 @@ static __device__ __forceinline__ float ht_squares_of(const float4 &x, float sum
 
 /* To the image, which has `all` quads. Neighbouring threads have the two quads of eight columns, and write one of their steps each. */
 template <int QUADS>
-static __device__ __forceinline__ void ht_put_some(const ht_cuda_image &to, int64_t row, const ht_some<QUADS> &x,
+static __device__ __forceinline__ void ht_put_some(const ht_cuda_image &to, int64_t row, const ht_quads<QUADS> &x,
                                                    float factor, int at, int step, int all) {
     const int second = threadIdx.x & 1;
     unsigned char *group = to.rows + row / 8 * HT_CUDA_CUT_BYTES;
@@ -229,7 +229,7 @@ static __device__ __forceinline__ void ht_stage(const ht_cuda_stage_arguments &a
     const int quads = (int)(a.width / 4), all = a.to.rows ? (quads + 15) / 16 * 16 : quads;
     const int step = team.threads, at_once = QUADS * step;
     const bool is_long = all > at_once;
-    ht_some<QUADS> x;
+    ht_quads<QUADS> x;
     if (row >= a.n) { /* of the image only */
         ht_load_some(x, NULL, 0, 0, 0);
         for (int at = team.thread; at - team.thread < all; at += at_once) ht_put_some(a.to, row, x, 1, at, step, all);
@@ -247,7 +247,7 @@ static __device__ __forceinline__ void ht_stage(const ht_cuda_stage_arguments &a
         most = 0;
 #pragma unroll 1
         for (int at = team.thread; at - team.thread < all; at += at_once) {
-            ht_some<QUADS> loaded[OPERANDS], later[OPERANDS];
+            ht_quads<QUADS> loaded[OPERANDS], later[OPERANDS];
             if (is_first && end == 0)
                 ht_load_some(x, a.n_steps ? a.step[0].in[0] + row * a.step[0].stride[0] : a.x + row * a.ldx, at, step,
                              quads);

@@ -172,13 +172,13 @@ static __device__ __forceinline__ void ht_hold(float *c) { /* what is before sta
     for (int i = 0; i < SUMS; i++) asm volatile("" : "+f"(c[i])::"memory");
 }
 
-typedef struct ht_ring {
+typedef struct ht_stage_ring {
     uint64_t full[STAGES], free[STAGES];
-} ht_ring;
+} ht_stage_ring;
 
 template <bool EXPERTS>
 static __device__ __forceinline__ void ht_produce(const ht_cuda_tensor_wide_arguments &a, int64_t tiles,
-                                                  unsigned char *stages, ht_ring *ring) {
+                                                  unsigned char *stages, ht_stage_ring *ring) {
     const int part = ht_block_of_cluster();
     int stage = 0, phase = 0;
     for (int64_t tile = blockIdx.x / BLOCKS; tile < tiles; tile += gridDim.x / BLOCKS) {
@@ -234,7 +234,7 @@ static __device__ __forceinline__ void ht_put_tile(const ht_cuda_tensor_wide_arg
 
 template <bool EXPERTS>
 static __device__ __forceinline__ void ht_consume(const ht_cuda_tensor_wide_arguments &a, int64_t tiles,
-                                                  const unsigned char *stages, ht_ring *ring, int group) {
+                                                  const unsigned char *stages, ht_stage_ring *ring, int group) {
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5 & 3;
     int stage = 0, phase = 0;
     for (int64_t tile = blockIdx.x / BLOCKS; tile < tiles; tile += gridDim.x / BLOCKS) {
@@ -271,7 +271,7 @@ static __device__ __forceinline__ void ht_consume(const ht_cuda_tensor_wide_argu
 }
 template <bool EXPERTS> static __device__ __forceinline__ void ht_wide(const ht_cuda_tensor_wide_arguments &a) {
     extern __shared__ __align__(1024) unsigned char ht_wide_stages[];
-    __shared__ ht_ring ring;
+    __shared__ ht_stage_ring ring;
     unsigned char *stages = ht_wide_stages;
     const int64_t tiles = ht_tiles_of<EXPERTS>(a, ROWS, TOKENS);
     if (threadIdx.x == 0) {

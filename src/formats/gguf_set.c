@@ -31,6 +31,24 @@ bool ht_gguf_part_name(const char *name, int *number, int *count, size_t *prefix
     return *number >= 1 && *number <= *count;
 }
 
+bool ht_gguf_same_set(const char *a, const char *b) {
+    int number, count, other_count;
+    size_t prefix, other_prefix;
+    return ht_gguf_part_name(a, &number, &count, &prefix) &&
+           ht_gguf_part_name(b, &number, &other_count, &other_prefix) && count == other_count &&
+           prefix == other_prefix && !memcmp(a, b, prefix);
+}
+
+void ht_gguf_listing_add(ht_gguf_listing *l, const char *name) {
+    const ht_file_role role = ht_file_role_of(name);
+    if (!ht_ends_with(name, ".gguf") || role > HT_FILE_AUXILIARY || (l->n && role > l->role)) return;
+    if (role < l->role) l->n = 0;
+    const bool first = l->n == 0, part = !first && ht_gguf_same_set(l->name, name);
+    l->role = role;
+    l->n += !part;
+    if (first || (part && strcmp(name, l->name) < 0)) snprintf(l->name, sizeof l->name, "%s", name);
+}
+
 char *ht_gguf_part_path(const char *prefix, size_t n, int number, int count) {
     const size_t size = n + SUFFIX + 1;
     char *path = malloc(size);

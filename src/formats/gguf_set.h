@@ -5,6 +5,8 @@
 
 #include "formats/gguf.h"
 
+#include <hearth/discover.h>
+
 enum { HT_GGUF_PARTS_MAX = 65535 }; /* split.count is a u16 */
 
 typedef struct ht_gguf_part {
@@ -45,7 +47,19 @@ size_t ht_gguf_set_number(const ht_gguf_set *set, const ht_gguf_tensor *t, const
 /* Parses the "-00001-of-00003.gguf" suffix of a part's file name: *number and *count from 1, *prefix_len the length
  * before it. False when `name` has no such suffix. */
 bool ht_gguf_part_name(const char *name, int *number, int *count, size_t *prefix_len);
-/* The inverse, of the prefix's first n bytes; the caller frees it. NULL when memory ran out. */
+/* Whether two file names are parts of one checkpoint. */
+bool ht_gguf_same_set(const char *a, const char *b);
+/* The inverse of ht_gguf_part_name, of the prefix's first n bytes; the caller frees it. NULL when memory ran out. */
 char *ht_gguf_part_path(const char *prefix, size_t n, int number, int count);
+
+/* The GGUF models of a directory: files of its lowest role, up to HT_FILE_AUXILIARY. Initialised to zero. */
+typedef struct ht_gguf_listing {
+    ht_file_role role;
+    int n;          /* models; the parts of one count once */
+    char name[256]; /* file name of a model, or of its first part among those added */
+} ht_gguf_listing;
+
+/* Adds a file of the directory; ignores files that are not GGUF. */
+void ht_gguf_listing_add(ht_gguf_listing *l, const char *name);
 
 #endif

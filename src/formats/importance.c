@@ -171,6 +171,27 @@ const float *ht_importance_find(const ht_importance *i, const char *name, int64_
     return r && has(r, n_columns, expert) ? r->mean + expert * n_columns : NULL;
 }
 
+/* The number itself, also in a thread that flushes denormals. */
+static double exact(float sum) {
+    uint32_t bits;
+    memcpy(&bits, &sum, sizeof bits);
+    return bits < 0x800000 ? (double)bits * 0x1p-149 : (double)sum;
+}
+
+bool ht_importance_weigh(const ht_importance *i, const char *name, int64_t n_columns, int64_t expert, float *weight) {
+    const ht_importance_row *r = find(i, name);
+    if (!r || !has(r, n_columns, expert)) return false;
+    const float *from = r->sum + expert * n_columns; /* as the means but for a factor, and with all their bits */
+    const bool chosen = r->count[r->flat ? 0 : expert] > 0;
+    double total = 0;
+    for (int64_t c = 0; c < n_columns; c++) total += exact(from[c]);
+    for (int64_t c = 0; c < n_columns; c++) {
+        const double in_means = total > 0 ? exact(from[c]) / total * (double)n_columns : 0;
+        weight[c] = chosen ? fmaxf((float)in_means, 1e-3f) : 1.0f;
+    }
+    return true;
+}
+
 ht_status ht_importance_check(const ht_importance *i, const char *name, int64_t n_columns, int64_t n_experts,
                               ht_error *err) {
     const ht_importance_row *r = find(i, name);

@@ -36,6 +36,9 @@ ht_status ht_importance_add(ht_importance *i, const char *name, size_t length, i
 ht_status ht_importance_add_dataset(ht_importance *i, const char *name, size_t length, ht_error *err);
 /* Computes the means. HT_ERR_FORMAT for a sum or a count that is negative or not finite. */
 ht_status ht_importance_seal(ht_importance *i, ht_error *err);
+/* Weights of squared errors, for a quantiser: the means of ht_importance_find in units of their own mean, at least 1e-3, so that no group
+ * is without a weight. They do not depend on the scale of the file's numbers, which may be subnormal. False: there are none. */
+bool ht_importance_weigh(const ht_importance *i, const char *name, int64_t n_columns, int64_t expert, float *weight);
 
 /* Parses a file of either form in memory; `name` is used in messages. */
 ht_status ht_importance_parse(const void *data, size_t size, const char *name, ht_importance **out, ht_error *err);

@@ -7,6 +7,8 @@
 #include "formats/json.h"
 #include "formats/safetensors_set.h"
 
+#include <hearth/discover.h>
+
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -88,10 +90,18 @@ static ht_status open_listing(ht_safetensors *set, const char *directory, ht_err
     if (!dir) return ht_fail(err, HT_ERR_IO, "%s: cannot be read: %s", directory, strerror(errno));
     char *only = NULL;
     int n_found = 0, total = 0;
+    ht_file_role lowest = HT_FILE_PROJECTOR; /* the files of one role alone are the model */
     bool mixed = false, failed = false;
     for (struct dirent *e; (e = readdir(dir));) {
         int number, of;
-        if (!is_weight_file(e)) continue;
+        const ht_file_role role = ht_file_role_of(e->d_name);
+        if (!is_weight_file(e) || role > lowest) continue;
+        if (role < lowest) {
+            free(only);
+            only = NULL;
+            n_found = 0;
+        }
+        lowest = role;
         if (shard_numbers(e->d_name, &number, &of)) {
             mixed = mixed || (total && total != of);
             total = of;

@@ -218,6 +218,15 @@ int64_t ht_engine_prompt_tokens(ht_engine *e, ht_ticket ticket) {
     return n;
 }
 
+int64_t ht_engine_reused_tokens(ht_engine *e, ht_ticket ticket, int32_t answer) {
+    int64_t n = 0;
+    pthread_mutex_lock(&e->lock);
+    for (const ht_engine_request *r = e->requests; r; r = r->next)
+        if (r->ticket == ticket && answer >= 0 && answer < r->n) n = atomic_load(&r->answer[answer].reused);
+    pthread_mutex_unlock(&e->lock);
+    return n;
+}
+
 void ht_engine_cancel(ht_engine *e, ht_ticket ticket) {
     pthread_mutex_lock(&e->lock);
     for (ht_engine_request *r = e->requests; r; r = r->next)

@@ -2,8 +2,9 @@
  * before their children.
  *
  *   bytes 0 .. 7   number of the parent's node, plus one; 0: its tokens are the first
- *   8 .. 15        tokens n and bytes of the salt, u32 each; a node with a parent has the parent's salt, and none here
- *   16 ..          the salt; n tokens, i32 each; a byte for each layer, 1 where its page is there
+ *   8 .. 15        tokens n and adapters k, u16 each, and bytes of the salt, u32; a node with a parent has the parent's key, and none here
+ *   16 ..          the salt; k adapters, each its digest (two u64) and its scale (f32); n tokens, i32 each; a byte for each layer, 1
+ *                  where its page is there
  *   then           for each page that is there its n positions, as device/kv.h says
  *
  * The tree is copied with the lock of the prefix cache, its pages held, and written without. What is loaded is read and
@@ -15,13 +16,15 @@
 #include "generate/state_parts.h"
 #include "models/pack.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
     NODE_HEAD = 16,
-    CACHE_BYTES = 8, /* number of nodes */
-    FIRST_NODE = 2,  /* of the sections, behind origin and cache */
+    CACHE_BYTES = 8,    /* number of nodes */
+    ADAPTER_BYTES = 20, /* digest and scale */
+    FIRST_NODE = 2,     /* of the sections, behind origin and cache */
     MOST_NODES = HT_STATE_MOST_SECTIONS - FIRST_NODE,
     NODES_AT_ONCE = 16 /* are read in one job of the device's threads; then steps have their turn */
 };
@@ -30,12 +33,16 @@ typedef struct node {
     int64_t parent; /* -1: none */
     int64_t first;  /* position of its first token */
     int32_t n;
-    int32_t *token;    /* [n] */
-    char *salt;        /* NULL: the parent's */
+    int32_t *token;     /* [n] */
+    char *salt;         /* NULL: the parent's, with its adapters */
+    ht_digest *adapter; /* [n_adapters] */
+    float *scale;
+    int n_adapters;
     ht_kv_page **page; /* [n_layers], held; NULL for what is not there */
     /* While it is loaded. */
-    bool *has; /* [n_layers] */
-    bool fits; /* its pages are wanted */
+    bool *has;    /* [n_layers] */
+    bool skipped; /* its key has an adapter that is not wanted */
+    bool fits;    /* its pages are wanted */
     size_t head_bytes;
     ht_state_sum sum; /* of the head */
 } node;
@@ -45,12 +52,13 @@ typedef struct nodes {
     const ht_model *m;
     node *node;
     int64_t n;
-    int64_t *place; /* while the tree is copied: what became of its entries, -1: left out */
-    int64_t seen;
     /* While they are loaded. */
     ht_state_file file;
     int64_t done;
-    size_t left; /* bytes of pages that still fit */
+    size_t left;             /* bytes of pages that still fit */
+    const ht_digest *wanted; /* [n_wanted] adapters; NULL: any */
+    int n_wanted;
+    int64_t skipped_tokens;
 } nodes;
 
 static void free_nodes(nodes *s) {
@@ -61,30 +69,46 @@ static void free_nodes(nodes *s) {
         free(x->page);
         free(x->token);
         free(x->salt);
+        free(x->adapter);
+        free(x->scale);
         free(x->has);
     }
     free(s->node);
-    free(s->place);
 }
 
 static ht_status no_memory(size_t bytes, ht_error *err) { return ht_fail_memory(err, bytes, "a prefix cache's file"); }
 
 /* ---- saving ---- */
 
-/* A node of the tree; those of adapters are left out. */
+/* Room for the key of a node without a parent. */
+static bool make_key(node *x, int n_adapters, const char *salt, size_t n_salt) {
+    x->salt = strndup(salt, n_salt);
+    x->adapter = calloc((size_t)n_adapters + 1, sizeof *x->adapter);
+    x->scale = calloc((size_t)n_adapters + 1, sizeof *x->scale);
+    x->n_adapters = n_adapters;
+    return x->salt && x->adapter && x->scale;
+}
+
+/* A node of the tree. */
 static ht_status copy_entry(const ht_prefix_entry *entry, void *user, ht_error *err) {
     nodes *s = user;
     const int32_t layers = s->m->n_kv_layers;
-    s->place[s->seen++] = entry->key->n_adapters ? -1 : s->n;
-    if (entry->key->n_adapters) return HT_OK;
+    const ht_prefix_key *key = entry->key;
+    if (key->n_adapters > UINT16_MAX)
+        return ht_fail(err, HT_ERR_LIMIT, "a prefix cache's file has at most %d adapters of an answer, not %d",
+                       UINT16_MAX, key->n_adapters);
     node *x = &s->node[s->n++];
-    *x = (node){.parent = entry->parent < 0 ? -1 : s->place[entry->parent], .first = entry->first, .n = entry->n};
+    *x = (node){.parent = entry->parent, .first = entry->first, .n = entry->n};
     const size_t bytes = (size_t)x->n * sizeof *x->token;
     x->token = malloc(bytes);
     x->page = calloc((size_t)layers + 1, sizeof(ht_kv_page *));
-    x->salt = x->parent < 0 ? strdup(entry->key->salt) : NULL;
-    if (!x->token || !x->page || (x->parent < 0 && !x->salt)) return no_memory(bytes, err);
+    if (!x->token || !x->page || (x->parent < 0 && !make_key(x, key->n_adapters, key->salt, strlen(key->salt))))
+        return no_memory(bytes, err);
     memcpy(x->token, entry->token, bytes);
+    for (int i = 0; i < x->n_adapters; i++) {
+        x->adapter[i] = key->adapters[i];
+        x->scale[i] = key->scales[i];
+    }
     for (int32_t l = 0; l < layers; l++)
         if (entry->page[l]) x->page[l] = ht_kv_page_retain(entry->page[l]);
     return HT_OK;
@@ -95,9 +119,8 @@ static ht_status copy_tree(nodes *s, ht_error *err) {
     pthread_mutex_lock(&e->prefix_lock);
     const size_t n = (size_t)ht_prefix_cache_get_figures(e->prefix).nodes;
     s->node = calloc(n + 1, sizeof *s->node);
-    s->place = calloc(n + 1, sizeof *s->place);
     ht_status status =
-        s->node && s->place ? ht_prefix_cache_each(e->prefix, copy_entry, s, err) : no_memory(n * sizeof *s->node, err);
+        s->node ? ht_prefix_cache_each(e->prefix, copy_entry, s, err) : no_memory(n * sizeof *s->node, err);
     pthread_mutex_unlock(&e->prefix_lock);
     if (status || s->n <= MOST_NODES) return status;
     return ht_fail(err, HT_ERR_LIMIT, "the prefix cache has %lld pages of tokens, and a file holds at most %d",
@@ -107,16 +130,25 @@ static ht_status copy_tree(nodes *s, ht_error *err) {
 static ht_status save_node(const nodes *s, int64_t i, ht_state_writer *w, void *room, ht_error *err) {
     const node *x = &s->node[i];
     const int32_t layers = s->m->n_kv_layers;
-    const size_t salt = x->salt ? strlen(x->salt) : 0, bytes = NODE_HEAD + salt + 4 * (size_t)x->n + (size_t)layers;
+    const size_t salt = x->salt ? strlen(x->salt) : 0,
+                 bytes = NODE_HEAD + salt + ADAPTER_BYTES * (size_t)x->n_adapters + 4 * (size_t)x->n + (size_t)layers;
     if (salt > UINT32_MAX) return ht_fail(err, HT_ERR_LIMIT, "a salt of %zu bytes", salt);
     unsigned char *head = malloc(bytes), *at = head;
     if (!head) return no_memory(bytes, err);
     ht_state_put_number(at, (uint64_t)(x->parent + 1), 8);
-    ht_state_put_number(at + 8, (uint64_t)x->n, 4);
+    ht_state_put_number(at + 8, (uint64_t)x->n, 2);
+    ht_state_put_number(at + 10, (uint64_t)x->n_adapters, 2);
     ht_state_put_number(at + 12, salt, 4);
     at += NODE_HEAD;
     if (salt) memcpy(at, x->salt, salt);
     at += salt;
+    for (int k = 0; k < x->n_adapters; k++, at += ADAPTER_BYTES) {
+        uint32_t scale;
+        memcpy(&scale, &x->scale[k], sizeof scale);
+        ht_state_put_number(at, x->adapter[k].a, 8);
+        ht_state_put_number(at + 8, x->adapter[k].b, 8);
+        ht_state_put_number(at + 16, scale, 4);
+    }
     for (int32_t k = 0; k < x->n; k++, at += 4) ht_state_put_number(at, (uint32_t)x->token[k], 4);
     for (int32_t l = 0; l < layers; l++) *at++ = x->page[l] != NULL;
     ht_status status = ht_state_writer_begin(w, HT_STATE_NODE, (uint64_t)i, err);
@@ -177,27 +209,45 @@ ht_status ht_engine_save_cache(ht_engine *e, const char *path, ht_error *err) {
 static const ht_state_section *section_of(const nodes *s, int64_t i) { return &s->file.section[FIRST_NODE + i]; }
 
 /* What the first bytes of a node say, as far as it can be so. */
-static ht_status check_sizes(const nodes *s, int64_t i, uint64_t parent, uint64_t n, uint64_t salt, ht_error *err) {
+static ht_status check_sizes(const nodes *s, int64_t i, uint64_t parent, uint64_t n, uint64_t key, ht_error *err) {
     if (n < 1 || n > HT_KV_PAGE) return ht_state_damaged(&s->file, "a node has no page's number of tokens", err);
     if (parent > (uint64_t)i || (parent && s->node[parent - 1].n < HT_KV_PAGE))
         return ht_state_damaged(&s->file, "a node follows none that can come before it", err);
-    if (parent && salt) return ht_state_damaged(&s->file, "a node has a salt of its own", err);
-    if (NODE_HEAD + salt + 4 * n + (uint64_t)s->m->n_kv_layers > section_of(s, i)->bytes)
+    if (parent && key) return ht_state_damaged(&s->file, "a node has a salt or adapters of its own", err);
+    if (NODE_HEAD + key + 4 * n + (uint64_t)s->m->n_kv_layers > section_of(s, i)->bytes)
         return ht_state_damaged(&s->file, "a node is shorter than what it is to hold", err);
     return HT_OK;
 }
 
-/* Its salt, tokens and layers; all of them, with the positions of the pages, are what the section holds. */
-static ht_status take_head(const nodes *s, int64_t i, size_t salt, const unsigned char *at, ht_error *err) {
+/* Its adapters, and whether they are wanted. False for a scale that no adapter has. */
+static bool take_adapters(const nodes *s, node *x, const unsigned char *at) {
+    for (int i = 0; i < x->n_adapters; i++, at += ADAPTER_BYTES) {
+        const uint32_t scale = (uint32_t)ht_state_get_number(at + 16, 4);
+        x->adapter[i] = (ht_digest){ht_state_get_number(at, 8), ht_state_get_number(at + 8, 8)};
+        memcpy(&x->scale[i], &scale, sizeof scale);
+        bool wanted = !s->wanted;
+        for (int k = 0; k < s->n_wanted && !wanted; k++) wanted = ht_digest_same(s->wanted[k], x->adapter[i]);
+        x->skipped = x->skipped || !wanted;
+        if (!isfinite(x->scale[i])) return false;
+    }
+    return true;
+}
+
+/* Its key, tokens and layers; all of them, with the positions of the pages, are what the section holds. */
+static ht_status take_head(const nodes *s, int64_t i, size_t salt, int n_adapters, const unsigned char *at,
+                           ht_error *err) {
     node *x = &s->node[i];
     const int32_t layers = s->m->n_kv_layers;
     x->token = malloc((size_t)x->n * sizeof *x->token);
     x->has = calloc((size_t)layers + 1, sizeof *x->has);
     x->page = calloc((size_t)layers + 1, sizeof(ht_kv_page *));
-    x->salt = x->parent < 0 ? strndup((const char *)at, salt) : NULL;
-    if (!x->token || !x->has || !x->page || (x->parent < 0 && !x->salt)) return no_memory(x->head_bytes, err);
+    if (!x->token || !x->has || !x->page || (x->parent < 0 && !make_key(x, n_adapters, (const char *)at, salt)))
+        return no_memory(x->head_bytes, err);
     if (x->salt && strlen(x->salt) != salt) return ht_state_damaged(&s->file, "a salt holds a zero", err);
     at += salt;
+    x->skipped = x->parent >= 0 && s->node[x->parent].skipped;
+    if (!take_adapters(s, x, at)) return ht_state_damaged(&s->file, "an adapter's scale is not finite", err);
+    at += ADAPTER_BYTES * (size_t)x->n_adapters;
     for (int32_t k = 0; k < x->n; k++, at += 4) {
         x->token[k] = (int32_t)(uint32_t)ht_state_get_number(at, 4);
         if (x->token[k] < 0 || x->token[k] >= s->m->vocab)
@@ -219,7 +269,8 @@ static bool takes_room(nodes *s, const node *x) {
     size_t bytes = 0;
     for (int32_t l = 0; l < s->m->n_kv_layers; l++)
         if (x->has[l]) bytes += s->m->device->kv->page_bytes(&s->m->kv[l].shape);
-    if (bytes > s->left || x->first + x->n > s->m->context || (x->parent >= 0 && !s->node[x->parent].fits))
+    if (x->skipped || bytes > s->left || x->first + x->n > s->m->context ||
+        (x->parent >= 0 && !s->node[x->parent].fits))
         return false;
     s->left -= bytes;
     return true;
@@ -234,20 +285,22 @@ static ht_status read_head(nodes *s, int64_t i, ht_error *err) {
     x->sum = ht_state_sum_begin(section->kind, section->index);
     ht_status status = ht_state_file_read(&s->file, section, 0, first, sizeof first, &x->sum, err);
     if (status) return status;
-    const uint64_t parent = ht_state_get_number(first, 8), n = ht_state_get_number(first + 8, 4),
-                   salt = ht_state_get_number(first + 12, 4);
-    status = check_sizes(s, i, parent, n, salt, err);
+    const uint64_t parent = ht_state_get_number(first, 8), n = ht_state_get_number(first + 8, 2),
+                   adapters = ht_state_get_number(first + 10, 2), salt = ht_state_get_number(first + 12, 4),
+                   key = salt + ADAPTER_BYTES * adapters;
+    status = check_sizes(s, i, parent, n, key, err);
     if (status) return status;
     x->parent = (int64_t)parent - 1;
     x->first = parent ? s->node[parent - 1].first + HT_KV_PAGE : 0;
     x->n = (int32_t)n;
-    x->head_bytes = NODE_HEAD + (size_t)salt + 4 * (size_t)n + (size_t)s->m->n_kv_layers;
+    x->head_bytes = NODE_HEAD + (size_t)key + 4 * (size_t)n + (size_t)s->m->n_kv_layers;
     unsigned char *rest = malloc(x->head_bytes);
     if (!rest) return no_memory(x->head_bytes, err);
     status = ht_state_file_read(&s->file, section, NODE_HEAD, rest, x->head_bytes - NODE_HEAD, &x->sum, err);
-    if (!status) status = take_head(s, i, (size_t)salt, rest, err);
+    if (!status) status = take_head(s, i, (size_t)salt, (int)adapters, rest, err);
     free(rest);
     if (!status) x->fits = takes_room(s, x);
+    if (!status && x->skipped) s->skipped_tokens += x->n;
     return status;
 }
 
@@ -331,8 +384,8 @@ static ht_status add_nodes(nodes *s, ht_error *err) {
     for (int64_t i = 0; i < s->n && !status; i++) {
         const node *x = &s->node[i];
         ht_prefix_node *parent = x->parent < 0 ? NULL : made[x->parent];
-        const ht_prefix_key key = {.salt = x->salt};
-        if (x->parent >= 0 && !parent) continue;
+        const ht_prefix_key key = {x->salt, x->adapter, x->scale, x->n_adapters};
+        if (x->skipped || (x->parent >= 0 && !parent)) continue;
         ht_kv_page *const *page = x->fits && count_pages(s, x) ? x->page : NULL;
         status = ht_prefix_cache_add(s->e->prefix, &key, parent, x->token, x->n, page, &made[i], err);
     }
@@ -351,18 +404,37 @@ static size_t bytes_left(ht_engine *e) {
     return ht_min_size(kept, e->o.kv_bytes > used ? e->o.kv_bytes - used : 0);
 }
 
-ht_status ht_engine_load_cache(ht_engine *e, const char *path, ht_error *err) {
-    nodes s = {.e = e, .m = e->model};
+static ht_status load(nodes *s, const char *path, ht_error *err) {
+    ht_engine *e = s->e;
     ht_status status = need_cache(e, path, err);
-    if (!status) status = ht_state_file_open(path, &s.file, err);
+    if (!status) status = ht_state_file_open(path, &s->file, err);
     if (status) return status;
     ht_engine_enter(e);
-    s.left = bytes_left(e);
-    status = check_cache(&s, err);
-    if (!status) status = read_nodes(&s, err);
-    if (!status) status = add_nodes(&s, err);
-    free_nodes(&s);
+    s->left = bytes_left(e);
+    status = check_cache(s, err);
+    if (!status) status = read_nodes(s, err);
+    if (!status) status = add_nodes(s, err);
+    free_nodes(s);
     ht_engine_leave(e);
-    ht_state_file_close(&s.file);
+    ht_state_file_close(&s->file);
+    return status;
+}
+
+ht_status ht_engine_load_cache(ht_engine *e, const char *path, ht_error *err) {
+    return load(&(nodes){.e = e, .m = e->model}, path, err);
+}
+
+ht_status ht_engine_load_cache_of(ht_engine *e, const char *path, ht_adapter *const *adapters, int n_adapters,
+                                  int64_t *skipped_tokens, ht_error *err) {
+    if (n_adapters < 0) return ht_fail(err, HT_ERR_ARGUMENT, "%d adapters, expected 0 or more", n_adapters);
+    for (int i = 0; i < n_adapters; i++)
+        if (!adapters[i]) return ht_fail(err, HT_ERR_ARGUMENT, "adapter %d of %d is NULL", i, n_adapters);
+    ht_digest *wanted = calloc((size_t)n_adapters + 1, sizeof *wanted);
+    if (!wanted) return no_memory((size_t)n_adapters * sizeof *wanted, err);
+    for (int i = 0; i < n_adapters; i++) wanted[i] = ht_adapter_digest(adapters[i]);
+    nodes s = {.e = e, .m = e->model, .wanted = wanted, .n_wanted = n_adapters};
+    const ht_status status = load(&s, path, err);
+    *skipped_tokens = status ? 0 : s.skipped_tokens;
+    free(wanted);
     return status;
 }

@@ -49,6 +49,8 @@ struct ht_engine_answer {
     bool begun;
     double begin; /* when it was */
 
+    _Atomic int64_t reused; /* of `reuse`, for ht_engine_reused_tokens */
+
     /* For ht_answer_report. */
     ht_reuse reuse;
     int32_t set_back;
@@ -81,6 +83,7 @@ struct ht_engine_request {
     ht_logit_bias *bias;
     ht_prefix_key key; /* likewise */
     ht_adapter **adapter;
+    ht_digest *digest; /* of the adapters */
     float *scale;
     int32_t priority;
     double submitted, deadline; /* the latter 0: none; else on the clock of ht_now_seconds */

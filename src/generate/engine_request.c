@@ -56,16 +56,18 @@ static ht_status copy_adapters(ht_engine_request *r, const ht_request *q, ht_err
     if (q->n_adapters < 0) return ht_fail(err, HT_ERR_ARGUMENT, "%d adapters, expected 0 or more", q->n_adapters);
     const size_t n = (size_t)q->n_adapters;
     r->adapter = calloc(n + 1, sizeof *r->adapter);
+    r->digest = calloc(n + 1, sizeof *r->digest);
     r->scale = calloc(n + 1, sizeof *r->scale);
-    if (!r->adapter || !r->scale || !(r->salt = strdup(q->salt ? q->salt : ""))) return no_memory(err);
+    if (!r->adapter || !r->digest || !r->scale || !(r->salt = strdup(q->salt ? q->salt : ""))) return no_memory(err);
     for (int i = 0; i < q->n_adapters; i++) {
         if (!q->adapters[i]) return ht_fail(err, HT_ERR_ARGUMENT, "adapter %d of %d is NULL", i, q->n_adapters);
         r->scale[i] = q->adapter_scales ? q->adapter_scales[i] : 1;
         r->adapter[i] = ht_adapter_retain(q->adapters[i]);
+        r->digest[i] = ht_adapter_digest(r->adapter[i]);
         r->key.n_adapters = i + 1;
     }
     r->key.salt = r->salt;
-    r->key.adapters = r->adapter;
+    r->key.adapters = r->digest;
     r->key.scales = r->scale;
     return HT_OK;
 }
@@ -172,6 +174,7 @@ void ht_engine_request_free(ht_engine_request *r) {
     free(r->bias);
     free(r->salt);
     free(r->adapter);
+    free(r->digest);
     free(r->scale);
     free(r->text.text);
     ht_ids_free(r->ids.id);

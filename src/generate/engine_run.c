@@ -306,17 +306,23 @@ static ht_reuse_end reuse_end(ht_prefix_end end) {
     return HT_REUSE_NEW;
 }
 
+/* Once it has begun, what is computed anew is no news. */
+static void set_reuse(ht_engine_answer *a, ht_reuse reuse) {
+    if (a->g.first_token != 0) return;
+    a->reuse = reuse;
+    atomic_store(&a->reused, reuse.reused);
+}
+
 /* Takes what is there of its tokens already. */
 static ht_status find_prefix(ht_engine_answer *a, ht_error *err) {
     ht_engine *e = a->engine;
     ht_session *s = a->s;
-    const bool counts = a->g.first_token == 0; /* once it has begun, what is computed anew is no news */
     if (share_first(a, err)) {
-        if (counts) a->reuse = (ht_reuse){.cached = a->g.total, .reused = s->cache->length, .end = HT_REUSE_ALL};
+        set_reuse(a, (ht_reuse){.cached = a->g.total, .reused = s->cache->length, .end = HT_REUSE_ALL});
         return HT_OK;
     }
     if (!e->prefix) {
-        if (counts) a->reuse = (ht_reuse){.end = HT_REUSE_OFF};
+        set_reuse(a, (ht_reuse){.end = HT_REUSE_OFF});
         return HT_OK;
     }
     ht_prefix_found found;
@@ -325,13 +331,12 @@ static ht_status find_prefix(ht_engine_answer *a, ht_error *err) {
     pthread_mutex_unlock(&e->prefix_lock);
     a->lock = found.lock;
     a->kept_pages = found.used / HT_KV_PAGE;
-    if (counts)
-        a->reuse = (ht_reuse){.cached = found.matched,
-                              .reused = found.used,
-                              .end = reuse_end(found.end),
-                              .place = found.end == HT_PREFIX_DIFFERS ? found.matched : 0,
-                              .token = found.token,
-                              .kept_token = found.kept};
+    set_reuse(a, (ht_reuse){.cached = found.matched,
+                            .reused = found.used,
+                            .end = reuse_end(found.end),
+                            .place = found.end == HT_PREFIX_DIFFERS ? found.matched : 0,
+                            .token = found.token,
+                            .kept_token = found.kept});
     return status;
 }
 

@@ -4,7 +4,6 @@
 #include "base/digest.h"
 #include "base/error.h"
 #include "device/device.h"
-#include "models/adapter.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +14,7 @@ enum { FEWEST_TOKENS = 8, GHOSTS = 256 };
 /* The nodes of one key. */
 typedef struct root {
     char *salt;
-    ht_adapter **adapter; /* [n], retained */
+    ht_digest *adapter; /* [n] */
     float *scale;
     int n;
     ht_prefix_node *child;
@@ -87,7 +86,8 @@ static const char *salt_of(const ht_prefix_key *key) { return key->salt ? key->s
 static bool same_adapters(const root *r, const ht_prefix_key *key) {
     if (r->n != key->n_adapters) return false;
     for (int i = 0; i < r->n; i++)
-        if (r->adapter[i] != key->adapters[i] || r->scale[i] != (key->scales ? key->scales[i] : 1)) return false;
+        if (!ht_digest_same(r->adapter[i], key->adapters[i]) || r->scale[i] != (key->scales ? key->scales[i] : 1))
+            return false;
     return true;
 }
 
@@ -98,7 +98,6 @@ static root *find_root(const ht_prefix_cache *c, const ht_prefix_key *key) {
 }
 
 static void free_root(root *r) {
-    for (int i = 0; i < r->n; i++) ht_adapter_free(r->adapter[i]);
     free(r->adapter);
     free(r->scale);
     free(r->salt);
@@ -119,7 +118,7 @@ static root *make_root(ht_prefix_cache *c, const ht_prefix_key *key) {
         return NULL;
     }
     for (; r->n < key->n_adapters; r->n++) {
-        r->adapter[r->n] = ht_adapter_retain(key->adapters[r->n]);
+        r->adapter[r->n] = key->adapters[r->n];
         r->scale[r->n] = key->scales ? key->scales[r->n] : 1;
     }
     r->next = c->roots;
@@ -247,12 +246,13 @@ ht_prefix_figures ht_prefix_cache_get_figures(const ht_prefix_cache *c) { return
 
 /* ---- digests of what is gone ---- */
 
-static ht_digest key_digest(const char *salt, ht_adapter *const *adapter, const float *scale, int n) {
+static ht_digest key_digest(const char *salt, const ht_digest *adapter, const float *scale, int n) {
     ht_digest d = {21, 22};
     ht_digest_text(&d, salt);
     for (int i = 0; i < n; i++) {
         const float factor = scale ? scale[i] : 1;
-        ht_digest_word(&d, (uint64_t)(uintptr_t)adapter[i]);
+        ht_digest_word(&d, adapter[i].a);
+        ht_digest_word(&d, adapter[i].b);
         ht_digest_bytes(&d, &factor, sizeof factor);
     }
     return d;
@@ -264,8 +264,6 @@ static void add_tokens(ht_digest *d, const ht_prefix_node *x) {
     if (x->parent) add_tokens(d, x->parent);
     for (int32_t i = 0; i < x->n; i++) ht_digest_word(d, (uint32_t)x->token[i]);
 }
-
-static bool is_same(ht_digest a, ht_digest b) { return a.a == b.a && a.b == b.b; }
 
 static void remember(ht_prefix_cache *c, const ht_prefix_node *x) {
     const root *r = x->root;
@@ -282,13 +280,13 @@ static bool was_evicted(const ht_prefix_cache *c, const ht_prefix_key *key, cons
     const ghost *maybe[GHOSTS];
     int n_maybe = 0;
     for (int g = 0; g < GHOSTS; g++)
-        if (c->ghost[g].length > matched && c->ghost[g].length <= n && is_same(c->ghost[g].key, k))
+        if (c->ghost[g].length > matched && c->ghost[g].length <= n && ht_digest_same(c->ghost[g].key, k))
             maybe[n_maybe++] = &c->ghost[g];
     ht_digest d = no_tokens;
     for (int64_t i = 0; i < n && n_maybe; i++) {
         ht_digest_word(&d, (uint32_t)token[i]);
         for (int g = 0; g < n_maybe; g++)
-            if (maybe[g]->length == i + 1 && is_same(maybe[g]->tokens, d)) return true;
+            if (maybe[g]->length == i + 1 && ht_digest_same(maybe[g]->tokens, d)) return true;
     }
     return false;
 }

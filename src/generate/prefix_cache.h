@@ -7,19 +7,19 @@
 #ifndef HT_GENERATE_PREFIX_CACHE_H
 #define HT_GENERATE_PREFIX_CACHE_H
 
+#include "base/digest.h"
 #include "generate/cache.h"
-
-#include <hearth/adapter.h>
 
 typedef struct ht_prefix_cache ht_prefix_cache;
 typedef struct ht_prefix_node ht_prefix_node;
 
 /* What keys and values depend on beside the tokens, and who may share them: sequences with another salt never see that others
- * had the same tokens. All of it is lent, and copied or retained when it is kept. */
+ * had the same tokens. Adapters are compared by their contents, so that a file of the cache can name them. All of it is lent, and copied
+ * when it is kept. */
 typedef struct ht_prefix_key {
-    const char *salt; /* NULL: "" */
-    ht_adapter *const *adapters;
-    const float *scales; /* [n_adapters] */
+    const char *salt;          /* NULL: "" */
+    const ht_digest *adapters; /* [n_adapters], of ht_adapter_digest */
+    const float *scales;       /* [n_adapters]; NULL: 1 */
     int n_adapters;
 } ht_prefix_key;
 

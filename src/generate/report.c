@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "device/device.h"
+#include "generate/prompt_ids.h"
 #include "generate/report_internal.h"
 #include "models/model.h"
 
@@ -23,8 +24,12 @@ void ht_report_options_init(ht_report_options *options, size_t size) {
     ht_options_init(options, size, &defaults, sizeof defaults);
 }
 
-/* Fewer tokens are computed in less time than their reuse takes to be told from noise. */
-enum { LEAST_PREFIX = 32 };
+enum {
+    PREFIX_TOKENS = 2 * HT_KV_PAGE +
+                    1,  /* of a prompt whose reuse is measured, at least: two whole pages, and a token behind them */
+    MOST_COPIES = 4096, /* of a prompt of nothing but spaces, which make few tokens */
+    LEAST_PREFIX = 32   /* fewer take less time than the noise of the measurement */
+};
 
 static const char default_prompt[] = "A lighthouse stands on a rock in the sea, two miles from the nearest harbour. "
                                      "Its keeper writes down the weather every "
@@ -79,7 +84,13 @@ ht_generate_options ht_report_how(const ht_report_data *r) {
     ht_generate_options_init(&how, sizeof how);
     how.max_tokens = r->o.max_tokens;
     how.cancel = r->o.cancel;
+    how.ignore_eos = true;
     return how;
+}
+
+bool ht_report_same(const ht_report_answer *a, const ht_report_answer *b) {
+    const int64_t n = a->metrics.generated_tokens;
+    return n > 0 && b->metrics.generated_tokens == n && memcmp(a->token, b->token, (size_t)n * sizeof *a->token) == 0;
 }
 
 static bool add_text(const char *text, size_t n, void *user) {
@@ -135,7 +146,6 @@ static ht_status go_on(ht_report_data *r, const round_trip *t, const ht_report_a
     ht_session *s;
     ht_report_answer rest;
     ht_generate_options how = ht_report_how(r);
-    how.ignore_eos = true;
     how.max_tokens = r->o.max_tokens - r->o.max_tokens / 2;
     ht_status status = ht_session_new(r->model, NULL, &s, err);
     if (status) return status;
@@ -147,7 +157,7 @@ static ht_status go_on(ht_report_data *r, const round_trip *t, const ht_report_a
     if (status) return status;
     const int64_t first = r->o.max_tokens / 2;
     const bool same =
-        whole->metrics.generated_tokens == first + rest.metrics.generated_tokens &&
+        rest.metrics.generated_tokens > 0 && whole->metrics.generated_tokens == first + rest.metrics.generated_tokens &&
         memcmp(whole->token + first, rest.token, (size_t)rest.metrics.generated_tokens * sizeof *rest.token) == 0;
     ht_report_answer_free(&rest);
     return ht_report_add(r, "a restored state goes on", same, err,
@@ -161,7 +171,6 @@ static ht_status save_half(ht_report_data *r, const round_trip *t, ht_error *err
     ht_report_answer half = {0};
     ht_generate_options how = ht_report_how(r);
     struct stat file;
-    how.ignore_eos = true;
     how.max_tokens = r->o.max_tokens / 2;
     ht_status status = ht_session_new(r->model, NULL, &s, err);
     if (status) return status;
@@ -179,8 +188,7 @@ static ht_status save_half(ht_report_data *r, const round_trip *t, ht_error *err
 static ht_status measure_state(ht_report_data *r, ht_error *err) {
     round_trip t;
     ht_report_answer whole;
-    ht_generate_options how = ht_report_how(r);
-    how.ignore_eos = true;
+    const ht_generate_options how = ht_report_how(r);
     ht_status status = make_folder(r, &t, err);
     if (status) return status;
     status = ht_report_generate(r, r->prompt, &how, &whole, err);
@@ -194,30 +202,53 @@ static ht_status measure_state(ht_report_data *r, ht_error *err) {
 
 /* ---- prefix cache ---- */
 
+/* The prompt, repeated until it has PREFIX_TOKENS or no more of it fits in the context with an answer; n tokens. */
+static ht_status make_long_prompt(const ht_report_data *r, ht_text *out, int64_t *n, ht_error *err) {
+    const int64_t most = r->model->context - r->o.max_tokens;
+    size_t length = 0;
+    *n = 0;
+    for (int copies = 0; *n < PREFIX_TOKENS && copies < MOST_COPIES; copies++) {
+        ht_ids ids = {0};
+        if (length) ht_text_append_str(out, "\n");
+        ht_text_append_str(out, r->prompt);
+        if (out->failed) return ht_fail_memory(err, out->len, "a report");
+        const ht_status status = ht_prompt_encode(r->model, &(ht_prompt){.text = out->data}, 0, &ids, NULL, err);
+        ht_ids_free(ids.id);
+        if (status) return status;
+        if (length && (int64_t)ids.n > most) { /* what was there before fits */
+            out->data[out->len = length] = '\0';
+            return HT_OK;
+        }
+        *n = (int64_t)ids.n;
+        length = out->len;
+    }
+    return HT_OK;
+}
+
 typedef struct ended {
-    ht_metrics metrics;
+    ht_report_answer answer; /* without a text */
     ht_reuse reuse;
     ht_status status;
     ht_error err;
-    int32_t *token; /* [room] */
-    int64_t room;
 } ended;
 
 static void on_end(const ht_answer_report *report, void *user) {
     ended *e = user;
-    e->metrics = report->metrics;
+    const size_t n = (size_t)report->metrics.generated_tokens;
     e->reuse = report->reuse;
     e->status = report->status;
+    e->answer.metrics = report->metrics;
+    e->answer.token = malloc(n * sizeof *e->answer.token + 1);
+    if (!e->status && !e->answer.token) e->status = ht_fail_memory(&e->err, n * sizeof *e->answer.token, "a report");
     if (report->status) ht_fail(&e->err, report->status, "%s", report->message);
-    if (report->token && report->metrics.generated_tokens <= e->room)
-        memcpy(e->token, report->token, (size_t)report->metrics.generated_tokens * sizeof *e->token);
+    if (!e->status && n) memcpy(e->answer.token, report->token, n * sizeof *e->answer.token);
 }
 
-static ht_status ask(const ht_report_data *r, ht_engine *e, ended *end, ht_error *err) {
+static ht_status ask(const ht_report_data *r, ht_engine *e, const char *prompt, ended *end, ht_error *err) {
     const ht_generate_options how = ht_report_how(r);
     ht_request q;
     ht_request_init(&q, sizeof q);
-    q.text = r->prompt;
+    q.text = prompt;
     q.options = &how;
     q.end = on_end;
     q.user = end;
@@ -229,48 +260,47 @@ static ht_status ask(const ht_report_data *r, ht_engine *e, ended *end, ht_error
     return end->status;
 }
 
-static ht_status compare_requests(ht_report_data *r, const ht_report_answer *alone, ended end[2], ht_error *err) {
+static ht_status compare_requests(ht_report_data *r, const char *prompt, ended end[2], ht_error *err) {
+    const ht_generate_options how = ht_report_how(r);
     ht_engine *e;
-    ht_status status = ht_engine_open(r->model, NULL, &e, err);
+    ht_report_answer alone;
+    ht_status status = ht_report_generate(r, prompt, &how, &alone, err);
     if (status) return status;
-    for (int i = 0; i < 2 && !status; i++) status = ask(r, e, &end[i], err);
+    status = ht_engine_open(r->model, NULL, &e, err);
+    for (int i = 0; i < 2 && !status; i++) status = ask(r, e, prompt, &end[i], err);
     ht_engine_close(e);
-    if (status) return status;
-    bool same = true;
-    for (int i = 0; i < 2; i++)
-        same = same && end[i].metrics.generated_tokens == alone->metrics.generated_tokens &&
-               memcmp(end[i].token, alone->token, (size_t)alone->metrics.generated_tokens * sizeof *alone->token) == 0;
-    status = ht_report_add(r, "an engine answers as a session", same, err,
-                           same ? "an engine gave the same %lld tokens, with and without a prefix to reuse"
-                                : "an engine gave other tokens than the %lld of a session",
-                           (long long)alone->metrics.generated_tokens);
-    if (status) return status;
-    const int64_t n = end[1].reuse.reused + end[1].metrics.prompt_tokens;
-    if (n < LEAST_PREFIX) {
-        if (asprintf(&r->note,
-                     "a prompt of %lld tokens is too short for a prefix cache to tell: give one of %d or more",
-                     (long long)n, LEAST_PREFIX) < 0)
-            r->note = NULL;
-        r->public.prefix_note = r->note ? r->note : "the prompt is too short";
-        return HT_OK;
-    }
-    r->public.prefix_reused = end[1].reuse.reused;
-    r->public.prefix_hit_rate = (double)end[1].reuse.reused / (double)n;
-    r->public.cold_seconds = end[0].metrics.first_token_seconds;
-    r->public.warm_seconds = end[1].metrics.first_token_seconds;
-    return HT_OK;
+    const bool same = !status && ht_report_same(&end[0].answer, &alone) && ht_report_same(&end[1].answer, &alone);
+    if (!status)
+        status = ht_report_add(r, "an engine answers as a session", same, err,
+                               same ? "an engine gave the same %lld tokens, with and without a prefix to reuse"
+                                    : "an engine gave other tokens than the %lld of a session",
+                               (long long)alone.metrics.generated_tokens);
+    ht_report_answer_free(&alone);
+    return status;
 }
 
-static ht_status measure_prefix(ht_report_data *r, const ht_report_answer *alone, ht_error *err) {
+static ht_status measure_prefix(ht_report_data *r, ht_error *err) {
     ended end[2] = {0};
-    ht_status status = HT_OK;
-    for (int i = 0; i < 2; i++) {
-        end[i].room = r->o.max_tokens;
-        end[i].token = malloc((size_t)end[i].room * sizeof *end[i].token);
-        if (!end[i].token) status = ht_fail_memory(err, (size_t)end[i].room, "a report");
+    ht_text prompt = {0};
+    int64_t n;
+    ht_status status = make_long_prompt(r, &prompt, &n, err);
+    if (!status) status = compare_requests(r, prompt.data, end, err);
+    if (!status && n < LEAST_PREFIX) {
+        if (asprintf(
+                &r->note,
+                "not measured: a prompt of %lld tokens is too short, expected %d or more; the context has %lld, and an "
+                "answer %d of them",
+                (long long)n, LEAST_PREFIX, (long long)r->model->context, (int)r->o.max_tokens) < 0)
+            r->note = NULL;
+        r->public.prefix_note = r->note ? r->note : "not measured: the prompt is too short";
+    } else if (!status) {
+        r->public.prefix_reused = end[1].reuse.reused;
+        r->public.prefix_hit_rate = (double)end[1].reuse.reused / (double)n;
+        r->public.cold_seconds = end[0].answer.metrics.first_token_seconds;
+        r->public.warm_seconds = end[1].answer.metrics.first_token_seconds;
     }
-    if (!status) status = compare_requests(r, alone, end, err);
-    for (int i = 0; i < 2; i++) free(end[i].token);
+    for (int i = 0; i < 2; i++) ht_report_answer_free(&end[i].answer);
+    ht_text_discard(&prompt);
     return status;
 }
 
@@ -291,7 +321,6 @@ static ht_status compare_pace(const ht_report_data *r, const ht_probe_options *p
     for (int i = 0; i < 2 && !status; i++) {
         const bool on = (i == 0) == first;
         ht_generate_options how = ht_report_how(r);
-        how.ignore_eos = true;
         how.probes = on ? probes : NULL;
         ht_report_answer a;
         status = ht_report_generate(r, r->prompt, &how, &a, err);
@@ -354,14 +383,12 @@ static ht_status run(ht_report_data *r, ht_error *err) {
     p->first_token_seconds = first.metrics.first_token_seconds;
     p->decode_seconds = first.metrics.decode_seconds;
     status = ht_report_generate(r, r->prompt, &how, &again, err);
-    const bool same =
-        !status && first.metrics.generated_tokens == again.metrics.generated_tokens &&
-        memcmp(first.token, again.token, (size_t)first.metrics.generated_tokens * sizeof *first.token) == 0;
+    const bool same = !status && ht_report_same(&first, &again);
     if (!status)
         status = ht_report_add(r, "the same twice", same, err,
                                same ? "two answers of %lld tokens are the same" : "two answers of %lld tokens differ",
                                (long long)first.metrics.generated_tokens);
-    if (!status) status = measure_prefix(r, &first, err);
+    if (!status) status = measure_prefix(r, err);
     ht_report_answer_free(&first);
     ht_report_answer_free(&again);
     if (!status) status = measure_state(r, err);

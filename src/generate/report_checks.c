@@ -18,14 +18,12 @@ static ht_status check_seed(ht_report_data *r, ht_error *err) {
     ht_report_answer a[2] = {0};
     ht_status status = HT_OK;
     for (int i = 0; i < 2 && !status; i++) status = ht_report_generate(r, r->prompt, &how, &a[i], err);
-    const int64_t n = a[0].metrics.generated_tokens;
-    const bool same = !status && n == a[1].metrics.generated_tokens &&
-                      memcmp(a[0].token, a[1].token, (size_t)n * sizeof *a[0].token) == 0;
+    const bool same = !status && ht_report_same(&a[0], &a[1]);
     if (!status)
         status = ht_report_add(r, "the same with a seed", same, err,
                                same ? "two answers of %lld tokens, drawn with one seed, are the same"
                                     : "two answers of %lld tokens, drawn with one seed, differ",
-                               (long long)n);
+                               (long long)a[0].metrics.generated_tokens);
     for (int i = 0; i < 2; i++) ht_report_answer_free(&a[i]);
     return status;
 }
@@ -138,6 +136,7 @@ static ht_status ask_for_json(const ht_report_data *r, ht_text *out, ht_error *e
     ht_chat *chat;
     ht_session *s = NULL;
     ht_generate_options how = ht_report_how(r);
+    how.ignore_eos = false; /* the object ends where the model ends it */
     ht_status status = ht_chat_new(&chat, err);
     if (status) return status;
     status =

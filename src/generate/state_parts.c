@@ -23,19 +23,6 @@ static uint64_t tokenizer_digest(const ht_tokenizer *t) {
     return d.a ^ d.b;
 }
 
-static uint64_t adapter_digest(const ht_adapter *a) {
-    ht_digest d = {13, 14};
-    for (int64_t i = 0; i < a->n; i++) {
-        const ht_lora *l = &a->lora[i];
-        const size_t n = (size_t)(ht_max_i64(1, l->n_experts) * l->rank) * sizeof(float);
-        ht_digest_text(&d, l->slot);
-        ht_digest_bytes(&d, &l->scale, sizeof l->scale);
-        ht_digest_bytes(&d, l->a, n * (size_t)l->n_in);
-        ht_digest_bytes(&d, l->b, n * (size_t)l->n_out);
-    }
-    return d.a ^ d.b;
-}
-
 ht_status ht_state_origin(const ht_model *m, ht_adapter *const *adapters, const float *scales, int n, char **out,
                           ht_error *err) {
     char fingerprint[HT_FINGERPRINT_SIZE];
@@ -52,8 +39,10 @@ ht_status ht_state_origin(const ht_model *m, ht_adapter *const *adapters, const 
     for (int32_t i = 0; i < m->n_kv_layers; i++)
         fprintf(f, "layer %d of %d heads of %d, window %lld\n", (int)i, (int)m->kv[i].shape.n_kv_heads,
                 (int)m->kv[i].shape.head_dim, (long long)m->kv[i].window);
-    for (int i = 0; i < n; i++)
-        fprintf(f, "adapter %016llx times %.9g\n", (unsigned long long)adapter_digest(adapters[i]), (double)scales[i]);
+    for (int i = 0; i < n; i++) {
+        const ht_digest d = ht_adapter_digest(adapters[i]);
+        fprintf(f, "adapter %016llx times %.9g\n", (unsigned long long)(d.a ^ d.b), (double)scales[i]);
+    }
     const bool failed = ferror(f) != 0;
     if (fclose(f) != 0 || failed || !text) {
         free(text);

@@ -55,6 +55,28 @@ ht_adapter *ht_adapter_retain(ht_adapter *a) {
     return a;
 }
 
+static ht_digest make_digest(const ht_adapter *a) {
+    ht_digest d = {13, 14};
+    for (int64_t i = 0; i < a->n; i++) {
+        const ht_lora *l = &a->lora[i];
+        const size_t n = (size_t)(ht_max_i64(1, l->n_experts) * l->rank) * sizeof(float);
+        ht_digest_text(&d, l->slot);
+        ht_digest_bytes(&d, &l->scale, sizeof l->scale);
+        ht_digest_bytes(&d, l->a, n * (size_t)l->n_in);
+        ht_digest_bytes(&d, l->b, n * (size_t)l->n_out);
+    }
+    return d;
+}
+
+ht_digest ht_adapter_digest(ht_adapter *a) {
+    pthread_mutex_lock(&a->lock);
+    if (!a->has_digest) a->digest = make_digest(a);
+    a->has_digest = true;
+    const ht_digest d = a->digest;
+    pthread_mutex_unlock(&a->lock);
+    return d;
+}
+
 /* All pairs as steps take them, in one memory. */
 typedef struct ht_adapter_form {
     struct ht_adapter_form *next;

@@ -6,6 +6,7 @@
 #ifndef HT_MODELS_ADAPTER_H
 #define HT_MODELS_ADAPTER_H
 
+#include "base/digest.h"
 #include "device/lora.h"
 #include "models/model.h"
 
@@ -38,7 +39,9 @@ struct ht_adapter {
     ht_adapter_format format; /* of the files it was read from */
     bool interleaved;         /* B of q and k has GGUF's order of rows, as no model told the heads: not to be applied */
     char *warning;            /* ht_adapter_warning */
-    pthread_mutex_t lock;     /* protects `transposed` */
+    pthread_mutex_t lock;     /* protects `transposed`, `digest` and `has_digest` */
+    ht_digest digest;         /* ht_adapter_digest, once `has_digest` */
+    bool has_digest;
     struct ht_adapter_form *transposed; /* of each memory that ht_adapter_transposed was asked for */
 };
 
@@ -46,6 +49,8 @@ struct ht_adapter {
  * slots, shapes and scales; its values are not read. The caller frees *out. */
 ht_status ht_adapter_new(const ht_lora *pair, int64_t n, ht_adapter **out, ht_error *err);
 ht_adapter *ht_adapter_retain(ht_adapter *a);
+/* Digest of the slots, shapes, scales and values: the same for the same adapter in another process or another file. Thread-safe. */
+ht_digest ht_adapter_digest(ht_adapter *a);
 /* The pair of a slot, or NULL. */
 const ht_lora *ht_adapter_find(const ht_adapter *a, const char *slot);
 /* The pairs in the form that steps of a device take them in, [n], in the order of a->lora, with values in its memory; made at

@@ -19,20 +19,11 @@ const char *ht_base_name(const char *path) {
     return slash && slash[1] ? slash + 1 : path;
 }
 
-/* Weight files of a directory. GGUF files named "mmproj*" are vision towers and not counted. */
+/* Weight files of a directory. */
 typedef struct contents {
-    int n_gguf, n_safetensors;
-    char gguf[256];
+    int n_safetensors;
+    ht_gguf_listing gguf;
 } contents;
-
-/* Whether two GGUF files are parts of one model. */
-static bool same_model(const char *a, const char *b) {
-    int number, count, other_count;
-    size_t prefix, other_prefix;
-    return ht_gguf_part_name(a, &number, &count, &prefix) &&
-           ht_gguf_part_name(b, &number, &other_count, &other_prefix) && count == other_count &&
-           prefix == other_prefix && !memcmp(a, b, prefix);
-}
 
 static ht_status list_weights(const char *path, contents *out, ht_error *err) {
     *out = (contents){0};
@@ -40,10 +31,7 @@ static ht_status list_weights(const char *path, contents *out, ht_error *err) {
     if (!dir) return ht_fail(err, HT_ERR_IO, "%s: the directory cannot be read", path);
     for (const struct dirent *e; (e = readdir(dir));) {
         if (ht_ends_with(e->d_name, ".safetensors")) out->n_safetensors++;
-        if (!ht_ends_with(e->d_name, ".gguf") || !strncmp(e->d_name, "mmproj", 6)) continue;
-        if (out->n_gguf && same_model(out->gguf, e->d_name)) continue;
-        out->n_gguf++;
-        snprintf(out->gguf, sizeof out->gguf, "%s", e->d_name);
+        ht_gguf_listing_add(&out->gguf, e->d_name);
     }
     closedir(dir);
     return HT_OK;
@@ -120,7 +108,7 @@ static ht_status open_safetensors(ht_checkpoint_files *c, ht_error *err) {
 }
 
 static bool is_listed_model(const contents *c, const char *name) {
-    return !strcmp(c->gguf, name) || same_model(c->gguf, name);
+    return !strcmp(c->gguf.name, name) || ht_gguf_same_set(c->gguf.name, name);
 }
 
 static char *directory_of(const char *path) {
@@ -133,7 +121,7 @@ static ht_status open_any(const char *path, ht_checkpoint_files *c, ht_error *er
     if (!ht_path_is_directory(path)) {
         c->path = strdup(path);
         if (!c->path || !(c->directory = directory_of(path))) return ht_fail_memory(err, strlen(path) + 1, "a path");
-        if (list_weights(c->directory, &inside, NULL) || inside.n_gguf != 1 ||
+        if (list_weights(c->directory, &inside, NULL) || inside.gguf.n != 1 ||
             !is_listed_model(&inside, ht_base_name(path))) {
             free(c->directory);
             c->directory = NULL;
@@ -146,16 +134,16 @@ static ht_status open_any(const char *path, ht_checkpoint_files *c, ht_error *er
         c->path = strdup(path);
         return c->path ? open_safetensors(c, err) : ht_fail_memory(err, strlen(path) + 1, "a path");
     }
-    if (inside.n_gguf == 0)
+    if (inside.gguf.n == 0)
         return ht_fail(err, HT_ERR_FORMAT, "%s: the directory holds no weights: neither *.safetensors nor a .gguf file",
                        path);
-    if (inside.n_gguf > 1)
+    if (inside.gguf.n > 1)
         return ht_fail(err, HT_ERR_ARGUMENT, "%s: the directory holds %d GGUF files; name the one to load", path,
-                       inside.n_gguf);
-    c->path = ht_path_join(path, inside.gguf);
+                       inside.gguf.n);
+    c->path = ht_path_join(path, inside.gguf.name);
     c->directory = strdup(path);
     return c->path && c->directory ? open_gguf(c, err)
-                                   : ht_fail_memory(err, strlen(path) + sizeof inside.gguf, "a path");
+                                   : ht_fail_memory(err, strlen(path) + sizeof inside.gguf.name, "a path");
 }
 
 ht_status ht_checkpoint_open(const char *path, ht_checkpoint_files **out, ht_error *err) {

@@ -72,8 +72,8 @@ ht_array *ht_decoder_norm(ht_ctx *c, const ht_config *config, ht_array *x, ht_ar
     return weight ? ht_rms_norm(c->s, x, weight, config->rms_eps, config->norm_offset) : x;
 }
 
-ht_array *ht_decoder_attention(ht_ctx *c, const ht_decoder *m, const ht_decoder_layer *l, int index, ht_array *x,
-                               ht_array *pos) {
+ht_array *ht_decoder_attention(ht_ctx *c, const ht_decoder_weights *m, const ht_decoder_layer *l, int index,
+                               ht_array *x, ht_array *pos) {
     const ht_config *cfg = m->config;
     const ht_layer_config *shape = &cfg->layer[index];
     const ht_rope_config *rope = shape->slides ? &m->local_rope : &m->rope;
@@ -92,7 +92,7 @@ ht_array *ht_decoder_attention(ht_ctx *c, const ht_decoder *m, const ht_decoder_
     return ht_linear(c, merge_heads(c, o, cfg->n_heads, shape->head_dim), &l->out);
 }
 
-ht_array *ht_decoder_mlp(ht_ctx *c, const ht_decoder *m, const ht_decoder_layer *l, ht_array *x) {
+ht_array *ht_decoder_mlp(ht_ctx *c, const ht_decoder_weights *m, const ht_decoder_layer *l, ht_array *x) {
     ht_array *gate = ht_linear(c, x, &l->gate), *up = ht_linear(c, x, &l->up); /* [T, feed_forward] */
     return ht_linear(c, ht_multiply(c->s, m->config->family->activate(c->s, gate), up), &l->down);
 }
@@ -105,8 +105,8 @@ ht_array *ht_decoder_route(ht_ctx *c, const ht_config *config, ht_array *scores,
     return ids;
 }
 
-ht_array *ht_decoder_experts(ht_ctx *c, const ht_decoder *m, const ht_decoder_layer *l, ht_array *x, ht_array *ids,
-                             ht_array *weights) {
+ht_array *ht_decoder_experts(ht_ctx *c, const ht_decoder_weights *m, const ht_decoder_layer *l, ht_array *x,
+                             ht_array *ids, ht_array *weights) {
     ht_array *both[2]; /* gate and up, [T, m, expert_feed_forward] */
     ht_linear_gather_two(c, x, (const ht_experts *const[]){&l->expert_gate, &l->expert_up}, ids, both);
     ht_array *y = ht_multiply(c->s, m->config->family->activate(c->s, both[0]), both[1]);
@@ -114,18 +114,19 @@ ht_array *ht_decoder_experts(ht_ctx *c, const ht_decoder *m, const ht_decoder_la
     return ht_squeeze(c->s, ht_matmul(c->s, ht_expand_dims(c->s, weights, 1), y, false), 1);
 }
 
-ht_array *ht_decoder_feed_forward(ht_ctx *c, const ht_decoder *m, const ht_decoder_layer *l, int index, ht_array *x) {
+ht_array *ht_decoder_feed_forward(ht_ctx *c, const ht_decoder_weights *m, const ht_decoder_layer *l, int index,
+                                  ht_array *x) {
     if (!m->config->layer[index].has_experts) return ht_decoder_mlp(c, m, l, x);
     ht_array *weights, *ids = ht_decoder_route(c, m->config, ht_linear(c, x, &l->router), &weights);
     return ht_decoder_experts(c, m, l, x, ids, weights);
 }
 
-ht_array *ht_decoder_embed(ht_ctx *c, const ht_decoder *m) {
+ht_array *ht_decoder_embed(ht_ctx *c, const ht_decoder_weights *m) {
     float scale = m->config->family->scaled_embedding ? (float)sqrt((double)m->config->hidden) : 1;
     return ht_embed(c, ht_batch_ids(c), &m->embedding, scale);
 }
 
-ht_array *ht_decoder_head(ht_ctx *c, const ht_decoder *m, ht_array *h) {
+ht_array *ht_decoder_head(ht_ctx *c, const ht_decoder_weights *m, ht_array *h) {
     const ht_config *cfg = m->config;
     h = ht_decoder_norm(c, cfg, h, m->final_norm);
     if (c->hidden) return h;
@@ -136,7 +137,7 @@ ht_array *ht_decoder_head(ht_ctx *c, const ht_decoder *m, ht_array *h) {
 
 /* in: h [T, hidden], pos i32 [T]. */
 static ht_array *decoder_layer(ht_ctx *c, const void *model, int i, ht_array *const *in) {
-    const ht_decoder *m = model;
+    const ht_decoder_weights *m = model;
     const ht_config *cfg = m->config;
     const ht_decoder_layer *l = (const ht_decoder_layer *)m->layers + i;
     ht_array *h = in[0];
@@ -149,7 +150,7 @@ static ht_array *decoder_layer(ht_ctx *c, const void *model, int i, ht_array *co
 }
 
 ht_array *ht_decoder_forward(ht_ctx *c, const void *model) {
-    const ht_decoder *m = model;
+    const ht_decoder_weights *m = model;
     ht_array *pos = ht_batch_positions(c), *h = ht_decoder_embed(c, m); /* [T, hidden] */
     for (int i = 0; i < m->config->n_layers; i++) h = ht_layer(c, decoder_layer, m, i, i, (ht_array *[]){h, pos}, 2);
     return ht_decoder_head(c, m, h);

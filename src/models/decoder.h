@@ -34,30 +34,31 @@ extern const ht_weight_place ht_decoder_attention_places[], ht_decoder_head_norm
     ht_decoder_mlp_norm_places[], ht_decoder_sandwich_norm_places[], ht_decoder_expert_places[];
 
 /* Token embeddings of the step, scaled if the family does so: [T, hidden]. */
-ht_array *ht_decoder_embed(ht_ctx *c, const ht_decoder *m);
+ht_array *ht_decoder_embed(ht_ctx *c, const ht_decoder_weights *m);
 /* Final norm, output head and logit softcap: h [n_out, hidden] -> [n_out, vocab]; what c->hidden or a plain pass wants is
  * made here for all families. */
-ht_array *ht_decoder_head(ht_ctx *c, const ht_decoder *m, ht_array *h);
+ht_array *ht_decoder_head(ht_ctx *c, const ht_decoder_weights *m, ht_array *h);
 /* RMS norm over the last axis with the model's epsilon and offset; returns x when `weight` is NULL. */
 ht_array *ht_decoder_norm(ht_ctx *c, const ht_config *config, ht_array *x, ht_array *weight);
 /* Grouped-query attention with RoPE: x [T, hidden], pos i32 [T] -> [T, hidden]. In layers beyond ht_kv_layers, which
  * share all K and V, x and pos have the output rows only. */
-ht_array *ht_decoder_attention(ht_ctx *c, const ht_decoder *m, const ht_decoder_layer *l, int index, ht_array *x,
-                               ht_array *pos);
+ht_array *ht_decoder_attention(ht_ctx *c, const ht_decoder_weights *m, const ht_decoder_layer *l, int index,
+                               ht_array *x, ht_array *pos);
 /* Gated feed-forward with the family's activation, x [T, hidden] -> [T, hidden]. */
-ht_array *ht_decoder_mlp(ht_ctx *c, const ht_decoder *m, const ht_decoder_layer *l, ht_array *x);
+ht_array *ht_decoder_mlp(ht_ctx *c, const ht_decoder_weights *m, const ht_decoder_layer *l, ht_array *x);
 /* Top-k routing: scores [T, n_experts] -> ids i32 [T, experts_used] and *weights [T, experts_used], the softmax over
  * all experts at those ids, normalised if config->scaled_routing. */
 ht_array *ht_decoder_route(ht_ctx *c, const ht_config *config, ht_array *scores, ht_array **weights);
 /* Weighted sum of the chosen experts' gated feed-forward: x [T, hidden], ids and weights [T, m] -> [T, hidden]. */
-ht_array *ht_decoder_experts(ht_ctx *c, const ht_decoder *m, const ht_decoder_layer *l, ht_array *x, ht_array *ids,
-                             ht_array *weights);
+ht_array *ht_decoder_experts(ht_ctx *c, const ht_decoder_weights *m, const ht_decoder_layer *l, ht_array *x,
+                             ht_array *ids, ht_array *weights);
 /* Feed-forward of a layer, dense or routed: x [T, hidden] -> [T, hidden]. */
-ht_array *ht_decoder_feed_forward(ht_ctx *c, const ht_decoder *m, const ht_decoder_layer *l, int index, ht_array *x);
+ht_array *ht_decoder_feed_forward(ht_ctx *c, const ht_decoder_weights *m, const ht_decoder_layer *l, int index,
+                                  ht_array *x);
 /* Predicate for weight tables: layer `layer` has experts. */
 bool ht_decoder_has_experts(const ht_config *c, int64_t layer);
 
-/* Embedding, layers, head. `model` is an ht_decoder whose layers are ht_decoder_layer. */
+/* Embedding, layers, head. `model` is an ht_decoder_weights whose layers are ht_decoder_layer. */
 ht_forward_fn ht_decoder_forward;
 
 #endif

@@ -95,8 +95,6 @@ static bool ends_with(const char *s, const char *end) {
     return n > m && !strcmp(s + n - m, end);
 }
 
-static bool begins_with(const char *s, const char *begin) { return !strncmp(s, begin, strlen(begin)); }
-
 /* Visible entries of a directory. */
 typedef struct contents {
     names gguf, directories;
@@ -115,9 +113,10 @@ static bool sort_entry(const char *directory, const char *name, contents *c) {
     bool inner = false;
     if (!is_directory(directory, name, &inner)) return false;
     if (inner) return add_name(&c->directories, name);
-    if (ends_with(name, ".gguf")) return begins_with(name, "mmproj") || add_name(&c->gguf, name);
+    const ht_file_role role = ht_file_role_of(name);
+    if (ends_with(name, ".gguf")) return role == HT_FILE_PROJECTOR || add_name(&c->gguf, name);
     if (ends_with(name, ".safetensors") || ends_with(name, ".safetensors.index.json"))
-        c->safetensors = c->safetensors || !begins_with(name, "adapter");
+        c->safetensors = c->safetensors || role != HT_FILE_ADAPTER;
     return true;
 }
 
@@ -172,12 +171,7 @@ static ht_status visit_checkpoint(traversal *t, const char *path, ht_error *err)
 
 /* Whether a GGUF file is not the first part of its model; any part opens all. */
 static bool is_later_part(const names *gguf, size_t i) {
-    int number, count, other_number, other_count;
-    size_t n, other_n;
-    if (i == 0 || !ht_gguf_part_name(gguf->item[i], &number, &count, &n)) return false;
-    const char *before = gguf->item[i - 1];
-    return ht_gguf_part_name(before, &other_number, &other_count, &other_n) && count == other_count && n == other_n &&
-           !memcmp(before, gguf->item[i], n);
+    return i > 0 && ht_gguf_same_set(gguf->item[i - 1], gguf->item[i]);
 }
 
 static ht_status visit_contents(traversal *t, const char *path, const contents *c, ht_error *err) {

@@ -187,7 +187,7 @@ static void read_gguf(ht_config *c, ht_meta *m) {
 
 /* Per-layer inputs [T, n_layers, layer_input]: the token's second embedding plus a normed projection of its embedding
  * h. */
-static ht_array *layer_inputs(ht_ctx *c, const ht_decoder *m, ht_array *h) {
+static ht_array *layer_inputs(ht_ctx *c, const ht_decoder_weights *m, ht_array *h) {
     const ht_config *cfg = m->config;
     const gemma4_around *a = m->around;
     const int64_t shape[] = {-1, cfg->n_layers, cfg->layer_input};
@@ -205,14 +205,15 @@ static ht_array *slice_input(ht_ctx *c, const ht_config *cfg, ht_array *inputs, 
     return ht_squeeze(c->s, ht_slice(c->s, inputs, start, stop, NULL), 1);
 }
 
-static ht_array *add_input(ht_ctx *c, const ht_decoder *m, const gemma4_layer *l, ht_array *h, ht_array *input) {
+static ht_array *add_input(ht_ctx *c, const ht_decoder_weights *m, const gemma4_layer *l, ht_array *h,
+                           ht_array *input) {
     ht_array *gate = m->config->family->activate(c->s, ht_linear(c, h, &l->input_gate)); /* [T, layer_input] */
     ht_array *y = ht_linear(c, ht_multiply(c->s, gate, input), &l->input_projection);
     return ht_add(c->s, h, ht_decoder_norm(c, m->config, y, l->after_input_norm));
 }
 
 /* The router has its own norm of h, the unnormed residual stream. */
-static ht_array *experts(ht_ctx *c, const ht_decoder *m, const gemma4_layer *l, ht_array *h) {
+static ht_array *experts(ht_ctx *c, const ht_decoder_weights *m, const gemma4_layer *l, ht_array *h) {
     const ht_config *cfg = m->config;
     ht_array *router_input = ht_rms_norm(c->s, h, l->router_scale, cfg->rms_eps, 0);
     router_input = ht_scale(c->s, router_input, (float)(1 / sqrt((double)cfg->hidden)));
@@ -225,7 +226,7 @@ static ht_array *experts(ht_ctx *c, const ht_decoder *m, const gemma4_layer *l, 
     return ht_decoder_norm(c, cfg, y, l->after_expert_norm);
 }
 
-static ht_array *feed_forward(ht_ctx *c, const ht_decoder *m, const gemma4_layer *l, int index, ht_array *h) {
+static ht_array *feed_forward(ht_ctx *c, const ht_decoder_weights *m, const gemma4_layer *l, int index, ht_array *h) {
     const ht_config *cfg = m->config;
     ht_array *f = ht_decoder_mlp(c, m, &l->base, ht_decoder_norm(c, cfg, h, l->base.mlp_norm));
     if (!cfg->layer[index].has_experts) return f;
@@ -237,7 +238,7 @@ static ht_array *cut(ht_ctx *c, ht_array *x) { return ht_take(c->s, x, ht_batch_
 
 /* in: h [T or n_out, hidden], pos i32 [T or n_out], the layer's input [T or n_out, layer_input] where there is one. */
 static ht_array *layer(ht_ctx *c, const void *model, int i, ht_array *const *in) {
-    const ht_decoder *m = model;
+    const ht_decoder_weights *m = model;
     const ht_config *cfg = m->config;
     const gemma4_layer *l = (const gemma4_layer *)m->layers + i;
     const int64_t last_keys = ht_kv_layers(cfg) - 1; /* behind its attention, output rows suffice */
@@ -255,7 +256,7 @@ static ht_array *layer(ht_ctx *c, const void *model, int i, ht_array *const *in)
 }
 
 static ht_array *forward(ht_ctx *c, const void *model) {
-    const ht_decoder *m = model;
+    const ht_decoder_weights *m = model;
     const ht_config *cfg = m->config;
     ht_array *pos = ht_batch_positions(c), *h = ht_decoder_embed(c, m); /* [T, hidden] */
     ht_array *inputs = cfg->layer_input ? layer_inputs(c, m, h) : NULL;

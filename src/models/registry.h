@@ -44,8 +44,8 @@ struct ht_family {
     const ht_weight_place *layer[8]; /* weight tables of a layer, NULL-terminated */
     size_t layer_bytes;              /* size of the layer struct (decoder.h) */
     const ht_weight_place *around;   /* weight table of tensors outside the layers; NULL: none */
-    size_t around_bytes;             /* size of its struct, ht_decoder.around */
-    ht_forward_fn *forward;          /* called with an ht_decoder */
+    size_t around_bytes;             /* size of its struct, ht_decoder_weights.around */
+    ht_forward_fn *forward;          /* called with an ht_decoder_weights */
 };
 
 /* All families, by architecture. */

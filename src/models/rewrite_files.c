@@ -7,6 +7,8 @@
 #include "models/convert_metadata.h"
 #include "models/rewrite.h"
 
+#include <hearth/discover.h>
+
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,7 +60,7 @@ static bool is_copied(const ht_rewrite_plan *plan, const char *name) {
     if (plan->to_other && is_document(name)) return false;
     if (!strcmp(name, "hf_quant_config.json")) return !ht_rewrite_is_dense(plan);
     if (!strcmp(name, "adapter_config.json")) return false;  /* its values are not copied */
-    if (!strncmp(name, "mmproj", 6)) return !plan->to_other; /* a vision tower in GGUF */
+    if (ht_file_role_of(name) == HT_FILE_PROJECTOR) return !plan->to_other;
     for (size_t i = 0; i < sizeof weights / sizeof *weights; i++)
         if (ht_ends_with(name, weights[i])) return false;
     return true;

@@ -6,6 +6,7 @@
 #include "formats/affine.h"
 #include "formats/block_pack.h"
 #include "formats/blocks.h"
+#include "formats/importance.h"
 #include "formats/repack.h"
 #include "models/pack.h"
 #include "models/rewrite.h"
@@ -278,25 +279,15 @@ static void make_chunks(void *arg, int64_t begin, int64_t end, int number) {
 
 /* ---- importance ---- */
 
-/* Importance weights in units of their mean, none of them 0, so that no group is without a weight. */
-static void scale_importance(const float *from, int64_t k, float *to) {
-    double sum = 0;
-    for (int64_t c = 0; c < k; c++) sum += (double)from[c];
-    const float per_mean = sum > 0 ? (float)((double)k / sum) : 0.0f;
-    for (int64_t c = 0; c < k; c++) to[c] = fmaxf(from[c] * per_mean, 1e-3f);
-}
-
 static ht_status find_importance(ht_rewrite_values *v, ht_error *err) {
     const int64_t n = v->rows.n_matrices, k = v->rows.k;
     v->importances = NULL;
     if (!v->plan->importance || !*v->t->importance || ht_weight_is_float((int)v->t->type)) return HT_OK;
     ht_status status = ht_importance_check(v->plan->importance, v->t->importance, k, n, err);
     if (!status) status = grow(&v->importance, (size_t)(n * k) * sizeof(float), err);
-    for (int64_t e = 0; !status && e < n; e++) {
-        const float *found = ht_importance_find(v->plan->importance, v->t->importance, k, e);
-        if (!found) return HT_OK;
-        scale_importance(found, k, (float *)v->importance.data + e * k);
-    }
+    for (int64_t e = 0; !status && e < n; e++)
+        if (!ht_importance_weigh(v->plan->importance, v->t->importance, k, e, (float *)v->importance.data + e * k))
+            return HT_OK;
     if (!status) v->importances = v->importance.data;
     return status;
 }

@@ -26,7 +26,7 @@ static void count_matrix(const ht_model *m, const ht_matrix *w, bool is_head, ht
 
 static cost cost_of(const ht_model *m) {
     cost all = {0};
-    const ht_decoder *d = ht_weights_decoder(m->weights);
+    const ht_decoder_weights *d = ht_weights_decoder(m->weights);
     int64_t n;
     ht_matrix *const *matrix = ht_weights_matrices(m->weights, &n);
     for (int64_t i = 0; i < n; i++) {

@@ -35,7 +35,7 @@ static ht_status prepare_rope(ht_loader *l, const ht_rope_spec *rope, int32_t di
     return status;
 }
 
-static ht_status walk(ht_loader *l, ht_decoder *d) {
+static ht_status walk(ht_loader *l, ht_decoder_weights *d) {
     ht_status status = ht_loader_around(l, d);
     char *base = d->layers;
     for (int64_t i = 0; !status && i < l->config->n_layers;
@@ -45,7 +45,7 @@ static ht_status walk(ht_loader *l, ht_decoder *d) {
 }
 
 static ht_status measure(ht_loader *l) {
-    ht_decoder none = {0};
+    ht_decoder_weights none = {0};
     return walk(l, &none);
 }
 
@@ -59,7 +59,7 @@ ht_status ht_weights_measure(const ht_checkpoint_files *c, const ht_config *conf
 
 size_t ht_weights_bytes_in_file(const ht_checkpoint_files *c, const ht_config *config) {
     ht_error unwanted = {0};
-    ht_decoder none = {0};
+    ht_decoder_weights none = {0};
     ht_loader l = {.from = c, .config = config, .err = &unwanted};
     ht_loader_around(&l, &none);
     return l.table_bytes;
@@ -124,7 +124,7 @@ static int32_t rotated_dims(const ht_config *c, bool slides) {
 }
 
 static ht_status fill(ht_loader *l) {
-    ht_decoder *d = &l->into->decoder;
+    ht_decoder_weights *d = &l->into->decoder;
     ht_status status = walk(l, d);
     const ht_config *c = l->config;
     if (!status) status = prepare_rope(l, &c->rope, rotated_dims(c, false), true, &d->rope, &d->rope_factors);
@@ -273,7 +273,7 @@ void ht_weights_free(ht_weights *w) {
     free(w);
 }
 
-const ht_decoder *ht_weights_decoder(const ht_weights *w) { return &w->decoder; }
+const ht_decoder_weights *ht_weights_decoder(const ht_weights *w) { return &w->decoder; }
 
 ht_matrix *const *ht_weights_matrices(const ht_weights *w, int64_t *n) {
     *n = w->n_matrices;

@@ -53,7 +53,7 @@ typedef struct ht_weight_place {
 
 /* ---- what every decoder has around its layers ---- */
 
-typedef struct ht_decoder {
+typedef struct ht_decoder_weights {
     const ht_config *config;
     ht_weight embedding;       /* [vocab, hidden] */
     ht_weight head;            /* [vocab, hidden]; the embedding's matrix when the head is tied */
@@ -64,7 +64,7 @@ typedef struct ht_decoder {
     ht_array *local_rope_factors;
     void *layers; /* [n_layers] of the family's layer struct */
     void *around; /* the family's struct of its other weights outside the layers */
-} ht_decoder;
+} ht_decoder_weights;
 
 /* ---- loading ---- */
 
@@ -88,7 +88,7 @@ ht_status ht_weights_load(const ht_checkpoint_files *c, const ht_config *config,
                           ht_weights **out, ht_error *err);
 void ht_weights_free(ht_weights *w); /* NULL is fine */
 
-const ht_decoder *ht_weights_decoder(const ht_weights *w); /* lent */
+const ht_decoder_weights *ht_weights_decoder(const ht_weights *w); /* lent */
 /* Every matrix in memory, each once: *n of them, lent. Tables that stayed in their file are not among them. */
 ht_matrix *const *ht_weights_matrices(const ht_weights *w, int64_t *n);
 /* What meets matrix i of them. */

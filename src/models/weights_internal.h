@@ -9,7 +9,7 @@
 enum { HT_WEIGHT_NAME = 160 };
 
 struct ht_weights {
-    ht_decoder decoder;
+    ht_decoder_weights decoder;
     int64_t n_matrices, n_tables, n_arrays, n_names, n_experts;
     int64_t capacity; /* of each list: more than all places of all layers can need */
     ht_matrix **matrices;
@@ -82,7 +82,7 @@ ht_status ht_loader_keep_name(ht_loader *l, const char *name, const char **out);
 
 /* ---- places in a family's tables (weights_place.c) ---- */
 
-ht_status ht_loader_around(ht_loader *l, ht_decoder *d);
+ht_status ht_loader_around(ht_loader *l, ht_decoder_weights *d);
 /* `base` is the family's struct of the layer; NULL: nothing is filled in. */
 ht_status ht_loader_layer(ht_loader *l, int64_t layer, char *base);
 

@@ -306,7 +306,7 @@ static ht_status visit_around(const ht_loader *l) {
     return visit_stored(l, head_name(l->from), head);
 }
 
-ht_status ht_loader_around(ht_loader *l, ht_decoder *d) {
+ht_status ht_loader_around(ht_loader *l, ht_decoder_weights *d) {
     const ht_config *c = l->config;
     const ht_checkpoint_files *from = l->from;
     char name[HT_WEIGHT_NAME];

@@ -232,7 +232,16 @@ static bool end_call(serve_generation *g, serve_answer *a, bool cut) {
     return true;
 }
 
+/* With the lock, as all that takes pieces. */
+static void note_cached(serve_generation *g, serve_answer *a) {
+    pthread_mutex_lock(&g->ticket_lock);
+    const ht_ticket ticket = g->ticket[a->index / g->n];
+    pthread_mutex_unlock(&g->ticket_lock);
+    a->cached_tokens = ht_engine_reused_tokens(g->c->lease.engine, ticket, a->index % g->n);
+}
+
 static bool take_piece(serve_generation *g, serve_answer *a, const ht_answer_piece *p) {
+    if (a->tokens == 0) note_cached(g, a);
     if (p->part == HT_ANSWER_THINKING) a->thought_tokens += p->tokens - a->tokens;
     a->tokens = p->tokens;
     a->last = part_of(p);
@@ -356,6 +365,7 @@ static void on_end(const ht_answer_report *report, void *user) {
     ht_utf8_trim(a->message);
     a->metrics = report->metrics;
     a->reuse = report->reuse;
+    a->cached_tokens = report->reuse.reused;
     a->queue_seconds = report->queue_seconds;
     a->tokens = report->metrics.generated_tokens;
     keep_ids(g, a, report);
@@ -433,6 +443,8 @@ static bool submit(serve_generation *g, size_t i) {
     pthread_mutex_lock(&g->ticket_lock);
     g->ticket[i] = ticket;
     pthread_mutex_unlock(&g->ticket_lock);
+    const int64_t n = ht_engine_prompt_tokens(c->lease.engine, ticket);
+    for (int32_t k = 0; k < g->n; k++) answer_of(of, k)->prompt_tokens = n;
     return true;
 }
 
@@ -493,6 +505,8 @@ bool serve_generation_answer_empty(serve_generation *g, const serve_prefill *pre
         a->metrics.reused_tokens = of->reuse.reused;
         a->metrics.prefill_seconds = of->seconds;
         a->reuse = of->reuse;
+        a->prompt_tokens = of->reuse.computed + of->reuse.reused;
+        a->cached_tokens = of->reuse.reused;
     }
     if (g->stream) begin_stream(g);
     for (size_t i = 0; i < g->n_answers && g->dialect->answer_end; i++)
@@ -530,10 +544,8 @@ bool serve_generation_warm(serve_generation *g) { return serve_call_compute(g->c
 /* ---- usage ---- */
 
 serve_usage serve_answer_usage(const serve_answer *a) {
-    return (serve_usage){.prompt = a->metrics.prompt_tokens + a->metrics.reused_tokens,
-                         .cached = a->reuse.reused,
-                         .generated = a->tokens,
-                         .thoughts = a->thought_tokens};
+    return (serve_usage){
+        .prompt = a->prompt_tokens, .cached = a->cached_tokens, .generated = a->tokens, .thoughts = a->thought_tokens};
 }
 
 serve_usage serve_usage_of(const serve_generation *g) {
@@ -551,8 +563,6 @@ serve_usage serve_usage_of(const serve_generation *g) {
 
 int64_t serve_prompt_tokens(const serve_generation *g) {
     int64_t n = 0;
-    for (size_t i = 0; i < g->n_prompts; i++)
-        n += g->ticket[i] ? ht_engine_prompt_tokens(g->c->lease.engine, g->ticket[i])
-                          : serve_answer_usage(&g->answer[i * (size_t)g->n]).prompt;
+    for (size_t i = 0; i < g->n_prompts; i++) n += g->answer[i * (size_t)g->n].prompt_tokens;
     return n;
 }

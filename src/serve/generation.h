@@ -40,7 +40,9 @@ typedef struct serve_answer {
     int64_t told_characters;  /* of the text, that a stream has sent */
     serve_part last;          /* the last piece's */
     int64_t tokens, thought_tokens;
-    int32_t *ids; /* [n_ids], all tokens of one that has ended; NULL: not wanted */
+    int64_t prompt_tokens; /* known when it was submitted */
+    int64_t cached_tokens; /* of the prompt, not computed; known when its first piece comes */
+    int32_t *ids;          /* [n_ids], all tokens of one that has ended; NULL: not wanted */
     size_t n_ids;
     ht_status status; /* this and the following: when it has ended */
     char message[256];

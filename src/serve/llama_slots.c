@@ -111,6 +111,7 @@ static const serve_field numbered[] = {SERVE_HAS("id_slot", SERVE_IS_COUNT), {0}
                                     SERVE_HAS("timings", SERVE_IS_NAMED("LlamaSlotSaveTimings", save_timings)),
                                     {0}},
                          restored[] = {SERVE_HAS("n_restored", SERVE_IS_COUNT),
+                                       SERVE_HAS("n_skipped", SERVE_IS_COUNT),
                                        SERVE_HAS("n_read", SERVE_IS_COUNT),
                                        SERVE_HAS("timings", SERVE_IS_NAMED("LlamaSlotRestoreTimings", restore_timings)),
                                        {0}},
@@ -137,21 +138,30 @@ static bool save(serve_call *c, int number, const char *path) {
     return true;
 }
 
-static bool restore(serve_call *c, int number, const char *path) {
+/* Loads the cache of the model and of the adapters that the server has; *skipped counts the tokens of other adapters. */
+static bool load(serve_call *c, const char *path, int64_t *skipped) {
     ht_error err = {0};
-    int64_t bytes;
+    int n;
+    ht_adapter **adapters = serve_lease_adapters(c->server->models, &c->lease, &n);
+    if (!adapters) return serve_fail_memory(&c->failure);
+    const ht_status status = ht_engine_load_cache_of(c->lease.engine, path, adapters, n, skipped, &err);
+    free(adapters);
+    return status ? fail_file(c, path, status, &err) : true;
+}
+
+static bool restore(serve_call *c, int number, const char *path) {
+    int64_t bytes, skipped;
     const double begun = ht_now_seconds();
     if (!file_bytes(c, path, &bytes)) return false;
     if (bytes < 0)
         return serve_fail(&c->failure, 404, "filename", "nothing has been saved as \"%.128s\"", strrchr(path, '/') + 1);
     const int64_t before = ht_engine_get_statistics(c->lease.engine).prefix_tokens;
-    const ht_status status = ht_engine_load_cache(c->lease.engine, path, &err);
-    if (status) return fail_file(c, path, status, &err);
+    if (!load(c, path, &skipped)) return false;
     const int64_t added = ht_engine_get_statistics(c->lease.engine).prefix_tokens - before;
     serve_reply_json(c->x, 200,
-                     json_pack("{si ss sI sI s{sf}}", "id_slot", number, "filename", strrchr(path, '/') + 1,
-                               "n_restored", (json_int_t)(added > 0 ? added : 0), "n_read", (json_int_t)bytes,
-                               "timings", "restore_ms", (ht_now_seconds() - begun) * 1e3),
+                     json_pack("{si ss sI sI sI s{sf}}", "id_slot", number, "filename", strrchr(path, '/') + 1,
+                               "n_restored", (json_int_t)(added > 0 ? added : 0), "n_skipped", (json_int_t)skipped,
+                               "n_read", (json_int_t)bytes, "timings", "restore_ms", (ht_now_seconds() - begun) * 1e3),
                      SERVE_OPENAI);
     return true;
 }

@@ -435,6 +435,13 @@ void serve_lease_end(serve_models *m, serve_lease *lease) {
     *lease = (serve_lease){0};
 }
 
+ht_adapter **serve_lease_adapters(const serve_models *m, const serve_lease *lease, int *n) {
+    *n = lease->of == m->model ? (int)m->o.n_adapters : 0;
+    ht_adapter **all = calloc((size_t)*n + 1, sizeof *all);
+    for (int i = 0; all && i < *n; i++) all[i] = m->adapter[i].adapter;
+    return all;
+}
+
 bool serve_models_unload(serve_models *m, const char *name) {
     serve_loaded_model *e = find_model(m, resolve(m, name));
     if (!e) return false;

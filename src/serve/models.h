@@ -86,6 +86,8 @@ typedef enum serve_leasing {
 serve_leasing serve_models_lease(serve_models *m, const char *name, serve_work *work, bool again, serve_lease *out,
                                  serve_failure *f);
 void serve_lease_end(serve_models *m, serve_lease *lease);
+/* The adapters of a leased model, *n of them, lent as long as the lease. The caller frees the array; NULL: memory ran out. */
+ht_adapter **serve_lease_adapters(const serve_models *m, const serve_lease *lease, int *n);
 /* Unloads a model of that name once nobody uses it; false: there is none of that name. */
 bool serve_models_unload(serve_models *m, const char *name);
 

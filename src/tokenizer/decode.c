@@ -183,7 +183,7 @@ static ht_status decode_token(ht_decoder *d, int32_t id, ht_error *err) {
     if (id < 0 || id >= t->vocab.n)
         return ht_fail(err, HT_ERR_ARGUMENT, "token id %d is not in the vocabulary, whose ids are 0 to %d", (int)id,
                        (int)t->vocab.n - 1);
-    if (!ht_vocab_has(&t->vocab, id)) return HT_OK;
+    if (!ht_vocab_has(&t->vocab, id) || (t->flags[id] & HT_TOKEN_UNUSED)) return HT_OK;
     if (d->skip_special && (t->flags[id] & HT_TOKEN_SPECIAL)) return HT_OK;
     const char *text;
     size_t n;

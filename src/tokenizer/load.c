@@ -107,17 +107,9 @@ static ht_status load_file(const char *path, bool optional, ht_tokenizer **out, 
     return st;
 }
 
-/* Whether two GGUF files are parts of one checkpoint. */
-static bool same_set(const char *a, const char *b) {
-    int number, count, other_count;
-    size_t n, other_n;
-    return ht_gguf_part_name(a, &number, &count, &n) && ht_gguf_part_name(b, &number, &other_count, &other_n) &&
-           count == other_count && n == other_n && memcmp(a, b, n) == 0;
-}
-
 typedef struct contents {
-    char gguf[256]; /* the only GGUF file, or the first of its parts; "": none */
-    bool several, safetensors;
+    ht_gguf_listing gguf;
+    bool safetensors;
 } contents;
 
 static ht_status list_models(const char *directory, contents *c, ht_error *err) {
@@ -127,10 +119,7 @@ static ht_status list_models(const char *directory, contents *c, ht_error *err) 
     for (const struct dirent *entry; (entry = readdir(dir)) != NULL;) {
         const char *name = entry->d_name;
         c->safetensors = c->safetensors || ht_ends_with(name, ".safetensors");
-        if (!ht_ends_with(name, ".gguf") || strncmp(name, "mmproj", 6) == 0) continue;
-        bool other = *c->gguf && !same_set(c->gguf, name);
-        c->several = c->several || other;
-        if (!*c->gguf || (!other && strcmp(name, c->gguf) < 0)) snprintf(c->gguf, sizeof c->gguf, "%s", name);
+        ht_gguf_listing_add(&c->gguf, name);
     }
     closedir(dir);
     return HT_OK;
@@ -152,13 +141,13 @@ static ht_status load_directory(const char *directory, ht_tokenizer **out, ht_er
     contents c;
     ht_status st = list_models(directory, &c, err);
     if (st) return st;
-    char *gguf = ht_path_join(directory, c.gguf), *json = ht_path_join(directory, "tokenizer.json");
+    char *gguf = ht_path_join(directory, c.gguf.name), *json = ht_path_join(directory, "tokenizer.json");
     bool has_json = json && ht_path_exists(json);
     if (!gguf || !json)
         st = ht_fail_memory(err, strlen(directory), directory);
-    else if (*c.gguf && !c.several && !(has_json && c.safetensors))
+    else if (c.gguf.n == 1 && !(has_json && c.safetensors))
         st = load_file(gguf, has_json, out, err);
-    else if (c.several && !has_json)
+    else if (c.gguf.n > 1 && !has_json)
         st = ht_fail(err, HT_ERR_ARGUMENT, "%s: holds more than one .gguf file; name the one you mean", directory);
     else if (!has_json)
         st = ht_fail(err, HT_ERR_IO, "%s: %s", directory, ht_tokenizer_missing(directory));

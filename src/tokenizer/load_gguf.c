@@ -260,6 +260,14 @@ static ht_status read_byte_level(reader *r) {
     return st ? st : read_ends(r, row->add_bos);
 }
 
+/* After ht_tokenizer_finish. llama.cpp prints nothing for them, either; some converters give fillers another type. */
+static void mark_unused(const reader *r) {
+    ht_tokenizer *t = r->t;
+    for (int32_t id = 0; id < t->vocab.n; id++)
+        if (type_of(r, id) == HT_GGUF_TOKEN_UNUSED || ht_gguf_is_filler(ht_vocab_text(&t->vocab, id), id))
+            t->flags[id] |= HT_TOKEN_UNUSED;
+}
+
 static ht_status read_model(reader *r) {
     ht_bytes model;
     if (!ht_gguf_get_string(r->g, "tokenizer.ggml.model", &model))
@@ -279,6 +287,7 @@ ht_status ht_tokenizer_from_gguf(const ht_gguf *g, const char *name, ht_tokenize
     reader r = {.g = g, .name = name, .t = t, .err = err};
     ht_status st = read_model(&r);
     if (!st) st = ht_tokenizer_finish(t, err);
+    if (!st) mark_unused(&r);
     if (st) {
         ht_tokenizer_free(t);
         return ht_fail_in(err, st, "%s", name);

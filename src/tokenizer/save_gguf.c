@@ -280,6 +280,7 @@ static int type_of(const ht_tokenizer *t, int32_t id) {
     if (id == t->unk && t->unk_text) return HT_GGUF_TOKEN_UNKNOWN;
     if (t->flags[id] & HT_TOKEN_SPECIAL) return HT_GGUF_TOKEN_CONTROL;
     if (t->flags[id] & HT_TOKEN_ADDED) return HT_GGUF_TOKEN_USER_DEFINED;
+    if (t->flags[id] & HT_TOKEN_UNUSED) return HT_GGUF_TOKEN_UNUSED;
     return is_byte(t, id) ? HT_GGUF_TOKEN_BYTE : HT_GGUF_TOKEN_NORMAL;
 }
 

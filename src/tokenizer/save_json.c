@@ -198,8 +198,8 @@ static void put_string(ht_text *out, const char *text, size_t n) {
 
 /* Fillers stand for ids without a token, which need no place; unless something else refers to one. */
 static bool is_left_out(const ht_tokenizer *t, int32_t id, const bool *merged) {
-    return ht_gguf_is_filler(ht_vocab_text(&t->vocab, id), id) && !merged[id] && !t->flags[id] && id != t->bos &&
-           id != t->eos && id != t->unk;
+    return ht_gguf_is_filler(ht_vocab_text(&t->vocab, id), id) && !merged[id] && !(t->flags[id] & HT_TOKEN_ADDED) &&
+           id != t->bos && id != t->eos && id != t->unk;
 }
 
 static ht_status put_vocab(const ht_tokenizer *t, const bool *merged, ht_text *out, ht_error *err) {

@@ -115,7 +115,12 @@ typedef struct ht_decode_plan {
 
 /* ---- tokenizer ---- */
 
-enum { HT_TOKEN_SPECIAL = 1, HT_TOKEN_ADDED = 2, HT_TOKEN_RESPELLED = 4 /* ht_added.normal is set */ };
+enum {
+    HT_TOKEN_SPECIAL = 1,
+    HT_TOKEN_ADDED = 2,
+    HT_TOKEN_RESPELLED = 4, /* ht_added.normal is set */
+    HT_TOKEN_UNUSED = 8     /* unused in GGUF, or a filler of padding: it stands for no text, whatever its name */
+};
 
 struct ht_tokenizer {
     ht_vocab vocab;

@@ -88,10 +88,26 @@ class Choices(Pull):
         "org/large": {"tiny-UD-Q5_K_XL.gguf": MODEL, "tiny-Q6_K.gguf": OTHER},
         "org/dynamic": {"tiny-UD-Q4_K_M.gguf": MODEL, "tiny-Q6_K.gguf": OTHER},
         "org/two": {"a-Q4_K_M.gguf": MODEL, "b-Q4_K_M.gguf": OTHER},
+        "org/unlabelled": {"a.gguf": MODEL, "b.gguf": OTHER},
+        "org/mixed": {"x-Q8_0.gguf": MODEL, "y-Q8_0.gguf": OTHER, "x-Q6_K.gguf": MODEL},
         "org/one": {"anything.gguf": MODEL},
         "org/parts": {**{f"Q4_K_M/m-Q4_K_M-0000{i}-of-00003.gguf": b"part %d" % i for i in (1, 2, 3)}, "Q8_0/m-Q8_0.gguf": OTHER},
         "org/part-missing": {"m-Q4_K_M-00001-of-00002.gguf": b"part 1"},
         "org/both": {**SINGLE, "tiny-Q4_K_M.gguf": MODEL},
+        # Names of files beside models, as on the hub.
+        "org/beside": {**{f"M-{q}.gguf": MODEL for q in ("Q4_K_M", "UD-Q4_K_XL", "Q8_0")}, **{name: b"no" for name in (
+            "mmproj-model-f16.gguf", "mmproj-BF16.gguf", "M-mmproj-f16.gguf", "M.mmproj-Q8_0.gguf", "imatrix.gguf", "imatrix_unsloth.gguf",
+            "imatrix_unsloth.dat", "M.imatrix", "M.imatrix.gguf", "M-imatrix.gguf", "M-draft-Q4_K_M.gguf", "M-DRAFT-BF16.gguf", "mtp-M-Q8_0.gguf",
+            "M-MTP-Q4_K_M.gguf", "MTP/M-Q4_K_M.gguf", "draft/M-Q8_0.gguf", "M-eagle3-Q4_K_M.gguf", "ggml-vocab-M.gguf", "M-F16-vocab.gguf",
+            "ggml-adapter-model-f16.gguf", "M-Q8_0-LoRA.gguf", "mtp.safetensors")}, "config.json": b"{}"},
+        "org/one-beside": {"M.gguf": MODEL, "M-mmproj-f16.gguf": b"no", "M-MTP.gguf": b"no", "M.imatrix.gguf": b"no"},
+        "org/parts-beside": {**{f"Q4_K_M/M-Q4_K_M-0000{i}-of-00002.gguf": b"part %d" % i for i in (1, 2)},
+                             **{f"MTP/M-MTP-Q4_K_M-0000{i}-of-00002.gguf": b"part %d" % i for i in (1, 2)}},
+        "org/only-draft": {"M-DRAFT-Q4_0.gguf": MODEL, "M-DRAFT-Q4_K_M.gguf": OTHER, "imatrix.gguf": b"no", "mmproj-F16.gguf": b"no"},
+        "org/no-model": {"imatrix.gguf": b"no", "M-mmproj-F16.gguf": b"no", "ggml-adapter-model.gguf": b"no"},
+        "org/weights-beside": {**{name: data for name, data in SINGLE.items() if name != "model.safetensors"},
+                               "weights.safetensors": SINGLE["model.safetensors"], "mtp.safetensors": b"no", "eagle.safetensors": b"no",
+                               "adapter_model.safetensors": b"no", "draft/model.safetensors": b"no"},
         "org/pickles": {"config.json": b"{}", "pytorch_model.bin": b"no"},
         "org/adapter": {"adapter_config.json": b"{}", "adapter_model.safetensors": b"no"},
         "org/nothing": {"README.md": b"no"},
@@ -127,16 +143,34 @@ class Choices(Pull):
         self.assertEqual(self.chosen("org/both"), ["config.json", "generation_config.json", "model.safetensors"])
         self.assertEqual(self.chosen("org/both:Q4_K_M"), ["config.json", "generation_config.json", "tiny-Q4_K_M.gguf"])
 
+    def test_files_beside_a_model(self):
+        self.assertEqual(self.chosen("org/beside"), ["M-Q4_K_M.gguf", "config.json"])
+        for wanted, file in {"q8_0": "M-Q8_0.gguf", "UD-Q4_K_XL": "M-UD-Q4_K_XL.gguf", "Q4_K_XL": "M-UD-Q4_K_XL.gguf"}.items():
+            self.assertEqual(self.chosen(f"org/beside:{wanted}"), [file, "config.json"])
+        self.refuses("org/beside:BF16", says=["no BF16, there are Q4_K_M (", "Q8_0 (", "UD-Q4_K_XL ("])
+        self.assertEqual(self.chosen("org/beside/MTP/M-Q4_K_M.gguf"), ["MTP/M-Q4_K_M.gguf"])
+        self.assertEqual(self.chosen("org/one-beside"), ["M.gguf"])
+        parts = [f"Q4_K_M/M-Q4_K_M-0000{i}-of-00002.gguf" for i in (1, 2)]
+        for name in ("org/parts-beside", "org/parts-beside:Q4_K_M"):
+            self.assertEqual(self.chosen(name), parts)
+        self.assertEqual(self.chosen("org/only-draft"), ["M-DRAFT-Q4_K_M.gguf"])
+        self.assertEqual(self.chosen("org/only-draft:Q4_0"), ["M-DRAFT-Q4_0.gguf"])
+        self.refuses("org/no-model", says="no model that Hearth reads")
+        self.refuses("org/no-model:F16", says="no GGUF model")
+        self.assertEqual(self.chosen("org/weights-beside"), ["config.json", "generation_config.json", "weights.safetensors"])
+
     def test_what_is_no_single_model(self):
         self.refuses("org/quants:Q3_K", says=["no Q3_K", "Q4_K_M (", "Q8_0 (", "F16 ("])
         self.refuses("org/large", says=["none is Q4_K_M", "Q6_K (", "UD-Q5_K_XL (", "org/large:QUANTIZATION"])
+        self.refuses("org/unlabelled", says=["a.gguf (", "b.gguf (", "org/unlabelled/FILE"])
+        self.refuses("org/mixed", says=["Q6_K (", "x-Q8_0.gguf (", "y-Q8_0.gguf (", "org/mixed/FILE"])
         self.refuses("org/two", says=["a-Q4_K_M.gguf", "b-Q4_K_M.gguf", "org/two/FILE"])
         self.refuses("org/quants/tiny.gguf", says=["no file tiny.gguf", "tiny-Q8_0.gguf"])
         self.refuses("org/part-missing", says="part 2 of 2")
         self.refuses("org/pickles", says="pytorch_model.bin")
         self.refuses("org/adapter", says="adapter")
         self.refuses("org/nothing", says="no model that Hearth reads")
-        self.refuses("org/single:Q4_K_M", says="no GGUF file")
+        self.refuses("org/single:Q4_K_M", says="no GGUF model")
         self.assertFalse(self.models.exists())
 
     def test_names(self):

@@ -256,6 +256,27 @@ class Quantize(CommandTest):
         self.fails(1, "quantize", WIDE, out, "--to", "Q4_0", "--imatrix", self.folder / "none", "-q", says="none")
         self.assertFalse(out.exists())
 
+    def test_importance_of_any_scale(self):
+        """Only ratios of importance weights count: also of numbers, and of means, that are subnormal."""
+        text, matrix, scaled = b"hello world, the hello of the world" * 8, self.folder / "imatrix.gguf", self.folder / "scaled.gguf"
+        self.succeeds("imatrix", WIDE, "--text", "-", "--out", matrix, "-q", stdin=text)
+        file, outs, errors = Gguf(matrix), [], []
+        sums = {name: struct.unpack(f"<{len(data) // 4}f", data) for name, (_, _, data) in file.tensors.items() if name.endswith("in_sum2")}
+        least = min(min(filter(None, each)) for each in sums.values())
+        for factor in (1, 2.0 ** math.ceil(math.log2(2.0**-126 / least)), 1e-40, 1e30):
+            data = bytearray(matrix.read_bytes())
+            for name, each in sums.items():
+                struct.pack_into(f"<{len(each)}f", data, file.begin[name], *(x * factor for x in each))
+            scaled.write_bytes(data)
+            out = self.folder / f"out{len(outs)}.gguf"
+            report = self.quantize(WIDE, out, "Q3_K_S", "--pure", "--imatrix", scaled)
+            outs.append(out.read_bytes())
+            errors.append({t["name"]: t["error"] for t in report["tensors"]})
+        self.assertEqual(outs[1], outs[0])
+        for other in errors[2:]:
+            for name, error in errors[0].items():
+                self.assertLess(abs(other[name] - error), 0.02 * error, name)
+
     def test_importance_of_groups(self):
         matrix, out, plain = self.folder / "imatrix.gguf", self.folder / "out", self.folder / "plain"
         self.succeeds("imatrix", MLX, "--ids", IDS, "--out", matrix, "-q")

@@ -203,7 +203,9 @@ class Run(CommandTest):
         self.assertTrue(passed["the same twice"] and passed["a restored state goes on"])
         self.assertFalse(passed["known continuations"])  # of a random model
         short = json.loads(self.succeeds("bench", TINY, "--report", "-n", "8", "--json", "--prompt", "a").out)
-        self.assertIn("too short", short["prefix_cache"]["note"])
+        self.assertGreaterEqual(short["prefix_cache"]["reused_tokens"], 512)
+        small = json.loads(self.succeeds("bench", TINY, "--report", "-n", "230", "--json", "--prompt", "a", "--context", "256").out)
+        self.assertIn("too short", small["prefix_cache"]["note"])
         text = self.succeeds("bench", TINY, "--report", "-n", "8").out
         self.assertIn(b"FAILED         known continuations", text)
 

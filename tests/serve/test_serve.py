@@ -88,6 +88,21 @@ class Chat(ServeTest):
         self.assertEqual(counts[-1], 8)
         self.assertGreater(len(set(counts)), 2)  # it grows on the way
 
+    def test_usage_of_streams_knows_the_prompt(self):
+        """Prompt tokens from the first chunk on, and cached ones from the first piece on, of each answer."""
+        options = {"include_usage": True, "continuous_usage_stats": True}
+        text = "usage of streams " * 30
+        for path, body in [(CHAT, chat(text, n=2)), (COMPLETIONS, {"prompt": text, "max_tokens": 8, "temperature": 0, "n": 2})]:
+            for again in (False, True):
+                events = [data for _, data in self.server.events(path, {**body, "stream": True, "ignore_eos": True, "stream_options": options})][:-1]
+                *chunks, last = [data["usage"] for data in events]
+                prompt, cached = last["prompt_tokens"], last["prompt_tokens_details"]["cached_tokens"]
+                self.assertEqual({usage["prompt_tokens"] for usage in chunks}, {prompt})
+                if again:
+                    self.assertGreater(cached, prompt - 10)
+                    known = [usage["prompt_tokens_details"]["cached_tokens"] for usage in chunks if usage["completion_tokens"]]
+                    self.assertEqual((len(known) > 2, set(known)), (True, {cached}))
+
     def test_several_answers(self):
         body = chat(n=3, temperature=1, seed=5, ignore_eos=True)
         got = self.ok(CHAT, body)

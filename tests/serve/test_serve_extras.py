@@ -5,6 +5,7 @@ import tempfile
 import unittest
 
 from serve_support import TINY, Server, TinyTest, variant
+from test_serve_run import write_adapter
 
 LONG = "hello the world or hell " * 40
 
@@ -212,12 +213,12 @@ class Slots(unittest.TestCase):
     def act(self, action, name, slot="0"):
         return self.server.post(f"/slots/{slot}?action={action}", filename=name)
 
-    def cached(self):
-        return self.server.post("/completion", prompt=LONG, n_predict=4, seed=1).json["timings"]["cache_n"]
+    def cached(self, **more):
+        return self.server.post("/completion", prompt=LONG, n_predict=4, seed=1, **more).json["timings"]["cache_n"]
 
-    def restart(self):
+    def restart(self, *options):
         self.server.stop()
-        self.server = Server(TINY, "--slots-directory", self.folder)
+        self.server = Server(TINY, "--slots-directory", self.folder, *options)
 
     def test_what_is_saved_comes_back(self):
         self.assertEqual(self.cached(), 0)
@@ -227,6 +228,24 @@ class Slots(unittest.TestCase):
         self.restart()
         self.assertEqual(self.act("restore", "state.bin").json["n_restored"], saved["n_saved"])
         self.assertGreater(self.cached(), 256)
+
+    def test_adapters(self):
+        """What was computed with an adapter comes back with it, under any name; without it, it is skipped, and counted."""
+        write_adapter(self.folder / "one", 1)
+        write_adapter(self.folder / "two", 2)
+        self.restart("--adapter", f"tuned={self.folder / 'one'}", "--adapter", f"other={self.folder / 'two'}@0.5")
+        for model in ("tuned", "other"):
+            self.assertEqual(self.cached(model=model), 0)
+        saved = self.act("save", "state").json["n_saved"]
+        self.restart("--adapter", f"renamed={self.folder / 'two'}@0.5", "--adapter", f"tuned={self.folder / 'one'}")
+        restored = self.act("restore", "state").json
+        self.assertEqual((restored["n_restored"], restored["n_skipped"]), (saved, 0))
+        self.assertEqual(self.cached(), 0)
+        for model in ("tuned", "renamed"):
+            self.assertGreater(self.cached(model=model), 256)
+        self.restart("--adapter", f"tuned={self.folder / 'one'}")
+        restored = self.act("restore", "state").json
+        self.assertEqual((restored["n_restored"], restored["n_skipped"]), (saved // 2, saved // 2))
 
     def test_empty(self):
         self.assertEqual(self.act("save", "empty").json["n_saved"], 0)

@@ -121,7 +121,7 @@ static bool copy_row(const float *logits, int64_t first, int64_t n_rows, int32_t
 
 /* The head's product with a hidden state, as logits. */
 static void check_head(ht_model *m, const float *hidden, const float *logits) {
-    const ht_decoder *d = ht_weights_decoder(m->weights);
+    const ht_decoder_weights *d = ht_weights_decoder(m->weights);
     ht_scope *s = ht_scope_new(m->stream);
     ht_ctx c = {.s = s};
     ht_error err = {0};

@@ -84,7 +84,6 @@ static void loaded_prefixes_are_reused(void **state) {
         ht_adapter *a = test_adapter_for(m, 2, 1, 3);
         ht_engine *e = engine_open(m, 0, SIZE_MAX);
         (void)engine_warm(e, other, 600, &(engine_question){.adapter = a});
-        const ht_engine_statistics adapted = ht_engine_get_statistics(e);
         (void)engine_warm(e, ids, 700, NULL);
         (void)engine_warm(e, ids, 90, &mine);
         const engine_answer first = engine_ask(e, other, 300, NULL);
@@ -96,8 +95,8 @@ static void loaded_prefixes_are_reused(void **state) {
             e = engine_open(m, steps, SIZE_MAX);
             load(e, "cache");
             const ht_engine_statistics now = ht_engine_get_statistics(e);
-            assert_int_equal(now.prefix_tokens, f.prefix_tokens - adapted.prefix_tokens);
-            assert_int_equal(now.prefix_bytes, f.prefix_bytes - adapted.prefix_bytes);
+            assert_int_equal(now.prefix_tokens, f.prefix_tokens);
+            assert_int_equal(now.prefix_bytes, f.prefix_bytes);
             const engine_answer again = engine_ask(e, other, 300, NULL), more = engine_ask(e, ids, 750, NULL),
                                 want = engine_alone(m, ids, 750, NULL);
             assert_int_equal(again.reuse.end, HT_REUSE_ALL);
@@ -110,12 +109,55 @@ static void loaded_prefixes_are_reused(void **state) {
             assert_int_equal(salted.end, HT_REUSE_ENDS);
             assert_int_equal(salted.reused, 90);
             assert_int_equal(engine_warm(e, ids, 200, &(engine_question){.salt = "x"}).end, HT_REUSE_NEW);
-            assert_int_equal(engine_warm(e, other, 600, &(engine_question){.adapter = a}).end, HT_REUSE_ADAPTER);
+            assert_int_equal(engine_warm(e, other, 600, &(engine_question){.adapter = a}).reused, 599);
             ht_engine_close(e);
         }
         ht_adapter_free(a);
         ht_model_free(m);
     }
+}
+
+/* An adapter that is loaded anew finds what it was computed for, at its scale; other adapters do not, and can be skipped. */
+static void prefixes_of_adapters_are_theirs(void **state) {
+    (void)state;
+    ht_model *m = tiny_load(&kinds[0]);
+    ht_adapter *first[] = {test_adapter_for(m, 2, 1, 3), test_adapter_for(m, 2, 1, 4)},
+               *again[] = {test_adapter_for(m, 2, 1, 3), test_adapter_for(m, 2, 1, 4)};
+    ht_engine *e = engine_open(m, 0, SIZE_MAX);
+    ht_error err = {0};
+    int64_t skipped;
+    (void)engine_warm(e, ids, 90, NULL);
+    (void)engine_warm(e, ids, 300, &(engine_question){.adapter = first[0]});
+    (void)engine_warm(e, ids, 400, &(engine_question){.adapter = first[1], .scale = 0.5f});
+    save(e, "adapted");
+    for (int i = 0; i < 2; i++) ht_adapter_free(first[i]);
+    ht_engine_close(e);
+    e = engine_open(m, 0, SIZE_MAX);
+    load(e, "adapted");
+    assert_int_equal(ht_engine_get_statistics(e).prefix_tokens, 790);
+    const engine_question tuned = {.adapter = again[0]};
+    const engine_answer is = engine_ask(e, ids, 300, &tuned), want = engine_alone(m, ids, 300, &tuned);
+    assert_int_equal(is.reuse.reused, 299);
+    assert_memory_equal(is.token, want.token, sizeof is.token);
+    assert_int_equal(engine_warm(e, ids, 400, &(engine_question){.adapter = again[1], .scale = 0.5f}).reused, 399);
+    assert_int_equal(engine_warm(e, ids, 400, &(engine_question){.adapter = again[1]}).end, HT_REUSE_ADAPTER);
+    assert_int_equal(engine_warm(e, ids, 90, NULL).reused, 89);
+    ht_engine_close(e);
+    /* The order of the adapters given does not matter, and tokens of others are counted. */
+    const struct {
+        int n;
+        int64_t kept, skipped;
+    } cases[] = {{0, 90, 700}, {1, 390, 400}, {2, 790, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        e = engine_open(m, 0, SIZE_MAX);
+        if (ht_engine_load_cache_of(e, scratch_path("adapted"), again, cases[i].n, &skipped, &err))
+            fail_msg("%s", err.message);
+        assert_int_equal(ht_engine_get_statistics(e).prefix_tokens, cases[i].kept);
+        assert_int_equal(skipped, cases[i].skipped);
+        ht_engine_close(e);
+    }
+    for (int i = 0; i < 2; i++) ht_adapter_free(again[i]);
+    ht_model_free(m);
 }
 
 /* ---- room ---- */
@@ -374,6 +416,8 @@ static void what_makes_no_tree_is_refused(void **state) {
                  {"number of tokens", 0, 0, 0, 5, {1, 1}, 2, 1, 0, ""},
                  {"number of tokens", 0, 257, 0, 5, {1, 1}, 2, 1, 0, ""},
                  {"shorter", 0, 256, 0, 5, {1, 1}, 0, 1, 0, ""},
+                 {"shorter", 0, UINT64_C(0xFFFF0000) + TOKENS, 0, 5, {1, 1}, 2, 1, 0, ""},
+                 {"lacks a layer", 0, 0x10000 + TOKENS, 0, 5, {1, 1}, 2, 1, 0, ""},
                  {"shorter", 0, TOKENS, 1 << 20, 5, {1, 1}, 2, 1, 0, "ab"},
                  {"shorter", 0, TOKENS, UINT32_MAX, 5, {1, 1}, 2, 1, 0, "ab"},
                  {"holds a zero", 0, TOKENS, 2, 5, {1, 1}, 2, 1, 0, "a\0"},
@@ -525,6 +569,7 @@ static void clearing_beside_answers(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(loaded_prefixes_are_reused),
+        cmocka_unit_test(prefixes_of_adapters_are_theirs),
         cmocka_unit_test(as_much_as_there_is_room_for),
         cmocka_unit_test(a_file_saved_again_is_the_same),
         cmocka_unit_test(saving_and_loading_beside_answers),

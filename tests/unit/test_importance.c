@@ -1,5 +1,6 @@
 /* Importance weights: against float32 transformers (tests/golden/make_importance.py), the same bits for any number of threads, both
  * forms of files, sums of several, and what is refused. */
+#include "base/pool.h"
 #include "formats/importance.h"
 #include "support/adapters.h"
 #include "support/gguf_writer.h"
@@ -559,6 +560,30 @@ static ht_status parse_gguf(gguf_writer *w, ht_error *err) {
     return status;
 }
 
+/* Weights do not depend on the scale of the sums, in threads that flush denormals neither. */
+static void weights_of_any_scale(void **state) {
+    (void)state;
+    static const float sums[] = {3, 0, 1024, 500, 7}, scales[] = {1, 0x1p-147F, 0x1p-130F, 0x1p110F};
+    float want[5], weight[5];
+    ht_error err = {0};
+    for (size_t k = 0; k < sizeof scales / sizeof *scales; k++) {
+        ht_importance *i;
+        ht_importance_row *row;
+        assert_int_equal(ht_importance_new(1, &i, &err), HT_OK);
+        assert_int_equal(ht_importance_add(i, "a", 1, 5, 1, &row, &err), HT_OK);
+        row->count[0] = 1000;
+        for (int c = 0; c < 5; c++) row->sum[c] = sums[c] * scales[k];
+        assert_int_equal(ht_importance_seal(i, &err), HT_OK);
+        const unsigned denormals = ht_flush_denormals();
+        assert_true(ht_importance_weigh(i, "a", 5, 0, weight));
+        ht_restore_denormals(denormals);
+        if (k == 0) memcpy(want, weight, sizeof want);
+        assert_memory_equal(weight, want, sizeof want);
+        assert_true(weight[1] == 1e-3F);
+        ht_importance_free(i);
+    }
+}
+
 static void refuses_gguf(gguf_writer w, const char *what) {
     ht_error err = {0};
     assert_int_equal(parse_gguf(&w, &err), HT_ERR_FORMAT);
@@ -581,6 +606,12 @@ static void damaged_gguf(void **state) {
     const float *chosen = ht_importance_find(i, "blk.0.ffn_down_exps.weight", 2, 2);
     const float *never = ht_importance_find(i, "blk.0.ffn_down_exps.weight", 2, 1);
     assert_true(chosen[0] == 2.5F && chosen[1] == 3 && never[0] == 1 && never[1] == 1);
+    float weight[2] = {0};
+    assert_true(ht_importance_weigh(i, "blk.0.ffn_down_exps.weight", 2, 2, weight));
+    assert_true(fabsf(weight[0] - 10 / 11.0F) < 1e-6F && fabsf(weight[1] - 12 / 11.0F) < 1e-6F);
+    assert_true(ht_importance_weigh(i, "blk.0.ffn_down_exps.weight", 2, 1, weight));
+    assert_true(weight[0] == 1 && weight[1] == 1);
+    assert_false(ht_importance_weigh(i, "blk.0.ffn_down_exps.weight", 2, 3, weight));
     assert_null(ht_importance_find(i, "blk.0.ffn_down_exps.weight", 3, 0));
     assert_null(ht_importance_find(i, "blk.0.ffn_down_exps.weight", 2, 3));
     assert_null(ht_importance_find(i, "blk.1.ffn_down_exps.weight", 2, 0));
@@ -710,6 +741,7 @@ int main(void) {
         cmocka_unit_test(older_and_newer),
         cmocka_unit_test(damaged_older),
         cmocka_unit_test(damaged_values),
+        cmocka_unit_test(weights_of_any_scale),
         cmocka_unit_test(damaged_gguf),
         cmocka_unit_test(refuses),
         cmocka_unit_test(not_finite),

@@ -89,13 +89,22 @@ static void paths(void **state) {
     REFUSED("tests/golden/tiny/llama-f32/config.json", HT_ERR_FORMAT, "not a GGUF file");
     remove(scratch_path("text.gguf"));
     remove(scratch_path("empty.gguf"));
-    /* One GGUF file in a directory, with a vision tower beside it that is no model. */
+    /* One GGUF file in a directory, with files beside it that are no model. */
     copy_file(tiny, "one.gguf");
-    scratch_write("mmproj-f16.gguf", "x", 1);
+    static const char *const beside[] = {"mmproj-f16.gguf",  "one-mmproj-f16.gguf", "imatrix.gguf",
+                                         "one.imatrix.gguf", "mtp-one.gguf",        "one-draft.gguf",
+                                         "adapter.gguf",     "one-Q8_0-LoRA.gguf"};
     ht_error err;
+    for (size_t i = 0; i < sizeof beside / sizeof *beside; i++) scratch_write(beside[i], "x", 1);
     if (try_load(scratch_directory(), DEFAULTS(ht_model_options), &err)) fail_msg("%s", err.message);
     remove(scratch_path("one.gguf"));
-    remove(scratch_path("mmproj-f16.gguf"));
+    /* A draft model is one where there is no other. */
+    remove(scratch_path("mtp-one.gguf"));
+    remove(scratch_path("one.imatrix.gguf"));
+    remove(scratch_path("one-Q8_0-LoRA.gguf"));
+    copy_file(tiny, "one-draft.gguf");
+    if (try_load(scratch_directory(), DEFAULTS(ht_model_options), &err)) fail_msg("%s", err.message);
+    for (size_t i = 0; i < sizeof beside / sizeof *beside; i++) remove(scratch_path(beside[i]));
 }
 
 typedef struct limit {

@@ -58,13 +58,20 @@ static void close_shared(shared *s) {
     assert_int_equal(s->account.bytes, 0);
 }
 
+static ht_adapter *adapter; /* of keys with one */
+
+static void set_adapters(ht_session *q, const ht_prefix_key *key) {
+    ht_error err = {0};
+    if (ht_session_set_adapters(q, &adapter, key->scales, key->n_adapters, &err)) fail_msg("%s", err.message);
+}
+
 /* A session with what is kept of the first n - 1 tokens. */
 static ht_session *begin(shared *s, const ht_prefix_key *key, const int32_t *token, int64_t n, ht_prefix_found *found) {
     ht_session *q = tiny_session(s->m, CHUNK);
     ht_error err = {0};
     ht_cache_set_account(q->cache, &s->account);
-    if (ht_session_set_adapters(q, key->adapters, key->scales, key->n_adapters, &err) ||
-        ht_prefix_cache_find(s->c, key, token, n, q->cache, found, &err) || ht_session_make_room(q, MOST, &err))
+    set_adapters(q, key);
+    if (ht_prefix_cache_find(s->c, key, token, n, q->cache, found, &err) || ht_session_make_room(q, MOST, &err))
         fail_msg("%s", err.message);
     memcpy(q->token, token, (size_t)found->used * sizeof *token);
     q->n_tokens = found->used;
@@ -127,10 +134,9 @@ static const int32_t *variant(int64_t n, int64_t parts, int32_t by) {
 /* The logits of all positions from the shared beginning on are those of a fresh session. */
 static void same_bits(shared *s, const ht_prefix_key *key, const int32_t *token, int64_t n) {
     float *want = tiny_rows(MOST), *got = tiny_rows(MOST);
-    ht_error err = {0};
     ht_prefix_found found;
     ht_session *fresh = tiny_session(s->m, 200), *q = begin(s, key, token, n, &found);
-    if (ht_session_set_adapters(fresh, key->adapters, key->scales, key->n_adapters, &err)) fail_msg("%s", err.message);
+    set_adapters(fresh, key);
     tiny_forward(fresh, token, (size_t)n, true, want);
     while (q->n_tokens < n) {
         const int64_t some = n - q->n_tokens < CHUNK ? n - q->n_tokens : CHUNK;
@@ -150,7 +156,8 @@ static void hits_have_the_bits_of_a_prefill(void **state) {
     uint64_t random = 11;
     for (int which = test_is_late(); which < 2; which++) {
         ht_model *m = which ? sliding : growing;
-        ht_adapter *a = test_adapter_for(m, 2, 1, 5);
+        adapter = test_adapter_for(m, 2, 1, 5);
+        const ht_digest a = ht_adapter_digest(adapter);
         const float half = 0.5f;
         const ht_prefix_key keys[] = {
             {0}, {.adapters = &a, .n_adapters = 1}, {.adapters = &a, .scales = &half, .n_adapters = 1}};
@@ -164,7 +171,7 @@ static void hits_have_the_bits_of_a_prefill(void **state) {
         }
         assert_true(ht_prefix_cache_get_figures(s.c).hits > 0);
         close_shared(&s);
-        ht_adapter_free(a);
+        ht_adapter_free(adapter);
     }
 }
 
@@ -185,7 +192,8 @@ static void not_a_number_behind_a_prefix(void **state) {
 
 static void every_end_is_told(void **state) {
     (void)state;
-    ht_adapter *a = test_adapter_for(growing, 2, 1, 5);
+    adapter = test_adapter_for(growing, 2, 1, 5);
+    const ht_digest a = ht_adapter_digest(adapter);
     const ht_prefix_key adapted = {.adapters = &a, .n_adapters = 1}, salted = {.salt = "other"},
                         both = {.salt = "other", .adapters = &a, .n_adapters = 1};
     shared s = open_shared(growing, 20);
@@ -218,7 +226,7 @@ static void every_end_is_told(void **state) {
     expect_end(&s, &adapted, ids, 600, HT_PREFIX_NEW, 0, 0);
     expect_end(&s, &(ht_prefix_key){.salt = "third"}, ids, 600, HT_PREFIX_NEW, 0, 0);
     close_shared(&s);
-    ht_adapter_free(a);
+    ht_adapter_free(adapter);
 }
 
 /* What is forgotten at last: 256 others went since. */

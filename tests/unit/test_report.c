@@ -1,4 +1,5 @@
 /* Reports on a model: what always holds passes, what a random model cannot know does not, and nothing is left behind. */
+#include "models/model.h"
 #include "support/options.h"
 #include "support/scratch.h"
 #include "support/test.h"
@@ -56,7 +57,8 @@ static void what_it_says(void **state) {
     assert_false(find_check(r, "known continuations")->passed);
     assert_non_null(strstr(find_check(r, "known continuations")->detail, "0 of 4"));
     assert_true(r->prompt_tokens > 100);
-    assert_int_equal(r->prefix_reused, r->prompt_tokens - 1);
+    assert_int_equal(r->generated_tokens, 20);
+    assert_true(r->prefix_reused >= 512);
     assert_true(r->prefix_hit_rate > 0.9 && r->prefix_hit_rate < 1);
     assert_string_equal(r->prefix_note, "");
     assert_true(r->state_bytes > 1000 && r->cache_bytes > 1000);
@@ -70,15 +72,50 @@ static void what_it_says(void **state) {
     assert_int_equal(files_in(folder), before);
 }
 
-static void a_short_prompt(void **state) {
+/* A prompt after which the model ends the text at once: answers are compared all the same, and reuse is measured of a longer one. */
+static void no_answer_is_empty(void **state) {
     (void)state;
+    static const char *const same[] = {"the same twice", "an engine answers as a session", "a restored state goes on",
+                                       "the same with a seed"};
     ht_error err = {0};
     ht_bench_report *r;
+    int32_t every[TINY_VOCAB], *const stop_ids = model->stop_ids;
+    const int n_stop_ids = model->n_stop_ids;
     const ht_report_options o = OPTIONS(ht_report_options, with.prompt = "ab", with.max_tokens = 4);
+    for (int32_t id = 0; id < TINY_VOCAB; id++) every[id] = id;
+    model->stop_ids = every;
+    model->n_stop_ids = TINY_VOCAB;
     if (ht_bench_report_run(model, &o, &r, &err)) fail_msg("%s", err.message);
-    assert_non_null(strstr(r->prefix_note, "2 tokens is too short"));
-    assert_true(r->prefix_hit_rate == 0 && r->prefix_reused == 0);
+    model->stop_ids = stop_ids;
+    model->n_stop_ids = n_stop_ids;
+    assert_int_equal(r->generated_tokens, 4);
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+        const ht_report_check *c = find_check(r, same[i]);
+        if (!c->passed || strstr(c->detail, " 0 tokens")) fail_msg("%s: %s", same[i], c->detail);
+    }
+    assert_string_equal(r->prefix_note, "");
+    assert_true(r->prefix_reused >= 512);
     ht_bench_report_free(r);
+}
+
+/* A context that holds no two pages: what fits is measured, or the report says why it was not. */
+static void a_small_context(void **state) {
+    (void)state;
+    ht_model *m = tiny_load(&(tiny_options){.type = HT_W_Q8_0, .context = 256});
+    for (int32_t tokens = 4; tokens <= 230; tokens += 226) {
+        ht_error err = {0};
+        ht_bench_report *r;
+        const ht_report_options o = OPTIONS(ht_report_options, with.prompt = "ab", with.max_tokens = tokens);
+        if (ht_bench_report_run(m, &o, &r, &err)) fail_msg("%s", err.message);
+        if (tokens == 4)
+            assert_true(r->prefix_reused > 200 && r->prefix_reused < 252);
+        else {
+            assert_non_null(strstr(r->prefix_note, "is too short, expected 32 or more; the context has 256"));
+            assert_true(r->prefix_hit_rate == 0 && r->prefix_reused == 0);
+        }
+        ht_bench_report_free(r);
+    }
+    ht_model_free(m);
 }
 
 static void refusals(void **state) {
@@ -102,7 +139,8 @@ static void refusals(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_it_says),
-        cmocka_unit_test(a_short_prompt),
+        cmocka_unit_test(no_answer_is_empty),
+        cmocka_unit_test(a_small_context),
         cmocka_unit_test(refusals),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

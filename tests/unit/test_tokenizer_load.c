@@ -264,6 +264,38 @@ static void pre_tokenizers_by_name(void **state) {
     assert_int_equal(load_gguf(&w, &t, &err), HT_ERR_UNSUPPORTED);
 }
 
+/* Unused tokens, and fillers of any type, stand for no text, also where special tokens are shown. */
+static void unused_tokens_are_no_text(void **state) {
+    (void)state;
+    static const char *const tokens[] = {"a", "[PAD1]", "[PAD2]", "ghost", "[PAD3]", "[PAD5]", "[PAD6]"};
+    static const int32_t types[] = {1, 5, 4, 5, 1, 1, 3};
+    static const float scores[7] = {0};
+    for (int model = 0; model < 2; model++) {
+        gguf_writer w = gguf_writer_new();
+        ht_tokenizer *t;
+        ht_error err = {0};
+        char *text;
+        size_t n;
+        gguf_put_str(&w, "tokenizer.ggml.model", model ? "llama" : "gpt2");
+        if (!model) gguf_put_str(&w, "tokenizer.ggml.pre", "qwen2");
+        gguf_put_strs(&w, "tokenizer.ggml.tokens", tokens, 7);
+        gguf_put_i32s(&w, "tokenizer.ggml.token_type", types, 7);
+        if (model) gguf_put_f32s(&w, "tokenizer.ggml.scores", scores, 7);
+        if (!model) gguf_put_strs(&w, "tokenizer.ggml.merges", tokens, 0);
+        gguf_put_bool(&w, "tokenizer.ggml.add_space_prefix", false);
+        if (load_gguf(&w, &t, &err)) fail_msg("%s", err.message);
+        assert_int_equal(ht_tokenizer_decode(t, (int32_t[]){0, 1, 2, 3, 5, 6, 4, 0}, 8, false, &text, &n, &err), HT_OK);
+        assert_string_equal(text, "a[PAD3]a");
+        ht_text_free(text);
+        for (int32_t id = 0; id < 7; id++) {
+            assert_int_equal(ht_tokenizer_token_bytes(t, id, &text, &n, &err), HT_OK);
+            assert_int_equal(n > 0, id == 0 || id == 4);
+            ht_text_free(text);
+        }
+        ht_tokenizer_free(t);
+    }
+}
+
 static void broken_metadata_is_refused(void **state) {
     (void)state;
     ht_tokenizer *t;
@@ -372,6 +404,7 @@ int main(void) {
         cmocka_unit_test(what_stands_for_the_file_is_named),
         cmocka_unit_test(merges_by_score),
         cmocka_unit_test(pre_tokenizers_by_name),
+        cmocka_unit_test(unused_tokens_are_no_text),
         cmocka_unit_test(broken_metadata_is_refused),
         cmocka_unit_test(special_ids_outside_the_vocabulary),
         cmocka_unit_test(damaged_files_are_survived),
