@@ -323,6 +323,38 @@ static ht_status untie(const ht_checkpoint_files *c, ht_config *config, ht_error
     return HT_OK;
 }
 
+/* Reads the pooling of a directory for sentence-transformers; "several" are joined there. */
+static ht_status read_pooling(const char *directory, ht_config *out, ht_error *err) {
+    static const char file[] = "1_Pooling/config.json";
+    static const struct {
+        const char *field, *name;
+    } modes[] = {{"pooling_mode_cls_token", "cls"},
+                 {"pooling_mode_mean_tokens", "mean"},
+                 {"pooling_mode_lasttoken", "last"},
+                 {"pooling_mode_max_tokens", "max"},
+                 {"pooling_mode_mean_sqrt_len_tokens", "mean_sqrt_len"},
+                 {"pooling_mode_weightedmean_tokens", "weightedmean"}};
+    bool found = false;
+    char *text;
+    size_t size;
+    json_t *root;
+    ht_status status = find_file(directory, file, &found, err);
+    if (status || !found) return status;
+    status = read_text(directory, file, &text, &size, err);
+    if (status) return status;
+    status = ht_json_parse(text, size, file, &root, err);
+    free(text);
+    if (status) return status;
+    ht_json_reader r = {.file = file, .err = err};
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+        bool on = false;
+        ht_json_bool(&r, root, modes[i].field, &on);
+        if (on) out->pooling = *out->pooling ? "several" : modes[i].name;
+    }
+    json_decref(root);
+    return r.status;
+}
+
 ht_status ht_checkpoint_config(const ht_checkpoint_files *c, ht_config *out, ht_error *err) {
     if (c->gguf) {
         ht_status status = ht_config_from_gguf(c->gguf, c->name, out, err);
@@ -337,6 +369,7 @@ ht_status ht_checkpoint_config(const ht_checkpoint_files *c, ht_config *out, ht_
     if (ht_checkpoint_find(c, "layers.0.self_attn.q_proj.weight", &q) && q.n_dims == 2) hints.q_rows = q.dims[0];
     ht_status status = ht_config_from_json((ht_json_text){c->config_text, c->config_size},
                                            (ht_json_text){c->generation_text, c->generation_size}, &hints, out, err);
+    if (!status) status = read_pooling(c->path, out, err);
     return status ? status : untie(c, out, err);
 }
 

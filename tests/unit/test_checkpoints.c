@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static void check_gguf(const char *path) {
     ht_file *file;
@@ -272,11 +273,38 @@ static void names_that_mean_the_same(void **state) {
                                         "both `norm.weight`"));
 }
 
+/* ---- pooling ---- */
+
+/* What sentence-transformers is told of a directory. */
+static void pooling_of_a_directory(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *pooling;
+    } cases[] = {{"{\"pooling_mode_cls_token\": false, \"pooling_mode_lasttoken\": true}", "last"},
+                 {"{\"word_embedding_dimension\": 8, \"pooling_mode_mean_tokens\": true}", "mean"},
+                 {"{\"pooling_mode_cls_token\": true}", "cls"},
+                 {"{\"pooling_mode_max_tokens\": true}", "max"},
+                 {"{\"pooling_mode_cls_token\": true, \"pooling_mode_mean_tokens\": true}", "several"},
+                 {"{}", ""}};
+    static ht_config config;
+    ht_error err = {0};
+    write_renamed("llama-f32", (const char *const[]){"model."}, 1);
+    assert_int_equal(mkdir(scratch_path("1_Pooling"), 0700), 0);
+    ht_checkpoint_files *c = checkpoint_files(scratch_directory());
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        scratch_write("1_Pooling/config.json", cases[i].text, strlen(cases[i].text));
+        if (ht_checkpoint_config(c, &config, &err)) fail_msg("%s", err.message);
+        assert_string_equal(config.pooling, cases[i].pooling);
+    }
+    ht_checkpoint_close(c);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_quantised_head, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(names_with_prefixes, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(names_that_mean_the_same, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(pooling_of_a_directory, scratch_start, scratch_finish),
         cmocka_unit_test(committed_checkpoints),
         cmocka_unit_test_setup_teardown(a_head_beside_a_tied_one, scratch_start, scratch_finish),
         cmocka_unit_test(real_checkpoints),
