@@ -119,7 +119,8 @@ enum { HT_TOKEN_SPECIAL = 1, HT_TOKEN_ADDED = 2, HT_TOKEN_RESPELLED = 4 /* ht_ad
 
 struct ht_tokenizer {
     ht_vocab vocab;
-    uint8_t *flags; /* [vocab.n], HT_TOKEN_* */
+    int32_t n_model_tokens; /* of a tokenizer.json: tokens in the model's vocabulary, without added ones */
+    uint8_t *flags;         /* [vocab.n], HT_TOKEN_* */
     ht_merges merges;
     bool byte_level;    /* last pre-tokenizer step is ByteLevel: initial symbols are bytes */
     bool ignore_merges; /* a piece that is a token is not merged */
@@ -145,6 +146,7 @@ struct ht_tokenizer {
     ht_decode_plan decode;
 
     int32_t bos, eos;
+    bool may_add_bos; /* the files neither have a post-processor nor say that no BOS is added */
     char *chat_template;
 };
 
