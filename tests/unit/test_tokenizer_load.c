@@ -121,6 +121,41 @@ static void ids_of_added_tokens(void **state) {
            HT_ERR_FORMAT, "`z` gets the id 2, which is `c` in the vocabulary");
 }
 
+/* Llama 3 expects its BOS; without a post-processor it is put before texts unless the files say no. */
+static void bos_of_llama_3(void **state) {
+    (void)state;
+    static const char config[] = "{\"model_type\":\"llama\",\"bos_token_id\":5}",
+                      nested[] = "{\"text_config\":{\"bos_token_id\":5}}", other[] = "{\"bos_token_id\":3}";
+#define ADDED(text) ",\"added_tokens\":[{\"id\":5,\"content\":\"" text "\",\"special\":true}]}"
+#define BYTES       ",\"post_processor\":{\"type\":\"ByteLevel\"}"
+    static const struct {
+        const char *json, *config, *tokenizer_config;
+        bool added;
+    } cases[] = {{"{" MODEL ADDED("<|begin_of_text|>"), config, "{}", true},
+                 {"{" MODEL ADDED("<|begin_of_text|>"), nested, "{\"add_bos_token\":true}", true},
+                 {"{" MODEL ADDED("<|begin_of_text|>"), config, "{\"add_bos_token\":false}", false},
+                 {"{" MODEL BYTES ADDED("<|begin_of_text|>"), config, "{}", false},
+                 {"{" MODEL ADDED("<|begin_of_text|>"), other, "{}", false},
+                 {"{" MODEL ADDED("<|begin_of_text|>"), "{}", "{}", false},
+                 {"{" MODEL ADDED("<s>"), config, "{}", false}};
+    scratch_make();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ht_tokenizer *t;
+        ht_error err = {0};
+        scratch_write("tokenizer.json", cases[i].json, strlen(cases[i].json));
+        scratch_write("config.json", cases[i].config, strlen(cases[i].config));
+        scratch_write("tokenizer_config.json", cases[i].tokenizer_config, strlen(cases[i].tokenizer_config));
+        if (ht_tokenizer_load(scratch_directory(), &t, &err)) fail_msg("%s", err.message);
+        if (cases[i].added)
+            expect(t, "ab", HT_ENCODE_ADD_SPECIAL, 2, (int32_t[]){5, 3});
+        else
+            expect(t, "ab", HT_ENCODE_ADD_SPECIAL, 1, (int32_t[]){3});
+        assert_int_equal(ht_tokenizer_bos(t), cases[i].added ? 5 : -1);
+        ht_tokenizer_free(t);
+    }
+    scratch_remove();
+}
+
 static void reads_the_config_beside(void **state) {
     (void)state;
     static const char json[] = "{" MODEL ",\"added_tokens\":[{\"id\":0,\"content\":\"<s>\",\"special\":true,"
@@ -421,6 +456,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(unknown_things_are_named),
         cmocka_unit_test(ids_of_added_tokens),
+        cmocka_unit_test(bos_of_llama_3),
         cmocka_unit_test(reads_the_config_beside),
         cmocka_unit_test(the_post_processor_decides_what_is_added),
         cmocka_unit_test(what_stands_for_the_file_is_named),
