@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "formats/json.h"
 #include "models/mlx.h"
@@ -221,6 +222,10 @@ static ht_status open_any(const char *path, ht_checkpoint_files *c, ht_error *er
     ht_status status = list_weights(path, &inside, err);
     if (status) return status;
     if (inside.n_safetensors) {
+        if (inside.n_gguf)
+            ht_log_write(HT_LOG_INFO,
+                         "%s: holds safetensors and GGUF files; the safetensors are used. Name `%s` to use it instead",
+                         ht_base_name(path), inside.gguf);
         c->path = strdup(path);
         return c->path ? open_safetensors(c, err) : ht_fail_memory(err, strlen(path) + 1, "a path");
     }
