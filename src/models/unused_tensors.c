@@ -55,6 +55,7 @@ static bool layer_of(const char *name, bool gguf, int64_t *layer, const char **r
 /* Whether the family has a weight of this name in its layers: the configuration says that this layer has none of its own,
  * such as keys and values that are shared between layers. */
 static bool is_left_out(const ht_family *family, bool gguf, const char *name) {
+    if (gguf && strncmp(name, "attn_", 5) != 0) return false; /* metadata leaves out nothing else: tensors tell */
     for (const ht_weight_place *const *table = family->layer; *table; table++)
         for (const ht_weight_place *p = *table; p->gguf; p++) {
             const char *place = gguf ? p->gguf : p->safetensors;
@@ -65,8 +66,8 @@ static bool is_left_out(const ht_family *family, bool gguf, const char *name) {
     return false;
 }
 
-/* Whether the results would be others with this tensor. Outside the layers of safetensors, where heads for other tasks
- * may be, only what changes the embedding, the final norm or the logits would. */
+/* Whether the results would be others with this tensor. Heads for other tasks change none: `cls.` in GGUF; outside the layers
+ * of safetensors everything but what belongs to the embedding, the final norm or the logits. */
 static bool is_missed(const ht_checkpoint_files *c, const ht_config *config, const char *name) {
     static const char *const around[] = {
         "embed_positions.", "embed_tokens.bias", "embedding_norm.", "norm.", "lm_head.", NULL};
@@ -75,7 +76,7 @@ static bool is_missed(const ht_checkpoint_files *c, const ht_config *config, con
     int64_t layer;
     if (layer_of(bare, gguf, &layer, &rest))
         return layer < config->n_layers && !is_left_out(config->family, gguf, rest);
-    if (gguf) return true;
+    if (gguf) return strncmp(name, "cls.", 4) != 0;
     if (config->tied_head && !strncmp(bare, "lm_head.", 8)) return false; /* it is the embedding once more */
     for (size_t i = 0; around[i]; i++)
         if (!strncmp(bare, around[i], strlen(around[i]))) return true;
