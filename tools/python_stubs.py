@@ -100,7 +100,7 @@ OF_FUNCTION = {
     ("argpartition", "axis"): "int | None", ("topk", "axis"): "int | None",
     ("array.__init__", "values"): "Any", ("array.astype", "dtype"): "Dtype", ("array.reshape", "shape"): SHAPE,
     ("array.transpose", "axes"): SHAPE, ("Device.__init__", "type"): "DeviceType", ("Session.__init__", "model"): "Model",
-    ("generate", "prompt"): "str | Sequence[int]", ("logits", "prompt"): "str | Sequence[int]", ("inspect", "prompt"): "str | Sequence[int]", ("inspect", "layers"): "Iterable[int] | None", ("inspect", "values"): "bool", ("embed", "texts"): "str | Sequence[str | Sequence[int]]", ("embed", "pooling"): "str", ("embed", "normalize"): "bool", ("detokenize", "ids"): "Iterable[int]",
+    ("generate", "prompt"): "str | Sequence[int]", ("logits", "prompt"): "str | Sequence[int]", ("inspect", "prompt"): "str | Sequence[int]", ("inspect", "layers"): "Iterable[int] | None", ("inspect", "values"): "bool", ("embed", "texts"): "str | Sequence[str | Sequence[int]]", ("embed", "pooling"): "str | None", ("embed", "normalize"): "bool", ("detokenize", "ids"): "Iterable[int]",
     ("chat", "messages"): "str | Sequence[Mapping[str, Any]]", ("format_chat", "messages"): "str | Sequence[Mapping[str, Any]]",
     ("submit", "prompt"): "str | Sequence[int] | Sequence[Mapping[str, Any]]", ("warm", "prompt"): "str | Sequence[int] | Sequence[Mapping[str, Any]]",
     ("submit", "options"): "Any", ("generate", "options"): "Any", ("chat", "options"): "Any", ("finetune", "options"): "Any", ("load", "path"): "Any",

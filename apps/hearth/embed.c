@@ -14,7 +14,7 @@
 
 enum { EXPECTED_TOKENS = 512 };
 
-static const char *const pooling_names[] = {"last", "mean"};
+static const char *const pooling_names[] = {"last", "mean", "cls"};
 
 /* The texts: words of the command line, or lines of a file. */
 typedef struct text_list {
@@ -65,7 +65,13 @@ static ht_status read_texts(const options *o, text_list *t, ht_error *err) {
 
 static void on_progress(double done, void *user) { progress_show(user, done); }
 
-static ht_status embed(const options *o, const text_list *t, ht_embeddings **out, ht_error *err) {
+/* The vectors, and how they were pooled. */
+typedef struct result {
+    ht_embeddings *vectors;
+    ht_pooling pooling;
+} result;
+
+static ht_status embed(const options *o, const text_list *t, result *out, ht_error *err) {
     engine e = {0};
     progress computing;
     const engine_model which = {o->model, (ht_precision)o->precision, options_kv_dtype(o), EXPECTED_TOKENS};
@@ -76,6 +82,7 @@ static ht_status embed(const options *o, const text_list *t, ht_embeddings **out
         ht_embed_options how;
         ht_embed_options_init(&how, sizeof how);
         how.pooling = (ht_pooling)o->pooling;
+        out->pooling = how.pooling == HT_POOLING_MODEL ? ht_model_pooling(e.model) : how.pooling;
         how.normalize = !o->no_normalize;
         how.adapters = e.adapters.adapter;
         how.adapter_scales = e.adapters.scale;
@@ -83,7 +90,7 @@ static ht_status embed(const options *o, const text_list *t, ht_embeddings **out
         how.cancel = interrupt_flag();
         how.progress = on_progress;
         how.user = &computing;
-        st = ht_embed_text(e.model, t->items, t->n, &how, out, err);
+        st = ht_embed_text(e.model, t->items, t->n, &how, &out->vectors, err);
         progress_end(&computing);
         if (st == HT_ERR_CANCELLED) snprintf(err->message, sizeof err->message, "interrupted: there is no result");
     }
@@ -120,14 +127,15 @@ static json_t *json_of(const options *o, const ht_embedding *e, int32_t hidden) 
     return NULL;
 }
 
-static bool print_json(const options *o, const ht_embeddings *e) {
+static bool print_json(const options *o, const result *r) {
+    const ht_embeddings *e = r->vectors;
     json_t *texts = json_array();
     bool whole = texts != NULL;
     for (size_t i = 0; whole && i < e->n; i++)
         whole = json_array_append_new(texts, json_of(o, &e->embeddings[i], e->hidden)) == 0;
     json_t *value = NULL;
     if (whole)
-        value = json_pack("{so ss sb si sO}", "model", json_path(o->model), "pooling", pooling_names[o->pooling],
+        value = json_pack("{so ss sb si sO}", "model", json_path(o->model), "pooling", pooling_names[r->pooling],
                           "normalized", !o->no_normalize, "hidden", (int)e->hidden, "texts", texts);
     json_decref(texts);
     if (value && o->out && json_object_set_new(value, "out", json_path(o->out))) {
@@ -149,7 +157,8 @@ static void print_text(const ht_embeddings *e) {
     }
 }
 
-static int show(const options *o, const ht_embeddings *e, ht_error *err) {
+static int show(const options *o, const result *r, ht_error *err) {
+    const ht_embeddings *e = r->vectors;
     int status = e->n_failed ? EXIT_FAILED : EXIT_OK;
     for (size_t i = 0; i < e->n; i++) {
         if (!e->embeddings[i].status) continue;
@@ -158,7 +167,7 @@ static int show(const options *o, const ht_embeddings *e, ht_error *err) {
         report(&why);
     }
     if (o->out && write_npy(o->out, e, err)) return report(err);
-    if (o->json && !print_json(o, e)) status = EXIT_FAILED;
+    if (o->json && !print_json(o, r)) status = EXIT_FAILED;
     if (!o->json && !o->out) print_text(e);
     return status;
 }
@@ -177,11 +186,11 @@ int embed_command(const options *o) {
     }
     ht_error err = {0};
     text_list texts = {0};
-    ht_embeddings *result = NULL;
+    result found = {0};
     ht_status st = read_texts(o, &texts, &err);
-    if (!st) st = embed(o, &texts, &result, &err);
-    const int status = st ? report(&err) : show(o, result, &err);
-    ht_embeddings_free(result);
+    if (!st) st = embed(o, &texts, &found, &err);
+    const int status = st ? report(&err) : show(o, &found, &err);
+    ht_embeddings_free(found.vectors);
     free(texts.file);
     free(texts.lines);
     return output_finish(status);

@@ -54,8 +54,8 @@ static bool print_json(const options *o, const ht_model_info *i, const needs *n)
                               "has_weights", (int)i->has_weights, "runs", (int)i->runs, "parameters",
                               (json_int_t)i->n_parameters, "context", (json_int_t)i->context, "sliding_window",
                               (json_int_t)i->sliding_window, "tied_head", (int)i->tied_head);
-    json_t *text = json_pack("{ss ss ss}", "tokenizer", i->tokenizer_kind, "chat_format", i->chat_format, "file_type",
-                             i->file_type);
+    json_t *text = json_pack("{ss ss ss ss}", "tokenizer", i->tokenizer_kind, "chat_format", i->chat_format,
+                             "file_type", i->file_type, "pooling", i->pooling);
     json_t *types = json_array();
     for (int32_t t = 0; t < i->n_tensor_types; t++) {
         const ht_tensor_type *type = &i->tensor_types[t];
@@ -191,6 +191,7 @@ static void print_text(const options *o, const ht_model_info *i, const needs *n)
                  (long long)i->n_kv_heads);
     output_field("output head", "%s", i->tied_head ? "tied to the embedding" : "of its own");
     output_field("context", "%lld positions", (long long)i->context);
+    if (*i->pooling) output_field("pooling", "%s", i->pooling);
     if (i->sliding_window) output_field("sliding window", "%lld positions", (long long)i->sliding_window);
     if (i->memory_bytes < i->weight_bytes)
         output_field("weights", "%.1f MB, %.1f MB of them in memory", (double)i->weight_bytes / mb,

@@ -6,6 +6,7 @@
 #include "options_table.h"
 #include "terminal.h"
 
+#include <hearth/embed.h>
 #include <hearth/train.h>
 
 #include <ctype.h>
@@ -340,6 +341,7 @@ bool options_parse(const command *c, int argc, char **argv, options *o) {
                    .rounds = -1,
                    .depth = -1,
                    .thinking_budget = -1,
+                   .pooling = HT_POOLING_MODEL,
                    .repeat_window = defaults.repeat_window};
     o->tune = tune_defaults();
     o->given = calloc((size_t)option_count, sizeof *o->given);

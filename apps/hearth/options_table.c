@@ -4,7 +4,7 @@ const char *const precisions[] = {"high", "fast", "reference", NULL};
 const char *const kv_names[] = {"f16", "f32", "bf16", "q8", NULL};
 static const char *const dtype_names[] = {"auto", "f32", "f16", "bf16", NULL};
 
-static const char *const poolings[] = {"last", "mean", NULL};
+static const char *const poolings[] = {"last", "mean", "cls", NULL};
 
 static const char *const tune_long[] = {"drop", "truncate", "refuse", NULL};
 static const char *const tune_masks[] = {"answers", "last", "none", NULL};
@@ -74,8 +74,8 @@ const option_spec option_table[] = {
      "the likeliest tokens in each line of --probe logprob (0)"},
     {"probe-out", 0, KIND_PATH, AT(probe_out), 0, 0, NULL, FOR_RUN, false, "FILE",
      "where the lines of --probe go (standard error)"},
-    {"pooling", 0, KIND_CHOICE, AT(pooling), 0, 0, poolings, FOR_EMBED, false, "last|mean",
-     "the hidden state of the last token (default), or the mean of all"},
+    {"pooling", 0, KIND_CHOICE, AT(pooling), 0, 0, poolings, FOR_EMBED, false, "last|mean|cls",
+     "hidden state of the last token, mean of all, or that of the first token (the checkpoint's, else last)"},
     {"no-normalize", 0, KIND_FLAG, AT(no_normalize), 0, 0, NULL, FOR_EMBED, false, NULL,
      "leave the vectors as long as they come, instead of 1"},
     {"q", 0, KIND_FLAG, AT(inspect_q), 0, 0, NULL, FOR_INSPECT, false, NULL, "queries, too"},

@@ -13,13 +13,16 @@ extern "C" {
 #endif
 
 /* Which hidden states [tokens, hidden] make the vector of a text: that of its last token, which alone has seen all others,
- * or the mean over all tokens, special ones included. */
-typedef enum ht_pooling { HT_POOLING_LAST, HT_POOLING_MEAN } ht_pooling;
+ * the mean over all tokens, special ones included, or that of its first token. HT_POOLING_MODEL is what the checkpoint says:
+ * `pooling_type` of a GGUF file, 1_Pooling/config.json of a directory; HT_POOLING_LAST where it says nothing. */
+typedef enum ht_pooling { HT_POOLING_LAST, HT_POOLING_MEAN, HT_POOLING_CLS, HT_POOLING_MODEL } ht_pooling;
+/* What HT_POOLING_MODEL is for a model; itself where the checkpoint wants a pooling that is not supported. */
+HT_API ht_pooling ht_model_pooling(const ht_model *m);
 
 /* Options of ht_embed_text and ht_embed_ids. */
 typedef struct ht_embed_options {
     size_t size;                 /* of the struct, set by ht_embed_options_init */
-    ht_pooling pooling;          /* default HT_POOLING_LAST */
+    ht_pooling pooling;          /* default HT_POOLING_MODEL */
     bool normalize;              /* scale each vector to a length (L2 norm) of 1; default true */
     ht_adapter *const *adapters; /* [n_adapters], as ht_session_set_adapters; default none */
     const float *adapter_scales; /* NULL: 1 each */
@@ -49,7 +52,7 @@ typedef struct ht_embeddings {
 } ht_embeddings;
 
 /* Embeds n NUL-terminated texts of UTF-8, encoded as ht_generate_text does at the beginning of a session; HT_ERR_UNSUPPORTED without
- * a tokenizer. A text that fails has its status, and the others go on: HT_ERR_ARGUMENT when it has no tokens, HT_ERR_LIMIT
+ * a tokenizer, and with HT_POOLING_MODEL where the checkpoint wants a pooling that is not supported. A text that fails has its status, and the others go on: HT_ERR_ARGUMENT when it has no tokens, HT_ERR_LIMIT
  * when they do not fit the context, HT_ERR_INTERNAL when its vector is not finite. The model may be in use by sessions. The
  * caller frees *out. */
 HT_API ht_status ht_embed_text(ht_model *m, const char *const *texts, size_t n, const ht_embed_options *options,

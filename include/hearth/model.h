@@ -110,6 +110,7 @@ typedef struct ht_model_info {
     /* Of the tokenizer: -1 and "" for none. The strings are the tokens as stored. */
     int32_t bos_id, eos_id, n_special_tokens;
     const char *bos, *eos;
+    const char *pooling; /* of embeddings, as the files state it: "last", "mean", "cls", "none", "rank" ...; or "" */
 } ht_model_info;
 
 /* Bytes of the KV cache of a session with default options that has `positions`, kept as `dtype` (a kv_dtype of

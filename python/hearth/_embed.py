@@ -6,19 +6,19 @@ from . import _adapter
 from . import _library as lib
 from ._adapter import Adapter
 from ._dtype import float32
-from ._structs import HT_POOLING_LAST, HT_POOLING_MEAN, ht_embed_options, ht_embeddings
+from ._structs import HT_POOLING_CLS, HT_POOLING_LAST, HT_POOLING_MEAN, HT_POOLING_MODEL, ht_embed_options, ht_embeddings
 
 _embed = lib.declare("ht_embed_ids", c_int, c_void_p, POINTER(POINTER(c_int32)), POINTER(c_size_t), c_size_t,
                      POINTER(ht_embed_options), POINTER(POINTER(ht_embeddings)), lib._ERROR)  # fmt: skip
 _free = lib.declare("ht_embeddings_free", None, POINTER(ht_embeddings))
 _array_from = lib.operation("ht_array_from", c_void_p, c_int, POINTER(c_int64), c_int)
 
-_POOLINGS = {"last": HT_POOLING_LAST, "mean": HT_POOLING_MEAN}
+_POOLINGS = {"last": HT_POOLING_LAST, "mean": HT_POOLING_MEAN, "cls": HT_POOLING_CLS}
 
 
 def embed(model, ids, pooling, normalize, adapters):
     """Vectors of lists of ids as an array [texts, hidden]."""
-    how_pooled = lib.choice(pooling, "pooling", _POOLINGS)
+    how_pooled = HT_POOLING_MODEL if pooling is None else lib.choice(pooling, "pooling", _POOLINGS)
     given = [_adapter.scaled(a) for a in ([adapters] if isinstance(adapters, Adapter) else adapters)]
     handles = (c_void_p * len(given))(*(a._handle for a, _ in given))
     scales = (c_float * len(given))(*(scale for _, scale in given))

@@ -676,10 +676,11 @@ class Model:
         ids, n = _ids(self.tokenize(prompt) if isinstance(prompt, str) else prompt)
         return _inspect.inspect(self, ids, n, keys, values, queries, layers, attention, adapters)
 
-    def embed(self, texts, *, pooling="last", normalize=True, adapters=()):
+    def embed(self, texts, *, pooling=None, normalize=True, adapters=()):
         """Texts, or lists of token ids, as vectors: an array [texts, hidden], or [hidden] of a single text. `pooling`: the
-        hidden state of the "last" token after the final norm, or the "mean" over all tokens; `normalize`: to a length of 1. They go
-        through the model together, as many at once as there are slots, and each gets the bits that it gets alone."""
+        hidden state of the "last" token after the final norm, the "mean" over all tokens, or that of the first token, "cls"; None:
+        what the checkpoint says, else "last". `normalize`: to a length of 1. They go through the model together, as many at once
+        as there are slots, and each gets the bits that it gets alone."""
         single = isinstance(texts, str)
         ids = [_ids(self.tokenize(text) if isinstance(text, str) else text) for text in ([texts] if single else texts)]
         found = _embed.embed(self, ids, pooling, normalize, adapters)

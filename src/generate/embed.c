@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const ht_embed_options defaults = {.size = sizeof defaults, .normalize = true};
+static const ht_embed_options defaults = {.size = sizeof defaults, .pooling = HT_POOLING_MODEL, .normalize = true};
 
 void ht_embed_options_init(ht_embed_options *options, size_t size) {
     ht_options_init(options, size, &defaults, sizeof defaults);
@@ -115,7 +115,8 @@ static void finish(embedder *e, const entry *text) {
 static void add_row(void *user, const float *state, int64_t position, const int32_t *sequence, int32_t n,
                     float *scratch) {
     embedder *e = user;
-    (void)position, (void)scratch;
+    (void)scratch;
+    if (e->o.pooling == HT_POOLING_CLS && position > 0) return;
     for (int32_t i = 0; i < n; i++) {
         entry *text = &e->entry[sequence[i]];
         if (!text->sum && !(text->sum = calloc((size_t)e->hidden, sizeof *text->sum))) continue;
@@ -180,7 +181,7 @@ static ht_status read_texts(embedder *e, ht_error *err) {
         const int64_t n = (int64_t)text->ids.n;
         text->index = i;
         e->sequence[e->n_entries++] = (ht_prefill_sequence){
-            .token = text->ids.id, .n = n, .first_out = e->o.pooling == HT_POOLING_MEAN ? 0 : n - 1};
+            .token = text->ids.id, .n = n, .first_out = e->o.pooling == HT_POOLING_LAST ? n - 1 : 0};
     }
     return HT_OK;
 }
@@ -211,10 +212,22 @@ static void free_embedder(embedder *e) {
     free(e->sequence);
 }
 
-static ht_status check(const embedder *e, ht_error *err) {
+ht_pooling ht_model_pooling(const ht_model *m) {
+    static const char *const names[] = {"last", "mean", "cls"};
+    for (int i = 0; i < HT_POOLING_MODEL; i++)
+        if (!strcmp(m->config->pooling, names[i])) return (ht_pooling)i;
+    return *m->config->pooling ? HT_POOLING_MODEL : HT_POOLING_LAST;
+}
+
+static ht_status check(embedder *e, ht_error *err) {
     const ht_embed_options *o = &e->o;
-    if (o->pooling != HT_POOLING_LAST && o->pooling != HT_POOLING_MEAN)
+    if (o->pooling < 0 || o->pooling > HT_POOLING_MODEL)
         return ht_fail(err, HT_ERR_ARGUMENT, "there is no pooling %d", (int)o->pooling);
+    if (o->pooling == HT_POOLING_MODEL) e->o.pooling = ht_model_pooling(e->model);
+    if (o->pooling == HT_POOLING_MODEL)
+        return ht_fail(err, HT_ERR_UNSUPPORTED,
+                       "the checkpoint's pooling is `%s`, which is not supported; choose one: last, mean or cls",
+                       e->model->config->pooling);
     if (o->n_adapters < 0) return ht_fail(err, HT_ERR_ARGUMENT, "%d adapters, expected 0 or more", o->n_adapters);
     if (e->n > INT32_MAX) return ht_fail(err, HT_ERR_LIMIT, "%zu texts, at most %d", e->n, INT32_MAX);
     return e->from.text ? ht_model_need_tokenizer(e->model, err) : HT_OK;

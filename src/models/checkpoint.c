@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "formats/json.h"
 #include "models/mlx.h"
@@ -61,21 +62,98 @@ static ht_status find_file(const char *directory, const char *name, bool *found,
     return HT_OK;
 }
 
-/* Finds the tensor prefix of the text model, which multimodal checkpoints nest deeper, and the output head. */
-static void find_prefix(ht_checkpoint_files *c) {
-    static const char *const prefixes[] = {"model.", "language_model.model.", "model.language_model.", ""};
-    static const char *const heads[] = {"lm_head.weight", "language_model.lm_head.weight",
-                                        "model.language_model.lm_head.weight", "model.lm_head.weight"};
-    ht_stored_tensor t;
-    char name[96];
-    for (size_t i = 0; !c->prefix && i < sizeof prefixes / sizeof *prefixes; i++) {
-        snprintf(name, sizeof name, "%sembed_tokens.weight", prefixes[i]);
-        if (ht_checkpoint_find(c, name, &t)) c->prefix = prefixes[i];
+/* ---- names of safetensors ---- */
+
+const char *ht_checkpoint_bare_name(const char *name) {
+    static const char *const wrappers[] = {"model.", "language_model.", "text_model."};
+    for (size_t i = 0; i < sizeof wrappers / sizeof *wrappers;) {
+        const size_t n = strlen(wrappers[i]);
+        if (strncmp(name, wrappers[i], n) != 0) {
+            i++;
+            continue;
+        }
+        name += n;
+        i = 0;
     }
-    if (!c->prefix) c->prefix = prefixes[0];
-    for (size_t i = 0; !c->head && i < sizeof heads / sizeof *heads; i++)
-        if (ht_checkpoint_find(c, heads[i], &t)) c->head = heads[i];
+    return name;
 }
+
+bool ht_checkpoint_is_tower(const char *name, size_t len) {
+    static const char *const words[] = {"vision",        "visual",   "audio", "multi_modal_projector",
+                                        "image_newline", "connector"};
+    static const char *const starts[] = {"v.", "a.", "mm."}; /* GGUF files that hold a tower beside the text model */
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        for (size_t n = strlen(words[i]), at = 0; at + n <= len; at++)
+            if (!memcmp(name + at, words[i], n)) return true;
+    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
+        if (len > strlen(starts[i]) && !memcmp(name, starts[i], strlen(starts[i]))) return true;
+    return false;
+}
+
+bool ht_checkpoint_is_text(const ht_checkpoint_files *c, const char *name) {
+    const char *bare = ht_checkpoint_bare_name(name);
+    return !ht_checkpoint_is_tower(name, strlen(name)) &&
+           (bare != name || !*c->prefix || !strncmp(name, "lm_head.", 8));
+}
+
+const ht_safetensor *ht_checkpoint_safetensor(const ht_checkpoint_files *c, const char *name) {
+    const ht_safetensor *t = ht_safetensors_find(c->tensors, name);
+    if (t) return t;
+    const char *bare = ht_checkpoint_bare_name(name);
+    size_t at = ht_name_index_find(&c->bare_names, bare, strlen(bare));
+    return at == SIZE_MAX ? NULL : ht_safetensors_at(c->tensors, at);
+}
+
+/* Indexes the text model's tensors by their bare names. */
+static ht_status index_names(ht_checkpoint_files *c, ht_error *err) {
+    const size_t n = ht_safetensors_count(c->tensors);
+    if (!ht_name_index_init(&c->bare_names, n))
+        return ht_fail_memory(err, n * sizeof(ht_name_slot), "the names of tensors");
+    for (size_t i = 0; i < n; i++) {
+        const char *name = ht_safetensors_at(c->tensors, i)->name, *bare = ht_checkpoint_bare_name(name);
+        size_t first;
+        if (ht_checkpoint_is_tower(name, strlen(name))) continue;
+        switch (ht_name_index_add(&c->bare_names, bare, strlen(bare), i, &first)) {
+        case HT_NAME_ADDED: break;
+        case HT_NAME_TWICE:
+            return ht_fail(
+                err, HT_ERR_FORMAT,
+                "%s: tensors `%.100s` and `%.100s` are both `%.100s` of the text model, expected one of them",
+                ht_base_name(c->path), ht_safetensors_at(c->tensors, first)->name, name, bare);
+        case HT_NAME_CROWDED:
+            return ht_fail(err, HT_ERR_FORMAT, "%s: tensor names were made to collide; the file is not honest",
+                           ht_base_name(c->path));
+        }
+    }
+    return HT_OK;
+}
+
+/* What is before the bare name of weight "X.weight", in any of its forms, followed by `end`; `otherwise` when the weight is
+ * absent, NULL when out of memory. */
+static char *prefixed(const ht_checkpoint_files *c, const char *name, const char *end, const char *otherwise) {
+    enum { MOST = 64 }; /* names with a longer one are found without it */
+    const ht_safetensor *t = ht_checkpoint_safetensor(c, name);
+    if (!t) t = ht_nvfp4_numbers(c, name);
+    if (!t) return strdup(otherwise);
+    const size_t n = (size_t)(ht_checkpoint_bare_name(t->name) - t->name), size = MOST + strlen(end) + 1;
+    char *out = malloc(size);
+    if (out) snprintf(out, size, "%.*s%s", n <= MOST ? (int)n : 0, t->name, end);
+    return out;
+}
+
+/* Finds what the names of most tensors begin with, which multimodal checkpoints nest deeper, and the output head. */
+static ht_status find_prefix(ht_checkpoint_files *c, ht_error *err) {
+    static const char head[] = "lm_head.weight";
+    c->prefix = prefixed(c, "embed_tokens.weight", "", "model.");
+    c->head = prefixed(c, head, head, "");
+    if (!c->prefix || !c->head) return ht_fail_memory(err, sizeof head, "a name");
+    if (*c->head) return HT_OK;
+    free(c->head);
+    c->head = NULL;
+    return HT_OK;
+}
+
+/* ---- opening ---- */
 
 /* Reads quantization_config; its errors are reported by ht_checkpoint_config. */
 static ht_status read_quantized(ht_checkpoint_files *c, ht_error *err) {
@@ -102,8 +180,9 @@ static ht_status open_safetensors(ht_checkpoint_files *c, ht_error *err) {
     if (!status) status = read_quantized(c, err);
     if (!status) status = ht_safetensors_open(c->path, &c->tensors, err);
     if (status) return status;
-    find_prefix(c);
-    status = ht_mlx_open(c, err);
+    status = index_names(c, err);
+    if (!status) status = find_prefix(c, err);
+    if (!status) status = ht_mlx_open(c, err);
     return status ? status : ht_nvfp4_open(c, err);
 }
 
@@ -131,6 +210,10 @@ static ht_status open_any(const char *path, ht_checkpoint_files *c, ht_error *er
     ht_status status = list_weights(path, &inside, err);
     if (status) return status;
     if (inside.n_safetensors) {
+        if (inside.n_gguf)
+            ht_log_write(HT_LOG_INFO,
+                         "%s: holds safetensors and GGUF files; the safetensors are used. Name `%s` to use it instead",
+                         ht_base_name(path), inside.gguf);
         c->path = strdup(path);
         return c->path ? open_safetensors(c, err) : ht_fail_memory(err, strlen(path) + 1, "a path");
     }
@@ -162,7 +245,10 @@ void ht_checkpoint_close(ht_checkpoint_files *c) {
     if (!c) return;
     ht_gguf_set_close(c->parts);
     ht_safetensors_close(c->tensors);
+    ht_name_index_free(&c->bare_names);
     json_decref(c->quantization);
+    free(c->prefix);
+    free(c->head);
     free(c->config_text);
     free(c->generation_text);
     free(c->directory);
@@ -170,11 +256,7 @@ void ht_checkpoint_close(ht_checkpoint_files *c) {
     free(c);
 }
 
-static bool exists(const ht_checkpoint_files *c, const char *suffix) {
-    char name[128];
-    snprintf(name, sizeof name, "%s%s", c->prefix, suffix);
-    return ht_safetensors_find(c->tensors, name) != NULL;
-}
+static bool exists(const ht_checkpoint_files *c, const char *bare) { return ht_checkpoint_safetensor(c, bare) != NULL; }
 
 /* Reads the EOS ids of a GGUF file without any from the JSON files beside it. */
 static ht_status find_eos(const char *directory, ht_config *out, ht_error *err) {
@@ -194,29 +276,76 @@ static ht_status find_eos(const char *directory, ht_config *out, ht_error *err) 
     return status;
 }
 
-/* Unties the head when the checkpoint has an output head that differs from the embedding: fine-tuned models come with a
- * config.json that still says tied. MLX-quantised tensors are not compared: config.json decides, as in mlx-lm. */
-static ht_status untie(const ht_checkpoint_files *c, ht_config *config, ht_error *err) {
+/* Whether two tensors have the same type, shape and bytes. */
+static ht_status compare(const ht_checkpoint_files *c, const ht_safetensor *a, const ht_safetensor *b, bool *same,
+                         ht_error *err) {
     enum { PIECE = 1 << 16 };
-    char name[128];
-    ht_stored_tensor head, embedding;
-    snprintf(name, sizeof name, "%sembed_tokens.weight", c->prefix);
-    if (!config->tied_head || !c->head || !ht_checkpoint_find(c, c->head, &head) ||
-        !ht_checkpoint_find(c, name, &embedding) || head.n_dims != embedding.n_dims || head.n_parts ||
-        embedding.n_parts || memcmp(head.dims, embedding.dims, sizeof head.dims) != 0)
-        return HT_OK;
-    bool same = head.type == embedding.type;
-    char *a = malloc(2 * (size_t)PIECE), *b = a ? a + PIECE : NULL;
-    ht_status status = a ? HT_OK : ht_fail_memory(err, 2 * (size_t)PIECE, "comparing two tensors");
-    for (size_t at = 0; same && !status && at < head.n_bytes; at += PIECE) {
-        size_t n = ht_min_size(head.n_bytes - at, PIECE);
-        status = ht_file_read_at(head.file, head.offset + at, a, n, err);
-        if (!status) status = ht_file_read_at(embedding.file, embedding.offset + at, b, n, err);
-        same = !status && !memcmp(a, b, n);
+    *same = !strcmp(a->dtype, b->dtype) && a->rank == b->rank && a->n_bytes == b->n_bytes &&
+            !memcmp(a->shape, b->shape, (size_t)a->rank * sizeof *a->shape);
+    if (!*same) return HT_OK;
+    const ht_file *file_a = ht_safetensors_file(c->tensors, a->file),
+                  *file_b = ht_safetensors_file(c->tensors, b->file);
+    char *in_a = malloc(2 * (size_t)PIECE), *in_b = in_a ? in_a + PIECE : NULL;
+    ht_status status = in_a ? HT_OK : ht_fail_memory(err, 2 * (size_t)PIECE, "comparing two tensors");
+    for (size_t at = 0; *same && !status && at < a->n_bytes; at += PIECE) {
+        const size_t n = ht_min_size(a->n_bytes - at, PIECE);
+        status = ht_file_read_at(file_a, a->offset + at, in_a, n, err);
+        if (!status) status = ht_file_read_at(file_b, b->offset + at, in_b, n, err);
+        *same = !status && !memcmp(in_a, in_b, n);
     }
-    free(a);
-    config->tied_head = same;
+    free(in_a);
     return status;
+}
+
+/* Unties the head when the checkpoint has an output head that differs from the embedding: fine-tuned models come with a
+ * config.json that still says tied, and converters leave the field out where a family ties by default. The weight is
+ * compared with its scales, as it is stored, so that the rule is the same for every kind of quantisation. */
+static ht_status untie(const ht_checkpoint_files *c, ht_config *config, ht_error *err) {
+    static const char head[] = "lm_head.";
+    char name[128];
+    for (size_t i = 0, n = ht_safetensors_count(c->tensors); config->tied_head && c->head && i < n; i++) {
+        const ht_safetensor *t = ht_safetensors_at(c->tensors, i), *other;
+        const char *bare = ht_checkpoint_bare_name(t->name);
+        if (strncmp(bare, head, sizeof head - 1) != 0) continue;
+        const int length = snprintf(name, sizeof name, "embed_tokens.%s", bare + sizeof head - 1);
+        other = length < (int)sizeof name ? ht_checkpoint_safetensor(c, name) : NULL;
+        config->tied_head = other != NULL;
+        ht_status status = other ? compare(c, t, other, &config->tied_head, err) : HT_OK;
+        if (status) return status;
+    }
+    return HT_OK;
+}
+
+/* Reads the pooling of a directory for sentence-transformers; "several" are joined there. */
+static ht_status read_pooling(const char *directory, ht_config *out, ht_error *err) {
+    static const char file[] = "1_Pooling/config.json";
+    static const struct {
+        const char *field, *name;
+    } modes[] = {{"pooling_mode_cls_token", "cls"},
+                 {"pooling_mode_mean_tokens", "mean"},
+                 {"pooling_mode_lasttoken", "last"},
+                 {"pooling_mode_max_tokens", "max"},
+                 {"pooling_mode_mean_sqrt_len_tokens", "mean_sqrt_len"},
+                 {"pooling_mode_weightedmean_tokens", "weightedmean"}};
+    bool found = false;
+    char *text;
+    size_t size;
+    json_t *root;
+    ht_status status = find_file(directory, file, &found, err);
+    if (status || !found) return status;
+    status = read_text(directory, file, &text, &size, err);
+    if (status) return status;
+    status = ht_json_parse(text, size, file, &root, err);
+    free(text);
+    if (status) return status;
+    ht_json_reader r = {.file = file, .err = err};
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+        bool on = false;
+        ht_json_bool(&r, root, modes[i].field, &on);
+        if (on) out->pooling = *out->pooling ? "several" : modes[i].name;
+    }
+    json_decref(root);
+    return r.status;
 }
 
 ht_status ht_checkpoint_config(const ht_checkpoint_files *c, ht_config *out, ht_error *err) {
@@ -229,12 +358,11 @@ ht_status ht_checkpoint_config(const ht_checkpoint_files *c, ht_config *out, ht_
                              .has_q_bias = exists(c, "layers.0.self_attn.q_proj.bias"),
                              .has_more_norms = exists(c, "layers.0.pre_feedforward_layernorm.weight"),
                              .has_head = c->head != NULL};
-    char name[128];
     ht_stored_tensor q;
-    snprintf(name, sizeof name, "%slayers.0.self_attn.q_proj.weight", c->prefix);
-    if (ht_checkpoint_find(c, name, &q) && q.n_dims == 2) hints.q_rows = q.dims[0];
+    if (ht_checkpoint_find(c, "layers.0.self_attn.q_proj.weight", &q) && q.n_dims == 2) hints.q_rows = q.dims[0];
     ht_status status = ht_config_from_json((ht_json_text){c->config_text, c->config_size},
                                            (ht_json_text){c->generation_text, c->generation_size}, &hints, out, err);
+    if (!status) status = read_pooling(c->path, out, err);
     return status ? status : untie(c, out, err);
 }
 
@@ -276,7 +404,7 @@ bool ht_checkpoint_find(const ht_checkpoint_files *c, const char *name, ht_store
         if (t) from_gguf(part, t, ht_gguf_set_number(c->parts, t, part), out);
         return t != NULL;
     }
-    const ht_safetensor *t = ht_safetensors_find(c->tensors, name);
+    const ht_safetensor *t = ht_checkpoint_safetensor(c, name);
     if (!t) t = ht_nvfp4_numbers(c, name);
     if (t) from_safetensors(c, t, out);
     return t != NULL;

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "formats/gguf_set.h"
 #include "formats/json.h"
+#include "formats/name_index.h"
 #include "formats/safetensors.h"
 #include "models/config.h"
 #include "models/quantized.h"
@@ -21,10 +22,11 @@ typedef struct ht_checkpoint_files {
     ht_safetensors *tensors;             /* NULL for GGUF */
     char *config_text, *generation_text; /* safetensors: contents; generation_text may be NULL */
     size_t config_size, generation_size;
-    ht_quantized quantized; /* quantization_config of config.json, fp8 and NVFP4 */
-    const char *prefix;     /* tensor prefix of the text model in safetensors: "model.", "language_model.model.", ... */
-    const char *head;       /* tensor name of the output head; NULL: none */
-    json_t *quantization;   /* `quantization` of config.json (models/mlx.h); NULL: not MLX-quantised */
+    ht_quantized quantized;   /* quantization_config of config.json, fp8 and NVFP4 */
+    ht_name_index bare_names; /* safetensors: tensors of the text model by name without prefixes */
+    char *prefix; /* safetensors: prefix of the embedding's name, and of most: "model.", "language_model.model.", ... */
+    char *head;   /* tensor name of the output head; NULL: none */
+    json_t *quantization; /* `quantization` of config.json (models/mlx.h); NULL: not MLX-quantised */
 } ht_checkpoint_files;
 
 /* Opens a .gguf file (any part of several), a directory with safetensors and config.json, or a directory with one GGUF
@@ -60,9 +62,20 @@ typedef struct ht_stored_tensor {
     ht_tensor_part part[3];
 } ht_stored_tensor;
 
+/* Finds a tensor. In safetensors each tensor may have its own prefix of `model.`, `language_model.` and `text_model.`: what
+ * is stored under `name` comes first, else what is called so without prefixes. */
 bool ht_checkpoint_find(const ht_checkpoint_files *c, const char *name, ht_stored_tensor *out);
 size_t ht_checkpoint_n_tensors(const ht_checkpoint_files *c);
 void ht_checkpoint_tensor_at(const ht_checkpoint_files *c, size_t i, ht_stored_tensor *out);
+
+/* ht_checkpoint_find of safetensors, before quantised parts are joined; NULL when absent. */
+const ht_safetensor *ht_checkpoint_safetensor(const ht_checkpoint_files *c, const char *name);
+/* A safetensors name without what wrappers put before it: "layers.0.mlp.up_proj.weight", "lm_head.weight". */
+const char *ht_checkpoint_bare_name(const char *name);
+/* Whether a safetensors name belongs to the text model. */
+bool ht_checkpoint_is_text(const ht_checkpoint_files *c, const char *name);
+/* Whether a tensor belongs to a vision or audio tower, or to what connects one with the text model. */
+bool ht_checkpoint_is_tower(const char *name, size_t len);
 
 /* The part of a path behind the last '/'. */
 const char *ht_base_name(const char *path);

@@ -86,6 +86,16 @@ static void read_rope(ht_config *c, ht_meta *m) {
     c->local_rope.theta = ht_meta_f64(m, "rope.freq_base_swa", local_theta > 0 ? local_theta : r->theta);
 }
 
+/* Reads what only models of embeddings state. */
+static void read_embedding(ht_config *c, ht_meta *m) {
+    static const char *const poolings[] = {"none", "mean", "cls", "last", "rank"};
+    const int64_t n = sizeof poolings / sizeof *poolings, type = ht_meta_i64(m, "pooling_type", -1);
+    c->pooling = type == -1 ? "" : type >= 0 && type < n ? poolings[type] : "unknown";
+    if (!ht_meta_bool(m, "attention.causal", true))
+        ht_meta_fail(m, HT_ERR_UNSUPPORTED,
+                     "`%s.attention.causal` is false: attention in both directions is not supported", m->architecture);
+}
+
 /* EOS ids outside the vocabulary are reported by the tokenizer loader. */
 static void read_eos(ht_config *c, ht_meta *m) {
     static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
@@ -131,6 +141,7 @@ ht_status ht_config_from_gguf(const ht_gguf *g, const char *file, ht_config *out
     out->out_bias = ht_gguf_find_tensor(g, "blk.0.attn_output.bias") != NULL;
     out->mlp_bias = ht_gguf_find_tensor(g, "blk.0.ffn_up.bias") != NULL;
     read_rope(out, &m);
+    read_embedding(out, &m);
     read_eos(out, &m);
     out->interleaved_rows = out->family->gguf_interleaves;
     if (!m.status && out->family->read_gguf) out->family->read_gguf(out, &m);

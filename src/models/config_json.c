@@ -176,6 +176,14 @@ static void check_activation(const ht_config *c, ht_json_reader *r, const json_t
                      name, c->family->architecture, d->activation);
 }
 
+/* Attention in both directions, as encoders have it. */
+static void check_causal(ht_json_reader *r, const json_t *o) {
+    bool causal = true;
+    ht_json_bool(r, o, "is_causal", &causal);
+    if (!causal)
+        ht_json_fail(r, HT_ERR_UNSUPPORTED, "`is_causal` is false: attention in both directions is not supported");
+}
+
 /* `o` is the text model's object: the root, or its text_config. */
 static void read_model(ht_config *c, ht_json_reader *r, const json_t *o, const json_t *root,
                        const ht_config_hints *hints) {
@@ -196,6 +204,8 @@ static void read_model(ht_config *c, ht_json_reader *r, const json_t *o, const j
     c->rope.theta = d->rope_theta;
     c->local_rope.theta = d->local_rope_theta > 0 ? d->local_rope_theta : d->rope_theta;
     check_activation(c, r, o);
+    check_causal(r, o);
+    if (o != root) check_causal(r, root);
     if (c->family->read_json) c->family->read_json(c, r, o);
     read_ropes(c, r, o);
     read_layer_types(c, r, o);
@@ -209,7 +219,7 @@ static void read_model(ht_config *c, ht_json_reader *r, const json_t *o, const j
 
 ht_status ht_config_from_json(ht_json_text config, ht_json_text generation, const ht_config_hints *hints,
                               ht_config *out, ht_error *err) {
-    *out = (ht_config){0};
+    *out = (ht_config){.pooling = ""};
     json_t *root = NULL;
     ht_status status = ht_json_parse(config.data, config.size, config_file, &root, err);
     if (status) return status;

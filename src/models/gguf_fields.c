@@ -45,6 +45,14 @@ int64_t ht_meta_i64(ht_meta *m, const char *name, int64_t fallback) {
     return fallback;
 }
 
+bool ht_meta_bool(ht_meta *m, const char *name, bool fallback) {
+    const ht_gguf_value *v = ht_meta_value(m, name);
+    char key[KEY_SIZE];
+    bool value = fallback;
+    if (v && !ht_gguf_get_bool(m->gguf, full_key(m, name, key), &value)) wrong_type(m, name, v, "a boolean");
+    return value;
+}
+
 double ht_meta_f64(ht_meta *m, const char *name, double fallback) {
     const ht_gguf_value *v = ht_meta_value(m, name);
     if (!v) return fallback;

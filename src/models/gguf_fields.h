@@ -18,6 +18,7 @@ typedef struct ht_meta {
 
 bool ht_meta_has(const ht_meta *m, const char *name);
 int64_t ht_meta_i64(ht_meta *m, const char *name, int64_t fallback);
+bool ht_meta_bool(ht_meta *m, const char *name, bool fallback);
 double ht_meta_f64(ht_meta *m, const char *name, double fallback);
 /* A number, or an array of equal numbers per layer. */
 int64_t ht_meta_uniform_i64(ht_meta *m, const char *name, int64_t fallback);

@@ -99,6 +99,7 @@ static void describe_config(info *in, const ht_checkpoint_files *from, const ht_
     p->context = c->context;
     p->n_experts = c->n_experts;
     p->n_experts_used = c->experts_used;
+    p->pooling = c->pooling;
     p->tied_head = c->tied_head && p->has_weights;
     p->memory_bytes -= (int64_t)ht_weights_bytes_in_file(from, c);
     for (int64_t i = 0; i < c->n_layers; i++) {
@@ -254,6 +255,7 @@ static ht_status read_info(const char *path, bool glance, ht_model_info **out, h
                                         : ht_fail_memory(err, sizeof *in + sizeof *config, "a description");
     if (!status && glance) status = check_tensors(in, c, config, err);
     if (!status) {
+        if (!in->public.pooling) in->public.pooling = "";
         in->public.chat_format = "";
         in->public.bos_id = in->public.eos_id = -1;
         in->public.bos = in->bos;

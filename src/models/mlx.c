@@ -13,7 +13,7 @@ enum { NAME_SIZE = 192 };
 static bool find(const ht_checkpoint_files *c, const char *path, const char *part, const ht_safetensor **out) {
     char name[NAME_SIZE];
     int n = snprintf(name, sizeof name, "%s.%s", path, part);
-    *out = n < NAME_SIZE ? ht_safetensors_find(c->tensors, name) : NULL;
+    *out = n < NAME_SIZE ? ht_checkpoint_safetensor(c, name) : NULL;
     return *out != NULL;
 }
 
@@ -67,10 +67,21 @@ static void check_scheme(ht_json_reader *r, const char *where, const scheme *s) 
                      where, (long long)s->bits, (long long)s->group);
 }
 
+/* The entry of module `path`, under that name or under the name without prefixes; NULL when there is none. */
+static const json_t *entry_of(const json_t *quantization, const char *path) {
+    const char *key, *bare = ht_checkpoint_bare_name(path);
+    json_t *entry = json_object_get(quantization, path), *other;
+    if (entry) return entry;
+    json_object_foreach((json_t *)(uintptr_t)quantization, key, other) {
+        if (!strcmp(ht_checkpoint_bare_name(key), bare)) entry = other;
+    }
+    return entry;
+}
+
 /* Scheme of module `path`. A per-module entry does not inherit from the global one: as in mlx-lm, its missing fields
  * get MLX's defaults. */
 static bool scheme_of(ht_json_reader *r, const json_t *quantization, const char *path, scheme *out) {
-    const json_t *own = json_object_get(quantization, path), *from = own ? own : quantization;
+    const json_t *own = entry_of(quantization, path), *from = own ? own : quantization;
     if (own && !json_is_object(own) && !json_is_true(own)) {
         ht_json_fail(r, HT_ERR_FORMAT, "`%.120s` is not to be quantised, but there are scales for it", path);
         return false;
@@ -216,10 +227,6 @@ static const json_t *description(const json_t *root) {
 
 bool ht_mlx_describes(const json_t *root) { return description(root) != NULL; }
 
-static bool is_text(const ht_checkpoint_files *c, const char *name) {
-    return !strncmp(name, c->prefix, strlen(c->prefix)) || (c->head && !strcmp(name, c->head));
-}
-
 ht_status ht_mlx_open(ht_checkpoint_files *c, ht_error *err) {
     json_t *root;
     ht_status status = ht_json_parse(c->config_text, c->config_size, c->name, &root, err);
@@ -229,7 +236,7 @@ ht_status ht_mlx_open(ht_checkpoint_files *c, ht_error *err) {
     for (size_t i = 0, n = ht_safetensors_count(c->tensors); !status && i < n; i++) {
         const ht_safetensor *t = ht_safetensors_at(c->tensors, i), *weight, *scales;
         char path[NAME_SIZE];
-        if (!is_text(c, t->name) || t->rank > HT_SAFETENSORS_RANK_MAX) continue;
+        if (!ht_checkpoint_is_text(c, t->name) || t->rank > HT_SAFETENSORS_RANK_MAX) continue;
         ht_stored_tensor whole = {.n_dims = t->rank};
         if (path_of(t->name, "weight", path) && !strcmp(t->dtype, "U32"))
             status = complete(c, path, t, &whole, err);

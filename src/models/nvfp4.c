@@ -27,7 +27,7 @@ static const ht_safetensor *find_sibling(const ht_checkpoint_files *c, const cha
     size_t n = strlen(name), m = strlen(end);
     if (n < m || strcmp(name + n - m, end) != 0) return NULL;
     int length = snprintf(found, sizeof found, "%.*s%s", (int)(n - m), name, other);
-    return length < NAME_SIZE ? ht_safetensors_find(c->tensors, found) : NULL;
+    return length < NAME_SIZE ? ht_checkpoint_safetensor(c, found) : NULL;
 }
 
 static const char *file_of(const ht_checkpoint_files *c, const ht_safetensor *t) {
@@ -93,7 +93,7 @@ static ht_status complete(const ht_checkpoint_files *c, const struct naming *f, 
 }
 
 void ht_nvfp4_complete(const ht_checkpoint_files *c, const char *name, ht_stored_tensor *t) {
-    const ht_safetensor *whole = ht_safetensors_find(c->tensors, name), *scales;
+    const ht_safetensor *whole = ht_checkpoint_safetensor(c, name), *scales;
     const struct naming *f = whole ? naming_of(c, whole, &scales) : NULL;
     if (f) {
         complete(c, f, whole, scales, t, NULL);
@@ -136,7 +136,7 @@ static ht_status read_global_scales(const ht_checkpoint_files *c, const struct n
 
 ht_status ht_nvfp4_whole_scales(const ht_checkpoint_files *c, const char *name, int64_t n, int share, int n_shares,
                                 float *out, bool *found, ht_error *err) {
-    const ht_safetensor *numbers = ht_safetensors_find(c->tensors, name), *scales;
+    const ht_safetensor *numbers = ht_checkpoint_safetensor(c, name), *scales;
     if (!numbers) numbers = ht_nvfp4_numbers(c, name);
     const struct naming *f = numbers ? naming_of(c, numbers, &scales) : NULL;
     const ht_safetensor *whole = f ? find_sibling(c, numbers->name, f->numbers, f->whole) : NULL;
@@ -144,15 +144,11 @@ ht_status ht_nvfp4_whole_scales(const ht_checkpoint_files *c, const char *name, 
     return whole ? read_global_scales(c, f, whole, n, share, n_shares, out, err) : HT_OK;
 }
 
-static bool is_text(const ht_checkpoint_files *c, const char *name) {
-    return !strncmp(name, c->prefix, strlen(c->prefix)) || (c->head && !strcmp(name, c->head));
-}
-
 ht_status ht_nvfp4_open(const ht_checkpoint_files *c, ht_error *err) {
     ht_status status = HT_OK;
     for (size_t i = 0, n = ht_safetensors_count(c->tensors); !status && i < n; i++) {
         const ht_safetensor *t = ht_safetensors_at(c->tensors, i), *scales;
-        const struct naming *f = is_text(c, t->name) ? naming_of(c, t, &scales) : NULL;
+        const struct naming *f = ht_checkpoint_is_text(c, t->name) ? naming_of(c, t, &scales) : NULL;
         if (f) status = complete(c, f, t, scales, &(ht_stored_tensor){.n_dims = t->rank}, err);
     }
     return status;

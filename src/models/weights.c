@@ -44,15 +44,23 @@ static ht_status walk(ht_loader *l, ht_decoder_weights *d) {
     return status;
 }
 
-static ht_status measure(ht_loader *l) {
+/* Checks that the checkpoint has all tensors of the model, and none that would change its results. */
+static ht_status measure(ht_loader *l, bool notes_unused) {
     ht_decoder_weights none = {0};
-    return walk(l, &none);
+    const size_t n = ht_checkpoint_n_tensors(l->from);
+    l->used = calloc(n + 1, sizeof *l->used);
+    if (!l->used) return ht_fail_memory(l->err, n, "a list of tensors");
+    ht_status status = walk(l, &none);
+    if (!status) status = ht_unused_tensors_check(l->from, l->config, l->used, notes_unused, l->err);
+    free(l->used);
+    l->used = NULL;
+    return status;
 }
 
 ht_status ht_weights_measure(const ht_checkpoint_files *c, const ht_config *config, ht_device *device,
                              ht_precision precision, size_t *bytes, ht_error *err) {
     ht_loader l = {.from = c, .config = config, .device = device, .precision = precision, .err = err};
-    ht_status status = measure(&l);
+    ht_status status = measure(&l, false);
     *bytes = l.bytes;
     return status;
 }
@@ -68,19 +76,13 @@ size_t ht_weights_bytes_in_file(const ht_checkpoint_files *c, const ht_config *c
 ht_status ht_weights_visit(const ht_checkpoint_files *c, const ht_config *config, ht_stored_projection_fn *fn,
                            void *user, ht_error *err) {
     ht_loader l = {.from = c, .config = config, .visit = fn, .visit_user = user, .err = err};
-    return measure(&l);
+    return measure(&l, false);
 }
 
 ht_status ht_weights_visit_all(const ht_checkpoint_files *c, const ht_config *config, bool notes_unused,
                                ht_stored_weight_fn *fn, void *user, ht_error *err) {
-    const size_t n = ht_checkpoint_n_tensors(c);
-    bool *used = calloc(n + 1, sizeof *used);
-    if (!used) return ht_fail_memory(err, n, "a list of tensors");
-    ht_loader l = {.from = c, .config = config, .used = used, .visit_all = fn, .visit_user = user, .err = err};
-    ht_status status = measure(&l);
-    if (!status && notes_unused) ht_unused_tensors_note(c, used);
-    free(used);
-    return status;
+    ht_loader l = {.from = c, .config = config, .visit_all = fn, .visit_user = user, .err = err};
+    return measure(&l, notes_unused);
 }
 
 ht_status ht_weights_product_scales(const ht_checkpoint_files *c, const ht_config *config, const char *name, int64_t n,
@@ -225,11 +227,7 @@ ht_status ht_weights_load(const ht_checkpoint_files *c, const ht_config *config,
                           ht_weights **out, ht_error *err) {
     *out = NULL;
     ht_loader l = {.from = c, .config = config, .device = options->device, .precision = options->precision, .err = err};
-    l.used = calloc(ht_checkpoint_n_tensors(c) + 1, sizeof *l.used);
-    ht_status status = measure(&l);
-    if (!status && l.used) ht_unused_tensors_note(c, l.used);
-    free(l.used);
-    l.used = NULL;
+    ht_status status = measure(&l, true);
     if (status) return status;
     size_t matrix_bytes = l.matrix_bytes;
     l.bytes = l.matrix_bytes = 0;

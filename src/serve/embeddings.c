@@ -37,7 +37,7 @@ static json_t *vector_json(const float *values, int64_t n, bool as_base64) {
 
 /* ---- inputs ---- */
 
-const char *const serve_poolings[] = {"last", "mean", NULL};
+const char *const serve_poolings[] = {"last", "mean", "cls", NULL};
 static const serve_shape id = SERVE_IS_INTEGER(0, INT32_MAX);
 const serve_shape serve_input_shape = {.types = SERVE_JSON_TEXT | SERVE_JSON_INTEGER | SERVE_JSON_LIST,
                                        .low = 0,

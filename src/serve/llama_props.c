@@ -132,7 +132,7 @@ bool serve_llama_embedding(serve_call *c) {
     if (!input) input = serve_member(c->body, "input");
     if (!input)
         return serve_fail(&c->failure, 400, "content", "\"content\" is to be a text, token ids, or a list of these");
-    o.pooling = (ht_pooling)serve_word(c->body, "pooling", serve_poolings, 0);
+    o.pooling = (ht_pooling)serve_word(c->body, "pooling", serve_poolings, HT_POOLING_MODEL);
     o.normalize = norm == 2;
     if (!serve_embed_inputs(c, input, &o, &e)) return false;
     json_t *list = json_array();

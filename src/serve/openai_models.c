@@ -118,7 +118,7 @@ bool serve_openai_embeddings(serve_call *c) {
     int64_t n;
     ht_embed_options_init(&o, sizeof o);
     o.normalize = serve_flag(c->body, "normalize", o.normalize);
-    o.pooling = (ht_pooling)serve_word(c->body, "pooling", serve_poolings, 0);
+    o.pooling = (ht_pooling)serve_word(c->body, "pooling", serve_poolings, HT_POOLING_MODEL);
     if (!serve_embed_inputs(c, serve_member(c->body, "input"), &o, &e)) return false;
     bool good = serve_read_dimensions(c, e, &n);
     int64_t tokens = 0;

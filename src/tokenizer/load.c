@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "formats/gguf_set.h"
+#include "formats/json.h"
 #include "tokenizer/load_config.h"
 #include "tokenizer/tokenizer.h"
 
@@ -68,6 +69,30 @@ ht_status ht_tokenizer_find_template(ht_tokenizer *t, const char *directory, ht_
     return st;
 }
 
+/* Puts a Llama 3 vocabulary's BOS, which config.json names, before each text when there is no post-processor to do it: the
+ * models expect it, and GGUF files of them have it by default. */
+static ht_status add_bos(ht_tokenizer *t, const char *directory, ht_error *err) {
+    static const char bos[] = "<|begin_of_text|>";
+    char *data;
+    size_t n;
+    json_t *config;
+    if (!t->may_add_bos || t->n_prefix) return HT_OK;
+    ht_status st = read_beside(directory, "config.json", &data, &n, err);
+    if (st || !data) return st;
+    st = ht_json_parse(data, n, "config.json", &config, err);
+    free(data);
+    if (st) return st;
+    const json_t *named = json_object_get(config, "bos_token_id");
+    if (!named) named = json_object_get(json_object_get(config, "text_config"), "bos_token_id");
+    const json_int_t id = json_is_integer(named) ? json_integer_value(named) : -1;
+    if (id >= 0 && id < t->vocab.n && id == ht_vocab_find(&t->vocab, bos, sizeof bos - 1)) {
+        t->bos = (int32_t)id;
+        st = ht_append_id(&t->prefix, &t->n_prefix, t->bos, err);
+    }
+    json_decref(config);
+    return st;
+}
+
 static ht_status load_json(ht_file *file, const char *directory, ht_tokenizer **out, ht_error *err) {
     char *config;
     size_t n_config;
@@ -82,7 +107,7 @@ static ht_status load_json(ht_file *file, const char *directory, ht_tokenizer **
     if (st) ht_fail_in(err, st, "%s", file->path);
     free(config);
     if (!st) st = load_template(*out, directory, err);
-    return st;
+    return st ? st : add_bos(*out, directory, err);
 }
 
 static ht_status load_file(const char *path, bool optional, ht_tokenizer **out, ht_error *err) {

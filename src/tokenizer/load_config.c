@@ -1,30 +1,108 @@
 #include "tokenizer/load_config.h"
 
 #include "base/error.h"
+#include "base/log.h"
 #include "formats/json.h"
+#include "formats/name_index.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-ht_status ht_merge_added(ht_tokenizer *t, ht_added token, int32_t id, const char *text, size_t n, ht_error *err) {
+/* ---- added tokens ---- */
+
+ht_status ht_list_added(ht_listed_tokens *list, ht_added token, const char *text, size_t n, ht_error *err) {
     if (n == 0) return HT_OK;
     if (n > 4096)
         return ht_fail(err, HT_ERR_LIMIT, "added_tokens: a token of %zu bytes; at most 4096 are supported", n);
-    int32_t known = ht_vocab_find(&t->vocab, text, n);
-    if (known < 0 && !ht_vocab_has(&t->vocab, id)) {
-        ht_status st = ht_vocab_set(&t->vocab, id, text, n, err);
-        if (st) return st;
-    } else if (known < 0 && (t->vocab.length[id] != n || memcmp(ht_vocab_text(&t->vocab, id), text, n) != 0))
-        return ht_fail(err, HT_ERR_FORMAT, "added_tokens: `%.64s` has the id %d, which is `%.64s` in the vocabulary",
-                       text, (int)id, ht_vocab_text(&t->vocab, id));
-    else if (known >= 0 && known != id)
-        return ht_fail(err, HT_ERR_FORMAT, "added_tokens: `%.64s` has the id %d, but %d in the vocabulary", text,
-                       (int)id, (int)known);
-    token.id = id;
-    return ht_add_added(t, token, text, n, err);
+    if (list->n == list->capacity) {
+        const size_t capacity = 2 * list->capacity + 16;
+        ht_added *longer = realloc(list->token, capacity * sizeof *longer);
+        if (!longer) return ht_fail_memory(err, capacity * sizeof *longer, "added tokens");
+        list->token = longer;
+        list->capacity = capacity;
+    }
+    token.text = (char *)(uintptr_t)text;
+    token.n_text = n;
+    list->token[list->n++] = token;
+    return HT_OK;
 }
 
-static ht_status read_added(ht_tokenizer *t, ht_json_reader *r, const json_t *config, ht_error *err) {
+void ht_listed_tokens_free(ht_listed_tokens *list) {
+    free(list->token);
+    *list = (ht_listed_tokens){0};
+}
+
+/* Ids of added tokens, while some are added. */
+typedef struct added_ids {
+    ht_name_index known; /* text to place in t->added */
+    int32_t next;        /* id of the next token outside the vocabulary */
+    size_t n_moved;      /* tokens that get another id than the listed one, of which this is the first */
+    const ht_added *moved;
+    int32_t moved_to;
+} added_ids;
+
+static ht_status index_added(added_ids *ids, const ht_tokenizer *t, size_t i, ht_error *err) {
+    size_t first;
+    const ht_added *token = &t->added[i];
+    if (ht_name_index_add(&ids->known, token->text, token->n_text, i, &first) == HT_NAME_CROWDED)
+        return ht_fail(err, HT_ERR_FORMAT, "added_tokens: texts were made to collide; the file is not honest");
+    return HT_OK;
+}
+
+static ht_status merge_one(added_ids *ids, ht_tokenizer *t, const ht_added *listed, ht_error *err) {
+    ht_added token = *listed;
+    const size_t known = ht_name_index_find(&ids->known, token.text, token.n_text);
+    token.id = known != SIZE_MAX ? t->added[known].id : ht_vocab_find(&t->vocab, token.text, token.n_text);
+    const bool is_new = token.id < 0;
+    if (is_new) token.id = ids->next++;
+    if (token.id != listed->id && !ids->n_moved++) {
+        ids->moved = listed;
+        ids->moved_to = token.id;
+    }
+    if (known != SIZE_MAX) {
+        ht_added *old = &t->added[known];
+        token.special = token.special || old->special; /* a token once special is left out of texts */
+        token.control = token.special || old->control;
+        token.text = old->text;
+        *old = token;
+        return HT_OK;
+    }
+    if (is_new && ht_vocab_has(&t->vocab, token.id))
+        return ht_fail(err, HT_ERR_FORMAT, "added_tokens: `%.64s` gets the id %d, which is `%.64s` in the vocabulary",
+                       token.text, (int)token.id, ht_vocab_text(&t->vocab, token.id));
+    ht_status st = is_new ? ht_vocab_set(&t->vocab, token.id, token.text, token.n_text, err) : HT_OK;
+    if (!st) st = ht_add_added(t, token, token.text, token.n_text, err);
+    return st ? st : index_added(ids, t, t->n_added - 1, err);
+}
+
+ht_status ht_merge_added(ht_tokenizer *t, const ht_listed_tokens *list, const char *file, ht_error *err) {
+    added_ids ids = {.next = t->n_model_tokens};
+    if (!list->n) return HT_OK;
+    if (!ht_name_index_init(&ids.known, t->n_added + list->n))
+        return ht_fail_memory(err, list->n * sizeof(ht_name_slot), "added tokens");
+    ht_status st = HT_OK;
+    for (size_t i = 0; !st && i < t->n_added; i++) {
+        if (t->added[i].id >= ids.next) ids.next = t->added[i].id + 1;
+        st = index_added(&ids, t, i, err);
+    }
+    for (size_t i = 0; !st && i < list->n; i++) st = merge_one(&ids, t, &list->token[i], err);
+    ht_name_index_free(&ids.known);
+    if (!st && ids.n_moved)
+        ht_log_write(
+            HT_LOG_WARNING,
+            "%s: %zu added token%s another id than listed, as in the tokenizers library: `%.64s` is %d, not %d", file,
+            ids.n_moved, ids.n_moved == 1 ? " has" : "s have", ids.moved->text, (int)ids.moved_to, (int)ids.moved->id);
+    return st;
+}
+
+static int by_id(const void *a, const void *b) {
+    const ht_added *x = a, *y = b;
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+/* ---- tokenizer_config.json ---- */
+
+static ht_status list_added(ht_listed_tokens *tokens, ht_json_reader *r, const json_t *config, ht_error *err) {
     const json_t *list = ht_json_object(r, config, "added_tokens_decoder");
     const char *key;
     const json_t *item;
@@ -35,6 +113,7 @@ static ht_status read_added(ht_tokenizer *t, ht_json_reader *r, const json_t *co
         ht_added token = {.normalized = true};
         if (*end || end == key || id < 0 || id >= HT_MAX_VOCAB)
             return ht_fail(err, HT_ERR_FORMAT, "tokenizer_config.json: added_tokens_decoder has the id `%.32s`", key);
+        token.id = (int32_t)id;
         ht_json_bool(r, item, "special", &token.special);
         ht_json_bool(r, item, "normalized", &token.normalized);
         ht_json_bool(r, item, "lstrip", &token.lstrip);
@@ -42,10 +121,20 @@ static ht_status read_added(ht_tokenizer *t, ht_json_reader *r, const json_t *co
         ht_json_bool(r, item, "single_word", &token.single_word);
         if (!ht_json_str(r, item, "content", &content)) ht_json_missing(r, "added_tokens_decoder.content", "a text");
         if (r->status) return r->status;
-        ht_status st = ht_merge_added(t, token, (int32_t)id, content, strlen(content), err);
+        ht_status st = ht_list_added(tokens, token, content, strlen(content), err);
         if (st) return st;
     }
     return r->status;
+}
+
+/* Adds the tokens of added_tokens_decoder, by their ids. */
+static ht_status read_added(ht_tokenizer *t, ht_json_reader *r, const json_t *config, ht_error *err) {
+    ht_listed_tokens tokens = {0};
+    ht_status st = list_added(&tokens, r, config, err);
+    if (tokens.n) qsort(tokens.token, tokens.n, sizeof *tokens.token, by_id);
+    if (!st) st = ht_merge_added(t, &tokens, "tokenizer_config.json", err);
+    ht_listed_tokens_free(&tokens);
+    return st;
 }
 
 /* Reads a special token: a string, or an object with `content`. *id is unchanged when it is null or not in the
@@ -83,6 +172,7 @@ ht_status ht_load_tokenizer_config(ht_tokenizer *t, const char *text, size_t n, 
     if (!st) {
         read_special(t, config, "bos_token", &t->bos);
         read_special(t, config, "eos_token", &t->eos);
+        t->may_add_bos = t->may_add_bos && !json_is_false(json_object_get(config, "add_bos_token"));
         st = read_template(t, config, err);
     }
     json_decref(config);

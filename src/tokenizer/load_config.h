@@ -4,12 +4,23 @@
 
 #include "tokenizer/tokenizer.h"
 
-/* Adds an added token; of several with one id the last counts. The id of a token in the vocabulary must match; a token
- * outside extends the vocabulary, whose index is then stale. */
-ht_status ht_merge_added(ht_tokenizer *t, ht_added token, int32_t id, const char *text, size_t n, ht_error *err);
+/* An added token as a file lists it: token.text and n_text are lent, token.id is the listed id. */
+typedef struct ht_listed_tokens {
+    ht_added *token;
+    size_t n, capacity;
+} ht_listed_tokens;
 
-/* Reads bos_token, eos_token, added_tokens_decoder and chat_template. Ignores add_bos_token and add_eos_token:
- * tokenizer.json's post_processor decides, and they may contradict it. */
+ht_status ht_list_added(ht_listed_tokens *list, ht_added token, const char *text, size_t n, ht_error *err);
+void ht_listed_tokens_free(ht_listed_tokens *list);
+
+/* Adds the tokens in their order, with the ids that the `tokenizers` library gives them, which ignores the listed ones: a
+ * token keeps the id that its text has, else it gets the next one behind the vocabulary's number of tokens and the tokens
+ * added before. So gaps are closed, and of a text that is listed twice the last entry's flags count. The vocabulary's index
+ * is then stale. `file`: for the warning about ids that differ from the listed ones. */
+ht_status ht_merge_added(ht_tokenizer *t, const ht_listed_tokens *list, const char *file, ht_error *err);
+
+/* Reads bos_token, eos_token, added_tokens_decoder and chat_template. Ignores add_bos_token and add_eos_token, but for
+ * t->may_add_bos: tokenizer.json's post_processor decides, and they may contradict it. */
 ht_status ht_load_tokenizer_config(ht_tokenizer *t, const char *config, size_t n, ht_error *err);
 
 /* Reads the chat template from one JSON document (`name` for messages); keeps a template already loaded. */

@@ -386,12 +386,11 @@ static void load_model(loader *l, const ht_json_document *d) {
     const json_t *unk = json_object_get(model, "unk_token");
     if (json_is_string(unk)) l->t->unk_text = copy(l, json_string_value(unk), json_string_length(unk));
     if (!l->status) l->status = ht_vocab_index(&l->t->vocab, l->err);
+    for (int32_t id = 0; id < l->t->vocab.n; id++) l->t->n_model_tokens += ht_vocab_has(&l->t->vocab, id);
     if (!l->status) load_merges(l, d);
 }
 
-static void load_added(loader *l, const json_t *root) {
-    const json_t *list = json_object_get(root, "added_tokens");
-    l->stage = "added_tokens";
+static void list_added(loader *l, const json_t *list, ht_listed_tokens *tokens) {
     for (size_t i = 0; i < json_array_size(list) && !l->status; i++) {
         const json_t *item = json_array_get(list, i), *id = json_object_get(item, "id");
         size_t n;
@@ -408,9 +407,19 @@ static void load_added(loader *l, const json_t *root) {
         json_int_t value = json_integer_value(id);
         if (value < 0 || value >= HT_MAX_VOCAB)
             FAIL(l, HT_ERR_LIMIT, "added_tokens: `%.64s` has an id that is out of range", text);
-        else
-            l->status = ht_merge_added(l->t, token, (int32_t)value, text, n, l->err);
+        else {
+            token.id = (int32_t)value;
+            l->status = ht_list_added(tokens, token, text, n, l->err);
+        }
     }
+}
+
+static void load_added(loader *l, const json_t *root) {
+    ht_listed_tokens tokens = {0};
+    l->stage = "added_tokens";
+    list_added(l, json_object_get(root, "added_tokens"), &tokens);
+    if (!l->status) l->status = ht_merge_added(l->t, &tokens, "tokenizer.json", l->err);
+    ht_listed_tokens_free(&tokens);
 }
 
 static void check_ends(loader *l) {
@@ -435,6 +444,7 @@ static void load_document(loader *l, const ht_json_document *d, const char *conf
     load_stage(l, d->root, "post_processor", load_post_processor);
     load_stage(l, d->root, "decoder", load_decoder);
     const json_t *decoder = json_object_get(d->root, "decoder");
+    l->t->may_add_bos = is_empty(json_object_get(d->root, "post_processor"));
     l->t->decode.join_spaces = !decoder || json_is_null(decoder);
     load_model(l, d);
     if (!l->status) load_added(l, d->root);

@@ -124,7 +124,8 @@ enum {
 
 struct ht_tokenizer {
     ht_vocab vocab;
-    uint8_t *flags; /* [vocab.n], HT_TOKEN_* */
+    int32_t n_model_tokens; /* of a tokenizer.json: tokens in the model's vocabulary, without added ones */
+    uint8_t *flags;         /* [vocab.n], HT_TOKEN_* */
     ht_merges merges;
     bool byte_level;    /* last pre-tokenizer step is ByteLevel: initial symbols are bytes */
     bool ignore_merges; /* a piece that is a token is not merged */
@@ -150,6 +151,7 @@ struct ht_tokenizer {
     ht_decode_plan decode;
 
     int32_t bos, eos;
+    bool may_add_bos; /* the files neither have a post-processor nor say that no BOS is added */
     char *chat_template;
 };
 

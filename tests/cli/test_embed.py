@@ -7,7 +7,7 @@ import pathlib
 import struct
 import unittest
 
-from support import TINY, CommandTest, hearth
+from support import TINY, CommandTest, hearth, tiny_model
 
 GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden"
 TEXTS = ["hello world", "a <b> & c", "one more"]
@@ -49,6 +49,20 @@ class Embed(CommandTest):
             self.assertEqual([list(t) for t in said["texts"]], [["tokens"]] * 3)
             self.assertEqual(read_npy(path), vectors)
             self.assertEqual(self.succeeds("embed", TINY, *TEXTS, "--out", path).out, b"")
+
+    def test_pooling_of_the_checkpoint(self):
+        """What the file says is the default; what it wants and cannot have is an error."""
+        path = self.folder / "pooled.gguf"
+        for number, name in ((1, "mean"), (2, "cls"), (3, "last")):
+            tiny_model.write(path, more=[("llama.pooling_type", tiny_model.U32, number)])
+            said = json.loads(self.succeeds("embed", path, "a b", "--json").text)
+            wanted = json.loads(self.succeeds("embed", TINY, "a b", "--json", "--pooling", name).text)
+            self.assertEqual((said["pooling"], said["texts"]), (name, wanted["texts"]))
+            self.assertIn(f"pooling        {name}\n", self.succeeds("info", path).text)
+        tiny_model.write(path, more=[("llama.pooling_type", tiny_model.U32, 4)])
+        self.fails(1, "embed", path, "a b", says="pooling is `rank`, which is not supported")
+        self.succeeds("embed", path, "a b", "--pooling", "last")
+        self.assertEqual(json.loads(self.succeeds("info", path, "--json").text)["pooling"], "rank")
 
     def test_lengths(self):
         unit = self.json("hello world")["texts"][0]["embedding"]

@@ -378,6 +378,7 @@ class Info(CommandTest):
             "quantization_bits": 32,
             "quantization_group": 0,
             "sliding_layers": 0,
+            "pooling": "",
             "experts": 0,
             "bos": 1,
             "eos": 2,

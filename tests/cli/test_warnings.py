@@ -44,6 +44,18 @@ class Warnings(CommandTest):
         text = json.dumps(header).encode()
         (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
 
+    def test_gguf_beside_safetensors(self):
+        """The safetensors are used, and every command says so once."""
+        right, _ = self.logits(GOLDEN / SHARDS)
+        folder, _ = self.copy("both")
+        tiny_model.write(folder / "other.gguf")
+        says = "both: holds safetensors and GGUF files; the safetensors are used. Name `other.gguf` to use it instead"
+        self.warned(folder, right, says)
+        result = self.succeeds("info", folder)
+        self.assertEqual(result.err, f"hearth: {says}\n")
+        self.assertIn("format         safetensors", result.text)
+        self.assertEqual(self.succeeds("info", folder / "other.gguf").err, "")
+
     def test_an_index_that_is_wrong(self):
         right, _ = self.logits(GOLDEN / SHARDS)
         left_over, index = self.copy("left-over")

@@ -106,8 +106,8 @@ def tensors():
             yield name, shape, [numbers.gauss(0, shape[0] ** -0.5) for _ in range(count)]
 
 
-def write(path, architecture="llama", context=CONTEXT, with_weights=True, file_type=None, template=TEMPLATE):
-    pairs = metadata(architecture, context, file_type, template)
+def write(path, architecture="llama", context=CONTEXT, with_weights=True, file_type=None, template=TEMPLATE, more=()):
+    pairs = metadata(architecture, context, file_type, template) + list(more)
     listed = list(tensors()) if with_weights else []
     header = struct.pack("<4sIQQ", b"GGUF", 3, len(listed), len(pairs))
     header += b"".join(string(key) + value(kind, content) for key, kind, content in pairs)

@@ -529,7 +529,7 @@ class Embeddings(WithTinyModel):
             (dict(texts=["a", []]), ValueError, "text 1: the prompt is empty"),
             (dict(texts=[[1], [10**6]]), ValueError, "text 1: token id 1000000"),
             (dict(texts=[[1] * (self.model.context + 1)]), hearth.Error, "does not fit the context"),
-            (dict(texts=["a"], pooling="max"), ValueError, "pooling is 'max', expected one of last, mean"),
+            (dict(texts=["a"], pooling="max"), ValueError, "pooling is 'max', expected one of last, mean, cls"),
             (dict(texts=["a"], adapters=["x"]), TypeError, "an adapter is a str"),
             (dict(texts=[1, 2]), TypeError, "int"),
         ]:

@@ -5,6 +5,8 @@
 #include "formats/gguf.h"
 #include "formats/safetensors.h"
 #include "models/checkpoint.h"
+#include "support/checkpoints.h"
+#include "support/cpu_device.h"
 #include "support/safetensors_writer.h"
 #include "support/scratch.h"
 #include "support/test.h"
@@ -14,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static void check_gguf(const char *path) {
     ht_file *file;
@@ -140,11 +143,171 @@ static void a_head_beside_a_tied_one(void **state) {
     assert_false(is_tied(a, a, "BF16"));
 }
 
+/* ---- a quantised head ---- */
+
+/* A tensor beside the weight of the embedding and of the head. */
+typedef struct beside {
+    const char *end, *type;
+    int rank;
+    int64_t shape[2];
+    size_t n_bytes;
+} beside;
+
+typedef struct scheme {
+    const char *settings;
+    beside part[3];
+} scheme;
+
+/* Whether the head is the embedding of a Gemma whose configuration does not say. Byte 0 of the head's part `changed` is another
+ * one; -1: all are the embedding's. */
+static bool is_tied_by_default(const scheme *s, int changed) {
+    static ht_config config;
+    static unsigned char bytes[512];
+    char text[512];
+    safetensors_writer w = {0};
+    for (int head = 0; head < 2; head++)
+        for (int i = 0; i < 3 && s->part[i].end; i++) {
+            const beside *p = &s->part[i];
+            char name[64];
+            snprintf(name, sizeof name, "language_model.%s%s", head ? "lm_head" : "model.embed_tokens", p->end);
+            bytes[0] = head && i == changed ? 0x35 : 0x3c;
+            safetensors_put(&w, name, p->type, p->rank, p->shape, bytes, p->n_bytes);
+        }
+    size_t size;
+    unsigned char *file = safetensors_finish(&w, &size);
+    int n = snprintf(text, sizeof text,
+                     "{\"model_type\": \"gemma3_text\", \"vocab_size\": 4, \"hidden_size\": 64, \"num_hidden_layers\": "
+                     "1, \"num_attention_heads\": 2, \"num_key_value_heads\": 1, \"head_dim\": 32, %s}",
+                     s->settings);
+    scratch_write("model.safetensors", file, size);
+    scratch_write("config.json", text, (size_t)n);
+    free(file);
+    ht_checkpoint_files *c = checkpoint_files(scratch_directory());
+    ht_error err = {0};
+    if (ht_checkpoint_config(c, &config, &err)) fail_msg("%s", err.message);
+    ht_checkpoint_close(c);
+    return config.tied_head;
+}
+
+/* The rule is the same for every kind of quantisation: a head that is there and is another one is the head. */
+static void a_quantised_head(void **state) {
+    (void)state;
+    static const scheme schemes[] = {
+        {"\"quantization\": {\"bits\": 4, \"group_size\": 64}",
+         {{".weight", "U32", 2, {4, 8}, 128}, {".scales", "F16", 2, {4, 1}, 8}, {".biases", "F16", 2, {4, 1}, 8}}},
+        {"\"quantization\": {\"bits\": 4, \"group_size\": 32, \"mode\": \"mxfp4\"}",
+         {{".weight", "U32", 2, {4, 8}, 128}, {".scales", "U8", 2, {4, 2}, 8}}},
+        {"\"quantization_config\": {\"quant_method\": \"modelopt\", \"quant_algo\": \"NVFP4\"}",
+         {{".weight", "U8", 2, {4, 32}, 128},
+          {".weight_scale", "F8_E4M3", 2, {4, 4}, 16},
+          {".weight_scale_2", "F32", 1, {1}, 4}}},
+        {"\"quantization_config\": {\"quant_method\": \"compressed-tensors\", \"format\": \"nvfp4-pack-quantized\"}",
+         {{".weight_packed", "U8", 2, {4, 32}, 128},
+          {".weight_scale", "F8_E4M3", 2, {4, 4}, 16},
+          {".weight_global_scale", "F32", 1, {1}, 4}}},
+        {"\"quantization_config\": {\"quant_method\": \"fp8\"}",
+         {{".weight", "F8_E4M3", 2, {4, 64}, 256}, {".weight_scale_inv", "F32", 1, {1}, 4}}},
+    };
+    for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
+        assert_true(is_tied_by_default(&schemes[i], -1));
+        for (int part = 0; part < 3 && schemes[i].part[part].end; part++)
+            assert_false(is_tied_by_default(&schemes[i], part));
+    }
+}
+
+/* ---- names ---- */
+
+/* Writes a copy of a tiny checkpoint to the scratch directory, its tensors' names with the prefixes in turn. */
+static void write_renamed(const char *name, const char *const *prefix, size_t n_prefixes) {
+    ht_checkpoint_files *c = checkpoint_files(tiny_checkpoint(name));
+    safetensors_writer w = {0};
+    for (size_t i = 0, n = ht_checkpoint_n_tensors(c); i < n; i++) {
+        const ht_safetensor *t = ht_safetensors_at(c->tensors, i);
+        char renamed[256];
+        snprintf(renamed, sizeof renamed, "%s%s", prefix[i % n_prefixes], ht_checkpoint_bare_name(t->name));
+        unsigned char *bytes = checkpoint_bytes(c, t);
+        safetensors_put(&w, renamed, t->dtype, t->rank, t->shape, bytes, t->n_bytes);
+        free(bytes);
+    }
+    size_t size;
+    unsigned char *file = safetensors_finish(&w, &size);
+    scratch_write("model.safetensors", file, size);
+    scratch_write("config.json", c->config_text, c->config_size);
+    free(file);
+    ht_checkpoint_close(c);
+}
+
+/* Every tensor may have its own prefix, and so may the scales beside a weight. */
+static void names_with_prefixes(void **state) {
+    (void)state;
+    static const char *const checkpoints[] = {"llama-f32", "llama-mlx4-bf16", "llama-fp8-blocks",
+                                              "qwen3-moe-compressed-nvfp4"};
+    static const char *const mixed[] = {"model.language_model.", "language_model.model.", "language_model.", "",
+                                        "model.text_model.",     "text_model.model.",     "text_model.",     "model."};
+    for (size_t i = 0; i < sizeof checkpoints / sizeof *checkpoints; i++) {
+        checkpoint_logits expected = checkpoint_logits_of(tiny_checkpoint(checkpoints[i]), cpu_device);
+        for (size_t p = 0; p <= 4; p += 4) { /* all of them in turn, and model.text_model. alone */
+            write_renamed(checkpoints[i], mixed + p, p ? 1 : sizeof mixed / sizeof *mixed);
+            checkpoint_logits found = checkpoint_logits_of(scratch_directory(), cpu_device);
+            checkpoint_same_logits(checkpoints[i], &expected, &found, 0);
+            free(found.value);
+        }
+        free(expected.value);
+    }
+}
+
+static void names_that_mean_the_same(void **state) {
+    (void)state;
+    safetensors_writer w = {0};
+    safetensors_put(&w, "model.language_model.norm.weight", "F32", 1, (int64_t[]){1}, NULL, 4);
+    safetensors_put(&w, "language_model.model.norm.weight", "F32", 1, (int64_t[]){1}, NULL, 4);
+    size_t size;
+    unsigned char *file = safetensors_finish(&w, &size);
+    scratch_write("model.safetensors", file, size);
+    scratch_write("config.json", "{}", 2);
+    free(file);
+    ht_checkpoint_files *c;
+    ht_error err = {0};
+    assert_int_equal(ht_checkpoint_open(scratch_directory(), &c, &err), HT_ERR_FORMAT);
+    assert_non_null(strstr(err.message, "`model.language_model.norm.weight` and `language_model.model.norm.weight` are "
+                                        "both `norm.weight`"));
+}
+
+/* ---- pooling ---- */
+
+/* What sentence-transformers is told of a directory. */
+static void pooling_of_a_directory(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *pooling;
+    } cases[] = {{"{\"pooling_mode_cls_token\": false, \"pooling_mode_lasttoken\": true}", "last"},
+                 {"{\"word_embedding_dimension\": 8, \"pooling_mode_mean_tokens\": true}", "mean"},
+                 {"{\"pooling_mode_cls_token\": true}", "cls"},
+                 {"{\"pooling_mode_max_tokens\": true}", "max"},
+                 {"{\"pooling_mode_cls_token\": true, \"pooling_mode_mean_tokens\": true}", "several"},
+                 {"{}", ""}};
+    static ht_config config;
+    ht_error err = {0};
+    write_renamed("llama-f32", (const char *const[]){"model."}, 1);
+    assert_int_equal(mkdir(scratch_path("1_Pooling"), 0700), 0);
+    ht_checkpoint_files *c = checkpoint_files(scratch_directory());
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        scratch_write("1_Pooling/config.json", cases[i].text, strlen(cases[i].text));
+        if (ht_checkpoint_config(c, &config, &err)) fail_msg("%s", err.message);
+        assert_string_equal(config.pooling, cases[i].pooling);
+    }
+    ht_checkpoint_close(c);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_quantised_head, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(names_with_prefixes, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(names_that_mean_the_same, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(pooling_of_a_directory, scratch_start, scratch_finish),
         cmocka_unit_test(committed_checkpoints),
         cmocka_unit_test_setup_teardown(a_head_beside_a_tied_one, scratch_start, scratch_finish),
         cmocka_unit_test(real_checkpoints),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, cpu_device_open, cpu_device_close);
 }

@@ -90,6 +90,9 @@ static void caps(void **state) {
     assert_true(c.rope.theta == 10000 && c.local_rope.theta == 10000);
     c = read_ok("{\"model_type\": \"gemma2\", \"attn_logit_softcapping\": null, \"final_logit_softcapping\": 8}");
     assert_true(c.attention_softcap == 0 && c.final_softcap == 8);
+    REFUSED("{\"model_type\": \"gemma3\", \"text_config\": {\"is_causal\": false}}", HT_ERR_UNSUPPORTED,
+            "`is_causal` is false", "both directions");
+    REFUSED("{\"model_type\": \"qwen3\", \"is_causal\": false}", HT_ERR_UNSUPPORTED, "`is_causal` is false");
     REFUSED("{\"model_type\": \"gemma2\", \"attn_logit_softcapping\": -1}", HT_ERR_FORMAT, "attention scores", "-1");
     REFUSED("{\"model_type\": \"gemma3_text\", \"final_logit_softcapping\": -2}", HT_ERR_FORMAT, "logits", "-2");
 }

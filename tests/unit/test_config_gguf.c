@@ -68,6 +68,19 @@ static void llama(void **state) {
     assert_true(c.n_eos == 2 && c.eos[0] == 2 && c.eos[1] == 9);
 }
 
+static void pooling(void **state) {
+    (void)state;
+    static const char *const names[] = {"none", "mean", "cls", "last", "rank", "unknown"};
+    for (uint32_t i = 0; i < sizeof names / sizeof *names; i++) {
+        gguf_writer w = usual("qwen3", 1);
+        gguf_put_u32(&w, "qwen3.pooling_type", i);
+        gguf_put_bool(&w, "qwen3.attention.causal", true);
+        assert_string_equal(read_ok(&w).pooling, names[i]);
+    }
+    gguf_writer w = usual("qwen3", 1);
+    assert_string_equal(read_ok(&w).pooling, "");
+}
+
 static void tensors_tell(void **state) {
     (void)state;
     gguf_writer w = usual("qwen2", 1);
@@ -173,6 +186,12 @@ static void refusals(void **state) {
     w = usual("llama", 1);
     gguf_put_str(&w, "llama.rope.scaling.type", "longrope");
     refused(&w, HT_ERR_UNSUPPORTED, "longrope");
+    w = usual("qwen3", 1);
+    gguf_put_bool(&w, "qwen3.attention.causal", false);
+    refused(&w, HT_ERR_UNSUPPORTED, "`qwen3.attention.causal` is false");
+    w = usual("llama", 1);
+    gguf_put_str(&w, "llama.attention.causal", "no");
+    refused(&w, HT_ERR_FORMAT, "`llama.attention.causal` is of type string, expected a boolean");
     w = usual("llama", 1);
     gguf_put_f32(&w, "llama.rope.scaling.attn_factor", 1.25f);
     refused(&w, HT_ERR_UNSUPPORTED, "`llama.rope.scaling.attn_factor` is 1.25, expected 1");
@@ -241,6 +260,7 @@ static void older_linear_spelling(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(llama),
+        cmocka_unit_test(pooling),
         cmocka_unit_test(tensors_tell),
         cmocka_unit_test(gemma),
         cmocka_unit_test(head_counts_per_layer),

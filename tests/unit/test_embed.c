@@ -419,10 +419,44 @@ static void progress_and_cancellation(void **state) {
     ht_model_free(m);
 }
 
+/* Without a pooling of its own, a call has the checkpoint's. */
+static void pooling_of_the_checkpoint(void **state) {
+    (void)state;
+    static const char *const names[] = {"last", "mean", "cls", ""};
+    const int32_t ids[] = {3, 14, 15, 9, 26};
+    const ht_embed_options usual = DEFAULTS(ht_embed_options);
+    ht_model *m = load("llama-f32", HT_PRECISION_HIGH, HT_F16);
+    const size_t bytes = (size_t)m->config->hidden * sizeof(float);
+    ht_embeddings *first = embed_one(m, ids, 1, &usual);
+    for (int i = 0; i < 4; i++) {
+        m->config->pooling = names[i];
+        const ht_pooling pooling = i < 3 ? (ht_pooling)i : HT_POOLING_LAST;
+        assert_int_equal(ht_model_pooling(m), pooling);
+        ht_embeddings *found = embed_one(m, ids, 5, &usual);
+        ht_embeddings *wanted = embed_one(m, ids, 5, OPTIONS_AT(ht_embed_options, with.pooling = pooling));
+        assert_memory_equal(found->values, wanted->values, bytes);
+        assert_true((memcmp(found->values, first->values, bytes) == 0) == (pooling == HT_POOLING_CLS));
+        ht_embeddings_free(found);
+        ht_embeddings_free(wanted);
+    }
+    m->config->pooling = "rank";
+    ht_error err = {0};
+    ht_embeddings *e;
+    const int32_t *all = ids;
+    const size_t n = 5;
+    assert_int_equal(ht_model_pooling(m), HT_POOLING_MODEL);
+    assert_int_equal(ht_embed_ids(m, &all, &n, 1, &usual, &e, &err), HT_ERR_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "pooling is `rank`, which is not supported; choose one"));
+    ht_embeddings_free(embed_one(m, ids, 5, OPTIONS_AT(ht_embed_options, with.pooling = HT_POOLING_MEAN)));
+    ht_embeddings_free(first);
+    ht_model_free(m);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(golden),
         cmocka_unit_test(head_gives_the_logits),
+        cmocka_unit_test(pooling_of_the_checkpoint),
         cmocka_unit_test(company_changes_nothing),
         cmocka_unit_test(beside_answers),
         cmocka_unit_test(texts_are_their_ids),

@@ -5,8 +5,10 @@
 #include "models/model.h"
 #include "models/pack.h"
 #include "models/registry.h"
+#include "support/checkpoints.h"
 #include "support/gguf_writer.h"
 #include "support/options.h"
+#include "support/safetensors_writer.h"
 #include "support/scratch.h"
 #include "support/test.h"
 #include "support/tiny_model.h"
@@ -232,26 +234,82 @@ static void take_note(ht_log_level level, const char *message, void *user) {
     n_notes++;
 }
 
-/* Tensors that no family asks for are named once, and do no harm. */
+/* Tensors that the family does not have would change the results: they are an error. Others are named once. */
 static void extra_tensors(void **state) {
     (void)state;
+    static const char *const wrong[] = {"blk.0.attn_sinks.weight",
+                                        "blk.0.attn_q_norm.weight",
+                                        "blk.0.attn_norm.bias",
+                                        "blk.0.attn_z.weight",
+                                        "output.bias",
+                                        "token_embd_norm.weight"};
+    static const char *const harmless[] = {"blk.0.nextn.eh_proj.weight", "blk.0.attn_rot_embd", "v.blk.0.ln1.weight",
+                                           "cls.output.weight", "blk.1.attn_norm.weight"};
     ht_error err;
     const char *path = scratch_path("t.gguf");
     ht_log_set(take_note, HT_LOG_INFO, NULL);
-    write_llama("t.gguf", &(change){"blk.0.attn_z.weight", {32, 2}, HT_W_F32, NULL});
-    if (try_load(path, DEFAULTS(ht_model_options), &err)) fail_msg("%s", err.message);
-    assert_int_equal(n_notes, 1);
-    assert_string_equal(noted, "t.gguf: 1 tensor is not needed: `blk.0.attn_z.weight`");
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        write_llama("t.gguf", &(change){wrong[i], {32, 0}, HT_W_F32, NULL});
+        REFUSED(path, HT_ERR_UNSUPPORTED, "t.gguf: 1 tensor is not used by llama models: `", wrong[i]);
+    }
+    assert_int_equal(n_notes, 0);
+    for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++) {
+        write_llama("t.gguf", &(change){harmless[i], {32, 0}, HT_W_F32, NULL});
+        if (try_load(path, DEFAULTS(ht_model_options), &err)) fail_msg("%s", err.message);
+    }
+    assert_int_equal(n_notes, 4);
+    assert_string_equal(noted, "t.gguf: 1 tensor is not needed: `blk.1.attn_norm.weight`");
     write_llama("t.gguf", &(change){"none", {0, 0}, HT_W_F32, NULL});
     if (try_load(path, DEFAULTS(ht_model_options), &err)) fail_msg("%s", err.message);
     if (try_load("tests/golden/tiny/llama-fp8-blocks", DEFAULTS(ht_model_options), &err)) fail_msg("%s", err.message);
-    assert_int_equal(n_notes, 1);
+    assert_int_equal(n_notes, 4);
     if (try_load("tests/golden/tiny/gemma3-multimodal-bf16-shards", DEFAULTS(ht_model_options), &err))
         fail_msg("%s", err.message);
-    assert_int_equal(n_notes, 2);
+    assert_int_equal(n_notes, 5);
     assert_non_null(strstr(noted, "tensors of vision and audio are left out"));
     ht_log_set(NULL, HT_LOG_INFO, NULL);
     remove(path);
+}
+
+/* The same in safetensors, where heads for other tasks may be beside the model. */
+static void extra_tensors_in_safetensors(void **state) {
+    (void)state;
+    static const char *const wrong[] = {"model.layers.0.self_attn.sinks", "layers.1.self_attn.q_norm.weight",
+                                        "model.layers.0.input_layernorm.bias", "lm_head.bias", "model.norm.bias"};
+    static const char *const harmless[] = {"model.layers.0.self_attn.rotary_emb.inv_freq",
+                                           "model.layers.0.self_attn.masked_bias",
+                                           "model.layers.0.self_attn.bias",
+                                           "model.layers.0.self_attn.k_scale",
+                                           "model.layers.2.input_layernorm.weight",
+                                           "model.mtp.layers.0.norm.weight",
+                                           "score.weight",
+                                           "visual.blocks.0.norm.weight"};
+    const size_t n_wrong = sizeof wrong / sizeof *wrong, n_harmless = sizeof harmless / sizeof *harmless;
+    ht_error err;
+    ht_checkpoint_files *c = checkpoint_files(tiny_checkpoint("llama-f32"));
+    scratch_write("config.json", c->config_text, c->config_size);
+    for (size_t i = 0; i < n_wrong + n_harmless; i++) {
+        safetensors_writer w = {0};
+        for (size_t t = 0; t < ht_checkpoint_n_tensors(c); t++) {
+            const ht_safetensor *s = ht_safetensors_at(c->tensors, t);
+            unsigned char *bytes = checkpoint_bytes(c, s);
+            safetensors_put(&w, s->name, s->dtype, s->rank, s->shape, bytes, s->n_bytes);
+            free(bytes);
+        }
+        const char *more = i < n_wrong ? wrong[i] : harmless[i - n_wrong];
+        safetensors_put(&w, more, "F32", 1, (int64_t[]){1}, NULL, 4);
+        size_t size;
+        unsigned char *file = safetensors_finish(&w, &size);
+        scratch_write("model.safetensors", file, size);
+        free(file);
+        if (i < n_wrong)
+            REFUSED(scratch_directory(), HT_ERR_UNSUPPORTED, "not used by llama models", more);
+        else if (try_load(scratch_directory(), DEFAULTS(ht_model_options), &err))
+            fail_msg("%s: %s", more, err.message);
+    }
+    ht_checkpoint_close(c);
+    remove(scratch_path("model.safetensors"));
+    remove(scratch_path("config.json"));
 }
 
 /* Writes config.json with one piece of its text replaced by another of the same length. */
@@ -681,6 +739,7 @@ int main(void) {
         cmocka_unit_test(options),
         cmocka_unit_test(tensors),
         cmocka_unit_test(extra_tensors),
+        cmocka_unit_test(extra_tensors_in_safetensors),
         cmocka_unit_test(config_and_tensors),
         cmocka_unit_test(scales),
         cmocka_unit_test(rows_in_order),

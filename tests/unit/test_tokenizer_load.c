@@ -49,8 +49,8 @@ static void unknown_things_are_named(void **state) {
     refuse("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":-1}," MERGES "}}", limit, "-1");
     refuse("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":99999999}," MERGES "}}", limit, "99999999");
     refuse("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":\"x\"}," MERGES "}}", format, "not an integer");
-    refuse("{" MODEL ",\"added_tokens\":[{\"id\":2,\"content\":\"a\"}]}", format, "`a` has the id 2, but 1");
-    refuse("{" MODEL ",\"added_tokens\":[{\"id\":2,\"content\":\"z\"}]}", format, "which is `b`");
+    refuse("{" MODEL ",\"added_tokens\":[{\"content\":\"z\"}]}", format, "`z` has no id");
+    refuse("{" MODEL ",\"added_tokens\":[{\"id\":-1,\"content\":\"z\"}]}", limit, "`z` has an id that is out of range");
     refuse("{" MODEL "," MODEL "}", format, "twice");
     refuse("{" MODEL ",}", format, "line 1, column");
     refuse("[]", format, "not an object");
@@ -66,6 +66,94 @@ static void expect(const ht_tokenizer *t, const char *text, unsigned options, si
     assert_int_equal(n_found, n);
     if (n) assert_memory_equal(found, ids, n * sizeof *ids);
     free(found);
+}
+
+/* A listed added token, and the id that tokenizers 0.23 gives it. */
+typedef struct listed {
+    const char *text;
+    int listed, id;
+} listed;
+
+/* The library ignores listed ids: gaps are closed, and a text listed twice has one id. */
+static void ids_of_added_tokens(void **state) {
+    (void)state;
+#define ABC "\"a\":0,\"b\":1,\"c\":2"
+#define GAP "\"a\":0,\"b\":1,\"c\":5,\"d\":9"
+    static const struct {
+        const char *vocab;
+        int n_warnings;
+        listed token[6];
+    } cases[] = {{ABC, 0, {{"<x>", 3, 3}, {"<y>", 4, 4}}},
+                 {ABC, 1, {{"<x>", 3, 3}, {"<y>", 6, 4}, {"<z>", 7, 5}}},
+                 {ABC, 1, {{"<x>", 5, 3}, {"<y>", 6, 4}}},
+                 {ABC, 1, {{"<x>", 3, 3}, {"<x>", 4, 3}, {"<y>", 5, 4}}},
+                 {ABC, 0, {{"<x>", 3, 3}, {"<x>", 3, 3}, {"<y>", 4, 4}}},
+                 {ABC, 1, {{"<x>", 3, 3}, {"<y>", 3, 4}}},
+                 {ABC, 1, {{"a", 7, 0}, {"<y>", 3, 3}}},
+                 {ABC, 1, {{"<x>", 1, 3}, {"<y>", 3, 4}}},
+                 {ABC, 1, {{"<x>", 4, 3}, {"<y>", 3, 4}}},
+                 {GAP, 1, {{"d", 9, 9}, {"<y>", 10, 4}}}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[1024];
+        int at =
+            snprintf(text, sizeof text, "{\"model\":{\"type\":\"BPE\",\"vocab\":{%s},\"merges\":[]},\"added_tokens\":[",
+                     cases[i].vocab);
+        for (const listed *l = cases[i].token; l->text; l++)
+            at += snprintf(text + at, sizeof text - (size_t)at, "%s{\"id\":%d,\"content\":\"%s\",\"special\":%s}",
+                           l > cases[i].token ? "," : "", l->listed, l->text, l == cases[i].token ? "true" : "false");
+        at += snprintf(text + at, sizeof text - (size_t)at, "]}");
+        ht_tokenizer *t;
+        ht_error err = {0};
+        warnings_begin();
+        if (ht_tokenizer_from_json(text, (size_t)at, NULL, 0, &t, &err)) fail_msg("%s", err.message);
+        const char *warned = warnings_end(cases[i].n_warnings);
+        if (cases[i].n_warnings)
+            assert_non_null(strstr(warned, "another id than listed, as in the tokenizers library"));
+        for (const listed *l = cases[i].token; l->text; l++) {
+            expect(t, l->text, HT_ENCODE_PARSE_SPECIAL, 1, &(int32_t){l->id});
+            assert_string_equal(ht_tokenizer_piece(t, l->id), l->text);
+        }
+        assert_true(ht_tokenizer_is_special(t, cases[i].token[0].id)); /* once special, special */
+        ht_tokenizer_free(t);
+    }
+    refuse("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"c\":2},\"merges\":[]},\"added_tokens\":[{\"id\":3,"
+           "\"content\":\"z\"}]}",
+           HT_ERR_FORMAT, "`z` gets the id 2, which is `c` in the vocabulary");
+}
+
+/* Llama 3 expects its BOS; without a post-processor it is put before texts unless the files say no. */
+static void bos_of_llama_3(void **state) {
+    (void)state;
+    static const char config[] = "{\"model_type\":\"llama\",\"bos_token_id\":5}",
+                      nested[] = "{\"text_config\":{\"bos_token_id\":5}}", other[] = "{\"bos_token_id\":3}";
+#define ADDED(text) ",\"added_tokens\":[{\"id\":5,\"content\":\"" text "\",\"special\":true}]}"
+#define BYTES       ",\"post_processor\":{\"type\":\"ByteLevel\"}"
+    static const struct {
+        const char *json, *config, *tokenizer_config;
+        bool added;
+    } cases[] = {{"{" MODEL ADDED("<|begin_of_text|>"), config, "{}", true},
+                 {"{" MODEL ADDED("<|begin_of_text|>"), nested, "{\"add_bos_token\":true}", true},
+                 {"{" MODEL ADDED("<|begin_of_text|>"), config, "{\"add_bos_token\":false}", false},
+                 {"{" MODEL BYTES ADDED("<|begin_of_text|>"), config, "{}", false},
+                 {"{" MODEL ADDED("<|begin_of_text|>"), other, "{}", false},
+                 {"{" MODEL ADDED("<|begin_of_text|>"), "{}", "{}", false},
+                 {"{" MODEL ADDED("<s>"), config, "{}", false}};
+    scratch_make();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ht_tokenizer *t;
+        ht_error err = {0};
+        scratch_write("tokenizer.json", cases[i].json, strlen(cases[i].json));
+        scratch_write("config.json", cases[i].config, strlen(cases[i].config));
+        scratch_write("tokenizer_config.json", cases[i].tokenizer_config, strlen(cases[i].tokenizer_config));
+        if (ht_tokenizer_load(scratch_directory(), &t, &err)) fail_msg("%s", err.message);
+        if (cases[i].added)
+            expect(t, "ab", HT_ENCODE_ADD_SPECIAL, 2, (int32_t[]){5, 3});
+        else
+            expect(t, "ab", HT_ENCODE_ADD_SPECIAL, 1, (int32_t[]){3});
+        assert_int_equal(ht_tokenizer_bos(t), cases[i].added ? 5 : -1);
+        ht_tokenizer_free(t);
+    }
+    scratch_remove();
 }
 
 static void reads_the_config_beside(void **state) {
@@ -399,6 +487,8 @@ static void damaged_files_are_survived(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(unknown_things_are_named),
+        cmocka_unit_test(ids_of_added_tokens),
+        cmocka_unit_test(bos_of_llama_3),
         cmocka_unit_test(reads_the_config_beside),
         cmocka_unit_test(the_post_processor_decides_what_is_added),
         cmocka_unit_test(what_stands_for_the_file_is_named),
