@@ -16,7 +16,8 @@ static ht_status cannot(const result_file *r, const char *what, ht_error *err) {
 
 /* Whether the line is a result of that prompt. */
 static bool is_result(const char *line, size_t n, size_t index) {
-    json_t *value = json_loadb(line, n, 0, NULL);
+    json_error_t why;
+    json_t *value = json_line_read(line, n, 0, &why);
     const json_t *of = json_object_get(value, "index");
     const bool is = json_is_integer(of) && json_integer_value(of) == (json_int_t)index;
     json_decref(value);
@@ -54,7 +55,7 @@ ht_status results_open(const char *path, size_t n, result_file *out, ht_error *e
 }
 
 ht_status results_write(result_file *r, json_t *value, ht_error *err) {
-    char *text = value ? json_dumps(value, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+    char *text = json_line_write(value);
     json_decref(value);
     if (!text) {
         snprintf(err->message, sizeof err->message, "out of memory for a result");

@@ -124,6 +124,34 @@ class Batch(Prompts):
         self.assertEqual(result.err, f"hearth: {len(lines) - 2} of {len(lines)} prompts failed; their results say why\n")
         self.assertIn(f"{path}: line 3: ", found[2]["error"])
 
+    def test_jsonl_is_never_text(self):
+        """By its name or first brace; what JSON's readers differ in is read or is an error, but no prompt. All commands have this reader."""
+        large = ["9223372036854775808", "-1e400", "1.50", "[1, 20000000000000000000]"]
+        good = [f'{{"prompt": "a", "id": {number}}}' for number in large] + [r'{"prompt": "\ud800", "id": "\udc00"}']
+        bad = ['{"prompt": NaN}', '{"prompt": "a", "id": 01}', '{"prompt": "a", "prompt": "a"}', '{"prompt": "a",}', '{"prompt": "\\u0000"}']
+        rest = '{"prompt": "hello", "id": 7}\n'
+        for i, line in enumerate(good + bad):
+            for mark in "", "\ufeff":
+                data = f"{mark}{line}\n{rest}".encode()
+                result = hearth("classify", TINY, "--prompts", "-", "--json", "-q", stdin=data)
+                first, second = result.text.splitlines()
+                self.assertEqual(json.loads(second)["id"], 7)
+                if i < len(large):
+                    self.assertIn(f'"id":{large[i].replace(" ", "")},', first)
+                elif i < len(good):
+                    self.assertEqual(json.loads(first)["id"], "\ufffd")
+                else:
+                    self.assertIn("standard input: line 1: it is no JSON object", json.loads(first)["error"])
+                self.assertEqual("error" in first, i >= len(good))
+        one, other = (self.lines("classify", TINY, "--prompts", "-", "--json", stdin=f"{mark}hello\n".encode()) for mark in ("", "\ufeff"))
+        self.assertEqual(one, other)
+        path = self.file(["hello"], "plain.jsonl")
+        self.assertIn("no JSON object", self.lines("batch", TINY, "--prompts", path, "-q", status=1)[0]["error"])
+        path.write_text(good[0] + "\n" + rest)
+        words = ["batch", TINY, "--prompts", path, "-n", 2, "--out", self.folder / "out.jsonl", "-q"]
+        self.succeeds(*words)
+        self.succeeds(*words)  # the large id of the result is read, too
+
     def test_goes_on_where_it_was(self):
         prompts, out = self.file(PROMPTS * 3), self.folder / "out.jsonl"
         words = ["batch", TINY, "--prompts", prompts, "-n", 4, "--out", out]
