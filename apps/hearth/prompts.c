@@ -47,6 +47,13 @@ static ht_status add_line(prompt_file *p, off_t at, size_t number, size_t *capac
     return HT_OK;
 }
 
+/* FNV-1a of the line without its end, which may differ. */
+static void add_hash(prompt_file *p, const char *line, size_t n) {
+    while (n && (line[n - 1] == '\n' || line[n - 1] == '\r')) n--;
+    if (!p->n) p->hash = 0xcbf29ce484222325u;
+    for (size_t i = 0; i <= n; i++) p->hash = (p->hash ^ (i < n ? (unsigned char)line[i] : '\n')) * 0x100000001b3u;
+}
+
 static bool is_called_jsonl(const char *path) {
     static const char end[] = ".jsonl";
     const size_t n = strlen(path), m = strlen(end);
@@ -64,6 +71,7 @@ static ht_status make_index(prompt_file *p, ht_error *err) {
         const char *text = line + skipped;
         if (is_blank(text, n - (ssize_t)skipped)) continue;
         if (!p->n) p->jsonl = is_called_jsonl(p->path) || text[strspn(text, " \t")] == '{';
+        add_hash(p, text, (size_t)n - skipped);
         st = add_line(p, at + (off_t)skipped, number, &capacity, err);
     }
     if (!st && ferror(p->file)) st = fail(err, HT_ERR_IO, "%.300s cannot be read: %s", p->path, strerror(errno));

@@ -16,6 +16,7 @@ typedef struct prompt_file {
     off_t *offset;  /* [n] of lines that are not blank */
     size_t *number; /* [n] of those in the file, from 1 */
     size_t n;
+    uint64_t hash; /* of the lines */
 } prompt_file;
 
 /* Reads the file once for its index, past a byte order mark; "-" is standard input, which is then kept in a temporary file. To be closed after a failure, too. */

@@ -8,6 +8,7 @@ import time
 import unittest
 
 from support import HEARTH, TINY, CommandTest, hearth
+import tiny_model
 
 PROMPTS = ["the world", "hello hello", "the hello of the world", "a", "hello"]
 LABELS = ["hello", " the", "x"]
@@ -183,11 +184,47 @@ class Batch(Prompts):
 
     def test_what_is_done_is_not_done_again(self):
         out = self.folder / "out.jsonl"
-        kept = json.dumps({"index": 0, "text": "from before"}) + "\n"
+        words = ["batch", TINY, "--prompts", self.file(PROMPTS), "-n", 4, "--out", out]
+        self.succeeds(*words)
+        kept = json.dumps({**json.loads(out.read_text().splitlines()[0]), "text": "from before"}) + "\n"
         out.write_text(kept)
-        self.succeeds("batch", TINY, "--prompts", self.file(PROMPTS), "-n", 4, "--out", out)
+        self.succeeds(*words)
         self.assertTrue(out.read_text().startswith(kept))
         self.assertEqual(len(out.read_text().splitlines()), len(PROMPTS))
+
+    def test_results_of_other_runs_stay(self):
+        """What results are of is in the first one: a difference is named, and --force begins anew."""
+        prompts, out, model = self.file(PROMPTS), self.folder / "out.jsonl", self.folder / "other.gguf"
+        tiny_model.write(model, seed=2)
+        how = ["--temperature", 1 / 3, "--logit-bias", "5=0.1"]
+        words = ["--prompts", prompts, "-n", 4, "--out", out, *how]
+        self.succeeds("batch", TINY, *words)
+        whole = out.read_bytes()
+        others = [
+            (["batch", TINY, *words, "--temperature", 0], "with temperature 0.333333333, this command has 0.0"),
+            (["batch", TINY, *words, "--system", "x"], 'with system null, this command has "x"'),
+            (["batch", TINY, *words, "--stop", "x"], 'with stop [], this command has ["x"]'),
+            (["batch", model, *words], "of another model"),
+            (["batch", TINY, *words, "--prompts", self.file(PROMPTS[1:] + ["hello"], "others")], "of other prompts"),
+            (["classify", TINY, "--prompts", prompts, "--out", out], "of another command"),
+        ]
+        for complete in True, False:
+            for other, says in others:
+                self.fails(1, *other, says=[f"{out} has results {says}", "--force"])
+            self.assertEqual(out.read_bytes(), whole if complete else begun)
+            begun = whole.splitlines(keepends=True)[0]
+            out.write_bytes(begun)
+        self.succeeds("batch", TINY, *words, "--threads", 1)
+        self.assertEqual(out.read_bytes(), whole)
+        out.write_bytes(b"".join(whole.splitlines(keepends=True)[1:]).replace(b'"index":1', b'"index":0', 1)[:-1])
+        self.fails(1, "batch", TINY, *words, says=f"{out}: line 2 is no result")
+        out.write_text('{"index":0,"text":"from before"}\n')
+        self.fails(1, "batch", TINY, *words, says="without a record of their prompts and options")
+        self.succeeds("batch", TINY, *words, "--force")
+        self.assertEqual(out.read_bytes(), whole)
+        words = ["--prompts", prompts, "--out", self.folder / "classes.jsonl"]
+        self.succeeds("classify", TINY, *words, "--labels", "a,b")
+        self.fails(1, "classify", TINY, *words, "--labels", "a,c", says='with labels "a,b", this command has "a,c"')
 
     def interrupt(self, *words, out):
         """Sends SIGINT once some results are there; returns how it ended and the whole lines."""
