@@ -24,20 +24,42 @@ static size_t valid_start(const char *text, size_t n) {
 
 bool text_is_utf8(const char *text) { return valid_start(text, strlen(text)) == strlen(text); }
 
-json_t *json_text(const char *text, size_t n) {
+/* The text with U+FFFD for what is no UTF-8, and for NUL if asked to; its length in *used. */
+static char *replace_bytes(const char *text, size_t n, bool replaces_nul, size_t *used) {
     static const char replacement[] = "\xEF\xBF\xBD";
-    json_t *value = json_stringn(n ? text : "", n);
-    char *clean = value ? NULL : malloc(n * 3 + 1);
-    size_t used = 0;
-    while (clean && n) {
-        size_t good = valid_start(text, n), bad = good < n;
-        memcpy(clean + used, text, good);
-        used += good;
-        if (bad) memcpy(clean + used, replacement, 3);
-        used += bad * 3;
-        text += good + bad;
-        n -= good + bad;
+    const char *end = text + n;
+    char *clean = malloc(n * 3 + 1);
+    *used = 0;
+    while (clean && text < end) {
+        const char *nul = replaces_nul ? memchr(text, '\0', (size_t)(end - text)) : NULL, *stop = nul ? nul : end;
+        while (text < stop) {
+            const size_t good = valid_start(text, (size_t)(stop - text));
+            memcpy(clean + *used, text, good);
+            *used += good;
+            text += good;
+            if (text == stop) break;
+            memcpy(clean + *used, replacement, 3);
+            *used += 3;
+            text++;
+        }
+        if (!nul) break;
+        memcpy(clean + *used, replacement, 3);
+        *used += 3;
+        text++;
     }
+    if (clean) clean[*used] = '\0';
+    return clean;
+}
+
+char *text_to_utf8(const char *text, size_t n) {
+    size_t used;
+    return replace_bytes(text, n, true, &used);
+}
+
+json_t *json_text(const char *text, size_t n) {
+    size_t used;
+    json_t *value = json_stringn(n ? text : "", n);
+    char *clean = value ? NULL : replace_bytes(text, n, false, &used);
     if (clean) value = json_stringn(clean, used);
     free(clean);
     return value;

@@ -9,6 +9,8 @@
 
 /* Whether a text is UTF-8. */
 bool text_is_utf8(const char *text);
+/* The text with U+FFFD for each NUL and each byte that is no UTF-8; the caller frees it. NULL: memory ran out. */
+char *text_to_utf8(const char *text, size_t n);
 /* Text as a JSON string; NULL when memory ran out. Bytes that are no UTF-8 become U+FFFD. */
 json_t *json_text(const char *text, size_t n);
 /* The same for the name of a file, which may be any bytes. */
