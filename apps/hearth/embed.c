@@ -4,6 +4,7 @@
 #include "json.h"
 #include "prompts.h"
 #include "terminal.h"
+#include "written.h"
 
 #include <hearth/embed.h>
 #include <hearth/npy.h>
@@ -194,6 +195,7 @@ int embed_command(const options *o) {
     text_list texts = {0};
     ht_embeddings *result = NULL;
     ht_status st = read_texts(o, &texts, &err);
+    if (!st && o->out) st = output_check(o, o->out, &err);
     if (!st) st = embed(o, &texts, &result, &err);
     const int status = st ? report(&err) : show(o, &texts, result, &err);
     ht_embeddings_free(result);

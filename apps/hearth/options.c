@@ -76,8 +76,13 @@ static int64_t read_size(const char *value) {
     return bytes >= 1 && bytes < (double)INT64_MAX ? (int64_t)(bytes + 0.5) : 0;
 }
 
+/* Whoever writes 16 means no 16 bytes. */
+enum { LEAST_WITHOUT_UNIT = 10000 };
+
 static bool set_size(const command *c, const option_spec *spec, const char *value, int64_t *field) {
     *field = read_size(value);
+    if (*field && *field < LEAST_WITHOUT_UNIT && isdigit((unsigned char)value[strlen(value) - 1]))
+        return bad_value(c, spec, value, "a unit after so small a number, as in 500M or 4G, or B for bytes");
     return *field ||
            bad_value(c, spec, value, "a size above 0, as 500M, 4G or 1.5G (powers of 1000) or 4GiB (of 1024)");
 }

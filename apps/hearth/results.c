@@ -35,7 +35,7 @@ static ht_status read_results(result_file *r, size_t n, ht_error *err) {
     for (ssize_t got; !st && (got = getline(&line, &room, r->file)) > 0 && line[got - 1] == '\n';) {
         if (r->done == n || !is_result(r, line, (size_t)got)) {
             snprintf(err->message, sizeof err->message,
-                     "%.300s: line %zu is no result of the %zu prompts: name another file, or replace it with --force",
+                     "%.300s: line %zu is no result of the %zu prompts; use another file, or --force to replace it",
                      r->path, r->done + 1, n);
             st = err->status = HT_ERR_ARGUMENT;
         }
@@ -63,7 +63,7 @@ static ht_status differs(const result_file *r, ht_error *err, const char *format
     va_start(args, format);
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
-    snprintf(err->message, sizeof err->message, "%.300s has results %s: name another file, or replace it with --force",
+    snprintf(err->message, sizeof err->message, "%.300s has results %s; use another file, or --force to replace it",
              r->path, what);
     return err->status = HT_ERR_ARGUMENT;
 }

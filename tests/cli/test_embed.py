@@ -44,11 +44,11 @@ class Embed(CommandTest):
             lines = self.succeeds("embed", TINY, *TEXTS, "--pooling", pooling).text.splitlines()
             self.assertEqual([[float32(float(x)) for x in line.split()] for line in lines], vectors)
             path = self.folder / "v.npy"
-            said = self.json(*TEXTS, "--pooling", pooling, "--out", path)
+            said = self.json(*TEXTS, "--pooling", pooling, "--out", path, "--force")
             self.assertEqual(said["out"], str(path))
             self.assertEqual([list(t) for t in said["texts"]], [["tokens"]] * 3)
             self.assertEqual(read_npy(path), vectors)
-            self.assertEqual(self.succeeds("embed", TINY, *TEXTS, "--out", path).out, b"")
+            self.assertEqual(self.succeeds("embed", TINY, *TEXTS, "--out", path, "--force").out, b"")
 
     def test_lengths(self):
         unit = self.json("hello world")["texts"][0]["embedding"]

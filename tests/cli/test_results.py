@@ -268,7 +268,7 @@ class Logits(CommandTest):
 
     def logits(self, *options):
         path = self.folder / "x.npy"
-        self.succeeds("logits", TINY, "--ids", self.ids, "--out", path, *options)
+        self.succeeds("logits", TINY, "--ids", self.ids, "--out", path, "--force", *options)
         return read_npy(path)
 
     def test_shape(self):
