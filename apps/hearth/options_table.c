@@ -23,8 +23,8 @@ static const char *const tune_formats[] = {"peft", "mlx", NULL};
 #define SAMPLING (ANSWERING | FOR_BENCH | FOR_BATCH | FOR_SERVE)
 
 #define WRITING                                                                                                        \
-    (FOR_LOGITS | FOR_INSPECT | FOR_EMBED | FOR_IMATRIX | FOR_ADAPTER | FOR_FUSE | FOR_CONVERT | FOR_QUANTIZE |        \
-     FOR_SPLIT | FOR_MERGE | PROMPTS)
+    (FOR_FINETUNE | FOR_LOGITS | FOR_INSPECT | FOR_EMBED | FOR_IMATRIX | FOR_ADAPTER | FOR_FUSE | FOR_CONVERT |        \
+     FOR_QUANTIZE | FOR_SPLIT | FOR_MERGE | PROMPTS)
 
 const option_spec option_table[] = {
     {"max-tokens", 'n', KIND_INTEGER, AT(max_tokens), 0, MAX_COUNT, NULL, ANSWERING | FOR_BENCH | FOR_BATCH, true, "N",

@@ -80,9 +80,9 @@ def metadata(architecture, context, file_type, template):
     return pairs + ([("tokenizer.chat_template", STRING, template)] if template else [])
 
 
-def tensors(seed):
+def tensors():
     """Names, dimensions (the row's length first, as GGUF has them) and values."""
-    numbers = random.Random(seed)
+    numbers = random.Random(1)
     kv = HIDDEN // HEADS * KV_HEADS
     layer = {
         "attn_norm": (HIDDEN,),
@@ -106,9 +106,9 @@ def tensors(seed):
             yield name, shape, [numbers.gauss(0, shape[0] ** -0.5) for _ in range(count)]
 
 
-def write(path, architecture="llama", context=CONTEXT, with_weights=True, file_type=None, template=TEMPLATE, seed=1):
+def write(path, architecture="llama", context=CONTEXT, with_weights=True, file_type=None, template=TEMPLATE):
     pairs = metadata(architecture, context, file_type, template)
-    listed = list(tensors(seed)) if with_weights else []
+    listed = list(tensors()) if with_weights else []
     header = struct.pack("<4sIQQ", b"GGUF", 3, len(listed), len(pairs))
     header += b"".join(string(key) + value(kind, content) for key, kind, content in pairs)
     data = b""
