@@ -58,14 +58,14 @@ def divergence(model, original, text):
 
 def measure(model, types, text, threads, folder):
     floats, ours, theirs = folder / "f32.gguf", folder / "hearth.gguf", folder / "llama.gguf"
-    processor_seconds(HEARTH, "quantize", model, floats, "--to", "f32", "--pure", "-q")
+    processor_seconds(HEARTH, "quantize", model, floats, "--to", "f32", "--pure", "-q", "--force")
     loading = min(processor_seconds(sys.executable, "-c", "from llama_cpp import llama_cpp") for _ in range(2))
     for kind in types:
         row = {"model": model.stem, "type": kind}
         row["llama_seconds"] = (
             processor_seconds(sys.executable, __file__, "--by-llama", floats, theirs, kind, threads) - loading
         )
-        row["hearth_seconds"] = processor_seconds(HEARTH, "quantize", floats, ours, "--to", kind, "-q", "-t", threads)
+        row["hearth_seconds"] = processor_seconds(HEARTH, "quantize", floats, ours, "--to", kind, "-q", "--force", "-t", threads)
         row["llama_bytes"], row["hearth_bytes"] = theirs.stat().st_size, ours.stat().st_size
         row["llama_kl"], row["hearth_kl"] = (divergence(f, model, text) for f in (theirs, ours))
         print(

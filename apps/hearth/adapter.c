@@ -3,6 +3,7 @@
 #include "engine.h"
 #include "json.h"
 #include "terminal.h"
+#include "written.h"
 
 #include <hearth/adapter.h>
 
@@ -187,6 +188,7 @@ static int convert(const options *o) {
     int status = EXIT_OK;
     ht_adapter_info i = {0};
     ht_status st = open_adapter(o, o->arguments.items[1], &a, &err);
+    if (!st) st = output_check(o, o->arguments.items[2], &err);
     if (!st) ht_adapter_describe(a.adapter, &i);
     if (!st && !o->model && (i.needs_model || format == HT_ADAPTER_GGUF)) {
         snprintf(err.message, sizeof err.message,

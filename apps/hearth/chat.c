@@ -3,6 +3,7 @@
 
 #include "command.h"
 #include "input.h"
+#include "json.h"
 #include "terminal.h"
 
 #include <stdio.h>
@@ -13,7 +14,7 @@ static const char quotes[] = "\"\"\""; /* around a message of several lines */
 
 void chat_report(chat *c, const ht_error *err) {
     report(err);
-    c->failed = true;
+    c->failed |= !chat_input_is_terminal(c->in);
 }
 
 static void out_of_memory(chat *c) {
@@ -159,7 +160,10 @@ static void say_prompt(chat *c, const char *prompt) {
         }
         while (n && (input[n - 1] == '\n' || input[n - 1] == '\r')) n--;
         if (n && *prompt) append(&whole, "\n\n", 2);
-        append(&whole, input, n);
+        char *clean = n ? text_to_utf8(input, n) : NULL;
+        if (n && !clean) whole.failed = true;
+        if (clean) append(&whole, clean, strlen(clean));
+        free(clean);
         free(input);
         c->leaves = true;
     }
@@ -190,8 +194,10 @@ int chat_command(const options *o) {
         greet(&c);
         if (o->arguments.n) say_prompt(&c, o->arguments.items[0]);
         read_lines(&c);
-    } else
-        chat_report(&c, &err);
+    } else {
+        report(&err);
+        c.failed = true;
+    }
     talk_close(&c.t);
     chat_input_close(c.in);
     free(c.attached);

@@ -17,7 +17,7 @@ typedef struct chat {
 void chat_run_command(chat *c, const char *line);
 /* Answers what has been said, or reports why there is no answer. */
 void chat_answer(chat *c);
-/* Reports what failed. */
+/* Reports what failed. It counts for the exit status unless somebody at a terminal has seen it. */
 void chat_report(chat *c, const ht_error *err);
 
 #endif

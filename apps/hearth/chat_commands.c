@@ -17,18 +17,19 @@ typedef struct chat_command_entry {
 static const chat_command_entry entries[];
 static const int entry_count;
 
-static void complain(chat *c, const char *sentence, const char *word) {
+/* Says a mistake in what was typed: it fails nothing. */
+static void complain(const char *sentence, const char *word) {
     char shown[512];
     snprintf(shown, sizeof shown, sentence, word);
     make_printable(shown);
     fprintf(stderr, "hearth: %s\n", shown);
-    c->failed = true;
 }
 
-static bool needs(chat *c, const char *rest, const char *sentence) {
-    if (*rest) return true;
-    complain(c, "%s", sentence);
-    return false;
+/* The path of a file that a command needs, in fresh memory; NULL, said, when there is none. */
+static char *need_path(const char *rest, const char *sentence) {
+    char *path = *rest ? expand_home(rest) : NULL;
+    if (!path) complain("%s", *rest ? "out of memory for the name of a file" : sentence);
+    return path;
 }
 
 /* The first word, which is cut off; *rest is what follows it. */
@@ -59,7 +60,7 @@ static void run_regen(chat *c, char *rest) {
     ht_error err = {0};
     char *text = talk_undo(&c->t);
     if (!text) {
-        complain(c, "there is nothing to answer yet%s", "");
+        complain("there is nothing to answer yet%s", "");
         return;
     }
     c->t.o.seed++;
@@ -73,7 +74,7 @@ static void run_regen(chat *c, char *rest) {
 static void run_undo(chat *c, char *rest) {
     (void)rest;
     char *text = talk_undo(&c->t);
-    if (!text) complain(c, "there is nothing to take back%s", "");
+    if (!text) complain("there is nothing to take back%s", "");
     free(text);
 }
 
@@ -81,7 +82,7 @@ static void run_edit(chat *c, char *rest) {
     (void)rest;
     free(c->begun);
     c->begun = talk_undo(&c->t);
-    if (!c->begun) complain(c, "there is nothing to edit yet%s", "");
+    if (!c->begun) complain("there is nothing to edit yet%s", "");
 }
 
 static void run_clear(chat *c, char *rest) {
@@ -95,44 +96,48 @@ static void run_clear(chat *c, char *rest) {
 
 static void run_save(chat *c, char *rest) {
     ht_error err = {0};
-    if (needs(c, rest, "/save needs the name of a file") && talk_save(&c->t, rest, &err)) chat_report(c, &err);
+    char *path = need_path(rest, "/save needs the name of a file");
+    if (path && talk_save(&c->t, path, &err)) chat_report(c, &err);
+    free(path);
 }
 
 static void run_load(chat *c, char *rest) {
     ht_error err = {0};
-    if (!needs(c, rest, "/load needs the name of a file")) return;
-    if (talk_load(&c->t, rest, &err))
+    char *path = need_path(rest, "/load needs the name of a file");
+    if (path && talk_load(&c->t, path, &err))
         chat_report(c, &err);
-    else
+    else if (path)
         output_line("%zu messages", talk_length(&c->t));
+    free(path);
 }
 
 /* The file's text goes before the next message, in a block with its name. */
-static void run_attach(chat *c, char *rest) {
-    ht_error err = {0};
-    char *text = NULL;
-    size_t n = 0;
-    if (!needs(c, rest, "/attach needs the name of a file")) return;
-    if (input_read_file(rest, &text, &n, &err)) {
-        chat_report(c, &err);
-        return;
-    }
-    if (memchr(text, '\0', n)) {
-        complain(c, "%s holds a NUL byte: it is not text", rest);
-        free(text);
-        return;
-    }
-    const char *base = strrchr(rest, '/') ? strrchr(rest, '/') + 1 : rest, *before = c->attached ? c->attached : "";
+static void attach(chat *c, const char *path, const char *text, size_t n) {
+    const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path, *before = c->attached ? c->attached : "";
     const size_t size = strlen(before) + strlen(base) + n + sizeof "\n```\n\n```\n\n";
     char *all = malloc(size);
-    if (all) {
-        snprintf(all, size, "%s%s\n```\n%s%s```\n\n", before, base, text, n && text[n - 1] == '\n' ? "" : "\n");
-        free(c->attached);
-        c->attached = all;
-        output_line("%zu bytes go with the next message", n);
-    } else
-        complain(c, "out of memory for %s", rest);
+    if (!all) {
+        complain("out of memory for %s", path);
+        return;
+    }
+    snprintf(all, size, "%s%s\n```\n%s%s```\n\n", before, base, text, n && text[n - 1] == '\n' ? "" : "\n");
+    free(c->attached);
+    c->attached = all;
+    output_line("%zu bytes go with the next message", n);
+}
+
+static void run_attach(chat *c, char *rest) {
+    ht_error err = {0};
+    char *text = NULL, *path = need_path(rest, "/attach needs the name of a file");
+    size_t n = 0;
+    if (path && input_read_file(path, &text, &n, &err))
+        chat_report(c, &err);
+    else if (path && memchr(text, '\0', n))
+        complain("%s holds a NUL byte: it is not text", path);
+    else if (path)
+        attach(c, path, text, n);
     free(text);
+    free(path);
 }
 
 /* ---- figures ---- */
@@ -204,7 +209,7 @@ static void run_show(chat *c, char *rest) {
     else if (strcmp(rest, "system") == 0)
         run_system(c, rest + strlen(rest));
     else
-        complain(c, "/show takes info, parameters or system, not \"%.60s\"", rest);
+        complain("/show takes info, parameters or system, not \"%.60s\"", rest);
 }
 
 /* ---- settings ---- */
@@ -228,12 +233,12 @@ static void set_parameter(chat *c, char *rest) {
     if (found) {
         const bool set = strcmp(name, "logit_bias") == 0 ? options_set_biases(&c->t.o, rest, why, sizeof why)
                                                          : options_set_number(&c->t.o, name, rest, why, sizeof why);
-        if (!set) complain(c, "%s", why);
+        if (!set) complain("%s", why);
         return;
     }
     snprintf(why, sizeof why, "\"%.60s\" cannot be set%s%s", name,
              best.word ? ", the nearest is " : "; /set shows what can", best.word ? best.word : "");
-    complain(c, "%s", why);
+    complain("%s", why);
 }
 
 static void run_set(chat *c, char *rest) {
@@ -256,11 +261,24 @@ static void run_set(chat *c, char *rest) {
         set_parameter(c, whole);
 }
 
+/* [NAME=]PATH[@X] with the path's home directory. */
+static char *adapter_word(const char *word) {
+    const char *equals = strchr(word, '='), *slash = strchr(word, '/');
+    const size_t name = equals && (!slash || equals < slash) ? (size_t)(equals + 1 - word) : 0;
+    char *path = expand_home(word + name);
+    const size_t size = name + (path ? strlen(path) : 0) + 1;
+    char *whole = path ? malloc(size) : NULL;
+    if (whole) snprintf(whole, size, "%.*s%s", (int)name, word, path);
+    free(path);
+    return whole;
+}
+
 static void run_adapter(chat *c, char *rest) {
     enum { MOST = 16 };
-    const char *words[MOST];
+    char *words[MOST] = {NULL};
     ht_error err = {0};
     int n = 0;
+    bool whole = true;
     if (!*rest) {
         for (int i = 0; i < c->t.e.adapters.n; i++)
             output_line("%s, times %g", c->t.e.adapters.name[i], (double)c->t.e.adapters.scale[i]);
@@ -268,11 +286,14 @@ static void run_adapter(chat *c, char *rest) {
         return;
     }
     if (strcmp(rest, "off") != 0)
-        while (*rest && n < MOST) words[n++] = take_word(&rest);
-    if (*rest && n == MOST)
-        complain(c, "more than 16 adapters at once are too many%s", "");
-    else if (talk_set_adapters(&c->t, words, n, &err))
+        for (; whole && *rest && n < MOST; n += whole) whole = (words[n] = adapter_word(take_word(&rest))) != NULL;
+    if (!whole)
+        complain("out of memory for %s", "the adapters");
+    else if (*rest && n == MOST)
+        complain("more than 16 adapters at once are too many%s", "");
+    else if (talk_set_adapters(&c->t, (const char *const *)words, n, &err))
         chat_report(c, &err);
+    while (n) free(words[--n]);
 }
 
 /* ---- the list ---- */
@@ -320,7 +341,7 @@ static const int entry_count = sizeof entries / sizeof *entries;
 void chat_run_command(chat *c, const char *line) {
     char *copy = strdup(line + 1), *rest = copy;
     if (!copy) {
-        complain(c, "out of memory for %.60s", line);
+        complain("out of memory for %.60s", line);
         return;
     }
     size_t n = strlen(copy);
@@ -340,7 +361,7 @@ void chat_run_command(chat *c, const char *line) {
     if (found >= 0)
         entries[found].run(c, rest);
     else
-        complain(c, "%s", why);
+        complain("%s", why);
     free(copy);
     output_flush();
 }

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "chat_input.h"
 
+#include "json.h"
 #include "model_path.h"
 #include "terminal.h"
 
@@ -24,7 +25,7 @@ struct chat_input {
     char *history_path; /* NULL: not kept in a file */
     bool keeps_history;
     const char *prompt, *begun;
-    bool ended; /* standard input, while a key was read */
+    bool ended, was_interrupted; /* while a key was read */
     mbstate_t shift;
     char *text; /* the line lent */
     size_t capacity;
@@ -42,7 +43,8 @@ static chat_input *of(EditLine *edit) {
 static int next_byte(chat_input *in) {
     struct pollfd from[] = {{STDIN_FILENO, POLLIN, 0}, {interrupt_descriptor(), POLLIN, 0}};
     while (poll(from, 2, -1) < 0 && errno == EINTR) {}
-    if (from[1].revents) return -1;
+    in->was_interrupted = from[1].revents != 0;
+    if (in->was_interrupted) return -1;
     unsigned char byte;
     const ssize_t got = read(STDIN_FILENO, &byte, 1);
     in->ended = got != 1;
@@ -82,12 +84,15 @@ static unsigned char paste(EditLine *edit, int key) {
     const size_t end = strlen(PASTE_END);
     char *text = NULL;
     size_t n = 0, capacity = 0;
-    for (int byte; n < PASTE_LIMIT && (byte = next_byte(in)) >= 0;) {
+    for (int byte, was = 0; n < PASTE_LIMIT && (byte = next_byte(in)) >= 0;) {
         if (n + 2 > capacity) {
             char *larger = realloc(text, capacity = capacity ? capacity * 2 : 4096);
             if (!larger) break;
             text = larger;
         }
+        const bool in_crlf = byte == '\n' && was == '\r';
+        was = byte;
+        if (in_crlf) continue;
         text[n++] = byte == '\r' ? '\n' : (char)byte;
         text[n] = '\0';
         if (n >= end && memcmp(text + n - end, PASTE_END, end) == 0) {
@@ -96,7 +101,9 @@ static unsigned char paste(EditLine *edit, int key) {
         }
     }
     while (n && text[n - 1] == '\n') text[--n] = '\0'; /* it is sent by Enter */
-    if (n) el_insertstr(edit, text);
+    char *clean = n ? text_to_utf8(text, n) : NULL;    /* libedit takes no other text */
+    if (clean) el_insertstr(edit, clean);
+    free(clean);
     free(text);
     return CC_REFRESH;
 }
@@ -166,7 +173,8 @@ static bool edit_open(chat_input *in, const char *program) {
     el_source(in->edit, NULL); /* the user's ~/.editrc */
     /* Ctrl-C would have the kernel drop output that is on its way, which may be the next prompt. */
     el_set(in->edit, EL_SETTY, "-x", "+noflsh", NULL);
-    el_set(in->edit, EL_SETTY, "-d", "+noflsh", NULL);
+    /* Or CRLF of a paste would be two ends of lines. */
+    el_set(in->edit, EL_SETTY, "-d", "+noflsh", "-icrnl", "-inlcr", NULL);
     el_set(in->edit, EL_BIND, PASTE_BEGIN, "hearth-paste", NULL);
     el_set(in->edit, EL_BIND, INSERT_KEY, "hearth-insert", NULL);
     el_set(in->edit, EL_BIND, "^R", "em-inc-search-prev", NULL);
@@ -205,6 +213,11 @@ static chat_line read_plain(chat_input *in, const char **line) {
     ssize_t n = getline(&in->text, &in->capacity, stdin);
     if (n < 0) return errno == EINTR ? LINE_INTERRUPTED : errno == ENOMEM ? LINE_FAILED : LINE_END;
     while (n && (in->text[n - 1] == '\n' || in->text[n - 1] == '\r')) in->text[--n] = '\0';
+    char *clean = text_to_utf8(in->text, (size_t)n);
+    if (!clean) return LINE_FAILED;
+    free(in->text);
+    in->text = clean;
+    in->capacity = (size_t)n + 1;
     *line = in->text;
     return LINE_READ;
 }
@@ -213,13 +226,13 @@ static chat_line read_edited(chat_input *in, const char *prompt, const char *beg
     int n = 0;
     in->prompt = prompt;
     in->begun = begun;
-    in->ended = false;
+    in->ended = in->was_interrupted = false;
     memset(&in->shift, 0, sizeof in->shift);
     if (begun) el_push(in->edit, INSERT_KEY);
     output_write(PASTE_ON, strlen(PASTE_ON));
     output_flush();
     const char *typed = el_gets(in->edit, &n);
-    const bool interrupted = !typed && !in->ended && n < 0;
+    const bool interrupted = !typed && in->was_interrupted; /* libedit's search then says that the input has ended */
     output_write(PASTE_OFF, strlen(PASTE_OFF));
     if (!typed || n <= 0) output_write("\n", 1);
     output_flush();

@@ -26,7 +26,8 @@ static void on_progress(double done, void *user) { progress_show(user, done); }
 static ht_status convert(const options *o, ht_convert_options *how, ht_error *err) {
     char *path;
     progress show;
-    ht_status st = model_path(o->model, &path, err);
+    ht_status st = checkpoint_output_check(o, err);
+    if (!st) st = model_path(o->model, &path, err);
     if (st) return st;
     progress_begin(&show, "converting", o->quiet);
     how->n_threads = (int32_t)o->threads;

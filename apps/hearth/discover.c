@@ -23,11 +23,11 @@ typedef struct finds {
 static json_t *describe(const ht_find *f) {
     const ht_model_info *i = f->info;
     if (!i) return json_pack("{so ss}", "path", json_path(f->path), "problem", f->problem->message);
-    return json_pack("{so ss ss ss sb ss sI sI sI si sI}", "path", json_path(f->path), "architecture", i->architecture,
-                     "name", i->name, "format", i->format, "runs", (int)i->runs, "quantization", i->quantization,
-                     "parameters", (json_int_t)i->n_parameters, "weight_bytes", (json_int_t)i->weight_bytes,
-                     "file_bytes", (json_int_t)i->file_bytes, "files", (int)i->n_files, "context",
-                     (json_int_t)i->context);
+    return json_pack("{so ss ss ss sb ss ss sI sI sI si sI}", "path", json_path(f->path), "architecture",
+                     i->architecture, "name", i->name, "format", i->format, "runs", (int)i->runs, "quantization",
+                     i->quantization, "file_type", i->file_type, "parameters", (json_int_t)i->n_parameters,
+                     "weight_bytes", (json_int_t)i->weight_bytes, "file_bytes", (json_int_t)i->file_bytes, "files",
+                     (int)i->n_files, "context", (json_int_t)i->context);
 }
 
 static json_t *as_json(const finds *all, const ht_find *f) {
@@ -43,6 +43,7 @@ static void print_find(finds *all, const ht_find *f) {
     const char *name = f->path;
     const int n = all->models ? (int)model_name(all->models, f->path, &name) : (int)strlen(name);
     const ht_model_info *i = f->info;
+    const char *type = i->file_type[0] ? i->file_type : i->quantization; /* a mix may have most bytes in another type */
     char size[32], context[32] = "-";
     if (i->file_bytes < 999950000)
         snprintf(size, sizeof size, "%.1f MB", (double)i->file_bytes / 1e6);
@@ -52,9 +53,8 @@ static void print_find(finds *all, const ht_find *f) {
     if (all->n == 0)
         output_line("%-12s %10s  %-12s %5s %9s  %s", "family", "size", "quantisation", "files", "context",
                     all->models ? "name" : "path");
-    output_line("%-12s %10s  %-12s %5d %9s  %.*s%s", i->architecture, size,
-                i->has_weights ? i->quantization : "no weights", (int)i->n_files, context, n, name,
-                i->runs || !i->has_weights ? "" : " (this build cannot run it)");
+    output_line("%-12s %10s  %-12s %5d %9s  %.*s%s", i->architecture, size, i->has_weights ? type : "no weights",
+                (int)i->n_files, context, n, name, i->runs || !i->has_weights ? "" : " (this build cannot run it)");
 }
 
 static bool on_find(const ht_find *f, void *user) {

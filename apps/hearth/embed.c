@@ -1,9 +1,10 @@
 /* hearth embed: texts as vectors, as text, JSON or a NumPy file. */
 #include "command.h"
 #include "engine.h"
-#include "input.h"
 #include "json.h"
+#include "prompts.h"
 #include "terminal.h"
+#include "written.h"
 
 #include <hearth/embed.h>
 #include <hearth/npy.h>
@@ -20,47 +21,58 @@ static const char *const pooling_names[] = {"last", "mean", "cls"};
 typedef struct text_list {
     const char *const *items;
     size_t n;
-    char *file;         /* all of it; NULL: none */
-    const char **lines; /* [n] in `file` */
+    prompt_file file; /* NULL members: none */
+    char **lines;     /* [n] texts of its lines; NULL where they are ids */
+    int32_t **ids;    /* [n] the other way round */
+    size_t *n_ids, n_of_ids;
 } text_list;
 
-/* Cuts the file into its lines but for blank ones. */
-static ht_status cut_lines(text_list *t, const char *path, size_t bytes, ht_error *err) {
-    size_t most = 1, number = 0;
-    for (size_t i = 0; i < bytes; i++) most += t->file[i] == '\n';
-    t->lines = malloc(most * sizeof *t->lines);
-    if (!t->lines) {
-        snprintf(err->message, sizeof err->message, "out of memory for %zu texts", most);
-        return err->status = HT_ERR_MEMORY;
+static ht_status out_of_memory(size_t n, ht_error *err) {
+    snprintf(err->message, sizeof err->message, "out of memory for %zu texts", n);
+    return err->status = HT_ERR_MEMORY;
+}
+
+static ht_status read_lines(const options *o, text_list *t, ht_error *err) {
+    static const char *const others[] = {NULL};
+    prompt_line line = {0};
+    ht_status st = prompts_open(o->prompts, &t->file, err);
+    t->n = st ? 0 : t->file.n;
+    t->lines = calloc(t->n + 1, sizeof *t->lines);
+    t->ids = calloc(t->n + 1, sizeof *t->ids);
+    t->n_ids = calloc(t->n + 1, sizeof *t->n_ids);
+    if (!st && !(t->lines && t->ids && t->n_ids)) return out_of_memory(t->n, err);
+    for (size_t i = 0; i < t->n && !st; i++) {
+        st = prompts_read(&t->file, i, o, NULL, others, &line, err);
+        t->lines[i] = line.text;
+        t->ids[i] = line.ids;
+        t->n_ids[i] = line.n_ids;
+        t->n_of_ids += line.ids != NULL;
+        line.text = NULL;
+        line.ids = NULL;
     }
-    for (char *at = t->file, *end = at + bytes, *next; at < end; at = next) {
-        char *line_end = memchr(at, '\n', (size_t)(end - at));
-        if (!line_end) line_end = end;
-        next = line_end + 1;
-        number++;
-        if (line_end > at && line_end[-1] == '\r') line_end--;
-        *line_end = '\0';
-        if (strlen(at) != (size_t)(line_end - at)) {
-            snprintf(err->message, sizeof err->message, "%.300s: line %zu holds a NUL byte", path, number);
-            return err->status = HT_ERR_ARGUMENT;
-        }
-        if (at[strspn(at, " \t")]) t->lines[t->n++] = at;
-    }
-    t->items = t->lines;
-    if (t->n) return HT_OK;
-    snprintf(err->message, sizeof err->message, "%.300s holds no text", path);
+    prompt_line_clear(&line);
+    t->items = (const char *const *)t->lines;
+    if (st || !t->n_of_ids || t->n_of_ids == t->n) return st;
+    snprintf(err->message, sizeof err->message, "%.300s has both texts and ids: put them into two files", t->file.path);
     return err->status = HT_ERR_ARGUMENT;
 }
 
 static ht_status read_texts(const options *o, text_list *t, ht_error *err) {
-    size_t bytes;
-    if (!o->prompts) {
-        t->items = o->arguments.items;
-        t->n = (size_t)o->arguments.n;
-        return HT_OK;
+    if (o->prompts) return read_lines(o, t, err);
+    t->items = o->arguments.items;
+    t->n = (size_t)o->arguments.n;
+    return HT_OK;
+}
+
+static void free_texts(text_list *t) {
+    for (size_t i = 0; t->lines && t->ids && i < t->n; i++) {
+        free(t->lines[i]);
+        free(t->ids[i]);
     }
-    const ht_status st = input_read_file(o->prompts, &t->file, &bytes, err);
-    return st ? st : cut_lines(t, strcmp(o->prompts, "-") == 0 ? "standard input" : o->prompts, bytes, err);
+    free(t->lines);
+    free(t->ids);
+    free(t->n_ids);
+    prompts_close(&t->file);
 }
 
 static void on_progress(double done, void *user) { progress_show(user, done); }
@@ -90,7 +102,9 @@ static ht_status embed(const options *o, const text_list *t, result *out, ht_err
         how.cancel = interrupt_flag();
         how.progress = on_progress;
         how.user = &computing;
-        st = ht_embed_text(e.model, t->items, t->n, &how, &out->vectors, err);
+        st = t->n_of_ids
+                 ? ht_embed_ids(e.model, (const int32_t *const *)t->ids, t->n_ids, t->n, &how, &out->vectors, err)
+                 : ht_embed_text(e.model, t->items, t->n, &how, &out->vectors, err);
         progress_end(&computing);
         if (st == HT_ERR_CANCELLED) snprintf(err->message, sizeof err->message, "interrupted: there is no result");
     }
@@ -127,12 +141,15 @@ static json_t *json_of(const options *o, const ht_embedding *e, int32_t hidden) 
     return NULL;
 }
 
-static bool print_json(const options *o, const result *r) {
+static bool print_json(const options *o, text_list *t, const result *r) {
     const ht_embeddings *e = r->vectors;
     json_t *texts = json_array();
     bool whole = texts != NULL;
-    for (size_t i = 0; whole && i < e->n; i++)
-        whole = json_array_append_new(texts, json_of(o, &e->embeddings[i], e->hidden)) == 0;
+    for (size_t i = 0; whole && i < e->n; i++) {
+        json_t *one = json_of(o, &e->embeddings[i], e->hidden), *id = t->file.file ? prompts_id(&t->file, i) : NULL;
+        whole = (!id || json_object_set(one, "id", id) == 0) && json_array_append_new(texts, one) == 0;
+        json_decref(id);
+    }
     json_t *value = NULL;
     if (whole)
         value = json_pack("{so ss sb si sO}", "model", json_path(o->model), "pooling", pooling_names[r->pooling],
@@ -157,7 +174,7 @@ static void print_text(const ht_embeddings *e) {
     }
 }
 
-static int show(const options *o, const result *r, ht_error *err) {
+static int show(const options *o, text_list *t, const result *r, ht_error *err) {
     const ht_embeddings *e = r->vectors;
     int status = e->n_failed ? EXIT_FAILED : EXIT_OK;
     for (size_t i = 0; i < e->n; i++) {
@@ -167,7 +184,7 @@ static int show(const options *o, const result *r, ht_error *err) {
         report(&why);
     }
     if (o->out && write_npy(o->out, e, err)) return report(err);
-    if (o->json && !print_json(o, r)) status = EXIT_FAILED;
+    if (o->json && !print_json(o, t, r)) status = EXIT_FAILED;
     if (!o->json && !o->out) print_text(e);
     return status;
 }
@@ -188,10 +205,10 @@ int embed_command(const options *o) {
     text_list texts = {0};
     result found = {0};
     ht_status st = read_texts(o, &texts, &err);
+    if (!st && o->out) st = output_check(o, o->out, &err);
     if (!st) st = embed(o, &texts, &found, &err);
-    const int status = st ? report(&err) : show(o, &found, &err);
+    const int status = st ? report(&err) : show(o, &texts, &found, &err);
     ht_embeddings_free(found.vectors);
-    free(texts.file);
-    free(texts.lines);
+    free_texts(&texts);
     return output_finish(status);
 }

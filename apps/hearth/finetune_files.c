@@ -4,6 +4,7 @@
 #include "finetune.h"
 #include "json.h"
 #include "terminal.h"
+#include "written.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -119,7 +120,8 @@ ht_status keeper_check(keeper *k, const options *o, ht_error *err) {
     snprintf(k->folder, n + sizeof ".training", "%.*s.training", (int)n, o->out);
     ht_status status = ht_adapter_save_check(o->out, err);
     if (!status) status = check_folder(k, err);
-    return status ? status : check_run(k, err);
+    if (!status) status = check_run(k, err);
+    return status || o->tune.resume ? status : output_check(o, o->out, err);
 }
 
 /* Removes a file, or a directory with the files in it. */

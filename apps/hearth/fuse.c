@@ -4,6 +4,7 @@
 #include "json.h"
 #include "model_path.h"
 #include "terminal.h"
+#include "written.h"
 
 #include <hearth/fuse.h>
 
@@ -43,7 +44,8 @@ static ht_status fuse(const options *o, ht_fuse_options *how, ht_error *err) {
     adapter_list adapters = {0};
     char *path;
     progress show;
-    ht_status st = load_adapters(o, &adapters, err);
+    ht_status st = checkpoint_output_check(o, err);
+    if (!st) st = load_adapters(o, &adapters, err);
     if (!st) st = model_path(o->model, &path, err);
     if (st) {
         adapters_free(&adapters);

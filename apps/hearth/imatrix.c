@@ -5,6 +5,7 @@
 #include "input.h"
 #include "json.h"
 #include "terminal.h"
+#include "written.h"
 
 #include <hearth/importance.h>
 
@@ -110,10 +111,18 @@ static ht_status load_and_gather(const options *o, const source *s, const loaded
     return st;
 }
 
+/* A file of --from may be added to. */
+static ht_status check_output(const options *o, ht_error *err) {
+    for (int i = 0; i < o->from.n; i++)
+        if (strcmp(o->from.items[i], o->out) == 0) return HT_OK;
+    return output_check(o, o->out, err);
+}
+
 static ht_status make(const options *o, char note[DEVICE_NOTE], ht_importance **out, ht_error *err) {
     source s = {0};
     loaded from = {0};
-    ht_status st = load_from(o, &from, err);
+    ht_status st = check_output(o, err);
+    if (!st) st = load_from(o, &from, err);
     if (!st) st = read_source(o, &s, err);
     if (!st && (o->text || o->ids))
         st = load_and_gather(o, &s, &from, note, out, err);

@@ -1,7 +1,9 @@
+#define _GNU_SOURCE
 #include "input.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pwd.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,6 +65,19 @@ ht_status input_read_file(const char *path, char **text, size_t *n, ht_error *er
     ht_status st = read_to_end(fd, path, text, n, err);
     close(fd);
     return st;
+}
+
+char *expand_home(const char *path) {
+    if (*path != '~') return strdup(path);
+    const size_t n = strcspn(path + 1, "/");
+    char *name = strndup(path + 1, n), *expanded;
+    if (!name) return NULL;
+    const char *home = *name ? NULL : getenv("HOME");
+    const struct passwd *user = home ? NULL : *name ? getpwnam(name) : getpwuid(getuid());
+    free(name);
+    if (!home && user) home = user->pw_dir;
+    if (!home) return strdup(path);
+    return asprintf(&expanded, "%s%s", home, path + 1 + n) < 0 ? NULL : expanded;
 }
 
 ht_status ids_parse(const char *text, id_list *list, ht_error *err) {

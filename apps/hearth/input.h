@@ -14,6 +14,9 @@ ht_status input_read_all(const char *what, char **text, size_t *n, ht_error *err
 /* The same of a file; "-" is standard input. */
 ht_status input_read_file(const char *path, char **text, size_t *n, ht_error *err);
 
+/* The path with ~ or ~NAME at its beginning replaced by that home directory, as a shell does; the caller frees it. NULL: memory ran out. */
+char *expand_home(const char *path);
+
 typedef struct id_list {
     int32_t *ids;
     size_t n;

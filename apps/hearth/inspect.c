@@ -4,6 +4,7 @@
 #include "input.h"
 #include "json.h"
 #include "terminal.h"
+#include "written.h"
 
 #include <hearth/chat.h>
 #include <hearth/inspect.h>
@@ -232,6 +233,8 @@ static int run_request(request *r) {
         free(prompt);
         return usage("the prompt", "is empty");
     }
+    if (!st && o->out) st = output_check(o, o->out, &err);
+    if (!st && o->svg) st = output_check(o, o->svg, &err);
     if (!st) st = engine_open(&e, o, 0, &err);
     if (!st && !r->has_ids) st = encode(&e, o, prompt, n, &encoded, &err);
     if (!st) st = inspect(r, &e, r->has_ids ? &r->ids : &encoded, &i, &err);

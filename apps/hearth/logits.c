@@ -4,6 +4,7 @@
 #include "input.h"
 #include "json.h"
 #include "terminal.h"
+#include "written.h"
 
 #include <hearth/npy.h>
 
@@ -73,6 +74,7 @@ int logits_command(const options *o) {
         return EXIT_USAGE;
     }
     int status = EXIT_OK;
+    if (!st) st = output_check(o, o->out, &err);
     if (!st) st = engine_open(&e, o, (int64_t)list.n, &err);
     if (!st) st = write_logits(&e, o, &list, &err);
     if (st)

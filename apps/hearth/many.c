@@ -1,6 +1,7 @@
 #include "many.h"
 
 #include "command.h"
+#include "fail.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -17,6 +18,37 @@ static ht_status open_model(many *m, ht_error *err) {
     return err->status = HT_ERR_ARGUMENT;
 }
 
+/* What decides results: all options but these. */
+static const char *const without_effect[] = {"prompts", "out", "force", "cache-file",   "threads", "context", "slots",
+                                             "device",  "cpu", "json",  "packed-cache", "quiet",   "help",    NULL};
+
+/* The record of a run, without its model. */
+static json_t *describe_run(const many *m, const char *name) {
+    const command *c = command_table;
+    char prompts[32];
+    while (strcmp(c->name, name) != 0) c++;
+    snprintf(prompts, sizeof prompts, "%016llx", (unsigned long long)m->prompts.hash);
+    return json_pack("{ss ss so}", "command", name, "prompts", prompts, "options",
+                     options_values(m->o, c, without_effect));
+}
+
+/* Opens results, whose model is known once it is loaded. */
+static ht_status open_results(many *m, const char *name, ht_error *err) {
+    char model[HT_FINGERPRINT_SIZE];
+    ht_status st = results_open(m->o->out, m->prompts.n, m->o->force, &m->results, err);
+    if (st) return st;
+    json_t *run = describe_run(m, name);
+    if (!run) st = fail_memory(err, "the record of results");
+    if (!st) st = results_check(&m->results, run, err);
+    if (!st) st = open_model(m, err);
+    if (!st) st = ht_model_fingerprint(m->e.model, model, err);
+    if (!st) json_object_set_new(run, "model", json_string(model));
+    if (!st) st = results_check(&m->results, run, err);
+    if (!st && !m->results.done) m->results.run = json_incref(run);
+    json_decref(run);
+    return st;
+}
+
 int many_open(many *m, const options *o, const char *name) {
     *m = (many){.o = o};
     const char *wrong = !o->prompts           ? "--prompts FILE is needed"
@@ -28,8 +60,7 @@ int many_open(many *m, const options *o, const char *name) {
     }
     ht_error err = {0};
     ht_status st = prompts_open(o->prompts, &m->prompts, &err);
-    if (!st) st = results_open(o->out, m->prompts.n, &m->results, &err);
-    if (!st && many_left(m)) st = open_model(m, &err);
+    if (!st) st = o->out ? open_results(m, name, &err) : open_model(m, &err);
     if (!st && m->results.done && !o->quiet)
         fprintf(stderr, "hearth: %zu of %zu prompts are done already\n", m->results.done, m->prompts.n);
     progress_begin(&m->shown, "computing", o->quiet);

@@ -77,8 +77,13 @@ static int64_t read_size(const char *value) {
     return bytes >= 1 && bytes < (double)INT64_MAX ? (int64_t)(bytes + 0.5) : 0;
 }
 
+/* Whoever writes 16 means no 16 bytes. */
+enum { LEAST_WITHOUT_UNIT = 10000 };
+
 static bool set_size(const command *c, const option_spec *spec, const char *value, int64_t *field) {
     *field = read_size(value);
+    if (*field && *field < LEAST_WITHOUT_UNIT && isdigit((unsigned char)value[strlen(value) - 1]))
+        return bad_value(c, spec, value, "a unit after so small a number, as in 500M or 4G, or B for bytes");
     return *field ||
            bad_value(c, spec, value, "a size above 0, as 500M, 4G or 1.5G (powers of 1000) or 4GiB (of 1024)");
 }
@@ -382,6 +387,64 @@ void options_free(options *o) {
 
 bool options_given(const options *o, const char *name) {
     return o->given[find_long(name, strlen(name)) - option_table];
+}
+
+/* ---- as a record ---- */
+
+/* As json_line_write and a reader leave it, so that both are equal. */
+static json_t *number_value(double number) {
+    char text[32];
+    snprintf(text, sizeof text, "%.9g", number);
+    return json_real(strtod(text, NULL));
+}
+
+static json_t *list_value(const string_list *list) {
+    json_t *values = json_array();
+    for (int i = 0; values && i < list->n; i++) json_array_append_new(values, json_path(list->items[i]));
+    return values;
+}
+
+static json_t *bias_value(const bias_list *list) {
+    json_t *values = json_object();
+    for (int i = 0; values && i < list->n; i++) {
+        char id[16];
+        snprintf(id, sizeof id, "%d", (int)list->items[i].id);
+        json_object_set_new(values, id, number_value((double)list->items[i].bias));
+    }
+    return values;
+}
+
+static json_t *option_value(const option_spec *spec, const void *field) {
+    const char *text;
+    switch (spec->kind) {
+    case KIND_FLAG: return json_boolean(*(const bool *)field);
+    case KIND_INTEGER:
+    case KIND_SIZE: return json_integer(*(const int64_t *)field);
+    case KIND_NUMBER: return number_value(*(const double *)field);
+    case KIND_CHOICE: return json_string(spec->choices[*(const int *)field]);
+    case KIND_LIST:
+    case KIND_PATHS: return list_value(field);
+    case KIND_BIAS: return bias_value(field);
+    case KIND_TEXT:
+    case KIND_PATH:
+    case KIND_ORDER: break;
+    }
+    text = *(const char *const *)field;
+    return text ? json_path(text) : json_null();
+}
+
+json_t *options_values(const options *o, const command *c, const char *const *others) {
+    json_t *values = json_object();
+    for (int i = 0; values && i < option_count; i++) {
+        const option_spec *spec = &option_table[i];
+        bool is_other = !(spec->commands & c->bit);
+        for (int k = 0; others[k] && !is_other; k++) is_other = strcmp(spec->name, others[k]) == 0;
+        if (is_other || !json_object_set_new(values, spec->name, option_value(spec, (const char *)o + spec->field)))
+            continue;
+        json_decref(values);
+        values = NULL;
+    }
+    return values;
 }
 
 const char options_of_model[] =

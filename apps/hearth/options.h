@@ -98,6 +98,7 @@ typedef struct options {
     bool pure, errors;   /* likewise */
     bool kl_vs_reference, dense, inspect_q, inspect_v, no_normalize;
     bool sliding, markdown, packed_cache, no_generation_prompt, no_thinking, parse_special, one_call;
+    bool force;
     bool json, quiet, raw, null, add_special, help;
     tune_options tune;
     /* Of serve, NULL when not given; numbers are 0 then, but that options_given says whether port and drain count. */
@@ -120,6 +121,8 @@ bool options_parse(const struct command *c, int argc, char **argv, options *o);
 void options_free(options *o);
 /* Whether the command line or --config gave the option of that name; a flag that --config switches off is not given. */
 bool options_given(const options *o, const char *name);
+/* The values of the options of a command, but of those in `others`, which ends with NULL: an object of a new reference. NULL: memory ran out. */
+json_t *options_values(const options *o, const struct command *c, const char *const *others);
 /* Gives a conversation the variables of --set. */
 ht_status options_chat_variables(const options *o, ht_chat *chat, ht_error *err);
 /* Sets an option that is a number while the program runs, by its name, in which `_` may stand for `-`; false with the reason. */

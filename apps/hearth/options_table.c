@@ -22,6 +22,10 @@ static const char *const tune_formats[] = {"peft", "mlx", NULL};
 #define TRAINING FOR_FINETUNE
 #define SAMPLING (ANSWERING | FOR_BENCH | FOR_BATCH | FOR_SERVE)
 
+#define WRITING                                                                                                        \
+    (FOR_FINETUNE | FOR_LOGITS | FOR_INSPECT | FOR_EMBED | FOR_IMATRIX | FOR_ADAPTER | FOR_FUSE | FOR_CONVERT |        \
+     FOR_QUANTIZE | FOR_SPLIT | FOR_MERGE | PROMPTS)
+
 const option_spec option_table[] = {
     {"max-tokens", 'n', KIND_INTEGER, AT(max_tokens), 0, MAX_COUNT, NULL, ANSWERING | FOR_BENCH | FOR_BATCH, true, "N",
      "tokens to generate at most (run and batch: 256, bench: 128, chat: no limit)"},
@@ -66,6 +70,7 @@ const option_spec option_table[] = {
      "where the logits go, FILE.npy; arrays, FILE.npz; the adapter, a directory; importance weights, a GGUF file; "
      "results, "
      "a file: those in it are done"},
+    {"force", 0, KIND_FLAG, AT(force), 0, 0, NULL, WRITING, false, NULL, "replace the output if it exists"},
     {"cache-file", 0, KIND_PATH, AT(cache_file), 0, 0, NULL, FOR_BATCH, false, "FILE",
      "keep keys and values there for a later batch whose prompts begin alike"},
     {"probe", 0, KIND_TEXT, AT(probe), 0, 0, NULL, FOR_RUN, false, "KIND,...",

@@ -47,20 +47,32 @@ static ht_status add_line(prompt_file *p, off_t at, size_t number, size_t *capac
     return HT_OK;
 }
 
+/* FNV-1a of the line without its end, which may differ. */
+static void add_hash(prompt_file *p, const char *line, size_t n) {
+    while (n && (line[n - 1] == '\n' || line[n - 1] == '\r')) n--;
+    if (!p->n) p->hash = 0xcbf29ce484222325u;
+    for (size_t i = 0; i <= n; i++) p->hash = (p->hash ^ (i < n ? (unsigned char)line[i] : '\n')) * 0x100000001b3u;
+}
+
+static bool is_called_jsonl(const char *path) {
+    static const char end[] = ".jsonl";
+    const size_t n = strlen(path), m = strlen(end);
+    return n >= m && strcmp(path + n - m, end) == 0;
+}
+
 static ht_status make_index(prompt_file *p, ht_error *err) {
+    static const char mark[] = "\xEF\xBB\xBF"; /* of the byte order */
     char *line = NULL;
     size_t room = 0, capacity = 0, number = 0;
     ht_status st = HT_OK;
     off_t at = 0;
     for (ssize_t n; !st && (n = getline(&line, &room, p->file)) >= 0; at += n) {
-        number++;
-        if (is_blank(line, n)) continue;
-        if (!p->n) {
-            json_t *first = json_loadb(line, (size_t)n, JSON_REJECT_DUPLICATES, NULL);
-            p->jsonl = json_is_object(first);
-            json_decref(first);
-        }
-        st = add_line(p, at, number, &capacity, err);
+        const size_t skipped = !number++ && n >= 3 && !memcmp(line, mark, strlen(mark)) ? strlen(mark) : 0;
+        const char *text = line + skipped;
+        if (is_blank(text, n - (ssize_t)skipped)) continue;
+        if (!p->n) p->jsonl = is_called_jsonl(p->path) || text[strspn(text, " \t")] == '{';
+        add_hash(p, text, (size_t)n - skipped);
+        st = add_line(p, at + (off_t)skipped, number, &capacity, err);
     }
     if (!st && ferror(p->file)) st = fail(err, HT_ERR_IO, "%.300s cannot be read: %s", p->path, strerror(errno));
     if (!st && !p->n) st = fail(err, HT_ERR_ARGUMENT, "%.300s holds no prompt", p->path);
@@ -174,9 +186,9 @@ static ht_status read_messages(const json_t *object, ht_chat **chat, ht_error *e
     return st;
 }
 
-/* A text as the conversation of one question, or as it is. */
-static ht_status read_text(const options *o, bool chats, const char *text, prompt_line *line, ht_error *err) {
-    if (!chats) {
+/* A text as the conversation of one question; as it is when `without` says why there is no chat format. */
+static ht_status read_text(const options *o, const char *without, const char *text, prompt_line *line, ht_error *err) {
+    if (without) {
         line->text = strdup(text);
         return line->text ? HT_OK : no_memory(err);
     }
@@ -185,22 +197,20 @@ static ht_status read_text(const options *o, bool chats, const char *text, promp
     return st ? st : ht_chat_add(line->chat, "user", text, err);
 }
 
-static ht_status read_object(const options *o, bool chats, const char *const *others, prompt_line *line,
+static ht_status read_object(const options *o, const char *without, const char *const *others, prompt_line *line,
                              ht_error *err) {
     ht_status st = check_members(line->object, others, err);
     if (st) return st;
     const json_t *text = json_object_get(line->object, "prompt"), *ids = json_object_get(line->object, "ids");
     if (text && !json_is_string(text)) return fail(err, HT_ERR_ARGUMENT, "\"prompt\" is no string");
-    if (text) return read_text(o, chats, json_string_value(text), line, err);
+    if (text) return read_text(o, without, json_string_value(text), line, err);
     if (ids && !json_is_array(ids)) return fail(err, HT_ERR_ARGUMENT, "\"ids\" is no list");
     if (ids) return prompt_ids(ids, &line->ids, &line->n_ids, err);
-    if (!chats)
-        return fail(err, HT_ERR_ARGUMENT, "messages need a chat format, which %s",
-                    o->raw ? "--raw turns off" : "the model does not have");
+    if (without) return fail(err, HT_ERR_ARGUMENT, "messages need a chat format, which %s", without);
     return read_messages(line->object, &line->chat, err);
 }
 
-static ht_status read_line(prompt_file *p, size_t i, const options *o, bool chats, const char *const *others,
+static ht_status read_line(prompt_file *p, size_t i, const options *o, const char *without, const char *const *others,
                            prompt_line *line, ht_error *err) {
     char *bytes = NULL;
     size_t room = 0;
@@ -210,16 +220,13 @@ static ht_status read_line(prompt_file *p, size_t i, const options *o, bool chat
         st = fail(err, HT_ERR_IO, "cannot be read any more");
     } else if (p->jsonl) {
         json_error_t why;
-        line->object = json_loadb(bytes, (size_t)got, JSON_REJECT_DUPLICATES, &why);
-        if (!json_is_object(line->object))
-            st = fail(err, HT_ERR_FORMAT, "it is no JSON object%s%.200s", line->object ? "" : ": ",
-                      line->object ? "" : why.text);
-        else
-            st = read_object(o, chats, others, line, err);
+        line->object = json_line_read(bytes, (size_t)got, JSON_REJECT_DUPLICATES, &why);
+        st = line->object ? read_object(o, without, others, line, err)
+                          : fail(err, HT_ERR_FORMAT, "it is no JSON object: %.200s", why.text);
     } else {
         size_t n = (size_t)got;
         while (n && (bytes[n - 1] == '\n' || bytes[n - 1] == '\r')) bytes[--n] = '\0';
-        st = strlen(bytes) == n ? read_text(o, chats, bytes, line, err)
+        st = strlen(bytes) == n ? read_text(o, without, bytes, line, err)
                                 : fail(err, HT_ERR_ARGUMENT, "it holds a NUL byte");
     }
     free(bytes);
@@ -229,7 +236,11 @@ static ht_status read_line(prompt_file *p, size_t i, const options *o, bool chat
 ht_status prompts_read(prompt_file *p, size_t i, const options *o, const ht_model *m, const char *const *others,
                        prompt_line *line, ht_error *err) {
     prompt_line_clear(line);
-    const ht_status st = read_line(p, i, o, !o->raw && ht_chat_format_name(m), others, line, err);
+    const char *without = !m                        ? "embeddings do not use"
+                          : o->raw                  ? "--raw turns off"
+                          : !ht_chat_format_name(m) ? "the model does not have"
+                                                    : NULL;
+    const ht_status st = read_line(p, i, o, without, others, line, err);
     return st ? prompts_fail(p, i, st, err) : HT_OK;
 }
 
@@ -239,7 +250,8 @@ json_t *prompts_id(prompt_file *p, size_t i) {
     json_t *id = NULL;
     const ssize_t got = !p->jsonl || fseeko(p->file, p->offset[i], SEEK_SET) ? -1 : getline(&bytes, &room, p->file);
     if (got > 0) {
-        json_t *object = json_loadb(bytes, (size_t)got, 0, NULL);
+        json_error_t ignored;
+        json_t *object = json_line_read(bytes, (size_t)got, 0, &ignored);
         id = json_incref(json_object_get(object, "id"));
         json_decref(object);
     }

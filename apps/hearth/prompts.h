@@ -12,13 +12,14 @@
 typedef struct prompt_file {
     FILE *file;
     const char *path;
-    bool jsonl;     /* every line is an object: the first one is */
+    bool jsonl;     /* every line is an object: the file is called .jsonl, or its first line begins with a brace */
     off_t *offset;  /* [n] of lines that are not blank */
     size_t *number; /* [n] of those in the file, from 1 */
     size_t n;
+    uint64_t hash; /* of the lines */
 } prompt_file;
 
-/* Reads the file once for its index; "-" is standard input, which is then kept in memory. To be closed after a failure, too. */
+/* Reads the file once for its index, past a byte order mark; "-" is standard input, which is then kept in a temporary file. To be closed after a failure, too. */
 ht_status prompts_open(const char *path, prompt_file *out, ht_error *err);
 void prompts_close(prompt_file *p);
 
@@ -31,7 +32,7 @@ typedef struct prompt_line {
     size_t n_ids;
 } prompt_line;
 
-/* Reads line i, written in the model's chat format unless there is none or --raw is given. An object may have the members of a prompt,
+/* Reads line i, written in the model's chat format unless there is none, --raw is given, or `m` is NULL, for texts to embed. An object may have the members of a prompt,
  * "id", and those of `others`, which ends with NULL. Replaces what is in *line; a failure names the line. */
 ht_status prompts_read(prompt_file *p, size_t i, const options *o, const ht_model *m, const char *const *others,
                        prompt_line *line, ht_error *err);

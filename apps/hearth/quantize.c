@@ -35,7 +35,8 @@ static ht_status quantize(const options *o, shown *s, ht_convert_report *result,
     ht_convert_options how;
     ht_importance *importance = NULL;
     char *path = NULL;
-    ht_status st = model_path(o->model, &path, err);
+    ht_status st = checkpoint_output_check(o, err);
+    if (!st) st = model_path(o->model, &path, err);
     if (!st && o->imatrix) st = ht_importance_load(o->imatrix, &importance, err);
     if (st) {
         free(path);

@@ -5,6 +5,7 @@
 #include "terminal.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,11 +15,13 @@ static ht_status cannot(const result_file *r, const char *what, ht_error *err) {
     return err->status = HT_ERR_IO;
 }
 
-/* Whether the line is a result of that prompt. */
-static bool is_result(const char *line, size_t n, size_t index) {
-    json_t *value = json_loadb(line, n, 0, NULL);
+/* Whether the line is the next result; takes the record in the first one. */
+static bool is_result(result_file *r, const char *line, size_t n) {
+    json_error_t why;
+    json_t *value = json_line_read(line, n, 0, &why);
     const json_t *of = json_object_get(value, "index");
-    const bool is = json_is_integer(of) && json_integer_value(of) == (json_int_t)index;
+    const bool is = json_is_integer(of) && json_integer_value(of) == (json_int_t)r->done;
+    if (is && r->done == 0) r->run = json_incref(json_object_get(value, "run"));
     json_decref(value);
     return is;
 }
@@ -30,9 +33,9 @@ static ht_status read_results(result_file *r, size_t n, ht_error *err) {
     off_t end = 0;
     ht_status st = HT_OK;
     for (ssize_t got; !st && (got = getline(&line, &room, r->file)) > 0 && line[got - 1] == '\n';) {
-        if (r->done == n || !is_result(line, (size_t)got, r->done)) {
+        if (r->done == n || !is_result(r, line, (size_t)got)) {
             snprintf(err->message, sizeof err->message,
-                     "%.300s: line %zu is no result of the %zu prompts: name another file, or move this one away",
+                     "%.300s: line %zu is no result of the %zu prompts; use another file, or --force to replace it",
                      r->path, r->done + 1, n);
             st = err->status = HT_ERR_ARGUMENT;
         }
@@ -45,16 +48,62 @@ static ht_status read_results(result_file *r, size_t n, ht_error *err) {
     return st;
 }
 
-ht_status results_open(const char *path, size_t n, result_file *out, ht_error *err) {
+ht_status results_open(const char *path, size_t n, bool anew, result_file *out, ht_error *err) {
     *out = (result_file){.path = path};
     if (!path) return HT_OK;
-    out->file = fopen(path, "r+e");
+    out->file = fopen(path, anew ? "w+e" : "r+e");
     if (!out->file && errno == ENOENT) out->file = fopen(path, "w+e");
     return out->file ? read_results(out, n, err) : cannot(out, "opened", err);
 }
 
+static ht_status differs(const result_file *r, ht_error *err, const char *format, ...) HT_PRINTF(3, 4);
+static ht_status differs(const result_file *r, ht_error *err, const char *format, ...) {
+    char what[320];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    snprintf(err->message, sizeof err->message, "%.300s has results %s; use another file, or --force to replace it",
+             r->path, what);
+    return err->status = HT_ERR_ARGUMENT;
+}
+
+/* Names an option and its two values. */
+static ht_status option_differs(const result_file *r, const char *name, const json_t *was, const json_t *is,
+                                ht_error *err) {
+    const size_t flags = JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9);
+    char *before = was ? json_dumps(was, flags) : NULL, *now = json_dumps(is, flags);
+    const ht_status st = differs(r, err, "with %.60s %.100s, this command has %.100s", name, before ? before : "unset",
+                                 now ? now : "another");
+    free(before);
+    free(now);
+    return st;
+}
+
+ht_status results_check(const result_file *r, const json_t *run, ht_error *err) {
+    static const char *const fields[][2] = {
+        {"command", "of another command"}, {"prompts", "of other prompts"}, {"model", "of another model"}};
+    const json_t *before = json_object_get(r->run, "options"), *now = json_object_get(run, "options");
+    const char *name;
+    json_t *value;
+    if (!r->done) return HT_OK;
+    if (!r->run) return differs(r, err, "without a record of their prompts and options");
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        const json_t *is = json_object_get(run, fields[i][0]);
+        if (is && !json_equal(json_object_get(r->run, fields[i][0]), is)) return differs(r, err, "%s", fields[i][1]);
+    }
+    json_object_foreach((json_t *)(uintptr_t)now, name, value) {
+        const json_t *was = json_object_get(before, name);
+        if (!json_equal(was, value)) return option_differs(r, name, was, value, err);
+    }
+    return HT_OK;
+}
+
 ht_status results_write(result_file *r, json_t *value, ht_error *err) {
-    char *text = value ? json_dumps(value, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+    if (r->run && !r->done) json_object_set(value, "run", r->run);
+    json_decref(r->run);
+    r->run = NULL;
+    char *text = json_line_write(value);
     json_decref(value);
     if (!text) {
         snprintf(err->message, sizeof err->message, "out of memory for a result");
@@ -73,6 +122,8 @@ ht_status results_write(result_file *r, json_t *value, ht_error *err) {
 ht_status results_close(result_file *r, ht_error *err) {
     FILE *file = r->file;
     r->file = NULL;
+    json_decref(r->run);
+    r->run = NULL;
     return file && fclose(file) ? cannot(r, "written", err) : HT_OK;
 }
 

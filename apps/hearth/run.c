@@ -161,9 +161,32 @@ static const char *option_of_chats(const options *o) {
                             : NULL;
 }
 
-static ht_status generate_text(answerer *by, const char *prompt, const ht_generate_options *how, answer *a,
-                               ht_metrics *metrics, ht_error *err) {
+/* The prompt is the whole text, as a conversation is in chat mode: what the session holds of its beginning is kept, the rest of it goes. */
+static ht_status generate_after_state(answerer *by, const char *prompt, const ht_generate_options *how, answer *a,
+                                      ht_metrics *metrics, ht_error *err) {
+    ht_session *s = by->e.session;
+    const ht_tokenizer *t = ht_model_tokenizer(by->e.model);
+    int32_t *ids;
+    size_t n, kept = 0;
+    ht_status st =
+        ht_tokenizer_encode(t, prompt, strlen(prompt), HT_ENCODE_PARSE_SPECIAL | HT_ENCODE_ADD_SPECIAL, &ids, &n, err);
+    if (st) return st;
+    while (kept + 1 < n && (int64_t)kept < ht_session_length(s) && ht_session_tokens(s)[kept] == ids[kept]) kept++;
+    if (ht_session_truncate(s, (int64_t)kept, err)) {
+        ht_session_reset(s);
+        kept = 0;
+    }
+    st = ht_generate(s, ids + kept, n - kept, how, answer_text, a, metrics, err);
+    metrics->reused_tokens = (int64_t)kept;
+    ht_ids_free(ids);
+    return st;
+}
+
+static ht_status generate_text(answerer *by, const options *o, const char *prompt, const ht_generate_options *how,
+                               answer *a, ht_metrics *metrics, ht_error *err) {
     const ht_backend_prompt text = {.text = prompt};
+    if (o->load_state && *prompt && ht_model_tokenizer(by->e.model))
+        return generate_after_state(by, prompt, how, a, metrics, err);
     return by->other ? ht_backend_generate(by->other, &text, how, answer_text, a, NULL, metrics, err)
                      : ht_generate_text(by->e.session, prompt, how, answer_text, a, metrics, err);
 }
@@ -187,7 +210,7 @@ static ht_status generate(answerer *by, const options *o, const char *prompt, re
     how.probes = o->probe ? &r->probes.options : NULL;
     if (o->raw || !by->chat_format) {
         const char *needs = option_of_chats(o);
-        if (!needs) return generate_text(by, prompt, &how, &r->answer, metrics, err);
+        if (!needs) return generate_text(by, o, prompt, &how, &r->answer, metrics, err);
         snprintf(err->message, sizeof err->message,
                  "--%s needs a chat template, and %s has none: put all of it into the prompt", needs, o->model);
         return err->status = HT_ERR_ARGUMENT;

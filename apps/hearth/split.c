@@ -18,7 +18,8 @@ static ht_status copy(const options *o, const char *what, int64_t max_file_bytes
     char *path;
     progress show;
     ht_convert_options how;
-    ht_status st = model_path(o->model, &path, err);
+    ht_status st = checkpoint_output_check(o, err);
+    if (!st) st = model_path(o->model, &path, err);
     if (st) return st;
     ht_convert_options_init(&how, sizeof how);
     how.max_file_bytes = max_file_bytes;

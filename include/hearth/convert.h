@@ -92,7 +92,7 @@ HT_API void ht_convert_options_init(ht_convert_options *options, size_t size);
  * rounded from their exact values. Vectors, and the routers of experts, keep their type, but in a directory that becomes F32, F16
  * or BF16; those of a directory become f32 in GGUF. Rows that are no whole blocks of the type get the next larger type that fits.
  *
- * `out_path` is a file for GGUF, unless `model_path` is a directory with a GGUF file and the container stays; else a directory. It
+ * `out_path` is a file for GGUF, whose name ends with .gguf, unless `model_path` is a directory with a GGUF file and the container stays; else a directory. It
  * appears whole or not at all. What is there already is replaced when it was written by this function or by ht_fuse and its
  * files have the same names; anything else is HT_ERR_ARGUMENT, as are the checkpoint itself and a place inside of it.
  *

@@ -56,7 +56,7 @@ HT_API void ht_fuse_options_init(ht_fuse_options *options, size_t size);
 /* Writes the checkpoint at `model_path` (a path as of ht_model_load) with n adapters, 1 or more, each times scales[i]; NULL
  * scales: 1 each. They need not have been loaded for the model: names and shapes are checked here.
  *
- * `out_path` is a file where `model_path` is one, else a directory. It appears whole or not at all. What is there already is
+ * `out_path` is a file, whose name ends with .gguf, where `model_path` is one, else a directory. It appears whole or not at all. What is there already is
  * replaced when it was written by this function and its files have the same names; anything else is HT_ERR_ARGUMENT, as are the
  * checkpoint itself and a place inside of it. Parts of a GGUF file become one. From a directory all files beside the weights
  * are copied but for weights in other containers; subdirectories are not.

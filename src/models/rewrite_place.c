@@ -108,11 +108,13 @@ static ht_status not_replaced(const char *path, ht_error *err) {
 /* Nobody's files are lost: only what was written here is replaced. */
 static ht_status check_target(const char *path, bool is_directory, ht_error *err) {
     if (!*path) return ht_fail(err, HT_ERR_ARGUMENT, "the name of the checkpoint to write is empty");
-    if (!ht_path_exists(path)) return HT_OK;
-    if (ht_path_is_directory(path) != is_directory)
+    if (ht_path_exists(path) && ht_path_is_directory(path) != is_directory)
         return ht_fail(err, HT_ERR_ARGUMENT, "%s: is %s, and what is written is %s", path,
                        is_directory ? "a file" : "a directory", is_directory ? "a directory" : "a file");
-    if (is_directory && is_empty(path)) return HT_OK;
+    if (!is_directory && !ht_ends_with(path, ".gguf")) /* such as `default`, a model's name in place of a file's */
+        return ht_fail(err, HT_ERR_ARGUMENT, "%s: the name of a GGUF file must end with .gguf; use %s.gguf", path,
+                       path);
+    if (!ht_path_exists(path) || (is_directory && is_empty(path))) return HT_OK;
     bool ours;
     ht_status status = find_mark(path, &ours, err);
     return status || ours ? status : not_replaced(path, err);

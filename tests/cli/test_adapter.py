@@ -108,14 +108,14 @@ class Adapter(CommandTest):
         self.fails(1, "adapter", "info", adapter, "--model", TINY, "-q", says="is for another model")
         self.fails(1, "adapter", "convert", adapter, out, "--to", "gguf", says="--model MODEL is needed")
         self.fails(1, "adapter", "convert", adapter, self.folder / "none/out", "--to", "mlx", says="cannot be written")
-        self.fails(1, "adapter", "convert", adapter, self.folder, "--to", "mlx", says="is not replaced")
+        self.fails(1, "adapter", "convert", adapter, self.folder, "--to", "mlx", "--force", says="is not replaced")
         self.assertFalse(out.exists())
         self.fails(1, "adapter", "info", write_peft(self.folder / "dora", use_dora=True), says="DoRA")
         self.assertEqual(sorted(p.name for p in self.folder.iterdir()), ["dora", "peft"])
 
     def logits(self, *options):
         out = self.folder / "logits.npy"
-        self.succeeds("logits", MODEL, "--ids", "3,14,15,9,2,6", "--out", out, "-q", *options)
+        self.succeeds("logits", MODEL, "--ids", "3,14,15,9,2,6", "--out", out, "-q", "--force", *options)
         return array.array("f", out.read_bytes()[-6 * 4 * 61 :])
 
     def test_adapters_of_a_session(self):
@@ -152,7 +152,7 @@ class Adapter(CommandTest):
             resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 
         for name in "old", "new":
-            words = "adapter", "convert", adapter, self.folder / name, "--to", "peft"
+            words = "adapter", "convert", adapter, self.folder / name, "--to", "peft", "--force"
             self.fails(1, *words, says="cannot be written: File too large", preexec_fn=no_room)
         self.assertEqual(sorted(p.name for p in self.folder.iterdir()), ["old", "peft"])
         self.assertEqual((old / "adapters.safetensors").read_bytes(), before)

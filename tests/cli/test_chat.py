@@ -153,6 +153,27 @@ class OnATerminal(Chat):
         t.type(CTRL_C)
         self.assertEqual(t.finish(), 0)
 
+    def test_ctrl_c_ends_a_search(self):
+        t = self.terminal("-n", "4")
+        t.say("hello")
+        t.type(b"\x12")
+        t.read_until(rb"bck:")
+        t.type(b"hel")
+        t.read_until(rb"l")
+        t.type(CTRL_C)
+        t.ready()
+        t.say("again")
+        self.assertEqual([m["content"] for m in self.saved(t) if m["role"] == "user"], ["hello", "again"])
+        t.type(CTRL_D)
+        self.assertEqual(t.finish(), 0)
+
+    def test_mistakes_fail_nothing(self):
+        t = self.terminal("-n", "4")
+        for line, says in [("/sav x", b"nearest is /save"), ("/load /nowhere", b"/nowhere"), ("/set x 1", b"cannot be set")]:
+            self.assertIn(says, t.say(line))
+        t.type(CTRL_D)
+        self.assertEqual(t.finish(), 0)
+
     def test_other_signals_end_it(self):
         t = self.terminal()
         t.process.send_signal(signal.SIGTERM)
@@ -162,13 +183,18 @@ class OnATerminal(Chat):
         t = self.terminal("-n", "4")
         t.type(PASTE % b"one\rtwo\r\rthree\r" + "änd".encode())
         t.say("")
+        t.type(PASTE % b"one\r\ntwo\r\n\r\nthree\nfour\n")
+        t.say("")
+        t.type(PASTE % b"cut\0here and \xff here")
+        t.say("")
         t.type(b'"""first' + ENTER)
         t.read_until(rb"\.\.\. ")
         t.type(b"second" + ENTER)
         t.read_until(rb"\.\.\. ")
         t.say('third"""')
         texts = [m["content"] for m in self.saved(t) if m["role"] == "user"]
-        self.assertEqual(texts, ["one\ntwo\n\nthreeänd", "first\nsecond\nthird"])
+        pasted = ["one\ntwo\n\nthreeänd", "one\ntwo\n\nthree\nfour", "cut\ufffdhere and \ufffd here"]
+        self.assertEqual(texts, [*pasted, "first\nsecond\nthird"])
 
     def test_a_message_is_edited(self):
         t = self.terminal("-n", "6")
@@ -255,13 +281,30 @@ class InAPipe(Chat):
         texts = [m["content"] for m in json.loads(path.read_text())["messages"] if m["role"] == "user"]
         self.assertEqual(texts, ["note.txt\n```\nsome lines\n```\n\nwhat is it", "and"])
 
+    def test_what_is_no_text_is_replaced(self):
+        path = self.folder / "c.json"
+        result = hearth("chat", TINY, "-q", "-n", "3", stdin=b"a\0b\xff\r\n/save " + bytes(path) + b"\n")
+        self.assertEqual(result.status, 0, result.err)
+        self.assertEqual(json.loads(path.read_text())["messages"][0]["content"], "a\ufffdb\ufffd")
+        said = hearth("chat", TINY, "-q", "-n", "3", "x", stdin=b"a\0b\xff\n")
+        self.assertEqual(said.out, hearth("chat", TINY, "-q", "-n", "3", stdin='"""x\n\na\ufffdb\ufffd"""\n'.encode()).out)
+
+    def test_paths_begin_at_home(self):
+        (self.folder / "note.txt").write_text("some lines")
+        result = hearth("chat", TINY, "-q", "-n", "3", env={"HOME": str(self.folder)},
+                        stdin=b"/attach ~/note.txt\nhello\n/save ~/c.json\n/load ~/c.json\n/adapter a=~/none@2\n")  # fmt: skip
+        self.assertIn(f"{self.folder}/none", result.err)
+        self.assertIn("some lines", json.loads((self.folder / "c.json").read_text())["messages"][0]["content"])
+        self.assertIn("2 messages", result.text)
+
     def test_mistakes_are_said(self):
-        for line, says in {
-            "/sav x": "/save", "/save": "needs the name", "/load /nowhere": "/nowhere", "/set temperature x": "from 0 to 1000",
+        typed = {
+            "/sav x": "/save", "/save": "needs the name", "/set temperature x": "from 0 to 1000", "/show me": "info",
             "/set temperatur 1": "temperature", "/regen": "nothing to answer", "/undo": "nothing to take back",
-            "/adapter /nowhere": "/nowhere", "/attach /nowhere": "/nowhere", "/show me": "info", "/save /nowhere/x": "/nowhere",
-        }.items():  # fmt: skip
-            result = self.pipe(line + "\n", status=1)
+        }  # fmt: skip
+        failed = [f"/{name} /nowhere/x" for name in ("load", "adapter", "attach", "save")]
+        for line, says in [*typed.items(), *((line, "/nowhere/x") for line in failed)]:
+            result = self.pipe(line + "\n", status=int(line in failed))  # which nobody has seen
             self.assertIn(says, result.err, line)
             self.assertEqual(result.err.count("\n"), 1, result.err)
         broken = self.folder / "broken.json"

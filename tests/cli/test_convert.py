@@ -30,7 +30,7 @@ class Convert(CommandTest):
         result = self.succeeds("convert", MODEL, out, "--to", "gguf")
         self.assertIn(str(out), result.text)
         self.assertEqual(self.logits(out), self.logits(MODEL))
-        value = json.loads(self.succeeds("convert", MODEL, out, "--to=gguf", "--dtype=bf16", "--json", "-q").text)
+        value = json.loads(self.succeeds("convert", MODEL, out, "--to=gguf", "--dtype=bf16", "--json", "-q", "--force").text)
         self.assertEqual(set(value), {"out", "bytes", "tensors", "retyped", "floats", "rounded", "files"})
         self.assertEqual((value["out"], value["floats"]), (str(out), 0))
         self.assertGreater(value["rounded"], 0)
@@ -75,7 +75,7 @@ class Convert(CommandTest):
         self.fails(2, "convert", GGUF, out, says="--to gguf, safetensors or mlx is needed")
         self.fails(2, "convert", GGUF, out, "--to", "onnx", says="--to expects gguf, safetensors or mlx")
         self.fails(2, "convert", GGUF, "--to", "mlx", says="the name of what to write is needed")
-        self.fails(1, "convert", TINY / "qwen3-moe-mxfp8", out, "--to", "gguf", says="norm_topk_prob")
+        self.fails(1, "convert", TINY / "qwen3-moe-mxfp8", self.folder / "out.gguf", "--to", "gguf", says="norm_topk_prob")
         self.fails(1, "convert", GGUF, GGUF, "--to", "gguf", says="is not replaced")
         self.assertEqual(list(self.folder.iterdir()), [])
 

@@ -121,6 +121,13 @@ class Discover(CommandTest):
         self.assertIn("cannot run", text)
         self.assertIn("no weights", text)
 
+    def test_file_types(self):
+        """A mix is called by its name, not by the type that most of its bytes have."""
+        tiny_model.write(self.folder / "a.gguf", file_type=15)
+        one = self.discover()[1]["checkpoints"][0]
+        self.assertEqual((one["file_type"], one["quantization"]), ("Q4_K_M", "F32"))
+        self.assertRegex(self.succeeds("discover", self.folder).text, r"(?m)^llama .* MB +Q4_K_M ")
+
     def test_parts_count_once(self):
         self.put("a-00001-of-00002.gguf", "a-00002-of-00002.gguf", "b-00001-of-00002.gguf", "b.gguf")
         names = [path[len(str(self.folder)) + 1 :] for path in self.discover()[0]]

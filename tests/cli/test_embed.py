@@ -44,11 +44,11 @@ class Embed(CommandTest):
             lines = self.succeeds("embed", TINY, *TEXTS, "--pooling", pooling).text.splitlines()
             self.assertEqual([[float32(float(x)) for x in line.split()] for line in lines], vectors)
             path = self.folder / "v.npy"
-            said = self.json(*TEXTS, "--pooling", pooling, "--out", path)
+            said = self.json(*TEXTS, "--pooling", pooling, "--out", path, "--force")
             self.assertEqual(said["out"], str(path))
             self.assertEqual([list(t) for t in said["texts"]], [["tokens"]] * 3)
             self.assertEqual(read_npy(path), vectors)
-            self.assertEqual(self.succeeds("embed", TINY, *TEXTS, "--out", path).out, b"")
+            self.assertEqual(self.succeeds("embed", TINY, *TEXTS, "--out", path, "--force").out, b"")
 
     def test_pooling_of_the_checkpoint(self):
         """What the file says is the default; what it wants and cannot have is an error."""
@@ -82,10 +82,24 @@ class Embed(CommandTest):
         self.assertEqual(self.json("--prompts", self.folder / "texts")["texts"], wanted)
         self.assertEqual(self.json("--prompts", "-", stdin=content)["texts"], wanted)
         (self.folder / "texts").write_bytes(b"a\nb\0c\n")
-        self.fails(1, "embed", TINY, "--prompts", self.folder / "texts", says="line 2 holds a NUL byte")
+        self.fails(1, "embed", TINY, "--prompts", self.folder / "texts", says="line 2: it holds a NUL byte")
         (self.folder / "texts").write_bytes(b"\n \n")
-        self.fails(1, "embed", TINY, "--prompts", self.folder / "texts", says="holds no text")
+        self.fails(1, "embed", TINY, "--prompts", self.folder / "texts", says="holds no prompt")
         self.fails(1, "embed", TINY, "--prompts", self.folder / "none", says="none")
+
+    def test_jsonl(self):
+        """Objects, whose "id" comes back, are not read as text."""
+        wanted = [{"id": i, **t} for i, t in enumerate(self.json(*TEXTS)["texts"])]
+        lines = [json.dumps({"prompt": text, "id": i}) for i, text in enumerate(TEXTS)]
+        self.assertEqual(self.json("--prompts", "-", stdin="\n".join(lines).encode())["texts"], wanted)
+        ids = [self.succeeds("tokenize", TINY, text, "--add-special").text.split() for text in TEXTS]
+        (self.folder / "ids").write_text("".join(f'{{"ids": [{",".join(i)}]}}\n' for i in ids))
+        found = self.json("--prompts", self.folder / "ids")["texts"]
+        self.assertEqual(found, [{k: t[k] for k in ("tokens", "embedding")} for t in wanted])
+        for bad, says in [
+            ("{", "line 2: it is no JSON object"), ('{"ids": [5]}', "both texts and ids"), ('{"messages": []}', "embeddings do not use"),
+        ]:  # fmt: skip
+            self.fails(1, "embed", TINY, "--prompts", "-", stdin=f"{lines[0]}\n{bad}".encode(), says=says)
 
     def tells(self, *words):
         """The command fails with a line about the second text, and gives what there is."""

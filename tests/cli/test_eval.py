@@ -20,7 +20,7 @@ class Eval(CommandTest):
 
     def logits(self, ids, *options):
         path = self.folder / "x.npy"
-        self.succeeds("logits", TINY, "--ids", ",".join(map(str, ids)), "--out", path, *options)
+        self.succeeds("logits", TINY, "--ids", ",".join(map(str, ids)), "--out", path, "--force", *options)
         data = path.read_bytes()
         (length,) = struct.unpack("<H", data[8:10])
         rows, columns = ast.literal_eval(data[10 : 10 + length].decode())["shape"]

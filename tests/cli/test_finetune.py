@@ -7,6 +7,7 @@ import pathlib
 import random
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import threading
@@ -139,7 +140,7 @@ class Run(FinetuneTest):
         self.assertTrue(answer.startswith("the world"), answer)
         ids, logits = ["--ids", "3,14,15,9,2,6"], []
         for adapter in [], ["--adapter", self.out]:
-            self.succeeds("logits", TINY, *ids, "--out", self.folder / "l.npy", "-q", *adapter)
+            self.succeeds("logits", TINY, *ids, "--out", self.folder / "l.npy", "-q", "--force", *adapter)
             logits.append((self.folder / "l.npy").read_bytes())
         self.assertNotEqual(*logits)
         info = json.loads(self.succeeds("adapter", "info", self.out, "--model", TINY, "--json", "-q").text)
@@ -194,7 +195,7 @@ class Run(FinetuneTest):
     def test_a_model_without_a_tokenizer(self):
         data = self.write("ids.jsonl", lines_of([{"input_ids": [5, 6, 7, 8], "labels": [-100, -100, 7, 8]}] * 3))
         self.assertIn("\n5 6 [[7 8 ]]\n", self.trains("--iters", 2, data=data, model=GOLDEN).text)
-        self.succeeds("logits", GOLDEN, "--ids", "1,2", "--out", self.folder / "l.npy", "-q", "--adapter", self.out)
+        self.succeeds("logits", GOLDEN, "--ids", "1,2", "--out", self.folder / "l.npy", "-q", "--force", "--adapter", self.out)
         self.refuses("--iters", 2, model=GOLDEN, out=self.folder / "b", says=["line 1", "no tokenizer"])
 
     def test_samples(self):
@@ -485,6 +486,9 @@ class Interrupted(FinetuneTest):
         self.trains("--iters", 3, "--resume")
         self.assertEqual(sorted(p.name for p in self.kept.iterdir()),
                          ["checkpoint-0000003.json", "checkpoint-0000003.safetensors", "last", "notes"])  # fmt: skip
+        shutil.rmtree(self.kept)
+        self.refuses("--iters", 1, says=[f"{self.out} already exists", "--force"])
+        self.trains("--iters", 1, "--force")
 
     def test_damaged_files(self):
         self.trains("--iters", 3, "--save-every", 1, "--keep", 2, "--valid", self.valid)

@@ -41,7 +41,7 @@ class Fuse(CommandTest):
         self.assertEqual(result.err, "")
         self.assertEqual(sorted(p.name for p in out.iterdir()), sorted(p.name for p in MODEL.iterdir()))
         self.check_logits(out, MODEL, *adapters)
-        value = json.loads(self.succeeds("fuse", MODEL, *adapters, out, "--json").text)
+        value = json.loads(self.succeeds("fuse", MODEL, *adapters, out, "--json", "--force").text)
         self.assertEqual((value["out"], value["changed"], value["dense"]), (str(out), 4, 0))
         self.assertEqual(value["bytes"], sum(t["n"] for t in self.tensors(out / "model.safetensors")))
 
@@ -68,7 +68,7 @@ class Fuse(CommandTest):
         adapter = self.shaped(GGUF, {"hearth.base_fingerprint": "0123456789abcdef"})
         result = self.succeeds("fuse", GGUF, "--adapter", adapter, out)
         self.assertIn(f"hearth: {adapter}: the adapter was trained on another checkpoint (fingerprint 0123456789abcdef", result.err)
-        self.assertEqual(self.succeeds("fuse", GGUF, "--adapter", adapter, out, "-q").err, "")
+        self.assertEqual(self.succeeds("fuse", GGUF, "--adapter", adapter, out, "-q", "--force").err, "")
 
     def shaped(self, model, metadata=None):
         """An adapter of layer 0's v in the model's shape."""
@@ -93,7 +93,7 @@ class Fuse(CommandTest):
         result = self.succeeds("fuse", MLX, "--adapter", f"{adapter}@0.05", out, "--quantize", "2:32")
         self.assertIn("more bits", result.err)
         self.assertIn("rounding", result.text)
-        self.assertEqual(self.succeeds("fuse", MLX, "--adapter", adapter, out, "--quantize", "8:32", "-q").err, "")
+        self.assertEqual(self.succeeds("fuse", MLX, "--adapter", adapter, out, "--quantize", "8:32", "-q", "--force").err, "")
         self.assertTrue(json.loads((out / "config.json").read_text())["quantization"])
 
     def test_mistakes(self):
@@ -103,7 +103,7 @@ class Fuse(CommandTest):
         self.fails(2, "fuse", MODEL, "--adapter", self.adapter, out, "--quantize", "four", says="BITS:GROUP")
         self.fails(2, "fuse", MODEL, "--adapter", self.adapter, out, "--dtype", "f64", says="bf16")
         self.fails(1, "fuse", MODEL, "--adapter", self.adapter, out, "--quantize", "4", says="MLX")
-        self.fails(1, "fuse", MODEL, "--adapter", self.adapter, self.folder, says="neither a fused nor a quantised checkpoint")
+        self.fails(1, "fuse", MODEL, "--adapter", self.adapter, self.folder, "--force", says="neither a fused nor a quantised checkpoint")
         self.fails(1, "fuse", MODEL, "--adapter", self.adapter, MODEL, says="neither a fused nor a quantised checkpoint")
         self.fails(1, "fuse", MODEL, "--adapter", self.folder, out, says="no adapter")
         self.fails(1, "fuse", GGUF, "--adapter", self.adapter, self.folder / "out.gguf", says="another model")

@@ -63,7 +63,7 @@ class Gguf:
 class Imatrix(CommandTest):
     def imatrix(self, *words, name="out.gguf", **more):
         path = self.folder / name
-        report = json.loads(self.succeeds("imatrix", *words, "--out", path, "--json", **more).text)
+        report = json.loads(self.succeeds("imatrix", *words, "--out", path, "--json", "--force", **more).text)
         self.assertEqual(report["out"], str(path))
         return report, Gguf(path)
 

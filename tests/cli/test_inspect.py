@@ -49,7 +49,7 @@ def softmax(scores):
 class Inspect(CommandTest):
     def inspect(self, *words, **more):
         path = self.folder / "k.npz"
-        said = json.loads(self.succeeds("inspect", *words, "--out", path, "--json", **more).text)
+        said = json.loads(self.succeeds("inspect", *words, "--out", path, "--json", "--force", **more).text)
         return read_npz(path), said
 
     def test_keys(self):
@@ -65,7 +65,7 @@ class Inspect(CommandTest):
             self.assertEqual(list(arrays[f"layer.{i}.k"].shape), layer["arrays"]["k"])
             self.assertEqual(layer["arrays"]["k"][1], n)
         self.assertEqual(said["bytes"], sum(4 * len(a.values) for name, a in arrays.items() if name != "tokens"))
-        self.assertEqual(self.succeeds("inspect", TINY, "hello world", "--raw", "--out", self.folder / "k.npz").out, b"")
+        self.assertEqual(self.succeeds("inspect", TINY, "hello world", "--raw", "--out", self.folder / "k.npz", "--force").out, b"")
 
     def test_attention(self):
         """Softmax of what q and k say, for every head and row."""
@@ -125,7 +125,7 @@ class Inspect(CommandTest):
 
     def draw(self, *words, **more):
         path = self.folder / "head.svg"
-        self.succeeds("inspect", *words, "--svg", path, **more)
+        self.succeeds("inspect", *words, "--svg", path, "--force", **more)
         return xml.parse(path).getroot()
 
     def test_picture(self):

@@ -124,6 +124,35 @@ class Batch(Prompts):
         self.assertEqual(result.err, f"hearth: {len(lines) - 2} of {len(lines)} prompts failed; their results say why\n")
         self.assertIn(f"{path}: line 3: ", found[2]["error"])
 
+    def test_jsonl_is_never_text(self):
+        """By its name or first brace; what JSON's readers differ in is read or is an error, but no prompt."""
+        large = ["9223372036854775808", "-1e400", "1.50", "[1, 20000000000000000000]"]
+        good = [f'{{"prompt": "a", "id": {number}}}' for number in large] + [r'{"prompt": "\ud800", "id": "\udc00"}']
+        bad = ['{"prompt": NaN}', '{"prompt": "a", "id": 01}', '{"prompt": "a", "prompt": "a"}', '{"prompt": "a",}']
+        bad.append('{"prompt": "\\u0000"}')
+        rest = '{"prompt": "hello", "id": 7}\n'
+        for i, line in enumerate(good + bad):
+            for mark in "", "\ufeff":
+                data = f"{mark}{line}\n{rest}".encode()
+                result = hearth("classify", TINY, "--prompts", "-", "--json", "-q", stdin=data)
+                first, second = result.text.splitlines()
+                self.assertEqual(json.loads(second)["id"], 7)
+                if i < len(large):
+                    self.assertIn(f'"id":{large[i].replace(" ", "")},', first)
+                elif i < len(good):
+                    self.assertEqual(json.loads(first)["id"], "\ufffd")
+                else:
+                    self.assertIn("standard input: line 1: it is no JSON object", json.loads(first)["error"])
+                self.assertEqual("error" in first, i >= len(good))
+        words = ["classify", TINY, "--prompts", "-", "--json"]
+        self.assertEqual(self.lines(*words, stdin=b"hello\n"), self.lines(*words, stdin="\ufeffhello\n".encode()))
+        path = self.file(["hello"], "plain.jsonl")
+        self.assertIn("no JSON object", self.lines("batch", TINY, "--prompts", path, "-q", status=1)[0]["error"])
+        path.write_text(good[0] + "\n" + rest)
+        words = ["batch", TINY, "--prompts", path, "-n", 2, "--out", self.folder / "out.jsonl", "-q"]
+        self.succeeds(*words)
+        self.succeeds(*words)  # the large id of the result is read, too
+
     def test_goes_on_where_it_was(self):
         prompts, out = self.file(PROMPTS * 3), self.folder / "out.jsonl"
         words = ["batch", TINY, "--prompts", prompts, "-n", 4, "--out", out]
@@ -155,11 +184,47 @@ class Batch(Prompts):
 
     def test_what_is_done_is_not_done_again(self):
         out = self.folder / "out.jsonl"
-        kept = json.dumps({"index": 0, "text": "from before"}) + "\n"
+        words = ["batch", TINY, "--prompts", self.file(PROMPTS), "-n", 4, "--out", out]
+        self.succeeds(*words)
+        kept = json.dumps({**json.loads(out.read_text().splitlines()[0]), "text": "from before"}) + "\n"
         out.write_text(kept)
-        self.succeeds("batch", TINY, "--prompts", self.file(PROMPTS), "-n", 4, "--out", out)
+        self.succeeds(*words)
         self.assertTrue(out.read_text().startswith(kept))
         self.assertEqual(len(out.read_text().splitlines()), len(PROMPTS))
+
+    def test_results_of_other_runs_stay(self):
+        """What results are of is in the first one: a difference is named, and --force begins anew."""
+        prompts, out, model = self.file(PROMPTS), self.folder / "out.jsonl", self.folder / "other.gguf"
+        self.succeeds("quantize", TINY, model, "--to", "Q4_0", "-q")
+        how = ["--temperature", 1 / 3, "--logit-bias", "5=0.1"]
+        words = ["--prompts", prompts, "-n", 4, "--out", out, *how]
+        self.succeeds("batch", TINY, *words)
+        whole = out.read_bytes()
+        others = [
+            (["batch", TINY, *words, "--temperature", 0], "with temperature 0.333333333, this command has 0.0"),
+            (["batch", TINY, *words, "--system", "x"], 'with system null, this command has "x"'),
+            (["batch", TINY, *words, "--stop", "x"], 'with stop [], this command has ["x"]'),
+            (["batch", model, *words], "of another model"),
+            (["batch", TINY, *words, "--prompts", self.file(PROMPTS[1:] + ["hello"], "others")], "of other prompts"),
+            (["classify", TINY, "--prompts", prompts, "--out", out], "of another command"),
+        ]
+        for complete in True, False:
+            for other, says in others:
+                self.fails(1, *other, says=[f"{out} has results {says}", "--force"])
+            self.assertEqual(out.read_bytes(), whole if complete else begun)
+            begun = whole.splitlines(keepends=True)[0]
+            out.write_bytes(begun)
+        self.succeeds("batch", TINY, *words, "--threads", 1)
+        self.assertEqual(out.read_bytes(), whole)
+        out.write_bytes(b"".join(whole.splitlines(keepends=True)[1:]).replace(b'"index":1', b'"index":0', 1)[:-1])
+        self.fails(1, "batch", TINY, *words, says=f"{out}: line 2 is no result")
+        out.write_text('{"index":0,"text":"from before"}\n')
+        self.fails(1, "batch", TINY, *words, says="without a record of their prompts and options")
+        self.succeeds("batch", TINY, *words, "--force")
+        self.assertEqual(out.read_bytes(), whole)
+        words = ["--prompts", prompts, "--out", self.folder / "classes.jsonl"]
+        self.succeeds("classify", TINY, *words, "--labels", "a,b")
+        self.fails(1, "classify", TINY, *words, "--labels", "a,c", says='with labels "a,b", this command has "a,c"')
 
     def interrupt(self, *words, out):
         """Sends SIGINT once some results are there; returns how it ended and the whole lines."""

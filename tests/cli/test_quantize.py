@@ -124,7 +124,7 @@ class Quantize(CommandTest):
         return math.sqrt(sum((a - b) ** 2 for a, b in zip(got, want)) / sum(b * b for b in want))
 
     def quantize(self, model, out, to, *options):
-        return json.loads(self.succeeds("quantize", model, out, "--to", to, "--json", "--errors", "-q", *options).text)
+        return json.loads(self.succeeds("quantize", model, out, "--to", to, "--json", "--errors", "-q", "--force", *options).text)
 
     def check_report(self, report, out, to_bytes):
         self.assertEqual((report["out"], report["bytes"], report["rounded"]), (str(out), to_bytes, len(report["tensors"])))
@@ -228,10 +228,10 @@ class Quantize(CommandTest):
         for part in f"out            {out}", "rounded        15 tensors, to ", " bits a weight":
             self.assertIn(part, result.text)
         self.assertEqual(result.text.count("\n"), 3)
-        lines = self.succeeds("quantize", WIDE, out, "--to", "Q4_K_M", "--errors", "-q")
+        lines = self.succeeds("quantize", WIDE, out, "--to", "Q4_K_M", "--errors", "-q", "--force")
         self.assertEqual((lines.text.count(" error "), lines.text.count("\n"), lines.err), (15, 18, ""))
         self.assertIn("blk.0.attn_q.weight", lines.text)
-        self.assertNotIn("tensors", json.loads(self.succeeds("quantize", WIDE, out, "--to", "Q4_K_M", "--json").text))
+        self.assertNotIn("tensors", json.loads(self.succeeds("quantize", WIDE, out, "--to", "Q4_K_M", "--json", "--force").text))
         parts = self.quantize(WIDE, out, "Q4_K_M")["tensors"]
         self.assertEqual({t["from"] for t in parts}, {"F32"})
         sizes = {name: len(data) for name, (_, _, data) in Gguf(out).tensors.items()}
@@ -376,7 +376,7 @@ class Quantize(CommandTest):
         self.fails(2, "quantize", TINY, out, says="--to TYPE is needed")
         self.fails(2, "quantize", TINY, "--to", "Q4_0", says="MODEL OUT --to TYPE")
         self.fails(2, "quantize", TINY, out, "more", "--to", "Q4_0", says='"more" is one argument too many')
-        self.fails(1, "quantize", TINY, out, "--to", "Q9_9", "-q", says=["`Q9_9`", "Q4_0", "Q5_K_M", "MXFP4", "BF16"])
+        self.fails(1, "quantize", TINY, self.folder / "out.gguf", "--to", "Q9_9", "-q", says=["`Q9_9`", "Q4_0", "Q5_K_M", "MXFP4", "BF16"])
         self.fails(1, "quantize", TINY, self.folder / "out.gguf", "--to", "4:32", "-q", says=["`4:32`", "GGUF", "Q4_K_M"])
         self.fails(1, "quantize", MLX, out, "--to", "7", "-q", says=["`7`", "2, 3, 4, 5, 6 and 8 bits", ":128", "mxfp4"])
         self.fails(1, "quantize", MLX, out, "--to", "4:48", "-q", says="`4:48`")
@@ -384,7 +384,7 @@ class Quantize(CommandTest):
         self.fails(1, "quantize", MLX, out, "--to", "Q4_K_M", "-q", says=["`Q4_K_M`", "GGUF's"])
         self.fails(1, "quantize", MLX, self.folder / "out.gguf", "--to", "4", "-q", says=["`4`", "GGUF", "Q4_K_M"])
         self.fails(1, "quantize", self.folder / "none.gguf", out, "--to", "Q4_0", "-q", says="none.gguf")
-        self.fails(1, "quantize", TINY, self.folder / "no" / "out", "--to", "Q4_0", "-q", says="cannot be written")
+        self.fails(1, "quantize", TINY, self.folder / "no" / "out.gguf", "--to", "Q4_0", "-q", says="cannot be written")
         self.assertEqual(list(self.folder.iterdir()), [])
 
     def test_places(self):
@@ -402,18 +402,18 @@ class Quantize(CommandTest):
         os.link(ours, self.folder / "same.gguf")
         self.fails(1, "quantize", ours, self.folder / "same.gguf", "--to", "Q4_0", "-q", says="the checkpoint that is read")
         self.assertEqual(ours.read_bytes(), before)
-        letter = self.folder / "letter.txt"
+        letter = self.folder / "letter.gguf"
         letter.write_text("Dear reader")
-        self.fails(1, "quantize", model, letter, "--to", "Q4_0", "-q", says="is not replaced")
+        self.fails(1, "quantize", model, letter, "--to", "Q4_0", "-q", "--force", says="is not replaced")
         self.assertEqual(letter.read_text(), "Dear reader")
-        self.fails(1, "quantize", model, self.folder, "--to", "Q4_0", "-q", says="is a directory")
+        self.fails(1, "quantize", model, self.folder, "--to", "Q4_0", "-q", "--force", says="is a directory")
         self.fails(1, "quantize", MLX, MLX, "--to", "8", "-q", says="is not replaced")
         inside = shutil.copytree(MLX, self.folder / "mlx") / "inside"
         self.fails(1, "quantize", inside.parent, inside, "--to", "8", "-q", says="inside of it")
         out = self.folder / "out"
         self.quantize(MLX, out, "8")
         (out / "notes.txt").write_text("mine")
-        self.fails(1, "quantize", MLX, out, "--to", "6", "-q", says="notes.txt")
+        self.fails(1, "quantize", MLX, out, "--to", "6", "-q", "--force", says="notes.txt")
         self.assertEqual((out / "notes.txt").read_text(), "mine")
 
     def test_places_that_cannot_be_written(self):
@@ -431,8 +431,8 @@ class Quantize(CommandTest):
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (50000, 50000))
 
-        for model, to in (WIDE, "Q8_0"), (MLX, "8"):
-            self.fails(1, "quantize", model, self.folder / "out", "--to", to, "-q", says="cannot be written", preexec_fn=limit)
+        for model, to, name in (WIDE, "Q8_0", "out.gguf"), (MLX, "8", "out"):
+            self.fails(1, "quantize", model, self.folder / name, "--to", to, "-q", says="cannot be written", preexec_fn=limit)
             self.assertEqual(list(self.folder.iterdir()), [])
 
     # ---- damage ----

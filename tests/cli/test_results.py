@@ -229,6 +229,12 @@ class Run(CommandTest):
         first = self.run_json("--raw", "hello world", "-n", "8", *sampled, "--save-state", path)["text"]
         second = self.run_json("--raw", "", "-n", "8", *sampled, "--load-state", path)["text"]
         self.assertEqual(first + second, whole)
+        prompt = "hello world hello hello world"
+        fresh = self.run_json("--raw", prompt, "-n", "4")
+        for state in path, str(self.folder / "other.state"):  # both go on from another text
+            again = self.run_json("--raw", prompt, "-n", "4", "--load-state", path, "--save-state", state)
+            self.assertEqual(again["text"], fresh["text"])
+            self.assertLess(again["metrics"]["prompt_tokens"], fresh["metrics"]["prompt_tokens"])
         chat = self.folder / "chat.json"
         chat.write_text(json.dumps([{"role": "user", "content": "hello"}]))
         self.run_json("--messages", str(chat), "-n", "4", "--save-state", path)
@@ -264,7 +270,7 @@ class Logits(CommandTest):
 
     def logits(self, *options):
         path = self.folder / "x.npy"
-        self.succeeds("logits", TINY, "--ids", self.ids, "--out", path, *options)
+        self.succeeds("logits", TINY, "--ids", self.ids, "--out", path, "--force", *options)
         return read_npy(path)
 
     def test_shape(self):

@@ -35,7 +35,7 @@ class Split(CommandTest):
     def test_file(self):
         out, whole = self.folder / "parts.gguf", self.folder / "whole.gguf"
         result = self.succeeds("split", GGUF, out, "--max-size", "9K")
-        value = json.loads(self.succeeds("split", GGUF, out, "--max-size", "9kb", "--json", "-q").text)
+        value = json.loads(self.succeeds("split", GGUF, out, "--max-size", "9kb", "--json", "-q", "--force").text)
         self.assertEqual(set(value), {"out", "bytes", "tensors", "files"})
         first = self.folder / f"parts-00001-of-{value['files']:05}.gguf"
         self.assertEqual(value["out"], str(first))
@@ -93,11 +93,13 @@ class Split(CommandTest):
         out = self.folder / "out.gguf"
         bytes_of = {"1.5G": 1, "4GiB": 1, "20000": 1, "20000B": 1, "20kib": 1, "2T": 1, "1M": 1, "0.02M": 1, "8K": 3}
         for size, least in bytes_of.items():
-            value = json.loads(self.succeeds("split", GGUF, out, "--max-size", size, "--json").text)
+            value = json.loads(self.succeeds("split", GGUF, out, "--max-size", size, "--json", "--force").text)
             self.assertTrue(value["files"] >= least and (least > 1 or value["files"] == 1), (size, value))
         bad = "0", "-1", "-4G", "0.0G", "", "G", "4X", "4GG", "4Gi", "1e9", "nan", "inf", " 4G", "4 G", "0x10", "1.2.3G", "9999999999G", "4iB"
         for size in bad:
             self.fails(2, "split", GGUF, out, f"--max-size={size}", says=[f'--max-size is "{size}"', "500M, 4G or 1.5G"])
+        for size in "10", "9000", "1.5":  # which would be a file for each tensor
+            self.fails(2, "split", GGUF, out, f"--max-size={size}", says=[f'--max-size is "{size}"', "expected a unit"])
 
     def test_mistakes(self):
         out = self.folder / "out.gguf"
@@ -115,7 +117,9 @@ class Split(CommandTest):
         second.unlink()
         self.fails(1, "merge", value["out"], self.folder / "whole.gguf", says=[second.name, "is missing"])
         second.write_bytes(b"mine")
-        self.fails(1, "split", GGUF, out, "--max-size", "9K", says=[second.name, "is not replaced"])
+        self.fails(1, "split", GGUF, out, "--max-size", "9K", "--force", says=[second.name, "is not replaced"])
+        pathlib.Path(value["out"]).unlink()
+        self.fails(1, "split", GGUF, out, "--max-size", "1M", says=f"{second} already exists")  # though it would be one file
         self.assertEqual(second.read_bytes(), b"mine")
 
     def test_full_disk(self):
@@ -144,14 +148,14 @@ class Split(CommandTest):
         """At any moment: what loads is whole."""
         out = self.folder / "smol.gguf"
         begin = time.monotonic()
-        first = pathlib.Path(json.loads(self.succeeds("split", REAL, out, "--max-size", "9M", "--json").text)["out"])
+        first = pathlib.Path(json.loads(self.succeeds("split", REAL, out, "--max-size", "9M", "--force", "--json").text)["out"])
         usual = time.monotonic() - begin
         size = sum(p.stat().st_size for p in self.folder.iterdir())
         for i in range(8):
             if i % 2 == 0:
                 for path in self.folder.glob("smol-*.gguf"):
                     path.unlink()
-            process = self.begin("split", REAL, out, "--max-size", "9M")
+            process = self.begin("split", REAL, out, "--max-size", "9M", "--force")
             try:
                 process.wait(random.uniform(0, 1.1) * usual)
             except subprocess.TimeoutExpired:
@@ -159,12 +163,12 @@ class Split(CommandTest):
             process.communicate()
             if hearth("info", first).status == 0:
                 self.assertEqual(sum(p.stat().st_size for p in self.folder.glob("smol-*.gguf")), size)
-        self.succeeds("split", REAL, out, "--max-size", "9M")
+        self.succeeds("split", REAL, out, "--max-size", "9M", "--force")
         self.succeeds("info", first)
 
     @unittest.skipUnless(REAL.exists(), "HEARTH_TEST_MODELS names no directory with SmolLM2")
     def test_interrupted(self):
-        process = self.begin("split", REAL, self.folder / "smol.gguf", "--max-size", "9M")
+        process = self.begin("split", REAL, self.folder / "smol.gguf", "--max-size", "9M", "--force")
         while process.poll() is None and not self.names():
             time.sleep(0.001)
         process.send_signal(signal.SIGINT)

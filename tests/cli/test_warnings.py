@@ -16,7 +16,7 @@ INDEX = "model.safetensors.index.json"
 class Warnings(CommandTest):
     def logits(self, model):
         out = self.folder / "logits.npy"
-        result = self.succeeds("logits", model, "--ids", "1,2,3", "--out", out)
+        result = self.succeeds("logits", model, "--ids", "1,2,3", "--out", out, "--force")
         return out.read_bytes(), result.err
 
     def warned(self, model, same_as, *says):

@@ -21,7 +21,7 @@ GOLDEN, TINY = HERE / "adapters", HERE / "tiny"
 
 
 def converted(hearth, source, target, to, model=None):
-    subprocess.run([hearth, "adapter", "convert", source, target, "--to", to, "-q", *(["--model", model] if model else [])],
+    subprocess.run([hearth, "adapter", "convert", source, target, "--to", to, "-q", "--force", *(["--model", model] if model else [])],
                    check=True, stdout=subprocess.DEVNULL)
     return target
 

@@ -23,7 +23,7 @@ IDS = [1, 5, 9, 20, 7, 30, 2, 11]
 def hearth_logits(hearth, model, folder):
     out = folder / "logits.npy"
     ids = ",".join(map(str, IDS))
-    subprocess.run([hearth, "logits", model, "--ids", ids, "--precision", "reference", "--kv", "f32", "-q", "--out", out],
+    subprocess.run([hearth, "logits", model, "--ids", ids, "--precision", "reference", "--kv", "f32", "-q", "--force", "--out", out],
                    check=True, stdout=subprocess.DEVNULL)
     return np.load(out).reshape(len(IDS), -1)
 
@@ -67,8 +67,8 @@ def check(hearth, model, container, folder):
     out, base = folder / ("out.gguf" if container == "gguf" else container), model
     if container == "mlx" and model.is_dir():
         base = folder / "base"
-        subprocess.run([hearth, "convert", model, base, "--to", "safetensors", "-q"], check=True, stdout=subprocess.DEVNULL)
-    done = subprocess.run([hearth, "convert", base, out, "--to", container, "-q"], capture_output=True, text=True)
+        subprocess.run([hearth, "convert", model, base, "--to", "safetensors", "-q", "--force"], check=True, stdout=subprocess.DEVNULL)
+    done = subprocess.run([hearth, "convert", base, out, "--to", container, "-q", "--force"], capture_output=True, text=True)
     if done.returncode:
         print(f"{model.name} to {container}: {done.stderr.strip()}")
         return "cannot express" in done.stderr or "no tokenizer" in done.stderr

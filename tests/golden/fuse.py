@@ -25,7 +25,7 @@ QUANTIZED = ["llama-fp8-blocks", "llama-fp8-whole", "llama-compressed-fp8-channe
 
 
 def fused(hearth, base, adapter, out, *options):
-    subprocess.run([hearth, "fuse", base, "--adapter", adapter, out, "-q", *options], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([hearth, "fuse", base, "--adapter", adapter, out, "-q", "--force", *options], check=True, stdout=subprocess.DEVNULL)
     return out
 
 
@@ -68,7 +68,7 @@ def adapter_of(base, folder):
 
 def hearth_logits(hearth, base, work, *options):
     out = work / "logits.npy"
-    subprocess.run([hearth, "logits", base, "--ids", ",".join(map(str, IDS)), "--out", out, "--precision", "reference", "--kv",
+    subprocess.run([hearth, "logits", base, "--ids", ",".join(map(str, IDS)), "--out", out, "--force", "--precision", "reference", "--kv",
                     "f32", "-q", *options], check=True, stdout=subprocess.DEVNULL)
     return np.load(out)
 

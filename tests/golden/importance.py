@@ -93,7 +93,7 @@ def hearth_sums(command, path, ids, folder):
     out = pathlib.Path(folder) / "imatrix.gguf"
     (pathlib.Path(folder) / "ids").write_text(",".join(map(str, ids)))
     with open(pathlib.Path(folder) / "ids") as source:
-        subprocess.run([command, "imatrix", path, "--ids", "-", "--ctx", str(WINDOW), "--out", out, "-q"], check=True,
+        subprocess.run([command, "imatrix", path, "--ids", "-", "--ctx", str(WINDOW), "--out", out, "--force", "-q"], check=True,
                        stdin=source, stdout=subprocess.DEVNULL)
     tensors = {t.name: np.array(t.data, np.float64).ravel() for t in gguf.GGUFReader(out).tensors}
     return {n.removesuffix(".in_sum2"): x for n, x in tensors.items() if n.endswith(".in_sum2")}

@@ -63,7 +63,7 @@ class Hearth:
         return [int(i) for i in run.stdout.split()]
 
     def logits(self, ids, *options):
-        subprocess.run([self.command, "logits", self.model, "--ids", ",".join(map(str, ids)), "--out", self.file, "--quiet",
+        subprocess.run([self.command, "logits", self.model, "--ids", ",".join(map(str, ids)), "--out", self.file, "--force", "--quiet",
                         *options], check=True)
         values = np.load(self.file)
         self.file.unlink()

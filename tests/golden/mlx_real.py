@@ -44,7 +44,7 @@ def convert(path, out, bits, group):
 def of_hearth(hearth, model, ids, *options):
     with tempfile.TemporaryDirectory() as scratch:
         out = pathlib.Path(scratch) / "logits.npy"
-        subprocess.run([hearth, "logits", model, "--ids", ",".join(map(str, ids)), "--out", out, "--quiet", *options],
+        subprocess.run([hearth, "logits", model, "--ids", ",".join(map(str, ids)), "--out", out, "--force", "--quiet", *options],
                        check=True)
         return np.load(out)
 

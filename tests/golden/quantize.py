@@ -33,13 +33,13 @@ DTYPES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32"}
 
 
 def quantized(hearth, base, out, to, *options):
-    subprocess.run([hearth, "quantize", base, out, "--to", to, "-q", *options], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([hearth, "quantize", base, out, "--to", to, "-q", "--force", *options], check=True, stdout=subprocess.DEVNULL)
     return out
 
 
 def reference_logits(hearth, path, work):
     out = work / "logits.npy"
-    subprocess.run([hearth, "logits", path, "--ids", ",".join(map(str, IDS)), "--out", out, "--precision", "reference", "--kv",
+    subprocess.run([hearth, "logits", path, "--ids", ",".join(map(str, IDS)), "--out", out, "--force", "--precision", "reference", "--kv",
                     "f32", "-q"], check=True, stdout=subprocess.DEVNULL)
     return np.load(out)
 
@@ -149,7 +149,7 @@ def check_mlx(hearth, work, _):
         bases = {"of floats": floats, "of groups": TINY / name}
         if "moe" in name:
             apart = bases["of experts apart"] = work / f"{name} apart"
-            subprocess.run([hearth, "convert", TINY / name, apart, "--to", "safetensors", "--dtype", "f32", "-q"], check=True,
+            subprocess.run([hearth, "convert", TINY / name, apart, "--to", "safetensors", "--dtype", "f32", "-q", "--force"], check=True,
                            stdout=subprocess.DEVNULL)
         for how, base in bases.items():
             for to in GROUPS + list(DTYPES):

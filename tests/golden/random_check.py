@@ -114,7 +114,7 @@ def check(hearth, rng, number, directory):
     expected = reference.logits_of(model, ids)
     out = directory / "logits.npy"
     chunk = int(rng.choice([1, 7, 64, 512])) if len(ids) < 200 else 64
-    subprocess.run([hearth, "logits", directory, "--ids", ",".join(map(str, ids)), "--out", out, "--precision", "reference",
+    subprocess.run([hearth, "logits", directory, "--ids", ",".join(map(str, ids)), "--out", out, "--force", "--precision", "reference",
                     "--kv", "f32", "--chunk", str(chunk), "--quiet"], check=True)
     difference = np.abs(np.load(out) - expected).max() / expected.std()
     sizes = text.to_dict()

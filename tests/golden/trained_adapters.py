@@ -36,7 +36,7 @@ def trained_here(program, model, adapter, work):
 
 def hearth_logits(hearth, model, ids, work, adapter=None):
     out = work / "logits.npy"
-    subprocess.run([hearth, "logits", model, "--ids", ",".join(map(str, ids)), "--out", out, "--precision", "reference",
+    subprocess.run([hearth, "logits", model, "--ids", ",".join(map(str, ids)), "--out", out, "--force", "--precision", "reference",
                     "--kv", "f32", "-q", *(["--adapter", adapter] if adapter else [])], check=True)
     return np.load(out)
 

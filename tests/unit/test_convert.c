@@ -218,8 +218,11 @@ static void stop_at_once(double done, void *user) {
 
 static void nothing_is_left_of_a_failure(void **state) {
     (void)state;
-    char to[300];
-    snprintf(to, sizeof to, "%s", scratch_path("out"));
+    char to[300], directory[300];
+    snprintf(to, sizeof to, "%s", scratch_path("out.gguf"));
+    snprintf(directory, sizeof directory, "%s", scratch_path("out"));
+    refuse(tiny_checkpoint("llama-f32"), directory, HT_CONTAINER_GGUF, HT_DTYPE_NONE, HT_ERR_ARGUMENT,
+           "the name of a GGUF file must end with .gguf");
     refuse(tiny_checkpoint("llama-f32"), to, (ht_container)9, HT_DTYPE_NONE, HT_ERR_ARGUMENT, "no container");
     refuse(tiny_checkpoint("llama-f32"), to, HT_CONTAINER_SAME, HT_DTYPE_NONE, HT_ERR_ARGUMENT,
            "type of the weights is missing");
@@ -228,16 +231,16 @@ static void nothing_is_left_of_a_failure(void **state) {
            HT_ERR_ARGUMENT, "is a directory");
     refuse(tiny_checkpoint("qwen3-moe-mxfp8"), to, HT_CONTAINER_GGUF, HT_DTYPE_NONE, HT_ERR_UNSUPPORTED,
            "norm_topk_prob");
-    scratch_write("own", "x", 1);
+    scratch_write("own.gguf", "x", 1);
     char own[300];
-    snprintf(own, sizeof own, "%s", scratch_path("own"));
+    snprintf(own, sizeof own, "%s", scratch_path("own.gguf"));
     refuse(tiny_checkpoint("llama-f32"), own, HT_CONTAINER_GGUF, HT_DTYPE_NONE, HT_ERR_ARGUMENT, "is not replaced");
     for (int i = 0; i < 2; i++) { /* in the middle of the values, in both containers */
         ht_cancel cancel = {0};
         ht_error err = {0};
         ht_convert_options o = OPTIONS(ht_convert_options, with.container = i ? HT_CONTAINER_MLX : HT_CONTAINER_GGUF,
                                        with.cancel = &cancel, with.progress = stop_at_once, with.user = &cancel);
-        assert_int_equal(ht_convert(tiny_checkpoint(i ? "llama-f32.gguf" : "llama-f32"), to, &o, &err),
+        assert_int_equal(ht_convert(tiny_checkpoint(i ? "llama-f32.gguf" : "llama-f32"), i ? directory : to, &o, &err),
                          HT_ERR_CANCELLED);
         assert_int_equal(scratch_count(), 1);
     }

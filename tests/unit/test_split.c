@@ -374,7 +374,8 @@ static void converting_splits_too(void **state) {
         ht_convert_options o = OPTIONS(ht_convert_options, with.container = cases[i].container, with.n_threads = 2,
                                        with.type = cases[i].type, with.report = &report);
         assert_int_equal(scratch_start(state), 0);
-        snprintf(whole, sizeof whole, "%s", scratch_path(strstr(cases[i].to, ".gguf") ? "whole.gguf" : "whole"));
+        const bool file = cases[i].container == HT_CONTAINER_GGUF || strstr(cases[i].to, ".gguf");
+        snprintf(whole, sizeof whole, "%s", scratch_path(file ? "whole.gguf" : "whole"));
         snprintf(parts, sizeof parts, "%s", scratch_path(cases[i].to));
         if (ht_convert(tiny_checkpoint(cases[i].from), whole, &o, &err)) fail_msg("%s: %s", cases[i].from, err.message);
         assert_int_equal(report.n_files, 1);
