@@ -265,10 +265,6 @@ static bool take(const ht_batch_result *r, void *user) {
 int batch_command(const options *o) {
     batching b = {0};
     ht_error err = {0};
-    if (o->max_tokens == 0) {
-        fprintf(stderr, "hearth batch: --max-tokens is 0, expected 1 or more (see hearth batch --help)\n");
-        return EXIT_USAGE;
-    }
     const int status = many_open(&b.m, o, "batch");
     if (status) return status;
     ht_batch_options how;
