@@ -249,7 +249,7 @@ static bool is_set_aside(const command *c, const char *name, const bool *on_comm
 /* A flag; one that is false is the option that its name with no- before it makes, where there is one. */
 static bool take_flag(const command *c, const option_spec *spec, const json_t *value, options *o) {
     char opposite[64];
-    if (!json_is_boolean(value)) return bad_entry(c, o, spec->name, "is to be true or false");
+    if (!json_is_boolean(value)) return bad_entry(c, o, spec->name, "must be true or false");
     if (!json_is_true(value)) {
         const int n = snprintf(opposite, sizeof opposite, "no-%s", spec->name);
         spec = find_long(c, opposite, (size_t)n);
@@ -263,16 +263,16 @@ static bool take_flag(const command *c, const option_spec *spec, const json_t *v
 static bool take_entry(const command *c, const char *name, json_t *value, const bool *on_command_line, options *o) {
     const option_spec *spec = find_long(c, name, strlen(name));
     if (!spec || !accepts(c, spec) || !strcmp(name, "config"))
-        return bad_entry(c, o, name, "is no option of this command");
+        return bad_entry(c, o, name, "is not an option of this command");
     if (on_command_line[spec - option_table] || is_set_aside(c, name, on_command_line)) return true;
     if (spec->kind == KIND_FLAG) return take_flag(c, spec, value, o);
     o->given[spec - option_table] = true;
     const size_t n = json_is_array(value) ? json_array_size(value) : 1;
-    if (json_is_array(value) && !option_is_list(spec)) return bad_entry(c, o, name, "is to be one value");
+    if (json_is_array(value) && !option_is_list(spec)) return bad_entry(c, o, name, "must be one value");
     for (size_t i = 0; i < n; i++) {
         const json_t *one = json_is_array(value) ? json_array_get(value, i) : value;
         const char *text = entry_text(one, o);
-        if (!text) return bad_entry(c, o, name, "is to be a text or a number");
+        if (!text) return bad_entry(c, o, name, "must be a text or a number");
         if (!set_value(c, spec, text, o)) return false;
     }
     return true;
@@ -285,7 +285,7 @@ static bool read_config(const command *c, options *o) {
     o->config_values = json_load_file(o->config, JSON_REJECT_DUPLICATES, &why);
     if (!json_is_object(o->config_values)) {
         char sentence[512];
-        snprintf(sentence, sizeof sentence, "--config %.200s is no JSON object: %.200s", o->config,
+        snprintf(sentence, sizeof sentence, "--config %.200s is not a JSON object: %.200s", o->config,
                  o->config_values ? "it is another value" : why.text);
         return usage_error(c, sentence);
     }
@@ -371,9 +371,10 @@ bool options_parse(const command *c, int argc, char **argv, options *o) {
         } else if (!take_word(c, argv[at++], o))
             return false;
     }
+    if (o->help) return true;
     if (o->config && !read_config(c, o)) return false;
-    if (!o->help && !check_rivals(c, o)) return false;
-    if (!o->help && c->takes_model && (!o->model || !*o->model) && !o->template_file)
+    if (!check_rivals(c, o)) return false;
+    if (c->takes_model && (!o->model || !*o->model) && !o->template_file)
         return usage_error(c, "a model is needed: a .gguf file, a directory, or the word default");
     return true;
 }
