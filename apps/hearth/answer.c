@@ -122,7 +122,7 @@ void limit_print(const options *o, const ht_metrics *m, int32_t max_tokens, int6
         fprintf(stderr, "stopped after %lld token%s", (long long)m->generated_tokens, plural(m->generated_tokens));
     if (full) {
         fprintf(stderr, ", as the context");
-        if (context) fprintf(stderr, " of %lld tokens", (long long)context);
+        if (context) fprintf(stderr, " of %lld token%s", (long long)context, plural(context));
         fprintf(stderr, " is full; %s%s\n", more_context(o), talks ? ", /clear begins anew" : "");
     } else if (!o->quiet)
         fprintf(stderr, "; %s raises the limit\n", talks ? "--max-tokens or /set max_tokens" : "--max-tokens");

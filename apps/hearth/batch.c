@@ -278,8 +278,9 @@ int batch_command(const options *o) {
     progress_end(&b.m.shown);
     char note[DEVICE_NOTE];
     if (!o->quiet && b.generated)
-        fprintf(stderr, "%zu prompts · %lld tokens · %.1f s · %.1f tok/s%s\n", b.m.done, (long long)b.generated,
-                seconds, (double)b.generated / seconds, device_note(b.m.e.device, note));
+        fprintf(stderr, "%zu prompt%s · %lld token%s · %.1f s · %.1f tok/s%s\n", b.m.done, plural(b.m.done),
+                (long long)b.generated, plural(b.generated), seconds, (double)b.generated / seconds,
+                device_note(b.m.e.device, note));
     free(b.stop);
     bias_list_free(&b.bias);
     return many_close(&b.m, st, &err);

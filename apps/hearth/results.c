@@ -32,8 +32,8 @@ static ht_status read_results(result_file *r, size_t n, ht_error *err) {
     for (ssize_t got; !st && (got = getline(&line, &room, r->file)) > 0 && line[got - 1] == '\n';) {
         if (r->done == n || !is_result(line, (size_t)got, r->done)) {
             snprintf(err->message, sizeof err->message,
-                     "%.300s: line %zu is no result of the %zu prompts: name another file, or move this one away",
-                     r->path, r->done + 1, n);
+                     "%.300s: line %zu is no result of the %zu prompt%s: name another file, or move this one away",
+                     r->path, r->done + 1, n, plural(n));
             st = err->status = HT_ERR_ARGUMENT;
         }
         r->done += !st;

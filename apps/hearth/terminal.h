@@ -7,7 +7,6 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 /* Call first: standard streams that are closed are put where no file opened later can take their place, a closed pipe
  * and a file-size limit become errors of writing, and a file that shrinks while it is read ends the process with a
@@ -76,7 +75,7 @@ bool interrupt_taken(void);
 int interrupt_end(int status);
 
 /* The end of a noun after a count: "%lld token%s". */
-static inline const char *plural(int64_t n) { return n == 1 ? "" : "s"; }
+#define plural(n) ((n) == 1 ? "" : "s")
 
 double now_seconds(void); /* of a clock that only goes forward */
 /* The most memory the process has had resident, in bytes; 0 where the system does not say. */

@@ -219,8 +219,8 @@ static bool make_room(ht_engine_answer *a, int64_t positions) {
                 continue;
             }
             ht_error err = {0};
-            ht_fail(&err, HT_ERR_LIMIT, "%lld positions do not fit the engine's %zu bytes for keys and values",
-                    (long long)positions, e->o.kv_bytes);
+            ht_fail(&err, HT_ERR_LIMIT, "%lld position%s do not fit the engine's %zu bytes for keys and values",
+                    (long long)positions, ht_plural(positions), e->o.kv_bytes);
             end_running(a, HT_ERR_LIMIT, &err);
             return false;
         }

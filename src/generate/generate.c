@@ -108,8 +108,8 @@ static ht_status answer(ht_generation *g, const ht_chat *chat, const char *text,
                                            g->o.parse_special ? HT_ENCODE_PARSE_SPECIAL : 0, &ids, &n, err);
     if (status) return status;
     if ((int64_t)n >= m->context) /* before what the session holds is touched */
-        status = ht_fail(err, HT_ERR_LIMIT, "prompt of %zu tokens does not fit the context of %lld with an answer", n,
-                         (long long)m->context);
+        status = ht_fail(err, HT_ERR_LIMIT, "prompt of %zu token%s does not fit the context of %lld with an answer", n,
+                         ht_plural(n), (long long)m->context);
     if (!status) status = ht_constraint_of_chat(g->s->model, chat, &g->o, text, n_text, &g->constraint, err);
     if (!status && fn)
         status = ht_answer_reader_new(ht_chat_template_answers(m->chat.template), chat->tools, text, n_text, fn, user,

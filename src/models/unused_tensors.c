@@ -1,6 +1,7 @@
 #include "models/unused_tensors.h"
 
 #include "base/log.h"
+#include "base/plural.h"
 #include "base/text.h"
 
 #include <stdio.h>
@@ -45,7 +46,8 @@ void ht_unused_tensors_note(const ht_checkpoint_files *c, const bool *used) {
             at += (size_t)snprintf(names + at, sizeof names - at, "%s`%.*s`", n_others > 1 ? ", " : "", shown, t.name);
     }
     const char *where = ht_base_name(c->path);
-    if (n_towers) snprintf(towers, sizeof towers, "%zu tensors of vision and audio are left out", n_towers);
+    if (n_towers)
+        snprintf(towers, sizeof towers, "%zu tensor%s of vision and audio left out", n_towers, ht_plural(n_towers));
     if (n_others > NAMED) snprintf(names + at, sizeof names - at, " and %zu more", n_others - NAMED);
     if (n_others)
         ht_log_write(HT_LOG_INFO, "%s: %s%s%zu tensor%s not needed: %s", where, towers, n_towers ? "; " : "", n_others,
