@@ -42,7 +42,7 @@ def main():
             def run(*more, words=words, model=model):
                 return engines.run_json([o.hearth, "run", model, *words, "-n", 300, "-t", o.threads, "--json", "-q", *more])["metrics"]
 
-            r = engines.in_turns({"plain": run, "lookup": lambda: run("--lookup")}, o.rounds, f"{pathlib.Path(model).name}, {task}")
+            r = engines.in_turns({"plain": lambda: run("--no-lookup"), "lookup": run}, o.rounds, f"{pathlib.Path(model).name}, {task}")
             ratio = statistics.median(b["decode_tokens_per_second"] / a["decode_tokens_per_second"] for a, b in zip(r["plain"], r["lookup"]))
             last = r["lookup"][-1]
             repeats = last["accepted_tokens"] >= 0.5 * last["generated_tokens"]

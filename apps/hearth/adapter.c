@@ -119,7 +119,8 @@ static bool print_text(const ht_adapter *a, const ht_adapter_info *i) {
         output_field("scale", "%g", (double)i->scale);
     else
         output_field("scale", "%g to %g", (double)i->scale, (double)i->most_scale);
-    output_field("parameters", "%lld in %lld pairs", (long long)i->n_parameters, (long long)i->n_pairs);
+    output_field("parameters", "%lld in %lld pair%s", (long long)i->n_parameters, (long long)i->n_pairs,
+                 plural(i->n_pairs));
     bool good = each_target(a, i->n_pairs, print_target, &is_first);
     if (i->base && *i->base) output_field("base", "%s", i->base);
     if (i->fingerprint) output_field("fingerprint", "%s", i->fingerprint);

@@ -1,5 +1,7 @@
 #include "answer.h"
 
+#include "backends.h"
+#include "command.h"
 #include "terminal.h"
 
 #include <stdio.h>
@@ -105,6 +107,30 @@ static double rate(double count, double seconds) { return seconds > 0 && count >
 
 double prefill_rate(const ht_metrics *m) { return rate((double)m->prompt_tokens, m->prefill_seconds); }
 double decode_rate(const ht_metrics *m) { return rate((double)(m->generated_tokens - 1), m->decode_seconds); }
+
+/* What allows a longer answer once the context is full. */
+static const char *more_context(const options *o) {
+    if (!backend_is_native(o)) return "--context raises the limit, up to that of the model";
+    return o->context ? "--context raises the limit, --sliding discards the oldest tokens and goes on"
+                      : "--sliding discards the oldest tokens and goes on";
+}
+
+void limit_print(const options *o, const ht_metrics *m, int32_t max_tokens, int64_t context, const answer *a) {
+    if (m->finish != HT_FINISH_LENGTH) return;
+    const bool talks = o->command->bit == FOR_CHAT, full = m->generated_tokens < max_tokens;
+    if (full || !o->quiet)
+        fprintf(stderr, "stopped after %lld token%s", (long long)m->generated_tokens, plural(m->generated_tokens));
+    if (full) {
+        fprintf(stderr, ", as the context");
+        if (context) fprintf(stderr, " of %lld token%s", (long long)context, plural(context));
+        fprintf(stderr, " is full; %s%s\n", more_context(o), talks ? ", /clear begins anew" : "");
+    } else if (!o->quiet)
+        fprintf(stderr, "; %s raises the limit\n", talks ? "--max-tokens or /set max_tokens" : "--max-tokens");
+    if (a->has_thought && !a->has_text)
+        fprintf(stderr,
+                "the answer ended within its thinking; --thinking-budget ends that sooner, --no-thinking leaves "
+                "it out\n");
+}
 
 void metrics_print(const ht_metrics *m) {
     fprintf(stderr, "prefill %lld tok", (long long)m->prompt_tokens);

@@ -2,6 +2,8 @@
 #ifndef HEARTH_APP_ANSWER_H
 #define HEARTH_APP_ANSWER_H
 
+#include "options.h"
+
 #include <hearth/generate.h>
 
 #include <jansson.h>
@@ -33,5 +35,8 @@ double prefill_rate(const ht_metrics *m);
 double decode_rate(const ht_metrics *m);
 /* Seconds and rates of an answer as one line, without its end, to standard error. */
 void metrics_print(const ht_metrics *m);
+/* A line on standard error for an answer that max_tokens or the context ended, with the options that help; with --quiet the context
+ * alone. */
+void limit_print(const options *o, const ht_metrics *m, int32_t max_tokens, int64_t context, const answer *a);
 
 #endif

@@ -32,7 +32,6 @@ static ht_model_options model_options(const options *o, progress *loading, ht_de
     model.precision = (ht_precision)o->precision;
     model.context = o->context;
     model.sliding = o->sliding;
-    model.slots = (int32_t)o->slots;
     model.kv_dtype = options_kv_dtype(o);
     model.packed_cache = o->packed_cache ? "packed" : NULL;
     model.cancel = interrupt_flag();

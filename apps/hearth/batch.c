@@ -265,10 +265,6 @@ static bool take(const ht_batch_result *r, void *user) {
 int batch_command(const options *o) {
     batching b = {0};
     ht_error err = {0};
-    if (o->max_tokens == 0) {
-        fprintf(stderr, "hearth batch: --max-tokens is 0, expected 1 or more (see hearth batch --help)\n");
-        return EXIT_USAGE;
-    }
     const int status = many_open(&b.m, o, "batch");
     if (status) return status;
     ht_batch_options how;
@@ -282,8 +278,9 @@ int batch_command(const options *o) {
     progress_end(&b.m.shown);
     char note[DEVICE_NOTE];
     if (!o->quiet && b.generated)
-        fprintf(stderr, "%zu prompts · %lld tokens · %.1f s · %.1f tok/s%s\n", b.m.done, (long long)b.generated,
-                seconds, (double)b.generated / seconds, device_note(b.m.e.device, note));
+        fprintf(stderr, "%zu prompt%s · %lld token%s · %.1f s · %.1f tok/s%s\n", b.m.done, plural(b.m.done),
+                (long long)b.generated, plural(b.generated), seconds, (double)b.generated / seconds,
+                device_note(b.m.e.device, note));
     free(b.stop);
     bias_list_free(&b.bias);
     return many_close(&b.m, st, &err);

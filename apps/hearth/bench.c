@@ -171,8 +171,9 @@ static int64_t round_positions(const bench *b) {
 static ht_status check_context(const bench *b, ht_error *err) {
     long long positions = round_positions(b), context = ht_model_context(b->e.model);
     if (positions <= context) return HT_OK;
-    snprintf(err->message, sizeof err->message, "a round takes %lld positions, the context has %lld: choose less of %s",
-             positions, context,
+    snprintf(err->message, sizeof err->message,
+             "a round takes %lld position%s, the context has %lld: choose less of %s", positions, plural(positions),
+             context,
              b->depth                                     ? "--depth, -p or -n"
              : prefill_positions(b) > decode_positions(b) ? "-p"
                                                           : "-n");

@@ -130,6 +130,7 @@ void bench_print_text(const bench *b) {
     int n = snprintf(text, sizeof text, "%-20s %10s  %10.2f GB\n", "peak memory", "", (double)b->peak_bytes / 1e9);
     output_write(text, (size_t)n);
     if (b->o->quiet) return;
-    fprintf(stderr, "%s, %d threads, %s precision, depth %d\n", ht_device_instruction_set(b->e.device),
-            ht_device_threads(b->e.device), options_precision_name(b->o), (int)b->depth);
+    fprintf(stderr, "%s, %d thread%s, %s precision, depth %d\n", ht_device_instruction_set(b->e.device),
+            ht_device_threads(b->e.device), plural(ht_device_threads(b->e.device)), options_precision_name(b->o),
+            (int)b->depth);
 }

@@ -68,15 +68,16 @@ __attribute__((format(printf, 2, 3))) static void print_line(const char *name, c
 }
 
 static void print_text(const ht_bench_report *r) {
-    print_line("generation", "%lld tokens read in %.3f s (%.0f tok/s), %lld written, %.1f tok/s; peak %.2f GB",
-               (long long)r->prompt_tokens, r->prefill_seconds, rate((double)r->prompt_tokens, r->prefill_seconds),
-               (long long)r->generated_tokens, rate((double)r->generated_tokens - 1, r->decode_seconds),
-               (double)r->peak_memory_bytes / 1e9);
+    print_line("generation", "%lld token%s read in %.3f s (%.0f tok/s), %lld written, %.1f tok/s; peak %.2f GB",
+               (long long)r->prompt_tokens, plural(r->prompt_tokens), r->prefill_seconds,
+               rate((double)r->prompt_tokens, r->prefill_seconds), (long long)r->generated_tokens,
+               rate((double)r->generated_tokens - 1, r->decode_seconds), (double)r->peak_memory_bytes / 1e9);
     if (*r->prefix_note)
         print_line("prefix cache", "%s", r->prefix_note);
     else
-        print_line("prefix cache", "asked again, %lld tokens (%.0f %%) are reused: first token after %.3f s, not %.3f",
-                   (long long)r->prefix_reused, 1e2 * r->prefix_hit_rate, r->warm_seconds, r->cold_seconds);
+        print_line("prefix cache", "asked again, %lld token%s (%.0f %%) reused: first token after %.3f s, not %.3f",
+                   (long long)r->prefix_reused, plural(r->prefix_reused), 1e2 * r->prefix_hit_rate, r->warm_seconds,
+                   r->cold_seconds);
     print_line("saved state", "%.2f MB for %.2f MB of cache; saved in %.3f s, back in %.3f s",
                (double)r->state_bytes / 1e6, (double)r->cache_bytes / 1e6, r->state_save_seconds,
                r->state_load_seconds);
@@ -107,8 +108,8 @@ int bench_report_command(const options *o) {
     else if (!print_json(o, r))
         status = EXIT_FAILED;
     if (!st && !o->json && !o->quiet)
-        fprintf(stderr, "hearth %s, %s, %s precision, %s cache, %d threads\n", r->version, r->instruction_set,
-                r->precision, r->kv_type, (int)r->threads);
+        fprintf(stderr, "hearth %s, %s, %s precision, %s cache, %d thread%s\n", r->version, r->instruction_set,
+                r->precision, r->kv_type, (int)r->threads, plural(r->threads));
     ht_bench_report_free(r);
     engine_close(&e);
     return output_finish(status);

@@ -107,7 +107,7 @@ static void run_load(chat *c, char *rest) {
     if (path && talk_load(&c->t, path, &err))
         chat_report(c, &err);
     else if (path)
-        output_line("%zu messages", talk_length(&c->t));
+        output_line("%zu message%s", talk_length(&c->t), plural(talk_length(&c->t)));
     free(path);
 }
 
@@ -123,7 +123,7 @@ static void attach(chat *c, const char *path, const char *text, size_t n) {
     snprintf(all, size, "%s%s\n```\n%s%s```\n\n", before, base, text, n && text[n - 1] == '\n' ? "" : "\n");
     free(c->attached);
     c->attached = all;
-    output_line("%zu bytes go with the next message", n);
+    output_line("attached %zu byte%s to the next message", n, plural(n));
 }
 
 static void run_attach(chat *c, char *rest) {
@@ -150,7 +150,7 @@ static void run_tokens(chat *c, char *rest) {
     if (talk_count(&c->t, &n, &err))
         chat_report(c, &err);
     else
-        output_line("%zu tokens, of a context of %lld", n, context);
+        output_line("%zu token%s, of a context of %lld", n, plural(n), context);
 }
 
 static void run_stats(chat *c, char *rest) {
@@ -160,14 +160,15 @@ static void run_stats(chat *c, char *rest) {
         output_line("There is no answer yet.");
         return;
     }
-    output_field("last prompt", "%lld tokens computed, %lld reused", (long long)m->prompt_tokens,
-                 (long long)m->reused_tokens);
+    output_field("last prompt", "%lld token%s computed, %lld reused", (long long)m->prompt_tokens,
+                 plural(m->prompt_tokens), (long long)m->reused_tokens);
     output_field("", "%.0f tok/s, first token after %.0f ms", prefill_rate(m), m->first_token_seconds * 1e3);
-    output_field("last answer", "%lld tokens, %.1f tok/s", (long long)m->generated_tokens, decode_rate(m));
+    output_field("last answer", "%lld token%s, %.1f tok/s", (long long)m->generated_tokens, plural(m->generated_tokens),
+                 decode_rate(m));
     if (m->guessed_tokens)
         output_field("guesses", "%lld of %lld right", (long long)m->accepted_tokens, (long long)m->guessed_tokens);
-    output_field("all answers", "%lld: %lld tokens computed, %lld reused, %lld generated", (long long)c->t.answers,
-                 (long long)c->t.computed, (long long)c->t.reused, (long long)c->t.generated);
+    output_field("all answers", "%lld: %lld token%s computed, %lld reused, %lld generated", (long long)c->t.answers,
+                 (long long)c->t.computed, plural(c->t.computed), (long long)c->t.reused, (long long)c->t.generated);
     output_field("cache", "%.1f MB", (double)ht_session_cache_bytes(c->t.e.session) / 1e6);
 }
 
@@ -195,7 +196,7 @@ static void show_parameters(const chat *c) {
 static void show_model(chat *c) {
     const ht_model *m = c->t.e.model;
     output_field("model", "%s", c->t.o.model);
-    output_field("context", "%lld positions", (long long)ht_model_context(m));
+    output_field("context", "%lld position%s", (long long)ht_model_context(m), plural(ht_model_context(m)));
     output_field("chat format", "%s", ht_chat_format_name(m));
     for (int i = 0; i < c->t.e.adapters.n; i++)
         output_field(i ? "" : "adapters", "%s, times %g", c->t.e.adapters.name[i], (double)c->t.e.adapters.scale[i]);

@@ -197,7 +197,7 @@ static ht_generate_options how_of(const talk *t, const ht_sampler_options *sampl
     how.cancel = interrupt_flag();
     how.max_thinking_tokens = (int32_t)t->o.thinking_budget;
     how.parse_special = t->o.parse_special;
-    how.lookup = t->o.lookup;
+    how.lookup = options_lookup(&t->o);
     how.draft = t->e.draft;
     how.guesses = (int32_t)t->o.guesses;
     return how;
@@ -209,19 +209,6 @@ static void count_answer(talk *t, const ht_metrics *m) {
     t->computed += m->prompt_tokens;
     t->reused += m->reused_tokens;
     t->generated += m->generated_tokens;
-}
-
-static void say_why_it_ended(const talk *t, const answer *a) {
-    const ht_metrics *m = &t->last;
-    if (m->finish == HT_FINISH_LENGTH && m->generated_tokens < max_tokens(t))
-        fprintf(stderr, "hearth: the answer ends after %lld tokens, as the context of %lld positions is full\n",
-                (long long)m->generated_tokens, (long long)ht_model_context(t->e.model));
-    else if (m->finish == HT_FINISH_LENGTH)
-        fprintf(stderr, "hearth: the answer ends at %lld tokens; /set max_tokens N allows more\n",
-                (long long)m->generated_tokens);
-    if (a->has_thought && !a->has_text)
-        fprintf(stderr, "hearth: it ends within its thoughts; /set thinking_budget N ends them sooner, and /set "
-                        "nothink leaves them out, where the template can\n");
 }
 
 ht_status talk_answer(talk *t, ht_error *err) {
@@ -241,11 +228,11 @@ ht_status talk_answer(talk *t, ht_error *err) {
         const ht_status added = add_answer(t, &a, err);
         if (added) st = added;
     }
-    if (!st) say_why_it_ended(t, &a);
     if (some && t->shows_statistics) {
         metrics_print(&metrics);
         fputc('\n', stderr);
     }
+    if (!st) limit_print(&t->o, &metrics, max_tokens(t), ht_model_context(t->e.model), &a);
     answer_free(&a);
     return st;
 }

@@ -8,10 +8,11 @@
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
 typedef struct command {
+    const char *group; /* heading in the list of commands */
     const char *name;
     const char *arguments; /* as the usage line shows them */
     const char *summary;   /* one line, for the list of commands */
-    const char *details;   /* paragraphs for the command's own help, or NULL */
+    const char *details;   /* paragraphs of the command's own help, as output_paragraphs takes them, or NULL */
     unsigned bit;          /* in option_spec.commands */
     bool takes_model;      /* MODEL comes first */
     int most_arguments;    /* after MODEL; -1: any number */
@@ -20,6 +21,10 @@ typedef struct command {
 
 extern const command command_table[];
 extern const int command_count;
+
+const command *command_named(const char *name); /* NULL: there is none */
+/* Prints the list of commands to stdout. */
+void commands_help(void);
 
 int chat_command(const options *o);
 int completion_command(const options *o);

@@ -36,13 +36,20 @@ static void choices_of(const option_spec *spec) {
 
 /* ---- bash ---- */
 
+/* Whether no row before has the name. */
+static bool is_first(int i) {
+    for (int before = 0; before < i; before++)
+        if (strcmp(option_table[before].name, option_table[i].name) == 0) return false;
+    return true;
+}
+
 /* A pattern of `case` for the options of a kind. */
 static bool bash_pattern(option_kind kind) {
     bool any = false;
     for (int i = 0; i < option_count; i++) {
         const option_spec *spec = &option_table[i];
         const char letter[] = {'|', '-', spec->letter, '\0'};
-        if (spec->kind != kind) continue;
+        if (spec->kind != kind || !is_first(i)) continue;
         put(any ? "|--" : "    --");
         put(spec->name);
         if (spec->letter) put(letter);
@@ -77,7 +84,7 @@ static void bash(void) {
     }
     put("  esac\n  case $prev in\n");
     for (int i = 0; i < option_count; i++) {
-        if (option_table[i].kind != KIND_CHOICE) continue;
+        if (option_table[i].kind != KIND_CHOICE || !is_first(i)) continue;
         put("    --");
         put(option_table[i].name);
         put(") COMPREPLY=($(compgen -W '");

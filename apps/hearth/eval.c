@@ -109,8 +109,8 @@ static bool print_json(const options *o, const ht_evaluation *r, double seconds)
 }
 
 static void print_text(const options *o, const ht_evaluation *r, double seconds, const char *note) {
-    output_field("tokens", "%lld, of which %lld count, in %lld windows of %d", (long long)r->n_tokens,
-                 (long long)r->n_scored, (long long)r->n_windows, (int)r->window);
+    output_field("tokens", "%lld, of which %lld count, in %lld window%s of %d", (long long)r->n_tokens,
+                 (long long)r->n_scored, (long long)r->n_windows, plural(r->n_windows), (int)r->window);
     output_field("precision", "%s", options_precision_name(o));
     output_field("perplexity", "%.4f ± %.4f", r->perplexity, r->perplexity_error);
     if (o->kl_vs || o->kl_vs_reference) {

@@ -159,8 +159,8 @@ static ht_status interrupt(training *run, ht_error *err) {
         return st;
     }
     snprintf(err->message, sizeof err->message,
-             "interrupted after %lld of %lld steps, which are saved; the same command with --resume goes on",
-             (long long)run->step.iter, (long long)run->s.plan.iters);
+             "interrupted and saved after %lld of %lld step%s; the same command with --resume continues",
+             (long long)run->step.iter, (long long)run->s.plan.iters, plural(run->s.plan.iters));
     return HT_ERR_CANCELLED;
 }
 
@@ -171,8 +171,8 @@ static ht_status rescue(training *run, ht_status failure, ht_error *err) {
     if (failure != HT_ERR_IO && failure != HT_ERR_MEMORY) return failure;
     if (run->step.iter <= run->k.saved_iter || run->step.iter <= run->s.plan.done || save(run, &why)) return failure;
     const size_t n = strlen(err->message);
-    snprintf(err->message + n, sizeof err->message - n, "; the %lld steps before are saved, and --resume goes on",
-             (long long)run->step.iter);
+    snprintf(err->message + n, sizeof err->message - n, "; %lld step%s saved, --resume continues",
+             (long long)run->step.iter, plural(run->step.iter));
     return failure;
 }
 
@@ -219,7 +219,8 @@ static bool print_end(const training *run) {
                                      "skipped", (json_int_t)run->step.total_skipped, "seconds", seconds,
                                      "peak_memory_bytes", (json_int_t)peak_memory_bytes()));
     output_write("\n", 1);
-    output_line("%lld steps in %s%s", (long long)(run->step.iter - run->r.first_iter), time_text(seconds, took),
+    output_line("%lld step%s in %s%s", (long long)(run->step.iter - run->r.first_iter),
+                plural((run->step.iter - run->r.first_iter)), time_text(seconds, took),
                 patient(run) ? "" : ", ended early: --patience evaluations were not the best");
     if (isfinite(k->first_valid)) snprintf(before, sizeof before, " %.4f before,", k->first_valid);
     if (run->s.plan.valid)

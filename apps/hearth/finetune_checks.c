@@ -1,6 +1,5 @@
 /* hearth finetune: mistakes that are found before anything is loaded. */
 #include "finetune.h"
-#include "options_table.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -20,11 +19,6 @@ const char *finetune_mistake(const options *o, char sentence[96]) {
     if (options_given(o, "scale") && t->scale == 0) return "--scale is 0: the adapter would change nothing";
     if (t->alpha == 0) return "--alpha is 0: the adapter would change nothing";
     if (!setup_layers(t->layers, &layers)) return "--layers is to be all, or a number of layers";
-    for (int i = 0; option_rivals[i][0]; i++) {
-        if (!options_given(o, option_rivals[i][0]) || !options_given(o, option_rivals[i][1])) continue;
-        snprintf(sentence, 96, "--%s and --%s exclude each other", option_rivals[i][0], option_rivals[i][1]);
-        return sentence;
-    }
     for (int i = 0; t->init_adapter && brought[i]; i++) {
         if (!options_given(o, brought[i])) continue;
         snprintf(sentence, 96, "--init-adapter brings its rank, scale and targets: leave out --%s", brought[i]);

@@ -86,8 +86,8 @@ static ht_status check_run(const keeper *k, ht_error *err) {
                  "%s holds no checkpoint to resume from; without --resume the run begins", k->folder);
     else
         snprintf(err->message, sizeof err->message,
-                 "%s holds a run of %lld steps: --resume goes on with it, another --out begins a new one", k->folder,
-                 (long long)there);
+                 "%s holds a run of %lld step%s: --resume goes on with it, another --out begins a new one", k->folder,
+                 (long long)there, plural(there));
     return err->status = HT_ERR_ARGUMENT;
 }
 

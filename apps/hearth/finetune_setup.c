@@ -147,16 +147,16 @@ static void print_data(const char *name, const ht_data_report *r) {
             snprintf(forms + used, sizeof forms - used, "%s%s", used ? ", " : "",
                      ht_sample_form_name((ht_sample_form)i));
     }
-    output_field(name, "%lld samples of %s; %lld tokens, %lld of them learned", (long long)r->n_samples, forms,
-                 (long long)r->n_tokens, (long long)r->n_learned);
+    output_field(name, "%lld sample%s of %s; %lld token%s, %lld of them learned", (long long)r->n_samples,
+                 plural(r->n_samples), forms, (long long)r->n_tokens, plural(r->n_tokens), (long long)r->n_learned);
     print_count("left out: no sample", &r->bad);
     if (r->bad.n) output_field("", "%s", r->first_bad.message);
     char longer[80];
-    snprintf(longer, sizeof longer, "left out: longer than %lld tokens, of --max-length or the model's context",
-             (long long)r->max_length);
+    snprintf(longer, sizeof longer, "left out: longer than %lld token%s, of --max-length or the model's context",
+             (long long)r->max_length, plural(r->max_length));
     print_count(longer, &r->too_long);
     print_count("left out: no token is learned", &r->unlearned);
-    snprintf(longer, sizeof longer, "cut after %lld tokens", (long long)r->max_length);
+    snprintf(longer, sizeof longer, "cut after %lld token%s", (long long)r->max_length, plural(r->max_length));
     print_count(longer, &r->truncated);
     print_count("without a learned token that ends generation: the model would not learn to stop", &r->stopless);
     print_count("whose answer is written otherwise than after the prompt of generation", &r->prompt_differs);
@@ -227,8 +227,8 @@ ht_status setup_print(const setup *s, const options *o, ht_error *err) {
     print_lengths(p->data);
     ht_status st = print_sample(s, err);
     if (st) return st;
-    output_field("trained", "%lld parameters of %d projections, %.2f %% of the model's %lld",
-                 (long long)p->n_parameters, p->n_projections,
+    output_field("trained", "%lld parameter%s of %d projection%s, %.2f %% of the model's %lld",
+                 (long long)p->n_parameters, plural(p->n_parameters), p->n_projections, plural(p->n_projections),
                  100 * (double)p->n_parameters / (double)p->model_parameters, (long long)p->model_parameters);
     output_field("steps", "%lld, of %lld an epoch", (long long)p->iters, (long long)p->iters_per_epoch);
     output_field("memory", "%s at its peak%s", bytes_text((double)p->peak_bytes, memory),

@@ -67,7 +67,7 @@ static ht_status fuse(const options *o, ht_fuse_options *how, ht_error *err) {
 static void print_text(const char *out, const ht_fuse_report *r) {
     output_field("out", "%s", out);
     output_field("bytes", "%lld", (long long)r->bytes);
-    output_field("changed", "%lld tensors", (long long)r->n_changed);
+    output_field("changed", "%lld tensor%s", (long long)r->n_changed, plural(r->n_changed));
     if (r->n_dense) output_field("", "%lld that were quantised are floats now", (long long)r->n_dense);
     output_field("rounding", "%.3g %% of the weights, %.3g %% of the change", 100 * r->error, 100 * r->noise);
     output_field("kept", "%.4g %% of the change, at least %.4g %% of each tensor's", 100 * r->kept,

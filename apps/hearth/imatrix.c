@@ -91,8 +91,8 @@ static ht_status gather(const options *o, const source *s, const engine *e, cons
         *err = g.failure;
     else if (st == HT_ERR_CANCELLED && g.saved)
         snprintf(err->message, sizeof err->message,
-                 "interrupted: %s has %lld windows of the text; --from it with --skip-chunks %lld goes on", o->out,
-                 g.saved, g.saved);
+                 "interrupted: %s has %lld window%s of the text; --from it with --skip-chunks %lld goes on", o->out,
+                 g.saved, plural(g.saved), g.saved);
     else if (st == HT_ERR_CANCELLED)
         snprintf(err->message, sizeof err->message, "interrupted: %s was not written", o->out);
     return st && g.failure.status ? g.failure.status : st;
@@ -157,8 +157,8 @@ static figures figures_of(const ht_importance *i) {
 static void print_text(const options *o, const figures *f, double seconds, const char *note) {
     output_field("out", "%s", o->out);
     output_field("entries", "%lld", (long long)f->info.n_entries);
-    output_field("tokens", "%lld in %lld windows of %lld", f->tokens, (long long)f->info.n_chunks,
-                 (long long)f->info.chunk_tokens);
+    output_field("tokens", "%lld in %lld window%s of %lld", f->tokens, (long long)f->info.n_chunks,
+                 plural(f->info.n_chunks), (long long)f->info.chunk_tokens);
     if (f->experts) output_field("experts", "%lld, of which %lld were never chosen", f->experts, f->unchosen);
     if (!o->quiet) fprintf(stderr, "%.1f s%s\n", seconds, note);
 }

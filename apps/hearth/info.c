@@ -16,8 +16,8 @@ typedef struct needs {
 
 static ht_status compute_needs(const options *o, const ht_model_info *info, needs *n, ht_error *err) {
     if (o->context > info->context && info->has_weights) {
-        snprintf(err->message, sizeof err->message, "--context %lld is more than the %lld positions of %s",
-                 (long long)o->context, (long long)info->context, o->model);
+        snprintf(err->message, sizeof err->message, "--context %lld is more than the %lld position%s of %s",
+                 (long long)o->context, (long long)info->context, plural(info->context), o->model);
         return err->status = HT_ERR_ARGUMENT;
     }
     n->context = o->context ? o->context : info->context;
@@ -143,7 +143,9 @@ static void print_unlike_layers(const ht_model_info *i) {
         output_field("K/V heads", "%lld of %lld in full layers, %lld of %lld in sliding ones",
                      (long long)kind[0]->n_kv_heads, (long long)kind[0]->head_dim, (long long)kind[1]->n_kv_heads,
                      (long long)kind[1]->head_dim);
-    if (n_sharing) output_field("shared K/V", "the last %lld layers use those of earlier ones", (long long)n_sharing);
+    if (n_sharing)
+        output_field("shared K/V", "in the last %lld layer%s, with earlier ones", (long long)n_sharing,
+                     plural(n_sharing));
 }
 
 static void print_layers(const ht_model_info *i) {
@@ -177,7 +179,7 @@ static void print_text(const options *o, const ht_model_info *i, const needs *n)
         output_field("format", "%s, %s, mostly %s", i->format, i->file_type, i->quantization);
     else
         output_field("format", "%s, %s", i->format, i->has_weights ? i->quantization : "vocabulary only");
-    output_field("tokenizer", "%s, %lld tokens", i->tokenizer_kind, (long long)i->vocab);
+    output_field("tokenizer", "%s, %lld token%s", i->tokenizer_kind, (long long)i->vocab, plural(i->vocab));
     print_special(i);
     output_field("chat format", "%s", i->chat_format);
     if (!i->has_weights) return;
@@ -190,16 +192,17 @@ static void print_text(const options *o, const ht_model_info *i, const needs *n)
     output_field("heads", "%lld of %lld, %lld for keys and values", (long long)i->n_heads, (long long)i->head_dim,
                  (long long)i->n_kv_heads);
     output_field("output head", "%s", i->tied_head ? "tied to the embedding" : "of its own");
-    output_field("context", "%lld positions", (long long)i->context);
+    output_field("context", "%lld position%s", (long long)i->context, plural(i->context));
     if (*i->pooling) output_field("pooling", "%s", i->pooling);
-    if (i->sliding_window) output_field("sliding window", "%lld positions", (long long)i->sliding_window);
+    if (i->sliding_window)
+        output_field("sliding window", "%lld position%s", (long long)i->sliding_window, plural(i->sliding_window));
     if (i->memory_bytes < i->weight_bytes)
         output_field("weights", "%.1f MB, %.1f MB of them in memory", (double)i->weight_bytes / mb,
                      (double)i->memory_bytes / mb);
     else
         output_field("weights", "%.1f MB", (double)i->weight_bytes / mb);
-    output_field("KV cache", "%.1f MB at %lld positions in %s (%.1f kB per position)", (double)n->kv_bytes / mb,
-                 (long long)n->context, options_kv_name(o), (double)n->kv_bytes_per_position / 1e3);
+    output_field("KV cache", "%.1f MB at %lld position%s in %s (%.1f kB per position)", (double)n->kv_bytes / mb,
+                 (long long)n->context, plural(n->context), options_kv_name(o), (double)n->kv_bytes_per_position / 1e3);
     print_memory(o, i);
     output_field("memory needed", "%.1f MB with a full cache", (double)n->total_bytes / mb);
 }

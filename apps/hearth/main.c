@@ -10,23 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void print_usage(FILE *to) {
-    fprintf(to, "hearth runs language models on this machine.\n\n");
-    for (int i = 0; i < command_count; i++) {
-        char left[80];
-        snprintf(left, sizeof left, "hearth %s %s", command_table[i].name, command_table[i].arguments);
-        fprintf(to, "  %-46s %s\n", left, command_table[i].summary);
-    }
-    fprintf(to, "\n  %-46s %s\n  %-46s %s\n", "hearth COMMAND --help", "Show a command's options.", "hearth --version",
-            "Show the version.");
-}
-
-static const command *find_command(const char *name) {
-    for (int i = 0; i < command_count; i++)
-        if (strcmp(command_table[i].name, name) == 0) return &command_table[i];
-    return NULL;
-}
-
 /* Names come from anywhere: the sentence about one stays one line, and leaves the terminal as it is. */
 static int refuse_word(const char *word, const char *why) {
     char shown[81];
@@ -90,18 +73,18 @@ int main(int argc, char **argv) {
     if (!name) return say_what_to_type();
     bool help = strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0;
     bool version = strcmp(name, "--version") == 0;
-    if (argc > (help ? 3 : 2) && (help || version)) return refuse_word(argv[help ? 3 : 2], "is one argument too many");
+    if (argc > (help ? 3 : 2) && (help || version)) return refuse_word(argv[help ? 3 : 2], "is an unexpected argument");
     if (help && argc > 2) {
         name = argv[2];
     } else if (help) {
-        print_usage(stdout);
+        commands_help();
         return output_finish(EXIT_OK);
     }
     if (version) {
         printf("hearth %s\n", ht_version());
         return output_finish(EXIT_OK);
     }
-    const command *c = find_command(name);
+    const command *c = command_named(name);
     if (!c) return refuse_command(name);
     if (help) {
         options_help(c);

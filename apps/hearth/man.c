@@ -1,4 +1,5 @@
-/* hearth man: manual pages, from the tables of commands and options. */
+/* hearth man: manual pages, from the tables of commands and options; on a terminal shown by a program that formats them. */
+#define _GNU_SOURCE
 #include "command.h"
 #include "options_table.h"
 #include "terminal.h"
@@ -6,10 +7,19 @@
 #include <hearth/version.h>
 
 #include <ctype.h>
+#include <signal.h>
+#include <spawn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
-static void put(const char *text) { output_write(text, strlen(text)); }
+extern char **environ;
+
+static FILE *to; /* memory for the page */
+
+static void put(const char *text) { fputs(text, to); }
 
 /* Text that troff takes as it is: hyphens are those that are typed, and no line begins with a request. */
 static void escaped(const char *text) {
@@ -25,16 +35,15 @@ static void escaped(const char *text) {
         else if (*at == '"' || *at == '^' || *at == '~')
             put(*at == '"' ? "\\(dq" : *at == '^' ? "\\(ha" : "\\(ti");
         else
-            output_write(at, 1);
+            fputc(*at, to);
     }
 }
 
 static void title(const char *name) {
     put(".TH \"");
     for (; *name; name++) {
-        const char upper = (char)toupper((unsigned char)*name);
-        output_write(&upper, 1);
-    };
+        fputc(toupper((unsigned char)*name), to);
+    }
     put("\" 1 \"\" \"hearth ");
     put(ht_version());
     put("\" \"Hearth\"\n");
@@ -44,7 +53,7 @@ static void option_entry(const option_spec *spec) {
     put(".TP\n\\fB");
     if (spec->letter) {
         put("\\-");
-        output_write(&spec->letter, 1);
+        fputc(spec->letter, to);
         put("\\fR, \\fB");
     }
     put("\\-\\-");
@@ -58,6 +67,19 @@ static void option_entry(const option_spec *spec) {
     put("\n");
     escaped(spec->help);
     put("\n");
+}
+
+/* As output_paragraphs takes them. */
+static void paragraphs(const char *text) {
+    for (const char *end; *text; text = end + strspn(end, "\n")) {
+        char paragraph[2048];
+        end = strstr(text, "\n\n");
+        if (!end) end = text + strlen(text);
+        snprintf(paragraph, sizeof paragraph, "%.*s", (int)(end - text), text);
+        put(".PP\n");
+        escaped(paragraph);
+        put("\n");
+    }
 }
 
 /* A page of a command. */
@@ -79,11 +101,7 @@ static void command_page(const command *c) {
     put(".SH DESCRIPTION\n");
     escaped(c->summary);
     put("\n");
-    if (c->details) {
-        put(".PP\n");
-        escaped(c->details);
-        put("\n");
-    }
+    if (c->details) paragraphs(c->details);
     if (c->takes_model) {
         put(".PP\n");
         escaped(options_of_model);
@@ -103,6 +121,11 @@ static void whole_page(void) {
         ".SH SYNOPSIS\n.B hearth\n.I COMMAND\n[\\fIARGUMENT\\fR...]\n"
         ".SH DESCRIPTION\nResults go to standard output, everything else to standard error.\n.SH COMMANDS\n");
     for (int i = 0; i < command_count; i++) {
+        if (i == 0 || strcmp(command_table[i].group, command_table[i - 1].group) != 0) {
+            put(".SS \"");
+            put(command_table[i].group);
+            put("\"\n");
+        }
         put(".TP\n\\fBhearth\\-");
         escaped(command_table[i].name);
         put("\\fR(1)\n");
@@ -110,25 +133,73 @@ static void whole_page(void) {
         put("\n");
     }
     put(".SH ENVIRONMENT\n"
-        ".TP\n.B HEARTH_DEVICE\nwhat computes where \\fB\\-\\-device\\fR does not say: cpu, cuda, cuda:1\n"
-        ".TP\n.B HEARTH_PYTHON\nthe interpreter of the backend mlx_lm\n"
-        ".TP\n.B XDG_CACHE_HOME\nwhere the directory hearth of models, packed weights and the history of hearth\\-chat "
-        "lies "
-        "(~/.cache)\n"
-        ".TP\n.B NO_COLOR\nnothing is dimmed on a terminal\n");
+        ".TP\n.B HEARTH_DEVICE\ncompute device without \\fB\\-\\-device\\fR: cpu, cuda, cuda:1\n"
+        ".TP\n.B HEARTH_PYTHON\nPython interpreter of the backend mlx_lm\n"
+        ".TP\n.B XDG_CACHE_HOME\ncontains the directory hearth, with models, packed weights and the history of hearth "
+        "chat (~/.cache)\n"
+        ".TP\n.B NO_COLOR\ndo not dim text on a terminal\n");
+}
+
+/* ---- on a terminal ---- */
+
+/* Has a program format the page on its standard input and show it; false if it is not there, or failed. */
+static bool show_by(const char *const *words, const char *page, size_t n) {
+    int ends[2], status = -1;
+    pid_t child;
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t attributes;
+    sigset_t as_usual;
+    if (pipe(ends)) return false;
+    sigemptyset(&as_usual);
+    sigaddset(&as_usual, SIGPIPE);
+    sigaddset(&as_usual, SIGINT);
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+    posix_spawnattr_setsigdefault(&attributes, &as_usual);
+    posix_spawn_file_actions_init(&files);
+    posix_spawn_file_actions_adddup2(&files, ends[0], STDIN_FILENO);
+    posix_spawn_file_actions_addclose(&files, ends[0]);
+    posix_spawn_file_actions_addclose(&files, ends[1]);
+    signal(SIGINT, SIG_IGN); /* Ctrl-C is the pager's */
+    const bool begun = posix_spawnp(&child, words[0], &files, &attributes, (char **)(uintptr_t)words, environ) == 0;
+    posix_spawn_file_actions_destroy(&files);
+    posix_spawnattr_destroy(&attributes);
+    close(ends[0]);
+    for (ssize_t written = 0; begun && n && (written = write(ends[1], page, n)) > 0; n -= (size_t)written)
+        page += written;
+    close(ends[1]);
+    if (begun) waitpid(child, &status, 0);
+    signal(SIGINT, SIG_DFL);
+    return begun && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+static bool show(const char *page, size_t n) {
+    static const char *const man[] = {"man", "-l", "-", NULL}, *const mandoc[] = {"mandoc", "-a", NULL};
+    return show_by(man, page, n) || show_by(mandoc, page, n);
 }
 
 int man_command(const options *o) {
     const char *name = o->arguments.n ? o->arguments.items[0] : NULL;
-    if (!name) {
-        whole_page();
-        return output_finish(EXIT_OK);
+    const command *c = name ? command_named(name) : NULL;
+    if (name && !c) {
+        fprintf(stderr, "hearth man: there is no command of that name (see hearth --help)\n");
+        return EXIT_USAGE;
     }
-    for (int i = 0; i < command_count; i++)
-        if (strcmp(command_table[i].name, name) == 0) {
-            command_page(&command_table[i]);
-            return output_finish(EXIT_OK);
-        }
-    fprintf(stderr, "hearth man: there is no command of that name (see hearth --help)\n");
-    return EXIT_USAGE;
+    char *page = NULL;
+    size_t n = 0;
+    to = open_memstream(&page, &n);
+    if (!to) return EXIT_FAILED;
+    if (c)
+        command_page(c);
+    else
+        whole_page();
+    const bool whole = fclose(to) == 0;
+    if (!whole)
+        fprintf(stderr, "hearth man: out of memory for the page\n");
+    else if (!output_is_terminal())
+        output_write(page, n);
+    else if (!show(page, n)) /* then the same as plain text */
+        c ? options_help(c) : commands_help();
+    free(page);
+    return output_finish(whole ? EXIT_OK : EXIT_FAILED);
 }

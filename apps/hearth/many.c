@@ -62,7 +62,8 @@ int many_open(many *m, const options *o, const char *name) {
     ht_status st = prompts_open(o->prompts, &m->prompts, &err);
     if (!st) st = o->out ? open_results(m, name, &err) : open_model(m, &err);
     if (!st && m->results.done && !o->quiet)
-        fprintf(stderr, "hearth: %zu of %zu prompts are done already\n", m->results.done, m->prompts.n);
+        fprintf(stderr, "hearth: resuming after %zu of %zu prompt%s\n", m->results.done, m->prompts.n,
+                plural(m->prompts.n));
     progress_begin(&m->shown, "computing", o->quiet);
     m->begin = now_seconds();
     return st ? many_close(m, st, &err) : EXIT_OK;
@@ -84,8 +85,8 @@ int many_close(many *m, ht_status status, const ht_error *err) {
     const ht_status closed = results_close(&m->results, &closing);
     int exit_status = EXIT_OK;
     if (interrupted() && status) {
-        fprintf(stderr, "hearth: interrupted after %zu of %zu prompts%s\n", m->results.done + m->done, m->prompts.n,
-                m->o->out ? "; the same command goes on from there" : "");
+        fprintf(stderr, "hearth: interrupted after %zu of %zu prompt%s%s\n", m->results.done + m->done, m->prompts.n,
+                plural(m->prompts.n), m->o->out ? "; the same command goes on from there" : "");
         exit_status = EXIT_FAILED;
     } else if (m->err.message[0]) {
         exit_status = report(&m->err);
@@ -94,7 +95,8 @@ int many_close(many *m, ht_status status, const ht_error *err) {
     } else if (closed) {
         exit_status = report(&closing);
     } else if (m->failed) {
-        fprintf(stderr, "hearth: %zu of %zu prompts failed; their results say why\n", m->failed, m->done);
+        fprintf(stderr, "hearth: %zu of %zu prompt%s failed; their results say why\n", m->failed, m->done,
+                plural(m->done));
         exit_status = EXIT_FAILED;
     }
     prompt_line_clear(&m->line);

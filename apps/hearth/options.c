@@ -34,7 +34,7 @@ static bool bad_value(const command *c, const option_spec *spec, const char *val
     return usage_error(c, sentence);
 }
 
-enum { EXPECTED_SIZE = 128 };
+enum { EXPECTED_SIZE = 128, OPTION_COLUMN = 32 /* of the texts in the help */ };
 
 /* A number within the option's range; false with what was expected. */
 static bool read_number(const option_spec *spec, const char *value, void *field, char expected[EXPECTED_SIZE]) {
@@ -151,16 +151,23 @@ bool option_is_list(const option_spec *spec) {
     return spec->kind == KIND_LIST || spec->kind == KIND_PATHS || spec->kind == KIND_BIAS;
 }
 
-static const option_spec *find_long(const char *name, size_t n) {
-    for (int i = 0; i < option_count; i++)
-        if (strlen(option_table[i].name) == n && memcmp(option_table[i].name, name, n) == 0) return &option_table[i];
-    return NULL;
+static bool accepts(const command *c, const option_spec *spec) { return (spec->commands & c->bit) != 0; }
+
+/* The row of a name for a command; that of another command when this one does not accept the option; NULL: there is none. */
+static const option_spec *find_long(const command *c, const char *name, size_t n) {
+    const option_spec *found = NULL;
+    for (int i = 0; i < option_count; i++) {
+        const option_spec *spec = &option_table[i];
+        if (strlen(spec->name) == n && memcmp(spec->name, name, n) == 0 && (!found || accepts(c, spec))) found = spec;
+    }
+    return found;
 }
 
-static const option_spec *find_letter(char letter) {
+static const option_spec *find_letter(const command *c, char letter) {
+    const option_spec *found = NULL;
     for (int i = 0; i < option_count; i++)
-        if (option_table[i].letter == letter) return &option_table[i];
-    return NULL;
+        if (option_table[i].letter == letter && (!found || accepts(c, &option_table[i]))) found = &option_table[i];
+    return found;
 }
 
 /* "-5" and "-.5" are words, as no option's letter is a digit but `-0`. */
@@ -168,13 +175,11 @@ static bool is_option(const char *word) {
     return word[0] == '-' && word[1] != '\0' && !(strchr("123456789.", word[1]));
 }
 
-static bool accepts(const command *c, const option_spec *spec) { return spec->common || (spec->commands & c->bit); }
-
 /* `spec` is that of another command's option, or NULL. */
 static bool unknown_option(const command *c, const option_spec *spec, const char *word) {
     char sentence[256];
-    int n = snprintf(sentence, sizeof sentence,
-                     spec ? "the option %.80s is not one of this command" : "there is no option %.80s", word);
+    int n = spec ? snprintf(sentence, sizeof sentence, "--%s is not an option of this command", spec->name)
+                 : snprintf(sentence, sizeof sentence, "there is no option %.80s", word);
     nearest best = nearest_to(word + 2, word[1] == '-' ? strcspn(word + 2, "=") : 0);
     for (int i = 0; !spec && i < option_count; i++)
         if (accepts(c, &option_table[i])) nearest_try(&best, option_table[i].name);
@@ -189,10 +194,10 @@ static bool parse_option(const command *c, int argc, char **argv, int *at, optio
     const option_spec *spec;
     if (word[1] == '-') {
         size_t n = strcspn(word + 2, "=");
-        spec = find_long(word + 2, n);
+        spec = find_long(c, word + 2, n);
         if (word[2 + n] == '=') value = word + 2 + n + 1;
     } else {
-        spec = find_letter(word[1]);
+        spec = find_letter(c, word[1]);
         if (word[2] != '\0') value = word + 2;
     }
     if (!spec || !accepts(c, spec)) return unknown_option(c, spec, word);
@@ -236,11 +241,12 @@ static const char *entry_text(const json_t *value, options *o) {
 }
 
 /* Options of which the command line's one sets aside the file's other. */
-static bool is_set_aside(const char *name, const bool *on_command_line) {
+static bool is_set_aside(const command *c, const char *name, const bool *on_command_line) {
     for (int i = 0; option_rivals[i][0]; i++)
         for (int k = 0; k < 2; k++) {
             const char *other = option_rivals[i][1 - k];
-            if (!strcmp(name, option_rivals[i][k]) && on_command_line[find_long(other, strlen(other)) - option_table])
+            if (!strcmp(name, option_rivals[i][k]) &&
+                on_command_line[find_long(c, other, strlen(other)) - option_table])
                 return true;
         }
     return false;
@@ -249,10 +255,10 @@ static bool is_set_aside(const char *name, const bool *on_command_line) {
 /* A flag; one that is false is the option that its name with no- before it makes, where there is one. */
 static bool take_flag(const command *c, const option_spec *spec, const json_t *value, options *o) {
     char opposite[64];
-    if (!json_is_boolean(value)) return bad_entry(c, o, spec->name, "is to be true or false");
+    if (!json_is_boolean(value)) return bad_entry(c, o, spec->name, "must be true or false");
     if (!json_is_true(value)) {
         const int n = snprintf(opposite, sizeof opposite, "no-%s", spec->name);
-        spec = find_long(opposite, (size_t)n);
+        spec = find_long(c, opposite, (size_t)n);
         if (!spec || !accepts(c, spec)) return true;
     }
     *(bool *)((char *)o + spec->field) = true;
@@ -261,18 +267,18 @@ static bool take_flag(const command *c, const option_spec *spec, const json_t *v
 }
 
 static bool take_entry(const command *c, const char *name, json_t *value, const bool *on_command_line, options *o) {
-    const option_spec *spec = find_long(name, strlen(name));
+    const option_spec *spec = find_long(c, name, strlen(name));
     if (!spec || !accepts(c, spec) || !strcmp(name, "config"))
-        return bad_entry(c, o, name, "is no option of this command");
-    if (on_command_line[spec - option_table] || is_set_aside(name, on_command_line)) return true;
+        return bad_entry(c, o, name, "is not an option of this command");
+    if (on_command_line[spec - option_table] || is_set_aside(c, name, on_command_line)) return true;
     if (spec->kind == KIND_FLAG) return take_flag(c, spec, value, o);
     o->given[spec - option_table] = true;
     const size_t n = json_is_array(value) ? json_array_size(value) : 1;
-    if (json_is_array(value) && !option_is_list(spec)) return bad_entry(c, o, name, "is to be one value");
+    if (json_is_array(value) && !option_is_list(spec)) return bad_entry(c, o, name, "must be one value");
     for (size_t i = 0; i < n; i++) {
         const json_t *one = json_is_array(value) ? json_array_get(value, i) : value;
         const char *text = entry_text(one, o);
-        if (!text) return bad_entry(c, o, name, "is to be a text or a number");
+        if (!text) return bad_entry(c, o, name, "must be a text or a number");
         if (!set_value(c, spec, text, o)) return false;
     }
     return true;
@@ -285,7 +291,7 @@ static bool read_config(const command *c, options *o) {
     o->config_values = json_load_file(o->config, JSON_REJECT_DUPLICATES, &why);
     if (!json_is_object(o->config_values)) {
         char sentence[512];
-        snprintf(sentence, sizeof sentence, "--config %.200s is no JSON object: %.200s", o->config,
+        snprintf(sentence, sizeof sentence, "--config %.200s is not a JSON object: %.200s", o->config,
                  o->config_values ? "it is another value" : why.text);
         return usage_error(c, sentence);
     }
@@ -305,8 +311,7 @@ static bool take_word(const command *c, const char *word, options *o) {
         return true;
     }
     if (c->most_arguments >= 0 && o->arguments.n >= c->most_arguments) {
-        snprintf(sentence, sizeof sentence, "\"%.80s\" is one argument too many; a text with spaces goes in quotes",
-                 word);
+        snprintf(sentence, sizeof sentence, "too many arguments: \"%.80s\"; quote text that contains spaces", word);
         return usage_error(c, sentence);
     }
     return append(&o->arguments, word);
@@ -338,10 +343,22 @@ static tune_options tune_defaults(void) {
                           .report_every = 10};
 }
 
+static bool check_rivals(const command *c, const options *o) {
+    char sentence[128];
+    for (int i = 0; option_rivals[i][0]; i++) {
+        if (!options_given(o, option_rivals[i][0]) || !options_given(o, option_rivals[i][1])) continue;
+        snprintf(sentence, sizeof sentence, "--%s and --%s exclude each other", option_rivals[i][0],
+                 option_rivals[i][1]);
+        return usage_error(c, sentence);
+    }
+    return true;
+}
+
 bool options_parse(const command *c, int argc, char **argv, options *o) {
     ht_sampler_options defaults;
     ht_sampler_options_init(&defaults, sizeof defaults);
-    *o = (options){.max_tokens = -1,
+    *o = (options){.command = c,
+                   .max_tokens = -1,
                    .prompt_tokens = -1,
                    .rounds = -1,
                    .depth = -1,
@@ -361,8 +378,10 @@ bool options_parse(const command *c, int argc, char **argv, options *o) {
         } else if (!take_word(c, argv[at++], o))
             return false;
     }
+    if (o->help) return true;
     if (o->config && !read_config(c, o)) return false;
-    if (!o->help && c->takes_model && (!o->model || !*o->model) && !o->template_file)
+    if (!check_rivals(c, o)) return false;
+    if (c->takes_model && (!o->model || !*o->model) && !o->template_file)
         return usage_error(c, "a model is needed: a .gguf file, a directory, or the word default");
     return true;
 }
@@ -386,7 +405,9 @@ void options_free(options *o) {
 }
 
 bool options_given(const options *o, const char *name) {
-    return o->given[find_long(name, strlen(name)) - option_table];
+    for (int i = 0; i < option_count; i++)
+        if (o->given[i] && strcmp(option_table[i].name, name) == 0) return true;
+    return false;
 }
 
 /* ---- as a record ---- */
@@ -448,28 +469,27 @@ json_t *options_values(const options *o, const command *c, const char *const *ot
 }
 
 const char options_of_model[] =
-    "MODEL is a .gguf file, a directory (safetensors with config.json and tokenizer.json, or one GGUF),\n"
-    "a name of `hearth list`, ORG/REPO of `hearth pull`, or the word default for the model that scripts/quickstart "
-    "fetches.";
+    "MODEL is a .gguf file, a directory (safetensors with config.json and tokenizer.json, or one GGUF), a name of "
+    "`hearth list`, ORG/REPO of `hearth pull`, or the word default for the model that scripts/quickstart fetches.";
 
 void options_help(const command *c) {
-    printf("hearth %s %s\n%s\n", c->name, c->arguments, c->summary);
-    if (c->details) printf("\n%s\n", c->details);
-    if (c->takes_model) printf("\n%s\n", options_of_model);
+    printf("hearth %s%s%s\n%s\n", c->name, *c->arguments ? " " : "", c->arguments, c->summary);
+    if (c->details) output_paragraphs(c->details);
+    if (c->takes_model) output_paragraphs(options_of_model);
     printf("\n");
     for (int i = 0; i < option_count; i++) {
         const option_spec *spec = &option_table[i];
-        if (!(spec->commands & c->bit)) continue;
-        char left[48], letter[5] = "";
+        if (!accepts(c, spec)) continue;
+        char left[64], letter[5] = "";
         if (spec->letter) snprintf(letter, sizeof letter, "-%c, ", spec->letter);
-        snprintf(left, sizeof left, "%4s--%s %s", letter, spec->name, spec->value ? spec->value : "");
-        printf("  %-30s  %s\n", left, spec->help);
+        snprintf(left, sizeof left, "  %4s--%s %s", letter, spec->name, spec->value ? spec->value : "");
+        output_entry(left, OPTION_COLUMN, spec->help);
     }
-    if (c->bit != FOR_RUN)
-        printf("\nThe options of `hearth run` are accepted too, and do nothing here unless listed.\n");
 }
 
 /* ---- what the library takes ---- */
+
+bool options_lookup(const options *o) { return o->lookup || (!o->no_lookup && !o->draft); }
 
 static const ht_dtype kv_dtypes[] = {HT_F16, HT_F32, HT_BF16, HT_I8};
 static const ht_dtype dtypes[] = {HT_DTYPE_NONE, HT_F32, HT_F16, HT_BF16};
@@ -522,8 +542,8 @@ bool options_set_number(options *o, const char *name, const char *value, char *w
     snprintf(word, sizeof word, "%s", name);
     for (char *at = word; *at; at++)
         if (*at == '_') *at = '-';
-    const option_spec *spec = find_long(word, strlen(word));
-    if (!spec || (spec->kind != KIND_INTEGER && spec->kind != KIND_NUMBER)) {
+    const option_spec *spec = find_long(o->command, word, strlen(word));
+    if (!spec || !accepts(o->command, spec) || (spec->kind != KIND_INTEGER && spec->kind != KIND_NUMBER)) {
         snprintf(why, n, "there is no parameter %.60s", name);
         return false;
     }

@@ -1,4 +1,4 @@
-/* Command-line options: one table, so that an option has the same name, range and meaning wherever it is accepted. */
+/* Command-line options: one table says which commands use an option; a command rejects all others by name. */
 #ifndef HEARTH_APP_OPTIONS_H
 #define HEARTH_APP_OPTIONS_H
 
@@ -60,6 +60,7 @@ typedef struct tune_options {
 
 /* What the user asked for; a field not asked for holds 0, which means the library's default, unless noted. */
 typedef struct options {
+    const struct command *command;
     const char *model;     /* as typed; of `adapter` it is an option */
     string_list arguments; /* after MODEL */
     string_list stop, set, adapters, from;
@@ -71,7 +72,7 @@ typedef struct options {
     bool report;
     const char *draft; /* model */
     const char *regex, *grammar, *schema;
-    bool lookup;
+    bool lookup, no_lookup;
     int64_t guesses;
     const char *load_state, *save_state; /* likewise */
     const char *backend, *python;        /* likewise */
@@ -123,6 +124,8 @@ void options_free(options *o);
 bool options_given(const options *o, const char *name);
 /* The values of the options of a command, but of those in `others`, which ends with NULL: an object of a new reference. NULL: memory ran out. */
 json_t *options_values(const options *o, const struct command *c, const char *const *others);
+/* Whether one sequence is decoded with prompt lookup: unless --no-lookup or, without --lookup, --draft is given. */
+bool options_lookup(const options *o);
 /* Gives a conversation the variables of --set. */
 ht_status options_chat_variables(const options *o, ht_chat *chat, ht_error *err);
 /* Sets an option that is a number while the program runs, by its name, in which `_` may stand for `-`; false with the reason. */

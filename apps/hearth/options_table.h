@@ -1,4 +1,4 @@
-/* The table of all options: names, values, the commands that take them, and their help. */
+/* The table of all options: names, values, the commands that use them, and their help. */
 #ifndef HEARTH_APP_OPTIONS_TABLE_H
 #define HEARTH_APP_OPTIONS_TABLE_H
 
@@ -18,6 +18,8 @@ typedef enum option_kind {
     KIND_BIAS /* of a logit; a list */
 } option_kind;
 
+/* A row is an option as the commands of `commands` have it: one whose meaning, range or default differs has a row for each. All rows of a
+ * name have the same field, kind and letter. */
 typedef struct option_spec {
     const char *name; /* without the dashes */
     char letter;      /* 0: none */
@@ -25,8 +27,7 @@ typedef struct option_spec {
     size_t field; /* offset in options */
     double low, high;
     const char *const *choices;
-    unsigned commands; /* the ones it means something to */
-    bool common;       /* accepted by the others too, without effect, so that one set of options does for all */
+    unsigned commands; /* that use it; to the others it is an error */
     const char *value; /* as the help shows it */
     const char *help;
 } option_spec;
@@ -36,8 +37,7 @@ bool option_is_list(const option_spec *spec);
 
 extern const option_spec option_table[];
 extern const int option_count;
-/* Pairs of options that exclude each other; one on the command line sets aside the other in the file of --config. Ends with
- * NULL. */
+/* Pairs of options that exclude each other; one on the command line overrides the other in the file of --config. Ends with NULL. */
 extern const char *const option_rivals[][2];
 extern const char *const precisions[], *const kv_names[]; /* end with NULL */
 

@@ -35,8 +35,8 @@ ht_status retry_wait(retry *r, const char *what, const http_answer *answer, cons
     double seconds = r->settings->retry_delay *
                      ldexp(1, (int)(r->failures < DOUBLINGS_MAX ? r->failures : DOUBLINGS_MAX)) * jitter();
     if (r->failures++ >= r->settings->retries)
-        return fail_with(err, why->status, "%.200s: %.400s; given up after %lld tries", what, why->message,
-                         (long long)r->failures);
+        return fail_with(err, why->status, "%.200s: %.400s; given up after %lld attempt%s", what, why->message,
+                         (long long)r->failures, plural(r->failures));
     if (answer->retry_after > (double)RETRY_AFTER_MAX)
         return fail_with(err, why->status, "%.200s: %.400s; it asks to come back in %.0f s", what, why->message,
                          answer->retry_after);

@@ -66,7 +66,8 @@ static ht_status quantize(const options *o, shown *s, ht_convert_report *result,
 static void print_text(const char *out, const ht_convert_report *r) {
     written_print(out, r);
     if (r->n_rounded)
-        output_field("rounded", "%lld tensors, to %.3g bits a weight", (long long)r->n_rounded, r->bits);
+        output_field("rounded", "%lld tensor%s, to %.3g bits a weight", (long long)r->n_rounded, plural(r->n_rounded),
+                     r->bits);
     else
         output_field("rounded", "none: all weights have the type, or rows that are no whole blocks or groups of it");
 }

@@ -35,8 +35,8 @@ static ht_status read_results(result_file *r, size_t n, ht_error *err) {
     for (ssize_t got; !st && (got = getline(&line, &room, r->file)) > 0 && line[got - 1] == '\n';) {
         if (r->done == n || !is_result(r, line, (size_t)got)) {
             snprintf(err->message, sizeof err->message,
-                     "%.300s: line %zu is no result of the %zu prompts; use another file, or --force to replace it",
-                     r->path, r->done + 1, n);
+                     "%.300s: line %zu is no result of the %zu prompt%s; use another file, or --force to replace it",
+                     r->path, r->done + 1, n, plural(n));
             st = err->status = HT_ERR_ARGUMENT;
         }
         r->done += !st;

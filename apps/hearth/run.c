@@ -17,10 +17,13 @@
 #include <string.h>
 #include <sys/stat.h>
 
+enum { EXPECTED_TOKENS = 2048 /* of an answer that only the context limits */ };
+
+/* Someone who reads along stops an answer that is too long; a script could not. */
 static int32_t max_tokens(const options *o) {
     ht_generate_options how;
     ht_generate_options_init(&how, sizeof how);
-    return o->max_tokens > 0 ? (int32_t)o->max_tokens : how.max_tokens;
+    return o->max_tokens > 0 ? (int32_t)o->max_tokens : output_is_terminal() ? INT32_MAX : how.max_tokens;
 }
 
 /* One answer to one prompt. */
@@ -68,7 +71,7 @@ static ht_status open_for(engine *e, const options *o, const char *prompt, size_
     enum { CHAT_FORMAT_TOKENS = 256 };
     size_t extra = CHAT_FORMAT_TOKENS + (o->system ? strlen(o->system) : 0);
     extra += file_bytes(o->messages) + file_bytes(o->tools);
-    extra += (size_t)max_tokens(o);
+    extra += (size_t)(max_tokens(o) < INT32_MAX ? max_tokens(o) : EXPECTED_TOKENS);
     ht_status st = engine_open(e, o, (int64_t)(n + extra), err);
     size_t count;
     ht_error ignored = {0};
@@ -203,7 +206,7 @@ static ht_status generate(answerer *by, const options *o, const char *prompt, re
     how.n_stop = o->stop.n;
     how.max_thinking_tokens = (int32_t)o->thinking_budget;
     how.parse_special = o->parse_special;
-    how.lookup = o->lookup;
+    how.lookup = !by->other && options_lookup(o);
     how.draft = by->e.draft;
     how.guesses = (int32_t)o->guesses;
     how.grammar = by->grammar;
@@ -281,13 +284,8 @@ static int finish_run(const options *o, const ht_device *d, reply *r, const ht_m
         answer_end(a);
     int status = output_finish(EXIT_OK);
     if (st && !cancelled) return report(err);
-    if (metrics->finish == HT_FINISH_LENGTH && metrics->generated_tokens < max_tokens(o))
-        fprintf(stderr, "hearth: the answer ends after %lld tokens, as the context of %lld positions is full\n",
-                (long long)metrics->generated_tokens, (long long)r->context);
-    if (!st && a->has_thought && !a->has_text)
-        fprintf(stderr, "hearth: the answer ends within its thoughts; --max-tokens allows more, --thinking-budget N "
-                        "ends them sooner, --no-thinking leaves them out\n");
     if (!o->quiet && metrics->prompt_tokens) print_statistics(o, d, metrics);
+    if (!st) limit_print(o, metrics, max_tokens(o), r->context, a);
     return status;
 }
 
@@ -321,16 +319,13 @@ int run_command(const options *o) {
     size_t n = 0;
     const char *of_chats = o->raw ? option_of_chats(o) : NULL;
     const bool two_systems = o->system && o->messages;
-    if (o->guesses && !o->lookup && !o->draft) {
-        fprintf(stderr, "hearth run: --guesses needs --lookup or --draft (see hearth run --help)\n");
+    if (o->guesses && !options_lookup(o) && !o->draft) {
+        fprintf(stderr, "hearth run: --guesses and --no-lookup exclude each other (see hearth run --help)\n");
         return EXIT_USAGE;
     }
-    if (o->max_tokens == 0 || of_chats || two_systems) {
-        if (of_chats || two_systems)
-            fprintf(stderr, "hearth run: --%s and --%s exclude each other (see hearth run --help)\n",
-                    of_chats ? of_chats : "system", of_chats ? "raw" : "messages");
-        else
-            fprintf(stderr, "hearth run: --max-tokens is 0, expected 1 or more (see hearth run --help)\n");
+    if (of_chats || two_systems) {
+        fprintf(stderr, "hearth run: --%s and --%s exclude each other (see hearth run --help)\n",
+                of_chats ? of_chats : "system", of_chats ? "raw" : "messages");
         return EXIT_USAGE;
     }
     if (constraint_problem(o)) {

@@ -78,25 +78,34 @@ static void notify_manager(const char *state) {
 
 static const char *scheme(const serving *s) { return s->o->certificate ? "https" : "http"; }
 
+/* Names of models and adapters, as many as there is space for. */
+static void list_names(const serve_names *names, char *out, size_t room) {
+    size_t n = 0;
+    *out = '\0';
+    for (size_t i = 0; i < names->n_models + names->n_adapters && n < room; i++)
+        n += (size_t)snprintf(out + n, room - n, "%s%s", i ? ", " : "",
+                              i < names->n_models ? names->model[i].name : names->adapter[i - names->n_models].name);
+    if (n >= room) memcpy(out + room - sizeof "...", "...", sizeof "...");
+}
+
 static void tell_ready(serving *s) {
     const char *address = serve_address(s->server, 0),
                *key = s->o->api_key_file ? " -H 'Authorization: Bearer KEY'" : "";
-    char line[1024], what[160];
     if (s->o->quiet || !address) return;
-    if (s->names.n_models == 1)
-        snprintf(what, sizeof what, "%.128s", s->names.model[0].name);
+    const bool is_socket = strncmp(address, "unix:", 5) == 0;
+    char line[2048], names[1024], url[300], page[320] = "";
+    list_names(&s->names, names, sizeof names);
+    make_printable(names);
+    if (is_socket)
+        snprintf(url, sizeof url, "%.256s", address);
     else
-        snprintf(what, sizeof what, "%zu models", s->names.n_models);
-    if (strncmp(address, "unix:", 5) == 0)
-        snprintf(line, sizeof line,
-                 "Serving %s at %.256s\n  curl --unix-socket '%.256s' http://localhost/v1/chat/completions%s -d "
-                 "'{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'",
-                 what, address, address + 5, key);
-    else
-        snprintf(line, sizeof line,
-                 "Serving %s at %s://%.256s\n  curl %s://%.256s/v1/chat/completions%s -d "
-                 "'{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'",
-                 what, scheme(s), address, scheme(s), address, key);
+        snprintf(url, sizeof url, "%s://%.256s", scheme(s), address);
+    if (!is_socket && !s->o->no_page) snprintf(page, sizeof page, "  Page: %s/\n", url);
+    snprintf(line, sizeof line,
+             "Serving %s at %s\n%s  curl %s%s%s%s/v1/chat/completions%s -d "
+             "'{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'",
+             names, url, page, is_socket ? "--unix-socket '" : "", is_socket ? address + 5 : "",
+             is_socket ? "' http://localhost" : "", is_socket ? "" : url, key);
     write_line(s, stderr, line);
 }
 
@@ -198,6 +207,11 @@ static serve_options options_for(serving *s, const char **listen, size_t n_liste
     if (out.inherited) out.n_listen = 0;
     out.sampler = options_sampler(o);
     out.sampler_given = options_given(o, "temperature");
+    out.seed_given = options_given(o, "seed");
+    out.system = o->system;
+    out.max_tokens = o->max_tokens > 0 ? (int32_t)o->max_tokens : 0;
+    out.stop = o->stop.items;
+    out.n_stop = o->stop.n;
     out.strict_params = o->strict_params;
     out.lookup = o->lookup;
     out.bounds_thinking = o->thinking_budget >= 0;
@@ -264,10 +278,6 @@ static ht_status serve(serving *s, ht_error *err) {
 int serve_command(const options *o) {
     serving s = {.o = o, .writing = PTHREAD_MUTEX_INITIALIZER};
     ht_error err = {0};
-    if (!o->arguments.n && !o->models) {
-        fprintf(stderr, "hearth serve: give a MODEL, or a directory of them with --models\n");
-        return EXIT_USAGE;
-    }
     ht_status st = serve_names_collect(o, &s.names, &err);
     if (!st && o->log) open_log(&s);
     if (!st) st = serve(&s, &err);

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- texts ---- */
 
@@ -144,6 +145,22 @@ static ht_status add_directory(serve_names *n, const char *directory, bool quiet
     return s.status ? s.status : st;
 }
 
+/* What `hearth list` lists. */
+static ht_status add_cache(serve_names *n, bool quiet, ht_error *err) {
+    char *models;
+    ht_status st = cache_path("models", &models, err);
+    if (st) return st;
+    if (access(models, F_OK) == 0) st = add_directory(n, models, quiet, err);
+    if (!st && !n->n_models)
+        st = fail_with(
+            err, HT_ERR_ARGUMENT,
+            "there is nothing to serve: %s has no model that this build runs; give a MODEL or --models DIR, or "
+            "fetch a model with hearth pull ORG/REPO",
+            models);
+    free(models);
+    return st;
+}
+
 /* ---- adapters and other names ---- */
 
 static ht_status add_adapters(const options *o, serve_names *n, ht_error *err) {
@@ -176,6 +193,7 @@ ht_status serve_names_collect(const options *o, serve_names *out, ht_error *err)
     *out = (serve_names){0};
     ht_status st = HT_OK;
     if (o->arguments.n) st = add_typed(out, o->arguments.items[0], err);
+    if (!o->arguments.n && !o->models) st = add_cache(out, o->quiet, err);
     if (!st && o->models) st = add_directory(out, o->models, o->quiet, err);
     if (!st && !out->n_models)
         st = fail_with(err, HT_ERR_ARGUMENT, "there is nothing to serve: %s has no model that this build runs",

@@ -15,7 +15,7 @@ typedef struct serve_names {
     size_t n_texts;
 } serve_names;
 
-/* MODEL first, if it is given, then what lies under --models, of those of one name the first; --adapter and --alias. Tells of checkpoints that
+/* MODEL first, if it is given, then what lies under --models, or without both in the cache, of those of one name the first; --adapter and --alias. Tells of checkpoints that
  * cannot be used on standard error unless --quiet is given. To be freed after a failure, too. */
 ht_status serve_names_collect(const options *o, serve_names *out, ht_error *err);
 void serve_names_free(serve_names *n);

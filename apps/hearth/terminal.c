@@ -77,6 +77,59 @@ bool output_text(const char *text, size_t n) {
     return good;
 }
 
+enum { COLUMNS = 80 };
+
+/* Columns of n bytes of UTF-8, whose characters have one each. */
+static int columns_of(const char *text, size_t n) {
+    int columns = 0;
+    for (size_t i = 0; i < n; i++) columns += (text[i] & 0xC0) != 0x80;
+    return columns;
+}
+
+/* The words of one line of text, in lines from `indent` on of which the first goes on at column `at`. */
+static void write_words(const char *text, size_t n, int at, int indent) {
+    bool first = true;
+    for (size_t i = 0; i < n;) {
+        const size_t spaces = strspn(text + i, " ");
+        i += spaces;
+        size_t end = i;
+        while (end < n && text[end] != ' ') end++;
+        if (end == i) break;
+        const int width = columns_of(text + i, end - i);
+        if (!first && at + 1 + width > COLUMNS) {
+            printf("\n%*s", indent, "");
+            at = indent;
+        } else if (!first) {
+            output_write(" ", 1);
+            at++;
+        }
+        output_write(text + i, end - i);
+        at += width;
+        first = false;
+        i = end;
+    }
+    output_write("\n", 1);
+}
+
+void output_entry(const char *left, int column, const char *text) {
+    int at = columns_of(left, strlen(left));
+    output_write(left, strlen(left));
+    if (at + 2 > column) {
+        output_write("\n", 1);
+        at = 0;
+    }
+    printf("%*s", column - at, "");
+    write_words(text, strlen(text), column, column);
+}
+
+void output_paragraphs(const char *text) {
+    output_write("\n", 1);
+    for (const char *end; *text; text = end + (*end == '\n')) {
+        end = text + strcspn(text, "\n");
+        write_words(text, (size_t)(end - text), 0, 0);
+    }
+}
+
 /* printf flushes, too, when its buffer is full, and only the stream remembers that it failed. */
 bool output_flush(void) { return note_failure(!output_error && fflush(stdout) == 0 && !ferror(stdout)); }
 

@@ -23,6 +23,10 @@ void output_line(const char *format, ...) HT_PRINTF(1, 2);
 void output_field(const char *name, const char *format, ...) HT_PRINTF(2, 3);
 /* Lines of whole characters, with question marks for all other control characters but tabs. */
 bool output_text(const char *text, size_t n);
+/* A list's line: `left`, and the text from `column` on, in lines of 80 columns. Texts that begin too late have lines of their own. */
+void output_entry(const char *left, int column, const char *text);
+/* An empty line and the text in lines of 80 columns, for each of the paragraphs, which end with "\n\n"; a "\n" alone ends a line. */
+void output_paragraphs(const char *text);
 bool output_flush(void);
 /* Flushes; returns `status`, or EXIT_FAILED with a message when stdout could not be written. A reader that went away
  * is no failure and no message. */
@@ -69,6 +73,9 @@ bool interrupt_taken(void);
 /* Call last, with stdout flushed: ends the process by the signal that came, so that a shell that runs commands in a row ends,
  * too (status 130 for Ctrl-C, 143 for SIGTERM). Without one it returns `status`. */
 int interrupt_end(int status);
+
+/* The end of a noun after a count: "%lld token%s". */
+#define plural(n) ((n) == 1 ? "" : "s")
 
 double now_seconds(void); /* of a clock that only goes forward */
 /* The most memory the process has had resident, in bytes; 0 where the system does not say. */

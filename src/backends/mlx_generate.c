@@ -2,6 +2,7 @@
 #include "backends/mlx_lm.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/plural.h"
 #include "generate/chat.h"
 #include "generate/logit_changes.h"
 #include "generate/sampler.h"
@@ -35,8 +36,8 @@ static ht_status check_prompt(const ht_mlx_model *m, const int32_t *ids, size_t 
             return ht_fail(err, HT_ERR_ARGUMENT, "token %zu of the prompt is %d, and the vocabulary has ids 0 to %lld",
                            i, (int)ids[i], (long long)vocab - 1);
     if ((int64_t)n >= m->context)
-        return ht_fail(err, HT_ERR_LIMIT, "prompt of %zu tokens does not fit the context of %lld with an answer", n,
-                       (long long)m->context);
+        return ht_fail(err, HT_ERR_LIMIT, "prompt of %zu token%s does not fit the context of %lld with an answer", n,
+                       ht_plural(n), (long long)m->context);
     return HT_OK;
 }
 
@@ -113,8 +114,8 @@ static ht_status take_tokens(run *r, const ht_mlx_event *e, ht_error *err) {
             return ht_mlx_refuse(&r->call, HT_ERR_FORMAT, err, "gives token %d, and the vocabulary has %lld",
                                  (int)e->tokens[i], (long long)vocab);
         if (r->metrics->generated_tokens >= r->limit)
-            return ht_mlx_refuse(&r->call, HT_ERR_LIMIT, err, "gives more than the %lld tokens that were asked for",
-                                 (long long)r->limit);
+            return ht_mlx_refuse(&r->call, HT_ERR_LIMIT, err, "gives more than the %lld token%s that were asked for",
+                                 (long long)r->limit, ht_plural(r->limit));
         if (r->answer) r->answer[r->metrics->generated_tokens] = e->tokens[i];
         r->metrics->generated_tokens++;
         const ht_status st = ht_token_output_put(r->output, e->tokens[i], &r->metrics->finish, err);
@@ -140,8 +141,8 @@ static ht_status take_end(run *r, const ht_mlx_event *e, ht_error *err) {
         return ht_mlx_refuse(&r->call, HT_ERR_FORMAT, err, "ends a call as cancelled that was not");
     if (e->finish == HT_FINISH_LENGTH && n != r->limit)
         return ht_mlx_refuse(&r->call, HT_ERR_FORMAT, err,
-                             "ends after %lld tokens for their number, and %lld were asked for", (long long)n,
-                             (long long)r->limit);
+                             "ends after %lld token%s for their number, and %lld were asked for", (long long)n,
+                             ht_plural(n), (long long)r->limit);
     if (e->finish == HT_FINISH_STOP && !is_stop_id(r, e->stop_id))
         return ht_mlx_refuse(&r->call, HT_ERR_FORMAT, err, "ends for token %d, which is no stop id", (int)e->stop_id);
     r->metrics->finish = e->finish;
@@ -155,8 +156,8 @@ static ht_status take_begin(run *r, const ht_child_wait *wait, ht_error *err) {
     ht_mlx_event e;
     ht_status st = ht_mlx_next(&r->call, wait, expected, 1, &e, err);
     if (!st && e.reused >= (int64_t)r->n)
-        st = ht_mlx_refuse(&r->call, HT_ERR_FORMAT, err, "holds %lld tokens of a prompt of %zu already",
-                           (long long)e.reused, r->n);
+        st = ht_mlx_refuse(&r->call, HT_ERR_FORMAT, err, "holds %lld token%s of a prompt of %zu already",
+                           (long long)e.reused, ht_plural(e.reused), r->n);
     if (!st) r->metrics->reused_tokens = e.reused;
     ht_mlx_event_free(&e);
     return st;

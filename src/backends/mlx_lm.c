@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/options.h"
+#include "base/plural.h"
 #include "base/text.h"
 
 #include <math.h>
@@ -221,8 +222,8 @@ static ht_status ask(ht_mlx_model *m, const char *path, json_t *adapter, const h
 static ht_status set_context(ht_mlx_model *m, int64_t wanted, ht_error *err) {
     const int64_t own = m->loaded.info.context ? m->loaded.info.context : INT32_MAX;
     if (wanted > own)
-        return ht_fail(err, HT_ERR_LIMIT, "context is %lld, and the model has %lld positions", (long long)wanted,
-                       (long long)own);
+        return ht_fail(err, HT_ERR_LIMIT, "context is %lld, and the model has %lld position%s", (long long)wanted,
+                       (long long)own, ht_plural(own));
     m->context = wanted ? wanted : own;
     return HT_OK;
 }

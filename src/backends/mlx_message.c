@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/plural.h"
 #include "base/text.h"
 #include "formats/json.h"
 
@@ -155,9 +156,9 @@ static void read_keys(ht_json_reader *r, ht_mlx_event *e) {
                       ht_mul_size(n, 2 * sizeof(float), &bytes) && bytes / 2 <= strlen(keys) &&
                       bytes / 2 <= strlen(values);
     if (k->layer >= k->n_layers || k->head >= k->n_heads || !n || !fits) {
-        ht_json_fail(r, HT_ERR_FORMAT, "head %lld of %lld in layer %lld of %lld, %lld tokens of %lld numbers: no keys",
+        ht_json_fail(r, HT_ERR_FORMAT, "head %lld of %lld in layer %lld of %lld, %lld token%s of %lld numbers: no keys",
                      (long long)k->head, (long long)k->n_heads, (long long)k->layer, (long long)k->n_layers,
-                     (long long)k->n_tokens, (long long)k->head_dim);
+                     (long long)k->n_tokens, ht_plural(k->n_tokens), (long long)k->head_dim);
         return;
     }
     e->numbers = malloc(bytes);

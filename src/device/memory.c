@@ -180,10 +180,10 @@ ht_status ht_memory_alloc(ht_memory *m, size_t bytes, const char *what, void **o
         give_back_cache(m, 0);
         size_t active = m->active, limit = m->limit;
         pthread_mutex_unlock(&m->lock);
-        return ht_fail(
-            err, HT_ERR_MEMORY,
-            "%s needs %zu bytes%s%s, %zu are in use and the memory limit is %zu; raise the limit or free arrays", what,
-            rounded, m->ops ? " on " : "", m->ops ? m->name : "", active, limit);
+        return ht_fail(err, HT_ERR_MEMORY,
+                       "cannot allocate %zu bytes for %s%s%s: the memory limit is %zu, with %zu in use; raise the "
+                       "limit or free arrays",
+                       rounded, what, m->ops ? " on " : "", m->ops ? m->name : "", limit, active);
     }
     void *p = take_cached(m, rounded, bin);
     if (!p) {

@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/plural.h"
 #include "base/text.h"
 #include "formats/name_index.h"
 
@@ -191,9 +192,9 @@ static ht_status open_others(ht_gguf_set *set, ht_gguf_part *named, int n_parts,
     size_t prefix;
     if (!ht_gguf_part_name(named->path, &number, &count, &prefix) || count != n_parts)
         return ht_fail(err, HT_ERR_FORMAT,
-                       "%s: is one of %d parts of a model, which are found by names that end with "
-                       "-00001-of-%05d.gguf and so on; its own does not",
-                       named->name, n_parts, n_parts);
+                       "%s: is one of %d part%s of a model, which are found by names that end with -00001-of-%05d.gguf "
+                       "and so on; its own does not",
+                       named->name, n_parts, ht_plural(n_parts), n_parts);
     for (int i = 0; i < n_parts; i++) {
         ht_gguf_part *p = &set->parts[set->n_parts++];
         if (i + 1 == number) {

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "base/plural.h"
 #include "base/system.h"
 #include "base/text.h"
 #include "generate/generation.h"
@@ -271,7 +272,9 @@ static bool call_back(batch *b, size_t i, const entry *e, ht_error *err) {
     result.answers = answers;
     const bool goes_on = b->fn(&result, b->user);
     free(answers);
-    if (!goes_on) ht_fail(err, HT_ERR_CANCELLED, "stopped by the callback after %zu of %zu requests", i + 1, b->n);
+    if (!goes_on)
+        ht_fail(err, HT_ERR_CANCELLED, "stopped by the callback after %zu of %zu request%s", i + 1, b->n,
+                ht_plural(b->n));
     return goes_on;
 }
 
@@ -300,7 +303,8 @@ static ht_status run(batch *b, ht_error *err) {
     ht_status status = HT_OK;
     while (b->handed_over < b->n && !status) {
         if (ht_cancel_requested(b->o.cancel))
-            return ht_fail(err, HT_ERR_CANCELLED, "cancelled after %zu of %zu requests", b->handed_over, b->n);
+            return ht_fail(err, HT_ERR_CANCELLED, "cancelled after %zu of %zu request%s", b->handed_over, b->n,
+                           ht_plural(b->n));
         while (b->begun < b->n && b->begun - b->handed_over < b->window && submit(b, b->begun)) b->begun++;
         const entry *first = &b->entry[b->handed_over % b->window];
         if (is_done(b, first))
@@ -369,7 +373,7 @@ ht_status ht_batch_generate(ht_model *m, const ht_request *const *requests, size
     if (status || n == 0) return status;
     if (!requests && !b.o.next)
         return ht_fail(err, HT_ERR_ARGUMENT,
-                       "%zu requests, but neither an array of them nor a function that gives them", n);
+                       "%zu request%s, but neither an array of them nor a function that gives them", n, ht_plural(n));
     init_lock(&b);
     status = open_batch(&b, err);
     if (!status) status = load_cache(&b, err);

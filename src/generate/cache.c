@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/plural.h"
 #include "device/device.h"
 #include "models/kv.h"
 
@@ -111,8 +112,8 @@ ht_status ht_cache_reserve(ht_cache *c, int64_t positions, ht_error *err) {
     }
     if (status) {
         while (i-- > 0) drop_pages(c, i);
-        return ht_fail_in(err, status, "the KV cache cannot grow from %lld to %lld positions", (long long)c->length,
-                          (long long)positions);
+        return ht_fail_in(err, status, "the KV cache cannot grow from %lld to %lld position%s", (long long)c->length,
+                          (long long)positions, ht_plural(positions));
     }
     c->owner->reserved = ht_max_i64(c->owner->reserved, positions);
     c->owner->written = ht_max_i64(c->owner->written, positions);
@@ -182,19 +183,19 @@ void ht_cache_forget_before(ht_cache *c, int32_t layer, int64_t first) { c->owne
 
 ht_status ht_cache_truncate(ht_cache *c, int64_t n, ht_error *err) {
     if (n < 0 || n > c->length)
-        return ht_fail(err, HT_ERR_ARGUMENT, "%lld positions were to be kept of a KV cache that holds %lld",
-                       (long long)n, (long long)c->length);
+        return ht_fail(err, HT_ERR_ARGUMENT, "keeping %lld position%s of a KV cache that holds %lld", (long long)n,
+                       ht_plural(n), (long long)c->length);
     bool wrapped = false;
     for (int32_t i = 0; i < c->n_layers && n > 0; i++) {
         const ht_kv_layer *l = &c->layer[i];
         if (!l->ring_pages) continue;
         int64_t begin = ht_cache_first(c, i), needed = ht_max_i64(0, n - l->window + 1);
         if (needed < begin)
-            return ht_fail(
-                err, HT_ERR_LIMIT,
-                "going back from %lld to %lld tokens needs the keys from position %lld on, but layer %d with "
-                "its window of %lld keeps only those from %lld on; reset the session and prefill again",
-                (long long)c->length, (long long)n, (long long)needed, (int)i, (long long)l->window, (long long)begin);
+            return ht_fail(err, HT_ERR_LIMIT,
+                           "going back from %lld to %lld token%s needs the keys from position %lld on, but layer %d "
+                           "with its window of %lld keeps only those from %lld on; reset the session and prefill again",
+                           (long long)c->length, (long long)n, ht_plural(n), (long long)needed, (int)i,
+                           (long long)l->window, (long long)begin);
         wrapped = wrapped || begin > 0;
     }
     /* A ring that wrapped keeps all its pages, and stays written as far as it was: the pages that the dropped positions

@@ -1,6 +1,7 @@
 /* Classification: labels as continuations of each prompt, and their probabilities among themselves. */
 #include "base/error.h"
 #include "base/options.h"
+#include "base/plural.h"
 #include "generate/scoring.h"
 #include "models/model.h"
 
@@ -125,7 +126,7 @@ ht_status ht_classify(ht_model *m, const ht_prompt *prompts, size_t n, const ht_
     if (!status) status = check_labels(&c.o, err);
     if (!status && !prompts && n && !c.o.next)
         status = ht_fail(err, HT_ERR_ARGUMENT,
-                         "%zu prompts, but neither an array of them nor a function that gives them", n);
+                         "%zu prompt%s, but neither an array of them nor a function that gives them", n, ht_plural(n));
     if (!status) status = run(&c, n, err);
     free(c.labels);
     free(c.scores);

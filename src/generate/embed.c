@@ -2,6 +2,7 @@
  * in the order of positions, so that neither the steps of a text nor its company show in the result. */
 #include "base/error.h"
 #include "base/options.h"
+#include "base/plural.h"
 #include "generate/prefill.h"
 #include "generate/prompt_ids.h"
 #include "models/config.h"
@@ -198,7 +199,7 @@ static ht_status compute(embedder *e, ht_error *err) {
     status = ht_prefill_run(p, e->sequence, e->n_entries, &calls, e->o.cancel, err);
     ht_prefill_free(p);
     if (status != HT_ERR_CANCELLED) return status;
-    return ht_fail(err, status, "cancelled after %zu of %zu texts", e->done, e->n);
+    return ht_fail(err, status, "cancelled after %zu of %zu text%s", e->done, e->n, ht_plural(e->n));
 }
 
 /* ---- the call ---- */
@@ -229,7 +230,7 @@ static ht_status check(embedder *e, ht_error *err) {
                        "the checkpoint's pooling is `%s`, which is not supported; choose one: last, mean or cls",
                        e->model->config->pooling);
     if (o->n_adapters < 0) return ht_fail(err, HT_ERR_ARGUMENT, "%d adapters, expected 0 or more", o->n_adapters);
-    if (e->n > INT32_MAX) return ht_fail(err, HT_ERR_LIMIT, "%zu texts, at most %d", e->n, INT32_MAX);
+    if (e->n > INT32_MAX) return ht_fail(err, HT_ERR_LIMIT, "%zu text%s, at most %d", e->n, ht_plural(e->n), INT32_MAX);
     return e->from.text ? ht_model_need_tokenizer(e->model, err) : HT_OK;
 }
 

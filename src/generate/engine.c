@@ -2,6 +2,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "base/plural.h"
 #include "base/system.h"
 #include "generate/engine_internal.h"
 #include "models/memory_check.h"
@@ -163,8 +164,8 @@ static ht_status queue(ht_engine *e, ht_engine_request *r, ht_ticket *ticket, ht
         status = ht_fail(err, HT_ERR_CANCELLED, "the engine is being closed");
     else if (r->n > most - n_waiting)
         status = ht_fail(err, HT_ERR_BUSY,
-                         "%d answers wait already and %d are under way; %d may wait, and this request has %d",
-                         (int)n_waiting, (int)e->n_running, (int)most, (int)r->n);
+                         "%d answer%s wait already and %d are under way; %d may wait, and this request has %d",
+                         (int)n_waiting, ht_plural(n_waiting), (int)e->n_running, (int)most, (int)r->n);
     e->figures.refused += status ? r->n : 0;
     for (int32_t i = 0; i < r->n && !status; i++) {
         r->answer[i].order = ++e->last_order;

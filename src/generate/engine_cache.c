@@ -11,6 +11,7 @@
  * checked as a whole before any of it goes into the tree. */
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/plural.h"
 #include "device/device.h"
 #include "generate/engine_internal.h"
 #include "generate/state_parts.h"
@@ -123,8 +124,8 @@ static ht_status copy_tree(nodes *s, ht_error *err) {
         s->node ? ht_prefix_cache_each(e->prefix, copy_entry, s, err) : no_memory(n * sizeof *s->node, err);
     pthread_mutex_unlock(&e->prefix_lock);
     if (status || s->n <= MOST_NODES) return status;
-    return ht_fail(err, HT_ERR_LIMIT, "the prefix cache has %lld pages of tokens, and a file holds at most %d",
-                   (long long)s->n, (int)MOST_NODES);
+    return ht_fail(err, HT_ERR_LIMIT, "the prefix cache has %lld page%s of tokens, and a file holds at most %d",
+                   (long long)s->n, ht_plural(s->n), (int)MOST_NODES);
 }
 
 static ht_status save_node(const nodes *s, int64_t i, ht_state_writer *w, void *room, ht_error *err) {

@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "base/plural.h"
 #include "generate/engine_internal.h"
 #include "generate/logit_changes.h"
 #include "models/model.h"
@@ -93,13 +94,14 @@ static ht_status check_prompt(const ht_engine_request *r, const ht_engine *e, ht
     const ht_model *m = e->model;
     const int64_t n = (int64_t)r->ids.n;
     if (n >= m->context)
-        return ht_fail(err, HT_ERR_LIMIT, "prompt of %lld tokens does not fit the context of %lld with an answer",
-                       (long long)n, (long long)m->context);
+        return ht_fail(err, HT_ERR_LIMIT, "prompt of %lld token%s does not fit the context of %lld with an answer",
+                       (long long)n, ht_plural(n), (long long)m->context);
     if (n >= e->most_positions)
         return ht_fail(err, HT_ERR_LIMIT,
-                       "prompt of %lld tokens can never fit with an answer: the engine's %zu bytes for keys and values "
-                       "hold %lld positions",
-                       (long long)n, e->o.kv_bytes, (long long)e->most_positions);
+                       "prompt of %lld token%s can never fit with an answer: the engine's %zu bytes for keys and "
+                       "values hold %lld position%s",
+                       (long long)n, ht_plural(n), e->o.kv_bytes, (long long)e->most_positions,
+                       ht_plural(e->most_positions));
     return HT_OK;
 }
 

@@ -3,6 +3,7 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/plural.h"
 #include "base/system.h"
 #include "device/device.h"
 #include "generate/engine_internal.h"
@@ -140,9 +141,10 @@ static ht_status asked_to_end(const ht_engine_answer *a, ht_error *err) {
     const ht_engine_request *r = a->request;
     const long long n = (long long)a->g.metrics.generated_tokens;
     if (ht_cancel_requested(&r->cancel) || ht_cancel_requested(r->o.cancel))
-        return ht_fail(err, HT_ERR_CANCELLED, "cancelled after %lld tokens", n);
+        return ht_fail(err, HT_ERR_CANCELLED, "cancelled after %lld generated token%s", n, ht_plural(n));
     if (r->deadline > 0 && ht_now_seconds() >= r->deadline)
-        return ht_fail(err, HT_ERR_CANCELLED, "the deadline of %g seconds has passed after %lld tokens", r->seconds, n);
+        return ht_fail(err, HT_ERR_CANCELLED, "the deadline of %g seconds has passed after %lld generated token%s",
+                       r->seconds, n, ht_plural(n));
     return HT_OK;
 }
 
@@ -217,8 +219,8 @@ static bool make_room(ht_engine_answer *a, int64_t positions) {
                 continue;
             }
             ht_error err = {0};
-            ht_fail(&err, HT_ERR_LIMIT, "%lld positions do not fit the engine's %zu bytes for keys and values",
-                    (long long)positions, e->o.kv_bytes);
+            ht_fail(&err, HT_ERR_LIMIT, "%lld position%s do not fit the engine's %zu bytes for keys and values",
+                    (long long)positions, ht_plural(positions), e->o.kv_bytes);
             end_running(a, HT_ERR_LIMIT, &err);
             return false;
         }

@@ -3,6 +3,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "base/plural.h"
 #include "device/device.h"
 #include "generate/kl_divergence.h"
 #include "generate/window_text.h"
@@ -153,11 +154,11 @@ static ht_status check(evaluation *e, ht_error *err) {
     if (e->reference) context = ht_min_i64(context, e->reference->context);
     e->window = e->o.window ? e->o.window : ht_min_i64(DEFAULT_WINDOW, context);
     if (e->window > context)
-        return ht_fail(err, HT_ERR_LIMIT, "a window of %lld tokens is longer than the context of %lld",
-                       (long long)e->window, (long long)context);
+        return ht_fail(err, HT_ERR_LIMIT, "a window of %lld token%s is longer than the context of %lld",
+                       (long long)e->window, ht_plural(e->window), (long long)context);
     if (e->n + (e->bos >= 0) < 2 || e->window < 2)
-        return ht_fail(err, HT_ERR_ARGUMENT, "%lld tokens in windows of %lld: there is nothing to predict",
-                       (long long)e->n, (long long)e->window);
+        return ht_fail(err, HT_ERR_ARGUMENT, "%lld token%s in windows of %lld: there is nothing to predict",
+                       (long long)e->n, ht_plural(e->n), (long long)e->window);
     return ht_model_check_ids(e->model, e->ids, (size_t)e->n, err);
 }
 

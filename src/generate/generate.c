@@ -1,6 +1,7 @@
 /* Generation on the caller's thread: prompt in, tokens one by one, text out. */
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/plural.h"
 #include "device/device.h"
 #include "generate/chat.h"
 #include "generate/generation.h"
@@ -52,6 +53,12 @@ static ht_status begin_call(ht_generation *g, const ht_generate_options *options
     return ht_fail(err, HT_ERR_CANCELLED, "cancelled before the call");
 }
 
+/* A step counts the tokens of the prompt, too. */
+static void fail_cancelled(int64_t generated, ht_error *err) {
+    ht_fail(err, HT_ERR_CANCELLED, "cancelled after %lld generated token%s", (long long)generated,
+            ht_plural(generated));
+}
+
 static ht_status run_from(ht_generation *g, const int32_t *prompt, size_t n, ht_text_fn *fn, void *user,
                           ht_metrics *metrics, ht_error *err) {
     ht_status status = HT_OK;
@@ -59,6 +66,7 @@ static ht_status run_from(ht_generation *g, const int32_t *prompt, size_t n, ht_
     if (!g->new_turn && !status) status = ht_generation_check_prompt(g->s, n, err);
     if (!status) status = ht_generation_begin(g, fn, user, err);
     if (!status) status = g->new_turn ? generate_turn(g, prompt, n, err) : generate(g, prompt, n, err);
+    if (status == HT_ERR_CANCELLED) fail_cancelled(g->metrics.generated_tokens, err);
     ht_metrics_end(&g->metrics, status);
     report(g, metrics);
     ht_generation_end(g);
@@ -100,8 +108,8 @@ static ht_status answer(ht_generation *g, const ht_chat *chat, const char *text,
                                            g->o.parse_special ? HT_ENCODE_PARSE_SPECIAL : 0, &ids, &n, err);
     if (status) return status;
     if ((int64_t)n >= m->context) /* before what the session holds is touched */
-        status = ht_fail(err, HT_ERR_LIMIT, "prompt of %zu tokens does not fit the context of %lld with an answer", n,
-                         (long long)m->context);
+        status = ht_fail(err, HT_ERR_LIMIT, "prompt of %zu token%s does not fit the context of %lld with an answer", n,
+                         ht_plural(n), (long long)m->context);
     if (!status) status = ht_constraint_of_chat(g->s->model, chat, &g->o, text, n_text, &g->constraint, err);
     if (!status && fn)
         status = ht_answer_reader_new(ht_chat_template_answers(m->chat.template), chat->tools, text, n_text, fn, user,

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "base/plural.h"
 #include "device/device.h"
 #include "generate/forced.h"
 
@@ -109,8 +110,8 @@ ht_status ht_generation_check_prompt(const ht_session *s, size_t n, ht_error *er
                        (long long)s->model->context);
     if (s->n_tokens + (int64_t)n == s->model->context)
         return ht_fail(err, HT_ERR_LIMIT,
-                       "prompt of %zu tokens fills the context of %lld and leaves no position for an answer", n,
-                       (long long)s->model->context);
+                       "prompt of %zu token%s fills the context of %lld and leaves no position for an answer", n,
+                       ht_plural(n), (long long)s->model->context);
     return HT_OK;
 }
 

@@ -4,6 +4,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "base/plural.h"
 #include "formats/importance.h"
 #include "generate/cache.h"
 #include "generate/session_internal.h"
@@ -116,20 +117,21 @@ static ht_status check(gathering *g, ht_error *err) {
         return ht_fail(err, HT_ERR_ARGUMENT, "a negative number of chunks, importance weights or adapters");
     g->window = o->window ? o->window : ht_min_i64(HT_IMPORTANCE_CHUNK, context);
     if (g->window > context)
-        return ht_fail(err, HT_ERR_LIMIT, "a chunk of %lld tokens is longer than the context of %lld",
-                       (long long)g->window, (long long)context);
+        return ht_fail(err, HT_ERR_LIMIT, "a chunk of %lld token%s is longer than the context of %lld",
+                       (long long)g->window, ht_plural(g->window), (long long)context);
     g->step = g->window - (g->bos >= 0);
     if (g->step < 1)
-        return ht_fail(err, HT_ERR_ARGUMENT, "a chunk of %lld tokens has no room for more than BOS",
-                       (long long)g->window);
+        return ht_fail(err, HT_ERR_ARGUMENT, "a chunk of %lld token%s has no room for more than BOS",
+                       (long long)g->window, ht_plural(g->window));
     g->first_chunk = o->skip_chunks;
     g->n_chunks = ht_max_i64(0, count_chunks(g) - g->first_chunk);
     if (o->max_chunks) g->n_chunks = ht_min_i64(g->n_chunks, o->max_chunks);
     if (!g->n_chunks)
         return ht_fail(
             err, HT_ERR_ARGUMENT,
-            "a text of %lld tokens has %lld chunks of %lld, and %lld are left out: there is nothing to compute",
-            (long long)g->n, (long long)count_chunks(g), (long long)g->window, (long long)g->first_chunk);
+            "a text of %lld token%s has %lld chunks of %lld, and %lld are left out: there is nothing to compute",
+            (long long)g->n, ht_plural(g->n), (long long)count_chunks(g), (long long)g->window,
+            (long long)g->first_chunk);
     return ht_model_check_ids(g->model, g->ids, (size_t)g->n, err);
 }
 

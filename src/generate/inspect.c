@@ -4,6 +4,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "base/plural.h"
 #include "device/device.h"
 #include "generate/cache.h"
 #include "generate/session_internal.h"
@@ -34,8 +35,8 @@ typedef struct inspection {
 static ht_status check_ids(const inspection *i, const int32_t *ids, ht_error *err) {
     if (i->n < 1) return ht_fail(err, HT_ERR_ARGUMENT, "a prompt of no tokens: there is nothing to inspect");
     if (i->n > i->model->context)
-        return ht_fail(err, HT_ERR_LIMIT, "prompt of %lld tokens does not fit the context of %lld", (long long)i->n,
-                       (long long)i->model->context);
+        return ht_fail(err, HT_ERR_LIMIT, "prompt of %lld token%s does not fit the context of %lld", (long long)i->n,
+                       ht_plural(i->n), (long long)i->model->context);
     return ht_model_check_ids(i->model, ids, (size_t)i->n, err);
 }
 
@@ -130,11 +131,11 @@ static ht_status check_memory(const inspection *i, ht_error *err) {
     if ((!most && !ht_memory_check_free(&most)) || all <= most) return HT_OK;
     char kept[32], attention[32], work[32], has[32];
     return ht_fail(err, HT_ERR_LIMIT,
-                   "inspecting %lld tokens takes %s for keys, values and queries, %s for attention weights and %s to "
+                   "inspecting %lld token%s takes %s for keys, values and queries, %s for attention weights and %s to "
                    "compute them, but %s %s; fewer layers or a shorter prompt take less",
-                   (long long)i->n, ht_memory_check_text(s.kept, kept), ht_memory_check_text(s.attention, attention),
-                   ht_memory_check_text(s.work, work), ht_memory_check_text(most, has),
-                   i->o.most_bytes ? "are allowed" : "of memory are free");
+                   (long long)i->n, ht_plural(i->n), ht_memory_check_text(s.kept, kept),
+                   ht_memory_check_text(s.attention, attention), ht_memory_check_text(s.work, work),
+                   ht_memory_check_text(most, has), i->o.most_bytes ? "are allowed" : "of memory are free");
 }
 
 /* ---- the result ---- */

@@ -4,6 +4,7 @@
  * hundred kilobytes. Labels come from vocabularies, which hold anything: what is no visible character is spelled out. */
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/plural.h"
 #include "base/text.h"
 #include "tokenizer/tokenizer.h"
 
@@ -254,8 +255,8 @@ static ht_status check(const ht_inspection *i, int32_t layer, int32_t head, ht_e
         return ht_fail(err, HT_ERR_ARGUMENT, "the inspection does not hold the attention weights of layer %d",
                        (int)layer);
     if (i->n_tokens > MOST_TOKENS)
-        return ht_fail(err, HT_ERR_LIMIT, "a picture of %lld tokens: at most %d can be drawn", (long long)i->n_tokens,
-                       (int)MOST_TOKENS);
+        return ht_fail(err, HT_ERR_LIMIT, "a picture of %lld token%s: at most %d can be drawn", (long long)i->n_tokens,
+                       ht_plural(i->n_tokens), (int)MOST_TOKENS);
     return HT_OK;
 }
 

@@ -5,6 +5,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/half.h"
+#include "base/plural.h"
 #include "device/device.h"
 #include "generate/cache.h"
 #include "generate/inspect.h"
@@ -192,7 +193,8 @@ static ht_array *run_layer(ht_observer *o, ht_ctx *c, ht_layer_fn *layer, const 
     const pass *p = (const pass *)o;
     if (index > p->last) return layer(c, model, index, in);
     if (ht_cancel_requested(p->o->cancel))
-        return ht_scope_fail(c->s, HT_ERR_CANCELLED, "cancelled in layer %d of %lld tokens", index, (long long)p->n);
+        return ht_scope_fail(c->s, HT_ERR_CANCELLED, "cancelled in layer %d of %lld token%s", index, (long long)p->n,
+                             ht_plural(p->n));
     ht_array *h;
     if (index < p->last) {
         ht_ctx inner = *c;

@@ -1,6 +1,7 @@
 #include "generate/prompt_ids.h"
 
 #include "base/error.h"
+#include "base/plural.h"
 #include "base/text.h"
 #include "generate/chat.h"
 #include "models/model.h"
@@ -104,8 +105,8 @@ static ht_status encode_continuation(const ht_model *m, const source *s, const h
 static ht_status check_prompt(const ht_model *m, const ht_ids *ids, ht_error *err) {
     if (ids->n == 0) return ht_fail(err, HT_ERR_ARGUMENT, "the prompt is empty");
     if (ids->n > (uint64_t)m->context)
-        return ht_fail(err, HT_ERR_LIMIT, "prompt of %zu tokens does not fit the context of %lld", ids->n,
-                       (long long)m->context);
+        return ht_fail(err, HT_ERR_LIMIT, "prompt of %zu token%s does not fit the context of %lld", ids->n,
+                       ht_plural(ids->n), (long long)m->context);
     return ht_model_check_ids(m, ids->id, ids->n, err);
 }
 
@@ -116,8 +117,8 @@ static ht_status check_joined(const ht_model *m, const ht_prompt_ids *p, const h
         return ht_fail(err, HT_ERR_ARGUMENT,
                        "with it no token of the prompt stays as it is, so that it follows nothing");
     if (joined->n - 1 > (uint64_t)m->context)
-        return ht_fail(err, HT_ERR_LIMIT, "with the prompt it has %zu tokens, which do not fit the context of %lld",
-                       joined->n, (long long)m->context);
+        return ht_fail(err, HT_ERR_LIMIT, "with the prompt it has %zu token%s, which do not fit the context of %lld",
+                       joined->n, ht_plural(joined->n), (long long)m->context);
     return ht_model_check_ids(m, joined->id, joined->n, err);
 }
 

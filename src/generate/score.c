@@ -1,6 +1,7 @@
 /* Scores of continuations, as the public interface gives them. */
 #include "base/error.h"
 #include "base/options.h"
+#include "base/plural.h"
 #include "generate/scoring.h"
 
 static const ht_score_options defaults = {.size = sizeof defaults};
@@ -50,7 +51,7 @@ ht_status ht_score(ht_model *m, const ht_score_request *requests, size_t n, cons
         return ht_fail(err, HT_ERR_ARGUMENT, "top_k is %d, expected 0 to %d", (int)s.o.top_k, MOST_TOP);
     if (!requests && n && !s.o.next)
         return ht_fail(err, HT_ERR_ARGUMENT,
-                       "%zu requests, but neither an array of them nor a function that gives them", n);
+                       "%zu request%s, but neither an array of them nor a function that gives them", n, ht_plural(n));
     const ht_scoring scoring = {.model = m,
                                 .n = n,
                                 .prefill = {.adapters = s.o.adapters,

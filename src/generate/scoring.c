@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/plural.h"
 #include "device/device.h"
 #include "generate/logits_row.h"
 #include "models/model.h"
@@ -297,7 +298,7 @@ ht_status ht_scoring_run(const ht_scoring *s, ht_error *err) {
     ht_status status = ht_prefill_new(s->model, &s->prefill, &w.prefill, err);
     for (size_t i = 0; i < s->n && !status; i += (size_t)w.n) {
         if (ht_cancel_requested(s->cancel)) {
-            status = ht_fail(err, HT_ERR_CANCELLED, "cancelled after %zu of %zu prompts", i, s->n);
+            status = ht_fail(err, HT_ERR_CANCELLED, "cancelled after %zu of %zu prompt%s", i, s->n, ht_plural(s->n));
             break;
         }
         fill(&w, i);

@@ -2,6 +2,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "base/plural.h"
 #include "device/device.h"
 #include "generate/logits_row.h"
 #include "generate/session_internal.h"
@@ -48,8 +49,8 @@ ht_status ht_session_new(ht_model *m, const ht_session_options *options, ht_sess
         return ht_fail(err, HT_ERR_ARGUMENT, "a chunk of %lld rows, expected 1 or more, or 0 for the default",
                        (long long)o.chunk);
     if (m->context > INT32_MAX)
-        return ht_fail(err, HT_ERR_UNSUPPORTED, "a context of %lld positions, at most %d can be used",
-                       (long long)m->context, INT32_MAX);
+        return ht_fail(err, HT_ERR_UNSUPPORTED, "a context of %lld position%s, at most %d can be used",
+                       (long long)m->context, ht_plural(m->context), INT32_MAX);
     const int32_t chunk = (int32_t)ht_min_i64(o.chunk ? o.chunk : m->step_rows, m->context);
     ht_session *s = new_session(m, chunk, err);
     if (!s) return HT_ERR_MEMORY;
@@ -99,8 +100,8 @@ void ht_session_reset(ht_session *s) {
 
 ht_status ht_session_truncate(ht_session *s, int64_t n, ht_error *err) {
     if (n < 0 || n > s->n_tokens)
-        return ht_fail(err, HT_ERR_ARGUMENT, "%lld tokens were to be kept of a session that holds %lld", (long long)n,
-                       (long long)s->n_tokens);
+        return ht_fail(err, HT_ERR_ARGUMENT, "keeping %lld token%s of a session that holds %lld", (long long)n,
+                       ht_plural(n), (long long)s->n_tokens);
     ht_status status = n < s->cache->length ? ht_cache_truncate(s->cache, n, err) : HT_OK;
     if (status == HT_OK) s->n_tokens = n;
     return status;
@@ -126,11 +127,11 @@ ht_status ht_session_check_ids(const ht_session *s, const int32_t *ids, size_t n
     int64_t left = s->model->context - s->n_tokens;
     if (left < 0 || n > (uint64_t)left) {
         if (s->n_tokens == 0)
-            return ht_fail(err, HT_ERR_LIMIT, "prompt of %zu tokens does not fit the context of %lld", n,
+            return ht_fail(err, HT_ERR_LIMIT, "prompt of %zu token%s does not fit the context of %lld", n, ht_plural(n),
                            (long long)s->model->context);
         return ht_fail(err, HT_ERR_LIMIT,
-                       "prompt of %zu tokens does not fit the context of %lld, of which %lld positions are taken", n,
-                       (long long)s->model->context, (long long)s->n_tokens);
+                       "prompt of %zu token%s does not fit the context of %lld, with %lld position%s taken", n,
+                       ht_plural(n), (long long)s->model->context, (long long)s->n_tokens, ht_plural(s->n_tokens));
     }
     return ht_model_check_ids(s->model, ids, n, err);
 }
@@ -211,7 +212,8 @@ static ht_status run_chunk(ht_session *s, int64_t total, int64_t first_out, int3
     const bool goes_on = !s->job.output || fn(s->job.output, s->job.first_row, s->job.n_rows, s->model->vocab, user);
     ht_steps_give_back(s->model->steps, &s->job);
     if (goes_on) return HT_OK;
-    return ht_fail(err, HT_ERR_CANCELLED, "stopped by the callback after %lld tokens", (long long)s->cache->length);
+    return ht_fail(err, HT_ERR_CANCELLED, "stopped by the callback after %lld token%s", (long long)s->cache->length,
+                   ht_plural(s->cache->length));
 }
 
 ht_status ht_session_forward(ht_session *s, const int32_t *ids, size_t n, const ht_forward_options *options,

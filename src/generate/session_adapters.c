@@ -1,6 +1,7 @@
 /* Adapters of a session: resolved to the model's projections once, when they are set. */
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/plural.h"
 #include "generate/session_internal.h"
 #include "models/weights.h"
 
@@ -99,9 +100,9 @@ ht_status ht_session_set_adapters(ht_session *s, ht_adapter *const *adapters, co
     if (n < 0) return ht_fail(err, HT_ERR_ARGUMENT, "%d adapters for a session, expected 0 or more", n);
     if (s->n_tokens > 0)
         return ht_fail(err, HT_ERR_ARGUMENT,
-                       "the session holds %lld tokens, whose keys and values were computed with the adapters it has: "
+                       "the session holds %lld token%s, whose keys and values were computed with the adapters it has: "
                        "reset it before setting others",
-                       (long long)s->n_tokens);
+                       (long long)s->n_tokens, ht_plural(s->n_tokens));
     ht_session_adapters *made = NULL;
     const ht_status status = n ? ht_session_adapters_new(s->model, adapters, scales, n, &made, err) : HT_OK;
     if (status) return status;

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "device/device.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,13 +15,20 @@ enum { GRAM = 3, FIRST_SLOTS = 1024, COPY = 8 };
 /* Guesses have to pay by this factor; while they do not, one is tried now and then. */
 static const double least_gain = 1.03;
 enum { TRY_EVERY = 24, TRIAL = 2 };
+static const double most_saved = 16; /* steps that count, or one that was right for long could be wrong for long */
 /* Weights of what is new in running means. */
 static const double weight_right = 0.1, weight_time = 0.2;
 
+/* Guesses of a lookup must not slow down text that does not repeat: their cost, less what right ones have saved, stays within this share of
+ * the time so far. The first guesses of a copy may cost some steps in advance, as most of them are right. */
+static const double cost_share = 0.006, copy_steps = 1;
+
 /* Where guesses come from has its own record. */
 typedef struct source {
-    double right; /* share of guesses, of those whose predecessors were right */
-    int rests;    /* steps since it last guessed */
+    double right;  /* share of guesses, of those whose predecessors were right */
+    int rests;     /* steps since it last guessed */
+    double saved;  /* seconds by right guesses, less the cost of all */
+    double credit; /* steps that it may cost in advance; below 0: it is not bounded */
 } source;
 
 struct ht_speculation {
@@ -36,8 +44,8 @@ struct ht_speculation {
     size_t n_slots;
     int64_t indexed; /* tokens */
 
-    double base, row,
-        draft_seconds; /* seconds of a step without guesses; added by each; of drafting one. 0: not known */
+    /* Seconds of a step without guesses; added by each; of drafting one. 0: not known. And of all steps so far. */
+    double base, row, draft_seconds, elapsed;
 };
 
 /* ---- life ---- */
@@ -48,7 +56,9 @@ ht_status ht_speculation_new(const ht_speculation_setup *setup, ht_speculation *
     s->lookup = setup->lookup;
     s->draft = setup->draft;
     s->most = setup->most;
-    s->by_lookup = s->by_copy = s->by_draft = (source){.right = 0.7};
+    s->by_lookup = (source){.right = 0.7};
+    s->by_copy = (source){.right = 0.7, .credit = copy_steps};
+    s->by_draft = (source){.right = 0.7, .credit = -1};
     if (!s->draft) return HT_OK;
     const ht_model *m = s->draft->model;
     const ht_status status = ht_sampler_new(setup->sampler, m->vocab, m->device->row_ops, &s->sampler, err);
@@ -87,11 +97,18 @@ static double expected(double right, int32_t k) {
     return sum;
 }
 
+static double row_seconds(const ht_speculation *s) { return s->row > 0 ? s->row : 0.2 * s->base; }
+
+/* The number of guesses that a source may cost, if all of them are wrong. */
+static int32_t affordable(const ht_speculation *s, const source *from, int32_t room) {
+    if (from->credit < 0) return room;
+    const double left = from->saved + from->credit * s->base + cost_share * s->elapsed;
+    return left < row_seconds(s) ? 0 : ht_min_i32(room, (int32_t)(left / row_seconds(s)));
+}
+
 /* The number of guesses that pays most; 0 when none does. */
 static int32_t worth(const ht_speculation *s, const source *from, int32_t room, double each) {
-    if (s->most) return ht_min_i32(room, s->most);
-    if (s->base <= 0) return 0; /* the first step tells what one takes */
-    const double row = ((s->row > 0 ? s->row : 0.2 * s->base) + each) / s->base;
+    const double row = (row_seconds(s) + each) / s->base;
     int32_t best = 0;
     double gain = least_gain;
     for (int32_t k = 1; k <= room; k++) {
@@ -104,20 +121,25 @@ static int32_t worth(const ht_speculation *s, const source *from, int32_t room, 
 }
 
 static int32_t how_many(const ht_speculation *s, source *from, int32_t room, double each) {
+    if (s->most) return ht_min_i32(room, s->most);
+    if (s->base <= 0) return 0; /* the first step tells what one takes */
+    room = affordable(s, from, room);
     const int32_t k = worth(s, from, room, each);
-    if (k || s->base <= 0) return k;
+    if (k || !room) return k;
     return ++from->rests % TRY_EVERY ? 0 : ht_min_i32(room, TRIAL);
 }
 
 static void learn(double *mean, double x, double weight) { *mean = *mean > 0 ? *mean + weight * (x - *mean) : x; }
 
 void ht_speculation_learn(ht_speculation *s, int32_t guesses, int32_t right, double seconds) {
+    s->elapsed += seconds;
     if (guesses == 0) {
         learn(&s->base, seconds, weight_time);
         return;
     }
     if (s->base > 0) learn(&s->row, ht_max_double((seconds - s->base) / guesses, 0.01 * s->base), weight_time);
     source *from = s->used;
+    from->saved = fmin(from->saved + right * s->base - guesses * s->row, most_saved * s->base);
     for (int32_t i = 0; i < right; i++) from->right += weight_right * (1 - from->right);
     if (right < guesses) from->right -= weight_right * from->right;
 }

@@ -1,6 +1,7 @@
 /* Saving and restoring sessions (hearth/state.h). */
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/plural.h"
 #include "device/device.h"
 #include "generate/session_internal.h"
 #include "generate/state_parts.h"
@@ -113,8 +114,10 @@ static ht_status load_tokens(restored *r, const ht_session *s, ht_error *err) {
     ht_status status = find(r, HT_STATE_TOKENS, 0, &section, err);
     if (!status && section->bytes < TOKENS_HEAD) status = malformed(r, "it holds no number of tokens", err);
     if (!status && (section->bytes - TOKENS_HEAD) / 4 > (uint64_t)context)
-        status = ht_fail(err, HT_ERR_LIMIT, "%s holds %llu tokens, and the session's context has %lld positions",
-                         r->path, (unsigned long long)((section->bytes - TOKENS_HEAD) / 4), (long long)context);
+        status = ht_fail(err, HT_ERR_LIMIT, "%s holds %llu token%s, and the session's context has %lld position%s",
+                         r->path, (unsigned long long)((section->bytes - TOKENS_HEAD) / 4),
+                         ht_plural((unsigned long long)((section->bytes - TOKENS_HEAD) / 4)), (long long)context,
+                         ht_plural(context));
     if (!status) status = ht_state_file_read_all(&r->file, section, (size_t)section->bytes, &bytes, err);
     if (status) return status;
     const unsigned char *at = (const unsigned char *)bytes;

@@ -1,5 +1,6 @@
 /* Configuration from config.json and generation_config.json, in all spellings that checkpoints use. */
 #include "base/error.h"
+#include "base/plural.h"
 #include "formats/json.h"
 #include "models/quantized.h"
 #include "models/registry.h"
@@ -99,8 +100,8 @@ static void read_layer_types(ht_config *c, ht_json_reader *r, const json_t *o) {
     const json_t *list = ht_json_array(r, o, "layer_types");
     if (!list) return;
     if ((int64_t)json_array_size(list) != c->n_layers) {
-        ht_json_fail(r, HT_ERR_FORMAT, "`layer_types` lists %zu layers, `num_hidden_layers` says %lld",
-                     json_array_size(list), (long long)c->n_layers);
+        ht_json_fail(r, HT_ERR_FORMAT, "`layer_types` lists %zu layer%s, `num_hidden_layers` says %lld",
+                     json_array_size(list), ht_plural(json_array_size(list)), (long long)c->n_layers);
         return;
     }
     for (int64_t i = 0; i < c->n_layers; i++) {

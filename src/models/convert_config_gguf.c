@@ -1,6 +1,7 @@
 /* A configuration as GGUF metadata, the keys that config_gguf.c and the families read. */
 #include "base/error.h"
 #include "base/log.h"
+#include "base/plural.h"
 #include "models/convert_metadata.h"
 #include "models/registry.h"
 
@@ -150,8 +151,8 @@ static void set_context(writer *w, bool has_window) {
     if (limits)
         ht_log_write(
             HT_LOG_WARNING,
-            "config.json: GGUF's %s has no sliding window; the context is the window of %lld positions, not %lld",
-            w->architecture, (long long)c->window, (long long)c->context);
+            "config.json: GGUF's %s has no sliding window; the context is the window of %lld position%s, not %lld",
+            w->architecture, (long long)c->window, ht_plural(c->window), (long long)c->context);
     set_i64(w, "context_length", limits ? c->window : c->context);
 }
 

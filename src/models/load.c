@@ -2,6 +2,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "base/plural.h"
 #include "models/chat_detection.h"
 #include "models/kv.h"
 #include "models/memory_check.h"
@@ -50,8 +51,8 @@ static ht_status choose_context(ht_model *m, const ht_model_options *o, const ch
     if (o->context < 0)
         return ht_fail(err, HT_ERR_ARGUMENT, "a context of %lld positions makes no sense", (long long)o->context);
     if (o->context > m->trained_context)
-        return ht_fail(err, HT_ERR_LIMIT, "%s was trained for a context of %lld positions; %lld were asked for", name,
-                       (long long)m->trained_context, (long long)o->context);
+        return ht_fail(err, HT_ERR_LIMIT, "%s was trained for a context of %lld position%s; %lld were asked for", name,
+                       (long long)m->trained_context, ht_plural(m->trained_context), (long long)o->context);
     m->context = o->context ? o->context : m->trained_context;
     return HT_OK;
 }

@@ -3,6 +3,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/plural.h"
 #include "device/device.h"
 #include "models/kv.h"
 
@@ -164,7 +165,8 @@ static void find_remedy(const ht_memory_check_wanted *w, size_t free_bytes, char
     else if (quarters)
         snprintf(out, size, "a KV cache of 8 bits would fit (--kv q8)");
     else if (fit > 0)
-        snprintf(out, size, "a context of %lld positions would fit (--context %lld)", (long long)fit, (long long)fit);
+        snprintf(out, size, "a context of %lld position%s would fit (--context %lld)", (long long)fit, ht_plural(fit),
+                 (long long)fit);
     else
         snprintf(out, size, "a smaller or more strongly quantised model would fit");
 }
@@ -188,8 +190,8 @@ ht_status ht_memory_check(const ht_memory_check_wanted *w, size_t free_bytes, ht
         snprintf(arena, sizeof arena, "%s to compute in and ", ht_memory_check_text(w->arena_bytes, arena_text));
     find_remedy(w, free_bytes, remedy, sizeof remedy);
     return ht_fail(err, HT_ERR_LIMIT,
-                   "%s needs %s for its weights%s %s%s for the KV cache of %lld positions, but only %s of memory are "
+                   "%s needs %s for its weights%s %s%s for the KV cache of %lld position%s, but only %s of memory are "
                    "free%s%s; %s",
-                   w->name, weights_text, *arena ? "," : " and", arena, kv_text, (long long)w->positions, free_text, on,
-                   where, remedy);
+                   w->name, weights_text, *arena ? "," : " and", arena, kv_text, (long long)w->positions,
+                   ht_plural(w->positions), free_text, on, where, remedy);
 }

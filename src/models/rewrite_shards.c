@@ -2,6 +2,7 @@
  * its writer takes them. */
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/plural.h"
 #include "base/text.h"
 #include "formats/gguf_write.h"
 #include "models/rewrite.h"
@@ -102,8 +103,8 @@ static ht_status share_out(ht_rewrite_plan *plan, ht_error *err) {
     const int most = plan->to_gguf ? HT_GGUF_PARTS_MAX : HT_SAFETENSORS_FILES_MAX;
     if (status || plan->n_files <= most) return status;
     return ht_fail(err, HT_ERR_LIMIT,
-                   "%s: would be %d files of at most %lld bytes, and there can be %d; take more bytes", plan->out_path,
-                   plan->n_files, (long long)plan->max_file_bytes, most);
+                   "%s: would be %d file%s of at most %lld bytes, and there can be %d; take more bytes", plan->out_path,
+                   plan->n_files, ht_plural(plan->n_files), (long long)plan->max_file_bytes, most);
 }
 
 /* ---- names ---- */

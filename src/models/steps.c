@@ -4,6 +4,7 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/plural.h"
 #include "base/system.h"
 #include "device/device.h"
 #include "models/model.h"
@@ -169,8 +170,8 @@ static void end_cancelled(ht_steps *s) {
         if (!ht_cancel_requested(job->cancel)) continue;
         unlink_job(s, job);
         job->n_rows = 0;
-        job->status =
-            ht_fail(&job->err, HT_ERR_CANCELLED, "cancelled after %lld tokens", (long long)job->cache->length);
+        job->status = ht_fail(&job->err, HT_ERR_CANCELLED, "cancelled after %lld token%s",
+                              (long long)job->cache->length, ht_plural(job->cache->length));
         job->is_done = true;
     }
 }

@@ -3,6 +3,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/plural.h"
 #include "base/text.h"
 #include "models/registry.h"
 
@@ -102,7 +103,8 @@ static void end_list(name_list *l) {
 static void note(const ht_checkpoint_files *c, name_list *others, size_t n_towers) {
     char towers[64] = "";
     const char *where = ht_base_name(c->path);
-    if (n_towers) snprintf(towers, sizeof towers, "%zu tensors of vision and audio are left out", n_towers);
+    if (n_towers)
+        snprintf(towers, sizeof towers, "%zu tensor%s of vision and audio left out", n_towers, ht_plural(n_towers));
     end_list(others);
     if (others->n)
         ht_log_write(HT_LOG_INFO, "%s: %s%s%zu tensor%s not needed: %s", where, towers, n_towers ? "; " : "", others->n,

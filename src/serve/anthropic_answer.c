@@ -24,7 +24,7 @@ static json_t *signature(const serve_generation *g, const ht_text *thoughts) {
 
 static const char *stop_text(const serve_generation *g, const serve_answer *a) {
     const bool stopped = a->metrics.finish == HT_FINISH_STOP && !a->n_calls;
-    return stopped && a->metrics.stop >= 0 && a->metrics.stop < g->how.n_stop ? g->stop[a->metrics.stop] : NULL;
+    return stopped && a->metrics.stop >= 0 && a->metrics.stop < g->how.n_stop ? g->how.stop[a->metrics.stop] : NULL;
 }
 
 static const char *stop_reason(const serve_generation *g, const serve_answer *a) {

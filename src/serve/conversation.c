@@ -134,9 +134,28 @@ static bool set_thinking(serve_call *c, const serve_conversation *k, ht_chat *ch
     return status ? serve_fail_as(&c->failure, status, &err) : true;
 }
 
+static bool has_system(const json_t *messages) {
+    for (size_t i = 0; i < json_array_size(messages); i++) {
+        const char *role = serve_text(json_array_get(messages, i), "role");
+        if (role && (strcmp(role, "system") == 0 || strcmp(role, "developer") == 0)) return true;
+    }
+    return false;
+}
+
+/* The messages, after the server's system prompt where they have none; NULL when memory ran out. The caller gives it back. */
+static json_t *with_system(const serve_call *c, const json_t *messages) {
+    const char *system = c->server->o.system;
+    if (!system || has_system(messages)) return json_incref((json_t *)messages);
+    json_t *all = json_copy((json_t *)messages);
+    if (!json_array_insert_new(all, 0, json_pack("{ss ss}", "role", "system", "content", system))) return all;
+    json_decref(all);
+    return NULL;
+}
+
 static bool chat_from(serve_call *c, const serve_conversation *k, const json_t *tools, ht_chat **out) {
     ht_error err = {0};
-    json_t *whole = json_pack("{sO}", "messages", k->messages);
+    json_t *messages = with_system(c, k->messages);
+    json_t *whole = messages ? json_pack("{so}", "messages", messages) : NULL;
     if (whole && json_array_size(tools)) json_object_set(whole, "tools", (json_t *)tools);
     if (whole && k->variables) json_object_set(whole, "chat_template_kwargs", (json_t *)k->variables);
     char *text = whole ? serve_json_dump(whole) : NULL;

@@ -91,6 +91,8 @@ serve_generation *serve_generation_new(serve_call *c, const serve_dialect *diale
     g->created = (int64_t)time(NULL);
     ht_generate_options_init(&g->how, sizeof g->how);
     g->how.lookup = c->server->o.lookup;
+    g->how.stop = c->server->o.stop;
+    g->how.n_stop = c->server->o.n_stop;
     if (c->server->o.bounds_thinking) g->how.max_thinking_tokens = c->server->o.thinking_budget;
     pthread_mutex_init(&g->lock, NULL);
     pthread_mutex_init(&g->ticket_lock, NULL);

@@ -63,7 +63,7 @@ static void read_numbers(serve_generation *g, asked *a) {
     g->logprobs = top > 0;
     g->top_logprobs = (int32_t)top;
     g->keep_ids = a->return_tokens = serve_flag(body, "return_tokens", false);
-    serve_read_max_tokens(g, body, most);
+    serve_read_max_tokens(g, body, most, INT32_MAX);
     serve_read_thinking_budget(g, body);
     a->generates = g->how.max_tokens > 0;
 }

@@ -29,8 +29,8 @@ bool serve_llama_slots(serve_call *c) {
     const http_head *h = http_exchange_head(c->x);
     if (http_query_value(h->query, "fail_on_no_slot", wanted, sizeof wanted) && strcmp(wanted, "0") != 0 &&
         s.running >= n)
-        return serve_fail(&c->failure, 503, NULL, "no slot is free: %d answers are under way, and %d wait",
-                          (int)s.running, (int)s.waiting);
+        return serve_fail(&c->failure, 503, NULL, "no slot is free: %d running, %d queued", (int)s.running,
+                          (int)s.waiting);
     json_t *list = json_array();
     for (int32_t i = 0; i < n || i < s.running; i++)
         json_array_append_new(list, json_pack("{si sb sb}", "id", (int)i, "is_processing", i < s.running, "speculative",

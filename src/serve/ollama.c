@@ -56,8 +56,9 @@ static void tell_of_context(serve_call *c, const json_t *options) {
 
 /* -1 and -2, and 0, leave the end to the context. */
 static void read_most(serve_generation *g, const json_t *options) {
-    const int64_t most = serve_integer(options, "num_predict", -1);
-    g->how.max_tokens = most < 1 || most > INT32_MAX ? INT32_MAX : (int32_t)most;
+    static const char *const names[] = {"num_predict", NULL};
+    serve_read_max_tokens(g, options, names, INT32_MAX);
+    if (!g->how.max_tokens) g->how.max_tokens = INT32_MAX;
 }
 
 static bool read_options(serve_generation *g) {

@@ -127,7 +127,7 @@ static bool read_request(serve_generation *g) {
     serve_conversation k = {0};
     g->n = (int32_t)serve_integer(c->body, "n", 1);
     serve_openai_read_stream(g, c->body);
-    serve_read_max_tokens(g, c->body, most);
+    serve_read_max_tokens(g, c->body, most, INT32_MAX);
     serve_read_thinking_budget(g, c->body);
     if (!g->how.max_tokens) {
         const char *name = serve_member(c->body, most[0]) ? most[0] : most[1];

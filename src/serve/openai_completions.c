@@ -109,9 +109,8 @@ static bool read_request(serve_generation *g, bool *generates) {
     g->top_logprobs = top > 0 ? (int32_t)top : 0;
     g->echo = serve_flag(c->body, "echo", false);
     serve_openai_read_stream(g, c->body);
-    serve_read_max_tokens(g, c->body, most);
+    serve_read_max_tokens(g, c->body, most, 16); /* OpenAI's default */
     serve_read_thinking_budget(g, c->body);
-    if (!serve_member(c->body, "max_tokens")) g->how.max_tokens = 16; /* OpenAI's default */
     if (!serve_read_sampling(g, c->body, 1) || !serve_read_stop(g, json_object_get(c->body, "stop")) ||
         !serve_read_structure(g, c->body))
         return false;

@@ -1,5 +1,6 @@
 #include "serve/prompts.h"
 
+#include "base/plural.h"
 #include "formats/json.h"
 
 #include <stdlib.h>
@@ -105,8 +106,8 @@ bool serve_read_prompts(serve_generation *g, const char *member, serve_read_prom
     const size_t n = one ? 1 : json_array_size(prompt);
     if (n > SERVE_MOST_PROMPTS || (int64_t)n * g->n > MOST_ANSWERS)
         return serve_fail(&c->failure, 400, member,
-                          "%zu prompts with %d answers each, at most %d prompts and %d answers are taken", n, (int)g->n,
-                          SERVE_MOST_PROMPTS, MOST_ANSWERS);
+                          "%zu prompt%s with %d answer%s each, at most %d prompts and %d answers are taken", n,
+                          ht_plural(n), (int)g->n, ht_plural(g->n), SERVE_MOST_PROMPTS, MOST_ANSWERS);
     if (!serve_generation_prompts(g, n)) return false;
     for (size_t i = 0; i < n; i++)
         if (!read(c, one ? prompt : json_array_get(prompt, i), member, &g->prompt[i])) return false;

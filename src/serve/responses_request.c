@@ -163,7 +163,7 @@ static bool read_request(serve_generation *g) {
     serve_responses_request r = {0};
     if (!serve_responses_answer_new(g)) return false;
     g->stream = serve_flag(c->body, "stream", false);
-    serve_read_max_tokens(g, c->body, most);
+    serve_read_max_tokens(g, c->body, most, INT32_MAX);
     serve_read_thinking_budget(g, c->body);
     read_include(g);
     const bool good = read_conversation(c, &r) && serve_read_sampling(g, c->body, 1) &&

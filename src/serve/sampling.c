@@ -62,7 +62,8 @@ const serve_field serve_noted_fields[] = {{"metadata", .class = SERVE_NOTED},
 
 /* -1 is sent for one that is to be drawn. */
 static void read_seed(serve_generation *g, const json_t *object) {
-    g->sampler.seed = (uint64_t)serve_integer(object, "seed", -1);
+    const serve_options *o = &g->c->server->o;
+    g->sampler.seed = (uint64_t)serve_integer(object, "seed", o->seed_given ? (int64_t)o->sampler.seed : -1);
     if (g->sampler.seed == UINT64_MAX) {
         uint64_t drawn = 0;
         serve_random(&drawn, sizeof drawn);
@@ -148,8 +149,8 @@ bool serve_read_stop(serve_generation *g, const json_t *value) {
     return true;
 }
 
-void serve_read_max_tokens(serve_generation *g, const json_t *object, const char *const *names) {
-    int64_t most = INT32_MAX;
+void serve_read_max_tokens(serve_generation *g, const json_t *object, const char *const *names, int32_t otherwise) {
+    int64_t most = g->c->server->o.max_tokens ? g->c->server->o.max_tokens : otherwise;
     while (*names && !serve_member(object, *names)) names++;
     if (*names) most = serve_integer(object, *names, most);
     g->how.max_tokens = most < 0 || most > INT32_MAX ? INT32_MAX : (int32_t)most;

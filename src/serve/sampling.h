@@ -17,14 +17,14 @@ bool serve_read_sampling(serve_generation *g, const json_t *object, double tempe
  * serve_read_sampling. */
 void serve_default_filters(serve_generation *g, const json_t *object, int32_t top_k, double top_p, double min_p);
 
-/* Texts that end an answer: a text or a list of them, lent from the value; NULL: none. */
+/* Texts that end an answer: a text or a list of them, lent from the value; NULL: those of the server's options. */
 #define SERVE_IS_STOP                                                                                                  \
     { .types = SERVE_JSON_TEXT | SERVE_JSON_LIST, .filled = true, .most = 64, .item = &serve_full_text }
 bool serve_read_stop(serve_generation *g, const json_t *value);
 #define SERVE_IS_MAX_TOKENS SERVE_IS_INTEGER(-1, INT64_MAX)
-/* The most tokens of an answer, by the first of the names (NULL-terminated) that is there; without one as many as the context has room
- * for. What is more than that is no mistake: the answer ends there. */
-void serve_read_max_tokens(serve_generation *g, const json_t *object, const char *const *names);
+/* The most tokens of an answer, by the first of the names (NULL-terminated) that is there; without one that of the server's options, or else
+ * `otherwise`. INT32_MAX: up to the context. */
+void serve_read_max_tokens(serve_generation *g, const json_t *object, const char *const *names, int32_t otherwise);
 /* Tokens of an answer's thoughts at most, by the first of the names that other servers have for it which is there; -1: no bound, whatever
  * the server's options say. */
 extern const serve_field serve_thinking_fields[];

@@ -17,9 +17,14 @@ typedef struct serve_options {
     serve_models_options models;
     ht_sampler_options sampler; /* where requests do not say otherwise */
     bool sampler_given;         /* it goes before what a dialect does by default */
-    bool strict_params;         /* requests with members that are not known are refused */
-    bool lookup;                /* speculation by lookup */
-    bool bounds_thinking;       /* thoughts have thinking_budget tokens at most, where requests say nothing of them */
+    bool seed_given;            /* sampler.seed is that of requests without one; else a new one is drawn for each */
+    const char *system;         /* system prompt of conversations that have none; NULL: none */
+    int32_t max_tokens;         /* of an answer, where requests set none; 0: what the dialect does by default */
+    const char *const *stop;    /* [n_stop] likewise */
+    int n_stop;
+    bool strict_params;   /* requests with members that are not known are refused */
+    bool lookup;          /* speculation by lookup */
+    bool bounds_thinking; /* thoughts have thinking_budget tokens at most, where requests say nothing of them */
     int32_t thinking_budget;
     bool no_page;                /* there is no page at "/" */
     double drain_seconds;        /* for what is under way when the server is told to end */

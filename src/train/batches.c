@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/plural.h"
 #include "train/order.h"
 
 #include <stdlib.h>
@@ -59,8 +60,8 @@ ht_status ht_batches_new(const ht_data *data, const ht_batches_options *options,
     const int64_t longest = options->pack ? r->max_length : r->longest;
     if (options->batch > INT32_MAX / longest)
         return ht_fail(err, HT_ERR_LIMIT,
-                       "batches of %d sequences with up to %lld tokens; at most %d tokens make a batch", options->batch,
-                       (long long)longest, INT32_MAX);
+                       "batches of %d sequence%s with up to %lld token%s; at most %d tokens make a batch",
+                       options->batch, ht_plural(options->batch), (long long)longest, ht_plural(longest), INT32_MAX);
     ht_batches *b = calloc(1, sizeof *b);
     if (!b) return ht_fail_memory(err, sizeof *b, "batches");
     b->data = data;

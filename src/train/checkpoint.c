@@ -3,6 +3,7 @@
 #include "array/array.h"
 #include "base/digest.h"
 #include "base/error.h"
+#include "base/plural.h"
 #include "formats/json.h"
 #include "train/optimizer.h"
 #include "train/trainer.h"
@@ -274,8 +275,8 @@ static ht_status compare_run(const ht_trainer *t, const saved *f, ht_error *err)
     ht_status status = compare(&e, f, err);
     if (status) return status;
     if (f->iter > t->iters)
-        return ht_fail(err, HT_ERR_ARGUMENT, "%s was saved after %lld steps, this run has %lld", f->path,
-                       (long long)f->iter, (long long)t->iters);
+        return ht_fail(err, HT_ERR_ARGUMENT, "%s was saved after %lld step%s, this run has %lld", f->path,
+                       (long long)f->iter, ht_plural(f->iter), (long long)t->iters);
     return HT_OK;
 }
 

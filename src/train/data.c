@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/plural.h"
 #include "models/model.h"
 #include "train/jsonl.h"
 
@@ -86,8 +87,8 @@ static ht_status take_sample(ht_data *d, size_t i, ht_sample *s, ht_error *err) 
         if (d->o.long_samples == HT_LONG_REFUSE) {
             ht_fail(
                 err, HT_ERR_LIMIT,
-                "it has %d tokens, at most %lld are taken; allow more, or choose to drop or to truncate such samples",
-                s->n, (long long)r->max_length);
+                "it has %d token%s, at most %lld are taken; allow more, or choose to drop or to truncate such samples",
+                s->n, ht_plural(s->n), (long long)r->max_length);
             return ht_jsonl_fail(d->file, i, HT_ERR_LIMIT, err);
         }
         if (d->o.long_samples == HT_LONG_DROP) {
@@ -168,12 +169,12 @@ static ht_status check_any_left(const ht_data *d, ht_error *err) {
     if (r->n_samples) return HT_OK;
     if (!r->n_lines)
         return ht_fail(err, HT_ERR_FORMAT, "%s: is empty, expected a JSON object on each line", ht_jsonl_path(d->file));
-    return ht_fail(
-        err, HT_ERR_FORMAT,
-        "%s: no sample is left of %lld lines: %lld are bad%s%s, %lld have more than %lld tokens, %lld have no "
-        "token to learn",
-        ht_jsonl_path(d->file), (long long)r->n_lines, (long long)r->bad.n, r->bad.n ? " such as " : "",
-        r->first_bad.message, (long long)r->too_long.n, (long long)r->max_length, (long long)r->unlearned.n);
+    return ht_fail(err, HT_ERR_FORMAT,
+                   "%s: no sample is left of %lld line%s: %lld are bad%s%s, %lld have more than %lld token%s, %lld "
+                   "have no token to learn",
+                   ht_jsonl_path(d->file), (long long)r->n_lines, ht_plural(r->n_lines), (long long)r->bad.n,
+                   r->bad.n ? " such as " : "", r->first_bad.message, (long long)r->too_long.n,
+                   (long long)r->max_length, ht_plural(r->max_length), (long long)r->unlearned.n);
 }
 
 ht_status ht_data_open(ht_model *m, const char *path, const ht_data_options *options, ht_data **out, ht_error *err) {
@@ -224,7 +225,8 @@ ht_status ht_data_sample(const ht_data *d, int64_t i, ht_sample *out, ht_error *
     if (status) return status;
     ht_sample_truncate(d->model, out, (int32_t)d->report.max_length);
     if (out->n == kept->n) return HT_OK;
-    ht_fail(err, HT_ERR_INTERNAL, "it has %d tokens, and had %d when the data was checked", out->n, kept->n);
+    ht_fail(err, HT_ERR_INTERNAL, "it has %d token%s, and had %d when the data was checked", out->n, ht_plural(out->n),
+            kept->n);
     ht_sample_free(out);
     return ht_jsonl_fail(d->file, kept->line, HT_ERR_INTERNAL, err);
 }

@@ -6,6 +6,7 @@
 #include "array/op.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "base/plural.h"
 
 #include <hearth/ops.h>
 #include <hearth/transform.h>
@@ -186,7 +187,7 @@ static ht_status check_step(const ht_optimizer *o, ht_scope *s, ht_array *const 
     if (n < 1 || n > MOST_PARAMS)
         return ht_fail(err, HT_ERR_ARGUMENT, "optimizer: %d parameters, expected 1 to %d", n, (int)MOST_PARAMS);
     if (o->n_moments && o->n_moments != n * o->moments_each)
-        return ht_fail(err, HT_ERR_ARGUMENT, "optimizer: %d parameters, but the moments are of %d", n,
+        return ht_fail(err, HT_ERR_ARGUMENT, "optimizer: %d parameter%s, but the moments are of %d", n, ht_plural(n),
                        o->n_moments / o->moments_each);
     ht_status st = HT_OK;
     for (int i = 0; i < n && !st; i++) {
@@ -256,8 +257,8 @@ static ht_status check_state(const ht_optimizer *o, int64_t step, ht_array *cons
         return ht_fail(err, HT_ERR_ARGUMENT, "optimizer: the state has %d moments, expected %d for each parameter", n,
                        o->moments_each);
     if (o->moments_each && (step == 0) != (n == 0))
-        return ht_fail(err, HT_ERR_ARGUMENT, "optimizer: the state has %d moments after %lld steps", n,
-                       (long long)step);
+        return ht_fail(err, HT_ERR_ARGUMENT, "optimizer: the state has %d moments after %lld step%s", n,
+                       (long long)step, ht_plural(step));
     const int n_params = o->moments_each ? n / o->moments_each : 0;
     for (int i = 0; i < n; i++) {
         if (!moments[i] || moments[i] == HT_NONE || moments[i]->dtype != HT_F32)

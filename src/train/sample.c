@@ -1,6 +1,7 @@
 #include "train/sample.h"
 
 #include "base/error.h"
+#include "base/plural.h"
 #include "models/model.h"
 #include "template/eval.h"
 #include "train/sample_chat.h"
@@ -38,7 +39,8 @@ bool ht_sample_is_stop(const ht_model *m, int32_t id) {
 
 ht_status ht_sample_take_ids(ht_sample *s, int32_t *ids, size_t n, ht_error *err) {
     s->id = ids;
-    if (n > INT32_MAX) return ht_fail(err, HT_ERR_LIMIT, "it has %zu tokens, at most %d make sense", n, INT32_MAX);
+    if (n > INT32_MAX)
+        return ht_fail(err, HT_ERR_LIMIT, "it has %zu token%s, at most %d make sense", n, ht_plural(n), INT32_MAX);
     s->n = (int32_t)n;
     s->learned = calloc(n + 1, sizeof *s->learned);
     return s->learned ? HT_OK : ht_fail_memory(err, n, "a sample");
@@ -287,8 +289,8 @@ static ht_status read_form(const reading *r) {
 static ht_status check_ids(const reading *r) {
     for (int32_t i = 0; i < r->out->n; i++)
         if (r->out->id[i] >= r->m->vocab)
-            return ht_fail(r->err, HT_ERR_FORMAT, "token %d is the tokenizer's %d; the model has %d tokens", i,
-                           r->out->id[i], r->m->vocab);
+            return ht_fail(r->err, HT_ERR_FORMAT, "token %d is the tokenizer's %d; the model has %d token%s", i,
+                           r->out->id[i], r->m->vocab, ht_plural(r->m->vocab));
     return HT_OK;
 }
 

@@ -4,6 +4,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "base/plural.h"
 #include "models/weights.h"
 #include "train/model_loss.h"
 
@@ -182,8 +183,8 @@ static ht_status check_options(const ht_model *m, const ht_lora_options *o, ht_e
     if (!o->init && o->alpha == 0 && o->scale == 0)
         return ht_fail(err, HT_ERR_ARGUMENT, "an alpha of 0: the adapter would change nothing");
     if (o->layers < 0 || o->layers > m->config->n_layers)
-        return ht_fail(err, HT_ERR_ARGUMENT, "%lld layers, the model has %lld", (long long)o->layers,
-                       (long long)m->config->n_layers);
+        return ht_fail(err, HT_ERR_ARGUMENT, "%lld layer%s, the model has %lld", (long long)o->layers,
+                       ht_plural(o->layers), (long long)m->config->n_layers);
     if (o->dtype != HT_F32 && o->dtype != HT_BF16)
         return ht_fail(err, HT_ERR_ARGUMENT, "A and B of type %s, expected f32 or bf16", ht_dtype_name(o->dtype));
     return o->init ? ht_adapter_check(o->init, m, err) : HT_OK;

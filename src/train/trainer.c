@@ -5,6 +5,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "base/plural.h"
 #include "models/weights.h"
 #include "template/template.h"
 #include "train/forecast.h"
@@ -326,7 +327,9 @@ static ht_status count_failures(ht_trainer *t, const ht_train_step *step, ht_err
 
 ht_status ht_trainer_step(ht_trainer *t, ht_train_step *out, ht_error *err) {
     *out = (ht_train_step){.iter = t->iter + 1, .learning_rate = ht_schedule_lr(&t->schedule, t->iter)};
-    if (t->iter >= t->iters) return ht_fail(err, HT_ERR_LIMIT, "all %lld steps are done", (long long)t->iters);
+    if (t->iter >= t->iters)
+        return ht_fail(err, HT_ERR_LIMIT, "training is complete after %lld step%s", (long long)t->iters,
+                       ht_plural(t->iters));
     const int n = ht_trainable_count(t->trainable) + 1;
     ht_array **sums = calloc((size_t)n, sizeof *sums);
     ht_status status = sums ? HT_OK : ht_fail_memory(err, (size_t)n * sizeof *sums, "gradients");
@@ -334,7 +337,8 @@ ht_status ht_trainer_step(ht_trainer *t, ht_train_step *out, ht_error *err) {
         const int64_t number = t->iter * t->o.accumulate + i;
         ht_train_batch batch;
         if (ht_cancel_requested(t->o.cancel)) {
-            status = ht_fail(err, HT_ERR_CANCELLED, "training was cancelled after %lld steps", (long long)t->iter);
+            status = ht_fail(err, HT_ERR_CANCELLED, "training was cancelled after %lld step%s", (long long)t->iter,
+                             ht_plural(t->iter));
             break;
         }
         status = ht_batches_get(t->batches, number, &batch, err);

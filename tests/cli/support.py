@@ -41,6 +41,18 @@ def hearth(*words, stdin=b"", env=None, **more):
     return Result(done)
 
 
+def shown_on(master):
+    """All that a terminal was given, which comes in pieces, once nobody writes to it any more; closes it."""
+    shown = b""
+    try:
+        while piece := os.read(master, 1000):
+            shown += piece
+    except OSError:  # the other end is closed
+        pass
+    os.close(master)
+    return shown
+
+
 class CommandTest(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(dir=SCRATCH))

@@ -71,7 +71,7 @@ class MlxLm(CommandTest):
         self.assertEqual((value["text"], value["finish"]), ("Hel", "stop"))
 
     def test_context(self):
-        self.assertIn("24 positions is full", self.succeeds(*ON_MLX, "-c", "24", env=stand_in("Hello!!")).err)
+        self.assertIn("stopped after 4 tokens, as the context of 24 tokens is full; --context raises", self.succeeds(*ON_MLX, "-c", "24", env=stand_in("Hello!!")).err)
         self.fails(1, *ON_MLX, "-c", "8", env=stand_in("Hello"), says="does not fit the context of 8")
         self.fails(1, *ON_MLX, "-c", "513", env=stand_in("Hello"), says=["513", "512"])
 
@@ -93,7 +93,7 @@ class MlxLm(CommandTest):
         for words in [["-t", "1"], ["--cpu", "reference"], ["--save-state", "x"], ["--load-state", "x"], ["--chunk", "3"], ["--lookup"], ["--draft", "x"]]:
             option = {"-t": "--threads"}.get(words[0], words[0])
             self.fails(1, *ON_MLX, *words, env=stand_in("Hello"), says=f"{option} is not supported by mlx_lm")
-        for words in [["--precision", "fast"], ["--kv", "q8"], ["--sliding"], ["--slots", "2"], ["--packed-cache"], ["--device", "cpu"]]:
+        for words in [["--precision", "fast"], ["--kv", "q8"], ["--sliding"], ["--packed-cache"], ["--device", "cpu"]]:
             self.fails(1, *ON_MLX, *words, env=stand_in("Hello"), says="is not supported by mlx_lm")
         self.fails(1, *ON_MLX, "--adapter", "a", "--adapter", "b", env=stand_in("Hello"), says="more than one adapter")
         self.fails(1, *ON_MLX, "--adapter", "none@2", env=stand_in("Hello"), says="none: mlx_lm reads an adapter from a directory")

@@ -4,6 +4,7 @@ import ctypes
 import json
 import os
 import pathlib
+import re
 import resource
 import shutil
 import struct
@@ -52,9 +53,23 @@ class Usage(CommandTest):
         self.fails(1, "run", TINY, "x", "--cpu", "abacus", says=["`abacus`", "reference"])
 
     def test_options_of_other_commands(self):
-        self.fails(2, "run", TINY, "--ids", "1", "x", says="--ids")
-        self.fails(2, "info", TINY, "--raw", says="--raw")
-        self.fails(2, "bench", TINY, "--out", "x", says="--out")
+        """A command accepts the options of its help, and says of every other that it is none of its options."""
+        names = re.findall(r"^  ([a-z]+) ", self.succeeds("--help").text, re.M)
+        values = {"N": "2", "X": "0.5", "SECONDS": "5", "SIZE": "4G", "ID=X": "1=1", "A,B,...": "temperature", "NAME=JSON": "a=1"}
+        own = {}
+        for name in names:
+            listed = re.findall(r"^  .{4}--([a-z0-9-]+)(?: (\S+))?(?:  .*)?$", self.succeeds(name, "--help").text, re.M)
+            words = [f"--{option}={values.get(value, value.split('|')[0])}" if value else f"--{option}" for option, value in listed]
+            self.assertIn(f"hearth {name}", self.succeeds(name, *words).text)  # the help, as --help is among them
+            own[name] = {option for option, _ in listed}
+        options = sorted(set().union(*own.values()))
+        for i, option in enumerate(options):  # each with some of the commands
+            for name in names[i % 20 :: 20]:
+                if option not in own[name]:
+                    self.fails(2, name, f"--{option}", says=f"hearth {name}: --{option} is not an option of this command")
+        for words in [("tokenize", "--temperature", "1"), ("list", "--device", "nonsense"), ("eval", "--temperature", "1"),
+                      ("formats", "--seed", "1"), ("pull", "--lookup"), ("info", "-t", "1"), ("embed", "--raw")]:  # fmt: skip
+            self.fails(2, *words, says="is not an option of this command")
 
     def test_no_model(self):
         for command in COMMANDS:
@@ -114,7 +129,7 @@ class Usage(CommandTest):
         self.fails(2, "run", TINY, "x", "--raw=yes", says="--raw")
 
     def test_too_many_words(self):
-        self.fails(2, "run", TINY, "two", "words", says=['"words"', "quotes"])
+        self.fails(2, "run", TINY, "two", "words", says=['"words"', "quote text"])
         self.fails(2, "info", TINY, TINY)
 
     def test_empty_prompt(self):

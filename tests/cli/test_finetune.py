@@ -290,27 +290,27 @@ class Config(FinetuneTest):
 
     def test_mistakes(self):
         for value, says in (
-            ({"iter": 3}, "`iter` is no option"),
-            ({"top-k": 3, "ids": "1"}, "`ids` is no option"),
-            ({"config": "x"}, "`config` is no option"),
-            ({"rank": True}, "`rank` is to be a text or a number"),
-            ({"rank": None}, "`rank` is to be a text or a number"),
-            ({"rank": [3]}, "`rank` is to be one value"),
+            ({"iter": 3}, "`iter` is not an option"),
+            ({"top-k": 3}, "`top-k` is not an option"),
+            ({"config": "x"}, "`config` is not an option"),
+            ({"rank": True}, "`rank` must be a text or a number"),
+            ({"rank": None}, "`rank` must be a text or a number"),
+            ({"rank": [3]}, "`rank` must be one value"),
             ({"rank": 0}, '--rank is "0", expected a whole number from 1 to 4096'),
             ({"rank": 2.5}, '--rank is "2.5"'),
             ({"rank": "two"}, '--rank is "two"'),
             ({"lr": "fast"}, '--lr is "fast", expected a number from 0 to 1000'),
             ({"dropout": 1}, "from 0 to 0.99"),
             ({"schedule": "wavy"}, "constant or linear or cosine"),
-            ({"resume": 1}, "`resume` is to be true or false"),
-            ({"sample": [["x"]]}, "`sample` is to be a text or a number"),
+            ({"resume": 1}, "`resume` must be true or false"),
+            ({"sample": [["x"]]}, "`sample` must be a text or a number"),
             ({"sample": [""]}, "some text in UTF-8"),
             ({"iters": 3, "epochs": 2}, "--iters and --epochs exclude each other"),
             ({"alpha": 3, "scale": 2}, "--alpha and --scale exclude each other"),
             ('{"rank": 3, "rank": 4}', "duplicate"),
-            ("[1]", "is no JSON object: it is another value"),
-            ("{", "is no JSON object"),
-            ("", "is no JSON object"),
+            ("[1]", "is not a JSON object: it is another value"),
+            ("{", "is not a JSON object"),
+            ("", "is not a JSON object"),
         ):
             self.refuses(*self.config(value), status=2, says=says)
         self.refuses("--config", self.folder / "none.json", status=2, says="none.json")

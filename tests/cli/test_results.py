@@ -141,7 +141,7 @@ class Run(CommandTest):
         self.assertTrue(value["thinking"])
         result = self.succeeds("run", path, "hello", "-n", "8", "--quiet")
         self.assertEqual(result.out, b"")
-        self.assertIn("the answer ends within its thoughts", result.err)
+        self.assertIn("the answer ended within its thinking", result.err)
         value = json.loads(self.succeeds("run", path, "hello", "-n", "8", "--no-thinking", "--json").text)
         self.assertEqual(value["text"], self.run_json("hello", "-n", "8", "--raw")["text"])
         self.assertNotIn("thinking", value)
@@ -173,23 +173,30 @@ class Run(CommandTest):
     def test_context_fills_up(self):
         words = ["run", TINY, "--raw", "hello", "--context", "8", "-n", "20", "--quiet"]
         result = self.succeeds(*words)
-        self.assertEqual(result.err, "hearth: the answer ends after 7 tokens, as the context of 8 positions is full\n")
+        self.assertEqual(result.err, "stopped after 7 tokens, as the context of 8 tokens is full; --context raises the limit, "
+                                     "--sliding discards the oldest tokens and goes on\n")  # fmt: skip
         value = json.loads(self.succeeds(*words, "--json").text)
         self.assertEqual((value["finish"], value["metrics"]["generated_tokens"]), ("length", 7))
         self.assertEqual(value["text"] + "\n", result.text)
         self.assertEqual(self.succeeds(*words, "-n", "7").err, "")
+        last = self.succeeds(*words[:-1], "-n", "1").err.splitlines()[-1]
+        self.assertEqual(last, "stopped after 1 token; --max-tokens raises the limit")
 
     def test_guesses(self):
         """Guessing does not change the answer, and says how often it was right."""
         how = ["--temperature", "0.7", "--seed", "4", "-n", "40", "--raw"]
-        plain = self.run_json("a b c a b c a b c a b", *how)
-        for more in (["--lookup"], ["--draft", TINY], ["--lookup", "--draft", TINY, "--guesses", "3"]):
+        plain = self.run_json("a b c a b c a b c a b", *how, "--no-lookup")
+        for more in ([], ["--lookup"], ["--draft", TINY], ["--lookup", "--draft", TINY, "--guesses", "3"]):
             guessed = self.run_json("a b c a b c a b c a b", *how, *more)
             self.assertEqual(guessed["text"], plain["text"])
             if "--draft" in more:
                 self.assertGreater(guessed["metrics"]["accepted_tokens"], 0)
         self.assertEqual(plain["metrics"]["guessed_tokens"], 0)
-        self.fails(2, "run", TINY, "hello", "--guesses", "2", says="--lookup or --draft")
+        looping = ["hello", "-n", "200", "--repeat-penalty", "0.5", "--raw"]  # repeats what it wrote
+        self.assertGreater(self.run_json(*looping, "--guesses", "3")["metrics"]["accepted_tokens"], 0)
+        self.assertEqual(self.run_json(*looping, "--no-lookup")["metrics"]["guessed_tokens"], 0)
+        self.fails(2, "run", TINY, "hello", "--guesses", "2", "--no-lookup", says="--no-lookup")
+        self.fails(2, "run", TINY, "hello", "--lookup", "--no-lookup", says="--lookup and --no-lookup exclude each other")
         self.fails(2, "run", TINY, "hello", "--lookup", "--guesses", "16", says="--guesses")
 
     def test_bench_report(self):
@@ -216,11 +223,11 @@ class Run(CommandTest):
         self.assertEqual(again["text"], value["text"])
 
     def test_load_options(self):
-        value = self.run_json("hello", "-n", "4", "--device", "cpu", "--slots", "3")
+        value = self.run_json("hello", "-n", "4", "--device", "cpu")
         self.assertEqual(value["metrics"]["generated_tokens"], 4)
         self.fails(1, "run", TINY, "hello", "--device", "abacus", says="abacus")
         self.fails(1, "run", TINY, "hello", "--adapter", "lora", says="lora")
-        self.fails(2, "run", TINY, "hello", "--slots", "0", says="--slots")
+        self.fails(2, "bench", TINY, "--slots", "0", says="--slots")
 
     def test_states(self):
         """Half an answer, and the other half from a saved state, are the answer; a prompt that goes on is not read again."""

@@ -1,16 +1,17 @@
 """Completions and manual pages, as shells and man read them."""
 
 import os
+import pty
 import re
 import shutil
 import subprocess
 import unittest
 
-from support import HEARTH, TINY, CommandTest
+from support import HEARTH, TINY, CommandTest, shown_on
 
 
 def commands(text):
-    return re.findall(r"^  hearth ([a-z]+) ", text, re.M)
+    return re.findall(r"^  ([a-z]+) ", text, re.M)
 
 
 class Completion(CommandTest):
@@ -43,7 +44,9 @@ class Completion(CommandTest):
 
     def test_each_option_of_each_command(self):
         for name in commands(self.succeeds("--help").text):
-            own = set(re.findall(r"^  .{4}--([a-z0-9-]+) ", self.succeeds(name, "--help").text, re.M))
+            text = self.succeeds(name, "--help").text
+            self.assertLessEqual(max(map(len, text.split("\n"))), 80)
+            own = set(re.findall(r"^  .{4}--([a-z0-9-]+)\b", text, re.M))
             self.assertEqual(set(self.complete("hearth", name, "--")), {f"--{option}" for option in own})
 
     @unittest.skipUnless(shutil.which("zsh"), "there is no zsh")
@@ -80,9 +83,26 @@ class Manual(CommandTest):
         for name in names:
             self.assertIn(f"hearth\\-{name}", whole)
             page, help_text = self.succeeds("man", name).text, self.succeeds(name, "--help").text
-            for option in re.findall(r"^  .{4}--([a-z0-9-]+) ", help_text, re.M):
+            for option in re.findall(r"^  .{4}--([a-z0-9-]+)\b", help_text, re.M):
                 self.assertIn("\\-\\-" + option.replace("-", "\\-") + "\\fR", page)
         self.fails(2, "man", "nothing", says="no command")
+
+    def on_terminal(self, path):
+        """What `hearth man list` shows with the programs of one directory."""
+        master, slave = pty.openpty()
+        subprocess.run([HEARTH, "man", "list"], stdin=slave, stdout=slave, stderr=slave, check=True, env={**os.environ, "PATH": str(path)})
+        os.close(slave)
+        shown = shown_on(master)
+        return shown.replace(b"\r\n", b"\n").decode()
+
+    def test_terminal(self):
+        self.assertEqual(self.on_terminal("/nonexistent"), self.succeeds("list", "--help").text)
+        for name, words in [("man", "-l -"), ("mandoc", "-a")]:
+            folder = self.folder / name
+            folder.mkdir()
+            (folder / name).write_text('#!/bin/sh\necho "$@"\nread -r line\necho "$line"\n')
+            (folder / name).chmod(0o755)
+            self.assertRegex(self.on_terminal(folder), f'^{words}\n.TH "HEARTH-LIST"')
 
     @unittest.skipUnless(shutil.which("mandoc"), "there is no mandoc")
     def test_mandoc_reads_them(self):

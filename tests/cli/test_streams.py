@@ -9,7 +9,7 @@ import time
 import unittest
 
 import tiny_model
-from support import HEARTH, TINY, CommandTest
+from support import HEARTH, TINY, CommandTest, shown_on
 
 ENDLESS = ["run", str(TINY), "--raw", "x", "-n", "1000000"]
 
@@ -25,22 +25,10 @@ def start(*words, **more):
     )
 
 
-def shown_on(master):
-    """All that a terminal was given, which comes in pieces, once nobody writes to it any more; closes it."""
-    shown = b""
-    try:
-        while piece := os.read(master, 1000):
-            shown += piece
-    except OSError:  # the other end is closed
-        pass
-    os.close(master)
-    return shown
-
-
 class Streams(CommandTest):
     def test_statistics_on_stderr(self):
         result = self.succeeds("run", TINY, "hello", "-n", "8")
-        self.assertRegex(result.err, r"^prefill \d+ tok · ttft \d+ ms · \d+\.\d tok/s · peak \d+\.\d GB\n$")
+        self.assertRegex(result.err, r"^prefill \d+ tok · ttft \d+ ms · \d+\.\d tok/s( · \d+ of \d+ guesses right)? · peak \d+\.\d GB\nstopped after 8 tokens; --max-tokens raises the limit\n$")
         self.assertNotIn(b"ttft", result.out)
         self.assertTrue(result.out.endswith(b"\n"))
 
@@ -204,11 +192,22 @@ class Streams(CommandTest):
             self.assertGreater(len(shown), len(begin) + len(end))
 
 
+class Length(CommandTest):
+    def test_the_context_limits_answers_on_a_terminal(self):
+        words = [HEARTH, "run", str(TINY), "hello", "--raw", "--context", "300"]
+        master, slave = pty.openpty()
+        done = subprocess.run(words, stdout=slave, stderr=subprocess.PIPE, check=True)
+        os.close(slave)
+        os.close(master)
+        self.assertRegex(done.stderr, b"\nstopped after 29[0-9] tokens, as the context of 300 tokens is full")
+        self.assertRegex(self.succeeds(*words[1:]).err, r"\nstopped after 256 tokens; --max-tokens raises the limit\n$")
+
+
 class Help(CommandTest):
     def test_help(self):
         overview = self.succeeds("--help").text
         for command in ["run", "info", "discover", "tokenize", "detokenize", "logits", "eval", "bench", "doctor"]:
-            self.assertIn(f"hearth {command} ", overview)
+            self.assertIn(f"\n  {command} ", overview)
             result = self.succeeds(command, "--help")
             self.assertEqual(result.out, self.succeeds("help", command).out)
             self.assertIn("--threads" if command in ("run", "bench", "logits", "eval", "doctor") else "--json", result.text)
@@ -216,18 +215,6 @@ class Help(CommandTest):
 
     def test_version(self):
         self.assertRegex(self.succeeds("--version").text, r"^hearth \d+\.\d+\.\d+\n$")
-
-    def test_common_options_are_accepted_everywhere(self):
-        common = "--threads 1 --context 64 --precision high --kv f16 -n 4 --temperature 0 --top-k 1 --top-p 1 --min-p 0"
-        common += " --repeat-penalty 1 --sampler-order top_p --seed 1 --quiet --stop x"
-        common = common.split()
-        self.succeeds("run", TINY, "x", *common)
-        self.succeeds("info", TINY, *common)
-        self.succeeds("tokenize", TINY, "x", *common)
-        self.succeeds("detokenize", TINY, "5", *common)
-        self.succeeds("logits", TINY, "--ids", "1", "--out", self.folder / "x.npy", *common)
-        result = self.succeeds("bench", TINY, "-p", "4", "-r", "1", "--json", *common)
-        self.assertEqual(json.loads(result.text)["threads"], 1)
 
 
 if __name__ == "__main__":

@@ -114,6 +114,48 @@ class Entry(ServeTest):
             self.assertIn("POST", fields["access-control-allow-methods"])
 
 
+class Defaults(ServeTest):
+    """What requests that say nothing have by the options of the command line."""
+
+    def test_all_dialects(self):
+        hello = [{"role": "user", "content": "hello"}]
+        chats = [(CHAT, {"messages": hello}), ("/api/chat", {"messages": hello, "stream": False}), ("/v1/responses", {"input": "hello"}),
+                 ("/v1/messages/count_tokens", {"messages": hello})]  # fmt: skip
+
+        def counts(answer):
+            """Tokens of the prompt and of the answer."""
+            usage = answer.get("usage", answer)
+            names = [("prompt_tokens", "completion_tokens"), ("prompt_eval_count", "eval_count"), ("input_tokens", "output_tokens")]
+            return next((usage[prompt], usage.get(answered)) for prompt, answered in names if prompt in usage)
+
+        with Server(TINY, "--context", "64") as server:
+            plain = [counts(server.answer(path, body))[0] for path, body in chats]
+        with Server(TINY, "--system", "be brief", "--max-tokens", "3", "--seed", "5", "--temperature", "1.5") as server:
+            for (path, body), before in zip(chats, plain):
+                prompt, answered = counts(server.answer(path, body))
+                self.assertGreater(prompt, before, path)
+                self.assertIn(answered, (3, None), path)
+            own = [{"role": "system", "content": "x"}, *hello]
+            self.assertEqual(counts(server.answer(CHAT, {"messages": own, "max_tokens": 5}))[1], 5)
+            self.assertLess(counts(server.answer(CHAT, {"messages": own}))[0], counts(server.answer(CHAT, {"messages": hello}))[0])
+            self.assertEqual(counts(server.answer(COMPLETIONS, {"prompt": "hello"}))[1], 3)
+            self.assertEqual(server.answer("/completion", {"prompt": "hello"})["tokens_predicted"], 3)
+            fields = [server.post(COMPLETIONS, {"prompt": "hello", **more})[1]["x-seed"] for more in ({}, {"seed": 7}, {"seed": -1})]
+            self.assertEqual(fields[:2], ["5", "7"])
+            self.assertNotEqual(fields[2], "5")
+
+    def test_stop(self):
+        body = {"prompt": "hello", "max_tokens": 24, "temperature": 0}
+        with Server(TINY) as server:
+            text = server.answer(COMPLETIONS, body)["choices"][0]["text"]
+        stop = text[5:7]
+        with Server(TINY, "--stop", stop) as server:
+            choice = server.answer(COMPLETIONS, body)["choices"][0]
+            self.assertEqual((choice["text"], choice["finish_reason"]), (text[: text.index(stop)], "stop"))
+            self.assertEqual(server.answer(COMPLETIONS, {**body, "stop": []})["choices"][0]["text"], text)
+            self.assertEqual(server.answer(COMPLETIONS, {**body, "stop": "no such text"})["choices"][0]["text"], text)
+
+
 class Places(ServeTest):
     """Where it listens."""
 
@@ -280,6 +322,19 @@ class Names(ServeTest):
 
     def loaded(self, server):
         return metric(server, "models_loaded")
+
+    def test_the_cache_without_a_model(self):
+        cache = self.folder / "hearth" / "models"
+        with self.assertRaises(NotServing) as caught:
+            Server(None, env={"XDG_CACHE_HOME": str(self.folder)})
+        self.assertRegex(caught.exception.err, "nothing to serve: .*/hearth/models .*hearth pull")
+        shutil.copytree(self.models, cache)
+        with Server(None, env={"XDG_CACHE_HOME": str(self.folder)}) as server:
+            self.assertEqual(sorted(model["id"] for model in server.get("/v1/models")[2]["data"]), ["a", "c", "org/b"])
+            self.assertEqual(sorted(server.name.split(", ")), ["a", "c", "org/b"])
+            page = server.wait_line(r"^  Page: (\S+)$")[1]
+            self.assertEqual(page, f"{server.url}/")
+            self.assertEqual(server.get("/")[0], 200)
 
     def test_every_model_of_a_directory(self):
         with Server(None, "--models", self.models, "--kv-memory", "8M") as server:

@@ -378,7 +378,7 @@ static void refusals(void **state) {
            "adapter 0 of 1 is NULL");
     ht_cancel cancel = {0};
     ht_cancel_request(&cancel);
-    refuse(m, OPTIONS_AT(ht_embed_options, with.cancel = &cancel), HT_ERR_CANCELLED, "cancelled after 0 of 1 texts");
+    refuse(m, OPTIONS_AT(ht_embed_options, with.cancel = &cancel), HT_ERR_CANCELLED, "cancelled after 0 of 1 text");
     ht_error err = {0};
     ht_embeddings *e;
     assert_int_equal(ht_embed_text(m, (const char *const[]){"a"}, 1, NULL, &e, &err), HT_ERR_UNSUPPORTED);

@@ -133,7 +133,7 @@ static void learns(void **state) {
     assert_int_equal(ht_trainer_evaluate(t, &after, &err), HT_OK);
     if (!(after < 0.5 * before)) fail_msg("the loss was %g and is %g", before, after);
     assert_int_equal(ht_trainer_step(t, &s, &err), HT_ERR_LIMIT);
-    assert_non_null(strstr(err.message, "all 40 steps are done"));
+    assert_non_null(strstr(err.message, "training is complete after 40 steps"));
     ht_trainer_free(t);
 }
 
