@@ -210,10 +210,10 @@ static ht_status open_any(const char *path, ht_checkpoint_files *c, ht_error *er
     ht_status status = list_weights(path, &inside, err);
     if (status) return status;
     if (inside.n_safetensors) {
-        if (inside.n_gguf)
+        if (inside.gguf.n)
             ht_log_write(HT_LOG_INFO,
                          "%s: holds safetensors and GGUF files; the safetensors are used. Name `%s` to use it instead",
-                         ht_base_name(path), inside.gguf);
+                         ht_base_name(path), inside.gguf.name);
         c->path = strdup(path);
         return c->path ? open_safetensors(c, err) : ht_fail_memory(err, strlen(path) + 1, "a path");
     }
