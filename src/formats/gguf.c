@@ -66,7 +66,7 @@ static const unsigned char *read_bytes(cursor *c, uint64_t n, const char *what) 
     if (c->status) return NULL;
     if (n > c->size - c->pos) {
         fail(c, HT_ERR_FORMAT,
-             "%s at byte %zu needs %" PRIu64 " bytes but only %zu remain; the file is cut short or damaged", what,
+             "%s at byte %zu: expected %" PRIu64 " bytes, but only %zu remain; the file is cut short or damaged", what,
              c->pos, n, c->size - c->pos);
         return NULL;
     }

@@ -137,10 +137,11 @@ HT_PRINTF(2, 3) static void fail(cursor *c, const char *fmt, ...) {
 static const unsigned char *read_bytes(cursor *c, size_t n, const char *what) {
     if (c->status) return NULL;
     if (n > c->size - c->pos) {
-        fail(c,
-             "%s at byte %zu needs %zu bytes but only %zu remain; the file is cut short, or is neither GGUF nor an "
-             "imatrix.dat",
-             what, c->pos, n, c->size - c->pos);
+        fail(
+            c,
+            "%s at byte %zu: expected %zu bytes, but only %zu remain; the file is cut short, or is neither GGUF nor an "
+            "imatrix.dat",
+            what, c->pos, n, c->size - c->pos);
         return NULL;
     }
     const unsigned char *p = c->data + c->pos;

@@ -190,7 +190,7 @@ static void header_checks(void **state) {
     expect_failure(&w, HT_ERR_FORMAT, "tensors, its");
     w = sample();
     w.extra_values = 1; /* the first tensor is then taken for a value */
-    expect_failure(&w, HT_ERR_FORMAT, "tensor name at byte 391 needs 2251799813685248 bytes");
+    expect_failure(&w, HT_ERR_FORMAT, "tensor name at byte 391: expected 2251799813685248 bytes");
 }
 
 static void key_checks(void **state) {
