@@ -57,14 +57,22 @@ ht_status input_read_all(const char *what, char **text, size_t *n, ht_error *err
 }
 
 ht_status input_read_file(const char *path, char **text, size_t *n, ht_error *err) {
-    if (strcmp(path, "-") == 0) return input_read_all("the text", text, n, err);
+    static const char mark[] = "\xEF\xBB\xBF";
+    ht_status st;
     *text = NULL;
     *n = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return cannot_read(path, err);
-    ht_status st = read_to_end(fd, path, text, n, err);
-    close(fd);
-    return st;
+    if (strcmp(path, "-") == 0) {
+        st = input_read_all("the text", text, n, err);
+    } else {
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        if (fd < 0) return cannot_read(path, err);
+        st = read_to_end(fd, path, text, n, err);
+        close(fd);
+    }
+    if (st || strncmp(*text, mark, strlen(mark)) != 0) return st;
+    *n -= strlen(mark);
+    memmove(*text, *text + strlen(mark), *n + 1);
+    return HT_OK;
 }
 
 char *expand_home(const char *path) {

@@ -11,7 +11,7 @@
  * command waits for `what` ("the prompt"). */
 ht_status input_read_all(const char *what, char **text, size_t *n, ht_error *err);
 
-/* The same of a file; "-" is standard input. */
+/* The same of a file, past a byte order mark; "-" is standard input. */
 ht_status input_read_file(const char *path, char **text, size_t *n, ht_error *err);
 
 /* The path with ~ or ~NAME at its beginning replaced by that home directory, as a shell does; the caller frees it. NULL: memory ran out. */

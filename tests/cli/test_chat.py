@@ -276,7 +276,7 @@ class InAPipe(Chat):
 
     def test_files_go_with_a_message(self):
         path, note = self.folder / "c.json", self.folder / "note.txt"
-        note.write_text("some lines\n")
+        note.write_text("\ufeffsome lines\n")
         self.pipe(f"/attach {note}\nwhat is it\nand\n/save {path}\n", "-n", "3")
         texts = [m["content"] for m in json.loads(path.read_text())["messages"] if m["role"] == "user"]
         self.assertEqual(texts, ["note.txt\n```\nsome lines\n```\n\nwhat is it", "and"])

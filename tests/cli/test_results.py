@@ -243,7 +243,7 @@ class Run(CommandTest):
             self.assertEqual(again["text"], fresh["text"])
             self.assertLess(again["metrics"]["prompt_tokens"], fresh["metrics"]["prompt_tokens"])
         chat = self.folder / "chat.json"
-        chat.write_text(json.dumps([{"role": "user", "content": "hello"}]))
+        chat.write_text("\ufeff" + json.dumps([{"role": "user", "content": "hello"}]))  # as editors on Windows write it
         self.run_json("--messages", str(chat), "-n", "4", "--save-state", path)
         fresh = self.run_json("--messages", str(chat), "-n", "4")
         again = self.run_json("--messages", str(chat), "-n", "4", "--load-state", path)
