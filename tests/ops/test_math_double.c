@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-enum { COUNT = TEST_SLOW ? 1 << 13 : 1 << 19 };
+static int n_arguments; /* of each function */
 
 typedef long double exact_fn(long double);
 typedef struct function {
@@ -100,12 +100,12 @@ static const double special[] = {
     0x1.921fb54442d18p+0,
 };
 
-/* COUNT arguments: special ones, any bits, numbers where the function is one, small ones and ones of all sizes. */
+/* Arguments: special ones, any bits, numbers where the function is one, small ones and ones of all sizes. */
 static void make_arguments(double low, double high, double *x) {
     uint64_t state = 7;
     int i = 0;
     for (; i < (int)(sizeof special / sizeof *special); i++) x[i] = special[i];
-    while (i < COUNT) {
+    while (i < n_arguments) {
         double v = between(&state, low, high);
         const uint64_t bits = next_bits(&state);
         if (i % 4 == 1) v = between(&state, -1.5, 1.5);
@@ -130,11 +130,11 @@ static double error_of(double got, long double want, double floor) {
 
 static void close_to_libm(void **state) {
     (void)state;
-    double *x = malloc(COUNT * sizeof *x);
+    double *x = malloc((size_t)n_arguments * sizeof *x);
     for (int k = 0; k < FUNCTIONS; k++) {
         const function *f = &functions[k];
         make_arguments(f->low, f->high, x);
-        for (int i = 0; i < COUNT; i++) {
+        for (int i = 0; i < n_arguments; i++) {
             const long double want = f->exact((long double)x[i]);
             const double got = f->ours(x[i]), error = error_of(got, want, f->floor);
             if (error > f->ulps || (got == 0.0 && want == 0.0L && !signbit(got) != !signbit(want)))
@@ -149,15 +149,15 @@ static void same_bits_on_every_device(void **state) {
     (void)state;
     ht_device *devices[TEST_MAX_DEVICES];
     const int n = test_devices(2, devices);
-    double *x = malloc(COUNT * sizeof *x), *y = malloc(COUNT * sizeof *y);
+    double *x = malloc((size_t)n_arguments * sizeof *x), *y = malloc((size_t)n_arguments * sizeof *y);
     const unsigned flush = ht_flush_denormals();
     for (int d = 0; d < n; d++)
         for (int k = 0; k < FUNCTIONS; k++) {
             const function *f = &functions[k];
             make_arguments(f->low, f->high, x);
-            for (int64_t count = 1; count <= COUNT; count = count < 18          ? count + 1
-                                                            : count < COUNT - 5 ? COUNT - 5
-                                                                                : COUNT + 1) {
+            for (int64_t count = 1; count <= n_arguments; count = count < 18                ? count + 1
+                                                                  : count < n_arguments - 5 ? n_arguments - 5
+                                                                                            : n_arguments + 1) {
                 const ht_view in = test_view(x, HT_F64, 1, &count), out = test_view(y, HT_F64, 1, &count);
                 test_run_ok(devices[d], f->op, NULL, 1, &in, &out, NULL);
                 for (int64_t i = 0; i < count; i++) {
@@ -194,13 +194,13 @@ static const function2 functions2[] = {
 };
 enum { FUNCTIONS2 = sizeof functions2 / sizeof *functions2 };
 
-/* COUNT pairs: special ones with each other, any bits, and numbers of one size, and such whose power is a number. */
+/* Pairs: special ones with each other, any bits, and numbers of one size, and such whose power is a number. */
 static void make_pairs(double *a, double *b) {
     uint64_t state = 11;
     int i = 0;
     for (size_t k = 0; k < sizeof special / sizeof *special; k++)
         for (size_t l = 0; l < sizeof special / sizeof *special; l++, i++) a[i] = special[k], b[i] = special[l];
-    while (i < COUNT) {
+    while (i < n_arguments) {
         double x = ht_double_from_bits(next_bits(&state)), y = ht_double_from_bits(next_bits(&state));
         if (i % 3 == 1) y = x * between(&state, -2.0, 2.0);
         if (i % 3 == 2 && i % 2) x = between(&state, -20.0, 20.0), y = between(&state, -20.0, 20.0);
@@ -214,11 +214,11 @@ static void make_pairs(double *a, double *b) {
 
 static void pairs_close_to_libm(void **state) {
     (void)state;
-    double *a = malloc(COUNT * sizeof *a), *b = malloc(COUNT * sizeof *b);
+    double *a = malloc((size_t)n_arguments * sizeof *a), *b = malloc((size_t)n_arguments * sizeof *b);
     make_pairs(a, b);
     for (int k = 0; k < FUNCTIONS2; k++) {
         const function2 *f = &functions2[k];
-        for (int i = 0; i < COUNT; i++) {
+        for (int i = 0; i < n_arguments; i++) {
             const long double want = f->exact((long double)a[i], (long double)b[i]);
             const double got = f->ours(a[i], b[i]), error = error_of(got, want, f->floor);
             if (error > f->ulps)
@@ -232,9 +232,10 @@ static void pairs_same_bits_on_every_device(void **state) {
     (void)state;
     ht_device *devices[TEST_MAX_DEVICES];
     const int n = test_devices(2, devices);
-    double *a = malloc(COUNT * sizeof *a), *b = malloc(COUNT * sizeof *b), *y = malloc(COUNT * sizeof *y);
+    double *a = malloc((size_t)n_arguments * sizeof *a), *b = malloc((size_t)n_arguments * sizeof *b),
+           *y = malloc((size_t)n_arguments * sizeof *y);
     make_pairs(a, b);
-    const int64_t counts[] = {1, 7, 8, 9, 17, COUNT - 3};
+    const int64_t counts[] = {1, 7, 8, 9, 17, n_arguments - 3};
     const unsigned flush = ht_flush_denormals();
     for (int d = 0; d < n; d++)
         for (int k = 0; k < FUNCTIONS2; k++)
@@ -256,6 +257,7 @@ static void pairs_same_bits_on_every_device(void **state) {
 }
 
 int main(void) {
+    n_arguments = TEST_SLOW ? 1 << 13 : test_cases(1 << 16, 1 << 19);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(close_to_libm),
         cmocka_unit_test(same_bits_on_every_device),

@@ -4,7 +4,7 @@ import json
 import unittest
 
 from serve_support import variant
-from support import SCRATCH, ServeTest, tiny_model
+from support import SCRATCH, ServeTest, cases, tiny_model
 from test_serve_calls_or_text import HELLO, STEERED, biases
 from tool_model import CONTEXT, MODEL, TEMPLATE, call, exactly
 
@@ -175,15 +175,18 @@ class CutCalls(ServeTest):
     model = MODEL
 
     def lengths(self, dialect, choice, bias=ENDING, server=None):
-        """The answers of every length up to the whole one, or to a second call, each the same whole and as a stream."""
+        """The answers of every length, or of some, up to the whole one, or to a second call, each the same whole and as a stream."""
         server = server or self.server
         answers = []
-        for most in range(1, 400):
+        for most in range(1, 400, cases(7, 1)):
             body = dialect.body(choice, most, bias)
             whole = dialect.whole(server, body)
             self.assertEqual(dialect.streamed(server, body), whole, f"at {most} tokens")
             if len(whole[1]) > 1:
-                return answers
+                while len(whole[1]) > 1:
+                    most -= 1
+                    whole = dialect.whole(server, dialect.body(choice, most, bias))
+                return [*answers, whole[:3]]
             answers.append(whole[:3])
             if not whole[2]:
                 return answers
@@ -224,8 +227,8 @@ class CutCalls(ServeTest):
                     self.assertTrue(all(text == "" for text, _, _ in answers))
                     self.assertEqual(answers[0][1], [])
                     parts, complete = self.check_arguments(dialect, answers)
-                    self.assertGreater(parts, 5)
-                    self.assertLess(complete, len(answers) - 5)  # the closing mark may be missing
+                    self.assertGreater(parts, cases(0, 5))
+                    self.assertLess(complete, len(answers) - cases(0, 5))  # the closing mark may be missing
 
     def test_a_call_of_the_models_choice(self):
         server = self.serve(OPENING)
@@ -234,13 +237,13 @@ class CutCalls(ServeTest):
                 answers = self.lengths(dialect, "auto", CALLING, server)
                 parts, complete = self.check_arguments(dialect, answers)
                 texts = [text for text, calls, _ in answers if not calls]
-                self.assertGreater(len(texts), 10)
-                for text in texts if parts else texts[:3]:
+                self.assertGreater(len(texts), cases(1, 10))
+                for text in texts if parts else texts[: cases(1, 3)]:
                     self.assertTrue(text and (OPEN + '{"name":"weather","arguments":').startswith(text.replace("\n", "").replace(" ", "")), text)
                 if isinstance(dialect, Ollama):  # whose calls are whole, and of which another one begins
                     self.assertEqual(parts, 0)
                 else:
-                    self.assertGreater(parts, 5)
+                    self.assertGreater(parts, cases(0, 5))
                     self.assertTrue(all(not text for text, calls, _ in answers if calls))
 
     def test_parameters_one_by_one(self):
@@ -249,7 +252,7 @@ class CutCalls(ServeTest):
             with self.subTest(dialect.path):
                 answers = self.lengths(dialect, "required", server=server)
                 self.assertTrue(all(text == "" for text, _, _ in answers))
-                self.assertGreater(self.check_arguments(dialect, answers)[0], 5)
+                self.assertGreater(self.check_arguments(dialect, answers)[0], cases(0, 5))
         with self.subTest(Ollama.path):
             self.check_arguments(Ollama(), self.lengths(Ollama(), "auto", CALLING, self.serve(OPENING_TAGGED)))
 
@@ -262,7 +265,7 @@ class CutCalls(ServeTest):
             (Anthropic.path, "max_tokens", {"messages": [HELLO], "thinking": {"type": "disabled"}}),
         ):
             dialect = next(one for one in (OpenAI(), Responses(), Anthropic()) if one.path == path)
-            for most in range(len(text) - 45, len(text) + 2, 4):
+            for most in range(len(text) - 45, len(text) + 2, cases(11, 4)):
                 with self.subTest(path, most=most):
                     body = {"regex": exactly(text), limit: most, **more, **STEERED}
                     whole = dialect.whole(self.server, body)

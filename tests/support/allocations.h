@@ -24,7 +24,8 @@ void *__wrap_malloc(size_t n);
  * can do without some of theirs. */
 enum also { NOTHING_ELSE = 0, ALSO_FORMAT = 1, ALSO_ARGUMENT = 2, ALSO_OK = 4 };
 
-/* The scenario succeeds when memory does; returns how many allocations it makes. */
+/* The scenario succeeds when memory does; returns how many allocations it makes. Outside soaks some fail: each of the first ones,
+ * and every eighth later, to which the number is rounded up. */
 long try_every_failure(ht_status (*scenario)(ht_error *err), unsigned also);
 
 #endif

@@ -204,7 +204,7 @@ static bool killed(int k, const char *path) {
 static void a_killed_process_leaves_no_mixture(void **state) {
     (void)state;
     for (int over_old = 0; over_old < 2; over_old++) {
-        const int apart = test_cases(3, 1);
+        const int apart = test_cases(9, 1);
         bool ends = false;
         int k = 0, seen[3] = {0, 0, 0};
         for (; !ends; k += apart) {
@@ -219,7 +219,7 @@ static void a_killed_process_leaves_no_mixture(void **state) {
             assert_int_equal(version_at(path), NEW);
         }
         if (k < 40) fail_msg("%d calls", k);
-        assert_true(seen[over_old ? OLD : NONE] > 10 && seen[NEW] > 0);
+        assert_true(seen[over_old ? OLD : NONE] > test_cases(3, 10) && seen[NEW] > 0);
     }
 }
 
@@ -227,8 +227,8 @@ static void a_failure_leaves_what_was_there(void **state) {
     (void)state;
     for (int over_old = 0; over_old < 2; over_old++) {
         bool ends = false;
-        int k = 0;
-        for (; !ends; k++) {
+        int k = over_old;
+        for (; !ends; k += test_cases(4, 1)) {
             const char *path = new_place();
             ht_error err = {0};
             if (over_old) must_write(OLD, path);
