@@ -22,9 +22,9 @@ const command command_table[] = {
     {"serve", "MODEL|--models DIR", "Serve models over HTTP.",
      "Clients of OpenAI's, Anthropic's and Ollama's interfaces can talk to it, and a page for browsers is at /. "
      "Requests go "
-     "through\none engine, side by side, and share what their prompts have in common. Without a temperature of their "
-     "own "
-     "they have the\none of --temperature, or what their interface has by default. SIGTERM ends the server once "
+     "through\none engine, side by side, and share what their prompts have in common. Requests without sampling "
+     "values "
+     "have those\nof the command line, else the model's. SIGTERM ends the server once "
      "requests are "
      "answered; SIGHUP\nopens logs and certificates anew.",
      FOR_SERVE, false, 1, serve_command},

@@ -197,7 +197,6 @@ static serve_options options_for(serving *s, const char **listen, size_t n_liste
     out.inherited = http_inherited_sockets(getenv("LISTEN_PID"), getenv("LISTEN_FDS"));
     if (out.inherited) out.n_listen = 0;
     out.sampler = options_sampler(o);
-    out.sampler_given = options_given(o, "temperature");
     out.strict_params = o->strict_params;
     out.lookup = o->lookup;
     out.bounds_thinking = o->thinking_budget >= 0;

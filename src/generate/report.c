@@ -5,6 +5,7 @@
 #include "base/options.h"
 #include "device/device.h"
 #include "generate/report_internal.h"
+#include "generate/sampler.h"
 #include "models/model.h"
 
 #include <hearth/state.h>
@@ -79,6 +80,7 @@ ht_generate_options ht_report_how(const ht_report_data *r) {
     ht_generate_options_init(&how, sizeof how);
     how.max_tokens = r->o.max_tokens;
     how.cancel = r->o.cancel;
+    how.sampler = &ht_sampler_greedy;
     return how;
 }
 

@@ -30,10 +30,10 @@ typedef struct ht_report_answer {
     ht_metrics metrics;
 } ht_report_answer;
 void ht_report_answer_free(ht_report_answer *a);
-/* Answers a text on a session of its own; the sampler may be NULL. */
+/* Answers a text on a session of its own. */
 ht_status ht_report_generate(const ht_report_data *r, const char *prompt, const ht_generate_options *how,
                              ht_report_answer *out, ht_error *err);
-ht_generate_options ht_report_how(const ht_report_data *r);
+ht_generate_options ht_report_how(const ht_report_data *r); /* the most likely tokens */
 
 /* Adds a check with what was found. */
 ht_status ht_report_add(ht_report_data *r, const char *name, bool passed, ht_error *err, const char *fmt, ...)

@@ -1,10 +1,12 @@
 #include "generate/sampler.h"
 
+#include "base/checked.h"
 #include "base/error.h"
 #include "base/options.h"
 #include "generate/logit_changes.h"
 #include "generate/logits_row.h"
 #include "generate/philox.h"
+#include "models/model.h"
 
 #include <float.h>
 #include <math.h>
@@ -30,10 +32,20 @@ struct ht_sampler {
 
 /* ---- options ---- */
 
-static const ht_sampler_options defaults = {.size = sizeof defaults, .repeat_penalty = 1, .repeat_window = 64};
+static const ht_sampler_options unset = {.size = sizeof unset,
+                                         .temperature = HT_SAMPLER_UNSET,
+                                         .top_k = HT_SAMPLER_UNSET,
+                                         .top_p = HT_SAMPLER_UNSET,
+                                         .min_p = HT_SAMPLER_UNSET,
+                                         .repeat_penalty = HT_SAMPLER_UNSET,
+                                         .repeat_window = HT_SAMPLER_UNSET,
+                                         .presence_penalty = HT_SAMPLER_UNSET,
+                                         .frequency_penalty = HT_SAMPLER_UNSET};
+
+const ht_sampler_options ht_sampler_greedy = {.size = sizeof ht_sampler_greedy, .repeat_penalty = 1};
 
 void ht_sampler_options_init(ht_sampler_options *options, size_t size) {
-    ht_options_init(options, size, &defaults, sizeof defaults);
+    ht_options_init(options, size, &unset, sizeof unset);
 }
 
 static const char *const stage_names[] = {"repeat_penalty", "temperature", "top_p", "top_k", "min_p"};
@@ -107,9 +119,38 @@ static ht_status check_options(const ht_sampler_options *o, ht_error *err) {
     return HT_OK;
 }
 
-ht_status ht_sampler_options_check(const ht_sampler_options *options, ht_sampler_options *out, ht_error *err) {
-    ht_status status = ht_options_read(out, options, &defaults, sizeof defaults, "ht_sampler_options", err);
-    return status ? status : check_options(out, err);
+static void set_float(float *to, const ht_sampling *model, ht_sampling_field field) {
+    if (*to == (float)HT_SAMPLER_UNSET) *to = (float)model->field[field].value;
+}
+
+static void set_int(int32_t *to, const ht_sampling *model, ht_sampling_field field) {
+    if (*to == HT_SAMPLER_UNSET) *to = (int32_t)model->field[field].value;
+}
+
+ht_status ht_sampler_options_read(const ht_sampler_options *options, const ht_sampling *model, ht_sampler_options *out,
+                                  ht_error *err) {
+    ht_status status = ht_options_read(out, options, &unset, sizeof unset, "ht_sampler_options", err);
+    if (status) return status;
+    set_float(&out->temperature, model, HT_SAMPLING_TEMPERATURE);
+    set_int(&out->top_k, model, HT_SAMPLING_TOP_K);
+    set_float(&out->top_p, model, HT_SAMPLING_TOP_P);
+    set_float(&out->min_p, model, HT_SAMPLING_MIN_P);
+    set_float(&out->repeat_penalty, model, HT_SAMPLING_REPEAT_PENALTY);
+    set_int(&out->repeat_window, model, HT_SAMPLING_REPEAT_WINDOW);
+    set_float(&out->presence_penalty, model, HT_SAMPLING_PRESENCE_PENALTY);
+    set_float(&out->frequency_penalty, model, HT_SAMPLING_FREQUENCY_PENALTY);
+    return check_options(out, err);
+}
+
+ht_status ht_sampler_options_resolve(const ht_model *m, const ht_sampler_options *options, ht_sampler_options *out,
+                                     ht_error *err) {
+    ht_sampler_options in_effect;
+    const size_t size = out->size;
+    const ht_status status = ht_sampler_options_read(options, &m->sampling, &in_effect, err);
+    if (status) return status;
+    memcpy(out, &in_effect, ht_min_size(size, sizeof in_effect));
+    out->size = size;
+    return HT_OK;
 }
 
 static bool stage_on(const ht_sampler *s, ht_sampler_stage stage) {
@@ -150,7 +191,8 @@ ht_status ht_sampler_new(const ht_sampler_options *options, int32_t vocab, const
                          ht_error *err) {
     *out = NULL;
     ht_sampler_options o;
-    ht_status status = ht_sampler_options_check(options, &o, err);
+    const ht_sampling library = ht_sampling_defaults();
+    ht_status status = ht_sampler_options_read(options, &library, &o, err);
     if (status) return status;
     if (vocab < 1) return ht_fail(err, HT_ERR_ARGUMENT, "a sampler over %d tokens, expected 1 or more", (int)vocab);
     ht_sampler *s = calloc(1, sizeof *s);

@@ -15,8 +15,7 @@ typedef struct serve_options {
     int inherited;         /* sockets from descriptor 3 on that listen already */
     const char *keys_file; /* keys that clients have to show (http/keys.h); NULL: none */
     serve_models_options models;
-    ht_sampler_options sampler; /* where requests do not say otherwise */
-    bool sampler_given;         /* it goes before what a dialect does by default */
+    ht_sampler_options sampler; /* for requests without values; unset ones are the model's */
     bool strict_params;         /* requests with members that are not known are refused */
     bool lookup;                /* speculation by lookup */
     bool bounds_thinking;       /* thoughts have thinking_budget tokens at most, where requests say nothing of them */
