@@ -333,7 +333,10 @@ static tune_options tune_defaults(void) {
 }
 
 bool options_parse(const command *c, int argc, char **argv, options *o) {
-    *o = (options){.max_tokens = -1,
+    ht_sampler_options sampler;
+    ht_sampler_options_init(&sampler, sizeof sampler);
+    *o = (options){.seed = c->bit == FOR_FINETUNE ? 0 : (int64_t)sampler.seed,
+                   .max_tokens = -1,
                    .prompt_tokens = -1,
                    .rounds = -1,
                    .depth = -1,

@@ -40,7 +40,8 @@ static const ht_sampler_options unset = {.size = sizeof unset,
                                          .repeat_penalty = HT_SAMPLER_UNSET,
                                          .repeat_window = HT_SAMPLER_UNSET,
                                          .presence_penalty = HT_SAMPLER_UNSET,
-                                         .frequency_penalty = HT_SAMPLER_UNSET};
+                                         .frequency_penalty = HT_SAMPLER_UNSET,
+                                         .seed = 42};
 
 const ht_sampler_options ht_sampler_greedy = {.size = sizeof ht_sampler_greedy, .repeat_penalty = 1};
 
