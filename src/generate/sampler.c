@@ -285,7 +285,28 @@ static void end_list(const ht_sampler *s, chain *c, int32_t n) {
     }
 }
 
-static void run_top_p(ht_sampler *s, chain *c) {
+/* The cut of min_p at the chain's scale. */
+static ht_cut min_p_cut(const ht_sampler *s, const chain *c) {
+    /* exp((x - max) * scale) >= min_p; the most likely one always is. */
+    float bound = c->row.max + logf(s->o.min_p) / c->scale;
+    if (bound > c->row.max) bound = c->row.max;
+    return bound > -FLT_MAX ? (ht_cut){bound, INT32_MAX} : ht_cut_none();
+}
+
+/* Whether a min_p among the stages behind `stage`, with no penalty or temperature before it, leaves less than the target:
+ * then top_p has nothing to cut, and its search is saved. The margin is beyond the rounding of sums in another order. */
+static bool min_p_cuts_more(const ht_sampler *s, const chain *c, int stage, double target) {
+    for (int i = stage + 1; i < HT_SAMPLER_STAGES; i++) {
+        if (!stage_on(s, s->order[i])) continue;
+        if (!is_filter(s->order[i])) return false;
+        if (s->order[i] != HT_STAGE_MIN_P) continue;
+        const ht_cut cut = ht_cut_min(c->cut, min_p_cut(s, c));
+        return ht_row_mass(&c->row, c->scale, cut, NULL) < target * (1 - 1e-3);
+    }
+    return false;
+}
+
+static void run_top_p(ht_sampler *s, chain *c, int stage) {
     int32_t reached;
     double mass =
         c->whole ? list_mass(s, c, c->n_list, INFINITY, &reached) : ht_row_mass(&c->row, c->scale, c->cut, NULL);
@@ -293,20 +314,18 @@ static void run_top_p(ht_sampler *s, chain *c) {
     if (c->n_list >= 0) {
         list_mass(s, c, c->n_list, target, &reached);
         end_list(s, c, reached);
-    } else {
+    } else if (!min_p_cuts_more(s, c, stage, target)) {
         c->cut = ht_row_nucleus(&c->row, c->scale, c->cut, target, s->list);
     }
 }
 
 static void run_min_p(ht_sampler *s, chain *c) {
-    /* exp((x - max) * scale) >= min_p; the most likely one always is. */
-    float bound = c->row.max + logf(s->o.min_p) / c->scale;
-    if (bound > c->row.max) bound = c->row.max;
-    if (!(bound > -FLT_MAX)) return;
-    c->cut = ht_cut_min(c->cut, (ht_cut){bound, INT32_MAX});
+    const ht_cut cut = min_p_cut(s, c);
+    if (!(cut.value > -FLT_MAX)) return;
+    c->cut = ht_cut_min(c->cut, cut);
     if (c->n_list < 0) return;
     int32_t n = c->n_list;
-    while (n > 1 && ht_ranked_value(s->list[n - 1]) < bound) n--;
+    while (n > 1 && ht_ranked_value(s->list[n - 1]) < cut.value) n--;
     end_list(s, c, n);
 }
 
@@ -362,7 +381,7 @@ static void run_filter(ht_sampler *s, chain *c, int stage) {
         c->n_list = k;
     }
     switch (s->order[stage]) {
-    case HT_STAGE_TOP_P: run_top_p(s, c); break;
+    case HT_STAGE_TOP_P: run_top_p(s, c, stage); break;
     case HT_STAGE_MIN_P: run_min_p(s, c); break;
     case HT_STAGE_TOP_K:
         if (c->n_list >= 0) {
