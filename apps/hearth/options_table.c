@@ -52,7 +52,7 @@ const option_spec option_table[] = {
     {"sampler-order", 0, KIND_ORDER, AT(order), 0, 0, NULL, SAMPLING, true, "A,B,...",
      "order of repeat_penalty, temperature, top_p, top_k, min_p"},
     {"seed", 0, KIND_INTEGER, AT(seed), 0, 9007199254740992.0, NULL, ANSWERING | FOR_BENCH | FOR_BATCH | TRAINING, true,
-     "N", "random seed (42; finetune: 0)"},
+     "N", "random seed (11; finetune: 0)"},
     {"ids", 0, KIND_TEXT, AT(ids), 0, 0, NULL, FOR_LOGITS | FOR_INSPECT | FOR_EVAL | FOR_IMATRIX, false, "1,2,3",
      "the token ids; - reads them from standard input"},
     {"prompts", 0, KIND_PATH, AT(prompts), 0, 0, NULL, PROMPTS | FOR_EMBED, false, "FILE",

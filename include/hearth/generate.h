@@ -44,7 +44,7 @@ typedef struct ht_sampler_options {
     float repeat_penalty; /* default 1: off, as 0 is */
     /* Tokens of prompt and output that the penalty looks back on. 0: none; -1: all. Default 64. */
     int32_t repeat_window;
-    uint64_t seed; /* of the random numbers; default 42 */
+    uint64_t seed; /* of the random numbers; default 11 */
     /* Stages in the order in which they run, such as "top_p,min_p,top_k,temperature". One that is left out runs before the
      * first named one that it precedes by default (so the penalty comes first). Default NULL, the order above. */
     const char *order;

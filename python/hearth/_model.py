@@ -461,7 +461,7 @@ class Session:
 
     def generate(self, prompt, *, on_probe=None, probes=(), top_logprobs=0, **options):
         """A Generation that goes on after `prompt`, a text or token ids. Options with their defaults: max_tokens=256,
-        seed=42, stop=() (a string or several), ignore_eos=False. `Model.sampling` has the defaults of temperature (0: the most
+        seed=11, stop=() (a string or several), ignore_eos=False. `Model.sampling` has the defaults of temperature (0: the most
         likely token), top_k, top_p, min_p, repeat_penalty, repeat_window, and of presence_penalty and frequency_penalty,
         taken from the logits of tokens that the answer has already, once and for each time; None leaves a value to the
         model. Also logit_bias={}, numbers to add to logits by token id; grammar=None, a Grammar that the answer has to be a text of; max_thinking_tokens=-1, tokens after
