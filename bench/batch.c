@@ -2,6 +2,8 @@
  *
  * Prompts are ids without pattern, all different, so that nothing is shared. Work is done in turns within the process, after a round to warm up; each
  * round is one JSON object on standard output. */
+#include "bench.h"
+
 #include <hearth/hearth.h>
 
 #include <getopt.h>
@@ -117,6 +119,7 @@ static void make_prompts(work *w) {
     for (size_t i = 0; i < (all < CHUNK ? CHUNK : all); i++)
         w->ids[i] = 300 + (int32_t)((i * 7919 + i / length * 104729 + 13) % (size_t)(vocab - 400));
     ht_generate_options_init(&w->how, sizeof w->how);
+    w->how.sampler = greedy();
     w->how.max_tokens = w->s.generated;
     w->how.ignore_eos = true;
     for (size_t i = 0; i < n; i++) {

@@ -2,6 +2,8 @@
 #ifndef HEARTH_BENCH_H
 #define HEARTH_BENCH_H
 
+#include <hearth/generate.h>
+
 #include <stddef.h>
 #include <stdlib.h>
 
@@ -36,6 +38,15 @@ static inline int bench_ascending(const void *a, const void *b) {
 static inline double bench_median(double *values, int n) {
     qsort(values, (size_t)n, sizeof *values, bench_ascending);
     return values[n / 2];
+}
+
+/* The most likely tokens, whatever the model recommends. */
+static inline const ht_sampler_options *greedy(void) {
+    static ht_sampler_options options;
+    ht_sampler_options_init(&options, sizeof options);
+    options.temperature = options.presence_penalty = options.frequency_penalty = 0;
+    options.repeat_penalty = 1;
+    return &options;
 }
 
 #endif

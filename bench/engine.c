@@ -84,6 +84,7 @@ static void submit_next(flow *f) {
     ht_error err = {0};
     ht_generate_options o;
     ht_generate_options_init(&o, sizeof o);
+    o.sampler = greedy();
     o.max_tokens = b->generated;
     o.ignore_eos = true;
     ht_request r;
@@ -144,6 +145,7 @@ static void submit_stamped(bench *b, stamps *s, int number, int prompt, int gene
     ht_error err = {0};
     ht_generate_options o;
     ht_generate_options_init(&o, sizeof o);
+    o.sampler = greedy();
     o.max_tokens = generated;
     o.ignore_eos = true;
     ht_request r;

@@ -24,7 +24,7 @@ FUNCTION = """static int {0}Numbers(int first, int second) {{
 CODE = "Here is a C file. Repeat it with every function renamed from camelCase to snake_case.\n\n```c\n" + "\n".join(
     FUNCTION.format(*f) for f in [("add", "+"), ("subtract", "-"), ("multiply", "*")]) + "```\n"  # fmt: skip
 STORY = "Write a story about a fox who learns to sail, with many unusual details."
-TASKS = {"code": [CODE], "story": [STORY], "drawn story": [STORY, "--temperature", "1.2", "--seed", "3"]}
+TASKS = {"code": [CODE, "--temperature", "0"], "story": [STORY, "--temperature", "0"], "drawn story": [STORY, "--temperature", "1.2", "--seed", "3"]}
 
 
 def main():

@@ -39,6 +39,8 @@ static double decode(ht_model *m, bool cpu, unsigned kinds, int32_t tokens, long
     ht_sampler_options sampler;
     ht_sampler_options_init(&sampler, sizeof sampler);
     sampler.temperature = 1;
+    sampler.top_p = 1;
+    sampler.min_p = 0;
     ht_generate_options o;
     ht_generate_options_init(&o, sizeof o);
     o.max_tokens = tokens;

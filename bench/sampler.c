@@ -17,7 +17,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { ROWS = 4, HISTORY = 256, N_SHAPES = 6, N_CHAINS = 9 };
+enum { ROWS = 4, HISTORY = 256, N_SHAPES = 6, N_CHAINS = 10 };
 
 static const char *const shapes[N_SHAPES] = {"model", "bell", "flat", "two", "sorted", "nan"};
 
@@ -34,6 +34,7 @@ static const struct {
     {.name = "top_p 0.95", .temperature = 0.8f, .top_p = 0.95f},
     {.name = "top_p 0.5", .temperature = 0.8f, .top_p = 0.5f},
     {.name = "min_p 0.05", .temperature = 0.8f, .min_p = 0.05f},
+    {.name = "default", .temperature = 0.7f, .top_p = 0.95f, .min_p = 0.05f},
     {.name = "all, no penalty", .temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f},
     {.name = "all", .temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f, .repeat_penalty = 1.1f},
 };

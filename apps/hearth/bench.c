@@ -41,8 +41,18 @@ static ht_status start_at_depth(bench *b, ht_error *err) {
     return ht_session_forward(b->e.session, b->ids, (size_t)b->depth, &how, NULL, NULL, err);
 }
 
+/* The most likely tokens unless an option says otherwise: a model's own values are of its answers. */
+static ht_sampler_options sampler_of(const bench *b) {
+    ht_sampler_options s = options_sampler(b->o);
+    if (!options_given(b->o, "temperature")) s.temperature = 0;
+    if (!options_given(b->o, "repeat-penalty")) s.repeat_penalty = 1;
+    if (!options_given(b->o, "presence-penalty")) s.presence_penalty = 0;
+    if (!options_given(b->o, "frequency-penalty")) s.frequency_penalty = 0;
+    return s;
+}
+
 static ht_status generate(bench *b, int32_t n_prompt, int32_t n_tokens, ht_metrics *metrics, ht_error *err) {
-    const ht_sampler_options sampler = options_sampler(b->o);
+    const ht_sampler_options sampler = sampler_of(b);
     ht_generate_options how;
     ht_generate_options_init(&how, sizeof how);
     how.max_tokens = n_tokens;
@@ -147,7 +157,7 @@ static ht_status measure(bench *b, int rounds, ht_error *err) {
         b->layer_products[a] = ht_model_layer_products(b->e.model, (ht_arithmetic)a);
         b->head_products[a] = ht_model_head_products(b->e.model, (ht_arithmetic)a);
     }
-    b->bytes_per_token = ht_model_token_bytes(b->e.model, options_sampler(b->o).temperature == 0);
+    b->bytes_per_token = ht_model_token_bytes(b->e.model, sampler_of(b).temperature == 0);
     b->kv_bytes_per_token = kv_bytes_per_token(b);
     ht_status st = HT_OK;
     for (int i = 0; i <= rounds && !st; i++) {

@@ -54,20 +54,25 @@ static void run_system(chat *c, char *rest) {
         chat_report(c, &err);
 }
 
-/* Answers the user's last message again, by the next random numbers where it is sampled. */
+/* Answers the user's last message again, with the next seed. */
 static void run_regen(chat *c, char *rest) {
     (void)rest;
     ht_error err = {0};
+    ht_sampler_options sampler;
+    const uint64_t regenerated = c->t.regenerated + 1;
     char *text = talk_undo(&c->t);
     if (!text) {
         complain("there is nothing to answer yet%s", "");
         return;
     }
-    c->t.o.seed++;
-    if (talk_say(&c->t, text, &err))
+    if (!talk_sampler(&c->t, &sampler, &err) && sampler.temperature == 0)
+        fprintf(stderr, "hearth: temperature 0 gives the same answer again; /set temperature 0.7 draws others\n");
+    if (talk_say(&c->t, text, &err)) {
         chat_report(c, &err);
-    else
+    } else {
+        c->t.regenerated = regenerated;
         chat_answer(c);
+    }
     free(text);
 }
 
@@ -172,16 +177,22 @@ static void run_stats(chat *c, char *rest) {
     output_field("cache", "%.1f MB", (double)ht_session_cache_bytes(c->t.e.session) / 1e6);
 }
 
-static void show_parameters(const chat *c) {
+static void show_parameters(chat *c) {
     const options *o = &c->t.o;
-    output_field("temperature", "%g", o->temperature);
-    output_field("top_k", "%lld", (long long)o->top_k);
-    output_field("top_p", "%g", o->top_p);
-    output_field("min_p", "%g", o->min_p);
-    output_field("repeat_penalty", "%g", o->repeat_penalty);
-    output_field("repeat_window", "%lld", (long long)o->repeat_window);
-    output_field("presence_penalty", "%g", o->presence_penalty);
-    output_field("frequency_penalty", "%g", o->frequency_penalty);
+    ht_sampler_options s;
+    ht_error err = {0};
+    if (talk_sampler(&c->t, &s, &err)) {
+        chat_report(c, &err);
+        return;
+    }
+    output_field("temperature", "%g", (double)s.temperature);
+    output_field("top_k", "%d", (int)s.top_k);
+    output_field("top_p", "%g", (double)s.top_p);
+    output_field("min_p", "%g", (double)s.min_p);
+    output_field("repeat_penalty", "%g", (double)s.repeat_penalty);
+    output_field("repeat_window", "%d", (int)s.repeat_window);
+    output_field("presence_penalty", "%g", (double)s.presence_penalty);
+    output_field("frequency_penalty", "%g", (double)s.frequency_penalty);
     for (int i = 0; i < o->logit_bias.n; i++)
         output_field(i ? "" : "logit_bias", "%d=%g", (int)o->logit_bias.items[i].id,
                      (double)o->logit_bias.items[i].bias);
@@ -318,7 +329,7 @@ static void run_bye(chat *c, char *rest) {
 
 static const chat_command_entry entries[] = {
     {"system", NULL, "[TEXT]", "show the instructions, or give others (\"\": none)", run_system},
-    {"regen", NULL, "", "answer the last message again, with the next seed", run_regen},
+    {"regen", NULL, "", "draw another answer to your last message", run_regen},
     {"undo", NULL, "", "remove the last message and its answer", run_undo},
     {"edit", NULL, "", "edit and resend your last message", run_edit},
     {"clear", NULL, "", "start a new conversation", run_clear},

@@ -90,6 +90,7 @@ bool talk_forget_oldest(talk *t) {
 
 ht_status talk_say(talk *t, const char *text, ht_error *err) {
     json_t *message = message_of("user", text, strlen(text));
+    t->regenerated = 0;
     if (!message) return fail(err, HT_ERR_ARGUMENT, "the message is not UTF-8", NULL);
     return json_array_append_new(t->messages, message) ? out_of_memory(err) : HT_OK;
 }
@@ -211,8 +212,15 @@ static void count_answer(talk *t, const ht_metrics *m) {
     t->generated += m->generated_tokens;
 }
 
+ht_status talk_sampler(const talk *t, ht_sampler_options *out, ht_error *err) {
+    const ht_sampler_options given = options_sampler(&t->o);
+    ht_sampler_options_init(out, sizeof *out);
+    return ht_sampler_options_resolve(t->e.model, &given, out, err);
+}
+
 ht_status talk_answer(talk *t, ht_error *err) {
-    const ht_sampler_options sampler = options_sampler(&t->o);
+    ht_sampler_options sampler = options_sampler(&t->o);
+    sampler.seed += t->regenerated;
     const ht_generate_options how = how_of(t, &sampler);
     answer a = {.shows = true, .keeps = true};
     ht_metrics metrics = {0};

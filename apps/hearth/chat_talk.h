@@ -14,7 +14,8 @@ typedef struct talk {
     json_t *more;     /* the conversation's other members: tools, variables of the template */
     thinking_switch thinking;
     bool shows_statistics;
-    ht_metrics last;                              /* of the last answer */
+    uint64_t regenerated; /* answers to the last message that /regen has replaced; added to the seed */
+    ht_metrics last;      /* of the last answer */
     int64_t answers, computed, reused, generated; /* tokens of all answers */
 } talk;
 
@@ -42,6 +43,9 @@ ht_status talk_say(talk *t, const char *text, ht_error *err);
 /* Answers the messages, shown as it comes, and adds the answer, also one that was interrupted: that is HT_ERR_CANCELLED. Otherwise a
  * failure changes nothing. HT_ERR_LIMIT: they do not fit into the context. */
 ht_status talk_answer(talk *t, ht_error *err);
+
+/* The sampler's options in effect. */
+ht_status talk_sampler(const talk *t, ht_sampler_options *out, ht_error *err);
 
 /* Tokens of the messages as the template writes them. */
 ht_status talk_count(talk *t, size_t *n, ht_error *err);

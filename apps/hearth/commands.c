@@ -47,8 +47,9 @@ const command command_table[] = {
     {"Serve", "serve", "[MODEL]", "Serve models over HTTP.",
      "Serves MODEL, the models of --models, or both; without either the models of hearth list. Clients of the "
      "interfaces of OpenAI, Anthropic and Ollama can connect, and a web page is at /. Requests are decoded together "
-     "and share common prefixes. Requests override the options of the command line, which override the defaults of "
-     "each interface.\n\nSIGTERM ends the server after the running requests. SIGHUP reopens logs and certificates.",
+     "and share common prefixes. Requests override the options of the command line, which override the sampling values "
+     "of "
+     "the model.\n\nSIGTERM ends the server after the running requests. SIGHUP reopens logs and certificates.",
      FOR_SERVE, false, 1, serve_command},
     {"Fine-tune", "finetune", "MODEL --data FILE.jsonl --out DIR",
      "Train a LoRA adapter on a model of any weight type.",

@@ -33,8 +33,12 @@ static bool show_piece(const ht_answer_piece *piece, void *user) {
 }
 
 static ht_status answer(ht_session *session, const ht_model *m, const char *prompt, ht_error *err) {
+    ht_sampler_options greedy; /* so that samples of different steps differ by the training alone */
+    ht_sampler_options_init(&greedy, sizeof greedy);
+    greedy.temperature = 0;
     ht_generate_options how;
     ht_generate_options_init(&how, sizeof how);
+    how.sampler = &greedy;
     how.max_tokens = SAMPLE_TOKENS;
     how.cancel = interrupt_flag();
     if (!ht_chat_format_name(m)) return ht_generate_text(session, prompt, &how, show_text, NULL, NULL, err);

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { N_SHOWN_SAMPLING = 4 /* temperature, top_k, top_p, min_p */ };
+
 typedef struct needs {
     int64_t context; /* positions the KV figures are for */
     int64_t kv_bytes_per_position, kv_bytes, total_bytes;
@@ -40,6 +42,16 @@ static json_t *json_layers(const ht_model_info *i) {
     return list;
 }
 
+/* One object per sampling value. */
+static json_t *json_sampling(const ht_model_info *i) {
+    json_t *object = json_object();
+    for (int32_t n = 0; n < i->n_sampling; n++) {
+        const ht_sampling_value *v = &i->sampling[n];
+        json_object_set_new(object, v->name, json_pack("{sf ss}", "value", v->value, "source", v->source));
+    }
+    return object;
+}
+
 static bool print_json(const options *o, const ht_model_info *i, const needs *n) {
     json_t *sizes =
         json_pack("{sI sI sI sI sI sI sI}", "layers", (json_int_t)i->n_layers, "hidden", (json_int_t)i->hidden, "heads",
@@ -63,12 +75,12 @@ static bool print_json(const options *o, const ht_model_info *i, const needs *n)
                                                (json_int_t)type->n_tensors, "parameters",
                                                (json_int_t)type->n_parameters, "bytes", (json_int_t)type->bytes));
     }
-    json_t *more =
-        json_pack("{sf si si so so sI sI sI si si si}", "bits_per_weight", i->bits_per_weight, "quantization_bits",
-                  (int)i->quantization_bits, "quantization_group", (int)i->quantization_group, "tensor_types", types,
-                  "layer_types", json_layers(i), "sliding_layers", (json_int_t)i->n_sliding_layers, "experts",
-                  (json_int_t)i->n_experts, "experts_used", (json_int_t)i->n_experts_used, "bos", (int)i->bos_id, "eos",
-                  (int)i->eos_id, "special_tokens", (int)i->n_special_tokens);
+    json_t *more = json_pack("{so sf si si so so sI sI sI si si si}", "sampling", json_sampling(i), "bits_per_weight",
+                             i->bits_per_weight, "quantization_bits", (int)i->quantization_bits, "quantization_group",
+                             (int)i->quantization_group, "tensor_types", types, "layer_types", json_layers(i),
+                             "sliding_layers", (json_int_t)i->n_sliding_layers, "experts", (json_int_t)i->n_experts,
+                             "experts_used", (json_int_t)i->n_experts_used, "bos", (int)i->bos_id, "eos",
+                             (int)i->eos_id, "special_tokens", (int)i->n_special_tokens);
     bool whole = more && json_object_update(value, more) == 0 && json_object_update(value, sizes) == 0 &&
                  json_object_update(value, memory) == 0 && json_object_update(value, text) == 0;
     json_decref(more);
@@ -159,6 +171,24 @@ static void print_layers(const ht_model_info *i) {
     print_unlike_layers(i);
 }
 
+/* Values that are off by default are shown only where the checkpoint sets them. */
+static void print_sampling(const ht_model_info *i) {
+    char list[512] = "";
+    size_t n = 0;
+    const char *source = NULL;
+    for (int32_t s = 0; s < i->n_sampling && n < sizeof list; s++) {
+        const ht_sampling_value *v = &i->sampling[s];
+        const bool is_default = strcmp(v->source, "default") == 0;
+        if (is_default && s >= N_SHOWN_SAMPLING) continue;
+        if (source && strcmp(source, v->source) != 0) n += (size_t)snprintf(list + n, sizeof list - n, " (%s)", source);
+        if (n < sizeof list)
+            n += (size_t)snprintf(list + n, sizeof list - n, "%s%s %g", n ? ", " : "", v->name, v->value);
+        source = v->source;
+    }
+    if (source && n < sizeof list) snprintf(list + n, sizeof list - n, " (%s)", source);
+    output_field("sampling", "%s", list);
+}
+
 /* Weights and cache at some lengths that people use, and at the model's own. */
 static void print_memory(const options *o, const ht_model_info *i) {
     char list[512] = "";
@@ -183,6 +213,7 @@ static void print_text(const options *o, const ht_model_info *i, const needs *n)
     print_special(i);
     output_field("chat format", "%s", i->chat_format);
     if (!i->has_weights) return;
+    print_sampling(i);
     output_field("parameters", "%.1f million", (double)i->n_parameters / 1e6);
     print_types(i);
     print_layers(i);

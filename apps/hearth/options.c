@@ -355,16 +355,24 @@ static bool check_rivals(const command *c, const options *o) {
 }
 
 bool options_parse(const command *c, int argc, char **argv, options *o) {
-    ht_sampler_options defaults;
-    ht_sampler_options_init(&defaults, sizeof defaults);
+    ht_sampler_options sampler;
+    ht_sampler_options_init(&sampler, sizeof sampler);
     *o = (options){.command = c,
+                   .seed = c->bit == FOR_FINETUNE ? 0 : (int64_t)sampler.seed,
                    .max_tokens = -1,
                    .prompt_tokens = -1,
                    .rounds = -1,
                    .depth = -1,
                    .thinking_budget = -1,
                    .pooling = HT_POOLING_MODEL,
-                   .repeat_window = defaults.repeat_window};
+                   .temperature = HT_SAMPLER_UNSET,
+                   .top_k = HT_SAMPLER_UNSET,
+                   .top_p = HT_SAMPLER_UNSET,
+                   .min_p = HT_SAMPLER_UNSET,
+                   .repeat_penalty = HT_SAMPLER_UNSET,
+                   .repeat_window = HT_SAMPLER_UNSET,
+                   .presence_penalty = HT_SAMPLER_UNSET,
+                   .frequency_penalty = HT_SAMPLER_UNSET};
     o->tune = tune_defaults();
     o->given = calloc((size_t)option_count, sizeof *o->given);
     if (!o->given) return usage_error(c, "out of memory for the command line");

@@ -206,7 +206,6 @@ static serve_options options_for(serving *s, const char **listen, size_t n_liste
     out.inherited = http_inherited_sockets(getenv("LISTEN_PID"), getenv("LISTEN_FDS"));
     if (out.inherited) out.n_listen = 0;
     out.sampler = options_sampler(o);
-    out.sampler_given = options_given(o, "temperature");
     out.seed_given = options_given(o, "seed");
     out.system = o->system;
     out.max_tokens = o->max_tokens > 0 ? (int32_t)o->max_tokens : 0;

@@ -73,7 +73,8 @@ typedef bool ht_backend_keys_fn(const ht_backend_keys *keys, void *user);
 /* ---- backends ---- */
 
 /* A backend. `state` is what its `load` has made of a model. Functions may be called by several threads at once, for one
- * state too; options are never NULL and are complete. Those that may be NULL say so. */
+ * state too; options are never NULL and are complete, but numbers of the sampler
+ * may be HT_SAMPLER_UNSET, for which a backend takes the checkpoint's values, else the defaults. Those that may be NULL say so. */
 typedef struct ht_backend {
     size_t size;         /* of the struct, set by ht_backend_init */
     const char *name;    /* this and the next are kept, not copied */

@@ -22,6 +22,10 @@ typedef struct ht_logit_bias {
     float bias;
 } ht_logit_bias;
 
+/* The value of a number of ht_sampler_options that the caller leaves to the model: the checkpoint's value applies
+ * (generation_config.json, GGUF's `general.sampling.*`), else the default of the field. */
+enum { HT_SAMPLER_UNSET = INT32_MIN };
+
 /* How a token is drawn from its logits: by a chain of stages, each of which sees what the one before it left. Biases are added
  * before all stages.
  *
@@ -32,20 +36,20 @@ typedef struct ht_logit_bias {
  *   top_k           so many of the most likely tokens
  *   min_p           tokens at least so many times as likely as the most likely one */
 typedef struct ht_sampler_options {
-    size_t size;          /* of the struct, set by ht_sampler_options_init */
-    float temperature;    /* default 0: the most likely token, the lowest id on ties */
+    size_t size; /* of the struct, set by ht_sampler_options_init, which sets the numbers below to HT_SAMPLER_UNSET */
+    float temperature;    /* default 0.7; 0: the most likely token, the lowest id on ties */
     int32_t top_k;        /* default 0: off */
-    float top_p;          /* up to 1; default 0: off, as 1 is */
-    float min_p;          /* up to 1; default 0: off */
+    float top_p;          /* up to 1; default 0.95; 0: off, as 1 is */
+    float min_p;          /* up to 1; default 0.05; 0: off */
     float repeat_penalty; /* default 1: off, as 0 is */
     /* Tokens of prompt and output that the penalty looks back on. 0: none; -1: all. Default 64. */
     int32_t repeat_window;
-    uint64_t seed; /* of the random numbers; default 0 */
+    uint64_t seed; /* of the random numbers; default 11 */
     /* Stages in the order in which they run, such as "top_p,min_p,top_k,temperature". One that is left out runs before the
      * first named one that it precedes by default (so the penalty comes first). Default NULL, the order above. */
     const char *order;
     /* Taken from the logits of tokens that this call has generated, once and for each time, as the OpenAI interface defines it; the prompt,
-     * and what a session held before, do not count. Any finite number, -2 to 2 usually; below 0 they favour such tokens. Default 0: off. */
+     * and what a session held before, do not count. Any finite number, -2 to 2 usually; below 0 they favour such tokens. Default 0: off. Set to HT_SAMPLER_UNSET. */
     float presence_penalty, frequency_penalty;
     /* [n_logit_bias] finite, of tokens of the vocabulary, none of which comes twice: -100 as good as forbids a token, 100 as good as
      * prescribes it. No bias allows what a grammar does not. Default none. */
@@ -53,6 +57,10 @@ typedef struct ht_sampler_options {
     int n_logit_bias;
 } ht_sampler_options;
 HT_API void ht_sampler_options_init(ht_sampler_options *options, size_t size);
+/* The options in effect for a model, into *out, which ht_sampler_options_init has made: `options` (NULL: none), with the
+ * values of ht_model_sampling where they are unset. HT_ERR_ARGUMENT for a value out of range. */
+HT_API ht_status ht_sampler_options_resolve(const ht_model *m, const ht_sampler_options *options,
+                                            ht_sampler_options *out, ht_error *err);
 
 /* HT_ERR_ARGUMENT, with what is wrong, for a text that `order` does not take: a name that is unknown or occurs twice. */
 HT_API ht_status ht_sampler_order_check(const char *order, ht_error *err);
@@ -67,7 +75,7 @@ typedef enum ht_finish { HT_FINISH_STOP = 1, HT_FINISH_LENGTH, HT_FINISH_CALLBAC
 typedef struct ht_generate_options {
     size_t size;                       /* of the struct, set by ht_generate_options_init */
     int32_t max_tokens;                /* tokens to generate at most, 1 or more; default 256 */
-    const ht_sampler_options *sampler; /* default NULL: those of ht_sampler_options_init, the most likely token */
+    const ht_sampler_options *sampler; /* default NULL: those of ht_sampler_options_init, the model's */
     const char *const *stop;           /* [n_stop] texts that end the output and are no part of it; default none */
     int n_stop;                        /* default 0 */
     bool ignore_eos;                   /* treat stop ids as tokens like others; default false */

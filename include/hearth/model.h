@@ -64,6 +64,15 @@ HT_API int64_t ht_model_context(const ht_model *m);    /* positions a session ma
 HT_API int32_t ht_model_slots(const ht_model *m);      /* sequences in a step at most */
 HT_API int32_t ht_model_vocab_size(const ht_model *m); /* columns of the logits; the tokenizer may know fewer ids */
 
+/* A sampling value that applies where a request gives none (ht_sampler_options in generate.h). */
+typedef struct ht_sampling_value {
+    const char *name; /* of the field in ht_sampler_options: "temperature" */
+    double value;
+    const char *source; /* "generation_config.json", "GGUF metadata", or "default" where the checkpoint has no value */
+} ht_sampling_value;
+/* The model's i-th sampling value; NULL past the last one. Lent until the model is freed. */
+HT_API const ht_sampling_value *ht_model_sampling(const ht_model *m, int i);
+
 /* The tensors of one stored type. */
 typedef struct ht_tensor_type {
     const char *name; /* "Q4_K" */
@@ -111,6 +120,8 @@ typedef struct ht_model_info {
     int32_t bos_id, eos_id, n_special_tokens;
     const char *bos, *eos;
     const char *pooling; /* of embeddings, as the files state it: "last", "mean", "cls", "none", "rank" ...; or "" */
+    int32_t n_sampling;
+    const ht_sampling_value *sampling; /* [n_sampling] as ht_model_sampling */
 } ht_model_info;
 
 /* Bytes of the KV cache of a session with default options that has `positions`, kept as `dtype` (a kv_dtype of

@@ -48,6 +48,7 @@ from ._structs import (
     ht_metrics,
     ht_model_options,
     ht_sampler_options,
+    ht_sampling_value,
 )
 
 __all__ = ["Model", "Session", "Generation"]
@@ -69,6 +70,7 @@ _load = _fallible("ht_model_load", c_char_p, POINTER(ht_model_options), POINTER(
 _model_free = lib.declare("ht_model_free", None, c_void_p)
 _tokenizer = lib.declare("ht_model_tokenizer", c_void_p, c_void_p)
 _context = lib.declare("ht_model_context", c_int64, c_void_p)
+_sampling = lib.declare("ht_model_sampling", POINTER(ht_sampling_value), c_void_p, c_int)
 _vocab_size = lib.declare("ht_model_vocab_size", c_int32, c_void_p)
 _format_name = lib.declare("ht_chat_format_name", c_char_p, c_void_p)
 _chat_from_json = _fallible("ht_chat_from_json", c_char_p, c_size_t, POINTER(c_void_p))
@@ -187,20 +189,25 @@ def ended(metrics):
     return {**values, "finish": _FINISHES[values["finish"]]}
 
 
-def _options(max_tokens=256, temperature=0.0, top_k=0, top_p=0.0, min_p=0.0, repeat_penalty=1.0, repeat_window=64, seed=0,
-             stop=(), ignore_eos=False, parse_special=False, lookup=False, draft=None, guesses=0, presence_penalty=0.0,
-             frequency_penalty=0.0, logit_bias=(), grammar=None, max_thinking_tokens=-1):  # fmt: skip
+def _sampler(temperature, top_k, top_p, min_p, repeat_penalty, repeat_window, seed, presence_penalty, frequency_penalty):
+    """What is None is left to the model."""
+    whole = {"top_k": (top_k, lib.INT32), "repeat_window": (repeat_window, lib.INT32), "seed": (seed, lib.UINT64)}
+    numbers = {name: lib.integer(value, name, *limits) for name, (value, limits) in whole.items() if value is not None}
+    numbers |= {"temperature": temperature, "top_p": top_p, "min_p": min_p, "repeat_penalty": repeat_penalty,
+                "presence_penalty": presence_penalty, "frequency_penalty": frequency_penalty}  # fmt: skip
+    return lib.options(ht_sampler_options, **{name: value for name, value in numbers.items() if value is not None})
+
+
+def _options(max_tokens=256, temperature=None, top_k=None, top_p=None, min_p=None, repeat_penalty=None, repeat_window=None,
+             seed=None, stop=(), ignore_eos=False, parse_special=False, lookup=False, draft=None, guesses=0,
+             presence_penalty=None, frequency_penalty=None, logit_bias=(), grammar=None, max_thinking_tokens=-1):  # fmt: skip
     if draft is not None and not isinstance(draft, Model):
         raise TypeError(f"the draft is a {type(draft).__name__}, expected a model")
     if grammar is not None and not isinstance(grammar, Grammar):
         raise TypeError(f"the grammar is a {type(grammar).__name__}, expected a Grammar: Grammar.from_regex and its kin make one")
     stop = [stop] if isinstance(stop, str) else list(stop)
     strings = (c_char_p * len(stop))(*(_text(s, "stop string") for s in stop))
-    sampler = lib.options(ht_sampler_options, temperature=temperature, top_k=lib.integer(top_k, "top_k", *lib.INT32),
-        top_p=top_p, min_p=min_p, repeat_penalty=repeat_penalty,
-        repeat_window=lib.integer(repeat_window, "repeat_window", *lib.INT32), seed=lib.integer(seed, "seed", *lib.UINT64),
-        presence_penalty=presence_penalty, frequency_penalty=frequency_penalty,
-    )  # fmt: skip
+    sampler = _sampler(temperature, top_k, top_p, min_p, repeat_penalty, repeat_window, seed, presence_penalty, frequency_penalty)
     sampler.logit_bias = biases = _biases(logit_bias)
     sampler.n_logit_bias = len(biases)
     how = lib.options(ht_generate_options, max_tokens=lib.integer(max_tokens, "max_tokens", 1, lib.INT32[1]),
@@ -486,11 +493,11 @@ class Session:
             self.close()
 
     def generate(self, prompt, *, on_probe=None, probes=(), top_logprobs=0, **options):
-        """A Generation that goes on after `prompt`, a text or token ids. Options, with what they are by default:
-        max_tokens=256, temperature=0.0 (the most likely token), top_k=0, top_p=0.0, min_p=0.0, repeat_penalty=1.0,
-        repeat_window=64, seed=0, stop=() (a string or several), ignore_eos=False; presence_penalty=0.0 and frequency_penalty=0.0,
-        taken from the logits of tokens that the answer has already, once and for each time; logit_bias={}, numbers to add to
-        logits by token id; grammar=None, a Grammar that the answer has to be a text of; max_thinking_tokens=-1, tokens after
+        """A Generation that goes on after `prompt`, a text or token ids. Options with their defaults: max_tokens=256,
+        seed=11, stop=() (a string or several), ignore_eos=False. `Model.sampling` has the defaults of temperature (0: the most
+        likely token), top_k, top_p, min_p, repeat_penalty, repeat_window, and of presence_penalty and frequency_penalty,
+        taken from the logits of tokens that the answer has already, once and for each time; None leaves a value to the
+        model. Also logit_bias={}, numbers to add to logits by token id; grammar=None, a Grammar that the answer has to be a text of; max_thinking_tokens=-1, tokens after
         which an answer's thoughts are closed, and it goes on behind them (-1: no bound; `thought_ended` of the metrics).
 
         Some tokens ahead are guessed with lookup=True from the text so far, with draft= a smaller model of the same
@@ -560,6 +567,15 @@ class Model:
     @property
     def vocab_size(self):
         return _vocab_size(self._handle)
+
+    @property
+    def sampling(self):
+        """Sampling values of requests that give none: (value, source) by name. The source is "generation_config.json",
+        "GGUF metadata" or "default"."""
+        values = {}
+        while found := _sampling(self._handle, len(values)):
+            values[found[0].name.decode()] = found[0].value, found[0].source.decode()
+        return values
 
     @property
     def chat_format(self):

@@ -165,6 +165,14 @@ class ht_model_options(Structure):
     ]
 
 
+class ht_sampling_value(Structure):
+    _fields_ = [
+        ("name", c_char_p),
+        ("value", c_double),
+        ("source", c_char_p),
+    ]
+
+
 class ht_forward_options(Structure):
     _fields_ = [
         ("size", c_size_t),

@@ -63,12 +63,13 @@ static json_t *biases_json(const ht_logit_bias *bias, int n) {
 }
 
 /* The sampler's options; its seed has 64 bits without a sign, which JSON's integers here have not. */
-static ht_status sampler_json(const ht_sampler_options *given, int64_t vocab, json_t **out, ht_error *err) {
+static ht_status sampler_json(const ht_sampler_options *given, const ht_sampling *model, int64_t vocab, json_t **out,
+                              ht_error *err) {
     ht_sampler_options s;
     ht_sampler_stage order[HT_SAMPLER_STAGES];
     ht_logit_bias *bias;
     *out = NULL;
-    ht_status st = ht_sampler_options_check(given, &s, err);
+    ht_status st = ht_sampler_options_read(given, model, &s, err);
     if (!st) st = ht_sampler_order_parse(s.order, order, err);
     if (!st) st = ht_logit_biases_read(&s, (int32_t)vocab, &bias, err);
     if (st) return st;
@@ -90,7 +91,7 @@ static ht_status sampler_json(const ht_sampler_options *given, int64_t vocab, js
 static ht_status send_request(run *r, const char *command, ht_error *err) {
     const ht_mlx_text *t = &r->call.m->text;
     json_t *sampler;
-    const ht_status st = sampler_json(r->o->sampler, vocab_of(r->call.m), &sampler, err);
+    const ht_status st = sampler_json(r->o->sampler, &t->sampling, vocab_of(r->call.m), &sampler, err);
     if (st) {
         json_decref(sampler);
         return st;

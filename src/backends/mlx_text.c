@@ -10,16 +10,33 @@
 
 enum { CONFIG_BYTES_MAX = 64 << 20 };
 
+/* Text of a JSON file in fresh memory; NULL when the file does not exist. */
+static ht_status read_text(const char *directory, const char *name, char **text, size_t *size, ht_error *err) {
+    char *path = ht_path_join(directory, name);
+    *text = NULL;
+    *size = 0;
+    if (!path) return ht_fail_memory(err, strlen(directory) + strlen(name), "a path");
+    const ht_status st = ht_path_exists(path) ? ht_file_read_all(path, CONFIG_BYTES_MAX, text, size, err) : HT_OK;
+    free(path);
+    return st;
+}
+
 /* EOS ids of a JSON file, if it is there. Other members are not looked at: mlx-lm runs models that this library does not. */
 static ht_status add_eos(const char *directory, const char *name, ht_config *c, ht_error *err) {
-    char *path = ht_path_join(directory, name), *text = NULL;
-    if (!path) return ht_fail_memory(err, strlen(directory) + strlen(name), "a path");
-    ht_json_text json = {0};
-    ht_status st = ht_path_exists(path) ? ht_file_read_all(path, CONFIG_BYTES_MAX, &text, &json.size, err) : HT_OK;
-    json.data = text;
-    if (!st && text) st = ht_config_eos_read(json, name, c, err);
+    char *text;
+    size_t size;
+    ht_status st = read_text(directory, name, &text, &size, err);
+    if (!st && text) st = ht_config_eos_read((ht_json_text){text, size}, name, c, err);
     free(text);
-    free(path);
+    return st;
+}
+
+static ht_status find_sampling(const char *directory, ht_sampling *out, ht_error *err) {
+    char *text;
+    size_t size;
+    ht_status st = read_text(directory, "generation_config.json", &text, &size, err);
+    if (!st) st = ht_sampling_from_json((ht_json_text){text, size}, out, err);
+    free(text);
     return st;
 }
 
@@ -44,6 +61,7 @@ ht_status ht_mlx_text_load(const char *path, ht_mlx_text *out, ht_error *err) {
     ht_status st = ht_chat_detect_tokenizer(&files, &out->tokenizer, err);
     if (!st && !out->tokenizer) out->no_tokenizer = ht_chat_detect_no_tokenizer(&files);
     if (!st && out->tokenizer) st = ht_chat_detect_template(out->tokenizer, &out->chat, err);
+    if (!st) st = find_sampling(path, &out->sampling, err);
     return st ? st : find_stop_ids(path, out, err);
 }
 

@@ -1,8 +1,9 @@
-/* Text of a model of mlx_lm: the checkpoint's tokenizer, chat template and stop ids, as models of this library have them. */
+/* Text of a model of mlx_lm: the checkpoint's tokenizer, chat template, stop ids and sampling values, as models of this library have them. */
 #ifndef HT_BACKENDS_MLX_TEXT_H
 #define HT_BACKENDS_MLX_TEXT_H
 
 #include "models/chat_detection.h"
+#include "models/sampling.h"
 
 #include <hearth/backend.h>
 
@@ -12,6 +13,7 @@ typedef struct ht_mlx_text {
     ht_chat_setup chat;
     int32_t *stop_ids;
     int n_stop_ids;
+    ht_sampling sampling; /* where a request gives no values */
 } ht_mlx_text;
 
 /* Reads them from a directory. *out is to be freed in any case. */

@@ -22,7 +22,7 @@ enum { MOST_ANSWERS = 1024 };
 static ht_status no_memory(ht_error *err) { return ht_fail_memory(err, sizeof(ht_engine_request), "a request"); }
 
 static ht_status copy_sampler(ht_engine_request *r, const ht_model *m, ht_error *err) {
-    ht_status status = ht_sampler_options_check(r->o.sampler, &r->sampler, err);
+    ht_status status = ht_sampler_options_read(r->o.sampler, &m->sampling, &r->sampler, err);
     if (!status) status = ht_logit_biases_read(&r->sampler, m->vocab, &r->bias, err);
     if (status) return status;
     r->sampler.logit_bias = r->bias;

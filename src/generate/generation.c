@@ -71,7 +71,10 @@ ht_status ht_generation_begin(ht_generation *g, ht_text_fn *fn, void *user, ht_e
     const bool wants_text = fn || g->answer || g->o.n_stop > 0;
     if (g->o.max_tokens < 1)
         return ht_fail(err, HT_ERR_ARGUMENT, "max_tokens is %d, expected 1 or more", (int)g->o.max_tokens);
-    ht_status status = ht_sampler_new(g->o.sampler, m->vocab, m->device->row_ops, &g->sampler, err);
+    ht_status status = ht_sampler_options_read(g->o.sampler, &m->sampling, &g->sampler_options, err);
+    if (status) return status;
+    g->o.sampler = &g->sampler_options;
+    status = ht_sampler_new(g->o.sampler, m->vocab, m->device->row_ops, &g->sampler, err);
     if (!status && (g->o.grammar || g->constraint.grammar)) status = begin_grammar(g, err);
     if (!status) status = begin_budget(g, err);
     if (!status) status = begin_speculation(g, err);

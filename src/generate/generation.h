@@ -19,6 +19,7 @@
 typedef struct ht_generation {
     ht_session *s;
     ht_generate_options o;
+    ht_sampler_options sampler_options; /* in effect, which o.sampler points to once it has begun */
     ht_sampler *sampler;
     ht_constraint constraint;   /* lent; without a grammar, that of the options from the first token on */
     ht_answer_matcher *matcher; /* of the tokens that were drawn; NULL: they may be any */

@@ -371,16 +371,17 @@ static ht_cut equals_that_reach(const ht_logits_row *row, const ht_ranked *list,
 }
 
 ht_cut ht_row_nucleus(const ht_logits_row *row, float scale, ht_cut within, double target, ht_ranked *work) {
-    enum { FEW = 512, SMALL = 2048 };
-    /* Mostly some hundred candidates are enough. */
+    enum { SMALL = 2048 };
+    static const int32_t few[] = {64, 512}; /* candidates that mostly are enough */
     ht_cut cut = within;
     range r = {.low = row->max - 88 / scale, .high = row->max}; /* weights end at e^-87 */
     if (r.low < within.value) r.low = within.value;
-    if (row->n > 4 * FEW) {
-        ht_row_top(row, FEW, work);
-        int32_t n = FEW;
+    for (int i = 0; i < 2 && row->n > 4 * few[i]; i++) {
+        ht_row_top(row, few[i], work);
+        int32_t n = few[i];
         while (n > 1 && !ht_cut_keeps(within, ht_ranked_value(work[n - 1]), ht_ranked_index(work[n - 1]))) n--;
-        if (reach(row, work, n, scale, 0, target, &cut) || n < FEW) return cut;
+        if (reach(row, work, n, scale, 0, target, &cut) || n < few[i]) return cut;
+        cut = within;
     }
     /* Else the values are dealt to buckets, and those of one bucket to narrower ones, until few are left, or one value. */
     for (;;) {

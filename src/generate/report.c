@@ -6,6 +6,7 @@
 #include "device/device.h"
 #include "generate/prompt_ids.h"
 #include "generate/report_internal.h"
+#include "generate/sampler.h"
 #include "models/model.h"
 
 #include <hearth/state.h>
@@ -85,6 +86,7 @@ ht_generate_options ht_report_how(const ht_report_data *r) {
     how.max_tokens = r->o.max_tokens;
     how.cancel = r->o.cancel;
     how.ignore_eos = true;
+    how.sampler = &ht_sampler_greedy;
     return how;
 }
 

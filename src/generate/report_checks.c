@@ -2,6 +2,7 @@
  * it knows how well-known sequences go on, and that it can write JSON. */
 #include "base/error.h"
 #include "generate/report_internal.h"
+#include "generate/sampler.h"
 #include "models/model.h"
 #include "template/eval.h"
 
@@ -9,8 +10,7 @@
 #include <string.h>
 
 static ht_status check_seed(ht_report_data *r, ht_error *err) {
-    ht_sampler_options sampler;
-    ht_sampler_options_init(&sampler, sizeof sampler);
+    ht_sampler_options sampler = ht_sampler_greedy;
     sampler.temperature = 1;
     sampler.seed = 7;
     ht_generate_options how = ht_report_how(r);

@@ -30,11 +30,11 @@ typedef struct ht_report_answer {
     ht_metrics metrics;
 } ht_report_answer;
 void ht_report_answer_free(ht_report_answer *a);
-/* Answers a text on a session of its own; the sampler may be NULL. */
+/* Answers a text on a session of its own. */
 ht_status ht_report_generate(const ht_report_data *r, const char *prompt, const ht_generate_options *how,
                              ht_report_answer *out, ht_error *err);
-/* Options of answers that are compared: of max_tokens tokens whatever the model says, as none could be compared after an end of the text
- * that comes first. */
+/* Options of answers that are compared: the most likely tokens, as many as max_tokens. An end of the text does not end them: an
+ * empty answer could not be compared. */
 ht_generate_options ht_report_how(const ht_report_data *r);
 /* Whether two answers have the same tokens, and at least one. */
 bool ht_report_same(const ht_report_answer *a, const ht_report_answer *b);

@@ -1,10 +1,12 @@
 #include "generate/sampler.h"
 
+#include "base/checked.h"
 #include "base/error.h"
 #include "base/options.h"
 #include "generate/logit_changes.h"
 #include "generate/logits_row.h"
 #include "generate/philox.h"
+#include "models/model.h"
 
 #include <float.h>
 #include <math.h>
@@ -30,10 +32,21 @@ struct ht_sampler {
 
 /* ---- options ---- */
 
-static const ht_sampler_options defaults = {.size = sizeof defaults, .repeat_penalty = 1, .repeat_window = 64};
+static const ht_sampler_options unset = {.size = sizeof unset,
+                                         .temperature = HT_SAMPLER_UNSET,
+                                         .top_k = HT_SAMPLER_UNSET,
+                                         .top_p = HT_SAMPLER_UNSET,
+                                         .min_p = HT_SAMPLER_UNSET,
+                                         .repeat_penalty = HT_SAMPLER_UNSET,
+                                         .repeat_window = HT_SAMPLER_UNSET,
+                                         .presence_penalty = HT_SAMPLER_UNSET,
+                                         .frequency_penalty = HT_SAMPLER_UNSET,
+                                         .seed = 11};
+
+const ht_sampler_options ht_sampler_greedy = {.size = sizeof ht_sampler_greedy, .repeat_penalty = 1};
 
 void ht_sampler_options_init(ht_sampler_options *options, size_t size) {
-    ht_options_init(options, size, &defaults, sizeof defaults);
+    ht_options_init(options, size, &unset, sizeof unset);
 }
 
 static const char *const stage_names[] = {"repeat_penalty", "temperature", "top_p", "top_k", "min_p"};
@@ -107,9 +120,38 @@ static ht_status check_options(const ht_sampler_options *o, ht_error *err) {
     return HT_OK;
 }
 
-ht_status ht_sampler_options_check(const ht_sampler_options *options, ht_sampler_options *out, ht_error *err) {
-    ht_status status = ht_options_read(out, options, &defaults, sizeof defaults, "ht_sampler_options", err);
-    return status ? status : check_options(out, err);
+static void set_float(float *to, const ht_sampling *model, ht_sampling_field field) {
+    if (*to == (float)HT_SAMPLER_UNSET) *to = (float)model->field[field].value;
+}
+
+static void set_int(int32_t *to, const ht_sampling *model, ht_sampling_field field) {
+    if (*to == HT_SAMPLER_UNSET) *to = (int32_t)model->field[field].value;
+}
+
+ht_status ht_sampler_options_read(const ht_sampler_options *options, const ht_sampling *model, ht_sampler_options *out,
+                                  ht_error *err) {
+    ht_status status = ht_options_read(out, options, &unset, sizeof unset, "ht_sampler_options", err);
+    if (status) return status;
+    set_float(&out->temperature, model, HT_SAMPLING_TEMPERATURE);
+    set_int(&out->top_k, model, HT_SAMPLING_TOP_K);
+    set_float(&out->top_p, model, HT_SAMPLING_TOP_P);
+    set_float(&out->min_p, model, HT_SAMPLING_MIN_P);
+    set_float(&out->repeat_penalty, model, HT_SAMPLING_REPEAT_PENALTY);
+    set_int(&out->repeat_window, model, HT_SAMPLING_REPEAT_WINDOW);
+    set_float(&out->presence_penalty, model, HT_SAMPLING_PRESENCE_PENALTY);
+    set_float(&out->frequency_penalty, model, HT_SAMPLING_FREQUENCY_PENALTY);
+    return check_options(out, err);
+}
+
+ht_status ht_sampler_options_resolve(const ht_model *m, const ht_sampler_options *options, ht_sampler_options *out,
+                                     ht_error *err) {
+    ht_sampler_options in_effect;
+    const size_t size = out->size;
+    const ht_status status = ht_sampler_options_read(options, &m->sampling, &in_effect, err);
+    if (status) return status;
+    memcpy(out, &in_effect, ht_min_size(size, sizeof in_effect));
+    out->size = size;
+    return HT_OK;
 }
 
 static bool stage_on(const ht_sampler *s, ht_sampler_stage stage) {
@@ -150,7 +192,8 @@ ht_status ht_sampler_new(const ht_sampler_options *options, int32_t vocab, const
                          ht_error *err) {
     *out = NULL;
     ht_sampler_options o;
-    ht_status status = ht_sampler_options_check(options, &o, err);
+    const ht_sampling library = ht_sampling_defaults();
+    ht_status status = ht_sampler_options_read(options, &library, &o, err);
     if (status) return status;
     if (vocab < 1) return ht_fail(err, HT_ERR_ARGUMENT, "a sampler over %d tokens, expected 1 or more", (int)vocab);
     ht_sampler *s = calloc(1, sizeof *s);
@@ -242,7 +285,28 @@ static void end_list(const ht_sampler *s, chain *c, int32_t n) {
     }
 }
 
-static void run_top_p(ht_sampler *s, chain *c) {
+/* The cut of min_p at the chain's scale. */
+static ht_cut min_p_cut(const ht_sampler *s, const chain *c) {
+    /* exp((x - max) * scale) >= min_p; the most likely one always is. */
+    float bound = c->row.max + logf(s->o.min_p) / c->scale;
+    if (bound > c->row.max) bound = c->row.max;
+    return bound > -FLT_MAX ? (ht_cut){bound, INT32_MAX} : ht_cut_none();
+}
+
+/* Whether a min_p among the stages behind `stage`, with no penalty or temperature before it, leaves less than the target:
+ * then top_p has nothing to cut, and its search is saved. The margin is beyond the rounding of sums in another order. */
+static bool min_p_cuts_more(const ht_sampler *s, const chain *c, int stage, double target) {
+    for (int i = stage + 1; i < HT_SAMPLER_STAGES; i++) {
+        if (!stage_on(s, s->order[i])) continue;
+        if (!is_filter(s->order[i])) return false;
+        if (s->order[i] != HT_STAGE_MIN_P) continue;
+        const ht_cut cut = ht_cut_min(c->cut, min_p_cut(s, c));
+        return ht_row_mass(&c->row, c->scale, cut, NULL) < target * (1 - 1e-3);
+    }
+    return false;
+}
+
+static void run_top_p(ht_sampler *s, chain *c, int stage) {
     int32_t reached;
     double mass =
         c->whole ? list_mass(s, c, c->n_list, INFINITY, &reached) : ht_row_mass(&c->row, c->scale, c->cut, NULL);
@@ -250,20 +314,18 @@ static void run_top_p(ht_sampler *s, chain *c) {
     if (c->n_list >= 0) {
         list_mass(s, c, c->n_list, target, &reached);
         end_list(s, c, reached);
-    } else {
+    } else if (!min_p_cuts_more(s, c, stage, target)) {
         c->cut = ht_row_nucleus(&c->row, c->scale, c->cut, target, s->list);
     }
 }
 
 static void run_min_p(ht_sampler *s, chain *c) {
-    /* exp((x - max) * scale) >= min_p; the most likely one always is. */
-    float bound = c->row.max + logf(s->o.min_p) / c->scale;
-    if (bound > c->row.max) bound = c->row.max;
-    if (!(bound > -FLT_MAX)) return;
-    c->cut = ht_cut_min(c->cut, (ht_cut){bound, INT32_MAX});
+    const ht_cut cut = min_p_cut(s, c);
+    if (!(cut.value > -FLT_MAX)) return;
+    c->cut = ht_cut_min(c->cut, cut);
     if (c->n_list < 0) return;
     int32_t n = c->n_list;
-    while (n > 1 && ht_ranked_value(s->list[n - 1]) < bound) n--;
+    while (n > 1 && ht_ranked_value(s->list[n - 1]) < cut.value) n--;
     end_list(s, c, n);
 }
 
@@ -319,7 +381,7 @@ static void run_filter(ht_sampler *s, chain *c, int stage) {
         c->n_list = k;
     }
     switch (s->order[stage]) {
-    case HT_STAGE_TOP_P: run_top_p(s, c); break;
+    case HT_STAGE_TOP_P: run_top_p(s, c, stage); break;
     case HT_STAGE_MIN_P: run_min_p(s, c); break;
     case HT_STAGE_TOP_K:
         if (c->n_list >= 0) {

@@ -14,6 +14,7 @@
 
 #include "device/row.h"
 #include "device/step.h"
+#include "models/sampling.h"
 
 #include <hearth/generate.h>
 
@@ -34,10 +35,15 @@ ht_status ht_sampler_order_parse(const char *text, ht_sampler_stage order[HT_SAM
 /* The name that `text` has for a stage. A constant. */
 const char *ht_sampler_stage_name(ht_sampler_stage stage);
 
-/* The options in effect, checked but for their order; NULL: the defaults. */
-ht_status ht_sampler_options_check(const ht_sampler_options *options, ht_sampler_options *out, ht_error *err);
+/* The most likely token, without penalties and whatever the model recommends: for measurements and checks. */
+extern const ht_sampler_options ht_sampler_greedy;
 
-/* Checks the options (NULL: the defaults) and allocates all that sampling will need. `ops` are the device's. */
+/* The options in effect, checked but for their order: `options` (NULL: none) with the values of `model` where they are
+ * unset. */
+ht_status ht_sampler_options_read(const ht_sampler_options *options, const ht_sampling *model, ht_sampler_options *out,
+                                  ht_error *err);
+
+/* Checks the options (NULL, and those unset: the library's defaults) and allocates all that sampling will need. `ops` are the device's. */
 ht_status ht_sampler_new(const ht_sampler_options *options, int32_t vocab, const ht_row_ops *ops, ht_sampler **out,
                          ht_error *err);
 void ht_sampler_free(ht_sampler *s); /* NULL is fine */

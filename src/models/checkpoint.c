@@ -258,19 +258,24 @@ void ht_checkpoint_close(ht_checkpoint_files *c) {
 
 static bool exists(const ht_checkpoint_files *c, const char *bare) { return ht_checkpoint_safetensor(c, bare) != NULL; }
 
+ht_status ht_checkpoint_text_beside(const ht_checkpoint_files *c, const char *name, char **text, size_t *size,
+                                    ht_error *err) {
+    bool found = false;
+    *text = NULL;
+    *size = 0;
+    ht_status status = c->directory ? find_file(c->directory, name, &found, err) : HT_OK;
+    return status || !found ? status : read_text(c->directory, name, text, size, err);
+}
+
 /* Reads the EOS ids of a GGUF file without any from the JSON files beside it. */
-static ht_status find_eos(const char *directory, ht_config *out, ht_error *err) {
+static ht_status find_eos(const ht_checkpoint_files *c, ht_config *out, ht_error *err) {
     static const char *const names[] = {"generation_config.json", "config.json"};
     ht_status status = HT_OK;
     for (int i = 0; i < 2 && !status && out->n_eos == 0; i++) {
-        bool found = false;
         char *text;
         size_t size;
-        status = find_file(directory, names[i], &found, err);
-        if (status || !found) continue;
-        status = read_text(directory, names[i], &text, &size, err);
-        if (status) return status;
-        status = ht_config_eos_from_json((ht_json_text){text, size}, names[i], out, err);
+        status = ht_checkpoint_text_beside(c, names[i], &text, &size, err);
+        if (!status && text) status = ht_config_eos_from_json((ht_json_text){text, size}, names[i], out, err);
         free(text);
     }
     return status;
@@ -351,7 +356,7 @@ static ht_status read_pooling(const char *directory, ht_config *out, ht_error *e
 ht_status ht_checkpoint_config(const ht_checkpoint_files *c, ht_config *out, ht_error *err) {
     if (c->gguf) {
         ht_status status = ht_config_from_gguf(c->gguf, c->name, out, err);
-        return status || !c->directory ? status : find_eos(c->directory, out, err);
+        return status ? status : find_eos(c, out, err);
     }
     ht_config_hints hints = {.has_tensors = true,
                              .has_q_norm = exists(c, "layers.0.self_attn.q_norm.weight"),

@@ -37,6 +37,10 @@ void ht_checkpoint_close(ht_checkpoint_files *c); /* NULL is fine */
 /* Reads and checks the configuration; errors name the file. */
 ht_status ht_checkpoint_config(const ht_checkpoint_files *c, ht_config *out, ht_error *err);
 
+/* Text of a JSON file in the directory of a GGUF model, which the caller frees; NULL when the file does not exist. */
+ht_status ht_checkpoint_text_beside(const ht_checkpoint_files *c, const char *name, char **text, size_t *size,
+                                    ht_error *err);
+
 /* File range of one component (q, scales, biases) of a quantised weight; a unit of columns has unit_bytes. */
 typedef struct ht_tensor_part {
     const ht_file *file;

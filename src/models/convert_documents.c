@@ -4,6 +4,7 @@
 #include "models/convert_metadata.h"
 #include "models/pack.h"
 #include "models/registry.h"
+#include "models/sampling.h"
 #include "tokenizer/save.h"
 
 #include <stdio.h>
@@ -113,10 +114,13 @@ static ht_status add_config(converter *v) {
 }
 
 static ht_status add_generation(converter *v) {
+    ht_sampling sampling;
+    const ht_status st = ht_sampling_read(v->c, &sampling, v->err);
+    if (st) return st;
     json_t *root = json_object();
     const bool good = root && set(root, "bos_token_id", id_or_null(v->bos)) &&
                       set(root, "eos_token_id", ids_of(v->stops, v->n_stops)) &&
-                      set(root, "pad_token_id", id_or_null(v->pad));
+                      set(root, "pad_token_id", id_or_null(v->pad)) && ht_sampling_to_json(&sampling, root);
     if (good) return add_json(v, "generation_config.json", root);
     json_decref(root);
     return out_of_memory(v->err);

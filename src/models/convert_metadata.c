@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "models/registry.h"
+#include "models/sampling.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -36,11 +37,19 @@ static ht_status set_general(const ht_checkpoint_files *c, const ht_config *conf
     return good ? HT_OK : ht_fail_memory(err, 0, "GGUF metadata");
 }
 
+static ht_status set_sampling(const ht_checkpoint_files *c, json_t *metadata, ht_error *err) {
+    ht_sampling s;
+    const ht_status st = ht_sampling_read(c, &s, err);
+    if (st) return st;
+    return ht_sampling_to_gguf(&s, metadata) ? HT_OK : ht_fail_memory(err, 0, "GGUF metadata");
+}
+
 ht_status ht_gguf_metadata_of(const ht_checkpoint_files *c, const ht_config *config, json_t **out, ht_error *err) {
     *out = NULL;
     if (c->gguf) return ht_fail(err, HT_ERR_ARGUMENT, "%s: is a GGUF file already", c->name);
     json_t *metadata = json_object();
     ht_status st = metadata ? set_general(c, config, metadata, err) : ht_fail_memory(err, 0, "GGUF metadata");
+    if (!st) st = set_sampling(c, metadata, err);
     if (!st) st = ht_convert_config_to_gguf(config, metadata, err);
     if (!st) st = ht_convert_tokenizer_to_gguf(c, config, metadata, err);
     if (st)

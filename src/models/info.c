@@ -9,6 +9,7 @@
 #include "models/fp8_scales.h"
 #include "models/kv.h"
 #include "models/registry.h"
+#include "models/sampling.h"
 #include "models/weights.h"
 
 #include <stdio.h>
@@ -24,6 +25,7 @@ typedef struct info {
     ht_tensor_type type[MOST_TYPES];
     char type_name[MOST_TYPES][16];
     ht_layer_info *layers;
+    ht_sampling sampling;
 } info;
 
 /* NULL when there are more types than any file has. */
@@ -234,7 +236,9 @@ static ht_status describe(info *in, const ht_checkpoint_files *c, ht_config *con
     else
         return ht_fail(err, known, "%s", unknown.message);
     in->public.runs = !known && in->public.has_weights;
-    return HT_OK;
+    in->public.sampling = in->sampling.field;
+    in->public.n_sampling = HT_SAMPLING_FIELDS;
+    return ht_sampling_read(c, &in->sampling, err);
 }
 
 /* Checks that all tensors exist, with supported shapes and types. */

@@ -227,6 +227,7 @@ static ht_status fill(ht_model *m, const ht_checkpoint_files *c, const ht_model_
     m->config = malloc(sizeof *m->config);
     if (!m->config) return ht_fail_memory(err, sizeof *m->config, "a model");
     ht_status status = ht_checkpoint_config(c, m->config, err);
+    if (!status) status = ht_sampling_read(c, &m->sampling, err);
     m->wrapped = c->prefix && strstr(c->prefix, "language_model");
     if (!status) status = describe(m, o, ht_base_name(c->path), err);
     if (!status) status = open_device(m, o, err);
@@ -284,6 +285,9 @@ ht_status ht_model_need_tokenizer(const ht_model *m, ht_error *err) {
 }
 
 const ht_tokenizer *ht_model_tokenizer(const ht_model *m) { return m->tokenizer; }
+const ht_sampling_value *ht_model_sampling(const ht_model *m, int i) {
+    return i >= 0 && i < HT_SAMPLING_FIELDS ? &m->sampling.field[i] : NULL;
+}
 int64_t ht_model_context(const ht_model *m) { return m->context; }
 int32_t ht_model_slots(const ht_model *m) { return ht_steps_sequences(m->steps); }
 int32_t ht_model_vocab_size(const ht_model *m) { return m->vocab; }

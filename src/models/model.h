@@ -5,6 +5,7 @@
 #include "array/plan.h"
 #include "models/chat_detection.h"
 #include "models/forward.h"
+#include "models/sampling.h"
 #include "models/steps.h"
 
 #include <hearth/model.h>
@@ -47,6 +48,7 @@ struct ht_model {
         *plan[HT_PLAN_FORMS]; /* the first is traced at load, the others by ht_model_plan; NULL: not asked for yet */
     pthread_mutex_t lock;     /* protects those that are NULL, token_trie and kept */
     ht_chat_setup chat;
+    ht_sampling sampling;             /* where a request gives no values */
     struct ht_token_trie *token_trie; /* made when it is first asked for; NULL: it was not */
     void *kept;                       /* what a layer above keeps with the model; NULL: nothing */
     void (*free_kept)(void *kept);

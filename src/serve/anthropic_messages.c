@@ -221,7 +221,7 @@ static bool read_request(serve_generation *g) {
     g->stream = serve_flag(c->body, "stream", false);
     serve_read_max_tokens(g, c->body, most, INT32_MAX);
     read_budget(g);
-    const bool good = read_conversation(c, &r) && serve_read_sampling(g, c->body, 1) &&
+    const bool good = read_conversation(c, &r) && serve_read_sampling(g, c->body) &&
                       serve_read_stop(g, json_object_get(c->body, "stop_sequences")) && read_format(g) &&
                       serve_read_structure(g, c->body) && serve_set_conversation(g, &r.conversation);
     answer->hides_thoughts = r.hides_thoughts;

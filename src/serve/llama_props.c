@@ -1,6 +1,7 @@
 /* Properties of the server and its models in the form of llama-server, adapters, embeddings. */
 #include "serve/embeddings.h"
 #include "serve/llama.h"
+#include "serve/sampling.h"
 
 #include <hearth/version.h>
 
@@ -20,10 +21,15 @@ static const serve_field params_members[] = {SERVE_HAS("temperature", SERVE_IS_R
                                              SERVE_HAS("min_p", SERVE_IS_REAL),
                                              SERVE_HAS("repeat_penalty", SERVE_IS_REAL),
                                              SERVE_HAS("repeat_last_n", SERVE_IS_INTEGER(-1, INT32_MAX)),
+                                             SERVE_HAS("presence_penalty", SERVE_IS_REAL),
+                                             SERVE_HAS("frequency_penalty", SERVE_IS_REAL),
                                              SERVE_HAS("n_predict", SERVE_IS_INTEGER(-1, -1)),
                                              {0}};
 static const serve_field defaults_members[] = {
-    SERVE_HAS("n_ctx", SERVE_IS_COUNT), SERVE_HAS("params", SERVE_IS_NAMED("LlamaParams", params_members)), {0}};
+    SERVE_HAS("n_ctx", SERVE_IS_COUNT),
+    SERVE_HAS("params", SERVE_IS_NAMED("LlamaParams", params_members)),
+    SERVE_HAS("sources", {.types = SERVE_JSON_OBJECT, .every = &serve_any_text}),
+    {0}};
 static const serve_field modalities_members[] = {
     SERVE_HAS("vision", SERVE_IS_FALSE), SERVE_HAS("audio", SERVE_IS_FALSE), {0}};
 static const serve_field props_members[] = {
@@ -40,24 +46,32 @@ static const serve_field props_members[] = {
     {0}};
 const serve_shape serve_llama_props_answer = SERVE_IS_NAMED("LlamaProps", props_members);
 
+/* What applies to requests without values, and where each value comes from. */
+static json_t *default_settings(const serve_call *c) {
+    const ht_sampling_value *of_model;
+    json_t *params = json_object(), *sources = json_object();
+    for (int i = 0; (of_model = ht_model_sampling(c->lease.model, i)); i++) {
+        const ht_sampling_value v = serve_sampling_value(&c->server->o, of_model);
+        const bool window = strcmp(v.name, "repeat_window") == 0, whole = window || strcmp(v.name, "top_k") == 0;
+        const bool off_by_one = strcmp(v.name, "top_p") == 0 || strcmp(v.name, "repeat_penalty") == 0;
+        const char *name = window ? "repeat_last_n" : v.name;
+        const double value = off_by_one && v.value == 0 ? 1 : v.value;
+        json_object_set_new(params, name, whole ? json_integer((json_int_t)value) : json_real(value));
+        json_object_set_new(sources, name, json_string(v.source));
+    }
+    json_object_set_new(params, "n_predict", json_integer(-1));
+    return json_pack("{sI so so}", "n_ctx", (json_int_t)ht_model_context(c->lease.model), "params", params, "sources",
+                     sources);
+}
+
 bool serve_llama_props(serve_call *c) {
     const serve_options *o = &c->server->o;
-    const ht_sampler_options *s = &o->sampler;
     const ht_tokenizer *t = ht_model_tokenizer(c->lease.model);
     const char *own = t ? ht_tokenizer_chat_template(t) : NULL;
-    json_t *params = json_pack("{sf si sf sf sf si sI}", "temperature", o->sampler_given ? (double)s->temperature : 0.8,
-                               "top_k", s->top_k || o->sampler_given ? (int)s->top_k : 40, "top_p",
-                               s->top_p > 0       ? (double)s->top_p
-                               : o->sampler_given ? 1.0
-                                                  : 0.95,
-                               "min_p", s->min_p > 0 || o->sampler_given ? (double)s->min_p : 0.05, "repeat_penalty",
-                               s->repeat_penalty > 0 ? (double)s->repeat_penalty : 1.0, "repeat_last_n",
-                               (int)s->repeat_window, "n_predict", (json_int_t)-1);
-    json_t *defaults = json_pack("{sI so}", "n_ctx", (json_int_t)ht_model_context(c->lease.model), "params", params);
     serve_reply_json(c->x, 200,
-                     json_pack("{so si ss ss ss so so s{sb sb} sb ss}", "default_generation_settings", defaults,
-                               "total_slots", (int)o->models.engine.sequences, "model_alias", c->lease.name,
-                               "model_path", c->lease.name, "chat_template", own ? own : "", "bos_token",
+                     json_pack("{so si ss ss ss so so s{sb sb} sb ss}", "default_generation_settings",
+                               default_settings(c), "total_slots", (int)o->models.engine.sequences, "model_alias",
+                               c->lease.name, "model_path", c->lease.name, "chat_template", own ? own : "", "bos_token",
                                token_json(t, t ? ht_tokenizer_bos(t) : -1), "eos_token",
                                token_json(t, t ? ht_tokenizer_eos(t) : -1), "modalities", "vision", 0, "audio", 0,
                                "endpoint_slots", 1, "build_info", ht_version()),

@@ -139,10 +139,9 @@ static json_t *with_object_of_biases(serve_call *c) {
 bool serve_llama_read_sampling(serve_generation *g, char order[SERVE_LLAMA_ORDER]) {
     serve_call *c = g->c;
     json_t *members = with_object_of_biases(c);
-    const bool good = members && serve_read_sampling(g, members, 0.8);
+    const bool good = members && serve_read_sampling(g, members);
     json_decref(members);
     if (!good) return false;
-    serve_default_filters(g, c->body, 40, 0.95, 0.05);
     return read_chain(g, order);
 }
 

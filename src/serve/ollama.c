@@ -63,8 +63,7 @@ static void read_most(serve_generation *g, const json_t *options) {
 
 static bool read_options(serve_generation *g) {
     const json_t *options = serve_member(g->c->body, "options");
-    if (!serve_read_sampling(g, options, 0.8)) return false;
-    serve_default_filters(g, options, 40, 0.9, 0);
+    if (!serve_read_sampling(g, options)) return false;
     tell_of_context(g->c, options);
     read_most(g, options);
     return serve_read_stop(g, json_object_get(options, "stop"));

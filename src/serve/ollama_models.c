@@ -2,6 +2,7 @@
 #include "serve/capabilities.h"
 #include "serve/details.h"
 #include "serve/ollama.h"
+#include "serve/sampling.h"
 
 #include <openssl/evp.h>
 #include <stdlib.h>
@@ -209,15 +210,14 @@ static json_t *capabilities_json(const ht_tokenizer *t) {
     return list;
 }
 
-/* Lines of a Modelfile's parameters: what the server was told to do by default. */
-static void write_parameters(const serve_options *o, const char *before, ht_text *out) {
-    const ht_sampler_options *s = &o->sampler;
-    if (o->sampler_given) ht_text_printf(out, "%stemperature %g\n", before, (double)s->temperature);
-    if (s->top_k) ht_text_printf(out, "%stop_k %d\n", before, (int)s->top_k);
-    if (s->top_p > 0) ht_text_printf(out, "%stop_p %g\n", before, (double)s->top_p);
-    if (s->min_p > 0) ht_text_printf(out, "%smin_p %g\n", before, (double)s->min_p);
-    if (s->repeat_penalty > 0 && (s->repeat_penalty > 1 || s->repeat_penalty < 1))
-        ht_text_printf(out, "%srepeat_penalty %g\n", before, (double)s->repeat_penalty);
+/* Lines of a Modelfile's parameters: the sampling of requests without values, but for what is off. */
+static void write_parameters(const serve_options *o, const ht_model_info *info, const char *before, ht_text *out) {
+    for (int32_t i = 0; i < info->n_sampling; i++) {
+        const ht_sampling_value v = serve_sampling_value(o, &info->sampling[i]);
+        const bool penalty = strcmp(v.name, "repeat_penalty") == 0, window = strcmp(v.name, "repeat_window") == 0;
+        if (window || (v.value == 0 && strcmp(v.name, "temperature") != 0) || (penalty && v.value == 1)) continue;
+        ht_text_printf(out, "%s%s %g\n", before, v.name, v.value);
+    }
 }
 
 /* Facts by the names of GGUF's metadata, most of which begin with that of the architecture. */
@@ -243,7 +243,7 @@ static json_t *show_json(serve_call *c, const serve_model_name *m, const ht_mode
     char changed[SERVE_OLLAMA_TIME];
     const char *own = t ? ht_tokenizer_chat_template(t) : NULL;
     const serve_details d = serve_details_of(c->server, m);
-    write_parameters(&c->server->o, "", &parameters);
+    write_parameters(&c->server->o, info, "", &parameters);
     ht_text_printf(&file, "# Written by the server for clients that show it.\nFROM %s\n",
                    m->model ? m->model : m->name);
     if (m->model) ht_text_printf(&file, "ADAPTER %s\n", m->name);
@@ -252,7 +252,7 @@ static json_t *show_json(serve_call *c, const serve_model_name *m, const ht_mode
         ht_text_append_str(&file, own);
         ht_text_append_str(&file, "\"\"\"\n");
     }
-    write_parameters(&c->server->o, "PARAMETER ", &file);
+    write_parameters(&c->server->o, info, "PARAMETER ", &file);
     serve_ollama_time(m->created, changed);
     json_t *out = parameters.failed || file.failed
                       ? NULL

@@ -134,7 +134,7 @@ static bool read_request(serve_generation *g) {
         return serve_fail(&c->failure, 400, name,
                           "\"%s\" is to be a whole number of 1 or more, or -1 for no bound, not 0", name);
     }
-    return serve_openai_read_conversation(c, &k) && serve_read_logprobs(g) && serve_read_sampling(g, c->body, 1) &&
+    return serve_openai_read_conversation(c, &k) && serve_read_logprobs(g) && serve_read_sampling(g, c->body) &&
            serve_read_stop(g, json_object_get(c->body, "stop")) && serve_read_structure(g, c->body) &&
            serve_set_conversation(g, &k);
 }

@@ -111,7 +111,7 @@ static bool read_request(serve_generation *g, bool *generates) {
     serve_openai_read_stream(g, c->body);
     serve_read_max_tokens(g, c->body, most, 16); /* OpenAI's default */
     serve_read_thinking_budget(g, c->body);
-    if (!serve_read_sampling(g, c->body, 1) || !serve_read_stop(g, json_object_get(c->body, "stop")) ||
+    if (!serve_read_sampling(g, c->body) || !serve_read_stop(g, json_object_get(c->body, "stop")) ||
         !serve_read_structure(g, c->body))
         return false;
     *generates = g->how.max_tokens > 0;

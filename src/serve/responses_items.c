@@ -133,9 +133,6 @@ static json_t *usage_json(serve_usage u) {
 
 /* ---- what was asked ---- */
 
-/* A float as the number that it was given as. */
-static double rounded(float value) { return round((double)value * 1e6) / 1e6; }
-
 static const serve_field echoed[] = {SERVE_HAS("instructions", SERVE_IS_NULLABLE(SERVE_JSON_TEXT)),
                                      SERVE_HAS("max_output_tokens", SERVE_IS_NULLABLE(SERVE_JSON_INTEGER)),
                                      SERVE_HAS("max_tool_calls", SERVE_IS_NULLABLE(SERVE_JSON_INTEGER)),
@@ -172,9 +169,9 @@ static void set_request(const serve_generation *g, json_t *response) {
     json_t *request = json_pack(
         "{sn sn sn s{} sb sn s{sn sn} sn sb sf s{s{ss}} ss s[] si sf ss sn}", "instructions", "max_output_tokens",
         "max_tool_calls", "metadata", "parallel_tool_calls", 1, "previous_response_id", "reasoning", "effort",
-        "summary", "safety_identifier", "store", 0, "temperature", rounded(g->sampler.temperature), "text", "format",
-        "type", "text", "tool_choice", "auto", "tools", "top_logprobs", 0, "top_p",
-        g->sampler.top_p > 0 ? rounded(g->sampler.top_p) : 1.0, "truncation", "disabled", "user");
+        "summary", "safety_identifier", "store", 0, "temperature", serve_rounded(g->sampler.temperature), "text",
+        "format", "type", "text", "tool_choice", "auto", "tools", "top_logprobs", 0, "top_p",
+        g->sampler.top_p > 0 ? serve_rounded(g->sampler.top_p) : 1.0, "truncation", "disabled", "user");
     echo(body, request, echoed);
     echo(serve_member(body, "reasoning"), json_object_get(request, "reasoning"), of_reasoning);
     echo(serve_member(body, "text"), json_object_get(request, "text"), of_text);

@@ -166,7 +166,7 @@ static bool read_request(serve_generation *g) {
     serve_read_max_tokens(g, c->body, most, INT32_MAX);
     serve_read_thinking_budget(g, c->body);
     read_include(g);
-    const bool good = read_conversation(c, &r) && serve_read_sampling(g, c->body, 1) &&
+    const bool good = read_conversation(c, &r) && serve_read_sampling(g, c->body) &&
                       serve_read_stop(g, json_object_get(c->body, "stop")) &&
                       serve_read_format(g, serve_member(serve_member(c->body, "text"), "format"), "text.format") &&
                       serve_read_structure(g, c->body) && serve_set_conversation(g, &r.conversation);

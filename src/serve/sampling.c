@@ -1,6 +1,7 @@
 #include "serve/sampling.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -107,15 +108,14 @@ static void set_int(const json_t *object, const char *name, int32_t *to) {
     *to = (int32_t)serve_integer(object, name, *to);
 }
 
-bool serve_read_sampling(serve_generation *g, const json_t *object, double temperature) {
-    const serve_options *o = &g->c->server->o;
+bool serve_read_sampling(serve_generation *g, const json_t *object) {
     ht_sampler_options *s = &g->sampler;
-    *s = o->sampler;
-    if (!o->sampler_given) s->temperature = (float)temperature;
+    ht_error err = {0};
+    *s = g->c->server->o.sampler;
     set_float(object, "temperature", &s->temperature);
     set_float(object, "top_p", &s->top_p);
     set_int(object, "top_k", &s->top_k);
-    if (s->top_k < 0) s->top_k = 0;
+    if (s->top_k == -1) s->top_k = 0;
     set_float(object, "min_p", &s->min_p);
     set_float(object, "repeat_penalty", &s->repeat_penalty);
     set_float(object, "repetition_penalty", &s->repeat_penalty);
@@ -123,16 +123,34 @@ bool serve_read_sampling(serve_generation *g, const json_t *object, double tempe
     set_float(object, "presence_penalty", &s->presence_penalty);
     set_float(object, "frequency_penalty", &s->frequency_penalty);
     g->how.ignore_eos = serve_flag(object, "ignore_eos", g->how.ignore_eos);
+    const ht_status status = ht_sampler_options_resolve(g->c->lease.model, s, s, &err);
+    if (status) return serve_fail_as(&g->c->failure, status, &err);
     read_seed(g, object);
     return read_bias(g, object);
 }
 
-void serve_default_filters(serve_generation *g, const json_t *object, int32_t top_k, double top_p, double min_p) {
-    ht_sampler_options *s = &g->sampler;
-    if (g->c->server->o.sampler_given) return;
-    if (!serve_member(object, "top_k") && !s->top_k) s->top_k = top_k;
-    if (!serve_member(object, "top_p") && !(s->top_p > 0)) s->top_p = (float)top_p;
-    if (!serve_member(object, "min_p") && !(s->min_p > 0)) s->min_p = (float)min_p;
+double serve_rounded(float value) { return round((double)value * 1e6) / 1e6; }
+
+ht_sampling_value serve_sampling_value(const serve_options *o, const ht_sampling_value *of_model) {
+    const ht_sampler_options *s = &o->sampler;
+    const struct {
+        const char *name;
+        float value;
+    } given[] = {{"temperature", s->temperature},
+                 {"top_k", (float)s->top_k},
+                 {"top_p", s->top_p},
+                 {"min_p", s->min_p},
+                 {"repeat_penalty", s->repeat_penalty},
+                 {"repeat_window", (float)s->repeat_window},
+                 {"presence_penalty", s->presence_penalty},
+                 {"frequency_penalty", s->frequency_penalty}};
+    ht_sampling_value v = *of_model;
+    for (size_t i = 0; i < sizeof given / sizeof *given; i++) {
+        if (strcmp(given[i].name, v.name) != 0 || given[i].value == (float)HT_SAMPLER_UNSET) continue;
+        v.value = serve_rounded(given[i].value);
+        v.source = "server option";
+    }
+    return v;
 }
 
 /* ---- ends ---- */

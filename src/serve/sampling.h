@@ -9,13 +9,14 @@ enum { SERVE_MOST_LOGPROBS = 20, SERVE_MOST_ANSWERS = 128 }; /* of a token, and 
 /* Tables of members: of serve_read_sampling, the bookkeeping of OpenAI's interfaces, and of serve_read_logprobs. */
 extern const serve_field serve_sampling_fields[], serve_noted_fields[], serve_logprobs_fields[];
 
-/* Reads temperature, top_p, top_k, min_p, penalties, seed, logit_bias and ignore_eos from an object into g->sampler and g->how; the temperature
- * of a dialect holds where neither the request nor the server has one. Without a seed a fresh one is drawn, and told in the answer's
- * head. */
-bool serve_read_sampling(serve_generation *g, const json_t *object, double temperature);
-/* What top_k, top_p and min_p are by default in a dialect: where neither the request nor the server's options say anything. After
- * serve_read_sampling. */
-void serve_default_filters(serve_generation *g, const json_t *object, int32_t top_k, double top_p, double min_p);
+/* Reads temperature, top_p, top_k, min_p, penalties, seed, logit_bias and ignore_eos from an object into g->sampler and g->how.
+ * Values that the request lacks are the server's options, else the model's, in every dialect. Without a seed one is drawn,
+ * and returned in the response's header. */
+bool serve_read_sampling(serve_generation *g, const json_t *object);
+/* A float as the number that it was given as. */
+double serve_rounded(float value);
+/* The value and source of a model's sampling value, of which the server's options go first. */
+ht_sampling_value serve_sampling_value(const serve_options *o, const ht_sampling_value *of_model);
 
 /* Texts that end an answer: a text or a list of them, lent from the value; NULL: those of the server's options. */
 #define SERVE_IS_STOP                                                                                                  \

@@ -15,8 +15,7 @@ typedef struct serve_options {
     int inherited;         /* sockets from descriptor 3 on that listen already */
     const char *keys_file; /* keys that clients have to show (http/keys.h); NULL: none */
     serve_models_options models;
-    ht_sampler_options sampler; /* where requests do not say otherwise */
-    bool sampler_given;         /* it goes before what a dialect does by default */
+    ht_sampler_options sampler; /* for requests without values; unset ones are the model's */
     bool seed_given;            /* sampler.seed is that of requests without one; else a new one is drawn for each */
     const char *system;         /* system prompt of conversations that have none; NULL: none */
     int32_t max_tokens;         /* of an answer, where requests set none; 0: what the dialect does by default */

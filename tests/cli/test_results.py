@@ -492,17 +492,22 @@ class RealModels(CommandTest):
 
     def test_answering_a_question(self):
         for name in ["smollm2-135m.gguf", "qwen2.5-coder-0.5b.gguf"]:
-            result = self.succeeds("run", f"{MODELS}/{name}", "What is the capital of Germany?", "-n", "24")
-            self.assertIn("Berlin", result.text)
+            for words in (), ("--temperature", "0"):
+                result = self.succeeds("run", f"{MODELS}/{name}", "What is the capital of Germany?", "-n", "24", *words)
+                self.assertIn("Berlin", result.text)
+
+    def test_answers_end(self):
+        value = self.succeeds("run", f"{MODELS}/smollm2-135m.gguf", "Write a haiku about rain.", "--json").text
+        self.assertEqual(json.loads(value)["finish"], "stop")
 
     def test_continuing_a_text(self):
         path = f"{MODELS}/gemma3-270m.gguf"
-        result = self.succeeds("run", path, "--raw", "one, two, three, four,", "-n", "8")
+        result = self.succeeds("run", path, "--raw", "one, two, three, four,", "-n", "8", "--temperature", "0")
         self.assertIn(" five, six, seven", result.text)
 
     def test_characters_of_byte_tokens(self):
         """They come one by one: a stop string ends the answer, and a token limit cuts one of them alone."""
-        words = ["run", f"{MODELS}/gemma3-270m.gguf", "--raw", "𓀀𓀁𓀂𓀃", "--json"]
+        words = ["run", f"{MODELS}/gemma3-270m.gguf", "--raw", "𓀀𓀁𓀂𓀃", "--json", "--temperature", "0"]
         stopped = json.loads(self.succeeds(*words, "-n", "40", "--stop", "𓀁").text)
         self.assertEqual((stopped["finish"], stopped["metrics"]["generated_tokens"]), ("stop", 8))
         cut = json.loads(self.succeeds(*words, "-n", "15").text)["text"]

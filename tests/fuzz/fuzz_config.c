@@ -1,5 +1,6 @@
 /* config.json with generation_config.json, or GGUF metadata: a configuration that is accepted keeps its promises, and is
  * converted. The first byte chooses the reader and the hints; a zero byte parts the two JSON texts. */
+#include "generate/sampler.h"
 #include "models/convert_metadata.h"
 #include "models/registry.h"
 
@@ -80,10 +81,23 @@ static void convert(const ht_config *c) {
     json_decref(config);
 }
 
+/* Sampling values that are accepted are options that a sampler takes. */
+static void check_sampling(const ht_checkpoint_files *files) {
+    ht_error err = {0};
+    ht_sampling s;
+    ht_sampler_options in_effect;
+    const ht_status status = ht_sampling_read(files, &s, &err);
+    if (status)
+        check_error(status, &err);
+    else
+        check(ht_sampler_options_read(NULL, &s, &in_effect, &err) == HT_OK);
+}
+
 static void from_gguf(const uint8_t *data, size_t size) {
     ht_gguf *g;
     ht_error err = {0};
     if (ht_gguf_parse(data, size, "fuzz.gguf", &g, &err)) return;
+    check_sampling(&(ht_checkpoint_files){.gguf = g, .name = "fuzz.gguf"});
     ht_config c;
     ht_status status = ht_config_from_gguf(g, "fuzz.gguf", &c, &err);
     if (status)
@@ -115,6 +129,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const uint8_t *part = memchr(data, 0, size);
     ht_json_text config = {(const char *)data, part ? (size_t)(part - data) : size};
     ht_json_text generation = {part ? (const char *)part + 1 : NULL, part ? size - config.size - 1 : 0};
+    check_sampling(&(ht_checkpoint_files){.generation_text = (char *)(uintptr_t)generation.data,
+                                          .generation_size = generation.size});
     ht_config c;
     ht_error err = {0};
     ht_status status = ht_config_from_json(config, generation, &hints, &c, &err);

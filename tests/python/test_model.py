@@ -558,7 +558,7 @@ class Logits(unittest.TestCase):
 class RealModels(unittest.TestCase):
     def test_answering_a_question(self):
         model = hearth.load(f"{MODELS}/smollm2-135m.gguf")
-        answer = model.chat("What is the capital of Germany?", max_tokens=24)
+        answer = model.chat("What is the capital of Germany?", max_tokens=24, temperature=0)
         self.assertIn("Berlin", "".join(answer))
         self.assertGreater(answer.metrics["decode_seconds"], 0)
         self.assertEqual(model.tokenize("hello world"), [28120, 905])

@@ -292,5 +292,59 @@ class Slots(unittest.TestCase):
         self.assertEqual(self.act("restore", "good").status, 200)
 
 
+class Sampling(unittest.TestCase):
+    """Values that a request leaves out are the server's options, else the checkpoint's, else the library's, in every dialect."""
+
+    SEED, HELLO = 5, [{"role": "user", "content": "hello"}]
+    LIBRARY = {"temperature": 0.7, "top_k": 0, "top_p": 0.95, "min_p": 0.05, "repeat_penalty": 1, "repeat_last_n": 64,
+               "presence_penalty": 0, "frequency_penalty": 0, "n_predict": -1}  # fmt: skip
+
+    def answers(self, server, **given):
+        """Answers to a conversation, and to a text, of all dialects."""
+        how, ollama = {"max_tokens": 12, "seed": self.SEED, **given}, {"options": {"num_predict": 12, "seed": self.SEED, **given}}
+        chat = server.post("/v1/chat/completions", messages=self.HELLO, **how).json["choices"][0]["message"]["content"]
+        message = server.post("/v1/messages", model="x", messages=self.HELLO, **how).json["content"][-1]["text"]
+        responses = {"input": self.HELLO, "max_output_tokens": how.pop("max_tokens"), **how}
+        output = server.post("/v1/responses", **responses).json["output"][-1]["content"][0]["text"]
+        talk = server.post("/api/chat", model="x", messages=self.HELLO, stream=False, **ollama).json["message"]["content"]
+        text = server.post("/v1/completions", prompt="hello", max_tokens=12, **how).json["choices"][0]["text"]
+        completion = server.post("/completion", prompt="hello", n_predict=12, **how).json["content"]
+        raw = server.post("/api/generate", model="x", prompt="hello", raw=True, stream=False, **ollama).json["response"]
+        self.assertEqual({message, output, talk}, {chat})
+        self.assertEqual({completion, raw}, {text})
+        return chat, text
+
+    def settings(self, server):
+        got = server.get("/props").json["default_generation_settings"]
+        self.assertEqual(got["sources"].keys() | {"n_predict"}, got["params"].keys())
+        return got["params"], {name: source for name, source in got["sources"].items() if source != "default"}
+
+    def test_one_rule(self):
+        own = {"temp": 1.5, "top_k": 7, "penalty_repeat": 1.25}
+        given = {"temperature": 1.5, "top_k": 7, "repeat_penalty": 1.25}
+        plain = variant("plain.gguf", sampling={})
+        found = {}
+        for name, model, options, params in (
+            ("library", plain, (), {}),
+            ("file", variant("own.gguf", sampling=own), (), given),
+            ("server", variant("own.gguf", sampling=own), ("--temperature", 0.3, "--top-k", 0), {**given, "temperature": 0.3, "top_k": 0}),
+        ):  # fmt: skip
+            with Server(model, "--any-model", *map(str, options)) as server:
+                found[name] = self.answers(server)
+                self.assertEqual(self.answers(server, **params), found[name])
+                self.assertEqual(self.answers(server, temperature=0, repeat_penalty=1), self.greedy(server))
+                shown, sources = self.settings(server)
+                self.assertEqual(shown, {**self.LIBRARY, **params})
+                self.assertEqual(sources, {**dict.fromkeys(given if params else (), "GGUF metadata"),
+                                           **dict.fromkeys((o[2:].replace("-", "_") for o in options[::2]), "server option")})  # fmt: skip
+                told = server.post("/api/show", model="x").json["parameters"].split("\n")
+                self.assertIn(f"temperature {params.get('temperature', 0.7)}", told)
+                self.assertEqual("top_k 7" in told, params.get("top_k") == 7)
+        self.assertEqual(len(set(found.values())), 3)
+
+    def greedy(self, server):
+        return self.answers(server, temperature=0, top_k=1, seed=9, repeat_penalty=1)
+
+
 if __name__ == "__main__":
     unittest.main()

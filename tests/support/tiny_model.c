@@ -157,6 +157,11 @@ const char *tiny_write(const tiny_options *o) {
         snprintf(key, sizeof key, "%s.%s", architecture, values[i].key);
         gguf_put_u32(&w, key, values[i].value);
     }
+    if (!o->unsettled) { /* the temperature's alone would not do where a test sets one */
+        gguf_put_f32(&w, "general.sampling.temp", 0);
+        gguf_put_f32(&w, "general.sampling.top_p", 1);
+        gguf_put_f32(&w, "general.sampling.min_p", 0);
+    }
     put_tokenizer(&w, o);
     put_embedding(&w, o, &random);
     put_matrix(&w, "output.weight", o->type, TINY_VOCAB, HIDDEN, &random);

@@ -100,7 +100,8 @@ static void public_defaults(void **state) {
     ht_generate_options_init(&generate, sizeof generate);
     ht_session_options_init(&session, sizeof session);
     ht_model_options_init(&model, sizeof model);
-    assert_true(sampler.repeat_window == 64 && sampler.repeat_penalty == 1 && sampler.temperature == 0);
+    assert_true(sampler.repeat_window == HT_SAMPLER_UNSET && sampler.temperature == (float)HT_SAMPLER_UNSET);
+    assert_true(sampler.seed == 11);
     assert_true(generate.max_tokens == 256 && !generate.sampler && !generate.ignore_eos);
     assert_true(session.chunk == 0 && model.kv_dtype == HT_F16 && model.precision == HT_PRECISION_HIGH);
 }

@@ -3,6 +3,7 @@
 #include "base/dtype.h"
 #include "base/half.h"
 #include "support/arrays.h"
+#include "support/options.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -32,7 +33,6 @@ static const struct reference {
     uint32_t crc, first[4];
 } references[] = {
 #include "golden/random.inc"
-#include "support/options.h"
 };
 
 enum { N = 100001, CHOICES = 1000, ROWS = 101 };
