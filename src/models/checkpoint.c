@@ -81,12 +81,9 @@ const char *ht_checkpoint_bare_name(const char *name) {
 bool ht_checkpoint_is_tower(const char *name, size_t len) {
     static const char *const words[] = {"vision",        "visual",   "audio", "multi_modal_projector",
                                         "image_newline", "connector"};
-    static const char *const starts[] = {"v.", "a.", "mm."}; /* GGUF files that hold a tower beside the text model */
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         for (size_t n = strlen(words[i]), at = 0; at + n <= len; at++)
             if (!memcmp(name + at, words[i], n)) return true;
-    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
-        if (len > strlen(starts[i]) && !memcmp(name, starts[i], strlen(starts[i]))) return true;
     return false;
 }
 

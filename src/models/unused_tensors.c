@@ -42,6 +42,14 @@ static bool is_of_prediction(const char *name, size_t len) {
     return contains(name, len, words);
 }
 
+/* GGUF files that hold a tower beside the text model have its tensors under short names. */
+static bool is_of_tower(const ht_checkpoint_files *c, const char *name) {
+    static const char *const starts[] = {"v.", "a.", "mm."};
+    for (size_t i = 0; c->gguf && i < sizeof starts / sizeof *starts; i++)
+        if (!strncmp(name, starts[i], strlen(starts[i]))) return true;
+    return ht_checkpoint_is_tower(name, strlen(name));
+}
+
 /* Finds the layer of a tensor and its name in it; false outside the layers. */
 static bool layer_of(const char *name, bool gguf, int64_t *layer, const char **rest) {
     const char *start = gguf ? "blk." : "layers.";
@@ -123,7 +131,7 @@ ht_status ht_unused_tensors_check(const ht_checkpoint_files *c, const ht_config 
         if (used[i] || is_expected(t.name, t.name_len)) continue;
         char name[256];
         snprintf(name, sizeof name, "%.*s", (int)ht_min_size(t.name_len, sizeof name - 1), t.name);
-        if (ht_checkpoint_is_tower(t.name, t.name_len))
+        if (is_of_tower(c, name))
             n_towers++;
         else if (!is_of_prediction(name, strlen(name)) && is_missed(c, config, name))
             add_name(&missed, name);
