@@ -59,7 +59,7 @@ static bool is_copied(const ht_rewrite_plan *plan, const char *name) {
     if ((!plan->to_gguf || plan->to_other) && !strcmp(name, config_name)) return false;
     if (plan->to_other && is_document(name)) return false;
     if (!strcmp(name, "hf_quant_config.json")) return !ht_rewrite_is_dense(plan);
-    if (!strcmp(name, "adapter_config.json")) return false;  /* its values are not copied */
+    if (!strcmp(name, "adapter_config.json")) return false; /* its values are not copied */
     if (ht_file_role_of(name) == HT_FILE_PROJECTOR) return !plan->to_other;
     for (size_t i = 0; i < sizeof weights / sizeof *weights; i++)
         if (ht_ends_with(name, weights[i])) return false;

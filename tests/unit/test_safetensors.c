@@ -356,6 +356,9 @@ static void files_without_an_index(void **state) {
     write_shard("adapter.safetensors", "aaaa");
     expect_open(dir, HT_OK, "");
     expect_open(scratch_path("adapter.safetensors"), HT_OK, "");
+    write_shard("weights.safetensors", "aaaa"); /* other files beside it are no part of the model */
+    write_shard("mtp.safetensors", "bbbb");
+    expect_open(dir, HT_OK, "");
     write_shard("other.safetensors", "aaaa");
     expect_open(dir, HT_ERR_FORMAT, "has 2 *.safetensors files and no model.safetensors.index.json");
     write_shard("model-00002-of-00003.safetensors", "bbbb");
