@@ -468,7 +468,7 @@ class Limits(HttpTest):
                 self.check_slow_readers(path, total)
 
     def check_slow_readers(self, path, total):
-        n, bound = (200, 65536) if not SOAK else (1000, 262144)
+        n, bound = (30, 65536) if not SOAK else (1000, 262144)
         server = self.serve(f"stream_bytes={bound}")
         before = self.stats(server)["peak_kib"]
         clients = [server.connect(receive_bytes=4096) for _ in range(n)]

@@ -68,7 +68,9 @@ double golden_difference(const golden *g, const float *logits) {
     const char *position;
     json_t *values;
     json_object_foreach(json_object_get(g->document, "rows"), position, values) {
-        const float *row = logits + strtoll(position, NULL, 10) * g->vocab;
+        const int64_t i = strtoll(position, NULL, 10);
+        if (i >= g->n) continue; /* a test may take fewer positions */
+        const float *row = logits + i * g->vocab;
         for (int64_t k = 0; k < (int64_t)json_array_size(values); k++)
             worst = worse(worst, fabs(row[k * g->stride] - number_at(values, k)));
     }

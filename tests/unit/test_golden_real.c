@@ -18,6 +18,7 @@ static void check_model(void **state) {
     snprintf(path, sizeof path, "tests/golden/real/%s.json", name);
     golden g = golden_open(path);
     assert_true(g.n >= 128);
+    g.n = test_cases(40, (int)g.n); /* the first positions, which those behind do not change */
     snprintf(path, sizeof path, "%s/%s.gguf", directory, name);
     ht_model_options options =
         OPTIONS(ht_model_options, with.precision = HT_PRECISION_REFERENCE, with.kv_dtype = HT_F32);
@@ -27,7 +28,7 @@ static void check_model(void **state) {
     assert_int_equal(m->vocab, g.vocab);
     float *logits = malloc((size_t)(g.n * g.vocab) * sizeof *logits);
     assert_non_null(logits);
-    model_run r = model_run_open(m, g.n, 64);
+    model_run r = model_run_open(m, g.n, 32);
     model_run_feed(&r, g.ids, g.n, logits);
     double difference = golden_difference(&g, logits);
     print_message("%s: largest difference %.2e of the deviation over %lld positions\n", name, difference,
