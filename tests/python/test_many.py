@@ -105,7 +105,7 @@ class Batch(WithScores):
             self.assertEqual((answer.finish, len(answer.tokens)), (alone.metrics["finish"], alone.metrics["generated_tokens"]))
 
     def test_requests_have_options(self):
-        found = self.model.batch([{"prompt": CHAT, "n": 2, "temperature": 2.0}, {"prompt": [5, 6], "max_tokens": 2}, "hello"],
+        found = self.model.batch([{"prompt": CHAT, "n": 2, "temperature": 2.0, "seed": 0}, {"prompt": [5, 6], "max_tokens": 2}, "hello"],
                                  max_tokens=6, ignore_eos=True)  # fmt: skip
         self.assertEqual([len(f.answers) for f in found], [2, 1, 1])
         self.assertEqual([len(f.answers[0].tokens) for f in found], [6, 2, 6])

@@ -14,6 +14,8 @@ import xml.etree.ElementTree
 
 from with_tiny_model import ROOT, WithTinyModel  # which makes the package and tests/cli importable
 
+import tiny_model
+
 import hearth
 
 GOLDEN = ROOT / "tests" / "golden" / "tiny"
@@ -79,6 +81,20 @@ class Texts(WithTinyModel):
 
         self.assertEqual(text(3), text(3))
         self.assertNotEqual(text(3), text(4))
+
+    def test_values_that_are_left_out(self):
+        path = pathlib.Path(self.folder.name) / "plain.gguf"
+        tiny_model.write(path, sampling={"top_k": 9})
+        model = hearth.load(path, threads=2)
+        self.assertEqual(model.sampling["top_k"], (9, "GGUF metadata"))
+        self.assertEqual(model.sampling["temperature"], (0.7, "default"))
+        self.assertEqual(self.model.sampling["temperature"], (0, "GGUF metadata"))
+        text = lambda **how: "".join(model.generate("hello", max_tokens=40, ignore_eos=True, **how))  # noqa: E731
+        named = {"temperature": 0.7, "top_p": 0.95, "min_p": 0.05, "top_k": 9, "repeat_penalty": 1, "seed": 11}
+        self.assertEqual(text(), text(**named))
+        self.assertEqual(text(temperature=None, seed=None), text(**named))
+        self.assertEqual(text(temperature=3.0, min_p=0, top_k=0), text(**{**named, "temperature": 3.0, "min_p": 0, "top_k": 0}))
+        self.assertNotEqual(text(), text(temperature=0))
 
     def test_a_repeat_window_of_no_tokens(self):
         def text(**options):

@@ -610,8 +610,69 @@ static void chat_starts_over_when_it_cannot_go_back(void **state) {
     ht_model_free(sliding);
 }
 
+/* ---- values that a request leaves out ---- */
+
+static ht_sampler_options resolved(const ht_model *m, const ht_sampler_options *given) {
+    ht_sampler_options out;
+    ht_error err = {0};
+    ht_sampler_options_init(&out, sizeof out);
+    if (ht_sampler_options_resolve(m, given, &out, &err)) fail_msg("%s", err.message);
+    return out;
+}
+
+static void unset_values_are_the_models(void **state) {
+    (void)state;
+    ht_model *m = tiny_load(&(tiny_options){.unsettled = true});
+    ht_sampler_options o = resolved(m, NULL), zero;
+    assert_true(o.temperature == 0.7f && o.top_k == 0 && o.top_p == 0.95f && o.min_p == 0.05f && o.seed == 11);
+    assert_true(o.repeat_penalty == 1 && o.repeat_window == 64 && o.presence_penalty == 0 && o.frequency_penalty == 0);
+    ht_sampler_options_init(&zero, sizeof zero);
+    zero.temperature = zero.min_p = zero.top_p = 0;
+    zero.repeat_window = 0;
+    o = resolved(m, &zero);
+    assert_true(o.temperature == 0 && o.top_p == 0 && o.min_p == 0 && o.repeat_window == 0 && o.repeat_penalty == 1);
+    assert_string_equal(ht_model_sampling(m, 0)->name, "temperature");
+    assert_string_equal(ht_model_sampling(m, 0)->source, "default");
+    assert_string_equal(ht_model_sampling(model, 0)->source, "GGUF metadata");
+    assert_true(resolved(model, NULL).temperature == 0);
+    int n = 0;
+    while (ht_model_sampling(m, n)) n++;
+    assert_int_equal(n, 8);
+    assert_null(ht_model_sampling(m, -1));
+    ht_error err = {0};
+    zero.top_p = 2;
+    assert_int_equal(ht_sampler_options_resolve(m, &zero, &o, &err), HT_ERR_ARGUMENT);
+    ht_model_free(m);
+}
+
+/* Options without a sampler, and no options, as the values by name. */
+static void an_answer_without_options_is_sampled(void **state) {
+    (void)state;
+    ht_model *m = tiny_load(&(tiny_options){.unsettled = true});
+    const ht_sampler_options named =
+        OPTIONS(ht_sampler_options, with.temperature = 0.7f, with.top_p = 0.95f, with.min_p = 0.05f, with.seed = 11);
+    ht_generate_options plain, by_name = OPTIONS(ht_generate_options, with.sampler = &named),
+                               greedy = DEFAULTS(ht_generate_options);
+    ht_generate_options_init(&plain, sizeof plain);
+    const ht_generate_options *how[] = {NULL, &plain, &by_name, &greedy};
+    static reader r[4];
+    for (int i = 0; i < 4; i++) {
+        ht_session *s = open_session(m);
+        r[i] = (reader){.calls = 0};
+        generate(s, prompt, PROMPT, how[i], &r[i], NULL);
+        ht_session_free(s);
+    }
+    assert_true(r[0].n > 0);
+    assert_string_equal(r[0].text, r[2].text);
+    assert_string_equal(r[1].text, r[2].text);
+    assert_string_not_equal(r[0].text, r[3].text);
+    ht_model_free(m);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(unset_values_are_the_models),
+        cmocka_unit_test(an_answer_without_options_is_sampled),
         cmocka_unit_test(the_text_is_the_tokens_decoded),
         cmocka_unit_test(calls_continue_each_other),
         cmocka_unit_test(the_last_token_is_not_lost),
