@@ -75,7 +75,8 @@ static const ht_matrix_ops *choose(ht_weight_type type, ht_precision precision, 
                                    const ht_cpu_ops (*integer)[2], const ht_cpu_ops *dense,
                                    const ht_cpu_ops *reference) {
     if (precision == HT_PRECISION_REFERENCE && !ht_weight_is_f8(type)) return &reference->base;
-    if (!kernels->direct[type]) return &dense[type].base;
+    const bool words = (type == HT_W_F16 || type == HT_W_BF16) && kernels->words.direct;
+    if (!ht_panel_layout_of(type)->bits && !words) return &dense[type].base;
     return &integer[type][precision == HT_PRECISION_HIGH].base;
 }
 
@@ -107,5 +108,5 @@ const ht_matrix_ops *ht_cpu_head_ops(ht_cpu_isa isa, ht_weight_type type, ht_pre
 }
 
 bool ht_cpu_multiplies_words(ht_cpu_isa isa) {
-    return ht_kernels_of(&(ht_matrix){.ops = ht_cpu_matrix_ops(isa, HT_W_BF16, HT_PRECISION_FAST)})->direct[HT_W_BF16];
+    return ht_kernels_of(&(ht_matrix){.ops = ht_cpu_matrix_ops(isa, HT_W_BF16, HT_PRECISION_FAST)})->words.direct;
 }
