@@ -43,24 +43,18 @@ enum { COARSE_HEAD_WEIGHTS = 64 << 20 };
         .kernels = &ht_matrix_kernels_##isa, .coarse_head = true, .high = is_high,                                     \
     }
 
-#define AFFINE_OPS_reference(type, ...) INTEGER_OPS(reference, type)
-#define AFFINE_OPS_neon(type, ...)      INTEGER_OPS(neon, type)
-#define AFFINE_OPS_i8mm(type, ...)      INTEGER_OPS(i8mm, type)
-#define AFFINE_OPS_avx2(type, ...)      INTEGER_OPS(avx2, type)
-#define AFFINE_OPS_avxvnni(type, ...)   INTEGER_OPS(avxvnni, type)
-#define AFFINE_OPS_avx512(type, ...)    INTEGER_OPS(avx512, type)
+#define TYPE_OPS_reference(type, ...) INTEGER_OPS(reference, type)
+#define TYPE_OPS_neon(type, ...)      INTEGER_OPS(neon, type)
+#define TYPE_OPS_i8mm(type, ...)      INTEGER_OPS(i8mm, type)
+#define TYPE_OPS_avx2(type, ...)      INTEGER_OPS(avx2, type)
+#define TYPE_OPS_avxvnni(type, ...)   INTEGER_OPS(avxvnni, type)
+#define TYPE_OPS_avx512(type, ...)    INTEGER_OPS(avx512, type)
 
 #define TABLE(isa, id, shared)                                                                                         \
     extern const ht_matrix_kernels ht_matrix_kernels_##isa;                                                            \
     static const ht_cpu_ops integer_##isa[HT_W_COUNT][2] = {                                                           \
-        INTEGER_OPS(isa, F16) INTEGER_OPS(isa, BF16) INTEGER_OPS(isa, Q4_0) INTEGER_OPS(isa, Q4_1)                     \
-            INTEGER_OPS(isa, Q5_0) INTEGER_OPS(isa, Q5_1) INTEGER_OPS(isa, Q8_0) INTEGER_OPS(isa, Q2_K)                \
-                INTEGER_OPS(isa, Q3_K) INTEGER_OPS(isa, Q4_K) INTEGER_OPS(isa, Q5_K) INTEGER_OPS(isa, Q6_K)            \
-                    INTEGER_OPS(isa, IQ4_NL) INTEGER_OPS(isa, IQ4_XS) INTEGER_OPS(isa, MXFP4) INTEGER_OPS(isa, NVFP4)  \
-                        INTEGER_OPS(isa, TQ2_0) INTEGER_OPS(isa, TQ1_0) INTEGER_OPS(isa, Q1_0) INTEGER_OPS(isa, IQ1_S) \
-                            INTEGER_OPS(isa, IQ1_M) INTEGER_OPS(isa, IQ2_XXS) INTEGER_OPS(isa, IQ2_XS)                 \
-                                INTEGER_OPS(isa, IQ2_S) INTEGER_OPS(isa, IQ3_XXS) INTEGER_OPS(isa, IQ3_S)              \
-                                    HT_AFFINE_TYPES(AFFINE_OPS_##isa)};                                                \
+        INTEGER_OPS(isa, F16) INTEGER_OPS(isa, BF16) HT_QUANTISED_TYPES(TYPE_OPS_##isa)                                \
+            HT_UNPACKED_TYPES(TYPE_OPS_##isa) HT_AFFINE_TYPES(TYPE_OPS_##isa)};                                        \
     static const ht_cpu_ops dense_##isa[] = {DENSE_OPS(isa, F32) DENSE_OPS(isa, F16) DENSE_OPS(isa, BF16)              \
                                                  F8_OPS(isa, F8_E4M3) F8_OPS(isa, F8_E5M2)};                           \
     static const ht_cpu_ops reference_##isa = REFERENCE_OPS(isa);                                                      \

@@ -53,7 +53,8 @@ HT_INLINE void dense_tile(ht_weight_type type, const void *panel, int64_t stride
                 y[p][i] = v16f_fma(last, v16f_set1((i + 1 < rows ? x + i * ldx : last_row)[c]), y[p][i]);
         }
     for (int p = 0; p < TILE_PANELS; p++)
-        for (int i = 0; i < rows && i < n_x; i++) {
+        for (int i = 0; i < rows; i++) {
+            if (!ht_row_exists(i, rows, n_x)) continue;
             v16f sum = column && lanes[p] ? v16f_add(ht_load_out(out, i, p, lanes[p]), y[p][i]) : y[p][i];
             ht_store_out(out, i, p, lanes[p], sum);
         }

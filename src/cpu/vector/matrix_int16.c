@@ -163,7 +163,7 @@ HT_INLINE void direct_panels(ht_weight_type type, const char *panel, int64_t k, 
             direct_block(type, w, left < HT_QBLOCK ? short_block(w, (int)left, room) : w, x.q, x.scale, rows, y);
         int lanes = ht_lanes_of(out, p);
         for (int i = 0; i < rows; i++)
-            if (i < n_x) ht_store_out(out, first + i, p, lanes, y[i]);
+            if (ht_row_exists(i, rows, n_x)) ht_store_out(out, first + i, p, lanes, y[i]);
     }
 }
 
@@ -192,7 +192,7 @@ HT_INLINE void decoded_tile(const ht_wpanel *panels, int64_t block, int n, const
     for (int p = 0; p < TILE_PANELS; p++) lanes[p] = ht_lanes_of(out, p);
     for (int p = 0; p < TILE_PANELS; p++)
         for (int i = 0; i < rows; i++)
-            y[p][i] = block && i < n_x ? ht_load_out(out, first + i, p, lanes[p]) : v16f_zero();
+            y[p][i] = block && ht_row_exists(i, rows, n_x) ? ht_load_out(out, first + i, p, lanes[p]) : v16f_zero();
     for (int b = 0; b < n; b++, advance(&x, n_x)) {
         v16i d[TILE_PANELS][TILE_ROWS];
         HT_UNROLL
@@ -219,7 +219,7 @@ HT_INLINE void decoded_tile(const ht_wpanel *panels, int64_t block, int n, const
     }
     for (int p = 0; p < TILE_PANELS; p++)
         for (int i = 0; i < rows; i++)
-            if (i < n_x) ht_store_out(out, first + i, p, lanes[p], y[p][i]);
+            if (ht_row_exists(i, rows, n_x)) ht_store_out(out, first + i, p, lanes[p], y[p][i]);
 }
 
 /* ---- the functions of the table ---- */

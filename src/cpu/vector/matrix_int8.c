@@ -395,7 +395,7 @@ HT_INLINE void decoded_tile(ht_qkind kind, const ht_qpanel *panels, int64_t bloc
     for (int p = 0; p < TILE_PANELS; p++) lanes[p] = ht_lanes_of(out, p);
     for (int p = 0; p < TILE_PANELS; p++)
         for (int i = 0; i < rows; i++)
-            y[p][i] = block && i < n_x ? ht_load_out(out, first + i, p, lanes[p]) : v16f_zero();
+            y[p][i] = block && ht_row_exists(i, rows, n_x) ? ht_load_out(out, first + i, p, lanes[p]) : v16f_zero();
     for (int b = 0; b < n; b++) {
         if (rows > TILE_ROWS || (TILE_SPLITS && kind.halves == 2)) {
             decoded_block(kind, panels, b, &x, n_x, 0, half, y);
@@ -408,7 +408,7 @@ HT_INLINE void decoded_tile(ht_qkind kind, const ht_qpanel *panels, int64_t bloc
     }
     for (int p = 0; p < TILE_PANELS; p++)
         for (int i = 0; i < rows; i++)
-            if (i < n_x) ht_store_out(out, first + i, p, lanes[p], y[p][i]);
+            if (ht_row_exists(i, rows, n_x)) ht_store_out(out, first + i, p, lanes[p], y[p][i]);
 }
 
 /* ---- decoded panels against all rows: one loop for all types of one shape ---- */

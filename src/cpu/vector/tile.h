@@ -79,12 +79,15 @@ HT_INLINE void ht_store_out(const ht_gemm_out *out, int row, int panel, int lane
     }
 }
 
+/* Whether a tile of n rows, computed as `rows` of them (HT_WITH_TILE_ROWS), has row i. */
+HT_INLINE bool ht_row_exists(int i, int rows, int n) { return i + 1 < rows || n == rows; }
+
 /* The sums of a tile of n rows, in room for `rows`: each to a row of y, or the two planes of a row added up. */
 HT_INLINE void ht_store_rows(const ht_gemm_out *out, int first, int rows, int n, int panel, int lanes, const v16f *y) {
     if (out->planes == 1) {
         HT_UNROLL
         for (int i = 0; i < rows; i++)
-            if (i < n) ht_store_out(out, first + i, panel, lanes, y[i]);
+            if (ht_row_exists(i, rows, n)) ht_store_out(out, first + i, panel, lanes, y[i]);
         return;
     }
     HT_UNROLL
