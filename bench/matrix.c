@@ -154,9 +154,11 @@ static void run(const setup *u, const shape *s) {
     const bool bytes = !exact && !words && quantised;
     double best = 1e9, work = 2.0 * (double)(s->n_rows * s->k * o->rows), of_ops[MOST_ROUNDS], of_bytes[MOST_ROUNDS];
     for (int r = -1; r < o->rounds; r++) { /* the first round warms up */
-        double peak = bytes   ? ht_measure_int8_ops(u->isa, u->pool, 2)
-                      : words ? ht_measure_int16_ops(u->isa, u->pool, 2)
-                              : ht_measure_f32_ops(u->isa, u->pool, 2);
+        double peak = ht_measure_operations(u->isa, u->pool,
+                                            bytes   ? HT_ARITHMETIC_INT8
+                                            : words ? HT_ARITHMETIC_INT16
+                                                    : HT_ARITHMETIC_F32,
+                                            2);
         double read = o->rows > 16 ? 1e99 : ht_measure_read_bytes(u->isa, u->pool, u->memory, o->bytes, 1);
         double start = now(o->threads);
         for (int64_t i = 0; i < copies; i++)
@@ -221,8 +223,9 @@ int main(int argc, char **argv) {
     char *memory = allocate(o.bytes);
     memset(memory, 1, o.bytes);
     printf("%s, %d threads: int8 %.0f GOP/s, f32 %.0f GFLOP/s, reading %zu MB %.1f GB/s\n", ht_cpu_isa_name(isa),
-           o.threads, 1e-9 * ht_measure_int8_ops(isa, pool, 20), 1e-9 * ht_measure_f32_ops(isa, pool, 20),
-           o.bytes >> 20, 1e-9 * ht_measure_read_bytes(isa, pool, memory, o.bytes, 5));
+           o.threads, 1e-9 * ht_measure_operations(isa, pool, HT_ARITHMETIC_INT8, 20),
+           1e-9 * ht_measure_operations(isa, pool, HT_ARITHMETIC_F32, 20), o.bytes >> 20,
+           1e-9 * ht_measure_read_bytes(isa, pool, memory, o.bytes, 5));
     setup u = {&o, isa, pool, memory};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         if (strstr(shapes[i].name, o.filter)) run(&u, &shapes[i]);

@@ -255,7 +255,7 @@ int main(int argc, char **argv) {
     void *memory = allocate(bytes), *sums = allocate(64 * sizeof(float));
     ht_view in = test_view(memory, HT_F32, 2, dims);
     ht_call sum = {.n_in = 1, .in = &in, .out = test_view(sums, HT_F32, 1, dims), .device = b.device};
-    b.flops = ht_measure_f32_ops(found, ht_device_pool(b.device), 10);
+    b.flops = ht_measure_operations(found, ht_device_pool(b.device), HT_ARITHMETIC_F32, 10);
     b.read_bytes = (double)bytes / best_of(&b, HT_OP_SUM, (ht_call[]){sum, sum}, 2);
     free(memory), free(sums);
     printf("%s, %d threads: f32 %.0f GFLOP/s, reading %zu MB %.1f GB/s\n", ht_cpu_isa_name(found),

@@ -26,7 +26,7 @@ static bool is_never_direct(ht_weight_type type) {
 /* ---- laying out ---- */
 
 void ht_qrows_layout(ht_qrows *x, ht_form form, int64_t blocks, ht_scratch_layout *d) {
-    blocks *= ht_form_planes(form);
+    blocks = blocks * ht_form_planes(form) + 1; /* kernels may read a row more than there is */
     if (form != HT_FORM_WORDS) {
         x->q = ht_scratch_take(d, blocks * HT_QBLOCK, sizeof *x->q);
         x->sum = ht_scratch_take(d, blocks * 2, sizeof *x->sum);
@@ -38,7 +38,7 @@ void ht_qrows_layout(ht_qrows *x, ht_form form, int64_t blocks, ht_scratch_layou
 void *ht_offsets_layout(const ht_matrix *m, int64_t blocks, ht_scratch_layout *d) {
     const ht_form form = ht_gemm_form(m);
     if (form == HT_FORM_WORDS) return NULL;
-    return ht_scratch_take(d, blocks * ht_form_planes(form) * ht_panel_layout_of(m->type)->halves, sizeof(int32_t));
+    return ht_scratch_take(d, blocks * ht_form_planes(form) * ht_panel_layout_of(m->type)->halves + 1, sizeof(int32_t));
 }
 
 static void lay_tiles(ht_gemm_schedule *s) {
@@ -198,6 +198,10 @@ static const char *panel_at(const ht_gemm_schedule *s, int i, int64_t panel) {
     return (const char *)s->product[i].m->packed + (size_t)panel * s->of[i].panel_bytes;
 }
 
+static const ht_integer_kernels *integer_kernels(const ht_gemm_schedule *s, int i) {
+    return s->of[i].form == HT_FORM_WORDS ? &s->kernels->words : &s->kernels->bytes;
+}
+
 /* Where rows [panel, panel + n_panels) of y go. */
 static ht_gemm_out out_at(const ht_gemm *p, int64_t panel, int64_t n_panels) {
     int64_t row = panel * HT_PANEL, left = p->m->n_rows - row;
@@ -220,7 +224,7 @@ static void multiply_direct(const ht_gemm_schedule *s, int i, int64_t panel) {
         if (ht_is_coarse_head(p->m))
             s->kernels->coarse_direct(ht_coarse_panels_at(p->m, panel), p->m->k, &tiles, &out);
         else
-            s->kernels->direct[p->m->type](panel_at(s, i, panel), p->m->k, &tiles, &out);
+            integer_kernels(s, i)->direct(p->m->type, panel_at(s, i, panel), p->m->k, &tiles, &out);
     }
 }
 
@@ -229,7 +233,7 @@ static void decode(const ht_gemm_schedule *s, int i, int64_t panel, int64_t bloc
     if (ht_is_coarse_head(m))
         s->kernels->coarse_decode(ht_coarse_panels_at(m, panel), m->k, block, n, to);
     else
-        s->kernels->decode[m->type](panel_at(s, i, panel), m->k, block, n, to);
+        integer_kernels(s, i)->decode(m->type, panel_at(s, i, panel), m->k, block, n, to);
 }
 
 /* Where row 0 of the sums of planes would be, whose row `first` is the first there is: kernels count from row 0. */
@@ -254,7 +258,7 @@ static void multiply_group(const ht_gemm_schedule *s, int i, int64_t group, int6
         int count = (int)ht_min_i64(of->chunk, x->n_blocks - block);
         for (int64_t j = 0; j < n; j++) decode(s, i, panel + j, block, count, decoded + (size_t)j * bytes);
         if (x->planes == 1) to.bias = block + count < x->n_blocks ? NULL : p->bias;
-        s->kernels->decoded[p->m->type](decoded, block, count, &tiles, &to);
+        integer_kernels(s, i)->decoded(p->m->type, decoded, block, count, &tiles, &to);
     }
     if (x->planes == 1) return;
     out.y += first / 2 * out.ldy;

@@ -43,24 +43,18 @@ enum { COARSE_HEAD_WEIGHTS = 64 << 20 };
         .kernels = &ht_matrix_kernels_##isa, .coarse_head = true, .high = is_high,                                     \
     }
 
-#define AFFINE_OPS_reference(type, ...) INTEGER_OPS(reference, type)
-#define AFFINE_OPS_neon(type, ...)      INTEGER_OPS(neon, type)
-#define AFFINE_OPS_i8mm(type, ...)      INTEGER_OPS(i8mm, type)
-#define AFFINE_OPS_avx2(type, ...)      INTEGER_OPS(avx2, type)
-#define AFFINE_OPS_avxvnni(type, ...)   INTEGER_OPS(avxvnni, type)
-#define AFFINE_OPS_avx512(type, ...)    INTEGER_OPS(avx512, type)
+#define TYPE_OPS_reference(type, ...) INTEGER_OPS(reference, type)
+#define TYPE_OPS_neon(type, ...)      INTEGER_OPS(neon, type)
+#define TYPE_OPS_i8mm(type, ...)      INTEGER_OPS(i8mm, type)
+#define TYPE_OPS_avx2(type, ...)      INTEGER_OPS(avx2, type)
+#define TYPE_OPS_avxvnni(type, ...)   INTEGER_OPS(avxvnni, type)
+#define TYPE_OPS_avx512(type, ...)    INTEGER_OPS(avx512, type)
 
 #define TABLE(isa, id, shared)                                                                                         \
     extern const ht_matrix_kernels ht_matrix_kernels_##isa;                                                            \
     static const ht_cpu_ops integer_##isa[HT_W_COUNT][2] = {                                                           \
-        INTEGER_OPS(isa, F16) INTEGER_OPS(isa, BF16) INTEGER_OPS(isa, Q4_0) INTEGER_OPS(isa, Q4_1)                     \
-            INTEGER_OPS(isa, Q5_0) INTEGER_OPS(isa, Q5_1) INTEGER_OPS(isa, Q8_0) INTEGER_OPS(isa, Q2_K)                \
-                INTEGER_OPS(isa, Q3_K) INTEGER_OPS(isa, Q4_K) INTEGER_OPS(isa, Q5_K) INTEGER_OPS(isa, Q6_K)            \
-                    INTEGER_OPS(isa, IQ4_NL) INTEGER_OPS(isa, IQ4_XS) INTEGER_OPS(isa, MXFP4) INTEGER_OPS(isa, NVFP4)  \
-                        INTEGER_OPS(isa, TQ2_0) INTEGER_OPS(isa, TQ1_0) INTEGER_OPS(isa, Q1_0) INTEGER_OPS(isa, IQ1_S) \
-                            INTEGER_OPS(isa, IQ1_M) INTEGER_OPS(isa, IQ2_XXS) INTEGER_OPS(isa, IQ2_XS)                 \
-                                INTEGER_OPS(isa, IQ2_S) INTEGER_OPS(isa, IQ3_XXS) INTEGER_OPS(isa, IQ3_S)              \
-                                    HT_AFFINE_TYPES(AFFINE_OPS_##isa)};                                                \
+        INTEGER_OPS(isa, F16) INTEGER_OPS(isa, BF16) HT_QUANTISED_TYPES(TYPE_OPS_##isa)                                \
+            HT_UNPACKED_TYPES(TYPE_OPS_##isa) HT_AFFINE_TYPES(TYPE_OPS_##isa)};                                        \
     static const ht_cpu_ops dense_##isa[] = {DENSE_OPS(isa, F32) DENSE_OPS(isa, F16) DENSE_OPS(isa, BF16)              \
                                                  F8_OPS(isa, F8_E4M3) F8_OPS(isa, F8_E5M2)};                           \
     static const ht_cpu_ops reference_##isa = REFERENCE_OPS(isa);                                                      \
@@ -75,7 +69,8 @@ static const ht_matrix_ops *choose(ht_weight_type type, ht_precision precision, 
                                    const ht_cpu_ops (*integer)[2], const ht_cpu_ops *dense,
                                    const ht_cpu_ops *reference) {
     if (precision == HT_PRECISION_REFERENCE && !ht_weight_is_f8(type)) return &reference->base;
-    if (!kernels->direct[type]) return &dense[type].base;
+    const bool words = (type == HT_W_F16 || type == HT_W_BF16) && kernels->words.direct;
+    if (!ht_panel_layout_of(type)->bits && !words) return &dense[type].base;
     return &integer[type][precision == HT_PRECISION_HIGH].base;
 }
 
@@ -107,5 +102,5 @@ const ht_matrix_ops *ht_cpu_head_ops(ht_cpu_isa isa, ht_weight_type type, ht_pre
 }
 
 bool ht_cpu_multiplies_words(ht_cpu_isa isa) {
-    return ht_kernels_of(&(ht_matrix){.ops = ht_cpu_matrix_ops(isa, HT_W_BF16, HT_PRECISION_FAST)})->direct[HT_W_BF16];
+    return ht_kernels_of(&(ht_matrix){.ops = ht_cpu_matrix_ops(isa, HT_W_BF16, HT_PRECISION_FAST)})->words.direct;
 }

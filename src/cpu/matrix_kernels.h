@@ -133,6 +133,19 @@ typedef struct ht_loss_state {
     double sum;
 } ht_loss_state;
 
+/* Products of integers. What they read of a tile with an odd number of rows goes a row further. */
+typedef struct ht_integer_kernels {
+    /* Whole products from the packed panels; `panels` is the first one, of row out->row. */
+    void (*direct)(ht_weight_type type, const void *panels, int64_t k, const ht_qtiles *x, const ht_gemm_out *out);
+    /* Blocks [block, block + n) of a panel to a ht_qpanel, n <= HT_QCHUNK and block a multiple of 8, or a ht_wpanel,
+     * n <= HT_WCHUNK. */
+    void (*decode)(ht_weight_type type, const void *panel, int64_t k, int64_t block, int n, void *to);
+    /* Adds blocks [block, block + n) of up to tile_panels decoded panels to y; starts it when block is 0. The bias is
+     * added when out->bias is not NULL. */
+    void (*decoded)(ht_weight_type type, const void *panels, int64_t block, int n, const ht_qtiles *x,
+                    const ht_gemm_out *out);
+} ht_integer_kernels;
+
 typedef struct ht_matrix_kernels {
     int tile_rows;      /* of activations */
     int direct_rows;    /* the same in `direct`; not less than tile_rows */
@@ -142,21 +155,13 @@ typedef struct ht_matrix_kernels {
 
     /* Integers: bytes with quantised weights, words with f16 and bf16 weights; what has to do with words is NULL where
      * those are multiplied in f32. */
-
     /* Rows [first, last) of activations of a tile; x is row 0 of all. A last block of fewer columns is for words alone. */
     void (*prepare[HT_FORM_COUNT])(const float *x, int64_t ldx, int64_t k, const ht_qrows *to, int64_t tile, int first,
                                    int last);
     /* The offsets of rows [first, last) of numbers, of bytes or planes, for weights of one type; `offset` is that of all
      * tiles. */
     void (*offsets)(ht_weight_type type, const ht_qrows *x, int64_t tile, int first, int last, void *offset);
-    /* Whole products from the packed panels; `panels` is the first one, of row out->row. */
-    void (*direct[HT_W_COUNT])(const void *panels, int64_t k, const ht_qtiles *x, const ht_gemm_out *out);
-    /* Blocks [block, block + n) of a panel to a ht_qpanel, n <= HT_QCHUNK and block a multiple of 8, or a ht_wpanel,
-     * n <= HT_WCHUNK. */
-    void (*decode[HT_W_COUNT])(const void *panel, int64_t k, int64_t block, int n, void *to);
-    /* Adds blocks [block, block + n) of up to tile_panels decoded panels to y; starts it when block is 0. The bias is
-     * added when out->bias is not NULL. */
-    void (*decoded[HT_W_COUNT])(const void *panels, int64_t block, int n, const ht_qtiles *x, const ht_gemm_out *out);
+    ht_integer_kernels bytes, words;
 
     /* Adds up the rows of planes that `decoded` has left, y [2 n][ld], to rows [0, n) of out. */
     void (*join_planes)(const float *y, int64_t ld, int64_t n, const ht_gemm_out *out);
@@ -174,9 +179,9 @@ typedef struct ht_matrix_kernels {
      * panels are `stride` elements apart; x at column 0. */
     void (*dense[HT_W_BF16 + 1])(const void *panel, int64_t stride, int64_t column, int n, const float *x, int64_t ldx,
                                  int n_x, const ht_gemm_out *out);
-    /* Blocks [block, block + n) of a panel as exact f32 [32 n][16], column after column; block is a multiple of 8. NULL for
-     * dense and codebook types. */
-    void (*widen_blocks[HT_W_COUNT])(const void *panel, int64_t k, int64_t block, int n, float *to);
+    /* Blocks [block, block + n) of a panel as exact f32 [32 n][16], column after column; block is a multiple of 8. Not
+     * for dense and unpacked types. */
+    void (*widen_blocks)(ht_weight_type type, const void *panel, int64_t k, int64_t block, int n, float *to);
 
     /* Columns [column, column + n) of a panel as f32 [n][16]. */
     void (*widen[HT_W_BF16 + 1])(const void *panel, int64_t column, int n, float *to);

@@ -70,7 +70,8 @@ static void run_read(void *arg, int64_t begin, int64_t end, int worker) {
 }
 
 /* Operations per second over all threads. The round length is calibrated first. */
-static double measure_loop(double (*loop)(int64_t), ht_pool *pool, int rounds) {
+double ht_measure_operations(ht_cpu_isa isa, ht_pool *pool, ht_arithmetic a, int rounds) {
+    double (*loop)(int64_t) = loops_of(isa)->compute[a];
     job j = {.loop = loop, .iterations = 1000};
     double ops = 0, best = 0;
     int threads = ht_pool_threads(pool);
@@ -87,18 +88,6 @@ static double measure_loop(double (*loop)(int64_t), ht_pool *pool, int rounds) {
         if (rate > best) best = rate;
     }
     return best;
-}
-
-double ht_measure_int8_ops(ht_cpu_isa isa, ht_pool *pool, int rounds) {
-    return measure_loop(loops_of(isa)->compute[HT_ARITHMETIC_INT8], pool, rounds);
-}
-
-double ht_measure_int16_ops(ht_cpu_isa isa, ht_pool *pool, int rounds) {
-    return measure_loop(loops_of(isa)->compute[HT_ARITHMETIC_INT16], pool, rounds);
-}
-
-double ht_measure_f32_ops(ht_cpu_isa isa, ht_pool *pool, int rounds) {
-    return measure_loop(loops_of(isa)->compute[HT_ARITHMETIC_F32], pool, rounds);
 }
 
 double ht_measure_read_bytes(ht_cpu_isa isa, ht_pool *pool, const void *memory, size_t bytes, int rounds) {

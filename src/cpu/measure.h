@@ -13,9 +13,7 @@ extern const ht_measure_ops ht_cpu_measure;
 
 /* Peak rates for kernel benchmarks: the best of `rounds` rounds of a few milliseconds on all threads of the leased
  * pool. A single thread is timed by its CPU time, which excludes other processes. */
-double ht_measure_int8_ops(ht_cpu_isa isa, ht_pool *pool, int rounds);  /* multiplications plus additions per second */
-double ht_measure_int16_ops(ht_cpu_isa isa, ht_pool *pool, int rounds); /* 0 unless ht_cpu_multiplies_words(isa) */
-double ht_measure_f32_ops(ht_cpu_isa isa, ht_pool *pool, int rounds);
+double ht_measure_operations(ht_cpu_isa isa, ht_pool *pool, ht_arithmetic a, int rounds); /* operations per second */
 double ht_measure_read_bytes(ht_cpu_isa isa, ht_pool *pool, const void *memory, size_t bytes,
                              int rounds); /* bytes per second, sequential */
 

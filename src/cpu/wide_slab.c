@@ -10,7 +10,8 @@ enum { STRETCH = 256 }; /* columns that are decoded at a time: whole groups of e
 /* Types whose panels are decoded sixteen rows at a time; others give their rows one by one. */
 static bool by_panels(const ht_matrix *m) {
     if (m->ops->row != ht_panels_row || ht_is_coarse_head(m)) return false;
-    return ht_kernels_of(m)->widen_blocks[m->type] || m->type <= HT_W_BF16;
+    const ht_panel_layout *l = ht_panel_layout_of(m->type);
+    return (l->bits && !l->unpacked) || m->type <= HT_W_BF16;
 }
 
 int64_t ht_slab_room(const ht_matrix *m) { return by_panels(m) ? STRETCH * HT_PANEL : ht_slab_columns(m); }
@@ -40,8 +41,8 @@ static void decode_stretch(const ht_wide_slab *s, int64_t i, int64_t column, int
     const ht_matrix_kernels *kernels = ht_kernels_of(m);
     const char *panel = (const char *)m->packed + (size_t)(s->row / HT_PANEL + i) * ht_panel_bytes(m->type, m->k);
     float *to = s->rows ? row_panel(s, i, column) : room;
-    if (kernels->widen_blocks[m->type])
-        kernels->widen_blocks[m->type](panel, m->k, column / HT_QBLOCK, (int)(n / HT_QBLOCK), to);
+    if (ht_panel_layout_of(m->type)->bits)
+        kernels->widen_blocks(m->type, panel, m->k, column / HT_QBLOCK, (int)(n / HT_QBLOCK), to);
     else
         kernels->widen[m->type](panel, column, (int)n, to);
     for (int64_t c = n; c % HT_PANEL; c++) memset(to + c * HT_PANEL, 0, HT_PANEL * sizeof *to);

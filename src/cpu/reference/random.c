@@ -1,8 +1,10 @@
-/* Random bits from a key, cumulative sums for categorical draws, and the elementwise functions of random
- * distributions. */
+/* Random bits from a key, cumulative sums for categorical draws, and the elementwise functions of random distributions. Bits
+ * are Threefry-2x32 of 20 rounds (Salmon, Moraes, Dror, Shaw: Parallel random numbers, as easy as 1, 2, 3). Word i of the
+ * first half and word i of the second come from one counter pair; for odd n the middle word's second counter is 0. */
 #include "base/dtype.h"
 #include "base/error.h"
 #include "base/math_drawn.h"
+#include "cpu/call.h"
 #include "cpu/element.h"
 #include "cpu/reference/reference.h"
 #include "cpu/strided_iterator.h"
@@ -11,58 +13,123 @@
 #include <math.h>
 #include <string.h>
 
-/* Threefry-2x32 of 20 rounds [Salmon, Moraes, Dror, Shaw: Parallel random numbers, as easy as 1, 2, 3, 2011]: replaces
- * a pair of counters by a pair of random words. */
-static void threefry(const uint32_t key[2], uint32_t pair[2]) {
-    static const int rotations[8] = {13, 15, 26, 6, 17, 29, 16, 24};
-    const uint32_t keys[3] = {key[0], key[1], key[0] ^ key[1] ^ 0x1BD11BDA};
-    pair[0] += keys[0];
-    pair[1] += keys[1];
-    for (int round = 0; round < 20; round++) {
-        const int by = rotations[round % 8];
-        pair[0] += pair[1];
-        pair[1] = (pair[1] << by | pair[1] >> (32 - by)) ^ pair[0];
-        if (round % 4 != 3) continue;
-        const int i = round / 4 + 1;
-        pair[0] += keys[i % 3];
-        pair[1] += keys[(i + 1) % 3] + (uint32_t)i;
+typedef struct bits_job {
+    uint32_t key[3];
+    int64_t pairs, second; /* word `second` + i is paired with word i */
+    void *words;
+} bits_job;
+
+static inline uint32_t rotate_left(uint32_t x, int by) { return x << by | x >> (32 - by); }
+
+#define ROUND(by)                                                                                                      \
+    x += y;                                                                                                            \
+    y = rotate_left(y, by) ^ x
+
+/* Four rounds and a key injection. */
+#define ROUNDS(a, b, c, d, k, l, i)                                                                                    \
+    ROUND(a);                                                                                                          \
+    ROUND(b);                                                                                                          \
+    ROUND(c);                                                                                                          \
+    ROUND(d);                                                                                                          \
+    x += k;                                                                                                            \
+    y += l + i
+
+#define THREEFRY(first, second)                                                                                        \
+    uint32_t x = (uint32_t)(first) + k0, y = (uint32_t)(second) + k1;                                                  \
+    ROUNDS(13, 15, 26, 6, k1, k2, 1);                                                                                  \
+    ROUNDS(17, 29, 16, 24, k2, k0, 2);                                                                                 \
+    ROUNDS(13, 15, 26, 6, k0, k1, 3);                                                                                  \
+    ROUNDS(17, 29, 16, 24, k1, k2, 4);                                                                                 \
+    ROUNDS(13, 15, 26, 6, k2, k0, 5)
+
+static inline float unit(uint32_t bits) {
+    float u = (float)bits * 0x1p-32f;
+    return u < 0x1.fffffep-1f ? u : 0x1.fffffep-1f;
+}
+
+/* One counter pair per lane, by autovectorisation. */
+static void draw_bits(const uint32_t *key, uint32_t i, uint32_t j, int64_t n, uint32_t *restrict a,
+                      uint32_t *restrict b) {
+    const uint32_t k0 = key[0], k1 = key[1], k2 = key[2];
+    for (int64_t k = 0; k < n; k++) {
+        THREEFRY(i + (uint32_t)k, j + (uint32_t)k);
+        a[k] = x;
+        b[k] = y;
     }
 }
 
-/* Word i of n. Counter pairs are (i, i + half); for odd n the middle word's second counter is 0. */
-static uint32_t word_of(const uint32_t key[2], int64_t i, int64_t n) {
-    const int64_t second = n / 2 + n % 2, first = i < second ? i : i - second;
-    const bool middle = n % 2 == 1 && i == n / 2;
-    uint32_t pair[2] = {(uint32_t)first, middle ? 0 : (uint32_t)(first + second)};
-    threefry(key, pair);
-    return pair[i >= second];
+static void draw_units(const uint32_t *key, uint32_t i, uint32_t j, int64_t n, float *restrict a, float *restrict b) {
+    const uint32_t k0 = key[0], k1 = key[1], k2 = key[2];
+    for (int64_t k = 0; k < n; k++) {
+        THREEFRY(i + (uint32_t)k, j + (uint32_t)k);
+        a[k] = unit(x);
+        b[k] = unit(y);
+    }
 }
+
+static void bits_block(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const bits_job *job = arg;
+    uint32_t *words = job->words;
+    draw_bits(job->key, (uint32_t)begin, (uint32_t)(begin + job->second), end - begin, words + begin,
+              words + begin + job->second);
+}
+
+static void units_block(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const bits_job *job = arg;
+    float *words = job->words;
+    draw_units(job->key, (uint32_t)begin, (uint32_t)(begin + job->second), end - begin, words + begin,
+               words + begin + job->second);
+}
+
+enum { PAIR_GRAIN = 4096 };
 
 ht_status ht_plain_random_bits(const ht_call *call, ht_error *err) {
     (void)err;
-    const ht_view *out = &call->out, *in = &call->in[0];
-    const uint32_t key[2] = {((const uint32_t *)in->data)[0], ((const uint32_t *)in->data)[in->stride[0]]};
-    const int64_t bytes = ht_view_size(out) * (int64_t)ht_dtype_bytes(out->dtype), n = (bytes + 3) / 4;
-    for (int64_t i = 0; i < n; i++) {
-        const uint32_t word = word_of(key, i, n);
-        const float unit = fminf((float)word * 0x1p-32f, 0x1.fffffep-1f);
-        const int64_t left = bytes - 4 * i;
-        memcpy((char *)out->data + 4 * i, out->dtype == HT_F32 ? (const void *)&unit : &word,
-               left < 4 ? (size_t)left : 4);
+    const ht_view *key = &call->in[0], *out = &call->out;
+    const uint32_t *k = key->data;
+    const int64_t bytes = ht_view_size(out) * (int64_t)ht_dtype_bytes(out->dtype), n = bytes / 4 + (bytes % 4 > 0);
+    bits_job job = {.key = {k[0], k[key->stride[0]]}, .words = out->data};
+    job.key[2] = job.key[0] ^ job.key[1] ^ 0x1BD11BDA;
+    job.second = n / 2 + n % 2;
+    job.pairs = n / 2 - (bytes % 4 > 0 && n > 1); /* without the pair of an incomplete last word */
+    if (job.pairs > 0)
+        ht_pool_run(ht_call_pool(call), job.pairs, PAIR_GRAIN, out->dtype == HT_F32 ? units_block : bits_block, &job);
+    uint32_t word[2];
+    char *to = out->data;
+    if (n % 2 > 0) {
+        draw_bits(job.key, (uint32_t)(n / 2), 0, 1, &word[0], &word[1]);
+        const float u = unit(word[0]);
+        memcpy(to + 4 * (n / 2), out->dtype == HT_F32 ? (const void *)&u : word, bytes < 4 ? (size_t)bytes : 4);
+    }
+    if (job.pairs < n / 2) {
+        draw_bits(job.key, (uint32_t)job.pairs, (uint32_t)(job.pairs + job.second), 1, &word[0], &word[1]);
+        memcpy(to + 4 * job.pairs, &word[0], 4);
+        memcpy(to + 4 * (n - 1), &word[1], (size_t)(bytes % 4));
     }
     return HT_OK;
 }
 
+/* Exponentials are vectorised in blocks; the cumulative sum is sequential, since any other order rounds differently. */
+static void add_exp(const float *x, int64_t stride, float *y, int64_t n) {
+    enum { AT_A_TIME = 512 };
+    float power[AT_A_TIME], sum = 0.0f;
+    for (int64_t i = 0; i < n; i += AT_A_TIME) {
+        const int some = n - i < AT_A_TIME ? (int)(n - i) : AT_A_TIME;
+        for (int k = 0; k < some; k++) power[k] = ht_drawn_exp(x[(i + k) * stride]);
+        for (int k = 0; k < some; k++) y[i + k] = sum += power[k];
+    }
+}
+
 ht_status ht_plain_random_sums(const ht_call *call, ht_error *err) {
     (void)err;
-    const ht_view *x = &call->in[0];
+    const ht_view *x = &call->in[0], *out = &call->out;
     const int last = x->n_dims - 1;
     const int64_t n = x->shape[last], rows = n > 0 ? ht_view_size(x) / n : 0;
-    for (int64_t row = 0; row < rows; row++) {
-        const float *from = (const float *)x->data + ht_view_offset(x, last, row);
-        float *to = (float *)call->out.data + row * n, sum = 0.0f;
-        for (int64_t i = 0; i < n; i++) to[i] = sum += ht_drawn_exp(from[i * x->stride[last]]);
-    }
+    for (int64_t row = 0; row < rows; row++)
+        add_exp((const float *)x->data + ht_view_offset(x, last, row), x->stride[last], (float *)out->data + row * n,
+                n);
     return HT_OK;
 }
 

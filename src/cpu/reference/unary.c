@@ -49,20 +49,16 @@ static ht_status run(const ht_call *call, const char *name, bool takes_integers,
 
 /* ---- numbers ---- */
 
-static float negative_f32(float x) { return -x; }
-static double negative_f64(double x) { return -x; }
-static uint64_t negative_int(int64_t x) { return 0 - (uint64_t)x; }
-static float square_f32(float x) { return x * x; }
-static double square_f64(double x) { return x * x; }
-static uint64_t square_int(int64_t x) { return (uint64_t)x * (uint64_t)x; }
-static float abs_f32(float x) { return fabsf(x); }
-static double abs_f64(double x) { return fabs(x); }
-static uint64_t abs_int(int64_t x) { return x < 0 ? 0 - (uint64_t)x : (uint64_t)x; }
+#define NUMBER(name, expression_f32, expression_f64, expression_int)                                                   \
+    static float name##_f32(float x) { return expression_f32; }                                                        \
+    static double name##_f64(double x) { return expression_f64; }                                                      \
+    static uint64_t name##_int(int64_t x) { return expression_int; }
+NUMBER(negative, -x, -x, 0 - (uint64_t)x)
+NUMBER(square, x *x, x *x, (uint64_t)x *(uint64_t)x)
+NUMBER(abs, fabsf(x), fabs(x), x < 0 ? 0 - (uint64_t)x : (uint64_t)x)
+NUMBER(sign, (float)((x > 0.0f) - (x < 0.0f)), (double)((x > 0.0) - (x < 0.0)), x<0 ? UINT64_MAX : x> 0)
 static uint64_t same_int(int64_t x) { return (uint64_t)x; } /* abs of an unsigned type */
-static float sign_f32(float x) { return (float)((x > 0.0f) - (x < 0.0f)); }
-static double sign_f64(double x) { return (double)((x > 0.0) - (x < 0.0)); }
-static uint64_t sign_int(int64_t x) { return x < 0 ? UINT64_MAX : x > 0; }
-static uint64_t positive_int(int64_t x) { return x != 0; } /* sign of an unsigned type */
+static uint64_t positive_int(int64_t x) { return x != 0; }  /* sign of an unsigned type */
 
 UNARY(negative, negative_f32, negative_int)
 UNARY(square, square_f32, square_int)
@@ -79,18 +75,14 @@ ht_status ht_plain_sign(const ht_call *call, ht_error *err) { return run(call, "
 
 /* ---- floating point ---- */
 
-/* One expression for both precisions; FN(sqrt) is sqrtf or sqrt. */
-#define FLOATING(name, expression_f32, expression_f64)                                                                 \
-    static float name##_f32(float x) { return expression_f32; }                                                        \
-    static double name##_f64(double x) { return expression_f64; }                                                      \
-    UNARY(name, name##_f32, NULL)
-
-/* FLOATING with a separate f16 function. */
+/* Expressions in f32, for f16 another one, and in f64. */
 #define FLOATING_HALF(name, expression_f16, expression_f32, expression_f64)                                            \
     static float name##_f16(float x) { return expression_f16; }                                                        \
     static float name##_f32(float x) { return expression_f32; }                                                        \
     static double name##_f64(double x) { return expression_f64; }                                                      \
     UNARY(name, name##_f16, NULL)
+#define FLOATING(name, expression_f32, expression_f64)                                                                 \
+    FLOATING_HALF(name, expression_f32, expression_f32, expression_f64)
 
 /* Newton's method, three steps from the f32 value. */
 static double erfinv_f64_of(double x) {

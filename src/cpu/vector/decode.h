@@ -6,21 +6,13 @@
 #include "cpu/vector/simd_int.h"
 #include "formats/blocks.h"
 
-/* What distinguishes the quantised types, constant once inlined. */
+/* What distinguishes the kernels of quantised types, constant once inlined. */
 typedef struct ht_qkind {
-    ht_weight_type type;
-    int bits, bias, halves, has_min, group, scale_bytes, codes;
-    /* MLX's groups, of which only `bits` and `wide` are constant. */
-    int affine; /* a unit has one scale, for all of its blocks */
-    int wide;   /* of 32 bits, which the sum's own base would round */
-    ht_weight_type scale;
+    int bits, codes;
+    int step_bits; /* what v16d_step takes */
+    int halves, has_min;
+    int wide; /* scales of 32 bits, which the sum's own base would round */
 } ht_qkind;
-
-/* Index of the first scale of block b among those of its unit. */
-HT_INLINE int ht_scale_of(ht_qkind kind, int b) { return kind.affine ? 0 : kind.halves * b; }
-
-/* What v16d_step takes. */
-HT_INLINE int ht_step_bits(ht_qkind kind) { return ht_weight_bits(kind.bits, (ht_codes)kind.codes); }
 
 /* An integer sum starts at HT_SUM_BASE, the bits of 1.5 * 2^23, and stays under 2^22 in size, so its own bits, read as a
  * float, are 1.5 * 2^23 + sum. fma(that, scale, -1.5 * 2^23 * scale) is sum * scale rounded once, as scales have at most 19
@@ -44,8 +36,7 @@ HT_INLINE void ht_look_up_weights(int codes, v16i w[8]) {
 }
 
 /* W[0] to W[7] of the block at `unit`, as v16d_step takes them. */
-HT_INLINE void ht_decode_weights(ht_qkind kind, const uint8_t *unit, v16i w[8]) {
-    const int bits = kind.bits;
+HT_INLINE void ht_decode_weights(int bits, int codes, const uint8_t *unit, v16i w[8]) {
     if (bits == 8) {
         for (int j = 0; j < 8; j++) w[j] = v16d_weights8(v16i_load_bytes(unit + 64 * j));
         return;
@@ -75,7 +66,7 @@ HT_INLINE void ht_decode_weights(ht_qkind kind, const uint8_t *unit, v16i w[8]) 
         v16i h = v16i_load_bytes(unit);
         for (int j = 0; j < 8; j++) w[j] = v16i_insert(w[j], ht_shift(h, from - j), ht_bytes(1 << from));
     }
-    if (kind.codes) ht_look_up_weights(kind.codes, w);
+    if (codes) ht_look_up_weights(codes, w);
 }
 
 HT_INLINE v16f ht_halves_at(const uint8_t *p) { return v16f_load_f16((const uint16_t *)(const void *)p); }
@@ -89,32 +80,22 @@ HT_INLINE v16f ht_ue4m3_halves(v16i codes) {
     return v16f_select(v16i_eq(codes, v16i_set1(127)), v16f_set1(0.0f), value);
 }
 
-/* Scales of the types whose units hold no halves. */
-HT_INLINE void ht_decode_small_scales(ht_qkind kind, const uint8_t *u, v16f *scale) {
-    if (kind.type == HT_W_MXFP4) /* 2^(e - 128); the least two would be denormal, which is as good as 0 */
+/* Scales or biases of MLX's groups, by their type. */
+HT_INLINE v16f ht_affine_scales_at(ht_weight_type type, const uint8_t *p) {
+    if (type == HT_W_F32) return v16f_load((const float *)(const void *)p);
+    return type == HT_W_F16 ? ht_halves_at(p) : v16f_load_bf16((const uint16_t *)(const void *)p);
+}
+
+/* Scales and minima of a unit, each a vector of 16 rows, one for every half of its blocks. */
+HT_INLINE void ht_decode_scales(ht_weight_type type, const uint8_t *u, v16f *scale, v16f *min) {
+    const v16f d = type == HT_W_MXFP4 || type == HT_W_NVFP4 ? v16f_zero() : ht_halves_at(u);
+    switch (type) {
+    case HT_W_MXFP4: /* 2^(e - 128); the least two would be denormal, which is as good as 0 */
         scale[0] = v16f_from_bits(v16i_shl(v16i_sub(v16i_max(v16i_load_u8(u), v16i_set1(1)), v16i_set1(1)), 23));
-    else
+        return;
+    case HT_W_NVFP4:
         for (int g = 0; g < 4; g++) scale[g] = ht_ue4m3_halves(v16i_load_u8(u + 16 * g));
-}
-
-HT_INLINE v16f ht_affine_scales_at(ht_qkind kind, const uint8_t *p) {
-    if (kind.wide) return v16f_load((const float *)(const void *)p);
-    return kind.scale == HT_W_F16 ? ht_halves_at(p) : v16f_load_bf16((const uint16_t *)(const void *)p);
-}
-
-/* Scales and minima of a unit, each a vector of 16 rows: one of an affine type, else one for every half of its blocks. */
-HT_INLINE void ht_decode_scales(ht_qkind kind, const uint8_t *u, v16f *scale, v16f *min) {
-    if (kind.affine) {
-        scale[0] = ht_affine_scales_at(kind, u);
-        min[0] = ht_affine_scales_at(kind, u + kind.scale_bytes / 2);
         return;
-    }
-    if (kind.codes == HT_CODES_E2M1) {
-        ht_decode_small_scales(kind, u, scale);
-        return;
-    }
-    v16f d = ht_halves_at(u);
-    switch (kind.type) {
     case HT_W_Q4_1:
     case HT_W_Q5_1:
         min[0] = ht_halves_at(u + 32);

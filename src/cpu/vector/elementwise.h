@@ -15,7 +15,7 @@
 
 ht_find_elementwise_fn HT_ISA_NAME(ht_find_elementwise), HT_ISA_NAME(ht_find_elementwise_lanes),
     HT_ISA_NAME(ht_find_elementwise_float), HT_ISA_NAME(ht_find_elementwise_f64), HT_ISA_NAME(ht_find_elementwise_int),
-    HT_ISA_NAME(ht_find_elementwise_cast), HT_ISA_NAME(ht_find_elementwise_drawn);
+    HT_ISA_NAME(ht_find_elementwise_cast);
 
 /* Converts f16 or bf16 to f32. */
 HT_INLINE void elementwise_widen(ht_dtype from, const void *in, float *out, int64_t n) {
@@ -47,20 +47,17 @@ enum { ELEMENTWISE_WIDENED = 512 }; /* elements per f32 buffer */
 
 /* Applies an f32 block function to f16 or bf16 operands by way of f32 buffers. Results are converted to `to`; HT_BOOL
  * results need no conversion. */
-HT_INLINE void elementwise_through_f32(ht_dtype from, ht_dtype to, ht_elementwise_fn *fn, int n_in,
-                                       const void *const *in, void *out, int64_t n, const void *params) {
-    _Alignas(64) float operand[2][ELEMENTWISE_WIDENED], result[ELEMENTWISE_WIDENED];
-    for (int64_t i = 0; i < n; i += ELEMENTWISE_WIDENED) {
-        int64_t some = n - i < ELEMENTWISE_WIDENED ? n - i : ELEMENTWISE_WIDENED;
-        for (int k = 0; k < n_in; k++) elementwise_widen(from, (const uint16_t *)in[k] + i, operand[k], some);
-        const void *const wide[2] = {operand[0], operand[1]};
-        if (to == HT_BOOL) {
-            fn(wide, (uint8_t *)out + i, some, params);
-            continue;
-        }
-        fn(wide, result, some, params);
-        elementwise_narrow(to, result, (uint16_t *)out + i, some);
+void HT_ISA_NAME(ht_elementwise_through_f32)(ht_dtype from, ht_dtype to, ht_elementwise_fn *fn, int n_in,
+                                             const void *const *in, void *out, int64_t n, const void *params);
+
+/* Defines name_f16 and name_bf16 by name_f32; BF16_THROUGH_F32 only the latter. */
+#define BF16_THROUGH_F32(name, n_in, result) HALF_THROUGH_F32(name, bf16, HT_BF16, n_in, result)
+#define THROUGH_F32(name, n_in, result)                                                                                \
+    HALF_THROUGH_F32(name, f16, HT_F16, n_in, result) HALF_THROUGH_F32(name, bf16, HT_BF16, n_in, result)
+#define HALF_THROUGH_F32(name, half, dtype, n_in, result)                                                              \
+    static void name##_##half(const void *const *in, void *out, int64_t n, const void *params) {                       \
+        HT_ISA_NAME(ht_elementwise_through_f32)                                                                        \
+        (dtype, (result) == HT_BOOL ? HT_BOOL : dtype, name##_f32, n_in, in, out, n, params);                          \
     }
-}
 
 #endif

@@ -24,6 +24,22 @@ WHERE(uint16_t, where2)
 WHERE(uint32_t, where4)
 WHERE(uint64_t, where8)
 
+void HT_ISA_NAME(ht_elementwise_through_f32)(ht_dtype from, ht_dtype to, ht_elementwise_fn *fn, int n_in,
+                                             const void *const *in, void *out, int64_t n, const void *params) {
+    _Alignas(64) float operand[2][ELEMENTWISE_WIDENED], result[ELEMENTWISE_WIDENED];
+    for (int64_t i = 0; i < n; i += ELEMENTWISE_WIDENED) {
+        int64_t some = n - i < ELEMENTWISE_WIDENED ? n - i : ELEMENTWISE_WIDENED;
+        for (int k = 0; k < n_in; k++) elementwise_widen(from, (const uint16_t *)in[k] + i, operand[k], some);
+        const void *const wide[2] = {operand[0], operand[1]};
+        if (to == HT_BOOL) {
+            fn(wide, (uint8_t *)out + i, some, params);
+            continue;
+        }
+        fn(wide, result, some, params);
+        elementwise_narrow(to, result, (uint16_t *)out + i, some);
+    }
+}
+
 static ht_elementwise_fn *by_bytes(ht_dtype t, ht_elementwise_fn *f1, ht_elementwise_fn *f2, ht_elementwise_fn *f4,
                                    ht_elementwise_fn *f8) {
     switch (ht_dtype_bytes(t)) {
@@ -41,7 +57,6 @@ ht_elementwise_fn *HT_ISA_NAME(ht_find_elementwise)(ht_op_id op, ht_dtype from, 
     if (op == HT_OP_CAST || op == HT_OP_FULL) return HT_ISA_NAME(ht_find_elementwise_cast)(op, from, to);
     if (from == HT_F64) return HT_ISA_NAME(ht_find_elementwise_f64)(op, from, to);
     if (!ht_dtype_is_float(from)) return HT_ISA_NAME(ht_find_elementwise_int)(op, from, to);
-    if (op == HT_OP_DRAWN) return HT_ISA_NAME(ht_find_elementwise_drawn)(op, from, to);
     ht_elementwise_fn *fn = HT_ISA_NAME(ht_find_elementwise_lanes)(op, from, to);
     return fn ? fn : HT_ISA_NAME(ht_find_elementwise_float)(op, from, to);
 }

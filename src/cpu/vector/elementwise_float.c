@@ -5,18 +5,7 @@
 
 #include <math.h>
 
-#define THROUGH_F32(name, n_in, result)                                                                                \
-    static void name##_f16(const void *const *in, void *out, int64_t n, const void *params) {                          \
-        elementwise_through_f32(HT_F16, (result) == HT_BOOL ? HT_BOOL : HT_F16, name##_f32, n_in, in, out, n, params); \
-    }                                                                                                                  \
-    BF16_THROUGH_F32(name, n_in, result)
-#define BF16_THROUGH_F32(name, n_in, result)                                                                           \
-    static void name##_bf16(const void *const *in, void *out, int64_t n, const void *params) {                         \
-        elementwise_through_f32(HT_BF16, (result) == HT_BOOL ? HT_BOOL : HT_BF16, name##_f32, n_in, in, out, n,        \
-                                params);                                                                               \
-    }
-
-#define UNARY(name, type, result, expression)                                                                          \
+#define UNARY(id, name, type, result, expression)                                                                      \
     static void name##_f32(const void *const *in, void *out, int64_t n, const void *params) {                          \
         (void)params;                                                                                                  \
         const float *from = in[0];                                                                                     \
@@ -29,7 +18,7 @@
     }                                                                                                                  \
     THROUGH_F32(name, 1, result)
 
-#define BINARY(name, type, result, expression)                                                                         \
+#define BINARY(id, name, type, result, expression)                                                                     \
     static void name##_f32(const void *const *in, void *out, int64_t n, const void *params) {                          \
         (void)params;                                                                                                  \
         const float *left = in[0], *right = in[1];                                                                     \
@@ -42,23 +31,26 @@
     }                                                                                                                  \
     THROUGH_F32(name, 2, result)
 
-UNARY(sign, float, HT_F32, (x > 0.0f) - (x < 0.0f))
-UNARY(floor, float, HT_F32, floorf(x))
-UNARY(ceil, float, HT_F32, ceilf(x))
-UNARY(round, float, HT_F32, rintf(x))
-UNARY(erf, float, HT_F32, ht_erf_f32(x))
-UNARY(erfinv, float, HT_F32, ht_erfinv_f32(x))
-UNARY(gelu, float, HT_F32, ht_gelu_f32(x))
-UNARY(is_nan, uint8_t, HT_BOOL, x != x)
-UNARY(is_inf, uint8_t, HT_BOOL, fabsf(x) == INFINITY)
-UNARY(is_finite, uint8_t, HT_BOOL, fabsf(x) < INFINITY)
-UNARY(logical_not, uint8_t, HT_BOOL, x == 0.0f)
-BINARY(floor_divide, float, HT_F32, floorf(a / b))
-BINARY(logaddexp, float, HT_F32, ht_logaddexp_f32(a, b))
-BINARY(equal, uint8_t, HT_BOOL, a == b)
-BINARY(not_equal, uint8_t, HT_BOOL, a != b)
-BINARY(less, uint8_t, HT_BOOL, a < b)
-BINARY(less_equal, uint8_t, HT_BOOL, a <= b)
+/* Operations, what they are called here, what they give, and of what: x, or a and b. */
+#define FUNCTIONS(UNARY, BINARY)                                                                                       \
+    UNARY(SIGN, sign, float, HT_F32, (x > 0.0f) - (x < 0.0f))                                                          \
+    UNARY(FLOOR, floor, float, HT_F32, floorf(x))                                                                      \
+    UNARY(CEIL, ceil, float, HT_F32, ceilf(x))                                                                         \
+    UNARY(ROUND, round, float, HT_F32, rintf(x))                                                                       \
+    UNARY(ERF, erf, float, HT_F32, ht_erf_f32(x))                                                                      \
+    UNARY(ERFINV, erfinv, float, HT_F32, ht_erfinv_f32(x))                                                             \
+    UNARY(GELU, gelu, float, HT_F32, ht_gelu_f32(x))                                                                   \
+    UNARY(IS_NAN, is_nan, uint8_t, HT_BOOL, x != x)                                                                    \
+    UNARY(IS_INF, is_inf, uint8_t, HT_BOOL, fabsf(x) == INFINITY)                                                      \
+    UNARY(IS_FINITE, is_finite, uint8_t, HT_BOOL, fabsf(x) < INFINITY)                                                 \
+    UNARY(LOGICAL_NOT, logical_not, uint8_t, HT_BOOL, x == 0.0f)                                                       \
+    BINARY(FLOOR_DIVIDE, floor_divide, float, HT_F32, floorf(a / b))                                                   \
+    BINARY(LOGADDEXP, logaddexp, float, HT_F32, ht_logaddexp_f32(a, b))                                                \
+    BINARY(EQUAL, equal, uint8_t, HT_BOOL, a == b)                                                                     \
+    BINARY(NOT_EQUAL, not_equal, uint8_t, HT_BOOL, a != b)                                                             \
+    BINARY(LESS, less, uint8_t, HT_BOOL, a < b)                                                                        \
+    BINARY(LESS_EQUAL, less_equal, uint8_t, HT_BOOL, a <= b)
+FUNCTIONS(UNARY, BINARY)
 
 /* sin and cos: the fast path if every argument of the block is in range, else element by element. */
 #define ANGLE(name)                                                                                                    \
@@ -107,8 +99,8 @@ static void nan_to_num_f32(const void *const *in, void *out, int64_t n, const vo
     }
 }
 
-#define ROW(id, name)                                                                                                  \
-    case HT_OP_##id: return from == HT_F32 ? name##_f32 : from == HT_F16 ? name##_f16 : name##_bf16
+#define ROW(id, name, ...)                                                                                             \
+    case HT_OP_##id: return from == HT_F32 ? name##_f32 : from == HT_F16 ? name##_f16 : name##_bf16;
 
 ht_elementwise_fn *HT_ISA_NAME(ht_find_elementwise_float)(ht_op_id op, ht_dtype from, ht_dtype to) {
     (void)to;
@@ -117,24 +109,8 @@ ht_elementwise_fn *HT_ISA_NAME(ht_find_elementwise_float)(ht_op_id op, ht_dtype 
     case HT_OP_SIN: return from == HT_F32 ? sin_f32 : sin_bf16;
     case HT_OP_COS:
         return from == HT_F32 ? cos_f32 : cos_bf16;
-        ROW(ERF, erf);
-        ROW(ERFINV, erfinv);
-        ROW(GELU, gelu);
-        ROW(REMAINDER, remainder);
-        ROW(LOGADDEXP, logaddexp);
-        ROW(SIGN, sign);
-        ROW(FLOOR, floor);
-        ROW(CEIL, ceil);
-        ROW(ROUND, round);
-        ROW(IS_NAN, is_nan);
-        ROW(IS_INF, is_inf);
-        ROW(IS_FINITE, is_finite);
-        ROW(LOGICAL_NOT, logical_not);
-        ROW(FLOOR_DIVIDE, floor_divide);
-        ROW(EQUAL, equal);
-        ROW(NOT_EQUAL, not_equal);
-        ROW(LESS, less);
-        ROW(LESS_EQUAL, less_equal);
+        ROW(REMAINDER, remainder, )
+        FUNCTIONS(ROW, ROW)
     default: return NULL;
     }
 }

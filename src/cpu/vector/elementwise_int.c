@@ -75,34 +75,35 @@ HT_INLINE uint64_t shifted_right_u64(uint64_t a, uint64_t by, uint64_t sign) {
     return (by < 64 ? (a ^ sign) >> (by & 63) : 0) ^ sign;
 }
 
-#define FUNCTIONS(kind, type, wide, is_signed)                                                                         \
-    UNARY(negative, kind, type, type, (wide)0 - (wide)x)                                                               \
-    UNARY(absolute, kind, type, type, (is_signed) && x < (type)1 ? (wide)0 - (wide)x : (wide)x)                        \
-    UNARY(square, kind, type, type, (wide)x *(wide)x)                                                                  \
-    UNARY(sign, kind, type, type, (is_signed) && x < (type)1 && x ? (wide)0 - 1 : (wide)(x != 0))                      \
-    UNARY(invert, kind, type, type, ~(wide)x)                                                                          \
-    UNARY(logical_not, kind, type, uint8_t, x == 0)                                                                    \
-    BINARY(add, kind, type, type, (wide)a + (wide)b)                                                                   \
-    BINARY(subtract, kind, type, type, (wide)a - (wide)b)                                                              \
-    BINARY(multiply, kind, type, type, (wide)a *(wide)b)                                                               \
-    BINARY(minimum, kind, type, type, a < b ? a : b)                                                                   \
-    BINARY(maximum, kind, type, type, b < a ? a : b)                                                                   \
-    BINARY(floor_divide, kind, type, type, QUOTIENT(type, is_signed, a, b))                                            \
-    BINARY(remainder, kind, type, type, b ? (wide)a - (wide)QUOTIENT(type, is_signed, a, b) * (wide)b : 0)             \
-    BINARY(power, kind, type, type, power_of(is_signed, (int64_t)a, (int64_t)b))                                       \
-    BINARY(either, kind, type, uint8_t, (a | b) != 0)                                                                  \
-    BINARY(both, kind, type, uint8_t, (a != 0) & (b != 0))                                                             \
-    BINARY(bitwise_and, kind, type, type, a &b)                                                                        \
-    BINARY(bitwise_or, kind, type, type, a | b)                                                                        \
-    BINARY(bitwise_xor, kind, type, type, a ^ b)                                                                       \
-    BINARY(left_shift, kind, type, type, shifted_left_##wide((wide)a, (wide)b))                                        \
-    BINARY(right_shift, kind, type, type,                                                                              \
+#define FUNCTIONS(UNARY, BINARY, kind, type, wide, is_signed)                                                          \
+    UNARY(NEGATIVE, kind, type, type, (wide)0 - (wide)x)                                                               \
+    UNARY(ABS, kind, type, type, (is_signed) && x < (type)1 ? (wide)0 - (wide)x : (wide)x)                             \
+    UNARY(SQUARE, kind, type, type, (wide)x *(wide)x)                                                                  \
+    UNARY(SIGN, kind, type, type, (is_signed) && x < (type)1 && x ? (wide)0 - 1 : (wide)(x != 0))                      \
+    UNARY(BITWISE_INVERT, kind, type, type, ~(wide)x)                                                                  \
+    UNARY(LOGICAL_NOT, kind, type, uint8_t, x == 0)                                                                    \
+    BINARY(ADD, kind, type, type, (wide)a + (wide)b)                                                                   \
+    BINARY(SUBTRACT, kind, type, type, (wide)a - (wide)b)                                                              \
+    BINARY(MULTIPLY, kind, type, type, (wide)a *(wide)b)                                                               \
+    BINARY(MINIMUM, kind, type, type, a < b ? a : b)                                                                   \
+    BINARY(MAXIMUM, kind, type, type, b < a ? a : b)                                                                   \
+    BINARY(FLOOR_DIVIDE, kind, type, type, QUOTIENT(type, is_signed, a, b))                                            \
+    BINARY(REMAINDER, kind, type, type, b ? (wide)a - (wide)QUOTIENT(type, is_signed, a, b) * (wide)b : 0)             \
+    BINARY(POWER, kind, type, type, power_of(is_signed, (int64_t)a, (int64_t)b))                                       \
+    BINARY(LOGICAL_OR, kind, type, uint8_t, (a | b) != 0)                                                              \
+    BINARY(LOGICAL_AND, kind, type, uint8_t, (a != 0) & (b != 0))                                                      \
+    BINARY(BITWISE_AND, kind, type, type, a &b)                                                                        \
+    BINARY(BITWISE_OR, kind, type, type, a | b)                                                                        \
+    BINARY(BITWISE_XOR, kind, type, type, a ^ b)                                                                       \
+    BINARY(LEFT_SHIFT, kind, type, type, shifted_left_##wide((wide)a, (wide)b))                                        \
+    BINARY(RIGHT_SHIFT, kind, type, type,                                                                              \
            shifted_right_##wide((wide)a, (wide)b, (is_signed) && a < (type)1 && a ? ~(wide)0 : (wide)0))               \
-    BINARY(equal, kind, type, uint8_t, a == b)                                                                         \
-    BINARY(not_equal, kind, type, uint8_t, a != b)                                                                     \
-    BINARY(less, kind, type, uint8_t, a < b)                                                                           \
-    BINARY(less_equal, kind, type, uint8_t, a <= b)
-EACH_INTEGER(FUNCTIONS)
+    BINARY(EQUAL, kind, type, uint8_t, a == b)                                                                         \
+    BINARY(NOT_EQUAL, kind, type, uint8_t, a != b)                                                                     \
+    BINARY(LESS, kind, type, uint8_t, a < b)                                                                           \
+    BINARY(LESS_EQUAL, kind, type, uint8_t, a <= b)
+#define DEFINE(kind, type, wide, is_signed) FUNCTIONS(UNARY, BINARY, kind, type, wide, is_signed)
+EACH_INTEGER(DEFINE)
 
 /* Bool bytes of foreign arrays may have any non-zero value for true. */
 UNARY(logical_not, bool, uint8_t, uint8_t, x == 0)
@@ -114,10 +115,10 @@ BINARY(less, bool, uint8_t, uint8_t, (a == 0) & (b != 0))
 BINARY(less_equal, bool, uint8_t, uint8_t, (a == 0) | (b != 0))
 
 /* In ht_dtype order, from HT_U8 on. */
-#define ROW(id, op)                                                                                                    \
+#define ROW(id, ...)                                                                                                   \
     case HT_OP_##id: {                                                                                                 \
-        static ht_elementwise_fn *const of[] = {op##_u8, op##_u16, op##_u32, op##_u64,                                 \
-                                                op##_i8, op##_i16, op##_i32, op##_i64};                                \
+        static ht_elementwise_fn *const of[] = {id##_u8, id##_u16, id##_u32, id##_u64,                                 \
+                                                id##_i8, id##_i16, id##_i32, id##_i64};                                \
         return of[from - HT_U8];                                                                                       \
     }
 
@@ -146,31 +147,7 @@ ht_elementwise_fn *HT_ISA_NAME(ht_find_elementwise_int)(ht_op_id op, ht_dtype fr
     (void)to;
     if (from == HT_BOOL) return find_bool(op);
     switch (op) {
-        ROW(NEGATIVE, negative)
-        ROW(ABS, absolute)
-        ROW(SQUARE, square)
-        ROW(SIGN, sign)
-        ROW(BITWISE_INVERT, invert)
-        ROW(LOGICAL_NOT, logical_not)
-        ROW(ADD, add)
-        ROW(SUBTRACT, subtract)
-        ROW(MULTIPLY, multiply)
-        ROW(MINIMUM, minimum)
-        ROW(MAXIMUM, maximum)
-        ROW(FLOOR_DIVIDE, floor_divide)
-        ROW(REMAINDER, remainder)
-        ROW(POWER, power)
-        ROW(LOGICAL_OR, either)
-        ROW(LOGICAL_AND, both)
-        ROW(BITWISE_AND, bitwise_and)
-        ROW(BITWISE_OR, bitwise_or)
-        ROW(BITWISE_XOR, bitwise_xor)
-        ROW(LEFT_SHIFT, left_shift)
-        ROW(RIGHT_SHIFT, right_shift)
-        ROW(EQUAL, equal)
-        ROW(NOT_EQUAL, not_equal)
-        ROW(LESS, less)
-        ROW(LESS_EQUAL, less_equal)
+        FUNCTIONS(ROW, ROW, , , , )
     default: return NULL;
     }
 }

@@ -42,59 +42,64 @@
     UNARY_OF(name, f32, float, , parameter, times)                                                                     \
     UNARY_OF(name, f16, uint16_t, _f16, parameter, times)                                                              \
     UNARY_OF(name, bf16, uint16_t, _bf16, parameter, times)
-#define UNARY(name)  UNARY_TIMES(name, 0.0f, ONCE)
-#define SIMPLE(name) UNARY_TIMES(name, 0.0f, FOUR_TIMES)
+#define SIMPLE(id, name) UNARY_TIMES(name, 0.0f, FOUR_TIMES)
+#define UNARY(id, name)                                                                                                \
+    UNARY_OF(name, f32, float, , 0.0f, ONCE)                                                                           \
+    THROUGH_F32(name, 1, HT_F32)
 
 /* UNARY with a separate f16 function. */
-#define UNARY_HALF(name)                                                                                               \
+#define UNARY_HALF(id, name)                                                                                           \
     UNARY_OF(name, f32, float, , 0.0f, ONCE)                                                                           \
     UNARY_OF(name##_half, f16, uint16_t, _f16, 0.0f, ONCE)                                                             \
-    UNARY_OF(name, bf16, uint16_t, _bf16, 0.0f, ONCE)
+    BF16_THROUGH_F32(name, 1, HT_F32)
 
-#define BINARY_TIMES(name, times)                                                                                      \
-    BINARY_OF(name, f32, float, , times)                                                                               \
-    BINARY_OF(name, f16, uint16_t, _f16, times)                                                                        \
-    BINARY_OF(name, bf16, uint16_t, _bf16, times)
-#define BINARY(name)        BINARY_TIMES(name, ONCE)
-#define SIMPLE_BINARY(name) BINARY_TIMES(name, FOUR_TIMES)
+#define SIMPLE_BINARY(id, name)                                                                                        \
+    BINARY_OF(name, f32, float, , FOUR_TIMES)                                                                          \
+    BINARY_OF(name, f16, uint16_t, _f16, FOUR_TIMES)                                                                   \
+    BINARY_OF(name, bf16, uint16_t, _bf16, FOUR_TIMES)
+#define BINARY(id, name)                                                                                               \
+    BINARY_OF(name, f32, float, , ONCE)                                                                                \
+    THROUGH_F32(name, 2, HT_F32)
 
 static float value_of(const void *params) { return ((const ht_scale_params *)params)->value; }
 
-SIMPLE(negative)
-SIMPLE(abs)
-SIMPLE(square)
-SIMPLE(sqrt)
-UNARY(rsqrt)
-UNARY(reciprocal)
-UNARY(exp)
-UNARY_HALF(log)
-UNARY(tanh)
-UNARY(sigmoid)
-UNARY(silu)
-UNARY(gelu_tanh)
-UNARY_HALF(expm1)
-UNARY_HALF(log2)
-UNARY_HALF(log10)
-UNARY(log1p)
-UNARY_HALF(tan)
-UNARY_HALF(arcsin)
-UNARY_HALF(arccos)
-UNARY_HALF(arctan)
-UNARY_HALF(sinh)
-UNARY_HALF(cosh)
+/* X(id, name): operations, and their functions of lanes. */
+#define FUNCTIONS(SIMPLE, UNARY, UNARY_HALF, SIMPLE_BINARY, BINARY)                                                    \
+    SIMPLE(NEGATIVE, negative)                                                                                         \
+    SIMPLE(ABS, abs)                                                                                                   \
+    SIMPLE(SQUARE, square)                                                                                             \
+    SIMPLE(SQRT, sqrt)                                                                                                 \
+    UNARY(RSQRT, rsqrt)                                                                                                \
+    UNARY(RECIPROCAL, reciprocal)                                                                                      \
+    UNARY(EXP, exp)                                                                                                    \
+    UNARY_HALF(LOG, log)                                                                                               \
+    UNARY(TANH, tanh)                                                                                                  \
+    UNARY(SIGMOID, sigmoid)                                                                                            \
+    UNARY(SILU, silu)                                                                                                  \
+    UNARY(GELU_TANH, gelu_tanh)                                                                                        \
+    UNARY_HALF(EXPM1, expm1)                                                                                           \
+    UNARY_HALF(LOG2, log2)                                                                                             \
+    UNARY_HALF(LOG10, log10)                                                                                           \
+    UNARY(LOG1P, log1p)                                                                                                \
+    UNARY_HALF(TAN, tan)                                                                                               \
+    UNARY_HALF(ARCSIN, arcsin)                                                                                         \
+    UNARY_HALF(ARCCOS, arccos)                                                                                         \
+    UNARY_HALF(ARCTAN, arctan)                                                                                         \
+    UNARY_HALF(SINH, sinh)                                                                                             \
+    UNARY_HALF(COSH, cosh)                                                                                             \
+    SIMPLE_BINARY(ADD, add)                                                                                            \
+    SIMPLE_BINARY(SUBTRACT, subtract)                                                                                  \
+    SIMPLE_BINARY(MULTIPLY, multiply)                                                                                  \
+    SIMPLE_BINARY(DIVIDE, divide)                                                                                      \
+    SIMPLE_BINARY(MINIMUM, minimum)                                                                                    \
+    SIMPLE_BINARY(MAXIMUM, maximum)                                                                                    \
+    BINARY(ARCTAN2, arctan2)
+FUNCTIONS(SIMPLE, UNARY, UNARY_HALF, SIMPLE_BINARY, BINARY)
 UNARY_OF(sin_half, f16, uint16_t, _f16, 0.0f, ONCE)
 UNARY_OF(cos_half, f16, uint16_t, _f16, 0.0f, ONCE)
 UNARY_TIMES(scale, value_of(params), FOUR_TIMES)
 UNARY_TIMES(softcap, value_of(params), ONCE)
-SIMPLE_BINARY(add)
-SIMPLE_BINARY(subtract)
-SIMPLE_BINARY(multiply)
-SIMPLE_BINARY(divide)
-SIMPLE_BINARY(minimum)
-SIMPLE_BINARY(maximum)
-
-BINARY(arctan2)
-BINARY(power)
+BINARY(POWER, power)
 
 /* Whether the block's exponents are all `value`: power has fast paths for constant exponents. */
 static bool all_are(float value, const float *x, int64_t n) {
@@ -115,9 +120,9 @@ static void any_power_f32(const void *const *in, void *out, int64_t n, const voi
 
 #define ROW(id, name)                                                                                                  \
     case HT_OP_##id:                                                                                                   \
-        return from == HT_F32 ? name##_f32 : from == HT_F16 ? name##_f16 : name##_bf16
+        return from == HT_F32 ? name##_f32 : from == HT_F16 ? name##_f16 : name##_bf16;
 #define ROW_HALF(id, name)                                                                                             \
-    case HT_OP_##id: return from == HT_F32 ? name##_f32 : from == HT_F16 ? name##_half_f16 : name##_bf16
+    case HT_OP_##id: return from == HT_F32 ? name##_f32 : from == HT_F16 ? name##_half_f16 : name##_bf16;
 
 ht_elementwise_fn *HT_ISA_NAME(ht_find_elementwise_lanes)(ht_op_id op, ht_dtype from, ht_dtype to) {
     if (from != to || !lanes_supports(from)) return NULL;
@@ -126,37 +131,9 @@ ht_elementwise_fn *HT_ISA_NAME(ht_find_elementwise_lanes)(ht_op_id op, ht_dtype 
     case HT_OP_SIN: return from == HT_F16 ? sin_half_f16 : NULL;
     case HT_OP_COS:
         return from == HT_F16 ? cos_half_f16 : NULL;
-        ROW(NEGATIVE, negative);
-        ROW(ABS, abs);
-        ROW(SQUARE, square);
-        ROW(SQRT, sqrt);
-        ROW(RSQRT, rsqrt);
-        ROW(RECIPROCAL, reciprocal);
-        ROW(EXP, exp);
-        ROW_HALF(LOG, log);
-        ROW(TANH, tanh);
-        ROW(SIGMOID, sigmoid);
-        ROW(SILU, silu);
-        ROW(GELU_TANH, gelu_tanh);
-        ROW(SCALE, scale);
-        ROW(SOFTCAP, softcap);
-        ROW_HALF(EXPM1, expm1);
-        ROW_HALF(LOG2, log2);
-        ROW_HALF(LOG10, log10);
-        ROW(LOG1P, log1p);
-        ROW_HALF(TAN, tan);
-        ROW_HALF(ARCSIN, arcsin);
-        ROW_HALF(ARCCOS, arccos);
-        ROW_HALF(ARCTAN, arctan);
-        ROW_HALF(SINH, sinh);
-        ROW_HALF(COSH, cosh);
-        ROW(ARCTAN2, arctan2);
-        ROW(ADD, add);
-        ROW(SUBTRACT, subtract);
-        ROW(MULTIPLY, multiply);
-        ROW(DIVIDE, divide);
-        ROW(MINIMUM, minimum);
-        ROW(MAXIMUM, maximum);
+        FUNCTIONS(ROW, ROW, ROW_HALF, ROW, ROW)
+        ROW(SCALE, scale)
+        ROW(SOFTCAP, softcap)
     default: return NULL;
     }
 }

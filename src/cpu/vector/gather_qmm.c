@@ -154,96 +154,50 @@ static float *block_at(float *block, int64_t l, int64_t c) {
     return block + c / STRIPE * (DEPTH * STRIPE) + l * STRIPE + c % STRIPE;
 }
 
-/* Decodes sixteen matrix rows from `row`, of which `rows` exist, transposed: columns [l, l + depth) become steps of
- * block columns [c, c + 16). The packed lanes are transposed before decoding. */
-HT_INLINE void transpose_rows(const weights *w, const group_format *f, int64_t row, int64_t rows, int64_t l,
-                              int64_t depth, float *scratch, float *block, int64_t c, group_kind kind, int bits) {
-    const int each = HT_NUMBERS_OF_LANE(bits), group = f->group;
-    float *lanes = scratch, *transposed = scratch + 256, *by = scratch + 512, *scale = scratch + 768,
-          *bias = scratch + 1024;
-    int64_t groups = depth / group, first = l / group;
-    for (int part = 0; part < (w->biases ? 2 : 1); part++) {
-        memset(by, 0, 256 * sizeof *by);
-        for (int64_t r = 0; r < rows; r++)
-            group_scales(f, part ? w->biases : w->scales,
-                         (part ? w->first_bias : w->first_scale) + (row + r) * w->groups + first, groups, by + 16 * r);
-        panel_transpose(by, 16, 16, 16, part ? bias : scale, 16);
-    }
-    for (int64_t at = 0; at < depth; at += 16 * each) {
-        int64_t from = (l + at) * bits / 8;
-        for (int64_t r = 0; r < 16; r++) {
-            const uint8_t *p = w->numbers + (row + ht_min_i64(r, rows - 1)) * w->row_bytes + from;
-            v16f_store(lanes + 16 * r, v16f_from_bits(group_load(p, w->row_bytes - from, bits)));
-        }
-        panel_transpose(lanes, 16, 16, 16, transposed, 16);
-        for (int64_t t = 0; t < 16 && at + t * each < depth; t++) {
-            v16i numbers = v16f_bits(v16f_load(transposed + 16 * t));
-            int64_t g = (at + t * each) / group;
-            v16f s = v16f_load(scale + 16 * g), b = w->biases ? v16f_load(bias + 16 * g) : v16f_zero();
-            float *to = block_at(block, at + t * each, c);
-            HT_UNROLL
-            for (int i = 0; i < each; i++) {
-                v16f q = group_number(numbers, i, kind, bits);
-                v16f_store(to + i * STRIPE, w->biases ? v16f_fma(q, s, b) : v16f_mul(q, s));
-            }
-        }
+/* Decodes elements [from, from + n) of a matrix row, whole groups of them. */
+typedef void decode_row_fn(const weights *w, const group_format *f, int64_t row, int64_t from, int64_t n, float *to);
+
+HT_INLINE void decode_row(const weights *w, const group_format *f, int64_t row, int64_t from, int64_t n, float *to,
+                          group_kind kind, int bits) {
+    float scale[DEPTH / 16], bias[DEPTH / 16];
+    const int64_t first = row * w->groups + from / f->group;
+    group_scales(f, w->scales, w->first_scale + first, n / f->group, scale);
+    if (w->biases) group_scales(f, w->biases, w->first_bias + first, n / f->group, bias);
+    const uint8_t *numbers = w->numbers + row * w->row_bytes + from * bits / 8;
+    for (int64_t i = 0; i < n; i += 16, numbers += 2 * bits) {
+        const v16f q = group_numbers_at(numbers, kind, bits), s = v16f_set1(scale[i / f->group]);
+        v16f_store(to + i, w->biases ? v16f_fma(q, s, v16f_set1(bias[i / f->group])) : v16f_mul(q, s));
     }
 }
 
-/* Decodes columns [c, c + width) of row `row` as step `l` of the block, in chunk order: element i of lane k at 16 i +
- * k. */
-HT_INLINE void copy_row(const weights *w, const group_format *f, int64_t row, int64_t l, int64_t c, int64_t width,
-                        float *block, group_kind kind, int bits) {
-    const int each = HT_NUMBERS_OF_LANE(bits), group = f->group;
-    float scale[COLUMNS / 16 + 16], bias[COLUMNS / 16 + 16];
-    int64_t groups = width / group, first = row * w->groups + c / group;
-    group_scales(f, w->scales, w->first_scale + first, groups, scale);
-    if (w->biases) group_scales(f, w->biases, w->first_bias + first, groups, bias);
-    for (int64_t at = 0; at < width; at += 16 * each) {
-        int64_t from = (c + at) * bits / 8;
-        v16i lanes = group_load(w->numbers + row * w->row_bytes + from, w->row_bytes - from, bits);
-        v16f s = group_scale_lanes(scale + at / group, each, group);
-        v16f b = w->biases ? group_scale_lanes(bias + at / group, each, group) : v16f_zero();
-        HT_UNROLL
-        for (int i = 0; i < each; i++) {
-            v16f q = group_number(lanes, i, kind, bits);
-            v16f_store(block_at(block, l, at + 16 * i), w->biases ? v16f_fma(q, s, b) : v16f_mul(q, s));
-        }
+#define DECODE_ROW(kind, bits)                                                                                         \
+    static void decode_row_##kind##_##bits(const weights *w, const group_format *f, int64_t row, int64_t from,         \
+                                           int64_t n, float *to) {                                                     \
+        decode_row(w, f, row, from, n, to, kind, bits);                                                                \
     }
-}
+GROUP_FORMATS(DECODE_ROW)
 
-/* 2 bits: a chunk has more columns than a block, so the row is decoded in column order. */
-static void copy_row_2bit(const weights *w, int group, int64_t row, int64_t l, int64_t c, int64_t width, float *block) {
-    for (int64_t at = 0; at < width; at += 16) {
-        int64_t g = row * w->groups + (c + at) / group;
-        const uint8_t *p = w->numbers + row * w->row_bytes + (c + at) / 4;
-        uint64_t q[2] = {ht_affine_spread(2, p), ht_affine_spread(2, p + 2)};
-        v16f s = v16f_set1(ht_groups_scale(HT_QUANT_AFFINE, w->scales->dtype, w->scales->data, w->first_scale + g));
-        v16f b = v16f_set1(ht_groups_scale(HT_QUANT_AFFINE, w->biases->dtype, w->biases->data, w->first_bias + g));
-        v16f_store(block_at(block, l, at), v16f_fma(v16f_from_i(v16i_load_u8((const uint8_t *)q)), s, b));
-    }
+static decode_row_fn *decode_row_of(const group_format *f) {
+#define CHOOSE(k, b)                                                                                                   \
+    if (f->kind == k && f->bits == b) return decode_row_##k##_##b;
+    GROUP_FORMATS(CHOOSE)
+#undef CHOOSE
+    return NULL;
 }
-
-/* Whether decoded columns are in chunk order. */
-static bool chunk_ordered(const job *j) { return j->p && !j->p->transpose && j->format.bits > 2; }
 
 /* Decodes rows [l, l + depth) of columns [c, c + width) of the quantised right operand. */
 static void decode_block(const job *j, const weights *w, int64_t l, int64_t depth, int64_t c, int64_t width,
                          float *scratch, float *block) {
-    const group_format *f = &j->format;
-    bool turns = j->p->transpose;
-    if (!turns && f->bits == 2) {
-        for (int64_t i = 0; i < depth; i++) copy_row_2bit(w, f->group, l + i, i, c, width, block);
-        return;
+    decode_row_fn *decode = decode_row_of(&j->format);
+    for (int64_t i = 0; j->p->transpose && i < width; i += 16) {
+        for (int64_t r = 0; r < 16; r++)
+            decode(w, &j->format, c + ht_min_i64(i + r, width - 1), l, depth, scratch + r * DEPTH);
+        panel_transpose(scratch, DEPTH, 16, depth, block_at(block, 0, i), STRIPE);
     }
-#define BY_FORMAT(k, b)                                                                                                \
-    if (f->kind == k && f->bits == b) {                                                                                \
-        for (int64_t i = 0; turns && i < width; i += 16)                                                               \
-            transpose_rows(w, f, c + i, ht_min_i64(16, width - i), l, depth, scratch, block, i, k, b);                 \
-        for (int64_t i = 0; !turns && i < depth; i++) copy_row(w, f, l + i, i, c, width, block, k, b);                 \
+    for (int64_t i = 0; !j->p->transpose && i < depth; i++) {
+        decode(w, &j->format, l + i, c, width, scratch);
+        for (int64_t at = 0; at < width; at += 16) v16f_store(block_at(block, i, at), v16f_load(scratch + at));
     }
-    GROUP_FORMATS(BY_FORMAT)
-#undef BY_FORMAT
 }
 
 /* Loads steps [l, l + depth) of columns [c, c + width) of the right operand. Padding columns up to a multiple of
@@ -284,17 +238,8 @@ static void store_row(const job *j, int64_t row, int64_t c, int64_t width, const
     }
 }
 
-/* Restores column order from chunk order. */
-static void order_columns(const job *j, int64_t width, const float *from, float *to) {
-    const int each = j->format.each;
-    for (int64_t c = 0; c < width; c++) {
-        int64_t in_chunk = c % (16 * each);
-        to[c] = from[c - in_chunk + in_chunk % each * 16 + in_chunk / each];
-    }
-}
-
 static void multiply_block(const job *j, const run *r, int64_t c, int64_t width, float *scratch) {
-    int64_t entry = j->order[r->begin], padded = round_up(width, chunk_ordered(j) ? 16 * j->format.each : 16);
+    int64_t entry = j->order[r->begin], padded = round_up(width, 16);
     float *block = scratch + DEPTH * COLUMNS, *sums = block + DEPTH * COLUMNS;
     weights w = {0};
     if (j->p) w = weights_of(j, entry);
@@ -311,11 +256,7 @@ static void multiply_block(const job *j, const run *r, int64_t c, int64_t width,
                                    ht_min_i64(STRIPE, padded - at), sums + at, COLUMNS, true);
                 }
         }
-        for (int64_t i = 0; i < rows; i++) {
-            float ordered[COLUMNS], *from = sums + i * COLUMNS;
-            if (chunk_ordered(j)) order_columns(j, width, from, ordered);
-            store_row(j, first + i, c, width, chunk_ordered(j) ? ordered : from);
-        }
+        for (int64_t i = 0; i < rows; i++) store_row(j, first + i, c, width, sums + i * COLUMNS);
     }
 }
 
@@ -330,40 +271,11 @@ static void multiply_few(const job *j, const run *r, int64_t first, int rows, in
         int64_t row = c + i;
         group_scales(&j->format, w.scales, w.first_scale + row * w.groups, w.groups, scales);
         if (w.biases) group_scales(&j->format, w.biases, w.first_bias + row * w.groups, w.groups, biases);
-        float sum[FEW_ROWS];
+        float sum[FEW_ROWS + ROWS_AT_ONCE - 1];
         few_rows_multiply(&j->few, first, rows, w.numbers + row * w.row_bytes, scales, w.biases ? biases : NULL, sum);
         for (int m = 0; m < rows; m++) sums[m * COLUMNS + i] = sum[m];
     }
     for (int m = 0; m < rows; m++) store_row(j, first + m, c, width, sums + m * COLUMNS);
-}
-
-/* Few rows by columns of the quantised matrix. */
-static void multiply_few_columns(const job *j, const run *r, int64_t first, int rows, int64_t c, int64_t width,
-                                 float *scratch) {
-    weights w = weights_of(j, j->order[r->begin]);
-    int64_t from = c * j->format.bits / 8, group = c / j->format.group;
-    few_columns f = {.format = &j->format,
-                     .numbers = w.numbers + from,
-                     .row_bytes = w.row_bytes,
-                     .n = width,
-                     .left = w.row_bytes - from,
-                     .scales = w.scales,
-                     .biases = w.biases,
-                     .first_scale = w.first_scale + group,
-                     .first_bias = w.first_bias + group,
-                     .groups = w.groups,
-                     .sums = scratch,
-                     .added = scratch + ROWS_AT_ONCE * COLUMN_STRETCH,
-                     .scale = scratch + ROWS_AT_ONCE * (COLUMN_STRETCH + STRETCH_GROUPS)};
-    float *out = f.scale + ROWS_ADDED * STRETCH_GROUPS;
-    for (int m = 0, some; m < rows; m += some) {
-        some = rows - m >= 4 ? 4 : rows - m >= 2 ? 2 : 1;
-        few_columns_multiply(&f, j->x + (first + m) * j->x_row, j->x_row, some, j->k);
-        for (int i = 0; i < some; i++) {
-            for (int64_t k = 0; k < width; k++) out[k] = few_columns_at(&f, i, k);
-            store_row(j, first + m + i, c, width, out);
-        }
-    }
 }
 
 static void multiply_units(void *arg, int64_t begin, int64_t end, int worker) {
@@ -373,21 +285,11 @@ static void multiply_units(void *arg, int64_t begin, int64_t end, int worker) {
         const run *r = &j->runs[unit / j->column_blocks];
         int64_t c = unit % j->column_blocks * j->width, width = ht_min_i64(j->width, j->n - c);
         int64_t rows = (r->end - r->begin) * j->m, first = r->begin * j->m;
-        if (!j->p || rows > FEW_ROWS)
-            multiply_block(j, r, c, width, scratch);
-        else if (j->p->transpose)
+        if (j->few.k && rows <= FEW_ROWS)
             multiply_few(j, r, first, (int)rows, c, width, scratch);
         else
-            multiply_few_columns(j, r, first, (int)rows, c, width, scratch);
+            multiply_block(j, r, c, width, scratch);
     }
-}
-
-/* Columns per unit of work, a multiple of the chunk and group sizes. */
-static int64_t width_of(const job *j) {
-    if (!j->p || j->m * j->entries > FEW_ROWS) return COLUMNS;
-    if (j->p->transpose) return 32;
-    int64_t share = round_up(ht_ceil_div_i64(j->n, 2 * ht_pool_threads(ht_call_pool(j->call))), 256);
-    return ht_min_i64(share, COLUMN_STRETCH);
 }
 
 static ht_status multiply(const ht_call *call, const ht_quantize_params *p, ht_error *err) {
@@ -398,7 +300,7 @@ static ht_status multiply(const ht_call *call, const ht_quantize_params *p, ht_e
     order_entries(&j);
     if (j.n_runs == 1 && j.m * j.entries > FEW_ROWS) j.few.k = 0;
     ht_pool_run(ht_call_pool(call), j.entries * j.m, ht_row_grain(HT_GRAIN_CHEAP, j.k), load_rows, &j);
-    j.width = width_of(&j);
+    j.width = j.few.k && j.m * j.entries <= FEW_ROWS ? 32 : COLUMNS;
     j.column_blocks = ht_ceil_div_i64(j.n, j.width);
     ht_pool_run(ht_call_pool(call), j.n_runs * j.column_blocks, 1, multiply_units, &j);
     return HT_OK;

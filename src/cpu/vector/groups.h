@@ -6,6 +6,7 @@
 #include "cpu/vector/lanes.h"
 #include "cpu/vector/simd_groups.h"
 #include "device/kernel.h"
+#include "formats/affine.h"
 #include "formats/groups.h"
 
 typedef enum group_kind { GROUP_INTEGERS, GROUP_E2M1, GROUP_E4M3 } group_kind;
@@ -47,6 +48,16 @@ HT_INLINE v16f group_number(v16i lanes, int i, group_kind kind, int bits) {
     if (kind == GROUP_E2M1) return v16f_e2m1(lanes, i);
     if (kind == GROUP_E4M3) return v16f_e4m3(lanes, i);
     return v16f_low_bits(v16i_shr(lanes, i * bits), bits);
+}
+
+/* Sixteen adjacent elements, packed in 2 * bits bytes, unscaled. */
+HT_INLINE v16f group_numbers_at(const uint8_t *p, group_kind kind, int bits) {
+    uint64_t unpacked[2];
+    if (bits == 8)
+        memcpy(unpacked, p, sizeof unpacked);
+    else
+        for (int i = 0; i < 2; i++) unpacked[i] = ht_affine_spread(bits, p + i * bits);
+    return group_number(v16i_load_u8((const uint8_t *)unpacked), 0, kind, kind == GROUP_INTEGERS ? 8 : bits);
 }
 
 /* Loads scales or biases [first, first + n) as f32. `to` has space for n rounded up to sixteen. */

@@ -1,7 +1,6 @@
 /* Log-sum-exp along the last axis. A chunk's partial is its maximum (`center`) and the sum of exp(x - center); NaN if
  * an element is. An infinite maximum is the result. */
 #include "cpu/reference/reference.h"
-#include "cpu/vector/columns.h"
 #include "cpu/vector/exp_bounded.h"
 #include "cpu/vector/reduce_chunks.h"
 #include "cpu/vector/rows.h"
@@ -11,11 +10,6 @@
 
 static ht_partial part_of(float most, float sum) {
     return (ht_partial){isnan(sum) ? (double)NAN : (double)most, (double)sum};
-}
-
-/* Subtracted maximum; 0 if infinite, so that only a NaN element gives NaN. */
-HT_INLINE v16f finite_or_zero(v16f most) {
-    return v16f_select(v16f_lt(v16f_abs(most), v16f_set1(INFINITY)), most, v16f_zero());
 }
 
 static bool has_nan(const float *x, int64_t n) {
@@ -55,49 +49,19 @@ static ht_partial reduce_row(const float *x, int64_t n) {
     return part_of(high, row_sum_total(&sum));
 }
 
-HT_INLINE void of_columns_in(ht_dtype t, const void *x, int64_t step, int64_t n, int64_t w, ht_partial *to) {
-    _Alignas(64) float most[COLUMNS_WIDTH], total[COLUMNS_WIDTH];
-    columns_sum sum;
-    columns_begin(&sum, w);
-    for (int64_t c = 0; c < w; c += 16) v16f_store(most + c, v16f_set1(-INFINITY));
-    for (int64_t r = 0; r < n; r++)
-        for (int64_t c = 0; c < w; c += 16)
-            v16f_store(most + c, v16f_max(lanes_load(t, x, r * step + c, 1, lanes_count(w - c)), v16f_load(most + c)));
-    for (int64_t r = 0; r < n; r++)
-        for (int64_t c = 0; c < w; c += 16) {
-            float *to_sum = sum.lane[r % COLUMNS_LANES] + c;
-            const v16f v = lanes_load(t, x, r * step + c, 1, lanes_count(w - c));
-            const v16f d = v16f_sub(v, finite_or_zero(v16f_load(most + c)));
-            const v16f p = v16f_exp_bounded(v16f_min(v16f_set1(0.0f), d)); /* keeps NaN */
-            v16f_store(to_sum, v16f_add(v16f_load(to_sum), p));
-        }
-    columns_total(&sum, w, total);
-    for (int64_t c = 0; c < w; c++) to[c] = part_of(most[c], total[c]);
-}
-
-static void reduce_columns(ht_dtype t, const void *x, int64_t step, int64_t n, int64_t w, ht_partial *to) {
-    if (t == HT_F32)
-        of_columns_in(HT_F32, x, step, n, w, to);
-    else if (t == HT_F16)
-        of_columns_in(HT_F16, x, step, n, w, to);
-    else
-        of_columns_in(HT_BF16, x, step, n, w, to);
-}
-
-static ht_partial combine(ht_partial a, double n_a, ht_partial b, double n_b) {
-    (void)n_a, (void)n_b;
+static ht_partial combine(ht_partial a, ht_partial b) {
     if (isnan(a.center) || isnan(b.center)) return (ht_partial){(double)NAN, (double)NAN};
     const double high = fmax(a.center, b.center);
     if (isinf(high)) return (ht_partial){high, a.sum + b.sum};
     return (ht_partial){high, a.sum * exp(a.center - high) + b.sum * exp(b.center - high)};
 }
 
-static double result(const ht_call *call, ht_partial p, int64_t n) {
-    (void)call, (void)n;
+static double result(ht_partial p, int64_t n) {
+    (void)n;
     return isinf(p.center) || isnan(p.center) ? p.center : p.center + log(p.sum);
 }
 
-static const ht_chunk_ops ops = {reduce_row, reduce_columns, combine, result, HT_GRAIN_MATH};
+static const ht_chunk_ops ops = {reduce_row, combine, result, HT_GRAIN_MATH};
 
 static ht_status logsumexp(const ht_call *call, ht_error *err) {
     return HT_ISA_NAME(ht_reduce_chunks)(call, &ops) ? HT_OK : ht_plain_logsumexp(call, err);

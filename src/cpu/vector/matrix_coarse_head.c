@@ -28,7 +28,7 @@ HT_INLINE float panel_bound(int planes, const uint8_t *unit, int64_t n_blocks, c
         v16i w[8];
         fetch_ahead(scales, HT_COARSE_SCALES);
         fetch_ahead(unit, UNIT);
-        ht_decode_weights((ht_qkind){.bits = HT_COARSE_BITS_UNIT}, unit, w);
+        ht_decode_weights(HT_COARSE_BITS_UNIT, HT_CODES_NONE, unit, w);
         v16f scale = ht_halves_at(scales);
         lowest = v16f_min(scale, lowest);
         HT_UNROLL
@@ -60,22 +60,23 @@ void HT_ISA_NAME(ht_coarse_bounds)(const uint8_t *first, int64_t n_blocks, int64
 
 HT_INLINE void join(const uint8_t *unit, const uint8_t *rest, v16i w[8]) {
     v16i low[8];
-    ht_decode_weights((ht_qkind){.bits = HT_COARSE_BITS_UNIT}, unit, w);
-    ht_decode_weights((ht_qkind){.bits = HT_FINE_BITS_UNIT}, rest, low);
+    ht_decode_weights(HT_COARSE_BITS_UNIT, HT_CODES_NONE, unit, w);
+    ht_decode_weights(HT_FINE_BITS_UNIT, HT_CODES_NONE, rest, low);
     HT_UNROLL
     for (int j = 0; j < 8; j++) w[j] = v16i_or(v16i_shl(w[j], HT_FINE_BITS_UNIT), low[j]);
 }
 
 /* As direct_panel in matrix_int8.c. */
-HT_INLINE void direct_panel(const uint8_t *unit, const uint8_t *rest, const ht_qtiles *all, int64_t t, int n_x,
+HT_INLINE void direct_panel(const uint8_t *unit, const uint8_t *rest, const ht_qtiles *all, int64_t t, int rows,
                             const ht_gemm_out *out, int p) {
+    const int n_x = ht_qtile_rows(all->x, t);
     int64_t n_blocks = all->x->n_blocks, first = ht_qtile_first(all->x, t), at = first * n_blocks;
     const uint8_t *scales = unit + n_blocks * UNIT;
     const int8_t *q = all->x->q + HT_QBLOCK * at;
     const float *x_scale = all->x->scale + at;
     const int32_t *offset = (const int32_t *)all->offset + at;
     v16f y[DIRECT_ROWS];
-    for (int i = 0; i < n_x; i++) y[i] = v16f_zero();
+    for (int i = 0; i < rows; i++) y[i] = v16f_zero();
     for (int64_t b = 0; b < n_blocks; b++, unit += UNIT, rest += REST, scales += HT_COARSE_SCALES) {
         v16i w[8];
         fetch_ahead(scales, HT_COARSE_SCALES);
@@ -86,7 +87,7 @@ HT_INLINE void direct_panel(const uint8_t *unit, const uint8_t *rest, const ht_q
         HT_UNROLL
         for (int j = 0; j < 8; j++) w[j] = v16d_weights8(w[j]);
         HT_UNROLL
-        for (int i = 0; i < n_x; i++) {
+        for (int i = 0; i < rows; i++) {
             v16d d = v16d_start(offset[i]);
             HT_UNROLL
             for (int j = 0; j < 8; j++) d = v16d_step(d, w[j], v16i_set4(q + HT_QBLOCK * i + 4 * j), 8, 8, j);
@@ -96,15 +97,15 @@ HT_INLINE void direct_panel(const uint8_t *unit, const uint8_t *rest, const ht_q
         x_scale += n_x;
         offset += n_x;
     }
-    ht_store_rows(out, (int)first, n_x, p, ht_lanes_of(out, p), y);
+    ht_store_rows(out, (int)first, rows, n_x, p, ht_lanes_of(out, p), y);
 }
 
-HT_INLINE void direct_panels(ht_coarse_panels panels, const ht_qtiles *x, int64_t t, int n_x, const ht_gemm_out *out) {
+HT_INLINE void direct_panels(ht_coarse_panels panels, const ht_qtiles *x, int64_t t, int rows, const ht_gemm_out *out) {
     size_t first_bytes = ht_coarse_head_coarse_bytes(x->x->n_blocks),
            rest_bytes = ht_coarse_head_fine_bytes(x->x->n_blocks);
     int n = (int)ht_panel_count(out->n);
     for (int p = 0; p < n; p++, panels.first += first_bytes, panels.rest += rest_bytes)
-        direct_panel(panels.first, panels.rest, x, t, n_x, out, p);
+        direct_panel(panels.first, panels.rest, x, t, rows, out, p);
 }
 
 #define DIRECT(n) direct_panels(panels, x, t, n, out)

@@ -18,7 +18,7 @@ HT_INLINE v16f load_column(ht_weight_type type, const void *panel, int64_t c) {
 }
 
 HT_INLINE void dense_tile(ht_weight_type type, const void *panel, int64_t stride, int64_t column, int n, const float *x,
-                          int64_t ldx, int n_x, const ht_gemm_out *out) {
+                          int64_t ldx, int rows, int n_x, const ht_gemm_out *out) {
     const size_t bytes = type == HT_W_F32 ? 4 : 2;
     int lanes[TILE_PANELS];
     const char *w[TILE_PANELS];
@@ -27,9 +27,10 @@ HT_INLINE void dense_tile(ht_weight_type type, const void *panel, int64_t stride
         w[p] = (const char *)panel + (lanes[p] ? (size_t)p * (size_t)stride * bytes : 0);
     }
     x += column;
+    const float *last_row = x + (n_x - 1) * ldx; /* twice where there are rows - 1 */
     v16f y[TILE_PANELS][TILE_ROWS];
     for (int p = 0; p < TILE_PANELS; p++)
-        for (int i = 0; i < n_x; i++) y[p][i] = v16f_zero();
+        for (int i = 0; i < rows; i++) y[p][i] = v16f_zero();
     int c = 0;
     for (; c + 2 <= n; c += 2) {
         if (type != HT_W_F32) /* halves take few instructions per byte: the hardware alone does not keep up */
@@ -39,18 +40,21 @@ HT_INLINE void dense_tile(ht_weight_type type, const void *panel, int64_t stride
             first[p] = load_column(type, w[p], c);
             second[p] = load_column(type, w[p], c + 1);
         }
-        for (int i = 0; i < n_x; i++) {
-            v16f x0 = v16f_set1(x[i * ldx + c]), x1 = v16f_set1(x[i * ldx + c + 1]);
+        for (int i = 0; i < rows; i++) {
+            const float *row = i + 1 < rows ? x + i * ldx : last_row;
+            v16f x0 = v16f_set1(row[c]), x1 = v16f_set1(row[c + 1]);
             for (int p = 0; p < TILE_PANELS; p++) y[p][i] = v16f_fma(second[p], x1, v16f_fma(first[p], x0, y[p][i]));
         }
     }
     if (c < n)
         for (int p = 0; p < TILE_PANELS; p++) {
             v16f last = load_column(type, w[p], c);
-            for (int i = 0; i < n_x; i++) y[p][i] = v16f_fma(last, v16f_set1(x[i * ldx + c]), y[p][i]);
+            for (int i = 0; i < rows; i++)
+                y[p][i] = v16f_fma(last, v16f_set1((i + 1 < rows ? x + i * ldx : last_row)[c]), y[p][i]);
         }
     for (int p = 0; p < TILE_PANELS; p++)
-        for (int i = 0; i < n_x; i++) {
+        for (int i = 0; i < rows; i++) {
+            if (!ht_row_exists(i, rows, n_x)) continue;
             v16f sum = column && lanes[p] ? v16f_add(ht_load_out(out, i, p, lanes[p]), y[p][i]) : y[p][i];
             ht_store_out(out, i, p, lanes[p], sum);
         }
@@ -60,13 +64,13 @@ HT_INLINE void widen(ht_weight_type type, const void *panel, int64_t column, int
     for (int c = 0; c < n; c++) v16f_store(to + HT_PANEL * c, load_column(type, panel, column + c));
 }
 
-#define TILE(n_rows) dense_tile(type, panel, stride, column, n, x, ldx, n_rows, out)
+#define TILE(n_rows) dense_tile(type, panel, stride, column, n, x, ldx, n_rows, n_x, out)
 
 #define FUNCTIONS(name)                                                                                                \
     void HT_ISA_NAME(ht_dense_##name)(const void *panel, int64_t stride, int64_t column, int n, const float *x,        \
                                       int64_t ldx, int n_x, const ht_gemm_out *out) {                                  \
         const ht_weight_type type = HT_W_##name;                                                                       \
-        HT_WITH_ROWS(n_x, TILE);                                                                                       \
+        HT_WITH_TILE_ROWS(n_x, TILE);                                                                                  \
     }                                                                                                                  \
     void HT_ISA_NAME(ht_widen_##name)(const void *panel, int64_t column, int n, float *to) {                           \
         widen(HT_W_##name, panel, column, n, to);                                                                      \

@@ -128,41 +128,42 @@ HT_INLINE void advance(tile *t, int n_x) {
 
 /* One block, whose place in memory is `at`; two sums for a row alone hide the latency of adding to one. */
 HT_INLINE void direct_block(ht_weight_type type, const char *at, const void *w, const int16_t *q, const float *scale,
-                            int n_x, v16f *y) {
+                            int rows, v16f *y) {
     v16f up, down;
     v16i d[2][DIRECT_ROWS];
     block_scale(type, w, at + FETCH_FAR, &up, &down);
     HT_UNROLL
-    for (int i = 0; i < n_x; i++) d[0][i] = d[1][i] = v16i_set1(0);
+    for (int i = 0; i < rows; i++) d[0][i] = d[1][i] = v16i_set1(0);
     HT_UNROLL
     for (int s = 0; s < STEPS; s++) {
         v16i words = words_of_step(type, step_at(w, s), up);
         ht_fetch_near(step_at(at + FETCH_NEAR, s));
         HT_UNROLL
-        for (int i = 0; i < n_x; i++) {
-            v16i *to = &d[n_x <= 2 ? s % 2 : 0][i];
+        for (int i = 0; i < rows; i++) {
+            v16i *to = &d[rows <= 2 ? s % 2 : 0][i];
             *to = v16w_dot(*to, words, v16i_set2(q + HT_QBLOCK * i + 2 * s));
         }
     }
     HT_UNROLL
-    for (int i = 0; i < n_x; i++)
-        y[i] = add_block(n_x <= 2 ? v16i_add(d[0][i], d[1][i]) : d[0][i], down, scale[i], y[i]);
+    for (int i = 0; i < rows; i++)
+        y[i] = add_block(rows <= 2 ? v16i_add(d[0][i], d[1][i]) : d[0][i], down, scale[i], y[i]);
 }
 
 HT_INLINE void direct_panels(ht_weight_type type, const char *panel, int64_t k, const ht_qtiles *all, int64_t t,
-                             int n_x, const ht_gemm_out *out) {
+                             int rows, const ht_gemm_out *out) {
     const size_t panel_bytes = ht_panel_bytes(type, k);
-    const int n = (int)ht_panel_count(out->n), first = (int)ht_qtile_first(all->x, t);
+    const int n = (int)ht_panel_count(out->n), first = (int)ht_qtile_first(all->x, t), n_x = ht_qtile_rows(all->x, t);
     char room[BLOCK_BYTES];
     for (int p = 0; p < n; p++, panel += panel_bytes) {
         const char *w = panel;
         tile x = tile_at(all, t, 0, n_x);
         v16f y[DIRECT_ROWS];
-        for (int i = 0; i < n_x; i++) y[i] = v16f_zero();
+        for (int i = 0; i < rows; i++) y[i] = v16f_zero();
         for (int64_t left = k; left > 0; left -= HT_QBLOCK, w += BLOCK_BYTES, advance(&x, n_x))
-            direct_block(type, w, left < HT_QBLOCK ? short_block(w, (int)left, room) : w, x.q, x.scale, n_x, y);
+            direct_block(type, w, left < HT_QBLOCK ? short_block(w, (int)left, room) : w, x.q, x.scale, rows, y);
         int lanes = ht_lanes_of(out, p);
-        for (int i = 0; i < n_x; i++) ht_store_out(out, first + i, p, lanes, y[i]);
+        for (int i = 0; i < rows; i++)
+            if (ht_row_exists(i, rows, n_x)) ht_store_out(out, first + i, p, lanes, y[i]);
     }
 }
 
@@ -182,19 +183,20 @@ HT_INLINE void decode_panel(ht_weight_type type, const char *panel, int64_t k, i
     }
 }
 
-HT_INLINE void decoded_tile(const ht_wpanel *panels, int64_t block, int n, const ht_qtiles *all, int64_t t, int n_x,
+HT_INLINE void decoded_tile(const ht_wpanel *panels, int64_t block, int n, const ht_qtiles *all, int64_t t, int rows,
                             const ht_gemm_out *out) {
-    const int first = (int)ht_qtile_first(all->x, t);
+    const int first = (int)ht_qtile_first(all->x, t), n_x = ht_qtile_rows(all->x, t);
     tile x = tile_at(all, t, block, n_x);
     v16f y[TILE_PANELS][TILE_ROWS];
     int lanes[TILE_PANELS];
     for (int p = 0; p < TILE_PANELS; p++) lanes[p] = ht_lanes_of(out, p);
     for (int p = 0; p < TILE_PANELS; p++)
-        for (int i = 0; i < n_x; i++) y[p][i] = block ? ht_load_out(out, first + i, p, lanes[p]) : v16f_zero();
+        for (int i = 0; i < rows; i++)
+            y[p][i] = block && ht_row_exists(i, rows, n_x) ? ht_load_out(out, first + i, p, lanes[p]) : v16f_zero();
     for (int b = 0; b < n; b++, advance(&x, n_x)) {
         v16i d[TILE_PANELS][TILE_ROWS];
         HT_UNROLL
-        for (int i = 0; i < n_x; i++) HT_UNROLL
+        for (int i = 0; i < rows; i++) HT_UNROLL
         for (int p = 0; p < TILE_PANELS; p++) d[p][i] = v16i_set1(0);
         HT_UNROLL
         for (int s = 0; s < STEPS; s++) {
@@ -202,7 +204,7 @@ HT_INLINE void decoded_tile(const ht_wpanel *panels, int64_t block, int n, const
             HT_UNROLL
             for (int p = 0; p < TILE_PANELS; p++) w[p] = v16i_load_bytes(panels[p].w[b][s]);
             HT_UNROLL
-            for (int i = 0; i < n_x; i++) {
+            for (int i = 0; i < rows; i++) {
                 v16i two = v16i_set2(x.q + HT_QBLOCK * i + 2 * s);
                 HT_UNROLL
                 for (int p = 0; p < TILE_PANELS; p++) d[p][i] = v16w_dot(d[p][i], w[p], two);
@@ -212,11 +214,12 @@ HT_INLINE void decoded_tile(const ht_wpanel *panels, int64_t block, int n, const
         for (int p = 0; p < TILE_PANELS; p++) {
             v16f down = v16f_load(panels[p].scale[b]);
             HT_UNROLL
-            for (int i = 0; i < n_x; i++) y[p][i] = add_block(d[p][i], down, x.scale[i], y[p][i]);
+            for (int i = 0; i < rows; i++) y[p][i] = add_block(d[p][i], down, x.scale[i], y[p][i]);
         }
     }
     for (int p = 0; p < TILE_PANELS; p++)
-        for (int i = 0; i < n_x; i++) ht_store_out(out, first + i, p, lanes[p], y[p][i]);
+        for (int i = 0; i < rows; i++)
+            if (ht_row_exists(i, rows, n_x)) ht_store_out(out, first + i, p, lanes[p], y[p][i]);
 }
 
 /* ---- the functions of the table ---- */
@@ -224,25 +227,34 @@ HT_INLINE void decoded_tile(const ht_wpanel *panels, int64_t block, int n, const
 #define DIRECT(n)  direct_panels(type, panels, k, x, t, n, out)
 #define DECODED(n) decoded_tile(panels, block, count, x, t, n, out)
 
-void HT_ISA_NAME(ht_words_decoded)(const void *panels, int64_t block, int count, const ht_qtiles *x,
-                                   const ht_gemm_out *out) {
+void HT_ISA_NAME(ht_words_decoded)(ht_weight_type type, const void *panels, int64_t block, int count,
+                                   const ht_qtiles *x, const ht_gemm_out *out) {
+    (void)type;
     for (int64_t t = x->first; t < x->last; t++) {
-        HT_WITH_ROWS(ht_qtile_rows(x->x, t), DECODED);
+        HT_WITH_TILE_ROWS(ht_qtile_rows(x->x, t), DECODED);
     }
 }
 
-#define FUNCTIONS(name)                                                                                                \
-    void HT_ISA_NAME(ht_words_direct_##name)(const void *panels, int64_t k, const ht_qtiles *x,                        \
-                                             const ht_gemm_out *out) {                                                 \
+#define DIRECT_OF(name)                                                                                                \
+    static void direct_##name(const void *panels, int64_t k, const ht_qtiles *x, const ht_gemm_out *out) {             \
         const ht_weight_type type = HT_W_##name;                                                                       \
         for (int64_t t = x->first; t < x->last; t++) {                                                                 \
             HT_WITH_DIRECT_ROWS(ht_qtile_rows(x->x, t), DIRECT);                                                       \
         }                                                                                                              \
-    }                                                                                                                  \
-    void HT_ISA_NAME(ht_words_decode_##name)(const void *panel, int64_t k, int64_t block, int n, void *to) {           \
-        decode_panel(HT_W_##name, panel, k, block, n, to);                                                             \
     }
+DIRECT_OF(F16)
+DIRECT_OF(BF16)
 
-HT_HALF_TYPES(FUNCTIONS)
+void HT_ISA_NAME(ht_words_direct)(ht_weight_type type, const void *panels, int64_t k, const ht_qtiles *x,
+                                  const ht_gemm_out *out) {
+    (type == HT_W_F16 ? direct_F16 : direct_BF16)(panels, k, x, out);
+}
+
+void HT_ISA_NAME(ht_words_decode)(ht_weight_type type, const void *panel, int64_t k, int64_t block, int n, void *to) {
+    if (type == HT_W_F16)
+        decode_panel(HT_W_F16, panel, k, block, n, to);
+    else
+        decode_panel(HT_W_BF16, panel, k, block, n, to);
+}
 
 #endif

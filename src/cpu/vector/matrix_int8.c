@@ -68,13 +68,144 @@ HT_INLINE void advance(ht_qkind kind, tile *t, int n_x) {
     t->offset += 4 * kind.halves * n_x;
 }
 
+/* ---- decoding of panels ---- */
+
+/* Scales, and minima if the type has any, of n blocks as in ht_qpanel, from the first block of a unit on. */
+typedef void scales_fn(const ht_panel_layout *l, const uint8_t *unit, int n, float (*scale)[HT_PANEL],
+                       float (*min)[HT_PANEL]);
+
+HT_INLINE void decode_units(ht_weight_type type, int has_min, int unit_scales, int group, int unit_bytes,
+                            const uint8_t *unit, int n, float (*scale)[HT_PANEL], float (*min)[HT_PANEL]) {
+    for (int b = 0; b < n; b += group, unit += unit_bytes, scale += unit_scales, min += unit_scales) {
+        v16f s[16], m[16];
+        ht_decode_scales(type, unit, s, m);
+        for (int i = 0; i < unit_scales; i++) v16f_store(scale[i], s[i]);
+        for (int i = 0; i < unit_scales && has_min; i++) v16f_store(min[i], m[i]);
+    }
+}
+
+#define SCALES(type, bits, bias, halves, has_min, group, scale_bytes, codes)                                           \
+    static void scales_##type(const ht_panel_layout *l, const uint8_t *unit, int n, float(*scale)[HT_PANEL],           \
+                              float(*min)[HT_PANEL]) {                                                                 \
+        (void)l;                                                                                                       \
+        decode_units(HT_W_##type, has_min, (group) * (halves), group, scale_bytes, unit, n, scale, min);               \
+    }
+HT_QUANTISED_TYPES(SCALES)
+
+/* MLX's groups: the blocks of a unit share a scale and a minimum. */
+#define AFFINE_SCALES(type)                                                                                            \
+    static void affine_##type(const ht_panel_layout *l, const uint8_t *unit, int n, float(*scale)[HT_PANEL],           \
+                              float(*min)[HT_PANEL]) {                                                                 \
+        for (int b = 0; b < n; b++) {                                                                                  \
+            const uint8_t *at = unit + b / l->group * l->scale_bytes;                                                  \
+            v16f_store(scale[b], ht_affine_scales_at(HT_W_##type, at));                                                \
+            v16f_store(min[b], ht_affine_scales_at(HT_W_##type, at + l->scale_bytes / 2));                             \
+        }                                                                                                              \
+    }
+AFFINE_SCALES(F16)
+AFFINE_SCALES(BF16)
+AFFINE_SCALES(F32)
+
+#define SCALES_OF(type, ...)                   [HT_W_##type] = scales_##type,
+#define AFFINE_SCALES_OF(type, bits, group, s) [HT_W_##type] = affine_##s,
+static scales_fn *const scales_of[HT_W_COUNT] = {HT_QUANTISED_TYPES(SCALES_OF) HT_AFFINE_TYPES(AFFINE_SCALES_OF)};
+
+/* Weights of n blocks, a byte each; `ordered` for v16r_step. */
+typedef void weights_fn(const uint8_t *unit, int n, bool ordered, ht_qpanel *to);
+
+#define WEIGHTS(bits, codes)                                                                                           \
+    static void weights_##bits##_##codes(const uint8_t *unit, int n, bool ordered, ht_qpanel *to) {                    \
+        for (int b = 0; b < n; b++, unit += 64 * (bits)) {                                                             \
+            v16i w[8];                                                                                                 \
+            for (int i = 0; i < (bits); i++) ht_fetch_far(unit + 64 * (n * (bits) + i)); /* the next chunk */          \
+            ht_decode_weights(bits, codes, unit, w);                                                                   \
+            if (ordered) v16r_order(w);                                                                                \
+            for (int j = 0; j < 8; j++) v16i_store((int32_t *)(void *)(to->w[b] + 64 * j), w[j]);                      \
+        }                                                                                                              \
+    }
+WEIGHTS(2, HT_CODES_NONE)
+WEIGHTS(3, HT_CODES_NONE)
+WEIGHTS(4, HT_CODES_NONE)
+WEIGHTS(5, HT_CODES_NONE)
+WEIGHTS(6, HT_CODES_NONE)
+WEIGHTS(8, HT_CODES_NONE)
+WEIGHTS(4, HT_CODES_IQ4)
+WEIGHTS(4, HT_CODES_E2M1)
+
+#define WEIGHTS_OF(type, bits, bias, halves, has_min, group, scale_bytes, codes)                                       \
+    [HT_W_##type] = weights_##bits##_##codes,
+#define AFFINE_WEIGHTS_OF(type, bits, group, s) [HT_W_##type] = weights_##bits##_HT_CODES_NONE,
+static weights_fn *const weights_of[HT_W_COUNT] = {HT_QUANTISED_TYPES(WEIGHTS_OF) HT_AFFINE_TYPES(AFFINE_WEIGHTS_OF)};
+
+static const uint8_t *scales_at(const ht_panel_layout *l, const uint8_t *panel, int64_t k, int64_t block) {
+    return panel + k / HT_QBLOCK * 64 * l->bits + block / l->group * l->scale_bytes;
+}
+
+static void order_weights(ht_qpanel *to, int n) {
+    for (int b = 0; HT_ABREAST > 1 && b < n; b++) {
+        v16i w[8];
+        for (int j = 0; j < 8; j++) w[j] = v16i_load_bytes(to->w[b] + 64 * j);
+        v16r_order(w);
+        for (int j = 0; j < 8; j++) v16i_store((int32_t *)(void *)(to->w[b] + 64 * j), w[j]);
+    }
+}
+
+void HT_ISA_NAME(ht_decode)(ht_weight_type type, const void *panel, int64_t k, int64_t block, int n, void *to) {
+    const ht_panel_layout *l = ht_panel_layout_of(type);
+    ht_qpanel *q = to;
+    if (l->unpacked) {
+        ht_codebook_panel(type, panel, k, block, n, q);
+        order_weights(q, n);
+        return;
+    }
+    weights_of[type]((const uint8_t *)panel + block * 64 * l->bits, n, true, q);
+    scales_of[type](l, scales_at(l, panel, k, block), n, q->scale, q->min);
+}
+
+/* ---- exact weights, for products with the transposed matrix ---- */
+
+/* Block b of a panel as f32 [32][16], a column of the panel after the other. */
+static void widen_block(const ht_panel_layout *l, bool wide, const ht_qpanel *from, int b, float *to) {
+    const int bits = ht_weight_bits(l->bits, l->codes);
+    const bool bytes = bits == 8, is_signed = bytes && HT_DOT_BIAS_8 == 0;
+    const v16i flip = v16i_set1(is_signed ? 128 : 0);
+    const v16i bias = v16i_add(flip, v16i_set1(bytes ? HT_DOT_BIAS_8 - 128 * l->has_min : l->has_min ? 0 : l->bias));
+    for (int j = 0; j < 8; j++) {
+        const int at = l->halves * b + (l->halves == 2 && j >= 4);
+        const v16i w = v16i_load_bytes(from->w[b] + 64 * j);
+        const v16f scale = v16f_load(from->scale[at]), min = l->has_min ? v16f_load(from->min[at]) : v16f_zero();
+        HT_UNROLL
+        for (int i = 0; i < 4; i++, to += HT_PANEL) {
+            const v16i q = v16i_xor(v16i_and(ht_shift(w, -8 * i), v16i_set1(255)), flip);
+            v16f value = v16f_from_i(v16i_sub(q, bias));
+            /* With scales of 32 bits the product is rounded, as where the weights come from. */
+            if (!l->has_min || wide) value = v16f_mul(value, scale);
+            if (l->has_min) value = wide ? v16f_add(value, min) : v16f_fma(value, scale, min);
+            v16f_store(to, value);
+        }
+    }
+}
+
+void HT_ISA_NAME(ht_widen_blocks)(ht_weight_type type, const void *panel, int64_t k, int64_t block, int n, float *to) {
+    enum { CHUNK = HT_QCHUNK / 8 * 8 };
+    const ht_panel_layout *l = ht_panel_layout_of(type);
+    const bool wide = scales_of[type] == affine_F32;
+    ht_qpanel chunk;
+    for (int done = 0; done < n; done += CHUNK, block += CHUNK) {
+        const int some = n - done < CHUNK ? n - done : CHUNK;
+        weights_of[type]((const uint8_t *)panel + block * 64 * l->bits, some, false, &chunk);
+        scales_of[type](l, scales_at(l, panel, k, block), some, chunk.scale, chunk.min);
+        for (int b = 0; b < some; b++, to += HT_QBLOCK_W) widen_block(l, wide, &chunk, b, to);
+    }
+}
+
 /* ---- from the packed panels: few rows, each block decoded into registers ---- */
 
 /* One decoded block against rows [first, first + some), step by step for all of them, folded into y. The first of them
  * ask for the lines ahead of `unit`, one per step: all at once they would hold up the products until most of them are on
  * their way. */
-HT_INLINE void direct_rows(ht_qkind kind, const v16i w[8], const v16f *scale, const v16f *min, const tile *x, int n_x,
-                           int first, int some, const uint8_t *unit, v16f y[DIRECT_ROWS]) {
+HT_INLINE void direct_rows(ht_qkind kind, const v16i w[8], const float (*scale)[HT_PANEL], const float (*min)[HT_PANEL],
+                           const tile *x, int n_x, int first, int some, const uint8_t *unit, v16f y[DIRECT_ROWS]) {
     const int halves = kind.halves, steps = 8 / halves;
     v16f t[DIRECT_ROWS];
     for (int i = 0; i < some; i++) t[i] = v16f_zero();
@@ -89,120 +220,102 @@ HT_INLINE void direct_rows(ht_qkind kind, const v16i w[8], const v16f *scale, co
             HT_UNROLL
             for (int i = 0; i < some; i++)
                 d[i] = v16d_step4(d[i], w[steps * h + j], x->q + HT_QBLOCK * (first + i) + 4 * (steps * h + j),
-                                  ht_step_bits(kind), steps, j);
+                                  kind.step_bits, steps, j);
         }
-        v16f base = ht_scale_base(scale[h]);
+        const v16f by = v16f_load(scale[h]), base = ht_scale_base(by);
         HT_UNROLL
         for (int i = 0; i < some; i++) {
             v16i whole = v16d_sum(d[i], sum_offset(kind, x->offset, h * n_x + first + i));
-            v16f sum = scaled_sum(kind, whole, scale[h], base);
+            v16f sum = scaled_sum(kind, whole, by, base);
             t[i] = h ? v16f_add(t[i], sum) : sum;
         }
     }
     HT_UNROLL
     for (int i = 0; i < some; i++) {
         const float *sums = (const float *)(const void *)x->offset + first + i;
-        for (int h = 0; h < halves && kind.has_min; h++) t[i] = v16f_fma(min[h], v16f_set1(sums[h * n_x]), t[i]);
+        for (int h = 0; h < halves && kind.has_min; h++)
+            t[i] = v16f_fma(v16f_load(min[h]), v16f_set1(sums[h * n_x]), t[i]);
         y[first + i] = v16f_fma(t[i], v16f_set1(x->scale[first + i]), y[first + i]);
     }
 }
 
-HT_INLINE void direct_panel(ht_qkind kind, const uint8_t *panel, int64_t k, tile x, int n_x, const ht_gemm_out *out,
-                            int64_t first, int p) {
+/* One panel against a tile of n_x rows, in sums for `rows`. Scales are decoded eight blocks at a time. */
+HT_INLINE void direct_panel(ht_qkind kind, const ht_panel_layout *l, scales_fn *decode_scales, const uint8_t *panel,
+                            int64_t k, tile x, int rows, int n_x, const ht_gemm_out *out, int64_t first, int p) {
     const int abreast = kind.halves == 1 ? DIRECT_ABREAST : DIRECT_ABREAST_HALVES;
-    const uint8_t *unit = panel, *scales = panel + (size_t)(k / HT_QBLOCK) * 64 * (size_t)kind.bits;
+    const int64_t n_blocks = k / HT_QBLOCK;
+    const int scales_bytes = 8 * l->scale_bytes / l->group;
+    const uint8_t *unit = panel, *scales = panel + n_blocks * 64 * kind.bits;
+    float scale[16][HT_PANEL], min[16][HT_PANEL];
     v16f y[DIRECT_ROWS];
-    for (int i = 0; i < n_x; i++) y[i] = v16f_zero();
-    for (int64_t g = 0; g < k / HT_QBLOCK / kind.group; g++, scales += kind.scale_bytes) {
-        v16f scale[16], min[16];
-        for (int i = 0; i < kind.scale_bytes; i += 64) ht_fetch_ahead(scales + i);
-        ht_decode_scales(kind, scales, scale, min);
-        for (int b = 0; b < kind.group; b++, unit += 64 * kind.bits) {
+    for (int i = 0; i < rows; i++) y[i] = v16f_zero();
+    for (int64_t block = 0; block < n_blocks; block += 8, scales += scales_bytes) {
+        const int n = n_blocks - block < 8 ? (int)(n_blocks - block) : 8;
+        decode_scales(l, scales, n, scale, min);
+        for (int b = 0; b < n; b++, unit += 64 * kind.bits) {
             v16i w[8];
+            if (64 * b < scales_bytes) ht_fetch_ahead(scales + 64 * b);
             for (int i = 0; i < kind.bits && !FETCH_BY_STEP; i++) ht_fetch_ahead(unit + 64 * i);
-            ht_decode_weights(kind, unit, w);
+            ht_decode_weights(kind.bits, kind.codes, unit, w);
             HT_UNROLL
-            for (int i = 0; i < n_x; i += abreast)
-                direct_rows(kind, w, scale + ht_scale_of(kind, b), min + ht_scale_of(kind, b), &x, n_x, i,
-                            n_x - i < abreast ? n_x - i : abreast, unit, y);
+            for (int i = 0; i < rows; i += abreast)
+                direct_rows(kind, w, scale + kind.halves * b, min + kind.halves * b, &x, n_x, i,
+                            rows - i < abreast ? rows - i : abreast, unit, y);
             advance(kind, &x, n_x);
         }
     }
-    ht_store_rows(out, (int)first, n_x, p, ht_lanes_of(out, p), y);
+    ht_store_rows(out, (int)first, rows, n_x, p, ht_lanes_of(out, p), y);
 }
 
-HT_INLINE void direct_panels(ht_qkind kind, const uint8_t *panels, int64_t k, const ht_qtiles *x, int64_t t, int n_x,
-                             const ht_gemm_out *out) {
-    size_t panel_bytes = ht_panel_bytes(kind.type, k);
-    int n = (int)ht_panel_count(out->n);
-    tile at = tile_at(kind, x, t, 0, n_x);
+HT_INLINE void direct_panels(ht_qkind kind, ht_weight_type type, const uint8_t *panels, int64_t k, const ht_qtiles *x,
+                             int64_t t, int rows, const ht_gemm_out *out) {
+    const ht_panel_layout *l = ht_panel_layout_of(type);
+    const size_t panel_bytes = ht_panel_bytes(type, k);
+    const int n = (int)ht_panel_count(out->n), n_x = ht_qtile_rows(x->x, t);
+    const tile at = tile_at(kind, x, t, 0, n_x);
     for (int p = 0; p < n; p++, panels += panel_bytes)
-        direct_panel(kind, panels, k, at, n_x, out, ht_qtile_first(x->x, t), p);
+        direct_panel(kind, l, scales_of[type], panels, k, at, rows, n_x, out, ht_qtile_first(x->x, t), p);
 }
+
+typedef void direct_fn(ht_weight_type type, const void *panels, int64_t k, const ht_qtiles *x, const ht_gemm_out *out);
+
+#define DIRECT(n) direct_panels(kind, type, panels, k, x, t, n, out)
+
+#define DIRECT_SHAPE(bits, halves, has_min, codes)                                                                     \
+    static void direct_##bits##_##halves##_##has_min##_##codes(ht_weight_type type, const void *panels, int64_t k,     \
+                                                               const ht_qtiles *x, const ht_gemm_out *out) {           \
+        const ht_qkind kind = {bits, codes, ht_weight_bits(bits, codes), halves, has_min, 0};                          \
+        for (int64_t t = x->first; t < x->last; t++) {                                                                 \
+            HT_WITH_DIRECT_ROWS(ht_qtile_rows(x->x, t), DIRECT);                                                       \
+        }                                                                                                              \
+    }
+DIRECT_SHAPE(2, 1, 0, HT_CODES_NONE)
+DIRECT_SHAPE(2, 1, 1, HT_CODES_NONE)
+DIRECT_SHAPE(2, 2, 1, HT_CODES_NONE)
+DIRECT_SHAPE(3, 1, 1, HT_CODES_NONE)
+DIRECT_SHAPE(3, 2, 0, HT_CODES_NONE)
+DIRECT_SHAPE(4, 1, 0, HT_CODES_NONE)
+DIRECT_SHAPE(4, 1, 1, HT_CODES_NONE)
+DIRECT_SHAPE(5, 1, 0, HT_CODES_NONE)
+DIRECT_SHAPE(5, 1, 1, HT_CODES_NONE)
+DIRECT_SHAPE(6, 1, 1, HT_CODES_NONE)
+DIRECT_SHAPE(6, 2, 0, HT_CODES_NONE)
+DIRECT_SHAPE(8, 1, 0, HT_CODES_NONE)
+DIRECT_SHAPE(8, 1, 1, HT_CODES_NONE)
+DIRECT_SHAPE(4, 1, 0, HT_CODES_IQ4)
+DIRECT_SHAPE(4, 1, 0, HT_CODES_E2M1)
+DIRECT_SHAPE(4, 2, 0, HT_CODES_E2M1)
+
+#define DIRECT_OF(type, bits, bias, halves, has_min, group, scale_bytes, codes)                                        \
+    [HT_W_##type] = direct_##bits##_##halves##_##has_min##_##codes,
+/* Scales of 32 bits are rare: they go through decoded panels, as unpacked types do. */
+#define DIRECT_WITH_F16(bits)                  direct_##bits##_1_1_HT_CODES_NONE
+#define DIRECT_WITH_BF16(bits)                 direct_##bits##_1_1_HT_CODES_NONE
+#define DIRECT_WITH_F32(bits)                  NULL
+#define AFFINE_DIRECT_OF(type, bits, group, s) [HT_W_##type] = DIRECT_WITH_##s(bits),
+static direct_fn *const direct_of[HT_W_COUNT] = {HT_QUANTISED_TYPES(DIRECT_OF) HT_AFFINE_TYPES(AFFINE_DIRECT_OF)};
 
 /* ---- through a decoded panel: many rows ---- */
-
-HT_INLINE void decode_panel(ht_qkind kind, const uint8_t *panel, int64_t k, int64_t block, int n, ht_qpanel *to) {
-    const uint8_t *unit = panel + (size_t)block * 64 * (size_t)kind.bits;
-    const uint8_t *scales = panel + (size_t)(k / HT_QBLOCK) * 64 * (size_t)kind.bits;
-    scales += (size_t)(block / kind.group) * (size_t)kind.scale_bytes;
-    for (int b = 0; b < n; b++, unit += 64 * kind.bits) {
-        v16i w[8];
-        for (int i = 0; i < kind.bits; i++) ht_fetch_far(unit + 64 * (n * kind.bits + i)); /* the next chunk */
-        ht_decode_weights(kind, unit, w);
-        v16r_order(w);
-        for (int j = 0; j < 8; j++) v16i_store((int32_t *)(void *)(to->w[b] + 64 * j), w[j]);
-    }
-    for (int b = 0; b < n; b += kind.group, scales += kind.scale_bytes) {
-        v16f scale[16], min[16];
-        ht_decode_scales(kind, scales, scale, min);
-        for (int i = 0; i < kind.group * kind.halves; i++) {
-            const int of = kind.affine ? 0 : i;
-            v16f_store(to->scale[b * kind.halves + i], scale[of]);
-            if (kind.has_min) v16f_store(to->min[b * kind.halves + i], min[of]);
-        }
-    }
-}
-
-/* ---- exact weights, for products with the transposed matrix ---- */
-
-/* One block as f32 [32][16], a column of the panel after the other. */
-HT_INLINE void widen_block(ht_qkind kind, const uint8_t *unit, const v16f *scale, const v16f *min, float *to) {
-    const bool bytes = ht_step_bits(kind) == 8, is_signed = bytes && HT_DOT_BIAS_8 == 0;
-    const int unsigned_bias = kind.has_min ? 0 : kind.bias;
-    const int bias = bytes ? HT_DOT_BIAS_8 - 128 * kind.has_min : unsigned_bias;
-    v16i w[8];
-    ht_decode_weights(kind, unit, w);
-    HT_UNROLL
-    for (int j = 0; j < 8; j++) {
-        const int half = kind.halves == 2 && j >= 4;
-        HT_UNROLL
-        for (int i = 0; i < 4; i++) {
-            v16i q = v16i_and(ht_shift(w[j], -8 * i), v16i_set1(255));
-            if (is_signed) q = v16i_sub(v16i_xor(q, v16i_set1(128)), v16i_set1(128));
-            v16f value = v16f_from_i(v16i_sub(q, v16i_set1(bias)));
-            /* With scales of 32 bits the product is rounded, as where the weights come from. */
-            if (kind.has_min && !kind.wide)
-                value = v16f_fma(value, scale[half], min[half]);
-            else
-                value = v16f_mul(value, scale[half]);
-            if (kind.wide) value = v16f_add(value, min[half]);
-            v16f_store(to + (4 * j + i) * HT_PANEL, value);
-        }
-    }
-}
-
-HT_INLINE void widen_panel(ht_qkind kind, const uint8_t *panel, int64_t k, int64_t block, int n, float *to) {
-    const uint8_t *unit = panel + (size_t)block * 64 * (size_t)kind.bits;
-    const uint8_t *scales = panel + (size_t)(k / HT_QBLOCK) * 64 * (size_t)kind.bits;
-    scales += (size_t)(block / kind.group) * (size_t)kind.scale_bytes;
-    for (int b = 0; b < n; b += kind.group, scales += kind.scale_bytes) {
-        v16f scale[16], min[16];
-        ht_decode_scales(kind, scales, scale, min);
-        for (int g = 0; g < kind.group; g++, unit += 64 * kind.bits, to += HT_QBLOCK * HT_PANEL)
-            widen_block(kind, unit, scale + ht_scale_of(kind, g), min + ht_scale_of(kind, g), to);
-    }
-}
 
 /* The row that goes beside row i: the next one, or itself. */
 HT_INLINE int beside(int i, int end) { return i + HT_ABREAST <= end ? i + HT_ABREAST - 1 : i; }
@@ -233,7 +346,7 @@ HT_INLINE void decoded_block(ht_qkind kind, const ht_qpanel *panels, int b, cons
                 const int8_t *q = x->q + HT_QBLOCK * i, *q1 = x->q + HT_QBLOCK * beside(i, end);
                 HT_UNROLL
                 for (int p = 0; p < TILE_PANELS; p++)
-                    d[p][i] = v16r_step(d[p][i], w[p], v16r_load(q, q1, steps * h + j), ht_step_bits(kind), steps, j);
+                    d[p][i] = v16r_step(d[p][i], w[p], v16r_load(q, q1, steps * h + j), kind.step_bits, steps, j);
             }
         }
         HT_UNROLL
@@ -273,75 +386,88 @@ HT_INLINE void fetch_results(const ht_gemm_out *out, int64_t first, int n) {
 #define KEEP_IN_MEMORY(v) __asm__ volatile("" : : "r"(v) : "memory")
 
 HT_INLINE void decoded_tile(ht_qkind kind, const ht_qpanel *panels, int64_t block, int n, const ht_qtiles *all,
-                            int64_t t, int n_x, const ht_gemm_out *out) {
+                            int64_t t, int rows, const ht_gemm_out *out) {
+    const int first = (int)ht_qtile_first(all->x, t), n_x = ht_qtile_rows(all->x, t), half = (rows + 1) / 2;
     tile x = tile_at(kind, all, t, block, n_x);
-    const int first = (int)ht_qtile_first(all->x, t), half = (n_x + 1) / 2;
     v16f y[TILE_PANELS][DIRECT_ROWS];
     int lanes[TILE_PANELS];
     if (t + 1 < all->last) fetch_results(out, first + n_x, ht_qtile_rows(all->x, t + 1));
     for (int p = 0; p < TILE_PANELS; p++) lanes[p] = ht_lanes_of(out, p);
     for (int p = 0; p < TILE_PANELS; p++)
-        for (int i = 0; i < n_x; i++) y[p][i] = block ? ht_load_out(out, first + i, p, lanes[p]) : v16f_zero();
+        for (int i = 0; i < rows; i++)
+            y[p][i] = block && ht_row_exists(i, rows, n_x) ? ht_load_out(out, first + i, p, lanes[p]) : v16f_zero();
     for (int b = 0; b < n; b++) {
-        if (n_x > TILE_ROWS || (TILE_SPLITS && kind.halves == 2)) {
+        if (rows > TILE_ROWS || (TILE_SPLITS && kind.halves == 2)) {
             decoded_block(kind, panels, b, &x, n_x, 0, half, y);
-            if (n_x > half) decoded_block(kind, panels, b, &x, n_x, half, n_x, y);
+            if (rows > half) decoded_block(kind, panels, b, &x, n_x, half, rows, y);
         } else {
             if (TILE_SPILLS || kind.halves == 2) KEEP_IN_MEMORY(y);
-            decoded_block(kind, panels, b, &x, n_x, 0, n_x, y);
+            decoded_block(kind, panels, b, &x, n_x, 0, rows, y);
         }
         advance(kind, &x, n_x);
     }
     for (int p = 0; p < TILE_PANELS; p++)
-        for (int i = 0; i < n_x; i++) ht_store_out(out, first + i, p, lanes[p], y[p][i]);
+        for (int i = 0; i < rows; i++)
+            if (ht_row_exists(i, rows, n_x)) ht_store_out(out, first + i, p, lanes[p], y[p][i]);
 }
 
 /* ---- decoded panels against all rows: one loop for all types of one shape ---- */
 
+/* What is left of a type behind its decoded panels: halves, an offset, scales of 32 bits, and the bits of a weight where
+ * products are added in 16 bits (simd_int.h), or signed if there are 8. X(bits, halves, has_min, wide): types of as many
+ * bits, or fewer. */
+#if HT_DOT_PAIRS
+#define DECODED_SHAPES(X)                                                                                              \
+    X(4, 1, 0, 0)                                                                                                      \
+    X(5, 1, 0, 0)                                                                                                      \
+    X(8, 1, 0, 0)                                                                                                      \
+    X(4, 1, 1, 0)                                                                                                      \
+    X(5, 1, 1, 0)                                                                                                      \
+    X(6, 1, 1, 0)                                                                                                      \
+    X(8, 1, 1, 0)                                                                                                      \
+    X(5, 2, 0, 0)                                                                                                      \
+    X(6, 2, 0, 0)                                                                                                      \
+    X(7, 2, 0, 0)                                                                                                      \
+    X(4, 2, 1, 0)                                                                                                      \
+    X(6, 1, 1, 1)                                                                                                      \
+    X(8, 1, 1, 1)
+#elif HT_DOT_SIGNED
+#define DECODED_SHAPES(X)                                                                                              \
+    X(8, 1, 0, 0) X(7, 1, 1, 0) X(8, 1, 1, 0) X(8, 2, 0, 0) X(4, 2, 1, 0) X(7, 1, 1, 1) X(8, 1, 1, 1)
+#else
+#define DECODED_SHAPES(X) X(8, 1, 0, 0) X(8, 1, 1, 0) X(8, 2, 0, 0) X(4, 2, 1, 0) X(8, 1, 1, 1)
+#endif
+
 #define DECODED(n) decoded_tile(kind, panels, block, count, x, t, n, out)
 
-/* What is left of a type behind its decoded panels: how many products fit 16 bits (simd_int.h), by the bits of a weight, 2 to 4
- * being alike; halves; an offset; and scales of 32 bits. WITH says how many rows a tile may have: more, of types that have
- * no other way. */
-#define DECODED_SHAPE(name, step_bits, halves, has_min, wide, WITH)                                                    \
-    static void decoded_##name(const ht_qpanel *panels, int64_t block, int count, const ht_qtiles *x,                  \
-                               const ht_gemm_out *out) {                                                               \
-        const ht_qkind kind = {HT_W_COUNT, step_bits, 0, halves, has_min, 1, 0, HT_CODES_NONE, 0, wide, HT_W_COUNT};   \
+#define DECODED_SHAPE(bits, halves, has_min, wide)                                                                     \
+    static void decoded_##bits##_##halves##_##has_min##_##wide(const ht_qpanel *panels, int64_t block, int count,      \
+                                                               const ht_qtiles *x, const ht_gemm_out *out) {           \
+        const ht_qkind kind = {bits, HT_CODES_NONE, bits, halves, has_min, wide};                                      \
         for (int64_t t = x->first; t < x->last; t++) {                                                                 \
-            WITH(ht_qtile_rows(x->x, t), DECODED);                                                                     \
+            HT_WITH_DIRECT_ROWS(ht_qtile_rows(x->x, t), DECODED);                                                      \
         }                                                                                                              \
     }
-DECODED_SHAPE(4, 4, 1, 0, 0, HT_WITH_DIRECT_ROWS)
-DECODED_SHAPE(5, 5, 1, 0, 0, HT_WITH_DIRECT_ROWS)
-DECODED_SHAPE(7, 7, 1, 0, 0, HT_WITH_DIRECT_ROWS)
-DECODED_SHAPE(8, 8, 1, 0, 0, HT_WITH_ROWS)
-DECODED_SHAPE(4_min, 4, 1, 1, 0, HT_WITH_ROWS)
-DECODED_SHAPE(5_min, 5, 1, 1, 0, HT_WITH_ROWS)
-DECODED_SHAPE(6_min, 6, 1, 1, 0, HT_WITH_ROWS)
-DECODED_SHAPE(8_min, 8, 1, 1, 0, HT_WITH_ROWS)
-DECODED_SHAPE(4_halves, 4, 2, 0, 0, HT_WITH_ROWS)
-DECODED_SHAPE(5_halves, 5, 2, 0, 0, HT_WITH_DIRECT_ROWS)
-DECODED_SHAPE(6_halves, 6, 2, 0, 0, HT_WITH_ROWS)
-DECODED_SHAPE(7_halves, 7, 2, 0, 0, HT_WITH_DIRECT_ROWS)
-DECODED_SHAPE(4_halves_min, 4, 2, 1, 0, HT_WITH_ROWS)
-DECODED_SHAPE(6_wide, 6, 1, 1, 1, HT_WITH_DIRECT_ROWS)
-DECODED_SHAPE(8_wide, 8, 1, 1, 1, HT_WITH_DIRECT_ROWS)
+DECODED_SHAPES(DECODED_SHAPE)
 
-typedef void decoded_fn(const ht_qpanel *panels, int64_t block, int count, const ht_qtiles *x, const ht_gemm_out *out);
+typedef struct decoded_shape {
+    int bits, halves;
+    bool has_min, wide;
+    void (*run)(const ht_qpanel *panels, int64_t block, int count, const ht_qtiles *x, const ht_gemm_out *out);
+} decoded_shape;
 
-/* That of a type, which is known where this is called. */
-HT_INLINE decoded_fn *decoded_of(ht_qkind kind) {
-    const int bits = ht_step_bits(kind);
-    if (kind.wide) return bits <= 6 ? decoded_6_wide : decoded_8_wide;
-    if (kind.halves == 2 && kind.has_min) return decoded_4_halves_min;
-    if (kind.halves == 2)
-        return bits <= 4   ? decoded_4_halves
-               : bits == 5 ? decoded_5_halves
-               : bits == 6 ? decoded_6_halves
-                           : decoded_7_halves;
-    if (kind.has_min)
-        return bits <= 4 ? decoded_4_min : bits == 5 ? decoded_5_min : bits == 6 ? decoded_6_min : decoded_8_min;
-    return bits <= 4 ? decoded_4 : bits == 5 ? decoded_5 : bits == 7 ? decoded_7 : decoded_8;
+#define SHAPE_ENTRY(bits, halves, has_min, wide)                                                                       \
+    {bits, halves, has_min, wide, decoded_##bits##_##halves##_##has_min##_##wide},
+static const decoded_shape decoded_shapes[] = {DECODED_SHAPES(SHAPE_ENTRY)};
+
+void HT_ISA_NAME(ht_decoded)(ht_weight_type type, const void *panels, int64_t block, int n, const ht_qtiles *x,
+                             const ht_gemm_out *out) {
+    const ht_panel_layout *l = ht_panel_layout_of(type);
+    const bool wide = scales_of[type] == affine_F32;
+    const int bits = ht_weight_bits(l->bits, l->codes);
+    const decoded_shape *s = decoded_shapes;
+    while (s->halves != l->halves || s->has_min != l->has_min || s->wide != wide || s->bits < bits) s++;
+    s->run(panels, block, n, x, out);
 }
 
 void HT_ISA_NAME(ht_join_planes)(const float *y, int64_t ld, int64_t n, const ht_gemm_out *out) {
@@ -353,52 +479,12 @@ void HT_ISA_NAME(ht_join_planes)(const float *y, int64_t ld, int64_t n, const ht
         }
 }
 
-/* ---- the same for every type ---- */
-
-#define DIRECT(n) direct_panels(kind, panels, k, x, t, n, out)
-
-#define KIND(type, ...) const ht_qkind kind = {HT_W_##type, __VA_ARGS__, 0, 0, HT_W_COUNT}
-
-#define FUNCTIONS(type, ...)                                                                                           \
-    void HT_ISA_NAME(ht_direct_##type)(const void *panels, int64_t k, const ht_qtiles *x, const ht_gemm_out *out) {    \
-        KIND(type, __VA_ARGS__);                                                                                       \
-        for (int64_t t = x->first; t < x->last; t++) {                                                                 \
-            HT_WITH_DIRECT_ROWS(ht_qtile_rows(x->x, t), DIRECT);                                                       \
-        }                                                                                                              \
-    }                                                                                                                  \
-    void HT_ISA_NAME(ht_decode_##type)(const void *panel, int64_t k, int64_t block, int n, void *to) {                 \
-        KIND(type, __VA_ARGS__);                                                                                       \
-        decode_panel(kind, panel, k, block, n, to);                                                                    \
-    }                                                                                                                  \
-    void HT_ISA_NAME(ht_decoded_##type)(const void *panels, int64_t block, int count, const ht_qtiles *x,              \
-                                        const ht_gemm_out *out) {                                                      \
-        KIND(type, __VA_ARGS__);                                                                                       \
-        decoded_of(kind)(panels, block, count, x, out);                                                                \
-    }                                                                                                                  \
-    void HT_ISA_NAME(ht_widen_##type)(const void *panel, int64_t k, int64_t block, int n, float *to) {                 \
-        KIND(type, __VA_ARGS__);                                                                                       \
-        widen_panel(kind, panel, k, block, n, to);                                                                     \
-    }
-
-HT_QUANTISED_TYPES(FUNCTIONS)
-
-/* ---- unpacked types: always through decoded panels ---- */
-
-static void unpack(ht_weight_type type, const uint8_t *panel, int64_t k, int64_t block, int n, ht_qpanel *to) {
-    ht_codebook_panel(type, panel, k, block, n, to);
-    for (int b = 0; HT_ABREAST > 1 && b < n; b++) {
-        v16i w[8];
-        for (int j = 0; j < 8; j++) w[j] = v16i_load_bytes(to->w[b] + 64 * j);
-        v16r_order(w);
-        for (int j = 0; j < 8; j++) v16i_store((int32_t *)(void *)(to->w[b] + 64 * j), w[j]);
-    }
-}
-
-typedef void decode_fn(const void *panel, int64_t k, int64_t block, int n, void *to);
+/* ---- types without a direct kernel: always through decoded panels ---- */
 
 /* A chunk of TILE_PANELS panels at a time meets all rows. */
-static void direct_through_panels(ht_weight_type type, decode_fn *decode, decoded_fn *decoded, const uint8_t *panels,
-                                  int64_t k, const ht_qtiles *x, const ht_gemm_out *out) {
+static void direct_through_panels(ht_weight_type type, const void *packed, int64_t k, const ht_qtiles *x,
+                                  const ht_gemm_out *out) {
+    const uint8_t *panels = packed;
     const size_t panel_bytes = ht_panel_bytes(type, k);
     const int64_t n_blocks = k / HT_QBLOCK, chunk = HT_QCHUNK / 8 * 8;
     ht_qpanel room[TILE_PANELS];
@@ -407,101 +493,18 @@ static void direct_through_panels(ht_weight_type type, decode_fn *decode, decode
         part.row += row;
         part.n = ht_min_i64(TILE_PANELS * HT_PANEL, out->n - row);
         for (int64_t block = 0; block < n_blocks; block += chunk) {
-            int n = (int)ht_min_i64(chunk, n_blocks - block);
-            for (int64_t p = 0; p < TILE_PANELS; p++) /* there is always one to compute with */
-                decode(panels + (p < ht_panel_count(part.n) ? (size_t)p * panel_bytes : 0), k, block, n, &room[p]);
+            const int n = (int)ht_min_i64(chunk, n_blocks - block);
+            for (int64_t p = 0; p < TILE_PANELS; p++) { /* there is always one to compute with */
+                const size_t at = p < ht_panel_count(part.n) ? (size_t)p * panel_bytes : 0;
+                HT_ISA_NAME(ht_decode)(type, panels + at, k, block, n, &room[p]);
+            }
             part.bias = block + n < n_blocks ? NULL : out->bias;
-            decoded(room, block, n, x, &part);
+            HT_ISA_NAME(ht_decoded)(type, room, block, n, x, &part);
         }
     }
 }
 
-HT_INLINE decoded_fn *decoded_of_unpacked(int bits, int halves) {
-    return decoded_of((ht_qkind){.bits = bits, .halves = halves, .codes = HT_CODES_NONE});
+void HT_ISA_NAME(ht_direct)(ht_weight_type type, const void *panels, int64_t k, const ht_qtiles *x,
+                            const ht_gemm_out *out) {
+    (direct_of[type] ? direct_of[type] : direct_through_panels)(type, panels, k, x, out);
 }
-
-#define UNPACKED_FUNCTIONS(type, bits, bias, halves, group)                                                            \
-    void HT_ISA_NAME(ht_direct_##type)(const void *panels, int64_t k, const ht_qtiles *x, const ht_gemm_out *out) {    \
-        direct_through_panels(HT_W_##type, HT_ISA_NAME(ht_decode_##type), decoded_of_unpacked(bits, halves), panels,   \
-                              k, x, out);                                                                              \
-    }                                                                                                                  \
-    void HT_ISA_NAME(ht_decode_##type)(const void *panel, int64_t k, int64_t block, int n, void *to) {                 \
-        unpack(HT_W_##type, panel, k, block, n, to);                                                                   \
-    }                                                                                                                  \
-    void HT_ISA_NAME(ht_decoded_##type)(const void *panels, int64_t block, int count, const ht_qtiles *x,              \
-                                        const ht_gemm_out *out) {                                                      \
-        decoded_of_unpacked(bits, halves)(panels, block, count, x, out);                                               \
-    }
-
-HT_UNPACKED_TYPES(UNPACKED_FUNCTIONS)
-
-/* ---- MLX's groups: one loop for all types of as many bits ---- */
-
-HT_INLINE ht_qkind affine_kind(ht_weight_type type, int bits, int group, ht_weight_type scale) {
-    const int wide = scale == HT_W_F32;
-    return (ht_qkind){.type = type,
-                      .bits = bits,
-                      .halves = 1,
-                      .has_min = 1,
-                      .group = group / HT_QBLOCK,
-                      .scale_bytes = 2 * HT_PANEL * (wide ? 4 : 2),
-                      .affine = 1,
-                      .wide = wide,
-                      .scale = scale};
-}
-
-#define AFFINE_DIRECT(bits)                                                                                            \
-    static void direct_affine_##bits(ht_weight_type type, int group, ht_weight_type scale, const uint8_t *panels,      \
-                                     int64_t k, const ht_qtiles *x, const ht_gemm_out *out) {                          \
-        ht_qkind kind = affine_kind(type, bits, group, HT_W_F16);                                                      \
-        kind.scale = scale;                                                                                            \
-        for (int64_t t = x->first; t < x->last; t++) {                                                                 \
-            HT_WITH_DIRECT_ROWS(ht_qtile_rows(x->x, t), DIRECT);                                                       \
-        }                                                                                                              \
-    }
-AFFINE_DIRECT(2)
-AFFINE_DIRECT(3)
-AFFINE_DIRECT(4)
-AFFINE_DIRECT(5)
-AFFINE_DIRECT(6)
-AFFINE_DIRECT(8)
-
-/* Scales of 32 bits are rare: not worth a loop of their own for few rows. */
-#define DIRECT_F16(type, bits, group)  direct_affine_##bits(HT_W_##type, group, HT_W_F16, panels, k, x, out)
-#define DIRECT_BF16(type, bits, group) direct_affine_##bits(HT_W_##type, group, HT_W_BF16, panels, k, x, out)
-#define DIRECT_F32(type, bits, group)                                                                                  \
-    direct_through_panels(HT_W_##type, HT_ISA_NAME(ht_decode_##type),                                                  \
-                          decoded_of(affine_kind(HT_W_##type, bits, group, HT_W_F32)), panels, k, x, out)
-
-#define AFFINE_DECODE(bits)                                                                                            \
-    static void decode_affine_##bits(ht_weight_type type, int group, ht_weight_type scale, const uint8_t *panel,       \
-                                     int64_t k, int64_t block, int n, ht_qpanel *to) {                                 \
-        decode_panel(affine_kind(type, bits, group, scale), panel, k, block, n, to);                                   \
-    }                                                                                                                  \
-    static void widen_affine_##bits(ht_weight_type type, int group, ht_weight_type scale, const uint8_t *panel,        \
-                                    int64_t k, int64_t block, int n, float *to) {                                      \
-        widen_panel(affine_kind(type, bits, group, scale), panel, k, block, n, to);                                    \
-    }
-AFFINE_DECODE(2)
-AFFINE_DECODE(3)
-AFFINE_DECODE(4)
-AFFINE_DECODE(5)
-AFFINE_DECODE(6)
-AFFINE_DECODE(8)
-
-#define AFFINE_FUNCTIONS(type, bits, group, scale)                                                                     \
-    void HT_ISA_NAME(ht_decode_##type)(const void *panel, int64_t k, int64_t block, int n, void *to) {                 \
-        decode_affine_##bits(HT_W_##type, group, HT_W_##scale, panel, k, block, n, to);                                \
-    }                                                                                                                  \
-    void HT_ISA_NAME(ht_widen_##type)(const void *panel, int64_t k, int64_t block, int n, float *to) {                 \
-        widen_affine_##bits(HT_W_##type, group, HT_W_##scale, panel, k, block, n, to);                                 \
-    }                                                                                                                  \
-    void HT_ISA_NAME(ht_direct_##type)(const void *panels, int64_t k, const ht_qtiles *x, const ht_gemm_out *out) {    \
-        DIRECT_##scale(type, bits, group);                                                                             \
-    }                                                                                                                  \
-    void HT_ISA_NAME(ht_decoded_##type)(const void *panels, int64_t block, int count, const ht_qtiles *x,              \
-                                        const ht_gemm_out *out) {                                                      \
-        decoded_of(affine_kind(HT_W_##type, bits, group, HT_W_##scale))(panels, block, count, x, out);                 \
-    }
-
-HT_AFFINE_TYPES(AFFINE_FUNCTIONS)

@@ -18,19 +18,11 @@ void HT_ISA_NAME(ht_coarse_bounds)(const uint8_t *first, int64_t n_blocks, int64
 void HT_ISA_NAME(ht_coarse_direct)(ht_coarse_panels panels, int64_t k, const ht_qtiles *x, const ht_gemm_out *out);
 void HT_ISA_NAME(ht_coarse_decode)(ht_coarse_panels panel, int64_t k, int64_t block, int n, ht_qpanel *to);
 
-#define HT_DECLARE(type, ...)                                                                                          \
-    void HT_ISA_NAME(ht_direct_##type)(const void *panels, int64_t k, const ht_qtiles *x, const ht_gemm_out *out);     \
-    void HT_ISA_NAME(ht_decode_##type)(const void *panel, int64_t k, int64_t block, int n, void *to);                  \
-    void HT_ISA_NAME(ht_decoded_##type)(const void *panels, int64_t block, int n, const ht_qtiles *x,                  \
-                                        const ht_gemm_out *out);
-HT_QUANTISED_TYPES(HT_DECLARE)
-HT_UNPACKED_TYPES(HT_DECLARE)
-HT_AFFINE_TYPES(HT_DECLARE)
-#undef HT_DECLARE
-#define HT_DECLARE(type, ...)                                                                                          \
-    void HT_ISA_NAME(ht_widen_##type)(const void *panel, int64_t k, int64_t block, int n, float *to);
-HT_QUANTISED_TYPES(HT_DECLARE)
-HT_AFFINE_TYPES(HT_DECLARE)
-#undef HT_DECLARE
+void HT_ISA_NAME(ht_direct)(ht_weight_type type, const void *panels, int64_t k, const ht_qtiles *x,
+                            const ht_gemm_out *out);
+void HT_ISA_NAME(ht_decode)(ht_weight_type type, const void *panel, int64_t k, int64_t block, int n, void *to);
+void HT_ISA_NAME(ht_decoded)(ht_weight_type type, const void *panels, int64_t block, int n, const ht_qtiles *x,
+                             const ht_gemm_out *out);
+void HT_ISA_NAME(ht_widen_blocks)(ht_weight_type type, const void *panel, int64_t k, int64_t block, int n, float *to);
 
 #endif

@@ -4,107 +4,48 @@
 #include "base/error.h"
 #include "cpu/call.h"
 #include "cpu/reference/reference.h"
+#include "cpu/vector/reduce_chunks.h"
 #include "cpu/vector/rows.h"
 #include "cpu/vector/vector.h"
 
 #include <math.h>
 
-/* One row: n elements of x from x[at] on, and its result. */
+/* One row: n elements of x from x[at] on. */
 typedef struct row {
-    const ht_view *x, *out;
-    int64_t at, stride, n, index;
+    const ht_view *x;
+    int64_t at, stride, n;
 } row;
 
 HT_INLINE v16f load(const row *r, int64_t i, int n) {
     return lanes_load(r->x->dtype, r->x->data, r->at + i * r->stride, r->stride, n);
 }
 
-/* Long rows are summed by blocks with f64 totals: a long f32 sum loses digits. */
-enum { SUM_BLOCK = HT_REDUCE_BLOCK };
-
-static float sum_block(const row *r, int64_t i, int64_t end) {
-    row_sum sum = row_sum_zero();
-    if (r->x->dtype == HT_F32 && r->stride == 1) {
-        const float *p = (const float *)r->x->data + r->at;
-        for (; i + 64 <= end; i += 64)
-            for (int k = 0; k < 4; k++) sum.lane[k] = v16f_add(sum.lane[k], v16f_load(p + i + 16 * k));
-    }
-    for (; i < end; i += 16) sum.lane[i / 16 % 4] = v16f_add(sum.lane[i / 16 % 4], load(r, i, lanes_count(end - i)));
-    return row_sum_total(&sum);
-}
-
-static void store_one(const row *r, float v) { lanes_store(r->out->dtype, r->out->data, r->index, v16f_set1(v), 1); }
-
-typedef struct sum_job {
-    const ht_call *call;
-    bool contiguous, mean;
-    int64_t blocks; /* per row */
-    float *part;    /* [rows][blocks]; NULL: one block per row */
-} sum_job;
-
 static row row_at(const ht_call *call, bool contiguous, int64_t i) {
     const ht_view *x = &call->in[0];
     int last = x->n_dims - 1;
-    return (row){.x = x,
-                 .out = &call->out,
-                 .at = row_offset(x, contiguous, i),
-                 .stride = x->stride[last],
-                 .n = x->shape[last],
-                 .index = i};
+    return (row){.x = x, .at = row_offset(x, contiguous, i), .stride = x->stride[last], .n = x->shape[last]};
 }
 
-static void store_sum(const sum_job *job, const row *r, double sum) {
-    store_one(r, (float)(job->mean ? sum / (double)r->n : sum));
+/* ---- sum and mean: f32 within a chunk, f64 across chunks ---- */
+
+static ht_partial sum_chunk(const float *x, int64_t n) {
+    row_sum sum = row_sum_zero();
+    int64_t i = 0;
+    for (; i + 64 <= n; i += 64)
+        for (int k = 0; k < 4; k++) sum.lane[k] = v16f_add(sum.lane[k], v16f_load(x + i + 16 * k));
+    for (; i < n; i += 16)
+        sum.lane[i / 16 % 4] = v16f_add(sum.lane[i / 16 % 4], v16f_load_n(x + i, lanes_count(n - i)));
+    return (ht_partial){.sum = (double)row_sum_total(&sum)};
 }
 
-static void sum_rows(void *arg, int64_t begin, int64_t end, int worker) {
-    (void)worker;
-    const sum_job *job = arg;
-    for (int64_t i = begin; i < end; i++) {
-        row r = row_at(job->call, job->contiguous, i);
-        store_sum(job, &r, r.n ? (double)sum_block(&r, 0, r.n) : 0.0);
-    }
-}
+static ht_partial add_chunks(ht_partial a, ht_partial b) { return (ht_partial){.sum = a.sum + b.sum}; }
+static double sum_of(ht_partial p, int64_t n) { return (void)n, p.sum; }
+static double mean_of(ht_partial p, int64_t n) { return p.sum / (double)n; }
 
-static void sum_blocks(void *arg, int64_t begin, int64_t end, int worker) {
-    (void)worker;
-    const sum_job *job = arg;
-    for (int64_t b = begin; b < end; b++) {
-        row r = row_at(job->call, job->contiguous, b / job->blocks);
-        int64_t i = b % job->blocks * SUM_BLOCK;
-        job->part[b] = sum_block(&r, i, r.n - i < SUM_BLOCK ? r.n : i + SUM_BLOCK);
-    }
-}
+static const ht_chunk_ops sum_ops = {sum_chunk, add_chunks, sum_of, HT_GRAIN_CHEAP};
+static const ht_chunk_ops mean_ops = {sum_chunk, add_chunks, mean_of, HT_GRAIN_CHEAP};
 
-/* Threads sum blocks; the block sums are added in order, independent of the number of threads. */
-static void sums(const ht_call *call, bool mean) {
-    const ht_view *x = &call->in[0];
-    int64_t n = x->shape[x->n_dims - 1], rows = row_count(x);
-    sum_job job = {.call = call, .contiguous = ht_view_contiguous(x), .mean = mean, .part = call->scratch};
-    job.blocks = (n + SUM_BLOCK - 1) / SUM_BLOCK;
-    if (job.blocks <= 1) {
-        ht_pool_run(ht_call_pool(call), rows, ht_row_grain(HT_GRAIN_CHEAP, n), sum_rows, &job);
-        return;
-    }
-    ht_pool_run(ht_call_pool(call), rows * job.blocks, HT_GRAIN_CHEAP / SUM_BLOCK, sum_blocks, &job);
-    for (int64_t i = 0; i < rows; i++) {
-        row r = row_at(call, job.contiguous, i);
-        double sum = 0.0;
-        for (int64_t b = 0; b < job.blocks; b++) sum += (double)job.part[i * job.blocks + b];
-        store_sum(&job, &r, sum);
-    }
-}
-
-static size_t sums_scratch(const ht_call *call) {
-    const ht_view *x = &call->in[0];
-    int64_t n = x->shape[x->n_dims - 1];
-    return n <= SUM_BLOCK ? 0 : (size_t)(row_count(x) * ((n + SUM_BLOCK - 1) / SUM_BLOCK)) * sizeof(float);
-}
-
-/* ---- max and argmax ----
- *
- * Long rows (262,144 logits) are split into chunks. Threads reduce every chunk to its maximum; then only the first
- * chunk with the row's maximum is searched for its index. NaN is the largest value. */
+/* ---- max and argmax: NaN is the largest value ---- */
 
 /* Maximum of n values, ignoring NaN; *nan: NaN seen. `flip` = INT32_MIN negates all values, for minima. */
 static v16f max_of_floats(const float *p, int64_t n, int32_t flip, m16 *nan) {
@@ -154,39 +95,16 @@ static v16f max_of(const row *r, int32_t flip, m16 *nan) {
     return max;
 }
 
-enum { CHUNK = 8192, PART = 1024 };
+enum { PART = 1024 };
 
 typedef struct max_job {
     const ht_call *call;
     bool contiguous, want_index;
-    int32_t flip;   /* INT32_MIN for minima, as maxima of the negated values */
-    int64_t chunks; /* per row */
-    float *max;     /* [rows][chunks] */
+    int32_t flip; /* INT32_MIN for minima, as maxima of the negated values */
 } max_job;
 
 /* Order of max: NaN is the largest value, ties keep the earlier one. */
 static bool is_larger(float value, float than) { return !isnan(than) && (isnan(value) || value > than); }
-
-static row chunk_of(const max_job *job, int64_t i) {
-    const ht_view *x = &job->call->in[0];
-    int last = x->n_dims - 1;
-    int64_t begin = i % job->chunks * CHUNK, left = x->shape[last] - begin;
-    return (row){.x = x,
-                 .at = row_offset(x, job->contiguous, i / job->chunks) + begin * x->stride[last],
-                 .stride = x->stride[last],
-                 .n = left < CHUNK ? left : CHUNK};
-}
-
-static void max_chunks(void *arg, int64_t begin, int64_t end, int worker) {
-    (void)worker;
-    const max_job *job = arg;
-    for (int64_t c = begin; c < end; c++) {
-        row r = chunk_of(job, c);
-        m16 nan;
-        v16f max = max_of(&r, job->flip, &nan);
-        job->max[c] = m16_any(nan) ? NAN : v16f_hmax(max);
-    }
-}
 
 static const float lane_numbers[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
@@ -241,19 +159,6 @@ static void finish_row(const max_job *job, int64_t row_index, const row *r, int6
         lanes_store(out->dtype, out->data, row_index, lanes_load(x->dtype, x->data, r->at + at * r->stride, 1, 1), 1);
 }
 
-static void finish_rows(void *arg, int64_t begin, int64_t end, int worker) {
-    (void)worker;
-    const max_job *job = arg;
-    for (int64_t row_index = begin; row_index < end; row_index++) {
-        const int64_t first = row_index * job->chunks;
-        int64_t best = first;
-        for (int64_t c = first + 1; c < first + job->chunks; c++)
-            if (is_larger(job->max[c], job->max[best])) best = c;
-        const row r = chunk_of(job, best);
-        finish_row(job, row_index, &r, (best - first) * CHUNK, job->max[best]);
-    }
-}
-
 /* Elements of r from `begin` on, at most PART. */
 static row part_of(const row *r, int64_t begin) {
     row part = *r;
@@ -277,7 +182,6 @@ static float largest_by_parts(const row *r, int32_t flip, int64_t *from) {
     return largest;
 }
 
-/* Rows of one chunk are finished while cached. */
 static void max_rows(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const max_job *job = arg;
@@ -301,46 +205,31 @@ static ht_status largest(const ht_call *call, const char *name, bool smallest, b
     int64_t n = x->shape[x->n_dims - 1], rows = row_count(x);
     if (rows == 0) return HT_OK;
     if (n == 0) return ht_fail(err, HT_ERR_ARGUMENT, "%s over an axis of length 0 has no value", name);
-    max_job job = {.call = call,
-                   .contiguous = ht_view_contiguous(x),
-                   .want_index = want_index,
-                   .flip = smallest ? INT32_MIN : 0,
-                   .chunks = (n + CHUNK - 1) / CHUNK,
-                   .max = call->scratch};
-    int64_t grain = ht_row_grain(HT_GRAIN_CHEAP, n < CHUNK ? n : CHUNK);
-    if (job.chunks == 1) {
-        ht_pool_run(ht_call_pool(call), rows, grain, max_rows, &job);
-        return HT_OK;
-    }
-    ht_pool_run(ht_call_pool(call), rows * job.chunks, grain, max_chunks, &job);
-    ht_pool_run(ht_call_pool(call), rows, grain, finish_rows, &job);
+    max_job job = {
+        .call = call, .contiguous = ht_view_contiguous(x), .want_index = want_index, .flip = smallest ? INT32_MIN : 0};
+    ht_pool_run(ht_call_pool(call), rows, ht_row_grain(HT_GRAIN_CHEAP, n), max_rows, &job);
     return HT_OK;
-}
-
-static size_t largest_scratch(const ht_call *call) {
-    const ht_view *x = &call->in[0];
-    const int64_t n = x->shape[x->n_dims - 1];
-    return n <= CHUNK ? 0 : (size_t)(row_count(x) * ((n + CHUNK - 1) / CHUNK)) * sizeof(float);
 }
 
 /* ---- kernel table ---- */
 
 /* Largest scratch of the kernels that may run the call. */
-static size_t most_scratch(const ht_call *call, ht_op_id op, size_t here) {
+static size_t most_scratch(const ht_call *call, ht_op_id op) {
     const size_t columns = HT_ISA_NAME(ht_reduce_columns_scratch)(call, op);
     const size_t types = HT_ISA_NAME(ht_reduce_types_scratch)(call, op);
+    const size_t chunks = op == HT_OP_SUM || op == HT_OP_MEAN ? HT_ISA_NAME(ht_reduce_chunks_scratch)(call) : 0;
     const size_t most = columns > types ? columns : types;
-    return most > here ? most : here;
+    return most > chunks ? most : chunks;
 }
-#define SCRATCH(name, id, here)                                                                                        \
-    static size_t name##_scratch(const ht_call *call) { return most_scratch(call, HT_OP_##id, here); }
-SCRATCH(sum, SUM, sums_scratch(call))
-SCRATCH(mean, MEAN, sums_scratch(call))
-SCRATCH(prod, PROD, 0)
-SCRATCH(max, MAX, largest_scratch(call))
-SCRATCH(min, MIN, largest_scratch(call))
-SCRATCH(argmax, ARGMAX, largest_scratch(call))
-SCRATCH(argmin, ARGMIN, largest_scratch(call))
+#define SCRATCH(name, id)                                                                                              \
+    static size_t name##_scratch(const ht_call *call) { return most_scratch(call, HT_OP_##id); }
+SCRATCH(sum, SUM)
+SCRATCH(mean, MEAN)
+SCRATCH(prod, PROD)
+SCRATCH(max, MAX)
+SCRATCH(min, MIN)
+SCRATCH(argmax, ARGMAX)
+SCRATCH(argmin, ARGMIN)
 
 static bool is_supported(const ht_call *call) {
     return lanes_supports(call->in[0].dtype) && lanes_supports(call->out.dtype);
@@ -352,16 +241,12 @@ static bool run_columns_or_types(const ht_call *call, ht_op_id op) {
 
 static ht_status sum(const ht_call *call, ht_error *err) {
     if (run_columns_or_types(call, HT_OP_SUM)) return HT_OK;
-    if (!is_supported(call)) return ht_plain_sum(call, err);
-    sums(call, false);
-    return HT_OK;
+    return is_supported(call) && HT_ISA_NAME(ht_reduce_chunks)(call, &sum_ops) ? HT_OK : ht_plain_sum(call, err);
 }
 
 static ht_status mean(const ht_call *call, ht_error *err) {
     if (run_columns_or_types(call, HT_OP_MEAN)) return HT_OK;
-    if (!is_supported(call) || call->in[0].shape[call->in[0].n_dims - 1] == 0) return ht_plain_mean(call, err);
-    sums(call, true);
-    return HT_OK;
+    return is_supported(call) && HT_ISA_NAME(ht_reduce_chunks)(call, &mean_ops) ? HT_OK : ht_plain_mean(call, err);
 }
 
 static ht_status prod(const ht_call *call, ht_error *err) {

@@ -21,7 +21,7 @@ ht_arg_extreme_fn *HT_ISA_NAME(ht_reduce_arg_extreme)(ht_dtype t, bool smallest)
 bool HT_ISA_NAME(ht_reduce_columns)(const ht_call *call, ht_op_id op);
 /* Scratch bytes; 0 also if ht_reduce_columns does not support the call. */
 size_t HT_ISA_NAME(ht_reduce_columns_scratch)(const ht_call *call, ht_op_id op);
-/* Reduction along rows of any stride, of f64 and integers, and products of any dtype. Returns false, computing nothing,
+/* Reduction along rows of any stride: of integers, sums of f64, and products of any dtype. Returns false, computing nothing,
  * if the call is of another kind. */
 bool HT_ISA_NAME(ht_reduce_types)(const ht_call *call, ht_op_id op);
 /* Scratch bytes; 0 also if ht_reduce_types does not support the call. */

@@ -4,6 +4,7 @@
 #include "base/checked.h"
 #include "cpu/call.h"
 #include "cpu/element.h"
+#include "cpu/vector/panel.h"
 #include "cpu/vector/rows.h"
 
 typedef struct chunks_job {
@@ -17,15 +18,13 @@ typedef struct chunks_job {
 
 static void store_result(const chunks_job *j, int64_t at, ht_partial p) {
     const ht_view *out = &j->call->out;
-    ht_set_f64(out->dtype, out->data, at, j->ops->result(j->call, p, j->n));
+    ht_set_f64(out->dtype, out->data, at, j->ops->result(p, j->n));
 }
 
 /* Combines the partials of one row or column, `step` apart, and stores its result. */
 static void combine_chunks(const chunks_job *j, int64_t at, const ht_partial *p, int64_t step) {
     ht_partial all = p[0];
-    for (int64_t k = 1; k < j->chunks; k++)
-        all = j->ops->combine(all, (double)(k * HT_CHUNK), p[k * step],
-                              (double)ht_min_i64(HT_CHUNK, j->n - k * HT_CHUNK));
+    for (int64_t k = 1; k < j->chunks; k++) all = j->ops->combine(all, p[k * step]);
     store_result(j, at, all);
 }
 
@@ -52,20 +51,36 @@ static void run_rows(void *arg, int64_t begin, int64_t end, int worker) {
     }
 }
 
+/* Elements [0, n) of sixteen adjacent columns, of which `lanes` exist, one column after another. */
+static void load_columns(const ht_view *x, int64_t at, int64_t n, int lanes, float *lines) {
+    const int64_t step = x->stride[x->n_dims - 1];
+    _Alignas(64) float square[256];
+    for (int64_t r = 0; r < n; r += 16) {
+        for (int64_t i = 0; i < 16; i++) {
+            const int64_t row = ht_min_i64(r + i, n - 1);
+            v16f_store(square + 16 * i, lanes_load(x->dtype, x->data, at + row * step, 1, lanes));
+        }
+        panel_transpose(square, 16, 16, 16, lines + r, HT_CHUNK);
+    }
+}
+
 static void run_columns(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const chunks_job *j = arg;
     const ht_view *x = &j->call->in[0];
-    const int64_t step = x->stride[x->n_dims - 1];
+    _Alignas(64) float lines[16 * HT_CHUNK];
     ht_partial parts[HT_CHUNK_COLUMNS];
     for (int64_t unit = begin; unit < end; unit++) {
         const int64_t c = unit % j->pieces * j->piece, w = ht_min_i64(j->piece, j->width - c);
         const int64_t chunk = unit / j->pieces % j->chunks, outer = unit / j->pieces / j->chunks;
-        const int64_t row = chunk * HT_CHUNK, at = ht_view_offset(x, x->n_dims - 2, outer) + c + row * step;
+        const int64_t row = chunk * HT_CHUNK, n = ht_min_i64(HT_CHUNK, j->n - row);
+        const int64_t at = ht_view_offset(x, x->n_dims - 2, outer) + c + row * x->stride[x->n_dims - 1];
         ht_partial *to = j->part ? j->part + (outer * j->chunks + chunk) * j->width + c : parts;
-        j->ops->reduce_columns(x->dtype, (const char *)x->data + at * (int64_t)ht_dtype_bytes(x->dtype), step,
-                               ht_min_i64(HT_CHUNK, j->n - row), w, to);
-        for (int64_t i = 0; i < w && !j->part; i++) store_result(j, outer * j->width + c + i, parts[i]);
+        for (int64_t i = 0; i < w; i++) {
+            if (i % 16 == 0) load_columns(x, at + i, n, lanes_count(w - i), lines);
+            to[i] = j->ops->reduce_row(lines + i % 16 * HT_CHUNK, n);
+            if (!j->part) store_result(j, outer * j->width + c + i, to[i]);
+        }
     }
 }
 

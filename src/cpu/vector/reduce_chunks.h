@@ -3,12 +3,13 @@
 #ifndef HT_CPU_VECTOR_REDUCE_CHUNKS_H
 #define HT_CPU_VECTOR_REDUCE_CHUNKS_H
 
-#include "cpu/vector/columns.h"
+#include "cpu/vector/lanes.h"
+#include "cpu/vector/reduce.h"
 #include "device/kernel.h"
 
 enum {
-    HT_CHUNK = 4096,                 /* elements per chunk of a row or column */
-    HT_CHUNK_COLUMNS = COLUMNS_WIDTH /* most adjacent columns at a time */
+    HT_CHUNK = HT_REDUCE_BLOCK, /* elements per chunk of a row or column */
+    HT_CHUNK_COLUMNS = 256      /* most adjacent columns at a time */
 };
 
 typedef struct ht_partial {
@@ -18,10 +19,8 @@ typedef struct ht_partial {
 /* Functions of one reduction. */
 typedef struct ht_chunk_ops {
     ht_partial (*reduce_row)(const float *x, int64_t n);
-    /* Reduces w adjacent columns of n elements, `step` apart, bit-identical to reduce_row. */
-    void (*reduce_columns)(ht_dtype t, const void *x, int64_t step, int64_t n, int64_t w, ht_partial *to);
-    ht_partial (*combine)(ht_partial a, double n_a, ht_partial b, double n_b);
-    double (*result)(const ht_call *call, ht_partial p, int64_t n);
+    ht_partial (*combine)(ht_partial a, ht_partial b);
+    double (*result)(ht_partial p, int64_t n);
     int64_t grain;
 } ht_chunk_ops;
 

@@ -5,7 +5,6 @@
 #include "base/total.h"
 #include "cpu/call.h"
 #include "cpu/strided_iterator.h"
-#include "cpu/vector/columns.h"
 #include "cpu/vector/elementwise.h"
 #include "cpu/vector/reduce.h"
 #include "cpu/vector/vector.h"
@@ -21,7 +20,7 @@ enum {
 typedef struct columns_job {
     const ht_call *call;
     ht_op_id op;
-    bool sums, places; /* sums of f32, f16, bf16; argmax or argmin */
+    bool places; /* argmax or argmin */
     ht_elementwise_fn *fold,
         *widen; /* fold: accumulator update; widen: cast to the accumulator's dtype, NULL if it is the operand's */
     ht_arg_extreme_fn *better;
@@ -44,44 +43,7 @@ static const void *row_of(const columns_job *j, const char *first, int64_t k, in
     return converted;
 }
 
-/* ---- sums of f32, f16 and bf16 ---- */
-
-/* Adds rows 0, 64, ... (`rows` of them) to one partial sum. */
-HT_INLINE void sum_rows(ht_dtype t, const char *first, int64_t step, int64_t w, int rows, float *sum) {
-    for (int64_t c = 0; c < w; c += 16) {
-        v16f v = v16f_load(sum + c);
-        HT_UNROLL
-        for (int i = 0; i < rows; i++)
-            v = v16f_add(v, lanes_load(t, first, i * COLUMNS_LANES * step + c, 1, lanes_count(w - c)));
-        v16f_store(sum + c, v);
-    }
-}
-
-HT_INLINE void sum_chunk_of(ht_dtype t, const char *first, int64_t step, int64_t n, int64_t w, double *total) {
-    enum { ROWS_AT_ONCE = 8, GROUP = ROWS_AT_ONCE * COLUMNS_LANES };
-    const int64_t row_bytes = step * (t == HT_F32 ? 4 : 2);
-    _Alignas(64) float sums[COLUMNS_WIDTH];
-    columns_sum sum;
-    columns_begin(&sum, w);
-    int64_t r = 0;
-    for (; r + GROUP <= n; r += GROUP)
-        for (int64_t k = 0; k < COLUMNS_LANES; k++)
-            sum_rows(t, first + (r + k) * row_bytes, step, w, ROWS_AT_ONCE, sum.lane[k]);
-    for (; r < n; r++) sum_rows(t, first + r * row_bytes, step, w, 1, sum.lane[r % COLUMNS_LANES]);
-    columns_total(&sum, w, sums);
-    for (int64_t c = 0; c < w; c++) total[c] = (double)sums[c];
-}
-
-static void sum_chunk(const columns_job *j, const char *first, int64_t n, int64_t w, double *total) {
-    if (j->in == HT_F32)
-        sum_chunk_of(HT_F32, first, j->step, n, w, total);
-    else if (j->in == HT_F16)
-        sum_chunk_of(HT_F16, first, j->step, n, w, total);
-    else
-        sum_chunk_of(HT_BF16, first, j->step, n, w, total);
-}
-
-/* ---- other reductions, row by row ---- */
+/* ---- reductions row by row ---- */
 
 /* The accumulator is the second operand, so ties keep the earlier element. */
 static void fold_chunk(const columns_job *j, const char *first, int64_t n, int64_t w, void *kept) {
@@ -149,9 +111,7 @@ static void run_pieces(void *arg, int64_t begin, int64_t end, int worker) {
         const int64_t part = (outer * j->chunks + chunk) * j->width + c;
         void *to = j->chunks > 1 ? (void *)(j->part + part * j->kept_bytes) : kept;
         uint32_t *place = j->chunks > 1 ? j->place + part : places;
-        if (j->sums)
-            sum_chunk(j, first, n, w, to);
-        else if (j->places)
+        if (j->places)
             place_chunk(j, first, from, n, w, to, place);
         else
             fold_chunk(j, first, n, w, to);
@@ -178,7 +138,7 @@ static bool find_functions(columns_job *j, ht_dtype out) {
         [HT_OP_ARGMIN] = HT_OP_MINIMUM};
     const bool lanes = lanes_supports(j->in), total = j->op == HT_OP_SUM || j->op == HT_OP_PROD || j->op == HT_OP_MEAN;
     j->places = j->op == HT_OP_ARGMAX || j->op == HT_OP_ARGMIN;
-    j->sums = lanes && (j->op == HT_OP_SUM || j->op == HT_OP_MEAN);
+    if (lanes && (j->op == HT_OP_SUM || j->op == HT_OP_MEAN)) return false; /* by chunks (reduce_chunks.h) */
     j->kept = total ? ht_total_of(j->in) : j->in;
     if (j->in == HT_BOOL && !total && !j->places) j->kept = HT_U8;
     if (lanes && total) j->kept = HT_F64;
@@ -210,7 +170,7 @@ static bool init_columns_job(const ht_call *call, ht_op_id op, columns_job *j) {
     j->outer = 1;
     for (int d = 0; d < last - 1; d++) j->outer *= x->shape[d];
     const int64_t threads = ht_pool_threads(ht_call_pool(call)), wanted = threads > 1 ? PER_THREAD * threads : 1;
-    j->piece = j->sums ? COLUMNS_WIDTH : MAX_WIDTH;
+    j->piece = MAX_WIDTH;
     while (j->piece > MIN_WIDTH && j->outer * j->chunks * ht_ceil_div_i64(j->width, j->piece) < wanted) j->piece /= 2;
     j->pieces = (j->width + j->piece - 1) / j->piece;
     return true;

@@ -72,8 +72,8 @@ HT_INLINE v16i table_index(const table *t, v16f y) {
 }
 
 /* The value nearest to y. */
-HT_INLINE v16f nearest(const form *f, bool has_table, v16f y) {
-    if (has_table) return v16f_from_bits(v16i_choose_16(f->table->value, table_index(f->table, y)));
+HT_INLINE v16f nearest(const form *f, v16f y) {
+    if (f->table) return v16f_from_bits(v16i_choose_16(f->table->value, table_index(f->table, y)));
     return v16f_min(v16f_max(v16f_round(y), v16f_set1(f->low)), v16f_set1(f->high));
 }
 
@@ -90,10 +90,10 @@ HT_INLINE v16f ratio(v16f a, v16f b) {
 }
 
 /* Of the numbers nearest to x * by + shift. */
-HT_INLINE sums sums_for(const form *f, bool has_table, const panel *p, v16f by, v16f shift) {
+static sums sums_for(const form *f, const panel *p, v16f by, v16f shift) {
     sums s = {v16f_zero(), v16f_zero(), v16f_zero()};
     for (int i = 0; i < f->group; i++) {
-        const v16f x = v16f_load(p->x[i]), v = nearest(f, has_table, v16f_fma(x, by, shift));
+        const v16f x = v16f_load(p->x[i]), v = nearest(f, v16f_fma(x, by, shift));
         const v16f wv = v16f_mul(v16f_load(p->weight[i]), v);
         s.v = v16f_add(s.v, wv);
         s.vv = v16f_fma(wv, v, s.vv);
@@ -103,9 +103,9 @@ HT_INLINE sums sums_for(const form *f, bool has_table, const panel *p, v16f by, 
 }
 
 /* Of the numbers nearest for a fit. */
-HT_INLINE sums sums_of_fit(const form *f, bool has_table, const panel *p, const fit *a) {
+static sums sums_of_fit(const form *f, const panel *p, const fit *a) {
     const v16f by = inverse(a->scale);
-    return sums_for(f, has_table, p, by, v16f_mul(a->min, by));
+    return sums_for(f, p, by, v16f_mul(a->min, by));
 }
 
 /* Weighted squared error, less that of zeros. */
@@ -133,7 +133,7 @@ HT_INLINE fit select_fit(m16 m, fit a, fit b) {
 
 /* Least squares for the numbers behind the sums. Where they are all the same, an offset alone; where the offset would have the
  * other sign, a scale alone. */
-HT_INLINE fit least_squares(const form *f, const panel *p, const sums *s) {
+static fit least_squares(const form *f, const panel *p, const sums *s) {
     const fit scale_alone = {ratio(s->vx, s->vv), v16f_zero()};
     if (!f->has_min) return scale_alone;
     const v16f det = v16f_fnma(s->v, s->v, v16f_mul(p->weights, s->vv));
@@ -153,8 +153,8 @@ typedef struct best {
 
 /* Tries the numbers nearest to x * by + shift. They must be better by more than sums are rounded by: of equal ones the first stays,
  * so that numbers begin at the lower end where the upper one is free, as in what was rounded to the type before. */
-HT_INLINE void try_numbers(const form *f, bool has_table, const panel *p, v16f by, v16f shift, best *b) {
-    const sums s = sums_for(f, has_table, p, by, shift);
+static void try_numbers(const form *f, const panel *p, v16f by, v16f shift, best *b) {
+    const sums s = sums_for(f, p, by, shift);
     const fit a = least_squares(f, p, &s);
     const v16f error = error_of(p, &s, &a);
     const m16 better = is_better(f, error, b->error);
@@ -162,20 +162,20 @@ HT_INLINE void try_numbers(const form *f, bool has_table, const panel *p, v16f b
     b->error = v16f_select(better, error, b->error);
 }
 
-HT_INLINE void improve(const form *f, bool has_table, const panel *p, int turns, best *b) {
+static void improve(const form *f, const panel *p, int turns, best *b) {
     for (int i = 0; i < turns; i++) {
         const v16f by = inverse(b->fit.scale);
-        try_numbers(f, has_table, p, by, v16f_mul(b->fit.min, by), b);
+        try_numbers(f, p, by, v16f_mul(b->fit.min, by), b);
     }
 }
 
 /* Without an offset: the largest element becomes numbers near either end. */
-HT_INLINE fit fit_scale(const form *f, bool has_table, const panel *p) {
+static fit fit_scale(const form *f, const panel *p) {
     /* Groups that are a block by themselves take fewer: the type is for those in a hurry. Steps are parts of the distance of
      * numbers at the ends. */
     const bool few = f->scale_high <= 0;
-    const int at_low = !few ? 12 : has_table ? 5 : 4, at_high = !few ? 8 : has_table ? 3 : 2;
-    const float step = (few ? 0.4f : 0.15f) * (has_table ? f->high / 5.0f : 1.0f);
+    const int at_low = !few ? 12 : f->table ? 5 : 4, at_high = !few ? 8 : f->table ? 3 : 2;
+    const float step = (few ? 0.4f : 0.15f) * (f->table ? f->high / 5.0f : 1.0f);
     v16f peak = v16f_zero();
     for (int i = 0; i < f->group; i++) {
         const v16f x = v16f_load(p->x[i]);
@@ -185,19 +185,19 @@ HT_INLINE fit fit_scale(const form *f, bool has_table, const panel *p) {
     best b = {{v16f_zero(), v16f_zero()}, v16f_zero()};
     for (int i = 0; i < at_low; i++) {
         const float end = f->low + step * (float)(i - at_low / 2);
-        try_numbers(f, has_table, p, v16f_mul(per_peak, v16f_set1(end)), v16f_zero(), &b);
+        try_numbers(f, p, v16f_mul(per_peak, v16f_set1(end)), v16f_zero(), &b);
     }
     for (int i = 0; i < at_high; i++) {
         const float end = f->high + step * (float)(i - at_high / 2);
-        try_numbers(f, has_table, p, v16f_mul(per_peak, v16f_set1(end)), v16f_zero(), &b);
+        try_numbers(f, p, v16f_mul(per_peak, v16f_set1(end)), v16f_zero(), &b);
     }
-    improve(f, has_table, p, 2, &b);
+    improve(f, p, 2, &b);
     return b.fit;
 }
 
 /* With one: the range of the group, and ranges that leave out something of both its ends, become all numbers. *range is the fit of
  * the first. */
-HT_INLINE fit fit_range(const form *f, const panel *p, fit *range) {
+static fit fit_range(const form *f, const panel *p, fit *range) {
     /* In steps. Below 0, numbers at the end stay without elements, as may be in what was rounded before. */
     static const float cuts[] = {0.0f, -1.0f, 0.6f, -0.5f, 0.3f, 0.9f};
     const int ends = f->high > 100 ? 1 : f->scale_high > 0 ? 6 : 3; /* of 8 bits, nothing is gained */
@@ -214,10 +214,10 @@ HT_INLINE fit fit_range(const form *f, const panel *p, fit *range) {
             const float cut_low = cuts[i], cut_high = cuts[j];
             const v16f by = inverse(v16f_mul(step, v16f_set1((f->high - cut_low - cut_high) / f->high)));
             const v16f from = v16f_fma(step, v16f_set1(cut_low), low);
-            try_numbers(f, false, p, by, v16f_neg(v16f_mul(from, by)), &b);
+            try_numbers(f, p, by, v16f_neg(v16f_mul(from, by)), &b);
             if (!i && !j) *range = b.fit;
         }
-    improve(f, false, p, 3, &b);
+    improve(f, p, 3, &b);
     return b.fit;
 }
 
@@ -228,7 +228,7 @@ static float stored_float(ht_weight_type type, float x) {
     return type == HT_W_F16 ? ht_f16_to_f32(ht_f32_to_f16(x)) : ht_bf16_to_f32(ht_f32_to_bf16(x));
 }
 
-HT_INLINE v16f stored_floats(ht_weight_type type, const panel *p, v16f v) {
+static v16f stored_floats(ht_weight_type type, const panel *p, v16f v) {
     _Alignas(64) float x[LANES];
     v16f_store(x, v16f_mul(v, p->unit));
     for (int l = 0; l < LANES; l++) x[l] = stored_float(type, x[l]);
@@ -236,7 +236,7 @@ HT_INLINE v16f stored_floats(ht_weight_type type, const panel *p, v16f v) {
 }
 
 /* The power of two near the scale with the least error; of either sign it is the same, as the table's values are. */
-HT_INLINE fit store_power(const form *f, bool has_table, const panel *p, fit a) {
+static fit store_power(const form *f, const panel *p, fit a) {
     _Alignas(64) float power[LANES];
     v16f_store(power, v16f_abs(a.scale)); /* values are the same with either sign */
     for (int l = 0; l < LANES; l++) {
@@ -248,7 +248,7 @@ HT_INLINE fit store_power(const form *f, bool has_table, const panel *p, fit a) 
     v16f least = v16f_set1(INFINITY);
     for (int i = 0; i < 2; i++) {
         const fit b = {v16f_mul(v16f_load(power), v16f_set1((float)(i + 1))), v16f_zero()};
-        const sums s = sums_for(f, has_table, p, inverse(b.scale), v16f_zero());
+        const sums s = sums_for(f, p, inverse(b.scale), v16f_zero());
         const v16f error = error_of(p, &s, &b);
         const m16 better = v16f_lt(error, least);
         found = select_fit(better, b, found);
@@ -258,26 +258,26 @@ HT_INLINE fit store_power(const form *f, bool has_table, const panel *p, fit a) 
 }
 
 /* A group's scale as stored, with the best offset for it as stored. */
-HT_INLINE fit store_scale(const form *f, bool has_table, const panel *p, v16f scale, v16f min) {
+static fit store_scale(const form *f, const panel *p, v16f scale, v16f min) {
     const v16f by = inverse(scale);
-    const sums s = sums_for(f, has_table, p, by, v16f_mul(min, by));
+    const sums s = sums_for(f, p, by, v16f_mul(min, by));
     min = ratio(v16f_sub(v16f_mul(scale, s.v), p->weighted), p->weights);
     return (fit){scale, stored_floats(f->floats, p, min)};
 }
 
 /* Rounds a group's own floats. Half a unit in the last place of bf16 is, over 255 numbers, half of the distance of two: there,
  * scales beside the nearest are tried, too. */
-HT_INLINE fit store_fit(const form *f, bool has_table, const panel *p, fit a) {
+static fit store_fit(const form *f, const panel *p, fit a) {
     const v16f scale = stored_floats(f->floats, p, a.scale);
     if (!f->has_min) return (fit){scale, a.min};
-    fit found = store_scale(f, has_table, p, scale, a.min);
+    fit found = store_scale(f, p, scale, a.min);
     if (f->floats != HT_W_BF16) return found;
     v16f least = v16f_set1(INFINITY);
     for (int i = 0; i < 3; i++) {
         const float factor = i == 0 ? 1.0f : i == 1 ? 1.0f - 0x1p-8f : 1.0f + 0x1p-8f;
         const v16f near = stored_floats(f->floats, p, v16f_mul(scale, v16f_set1(factor)));
-        const fit b = store_scale(f, has_table, p, near, a.min);
-        const sums s = sums_of_fit(f, has_table, p, &b);
+        const fit b = store_scale(f, p, near, a.min);
+        const sums s = sums_of_fit(f, p, &b);
         const v16f error = error_of(p, &s, &b);
         const m16 better = is_better(f, error, least);
         found = select_fit(better, b, found);
@@ -302,7 +302,7 @@ HT_INLINE fit group_fit(const block_fit *b) {
 }
 
 /* The largest in size of each block's lanes, in all of them. */
-HT_INLINE v16f block_peak(const form *f, v16f v) {
+static v16f block_peak(const form *f, v16f v) {
     _Alignas(64) float x[LANES];
     v16f_store(x, v);
     for (int first = 0; first < LANES; first += f->lanes) {
@@ -313,7 +313,7 @@ HT_INLINE v16f block_peak(const form *f, v16f v) {
     return v16f_load(x);
 }
 
-HT_INLINE v16f block_sum(const form *f, v16f v) {
+static v16f block_sum(const form *f, v16f v) {
     _Alignas(64) float x[LANES];
     v16f_store(x, v);
     for (int first = 0; first < LANES; first += f->lanes) {
@@ -330,11 +330,11 @@ HT_INLINE v16f clamp_integer(v16f v, float low, float high) {
 
 /* Weighted squared error, element by element: what was rounded to the type before has none, and must be told from what has little,
  * which the difference of sums in error_of cannot. */
-HT_INLINE v16f exact_error(const form *f, bool has_table, const panel *p, const fit *a) {
+static v16f exact_error(const form *f, const panel *p, const fit *a) {
     const v16f by = inverse(a->scale), shift = v16f_mul(a->min, by);
     v16f error = v16f_zero();
     for (int i = 0; i < f->group; i++) {
-        const v16f x = v16f_load(p->x[i]), v = nearest(f, has_table, v16f_fma(x, by, shift));
+        const v16f x = v16f_load(p->x[i]), v = nearest(f, v16f_fma(x, by, shift));
         const v16f e = v16f_sub(x, v16f_fma(a->scale, v, v16f_neg(a->min)));
         error = v16f_fma(v16f_mul(v16f_load(p->weight[i]), e), e, error);
     }
@@ -342,7 +342,7 @@ HT_INLINE v16f exact_error(const form *f, bool has_table, const panel *p, const 
 }
 
 /* Gives each group the best of its integers and their neighbours, for the block's floats as they are; gives the errors. */
-HT_INLINE v16f choose_integers(const form *f, bool has_table, const panel *p, block_fit *b) {
+static v16f choose_integers(const form *f, const panel *p, block_fit *b) {
     const v16f per_min = inverse(b->floats.min);
     fit found = b->integers;
     v16f least = v16f_set1(INFINITY);
@@ -351,12 +351,12 @@ HT_INLINE v16f choose_integers(const form *f, bool has_table, const panel *p, bl
         c.integers.scale = clamp_integer(v16f_add(b->integers.scale, v16f_set1((float)t)), f->scale_low, f->scale_high);
         fit a = group_fit(&c);
         if (f->has_min) {
-            const sums s = sums_of_fit(f, has_table, p, &a);
+            const sums s = sums_of_fit(f, p, &a);
             const v16f min = ratio(v16f_sub(v16f_mul(a.scale, s.v), p->weighted), p->weights);
             c.integers.min = clamp_integer(v16f_mul(min, per_min), 0.0f, f->min_high);
             a = group_fit(&c);
         }
-        const v16f error = exact_error(f, has_table, p, &a);
+        const v16f error = exact_error(f, p, &a);
         const m16 better = v16f_lt(error, least);
         found = select_fit(better, c.integers, found);
         least = v16f_select(better, error, least);
@@ -366,9 +366,9 @@ HT_INLINE v16f choose_integers(const form *f, bool has_table, const panel *p, bl
 }
 
 /* Least squares for a block's floats, its integers and numbers given. */
-HT_INLINE fit block_floats(const form *f, bool has_table, const panel *p, const block_fit *b) {
+static fit block_floats(const form *f, const panel *p, const block_fit *b) {
     const fit a = group_fit(b), n = b->integers;
-    const sums s = sums_of_fit(f, has_table, p, &a);
+    const sums s = sums_of_fit(f, p, &a);
     const v16f vv = block_sum(f, v16f_mul(v16f_mul(n.scale, n.scale), s.vv)),
                vx = block_sum(f, v16f_mul(n.scale, s.vx));
     const fit alone = {ratio(vx, vv), v16f_zero()};
@@ -393,7 +393,7 @@ typedef struct best_block {
 } best_block;
 
 /* From each group's own fit to what a block can hold. */
-HT_INLINE best_block fit_blocks(const form *f, bool has_table, const panel *p, const fit *own) {
+static best_block fit_blocks(const form *f, const panel *p, const fit *own) {
     enum { TURNS = 4 };
     const float end = f->scale_low < 0 ? f->scale_low : f->scale_high;
     const v16f scale = v16f_mul(block_peak(f, own->scale), v16f_set1(1.0f / end));
@@ -407,28 +407,28 @@ HT_INLINE best_block fit_blocks(const form *f, bool has_table, const panel *p, c
     fits = m16_and(fits, v16f_lt(v16f_abs(b.floats.min), infinite));
     v16f least = v16f_select(fits, infinite, v16f_neg(infinite));
     for (int i = 0; i < TURNS; i++) {
-        const v16f error = block_sum(f, choose_integers(f, has_table, p, &b));
+        const v16f error = block_sum(f, choose_integers(f, p, &b));
         const m16 better = v16f_lt(error, least);
         found = select_block(better, b, found);
         least = v16f_select(better, error, least);
-        if (i + 1 < TURNS) b.floats = store_block_floats(f, p, block_floats(f, has_table, p, &b));
+        if (i + 1 < TURNS) b.floats = store_block_floats(f, p, block_floats(f, p, &b));
     }
     return (best_block){found, v16f_select(fits, least, infinite)};
 }
 
 /* With an offset, groups can have other scales and offsets that are as good for them alone, and far from any that fit those of
  * their neighbours: fits of their plain ranges are the other beginning. */
-HT_INLINE block_fit fit_blocks_twice(const form *f, bool has_table, const panel *p, const fit *own, const fit *range) {
-    const best_block a = fit_blocks(f, has_table, p, own);
+static block_fit fit_blocks_twice(const form *f, const panel *p, const fit *own, const fit *range) {
+    const best_block a = fit_blocks(f, p, own);
     if (!f->has_min) return a.fit;
-    const best_block b = fit_blocks(f, has_table, p, range);
+    const best_block b = fit_blocks(f, p, range);
     return select_block(v16f_lt(b.error, a.error), b.fit, a.fit);
 }
 
 /* ---- panels ---- */
 
 /* Blocks' elements are divided by a power of two near the largest, so that no sum of products is too large or small for f32. */
-HT_INLINE void set_unit(const form *f, v16f peak, panel *p) {
+static void set_unit(const form *f, v16f peak, panel *p) {
     _Alignas(64) float unit[LANES], per_unit[LANES];
     v16f_store(unit, block_peak(f, peak));
     for (int l = 0; l < LANES; l++) {
@@ -443,8 +443,8 @@ HT_INLINE void set_unit(const form *f, v16f peak, panel *p) {
 }
 
 /* Sixteen groups to lanes: groups that are not there are zeros. */
-HT_INLINE void load_panel(const form *f, const float *x, int n_groups, const float *importance, int64_t column,
-                          int64_t k, panel *p) {
+static void load_panel(const form *f, const float *x, int n_groups, const float *importance, int64_t column, int64_t k,
+                       panel *p) {
     static const float zeros[GROUP_MOST];
     const float *from[LANES], *weight[LANES];
     for (int l = 0; l < LANES; l++) {
@@ -487,30 +487,29 @@ HT_INLINE void load_panel(const form *f, const float *x, int n_groups, const flo
 }
 
 /* The stored numbers of a column: of a table, indices. */
-HT_INLINE v16i stored_numbers(const form *f, bool has_table, v16f y) {
-    if (has_table) return table_index(f->table, y);
-    return v16i_from_f(v16f_sub(nearest(f, false, y), v16f_set1(f->low)));
+HT_INLINE v16i stored_numbers(const form *f, v16f y) {
+    if (f->table) return table_index(f->table, y);
+    return v16i_from_f(v16f_sub(nearest(f, y), v16f_set1(f->low)));
 }
 
 /* To q [16][group], four columns at a time. */
-HT_INLINE void store_numbers(const form *f, bool has_table, const panel *p, const fit *a, uint8_t *q) {
+static void store_numbers(const form *f, const panel *p, const fit *a, uint8_t *q) {
     const v16f by = inverse(a->scale), shift = v16f_mul(a->min, by);
     _Alignas(64) int32_t four[LANES];
     for (int i = 0; i < f->group; i += 4) {
         v16i joined = v16i_set1(0);
         for (int j = 3; j >= 0; j--)
-            joined =
-                v16i_or(v16i_shl(joined, 8), stored_numbers(f, has_table, v16f_fma(v16f_load(p->x[i + j]), by, shift)));
+            joined = v16i_or(v16i_shl(joined, 8), stored_numbers(f, v16f_fma(v16f_load(p->x[i + j]), by, shift)));
         v16i_store(four, joined);
         for (int l = 0; l < LANES; l++)
             for (int j = 0; j < 4; j++) q[l * f->group + i + j] = (uint8_t)((uint32_t)four[l] >> 8 * j);
     }
-    for (int i = 0; has_table && i < LANES * f->group; i++) q[i] = f->table->number[q[i]];
+    for (int i = 0; f->table && i < LANES * f->group; i++) q[i] = f->table->number[q[i]];
 }
 
 /* Writes the blocks of a panel; false when a float is infinite. */
-HT_INLINE bool store_blocks(const form *f, const fit *floats, const fit *integers, const uint8_t *q, int n_groups,
-                            uint8_t *to) {
+static bool store_blocks(const form *f, const fit *floats, const fit *integers, const uint8_t *q, int n_groups,
+                         uint8_t *to) {
     _Alignas(64) float value[4][LANES];
     v16f_store(value[0], floats->scale);
     v16f_store(value[1], floats->min);
@@ -531,8 +530,7 @@ HT_INLINE bool store_blocks(const form *f, const fit *floats, const fit *integer
     return finite;
 }
 
-HT_INLINE bool round_panels(const form *f, bool has_table, const float *x, int64_t n, int64_t k,
-                            const float *importance, uint8_t *to) {
+static bool round_panels(const form *f, const float *x, int64_t n, int64_t k, const float *importance, uint8_t *to) {
     const int64_t groups = n * k / f->group;
     const size_t panel_bytes = ht_weight_type_info_of(f->type)->block_bytes * (size_t)(LANES / f->lanes);
     uint8_t q[LANES * GROUP_MOST];
@@ -542,14 +540,14 @@ HT_INLINE bool round_panels(const form *f, bool has_table, const float *x, int64
         const int some = (int)(groups - g < LANES ? groups - g : LANES);
         load_panel(f, x + g * f->group, some, importance, g * f->group, k, &p);
         fit range = {v16f_zero(), v16f_zero()};
-        fit own = f->has_min ? fit_range(f, &p, &range) : fit_scale(f, has_table, &p);
+        fit own = f->has_min ? fit_range(f, &p, &range) : fit_scale(f, &p);
         block_fit b = {own, {v16f_zero(), v16f_zero()}};
         if (f->scale_high > 0) {
-            b = fit_blocks_twice(f, has_table, &p, &own, &range);
+            b = fit_blocks_twice(f, &p, &own, &range);
             own = group_fit(&b);
         } else
-            b.floats = own = f->powers ? store_power(f, has_table, &p, own) : store_fit(f, has_table, &p, own);
-        store_numbers(f, has_table, &p, &own, q);
+            b.floats = own = f->powers ? store_power(f, &p, own) : store_fit(f, &p, own);
+        store_numbers(f, &p, &own, q);
         b.floats = (fit){v16f_mul(b.floats.scale, p.unit), v16f_mul(b.floats.min, p.unit)};
         finite = store_blocks(f, &b.floats, &b.integers, q, some, to) && finite;
     }
@@ -613,8 +611,7 @@ bool HT_ISA_NAME(ht_round_weights)(ht_weight_type type, const float *x, int64_t 
     }
     }
     const unsigned denormals = ht_flush_denormals();
-    const bool fits = f.table ? round_panels(&f, true, x, n, k, importance, blocks)
-                              : round_panels(&f, false, x, n, k, importance, blocks);
+    const bool fits = round_panels(&f, x, n, k, importance, blocks);
     ht_restore_denormals(denormals);
     return fits;
 }

@@ -4,7 +4,6 @@
 
 #include "cpu/call.h"
 #include "cpu/reference/reference.h"
-#include "cpu/vector/sdpa_few.h"
 #include "cpu/vector/sdpa_ragged.h"
 #include "cpu/vector/vector.h"
 
@@ -27,7 +26,6 @@ static int64_t layout_scratch(const sdpa_shape *s, float *base, scratch *r) {
 static size_t sdpa_scratch(const ht_call *call) {
     if (!lanes_supports(call->in[0].dtype)) return ht_plain_sdpa_scratch(call);
     sdpa_shape s = sdpa_shape_of(call);
-    if (s.rows <= SDPA_FEW_ROWS) return HT_ISA_NAME(ht_sdpa_few_scratch)(call);
     scratch r;
     return (size_t)ht_pool_threads(ht_call_pool(call)) * (size_t)layout_scratch(&s, NULL, &r) * sizeof(float);
 }
@@ -90,10 +88,6 @@ static ht_status sdpa(const ht_call *call, ht_error *err) {
     if (!lanes_supports(call->in[0].dtype)) return ht_plain_scaled_dot_product_attention(call, err);
     sdpa_shape s = sdpa_shape_of(call);
     if (ht_view_size(&call->out) == 0) return HT_OK;
-    if (s.rows <= SDPA_FEW_ROWS) {
-        HT_ISA_NAME(ht_sdpa_few)(call);
-        return HT_OK;
-    }
     ht_pool_run(ht_call_pool(call), s.batch * s.kv_heads * ht_ceil_div_i64(s.rows, SDPA_ROWS), 1, attend_tiles, &s);
     return HT_OK;
 }

@@ -35,6 +35,17 @@
 
 #include "cpu/vector/simd.h"
 
+/* Whether steps add pairs of products in 16 bits, and take weights of 8 bits signed. */
+#if defined(HT_ISA_avx2)
+#define HT_DOT_PAIRS 1
+#endif
+#if defined(HT_ISA_avx2) || defined(HT_ISA_neon)
+#define HT_DOT_SIGNED 1
+enum { HT_DOT_BIAS_8 = 0 };
+#else
+enum { HT_DOT_BIAS_8 = 128 };
+#endif
+
 HT_INLINE v16i v16i_load_bytes(const void *p) { return v16i_load((const int32_t *)p); }
 
 HT_INLINE v16i v16i_set4(const int8_t *p) {
@@ -63,8 +74,6 @@ HT_INLINE v16i v16i_insert(v16i v, v16i x, v16i mask) { return v16i_or(v, v16i_a
 #endif
 
 #if defined(HT_ISA_avx512)
-
-enum { HT_DOT_BIAS_8 = 128 };
 
 typedef v16i v16d;
 
@@ -114,8 +123,6 @@ HT_INLINE v16i v16i_lookup(const uint8_t table[16], v16i v) {
 
 #if defined(HT_ISA_avxvnni)
 
-enum { HT_DOT_BIAS_8 = 128 };
-
 typedef v16i v16d;
 
 HT_INLINE v16i v16d_weights8(v16i stored) { return stored; }
@@ -130,8 +137,6 @@ HT_INLINE v16i v16d_sum(v16d d, int32_t offset) {
 }
 
 #else
-
-enum { HT_DOT_BIAS_8 = 0 };
 
 /* Pairs of products are added in 16 bits for as many steps as fit, then widened. */
 typedef struct v16d {
@@ -205,14 +210,12 @@ HT_INLINE v16i v16i_lookup(const uint8_t table[16], v16i v) {
 }
 
 #if defined(HT_ISA_i8mm)
-enum { HT_DOT_BIAS_8 = 128 };
 HT_INLINE v16i v16d_weights8(v16i stored) { return stored; }
 HT_INLINE int32x4_t ht_dot4(int32x4_t d, int32x4_t w, int32x4_t x) {
     return vusdotq_s32(d, vreinterpretq_u8_s32(w), vreinterpretq_s8_s32(x));
 }
 #else
 /* The instruction takes signed weights, which those of up to 7 bits are as well. */
-enum { HT_DOT_BIAS_8 = 0 };
 HT_INLINE v16i v16d_weights8(v16i stored) { return v16i_xor(stored, v16i_set1((int32_t)0x80808080u)); }
 HT_INLINE int32x4_t ht_dot4(int32x4_t d, int32x4_t w, int32x4_t x) {
     return vdotq_s32(d, vreinterpretq_s8_s32(w), vreinterpretq_s8_s32(x));
@@ -229,8 +232,6 @@ HT_INLINE v16i v16d_sum(v16d d, int32_t offset) {
 }
 
 #else
-
-enum { HT_DOT_BIAS_8 = 128 };
 
 typedef v16i v16d;
 

@@ -79,52 +79,54 @@ HT_INLINE void ht_store_out(const ht_gemm_out *out, int row, int panel, int lane
     }
 }
 
-/* Rows [first, first + n) of sums: each to a row of y, or the two planes of a row added up. */
-HT_INLINE void ht_store_rows(const ht_gemm_out *out, int first, int n, int panel, int lanes, const v16f *y) {
+/* Whether a tile of n rows, computed as `rows` of them (HT_WITH_TILE_ROWS), has row i. */
+HT_INLINE bool ht_row_exists(int i, int rows, int n) { return i + 1 < rows || n == rows; }
+
+/* The sums of a tile of n rows, in room for `rows`: each to a row of y, or the two planes of a row added up. */
+HT_INLINE void ht_store_rows(const ht_gemm_out *out, int first, int rows, int n, int panel, int lanes, const v16f *y) {
     if (out->planes == 1) {
         HT_UNROLL
-        for (int i = 0; i < n; i++) ht_store_out(out, first + i, panel, lanes, y[i]);
+        for (int i = 0; i < rows; i++)
+            if (ht_row_exists(i, rows, n)) ht_store_out(out, first + i, panel, lanes, y[i]);
         return;
     }
     HT_UNROLL
-    for (int i = 0; i + 1 < n; i += 2) ht_store_out(out, (first + i) / 2, panel, lanes, v16f_add(y[i], y[i + 1]));
+    for (int i = 0; i + 1 < rows; i += 2) ht_store_out(out, (first + i) / 2, panel, lanes, v16f_add(y[i], y[i + 1]));
 }
 
-/* Makes call(n) with n a constant, so that the loops over rows unroll and the sums stay in registers. */
-#define HT_ROWS_1_TO_4(call)                                                                                           \
+/* Makes call(rows) with `rows` a constant, so that the loops over rows unroll and the sums stay in registers: n rows, or for
+ * odd n but 1 a row more, which reads what follows those of the tile and is not stored. Two planes never have odd rows.
+ * HT_WITH_TILE_ROWS: up to TILE_ROWS of them, else up to DIRECT_ROWS. */
+#if defined(HT_ISA_avx512)
+#define HT_TILE_ROWS(n, call)                                                                                          \
     case 1: call(1); break;                                                                                            \
     case 2: call(2); break;                                                                                            \
-    case 3: call(3); break;                                                                                            \
-    case 4:                                                                                                            \
-        call(4);                                                                                                       \
-        break;
-#define HT_ROWS_5_AND_6(call)                                                                                          \
-    case 5: call(5); break;                                                                                            \
+    case 3:                                                                                                            \
+    case 4: call(4); break;                                                                                            \
+    case 5:                                                                                                            \
     case 6:                                                                                                            \
         call(6);                                                                                                       \
         break;
-#if defined(HT_ISA_avx512)
-#define HT_WITH_ROWS(n, call)                                                                                          \
-    switch (n) {                                                                                                       \
-        HT_ROWS_1_TO_4(call)                                                                                           \
-        HT_ROWS_5_AND_6(call)                                                                                          \
-    }
+#define HT_WITH_TILE_ROWS(n, call)                                                                                     \
+    switch (n) { HT_TILE_ROWS(n, call) }
 #define HT_WITH_DIRECT_ROWS(n, call)                                                                                   \
     switch (n) {                                                                                                       \
-        HT_ROWS_1_TO_4(call)                                                                                           \
-        HT_ROWS_5_AND_6(call)                                                                                          \
-    case 7: call(7); break;                                                                                            \
-    case 8: call(8); break;                                                                                            \
+        HT_TILE_ROWS(n, call)                                                                                          \
+    default: call(8); break;                                                                                           \
     }
 #elif defined(HT_ISA_YMM) || defined(HT_ISA_ARM)
-#define HT_WITH_ROWS(n, call)                                                                                          \
-    switch (n) { HT_ROWS_1_TO_4(call) }
+#define HT_WITH_TILE_ROWS(n, call)                                                                                     \
+    switch (n) {                                                                                                       \
+    case 1: call(1); break;                                                                                            \
+    case 2: call(2); break;                                                                                            \
+    default: call(4); break;                                                                                           \
+    }
 #else /* plain lanes live in memory: nothing is won by unrolling */
-#define HT_WITH_ROWS(n, call) call(n)
+#define HT_WITH_TILE_ROWS(n, call) call(n)
 #endif
 
 #ifndef HT_WITH_DIRECT_ROWS
-#define HT_WITH_DIRECT_ROWS HT_WITH_ROWS
+#define HT_WITH_DIRECT_ROWS HT_WITH_TILE_ROWS
 #endif
 
 #endif

@@ -1,3 +1,0 @@
-/* Logit scans without a vector unit: the vector source over plain lanes. */
-#define HT_ISA reference
-#include "cpu/vector/row.c"
