@@ -114,7 +114,8 @@ static __device__ __forceinline__ void ht_load_some(ht_quads<QUADS> &x, const fl
 }
 
 template <int QUADS>
-static __device__ __forceinline__ void ht_store_some(const ht_quads<QUADS> &x, float *row, int at, int step, int quads) {
+static __device__ __forceinline__ void ht_store_some(const ht_quads<QUADS> &x, float *row, int at, int step,
+                                                     int quads) {
 #pragma unroll
     for (int j = 0; j < QUADS; j++) {
         const int q = at + j * step;
