@@ -377,8 +377,7 @@ static void limits_and_ids_are_checked(void **state) {
     assert_int_equal(ht_session_length(s), 0);
     tiny_forward(s, ids, 60, false, NULL);
     assert_int_equal(ht_session_forward(s, ids, 41, NULL, NULL, NULL, &err), HT_ERR_LIMIT);
-    assert_string_equal(err.message,
-                        "prompt of 41 tokens does not fit the context of 100, with 60 positions taken");
+    assert_string_equal(err.message, "prompt of 41 tokens does not fit the context of 100, with 60 positions taken");
     int32_t wrong[3] = {5, TINY_VOCAB, -1};
     assert_int_equal(ht_session_forward(s, wrong, 2, NULL, NULL, NULL, &err), HT_ERR_ARGUMENT);
     assert_string_equal(err.message, "token id 288 at place 1 is outside the vocabulary of 288");
