@@ -138,5 +138,6 @@ void metrics_print(const ht_metrics *m) {
     fprintf(stderr, " · ttft %.0f ms", m->first_token_seconds * 1e3);
     if (decode_rate(m) > 0) fprintf(stderr, " · %.1f tok/s", decode_rate(m));
     if (m->guessed_tokens)
-        fprintf(stderr, " · %lld of %lld guesses right", (long long)m->accepted_tokens, (long long)m->guessed_tokens);
+        fprintf(stderr, " · %lld of %lld draft token%s accepted", (long long)m->accepted_tokens,
+                (long long)m->guessed_tokens, plural(m->guessed_tokens));
 }

@@ -171,7 +171,8 @@ static void run_stats(chat *c, char *rest) {
     output_field("last answer", "%lld token%s, %.1f tok/s", (long long)m->generated_tokens, plural(m->generated_tokens),
                  decode_rate(m));
     if (m->guessed_tokens)
-        output_field("guesses", "%lld of %lld right", (long long)m->accepted_tokens, (long long)m->guessed_tokens);
+        output_field("draft tokens", "%lld of %lld accepted", (long long)m->accepted_tokens,
+                     (long long)m->guessed_tokens);
     output_field("all answers", "%lld: %lld token%s computed, %lld reused, %lld generated", (long long)c->t.answers,
                  (long long)c->t.computed, plural(c->t.computed), (long long)c->t.reused, (long long)c->t.generated);
     output_field("cache", "%.1f MB", (double)ht_session_cache_bytes(c->t.e.session) / 1e6);

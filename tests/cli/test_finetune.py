@@ -94,7 +94,7 @@ class FinetuneTest(CommandTest):
         status, message = self.ends(process)
         self.assertEqual(status, -number, message)
         self.assertEqual(message.count("\n"), 1, message)
-        found = re.search(rf"interrupted after (\d+) of {MANY} steps, which are saved; the same command with --resume", message)
+        found = re.search(rf"interrupted and saved after (\d+) of {MANY} steps; the same command with --resume", message)
         self.assertTrue(found, message)
         return int(found[1])
 
@@ -520,7 +520,7 @@ class Interrupted(FinetuneTest):
             file.write("\n")
         status, message = self.ends(process)
         self.assertEqual(status, 1)
-        self.assertRegex(message, r"^hearth: .*train\.jsonl.*; the \d+ steps before are saved, and --resume goes on\n$")
+        self.assertRegex(message, r"^hearth: .*train\.jsonl.*; \d+ steps saved, --resume continues\n$")
         self.assertEqual(len(self.checkpoints()), 1)
 
 

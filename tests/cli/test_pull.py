@@ -549,13 +549,13 @@ class Faults(Pull):
 
     def test_failures_without_end(self):
         self.hub.inject("m-Q4_K_M.gguf", "503", 1000, server="cdn")
-        self.refuses("org/m", "--retries", "3", says=["503", "given up after 4 tries"])
+        self.refuses("org/m", "--retries", "3", says=["503", "given up after 4 attempts"])
         self.assertEqual(len(self.hub.asked("stored", "cdn")), 4)
         self.hub.faults.clear()
         self.hub.inject("/revision/", "drop", 1000)
-        self.refuses("org/m", "--retries", "2", says="given up after 3 tries")
+        self.refuses("org/m", "--retries", "2", says="given up after 3 attempts")
         self.hub.close()
-        self.refuses("org/m", "--retries", "1", says="given up after 2 tries")
+        self.refuses("org/m", "--retries", "1", says="given up after 2 attempts")
         self.assertEqual(self.listed(), [])
 
     def test_bytes_that_come_make_up_for_failures(self):

@@ -422,7 +422,7 @@ class Info(CommandTest):
         text = self.succeeds("info", GOLDEN / "gemma4-shared-bf16").text
         self.assertIn("6: 2 x (2 sliding, 1 full)", text)
         self.assertIn("1 of 20 in full layers, 1 of 12 in sliding ones", text)
-        self.assertIn("the last 3 layers use those of earlier ones", text)
+        self.assertIn("in the last 3 layers, with earlier ones", text)
         value = json.loads(self.succeeds("info", GOLDEN / "gemma4-shared-bf16", "--json").text)
         self.assertEqual([i["kv_layer"] for i in value["layer_types"]], [0, 1, 2, 1, 1, 2])
         self.assertEqual([i["type"] for i in value["layer_types"]], ["sliding", "sliding", "full"] * 2)

@@ -106,7 +106,7 @@ class Split(CommandTest):
         self.fails(2, "split", GGUF, out, says="--max-size SIZE is needed")
         self.fails(2, "split", GGUF, "--max-size", "4G", says="the name of what to write is needed")
         self.fails(2, "merge", GGUF, says="the name of what to write is needed")
-        self.fails(2, "merge", GGUF, out, "--max-size", "4G", says="the option --max-size is not one of this command")
+        self.fails(2, "merge", GGUF, out, "--max-size", "4G", says="--max-size is not an option of this command")
         self.fails(1, "split", MODEL, out, "--max-size", "9K", says=["is the name of a GGUF file", "convert it to GGUF"])
         self.fails(1, "split", self.folder / "none", out, "--max-size", "9K", says="none")
         self.fails(1, "merge", GGUF, GGUF, says="is not replaced")

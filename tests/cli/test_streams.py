@@ -28,7 +28,7 @@ def start(*words, **more):
 class Streams(CommandTest):
     def test_statistics_on_stderr(self):
         result = self.succeeds("run", TINY, "hello", "-n", "8")
-        self.assertRegex(result.err, r"^prefill \d+ tok · ttft \d+ ms · \d+\.\d tok/s( · \d+ of \d+ guesses right)? · peak \d+\.\d GB\nstopped after 8 tokens; --max-tokens raises the limit\n$")
+        self.assertRegex(result.err, r"^prefill \d+ tok · ttft \d+ ms · \d+\.\d tok/s( · \d+ of \d+ draft tokens? accepted)? · peak \d+\.\d GB\nstopped after 8 tokens; --max-tokens raises the limit\n$")
         self.assertNotIn(b"ttft", result.out)
         self.assertTrue(result.out.endswith(b"\n"))
 
