@@ -21,6 +21,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/cli"))
 import tiny_model  # noqa: E402
 
+tiny_model.SAMPLING["temp"] = 1.0  # answers depend on the seed
+
 HEARTH = os.environ["HEARTH"]
 os.environ.setdefault("HEARTH_DEVICE", "cpu")  # not what the machine happens to have
 HANG = 300  # seconds after which a server that says nothing is taken for hung; a sanitizer's build is slow
