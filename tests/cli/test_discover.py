@@ -76,7 +76,7 @@ class Discover(CommandTest):
 
     def test_broken_ones_are_reported(self):
         self.put("good.gguf")
-        (self.folder / "cut.gguf").write_bytes(TINY.read_bytes()[:5000])
+        (self.folder / "cut.gguf").write_bytes(TINY.read_bytes()[:5200])
         (self.folder / "empty.gguf").write_bytes(b"")
         os.mkfifo(self.folder / "pipe.gguf")
         for name, keep in [("no-config", "*.safetensors"), ("no-weights", "*.json")]:

@@ -751,7 +751,7 @@ class Faults(Pull):
             shown += piece
         done.communicate()
         os.close(leader)
-        self.assertRegex(shown.decode(), r"m-Q4_K_M.gguf +\d+ %  .*B of 322.3 kB  .*B/s  0:0\d left")
+        self.assertRegex(shown.decode(), r"m-Q4_K_M.gguf +\d+ %  .*B of 322.4 kB  .*B/s  0:0\d left")
         self.assertEqual(self.pull("org/m", "-q").err, "")
 
     def test_names_on_the_terminal(self):

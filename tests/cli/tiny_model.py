@@ -106,14 +106,14 @@ def tensors():
             yield name, shape, [numbers.gauss(0, shape[0] ** -0.5) for _ in range(count)]
 
 
-# The most likely token, and only what a test sets is on.
-GREEDY = {"temp": 0.0, "top_p": 1.0, "min_p": 0.0}
+# `general.sampling.*`: the most likely token, and only what a test sets is on.
+SAMPLING = {"temp": 0.0, "top_p": 1.0, "min_p": 0.0}
 
 
-def write(path, architecture="llama", context=CONTEXT, with_weights=True, file_type=None, template=TEMPLATE, sampling=GREEDY, more=()):
-    """`sampling` has the values of `general.sampling.*`."""
+def write(path, architecture="llama", context=CONTEXT, with_weights=True, file_type=None, template=TEMPLATE, sampling=None, more=()):
+    """`sampling` has the values of `general.sampling.*`; None: those of SAMPLING."""
     pairs = metadata(architecture, context, file_type, template) + list(more)
-    pairs += [(f"general.sampling.{key}", F32 if isinstance(value, float) else I32, value) for key, value in sampling.items()]
+    pairs += [(f"general.sampling.{key}", F32 if isinstance(value, float) else I32, value) for key, value in (SAMPLING if sampling is None else sampling).items()]
     listed = list(tensors()) if with_weights else []
     header = struct.pack("<4sIQQ", b"GGUF", 3, len(listed), len(pairs))
     header += b"".join(string(key) + value(kind, content) for key, kind, content in pairs)

@@ -14,9 +14,8 @@ import xml.etree.ElementTree
 
 from with_tiny_model import ROOT, WithTinyModel  # which makes the package and tests/cli importable
 
-import tiny_model
-
 import hearth
+import tiny_model
 
 GOLDEN = ROOT / "tests" / "golden" / "tiny"
 MODELS = os.environ.get("HEARTH_TEST_MODELS")

@@ -23,6 +23,8 @@ sys.path.append(str(ROOT / "tests/support"))
 import tiny_model  # noqa: E402
 from soak import cases, takes  # noqa: E402, F401
 
+tiny_model.SAMPLING["temp"] = 1.0  # answers depend on the seed
+
 HEARTH = os.environ["HEARTH"]
 os.environ.setdefault("HEARTH_DEVICE", "cpu")  # not what the machine happens to have
 HANG = 300  # seconds after which a server that says nothing is taken for hung; a sanitizer's build is slow

@@ -395,7 +395,7 @@ class Names(ServeTest):
                 got = server.answer(COMPLETIONS, body)
                 self.assertEqual(got["model"], name)
                 texts[name] = got["choices"][0]["text"]
-                done = subprocess.run([HEARTH, "run", TINY, "hello", "--raw", "--max-tokens", "12", "--json", "-q", *given], stdout=subprocess.PIPE, check=True)
+                done = subprocess.run([HEARTH, "run", TINY, "hello", "--raw", "--max-tokens", "12", "--temperature", "0", "--json", "-q", *given], stdout=subprocess.PIPE, check=True)
                 self.assertEqual(json.loads(done.stdout)["text"], texts[name])
             self.assertEqual(len(set(texts.values())), 3)
             for name, of in [("short", "tuned"), ("base", "tiny")]:
@@ -416,7 +416,7 @@ class Names(ServeTest):
 
     def test_a_first_model_that_cannot_be_loaded(self):
         broken = self.folder / "broken.gguf"
-        broken.write_bytes(TINY.read_bytes()[:5000])
+        broken.write_bytes(TINY.read_bytes()[:5200])
         for path in [broken, self.folder / "absent.gguf"]:
             with self.assertRaises(NotServing) as caught:
                 Server(path)
@@ -429,7 +429,7 @@ class Names(ServeTest):
         for name in ["good", "bad"]:
             shutil.copy(TINY, folder / f"{name}.gguf")
         with Server(None, "--models", folder) as server:
-            (folder / "bad.gguf").write_bytes(TINY.read_bytes()[:5000])
+            (folder / "bad.gguf").write_bytes(TINY.read_bytes()[:5200])
             for _ in range(2):
                 status, _, body = server.post(COMPLETIONS, short(model="bad"))
                 self.assertEqual(status, 500, body)
@@ -443,7 +443,7 @@ class Names(ServeTest):
         folder = self.folder / "models"
         (folder / "sub").mkdir(parents=True)
         shutil.copy(TINY, folder / "good.gguf")
-        (folder / "cut.gguf").write_bytes(TINY.read_bytes()[:5000])
+        (folder / "cut.gguf").write_bytes(TINY.read_bytes()[:5200])
         (folder / "sub/bad.gguf").write_bytes(b"GGUFxxxx")
         (folder / "odd\n.gguf").write_bytes(b"GGUFxxxx")
         tiny_model.write(folder / "other.gguf", architecture="unheard")
@@ -469,7 +469,7 @@ class Names(ServeTest):
             self.assertIn("there is no model", server.post(COMPLETIONS, short(model="cu"))[2]["error"]["message"])
 
     def test_quiet_about_files_that_cannot_be_used(self):
-        (self.folder / "cut.gguf").write_bytes(TINY.read_bytes()[:5000])
+        (self.folder / "cut.gguf").write_bytes(TINY.read_bytes()[:5200])
         for options, warned in [((), True), (("--quiet",), False)]:
             with self.assertRaises(NotServing) as caught:
                 Server(None, "--models", self.folder, *options)
