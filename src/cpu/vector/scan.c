@@ -1,5 +1,6 @@
 /* Scans along any axis, bit-identical to the plain kernels. The recurrence along a line is sequential. Adjacent lines
- * advance together by elementwise functions, whose first operand is the accumulator; rows of f32 and i32 go one by one. */
+ * advance together by elementwise functions, whose first operand is the accumulator. Rows go one by one: sums and
+ * products of f32 and i32 here, the rest by the plain kernels. */
 #include "base/dtype.h"
 #include "cpu/call.h"
 #include "cpu/element.h"
@@ -29,12 +30,8 @@ typedef void row_fn(const void *in, void *out, int64_t step, int64_t n, bool inc
     }
 ROW(sum_f32, float, double, 0.0, a + b)
 ROW(prod_f32, float, double, 1.0, a *b)
-ROW(max_f32, float, double, -(double)INFINITY, a != a || a > b ? a : b)
-ROW(min_f32, float, double, (double)INFINITY, a != a || a < b ? a : b)
 ROW(sum_i32, int32_t, int32_t, 0, (uint32_t)a + (uint32_t)b)
 ROW(prod_i32, int32_t, int32_t, 1, (uint32_t)a *(uint32_t)b)
-ROW(max_i32, int32_t, int32_t, INT32_MIN, a > b ? a : b)
-ROW(min_i32, int32_t, int32_t, INT32_MAX, a < b ? a : b)
 
 typedef struct scan_job {
     axis_operand a;
@@ -112,14 +109,14 @@ static bool scan(const ht_call *call, ht_op_id fold, row_fn *row_f32, row_fn *ro
     return true;
 }
 
-#define KERNEL(name, fold, kind)                                                                                       \
+#define KERNEL(name, fold, row_f32, row_i32)                                                                           \
     static ht_status name(const ht_call *call, ht_error *err) {                                                        \
-        return scan(call, fold, kind##_f32, kind##_i32) ? HT_OK : ht_plain_##name(call, err);                          \
+        return scan(call, fold, row_f32, row_i32) ? HT_OK : ht_plain_##name(call, err);                                \
     }
-KERNEL(cumsum, HT_OP_ADD, sum)
-KERNEL(cumprod, HT_OP_MULTIPLY, prod)
-KERNEL(cummax, HT_OP_MAXIMUM, max)
-KERNEL(cummin, HT_OP_MINIMUM, min)
+KERNEL(cumsum, HT_OP_ADD, sum_f32, sum_i32)
+KERNEL(cumprod, HT_OP_MULTIPLY, prod_f32, prod_i32)
+KERNEL(cummax, HT_OP_MAXIMUM, NULL, NULL)
+KERNEL(cummin, HT_OP_MINIMUM, NULL, NULL)
 
 void HT_ISA_NAME(ht_vector_scan)(ht_kernel kernels[HT_OP_COUNT]) {
     HT_ISA_NAME(ht_vector_softmax)(kernels);
