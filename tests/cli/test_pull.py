@@ -108,6 +108,7 @@ class Choices(Pull):
         "org/weights-beside": {**{name: data for name, data in SINGLE.items() if name != "model.safetensors"},
                                "weights.safetensors": SINGLE["model.safetensors"], "mtp.safetensors": b"no", "eagle.safetensors": b"no",
                                "adapter_model.safetensors": b"no", "draft/model.safetensors": b"no"},
+        "org/embedder": {**SINGLE, "modules.json": b"[]", "1_Pooling/config.json": b'{"pooling_mode_mean_tokens": true}'},
         "org/pickles": {"config.json": b"{}", "pytorch_model.bin": b"no"},
         "org/adapter": {"adapter_config.json": b"{}", "adapter_model.safetensors": b"no"},
         "org/nothing": {"README.md": b"no"},
@@ -121,11 +122,14 @@ class Choices(Pull):
         self.assertEqual(self.chosen("org/shards"), sorted([*weights, "tokenizer.model"]))
         self.assertEqual(self.chosen("org/single"),
                          ["chat_template.jinja", "config.json", "generation_config.json", "model.safetensors", "tokenizer.json"])  # fmt: skip
+        self.assertEqual(self.chosen("org/embedder"), ["1_Pooling/config.json", "config.json", "generation_config.json", "model.safetensors"])
         self.assertEqual(self.chosen("org/unindexed"), [name for name in weights if "index" not in name])
         self.assertNotIn("model.safetensors.index.json", self.chosen("org/stale"))
         self.assertIn("model.safetensors", self.chosen("org/stale"))
         self.refuses("org/lost", says=["00002-of-00004", "index.json names"])
         self.assertFalse(self.models.exists())
+        self.pull("org/embedder")
+        self.assertIn("mean", self.succeeds("info", "org/embedder", env=self.env).text)
 
     def test_gguf(self):
         self.assertEqual(self.chosen("org/quants"), ["config.json", "tiny-Q4_K_M.gguf"])
