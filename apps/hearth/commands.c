@@ -215,7 +215,7 @@ const command command_table[] = {
      "threads: of prefill, two operations per weight and token by the peak of a loop with all operands in registers; "
      "of\n"
      "decoding, the bytes of all matrices that a token is multiplied by, by the speed of reading a buffer of the same\n"
-     "size, so that a cache helps both alike.",
+     "size, so that a cache helps both alike. Decoding takes the most likely tokens unless --temperature is given.",
      FOR_BENCH, true, 0, bench_command},
     {"formats", "[--markdown]", "List the families, weight types and chat formats that this build reads.", NULL,
      FOR_FORMATS, false, 0, formats_command},
