@@ -19,7 +19,8 @@ const command command_table[] = {
      "left out elsewhere.",
      FOR_RUN, true, 1, run_command},
     {"Run", "batch", "MODEL --prompts FILE [--out FILE.jsonl]", "Answer many prompts together.",
-     "A line of FILE is a prompt; if the first line is a JSON object, all lines are: {\"prompt\": \"...\"}, "
+     "A line of FILE is a prompt. If FILE ends in .jsonl or its first line begins with {, lines are JSON objects: "
+     "{\"prompt\": \"...\"}, "
      "{\"messages\": [...]} or {\"ids\": [...]}, with an \"id\" that the result repeats. The fields max_tokens, "
      "temperature, top_k, top_p, min_p, repeat_penalty, repeat_window, presence_penalty, frequency_penalty, "
      "logit_bias, thinking_budget, seed, stop, ignore_eos and n override the command line; \"adapter\" names one of "
@@ -27,7 +28,8 @@ const command command_table[] = {
      "--out an interrupted batch resumes: run the command again.",
      FOR_BATCH, true, 0, batch_command},
     {"Run", "classify", "MODEL --prompts FILE [--labels a,b,c]", "Choose the most likely label for many prompts.",
-     "A line of FILE is a prompt; if the first line is a JSON object, all lines are: {\"prompt\": \"...\"}, "
+     "A line of FILE is a prompt. If FILE ends in .jsonl or its first line begins with {, lines are JSON objects: "
+     "{\"prompt\": \"...\"}, "
      "{\"messages\": [...]} or {\"ids\": [...]}, with an \"id\" that the result repeats. Prompts are written in the "
      "chat format of the model, except with --raw.\n\nThe result is a line per prompt: the most likely label and its "
      "probability among the labels, or without --labels the most likely token. Labels of several tokens are scored as "
@@ -155,7 +157,8 @@ const command command_table[] = {
      "Each speed is followed by its share of the speed of the machine, measured right before and after it on the same "
      "threads. For prefill that is two operations per weight and token at the peak of a loop with all operands in "
      "registers; for decoding, the bytes of all matrices that a token is multiplied with, at the speed of reading a "
-     "buffer of the same size, so that caches help both alike.",
+     "buffer of the same size, so that caches help both alike. Decoding takes the most likely tokens unless "
+     "--temperature is given.",
      FOR_BENCH, true, 0, bench_command},
     {"Other", "doctor", "[--json]", "Show what this machine offers, measured, and what is missing.", NULL, FOR_DOCTOR,
      false, 0, doctor_command},

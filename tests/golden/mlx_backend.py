@@ -75,6 +75,9 @@ def write_checkpoint(folder):
     mlx_stand_in.write_tokenizer(folder)
 
 
+GREEDY = {"temperature": 0, "top_p": 1, "min_p": 0}  # only what a test sets is on
+
+
 class Model:
     """A model of a backend. The native one computes as exactly as it can."""
 
@@ -98,7 +101,7 @@ class Model:
 
     def generate(self, prompt, stop=(), on_text=None, sampler=None, cancel=None, **options):
         """(ids, text, metrics) of the answer to a text or ids; text without a reader is that of ids alone."""
-        sampler = lib.options(s.ht_sampler_options, **(sampler or {}))
+        sampler = lib.options(s.ht_sampler_options, **{**GREEDY, **(sampler or {})})
         stops = (c_char_p * len(stop))(*[text.encode() for text in stop])
         how = lib.options(s.ht_generate_options, **{"max_tokens": 24, **options})
         how.sampler, how.stop, how.n_stop = ctypes.pointer(sampler), stops, len(stop)
@@ -119,6 +122,8 @@ class Model:
 
     def chat(self, messages, **options):
         how, pieces, metrics = lib.options(s.ht_generate_options, **{"max_tokens": 24, **options}), [], s.ht_metrics()
+        greedy = lib.options(s.ht_sampler_options, **GREEDY)
+        how.sampler = ctypes.pointer(greedy)
         data, conversation = json.dumps({"messages": messages}).encode(), c_void_p()
         lib.check(chat_from_json, data, len(data), byref(conversation))
 

@@ -108,28 +108,45 @@ static void stop_strings_and_callbacks_end_an_answer(void **state) {
     ht_backend_close(m);
 }
 
-/* What the child is asked for is written where it can be read; `serve` goes on from there. */
-static void all_options_reach_the_child(void **state) {
-    (void)state;
-    char script[1024], text[4096] = "";
+/* The line that the child gets of a request. */
+static void read_request(const ht_generate_options *o, char text[4096]) {
+    char script[1024];
     ht_error err = {0};
     snprintf(script, sizeof script,
              "printf '%%s\\n' \"$line\" >'%s'; say \"{\\\"id\\\":$id,\\\"event\\\":\\\"begin\\\","
              "\\\"reused\\\":0}\"; done_with stop",
              scratch_path("request"));
     ht_backend_model *m = load_answer(script);
+    assert_int_equal(ht_backend_generate(m, &prompt, o, NULL, NULL, NULL, NULL, &err), HT_OK);
+    ht_backend_close(m);
+    FILE *f = fopen(scratch_path("request"), "r");
+    assert_non_null(f);
+    assert_non_null(fgets(text, 4096, f));
+    fclose(f);
+}
+
+static void values_left_out_are_the_checkpoints(void **state) {
+    (void)state;
+    static const char config[] = "{\"do_sample\": true, \"top_k\": 7, \"temperature\": 0.25}";
+    char text[4096];
+    scratch_write("generation_config.json", config, sizeof config - 1);
+    read_request(NULL, text);
+    assert_non_null(strstr(text, "\"temperature\":0.25,\"top_k\":7,\"top_p\":0.9"));
+    assert_int_equal(remove(scratch_path("generation_config.json")), 0);
+    read_request(NULL, text);
+    assert_non_null(strstr(text, "\"temperature\":0.69"));
+}
+
+static void all_options_reach_the_child(void **state) {
+    (void)state;
+    char text[4096] = "";
     const ht_logit_bias bias[] = {{9, -100}, {3, 0.5f}};
     const ht_sampler_options sampler = OPTIONS(
         ht_sampler_options, with.temperature = 0.5f, with.top_k = 7, with.top_p = 0.25f, with.min_p = 0.125f,
         with.repeat_penalty = 1.5f, with.repeat_window = -1, with.seed = UINT64_MAX, with.order = "min_p,top_k",
         with.presence_penalty = -0.5f, with.frequency_penalty = 1.25f, with.logit_bias = bias, with.n_logit_bias = 2);
     const ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = 9, with.sampler = &sampler);
-    assert_int_equal(ht_backend_generate(m, &prompt, &o, NULL, NULL, NULL, NULL, &err), HT_OK);
-    ht_backend_close(m);
-    FILE *f = fopen(scratch_path("request"), "r");
-    assert_non_null(f);
-    assert_non_null(fgets(text, sizeof text, f));
-    fclose(f);
+    read_request(&o, text);
     assert_string_equal(
         text,
         "{\"id\":2,\"command\":\"generate\",\"ids\":[0,1,2],\"max_tokens\":9,\"stop_ids\":[27],"
@@ -361,6 +378,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_answer_is_text_and_figures),
         cmocka_unit_test(stop_strings_and_callbacks_end_an_answer),
+        cmocka_unit_test(values_left_out_are_the_checkpoints),
         cmocka_unit_test(all_options_reach_the_child),
         cmocka_unit_test(wrong_requests_are_refused_and_harmless),
         cmocka_unit_test(an_error_of_a_request_ends_it_alone),
