@@ -77,8 +77,7 @@ static bool add_number(window *w, PyObject *index) {
     int overflow;
     const long long i = PyLong_AsLongLongAndOverflow(index, &overflow);
     if (overflow || i < -n || i >= n) {
-        PyErr_Format(PyExc_IndexError, "index %S is outside axis %d, which has %lld elements", index, w->axis,
-                     (long long)n);
+        PyErr_Format(PyExc_IndexError, "index %S is outside axis %d of size %lld", index, w->axis, (long long)n);
         return false;
     }
     w->start[w->axis] = i < 0 ? i + n : i;

@@ -80,7 +80,7 @@ class _Index:
             end = begin + 1
             self._bounds.append((i, i + 1 if i != -1 else _OPEN, 1))
         else:
-            raise IndexError(f"index {i} is outside axis {axis}, which has {n} elements")
+            raise IndexError(f"index {i} is outside axis {axis} of size {n}")
         self.start.append(begin)
         self.stop.append(end)
         self.step.append(by)

@@ -15,7 +15,7 @@ static bool shape_is_sound(ht_scope *s, ht_dtype dtype, const int64_t *shape, in
     if (ht_dtype_bytes(dtype) == 0)
         ht_scope_fail(s, HT_ERR_ARGUMENT, "%d is no dtype", (int)dtype);
     else if (n_dims < 0 || n_dims > HT_MAX_DIMS)
-        ht_scope_fail(s, HT_ERR_ARGUMENT, "an array of %d dimensions was asked for, expected 0 to %d", n_dims,
+        ht_scope_fail(s, HT_ERR_ARGUMENT, "a %d-dimensional array was asked for, expected 0 to %d", n_dims,
                       HT_MAX_DIMS);
     else if (!ht_shape_size(shape, n_dims, &size) || !ht_mul_size((size_t)size, ht_dtype_bytes(dtype), bytes))
         ht_scope_fail(s, HT_ERR_ARGUMENT, "shape %s is negative or too large", ht_shape_text(shape, n_dims, text));

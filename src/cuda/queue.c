@@ -54,7 +54,7 @@ static ht_status describe(const ht_cuda_fault *f, ht_error *err) {
             "%s: query %lld is at row %lld of a sequence that begins at row %lld, of %lld rows of keys; rows of a "
             "sequence do not go back",
             name, (long long)f->position, (long long)f->value, (long long)f->length, (long long)f->size);
-    return ht_fail(err, HT_ERR_INDEX, "%s: index %lld at position %lld is outside axis %d of %lld elements%s", name,
+    return ht_fail(err, HT_ERR_INDEX, "%s: index %lld at position %lld is outside axis %d of size %lld%s", name,
                    (long long)f->value, (long long)f->position, (int)f->axis, (long long)f->size,
                    f->length < f->size ? " as the start of a slice" : "");
 }

@@ -10,7 +10,7 @@
 bool ht_find_axis(ht_scope *s, const char *op, const ht_array *x, int axis, int *out) {
     *out = axis < 0 ? axis + x->n_dims : axis;
     if (*out >= 0 && *out < x->n_dims) return true;
-    ht_scope_fail(s, HT_ERR_INDEX, "%s: axis %d does not fit an array of %d dimensions", op, axis, x->n_dims);
+    ht_scope_fail(s, HT_ERR_INDEX, "%s: axis %d does not fit a %d-dimensional array", op, axis, x->n_dims);
     return false;
 }
 

@@ -121,7 +121,7 @@ static ht_array *kept(ht_scope *s, ht_array *(*compare)(ht_scope *, ht_array *, 
     if (ht_recording())
         return ht_record_plain(s, kept_again, (ht_plain_args){.number = {compare == ht_less_equal, k}}, &x, 1);
     if (x->n_dims < 2)
-        return ht_scope_fail(s, HT_ERR_ARGUMENT, "%s: needs matrices, got an array of %d dimensions", name, x->n_dims);
+        return ht_scope_fail(s, HT_ERR_ARGUMENT, "%s: needs matrices, got a %d-dimensional array", name, x->n_dims);
     ht_array *mask = triangle(s, compare, x->shape[x->n_dims - 2], x->shape[x->n_dims - 1], k);
     return ht_where(s, mask, x, ht_full(s, 0.0, x->dtype, NULL, 0));
 }

@@ -209,7 +209,7 @@ static ht_array **operands(ht_scope *s, const char *op, ht_array *x, ht_array *c
                            int8_t *axes) {
     if (!x) return NULL;
     if (n < 1 || n > x->n_dims) {
-        ht_scope_fail(s, HT_ERR_ARGUMENT, "%s: %d indices for an array of %d dimensions", op, n, x->n_dims);
+        ht_scope_fail(s, HT_ERR_ARGUMENT, "%s: %d indices for a %d-dimensional array", op, n, x->n_dims);
         return NULL;
     }
     ht_array shape = {.n_dims = 0};

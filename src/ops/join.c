@@ -115,7 +115,7 @@ static ht_array *repeated(ht_scope *s, ht_array *x, int64_t by, int axis, bool w
     int64_t shape[HT_MAX_DIMS], outer = 1, inner = 1, n = x->shape[axis], length;
     memcpy(shape, x->shape, sizeof shape);
     if (by < 0 || !ht_mul_i64(n, by, &length))
-        return ht_scope_fail(s, HT_ERR_ARGUMENT, "%lld times an axis of %lld elements cannot be", (long long)by,
+        return ht_scope_fail(s, HT_ERR_ARGUMENT, "%lld times an axis of size %lld cannot be", (long long)by,
                              (long long)n);
     for (int i = 0; i < axis; i++) outer *= shape[i];
     for (int i = axis + 1; i < x->n_dims; i++) inner *= shape[i];
@@ -175,7 +175,7 @@ ht_array *ht_pad(ht_scope *s, ht_array *x, const int64_t (*widths)[2], ht_array 
     for (int i = 0, n = x->n_dims; x && i < n; i++) {
         int64_t before = widths[i][0], behind = widths[i][1], length = x->shape[i];
         if (before < 0 || behind < 0 || (value == HT_NONE && length == 0 && before + behind > 0))
-            return ht_scope_fail(s, HT_ERR_ARGUMENT, "pad: axis %d of %lld elements cannot get %lld and %lld more", i,
+            return ht_scope_fail(s, HT_ERR_ARGUMENT, "pad: axis %d of size %lld cannot get %lld and %lld more", i,
                                  (long long)length, (long long)before, (long long)behind);
         if (before + behind == 0) continue;
         ht_array *parts[3] = {padding(s, x, i, before, 0, value), x, padding(s, x, i, behind, length - 1, value)};
@@ -193,7 +193,7 @@ static int64_t mirrored(int64_t i, int64_t n, bool edge_again) {
 static ht_array *mirror(ht_scope *s, ht_array *x, int axis, const int64_t width[2], bool edge_again) {
     int64_t n = x->shape[axis], all;
     if (width[0] < 0 || width[1] < 0 || n == 0 || width[0] > INT32_MAX || width[1] > INT32_MAX)
-        return ht_scope_fail(s, HT_ERR_ARGUMENT, "pad: axis %d of %lld elements cannot get %lld and %lld more", axis,
+        return ht_scope_fail(s, HT_ERR_ARGUMENT, "pad: axis %d of size %lld cannot get %lld and %lld more", axis,
                              (long long)n, (long long)width[0], (long long)width[1]);
     all = width[0] + n + width[1];
     int64_t *places = malloc((size_t)all * sizeof *places);

@@ -208,9 +208,9 @@ ht_array *ht_expand_dims(ht_scope *s, ht_array *x, int axis) {
     if (ht_recording()) return record_view(s, (view_args){.kind = WIDENED, .axis = axis}, x, NULL);
     int n = x->n_dims, at = axis < 0 ? axis + n + 1 : axis;
     if (n == HT_MAX_DIMS)
-        return ht_scope_fail(s, HT_ERR_ARGUMENT, "expand_dims: an array of %d dimensions cannot get another", n);
+        return ht_scope_fail(s, HT_ERR_ARGUMENT, "expand_dims: a %d-dimensional array cannot get another", n);
     if (at < 0 || at > n)
-        return ht_scope_fail(s, HT_ERR_INDEX, "expand_dims: axis %d does not fit an array of %d dimensions", axis, n);
+        return ht_scope_fail(s, HT_ERR_INDEX, "expand_dims: axis %d does not fit a %d-dimensional array", axis, n);
     ht_array *v = ht_view_node(s, HT_OP_RESHAPE, &x, 1, 0);
     if (!v) return NULL;
     v->n_dims = n + 1;
