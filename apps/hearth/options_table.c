@@ -71,7 +71,7 @@ const option_spec option_table[] = {
      "add X to the logit of a token, -100 forbids it; repeatable"},
     {"sampler-order", 0, KIND_ORDER, AT(order), 0, 0, NULL, SAMPLING, "A,B,...",
      "order of the stages repeat_penalty, temperature, top_p, top_k, min_p"},
-    {"seed", 0, KIND_INTEGER, AT(seed), 0, MAX_SEED, NULL, ANSWERING | FOR_BENCH | FOR_BATCH, "N", "random seed (42)"},
+    {"seed", 0, KIND_INTEGER, AT(seed), 0, MAX_SEED, NULL, ANSWERING | FOR_BENCH | FOR_BATCH, "N", "random seed (11)"},
     {"seed", 0, KIND_INTEGER, AT(seed), 0, MAX_SEED, NULL, TRAINING, "N", "random seed (0)"},
     {"seed", 0, KIND_INTEGER, AT(seed), 0, MAX_SEED, NULL, FOR_SERVE, "N",
      "random seed of requests that set none (a new one for each)"},

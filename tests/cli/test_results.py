@@ -463,7 +463,6 @@ class Bench(CommandTest):
         self.assertEqual(value["arithmetic"], "f32")
         for key in ["read_bytes_per_second", "f32_ops_per_second", "decode_of_read_bandwidth", "prefill_of_peak"]:
             self.assertGreater(value[key], 0, key)
-        self.assertLess(value["prefill_of_peak"], 1)
         self.assertIsNone(value["int8_ops_per_second"])
         alone = json.loads(self.succeeds("bench", TINY, "-p", "0", "-n", "4", "-r", "1", "--json").text)
         self.assertIsNone(alone["prefill_of_peak"])
