@@ -10,9 +10,11 @@
 
 #include <stdint.h>
 
+#ifndef __CUDACC__ /* which includes the definitions; its code for the host may not declare them, too */
 extern const uint16_t ht_grid_iq2_xxs[256], ht_grid_iq2_xs[512], ht_grid_iq2_s[1024];
 extern const uint16_t ht_grid_iq3_xxs[256], ht_grid_iq3_s[512];
 extern const uint16_t ht_grid_iq1[2048];
+#endif
 
 /* Codes of an entry, one per byte, element 0 lowest. */
 static inline uint64_t ht_grid_pairs(uint16_t entry) {
