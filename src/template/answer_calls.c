@@ -170,12 +170,14 @@ static bool add_members(ht_call_reading *r, span name, ht_jinja_value members, s
     return begun && add_call(r, name, members, begun, NULL);
 }
 
-/* A call whose arguments are the rest of the answer, JSON that may be whole. */
+/* A call whose arguments are the rest of the answer. A whole JSON object makes a whole call, since only marks can follow
+ * it; the beginning of one makes a call that is cut. */
 static bool add_rest(ht_call_reading *r, span name, span rest, const ht_jinja_string *id) {
     rest = trimmed(rest);
     span s = rest, value;
-    if (!r->takes_cut || (rest.n && *rest.p != '{')) return false;
-    if (extent(&s, &value)) return add(r, name, json_of(r, value), id);
+    if (rest.n && *rest.p != '{') return false;
+    if (extent(&s, &value) && (r->takes_cut || (r->cut && !s.n))) return add(r, name, json_of(r, value), id);
+    if (!r->takes_cut) return false;
     const ht_jinja_string *begun = ht_jinja_string_new(r->a, rest.p, rest.n, true);
     return begun && add_call(r, name, new_dict(r), begun, id);
 }
@@ -290,7 +292,7 @@ static bool read_functions(ht_call_reading *r, const char *text, size_t n) {
         if (!s.n) return r->n > 0;
         if (!accept(&s, "<function=") || !up_to(&s, ">", &name)) return false;
         const bool is_cut = !up_to(&s, "</function>", &body);
-        if (is_cut && !r->takes_cut) return false;
+        if (is_cut && !r->cut) return false;
         body = trimmed(body);
         ht_jinja_value arguments = new_dict(r);
         if (body.n && *body.p == '{') {
@@ -393,7 +395,7 @@ static bool read_named_function(ht_call_reading *r, const char *text, size_t n) 
     ht_jinja_builder b = {.arena = r->a};
     ht_jinja_put_text(&b, open);
     ht_jinja_put(&b, text, n, true);
-    if (!r->takes_cut) ht_jinja_put_text(&b, "</function>");
+    if (!r->cut) ht_jinja_put_text(&b, "</function>");
     const ht_jinja_string *whole = ht_jinja_built(&b);
     return whole && read_invokes(r, whole->text, whole->n);
 }
@@ -402,7 +404,7 @@ static bool read_equals_function(ht_call_reading *r, const char *text, size_t n)
     ht_jinja_builder b = {.arena = r->a};
     ht_jinja_put_text(&b, "<function=");
     ht_jinja_put(&b, text, n, true);
-    if (!r->takes_cut) ht_jinja_put_text(&b, "</function>");
+    if (!r->cut) ht_jinja_put_text(&b, "</function>");
     const ht_jinja_string *whole = ht_jinja_built(&b);
     return whole && read_functions(r, whole->text, whole->n);
 }

@@ -425,6 +425,7 @@ typedef struct calls_found {
 static bool find_calls(const ht_answer_piece *piece, void *user) {
     calls_found *f = user;
     if (piece->part == HT_ANSWER_TEXT) f->n_text += piece->n;
+    if (piece->part == HT_ANSWER_CALL) ht_text_printf(&f->calls, "%s %s\n", piece->call->name, piece->call->arguments);
     if (piece->part == HT_ANSWER_CALL_BEGIN) ht_text_printf(&f->calls, "%s ", piece->call->name);
     if (piece->part == HT_ANSWER_CALL_ARGUMENTS) ht_text_append(&f->calls, piece->text, piece->n);
     if (piece->part != HT_ANSWER_CALL_END) return true;
@@ -434,18 +435,27 @@ static bool find_calls(const ht_answer_piece *piece, void *user) {
     return true;
 }
 
-static calls_found calls_of(const ht_chat_template *t, ht_jinja_value tools, const char *answer, size_t n,
+static calls_found calls_of(const ht_chat_template *t, ht_jinja_value tools, const char *answer, size_t n, bool pieces,
                             bool only_calls) {
     calls_found f = {.n_text = 0};
     ht_answer_reader *r;
     assert_int_equal(ht_answer_reader_new(ht_chat_template_answers(t), tools, "", 0, find_calls, &f, &r, NULL), HT_OK);
-    ht_answer_reader_set_call_pieces(r, true);
+    ht_answer_reader_set_call_pieces(r, pieces);
     if (only_calls) ht_answer_reader_set_only_calls(r);
     assert_int_equal(ht_answer_put(r, answer, n), HT_ANSWER_OPEN);
     assert_int_equal(ht_answer_end(r), HT_ANSWER_OPEN);
     ht_answer_reader_free(r);
     ht_text_append_str(&f.calls, "");
     return f;
+}
+
+/* Checks that an answer cut after n bytes, read without pieces, has only calls of the whole answer, from its first on. */
+static void check_whole_calls(const ht_chat_template *t, ht_jinja_value tools, const char *answer, size_t n,
+                              const calls_found *whole) {
+    calls_found part = calls_of(t, tools, answer, n, false, false);
+    if (part.calls.len > whole->calls.len || memcmp(part.calls.data, whole->calls.data, part.calls.len) != 0)
+        fail_msg("%s\n  %zu bytes of it: found\n%s\n  of\n%s", answer, n, part.calls.data, whole->calls.data);
+    ht_text_discard(&part.calls);
 }
 
 /* Whatever the notation and wherever an answer is cut, its calls are those of the whole answer as far as they came: the last one has a beginning of
@@ -455,12 +465,15 @@ static int check_cuts(const char *source, const char *answer) {
     ht_chat_template *t = template_of(source);
     ht_jinja_arena a = {.limit = 1 << 20, .name = "tools"};
     const ht_jinja_value tools = ht_jinja_json_value(&a, tools_json, sizeof tools_json - 1, "tools");
-    calls_found whole = calls_of(t, tools, answer, strlen(answer), false);
+    calls_found whole = calls_of(t, tools, answer, strlen(answer), true, false);
+    calls_found in_one = calls_of(t, tools, answer, strlen(answer), false, false);
     size_t n_calls = 0;
     int n_cut = 0;
     for (size_t n = 0; n <= strlen(answer) && whole.calls.len && !whole.is_cut; n++) {
         if (((unsigned char)answer[n] & 0xC0) == 0x80) continue;
-        calls_found part = calls_of(t, tools, answer, n, false), alone = calls_of(t, tools, answer, n, true);
+        check_whole_calls(t, tools, answer, n, &in_one);
+        calls_found part = calls_of(t, tools, answer, n, true, false),
+                    alone = calls_of(t, tools, answer, n, true, true);
         if (part.calls.len > whole.calls.len || memcmp(part.calls.data, whole.calls.data, part.calls.len) != 0 ||
             part.calls.len < n_calls)
             fail_msg("%s\n  %zu bytes of it: found\n%s\n  of\n%s", answer, n, part.calls.data, whole.calls.data);
@@ -471,6 +484,7 @@ static int check_cuts(const char *source, const char *answer) {
         ht_text_discard(&alone.calls);
     }
     ht_text_discard(&whole.calls);
+    ht_text_discard(&in_one.calls);
     ht_jinja_arena_free(&a);
     ht_chat_template_free(t);
     return n_cut;
@@ -498,6 +512,10 @@ static void closing_marks_that_are_cut(void **state) {
         {"<tool_call>", "<tool_call>{\"name\": \"stop\", \"arguments\": {}}\n</tool", "C(stop {})"},
         {"<tool_call>", "<tool_call><function=weather><parameter=days>3</parameter></function>\n</",
          "C(weather {\"days\": 3})"},
+        {"<function=", "<function=stop>{\"a\": 1}\n</func", "C(stop {\"a\": 1})"},
+        {"<|tool_calls_section_begin|>",
+         "<|tool_calls_section_begin|><|tool_call_begin|>functions.stop:0<|tool_call_argument_begin|>{}",
+         "C(stop {} functions.stop:0)"},
         {"<|tool_calls_section_begin|>",
          "<|tool_calls_section_begin|><|tool_call_begin|>functions.stop:0<|tool_call_argument_begin|>{}"
          "<|tool_call_end|><|tool_",
