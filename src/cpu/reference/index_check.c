@@ -83,7 +83,7 @@ ht_status ht_fail_index_bounds(const char *op, const ht_view *index, int axis, h
                 position = value;
         if (ht_resolve_indices(bounds, !ht_dtype_is_signed(index->dtype), 1, &position)) continue;
         const char *what = bounds.length < bounds.size ? " as the start of a slice" : "";
-        return ht_fail(err, HT_ERR_INDEX, "%s: index %lld at position %lld is outside axis %d of %lld elements%s", op,
+        return ht_fail(err, HT_ERR_INDEX, "%s: index %lld at position %lld is outside axis %d of size %lld%s", op,
                        (long long)value, (long long)i, axis, (long long)bounds.size, what);
     }
     return ht_fail(err, HT_ERR_INDEX, "%s: an index is outside axis %d", op, axis);
