@@ -121,7 +121,7 @@ class Optimizers(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, r"parameter 0 is \[2\] and its gradient \[1\]"):
             optimizer.update([mx.array([1.0, 2.0])], [mx.array([1.0])])
         optimizer.update(tree(), tree())
-        with self.assertRaisesRegex(ValueError, "1 parameters, but the moments are of 2"):
+        with self.assertRaisesRegex(ValueError, "1 parameter, but the moments are of 2"):
             optimizer.update([mx.array([1.0])], [mx.array([1.0])])
         with self.assertRaisesRegex(ValueError, "expected 2 for each parameter"):
             optimizer.state = {"step": 1, "moments": [mx.zeros((2,))]}
