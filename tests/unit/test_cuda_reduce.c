@@ -238,7 +238,7 @@ static void reductions_and_scans(void **state) {
     (void)state;
     if (skip_without_gpu()) return;
     for (size_t o = 0; o < sizeof along / sizeof *along; o++)
-        for (int i = 0; i < N_SHAPES * test_cases(2, 50); i++) {
+        for (int i = 0; i < test_cases(N_SHAPES, 50 * N_SHAPES); i++) {
             const int n_dims = shapes[i % N_SHAPES].n_dims;
             question q = {.name = along[o].name, .op = along[o].op, .axis = (int)draw((uint32_t)n_dims)};
             const ht_dtype dtype = along[o].floats_only ? floats[draw(N_FLOATS)] : all[draw(N_ALL)];

@@ -203,7 +203,7 @@ static void check_fault(const fault *f) {
 
 static void faults_are_errors_and_leave_nothing(void **state) {
     (void)state;
-    for (int i = 0; i < test_cases(5 * N_FAULTS, 25 * N_FAULTS); i++) check_fault(&faults[i % N_FAULTS]);
+    for (int i = 0; i < test_cases(2 * N_FAULTS, 25 * N_FAULTS); i++) check_fault(&faults[i % N_FAULTS]);
 }
 
 /* ---- lines that are changed anywhere ---- */
@@ -228,7 +228,7 @@ static void write_changed(char *does, size_t size, const char *line) {
 static void changed_lines_are_read_or_refused(void **state) {
     (void)state;
     char does[4096], script[8192];
-    for (int i = 0; i < test_cases(100, 3000); i++) {
+    for (int i = 0; i < test_cases(30, 3000); i++) {
         ht_error err = {0};
         const int place = draw(PLACES);
         write_changed(does, sizeof does, line_at(place));
