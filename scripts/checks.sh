@@ -129,20 +129,20 @@ python_in() {
     done
 }
 
-# check_openapi OPTION...: hearth serve and the description of its interface: answers by jsonschema, requests by schemathesis with these options.
-check_openapi() {
+# queue_openapi OPTION...: hearth serve and the description of its interface: answers by jsonschema, requests by schemathesis with these options.
+queue_openapi() {
     if python_in openapi schemathesis jsonschema openapi-spec-validator; then
-        check "Checking answers of hearth serve against the description of its interface" env HEARTH=build/release/bin/hearth \
+        queue "Checking answers of hearth serve against the description of its interface" env HEARTH=build/release/bin/hearth \
             PYTHONDONTWRITEBYTECODE=1 "$environments/openapi/bin/python" tests/serve/check_answers.py
-        check "Checking hearth serve against the description of its interface" env HEARTH=build/release/bin/hearth PYTHONDONTWRITEBYTECODE=1 \
+        queue "Checking hearth serve against the description of its interface" env HEARTH=build/release/bin/hearth PYTHONDONTWRITEBYTECODE=1 \
             "$environments/openapi/bin/python" tests/serve/check_openapi.py "$@"
     else
         skip 2 "hearth serve and the description of its interface: schemathesis and jsonschema could not be fetched"
     fi
 }
 
-# compare_tokens TEXTS: each vocabulary beside the newest Hugging Face `tokenizers`.
-compare_tokens() {
+# queue_tokens TEXTS: each vocabulary beside the newest Hugging Face `tokenizers`.
+queue_tokens() {
     local vocabulary
     if ! fetch_test_models || ! python_in tokens tokenizers gguf jinja2; then
         skip 5 "the comparison with Hugging Face tokenizers: it could not be fetched"
@@ -153,11 +153,10 @@ compare_tokens() {
             "$environments/tokens/bin/python" tests/golden/check_tokenizer.py build/release/bin/hearth "$models/$vocabulary.gguf" \
             --texts "$1"
     done
-    run_queued "Comparing tokens with Hugging Face tokenizers"
 }
 
-# compare_templates N: each N-th of 20,160 conversations in chat templates of published models, beside jinja2.
-compare_templates() {
+# queue_templates N: each N-th of 20,160 conversations in chat templates of published models, beside jinja2.
+queue_templates() {
     if ! python_in tokens tokenizers gguf jinja2; then
         skip 1 "the comparison of chat templates with jinja2: it could not be fetched"
         return
@@ -165,11 +164,10 @@ compare_templates() {
     queue "Comparing chat templates with jinja2, each $1. of 20160 texts" \
         "$environments/tokens/bin/python" tests/golden/templates.py --chat --every "$1"
     queue "Taking apart the answers that chat templates write" "$environments/tokens/bin/python" tests/golden/answers.py
-    run_queued "Comparing chat templates with jinja2"
 }
 
-# compare_schemas N: the JSON-Schema-Test-Suite, which jsonschema's source package carries, and N random schemas beside jsonschema.
-compare_schemas() {
+# queue_schemas N: the JSON-Schema-Test-Suite, which jsonschema's source package carries, and N random schemas beside jsonschema.
+queue_schemas() {
     local suite=$environments/schemas/suite check=build/release/bin/schema_check
     fetch_suite() {
         "$environments/schemas/bin/python" -m pip download --quiet --disable-pip-version-check --no-deps --no-binary :all: --dest "$suite" \
@@ -182,7 +180,6 @@ compare_schemas() {
     queue "Running the JSON-Schema-Test-Suite" "$environments/schemas/bin/python" tests/golden/json_schemas.py "$check" suite "$suite/json/tests" \
         --refused tests/golden/json_schemas_refused.txt
     queue "Comparing $1 random schemas with jsonschema" "$environments/schemas/bin/python" tests/golden/json_schemas.py "$check" random --schemas "$1"
-    run_queued "Comparing JSON Schemas with jsonschema"
 }
 
 # with_library COMMAND...: for `queue`, a program of the binding on the library of build/release.
@@ -200,8 +197,8 @@ of_late() {
         HEARTH_LIBRARY=build/release/lib/libhearth_late.so "$environments/arrays/bin/python" "$@"
 }
 
-# compare_generated TIMES: generated operations on arrays beside NumPy and MLX, TIMES the usual number.
-compare_generated() {
+# queue_generated TIMES: generated operations on arrays beside NumPy and MLX, TIMES the usual number.
+queue_generated() {
     of_arrays "Comparing $((2000 * $1)) operations on arrays with NumPy and MLX" tests/arrays/differential.py --cases $((2000 * $1))
     of_arrays "Comparing $((600 * $1)) uses of an index with NumPy" tests/arrays/places.py --cases $((600 * $1))
     of_arrays "Comparing $((150 * $1)) programs that update arrays in place with NumPy" tests/arrays/updates.py --cases $((150 * $1))

@@ -379,7 +379,7 @@ static void attention_over_pages(void **state) {
     if (!beside_device[GPU]) skip();
     for (int i = 0; i < (int)(sizeof attend_cases / sizeof *attend_cases); i++) {
         attend_case c = attend_cases[i];
-        if (!test_takes(i, 5)) { /* the heads of one KV head are enough of most */
+        if (!test_takes(i, 9)) { /* the heads of one KV head are enough of most */
             c.n_heads /= c.n_kv_heads;
             c.n_kv_heads = 1;
         }
@@ -659,7 +659,7 @@ static void adapters_of_a_step(void **state) {
     };
     for (size_t i = 0; i < sizeof lora_shapes / sizeof *lora_shapes; i++)
         for (size_t k = 0; k < sizeof mixes / sizeof *mixes; k++)
-            if (test_takes((int64_t)(i + k), 5)) check_lora(&lora_shapes[i], &mixes[k]);
+            if (test_takes((int64_t)(i + k), 7)) check_lora(&lora_shapes[i], &mixes[k]);
 }
 
 static void an_expert_that_is_none(void **state) {
@@ -768,7 +768,7 @@ static void attention_of_arrays(void **state) {
     if (!beside_device[GPU]) skip();
     for (size_t i = 0; i < sizeof sdpa_cases / sizeof *sdpa_cases; i++)
         for (size_t t = 0; t < sizeof float_types / sizeof *float_types; t++)
-            if (test_takes((int64_t)(i + t), 4)) sdpa_case_of(&sdpa_cases[i], float_types[t]);
+            if (test_takes((int64_t)(i + t), 7)) sdpa_case_of(&sdpa_cases[i], float_types[t]);
 }
 
 typedef struct rows_case {

@@ -231,20 +231,19 @@ static golden open_real(const char *name, char path[1024]) {
     return g;
 }
 
-static void check_real(void **state) {
+static void check_real(int number) {
     enum { N_SECOND = 45 };
     const int n = test_cases(70, 140);
     char path[1024];
-    const char *const *name = *state;
-    golden g = open_real(*name, path);
+    golden g = open_real(real[number], path);
     assert_true(g.n >= n);
-    check_threads_and_chunks(path, N_TINY + (int)(name - real), g.ids, n, N_SECOND);
+    check_threads_and_chunks(path, N_TINY + number, g.ids, n, N_SECOND);
     golden_close(&g);
 }
 
-static void check_real_picks(void **state) {
+static void check_real_picks(int number) {
     char path[1024];
-    golden g = open_real(*(const char *const *)*state, path);
+    golden g = open_real(real[number], path);
     ht_model *m = load(path, 2);
     check_picks(m, g.ids, OPTIONS_AT(ht_sampler_options, (void)0));
     check_picks(m, g.ids, OPTIONS_AT(ht_sampler_options, with.repeat_penalty = 1.2f));
@@ -253,13 +252,22 @@ static void check_real_picks(void **state) {
     golden_close(&g);
 }
 
+/* The first model, or all of them in a soak. */
+static void real_models(void **state) {
+    (void)state;
+    for (int i = 0; i < test_cases(1, N_REAL); i++) check_real(i);
+}
+
+static void real_models_picks(void **state) {
+    (void)state;
+    for (int i = 0; i < test_cases(1, N_REAL); i++) check_real_picks(i);
+}
+
 int main(void) {
-    struct CMUnitTest tests[N_TINY + 2 * N_REAL];
+    struct CMUnitTest tests[N_TINY + 2];
     for (int i = 0; i < N_TINY; i++)
         tests[i] = (struct CMUnitTest){tiny[i], check_tiny, NULL, NULL, (void *)(uintptr_t)&tiny[i]};
-    for (int i = 0; i < N_REAL; i++) {
-        tests[N_TINY + i] = (struct CMUnitTest){real[i], check_real_picks, NULL, NULL, (void *)(uintptr_t)&real[i]};
-        tests[N_TINY + N_REAL + i] = (struct CMUnitTest){real[i], check_real, NULL, NULL, (void *)(uintptr_t)&real[i]};
-    }
+    tests[N_TINY] = (struct CMUnitTest)cmocka_unit_test(real_models_picks);
+    tests[N_TINY + 1] = (struct CMUnitTest)cmocka_unit_test(real_models);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
