@@ -123,7 +123,7 @@ void limit_print(const options *o, const ht_metrics *m, int32_t max_tokens, int6
     if (full) {
         fprintf(stderr, ", as the context");
         if (context) fprintf(stderr, " of %lld token%s", (long long)context, plural(context));
-        fprintf(stderr, " is full; %s%s\n", more_context(o), talks ? ", /clear begins anew" : "");
+        fprintf(stderr, " is full; %s%s\n", more_context(o), talks ? ", /clear starts over" : "");
     } else if (!o->quiet)
         fprintf(stderr, "; %s raises the limit\n", talks ? "--max-tokens or /set max_tokens" : "--max-tokens");
     if (a->has_thought && !a->has_text)

@@ -48,10 +48,10 @@ static ht_status read_results(result_file *r, size_t n, ht_error *err) {
     return st;
 }
 
-ht_status results_open(const char *path, size_t n, bool anew, result_file *out, ht_error *err) {
+ht_status results_open(const char *path, size_t n, bool replace, result_file *out, ht_error *err) {
     *out = (result_file){.path = path};
     if (!path) return HT_OK;
-    out->file = fopen(path, anew ? "w+e" : "r+e");
+    out->file = fopen(path, replace ? "w+e" : "r+e");
     if (!out->file && errno == ENOENT) out->file = fopen(path, "w+e");
     return out->file ? read_results(out, n, err) : cannot(out, "opened", err);
 }

@@ -12,8 +12,8 @@ typedef struct result_file {
 } result_file;
 
 /* Opens the file of --out, whose whole lines have to be results of prompts 0, 1 and so on, of which there are n; a line that is torn
- * goes, and with `anew` all of them. NULL: standard output. To be closed after a failure, too. */
-ht_status results_open(const char *path, size_t n, bool anew, result_file *out, ht_error *err);
+ * goes, and with `replace` all of them. NULL: standard output. To be closed after a failure, too. */
+ht_status results_open(const char *path, size_t n, bool replace, result_file *out, ht_error *err);
 /* Compares results that were there with a run: "command", "model", "prompts" and "options", an object; what `run` lacks is not compared.
  * HT_ERR_ARGUMENT names the first difference. */
 ht_status results_check(const result_file *r, const json_t *run, ht_error *err);

@@ -19,7 +19,7 @@
 
 enum { EXPECTED_TOKENS = 2048 /* of an answer that only the context limits */ };
 
-/* Someone who reads along stops an answer that is too long; a script could not. */
+/* A user at a terminal can interrupt a long answer; a script cannot. */
 static int32_t max_tokens(const options *o) {
     ht_generate_options how;
     ht_generate_options_init(&how, sizeof how);

@@ -158,10 +158,10 @@ HT_API int64_t ht_engine_clear_cache(ht_engine *e);
  * more pages of tokens than a file takes (65,534). Answers go on meanwhile. */
 HT_API ht_status ht_engine_save_cache(ht_engine *e, const char *path, ht_error *err);
 /* Adds what a file holds, checked as a whole before as ht_session_load does: the most recently used first, as far as there is
- * room without giving up anything, and as older than all that is there. What was computed with an adapter is found by requests with the
+ * room without giving up anything, and as older than all that is there. Entries computed with an adapter serve requests with the
  * same adapter and scale. */
 HT_API ht_status ht_engine_load_cache(ht_engine *e, const char *path, ht_error *err);
-/* The same, but skips what was computed with other adapters than these, so that it takes no room: *skipped_tokens of it. */
+/* The same, but skips entries of adapters other than these: *skipped_tokens tokens, which take no memory. */
 HT_API ht_status ht_engine_load_cache_of(ht_engine *e, const char *path, ht_adapter *const *adapters, int n_adapters,
                                          int64_t *skipped_tokens, ht_error *err);
 

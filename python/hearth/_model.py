@@ -190,7 +190,7 @@ def ended(metrics):
 
 
 def _sampler(temperature, top_k, top_p, min_p, repeat_penalty, repeat_window, seed, presence_penalty, frequency_penalty):
-    """What is None is left to the model."""
+    """None: the value of the model."""
     whole = {"top_k": (top_k, lib.INT32), "repeat_window": (repeat_window, lib.INT32), "seed": (seed, lib.UINT64)}
     numbers = {name: lib.integer(value, name, *limits) for name, (value, limits) in whole.items() if value is not None}
     numbers |= {"temperature": temperature, "top_p": top_p, "min_p": min_p, "repeat_penalty": repeat_penalty,

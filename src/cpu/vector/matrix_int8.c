@@ -413,7 +413,7 @@ HT_INLINE void decoded_tile(ht_qkind kind, const ht_qpanel *panels, int64_t bloc
 
 /* ---- decoded panels against all rows: one loop for all types of one shape ---- */
 
-/* What is left of a type behind its decoded panels: halves, an offset, scales of 32 bits, and the bits of a weight where
+/* What a kernel still needs of a type once its panels are decoded: halves, an offset, scales of 32 bits, and the bits of a weight where
  * products are added in 16 bits (simd_int.h), or signed if there are 8. X(bits, halves, has_min, wide): types of as many
  * bits, or fewer. */
 #if HT_DOT_PAIRS
