@@ -158,8 +158,8 @@ class OnATerminal(Chat):
         t.say("hello")
         t.type(b"\x12")
         t.read_until(rb"bck:")
-        t.type(b"hel")
-        t.read_until(rb"l")
+        t.type(b"h")
+        t.read_until(b"hello")  # found, so that the key has been read
         t.type(CTRL_C)
         t.ready()
         t.say("again")
