@@ -316,7 +316,8 @@ static void below_plain_rounding(void **state) {
     (void)state;
     for (EACH_TYPE(type))
         for (int kind = 0; ht_block_is_packed(type) && kind < N_KINDS; kind++)
-            if (kind != 8) compare_with_plain(type, kind, TEST_SLOW ? 6 : 24); /* denormals are zeros in sums */
+            if (kind != 8 && (!TEST_EMULATED || ((int)type + kind) % 3 == 0))
+                compare_with_plain(type, kind, TEST_SLOW ? 6 : 24); /* denormals are zeros in sums */
 }
 
 /* ---- what is on the grid ---- */
@@ -349,7 +350,7 @@ static float grid_bound(ht_weight_type type) {
 
 static void on_the_grid(void **state) {
     (void)state;
-    enum { BLOCKS = 400 };
+    enum { BLOCKS = TEST_EMULATED ? 40 : 400 };
     for (EACH_TYPE(type)) {
         if (!ht_block_is_packed(type)) continue;
         const int block = block_of(type), n = BLOCKS * block;
@@ -426,7 +427,7 @@ static void constants(void **state) {
         check_constant(type, -1e-45f, 1e8f);
         for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
             check_constant(type, values[i], coarse ? 0.2001f : 0.005f);
-            for (int at = 0; at < block_of(type); at += 1 + (int)i)
+            for (int at = 0; at < block_of(type); at += (TEST_EMULATED ? 7 : 1) + (int)i)
                 check_single(type, values[i], at, coarse ? 0.2001f : 0.02f); /* IQ4's tables have no zero */
         }
     }
