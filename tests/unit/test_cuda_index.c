@@ -308,7 +308,7 @@ static void elements_are_the_cpus(void **state) {
                       {"copy", copy, 200}};
     if (!beside_stream[GPU]) skip();
     for (size_t i = 0; i < sizeof operations / sizeof *operations; i++) {
-        const int n = test_cases(operations[i].cases, 50 * operations[i].cases);
+        const int n = test_cases(operations[i].cases / 3 + 1, 50 * operations[i].cases);
         for (int k = 1; k <= n; k++) compare(operations[i].name, operations[i].build, (random_state)k);
     }
 }
@@ -345,7 +345,7 @@ static ht_array *bad(ht_scope *s, random_state *r) {
 static void messages_are_the_cpus(void **state) {
     (void)state;
     if (!beside_stream[GPU]) skip();
-    for (int seed = 1; seed <= 300; seed++) {
+    for (int seed = 1; seed <= test_cases(100, 3000); seed++) {
         ht_error err[DEVICES] = {0};
         for (int i = 0; i < DEVICES; i++) {
             ht_scope *s = ht_scope_new(beside_stream[i]);
