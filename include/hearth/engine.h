@@ -157,8 +157,8 @@ HT_API int64_t ht_engine_clear_cache(ht_engine *e);
  * computed with adapters is saved with digests of these. HT_ERR_ARGUMENT when the engine has no prefix cache, HT_ERR_LIMIT when it has
  * more pages of tokens than a file takes (65,534). Answers go on meanwhile. */
 HT_API ht_status ht_engine_save_cache(ht_engine *e, const char *path, ht_error *err);
-/* Adds what a file holds, checked as a whole before as ht_session_load does: the most recently used first, as far as there is
- * room without giving up anything, and as older than all that is there. Entries computed with an adapter serve requests with the
+/* Adds what a file holds, checked as a whole before as ht_session_load does: the most recently used first, until the
+ * cache is full. Nothing is evicted for them, and they count as older than all present entries. Entries computed with an adapter serve requests with the
  * same adapter and scale. */
 HT_API ht_status ht_engine_load_cache(ht_engine *e, const char *path, ht_error *err);
 /* The same, but skips entries of adapters other than these: *skipped_tokens tokens, which take no memory. */

@@ -308,7 +308,7 @@ static ht_reuse_end reuse_end(ht_prefix_end end) {
     return HT_REUSE_NEW;
 }
 
-/* Once it has begun, what is computed anew is no news. */
+/* Recomputation after the first token does not change the reported reuse. */
 static void set_reuse(ht_engine_answer *a, ht_reuse reuse) {
     if (a->g.first_token != 0) return;
     a->reuse = reuse;

@@ -30,7 +30,7 @@ typedef struct ht_report_answer {
     ht_metrics metrics;
 } ht_report_answer;
 void ht_report_answer_free(ht_report_answer *a);
-/* Answers a text on a session of its own. */
+/* Generates an answer in a new session. */
 ht_status ht_report_generate(const ht_report_data *r, const char *prompt, const ht_generate_options *how,
                              ht_report_answer *out, ht_error *err);
 /* Options of answers that are compared: the most likely tokens, as many as max_tokens. An end of the text does not end them: an

@@ -127,7 +127,7 @@ static double decimal(double value) {
     return value;
 }
 
-/* *any: whether a key of sampling is there. */
+/* Sets *any if a sampling key is present. */
 static ht_status read_gguf(const ht_gguf *g, const char *file, ht_sampling *out, bool *any, ht_error *err) {
     *any = false;
     for (int i = 0; i < HT_SAMPLING_FIELDS; i++) {
