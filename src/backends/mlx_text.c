@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "generate/chat.h"
+#include "chat/conversation.h"
 #include "tokenizer/tokenizer.h"
 
 #include <stdlib.h>

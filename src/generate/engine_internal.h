@@ -6,7 +6,7 @@
 #ifndef HT_GENERATE_ENGINE_INTERNAL_H
 #define HT_GENERATE_ENGINE_INTERNAL_H
 
-#include "generate/chat.h"
+#include "chat/conversation.h"
 #include "generate/generation.h"
 #include "generate/prefix_cache.h"
 #include "generate/prompt_ids.h"

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/plural.h"
 #include "base/text.h"
-#include "generate/chat.h"
+#include "chat/conversation.h"
 #include "models/model.h"
 #include "tokenizer/tokenizer.h"
 

@@ -1,6 +1,6 @@
 /* Thinking budget of an answer: how many tokens its thoughts have had, and the end of a thought that has had all of them.
  *
- * What the answer's tokens are is told by a reader of answers of the budget's own (template/answer.h), so that a thought is what
+ * What the answer's tokens are is told by a reader of answers of the budget's own (chat/response.h), so that a thought is what
  * is handed over as one. It reads tokens that were taken, on the owner's thread; a step of several rows draws only what it can
  * judge by them: guesses do not go past the budget, and end where a token may open a thought. The end of a thought is written
  * where its tokens are drawn, in the place of those that the sampler has found; so it may be guessed like other tokens, and no bit
@@ -11,7 +11,7 @@
 #ifndef HT_GENERATE_THINKING_BUDGET_H
 #define HT_GENERATE_THINKING_BUDGET_H
 
-#include "generate/chat.h"
+#include "chat/conversation.h"
 #include "models/model.h"
 
 typedef struct ht_thinking_budget ht_thinking_budget;

@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "generate/chat.h"
+#include "chat/conversation.h"
 #include "tokenizer/token_trie.h"
 
 #include <stdlib.h>

@@ -2,8 +2,8 @@
 #ifndef HT_GENERATE_THOUGHT_END_H
 #define HT_GENERATE_THOUGHT_END_H
 
+#include "chat/response.h"
 #include "models/model.h"
-#include "template/answer.h"
 
 enum { HT_THOUGHT_BLANKS_MOST = 7 }; /* bytes on either side of a mark */
 

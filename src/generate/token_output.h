@@ -2,8 +2,8 @@
 #ifndef HT_GENERATE_TOKEN_OUTPUT_H
 #define HT_GENERATE_TOKEN_OUTPUT_H
 
+#include "chat/response.h"
 #include "generate/text_stream.h"
-#include "template/answer.h"
 
 /* Figures of a call that has done nothing yet. */
 static inline ht_metrics ht_metrics_none(void) { return (ht_metrics){.stop = -1, .stop_id = -1}; }

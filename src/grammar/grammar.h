@@ -2,7 +2,7 @@
 #ifndef HT_GRAMMAR_GRAMMAR_H
 #define HT_GRAMMAR_GRAMMAR_H
 
-#include "grammar/answer_rules.h"
+#include "grammar/rules.h"
 #include "tokenizer/token_trie.h"
 
 #include <hearth/grammar.h>

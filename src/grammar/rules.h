@@ -32,6 +32,16 @@ typedef struct ht_free_lexeme {
 
 enum { HT_STARTS_MOST = 6, HT_FREE_LEXEMES_MOST = 16 };
 
+/* Where a text begins: numbers of the rules' starts. */
+typedef enum ht_grammar_start {
+    HT_START_TEXT,       /* with the grammar's text */
+    HT_START_ANSWER,     /* the answer may open a thought before it */
+    HT_START_IN_THOUGHT, /* the prompt has opened a thought */
+    /* Of calls beside a text (chat/tool_rules.h), this and the two behind it, in the order above: every answer but those whose text begins as
+     * a call does. */
+    HT_START_NO_CALL
+} ht_grammar_start;
+
 typedef struct ht_rules ht_rules;
 
 /* Adds the productions of a rule made on demand, by ht_rules_add. `words` are those that named it. Each production begins with a

@@ -5,7 +5,6 @@
 #include "base/text.h"
 #include "http/keys.h"
 #include "serve/escapes.h"
-#include "serve/ollama.h"
 
 #include <openssl/rand.h>
 #include <stdlib.h>
@@ -81,8 +80,8 @@ static bool read_body(serve_call *c) {
 }
 
 static bool needs_model(const serve_call *c) {
-    const unsigned flags = c->route->flags;
-    return (flags & SERVE_MODEL) && !c->lease.of && !((flags & SERVE_UNLOADS) && serve_ollama_only_unloads(c->body));
+    const serve_route *r = c->route;
+    return (r->flags & SERVE_MODEL) && !c->lease.of && !(r->needs_no_model && r->needs_no_model(c->body));
 }
 
 static void run_compute(serve_work *work) {

@@ -14,12 +14,11 @@
 typedef struct serve_call serve_call;
 
 enum {
-    SERVE_MODEL = 1,    /* needs a model: that of the member "model", or the first */
-    SERVE_BODY = 2,     /* has a body of JSON */
-    SERVE_AT_ONCE = 4,  /* is answered on the server's thread */
-    SERVE_OPEN = 8,     /* needs no key */
-    SERVE_UNLOADS = 16, /* with SERVE_MODEL: may ask for nothing but that its model goes, which needs none (ollama.h) */
-    SERVE_REFUSES = 32, /* is not there, and says what is instead */
+    SERVE_MODEL = 1,     /* needs a model: that of the member "model", or the first */
+    SERVE_BODY = 2,      /* has a body of JSON */
+    SERVE_AT_ONCE = 4,   /* is answered on the server's thread */
+    SERVE_OPEN = 8,      /* needs no key */
+    SERVE_REFUSES = 32,  /* is not there, and says what is instead */
     SERVE_COMPUTES = 64, /* is answered on a thread of those that compute */
     SERVE_SAYS = 128     /* its body says something, though no member has to be there: one of several */
 };
@@ -30,7 +29,8 @@ typedef struct serve_route {
     const char *path;   /* one that ends with "*" takes all that begin so; what follows is the call's `rest` */
     serve_dialect_name dialect;
     unsigned flags;
-    const serve_field *const *fields; /* tables of the body's members; NULL: it is not read */
+    const serve_field *const *fields;           /* tables of the body's members; NULL: it is not read */
+    bool (*needs_no_model)(const json_t *body); /* with SERVE_MODEL: whether this body can do without; NULL: none can */
     /* Answers, at once or later, or returns false with a failure in the call. */
     bool (*run)(serve_call *c);
     /* For the description of the interface. */

@@ -2,20 +2,18 @@
 #include "template/template.h"
 
 #include "base/error.h"
-#include "template/answer.h"
 #include "template/eval.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-enum { PROGRAM_BYTES = 64 << 20, ANSWER_PIECE = 4096 };
+enum { PROGRAM_BYTES = 64 << 20 };
 
 struct ht_chat_template {
     ht_jinja_arena arena;
     char *name, *source;
     ht_jinja_node *body;
-    ht_answer_format answers;
 };
 
 ht_status ht_chat_template_parse(const char *source, size_t n, const char *name, ht_chat_template **out,
@@ -32,7 +30,6 @@ ht_status ht_chat_template_parse(const char *source, size_t n, const char *name,
     t->source[n] = '\0';
     t->arena = (ht_jinja_arena){.limit = PROGRAM_BYTES, .name = t->name, .err = err};
     t->body = ht_jinja_parse(&t->arena, source, n);
-    t->answers = ht_answer_format_of(t->source);
     ht_status status = t->arena.status;
     t->arena.err = NULL;
     if (status)
@@ -50,12 +47,7 @@ void ht_chat_template_free(ht_chat_template *t) {
     free(t);
 }
 
-const ht_answer_format *ht_chat_template_answers(const ht_chat_template *t) { return &t->answers; }
-
-const ht_thought_notation *ht_chat_template_thought(const ht_chat_template *t) {
-    const ht_thought_notation *thought = t->answers.thought;
-    return strstr(t->source, thought->open) || strstr(t->source, thought->close) ? thought : NULL;
-}
+const char *ht_chat_template_source(const ht_chat_template *t) { return t->source; }
 
 bool ht_chat_template_mentions(const ht_chat_template *t, const char *text) { return strstr(t->source, text) != NULL; }
 
@@ -177,39 +169,4 @@ ht_status ht_chat_template_render_values(const ht_chat_template *t, const ht_jin
 ht_status ht_chat_template_render(const ht_chat_template *t, const ht_template_variable *variables, size_t n,
                                   char **text, size_t *text_n, ht_error *err) {
     return ht_chat_template_render_within(t, variables, n, NULL, text, text_n, NULL, NULL, err);
-}
-
-ht_status ht_chat_template_read_answer(const ht_chat_template *t, const char *tools, size_t n_tools, const char *prompt,
-                                       const char *text, size_t n, ht_answer_fn *fn, void *user, ht_error *err) {
-    ht_jinja_arena a = {.limit = (size_t)256 << 20, .name = "the tools", .err = err};
-    ht_text repaired = {0};
-    if (!ht_utf8_valid(text, n)) {
-        for (size_t i = 0; i < n;) {
-            uint32_t c;
-            i += ht_utf8_decode(text + i, n - i, &c);
-            ht_text_append_utf8(&repaired, c);
-        }
-        text = repaired.data;
-        n = repaired.len;
-    }
-    ht_answer_reader *r = NULL;
-    ht_jinja_value list = tools ? ht_jinja_json_value(&a, tools, n_tools, "their JSON") : ht_jinja_none();
-    ht_status status = repaired.failed ? ht_fail_memory(err, n, "an answer") : a.status;
-    if (!status)
-        status = ht_answer_reader_new(&t->answers, list, prompt ? prompt : "", prompt ? strlen(prompt) : 0, fn, user,
-                                      &r, err);
-    ht_answer_state state = HT_ANSWER_OPEN;
-    /* In pieces, as what is held back is moved with every part that is handed over. */
-    for (size_t at = 0, end; at < n && !status && state == HT_ANSWER_OPEN; at = end) {
-        end = n - at > ANSWER_PIECE ? at + ANSWER_PIECE : n;
-        while (end < n && ((unsigned char)text[end] & 0xC0) == 0x80) end++;
-        state = ht_answer_put(r, text + at, end - at);
-    }
-    if (!status && state == HT_ANSWER_OPEN) state = ht_answer_end(r);
-    if (state == HT_ANSWER_REFUSED) status = ht_fail(err, HT_ERR_CANCELLED, "reading the answer was ended");
-    if (state == HT_ANSWER_NO_MEMORY) status = ht_fail_memory(err, n, "an answer");
-    ht_answer_reader_free(r);
-    ht_jinja_arena_free(&a);
-    ht_text_discard(&repaired);
-    return status;
 }

@@ -2,7 +2,6 @@
 #ifndef HT_TEMPLATE_TEMPLATE_H
 #define HT_TEMPLATE_TEMPLATE_H
 
-#include "template/answer.h"
 #include "template/value.h"
 
 #include <hearth/template.h>
@@ -17,10 +16,7 @@ typedef struct ht_template_limits {
 
 /* Whether the template's source holds the text. */
 bool ht_chat_template_mentions(const ht_chat_template *t, const char *text);
-/* The notations of the answers that it expects. */
-const ht_answer_format *ht_chat_template_answers(const ht_chat_template *t);
-/* How thoughts are marked, where the template's source speaks of them; else NULL. */
-const ht_thought_notation *ht_chat_template_thought(const ht_chat_template *t);
+const char *ht_chat_template_source(const ht_chat_template *t); /* lent */
 
 /* ht_chat_template_render within `limits` (NULL: the defaults); *runs, which the caller frees with free(), tells which of
  * the text came from the variables. `runs` may be NULL. */

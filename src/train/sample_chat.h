@@ -2,7 +2,7 @@
 #ifndef HT_TRAIN_SAMPLE_CHAT_H
 #define HT_TRAIN_SAMPLE_CHAT_H
 
-#include "generate/chat.h"
+#include "chat/conversation.h"
 #include "train/sample.h"
 
 /* The ids that the model's chat format makes of the conversation, and which of them are learned; messages lose their weights

@@ -1,6 +1,7 @@
 /* Answers: whatever a model writes, in whatever notation, the parts are the same however it comes, and hold nothing that the
  * answer did not. The first byte chooses a template that uses a notation, the second how the rest, the answer, is cut. */
 #include "base/text.h"
+#include "chat/response.h"
 #include "template/template.h"
 #include "tokens.h"
 
@@ -87,7 +88,7 @@ static void read_in_pieces(const ht_chat_template *t, const char *text, size_t n
                            void *to) {
     ht_answer_reader *r;
     ht_error err = {0};
-    tokens_check(!ht_answer_reader_new(ht_chat_template_answers(t), ht_jinja_none(), "", 0, fn, to, &r, &err));
+    tokens_check(!ht_answer_reader_new(t, ht_jinja_none(), "", 0, fn, to, &r, &err));
     ht_answer_reader_set_call_pieces(r, fn != note);
     if (fn == note_calls_alone) ht_answer_reader_set_only_calls(r);
     for (size_t at = 0; at < n;) {

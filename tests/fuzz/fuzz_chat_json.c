@@ -1,5 +1,5 @@
 /* Conversations from JSON: whatever the bytes are, there is a conversation of whole messages, or an error and none. */
-#include "generate/chat.h"
+#include "chat/conversation.h"
 #include "tokens.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

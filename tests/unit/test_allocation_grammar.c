@@ -1,9 +1,10 @@
 /* Out of memory while grammars are compiled and texts are matched is an error, and the next call is as if nothing had been; as in
  * test_allocation.c. */
 #include "base/error.h"
+#include "chat/response.h"
+#include "chat/tool_cache.h"
 #include "device/device.h"
 #include "generate/masks_ahead.h"
-#include "generate/tool_cache.h"
 #include "grammar/answer_matcher.h"
 #include "models/model.h"
 #include "support/allocations.h"
@@ -160,9 +161,8 @@ static ht_status compile_tools_beside_text(ht_error *err) {
 static ht_status call_in_pieces(ht_error *err) {
     static const char text[] =
         "<tool_call>{\"name\": \"a\", \"id\": \"1\", \"arguments\": {\"b\": true}}</tool_call> end";
-    const ht_answer_format *format = ht_chat_template_answers(model->chat.template);
     ht_answer_reader *r;
-    ht_status st = ht_answer_reader_new(format, ht_jinja_none(), "", 0, NULL, NULL, &r, err);
+    ht_status st = ht_answer_reader_new(model->chat.template, ht_jinja_none(), "", 0, NULL, NULL, &r, err);
     if (st) return st;
     ht_answer_reader_set_call_pieces(r, true);
     if (ht_answer_put(r, text, strlen(text)) == HT_ANSWER_NO_MEMORY || ht_answer_end(r) == HT_ANSWER_NO_MEMORY)

@@ -1,6 +1,7 @@
 /* Answers taken apart, in every notation: whole, character by character, in random pieces, and with their marks as special
  * tokens. */
 #include "base/text.h"
+#include "chat/response.h"
 #include "support/test.h"
 #include "template/eval.h"
 #include "template/template.h"
@@ -76,8 +77,7 @@ static ht_answer_reader *new_reader(const ht_chat_template *t, ht_jinja_value to
     ht_answer_reader *r;
     ht_error err = {0};
     *to = (transcript){.left = -1};
-    assert_int_equal(
-        ht_answer_reader_new(ht_chat_template_answers(t), tools, prompt, strlen(prompt), note, to, &r, &err), HT_OK);
+    assert_int_equal(ht_answer_reader_new(t, tools, prompt, strlen(prompt), note, to, &r, &err), HT_OK);
     return r;
 }
 
@@ -439,7 +439,7 @@ static calls_found calls_of(const ht_chat_template *t, ht_jinja_value tools, con
                             bool only_calls) {
     calls_found f = {.n_text = 0};
     ht_answer_reader *r;
-    assert_int_equal(ht_answer_reader_new(ht_chat_template_answers(t), tools, "", 0, find_calls, &f, &r, NULL), HT_OK);
+    assert_int_equal(ht_answer_reader_new(t, tools, "", 0, find_calls, &f, &r, NULL), HT_OK);
     ht_answer_reader_set_call_pieces(r, pieces);
     if (only_calls) ht_answer_reader_set_only_calls(r);
     assert_int_equal(ht_answer_put(r, answer, n), HT_ANSWER_OPEN);

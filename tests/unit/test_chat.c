@@ -1,5 +1,5 @@
 /* Conversations: what a template is given of them, what the built-in formats write, and what is refused. */
-#include "generate/chat.h"
+#include "chat/conversation.h"
 #include "models/chat_formats.h"
 #include "support/chat.h"
 #include "support/options.h"

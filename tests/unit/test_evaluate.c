@@ -1,6 +1,6 @@
 /* Perplexity and divergence: against float32 transformers (tests/golden/make_perplexity.py), and what is refused. */
 #include "device/device.h"
-#include "generate/kl_divergence.h"
+#include "analysis/kl_divergence.h"
 #include "models/model.h"
 #include "support/golden.h"
 #include "support/options.h"

@@ -1,6 +1,6 @@
 /* Choices of tools: a model of random weights calls the tools that there are, with valid arguments, in every notation; free text
  * stays free until a call begins, and text of a grammar is whole where there is no call. */
-#include "generate/tool_cache.h"
+#include "chat/tool_cache.h"
 #include "models/model.h"
 #include "support/chat.h"
 #include "support/options.h"

@@ -2,6 +2,7 @@
  * stand beside it, and the tokens that end thoughts in it. Skipped without HEARTH_TEST_MODELS. */
 #include "base/file.h"
 #include "base/text.h"
+#include "chat/response.h"
 #include "generate/thought_end.h"
 #include "support/test.h"
 #include "tokenizer/token_trie.h"

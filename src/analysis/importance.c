@@ -1,0 +1,280 @@
+/* Importance weights of a text (hearth/importance.h): its chunks, the matrices of a model, and the result. */
+#include "analysis/importance.h"
+
+#include "analysis/window_text.h"
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/options.h"
+#include "base/plural.h"
+#include "formats/importance.h"
+#include "generate/cache.h"
+#include "generate/session_internal.h"
+#include "models/config.h"
+#include "models/registry.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const ht_importance_options defaults = {.size = sizeof defaults};
+
+void ht_importance_options_init(ht_importance_options *options, size_t size) {
+    ht_options_init(options, size, &defaults, sizeof defaults);
+}
+
+/* ---- the matrices of a model ---- */
+
+/* Matrices outside the layers that a family has beside embedding and head. */
+static int64_t count_around(const ht_family *family) {
+    int64_t n = 0;
+    for (const ht_weight_place *p = family->around; p && p->gguf; p++) n++;
+    return n;
+}
+
+static void name_projection(const ht_projection *p, ht_importance_site *out) {
+    static const char gate[] = "ffn_gate_exps", up[] = "ffn_up_exps";
+    out->slot = p->slot;
+    out->n_columns = p->n_in;
+    out->n_experts = ht_max_i64(1, p->n_experts);
+    if (p->fused && strstr(p->gguf, up)) return; /* the gate's entry is that of both */
+    const char *fused = p->fused ? strstr(p->gguf, gate) : NULL;
+    if (fused)
+        snprintf(out->name, sizeof out->name, "%.*sffn_gate_up_exps.weight", (int)(fused - p->gguf), p->gguf);
+    else
+        snprintf(out->name, sizeof out->name, "%s.weight", p->gguf);
+}
+
+/* The extents of matrices outside the layers are those of the hidden state. */
+static void add_around(const ht_model *m, const ht_weight_place *place, ht_importance_sites *out) {
+    if (place->columns != HT_EXTENT_HIDDEN || place->looked_up || (place->has && !place->has(m->config, 0))) return;
+    ht_importance_site *site = &out->site[out->n++];
+    *site = (ht_importance_site){.slot = place->safetensors, .n_columns = m->config->hidden, .n_experts = 1};
+    snprintf(site->name, sizeof site->name, "%s.weight", place->gguf);
+}
+
+ht_status ht_importance_sites_find(const ht_model *m, ht_importance_sites *out, ht_error *err) {
+    int64_t n;
+    const ht_projection *projections = ht_weights_projections(m->weights, &n);
+    const size_t room = (size_t)(n + count_around(m->config->family) + 1);
+    *out = (ht_importance_sites){.site = calloc(room, sizeof *out->site)};
+    if (!out->site) return ht_fail_memory(err, room * sizeof *out->site, "importance weights");
+    for (; out->n < n; out->n++) name_projection(&projections[out->n], &out->site[out->n]);
+    for (const ht_weight_place *p = m->config->family->around; p && p->gguf; p++) add_around(m, p, out);
+    ht_importance_site *head = &out->site[out->n++];
+    *head = (ht_importance_site){
+        .slot = ht_weights_decoder(m->weights)->head.slot, .n_columns = m->config->hidden, .n_experts = 1};
+    snprintf(head->name, sizeof head->name, "%s", m->config->tied_head ? "token_embd.weight" : "output.weight");
+    return HT_OK;
+}
+
+void ht_importance_sites_free(ht_importance_sites *s) {
+    for (int64_t i = 0; s->site && i < s->n; i++) {
+        free(s->site[i].sum);
+        free(s->site[i].count);
+    }
+    free(s->site);
+    *s = (ht_importance_sites){0};
+}
+
+ht_importance_site *ht_importance_site_of(const ht_importance_sites *s, const char *slot) {
+    static const char model[] = "model.";
+    for (int64_t i = 0; slot && i < s->n; i++)
+        if (strcmp(s->site[i].slot, slot) == 0) return &s->site[i];
+    /* Tables outside the layers have names without the prefix of slots. */
+    return slot && strncmp(slot, model, sizeof model - 1) == 0 ? ht_importance_site_of(s, slot + sizeof model - 1)
+                                                               : NULL;
+}
+
+/* ---- a text ---- */
+
+typedef struct gathering {
+    ht_model *model;
+    ht_importance_options o;
+    const int32_t *ids;
+    int64_t n;
+    int32_t bos;                   /* in front of each chunk; -1: none */
+    int64_t window, step;          /* tokens of a chunk, and those of the text in it */
+    int64_t first_chunk, n_chunks; /* to be computed */
+    int64_t done;                  /* of them */
+    int32_t *chunk;                /* [window] */
+    ht_session_adapters *adapters; /* NULL: none */
+    ht_importance_sites sites;
+    ht_cache *cache;
+} gathering;
+
+/* Chunks of the whole text. */
+static int64_t count_chunks(const gathering *g) {
+    const int64_t full = g->n / g->step, rest = g->n % g->step;
+    return full + (rest >= g->step - rest || (full == 0 && rest > 0));
+}
+
+static ht_status check(gathering *g, ht_error *err) {
+    const ht_importance_options *o = &g->o;
+    const int64_t context = g->model->context;
+    if (o->window < 0 || o->window == 1)
+        return ht_fail(err, HT_ERR_ARGUMENT, "a chunk of %d tokens, expected 2 or more", (int)o->window);
+    if (o->skip_chunks < 0 || o->max_chunks < 0 || o->n_from < 0 || o->n_adapters < 0 || o->so_far_chunks < 0)
+        return ht_fail(err, HT_ERR_ARGUMENT, "a negative number of chunks, importance weights or adapters");
+    g->window = o->window ? o->window : ht_min_i64(HT_IMPORTANCE_CHUNK, context);
+    if (g->window > context)
+        return ht_fail(err, HT_ERR_LIMIT, "a chunk of %lld token%s is longer than the context of %lld",
+                       (long long)g->window, ht_plural(g->window), (long long)context);
+    g->step = g->window - (g->bos >= 0);
+    if (g->step < 1)
+        return ht_fail(err, HT_ERR_ARGUMENT, "a chunk of %lld token%s has no room for more than BOS",
+                       (long long)g->window, ht_plural(g->window));
+    g->first_chunk = o->skip_chunks;
+    g->n_chunks = ht_max_i64(0, count_chunks(g) - g->first_chunk);
+    if (o->max_chunks) g->n_chunks = ht_min_i64(g->n_chunks, o->max_chunks);
+    if (!g->n_chunks)
+        return ht_fail(
+            err, HT_ERR_ARGUMENT,
+            "a text of %lld token%s has %lld chunks of %lld, and %lld are left out: there is nothing to compute",
+            (long long)g->n, ht_plural(g->n), (long long)count_chunks(g), (long long)g->window,
+            (long long)g->first_chunk);
+    return ht_model_check_ids(g->model, g->ids, (size_t)g->n, err);
+}
+
+/* What was gathered before must be of this model. */
+static ht_status check_from(const gathering *g, ht_error *err) {
+    for (int k = 0; k < g->o.n_from; k++)
+        for (int64_t i = 0; i < g->sites.n; i++) {
+            const ht_importance_site *s = &g->sites.site[i];
+            if (!*s->name) continue;
+            const ht_status status = ht_importance_check(g->o.from[k], s->name, s->n_columns, s->n_experts, err);
+            if (status) return status;
+        }
+    return HT_OK;
+}
+
+static ht_status prepare(gathering *g, ht_error *err) {
+    g->chunk = malloc((size_t)g->window * sizeof *g->chunk);
+    if (!g->chunk) return ht_fail_memory(err, (size_t)g->window * sizeof *g->chunk, "a chunk");
+    ht_status status = ht_importance_sites_find(g->model, &g->sites, err);
+    if (!status) status = check_from(g, err);
+    if (!status && g->o.n_adapters)
+        status =
+            ht_session_adapters_new(g->model, g->o.adapters, g->o.adapter_scales, g->o.n_adapters, &g->adapters, err);
+    if (!status) status = ht_cache_new(g->model, HT_IMPORTANCE_ROWS, &g->cache, err);
+    return status;
+}
+
+/* ---- the result ---- */
+
+static ht_status keep_site(const ht_importance_site *s, ht_importance *into, ht_error *err) {
+    const ht_importance_site *from = s->same_as ? s->same_as : s;
+    if (!*s->name || !from->sum) return HT_OK;
+    ht_importance_row *row;
+    ht_status status = ht_importance_add(into, s->name, strlen(s->name), s->n_columns, s->n_experts, &row, err);
+    if (status) return status;
+    for (int64_t i = 0; i < s->n_experts * s->n_columns; i++) row->sum[i] = (float)from->sum[i];
+    memcpy(row->count, from->count, (size_t)s->n_experts * sizeof *row->count);
+    return HT_OK;
+}
+
+static ht_status make_own(const gathering *g, ht_importance **out, ht_error *err) {
+    ht_importance *i;
+    *out = NULL;
+    ht_status status = ht_importance_new((size_t)g->sites.n, &i, err);
+    for (int64_t k = 0; !status && k < g->sites.n; k++) status = keep_site(&g->sites.site[k], i, err);
+    if (!status && g->o.dataset) status = ht_importance_add_dataset(i, g->o.dataset, strlen(g->o.dataset), err);
+    if (!status) {
+        i->n_chunks = g->done;
+        i->chunk_tokens = g->window;
+        status = ht_importance_seal(i, err);
+    }
+    if (status)
+        ht_importance_free(i);
+    else
+        *out = i;
+    return status;
+}
+
+/* What was gathered, with what was there before. */
+static ht_status make_result(const gathering *g, ht_importance **out, ht_error *err) {
+    const size_t n = (size_t)g->o.n_from;
+    ht_importance *own;
+    *out = NULL;
+    ht_status status = make_own(g, &own, err);
+    if (status || !n) {
+        *out = own;
+        return status;
+    }
+    const ht_importance **parts = malloc((n + 1) * sizeof *parts);
+    if (parts) {
+        memcpy(parts, g->o.from, n * sizeof *parts);
+        parts[n] = own;
+        status = ht_importance_merge(parts, (int)n + 1, out, err);
+    } else
+        status = ht_fail_memory(err, (n + 1) * sizeof *parts, "importance weights");
+    ht_importance_free(own);
+    free(parts);
+    return status;
+}
+
+/* ---- chunks ---- */
+
+static ht_status show_so_far(const gathering *g, ht_error *err) {
+    const ht_importance_options *o = &g->o;
+    if (!o->so_far || !o->so_far_chunks || g->done % o->so_far_chunks || g->done == g->n_chunks) return HT_OK;
+    ht_importance *i;
+    ht_status status = make_result(g, &i, err);
+    if (!status && !o->so_far(i, o->user)) status = ht_fail(err, HT_ERR_CANCELLED, "stopped by the callback");
+    ht_importance_free(i);
+    return status;
+}
+
+static ht_status run(gathering *g, ht_error *err) {
+    ht_importance_pass p = {.model = g->model,
+                            .into = &g->sites,
+                            .lora = g->adapters ? &g->adapters->set : NULL,
+                            .cache = g->cache,
+                            .cancel = g->o.cancel,
+                            .progress = g->o.progress,
+                            .user = g->o.user,
+                            .total = g->n_chunks * g->window};
+    const int64_t begin = g->bos >= 0;
+    if (begin) g->chunk[0] = g->bos;
+    ht_status status = HT_OK;
+    while (!status && g->done < g->n_chunks) {
+        const int64_t k = g->first_chunk + g->done, n = ht_min_i64(g->step, g->n - k * g->step);
+        memcpy(g->chunk + begin, g->ids + k * g->step, (size_t)n * sizeof *g->ids);
+        status = ht_importance_pass_run(&p, g->chunk, begin + n, err);
+        if (status && status != HT_ERR_CANCELLED) ht_fail_in(err, status, "chunk %lld", (long long)k);
+        p.done += g->window;
+        g->done++;
+        if (!status) status = show_so_far(g, err);
+    }
+    return status;
+}
+
+static ht_status gather(ht_model *m, const int32_t *ids, size_t n, int32_t bos, const ht_importance_options *options,
+                        ht_importance **out, ht_error *err) {
+    gathering g = {.model = m, .ids = ids, .n = n > INT64_MAX ? INT64_MAX : (int64_t)n, .bos = bos};
+    *out = NULL;
+    ht_status status = ht_options_read(&g.o, options, &defaults, sizeof defaults, "ht_importance_options", err);
+    if (!status) status = check(&g, err);
+    if (!status) status = prepare(&g, err);
+    if (!status) status = run(&g, err);
+    if (!status) status = make_result(&g, out, err);
+    ht_cache_free(g.cache);
+    ht_session_adapters_free(g.adapters);
+    ht_importance_sites_free(&g.sites);
+    free(g.chunk);
+    return status;
+}
+
+ht_status ht_importance_gather_ids(ht_model *m, const int32_t *ids, size_t n, const ht_importance_options *options,
+                                   ht_importance **out, ht_error *err) {
+    return gather(m, ids, n, -1, options, out, err);
+}
+
+ht_status ht_importance_gather_text(ht_model *m, const char *text, size_t n, const ht_importance_options *options,
+                                    ht_importance **out, ht_error *err) {
+    ht_window_text t;
+    *out = NULL;
+    ht_status status = ht_window_text_encode(m, text, n, &t, err);
+    if (!status) status = gather(m, t.ids, t.n, t.bos, options, out, err);
+    ht_window_text_free(&t);
+    return status;
+}

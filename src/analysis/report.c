@@ -1,0 +1,423 @@
+#define _GNU_SOURCE
+/* Reports on a model (hearth/report.h): an answer, the same request twice, a state saved and restored, probes. */
+#include "analysis/report_internal.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/options.h"
+#include "device/device.h"
+#include "generate/prompt_ids.h"
+#include "generate/sampler.h"
+#include "models/model.h"
+
+#include <hearth/state.h>
+#include <hearth/version.h>
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const ht_report_options defaults = {.size = sizeof defaults, .max_tokens = 64};
+
+void ht_report_options_init(ht_report_options *options, size_t size) {
+    ht_options_init(options, size, &defaults, sizeof defaults);
+}
+
+enum {
+    PREFIX_TOKENS = 2 * HT_KV_PAGE +
+                    1,  /* of a prompt whose reuse is measured, at least: two whole pages, and a token behind them */
+    MOST_COPIES = 4096, /* of a prompt of nothing but spaces, which make few tokens */
+    LEAST_PREFIX = 32   /* fewer take less time than the noise of the measurement */
+};
+
+static const char default_prompt[] = "A lighthouse stands on a rock in the sea, two miles from the nearest harbour. "
+                                     "Its keeper writes down the weather every "
+                                     "three hours, day and night: where the wind comes from and how strong it is, how "
+                                     "far one can see, how high the waves go, "
+                                     "and whether ships have passed. In winter the boat with his supplies comes once a "
+                                     "month, when the sea allows it; he "
+                                     "then has bread, paraffin, newspapers and letters for some days. In the logbook "
+                                     "of the year 1911, which is kept in the "
+                                     "town's library today, there are a few longer entries. The first one tells of a "
+                                     "storm in March, during which the light went out for "
+                                     "an hour. The keeper describes how he climbed the stairs, cleaned the lenses, and "
+                                     "lit the lamp again. Then he writes:";
+
+/* ---- life ---- */
+
+void ht_bench_report_free(ht_bench_report *report) {
+    ht_report_data *r = (ht_report_data *)report; /* its first member */
+    if (!r) return;
+    for (int i = 0; i < r->public.n_checks; i++) free(r->detail[i]);
+    free(r->note);
+    free(r);
+}
+
+void ht_report_answer_free(ht_report_answer *a) {
+    ht_text_discard(&a->text);
+    free(a->token);
+    *a = (ht_report_answer){0};
+}
+
+static char *format(const char *fmt, va_list arguments) {
+    char *text = NULL;
+    return vasprintf(&text, fmt, arguments) < 0 ? NULL : text;
+}
+
+ht_status ht_report_add(ht_report_data *r, const char *name, bool passed, ht_error *err, const char *fmt, ...) {
+    const int i = r->public.n_checks;
+    va_list arguments;
+    va_start(arguments, fmt);
+    r->detail[i] = format(fmt, arguments);
+    va_end(arguments);
+    if (!r->detail[i]) return ht_fail_memory(err, 1, "a report");
+    r->check[i] = (ht_report_check){.name = name, .detail = r->detail[i], .passed = passed};
+    r->public.n_checks++;
+    return HT_OK;
+}
+
+/* ---- an answer ---- */
+
+ht_generate_options ht_report_how(const ht_report_data *r) {
+    ht_generate_options how;
+    ht_generate_options_init(&how, sizeof how);
+    how.max_tokens = r->o.max_tokens;
+    how.cancel = r->o.cancel;
+    how.ignore_eos = true;
+    how.sampler = &ht_sampler_greedy;
+    return how;
+}
+
+bool ht_report_same(const ht_report_answer *a, const ht_report_answer *b) {
+    const int64_t n = a->metrics.generated_tokens;
+    return n > 0 && b->metrics.generated_tokens == n && memcmp(a->token, b->token, (size_t)n * sizeof *a->token) == 0;
+}
+
+static bool add_text(const char *text, size_t n, void *user) {
+    ht_text_append(user, text, n);
+    return true;
+}
+
+static ht_status answer_on(ht_session *s, const char *prompt, const ht_generate_options *how, ht_report_answer *out,
+                           ht_error *err) {
+    *out = (ht_report_answer){0};
+    ht_status status = ht_generate_text(s, prompt, how, add_text, &out->text, &out->metrics, err);
+    if (!status && out->text.failed) status = ht_fail_memory(err, out->text.len, "a report");
+    const size_t n = (size_t)out->metrics.generated_tokens;
+    if (!status && !(out->token = malloc(n * sizeof *out->token + 1)))
+        status = ht_fail_memory(err, n * sizeof *out->token, "a report");
+    if (!status && n)
+        memcpy(out->token, ht_session_tokens(s) + (ht_session_length(s) - (int64_t)n), n * sizeof *out->token);
+    if (status) ht_report_answer_free(out);
+    return status;
+}
+
+ht_status ht_report_generate(const ht_report_data *r, const char *prompt, const ht_generate_options *how,
+                             ht_report_answer *out, ht_error *err) {
+    ht_session *s;
+    *out = (ht_report_answer){0};
+    ht_status status = ht_session_new(r->model, NULL, &s, err);
+    if (status) return status;
+    status = answer_on(s, prompt, how, out, err);
+    ht_session_free(s);
+    return status;
+}
+
+/* ---- states ---- */
+
+typedef struct round_trip {
+    char folder[512], path[520];
+} round_trip;
+
+static ht_status make_folder(const ht_report_data *r, round_trip *t, ht_error *err) {
+    const int n =
+        snprintf(t->folder, sizeof t->folder, "%s/hearth-report-XXXXXX", r->o.directory ? r->o.directory : P_tmpdir);
+    if (n < 0 || (size_t)n >= sizeof t->folder)
+        return ht_fail(err, HT_ERR_ARGUMENT, "the directory's name is longer than %zu bytes", sizeof t->folder);
+    if (!mkdtemp(t->folder))
+        return ht_fail(err, HT_ERR_IO, "no file can be written in %s to measure saved states",
+                       r->o.directory ? r->o.directory : P_tmpdir);
+    snprintf(t->path, sizeof t->path, "%s/state", t->folder);
+    return HT_OK;
+}
+
+/* Half an answer, saved and restored, goes on as the whole one. */
+static ht_status go_on(ht_report_data *r, const round_trip *t, const ht_report_answer *whole, ht_error *err) {
+    ht_session *s;
+    ht_report_answer rest;
+    ht_generate_options how = ht_report_how(r);
+    how.max_tokens = r->o.max_tokens - r->o.max_tokens / 2;
+    ht_status status = ht_session_new(r->model, NULL, &s, err);
+    if (status) return status;
+    const double begin = ht_now_seconds();
+    status = ht_session_load(s, t->path, err);
+    r->public.state_load_seconds = ht_now_seconds() - begin;
+    if (!status) status = answer_on(s, "", &how, &rest, err);
+    ht_session_free(s);
+    if (status) return status;
+    const int64_t first = r->o.max_tokens / 2;
+    const bool same =
+        rest.metrics.generated_tokens > 0 && whole->metrics.generated_tokens == first + rest.metrics.generated_tokens &&
+        memcmp(whole->token + first, rest.token, (size_t)rest.metrics.generated_tokens * sizeof *rest.token) == 0;
+    ht_report_answer_free(&rest);
+    return ht_report_add(r, "a restored state goes on", same, err,
+                         same ? "%d tokens behind a saved state are those of an answer that was not interrupted"
+                              : "%d tokens behind a saved state are not those of an answer that was not interrupted",
+                         (int)how.max_tokens);
+}
+
+static ht_status save_half(ht_report_data *r, const round_trip *t, ht_error *err) {
+    ht_session *s;
+    ht_report_answer half = {0};
+    ht_generate_options how = ht_report_how(r);
+    struct stat file;
+    how.max_tokens = r->o.max_tokens / 2;
+    ht_status status = ht_session_new(r->model, NULL, &s, err);
+    if (status) return status;
+    if (how.max_tokens > 0) status = answer_on(s, r->prompt, &how, &half, err);
+    ht_report_answer_free(&half);
+    const double begin = ht_now_seconds();
+    if (!status) status = ht_session_save(s, t->path, err);
+    r->public.state_save_seconds = ht_now_seconds() - begin;
+    r->public.cache_bytes = ht_session_cache_bytes(s);
+    if (!status && stat(t->path, &file) == 0) r->public.state_bytes = (size_t)file.st_size;
+    ht_session_free(s);
+    return status;
+}
+
+static ht_status measure_state(ht_report_data *r, ht_error *err) {
+    round_trip t;
+    ht_report_answer whole;
+    const ht_generate_options how = ht_report_how(r);
+    ht_status status = make_folder(r, &t, err);
+    if (status) return status;
+    status = ht_report_generate(r, r->prompt, &how, &whole, err);
+    if (!status) status = save_half(r, &t, err);
+    if (!status) status = go_on(r, &t, &whole, err);
+    ht_report_answer_free(&whole);
+    (void)unlink(t.path);
+    (void)rmdir(t.folder);
+    return status;
+}
+
+/* ---- prefix cache ---- */
+
+/* The prompt, repeated until it has PREFIX_TOKENS or no more of it fits in the context with an answer; n tokens. */
+static ht_status make_long_prompt(const ht_report_data *r, ht_text *out, int64_t *n, ht_error *err) {
+    const int64_t most = r->model->context - r->o.max_tokens;
+    size_t length = 0;
+    *n = 0;
+    for (int copies = 0; *n < PREFIX_TOKENS && copies < MOST_COPIES; copies++) {
+        ht_ids ids = {0};
+        if (length) ht_text_append_str(out, "\n");
+        ht_text_append_str(out, r->prompt);
+        if (out->failed) return ht_fail_memory(err, out->len, "a report");
+        const ht_status status = ht_prompt_encode(r->model, &(ht_prompt){.text = out->data}, 0, &ids, NULL, err);
+        ht_ids_free(ids.id);
+        if (status) return status;
+        if (length && (int64_t)ids.n > most) { /* what was there before fits */
+            out->data[out->len = length] = '\0';
+            return HT_OK;
+        }
+        *n = (int64_t)ids.n;
+        length = out->len;
+    }
+    return HT_OK;
+}
+
+typedef struct ended {
+    ht_report_answer answer; /* without a text */
+    ht_reuse reuse;
+    ht_status status;
+    ht_error err;
+} ended;
+
+static void on_end(const ht_answer_report *report, void *user) {
+    ended *e = user;
+    const size_t n = (size_t)report->metrics.generated_tokens;
+    e->reuse = report->reuse;
+    e->status = report->status;
+    e->answer.metrics = report->metrics;
+    e->answer.token = malloc(n * sizeof *e->answer.token + 1);
+    if (!e->status && !e->answer.token) e->status = ht_fail_memory(&e->err, n * sizeof *e->answer.token, "a report");
+    if (report->status) ht_fail(&e->err, report->status, "%s", report->message);
+    if (!e->status && n) memcpy(e->answer.token, report->token, n * sizeof *e->answer.token);
+}
+
+static ht_status ask(const ht_report_data *r, ht_engine *e, const char *prompt, ended *end, ht_error *err) {
+    const ht_generate_options how = ht_report_how(r);
+    ht_request q;
+    ht_request_init(&q, sizeof q);
+    q.text = prompt;
+    q.options = &how;
+    q.end = on_end;
+    q.user = end;
+    ht_ticket ticket;
+    ht_status status = ht_engine_submit(e, &q, &ticket, err);
+    if (status) return status;
+    ht_engine_wait(e, ticket);
+    if (end->status && err) *err = end->err;
+    return end->status;
+}
+
+static ht_status compare_requests(ht_report_data *r, const char *prompt, ended end[2], ht_error *err) {
+    const ht_generate_options how = ht_report_how(r);
+    ht_engine *e;
+    ht_report_answer alone;
+    ht_status status = ht_report_generate(r, prompt, &how, &alone, err);
+    if (status) return status;
+    status = ht_engine_open(r->model, NULL, &e, err);
+    for (int i = 0; i < 2 && !status; i++) status = ask(r, e, prompt, &end[i], err);
+    ht_engine_close(e);
+    const bool same = !status && ht_report_same(&end[0].answer, &alone) && ht_report_same(&end[1].answer, &alone);
+    if (!status)
+        status = ht_report_add(r, "an engine answers as a session", same, err,
+                               same ? "an engine gave the same %lld tokens, with and without a prefix to reuse"
+                                    : "an engine gave other tokens than the %lld of a session",
+                               (long long)alone.metrics.generated_tokens);
+    ht_report_answer_free(&alone);
+    return status;
+}
+
+static ht_status measure_prefix(ht_report_data *r, ht_error *err) {
+    ended end[2] = {0};
+    ht_text prompt = {0};
+    int64_t n;
+    ht_status status = make_long_prompt(r, &prompt, &n, err);
+    if (!status) status = compare_requests(r, prompt.data, end, err);
+    if (!status && n < LEAST_PREFIX) {
+        if (asprintf(
+                &r->note,
+                "not measured: a prompt of %lld tokens is too short, expected %d or more; the context has %lld, and an "
+                "answer %d of them",
+                (long long)n, LEAST_PREFIX, (long long)r->model->context, (int)r->o.max_tokens) < 0)
+            r->note = NULL;
+        r->public.prefix_note = r->note ? r->note : "not measured: the prompt is too short";
+    } else if (!status) {
+        r->public.prefix_reused = end[1].reuse.reused;
+        r->public.prefix_hit_rate = (double)end[1].reuse.reused / (double)n;
+        r->public.cold_seconds = end[0].answer.metrics.first_token_seconds;
+        r->public.warm_seconds = end[1].answer.metrics.first_token_seconds;
+    }
+    for (int i = 0; i < 2; i++) ht_report_answer_free(&end[i].answer);
+    ht_text_discard(&prompt);
+    return status;
+}
+
+/* ---- probes ---- */
+
+static void count_probe(const ht_probe *probe, void *user) {
+    int64_t *count = user;
+    int i = 0;
+    while ((1 << i) < (int)probe->kind) i++;
+    count[i]++;
+}
+
+/* How much longer a token takes with the probes on, of one round. */
+static ht_status compare_pace(const ht_report_data *r, const ht_probe_options *probes, bool first, double *overhead,
+                              ht_error *err) {
+    double seconds[2] = {0};
+    ht_status status = HT_OK;
+    for (int i = 0; i < 2 && !status; i++) {
+        const bool on = (i == 0) == first;
+        ht_generate_options how = ht_report_how(r);
+        how.probes = on ? probes : NULL;
+        ht_report_answer a;
+        status = ht_report_generate(r, r->prompt, &how, &a, err);
+        if (!status) seconds[on] = a.metrics.decode_seconds;
+        ht_report_answer_free(&a);
+    }
+    *overhead = seconds[0] > 0 ? seconds[1] / seconds[0] - 1 : 0;
+    return status;
+}
+
+static int compare_doubles(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static ht_status measure_probes(ht_report_data *r, ht_error *err) {
+    enum { ROUNDS = 5 };
+    int64_t count[HT_PROBE_KINDS] = {0};
+    double overhead[ROUNDS];
+    ht_probe_options probes;
+    ht_probe_options_init(&probes, sizeof probes);
+    probes.kinds = HT_PROBE_ALL;
+    probes.top_logprobs = HT_PROBE_MOST_LOGPROBS;
+    probes.fn = count_probe;
+    probes.user = count;
+    ht_status status = HT_OK;
+    for (int i = 0; i < ROUNDS && !status; i++) status = compare_pace(r, &probes, i % 2, &overhead[i], err);
+    if (status) return status;
+    qsort(overhead, ROUNDS, sizeof *overhead, compare_doubles);
+    ht_bench_report *p = &r->public;
+    p->probe_overhead = overhead[ROUNDS / 2];
+    p->probes = r->probe;
+    for (int i = 0; i < HT_PROBE_KINDS; i++)
+        if (count[i])
+            r->probe[p->n_probes++] =
+                (ht_report_probe){.name = ht_probe_name((ht_probe_kind)(1 << i)), .count = count[i] / ROUNDS};
+    return HT_OK;
+}
+
+/* ---- all of it ---- */
+
+static ht_status run(ht_report_data *r, ht_error *err) {
+    ht_bench_report *p = &r->public;
+    const ht_model *m = r->model;
+    p->version = ht_version();
+    p->architecture = m->architecture;
+    p->instruction_set = m->device->instruction_set;
+    p->precision = ht_precision_name(m->precision);
+    p->kv_type = ht_dtype_name(m->kv_dtype);
+    p->threads = m->device->n_threads;
+    p->prefix_note = "";
+    p->checks = r->check;
+    const ht_generate_options how = ht_report_how(r);
+    ht_report_answer first, again = {0};
+    ht_status status = ht_report_generate(r, r->prompt, &how, &first, err);
+    if (status) return status;
+    p->prompt_tokens = first.metrics.prompt_tokens;
+    p->generated_tokens = first.metrics.generated_tokens;
+    p->prefill_seconds = first.metrics.prefill_seconds;
+    p->first_token_seconds = first.metrics.first_token_seconds;
+    p->decode_seconds = first.metrics.decode_seconds;
+    status = ht_report_generate(r, r->prompt, &how, &again, err);
+    const bool same = !status && ht_report_same(&first, &again);
+    if (!status)
+        status = ht_report_add(r, "the same twice", same, err,
+                               same ? "two answers of %lld tokens are the same" : "two answers of %lld tokens differ",
+                               (long long)first.metrics.generated_tokens);
+    if (!status) status = measure_prefix(r, err);
+    ht_report_answer_free(&first);
+    ht_report_answer_free(&again);
+    if (!status) status = measure_state(r, err);
+    if (!status) status = measure_probes(r, err);
+    if (!status) status = ht_report_run_checks(r, err);
+    p->peak_memory_bytes = ht_memory_get(m->device).peak_bytes;
+    return status;
+}
+
+ht_status ht_bench_report_run(ht_model *m, const ht_report_options *options, ht_bench_report **out, ht_error *err) {
+    ht_report_options o;
+    *out = NULL;
+    ht_status status = ht_options_read(&o, options, &defaults, sizeof defaults, "ht_report_options", err);
+    if (!status) status = ht_model_need_tokenizer(m, err);
+    if (!status && o.max_tokens < 2)
+        status = ht_fail(err, HT_ERR_ARGUMENT, "answers of %d tokens, expected 2 or more", (int)o.max_tokens);
+    if (status) return status;
+    ht_report_data *r = calloc(1, sizeof *r);
+    if (!r) return ht_fail_memory(err, sizeof *r, "a report");
+    r->model = m;
+    r->o = o;
+    r->prompt = o.prompt ? o.prompt : default_prompt;
+    status = run(r, err);
+    r->model = NULL;
+    if (status)
+        ht_bench_report_free(&r->public);
+    else
+        *out = &r->public;
+    return status;
+}

@@ -1,0 +1,45 @@
+/* Conversations as values of templates, and what chat templates make of them. */
+#ifndef HT_CHAT_CONVERSATION_H
+#define HT_CHAT_CONVERSATION_H
+
+#include "models/chat_detection.h"
+#include "template/value.h"
+
+#include <hearth/chat.h>
+
+#include <stdatomic.h>
+
+struct ht_chat {
+    _Atomic int refs;
+    ht_jinja_arena arena;     /* of all that follows */
+    ht_jinja_list *messages;  /* dicts; their "role" is a string that is no input */
+    ht_jinja_value tools;     /* a list, or None */
+    ht_jinja_dict *variables; /* that were set */
+    int64_t time;             /* 0: the present */
+    ht_tool_choice tool_choice;
+    const ht_jinja_string *tool_name; /* of HT_TOOL_CHOICE_NAMED; else NULL */
+    bool parallel_calls;
+};
+
+/* One more hold on it, given back by ht_chat_free. */
+ht_chat *ht_chat_retain(const ht_chat *chat);
+/* Adds the messages of an object as ht_chat_from_json reads them, with its tools and variables. The object lies in the chat's
+ * arena; its messages become the chat's own. After a failure the chat is only good for being freed. */
+ht_status ht_chat_read(ht_chat *chat, const ht_jinja_dict *document, ht_error *err);
+/* How messages name a JSON value; NULL: "missing". A constant. */
+const char *ht_chat_describe(const ht_jinja_value *v);
+
+/* The text with its runs, each of which the caller frees with free(). bos and eos: the texts of these tokens, or NULL. */
+ht_status ht_chat_write(const ht_chat_setup *setup, const char *bos, const char *eos, const ht_chat *chat, char **text,
+                        size_t *n, ht_text_run **runs, size_t *n_runs, ht_error *err);
+/* The same for a model. */
+ht_status ht_chat_write_for(const ht_model *m, const ht_chat *chat, char **text, size_t *n, ht_text_run **runs,
+                            size_t *n_runs, ht_error *err);
+/* The ids of what was written, `flags` as of ht_chat_encode. */
+ht_status ht_chat_encode_runs(const ht_tokenizer *t, const char *text, size_t n, const ht_text_run *runs, size_t n_runs,
+                              unsigned flags, int32_t **ids, size_t *n_ids, ht_error *err);
+/* The same for a model. */
+ht_status ht_chat_encode_text(const ht_model *m, const char *text, size_t n, const ht_text_run *runs, size_t n_runs,
+                              unsigned flags, int32_t **ids, size_t *n_ids, ht_error *err);
+
+#endif

@@ -1,0 +1,488 @@
+#include "chat/response.h"
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "chat/call_pieces.h"
+#include "template/eval.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { TRIES_MAX = 64 }; /* ends of calls that are looked at before what was begun is text */
+
+typedef enum state { IN_TEXT, IN_THOUGHT, IN_CALL } state;
+
+struct ht_answer_reader {
+    ht_answer_format format;
+    ht_jinja_value tools;
+    ht_answer_fn *fn;
+    void *user;
+    ht_text held; /* not handed over yet; of a call, all that followed its opening mark */
+    state state;
+    bool fresh;     /* nothing but white space since the beginning, a thought or a call */
+    bool first;     /* and nothing before it: the white space belongs to the text */
+    bool titled;    /* the thought's title, and white space before the thought, are behind us */
+    bool has_title; /* and there was one, or the prompt has written it */
+    bool marked;    /* the call was opened by its mark */
+    size_t looked;  /* where its next end may be */
+    int tries;
+    size_t failed;   /* behind the first end that was none; 0: there was no end */
+    ht_text blanks;  /* that stood before its mark */
+    bool pieces;     /* calls are handed over in pieces */
+    bool only_calls; /* text is handed over to nobody */
+    bool begun;      /* one of the present calls was: none of them is text */
+    ht_call_stream stream;
+    bool refused;
+};
+
+static bool opens_thought(const ht_thought_notation *t, const char *prompt, size_t n, bool *with_title) {
+    while (n && strchr(" \t\r\n", prompt[n - 1])) n--;
+    const size_t n_title = t->title ? strlen(t->title) - 1 : 0, n_open = strlen(t->open);
+    *with_title = n_title && n >= n_title && memcmp(prompt + n - n_title, t->title, n_title) == 0;
+    if (*with_title) n -= n_title;
+    return n >= n_open && memcmp(prompt + n - n_open, t->open, n_open) == 0;
+}
+
+bool ht_answer_opens_thought(const ht_answer_format *format, const char *prompt, size_t n) {
+    bool with_title;
+    return opens_thought(format->thought, prompt, n, &with_title);
+}
+
+ht_status ht_answer_reader_new(const ht_chat_template *t, ht_jinja_value tools, const char *prompt, size_t n_prompt,
+                               ht_answer_fn *fn, void *user, ht_answer_reader **out, ht_error *err) {
+    ht_answer_reader *r = *out = calloc(1, sizeof *r);
+    if (!r) return ht_fail_memory(err, sizeof *r, "an answer");
+    *r = (ht_answer_reader){.format = ht_answer_format_of(ht_chat_template_source(t)),
+                            .tools = tools,
+                            .fn = fn,
+                            .user = user,
+                            .fresh = true,
+                            .first = true};
+    if (opens_thought(r->format.thought, prompt, n_prompt, &r->has_title)) r->state = IN_THOUGHT;
+    return HT_OK;
+}
+
+void ht_answer_reader_set_call_pieces(ht_answer_reader *r, bool on) { r->pieces = on; }
+
+void ht_answer_reader_set_only_calls(ht_answer_reader *r) { r->only_calls = true; }
+
+void ht_answer_reader_free(ht_answer_reader *r) {
+    if (!r) return;
+    ht_text_discard(&r->held);
+    ht_text_discard(&r->blanks);
+    free(r);
+}
+
+/* ---- handing over ---- */
+
+static void hand_over(ht_answer_reader *r, const ht_answer_piece *piece) {
+    if (piece->part == HT_ANSWER_TEXT && r->only_calls) return;
+    if (!r->refused && r->fn && !r->fn(piece, r->user)) r->refused = true;
+}
+
+/* The first n held bytes, of which text before `from` and from `to` on is left out. */
+static void show(ht_answer_reader *r, ht_answer_part part, size_t from, size_t to, size_t n) {
+    char *text = r->held.data;
+    if (to > from) {
+        const char next = text[to];
+        text[to] = '\0';
+        hand_over(r, &(ht_answer_piece){.part = part, .text = text + from, .n = to - from});
+        text[to] = next;
+        if (part == HT_ANSWER_TEXT) r->fresh = r->first = false;
+    }
+    r->held.len -= n;
+    memmove(text, text + n, r->held.len + 1);
+}
+
+static bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
+static size_t blanks_before(const char *text, size_t n) {
+    while (n && is_blank(text[n - 1])) n--;
+    return n;
+}
+
+static size_t blanks_after(const char *text, size_t n) {
+    size_t at = 0;
+    while (at < n && is_blank(text[at])) at++;
+    return at;
+}
+
+/* ---- marks ---- */
+
+/* Where the mark begins in n bytes, or n. */
+static size_t find(const char *text, size_t n, size_t from, const char *mark) {
+    const size_t length = strlen(mark);
+    for (size_t at = from; at + length <= n; at++) {
+        const char *hit = memchr(text + at, mark[0], n - length + 1 - at);
+        if (!hit) return n;
+        at = (size_t)(hit - text);
+        if (memcmp(hit, mark, length) == 0) return at;
+    }
+    return n;
+}
+
+/* Where an end of the text begins that may be the beginning of the mark; n: nowhere. */
+static size_t beginning_of(const char *text, size_t n, const char *mark) {
+    size_t length = strlen(mark) - 1;
+    if (length > n) length = n;
+    for (; length; length--)
+        if (memcmp(text + n - length, mark, length) == 0) return n - length;
+    return n;
+}
+
+static bool begins_with(const char *text, size_t n, const char *mark) {
+    const size_t length = strlen(mark);
+    return n >= length && memcmp(text, mark, length) == 0;
+}
+
+bool ht_answer_wants_special(const ht_answer_reader *r, const char *token) {
+    const ht_thought_notation *t = r->format.thought;
+    if (r->state == IN_CALL) return true;
+    if (r->state == IN_THOUGHT) return strcmp(token, t->close) == 0;
+    if (strcmp(token, t->open) == 0)
+        return t->anywhere || (r->fresh && blanks_after(r->held.data, r->held.len) == r->held.len);
+    return r->format.call && r->format.call->open && strcmp(token, r->format.call->open) == 0;
+}
+
+ht_thought_place ht_answer_thought_place(const ht_answer_reader *r) {
+    const ht_thought_notation *t = r->format.thought;
+    const size_t n = r->held.len, n_title = t->title && !r->titled && !r->has_title ? strlen(t->title) : 0;
+    if (r->state != IN_THOUGHT) return (ht_thought_place){0};
+    const bool is_title = n < n_title && (n == 0 || memcmp(r->held.data, t->title, n) == 0);
+    return (ht_thought_place){.is_inside = true,
+                              .is_title = is_title,
+                              .has_title = r->has_title,
+                              .title_bytes = is_title ? n : 0,
+                              .closing_bytes = n ? n - beginning_of(r->held.data, n, t->close) : 0};
+}
+
+/* ---- states: each true when there is more to do ---- */
+
+static void enter_call(ht_answer_reader *r, bool marked) {
+    r->state = IN_CALL;
+    r->marked = marked;
+    r->looked = 0;
+    r->tries = 0;
+    r->failed = 0;
+    r->begun = false;
+    r->stream = (ht_call_stream){0};
+}
+
+static bool has_tools(const ht_answer_reader *r) { return r->tools.kind == HT_VALUE_LIST && r->tools.list->n; }
+
+/* Where the text ends that is no beginning of a mark. */
+static size_t before_a_beginning(const ht_answer_reader *r, size_t blank) {
+    const ht_thought_notation *t = r->format.thought;
+    const ht_call_notation *c = r->format.call;
+    const char *text = r->held.data;
+    const size_t n = r->held.len, thought = beginning_of(text, n, t->open);
+    size_t to = c && c->open ? beginning_of(text, n, c->open) : n;
+    if (thought < to && (t->anywhere || (r->fresh && thought == blank))) to = thought;
+    const size_t close = r->first ? beginning_of(text, n, t->close) : n;
+    return close < to && close == blank ? close : to;
+}
+
+/* Text up to a mark, if one has come; `end`: nothing follows. */
+static bool read_text(ht_answer_reader *r, bool end) {
+    const ht_thought_notation *t = r->format.thought;
+    const ht_call_notation *c = r->format.call;
+    const char *text = r->held.data;
+    const size_t n = r->held.len, blank = r->fresh ? blanks_after(text, n) : 0, from = r->first ? 0 : blank;
+    if (c && c->bare && r->fresh && blank < n && text[blank] == c->bare && has_tools(r)) {
+        if (!r->first) show(r, HT_ANSWER_TEXT, 0, 0, blank);
+        enter_call(r, false);
+        return true;
+    }
+    /* The end of a thought that the prompt has opened and closed, once more. */
+    if (r->first && blank < n && find(text, n, 0, t->close) == blank) {
+        show(r, HT_ANSWER_TEXT, 0, 0, blank + strlen(t->close));
+        r->first = false;
+        return true;
+    }
+    const size_t call = c && c->open ? find(text, n, 0, c->open) : n;
+    size_t thought = find(text, n, 0, t->open);
+    if (!t->anywhere && !(r->fresh && thought == blank)) thought = n;
+    if (thought < call) {
+        show(r, HT_ANSWER_TEXT, from, ht_max_size(from, blanks_before(text, thought)), thought + strlen(t->open));
+        r->state = IN_THOUGHT;
+        r->titled = r->has_title = false;
+        return true;
+    }
+    if (call < n) {
+        const size_t to = ht_max_size(from, blanks_before(text, call));
+        ht_text_clear(&r->blanks);
+        ht_text_append(&r->blanks, text + to, call - to);
+        show(r, HT_ANSWER_TEXT, from, to, call + strlen(c->open));
+        enter_call(r, true);
+        return true;
+    }
+    const size_t to = end ? n : blanks_before(text, before_a_beginning(r, blank));
+    if (to > blank || end) show(r, HT_ANSWER_TEXT, from, to, to);
+    return false;
+}
+
+static bool read_thought(ht_answer_reader *r, bool end) {
+    const ht_thought_notation *t = r->format.thought;
+    const size_t close = find(r->held.data, r->held.len, 0, t->close);
+    const bool closed = close < r->held.len;
+    if (!r->titled) {
+        const size_t n_title = t->title ? strlen(t->title) : 0;
+        size_t from = blanks_after(r->held.data, close);
+        const bool may_be_title = close - from < n_title && memcmp(r->held.data + from, t->title, close - from) == 0;
+        if (!closed && !end && (from == close || may_be_title)) return false;
+        if (n_title && begins_with(r->held.data + from, close - from, t->title)) {
+            from += n_title;
+            r->has_title = true;
+        }
+        show(r, HT_ANSWER_THINKING, 0, 0, from);
+        r->titled = true;
+        return true;
+    }
+    const char *text = r->held.data;
+    const size_t n = r->held.len;
+    if (closed) {
+        const size_t to = blanks_before(text, close);
+        show(r, HT_ANSWER_THINKING, 0, to, close + strlen(t->close));
+        r->state = IN_TEXT;
+        r->fresh = true;
+        r->first = false;
+        return true;
+    }
+    const size_t to = end ? blanks_before(text, n) : blanks_before(text, beginning_of(text, n, t->close));
+    show(r, HT_ANSWER_THINKING, 0, to, end ? n : to);
+    return false;
+}
+
+/* Hands over a call that is known as a whole, or in pieces one that the end of the answer has cut. */
+static void show_call(ht_answer_reader *r, const ht_tool_call *call, bool cut) {
+    if (!r->pieces) {
+        hand_over(r, &(ht_answer_piece){.part = HT_ANSWER_CALL, .call = call});
+        return;
+    }
+    const ht_tool_call head = {.name = call->name, .id = call->id};
+    hand_over(r, &(ht_answer_piece){.part = HT_ANSWER_CALL_BEGIN, .call = &head});
+    const size_t n = strlen(call->arguments);
+    if (n) hand_over(r, &(ht_answer_piece){.part = HT_ANSWER_CALL_ARGUMENTS, .text = call->arguments, .n = n});
+    hand_over(r, &(ht_answer_piece){.part = HT_ANSWER_CALL_END, .cut = cut});
+}
+
+/* Hands over the calls that the held bytes [from, n) are; false when they are none. `cut`, `takes_cut`: as in ht_call_reading. */
+static bool show_calls(ht_answer_reader *r, size_t from, size_t n, bool cut, bool takes_cut) {
+    ht_jinja_arena a = {.limit = (size_t)64 << 20, .name = "an answer"};
+    ht_call_reading reading = {.a = &a, .tools = r->tools, .cut = cut, .takes_cut = takes_cut};
+    bool good = r->format.call->read(&reading, r->held.data + from, n - from);
+    /* Before a call that is cut, and whose name is not known, there may be others. */
+    good = (good || (takes_cut && r->marked)) && !a.status && reading.n;
+    ht_jinja_rendering how = {.a = &a};
+    ht_tool_call *calls = good ? ht_jinja_arena_alloc(&a, reading.n * sizeof *calls) : NULL;
+    for (size_t i = 0; calls && i < reading.n; i++) {
+        const ht_answer_call *c = &reading.calls[i];
+        const ht_jinja_string *arguments =
+            c->begun ? c->begun : ht_jinja_json_text(&how, c->arguments, NULL, NULL, NULL, false, false);
+        if (arguments) calls[i] = (ht_tool_call){c->name->text, arguments->text, c->id ? c->id->text : NULL};
+    }
+    good = calls && !a.status;
+    for (size_t i = 0; good && i < reading.n; i++) show_call(r, &calls[i], reading.calls[i].begun);
+    ht_jinja_arena_free(&a);
+    return good;
+}
+
+/* What was begun as a call is text, from the blanks before its opening mark to the first end that was none; what follows is
+ * looked at anew. */
+static void call_is_text(ht_answer_reader *r) {
+    size_t n = r->failed;
+    if (r->marked) {
+        ht_text whole = {0};
+        ht_text_append(&whole, r->blanks.data, r->blanks.len);
+        ht_text_append_str(&whole, r->format.call->open);
+        n += whole.len;
+        ht_text_append(&whole, r->held.data, r->held.len);
+        ht_text_discard(&r->held);
+        r->held = whole;
+    } else
+        n = r->held.len;
+    r->state = IN_TEXT;
+    if (!r->held.failed) show(r, HT_ANSWER_TEXT, 0, n, n);
+    r->fresh = r->first = false;
+}
+
+void ht_answer_reader_end_calls(ht_answer_reader *r) {
+    if (r->state == IN_CALL && r->begun) return;
+    if (r->state == IN_CALL) call_is_text(r);
+    r->format.call = NULL;
+}
+
+/* ---- calls in pieces ---- */
+
+static void show_arguments(ht_answer_reader *r, size_t to) {
+    ht_call_stream *c = &r->stream;
+    char *text = r->held.data;
+    if (to <= c->shown) return;
+    const char next = text[to];
+    text[to] = '\0';
+    hand_over(r, &(ht_answer_piece){.part = HT_ANSWER_CALL_ARGUMENTS, .text = text + c->shown, .n = to - c->shown});
+    text[to] = next;
+    c->shown = to;
+}
+
+/* False when its name is none: then the text is no call. */
+static bool show_beginning(ht_answer_reader *r) {
+    const ht_call_head *h = &r->stream.head;
+    const bool has_tools = r->format.call->bare && !r->marked;
+    ht_text name = {0}, id = {0};
+    if (!ht_answer_is_name(r->held.data + h->name, h->n_name, has_tools ? &r->tools : NULL)) return false;
+    ht_text_append(&name, r->held.data + h->name, h->n_name);
+    ht_text_append(&id, r->held.data + h->id, h->n_id);
+    if (name.failed || id.failed)
+        r->held.failed = true;
+    else {
+        const ht_tool_call call = {.name = name.data, .id = h->n_id ? id.data : NULL};
+        hand_over(r, &(ht_answer_piece){.part = HT_ANSWER_CALL_BEGIN, .call = &call});
+    }
+    ht_text_discard(&name);
+    ht_text_discard(&id);
+    r->begun = true;
+    return true;
+}
+
+static void show_ending(ht_answer_reader *r, bool broken) {
+    const ht_call_stream *c = &r->stream;
+    ht_jinja_arena a = {.limit = (size_t)64 << 20, .name = "an answer"};
+    const size_t from = c->head.arguments;
+    const bool whole = !broken && ht_answer_is_object(&a, r->held.data + from, c->shown - from);
+    ht_jinja_arena_free(&a);
+    hand_over(r, &(ht_answer_piece){.part = HT_ANSWER_CALL_END, .cut = !whole});
+}
+
+/* Hands over what can only be calls. */
+static void read_pieces(ht_answer_reader *r) {
+    ht_call_stream *c = &r->stream;
+    for (bool more = c->stage != HT_CALL_REST; more && !r->refused && !r->held.failed;) {
+        const ht_call_step step = ht_call_stream_next(c, r->held.data, r->held.len);
+        if (step == HT_CALL_BEGINS && !show_beginning(r)) {
+            c->stage = HT_CALL_REST;
+            c->at = 0;
+        }
+        if (c->stage == HT_CALL_IN_ARGUMENTS)
+            show_arguments(r, c->at);
+        else if (c->stage == HT_CALL_BEHIND || step == HT_CALL_ENDS)
+            show_arguments(r, c->end);
+        if (step == HT_CALL_ENDS) show_ending(r, c->is_broken);
+        more = step != HT_CALL_WAITS && c->stage != HT_CALL_REST;
+    }
+}
+
+/* The end of calls of which one was begun: others that could not be told before, and the closing mark. */
+static bool finish_pieces(ht_answer_reader *r, bool end) {
+    ht_call_stream *c = &r->stream;
+    const char *close = r->marked ? r->format.call->close : NULL;
+    const bool is_open = c->stage == HT_CALL_IN_ARGUMENTS || c->stage == HT_CALL_BEHIND;
+    size_t at = close && !is_open ? find(r->held.data, r->held.len, c->at, close) : r->held.len;
+    if (at == r->held.len && !end) return false;
+    if (is_open) {
+        show_ending(r, c->stage == HT_CALL_IN_ARGUMENTS);
+        at = c->at = r->held.len;
+    }
+    size_t to = blanks_before(r->held.data, at);
+    if (to > c->at && r->held.data[to - 1] == ']') to--;
+    if (to > c->at && !c->is_broken) (void)show_calls(r, c->at, to, false, false);
+    show(r, HT_ANSWER_CALL, 0, 0, at < r->held.len ? at + strlen(close) : at);
+    r->state = IN_TEXT;
+    r->fresh = true;
+    r->first = false;
+    return r->held.len > 0;
+}
+
+static bool read_call(ht_answer_reader *r, bool end) {
+    if (r->pieces) read_pieces(r);
+    if (r->begun) return finish_pieces(r, end);
+    const char *close = r->marked ? r->format.call->close : NULL;
+    const size_t at = close ? find(r->held.data, r->held.len, r->looked, close) : r->held.len;
+    if (at < r->held.len) {
+        if (show_calls(r, 0, at, false, false)) {
+            show(r, HT_ANSWER_CALL, 0, 0, at + strlen(close));
+            r->state = IN_TEXT;
+            r->fresh = true;
+            r->first = false;
+            return true;
+        }
+        r->looked = at + 1;
+        if (!r->failed) r->failed = at + strlen(close);
+        if (++r->tries == TRIES_MAX) call_is_text(r);
+        return true;
+    }
+    r->looked = close ? ht_max_size(r->looked, r->held.len - ht_min_size(r->held.len, strlen(close))) : 0;
+    if (!end) return false;
+    /* A part of the closing mark is none of the calls. */
+    const size_t n = close ? beginning_of(r->held.data, r->held.len, close) : r->held.len;
+    if (!show_calls(r, 0, n, close, r->pieces && !r->failed)) {
+        call_is_text(r);
+        return r->held.len > 0;
+    }
+    ht_text_clear(&r->held);
+    r->state = IN_TEXT;
+    r->first = false;
+    return false;
+}
+
+static ht_answer_state advance(ht_answer_reader *r, bool end) {
+    bool more = true;
+    if (!r->held.data) ht_text_append_str(&r->held, "");
+    while (more && !r->refused && !r->held.failed) {
+        switch (r->state) {
+        case IN_TEXT: more = read_text(r, end); break;
+        case IN_THOUGHT: more = read_thought(r, end); break;
+        case IN_CALL: more = read_call(r, end); break;
+        }
+    }
+    return r->held.failed || r->blanks.failed ? HT_ANSWER_NO_MEMORY : r->refused ? HT_ANSWER_REFUSED : HT_ANSWER_OPEN;
+}
+
+ht_answer_state ht_answer_put(ht_answer_reader *r, const char *text, size_t n) {
+    ht_text_append(&r->held, text, n);
+    return advance(r, false);
+}
+
+ht_answer_state ht_answer_put_special(ht_answer_reader *r, const char *token) {
+    return ht_answer_wants_special(r, token) ? ht_answer_put(r, token, strlen(token)) : HT_ANSWER_OPEN;
+}
+
+ht_answer_state ht_answer_end(ht_answer_reader *r) { return advance(r, true); }
+
+/* ---- a whole answer ---- */
+
+enum { ANSWER_PIECE = 4096 };
+
+ht_status ht_chat_template_read_answer(const ht_chat_template *t, const char *tools, size_t n_tools, const char *prompt,
+                                       const char *text, size_t n, ht_answer_fn *fn, void *user, ht_error *err) {
+    ht_jinja_arena a = {.limit = (size_t)256 << 20, .name = "the tools", .err = err};
+    ht_text repaired = {0};
+    if (!ht_utf8_valid(text, n)) {
+        for (size_t i = 0; i < n;) {
+            uint32_t c;
+            i += ht_utf8_decode(text + i, n - i, &c);
+            ht_text_append_utf8(&repaired, c);
+        }
+        text = repaired.data;
+        n = repaired.len;
+    }
+    ht_answer_reader *r = NULL;
+    ht_jinja_value list = tools ? ht_jinja_json_value(&a, tools, n_tools, "their JSON") : ht_jinja_none();
+    ht_status status = repaired.failed ? ht_fail_memory(err, n, "an answer") : a.status;
+    if (!status)
+        status = ht_answer_reader_new(t, list, prompt ? prompt : "", prompt ? strlen(prompt) : 0, fn, user, &r, err);
+    ht_answer_state reading = HT_ANSWER_OPEN;
+    /* In pieces, as what is held back is moved with every part that is handed over. */
+    for (size_t at = 0, end; at < n && !status && reading == HT_ANSWER_OPEN; at = end) {
+        end = n - at > ANSWER_PIECE ? at + ANSWER_PIECE : n;
+        while (end < n && ((unsigned char)text[end] & 0xC0) == 0x80) end++;
+        reading = ht_answer_put(r, text + at, end - at);
+    }
+    if (!status && reading == HT_ANSWER_OPEN) reading = ht_answer_end(r);
+    if (reading == HT_ANSWER_REFUSED) status = ht_fail(err, HT_ERR_CANCELLED, "reading the answer was ended");
+    if (reading == HT_ANSWER_NO_MEMORY) status = ht_fail_memory(err, n, "an answer");
+    ht_answer_reader_free(r);
+    ht_jinja_arena_free(&a);
+    ht_text_discard(&repaired);
+    return status;
+}

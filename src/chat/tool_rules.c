@@ -1,0 +1,290 @@
+/* Answers with calls: the text around them, and each call as its notation has it. */
+#include "chat/tool_rules.h"
+
+#include "base/error.h"
+#include "chat/call_rules.h"
+
+#include <string.h>
+
+typedef struct answer_rules {
+    const ht_tool_request *q;
+    ht_tool_calls calls;
+    const ht_thought_notation
+        *thought; /* as the reader of answers knows it, whether the template speaks of it or not */
+    const ht_call_notation *notation;
+    ht_re bare;   /* the beginning of a call that has no mark; HT_RE_NONE: the notation has marks */
+    bool no_text; /* no tool has any arguments */
+} answer_rules;
+
+static ht_re text_of(ht_regexes *re, const char *text) { return ht_re_text(re, text, strlen(text)); }
+
+static ht_symbol rule_of(ht_rules *r, const ht_symbol *symbols, size_t n) {
+    const ht_symbol rule = ht_rules_rule(r);
+    ht_rules_add(r, rule, symbols, n);
+    return rule;
+}
+
+static ht_symbol endless_text(ht_rules *r, ht_re text) {
+    return ht_rules_endless_lexeme(r, ht_re_without_empty(r->re, text));
+}
+
+/* ---- calls alone ---- */
+
+/* A group of calls with its marks. */
+static ht_symbol group(answer_rules *a) {
+    ht_rules *r = a->calls.r;
+    const ht_symbol inside = ht_tool_calls_inside(&a->calls);
+    const bool is_bare = a->notation->bare, may_have_mark = a->notation->open && a->q->beside_text;
+    if (is_bare && !may_have_mark) return inside; /* without its mark, which the template does not write */
+    const ht_symbol open = ht_rules_lexeme(r, text_of(r->re, a->notation->open));
+    const ht_symbol all = rule_of(r, (ht_symbol[]){open, inside}, 2);
+    if (is_bare) ht_rules_add(r, all, &inside, 1);
+    return all;
+}
+
+/* Whether another group may follow one. */
+static bool may_repeat(const answer_rules *a) {
+    return a->q->parallel && !a->calls.writing->once && (a->notation->close || !a->calls.writing->separator);
+}
+
+static ht_symbol groups(answer_rules *a) {
+    ht_rules *r = a->calls.r;
+    const ht_symbol one = group(a), all = ht_rules_rule(r);
+    ht_rules_add(r, all, &one, 1);
+    if (may_repeat(a)) {
+        const ht_symbol blank = ht_rules_lexeme(r, ht_re_without_empty(r->re, ht_answer_blanks(r->re, HT_BLANKS_MOST)));
+        ht_rules_add(r, all, (ht_symbol[]){one, all}, 2);
+        ht_rules_add(r, all, (ht_symbol[]){one, blank, all}, 3);
+    }
+    return all;
+}
+
+static void make_alone(answer_rules *a, bool *has_text) {
+    ht_rules *r = a->calls.r;
+    const ht_symbol blank = ht_rules_lexeme(r, ht_re_without_empty(r->re, ht_answer_blanks(r->re, HT_BLANKS_MOST)));
+    const ht_symbol calls = groups(a), body = rule_of(r, &calls, 1);
+    ht_rules_add(r, body, (ht_symbol[]){blank, calls}, 2);
+    ht_rules_finish(r, body, has_text);
+}
+
+/* ---- what is no call ---- */
+
+/* The shortest texts that are the beginnings of calls and of nothing else: every one is the beginning of a text of make_alone. */
+static ht_re beginning(answer_rules *a) {
+    ht_regexes *re = a->calls.r->re;
+    const ht_re blanks = ht_answer_blanks(re, HT_BLANKS_MOST);
+    ht_re all = a->notation->bare ? ht_tool_calls_beginning(&a->calls, blanks) : HT_RE_NONE;
+    if (a->notation->open) all = ht_re_either(re, all, ht_re_concat(re, blanks, text_of(re, a->notation->open)));
+    return all;
+}
+
+/* Any text in which no text of `call` stands at the beginning. */
+static ht_symbol without(ht_rules *r, ht_re call) {
+    const ht_symbol text = endless_text(r, ht_re_not(r->re, ht_re_concat(r->re, call, HT_RE_ALL)));
+    const ht_symbol rule = rule_of(r, NULL, 0);
+    ht_rules_add(r, rule, &text, 1);
+    return rule;
+}
+
+/* Adds the starts of answers that are no calls to those of calls alone, whose thoughts are the same. */
+static void add_no_call(answer_rules *a, const ht_thought_notation *t) {
+    ht_rules *r = a->calls.r;
+    if (r->status) return;
+    ht_regexes *re = r->re;
+    bool has_text;
+    const ht_re text = beginning(a);
+    ht_re answer = text, in_thought = text;
+    if (t) {
+        const ht_re blanks = ht_answer_blanks(re, HT_BLANKS_MOST);
+        const ht_re open = ht_re_concat(re, blanks, text_of(re, t->open));
+        const ht_re thought = ht_answer_until(re, t->close, NULL, 0, HT_RE_NONE);
+        in_thought = ht_re_concat(re, ht_re_concat(re, thought, blanks), text);
+        answer = ht_re_either(re, text, ht_re_concat(re, open, in_thought));
+    } else
+        r->start[HT_START_ANSWER] = r->start[HT_START_IN_THOUGHT] = r->start[HT_START_TEXT];
+    r->start[HT_START_NO_CALL + HT_START_TEXT] = without(r, text);
+    r->start[HT_START_NO_CALL + HT_START_ANSWER] = without(r, answer);
+    r->start[HT_START_NO_CALL + HT_START_IN_THOUGHT] = without(r, in_thought);
+    r->n_starts = HT_START_NO_CALL + HT_START_IN_THOUGHT + 1;
+    ht_rules_finish(r, r->start[HT_START_TEXT], &has_text);
+}
+
+/* ---- calls in free text ---- */
+
+/* White space before the mark of a thought, as the reader of answers knows it. */
+static ht_re blanks_before_thoughts(ht_regexes *re) {
+    ht_byte_set set = {{0}};
+    ht_byte_set_add(&set, '\t', '\r');
+    ht_byte_set_add(&set, ' ', ' ');
+    return ht_re_repeat(re, ht_re_bytes(re, &set), 0, HT_RE_UNBOUNDED);
+}
+
+/* Free text up to a mark and with it, before which no other mark stands; NULL: without end. A mark of thoughts is one at the beginning, or
+ * anywhere. */
+static ht_symbol free_text(answer_rules *a, const char *mark, const char *other) {
+    ht_regexes *re = a->calls.r->re;
+    const ht_thought_notation *t = a->thought;
+    const char *others[2];
+    size_t n = 0;
+    if (other) others[n++] = other;
+    ht_re not_before = a->bare == HT_RE_NONE ? HT_RE_NONE : ht_re_concat(re, a->bare, HT_RE_ALL);
+    if (t->anywhere && (!mark || strcmp(mark, t->open) != 0))
+        others[n++] = t->open;
+    else if (!t->anywhere) {
+        const ht_re open = ht_re_concat(re, blanks_before_thoughts(re), text_of(re, t->open));
+        not_before = ht_re_either(re, not_before, ht_re_concat(re, open, HT_RE_ALL));
+    }
+    if (mark) return ht_rules_free_lexeme(a->calls.r, ht_answer_until(re, mark, others, n, not_before), true);
+    return endless_text(a->calls.r, ht_answer_without(re, others, n, not_before));
+}
+
+/* Adds to `all`, an answer from its beginning or behind a thought or a call, its thoughts, behind which it goes on with `next`; the
+ * rule of an answer that the prompt has begun with a thought. */
+static ht_symbol add_thoughts(answer_rules *a, ht_symbol all, ht_symbol next) {
+    ht_rules *r = a->calls.r;
+    ht_regexes *re = r->re;
+    const ht_thought_notation *t = a->thought;
+    const ht_symbol thought = ht_rules_free_lexeme(r, ht_answer_until(re, t->close, NULL, 0, HT_RE_NONE), true);
+    const ht_symbol in = rule_of(r, (ht_symbol[]){thought, next}, 2);
+    const ht_symbol open = t->anywhere
+                               ? free_text(a, t->open, a->notation->open)
+                               : ht_rules_lexeme(r, ht_re_concat(re, blanks_before_thoughts(re), text_of(re, t->open)));
+    ht_rules_add(r, all, (ht_symbol[]){open, in}, 2);
+    return in;
+}
+
+static void finish_free(answer_rules *a, ht_symbol all, ht_symbol in, bool *has_text) {
+    ht_rules *r = a->calls.r;
+    r->start[HT_START_ANSWER] = all;
+    r->start[HT_START_IN_THOUGHT] = in;
+    r->n_starts = HT_START_IN_THOUGHT + 1;
+    ht_rules_finish(r, all, has_text);
+}
+
+static void make_without_calls(answer_rules *a, bool *has_text) {
+    const ht_symbol text = free_text(a, NULL, a->notation->open), all = rule_of(a->calls.r, &text, 1);
+    finish_free(a, all, add_thoughts(a, all, all), has_text);
+}
+
+/* What may follow a group of calls in an answer. */
+static ht_symbol behind_calls(answer_rules *a, ht_symbol all) {
+    ht_rules *r = a->calls.r;
+    if (a->q->parallel && a->notation->close) return all;
+    const ht_symbol behind = rule_of(r, NULL, 0);
+    if (may_repeat(a)) {
+        const ht_symbol more = groups(a);
+        ht_rules_add(r, behind, &more, 1);
+    }
+    return behind;
+}
+
+static void make_auto(answer_rules *a, bool *has_text) {
+    ht_rules *r = a->calls.r;
+    const ht_symbol all = ht_rules_rule(r), inside = ht_tool_calls_inside(&a->calls), behind = behind_calls(a, all);
+    ht_rules_add(r, all, NULL, 0); /* it may end here, as within its text */
+    if (a->notation->open) {
+        const ht_symbol text = free_text(a, a->notation->open, NULL);
+        ht_rules_add(r, all, (ht_symbol[]){text, inside, behind}, 3);
+    } else {
+        const ht_symbol text = free_text(a, NULL, NULL);
+        ht_rules_add(r, all, &text, 1);
+    }
+    if (a->notation->bare) {
+        const ht_symbol blank =
+            ht_rules_lexeme(r, ht_re_without_empty(r->re, ht_answer_blanks(r->re, HT_RE_UNBOUNDED)));
+        ht_rules_add(r, all, &inside, 1);
+        ht_rules_add(r, all, (ht_symbol[]){blank, inside}, 2);
+    }
+    finish_free(a, all, add_thoughts(a, all, all), has_text);
+}
+
+/* ---- the whole ---- */
+
+static ht_status make(answer_rules *a, ht_tool_list *tools, bool *again, ht_error *err) {
+    const ht_tool_request *q = a->q;
+    bool has_text = false;
+    ht_rules *r = ht_rules_new();
+    if (!r) return ht_fail_memory(err, sizeof *r, "the rules of tools");
+    const ht_tool_choice choice = q->choice;
+    const bool are_alone = q->beside_text || (choice != HT_TOOL_CHOICE_NONE && choice != HT_TOOL_CHOICE_AUTO);
+    ht_tool_calls_begin(&a->calls, r, tools, q->parallel, a->notation);
+    a->bare =
+        a->notation->bare ? ht_tool_calls_beginning(&a->calls, ht_answer_blanks(r->re, HT_RE_UNBOUNDED)) : HT_RE_NONE;
+    if (choice == HT_TOOL_CHOICE_NONE)
+        make_without_calls(a, &has_text);
+    else if (choice == HT_TOOL_CHOICE_AUTO && !q->beside_text)
+        make_auto(a, &has_text);
+    else
+        make_alone(a, &has_text);
+    *again = a->calls.again;
+    if (*again) return HT_OK;
+    ht_status status = a->calls.status;
+    if (status && err) *err = a->calls.err;
+    if (!status) status = ht_rules_status(r, err);
+    if (!status && are_alone) {
+        const ht_thought_notation *t = ht_thought_notation_of(q->template);
+        ht_answer_rules_add_thoughts(r, t);
+        if (q->beside_text) add_no_call(a, t);
+        status = ht_rules_status(r, err);
+    }
+    a->no_text = !status && !has_text;
+    if (!a->no_text || q->beside_text) return status;
+    return ht_fail(err, HT_ERR_ARGUMENT, "a call is wanted, and no arguments are valid by the schema of any tool");
+}
+
+static ht_status check(const ht_tool_request *q, const answer_rules *a, const ht_tool_list *tools, ht_error *err) {
+    if (q->choice == HT_TOOL_CHOICE_NAMED && !tools->n)
+        return ht_fail(err, HT_ERR_ARGUMENT, "a call of the tool `%.200s` is wanted, and there is no such tool",
+                       q->name);
+    if (!tools->n) return ht_fail(err, HT_ERR_ARGUMENT, "a call is wanted, and there are no tools to call");
+    if (!a->notation || !a->calls.writing)
+        return ht_fail(err, HT_ERR_UNSUPPORTED,
+                       "a call is wanted, and the model's chat template writes calls in no notation that is known");
+    return HT_OK;
+}
+
+static void note_texts(const answer_rules *a, ht_text *spelled) {
+    const ht_call_writing *w = a->calls.writing;
+    const char *const texts[] = {a->thought->open,
+                                 a->thought->close,
+                                 a->notation->open,
+                                 a->notation->close,
+                                 w->begin,
+                                 w->call,
+                                 w->separator,
+                                 w->end,
+                                 w->raw,
+                                 w->json};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        if (texts[i]) ht_text_append_str(spelled, texts[i]);
+        ht_text_append_str(spelled, "\n");
+    }
+}
+
+ht_status ht_tool_rules_new(const ht_tool_request *q, ht_rules **out, ht_text *spelled, ht_error *err) {
+    const ht_answer_format format = ht_answer_format_of(ht_chat_template_source(q->template));
+    answer_rules a = {.q = q, .thought = format.thought, .notation = format.call};
+    const bool is_wanted = q->choice == HT_TOOL_CHOICE_REQUIRED || q->choice == HT_TOOL_CHOICE_NAMED;
+    ht_tool_list tools;
+    *out = NULL;
+    a.calls.writing = ht_call_writing_of(q->template);
+    ht_status status = ht_tool_list_read(&tools, q->tools, q->choice == HT_TOOL_CHOICE_NAMED ? q->name : NULL, err);
+    if (!status && is_wanted) status = check(q, &a, &tools, err);
+    const bool is_free = q->choice == HT_TOOL_CHOICE_FREE || !tools.n || !a.calls.writing;
+    if (!status && !is_free) {
+        note_texts(&a, spelled);
+        if (spelled->failed) status = ht_fail_memory(err, 0, "the rules of tools");
+        bool again = true;
+        /* Each time another tool is held to its schema no more. */
+        while (!status && again) {
+            status = make(&a, &tools, &again, err);
+            if (status || again || a.no_text) {
+                ht_rules_free(a.calls.r);
+                a.calls.r = NULL;
+            }
+        }
+        *out = status ? NULL : a.calls.r;
+    }
+    ht_tool_list_free(&tools);
+    return status;
+}

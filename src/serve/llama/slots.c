@@ -1,0 +1,190 @@
+/* Slots in llama-server's form: what is under way, and the prefix cache, saved, restored and erased. */
+#include "base/clock.h"
+#include "serve/llama/llama.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const serve_field slot_fields[] = {{"model", .is = SERVE_IS_TEXT}, {"filename", .is = SERVE_IS_TEXT}, {0}};
+const serve_field *const serve_llama_slot_fields[] = {slot_fields, NULL};
+
+/* ---- what is under way ---- */
+
+static const serve_field slot_members[] = {SERVE_HAS("id", SERVE_IS_COUNT),
+                                           SERVE_HAS("is_processing", SERVE_IS_FLAG),
+                                           SERVE_HAS("speculative", SERVE_IS_FLAG),
+                                           {0}};
+static const serve_shape slot_shape = SERVE_IS_NAMED("LlamaSlot", slot_members);
+const serve_shape serve_llama_slots_answer = SERVE_IS_LIST(&slot_shape);
+
+bool serve_llama_slots(serve_call *c) {
+    size_t n_loaded, bytes;
+    const ht_engine_statistics s = serve_models_statistics(c->server->models, &n_loaded, &bytes);
+    const int32_t n = c->server->o.models.engine.sequences;
+    char wanted[16];
+    const http_head *h = http_exchange_head(c->x);
+    if (http_query_value(h->query, "fail_on_no_slot", wanted, sizeof wanted) && strcmp(wanted, "0") != 0 &&
+        s.running >= n)
+        return serve_fail(&c->failure, 503, NULL, "no slot is free: %d running, %d queued", (int)s.running,
+                          (int)s.waiting);
+    json_t *list = json_array();
+    for (int32_t i = 0; i < n || i < s.running; i++)
+        json_array_append_new(list, json_pack("{si sb sb}", "id", (int)i, "is_processing", i < s.running, "speculative",
+                                              (int)c->server->o.lookup));
+    serve_reply_json(c->x, 200, list, SERVE_OPENAI);
+    return true;
+}
+
+/* ---- files ---- */
+
+/* The number in the path; it tells nothing of what is saved, which is one cache of all answers. */
+static bool read_number(serve_call *c, int *number) {
+    const int32_t n = c->server->o.models.engine.sequences;
+    char *end;
+    errno = 0;
+    const long got = strtol(c->rest, &end, 10);
+    if (*c->rest < '0' || *c->rest > '9' || *end || errno || got >= n)
+        return serve_fail(&c->failure, 400, "id_slot", "\"%.32s\" is no slot: there are 0 to %d", c->rest, (int)n - 1);
+    *number = (int)got;
+    return true;
+}
+
+static bool is_file_name(const char *name) {
+    const size_t n = strlen(name);
+    if (!n || n > NAME_MAX || *name == '.' || strchr(name, '/')) return false;
+    for (; *name; name++)
+        if ((unsigned char)*name < ' ' || *name == 0x7F) return false;
+    return true;
+}
+
+/* The path of the file that the body names; the caller frees it. NULL: a failure. */
+static char *file_path(serve_call *c) {
+    const char *name = serve_text(c->body, "filename"), *directory = c->server->o.slots_directory;
+    ht_text path = {0};
+    if (!directory) {
+        serve_fail(&c->failure, 501, NULL, "the server keeps no slots: start it with --slots-directory DIR");
+        return NULL;
+    }
+    if (!name || !is_file_name(name)) {
+        serve_fail(
+            &c->failure, 400, "filename",
+            "\"filename\" is to be the name of a file in the server's directory, without \"/\" and not beginning "
+            "with \".\"");
+        return NULL;
+    }
+    ht_text_printf(&path, "%s/%s", directory, name);
+    char *out = ht_text_take(&path);
+    if (!out) serve_fail_memory(&c->failure);
+    return out;
+}
+
+/* The size of a plain file, which alone is read or replaced; -1: there is none. False: there is something else. */
+static bool file_bytes(serve_call *c, const char *path, int64_t *bytes) {
+    struct stat s;
+    *bytes = -1;
+    if (lstat(path, &s)) return true;
+    *bytes = (int64_t)s.st_size;
+    return S_ISREG(s.st_mode)
+               ? true
+               : serve_fail(&c->failure, 400, "filename", "\"%.128s\" is no plain file", strrchr(path, '/') + 1);
+}
+
+/* Says which of the server's files is wrong without saying where they are. */
+static bool fail_file(serve_call *c, const char *path, ht_status status, const ht_error *err) {
+    const size_t directory = (size_t)(strrchr(path, '/') + 1 - path);
+    ht_error shown = *err;
+    if (strncmp(err->message, path, directory) == 0)
+        snprintf(shown.message, sizeof shown.message, "%s", err->message + directory);
+    return serve_fail_as(&c->failure, status, &shown);
+}
+
+static const serve_field save_timings[] = {SERVE_HAS("save_ms", SERVE_IS_REAL), {0}},
+                         restore_timings[] = {SERVE_HAS("restore_ms", SERVE_IS_REAL), {0}};
+static const serve_field numbered[] = {SERVE_HAS("id_slot", SERVE_IS_COUNT), {0}},
+                         of_file[] = {SERVE_HAS("filename", SERVE_IS_TEXT), {0}},
+                         saved[] = {SERVE_HAS("n_saved", SERVE_IS_COUNT),
+                                    SERVE_HAS("n_written", SERVE_IS_COUNT),
+                                    SERVE_HAS("timings", SERVE_IS_NAMED("LlamaSlotSaveTimings", save_timings)),
+                                    {0}},
+                         restored[] = {SERVE_HAS("n_restored", SERVE_IS_COUNT),
+                                       SERVE_HAS("n_skipped", SERVE_IS_COUNT),
+                                       SERVE_HAS("n_read", SERVE_IS_COUNT),
+                                       SERVE_HAS("timings", SERVE_IS_NAMED("LlamaSlotRestoreTimings", restore_timings)),
+                                       {0}},
+                         erased[] = {SERVE_HAS("n_erased", SERVE_IS_COUNT), {0}};
+static const serve_shape saved_shape = SERVE_IS_NAMED("LlamaSlotSaved", numbered, of_file, saved),
+                         restored_shape = SERVE_IS_NAMED("LlamaSlotRestored", numbered, of_file, restored),
+                         erased_shape = SERVE_IS_NAMED("LlamaSlotErased", numbered, erased);
+const serve_shape serve_llama_slot_answer = SERVE_IS_EITHER(NULL, &saved_shape, &restored_shape, &erased_shape);
+
+static bool save(serve_call *c, int number, const char *path) {
+    ht_error err = {0};
+    int64_t bytes;
+    const double begun = ht_now_seconds();
+    if (!file_bytes(c, path, &bytes)) return false;
+    const int64_t tokens = ht_engine_get_statistics(c->lease.engine).prefix_tokens;
+    const ht_status status = ht_engine_save_cache(c->lease.engine, path, &err);
+    if (status) return fail_file(c, path, status, &err);
+    (void)file_bytes(c, path, &bytes);
+    serve_reply_json(c->x, 200,
+                     json_pack("{si ss sI sI s{sf}}", "id_slot", number, "filename", strrchr(path, '/') + 1, "n_saved",
+                               (json_int_t)tokens, "n_written", (json_int_t)bytes, "timings", "save_ms",
+                               (ht_now_seconds() - begun) * 1e3),
+                     SERVE_OPENAI);
+    return true;
+}
+
+/* Loads the cache of the model and of the adapters that the server has; *skipped counts the tokens of other adapters. */
+static bool load(serve_call *c, const char *path, int64_t *skipped) {
+    ht_error err = {0};
+    int n;
+    ht_adapter **adapters = serve_lease_adapters(c->server->models, &c->lease, &n);
+    if (!adapters) return serve_fail_memory(&c->failure);
+    const ht_status status = ht_engine_load_cache_of(c->lease.engine, path, adapters, n, skipped, &err);
+    free(adapters);
+    return status ? fail_file(c, path, status, &err) : true;
+}
+
+static bool restore(serve_call *c, int number, const char *path) {
+    int64_t bytes, skipped;
+    const double begun = ht_now_seconds();
+    if (!file_bytes(c, path, &bytes)) return false;
+    if (bytes < 0)
+        return serve_fail(&c->failure, 404, "filename", "nothing has been saved as \"%.128s\"", strrchr(path, '/') + 1);
+    const int64_t before = ht_engine_get_statistics(c->lease.engine).prefix_tokens;
+    if (!load(c, path, &skipped)) return false;
+    const int64_t added = ht_engine_get_statistics(c->lease.engine).prefix_tokens - before;
+    serve_reply_json(c->x, 200,
+                     json_pack("{si ss sI sI sI s{sf}}", "id_slot", number, "filename", strrchr(path, '/') + 1,
+                               "n_restored", (json_int_t)(added > 0 ? added : 0), "n_skipped", (json_int_t)skipped,
+                               "n_read", (json_int_t)bytes, "timings", "restore_ms", (ht_now_seconds() - begun) * 1e3),
+                     SERVE_OPENAI);
+    return true;
+}
+
+/* All that is kept goes, whatever the number: there is one cache of all answers. */
+static bool erase(serve_call *c, int number) {
+    const int64_t n = ht_engine_clear_cache(c->lease.engine);
+    serve_reply_json(c->x, 200, json_pack("{si sI}", "id_slot", number, "n_erased", (json_int_t)n), SERVE_OPENAI);
+    return true;
+}
+
+bool serve_llama_slot_action(serve_call *c) {
+    char action[16] = "";
+    int number = 0;
+    const http_head *h = http_exchange_head(c->x);
+    if (!read_number(c, &number)) return false;
+    (void)http_query_value(h->query, "action", action, sizeof action);
+    const bool saves = strcmp(action, "save") == 0;
+    if (strcmp(action, "erase") == 0) return erase(c, number);
+    if (!saves && strcmp(action, "restore") != 0)
+        return serve_fail(&c->failure, 400, "action", "\"action\" is to be \"save\", \"restore\" or \"erase\"");
+    char *path = file_path(c);
+    const bool good = path && (saves ? save(c, number, path) : restore(c, number, path));
+    free(path);
+    return good;
+}

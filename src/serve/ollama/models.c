@@ -1,0 +1,311 @@
+/* Models in Ollama's form: lists of them, what each is, and what clients may not do to them. */
+#include "serve/capabilities.h"
+#include "serve/details.h"
+#include "serve/ollama/ollama.h"
+#include "serve/sampling.h"
+
+#include <openssl/evp.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- details ---- */
+
+static void parameter_size(int64_t n, char *out, size_t room) {
+    static const struct {
+        double unit;
+        char letter;
+    } units[] = {{1e12, 'T'}, {1e9, 'B'}, {1e6, 'M'}, {1e3, 'K'}};
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        if ((double)n >= units[i].unit) {
+            snprintf(out, room, "%.1f%c", (double)n / units[i].unit, units[i].letter);
+            return;
+        }
+    snprintf(out, room, "%lld", (long long)n);
+}
+
+static const serve_field details_members[] = {SERVE_HAS("parent_model", SERVE_IS_TEXT),
+                                              SERVE_HAS("format", SERVE_IS_TEXT),
+                                              SERVE_HAS("family", SERVE_IS_TEXT),
+                                              SERVE_HAS("families", SERVE_IS_LIST(&serve_any_text)),
+                                              SERVE_HAS("parameter_size", SERVE_IS_TEXT),
+                                              SERVE_HAS("quantization_level", SERVE_IS_TEXT),
+                                              {0}};
+static const serve_shape details_shape = SERVE_IS_NAMED("OllamaModelDetails", details_members);
+
+static json_t *details_json(const serve_model_name *m, const serve_details *d) {
+    char size[32];
+    parameter_size(d->n_parameters, size, sizeof size);
+    return json_pack("{ss ss ss s[s] ss ss}", "parent_model",
+                     m->model      ? m->model
+                     : m->alias_of ? m->alias_of
+                                   : "",
+                     "format", d->format, "family", d->architecture, "families", d->architecture, "parameter_size",
+                     size, "quantization_level", d->quantization);
+}
+
+/* A name with a tag, which Ollama's clients take all names to have. */
+static void tagged(const char *name, char *out, size_t room) {
+    const char *slash = strrchr(name, '/');
+    snprintf(out, room, "%s%s", name, strchr(slash ? slash : name, ':') ? "" : ":latest");
+}
+
+/* Tells one state of a model from another, as a digest of the name, the size and the time of change. Of all weights it would take minutes. */
+static void digest(const serve_model_name *m, const serve_details *d, char out[65]) {
+    char text[512];
+    unsigned char sum[EVP_MAX_MD_SIZE];
+    unsigned n = 0;
+    const int length = snprintf(text, sizeof text, "%lld %lld %.400s", (long long)d->file_bytes, (long long)m->created,
+                                m->alias_of ? m->alias_of : m->name);
+    memset(sum, 0, sizeof sum);
+    (void)EVP_Digest(text, (size_t)length, sum, &n, EVP_sha256(), NULL);
+    for (int i = 0; i < 32; i++) snprintf(out + 2 * i, 3, "%02x", sum[i]);
+}
+
+static const serve_field listed[] = {SERVE_HAS("name", SERVE_IS_TEXT),
+                                     SERVE_HAS("model", SERVE_IS_TEXT),
+                                     SERVE_HAS("size", SERVE_IS_COUNT),
+                                     SERVE_HAS("digest", SERVE_IS_TEXT),
+                                     SERVE_HAS("details", SERVE_IS(details_shape)),
+                                     {0}};
+
+/* What both lists have in common. */
+static json_t *model_json(const serve_model_name *m, const serve_details *d, int64_t bytes) {
+    char name[512], sum[65];
+    tagged(m->name, name, sizeof name);
+    digest(m, d, sum);
+    return json_pack("{ss ss sI ss so}", "name", name, "model", name, "size", (json_int_t)bytes, "digest", sum,
+                     "details", details_json(m, d));
+}
+
+/* ---- lists ---- */
+
+static const serve_field present[] = {SERVE_HAS("modified_at", SERVE_IS_TEXT), {0}},
+                         running[] = {SERVE_HAS("expires_at", SERVE_IS_TEXT),
+                                      SERVE_HAS("size_vram", SERVE_IS_COUNT),
+                                      SERVE_HAS("context_length", SERVE_IS_COUNT),
+                                      {0}};
+static const serve_shape present_shape = SERVE_IS_NAMED("OllamaModel", listed, present),
+                         running_shape = SERVE_IS_NAMED("OllamaRunningModel", listed, running);
+static const serve_field list_of_present[] = {SERVE_HAS("models", SERVE_IS_LIST(&present_shape)), {0}},
+                         list_of_running[] = {SERVE_HAS("models", SERVE_IS_LIST(&running_shape)), {0}};
+const serve_shape serve_ollama_tags_answer = SERVE_IS_NAMED("OllamaModelList", list_of_present),
+                  serve_ollama_running_answer = SERVE_IS_NAMED("OllamaRunningModelList", list_of_running);
+
+bool serve_ollama_tags(serve_call *c) {
+    json_t *models = json_array();
+    serve_model_name m;
+    for (size_t i = 0; serve_models_name(c->server->models, i, &m); i++) {
+        char changed[SERVE_OLLAMA_TIME];
+        const serve_details d = serve_details_of(c->server, &m);
+        serve_ollama_time(m.created, changed);
+        json_t *one = model_json(&m, &d, d.file_bytes);
+        json_object_set_new(one, "modified_at", json_string(changed));
+        json_array_append_new(models, one);
+    }
+    serve_reply_json(c->x, 200, json_pack("{so}", "models", models), SERVE_OLLAMA);
+    return true;
+}
+
+bool serve_ollama_running(serve_call *c) {
+    json_t *models = json_array();
+    serve_model_name m;
+    for (size_t i = 0; serve_models_name(c->server->models, i, &m); i++) {
+        if (!m.loaded || m.alias_of || m.model) continue;
+        const serve_details d = serve_details_of(c->server, &m);
+        json_t *one = model_json(&m, &d, (int64_t)m.bytes);
+        /* Models stay until another needs their memory, or they are told to go: no time is known. */
+        json_object_set_new(one, "expires_at", json_string("9999-12-31T23:59:59Z"));
+        json_object_set_new(one, "size_vram", json_integer(0));
+        json_object_set_new(one, "context_length", json_integer(d.context));
+        json_array_append_new(models, one);
+    }
+    serve_reply_json(c->x, 200, json_pack("{so}", "models", models), SERVE_OLLAMA);
+    return true;
+}
+
+/* ---- one model ---- */
+
+static const serve_field name_fields[] = {{"model", .is = SERVE_IS_TEXT}, {"name", .is = SERVE_IS_TEXT}, {0}};
+static const serve_field show_fields[] = {{"verbose", .is = SERVE_IS_FLAG},
+                                          {"system", .class = SERVE_LACKED},
+                                          {"template", .class = SERVE_LACKED},
+                                          {"options", .class = SERVE_LACKED},
+                                          {0}};
+static const serve_field pull_fields[] = {{"stream", .class = SERVE_NOTED},
+                                          {"insecure", .class = SERVE_NOTED},
+                                          {"username", .class = SERVE_NOTED},
+                                          {"password", .class = SERVE_NOTED},
+                                          {0}};
+const serve_field *const serve_ollama_show_fields[] = {name_fields, show_fields, NULL},
+                         *const serve_ollama_pull_fields[] = {name_fields, pull_fields, NULL};
+
+/* The name that the body has, by the present name of the member or the one before; NULL, with a failure: none. */
+static const char *read_name(serve_call *c) {
+    const char *name = serve_text(c->body, "model");
+    if (!name) name = serve_text(c->body, "name");
+    if (name && *name) return name;
+    serve_fail(&c->failure, 400, "model", "\"model\" is to be the name of a model");
+    return NULL;
+}
+
+/* False, with a failure, for a checkpoint that is there and cannot be used. */
+static bool check_broken(serve_call *c, const char *name) {
+    const char *why = serve_models_broken(c->server->models, name);
+    return why ? serve_fail(&c->failure, 404, "model", "the model \"%.128s\" cannot be used: %s", name, why) : true;
+}
+
+static bool find_model(serve_call *c, serve_model_name *m) {
+    const char *name = read_name(c);
+    if (!name) return false;
+    if (serve_models_find(c->server->models, name, m)) return true;
+    return check_broken(c, name) && serve_fail(&c->failure, 404, "model", "model \"%.128s\" not found", name);
+}
+
+static void set_number(json_t *to, const char *group, const char *key, int64_t value) {
+    char name[160];
+    snprintf(name, sizeof name, "%.64s.%s", group, key);
+    if (value > 0) json_object_set_new(to, name, json_integer(value));
+}
+
+static void set_tokens(json_t *to, const ht_tokenizer *t, bool verbose) {
+    if (!t) return;
+    json_t *tokens = verbose ? json_array() : json_null();
+    for (int32_t i = 0; verbose && i < ht_tokenizer_vocab_size(t); i++)
+        json_array_append_new(tokens, json_string(ht_tokenizer_piece(t, i)));
+    json_object_set_new(to, "tokenizer.ggml.tokens", tokens);
+    if (ht_tokenizer_bos(t) >= 0)
+        json_object_set_new(to, "tokenizer.ggml.bos_token_id", json_integer(ht_tokenizer_bos(t)));
+    if (ht_tokenizer_eos(t) >= 0)
+        json_object_set_new(to, "tokenizer.ggml.eos_token_id", json_integer(ht_tokenizer_eos(t)));
+}
+
+/* The facts of a checkpoint by the names of GGUF's metadata, whatever its format. */
+static json_t *info_json(const ht_model_info *info, const ht_tokenizer *t, bool verbose) {
+    const char *arch = info->architecture;
+    json_t *out =
+        json_pack("{ss sI}", "general.architecture", arch, "general.parameter_count", (json_int_t)info->n_parameters);
+    if (*info->name) json_object_set_new(out, "general.name", json_string(info->name));
+    set_number(out, arch, "context_length", info->context);
+    set_number(out, arch, "embedding_length", info->hidden);
+    set_number(out, arch, "block_count", info->n_layers);
+    set_number(out, arch, "feed_forward_length", info->feed_forward);
+    set_number(out, arch, "vocab_size", info->vocab);
+    set_number(out, arch, "attention.head_count", info->n_heads);
+    set_number(out, arch, "attention.head_count_kv", info->n_kv_heads);
+    set_number(out, arch, "attention.key_length", info->head_dim);
+    set_number(out, arch, "attention.sliding_window", info->sliding_window);
+    set_number(out, arch, "expert_count", info->n_experts);
+    set_number(out, arch, "expert_used_count", info->n_experts_used);
+    set_tokens(out, t, verbose);
+    return out;
+}
+
+static json_t *capabilities_json(const ht_tokenizer *t) {
+    const serve_capabilities can = serve_capabilities_of(t);
+    json_t *list = json_pack("[s]", "completion");
+    if (can.tools) json_array_append_new(list, json_string("tools"));
+    if (can.thinking) json_array_append_new(list, json_string("thinking"));
+    if (can.insert) json_array_append_new(list, json_string("insert"));
+    json_array_append_new(list, json_string("embedding"));
+    return list;
+}
+
+/* Lines of a Modelfile's parameters: the sampling of requests without values, but for what is off. */
+static void write_parameters(const serve_options *o, const ht_model_info *info, const char *before, ht_text *out) {
+    for (int32_t i = 0; i < info->n_sampling; i++) {
+        const ht_sampling_value v = serve_sampling_value(o, &info->sampling[i]);
+        const bool penalty = strcmp(v.name, "repeat_penalty") == 0, window = strcmp(v.name, "repeat_window") == 0;
+        if (window || (v.value == 0 && strcmp(v.name, "temperature") != 0) || (penalty && v.value == 1)) continue;
+        ht_text_printf(out, "%s%s %g\n", before, v.name, v.value);
+    }
+}
+
+/* Facts by the names of GGUF's metadata, most of which begin with that of the architecture. */
+static const serve_shape fact_shape = {.types =
+                                           SERVE_JSON_TEXT | SERVE_JSON_INTEGER | SERVE_JSON_LIST | SERVE_JSON_NULL,
+                                       .low = 0,
+                                       .high = INT64_MAX,
+                                       .item = &serve_any_text},
+                         capability_shape = SERVE_IS_ONE_OF("completion", "tools", "thinking", "insert", "embedding");
+static const serve_field show_members[] = {SERVE_HAS("modelfile", SERVE_IS_TEXT),
+                                           SERVE_HAS("parameters", SERVE_IS_TEXT),
+                                           SERVE_HAS("template", SERVE_IS_TEXT),
+                                           SERVE_HAS("details", SERVE_IS(details_shape)),
+                                           SERVE_HAS("model_info", {.types = SERVE_JSON_OBJECT, .every = &fact_shape}),
+                                           SERVE_HAS("capabilities", SERVE_IS_LIST(&capability_shape)),
+                                           SERVE_HAS("modified_at", SERVE_IS_TEXT),
+                                           {0}};
+const serve_shape serve_ollama_show_answer = SERVE_IS_NAMED("OllamaShowResponse", show_members);
+
+static json_t *show_json(serve_call *c, const serve_model_name *m, const ht_model_info *info, const ht_tokenizer *t,
+                         bool verbose) {
+    ht_text parameters = {0}, file = {0};
+    char changed[SERVE_OLLAMA_TIME];
+    const char *own = t ? ht_tokenizer_chat_template(t) : NULL;
+    const serve_details d = serve_details_of(c->server, m);
+    write_parameters(&c->server->o, info, "", &parameters);
+    ht_text_printf(&file, "# Written by the server for clients that show it.\nFROM %s\n",
+                   m->model ? m->model : m->name);
+    if (m->model) ht_text_printf(&file, "ADAPTER %s\n", m->name);
+    if (own) {
+        ht_text_append_str(&file, "TEMPLATE \"\"\"");
+        ht_text_append_str(&file, own);
+        ht_text_append_str(&file, "\"\"\"\n");
+    }
+    write_parameters(&c->server->o, info, "PARAMETER ", &file);
+    serve_ollama_time(m->created, changed);
+    json_t *out = parameters.failed || file.failed
+                      ? NULL
+                      : json_pack("{so so ss so so so ss}", "modelfile", serve_text_json(&file), "parameters",
+                                  serve_text_json(&parameters), "template", own ? own : "", "details",
+                                  details_json(m, &d), "model_info", info_json(info, t, verbose), "capabilities",
+                                  capabilities_json(t), "modified_at", changed);
+    ht_text_discard(&parameters);
+    ht_text_discard(&file);
+    return out;
+}
+
+bool serve_ollama_show(serve_call *c) {
+    serve_model_name m, model;
+    ht_model_info *info;
+    ht_tokenizer *t = NULL;
+    ht_error err = {0};
+    if (!find_model(c, &m)) return false;
+    model = m;
+    if (m.model && !serve_models_find(c->server->models, m.model, &model)) model = m;
+    const ht_status status = ht_model_info_read(model.path, &info, &err);
+    if (status) return serve_fail(&c->failure, 500, NULL, "%s", err.message);
+    (void)ht_tokenizer_load(model.path, &t, NULL); /* a model without one takes ids alone */
+    serve_reply_json(c->x, 200, show_json(c, &m, info, t, serve_flag(c->body, "verbose", false)), SERVE_OLLAMA);
+    ht_tokenizer_free(t);
+    ht_model_info_free(info);
+    return true;
+}
+
+/* ---- what is done elsewhere ---- */
+
+static const serve_field pull_members[] = {SERVE_HAS("status", SERVE_IS_ONE_OF("success")), {0}};
+const serve_shape serve_ollama_pull_answer = SERVE_IS_NAMED("OllamaPullResponse", pull_members);
+
+bool serve_ollama_pull(serve_call *c) {
+    serve_model_name m;
+    const char *name = read_name(c);
+    if (!name) return false;
+    if (!serve_models_find(c->server->models, name, &m))
+        return check_broken(c, name) &&
+               serve_fail(&c->failure, 404, "model",
+                          "\"%.128s\" is not there, and the server fetches no models: run `hearth pull %.128s` on its "
+                          "machine, and start it again with that model",
+                          name, name);
+    serve_reply_json(c->x, 200, json_pack("{ss}", "status", "success"), SERVE_OLLAMA);
+    return true;
+}
+
+bool serve_ollama_manage(serve_call *c) {
+    const char *path = c->route->path;
+    const char *how = strcmp(path, "/api/delete") == 0 ? "run `hearth rm` on its machine"
+                      : strcmp(path, "/api/copy") == 0 ? "start it with --alias NAME=MODEL for another name of a model"
+                      : strcmp(path, "/api/push") == 0 ? "checkpoints are published with the tools of their hub"
+                                                       : "start it with another model, or with --adapter";
+    return serve_fail(&c->failure, 501, NULL, "the server does not change its models by %.64s: %s", path, how);
+}

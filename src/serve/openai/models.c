@@ -1,0 +1,141 @@
+/* Models and embeddings of OpenAI's interface. */
+#include "serve/embeddings.h"
+#include "serve/openai/openai.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- models ---- */
+
+static const serve_field model_members[] = {SERVE_HAS("id", SERVE_IS_TEXT),
+                                            SERVE_HAS("object", SERVE_IS_ONE_OF("model")),
+                                            SERVE_HAS("created", SERVE_IS_COUNT),
+                                            SERVE_HAS("owned_by", SERVE_IS_ONE_OF("hearth")),
+                                            SERVE_MAY_HAVE("parent", SERVE_IS_TEXT), /* of an adapter */
+                                            {0}};
+static const serve_field anthropic_members[] = {
+    SERVE_HAS("type", SERVE_IS_ONE_OF("model")),       SERVE_HAS("id", SERVE_IS_TEXT),
+    SERVE_HAS("display_name", SERVE_IS_TEXT),          SERVE_HAS("created_at", SERVE_IS_TEXT),
+    SERVE_HAS("lifecycle", SERVE_IS_ONE_OF("active")), {0}};
+static const serve_shape model_shape = SERVE_IS_NAMED("Model", model_members),
+                         anthropic_shape = SERVE_IS_NAMED("AnthropicModel", anthropic_members);
+static const serve_field list_members[] = {
+    SERVE_HAS("object", SERVE_IS_ONE_OF("list")), SERVE_HAS("data", SERVE_IS_LIST(&model_shape)), {0}};
+static const serve_field anthropic_list_members[] = {SERVE_HAS("data", SERVE_IS_LIST(&anthropic_shape)),
+                                                     SERVE_HAS("has_more", SERVE_IS_FALSE),
+                                                     SERVE_HAS("first_id", SERVE_IS_TEXT),
+                                                     SERVE_HAS("last_id", SERVE_IS_TEXT),
+                                                     {0}};
+static const serve_shape list_shape = SERVE_IS_NAMED("ModelList", list_members),
+                         anthropic_list_shape = SERVE_IS_NAMED("AnthropicModelList", anthropic_list_members);
+/* As the client that asks reads them. */
+const serve_shape serve_openai_model_answer = SERVE_IS_EITHER(NULL, &model_shape, &anthropic_shape),
+                  serve_openai_models_answer = SERVE_IS_EITHER(NULL, &list_shape, &anthropic_list_shape);
+
+static json_t *model_json(const serve_model_name *m) {
+    json_t *model = json_pack("{ss ss sI ss}", "id", m->name, "object", "model", "created", (json_int_t)m->created,
+                              "owned_by", "hearth");
+    if (m->model) json_object_set_new(model, "parent", json_string(m->model));
+    return model;
+}
+
+/* The same as Anthropic's clients read it, who say so in their requests. */
+static bool for_anthropic(const serve_call *c) {
+    return http_head_value(http_exchange_head(c->x), "anthropic-version") != NULL;
+}
+
+static json_t *anthropic_model_json(const serve_model_name *m) {
+    struct tm utc;
+    char time[40];
+    const time_t created = (time_t)m->created;
+    gmtime_r(&created, &utc);
+    strftime(time, sizeof time, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    return json_pack("{ss ss ss ss ss}", "type", "model", "id", m->name, "display_name", m->name, "created_at", time,
+                     "lifecycle", "active");
+}
+
+bool serve_openai_models(serve_call *c) {
+    json_t *data = json_array();
+    serve_model_name m;
+    const bool anthropic = for_anthropic(c);
+    for (size_t i = 0; serve_models_name(c->server->models, i, &m); i++)
+        json_array_append_new(data, anthropic ? anthropic_model_json(&m) : model_json(&m));
+    json_t *first = json_object_get(json_array_get(data, 0), "id"),
+           *last = json_object_get(json_array_get(data, json_array_size(data) - 1), "id");
+    json_t *list = anthropic
+                       ? json_pack("{sO sb sO sO}", "data", data, "has_more", 0, "first_id", first, "last_id", last)
+                       : json_pack("{ss sO}", "object", "list", "data", data);
+    json_decref(data);
+    serve_reply_json(c->x, 200, list, SERVE_OPENAI);
+    return true;
+}
+
+bool serve_openai_model(serve_call *c) {
+    serve_model_name m;
+    if (!serve_models_find(c->server->models, c->rest, &m)) {
+        const char *why = serve_models_broken(c->server->models, c->rest);
+        c->failure.code = "model_not_found";
+        if (why) return serve_fail(&c->failure, 404, "model", "the model \"%.128s\" cannot be used: %s", c->rest, why);
+        return serve_fail(&c->failure, 404, "model", "there is no model \"%.128s\"", c->rest);
+    }
+    serve_reply_json(c->x, 200, for_anthropic(c) ? anthropic_model_json(&m) : model_json(&m), SERVE_OPENAI);
+    return true;
+}
+
+/* ---- embeddings ---- */
+
+static const char *const formats[] = {"float", "base64", NULL};
+static const serve_field fields[] = {{"model", .is = SERVE_IS_TEXT},
+                                     {"input", .is = SERVE_IS_INPUTS, .required = true},
+                                     {"encoding_format", .is = SERVE_IS_WORD(formats)},
+                                     {"dimensions", .is = SERVE_IS_INTEGER(1, INT32_MAX)},
+                                     {"user", .class = SERVE_NOTED},
+                                     {"pooling", .is = SERVE_IS_WORD(serve_poolings)},
+                                     {"normalize", .is = SERVE_IS_FLAG},
+                                     {0}};
+const serve_field *const serve_openai_embeddings_fields[] = {fields, NULL};
+
+static const serve_shape coded_shape = {.types = SERVE_JSON_TEXT};
+static const serve_field embedding_members[] = {
+    SERVE_HAS("object", SERVE_IS_ONE_OF("embedding")),
+    SERVE_HAS("index", SERVE_IS_COUNT),
+    SERVE_HAS("embedding", SERVE_IS_EITHER(NULL, &serve_vector_shape, &coded_shape)),
+    {0}};
+static const serve_shape embedding_shape = SERVE_IS_NAMED("Embedding", embedding_members);
+static const serve_field usage_members[] = {
+    SERVE_HAS("prompt_tokens", SERVE_IS_COUNT), SERVE_HAS("total_tokens", SERVE_IS_COUNT), {0}};
+static const serve_field answer_members[] = {SERVE_HAS("object", SERVE_IS_ONE_OF("list")),
+                                             SERVE_HAS("data", SERVE_IS_LIST(&embedding_shape)),
+                                             SERVE_HAS("model", SERVE_IS_TEXT),
+                                             SERVE_HAS("usage", SERVE_IS_NAMED("EmbeddingUsage", usage_members)),
+                                             {0}};
+const serve_shape serve_openai_embeddings_answer = SERVE_IS_NAMED("EmbeddingList", answer_members);
+
+bool serve_openai_embeddings(serve_call *c) {
+    ht_embed_options o;
+    ht_embeddings *e;
+    int64_t n;
+    ht_embed_options_init(&o, sizeof o);
+    o.normalize = serve_flag(c->body, "normalize", o.normalize);
+    o.pooling = (ht_pooling)serve_word(c->body, "pooling", serve_poolings, HT_POOLING_MODEL);
+    if (!serve_embed_inputs(c, serve_member(c->body, "input"), &o, &e)) return false;
+    bool good = serve_read_dimensions(c, e, &n);
+    int64_t tokens = 0;
+    json_t *data = json_array();
+    for (size_t i = 0; good && i < e->n; i++) {
+        tokens += e->embeddings[i].n_tokens;
+        json_array_append_new(
+            data, json_pack("{ss si so}", "object", "embedding", "index", (int)i, "embedding",
+                            serve_embedding_json(&e->embeddings[i], n, o.normalize && n < e->hidden ? 2 : -1,
+                                                 serve_word(c->body, "encoding_format", formats, 0) == 1)));
+    }
+    ht_embeddings_free(e);
+    if (good)
+        serve_reply_json(c->x, 200,
+                         json_pack("{ss sO ss s{sI sI}}", "object", "list", "data", data, "model", c->lease.name,
+                                   "usage", "prompt_tokens", (json_int_t)tokens, "total_tokens", (json_int_t)tokens),
+                         SERVE_OPENAI);
+    json_decref(data);
+    return good;
+}
