@@ -1,3 +1,4 @@
+/* The text that a chat template makes of a conversation, and its tokens. */
 #include "base/error.h"
 #include "chat/conversation.h"
 #include "models/model.h"
