@@ -2,7 +2,7 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "base/text.h"
-#include "chat/answer_rules.h"
+#include "chat/reasoning_rules.h"
 #include "grammar/gbnf.h"
 #include "grammar/grammar.h"
 #include "grammar/regex_syntax.h"

@@ -2,7 +2,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "chat/call_pieces.h"
+#include "chat/tool_call_stream.h"
 #include "template/eval.h"
 
 #include <stdlib.h>

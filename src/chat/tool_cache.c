@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "chat/tool_rules.h"
+#include "chat/response_rules.h"
 #include "models/model.h"
 #include "template/eval.h"
 

@@ -37,7 +37,7 @@ typedef enum ht_grammar_start {
     HT_START_TEXT,       /* with the grammar's text */
     HT_START_ANSWER,     /* the answer may open a thought before it */
     HT_START_IN_THOUGHT, /* the prompt has opened a thought */
-    /* Of calls beside a text (chat/tool_rules.h), this and the two behind it, in the order above: every answer but those whose text begins as
+    /* Of calls beside a text (chat/response_rules.h), this and the two behind it, in the order above: every answer but those whose text begins as
      * a call does. */
     HT_START_NO_CALL
 } ht_grammar_start;

@@ -1,6 +1,6 @@
 /* Answers that are calls or the text of a grammar: exactly the tokens with which one of both goes on, from every beginning, where
  * marks are tokens and where they are text, with tokens that are taken back and grammars that forget. */
-#include "chat/answer_rules.h"
+#include "chat/reasoning_rules.h"
 #include "chat/tool_cache.h"
 #include "grammar/answer_matcher.h"
 #include "models/model.h"

@@ -1,6 +1,6 @@
 /* Calls of an answer before they are whole. */
-#ifndef HT_CHAT_CALL_PIECES_H
-#define HT_CHAT_CALL_PIECES_H
+#ifndef HT_CHAT_TOOL_CALL_STREAM_H
+#define HT_CHAT_TOOL_CALL_STREAM_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* Tools that may be called, and the symbols of their arguments. */
-#ifndef HT_CHAT_TOOL_LIST_H
-#define HT_CHAT_TOOL_LIST_H
+#ifndef HT_CHAT_TOOLS_H
+#define HT_CHAT_TOOLS_H
 
 #include "grammar/schema_embed.h"
 #include "template/value.h"

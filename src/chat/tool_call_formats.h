@@ -1,7 +1,7 @@
 /* Notations of tool calls as they are written: for each that answers are read in (chat/response.h) the literal text around the
  * names and the arguments. */
-#ifndef HT_CHAT_CALL_SYNTAX_H
-#define HT_CHAT_CALL_SYNTAX_H
+#ifndef HT_CHAT_TOOL_CALL_FORMATS_H
+#define HT_CHAT_TOOL_CALL_FORMATS_H
 
 #include "chat/response.h"
 

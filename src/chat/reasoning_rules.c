@@ -1,5 +1,5 @@
 /* Thoughts before a grammar's text, as further starts of its rules. */
-#include "chat/answer_rules.h"
+#include "chat/reasoning_rules.h"
 
 #include <string.h>
 

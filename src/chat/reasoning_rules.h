@@ -1,8 +1,8 @@
 /* Rules of answers: a thought before the text of a grammar, and text that is free up to a mark.
  *
  * An answer is one text: the marks of its parts are spelled, also where they are special tokens. */
-#ifndef HT_CHAT_ANSWER_RULES_H
-#define HT_CHAT_ANSWER_RULES_H
+#ifndef HT_CHAT_REASONING_RULES_H
+#define HT_CHAT_REASONING_RULES_H
 
 #include "chat/response.h"
 #include "grammar/rules.h"

@@ -1,9 +1,9 @@
 /* Rules of answers that call tools: calls in the notation of a chat template, with arguments that are valid by the tools' schemas,
  * in text that is free, alone, or in the place of a text that another grammar holds. */
-#ifndef HT_CHAT_TOOL_RULES_H
-#define HT_CHAT_TOOL_RULES_H
+#ifndef HT_CHAT_RESPONSE_RULES_H
+#define HT_CHAT_RESPONSE_RULES_H
 
-#include "chat/answer_rules.h"
+#include "chat/reasoning_rules.h"
 #include "template/template.h"
 
 #include <hearth/chat.h>

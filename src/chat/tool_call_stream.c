@@ -1,5 +1,5 @@
 /* Calls handed over as they come: the objects {"name": ..., "arguments": {...}} of a call's text, found before it is whole. */
-#include "chat/call_pieces.h"
+#include "chat/tool_call_stream.h"
 
 #include <string.h>
 

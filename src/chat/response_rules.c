@@ -1,8 +1,8 @@
 /* Answers with calls: the text around them, and each call as its notation has it. */
-#include "chat/tool_rules.h"
+#include "chat/response_rules.h"
 
 #include "base/error.h"
-#include "chat/call_rules.h"
+#include "chat/tool_call_rules.h"
 
 #include <string.h>
 

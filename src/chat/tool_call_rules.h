@@ -1,10 +1,10 @@
 /* Rules of the calls themselves, without the text around them. */
-#ifndef HT_CHAT_CALL_RULES_H
-#define HT_CHAT_CALL_RULES_H
+#ifndef HT_CHAT_TOOL_CALL_RULES_H
+#define HT_CHAT_TOOL_CALL_RULES_H
 
-#include "chat/call_syntax.h"
+#include "chat/tool_call_formats.h"
 #include "chat/response.h"
-#include "chat/tool_list.h"
+#include "chat/tools.h"
 
 typedef struct ht_tool_calls {
     ht_rules *r;

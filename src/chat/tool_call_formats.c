@@ -1,5 +1,5 @@
 /* The table of notations, as templates write them. */
-#include "chat/call_syntax.h"
+#include "chat/tool_call_formats.h"
 
 #include <string.h>
 

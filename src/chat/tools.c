@@ -1,5 +1,5 @@
 /* Tools as a conversation lists them: names, and schemas as rules. */
-#include "chat/tool_list.h"
+#include "chat/tools.h"
 
 #include "base/error.h"
 #include "base/log.h"

@@ -1,9 +1,9 @@
 /* Calls as their notation writes them, with parameters one by one or as a JSON object. */
-#include "chat/call_rules.h"
+#include "chat/tool_call_rules.h"
 
 #include "base/error.h"
 #include "base/log.h"
-#include "chat/answer_rules.h"
+#include "chat/reasoning_rules.h"
 #include "grammar/regex_syntax.h"
 
 #include <string.h>
