@@ -12,7 +12,7 @@
 /* A grammar for a model, whose answers may have a thought before the text. */
 static ht_status for_model(ht_model *m, ht_rules *rules, ht_grammar **out, ht_error *err) {
     const ht_token_trie *trie;
-    const ht_thought_notation *t = m->chat.template ? ht_thought_notation_of(m->chat.template) : NULL;
+    const ht_reasoning_format *t = m->chat.template ? ht_reasoning_format_in(m->chat.template) : NULL;
     ht_status status = ht_model_token_trie(m, &trie, err);
     if (!status) {
         ht_answer_rules_add_thoughts(rules, t);

@@ -51,7 +51,7 @@ ht_re ht_answer_without(ht_regexes *re, const char *const *texts, size_t n, ht_r
     return ht_re_not(re, others);
 }
 
-void ht_answer_rules_add_thoughts(ht_rules *r, const ht_thought_notation *t) {
+void ht_answer_rules_add_thoughts(ht_rules *r, const ht_reasoning_format *t) {
     if (!t || r->status) return;
     ht_regexes *re = r->re;
     bool has_text;

@@ -4,7 +4,7 @@
 #ifndef HT_CHAT_REASONING_RULES_H
 #define HT_CHAT_REASONING_RULES_H
 
-#include "chat/response.h"
+#include "chat/reasoning_formats.h"
 #include "grammar/rules.h"
 
 /* White space before a text, behind a thought or before one, at most. */
@@ -21,6 +21,6 @@ ht_re ht_answer_without(ht_regexes *re, const char *const *texts, size_t n, ht_r
 
 /* Adds the starts of answers to finished rules: their text, after a thought, if the model has any (`t` is NULL for none). In a
  * thought the text is free, and the answer does not end there. Finishes the rules. */
-void ht_answer_rules_add_thoughts(ht_rules *r, const ht_thought_notation *t);
+void ht_answer_rules_add_thoughts(ht_rules *r, const ht_reasoning_format *t);
 
 #endif

@@ -2,7 +2,10 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "chat/tool_call_formats.h"
+#include "chat/tool_call_reader.h"
 #include "chat/tool_call_stream.h"
+#include "chat/tools.h"
 #include "template/eval.h"
 
 #include <stdlib.h>
@@ -12,8 +15,15 @@ enum { TRIES_MAX = 64 }; /* ends of calls that are looked at before what was beg
 
 typedef enum state { IN_TEXT, IN_THOUGHT, IN_CALL } state;
 
+typedef enum opening {
+    BY_MARK,
+    BY_JSON, /* ht_tool_call_format.bare_json */
+    BY_TEXT  /* ht_tool_call_format.bare */
+} opening;
+
 struct ht_answer_reader {
-    ht_answer_format format;
+    const ht_reasoning_format *reasoning;
+    const ht_tool_call_format *calls; /* NULL: no calls are read */
     ht_jinja_value tools;
     ht_answer_fn *fn;
     void *user;
@@ -23,7 +33,8 @@ struct ht_answer_reader {
     bool first;     /* and nothing before it: the white space belongs to the text */
     bool titled;    /* the thought's title, and white space before the thought, are behind us */
     bool has_title; /* and there was one, or the prompt has written it */
-    bool marked;    /* the call was opened by its mark */
+    opening opened; /* how the call was */
+    bool unopened;  /* its closing mark may follow */
     size_t looked;  /* where its next end may be */
     int tries;
     size_t failed;   /* behind the first end that was none; 0: there was no end */
@@ -35,30 +46,18 @@ struct ht_answer_reader {
     bool refused;
 };
 
-static bool opens_thought(const ht_thought_notation *t, const char *prompt, size_t n, bool *with_title) {
-    while (n && strchr(" \t\r\n", prompt[n - 1])) n--;
-    const size_t n_title = t->title ? strlen(t->title) - 1 : 0, n_open = strlen(t->open);
-    *with_title = n_title && n >= n_title && memcmp(prompt + n - n_title, t->title, n_title) == 0;
-    if (*with_title) n -= n_title;
-    return n >= n_open && memcmp(prompt + n - n_open, t->open, n_open) == 0;
-}
-
-bool ht_answer_opens_thought(const ht_answer_format *format, const char *prompt, size_t n) {
-    bool with_title;
-    return opens_thought(format->thought, prompt, n, &with_title);
-}
-
 ht_status ht_answer_reader_new(const ht_chat_template *t, ht_jinja_value tools, const char *prompt, size_t n_prompt,
                                ht_answer_fn *fn, void *user, ht_answer_reader **out, ht_error *err) {
     ht_answer_reader *r = *out = calloc(1, sizeof *r);
     if (!r) return ht_fail_memory(err, sizeof *r, "an answer");
-    *r = (ht_answer_reader){.format = ht_answer_format_of(ht_chat_template_source(t)),
+    *r = (ht_answer_reader){.reasoning = ht_reasoning_format_of(ht_chat_template_source(t)),
+                            .calls = ht_tool_call_format_of(ht_chat_template_source(t)),
                             .tools = tools,
                             .fn = fn,
                             .user = user,
                             .fresh = true,
                             .first = true};
-    if (opens_thought(r->format.thought, prompt, n_prompt, &r->has_title)) r->state = IN_THOUGHT;
+    if (ht_reasoning_is_open(r->reasoning, prompt, n_prompt, &r->has_title)) r->state = IN_THOUGHT;
     return HT_OK;
 }
 
@@ -88,7 +87,7 @@ static void show(ht_answer_reader *r, ht_answer_part part, size_t from, size_t t
         text[to] = '\0';
         hand_over(r, &(ht_answer_piece){.part = part, .text = text + from, .n = to - from});
         text[to] = next;
-        if (part == HT_ANSWER_TEXT) r->fresh = r->first = false;
+        if (part == HT_ANSWER_TEXT) r->fresh = r->first = r->unopened = false;
     }
     r->held.len -= n;
     memmove(text, text + n, r->held.len + 1);
@@ -136,16 +135,16 @@ static bool begins_with(const char *text, size_t n, const char *mark) {
 }
 
 bool ht_answer_wants_special(const ht_answer_reader *r, const char *token) {
-    const ht_thought_notation *t = r->format.thought;
+    const ht_reasoning_format *t = r->reasoning;
     if (r->state == IN_CALL) return true;
     if (r->state == IN_THOUGHT) return strcmp(token, t->close) == 0;
     if (strcmp(token, t->open) == 0)
         return t->anywhere || (r->fresh && blanks_after(r->held.data, r->held.len) == r->held.len);
-    return r->format.call && r->format.call->open && strcmp(token, r->format.call->open) == 0;
+    return r->calls && r->calls->open && strcmp(token, r->calls->open) == 0;
 }
 
 ht_thought_place ht_answer_thought_place(const ht_answer_reader *r) {
-    const ht_thought_notation *t = r->format.thought;
+    const ht_reasoning_format *t = r->reasoning;
     const size_t n = r->held.len, n_title = t->title && !r->titled && !r->has_title ? strlen(t->title) : 0;
     if (r->state != IN_THOUGHT) return (ht_thought_place){0};
     const bool is_title = n < n_title && (n == 0 || memcmp(r->held.data, t->title, n) == 0);
@@ -158,9 +157,9 @@ ht_thought_place ht_answer_thought_place(const ht_answer_reader *r) {
 
 /* ---- states: each true when there is more to do ---- */
 
-static void enter_call(ht_answer_reader *r, bool marked) {
+static void enter_call(ht_answer_reader *r, opening opened) {
     r->state = IN_CALL;
-    r->marked = marked;
+    r->opened = opened;
     r->looked = 0;
     r->tries = 0;
     r->failed = 0;
@@ -170,13 +169,19 @@ static void enter_call(ht_answer_reader *r, bool marked) {
 
 static bool has_tools(const ht_answer_reader *r) { return r->tools.kind == HT_VALUE_LIST && r->tools.list->n; }
 
+/* Texts that open calls anywhere: the mark, and with tools the bare beginning. NULL: none. */
+static const char *mark_of_calls(const ht_answer_reader *r) { return r->calls ? r->calls->open : NULL; }
+static const char *bare_calls(const ht_answer_reader *r) { return r->calls && has_tools(r) ? r->calls->bare : NULL; }
+
 /* Where the text ends that is no beginning of a mark. */
 static size_t before_a_beginning(const ht_answer_reader *r, size_t blank) {
-    const ht_thought_notation *t = r->format.thought;
-    const ht_call_notation *c = r->format.call;
-    const char *text = r->held.data;
+    const ht_reasoning_format *t = r->reasoning;
+    const char *text = r->held.data, *const openings[] = {mark_of_calls(r), bare_calls(r)};
     const size_t n = r->held.len, thought = beginning_of(text, n, t->open);
-    size_t to = c && c->open ? beginning_of(text, n, c->open) : n;
+    size_t to = n;
+    for (int i = 0; i < 2; i++)
+        if (openings[i]) to = ht_min_size(to, beginning_of(text, n, openings[i]));
+    if (r->unopened && beginning_of(text, n, r->calls->close) == blank) to = ht_min_size(to, blank);
     if (thought < to && (t->anywhere || (r->fresh && thought == blank))) to = thought;
     const size_t close = r->first ? beginning_of(text, n, t->close) : n;
     return close < to && close == blank ? close : to;
@@ -184,13 +189,20 @@ static size_t before_a_beginning(const ht_answer_reader *r, size_t blank) {
 
 /* Text up to a mark, if one has come; `end`: nothing follows. */
 static bool read_text(ht_answer_reader *r, bool end) {
-    const ht_thought_notation *t = r->format.thought;
-    const ht_call_notation *c = r->format.call;
+    const ht_reasoning_format *t = r->reasoning;
+    const ht_tool_call_format *c = r->calls;
     const char *text = r->held.data;
     const size_t n = r->held.len, blank = r->fresh ? blanks_after(text, n) : 0, from = r->first ? 0 : blank;
-    if (c && c->bare && r->fresh && blank < n && text[blank] == c->bare && has_tools(r)) {
+    if (c && c->bare_json && r->fresh && blank < n && text[blank] == '{' && has_tools(r)) {
         if (!r->first) show(r, HT_ANSWER_TEXT, 0, 0, blank);
-        enter_call(r, false);
+        enter_call(r, BY_JSON);
+        return true;
+    }
+    /* The closing mark of calls that had no opening mark. */
+    if (r->unopened && blank < n &&
+        (begins_with(text + blank, n - blank, c->close) || (end && beginning_of(text, n, c->close) == blank))) {
+        show(r, HT_ANSWER_TEXT, 0, 0, ht_min_size(n, blank + strlen(c->close)));
+        r->unopened = false;
         return true;
     }
     /* The end of a thought that the prompt has opened and closed, once more. */
@@ -199,7 +211,8 @@ static bool read_text(ht_answer_reader *r, bool end) {
         r->first = false;
         return true;
     }
-    const size_t call = c && c->open ? find(text, n, 0, c->open) : n;
+    const size_t marked = mark_of_calls(r) ? find(text, n, 0, c->open) : n,
+                 bare = bare_calls(r) ? find(text, n, 0, c->bare) : n, call = ht_min_size(marked, bare);
     size_t thought = find(text, n, 0, t->open);
     if (!t->anywhere && !(r->fresh && thought == blank)) thought = n;
     if (thought < call) {
@@ -212,8 +225,8 @@ static bool read_text(ht_answer_reader *r, bool end) {
         const size_t to = ht_max_size(from, blanks_before(text, call));
         ht_text_clear(&r->blanks);
         ht_text_append(&r->blanks, text + to, call - to);
-        show(r, HT_ANSWER_TEXT, from, to, call + strlen(c->open));
-        enter_call(r, true);
+        show(r, HT_ANSWER_TEXT, from, to, bare < marked ? call : call + strlen(c->open));
+        enter_call(r, bare < marked ? BY_TEXT : BY_MARK);
         return true;
     }
     const size_t to = end ? n : blanks_before(text, before_a_beginning(r, blank));
@@ -222,7 +235,7 @@ static bool read_text(ht_answer_reader *r, bool end) {
 }
 
 static bool read_thought(ht_answer_reader *r, bool end) {
-    const ht_thought_notation *t = r->format.thought;
+    const ht_reasoning_format *t = r->reasoning;
     const size_t close = find(r->held.data, r->held.len, 0, t->close);
     const bool closed = close < r->held.len;
     if (!r->titled) {
@@ -266,17 +279,21 @@ static void show_call(ht_answer_reader *r, const ht_tool_call *call, bool cut) {
     hand_over(r, &(ht_answer_piece){.part = HT_ANSWER_CALL_END, .cut = cut});
 }
 
-/* Hands over the calls that the held bytes [from, n) are; false when they are none. `cut`, `takes_cut`: as in ht_call_reading. */
-static bool show_calls(ht_answer_reader *r, size_t from, size_t n, bool cut, bool takes_cut) {
+/* Hands over the calls that the held bytes [from, n) are; false when they are none. */
+static bool show_calls(ht_answer_reader *r, size_t from, size_t n, bool is_truncated, bool with_truncated) {
     ht_jinja_arena a = {.limit = (size_t)64 << 20, .name = "an answer"};
-    ht_call_reading reading = {.a = &a, .tools = r->tools, .cut = cut, .takes_cut = takes_cut};
-    bool good = r->format.call->read(&reading, r->held.data + from, n - from);
-    /* Before a call that is cut, and whose name is not known, there may be others. */
-    good = (good || (takes_cut && r->marked)) && !a.status && reading.n;
+    ht_call_reading reading = {.a = &a,
+                               .tools = r->tools,
+                               .only_tools = r->opened != BY_MARK,
+                               .is_truncated = is_truncated,
+                               .with_truncated = with_truncated};
+    bool good = ht_tool_calls_read(&reading, r->calls, r->held.data + from, n - from);
+    /* Before a truncated call whose name is unknown there may be others. */
+    good = (good || (with_truncated && r->opened != BY_JSON)) && !a.status && reading.n;
     ht_jinja_rendering how = {.a = &a};
     ht_tool_call *calls = good ? ht_jinja_arena_alloc(&a, reading.n * sizeof *calls) : NULL;
     for (size_t i = 0; calls && i < reading.n; i++) {
-        const ht_answer_call *c = &reading.calls[i];
+        const ht_read_call *c = &reading.calls[i];
         const ht_jinja_string *arguments =
             c->begun ? c->begun : ht_jinja_json_text(&how, c->arguments, NULL, NULL, NULL, false, false);
         if (arguments) calls[i] = (ht_tool_call){c->name->text, arguments->text, c->id ? c->id->text : NULL};
@@ -291,10 +308,13 @@ static bool show_calls(ht_answer_reader *r, size_t from, size_t n, bool cut, boo
  * looked at anew. */
 static void call_is_text(ht_answer_reader *r) {
     size_t n = r->failed;
-    if (r->marked) {
+    if (r->opened != BY_JSON) {
         ht_text whole = {0};
         ht_text_append(&whole, r->blanks.data, r->blanks.len);
-        ht_text_append_str(&whole, r->format.call->open);
+        if (r->opened == BY_MARK)
+            ht_text_append_str(&whole, r->calls->open);
+        else
+            n = ht_max_size(n, strlen(r->calls->bare));
         n += whole.len;
         ht_text_append(&whole, r->held.data, r->held.len);
         ht_text_discard(&r->held);
@@ -309,7 +329,8 @@ static void call_is_text(ht_answer_reader *r) {
 void ht_answer_reader_end_calls(ht_answer_reader *r) {
     if (r->state == IN_CALL && r->begun) return;
     if (r->state == IN_CALL) call_is_text(r);
-    r->format.call = NULL;
+    r->calls = NULL;
+    r->unopened = false;
 }
 
 /* ---- calls in pieces ---- */
@@ -328,10 +349,11 @@ static void show_arguments(ht_answer_reader *r, size_t to) {
 /* False when its name is none: then the text is no call. */
 static bool show_beginning(ht_answer_reader *r) {
     const ht_call_head *h = &r->stream.head;
-    const bool has_tools = r->format.call->bare && !r->marked;
     ht_text name = {0}, id = {0};
-    if (!ht_answer_is_name(r->held.data + h->name, h->n_name, has_tools ? &r->tools : NULL)) return false;
-    ht_text_append(&name, r->held.data + h->name, h->n_name);
+    const char *text = r->held.data + h->name;
+    if (!ht_is_call_name(text, h->n_name) || (r->opened != BY_MARK && !ht_tool_find(r->tools, text, h->n_name)))
+        return false;
+    ht_text_append(&name, text, h->n_name);
     ht_text_append(&id, r->held.data + h->id, h->n_id);
     if (name.failed || id.failed)
         r->held.failed = true;
@@ -349,7 +371,7 @@ static void show_ending(ht_answer_reader *r, bool broken) {
     const ht_call_stream *c = &r->stream;
     ht_jinja_arena a = {.limit = (size_t)64 << 20, .name = "an answer"};
     const size_t from = c->head.arguments;
-    const bool whole = !broken && ht_answer_is_object(&a, r->held.data + from, c->shown - from);
+    const bool whole = !broken && ht_is_arguments(&a, r->held.data + from, c->shown - from);
     ht_jinja_arena_free(&a);
     hand_over(r, &(ht_answer_piece){.part = HT_ANSWER_CALL_END, .cut = !whole});
 }
@@ -372,10 +394,16 @@ static void read_pieces(ht_answer_reader *r) {
     }
 }
 
+/* The text that ends calls; NULL: the end of the answer. */
+static const char *closing_text(const ht_answer_reader *r) {
+    if (r->opened == BY_TEXT) return ht_tool_call_format_bare_end(r->calls);
+    return r->opened == BY_MARK ? r->calls->close : NULL;
+}
+
 /* The end of calls of which one was begun: others that could not be told before, and the closing mark. */
 static bool finish_pieces(ht_answer_reader *r, bool end) {
     ht_call_stream *c = &r->stream;
-    const char *close = r->marked ? r->format.call->close : NULL;
+    const char *close = closing_text(r);
     const bool is_open = c->stage == HT_CALL_IN_ARGUMENTS || c->stage == HT_CALL_BEHIND;
     size_t at = close && !is_open ? find(r->held.data, r->held.len, c->at, close) : r->held.len;
     if (at == r->held.len && !end) return false;
@@ -393,28 +421,34 @@ static bool finish_pieces(ht_answer_reader *r, bool end) {
     return r->held.len > 0;
 }
 
+static void leave_call(ht_answer_reader *r) {
+    r->state = IN_TEXT;
+    r->fresh = true;
+    r->first = false;
+    r->unopened = r->opened == BY_TEXT;
+}
+
 static bool read_call(ht_answer_reader *r, bool end) {
     if (r->pieces) read_pieces(r);
     if (r->begun) return finish_pieces(r, end);
-    const char *close = r->marked ? r->format.call->close : NULL;
+    const char *close = closing_text(r);
+    const size_t n_close = close ? strlen(close) : 0, n_inside = r->opened == BY_TEXT ? n_close : 0;
     const size_t at = close ? find(r->held.data, r->held.len, r->looked, close) : r->held.len;
     if (at < r->held.len) {
-        if (show_calls(r, 0, at, false, false)) {
-            show(r, HT_ANSWER_CALL, 0, 0, at + strlen(close));
-            r->state = IN_TEXT;
-            r->fresh = true;
-            r->first = false;
+        if (show_calls(r, 0, at + n_inside, false, false)) {
+            show(r, HT_ANSWER_CALL, 0, 0, at + n_close);
+            leave_call(r);
             return true;
         }
         r->looked = at + 1;
-        if (!r->failed) r->failed = at + strlen(close);
+        if (!r->failed) r->failed = at + n_close;
         if (++r->tries == TRIES_MAX) call_is_text(r);
         return true;
     }
-    r->looked = close ? ht_max_size(r->looked, r->held.len - ht_min_size(r->held.len, strlen(close))) : 0;
+    r->looked = close ? ht_max_size(r->looked, r->held.len - ht_min_size(r->held.len, n_close)) : 0;
     if (!end) return false;
-    /* A part of the closing mark is none of the calls. */
-    const size_t n = close ? beginning_of(r->held.data, r->held.len, close) : r->held.len;
+    /* The calls end before a part of the closing mark. */
+    const size_t n = n_close > n_inside ? beginning_of(r->held.data, r->held.len, close) : r->held.len;
     if (!show_calls(r, 0, n, close, r->pieces && !r->failed)) {
         call_is_text(r);
         return r->held.len > 0;

@@ -5,69 +5,11 @@
 #ifndef HT_CHAT_RESPONSE_H
 #define HT_CHAT_RESPONSE_H
 
+#include "chat/reasoning_formats.h"
 #include "template/template.h"
 #include "template/value.h"
 
 #include <hearth/answer.h>
-
-/* ---- notations ---- */
-
-/* A call that was read: `arguments` is a dict, `id` NULL for none. */
-typedef struct ht_answer_call {
-    const ht_jinja_string *name, *id;
-    ht_jinja_value arguments;
-    const ht_jinja_string
-        *begun; /* of one that is cut, instead: the beginning of a JSON object, which may be empty; else NULL */
-} ht_answer_call;
-
-typedef struct ht_call_reading {
-    ht_jinja_arena *a;
-    ht_jinja_value tools; /* a list of descriptions, or None: what a value without quotes is, is told by its schema */
-    bool cut;             /* the answer has ended, and the mark behind the calls is missing */
-    bool takes_cut;       /* a call within which it has ended is one, too, once its name is known */
-    ht_answer_call *calls;
-    size_t n, capacity;
-} ht_call_reading;
-
-/* Whether n bytes are a JSON object whose numbers are finite. */
-bool ht_answer_is_object(ht_jinja_arena *a, const char *text, size_t n);
-/* Whether a call can have the name; with `tools` it is one of theirs. */
-bool ht_answer_is_name(const char *name, size_t n, const ht_jinja_value *tools);
-
-/* Reads the n bytes between a notation's marks, all of them; false when they are no calls. */
-typedef bool ht_call_reader(ht_call_reading *r, const char *text, size_t n);
-
-typedef struct ht_call_notation {
-    const char *mark;  /* a template that holds this text uses the notation */
-    const char *open;  /* before the calls; NULL: none */
-    const char *close; /* behind them; NULL: they go on to the end of the answer */
-    /* An answer that begins with this character, or goes on with it behind a thought, is calls, too, when there are tools; 0: none. */
-    char bare;
-    ht_call_reader *read;
-} ht_call_notation;
-
-typedef struct ht_thought_notation {
-    const char *mark; /* as above */
-    const char *open, *close;
-    const char *title;           /* the first line of a thought, which is no part of it; NULL: none */
-    bool anywhere;               /* else at the beginning of an answer, or behind a thought or calls */
-    const char *before, *behind; /* white space around `close`, where the template does not tell; NULL: none */
-} ht_thought_notation;
-
-typedef struct ht_answer_format {
-    const ht_thought_notation *thought; /* never NULL */
-    const ht_call_notation *call;       /* NULL: none */
-} ht_answer_format;
-
-/* Whether a prompt, n bytes of a conversation as it was written, has opened a thought. */
-bool ht_answer_opens_thought(const ht_answer_format *format, const char *prompt, size_t n);
-
-/* The notations that a template uses, as its source tells. */
-ht_answer_format ht_answer_format_of(const char *source);
-/* How thoughts are marked, where the template's source speaks of them; else NULL. */
-const ht_thought_notation *ht_thought_notation_of(const ht_chat_template *t);
-
-/* ---- reading ---- */
 
 typedef struct ht_answer_reader ht_answer_reader;
 

@@ -9,10 +9,10 @@
 typedef struct answer_rules {
     const ht_tool_request *q;
     ht_tool_calls calls;
-    const ht_thought_notation
+    const ht_reasoning_format
         *thought; /* as the reader of answers knows it, whether the template speaks of it or not */
-    const ht_call_notation *notation;
-    ht_re bare;   /* the beginning of a call that has no mark; HT_RE_NONE: the notation has marks */
+    const ht_tool_call_format *format;
+    ht_re bare;   /* the beginning of a JSON call without mark; HT_RE_NONE: the format has marks */
     bool no_text; /* no tool has any arguments */
 } answer_rules;
 
@@ -34,9 +34,9 @@ static ht_symbol endless_text(ht_rules *r, ht_re text) {
 static ht_symbol group(answer_rules *a) {
     ht_rules *r = a->calls.r;
     const ht_symbol inside = ht_tool_calls_inside(&a->calls);
-    const bool is_bare = a->notation->bare, may_have_mark = a->notation->open && a->q->beside_text;
+    const bool is_bare = a->format->bare_json, may_have_mark = a->format->open && a->q->beside_text;
     if (is_bare && !may_have_mark) return inside; /* without its mark, which the template does not write */
-    const ht_symbol open = ht_rules_lexeme(r, text_of(r->re, a->notation->open));
+    const ht_symbol open = ht_rules_lexeme(r, text_of(r->re, a->format->open));
     const ht_symbol all = rule_of(r, (ht_symbol[]){open, inside}, 2);
     if (is_bare) ht_rules_add(r, all, &inside, 1);
     return all;
@@ -44,7 +44,7 @@ static ht_symbol group(answer_rules *a) {
 
 /* Whether another group may follow one. */
 static bool may_repeat(const answer_rules *a) {
-    return a->q->parallel && !a->calls.writing->once && (a->notation->close || !a->calls.writing->separator);
+    return a->q->parallel && !a->format->once && (a->format->close || !a->format->separator);
 }
 
 static ht_symbol groups(answer_rules *a) {
@@ -73,8 +73,8 @@ static void make_alone(answer_rules *a, bool *has_text) {
 static ht_re beginning(answer_rules *a) {
     ht_regexes *re = a->calls.r->re;
     const ht_re blanks = ht_answer_blanks(re, HT_BLANKS_MOST);
-    ht_re all = a->notation->bare ? ht_tool_calls_beginning(&a->calls, blanks) : HT_RE_NONE;
-    if (a->notation->open) all = ht_re_either(re, all, ht_re_concat(re, blanks, text_of(re, a->notation->open)));
+    ht_re all = a->format->bare_json ? ht_tool_calls_beginning(&a->calls, blanks) : HT_RE_NONE;
+    if (a->format->open) all = ht_re_either(re, all, ht_re_concat(re, blanks, text_of(re, a->format->open)));
     return all;
 }
 
@@ -87,7 +87,7 @@ static ht_symbol without(ht_rules *r, ht_re call) {
 }
 
 /* Adds the starts of answers that are no calls to those of calls alone, whose thoughts are the same. */
-static void add_no_call(answer_rules *a, const ht_thought_notation *t) {
+static void add_no_call(answer_rules *a, const ht_reasoning_format *t) {
     ht_rules *r = a->calls.r;
     if (r->status) return;
     ht_regexes *re = r->re;
@@ -119,18 +119,17 @@ static ht_re blanks_before_thoughts(ht_regexes *re) {
     return ht_re_repeat(re, ht_re_bytes(re, &set), 0, HT_RE_UNBOUNDED);
 }
 
-/* Free text up to a mark and with it, before which no other mark stands; NULL: without end. A mark of thoughts is one at the beginning, or
+/* Free text up to a mark and with it, before which no other mark stands; NULL: without end. Reasoning opens at the beginning, or
  * anywhere. */
-static ht_symbol free_text(answer_rules *a, const char *mark, const char *other) {
+static ht_symbol free_text(answer_rules *a, const char *mark) {
     ht_regexes *re = a->calls.r->re;
-    const ht_thought_notation *t = a->thought;
-    const char *others[2];
+    const ht_reasoning_format *t = a->thought;
+    const char *const marks[] = {a->format->open, a->format->bare, t->anywhere ? t->open : NULL}, *others[3];
     size_t n = 0;
-    if (other) others[n++] = other;
+    for (int i = 0; i < 3; i++)
+        if (marks[i] && (!mark || strcmp(mark, marks[i]) != 0)) others[n++] = marks[i];
     ht_re not_before = a->bare == HT_RE_NONE ? HT_RE_NONE : ht_re_concat(re, a->bare, HT_RE_ALL);
-    if (t->anywhere && (!mark || strcmp(mark, t->open) != 0))
-        others[n++] = t->open;
-    else if (!t->anywhere) {
+    if (!t->anywhere) {
         const ht_re open = ht_re_concat(re, blanks_before_thoughts(re), text_of(re, t->open));
         not_before = ht_re_either(re, not_before, ht_re_concat(re, open, HT_RE_ALL));
     }
@@ -143,11 +142,11 @@ static ht_symbol free_text(answer_rules *a, const char *mark, const char *other)
 static ht_symbol add_thoughts(answer_rules *a, ht_symbol all, ht_symbol next) {
     ht_rules *r = a->calls.r;
     ht_regexes *re = r->re;
-    const ht_thought_notation *t = a->thought;
+    const ht_reasoning_format *t = a->thought;
     const ht_symbol thought = ht_rules_free_lexeme(r, ht_answer_until(re, t->close, NULL, 0, HT_RE_NONE), true);
     const ht_symbol in = rule_of(r, (ht_symbol[]){thought, next}, 2);
     const ht_symbol open = t->anywhere
-                               ? free_text(a, t->open, a->notation->open)
+                               ? free_text(a, t->open)
                                : ht_rules_lexeme(r, ht_re_concat(re, blanks_before_thoughts(re), text_of(re, t->open)));
     ht_rules_add(r, all, (ht_symbol[]){open, in}, 2);
     return in;
@@ -162,14 +161,14 @@ static void finish_free(answer_rules *a, ht_symbol all, ht_symbol in, bool *has_
 }
 
 static void make_without_calls(answer_rules *a, bool *has_text) {
-    const ht_symbol text = free_text(a, NULL, a->notation->open), all = rule_of(a->calls.r, &text, 1);
+    const ht_symbol text = free_text(a, NULL), all = rule_of(a->calls.r, &text, 1);
     finish_free(a, all, add_thoughts(a, all, all), has_text);
 }
 
 /* What may follow a group of calls in an answer. */
 static ht_symbol behind_calls(answer_rules *a, ht_symbol all) {
     ht_rules *r = a->calls.r;
-    if (a->q->parallel && a->notation->close) return all;
+    if (a->q->parallel && a->format->close) return all;
     const ht_symbol behind = rule_of(r, NULL, 0);
     if (may_repeat(a)) {
         const ht_symbol more = groups(a);
@@ -178,18 +177,33 @@ static ht_symbol behind_calls(answer_rules *a, ht_symbol all) {
     return behind;
 }
 
+/* Adds calls without opening mark in free text, which the closing mark may follow. */
+static void add_bare_calls(answer_rules *a, ht_symbol all) {
+    ht_rules *r = a->calls.r;
+    const ht_symbol text = free_text(a, a->format->bare), call = ht_tool_calls_after_bare(&a->calls);
+    ht_symbol behind = all;
+    if (!a->q->parallel) {
+        const ht_re blanks = ht_answer_blanks(r->re, HT_BLANKS_MOST);
+        const ht_symbol close = ht_rules_lexeme(r, ht_re_concat(r->re, blanks, text_of(r->re, a->format->close)));
+        behind = rule_of(r, NULL, 0);
+        ht_rules_add(r, behind, &close, 1);
+    }
+    ht_rules_add(r, all, (ht_symbol[]){text, call, behind}, 3);
+}
+
 static void make_auto(answer_rules *a, bool *has_text) {
     ht_rules *r = a->calls.r;
     const ht_symbol all = ht_rules_rule(r), inside = ht_tool_calls_inside(&a->calls), behind = behind_calls(a, all);
     ht_rules_add(r, all, NULL, 0); /* it may end here, as within its text */
-    if (a->notation->open) {
-        const ht_symbol text = free_text(a, a->notation->open, NULL);
+    if (a->format->open) {
+        const ht_symbol text = free_text(a, a->format->open);
         ht_rules_add(r, all, (ht_symbol[]){text, inside, behind}, 3);
+        if (a->format->bare) add_bare_calls(a, all);
     } else {
-        const ht_symbol text = free_text(a, NULL, NULL);
+        const ht_symbol text = free_text(a, NULL);
         ht_rules_add(r, all, &text, 1);
     }
-    if (a->notation->bare) {
+    if (a->format->bare_json) {
         const ht_symbol blank =
             ht_rules_lexeme(r, ht_re_without_empty(r->re, ht_answer_blanks(r->re, HT_RE_UNBOUNDED)));
         ht_rules_add(r, all, &inside, 1);
@@ -207,9 +221,9 @@ static ht_status make(answer_rules *a, ht_tool_list *tools, bool *again, ht_erro
     if (!r) return ht_fail_memory(err, sizeof *r, "the rules of tools");
     const ht_tool_choice choice = q->choice;
     const bool are_alone = q->beside_text || (choice != HT_TOOL_CHOICE_NONE && choice != HT_TOOL_CHOICE_AUTO);
-    ht_tool_calls_begin(&a->calls, r, tools, q->parallel, a->notation);
-    a->bare =
-        a->notation->bare ? ht_tool_calls_beginning(&a->calls, ht_answer_blanks(r->re, HT_RE_UNBOUNDED)) : HT_RE_NONE;
+    ht_tool_calls_begin(&a->calls, r, tools, q->parallel, a->format);
+    a->bare = a->format->bare_json ? ht_tool_calls_beginning(&a->calls, ht_answer_blanks(r->re, HT_RE_UNBOUNDED))
+                                   : HT_RE_NONE;
     if (choice == HT_TOOL_CHOICE_NONE)
         make_without_calls(a, &has_text);
     else if (choice == HT_TOOL_CHOICE_AUTO && !q->beside_text)
@@ -222,7 +236,7 @@ static ht_status make(answer_rules *a, ht_tool_list *tools, bool *again, ht_erro
     if (status && err) *err = a->calls.err;
     if (!status) status = ht_rules_status(r, err);
     if (!status && are_alone) {
-        const ht_thought_notation *t = ht_thought_notation_of(q->template);
+        const ht_reasoning_format *t = ht_reasoning_format_in(q->template);
         ht_answer_rules_add_thoughts(r, t);
         if (q->beside_text) add_no_call(a, t);
         status = ht_rules_status(r, err);
@@ -237,24 +251,17 @@ static ht_status check(const ht_tool_request *q, const answer_rules *a, const ht
         return ht_fail(err, HT_ERR_ARGUMENT, "a call of the tool `%.200s` is wanted, and there is no such tool",
                        q->name);
     if (!tools->n) return ht_fail(err, HT_ERR_ARGUMENT, "a call is wanted, and there are no tools to call");
-    if (!a->notation || !a->calls.writing)
+    if (!a->format)
         return ht_fail(err, HT_ERR_UNSUPPORTED,
                        "a call is wanted, and the model's chat template writes calls in no notation that is known");
     return HT_OK;
 }
 
 static void note_texts(const answer_rules *a, ht_text *spelled) {
-    const ht_call_writing *w = a->calls.writing;
-    const char *const texts[] = {a->thought->open,
-                                 a->thought->close,
-                                 a->notation->open,
-                                 a->notation->close,
-                                 w->begin,
-                                 w->call,
-                                 w->separator,
-                                 w->end,
-                                 w->raw,
-                                 w->json};
+    const ht_tool_call_format *f = a->format;
+    const char *const texts[] = {a->thought->open, a->thought->close, f->open,      f->close,
+                                 f->begin,         f->call,           f->separator, f->end,
+                                 f->raw,           f->json,           f->bare};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         if (texts[i]) ht_text_append_str(spelled, texts[i]);
         ht_text_append_str(spelled, "\n");
@@ -262,15 +269,14 @@ static void note_texts(const answer_rules *a, ht_text *spelled) {
 }
 
 ht_status ht_tool_rules_new(const ht_tool_request *q, ht_rules **out, ht_text *spelled, ht_error *err) {
-    const ht_answer_format format = ht_answer_format_of(ht_chat_template_source(q->template));
-    answer_rules a = {.q = q, .thought = format.thought, .notation = format.call};
+    const char *source = ht_chat_template_source(q->template);
+    answer_rules a = {.q = q, .thought = ht_reasoning_format_of(source), .format = ht_tool_call_format_of(source)};
     const bool is_wanted = q->choice == HT_TOOL_CHOICE_REQUIRED || q->choice == HT_TOOL_CHOICE_NAMED;
     ht_tool_list tools;
     *out = NULL;
-    a.calls.writing = ht_call_writing_of(q->template);
     ht_status status = ht_tool_list_read(&tools, q->tools, q->choice == HT_TOOL_CHOICE_NAMED ? q->name : NULL, err);
     if (!status && is_wanted) status = check(q, &a, &tools, err);
-    const bool is_free = q->choice == HT_TOOL_CHOICE_FREE || !tools.n || !a.calls.writing;
+    const bool is_free = q->choice == HT_TOOL_CHOICE_FREE || !tools.n || !a.format;
     if (!status && !is_free) {
         note_texts(&a, spelled);
         if (spelled->failed) status = ht_fail_memory(err, 0, "the rules of tools");

@@ -1,31 +1,47 @@
-/* Notations of tool calls as they are written: for each that answers are read in (chat/response.h) the literal text around the
- * names and the arguments. */
+/* Formats of tool calls: one table row per way in which models write calls. The reader (chat/tool_call_reader.h), the stream of
+ * calls and the grammar rules (chat/tool_call_rules.h) derive from the row; a new format is a new row. */
 #ifndef HT_CHAT_TOOL_CALL_FORMATS_H
 #define HT_CHAT_TOOL_CALL_FORMATS_H
 
-#include "chat/response.h"
+#include <stdbool.h>
+#include <stddef.h>
 
-/* Texts are literal but for these:
- *   %s  white space as between the parts of JSON: none, a space, or the end of a line and what indents the next
- *   %n  the tool's name                      %a  its arguments as a JSON object
- *   %p  its parameters, one by one           %k  a parameter's name      %v  its value
- *   %d  a whole number                       %i  an id of letters and digits
- *   %m  nothing, or a member "id" of nine letters and digits
- * A call begins with text, and so does what stands behind %a and %p. */
-typedef struct ht_call_writing {
-    const char *mark;      /* of the notation that answers are read in */
-    const char *also;      /* the template holds this, too; NULL: whatever it holds */
-    const char *begin;     /* behind the opening mark */
+/* Patterns are literal text but for:
+ *   %s  optional white space, as between the parts of JSON     %l  an optional end of line, which is only read
+ *   %n  the tool's name
+ *   %a  its arguments as a JSON object                         %p  its parameters, one by one
+ *   %k  a parameter's name                                     %v  its value
+ *   %i  an id of letters and digits                            %d  a whole number
+ *   %f  an id that contains the name: functions.NAME:0         %m  an optional field "id" of nine letters and digits
+ * A pattern begins with text, and text follows %a and %p. White space in a pattern is optional when calls are read.
+ *
+ * Two kinds of call need no pattern to be read: within the marks of every format, JSON objects with a name and arguments (or
+ * lists of them) are calls, and a JSON object may stand in place of %p. */
+typedef struct ht_tool_call_format {
+    const char *mark;      /* templates with this text use the format; NULL: with `open` */
+    const char *also;      /* and with this text, too; NULL: no more */
+    const char *open;      /* before calls; NULL: nothing */
+    const char *close;     /* after calls; NULL: they last to the end of the answer */
+    const char *begin;     /* between `open` and the first call; NULL: nothing */
     const char *call;      /* one call */
-    const char *separator; /* between calls within one pair of marks; NULL: there is one */
-    const char *end;       /* before the closing mark */
-    bool once;             /* marks cannot come again */
-    /* For %p: parameters that are strings, written raw, those that are JSON, and what stands between them. A notation without raw strings
-     * has NULL for the first. */
-    const char *raw, *json, *between;
-} ht_call_writing;
+    const char *separator; /* between calls within one pair of marks; NULL: one call only */
+    const char *end;       /* before `close`; NULL: nothing */
+    /* For %p: a string as it is, a JSON value, and what separates parameters. `json` ends with its value where values show their own
+     * end (literals); `raw` is NULL in formats without bare strings. `quoted` is another way to write a string, only read. */
+    const char *raw, *json, *between, *quoted;
+    const char *quote; /* around strings in literals; NULL: as in Python */
+    bool once;         /* the marks cannot repeat */
+    /* Without `open`, calls of known tools also begin with: */
+    bool bare_json;   /* a JSON object that begins the answer, or follows reasoning */
+    const char *bare; /* this text, with which `call` begins; NULL: nothing */
+} ht_tool_call_format;
 
-/* How the template's calls are written; NULL when it has no notation that is known. */
-const ht_call_writing *ht_call_writing_of(const ht_chat_template *t);
+/* The first row whose marks a template's source contains; NULL: none. */
+const ht_tool_call_format *ht_tool_call_format_of(const char *source);
+/* The next row, or with `previous` NULL the first, that has the same opening mark: models mix such formats. NULL: no more. */
+const ht_tool_call_format *ht_tool_call_format_next(const ht_tool_call_format *format,
+                                                    const ht_tool_call_format *previous);
+/* The literal text in which `bare` calls end. */
+const char *ht_tool_call_format_bare_end(const ht_tool_call_format *format);
 
 #endif

@@ -1,91 +1,17 @@
-/* Notations of thoughts and calls, as chat templates write them, and the readers of the calls. */
-#include "base/text.h"
-#include "chat/response.h"
-#include "template/eval.h"
+#include "chat/tool_call_reader.h"
 
-#include <stdlib.h>
-#include <string.h>
+#include "chat/literals.h"
+#include "chat/span.h"
+#include "chat/tools.h"
 
-/* ---- spans ---- */
-
-/* Text that is still to be read. */
-typedef struct span {
-    const char *p;
-    size_t n;
-} span;
-
-static void skip(span *s, size_t n) {
-    s->p += n;
-    s->n -= n;
-}
-
-static void skip_any(span *s, const char *characters) {
-    while (s->n && strchr(characters, *s->p)) skip(s, 1);
-}
-
-static void skip_blanks(span *s) { skip_any(s, " \t\r\n"); }
-
-static bool accept(span *s, const char *text) {
-    const size_t n = strlen(text);
-    if (s->n < n || memcmp(s->p, text, n) != 0) return false;
-    skip(s, n);
-    return true;
-}
-
-/* Reads up to and past `text`; `before` is what precedes it. False when it does not occur: nothing is read, `before` is all of s. */
-static bool up_to(span *s, const char *text, span *before) {
-    const size_t n = strlen(text);
-    *before = *s;
-    for (size_t i = 0; i + n <= s->n; i++)
-        if (memcmp(s->p + i, text, n) == 0) {
-            before->n = i;
-            skip(s, i + n);
-            return true;
-        }
-    return false;
-}
-
-static span trimmed(span s) {
-    skip_blanks(&s);
-    while (s.n && strchr(" \t\r\n", s.p[s.n - 1])) s.n--;
-    return s;
-}
-
-/* Without the line ends that stand around a value on lines of its own. */
-static span without_lines(span s) {
-    if (s.n && s.p[0] == '\n') skip(&s, 1);
-    if (s.n && s.p[s.n - 1] == '\n') s.n--;
-    return s;
-}
+const char *const ht_call_name_keys[] = {"name", "tool_name", NULL};
+const char *const ht_call_id_keys[] = {"id", "tool_call_id", "call_id", NULL};
+const char *const ht_call_argument_keys[] = {"arguments", "parameters", "args", NULL};
 
 /* ---- values ---- */
 
-static ht_jinja_value string_of(ht_call_reading *r, span s) {
-    return ht_jinja_string_value(ht_jinja_string_new(r->a, s.p, s.n, true));
-}
-
-static const ht_jinja_value *member(ht_jinja_value v, const char *key) {
-    return v.kind == HT_VALUE_DICT ? ht_jinja_dict_find_text(v.dict, key, strlen(key)) : NULL;
-}
-
-static ht_jinja_value new_dict(ht_call_reading *r) {
-    return (ht_jinja_value){.kind = HT_VALUE_DICT, .dict = ht_jinja_dict_new(r->a)};
-}
-
-static void set(ht_call_reading *r, ht_jinja_value dict, span key, ht_jinja_value v) {
-    if (!r->a->status) ht_jinja_dict_set(r->a, dict.dict, string_of(r, key), v);
-}
-
-/* A text as JSON; undefined when it is none. */
-static ht_jinja_value json_of(ht_call_reading *r, span s) {
-    if (r->a->status) return ht_jinja_undefined();
-    ht_jinja_value v = ht_jinja_json_value(r->a, s.p, s.n, "a call");
-    if (r->a->status == HT_ERR_FORMAT) r->a->status = HT_OK;
-    return v;
-}
-
-/* The object or list at the beginning: an end that its brackets and strings tell. */
-static bool extent(span *s, span *value) {
+/* The object or list at the beginning, whose brackets and strings show its end. */
+static bool read_extent(ht_span *s, ht_span *value) {
     size_t depth = 0;
     bool quoted = false;
     for (size_t i = 0; i < s->n; i++) {
@@ -103,20 +29,21 @@ static bool extent(span *s, span *value) {
             depth--;
         if (!depth && !quoted) {
             if (c != '}' && c != ']') return false;
-            *value = (span){s->p, i + 1};
-            skip(s, i + 1);
+            *value = (ht_span){s->p, i + 1};
+            ht_span_skip(s, i + 1);
             return true;
         }
     }
     return false;
 }
 
-/* Names are words; what has blanks or quotes in it is a sentence about something else. */
-static bool is_name(span s) {
-    for (size_t i = 0; i < s.n; i++)
-        if ((unsigned char)s.p[i] <= ' ' || strchr("\"'`<>{}()[],;", s.p[i])) return false;
-    return s.n > 0;
+static size_t name_length(ht_span s) {
+    size_t n = 0;
+    while (n < s.n && (unsigned char)s.p[n] > ' ' && !strchr("\"'`<>{}()[],;", s.p[n])) n++;
+    return n;
 }
+
+bool ht_is_call_name(const char *name, size_t n) { return n && name_length((ht_span){name, n}) == n; }
 
 /* Numbers too large for a float are no JSON. */
 static bool is_finite(ht_jinja_value v) {
@@ -128,634 +55,319 @@ static bool is_finite(ht_jinja_value v) {
     return finite;
 }
 
-bool ht_answer_is_object(ht_jinja_arena *a, const char *text, size_t n) {
-    ht_call_reading r = {.a = a};
-    const ht_jinja_value v = json_of(&r, (span){text, n});
+bool ht_is_arguments(ht_jinja_arena *a, const char *text, size_t n) {
+    const ht_jinja_value v = ht_span_json(a, (ht_span){text, n});
     return v.kind == HT_VALUE_DICT && is_finite(v);
 }
 
-/* Adds a call; begun: as in ht_answer_call. */
-static bool add_call(ht_call_reading *r, span name, ht_jinja_value arguments, const ht_jinja_string *begun,
-                     const ht_jinja_string *id) {
-    name = trimmed(name);
-    if (!is_name(name) || arguments.kind != HT_VALUE_DICT || !is_finite(arguments)) return false;
-    ht_answer_call *larger = ht_jinja_arena_grow(r->a, r->calls, r->n, sizeof *larger, &r->capacity);
-    const ht_jinja_string *copy = ht_jinja_string_new(r->a, name.p, name.n, true);
-    if (!larger || !copy) return false;
+/* A value without quotes: a string where the schema allows strings; else JSON, or a Python literal where the schema allows no
+ * string; else a string. A nullable string may be null. */
+static ht_jinja_value bare_value(ht_call_reading *r, ht_span tool, ht_span parameter, ht_span text) {
+    const ht_jinja_value *schema = ht_tool_field(ht_tool_find(r->tools, tool.p, tool.n), "parameters"),
+                         *properties = ht_tool_field(schema, "properties"), *property = NULL;
+    if (properties && properties->kind == HT_VALUE_DICT)
+        property = ht_jinja_dict_find_text(properties->dict, parameter.p, parameter.n);
+    const unsigned types = ht_schema_types(schema, property, text.p, text.n);
+    const ht_span trimmed = ht_span_trimmed(text);
+    if (ht_types_are_text(types) && !((types & HT_TYPE_NULL) && ht_span_is(trimmed, "null")))
+        return ht_span_string(r->a, text);
+    ht_jinja_value v = ht_span_json(r->a, trimmed);
+    if (v.kind != HT_VALUE_UNDEFINED) return v;
+    ht_literals l = {.a = r->a, .s = trimmed};
+    const bool is_literal = types != HT_TYPE_ANY && ht_literal_read(&l, &v);
+    ht_span_skip_blanks(&l.s);
+    return is_literal && !l.s.n ? v : ht_span_string(r->a, text);
+}
+
+/* ---- calls ---- */
+
+/* A call while it is read. */
+typedef struct call_parts {
+    ht_span name;
+    ht_jinja_value id, arguments; /* the id undefined: none */
+    ht_span begun;                /* with is_begun: what came of the arguments as JSON */
+    bool has_name;                /* all of it came */
+    bool has_arguments;           /* as above */
+    bool is_begun;
+} call_parts;
+
+static bool add(ht_call_reading *r, const call_parts *c) {
+    if (!ht_is_call_name(c->name.p, c->name.n) || c->arguments.kind != HT_VALUE_DICT || !is_finite(c->arguments) ||
+        (r->only_tools && !ht_tool_find(r->tools, c->name.p, c->name.n)))
+        return false;
+    ht_read_call *larger = ht_jinja_arena_grow(r->a, r->calls, r->n, sizeof *larger, &r->capacity);
+    const ht_jinja_value name = ht_span_string(r->a, c->name),
+                         begun = c->is_begun ? ht_span_string(r->a, c->begun) : ht_jinja_undefined();
+    if (r->a->status) return false;
     r->calls = larger;
-    r->calls[r->n++] = (ht_answer_call){copy, id, arguments, begun};
+    r->calls[r->n++] = (ht_read_call){name.string, ht_jinja_is_string(c->id) ? c->id.string : NULL, c->arguments,
+                                      c->is_begun ? begun.string : NULL};
     return true;
-}
-
-static bool add(ht_call_reading *r, span name, ht_jinja_value arguments, const ht_jinja_string *id) {
-    return add_call(r, name, arguments, NULL, id);
-}
-
-/* ---- calls that the end of the answer has cut ---- */
-
-static bool may_become(span s, const char *text) {
-    const size_t n = strlen(text);
-    return memcmp(s.p, text, s.n < n ? s.n : n) == 0;
-}
-
-/* A call whose parameters so far are these; `rest` is behind them, and would go on as one of the texts. False where it does not: then it is no
- * call. */
-static bool add_members(ht_call_reading *r, span name, ht_jinja_value members, span rest, const char *const *texts) {
-    ht_jinja_rendering how = {.a = r->a};
-    bool goes_on = !rest.n;
-    for (; *texts && !goes_on; texts++) goes_on = may_become(rest, *texts);
-    if (!r->takes_cut || !goes_on) return false;
-    const ht_jinja_string *whole = ht_jinja_json_text(&how, members, NULL, NULL, NULL, false, false);
-    const ht_jinja_string *begun = whole ? ht_jinja_string_new(r->a, whole->text, whole->n - 1, true) : NULL;
-    return begun && add_call(r, name, members, begun, NULL);
-}
-
-/* A call whose arguments are the rest of the answer. A whole JSON object makes a whole call, since only marks can follow
- * it; the beginning of one makes a call that is cut. */
-static bool add_rest(ht_call_reading *r, span name, span rest, const ht_jinja_string *id) {
-    rest = trimmed(rest);
-    span s = rest, value;
-    if (rest.n && *rest.p != '{') return false;
-    if (extent(&s, &value) && (r->takes_cut || (r->cut && !s.n))) return add(r, name, json_of(r, value), id);
-    if (!r->takes_cut) return false;
-    const ht_jinja_string *begun = ht_jinja_string_new(r->a, rest.p, rest.n, true);
-    return begun && add_call(r, name, new_dict(r), begun, id);
-}
-
-/* ---- schemas ---- */
-
-/* Whether the schema of a parameter says that it is a string; `known`: it says something. */
-static bool is_text(const ht_call_reading *r, span tool, span parameter, bool *known) {
-    *known = false;
-    for (size_t i = 0; r->tools.kind == HT_VALUE_LIST && i < r->tools.list->n; i++) {
-        ht_jinja_value t = r->tools.list->items[i];
-        const ht_jinja_value *function = member(t, "function");
-        if (function) t = *function;
-        const ht_jinja_value *name = member(t, "name"), *schema = member(t, "parameters");
-        if (!name || !ht_jinja_is_string(*name) || !schema || name->string->n != tool.n ||
-            memcmp(name->string->text, tool.p, tool.n) != 0)
-            continue;
-        const ht_jinja_value *properties = member(*schema, "properties"), *property = NULL;
-        if (properties && properties->kind == HT_VALUE_DICT)
-            property = ht_jinja_dict_find_text(properties->dict, parameter.p, parameter.n);
-        const ht_jinja_value *type = property ? member(*property, "type") : NULL;
-        if (!type || !ht_jinja_is_string(*type)) return false;
-        *known = true;
-        return ht_jinja_string_is(type->string, "string");
-    }
-    return false;
-}
-
-static bool read_python_value(ht_call_reading *r, span s, ht_jinja_value *v);
-
-/* A value that was written without quotes: a string where the schema says so, else what it is as JSON, or where the schema
- * wants no string, as Python has it; else a string. */
-static ht_jinja_value bare_value(ht_call_reading *r, span tool, span parameter, span text) {
-    bool known;
-    if (is_text(r, tool, parameter, &known)) return string_of(r, text);
-    const span s = trimmed(text);
-    ht_jinja_value v = json_of(r, s);
-    if (v.kind == HT_VALUE_UNDEFINED && !(known && read_python_value(r, s, &v))) v = string_of(r, text);
-    return v;
 }
 
 /* ---- JSON ---- */
 
-static const ht_jinja_value *first_of(ht_jinja_value v, const char *const *keys) {
+static const ht_jinja_value *first_of(const ht_jinja_value *v, const char *const *keys) {
     const ht_jinja_value *found = NULL;
-    for (; *keys && !found; keys++) found = member(v, *keys);
+    for (; *keys && !found; keys++) found = ht_tool_field(v, *keys);
     return found;
 }
 
-static bool add_object(ht_call_reading *r, ht_jinja_value v) {
-    static const char *const names[] = {"name", "tool_name", NULL},
-                             *const ids[] = {"id", "tool_call_id", "call_id", NULL},
-                             *const arguments[] = {"arguments", "parameters", "args", NULL};
-    const ht_jinja_value *id = first_of(v, ids), *function = member(v, "function");
-    if (function && function->kind == HT_VALUE_DICT) v = *function;
-    const ht_jinja_value *name = first_of(v, names), *given = first_of(v, arguments);
-    if (v.kind != HT_VALUE_DICT) return false;
-    if (!name && v.dict->n == 1) { /* {"name": {...}} */
-        name = &v.dict->keys[0];
-        given = &v.dict->values[0];
+/* {"name": ..., "arguments": {...}}, the same in "function", arguments as a string, or {NAME: {...}}. */
+static bool add_object(ht_call_reading *r, const ht_jinja_value *v) {
+    const ht_jinja_value *id = first_of(v, ht_call_id_keys), *function = ht_tool_field(v, "function");
+    if (function && function->kind == HT_VALUE_DICT) v = function;
+    const ht_jinja_value *name = first_of(v, ht_call_name_keys), *arguments = first_of(v, ht_call_argument_keys);
+    if (v->kind != HT_VALUE_DICT) return false;
+    if (!name && v->dict->n == 1) {
+        name = &v->dict->keys[0];
+        arguments = &v->dict->values[0];
     }
     if (!name || !ht_jinja_is_string(*name)) return false;
-    ht_jinja_value values = given ? *given : new_dict(r);
-    if (ht_jinja_is_string(values)) values = json_of(r, (span){values.string->text, values.string->n});
-    return add(r, (span){name->string->text, name->string->n}, values,
-               id && ht_jinja_is_string(*id) ? id->string : NULL);
+    call_parts c = {.name = ht_span_trimmed((ht_span){name->string->text, name->string->n}),
+                    .id = id ? *id : ht_jinja_undefined(),
+                    .arguments = arguments ? *arguments : ht_new_dict(r->a)};
+    if (ht_jinja_is_string(c.arguments))
+        c.arguments = ht_span_json(r->a, (ht_span){c.arguments.string->text, c.arguments.string->n});
+    return add(r, &c);
 }
 
-/* Objects, and lists of them, one after the other. */
-static bool read_json(ht_call_reading *r, const char *text, size_t n) {
-    span s = {text, n}, one;
-    for (;;) {
-        skip_any(&s, " \t\r\n,;");
-        if (!s.n) return r->n > 0;
-        if (!extent(&s, &one)) return false;
-        ht_jinja_value v = json_of(r, one);
-        if (v.kind == HT_VALUE_LIST) {
-            for (size_t i = 0; i < v.list->n; i++)
-                if (!add_object(r, v.list->items[i])) return false;
-        } else if (!add_object(r, v))
-            return false;
-    }
-}
-
-bool ht_answer_is_name(const char *name, size_t n, const ht_jinja_value *tools) {
-    bool found = !tools;
-    for (size_t t = 0; tools && tools->kind == HT_VALUE_LIST && t < tools->list->n && !found; t++) {
-        const ht_jinja_value *function = member(tools->list->items[t], "function");
-        const ht_jinja_value *known = member(function ? *function : tools->list->items[t], "name");
-        found =
-            known && ht_jinja_is_string(*known) && known->string->n == n && memcmp(known->string->text, name, n) == 0;
-    }
-    return found && is_name((span){name, n});
-}
-
-/* An answer that may be about something else: every name has to be a tool's. */
-static bool read_bare_json(ht_call_reading *r, const char *text, size_t n) {
-    if (r->tools.kind != HT_VALUE_LIST || !read_json(r, text, n)) return false;
-    for (size_t i = 0; i < r->n; i++)
-        if (!ht_answer_is_name(r->calls[i].name->text, r->calls[i].name->n, &r->tools)) return false;
+/* Adds the calls of an object, or a list of them. */
+static bool add_json(ht_call_reading *r, const ht_jinja_value *v) {
+    if (v->kind != HT_VALUE_LIST) return add_object(r, v);
+    for (size_t i = 0; i < v->list->n; i++)
+        if (!add_object(r, &v->list->items[i])) return false;
     return true;
 }
 
-/* ---- tags ---- */
+/* ---- patterns ---- */
 
-/* <function=NAME><parameter=KEY>VALUE</parameter>...</function>, or JSON in the place of the parameters. */
-static bool read_functions(ht_call_reading *r, const char *text, size_t n) {
-    static const char *const behind[] = {"<parameter=", "</function>", NULL};
-    span s = {text, n}, name, body, key, value;
-    for (;;) {
-        skip_blanks(&s);
-        if (!s.n) return r->n > 0;
-        if (!accept(&s, "<function=") || !up_to(&s, ">", &name)) return false;
-        const bool is_cut = !up_to(&s, "</function>", &body);
-        if (is_cut && !r->cut) return false;
-        body = trimmed(body);
-        ht_jinja_value arguments = new_dict(r);
-        if (body.n && *body.p == '{') {
-            if (is_cut) return add_rest(r, name, body, NULL);
-            arguments = json_of(r, body);
-            body.n = 0;
-        }
-        for (skip_blanks(&body); body.n; skip_blanks(&body)) {
-            const span rest = body;
-            if (!accept(&body, "<parameter=") || !up_to(&body, ">", &key) || !up_to(&body, "</parameter>", &value))
-                return is_cut && add_members(r, name, arguments, rest, behind);
-            set(r, arguments, key, bare_value(r, name, key, without_lines(value)));
-        }
-        if (is_cut) return add_members(r, name, arguments, body, behind);
-        if (!add(r, name, arguments, NULL)) return false;
-    }
-}
+typedef enum match {
+    DIFFERS,
+    MATCHES,
+    TRUNCATED /* the text ends, and could go on as the pattern does */
+} match;
 
-/* The attribute ` name="..."` of a tag's text. */
-static bool attribute(span tag, const char *name, span *value) {
-    span before;
-    return up_to(&tag, name, &before) && accept(&tag, "=\"") && up_to(&tag, "\"", value);
-}
+static bool is_blank(char c) { return c && strchr(" \t\r\n", c); }
 
-/* <invoke name="NAME"><parameter name="KEY">VALUE</parameter>...</invoke>, the tags by whatever names, with whatever in front of
- * them; string="true" and CDATA make a value a string. */
-static bool read_invokes(ht_call_reading *r, const char *text, size_t n) {
-    static const char *const behind[] = {"<", NULL};
-    span s = {text, n}, tag, inner, name, key, value, kind;
-    char close[64];
-    for (;;) {
-        skip_blanks(&s);
-        if (!s.n) return r->n > 0;
-        if (!accept(&s, "<") || !up_to(&s, ">", &tag) || !attribute(tag, " name", &name)) return false;
-        ht_jinja_value arguments = new_dict(r);
-        for (;;) {
-            skip_blanks(&s);
-            const span rest = s;
-            if (accept(&s, "</")) break;
-            if (!accept(&s, "<") || !up_to(&s, ">", &inner)) return add_members(r, name, arguments, rest, behind);
-            if (!attribute(inner, " name", &key)) return false;
-            size_t n_tag = 0;
-            while (n_tag < inner.n && inner.p[n_tag] != ' ') n_tag++;
-            if (n_tag + 4 > sizeof close) return false;
-            memcpy(close, "</", 2);
-            memcpy(close + 2, inner.p, n_tag);
-            memcpy(close + 2 + n_tag, ">", 2);
-            if (!up_to(&s, close, &value)) return add_members(r, name, arguments, rest, behind);
-            bool quoted = attribute(inner, " string", &kind) && kind.n == 4;
-            span whole = value;
-            if (accept(&whole, "<![CDATA[") && whole.n >= 3 && memcmp(whole.p + whole.n - 3, "]]>", 3) == 0) {
-                value = (span){whole.p, whole.n - 3};
-                quoted = true;
-            }
-            set(r, arguments, key, quoted ? string_of(r, value) : bare_value(r, name, key, value));
-        }
-        const bool is_closed = up_to(&s, ">", &tag);
-        if ((!is_closed && !r->takes_cut) || !add(r, name, arguments, NULL)) return false;
-        if (!is_closed) return true;
-    }
-}
-
-/* NAME <arg_key>KEY</arg_key><arg_value>VALUE</arg_value>... */
-static bool read_pairs(ht_call_reading *r, const char *text, size_t n) {
-    static const char *const behind[] = {"<arg_key>", NULL};
-    span s = {text, n}, key, value;
-    size_t length = 0;
-    while (length < n && text[length] != '<' && text[length] != '\n') length++;
-    const span name = trimmed((span){text, length});
-    skip(&s, length);
-    const bool has_name = s.n;
-    ht_jinja_value arguments = new_dict(r);
-    for (skip_blanks(&s); s.n; skip_blanks(&s)) {
-        const span rest = s;
-        bool is_pair = accept(&s, "<arg_key>") && up_to(&s, "</arg_key>", &key);
-        skip_blanks(&s);
-        is_pair = is_pair && accept(&s, "<arg_value>") && up_to(&s, "</arg_value>", &value);
-        if (!is_pair) return r->cut && add_members(r, name, arguments, rest, behind);
-        key = trimmed(key);
-        set(r, arguments, key, bare_value(r, name, key, value));
-    }
-    if (r->cut) return has_name && add_members(r, name, arguments, s, behind);
-    return add(r, name, arguments, NULL);
-}
-
-/* What models write between <tool_call> and </tool_call>. */
-static bool read_tool_call(ht_call_reading *r, const char *text, size_t n) {
-    const span s = trimmed((span){text, n});
-    if (!s.n) return false;
-    if (*s.p == '{' || *s.p == '[') return read_json(r, s.p, s.n);
-    span function = s;
-    if (accept(&function, "<function=")) return read_functions(r, s.p, s.n);
-    if (accept(&function, "<function ") || accept(&function, "<invoke ")) return read_invokes(r, s.p, s.n);
-    return read_pairs(r, s.p, s.n);
-}
-
-/* MiniCPM's, whose opening mark is a part of the first tag. */
-static bool read_named_function(ht_call_reading *r, const char *text, size_t n) {
-    static const char open[] = "<function name=";
-    ht_jinja_builder b = {.arena = r->a};
-    ht_jinja_put_text(&b, open);
-    ht_jinja_put(&b, text, n, true);
-    if (!r->cut) ht_jinja_put_text(&b, "</function>");
-    const ht_jinja_string *whole = ht_jinja_built(&b);
-    return whole && read_invokes(r, whole->text, whole->n);
-}
-
-static bool read_equals_function(ht_call_reading *r, const char *text, size_t n) {
-    ht_jinja_builder b = {.arena = r->a};
-    ht_jinja_put_text(&b, "<function=");
-    ht_jinja_put(&b, text, n, true);
-    if (!r->cut) ht_jinja_put_text(&b, "</function>");
-    const ht_jinja_string *whole = ht_jinja_built(&b);
-    return whole && read_functions(r, whole->text, whole->n);
-}
-
-/* ---- notations of one family ---- */
-
-/* Mistral's: a list of JSON, or NAME[CALL_ID]ID[ARGS]JSON, again and again. */
-static bool read_mistral(ht_call_reading *r, const char *text, size_t n) {
-    span s = {text, n}, json, name;
-    for (;;) {
-        skip_blanks(&s);
-        (void)accept(&s, "[TOOL_CALLS]");
-        skip_blanks(&s);
-        if (!s.n) return r->n > 0;
-        if (*s.p == '[' || *s.p == '{') {
-            if (!extent(&s, &json) || !read_json(r, json.p, json.n)) return false;
+/* Literal text of a pattern, up to its next field. A line end before a value belongs to the value's text. */
+static match match_literal(ht_span *s, const char **pattern) {
+    const char *p = *pattern;
+    for (; *p && *p != '%'; p++) {
+        if (is_blank(*p)) {
+            if (strncmp(p, "\n%v", 3) != 0) ht_span_skip_blanks(s);
             continue;
         }
-        size_t length = 0;
-        while (length < s.n && s.p[length] != '[' && s.p[length] != '{') length++;
-        name = (span){s.p, length};
-        skip(&s, length);
-        const bool has_name = s.n;
-        const ht_jinja_string *id = NULL;
-        if (accept(&s, "[CALL_ID]")) {
-            for (length = 0; length < s.n && s.p[length] != '[' && s.p[length] != '{';) length++;
-            id = ht_jinja_string_new(r->a, s.p, length, true);
-            skip(&s, length);
-        }
-        if (!accept(&s, "[ARGS]") && r->takes_cut && s.n && *s.p == '[') {
-            if (!may_become(s, "[ARGS]") && !may_become(s, "[CALL_ID]")) return false;
-            s.n = 0;
-        }
-        skip_blanks(&s);
-        if (!extent(&s, &json)) return has_name && add_rest(r, name, s, id);
-        if (!add(r, name, json_of(r, json), id)) return false;
+        if (!s->n || *s->p != *p) return s->n ? DIFFERS : TRUNCATED;
+        ht_span_skip(s, 1);
     }
+    *pattern = p;
+    return MATCHES;
 }
 
-#define BAR          "\xEF\xBD\x9C" /* U+FF5C */
-#define UNDERLINE    "\xE2\x96\x81" /* U+2581 */
-#define DS(a, b)     "<" BAR "tool" UNDERLINE a UNDERLINE b BAR ">"
-#define DS_SEPARATOR "<" BAR "tool" UNDERLINE "sep" BAR ">"
-#define DSML         BAR "DSML" BAR
+/* A key or an id, which the next character of the pattern ends. */
+static match match_word(ht_span *s, const char *pattern, ht_span *word) {
+    const char *end = s->n ? memchr(s->p, *pattern, s->n) : NULL;
+    if (!end) return TRUNCATED;
+    *word = ht_span_trimmed((ht_span){s->p, (size_t)(end - s->p)});
+    ht_span_skip(s, (size_t)(end - s->p));
+    return MATCHES;
+}
 
-/* DeepSeek's: NAME and JSON, or "function", the name and JSON within ```json. */
-static bool read_deepseek(ht_call_reading *r, const char *text, size_t n) {
-    span s = {text, n}, name, body, line, json;
-    for (;;) {
-        skip_blanks(&s);
-        if (!s.n) return r->n > 0;
-        if (!accept(&s, DS("call", "begin")) || !up_to(&s, DS_SEPARATOR, &name)) return false;
-        const bool is_cut = !up_to(&s, DS("call", "end"), &body);
-        if (up_to(&body, "```json", &line)) {
-            name = line;
-            if (!up_to(&body, "```", &json)) return is_cut && add_rest(r, name, body, NULL);
-            body = json;
+static match match_name(ht_span *s, call_parts *c) {
+    ht_span_skip_blanks(s);
+    c->name = (ht_span){s->p, name_length(*s)};
+    ht_span_skip(s, c->name.n);
+    c->has_name = s->n;
+    ht_span_skip_blanks(s);
+    return c->name.n ? MATCHES : s->n ? DIFFERS : TRUNCATED;
+}
+
+/* functions.NAME:INDEX, or NAME alone. */
+static match match_id_with_name(ht_call_reading *r, ht_span *s, const char *pattern, call_parts *c) {
+    ht_span name;
+    if (match_word(s, pattern, &name) != MATCHES) return TRUNCATED;
+    c->id = ht_span_string(r->a, name);
+    (void)ht_span_accept(&name, "functions.");
+    size_t n = name.n;
+    while (n && name.p[n - 1] >= '0' && name.p[n - 1] <= '9') n--;
+    c->name = (ht_span){name.p, n && name.p[n - 1] == ':' ? n - 1 : name.n};
+    c->has_name = true;
+    return MATCHES;
+}
+
+/* A value up to the text that follows it in the pattern, without the line ends between them. */
+static match match_value(ht_span *s, const char **pattern, bool on_lines, ht_span *value) {
+    const char *end = *pattern;
+    while (*end == '\n' || strncmp(end, "%l", 2) == 0) end += *end == '%' ? 2 : 1;
+    const size_t n = strcspn(end, "%");
+    if (!ht_span_until(s, (ht_span){end, n}, value)) return TRUNCATED;
+    *pattern = end + n;
+    if (on_lines && value->n && value->p[0] == '\n') ht_span_skip(value, 1);
+    if (on_lines && value->n && value->p[value->n - 1] == '\n') value->n--;
+    return MATCHES;
+}
+
+static match match_parameter(ht_span *s, const char *pattern, ht_span *key, ht_span *value) {
+    match m = pattern ? MATCHES : DIFFERS;
+    for (const char *p = pattern; m == MATCHES && *p;) {
+        if (*p != '%') {
+            m = match_literal(s, &p);
+            continue;
         }
-        if (is_cut) return trimmed(body).n && add_rest(r, name, body, NULL);
-        if (!add(r, name, json_of(r, trimmed(body)), NULL)) return false;
+        const bool on_lines = p > pattern + 1 && (p[-1] == '\n' || (p[-2] == '%' && p[-1] == 'l'));
+        p += 2;
+        if (p[-1] == 's') ht_span_skip_blanks(s);
+        if (p[-1] == 'k') m = match_word(s, p, key);
+        if (p[-1] == 'v') m = match_value(s, &p, on_lines, value);
     }
+    return m;
 }
 
-/* Kimi's: the id says the name, "functions.NAME:INDEX". */
-static bool read_kimi(ht_call_reading *r, const char *text, size_t n) {
-    span s = {text, n}, id, json;
-    for (;;) {
-        skip_blanks(&s);
-        if (!s.n) return r->n > 0;
-        if (!accept(&s, "<|tool_call_begin|>") || !up_to(&s, "<|tool_call_argument_begin|>", &id)) return false;
-        const bool is_cut = !up_to(&s, "<|tool_call_end|>", &json);
-        id = trimmed(id);
-        span name = id;
-        (void)accept(&name, "functions.");
-        while (name.n && name.p[name.n - 1] >= '0' && name.p[name.n - 1] <= '9') name.n--;
-        if (!name.n || name.p[name.n - 1] != ':')
-            name.n = (size_t)(id.p + id.n - name.p);
-        else
-            name.n--;
-        if (is_cut) return add_rest(r, name, s, string_of(r, id).string);
-        if (!add(r, name, json_of(r, trimmed(json)), string_of(r, id).string)) return false;
+static match match_object(ht_call_reading *r, ht_span *s, call_parts *c) {
+    ht_span json;
+    ht_span_skip_blanks(s);
+    if (s->n && *s->p != '{') return DIFFERS;
+    if (read_extent(s, &json)) {
+        c->arguments = ht_span_json(r->a, json);
+        c->has_arguments = c->arguments.kind == HT_VALUE_DICT;
+        ht_span_skip_blanks(s);
+        return c->has_arguments ? MATCHES : DIFFERS;
     }
+    c->begun = ht_span_trimmed(*s);
+    c->is_begun = true;
+    return TRUNCATED;
 }
 
-/* Solar's: id, name and JSON. */
-static bool read_solar(ht_call_reading *r, const char *text, size_t n) {
-    span s = {text, n}, id, name, json;
+/* The arguments end within their parameters: their JSON so far. */
+static match truncate_parameters(ht_call_reading *r, call_parts *c) {
+    ht_jinja_rendering rendering = {.a = r->a};
+    const ht_jinja_string *json = ht_jinja_json_text(&rendering, c->arguments, NULL, NULL, NULL, false, false);
+    if (!json) return DIFFERS;
+    c->begun = (ht_span){json->text, json->n - 1};
+    c->is_begun = true;
+    return TRUNCATED;
+}
+
+static match match_literals(ht_call_reading *r, ht_span *s, const ht_tool_call_format *f, char end, call_parts *c) {
+    ht_literals l = {.a = r->a, .s = *s, .quote = f->quote, .is_cut = r->with_truncated};
+    if (!ht_literal_read_members(&l, f->json[2], end, &c->arguments)) return truncate_parameters(r, c);
+    *s = (ht_span){l.s.p - 1, l.s.n + 1}; /* the pattern goes on with the end */
+    c->has_arguments = true;
+    return MATCHES;
+}
+
+/* One parameter in any of the ways that the format has; MATCHES, too, where only the end of the parameters can follow. */
+static match match_tag(ht_call_reading *r, ht_span *s, const ht_tool_call_format *f, ht_span end, call_parts *c) {
+    const char *const patterns[] = {f->quoted, f->raw, f->json};
+    const bool has_types = f->raw && strcmp(f->raw, f->json) != 0; /* the pattern tells strings from JSON */
+    match best = DIFFERS;
+    for (int i = 0; i < 3; i++) {
+        ht_span at = *s, key = {0}, value = {0};
+        const match m = match_parameter(&at, patterns[i], &key, &value);
+        if (m == MATCHES) {
+            const bool is_string = i == 0 || (i == 1 && has_types);
+            *s = at;
+            ht_dict_set_span(r->a, c->arguments, key,
+                             is_string ? ht_span_string(r->a, value) : bare_value(r, c->name, key, value));
+            return MATCHES;
+        }
+        if (m == TRUNCATED) best = TRUNCATED;
+    }
+    c->has_arguments = best == DIFFERS && s->n < end.n && memcmp(s->p, end.p, s->n) == 0;
+    return c->has_arguments ? MATCHES : best;
+}
+
+static match match_parameters(ht_call_reading *r, ht_span *s, const ht_tool_call_format *f, const char *pattern,
+                              call_parts *c) {
+    if (strncmp(pattern, "%s", 2) == 0) pattern += 2;
+    const ht_span end = {pattern, strcspn(pattern, "%")};
+    if (strcmp(f->json + strlen(f->json) - 2, "%v") == 0) return match_literals(r, s, f, *end.p, c);
+    ht_span_skip_blanks(s);
+    if (s->n && *s->p == '{') return match_object(r, s, c);
+    for (; !c->has_arguments; ht_span_skip_blanks(s)) {
+        if (end.n ? ht_span_begins(*s, end) : !s->n && !r->is_truncated) {
+            c->has_arguments = true;
+            break;
+        }
+        const match m = s->n ? match_tag(r, s, f, end, c) : TRUNCATED;
+        if (m != MATCHES) return m == TRUNCATED ? truncate_parameters(r, c) : m;
+    }
+    return MATCHES;
+}
+
+static match match_call(ht_call_reading *r, ht_span *s, const ht_tool_call_format *f, call_parts *c) {
+    match m = MATCHES;
+    ht_span id;
+    *c = (call_parts){.id = ht_jinja_undefined(), .arguments = ht_new_dict(r->a), .begun = {"", 0}};
+    for (const char *p = f->call; *p && m == MATCHES && !r->a->status;) {
+        if (*p != '%') {
+            m = match_literal(s, &p);
+            continue;
+        }
+        p += 2;
+        switch (p[-1]) {
+        case 's': ht_span_skip_blanks(s); break;
+        case 'n': m = match_name(s, c); break;
+        case 'i':
+            m = match_word(s, p, &id);
+            if (m == MATCHES) c->id = ht_span_string(r->a, id);
+            break;
+        case 'f': m = match_id_with_name(r, s, p, c); break;
+        case 'a': m = match_object(r, s, c); break;
+        case 'p': m = match_parameters(r, s, f, p, c); break;
+        default: break;
+        }
+    }
+    /* Only marks follow whole arguments. */
+    if (m == TRUNCATED && c->has_arguments && (r->with_truncated || (r->is_truncated && !s->n))) m = MATCHES;
+    return m;
+}
+
+/* Reads one call in the format, or in another with the same opening mark. A truncated call counts where every format that the
+ * text could go on in agrees on its name. */
+static bool read_call(ht_call_reading *r, const ht_tool_call_format *format, ht_span *s) {
+    call_parts begun = {.has_name = false}, c;
+    bool any = false, agree = r->with_truncated;
+    for (const ht_tool_call_format *f = NULL; (f = ht_tool_call_format_next(format, f));) {
+        ht_span at = *s;
+        const match m = match_call(r, &at, f, &c);
+        if (r->a->status) return false;
+        if (m == MATCHES) {
+            *s = at;
+            return add(r, &c);
+        }
+        if (m == DIFFERS) continue;
+        agree = agree && c.has_name && (!any || (c.name.n == begun.name.n && c.name.p == begun.name.p));
+        if (!any) begun = c;
+        any = true;
+    }
+    begun.is_begun = true;
+    ht_span_skip(s, s->n);
+    return any && agree && add(r, &begun);
+}
+
+bool ht_tool_calls_read(ht_call_reading *r, const ht_tool_call_format *f, const char *text, size_t n) {
+    ht_span s = {text, n}, json;
+    bool in_list = false;
     for (;;) {
-        skip_blanks(&s);
-        if (!s.n) return r->n > 0;
-        if (!accept(&s, "<|tool_call:begin|>") || !up_to(&s, "<|tool_call:name|>", &id) ||
-            !up_to(&s, "<|tool_call:args|>", &name))
+        ht_span_skip_any(&s, " \t\r\n,;");
+        if (!f->close && f->open && ht_span_accept(&s, f->open)) continue;
+        if (!s.n) return r->n > 0 && !in_list;
+        if (in_list && ht_span_accept(&s, "]")) {
+            ht_span_skip_blanks(&s);
+            return r->n > 0 && !s.n;
+        }
+        ht_span rest = s;
+        ht_jinja_value v = ht_jinja_undefined();
+        if ((*s.p == '{' || *s.p == '[') && read_extent(&rest, &json)) v = ht_span_json(r->a, json);
+        if (v.kind != HT_VALUE_UNDEFINED) {
+            s = rest;
+            if (!add_json(r, &v)) return false;
+        } else if (*s.p == '[' && f->begin && !in_list) {
+            ht_span_skip(&s, 1);
+            in_list = true;
+        } else if (*s.p == '{' || !read_call(r, f, &s))
             return false;
-        if (!up_to(&s, "<|tool_call:end|>", &json)) return add_rest(r, name, s, string_of(r, id).string);
-        if (!add(r, name, json_of(r, trimmed(json)), string_of(r, id).string)) return false;
     }
-}
-
-/* ---- literals ---- */
-
-enum { LITERAL_DEPTH = 64 };
-
-/* Values as Gemma writes them, strings within `quote` and keys bare, or as Python has them (`quote` NULL). */
-typedef struct literal_reader {
-    ht_call_reading *r;
-    span s;
-    const char *quote;
-    int depth;
-    bool may_go_on; /* a word at the end of the text may be the beginning of one */
-} literal_reader;
-
-static bool read_literal(literal_reader *l, ht_jinja_value *v);
-
-/* The character of an escape behind its backslash, of which `s` begins with the letter and is moved past all of it; the
- * backslash itself, with nothing read, for what is none. */
-static uint32_t read_escape(span *s) {
-    static const char names[] = "abfnrtv0\\'\"", values[] = "\a\b\f\n\r\t\v\0\\'\"";
-    const char c = *s->p, *at = c ? strchr(names, c) : NULL;
-    if (at) {
-        skip(s, 1);
-        return (uint32_t)(unsigned char)values[at - names];
-    }
-    const size_t digits = c == 'x' ? 2 : c == 'u' ? 4 : c == 'U' ? 8 : 0;
-    uint32_t code = 0;
-    size_t n = 0;
-    for (; n < digits && n + 1 < s->n; n++) {
-        const char d = s->p[n + 1];
-        const int value = d >= '0' && d <= '9'   ? d - '0'
-                          : d >= 'a' && d <= 'f' ? d - 'a' + 10
-                          : d >= 'A' && d <= 'F' ? d - 'A' + 10
-                                                 : -1;
-        if (value < 0) break;
-        code = code * 16 + (uint32_t)value;
-    }
-    if (!digits || n < digits) return '\\';
-    skip(s, digits + 1);
-    uint32_t low;
-    span rest = *s;
-    /* A pair of surrogates, as JSON writes one. */
-    if (code >= 0xD800 && code < 0xDC00 && accept(&rest, "\\") && rest.n && *rest.p == 'u' &&
-        (low = read_escape(&rest)) >= 0xDC00 && low < 0xE000) {
-        *s = rest;
-        code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
-    }
-    return code;
-}
-
-/* A string in its quotes, as Python and JSON have them. */
-static bool read_python_string(literal_reader *l, ht_jinja_value *v) {
-    const char quote = *l->s.p;
-    ht_text text = {0};
-    for (skip(&l->s, 1); l->s.n && *l->s.p != quote;) {
-        const char c = *l->s.p;
-        skip(&l->s, 1);
-        if (c == '\\' && l->s.n)
-            ht_text_append_utf8(&text, read_escape(&l->s));
-        else
-            ht_text_append(&text, &c, 1);
-    }
-    const bool good = l->s.n && !text.failed;
-    if (good) {
-        skip(&l->s, 1);
-        *v = string_of(l->r, (span){text.len ? text.data : "", text.len});
-    }
-    ht_text_discard(&text);
-    return good;
-}
-
-static bool read_key(literal_reader *l, span *key, char end) {
-    if (l->quote && accept(&l->s, l->quote)) {
-        if (!up_to(&l->s, l->quote, key)) return false;
-    } else {
-        size_t n = 0;
-        while (n < l->s.n && l->s.p[n] != end) n++;
-        *key = trimmed((span){l->s.p, n});
-        skip(&l->s, n);
-        if (key->n > 1 && (*key->p == '\'' || *key->p == '"') && key->p[key->n - 1] == *key->p)
-            *key = (span){key->p + 1, key->n - 2};
-    }
-    skip_blanks(&l->s);
-    if (!l->s.n || *l->s.p != end) return false;
-    skip(&l->s, 1);
-    return true;
-}
-
-/* Members up to `close`, which is passed. */
-static bool read_members(literal_reader *l, char separator, char close, ht_jinja_value *v) {
-    *v = new_dict(l->r);
-    for (;;) {
-        span key;
-        ht_jinja_value item;
-        skip_any(&l->s, " \t\r\n,");
-        if (!l->s.n) return false;
-        if (*l->s.p == close) {
-            skip(&l->s, 1);
-            return true;
-        }
-        if (!read_key(l, &key, separator) || !read_literal(l, &item)) return false;
-        set(l->r, *v, key, item);
-    }
-}
-
-static bool read_items(literal_reader *l, char close, ht_jinja_value *v) {
-    ht_jinja_list *list = ht_jinja_list_new(l->r->a, 0);
-    for (;;) {
-        ht_jinja_value item;
-        skip_any(&l->s, " \t\r\n,");
-        if (!l->s.n || !list) return false;
-        if (*l->s.p == close) {
-            skip(&l->s, 1);
-            *v = ht_jinja_list_value(HT_VALUE_LIST, list);
-            return true;
-        }
-        if (!read_literal(l, &item)) return false;
-        ht_jinja_list_append(l->r->a, list, item);
-    }
-}
-
-static bool read_word(literal_reader *l, ht_jinja_value *v) {
-    static const struct { const char *word, *json; } words[] = {{"True", "true"}, {"False", "false"}, {"None", "null"}};
-    size_t n = 0;
-    while (n < l->s.n && !strchr(",)]} \t\r\n", l->s.p[n])) n++;
-    if (n == l->s.n && l->may_go_on) return false;
-    span word = {l->s.p, n};
-    skip(&l->s, n);
-    for (int i = 0; i < 3; i++)
-        if (n == strlen(words[i].word) && memcmp(word.p, words[i].word, n) == 0)
-            word = (span){words[i].json, strlen(words[i].json)};
-    *v = json_of(l->r, word);
-    return v->kind != HT_VALUE_UNDEFINED;
-}
-
-static bool read_literal(literal_reader *l, ht_jinja_value *v) {
-    skip_blanks(&l->s);
-    if (!l->s.n || l->r->a->status || ++l->depth > LITERAL_DEPTH) return false;
-    const char c = *l->s.p;
-    bool good;
-    if (l->quote && accept(&l->s, l->quote)) {
-        span text;
-        good = up_to(&l->s, l->quote, &text);
-        if (good) *v = string_of(l->r, text);
-    } else if (c == '"' || (c == '\'' && !l->quote))
-        good = read_python_string(l, v);
-    else if (c == '{' || c == '[' || (c == '(' && !l->quote)) {
-        skip(&l->s, 1);
-        good = c == '{' ? read_members(l, ':', '}', v) : read_items(l, c == '[' ? ']' : ')', v);
-    } else
-        good = read_word(l, v);
-    l->depth--;
-    return good;
-}
-
-static bool read_python_value(ht_call_reading *r, span s, ht_jinja_value *v) {
-    literal_reader l = {.r = r, .s = s};
-    if (!read_literal(&l, v)) return false;
-    skip_blanks(&l.s);
-    return !l.s.n;
-}
-
-static const char *const no_texts[] = {NULL};
-
-/* call:NAME{KEY:VALUE,...} */
-static bool read_gemma_quoted(ht_call_reading *r, const char *text, size_t n, const char *quote) {
-    literal_reader l = {.r = r, .s = {text, n}, .quote = quote, .may_go_on = r->takes_cut};
-    span name;
-    ht_jinja_value arguments;
-    skip_blanks(&l.s);
-    if (!accept(&l.s, "call:") || !up_to(&l.s, "{", &name)) return false;
-    if (!read_members(&l, ':', '}', &arguments)) return add_members(r, name, arguments, (span){0}, no_texts);
-    skip_blanks(&l.s);
-    return !l.s.n && add(r, name, arguments, NULL);
-}
-
-static bool read_gemma4(ht_call_reading *r, const char *text, size_t n) {
-    return read_gemma_quoted(r, text, n, "<|\"|>");
-}
-static bool read_function_gemma(ht_call_reading *r, const char *text, size_t n) {
-    return read_gemma_quoted(r, text, n, "<escape>");
-}
-
-/* [NAME(KEY=VALUE, ...), ...] as in Python, or a list of JSON. */
-static bool read_python(ht_call_reading *r, const char *text, size_t n) {
-    literal_reader l = {.r = r, .s = trimmed((span){text, n}), .may_go_on = r->takes_cut};
-    span json = l.s, after;
-    if (l.s.n && *l.s.p == '[' && extent(&json, &after) && json_of(r, after).kind == HT_VALUE_LIST)
-        return read_json(r, text, n);
-    const bool bracket = accept(&l.s, "[");
-    for (;;) {
-        span name;
-        ht_jinja_value arguments;
-        skip_any(&l.s, " \t\r\n,");
-        if (bracket && accept(&l.s, "]")) {
-            skip_blanks(&l.s);
-            return !l.s.n && r->n > 0;
-        }
-        if (!l.s.n) return !bracket && r->n > 0;
-        if (!up_to(&l.s, "(", &name)) return false;
-        if (!read_members(&l, '=', ')', &arguments)) return add_members(r, name, arguments, (span){0}, no_texts);
-        if (!add(r, name, arguments, NULL)) return false;
-    }
-}
-
-/* ---- the notations ---- */
-
-static const ht_thought_notation thoughts[] = {
-    {"<|channel>", "<|channel>", "<channel|>", "thought\n", true, NULL, NULL},
-    {"[THINK]", "[THINK]", "[/THINK]", NULL, true, NULL, NULL},
-    {"<|START_THINKING|>", "<|START_THINKING|>", "<|END_THINKING|>", NULL, true, NULL, NULL},
-    {"<|inner_prefix|>", "<|inner_prefix|>", "<|inner_suffix|>", NULL, true, NULL, NULL},
-    {"</seed:think>", "<seed:think>", "</seed:think>", NULL, false, NULL, NULL},
-    {"[BEGIN FINAL RESPONSE]", "Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]", NULL, false, NULL, NULL},
-    {"", "<think>", "</think>", NULL, false, "\n", "\n\n"}, /* whatever the template: models learn it from others */
-};
-
-static const ht_call_notation calls[] = {
-    {"[TOOL_CALLS]", "[TOOL_CALLS]", NULL, 0, read_mistral},
-    {DS("calls", "begin"), DS("calls", "begin"), DS("calls", "end"), 0, read_deepseek},
-    {"dsml_token + 'function_calls", "<" DSML "function_calls>", "</" DSML "function_calls>", 0, read_invokes},
-    {"dsml_token", "<" DSML "tool_calls>", "</" DSML "tool_calls>", 0, read_invokes},
-    {"<|tool_calls_section_begin|>", "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>", 0, read_kimi},
-    {"<tool_call|>", "<|tool_call>", "<tool_call|>", 0, read_gemma4},
-    {"<start_function_call>", "<start_function_call>", "<end_function_call>", 0, read_function_gemma},
-    {"<seed:tool_call>", "<seed:tool_call>", "</seed:tool_call>", 0, read_functions},
-    {"minimax:tool_call", "<minimax:tool_call>", "</minimax:tool_call>", 0, read_invokes},
-    {"<TOOLCALL>", "<TOOLCALL>", "</TOOLCALL>", 0, read_json},
-    {"<|tool_call_start|>", "<|tool_call_start|>", "<|tool_call_end|>", 0, read_python},
-    {"<|START_ACTION|>", "<|START_ACTION|>", "<|END_ACTION|>", 0, read_json},
-    {"<|tools_prefix|>", "<|tools_prefix|>", "<|tools_suffix|>", 0, read_json},
-    {"<|tool_call:begin|>", "<|tool_calls|>", "<|calls|>", 0, read_solar},
-    {"<|/tool_call|>", "<|tool_call|>", "<|/tool_call|>", 0, read_json},
-    {"<|tool_call|>", "<|tool_call|>", NULL, 0, read_json},
-    {"<|function_call|>", "<|function_call|>", NULL, 0, read_json},
-    {"<tool_calls>", "<tool_calls>", "</tool_calls>", 0, read_tool_call},
-    {"<tool_call>", "<tool_call>", "</tool_call>", 0, read_tool_call},
-    {"<function name=", "<function name=", "</function>", 0, read_named_function},
-    {"<function=", "<function=", "</function>", 0, read_equals_function},
-    {"<|python_tag|>", "<|python_tag|>", NULL, '{', read_bare_json},
-    {"\"parameters\": dictionary", NULL, NULL, '{', read_bare_json},
-};
-
-ht_answer_format ht_answer_format_of(const char *source) {
-    ht_answer_format format = {0};
-    for (size_t i = 0; !format.thought; i++)
-        if (strstr(source, thoughts[i].mark)) format.thought = &thoughts[i];
-    for (size_t i = 0; i < sizeof calls / sizeof *calls && !format.call; i++)
-        if (strstr(source, calls[i].mark)) format.call = &calls[i];
-    return format;
-}
-
-const ht_thought_notation *ht_thought_notation_of(const ht_chat_template *t) {
-    const char *source = ht_chat_template_source(t);
-    const ht_thought_notation *thought = ht_answer_format_of(source).thought;
-    return strstr(source, thought->open) || strstr(source, thought->close) ? thought : NULL;
 }

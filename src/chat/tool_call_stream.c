@@ -1,6 +1,8 @@
 /* Calls handed over as they come: the objects {"name": ..., "arguments": {...}} of a call's text, found before it is whole. */
 #include "chat/tool_call_stream.h"
 
+#include "chat/tool_call_reader.h"
+
 #include <string.h>
 
 typedef enum found { MORE_NEEDED, FOUND, IS_NONE } found;
@@ -37,9 +39,6 @@ static bool is_one_of(const char *key, size_t n, const char *const *keys) {
 }
 
 static found read_head(scanner *s, ht_call_head *head) {
-    static const char *const names[] = {"name", "tool_name", NULL},
-                             *const ids[] = {"id", "tool_call_id", "call_id", NULL},
-                             *const arguments[] = {"arguments", "parameters", "args", NULL};
     static const char blanks[] = " \t\r\n";
     *head = (ht_call_head){.name = 0};
     char c = next_behind(s, " \t\r\n,;[");
@@ -53,12 +52,12 @@ static found read_head(scanner *s, ht_call_head *head) {
         if ((c = next_behind(s, blanks)) != ':') return c ? IS_NONE : MORE_NEEDED;
         s->at++;
         if (!(c = next_behind(s, blanks))) return MORE_NEEDED;
-        if (is_one_of(s->text + key, n_key, arguments)) {
+        if (is_one_of(s->text + key, n_key, ht_call_argument_keys)) {
             head->arguments = s->at;
             return head->n_name && c == '{' ? FOUND : IS_NONE;
         }
-        const bool is_name = is_one_of(s->text + key, n_key, names) && !head->n_name;
-        if (!is_name && (!is_one_of(s->text + key, n_key, ids) || head->n_id)) return IS_NONE;
+        const bool is_name = is_one_of(s->text + key, n_key, ht_call_name_keys) && !head->n_name;
+        if (!is_name && (!is_one_of(s->text + key, n_key, ht_call_id_keys) || head->n_id)) return IS_NONE;
         f = is_name ? read_string(s, &head->name, &head->n_name) : read_string(s, &head->id, &head->n_id);
         if (f != FOUND) return f;
         if ((c = next_behind(s, blanks)) != ',') return c ? IS_NONE : MORE_NEEDED;

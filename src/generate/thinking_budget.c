@@ -26,7 +26,7 @@ typedef struct writing {
 struct ht_thinking_budget {
     ht_model *model;
     const ht_chat *chat; /* lent; NULL: none */
-    ht_answer_format format;
+    const ht_reasoning_format *format;
     ht_thought_blanks blanks;
     int32_t most, used;
     int32_t of_title; /* tokens of what may be the present thought's title, which is no part of it */
@@ -50,10 +50,10 @@ ht_status ht_thinking_budget_new(ht_model *m, const ht_chat *chat, int32_t most,
     ht_thinking_budget *b = calloc(1, sizeof *b);
     if (!b) return ht_fail_memory(err, sizeof *b, "a thinking budget");
     *b = (ht_thinking_budget){.model = m, .chat = chat, .most = most};
-    b->format = ht_answer_format_of(ht_chat_template_source(m->chat.template));
-    ht_status status = ht_thought_blanks_find(m, b->format.thought, &b->blanks, err);
+    b->format = ht_reasoning_format_of(ht_chat_template_source(m->chat.template));
+    ht_status status = ht_thought_blanks_find(m, b->format, &b->blanks, err);
     /* A mark that no tokens write is an error now, not in the middle of an answer. */
-    if (!status) status = ht_thought_end_write(m, b->format.thought, &b->blanks, &(ht_thought_place){0}, &b->end, err);
+    if (!status) status = ht_thought_end_write(m, b->format, &b->blanks, &(ht_thought_place){0}, &b->end, err);
     ht_thought_end_free(&b->end);
     if (status)
         ht_thinking_budget_free(b);
@@ -105,7 +105,7 @@ static ht_status count_tokens(ht_thinking_budget *b, const int32_t *token, int64
 /* Tokens that go on with others may stand in the middle of a thought, which has had tokens then: its mark is the last one. */
 static ht_status find_open_thought(ht_thinking_budget *b, const char *text, size_t n_text, const int32_t *token,
                                    int64_t n, ht_text *opening, ht_error *err) {
-    const ht_thought_notation *t = b->format.thought;
+    const ht_reasoning_format *t = b->format;
     const char *open = find_last(text, n_text, t->open), *close = find_last(text, n_text, t->close);
     if (!open || (close && close > open)) return HT_OK;
     const char *thought = open + strlen(t->open);
@@ -153,7 +153,7 @@ ht_status ht_thinking_budget_prepare(ht_thinking_budget *b, const int32_t *token
     const ht_thought_place place = ht_answer_thought_place(b->reader);
     if (!b->taken.is_on && place.is_inside && b->used >= b->most) {
         ht_thought_end_free(&b->end);
-        status = ht_thought_end_write(b->model, b->format.thought, &b->blanks, &place, &b->end, err);
+        status = ht_thought_end_write(b->model, b->format, &b->blanks, &place, &b->end, err);
         b->taken = (writing){.is_on = !status};
     }
     b->drawn = b->taken;
@@ -195,7 +195,7 @@ void ht_thinking_budget_give_up(ht_thinking_budget *b) {
 
 /* A character that ends the opening mark, or a byte of one, may complete it. */
 bool ht_thinking_budget_ends_step(const ht_thinking_budget *b, int32_t id) {
-    const ht_thought_notation *t = b->format.thought;
+    const ht_reasoning_format *t = b->format;
     const char *piece = ht_tokenizer_piece(b->model->tokenizer, id);
     if (b->most - b->used > HT_MOST_GUESSES || b->taken.is_on || !piece) return false;
     if (ht_answer_thought_place(b->reader).is_inside) return false;

@@ -16,7 +16,15 @@ static const char tools_json[] =
     "[{\"type\": \"function\", \"function\": {\"name\": \"weather\", \"parameters\": {\"type\": \"object\", "
     "\"properties\": {"
     "\"city\": {\"type\": \"string\"}, \"days\": {\"type\": \"integer\"}, \"warm\": {\"type\": \"boolean\"}, "
-    "\"at\": {\"type\": \"array\"}}}}}, {\"name\": \"stop\", \"parameters\": {}}]";
+    "\"at\": {\"type\": \"array\"}}}}}, {\"name\": \"stop\", \"parameters\": {}}, {\"name\": \"text\", "
+    "\"parameters\": {\"$defs\": {\"a/b\": {\"type\": \"string\"}, \"loop\": {\"anyOf\": [{\"$ref\": "
+    "\"#/$defs/loop\"}, {\"$ref\": \"#/$defs/loop\"}]}}, \"properties\": {"
+    "\"any\": {\"anyOf\": [{\"type\": \"string\"}, {\"type\": \"null\"}]}, \"types\": {\"type\": [\"string\", "
+    "\"null\"]}, "
+    "\"ref\": {\"$ref\": \"#/$defs/a~1b\"}, \"all\": {\"allOf\": [{\"$ref\": \"#/$defs/a~1b\"}, {\"maxLength\": 9}]}, "
+    "\"enum\": {\"enum\": [\"1\", \"true\"]}, \"const\": {\"const\": \"1\"}, \"mixed\": {\"enum\": [1, \"2\"]}, "
+    "\"number\": {\"oneOf\": [{\"type\": \"integer\"}, {\"type\": \"null\"}]}, "
+    "\"loop\": {\"$ref\": \"#/$defs/loop\"}, \"free\": {}}}}]";
 
 /* What came, as one text: T(text), H(thoughts), C(name arguments id). Pieces of one part are joined. */
 typedef struct transcript {
@@ -189,6 +197,32 @@ static const struct {
      "C(weather {\"city\": \"12\", \"warm\": true, \"at\": [1, \"b\"], \"more\": \"two\\nlines\\n\", \"none\": null})"},
     {"<tool_call>", "<tool_call><function=weather><parameter=at>['it', {'a': None}]</parameter></function></tool_call>",
      "C(weather {\"at\": [\"it\", {\"a\": null}]})"},
+    /* without the opening mark; only for known tools */
+    {"<tool_call><parameter=", "<function=weather>\n<parameter=city>\nParis\n</parameter>\n</function>\n</tool_call>\n",
+     "C(weather {\"city\": \"Paris\"})"},
+    {"<tool_call><parameter=",
+     "<think>a</think>\n\nSo:\n\n<function=stop>\n</function>\n</tool_call>\n<tool_call>\n<function=stop>\n</"
+     "function>\n"
+     "</tool_call>\n<function=stop></function>b</tool_call>",
+     "H(a)T(So:)C(stop {})C(stop {})C(stop {})T(b</tool_call>)"},
+    {"<tool_call><parameter=", "Use <function=name> or\n<function=other></function> so <function=",
+     "T(Use <function=name> or\n<function=other></function> so <function=)"},
+    {"<tool_call><parameter=", "<function=stop></function>\n</tool", "C(stop {})"},
+    /* bare values by their schemas */
+    {"<tool_call><parameter=",
+     "<tool_call><function=text><parameter=any>12</parameter><parameter=types>true</parameter><parameter=ref>{\"a\": "
+     "1}</parameter><parameter=all>[1]</parameter><parameter=enum>true</parameter><parameter=const>1</parameter>"
+     "<parameter=mixed>1</parameter><parameter=number>2</parameter><parameter=loop>3</parameter><parameter=free>4"
+     "</parameter></function></tool_call>",
+     "C(text {\"any\": \"12\", \"types\": \"true\", \"ref\": \"{\\\"a\\\": 1}\", \"all\": \"[1]\", \"enum\": \"true\", "
+     "\"const\": \"1\", \"mixed\": 1, \"number\": 2, \"loop\": 3, \"free\": 4})"},
+    {"<tool_call><arg_key>",
+     "<tool_call>text<arg_key>any</arg_key><arg_value>null</arg_value><arg_key>mixed</arg_key><arg_value>2</arg_value>"
+     "<arg_key>types</arg_key><arg_value>1.0</arg_value></tool_call>",
+     "C(text {\"any\": null, \"mixed\": \"2\", \"types\": \"1.0\"})"},
+    {"minimax:tool_call",
+     "<minimax:tool_call><invoke name=\"text\"><parameter name=\"any\">12</parameter></invoke></minimax:tool_call>",
+     "C(text {\"any\": \"12\"})"},
     /* GLM 4 */
     {"<tool_call>",
      "<think></think>So:<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n<arg_key>days</"
