@@ -1,6 +1,7 @@
 /* Choices of tools: a model of random weights calls the tools that there are, with valid arguments, in every notation; free text
  * stays free until a call begins, and text of a grammar is whole where there is no call. */
 #include "chat/tool_cache.h"
+#include "grammar/answer_matcher.h"
 #include "models/model.h"
 #include "support/chat.h"
 #include "support/options.h"
@@ -18,8 +19,9 @@
 static const char tools_json[] =
     "[{\"type\": \"function\", \"function\": {\"name\": \"weather\", \"parameters\": {\"type\": \"object\", "
     "\"properties\": {\"city\": {\"type\": \"string\", \"maxLength\": 4}, \"days\": {\"$ref\": \"#/$defs/few\"}, "
-    "\"unit\": {\"type\": \"string\", \"enum\": [\"c\", \"f\"]}}, \"required\": [\"city\", \"days\"], "
-    "\"additionalProperties\": false, \"$defs\": {\"few\": {\"type\": \"integer\", \"minimum\": 0, \"maximum\": "
+    "\"unit\": {\"$ref\": \"#/$defs/unit\"}}, \"required\": [\"city\", \"days\"], "
+    "\"additionalProperties\": false, \"$defs\": {\"unit\": {\"enum\": [\"c\", \"f\"]}, \"few\": {\"type\": "
+    "\"integer\", \"minimum\": 0, \"maximum\": "
     "9}}}}}, "
     "{\"name\": \"stop\"}, "
     "{\"name\": \"note\", \"parameters\": {\"type\": \"object\", \"properties\": {\"at\": {\"type\": \"array\", "
@@ -530,6 +532,39 @@ static void calls_in_pieces(void **state) {
         fail_msg("%d notations with calls, %d with text", n_calls, n_texts);
 }
 
+/* How many bytes of a text the grammar of an answer allows. */
+static size_t allowed_bytes(ht_model *m, ht_tool_choice choice, bool parallel, const char *text) {
+    ht_chat *chat = conversation(choice, NULL, parallel);
+    ht_grammar *g;
+    ht_answer_matcher *matcher;
+    size_t n = 0;
+    bool allowed = true;
+    assert_int_equal(ht_tool_cache_find(m, chat, false, &g, NULL), HT_OK);
+    assert_int_equal(ht_answer_matcher_new(g, NULL, HT_START_ANSWER, &matcher, NULL), HT_OK);
+    for (; text[n]; n++) {
+        const int32_t id = text[n] == '\n' ? 198 : text[n] - '!'; /* GPT-2's order of bytes */
+        assert_int_equal(ht_answer_matcher_accept(matcher, id, &allowed, NULL), HT_OK);
+        if (!allowed) break;
+    }
+    ht_answer_matcher_free(matcher);
+    ht_grammar_free(g);
+    ht_chat_free(chat);
+    return n;
+}
+
+/* Qwen3-Coder often leaves out the opening mark: in free text its calls are constrained all the same. */
+static void calls_without_opening_mark(void **state) {
+    (void)state;
+    static const char call[] = "So:\n<function=stop>\n</function>\n</tool_call>", other[] = "<function=other";
+    ht_model *m = load(1, false);
+    for (int parallel = 0; parallel < 2; parallel++) {
+        assert_int_equal(allowed_bytes(m, HT_TOOL_CHOICE_AUTO, parallel, call), strlen(call));
+        assert_int_equal(allowed_bytes(m, HT_TOOL_CHOICE_AUTO, parallel, other), strlen("<function="));
+        assert_int_equal(allowed_bytes(m, HT_TOOL_CHOICE_NONE, parallel, other), strlen("<function"));
+    }
+    ht_model_free(m);
+}
+
 static ht_status try(ht_model *m, const char *tools, ht_tool_choice choice, const char *name, ht_error *err) {
     ht_chat *chat = test_chat((const test_message[]){{"user", "hello"}}, 1);
     ht_session *s = tiny_session(m, 64);
@@ -570,7 +605,7 @@ static int n_warnings, n_untried;
 
 static void count_warning(ht_log_level level, const char *message, void *user) {
     (void)user;
-    if (level == HT_LOG_WARNING && strstr(message, "not held to their schema")) n_warnings++;
+    if (level == HT_LOG_WARNING && strstr(message, "not constrained by their schema")) n_warnings++;
     if (strstr(message, "before it are too complex")) n_untried++;
 }
 
@@ -720,6 +755,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(texts_that_read_as_calls, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(one_alone, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(calls_in_pieces, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(calls_without_opening_mark, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(what_cannot_be, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(schemas_that_are_refused, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(many_complex_tools, scratch_start, scratch_finish),
