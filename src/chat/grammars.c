@@ -15,7 +15,7 @@ static ht_status for_model(ht_model *m, ht_rules *rules, ht_grammar **out, ht_er
     const ht_reasoning_format *t = m->chat.template ? ht_reasoning_format_in(m->chat.template) : NULL;
     ht_status status = ht_model_token_trie(m, &trie, err);
     if (!status) {
-        ht_answer_rules_add_thoughts(rules, t);
+        ht_rules_add_reasoning(rules, t);
         status = ht_rules_status(rules, err);
     }
     if (status) {

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-ht_re ht_answer_blanks(ht_regexes *re, uint32_t most) {
+ht_re ht_response_blanks(ht_regexes *re, uint32_t most) {
     ht_byte_set set = {{0}};
     ht_byte_set_add(&set, '\t', '\n');
     ht_byte_set_add(&set, '\r', '\r');
@@ -23,7 +23,8 @@ static bool overlaps(const char *first, const char *second) {
     return false;
 }
 
-ht_re ht_answer_until(ht_regexes *re, const char *mark, const char *const *others, size_t n_others, ht_re not_before) {
+ht_re ht_response_until(ht_regexes *re, const char *mark, const char *const *others, size_t n_others,
+                        ht_re not_before) {
     const ht_re end = ht_re_text(re, mark, strlen(mark));
     ht_re before = containing(re, mark);
     bool overlap = overlaps(mark, mark);
@@ -46,27 +47,27 @@ ht_re ht_answer_until(ht_regexes *re, const char *mark, const char *const *other
     return ht_re_both(re, ht_re_concat(re, ht_re_not(re, not_before), end), ht_re_not(re, later));
 }
 
-ht_re ht_answer_without(ht_regexes *re, const char *const *texts, size_t n, ht_re others) {
+ht_re ht_response_without(ht_regexes *re, const char *const *texts, size_t n, ht_re others) {
     for (size_t i = 0; i < n; i++) others = ht_re_either(re, others, containing(re, texts[i]));
     return ht_re_not(re, others);
 }
 
-void ht_answer_rules_add_thoughts(ht_rules *r, const ht_reasoning_format *t) {
+void ht_rules_add_reasoning(ht_rules *r, const ht_reasoning_format *t) {
     if (!t || r->status) return;
     ht_regexes *re = r->re;
     bool has_text;
     const ht_symbol text = r->start[0], behind = ht_rules_rule(r), in = ht_rules_rule(r), answer = ht_rules_rule(r);
-    const ht_re blanks = ht_answer_blanks(re, HT_BLANKS_MOST);
+    const ht_re blanks = ht_response_blanks(re, HT_BLANKS_MOST);
     const ht_symbol blank = ht_rules_lexeme(r, ht_re_without_empty(re, blanks));
     const ht_symbol open = ht_rules_lexeme(r, ht_re_concat(re, blanks, ht_re_text(re, t->open, strlen(t->open))));
-    const ht_symbol thought = ht_rules_free_lexeme(r, ht_answer_until(re, t->close, NULL, 0, HT_RE_NONE), false);
+    const ht_symbol thought = ht_rules_free_lexeme(r, ht_response_until(re, t->close, NULL, 0, HT_RE_NONE), false);
     ht_rules_add(r, behind, &text, 1);
     ht_rules_add(r, behind, (ht_symbol[]){blank, text}, 2);
     ht_rules_add(r, in, (ht_symbol[]){thought, behind}, 2);
     ht_rules_add(r, answer, &text, 1);
     ht_rules_add(r, answer, (ht_symbol[]){open, in}, 2);
     r->start[HT_START_ANSWER] = answer;
-    r->start[HT_START_IN_THOUGHT] = in;
-    r->n_starts = HT_START_IN_THOUGHT + 1;
+    r->start[HT_START_IN_REASONING] = in;
+    r->n_starts = HT_START_IN_REASONING + 1;
     ht_rules_finish(r, text, &has_text);
 }

@@ -13,7 +13,7 @@
 
 enum { TRIES_MAX = 64 }; /* ends of calls that are looked at before what was begun is text */
 
-typedef enum state { IN_TEXT, IN_THOUGHT, IN_CALL } state;
+typedef enum state { IN_TEXT, IN_REASONING, IN_CALL } state;
 
 typedef enum opening {
     BY_MARK,
@@ -21,7 +21,7 @@ typedef enum opening {
     BY_TEXT  /* ht_tool_call_format.bare */
 } opening;
 
-struct ht_answer_reader {
+struct ht_response_reader {
     const ht_reasoning_format *reasoning;
     const ht_tool_call_format *calls; /* NULL: no calls are read */
     ht_jinja_value tools;
@@ -46,26 +46,26 @@ struct ht_answer_reader {
     bool refused;
 };
 
-ht_status ht_answer_reader_new(const ht_chat_template *t, ht_jinja_value tools, const char *prompt, size_t n_prompt,
-                               ht_answer_fn *fn, void *user, ht_answer_reader **out, ht_error *err) {
-    ht_answer_reader *r = *out = calloc(1, sizeof *r);
+ht_status ht_response_reader_new(const ht_chat_template *t, ht_jinja_value tools, const char *prompt, size_t n_prompt,
+                                 ht_answer_fn *fn, void *user, ht_response_reader **out, ht_error *err) {
+    ht_response_reader *r = *out = calloc(1, sizeof *r);
     if (!r) return ht_fail_memory(err, sizeof *r, "an answer");
-    *r = (ht_answer_reader){.reasoning = ht_reasoning_format_of(ht_chat_template_source(t)),
-                            .calls = ht_tool_call_format_of(ht_chat_template_source(t)),
-                            .tools = tools,
-                            .fn = fn,
-                            .user = user,
-                            .fresh = true,
-                            .first = true};
-    if (ht_reasoning_is_open(r->reasoning, prompt, n_prompt, &r->has_title)) r->state = IN_THOUGHT;
+    *r = (ht_response_reader){.reasoning = ht_reasoning_format_of(ht_chat_template_source(t)),
+                              .calls = ht_tool_call_format_of(ht_chat_template_source(t)),
+                              .tools = tools,
+                              .fn = fn,
+                              .user = user,
+                              .fresh = true,
+                              .first = true};
+    if (ht_reasoning_is_open(r->reasoning, prompt, n_prompt, &r->has_title)) r->state = IN_REASONING;
     return HT_OK;
 }
 
-void ht_answer_reader_set_call_pieces(ht_answer_reader *r, bool on) { r->pieces = on; }
+void ht_response_reader_set_call_pieces(ht_response_reader *r, bool on) { r->pieces = on; }
 
-void ht_answer_reader_set_only_calls(ht_answer_reader *r) { r->only_calls = true; }
+void ht_response_reader_set_only_calls(ht_response_reader *r) { r->only_calls = true; }
 
-void ht_answer_reader_free(ht_answer_reader *r) {
+void ht_response_reader_free(ht_response_reader *r) {
     if (!r) return;
     ht_text_discard(&r->held);
     ht_text_discard(&r->blanks);
@@ -74,13 +74,13 @@ void ht_answer_reader_free(ht_answer_reader *r) {
 
 /* ---- handing over ---- */
 
-static void hand_over(ht_answer_reader *r, const ht_answer_piece *piece) {
+static void hand_over(ht_response_reader *r, const ht_answer_piece *piece) {
     if (piece->part == HT_ANSWER_TEXT && r->only_calls) return;
     if (!r->refused && r->fn && !r->fn(piece, r->user)) r->refused = true;
 }
 
 /* The first n held bytes, of which text before `from` and from `to` on is left out. */
-static void show(ht_answer_reader *r, ht_answer_part part, size_t from, size_t to, size_t n) {
+static void show(ht_response_reader *r, ht_answer_part part, size_t from, size_t to, size_t n) {
     char *text = r->held.data;
     if (to > from) {
         const char next = text[to];
@@ -134,30 +134,30 @@ static bool begins_with(const char *text, size_t n, const char *mark) {
     return n >= length && memcmp(text, mark, length) == 0;
 }
 
-bool ht_answer_wants_special(const ht_answer_reader *r, const char *token) {
+bool ht_response_wants_special(const ht_response_reader *r, const char *token) {
     const ht_reasoning_format *t = r->reasoning;
     if (r->state == IN_CALL) return true;
-    if (r->state == IN_THOUGHT) return strcmp(token, t->close) == 0;
+    if (r->state == IN_REASONING) return strcmp(token, t->close) == 0;
     if (strcmp(token, t->open) == 0)
         return t->anywhere || (r->fresh && blanks_after(r->held.data, r->held.len) == r->held.len);
     return r->calls && r->calls->open && strcmp(token, r->calls->open) == 0;
 }
 
-ht_thought_place ht_answer_thought_place(const ht_answer_reader *r) {
+ht_reasoning_position ht_response_reasoning_position(const ht_response_reader *r) {
     const ht_reasoning_format *t = r->reasoning;
     const size_t n = r->held.len, n_title = t->title && !r->titled && !r->has_title ? strlen(t->title) : 0;
-    if (r->state != IN_THOUGHT) return (ht_thought_place){0};
+    if (r->state != IN_REASONING) return (ht_reasoning_position){0};
     const bool is_title = n < n_title && (n == 0 || memcmp(r->held.data, t->title, n) == 0);
-    return (ht_thought_place){.is_inside = true,
-                              .is_title = is_title,
-                              .has_title = r->has_title,
-                              .title_bytes = is_title ? n : 0,
-                              .closing_bytes = n ? n - beginning_of(r->held.data, n, t->close) : 0};
+    return (ht_reasoning_position){.is_inside = true,
+                                   .is_title = is_title,
+                                   .has_title = r->has_title,
+                                   .title_bytes = is_title ? n : 0,
+                                   .closing_bytes = n ? n - beginning_of(r->held.data, n, t->close) : 0};
 }
 
 /* ---- states: each true when there is more to do ---- */
 
-static void enter_call(ht_answer_reader *r, opening opened) {
+static void enter_call(ht_response_reader *r, opening opened) {
     r->state = IN_CALL;
     r->opened = opened;
     r->looked = 0;
@@ -167,14 +167,14 @@ static void enter_call(ht_answer_reader *r, opening opened) {
     r->stream = (ht_call_stream){0};
 }
 
-static bool has_tools(const ht_answer_reader *r) { return r->tools.kind == HT_VALUE_LIST && r->tools.list->n; }
+static bool has_tools(const ht_response_reader *r) { return r->tools.kind == HT_VALUE_LIST && r->tools.list->n; }
 
 /* Texts that open calls anywhere: the mark, and with tools the bare beginning. NULL: none. */
-static const char *mark_of_calls(const ht_answer_reader *r) { return r->calls ? r->calls->open : NULL; }
-static const char *bare_calls(const ht_answer_reader *r) { return r->calls && has_tools(r) ? r->calls->bare : NULL; }
+static const char *mark_of_calls(const ht_response_reader *r) { return r->calls ? r->calls->open : NULL; }
+static const char *bare_calls(const ht_response_reader *r) { return r->calls && has_tools(r) ? r->calls->bare : NULL; }
 
 /* Where the text ends that is no beginning of a mark. */
-static size_t before_a_beginning(const ht_answer_reader *r, size_t blank) {
+static size_t before_a_beginning(const ht_response_reader *r, size_t blank) {
     const ht_reasoning_format *t = r->reasoning;
     const char *text = r->held.data, *const openings[] = {mark_of_calls(r), bare_calls(r)};
     const size_t n = r->held.len, thought = beginning_of(text, n, t->open);
@@ -188,7 +188,7 @@ static size_t before_a_beginning(const ht_answer_reader *r, size_t blank) {
 }
 
 /* Text up to a mark, if one has come; `end`: nothing follows. */
-static bool read_text(ht_answer_reader *r, bool end) {
+static bool read_text(ht_response_reader *r, bool end) {
     const ht_reasoning_format *t = r->reasoning;
     const ht_tool_call_format *c = r->calls;
     const char *text = r->held.data;
@@ -217,7 +217,7 @@ static bool read_text(ht_answer_reader *r, bool end) {
     if (!t->anywhere && !(r->fresh && thought == blank)) thought = n;
     if (thought < call) {
         show(r, HT_ANSWER_TEXT, from, ht_max_size(from, blanks_before(text, thought)), thought + strlen(t->open));
-        r->state = IN_THOUGHT;
+        r->state = IN_REASONING;
         r->titled = r->has_title = false;
         return true;
     }
@@ -234,7 +234,7 @@ static bool read_text(ht_answer_reader *r, bool end) {
     return false;
 }
 
-static bool read_thought(ht_answer_reader *r, bool end) {
+static bool read_reasoning(ht_response_reader *r, bool end) {
     const ht_reasoning_format *t = r->reasoning;
     const size_t close = find(r->held.data, r->held.len, 0, t->close);
     const bool closed = close < r->held.len;
@@ -267,7 +267,7 @@ static bool read_thought(ht_answer_reader *r, bool end) {
 }
 
 /* Hands over a call that is known as a whole, or in pieces one that the end of the answer has cut. */
-static void show_call(ht_answer_reader *r, const ht_tool_call *call, bool cut) {
+static void show_call(ht_response_reader *r, const ht_tool_call *call, bool cut) {
     if (!r->pieces) {
         hand_over(r, &(ht_answer_piece){.part = HT_ANSWER_CALL, .call = call});
         return;
@@ -280,7 +280,7 @@ static void show_call(ht_answer_reader *r, const ht_tool_call *call, bool cut) {
 }
 
 /* Hands over the calls that the held bytes [from, n) are; false when they are none. */
-static bool show_calls(ht_answer_reader *r, size_t from, size_t n, bool is_truncated, bool with_truncated) {
+static bool show_calls(ht_response_reader *r, size_t from, size_t n, bool is_truncated, bool with_truncated) {
     ht_jinja_arena a = {.limit = (size_t)64 << 20, .name = "an answer"};
     ht_call_reading reading = {.a = &a,
                                .tools = r->tools,
@@ -306,7 +306,7 @@ static bool show_calls(ht_answer_reader *r, size_t from, size_t n, bool is_trunc
 
 /* What was begun as a call is text, from the blanks before its opening mark to the first end that was none; what follows is
  * looked at anew. */
-static void call_is_text(ht_answer_reader *r) {
+static void call_is_text(ht_response_reader *r) {
     size_t n = r->failed;
     if (r->opened != BY_JSON) {
         ht_text whole = {0};
@@ -326,7 +326,7 @@ static void call_is_text(ht_answer_reader *r) {
     r->fresh = r->first = false;
 }
 
-void ht_answer_reader_end_calls(ht_answer_reader *r) {
+void ht_response_reader_end_calls(ht_response_reader *r) {
     if (r->state == IN_CALL && r->begun) return;
     if (r->state == IN_CALL) call_is_text(r);
     r->calls = NULL;
@@ -335,7 +335,7 @@ void ht_answer_reader_end_calls(ht_answer_reader *r) {
 
 /* ---- calls in pieces ---- */
 
-static void show_arguments(ht_answer_reader *r, size_t to) {
+static void show_arguments(ht_response_reader *r, size_t to) {
     ht_call_stream *c = &r->stream;
     char *text = r->held.data;
     if (to <= c->shown) return;
@@ -347,7 +347,7 @@ static void show_arguments(ht_answer_reader *r, size_t to) {
 }
 
 /* False when its name is none: then the text is no call. */
-static bool show_beginning(ht_answer_reader *r) {
+static bool show_beginning(ht_response_reader *r) {
     const ht_call_head *h = &r->stream.head;
     ht_text name = {0}, id = {0};
     const char *text = r->held.data + h->name;
@@ -367,7 +367,7 @@ static bool show_beginning(ht_answer_reader *r) {
     return true;
 }
 
-static void show_ending(ht_answer_reader *r, bool broken) {
+static void show_ending(ht_response_reader *r, bool broken) {
     const ht_call_stream *c = &r->stream;
     ht_jinja_arena a = {.limit = (size_t)64 << 20, .name = "an answer"};
     const size_t from = c->head.arguments;
@@ -377,7 +377,7 @@ static void show_ending(ht_answer_reader *r, bool broken) {
 }
 
 /* Hands over what can only be calls. */
-static void read_pieces(ht_answer_reader *r) {
+static void read_pieces(ht_response_reader *r) {
     ht_call_stream *c = &r->stream;
     for (bool more = c->stage != HT_CALL_REST; more && !r->refused && !r->held.failed;) {
         const ht_call_step step = ht_call_stream_next(c, r->held.data, r->held.len);
@@ -395,13 +395,13 @@ static void read_pieces(ht_answer_reader *r) {
 }
 
 /* The text that ends calls; NULL: the end of the answer. */
-static const char *closing_text(const ht_answer_reader *r) {
+static const char *closing_text(const ht_response_reader *r) {
     if (r->opened == BY_TEXT) return ht_tool_call_format_bare_end(r->calls);
     return r->opened == BY_MARK ? r->calls->close : NULL;
 }
 
 /* The end of calls of which one was begun: others that could not be told before, and the closing mark. */
-static bool finish_pieces(ht_answer_reader *r, bool end) {
+static bool finish_pieces(ht_response_reader *r, bool end) {
     ht_call_stream *c = &r->stream;
     const char *close = closing_text(r);
     const bool is_open = c->stage == HT_CALL_IN_ARGUMENTS || c->stage == HT_CALL_BEHIND;
@@ -421,14 +421,14 @@ static bool finish_pieces(ht_answer_reader *r, bool end) {
     return r->held.len > 0;
 }
 
-static void leave_call(ht_answer_reader *r) {
+static void leave_call(ht_response_reader *r) {
     r->state = IN_TEXT;
     r->fresh = true;
     r->first = false;
     r->unopened = r->opened == BY_TEXT;
 }
 
-static bool read_call(ht_answer_reader *r, bool end) {
+static bool read_call(ht_response_reader *r, bool end) {
     if (r->pieces) read_pieces(r);
     if (r->begun) return finish_pieces(r, end);
     const char *close = closing_text(r);
@@ -459,29 +459,31 @@ static bool read_call(ht_answer_reader *r, bool end) {
     return false;
 }
 
-static ht_answer_state advance(ht_answer_reader *r, bool end) {
+static ht_response_state advance(ht_response_reader *r, bool end) {
     bool more = true;
     if (!r->held.data) ht_text_append_str(&r->held, "");
     while (more && !r->refused && !r->held.failed) {
         switch (r->state) {
         case IN_TEXT: more = read_text(r, end); break;
-        case IN_THOUGHT: more = read_thought(r, end); break;
+        case IN_REASONING: more = read_reasoning(r, end); break;
         case IN_CALL: more = read_call(r, end); break;
         }
     }
-    return r->held.failed || r->blanks.failed ? HT_ANSWER_NO_MEMORY : r->refused ? HT_ANSWER_REFUSED : HT_ANSWER_OPEN;
+    return r->held.failed || r->blanks.failed ? HT_RESPONSE_NO_MEMORY
+           : r->refused                       ? HT_RESPONSE_REFUSED
+                                              : HT_RESPONSE_OPEN;
 }
 
-ht_answer_state ht_answer_put(ht_answer_reader *r, const char *text, size_t n) {
+ht_response_state ht_response_put(ht_response_reader *r, const char *text, size_t n) {
     ht_text_append(&r->held, text, n);
     return advance(r, false);
 }
 
-ht_answer_state ht_answer_put_special(ht_answer_reader *r, const char *token) {
-    return ht_answer_wants_special(r, token) ? ht_answer_put(r, token, strlen(token)) : HT_ANSWER_OPEN;
+ht_response_state ht_response_put_special(ht_response_reader *r, const char *token) {
+    return ht_response_wants_special(r, token) ? ht_response_put(r, token, strlen(token)) : HT_RESPONSE_OPEN;
 }
 
-ht_answer_state ht_answer_end(ht_answer_reader *r) { return advance(r, true); }
+ht_response_state ht_response_end(ht_response_reader *r) { return advance(r, true); }
 
 /* ---- a whole answer ---- */
 
@@ -500,22 +502,22 @@ ht_status ht_chat_template_read_answer(const ht_chat_template *t, const char *to
         text = repaired.data;
         n = repaired.len;
     }
-    ht_answer_reader *r = NULL;
+    ht_response_reader *r = NULL;
     ht_jinja_value list = tools ? ht_jinja_json_value(&a, tools, n_tools, "their JSON") : ht_jinja_none();
     ht_status status = repaired.failed ? ht_fail_memory(err, n, "an answer") : a.status;
     if (!status)
-        status = ht_answer_reader_new(t, list, prompt ? prompt : "", prompt ? strlen(prompt) : 0, fn, user, &r, err);
-    ht_answer_state reading = HT_ANSWER_OPEN;
+        status = ht_response_reader_new(t, list, prompt ? prompt : "", prompt ? strlen(prompt) : 0, fn, user, &r, err);
+    ht_response_state reading = HT_RESPONSE_OPEN;
     /* In pieces, as what is held back is moved with every part that is handed over. */
-    for (size_t at = 0, end; at < n && !status && reading == HT_ANSWER_OPEN; at = end) {
+    for (size_t at = 0, end; at < n && !status && reading == HT_RESPONSE_OPEN; at = end) {
         end = n - at > ANSWER_PIECE ? at + ANSWER_PIECE : n;
         while (end < n && ((unsigned char)text[end] & 0xC0) == 0x80) end++;
-        reading = ht_answer_put(r, text + at, end - at);
+        reading = ht_response_put(r, text + at, end - at);
     }
-    if (!status && reading == HT_ANSWER_OPEN) reading = ht_answer_end(r);
-    if (reading == HT_ANSWER_REFUSED) status = ht_fail(err, HT_ERR_CANCELLED, "reading the answer was ended");
-    if (reading == HT_ANSWER_NO_MEMORY) status = ht_fail_memory(err, n, "an answer");
-    ht_answer_reader_free(r);
+    if (!status && reading == HT_RESPONSE_OPEN) reading = ht_response_end(r);
+    if (reading == HT_RESPONSE_REFUSED) status = ht_fail(err, HT_ERR_CANCELLED, "reading the answer was ended");
+    if (reading == HT_RESPONSE_NO_MEMORY) status = ht_fail_memory(err, n, "an answer");
+    ht_response_reader_free(r);
     ht_jinja_arena_free(&a);
     ht_text_discard(&repaired);
     return status;

@@ -11,42 +11,42 @@
 
 #include <hearth/answer.h>
 
-typedef struct ht_answer_reader ht_answer_reader;
+typedef struct ht_response_reader ht_response_reader;
 
 /* `prompt`, the conversation as it was written, tells whether it has opened a thought; tools: as in ht_call_reading, lent. */
-ht_status ht_answer_reader_new(const ht_chat_template *t, ht_jinja_value tools, const char *prompt, size_t n_prompt,
-                               ht_answer_fn *fn, void *user, ht_answer_reader **out, ht_error *err);
+ht_status ht_response_reader_new(const ht_chat_template *t, ht_jinja_value tools, const char *prompt, size_t n_prompt,
+                                 ht_answer_fn *fn, void *user, ht_response_reader **out, ht_error *err);
 /* Hands calls over in pieces, before the answer's first text. Where the notation writes objects with name and arguments the pieces are
  * the model's own bytes as they come; other calls come whole, in one piece. One within which the answer has ended is handed over as far as
  * it came, when its name is known. */
-void ht_answer_reader_set_call_pieces(ht_answer_reader *r, bool on);
+void ht_response_reader_set_call_pieces(ht_response_reader *r, bool on);
 /* The answer is calls alone, behind its thoughts, as a grammar holds it: what is none, as the answer has ended before the name of a call
  * was known, is handed over to nobody. */
-void ht_answer_reader_set_only_calls(ht_answer_reader *r);
+void ht_response_reader_set_only_calls(ht_response_reader *r);
 /* What was not handed over yet, and all that follows, is no call but text, whatever it reads as; thoughts are read as before. Not within a
  * call of which a piece was handed over. */
-void ht_answer_reader_end_calls(ht_answer_reader *r);
-void ht_answer_reader_free(ht_answer_reader *r); /* NULL is fine */
+void ht_response_reader_end_calls(ht_response_reader *r);
+void ht_response_reader_free(ht_response_reader *r); /* NULL is fine */
 
-typedef enum ht_answer_state { HT_ANSWER_OPEN, HT_ANSWER_REFUSED, HT_ANSWER_NO_MEMORY } ht_answer_state;
+typedef enum ht_response_state { HT_RESPONSE_OPEN, HT_RESPONSE_REFUSED, HT_RESPONSE_NO_MEMORY } ht_response_state;
 
 /* More of the answer, valid UTF-8. */
-ht_answer_state ht_answer_put(ht_answer_reader *r, const char *text, size_t n);
+ht_response_state ht_response_put(ht_response_reader *r, const char *text, size_t n);
 /* A special token that was generated: a mark, a part of a call, or nothing. */
-ht_answer_state ht_answer_put_special(ht_answer_reader *r, const char *token);
+ht_response_state ht_response_put_special(ht_response_reader *r, const char *token);
 /* Whether the token would be more than nothing now. */
-bool ht_answer_wants_special(const ht_answer_reader *r, const char *token);
+bool ht_response_wants_special(const ht_response_reader *r, const char *token);
 /* The answer has ended, whatever for: what was held back. */
-ht_answer_state ht_answer_end(ht_answer_reader *r);
+ht_response_state ht_response_end(ht_response_reader *r);
 
 /* Where in a thought an answer is, by all of it that was put. */
-typedef struct ht_thought_place {
+typedef struct ht_reasoning_position {
     bool is_inside;       /* its mark has come, the closing one has not; all that follows is zero otherwise */
     bool is_title;        /* all that has come of it is a beginning of the notation's title */
     bool has_title;       /* it began with the whole of it */
     size_t title_bytes;   /* with is_title: how many have come */
     size_t closing_bytes; /* with which it ends that are the beginning of the closing mark */
-} ht_thought_place;
-ht_thought_place ht_answer_thought_place(const ht_answer_reader *r);
+} ht_reasoning_position;
+ht_reasoning_position ht_response_reasoning_position(const ht_response_reader *r);
 
 #endif

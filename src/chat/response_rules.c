@@ -52,7 +52,8 @@ static ht_symbol groups(answer_rules *a) {
     const ht_symbol one = group(a), all = ht_rules_rule(r);
     ht_rules_add(r, all, &one, 1);
     if (may_repeat(a)) {
-        const ht_symbol blank = ht_rules_lexeme(r, ht_re_without_empty(r->re, ht_answer_blanks(r->re, HT_BLANKS_MOST)));
+        const ht_symbol blank =
+            ht_rules_lexeme(r, ht_re_without_empty(r->re, ht_response_blanks(r->re, HT_BLANKS_MOST)));
         ht_rules_add(r, all, (ht_symbol[]){one, all}, 2);
         ht_rules_add(r, all, (ht_symbol[]){one, blank, all}, 3);
     }
@@ -61,7 +62,7 @@ static ht_symbol groups(answer_rules *a) {
 
 static void make_alone(answer_rules *a, bool *has_text) {
     ht_rules *r = a->calls.r;
-    const ht_symbol blank = ht_rules_lexeme(r, ht_re_without_empty(r->re, ht_answer_blanks(r->re, HT_BLANKS_MOST)));
+    const ht_symbol blank = ht_rules_lexeme(r, ht_re_without_empty(r->re, ht_response_blanks(r->re, HT_BLANKS_MOST)));
     const ht_symbol calls = groups(a), body = rule_of(r, &calls, 1);
     ht_rules_add(r, body, (ht_symbol[]){blank, calls}, 2);
     ht_rules_finish(r, body, has_text);
@@ -72,7 +73,7 @@ static void make_alone(answer_rules *a, bool *has_text) {
 /* The shortest texts that are the beginnings of calls and of nothing else: every one is the beginning of a text of make_alone. */
 static ht_re beginning(answer_rules *a) {
     ht_regexes *re = a->calls.r->re;
-    const ht_re blanks = ht_answer_blanks(re, HT_BLANKS_MOST);
+    const ht_re blanks = ht_response_blanks(re, HT_BLANKS_MOST);
     ht_re all = a->format->bare_json ? ht_tool_calls_beginning(&a->calls, blanks) : HT_RE_NONE;
     if (a->format->open) all = ht_re_either(re, all, ht_re_concat(re, blanks, text_of(re, a->format->open)));
     return all;
@@ -95,17 +96,17 @@ static void add_no_call(answer_rules *a, const ht_reasoning_format *t) {
     const ht_re text = beginning(a);
     ht_re answer = text, in_thought = text;
     if (t) {
-        const ht_re blanks = ht_answer_blanks(re, HT_BLANKS_MOST);
+        const ht_re blanks = ht_response_blanks(re, HT_BLANKS_MOST);
         const ht_re open = ht_re_concat(re, blanks, text_of(re, t->open));
-        const ht_re thought = ht_answer_until(re, t->close, NULL, 0, HT_RE_NONE);
+        const ht_re thought = ht_response_until(re, t->close, NULL, 0, HT_RE_NONE);
         in_thought = ht_re_concat(re, ht_re_concat(re, thought, blanks), text);
         answer = ht_re_either(re, text, ht_re_concat(re, open, in_thought));
     } else
-        r->start[HT_START_ANSWER] = r->start[HT_START_IN_THOUGHT] = r->start[HT_START_TEXT];
+        r->start[HT_START_ANSWER] = r->start[HT_START_IN_REASONING] = r->start[HT_START_TEXT];
     r->start[HT_START_NO_CALL + HT_START_TEXT] = without(r, text);
     r->start[HT_START_NO_CALL + HT_START_ANSWER] = without(r, answer);
-    r->start[HT_START_NO_CALL + HT_START_IN_THOUGHT] = without(r, in_thought);
-    r->n_starts = HT_START_NO_CALL + HT_START_IN_THOUGHT + 1;
+    r->start[HT_START_NO_CALL + HT_START_IN_REASONING] = without(r, in_thought);
+    r->n_starts = HT_START_NO_CALL + HT_START_IN_REASONING + 1;
     ht_rules_finish(r, r->start[HT_START_TEXT], &has_text);
 }
 
@@ -133,8 +134,8 @@ static ht_symbol free_text(answer_rules *a, const char *mark) {
         const ht_re open = ht_re_concat(re, blanks_before_thoughts(re), text_of(re, t->open));
         not_before = ht_re_either(re, not_before, ht_re_concat(re, open, HT_RE_ALL));
     }
-    if (mark) return ht_rules_free_lexeme(a->calls.r, ht_answer_until(re, mark, others, n, not_before), true);
-    return endless_text(a->calls.r, ht_answer_without(re, others, n, not_before));
+    if (mark) return ht_rules_free_lexeme(a->calls.r, ht_response_until(re, mark, others, n, not_before), true);
+    return endless_text(a->calls.r, ht_response_without(re, others, n, not_before));
 }
 
 /* Adds to `all`, an answer from its beginning or behind a thought or a call, its thoughts, behind which it goes on with `next`; the
@@ -143,7 +144,7 @@ static ht_symbol add_thoughts(answer_rules *a, ht_symbol all, ht_symbol next) {
     ht_rules *r = a->calls.r;
     ht_regexes *re = r->re;
     const ht_reasoning_format *t = a->thought;
-    const ht_symbol thought = ht_rules_free_lexeme(r, ht_answer_until(re, t->close, NULL, 0, HT_RE_NONE), true);
+    const ht_symbol thought = ht_rules_free_lexeme(r, ht_response_until(re, t->close, NULL, 0, HT_RE_NONE), true);
     const ht_symbol in = rule_of(r, (ht_symbol[]){thought, next}, 2);
     const ht_symbol open = t->anywhere
                                ? free_text(a, t->open)
@@ -155,8 +156,8 @@ static ht_symbol add_thoughts(answer_rules *a, ht_symbol all, ht_symbol next) {
 static void finish_free(answer_rules *a, ht_symbol all, ht_symbol in, bool *has_text) {
     ht_rules *r = a->calls.r;
     r->start[HT_START_ANSWER] = all;
-    r->start[HT_START_IN_THOUGHT] = in;
-    r->n_starts = HT_START_IN_THOUGHT + 1;
+    r->start[HT_START_IN_REASONING] = in;
+    r->n_starts = HT_START_IN_REASONING + 1;
     ht_rules_finish(r, all, has_text);
 }
 
@@ -183,7 +184,7 @@ static void add_bare_calls(answer_rules *a, ht_symbol all) {
     const ht_symbol text = free_text(a, a->format->bare), call = ht_tool_calls_after_bare(&a->calls);
     ht_symbol behind = all;
     if (!a->q->parallel) {
-        const ht_re blanks = ht_answer_blanks(r->re, HT_BLANKS_MOST);
+        const ht_re blanks = ht_response_blanks(r->re, HT_BLANKS_MOST);
         const ht_symbol close = ht_rules_lexeme(r, ht_re_concat(r->re, blanks, text_of(r->re, a->format->close)));
         behind = rule_of(r, NULL, 0);
         ht_rules_add(r, behind, &close, 1);
@@ -205,7 +206,7 @@ static void make_auto(answer_rules *a, bool *has_text) {
     }
     if (a->format->bare_json) {
         const ht_symbol blank =
-            ht_rules_lexeme(r, ht_re_without_empty(r->re, ht_answer_blanks(r->re, HT_RE_UNBOUNDED)));
+            ht_rules_lexeme(r, ht_re_without_empty(r->re, ht_response_blanks(r->re, HT_RE_UNBOUNDED)));
         ht_rules_add(r, all, &inside, 1);
         ht_rules_add(r, all, (ht_symbol[]){blank, inside}, 2);
     }
@@ -222,7 +223,7 @@ static ht_status make(answer_rules *a, ht_tool_list *tools, bool *again, ht_erro
     const ht_tool_choice choice = q->choice;
     const bool are_alone = q->beside_text || (choice != HT_TOOL_CHOICE_NONE && choice != HT_TOOL_CHOICE_AUTO);
     ht_tool_calls_begin(&a->calls, r, tools, q->parallel, a->format);
-    a->bare = a->format->bare_json ? ht_tool_calls_beginning(&a->calls, ht_answer_blanks(r->re, HT_RE_UNBOUNDED))
+    a->bare = a->format->bare_json ? ht_tool_calls_beginning(&a->calls, ht_response_blanks(r->re, HT_RE_UNBOUNDED))
                                    : HT_RE_NONE;
     if (choice == HT_TOOL_CHOICE_NONE)
         make_without_calls(a, &has_text);
@@ -237,7 +238,7 @@ static ht_status make(answer_rules *a, ht_tool_list *tools, bool *again, ht_erro
     if (!status) status = ht_rules_status(r, err);
     if (!status && are_alone) {
         const ht_reasoning_format *t = ht_reasoning_format_in(q->template);
-        ht_answer_rules_add_thoughts(r, t);
+        ht_rules_add_reasoning(r, t);
         if (q->beside_text) add_no_call(a, t);
         status = ht_rules_status(r, err);
     }
@@ -268,7 +269,7 @@ static void note_texts(const answer_rules *a, ht_text *spelled) {
     }
 }
 
-ht_status ht_tool_rules_new(const ht_tool_request *q, ht_rules **out, ht_text *spelled, ht_error *err) {
+ht_status ht_response_rules_new(const ht_tool_request *q, ht_rules **out, ht_text *spelled, ht_error *err) {
     const char *source = ht_chat_template_source(q->template);
     answer_rules a = {.q = q, .thought = ht_reasoning_format_of(source), .format = ht_tool_call_format_of(source)};
     const bool is_wanted = q->choice == HT_TOOL_CHOICE_REQUIRED || q->choice == HT_TOOL_CHOICE_NAMED;

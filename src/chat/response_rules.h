@@ -22,6 +22,6 @@ typedef struct ht_tool_request {
 /* Finished rules, whose starts are ht_grammar_start; NULL where the answer stays free. `spelled` is given all literal texts, in
  * which special tokens may occur. A schema that is not supported is a warning, and its arguments are any object. HT_ERR_ARGUMENT
  * when there is no tool to call, or none that can be, HT_ERR_UNSUPPORTED when the template has no notation of calls that is known. */
-ht_status ht_tool_rules_new(const ht_tool_request *q, ht_rules **out, ht_text *spelled, ht_error *err);
+ht_status ht_response_rules_new(const ht_tool_request *q, ht_rules **out, ht_text *spelled, ht_error *err);
 
 #endif

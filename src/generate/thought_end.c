@@ -146,7 +146,7 @@ static ht_status spell(ht_model *m, const char *text, size_t n, size_t before, s
 }
 
 ht_status ht_thought_end_write(ht_model *m, const ht_reasoning_format *t, const ht_thought_blanks *blanks,
-                               const ht_thought_place *place, ht_thought_end *out, ht_error *err) {
+                               const ht_reasoning_position *place, ht_thought_end *out, ht_error *err) {
     const int32_t mark_token = ht_tokenizer_find(m->tokenizer, t->close);
     const bool goes_on = place->closing_bytes > 0 && mark_token < 0 && !place->is_title;
     ht_text text = {0};

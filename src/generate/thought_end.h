@@ -26,7 +26,7 @@ typedef struct ht_thought_end {
  * where the mark is several tokens, and all where it is one, as what has come is the thought's own text then. HT_ERR_UNSUPPORTED
  * when no tokens write it. */
 ht_status ht_thought_end_write(ht_model *m, const ht_reasoning_format *t, const ht_thought_blanks *blanks,
-                               const ht_thought_place *place, ht_thought_end *out, ht_error *err);
+                               const ht_reasoning_position *place, ht_thought_end *out, ht_error *err);
 void ht_thought_end_free(ht_thought_end *end);
 
 #endif

@@ -86,19 +86,19 @@ static bool note(const ht_answer_piece *piece, void *user) {
 
 static void read_in_pieces(const ht_chat_template *t, const char *text, size_t n, size_t bytes, ht_answer_fn *fn,
                            void *to) {
-    ht_answer_reader *r;
+    ht_response_reader *r;
     ht_error err = {0};
-    tokens_check(!ht_answer_reader_new(t, ht_jinja_none(), "", 0, fn, to, &r, &err));
-    ht_answer_reader_set_call_pieces(r, fn != note);
-    if (fn == note_calls_alone) ht_answer_reader_set_only_calls(r);
+    tokens_check(!ht_response_reader_new(t, ht_jinja_none(), "", 0, fn, to, &r, &err));
+    ht_response_reader_set_call_pieces(r, fn != note);
+    if (fn == note_calls_alone) ht_response_reader_set_only_calls(r);
     for (size_t at = 0; at < n;) {
         size_t end = at + bytes < n ? at + bytes : n;
         while (end < n && ((unsigned char)text[end] & 0xC0) == 0x80) end++;
-        tokens_check(ht_answer_put(r, text + at, end - at) == HT_ANSWER_OPEN);
+        tokens_check(ht_response_put(r, text + at, end - at) == HT_RESPONSE_OPEN);
         at = end;
     }
-    tokens_check(ht_answer_end(r) == HT_ANSWER_OPEN);
-    ht_answer_reader_free(r);
+    tokens_check(ht_response_end(r) == HT_RESPONSE_OPEN);
+    ht_response_reader_free(r);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

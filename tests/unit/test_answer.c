@@ -80,12 +80,12 @@ static const char *finish(transcript *t) {
     return t->text.data;
 }
 
-static ht_answer_reader *new_reader(const ht_chat_template *t, ht_jinja_value tools, const char *prompt,
-                                    transcript *to) {
-    ht_answer_reader *r;
+static ht_response_reader *new_reader(const ht_chat_template *t, ht_jinja_value tools, const char *prompt,
+                                      transcript *to) {
+    ht_response_reader *r;
     ht_error err = {0};
     *to = (transcript){.left = -1};
-    assert_int_equal(ht_answer_reader_new(t, tools, prompt, strlen(prompt), note, to, &r, &err), HT_OK);
+    assert_int_equal(ht_response_reader_new(t, tools, prompt, strlen(prompt), note, to, &r, &err), HT_OK);
     return r;
 }
 
@@ -111,19 +111,19 @@ static size_t character(const char *p) {
 static char *read_pieces(const ht_chat_template *t, ht_jinja_value tools, const char *answer, size_t characters,
                          uint64_t seed, bool calls) {
     transcript found;
-    ht_answer_reader *r = new_reader(t, tools, "", &found);
+    ht_response_reader *r = new_reader(t, tools, "", &found);
     found.in_pieces = calls;
-    ht_answer_reader_set_call_pieces(r, calls);
+    ht_response_reader_set_call_pieces(r, calls);
     for (const char *p = answer; *p;) {
         size_t n = 0;
         for (size_t c = characters ? characters : 1 + random_bits(&seed) % 9; c && p[n]; c--) n += character(p + n);
-        assert_int_equal(ht_answer_put(r, p, n), HT_ANSWER_OPEN);
+        assert_int_equal(ht_response_put(r, p, n), HT_RESPONSE_OPEN);
         p += n;
     }
-    assert_int_equal(ht_answer_end(r), HT_ANSWER_OPEN);
+    assert_int_equal(ht_response_end(r), HT_RESPONSE_OPEN);
     finish(&found);
     assert_true(found.last != HT_ANSWER_CALL_BEGIN && found.last != HT_ANSWER_CALL_ARGUMENTS); /* all have ended */
-    ht_answer_reader_free(r);
+    ht_response_reader_free(r);
     ht_text_discard(&found.id);
     return ht_text_take(&found.text);
 }
@@ -132,17 +132,17 @@ static char *read_pieces(const ht_chat_template *t, ht_jinja_value tools, const 
 static void expect_in_pieces(const ht_chat_template *t, ht_jinja_value tools, const char *prompt, const char *answer,
                              const char *expected, size_t characters, uint64_t seed) {
     transcript found;
-    ht_answer_reader *r = new_reader(t, tools, prompt, &found);
+    ht_response_reader *r = new_reader(t, tools, prompt, &found);
     for (const char *p = answer; *p;) {
         size_t n = 0;
         for (size_t c = characters ? characters : 1 + random_bits(&seed) % 9; c && p[n]; c--) n += character(p + n);
-        assert_int_equal(ht_answer_put(r, p, n), HT_ANSWER_OPEN);
+        assert_int_equal(ht_response_put(r, p, n), HT_RESPONSE_OPEN);
         p += n;
     }
-    assert_int_equal(ht_answer_end(r), HT_ANSWER_OPEN);
+    assert_int_equal(ht_response_end(r), HT_RESPONSE_OPEN);
     if (strcmp(finish(&found), expected) != 0)
         fail_msg("%s\n  in pieces of %zu: expected\n%s\n  found\n%s", answer, characters, expected, found.text.data);
-    ht_answer_reader_free(r);
+    ht_response_reader_free(r);
     ht_text_discard(&found.text);
 }
 
@@ -472,13 +472,13 @@ static bool find_calls(const ht_answer_piece *piece, void *user) {
 static calls_found calls_of(const ht_chat_template *t, ht_jinja_value tools, const char *answer, size_t n, bool pieces,
                             bool only_calls) {
     calls_found f = {.n_text = 0};
-    ht_answer_reader *r;
-    assert_int_equal(ht_answer_reader_new(t, tools, "", 0, find_calls, &f, &r, NULL), HT_OK);
-    ht_answer_reader_set_call_pieces(r, pieces);
-    if (only_calls) ht_answer_reader_set_only_calls(r);
-    assert_int_equal(ht_answer_put(r, answer, n), HT_ANSWER_OPEN);
-    assert_int_equal(ht_answer_end(r), HT_ANSWER_OPEN);
-    ht_answer_reader_free(r);
+    ht_response_reader *r;
+    assert_int_equal(ht_response_reader_new(t, tools, "", 0, find_calls, &f, &r, NULL), HT_OK);
+    ht_response_reader_set_call_pieces(r, pieces);
+    if (only_calls) ht_response_reader_set_only_calls(r);
+    assert_int_equal(ht_response_put(r, answer, n), HT_RESPONSE_OPEN);
+    assert_int_equal(ht_response_end(r), HT_RESPONSE_OPEN);
+    ht_response_reader_free(r);
     ht_text_append_str(&f.calls, "");
     return f;
 }
@@ -587,7 +587,7 @@ static void special_tokens(void **state) {
     (void)state;
     ht_chat_template *t = template_of("<|channel><tool_call|>");
     transcript found;
-    ht_answer_reader *r = new_reader(t, ht_jinja_none(), "", &found);
+    ht_response_reader *r = new_reader(t, ht_jinja_none(), "", &found);
     static const struct {
         bool special, wanted;
         const char *text;
@@ -598,14 +598,14 @@ static void special_tokens(void **state) {
                   {false, false, "<tool_call"}, {true, true, "<|\"|>"},       {false, false, "}"},
                   {true, true, "<tool_call|>"}, {true, false, "<tool_call|>"}};
     for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
-        if (tokens[i].special) assert_int_equal(ht_answer_wants_special(r, tokens[i].text), tokens[i].wanted);
-        assert_int_equal(tokens[i].special ? ht_answer_put_special(r, tokens[i].text)
-                                           : ht_answer_put(r, tokens[i].text, strlen(tokens[i].text)),
-                         HT_ANSWER_OPEN);
+        if (tokens[i].special) assert_int_equal(ht_response_wants_special(r, tokens[i].text), tokens[i].wanted);
+        assert_int_equal(tokens[i].special ? ht_response_put_special(r, tokens[i].text)
+                                           : ht_response_put(r, tokens[i].text, strlen(tokens[i].text)),
+                         HT_RESPONSE_OPEN);
     }
-    assert_int_equal(ht_answer_end(r), HT_ANSWER_OPEN);
+    assert_int_equal(ht_response_end(r), HT_RESPONSE_OPEN);
     assert_string_equal(finish(&found), "H(hm)T(<b>)C(f {\"a\": \"<tool_call\"})");
-    ht_answer_reader_free(r);
+    ht_response_reader_free(r);
     ht_text_discard(&found.text);
     ht_chat_template_free(t);
 }
@@ -623,21 +623,21 @@ static void calls_that_are_over(void **state) {
             ht_jinja_arena arena = {.limit = 1 << 20, .name = "tools"};
             static const char list[] = "[{\"name\": \"stop\"}]";
             transcript found;
-            ht_answer_reader *r = new_reader(t, ht_jinja_json_value(&arena, list, strlen(list), "tools"), "", &found);
-            ht_answer_reader_set_call_pieces(r, how == 1);
+            ht_response_reader *r = new_reader(t, ht_jinja_json_value(&arena, list, strlen(list), "tools"), "", &found);
+            ht_response_reader_set_call_pieces(r, how == 1);
             found.in_pieces = how == 1;
             for (size_t i = 0; i <= strlen(answer); i++) {
-                if (i == at) ht_answer_reader_end_calls(r);
-                if (answer[i]) assert_int_equal(ht_answer_put(r, answer + i, 1), HT_ANSWER_OPEN);
+                if (i == at) ht_response_reader_end_calls(r);
+                if (answer[i]) assert_int_equal(ht_response_put(r, answer + i, 1), HT_RESPONSE_OPEN);
             }
-            assert_int_equal(ht_answer_end(r), HT_ANSWER_OPEN);
+            assert_int_equal(ht_response_end(r), HT_RESPONSE_OPEN);
             const bool is_call = how < 2 && at >= (how ? n_begun : n_whole);
             const char *expected = how == 2 ? "T({\"name\": \"stop\", \"parameters\": {}})"
                                    : is_call
                                        ? "H(a)T(x)C(stop {})T(y)"
                                        : "H(a)T(x<tool_call>{\"name\": \"stop\", \"arguments\": {}}</tool_call>y)";
             assert_string_equal(finish(&found), expected);
-            ht_answer_reader_free(r);
+            ht_response_reader_free(r);
             ht_text_discard(&found.text);
             ht_text_discard(&found.id);
             ht_jinja_arena_free(&arena);
@@ -653,16 +653,16 @@ static void a_reader_who_refuses(void **state) {
     ht_chat_template *t = template_of("<tool_call>");
     for (int left = 0; left < 6; left++) {
         transcript found;
-        ht_answer_reader *r = new_reader(t, ht_jinja_none(), "", &found);
+        ht_response_reader *r = new_reader(t, ht_jinja_none(), "", &found);
         found.left = left;
-        ht_answer_state now = HT_ANSWER_OPEN;
-        for (const char *p = answer; *p && now == HT_ANSWER_OPEN; p++) now = ht_answer_put(r, p, 1);
-        assert_int_equal(now, HT_ANSWER_REFUSED);
+        ht_response_state now = HT_RESPONSE_OPEN;
+        for (const char *p = answer; *p && now == HT_RESPONSE_OPEN; p++) now = ht_response_put(r, p, 1);
+        assert_int_equal(now, HT_RESPONSE_REFUSED);
         const size_t length = found.text.len;
-        assert_int_equal(ht_answer_put(r, "x y", 3), HT_ANSWER_REFUSED);
-        assert_int_equal(ht_answer_end(r), HT_ANSWER_REFUSED);
+        assert_int_equal(ht_response_put(r, "x y", 3), HT_RESPONSE_REFUSED);
+        assert_int_equal(ht_response_end(r), HT_RESPONSE_REFUSED);
         assert_int_equal(found.text.len, length);
-        ht_answer_reader_free(r);
+        ht_response_reader_free(r);
         ht_text_discard(&found.text);
     }
     ht_chat_template_free(t);

@@ -122,7 +122,7 @@ static void append_tokens(ht_text *text, const ht_tokenizer *t, const int32_t *i
 }
 
 /* The tokens spell what is missing of an end, no byte more: no space before it, as some tokenizers begin texts. */
-static void check_end(ht_model *m, const ht_reasoning_format *notation, const ht_thought_place *place) {
+static void check_end(ht_model *m, const ht_reasoning_format *notation, const ht_reasoning_position *place) {
     static const ht_thought_blanks blanks = {"\n", "\n\n"};
     const bool is_token = ht_tokenizer_find(m->tokenizer, notation->close) >= 0;
     const size_t begun = is_token || place->is_title ? 0 : place->closing_bytes;
@@ -157,9 +157,10 @@ static void writes_ends_of_thoughts(void **state) {
     for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
         const ht_reasoning_format *notation = ht_reasoning_format_of(sources[i]);
         for (size_t begun = 0; begun < strlen(notation->close); begun++)
-            check_end(&m, notation, &(ht_thought_place){.is_inside = true, .closing_bytes = begun});
+            check_end(&m, notation, &(ht_reasoning_position){.is_inside = true, .closing_bytes = begun});
         for (size_t begun = 0; notation->title && begun < strlen(notation->title); begun++)
-            check_end(&m, notation, &(ht_thought_place){.is_inside = true, .is_title = true, .title_bytes = begun});
+            check_end(&m, notation,
+                      &(ht_reasoning_position){.is_inside = true, .is_title = true, .title_bytes = begun});
     }
     ht_token_trie_free(m.token_trie);
     pthread_mutex_destroy(&m.lock);
