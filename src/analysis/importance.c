@@ -10,7 +10,7 @@
 #include "generate/cache.h"
 #include "generate/session_internal.h"
 #include "models/config.h"
-#include "models/registry.h"
+#include "models/weights.h"
 
 #include <stdio.h>
 #include <stdlib.h>

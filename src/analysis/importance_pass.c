@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "generate/cache.h"
 #include "models/config.h"
-#include "models/registry.h"
+#include "models/weights.h"
 
 #include <hearth/index.h>
 #include <hearth/ops.h>

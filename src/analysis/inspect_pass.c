@@ -10,7 +10,6 @@
 #include "device/device.h"
 #include "generate/cache.h"
 #include "models/config.h"
-#include "models/registry.h"
 #include "models/weights.h"
 
 #include <hearth/ops.h>

@@ -3,8 +3,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "base/options.h"
-#include "models/pack.h"
+#include "models/tensor_read.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -329,37 +328,13 @@ static ht_status join(ht_adapter_reading *r, ht_adapter **out, ht_error *err) {
 
 /* ---- opening ---- */
 
-static ht_status warn(ht_adapter *a, const ht_model *m, bool refuse, ht_error *err) {
-    char fingerprint[HT_FINGERPRINT_SIZE] = "", hash[HT_FINGERPRINT_SIZE];
-    ht_status status = a->origin.fingerprint ? ht_model_fingerprint(m, fingerprint, err) : HT_OK;
-    if (status) return status;
-    ht_model_template_hash(m, hash);
-    bool other_base = a->origin.fingerprint && strcmp(a->origin.fingerprint, fingerprint) != 0;
-    bool other_template = a->origin.template_hash && strcmp(a->origin.template_hash, hash) != 0;
-    if (!other_base && !other_template) return HT_OK;
-    ht_text text = {0};
-    if (other_base)
-        ht_text_printf(&text,
-                       "the adapter was trained on another checkpoint (fingerprint %.16s, here %s); that is fine when "
-                       "this one is the same model with other rounding, quantised or not",
-                       a->origin.fingerprint, fingerprint);
-    if (other_template)
-        ht_text_printf(&text, "%s with another chat template (%.16s, here %s), so prompts look unlike those it learned",
-                       other_base ? "; and" : "the adapter was trained", a->origin.template_hash,
-                       *hash ? hash : "none");
-    a->warning = ht_text_take(&text);
-    if (!a->warning) return ht_fail_memory(err, 512, "an adapter");
-    return refuse ? ht_fail(err, HT_ERR_ARGUMENT, "%s", a->warning) : HT_OK;
-}
-
-static ht_status read_all(ht_adapter_reading *r, ht_adapter_format format, const ht_adapter_options *o,
-                          ht_adapter **out, ht_error *err) {
+static ht_status read_all(ht_adapter_reading *r, ht_adapter_format format, ht_adapter **out, ht_error *err) {
     ht_adapter *a = NULL;
     ht_status status = format == HT_ADAPTER_PEFT  ? ht_adapter_list_peft(r, err)
                        : format == HT_ADAPTER_MLX ? ht_adapter_list_mlx(r, err)
                                                   : ht_adapter_list_gguf(r, err);
     if (!status) status = join(r, &a, err);
-    if (!status && r->m) status = ht_adapter_check(a, r->m, err);
+    if (!status && r->m) status = ht_adapter_check_base(a, r->m, err);
     if (status && a) status = ht_fail_in(err, status, "%s", r->path);
     if (!status) status = fill(r, a, err);
     if (!status) {
@@ -367,7 +342,6 @@ static ht_status read_all(ht_adapter_reading *r, ht_adapter_format format, const
         r->origin = (ht_adapter_origin){0};
         a->format = format;
         a->interleaved = r->interleaved;
-        if (r->m) status = warn(a, r->m, o->same_base, err);
     }
     if (status)
         ht_adapter_free(a);
@@ -376,8 +350,8 @@ static ht_status read_all(ht_adapter_reading *r, ht_adapter_format format, const
     return status;
 }
 
-static ht_status open_directory(ht_adapter_reading *r, const char *path, const char *name, const ht_adapter_options *o,
-                                ht_adapter **out, ht_error *err) {
+static ht_status open_directory(ht_adapter_reading *r, const char *path, const char *name, ht_adapter **out,
+                                ht_error *err) {
     ht_adapter_format format = strcmp(name, "adapters.safetensors") ? HT_ADAPTER_PEFT : HT_ADAPTER_MLX;
     char *config = ht_path_join(path, "adapter_config.json"), *tensors = ht_path_join(path, name);
     ht_status status = config && tensors ? ht_safetensors_open(tensors, &r->tensors, err)
@@ -385,14 +359,13 @@ static ht_status open_directory(ht_adapter_reading *r, const char *path, const c
     r->path = tensors;
     r->config_path = config;
     if (!status) status = ht_adapter_read_metadata(r, err);
-    if (!status) status = read_all(r, format, o, out, err);
+    if (!status) status = read_all(r, format, out, err);
     free(config);
     free(tensors);
     return status;
 }
 
-static ht_status open_gguf(ht_adapter_reading *r, const char *path, const ht_adapter_options *o, ht_adapter **out,
-                           ht_error *err) {
+static ht_status open_gguf(ht_adapter_reading *r, const char *path, ht_adapter **out, ht_error *err) {
     static const char magic[] = "GGUF";
     char start[4] = "";
     r->path = path;
@@ -405,12 +378,11 @@ static ht_status open_gguf(ht_adapter_reading *r, const char *path, const ht_ada
                     "file",
                     path);
     if (!status) status = ht_gguf_read(r->file, path, &r->gguf, err);
-    return status ? status : read_all(r, HT_ADAPTER_GGUF, o, out, err);
+    return status ? status : read_all(r, HT_ADAPTER_GGUF, out, err);
 }
 
-static ht_status open_any(ht_adapter_reading *r, const char *path, const ht_adapter_options *o, ht_adapter **out,
-                          ht_error *err) {
-    if (!ht_path_is_directory(path)) return open_gguf(r, path, o, out, err);
+static ht_status open_any(ht_adapter_reading *r, const char *path, ht_adapter **out, ht_error *err) {
+    if (!ht_path_is_directory(path)) return open_gguf(r, path, out, err);
     static const char *const names[] = {"adapter_model.safetensors", "adapters.safetensors", "adapter_model.bin"};
     bool there[3];
     for (int i = 0; i < 3; i++) {
@@ -428,23 +400,13 @@ static ht_status open_any(ht_adapter_reading *r, const char *path, const ht_adap
     if (!there[0] && !there[1])
         return ht_fail(err, HT_ERR_FORMAT, "%s: the directory holds no adapter: neither %s of PEFT nor %s of mlx-lm",
                        path, names[0], names[1]);
-    return open_directory(r, path, names[there[1]], o, out, err);
+    return open_directory(r, path, names[there[1]], out, err);
 }
 
-static const ht_adapter_options defaults = {.size = sizeof defaults};
-
-void ht_adapter_options_init(ht_adapter_options *options, size_t size) {
-    ht_options_init(options, size, &defaults, sizeof defaults);
-}
-
-ht_status ht_adapter_load(const char *path, const ht_model *m, const ht_adapter_options *options, ht_adapter **out,
-                          ht_error *err) {
+ht_status ht_adapter_read(const char *path, const ht_adapter_base *m, ht_adapter **out, ht_error *err) {
     *out = NULL;
-    ht_adapter_options o;
-    ht_status status = ht_options_read(&o, options, &defaults, sizeof defaults, "ht_adapter_options", err);
-    if (status) return status;
     ht_adapter_reading r = {.m = m};
-    status = open_any(&r, path, &o, out, err);
+    ht_status status = open_any(&r, path, out, err);
     ht_safetensors_close(r.tensors);
     ht_gguf_free(r.gguf);
     ht_file_close(r.file);

@@ -6,8 +6,7 @@
 #include "formats/gguf.h"
 #include "formats/safetensors.h"
 #include "formats/safetensors_write.h"
-#include "models/adapter.h"
-#include "models/checkpoint.h"
+#include "models/adapter_pairs.h"
 
 enum { HT_ADAPTER_SLOT = 128, HT_ADAPTER_NAME = 192 };
 
@@ -40,7 +39,7 @@ bool ht_adapter_slot(char out[HT_ADAPTER_SLOT], int64_t layer, const char *rest)
 typedef struct ht_adapter_reading {
     const char *path; /* of the file with the tensors, for messages and JSON */
     const char *config_path;
-    const ht_model *m; /* NULL: none */
+    const ht_adapter_base *m; /* NULL: none */
     ht_safetensors *tensors;
     ht_file *file; /* of GGUF */
     ht_gguf *gguf;
@@ -83,10 +82,10 @@ typedef struct ht_adapter_tensor_out {
 
 typedef struct ht_adapter_writing {
     const ht_adapter *a;
-    const ht_model *m; /* NULL: none */
-    const char *path;  /* file, or the directory that is written */
-    int64_t rank;      /* of all pairs in the file, but for those that hold two */
-    double scale;      /* of all pairs: B is multiplied by what a pair's own is of it */
+    const ht_adapter_base *m; /* NULL: none */
+    const char *path;         /* file, or the directory that is written */
+    int64_t rank;             /* of all pairs in the file, but for those that hold two */
+    double scale;             /* of all pairs: B is multiplied by what a pair's own is of it */
     bool wrapped, experts_outside;
     char fingerprint[HT_FINGERPRINT_SIZE], template_hash[HT_FINGERPRINT_SIZE]; /* "": not known */
     const char *base;                                                          /* NULL: not known */

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "formats/gguf_write.h"
 #include "models/adapter_file.h"
-#include "models/registry.h"
+#include "models/family.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,7 +43,7 @@ static ht_status read_family(ht_adapter_reading *r, config *c, ht_error *err) {
     }
     if (r->m && strcmp(name, architecture_of(r->m->config->family)) != 0)
         return ht_fail(err, HT_ERR_ARGUMENT, "%s: the adapter is for another model: for a %s, and the model is a %s",
-                       r->path, name, r->m->architecture);
+                       r->path, name, r->m->config->family->architecture);
     if (r->m) c->family = r->m->config->family;
     return HT_OK;
 }
@@ -91,11 +91,8 @@ static const ht_weight_place *place_of(const ht_family *family, const char *name
 static int64_t head_rows(ht_adapter_reading *r, const config *c, const ht_weight_place *p, const char *slot) {
     if (!c->family->gguf_interleaves || p->heads == HT_HEADS_NONE) return 0;
     if (!r->m) r->interleaved = true;
-    int64_t n = 0;
-    const ht_projection *all = r->m ? ht_weights_projections(r->m->weights, &n) : NULL;
-    for (int64_t i = 0; i < n; i++)
-        if (!strcmp(all[i].slot, slot)) return all[i].head_rows;
-    return 0;
+    const ht_projection *of = r->m ? ht_adapter_base_find(r->m, slot) : NULL;
+    return of ? of->head_rows : 0;
 }
 
 /* "blk.3.attn_q.weight.lora_a": the layer, and the name behind it without ".weight" and so on. */
@@ -159,14 +156,6 @@ ht_status ht_adapter_list_gguf(ht_adapter_reading *r, ht_error *err) {
 
 /* ---- writing ---- */
 
-static const ht_projection *projection_of(const ht_model *m, const char *slot) {
-    int64_t n;
-    const ht_projection *all = ht_weights_projections(m->weights, &n);
-    for (int64_t i = 0; i < n; i++)
-        if (strcmp(all[i].slot, slot) == 0) return &all[i];
-    return NULL;
-}
-
 /* A pair; or gate and up together, as files of models with experts beside the feed-forward have them, with ranks of their
  * own. */
 static ht_status put(ht_adapter_writing *w, const char *name, const ht_lora *first, const ht_lora *second,
@@ -203,7 +192,7 @@ static ht_status put_pair(ht_adapter_writing *w, const ht_lora *l, ht_error *err
     char name[HT_ADAPTER_NAME];
     const ht_lora *other = w->experts_outside ? ht_adapter_partner(w->a, l->slot, &is_up) : NULL;
     bool joined = l->n_experts && w->experts_outside && !strstr(l->slot, "down_proj");
-    const ht_projection *p = projection_of(w->m, l->slot); /* there: ht_adapter_check */
+    const ht_projection *p = ht_adapter_base_find(w->m, l->slot); /* there: ht_adapter_check_base */
     if (!joined) return put(w, p->gguf, l, NULL, p->head_rows, false, err);
     if (other && is_up) return HT_OK; /* with its gate */
     snprintf(name, sizeof name, "blk.%lld.%s", (long long)ht_adapter_slot_layer(l->slot, &rest), gate_up);

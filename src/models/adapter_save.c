@@ -155,19 +155,16 @@ static void choose_form(ht_adapter_writing *w) {
     }
 }
 
-static ht_status choose_origin(ht_adapter_writing *w, ht_error *err) {
+static void choose_origin(ht_adapter_writing *w) {
     const ht_adapter_origin *o = &w->a->origin;
     w->base = o->base;
-    ht_status status = w->m && !o->fingerprint ? ht_model_fingerprint(w->m, w->fingerprint, err) : HT_OK;
-    if (o->fingerprint) snprintf(w->fingerprint, sizeof w->fingerprint, "%.16s", o->fingerprint);
-    if (o->template_hash)
-        snprintf(w->template_hash, sizeof w->template_hash, "%.16s", o->template_hash);
-    else if (w->m)
-        ht_model_template_hash(w->m, w->template_hash);
-    return status;
+    const char *fingerprint = o->fingerprint ? o->fingerprint : w->m ? w->m->fingerprint : "";
+    const char *template_hash = o->template_hash ? o->template_hash : w->m ? w->m->template_hash : "";
+    snprintf(w->fingerprint, sizeof w->fingerprint, "%.16s", fingerprint);
+    snprintf(w->template_hash, sizeof w->template_hash, "%.16s", template_hash);
 }
 
-static ht_status check(const ht_adapter *a, const ht_model *m, ht_adapter_format format, ht_error *err) {
+static ht_status check(const ht_adapter *a, const ht_adapter_base *m, ht_adapter_format format, ht_error *err) {
     if (!a->n) return ht_fail(err, HT_ERR_ARGUMENT, "the adapter changes nothing: it has no pairs");
     if (a->interleaved)
         return ht_fail(err, HT_ERR_ARGUMENT,
@@ -175,7 +172,7 @@ static ht_status check(const ht_adapter *a, const ht_model *m, ht_adapter_format
                        "load it for its model");
     if (format == HT_ADAPTER_GGUF && !m)
         return ht_fail(err, HT_ERR_ARGUMENT, "adapters in GGUF name the tensors of their model, which was not given");
-    return m ? ht_adapter_check(a, m, err) : HT_OK;
+    return m ? ht_adapter_check_base(a, m, err) : HT_OK;
 }
 
 /* A GGUF file that is there must be an adapter: a model under that name is not lost. */
@@ -225,8 +222,8 @@ static ht_status save_directory(ht_adapter_writing *w, const char *path, ht_adap
 
 ht_status ht_adapter_save_check(const char *path, ht_error *err) { return ht_directory_writer_check(path, known, err); }
 
-ht_status ht_adapter_save(const ht_adapter *a, const ht_model *m, const char *path, ht_adapter_format format,
-                          ht_error *err) {
+ht_status ht_adapter_write(const ht_adapter *a, const ht_adapter_base *m, const char *path, ht_adapter_format format,
+                           ht_error *err) {
     if (format != HT_ADAPTER_PEFT && format != HT_ADAPTER_MLX && format != HT_ADAPTER_GGUF)
         return ht_fail(err, HT_ERR_ARGUMENT, "there is no format %d of adapters", (int)format);
     ht_adapter_writing w = {.a = a, .m = m, .path = path};
@@ -234,8 +231,8 @@ ht_status ht_adapter_save(const ht_adapter *a, const ht_model *m, const char *pa
     if (!status) status = check_values(a, err);
     if (status) return status;
     choose_form(&w);
-    status = choose_origin(&w, err);
-    if (!status && format == HT_ADAPTER_GGUF) status = check_replaced(path, err);
+    choose_origin(&w);
+    if (format == HT_ADAPTER_GGUF) status = check_replaced(path, err);
     if (!status)
         status = format == HT_ADAPTER_GGUF ? ht_adapter_write_gguf(&w, err) : save_directory(&w, path, format, err);
     free(w.tensor);

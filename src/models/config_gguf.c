@@ -1,7 +1,7 @@
 /* Configuration from GGUF metadata; missing fields come from the tensors or the family's defaults. */
 #include "base/error.h"
 #include "formats/name_index.h"
-#include "models/registry.h"
+#include "models/family.h"
 #include "tokenizer/vocab.h"
 
 #include <math.h>

@@ -3,7 +3,7 @@
 #include "base/plural.h"
 #include "formats/json.h"
 #include "models/quantized.h"
-#include "models/registry.h"
+#include "models/family.h"
 #include "tokenizer/vocab.h"
 
 #include <math.h>

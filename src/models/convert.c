@@ -5,7 +5,7 @@
 #include "base/text.h"
 #include "formats/affine.h"
 #include "models/quantize_types.h"
-#include "models/registry.h"
+#include "models/family.h"
 #include "models/rewrite.h"
 
 #include <stdio.h>

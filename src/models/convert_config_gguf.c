@@ -3,7 +3,7 @@
 #include "base/log.h"
 #include "base/plural.h"
 #include "models/convert_metadata.h"
-#include "models/registry.h"
+#include "models/family.h"
 
 #include <math.h>
 #include <stdio.h>

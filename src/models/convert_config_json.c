@@ -2,7 +2,7 @@
  * and Gemma 4's rope_parameters. */
 #include "base/error.h"
 #include "models/convert_metadata.h"
-#include "models/registry.h"
+#include "models/family.h"
 
 #include <float.h>
 #include <math.h>

@@ -2,8 +2,8 @@
 #include "base/error.h"
 #include "models/chat_detection.h"
 #include "models/convert_metadata.h"
-#include "models/pack.h"
-#include "models/registry.h"
+#include "models/tensor_read.h"
+#include "models/family.h"
 #include "models/sampling.h"
 #include "tokenizer/save.h"
 

@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "models/registry.h"
+#include "models/family.h"
 #include "models/sampling.h"
 
 #include <stdlib.h>

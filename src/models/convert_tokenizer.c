@@ -4,7 +4,7 @@
 #include "base/file.h"
 #include "models/chat_detection.h"
 #include "models/convert_metadata.h"
-#include "models/registry.h"
+#include "models/family.h"
 #include "tokenizer/save.h"
 
 #include <ctype.h>

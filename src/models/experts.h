@@ -3,10 +3,7 @@
 #ifndef HT_MODELS_EXPERTS_H
 #define HT_MODELS_EXPERTS_H
 
-#include "models/checkpoint.h"
-
-/* Which matrix of an expert. */
-typedef enum ht_expert_part { HT_EXPERT_NONE, HT_EXPERT_GATE, HT_EXPERT_UP, HT_EXPERT_DOWN } ht_expert_part;
+#include "models/family.h"
 
 typedef struct ht_expert_form {
     ht_expert_part part;

@@ -4,7 +4,6 @@
 #include "base/error.h"
 #include "base/half.h"
 #include "base/text.h"
-#include "models/pack.h"
 #include "models/tensor_read.h"
 
 #include <math.h>
@@ -177,13 +176,5 @@ ht_status ht_fp8_scales_read(const ht_fp8_scales *s, int64_t index, int64_t row,
         free(values);
     else
         *out = (ht_block_scales){values, n * s->per_row, s->per_row, rows, s->columns};
-    return status;
-}
-
-ht_status ht_fp8_scales_set(const ht_fp8_scales *s, int64_t index, int64_t row, ht_matrix *m, ht_error *err) {
-    ht_block_scales read;
-    ht_status status = ht_fp8_scales_read(s, index, row, m->n_rows, &read, err);
-    if (!status && read.values) status = ht_matrix_set_scales(m, read.values, read.n, read.rows, read.columns, err);
-    free(read.values);
     return status;
 }

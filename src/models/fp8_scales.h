@@ -3,7 +3,6 @@
 #ifndef HT_MODELS_FP8_SCALES_H
 #define HT_MODELS_FP8_SCALES_H
 
-#include "device/matrix.h"
 #include "models/checkpoint.h"
 
 typedef struct ht_fp8_scales {
@@ -29,7 +28,5 @@ typedef struct ht_block_scales {
 /* Reads the scales of matrix `index`, rows [row, row + n_rows). The caller frees out->values. */
 ht_status ht_fp8_scales_read(const ht_fp8_scales *s, int64_t index, int64_t row, int64_t n_rows, ht_block_scales *out,
                              ht_error *err);
-/* The same, for a matrix. */
-ht_status ht_fp8_scales_set(const ht_fp8_scales *s, int64_t index, int64_t row, ht_matrix *m, ht_error *err);
 
 #endif

@@ -2,7 +2,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "formats/affine.h"
-#include "models/registry.h"
+#include "models/family.h"
 #include "models/rewrite.h"
 
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 #include "models/chat_detection.h"
 #include "models/fp8_scales.h"
 #include "models/kv.h"
-#include "models/registry.h"
+#include "models/family.h"
 #include "models/sampling.h"
 #include "models/weights.h"
 

@@ -2,8 +2,14 @@
 #ifndef HT_MODELS_KV_H
 #define HT_MODELS_KV_H
 
+#include "device/kv.h"
 #include "models/config.h"
-#include "models/model.h"
+
+/* Keys and values of one layer. */
+typedef struct ht_layer_kv {
+    ht_kv_shape shape;
+    int64_t window; /* in keys; 0: full attention */
+} ht_layer_kv;
 
 /* Number of layers with their own K and V; they precede all layers that share. */
 int64_t ht_kv_layers(const ht_config *c);

@@ -7,7 +7,7 @@
 #include "models/kv.h"
 #include "models/memory_check.h"
 #include "models/model.h"
-#include "models/registry.h"
+#include "models/weights.h"
 #include "models/taps.h"
 #include "tokenizer/token_trie.h"
 

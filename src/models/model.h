@@ -5,6 +5,7 @@
 #include "array/plan.h"
 #include "models/chat_detection.h"
 #include "models/forward.h"
+#include "models/kv.h"
 #include "models/sampling.h"
 #include "models/steps.h"
 
@@ -12,12 +13,6 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-
-/* Keys and values of one layer. */
-typedef struct ht_layer_kv {
-    ht_kv_shape shape;
-    int64_t window; /* in keys; 0: full attention */
-} ht_layer_kv;
 
 /* Forms of the forward function, added up: each is a plan of its own, and gives the same bits of what they share. */
 enum {

@@ -1,7 +1,7 @@
 #include "models/nvfp4.h"
 
 #include "base/error.h"
-#include "models/pack.h"
+#include "models/tensor_read.h"
 
 #include <math.h>
 #include <stdio.h>

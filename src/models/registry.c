@@ -1,6 +1,5 @@
-#include "models/registry.h"
-
 #include "formats/weight_type.h"
+#include "models/family.h"
 
 #include <hearth/model.h>
 

@@ -10,9 +10,7 @@
 
 #include "device/device.h"
 #include "formats/safetensors_write.h"
-#include "models/adapter.h"
-#include "models/checkpoint.h"
-#include "models/weights.h"
+#include "models/adapter_pairs.h"
 
 #include <hearth/cancel.h>
 #include <hearth/convert.h>

@@ -1,6 +1,7 @@
 /* The place of a rewritten checkpoint: apart from the one that is read, and only over what was written here. */
 #define _GNU_SOURCE
 #include "base/error.h"
+#include "base/text.h"
 #include "models/rewrite.h"
 
 #include <dirent.h>

@@ -3,7 +3,6 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "models/fp8_scales.h"
-#include "models/pack.h"
 #include "models/rewrite.h"
 #include "models/tensor_read.h"
 

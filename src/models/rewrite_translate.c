@@ -5,7 +5,7 @@
 #include "formats/repack.h"
 #include "models/convert_metadata.h"
 #include "models/experts.h"
-#include "models/registry.h"
+#include "models/family.h"
 #include "models/rewrite.h"
 #include "models/tensor_read.h"
 

@@ -8,7 +8,7 @@
 #include "formats/blocks.h"
 #include "formats/importance.h"
 #include "formats/repack.h"
-#include "models/pack.h"
+#include "models/tensor_read.h"
 #include "models/rewrite.h"
 
 #include <math.h>

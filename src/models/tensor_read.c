@@ -1,7 +1,9 @@
 #include "models/tensor_read.h"
 
+#include "base/error.h"
 #include "formats/blocks.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 int64_t ht_tensor_unit(const ht_stored_tensor *t) {
@@ -85,4 +87,14 @@ ht_stored_tensor ht_tensor_rows(const ht_stored_tensor *t, int64_t first, int64_
     if (!t->n_parts) rows.offset += ht_tensor_size(t, first * k);
     for (int i = 0; i < t->n_parts; i++) rows.part[i].offset += (size_t)(first * k / t->unit) * t->part[i].unit_bytes;
     return rows;
+}
+
+ht_status ht_tensor_read_f32(const ht_stored_tensor *t, int64_t n, float *out, ht_error *err) {
+    size_t n_bytes = ht_tensor_size(t, n) + ht_tensor_read_scratch(t, n);
+    unsigned char *bytes = malloc(n_bytes ? n_bytes : 1);
+    if (!bytes) return ht_fail_memory(err, n_bytes, "reading weights");
+    ht_status status = ht_tensor_read(t, 0, n, bytes, bytes + ht_tensor_size(t, n), err);
+    if (!status) ht_dequantize((ht_weight_type)t->type, bytes, n, out);
+    free(bytes);
+    return status;
 }

@@ -19,4 +19,13 @@ ht_status ht_tensor_read(const ht_stored_tensor *t, int64_t first, int64_t n, vo
 /* Rows [first, first + n) as a tensor [n, k]; leading dimensions count as rows. */
 ht_stored_tensor ht_tensor_rows(const ht_stored_tensor *t, int64_t first, int64_t n);
 
+/* A stored vector, or matrix row by row, as f32: n values, which is what the tensor holds. */
+ht_status ht_tensor_read_f32(const ht_stored_tensor *t, int64_t n, float *out, ht_error *err);
+
+/* Where row r of the canonical order lies among the stored rows. */
+static inline int64_t ht_interleaved_row(int64_t r, int64_t head_rows) {
+    int64_t within = r % head_rows, half = head_rows / 2;
+    return r - within + (within < half ? 2 * within : 2 * (within - half) + 1);
+}
+
 #endif

@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "base/plural.h"
 #include "base/text.h"
-#include "models/registry.h"
+#include "models/family.h"
 
 #include <stdio.h>
 #include <stdlib.h>

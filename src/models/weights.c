@@ -5,6 +5,7 @@
 #include "models/file_rows.h"
 #include "models/pack.h"
 #include "models/packed_cache.h"
+#include "models/tensor_read.h"
 #include "models/unused_tensors.h"
 #include "models/weights_internal.h"
 

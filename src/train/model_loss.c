@@ -4,7 +4,7 @@
 #include "array/user_function.h"
 #include "base/error.h"
 #include "models/kv.h"
-#include "models/registry.h"
+#include "models/weights.h"
 
 #include <hearth/ops.h>
 

@@ -2,7 +2,7 @@
  * converted. The first byte chooses the reader and the hints; a zero byte parts the two JSON texts. */
 #include "generate/sampler.h"
 #include "models/convert_metadata.h"
-#include "models/registry.h"
+#include "models/family.h"
 
 #include <math.h>
 #include <stdint.h>

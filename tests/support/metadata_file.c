@@ -2,7 +2,7 @@
 
 #include "formats/gguf_write.h"
 #include "models/convert_metadata.h"
-#include "models/registry.h"
+#include "models/family.h"
 #include "support/test.h"
 
 #include <stdio.h>

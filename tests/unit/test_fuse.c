@@ -4,7 +4,7 @@
 #include "formats/gguf_write.h"
 #include "formats/json.h"
 #include "models/checkpoint.h"
-#include "models/pack.h"
+#include "models/tensor_read.h"
 #include "models/weights.h"
 #include "support/adapters.h"
 #include "support/multiply.h"

@@ -4,7 +4,7 @@
 #include "models/kv.h"
 #include "models/model.h"
 #include "models/pack.h"
-#include "models/registry.h"
+#include "models/weights.h"
 #include "support/checkpoints.h"
 #include "support/gguf_writer.h"
 #include "support/options.h"
