@@ -5,8 +5,8 @@
 #include "array/user_function.h"
 #include "base/checked.h"
 #include "base/error.h"
+#include "checkpoint/config.h"
 #include "generate/cache.h"
-#include "models/config.h"
 #include "models/weights.h"
 
 #include <hearth/index.h>

@@ -2,7 +2,7 @@
 #ifndef HT_MODELS_ADAPTER_H
 #define HT_MODELS_ADAPTER_H
 
-#include "models/adapter_pairs.h"
+#include "checkpoint/adapter.h"
 #include "models/model.h"
 
 /* HT_ERR_ARGUMENT, naming the difference, unless every pair is for a projection of `m` and has its shape. */

@@ -3,10 +3,10 @@
 #define HT_MODELS_MODEL_H
 
 #include "array/plan.h"
-#include "models/chat_detection.h"
+#include "checkpoint/chat_detection.h"
+#include "checkpoint/kv_size.h"
+#include "checkpoint/sampling.h"
 #include "models/forward.h"
-#include "models/kv.h"
-#include "models/sampling.h"
 #include "models/steps.h"
 
 #include <hearth/model.h>

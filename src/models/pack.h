@@ -2,8 +2,8 @@
 #ifndef HT_MODELS_PACK_H
 #define HT_MODELS_PACK_H
 
+#include "checkpoint/checkpoint.h"
 #include "device/device.h"
-#include "models/checkpoint.h"
 
 /* What a matrix is to be made of. */
 typedef struct ht_matrix_kind {

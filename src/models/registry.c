@@ -1,5 +1,5 @@
+#include "checkpoint/family.h"
 #include "formats/weight_type.h"
-#include "models/family.h"
 
 #include <hearth/model.h>
 

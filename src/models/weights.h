@@ -6,7 +6,7 @@
 #ifndef HT_MODELS_WEIGHTS_H
 #define HT_MODELS_WEIGHTS_H
 
-#include "models/family.h"
+#include "checkpoint/family.h"
 #include "models/forward.h"
 #include "models/pack.h"
 

@@ -1,9 +1,9 @@
 /* Tensor lookup: single tensors found, checked, and put into the store. */
 #include "base/error.h"
+#include "checkpoint/nvfp4.h"
+#include "checkpoint/tensor_read.h"
 #include "models/file_rows.h"
-#include "models/nvfp4.h"
 #include "models/pack.h"
-#include "models/tensor_read.h"
 #include "models/weights_internal.h"
 
 #include <math.h>

@@ -2,8 +2,8 @@
 #ifndef HT_MODELS_WEIGHTS_INTERNAL_H
 #define HT_MODELS_WEIGHTS_INTERNAL_H
 
-#include "models/family.h"
-#include "models/fp8_scales.h"
+#include "checkpoint/family.h"
+#include "checkpoint/fp8_scales.h"
 #include "models/weights.h"
 
 enum { HT_WEIGHT_NAME = 160 };

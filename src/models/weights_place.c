@@ -1,8 +1,8 @@
 /* Weight places of a family's tables: the name of each in the checkpoint, its shape, and the tensors that fill it. */
 #include "base/checked.h"
 #include "base/error.h"
-#include "models/experts.h"
-#include "models/kv.h"
+#include "checkpoint/experts.h"
+#include "checkpoint/kv_size.h"
 #include "models/weights_internal.h"
 
 #include <stdio.h>
