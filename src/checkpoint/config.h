@@ -10,7 +10,7 @@
 
 enum { HT_MAX_LAYERS = 1024, HT_MAX_EOS = 32 };
 
-typedef struct ht_family ht_family; /* registry.h */
+typedef struct ht_family ht_family; /* family.h */
 
 /* Settings that may differ between layers. */
 typedef struct ht_layer_config {
