@@ -6,11 +6,11 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "base/plural.h"
+#include "checkpoint/config.h"
 #include "formats/importance.h"
 #include "generate/cache.h"
 #include "generate/session_internal.h"
-#include "models/config.h"
-#include "models/registry.h"
+#include "models/weights.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* Decoder of most families: blocks of attention and gated feed-forward, with pre-norms and optional post-norms. */
 #include "models/decoder.h"
 
-#include "models/kv.h"
+#include "checkpoint/kv_size.h"
 #include "models/taps.h"
 
 #include <math.h>

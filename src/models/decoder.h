@@ -5,7 +5,7 @@
 #ifndef HT_MODELS_DECODER_H
 #define HT_MODELS_DECODER_H
 
-#include "models/registry.h"
+#include "models/weights.h"
 
 typedef struct ht_decoder_layer {
     ht_array *attention_norm, *mlp_norm;             /* pre-norms, f32 [hidden] */

@@ -3,12 +3,12 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "base/plural.h"
-#include "models/chat_detection.h"
-#include "models/kv.h"
+#include "checkpoint/chat_detection.h"
+#include "checkpoint/kv_size.h"
 #include "models/memory_check.h"
 #include "models/model.h"
-#include "models/registry.h"
 #include "models/taps.h"
+#include "models/weights.h"
 #include "tokenizer/token_trie.h"
 
 #include <stdlib.h>

@@ -4,8 +4,8 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/plural.h"
+#include "checkpoint/kv_size.h"
 #include "device/device.h"
-#include "models/kv.h"
 
 #include <hearth/measure.h>
 

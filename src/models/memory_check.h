@@ -2,7 +2,7 @@
 #ifndef HT_MODELS_MEMORY_CHECK_H
 #define HT_MODELS_MEMORY_CHECK_H
 
-#include "models/kv.h"
+#include "checkpoint/kv_size.h"
 
 #include <stddef.h>
 
