@@ -162,7 +162,7 @@ static void hits_have_the_bits_of_a_prefill(void **state) {
         const ht_prefix_key keys[] = {
             {0}, {.adapters = &a, .n_adapters = 1}, {.adapters = &a, .scales = &half, .n_adapters = 1}};
         shared s = open_shared(m, 9);
-        for (int i = 0, cases = test_cases(TEST_SLOW || test_is_late() ? 3 : 25, 1500); i < cases; i++) {
+        for (int i = 0, cases = test_cases(TEST_SLOW || test_is_late() ? 6 : 25, 1500); i < cases; i++) {
             static const int64_t parts[] = {20, 250, 256, 300, 520, MOST};
             const int64_t at = parts[test_random(&random) % 6],
                           n = 2 + (int64_t)(test_random(&random) * 4 % (MOST - 2));
