@@ -164,7 +164,7 @@ static void enter_call(ht_response_reader *r, opening opened) {
     r->tries = 0;
     r->failed = 0;
     r->begun = false;
-    r->stream = (ht_call_stream){0};
+    r->stream = (ht_call_stream){.format = r->calls};
 }
 
 static bool has_tools(const ht_response_reader *r) { return r->tools.kind == HT_VALUE_LIST && r->tools.list->n; }
@@ -346,19 +346,17 @@ static void show_arguments(ht_response_reader *r, size_t to) {
     c->shown = to;
 }
 
-/* False when its name is none: then the text is no call. */
+/* False when the name is none: then the text is no call. */
 static bool show_beginning(ht_response_reader *r) {
-    const ht_call_head *h = &r->stream.head;
+    const ht_span n = r->stream.name, i = r->stream.id;
     ht_text name = {0}, id = {0};
-    const char *text = r->held.data + h->name;
-    if (!ht_is_call_name(text, h->n_name) || (r->opened != BY_MARK && !ht_tool_find(r->tools, text, h->n_name)))
-        return false;
-    ht_text_append(&name, text, h->n_name);
-    ht_text_append(&id, r->held.data + h->id, h->n_id);
+    if (!ht_is_call_name(n.p, n.n) || (r->opened != BY_MARK && !ht_tool_find(r->tools, n.p, n.n))) return false;
+    ht_text_append(&name, n.p, n.n);
+    ht_text_append(&id, i.p, i.n);
     if (name.failed || id.failed)
         r->held.failed = true;
     else {
-        const ht_tool_call call = {.name = name.data, .id = h->n_id ? id.data : NULL};
+        const ht_tool_call call = {.name = name.data, .id = i.n ? id.data : NULL};
         hand_over(r, &(ht_answer_piece){.part = HT_ANSWER_CALL_BEGIN, .call = &call});
     }
     ht_text_discard(&name);
@@ -370,7 +368,7 @@ static bool show_beginning(ht_response_reader *r) {
 static void show_ending(ht_response_reader *r, bool broken) {
     const ht_call_stream *c = &r->stream;
     ht_jinja_arena a = {.limit = (size_t)64 << 20, .name = "an answer"};
-    const size_t from = c->head.arguments;
+    const size_t from = c->begin;
     const bool whole = !broken && ht_is_arguments(&a, r->held.data + from, c->shown - from);
     ht_jinja_arena_free(&a);
     hand_over(r, &(ht_answer_piece){.part = HT_ANSWER_CALL_END, .cut = !whole});
@@ -380,17 +378,17 @@ static void show_ending(ht_response_reader *r, bool broken) {
 static void read_pieces(ht_response_reader *r) {
     ht_call_stream *c = &r->stream;
     for (bool more = c->stage != HT_CALL_REST; more && !r->refused && !r->held.failed;) {
-        const ht_call_step step = ht_call_stream_next(c, r->held.data, r->held.len);
-        if (step == HT_CALL_BEGINS && !show_beginning(r)) {
+        const ht_call_event event = ht_call_stream_next(c, r->held.data, r->held.len);
+        if (event == HT_CALL_BEGINS && !show_beginning(r)) {
             c->stage = HT_CALL_REST;
             c->at = 0;
         }
         if (c->stage == HT_CALL_IN_ARGUMENTS)
             show_arguments(r, c->at);
-        else if (c->stage == HT_CALL_BEHIND || step == HT_CALL_ENDS)
+        else if (c->stage == HT_CALL_AFTER_ARGUMENTS || event == HT_CALL_ENDS)
             show_arguments(r, c->end);
-        if (step == HT_CALL_ENDS) show_ending(r, c->is_broken);
-        more = step != HT_CALL_WAITS && c->stage != HT_CALL_REST;
+        if (event == HT_CALL_ENDS) show_ending(r, c->is_broken);
+        more = event != HT_CALL_NEEDS_TEXT && c->stage != HT_CALL_REST;
     }
 }
 
@@ -400,11 +398,18 @@ static const char *closing_text(const ht_response_reader *r) {
     return r->opened == BY_MARK ? r->calls->close : NULL;
 }
 
-/* The end of calls of which one was begun: others that could not be told before, and the closing mark. */
+static void leave_call(ht_response_reader *r) {
+    r->state = IN_TEXT;
+    r->fresh = true;
+    r->first = false;
+    r->unopened = r->opened == BY_TEXT;
+}
+
+/* Ends calls that were streamed: the closing mark, and before it calls that could not be streamed. */
 static bool finish_pieces(ht_response_reader *r, bool end) {
     ht_call_stream *c = &r->stream;
     const char *close = closing_text(r);
-    const bool is_open = c->stage == HT_CALL_IN_ARGUMENTS || c->stage == HT_CALL_BEHIND;
+    const bool is_open = c->stage == HT_CALL_IN_ARGUMENTS || c->stage == HT_CALL_AFTER_ARGUMENTS;
     size_t at = close && !is_open ? find(r->held.data, r->held.len, c->at, close) : r->held.len;
     if (at == r->held.len && !end) return false;
     if (is_open) {
@@ -412,20 +417,12 @@ static bool finish_pieces(ht_response_reader *r, bool end) {
         at = c->at = r->held.len;
     }
     size_t to = blanks_before(r->held.data, at);
-    if (to > c->at && r->held.data[to - 1] == ']') to--;
-    if (to > c->at && !c->is_broken) (void)show_calls(r, c->at, to, false, false);
-    show(r, HT_ANSWER_CALL, 0, 0, at < r->held.len ? at + strlen(close) : at);
-    r->state = IN_TEXT;
-    r->fresh = true;
-    r->first = false;
+    if (to > c->at && r->held.data[to - 1] == ']' && r->calls->begin) to--;
+    const bool is_truncated = at == r->held.len;
+    if (to > c->at && !c->is_broken) (void)show_calls(r, c->at, to, is_truncated, is_truncated);
+    show(r, HT_ANSWER_CALL, 0, 0, is_truncated ? at : at + strlen(close));
+    leave_call(r);
     return r->held.len > 0;
-}
-
-static void leave_call(ht_response_reader *r) {
-    r->state = IN_TEXT;
-    r->fresh = true;
-    r->first = false;
-    r->unopened = r->opened == BY_TEXT;
 }
 
 static bool read_call(ht_response_reader *r, bool end) {

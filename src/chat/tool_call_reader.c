@@ -4,10 +4,6 @@
 #include "chat/span.h"
 #include "chat/tools.h"
 
-const char *const ht_call_name_keys[] = {"name", "tool_name", NULL};
-const char *const ht_call_id_keys[] = {"id", "tool_call_id", "call_id", NULL};
-const char *const ht_call_argument_keys[] = {"arguments", "parameters", "args", NULL};
-
 /* ---- values ---- */
 
 /* The object or list at the beginning, whose brackets and strings show its end. */
@@ -83,11 +79,13 @@ static ht_jinja_value bare_value(ht_call_reading *r, ht_span tool, ht_span param
 
 /* A call while it is read. */
 typedef struct call_parts {
-    ht_span name;
-    ht_jinja_value id, arguments; /* the id undefined: none */
-    ht_span begun;                /* with is_begun: what came of the arguments as JSON */
-    bool has_name;                /* all of it came */
-    bool has_arguments;           /* as above */
+    ht_span name, id; /* id of no bytes: none */
+    ht_jinja_value arguments;
+    ht_span begun;      /* with is_begun: what came of the arguments as JSON */
+    const char *tail;   /* of a head: the pattern after the arguments */
+    bool is_head;       /* read up to JSON arguments */
+    bool has_name;      /* all of it came */
+    bool has_arguments; /* as above */
     bool is_begun;
 } call_parts;
 
@@ -97,11 +95,12 @@ static bool add(ht_call_reading *r, const call_parts *c) {
         return false;
     ht_read_call *larger = ht_jinja_arena_grow(r->a, r->calls, r->n, sizeof *larger, &r->capacity);
     const ht_jinja_value name = ht_span_string(r->a, c->name),
+                         id = c->id.n ? ht_span_string(r->a, c->id) : ht_jinja_undefined(),
                          begun = c->is_begun ? ht_span_string(r->a, c->begun) : ht_jinja_undefined();
     if (r->a->status) return false;
     r->calls = larger;
-    r->calls[r->n++] = (ht_read_call){name.string, ht_jinja_is_string(c->id) ? c->id.string : NULL, c->arguments,
-                                      c->is_begun ? begun.string : NULL};
+    r->calls[r->n++] =
+        (ht_read_call){name.string, c->id.n ? id.string : NULL, c->arguments, c->is_begun ? begun.string : NULL};
     return true;
 }
 
@@ -115,9 +114,12 @@ static const ht_jinja_value *first_of(const ht_jinja_value *v, const char *const
 
 /* {"name": ..., "arguments": {...}}, the same in "function", arguments as a string, or {NAME: {...}}. */
 static bool add_object(ht_call_reading *r, const ht_jinja_value *v) {
-    const ht_jinja_value *id = first_of(v, ht_call_id_keys), *function = ht_tool_field(v, "function");
+    static const char *const names[] = {"name", "tool_name", NULL},
+                             *const ids[] = {"id", "tool_call_id", "call_id", NULL},
+                             *const keys[] = {"arguments", "parameters", "args", NULL};
+    const ht_jinja_value *id = first_of(v, ids), *function = ht_tool_field(v, "function");
     if (function && function->kind == HT_VALUE_DICT) v = function;
-    const ht_jinja_value *name = first_of(v, ht_call_name_keys), *arguments = first_of(v, ht_call_argument_keys);
+    const ht_jinja_value *name = first_of(v, names), *arguments = first_of(v, keys);
     if (v->kind != HT_VALUE_DICT) return false;
     if (!name && v->dict->n == 1) {
         name = &v->dict->keys[0];
@@ -125,7 +127,7 @@ static bool add_object(ht_call_reading *r, const ht_jinja_value *v) {
     }
     if (!name || !ht_jinja_is_string(*name)) return false;
     call_parts c = {.name = ht_span_trimmed((ht_span){name->string->text, name->string->n}),
-                    .id = id ? *id : ht_jinja_undefined(),
+                    .id = id && ht_jinja_is_string(*id) ? (ht_span){id->string->text, id->string->n} : (ht_span){0},
                     .arguments = arguments ? *arguments : ht_new_dict(r->a)};
     if (ht_jinja_is_string(c.arguments))
         c.arguments = ht_span_json(r->a, (ht_span){c.arguments.string->text, c.arguments.string->n});
@@ -142,75 +144,68 @@ static bool add_json(ht_call_reading *r, const ht_jinja_value *v) {
 
 /* ---- patterns ---- */
 
-typedef enum match {
-    DIFFERS,
-    MATCHES,
-    TRUNCATED /* the text ends, and could go on as the pattern does */
-} match;
-
 static bool is_blank(char c) { return c && strchr(" \t\r\n", c); }
 
 /* Literal text of a pattern, up to its next field. A line end before a value belongs to the value's text. */
-static match match_literal(ht_span *s, const char **pattern) {
+static ht_match match_literal(ht_span *s, const char **pattern) {
     const char *p = *pattern;
     for (; *p && *p != '%'; p++) {
         if (is_blank(*p)) {
             if (strncmp(p, "\n%v", 3) != 0) ht_span_skip_blanks(s);
             continue;
         }
-        if (!s->n || *s->p != *p) return s->n ? DIFFERS : TRUNCATED;
+        if (!s->n || *s->p != *p) return s->n ? HT_DIFFERS : HT_TRUNCATED;
         ht_span_skip(s, 1);
     }
     *pattern = p;
-    return MATCHES;
+    return HT_MATCHES;
 }
 
 /* A key or an id, which the next character of the pattern ends. */
-static match match_word(ht_span *s, const char *pattern, ht_span *word) {
+static ht_match match_word(ht_span *s, const char *pattern, ht_span *word) {
     const char *end = s->n ? memchr(s->p, *pattern, s->n) : NULL;
-    if (!end) return TRUNCATED;
+    if (!end) return HT_TRUNCATED;
     *word = ht_span_trimmed((ht_span){s->p, (size_t)(end - s->p)});
     ht_span_skip(s, (size_t)(end - s->p));
-    return MATCHES;
+    return HT_MATCHES;
 }
 
-static match match_name(ht_span *s, call_parts *c) {
+static ht_match match_name(ht_span *s, call_parts *c) {
     ht_span_skip_blanks(s);
     c->name = (ht_span){s->p, name_length(*s)};
     ht_span_skip(s, c->name.n);
     c->has_name = s->n;
     ht_span_skip_blanks(s);
-    return c->name.n ? MATCHES : s->n ? DIFFERS : TRUNCATED;
+    return c->name.n ? HT_MATCHES : s->n ? HT_DIFFERS : HT_TRUNCATED;
 }
 
 /* functions.NAME:INDEX, or NAME alone. */
-static match match_id_with_name(ht_call_reading *r, ht_span *s, const char *pattern, call_parts *c) {
-    ht_span name;
-    if (match_word(s, pattern, &name) != MATCHES) return TRUNCATED;
-    c->id = ht_span_string(r->a, name);
+static ht_match match_id_with_name(ht_span *s, const char *pattern, call_parts *c) {
+    if (match_word(s, pattern, &c->id) != HT_MATCHES) return HT_TRUNCATED;
+    ht_span name = c->id;
     (void)ht_span_accept(&name, "functions.");
     size_t n = name.n;
     while (n && name.p[n - 1] >= '0' && name.p[n - 1] <= '9') n--;
     c->name = (ht_span){name.p, n && name.p[n - 1] == ':' ? n - 1 : name.n};
     c->has_name = true;
-    return MATCHES;
+    return HT_MATCHES;
 }
 
 /* A value up to the text that follows it in the pattern, without the line ends between them. */
-static match match_value(ht_span *s, const char **pattern, bool on_lines, ht_span *value) {
+static ht_match match_value(ht_span *s, const char **pattern, bool on_lines, ht_span *value) {
     const char *end = *pattern;
     while (*end == '\n' || strncmp(end, "%l", 2) == 0) end += *end == '%' ? 2 : 1;
     const size_t n = strcspn(end, "%");
-    if (!ht_span_until(s, (ht_span){end, n}, value)) return TRUNCATED;
+    if (!ht_span_until(s, (ht_span){end, n}, value)) return HT_TRUNCATED;
     *pattern = end + n;
     if (on_lines && value->n && value->p[0] == '\n') ht_span_skip(value, 1);
     if (on_lines && value->n && value->p[value->n - 1] == '\n') value->n--;
-    return MATCHES;
+    return HT_MATCHES;
 }
 
-static match match_parameter(ht_span *s, const char *pattern, ht_span *key, ht_span *value) {
-    match m = pattern ? MATCHES : DIFFERS;
-    for (const char *p = pattern; m == MATCHES && *p;) {
+static ht_match match_parameter(ht_span *s, const char *pattern, ht_span *key, ht_span *value) {
+    ht_match m = pattern ? HT_MATCHES : HT_DIFFERS;
+    for (const char *p = pattern; m == HT_MATCHES && *p;) {
         if (*p != '%') {
             m = match_literal(s, &p);
             continue;
@@ -224,62 +219,62 @@ static match match_parameter(ht_span *s, const char *pattern, ht_span *key, ht_s
     return m;
 }
 
-static match match_object(ht_call_reading *r, ht_span *s, call_parts *c) {
+static ht_match match_object(ht_call_reading *r, ht_span *s, call_parts *c) {
     ht_span json;
     ht_span_skip_blanks(s);
-    if (s->n && *s->p != '{') return DIFFERS;
+    if (s->n && *s->p != '{') return HT_DIFFERS;
     if (read_extent(s, &json)) {
         c->arguments = ht_span_json(r->a, json);
         c->has_arguments = c->arguments.kind == HT_VALUE_DICT;
         ht_span_skip_blanks(s);
-        return c->has_arguments ? MATCHES : DIFFERS;
+        return c->has_arguments ? HT_MATCHES : HT_DIFFERS;
     }
     c->begun = ht_span_trimmed(*s);
     c->is_begun = true;
-    return TRUNCATED;
+    return HT_TRUNCATED;
 }
 
 /* The arguments end within their parameters: their JSON so far. */
-static match truncate_parameters(ht_call_reading *r, call_parts *c) {
+static ht_match truncate_parameters(ht_call_reading *r, call_parts *c) {
     ht_jinja_rendering rendering = {.a = r->a};
     const ht_jinja_string *json = ht_jinja_json_text(&rendering, c->arguments, NULL, NULL, NULL, false, false);
-    if (!json) return DIFFERS;
+    if (!json) return HT_DIFFERS;
     c->begun = (ht_span){json->text, json->n - 1};
     c->is_begun = true;
-    return TRUNCATED;
+    return HT_TRUNCATED;
 }
 
-static match match_literals(ht_call_reading *r, ht_span *s, const ht_tool_call_format *f, char end, call_parts *c) {
+static ht_match match_literals(ht_call_reading *r, ht_span *s, const ht_tool_call_format *f, char end, call_parts *c) {
     ht_literals l = {.a = r->a, .s = *s, .quote = f->quote, .is_cut = r->with_truncated};
     if (!ht_literal_read_members(&l, f->json[2], end, &c->arguments)) return truncate_parameters(r, c);
     *s = (ht_span){l.s.p - 1, l.s.n + 1}; /* the pattern goes on with the end */
     c->has_arguments = true;
-    return MATCHES;
+    return HT_MATCHES;
 }
 
-/* One parameter in any of the ways that the format has; MATCHES, too, where only the end of the parameters can follow. */
-static match match_tag(ht_call_reading *r, ht_span *s, const ht_tool_call_format *f, ht_span end, call_parts *c) {
+/* One parameter in any of the ways that the format has; HT_MATCHES, too, where only the end of the parameters can follow. */
+static ht_match match_tag(ht_call_reading *r, ht_span *s, const ht_tool_call_format *f, ht_span end, call_parts *c) {
     const char *const patterns[] = {f->quoted, f->raw, f->json};
     const bool has_types = f->raw && strcmp(f->raw, f->json) != 0; /* the pattern tells strings from JSON */
-    match best = DIFFERS;
+    ht_match best = HT_DIFFERS;
     for (int i = 0; i < 3; i++) {
         ht_span at = *s, key = {0}, value = {0};
-        const match m = match_parameter(&at, patterns[i], &key, &value);
-        if (m == MATCHES) {
+        const ht_match m = match_parameter(&at, patterns[i], &key, &value);
+        if (m == HT_MATCHES) {
             const bool is_string = i == 0 || (i == 1 && has_types);
             *s = at;
             ht_dict_set_span(r->a, c->arguments, key,
                              is_string ? ht_span_string(r->a, value) : bare_value(r, c->name, key, value));
-            return MATCHES;
+            return HT_MATCHES;
         }
-        if (m == TRUNCATED) best = TRUNCATED;
+        if (m == HT_TRUNCATED) best = HT_TRUNCATED;
     }
-    c->has_arguments = best == DIFFERS && s->n < end.n && memcmp(s->p, end.p, s->n) == 0;
-    return c->has_arguments ? MATCHES : best;
+    c->has_arguments = best == HT_DIFFERS && s->n < end.n && memcmp(s->p, end.p, s->n) == 0;
+    return c->has_arguments ? HT_MATCHES : best;
 }
 
-static match match_parameters(ht_call_reading *r, ht_span *s, const ht_tool_call_format *f, const char *pattern,
-                              call_parts *c) {
+static ht_match match_parameters(ht_call_reading *r, ht_span *s, const ht_tool_call_format *f, const char *pattern,
+                                 call_parts *c) {
     if (strncmp(pattern, "%s", 2) == 0) pattern += 2;
     const ht_span end = {pattern, strcspn(pattern, "%")};
     if (strcmp(f->json + strlen(f->json) - 2, "%v") == 0) return match_literals(r, s, f, *end.p, c);
@@ -290,17 +285,16 @@ static match match_parameters(ht_call_reading *r, ht_span *s, const ht_tool_call
             c->has_arguments = true;
             break;
         }
-        const match m = s->n ? match_tag(r, s, f, end, c) : TRUNCATED;
-        if (m != MATCHES) return m == TRUNCATED ? truncate_parameters(r, c) : m;
+        const ht_match m = s->n ? match_tag(r, s, f, end, c) : HT_TRUNCATED;
+        if (m != HT_MATCHES) return m == HT_TRUNCATED ? truncate_parameters(r, c) : m;
     }
-    return MATCHES;
+    return HT_MATCHES;
 }
 
-static match match_call(ht_call_reading *r, ht_span *s, const ht_tool_call_format *f, call_parts *c) {
-    match m = MATCHES;
-    ht_span id;
-    *c = (call_parts){.id = ht_jinja_undefined(), .arguments = ht_new_dict(r->a), .begun = {"", 0}};
-    for (const char *p = f->call; *p && m == MATCHES && !r->a->status;) {
+/* Reads a call, or where c->is_head its beginning. */
+static ht_match match_call(ht_call_reading *r, ht_span *s, const ht_tool_call_format *f, call_parts *c) {
+    ht_match m = HT_MATCHES;
+    for (const char *p = f->call; *p && m == HT_MATCHES;) {
         if (*p != '%') {
             m = match_literal(s, &p);
             continue;
@@ -309,19 +303,46 @@ static match match_call(ht_call_reading *r, ht_span *s, const ht_tool_call_forma
         switch (p[-1]) {
         case 's': ht_span_skip_blanks(s); break;
         case 'n': m = match_name(s, c); break;
-        case 'i':
-            m = match_word(s, p, &id);
-            if (m == MATCHES) c->id = ht_span_string(r->a, id);
+        case 'd':
+        case 'i': m = match_word(s, p, &c->id); break;
+        case 'f': m = match_id_with_name(s, p, c); break;
+        case 'a':
+            if (c->is_head) {
+                ht_span_skip_blanks(s);
+                c->tail = p;
+                return !s->n ? HT_TRUNCATED : *s->p == '{' ? HT_MATCHES : HT_DIFFERS;
+            }
+            m = match_object(r, s, c);
             break;
-        case 'f': m = match_id_with_name(r, s, p, c); break;
-        case 'a': m = match_object(r, s, c); break;
-        case 'p': m = match_parameters(r, s, f, p, c); break;
+        case 'p': m = c->is_head ? HT_DIFFERS : match_parameters(r, s, f, p, c); break;
         default: break;
         }
     }
     /* Only marks follow whole arguments. */
-    if (m == TRUNCATED && c->has_arguments && (r->with_truncated || (r->is_truncated && !s->n))) m = MATCHES;
+    if (m == HT_TRUNCATED && c->has_arguments && (r->with_truncated || (r->is_truncated && !s->n))) m = HT_MATCHES;
     return m;
+}
+
+ht_match ht_tool_call_read_head(const ht_tool_call_format *format, ht_span *s, ht_span *name, ht_span *id,
+                                const char **tail) {
+    ht_match best = HT_DIFFERS;
+    for (const ht_tool_call_format *f = NULL; best != HT_MATCHES && (f = ht_tool_call_format_next(format, f));) {
+        call_parts c = {.is_head = true};
+        ht_span at = *s;
+        const ht_match m = match_call(NULL, &at, f, &c);
+        if (m != HT_DIFFERS) best = m;
+        if (m != HT_MATCHES) continue;
+        *s = at;
+        *name = c.name;
+        *id = c.id;
+        *tail = c.tail;
+    }
+    return best;
+}
+
+ht_match ht_tool_call_read_tail(ht_span *s, const char *tail) {
+    ht_span_skip_blanks(s);
+    return match_literal(s, &tail);
 }
 
 /* Reads one call in the format, or in another with the same opening mark. A truncated call counts where every format that the
@@ -331,13 +352,14 @@ static bool read_call(ht_call_reading *r, const ht_tool_call_format *format, ht_
     bool any = false, agree = r->with_truncated;
     for (const ht_tool_call_format *f = NULL; (f = ht_tool_call_format_next(format, f));) {
         ht_span at = *s;
-        const match m = match_call(r, &at, f, &c);
+        c = (call_parts){.arguments = ht_new_dict(r->a), .begun = {"", 0}};
         if (r->a->status) return false;
-        if (m == MATCHES) {
+        const ht_match m = match_call(r, &at, f, &c);
+        if (m == HT_MATCHES) {
             *s = at;
             return add(r, &c);
         }
-        if (m == DIFFERS) continue;
+        if (m == HT_DIFFERS) continue;
         agree = agree && c.has_name && (!any || (c.name.n == begun.name.n && c.name.p == begun.name.p));
         if (!any) begun = c;
         any = true;
