@@ -2,6 +2,7 @@
  * answer did not. The first byte chooses a template that uses a notation, the second how the rest, the answer, is cut. */
 #include "base/text.h"
 #include "chat/response.h"
+#include "template/eval.h"
 #include "template/template.h"
 #include "tokens.h"
 
@@ -29,6 +30,8 @@ static const char *const sources[] = {
     "<function name=",
     "<|tool_call:begin|>",
     "<|tool_call|>",
+    "<tool_call><parameter=",
+    "[TOOL_CALLS][ARGS]",
 };
 enum { N_SOURCES = sizeof sources / sizeof *sources };
 
@@ -84,11 +87,13 @@ static bool note(const ht_answer_piece *piece, void *user) {
     return true;
 }
 
+static ht_jinja_value tools;
+
 static void read_in_pieces(const ht_chat_template *t, const char *text, size_t n, size_t bytes, ht_answer_fn *fn,
                            void *to) {
     ht_response_reader *r;
     ht_error err = {0};
-    tokens_check(!ht_response_reader_new(t, ht_jinja_none(), "", 0, fn, to, &r, &err));
+    tokens_check(!ht_response_reader_new(t, tools, "", 0, fn, to, &r, &err));
     ht_response_reader_set_call_pieces(r, fn != note);
     if (fn == note_calls_alone) ht_response_reader_set_only_calls(r);
     for (size_t at = 0; at < n;) {
@@ -111,6 +116,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     ht_chat_template *t;
     ht_error err = {0};
     tokens_check(!ht_chat_template_parse(source, strlen(source), "t", &t, &err));
+    ht_jinja_arena arena = {.limit = 1 << 20, .name = "tools"};
+    static const char list[] = "[{\"name\": \"f\", \"parameters\": {\"properties\": {\"a\": {\"type\": \"string\"}}}}]";
+    tools = data[1] & 16 ? ht_jinja_none() : ht_jinja_json_value(&arena, list, sizeof list - 1, "tools");
     ht_text whole = {0}, cut = {0};
     read_in_pieces(t, text, n, n + 1, note, &whole);
     read_in_pieces(t, text, n, 1 + data[1] % 16, note, &cut);
@@ -130,5 +138,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     ht_text_discard(&piece_by_piece.text);
     ht_text_discard(&alone.text);
     ht_chat_template_free(t);
+    ht_jinja_arena_free(&arena);
     return 0;
 }

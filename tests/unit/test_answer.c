@@ -449,6 +449,47 @@ static void calls_in_pieces(void **state) {
         expect_call_pieces(cases[i].source, cases[i].answer, cases[i].expected);
 }
 
+/* Formats with JSON arguments deliver them as they come, after another call, too. */
+static void arguments_come_early(void **state) {
+    (void)state;
+    static const struct {
+        const char *source, *answer, *expected;
+    } cases[] = {
+        {"<tool_call>", "<tool_call>{\"name\": \"stop\", \"arguments\": {\"a\": \"b", "C(stop {\"a\": \"b"},
+        {"[TOOL_CALLS][ARGS]", "[TOOL_CALLS]stop[ARGS]{}[TOOL_CALLS]stop[CALL_ID]i1[ARGS]{\"a\"",
+         "C(stop {})C(stop {\"a\""},
+        {"[TOOL_CALLS]",
+         "[TOOL_CALLS][{\"name\": \"stop\", \"arguments\": {}, \"id\": \"i\"}, {\"name\": \"stop\", \"arguments\": "
+         "{\"a",
+         "C(stop {})C(stop {\"a"},
+        {DS("calls", "begin"),
+         DS("calls", "begin") DS("call", "begin") "function" DSEP "stop\n```json\n{}\n```" DS("call", "end")
+             DS("call", "begin") "stop" DSEP "{\"a",
+         "C(stop {})C(stop {\"a"},
+        {"<|tool_calls_section_begin|>",
+         "<|tool_calls_section_begin|><|tool_call_begin|>functions.stop:0<|tool_call_argument_begin|>{}<|tool_call_end|"
+         ">"
+         "<|tool_call_begin|>functions.stop:1<|tool_call_argument_begin|>{\"a\": [",
+         "C(stop {} functions.stop:0)C(stop {\"a\": ["},
+        {"<function=", "<function=stop>{\"a\"", "C(stop {\"a\""},
+        {"<|tools_prefix|>", "<|tools_prefix|>[{\"stop\": {\"a\"", "C(stop {\"a\""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ht_chat_template *t = template_of(cases[i].source);
+        transcript found;
+        ht_response_reader *r = new_reader(t, ht_jinja_none(), "", &found);
+        found.in_pieces = true;
+        ht_response_reader_set_call_pieces(r, true);
+        for (const char *p = cases[i].answer; *p; p += character(p))
+            assert_int_equal(ht_response_put(r, p, character(p)), HT_RESPONSE_OPEN);
+        assert_string_equal(found.text.data, cases[i].expected);
+        ht_response_reader_free(r);
+        ht_text_discard(&found.text);
+        ht_text_discard(&found.id);
+        ht_chat_template_free(t);
+    }
+}
+
 /* Calls of an answer, each "name arguments" on a line; text is counted. */
 typedef struct calls_found {
     ht_text calls;
@@ -707,6 +748,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_notation),
         cmocka_unit_test(calls_in_pieces),
+        cmocka_unit_test(arguments_come_early),
         cmocka_unit_test(calls_that_are_cut),
         cmocka_unit_test(closing_marks_that_are_cut),
         cmocka_unit_test(answers_in_json_without_tools),
