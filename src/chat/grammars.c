@@ -1,4 +1,4 @@
-/* Grammars for the answers of a model, which may have a thought before the text (hearth/grammar.h). */
+/* Grammars for a model's answers (hearth/grammar.h), which may have reasoning before the text. */
 #include "base/error.h"
 #include "base/options.h"
 #include "base/text.h"
@@ -9,7 +9,6 @@
 #include "grammar/schema_rules.h"
 #include "models/model.h"
 
-/* A grammar for a model, whose answers may have a thought before the text. */
 static ht_status for_model(ht_model *m, ht_rules *rules, ht_grammar **out, ht_error *err) {
     const ht_token_trie *trie;
     const ht_reasoning_format *t = m->chat.template ? ht_reasoning_format_in(m->chat.template) : NULL;
@@ -56,7 +55,7 @@ ht_status ht_grammar_from_json_schema(ht_model *m, const char *json, size_t n, c
     *out = NULL;
     ht_status status = ht_options_read(&o, options, &schema_defaults, sizeof schema_defaults, "ht_schema_options", err);
     if (!status && (o.space < HT_SCHEMA_SPACE_LINES || o.space > HT_SCHEMA_SPACE_ANY))
-        status = ht_fail(err, HT_ERR_ARGUMENT, "%d is no kind of white space", (int)o.space);
+        status = ht_fail(err, HT_ERR_ARGUMENT, "unknown kind of white space: %d", (int)o.space);
     if (!status) status = ht_schema_compile(json, n, &o, &rules, err);
     return status ? status : for_model(m, rules, out, err);
 }

@@ -1,4 +1,3 @@
-/* Thoughts before a grammar's text, as further starts of its rules. */
 #include "chat/reasoning_rules.h"
 
 #include <string.h>
@@ -15,7 +14,7 @@ static ht_re containing(ht_regexes *re, const char *text) {
     return ht_re_concat(re, HT_RE_ALL, ht_re_concat(re, ht_re_text(re, text, strlen(text)), HT_RE_ALL));
 }
 
-/* Whether an end of one text is the beginning of the other, so that they may overlap. */
+/* Whether an end of one text begins the other. */
 static bool overlaps(const char *first, const char *second) {
     const size_t n = strlen(first);
     for (size_t length = 1; length < n; length++)
@@ -35,7 +34,7 @@ ht_re ht_response_until(ht_regexes *re, const char *mark, const char *const *oth
     before = ht_re_either(re, before, not_before);
     const ht_re text = ht_re_concat(re, ht_re_not(re, before), end);
     if (!overlap) return text;
-    /* What overlaps the mark has ended before it: no beginning of the text, but the whole, has a mark. */
+    /* A text that overlaps the mark ends before it: only the whole text ends with a mark, no beginning of it. */
     ht_byte_set any = {{0}};
     ht_byte_set_add(&any, 0, 255);
     const ht_re more = ht_re_concat(re, ht_re_bytes(re, &any), HT_RE_ALL);
@@ -56,14 +55,14 @@ void ht_rules_add_reasoning(ht_rules *r, const ht_reasoning_format *t) {
     if (!t || r->status) return;
     ht_regexes *re = r->re;
     bool has_text;
-    const ht_symbol text = r->start[0], behind = ht_rules_rule(r), in = ht_rules_rule(r), answer = ht_rules_rule(r);
+    const ht_symbol text = r->start[0], after = ht_rules_rule(r), in = ht_rules_rule(r), answer = ht_rules_rule(r);
     const ht_re blanks = ht_response_blanks(re, HT_BLANKS_MOST);
     const ht_symbol blank = ht_rules_lexeme(r, ht_re_without_empty(re, blanks));
     const ht_symbol open = ht_rules_lexeme(r, ht_re_concat(re, blanks, ht_re_text(re, t->open, strlen(t->open))));
-    const ht_symbol thought = ht_rules_free_lexeme(r, ht_response_until(re, t->close, NULL, 0, HT_RE_NONE), false);
-    ht_rules_add(r, behind, &text, 1);
-    ht_rules_add(r, behind, (ht_symbol[]){blank, text}, 2);
-    ht_rules_add(r, in, (ht_symbol[]){thought, behind}, 2);
+    const ht_symbol reasoning = ht_rules_free_lexeme(r, ht_response_until(re, t->close, NULL, 0, HT_RE_NONE), false);
+    ht_rules_add(r, after, &text, 1);
+    ht_rules_add(r, after, (ht_symbol[]){blank, text}, 2);
+    ht_rules_add(r, in, (ht_symbol[]){reasoning, after}, 2);
     ht_rules_add(r, answer, &text, 1);
     ht_rules_add(r, answer, (ht_symbol[]){open, in}, 2);
     r->start[HT_START_ANSWER] = answer;

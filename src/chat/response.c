@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TRIES_MAX = 64 }; /* ends of calls that are looked at before what was begun is text */
+enum { TRIES_MAX = 64 }; /* closing marks to try before a call is text */
 
 typedef enum state { IN_TEXT, IN_REASONING, IN_CALL } state;
 
@@ -27,21 +27,21 @@ struct ht_response_reader {
     ht_jinja_value tools;
     ht_answer_fn *fn;
     void *user;
-    ht_text held; /* not handed over yet; of a call, all that followed its opening mark */
+    ht_text held; /* not delivered yet; of a call, all after its opening mark */
     state state;
-    bool fresh;     /* nothing but white space since the beginning, a thought or a call */
-    bool first;     /* and nothing before it: the white space belongs to the text */
-    bool titled;    /* the thought's title, and white space before the thought, are behind us */
-    bool has_title; /* and there was one, or the prompt has written it */
-    opening opened; /* how the call was */
+    bool fresh;     /* only white space since the beginning, reasoning or a call */
+    bool first;     /* and nothing before: the white space belongs to the text */
+    bool titled;    /* after the reasoning's title and the white space around it */
+    bool has_title; /* it has a title, or the prompt has written it */
+    opening opened; /* how the calls were */
     bool unopened;  /* its closing mark may follow */
-    size_t looked;  /* where its next end may be */
+    size_t looked;  /* where their next closing mark may be */
     int tries;
-    size_t failed;   /* behind the first end that was none; 0: there was no end */
-    ht_text blanks;  /* that stood before its mark */
-    bool pieces;     /* calls are handed over in pieces */
-    bool only_calls; /* text is handed over to nobody */
-    bool begun;      /* one of the present calls was: none of them is text */
+    size_t failed;   /* after the first closing mark that ended no calls; 0: none */
+    ht_text blanks;  /* before their opening mark */
+    bool pieces;     /* deliver calls in pieces */
+    bool only_calls; /* drop text */
+    bool begun;      /* a piece of these calls was delivered: none of them is text */
     ht_call_stream stream;
     bool refused;
 };
@@ -72,20 +72,20 @@ void ht_response_reader_free(ht_response_reader *r) {
     free(r);
 }
 
-/* ---- handing over ---- */
+/* ---- delivery ---- */
 
-static void hand_over(ht_response_reader *r, const ht_answer_piece *piece) {
+static void deliver(ht_response_reader *r, const ht_answer_piece *piece) {
     if (piece->part == HT_ANSWER_TEXT && r->only_calls) return;
     if (!r->refused && r->fn && !r->fn(piece, r->user)) r->refused = true;
 }
 
-/* The first n held bytes, of which text before `from` and from `to` on is left out. */
+/* Delivers [from, to) of the held text and drops its first n bytes. */
 static void show(ht_response_reader *r, ht_answer_part part, size_t from, size_t to, size_t n) {
     char *text = r->held.data;
     if (to > from) {
         const char next = text[to];
         text[to] = '\0';
-        hand_over(r, &(ht_answer_piece){.part = part, .text = text + from, .n = to - from});
+        deliver(r, &(ht_answer_piece){.part = part, .text = text + from, .n = to - from});
         text[to] = next;
         if (part == HT_ANSWER_TEXT) r->fresh = r->first = r->unopened = false;
     }
@@ -120,7 +120,7 @@ static size_t find(const char *text, size_t n, size_t from, const char *mark) {
     return n;
 }
 
-/* Where an end of the text begins that may be the beginning of the mark; n: nowhere. */
+/* Where the end of the text may begin the mark; n: nowhere. */
 static size_t beginning_of(const char *text, size_t n, const char *mark) {
     size_t length = strlen(mark) - 1;
     if (length > n) length = n;
@@ -173,16 +173,16 @@ static bool has_tools(const ht_response_reader *r) { return r->tools.kind == HT_
 static const char *mark_of_calls(const ht_response_reader *r) { return r->calls ? r->calls->open : NULL; }
 static const char *bare_calls(const ht_response_reader *r) { return r->calls && has_tools(r) ? r->calls->bare : NULL; }
 
-/* Where the text ends that is no beginning of a mark. */
+/* Where the text may begin a mark, or its length. */
 static size_t before_a_beginning(const ht_response_reader *r, size_t blank) {
     const ht_reasoning_format *t = r->reasoning;
     const char *text = r->held.data, *const openings[] = {mark_of_calls(r), bare_calls(r)};
-    const size_t n = r->held.len, thought = beginning_of(text, n, t->open);
+    const size_t n = r->held.len, reasoning = beginning_of(text, n, t->open);
     size_t to = n;
     for (int i = 0; i < 2; i++)
         if (openings[i]) to = ht_min_size(to, beginning_of(text, n, openings[i]));
     if (r->unopened && beginning_of(text, n, r->calls->close) == blank) to = ht_min_size(to, blank);
-    if (thought < to && (t->anywhere || (r->fresh && thought == blank))) to = thought;
+    if (reasoning < to && (t->anywhere || (r->fresh && reasoning == blank))) to = reasoning;
     const size_t close = r->first ? beginning_of(text, n, t->close) : n;
     return close < to && close == blank ? close : to;
 }
@@ -205,7 +205,7 @@ static bool read_text(ht_response_reader *r, bool end) {
         r->unopened = false;
         return true;
     }
-    /* The end of a thought that the prompt has opened and closed, once more. */
+    /* The closing mark of reasoning that the prompt has opened and closed, once more. */
     if (r->first && blank < n && find(text, n, 0, t->close) == blank) {
         show(r, HT_ANSWER_TEXT, 0, 0, blank + strlen(t->close));
         r->first = false;
@@ -213,10 +213,10 @@ static bool read_text(ht_response_reader *r, bool end) {
     }
     const size_t marked = mark_of_calls(r) ? find(text, n, 0, c->open) : n,
                  bare = bare_calls(r) ? find(text, n, 0, c->bare) : n, call = ht_min_size(marked, bare);
-    size_t thought = find(text, n, 0, t->open);
-    if (!t->anywhere && !(r->fresh && thought == blank)) thought = n;
-    if (thought < call) {
-        show(r, HT_ANSWER_TEXT, from, ht_max_size(from, blanks_before(text, thought)), thought + strlen(t->open));
+    size_t reasoning = find(text, n, 0, t->open);
+    if (!t->anywhere && !(r->fresh && reasoning == blank)) reasoning = n;
+    if (reasoning < call) {
+        show(r, HT_ANSWER_TEXT, from, ht_max_size(from, blanks_before(text, reasoning)), reasoning + strlen(t->open));
         r->state = IN_REASONING;
         r->titled = r->has_title = false;
         return true;
@@ -266,20 +266,20 @@ static bool read_reasoning(ht_response_reader *r, bool end) {
     return false;
 }
 
-/* Hands over a call that is known as a whole, or in pieces one that the end of the answer has cut. */
+/* Delivers a whole call, or with `cut` the beginning of one. */
 static void show_call(ht_response_reader *r, const ht_tool_call *call, bool cut) {
     if (!r->pieces) {
-        hand_over(r, &(ht_answer_piece){.part = HT_ANSWER_CALL, .call = call});
+        deliver(r, &(ht_answer_piece){.part = HT_ANSWER_CALL, .call = call});
         return;
     }
     const ht_tool_call head = {.name = call->name, .id = call->id};
-    hand_over(r, &(ht_answer_piece){.part = HT_ANSWER_CALL_BEGIN, .call = &head});
+    deliver(r, &(ht_answer_piece){.part = HT_ANSWER_CALL_BEGIN, .call = &head});
     const size_t n = strlen(call->arguments);
-    if (n) hand_over(r, &(ht_answer_piece){.part = HT_ANSWER_CALL_ARGUMENTS, .text = call->arguments, .n = n});
-    hand_over(r, &(ht_answer_piece){.part = HT_ANSWER_CALL_END, .cut = cut});
+    if (n) deliver(r, &(ht_answer_piece){.part = HT_ANSWER_CALL_ARGUMENTS, .text = call->arguments, .n = n});
+    deliver(r, &(ht_answer_piece){.part = HT_ANSWER_CALL_END, .cut = cut});
 }
 
-/* Hands over the calls that the held bytes [from, n) are; false when they are none. */
+/* Delivers the calls in the held bytes [from, n); false when they are none. */
 static bool show_calls(ht_response_reader *r, size_t from, size_t n, bool is_truncated, bool with_truncated) {
     ht_jinja_arena a = {.limit = (size_t)64 << 20, .name = "an answer"};
     ht_call_reading reading = {.a = &a,
@@ -304,8 +304,7 @@ static bool show_calls(ht_response_reader *r, size_t from, size_t n, bool is_tru
     return good;
 }
 
-/* What was begun as a call is text, from the blanks before its opening mark to the first end that was none; what follows is
- * looked at anew. */
+/* The calls are text up to the first closing mark, with the white space before them; text after it is read again. */
 static void call_is_text(ht_response_reader *r) {
     size_t n = r->failed;
     if (r->opened != BY_JSON) {
@@ -341,7 +340,7 @@ static void show_arguments(ht_response_reader *r, size_t to) {
     if (to <= c->shown) return;
     const char next = text[to];
     text[to] = '\0';
-    hand_over(r, &(ht_answer_piece){.part = HT_ANSWER_CALL_ARGUMENTS, .text = text + c->shown, .n = to - c->shown});
+    deliver(r, &(ht_answer_piece){.part = HT_ANSWER_CALL_ARGUMENTS, .text = text + c->shown, .n = to - c->shown});
     text[to] = next;
     c->shown = to;
 }
@@ -357,7 +356,7 @@ static bool show_beginning(ht_response_reader *r) {
         r->held.failed = true;
     else {
         const ht_tool_call call = {.name = name.data, .id = i.n ? id.data : NULL};
-        hand_over(r, &(ht_answer_piece){.part = HT_ANSWER_CALL_BEGIN, .call = &call});
+        deliver(r, &(ht_answer_piece){.part = HT_ANSWER_CALL_BEGIN, .call = &call});
     }
     ht_text_discard(&name);
     ht_text_discard(&id);
@@ -371,10 +370,10 @@ static void show_ending(ht_response_reader *r, bool broken) {
     const size_t from = c->begin;
     const bool whole = !broken && ht_is_arguments(&a, r->held.data + from, c->shown - from);
     ht_jinja_arena_free(&a);
-    hand_over(r, &(ht_answer_piece){.part = HT_ANSWER_CALL_END, .cut = !whole});
+    deliver(r, &(ht_answer_piece){.part = HT_ANSWER_CALL_END, .cut = !whole});
 }
 
-/* Hands over what can only be calls. */
+/* Streams calls as far as they came. */
 static void read_pieces(ht_response_reader *r) {
     ht_call_stream *c = &r->stream;
     for (bool more = c->stage != HT_CALL_REST; more && !r->refused && !r->held.failed;) {

@@ -1,4 +1,3 @@
-/* Answers with calls: the text around them, and each call as its notation has it. */
 #include "chat/response_rules.h"
 
 #include "base/error.h"
@@ -9,11 +8,10 @@
 typedef struct answer_rules {
     const ht_tool_request *q;
     ht_tool_calls calls;
-    const ht_reasoning_format
-        *thought; /* as the reader of answers knows it, whether the template speaks of it or not */
+    const ht_reasoning_format *reasoning; /* never NULL */
     const ht_tool_call_format *format;
     ht_re bare;   /* the beginning of a JSON call without mark; HT_RE_NONE: the format has marks */
-    bool no_text; /* no tool has any arguments */
+    bool no_text; /* no tool has valid arguments */
 } answer_rules;
 
 static ht_re text_of(ht_regexes *re, const char *text) { return ht_re_text(re, text, strlen(text)); }
@@ -35,7 +33,7 @@ static ht_symbol group(answer_rules *a) {
     ht_rules *r = a->calls.r;
     const ht_symbol inside = ht_tool_calls_inside(&a->calls);
     const bool is_bare = a->format->bare_json, may_have_mark = a->format->open && a->q->beside_text;
-    if (is_bare && !may_have_mark) return inside; /* without its mark, which the template does not write */
+    if (is_bare && !may_have_mark) return inside; /* the template does not write the mark */
     const ht_symbol open = ht_rules_lexeme(r, text_of(r->re, a->format->open));
     const ht_symbol all = rule_of(r, (ht_symbol[]){open, inside}, 2);
     if (is_bare) ht_rules_add(r, all, &inside, 1);
@@ -68,9 +66,9 @@ static void make_alone(answer_rules *a, bool *has_text) {
     ht_rules_finish(r, body, has_text);
 }
 
-/* ---- what is no call ---- */
+/* ---- answers without calls ---- */
 
-/* The shortest texts that are the beginnings of calls and of nothing else: every one is the beginning of a text of make_alone. */
+/* The shortest texts with which only calls begin: each begins a text of make_alone. */
 static ht_re beginning(answer_rules *a) {
     ht_regexes *re = a->calls.r->re;
     const ht_re blanks = ht_response_blanks(re, HT_BLANKS_MOST);
@@ -79,7 +77,7 @@ static ht_re beginning(answer_rules *a) {
     return all;
 }
 
-/* Any text in which no text of `call` stands at the beginning. */
+/* Any text that does not begin with one of `call`. */
 static ht_symbol without(ht_rules *r, ht_re call) {
     const ht_symbol text = endless_text(r, ht_re_not(r->re, ht_re_concat(r->re, call, HT_RE_ALL)));
     const ht_symbol rule = rule_of(r, NULL, 0);
@@ -87,68 +85,67 @@ static ht_symbol without(ht_rules *r, ht_re call) {
     return rule;
 }
 
-/* Adds the starts of answers that are no calls to those of calls alone, whose thoughts are the same. */
+/* Adds the starts of answers that are no calls. Their reasoning is the same. */
 static void add_no_call(answer_rules *a, const ht_reasoning_format *t) {
     ht_rules *r = a->calls.r;
     if (r->status) return;
     ht_regexes *re = r->re;
     bool has_text;
     const ht_re text = beginning(a);
-    ht_re answer = text, in_thought = text;
+    ht_re answer = text, in_reasoning = text;
     if (t) {
         const ht_re blanks = ht_response_blanks(re, HT_BLANKS_MOST);
         const ht_re open = ht_re_concat(re, blanks, text_of(re, t->open));
-        const ht_re thought = ht_response_until(re, t->close, NULL, 0, HT_RE_NONE);
-        in_thought = ht_re_concat(re, ht_re_concat(re, thought, blanks), text);
-        answer = ht_re_either(re, text, ht_re_concat(re, open, in_thought));
+        const ht_re reasoning = ht_response_until(re, t->close, NULL, 0, HT_RE_NONE);
+        in_reasoning = ht_re_concat(re, ht_re_concat(re, reasoning, blanks), text);
+        answer = ht_re_either(re, text, ht_re_concat(re, open, in_reasoning));
     } else
         r->start[HT_START_ANSWER] = r->start[HT_START_IN_REASONING] = r->start[HT_START_TEXT];
     r->start[HT_START_NO_CALL + HT_START_TEXT] = without(r, text);
     r->start[HT_START_NO_CALL + HT_START_ANSWER] = without(r, answer);
-    r->start[HT_START_NO_CALL + HT_START_IN_REASONING] = without(r, in_thought);
+    r->start[HT_START_NO_CALL + HT_START_IN_REASONING] = without(r, in_reasoning);
     r->n_starts = HT_START_NO_CALL + HT_START_IN_REASONING + 1;
     ht_rules_finish(r, r->start[HT_START_TEXT], &has_text);
 }
 
 /* ---- calls in free text ---- */
 
-/* White space before the mark of a thought, as the reader of answers knows it. */
-static ht_re blanks_before_thoughts(ht_regexes *re) {
+/* White space before reasoning, as the response reader skips it. */
+static ht_re blanks_before_reasoning(ht_regexes *re) {
     ht_byte_set set = {{0}};
     ht_byte_set_add(&set, '\t', '\r');
     ht_byte_set_add(&set, ' ', ' ');
     return ht_re_repeat(re, ht_re_bytes(re, &set), 0, HT_RE_UNBOUNDED);
 }
 
-/* Free text up to a mark and with it, before which no other mark stands; NULL: without end. Reasoning opens at the beginning, or
- * anywhere. */
+/* Free text without marks, up to a mark and with it; NULL: without end. */
 static ht_symbol free_text(answer_rules *a, const char *mark) {
     ht_regexes *re = a->calls.r->re;
-    const ht_reasoning_format *t = a->thought;
+    const ht_reasoning_format *t = a->reasoning;
     const char *const marks[] = {a->format->open, a->format->bare, t->anywhere ? t->open : NULL}, *others[3];
     size_t n = 0;
     for (int i = 0; i < 3; i++)
         if (marks[i] && (!mark || strcmp(mark, marks[i]) != 0)) others[n++] = marks[i];
     ht_re not_before = a->bare == HT_RE_NONE ? HT_RE_NONE : ht_re_concat(re, a->bare, HT_RE_ALL);
     if (!t->anywhere) {
-        const ht_re open = ht_re_concat(re, blanks_before_thoughts(re), text_of(re, t->open));
+        const ht_re open = ht_re_concat(re, blanks_before_reasoning(re), text_of(re, t->open));
         not_before = ht_re_either(re, not_before, ht_re_concat(re, open, HT_RE_ALL));
     }
     if (mark) return ht_rules_free_lexeme(a->calls.r, ht_response_until(re, mark, others, n, not_before), true);
     return endless_text(a->calls.r, ht_response_without(re, others, n, not_before));
 }
 
-/* Adds to `all`, an answer from its beginning or behind a thought or a call, its thoughts, behind which it goes on with `next`; the
- * rule of an answer that the prompt has begun with a thought. */
-static ht_symbol add_thoughts(answer_rules *a, ht_symbol all, ht_symbol next) {
+/* Adds to `all`, the beginning of an answer or its rest after reasoning or calls, reasoning that `next` follows. Returns the rule of
+ * an answer whose prompt has opened its reasoning. */
+static ht_symbol add_reasoning(answer_rules *a, ht_symbol all, ht_symbol next) {
     ht_rules *r = a->calls.r;
     ht_regexes *re = r->re;
-    const ht_reasoning_format *t = a->thought;
-    const ht_symbol thought = ht_rules_free_lexeme(r, ht_response_until(re, t->close, NULL, 0, HT_RE_NONE), true);
-    const ht_symbol in = rule_of(r, (ht_symbol[]){thought, next}, 2);
-    const ht_symbol open = t->anywhere
-                               ? free_text(a, t->open)
-                               : ht_rules_lexeme(r, ht_re_concat(re, blanks_before_thoughts(re), text_of(re, t->open)));
+    const ht_reasoning_format *t = a->reasoning;
+    const ht_symbol reasoning = ht_rules_free_lexeme(r, ht_response_until(re, t->close, NULL, 0, HT_RE_NONE), true);
+    const ht_symbol in = rule_of(r, (ht_symbol[]){reasoning, next}, 2);
+    const ht_symbol open =
+        t->anywhere ? free_text(a, t->open)
+                    : ht_rules_lexeme(r, ht_re_concat(re, blanks_before_reasoning(re), text_of(re, t->open)));
     ht_rules_add(r, all, (ht_symbol[]){open, in}, 2);
     return in;
 }
@@ -163,42 +160,42 @@ static void finish_free(answer_rules *a, ht_symbol all, ht_symbol in, bool *has_
 
 static void make_without_calls(answer_rules *a, bool *has_text) {
     const ht_symbol text = free_text(a, NULL), all = rule_of(a->calls.r, &text, 1);
-    finish_free(a, all, add_thoughts(a, all, all), has_text);
+    finish_free(a, all, add_reasoning(a, all, all), has_text);
 }
 
 /* What may follow a group of calls in an answer. */
-static ht_symbol behind_calls(answer_rules *a, ht_symbol all) {
+static ht_symbol after_calls(answer_rules *a, ht_symbol all) {
     ht_rules *r = a->calls.r;
     if (a->q->parallel && a->format->close) return all;
-    const ht_symbol behind = rule_of(r, NULL, 0);
+    const ht_symbol after = rule_of(r, NULL, 0);
     if (may_repeat(a)) {
         const ht_symbol more = groups(a);
-        ht_rules_add(r, behind, &more, 1);
+        ht_rules_add(r, after, &more, 1);
     }
-    return behind;
+    return after;
 }
 
 /* Adds calls without opening mark in free text, which the closing mark may follow. */
 static void add_bare_calls(answer_rules *a, ht_symbol all) {
     ht_rules *r = a->calls.r;
     const ht_symbol text = free_text(a, a->format->bare), call = ht_tool_calls_after_bare(&a->calls);
-    ht_symbol behind = all;
+    ht_symbol after = all;
     if (!a->q->parallel) {
         const ht_re blanks = ht_response_blanks(r->re, HT_BLANKS_MOST);
         const ht_symbol close = ht_rules_lexeme(r, ht_re_concat(r->re, blanks, text_of(r->re, a->format->close)));
-        behind = rule_of(r, NULL, 0);
-        ht_rules_add(r, behind, &close, 1);
+        after = rule_of(r, NULL, 0);
+        ht_rules_add(r, after, &close, 1);
     }
-    ht_rules_add(r, all, (ht_symbol[]){text, call, behind}, 3);
+    ht_rules_add(r, all, (ht_symbol[]){text, call, after}, 3);
 }
 
 static void make_auto(answer_rules *a, bool *has_text) {
     ht_rules *r = a->calls.r;
-    const ht_symbol all = ht_rules_rule(r), inside = ht_tool_calls_inside(&a->calls), behind = behind_calls(a, all);
-    ht_rules_add(r, all, NULL, 0); /* it may end here, as within its text */
+    const ht_symbol all = ht_rules_rule(r), inside = ht_tool_calls_inside(&a->calls), after = after_calls(a, all);
+    ht_rules_add(r, all, NULL, 0); /* the answer may end here, as in its text */
     if (a->format->open) {
         const ht_symbol text = free_text(a, a->format->open);
-        ht_rules_add(r, all, (ht_symbol[]){text, inside, behind}, 3);
+        ht_rules_add(r, all, (ht_symbol[]){text, inside, after}, 3);
         if (a->format->bare) add_bare_calls(a, all);
     } else {
         const ht_symbol text = free_text(a, NULL);
@@ -210,10 +207,10 @@ static void make_auto(answer_rules *a, bool *has_text) {
         ht_rules_add(r, all, &inside, 1);
         ht_rules_add(r, all, (ht_symbol[]){blank, inside}, 2);
     }
-    finish_free(a, all, add_thoughts(a, all, all), has_text);
+    finish_free(a, all, add_reasoning(a, all, all), has_text);
 }
 
-/* ---- the whole ---- */
+/* ---- answers ---- */
 
 static ht_status make(answer_rules *a, ht_tool_list *tools, bool *again, ht_error *err) {
     const ht_tool_request *q = a->q;
@@ -244,25 +241,35 @@ static ht_status make(answer_rules *a, ht_tool_list *tools, bool *again, ht_erro
     }
     a->no_text = !status && !has_text;
     if (!a->no_text || q->beside_text) return status;
-    return ht_fail(err, HT_ERR_ARGUMENT, "a call is wanted, and no arguments are valid by the schema of any tool");
+    return ht_fail(err, HT_ERR_ARGUMENT,
+                   "the tool choice requires a call, but no arguments are valid by the schema of any tool");
 }
 
 static ht_status check(const ht_tool_request *q, const answer_rules *a, const ht_tool_list *tools, ht_error *err) {
     if (q->choice == HT_TOOL_CHOICE_NAMED && !tools->n)
-        return ht_fail(err, HT_ERR_ARGUMENT, "a call of the tool `%.200s` is wanted, and there is no such tool",
+        return ht_fail(err, HT_ERR_ARGUMENT, "the tool choice requires a call of `%.200s`, but there is no such tool",
                        q->name);
-    if (!tools->n) return ht_fail(err, HT_ERR_ARGUMENT, "a call is wanted, and there are no tools to call");
+    if (!tools->n)
+        return ht_fail(err, HT_ERR_ARGUMENT, "the tool choice requires a call, but there are no tools to call");
     if (!a->format)
         return ht_fail(err, HT_ERR_UNSUPPORTED,
-                       "a call is wanted, and the model's chat template writes calls in no notation that is known");
+                       "the tool choice requires a call, but the model's chat template uses no known tool-call format");
     return HT_OK;
 }
 
 static void note_texts(const answer_rules *a, ht_text *spelled) {
     const ht_tool_call_format *f = a->format;
-    const char *const texts[] = {a->thought->open, a->thought->close, f->open,      f->close,
-                                 f->begin,         f->call,           f->separator, f->end,
-                                 f->raw,           f->json,           f->bare};
+    const char *const texts[] = {a->reasoning->open,
+                                 a->reasoning->close,
+                                 f->open,
+                                 f->close,
+                                 f->begin,
+                                 f->call,
+                                 f->separator,
+                                 f->end,
+                                 f->raw,
+                                 f->json,
+                                 f->bare};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         if (texts[i]) ht_text_append_str(spelled, texts[i]);
         ht_text_append_str(spelled, "\n");
@@ -271,7 +278,7 @@ static void note_texts(const answer_rules *a, ht_text *spelled) {
 
 ht_status ht_response_rules_new(const ht_tool_request *q, ht_rules **out, ht_text *spelled, ht_error *err) {
     const char *source = ht_chat_template_source(q->template);
-    answer_rules a = {.q = q, .thought = ht_reasoning_format_of(source), .format = ht_tool_call_format_of(source)};
+    answer_rules a = {.q = q, .reasoning = ht_reasoning_format_of(source), .format = ht_tool_call_format_of(source)};
     const bool is_wanted = q->choice == HT_TOOL_CHOICE_REQUIRED || q->choice == HT_TOOL_CHOICE_NAMED;
     ht_tool_list tools;
     *out = NULL;
@@ -282,7 +289,7 @@ ht_status ht_response_rules_new(const ht_tool_request *q, ht_rules **out, ht_tex
         note_texts(&a, spelled);
         if (spelled->failed) status = ht_fail_memory(err, 0, "the rules of tools");
         bool again = true;
-        /* Each time another tool is held to its schema no more. */
+        /* Each pass relaxes another tool. */
         while (!status && again) {
             status = make(&a, &tools, &again, err);
             if (status || again || a.no_text) {

@@ -12,7 +12,7 @@ typedef struct ht_thought_blanks {
     char before[HT_THOUGHT_BLANKS_MOST + 1], behind[HT_THOUGHT_BLANKS_MOST + 1];
 } ht_thought_blanks;
 
-/* That of an answer which the model's chat template writes; what it does not write is as the notation has it. */
+/* That of an answer which the model's chat template writes; what it does not write is as the format has it. */
 ht_status ht_thought_blanks_find(const ht_model *m, const ht_reasoning_format *t, ht_thought_blanks *out,
                                  ht_error *err);
 

@@ -1,5 +1,5 @@
-/* Answers: whatever a model writes, in whatever notation, the parts are the same however it comes, and hold nothing that the
- * answer did not. The first byte chooses a template that uses a notation, the second how the rest, the answer, is cut. */
+/* Answers: whatever a model writes, in whatever format, the parts are the same however it comes, and hold nothing that the
+ * answer did not. The first byte chooses a template that uses a format, the second how the rest, the answer, is cut. */
 #include "base/text.h"
 #include "chat/response.h"
 #include "template/eval.h"

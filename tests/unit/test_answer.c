@@ -1,4 +1,4 @@
-/* Answers taken apart, in every notation: whole, character by character, in random pieces, and with their marks as special
+/* Answers taken apart, in every format: whole, character by character, in random pieces, and with their marks as special
  * tokens. */
 #include "base/text.h"
 #include "chat/response.h"
@@ -171,7 +171,7 @@ static void expect_parts(const char *source, bool with_tools, const char *prompt
 
 static const struct {
     const char *source, *answer, *expected;
-} notations[] = {
+} formats[] = {
     /* Qwen, Hermes, Granite 4, SmolLM3 and others */
     {"<tool_call>",
      "Let me see.\n<tool_call>\n{\"name\": \"weather\", \"arguments\": " PARIS "}\n</tool_call>\n<tool_call>\n"
@@ -380,10 +380,10 @@ static const struct {
     {"[TOOL_CALLS]", "x[TOOL_CALLS]weather[ARGS]{\"city\": \"Pa", "T(x[TOOL_CALLS]weather[ARGS]{\"city\": \"Pa)"},
 };
 
-static void every_notation(void **state) {
+static void every_format(void **state) {
     (void)state;
-    for (size_t i = 0; i < sizeof notations / sizeof *notations; i++)
-        expect_parts(notations[i].source, true, "", notations[i].answer, notations[i].expected);
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+        expect_parts(formats[i].source, true, "", formats[i].answer, formats[i].expected);
 }
 
 /* Calls in pieces, however the answer comes. */
@@ -417,11 +417,11 @@ static void calls_in_pieces(void **state) {
         {"<tool_call>weather<arg_key>city</arg_key><arg_value>Paris</arg_value>", "C(weather {\"city\": \"Paris\"!)"},
         {"x[TOOL_CALLS]weather[ARGS]{\"city\": \"Pa", "T(x)C(weather {\"city\": \"Pa!)"},
     };
-    for (size_t i = 0; i < sizeof notations / sizeof *notations; i++) {
-        const char *expected = notations[i].expected;
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        const char *expected = formats[i].expected;
         for (size_t k = 0; k < sizeof others / sizeof *others; k++)
-            if (strcmp(others[k].answer, notations[i].answer) == 0) expected = others[k].expected;
-        expect_call_pieces(notations[i].source, notations[i].answer, expected);
+            if (strcmp(others[k].answer, formats[i].answer) == 0) expected = others[k].expected;
+        expect_call_pieces(formats[i].source, formats[i].answer, expected);
     }
     static const struct {
         const char *source, *answer, *expected;
@@ -533,7 +533,7 @@ static void check_whole_calls(const ht_chat_template *t, ht_jinja_value tools, c
     ht_text_discard(&part.calls);
 }
 
-/* Whatever the notation and wherever an answer is cut, its calls are those of the whole answer as far as they came: the last one has a beginning of
+/* Whatever the format and wherever an answer is cut, its calls are those of the whole answer as far as they came: the last one has a beginning of
  * its arguments and says that it is cut, or all of them. Where the answer has to be calls nothing of them is text. The number of cuts
  * that leave a part of a call. */
 static int check_cuts(const char *source, const char *answer) {
@@ -568,13 +568,12 @@ static int check_cuts(const char *source, const char *answer) {
 static void calls_that_are_cut(void **state) {
     (void)state;
     static const char *const late[] = {"{\"name\": \"stop\"}", "\"parameters\": \"{", "[{\"weather\": "};
-    for (size_t i = 0; i < sizeof notations / sizeof *notations; i++) {
-        const int n_cut = check_cuts(notations[i].source, notations[i].answer);
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        const int n_cut = check_cuts(formats[i].source, formats[i].answer);
         /* A name that is known when the call is whole. */
-        bool is_late = !strstr(notations[i].expected, "C(weather {") && !strstr(notations[i].expected, "C(stop {\"");
-        for (size_t k = 0; k < sizeof late / sizeof *late; k++)
-            is_late = is_late || strstr(notations[i].answer, late[k]);
-        if (!is_late && !n_cut) fail_msg("%s: %s is never cut", notations[i].source, notations[i].answer);
+        bool is_late = !strstr(formats[i].expected, "C(weather {") && !strstr(formats[i].expected, "C(stop {\"");
+        for (size_t k = 0; k < sizeof late / sizeof *late; k++) is_late = is_late || strstr(formats[i].answer, late[k]);
+        if (!is_late && !n_cut) fail_msg("%s: %s is never cut", formats[i].source, formats[i].answer);
     }
 }
 
@@ -746,7 +745,7 @@ static void through_the_public_function(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_notation),
+        cmocka_unit_test(every_format),
         cmocka_unit_test(calls_in_pieces),
         cmocka_unit_test(arguments_come_early),
         cmocka_unit_test(calls_that_are_cut),

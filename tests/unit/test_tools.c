@@ -1,4 +1,4 @@
-/* Choices of tools: a model of random weights calls the tools that there are, with valid arguments, in every notation; free text
+/* Choices of tools: a model of random weights calls the tools that there are, with valid arguments, in every format; free text
  * stays free until a call begins, and text of a grammar is whole where there is no call. */
 #include "chat/tool_cache.h"
 #include "grammar/answer_matcher.h"
@@ -37,7 +37,7 @@ static const char tools_json[] =
 /* What the template's source holds, and tokens of the model; the first of them opens a call. */
 static const struct {
     const char *source, *tokens[12];
-} notations[] = {
+} formats[] = {
     {"<think><tool_call>", {"<tool_call>", "</tool_call>", "<think>", "</think>"}},
     {"<tool_call><function=<parameter=", {"<tool_call>", "</tool_call>"}},
     {"<tool_call><arg_key>", {"<tool_call>", "</tool_call>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"}},
@@ -76,16 +76,15 @@ static const struct {
     {"<|tool_call|>", {"<|tool_call|>"}},
     {"<|function_call|>", {"<|function_call|>"}},
 };
-enum { N_NOTATIONS = sizeof notations / sizeof *notations };
+enum { N_FORMATS = sizeof formats / sizeof *formats };
 
 static ht_model *load(int i, bool special) {
     static char source[400];
     snprintf(source, sizeof source,
-             "{%% for m in messages %%}<|im_start|>{{ m.content }}<|im_end|>{%% endfor %%}{# %s #}",
-             notations[i].source);
+             "{%% for m in messages %%}<|im_start|>{{ m.content }}<|im_end|>{%% endfor %%}{# %s #}", formats[i].source);
     const tiny_options o = {.chat_template = source,
-                            .special = special ? notations[i].tokens : NULL,
-                            .words = special ? NULL : notations[i].tokens};
+                            .special = special ? formats[i].tokens : NULL,
+                            .words = special ? NULL : formats[i].tokens};
     return tiny_load(&o);
 }
 
@@ -188,15 +187,15 @@ static void check_with_guesses(ht_model *m, const ht_chat *chat, uint64_t seed, 
 }
 
 /* Answers of one choice of tools: several calls, one, or one of a name. */
-static void check_required(ht_model *m, int notation, int how, int *n_ended, int n_of[3]) {
+static void check_required(ht_model *m, int format, int how, int *n_ended, int n_of[3]) {
     ht_chat *chat =
         conversation(how == 2 ? HT_TOOL_CHOICE_NAMED : HT_TOOL_CHOICE_REQUIRED, how == 2 ? "weather" : NULL, how == 0);
     for (uint64_t seed = 0; seed < (uint64_t)test_cases(1, 50); seed++) {
         answer a = generate(m, chat, seed, false, 1200);
-        if (test_takes(notation + (int)seed, TEST_SLOW ? 5 : 1)) check_with_guesses(m, chat, seed, &a);
+        if (test_takes(format + (int)seed, TEST_SLOW ? 5 : 1)) check_with_guesses(m, chat, seed, &a);
         if (a.metrics.finish == HT_FINISH_STOP) {
             if (a.text.len)
-                fail_msg("%s: text: %s thoughts: %s calls: %s", notations[notation].source, a.text.data,
+                fail_msg("%s: text: %s thoughts: %s calls: %s", formats[format].source, a.text.data,
                          a.thinking.len ? a.thinking.data : "", a.n_calls ? a.calls.data : "");
             assert_true(a.n_calls > 0);
             ++*n_ended;
@@ -211,11 +210,11 @@ static void check_required(ht_model *m, int notation, int how, int *n_ended, int
 }
 
 /* Calls and nothing else but thoughts, alone and with guesses, marks being special tokens or text: all of it in a soak, else
- * each notation with one of the six. */
+ * each format with one of the six. */
 static void required_calls(void **state) {
     (void)state;
     int n_ended = 0, n_of[3] = {0};
-    for (int i = 0; i < N_NOTATIONS; i++) {
+    for (int i = 0; i < N_FORMATS; i++) {
         const int ended = n_ended, called = n_of[0];
         for (int special = 0; special < 2; special++) {
             ht_model *m = NULL;
@@ -227,9 +226,9 @@ static void required_calls(void **state) {
             ht_model_free(m);
         }
         if (n_ended - ended < test_cases(0, 6) || n_of[0] - called < test_cases(0, 1))
-            fail_msg("%s: %d answers ended, with %d calls", notations[i].source, n_ended - ended, n_of[0] - called);
+            fail_msg("%s: %d answers ended, with %d calls", formats[i].source, n_ended - ended, n_of[0] - called);
     }
-    if (n_ended < N_NOTATIONS / 2 || n_of[0] < 5 || n_of[1] + n_of[2] < 5)
+    if (n_ended < N_FORMATS / 2 || n_of[0] < 5 || n_of[1] + n_of[2] < 5)
         fail_msg("%d answers ended, with %d, %d, %d calls", n_ended, n_of[0], n_of[1], n_of[2]);
 }
 
@@ -238,10 +237,10 @@ static void required_calls(void **state) {
 static void free_answers(void **state) {
     (void)state;
     int n_calls = 0, n_ends = 0;
-    for (int i = 0; i < N_NOTATIONS; i++) {
-        if (!notations[i].tokens[0]) continue;
+    for (int i = 0; i < N_FORMATS; i++) {
+        if (!formats[i].tokens[0]) continue;
         ht_model *m = load(i, true);
-        const char *open = notations[i].tokens[0];
+        const char *open = formats[i].tokens[0];
         const uint64_t first = 100 * (uint64_t)i; /* the weights of all models are the same */
         for (uint64_t seed = first; seed < first + (uint64_t)test_cases(1, 50); seed++) {
             ht_chat *chat[3];
@@ -322,12 +321,12 @@ static void check_text_or_calls(ht_model *m, const ht_chat *chat, ht_grammar *g,
     discard(&b);
 }
 
-/* An answer is calls or one whole text, never both, behind thoughts and not; the same one with guesses: every notation beside
+/* An answer is calls or one whole text, never both, behind thoughts and not; the same one with guesses: every format beside
  * every grammar in a soak, else beside one. */
 static void text_or_calls(void **state) {
     (void)state;
     int n_calls = 0, n_texts = 0;
-    for (int i = 0; i < N_NOTATIONS; i++) {
+    for (int i = 0; i < N_FORMATS; i++) {
         const int calls = n_calls, texts = n_texts;
         for (int special = 0; special < 2; special++) {
             ht_model *m = NULL;
@@ -346,7 +345,7 @@ static void text_or_calls(void **state) {
             ht_model_free(m);
         }
         if (n_calls - calls < test_cases(0, 1) || n_texts - texts < test_cases(0, 1))
-            fail_msg("%s: %d calls, %d texts", notations[i].source, n_calls - calls, n_texts - texts);
+            fail_msg("%s: %d calls, %d texts", formats[i].source, n_calls - calls, n_texts - texts);
     }
     if (n_calls < 3 || n_texts < 3) fail_msg("%d calls, %d texts", n_calls, n_texts);
 }
@@ -372,9 +371,9 @@ static void texts_that_read_as_calls(void **state) {
         {"[THINK][TOOL_CALLS]", "{\"a\": \"[TOOL_CALLS] [{\\\"name\\\": 1}]\"}"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        int notation = 0, n_calls = 0, n_texts = 0;
-        while (strcmp(notations[notation].source, cases[i].source) != 0) notation++;
-        ht_model *m = load(notation, true);
+        int format = 0, n_calls = 0, n_texts = 0;
+        while (strcmp(formats[format].source, cases[i].source) != 0) format++;
+        ht_model *m = load(format, true);
         ht_grammar *g = exactly(m, cases[i].text);
         for (uint64_t seed = 0; seed < 24; seed++) {
             if (seed >= (uint64_t)test_cases(2, 24) && n_calls && (i == 2 || n_texts)) break;
@@ -421,7 +420,7 @@ static void one_alone(void **state) {
     ht_grammar_free(g);
     ht_chat_free(chat);
     ht_model_free(m);
-    /* No notation that is known, no tools, and none that has arguments. */
+    /* No format that is known, no tools, and none that has arguments. */
     static const char *const lists[] = {tools_json, "[]",
                                         "[{\"name\": \"a\", \"parameters\": {\"properties\": {\"b\": {\"type\": "
                                         "\"string\", \"pattern\": \"^(?:a(?=b)c)$\"}}, \"required\": [\"b\"]}}]"};
@@ -474,8 +473,8 @@ static bool take_piece(const ht_answer_piece *piece, int32_t answer_index, void 
 static bool take_alone(const ht_answer_piece *piece, void *user) { return take_piece(piece, 0, user); }
 
 /* Calls alone, or with `kind` not negative beside the text of a grammar; what came in all. */
-static pieces answers_in_pieces(int notation, int kind) {
-    ht_model *m = load(notation, true);
+static pieces answers_in_pieces(int format, int kind) {
+    ht_model *m = load(format, true);
     ht_engine *e;
     ht_grammar *g = kind < 0 ? NULL : grammar_of(m, kind);
     ht_chat *chat = conversation(g ? HT_TOOL_CHOICE_AUTO : HT_TOOL_CHOICE_REQUIRED, NULL, false);
@@ -523,13 +522,13 @@ static void calls_in_pieces(void **state) {
     const pieces calls = answers_in_pieces(0, -1);
     assert_true(calls.n_ends > calls.n_cut && calls.n_cut > 0);
     int n_calls = 0, n_texts = 0;
-    for (int i = 0; i < N_NOTATIONS; i++) {
+    for (int i = 0; i < N_FORMATS; i++) {
         const pieces both = answers_in_pieces(i, i % N_GRAMMARS);
         n_calls += both.n_ends > both.n_cut;
         n_texts += both.n_text > 0;
     }
-    if (n_calls < test_cases(3, N_NOTATIONS) || n_texts < test_cases(3, N_NOTATIONS))
-        fail_msg("%d notations with calls, %d with text", n_calls, n_texts);
+    if (n_calls < test_cases(3, N_FORMATS) || n_texts < test_cases(3, N_FORMATS))
+        fail_msg("%d formats with calls, %d with text", n_calls, n_texts);
 }
 
 /* How many bytes of a text the grammar of an answer allows. */
@@ -596,7 +595,7 @@ static void what_cannot_be(void **state) {
     ht_model_free(m);
     m = tiny_load(&(tiny_options){.chat_template = "{{ messages[0].content }}"});
     assert_int_equal(try(m, tools_json, HT_TOOL_CHOICE_REQUIRED, NULL, &err), HT_ERR_UNSUPPORTED);
-    assert_non_null(strstr(err.message, "no notation"));
+    assert_non_null(strstr(err.message, "no known tool-call format"));
     assert_int_equal(try(m, tools_json, HT_TOOL_CHOICE_AUTO, NULL, &err), HT_OK);
     ht_model_free(m);
 }
