@@ -1,4 +1,4 @@
-# The libraries Hearth is built on; docs/decisions.md says why each one.
+# The libraries Hearth is built on; docs/decisions has the reasons.
 find_package(Threads REQUIRED)
 if(HEARTH_KERNELS_ONLY)
   add_library(hearth_dependencies INTERFACE)
