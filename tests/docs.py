@@ -1,4 +1,4 @@
-"""The programs in README.md, docs/arrays.md and docs/finetune.md run as the pages say.
+"""The programs in README.md, docs/arrays.md, docs/python.md and docs/finetune.md run as the pages say.
 
     docs.py LIBRARY_DIRECTORY [PYTHON]      PYTHON: one that has what the binding needs"""
 
@@ -42,6 +42,17 @@ def run(name, command, environment):
     return done.stdout
 
 
+def binding(python, environment):
+    """The programs of docs/python.md, with a tiny model."""
+    with tempfile.TemporaryDirectory() as work:
+        tiny_model.write(Path(work) / "model.gguf")
+        for program in listings("docs/python.md", "python"):
+            done = subprocess.run([python, "-c", program], cwd=work, capture_output=True, text=True, errors="replace",
+                                  env={**os.environ, "PYTHONUTF8": "1", **environment})  # fmt: skip
+            if done.returncode or not done.stdout:
+                sys.exit(f"a program of docs/python.md ended with {done.returncode}:\n{program}\n{done.stdout}{done.stderr}")
+
+
 def finetune(python, environment):
     """The three programs of docs/finetune.md in one folder, with a tiny model: they write data, train, and train by a loop."""
     ends = [r"", r"iter 60/60  loss .*\n\[\(0, .*\n", r"step 59  loss .*\n"]
@@ -72,6 +83,7 @@ def main():
                 sys.exit(f"the programs of docs/arrays.md begin differently:\n{in_c}{in_python}")
             for other in others:
                 print(run("A Python program", [interpreter, "-c", other], environment), end="")
+            binding(interpreter, environment)
             finetune(interpreter, environment)
     print(in_c, end="")
 

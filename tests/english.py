@@ -17,7 +17,7 @@ SOURCES = ["apps/**/*.[ch]", "src/**/*.[ch]"]
 PATTERNS = {
     "anew": r"\banew\b",
     "behind (after)": r"\bbehind\b(?! a (?:reverse )?proxy)",
-    "beside": r"\bbesides?\b",
+    "beside": r"\bbeside\b",
     "company (batch)": r"\bin company\b",
     "figures (measurements)": r"\bfigures\b",
     "forgets (discards)": r"\bforg[eo]ts?\b|\bforgotten\b",
