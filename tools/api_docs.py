@@ -172,7 +172,7 @@ def make_pages():
     headers = {path.stem: read_header(path) for path in sorted(HEADERS.glob("*.h"))}
     places = {n: name for name, (_, blocks) in headers.items() for block in blocks for n in block.names}
     pages = {f"{name}.md": page_of(name, *parts, places) for name, parts in headers.items()}
-    pages["index.md"] = index_of(headers, places)
+    pages["headers.md"] = index_of(headers, places)
     return pages, [
         f"{name}.h: {' '.join(code.split())}"
         for name, (introduction, blocks) in headers.items()

@@ -50,7 +50,7 @@ def relinked(text, source, page):
         elif path.parts[0] == "docs" and (ROOT / path).is_file():
             to = path.relative_to("docs")
         elif path.parts[:2] == ("include", "hearth"):
-            to = Path("api") / (path.stem + ".md" if path.suffix else "index.md")
+            to = Path("api") / (path.stem + ".md" if path.suffix else "headers.md")
         else:
             return label if label == path.name or path.as_posix() in label else f"{label} (`{path.as_posix()}`)"
         return f"{image}[{label}]({os.path.relpath(to, page.parent)}{anchor})"
@@ -112,7 +112,7 @@ def main():
         "nav": [
             {"Hearth": "index.md"},
             {"Guides": [*(f"{name}.md" for name in GUIDES), "cli.md"]},
-            {"C API": ["api/index.md", *(f"api/{path.stem}.md" for path in sorted(api_docs.HEADERS.glob("*.h")))]},
+            {"C API": ["api/headers.md", *(f"api/{path.stem}.md" for path in sorted(api_docs.HEADERS.glob("*.h")))]},
             {"Project": [*(f"{name}.md" for name in PROJECT), "changelog.md"]},
             {"Decisions": ["decisions/index.md", *(f"decisions/{path.name}" for path in decisions)]},
         ],
