@@ -1,14 +1,17 @@
-"""Commands in the documents exist, and so do their options."""
+"""Commands in the documents exist, and so do their options; the generated pages link to each other."""
 
 import functools
 import pathlib
 import re
 import shlex
+import sys
 import unittest
 
-from support import CommandTest, hearth
+from support import HEARTH, CommandTest, hearth
 
 ROOT = pathlib.Path(__file__).parents[2]
+sys.path.append(str(ROOT / "tools"))
+import docs  # noqa: E402
 
 
 def commands(text):
@@ -38,6 +41,13 @@ class Documents(CommandTest):
                     self.assertLessEqual(used, known | {"--help"})
                     n += 1
         self.assertGreater(n, 50)
+
+    def test_pages(self):
+        docs.write_pages(HEARTH, self.folder)
+        self.assertIn("## hearth run\n", (self.folder / "cli.md").read_text())
+        for page in self.folder.rglob("*.md"):
+            for target in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
+                self.assertTrue("://" in target or (page.parent / target).exists(), f"{page.name} links to {target}")
 
 
 if __name__ == "__main__":
