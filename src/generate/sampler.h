@@ -12,9 +12,9 @@
 #ifndef HT_GENERATE_SAMPLER_H
 #define HT_GENERATE_SAMPLER_H
 
+#include "checkpoint/sampling.h"
 #include "device/row.h"
 #include "device/step.h"
-#include "models/sampling.h"
 
 #include <hearth/generate.h>
 

@@ -3,12 +3,12 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "base/plural.h"
-#include "models/chat_detection.h"
-#include "models/kv.h"
+#include "checkpoint/chat_detection.h"
+#include "checkpoint/kv_size.h"
 #include "models/memory_check.h"
 #include "models/model.h"
-#include "models/registry.h"
 #include "models/taps.h"
+#include "models/weights.h"
 #include "tokenizer/token_trie.h"
 
 #include <stdlib.h>
@@ -150,7 +150,7 @@ static ht_array *trace(ht_scope *s, void *user) {
 static ht_status trace_form(ht_model *m, unsigned form, ht_plan **out, ht_error *err) {
     traced_form f = {.model = m, .form = form};
     ht_status status = form & HT_PLAN_TAPS ? ht_taps_begin(&f.taps, m->config, err) : HT_OK;
-    if (!status) status = ht_plan_trace_two(m->device, trace, &f, &f.joined, out, err);
+    if (!status) status = ht_plan_trace(m->device, trace, &f, &f.joined, out, err);
     ht_taps_free(&f.taps);
     return status;
 }

@@ -3,20 +3,15 @@
 #define HT_MODELS_MODEL_H
 
 #include "array/plan.h"
-#include "models/chat_detection.h"
+#include "checkpoint/chat_detection.h"
+#include "checkpoint/kv_size.h"
+#include "checkpoint/sampling.h"
 #include "models/forward.h"
-#include "models/sampling.h"
 
 #include <hearth/model.h>
 
 #include <pthread.h>
 #include <stdatomic.h>
-
-/* Keys and values of one layer. */
-typedef struct ht_layer_kv {
-    ht_kv_shape shape;
-    int64_t window; /* in keys; 0: full attention */
-} ht_layer_kv;
 
 /* Forms of the forward function, added up: each is a plan of its own, and gives the same bits of what they share. */
 enum {

@@ -2,9 +2,9 @@
  * is refused. */
 #include "base/half.h"
 #include "base/text.h"
+#include "checkpoint/config.h"
 #include "device/device.h"
 #include "generate/session_internal.h"
-#include "models/config.h"
 #include "support/adapters.h"
 #include "support/options.h"
 #include "support/scratch.h"
