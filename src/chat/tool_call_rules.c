@@ -55,23 +55,6 @@ static ht_re ascii(ht_regexes *re, const char *ranges, uint32_t least, uint32_t 
     return ht_re_repeat(re, ht_re_bytes(re, &set), least, most);
 }
 
-static void put_id_ht_tool_field(production *p) {
-    ht_regexes *re = p->c->r->re;
-    const ht_re before[] = {p->c->space,
-                            ht_re_text(re, ",", 1),
-                            p->c->space,
-                            ht_re_text(re, "\"id\"", 4),
-                            p->c->space,
-                            ht_re_text(re, ":", 1),
-                            p->c->space,
-                            ht_re_text(re, "\"", 1),
-                            ascii(re, "azAZ09", 9, 9),
-                            ht_re_text(re, "\"", 1)};
-    ht_re member = HT_RE_EMPTY;
-    for (size_t i = 0; i < sizeof before / sizeof *before; i++) member = ht_re_concat(re, member, before[i]);
-    put_re(p, ht_re_either(re, HT_RE_EMPTY, member));
-}
-
 static ht_symbol values(ht_tool_calls *c, ht_tool *tool, const char *property) {
     ht_symbol symbol = 0;
     bool again = false;
@@ -82,9 +65,10 @@ static ht_symbol values(ht_tool_calls *c, ht_tool *tool, const char *property) {
 
 static ht_symbol parameters(ht_tool_calls *c, ht_tool *tool);
 
-/* Adds the parts of a text of the table up to the value of a parameter, if it has one; what stands behind it. */
+/* Adds the parts of a pattern up to the value of a parameter, if it has one. Returns the pattern after the value. */
 static const char *put(production *p, const char *text, ht_tool *tool, const char *key) {
     ht_regexes *re = p->c->r->re;
+    production id = {.c = p->c, .literal = HT_RE_EMPTY};
     for (const char *at = text ? text : ""; *at;) {
         const size_t n = strcspn(at, "%");
         put_literal(p, at, n);
@@ -98,16 +82,13 @@ static const char *put(production *p, const char *text, ht_tool *tool, const cha
             break;
         case 'k': put_literal(p, key, strlen(key)); break;
         case 'd': put_re(p, ascii(re, "09", 1, 3)); break;
-        case 'f':
-            put_literal(p, "functions.", 10);
-            flush(p);
-            put_literal(p, tool->name, strlen(tool->name));
-            put_literal(p, ":", 1);
-            put_re(p, ascii(re, "09", 1, 3));
-            break;
+        case 'f': put(p, "functions.%n:%d", tool, NULL); break;
         case 'l': break; /* only read */
         case 'i': put_re(p, ascii(re, "azAZ09", 9, 9)); break;
-        case 'm': put_id_ht_tool_field(p); break;
+        case 'm':
+            put(&id, "%s,%s\"id\"%s:%s\"%i\"", NULL, NULL);
+            put_re(p, ht_re_either(re, HT_RE_EMPTY, id.literal));
+            break;
         case 'a':
             flush(p);
             put_symbol(p, values(p->c, tool, NULL));
