@@ -79,18 +79,30 @@ static void deliver(ht_response_reader *r, const ht_answer_piece *piece) {
     if (!r->refused && r->fn && !r->fn(piece, r->user)) r->refused = true;
 }
 
-/* Delivers [from, to) of the held text and drops its first n bytes. */
-static void show(ht_response_reader *r, ht_answer_part part, size_t from, size_t to, size_t n) {
+/* Delivers [from, to) of the held text, NUL-terminated. */
+static void deliver_held(ht_response_reader *r, ht_answer_part part, size_t from, size_t to) {
+    if (to <= from) return;
     char *text = r->held.data;
-    if (to > from) {
-        const char next = text[to];
-        text[to] = '\0';
-        deliver(r, &(ht_answer_piece){.part = part, .text = text + from, .n = to - from});
-        text[to] = next;
-        if (part == HT_ANSWER_TEXT) r->fresh = r->first = r->unopened = false;
-    }
+    const char next = text[to];
+    text[to] = '\0';
+    deliver(r, &(ht_answer_piece){.part = part, .text = text + from, .n = to - from});
+    text[to] = next;
+    if (part == HT_ANSWER_TEXT) r->fresh = r->first = r->unopened = false;
+}
+
+/* The same, and drops the first n held bytes. */
+static void show(ht_response_reader *r, ht_answer_part part, size_t from, size_t to, size_t n) {
+    deliver_held(r, part, from, to);
     r->held.len -= n;
-    memmove(text, text + n, r->held.len + 1);
+    memmove(r->held.data, r->held.data + n, r->held.len + 1);
+}
+
+/* Text follows reasoning or calls. */
+static void return_to_text(ht_response_reader *r) {
+    r->unopened = r->state == IN_CALL && r->opened == BY_TEXT;
+    r->state = IN_TEXT;
+    r->fresh = true;
+    r->first = false;
 }
 
 static bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
@@ -256,9 +268,7 @@ static bool read_reasoning(ht_response_reader *r, bool end) {
     if (closed) {
         const size_t to = blanks_before(text, close);
         show(r, HT_ANSWER_THINKING, 0, to, close + strlen(t->close));
-        r->state = IN_TEXT;
-        r->fresh = true;
-        r->first = false;
+        return_to_text(r);
         return true;
     }
     const size_t to = end ? blanks_before(text, n) : blanks_before(text, beginning_of(text, n, t->close));
@@ -335,14 +345,8 @@ void ht_response_reader_end_calls(ht_response_reader *r) {
 /* ---- calls in pieces ---- */
 
 static void show_arguments(ht_response_reader *r, size_t to) {
-    ht_call_stream *c = &r->stream;
-    char *text = r->held.data;
-    if (to <= c->shown) return;
-    const char next = text[to];
-    text[to] = '\0';
-    deliver(r, &(ht_answer_piece){.part = HT_ANSWER_CALL_ARGUMENTS, .text = text + c->shown, .n = to - c->shown});
-    text[to] = next;
-    c->shown = to;
+    deliver_held(r, HT_ANSWER_CALL_ARGUMENTS, r->stream.shown, to);
+    r->stream.shown = ht_max_size(r->stream.shown, to);
 }
 
 /* False when the name is none: then the text is no call. */
@@ -397,13 +401,6 @@ static const char *closing_text(const ht_response_reader *r) {
     return r->opened == BY_MARK ? r->calls->close : NULL;
 }
 
-static void leave_call(ht_response_reader *r) {
-    r->state = IN_TEXT;
-    r->fresh = true;
-    r->first = false;
-    r->unopened = r->opened == BY_TEXT;
-}
-
 /* Ends calls that were streamed: the closing mark, and before it calls that could not be streamed. */
 static bool finish_pieces(ht_response_reader *r, bool end) {
     ht_call_stream *c = &r->stream;
@@ -420,7 +417,7 @@ static bool finish_pieces(ht_response_reader *r, bool end) {
     const bool is_truncated = at == r->held.len;
     if (to > c->at && !c->is_broken) (void)show_calls(r, c->at, to, is_truncated, is_truncated);
     show(r, HT_ANSWER_CALL, 0, 0, is_truncated ? at : at + strlen(close));
-    leave_call(r);
+    return_to_text(r);
     return r->held.len > 0;
 }
 
@@ -433,7 +430,7 @@ static bool read_call(ht_response_reader *r, bool end) {
     if (at < r->held.len) {
         if (show_calls(r, 0, at + n_inside, false, false)) {
             show(r, HT_ANSWER_CALL, 0, 0, at + n_close);
-            leave_call(r);
+            return_to_text(r);
             return true;
         }
         r->looked = at + 1;

@@ -107,11 +107,11 @@ static size_t character(const char *p) {
     return n;
 }
 
-/* What came of an answer in pieces of so many characters, or 0: of random ones. With `calls` calls come in pieces, too. */
-static char *read_pieces(const ht_chat_template *t, ht_jinja_value tools, const char *answer, size_t characters,
-                         uint64_t seed, bool calls) {
+/* Checks an answer that comes in pieces of so many characters, or 0: of random ones. With `calls` calls come in pieces, too. */
+static void expect_in_pieces(const ht_chat_template *t, ht_jinja_value tools, const char *prompt, const char *answer,
+                             const char *expected, size_t characters, uint64_t seed, bool calls) {
     transcript found;
-    ht_response_reader *r = new_reader(t, tools, "", &found);
+    ht_response_reader *r = new_reader(t, tools, prompt, &found);
     found.in_pieces = calls;
     ht_response_reader_set_call_pieces(r, calls);
     for (const char *p = answer; *p;) {
@@ -121,43 +121,35 @@ static char *read_pieces(const ht_chat_template *t, ht_jinja_value tools, const 
         p += n;
     }
     assert_int_equal(ht_response_end(r), HT_RESPONSE_OPEN);
-    finish(&found);
-    assert_true(found.last != HT_ANSWER_CALL_BEGIN && found.last != HT_ANSWER_CALL_ARGUMENTS); /* all have ended */
-    ht_response_reader_free(r);
-    ht_text_discard(&found.id);
-    return ht_text_take(&found.text);
-}
-
-/* In pieces of so many characters; 0: of random ones. */
-static void expect_in_pieces(const ht_chat_template *t, ht_jinja_value tools, const char *prompt, const char *answer,
-                             const char *expected, size_t characters, uint64_t seed) {
-    transcript found;
-    ht_response_reader *r = new_reader(t, tools, prompt, &found);
-    for (const char *p = answer; *p;) {
-        size_t n = 0;
-        for (size_t c = characters ? characters : 1 + random_bits(&seed) % 9; c && p[n]; c--) n += character(p + n);
-        assert_int_equal(ht_response_put(r, p, n), HT_RESPONSE_OPEN);
-        p += n;
-    }
-    assert_int_equal(ht_response_end(r), HT_RESPONSE_OPEN);
     if (strcmp(finish(&found), expected) != 0)
         fail_msg("%s\n  in pieces of %zu: expected\n%s\n  found\n%s", answer, characters, expected, found.text.data);
+    assert_true(found.last != HT_ANSWER_CALL_BEGIN && found.last != HT_ANSWER_CALL_ARGUMENTS); /* all have ended */
     ht_response_reader_free(r);
     ht_text_discard(&found.text);
+    ht_text_discard(&found.id);
+}
+
+static void expect_answer(const char *source, bool with_tools, const char *prompt, const char *answer,
+                          const char *expected, bool calls) {
+    ht_chat_template *t = template_of(source);
+    ht_jinja_arena a = {.limit = 1 << 20, .name = "tools"};
+    const ht_jinja_value tools =
+        with_tools ? ht_jinja_json_value(&a, tools_json, sizeof tools_json - 1, "tools") : ht_jinja_none();
+    assert_int_equal(a.status, HT_OK);
+    expect_in_pieces(t, tools, prompt, answer, expected, SIZE_MAX / 2, 0, calls);
+    expect_in_pieces(t, tools, prompt, answer, expected, 1, 0, calls);
+    for (uint64_t seed = 1; seed <= 20; seed++) expect_in_pieces(t, tools, prompt, answer, expected, 0, seed, calls);
+    ht_jinja_arena_free(&a);
+    ht_chat_template_free(t);
 }
 
 static void expect_parts(const char *source, bool with_tools, const char *prompt, const char *answer,
                          const char *expected) {
-    ht_chat_template *t = template_of(source);
-    ht_jinja_arena a = {.limit = 1 << 20, .name = "tools"};
-    ht_jinja_value tools =
-        with_tools ? ht_jinja_json_value(&a, tools_json, sizeof tools_json - 1, "tools") : ht_jinja_none();
-    assert_int_equal(a.status, HT_OK);
-    expect_in_pieces(t, tools, prompt, answer, expected, SIZE_MAX / 2, 0);
-    expect_in_pieces(t, tools, prompt, answer, expected, 1, 0);
-    for (uint64_t seed = 1; seed <= 20; seed++) expect_in_pieces(t, tools, prompt, answer, expected, 0, seed);
-    ht_jinja_arena_free(&a);
-    ht_chat_template_free(t);
+    expect_answer(source, with_tools, prompt, answer, expected, false);
+}
+
+static void expect_call_pieces(const char *source, const char *answer, const char *expected) {
+    expect_answer(source, true, "", answer, expected, true);
 }
 
 #define PARIS    "{\"city\": \"Paris\", \"days\": 3}"
@@ -384,21 +376,6 @@ static void every_format(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
         expect_parts(formats[i].source, true, "", formats[i].answer, formats[i].expected);
-}
-
-/* Calls in pieces, however the answer comes. */
-static void expect_call_pieces(const char *source, const char *answer, const char *expected) {
-    ht_chat_template *t = template_of(source);
-    ht_jinja_arena a = {.limit = 1 << 20, .name = "tools"};
-    const ht_jinja_value tools = ht_jinja_json_value(&a, tools_json, sizeof tools_json - 1, "tools");
-    for (uint64_t seed = 0; seed <= 21; seed++) {
-        char *found = read_pieces(t, tools, answer, seed == 0 ? SIZE_MAX / 2 : seed == 1, seed, true);
-        if (strcmp(found, expected) != 0)
-            fail_msg("%s\n  by %d: expected\n%s\n  found\n%s", answer, (int)seed, expected, found);
-        free(found);
-    }
-    ht_jinja_arena_free(&a);
-    ht_chat_template_free(t);
 }
 
 static void calls_in_pieces(void **state) {
