@@ -109,6 +109,8 @@ const ht_tool_call_format *ht_tool_call_format_next(const ht_tool_call_format *f
     return NULL;
 }
 
+bool ht_tool_call_format_marks_strings(const ht_tool_call_format *f) { return f->raw && strcmp(f->raw, f->json) != 0; }
+
 const char *ht_tool_call_format_bare_end(const ht_tool_call_format *format) {
     const char *end = strstr(format->call, "%p") + 2;
     return strncmp(end, "%s", 2) == 0 ? end + 2 : end;

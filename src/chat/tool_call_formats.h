@@ -41,6 +41,8 @@ const ht_tool_call_format *ht_tool_call_format_of(const char *source);
 /* The next row, or with `previous` NULL the first, that has the same opening mark: models mix such formats. NULL: no more. */
 const ht_tool_call_format *ht_tool_call_format_next(const ht_tool_call_format *format,
                                                     const ht_tool_call_format *previous);
+/* Whether the format marks which values are strings, so that their schema is not needed. */
+bool ht_tool_call_format_marks_strings(const ht_tool_call_format *format);
 /* The literal text in which `bare` calls end. */
 const char *ht_tool_call_format_bare_end(const ht_tool_call_format *format);
 

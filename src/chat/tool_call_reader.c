@@ -255,16 +255,18 @@ static ht_match match_literals(ht_call_reading *r, ht_span *s, const ht_tool_cal
 /* One parameter in any of the ways that the format has; HT_MATCHES, too, where only the end of the parameters can follow. */
 static ht_match match_tag(ht_call_reading *r, ht_span *s, const ht_tool_call_format *f, ht_span end, call_parts *c) {
     const char *const patterns[] = {f->quoted, f->raw, f->json};
-    const bool has_types = f->raw && strcmp(f->raw, f->json) != 0; /* the pattern tells strings from JSON */
+    const bool marks_strings = ht_tool_call_format_marks_strings(f);
     ht_match best = HT_DIFFERS;
     for (int i = 0; i < 3; i++) {
         ht_span at = *s, key = {0}, value = {0};
         const ht_match m = match_parameter(&at, patterns[i], &key, &value);
         if (m == HT_MATCHES) {
-            const bool is_string = i == 0 || (i == 1 && has_types);
+            const bool is_string = i == 0 || (i == 1 && marks_strings);
+            ht_jinja_value v = is_string ? ht_span_string(r->a, value) : ht_jinja_undefined();
+            if (i == 2 && marks_strings) v = ht_span_json(r->a, value);
+            if (v.kind == HT_VALUE_UNDEFINED) v = bare_value(r, c->name, key, value);
             *s = at;
-            ht_dict_set_span(r->a, c->arguments, key,
-                             is_string ? ht_span_string(r->a, value) : bare_value(r, c->name, key, value));
+            ht_dict_set_span(r->a, c->arguments, key, v);
             return HT_MATCHES;
         }
         if (m == HT_TRUNCATED) best = HT_TRUNCATED;

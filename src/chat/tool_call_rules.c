@@ -220,7 +220,9 @@ static ht_re raw_text(ht_tool_calls *c, const ht_tool *tool, const char *key, co
 static ht_symbol parameter(ht_tool_calls *c, ht_tool *tool, const char *key, const ht_jinja_value *schema,
                            bool is_first) {
     ht_regexes *re = c->r->re;
-    const bool is_raw = c->format->raw && ht_types_are_text(ht_schema_types(tool->parameters, schema, NULL, 0));
+    const unsigned types = ht_schema_types(tool->parameters, schema, NULL, 0);
+    const bool is_raw = ht_tool_call_format_marks_strings(c->format) ? types == HT_TYPE_STRING
+                                                                     : c->format->raw && ht_types_are_text(types);
     const ht_symbol rule = ht_rules_rule(c->r);
     production p = {.c = c, .literal = HT_RE_EMPTY};
     if (!is_first) put(&p, c->format->between, tool, key);

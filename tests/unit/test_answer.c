@@ -257,6 +257,11 @@ static const struct {
      "parameter name=\"days\" string=\"false\">1</" DSML "parameter>\n</" DSML "invoke>\n</" DSML "function_calls>",
      "T(a" BOTH},
     {"dsml_token + 'tool_calls",
+     "<" DSML "tool_calls><" DSML "invoke name=\"text\"><" DSML "parameter name=\"any\" string=\"true\">null</" DSML
+     "parameter><" DSML "parameter name=\"types\" string=\"false\">\"1\"</" DSML "parameter></" DSML "invoke></" DSML
+     "tool_calls>",
+     "C(text {\"any\": \"null\", \"types\": \"1\"})"},
+    {"dsml_token + 'tool_calls",
      "<" DSML "tool_calls><" DSML "invoke name=\"stop\"></" DSML "invoke></" DSML "tool_calls>", "C(stop {})"},
     /* Gemma 4, FunctionGemma */
     {"<|channel><tool_call|>",

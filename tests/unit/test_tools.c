@@ -18,7 +18,8 @@
 
 static const char tools_json[] =
     "[{\"type\": \"function\", \"function\": {\"name\": \"weather\", \"parameters\": {\"type\": \"object\", "
-    "\"properties\": {\"city\": {\"type\": \"string\", \"maxLength\": 4}, \"days\": {\"$ref\": \"#/$defs/few\"}, "
+    "\"properties\": {\"city\": {\"anyOf\": [{\"type\": \"string\", \"maxLength\": 3}, {\"type\": \"null\"}]}, "
+    "\"days\": {\"$ref\": \"#/$defs/few\"}, "
     "\"unit\": {\"$ref\": \"#/$defs/unit\"}}, \"required\": [\"city\", \"days\"], "
     "\"additionalProperties\": false, \"$defs\": {\"unit\": {\"enum\": [\"c\", \"f\"]}, \"few\": {\"type\": "
     "\"integer\", \"minimum\": 0, \"maximum\": "
@@ -112,7 +113,8 @@ static const ht_jinja_value *member(ht_jinja_value v, const char *key) {
 static bool is_weather(ht_jinja_value v) {
     const ht_jinja_value *city = member(v, "city"), *days = member(v, "days"), *unit = member(v, "unit");
     int64_t n;
-    return city && days && v.dict->n == (unit ? 3 : 2) && ht_jinja_is_string(*city) && city->string->chars <= 4 &&
+    return city && days && v.dict->n == (unit ? 3 : 2) &&
+           (city->kind == HT_VALUE_NONE || (ht_jinja_is_string(*city) && city->string->chars <= 3)) &&
            days->kind == HT_VALUE_INT && ht_jinja_as_integer(*days, &n) && n >= 0 && n <= 9 &&
            (!unit || (ht_jinja_is_string(*unit) &&
                       (ht_jinja_string_is(unit->string, "c") || ht_jinja_string_is(unit->string, "f"))));
