@@ -30,23 +30,25 @@ static ht_status add_change(ht_rewrite_plan *plan, const ht_rewrite_change *chan
     return HT_OK;
 }
 
-static ht_status find_changes(const ht_stored_projection *p, void *user, ht_error *err) {
+static ht_status find_changes(const ht_stored_weight *w, void *user, ht_error *err) {
     search *s = user;
+    const ht_projection *p = w->projection;
     ht_status status = HT_OK;
-    s->plan->tensor[p->tensor].n_shares = (int)p->n_shares;
+    if (!p) return HT_OK;
+    s->plan->tensor[w->stored.number].n_shares = (int)w->n_shares;
     for (int i = 0; !status && i < s->n; i++) {
         const ht_adapter *a = s->adapters[i];
-        const ht_lora *l = ht_adapter_find(a, p->of.slot);
+        const ht_lora *l = ht_adapter_find(a, p->slot);
         if (!l) continue;
         s->used[i][l - a->lora] = true;
-        const ht_rewrite_change change = {.tensor = p->tensor,
-                                          .first_row = p->first_row,
-                                          .head_rows = p->head_rows,
-                                          .lora_head_rows = a->interleaved ? p->of.head_rows : 0,
+        const ht_rewrite_change change = {.tensor = w->stored.number,
+                                          .first_row = w->first_row,
+                                          .head_rows = w->stored_head_rows,
+                                          .lora_head_rows = a->interleaved ? p->head_rows : 0,
                                           .lora = l,
-                                          .expert = p->expert,
+                                          .expert = w->expert,
                                           .scale = (s->scales ? s->scales[i] : 1) * l->scale};
-        status = ht_lora_check(l, &p->of, s->plan->config->family->architecture, err);
+        status = ht_lora_check(l, p, s->plan->config->family->architecture, err);
         if (!status) status = add_change(s->plan, &change, err);
     }
     return status;
@@ -88,7 +90,7 @@ static ht_status list_changes(ht_rewrite_plan *plan, ht_adapter *const *adapters
         s.used[i] = calloc((size_t)adapters[i]->n + 1, sizeof **s.used);
         if (!s.used[i]) status = ht_fail_memory(err, (size_t)adapters[i]->n, "adapters");
     }
-    if (!status) status = ht_weights_visit(plan->c, plan->config, find_changes, &s, err);
+    if (!status) status = ht_stored_weights_visit(plan->c, plan->config, false, find_changes, &s, err);
     if (!status) status = check_used(&s, err);
     if (!status && !plan->n_changes)
         status = ht_fail(err, HT_ERR_ARGUMENT, "the adapters change nothing: they have no pairs");

@@ -118,7 +118,7 @@ static ht_status drop_product_scales(ht_rewrite_plan *plan, const ht_rewrite_ten
     float *values = malloc((size_t)n * sizeof *values);
     bool found;
     if (!values) return ht_fail_memory(err, (size_t)n * sizeof *values, "scales");
-    ht_status status = ht_weights_product_scales(plan->c, plan->config, t->name, n, 0, 1, values, &found, err);
+    ht_status status = ht_stored_product_scales(plan->c, plan->config, t->name, n, 0, 1, values, &found, NULL, err);
     free(values);
     ht_stored_tensor scale;
     if (status || !found) return status;

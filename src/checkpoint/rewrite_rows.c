@@ -30,8 +30,8 @@ static ht_status read_products(const ht_rewrite_plan *plan, const char *name, ht
     if (!s->products) return ht_fail_memory(err, bytes, "scales");
     ht_status status = HT_OK;
     for (int i = 0; !status && found && i < s->n_shares; i++)
-        status = ht_weights_product_scales(plan->c, plan->config, name, s->n_matrices, i, s->n_shares,
-                                           s->products + i * s->n_matrices, &found, err);
+        status = ht_stored_product_scales(plan->c, plan->config, name, s->n_matrices, i, s->n_shares,
+                                          s->products + i * s->n_matrices, &found, NULL, err);
     if (found) return status;
     free(s->products);
     s->products = NULL;
