@@ -64,7 +64,7 @@ static void describe_tensors(info *in, const ht_checkpoint_files *c) {
         ht_stored_tensor t, of;
         ht_checkpoint_tensor_at(c, i, &t);
         if (!t.n_bytes) continue; /* scales, counted with their weight */
-        bool scale = c->tensors && ht_fp8_scales_belong(c, &t, &of);
+        bool scale = ht_scheme_owner(c, &t, &of);
         int64_t elements = scale ? 0 : 1;
         for (int d = 0; d < t.n_dims; d++) elements *= t.dims[d];
         p->n_parameters += elements;

@@ -29,9 +29,12 @@ static ht_status read_products(const ht_rewrite_plan *plan, const char *name, ht
     s->products = malloc(bytes);
     if (!s->products) return ht_fail_memory(err, bytes, "scales");
     ht_status status = HT_OK;
-    for (int i = 0; !status && found && i < s->n_shares; i++)
-        status = ht_stored_product_scales(plan->c, plan->config, name, s->n_matrices, i, s->n_shares,
-                                          s->products + i * s->n_matrices, &found, NULL, err);
+    size_t number;
+    for (int i = 0; !status && found && i < s->n_shares; i++) {
+        const ht_product_scales of = {name, s->n_matrices, i, s->n_shares};
+        status =
+            ht_stored_product_scales(plan->c, plan->config, &of, s->products + i * s->n_matrices, &found, &number, err);
+    }
     if (found) return status;
     free(s->products);
     s->products = NULL;

@@ -3,11 +3,8 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "checkpoint/experts.h"
-#include "checkpoint/nvfp4.h"
-#include "checkpoint/tensor_read.h"
 #include "checkpoint/unused_tensors.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,74 +71,35 @@ static void stored_name(const walk *w, const ht_weight_place *p, int64_t layer, 
 
 /* ---- tensors ---- */
 
-/* The origin of the shapes, for messages. */
-static const char *source_of(const ht_checkpoint_files *c) { return c->gguf ? "its metadata" : "config.json"; }
-
-static void shape_text(const int64_t *dims, int n, char out[128]) {
-    *out = '\0';
-    for (int i = 0, at = 0; i < n && at < 100; i++)
-        at += snprintf(out + at, 128 - (size_t)at, i ? ", %lld" : "%lld", (long long)dims[i]);
-}
-
-ht_status ht_stored_tensor_find(const ht_checkpoint_files *c, const char *name, const int64_t *dims, int n_dims,
-                                ht_stored_tensor *t, ht_error *err) {
-    if (!ht_checkpoint_find(c, name, t))
-        return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%s` is missing, which %s implies", ht_base_name(c->path), name,
-                       source_of(c));
-    if (t->n_dims != n_dims || memcmp(t->dims, dims, (size_t)n_dims * sizeof *dims)) {
-        char found[128], expected[128];
-        shape_text(t->dims, t->n_dims, found);
-        shape_text(dims, n_dims, expected);
-        return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%s` is [%s], %s implies [%s]", t->file_name, name, found,
-                       source_of(c), expected);
-    }
-    if (t->type < 0)
-        return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: tensor `%s` is of type %s, expected a float or quantised type",
-                       t->file_name, name, t->type_name);
-    return HT_OK;
-}
-
 static ht_status look_up(const walk *w, const char *name, const int64_t *dims, int n_dims, ht_stored_tensor *t) {
-    ht_status status = ht_stored_tensor_find(w->c, name, dims, n_dims, t, w->err);
+    ht_status status = ht_checkpoint_need(w->c, name, dims, n_dims, t, w->err);
     if (!status && w->used) w->used[t->number] = true;
     return status;
 }
 
 /* ---- scales ---- */
 
-/* Whether the family has a vector of this name (Gemma 4's `ffn_down_exps.scale`). */
-static bool is_place(const ht_config *c, const char *gguf) {
+/* Whether the factors that a GGUF file has for tensor `name` are a vector of the family's: Gemma 4's `ffn_down_exps.scale`. */
+static bool has_own_scales(const ht_config *c, const char *name) {
+    const char *in_layer = strncmp(name, "blk.", 4) ? name : strchr(name + 4, '.') + 1,
+               *stem = strstr(in_layer, "weight");
+    const size_t n = stem ? (size_t)(stem - in_layer) : 0;
     for (const ht_weight_place *const *table = c->family->layer; *table; table++)
         for (const ht_weight_place *p = *table; p->gguf; p++)
-            if (p->bare && !strcmp(p->gguf, gguf)) return true;
+            if (n && p->bare && !strncmp(p->gguf, in_layer, n) && !strcmp(p->gguf + n, "scale")) return true;
     return false;
 }
 
-ht_status ht_stored_product_scales(const ht_checkpoint_files *c, const ht_config *config, const char *name, int64_t n,
-                                   int share, int n_shares, float *out, bool *found, size_t *number, ht_error *err) {
-    char scale[HT_WEIGHT_NAME];
-    ht_stored_tensor t;
-    const char *stem = strstr(name, "weight"), *place = strncmp(name, "blk.", 4) ? name : strchr(name + 4, '.') + 1;
+ht_status ht_stored_product_scales(const ht_checkpoint_files *c, const ht_config *config, const ht_product_scales *of,
+                                   float *out, bool *found, size_t *number, ht_error *err) {
     *found = false;
-    if (!c->gguf) return ht_nvfp4_whole_scales(c, name, n, share, n_shares, out, found, err);
-    if (!stem) return HT_OK;
-    snprintf(scale, sizeof scale, "%.*sscale", (int)(stem - name), name);
-    if (is_place(config, scale + (place - name)) || !ht_checkpoint_find(c, scale, &t)) return HT_OK;
-    *found = true;
-    if (number) *number = t.number;
-    ht_status status = ht_stored_tensor_find(c, scale, &n, 1, &t, err);
-    if (!status) status = ht_tensor_read_f32(&t, n, out, err);
-    for (int64_t i = 0; !status && i < n; i++)
-        if (!isfinite(out[i]) || out[i] == 0)
-            status = ht_fail(err, HT_ERR_FORMAT, "%s: `%s` holds %g, expected a finite number that is not 0",
-                             t.file_name, scale, (double)out[i]);
-    return status;
+    if (!c->scheme->product_scales || has_own_scales(config, of->name)) return HT_OK;
+    return c->scheme->product_scales(c, of, out, found, number, err);
 }
 
-static ht_status read_product_scales(const walk *w, const char *name, int64_t n, int share, int n_shares, float *out,
-                                     bool *found) {
+static ht_status read_product_scales(const walk *w, const ht_product_scales *of, float *out, bool *found) {
     size_t number = SIZE_MAX;
-    ht_status status = ht_stored_product_scales(w->c, w->config, name, n, share, n_shares, out, found, &number, w->err);
+    ht_status status = ht_stored_product_scales(w->c, w->config, of, out, found, &number, w->err);
     if (!status && w->used && number != SIZE_MAX) w->used[number] = true;
     return status;
 }
@@ -167,7 +125,8 @@ static ht_status visit_tensor(const walk *w, ht_stored_weight *at) {
     at->product_scale = 1;
     if (!status && !at->is_vector) status = find_scales(w, &at->stored, at->name, 0, &at->scales);
     if (!status && !at->is_vector)
-        status = read_product_scales(w, at->name, 1, 0, 1, &at->product_scale, &at->has_product_scale);
+        status =
+            read_product_scales(w, &(ht_product_scales){at->name, 1, 0, 1}, &at->product_scale, &at->has_product_scale);
     return status ? status : visit(w, at);
 }
 
@@ -226,7 +185,7 @@ static ht_status visit_matrix(const walk *w, const ht_weight_place *p, int64_t l
     if (!status && has_bias(c, p->bias)) return visit_place(w, "bias", bias_of(at));
     if (!status && ht_checkpoint_find(w->c, bias, &unwanted))
         return ht_fail(w->err, HT_ERR_FORMAT, "%s: there is a tensor `%s`, but %s implies none", unwanted.file_name,
-                       bias, source_of(w->c));
+                       bias, ht_checkpoint_shape_source(w->c));
     return status;
 }
 
@@ -252,7 +211,9 @@ static ht_status visit_stacked(const walk *w, const ht_expert_form *f, ht_stored
     if (!scales) return ht_fail_memory(w->err, (size_t)n * sizeof *scales, "scales");
     ht_status status = look_up(w, at.name, dims, 3, &all);
     if (!status) status = find_scales(w, &all, at.name, n, &at.scales);
-    if (!status) status = read_product_scales(w, at.name, n, f->share, f->n_shares, scales, &at.has_product_scale);
+    if (!status)
+        status = read_product_scales(w, &(ht_product_scales){at.name, n, f->share, f->n_shares}, scales,
+                                     &at.has_product_scale);
     at.n_shares = f->n_shares;
     at.scale_row = f->share * at.rows;
     for (at.expert = 0; !status && at.expert < n; at.expert++) {

@@ -5,6 +5,7 @@
 
 #include "checkpoint/family.h"
 #include "checkpoint/fp8_scales.h"
+#include "checkpoint/scheme.h"
 
 enum { HT_WEIGHT_NAME = 160 };
 
@@ -69,14 +70,9 @@ ht_status ht_stored_weights_visit(const ht_checkpoint_files *c, const ht_config 
 /* The same of the weights outside the layers alone, whatever else the checkpoint has. */
 ht_status ht_stored_weights_visit_outside(const ht_checkpoint_files *c, const ht_config *config,
                                           ht_stored_weight_fn *fn, void *user, ht_error *err);
-/* Finds tensor `name` with the shape dims[0 .. n_dims - 1], in a type of weights. */
-ht_status ht_stored_tensor_find(const ht_checkpoint_files *c, const char *name, const int64_t *dims, int n_dims,
-                                ht_stored_tensor *out, ht_error *err);
-
-/* Reads the factors on the products of the n matrices in tensor `name`: NVFP4's scale of a whole tensor, and a GGUF file's
- * `x.scale` beside `x.weight`. A tensor may hold the rows of n_shares weights; this is number `share`. *found is false, and
- * `out` unspecified, when there are none. *number (or NULL) is that of the tensor with the factors. */
-ht_status ht_stored_product_scales(const ht_checkpoint_files *c, const ht_config *config, const char *name, int64_t n,
-                                   int share, int n_shares, float *out, bool *found, size_t *number, ht_error *err);
+/* Reads the factors on the products with a tensor's matrices (scheme.h), but for those that are a vector of the family. *found is
+ * false, and `out` unspecified, when there are none. *number is set to the tensor with the factors, if that belongs to no weight. */
+ht_status ht_stored_product_scales(const ht_checkpoint_files *c, const ht_config *config, const ht_product_scales *of,
+                                   float *out, bool *found, size_t *number, ht_error *err);
 
 #endif

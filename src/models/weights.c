@@ -211,7 +211,7 @@ static ht_status prepare_rope(loader *l, const ht_rope_spec *rope, int32_t dims,
     ht_status status = HT_OK;
     ht_stored_tensor t;
     if (from_file && l->from->gguf && ht_checkpoint_find(l->from, "rope_freqs.weight", &t)) {
-        status = ht_stored_tensor_find(l->from, "rope_freqs.weight", (int64_t[]){dims / 2}, 1, &t, l->err);
+        status = ht_checkpoint_need(l->from, "rope_freqs.weight", (int64_t[]){dims / 2}, 1, &t, l->err);
         if (!status) status = ht_tensor_read_f32(&t, dims / 2, values, l->err);
         for (int32_t i = 0; !status && i < dims / 2; i++)
             if (!isfinite(values[i]) || values[i] <= 0)
