@@ -11,9 +11,6 @@ bool ht_memory_check_free(size_t *bytes);
 /* ht_memory_check_free below a given root directory instead of "/", for tests. */
 bool ht_memory_check_free_under(const char *root, size_t *bytes);
 
-/* Bytes of this process in memory; 0 when unknown. */
-size_t ht_memory_check_resident(void);
-
 /* The same two of the memory of a device: what is available there, and what is in use. */
 bool ht_memory_check_free_on(ht_device *d, size_t *bytes);
 size_t ht_memory_check_used_on(ht_device *d);

@@ -1,12 +1,13 @@
-/* Steps of a model: the rows of all sequences that wait at a time go through the model together, on executors that all of them
- * share. There is no other way to compute on a loaded model.
+/* Scheduler of a model: it decides which sequences take part in the next step, and runs the step. There is no other way to compute
+ * on a loaded model.
  *
- * A sequence's owner (a session, an engine) queues a job: the positions that it wants computed. Threads that wait for their
- * jobs run the steps, one thread at a time; who waits alone never changes threads. A step takes jobs in the order in which they came: first those
- * of few rows, a token that is generated or some guesses, then as many rows of long prompts as the pace of the others allows
- * (models/step_pace.h). Hidden states and logits are not of one step. A row's bits do not depend on its company. Thread-safe. */
-#ifndef HT_MODELS_STEPS_H
-#define HT_MODELS_STEPS_H
+ * The owner of a sequence (a session, an engine) queues a job: the positions to compute. Threads that wait for their jobs run the
+ * steps, one thread at a time, so a single sequence never changes threads. A step takes jobs in the order of their arrival: first
+ * those of few rows (a generated token, or draft tokens), then as many rows of long prompts as the prefill budget allows
+ * (generate/prefill_budget.h). Jobs for hidden states and jobs for logits run in different steps. A row's bits do not depend on
+ * the rest of the batch. Thread-safe. */
+#ifndef HT_GENERATE_SCHEDULER_H
+#define HT_GENERATE_SCHEDULER_H
 
 #include "array/plan.h"
 
@@ -14,13 +15,13 @@
 
 struct ht_model;
 
-typedef struct ht_steps ht_steps;
+typedef struct ht_scheduler ht_scheduler;
 
 /* Takes logits, or hidden states [n_rows, hidden] as such, on a thread that may be another's, beside those of other jobs; no call of
  * the user's belongs here. Not for `alone`. */
 typedef ht_status ht_step_consumer(void *user, const ht_logits_rows *logits, ht_error *err);
 
-/* Used again and again for one sequence, which only the step may touch while ht_steps_run has it. */
+/* Used again and again for one sequence, which only the step may touch while ht_scheduler_run has it. */
 typedef struct ht_step_job {
     ht_cache
         *cache; /* with pages of its own for all positions below `end`; its length moves as positions are computed */
@@ -36,8 +37,9 @@ typedef struct ht_step_job {
     void *user;
     const ht_cancel *cancel;
     double pace; /* how many times as long a generated token may take for the sake of prompts beside it; 0: 2; 1: any */
-    bool alone;  /* in a step of its own, whose executor is the owner's until ht_steps_give_back: `output` lies in it */
-    bool tapped; /* `taps` are wanted, too; not with `alone` */
+    bool
+        alone; /* in a step of its own, whose executor is the owner's until ht_scheduler_return_output: `output` lies in it */
+    bool tapped;  /* `taps` are wanted, too; not with `alone` */
     bool returns; /* another job of the sequence follows at once */
     bool prompt;  /* rows of a prompt, however few: nobody waits for them as for a generated token */
 
@@ -57,25 +59,21 @@ typedef struct ht_step_job {
     uint64_t awaited_in;
 } ht_step_job;
 
-/* For the model, whose plans run; at most `sequences` in one step. */
-ht_status ht_steps_new(struct ht_model *m, int32_t sequences, ht_steps **out, ht_error *err);
-void ht_steps_free(ht_steps *s); /* NULL is fine; nobody may wait or have opened it */
-int32_t ht_steps_sequences(const ht_steps *s);
-
-/* Executors live as long as somebody has opened the steps. */
-void ht_steps_open(ht_steps *s);
-void ht_steps_close(ht_steps *s);
+/* Opens the scheduler of a model, and makes it at the first call; it belongs to the model. Executors live until every user has
+ * closed it. */
+ht_status ht_scheduler_open(struct ht_model *m, ht_error *err);
+void ht_scheduler_close(ht_scheduler *s); /* NULL is fine */
 
 /* Queues n jobs, and returns when all of them are done. */
-void ht_steps_run(ht_steps *s, ht_step_job *const *jobs, int n);
+void ht_scheduler_run(ht_scheduler *s, ht_step_job *const *jobs, int n);
 /* Tells that the sequence of a job which `returns` does not come back, so that nobody waits for it. */
-void ht_steps_leave(ht_steps *s, ht_step_job *job);
+void ht_scheduler_leave(ht_scheduler *s, ht_step_job *job);
 /* Gives back what an `alone` job was lent. */
-void ht_steps_give_back(ht_steps *s, ht_step_job *job);
+void ht_scheduler_return_output(ht_scheduler *s, ht_step_job *job);
 
-typedef struct ht_steps_figures {
+typedef struct ht_scheduler_stats {
     int64_t steps, rows; /* so far */
-} ht_steps_figures;
-ht_steps_figures ht_steps_get_figures(ht_steps *s);
+} ht_scheduler_stats;
+ht_scheduler_stats ht_scheduler_get_stats(ht_scheduler *s); /* zeros for NULL */
 
 #endif

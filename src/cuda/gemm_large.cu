@@ -13,7 +13,7 @@ typedef struct ht_wide_tile {
 
 /* Tiles of `rows` rows of the matrix. */
 template <bool EXPERTS>
-static __device__ __forceinline__ int64_t ht_tiles_of(const ht_cuda_tensor_wide_arguments &a, int64_t rows,
+static __device__ __forceinline__ int64_t ht_tiles_of(const ht_cuda_gemm_large_arguments &a, int64_t rows,
                                                       int64_t tokens) {
     if (EXPERTS) return (a.tile_begin[a.first + a.n] - a.tile_begin[a.first]) * (a.rows_each / rows);
     return a.rows_padded / rows * ((a.n + tokens - 1) / tokens);
@@ -21,7 +21,7 @@ static __device__ __forceinline__ int64_t ht_tiles_of(const ht_cuda_tensor_wide_
 
 /* Neighbours have the same rows of the matrix, or the same pairs of an expert. */
 template <bool EXPERTS>
-static __device__ __forceinline__ ht_wide_tile ht_tile_at(const ht_cuda_tensor_wide_arguments &a, int64_t rows,
+static __device__ __forceinline__ ht_wide_tile ht_tile_at(const ht_cuda_gemm_large_arguments &a, int64_t rows,
                                                           int64_t tokens, int64_t i) {
     ht_wide_tile t;
     if (EXPERTS) {
@@ -40,7 +40,7 @@ static __device__ __forceinline__ ht_wide_tile ht_tile_at(const ht_cuda_tensor_w
     return t;
 }
 
-static __device__ __forceinline__ int64_t ht_row_of_y(const ht_cuda_tensor_wide_arguments &a, bool experts,
+static __device__ __forceinline__ int64_t ht_row_of_y(const ht_cuda_gemm_large_arguments &a, bool experts,
                                                       int64_t token) {
     return experts ? a.order[token] : token;
 }
@@ -50,7 +50,7 @@ static __device__ __forceinline__ int64_t ht_row_of_y(const ht_cuda_tensor_wide_
 enum { MMA_WARPS = 4, MMA_TOKENS = 64 };
 
 template <bool EXPERTS>
-static __device__ __forceinline__ void ht_wide_mma(const ht_cuda_tensor_wide_arguments &a, int64_t i) {
+static __device__ __forceinline__ void ht_wide_mma(const ht_cuda_gemm_large_arguments &a, int64_t i) {
     enum {
         N = MMA_TOKENS / 8,
         MMA_ROWS = MMA_WARPS * HT_CUDA_PANEL,
@@ -75,17 +75,17 @@ static __device__ __forceinline__ void ht_wide_mma(const ht_cuda_tensor_wide_arg
         for (int j = 0; j < N; j++)
 #pragma unroll
             for (int v = 0; v < 4; v++) sum[j][v] = 0;
-        for (int64_t cut = a.segment_cuts[s]; cut < a.segment_cuts[s + 1]; cut++)
+        for (int64_t cut = a.segment_k_tiles[s]; cut < a.segment_k_tiles[s + 1]; cut++)
 #pragma unroll
             for (int step = 0; step < 4; step++) {
                 const int64_t place = g * 128 + (((step * 2 + t / 2) ^ g) * 16) + (t & 1) * 8;
-                const unsigned char *w = a.weights + (cut * w_groups + row / 8) * HT_CUDA_CUT_BYTES + place;
-                const unsigned char *x = a.x.rows + (cut * x_groups + at.of_x / 8) * HT_CUDA_CUT_BYTES + place;
-                const uint2 low = *(const uint2 *)w, high = *(const uint2 *)(w + HT_CUDA_CUT_BYTES);
+                const unsigned char *w = a.weights + (cut * w_groups + row / 8) * HT_CUDA_K_TILE_BYTES + place;
+                const unsigned char *x = a.x.rows + (cut * x_groups + at.of_x / 8) * HT_CUDA_K_TILE_BYTES + place;
+                const uint2 low = *(const uint2 *)w, high = *(const uint2 *)(w + HT_CUDA_K_TILE_BYTES);
                 const uint32_t of_w[4] = {low.x, high.x, low.y, high.y};
 #pragma unroll
                 for (int j = 0; j < N; j++) {
-                    const uint2 b = *(const uint2 *)(x + j * HT_CUDA_CUT_BYTES);
+                    const uint2 b = *(const uint2 *)(x + j * HT_CUDA_K_TILE_BYTES);
                     const uint32_t of_x[2] = {b.x, b.y};
                     ht_mma(sum[j], of_w, of_x);
                 }
@@ -111,10 +111,10 @@ static __device__ __forceinline__ void ht_wide_mma(const ht_cuda_tensor_wide_arg
         }
 }
 
-HT_CUDA_KERNEL_BOUND(ht_cuda_tensor_wide_mma, ht_cuda_tensor_wide_arguments, MMA_WARPS * 32, 2) {
+HT_CUDA_KERNEL_BOUND(ht_cuda_gemm_large_mma, ht_cuda_gemm_large_arguments, MMA_WARPS * 32, 2) {
     ht_wide_mma<false>(a, blockIdx.x);
 }
-HT_CUDA_KERNEL_BOUND(ht_cuda_tensor_wide_experts_mma, ht_cuda_tensor_wide_arguments, MMA_WARPS * 32, 2) {
+HT_CUDA_KERNEL_BOUND(ht_cuda_gemm_large_experts_mma, ht_cuda_gemm_large_arguments, MMA_WARPS * 32, 2) {
     const int64_t tiles = ht_tiles_of<true>(a, MMA_WARPS * HT_CUDA_PANEL, TOKENS) * (TOKENS / MMA_TOKENS);
     for (int64_t i = blockIdx.x; i < tiles; i += gridDim.x) ht_wide_mma<true>(a, i);
 }
@@ -177,23 +177,24 @@ typedef struct ht_stage_ring {
 } ht_stage_ring;
 
 template <bool EXPERTS>
-static __device__ __forceinline__ void ht_produce(const ht_cuda_tensor_wide_arguments &a, int64_t tiles,
+static __device__ __forceinline__ void ht_produce(const ht_cuda_gemm_large_arguments &a, int64_t tiles,
                                                   unsigned char *stages, ht_stage_ring *ring) {
     const int part = ht_block_of_cluster();
     int stage = 0, phase = 0;
     for (int64_t tile = blockIdx.x / BLOCKS; tile < tiles; tile += gridDim.x / BLOCKS) {
         const ht_wide_tile at = ht_tile_at<EXPERTS>(a, ROWS, TOKENS, tile);
-        const unsigned char *w = a.weights + (at.of_weights + part * BLOCK_ROWS) / 8 * HT_CUDA_CUT_BYTES,
-                            *x = a.x.rows + (at.of_x + part * BLOCK_TOKENS) / 8 * HT_CUDA_CUT_BYTES;
+        const unsigned char *w = a.weights + (at.of_weights + part * BLOCK_ROWS) / 8 * HT_CUDA_K_TILE_BYTES,
+                            *x = a.x.rows + (at.of_x + part * BLOCK_TOKENS) / 8 * HT_CUDA_K_TILE_BYTES;
 #pragma unroll 1
         for (int cut = 0; cut < a.cuts; cut++) {
             unsigned char *to = stages + stage * STAGE_BYTES;
             ht_barrier_wait(&ring->free[stage], phase ^ 1); /* in both blocks */
             ht_barrier_expect(&ring->full[stage], STAGE_BYTES);
-            ht_bring(to, w, A_BYTES, &ring->full[stage]);
-            ht_bring_to_all(to + A_BYTES + part * (B_BYTES / BLOCKS), x, B_BYTES / BLOCKS, &ring->full[stage], BLOCKS);
-            w += a.rows_padded / 8 * HT_CUDA_CUT_BYTES;
-            x += a.x.n_padded / 8 * HT_CUDA_CUT_BYTES;
+            ht_async_copy(to, w, A_BYTES, &ring->full[stage]);
+            ht_async_copy_to_all(to + A_BYTES + part * (B_BYTES / BLOCKS), x, B_BYTES / BLOCKS, &ring->full[stage],
+                                 BLOCKS);
+            w += a.rows_padded / 8 * HT_CUDA_K_TILE_BYTES;
+            x += a.x.n_padded / 8 * HT_CUDA_K_TILE_BYTES;
             if (++stage == STAGES) stage = 0, phase ^= 1;
         }
     }
@@ -201,7 +202,7 @@ static __device__ __forceinline__ void ht_produce(const ht_cuda_tensor_wide_argu
 
 /* What a lane has of a tile's sums: rows g and g + 8 from `row` rows behind its first on, of all tokens. */
 template <bool EXPERTS>
-static __device__ __forceinline__ void ht_put_tile(const ht_cuda_tensor_wide_arguments &a, const ht_wide_tile &tile,
+static __device__ __forceinline__ void ht_put_tile(const ht_cuda_gemm_large_arguments &a, const ht_wide_tile &tile,
                                                    int row, const float *total) {
     const int t = threadIdx.x & 3;
     const int64_t of_tile = tile.row + row, at = EXPERTS ? of_tile : a.first + of_tile;
@@ -233,7 +234,7 @@ static __device__ __forceinline__ void ht_put_tile(const ht_cuda_tensor_wide_arg
 }
 
 template <bool EXPERTS>
-static __device__ __forceinline__ void ht_consume(const ht_cuda_tensor_wide_arguments &a, int64_t tiles,
+static __device__ __forceinline__ void ht_consume(const ht_cuda_gemm_large_arguments &a, int64_t tiles,
                                                   const unsigned char *stages, ht_stage_ring *ring, int group) {
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5 & 3;
     int stage = 0, phase = 0;
@@ -242,7 +243,7 @@ static __device__ __forceinline__ void ht_consume(const ht_cuda_tensor_wide_argu
 #pragma unroll
         for (int i = 0; i < SUMS; i++) total[i] = 0;
         for (int s = 0; s < HT_CUDA_SEGMENTS; s++) {
-            const int begin = a.segment_cuts[s], end = a.segment_cuts[s + 1];
+            const int begin = a.segment_k_tiles[s], end = a.segment_k_tiles[s + 1];
             if (begin == end) continue; /* whose sum is 0 */
             int before = -1;
             for (int cut = begin; cut < end; cut++) {
@@ -269,7 +270,7 @@ static __device__ __forceinline__ void ht_consume(const ht_cuda_tensor_wide_argu
                              ht_block_of_cluster() * BLOCK_ROWS + group * 64 + warp * 16 + (lane >> 2), total);
     }
 }
-template <bool EXPERTS> static __device__ __forceinline__ void ht_wide(const ht_cuda_tensor_wide_arguments &a) {
+template <bool EXPERTS> static __device__ __forceinline__ void ht_wide(const ht_cuda_gemm_large_arguments &a) {
     extern __shared__ __align__(1024) unsigned char ht_wide_stages[];
     __shared__ ht_stage_ring ring;
     unsigned char *stages = ht_wide_stages;
@@ -281,7 +282,7 @@ template <bool EXPERTS> static __device__ __forceinline__ void ht_wide(const ht_
         }
         asm volatile("fence.mbarrier_init.release.cluster;\n\tfence.proxy.async.shared::cta;" ::: "memory");
     }
-    ht_meet();
+    ht_cluster_sync();
     const int group = threadIdx.x >> 7;
     if (group == 0) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
@@ -290,16 +291,16 @@ template <bool EXPERTS> static __device__ __forceinline__ void ht_wide(const ht_
         asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
         ht_consume<EXPERTS>(a, tiles, stages, &ring, group - 1);
     }
-    ht_meet(); /* a block is there as long as the other writes to it */
+    ht_cluster_sync(); /* a block is there as long as the other writes to it */
 }
 #define HT_WIDE(experts) ht_wide<experts>(a)
 #else
 #define HT_WIDE(experts) (void)a
 #endif
 
-HT_CUDA_CLUSTER_KERNEL(ht_cuda_tensor_wide_wgmma, ht_cuda_tensor_wide_arguments, 384, HT_CUDA_WIDE_BLOCKS) {
+HT_CUDA_CLUSTER_KERNEL(ht_cuda_gemm_large_wgmma, ht_cuda_gemm_large_arguments, 384, HT_CUDA_WIDE_BLOCKS) {
     HT_WIDE(false);
 }
-HT_CUDA_CLUSTER_KERNEL(ht_cuda_tensor_wide_experts_wgmma, ht_cuda_tensor_wide_arguments, 384, HT_CUDA_WIDE_BLOCKS) {
+HT_CUDA_CLUSTER_KERNEL(ht_cuda_gemm_large_experts_wgmma, ht_cuda_gemm_large_arguments, 384, HT_CUDA_WIDE_BLOCKS) {
     HT_WIDE(true);
 }

@@ -12,7 +12,7 @@ enum {
     TOKENS = HT_CUDA_SOME_TOKENS,
     ROWS = HT_CUDA_SOME_ROWS,
     CUTS = HT_CUDA_SOME_CUTS,
-    CUT_BYTES = TOKENS * 128,
+    K_TILE_BYTES = TOKENS * 128,
     WARPS = HT_CUDA_TENSOR_WARPS,
     SUMS = TOKENS / 2, /* of a thread */
     STRIDE = HT_CUDA_SOME_STRIDE,
@@ -21,7 +21,7 @@ enum {
 };
 
 /* Cuts of x on their way. */
-struct ht_cuts {
+struct ht_k_tiles {
     unsigned char *slots;
     uint64_t *full, *free;
     const unsigned char *x;    /* the segment's first */
@@ -31,11 +31,11 @@ struct ht_cuts {
 };
 
 /* Asks for the next cut, once all warps are done with what was there. */
-static __device__ __forceinline__ void ht_ask(ht_cuts &c) {
+static __device__ __forceinline__ void ht_ask(ht_k_tiles &c) {
     if (c.left == 0) return;
     ht_barrier_wait(&c.free[c.slot], c.phase ^ 1);
-    ht_barrier_expect(&c.full[c.slot], CUT_BYTES);
-    ht_bring(c.slots + c.slot * CUT_BYTES, c.x + (int64_t)c.next * CUT_BYTES, CUT_BYTES, &c.full[c.slot]);
+    ht_barrier_expect(&c.full[c.slot], K_TILE_BYTES);
+    ht_async_copy(c.slots + c.slot * K_TILE_BYTES, c.x + (int64_t)c.next * K_TILE_BYTES, K_TILE_BYTES, &c.full[c.slot]);
     c.left--;
     if (++c.next == c.n) c.next = 0;
     if (++c.slot == CUTS) c.slot = 0, c.phase ^= 1;
@@ -104,7 +104,7 @@ static __device__ __forceinline__ void ht_add_blocks(const ht_cuda_tensor_argume
 template <class F> static __device__ __forceinline__ void ht_some(const ht_cuda_tensor_arguments &a) {
     extern __shared__ __align__(1024) unsigned char ht_some_shared[];
     __shared__ uint64_t full[CUTS], free[CUTS];
-    float *sums = (float *)(ht_some_shared + CUTS * CUT_BYTES);
+    float *sums = (float *)(ht_some_shared + CUTS * K_TILE_BYTES);
     const int thread = ht_kept_thread(), warp = thread >> 5, lane = thread & 31, part = ht_block_of_cluster();
     const int64_t spans = ht_spans_of<F>(a.matrix[0].w), tiles = a.panels / WARPS;
     const int64_t clusters = gridDim.x / HT_CUDA_SEGMENTS, first = blockIdx.x / HT_CUDA_SEGMENTS;
@@ -119,7 +119,7 @@ template <class F> static __device__ __forceinline__ void ht_some(const ht_cuda_
     ring.rows.step = clusters * WARPS;
     ring.rows.find(a, first * WARPS + warp, lane);
 #pragma unroll 1
-    for (int j = 1; j < ring.SLOTS; j++) ring.bring(a);
+    for (int j = 1; j < ring.SLOTS; j++) ring.async_copy(a);
     if (thread == 0) {
         for (int i = 0; i < CUTS; i++) {
             ht_barrier_init(&full[i], 1);
@@ -129,15 +129,15 @@ template <class F> static __device__ __forceinline__ void ht_some(const ht_cuda_
     }
     __syncthreads();
     ht_await_earlier();
-    ht_cuts cuts = {ht_some_shared,
-                    full,
-                    free,
-                    a.x.rows + (int64_t)begin * F::CYCLES * CUT_BYTES,
-                    (end - begin) * F::CYCLES,
-                    0,
-                    0,
-                    0,
-                    0};
+    ht_k_tiles cuts = {ht_some_shared,
+                       full,
+                       free,
+                       a.x.rows + (int64_t)begin * F::CYCLES * K_TILE_BYTES,
+                       (end - begin) * F::CYCLES,
+                       0,
+                       0,
+                       0,
+                       0};
     cuts.left = (tiles - first + clusters - 1) / clusters * cuts.n;
     const bool asks = thread == 0;
     if (asks)
@@ -159,7 +159,7 @@ template <class F> static __device__ __forceinline__ void ht_some(const ht_cuda_
         for (int32_t i = begin; i < end; i++) {
             ht_span<F, 1> span;
             typename F::scale scale[2];
-            ring.bring(a);
+            ring.async_copy(a);
             const ht_cuda_weights &of = F::ALIKE ? a.matrix[0].w : at.of->w;
             ring.take(span, of, i);
 #pragma unroll
@@ -179,7 +179,7 @@ template <class F> static __device__ __forceinline__ void ht_some(const ht_cuda_
                     }
                 }
                 ht_barrier_wait(&full[slot], phase);
-                const uint64_t x = ht_operand(ht_some_shared + slot * CUT_BYTES);
+                const uint64_t x = ht_operand(ht_some_shared + slot * K_TILE_BYTES);
                 ht_hold(sum);
                 asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
@@ -211,7 +211,7 @@ template <class F> static __device__ __forceinline__ void ht_some(const ht_cuda_
 #pragma unroll
             for (int i = 0; i < 4; i++)
                 sums[(j * 8 + 2 * (lane & 3) + (i & 1)) * STRIDE + row + (i >> 1) * 8] = sum[4 * j + i];
-        ht_meet(); /* all sums are there */
+        ht_cluster_sync(); /* all sums are there */
         ht_add_blocks(a, of_part, part, sums, thread, inverse);
         ht_arrive_only();
     }
@@ -225,6 +225,6 @@ template <class F> static __device__ __forceinline__ void ht_some(const ht_cuda_
 #define HT_SOME(form) (void)a
 #endif
 #define X(form)                                                                                                        \
-    HT_CUDA_EAGER_KERNEL(ht_cuda_tensor_some_##form, ht_cuda_tensor_arguments, 256, 2) { HT_SOME(form); }
+    HT_CUDA_EAGER_KERNEL(ht_cuda_gemm_medium_##form, ht_cuda_tensor_arguments, 256, 2) { HT_SOME(form); }
 HT_CUDA_EACH_LOADED_FORM(X)
 #undef X

@@ -1,7 +1,7 @@
 /* Steps that sequences share: company does not change bits, and what ends one leaves the others alone; slots; and generation
  * past a context that slides. */
+#include "generate/prefill_budget.h"
 #include "generate/session_internal.h"
-#include "models/step_pace.h"
 #include "support/options.h"
 #include "support/scratch.h"
 #include "support/test.h"
@@ -68,19 +68,19 @@ static void jobs_in_company(void **state) {
     sequence q[JOBS];
     ht_step_job *jobs[JOBS];
     for (int i = 0; i < JOBS; i++) open_sequence(&q[i], (uint64_t)i);
-    const int64_t before = ht_steps_get_figures(model->steps).steps;
+    const int64_t before = ht_scheduler_get_stats(model->scheduler).steps;
     for (int left = JOBS; left > 0;) {
         int n = 0;
         for (int i = 0; i < JOBS; i++)
             if (q[i].s->cache->length < LENGTH)
                 jobs[n++] = ask(&q[i], LENGTH - 17 * i > q[i].s->cache->length ? LENGTH - 17 * i : LENGTH);
         left = n;
-        if (n) ht_steps_run(model->steps, jobs, n);
+        if (n) ht_scheduler_run(model->scheduler, jobs, n);
         for (int i = 0; i < n; i++) {
             assert_int_equal(jobs[i]->status, HT_OK);
         }
     }
-    const int64_t steps = ht_steps_get_figures(model->steps).steps - before;
+    const int64_t steps = ht_scheduler_get_stats(model->scheduler).steps - before;
     assert_true(steps < JOBS * 3); /* they went together: alone each takes two steps of at most 64 rows, and one more */
     for (int i = 0; i < JOBS; i++) {
         assert_memory_equal(q[i].last, q[i].alone, sizeof q->alone);
@@ -106,7 +106,7 @@ static void one_fails_among_others(void **state) {
     }
     jobs[2]->logits = NULL;
     jobs[2]->consume = refuse;
-    ht_steps_run(model->steps, jobs, JOBS);
+    ht_scheduler_run(model->scheduler, jobs, JOBS);
     assert_string_equal(jobs[2]->err.message, "refused");
     for (int i = 0; i < JOBS; i++) {
         assert_int_equal(jobs[i]->status, i == 2 ? HT_ERR_INTERNAL : HT_OK);
@@ -130,15 +130,15 @@ static void cancelling_one_of_several(void **state) {
     jobs[2]->alone = true;
     jobs[2]->logits = NULL;
     ht_cancel_request(&cancel);
-    const int64_t before = ht_steps_get_figures(model->steps).steps;
-    ht_steps_run(model->steps, jobs, 3);
-    assert_int_equal(ht_steps_get_figures(model->steps).steps - before, 2);
+    const int64_t before = ht_scheduler_get_stats(model->scheduler).steps;
+    ht_scheduler_run(model->scheduler, jobs, 3);
+    assert_int_equal(ht_scheduler_get_stats(model->scheduler).steps - before, 2);
     assert_int_equal(jobs[1]->status, HT_ERR_CANCELLED);
     assert_int_equal(q[1].s->cache->length, LENGTH - 1);
     assert_true(jobs[0]->status == HT_OK && jobs[2]->status == HT_OK);
     assert_memory_equal(q[0].last, q[0].alone, sizeof q->alone);
     assert_memory_equal(jobs[2]->output, q[2].alone, sizeof q->alone);
-    ht_steps_give_back(model->steps, jobs[2]);
+    ht_scheduler_return_output(model->scheduler, jobs[2]);
     for (int i = 0; i < 3; i++) ht_session_free(q[i].s);
 }
 
@@ -146,34 +146,34 @@ static void cancelling_one_of_several(void **state) {
 
 static void pace_keeps_its_bound(void **state) {
     (void)state;
-    ht_step_pace p = {0};
-    assert_int_equal(ht_step_pace_rows(&p, 2, 0, 512), 512); /* nobody is kept waiting */
-    assert_true(ht_step_pace_rows(&p, 2, 1, 512) < 32);      /* nothing is known */
+    ht_prefill_budget p = {0};
+    assert_int_equal(ht_prefill_budget_rows(&p, 2, 0, 512), 512); /* nobody is kept waiting */
+    assert_true(ht_prefill_budget_rows(&p, 2, 1, 512) < 32);      /* nothing is known */
     /* A row of a prompt adds a hundredth of what a token takes, then, further on, a twentieth. */
     for (int cost = 100; cost >= 20; cost -= 80) {
         int64_t rows = 0;
         for (int i = 0; i < 40; i++) {
-            ht_step_pace_learn(&p, 1, 0, 1);
-            rows = ht_step_pace_rows(&p, 2, 1, 512);
+            ht_prefill_budget_learn(&p, 1, 0, 1);
+            rows = ht_prefill_budget_rows(&p, 2, 1, 512);
             assert_true(rows >= 1);
-            ht_step_pace_learn(&p, 1, rows, 1 + (double)rows / cost);
+            ht_prefill_budget_learn(&p, 1, rows, 1 + (double)rows / cost);
         }
         const double factor = 1 + (double)rows / cost;
         assert_true(factor > 1.5 && factor <= 2);
     }
-    assert_true(ht_step_pace_rows(&p, 2, 40, 512) >= 1); /* more than was ever seen */
+    assert_true(ht_prefill_budget_rows(&p, 2, 40, 512) >= 1); /* more than was ever seen */
     /* Tokens take longer and longer: from time to time one is computed alone, and prompts get what it says. */
     int without = 0;
     for (int i = 0; i < 400; i++) {
         const double base = 1 + 0.002 * i;
-        const int64_t rows = ht_step_pace_rows(&p, 2, 1, 512);
+        const int64_t rows = ht_prefill_budget_rows(&p, 2, 1, 512);
         without += rows == 0;
-        ht_step_pace_learn(&p, 1, rows, base + (double)rows / 100);
+        ht_prefill_budget_learn(&p, 1, rows, base + (double)rows / 100);
         if (i > 200) assert_true(base + (double)rows / 100 <= 2 * base);
         if (i > 200 && rows) assert_true((double)rows / 100 > 0.4 * base);
     }
     assert_true(without >= 400 / 40 && without <= 400 / 20);
-    assert_int_equal(ht_step_pace_rows(&p, 1, 1, 512), 512);
+    assert_int_equal(ht_prefill_budget_rows(&p, 1, 1, 512), 512);
 }
 
 /* ---- sessions ---- */

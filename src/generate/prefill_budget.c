@@ -1,4 +1,4 @@
-#include "models/step_pace.h"
+#include "generate/prefill_budget.h"
 
 #include <stddef.h>
 
@@ -10,16 +10,16 @@ static const double weight = 0.25;
  * their context. Of a prompt alone, so many rows tell what one of them takes. */
 enum { FIRST_ROWS = 8, MOST_MIXED = 32, LEAST_ALONE = 64 };
 
-static int64_t size_of(int64_t few) { return few < HT_PACE_SIZES ? few : HT_PACE_SIZES - 1; }
+static int64_t size_of(int64_t few) { return few < HT_PREFILL_BUDGET_SIZES ? few : HT_PREFILL_BUDGET_SIZES - 1; }
 
 /* Seconds of `few` generated rows: as measured, or of the nearest smaller number, which is less. 0: not known. */
-static double base_of(const ht_step_pace *p, int64_t few) {
+static double base_of(const ht_prefill_budget *p, int64_t few) {
     for (int64_t n = size_of(few); n > 0; n--)
         if (p->base[n] > 0) return p->base[n];
     return 0;
 }
 
-int64_t ht_step_pace_rows(const ht_step_pace *p, double bound, int64_t few, int64_t most) {
+int64_t ht_prefill_budget_rows(const ht_prefill_budget *p, double bound, int64_t few, int64_t most) {
     if (bound <= 1 || few == 0) return most;
     if (p->mixed >= MOST_MIXED) return 0;
     const double base = base_of(p, few);
@@ -31,7 +31,7 @@ int64_t ht_step_pace_rows(const ht_step_pace *p, double bound, int64_t few, int6
 
 static void learn(double *mean, double x) { *mean = *mean > 0 ? *mean + weight * (x - *mean) : x; }
 
-void ht_step_pace_learn(ht_step_pace *p, int64_t few, int64_t prompt, double seconds) {
+void ht_prefill_budget_learn(ht_prefill_budget *p, int64_t few, int64_t prompt, double seconds) {
     if (prompt == 0) {
         if (few > 0) learn(&p->base[size_of(few)], seconds);
         p->mixed = 0;

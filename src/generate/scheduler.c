@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "models/steps.h"
+#include "generate/scheduler.h"
 
 #include "base/checked.h"
 #include "base/clock.h"
@@ -7,8 +7,8 @@
 #include "base/plural.h"
 #include "base/system.h"
 #include "device/device.h"
+#include "generate/prefill_budget.h"
 #include "models/model.h"
-#include "models/step_pace.h"
 #include "models/taps.h"
 
 #include <pthread.h>
@@ -43,7 +43,7 @@ typedef struct kept_waiting {
     double pace; /* of who waits least gladly; 1: any */
 } kept_waiting;
 
-struct ht_steps {
+struct ht_scheduler {
     ht_model *model; /* not held: it owns this */
     int32_t sequences;
 
@@ -56,8 +56,8 @@ struct ht_steps {
     kept_waiting between; /* those of them that generate, also when they are not waited for any more */
     uint64_t round;       /* of steps: tells whom `awaited` counts */
     double last_end, last_seconds;
-    ht_step_pace pace;
-    ht_steps_figures figures;
+    ht_prefill_budget budget;
+    ht_scheduler_stats stats;
 
     executor executor[HT_PLAN_FORMS]; /* of each plan of the model */
     batch_room room;
@@ -65,21 +65,6 @@ struct ht_steps {
 };
 
 /* ---- life ---- */
-
-ht_status ht_steps_new(ht_model *m, int32_t sequences, ht_steps **out, ht_error *err) {
-    ht_steps *s = *out = calloc(1, sizeof *s);
-    if (s) s->taken = calloc((size_t)sequences, sizeof *s->taken);
-    if (!s || !s->taken) {
-        free(s);
-        *out = NULL;
-        return ht_fail_memory(err, sizeof *s, "the steps of a model");
-    }
-    s->model = m;
-    s->sequences = sequences;
-    ht_condition_init(&s->changed);
-    pthread_mutex_init(&s->lock, NULL);
-    return HT_OK;
-}
 
 static void drop_executor(executor *e) {
     ht_exec_free(e->exec);
@@ -97,13 +82,12 @@ static void free_room(batch_room *r) {
     *r = (batch_room){0};
 }
 
-static void drop_memory(ht_steps *s) {
+static void drop_memory(ht_scheduler *s) {
     for (int i = 0; i < HT_PLAN_FORMS; i++) drop_executor(&s->executor[i]);
     free_room(&s->room);
 }
 
-void ht_steps_free(ht_steps *s) {
-    if (!s) return;
+static void free_scheduler(ht_scheduler *s) {
     drop_memory(s);
     pthread_mutex_destroy(&s->lock);
     pthread_cond_destroy(&s->changed);
@@ -111,31 +95,52 @@ void ht_steps_free(ht_steps *s) {
     free(s);
 }
 
-int32_t ht_steps_sequences(const ht_steps *s) { return s->sequences; }
+static ht_scheduler *new_scheduler(ht_model *m) {
+    ht_scheduler *s = calloc(1, sizeof *s);
+    if (s) s->taken = calloc((size_t)m->slots, sizeof *s->taken);
+    if (!s || !s->taken) {
+        free(s);
+        return NULL;
+    }
+    s->model = m;
+    s->sequences = m->slots;
+    ht_condition_init(&s->changed);
+    pthread_mutex_init(&s->lock, NULL);
+    return s;
+}
 
-void ht_steps_open(ht_steps *s) {
+ht_status ht_scheduler_open(ht_model *m, ht_error *err) {
+    pthread_mutex_lock(&m->lock);
+    if (!m->scheduler) m->scheduler = new_scheduler(m);
+    m->free_scheduler = free_scheduler;
+    ht_scheduler *s = m->scheduler;
+    pthread_mutex_unlock(&m->lock);
+    if (!s) return ht_fail_memory(err, sizeof *s, "a scheduler");
     pthread_mutex_lock(&s->lock);
     s->users++;
     pthread_mutex_unlock(&s->lock);
+    return HT_OK;
 }
 
-void ht_steps_close(ht_steps *s) {
+void ht_scheduler_close(ht_scheduler *s) {
+    if (!s) return;
     pthread_mutex_lock(&s->lock);
     if (--s->users == 0) drop_memory(s);
     pthread_mutex_unlock(&s->lock);
 }
 
-ht_steps_figures ht_steps_get_figures(ht_steps *s) {
+ht_scheduler_stats ht_scheduler_get_stats(ht_scheduler *s) {
+    if (!s) return (ht_scheduler_stats){0};
     pthread_mutex_lock(&s->lock);
-    const ht_steps_figures f = s->figures;
+    const ht_scheduler_stats stats = s->stats;
     pthread_mutex_unlock(&s->lock);
-    return f;
+    return stats;
 }
 
 /* ---- the queue, with the lock held ---- */
 
 /* The sequence is no longer waited for. */
-static void arrive(ht_steps *s, ht_step_job *job) {
+static void arrive(ht_scheduler *s, ht_step_job *job) {
     if (job->awaited_in == s->round) {
         if (s->awaited > 0) s->awaited--;
         s->between.rows -= job->generates;
@@ -143,7 +148,7 @@ static void arrive(ht_steps *s, ht_step_job *job) {
     job->awaited_in = 0;
 }
 
-static void append(ht_steps *s, ht_step_job *job) {
+static void append(ht_scheduler *s, ht_step_job *job) {
     arrive(s, job);
     job->is_done = false;
     job->next = NULL;
@@ -154,7 +159,7 @@ static void append(ht_steps *s, ht_step_job *job) {
     s->last = job;
 }
 
-static void unlink_job(ht_steps *s, ht_step_job *job) {
+static void unlink_job(ht_scheduler *s, ht_step_job *job) {
     ht_step_job **at = &s->first, *before = NULL;
     while (*at != job) {
         before = *at;
@@ -164,7 +169,7 @@ static void unlink_job(ht_steps *s, ht_step_job *job) {
     if (s->last == job) s->last = before;
 }
 
-static void end_cancelled(ht_steps *s) {
+static void end_cancelled(ht_scheduler *s) {
     for (ht_step_job *job = s->first, *next; job; job = next) {
         next = job->next;
         if (!ht_cancel_requested(job->cancel)) continue;
@@ -177,7 +182,7 @@ static void end_cancelled(ht_steps *s) {
 }
 
 /* Sequences of the last step are waited for a moment, before the next begins without them. */
-static void gather(ht_steps *s) {
+static void gather(ht_scheduler *s) {
     const double until = s->last_end + gather_share * s->last_seconds;
     while (s->awaited > 0 && ht_now_seconds() < until)
         if (!ht_condition_wait_until(&s->changed, &s->lock, until)) break;
@@ -196,14 +201,14 @@ typedef struct chosen {
     int64_t few, prompt; /* rows of jobs of few rows, and of the others */
 } chosen;
 
-static void take(ht_steps *s, chosen *c, ht_step_job *job, int64_t rows) {
+static void take(ht_scheduler *s, chosen *c, ht_step_job *job, int64_t rows) {
     unlink_job(s, job);
     job->rows = rows;
     s->taken[c->n++] = job;
 }
 
 /* Shares out rows among the prompts that are taken, the same number to each that has as many; what is over goes to the first. */
-static void share_rows(ht_steps *s, chosen *c, int first, int64_t budget) {
+static void share_rows(ht_scheduler *s, chosen *c, int first, int64_t budget) {
     const int n = c->n - first;
     for (int i = first; i < c->n; i++) {
         ht_step_job *job = s->taken[i];
@@ -224,7 +229,7 @@ static void keep_waiting(kept_waiting *w, int64_t rows, double pace) {
     if (pace > 1 && (w->pace <= 1 || pace < w->pace)) w->pace = pace;
 }
 
-static kept_waiting who_waits(const ht_steps *s, const chosen *c, bool hidden) {
+static kept_waiting who_waits(const ht_scheduler *s, const chosen *c, bool hidden) {
     kept_waiting w = s->between;
     for (int i = 0; i < c->n; i++) keep_waiting(&w, s->taken[i]->rows, s->taken[i]->pace);
     for (const ht_step_job *job = s->first; job; job = job->next)
@@ -232,7 +237,7 @@ static kept_waiting who_waits(const ht_steps *s, const chosen *c, bool hidden) {
     return w;
 }
 
-static chosen choose(ht_steps *s) {
+static chosen choose(ht_scheduler *s) {
     chosen c = {0};
     int64_t most = 0;
     if (!s->first) return c;
@@ -254,7 +259,7 @@ static chosen choose(ht_steps *s) {
     const kept_waiting waiting = who_waits(s, &c, hidden);
     for (const ht_step_job *job = s->first; job; job = job->next)
         if (!job->alone && job->hidden == hidden) most = ht_max_i64(most, job->most_rows);
-    const int64_t budget = ht_step_pace_rows(&s->pace, waiting.pace, waiting.rows, ht_max_i64(1, most - c.few));
+    const int64_t budget = ht_prefill_budget_rows(&s->budget, waiting.pace, waiting.rows, ht_max_i64(1, most - c.few));
     const int n_few = c.n;
     for (ht_step_job *job = s->first, *next; job && c.n < s->sequences && c.n - n_few < budget; job = next) {
         next = job->next;
@@ -293,7 +298,7 @@ static ht_status make_room(batch_room *r, int32_t rows, int32_t sequences, ht_er
 
 /* An executor for that many rows and outputs. Rows grow by doubling up to `most`, so that a short prompt gets a small arena
  * and a long conversation few new ones. */
-static ht_status make_executor(ht_steps *s, unsigned form, int32_t rows, int32_t most, int32_t out, ht_error *err) {
+static ht_status make_executor(ht_scheduler *s, unsigned form, int32_t rows, int32_t most, int32_t out, ht_error *err) {
     executor *e = &s->executor[form];
     if (e->exec && rows <= e->rows && out <= e->out) return HT_OK;
     int32_t room = FEW_ROWS, outputs = 1;
@@ -388,7 +393,7 @@ static void consume_jobs(void *arg, int64_t begin, int64_t end, int worker) {
     }
 }
 
-static ht_status run_step(ht_steps *s, ht_step_job *const *job, int n, ht_error *err) {
+static ht_status run_step(ht_scheduler *s, ht_step_job *const *job, int n, ht_error *err) {
     ht_model *m = s->model;
     const needs w = needs_of(m, job, n);
     const float *logits = NULL;
@@ -430,7 +435,7 @@ static ht_status run_step(ht_steps *s, ht_step_job *const *job, int n, ht_error 
 }
 
 /* A step that fails is taken apart: what fails alone is the one that ends. */
-static void run_jobs(ht_steps *s, int n) {
+static void run_jobs(ht_scheduler *s, int n) {
     ht_error err = {0};
     if (run_step(s, s->taken, n, &err) == HT_OK) return;
     for (int i = 0; i < n; i++) {
@@ -446,7 +451,7 @@ static void run_jobs(ht_steps *s, int n) {
 }
 
 /* Called with the lock held, which it gives up while it computes. */
-static void run_one_step(ht_steps *s) {
+static void run_one_step(ht_scheduler *s) {
     s->running = true;
     gather(s);
     end_cancelled(s);
@@ -458,9 +463,9 @@ static void run_one_step(ht_steps *s) {
         pthread_mutex_lock(&s->lock);
         s->last_end = ht_now_seconds();
         s->last_seconds = s->last_end - begin;
-        ht_step_pace_learn(&s->pace, c.few, c.prompt, s->last_seconds);
-        s->figures.steps++;
-        s->figures.rows += c.few + c.prompt;
+        ht_prefill_budget_learn(&s->budget, c.few, c.prompt, s->last_seconds);
+        s->stats.steps++;
+        s->stats.rows += c.few + c.prompt;
         s->round++;
     }
     s->between = (kept_waiting){0};
@@ -483,7 +488,7 @@ static bool all_are_done(ht_step_job *const *jobs, int n) {
     return true;
 }
 
-void ht_steps_run(ht_steps *s, ht_step_job *const *jobs, int n) {
+void ht_scheduler_run(ht_scheduler *s, ht_step_job *const *jobs, int n) {
     pthread_mutex_lock(&s->lock);
     for (int i = 0; i < n; i++) append(s, jobs[i]);
     if (s->running) pthread_cond_broadcast(&s->changed); /* somebody may be waiting for them */
@@ -495,13 +500,13 @@ void ht_steps_run(ht_steps *s, ht_step_job *const *jobs, int n) {
     pthread_mutex_unlock(&s->lock);
 }
 
-void ht_steps_leave(ht_steps *s, ht_step_job *job) {
+void ht_scheduler_leave(ht_scheduler *s, ht_step_job *job) {
     pthread_mutex_lock(&s->lock);
     arrive(s, job);
     pthread_mutex_unlock(&s->lock);
 }
 
-void ht_steps_give_back(ht_steps *s, ht_step_job *job) {
+void ht_scheduler_return_output(ht_scheduler *s, ht_step_job *job) {
     if (!job->exec) return;
     executor e = {job->exec, job->exec_rows, job->exec_out};
     job->exec = NULL;
