@@ -1,5 +1,5 @@
 /* Adapter files: what the formats share. A format is names and strides: it says which matrix of which pair is where in which
- * tensor, for reading and for writing alike; adapter_file.c reads and adapter_save.c writes by that. */
+ * tensor, for reading and for writing alike. */
 #ifndef HT_CHECKPOINT_ADAPTER_FILE_H
 #define HT_CHECKPOINT_ADAPTER_FILE_H
 

@@ -328,6 +328,7 @@ ht_status ht_convert(const char *model_path, const char *out_path, const ht_conv
     if (!status && !has_parts) status = ht_rewrite_check_place(&plan, model_path, err);
     if (!status) status = make_plan(&plan, config, &o, err);
     if (!status) status = ht_rewrite_plan_finish(&plan, err);
+    if (!status) status = ht_rewrite_choose_files(&plan, err);
     if (!status && has_parts) status = ht_rewrite_check_place(&plan, model_path, err);
     if (!status) status = write_checkpoint(&plan, &o, err);
     ht_rewrite_plan_free(&plan);

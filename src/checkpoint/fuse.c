@@ -87,6 +87,7 @@ ht_status ht_fuse(const char *model_path, ht_adapter *const *adapters, const flo
     if (!status) status = ht_rewrite_plan_list(&plan, err);
     if (!status) status = ht_fuse_plan(&plan, &o, adapters, scales, n, err);
     if (!status) status = ht_rewrite_plan_finish(&plan, err);
+    if (!status) status = ht_rewrite_choose_files(&plan, err);
     if (!status) status = write_checkpoint(&plan, o.report, err);
     ht_rewrite_plan_free(&plan);
     ht_checkpoint_close(c);

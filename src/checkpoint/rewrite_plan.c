@@ -278,9 +278,7 @@ ht_status ht_rewrite_plan_finish(ht_rewrite_plan *plan, ht_error *err) {
         status = plan->c->gguf ? drop_product_scales(plan, t, err) : rename_packed(t, err);
     }
     if (!status) status = add_parts(plan, err);
-    if (!status) status = choose_outputs(plan, err);
-    if (!status && plan->to_gguf) status = ht_rewrite_gguf_metadata(plan, err);
-    return status ? status : ht_rewrite_share_out(plan, err);
+    return status ? status : choose_outputs(plan, err);
 }
 
 void ht_rewrite_plan_free(ht_rewrite_plan *plan) {
