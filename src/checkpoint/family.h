@@ -40,7 +40,7 @@ typedef enum ht_heads_rule { HT_HEADS_NONE, HT_HEADS_Q, HT_HEADS_KV } ht_heads_r
 /* One row per weight: where it goes, what it is called, what shape it has. A row with columns is a matrix and goes to an
  * ht_weight; one without is a vector and goes to an ht_array *. A table ends with a row without names. Names are followed
  * by ".weight" or ".bias" in the file. */
-typedef struct ht_weight_place {
+typedef struct ht_tensor_spec {
     size_t offset;           /* in the family's layer struct, or in its struct of what is around the layers */
     const char *safetensors; /* after "model.layers.N.", or after "model."; the slot, too */
     const char *gguf;        /* after "blk.N.", or whole */
@@ -49,9 +49,21 @@ typedef struct ht_weight_place {
     ht_heads_rule heads;
     bool (*has)(const ht_config *c, int64_t layer); /* whether the layer has this weight; NULL: yes */
     bool bare;                                      /* a vector: nothing follows the names, the GGUF's is whole */
-    ht_expert_part expert; /* all experts' are one place and go to an ht_experts; their names are in experts.c */
+    ht_expert_part expert; /* all experts' are one row and go to an ht_experts; their names are in experts.c */
     bool looked_up;        /* a matrix of which only rows are looked up: it stays in the file */
-} ht_weight_place;
+} ht_tensor_spec;
+
+/* How a configuration is written: the fields that the family's configuration class and GGUF's loaders have. */
+typedef enum ht_config_form {
+    HT_CONFIG_NONE, /* config.json cannot be written */
+    HT_CONFIG_LLAMA,
+    HT_CONFIG_QWEN2,
+    HT_CONFIG_QWEN3,
+    HT_CONFIG_QWEN3_MOE,
+    HT_CONFIG_GEMMA2,
+    HT_CONFIG_GEMMA3,
+    HT_CONFIG_GEMMA4
+} ht_config_form;
 
 /* Defaults of the family's configuration class in `transformers`, for fields that config.json omits. */
 typedef struct ht_config_defaults {
@@ -71,6 +83,8 @@ struct ht_family {
     const char *architecture;      /* general.architecture of GGUF, Hearth's name of the family */
     const char *gguf_architecture; /* general.architecture of the files that are written; NULL: `architecture` */
     const char *model_types[4];    /* config.json's model_type, NULL-terminated */
+    const char *class_name;        /* of transformers, with which config.json is written */
+    ht_config_form form;
     ht_config_defaults defaults;
     /* Reads the family's own fields, after the common ones. NULL: none. */
     void (*read_json)(ht_config *c, ht_json_reader *r, const json_t *object);
@@ -81,26 +95,21 @@ struct ht_family {
 
     /* Gate activation of the feed-forward. */
     struct ht_array *(*activate)(struct ht_scope *s, struct ht_array *x);
-    bool scaled_embedding;           /* embeddings are scaled by sqrt(hidden) */
-    bool routed;                     /* layers may have experts */
-    bool gguf_interleaves;           /* GGUF permutes the rows of q and k, for interleaved RoPE */
-    bool gguf_fuses_experts;         /* GGUF made of its checkpoints has gate and up experts in one tensor */
-    float norm_offset;               /* ht_config.norm_offset of its safetensors; GGUF has it in the weights */
-    bool normed_values;              /* values have an RMS norm per head, without weight */
-    const ht_weight_place *layer[8]; /* weight tables of a layer, NULL-terminated */
-    size_t layer_bytes;              /* size of the layer struct (decoder.h) */
-    const ht_weight_place *around;   /* weight table of tensors outside the layers; NULL: none */
-    size_t around_bytes;             /* size of its struct, ht_decoder_weights.around */
+    bool scaled_embedding;          /* embeddings are scaled by sqrt(hidden) */
+    bool routed;                    /* layers may have experts */
+    bool gguf_interleaves;          /* GGUF permutes the rows of q and k, for interleaved RoPE */
+    bool gguf_fuses_experts;        /* GGUF made of its checkpoints has gate and up experts in one tensor */
+    float norm_offset;              /* ht_config.norm_offset of its safetensors; GGUF has it in the weights */
+    bool normed_values;             /* values have an RMS norm per head, without weight */
+    const ht_tensor_spec *layer[8]; /* weight tables of a layer, NULL-terminated */
+    size_t layer_bytes;             /* size of the layer struct (decoder.h) */
+    const ht_tensor_spec *around;   /* weight table of tensors outside the layers; NULL: none */
+    size_t around_bytes;            /* size of its struct, ht_decoder_weights.around */
     /* Forward function (models/forward.h), called with an ht_decoder_weights. */
     struct ht_array *(*forward)(struct ht_ctx *c, const void *model);
 };
 
-/* All families, by architecture. */
-#define HT_FAMILIES(X) X(llama) X(mistral) X(qwen2) X(qwen3) X(qwen3moe) X(gemma2) X(gemma3) X(gemma4)
-
-#define HT_DECLARE_FAMILY(name) extern const ht_family ht_family_##name;
-HT_FAMILIES(HT_DECLARE_FAMILY)
-#undef HT_DECLARE_FAMILY
+extern const ht_family *const ht_families[]; /* models/registry.c; ends with NULL */
 
 const ht_family *ht_family_of_architecture(const char *architecture); /* NULL when unknown */
 const ht_family *ht_family_of_model_type(const char *model_type);

@@ -100,7 +100,7 @@ static void set_importance(ht_rewrite_tensor *t, const char *gguf, int64_t layer
 
 static ht_status add_expert(translation *of, const ht_stored_weight *w, ht_error *err) {
     ht_rewrite_plan *plan = of->plan;
-    const ht_expert_form *f = form_of(plan, w->place->expert);
+    const ht_expert_form *f = form_of(plan, w->spec->expert);
     const int64_t n = plan->config->n_experts;
     char name[NAME_SIZE];
     ht_expert_name_behind(prefix_of(plan), f, w->layer, w->expert, name, sizeof name);
@@ -114,7 +114,7 @@ static ht_status add_expert(translation *of, const ht_stored_weight *w, ht_error
         t->is_weight = true;
         t->n_shares = f->n_shares;
         const bool fuses = plan->config->family->gguf_fuses_experts;
-        set_importance(t, ht_expert_form_named(HT_EXPERTS_GGUF, fuses, w->place->expert)->name, w->layer);
+        set_importance(t, ht_expert_form_named(HT_EXPERTS_GGUF, fuses, w->spec->expert)->name, w->layer);
     }
     put_piece(t, w, f->stacked ? w->expert * f->n_shares + f->share : 0);
     return HT_OK;
@@ -125,7 +125,7 @@ static ht_status add_expert(translation *of, const ht_stored_weight *w, ht_error
 static ht_status add_weight(const ht_stored_weight *w, void *user, ht_error *err) {
     translation *of = user;
     ht_rewrite_plan *plan = of->plan;
-    if (w->place->expert != HT_EXPERT_NONE) return add_expert(of, w, err);
+    if (w->spec->expert != HT_EXPERT_NONE) return add_expert(of, w, err);
     char name[NAME_SIZE];
     snprintf(name, sizeof name, "%s%s", w->role == HT_ROLE_HEAD ? "" : prefix_of(plan),
              plan->to_gguf ? w->gguf : w->safetensors);
@@ -288,7 +288,7 @@ ht_status ht_rewrite_plan_translate(ht_rewrite_plan *plan, ht_dtype floats, bool
 
 /* Whether the reader finds the expert in the tensor where it is. */
 static bool is_in_place(const ht_rewrite_plan *plan, const ht_stored_weight *w) {
-    const ht_expert_form *f = form_of(plan, w->place->expert);
+    const ht_expert_form *f = form_of(plan, w->spec->expert);
     char name[NAME_SIZE];
     ht_stored_tensor t;
     ht_expert_name_behind(prefix_of(plan), f, w->layer, w->expert, name, sizeof name);
@@ -298,7 +298,7 @@ static bool is_in_place(const ht_rewrite_plan *plan, const ht_stored_weight *w) 
 static ht_status restack_expert(const ht_stored_weight *w, void *user, ht_error *err) {
     translation *of = user;
     ht_rewrite_plan *plan = of->plan;
-    if (w->place->expert == HT_EXPERT_NONE || is_in_place(plan, w)) return HT_OK;
+    if (w->spec->expert == HT_EXPERT_NONE || is_in_place(plan, w)) return HT_OK;
     const size_t n = plan->n;
     ht_status status = add_expert(of, w, err);
     if (status) return status;

@@ -46,14 +46,14 @@ static bool has_bias(const ht_config *c, ht_bias_rule rule) {
 }
 
 /* Rows of a head, of a matrix that GGUF files of this family store for interleaved RoPE. */
-static int64_t permuted_rows(const ht_config *c, const ht_weight_place *p, int64_t layer) {
+static int64_t permuted_rows(const ht_config *c, const ht_tensor_spec *p, int64_t layer) {
     return c->family->gguf_interleaves && p->heads != HT_HEADS_NONE ? c->layer[layer].head_dim : 0;
 }
 
 /* ---- names ---- */
 
 /* The name in a container; `prefix` is that of the text model in safetensors. */
-static void name_in(bool gguf, const char *prefix, const ht_weight_place *p, int64_t layer, const char *part,
+static void name_in(bool gguf, const char *prefix, const ht_tensor_spec *p, int64_t layer, const char *part,
                     char out[HT_WEIGHT_NAME]) {
     const char *name = gguf ? p->gguf : p->safetensors, *dot = p->bare || !*part ? "" : ".";
     if (p->bare) part = "";
@@ -64,7 +64,7 @@ static void name_in(bool gguf, const char *prefix, const ht_weight_place *p, int
                  part);
 }
 
-static void stored_name(const walk *w, const ht_weight_place *p, int64_t layer, const char *part, char *out) {
+static void stored_name(const walk *w, const ht_tensor_spec *p, int64_t layer, const char *part, char *out) {
     const bool gguf = w->c->gguf != NULL;
     name_in(gguf, gguf ? "" : w->c->prefix, p, layer, part, out);
 }
@@ -84,8 +84,8 @@ static bool has_own_scales(const ht_config *c, const char *name) {
     const char *in_layer = strncmp(name, "blk.", 4) ? name : strchr(name + 4, '.') + 1,
                *stem = strstr(in_layer, "weight");
     const size_t n = stem ? (size_t)(stem - in_layer) : 0;
-    for (const ht_weight_place *const *table = c->family->layer; *table; table++)
-        for (const ht_weight_place *p = *table; p->gguf; p++)
+    for (const ht_tensor_spec *const *table = c->family->layer; *table; table++)
+        for (const ht_tensor_spec *p = *table; p->gguf; p++)
             if (n && p->bare && !strncmp(p->gguf, in_layer, n) && !strcmp(p->gguf + n, "scale")) return true;
     return false;
 }
@@ -131,11 +131,11 @@ static ht_status visit_tensor(const walk *w, ht_stored_weight *at) {
 }
 
 /* The same of a row of a table, or of its bias. */
-static ht_status visit_place(const walk *w, const char *part, ht_stored_weight at) {
+static ht_status visit_spec(const walk *w, const char *part, ht_stored_weight at) {
     char stored[HT_WEIGHT_NAME], gguf[HT_WEIGHT_NAME], safetensors[HT_WEIGHT_NAME];
-    stored_name(w, at.place, at.layer, part, stored);
-    name_in(true, "", at.place, at.layer, part, gguf);
-    name_in(false, "", at.place, at.layer, part, safetensors);
+    stored_name(w, at.spec, at.layer, part, stored);
+    name_in(true, "", at.spec, at.layer, part, gguf);
+    name_in(false, "", at.spec, at.layer, part, safetensors);
     at.name = stored;
     at.gguf = gguf;
     at.safetensors = safetensors;
@@ -155,7 +155,7 @@ static ht_stored_weight bias_of(ht_stored_weight matrix) {
     return matrix;
 }
 
-static ht_status visit_matrix(const walk *w, const ht_weight_place *p, int64_t layer) {
+static ht_status visit_matrix(const walk *w, const ht_tensor_spec *p, int64_t layer) {
     const ht_config *c = w->config;
     const int64_t of = ht_max_i64(layer, 0), rows = extent(c, p->rows, of), columns = extent(c, p->columns, of);
     const bool outside = layer == HT_OUTSIDE_LAYERS;
@@ -171,7 +171,7 @@ static ht_status visit_matrix(const walk *w, const ht_weight_place *p, int64_t l
                                       .n_in = columns,
                                       .head_rows = permuted_rows(c, p, of)};
     const ht_stored_weight at = {.role = HT_ROLE_MATRIX,
-                                 .place = p,
+                                 .spec = p,
                                  .layer = layer,
                                  .rows = rows,
                                  .columns = columns,
@@ -181,24 +181,24 @@ static ht_status visit_matrix(const walk *w, const ht_weight_place *p, int64_t l
                                  .is_quantized = !outside || p->looked_up,
                                  .head_rows = projection.head_rows,
                                  .stored_head_rows = c->interleaved_rows ? projection.head_rows : 0};
-    ht_status status = visit_place(w, "weight", at);
-    if (!status && has_bias(c, p->bias)) return visit_place(w, "bias", bias_of(at));
+    ht_status status = visit_spec(w, "weight", at);
+    if (!status && has_bias(c, p->bias)) return visit_spec(w, "bias", bias_of(at));
     if (!status && ht_checkpoint_find(w->c, bias, &unwanted))
         return ht_fail(w->err, HT_ERR_FORMAT, "%s: there is a tensor `%s`, but %s implies none", unwanted.file_name,
                        bias, ht_checkpoint_shape_source(w->c));
     return status;
 }
 
-static ht_status visit_vector(const walk *w, const ht_weight_place *p, int64_t layer) {
+static ht_status visit_vector(const walk *w, const ht_tensor_spec *p, int64_t layer) {
     const int64_t n = extent(w->config, p->rows, ht_max_i64(layer, 0));
     const ht_stored_weight at = {.role = HT_ROLE_VECTOR,
-                                 .place = p,
+                                 .spec = p,
                                  .layer = layer,
                                  .rows = 1,
                                  .columns = n,
                                  .is_vector = true,
                                  .is_gain = !p->bare};
-    return visit_place(w, "weight", at);
+    return visit_spec(w, "weight", at);
 }
 
 /* ---- experts ---- */
@@ -227,7 +227,7 @@ static ht_status visit_stacked(const walk *w, const ht_expert_form *f, ht_stored
     return status;
 }
 
-static ht_status visit_experts(const walk *w, const ht_weight_place *p, int64_t layer) {
+static ht_status visit_experts(const walk *w, const ht_tensor_spec *p, int64_t layer) {
     const ht_config *c = w->config;
     const int64_t rows = extent(c, p->rows, layer), columns = extent(c, p->columns, layer);
     const ht_expert_form *f = ht_expert_form_of(w->c, p->expert, layer);
@@ -243,7 +243,7 @@ static ht_status visit_experts(const walk *w, const ht_weight_place *p, int64_t 
                                       .fused = p->expert != HT_EXPERT_DOWN &&
                                                (f->gguf ? f->n_shares > 1 : c->family->gguf_fuses_experts)};
     ht_stored_weight at = {.role = HT_ROLE_EXPERT,
-                           .place = p,
+                           .spec = p,
                            .layer = layer,
                            .rows = rows,
                            .columns = columns,
@@ -263,9 +263,9 @@ static ht_status visit_experts(const walk *w, const ht_weight_place *p, int64_t 
 
 /* ---- tables ---- */
 
-static ht_status visit_table(const walk *w, const ht_weight_place *table, int64_t layer) {
+static ht_status visit_table(const walk *w, const ht_tensor_spec *table, int64_t layer) {
     ht_status status = HT_OK;
-    for (const ht_weight_place *p = table; !status && p->gguf; p++) {
+    for (const ht_tensor_spec *p = table; !status && p->gguf; p++) {
         if (p->has && !p->has(w->config, ht_max_i64(layer, 0))) continue;
         status = p->expert                      ? visit_experts(w, p, layer)
                  : p->columns != HT_EXTENT_NONE ? visit_matrix(w, p, layer)
@@ -276,12 +276,12 @@ static ht_status visit_table(const walk *w, const ht_weight_place *table, int64_
 
 /* The weights that every decoder has around its layers, then the family's own. */
 static ht_status visit_outside(const walk *w) {
-    static const ht_weight_place embedding = {.safetensors = "embed_tokens", .gguf = "token_embd"},
-                                 final_norm = {.safetensors = "norm", .gguf = "output_norm"},
-                                 head = {.safetensors = "lm_head", .gguf = "output"};
+    static const ht_tensor_spec embedding = {.safetensors = "embed_tokens", .gguf = "token_embd"},
+                                final_norm = {.safetensors = "norm", .gguf = "output_norm"},
+                                head = {.safetensors = "lm_head", .gguf = "output"};
     const ht_config *c = w->config;
     const ht_stored_weight table = {.role = HT_ROLE_EMBEDDING,
-                                    .place = &embedding,
+                                    .spec = &embedding,
                                     .layer = HT_OUTSIDE_LAYERS,
                                     .rows = c->vocab,
                                     .columns = c->hidden,
@@ -289,7 +289,7 @@ static ht_status visit_outside(const walk *w) {
                                     .is_table = !c->tied_head,
                                     .is_quantized = true};
     const ht_stored_weight norm = {.role = HT_ROLE_FINAL_NORM,
-                                   .place = &final_norm,
+                                   .spec = &final_norm,
                                    .layer = HT_OUTSIDE_LAYERS,
                                    .rows = 1,
                                    .columns = c->hidden,
@@ -297,12 +297,12 @@ static ht_status visit_outside(const walk *w) {
                                    .is_gain = true};
     ht_stored_weight logits = table;
     logits.role = HT_ROLE_HEAD;
-    logits.place = &head;
+    logits.spec = &head;
     logits.slot = "lm_head";
     logits.is_table = false;
-    ht_status status = visit_place(w, "weight", table);
-    if (!status) status = visit_place(w, "weight", norm);
-    if (!status && !c->tied_head) status = visit_place(w, "weight", logits);
+    ht_status status = visit_spec(w, "weight", table);
+    if (!status) status = visit_spec(w, "weight", norm);
+    if (!status && !c->tied_head) status = visit_spec(w, "weight", logits);
     return status || !c->family->around ? status : visit_table(w, c->family->around, HT_OUTSIDE_LAYERS);
 }
 
@@ -320,7 +320,7 @@ ht_status ht_stored_weights_visit(const ht_checkpoint_files *c, const ht_config 
     if (!w.used) return ht_fail_memory(err, n, "a list of tensors");
     ht_status status = visit_outside(&w);
     for (int64_t layer = 0; !status && layer < config->n_layers; layer++)
-        for (const ht_weight_place *const *table = config->family->layer; !status && *table; table++)
+        for (const ht_tensor_spec *const *table = config->family->layer; !status && *table; table++)
             status = visit_table(&w, *table, layer);
     if (!status) status = ht_unused_tensors_check(c, config, w.used, notes, err);
     free(w.used);

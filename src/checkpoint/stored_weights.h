@@ -35,7 +35,7 @@ enum { HT_OUTSIDE_LAYERS = -1 };
 /* One weight; experts one by one. All pointers are lent during the call. */
 typedef struct ht_stored_weight {
     ht_weight_role role;
-    const ht_weight_place *place;
+    const ht_tensor_spec *spec;
     int64_t layer;         /* HT_OUTSIDE_LAYERS, or the layer */
     int64_t rows, columns; /* of one matrix; a vector has one row */
     const char *name;      /* in this checkpoint */

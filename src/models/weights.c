@@ -14,7 +14,7 @@
 struct ht_weights {
     ht_decoder_weights decoder;
     int64_t n_matrices, n_tables, n_arrays, n_names, n_experts;
-    int64_t capacity; /* of each list: more than all places of all layers can need */
+    int64_t capacity; /* of each list: more than all specs of all layers can need */
     ht_matrix **matrices;
     ht_matrix_use *use;   /* of each matrix */
     ht_matrix **tables;   /* in their file */
@@ -188,7 +188,7 @@ static ht_status load(const ht_stored_weight *at, void *user, ht_error *err) {
                  : at->layer == HT_OUTSIDE_LAYERS
                      ? d->around
                      : (char *)d->layers + (size_t)at->layer * l->config->family->layer_bytes;
-    void *to = base ? base + at->place->offset : (void *)&nowhere;
+    void *to = base ? base + at->spec->offset : (void *)&nowhere;
     switch (at->role) {
     case HT_ROLE_EMBEDDING: return load_embedding(l, at, d);
     case HT_ROLE_FINAL_NORM: return add_vector(l, at, &d->final_norm);
@@ -236,12 +236,12 @@ static ht_weights *new_weights(const ht_config *config) {
     ht_weights *w = calloc(1, sizeof *w);
     if (!w) return NULL;
     const ht_family *family = config->family;
-    int64_t places = 0, around = 0;
-    for (const ht_weight_place *const *table = family->layer; *table; table++)
-        for (const ht_weight_place *p = *table; p->gguf; p++) places += p->expert ? config->n_experts : 1;
-    for (const ht_weight_place *p = family->around; p && p->gguf; p++) around++;
+    int64_t specs = 0, around = 0;
+    for (const ht_tensor_spec *const *table = family->layer; *table; table++)
+        for (const ht_tensor_spec *p = *table; p->gguf; p++) specs += p->expert ? config->n_experts : 1;
+    for (const ht_tensor_spec *p = family->around; p && p->gguf; p++) around++;
     w->capacity =
-        2 * (places * config->n_layers + around) + 8; /* a bias or two names with every weight, and what all have */
+        2 * (specs * config->n_layers + around) + 8; /* a bias or two names with every weight, and what all have */
     w->decoder.config = config;
     w->decoder.layers = calloc((size_t)config->n_layers, family->layer_bytes);
     w->decoder.around = calloc(1, family->around_bytes + 1);
