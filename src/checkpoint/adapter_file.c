@@ -49,10 +49,9 @@ bool ht_adapter_slot(char out[HT_ADAPTER_SLOT], int64_t layer, const char *rest)
     return n > 0 && n < HT_ADAPTER_SLOT;
 }
 
-int64_t ht_adapter_stored_row(int64_t row, int64_t head_rows) {
-    if (!head_rows) return row;
-    int64_t half = head_rows / 2, within = row % head_rows;
-    return row - within + within % half * 2 + within / half;
+/* Index in the file of B's row `row`, in the order of Hugging Face. */
+static int64_t stored_row(int64_t row, int64_t head_rows) {
+    return head_rows ? ht_interleaved_row(row, head_rows) : row;
 }
 
 /* ---- tensors ---- */
@@ -136,7 +135,8 @@ ht_status ht_adapter_keep(char **to, const char *text, size_t n, ht_error *err) 
     return *to ? HT_OK : ht_fail_memory(err, n + 1, "an adapter");
 }
 
-ht_status ht_adapter_read_metadata(ht_adapter_reading *r, ht_error *err) {
+/* What Hearth wrote into the metadata of a safetensors file. */
+static ht_status read_metadata(ht_adapter_reading *r, ht_error *err) {
     const char *fingerprint = ht_safetensors_metadata(r->tensors, "hearth.base_fingerprint");
     const char *hash = ht_safetensors_metadata(r->tensors, "hearth.template_hash");
     ht_status status = ht_adapter_keep(&r->origin.fingerprint, fingerprint, fingerprint ? strlen(fingerprint) : 0, err);
@@ -235,7 +235,7 @@ static ht_status fill_piece(const ht_adapter_reading *r, const ht_adapter_piece 
     for (int64_t e = 0; e < ht_max_i64(1, p->n_experts); e++, to += size)
         for (int64_t k = 0; k < p->rank; k++)
             for (int64_t f = 0; f < p->features; f++) {
-                int64_t row = p->is_b ? ht_adapter_stored_row(f, p->head_rows) : f;
+                int64_t row = p->is_b ? stored_row(f, p->head_rows) : f;
                 float x = from[p->at + e * p->expert_stride + k * p->rank_stride + row * p->feature_stride];
                 to[p->is_b ? f * p->rank + k : k * p->features + f] = x;
             }
@@ -361,7 +361,7 @@ static ht_status open_directory(ht_adapter_reading *r, const char *path, const c
                                          : ht_fail_memory(err, strlen(path) + 32, "a path");
     r->path = tensors;
     r->config_path = config;
-    if (!status) status = ht_adapter_read_metadata(r, err);
+    if (!status) status = read_metadata(r, err);
     if (!status) status = read_all(r, format, out, err);
     free(config);
     free(tensors);
@@ -477,7 +477,7 @@ static void put_values(const ht_adapter_writing *w, const ht_adapter_piece *p, c
     float factor = p->is_b ? (float)((double)l->scale / w->scale * (p->scale != 0 ? p->scale : 1)) : 1;
     for (int64_t e = 0; e < ht_max_i64(1, p->n_experts); e++, from += size)
         for (int64_t f = 0; f < features; f++) {
-            int64_t row = p->is_b ? ht_adapter_stored_row(f, p->head_rows) : f;
+            int64_t row = p->is_b ? stored_row(f, p->head_rows) : f;
             for (int64_t k = 0; k < l->rank; k++)
                 to[p->at + e * p->expert_stride + k * p->rank_stride + row * p->feature_stride] =
                     factor * from[p->is_b ? f * l->rank + k : k * features + f];

@@ -132,10 +132,6 @@ ht_status ht_rewrite_float_type(const ht_rewrite_plan *plan, ht_dtype *out, ht_e
 ht_weight_type ht_rewrite_weight_type(ht_dtype dtype);
 ht_dtype ht_rewrite_dtype(int type);
 
-/* Adds the changes of n adapters (hearth/fuse.h), and says which tensors become floats or groups (fuse_plan.c). */
-ht_status ht_fuse_plan(ht_rewrite_plan *plan, const ht_fuse_options *options, ht_adapter *const *adapters,
-                       const float *scales, int n, ht_error *err);
-
 /* ---- values (rewrite_values.c) ---- */
 
 typedef struct ht_rewrite_values ht_rewrite_values;
