@@ -20,9 +20,8 @@ static bool readable(const ht_stored_tensor *t) { return is_e8m0(t) || ht_weight
 
 static ht_status wrong_shape(const ht_stored_tensor *t, const char *name, int64_t n, int64_t rows, int64_t columns,
                              ht_error *err) {
-    char found[64] = "", each[48] = "";
-    for (int i = 0, at = 0; i < t->n_dims && at < 40; i++)
-        at += snprintf(found + at, sizeof found - (size_t)at, i ? ", %lld" : "%lld", (long long)t->dims[i]);
+    char found[HT_DIMS_TEXT], each[48] = "";
+    ht_dims_text(t->dims, t->n_dims, found);
     if (n) snprintf(each, sizeof each, "for each of %lld matrices ", (long long)n);
     return ht_fail(
         err, HT_ERR_FORMAT,

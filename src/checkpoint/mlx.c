@@ -96,26 +96,19 @@ static bool scheme_of(ht_json_reader *r, const json_t *quantization, const char 
 
 /* ---- joining a weight ---- */
 
-static void shape_text(const ht_safetensor *t, char out[128]) {
-    int at = snprintf(out, 128, "[");
-    for (int i = 0; i < t->rank && at < 100; i++)
-        at += snprintf(out + at, 128 - (size_t)at, i ? ", %lld" : "%lld", (long long)t->shape[i]);
-    snprintf(out + at, 128 - (size_t)at, "]");
-}
-
 /* Checks a scales or biases tensor: the weight's shape, with one value per group in the last dimension. */
 static ht_status check_part(const ht_checkpoint_files *c, const ht_safetensor *weight, const ht_safetensor *part,
                             const char *type, int64_t columns, const scheme *s, ht_error *err) {
-    char found[128], beside[128];
-    shape_text(part, found);
-    shape_text(weight, beside);
+    char found[HT_DIMS_TEXT], beside[HT_DIMS_TEXT];
+    ht_dims_text(part->shape, part->rank, found);
+    ht_dims_text(weight->shape, weight->rank, beside);
     bool same = part->rank == weight->rank;
     for (int i = 0; same && i < part->rank - 1; i++) same = part->shape[i] == weight->shape[i];
     if (!same || part->shape[part->rank - 1] * s->group != columns)
-        return ht_fail(err, HT_ERR_FORMAT,
-                       "%s: tensor `%s` is %s, which does not go with the weight's %s at %lld bits in groups of %lld",
-                       ht_checkpoint_file_of(c, part), part->name, found, beside, (long long)s->bits,
-                       (long long)s->group);
+        return ht_fail(
+            err, HT_ERR_FORMAT,
+            "%s: tensor `%s` is [%s], which does not go with the weight's [%s] at %lld bits in groups of %lld",
+            ht_checkpoint_file_of(c, part), part->name, found, beside, (long long)s->bits, (long long)s->group);
     if (strcmp(part->dtype, type) != 0)
         return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%s` is of type %s, expected %s", ht_checkpoint_file_of(c, part),
                        part->name, part->dtype, type);

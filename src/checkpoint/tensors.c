@@ -148,10 +148,10 @@ const char *ht_checkpoint_shape_source(const ht_checkpoint_files *c) {
     return c->gguf ? "its metadata" : "config.json";
 }
 
-static void shape_text(const int64_t *dims, int n, char out[128]) {
+void ht_dims_text(const int64_t *dims, int n, char out[HT_DIMS_TEXT]) {
     *out = '\0';
     for (int i = 0, at = 0; i < n && at < 100; i++)
-        at += snprintf(out + at, 128 - (size_t)at, i ? ", %lld" : "%lld", (long long)dims[i]);
+        at += snprintf(out + at, HT_DIMS_TEXT - (size_t)at, i ? ", %lld" : "%lld", (long long)dims[i]);
 }
 
 ht_status ht_checkpoint_need(const ht_checkpoint_files *c, const char *name, const int64_t *dims, int n_dims,
@@ -160,9 +160,9 @@ ht_status ht_checkpoint_need(const ht_checkpoint_files *c, const char *name, con
         return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%s` is missing, which %s implies", ht_base_name(c->path), name,
                        ht_checkpoint_shape_source(c));
     if (t->n_dims != n_dims || memcmp(t->dims, dims, (size_t)n_dims * sizeof *dims)) {
-        char found[128], expected[128];
-        shape_text(t->dims, t->n_dims, found);
-        shape_text(dims, n_dims, expected);
+        char found[HT_DIMS_TEXT], expected[HT_DIMS_TEXT];
+        ht_dims_text(t->dims, t->n_dims, found);
+        ht_dims_text(dims, n_dims, expected);
         return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%s` is [%s], %s implies [%s]", t->file_name, name, found,
                        ht_checkpoint_shape_source(c), expected);
     }

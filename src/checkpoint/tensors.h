@@ -35,6 +35,9 @@ typedef struct ht_stored_tensor {
 /* Finds a tensor. In safetensors each tensor may have its own prefix of `model.`, `language_model.` and `text_model.`: what
  * is stored under `name` comes first, else what is called so without prefixes. */
 bool ht_checkpoint_find(const ht_checkpoint_files *c, const char *name, ht_stored_tensor *out);
+enum { HT_DIMS_TEXT = 128 };
+/* Writes a shape for messages: "32, 64". */
+void ht_dims_text(const int64_t *dims, int n, char out[HT_DIMS_TEXT]);
 /* Where the shapes of weights come from, for messages: "config.json". */
 const char *ht_checkpoint_shape_source(const ht_checkpoint_files *c);
 /* Finds tensor `name` with the shape dims[0 .. n_dims - 1], in a type of weights. */
