@@ -215,7 +215,7 @@ static const ht_scheme gguf = {.name = "GGUF blocks", .product_scales = gguf_pro
                                  .product_scales = nvfp4_product_scales,
                                  .has_scales = true};
 
-/* What the tensors tell where config.json describes no groups of MLX's. */
+/* The scheme by the types of the tensors, where config.json describes no groups of MLX. */
 static const ht_scheme *scheme_of_tensors(const ht_safetensors *tensors) {
     const ht_scheme *out = &floats;
     for (size_t i = 0; i < ht_safetensors_count(tensors); i++) {
