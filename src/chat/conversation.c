@@ -88,32 +88,56 @@ static void set_input(ht_jinja_arena *a, ht_jinja_dict *d, const char *key, cons
     if (text) ht_jinja_dict_set_text(a, d, key, input(a, text));
 }
 
-/* The object that a text of JSON is; the text itself when it is none. */
-static ht_jinja_value arguments_of(ht_jinja_arena *a, ht_jinja_value text) {
-    if (!ht_jinja_is_string(text) || a->status) return text;
-    ht_error *const err = a->err;
-    a->err = NULL;
-    ht_jinja_value v = ht_jinja_json_value(a, text.string->text, text.string->n, "the arguments");
-    const bool memory = a->status == HT_ERR_MEMORY, object = !a->status && v.kind == HT_VALUE_DICT;
-    a->status = HT_OK;
-    a->err = err;
-    if (memory) ht_jinja_arena_fail_as(a, HT_ERR_MEMORY, "out of memory for the arguments of a call");
-    return object ? v : text;
-}
-
 static ht_jinja_value call_value(ht_jinja_arena *a, const ht_tool_call *call) {
     ht_jinja_dict *d = ht_jinja_dict_new(a), *function = ht_jinja_dict_new(a);
     set_input(a, d, "id", call->id);
     ht_jinja_dict_set_text(a, d, "type", ht_jinja_text_value(a, "function"));
     ht_jinja_dict_set_text(a, d, "function", (ht_jinja_value){.kind = HT_VALUE_DICT, .dict = function});
     set_input(a, function, "name", call->name);
-    ht_jinja_dict_set_text(a, function, "arguments", arguments_of(a, input(a, call->arguments)));
+    ht_jinja_dict_set_text(a, function, "arguments", input(a, call->arguments));
     return (ht_jinja_value){.kind = HT_VALUE_DICT, .dict = d};
 }
 
+static const ht_jinja_string *text_field(const ht_jinja_dict *d, const char *key) {
+    const ht_jinja_value *v = d ? ht_jinja_dict_find_text(d, key, strlen(key)) : NULL;
+    return v && ht_jinja_is_string(*v) ? v->string : NULL;
+}
+
+/* The index of the call with this id in a message; -1: none. */
+static int64_t find_call(const ht_jinja_dict *message, const ht_jinja_string *id) {
+    const ht_jinja_value *calls = ht_jinja_dict_find_text(message, "tool_calls", 10);
+    for (size_t i = 0; id && calls && calls->kind == HT_VALUE_LIST && i < calls->list->n; i++) {
+        const ht_jinja_value call = calls->list->items[i];
+        const ht_jinja_string *other = call.kind == HT_VALUE_DICT ? text_field(call.dict, "id") : NULL;
+        if (other && other->n == id->n && memcmp(other->text, id->text, id->n) == 0) return (int64_t)i;
+    }
+    return -1;
+}
+
+/* Where a new last message belongs: the result of a call goes before the results of later calls of the same message, as templates that
+ * write no ids tell results by their order. */
+static size_t place_of(const ht_jinja_list *messages) {
+    const size_t last = messages->n - 1;
+    const ht_jinja_dict *message = messages->items[last].dict;
+    size_t first = last, place = last;
+    while (first && ht_jinja_string_is(text_field(messages->items[first].dict, "role"), "tool")) first--;
+    const ht_jinja_dict *calls = messages->items[first].dict;
+    const int64_t index = find_call(calls, text_field(message, "tool_call_id"));
+    if (index < 0) return last;
+    while (place > first + 1 && find_call(calls, text_field(messages->items[place - 1].dict, "tool_call_id")) > index)
+        place--;
+    return place;
+}
+
 static ht_status append(ht_chat *chat, ht_jinja_dict *message) {
-    ht_jinja_list_append(&chat->arena, chat->messages, (ht_jinja_value){.kind = HT_VALUE_DICT, .dict = message});
-    return chat->arena.status;
+    const ht_jinja_value v = {.kind = HT_VALUE_DICT, .dict = message};
+    ht_jinja_list *all = chat->messages;
+    ht_jinja_list_append(&chat->arena, all, v);
+    if (chat->arena.status) return chat->arena.status;
+    const size_t place = place_of(all);
+    memmove(&all->items[place + 1], &all->items[place], (all->n - 1 - place) * sizeof *all->items);
+    all->items[place] = v;
+    return HT_OK;
 }
 
 static const ht_chat_message defaults = {.size = sizeof defaults};
@@ -138,7 +162,10 @@ ht_status ht_chat_add_message(ht_chat *chat, const ht_chat_message *message, ht_
     ht_jinja_arena *a = begin(chat, err);
     ht_jinja_dict *d = ht_jinja_dict_new(a);
     ht_jinja_dict_set_text(a, d, "role", ht_jinja_text_value(a, m.role));
-    set_input(a, d, "content", m.content ? m.content : "");
+    if (m.content || !m.n_calls)
+        set_input(a, d, "content", m.content ? m.content : "");
+    else
+        ht_jinja_dict_set_text(a, d, "content", ht_jinja_none());
     set_input(a, d, "reasoning_content", m.thinking);
     set_input(a, d, "name", m.name);
     set_input(a, d, "tool_call_id", m.call_id);
@@ -277,25 +304,28 @@ static bool has_nul(ht_jinja_value v) {
     return found;
 }
 
+/* Null stays, for templates that distinguish it from an empty text. */
 static void read_content(source *s, ht_jinja_dict *message) {
-    ht_jinja_value *content = ht_jinja_dict_find_text(message, "content", 7), v = ht_jinja_text_value(s->a, "");
-    if (!is_null(content)) {
-        if (ht_jinja_is_string(*content)) return;
-        if (content->kind == HT_VALUE_LIST)
-            v = join_parts(s, content->list);
-        else
-            wrong(s, "the content", content, "a string or a list of parts");
-    } else if (!content && is_null(ht_jinja_dict_find_text(message, "tool_calls", 10)))
+    const ht_jinja_value *content = ht_jinja_dict_find_text(message, "content", 7);
+    if (content && (ht_jinja_is_string(*content) || content->kind == HT_VALUE_NONE)) return;
+    ht_jinja_value v = ht_jinja_none();
+    if (content && content->kind == HT_VALUE_LIST)
+        v = join_parts(s, content->list);
+    else if (content || is_null(ht_jinja_dict_find_text(message, "tool_calls", 10)))
         wrong(s, "the content", content, "a string or a list of parts");
     if (!s->a->status) ht_jinja_dict_set_text(s->a, message, "content", v);
 }
 
-/* Arguments of calls, which clients send as texts, become the objects that templates expect. */
+/* No calls are as no field: templates test whether it is defined. */
 static void read_calls(source *s, ht_jinja_dict *message) {
     const ht_jinja_value *calls = ht_jinja_dict_find_text(message, "tool_calls", 10);
-    if (is_null(calls)) return;
-    if (calls->kind != HT_VALUE_LIST) {
+    if (!calls) return;
+    if (calls->kind != HT_VALUE_LIST && calls->kind != HT_VALUE_NONE) {
         wrong(s, "`tool_calls`", calls, "a list");
+        return;
+    }
+    if (is_null(calls) || !calls->list->n) {
+        ht_jinja_dict_remove(s->a, message, ht_jinja_text_value(s->a, "tool_calls"));
         return;
     }
     for (size_t i = 0; i < calls->list->n && !s->a->status; i++) {
@@ -307,9 +337,7 @@ static void read_calls(source *s, ht_jinja_dict *message) {
             return;
         }
         const ht_jinja_value *name = ht_jinja_dict_find_text(function->dict, "name", 4);
-        ht_jinja_value *arguments = ht_jinja_dict_find_text(function->dict, "arguments", 9);
         if (!name || !ht_jinja_is_string(*name)) wrong(s, "the name of a call", name, "a string");
-        if (arguments) *arguments = arguments_of(s->a, *arguments);
     }
 }
 
@@ -326,8 +354,8 @@ static void read_message(source *s, ht_jinja_value m) {
     s->a->status = check_role(role->string->text, s->i, s->a->err);
     if (s->a->status) return;
     *role = ht_jinja_text_value(s->a, role->string->text);
-    read_content(s, m.dict);
     read_calls(s, m.dict);
+    if (!s->a->status) read_content(s, m.dict);
     if (!s->a->status) (void)append(s->chat, m.dict);
 }
 

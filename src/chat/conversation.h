@@ -11,9 +11,11 @@
 
 struct ht_chat {
     _Atomic int refs;
-    ht_jinja_arena arena;     /* of all that follows */
-    ht_jinja_list *messages;  /* dicts; their "role" is a string that is no input */
-    ht_jinja_value tools;     /* a list, or None */
+    ht_jinja_arena arena; /* of all that follows */
+    ht_jinja_list
+        *messages;        /* dicts; their "role" is a string that is no input, their "content" a string or None, their
+                                 "tool_calls" not empty, with arguments as they came */
+    ht_jinja_value tools; /* a list, or None */
     ht_jinja_dict *variables; /* that were set */
     int64_t time;             /* 0: the present */
     ht_tool_choice tool_choice;

@@ -12,9 +12,10 @@
 #include <string.h>
 
 static ht_chat_setup setup_of(const char *source) {
-    ht_chat_setup setup = {.name = "template"};
+    ht_chat_setup setup;
     ht_error err = {0};
-    if (ht_chat_template_parse(source, strlen(source), "t", &setup.template, &err)) fail_msg("%s", err.message);
+    if (ht_chat_setup_parse(source, "template", "t", &setup, &err)) fail_msg("%s", err.message);
+    if (setup.error.status) fail_msg("%s", setup.error.message);
     return setup;
 }
 
@@ -25,7 +26,7 @@ static ht_status write_with(const char *source, const char *bos, const char *eos
     ht_text_run *runs;
     ht_status status = ht_chat_write(&setup, bos, eos, chat, text, &n, &runs, &n_runs, err);
     free(runs);
-    ht_chat_template_free(setup.template);
+    ht_chat_setup_free(&setup);
     return status;
 }
 
@@ -252,8 +253,9 @@ static void a_conversation_is_written_as_json(void **state) {
     (void)state;
     static const char whole[] =
         "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi \xc3\xa9 \\\"\\n\"}, {\"role\": \"assistant\", "
-        "\"content\": \"\", "
-        "\"tool_calls\": [{\"type\": \"function\", \"function\": {\"name\": \"f\", \"arguments\": {\"a\": 1.5}}}]}], "
+        "\"content\": null, "
+        "\"tool_calls\": [{\"type\": \"function\", \"function\": {\"name\": \"f\", \"arguments\": \"{\\\"a\\\": "
+        "1.5}\"}}]}], "
         "\"tools\": [{\"name\": \"f\"}], \"chat_template_kwargs\": {\"mood\": [1, null, true]}}";
     static const ht_tool_call call = {.name = "f", .arguments = "{\"a\": 1.5}"};
     ht_error err = {0};
@@ -331,7 +333,88 @@ static void what_came_from_the_user(void **state) {
         free(runs);
         ht_chat_free(chats[i]);
     }
-    ht_chat_template_free(setup.template);
+    ht_chat_setup_free(&setup);
+}
+
+/* ---- calls ---- */
+
+#define CALL(id, arguments)                                                                                            \
+    "{\"id\": \"" id "\", \"type\": \"function\", \"function\": {\"name\": \"f\", \"arguments\": " arguments "}}"
+#define CALLS(content, calls) "{\"messages\": [{\"role\": \"assistant\", " content "\"tool_calls\": [" calls "]}]}"
+#define WRITES_CALLS(arguments)                                                                                        \
+    "{% for m in messages %}{% for c in m.tool_calls %}" arguments "{% endfor %}{{ m.content }}|{% endfor %}"
+#define NULL_ALONE "{% for m in messages %}{% if m.content is none %}{{ m.tool_calls | tojson }}{% endif %}{% endfor %}"
+
+static void calls_are_given_as_the_template_takes_them(void **state) {
+    (void)state;
+    static const char as_object[] = WRITES_CALLS("{{ c.function.arguments | tojson }}"),
+                      as_text[] = WRITES_CALLS("{{ 'x' + c.function.arguments }}"),
+                      as_python[] = WRITES_CALLS("{{ c.function.arguments }}"),
+                      either[] =
+                          WRITES_CALLS("{% set a = c.function.arguments %}{{ a if a is string else a | tojson }}");
+    static const struct {
+        const char *source, *arguments, *expected;
+    } cases[] = {{as_object, "{\"a\": 1}", "{\"a\": 1}|"},
+                 {as_object, "\"{\\\"a\\\":1}\"", "{\"a\": 1}|"},
+                 {as_object, "\"\"", "{}|"},
+                 {as_object, "\"{broken\"", "\"{broken\"|"},
+                 {as_text, "{\"a\": 1}", "x{\"a\": 1}|"},
+                 {as_text, "\"{\\\"a\\\":1}\"", "x{\"a\":1}|"},
+                 {as_text, "\" \"", "x{}|"},
+                 {as_python, "{\"a\": true}", "{\"a\": true}|"},
+                 {either, "\"{\\\"a\\\":1}\"", "{\"a\": 1}|"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char json[256];
+        snprintf(json, sizeof json, CALLS("", CALL("1", "%s")), cases[i].arguments);
+        expect_text(cases[i].source, from_json(json), cases[i].expected);
+    }
+}
+
+/* Null where the template distinguishes it, an empty text elsewhere, however a message came without content. */
+static void calls_without_content(void **state) {
+    (void)state;
+    static const char *const contents[] = {"", "\"content\": null, "};
+    const ht_tool_call call = {.name = "f", .arguments = "{}", .id = "1"};
+    for (int i = 0; i < 3; i++) {
+        static const char *const expected[][2] = {{NULL_ALONE, "[" CALL("1", "{}") "]"},
+                                                  {WRITES_CALLS("{{ c.function.arguments | tojson }}"), "{}|"}};
+        for (int j = 0; j < 2; j++) {
+            char json[256];
+            snprintf(json, sizeof json, CALLS("%s", CALL("1", "{}")), contents[i % 2]);
+            ht_chat *chat = i < 2 ? from_json(json) : test_chat(NULL, 0);
+            if (i == 2)
+                assert_int_equal(ht_chat_add_message(chat,
+                                                     OPTIONS_AT(ht_chat_message, with.role = "assistant",
+                                                                with.calls = &call, with.n_calls = 1),
+                                                     NULL),
+                                 HT_OK);
+            expect_text(expected[j][0], chat, expected[j][1]);
+        }
+    }
+    expect_text("{{ messages[0].tool_calls is defined }}{{ messages[0] | length }}{% if 'tool_calls' in messages[1] "
+                "%}!{% endif %}",
+                from_json("{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\", \"tool_calls\": []},"
+                          "{\"role\": \"assistant\", \"content\": \"b\", \"tool_calls\": null}]}"),
+                "False2");
+}
+
+static void results_come_in_the_order_of_the_calls(void **state) {
+    (void)state;
+#define RESULT(id) "{\"role\": \"tool\", \"tool_call_id\": \"" id "\", \"content\": \"" id "\"}"
+    static const char *const cases[][2] = {{RESULT("2") "," RESULT("1"), "12"},
+                                           {RESULT("3") "," RESULT("1") "," RESULT("2"), "123"},
+                                           {RESULT("2") "," RESULT("9") "," RESULT("1"), "291"},
+                                           {RESULT("1") "," RESULT("2"), "12"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char json[1024];
+        snprintf(json, sizeof json,
+                 "{\"messages\": [{\"role\": \"assistant\", \"tool_calls\": [%s, %s, %s]}, %s, {\"role\": \"user\", "
+                 "\"content\": \"?\"}, " RESULT("0") "]}",
+                 CALL("1", "{}"), CALL("2", "{}"), CALL("3", "{}"), cases[i][0]);
+        char expected[16];
+        snprintf(expected, sizeof expected, "%s?0", cases[i][1]);
+        expect_text("{% for m in messages %}{{ m.content }}{% endfor %}", from_json(json), expected);
+    }
 }
 
 static void json_that_is_no_conversation(void **state) {
@@ -388,6 +471,9 @@ int main(void) {
         cmocka_unit_test(tools_and_variables),
         cmocka_unit_test(developers_are_the_system_elsewhere),
         cmocka_unit_test(what_came_from_the_user),
+        cmocka_unit_test(calls_are_given_as_the_template_takes_them),
+        cmocka_unit_test(calls_without_content),
+        cmocka_unit_test(results_come_in_the_order_of_the_calls),
         cmocka_unit_test(json_that_is_no_conversation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

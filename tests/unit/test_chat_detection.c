@@ -55,7 +55,7 @@ static void check_format(const char *special, const char *template, const char *
     else
         assert_null(chat.name);
     assert_true(!chat.template == (!expected || chat.error.status));
-    ht_chat_template_free(chat.template);
+    ht_chat_setup_free(&chat);
     ht_tokenizer_free(t);
 }
 
