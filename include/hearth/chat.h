@@ -3,7 +3,8 @@
  *
  * An ht_chat is a list of messages that grows, with the tools that the model may call; it owns copies of its texts and belongs
  * to one thread at a time. ht_generate_chat (generate.h) answers it. Conversations are written by the checkpoint's own chat
- * template (template.h), as `transformers` does; for a checkpoint without one, by a built-in format that its vocabulary tells.
+ * template (template.h), as `transformers` does: by the one named "tool_use" when tools are given, if there is one. A checkpoint
+ * without a template uses a built-in format that its vocabulary tells.
  *
  * What messages, calls and tools say never becomes a special token, nor another one that is written as those are ("<|...|>"),
  * whatever it spells: only the template's own text does. */

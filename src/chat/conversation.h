@@ -31,6 +31,8 @@ ht_status ht_chat_read(ht_chat *chat, const ht_jinja_dict *document, ht_error *e
 /* How messages name a JSON value; NULL: "missing". A constant. */
 const char *ht_chat_describe(const ht_jinja_value *v);
 
+/* The chat template that writes the conversation, and in whose tool-call format it is answered; NULL: none. `chat` may be NULL. */
+const ht_chat_template *ht_chat_template_of(const ht_chat_setup *setup, const ht_chat *chat);
 /* The text with its runs, each of which the caller frees with free(). bos and eos: the texts of these tokens, or NULL. */
 ht_status ht_chat_write(const ht_chat_setup *setup, const char *bos, const char *eos, const ht_chat *chat, char **text,
                         size_t *n, ht_text_run **runs, size_t *n_runs, ht_error *err);

@@ -120,10 +120,19 @@ static void set_variables(ht_jinja_arena *a, ht_jinja_dict *names, const ht_chat
 
 /* ---- text and ids ---- */
 
+static const ht_chat_setup *setup_of(const ht_chat_setup *setup, const ht_chat *chat) {
+    return ht_chat_setup_for(setup, chat && chat->tools.kind == HT_VALUE_LIST);
+}
+
+const ht_chat_template *ht_chat_template_of(const ht_chat_setup *setup, const ht_chat *chat) {
+    return setup_of(setup, chat)->template;
+}
+
 ht_status ht_chat_write(const ht_chat_setup *setup, const char *bos, const char *eos, const ht_chat *chat, char **text,
                         size_t *n, ht_text_run **runs, size_t *n_runs, ht_error *err) {
     *text = NULL;
     *runs = NULL;
+    setup = setup_of(setup, chat);
     if (!setup->name)
         return ht_fail(err, HT_ERR_UNSUPPORTED,
                        "the model has no chat template, and no format that its vocabulary would tell; give it the text "

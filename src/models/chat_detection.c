@@ -120,7 +120,16 @@ static ht_status detect_default(const ht_tokenizer *t, ht_chat_setup *out, ht_er
 }
 
 ht_status ht_chat_detect_template(const ht_tokenizer *t, ht_chat_setup *out, ht_error *err) {
-    return detect_default(t, out, err);
+    const char *source = ht_tokenizer_tool_template(t);
+    const ht_status status = detect_default(t, out, err);
+    if (status || !source) return status;
+    out->for_tools = calloc(1, sizeof *out->for_tools);
+    if (!out->for_tools) return ht_fail_memory(err, sizeof *out->for_tools, "a chat template");
+    return ht_chat_setup_parse(source, "template", "the chat template tool_use", out->for_tools, err);
+}
+
+const ht_chat_setup *ht_chat_setup_for(const ht_chat_setup *setup, bool tools) {
+    return tools && setup->for_tools ? setup->for_tools : setup;
 }
 
 static void add(int32_t *ids, int *n, int32_t id) {

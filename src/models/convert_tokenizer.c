@@ -74,10 +74,8 @@ static void set_specials(converter *v) {
 /* ---- chat templates ---- */
 
 /* tokenizer.chat_template.NAME of a named template; names are of letters, digits and underscores in GGUF. */
-static bool set_named(converter *v, const json_t *item, json_t *names) {
+static bool set_named(converter *v, const char *given, json_t *template, json_t *names) {
     char name[64], key[96];
-    const char *given = json_string_value(json_object_get(item, "name"));
-    json_t *template = json_object_get(item, "template");
     if (!given || !*given || !strcmp(given, "default") || !json_is_string(template)) return true;
     snprintf(name, sizeof name, "%s", given);
     for (char *c = name; *c; c++)
@@ -94,7 +92,15 @@ static void set_templates(converter *v) {
     const json_t *list = json_object_get(v->tokenizer_file, "chat_template");
     json_t *names = json_array();
     bool good = names;
-    for (size_t i = 0; i < json_array_size(list) && good; i++) good = set_named(v, json_array_get(list, i), names);
+    /* First as it is used: a file in additional_chat_templates goes before the list. */
+    json_t *tools = v->t && ht_tokenizer_tool_template(v->t) ? json_string(ht_tokenizer_tool_template(v->t)) : NULL;
+    if (good && tools) good = set_named(v, "tool_use", tools, names);
+    json_decref(tools);
+    for (size_t i = 0; i < json_array_size(list) && good; i++) {
+        const json_t *item = json_array_get(list, i);
+        const char *name = json_string_value(json_object_get(item, "name"));
+        good = set_named(v, name, json_object_get(item, "template"), names);
+    }
     if (json_array_size(names) || !good) set(v, "tokenizer.chat_templates", good ? json_incref(names) : NULL);
     json_decref(names);
 }

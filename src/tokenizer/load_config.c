@@ -145,21 +145,30 @@ static void read_special(const ht_tokenizer *t, const json_t *config, const char
     if (json_is_string(value)) *id = ht_vocab_find(&t->vocab, json_string_value(value), json_string_length(value));
 }
 
-/* Reads chat_template: a string, or a list of named ones, of which "default" is used. */
-static ht_status read_template(ht_tokenizer *t, const json_t *config, ht_error *err) {
-    const json_t *value = json_object_get(config, "chat_template");
-    if (json_is_array(value)) {
-        const json_t *list = value;
-        value = json_object_get(json_array_get(list, 0), "template");
-        for (size_t i = 0; i < json_array_size(list); i++) {
-            const json_t *item = json_array_get(list, i);
-            const char *name = json_string_value(json_object_get(item, "name"));
-            if (name && strcmp(name, "default") == 0) value = json_object_get(item, "template");
-        }
+/* Copies a template's text, unless there is one already. */
+static ht_status copy_template(const json_t *text, char **to, ht_error *err) {
+    if (*to || !json_is_string(text)) return HT_OK;
+    *to = ht_copy_text(json_string_value(text), json_string_length(text));
+    return *to ? HT_OK : ht_fail_memory(err, json_string_length(text), "chat template");
+}
+
+/* The text of a named template in a list of {"name", "template"}, or NULL. */
+static const json_t *find_named(const json_t *list, const char *wanted) {
+    const json_t *found = NULL;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *item = json_array_get(list, i);
+        const char *name = json_string_value(json_object_get(item, "name"));
+        if (name && strcmp(name, wanted) == 0) found = json_object_get(item, "template");
     }
-    if (!json_is_string(value)) return HT_OK;
-    t->chat_template = ht_copy_text(json_string_value(value), json_string_length(value));
-    return t->chat_template ? HT_OK : ht_fail_memory(err, json_string_length(value), "chat template");
+    return found;
+}
+
+/* Reads chat_template: a string, or a list of named ones, of which "default" (else the first) and "tool_use" are used. */
+static ht_status read_template(ht_tokenizer *t, const json_t *config, ht_error *err) {
+    const json_t *value = json_object_get(config, "chat_template"), *named = find_named(value, "default");
+    if (json_is_array(value) && !named) named = json_object_get(json_array_get(value, 0), "template");
+    ht_status st = copy_template(json_is_array(value) ? named : value, &t->chat_template, err);
+    return st ? st : copy_template(find_named(value, "tool_use"), &t->tool_template, err);
 }
 
 ht_status ht_load_tokenizer_config(ht_tokenizer *t, const char *text, size_t n, ht_error *err) {
@@ -181,7 +190,6 @@ ht_status ht_load_tokenizer_config(ht_tokenizer *t, const char *text, size_t n, 
 
 ht_status ht_load_template(ht_tokenizer *t, const char *text, size_t n, const char *name, ht_error *err) {
     json_t *document;
-    if (t->chat_template) return HT_OK;
     ht_status st = ht_json_parse(text, n, name, &document, err);
     if (st) return st;
     st = read_template(t, document, err);

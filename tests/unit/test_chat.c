@@ -306,6 +306,28 @@ static void tools_and_variables(void **state) {
                 chat, "good False False False 1 <bos><eos> 1971");
 }
 
+static void tools_choose_the_template(void **state) {
+    (void)state;
+    ht_chat *chat = test_chat(&(test_message){"user", "x"}, 1);
+    ht_chat_setup tools = setup_of("tool_use"), setup = setup_of("default");
+    setup.for_tools = &tools;
+    for (int with = 0; with < 2; with++) {
+        char *text;
+        size_t n, n_runs;
+        ht_text_run *runs;
+        if (with) assert_int_equal(ht_chat_set_tools(chat, "[]", 2, NULL), HT_OK); /* as transformers */
+        assert_int_equal(ht_chat_write(&setup, NULL, NULL, chat, &text, &n, &runs, &n_runs, NULL), HT_OK);
+        assert_string_equal(text, with ? "tool_use" : "default");
+        assert_ptr_equal(ht_chat_template_of(&setup, chat), with ? tools.template : setup.template);
+        free(text);
+        free(runs);
+    }
+    setup.for_tools = NULL;
+    ht_chat_setup_free(&tools);
+    ht_chat_setup_free(&setup);
+    ht_chat_free(chat);
+}
+
 static void developers_are_the_system_elsewhere(void **state) {
     (void)state;
     const test_message messages[] = {{"developer", "a"}, {"user", "b"}};
@@ -469,6 +491,7 @@ int main(void) {
         cmocka_unit_test(messages_come_from_json),
         cmocka_unit_test(a_conversation_is_written_as_json),
         cmocka_unit_test(tools_and_variables),
+        cmocka_unit_test(tools_choose_the_template),
         cmocka_unit_test(developers_are_the_system_elsewhere),
         cmocka_unit_test(what_came_from_the_user),
         cmocka_unit_test(calls_are_given_as_the_template_takes_them),
