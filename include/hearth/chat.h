@@ -13,6 +13,7 @@
 
 #include <hearth/answer.h>
 #include <hearth/model.h>
+#include <hearth/template.h>
 #include <hearth/text.h>
 
 #ifdef __cplusplus
@@ -50,7 +51,7 @@ HT_API ht_status ht_chat_add_message(ht_chat *chat, const ht_chat_message *messa
  *   {"messages": [{"role": "user", "content": "Hello"}, ...], "tools": [...], "tool_choice": "auto",
  *    "parallel_tool_calls": true, "chat_template_kwargs": {...}}
  *
- * A content is a string, null, or a list of parts {"type": "text", "text": "..."}, whose texts are joined; other parts are
+ * or the list of messages alone. A content is a string, null, or a list of parts {"type": "text", "text": "..."}, whose texts are joined; other parts are
  * HT_ERR_UNSUPPORTED. An empty list of `tool_calls` is as none. Arguments of calls are objects, or texts of them; an empty text is {}.
  * The results of a message's calls are put into the order of the calls by their `tool_call_id`. Members of messages that are not
  * known reach the template as they are; `tools` does so unchanged, as ht_chat_set_tools, and the members of
@@ -114,6 +115,13 @@ HT_API ht_status ht_chat_format(const ht_model *m, const ht_chat *chat, char **t
  * `transformers` does. Both give the same ids where none does. The caller frees *ids with ht_ids_free. */
 HT_API ht_status ht_chat_encode(const ht_model *m, const ht_chat *chat, unsigned flags, int32_t **ids, size_t *n_ids,
                                 ht_error *err);
+/* The same without a model. ht_chat_find_template: the chat template that a model with this tokenizer writes the conversation with;
+ * HT_ERR_UNSUPPORTED without one. The caller frees *out. ht_chat_render: the text that a template makes of the conversation, n bytes and a
+ * NUL; `tokenizer` has the BOS and EOS tokens, NULL: none. The caller frees *text with ht_text_free. */
+HT_API ht_status ht_chat_find_template(const ht_tokenizer *tokenizer, const ht_chat *chat, ht_chat_template **out,
+                                       ht_error *err);
+HT_API ht_status ht_chat_render(const ht_chat_template *t, const ht_tokenizer *tokenizer, const ht_chat *chat,
+                                char **text, size_t *n, ht_error *err);
 /* How the model's conversations are written: "template" when the checkpoint has its own, the name of the built-in format
  * ("chatml", "gemma", "gemma4", "llama3", "deepseek", "llama2" or "mistral") when its vocabulary tells one; else NULL. A
  * constant, never freed. */

@@ -446,8 +446,13 @@ ht_status ht_chat_from_json(const char *json, size_t n, ht_chat **out, ht_error 
     if (status) return status;
     ht_jinja_arena *a = begin(chat, err);
     ht_jinja_value document = ht_jinja_json_value(a, json, n, "its JSON");
+    if (document.kind == HT_VALUE_LIST) {
+        const ht_jinja_value messages = document;
+        document = (ht_jinja_value){.kind = HT_VALUE_DICT, .dict = ht_jinja_dict_new(a)};
+        ht_jinja_dict_set_text(a, document.dict, "messages", messages);
+    }
     if (!a->status && document.kind != HT_VALUE_DICT)
-        ht_jinja_arena_fail(a, "it is %s, expected an object", ht_chat_describe(&document));
+        ht_jinja_arena_fail(a, "it is %s, expected an object, or a list of messages", ht_chat_describe(&document));
     status = a->status ? a->status : ht_chat_read(chat, document.dict, err);
     if (status)
         ht_chat_free(chat);

@@ -128,15 +128,19 @@ const ht_chat_template *ht_chat_template_of(const ht_chat_setup *setup, const ht
     return setup_of(setup, chat)->template;
 }
 
+static ht_status fail_without_template(ht_error *err) {
+    return ht_fail(
+        err, HT_ERR_UNSUPPORTED,
+        "the model has no chat template, and no format that its vocabulary would tell; give it the text as it is "
+        "instead");
+}
+
 ht_status ht_chat_write(const ht_chat_setup *setup, const char *bos, const char *eos, const ht_chat *chat, char **text,
                         size_t *n, ht_text_run **runs, size_t *n_runs, ht_error *err) {
     *text = NULL;
     *runs = NULL;
     setup = setup_of(setup, chat);
-    if (!setup->name)
-        return ht_fail(err, HT_ERR_UNSUPPORTED,
-                       "the model has no chat template, and no format that its vocabulary would tell; give it the text "
-                       "as it is instead");
+    if (!setup->name) return fail_without_template(err);
     if (!setup->template) return ht_fail(err, setup->error.status, "%s", setup->error.message);
     if (!chat->messages->n) return ht_fail(err, HT_ERR_ARGUMENT, "a conversation of no messages");
     ht_jinja_arena a = {.limit = SIZE_MAX / 4, .name = "the conversation", .err = err};
@@ -196,6 +200,37 @@ ht_status ht_chat_encode(const ht_model *m, const ht_chat *chat, unsigned flags,
     ht_status status = ht_chat_write_for(m, chat, &text, &n, &runs, &n_runs, err);
     if (!status) status = ht_chat_encode_text(m, text, n, runs, n_runs, flags, ids, n_ids, err);
     free(text);
+    free(runs);
+    return status;
+}
+
+/* ---- without a model ---- */
+
+ht_status ht_chat_find_template(const ht_tokenizer *tokenizer, const ht_chat *chat, ht_chat_template **out,
+                                ht_error *err) {
+    ht_chat_setup all;
+    ht_status status = ht_chat_detect_template(tokenizer, &all, err);
+    ht_chat_setup *found = (ht_chat_setup *)(uintptr_t)setup_of(&all, chat);
+    *out = NULL;
+    if (!status && !found->name) status = fail_without_template(err);
+    if (!status && !found->template) status = ht_fail(err, found->error.status, "%s", found->error.message);
+    if (!status) {
+        *out = found->template;
+        found->template = NULL;
+    }
+    ht_chat_setup_free(&all);
+    return status;
+}
+
+ht_status ht_chat_render(const ht_chat_template *t, const ht_tokenizer *tokenizer, const ht_chat *chat, char **text,
+                         size_t *n, ht_error *err) {
+    ht_chat_setup setup = {.name = "template", .template = (ht_chat_template *)(uintptr_t)t};
+    ht_text_run *runs;
+    size_t n_runs;
+    ht_chat_setup_probe(&setup);
+    const char *bos = tokenizer ? piece_of(tokenizer, ht_tokenizer_bos(tokenizer)) : NULL;
+    const char *eos = tokenizer ? piece_of(tokenizer, ht_tokenizer_eos(tokenizer)) : NULL;
+    const ht_status status = ht_chat_write(&setup, bos, eos, chat, text, n, &runs, &n_runs, err);
     free(runs);
     return status;
 }

@@ -81,7 +81,8 @@ static size_t write_probe(const ht_chat_template *t, bool text_arguments, bool n
 
 /* Objects and empty contents are for most templates, which fail or write "None" otherwise. Text arguments and null are for those that
  * write a call with them alone, null also where less is written than with an empty content: an answer without a turn of its own. */
-static void probe(ht_chat_setup *s) {
+void ht_chat_setup_probe(ht_chat_setup *s) {
+    if (!ht_chat_template_mentions(s->template, "tool_calls")) return;
     size_t with_empty = write_probe(s->template, false, false), with_null = write_probe(s->template, false, true);
     if (!with_empty && !with_null) {
         with_empty = write_probe(s->template, true, false), with_null = write_probe(s->template, true, true);
@@ -95,7 +96,7 @@ ht_status ht_chat_setup_parse(const char *source, const char *name, const char *
     *out = (ht_chat_setup){.name = name};
     (void)ht_chat_template_parse(source, strlen(source), title, &out->template, &out->error);
     if (out->error.status == HT_ERR_MEMORY) return ht_fail(err, HT_ERR_MEMORY, "%s", out->error.message);
-    if (out->template && ht_chat_template_mentions(out->template, "tool_calls")) probe(out);
+    if (out->template) ht_chat_setup_probe(out);
     return HT_OK;
 }
 

@@ -29,6 +29,8 @@ ht_status ht_chat_detect_template(const ht_tokenizer *t, ht_chat_setup *out, ht_
 /* The setup of one template, `title` in errors. A template that does not parse sets out->error; the status is that of memory. */
 ht_status ht_chat_setup_parse(const char *source, const char *name, const char *title, ht_chat_setup *out,
                               ht_error *err);
+/* Sets text_arguments and null_content for setup->template. */
+void ht_chat_setup_probe(ht_chat_setup *setup);
 /* The setup for a conversation with tools, or without. */
 const ht_chat_setup *ht_chat_setup_for(const ht_chat_setup *setup, bool tools);
 void ht_chat_setup_free(ht_chat_setup *setup); /* and zeroed */

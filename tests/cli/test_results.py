@@ -331,17 +331,34 @@ class Template(CommandTest):
         self.assertEqual(json.loads(self.succeeds("template", TINY, "--messages", "-", "--json", stdin=talk.read_bytes()).text),
                          {"text": opened})  # fmt: skip
         template = self.file("t.jinja", "{{ mood }}{{ tools | length }}{{ messages[0].content }}{{ bos_token }}|")
-        whole = self.file("whole.json", '{"messages": [{"content": "a"}], "mood": "bad"}')
+        whole = self.file("whole.json", '{"messages": [{"role": "user", "content": "a"}], "chat_template_kwargs": {"mood": "bad"}}')
         tools = self.file("tools.json", "[{}]")
         words = ["template", "--template", template, "--messages", whole, "--tools", tools]
         self.assertEqual(self.succeeds(*words).text, "bad1a|")
         self.assertEqual(self.succeeds(*words, "--set", 'mood="good"', "--set", 'bos_token="<s>"').text, "good1a<s>|")
 
+    def test_prompt_of_run(self):
+        model, bare = self.folder / "m.gguf", self.folder / "bare.gguf"
+        template = ("{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}{{ tools | length if tools else 0 }}"
+                    "{{ mood }}{{ enable_thinking }}")  # fmt: skip
+        tiny_model.write(model, template=template)
+        tiny_model.write(bare, template=None)
+        talk = self.file("talk.json", '[{"role": "developer", "content": [{"type": "text", "text": "a"}]}]')
+        tools = self.file("tools.json", "[{}]")
+        for words in (["--messages", talk, "--tools", tools, "--no-thinking"], ["--system", "b", "--set", 'mood="c"']):
+            text = self.succeeds("template", model, "hello", *words).text
+            n = len(self.succeeds("tokenize", model, text).text.split())
+            run = json.loads(self.succeeds("run", model, "hello", *words, "-n", "1", "--json", "-q").text)
+            self.assertEqual(run["metrics"]["prompt_tokens"], n)
+            self.assertTrue(text.startswith("[system]"))
+        self.assertEqual(text, "[system]b[user]hello0c")
+        self.assertEqual(self.succeeds("template", bare, "a").text, self.succeeds("template", TINY, "a").text)
+
     def test_failures(self):
-        talk = self.file("talk.json", "[]")
+        talk = self.file("talk.json", '[{"role": "user", "content": "a"}]')
         bad = self.file("bad.jinja", "a\n  {{ b | nosuch }}")
         self.fails(1, "template", "--template", bad, "--messages", talk, says="bad.jinja, line 2, column ")
-        self.fails(1, "template", TINY, "--messages", self.file("x.json", "[1,"), says="messages")
+        self.fails(1, "template", TINY, "--messages", self.file("x.json", "[1,"), says="x.json")
         self.fails(1, "template", TINY, "--messages", talk, "--set", "x", says="expected NAME=JSON")
         self.fails(1, "template", TINY, "--messages", self.folder / "none", says="none")
         self.fails(2, "template", TINY, says="--messages is needed")
@@ -353,14 +370,14 @@ class Template(CommandTest):
         template = self.file("t.jinja", "{# <tool_call> #}{{ messages[0].content }}")
         answer = self.file("a.txt", "hm</think>So:<tool_call><function=f><parameter=a>1</parameter></function></tool_call>")
         tools = self.file("tools.json", '[{"name": "f", "parameters": {"properties": {"a": {"type": "string"}}}}]')
-        talk = self.file("talk.json", '[{"content": "<think>"}]')
+        talk = self.file("talk.json", '[{"role": "user", "content": "<think>"}]')
         words = ["template", "--template", template, "--answer", answer]
         whole = "hm</think>So:"
         self.assertEqual(json.loads(self.succeeds(*words).text),
                          {"thinking": "", "text": whole, "tool_calls": [{"name": "f", "arguments": '{"a": 1}'}]})  # fmt: skip
         self.assertEqual(json.loads(self.succeeds(*words, "--messages", talk, "--tools", tools).text),
                          {"thinking": "hm", "text": "So:", "tool_calls": [{"name": "f", "arguments": '{"a": "1"}'}]})  # fmt: skip
-        whole = self.file("whole.json", '{"messages": [{"content": "<think>"}], "tools": ' + tools.read_text() + "}")
+        whole = self.file("whole.json", '{"messages": [{"role": "user", "content": "<think>"}], "tools": ' + tools.read_text() + "}")
         self.assertEqual(json.loads(self.succeeds(*words, "--messages", whole).text)["tool_calls"][0]["arguments"], '{"a": "1"}')
         self.fails(1, *words, "--tools", self.file("bad.json", "{"), says="the tools")
 
