@@ -14,9 +14,9 @@ static size_t valid_start(const char *text, size_t n) {
     while (at < n) {
         unsigned char lead = (unsigned char)text[at];
         size_t length = lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-        json_t *one = length <= n - at ? json_stringn(text + at, length) : NULL;
+        ht_json *one = length <= n - at ? ht_json_stringn(text + at, length) : NULL;
         if (!one) break;
-        json_decref(one);
+        ht_json_decref(one);
         at += length;
     }
     return at;
@@ -56,22 +56,22 @@ char *text_to_utf8(const char *text, size_t n) {
     return replace_bytes(text, n, true, &used);
 }
 
-json_t *json_text(const char *text, size_t n) {
+ht_json *json_text(const char *text, size_t n) {
     size_t used;
-    json_t *value = json_stringn(n ? text : "", n);
+    ht_json *value = ht_json_stringn(n ? text : "", n);
     char *clean = value ? NULL : replace_bytes(text, n, false, &used);
-    if (clean) value = json_stringn(clean, used);
+    if (clean) value = ht_json_stringn(clean, used);
     free(clean);
     return value;
 }
 
-json_t *json_path(const char *path) { return json_text(path, strlen(path)); }
+ht_json *json_path(const char *path) { return json_text(path, strlen(path)); }
 
-json_t *json_ids(const int32_t *ids, size_t n) {
-    json_t *array = json_array();
+ht_json *json_ids(const int32_t *ids, size_t n) {
+    ht_json *array = ht_json_new_array();
     for (size_t i = 0; array && i < n; i++) {
-        if (json_array_append_new(array, json_integer(ids[i])) == 0) continue;
-        json_decref(array);
+        if (ht_json_array_append_new(array, ht_json_integer(ids[i])) == 0) continue;
+        ht_json_decref(array);
         array = NULL;
     }
     return array;
@@ -140,19 +140,19 @@ static size_t mark_numbers(const char *text, size_t n, char *out) {
     return used;
 }
 
-json_t *json_line_read(const char *line, size_t n, size_t flags, json_error_t *why) {
+ht_json *json_line_read(const char *line, size_t n, size_t flags, json_error_t *why) {
     serve_replaced replaced;
     char *owned;
     const char *clean = serve_escapes_replace(line, n, &owned, &replaced);
     char *marked = clean ? malloc(marked_bytes(clean, n)) : NULL;
-    json_t *value = NULL;
+    ht_json *value = NULL;
     *why = (json_error_t){.text = "out of memory"};
     if (marked && replaced.nul)
         snprintf(why->text, sizeof why->text, "a text has a NUL character");
     else if (marked)
         value = json_loadb(marked, mark_numbers(clean, n, marked), flags, why);
-    if (value && !json_is_object(value)) {
-        json_decref(value);
+    if (value && !ht_json_is_object(value)) {
+        ht_json_decref(value);
         value = NULL;
         snprintf(why->text, sizeof why->text, "expected {...}");
     }
@@ -161,9 +161,9 @@ json_t *json_line_read(const char *line, size_t n, size_t flags, json_error_t *w
     return value;
 }
 
-char *json_line_write(const json_t *value) {
+char *json_line_write(const ht_json *value) {
     static const char mark[] = "\"" MARK;
-    char *text = value ? json_dumps(value, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL, *to = text;
+    char *text = value ? ht_json_dump(value, HT_JSON_COMPACT | HT_JSON_REAL_PRECISION(9)) : NULL, *to = text;
     if (!text) return NULL;
     const char *end = text + strlen(text), *next;
     for (const char *at = text; at < end; at = next) {
@@ -180,9 +180,9 @@ char *json_line_write(const json_t *value) {
     return text;
 }
 
-bool json_output(json_t *value) {
+bool json_output(ht_json *value) {
     char *text = json_line_write(value);
-    json_decref(value);
+    ht_json_decref(value);
     if (!text) {
         fprintf(stderr, "hearth: out of memory for the JSON result\n");
         return false;

@@ -102,12 +102,12 @@ static void mend_halves(ht_text *text) {
     }
 }
 
-static json_t *parsed(const ht_text *text) {
-    json_t *value = json_loadb(text->data, text->len, JSON_ALLOW_NUL, NULL);
+static ht_json *parsed(const ht_text *text) {
+    ht_json *value = json_loadb(text->data, text->len, JSON_ALLOW_NUL, NULL);
     return value ? value : json_loadb(text->data, text->len, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, NULL);
 }
 
-json_t *serve_tool_call_arguments(const serve_tool_call *call) {
+ht_json *serve_tool_call_arguments(const serve_tool_call *call) {
     ht_text text = {0};
     ht_text_append_str(&text, "");
     if (call->cut)
@@ -115,10 +115,10 @@ json_t *serve_tool_call_arguments(const serve_tool_call *call) {
     else
         ht_text_append(&text, call->arguments.data ? call->arguments.data : "", call->arguments.len);
     mend_halves(&text);
-    json_t *value = text.failed ? NULL : parsed(&text);
+    ht_json *value = text.failed ? NULL : parsed(&text);
     const bool failed = text.failed;
     ht_text_discard(&text);
-    if (json_is_object(value)) return value;
-    json_decref(value);
-    return failed ? NULL : json_object();
+    if (ht_json_is_object(value)) return value;
+    ht_json_decref(value);
+    return failed ? NULL : ht_json_new_object();
 }

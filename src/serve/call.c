@@ -17,7 +17,7 @@ static void free_call(void *user) {
     serve_server *s = c->server;
     if (c->free_state) c->free_state(c->state);
     serve_lease_end(s->models, &c->lease);
-    json_decref(c->body);
+    ht_json_decref(c->body);
     free(c);
     pthread_mutex_lock(&s->lock);
     if (--s->n_calls == 0) pthread_cond_broadcast(&s->quiet);
@@ -65,7 +65,7 @@ static bool parse_body(serve_call *c) {
         n -= sizeof mark - 1;
     }
     const char *clean = serve_escapes_replace(text, n, &owned, &replaced);
-    if (clean) c->body = n ? serve_json_parse(clean, n, serve_call_values_max(c), &c->failure) : json_object();
+    if (clean) c->body = n ? serve_json_parse(clean, n, serve_call_values_max(c), &c->failure) : ht_json_new_object();
     if (replaced.nul) serve_call_ignore(c, "NUL in texts");
     if (replaced.surrogate) serve_call_ignore(c, "halves of characters in texts");
     free(owned);

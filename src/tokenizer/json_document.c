@@ -16,8 +16,8 @@ typedef enum part { IN_DOCUMENT, IN_VOCAB, IN_MERGES, IN_SKIPPED } part;
 typedef struct parser {
     ht_json_document *out;
     ht_vocab *vocab;
-    json_t *open[MAX_DEPTH]; /* open containers of the document, outermost first; the root owns the others */
-    int depth;               /* open containers, counted in every part */
+    ht_json *open[MAX_DEPTH]; /* open containers of the document, outermost first; the root owns the others */
+    int depth;                /* open containers, counted in every part */
     part part;
     int part_depth; /* depth inside the current part's container */
     ht_text key;    /* last key of the innermost object; in the vocabulary, the token */
@@ -38,41 +38,41 @@ static int out_of_memory(parser *p) {
 }
 
 /* Adds a finished value to the innermost container; takes ownership of the reference. */
-static int put(parser *p, json_t *value) {
+static int put(parser *p, ht_json *value) {
     if (!value) return out_of_memory(p);
     if (p->depth == 0) {
-        json_decref(value);
+        ht_json_decref(value);
         return fail(p, HT_ERR_FORMAT, "the document is not an object");
     }
-    json_t *parent = p->open[p->depth - 1];
-    if (json_is_array(parent)) return json_array_append_new(parent, value) == 0 ? 1 : out_of_memory(p);
-    if (json_object_get(parent, p->key.data)) {
-        json_decref(value);
+    ht_json *parent = p->open[p->depth - 1];
+    if (ht_json_is_array(parent)) return ht_json_array_append_new(parent, value) == 0 ? 1 : out_of_memory(p);
+    if (ht_json_object_get(parent, p->key.data)) {
+        ht_json_decref(value);
         p->status = ht_fail(p->err, HT_ERR_FORMAT, "the member `%.64s` occurs twice", p->key.data);
         return 0;
     }
-    return json_object_set_new(parent, p->key.data, value) == 0 ? 1 : out_of_memory(p);
+    return ht_json_object_set_new(parent, p->key.data, value) == 0 ? 1 : out_of_memory(p);
 }
 
 /* Adds a scalar; an error in the vocabulary, whose values are integers only. */
-static int put_scalar(parser *p, json_t *value) {
+static int put_scalar(parser *p, ht_json *value) {
     if (p->part == IN_DOCUMENT) return put(p, value);
-    json_decref(value);
+    ht_json_decref(value);
     if (p->part == IN_SKIPPED) return 1;
     return fail(p, HT_ERR_FORMAT,
                 p->part == IN_VOCAB ? "model.vocab has a value that is not an integer"
                                     : "model.merges has an item that is neither a text nor a pair of texts");
 }
 
-static int on_null(void *user) { return put_scalar(user, json_null()); }
-static int on_boolean(void *user, int value) { return put_scalar(user, json_boolean(value)); }
+static int on_null(void *user) { return put_scalar(user, ht_json_null()); }
+static int on_boolean(void *user, int value) { return put_scalar(user, ht_json_boolean(value)); }
 static int on_double(void *user, double value) {
-    return put_scalar(user, isfinite(value) ? json_real(value) : json_null());
+    return put_scalar(user, isfinite(value) ? ht_json_real(value) : ht_json_null());
 }
 
 static int on_integer(void *user, long long value) {
     parser *p = user;
-    if (p->part != IN_VOCAB) return put_scalar(p, json_integer(value));
+    if (p->part != IN_VOCAB) return put_scalar(p, ht_json_integer(value));
     if (value < 0 || value >= HT_MAX_VOCAB) {
         p->status = ht_fail(p->err, HT_ERR_LIMIT, "model.vocab has the id %lld; 0 to %d are supported", value,
                             HT_MAX_VOCAB - 1);
@@ -126,7 +126,7 @@ static int on_string(void *user, const unsigned char *bytes, size_t n) {
     const char *text = (const char *)bytes;
     if (p->part == IN_MERGES && n <= UINT32_MAX)
         return p->depth == p->part_depth ? add_joined_merge(p, text, n) : add_merge_side(p, text, n);
-    return put_scalar(p, json_stringn_nocheck(text, n));
+    return put_scalar(p, ht_json_stringn(text, n));
 }
 
 static int on_key(void *user, const unsigned char *bytes, size_t n) {
@@ -162,7 +162,7 @@ static int open_container(parser *p, bool object) {
         p->n_sides = 0;
     }
     if (p->part == IN_DOCUMENT) {
-        json_t *container = object ? json_object() : json_array();
+        ht_json *container = object ? ht_json_new_object() : ht_json_new_array();
         if (!container) return out_of_memory(p);
         if (p->depth == 0)
             p->out->root = container;
@@ -180,8 +180,8 @@ static int close_container(parser *p) {
         return fail(p, HT_ERR_FORMAT, "model.merges has a merge of fewer than two tokens");
     if (p->part != IN_DOCUMENT && p->depth == p->part_depth) p->part = IN_DOCUMENT;
     p->depth--;
-    p->in_model = p->part == IN_DOCUMENT && p->depth == 2 && p->open[1] == json_object_get(p->open[0], "model") &&
-                  json_is_object(p->open[1]);
+    p->in_model = p->part == IN_DOCUMENT && p->depth == 2 && p->open[1] == ht_json_object_get(p->open[0], "model") &&
+                  ht_json_is_object(p->open[1]);
     return 1;
 }
 
@@ -230,12 +230,12 @@ ht_status ht_json_document_parse(const char *json, size_t n, ht_json_document *o
     ht_text_discard(&p.key);
     if (p.status) return p.status;
     if (status != yajl_status_ok) return syntax_error(json, at < n ? at : n, err);
-    if (!json_is_object(out->root)) return ht_fail(err, HT_ERR_FORMAT, "the document is not an object");
+    if (!ht_json_is_object(out->root)) return ht_fail(err, HT_ERR_FORMAT, "the document is not an object");
     return HT_OK;
 }
 
 void ht_json_document_free(ht_json_document *d) {
-    json_decref(d->root);
+    ht_json_decref(d->root);
     ht_text_discard(&d->merge_text);
     free(d->merges);
     *d = (ht_json_document){0};

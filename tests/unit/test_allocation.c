@@ -117,26 +117,26 @@ static ht_status convert_to_documents(ht_error *err) {
 }
 
 static ht_status convert_to_metadata(ht_error *err) {
-    json_t *metadata;
+    ht_json *metadata;
     ht_status st = ht_gguf_metadata_of(to_convert, &convert_config, &metadata, err);
-    json_decref(metadata);
+    ht_json_decref(metadata);
     return st;
 }
 
 static ht_status save_metadata(ht_error *err) {
-    json_t *metadata = json_object();
+    ht_json *metadata = ht_json_new_object();
     if (!metadata) return ht_fail_memory(err, 0, "metadata");
     ht_status st = ht_tokenizer_save_gguf(convert_tokenizer, convert_config.vocab, false, metadata, err);
     if (!st) st = ht_convert_config_to_gguf(&convert_config, metadata, err);
-    json_decref(metadata);
+    ht_json_decref(metadata);
     return st;
 }
 
 static ht_status parse_json(ht_error *err) {
     static const char text[] = "{\"a\":[1,2.5,\"text\"],\"b\":{\"c\":null}}";
-    json_t *root;
+    ht_json *root;
     ht_status st = ht_json_parse(text, sizeof text - 1, "f", &root, err);
-    json_decref(root);
+    ht_json_decref(root);
     return st;
 }
 
