@@ -135,7 +135,7 @@ static bool add_target(const ht_adapter_pair_info *first, const char *projection
                                                        (int64_t)first->n_in, "n_out", (int64_t)first->n_out)) == 0;
 }
 
-static ht_json *text_or_null(const char *text) { return text ? json_text(text, strlen(text)) : ht_json_null(); }
+static ht_json *text_or_null(const char *text) { return text ? ht_json_stringn(text, strlen(text)) : ht_json_null(); }
 
 static bool print_json(const ht_adapter *a, const ht_adapter_info *i) {
     ht_json *targets = ht_json_new_array(), *value = NULL;
@@ -203,7 +203,7 @@ static int convert(const options *o) {
     if (st)
         status = report(&err);
     else if (o->json) {
-        if (!json_output(ht_json_pack("{so ss}", "out", json_path(o->arguments.items[2]), "format", o->to)))
+        if (!json_output(ht_json_pack("{so ss}", "out", ht_json_string(o->arguments.items[2]), "format", o->to)))
             status = EXIT_FAILED;
     } else
         output_line("%s", o->arguments.items[2]);

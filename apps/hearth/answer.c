@@ -26,8 +26,8 @@ static bool keep(answer *a, answer_part *part, const char *text, size_t n) {
 }
 
 static bool keep_call(answer *a, const ht_tool_call *call) {
-    ht_json *arguments = json_loads(call->arguments, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
-    if (!arguments) arguments = ht_json_string(call->arguments); /* an integer beyond 64 bits is none for jansson */
+    ht_json *arguments = ht_json_of(call->arguments, strlen(call->arguments));
+    if (!arguments) arguments = ht_json_string(call->arguments);
     ht_json *item = ht_json_pack("{ss so}", "name", call->name, "arguments", arguments);
     if (item && call->id) ht_json_object_set_new(item, "id", ht_json_string(call->id));
     if (!a->calls) a->calls = ht_json_new_array();

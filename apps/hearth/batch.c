@@ -215,8 +215,8 @@ static ht_json *calls_json(const ht_batch_answer *a) {
     ht_json *calls = ht_json_new_array();
     for (size_t i = 0; calls && i < a->n_calls; i++) {
         const ht_tool_call *call = &a->calls[i];
-        ht_json *arguments = json_loads(call->arguments, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
-        if (!arguments) arguments = ht_json_string(call->arguments); /* an integer beyond 64 bits is none for jansson */
+        ht_json *arguments = ht_json_of(call->arguments, strlen(call->arguments));
+        if (!arguments) arguments = ht_json_string(call->arguments);
         ht_json *item = ht_json_pack("{ss so}", "name", call->name, "arguments", arguments);
         if (item && call->id) ht_json_object_set_new(item, "id", ht_json_string(call->id));
         ht_json_array_append_new(calls, item);
@@ -228,12 +228,12 @@ static ht_json *calls_json(const ht_batch_answer *a) {
 static void put_answer(ht_json *to, const ht_batch_answer *a) {
     const ht_metrics *m = &a->report->metrics;
     if (a->report->status) {
-        ht_json_object_set_new(to, "error", json_path(a->report->message));
+        ht_json_object_set_new(to, "error", ht_json_string(a->report->message));
         return;
     }
-    ht_json_object_set_new(to, "text", json_text(a->text, a->n_text));
+    ht_json_object_set_new(to, "text", ht_json_stringn(a->text, a->n_text));
     ht_json_object_set_new(to, "finish", ht_json_string(m->finish == HT_FINISH_STOP ? "stop" : "length"));
-    if (a->n_thinking) ht_json_object_set_new(to, "thinking", json_text(a->thinking, a->n_thinking));
+    if (a->n_thinking) ht_json_object_set_new(to, "thinking", ht_json_stringn(a->thinking, a->n_thinking));
     if (m->thought_ended) ht_json_object_set_new(to, "thought_ended", ht_json_boolean(true));
     if (a->n_calls) ht_json_object_set_new(to, "tool_calls", calls_json(a));
     ht_json_object_set_new(to, "prompt_tokens", ht_json_integer(m->prompt_tokens + a->report->reuse.reused));

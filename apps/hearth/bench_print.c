@@ -48,7 +48,7 @@ static void set_yardsticks(ht_json *to, const bench *b) {
 bool bench_print_json(const bench *b) {
     ht_device *d = b->e.device;
     const series *s = b->series;
-    ht_json *value = ht_json_pack("{so ss ss ss si si si si si}", "model", json_path(b->o->model), "device",
+    ht_json *value = ht_json_pack("{so ss ss ss si si si si si}", "model", ht_json_string(b->o->model), "device",
                                   ht_device_name(d), "instruction_set", ht_device_instruction_set(d), "precision",
                                   options_precision_name(b->o), "threads", ht_device_threads(d), "prompt_tokens",
                                   (int)b->n_prompt, "decode_tokens", (int)b->n_decode, "depth", (int)b->depth,

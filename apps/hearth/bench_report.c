@@ -46,7 +46,7 @@ static bool print_json(const options *o, const ht_bench_report *r) {
                                   (int64_t)r->cache_bytes, "save_seconds", r->state_save_seconds, "load_seconds",
                                   r->state_load_seconds, "prefill_seconds", r->prefill_seconds);
     return json_output(ht_json_pack("{ss so ss ss ss ss si so so so so so}", "version", r->version, "model",
-                                    json_path(o->model), "architecture", r->architecture, "instruction_set",
+                                    ht_json_string(o->model), "architecture", r->architecture, "instruction_set",
                                     r->instruction_set, "precision", r->precision, "kv", r->kv_type, "threads",
                                     (int)r->threads, "generation", generation, "prefix_cache", prefix_json(r), "state",
                                     state, "probes", probes_json(r), "checks", checks_json(r)));

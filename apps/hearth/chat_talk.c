@@ -132,9 +132,9 @@ static ht_status chat_of(const talk *t, ht_chat **chat, ht_error *err) {
 
 /* Takes a list of messages, or an object that has one; the library says what is wrong with another. */
 static ht_status take_document(talk *t, const char *path, const char *text, size_t n, ht_error *err) {
-    json_error_t wrong;
-    ht_json *document = json_loadb(text, n, 0, &wrong);
-    if (!document) return fail(err, HT_ERR_FORMAT, path, wrong.text);
+    ht_json *document;
+    ht_status st = ht_json_load(text, n, &(ht_json_options){.name = path, .any_value = true}, &document, err);
+    if (st) return st;
     if (ht_json_is_array(document)) document = ht_json_pack("{so}", "messages", document);
     ht_json *messages = ht_json_incref(ht_json_object_get(document, "messages"));
     ht_json_object_del(document, "messages");
@@ -142,9 +142,9 @@ static ht_status take_document(talk *t, const char *path, const char *text, size
     other.messages = messages;
     other.more = document;
     ht_chat *chat = NULL;
-    ht_status st = ht_json_is_object(document) && ht_json_is_array(messages)
-                       ? chat_of(&other, &chat, err)
-                       : fail(err, HT_ERR_FORMAT, path, "expected a list of messages, or an object with \"messages\"");
+    st = ht_json_is_object(document) && ht_json_is_array(messages)
+             ? chat_of(&other, &chat, err)
+             : fail(err, HT_ERR_FORMAT, path, "expected a list of messages, or an object with \"messages\"");
     ht_chat_free(chat);
     if (st) {
         ht_json_decref(messages);

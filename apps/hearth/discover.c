@@ -22,8 +22,8 @@ typedef struct finds {
 
 static ht_json *describe(const ht_find *f) {
     const ht_model_info *i = f->info;
-    if (!i) return ht_json_pack("{so ss}", "path", json_path(f->path), "problem", f->problem->message);
-    return ht_json_pack("{so ss ss ss sb ss ss sI sI sI si sI}", "path", json_path(f->path), "architecture",
+    if (!i) return ht_json_pack("{so ss}", "path", ht_json_string(f->path), "problem", f->problem->message);
+    return ht_json_pack("{so ss ss ss sb ss ss sI sI sI si sI}", "path", ht_json_string(f->path), "architecture",
                         i->architecture, "name", i->name, "format", i->format, "runs", (int)i->runs, "quantization",
                         i->quantization, "file_type", i->file_type, "parameters", (int64_t)i->n_parameters,
                         "weight_bytes", (int64_t)i->weight_bytes, "file_bytes", (int64_t)i->file_bytes, "files",
@@ -35,7 +35,7 @@ static ht_json *as_json(const finds *all, const ht_find *f) {
     ht_json *value = describe(f);
     if (!all->models) return value;
     const size_t n = model_name(all->models, f->path, &name);
-    ht_json_object_set_new(value, "model", json_text(name, n));
+    ht_json_object_set_new(value, "model", ht_json_stringn(name, n));
     return value;
 }
 

@@ -180,12 +180,12 @@ static ht_json *gpus_json(const checkup *c) {
         snprintf(name, sizeof name, "cuda:%d", i);
         snprintf(capability, sizeof capability, "%d.%d", g->is.major, g->is.minor);
         snprintf(cuda, sizeof cuda, "%d.%d", g->is.cuda_major, g->is.cuda_minor);
-        ht_json *one = ht_json_pack("{ss so ss so ss si sI sI sI so}", "device", name, "name", json_path(g->is.name),
-                                    "compute_capability", capability, "driver", json_path(g->is.driver), "cuda", cuda,
-                                    "multiprocessors", g->is.multiprocessors, "memory_bytes",
-                                    (int64_t)g->is.memory_bytes, "memory_free_bytes", (int64_t)g->is.memory_free_bytes,
-                                    "read_buffer_bytes", (int64_t)g->read_bytes, "trouble",
-                                    g->trouble.status ? json_path(g->trouble.message) : ht_json_null());
+        ht_json *one = ht_json_pack(
+            "{ss so ss so ss si sI sI sI so}", "device", name, "name", ht_json_string(g->is.name), "compute_capability",
+            capability, "driver", ht_json_string(g->is.driver), "cuda", cuda, "multiprocessors", g->is.multiprocessors,
+            "memory_bytes", (int64_t)g->is.memory_bytes, "memory_free_bytes", (int64_t)g->is.memory_free_bytes,
+            "read_buffer_bytes", (int64_t)g->read_bytes, "trouble",
+            g->trouble.status ? ht_json_string(g->trouble.message) : ht_json_null());
         set_rates(one, g->read, g->compute);
         ht_json_array_append_new(all, one);
     }
@@ -202,18 +202,19 @@ static bool print_json(const checkup *c) {
         ht_json_array_append_new(sets, ht_json_pack("{ss ss sb sb}", "name", c->sets[i].name, "needs", c->sets[i].needs,
                                                     "built_in", (int)c->sets[i].built_in, "machine_has",
                                                     (int)c->sets[i].machine_has));
-    for (int i = 0; i < c->n_advice; i++) ht_json_array_append_new(advice, json_path(c->advice[i]));
-    ht_json *value = ht_json_pack(
-        "{ss so si si sI sI sI sI ss ss so si sI so so}", "version", ht_version(), "processor", json_path(m->processor),
-        "cores", m->cores, "cores_online", m->online, "memory_bytes", (int64_t)m->memory_bytes,
-        "memory_available_bytes", (int64_t)c->available_bytes, "l2_bytes", (int64_t)m->l2_bytes, "l3_bytes",
-        (int64_t)m->l3_bytes, "huge_pages", m->huge_pages, "instruction_set", ht_device_instruction_set(c->device),
-        "instruction_sets", sets, "threads", ht_device_threads(c->device), "read_buffer_bytes", (int64_t)c->read_bytes,
-        "default_model", c->model ? json_path(c->model) : ht_json_null(), "advice", advice);
+    for (int i = 0; i < c->n_advice; i++) ht_json_array_append_new(advice, ht_json_string(c->advice[i]));
+    ht_json *value =
+        ht_json_pack("{ss so si si sI sI sI sI ss ss so si sI so so}", "version", ht_version(), "processor",
+                     ht_json_string(m->processor), "cores", m->cores, "cores_online", m->online, "memory_bytes",
+                     (int64_t)m->memory_bytes, "memory_available_bytes", (int64_t)c->available_bytes, "l2_bytes",
+                     (int64_t)m->l2_bytes, "l3_bytes", (int64_t)m->l3_bytes, "huge_pages", m->huge_pages,
+                     "instruction_set", ht_device_instruction_set(c->device), "instruction_sets", sets, "threads",
+                     ht_device_threads(c->device), "read_buffer_bytes", (int64_t)c->read_bytes, "default_model",
+                     c->model ? ht_json_string(c->model) : ht_json_null(), "advice", advice);
     ht_json_object_set_new(value, "backends", backends);
     set_rates(value, c->read, c->compute);
     ht_json_object_set_new(value, "gpus", gpus_json(c));
-    ht_json_object_set_new(value, "no_gpu", c->n_gpus ? ht_json_null() : json_path(c->no_gpu.message));
+    ht_json_object_set_new(value, "no_gpu", c->n_gpus ? ht_json_null() : ht_json_string(c->no_gpu.message));
     return json_output(value);
 }
 

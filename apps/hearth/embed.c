@@ -125,7 +125,7 @@ static ht_status write_npy(const char *path, const ht_embeddings *e, ht_error *e
 }
 
 static ht_json *json_of(const options *o, const ht_embedding *e, int32_t hidden) {
-    if (e->status) return ht_json_pack("{so}", "error", json_text(e->message, strlen(e->message)));
+    if (e->status) return ht_json_pack("{so}", "error", ht_json_stringn(e->message, strlen(e->message)));
     ht_json *value = ht_json_pack("{sI}", "tokens", (int64_t)e->n_tokens);
     if (o->out || !value) return value;
     ht_json *values = ht_json_new_array();
@@ -152,10 +152,11 @@ static bool print_json(const options *o, text_list *t, const result *r) {
     }
     ht_json *value = NULL;
     if (whole)
-        value = ht_json_pack("{so ss sb si sO}", "model", json_path(o->model), "pooling", pooling_names[r->pooling],
-                             "normalized", !o->no_normalize, "hidden", (int)e->hidden, "texts", texts);
+        value =
+            ht_json_pack("{so ss sb si sO}", "model", ht_json_string(o->model), "pooling", pooling_names[r->pooling],
+                         "normalized", !o->no_normalize, "hidden", (int)e->hidden, "texts", texts);
     ht_json_decref(texts);
-    if (value && o->out && ht_json_object_set_new(value, "out", json_path(o->out))) {
+    if (value && o->out && ht_json_object_set_new(value, "out", ht_json_string(o->out))) {
         ht_json_decref(value);
         value = NULL;
     }

@@ -82,7 +82,7 @@ static void percentile_name(const ht_percentile *p, char out[16]) { snprintf(out
 
 static bool print_json(const options *o, const ht_evaluation *r, double seconds) {
     ht_json *value =
-        ht_json_pack("{so ss sI sI sI si sf sf sf sf}", "model", json_path(o->model), "precision",
+        ht_json_pack("{so ss sI sI sI si sf sf sf sf}", "model", ht_json_string(o->model), "precision",
                      options_precision_name(o), "tokens", (int64_t)r->n_tokens, "windows", (int64_t)r->n_windows,
                      "scored_tokens", (int64_t)r->n_scored, "ctx", (int)r->window, "mean_nll", r->mean_nll,
                      "perplexity", r->perplexity, "perplexity_error", r->perplexity_error, "seconds", seconds);
@@ -94,10 +94,10 @@ static bool print_json(const options *o, const ht_evaluation *r, double seconds)
         ht_json_object_set_new(percentiles, name, ht_json_real(r->kl_percentiles[i].value));
     }
     ht_json *more = ht_json_pack("{so sf sf sf sf so sf sf}", "compared_with",
-                                 o->kl_vs ? json_path(o->kl_vs) : ht_json_string("reference"), "compared_perplexity",
-                                 r->reference_perplexity, "compared_perplexity_error", r->reference_perplexity_error,
-                                 "kl_mean", r->kl_mean, "kl_error", r->kl_error, "kl_percentiles", percentiles,
-                                 "kl_max", r->kl_max, "same_top", r->same_top);
+                                 o->kl_vs ? ht_json_string(o->kl_vs) : ht_json_string("reference"),
+                                 "compared_perplexity", r->reference_perplexity, "compared_perplexity_error",
+                                 r->reference_perplexity_error, "kl_mean", r->kl_mean, "kl_error", r->kl_error,
+                                 "kl_percentiles", percentiles, "kl_max", r->kl_max, "same_top", r->same_top);
     bool whole = value && more && ht_json_object_update(value, more) == 0 &&
                  ht_json_object_set_new(value, "same_top_error", ht_json_real(r->same_top_error)) == 0;
     ht_json_decref(more);

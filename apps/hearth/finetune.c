@@ -215,12 +215,13 @@ static bool print_end(const training *run) {
     char took[24], before[40] = "";
     const double seconds = now_seconds() - run->r.begin;
     if (run->o->json)
-        return json_output(ht_json_pack(
-            "{so so sI sI so so sI sI sf sI}", "model", json_path(run->o->model), "adapter", json_path(run->o->out),
-            "iters", (int64_t)run->step.iter, "best_iter", (int64_t)(run->s.plan.valid ? k->best_iter : run->step.iter),
-            "valid_loss_before", number_or_null(k->first_valid), "valid_loss", number_or_null(k->best_valid),
-            "parameters", (int64_t)run->s.plan.n_parameters, "skipped", (int64_t)run->step.total_skipped, "seconds",
-            seconds, "peak_memory_bytes", (int64_t)peak_memory_bytes()));
+        return json_output(ht_json_pack("{so so sI sI so so sI sI sf sI}", "model", ht_json_string(run->o->model),
+                                        "adapter", ht_json_string(run->o->out), "iters", (int64_t)run->step.iter,
+                                        "best_iter", (int64_t)(run->s.plan.valid ? k->best_iter : run->step.iter),
+                                        "valid_loss_before", number_or_null(k->first_valid), "valid_loss",
+                                        number_or_null(k->best_valid), "parameters", (int64_t)run->s.plan.n_parameters,
+                                        "skipped", (int64_t)run->step.total_skipped, "seconds", seconds,
+                                        "peak_memory_bytes", (int64_t)peak_memory_bytes()));
     output_write("\n", 1);
     output_line("%lld step%s in %s%s", (long long)(run->step.iter - run->r.first_iter),
                 plural((run->step.iter - run->r.first_iter)), time_text(seconds, took),

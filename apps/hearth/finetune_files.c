@@ -17,6 +17,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum { STATE_BYTES_MAX = 256 << 20 };
+
 static const char last_name[] = "last", prefix[] = "checkpoint-", values_suffix[] = ".safetensors",
                   state_suffix[] = ".json", temporary_suffix[] = ".tmp";
 
@@ -227,21 +229,26 @@ static ht_status save_state(const keeper *k, int64_t iter, const reporter *r, ht
 
 static double number_or_nan(const ht_json *x) { return ht_json_is_number(x) ? ht_json_number_value(x) : (double)NAN; }
 
+static ht_status damaged(const char *path, const char *why, ht_error *err) {
+    char reason[sizeof err->message];
+    snprintf(reason, sizeof reason, "%s", why);
+    snprintf(err->message, sizeof err->message,
+             "%.300s is damaged: %.300s; without that file the run goes on, and the best adapter is chosen anew", path,
+             reason);
+    return err->status = HT_ERR_FORMAT;
+}
+
 /* What is said of the best adapter counts only for the same held-out samples. */
 static ht_status take_state(keeper *k, const char *path, ht_json *state, ht_json **curves, ht_error *err) {
     int64_t evaluated, best, since;
-    ht_json *best_valid, *first_valid, *drawn;
     const char *was;
-    json_error_t why;
-    if (json_unpack_ex(state, &why, 0, "{ss sI sI so sI so so}", "valid", &was, "evaluated_iter", &evaluated,
-                       "best_iter", &best, "best_valid_loss", &best_valid, "since_best", &since, "first_valid_loss",
-                       &first_valid, "curves", &drawn) != 0) {
-        snprintf(err->message, sizeof err->message,
-                 "%s is damaged: %s; without that file the run goes on, and the best adapter is chosen anew", path,
-                 why.text);
-        return err->status = HT_ERR_FORMAT;
-    }
-    *curves = ht_json_incref(drawn);
+    ht_json_reader r = {.file = path, .err = err};
+    const bool whole = ht_json_str(&r, state, "valid", &was) && ht_json_i64(&r, state, "evaluated_iter", &evaluated) &&
+                       ht_json_i64(&r, state, "best_iter", &best) && ht_json_i64(&r, state, "since_best", &since) &&
+                       ht_json_object_get(state, "best_valid_loss") && ht_json_object_get(state, "first_valid_loss") &&
+                       ht_json_object_get(state, "curves");
+    if (!whole) return damaged(path, r.status ? err->message : "a member is missing", err);
+    *curves = ht_json_incref(ht_json_object_get(state, "curves"));
     if (strcmp(was, k->valid) != 0) {
         if (*was && *k->valid)
             fprintf(stderr, "hearth: the held-out samples are others than before: the best adapter is chosen anew\n");
@@ -249,9 +256,9 @@ static ht_status take_state(keeper *k, const char *path, ht_json *state, ht_json
     }
     k->evaluated_iter = evaluated;
     k->best_iter = best;
-    k->best_valid = number_or_nan(best_valid);
+    k->best_valid = number_or_nan(ht_json_object_get(state, "best_valid_loss"));
     k->since_best = since;
-    k->first_valid = number_or_nan(first_valid);
+    k->first_valid = number_or_nan(ht_json_object_get(state, "first_valid_loss"));
     return HT_OK;
 }
 
@@ -260,9 +267,9 @@ static ht_status load_state(keeper *k, int64_t iter, ht_json **curves, ht_error 
     if (!path) return no_memory(err);
     ht_status status = HT_OK;
     if (access(path, F_OK) == 0) {
-        json_error_t why = {.text = ""};
-        ht_json *state = json_load_file(path, 0, &why);
-        status = take_state(k, path, state, curves, err);
+        ht_json *state;
+        status = ht_json_read(path, STATE_BYTES_MAX, &state, err);
+        status = status ? damaged(path, err->message, err) : take_state(k, path, state, curves, err);
         ht_json_decref(state);
     }
     free(path);

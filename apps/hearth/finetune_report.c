@@ -54,7 +54,7 @@ static ht_status cut_log(const char *path, int64_t done, ht_error *err) {
     size_t size = 0;
     off_t keep = 0;
     for (ssize_t n; (n = getline(&text, &size, f)) > 0; keep += n) {
-        ht_json *line = json_loadb(text, (size_t)n, 0, NULL);
+        ht_json *line = ht_json_of(text, (size_t)n);
         const bool later = ht_json_integer_value(ht_json_object_get(line, "iter")) > done;
         ht_json_decref(line);
         if (later || text[n - 1] != '\n') break;

@@ -210,7 +210,7 @@ static ht_json *describe_data(const ht_data_report *r) {
 bool setup_print_json(const setup *s, const options *o) {
     const ht_trainer_plan *p = &s->plan;
     return json_output(ht_json_pack(
-        "{so so so sI sI sI sI sI sb sI}", "model", json_path(o->model), "data", describe_data(p->data), "valid",
+        "{so so so sI sI sI sI sI sb sI}", "model", ht_json_string(o->model), "data", describe_data(p->data), "valid",
         describe_data(p->valid), "iters", (int64_t)p->iters, "iters_per_epoch", (int64_t)p->iters_per_epoch,
         "parameters", (int64_t)p->n_parameters, "model_parameters", (int64_t)p->model_parameters, "projections",
         (int64_t)p->n_projections, "checkpointing", p->checkpointing, "peak_memory_bytes", (int64_t)p->peak_bytes));

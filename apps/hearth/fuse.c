@@ -75,7 +75,7 @@ static void print_text(const char *out, const ht_fuse_report *r) {
 }
 
 static bool print_json(const char *out, const ht_fuse_report *r) {
-    return json_output(ht_json_pack("{so sI sI sI sf sf sf sf}", "out", json_path(out), "bytes", (int64_t)r->bytes,
+    return json_output(ht_json_pack("{so sI sI sI sf sf sf sf}", "out", ht_json_string(out), "bytes", (int64_t)r->bytes,
                                     "changed", (int64_t)r->n_changed, "dense", (int64_t)r->n_dense, "error", r->error,
                                     "noise", r->noise, "kept", r->kept, "least_kept", r->least_kept));
 }

@@ -61,8 +61,8 @@ static bool print_json(const options *o, const ht_model_info *i, const needs *n)
                                    (int64_t)i->memory_bytes, "kv_bytes_per_position", (int64_t)n->kv_bytes_per_position,
                                    "kv_positions", (int64_t)n->context, "kv_bytes", (int64_t)n->kv_bytes, "total_bytes",
                                    (int64_t)n->total_bytes);
-    ht_json *value = ht_json_pack("{so ss ss ss ss sb sb sI sI sI sb}", "model", json_path(o->model), "architecture",
-                                  i->architecture, "name", i->name, "format", i->format, "quantization",
+    ht_json *value = ht_json_pack("{so ss ss ss ss sb sb sI sI sI sb}", "model", ht_json_string(o->model),
+                                  "architecture", i->architecture, "name", i->name, "format", i->format, "quantization",
                                   i->quantization, "has_weights", (int)i->has_weights, "runs", (int)i->runs,
                                   "parameters", (int64_t)i->n_parameters, "context", (int64_t)i->context,
                                   "sliding_window", (int64_t)i->sliding_window, "tied_head", (int)i->tied_head);

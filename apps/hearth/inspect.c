@@ -186,11 +186,11 @@ static ht_json *json_layers(const ht_inspection *i) {
 }
 
 static bool print_json(const request *r, const ht_inspection *i) {
-    ht_json *value = ht_json_pack("{so so si so sI}", "model", json_path(r->o->model), "tokens",
+    ht_json *value = ht_json_pack("{so so si so sI}", "model", ht_json_string(r->o->model), "tokens",
                                   json_ids(i->tokens, (size_t)i->n_tokens), "n_layers", (int)i->n_layers, "layers",
                                   json_layers(i), "bytes", (int64_t)i->bytes);
-    if (r->o->out) ht_json_object_set_new(value, "out", json_path(r->o->out));
-    if (r->o->svg) ht_json_object_set_new(value, "svg", json_path(r->o->svg));
+    if (r->o->out) ht_json_object_set_new(value, "out", ht_json_string(r->o->out));
+    if (r->o->svg) ht_json_object_set_new(value, "svg", ht_json_string(r->o->svg));
     return json_output(value);
 }
 

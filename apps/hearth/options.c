@@ -131,7 +131,8 @@ static bool set_value(const command *c, const option_spec *spec, const char *val
         if (*value == '\0') return bad_value(c, spec, value, "the name of a file");
         return append(field, value);
     case KIND_LIST:
-        if (*value == '\0' || !text_is_utf8(value)) return bad_value(c, spec, value, "some text in UTF-8");
+        if (*value == '\0' || !ht_utf8_valid(value, strlen(value)))
+            return bad_value(c, spec, value, "some text in UTF-8");
         return append(field, value);
     case KIND_CHOICE: return set_choice(c, spec, value, field);
     case KIND_BIAS:
@@ -285,14 +286,13 @@ static bool take_entry(const command *c, const char *name, ht_json *value, const
 }
 
 static bool read_config(const command *c, options *o) {
-    json_error_t why;
+    enum { BYTES_MAX = 16 << 20 };
+    ht_error why = {0};
     const char *name;
     ht_json *value;
-    o->config_values = json_load_file(o->config, JSON_REJECT_DUPLICATES, &why);
-    if (!ht_json_is_object(o->config_values)) {
-        char sentence[512];
-        snprintf(sentence, sizeof sentence, "--config %.200s is not a JSON object: %.200s", o->config,
-                 o->config_values ? "it is another value" : why.text);
+    if (ht_json_read_as(o->config, BYTES_MAX, &(ht_json_options){0}, &o->config_values, &why)) {
+        char sentence[sizeof why.message + 16];
+        snprintf(sentence, sizeof sentence, "--config %s", why.message);
         return usage_error(c, sentence);
     }
     const size_t n = (size_t)option_count * sizeof *o->given;
@@ -420,7 +420,7 @@ bool options_given(const options *o, const char *name) {
 
 /* ---- as a record ---- */
 
-/* As json_line_write and a reader leave it, so that both are equal. */
+/* As a result is written and read again, so that both are equal. */
 static ht_json *number_value(double number) {
     char text[32];
     snprintf(text, sizeof text, "%.9g", number);
@@ -429,7 +429,7 @@ static ht_json *number_value(double number) {
 
 static ht_json *list_value(const string_list *list) {
     ht_json *values = ht_json_new_array();
-    for (int i = 0; values && i < list->n; i++) ht_json_array_append_new(values, json_path(list->items[i]));
+    for (int i = 0; values && i < list->n; i++) ht_json_array_append_new(values, ht_json_string(list->items[i]));
     return values;
 }
 
@@ -459,7 +459,7 @@ static ht_json *option_value(const option_spec *spec, const void *field) {
     case KIND_ORDER: break;
     }
     text = *(const char *const *)field;
-    return text ? json_path(text) : ht_json_null();
+    return text ? ht_json_string(text) : ht_json_null();
 }
 
 ht_json *options_values(const options *o, const command *c, const char *const *others) {

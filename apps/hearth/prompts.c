@@ -210,8 +210,9 @@ static ht_status read_object(const options *o, const char *without, const char *
     return read_messages(line->object, &line->chat, err);
 }
 
+/* *placed: the error has the file and the line already. */
 static ht_status read_line(prompt_file *p, size_t i, const options *o, const char *without, const char *const *others,
-                           prompt_line *line, ht_error *err) {
+                           prompt_line *line, bool *placed, ht_error *err) {
     char *bytes = NULL;
     size_t room = 0;
     ht_status st = HT_OK;
@@ -219,10 +220,10 @@ static ht_status read_line(prompt_file *p, size_t i, const options *o, const cha
     if (got < 0) {
         st = fail(err, HT_ERR_IO, "cannot be read any more");
     } else if (p->jsonl) {
-        json_error_t why;
-        line->object = json_line_read(bytes, (size_t)got, JSON_REJECT_DUPLICATES, &why);
-        st = line->object ? read_object(o, without, others, line, err)
-                          : fail(err, HT_ERR_FORMAT, "it is no JSON object: %.200s", why.text);
+        const ht_json_options json = {.name = p->path, .first_line = (uint32_t)p->number[i]};
+        st = ht_json_load(bytes, (size_t)got, &json, &line->object, err);
+        *placed = st != HT_OK;
+        if (!st) st = read_object(o, without, others, line, err);
     } else {
         size_t n = (size_t)got;
         while (n && (bytes[n - 1] == '\n' || bytes[n - 1] == '\r')) bytes[--n] = '\0';
@@ -240,8 +241,9 @@ ht_status prompts_read(prompt_file *p, size_t i, const options *o, const ht_mode
                           : o->raw                  ? "--raw turns off"
                           : !ht_chat_format_name(m) ? "the model does not have"
                                                     : NULL;
-    const ht_status st = read_line(p, i, o, without, others, line, err);
-    return st ? prompts_fail(p, i, st, err) : HT_OK;
+    bool placed = false;
+    const ht_status st = read_line(p, i, o, without, others, line, &placed, err);
+    return st && !placed ? prompts_fail(p, i, st, err) : st;
 }
 
 ht_json *prompts_id(prompt_file *p, size_t i) {
@@ -250,8 +252,7 @@ ht_json *prompts_id(prompt_file *p, size_t i) {
     ht_json *id = NULL;
     const ssize_t got = !p->jsonl || fseeko(p->file, p->offset[i], SEEK_SET) ? -1 : getline(&bytes, &room, p->file);
     if (got > 0) {
-        json_error_t ignored;
-        ht_json *object = json_line_read(bytes, (size_t)got, 0, &ignored);
+        ht_json *object = ht_json_of(bytes, (size_t)got);
         id = ht_json_incref(ht_json_object_get(object, "id"));
         ht_json_decref(object);
     }

@@ -224,13 +224,13 @@ static bool print_json(const pull *p, const char *name, const char *path) {
     ht_json *files = ht_json_new_array();
     for (size_t i = 0; i < p->choice.n; i++) {
         const hub_file *f = p->choice.file[i];
-        ht_json_array_append_new(files, ht_json_pack("{so sI ss sb}", "path", json_path(f->path), "bytes",
+        ht_json_array_append_new(files, ht_json_pack("{so sI ss sb}", "path", ht_json_string(f->path), "bytes",
                                                      (int64_t)f->size, "hash", f->hash, "new", (int)p->missing[i]));
     }
-    return json_output(ht_json_pack("{ss ss so ss ss sI sI sb so}", "model", name, "repo", p->name.repo, "path",
-                                    json_path(path), "revision", p->name.revision ? p->name.revision : "main", "commit",
-                                    p->hub.commit, "bytes", (int64_t)p->bytes, "fetched_bytes", (int64_t)p->fetched,
-                                    "complete", (int)(!p->o->dry_run || p->n_missing == 0), "files", files));
+    return json_output(ht_json_pack(
+        "{ss ss so ss ss sI sI sb so}", "model", name, "repo", p->name.repo, "path", ht_json_string(path), "revision",
+        p->name.revision ? p->name.revision : "main", "commit", p->hub.commit, "bytes", (int64_t)p->bytes,
+        "fetched_bytes", (int64_t)p->fetched, "complete", (int)(!p->o->dry_run || p->n_missing == 0), "files", files));
 }
 
 static void print_text(const pull *p, const char *name, const char *path) {

@@ -302,17 +302,18 @@ static int by_place(const void *a, const void *b) {
 
 ht_status choose_shards(const hub *h, const hub_listing *l, const char *index, size_t n, pull_choice *c,
                         ht_error *err) {
-    json_error_t why;
+    ht_error why = {0};
     const char *tensor, *missing;
     ht_json *file;
     if (!c->index) {
         if (c->n) qsort(c->file, c->n, sizeof *c->file, by_place);
         return HT_OK;
     }
-    ht_json *root = json_loadb(index, n, 0, &why);
+    ht_json *root;
+    ht_status st = ht_json_parse(index, n, index_name, &root, &why);
     const ht_json *map = ht_json_object_get(root, "weight_map");
-    if (!root) return fail_with(err, HT_ERR_FORMAT, "%.200s: its %s is no JSON: %.200s", h->repo, index_name, why.text);
-    ht_status st = check_shards(h, l, map, &missing, err);
+    if (st) return fail_with(err, st, "%.200s: %.400s", h->repo, why.message);
+    st = check_shards(h, l, map, &missing, err);
     const hub_file *single = hub_find(l, single_name);
     if (!st && missing && single) { /* an index that was left behind */
         drop(c, c->index);

@@ -90,12 +90,13 @@ static ht_status get_text(const hub *h, const char *url, const char *what, answe
 static ht_status get_json(const hub *h, const char *url, const char *what, ht_json **out, http_answer *answer,
                           ht_error *err) {
     answer_text t = {0};
-    json_error_t why;
+    ht_error why = {0};
     *out = NULL;
     ht_status st = get_text(h, url, what, &t, answer, err);
     if (!st) {
-        *out = json_loadb(t.data ? t.data : "", t.n, 0, &why);
-        if (!*out) st = fail_with(err, HT_ERR_FORMAT, "%.200s: the hub's answer is no JSON: %.200s", what, why.text);
+        const ht_json_options json = {.name = "the hub's response", .any_value = true};
+        st = ht_json_load(t.data ? t.data : "", t.n, &json, out, &why);
+        if (st) st = fail_with(err, st, "%.200s: %.400s", what, why.message);
     }
     free(t.data);
     return st;

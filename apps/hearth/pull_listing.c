@@ -92,13 +92,14 @@ ht_status hub_listing_finish(hub_listing *l, const char *repo, ht_error *err) {
 }
 
 ht_status hub_listing_add(hub_listing *l, const char *repo, const char *text, size_t n, ht_error *err) {
-    json_error_t why;
+    ht_error why = {0};
     const ht_json *entry;
     size_t i;
-    ht_json *root = json_loadb(text, n, 0, &why);
-    ht_status st = HT_OK;
-    if (!root)
-        st = fail_with(err, HT_ERR_FORMAT, "%.200s: the hub's listing is no JSON: %.200s", repo, why.text);
+    ht_json *root;
+    const ht_json_options json = {.name = "the hub's listing", .any_value = true};
+    ht_status st = ht_json_load(text, n, &json, &root, &why);
+    if (st)
+        st = fail_with(err, st, "%.200s: %.400s", repo, why.message);
     else if (!ht_json_is_array(root))
         st = fail_with(err, HT_ERR_FORMAT, "%.200s: the hub's listing is no list of files", repo);
     ht_json_array_foreach(root, i, entry) if (!st) st = add_entry(l, repo, entry, err);

@@ -11,7 +11,7 @@
 
 const char pull_state_name[] = ".hearth-pull.json";
 
-enum { FORMAT = 1 };
+enum { FORMAT = 1, STATE_BYTES_MAX = 64 << 20 };
 
 static char *path_in(const char *directory, const char *name) {
     char *path;
@@ -20,7 +20,8 @@ static char *path_in(const char *directory, const char *name) {
 
 ht_json *pull_state_read(const char *directory) {
     char *path = path_in(directory, pull_state_name);
-    ht_json *state = path ? json_load_file(path, JSON_REJECT_DUPLICATES, NULL) : NULL;
+    ht_json *state = NULL;
+    if (path) (void)ht_json_read_as(path, STATE_BYTES_MAX, &(ht_json_options){0}, &state, NULL);
     const bool known = ht_json_integer_value(ht_json_object_get(state, "format")) == FORMAT &&
                        ht_json_is_object(ht_json_object_get(state, "files")) &&
                        ht_json_is_object(ht_json_object_get(state, "parts"));

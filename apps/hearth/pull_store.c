@@ -116,10 +116,10 @@ ht_status pull_store_lock(pull_store *s, ht_error *err) {
 /* Files of one table of the record, "files" or "parts", whose names end with `suffix`. */
 static ht_status drop_stale(const pull_store *s, const hub_listing *l, const char *table, const char *suffix,
                             ht_error *err) {
-    const char *path;
-    void *next;
-    ht_json *entry, *files = ht_json_object_get(s->staged, table);
-    json_object_foreach_safe(files, next, path, entry) {
+    ht_json *files = ht_json_object_get(s->staged, table);
+    for (size_t i = ht_json_object_size(files); i-- > 0;) { /* from the last one: some are removed */
+        const char *path = ht_json_object_at(files, i)->name;
+        const ht_json *entry = ht_json_object_at(files, i)->value;
         const hub_file *f = hub_find(l, path);
         const char *hash = ht_json_string_value(ht_json_object_get(entry, "hash"));
         if (f && hash && strcmp(hash, f->hash) == 0 && !pull_store_has(s, f)) continue;

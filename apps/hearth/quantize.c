@@ -76,7 +76,7 @@ static void print_text(const char *out, const ht_convert_report *r) {
 static bool print_json(const char *out, const ht_convert_report *r, ht_json *tensors) {
     char path[WRITTEN_PATH_SIZE];
     written_path(out, r, path);
-    return json_output(ht_json_pack("{so sI sI sf sI so*}", "out", json_path(path), "bytes", (int64_t)r->bytes,
+    return json_output(ht_json_pack("{so sI sI sf sI so*}", "out", ht_json_string(path), "bytes", (int64_t)r->bytes,
                                     "rounded", (int64_t)r->n_rounded, "bits", r->bits, "files", (int64_t)r->n_files,
                                     "tensors", tensors));
 }

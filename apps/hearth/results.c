@@ -17,8 +17,7 @@ static ht_status cannot(const result_file *r, const char *what, ht_error *err) {
 
 /* Whether the line is the next result; takes the record in the first one. */
 static bool is_result(result_file *r, const char *line, size_t n) {
-    json_error_t why;
-    ht_json *value = json_line_read(line, n, 0, &why);
+    ht_json *value = ht_json_of(line, n);
     const ht_json *of = ht_json_object_get(value, "index");
     const bool is = ht_json_is_integer(of) && ht_json_integer_value(of) == (int64_t)r->done;
     if (is && r->done == 0) r->run = ht_json_incref(ht_json_object_get(value, "run"));
@@ -71,7 +70,7 @@ static ht_status differs(const result_file *r, ht_error *err, const char *format
 /* Names an option and its two values. */
 static ht_status option_differs(const result_file *r, const char *name, const ht_json *was, const ht_json *is,
                                 ht_error *err) {
-    const size_t flags = HT_JSON_COMPACT | HT_JSON_REAL_PRECISION(9);
+    const unsigned flags = HT_JSON_COMPACT | HT_JSON_REAL_PRECISION(9);
     char *before = was ? ht_json_dump(was, flags) : NULL, *now = ht_json_dump(is, flags);
     const ht_status st = differs(r, err, "with %.60s %.100s, this command has %.100s", name, before ? before : "unset",
                                  now ? now : "another");
@@ -104,7 +103,7 @@ ht_status results_write(result_file *r, ht_json *value, ht_error *err) {
     if (r->run && !r->done) ht_json_object_set(value, "run", r->run);
     ht_json_decref(r->run);
     r->run = NULL;
-    char *text = json_line_write(value);
+    char *text = ht_json_dump(value, HT_JSON_COMPACT | HT_JSON_REAL_PRECISION(9));
     ht_json_decref(value);
     if (!text) {
         snprintf(err->message, sizeof err->message, "out of memory for a result");
@@ -132,6 +131,6 @@ ht_json *result_of(prompt_file *prompts, size_t index, const char *error) {
     ht_json *value = ht_json_pack("{sI}", "index", (int64_t)index), *id = prompts_id(prompts, index);
     if (value && id) ht_json_object_set(value, "id", id);
     ht_json_decref(id);
-    if (value && error) ht_json_object_set_new(value, "error", json_text(error, strlen(error)));
+    if (value && error) ht_json_object_set_new(value, "error", ht_json_stringn(error, strlen(error)));
     return value;
 }

@@ -27,7 +27,7 @@ static void add(variables *v, const char *name, char *json, size_t n) {
 }
 
 static void add_text(variables *v, const char *name, const char *text) {
-    ht_json *value = text && *text ? json_text(text, strlen(text)) : NULL;
+    ht_json *value = text && *text ? ht_json_stringn(text, strlen(text)) : NULL;
     char *json = value ? ht_json_dump(value, 0) : NULL;
     ht_json_decref(value);
     if (json) add(v, name, json, strlen(json));
@@ -104,7 +104,7 @@ static bool on_piece(const ht_answer_piece *piece, void *user) {
     taken_apart *parts = user;
     if (piece->part != HT_ANSWER_CALL)
         return ht_json_array_append_new(piece->part == HT_ANSWER_TEXT ? parts->text : parts->thinking,
-                                        json_text(piece->text, piece->n)) == 0;
+                                        ht_json_stringn(piece->text, piece->n)) == 0;
     ht_json *call = ht_json_pack("{ss ss}", "name", piece->call->name, "arguments", piece->call->arguments);
     if (call && piece->call->id) ht_json_object_set_new(call, "id", ht_json_string(piece->call->id));
     return ht_json_array_append_new(parts->calls, call) == 0;
@@ -122,7 +122,7 @@ static ht_json *joined(ht_json *list) {
         memcpy(text + n, ht_json_string_value(item), ht_json_string_length(item));
         n += ht_json_string_length(item);
     }
-    ht_json *value = json_text(text, n);
+    ht_json *value = ht_json_stringn(text, n);
     free(text);
     return value;
 }
@@ -139,8 +139,7 @@ static char *tools_of_messages(const variables *v) {
     char *tools = NULL;
     for (size_t i = 0; i < v->n && !tools; i++)
         if (!v->items[i].name) {
-            ht_json *object =
-                json_loadb(v->items[i].json, v->items[i].n, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, NULL);
+            ht_json *object = ht_json_of(v->items[i].json, v->items[i].n);
             ht_json *list = ht_json_object_get(object, "tools");
             if (ht_json_is_array(list)) tools = ht_json_dump(list, 0);
             ht_json_decref(object);
@@ -199,7 +198,7 @@ int template_command(const options *o) {
     if (!st && o->answer)
         st = take_apart(o, t, v, text, &err);
     else if (!st && o->json)
-        json_output(ht_json_pack("{so}", "text", json_text(text, n)));
+        json_output(ht_json_pack("{so}", "text", ht_json_stringn(text, n)));
     else if (!st)
         output_write(text, n);
     ht_text_free(text);

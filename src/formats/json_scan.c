@@ -26,12 +26,21 @@ ht_json_event ht_json_scan_fail(ht_json_scanner *s, ht_status status, const char
     vsnprintf(message, sizeof message, fmt, args);
     va_end(args);
     ht_utf8_trim(message);
-    s->status = ht_fail(s->err, status, "%s: line %u, column %u: %s", s->options.name, s->line, s->column, message);
+    for (char *c = message; *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7F) *c = ' ';
+    const char *name = s->options.name;
+    s->status = ht_fail(s->err, status, "%s%sline %u, column %u: %s", name ? name : "", name ? ": " : "", s->line,
+                        s->column, message);
     return HT_SCAN_FAILED;
 }
 
+ht_json_event ht_json_scan_fail_repeated(ht_json_scanner *s) {
+    return ht_json_scan_fail(s, HT_ERR_FORMAT, "expected each member once, found `%.*s` again",
+                             (int)ht_utf8_complete_prefix(s->bytes, ht_min_size(s->n_bytes, 64)), s->bytes);
+}
+
 ht_json_event ht_json_scan_fail_memory(ht_json_scanner *s) {
-    if (!s->status) s->status = ht_fail_memory(s->err, s->n, s->options.name);
+    if (!s->status) s->status = ht_fail_memory(s->err, s->n, s->options.name ? s->options.name : "JSON");
     return HT_SCAN_FAILED;
 }
 
@@ -116,7 +125,12 @@ static bool escape(ht_json_scanner *s) {
         else
             s->at = second;
     }
-    ht_text_append_utf8(&s->unescaped, unit || s->options.keeps_nul ? unit : 0xFFFD);
+    const bool is_nul = !unit && !s->options.keeps_nul;
+    if (s->options.replaced) {
+        s->options.replaced->nul |= is_nul;
+        s->options.replaced->surrogate |= unit >= 0xD800 && unit < 0xE000;
+    }
+    ht_text_append_utf8(&s->unescaped, is_nul ? 0xFFFD : unit);
     return true;
 }
 
@@ -277,13 +291,21 @@ ht_json_event ht_json_scan_next(ht_json_scanner *s) {
 }
 
 void ht_json_scan_begin(ht_json_scanner *s, const char *text, size_t n, const ht_json_options *options, ht_error *err) {
-    *s = (ht_json_scanner){.options = *options, .err = err, .text = text, .n = n, .row = 1, .line = 1, .column = 1};
+    *s = (ht_json_scanner){.options = *options, .err = err, .text = text, .n = n, .column = 1};
     ht_json_options *o = &s->options;
+    s->line = s->row = o->first_line ? o->first_line : 1;
     if (!o->depth_max) o->depth_max = HT_JSON_DEPTH;
     if (o->depth_max > HT_JSON_DEPTH_MAX) o->depth_max = HT_JSON_DEPTH_MAX;
     if (!o->values_max || o->values_max > HT_JSON_VALUES_MAX) o->values_max = HT_JSON_VALUES_MAX;
     if (n >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0) s->at = s->line_begin = 3;
-    if (ht_is_lfs_pointer(text, n)) s->status = ht_fail(err, HT_ERR_FORMAT, "%s: %s", o->name, HT_LFS_POINTER);
+    if (ht_is_lfs_pointer(text, n))
+        s->status = ht_fail(err, HT_ERR_FORMAT, "%s%s%s", o->name ? o->name : "", o->name ? ": " : "", HT_LFS_POINTER);
+}
+
+ht_json_event ht_json_scan_skip(ht_json_scanner *s, ht_json_event event) {
+    if (event != HT_SCAN_OBJECT && event != HT_SCAN_ARRAY) return event;
+    for (const int outside = s->depth - 1; event > HT_SCAN_END && s->depth > outside;) event = ht_json_scan_next(s);
+    return event;
 }
 
 ht_status ht_json_scan_end(ht_json_scanner *s) {

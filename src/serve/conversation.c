@@ -158,7 +158,7 @@ static bool chat_from(serve_call *c, const serve_conversation *k, const ht_json 
     ht_json *whole = messages ? ht_json_pack("{so}", "messages", messages) : NULL;
     if (whole && ht_json_array_size(tools)) ht_json_object_set(whole, "tools", (ht_json *)tools);
     if (whole && k->variables) ht_json_object_set(whole, "chat_template_kwargs", (ht_json *)k->variables);
-    char *text = whole ? serve_json_dump(whole) : NULL;
+    char *text = whole ? ht_json_dump(whole, HT_JSON_COMPACT) : NULL;
     ht_json_decref(whole);
     if (!text) return serve_fail_memory(&c->failure);
     const ht_status status = ht_chat_from_json(text, strlen(text), out, &err);
@@ -351,7 +351,7 @@ static bool read_guided(serve_generation *g, const ht_json *from, const char *pr
     const ht_json *texts = serve_member(from, choice), *schema = serve_member(from, json);
     if (ht_json_is_string(schema)) {
         ht_json *parsed = serve_json_parse(ht_json_string_value(schema), ht_json_string_length(schema),
-                                           serve_call_values_max(g->c), &g->c->failure);
+                                           serve_call_values_max(g->c), NULL, &g->c->failure);
         const bool good = parsed && serve_hold_to_schema(g, parsed, json);
         ht_json_decref(parsed);
         if (!good) return false;

@@ -9,40 +9,16 @@
 
 /* ---- JSON ---- */
 
-ht_json *serve_json_parse(const char *text, size_t n, size_t values_max, serve_failure *f) {
+ht_json *serve_json_parse(const char *text, size_t n, size_t values_max, ht_json_replaced *replaced, serve_failure *f) {
+    const ht_json_options options = {.name = "the body", .values_max = values_max, .replaced = replaced};
     ht_json *value;
     ht_error err = {0};
-    const ht_status status = ht_json_parse_strict(text, n, "the body", values_max, &value, &err);
+    const ht_status status = ht_json_load(text, n, &options, &value, &err);
     if (status == HT_ERR_MEMORY)
         serve_fail_memory(f);
     else if (status)
         serve_fail(f, 400, NULL, "%s", err.message);
     return value;
-}
-
-static bool has_real(const ht_json *value) {
-    bool found = ht_json_is_real(value);
-    const char *name;
-    ht_json *one;
-    size_t i;
-    ht_json_array_foreach((ht_json *)value, i, one) found = found || has_real(one);
-    ht_json_object_foreach((ht_json *)value, name, one) found = found || has_real(one);
-    return found;
-}
-
-char *serve_json_dump(const ht_json *value) {
-    enum { FEWEST = 15, MOST = 17 };
-    const size_t flags = HT_JSON_COMPACT;
-    if (!has_real(value)) return ht_json_dump(value, flags);
-    for (size_t digits = FEWEST; digits < MOST; digits++) {
-        char *text = ht_json_dump(value, flags | HT_JSON_REAL_PRECISION(digits));
-        ht_json *back = text ? json_loads(text, JSON_DECODE_ANY, NULL) : NULL;
-        const bool same = !text || ht_json_equal(value, back);
-        ht_json_decref(back);
-        if (same) return text;
-        free(text);
-    }
-    return ht_json_dump(value, flags);
 }
 
 /* ---- members ---- */

@@ -13,9 +13,7 @@
 
 /* The n bytes as a JSON object of so many values, within the limits of formats/json.h; NULL, with a failure, for what is none. The caller gives
  * it back. */
-ht_json *serve_json_parse(const char *text, size_t n, size_t values_max, serve_failure *f);
-/* A value as JSON text, numbers by as few digits as give them back; NULL when memory ran out. The caller frees it. */
-char *serve_json_dump(const ht_json *value);
+ht_json *serve_json_parse(const char *text, size_t n, size_t values_max, ht_json_replaced *replaced, serve_failure *f);
 
 /* ---- what values may be ---- */
 

@@ -76,7 +76,7 @@ bool serve_add_sealed_thoughts(serve_messages *m, const char *sealed) {
 
 void serve_add_call(serve_messages *m, const char *id, const char *name, const ht_json *arguments) {
     take_turn(m, "assistant");
-    char *dumped = ht_json_is_string(arguments) ? NULL : serve_json_dump(arguments);
+    char *dumped = ht_json_is_string(arguments) ? NULL : ht_json_dump(arguments, HT_JSON_COMPACT);
     const char *text = dumped ? dumped : ht_json_string_value(arguments);
     if (!m->calls) m->calls = ht_json_new_array();
     if (!m->names) m->names = ht_json_new_object();

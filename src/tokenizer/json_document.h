@@ -1,4 +1,4 @@
-/* A tokenizer.json, stream-parsed: vocabulary and merges, nearly all of the file, go into flat tables, the rest into a
+/* A tokenizer.json, scanned: vocabulary and merges, nearly all of the file, go into flat tables, the rest into a
  * JSON document. */
 #ifndef HT_TOKENIZER_JSON_DOCUMENT_H
 #define HT_TOKENIZER_JSON_DOCUMENT_H

@@ -1,5 +1,6 @@
 #include "support/golden.h"
 
+#include "support/json_file.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -7,9 +8,7 @@
 
 golden golden_open(const char *path) {
     golden g = {0};
-    json_error_t e;
-    g.document = json_load_file(path, 0, &e);
-    if (!g.document) fail_msg("%s: %s", path, e.text);
+    g.document = json_file(path);
     const ht_json *ids = ht_json_object_get(g.document, "ids");
     g.n = (int64_t)ht_json_array_size(ids);
     g.vocab = ht_json_integer_value(ht_json_object_get(g.document, "vocab"));

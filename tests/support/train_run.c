@@ -1,5 +1,6 @@
 #include "support/train_run.h"
 
+#include "support/json_file.h"
 #include "support/options.h"
 #include "support/test.h"
 
@@ -33,9 +34,7 @@ static void read_sequences(train_run *r, const ht_json *sequences) {
 }
 
 train_run train_run_open(const char *path) {
-    json_error_t e;
-    train_run r = {.document = json_load_file(path, 0, &e)};
-    if (!r.document) fail_msg("%s: %s", path, e.text);
+    train_run r = {.document = json_file(path)};
     r.steps = (int)ht_json_integer_value(ht_json_object_get(r.document, "steps"));
     r.learning_rate = ht_json_number_value(ht_json_object_get(r.document, "learning_rate"));
     r.weight_decay = ht_json_number_value(ht_json_object_get(r.document, "weight_decay"));

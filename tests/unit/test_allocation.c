@@ -411,11 +411,9 @@ static void files(void **state) {
     assert_int_equal(scratch_count(), before + 1);
 }
 
-/* Of an MLX checkpoint to groups, and of NVFP4 to floats, over what was fused before. Jansson keeps its memory: in 2.14 a token
- * whose buffer does not grow is copied as if it had. */
+/* Of an MLX checkpoint to groups, and of NVFP4 to floats, over what was fused before. */
 static void fusing(void **state) {
     (void)state;
-    json_set_alloc_funcs(allocations_malloc, free);
     static const char *const names[] = {"llama-mlx4-bf16", "qwen2-nvfp4", "llama-nvfp4.gguf"};
     for (int i = 0; i < 3; i++) {
         static const char *const outs[] = {"groups", "floats", "fused.gguf"};
@@ -435,7 +433,6 @@ static void fusing(void **state) {
         assert_int_equal(scratch_count(), before);
         ht_adapter_free(to_fuse);
     }
-    json_set_alloc_funcs(malloc, free);
 }
 
 /* Of floats to blocks and to groups, with importance weights, of groups to others and to floats, of experts that are stacked
@@ -457,7 +454,6 @@ static void quantising(void **state) {
                  {"qwen3-moe-modelopt-nvfp4-stacked", "8:32", "stacked", 0},
                  {"gemma4-experts-compressed-nvfp4", "4:32", "joined", 0}};
     static const int32_t ids[] = {1, 2, 3, 4};
-    json_set_alloc_funcs(allocations_malloc, free);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char path[64], out[128];
         ht_error err = {0};
@@ -477,7 +473,6 @@ static void quantising(void **state) {
         assert_int_equal(scratch_count(), before);
         ht_importance_free(to_convert_with);
     }
-    json_set_alloc_funcs(malloc, free);
 }
 
 static void open_to_convert(const char *path) {
@@ -515,9 +510,7 @@ static void converting(void **state) {
     ht_tokenizer_free(convert_tokenizer);
     ht_checkpoint_close(to_convert);
     open_to_convert(folder);
-    json_set_alloc_funcs(allocations_malloc, free); /* see fusing */
     assert_true(try_every_failure(convert_to_metadata, NOTHING_ELSE) > 50);
-    json_set_alloc_funcs(__wrap_malloc, free);
     ht_checkpoint_close(to_convert);
 }
 
@@ -802,7 +795,6 @@ static int make_inputs(void **state) {
     unsigned char *adapter = gguf_finish(&g, &adapter_size);
     scratch_write("adapter.gguf", adapter, adapter_size);
     free(adapter);
-    json_set_alloc_funcs(__wrap_malloc, free);
     return 0;
 }
 

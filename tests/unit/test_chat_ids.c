@@ -1,5 +1,6 @@
 /* Texts of which some came from a user: special tokens that those spell are text, all else has the ids of the whole. */
 #include "formats/json.h"
+#include "support/json_file.h"
 #include "support/test.h"
 #include "tokenizer/tokenizer.h"
 
@@ -12,7 +13,7 @@ static ht_json *golden;
 
 static int open_golden(void **state) {
     (void)state;
-    golden = json_load_file("tests/golden/tokenizer/synthetic.json", JSON_ALLOW_NUL, NULL);
+    golden = json_file("tests/golden/tokenizer/synthetic.json");
     return golden ? 0 : -1;
 }
 

@@ -1,6 +1,7 @@
 /* Tokenizers written as tokenizer.json and as GGUF metadata and read again: the same ids and texts as before. The small
  * vocabularies of tests/golden/tokenizer, and with HEARTH_TEST_MODELS the real ones. */
 #include "base/file.h"
+#include "support/json_file.h"
 #include "support/metadata_file.h"
 #include "support/scratch.h"
 #include "support/test.h"
@@ -94,8 +95,7 @@ static ht_tokenizer *through_gguf(const ht_tokenizer *t, int64_t n_rows, bool li
 static ht_json *golden;
 
 static int open_golden(void **state) {
-    json_error_t e;
-    golden = json_load_file("tests/golden/tokenizer/synthetic.json", JSON_ALLOW_NUL, &e);
+    golden = json_file("tests/golden/tokenizer/synthetic.json");
     return golden ? scratch_start(state) : -1;
 }
 

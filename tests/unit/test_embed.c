@@ -5,6 +5,7 @@
 #include "models/decoder.h"
 #include "models/weights.h"
 #include "support/adapters.h"
+#include "support/json_file.h"
 #include "support/options.h"
 #include "support/scratch.h"
 #include "support/test.h"
@@ -83,7 +84,7 @@ static double check_pooled(ht_model *m, const int32_t *ids, size_t n, ht_pooling
 
 static void golden(void **state) {
     (void)state;
-    ht_json *document = json_load_file("tests/golden/embed.json", 0, NULL);
+    ht_json *document = json_file("tests/golden/embed.json");
     const ht_json *cases = ht_json_object_get(document, "cases");
     assert_true(ht_json_array_size(cases) > 20);
     for (size_t i = 0; i < ht_json_array_size(cases); i++) {

@@ -3,6 +3,7 @@
 #include "device/device.h"
 #include "models/model.h"
 #include "support/golden.h"
+#include "support/json_file.h"
 #include "support/options.h"
 #include "support/scratch.h"
 #include "support/test.h"
@@ -75,9 +76,7 @@ static void check_case(const ht_json *c) {
 
 static void against_transformers(void **state) {
     (void)state;
-    json_error_t e;
-    ht_json *document = json_load_file("tests/golden/perplexity.json", 0, &e);
-    if (!document) fail_msg("%s", e.text);
+    ht_json *document = json_file("tests/golden/perplexity.json");
     size_t i;
     ht_json *c;
     assert_true(ht_json_array_size(ht_json_object_get(document, "cases")) >= 4);

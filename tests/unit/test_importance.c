@@ -5,6 +5,7 @@
 #include "formats/json.h"
 #include "support/adapters.h"
 #include "support/gguf_writer.h"
+#include "support/json_file.h"
 #include "support/options.h"
 #include "support/scratch.h"
 #include "support/test.h"
@@ -112,10 +113,8 @@ static void check_case(const ht_json *c, int64_t stride) {
 
 static void against_transformers(void **state) {
     (void)state;
-    json_error_t e;
-    ht_json *document = json_load_file("tests/golden/importance.json", 0, &e), *cases, *c;
+    ht_json *document = json_file("tests/golden/importance.json"), *cases, *c;
     size_t i;
-    if (!document) fail_msg("%s", e.text);
     cases = ht_json_object_get(document, "cases");
     assert_true(ht_json_array_size(cases) >= 15);
     ht_json_array_foreach(cases, i, c) check_case(c, ht_json_integer_value(ht_json_object_get(document, "stride")));

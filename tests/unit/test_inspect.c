@@ -7,6 +7,7 @@
 #include "generate/session_internal.h"
 #include "models/config.h"
 #include "support/adapters.h"
+#include "support/json_file.h"
 #include "support/options.h"
 #include "support/scratch.h"
 #include "support/test.h"
@@ -130,7 +131,7 @@ static void check_case(const ht_json *c) {
 
 static void golden(void **state) {
     (void)state;
-    ht_json *document = json_load_file("tests/golden/inspect.json", 0, NULL);
+    ht_json *document = json_file("tests/golden/inspect.json");
     const ht_json *cases = ht_json_object_get(document, "cases");
     assert_true(ht_json_array_size(cases) > 20);
     for (size_t i = 0; i < ht_json_array_size(cases); i++) check_case(ht_json_array_get(cases, i));

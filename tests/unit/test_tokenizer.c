@@ -1,6 +1,7 @@
 /* Small trained vocabularies under every kind of step, against Hugging Face tokenizers
  * (tests/golden/make_tokenizer_golden.py), and the same texts fed to the streaming decoder. */
 #include "formats/json.h"
+#include "support/json_file.h"
 #include "support/test.h"
 #include "tokenizer/tokenizer.h"
 
@@ -11,9 +12,7 @@ static ht_json *golden;
 
 static int open_golden(void **state) {
     (void)state;
-    json_error_t e;
-    golden = json_load_file("tests/golden/tokenizer/synthetic.json", JSON_ALLOW_NUL, &e);
-    if (!golden) print_error("tests/golden/tokenizer/synthetic.json:%d: %s\n", e.line, e.text);
+    golden = json_file("tests/golden/tokenizer/synthetic.json");
     return golden ? 0 : -1;
 }
 

@@ -77,10 +77,11 @@ const serve_shape serve_responses_event = {.types = SERVE_JSON_OBJECT, .name = "
 static void send(serve_generation *g, const char *type, ht_json *members) {
     serve_responses_answer *answer = g->extra;
     ht_json *event = ht_json_pack("{ss sI}", "type", type, "sequence_number", answer->sequence++);
-    if (json_object_update_new(event, members)) {
+    if (ht_json_object_update(event, members)) {
         ht_json_decref(event);
         event = NULL;
     }
+    ht_json_decref(members);
     serve_send_event(g, type, event);
 }
 
