@@ -64,10 +64,8 @@ static ht_json *numbers_of(const ht_gguf_value *v) {
 static ht_json *strings_of(const ht_gguf_value *v) {
     ht_json *list = ht_json_new_array();
     ht_bytes text;
-    for (size_t offset = 0; list && ht_gguf_next_string(v, &offset, &text);) {
-        ht_json *item = ht_json_stringn(text.data, text.len);
-        ht_json_array_append_new(list, item ? item : ht_json_string("")); /* invalid UTF-8 */
-    }
+    for (size_t offset = 0; list && ht_gguf_next_string(v, &offset, &text);)
+        ht_json_array_append_new(list, ht_json_stringn(text.data, text.len));
     if (v->type == HT_GGUF_ARRAY || !list) return list;
     ht_json *only = ht_json_incref(ht_json_array_get(list, 0));
     ht_json_decref(list);

@@ -70,8 +70,10 @@ static ht_status check_names(const char *path, const char *const *names, int n, 
     for (int i = 0; i < n && !st; i++) {
         if (ht_json_object_get(known, names[i]))
             st = ht_fail(err, HT_ERR_ARGUMENT, "%s: the name `%s` is given twice", path, names[i]);
+        else if (!ht_utf8_valid(names[i], strlen(names[i])))
+            st = ht_fail(err, HT_ERR_ARGUMENT, "%s: name %d is not UTF-8", path, i);
         else if (ht_json_object_set_new(known, names[i], ht_json_boolean(true)))
-            st = ht_fail(err, HT_ERR_ARGUMENT, "%s: name %d is no UTF-8", path, i);
+            st = ht_fail_memory(err, 0, path);
     }
     ht_json_decref(known);
     return st;

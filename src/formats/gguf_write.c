@@ -209,8 +209,10 @@ static ht_status check_tensors(const char *path, const ht_tensor_output *tensors
         const ht_tensor_output *t = &tensors[i];
         if (ht_json_object_get(known, t->name))
             st = ht_fail(err, HT_ERR_ARGUMENT, "%s: the name `%s` is given twice", path, t->name);
-        else if (!*t->name || ht_json_object_set_new(known, t->name, ht_json_boolean(true)))
-            st = ht_fail(err, HT_ERR_ARGUMENT, "%s: name %d is empty or no UTF-8", path, i);
+        else if (!*t->name || !ht_utf8_valid(t->name, strlen(t->name)))
+            st = ht_fail(err, HT_ERR_ARGUMENT, "%s: name %d is empty or not UTF-8", path, i);
+        else if (ht_json_object_set_new(known, t->name, ht_json_boolean(true)))
+            st = ht_fail_memory(err, 0, path);
         else if (type_id(t->dtype) < 0)
             st =
                 ht_fail(err, HT_ERR_ARGUMENT, "%s: `%s` is of %s, which GGUF has no type for", path, t->name, t->dtype);

@@ -78,15 +78,18 @@ static ht_json_event expected(ht_json_scanner *s, size_t at, const char *what) {
 /* ---- tokens ---- */
 
 static void skip_space(ht_json_scanner *s) {
-    for (; s->at < s->n; s->at++) {
-        const char c = s->text[s->at];
+    const char *text = s->text;
+    size_t at = s->at;
+    for (; at < s->n; at++) {
+        const char c = text[at];
         if (c == '\n') {
             s->row++;
-            s->line_begin = s->at + 1;
+            s->line_begin = at + 1;
             s->continuation = 0;
         } else if (c != ' ' && c != '\t' && c != '\r')
-            return;
+            break;
     }
+    s->at = at;
 }
 
 static char peek(const ht_json_scanner *s) { return s->at < s->n ? s->text[s->at] : '\0'; }
@@ -136,18 +139,19 @@ static bool escape(ht_json_scanner *s) {
 
 /* Passes the characters of a string that stand for themselves; false with an error for a byte that is not UTF-8. */
 static bool plain_characters(ht_json_scanner *s) {
-    for (;;) {
-        const unsigned char c = (unsigned char)peek(s);
-        if (c >= 0x80) {
-            const size_t n = character_at(s, s->at);
-            if (!n) return expected(s, s->at, "UTF-8"), false;
-            s->continuation += n - 1;
-            s->at += n;
-        } else if (c < 0x20 || c == '"' || c == '\\')
-            return true;
-        else
-            s->at++;
+    const char *text = s->text;
+    size_t at = s->at;
+    for (; at < s->n; at++) {
+        const unsigned char c = (unsigned char)text[at];
+        if (c < 0x20 || c == '"' || c == '\\') break;
+        if (c < 0x80) continue;
+        const size_t n = character_at(s, at);
+        if (!n) return expected(s, at, "UTF-8"), false;
+        s->continuation += n - 1;
+        at += n - 1;
     }
+    s->at = at;
+    return true;
 }
 
 /* The string at a quote: `bytes` in the text itself, or, with escapes, in `unescaped`. */

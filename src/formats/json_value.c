@@ -109,7 +109,7 @@ ht_json *ht_json_real(double value) {
     return &v->head;
 }
 
-static ht_json *new_string(const char *text, size_t n) {
+ht_json *ht_json_bytes(const char *text, size_t n) {
     text_value *v = new_value(HT_JSON_STRING, sizeof *v + n + 1);
     if (!v) return NULL;
     v->n = n;
@@ -119,14 +119,14 @@ static ht_json *new_string(const char *text, size_t n) {
 }
 
 ht_json *ht_json_stringn(const char *text, size_t n) {
-    if (ht_utf8_valid(text, n)) return new_string(text, n);
+    if (ht_utf8_valid(text, n)) return ht_json_bytes(text, n);
     ht_text clean = {0};
     uint32_t code;
     for (size_t at = 0; at < n;) {
         at += ht_utf8_decode(text + at, n - at, &code);
         ht_text_append_utf8(&clean, code);
     }
-    ht_json *v = clean.failed ? NULL : new_string(clean.data, clean.len);
+    ht_json *v = clean.failed ? NULL : ht_json_bytes(clean.data, clean.len);
     ht_text_discard(&clean);
     return v;
 }
@@ -503,7 +503,7 @@ static ht_json *read_value(ht_json_scanner *s, ht_json_event event) {
     switch (event) {
     case HT_SCAN_OBJECT: return ht_json_new_object();
     case HT_SCAN_ARRAY: return ht_json_new_array();
-    case HT_SCAN_STRING: return new_string(s->bytes, s->n_bytes);
+    case HT_SCAN_STRING: return ht_json_bytes(s->bytes, s->n_bytes);
     case HT_SCAN_NUMBER: return read_number(s);
     case HT_SCAN_TRUE: return new_value(HT_JSON_TRUE, sizeof(ht_json));
     case HT_SCAN_FALSE: return new_value(HT_JSON_FALSE, sizeof(ht_json));

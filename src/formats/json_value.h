@@ -66,6 +66,8 @@ ht_json *ht_json_real(double value);       /* NULL for a number that is not fini
 ht_json *ht_json_string(const char *text); /* NULL for NULL */
 /* What is not UTF-8 in the bytes becomes U+FFFD. */
 ht_json *ht_json_stringn(const char *text, size_t n);
+/* The bytes as they are, which ht_json_append writes with U+FFFD: for formats other than JSON. */
+ht_json *ht_json_bytes(const char *bytes, size_t n);
 
 const char *ht_json_string_value(const ht_json *v); /* lent, NUL-terminated; NULL: no string */
 size_t ht_json_string_length(const ht_json *v);

@@ -20,21 +20,27 @@ static ht_json *entry_of(const ht_tensor_output *t, size_t begin) {
                         (int64_t)(begin + t->n_bytes));
 }
 
+static bool is_utf8(const char *text) { return ht_utf8_valid(text, strlen(text)); }
+
 static ht_status make_header(const char *path, const ht_tensor_output *tensors, int n, const ht_metadata_pair *pairs,
                              int n_pairs, char **out, ht_error *err) {
     ht_json *header = ht_json_new_object(), *metadata = n_pairs ? ht_json_new_object() : NULL;
     ht_status st = header && (metadata || !n_pairs) ? HT_OK : ht_fail_memory(err, 0, path);
     for (int i = 0; i < n_pairs && !st; i++)
-        if (ht_json_object_set_new(metadata, pairs[i].key, ht_json_string(pairs[i].value)))
-            st = ht_fail(err, HT_ERR_ARGUMENT, "%s: metadata %d is no UTF-8", path, i);
+        if (!is_utf8(pairs[i].key) || !is_utf8(pairs[i].value))
+            st = ht_fail(err, HT_ERR_ARGUMENT, "%s: metadata %d is not UTF-8", path, i);
+        else if (ht_json_object_set_new(metadata, pairs[i].key, ht_json_string(pairs[i].value)))
+            st = ht_fail_memory(err, 0, path);
     if (metadata && !st && ht_json_object_set(header, "__metadata__", metadata)) st = ht_fail_memory(err, 0, path);
     size_t at = 0;
     for (int i = 0; i < n && !st; i++) {
         const char *name = tensors[i].name;
         if (ht_json_object_get(header, name) || strcmp(name, "__metadata__") == 0)
             st = ht_fail(err, HT_ERR_ARGUMENT, "%s: the name `%s` is given twice, or reserved", path, name);
+        else if (!is_utf8(name))
+            st = ht_fail(err, HT_ERR_ARGUMENT, "%s: name %d is not UTF-8", path, i);
         else if (ht_json_object_set_new(header, name, entry_of(&tensors[i], at)))
-            st = ht_fail(err, HT_ERR_ARGUMENT, "%s: name %d is no UTF-8", path, i);
+            st = ht_fail_memory(err, 0, path);
         at += tensors[i].n_bytes;
     }
     *out = st ? NULL : ht_json_dump(header, HT_JSON_COMPACT);
