@@ -182,21 +182,6 @@ static ht_json *added_of(const ht_tokenizer *t) {
 
 /* ---- vocabulary and merges ---- */
 
-static void put_string(ht_text *out, const char *text, size_t n) {
-    ht_text_append(out, "\"", 1);
-    for (size_t i = 0, plain; i < n; i += plain) {
-        plain = 0;
-        while (i + plain < n && (unsigned char)text[i + plain] >= 0x20 && text[i + plain] != '"' &&
-               text[i + plain] != '\\')
-            plain++;
-        ht_text_append(out, text + i, plain);
-        if (i + plain == n) break;
-        ht_text_printf(out, "\\u%04x", (unsigned)(unsigned char)text[i + plain]);
-        plain++;
-    }
-    ht_text_append(out, "\"", 1);
-}
-
 /* Fillers stand for ids without a token, which need no place; unless something else refers to one. */
 static bool is_left_out(const ht_tokenizer *t, int32_t id, const bool *merged) {
     return ht_gguf_is_filler(ht_vocab_text(&t->vocab, id), id) && !merged[id] && !(t->flags[id] & HT_TOKEN_ADDED) &&
@@ -215,7 +200,7 @@ static ht_status put_vocab(const ht_tokenizer *t, const bool *merged, ht_text *o
                            "tokens %d and %d are both `%.64s`; a tokenizer.json has one id for each text", (int)id,
                            (int)found, text);
         ht_text_append_str(out, separator);
-        put_string(out, text, v->length[id]);
+        ht_json_append_string(out, text, v->length[id], 0);
         ht_text_printf(out, ":%d", (int)id);
         separator = ",";
     }
@@ -252,13 +237,11 @@ static ht_status put_vocab_and_merges(const ht_tokenizer *t, ht_text *out, ht_er
 
 /* ---- the document ---- */
 
-/* Appends a JSON value and releases it. */
+/* Appends a JSON value and releases it; NULL: memory ran out. */
 static ht_status put_value(ht_text *out, ht_json *value, ht_error *err) {
-    char *text = value ? ht_json_dump(value, HT_JSON_COMPACT) : NULL;
+    if (!value) return ht_fail_memory(err, 0, "tokenizer.json");
+    ht_json_append(out, value, HT_JSON_COMPACT);
     ht_json_decref(value);
-    if (!text) return ht_fail_memory(err, 0, "tokenizer.json");
-    ht_text_append_str(out, text);
-    free(text);
     return HT_OK;
 }
 
