@@ -210,9 +210,9 @@ static ht_status put_vocab(const ht_tokenizer *t, const bool *merged, ht_text *o
 static void put_merges(const ht_vocab *v, const ht_merge_pair *list, size_t n, ht_text *out) {
     for (size_t i = 0; i < n; i++) {
         ht_text_append_str(out, i ? ",[" : "[");
-        put_string(out, ht_vocab_text(v, list[i].left), v->length[list[i].left]);
+        ht_json_append_string(out, ht_vocab_text(v, list[i].left), v->length[list[i].left], 0);
         ht_text_append(out, ",", 1);
-        put_string(out, ht_vocab_text(v, list[i].right), v->length[list[i].right]);
+        ht_json_append_string(out, ht_vocab_text(v, list[i].right), v->length[list[i].right], 0);
         ht_text_append(out, "]", 1);
     }
 }
