@@ -35,32 +35,32 @@ static ht_status read_template(const options *o, ht_chat_template **t, ht_error 
 /* ---- answers ---- */
 
 typedef struct taken_apart {
-    json_t *thinking, *text, *calls; /* lists */
+    ht_json *thinking, *text, *calls; /* lists */
 } taken_apart;
 
 static bool on_piece(const ht_answer_piece *piece, void *user) {
     taken_apart *parts = user;
     if (piece->part != HT_ANSWER_CALL)
-        return json_array_append_new(piece->part == HT_ANSWER_TEXT ? parts->text : parts->thinking,
-                                     json_text(piece->text, piece->n)) == 0;
-    json_t *call = json_pack("{ss ss}", "name", piece->call->name, "arguments", piece->call->arguments);
-    if (call && piece->call->id) json_object_set_new(call, "id", json_string(piece->call->id));
-    return json_array_append_new(parts->calls, call) == 0;
+        return ht_json_array_append_new(piece->part == HT_ANSWER_TEXT ? parts->text : parts->thinking,
+                                        ht_json_stringn(piece->text, piece->n)) == 0;
+    ht_json *call = ht_json_pack("{ss ss}", "name", piece->call->name, "arguments", piece->call->arguments);
+    if (call && piece->call->id) ht_json_object_set_new(call, "id", ht_json_string(piece->call->id));
+    return ht_json_array_append_new(parts->calls, call) == 0;
 }
 
 /* The texts of a list as one. */
-static json_t *joined(json_t *list) {
+static ht_json *joined(ht_json *list) {
     size_t n = 0, i;
-    json_t *item;
-    json_array_foreach(list, i, item) n += json_string_length(item);
+    ht_json *item;
+    ht_json_array_foreach(list, i, item) n += ht_json_string_length(item);
     char *text = malloc(n + 1);
     if (!text) return NULL;
     n = 0;
-    json_array_foreach(list, i, item) {
-        memcpy(text + n, json_string_value(item), json_string_length(item));
-        n += json_string_length(item);
+    ht_json_array_foreach(list, i, item) {
+        memcpy(text + n, ht_json_string_value(item), ht_json_string_length(item));
+        n += ht_json_string_length(item);
     }
-    json_t *value = json_text(text, n);
+    ht_json *value = ht_json_stringn(text, n);
     free(text);
     return value;
 }
@@ -69,9 +69,9 @@ static json_t *joined(json_t *list) {
 static char *tools_of(const ht_chat *chat) {
     char *text = NULL, *tools = NULL;
     if (ht_chat_to_json(chat, &text, NULL)) return NULL;
-    json_t *whole = json_loads(text, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, NULL);
-    if (json_object_get(whole, "tools")) tools = json_dumps(json_object_get(whole, "tools"), JSON_ENCODE_ANY);
-    json_decref(whole);
+    ht_json *whole = ht_json_of(text, strlen(text));
+    if (ht_json_object_get(whole, "tools")) tools = ht_json_dump(ht_json_object_get(whole, "tools"), 0);
+    ht_json_decref(whole);
     ht_text_free(text);
     return tools;
 }
@@ -82,16 +82,16 @@ static ht_status take_apart(const options *o, const ht_chat_template *t, const h
     size_t n;
     ht_status st = input_read_file(o->answer, &text, &n, err);
     if (st) return st;
-    taken_apart parts = {json_array(), json_array(), json_array()};
+    taken_apart parts = {ht_json_new_array(), ht_json_new_array(), ht_json_new_array()};
     char *tools = tools_of(chat);
     st = ht_chat_template_read_answer(t, tools, tools ? strlen(tools) : 0, prompt, text, n, on_piece, &parts, err);
     free(tools);
     if (!st)
-        json_output(json_pack("{so so sO}", "thinking", joined(parts.thinking), "text", joined(parts.text),
-                              "tool_calls", parts.calls));
-    json_decref(parts.thinking);
-    json_decref(parts.text);
-    json_decref(parts.calls);
+        json_output(ht_json_pack("{so so sO}", "thinking", joined(parts.thinking), "text", joined(parts.text),
+                                 "tool_calls", parts.calls));
+    ht_json_decref(parts.thinking);
+    ht_json_decref(parts.text);
+    ht_json_decref(parts.calls);
     free(text);
     return st;
 }
@@ -130,7 +130,7 @@ int template_command(const options *o) {
     if (!st && o->answer)
         st = take_apart(o, t, chat, text, &err);
     else if (!st && o->json)
-        json_output(json_pack("{so}", "text", json_text(text, n)));
+        json_output(ht_json_pack("{so}", "text", ht_json_stringn(text, n)));
     else if (!st)
         output_write(text, n);
     ht_text_free(text);
