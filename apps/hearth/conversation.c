@@ -1,28 +1,40 @@
 #include "conversation.h"
 
+#include "chat/reader.h"
 #include "input.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-ht_status conversation_load(const char *path, ht_chat **out, ht_error *err) {
+/* The JSON of a file, "-" for standard input, whose name in errors is *name. */
+static ht_status load(const char *path, const char **name, ht_json **out, ht_error *err) {
     char *text;
     size_t n;
-    *out = NULL;
+    *name = strcmp(path, "-") == 0 ? "standard input" : path;
     ht_status st = input_read_file(path, &text, &n, err);
     if (st) return st;
-    st = ht_chat_from_json(text, n, out, err);
+    st = ht_json_load(text, n, &(ht_json_options){.name = *name, .any_value = true}, out, err);
     free(text);
     return st;
 }
 
-static ht_status set_tools(const options *o, ht_chat *chat, ht_error *err) {
-    char *text;
-    size_t n;
-    ht_status st = input_read_file(o->tools, &text, &n, err);
+static ht_status load_conversation(const options *o, ht_chat **out, ht_error *err) {
+    const char *name;
+    ht_json *document;
+    ht_status st = load(o->messages, &name, &document, err);
     if (st) return st;
-    st = ht_chat_set_tools(chat, text, n, err);
-    free(text);
+    st = ht_chat_from_value(document, name, out, err);
+    ht_json_decref(document);
+    return st;
+}
+
+static ht_status set_tools(const options *o, ht_chat *chat, ht_error *err) {
+    const char *name;
+    ht_json *tools;
+    ht_status st = load(o->tools, &name, &tools, err);
+    if (st) return st;
+    st = ht_chat_set_from_value(chat, "tools", tools, name, err);
+    ht_json_decref(tools);
     return st;
 }
 
@@ -36,7 +48,8 @@ static ht_status set_tool_choice(const options *o, ht_chat *chat, ht_error *err)
 }
 
 ht_status conversation_of(const options *o, const char *prompt, ht_chat **out, ht_error *err) {
-    ht_status st = o->messages ? conversation_load(o->messages, out, err) : ht_chat_new(out, err);
+    *out = NULL;
+    ht_status st = o->messages ? load_conversation(o, out, err) : ht_chat_new(out, err);
     if (!st && o->system) st = ht_chat_add(*out, "system", o->system, err);
     if (!st && *prompt) st = ht_chat_add(*out, "user", prompt, err);
     if (!st && o->tools) st = set_tools(o, *out, err);

@@ -6,8 +6,6 @@
 
 #include <hearth/chat.h>
 
-/* The conversation of a file, "-" for standard input. The caller frees *out. */
-ht_status conversation_load(const char *path, ht_chat **out, ht_error *err);
 /* The conversation that the options describe, with the prompt, unless it is empty, as the last message. The caller frees *out. */
 ht_status conversation_of(const options *o, const char *prompt, ht_chat **out, ht_error *err);
 

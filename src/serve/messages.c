@@ -21,7 +21,7 @@ static void set_text(serve_messages *m, ht_json *message, const char *name, cons
 static void flush(serve_messages *m) {
     if (!m->role) return;
     ht_json *message = ht_json_pack("{ss}", "role", m->role);
-    set_text(m, message, "content", &m->text);
+    if (m->text.len || !m->calls) set_text(m, message, "content", &m->text);
     if (m->thoughts.len) set_text(m, message, "reasoning_content", &m->thoughts);
     if (m->calls && ht_json_object_set(message, "tool_calls", m->calls)) m->failed = true;
     put(m, message);

@@ -231,6 +231,11 @@ static void messages_come_from_json(void **state) {
         MESSAGES, chat,
         "[{\"role\": \"system\", \"content\": \"\"}, {\"role\": \"user\", \"content\": \"Hi \xc3\xa9\"}, "
         "{\"content\": \"ab\", \"role\": \"assistant\"}, {\"role\": \"user\", \"content\": \"\", \"mood\": 1e+22}]");
+    expect_text("{{ messages[0].content }}|{{ messages[1].content }}",
+                from_json("\xEF\xBB\xBF[{\"role\": \"user\", \"content\": \"a\\u0000b\"},"
+                          "{\"role\": \"user\", \"content\": \"\\ud800\"}]"),
+                "a\xEF\xBF\xBD"
+                "b|\xEF\xBF\xBD");
     /* Arguments are objects for the template, however they came, and text when they are none. */
     expect_text("{{ messages[0].tool_calls | map(attribute='function') | map(attribute='arguments') | list | tojson }}",
                 from_json("{\"messages\": [{\"role\": \"assistant\", \"content\": null, \"tool_calls\": ["
@@ -284,7 +289,7 @@ static void tools_and_variables(void **state) {
     ht_chat *chat = test_chat(&(test_message){"user", "x"}, 1);
     ht_error err = {0};
     assert_int_equal(ht_chat_set_tools(chat, "{}", 2, &err), HT_ERR_FORMAT);
-    assert_string_equal(err.message, "the conversation: `tools` is an object, expected a list");
+    assert_string_equal(err.message, "tools: line 1, column 1: `tools` is an object, expected a list");
     assert_int_equal(ht_chat_set_variable(chat, "messages", "[]", 2, &err), HT_ERR_ARGUMENT);
     assert_int_equal(ht_chat_set_tools(chat, "[", 1, &err), HT_ERR_FORMAT);
     assert_int_equal(ht_chat_set_tools(chat, tools, sizeof tools - 1, &err), HT_OK);
@@ -445,8 +450,13 @@ static void json_that_is_no_conversation(void **state) {
         ht_status status;
         const char *part;
     } cases[] = {
-        {"", HT_ERR_FORMAT, "the conversation"},
-        {"[]", HT_ERR_FORMAT, "it is a list, expected an object"},
+        {"", HT_ERR_FORMAT, "line 1, column 1: expected a value"},
+        {"7", HT_ERR_FORMAT, "it is a number, expected an object, or a list of messages"},
+        {ONE("{\"role\": \"user\", \"content\": 1,\n}"), HT_ERR_FORMAT, "line 2, column 1: "},
+        {ONE("\n{\"role\": \"user\",\n \"content\": 1}"), HT_ERR_FORMAT,
+         "line 3, column 13: the content of message 0 is a number"},
+        {ONE("{\"role\": \"user\", \"role\": \"user\", \"content\": \"x\"}"), HT_ERR_FORMAT, "line 1, column 31: "},
+        {"[{\"role\": \"user\", \"content\": \"x\"}], \"tools\": []", HT_ERR_FORMAT, "line 1, column "},
         {"{}", HT_ERR_FORMAT, "`messages` is missing"},
         {"{\"messages\": 5}", HT_ERR_FORMAT, "`messages` is a number, expected a list"},
         {"{\"messages\": [], \"tools\": {}}", HT_ERR_FORMAT, "`tools` is an object, expected a list"},
