@@ -316,6 +316,55 @@ class Logits(CommandTest):
         self.assertEqual(json.loads(result.text), {"out": str(path), "shape": [2, len(tiny_model.vocabulary())]})
 
 
+class Conversation(CommandTest):
+    """One file of messages through all commands that read one."""
+
+    MESSAGES = (r'[{"role": "developer", "content": [{"type": "text", "text": "a"}]}, {"role": "user", "content": "b\u0000\ud800"}, '
+                r'{"role": "assistant", "content": null, "tool_calls": [{"function": {"name": "f", "arguments": ""}}]}, '
+                r'{"role": "tool", "content": "c"}, {"role": "assistant", "content": "d"}]')  # fmt: skip
+    TEMPLATE = ("{% for m in messages %}[{{ m.role }}]{% if m.content is none %}{% for c in m.tool_calls %}"
+                "{{ c.function.name + c.function.arguments }}{% endfor %}{% else %}{{ m.content }}{% endif %}<|im_end|>{% endfor %}")  # fmt: skip
+
+    def setUp(self):
+        super().setUp()
+        self.model, self.path = self.folder / "m.gguf", self.folder / "talk.jsonl"
+        tiny_model.write(self.model, template=self.TEMPLATE)
+
+    def commands(self):
+        yield ["run", self.model, "--messages", self.path, "-n", 1, "-q"]
+        yield ["template", self.model, "--messages", self.path]
+        yield ["chat", self.model, "--messages", self.path, "-q"]
+        yield ["batch", self.model, "--prompts", self.path, "-n", 1, "-q"]
+        yield ["finetune", self.model, "--data", self.path, "--out", self.folder / "lora", "--iters", 1, "-q"]
+
+    def test_what_is_read(self):
+        self.path.write_text("\ufeff" + f'{{"messages": {self.MESSAGES}}}', encoding="utf-8")
+        for words in self.commands():
+            result = self.succeeds(*words)
+            if words[0] == "template":
+                self.assertEqual(result.text, "[system]a<|im_end|>[user]b\ufffd\ufffd<|im_end|>[assistant]f{}<|im_end|>"
+                                              "[tool]c<|im_end|>[assistant]d<|im_end|>")  # fmt: skip
+
+    def test_what_is_refused(self):
+        for text, says in (
+            ('{"messages": [{"role": "user", "role": "user", "content": "a"}]}', "column 32: expected each member once"),
+            ('{"messages": [{"role": "user", "content": "a",}]}', "column 47: expected "),
+            ('{"messages": [{"role": "user", "content": 7}]}', "column 43: the content of message 0 is a number"),
+            ('{"messages": [{"role": "king", "content": "a"}]}', "column 24: message 0 has the role"),
+        ):
+            self.path.write_text(text)
+            found = []
+            for words in self.commands():
+                result = hearth(*words)
+                self.assertEqual(result.status, 1)
+                found.append(result.err if words[0] != "batch" else "hearth: " + json.loads(result.text)["error"] + "\n")
+            self.assertIn(f"{self.path}: line 1, {says}", found[0])
+            self.assertEqual(set(found), {found[0]})
+        self.path.write_text(self.MESSAGES + ', "tools": []')
+        for words in list(self.commands())[:3]:
+            self.fails(1, *words, says=f"{self.path}: line 1, column ")
+
+
 class Template(CommandTest):
     def file(self, name, text):
         path = self.folder / name
@@ -379,7 +428,7 @@ class Template(CommandTest):
                          {"thinking": "hm", "text": "So:", "tool_calls": [{"name": "f", "arguments": '{"a": "1"}'}]})  # fmt: skip
         whole = self.file("whole.json", '{"messages": [{"role": "user", "content": "<think>"}], "tools": ' + tools.read_text() + "}")
         self.assertEqual(json.loads(self.succeeds(*words, "--messages", whole).text)["tool_calls"][0]["arguments"], '{"a": "1"}')
-        self.fails(1, *words, "--tools", self.file("bad.json", "{"), says="the tools")
+        self.fails(1, *words, "--tools", self.file("bad.json", "{"), says="bad.json: line 1, column 2: ")
 
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "tiny"

@@ -455,7 +455,7 @@ static void json_that_is_no_conversation(void **state) {
         {ONE("{\"role\": \"user\", \"content\": 1,\n}"), HT_ERR_FORMAT, "line 2, column 1: "},
         {ONE("\n{\"role\": \"user\",\n \"content\": 1}"), HT_ERR_FORMAT,
          "line 3, column 13: the content of message 0 is a number"},
-        {ONE("{\"role\": \"user\", \"role\": \"user\", \"content\": \"x\"}"), HT_ERR_FORMAT, "line 1, column 31: "},
+        {ONE("{\"role\": \"user\", \"role\": \"user\", \"content\": \"x\"}"), HT_ERR_FORMAT, "line 1, column 32: "},
         {"[{\"role\": \"user\", \"content\": \"x\"}], \"tools\": []", HT_ERR_FORMAT, "line 1, column "},
         {"{}", HT_ERR_FORMAT, "`messages` is missing"},
         {"{\"messages\": 5}", HT_ERR_FORMAT, "`messages` is a number, expected a list"},
