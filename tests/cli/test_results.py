@@ -345,6 +345,21 @@ class Conversation(CommandTest):
                 self.assertEqual(result.text, "[system]a<|im_end|>[user]b\ufffd\ufffd<|im_end|>[assistant]f{}<|im_end|>"
                                               "[tool]c<|im_end|>[assistant]d<|im_end|>")  # fmt: skip
 
+    def test_byte_order_marks(self):
+        """Editors on Windows begin files with one."""
+        run = ["run", self.model, "hello", "-n", 1, "-q"]
+        for words, text in (
+            ([*run, "--tools"], '[{"type": "function", "function": {"name": "f"}}]'),
+            ([*run, "--schema"], '{"type": "boolean"}'),
+            ([*run, "--grammar"], 'root ::= "a"'),
+            (["finetune", "--config"], json.dumps({"data": "none.jsonl", "out": "none"})),
+        ):
+            self.path.write_text("\ufeff" + text, encoding="utf-8")
+            if words[0] == "run":
+                self.succeeds(*words, self.path)
+            else:
+                self.fails(1, words[0], self.model, words[1], self.path, says="none.jsonl")
+
     def test_what_is_refused(self):
         for text, says in (
             ('{"messages": [{"role": "user", "role": "user", "content": "a"}]}', "column 32: expected each member once"),
