@@ -307,7 +307,7 @@ class Config(FinetuneTest):
             ({"sample": [""]}, "some text in UTF-8"),
             ({"iters": 3, "epochs": 2}, "--iters and --epochs exclude each other"),
             ({"alpha": 3, "scale": 2}, "--alpha and --scale exclude each other"),
-            ('{"rank": 3, "rank": 4}', "duplicate"),
+            ('{"rank": 3, "rank": 4}', "line 1, column 13: expected each member once"),
             ("[1]", "is not a JSON object: it is another value"),
             ("{", "is not a JSON object"),
             ("", "is not a JSON object"),
@@ -447,7 +447,7 @@ class Interrupted(FinetuneTest):
         text = self.trains("--iters", 5, "--resume", "--valid", self.valid).text
         self.assertRegex(text, r"held-out loss \d\.\d{4} after step 5, which is kept")
         other = self.succeeds(*self.words("--iters", 6, "--resume", "--valid", self.data))
-        self.assertIn("the best adapter is chosen anew", other.err)
+        self.assertIn("the best adapter is chosen again", other.err)
         self.assertEqual(self.values("--iters", 7, "--resume")["valid_loss"], None)
         self.same_adapter(self.out, self.kept / "last")
 

@@ -68,18 +68,18 @@ static const fault faults[] = {
     /* floods */
     {ANY, "tr '\\0' a </dev/zero", "a line of more than 10000 bytes", HT_ERR_LIMIT, false},
     {ANY, "head -c 10001 /dev/zero | tr '\\0' '['; echo", "a line of more than 10000 bytes", HT_ERR_LIMIT, false},
-    {ANY, "yes ''", "not valid JSON", HT_ERR_FORMAT, false},
+    {ANY, "yes ''", "expected ", HT_ERR_FORMAT, false},
     {ANY, "yes '{}'", "`event` is missing", HT_ERR_FORMAT, false},
     SILENT("yes out of order >&2"),
     {DONE, "while :; do say '{\"id\":2,\"event\":\"tokens\",\"ids\":[1,2,3]}'; done", "more than the 5 tokens",
      HT_ERR_LIMIT, false},
     /* says what is no message */
-    LINE(ANY, "", "not valid JSON"),
-    LINE(ANY, "{", "not valid JSON"),
-    LINE(ANY, "nonsense", "not valid JSON"),
+    LINE(ANY, "", "expected "),
+    LINE(ANY, "{", "expected "),
+    LINE(ANY, "nonsense", "expected "),
     LINE(ANY, "[]", "expected an object"),
-    LINE(ANY, "null", "not valid JSON"),
-    LINE(ANY, "\"tokens\"", "not valid JSON"),
+    LINE(ANY, "null", "expected "),
+    LINE(ANY, "\"tokens\"", "expected "),
     LINE(ANY, "{}", "`event` is missing"),
     LINE(ANY, "{\"event\":\"done\"}", "`id` is missing"),
     LINE(ANY, "{\"id\":2}", "`event` is missing"),
@@ -88,9 +88,9 @@ static const fault faults[] = {
     LINE(ANY, "{\"id\":-1,\"event\":\"done\"}", "`id` is -1"),
     LINE(ANY, "{\"id\":2,\"event\":7}", "`event` is 7"),
     LINE(ANY, "{\"id\":2,\"event\":\"load\"}", "`event` is \"load\""),
-    LINE(ANY, "{\"id\":2,\"id\":2,\"event\":\"done\"}", "not valid JSON"),
-    {ANY, "printf '{\"id\":\\0002}\\n'", "not valid JSON", HT_ERR_FORMAT, false},
-    {ANY, "printf '{\"id\":2,\"event\":\"\\377\"}\\n'", "not valid JSON", HT_ERR_FORMAT, false},
+    LINE(ANY, "{\"id\":2,\"id\":2,\"event\":\"done\"}", "expected "),
+    {ANY, "printf '{\"id\":\\0002}\\n'", "expected ", HT_ERR_FORMAT, false},
+    {ANY, "printf '{\"id\":2,\"event\":\"\\377\"}\\n'", "expected ", HT_ERR_FORMAT, false},
     {ANY, "head -c 9000 /dev/zero | tr '\\0' '['; echo", "nested deeper", HT_ERR_LIMIT, false},
     /* answers another request */
     LINE(ANY, "{\"id\":77,\"event\":\"begin\",\"reused\":0}", "answers request 77"),
@@ -105,10 +105,10 @@ static const fault faults[] = {
     /* has the wrong members */
     LINE(INFO, "{\"id\":1,\"event\":\"info\",\"architecture\":\"llama\"}", "is missing"),
     LINE(BEGIN, "{\"id\":2,\"event\":\"begin\"}", "`reused` is missing"),
-    LINE(BEGIN, "{\"id\":2,\"event\":\"begin\",\"reused\":0,\"more\":1}", "of 4 members, expected 3"),
+    LINE(BEGIN, "{\"id\":2,\"event\":\"begin\",\"reused\":0,\"more\":1}", "of 4 fields, expected 3"),
     LINE(BEGIN, "{\"id\":2,\"event\":\"begin\",\"reused\":-1}", "`reused` is -1"),
     LINE(BEGIN, "{\"id\":2,\"event\":\"begin\",\"reused\":3}", "3 tokens of a prompt of 3"),
-    LINE(BEGIN, "{\"id\":2,\"event\":\"begin\",\"reused\":1e999}", "not valid JSON"),
+    LINE(BEGIN, "{\"id\":2,\"event\":\"begin\",\"reused\":1e999}", "expected "),
     LINE(TOKEN_1, "{\"id\":2,\"event\":\"tokens\",\"ids\":[]}", "has 0 tokens"),
     LINE(TOKEN_1, "{\"id\":2,\"event\":\"tokens\",\"ids\":7}", "`ids` is 7"),
     LINE(TOKEN_1, "{\"id\":2,\"event\":\"tokens\",\"ids\":[-1]}", "`ids` holds -1"),
@@ -117,7 +117,7 @@ static const fault faults[] = {
     LINE(TOKEN_2, "{\"id\":2,\"event\":\"tokens\",\"ids\":[1.5]}", "`ids` holds 1.5"),
     LINE(TOKEN_2, "{\"id\":2,\"event\":\"tokens\",\"ids\":[\"a\"]}", "`ids` holds the string"),
     LINE(TOKEN_3, "{\"id\":2,\"event\":\"tokens\",\"ids\":[null]}", "`ids` holds null"),
-    LINE(TOKEN_3, "{\"id\":2,\"event\":\"tokens\",\"ids\":[1],\"text\":\"b\"}", "of 4 members"),
+    LINE(TOKEN_3, "{\"id\":2,\"event\":\"tokens\",\"ids\":[1],\"text\":\"b\"}", "of 4 fields"),
     LINE(DONE, "{\"id\":2,\"event\":\"done\",\"finish\":\"ended\",\"stop_id\":-1,\"peak_memory_bytes\":1}",
          "`finish` is \"ended\""),
     LINE(DONE, "{\"id\":2,\"event\":\"done\",\"finish\":\"length\",\"stop_id\":-1,\"peak_memory_bytes\":1}",
@@ -159,7 +159,7 @@ static ht_status run(const char *script, script_deadlines seconds, bool for_good
     if (m && st) {
         ht_error again = {0};
         assert_int_equal(answer(m, &again), st);
-        assert_true(!for_good || strstr(again.message, "is to be loaded again"));
+        assert_true(!for_good || strstr(again.message, "must be loaded again"));
     }
     ht_backend_close(m);
     script_check_clean(n_files);

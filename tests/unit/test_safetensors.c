@@ -113,18 +113,17 @@ static void json_checks(void **state) {
     expect_header("[]", 0, HT_ERR_FORMAT, "does not start with `{`");
     expect_header("{}\n", 0, HT_ERR_FORMAT, "does not end with `}` and spaces");
     expect_header("{}\t ", 0, HT_ERR_FORMAT, "does not end with `}` and spaces");
-    expect_header("{} {}", 0, HT_ERR_FORMAT, "not valid JSON");
+    expect_header("{} {}", 0, HT_ERR_FORMAT, "line 1, column 4: expected nothing after the value");
     expect_header("{\"a\xff\":1}", 0, HT_ERR_FORMAT, "not valid UTF-8");
-    expect_header("{\"a\\ud800\":1}", 0, HT_ERR_FORMAT, "not valid JSON");
     expect_header("{\"\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4]}}", 4, HT_ERR_FORMAT,
                   "tensor is empty");
     expect_header("{\"a\\u001b\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4]}}", 4, HT_ERR_FORMAT,
                   "contains a control character");
     expect_header("{\"a\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]},"
                   "\"a\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}",
-                  0, HT_ERR_FORMAT, "duplicate object key");
+                  0, HT_ERR_FORMAT, "expected each member once");
     expect_header("{\"a\":{\"dtype\":\"U8\",\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}", 0, HT_ERR_FORMAT,
-                  "duplicate object key");
+                  "expected each member once");
     expect_header("{\"__metadata__\":[]}", 0, HT_ERR_FORMAT, "`__metadata__` is not an object");
     expect_header("{\"__metadata__\":{\"a\":null}}", 0, HT_ERR_FORMAT, "is null, expected strings only");
     expect_header("{\"__metadata__\":{\"a\":1}}", 0, HT_ERR_FORMAT, "expected strings only");
@@ -275,7 +274,7 @@ static void shards_with_an_index(void **state) {
     scratch_write("model.safetensors.index.json", "{}", 2);
     expect_open(dir, HT_ERR_FORMAT, "index.json: `weight_map` is missing");
     scratch_write("model.safetensors.index.json", "{\n  x", 5);
-    expect_open(dir, HT_ERR_FORMAT, "index.json: line 2, column 3: not valid JSON");
+    expect_open(dir, HT_ERR_FORMAT, "index.json: line 2, column 3: expected the name of a member in quotes");
     write_shard("two.safetensors", "aaaa");
     write_index("{\"aaaa\":\"one.safetensors\",\"bbbb\":\"two.safetensors\"}");
     expect_open(dir, HT_ERR_FORMAT, "tensor `aaaa` is in two files");
@@ -321,23 +320,23 @@ static void an_index_that_is_wrong(void **state) {
     write_index("{\"aaaa\":\"one.safetensors\",\"cccc\":\"one.safetensors\"}");
     expect_warned("a", 1, 1, "no file has: `cccc`");
     write_index("{\"aaaa\":\"one.safetensors\",\"cccc\":\"three.safetensors\"}");
-    expect_open(dir, HT_ERR_IO, "index.json: names three.safetensors, which is not there, and tensor `cccc` is in no");
+    expect_open(dir, HT_ERR_IO, "index.json: names three.safetensors, which is missing, and tensor `cccc` is in no");
     write_index("{\"dddd\":\"one.safetensors\",\"bbbb\":\"three.safetensors\",\"cccc\":\"four.safetensors\"}");
-    expect_open(dir, HT_ERR_IO, "index.json: names four.safetensors, which is not there, and tensor `cccc` is in no");
+    expect_open(dir, HT_ERR_IO, "index.json: names four.safetensors, which is missing, and tensor `cccc` is in no");
     write_index("{\"aaaa\":\"one.safetensors\",\"bbbb\":\"three.safetensors\",\"cccc\":\"one.safetensors\"}");
     expect_warned("ab", 2, 2, "names 1 tensor that no file has: `cccc`\n");
     write_index("{\"aaaa\":\"three.safetensors\",\"bbbb\":\"four.safetensors\"}");
-    expect_open(dir, HT_ERR_FORMAT, "index.json: names three.safetensors, which is not there; without the index: ");
+    expect_open(dir, HT_ERR_FORMAT, "index.json: names three.safetensors, which is missing; without the index: ");
 }
 
 static void an_index_left_over(void **state) {
     (void)state;
     write_index("{\"aaaa\":\"model-00001-of-00002.safetensors\",\"bbbb\":\"model-00002-of-00002.safetensors\"}");
     expect_open(scratch_directory(), HT_ERR_IO,
-                "index.json: names model-00001-of-00002.safetensors, which is not there");
+                "index.json: names model-00001-of-00002.safetensors, which is missing");
     write_shard("weights.safetensors", "cccc");
     expect_warned("c", 1, 1,
-                  "index.json: names model-00001-of-00002.safetensors, which is not there; the index is ign");
+                  "index.json: names model-00001-of-00002.safetensors, which is missing; the index is ign");
     write_shard("model-00001-of-00001.safetensors", "dddd");
     expect_warned("d", 1, 1, "is ignored");
     write_shard("model.safetensors", "eeee");
