@@ -78,8 +78,8 @@ void serve_add_call(serve_messages *m, const char *id, const char *name, const h
     take_turn(m, "assistant");
     if (!m->calls) m->calls = ht_json_new_array();
     if (!m->names) m->names = ht_json_new_object();
-    ht_json *call = ht_json_pack("{ss ss s{ss sO}}", "id", id, "type", "function", "function", "name", name, "arguments",
-                                 arguments);
+    ht_json *call = ht_json_pack("{ss ss s{ss sO}}", "id", id, "type", "function", "function", "name", name,
+                                 "arguments", arguments);
     if (ht_json_array_append_new(m->calls, call) || ht_json_object_set_new(m->names, id, ht_json_string(name)))
         m->failed = true;
 }
