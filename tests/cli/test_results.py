@@ -146,7 +146,7 @@ class Run(CommandTest):
         self.assertEqual(value["text"], self.run_json("hello", "-n", "8", "--raw")["text"])
         self.assertNotIn("thinking", value)
         result = self.succeeds("run", TINY, "hello", "-n", "1", "--no-thinking")
-        self.assertIn("no switch for thoughts", result.err)
+        self.assertIn("no switch for thinking", result.err)
         self.assertNotIn("no switch", self.succeeds("run", path, "hello", "-n", "1", "--no-thinking").err)
 
     def test_same_seed_same_text(self):
