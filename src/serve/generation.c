@@ -18,8 +18,8 @@ static void free_answer(serve_answer *a) {
     free(a->ids);
     ht_text_discard(&a->text);
     ht_text_discard(&a->thoughts);
-    json_decref(a->logprobs);
-    json_decref(a->pending_logprobs);
+    ht_json_decref(a->logprobs);
+    ht_json_decref(a->pending_logprobs);
 }
 
 static void free_generation(void *user) {
@@ -133,16 +133,16 @@ static void sent(serve_generation *g, http_sent how) {
     if (how != HTTP_SENT) give_up(g);
 }
 
-static char *dumped(serve_generation *g, json_t *data) {
-    char *text = data ? json_dumps(data, JSON_COMPACT) : NULL;
-    json_decref(data);
+static char *dumped(serve_generation *g, ht_json *data) {
+    char *text = data ? ht_json_dump(data, HT_JSON_COMPACT) : NULL;
+    ht_json_decref(data);
     if (!text) give_up(g);
     return text;
 }
 
-void serve_send_event(serve_generation *g, const char *name, json_t *data) {
+void serve_send_event(serve_generation *g, const char *name, ht_json *data) {
     if (g->closed) {
-        json_decref(data);
+        ht_json_decref(data);
         return;
     }
     char *text = dumped(g, data);
@@ -150,9 +150,9 @@ void serve_send_event(serve_generation *g, const char *name, json_t *data) {
     free(text);
 }
 
-void serve_send_line(serve_generation *g, json_t *data) {
+void serve_send_line(serve_generation *g, ht_json *data) {
     if (g->closed) {
-        json_decref(data);
+        ht_json_decref(data);
         return;
     }
     char *text = dumped(g, data);
@@ -164,23 +164,23 @@ void serve_send_text_event(serve_generation *g, const char *text) {
     if (!g->closed) sent(g, http_stream_event(g->c->x, NULL, text, strlen(text)));
 }
 
-json_t *serve_text_json(const ht_text *t) { return json_stringn(t->data ? t->data : "", t->len); }
+ht_json *serve_text_json(const ht_text *t) { return ht_json_stringn(t->data ? t->data : "", t->len); }
 
 /* ---- log-probabilities ---- */
 
 /* Tokens wait until their text comes: those of thoughts, calls and marks are left out then. */
 static void take_logprob(serve_answer *a, const ht_tokenizer *t, const ht_probe *p) {
-    json_t *token = serve_token_json(t, p->token, p->log_probability), *top = json_array();
+    ht_json *token = serve_token_json(t, p->token, p->log_probability), *top = ht_json_new_array();
     for (int32_t i = 0; i < p->n_likeliest; i++)
-        json_array_append_new(top, serve_token_json(t, p->likeliest[i].id, p->likeliest[i].log_probability));
-    json_object_set_new(token, "top_logprobs", top);
-    json_array_append_new(a->pending_logprobs, token);
+        ht_json_array_append_new(top, serve_token_json(t, p->likeliest[i].id, p->likeliest[i].log_probability));
+    ht_json_object_set_new(token, "top_logprobs", top);
+    ht_json_array_append_new(a->pending_logprobs, token);
 }
 
 static void judge_logprobs(serve_answer *a, bool shown) {
     if (!a->logprobs) return;
-    if (shown) json_array_extend(a->logprobs, a->pending_logprobs);
-    json_array_clear(a->pending_logprobs);
+    if (shown) ht_json_array_extend(a->logprobs, a->pending_logprobs);
+    ht_json_array_clear(a->pending_logprobs);
 }
 
 /* ---- pieces ---- */
@@ -458,8 +458,8 @@ static bool make_answers(serve_generation *g) {
     for (size_t i = 0; i < n; i++) {
         g->answer[i].index = (int32_t)i;
         if (!g->logprobs) continue;
-        g->answer[i].logprobs = json_array();
-        g->answer[i].pending_logprobs = json_array();
+        g->answer[i].logprobs = ht_json_new_array();
+        g->answer[i].pending_logprobs = ht_json_new_array();
         if (!g->answer[i].logprobs || !g->answer[i].pending_logprobs) return serve_fail_memory(&g->c->failure);
     }
     return true;

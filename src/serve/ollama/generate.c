@@ -27,7 +27,7 @@ const serve_field *const serve_ollama_generate_fields[] = {generate_fields, serv
 
 typedef struct asked {
     const char *prompt, *suffix, *system;
-    const json_t *context;
+    const ht_json *context;
     bool raw;
 } asked;
 
@@ -40,10 +40,10 @@ static bool read_asked(serve_call *c, asked *a) {
                  .system = serve_filled_text(c->body, "system"),
                  .context = serve_member(c->body, "context"),
                  .raw = serve_flag(c->body, "raw", false)};
-    if (a->raw && (a->suffix || a->system || json_array_size(a->context)))
+    if (a->raw && (a->suffix || a->system || ht_json_array_size(a->context)))
         return serve_fail(&c->failure, 400, "raw",
                           "\"raw\" has no \"suffix\", \"system\" or \"context\": the prompt is all there is");
-    if (a->suffix && (a->system || json_array_size(a->context)))
+    if (a->suffix && (a->system || ht_json_array_size(a->context)))
         return serve_fail(&c->failure, 400, "suffix",
                           "\"suffix\" has no \"system\" or \"context\": what it fills in is no chat");
     return true;
@@ -52,7 +52,7 @@ static bool read_asked(serve_call *c, asked *a) {
 /* ---- prompts ---- */
 
 /* The ids of the turn's text, behind those of the context that the client gives back. Two begin a sequence; one is enough. */
-static bool append_turn(serve_generation *g, const json_t *context) {
+static bool append_turn(serve_generation *g, const ht_json *context) {
     serve_call *c = g->c;
     serve_ollama *o = g->extra;
     serve_prompt before = {0};
@@ -60,7 +60,7 @@ static bool append_turn(serve_generation *g, const json_t *context) {
     size_t n = 0;
     ht_error err = {0};
     const ht_tokenizer *t = ht_model_tokenizer(c->lease.model);
-    if (json_array_size(context) && !serve_read_prompt(c, context, "context", &before)) {
+    if (ht_json_array_size(context) && !serve_read_prompt(c, context, "context", &before)) {
         ht_ids_free(before.ids);
         return false;
     }
@@ -78,16 +78,16 @@ static bool append_turn(serve_generation *g, const json_t *context) {
 static bool set_turn(serve_generation *g, const serve_conversation *like, const asked *a) {
     serve_ollama *o = g->extra;
     serve_conversation k = *like;
-    json_t *messages = a->system ? json_pack("[{ss ss} {ss ss}]", "role", "system", "content", a->system, "role",
-                                             "user", "content", a->prompt)
-                                 : json_pack("[{ss ss}]", "role", "user", "content", a->prompt);
+    ht_json *messages = a->system ? ht_json_pack("[{ss ss} {ss ss}]", "role", "system", "content", a->system, "role",
+                                                 "user", "content", a->prompt)
+                                  : ht_json_pack("[{ss ss}]", "role", "user", "content", a->prompt);
     if (!messages) return serve_fail_memory(&g->c->failure);
     k.messages = messages;
     const bool good = serve_set_conversation(g, &k) && append_turn(g, a->context);
-    json_decref(messages);
+    ht_json_decref(messages);
     if (!good) return false;
     o->gives_context = g->keep_ids = true;
-    if (!json_array_size(a->context)) return true; /* as a chat, whose thoughts are told apart */
+    if (!ht_json_array_size(a->context)) return true; /* as a chat, whose thoughts are told apart */
     serve_prompt *p = &g->prompt[0];
     ht_chat_free(p->chat);
     p->chat = NULL;
