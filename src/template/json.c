@@ -8,7 +8,7 @@
 #include <string.h>
 #include <yajl_parse.h>
 
-enum { DEPTH_MAX = 100 };
+enum { DEPTH_MAX = 256 };
 
 /* ---- reading ---- */
 

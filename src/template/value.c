@@ -12,7 +12,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
-enum { BLOCK_BYTES = 64 << 10, DEPTH_MAX = 200 };
+enum { BLOCK_BYTES = 64 << 10, DEPTH_MAX = 256 };
 
 struct ht_jinja_arena_block {
     ht_jinja_arena_block *next;

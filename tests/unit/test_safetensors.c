@@ -128,11 +128,11 @@ static void json_checks(void **state) {
     expect_header("{\"__metadata__\":[]}", 0, HT_ERR_FORMAT, "`__metadata__` is not an object");
     expect_header("{\"__metadata__\":{\"a\":null}}", 0, HT_ERR_FORMAT, "is null, expected strings only");
     expect_header("{\"__metadata__\":{\"a\":1}}", 0, HT_ERR_FORMAT, "expected strings only");
-    char deep[300] = "{\"a\":";
-    memset(deep + 5, '[', 100);
-    memset(deep + 105, ']', 100);
-    strcpy(deep + 205, "}");
-    expect_header(deep, 0, HT_ERR_LIMIT, "nested deeper than 64 levels");
+    char deep[520] = "{\"a\":";
+    memset(deep + 5, '[', 250);
+    memset(deep + 255, ']', 250);
+    strcpy(deep + 505, "}");
+    expect_header(deep, 0, HT_ERR_LIMIT, "nested deeper than 200 levels");
 }
 
 /* One tensor `t` with this inside and 8 bytes of data. */
