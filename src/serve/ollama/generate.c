@@ -51,7 +51,15 @@ static bool read_asked(serve_call *c, asked *a) {
 
 /* ---- prompts ---- */
 
-/* The ids of the turn's text, behind those of the context that the client gives back. Two begin a sequence; one is enough. */
+/* Whether the first id only begins the sequence: where BOS is the mark of a turn, too, the answer's turn has it again. */
+static bool begins_with_bos(const ht_tokenizer *t, const int32_t *ids, size_t n) {
+    const int32_t bos = t ? ht_tokenizer_bos(t) : -1;
+    bool only = n && ids[0] == bos;
+    for (size_t i = 1; i < n && only; i++) only = ids[i] != bos;
+    return only;
+}
+
+/* The ids of the turn's text, after those of the context that the client gives back, which begin the sequence. */
 static bool append_turn(serve_generation *g, const json_t *context) {
     serve_call *c = g->c;
     serve_ollama *o = g->extra;
@@ -59,13 +67,12 @@ static bool append_turn(serve_generation *g, const json_t *context) {
     int32_t *ids = NULL;
     size_t n = 0;
     ht_error err = {0};
-    const ht_tokenizer *t = ht_model_tokenizer(c->lease.model);
     if (json_array_size(context) && !serve_read_prompt(c, context, "context", &before)) {
         ht_ids_free(before.ids);
         return false;
     }
     const ht_status status = ht_chat_encode(c->lease.model, g->prompt[0].chat, 0, &ids, &n, &err);
-    const size_t skip = before.n_ids && n && t && ids[0] == ht_tokenizer_bos(t) ? 1 : 0;
+    const size_t skip = before.n_ids && begins_with_bos(ht_model_tokenizer(c->lease.model), ids, n) ? 1 : 0;
     const bool good = status ? serve_fail_as(&c->failure, status, &err)
                              : serve_ids_append(&o->prompt, before.ids, before.n_ids, &c->failure) &&
                                    serve_ids_append(&o->prompt, ids + skip, n - skip, &c->failure);
