@@ -134,30 +134,37 @@ static bool fits(serve_call *c, const serve_conversation *k, bool *good) {
     return status || (int64_t)n < ht_model_context(c->lease.model);
 }
 
-/* Leaves out the oldest messages, but for a system's and the last one, until the rest fits: what "truncate" asks for. The answer's head
- * says so. */
+static bool has_role(const json_t *messages, size_t i, const char *role) {
+    const char *is = serve_text(json_array_get(messages, i), "role");
+    return is && strcmp(is, role) == 0;
+}
+
+/* The oldest messages that can go, [*from, return): a turn, from a user's message to the next; in the last turn an exchange after
+ * its question, which is an answer with the results of its calls. None, an empty range, when only the last exchange is left. */
+static size_t oldest(const json_t *messages, size_t *from) {
+    const size_t n = json_array_size(messages);
+    size_t first = 0, last_user = n, to;
+    while (first < n && (has_role(messages, first, "system") || has_role(messages, first, "developer"))) first++;
+    for (size_t i = first; i < n; i++)
+        if (has_role(messages, i, "user")) last_user = i;
+    *from = first == last_user ? first + 1 : first;
+    const bool earlier = last_user < n && first < last_user;
+    for (to = *from + 1; to < n && (earlier ? !has_role(messages, to, "user") : has_role(messages, to, "tool"));) to++;
+    return to < n ? to : *from;
+}
+
+/* Leaves out the oldest messages until the rest fits, which "truncate" asks for; the response's head names their number. */
 static bool truncate(serve_call *c, serve_conversation *k, json_t *messages) {
     const bool wanted = serve_flag(c->body, "truncate", false);
     bool good = true;
-    int left_out = 0;
-    while (wanted && good && json_array_size(messages) > 1 && !fits(c, k, &good)) {
-        size_t i = 0;
-        const char *role = json_string_value(json_object_get(json_array_get(messages, 0), "role"));
-        if (role && (strcmp(role, "system") == 0 || strcmp(role, "developer") == 0)) i = 1;
-        if (i + 1 >= json_array_size(messages)) break;
-        json_array_remove(messages, i);
-        left_out++;
-        /* A result whose call has gone says nothing. */
-        while (json_array_size(messages) > i + 1) {
-            role = json_string_value(json_object_get(json_array_get(messages, i), "role"));
-            if (!role || strcmp(role, "tool") != 0) break;
-            json_array_remove(messages, i);
-            left_out++;
-        }
+    size_t from, to, left_out = 0;
+    while (wanted && good && (to = oldest(messages, &from)) > from && !fits(c, k, &good)) {
+        left_out += to - from;
+        while (to-- > from) json_array_remove(messages, from);
     }
     if (left_out) {
         char what[64];
-        snprintf(what, sizeof what, "the %d oldest of messages", left_out);
+        snprintf(what, sizeof what, "the %zu oldest of messages", left_out);
         serve_call_ignore(c, what);
     }
     return good;
