@@ -20,6 +20,7 @@ static void free_answer(serve_answer *a) {
     ht_text_discard(&a->thoughts);
     json_decref(a->logprobs);
     json_decref(a->pending_logprobs);
+    ht_text_discard(&a->pending_bytes);
 }
 
 static void free_generation(void *user) {
@@ -168,19 +169,56 @@ json_t *serve_text_json(const ht_text *t) { return json_stringn(t->data ? t->dat
 
 /* ---- log-probabilities ---- */
 
-/* Tokens wait until their text comes: those of thoughts, calls and marks are left out then. */
+static size_t bytes_of(const json_t *token) { return json_array_size(json_object_get(token, "bytes")); }
+
+/* Tokens wait until their text comes: those of thoughts, calls, marks and stop strings are left out. */
 static void take_logprob(serve_answer *a, const ht_tokenizer *t, const ht_probe *p) {
     json_t *token = serve_token_json(t, p->token, p->log_probability), *top = json_array();
+    const json_t *bytes = json_object_get(token, "bytes");
+    for (size_t i = 0; i < json_array_size(bytes); i++) {
+        const char byte = (char)json_integer_value(json_array_get(bytes, i));
+        ht_text_append(&a->pending_bytes, &byte, 1);
+    }
     for (int32_t i = 0; i < p->n_likeliest; i++)
         json_array_append_new(top, serve_token_json(t, p->likeliest[i].id, p->likeliest[i].log_probability));
     json_object_set_new(token, "top_logprobs", top);
     json_array_append_new(a->pending_logprobs, token);
 }
 
-static void judge_logprobs(serve_answer *a, bool shown) {
-    if (!a->logprobs) return;
-    if (shown) json_array_extend(a->logprobs, a->pending_logprobs);
+/* Where in the pending bytes a piece of text ends, which follows the last piece or the hidden bytes of a mark. All of them are
+ * its own where bytes that are no UTF-8 have been replaced. */
+static size_t find_pending(const ht_text *bytes, const char *text, size_t n, size_t *from) {
+    const bool next = n <= bytes->len && memcmp(bytes->data, text, n) == 0;
+    *from = 0;
+    for (size_t to = bytes->len; !next && to >= n; to--)
+        if (memcmp(bytes->data + to - n, text, n) == 0) {
+            *from = to - n;
+            return to;
+        }
+    return next ? n : bytes->len;
+}
+
+/* Moves the tokens that the text overlaps to those of the answer. Those before it have no text in the answer, and those after it
+ * still wait: white space and the beginning of a stop string are held back. */
+static void show_logprobs(serve_answer *a, const char *text, size_t n) {
+    ht_text *bytes = &a->pending_bytes;
+    size_t from, at = a->shown_bytes; /* of a token that has been moved, and whose rest this is */
+    const size_t to = find_pending(bytes, text, n, &from);
+    while (at < to && json_array_size(a->pending_logprobs)) {
+        json_t *token = json_array_get(a->pending_logprobs, 0);
+        at += bytes_of(token);
+        if (at > from) json_array_append(a->logprobs, token);
+        json_array_remove(a->pending_logprobs, 0);
+    }
+    a->shown_bytes = at > to ? at - to : 0;
+    bytes->len -= to;
+    if (bytes->len) memmove(bytes->data, bytes->data + to, bytes->len);
+}
+
+static void hide_logprobs(serve_answer *a) {
     json_array_clear(a->pending_logprobs);
+    ht_text_clear(&a->pending_bytes);
+    a->shown_bytes = 0;
 }
 
 /* ---- pieces ---- */
@@ -247,7 +285,8 @@ static bool take_piece(serve_generation *g, serve_answer *a, const ht_answer_pie
     if (p->part == HT_ANSWER_THINKING) a->thought_tokens += p->tokens - a->tokens;
     a->tokens = p->tokens;
     a->last = part_of(p);
-    judge_logprobs(a, a->last == SERVE_TEXT);
+    if (a->logprobs && a->last == SERVE_TEXT) show_logprobs(a, p->text, p->n);
+    if (a->logprobs && a->last != SERVE_TEXT) hide_logprobs(a);
     ht_text *to = a->last == SERVE_THOUGHT ? &a->thoughts : &a->text;
     switch (p->part) {
     case HT_ANSWER_CALL: return true; /* none: they come in pieces */

@@ -37,6 +37,8 @@ typedef struct serve_answer {
     size_t n_calls;
     json_t *logprobs;         /* a list of {token, logprob, bytes, top_logprobs}, of its text; NULL: not wanted */
     json_t *pending_logprobs; /* of tokens whose text has not come */
+    ht_text pending_bytes;    /* theirs, after the rest of one in `logprobs` */
+    size_t shown_bytes;       /* of that rest */
     int64_t told_characters;  /* of the text, that a stream has sent */
     serve_part last;          /* the last piece's */
     int64_t tokens, thought_tokens;

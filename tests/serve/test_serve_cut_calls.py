@@ -290,6 +290,13 @@ class CutCalls(ServeTest):
         told = b"".join(bytes(token["bytes"]) for token in choice["logprobs"]["content"])
         self.assertEqual((choice["message"]["content"], told), ("see", b"see"))
 
+    def test_log_probabilities_end_before_a_stop(self):
+        body = {"regex": "see\n +END of it", "stop": " END", "messages": [HELLO], "max_tokens": 200, "reasoning_effort": "none", "logprobs": True, **STEERED}
+        (choice,) = self.ok(OpenAI.path, body)["choices"]
+        shown = b"".join(bytes(token["bytes"]) for token in choice["logprobs"]["content"])
+        self.assertEqual(choice["message"]["content"].encode(), shown)
+        self.assertRegex(shown, rb"^see\n *$")
+
 
 if __name__ == "__main__":
     unittest.main()
