@@ -35,10 +35,11 @@ static json_t *reference(document *d, const char *name) {
 static json_t *number_schema(document *d, const serve_shape *s, bool whole) {
     json_t *out = json_pack("{ss}", "type", whole ? "integer" : "number");
     const bool any = !s->low && !s->high, small = !any && s->low >= INT32_MIN && s->high <= INT32_MAX;
+    if (any) return out;
     if (whole) set(d, out, "format", json_string(small ? "int32" : "int64"));
     /* Whole numbers of more than 64 bits are none that could be kept. */
-    if (whole || (!any && s->low != INT64_MIN)) set(d, out, "minimum", json_integer(any ? INT64_MIN : s->low));
-    if (whole || (!any && s->high != INT64_MAX)) set(d, out, "maximum", json_integer(any ? INT64_MAX : s->high));
+    if (whole || s->low != INT64_MIN) set(d, out, "minimum", json_integer(s->low));
+    if (whole || s->high != INT64_MAX) set(d, out, "maximum", json_integer(s->high));
     return out;
 }
 

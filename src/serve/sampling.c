@@ -1,5 +1,7 @@
 #include "serve/sampling.h"
 
+#include "formats/json.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -61,11 +63,20 @@ const serve_field serve_noted_fields[] = {{"metadata", .class = SERVE_NOTED},
 
 /* ---- the seed ---- */
 
-/* -1 is sent for one that is to be drawn. */
+/* Any integer is a seed, modulo 2^64; clients send -1 to have one drawn. */
 static void read_seed(serve_generation *g, const json_t *object) {
     const serve_options *o = &g->c->server->o;
-    g->sampler.seed = (uint64_t)serve_integer(object, "seed", o->seed_given ? (int64_t)o->sampler.seed : -1);
-    if (g->sampler.seed == UINT64_MAX) {
+    const json_t *value = serve_member(object, "seed");
+    int64_t whole = 0;
+    bool draws = !value && !o->seed_given;
+    if (value && ht_json_whole(value, &whole)) {
+        draws = whole == -1;
+        g->sampler.seed = (uint64_t)whole;
+    } else if (value) {
+        const double rest = fmod(json_number_value(value), 0x1p64);
+        g->sampler.seed = rest < 0 ? 0 - (uint64_t)-rest : (uint64_t)rest;
+    }
+    if (draws) {
         uint64_t drawn = 0;
         serve_random(&drawn, sizeof drawn);
         g->sampler.seed = drawn >> 11; /* exact as a number of JavaScript */
@@ -156,14 +167,16 @@ ht_sampling_value serve_sampling_value(const serve_options *o, const ht_sampling
 /* ---- ends ---- */
 
 bool serve_read_stop(serve_generation *g, const json_t *value) {
-    if (!value || json_is_null(value)) return true;
+    if (!value || json_is_null(value) || (json_is_string(value) && !json_string_length(value))) return true;
     const size_t n = json_is_array(value) ? json_array_size(value) : 1;
     g->stop = calloc(n + 1, sizeof *g->stop);
     if (!g->stop) return serve_fail_memory(&g->c->failure);
-    for (size_t i = 0; i < n; i++)
-        g->stop[i] = json_string_value(json_is_array(value) ? json_array_get(value, i) : value);
     g->how.stop = g->stop;
-    g->how.n_stop = (int)n;
+    g->how.n_stop = 0;
+    for (size_t i = 0; i < n; i++) {
+        const char *text = json_string_value(json_is_array(value) ? json_array_get(value, i) : value);
+        if (*text) g->stop[g->how.n_stop++] = text;
+    }
     return true;
 }
 

@@ -3,6 +3,7 @@
 #include "formats/json.h"
 #include "serve/fields.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -268,7 +269,10 @@ static bool in_range(const json_t *value, const serve_shape *s) {
 
 static bool is_number(const json_t *value, const serve_shape *s) {
     int64_t whole;
-    return s->types & SERVE_JSON_NUMBER || (s->types & SERVE_JSON_INTEGER && ht_json_whole(value, &whole));
+    if (s->types & SERVE_JSON_NUMBER || !(s->types & SERVE_JSON_INTEGER)) return s->types & SERVE_JSON_NUMBER;
+    /* Whole numbers beyond 64 bits are for members without bounds alone. */
+    const double real = json_number_value(value);
+    return ht_json_whole(value, &whole) || (!s->low && !s->high && real == floor(real));
 }
 
 /* Whether a value is one of the shapes; says nothing. */

@@ -309,7 +309,6 @@ class Errors(ServeTest):
             (CHAT, chat(n=0), "n"),
             (CHAT, chat(n=100000), "n"),
             (CHAT, chat(n=1.5), "n"),
-            (CHAT, chat(stop=[""]), "stop[0]"),
             (CHAT, chat(stop=["a"] * 65), "stop"),
             (CHAT, chat(stream="yes"), "stream"),
             (CHAT, chat(top_logprobs=2), "top_logprobs"),
@@ -340,6 +339,16 @@ class Errors(ServeTest):
                 error = self.refused(400, path, body, param)
                 self.assertEqual(error["type"], "invalid_request_error")
 
+    def test_empty_stops_large_seeds_and_deep_values(self):
+        plain = self.ok(CHAT, chat(seed=5))["choices"]
+        for stop in "", [""], []:
+            self.assertEqual(self.ok(CHAT, chat(seed=5, stop=stop))["choices"], plain)
+        for seed, used in (2**63, 2**63), (2**65, 0), (-2, 2**64 - 2), (5.0, 5):
+            status, fields, answer = self.server.post(CHAT, chat(seed=seed, max_tokens=1))
+            self.assertEqual((status, fields["x-seed"]), (200, str(used)), answer)
+        deep = json.loads("[" * 126 + "]" * 126)  # in two objects
+        self.ok(CHAT, chat(chat_template_kwargs={"x": deep}, max_tokens=1))
+
     def test_a_content_of_null_is_none(self):
         for messages in [{"role": "user", "content": None}], [{"role": "user", "content": "a"}, {"role": "tool", "content": None, "tool_call_id": None}]:
             got, empty = (self.ok(CHAT, chat(messages=[{**m, "content": m["content"] or with_} for m in messages])) for with_ in (None, ""))
@@ -361,7 +370,7 @@ class Errors(ServeTest):
         self.assertEqual(many, [f"made_up_{i}" for i in range(16)])  # an answer's head is bounded
 
     def test_bodies_and_paths(self):
-        for body, says in [("{", "line 1"), ("[]", "object"), ('{"a":1,"a":2}', "duplicate"), ("[" * 100, "deeper than 64 levels"), ("\xff", "JSON")]:
+        for body, says in [("{", "line 1"), ("[]", "object"), ('{"a":1,"a":2}', "duplicate"), ("[" * 300, "deeper than 200 levels"), ("\xff", "JSON")]:
             self.refused(400, CHAT, body.encode("latin-1"), None, says)
         self.refused(404, "/v1/nothing", {}, None, "/v1/nothing")
         self.refused(405, CHAT, None, None, "GET", method="GET")

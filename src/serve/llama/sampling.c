@@ -164,6 +164,11 @@ static const serve_field settings_members[] = {SERVE_HAS("seed", {.types = SERVE
                                                {0}};
 const serve_shape serve_llama_settings_shape = SERVE_IS_NAMED("LlamaGenerationSettings", settings_members);
 
+/* jansson has no larger integers. */
+static json_t *seed_json(uint64_t seed) {
+    return seed <= INT64_MAX ? json_integer((json_int_t)seed) : json_real((double)seed);
+}
+
 json_t *serve_llama_settings(const serve_generation *g) {
     const ht_sampler_options *s = &g->sampler;
     json_t *stop = json_array(), *samplers = json_array();
@@ -175,7 +180,7 @@ json_t *serve_llama_settings(const serve_generation *g) {
         json_array_append_new(samplers, penalties ? json_string("penalties") : json_stringn(order, n));
         order += n + (order[n] == ',');
     }
-    return json_pack("{sI sf si sf sf sf si sf sf so sI sI sb sb si so}", "seed", (json_int_t)s->seed, "temperature",
+    return json_pack("{so sf si sf sf sf si sf sf so sI sI sb sb si so}", "seed", seed_json(s->seed), "temperature",
                      (double)s->temperature, "top_k", (int)s->top_k, "top_p", s->top_p > 0 ? (double)s->top_p : 1.0,
                      "min_p", (double)s->min_p, "repeat_penalty",
                      s->repeat_penalty > 0 ? (double)s->repeat_penalty : 1.0, "repeat_last_n", (int)s->repeat_window,
