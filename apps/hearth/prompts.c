@@ -156,7 +156,8 @@ static bool is_named(const char *name, const char *const *names) {
 }
 
 static ht_status check_members(json_t *object, const char *const *others, ht_error *err) {
-    static const char *const prompt[] = {"prompt", "messages", "tools", "chat_template_kwargs", "ids", "id", NULL};
+    static const char *const prompt[] = {
+        "prompt", "messages", "tools", "chat_template_kwargs", "continue_final_message", "ids", "id", NULL};
     const char *name;
     json_t *value;
     json_object_foreach(object, name, value) if (!is_named(name, prompt) && !is_named(name, others)) {
@@ -173,9 +174,9 @@ static ht_status check_members(json_t *object, const char *const *others, ht_err
 }
 
 static ht_status read_messages(const json_t *object, ht_chat **chat, ht_error *err) {
-    static const char *const members[] = {"messages", "tools", "chat_template_kwargs"};
+    static const char *const members[] = {"messages", "tools", "chat_template_kwargs", "continue_final_message"};
     json_t *conversation = json_object();
-    for (int i = 0; conversation && i < 3; i++)
+    for (int i = 0; conversation && i < 4; i++)
         if (json_object_get(object, members[i]))
             json_object_set(conversation, members[i], json_object_get(object, members[i]));
     char *text = conversation ? json_dumps(conversation, JSON_COMPACT) : NULL;

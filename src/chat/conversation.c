@@ -213,6 +213,8 @@ ht_status ht_chat_set_tool_choice(ht_chat *chat, ht_tool_choice choice, const ch
     return HT_OK;
 }
 
+void ht_chat_set_continue(ht_chat *chat, bool on) { chat->continues = on; }
+
 void ht_chat_set_time(ht_chat *chat, int64_t seconds) { chat->time = seconds; }
 
 /* ---- from JSON ---- */
@@ -354,11 +356,10 @@ static void read_tool_choice(source *s, const ht_jinja_value *v) {
     chat->tool_name = name->string;
 }
 
-static void read_parallel(source *s, const ht_jinja_value *v) {
-    if (v->kind == HT_VALUE_BOOL)
-        s->chat->parallel_calls = v->boolean;
-    else
-        ht_jinja_arena_fail(s->a, "`parallel_tool_calls` is %s, expected a boolean", ht_chat_describe(v));
+static bool read_flag(source *s, const char *name, const ht_jinja_value *v) {
+    if (v->kind != HT_VALUE_BOOL)
+        ht_jinja_arena_fail(s->a, "`%s` is %s, expected a boolean", name, ht_chat_describe(v));
+    return v->kind == HT_VALUE_BOOL && v->boolean;
 }
 
 /* As read_tool_choice reads it. */
@@ -386,7 +387,11 @@ static void read_document(source *s, const ht_jinja_dict *document) {
         else if (strcmp(key, "tool_choice") == 0)
             read_tool_choice(s, &v);
         else if (strcmp(key, "parallel_tool_calls") == 0)
-            read_parallel(s, &v);
+            s->chat->parallel_calls = read_flag(s, key, &v);
+        else if (strcmp(key, "continue_final_message") == 0)
+            s->chat->continues = read_flag(s, key, &v);
+        else if (strcmp(key, "add_generation_prompt") == 0)
+            (void)set_value(s->chat, key, ht_jinja_boolean(read_flag(s, key, &v)));
         else if (strcmp(key, "chat_template_kwargs") != 0)
             ht_jinja_arena_fail_as(s->a, HT_ERR_UNSUPPORTED, "it has `%s`, which this version cannot use",
                                    beginning(key, shown));
@@ -438,6 +443,7 @@ static ht_jinja_dict *document_of(ht_jinja_arena *a, const ht_chat *chat) {
     if (chat->tools.kind != HT_VALUE_NONE) ht_jinja_dict_set_text(a, document, "tools", chat->tools);
     if (chat->tool_choice) ht_jinja_dict_set_text(a, document, "tool_choice", tool_choice_value(a, chat));
     if (!chat->parallel_calls) ht_jinja_dict_set_text(a, document, "parallel_tool_calls", ht_jinja_boolean(false));
+    if (chat->continues) ht_jinja_dict_set_text(a, document, "continue_final_message", ht_jinja_boolean(true));
     if (chat->variables->n) ht_jinja_dict_set_text(a, document, "chat_template_kwargs", variables);
     return document;
 }

@@ -29,7 +29,7 @@ static bool has_thoughts_off(const ht_chat *chat) {
 static ht_grammar_start start_of(const ht_model *m, const ht_chat *chat, const char *prompt, size_t n) {
     const ht_answer_format format = ht_answer_format_of(ht_chat_template_source(m->chat.template));
     if (ht_answer_opens_thought(&format, prompt, n)) return HT_START_IN_THOUGHT;
-    return has_thoughts_off(chat) ? HT_START_TEXT : HT_START_ANSWER;
+    return chat->continues || has_thoughts_off(chat) ? HT_START_TEXT : HT_START_ANSWER;
 }
 
 /* An answer that has to be calls has no text that a grammar could hold. */

@@ -134,6 +134,20 @@ static bool set_thinking(serve_call *c, const serve_conversation *k, ht_chat *ch
     return status ? serve_fail_as(&c->failure, status, &err) : true;
 }
 
+static bool set_prompt_end(serve_call *c, const serve_conversation *k, ht_chat *chat) {
+    ht_error err = {0};
+    ht_chat_set_continue(chat, k->continues);
+    const ht_status status =
+        k->unopened ? ht_chat_set_variable(chat, "add_generation_prompt", "false", 5, &err) : HT_OK;
+    return status ? serve_fail_as(&c->failure, status, &err) : true;
+}
+
+bool serve_ends_in_answer(const json_t *messages) {
+    const json_t *last = json_array_get(messages, json_array_size(messages) - 1);
+    const char *role = serve_text(last, "role");
+    return role && strcmp(role, "assistant") == 0 && !json_array_size(serve_member(last, "tool_calls"));
+}
+
 static bool has_system(const json_t *messages) {
     for (size_t i = 0; i < json_array_size(messages); i++) {
         const char *role = serve_text(json_array_get(messages, i), "role");
@@ -165,7 +179,7 @@ static bool chat_from(serve_call *c, const serve_conversation *k, const json_t *
     free(text);
     if (status) return serve_fail_as(&c->failure, status, &err);
     /* The choices that a request has of its own go before the variables of its template. */
-    return set_thinking(c, k, *out);
+    return set_thinking(c, k, *out) && set_prompt_end(c, k, *out);
 }
 
 static bool has_tool(const json_t *tools, const char *name) {

@@ -339,6 +339,26 @@ class Errors(ServeTest):
                 error = self.refused(400, path, body, param)
                 self.assertEqual(error["type"], "invalid_request_error")
 
+    def test_the_last_answer_is_continued(self):
+        question, answer = {"role": "user", "content": "hello"}, {"role": "assistant", "content": "the "}
+        asked, opened = "<|im_start|>user\nhello<|im_end|>\n", "<|im_start|>assistant\n"
+        continued, closed = asked + opened + "the ", asked + opened + "the <|im_end|>\n"
+        prompt = lambda *messages, **more: self.ok("/apply-template", {"messages": messages, **more})["prompt"]
+        for more in {"continue_final_message": True}, {"add_generation_prompt": False}, {"add_generation_prompt": False, "continue_final_message": True}:
+            self.assertEqual(prompt(question, answer, **more), continued)
+        self.assertEqual(prompt(question, {**answer, "prefix": True}), continued)
+        self.assertEqual(prompt(question, answer), closed + opened)
+        self.assertEqual(prompt(question, answer, add_generation_prompt=False, continue_final_message=False), closed)
+        self.assertEqual(prompt(question, add_generation_prompt=False), asked)
+        body = {"messages": [question, answer], "max_tokens": 8, "temperature": 0}
+        both = {"add_generation_prompt": True, "continue_final_message": True}
+        self.refused(400, CHAT, {**body, **both}, "continue_final_message", "add_generation_prompt")
+        text = self.ok(COMPLETIONS, completion(continued))["choices"][0]["text"]
+        self.assertEqual(self.ok(CHAT, {**body, "continue_final_message": True})["choices"][0]["message"]["content"], text)
+        ollama = self.ok("/api/chat", {"messages": body["messages"], "stream": False, "options": {"temperature": 0, "num_predict": 8}})
+        self.assertEqual(ollama["message"]["content"], text)
+        self.assertEqual(self.ok("/v1/messages", body)["content"], [{"type": "text", "text": text}])
+
     def test_empty_stops_large_seeds_and_deep_values(self):
         plain = self.ok(CHAT, chat(seed=5))["choices"]
         for stop in "", [""], []:

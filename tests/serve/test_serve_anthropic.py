@@ -396,7 +396,7 @@ class Errors(AnthropicTest):
         self.assertEqual((status, fields["x-ignored"]), (200, "something"))
         self.wrong(400, "invalid_request_error", container="x", says='"container"')
         self.wrong(400, "invalid_request_error", temperature="hot", says='"temperature"')
-        self.wrong(400, "invalid_request_error", stop_sequences=[""], says='"stop_sequences[0]"')
+        self.wrong(400, "invalid_request_error", stop_sequences=[5], says='"stop_sequences[0]"')
         self.wrong(400, "invalid_request_error", output_config={"format": {"type": "json_schema"}}, says="output_config.format")
         self.wrong(400, "invalid_request_error", stream="yes", says='"stream"')
 

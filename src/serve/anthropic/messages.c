@@ -188,6 +188,7 @@ static bool read_conversation(serve_call *c, serve_anthropic_request *r) {
     k->variables = serve_member(c->body, "chat_template_kwargs");
     if (!serve_anthropic_read_messages(c, r) || !read_tools(c, r)) return false;
     k->messages = r->messages;
+    k->continues = serve_ends_in_answer(k->messages);
     return true;
 }
 

@@ -185,6 +185,7 @@ static bool ask(serve_call *c, const json_t *from) {
     serve_conversation k = {.tools = serve_member(c->body, "tools")};
     json_t *messages = messages_json(c, from);
     k.messages = messages;
+    k.continues = serve_ends_in_answer(messages);
     serve_generation *g = messages ? serve_ollama_generation(c, true, &k) : NULL;
     const bool good = g && check_tools(c, &k) && truncate(c, &k, messages) && serve_set_conversation(g, &k);
     json_decref(messages); /* the generation has a copy */

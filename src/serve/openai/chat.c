@@ -32,6 +32,7 @@ static const serve_field answered[] = {{"content", .is = CONTENT},
                                        {"reasoning_content", .is = SERVE_IS_TEXT},
                                        {"reasoning", .is = SERVE_IS_TEXT},
                                        {"thinking", .is = SERVE_IS_TEXT},
+                                       {"prefix", .is = SERVE_IS_FLAG},
                                        {0}};
 static const serve_field resulted[] = {{"content", .is = CONTENT}, {"tool_call_id", .is = SERVE_IS_TEXT}, {0}};
 static const serve_field *const of_said[] = {said, NULL}, *const of_answered[] = {answered, NULL},
@@ -74,6 +75,8 @@ static const serve_field chat_fields[] = {
     {"parallel_tool_calls", .is = SERVE_IS_FLAG},
     {"reasoning_effort", .is = SERVE_IS_WORD(serve_efforts)},
     {"chat_template_kwargs", .is = {.types = SERVE_JSON_OBJECT}},
+    {"add_generation_prompt", .is = SERVE_IS_FLAG}, /* vLLM, with the next */
+    {"continue_final_message", .is = SERVE_IS_FLAG},
     {"modalities", .is = SERVE_IS_LIST(&modality_shape)},
     {"audio", .class = SERVE_LACKED},
     {"web_search_options", .class = SERVE_LACKED},
@@ -105,13 +108,28 @@ static bool read_tool_choice(serve_call *c, serve_conversation *k) {
     return true;
 }
 
+/* vLLM's members, or "prefix" in the last message, which Mistral and DeepSeek have. */
+static bool read_prompt_end(serve_call *c, serve_conversation *k) {
+    const json_t *opens = serve_member(c->body, "add_generation_prompt"),
+                 *continues = serve_member(c->body, "continue_final_message"),
+                 *last = json_array_get(k->messages, json_array_size(k->messages) - 1);
+    const bool answer = serve_ends_in_answer(k->messages);
+    if (json_is_true(continues) && json_is_true(opens))
+        return serve_fail(&c->failure, 400, "continue_final_message",
+                          "\"continue_final_message\" must be false when \"add_generation_prompt\" is true");
+    k->unopened = json_is_false(opens);
+    k->continues = json_is_true(continues) || (answer && serve_flag(last, "prefix", false)) ||
+                   (answer && k->unopened && !continues);
+    return true;
+}
+
 bool serve_openai_read_conversation(serve_call *c, serve_conversation *k) {
     k->messages = serve_member(c->body, "messages");
     k->tools = serve_member(c->body, "tools");
     k->variables = serve_member(c->body, "chat_template_kwargs");
     k->one_call = !serve_flag(c->body, "parallel_tool_calls", true);
     serve_read_effort(c->body, "reasoning_effort", k);
-    return read_tool_choice(c, k);
+    return read_prompt_end(c, k) && read_tool_choice(c, k);
 }
 
 void serve_openai_read_stream(serve_generation *g, const json_t *body) {
