@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { HT_JSON_DEPTH_MAX = 200, HT_JSON_VALUES_MAX = 1 << 22 };
+enum { HT_JSON_DEPTH_MAX = 192, HT_JSON_VALUES_MAX = 1 << 22 };
 
 /* Parses an object as Python's json does: strict UTF-8, the last of several members with one name, NaN and +-Infinity
  * accepted (no getter below returns them). Depth and value count are limited as above. Messages give `name`, line and

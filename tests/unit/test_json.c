@@ -109,7 +109,7 @@ static void depth(void **state) {
         if (levels == HT_JSON_DEPTH_MAX)
             json_decref(parse(text));
         else
-            expect_failure(text, (size_t)n, HT_ERR_LIMIT, "line 2, column 204: nested deeper than 200 levels");
+            expect_failure(text, (size_t)n, HT_ERR_LIMIT, "line 2, column 196: nested deeper than 192 levels");
     }
 }
 

@@ -132,7 +132,7 @@ static void json_checks(void **state) {
     memset(deep + 5, '[', 250);
     memset(deep + 255, ']', 250);
     strcpy(deep + 505, "}");
-    expect_header(deep, 0, HT_ERR_LIMIT, "nested deeper than 200 levels");
+    expect_header(deep, 0, HT_ERR_LIMIT, "nested deeper than 192 levels");
 }
 
 /* One tensor `t` with this inside and 8 bytes of data. */
