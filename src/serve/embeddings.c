@@ -10,9 +10,6 @@
 
 /* ---- vectors as JSON ---- */
 
-static const serve_shape number_shape = SERVE_IS_REAL;
-const serve_shape serve_vector_shape = SERVE_IS_LIST(&number_shape);
-
 static json_t *vector_json(const float *values, int64_t n, bool as_base64) {
     if (as_base64) { /* of little-endian floats */
         ht_text text = {0};

@@ -75,37 +75,6 @@ static int status_in(const serve_failure *f, serve_dialect_name dialect) {
     return dialect == SERVE_ANTHROPIC && f->status == 503 ? 529 : f->status;
 }
 
-static const serve_field detail_members[] = {
-    SERVE_HAS("error_code", SERVE_IS_TEXT), SERVE_HAS("unsupported", SERVE_IS_LIST(&serve_any_text)), {0}};
-static const serve_field openai_members[] = {SERVE_HAS("message", SERVE_IS_TEXT),
-                                             SERVE_HAS("type",
-                                                       SERVE_IS_ONE_OF("authentication_error", "permission_error",
-                                                                       "not_found_error", "rate_limit_error",
-                                                                       "invalid_request_error", "unavailable_error",
-                                                                       "server_error")),
-                                             SERVE_HAS("param", SERVE_IS_NULLABLE(SERVE_JSON_TEXT)),
-                                             SERVE_HAS("code", SERVE_IS_NULLABLE(SERVE_JSON_TEXT)),
-                                             {0}},
-                         anthropic_members[] = {
-                             SERVE_HAS("type",
-                                       SERVE_IS_ONE_OF("authentication_error", "permission_error", "not_found_error",
-                                                       "request_too_large", "rate_limit_error", "timeout_error",
-                                                       "overloaded_error", "invalid_request_error", "api_error")),
-                             SERVE_HAS("message", SERVE_IS_TEXT),
-                             SERVE_MAY_HAVE("details", SERVE_IS_NAMED("AnthropicUnsupported", detail_members)),
-                             {0}};
-static const serve_field in_openai[] = {SERVE_HAS("error", SERVE_IS_NAMED("OpenAIErrorDetails", openai_members)), {0}},
-                         in_ollama[] = {SERVE_HAS("error", SERVE_IS_TEXT), {0}},
-                         anthropic_type_member[] = {SERVE_HAS("type", SERVE_IS_ONE_OF("error")), {0}};
-const serve_field serve_anthropic_error_fields[] = {
-    SERVE_HAS("error", SERVE_IS_NAMED("AnthropicErrorDetails", anthropic_members)),
-    SERVE_MAY_HAVE("request_id", SERVE_IS_TEXT), /* not where memory ran out */
-    {0}};
-const serve_shape serve_failure_shapes[] = {
-    [SERVE_OPENAI] = SERVE_IS_NAMED("OpenAIError", in_openai),
-    [SERVE_ANTHROPIC] = SERVE_IS_NAMED("AnthropicError", anthropic_type_member, serve_anthropic_error_fields),
-    [SERVE_OLLAMA] = SERVE_IS_NAMED("OllamaError", in_ollama)};
-
 /* What clients can read of a failure beside its message; NULL: nothing. */
 static json_t *details_json(const serve_failure *f) {
     return f->lack ? json_pack("{ss s[s]}", "error_code", f->lack, "unsupported", f->param) : NULL;

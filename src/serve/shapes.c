@@ -92,7 +92,7 @@ static void add_type(char out[DESCRIPTION], unsigned type, const serve_shape *s)
     switch (type) {
     case SERVE_JSON_INTEGER: add_range(out, "a whole number", s); break;
     case SERVE_JSON_NUMBER: add_range(out, "a number", s); break;
-    case SERVE_JSON_FLAG: add(out, s->on ? "true" : s->off ? "false" : "true or false"); break;
+    case SERVE_JSON_FLAG: add(out, s->on ? "true" : "true or false"); break;
     case SERVE_JSON_TEXT:
         if (s->words)
             add_words(out, s->words);
@@ -173,7 +173,7 @@ static bool check_member(checker *k, const char *name, const json_t *value, cons
         good = lenient || check_unknown(k);
     else if (!json_is_null(value) && field->class == SERVE_LACKED)
         good = check_lacked(k, value, field);
-    else if (field->class == SERVE_TOLD || (!json_is_null(value) && field->class == SERVE_USED))
+    else if (!json_is_null(value) && field->class == SERVE_USED)
         good = check_value(k, value, &field->is);
     k->at = here.outer;
     return good;
@@ -183,10 +183,7 @@ static bool check_required(checker *k, const json_t *object, const serve_field *
     bool good = true;
     for (; *tables; tables++)
         for (const serve_field *field = *tables; field->name && good; field++) {
-            const bool null_counts = field->class == SERVE_TOLD;
-            const json_t *value =
-                null_counts ? json_object_get(object, field->name) : serve_member(object, field->name);
-            if (!field->required || value) continue;
+            if (!field->required || serve_member(object, field->name)) continue;
             const place here = {.outer = k->at, .name = field->name};
             k->at = &here;
             good = refuse_shape(k, NULL, &field->is);
@@ -275,20 +272,14 @@ static bool is_number(const json_t *value, const serve_shape *s) {
     return ht_json_whole(value, &whole) || (!s->low && !s->high && real == floor(real));
 }
 
-/* Whether a value is one of the shapes; says nothing. */
-static bool is_either(const json_t *value, const serve_shape *const *shapes) {
-    while (shapes && *shapes && !serve_shape_fits(value, *shapes)) shapes++;
-    return shapes && *shapes;
-}
-
 static bool check_value(checker *k, const json_t *value, const serve_shape *s) {
     bool good = false;
-    if ((!s->types && !s->either) || is_either(value, s->either)) return true;
+    if (!s->types) return true;
     switch (json_typeof(value)) {
     case JSON_INTEGER:
     case JSON_REAL: good = is_number(value, s) && in_range(value, s); break;
     case JSON_TRUE:
-    case JSON_FALSE: good = s->types & SERVE_JSON_FLAG && !(json_is_true(value) ? s->off : s->on); break;
+    case JSON_FALSE: good = s->types & SERVE_JSON_FLAG && (json_is_true(value) || !s->on); break;
     case JSON_STRING:
         good = s->types & SERVE_JSON_TEXT && (!s->words || in_words(json_string_value(value), s->words)) &&
                (!s->filled || json_string_length(value));
@@ -300,7 +291,7 @@ static bool check_value(checker *k, const json_t *value, const serve_shape *s) {
         if (!(s->types & SERVE_JSON_OBJECT)) break;
         if (s->kinds) return check_kind(k, value, s);
         return s->members ? check_members(k, value, s->members, NULL, s->lenient) : check_every(k, value, s->every);
-    case JSON_NULL: good = s->types & SERVE_JSON_NULL; break;
+    case JSON_NULL: break;
     }
     return good ? true : refuse_shape(k, value, s);
 }
@@ -309,16 +300,4 @@ bool serve_fields_check(const json_t *body, const serve_field *const *tables, bo
                         void *user, serve_failure *f) {
     checker k = {.strict = strict, .unknown = unknown, .user = user, .f = f};
     return check_members(&k, body, tables, NULL, false);
-}
-
-/* Members that no table knows may be anything. */
-static void pass_over(const char *name, void *user) {
-    (void)name;
-    (void)user;
-}
-
-bool serve_shape_fits(const json_t *value, const serve_shape *s) {
-    serve_failure ignored = {0};
-    checker k = {.unknown = pass_over, .f = &ignored};
-    return check_value(&k, value, s);
 }

@@ -408,8 +408,6 @@ class Errors(ServeTest):
         self.assertIn({"type": "number", "minimum": 0, "maximum": 100}, body["properties"]["temperature"]["anyOf"])
         self.assertEqual(set(operation["responses"]["200"]["content"]), {"application/json", "text/event-stream"})
         self.assertEqual(document["paths"]["/v1/models/{model}"]["get"]["parameters"][0]["in"], "path")
-        references = set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(document)))
-        self.assertEqual(references, set(document["components"]["schemas"]))
         for path, methods in document["paths"].items():
             for method in methods:
                 with self.subTest(path=path, method=method):  # what is described is there, and answers are described

@@ -242,9 +242,6 @@ bool serve_anthropic_messages(serve_call *c) {
     return g->how.max_tokens ? serve_generation_start(g) : serve_generation_warm(g);
 }
 
-static const serve_field count_members[] = {SERVE_HAS("input_tokens", SERVE_IS_COUNT), {0}};
-const serve_shape serve_anthropic_count_answer = SERVE_IS_NAMED("AnthropicTokenCount", count_members);
-
 bool serve_anthropic_count_tokens(serve_call *c) {
     serve_anthropic_request r = {0};
     int64_t n = 0;

@@ -145,25 +145,6 @@ bool serve_llama_read_sampling(serve_generation *g, char order[SERVE_LLAMA_ORDER
     return read_chain(g, order);
 }
 
-static const serve_field settings_members[] = {SERVE_HAS("seed", {.types = SERVE_JSON_INTEGER}),
-                                               SERVE_HAS("temperature", SERVE_IS_REAL),
-                                               SERVE_HAS("top_k", SERVE_IS_COUNT),
-                                               SERVE_HAS("top_p", SERVE_IS_REAL),
-                                               SERVE_HAS("min_p", SERVE_IS_REAL),
-                                               SERVE_HAS("repeat_penalty", SERVE_IS_REAL),
-                                               SERVE_HAS("repeat_last_n", SERVE_IS_INTEGER(-1, INT32_MAX)),
-                                               SERVE_HAS("presence_penalty", SERVE_IS_REAL),
-                                               SERVE_HAS("frequency_penalty", SERVE_IS_REAL),
-                                               SERVE_HAS("stop", SERVE_IS_LIST(&serve_any_text)),
-                                               SERVE_HAS("n_predict", SERVE_IS_INTEGER(-1, INT32_MAX)),
-                                               SERVE_HAS("reasoning_budget_tokens", SERVE_IS_INTEGER(-1, INT32_MAX)),
-                                               SERVE_HAS("stream", SERVE_IS_FLAG),
-                                               SERVE_HAS("ignore_eos", SERVE_IS_FLAG),
-                                               SERVE_HAS("n_probs", SERVE_IS_COUNT),
-                                               SERVE_HAS("samplers", SERVE_IS_LIST(&serve_any_text)),
-                                               {0}};
-const serve_shape serve_llama_settings_shape = SERVE_IS_NAMED("LlamaGenerationSettings", settings_members);
-
 /* jansson has no larger integers. */
 static json_t *seed_json(uint64_t seed) {
     return seed <= INT64_MAX ? json_integer((json_int_t)seed) : json_real((double)seed);

@@ -14,13 +14,6 @@ const serve_field *const serve_llama_slot_fields[] = {slot_fields, NULL};
 
 /* ---- what is under way ---- */
 
-static const serve_field slot_members[] = {SERVE_HAS("id", SERVE_IS_COUNT),
-                                           SERVE_HAS("is_processing", SERVE_IS_FLAG),
-                                           SERVE_HAS("speculative", SERVE_IS_FLAG),
-                                           {0}};
-static const serve_shape slot_shape = SERVE_IS_NAMED("LlamaSlot", slot_members);
-const serve_shape serve_llama_slots_answer = SERVE_IS_LIST(&slot_shape);
-
 bool serve_llama_slots(serve_call *c) {
     size_t n_loaded, bytes;
     const ht_engine_statistics s = serve_models_statistics(c->server->models, &n_loaded, &bytes);
@@ -101,25 +94,6 @@ static bool fail_file(serve_call *c, const char *path, ht_status status, const h
         snprintf(shown.message, sizeof shown.message, "%s", err->message + directory);
     return serve_fail_as(&c->failure, status, &shown);
 }
-
-static const serve_field save_timings[] = {SERVE_HAS("save_ms", SERVE_IS_REAL), {0}},
-                         restore_timings[] = {SERVE_HAS("restore_ms", SERVE_IS_REAL), {0}};
-static const serve_field numbered[] = {SERVE_HAS("id_slot", SERVE_IS_COUNT), {0}},
-                         of_file[] = {SERVE_HAS("filename", SERVE_IS_TEXT), {0}},
-                         saved[] = {SERVE_HAS("n_saved", SERVE_IS_COUNT),
-                                    SERVE_HAS("n_written", SERVE_IS_COUNT),
-                                    SERVE_HAS("timings", SERVE_IS_NAMED("LlamaSlotSaveTimings", save_timings)),
-                                    {0}},
-                         restored[] = {SERVE_HAS("n_restored", SERVE_IS_COUNT),
-                                       SERVE_HAS("n_skipped", SERVE_IS_COUNT),
-                                       SERVE_HAS("n_read", SERVE_IS_COUNT),
-                                       SERVE_HAS("timings", SERVE_IS_NAMED("LlamaSlotRestoreTimings", restore_timings)),
-                                       {0}},
-                         erased[] = {SERVE_HAS("n_erased", SERVE_IS_COUNT), {0}};
-static const serve_shape saved_shape = SERVE_IS_NAMED("LlamaSlotSaved", numbered, of_file, saved),
-                         restored_shape = SERVE_IS_NAMED("LlamaSlotRestored", numbered, of_file, restored),
-                         erased_shape = SERVE_IS_NAMED("LlamaSlotErased", numbered, erased);
-const serve_shape serve_llama_slot_answer = SERVE_IS_EITHER(NULL, &saved_shape, &restored_shape, &erased_shape);
 
 static bool save(serve_call *c, int number, const char *path) {
     ht_error err = {0};

@@ -159,18 +159,6 @@ static bool read_request(serve_generation *g) {
 
 /* ---- what is the same in all answers ---- */
 
-static const serve_field cached[] = {SERVE_HAS("cached_tokens", SERVE_IS_COUNT), {0}},
-                         reasoned[] = {SERVE_HAS("reasoning_tokens", SERVE_IS_COUNT), {0}},
-                         usage_members[] = {
-                             SERVE_HAS("prompt_tokens", SERVE_IS_COUNT),
-                             SERVE_HAS("completion_tokens", SERVE_IS_COUNT),
-                             SERVE_HAS("total_tokens", SERVE_IS_COUNT),
-                             SERVE_HAS("prompt_tokens_details", SERVE_IS_NAMED("PromptTokensDetails", cached)),
-                             SERVE_HAS("completion_tokens_details",
-                                       SERVE_IS_NAMED("CompletionTokensDetails", reasoned)),
-                             {0}};
-const serve_shape serve_openai_usage_shape = SERVE_IS_NAMED("CompletionUsage", usage_members);
-
 json_t *serve_openai_usage(serve_usage u) {
     return json_pack("{sI sI sI s{sI} s{sI}}", "prompt_tokens", (json_int_t)u.prompt, "completion_tokens",
                      (json_int_t)u.generated, "total_tokens", (json_int_t)(u.prompt + u.generated),
@@ -184,45 +172,7 @@ const char *serve_openai_finish(const serve_answer *a) {
 }
 
 #define FINISHES "stop", "length", "tool_calls"
-static const serve_field role_member[] = {SERVE_HAS("role", SERVE_IS_ONE_OF("assistant")), {0}},
-                         logprobs_members[] = {SERVE_HAS("content", SERVE_IS(serve_logprobs_shape)),
-                                               SERVE_HAS("refusal", SERVE_IS_NULL),
-                                               {0}};
-static const serve_shape logprobs_shape = SERVE_IS_NAMED("ChatCompletionLogprobs", logprobs_members);
-/* What a choice has in answers and streams; usage of a stream is null, or left out, where there is none yet. */
-static const serve_field index_member[] = {SERVE_HAS("index", SERVE_IS_COUNT), {0}},
-                         logprobs_member[] = {SERVE_HAS("logprobs", SERVE_IS_OR_NULL(logprobs_shape)), {0}},
-                         head_members[] = {SERVE_HAS("id", SERVE_IS_TEXT),
-                                           SERVE_HAS("created", SERVE_IS_COUNT),
-                                           SERVE_HAS("model", SERVE_IS_TEXT),
-                                           {0}};
-
 /* ---- whole answers ---- */
-
-static const serve_field function_members[] = {
-    SERVE_HAS("name", SERVE_IS_TEXT), SERVE_HAS("arguments", SERVE_IS_TEXT), {0}};
-static const serve_field tool_call_members[] = {
-    SERVE_HAS("id", SERVE_IS_TEXT),
-    SERVE_HAS("type", SERVE_IS_ONE_OF("function")),
-    SERVE_HAS("function", SERVE_IS_NAMED("ChatCompletionFunctionCall", function_members)),
-    {0}};
-static const serve_shape tool_call_shape = SERVE_IS_NAMED("ChatCompletionToolCall", tool_call_members);
-static const serve_field message_members[] = {SERVE_HAS("content", SERVE_IS_NULLABLE(SERVE_JSON_TEXT)),
-                                              SERVE_HAS("refusal", SERVE_IS_NULL),
-                                              SERVE_MAY_HAVE("reasoning_content", SERVE_IS_TEXT),
-                                              SERVE_MAY_HAVE("tool_calls", SERVE_IS_LIST(&tool_call_shape)),
-                                              {0}};
-static const serve_field choice_of_answer[] = {
-    SERVE_HAS("message", SERVE_IS_NAMED("ChatCompletionMessage", role_member, message_members)),
-    SERVE_HAS("finish_reason", SERVE_IS_ONE_OF(FINISHES)),
-    {0}};
-static const serve_shape choice_shape =
-    SERVE_IS_NAMED("ChatCompletionChoice", index_member, choice_of_answer, logprobs_member);
-static const serve_field answer_members[] = {SERVE_HAS("object", SERVE_IS_ONE_OF("chat.completion")),
-                                             SERVE_HAS("choices", SERVE_IS_LIST(&choice_shape)),
-                                             SERVE_HAS("usage", SERVE_IS(serve_openai_usage_shape)),
-                                             {0}};
-const serve_shape serve_openai_chat_answer = SERVE_IS_NAMED("ChatCompletion", head_members, answer_members);
 
 static json_t *calls_json(const serve_answer *a) {
     json_t *calls = json_array();
@@ -256,34 +206,6 @@ static json_t *reply(serve_generation *g) {
 }
 
 /* ---- streams ---- */
-
-static const serve_field function_delta[] = {
-    SERVE_MAY_HAVE("name", SERVE_IS_TEXT), SERVE_HAS("arguments", SERVE_IS_TEXT), {0}};
-static const serve_field tool_call_delta[] = {
-    SERVE_MAY_HAVE("id", SERVE_IS_TEXT),
-    SERVE_MAY_HAVE("type", SERVE_IS_ONE_OF("function")),
-    SERVE_HAS("function", SERVE_IS_NAMED("ChatCompletionFunctionCallDelta", function_delta)),
-    {0}};
-static const serve_shape tool_call_delta_shape =
-    SERVE_IS_NAMED("ChatCompletionToolCallDelta", index_member, tool_call_delta);
-static const serve_field delta_members[] = {SERVE_MAY_HAVE("role", SERVE_IS_ONE_OF("assistant")),
-                                            SERVE_MAY_HAVE("content", SERVE_IS_TEXT),
-                                            SERVE_MAY_HAVE("reasoning_content", SERVE_IS_TEXT),
-                                            SERVE_MAY_HAVE("tool_calls", SERVE_IS_LIST(&tool_call_delta_shape)),
-                                            {0}};
-static const serve_shape finish_shape = SERVE_IS_ONE_OF(FINISHES);
-static const serve_field choice_of_chunk[] = {SERVE_HAS("delta", SERVE_IS_NAMED("ChatCompletionDelta", delta_members)),
-                                              SERVE_HAS("finish_reason", SERVE_IS_OR_NULL(finish_shape)),
-                                              {0}};
-static const serve_shape chunk_choice_shape =
-    SERVE_IS_NAMED("ChatCompletionChunkChoice", index_member, choice_of_chunk, logprobs_member);
-static const serve_field chunk_members[] = {SERVE_HAS("object", SERVE_IS_ONE_OF("chat.completion.chunk")),
-                                            SERVE_HAS("choices", SERVE_IS_LIST(&chunk_choice_shape)),
-                                            SERVE_MAY_HAVE("usage", SERVE_IS_OR_NULL(serve_openai_usage_shape)),
-                                            {0}};
-static const serve_shape chunk_shape = SERVE_IS_NAMED("ChatCompletionChunk", head_members, chunk_members);
-const serve_shape serve_openai_chat_event =
-    SERVE_IS_EITHER("ChatCompletionEvent", &chunk_shape, &serve_failure_shapes[SERVE_OPENAI]);
 
 /* An event with these choices, which are taken. */
 static void send(serve_generation *g, json_t *choices, json_t *usage) {

@@ -124,30 +124,6 @@ static bool read_request(serve_generation *g, bool *generates) {
 
 /* Choices of answers and of streams differ in the end, which a piece does not have yet. */
 #define FINISHES "stop", "length"
-static const serve_shape finish_shape = SERVE_IS_ONE_OF(FINISHES);
-static const serve_field choice_members[] = {SERVE_HAS("text", SERVE_IS_TEXT),
-                                             SERVE_HAS("index", SERVE_IS_COUNT),
-                                             SERVE_HAS("logprobs", SERVE_IS_OR_NULL(serve_completion_logprobs_shape)),
-                                             {0}},
-                         finish_of_answer[] = {SERVE_HAS("finish_reason", SERVE_IS_ONE_OF(FINISHES)), {0}},
-                         finish_of_piece[] = {SERVE_HAS("finish_reason", SERVE_IS_OR_NULL(finish_shape)), {0}};
-static const serve_shape choice_shape = SERVE_IS_NAMED("CompletionChoice", choice_members, finish_of_answer),
-                         chunk_choice_shape = SERVE_IS_NAMED("CompletionChunkChoice", choice_members, finish_of_piece);
-static const serve_field head_members[] = {SERVE_HAS("id", SERVE_IS_TEXT),
-                                           SERVE_HAS("object", SERVE_IS_ONE_OF("text_completion")),
-                                           SERVE_HAS("created", SERVE_IS_COUNT),
-                                           SERVE_HAS("model", SERVE_IS_TEXT),
-                                           {0}};
-static const serve_field answer_members[] = {
-    SERVE_HAS("choices", SERVE_IS_LIST(&choice_shape)), SERVE_HAS("usage", SERVE_IS(serve_openai_usage_shape)), {0}};
-static const serve_field chunk_members[] = {SERVE_HAS("choices", SERVE_IS_LIST(&chunk_choice_shape)),
-                                            SERVE_MAY_HAVE("usage", SERVE_IS_OR_NULL(serve_openai_usage_shape)),
-                                            {0}};
-static const serve_shape chunk_shape = SERVE_IS_NAMED("CompletionChunk", head_members, chunk_members);
-const serve_shape serve_openai_completions_answer = SERVE_IS_NAMED("Completion", head_members, answer_members);
-const serve_shape serve_openai_completions_event =
-    SERVE_IS_EITHER("CompletionEvent", &chunk_shape, &serve_failure_shapes[SERVE_OPENAI]);
-
 static const echoes *echoes_of(const serve_generation *g) { return g->echo ? g->extra : NULL; }
 
 /* Log-probabilities of an answer, those of its prompt before them when it is echoed. */

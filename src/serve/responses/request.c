@@ -72,7 +72,7 @@ static const serve_field namespace_members[] = {
     {"name", .is = FULL}, {"tools", .is = SERVE_IS_LIST(&tool_in_namespace)}, {0}};
 static const serve_field *const of_namespace[] = {namespace_members, NULL};
 static const serve_kind tools[] = {{"function", of_tool}, {"namespace", of_namespace}, {0}};
-const serve_shape serve_responses_tool_shape = {
+static const serve_shape tool_shape = {
     .types = SERVE_JSON_OBJECT, .kinds = tools, .first_kind = true, .other_kinds = true, .lenient = true};
 
 static const serve_field named[] = {{"name", .is = FULL}, {0}};
@@ -80,7 +80,6 @@ static const serve_field *const of_named[] = {named, NULL};
 static const serve_kind choices[] = {{"function", of_named}, {"allowed_tools", serve_allowed_fields}, {0}};
 #define SERVE_IS_CHOICE                                                                                                \
     { .types = SERVE_JSON_TEXT | SERVE_JSON_OBJECT, .words = serve_tool_choices, .kinds = choices }
-const serve_shape serve_responses_choice_shape = SERVE_IS_CHOICE;
 
 static const serve_field effort[] = {{"effort", .is = SERVE_IS_WORD(serve_efforts)},
                                      {"summary", .class = SERVE_NOTED},
@@ -97,7 +96,7 @@ static const serve_field responses_fields[] = {
     {"instructions", .is = SERVE_IS_TEXT},
     {"max_output_tokens", .is = SERVE_IS_INTEGER(1, INT64_MAX)},
     {"stream", .is = SERVE_IS_FLAG},
-    {"tools", .is = SERVE_IS_LIST(&serve_responses_tool_shape)},
+    {"tools", .is = SERVE_IS_LIST(&tool_shape)},
     {"tool_choice", .is = SERVE_IS_CHOICE},
     {"parallel_tool_calls", .is = SERVE_IS_FLAG},
     {"reasoning", .is = SERVE_IS_OBJECT(of_effort)},
@@ -180,10 +179,6 @@ bool serve_responses(serve_call *c) {
     serve_new_id("resp_", g->id);
     return serve_generation_start(g);
 }
-
-static const serve_field count_members[] = {
-    SERVE_HAS("object", SERVE_IS_ONE_OF("response.input_tokens")), SERVE_HAS("input_tokens", SERVE_IS_COUNT), {0}};
-const serve_shape serve_responses_count_answer = SERVE_IS_NAMED("ResponseInputTokens", count_members);
 
 bool serve_responses_input_tokens(serve_call *c) {
     serve_responses_request r = {0};

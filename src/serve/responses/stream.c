@@ -37,42 +37,6 @@ static json_t *reply(serve_generation *g) {
     return serve_response_json(g, status, NULL);
 }
 
-/* ---- events ---- */
-
-static const serve_field numbered[] = {SERVE_HAS("sequence_number", SERVE_IS_COUNT), {0}},
-                         with_response[] = {SERVE_HAS("response", SERVE_IS(serve_responses_answer_shape)), {0}},
-                         of_output[] = {SERVE_HAS("output_index", SERVE_IS_COUNT), {0}},
-                         with_item[] = {SERVE_HAS("item", SERVE_IS(serve_response_item_shape)), {0}},
-                         of_item[] = {SERVE_HAS("item_id", SERVE_IS_TEXT), {0}},
-                         of_content[] = {SERVE_HAS("content_index", SERVE_IS_COUNT), {0}},
-                         with_part[] = {SERVE_HAS("part", SERVE_IS(serve_text_part_shape)), {0}},
-                         with_delta[] = {SERVE_HAS("delta", SERVE_IS_TEXT), {0}},
-                         with_text[] = {SERVE_HAS("text", SERVE_IS_TEXT), {0}},
-                         with_logprobs[] = {SERVE_HAS("logprobs", SERVE_IS(serve_logprobs_shape)), {0}},
-                         with_arguments[] = {
-                             SERVE_HAS("name", SERVE_IS_TEXT), SERVE_HAS("arguments", SERVE_IS_TEXT), {0}};
-#define OF_RESPONSE  SERVE_TABLES(numbered, with_response)
-#define OF_ITEM      SERVE_TABLES(numbered, of_output, with_item)
-#define IN_ITEM(...) SERVE_TABLES(numbered, of_output, of_item, __VA_ARGS__)
-static const serve_named_kind event_kinds[] = {
-    {"response.created", "ResponseCreatedEvent", OF_RESPONSE},
-    {"response.in_progress", "ResponseInProgressEvent", OF_RESPONSE},
-    {"response.completed", "ResponseCompletedEvent", OF_RESPONSE},
-    {"response.incomplete", "ResponseIncompleteEvent", OF_RESPONSE},
-    {"response.failed", "ResponseFailedEvent", OF_RESPONSE},
-    {"response.output_item.added", "ResponseOutputItemAddedEvent", OF_ITEM},
-    {"response.output_item.done", "ResponseOutputItemDoneEvent", OF_ITEM},
-    {"response.content_part.added", "ResponseContentPartAddedEvent", IN_ITEM(of_content, with_part)},
-    {"response.content_part.done", "ResponseContentPartDoneEvent", IN_ITEM(of_content, with_part)},
-    {"response.output_text.delta", "ResponseTextDeltaEvent", IN_ITEM(of_content, with_delta, with_logprobs)},
-    {"response.output_text.done", "ResponseTextDoneEvent", IN_ITEM(of_content, with_text, with_logprobs)},
-    {"response.reasoning_text.delta", "ResponseReasoningTextDeltaEvent", IN_ITEM(of_content, with_delta)},
-    {"response.reasoning_text.done", "ResponseReasoningTextDoneEvent", IN_ITEM(of_content, with_text)},
-    {"response.function_call_arguments.delta", "ResponseFunctionCallArgumentsDeltaEvent", IN_ITEM(with_delta)},
-    {"response.function_call_arguments.done", "ResponseFunctionCallArgumentsDoneEvent", IN_ITEM(with_arguments)},
-    {0}};
-const serve_shape serve_responses_event = {.types = SERVE_JSON_OBJECT, .name = "ResponseEvent", .named = event_kinds};
-
 /* Sends an event with these members, which are taken. */
 static void send(serve_generation *g, const char *type, json_t *members) {
     serve_responses_answer *answer = g->extra;
