@@ -230,20 +230,6 @@ static bool no_memory(serve_generation *g) {
     return false;
 }
 
-static void show(serve_generation *g, serve_answer *a, serve_part part, const char *text, size_t n) {
-    if (g->streaming && !g->closed) g->dialect->piece(g, a, &(serve_piece){part, text, n});
-}
-
-static serve_part part_of(const ht_answer_piece *p) {
-    static const serve_part parts[] = {[HT_ANSWER_TEXT] = SERVE_TEXT,
-                                       [HT_ANSWER_THINKING] = SERVE_THOUGHT,
-                                       [HT_ANSWER_CALL] = SERVE_CALL_BEGIN,
-                                       [HT_ANSWER_CALL_BEGIN] = SERVE_CALL_BEGIN,
-                                       [HT_ANSWER_CALL_ARGUMENTS] = SERVE_CALL_ARGUMENTS,
-                                       [HT_ANSWER_CALL_END] = SERVE_CALL_END};
-    return parts[p->part];
-}
-
 static bool begin_call(serve_generation *g, serve_answer *a, const ht_tool_call *call) {
     serve_tool_call *larger = realloc(a->call, (a->n_calls + 1) * sizeof *larger);
     if (!larger) return no_memory(g);
@@ -254,22 +240,12 @@ static bool begin_call(serve_generation *g, serve_answer *a, const ht_tool_call 
     a->n_calls++;
     /* A model's own identifiers may occur twice in a conversation. */
     serve_new_id(g->dialect->call_prefix ? g->dialect->call_prefix : "call_", to->id);
-    show(g, a, SERVE_CALL_BEGIN, NULL, 0);
     return true;
 }
 
-static bool add_arguments(serve_generation *g, serve_answer *a, const char *text, size_t n) {
-    ht_text *to = &a->call[a->n_calls - 1].arguments;
-    ht_text_append(to, text, n);
-    if (to->failed) return no_memory(g);
-    show(g, a, SERVE_CALL_ARGUMENTS, text, n);
-    return true;
-}
-
-static bool end_call(serve_generation *g, serve_answer *a, bool cut) {
-    a->call[a->n_calls - 1].cut = cut;
-    show(g, a, SERVE_CALL_END, NULL, 0);
-    return true;
+static bool add_text(serve_generation *g, ht_text *to, const ht_answer_piece *p) {
+    ht_text_append(to, p->text, p->n);
+    return to->failed ? no_memory(g) : true;
 }
 
 /* With the lock, as all that takes pieces. */
@@ -280,26 +256,29 @@ static void note_cached(serve_generation *g, serve_answer *a) {
     a->cached_tokens = ht_engine_reused_tokens(g->c->lease.engine, ticket, a->index % g->n);
 }
 
+/* Text and thoughts of a stream have been sent, and need not be kept. */
+static bool keep_piece(serve_generation *g, serve_answer *a, const ht_answer_piece *p) {
+    serve_tool_call *call = a->n_calls ? &a->call[a->n_calls - 1] : NULL;
+    switch (p->part) {
+    case HT_ANSWER_TEXT: return g->streaming || add_text(g, &a->text, p);
+    case HT_ANSWER_THINKING: return g->streaming || add_text(g, &a->thoughts, p);
+    case HT_ANSWER_CALL_BEGIN: return begin_call(g, a, p->call);
+    case HT_ANSWER_CALL_ARGUMENTS: return add_text(g, &call->arguments, p);
+    case HT_ANSWER_CALL_END: call->cut = p->cut; break;
+    case HT_ANSWER_CALL: break; /* none: they come in pieces */
+    }
+    return true;
+}
+
 static bool take_piece(serve_generation *g, serve_answer *a, const ht_answer_piece *p) {
     if (a->tokens == 0) note_cached(g, a);
     if (p->part == HT_ANSWER_THINKING) a->thought_tokens += p->tokens - a->tokens;
     a->tokens = p->tokens;
-    a->last = part_of(p);
-    if (a->logprobs && a->last == SERVE_TEXT) show_logprobs(a, p->text, p->n);
-    if (a->logprobs && a->last != SERVE_TEXT) hide_logprobs(a);
-    ht_text *to = a->last == SERVE_THOUGHT ? &a->thoughts : &a->text;
-    switch (p->part) {
-    case HT_ANSWER_CALL: return true; /* none: they come in pieces */
-    case HT_ANSWER_CALL_BEGIN: return begin_call(g, a, p->call);
-    case HT_ANSWER_CALL_ARGUMENTS: return add_arguments(g, a, p->text, p->n);
-    case HT_ANSWER_CALL_END: return end_call(g, a, p->cut);
-    case HT_ANSWER_TEXT:
-    case HT_ANSWER_THINKING: break;
-    }
-    /* A stream has been sent, and need not be kept. */
-    if (!g->streaming) ht_text_append(to, p->text, p->n);
-    if (to->failed) return no_memory(g);
-    show(g, a, a->last, p->text, p->n);
+    a->last = p->part;
+    if (a->logprobs && a->last == HT_ANSWER_TEXT) show_logprobs(a, p->text, p->n);
+    if (a->logprobs && a->last != HT_ANSWER_TEXT) hide_logprobs(a);
+    if (!keep_piece(g, a, p)) return false;
+    if (g->streaming && !g->closed) g->dialect->piece(g, a, p);
     return true;
 }
 
@@ -496,6 +475,7 @@ static bool make_answers(serve_generation *g) {
     g->n_answers = n;
     for (size_t i = 0; i < n; i++) {
         g->answer[i].index = (int32_t)i;
+        g->answer[i].last = HT_ANSWER_TEXT;
         if (!g->logprobs) continue;
         g->answer[i].logprobs = json_array();
         g->answer[i].pending_logprobs = json_array();

@@ -20,15 +20,6 @@ typedef struct serve_tool_call {
     bool cut; /* they are no JSON object: the answer has ended within them, or the model wrote something else */
 } serve_tool_call;
 
-/* Which piece of an answer has come. */
-typedef enum serve_part {
-    SERVE_TEXT,
-    SERVE_THOUGHT,
-    SERVE_CALL_BEGIN,
-    SERVE_CALL_ARGUMENTS,
-    SERVE_CALL_END
-} serve_part;
-
 /* One answer as far as it has come. */
 typedef struct serve_answer {
     int32_t index; /* among all of the generation */
@@ -40,7 +31,7 @@ typedef struct serve_answer {
     ht_text pending_bytes;    /* theirs, after the rest of one in `logprobs` */
     size_t shown_bytes;       /* of that rest */
     int64_t told_characters;  /* of the text, that a stream has sent */
-    serve_part last;          /* the last piece's */
+    ht_answer_part last;      /* the last piece's */
     int64_t tokens, thought_tokens;
     int64_t prompt_tokens; /* known when it was submitted */
     int64_t cached_tokens; /* of the prompt, not computed; known when its first piece comes */
@@ -55,19 +46,14 @@ typedef struct serve_answer {
     int n_blocks;
 } serve_answer;
 
-typedef struct serve_piece {
-    serve_part part;
-    const char *text; /* n bytes; of the parts of a call, the call is the answer's last */
-    size_t n;
-} serve_piece;
-
 typedef struct serve_dialect {
     /* Streams: each sends what its format has for it. NULL functions are not called. */
     const char *stream_type;            /* NULL: server-sent events */
     const char *alive;                  /* what is sent in long silences, a constant; NULL: a comment */
     const char *call_prefix;            /* of identifiers of calls; NULL: "call_" */
     void (*begin)(serve_generation *g); /* before all else: the request is queued */
-    void (*piece)(serve_generation *g, serve_answer *a, const serve_piece *piece);
+    /* Of the parts of a call, the call is the answer's last. */
+    void (*piece)(serve_generation *g, serve_answer *a, const ht_answer_piece *piece);
     void (*answer_end)(serve_generation *g, serve_answer *a);
     void (*end)(serve_generation *g);                          /* all answers have ended well */
     void (*fail)(serve_generation *g, const serve_failure *f); /* or not */

@@ -107,15 +107,15 @@ static void open_block(serve_generation *g, serve_answer *a, int kind, json_t *b
         json_pack("{ss si so}", "type", "content_block_start", "index", a->n_blocks++, "content_block", block));
 }
 
-static void piece(serve_generation *g, serve_answer *a, const serve_piece *p) {
+static void piece(serve_generation *g, serve_answer *a, const ht_answer_piece *p) {
     serve_anthropic_answer *answer = g->extra;
     const serve_tool_call *call = a->n_calls ? &a->call[a->n_calls - 1] : NULL;
     switch (p->part) {
-    case SERVE_TEXT:
+    case HT_ANSWER_TEXT:
         if (a->block != TEXT_BLOCK) open_block(g, a, TEXT_BLOCK, json_pack("{ss ss}", "type", "text", "text", ""));
         send_delta(g, a, "text_delta", "text", json_stringn(p->text, p->n));
         break;
-    case SERVE_THOUGHT:
+    case HT_ANSWER_THINKING:
         if (a->block != THINKING_BLOCK)
             open_block(g, a, THINKING_BLOCK,
                        json_pack("{ss ss ss}", "type", "thinking", "thinking", "", "signature", ""));
@@ -124,12 +124,15 @@ static void piece(serve_generation *g, serve_answer *a, const serve_piece *p) {
         else
             ht_text_append(&answer->hidden, p->text, p->n);
         break;
-    case SERVE_CALL_BEGIN:
+    case HT_ANSWER_CALL_BEGIN:
         open_block(g, a, TOOL_BLOCK,
                    json_pack("{ss ss ss s{}}", "type", "tool_use", "id", call->id, "name", call->name, "input"));
         break;
-    case SERVE_CALL_ARGUMENTS: send_delta(g, a, "input_json_delta", "partial_json", json_stringn(p->text, p->n)); break;
-    case SERVE_CALL_END: close_block(g, a); break;
+    case HT_ANSWER_CALL_ARGUMENTS:
+        send_delta(g, a, "input_json_delta", "partial_json", json_stringn(p->text, p->n));
+        break;
+    case HT_ANSWER_CALL: break;
+    case HT_ANSWER_CALL_END: close_block(g, a); break;
     }
 }
 

@@ -166,8 +166,8 @@ static json_t *reply(serve_generation *g) {
     return list;
 }
 
-static void piece(serve_generation *g, serve_answer *a, const serve_piece *p) {
-    if (p->part != SERVE_TEXT) return;
+static void piece(serve_generation *g, serve_answer *a, const ht_answer_piece *p) {
+    if (p->part != HT_ANSWER_TEXT) return;
     if (memchr(p->text, '\n', p->n)) a->block = 1; /* there was a newline */
     json_t *out = json_pack("{si ss% s[] sb si}", "index", (int)a->index, "content", p->text, p->n, "tokens", "stop", 0,
                             "id_slot", -1);

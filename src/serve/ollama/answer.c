@@ -102,10 +102,10 @@ static json_t *reply(serve_generation *g) {
 
 /* ---- streams ---- */
 
-static void send_piece(serve_generation *g, serve_answer *a, const serve_piece *p) {
-    const bool text = p->part == SERVE_TEXT;
+static void send_piece(serve_generation *g, serve_answer *a, const ht_answer_piece *p) {
+    const bool text = p->part == HT_ANSWER_TEXT;
     json_t *line = line_of(g, text ? p->text : "", text ? p->n : 0, false);
-    if (p->part == SERVE_THOUGHT)
+    if (p->part == HT_ANSWER_THINKING)
         json_object_set_new(carrier(g, line), "thinking", json_stringn(p->text, p->n));
     else
         set_logprobs(g, a, line);
@@ -121,13 +121,14 @@ static void send_call(serve_generation *g, serve_answer *a) {
     serve_send_line(g, line);
 }
 
-static void piece(serve_generation *g, serve_answer *a, const serve_piece *p) {
+static void piece(serve_generation *g, serve_answer *a, const ht_answer_piece *p) {
     switch (p->part) {
-    case SERVE_TEXT:
-    case SERVE_THOUGHT: send_piece(g, a, p); break;
-    case SERVE_CALL_BEGIN:
-    case SERVE_CALL_ARGUMENTS: break;
-    case SERVE_CALL_END: send_call(g, a); break;
+    case HT_ANSWER_TEXT:
+    case HT_ANSWER_THINKING: send_piece(g, a, p); break;
+    case HT_ANSWER_CALL_BEGIN:
+    case HT_ANSWER_CALL_ARGUMENTS: break;
+    case HT_ANSWER_CALL: break;
+    case HT_ANSWER_CALL_END: send_call(g, a); break;
     }
 }
 

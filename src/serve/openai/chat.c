@@ -234,23 +234,24 @@ static void begin(serve_generation *g) {
         send_delta(g, &g->answer[i], json_pack("{ss ss}", "role", "assistant", "content", ""), NULL);
 }
 
-static void piece(serve_generation *g, serve_answer *a, const serve_piece *p) {
+static void piece(serve_generation *g, serve_answer *a, const ht_answer_piece *p) {
     const int index = (int)a->n_calls - 1;
     switch (p->part) {
-    case SERVE_TEXT: send_delta(g, a, json_pack("{ss%}", "content", p->text, p->n), NULL); break;
-    case SERVE_THOUGHT: send_delta(g, a, json_pack("{ss%}", "reasoning_content", p->text, p->n), NULL); break;
-    case SERVE_CALL_BEGIN:
+    case HT_ANSWER_TEXT: send_delta(g, a, json_pack("{ss%}", "content", p->text, p->n), NULL); break;
+    case HT_ANSWER_THINKING: send_delta(g, a, json_pack("{ss%}", "reasoning_content", p->text, p->n), NULL); break;
+    case HT_ANSWER_CALL_BEGIN:
         send_delta(g, a,
                    json_pack("{s[{si ss ss s{ss ss}}]}", "tool_calls", "index", index, "id", a->call[index].id, "type",
                              "function", "function", "name", a->call[index].name, "arguments", ""),
                    NULL);
         break;
-    case SERVE_CALL_ARGUMENTS:
+    case HT_ANSWER_CALL_ARGUMENTS:
         send_delta(g, a,
                    json_pack("{s[{si s{ss%}}]}", "tool_calls", "index", index, "function", "arguments", p->text, p->n),
                    NULL);
         break;
-    case SERVE_CALL_END: break;
+    case HT_ANSWER_CALL: break;
+    case HT_ANSWER_CALL_END: break;
     }
 }
 

@@ -191,8 +191,8 @@ static void begin(serve_generation *g) {
     }
 }
 
-static void piece(serve_generation *g, serve_answer *a, const serve_piece *p) {
-    if (p->part != SERVE_TEXT) return;
+static void piece(serve_generation *g, serve_answer *a, const ht_answer_piece *p) {
+    if (p->part != HT_ANSWER_TEXT) return;
     send(g, a, p->text, p->n, new_logprobs(g, a), NULL);
     a->told_characters += serve_characters(p->text, p->n);
 }

@@ -24,11 +24,13 @@ static json_t *reply(serve_generation *g) {
     char id[SERVE_ID];
     if (a->thoughts.len) {
         serve_new_id("rs_", id);
-        put(answer, serve_reasoning_item(g, id, a->last == SERVE_THOUGHT ? status : SERVE_COMPLETED, &a->thoughts));
+        put(answer,
+            serve_reasoning_item(g, id, a->last == HT_ANSWER_THINKING ? status : SERVE_COMPLETED, &a->thoughts));
     }
     if (a->text.len) {
         serve_new_id("msg_", id);
-        put(answer, serve_message_item(id, a->last == SERVE_TEXT ? status : SERVE_COMPLETED, &a->text, a->logprobs));
+        put(answer,
+            serve_message_item(id, a->last == HT_ANSWER_TEXT ? status : SERVE_COMPLETED, &a->text, a->logprobs));
     }
     for (size_t i = 0; i < a->n_calls; i++) {
         serve_new_id("fc_", id);
@@ -171,24 +173,25 @@ static void begin(serve_generation *g) {
     send_response(g, "response.in_progress", SERVE_IN_PROGRESS, NULL);
 }
 
-static void piece(serve_generation *g, serve_answer *a, const serve_piece *p) {
+static void piece(serve_generation *g, serve_answer *a, const ht_answer_piece *p) {
     serve_responses_answer *answer = g->extra;
     switch (p->part) {
-    case SERVE_TEXT:
+    case HT_ANSWER_TEXT:
         open_item(g, a, TEXT_ITEM);
         ht_text_append(&answer->text, p->text, p->n);
         send_text(g, "response.output_text.delta", "delta", json_stringn(p->text, p->n), new_logprobs(g, a));
         break;
-    case SERVE_THOUGHT:
+    case HT_ANSWER_THINKING:
         open_item(g, a, REASONING_ITEM);
         ht_text_append(&answer->text, p->text, p->n);
         send_within(g, "response.reasoning_text.delta", true, "delta", json_stringn(p->text, p->n));
         break;
-    case SERVE_CALL_BEGIN: open_item(g, a, CALL_ITEM); break;
-    case SERVE_CALL_ARGUMENTS:
+    case HT_ANSWER_CALL_BEGIN: open_item(g, a, CALL_ITEM); break;
+    case HT_ANSWER_CALL_ARGUMENTS:
         send_within(g, "response.function_call_arguments.delta", false, "delta", json_stringn(p->text, p->n));
         break;
-    case SERVE_CALL_END: close_item(g, a, call_status(&a->call[a->n_calls - 1])); break;
+    case HT_ANSWER_CALL: break;
+    case HT_ANSWER_CALL_END: close_item(g, a, call_status(&a->call[a->n_calls - 1])); break;
     }
 }
 
