@@ -30,7 +30,7 @@ bool serve_responses_answer_new(serve_generation *g) {
     return true;
 }
 
-const char *serve_response_status_name(serve_response_status status) {
+static const char *status_name(serve_response_status status) {
     static const char *const names[] = {"in_progress", "completed", "incomplete"};
     return names[status];
 }
@@ -54,7 +54,7 @@ json_t *serve_text_part(const ht_text *text, const json_t *logprobs) {
 json_t *serve_message_item(const char *id, serve_response_status status, const ht_text *text, const json_t *logprobs) {
     json_t *content = text ? json_pack("[o]", serve_text_part(text, logprobs)) : json_array();
     return json_pack("{ss ss ss ss so}", "id", id, "type", "message", "role", "assistant", "status",
-                     serve_response_status_name(status), "content", content);
+                     status_name(status), "content", content);
 }
 
 json_t *serve_reasoning_item(const serve_generation *g, const char *id, serve_response_status status,
@@ -62,8 +62,8 @@ json_t *serve_reasoning_item(const serve_generation *g, const char *id, serve_re
     const serve_responses_answer *answer = g->extra;
     json_t *content =
         thoughts ? json_pack("[{ss so}]", "type", "reasoning_text", "text", text_or_empty(thoughts)) : json_array();
-    json_t *item = json_pack("{ss ss ss s[] so}", "id", id, "type", "reasoning", "status",
-                             serve_response_status_name(status), "summary", "content", content);
+    json_t *item = json_pack("{ss ss ss s[] so}", "id", id, "type", "reasoning", "status", status_name(status),
+                             "summary", "content", content);
     if (answer->seals_thoughts && thoughts)
         json_object_set_new(item, "encrypted_content", serve_seal_thoughts(thoughts));
     return item;
@@ -72,8 +72,8 @@ json_t *serve_reasoning_item(const serve_generation *g, const char *id, serve_re
 json_t *serve_call_item(const serve_generation *g, const char *id, serve_response_status status,
                         const serve_tool_call *call, bool with_arguments) {
     const char *namespace, *name = serve_namespace_split(serve_member(g->c->body, "tools"), call->name, &namespace);
-    return json_pack("{ss ss ss ss ss so ss*}", "id", id, "type", "function_call", "status",
-                     serve_response_status_name(status), "call_id", call->id, "name", name, "arguments",
+    return json_pack("{ss ss ss ss ss so ss*}", "id", id, "type", "function_call", "status", status_name(status),
+                     "call_id", call->id, "name", name, "arguments",
                      text_or_empty(with_arguments ? &call->arguments : NULL), "namespace", namespace);
 }
 
@@ -131,11 +131,11 @@ json_t *serve_response_json(const serve_generation *g, serve_response_status sta
                             : json_null();
     json_t *details =
         status == SERVE_INCOMPLETE && !failure ? json_pack("{ss}", "reason", "max_output_tokens") : json_null();
-    json_t *response = json_pack(
-        "{ss ss sI ss sb so so so ss}", "id", g->id, "object", "response", "created_at", (json_int_t)g->created,
-        "status", failure ? "failed" : serve_response_status_name(status), "background", 0, "completed_at",
-        status == SERVE_COMPLETED && !failure ? json_integer(time(NULL)) : json_null(), "error", error,
-        "incomplete_details", details, "model", g->c->lease.name);
+    json_t *response =
+        json_pack("{ss ss sI ss sb so so so ss}", "id", g->id, "object", "response", "created_at",
+                  (json_int_t)g->created, "status", failure ? "failed" : status_name(status), "background", 0,
+                  "completed_at", status == SERVE_COMPLETED && !failure ? json_integer(time(NULL)) : json_null(),
+                  "error", error, "incomplete_details", details, "model", g->c->lease.name);
     set_request(g, response);
     json_object_set(response, "output", answer->output);
     json_object_set_new(response, "usage", ended ? usage_json(serve_usage_of(g)) : json_null());

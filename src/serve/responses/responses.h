@@ -47,7 +47,6 @@ typedef struct serve_responses_answer {
 bool serve_responses_answer_new(serve_generation *g);
 
 typedef enum serve_response_status { SERVE_IN_PROGRESS, SERVE_COMPLETED, SERVE_INCOMPLETE } serve_response_status;
-const char *serve_response_status_name(serve_response_status status);
 /* How an answer has ended. */
 serve_response_status serve_response_status_of(const serve_answer *a);
 
