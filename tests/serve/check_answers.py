@@ -36,10 +36,11 @@ ANTHROPIC_PLAIN = {"thinking": {"type": "disabled"}, "max_tokens": 200}
 
 LIST = ROOT / "src/serve/responses.json"
 # Objects whose names are a client's or a model's.
-OPAQUE = {"arguments", "components", "input", "metadata", "model_info", "parameters", "paths", "schema"}
+OPAQUE = {"arguments", "components", "format", "input", "metadata", "model_info", "parameters", "paths", "schema", "tool_choice", "tools"}
 # Other names of endpoints.
 ALIASES = {"/v1/health": "/health", "/chat/completions": "/v1/chat/completions", "/models": "/v1/models", "/models/{model}": "/v1/models/{model}",
            "/completions": "/completion", "/embeddings": "/embedding"}  # fmt: skip
+DONE = "[DONE]"  # the last event of OpenAI's streams, which is no JSON
 KINDS = {type(None): "null", bool: "boolean", int: "integer", float: "number", str: "string", dict: "any object"}
 
 
@@ -85,13 +86,16 @@ def schema_of(shape):
 
 def event_schema(kinds):
     """Of an event as OpenAPI 3.2 has it for an `itemSchema`, which 3.1 lacks: an object of its fields, whose data is a text that is JSON."""
-    datas = [schema_of(shape) for _, shape in sorted(kinds.items())]
-    for kind, data in zip(sorted(kinds), datas):
+    datas = {kind: schema_of(shape) for kind, shape in sorted(kinds.items()) if kind != DONE}
+    for kind, data in datas.items():
         if kind:
             data["properties"]["type"] = {"const": kind}
-    content = datas[0] if len(datas) == 1 else {"anyOf": datas}
-    properties = {"data": {"type": "string", "contentMediaType": "application/json", "contentSchema": content}}
-    return {"type": "object", "properties": {**properties, **({"event": {"type": "string"}} if any(kinds) else {})}, "required": ["data"]}
+    content = {"anyOf": list(datas.values())} if len(datas) > 1 else datas[""]
+    data = {"type": "string", "contentMediaType": "application/json", "contentSchema": content}
+    if DONE in kinds:
+        data = {"anyOf": [data, {"type": "string", "const": DONE}]}
+    properties = {"data": data, **({"event": {"type": "string"}} if len(datas) > 1 else {})}
+    return {"type": "object", "properties": properties, "required": ["data"]}
 
 
 class Answers(unittest.TestCase):
@@ -124,7 +128,7 @@ class Answers(unittest.TestCase):
         for block in data.split("\n\n"):
             fields = dict(line.split(": ", 1) for line in block.splitlines() if not line.startswith(":"))
             if fields:
-                fields["data"] = fields["data"] if fields["data"] == "[DONE]" else json.loads(fields["data"])
+                fields["data"] = fields["data"] if fields["data"] == DONE else json.loads(fields["data"])
                 if "event" in fields:
                     self.assertEqual(fields["event"], fields["data"]["type"])
                 yield fields
@@ -158,13 +162,11 @@ class Answers(unittest.TestCase):
         return values
 
     def take(self, name, value):
-        """A value of a response, of events by their type. The last event of OpenAI's streams is no JSON."""
+        """A value of a response, of events by their type."""
         kind = ""
         if name.endswith("text/event-stream"):
             value = value["data"]
-            if value == "[DONE]":
-                return
-            kind = value.get("type", "")
+            kind = value if value == DONE else value.get("type", "")
         shapes = self.shapes.setdefault(name, {})
         shapes[kind] = merged(shapes.get(kind, {}), shape_of(value))
 
