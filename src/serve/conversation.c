@@ -68,9 +68,8 @@ static bool check_names(serve_call *c, const json_t *tools, const char *outer) {
         char place[96];
         snprintf(place, sizeof place, "%s[%zu]%s.name", outer, i, function ? ".function" : "");
         if (name && !ht_is_tool_name(name))
-            return serve_fail(&c->failure, 400, place,
-                              "\"%s\" is to be a name that calls can be written with, not \"%.64s\": %s", place, name,
-                              HT_TOOL_NAME_RULE);
+            return serve_fail(&c->failure, 400, place, "\"%s\" must be a valid tool name, not \"%.64s\": %s", place,
+                              name, HT_TOOL_NAME_RULE);
         snprintf(place, sizeof place, "%.32s[%zu].tools", outer, i);
         if (!strchr(outer, '[') && !check_names(c, json_object_get(tool, "tools"), place))
             return false; /* a namespace */
@@ -111,7 +110,7 @@ static json_t *functions_of(serve_call *c, const serve_conversation *k) {
                 if (is_allowed(k, tool_name(tool))) json_array_append(functions, tool);
                 continue;
             }
-            serve_fail(&c->failure, 400, "tools", "\"tools\": number %zu has no function with a name", i);
+            serve_fail(&c->failure, 400, "tools", "\"tools[%zu]\" must have a function with a name", i);
             json_decref(functions);
             return NULL;
         }
@@ -198,10 +197,11 @@ static bool set_choice(serve_call *c, const serve_conversation *k, const json_t 
     const bool needs_one = k->choice == SERVE_TOOLS_REQUIRED || k->choice == SERVE_TOOLS_NAMED;
     if (!json_array_size(tools) && !needs_one) return true;
     if (!json_array_size(tools))
-        return serve_fail(&c->failure, 400, "tool_choice", "\"tool_choice\" asks for a call, and there are no tools");
+        return serve_fail(&c->failure, 400, "tool_choice",
+                          "\"tool_choice\" requires a call, but the request has no tools");
     if (k->choice == SERVE_TOOLS_NAMED && !has_tool(tools, k->tool))
         return serve_fail(&c->failure, 400, "tool_choice",
-                          "\"tool_choice\" names \"%.128s\", which is no tool of the request", k->tool);
+                          "\"tool_choice\" is \"%.128s\", which is not a tool of the request", k->tool);
     const ht_status status = ht_chat_set_tool_choice(chat, choices[k->choice], k->tool, !k->one_call, &err);
     return status ? serve_fail_as(&c->failure, status, &err) : true;
 }
@@ -293,7 +293,7 @@ static bool hold(serve_generation *g, ht_status status, ht_grammar *grammar, con
     if (!status && g->how.grammar) {
         ht_grammar_free(grammar);
         return serve_fail(f, 400, member,
-                          "an answer can be held to one schema, expression or grammar; \"%s\" is another", member);
+                          "a response can have one schema, regular expression or grammar; \"%s\" is another", member);
     }
     if (!status) g->how.grammar = grammar;
     if (!status) return true;
@@ -351,7 +351,7 @@ bool serve_read_format(serve_generation *g, const json_t *format, const char *me
     const json_t *schema = serve_member(wrapped ? wrapped : format, "schema");
     if (schema) return serve_hold_to_schema(g, schema, member);
     if (type == 1) return serve_hold_to_any_object(g, member);
-    return serve_fail(&g->c->failure, 400, member, "\"%s\" of the type \"json_schema\" has no schema", member);
+    return serve_fail(&g->c->failure, 400, member, "\"%s\" of type \"json_schema\" must have a schema", member);
 }
 
 /* The members of vLLM's `structured_outputs`, or, with `prefix`, those it had before. */

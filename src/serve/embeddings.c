@@ -66,7 +66,7 @@ static bool read_one(serve_call *c, const json_t *item, inputs *in, size_t i) {
     }
     if (!n || !in->ids)
         return serve_fail(&c->failure, 400, "input",
-                          "\"input\" is to be a text, a list of texts, token ids or a list of lists of token ids");
+                          "\"input\" must be a string, a list of strings, token ids or a list of lists of token ids");
     in->ids[i] = calloc(n, sizeof **in->ids);
     in->n_ids[i] = n;
     if (!in->ids[i]) return serve_fail_memory(&c->failure);

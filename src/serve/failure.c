@@ -21,7 +21,9 @@ bool serve_fail(serve_failure *f, int status, const char *param, const char *for
     return false;
 }
 
-bool serve_fail_memory(serve_failure *f) { return serve_fail(f, 503, NULL, "the server has no memory for this now"); }
+bool serve_fail_memory(serve_failure *f) {
+    return serve_fail(f, 503, NULL, "the server is out of memory; try again later");
+}
 
 static int http_status(ht_status status) {
     switch (status) {
@@ -97,11 +99,11 @@ void serve_reply_json(http_exchange *x, int status, json_t *value, serve_dialect
         (void)http_reply(x, status, "application/json", text, strlen(text));
     } else {
         static const char *const sorry[] = {
-            [SERVE_OPENAI] = "{\"error\":{\"message\":\"the server has no memory for this now\",\"type\":"
+            [SERVE_OPENAI] = "{\"error\":{\"message\":\"the server is out of memory; try again later\",\"type\":"
                              "\"unavailable_error\",\"param\":null,\"code\":null}}",
             [SERVE_ANTHROPIC] = "{\"type\":\"error\",\"error\":{\"type\":\"api_error\",\"message\":\"the server has no "
                                 "memory for this now\"}}",
-            [SERVE_OLLAMA] = "{\"error\":\"the server has no memory for this now\"}"};
+            [SERVE_OLLAMA] = "{\"error\":\"the server is out of memory; try again later\"}"};
         (void)http_reply(x, 503, "application/json", sorry[dialect], strlen(sorry[dialect]));
     }
     free(text);

@@ -5,7 +5,7 @@
 #include <string.h>
 bool serve_health(serve_call *c) {
     serve_server *s = c->server;
-    if (atomic_load(&s->draining)) return serve_fail(&c->failure, 503, NULL, "The server is ending.");
+    if (atomic_load(&s->draining)) return serve_fail(&c->failure, 503, NULL, "The server is shutting down.");
     if (!serve_models_ready(s->models)) return serve_fail(&c->failure, 503, NULL, "Loading model");
     serve_reply_json(c->x, 200, json_pack("{ss}", "status", "ok"), SERVE_OPENAI);
     return true;

@@ -210,5 +210,5 @@ bool serve_read_logprobs(serve_generation *g) {
     g->logprobs = serve_flag(g->c->body, "logprobs", false);
     g->top_logprobs = (int32_t)serve_integer(g->c->body, "top_logprobs", 0);
     if (!g->top_logprobs || g->logprobs) return true;
-    return serve_fail(&g->c->failure, 400, "top_logprobs", "\"top_logprobs\" goes with \"logprobs\": true");
+    return serve_fail(&g->c->failure, 400, "top_logprobs", "\"top_logprobs\" requires \"logprobs\": true");
 }

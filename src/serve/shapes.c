@@ -64,7 +64,7 @@ static void add_range(char out[DESCRIPTION], const char *what, const serve_shape
     if (high == INT64_MAX)
         add(out, " of %lld or more", low);
     else if (low == INT64_MIN)
-        add(out, " of %lld at most", high);
+        add(out, " of at most %lld", high);
     else
         add(out, " from %lld to %lld", low, high);
 }
@@ -85,7 +85,7 @@ static void add_list(char out[DESCRIPTION], const serve_shape *s) {
     else if (s->fewest)
         add(out, " of %zu or more", s->fewest);
     else if (s->most)
-        add(out, " of %zu at most", s->most);
+        add(out, " of at most %zu", s->most);
 }
 
 static void add_type(char out[DESCRIPTION], unsigned type, const serve_shape *s) {
@@ -97,7 +97,7 @@ static void add_type(char out[DESCRIPTION], unsigned type, const serve_shape *s)
         if (s->words)
             add_words(out, s->words);
         else
-            add(out, s->filled ? "a text that is not empty" : "a text");
+            add(out, s->filled ? "a non-empty string" : "a string");
         break;
     case SERVE_JSON_LIST: add_list(out, s); break;
     default: add(out, "an object"); break;
@@ -117,15 +117,15 @@ static bool refuse(checker *k, const json_t *value, const char *expected) {
     char found[128], path[PATH];
     write_path(k->at, path);
     if (value)
-        return serve_fail(k->f, 400, path, "\"%s\" is to be %s, not %s", path, expected,
+        return serve_fail(k->f, 400, path, "\"%s\" must be %s, not %s", path, expected,
                           ht_json_describe(value, found, sizeof found));
-    return serve_fail(k->f, 400, path, "\"%s\" is missing: it is to be %s", path, expected);
+    return serve_fail(k->f, 400, path, "\"%s\" is missing: it must be %s", path, expected);
 }
 
 static bool refuse_shape(checker *k, const json_t *value, const serve_shape *s) {
     char expected[DESCRIPTION];
     describe(s, expected);
-    return refuse(k, value, *expected ? expected : "there");
+    return refuse(k, value, *expected ? expected : "present");
 }
 
 /* ---- members ---- */
@@ -153,14 +153,14 @@ static bool check_lacked(checker *k, const json_t *value, const serve_field *fie
     char path[PATH];
     write_path(k->at, path);
     if (!k->f->status) k->f->lack = field->lack;
-    return serve_fail(k->f, 400, path, "\"%s\" asks for something that this server does not have%s%s", path,
-                      field->instead ? ": " : "", field->instead ? field->instead : "");
+    return serve_fail(k->f, 400, path, "\"%s\" is not supported%s%s", path, field->instead ? ": " : "",
+                      field->instead ? field->instead : "");
 }
 
 static bool check_unknown(checker *k) {
     char path[PATH];
     write_path(k->at, path);
-    if (k->strict) return serve_fail(k->f, 400, path, "\"%s\" is not known", path);
+    if (k->strict) return serve_fail(k->f, 400, path, "\"%s\" is unknown", path);
     k->unknown(path, k->user);
     return true;
 }
@@ -225,7 +225,7 @@ static bool check_kind(checker *k, const json_t *object, const serve_shape *s) {
     if (s->other_kinds && json_is_string(type)) return true;
     char expected[DESCRIPTION] = "";
     if (s->other_kinds)
-        add(expected, "a text");
+        add(expected, "a string");
     else
         add_kinds(expected, s->kinds);
     const place here = {.outer = k->at, .name = tag};

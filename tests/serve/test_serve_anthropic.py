@@ -326,7 +326,7 @@ class Histories(AnthropicTest):
         found = {"tools": [{**third, "input_schema": schema}], "tool_choice": {"type": "tool", "name": "third"}}
         (block,) = self.alike(**{**history, **found}, thinking=OFF)["content"]
         self.assertEqual((block["name"], block["input"]), ("third", {"x": 1}))
-        self.wrong(400, "invalid_request_error", **found, says="there are no tools")
+        self.wrong(400, "invalid_request_error", **found, says="has no tools")
         # A search of the service's own is not there, and no tool may wait for it.
         searched = [*tools, {"type": "tool_search_tool_regex_20251119", "name": "tool_search_tool_regex"}]
         self.same_prompt({"tools": searched}, HELLO, tools=[openai("first"), OPENAI_WEATHER, openai("second"), openai("third")])
@@ -336,7 +336,7 @@ class Histories(AnthropicTest):
         self.assertEqual((status, answer["type"], answer["error"]["type"]), (405, "error", "invalid_request_error"))
 
     def test_tool_choices(self):
-        self.wrong(400, "invalid_request_error", tool_choice={"type": "any"}, says="there are no tools")
+        self.wrong(400, "invalid_request_error", tool_choice={"type": "any"}, says="has no tools")
         self.wrong(400, "invalid_request_error", tool_choice={"type": "tool"}, tools=[WEATHER], says="tool_choice.name")
         self.wrong(400, "invalid_request_error", tool_choice={"type": "tool", "name": "absent"}, tools=[WEATHER], says='"absent"')
         self.wrong(400, "invalid_request_error", tool_choice={"type": "some"}, tools=[WEATHER], says='"auto", "any", "tool" or "none"')

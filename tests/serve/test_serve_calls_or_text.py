@@ -202,7 +202,7 @@ class CallsOrText(ServeTest):
         self.assertEqual(alone, prompt(tools=tools, tool_choice=choice("auto", one)))
         self.assertEqual(alone, prompt(tools=tools, tool_choice=choice("required", one)))
         self.assertEqual(prompt(), prompt(tools=tools, tool_choice=choice("auto")))
-        self.refused(400, chat, dict(messages=[HELLO], tools=tools, tool_choice=choice("required")), "tool_choice", "there are no tools")
+        self.refused(400, chat, dict(messages=[HELLO], tools=tools, tool_choice=choice("required")), "tool_choice", "has no tools")
         self.refused(400, chat, dict(messages=[HELLO], tools=tools, tool_choice=choice("none", one)), "tool_choice.allowed_tools.mode")
         self.refused(400, chat, dict(messages=[HELLO], tools=tools, tool_choice={"type": "allowed_tools"}), "tool_choice.allowed_tools")
 

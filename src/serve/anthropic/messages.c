@@ -110,7 +110,7 @@ static const serve_field messages_fields[] = {
     {"fallback_credit_token", .class = SERVE_NOTED},
     {"container", .class = SERVE_LACKED},
     {"mcp_servers", .class = SERVE_LACKED},
-    {"thread", .class = SERVE_LACKED, .instead = "this server keeps nothing; send the whole conversation",
+    {"thread", .class = SERVE_LACKED, .instead = "this server stores no conversations; send the whole conversation",
      .lack = "thread_unsupported_request"},
     {0}};
 #define COMMON messages_fields, serve_sampling_fields, serve_structure_fields, NULL

@@ -57,9 +57,8 @@ static bool refuse_change(serve_call *c, const char *sentence) {
 }
 
 bool serve_llama_change_props(serve_call *c) {
-    return refuse_change(
-        c, "options of the server do not change while it runs: requests have their own, and others are given "
-           "when it is started");
+    return refuse_change(c, "server options cannot change while it runs: set them in each request, or restart the "
+                            "server with other options");
 }
 
 /* ---- adapters ---- */
@@ -104,7 +103,7 @@ bool serve_llama_embedding(serve_call *c) {
     ht_embed_options_init(&o, sizeof o);
     if (!input) input = serve_member(c->body, "input");
     if (!input)
-        return serve_fail(&c->failure, 400, "content", "\"content\" is to be a text, token ids, or a list of these");
+        return serve_fail(&c->failure, 400, "content", "\"content\" must be a string, token ids, or a list of these");
     o.pooling = (ht_pooling)serve_word(c->body, "pooling", serve_poolings, HT_POOLING_MODEL);
     o.normalize = norm == 2;
     if (!serve_embed_inputs(c, input, &o, &e)) return false;

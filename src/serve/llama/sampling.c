@@ -17,7 +17,7 @@ const serve_field serve_llama_sampling_fields[] = {
     {"n_discard", .is = SERVE_IS_INTEGER(0, INT32_MAX)},
     {"min_keep", .class = SERVE_NOTED},
     {"t_max_predict_ms", .class = SERVE_LACKED, .is = SERVE_IS_INTEGER(INT64_MIN, 0),
-     .instead = "answers do not depend on the clock; use \"n_predict\""},
+     .instead = "set \"n_predict\" instead"},
     {"n_indent", .class = SERVE_LACKED},
     {"backend_sampling", .class = SERVE_NOTED},
     {0}};
@@ -75,7 +75,7 @@ static bool read_chain(serve_generation *g, char order[SERVE_LLAMA_ORDER]) {
         if (!stage->stage) continue;
         const size_t n = strlen(order);
         if (n + strlen(stage->stage) + 2 > SERVE_LLAMA_ORDER)
-            return serve_fail(f, 400, "samplers", "\"samplers\" has one more than once");
+            return serve_fail(f, 400, "samplers", "\"samplers\" must not repeat a sampler");
         snprintf(order + n, SERVE_LLAMA_ORDER - n, "%s%s", n ? "," : "", stage->stage);
     }
     if (*order && ht_sampler_order_check(order, &err))
@@ -95,8 +95,7 @@ static bool add_bias(serve_call *c, const json_t *pair, json_t *to) {
     if (!(json_is_number(value) || json_is_false(value)) || !(json_is_string(which) || ht_json_whole(which, &id)))
         return serve_fail(
             &c->failure, 400, "logit_bias",
-            "\"logit_bias\" is to be a list of [token, bias], where a token is an id or a text, and a bias is "
-            "a number or false");
+            "\"logit_bias\" must be a list of [token, bias]: a token is an id or a string, a bias a number or false");
     /* false: never. What is beyond the bounds forbids or prescribes as well as they do. */
     double bias = json_is_false(value) ? -100 : json_number_value(value);
     bias = bias < -100 ? -100 : bias > 100 ? 100 : bias;

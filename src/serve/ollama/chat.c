@@ -24,7 +24,7 @@ static const serve_field message_members[] = {
     {"tool_name", .is = SERVE_IS_TEXT},
     {"tool_call_id", .is = SERVE_IS_TEXT},
     {"name", .is = SERVE_IS_TEXT},
-    {"images", .class = SERVE_LACKED, .instead = "models see text alone here"},
+    {"images", .class = SERVE_LACKED, .instead = "only text input is supported"},
     {0}};
 static const serve_field *const of_message[] = {message_members, NULL};
 static const serve_shape message = {.types = SERVE_JSON_OBJECT, .members = of_message, .lenient = true};
@@ -175,10 +175,9 @@ static bool truncate(serve_call *c, serve_conversation *k, json_t *messages) {
 static bool check_tools(serve_call *c, const serve_conversation *k) {
     if (!json_array_size(k->tools)) return true;
     const serve_capabilities can = serve_capabilities_of(ht_model_tokenizer(c->lease.model));
-    return can.tools
-               ? true
-               : serve_fail(&c->failure, 400, "tools",
-                            "\"%.128s\" does not support tools: its chat template does not write them", c->lease.name);
+    return can.tools ? true
+                     : serve_fail(&c->failure, 400, "tools",
+                                  "\"%.128s\" does not support tools: its chat template has none", c->lease.name);
 }
 
 static bool ask(serve_call *c, const json_t *from) {

@@ -14,9 +14,8 @@ static const serve_field generate_fields[] = {
     {"raw", .is = SERVE_IS_FLAG},
     {"context", .is = SERVE_IS_LIST(&id)},
     {"template", .class = SERVE_LACKED,
-     .instead =
-         "prompts are written by the model's own chat template; send one that is written already with \"raw\": true"},
-    {"images", .class = SERVE_LACKED, .instead = "models see text alone here"},
+     .instead = "prompts use the model's chat template; send a formatted prompt with \"raw\": true"},
+    {"images", .class = SERVE_LACKED, .instead = "only text input is supported"},
     {"width", .class = SERVE_LACKED},
     {"height", .class = SERVE_LACKED},
     {"steps", .class = SERVE_LACKED},
@@ -42,10 +41,9 @@ static bool read_asked(serve_call *c, asked *a) {
                  .raw = serve_flag(c->body, "raw", false)};
     if (a->raw && (a->suffix || a->system || json_array_size(a->context)))
         return serve_fail(&c->failure, 400, "raw",
-                          "\"raw\" has no \"suffix\", \"system\" or \"context\": the prompt is all there is");
+                          "\"raw\" cannot be combined with \"suffix\", \"system\" or \"context\"");
     if (a->suffix && (a->system || json_array_size(a->context)))
-        return serve_fail(&c->failure, 400, "suffix",
-                          "\"suffix\" has no \"system\" or \"context\": what it fills in is no chat");
+        return serve_fail(&c->failure, 400, "suffix", "\"suffix\" cannot be combined with \"system\" or \"context\"");
     return true;
 }
 

@@ -116,7 +116,7 @@ static const char *read_name(serve_call *c) {
     const char *name = serve_text(c->body, "model");
     if (!name) name = serve_text(c->body, "name");
     if (name && *name) return name;
-    serve_fail(&c->failure, 400, "model", "\"model\" is to be the name of a model");
+    serve_fail(&c->failure, 400, "model", "\"model\" must be the name of a model");
     return NULL;
 }
 
@@ -246,7 +246,7 @@ bool serve_ollama_pull(serve_call *c) {
     if (!serve_models_find(c->server->models, name, &m))
         return check_broken(c, name) &&
                serve_fail(&c->failure, 404, "model",
-                          "\"%.128s\" is not there, and the server fetches no models: run `hearth pull %.128s` on its "
+                          "\"%.128s\" not found; the server does not download models: run `hearth pull %.128s` on its "
                           "machine, and start it again with that model",
                           name, name);
     serve_reply_json(c->x, 200, json_pack("{ss}", "status", "success"), SERVE_OLLAMA);
@@ -259,5 +259,5 @@ bool serve_ollama_manage(serve_call *c) {
                       : strcmp(path, "/api/copy") == 0 ? "start it with --alias NAME=MODEL for another name of a model"
                       : strcmp(path, "/api/push") == 0 ? "checkpoints are published with the tools of their hub"
                                                        : "start it with another model, or with --adapter";
-    return serve_fail(&c->failure, 501, NULL, "the server does not change its models by %.64s: %s", path, how);
+    return serve_fail(&c->failure, 501, NULL, "%.64s is not supported: %s", path, how);
 }

@@ -102,7 +102,7 @@ static bool read_tool_choice(serve_call *c, serve_conversation *k) {
     if (!k->tool) k->tool = serve_text(choice, "name");
     if (!k->tool)
         return serve_fail(&c->failure, 400, "tool_choice",
-                          "\"tool_choice\" is to be \"auto\", \"none\", \"required\" or "
+                          "\"tool_choice\" must be \"auto\", \"none\", \"required\" or "
                           "{\"type\": \"function\", \"function\": {\"name\": ...}}");
     k->choice = SERVE_TOOLS_NAMED;
     return true;
@@ -150,7 +150,7 @@ static bool read_request(serve_generation *g) {
     if (!g->how.max_tokens) {
         const char *name = serve_member(c->body, most[0]) ? most[0] : most[1];
         return serve_fail(&c->failure, 400, name,
-                          "\"%s\" is to be a whole number of 1 or more, or -1 for no bound, not 0", name);
+                          "\"%s\" must be a whole number of 1 or more, or -1 for no limit, not 0", name);
     }
     return serve_openai_read_conversation(c, &k) && serve_read_logprobs(g) && serve_read_sampling(g, c->body) &&
            serve_read_stop(g, json_object_get(c->body, "stop")) && serve_read_structure(g, c->body) &&

@@ -56,7 +56,7 @@ static bool make_echoes(serve_generation *g) {
     ht_error err = {0};
     serve_call *c = g->c;
     const ht_tokenizer *t = ht_model_tokenizer(c->lease.model);
-    if (!t) return serve_fail(&c->failure, 400, "echo", "the model has no tokenizer, which \"echo\" needs");
+    if (!t) return serve_fail(&c->failure, 400, "echo", "\"echo\" requires a tokenizer, which the model does not have");
     echoes *e = g->extra = calloc(1, sizeof *e);
     g->free_extra = free_echoes;
     if (!e || !(e->text = calloc(g->n_prompts, sizeof *e->text)) ||
@@ -83,15 +83,13 @@ static bool read_gap(serve_call *c, const json_t *value, const char *member, ser
     const serve_infill gap = {.prefix = json_string_value(value), .suffix = serve_text(c->body, "suffix")};
     if (gap.prefix) return serve_infill_prompt(c, &gap, "suffix", out);
     return serve_fail(&c->failure, 400, member,
-                      "\"%s\" is to be a text, or a list of texts, where there is a \"suffix\": not token ids", member);
+                      "\"%s\" must be a string or a list of strings with \"suffix\", not token ids", member);
 }
 
 static bool read_prompts(serve_generation *g) {
     serve_call *c = g->c;
     if (!serve_filled_text(c->body, "suffix")) return serve_read_prompts(g, "prompt", serve_read_prompt);
-    if (g->echo)
-        return serve_fail(&c->failure, 400, "echo",
-                          "\"echo\" gives back a prompt that the answer follows: there is none with a \"suffix\"");
+    if (g->echo) return serve_fail(&c->failure, 400, "echo", "\"echo\" cannot be combined with \"suffix\"");
     return serve_read_prompts(g, "prompt", read_gap);
 }
 
@@ -102,8 +100,8 @@ static bool read_request(serve_generation *g, bool *generates) {
     const int64_t n = serve_integer(c->body, "n", 1), best = serve_integer(c->body, "best_of", 1);
     const int64_t top = serve_integer(c->body, "logprobs", serve_flag(c->body, "logprobs", false) ? 0 : -1);
     if (best != 1 && best != n)
-        return serve_fail(f, 400, "best_of", "\"best_of\" is %lld and \"n\" is %lld: answers are not chosen among more",
-                          (long long)best, (long long)n);
+        return serve_fail(f, 400, "best_of", "\"best_of\" is %lld, expected the value of \"n\", %lld", (long long)best,
+                          (long long)n);
     g->n = (int32_t)n;
     g->logprobs = top >= 0;
     g->top_logprobs = top > 0 ? (int32_t)top : 0;
@@ -116,7 +114,7 @@ static bool read_request(serve_generation *g, bool *generates) {
         return false;
     *generates = g->how.max_tokens > 0;
     if (!*generates && !g->echo)
-        return serve_fail(f, 400, "max_tokens", "\"max_tokens\" is 0, and without \"echo\" there is nothing to answer");
+        return serve_fail(f, 400, "max_tokens", "\"max_tokens\" must be 1 or more without \"echo\"");
     return read_prompts(g) && (!g->echo || make_echoes(g));
 }
 

@@ -52,7 +52,7 @@ bool serve_openai_model(serve_call *c) {
         const char *why = serve_models_broken(c->server->models, c->rest);
         c->failure.code = "model_not_found";
         if (why) return serve_fail(&c->failure, 404, "model", "the model \"%.128s\" cannot be used: %s", c->rest, why);
-        return serve_fail(&c->failure, 404, "model", "there is no model \"%.128s\"", c->rest);
+        return serve_fail(&c->failure, 404, "model", "model \"%.128s\" not found", c->rest);
     }
     serve_reply_json(c->x, 200, for_anthropic(c) ? anthropic_model_json(&m) : model_json(&m), SERVE_OPENAI);
     return true;

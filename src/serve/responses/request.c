@@ -40,7 +40,7 @@ static const serve_field result[] = {
     {"output", .is = {.types = SERVE_JSON_TEXT | SERVE_JSON_LIST, .item = &result_part}, .required = true},
     {0}};
 static const serve_field reference[] = {
-    {"id", .class = SERVE_LACKED, .instead = "this server keeps nothing, so send the item itself"}, {0}};
+    {"id", .class = SERVE_LACKED, .instead = "this server stores no items; send the item itself"}, {0}};
 static const serve_field *const of_message[] = {message, NULL}, *const of_reasoning[] = {reasoning, NULL},
                                 *const of_call[] = {call, NULL}, *const of_custom_call[] = {custom_call, NULL},
                                 *const of_result[] = {result, NULL}, *const of_reference[] = {reference, NULL};
@@ -89,7 +89,7 @@ static const serve_field format[] = {{"format", .is = SERVE_IS_FORMAT}, {"verbos
 static const serve_field *const of_effort[] = {effort, NULL}, *const of_format[] = {format, NULL};
 static const char *const truncations[] = {"disabled", "auto", NULL};
 
-#define KEEPS_NOTHING "this server keeps nothing; send the whole conversation in \"input\""
+#define KEEPS_NOTHING "this server stores no conversations; send the whole conversation in \"input\""
 static const serve_field responses_fields[] = {
     {"model", .is = SERVE_IS_TEXT},
     {"input", .is = {.types = SERVE_JSON_TEXT | SERVE_JSON_LIST, .fewest = 1, .item = &item}, .required = true},
@@ -105,7 +105,7 @@ static const serve_field responses_fields[] = {
     {"include", .is = SERVE_IS_LIST(&serve_any_text)},
     {"previous_response_id", .class = SERVE_LACKED, .instead = KEEPS_NOTHING},
     {"conversation", .class = SERVE_LACKED, .instead = KEEPS_NOTHING},
-    {"background", .class = SERVE_LACKED, .instead = "an answer goes to who asked for it"},
+    {"background", .class = SERVE_LACKED, .instead = "responses are sent to the client that requested them"},
     {"truncation", .is = SERVE_IS_WORD(truncations)},
     {"context_management", .is = {.types = SERVE_JSON_LIST}},
     {"chat_template_kwargs", .is = {.types = SERVE_JSON_OBJECT}},
@@ -118,7 +118,7 @@ static const serve_field responses_fields[] = {
     {"access_programs", .class = SERVE_NOTED},
     {"personality", .class = SERVE_NOTED},
     {"image", .class = SERVE_NOTED},
-    {"prompt", .class = SERVE_LACKED, .instead = "templates of prompts are kept elsewhere; send \"input\""},
+    {"prompt", .class = SERVE_LACKED, .instead = "this server stores no prompt templates; send \"input\""},
     {0}};
 const serve_field *const serve_responses_fields[] = {
     responses_fields, serve_thinking_fields, serve_sampling_fields, serve_structure_fields, serve_noted_fields, NULL};
