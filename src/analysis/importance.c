@@ -6,11 +6,11 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "base/plural.h"
+#include "checkpoint/config.h"
 #include "formats/importance.h"
 #include "generate/cache.h"
 #include "generate/session_internal.h"
-#include "models/config.h"
-#include "models/registry.h"
+#include "models/weights.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,7 +52,7 @@ static void add_around(const ht_model *m, const ht_weight_place *place, ht_impor
     snprintf(site->name, sizeof site->name, "%s.weight", place->gguf);
 }
 
-ht_status ht_importance_sites_find(const ht_model *m, ht_importance_sites *out, ht_error *err) {
+static ht_status importance_sites_find(const ht_model *m, ht_importance_sites *out, ht_error *err) {
     int64_t n;
     const ht_projection *projections = ht_weights_projections(m->weights, &n);
     const size_t room = (size_t)(n + count_around(m->config->family) + 1);
@@ -67,7 +67,7 @@ ht_status ht_importance_sites_find(const ht_model *m, ht_importance_sites *out, 
     return HT_OK;
 }
 
-void ht_importance_sites_free(ht_importance_sites *s) {
+static void importance_sites_free(ht_importance_sites *s) {
     for (int64_t i = 0; s->site && i < s->n; i++) {
         free(s->site[i].sum);
         free(s->site[i].count);
@@ -150,7 +150,7 @@ static ht_status check_from(const gathering *g, ht_error *err) {
 static ht_status prepare(gathering *g, ht_error *err) {
     g->chunk = malloc((size_t)g->window * sizeof *g->chunk);
     if (!g->chunk) return ht_fail_memory(err, (size_t)g->window * sizeof *g->chunk, "a chunk");
-    ht_status status = ht_importance_sites_find(g->model, &g->sites, err);
+    ht_status status = importance_sites_find(g->model, &g->sites, err);
     if (!status) status = check_from(g, err);
     if (!status && g->o.n_adapters)
         status =
@@ -259,7 +259,7 @@ static ht_status gather(ht_model *m, const int32_t *ids, size_t n, int32_t bos, 
     if (!status) status = make_result(&g, out, err);
     ht_cache_free(g.cache);
     ht_session_adapters_free(g.adapters);
-    ht_importance_sites_free(&g.sites);
+    importance_sites_free(&g.sites);
     free(g.chunk);
     return status;
 }

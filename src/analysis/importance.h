@@ -26,8 +26,6 @@ typedef struct ht_importance_sites {
 } ht_importance_sites;
 
 /* All matrices of a model that tokens meet. To be freed after a failure, too. */
-ht_status ht_importance_sites_find(const ht_model *m, ht_importance_sites *out, ht_error *err);
-void ht_importance_sites_free(ht_importance_sites *s);
 ht_importance_site *ht_importance_site_of(const ht_importance_sites *s, const char *slot); /* NULL: none */
 
 /* What a pass is told. */

@@ -5,9 +5,9 @@
 #include "array/user_function.h"
 #include "base/checked.h"
 #include "base/error.h"
+#include "checkpoint/config.h"
 #include "generate/cache.h"
-#include "models/config.h"
-#include "models/registry.h"
+#include "models/weights.h"
 
 #include <hearth/index.h>
 #include <hearth/ops.h>

@@ -5,10 +5,10 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "base/plural.h"
+#include "checkpoint/kv_size.h"
 #include "device/device.h"
 #include "generate/cache.h"
 #include "generate/session_internal.h"
-#include "models/kv.h"
 #include "models/memory_check.h"
 
 #include <stdlib.h>

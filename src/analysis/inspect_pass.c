@@ -7,10 +7,9 @@
 #include "base/error.h"
 #include "base/half.h"
 #include "base/plural.h"
+#include "checkpoint/config.h"
 #include "device/device.h"
 #include "generate/cache.h"
-#include "models/config.h"
-#include "models/registry.h"
 #include "models/weights.h"
 
 #include <hearth/ops.h>

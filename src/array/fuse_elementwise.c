@@ -38,7 +38,10 @@ static int input_for(const ht_fused *f, int n_in, const ht_array *a) {
     return n_in;
 }
 
-bool ht_fused_add(ht_fused *f, const ht_device *d, ht_array *a) {
+/* Adds a lazy node as the last member and sets its `slot` to its step + 1. Returns false, with the group unchanged,
+ * when the device does not support the step, the node's shape differs, it reads a member through a view, or the program
+ * is full. */
+static bool fused_add(ht_fused *f, const ht_device *d, ht_array *a) {
     ht_program *p = &f->program;
     if (!ht_fused_supports(a->op) || p->n_steps == HT_PROGRAM_STEPS || a->n_in < 1 || a->n_in > HT_STEP_INPUTS)
         return false;
@@ -104,12 +107,12 @@ ht_status ht_fused_gather(ht_fused *f, const ht_device *d, const ht_worklist *li
     size_t i = *at, end = i + LOOK_AHEAD < list->n ? i + LOOK_AHEAD : list->n;
     ht_status st = HT_OK;
     f->program.n_steps = f->program.n_in = 0;
-    if (!ht_fused_add(f, d, order[i])) return HT_OK;
+    if (!fused_add(f, d, order[i])) return HT_OK;
     int waiting = 0;
     while (st == HT_OK && waiting < MOST_WAITING && ++i < end) {
         ht_array *a = order[i];
         if (a->base || a->slot == HT_FUSED_DONE) continue;
-        if (!reads_waiting(visit, a, false) && ht_fused_add(f, d, a)) continue;
+        if (!reads_waiting(visit, a, false) && fused_add(f, d, a)) continue;
         if (reads_waiting(visit, a, true)) {
             a->slot = HT_FUSED_WAITING;
             waiting++;

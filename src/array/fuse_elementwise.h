@@ -18,11 +18,6 @@ typedef struct ht_fused {
 /* True for elementwise operations, whose nodes can be members. */
 bool ht_fused_supports(ht_op_id op);
 
-/* Adds a lazy node as the last member and sets its `slot` to its step + 1. Returns false, with the group unchanged,
- * when the device does not support the step, the node's shape differs, it reads a member through a view, or the program
- * is full. */
-bool ht_fused_add(ht_fused *f, const ht_device *d, ht_array *a);
-
 /* Number of operands of the members that read `storage`. */
 int32_t ht_fused_reads(const ht_fused *f, const ht_array *storage);
 

@@ -213,12 +213,7 @@ static ht_status order_two(ht_worklist *w, ht_array *output, ht_array *second, h
     return st;
 }
 
-ht_status ht_plan_trace(ht_device *device, ht_plan_fn *fn, void *user, ht_plan **out, ht_error *err) {
-    ht_array *const none = NULL;
-    return ht_plan_trace_two(device, fn, user, &none, out, err);
-}
-
-ht_status ht_plan_trace_two(ht_device *device, ht_plan_fn *fn, void *user, ht_array *const *more, ht_plan **out,
+ht_status ht_plan_trace(ht_device *device, ht_plan_fn *fn, void *user, ht_array *const *more, ht_plan **out,
                             ht_error *err) {
     *out = NULL;
     ht_plan *p = calloc(1, sizeof *p);
@@ -229,7 +224,7 @@ ht_status ht_plan_trace_two(ht_device *device, ht_plan_fn *fn, void *user, ht_ar
     ht_scope *s = st ? NULL : ht_scope_new_tracing(stream);
     if (st == HT_OK && !s) st = ht_fail_memory(err, 1, "a trace");
     if (st == HT_OK) {
-        ht_array *output = fn(s, user);
+        ht_array *output = fn(s, user), *second = more ? *more : NULL;
         const ht_error *failure = ht_scope_error(s);
         ht_worklist w = {0};
         uint64_t visit;
@@ -237,8 +232,8 @@ ht_status ht_plan_trace_two(ht_device *device, ht_plan_fn *fn, void *user, ht_ar
             if (failure && err) *err = *failure;
             st = failure ? failure->status : ht_fail(err, HT_ERR_ARGUMENT, "the traced function returned no array");
         } else
-            st = *more ? order_two(&w, output, *more, err) : ht_topological_order(&w, &output, 1, &visit, err);
-        if (st == HT_OK) st = build(p, &w, output, *more, err);
+            st = second ? order_two(&w, output, second, err) : ht_topological_order(&w, &output, 1, &visit, err);
+        if (st == HT_OK) st = build(p, &w, output, second, err);
         ht_worklist_free(&w);
     }
     ht_scope_free(s);

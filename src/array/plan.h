@@ -14,12 +14,11 @@ typedef struct ht_exec ht_exec;
  * (array/symbol.h): they may only be used as a leading axis or multiplied by constants. */
 typedef ht_array *ht_plan_fn(ht_scope *s, void *user);
 
-/* Traces a forward function; the caller frees *out. Matrices and constants of the graph must outlive the plan. */
-ht_status ht_plan_trace(ht_device *device, ht_plan_fn *fn, void *user, ht_plan **out, ht_error *err);
-/* The same with a second result, of which only small ones are worth it: the array that fn has put at *more, f32 [n_out, columns]. It is
- * computed as early as can be, so that what it is made of need not be kept. */
-ht_status ht_plan_trace_two(ht_device *device, ht_plan_fn *fn, void *user, ht_array *const *more, ht_plan **out,
-                            ht_error *err);
+/* Traces a forward function; the caller frees *out. Matrices and constants of the graph must outlive the plan. A small second
+ * result is the array f32 [n_out, columns] that fn leaves in *more; it is computed as early as possible, so that its inputs need
+ * not be kept. NULL: there is none. */
+ht_status ht_plan_trace(ht_device *device, ht_plan_fn *fn, void *user, ht_array *const *more, ht_plan **out,
+                        ht_error *err);
 void ht_plan_free(ht_plan *p); /* after its executors; NULL is fine */
 
 /* New executor for steps of at most max_rows rows and max_out output rows; the caller frees *out. */

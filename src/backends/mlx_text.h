@@ -2,8 +2,8 @@
 #ifndef HT_BACKENDS_MLX_TEXT_H
 #define HT_BACKENDS_MLX_TEXT_H
 
-#include "models/chat_detection.h"
-#include "models/sampling.h"
+#include "checkpoint/chat_detection.h"
+#include "checkpoint/sampling.h"
 
 #include <hearth/backend.h>
 

@@ -2,7 +2,7 @@
 #ifndef HT_CHAT_CONVERSATION_H
 #define HT_CHAT_CONVERSATION_H
 
-#include "models/chat_detection.h"
+#include "checkpoint/chat_detection.h"
 #include "template/value.h"
 
 #include <hearth/chat.h>

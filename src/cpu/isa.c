@@ -58,7 +58,8 @@ bool ht_cpu_features_support(const ht_cpu_features *w, ht_cpu_isa isa) {
     }
 }
 
-ht_cpu_features ht_cpu_features_read(void) {
+/* Feature words of this machine. */
+static ht_cpu_features cpu_features_read(void) {
     ht_cpu_features w = {0};
 #if defined(__x86_64__)
     enum { OSXSAVE = 27 };
@@ -87,7 +88,7 @@ bool ht_cpu_isa_built_in(ht_cpu_isa isa) {
 }
 
 bool ht_cpu_isa_on_machine(ht_cpu_isa isa) {
-    const ht_cpu_features words = ht_cpu_features_read();
+    const ht_cpu_features words = cpu_features_read();
     return ht_cpu_features_support(&words, isa);
 }
 bool ht_cpu_isa_available(ht_cpu_isa isa) { return ht_cpu_isa_built_in(isa) && ht_cpu_isa_on_machine(isa); }

@@ -61,7 +61,6 @@ typedef struct ht_cpu_features {
     unsigned long hwcap, hwcap2;    /* ARM: AT_HWCAP and AT_HWCAP2 */
 } ht_cpu_features;
 
-ht_cpu_features ht_cpu_features_read(void); /* of this machine */
 /* Whether a processor with these features runs an instruction set. The other architecture's words are 0, so its
  * instruction sets are unsupported. */
 bool ht_cpu_features_support(const ht_cpu_features *words, ht_cpu_isa isa);

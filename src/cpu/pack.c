@@ -10,7 +10,7 @@ static size_t round_up_64(size_t n) { return (n + 63) & ~(size_t)63; }
 
 static int64_t dense_columns(ht_weight_type type, int64_t k) { return type == HT_W_BF16 ? (k + 1) / 2 * 2 : k; }
 
-size_t ht_panel_scales_at(ht_weight_type type, int64_t k) {
+static size_t panel_scales_at(ht_weight_type type, int64_t k) {
     return (size_t)(k / HT_QBLOCK) * 64 * (size_t)ht_panel_layout_of(type)->bits;
 }
 
@@ -20,7 +20,7 @@ size_t ht_panel_bytes(ht_weight_type type, int64_t k) {
     if (l->unpacked) return (size_t)(k / info->block) * info->block_bytes * HT_PANEL;
     if (!l->bits) return round_up_64((size_t)dense_columns(type, k) * HT_PANEL * info->block_bytes);
     size_t groups = (size_t)(k / HT_QBLOCK / l->group);
-    return round_up_64(ht_panel_scales_at(type, k) + groups * (size_t)l->scale_bytes);
+    return round_up_64(panel_scales_at(type, k) + groups * (size_t)l->scale_bytes);
 }
 
 size_t ht_panels_bytes(ht_weight_type type, int64_t n_rows, int64_t k) {
@@ -53,7 +53,7 @@ static void pack_quantised(ht_weight_type type, int64_t k, int n, const uint8_t 
     const ht_weight_type_info *info = ht_weight_type_info_of(type);
     ht_pack_block_fn *pack_block = ht_pack_block_of(type);
     const ht_affine affine = ht_affine_of(type);
-    uint8_t *scales = panel + ht_panel_scales_at(type, k), *end = panel + ht_panel_bytes(type, k);
+    uint8_t *scales = panel + panel_scales_at(type, k), *end = panel + ht_panel_bytes(type, k);
     const uint8_t *row[HT_PANEL];
     for (int r = 0; r < HT_PANEL; r++) row[r] = r < n ? stored + (size_t)r * row_bytes : missing;
     for (int64_t g = 0; g < k / info->block; g++, scales += l->scale_bytes) {
@@ -71,7 +71,7 @@ static void pack_quantised(ht_weight_type type, int64_t k, int n, const uint8_t 
 static void unpack_block(ht_weight_type type, const uint8_t *panel, int64_t k, int r, int64_t g, void *block) {
     const ht_panel_layout *l = ht_panel_layout_of(type);
     const uint8_t *quants = panel + (size_t)(g * l->group) * 64 * (size_t)l->bits;
-    const uint8_t *scales = panel + ht_panel_scales_at(type, k) + (size_t)g * (size_t)l->scale_bytes;
+    const uint8_t *scales = panel + panel_scales_at(type, k) + (size_t)g * (size_t)l->scale_bytes;
     uint8_t q[HT_BLOCK_K];
     for (int b = 0; b < l->group; b++, quants += 64 * l->bits)
         for (int i = 0; i < HT_QBLOCK; i++)

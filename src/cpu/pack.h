@@ -93,7 +93,6 @@ const ht_panel_layout *ht_panel_layout_of(ht_weight_type type);
 
 /* Bytes of one panel, a multiple of 64, and the offset of its scales. */
 size_t ht_panel_bytes(ht_weight_type type, int64_t k);
-size_t ht_panel_scales_at(ht_weight_type type, int64_t k);
 
 size_t ht_panels_bytes(ht_weight_type type, int64_t n_rows, int64_t k);
 ht_status ht_panels_pack(ht_matrix *m, int64_t row, int64_t n, const void *stored, ht_error *err);

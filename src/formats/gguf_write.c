@@ -187,7 +187,8 @@ static void put_changed(sink *s, const ht_gguf *from, json_t *changes) {
 
 /* ---- tensors ---- */
 
-int ht_gguf_dense_type(const char *dtype) {
+/* ggml's number of a dense type, in safetensors' spelling of it; -1 when GGUF has no such type. */
+static int gguf_dense_type(const char *dtype) {
     static const struct {
         const char *name;
         int type;
@@ -198,7 +199,7 @@ int ht_gguf_dense_type(const char *dtype) {
 }
 
 static int type_id(const char *dtype) {
-    int dense = ht_gguf_dense_type(dtype);
+    int dense = gguf_dense_type(dtype);
     return dense >= 0 ? dense : ht_gguf_type_id(dtype);
 }
 

@@ -7,9 +7,6 @@
 
 #include <jansson.h>
 
-/* ggml's number of a dense type, in safetensors' spelling of it; -1 when GGUF has no such type. */
-int ht_gguf_dense_type(const char *dtype);
-
 /* Writes tensors of 1 to 4 axes, none of them empty. `metadata` is an object of strings, lists of strings, and {"dtype":
  * "u32", "value": ...} with a number or a list of numbers; general.alignment is the writer's to choose. */
 ht_status ht_gguf_write(const char *path, const ht_tensor_output *tensors, int n, json_t *metadata,

@@ -114,7 +114,7 @@ static void fit_affine(const ht_quantization *how, float low, float high, ht_gro
     out->bias = at_zero != 0.0f ? edge : 0.0f;
 }
 
-void ht_groups_fit(const ht_quantization *how, float low, float high, ht_group *out) {
+static void groups_fit(const ht_quantization *how, float low, float high, ht_group *out) {
     if (how->mode == HT_QUANT_AFFINE)
         fit_affine(how, low, high, out);
     else
@@ -151,7 +151,7 @@ void ht_groups_encode(const ht_quantization *how, const float *x, ht_group *out)
         low = x[i] < low ? x[i] : low;
         high = x[i] > high ? x[i] : high;
     }
-    ht_groups_fit(how, low, high, out);
+    groups_fit(how, low, high, out);
     if (how->mode == HT_QUANT_AFFINE)
         encode_affine(how, x, out);
     else

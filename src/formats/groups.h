@@ -25,7 +25,6 @@ typedef struct ht_group {
 } ht_group;
 /* Computes scale, bias and code of a group from its minimum and maximum (NaNs excluded); low = INFINITY, high =
  * -INFINITY for a group of NaNs alone. ht_groups_encode also packs `numbers`. */
-void ht_groups_fit(const ht_quantization *how, float low, float high, ht_group *out);
 void ht_groups_encode(const ht_quantization *how, const float *x, ht_group *out);
 
 #endif

@@ -14,7 +14,8 @@ static const char *const descrs[HT_DTYPE_COUNT] = {
     [HT_F32] = "<f4",  [HT_F64] = "<f8", [HT_BF16] = "<V2",
 };
 
-const char *ht_npy_descr(ht_dtype dtype) { return descrs[dtype]; }
+/* NumPy's spelling of a dtype: "<f4". */
+static const char *npy_descr(ht_dtype dtype) { return descrs[dtype]; }
 
 typedef struct cursor {
     const char *at, *end;
@@ -153,7 +154,7 @@ size_t ht_npy_write_header(ht_dtype dtype, const int64_t *shape, int n_dims, cha
     memcpy(header, magic, sizeof magic);
     size_t n = PREFIX, capacity = HT_NPY_HEADER_WRITTEN;
     n += (size_t)snprintf(header + n, capacity - n, "{'descr': '%s', 'fortran_order': False, 'shape': (",
-                          ht_npy_descr(dtype));
+                          npy_descr(dtype));
     for (int i = 0; i < n_dims; i++)
         n += (size_t)snprintf(header + n, capacity - n, i && i == n_dims - 1 ? "%" PRId64 : "%" PRId64 ", ", shape[i]);
     n += (size_t)snprintf(header + n, capacity - n, "), }");

@@ -31,7 +31,5 @@ ht_status ht_npy_read_header(const void *data, size_t size, size_t file_size, co
  * follow it. */
 enum { HT_NPY_HEADER_WRITTEN = 512 };
 size_t ht_npy_write_header(ht_dtype dtype, const int64_t *shape, int n_dims, char header[HT_NPY_HEADER_WRITTEN]);
-/* NumPy's spelling of a dtype: "<f4". */
-const char *ht_npy_descr(ht_dtype dtype);
 
 #endif

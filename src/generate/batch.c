@@ -337,7 +337,7 @@ static ht_status open_batch(batch *b, ht_error *err) {
     ht_engine_options_init(&o, sizeof o);
     /* Nobody waits for one of them alone, or for its next token: more than by default, and still more are no faster. */
     o.pace = 1;
-    o.sequences = (int32_t)ht_min_i64(ht_steps_sequences(b->model->steps), MOST_SEQUENCES);
+    o.sequences = (int32_t)ht_min_i64(b->model->slots, MOST_SEQUENCES);
     if (b->o.window < 0)
         return ht_fail(err, HT_ERR_ARGUMENT, "a window of %d requests, expected 1 or more", (int)b->o.window);
     const ht_engine_options *engine = b->o.engine ? b->o.engine : &o;

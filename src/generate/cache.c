@@ -3,8 +3,8 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/plural.h"
+#include "checkpoint/kv_size.h"
 #include "device/device.h"
-#include "models/kv.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,9 +3,9 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "base/plural.h"
+#include "checkpoint/config.h"
 #include "generate/prefill.h"
 #include "generate/prompt_ids.h"
-#include "models/config.h"
 #include "models/model.h"
 
 #include <hearth/embed.h>

@@ -84,7 +84,7 @@ static void free_engine(ht_engine *e) {
     free(e->running);
     free(e->turn);
     free(e->job);
-    ht_steps_close(e->model->steps);
+    ht_scheduler_close(e->model->scheduler);
     ht_model_free(e->model);
     free(e);
 }
@@ -108,8 +108,12 @@ ht_status ht_engine_open(ht_model *m, const ht_engine_options *options, ht_engin
     ht_engine *e = calloc(1, sizeof *e);
     if (!e) return ht_fail_memory(err, sizeof *e, "an engine");
     e->o = o;
+    status = ht_scheduler_open(m, err);
+    if (status) {
+        free(e);
+        return status;
+    }
     e->model = ht_model_retain(m);
-    ht_steps_open(m->steps);
     e->most_positions = positions_of(m, &o);
     e->figures.kv_budget = o.kv_bytes;
     init_locks(e);

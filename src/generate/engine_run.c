@@ -1,5 +1,5 @@
 /* The engine's thread: which answers are under way, what each computes next, and who gives memory back when there is too
- * little. What is computed together, and how many rows of a prompt, the steps decide (models/steps.h). */
+ * little. What is computed together, and how many rows of a prompt, the steps decide (generate/scheduler.h). */
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -128,7 +128,7 @@ static void remove_running(ht_engine_answer *a) {
     e->n_running--;
     pthread_mutex_unlock(&e->lock);
     memmove(e->running + i, e->running + i + 1, (size_t)(e->n_running - i) * sizeof *e->running);
-    if (a->s) ht_steps_leave(e->model->steps, &a->s->job); /* it is not waited for any more */
+    if (a->s) ht_scheduler_leave(e->model->scheduler, &a->s->job); /* it is not waited for any more */
 }
 
 static void end_running(ht_engine_answer *a, ht_status status, const ht_error *err) {
@@ -457,7 +457,7 @@ static int compute(ht_engine *e) {
     for (int32_t i = 0; i < e->n_running; i++)
         if (e->running[i]->asked) e->job[jobs++] = &e->running[i]->s->job;
     if (!jobs) return 0;
-    ht_steps_run(e->model->steps, e->job, jobs);
+    ht_scheduler_run(e->model->scheduler, e->job, jobs);
     const int32_t ran = e->n_running;
     memcpy(now, e->running, (size_t)ran * sizeof *now);
     for (int32_t i = 0; i < ran; i++)
@@ -467,7 +467,7 @@ static int compute(ht_engine *e) {
 
 /* Statistics of what only this thread may look at. With the lock. */
 static void publish(ht_engine *e) {
-    const ht_steps_figures f = ht_steps_get_figures(e->model->steps);
+    const ht_scheduler_stats f = ht_scheduler_get_stats(e->model->scheduler);
     e->figures.steps = f.steps;
     e->figures.step_rows = f.rows;
 }

@@ -18,7 +18,7 @@ static ht_status generate(ht_generation *g, const int32_t *prompt, size_t n, ht_
         (void)ht_session_run(g->s, NULL);
         status = ht_generation_take(g, err);
     }
-    ht_steps_leave(g->s->model->steps, &g->s->job);
+    ht_scheduler_leave(g->s->model->scheduler, &g->s->job);
     const ht_status rest = ht_generation_show_rest(g, status ? NULL : err);
     return status ? status : rest;
 }

@@ -1,7 +1,7 @@
 /* One answer in the making: which rows of a session it needs next, the token that is drawn of their logits, and its text.
  *
  * ht_generate runs one on the caller's thread; the engine runs many side by side. Between ht_generation_ask and
- * ht_generation_take the session's job is computed (models/steps.h), on whatever thread; all else happens on the owner's. */
+ * ht_generation_take the session's job is computed (generate/scheduler.h), on whatever thread; all else happens on the owner's. */
 #ifndef HT_GENERATE_GENERATION_H
 #define HT_GENERATE_GENERATION_H
 

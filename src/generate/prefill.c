@@ -85,7 +85,7 @@ ht_status ht_prefill_new(ht_model *m, const ht_prefill_options *options, ht_pref
             ht_session_set_adapters(p->owner, options->adapters, options->adapter_scales, options->n_adapters, err);
     p->model = m;
     p->chunk = m->step_rows;
-    p->n_slots = ht_steps_sequences(m->steps);
+    p->n_slots = m->slots;
     p->hidden = options->hidden;
     p->width = ht_model_row_width(m, p->hidden ? HT_PLAN_HIDDEN : 0);
     p->most_out = ht_max_i64(1, STEP_OUTPUT_BYTES / (int64_t)sizeof(float) / p->width);
@@ -317,7 +317,7 @@ static ht_status run_steps(ht_prefill *p, ht_error *err) {
     while (p->n_stack > 0) {
         if (ht_cancel_requested(p->cancel)) return ht_fail(err, HT_ERR_CANCELLED, "cancelled");
         const int32_t n = choose(p);
-        if (n) ht_steps_run(p->model->steps, p->jobs, n);
+        if (n) ht_scheduler_run(p->model->scheduler, p->jobs, n);
         for (int32_t i = n; i-- > 0;) finish_slot(p, &p->slot[i]);
         if (!p->calls->stepped(p->calls->user)) return ht_fail(err, HT_ERR_CANCELLED, "stopped by the callback");
     }

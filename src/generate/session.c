@@ -35,8 +35,11 @@ static ht_session *new_session(ht_model *m, int32_t chunk, ht_error *err) {
         return NULL;
     }
     s->chunk = chunk;
+    if (ht_scheduler_open(m, err)) {
+        free(s);
+        return NULL;
+    }
     s->model = ht_model_retain(m);
-    ht_steps_open(m->steps);
     return s;
 }
 
@@ -88,7 +91,7 @@ void ht_session_free(ht_session *s) {
     ht_masks_ahead_free(s->masks_ahead);
     free(s->block_max);
     free(s->together);
-    ht_steps_close(s->model->steps);
+    ht_scheduler_close(s->model->scheduler);
     ht_model_free(s->model);
     free(s);
 }
@@ -183,7 +186,7 @@ static ht_status end_job(ht_step_job *job, ht_error *err) {
 }
 
 ht_status ht_session_run(ht_session *s, ht_error *err) {
-    ht_steps_run(s->model->steps, (ht_step_job *[]){&s->job}, 1);
+    ht_scheduler_run(s->model->scheduler, (ht_step_job *[]){&s->job}, 1);
     return end_job(&s->job, err);
 }
 
@@ -210,7 +213,7 @@ static ht_status run_chunk(ht_session *s, int64_t total, int64_t first_out, int3
     if (status) return status;
     s->n_tokens = ht_max_i64(s->n_tokens, s->cache->length);
     const bool goes_on = !s->job.output || fn(s->job.output, s->job.first_row, s->job.n_rows, s->model->vocab, user);
-    ht_steps_give_back(s->model->steps, &s->job);
+    ht_scheduler_return_output(s->model->scheduler, &s->job);
     if (goes_on) return HT_OK;
     return ht_fail(err, HT_ERR_CANCELLED, "stopped by the callback after %lld token%s", (long long)s->cache->length,
                    ht_plural(s->cache->length));
@@ -287,7 +290,7 @@ static ht_status run_jobs(ht_session *const *sessions, int n, ht_error *err) {
     ht_session *host = sessions[0];
     ht_status status = HT_OK;
     for (int i = 0; i < n; i++) host->together[i] = &sessions[i]->job;
-    ht_steps_run(host->model->steps, host->together, n);
+    ht_scheduler_run(host->model->scheduler, host->together, n);
     for (int i = 0; i < n; i++) {
         const ht_status own = end_job(&sessions[i]->job, status ? NULL : err);
         if (own && !status) status = ht_fail_in(err, own, "session %d of the step", i);

@@ -4,6 +4,7 @@
 
 #include "generate/cache.h"
 #include "generate/masks_ahead.h"
+#include "generate/scheduler.h"
 #include "models/adapter.h"
 #include "models/model.h"
 

@@ -26,7 +26,7 @@ ht_state_sum ht_state_sum_begin(uint64_t kind, uint64_t index) {
     return sum;
 }
 
-void ht_state_sum_add(ht_state_sum *sum, const void *bytes, size_t n) {
+static void state_sum_add(ht_state_sum *sum, const void *bytes, size_t n) {
     const unsigned char *at = bytes;
     ht_digest d = sum->digest; /* in registers */
     for (; n && sum->n % 8; n--) {
@@ -39,7 +39,7 @@ void ht_state_sum_add(ht_state_sum *sum, const void *bytes, size_t n) {
 }
 
 /* What makes no word, then the number of bytes. */
-ht_digest ht_state_sum_end(const ht_state_sum *sum) {
+static ht_digest state_sum_end(const ht_state_sum *sum) {
     ht_digest d = sum->digest;
     uint64_t last = 0;
     for (uint64_t i = 0; i < sum->n % 8; i++) last |= (uint64_t)sum->rest[i] << 8 * i;
@@ -51,9 +51,9 @@ ht_digest ht_state_sum_end(const ht_state_sum *sum) {
 /* Of version and number, and of the table. */
 static ht_digest table_sum(const unsigned char *head, const unsigned char *table, uint32_t n) {
     ht_state_sum sum = ht_state_sum_begin(0, 0);
-    ht_state_sum_add(&sum, head + MAGIC, 8);
-    ht_state_sum_add(&sum, table, (size_t)n * ENTRY);
-    return ht_state_sum_end(&sum);
+    state_sum_add(&sum, head + MAGIC, 8);
+    state_sum_add(&sum, table, (size_t)n * ENTRY);
+    return state_sum_end(&sum);
 }
 
 /* ---- writing ---- */
@@ -67,7 +67,7 @@ struct ht_state_writer {
 };
 
 static void end_section(ht_state_writer *w) {
-    if (w->n) w->section[w->n - 1].sum = ht_state_sum_end(&w->sum);
+    if (w->n) w->section[w->n - 1].sum = state_sum_end(&w->sum);
 }
 
 static ht_status put_zeros(ht_state_writer *w, size_t n, ht_error *err) {
@@ -110,7 +110,7 @@ ht_status ht_state_writer_begin(ht_state_writer *w, uint64_t kind, uint64_t inde
 
 ht_status ht_state_writer_put(ht_state_writer *w, const void *bytes, size_t n, ht_error *err) {
     ht_state_section *s = &w->section[w->n - 1];
-    ht_state_sum_add(&w->sum, bytes, n);
+    state_sum_add(&w->sum, bytes, n);
     s->bytes += n;
     w->at += n;
     return ht_writer_put(w->to, bytes, n, err);
@@ -246,13 +246,13 @@ ht_status ht_state_file_read(const ht_state_file *f, const ht_state_section *s, 
     if (at > s->bytes || n > s->bytes - at)
         return ht_state_damaged(f, "a section is shorter than what it is to hold", err);
     ht_status status = ht_file_read_at(f->file, (size_t)(s->offset + at), out, n, err);
-    if (!status) ht_state_sum_add(sum, out, n);
+    if (!status) state_sum_add(sum, out, n);
     return status;
 }
 
 ht_status ht_state_file_check(const ht_state_file *f, const ht_state_section *s, const ht_state_sum *sum,
                               ht_error *err) {
-    const ht_digest d = ht_state_sum_end(sum);
+    const ht_digest d = state_sum_end(sum);
     if (d.a == s->sum.a && d.b == s->sum.b) return HT_OK;
     return ht_state_damaged(f, "the checksum of a section does not fit", err);
 }

@@ -39,8 +39,6 @@ typedef struct ht_state_sum {
     uint64_t n;
 } ht_state_sum;
 ht_state_sum ht_state_sum_begin(uint64_t kind, uint64_t index);
-void ht_state_sum_add(ht_state_sum *sum, const void *bytes, size_t n);
-ht_digest ht_state_sum_end(const ht_state_sum *sum);
 
 /* ---- writing ---- */
 

@@ -7,6 +7,8 @@
 #include <assert.h>
 #include <string.h>
 
+static uint32_t automaton_configuration(ht_automaton *a, const ht_threads *threads);
+
 /* Threads of one configuration at most: so many ways to read one text that each byte would take milliseconds. */
 #define THREADS_MOST 10000u
 
@@ -20,7 +22,7 @@ static void build_start(ht_automaton *a, int start) {
     threads.thread = &first;
     threads.n = first.state != HT_LEX_DEAD;
     threads.accepts = a->row[row].accepts || a->state[first.state].may_end;
-    a->start[start] = ht_automaton_configuration(a, &threads);
+    a->start[start] = automaton_configuration(a, &threads);
 }
 
 static void build_starts(ht_automaton *a) {
@@ -157,7 +159,8 @@ static uint32_t sort_threads(ht_thread *t, uint32_t n) {
     return kept;
 }
 
-uint32_t ht_automaton_configuration(ht_automaton *a, const ht_threads *threads) {
+/* The configuration of threads. */
+static uint32_t automaton_configuration(ht_automaton *a, const ht_threads *threads) {
     const uint32_t begin = a->n_scratch;
     if (!ht_automaton_reserve(a, &a->scratch, &a->scratch_capacity, (size_t)begin + 1 + 2 * (size_t)threads->n,
                               sizeof *a->scratch))
@@ -226,7 +229,7 @@ uint32_t ht_automaton_feed(ht_automaton *a, uint32_t configuration, const char *
     bool good = load_threads(a, configuration, &now);
     for (size_t i = 0; i < n && good && (now.n || now.accepts); i++)
         good = step_threads(a, &now, &spare, (uint8_t)bytes[i]);
-    const uint32_t result = good ? ht_automaton_configuration(a, &now) : 0;
+    const uint32_t result = good ? automaton_configuration(a, &now) : 0;
     ht_threads_free(&now);
     ht_threads_free(&spare);
     return result;

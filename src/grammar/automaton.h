@@ -102,8 +102,6 @@ bool ht_automaton_step(ht_automaton *a, ht_thread t, uint8_t byte, ht_threads *t
 bool ht_automaton_accept(ht_automaton *a, uint32_t row, uint32_t state, ht_threads *to);
 void ht_threads_free(ht_threads *t);
 
-/* The configuration of threads. */
-uint32_t ht_automaton_configuration(ht_automaton *a, const ht_threads *threads);
 /* That behind n bytes of a configuration; 0 where no text goes on so. */
 uint32_t ht_automaton_feed(ht_automaton *a, uint32_t configuration, const char *bytes, size_t n);
 /* The bytes that every text goes on with, `most` of them at most, into `bytes`; returns how many. */

@@ -50,7 +50,8 @@ static bool grow_facts(ht_regexes *s, size_t need) {
     return true;
 }
 
-ht_re ht_re_make(ht_regexes *s, const uint32_t *words, size_t n, unsigned facts) {
+/* The expression of a kind with its operands, and with facts if it is a new one. */
+static ht_re re_make(ht_regexes *s, const uint32_t *words, size_t n, unsigned facts) {
     bool is_new;
     if (s->status) return HT_RE_NONE;
     if (s->nodes.n >= HT_RE_LIMIT) return ht_re_fail(s, HT_ERR_LIMIT);
@@ -66,7 +67,7 @@ ht_regexes *ht_regexes_new(void) {
     if (!s) return NULL;
     s->search_room = HT_RE_SEARCHES_LIMIT;
     for (uint32_t kind = HT_RE_KIND_NONE; kind <= HT_RE_KIND_ALL; kind++)
-        ht_re_make(s, &kind, 1, kind == HT_RE_KIND_NONE ? HT_RE_DEAD : HT_RE_NULLABLE | HT_RE_LIVE);
+        re_make(s, &kind, 1, kind == HT_RE_KIND_NONE ? HT_RE_DEAD : HT_RE_NULLABLE | HT_RE_LIVE);
     if (!s->status) return s;
     ht_regexes_free(s);
     return NULL;
@@ -131,7 +132,7 @@ ht_re ht_re_bytes(ht_regexes *s, const ht_byte_set *set) {
     if (is_empty_set(set)) return HT_RE_NONE;
     const uint32_t number = ht_intern_add(&s->sets, set->bits, 8, NULL);
     if (number == HT_INTERN_FAILED) return ht_re_fail(s, HT_ERR_MEMORY);
-    return ht_re_make(s, (uint32_t[]){HT_RE_KIND_BYTES, number}, 2, HT_RE_LIVE);
+    return re_make(s, (uint32_t[]){HT_RE_KIND_BYTES, number}, 2, HT_RE_LIVE);
 }
 
 ht_re ht_re_text(ht_regexes *s, const char *bytes, size_t n) {
@@ -153,7 +154,7 @@ static ht_re concat_two(ht_regexes *s, ht_re a, ht_re b) {
     const unsigned fa = facts_of(s, a), fb = facts_of(s, b);
     unsigned facts = (fa & fb & (HT_RE_NULLABLE | HT_RE_LIVE)) | ((fa | fb) & HT_RE_BOOLEAN);
     if ((fa | fb) & HT_RE_DEAD) return HT_RE_NONE;
-    return ht_re_make(s, (uint32_t[]){HT_RE_KIND_CONCAT, a, b}, 3, facts);
+    return re_make(s, (uint32_t[]){HT_RE_KIND_CONCAT, a, b}, 3, facts);
 }
 
 ht_re ht_re_concat(ht_regexes *s, ht_re a, ht_re b) {
@@ -277,7 +278,7 @@ ht_re ht_re_join_scratch(ht_regexes *s, ht_re_kind kind, size_t begin) {
             if (!s->status) {
                 memmove(s->scratch + begin + 1, s->scratch + begin, n * sizeof *s->scratch);
                 s->scratch[begin] = (uint32_t)kind;
-                result = ht_re_make(s, s->scratch + begin, n + 1, facts);
+                result = re_make(s, s->scratch + begin, n + 1, facts);
             }
         }
     }
@@ -309,8 +310,7 @@ ht_re ht_re_not(ht_regexes *s, ht_re a) {
     const uint32_t *node = ht_re_node(s, a, &n);
     if (node[0] == HT_RE_KIND_NOT) return node[1];
     const bool nullable = !ht_re_is_nullable(s, a);
-    return ht_re_make(s, (uint32_t[]){HT_RE_KIND_NOT, a}, 2,
-                      HT_RE_BOOLEAN | (nullable ? HT_RE_NULLABLE | HT_RE_LIVE : 0));
+    return re_make(s, (uint32_t[]){HT_RE_KIND_NOT, a}, 2, HT_RE_BOOLEAN | (nullable ? HT_RE_NULLABLE | HT_RE_LIVE : 0));
 }
 
 ht_re ht_re_repeat(ht_regexes *s, ht_re a, uint32_t min, uint32_t max) {
@@ -323,8 +323,8 @@ ht_re ht_re_repeat(ht_regexes *s, ht_re a, uint32_t min, uint32_t max) {
     if (facts & HT_RE_NULLABLE) min = 0;
     const uint32_t *node = ht_re_node(s, a, &n);
     if (node[0] == HT_RE_KIND_REPEAT && node[2] == 0 && node[3] == HT_RE_UNBOUNDED) return a;
-    return ht_re_make(s, (uint32_t[]){HT_RE_KIND_REPEAT, a, min, max}, 4,
-                      (facts & (HT_RE_BOOLEAN | HT_RE_LIVE)) | (min == 0 ? HT_RE_NULLABLE | HT_RE_LIVE : 0));
+    return re_make(s, (uint32_t[]){HT_RE_KIND_REPEAT, a, min, max}, 4,
+                   (facts & (HT_RE_BOOLEAN | HT_RE_LIVE)) | (min == 0 ? HT_RE_NULLABLE | HT_RE_LIVE : 0));
 }
 
 /* ---- multiples ---- */
@@ -342,7 +342,7 @@ ht_re ht_re_multiple_behind(ht_regexes *s, uint64_t divisor, uint64_t remainder,
     const unsigned facts = least ? 0 : HT_RE_NULLABLE | HT_RE_LIVE;
     /* Before the point digits without end may follow, behind it no more than are left. */
     if (least && places & HT_RE_BEHIND_POINT && room <= divisor - least) return HT_RE_NONE;
-    return ht_re_make(s, words, 6, facts | HT_RE_LIVE);
+    return re_make(s, words, 6, facts | HT_RE_LIVE);
 }
 
 ht_re ht_re_multiple(ht_regexes *s, uint64_t divisor, uint32_t places) {

@@ -99,8 +99,6 @@ bool ht_re_split_optional(const ht_regexes *s, ht_re r, ht_re *a, ht_re *b);
 bool ht_re_is_live(ht_regexes *s, ht_re r);
 /* Whether that is known without a search, for which the bytes have to be divided. */
 bool ht_re_liveness_is_known(const ht_regexes *s, ht_re r);
-/* Whether the n bytes are one of r's texts. */
-bool ht_re_matches(ht_regexes *s, ht_re r, const char *bytes, size_t n);
 
 size_t ht_regexes_bytes(const ht_regexes *s); /* of memory in use */
 

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+static bool re_matches(ht_regexes *s, ht_re r, const char *bytes, size_t n);
+
 /* Nesting of expressions that are derived: frames of some 100 bytes. */
 #define DEPTH_MOST 4000
 /* Derivatives that a search for a text takes at most, those of operands among them: half a second. */
@@ -291,7 +293,7 @@ static bool has_multiple(ht_regexes *s, ht_re r, uint64_t divisor, uint64_t rema
     for (int tried = 0; tried < 4 && end < room; tried++, end += divisor) {
         uint64_t rest = end;
         for (int i = n; i-- > 0; rest /= 10) text[i] = (char)('0' + rest % 10);
-        if (ht_re_matches(s, r, text, (size_t)n)) return true;
+        if (re_matches(s, r, text, (size_t)n)) return true;
     }
     return false;
 }
@@ -425,7 +427,8 @@ bool ht_re_is_live(ht_regexes *s, ht_re r) {
     return live;
 }
 
-bool ht_re_matches(ht_regexes *s, ht_re r, const char *bytes, size_t n) {
+/* Whether the n bytes are one of r's texts. */
+static bool re_matches(ht_regexes *s, ht_re r, const char *bytes, size_t n) {
     for (size_t i = 0; i < n && r != HT_RE_NONE; i++) r = derive(s, r, s->class_of[(unsigned char)bytes[i]]);
     return ht_re_is_nullable(s, r);
 }

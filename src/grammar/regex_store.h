@@ -61,8 +61,6 @@ static inline const uint32_t *ht_re_node(const ht_regexes *s, ht_re r, size_t *n
     return ht_intern_at(&s->nodes, r, n);
 }
 
-/* The expression of a kind with its operands, and with facts if it is a new one. */
-ht_re ht_re_make(ht_regexes *s, const uint32_t *words, size_t n, unsigned facts);
 /* ht_re_multiple behind digits that leave `remainder`, behind the point or not. */
 ht_re ht_re_multiple_behind(ht_regexes *s, uint64_t divisor, uint64_t remainder, uint32_t places);
 /* Notes the first failure; returns HT_RE_NONE. */

@@ -277,8 +277,6 @@ bool ht_schema_read_dialect(ht_schema *s);
 
 /* ---- sets ---- */
 
-/* What HT_NODE_ONE and HT_NODE_LATER stand for; other nodes as they are. */
-ht_node ht_set_expand(ht_schema *s, ht_node node);
 /* Types of which the set may have values. */
 uint32_t ht_set_types(ht_schema *s, ht_node node);
 ht_number_set ht_set_numbers(ht_schema *s, ht_node node);

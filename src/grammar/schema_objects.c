@@ -217,7 +217,8 @@ ht_node ht_object_value(ht_schema *s, const ht_object_shape *o, const ht_member 
 
 /* ---- plans ---- */
 
-bool ht_object_plan_of(ht_schema *s, const ht_object_shape *o, ht_arena *arena, ht_object_plan *p) {
+/* Likewise of objects. */
+static bool object_plan_of(ht_schema *s, const ht_object_shape *o, ht_arena *arena, ht_object_plan *p) {
     *p = (ht_object_plan){.least = o->least,
                           .most = o->most,
                           .n_names = o->n_names,
@@ -255,16 +256,16 @@ static bool close_plan(const ht_object_shape *o, ht_arena *arena, ht_object_plan
 }
 
 bool ht_object_written_plan(ht_schema *s, const ht_object_shape *o, ht_arena *arena, ht_object_plan *p) {
-    if (!ht_object_plan_of(s, o, arena, p)) return false;
+    if (!object_plan_of(s, o, arena, p)) return false;
     /* What has to have others has them. */
-    return !s->options.closed || !o->is_described || close_plan(o, arena, p) || ht_object_plan_of(s, o, arena, p);
+    return !s->options.closed || !o->is_described || close_plan(o, arena, p) || object_plan_of(s, o, arena, p);
 }
 
 bool ht_object_is_live(ht_schema *s, const ht_object_shape *o) {
     if (o->least > o->most || o->n_required > o->most) return false;
     if (o->n_some || o->least > o->n_required) {
         ht_object_plan plan;
-        return ht_object_plan_of(s, o, &s->arena, &plan);
+        return object_plan_of(s, o, &s->arena, &plan);
     }
     for (uint32_t i = 0; i < o->n_names && !s->status; i++)
         if (o->member[i].is_required && !ht_set_is_live(s, o->member[i].node)) return false;

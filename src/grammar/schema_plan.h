@@ -71,8 +71,6 @@ typedef struct ht_object_state {
     uint32_t *seen; /* [(n_names + 31) / 32] */
 } ht_object_state;
 
-/* Likewise of objects. */
-bool ht_object_plan_of(ht_schema *s, const ht_object_shape *o, ht_arena *arena, ht_object_plan *out);
 /* The same of the objects that are written: of closed ones those that have only described members, if there are any. */
 bool ht_object_written_plan(ht_schema *s, const ht_object_shape *o, ht_arena *arena, ht_object_plan *out);
 bool ht_object_may_take(const ht_object_plan *p, const ht_object_state *at, uint32_t member);

@@ -1,6 +1,8 @@
 /* Evaluation of sets: what one has of the simple types, and its arrays and objects as alternatives of leaves. */
 #include "grammar/schema.h"
 
+static ht_node set_expand(ht_schema *s, ht_node node);
+
 /* Formulas within each other for one value; alternatives of one set; leaves that are joined. */
 enum { DEPTH_MOST = 3000, ALTERNATIVES_MOST = 20000, UNPRUNED_MOST = 16 };
 
@@ -75,7 +77,7 @@ uint32_t ht_set_types(ht_schema *s, ht_node node) { return types_of(s, node, fal
 static bool holds(ht_schema *s, ht_node node, uint32_t type) {
     if (s->status) return false;
     if (++s->depth > DEPTH_MOST) return fail_endless(s) != HT_NODE_NOTHING;
-    node = ht_set_expand(s, node);
+    node = set_expand(s, node);
     size_t n;
     const uint32_t *words = ht_node_words(s, node, &n);
     const bool is_and = words[0] == HT_NODE_AND;
@@ -148,7 +150,8 @@ static ht_node expansion(ht_schema *s, ht_node node) {
     return known;
 }
 
-ht_node ht_set_expand(ht_schema *s, ht_node node) {
+/* What HT_NODE_ONE and HT_NODE_LATER stand for; other nodes as they are. */
+static ht_node set_expand(ht_schema *s, ht_node node) {
     for (int i = 0; !s->status; i++) {
         const ht_node_kind kind = kind_of(s, node);
         if (kind == HT_NODE_LATER)
@@ -182,7 +185,7 @@ static ht_number_set numbers_of(ht_schema *s, ht_node node) {
     static const ht_number_set every = {HT_RE_ALL, HT_RE_ALL}, none = {HT_RE_NONE, HT_RE_NONE};
     if (s->status) return none;
     if (++s->depth > DEPTH_MOST) return fail_endless(s), none;
-    node = ht_set_expand(s, node);
+    node = set_expand(s, node);
     size_t n;
     const uint32_t *words = ht_node_words(s, node, &n);
     ht_number_set set = every;
@@ -227,7 +230,7 @@ static ht_string_set strings_of(ht_schema *s, ht_node node) {
     static const ht_string_set every = {.re = HT_RE_ALL}, none = {.is_closed = true, .re = HT_RE_NONE};
     if (s->status) return none;
     if (++s->depth > DEPTH_MOST) return fail_endless(s), none;
-    node = ht_set_expand(s, node);
+    node = set_expand(s, node);
     size_t n;
     const uint32_t *words = ht_node_words(s, node, &n);
     ht_string_set set = every;
@@ -408,12 +411,12 @@ static uint32_t joined(ht_schema *s, ht_node node, bool is_and, bool negated, ui
 }
 
 static uint32_t alternatives(ht_schema *s, ht_node node, uint32_t type) {
-    node = ht_set_expand(s, node);
+    node = set_expand(s, node);
     size_t n;
     const uint32_t *words = ht_node_words(s, node, &n);
     const bool negated = words[0] == HT_NODE_NOT;
     if (negated) {
-        const ht_node inside = words[1], expanded = ht_set_expand(s, inside);
+        const ht_node inside = words[1], expanded = set_expand(s, inside);
         if (expanded != inside) return ht_set_alternatives(s, ht_node_not(s, expanded), type);
         node = inside;
         words = ht_node_words(s, node, &n);

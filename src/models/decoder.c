@@ -1,7 +1,7 @@
 /* Decoder of most families: blocks of attention and gated feed-forward, with pre-norms and optional post-norms. */
 #include "models/decoder.h"
 
-#include "models/kv.h"
+#include "checkpoint/kv_size.h"
 #include "models/taps.h"
 
 #include <math.h>
@@ -114,8 +114,9 @@ ht_array *ht_decoder_experts(ht_ctx *c, const ht_decoder_weights *m, const ht_de
     return ht_squeeze(c->s, ht_matmul(c->s, ht_expand_dims(c->s, weights, 1), y, false), 1);
 }
 
-ht_array *ht_decoder_feed_forward(ht_ctx *c, const ht_decoder_weights *m, const ht_decoder_layer *l, int index,
-                                  ht_array *x) {
+/* Feed-forward of a layer, dense or routed: x [T, hidden] -> [T, hidden]. */
+static ht_array *decoder_feed_forward(ht_ctx *c, const ht_decoder_weights *m, const ht_decoder_layer *l, int index,
+                                      ht_array *x) {
     if (!m->config->layer[index].has_experts) return ht_decoder_mlp(c, m, l, x);
     ht_array *weights, *ids = ht_decoder_route(c, m->config, ht_linear(c, x, &l->router), &weights);
     return ht_decoder_experts(c, m, l, x, ids, weights);
@@ -145,7 +146,7 @@ static ht_array *decoder_layer(ht_ctx *c, const void *model, int i, ht_array *co
     h = ht_add(c->s, h, ht_decoder_norm(c, cfg, a, l->after_attention_norm));
     /* Rows are independent after the last attention: keep the output rows only, [n_out, hidden]. */
     if (i == cfg->n_layers - 1) h = ht_take(c->s, h, ht_batch_out_rows(c), 0);
-    ht_array *f = ht_decoder_feed_forward(c, m, l, i, ht_decoder_norm(c, cfg, h, l->mlp_norm));
+    ht_array *f = decoder_feed_forward(c, m, l, i, ht_decoder_norm(c, cfg, h, l->mlp_norm));
     return ht_add(c->s, h, ht_decoder_norm(c, cfg, f, l->after_mlp_norm));
 }
 

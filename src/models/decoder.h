@@ -5,7 +5,7 @@
 #ifndef HT_MODELS_DECODER_H
 #define HT_MODELS_DECODER_H
 
-#include "models/registry.h"
+#include "models/weights.h"
 
 typedef struct ht_decoder_layer {
     ht_array *attention_norm, *mlp_norm;             /* pre-norms, f32 [hidden] */
@@ -52,9 +52,6 @@ ht_array *ht_decoder_route(ht_ctx *c, const ht_config *config, ht_array *scores,
 /* Weighted sum of the chosen experts' gated feed-forward: x [T, hidden], ids and weights [T, m] -> [T, hidden]. */
 ht_array *ht_decoder_experts(ht_ctx *c, const ht_decoder_weights *m, const ht_decoder_layer *l, ht_array *x,
                              ht_array *ids, ht_array *weights);
-/* Feed-forward of a layer, dense or routed: x [T, hidden] -> [T, hidden]. */
-ht_array *ht_decoder_feed_forward(ht_ctx *c, const ht_decoder_weights *m, const ht_decoder_layer *l, int index,
-                                  ht_array *x);
 /* Predicate for weight tables: layer `layer` has experts. */
 bool ht_decoder_has_experts(const ht_config *c, int64_t layer);
 

@@ -2,7 +2,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "models/tensor_read.h"
+#include "checkpoint/tensor_read.h"
 
 #include <stdlib.h>
 

@@ -3,8 +3,8 @@
 #ifndef HT_MODELS_FILE_ROWS_H
 #define HT_MODELS_FILE_ROWS_H
 
+#include "checkpoint/checkpoint.h"
 #include "device/device.h"
-#include "models/checkpoint.h"
 
 /* Matrix [n_rows, k] with row lookup and without products. Opens its own file handles. */
 ht_status ht_file_rows_new(const ht_stored_tensor *source, ht_matrix **out, ht_error *err);

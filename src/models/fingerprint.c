@@ -1,7 +1,7 @@
 /* Fingerprints of models, by which adapters know the base they were trained on (hearth/adapter.h). */
 #include "base/digest.h"
 #include "base/error.h"
-#include "models/config.h"
+#include "checkpoint/config.h"
 #include "models/model.h"
 #include "models/weights.h"
 

@@ -1,8 +1,8 @@
 /* Gemma 4: Gemma 3's blocks with plain norms, value norms, wider heads with partial RoPE on full-attention layers, and
  * an output scale per layer. Some sizes share K and V of earlier layers and have per-layer inputs from a second
  * embedding; some have experts beside the feed-forward. */
+#include "checkpoint/kv_size.h"
 #include "models/decoder.h"
-#include "models/kv.h"
 
 #include <math.h>
 #include <string.h>

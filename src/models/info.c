@@ -4,12 +4,12 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "checkpoint/chat_detection.h"
+#include "checkpoint/family.h"
+#include "checkpoint/fp8_scales.h"
+#include "checkpoint/kv_size.h"
+#include "checkpoint/sampling.h"
 #include "device/device.h"
-#include "models/chat_detection.h"
-#include "models/fp8_scales.h"
-#include "models/kv.h"
-#include "models/registry.h"
-#include "models/sampling.h"
 #include "models/weights.h"
 
 #include <stdio.h>

@@ -3,12 +3,12 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "base/plural.h"
-#include "models/chat_detection.h"
-#include "models/kv.h"
+#include "checkpoint/chat_detection.h"
+#include "checkpoint/kv_size.h"
 #include "models/memory_check.h"
 #include "models/model.h"
-#include "models/registry.h"
 #include "models/taps.h"
+#include "models/weights.h"
 #include "tokenizer/token_trie.h"
 
 #include <stdlib.h>
@@ -26,7 +26,7 @@ ht_model *ht_model_retain(ht_model *m) {
 }
 
 static void free_model(ht_model *m) {
-    ht_steps_free(m->steps);
+    if (m->scheduler) m->free_scheduler(m->scheduler);
     if (m->kept) m->free_kept(m->kept);
     for (int i = 0; i < HT_PLAN_FORMS; i++) ht_plan_free(m->plan[i]);
     pthread_mutex_destroy(&m->lock);
@@ -64,11 +64,12 @@ static void make_sliding(ht_model *m) {
     m->context = INT32_MAX;
 }
 
-static ht_status open_steps(ht_model *m, const ht_model_options *o, ht_error *err) {
+static ht_status set_slots(ht_model *m, const ht_model_options *o, ht_error *err) {
     enum { DEFAULT_SLOTS = 64 };
     if (o->slots < 0)
         return ht_fail(err, HT_ERR_ARGUMENT, "%d slots, expected 1 or more, or 0 for the default", (int)o->slots);
-    return ht_steps_new(m, o->slots ? o->slots : DEFAULT_SLOTS, &m->steps, err);
+    m->slots = o->slots ? o->slots : DEFAULT_SLOTS;
+    return HT_OK;
 }
 
 static ht_status describe(ht_model *m, const ht_model_options *o, const char *name, ht_error *err) {
@@ -149,7 +150,7 @@ static ht_array *trace(ht_scope *s, void *user) {
 static ht_status trace_form(ht_model *m, unsigned form, ht_plan **out, ht_error *err) {
     traced_form f = {.model = m, .form = form};
     ht_status status = form & HT_PLAN_TAPS ? ht_taps_begin(&f.taps, m->config, err) : HT_OK;
-    if (!status) status = ht_plan_trace_two(m->device, trace, &f, &f.joined, out, err);
+    if (!status) status = ht_plan_trace(m->device, trace, &f, &f.joined, out, err);
     ht_taps_free(&f.taps);
     return status;
 }
@@ -231,7 +232,7 @@ static ht_status fill(ht_model *m, const ht_checkpoint_files *c, const ht_model_
     m->wrapped = c->prefix && strstr(c->prefix, "language_model");
     if (!status) status = describe(m, o, ht_base_name(c->path), err);
     if (!status) status = open_device(m, o, err);
-    if (!status) status = open_steps(m, o, err);
+    if (!status) status = set_slots(m, o, err);
     if (!status) status = check_room(m, c, o, NULL, err);
     if (!status) status = load_weights(m, c, o, err);
     if (!status) status = ht_chat_detect_stop_ids(m->config, m->tokenizer, &m->stop_ids, &m->n_stop_ids, err);
@@ -289,5 +290,5 @@ const ht_sampling_value *ht_model_sampling(const ht_model *m, int i) {
     return i >= 0 && i < HT_SAMPLING_FIELDS ? &m->sampling.field[i] : NULL;
 }
 int64_t ht_model_context(const ht_model *m) { return m->context; }
-int32_t ht_model_slots(const ht_model *m) { return ht_steps_sequences(m->steps); }
+int32_t ht_model_slots(const ht_model *m) { return m->slots; }
 int32_t ht_model_vocab_size(const ht_model *m) { return m->vocab; }

@@ -4,8 +4,8 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/plural.h"
+#include "checkpoint/kv_size.h"
 #include "device/device.h"
-#include "models/kv.h"
 
 #include <hearth/measure.h>
 
@@ -98,7 +98,8 @@ bool ht_memory_check_free_under(const char *root, size_t *bytes) {
     return true;
 }
 
-size_t ht_memory_check_resident(void) {
+/* Bytes of this process in memory; 0 when unknown. */
+static size_t memory_check_resident(void) {
     char text[8192];
     size_t kib, bytes;
     if (!read_text("", "/proc/self/status", text, sizeof text) || !line_value(text, "VmRSS:", &kib)) return 0;
@@ -112,7 +113,7 @@ bool ht_memory_check_free_on(ht_device *d, size_t *bytes) {
 }
 
 size_t ht_memory_check_used_on(ht_device *d) {
-    return ht_memory_is_host(d->memory) ? ht_memory_check_resident() : ht_memory_get(d).active_bytes;
+    return ht_memory_is_host(d->memory) ? memory_check_resident() : ht_memory_get(d).active_bytes;
 }
 
 size_t ht_memory_check_kv_bytes(ht_device *d) {

@@ -2,7 +2,7 @@
 #ifndef HT_MODELS_MEMORY_CHECK_H
 #define HT_MODELS_MEMORY_CHECK_H
 
-#include "models/kv.h"
+#include "checkpoint/kv_size.h"
 
 #include <stddef.h>
 
@@ -10,9 +10,6 @@
 bool ht_memory_check_free(size_t *bytes);
 /* ht_memory_check_free below a given root directory instead of "/", for tests. */
 bool ht_memory_check_free_under(const char *root, size_t *bytes);
-
-/* Bytes of this process in memory; 0 when unknown. */
-size_t ht_memory_check_resident(void);
 
 /* The same two of the memory of a device: what is available there, and what is in use. */
 bool ht_memory_check_free_on(ht_device *d, size_t *bytes);

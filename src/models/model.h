@@ -3,21 +3,15 @@
 #define HT_MODELS_MODEL_H
 
 #include "array/plan.h"
-#include "models/chat_detection.h"
+#include "checkpoint/chat_detection.h"
+#include "checkpoint/kv_size.h"
+#include "checkpoint/sampling.h"
 #include "models/forward.h"
-#include "models/sampling.h"
-#include "models/steps.h"
 
 #include <hearth/model.h>
 
 #include <pthread.h>
 #include <stdatomic.h>
-
-/* Keys and values of one layer. */
-typedef struct ht_layer_kv {
-    ht_kv_shape shape;
-    int64_t window; /* in keys; 0: full attention */
-} ht_layer_kv;
 
 /* Forms of the forward function, added up: each is a plan of its own, and gives the same bits of what they share. */
 enum {
@@ -46,7 +40,7 @@ struct ht_model {
     struct ht_weights *weights; /* owns the weights that the plan refers to */
     ht_plan
         *plan[HT_PLAN_FORMS]; /* the first is traced at load, the others by ht_model_plan; NULL: not asked for yet */
-    pthread_mutex_t lock;     /* protects those that are NULL, token_trie and kept */
+    pthread_mutex_t lock;     /* protects those that are NULL, token_trie, kept and scheduler */
     ht_chat_setup chat;
     ht_sampling sampling;             /* where a request gives no values */
     struct ht_token_trie *token_trie; /* made when it is first asked for; NULL: it was not */
@@ -54,7 +48,10 @@ struct ht_model {
     void (*free_kept)(void *kept);
     int32_t *stop_ids; /* stop ids */
     int n_stop_ids;
-    ht_steps *steps; /* all that computes on the model */
+    int32_t slots; /* sequences in one step, at most */
+    /* Everything that computes on the model goes through its scheduler (generate/scheduler.h), made when it is first opened. */
+    struct ht_scheduler *scheduler;
+    void (*free_scheduler)(struct ht_scheduler *s);
     _Atomic int refs;
 };
 

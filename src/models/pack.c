@@ -2,7 +2,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "models/tensor_read.h"
+#include "checkpoint/tensor_read.h"
 
 #include <fenv.h>
 #include <pthread.h>
@@ -212,14 +212,4 @@ ht_status ht_matrices_pack(const ht_pack_task *tasks, int64_t n, const ht_pack_c
     free(all.staging);
     free(all.parts);
     return status ? status : settled;
-}
-
-ht_status ht_tensor_read_f32(const ht_stored_tensor *t, int64_t n, float *out, ht_error *err) {
-    size_t n_bytes = ht_tensor_size(t, n) + ht_tensor_read_scratch(t, n);
-    unsigned char *bytes = malloc(n_bytes ? n_bytes : 1);
-    if (!bytes) return ht_fail_memory(err, n_bytes, "reading weights");
-    ht_status status = ht_tensor_read(t, 0, n, bytes, bytes + ht_tensor_size(t, n), err);
-    if (!status) ht_dequantize((ht_weight_type)t->type, bytes, n, out);
-    free(bytes);
-    return status;
 }

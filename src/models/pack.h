@@ -2,8 +2,8 @@
 #ifndef HT_MODELS_PACK_H
 #define HT_MODELS_PACK_H
 
+#include "checkpoint/checkpoint.h"
 #include "device/device.h"
-#include "models/checkpoint.h"
 
 /* What a matrix is to be made of. */
 typedef struct ht_matrix_kind {
@@ -49,14 +49,5 @@ ht_status ht_matrices_pack(const ht_pack_task *tasks, int64_t n, const ht_pack_c
 typedef ht_status ht_pack_piece(void *arg, int64_t i, int worker, ht_error *err);
 ht_status ht_pack_in_pieces(int64_t n, ht_pack_piece *piece, void *arg, const ht_pack_company *company, ht_device *d,
                             ht_error *err);
-
-/* A stored vector, or matrix row by row, as f32: n values, which is what the tensor holds. */
-ht_status ht_tensor_read_f32(const ht_stored_tensor *t, int64_t n, float *out, ht_error *err);
-
-/* Where row r of the canonical order lies among the stored rows. */
-static inline int64_t ht_interleaved_row(int64_t r, int64_t head_rows) {
-    int64_t within = r % head_rows, half = head_rows / 2;
-    return r - within + (within < half ? 2 * within : 2 * (within - half) + 1);
-}
 
 #endif

@@ -5,7 +5,7 @@
 #include "base/digest.h"
 #include "base/error.h"
 #include "base/system.h"
-#include "models/tensor_read.h"
+#include "checkpoint/tensor_read.h"
 
 #include <dirent.h>
 #include <errno.h>

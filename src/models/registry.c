@@ -1,5 +1,4 @@
-#include "models/registry.h"
-
+#include "checkpoint/family.h"
 #include "formats/weight_type.h"
 
 #include <hearth/model.h>

@@ -4,7 +4,7 @@
 #ifndef HT_MODELS_TAPS_H
 #define HT_MODELS_TAPS_H
 
-#include "models/config.h"
+#include "checkpoint/config.h"
 #include "models/forward.h"
 
 /* Filled while the forward function is traced. */

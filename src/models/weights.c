@@ -2,10 +2,11 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "checkpoint/tensor_read.h"
+#include "checkpoint/unused_tensors.h"
 #include "models/file_rows.h"
 #include "models/pack.h"
 #include "models/packed_cache.h"
-#include "models/unused_tensors.h"
 #include "models/weights_internal.h"
 
 #include <math.h>

@@ -1,7 +1,8 @@
 /* Tensor lookup: single tensors found, checked, and put into the store. */
 #include "base/error.h"
+#include "checkpoint/nvfp4.h"
+#include "checkpoint/tensor_read.h"
 #include "models/file_rows.h"
-#include "models/nvfp4.h"
 #include "models/pack.h"
 #include "models/weights_internal.h"
 
@@ -89,6 +90,14 @@ ht_status ht_loader_find_scales(ht_loader *l, const ht_stored_tensor *t, const c
     return ht_fp8_scales_find(l->from, name, n, dims[0], dims[1], out, l->err);
 }
 
+ht_status ht_loader_set_scales(const ht_fp8_scales *s, int64_t index, int64_t row, ht_matrix *m, ht_error *err) {
+    ht_block_scales read;
+    ht_status status = ht_fp8_scales_read(s, index, row, m->n_rows, &read, err);
+    if (!status && read.values) status = ht_matrix_set_scales(m, read.values, read.n, read.rows, read.columns, err);
+    free(read.values);
+    return status;
+}
+
 ht_status ht_loader_add(ht_loader *l, bool is_head, const ht_stored_tensor *t, const char *name, int64_t head_rows,
                         ht_matrix **out) {
     const ht_matrix_kind kind = {l->precision, (ht_weight_type)t->type, t->dims[0], t->dims[1], is_head};
@@ -114,7 +123,7 @@ static ht_status load_as(ht_loader *l, bool is_head, const char *name, int64_t r
     ht_status status = ht_loader_look_up(l, name, (int64_t[]){rows, columns}, 2, &t);
     if (!status) status = ht_loader_find_scales(l, &t, name, 0, &scales);
     if (!status) status = ht_loader_add(l, is_head, &t, name, head_rows, out);
-    return status || !l->into ? status : ht_fp8_scales_set(&scales, 0, 0, *out, l->err);
+    return status || !l->into ? status : ht_loader_set_scales(&scales, 0, 0, *out, l->err);
 }
 
 ht_status ht_loader_matrix(ht_loader *l, const char *name, int64_t rows, int64_t columns, int64_t head_rows,

@@ -2,8 +2,8 @@
 #ifndef HT_MODELS_WEIGHTS_INTERNAL_H
 #define HT_MODELS_WEIGHTS_INTERNAL_H
 
-#include "models/fp8_scales.h"
-#include "models/registry.h"
+#include "checkpoint/family.h"
+#include "checkpoint/fp8_scales.h"
 #include "models/weights.h"
 
 enum { HT_WEIGHT_NAME = 160 };
@@ -55,6 +55,8 @@ ht_status ht_loader_look_up(const ht_loader *l, const char *name, const int64_t 
 /* The scales that the checkpoint has for t, of n matrices one after another, or of the one that it is when n is 0. */
 ht_status ht_loader_find_scales(ht_loader *l, const ht_stored_tensor *t, const char *name, int64_t n,
                                 ht_fp8_scales *out);
+/* Gives a matrix the scales of rows [row, row + n_rows) of stored matrix `index`. */
+ht_status ht_loader_set_scales(const ht_fp8_scales *s, int64_t index, int64_t row, ht_matrix *m, ht_error *err);
 /* What products of the matrix are multiplied by: the scale of a whole tensor in NVFP4. A GGUF file may have `x.scale` beside
  * `x.weight`, with one for each of its n experts. A tensor may hold the rows of n_shares weights, of which this is
  * number `share`. *found is false when there is none. */

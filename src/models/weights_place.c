@@ -1,7 +1,8 @@
 /* Weight places of a family's tables: the name of each in the checkpoint, its shape, and the tensors that fill it. */
 #include "base/checked.h"
 #include "base/error.h"
-#include "models/kv.h"
+#include "checkpoint/experts.h"
+#include "checkpoint/kv_size.h"
 #include "models/weights_internal.h"
 
 #include <stdio.h>
@@ -234,7 +235,7 @@ static ht_status load_experts(ht_loader *l, const ht_weight_place *p, int64_t la
         if (!status) status = ht_loader_add(l, false, &t, name, 0, matrix ? &matrix[e] : NULL);
         if (status || !l->into) continue;
         l->into->use[l->into->n_matrices - 1].expert = true;
-        status = ht_fp8_scales_set(&scales, f->stacked ? e : 0, f->stacked ? f->share * rows : 0, matrix[e], l->err);
+        status = ht_loader_set_scales(&scales, f->stacked ? e : 0, f->stacked ? f->share * rows : 0, matrix[e], l->err);
     }
     if (!status && matrix) ht_matrix_list_find_kinds(&out->list);
     return status ? status : load_expert_scales(l, f, layer, out);

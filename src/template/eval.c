@@ -98,7 +98,7 @@ static void bind_extra(ht_jinja_rendering *r, const ht_jinja_macro *m, const ht_
         ht_jinja_arena_fail(r->a, "macro '%.60s' takes %zu arguments, not %zu", n->name->text, n->n, all->n);
 }
 
-ht_jinja_value ht_jinja_call_macro(ht_jinja_rendering *r, const ht_jinja_macro *m, const ht_jinja_arguments *all) {
+static ht_jinja_value jinja_call_macro(ht_jinja_rendering *r, const ht_jinja_macro *m, const ht_jinja_arguments *all) {
     const ht_jinja_node *n = m->node;
     ht_jinja_scope *outside = r->scope;
     ht_jinja_builder *out = r->out, text = {.arena = r->a};
@@ -131,10 +131,10 @@ ht_jinja_value ht_jinja_call_macro(ht_jinja_rendering *r, const ht_jinja_macro *
     return ht_jinja_string_value(ht_jinja_built(&text));
 }
 
-ht_jinja_value ht_jinja_call(ht_jinja_rendering *r, ht_jinja_value callee, const ht_jinja_arguments *all) {
+static ht_jinja_value jinja_call(ht_jinja_rendering *r, ht_jinja_value callee, const ht_jinja_arguments *all) {
     if (ht_jinja_refuse_undefined(r, callee)) return ht_jinja_undefined();
     switch (callee.kind) {
-    case HT_VALUE_MACRO: return ht_jinja_call_macro(r, callee.object, all);
+    case HT_VALUE_MACRO: return jinja_call_macro(r, callee.object, all);
     case HT_VALUE_LOOP: return ht_jinja_call_loop(r, callee.object, all);
     case HT_VALUE_FUNCTION: {
         const ht_jinja_function *f = callee.object;
@@ -270,7 +270,7 @@ static ht_jinja_value evaluate_call(ht_jinja_rendering *r, const ht_jinja_node *
     ht_jinja_arguments all = evaluate_arguments(r, n);
     r->a->line = n->line;
     r->a->column = n->column;
-    return r->a->status ? ht_jinja_undefined() : ht_jinja_call(r, callee, &all);
+    return r->a->status ? ht_jinja_undefined() : jinja_call(r, callee, &all);
 }
 
 static ht_jinja_value evaluate_sign(ht_jinja_rendering *r, const ht_jinja_node *n) {
@@ -365,7 +365,7 @@ static void execute_call_block(ht_jinja_rendering *r, const ht_jinja_node *n) {
     ht_jinja_value callee = ht_jinja_evaluate(r, n->a->a);
     ht_jinja_arguments all = evaluate_arguments(r, n->a);
     add_named(r, &all, ht_jinja_text_value(r->a, "caller"), new_macro(r, n->b));
-    if (!r->a->status) ht_jinja_put_value(r->out, ht_jinja_call(r, callee, &all));
+    if (!r->a->status) ht_jinja_put_value(r->out, jinja_call(r, callee, &all));
 }
 
 static void execute_scope(ht_jinja_rendering *r, const ht_jinja_node *n) {

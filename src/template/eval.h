@@ -66,10 +66,8 @@ typedef struct ht_jinja_loop {
 /* eval.c */
 ht_jinja_value ht_jinja_evaluate(ht_jinja_rendering *r, const ht_jinja_node *n);
 void ht_jinja_execute(ht_jinja_rendering *r, const ht_jinja_node *n);
-ht_jinja_value ht_jinja_call(ht_jinja_rendering *r, ht_jinja_value callee, const ht_jinja_arguments *all);
 ht_jinja_value ht_jinja_call_builtin(ht_jinja_rendering *r, const ht_jinja_builtin *b, ht_jinja_value self,
                                      const ht_jinja_arguments *all);
-ht_jinja_value ht_jinja_call_macro(ht_jinja_rendering *r, const ht_jinja_macro *m, const ht_jinja_arguments *all);
 /* ht_jinja_work of the rendering's arena. */
 bool ht_jinja_step(ht_jinja_rendering *r, size_t n);
 

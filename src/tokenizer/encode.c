@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-void ht_encode_id(ht_encoder *e, int32_t id) {
+static void encode_id(ht_encoder *e, int32_t id) {
     if (e->status) return;
     if (e->n_ids == e->capacity) {
         size_t capacity = e->capacity ? e->capacity * 2 : 256;
@@ -93,7 +93,7 @@ static void encode_uncached(ht_encoder *e, const char *text, size_t n) {
     if (e->t->ignore_merges) {
         int32_t id = find_whole(e, text, n);
         if (id >= 0) {
-            ht_encode_id(e, id);
+            encode_id(e, id);
             return;
         }
     }
@@ -104,7 +104,7 @@ static void encode_uncached(ht_encoder *e, const char *text, size_t n) {
         push_chars(e, text, n);
     if (e->piece.failed) e->status = ht_fail_memory(e->err, n, "encoding");
     if (!e->status) e->status = ht_bpe_merge(&e->t->merges, &e->t->vocab, &e->work, e->err);
-    for (size_t i = 0; i < e->work.n && !e->status; i++) ht_encode_id(e, e->work.symbols[i]);
+    for (size_t i = 0; i < e->work.n && !e->status; i++) encode_id(e, e->work.symbols[i]);
 }
 
 static void encode_cached(ht_encoder *e, const char *text, size_t n) {
@@ -114,7 +114,7 @@ static void encode_cached(ht_encoder *e, const char *text, size_t n) {
     }
     ht_cached_piece *k = &e->piece_cache[ht_hash_bytes(text, n) & (HT_PIECE_CACHE_SIZE - 1)];
     if (k->n_text == n && memcmp(k->text, text, n) == 0) {
-        for (int i = 0; i < k->n_ids; i++) ht_encode_id(e, k->ids[i]);
+        for (int i = 0; i < k->n_ids; i++) encode_id(e, k->ids[i]);
         return;
     }
     size_t before = e->n_ids;
@@ -195,7 +195,7 @@ static bool may_be_special_when_normal(void *user, bool special, size_t begin, s
 static void encode_normalized_part(void *user, const char *text, size_t begin, size_t end, int32_t added) {
     pass *p = user;
     if (added >= 0)
-        ht_encode_id(p->e, p->e->t->added[added].id);
+        encode_id(p->e, p->e->t->added[added].id);
     else
         ht_pretokenize(p->e, text + begin, end - begin, p->at_start && begin == 0);
 }
@@ -213,7 +213,7 @@ static void encode_raw_part(void *user, const char *text, size_t begin, size_t e
     ht_encoder *e = p->e;
     if (e->status) return;
     if (added >= 0) {
-        ht_encode_id(e, e->t->added[added].id);
+        encode_id(e, e->t->added[added].id);
         return;
     }
     p->at_start = begin == 0;
@@ -241,7 +241,7 @@ static void add_special(ht_encoder *e) {
     const ht_tokenizer *t = e->t;
     size_t n = e->n_ids;
     if (t->n_prefix && !(n && begins_with(e->ids, n, t->prefix, t->n_prefix))) {
-        for (size_t i = 0; i < t->n_prefix; i++) ht_encode_id(e, t->prefix[i]);
+        for (size_t i = 0; i < t->n_prefix; i++) encode_id(e, t->prefix[i]);
         if (e->status) return;
         memmove(e->ids + t->n_prefix, e->ids, n * sizeof *e->ids);
         memcpy(e->ids, t->prefix, t->n_prefix * sizeof *e->ids);
@@ -249,7 +249,7 @@ static void add_special(ht_encoder *e) {
     }
     if (t->n_suffix &&
         !(n >= t->n_suffix && begins_with(e->ids + n - t->n_suffix, t->n_suffix, t->suffix, t->n_suffix)))
-        for (size_t i = 0; i < t->n_suffix; i++) ht_encode_id(e, t->suffix[i]);
+        for (size_t i = 0; i < t->n_suffix; i++) encode_id(e, t->suffix[i]);
 }
 
 static void encoder_free(ht_encoder *e) {

@@ -235,7 +235,6 @@ typedef struct ht_encoder {
     ht_error *err;
 } ht_encoder;
 
-void ht_encode_id(ht_encoder *e, int32_t id);
 /* Pre-tokenizes and encodes a span without added tokens. at_start: the span begins at the start of the text. */
 void ht_pretokenize(ht_encoder *e, const char *text, size_t n, bool at_start);
 /* encode.c: encodes one piece by the BPE model. */

@@ -3,8 +3,8 @@
 #include "array/differentiate.h"
 #include "array/user_function.h"
 #include "base/error.h"
-#include "models/kv.h"
-#include "models/registry.h"
+#include "checkpoint/kv_size.h"
+#include "models/weights.h"
 
 #include <hearth/ops.h>
 

@@ -1,8 +1,8 @@
 /* config.json with generation_config.json, or GGUF metadata: a configuration that is accepted keeps its promises, and is
  * converted. The first byte chooses the reader and the hints; a zero byte parts the two JSON texts. */
+#include "checkpoint/convert_metadata.h"
+#include "checkpoint/family.h"
 #include "generate/sampler.h"
-#include "models/convert_metadata.h"
-#include "models/registry.h"
 
 #include <math.h>
 #include <stdint.h>

@@ -1,9 +1,9 @@
 /* A safetensors checkpoint: config.json, a NUL, and the header of model.safetensors. What is accepted has tensors whose
  * values can be read, whole and row by row: plain ones, those that MLX's parts are joined to, 8-bit floats with scales. */
+#include "checkpoint/fp8_scales.h"
+#include "checkpoint/tensor_read.h"
 #include "files.h"
-#include "models/fp8_scales.h"
 #include "models/pack.h"
-#include "models/tensor_read.h"
 #include "models/weights.h"
 
 #include <hearth/hearth.h>

@@ -5,7 +5,7 @@
  *
  * writes the JSON documents of a GGUF file into the directory OUT, and those of a directory as a GGUF file OUT that has no
  * tensor. */
-#include "models/convert_metadata.h"
+#include "checkpoint/convert_metadata.h"
 
 #include "support/metadata_file.h"
 #include "support/test.h"

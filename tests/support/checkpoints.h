@@ -2,8 +2,8 @@
 #ifndef TESTS_SUPPORT_CHECKPOINTS_H
 #define TESTS_SUPPORT_CHECKPOINTS_H
 
+#include "checkpoint/checkpoint.h"
 #include "device/device.h"
-#include "models/checkpoint.h"
 
 /* tests/golden/tiny/NAME, valid until the fourth call after this one. */
 const char *tiny_checkpoint(const char *name);

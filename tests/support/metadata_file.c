@@ -1,8 +1,8 @@
 #include "support/metadata_file.h"
 
+#include "checkpoint/convert_metadata.h"
+#include "checkpoint/family.h"
 #include "formats/gguf_write.h"
-#include "models/convert_metadata.h"
-#include "models/registry.h"
 #include "support/test.h"
 
 #include <stdio.h>

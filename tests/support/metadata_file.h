@@ -1,8 +1,8 @@
-/* GGUF files of converted metadata (models/convert_metadata.h), with the tensors by which a configuration is read. */
+/* GGUF files of converted metadata (checkpoint/convert_metadata.h), with the tensors by which a configuration is read. */
 #ifndef TESTS_SUPPORT_METADATA_FILE_H
 #define TESTS_SUPPORT_METADATA_FILE_H
 
-#include "models/config.h"
+#include "checkpoint/config.h"
 
 #include <jansson.h>
 

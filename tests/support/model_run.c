@@ -1,7 +1,6 @@
 #include "support/model_run.h"
 
 #include "device/device.h"
-#include "models/registry.h"
 #include "models/weights.h"
 #include "support/test.h"
 

@@ -1,8 +1,8 @@
 /* Adapters travel between the three formats with their bits, and what does not fit a model, or is no plain LoRA, is named. */
 #include "base/half.h"
+#include "checkpoint/config.h"
 #include "formats/gguf.h"
 #include "models/adapter.h"
-#include "models/config.h"
 #include "models/weights.h"
 #include "support/gguf_writer.h"
 #include "support/options.h"

@@ -344,7 +344,7 @@ static void masks_are_exact(void **state) {
         ht_grammar *texts = texts_of(m, of), *calls = calls_of(m);
         int n_calls = 0, n_texts = 0, n_forced = 0;
         find_tokens(m->tokenizer, special, of);
-        for (int round = 0; round < test_cases(40, 3000); round++) {
+        for (int round = 0; round < test_cases(TEST_SLOW ? 20 : 40, 3000); round++) {
             walk w = {.of = of, .start = (ht_grammar_start)(round % 3)};
             assert_int_equal(ht_answer_matcher_new(texts, calls, w.start, &w.matcher, NULL), HT_OK);
             for (int k = 0; k < 40 && w.n + 64 < sizeof w.so_far; k++) {

@@ -1,5 +1,5 @@
 /* Stop ids and chat formats, from what a vocabulary holds, what its files forget to say, and what lies beside them. */
-#include "models/chat_detection.h"
+#include "checkpoint/chat_detection.h"
 #include "support/gguf_writer.h"
 #include "support/scratch.h"
 #include "support/test.h"

@@ -2,9 +2,9 @@
  * gguf package), and the real ones in $HEARTH_TEST_MODELS. */
 #define _GNU_SOURCE
 #include "base/file.h"
+#include "checkpoint/checkpoint.h"
 #include "formats/gguf.h"
 #include "formats/safetensors.h"
-#include "models/checkpoint.h"
 #include "support/checkpoints.h"
 #include "support/cpu_device.h"
 #include "support/safetensors_writer.h"

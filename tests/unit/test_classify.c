@@ -1,5 +1,6 @@
 /* Classification and scores: the bits of sessions alone, labels against a straightforward computation, what is shared, and
  * what fails among others. */
+#include "generate/scheduler.h"
 #include "models/model.h"
 #include "support/adapters.h"
 #include "support/chat.h"
@@ -135,13 +136,13 @@ static void check_all(const tiny_options *how, size_t kv_bytes) {
     for (uint64_t seed = 1; seed <= (uint64_t)test_cases(1, 40); seed++) {
         prompts *p = make_prompts(seed, test_cases(test_is_late() ? 8 : 12, PROMPTS));
         check k = {.m = m, .prompt = p->prompt};
-        const int64_t before = ht_steps_get_figures(m->steps).rows;
+        const int64_t before = ht_scheduler_get_stats(m->scheduler).rows;
         const ht_classify_options o = OPTIONS(ht_classify_options, with.logits = true, with.kv_bytes = kv_bytes);
         ht_error err = {0};
         if (ht_classify(m, p->prompt, (size_t)p->n, &o, check_alone, &k, &err)) fail_msg("%s", err.message);
         assert_int_equal(k.next, p->n);
         assert_int_equal(k.computed, count_positions(p)); /* each position of the tree once */
-        assert_int_equal(ht_steps_get_figures(m->steps).rows - before - k.alone, count_positions(p));
+        assert_int_equal(ht_scheduler_get_stats(m->scheduler).rows - before - k.alone, count_positions(p));
         free(p);
     }
     ht_model_free(m);
@@ -187,9 +188,9 @@ static void shares_and_fills_steps(void **state) {
         ids[i][SHARED] = i; /* they part here at the latest */
         prompt[i] = (ht_prompt){.ids = ids[i], .n_ids = SHARED + OWN};
     }
-    const ht_steps_figures before = ht_steps_get_figures(m->steps);
+    const ht_scheduler_stats before = ht_scheduler_get_stats(m->scheduler);
     assert_int_equal(ht_classify(m, prompt, N, NULL, ignore, NULL, NULL), HT_OK);
-    const ht_steps_figures after = ht_steps_get_figures(m->steps);
+    const ht_scheduler_stats after = ht_scheduler_get_stats(m->scheduler);
     assert_int_equal(after.rows - before.rows, SHARED + N * OWN);
     /* One for what is shared; then 51 prompts of 10 rows and a part of another in one of 512. */
     assert_int_equal(after.steps - before.steps, 1 + 2);

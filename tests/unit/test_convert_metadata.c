@@ -1,6 +1,6 @@
 /* A whole checkpoint's configuration and tokenizer through the other container: what stands in the files, and that they are
  * read as the same model. */
-#include "models/convert_metadata.h"
+#include "checkpoint/convert_metadata.h"
 #include "support/gguf_writer.h"
 #include "support/safetensors_writer.h"
 #include "support/scratch.h"

@@ -1,10 +1,10 @@
 /* Fusing: a fused checkpoint of every layout answers as its base does with the adapters; types, metadata and files are those
  * that were promised; what is refused or fails leaves nothing. */
 #include "base/half.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/tensor_read.h"
 #include "formats/gguf_write.h"
 #include "formats/json.h"
-#include "models/checkpoint.h"
-#include "models/pack.h"
 #include "models/weights.h"
 #include "support/adapters.h"
 #include "support/multiply.h"

@@ -1,7 +1,7 @@
 /* GGUF checkpoints in several files: found from any of them, checked against each other, the same model in the end. */
 #include "base/file.h"
+#include "checkpoint/checkpoint.h"
 #include "formats/gguf_set.h"
-#include "models/checkpoint.h"
 #include "support/gguf_writer.h"
 #include "support/model_run.h"
 #include "support/scratch.h"

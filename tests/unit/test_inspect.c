@@ -2,9 +2,9 @@
  * is refused. */
 #include "base/half.h"
 #include "base/text.h"
+#include "checkpoint/config.h"
 #include "device/device.h"
 #include "generate/session_internal.h"
-#include "models/config.h"
 #include "support/adapters.h"
 #include "support/options.h"
 #include "support/scratch.h"
@@ -640,5 +640,6 @@ int main(void) {
         cmocka_unit_test(progress_and_cancellation),
         cmocka_unit_test(numbers_that_are_none),
     };
+    if (test_cases(TEST_WATCHES_THREADS, 0)) cmocka_set_test_filter("several_threads");
     return cmocka_run_group_tests(tests, scratch_start, scratch_finish);
 }

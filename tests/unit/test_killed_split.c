@@ -3,7 +3,7 @@
  * at every call.
  * Linked with --wrap for those calls (tests/CMakeLists.txt). */
 #define _GNU_SOURCE
-#include "models/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 #include "support/options.h"
 #include "support/scratch.h"
 #include "support/test.h"

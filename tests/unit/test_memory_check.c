@@ -1,6 +1,6 @@
 /* What memory is free: the system's word, the control groups', and what is refused for the lack of it. */
+#include "checkpoint/kv_size.h"
 #include "device/device.h"
-#include "models/kv.h"
 #include "models/memory_check.h"
 #include "support/scratch.h"
 #include "support/test.h"

@@ -1,10 +1,10 @@
 /* Loading and describing models: what is refused, with which words, and that nothing is left behind. */
+#include "checkpoint/kv_size.h"
 #include "generate/cache.h"
 #include "models/file_rows.h"
-#include "models/kv.h"
 #include "models/model.h"
 #include "models/pack.h"
-#include "models/registry.h"
+#include "models/weights.h"
 #include "support/checkpoints.h"
 #include "support/gguf_writer.h"
 #include "support/options.h"

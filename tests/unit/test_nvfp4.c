@@ -1,7 +1,7 @@
 /* NVFP4 in safetensors as ModelOpt and compressed-tensors write it: the scale of the whole, and broken checkpoints with one
  * message each. Whole models are in test_golden_tiny.c. */
 #include "base/error.h"
-#include "models/nvfp4.h"
+#include "checkpoint/nvfp4.h"
 #include "support/safetensors_writer.h"
 #include "support/scratch.h"
 #include "support/test.h"

@@ -144,7 +144,7 @@ static void a_plan_gives_the_bits_of_eager_evaluation(void **state) {
     ht_error err = {0};
     ht_plan *plan;
     ht_exec *exec;
-    assert_int_equal(ht_plan_trace(device, trace_forward, NULL, &plan, &err), HT_OK);
+    assert_int_equal(ht_plan_trace(device, trace_forward, NULL, NULL, &plan, &err), HT_OK);
     assert_int_equal(ht_exec_new(plan, MAX_ROWS, MAX_ROWS, &exec, &err), HT_OK);
     for (int32_t n_tok = MAX_ROWS; n_tok >= 1; n_tok--)
         for (int32_t n_out = 0; n_out <= n_tok; n_out++) {
@@ -174,7 +174,7 @@ static void chains_give_the_bits_of_eager_evaluation(void **state) {
     ht_exec *exec;
     static float places[2][CHAIN_ROWS * WIDTH]; /* the output goes here, or there, or stays inside */
     make_matrices();
-    assert_int_equal(ht_plan_trace(device, trace_chained, NULL, &plan, &err), HT_OK);
+    assert_int_equal(ht_plan_trace(device, trace_chained, NULL, NULL, &plan, &err), HT_OK);
     assert_int_equal(ht_exec_new(plan, CHAIN_ROWS, CHAIN_ROWS, &exec, &err), HT_OK);
     for (int32_t n_tok = CHAIN_ROWS; n_tok >= 1; n_tok--) {
         int32_t id[CHAIN_ROWS], pos[CHAIN_ROWS], out[CHAIN_ROWS], seq[2] = {0, n_tok}, len = 5 + n_tok;
@@ -221,7 +221,7 @@ static void run_headed(void *scaled, int32_t n, int32_t top_k, float *out) {
     int32_t id[MAX_ROWS], pos[MAX_ROWS], rows[MAX_ROWS], seq[2] = {0, n}, len = 5 + n;
     fill_batch(n, n, id, pos, rows);
     const ht_batch b = {n, 1, n, id, pos, seq, &len, rows};
-    assert_int_equal(ht_plan_trace(device, headed, scaled, &plan, &err), HT_OK);
+    assert_int_equal(ht_plan_trace(device, headed, scaled, NULL, &plan, &err), HT_OK);
     assert_int_equal(ht_exec_new(plan, MAX_ROWS, MAX_ROWS, &exec, &err), HT_OK);
     for (int again = 0; again < 2; again++) { /* what one step asks for does not stay for the next */
         assert_int_equal(ht_exec_run(exec, &(ht_step){.batch = &b, .top_k = again ? top_k : 0}, &y, &err), HT_OK);
@@ -254,7 +254,7 @@ static void the_highest_outputs_are_there(void **state) {
     int best = 0, left_out = 0;
     for (int i = 0; i < OUTPUTS; i++) {
         if (all[i] > all[best]) best = i;
-        if (top[i] == HT_LEFT_OUT)
+        if (top[i] == HT_MASKED_LOGIT)
             left_out++;
         else
             assert_memory_equal(&top[i], &all[i], sizeof *top);
@@ -277,7 +277,7 @@ static void a_step_allocates_nothing(void **state) {
     ht_error err = {0};
     ht_plan *plan;
     ht_exec *exec;
-    assert_int_equal(ht_plan_trace(device, trace_forward, NULL, &plan, &err), HT_OK);
+    assert_int_equal(ht_plan_trace(device, trace_forward, NULL, NULL, &plan, &err), HT_OK);
     assert_int_equal(ht_exec_new(plan, MAX_ROWS, 1, &exec, &err), HT_OK);
     ht_memory_stats before = ht_memory_get(device);
     ht_memory_reset_peak(device);
@@ -299,7 +299,7 @@ static void more_rows_than_the_executor_holds_are_refused(void **state) {
     ht_error err = {0};
     ht_plan *plan;
     ht_exec *exec;
-    assert_int_equal(ht_plan_trace(device, trace_forward, NULL, &plan, &err), HT_OK);
+    assert_int_equal(ht_plan_trace(device, trace_forward, NULL, NULL, &plan, &err), HT_OK);
     assert_int_equal(ht_exec_new(plan, 2, 1, &exec, &err), HT_OK);
     int32_t id[3] = {0}, pos[3] = {0, 1, 2}, out[1] = {2}, seq[2] = {0, 3}, len = 3;
     const ht_batch b = {3, 1, 1, id, pos, seq, &len, out};
@@ -343,7 +343,7 @@ static void untraceable_functions_are_refused(void **state) {
     for (size_t i = 0; i < 3; i++) {
         ht_error err = {0};
         ht_plan *plan;
-        assert_int_not_equal(ht_plan_trace(device, bad[i], NULL, &plan, &err), HT_OK);
+        assert_int_not_equal(ht_plan_trace(device, bad[i], NULL, NULL, &plan, &err), HT_OK);
         assert_null(plan);
         assert_non_null(strstr(err.message, says[i]));
     }

@@ -1,7 +1,6 @@
 /* Probes: against the logits of the same tokens, against the layers evaluated eagerly, and that they change no bit of an answer. */
 #include "device/device.h"
 #include "generate/session_internal.h"
-#include "models/registry.h"
 #include "models/taps.h"
 #include "models/weights.h"
 #include "support/adapters.h"

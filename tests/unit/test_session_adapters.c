@@ -1,7 +1,7 @@
 /* Adapters of sessions: the logits are those of a model whose weights were changed by B A; every session of a step has the bits it
  * has alone; sessions that do not fit are refused. */
 #include "generate/session_internal.h"
-#include "models/registry.h"
+#include "models/weights.h"
 #include "support/adapters.h"
 #include "support/model_run.h"
 #include "support/multiply.h"

@@ -1,6 +1,6 @@
 /* Splitting and merging: the same tensors in files of a size, and in one; logits, metadata and other files stay what they are. */
+#include "checkpoint/checkpoint.h"
 #include "formats/json.h"
-#include "models/checkpoint.h"
 #include "support/checkpoints.h"
 #include "support/cpu_device.h"
 #include "support/gguf_writer.h"

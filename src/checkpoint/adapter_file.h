@@ -1,0 +1,118 @@
+/* Adapter files: what the formats share. A format is names and strides: it says which matrix of which pair is where in which
+ * tensor, for reading and for writing alike; adapter_file.c reads and adapter_save.c writes by that. */
+#ifndef HT_CHECKPOINT_ADAPTER_FILE_H
+#define HT_CHECKPOINT_ADAPTER_FILE_H
+
+#include "checkpoint/adapter.h"
+#include "formats/gguf.h"
+#include "formats/safetensors.h"
+#include "formats/safetensors_write.h"
+
+enum { HT_ADAPTER_SLOT = 128, HT_ADAPTER_NAME = 192 };
+
+/* A or B of a pair, or of some of its experts, in a tensor. Element (expert, rank, feature) is at `at` + the sum of index
+ * times stride; features are inputs of A and outputs of B. */
+typedef struct ht_adapter_piece {
+    char slot[HT_ADAPTER_SLOT];
+    bool is_b;
+    int64_t expert, n_experts; /* the first one and how many; dense: 0 and 0 */
+    int64_t rank, features;
+    double scale;
+    size_t tensor;                                          /* its number in the file */
+    int64_t at, expert_stride, rank_stride, feature_stride; /* in elements */
+    int64_t head_rows; /* B's rows are stored for interleaved RoPE, in heads of so many; 0: they are not */
+    bool joined;       /* the tensor holds gate and up, whose ranks may be disjoint */
+} ht_adapter_piece;
+
+/* Index in the file of B's row `row`, in the order of Hugging Face. */
+int64_t ht_adapter_stored_row(int64_t row, int64_t head_rows);
+
+/* Reads a module's name: "model.layers.3.self_attn.q_proj" is layer 3 and "self_attn.q_proj", which *rest points to. Parts
+ * of the prefix that wrappers add (base_model, language_model) are accepted; *wrapped when language_model was among them.
+ * False for a module that is in no layer of the text model. */
+bool ht_adapter_module(const char *name, int64_t *layer, const char **rest, bool *wrapped);
+/* Writes the slot of a projection; false when it is too long. */
+bool ht_adapter_slot(char out[HT_ADAPTER_SLOT], int64_t layer, const char *rest);
+
+/* ---- reading ---- */
+
+typedef struct ht_adapter_reading {
+    const char *path; /* of the file with the tensors, for messages and JSON */
+    const char *config_path;
+    const ht_adapter_base *m; /* NULL: none */
+    ht_safetensors *tensors;
+    ht_file *file; /* of GGUF */
+    ht_gguf *gguf;
+    ht_adapter_piece *piece;
+    size_t n_pieces, capacity;
+    ht_adapter_origin origin;
+    bool interleaved;
+} ht_adapter_reading;
+
+/* List the pieces of all tensors; every tensor must be of some. */
+ht_status ht_adapter_list_peft(ht_adapter_reading *r, ht_error *err);
+ht_status ht_adapter_list_mlx(ht_adapter_reading *r, ht_error *err);
+ht_status ht_adapter_list_gguf(ht_adapter_reading *r, ht_error *err);
+
+ht_status ht_adapter_add_piece(ht_adapter_reading *r, const ht_adapter_piece *piece, ht_error *err);
+/* Both halves of a tensor that holds gate and up: A, which they share, or B's rows one after the other. */
+ht_status ht_adapter_add_joined(ht_adapter_reading *r, ht_adapter_piece piece, int64_t layer, ht_error *err);
+size_t ht_adapter_n_tensors(const ht_adapter_reading *r);
+/* Tensor i, with its name in `name`. */
+ht_stored_tensor ht_adapter_tensor(const ht_adapter_reading *r, size_t i, char name[HT_ADAPTER_NAME]);
+/* HT_ERR_FORMAT unless the tensor has n axes. */
+ht_status ht_adapter_need_axes(const ht_adapter_reading *r, const ht_stored_tensor *t, const char *name, int n,
+                               ht_error *err);
+/* What Hearth wrote into the metadata of a safetensors file. */
+ht_status ht_adapter_read_metadata(ht_adapter_reading *r, ht_error *err);
+/* A copy of a string into one of the origin's; NULL stays NULL. */
+ht_status ht_adapter_keep(char **to, const char *text, size_t n, ht_error *err);
+
+/* ---- writing ---- */
+
+/* A tensor to be written, with the pieces that fill it; what they leave is 0. */
+typedef struct ht_adapter_tensor_out {
+    char name[HT_ADAPTER_NAME];
+    int rank;
+    int64_t shape[3];
+    int n_pieces;
+    ht_adapter_piece piece[2];
+    const ht_lora *lora[2]; /* the pair of each piece */
+} ht_adapter_tensor_out;
+
+typedef struct ht_adapter_writing {
+    const ht_adapter *a;
+    const ht_adapter_base *m; /* NULL: none */
+    const char *path;         /* file, or the directory that is written */
+    int64_t rank;             /* of all pairs in the file, but for those that hold two */
+    double scale;             /* of all pairs: B is multiplied by what a pair's own is of it */
+    bool wrapped, experts_outside;
+    char fingerprint[HT_FINGERPRINT_SIZE], template_hash[HT_FINGERPRINT_SIZE]; /* "": not known */
+    const char *base;                                                          /* NULL: not known */
+    ht_adapter_tensor_out *tensor;
+    size_t n_tensors, capacity;
+    float *values; /* of the tensor that is being written */
+} ht_adapter_writing;
+
+ht_status ht_adapter_write_peft(ht_adapter_writing *w, ht_error *err);
+ht_status ht_adapter_write_mlx(ht_adapter_writing *w, ht_error *err);
+ht_status ht_adapter_write_gguf(ht_adapter_writing *w, ht_error *err);
+
+/* Adds a tensor and returns it to be filled in; NULL when memory ran out. */
+ht_adapter_tensor_out *ht_adapter_add_tensor(ht_adapter_writing *w, ht_error *err);
+/* Adds to tensor `t` the piece of a pair whose strides are given. */
+void ht_adapter_put_piece(ht_adapter_tensor_out *t, const ht_lora *l, const ht_adapter_piece *piece);
+/* Writes all tensors, sorted by name, and Hearth's metadata. */
+ht_status ht_adapter_write_safetensors(ht_adapter_writing *w, const char *name, ht_error *err);
+/* Bytes of tensor i for a writer; `user` is the ht_adapter_writing. */
+ht_status ht_adapter_values(void *user, int i, const void **bytes, ht_error *err);
+/* Descriptions of all tensors, sorted by name; the caller frees *out. */
+ht_status ht_adapter_outputs(ht_adapter_writing *w, ht_tensor_output **out, ht_error *err);
+/* Writes a JSON object as `name` in the directory, and takes it over; NULL is out of memory. */
+ht_status ht_adapter_write_json(const ht_adapter_writing *w, const char *name, json_t *value, ht_error *err);
+/* Layer and projection of a slot: "self_attn.q_proj" of "model.layers.3.self_attn.q_proj". */
+int64_t ht_adapter_slot_layer(const char *slot, const char **rest);
+/* The pair of the same layer's other half of what is stored as gate and up together, or NULL. */
+const ht_lora *ht_adapter_partner(const ht_adapter *a, const char *slot, bool *is_up);
+
+#endif

@@ -1,0 +1,228 @@
+/* Adapters of llama.cpp: a GGUF file with the base's tensor names and ".lora_a", ".lora_b" behind them. Row-major, A is
+ * [rank, in] and B [out, rank], of experts with one more axis in front. B's rows of q and k have the order in which the base's
+ * family stores them. One alpha is for all tensors, by the rank of each; 0 or none means a scale of 1. Source: llama.cpp's
+ * llama-adapter.cpp and convert_lora_to_gguf.py. */
+#include "base/checked.h"
+#include "base/error.h"
+#include "checkpoint/adapter_file.h"
+#include "checkpoint/family.h"
+#include "formats/gguf_write.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char gate_up[] = "ffn_gate_up_exps";
+
+static bool is_text(ht_bytes value, const char *text) {
+    return value.len == strlen(text) && !memcmp(value.data, text, value.len);
+}
+
+/* ---- reading ---- */
+
+typedef struct config {
+    const ht_family *family;
+    double alpha;
+} config;
+
+/* GGUF knows some families by another's name. */
+static const char *architecture_of(const ht_family *f) {
+    return f->gguf_architecture ? f->gguf_architecture : f->architecture;
+}
+
+static ht_status read_family(ht_adapter_reading *r, config *c, ht_error *err) {
+    ht_bytes architecture = {"", 0};
+    char name[48];
+    (void)ht_gguf_get_string(r->gguf, "general.architecture", &architecture);
+    snprintf(name, sizeof name, "%.*s", (int)ht_min_size(architecture.len, 47), architecture.data);
+    c->family = ht_family_of_architecture(name);
+    if (!c->family) {
+        char list[HT_FAMILY_LIST];
+        return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: the adapter is for the architecture `%s`; known are %s", r->path,
+                       name, ht_family_list(list));
+    }
+    if (r->m && strcmp(name, architecture_of(r->m->config->family)) != 0)
+        return ht_fail(err, HT_ERR_ARGUMENT, "%s: the adapter is for another model: for a %s, and the model is a %s",
+                       r->path, name, r->m->config->family->architecture);
+    if (r->m) c->family = r->m->config->family;
+    return HT_OK;
+}
+
+static ht_status read_config(ht_adapter_reading *r, config *c, ht_error *err) {
+    ht_bytes value = {"", 0};
+    if (!ht_gguf_get_string(r->gguf, "general.type", &value) || !is_text(value, "adapter"))
+        return ht_fail(err, HT_ERR_ARGUMENT, "%s: `general.type` is `%.*s`, expected `adapter`: this is no adapter",
+                       r->path, (int)ht_min_size(value.len, 40), value.data);
+    if (!ht_gguf_get_string(r->gguf, "adapter.type", &value) || !is_text(value, "lora"))
+        return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: `adapter.type` is `%.*s`, expected `lora`", r->path,
+                       (int)ht_min_size(value.len, 40), value.data);
+    const ht_gguf_value *tokens = ht_gguf_find(r->gguf, "adapter.alora.invocation_tokens");
+    if (tokens && tokens->n_items)
+        return ht_fail(
+            err, HT_ERR_UNSUPPORTED,
+            "%s: `adapter.alora.invocation_tokens` is set: it is an aLoRA, which is active only from certain "
+            "tokens on",
+            r->path);
+    if (ht_gguf_find(r->gguf, "adapter.lora.alpha") && !ht_gguf_get_f64(r->gguf, "adapter.lora.alpha", &c->alpha))
+        return ht_fail(err, HT_ERR_FORMAT, "%s: `adapter.lora.alpha` is no number", r->path);
+    static const struct {
+        const char *key;
+        size_t field;
+    } texts[] = {{"hearth.base_model", offsetof(ht_adapter_origin, base)},
+                 {"hearth.base_fingerprint", offsetof(ht_adapter_origin, fingerprint)},
+                 {"hearth.template_hash", offsetof(ht_adapter_origin, template_hash)}};
+    ht_status status = read_family(r, c, err);
+    for (size_t i = 0; !status && i < sizeof texts / sizeof *texts; i++)
+        if (ht_gguf_get_string(r->gguf, texts[i].key, &value))
+            status =
+                ht_adapter_keep((char **)(void *)((char *)&r->origin + texts[i].field), value.data, value.len, err);
+    return status;
+}
+
+/* A projection of the family's tables by its name in a block; NULL when there is none. */
+static const ht_weight_place *place_of(const ht_family *family, const char *name) {
+    for (const ht_weight_place *const *table = family->layer; *table; table++)
+        for (const ht_weight_place *p = *table; p->gguf; p++)
+            if ((p->columns != HT_EXTENT_NONE || p->expert) && !strcmp(p->gguf, name)) return p;
+    return NULL;
+}
+
+/* Rows of a head, when the file has q's or k's in the order of interleaved RoPE and the model says how long a head is. */
+static int64_t head_rows(ht_adapter_reading *r, const config *c, const ht_weight_place *p, const char *slot) {
+    if (!c->family->gguf_interleaves || p->heads == HT_HEADS_NONE) return 0;
+    if (!r->m) r->interleaved = true;
+    const ht_projection *of = r->m ? ht_adapter_base_find(r->m, slot) : NULL;
+    return of ? of->head_rows : 0;
+}
+
+/* "blk.3.attn_q.weight.lora_a": the layer, and the name behind it without ".weight" and so on. */
+static bool parse_name(const char *name, int64_t *layer, char block[HT_ADAPTER_NAME], bool *is_b) {
+    static const char *const ends[] = {".weight.lora_a", ".weight.lora_b"};
+    size_t n = strlen(name), end = strlen(ends[0]);
+    char *behind;
+    if (n <= end || strncmp(name, "blk.", 4) != 0 || name[4] < '0' || name[4] > '9') return false;
+    *is_b = !strcmp(name + n - end, ends[1]);
+    if (!*is_b && strcmp(name + n - end, ends[0]) != 0) return false;
+    *layer = strtoll(name + 4, &behind, 10);
+    if (*behind != '.' || *layer >= HT_MAX_LAYERS || behind + 1 > name + n - end) return false;
+    snprintf(block, HT_ADAPTER_NAME, "%.*s", (int)(name + n - end - (behind + 1)), behind + 1);
+    return true;
+}
+
+static ht_status add_tensor(ht_adapter_reading *r, const config *c, size_t i, ht_error *err) {
+    char name[HT_ADAPTER_NAME], block[HT_ADAPTER_NAME];
+    ht_stored_tensor t = ht_adapter_tensor(r, i, name);
+    ht_adapter_piece p = {.tensor = i};
+    int64_t layer = 0;
+    bool known = parse_name(name, &layer, block, &p.is_b), joined = known && !strcmp(block, gate_up);
+    const ht_weight_place *place = known ? place_of(c->family, joined ? "ffn_gate_exps" : block) : NULL;
+    if (!place)
+        return ht_fail(err, HT_ERR_UNSUPPORTED,
+                       "%s: tensor `%s` is no lora_a or lora_b of a projection in a layer of %s; embeddings, heads and "
+                       "norms cannot have adapters",
+                       r->path, name, c->family->architecture);
+    ht_status status = ht_adapter_need_axes(r, &t, name, place->expert ? 3 : 2, err);
+    if (status) return status;
+    (void)ht_adapter_slot(p.slot, layer, place->safetensors);
+    const int64_t *dims = t.dims + (place->expert ? 1 : 0);
+    p.n_experts = place->expert ? t.dims[0] : 0;
+    p.rank = dims[p.is_b];
+    p.features = dims[!p.is_b];
+    p.scale = c->alpha != 0 ? c->alpha / (double)p.rank : 1;
+    p.expert_stride = dims[0] * dims[1];
+    p.rank_stride = p.is_b ? 1 : p.features;
+    p.feature_stride = p.is_b ? p.rank : 1;
+    if (p.is_b) p.head_rows = head_rows(r, c, place, p.slot);
+    if (p.head_rows && p.features % p.head_rows)
+        return ht_fail(
+            err, HT_ERR_ARGUMENT,
+            "%s: the adapter is for another model: tensor `%s` has %lld rows, no multiple of the model's %lld "
+            "of a head",
+            r->path, name, (long long)p.features, (long long)p.head_rows);
+    if (!joined) return ht_adapter_add_piece(r, &p, err);
+    if (p.is_b && p.features % 2)
+        return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%s` has %lld rows, which cannot be as many for gate as for up",
+                       r->path, name, (long long)p.features);
+    r->origin.experts_outside = true;
+    return ht_adapter_add_joined(r, p, layer, err);
+}
+
+ht_status ht_adapter_list_gguf(ht_adapter_reading *r, ht_error *err) {
+    config c = {0};
+    ht_status status = read_config(r, &c, err);
+    for (size_t i = 0; !status && i < ht_adapter_n_tensors(r); i++) status = add_tensor(r, &c, i, err);
+    return status;
+}
+
+/* ---- writing ---- */
+
+/* A pair; or gate and up together, as files of models with experts beside the feed-forward have them, with ranks of their
+ * own. */
+static ht_status put(ht_adapter_writing *w, const char *name, const ht_lora *first, const ht_lora *second,
+                     int64_t head_rows_of_b, bool joined, ht_error *err) {
+    const ht_lora *any = first ? first : second;
+    int64_t shares = joined ? 2 : 1, rank = w->rank * shares;
+    bool experts = any->n_experts > 0;
+    for (int is_b = 0; is_b < 2; is_b++) {
+        ht_adapter_tensor_out *t = ht_adapter_add_tensor(w, err);
+        if (!t) return HT_ERR_MEMORY;
+        int64_t features = is_b ? any->n_out : any->n_in;
+        snprintf(t->name, sizeof t->name, "%s.weight.%s", name, is_b ? "lora_b" : "lora_a");
+        t->rank = 2 + experts;
+        t->shape[0] = any->n_experts;
+        t->shape[experts + is_b] = rank;
+        t->shape[experts + !is_b] = is_b ? features * shares : features;
+        ht_adapter_piece p = {.is_b = is_b,
+                              .n_experts = any->n_experts,
+                              .scale = (double)shares, /* alpha is divided by the tensor's rank, of both */
+                              .expert_stride = rank * features * (is_b ? shares : 1),
+                              .rank_stride = is_b ? 1 : features,
+                              .feature_stride = is_b ? rank : 1,
+                              .head_rows = is_b ? head_rows_of_b : 0};
+        if (first) ht_adapter_put_piece(t, first, &p);
+        p.at = w->rank * p.rank_stride + (is_b ? features * p.feature_stride : 0);
+        if (second) ht_adapter_put_piece(t, second, &p);
+    }
+    return HT_OK;
+}
+
+static ht_status put_pair(ht_adapter_writing *w, const ht_lora *l, ht_error *err) {
+    bool is_up = false;
+    const char *rest;
+    char name[HT_ADAPTER_NAME];
+    const ht_lora *other = w->experts_outside ? ht_adapter_partner(w->a, l->slot, &is_up) : NULL;
+    bool joined = l->n_experts && w->experts_outside && !strstr(l->slot, "down_proj");
+    const ht_projection *p = ht_adapter_base_find(w->m, l->slot); /* there: ht_adapter_check_base */
+    if (!joined) return put(w, p->gguf, l, NULL, p->head_rows, false, err);
+    if (other && is_up) return HT_OK; /* with its gate */
+    snprintf(name, sizeof name, "blk.%lld.%s", (long long)ht_adapter_slot_layer(l->slot, &rest), gate_up);
+    return put(w, name, is_up ? NULL : l, is_up ? l : other, 0, true, err);
+}
+
+static json_t *make_metadata(const ht_adapter_writing *w) {
+    json_t *m = json_pack("{ss ss ss s{ss sf} s{ss si}}", "general.type", "adapter", "general.architecture",
+                          architecture_of(w->m->config->family), "adapter.type", "lora", "adapter.lora.alpha", "dtype",
+                          "f32", "value", w->scale * (double)w->rank, "general.file_type", "dtype", "u32", "value", 0);
+    bool good = m != NULL;
+    if (good && w->base) good = json_object_set_new(m, "hearth.base_model", json_string(w->base)) == 0;
+    if (good && *w->fingerprint)
+        good = json_object_set_new(m, "hearth.base_fingerprint", json_string(w->fingerprint)) == 0;
+    if (good && *w->template_hash)
+        good = json_object_set_new(m, "hearth.template_hash", json_string(w->template_hash)) == 0;
+    if (good) return m;
+    json_decref(m);
+    return NULL;
+}
+
+ht_status ht_adapter_write_gguf(ht_adapter_writing *w, ht_error *err) {
+    ht_tensor_output *outputs = NULL;
+    ht_status status = HT_OK;
+    for (int64_t i = 0; !status && i < w->a->n; i++) status = put_pair(w, &w->a->lora[i], err);
+    if (!status) status = ht_adapter_outputs(w, &outputs, err);
+    json_t *metadata = status ? NULL : make_metadata(w);
+    if (!status && !metadata) status = ht_fail_memory(err, 0, w->path);
+    if (!status) status = ht_gguf_write(w->path, outputs, (int)w->n_tensors, metadata, ht_adapter_values, w, err);
+    json_decref(metadata);
+    free(outputs);
+    return status;
+}

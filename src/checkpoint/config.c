@@ -1,0 +1,120 @@
+#include "checkpoint/config.h"
+
+#include "base/error.h"
+
+#include <math.h>
+
+bool ht_config_add_eos(ht_config *c, int64_t id) {
+    if (id < 0 || id >= c->vocab) return true;
+    for (int i = 0; i < c->n_eos; i++)
+        if (c->eos[i] == id) return true;
+    if (c->n_eos == HT_MAX_EOS) return false;
+    c->eos[c->n_eos++] = (int32_t)id;
+    return true;
+}
+
+void ht_config_fill_layers(ht_config *c) {
+    for (int64_t i = 0; i < c->n_layers; i++)
+        c->layer[i] = (ht_layer_config){
+            .n_kv_heads = c->n_kv_heads, .head_dim = c->head_dim, .feed_forward = c->feed_forward, .kv_layer = i};
+}
+
+void ht_config_slide_by_pattern(ht_config *c, int64_t pattern) {
+    for (int64_t i = 0; i < c->n_layers; i++) c->layer[i].slides = c->window > 0 && (i + 1) % pattern != 0;
+}
+
+static ht_status check_sizes(const ht_config *c, const char *file, ht_error *err) {
+    /* Upper bounds far above any real model, so that products of two sizes fit an int64_t. */
+    const struct {
+        const char *what;
+        int64_t value, most;
+    } sizes[] = {{"layers", c->n_layers, HT_MAX_LAYERS},
+                 {"attention heads", c->n_heads, 1 << 16},
+                 {"hidden size", c->hidden, 1 << 24},
+                 {"vocabulary size", c->vocab, 1 << 28},
+                 {"context length", c->context, INT32_MAX}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (sizes[i].value < 1 || sizes[i].value > sizes[i].most)
+            return ht_fail(err, HT_ERR_FORMAT, "%s: %s is %lld, expected 1 to %lld", file, sizes[i].what,
+                           (long long)sizes[i].value, (long long)sizes[i].most);
+    return HT_OK;
+}
+
+static ht_status check_layer(const ht_config *c, const ht_layer_config *l, const char *file, ht_error *err) {
+    const struct {
+        const char *what;
+        int64_t value, most;
+    } sizes[] = {{"K/V heads", l->n_kv_heads, 1 << 16},
+                 {"head size", l->head_dim, 1 << 16},
+                 {"feed-forward size", l->has_experts && l->feed_forward == 0 ? 1 : l->feed_forward, 1 << 26}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (sizes[i].value < 1 || sizes[i].value > sizes[i].most)
+            return ht_fail(err, HT_ERR_FORMAT, "%s: %s is %lld, expected 1 to %lld", file, sizes[i].what,
+                           (long long)sizes[i].value, (long long)sizes[i].most);
+    if (c->n_heads % l->n_kv_heads)
+        return ht_fail(err, HT_ERR_FORMAT, "%s: %lld attention heads cannot share %lld K/V heads evenly", file,
+                       (long long)c->n_heads, (long long)l->n_kv_heads);
+    if (l->head_dim % 2)
+        return ht_fail(err, HT_ERR_FORMAT, "%s: the head size is %lld, rotary embedding needs an even one", file,
+                       (long long)l->head_dim);
+    return HT_OK;
+}
+
+static ht_status check_experts(const ht_config *c, const char *file, ht_error *err) {
+    enum { MOST = 1 << 16 };
+    if (c->n_experts < 0 || c->n_experts > MOST)
+        return ht_fail(err, HT_ERR_FORMAT, "%s: %lld experts, expected at most %d", file, (long long)c->n_experts,
+                       MOST);
+    if (c->n_experts == 0) return HT_OK;
+    if (c->experts_used < 1 || c->experts_used > c->n_experts)
+        return ht_fail(err, HT_ERR_FORMAT, "%s: every token is to use %lld of %lld experts", file,
+                       (long long)c->experts_used, (long long)c->n_experts);
+    if (c->expert_feed_forward < 1 || c->expert_feed_forward > 1 << 26)
+        return ht_fail(err, HT_ERR_FORMAT, "%s: the feed-forward size of an expert is %lld, expected 1 to %d", file,
+                       (long long)c->expert_feed_forward, 1 << 26);
+    return HT_OK;
+}
+
+/* Checks the window, and that layers sharing K and V agree on their shape. */
+static ht_status check_sharing(const ht_config *c, const char *file, ht_error *err) {
+    bool slides = false;
+    for (int64_t i = 0; i < c->n_layers; i++) {
+        const ht_layer_config *l = &c->layer[i], *from = &c->layer[l->kv_layer];
+        bool shares = l->kv_layer != i, before = i > 0 && c->layer[i - 1].kv_layer != i - 1;
+        if (before && !shares)
+            return ht_fail(err, HT_ERR_FORMAT, "%s: layer %lld has keys and values of its own after one that shares",
+                           file, (long long)i);
+        slides |= l->slides;
+        if (from->slides != l->slides || from->n_kv_heads != l->n_kv_heads || from->head_dim != l->head_dim)
+            return ht_fail(err, HT_ERR_FORMAT,
+                           "%s: layer %lld cannot use the keys and values of layer %lld: they differ", file,
+                           (long long)i, (long long)l->kv_layer);
+    }
+    if (c->window < 0 || c->window > INT32_MAX || (slides && c->window == 0))
+        return ht_fail(err, HT_ERR_FORMAT, "%s: the sliding window is %lld keys, expected a positive number", file,
+                       (long long)c->window);
+    return HT_OK;
+}
+
+ht_status ht_config_check(const ht_config *c, const char *file, ht_error *err) {
+    ht_status status = check_sizes(c, file, err);
+    for (int64_t i = 0; !status && i < c->n_layers; i++) status = check_layer(c, &c->layer[i], file, err);
+    if (!status) status = check_experts(c, file, err);
+    if (!status) status = check_sharing(c, file, err);
+    if (status) return status;
+    if (!isfinite(c->rms_eps) || c->rms_eps < 0 || c->rms_eps > 1)
+        return ht_fail(err, HT_ERR_FORMAT, "%s: the epsilon of the norms is %g, expected 0 to 1", file,
+                       (double)c->rms_eps);
+    if (!isfinite(c->attention_scale) || c->attention_scale <= 0)
+        return ht_fail(err, HT_ERR_FORMAT, "%s: the attention scale is %g, expected a positive number", file,
+                       (double)c->attention_scale);
+    const float caps[] = {c->attention_softcap, c->final_softcap};
+    for (int i = 0; i < 2; i++)
+        if (!isfinite(caps[i]) || caps[i] < 0)
+            return ht_fail(err, HT_ERR_FORMAT, "%s: the cap of the %s is %g, expected a positive number or none", file,
+                           i ? "logits" : "attention scores", (double)caps[i]);
+    const char *problem = ht_rope_problem(&c->rope);
+    if (!*problem) problem = ht_rope_problem(&c->local_rope);
+    if (*problem) return ht_fail(err, HT_ERR_FORMAT, "%s: %s", file, problem);
+    return HT_OK;
+}

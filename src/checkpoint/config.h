@@ -1,0 +1,103 @@
+/* Model configuration: config.json or GGUF metadata in one form, all defaults filled in, all numbers checked. */
+#ifndef HT_CHECKPOINT_CONFIG_H
+#define HT_CHECKPOINT_CONFIG_H
+
+#include "checkpoint/rope.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { HT_MAX_LAYERS = 1024, HT_MAX_EOS = 32 };
+
+typedef struct ht_family ht_family; /* family.h */
+
+/* Settings that may differ between layers. */
+typedef struct ht_layer_config {
+    bool slides; /* sliding window: attends to the last `window` keys */
+    int64_t n_kv_heads, head_dim, feed_forward;
+    int64_t kv_layer; /* layer whose K and V it attends to: itself, or the earlier layer it shares them with */
+    bool v_is_k;      /* values are the k projection's output, before norm and RoPE */
+    bool has_experts; /* beside the dense feed-forward, or instead of it when feed_forward is 0 */
+} ht_layer_config;
+
+typedef struct ht_config {
+    const ht_family *family;
+    char name[128]; /* the checkpoint's model name, or "" */
+
+    int64_t n_layers, hidden, n_heads;
+    int64_t n_kv_heads, head_dim, feed_forward; /* of most layers; `layer` is authoritative */
+    int64_t vocab;                              /* embedding rows */
+    int64_t context;                            /* trained context length in positions */
+    float rms_eps;
+    float norm_offset;       /* RMS norm gain is norm_offset + weight */
+    float attention_scale;   /* factor on q.k */
+    float attention_softcap; /* tanh cap of scaled q.k; 0: none */
+    float final_softcap;     /* tanh cap of the logits; 0: none */
+
+    bool q_bias, out_bias, mlp_bias; /* of q, k, v; of the attention output; of the MLP */
+    bool tied_head;                  /* the output head is the embedding */
+    /* Rows of q and k are permuted for interleaved RoPE (GGUF llama); undone while packing. */
+    bool interleaved_rows;
+
+    int64_t window;          /* sliding window in keys; 0: no sliding layers */
+    ht_rope_spec rope;       /* of full-attention layers */
+    ht_rope_spec local_rope; /* of sliding layers, in families with separate settings */
+    ht_layer_config layer[HT_MAX_LAYERS];
+
+    /* Experts per layer with experts; n_experts == 0: dense model. */
+    int64_t n_experts, experts_used, expert_feed_forward;
+    bool scaled_routing; /* router weights of the chosen experts are normalised to sum 1 */
+
+    /* Gemma 4's per-layer inputs: each layer adds a projection of its slice of a second embedding. */
+    int64_t layer_input; /* width per layer; 0: none */
+    int64_t layer_input_vocab;
+
+    /* Pooling of embeddings that the checkpoint states: "last", "mean", "cls", or one that is not supported; "": none.
+     * A constant. */
+    const char *pooling;
+
+    int32_t eos[HT_MAX_EOS]; /* EOS ids from the files */
+    int n_eos;
+} ht_config;
+
+/* Facts from a checkpoint's tensors that config.json may omit. */
+typedef struct ht_config_hints {
+    bool has_tensors;    /* false: no tensors known, ignore the fields below */
+    bool has_q_norm;     /* layer 0 */
+    bool has_q_bias;     /* layer 0 */
+    bool has_more_norms; /* layer 0: Gemma's norms around the feed-forward */
+    bool has_head;       /* lm_head.weight exists */
+    int64_t q_rows;      /* rows of layer 0's q_proj; 0: unknown */
+} ht_config_hints;
+
+typedef struct ht_json_text { /* contents of a JSON file; data NULL: no file */
+    const char *data;
+    size_t size;
+} ht_json_text;
+
+/* Parses config.json and an optional generation_config.json. Pure function. */
+ht_status ht_config_from_json(ht_json_text config, ht_json_text generation, const ht_config_hints *hints,
+                              ht_config *out, ht_error *err);
+
+/* Adds the EOS ids of a config.json or generation_config.json, named `file`, that are below c->vocab. */
+ht_status ht_config_eos_read(ht_json_text text, const char *file, ht_config *c, ht_error *err);
+/* The same for a configuration that is complete, which is checked. */
+ht_status ht_config_eos_from_json(ht_json_text text, const char *file, ht_config *c, ht_error *err);
+
+struct ht_gguf;
+/* Parses GGUF metadata; `file` is used in messages. */
+ht_status ht_config_from_gguf(const struct ht_gguf *g, const char *file, ht_config *out, ht_error *err);
+
+/* Final range and ratio checks of both parsers; `file` is used in messages. */
+ht_status ht_config_check(const ht_config *c, const char *file, ht_error *err);
+
+/* Adds an EOS id once, ignoring ids outside the vocabulary. False when the list is full. */
+bool ht_config_add_eos(ht_config *c, int64_t id);
+
+/* Initialises every layer from the model-wide fields, with its own K and V. */
+void ht_config_fill_layers(ht_config *c);
+/* Marks all but every pattern-th layer as sliding, when there is a window. */
+void ht_config_slide_by_pattern(ht_config *c, int64_t pattern);
+
+#endif

@@ -1,0 +1,149 @@
+/* Configuration from GGUF metadata; missing fields come from the tensors or the family's defaults. */
+#include "base/error.h"
+#include "checkpoint/family.h"
+#include "formats/name_index.h"
+#include "tokenizer/vocab.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static void read_sizes(ht_config *c, ht_meta *m) {
+    c->n_layers = ht_meta_i64(m, "block_count", 0);
+    c->hidden = ht_meta_i64(m, "embedding_length", 0);
+    c->n_heads = ht_meta_uniform_i64(m, "attention.head_count", 0);
+    c->n_kv_heads = ht_meta_layer_i64(m, "attention.head_count_kv", 0, c->n_heads);
+    c->feed_forward = ht_meta_layer_i64(m, "feed_forward_length", 0, 0);
+    c->context = ht_meta_i64(m, "context_length", 0);
+    c->head_dim = ht_meta_i64(m, "attention.key_length", 0);
+    int64_t value_length = ht_meta_i64(m, "attention.value_length", c->head_dim);
+    if (c->head_dim == 0 && c->n_heads > 0 && c->hidden % c->n_heads == 0) c->head_dim = c->hidden / c->n_heads;
+    if (value_length != 0 && value_length != c->head_dim)
+        ht_meta_fail(m, HT_ERR_UNSUPPORTED,
+                     "heads of K have %lld values and heads of V %lld; only equal sizes are supported",
+                     (long long)c->head_dim, (long long)value_length);
+    int64_t rotated = ht_meta_i64(m, "rope.dimension_count", c->head_dim);
+    if (rotated != c->head_dim)
+        ht_meta_fail(m, HT_ERR_UNSUPPORTED,
+                     "%lld of the %lld values of a head are rotated; only whole heads are supported",
+                     (long long)rotated, (long long)c->head_dim);
+    if (!m->status && (c->n_layers < 1 || c->n_layers > HT_MAX_LAYERS))
+        ht_meta_fail(m, HT_ERR_FORMAT, "`%s.block_count` is %lld, expected 1 to %d", m->architecture,
+                     (long long)c->n_layers, HT_MAX_LAYERS);
+    c->n_experts = ht_meta_i64(m, "expert_count", 0);
+    c->experts_used = ht_meta_i64(m, "expert_used_count", 0);
+    c->expert_feed_forward = ht_meta_layer_i64(m, "expert_feed_forward_length", 0, 0);
+    if (c->n_experts > 0 && !c->family->routed)
+        ht_meta_fail(m, HT_ERR_UNSUPPORTED, "`%s.expert_count` is %lld, but %s models are run without experts",
+                     m->architecture, (long long)c->n_experts, m->architecture);
+}
+
+static void read_layers(ht_config *c, ht_meta *m) {
+    ht_config_fill_layers(c);
+    for (int64_t i = 0; i < c->n_layers && !m->status; i++) {
+        c->layer[i].n_kv_heads = ht_meta_layer_i64(m, "attention.head_count_kv", i, c->n_heads);
+        c->layer[i].feed_forward = ht_meta_layer_i64(m, "feed_forward_length", i, 0);
+    }
+}
+
+/* Vocabulary size: the embedding's rows are authoritative, as ids index them. */
+static void read_vocab(ht_config *c, ht_meta *m) {
+    const ht_gguf_value *tokens = ht_gguf_find(m->gguf, "tokenizer.ggml.tokens");
+    int64_t n_tokens = tokens && tokens->type == HT_GGUF_ARRAY ? (int64_t)tokens->n_items : 0;
+    const ht_gguf_tensor *embedding = ht_gguf_find_tensor(m->gguf, "token_embd.weight");
+    c->vocab = embedding && embedding->n_dims == 2 ? embedding->dims[1] : ht_meta_i64(m, "vocab_size", n_tokens);
+    if (n_tokens > c->vocab)
+        ht_meta_fail(m, HT_ERR_FORMAT, "the tokenizer has %lld tokens, the embedding only %lld rows",
+                     (long long)n_tokens, (long long)c->vocab);
+}
+
+static void read_rope(ht_config *c, ht_meta *m) {
+    ht_rope_spec *r = &c->rope;
+    r->theta = ht_meta_f64(m, "rope.freq_base", c->family->defaults.rope_theta);
+    char kind[48];
+    ht_meta_string(m, "rope.scaling.type", kind, sizeof kind);
+    r->factor = ht_meta_f64(m, "rope.scaling.factor", 0);
+    if (!*kind && ht_meta_has(m, "rope.scale_linear")) { /* older spelling */
+        snprintf(kind, sizeof kind, "linear");
+        r->factor = ht_meta_f64(m, "rope.scale_linear", 0);
+    }
+    if (*kind && !ht_rope_kind_from_name(kind, &r->kind))
+        ht_meta_fail(m, HT_ERR_UNSUPPORTED, "RoPE scaling `%s` is not supported; none, linear and yarn are", kind);
+    r->original_context = ht_meta_f64(m, "rope.scaling.original_context_length", (double)c->context);
+    r->beta_fast = ht_meta_f64(m, "rope.scaling.yarn_beta_fast", 32);
+    r->beta_slow = ht_meta_f64(m, "rope.scaling.yarn_beta_slow", 1);
+    r->attention_factor = ht_meta_f64(m, "rope.scaling.yarn_attn_factor", 0);
+    r->mscale_all_dim = ht_meta_f64(m, "rope.scaling.yarn_log_multiplier", 0);
+    r->mscale = 1;
+    static const char *const ones[] = {"rope.scaling.attn_factor", "rope.scaling.yarn_ext_factor"};
+    for (int i = 0; i < 2; i++) {
+        double value = ht_meta_f64(m, ones[i], 1);
+        if (value != 1)
+            ht_meta_fail(m, HT_ERR_UNSUPPORTED, "`%s.%s` is %g, expected 1", m->architecture, ones[i], value);
+    }
+    /* llama3 scaling is a tensor in GGUF: rope_freqs.weight, one divisor per frequency. */
+    double local_theta = c->family->defaults.local_rope_theta;
+    c->local_rope.theta = ht_meta_f64(m, "rope.freq_base_swa", local_theta > 0 ? local_theta : r->theta);
+}
+
+/* Reads what only models of embeddings state. */
+static void read_embedding(ht_config *c, ht_meta *m) {
+    static const char *const poolings[] = {"none", "mean", "cls", "last", "rank"};
+    const int64_t n = sizeof poolings / sizeof *poolings, type = ht_meta_i64(m, "pooling_type", -1);
+    c->pooling = type == -1 ? "" : type >= 0 && type < n ? poolings[type] : "unknown";
+    if (!ht_meta_bool(m, "attention.causal", true))
+        ht_meta_fail(m, HT_ERR_UNSUPPORTED,
+                     "`%s.attention.causal` is false: attention in both directions is not supported", m->architecture);
+}
+
+/* EOS ids outside the vocabulary are reported by the tokenizer loader. */
+static void read_eos(ht_config *c, ht_meta *m) {
+    static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                                       "tokenizer.ggml.eom_token_id"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        int64_t id;
+        if (!ht_gguf_find(m->gguf, keys[i])) continue;
+        if (!ht_gguf_get_i64_saturated(m->gguf, keys[i], &id)) {
+            ht_meta_fail(m, HT_ERR_FORMAT, "`%s` is no token id", keys[i]);
+            continue;
+        }
+        ht_config_add_eos(c, id);
+        if (i > 0 && (id < 0 || id >= c->vocab)) ht_vocab_warn_outside(m->file, keys[i], id, c->vocab);
+    }
+}
+
+ht_status ht_config_from_gguf(const ht_gguf *g, const char *file, ht_config *out, ht_error *err) {
+    *out = (ht_config){0};
+    ht_meta m = {.gguf = g, .file = file, .err = err};
+    ht_bytes name;
+    if (!ht_gguf_get_string(g, "general.architecture", &name)) {
+        if (ht_gguf_get_string(g, "general.type", &name) && name.len && !ht_name_problem(name.data, name.len))
+            return ht_fail(err, HT_ERR_FORMAT,
+                           "%s: there is no `general.architecture`, and `general.type` is `%.*s`: this is no model",
+                           file, ht_name_shown(name.data, name.len), name.data);
+        return ht_fail(err, HT_ERR_FORMAT, "%s: there is no `general.architecture`", file);
+    }
+    snprintf(m.architecture, sizeof m.architecture, "%.*s", (int)(name.len < 63 ? name.len : 63), name.data);
+    out->family = ht_family_of_architecture(m.architecture);
+    if (!out->family)
+        return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: architecture `%s` is not supported; %s are", file, m.architecture,
+                       ht_family_list((char[HT_FAMILY_LIST]){0}));
+    if (ht_gguf_get_string(g, "general.name", &name))
+        snprintf(out->name, sizeof out->name, "%.*s", (int)(name.len < 127 ? name.len : 127), name.data);
+    read_sizes(out, &m);
+    if (!m.status) read_layers(out, &m);
+    read_vocab(out, &m);
+    out->rms_eps = (float)ht_meta_f64(&m, "attention.layer_norm_rms_epsilon", out->family->defaults.rms_eps);
+    double scale = out->head_dim > 0 ? 1 / sqrt((double)out->head_dim) : 0;
+    out->attention_scale = (float)ht_meta_f64(&m, "attention.scale", scale);
+    out->tied_head = !ht_gguf_find_tensor(g, "output.weight");
+    out->q_bias = ht_gguf_find_tensor(g, "blk.0.attn_q.bias") != NULL;
+    out->out_bias = ht_gguf_find_tensor(g, "blk.0.attn_output.bias") != NULL;
+    out->mlp_bias = ht_gguf_find_tensor(g, "blk.0.ffn_up.bias") != NULL;
+    read_rope(out, &m);
+    read_embedding(out, &m);
+    read_eos(out, &m);
+    out->interleaved_rows = out->family->gguf_interleaves;
+    if (!m.status && out->family->read_gguf) out->family->read_gguf(out, &m);
+    return m.status ? m.status : ht_config_check(out, file, err);
+}

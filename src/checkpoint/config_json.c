@@ -1,0 +1,254 @@
+/* Configuration from config.json and generation_config.json, in all spellings that checkpoints use. */
+#include "base/error.h"
+#include "base/plural.h"
+#include "checkpoint/family.h"
+#include "checkpoint/quantized.h"
+#include "formats/json.h"
+#include "tokenizer/vocab.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char config_file[] = "config.json", generation_file[] = "generation_config.json";
+
+/* Reads a token id, saturating to INT64_MAX or INT64_MIN. */
+static bool read_id(const json_t *v, int64_t *id) {
+    if (ht_json_whole(v, id)) return true;
+    const double real = json_real_value(v);
+    *id = real > 0 ? INT64_MAX : INT64_MIN;
+    return fabs(real) > 0x1p53;
+}
+
+/* eos_token_id: a number or a list of numbers. */
+static void read_eos(ht_config *c, ht_json_reader *r, const json_t *object) {
+    const char *key = "eos_token_id";
+    const json_t *v = json_object_get(object, key);
+    if (!v || json_is_null(v)) return;
+    size_t n = json_is_array(v) ? json_array_size(v) : 1;
+    for (size_t i = 0; i < n; i++) {
+        int64_t id;
+        if (!read_id(json_is_array(v) ? json_array_get(v, i) : v, &id)) {
+            ht_json_fail(r, HT_ERR_FORMAT, "`%s` holds something that is no token id", key);
+            return;
+        }
+        if (id < 0 || id >= c->vocab) ht_vocab_warn_outside(r->file, key, id, c->vocab);
+        if (!ht_config_add_eos(c, id))
+            ht_json_fail(r, HT_ERR_UNSUPPORTED, "`%s` lists more than %d ids", key, HT_MAX_EOS);
+    }
+}
+
+static void read_partial_rotary(ht_rope_spec *rope, ht_json_reader *r, const json_t *object) {
+    double share = 1;
+    if (!ht_json_f64(r, object, "partial_rotary_factor", &share)) return;
+    rope->share = share;
+    if (share != 1 && rope->kind != HT_ROPE_PROPORTIONAL)
+        ht_json_fail(r, HT_ERR_UNSUPPORTED,
+                     "`partial_rotary_factor` is %g; only heads that are rotated whole are supported", share);
+}
+
+/* Reads one RoPE object: {"rope_type" or "type", "rope_theta", "factor", ...}. */
+static void read_rope(ht_rope_spec *rope, ht_json_reader *r, const json_t *o, int64_t context) {
+    const char *kind = "default";
+    if (!ht_json_str(r, o, "rope_type", &kind)) ht_json_str(r, o, "type", &kind);
+    if (!ht_rope_kind_from_name(kind, &rope->kind))
+        ht_json_fail(r, HT_ERR_UNSUPPORTED,
+                     "RoPE scaling `%.40s` is not supported; default, linear, llama3, yarn and proportional are", kind);
+    ht_json_f64(r, o, "rope_theta", &rope->theta);
+    read_partial_rotary(rope, r, o);
+    rope->original_context = (double)context;
+    ht_json_f64(r, o, "original_max_position_embeddings", &rope->original_context);
+    bool has_factor = ht_json_f64(r, o, "factor", &rope->factor);
+    if (rope->kind == HT_ROPE_YARN && !has_factor && rope->original_context > 0)
+        rope->factor = (double)context / rope->original_context;
+    ht_json_f64(r, o, "low_freq_factor", &rope->low_freq_factor);
+    ht_json_f64(r, o, "high_freq_factor", &rope->high_freq_factor);
+    rope->beta_fast = 32;
+    rope->beta_slow = 1;
+    ht_json_f64(r, o, "beta_fast", &rope->beta_fast);
+    ht_json_f64(r, o, "beta_slow", &rope->beta_slow);
+    ht_json_f64(r, o, "attention_factor", &rope->attention_factor);
+    ht_json_f64(r, o, "mscale", &rope->mscale);
+    ht_json_f64(r, o, "mscale_all_dim", &rope->mscale_all_dim);
+    bool truncate = true;
+    ht_json_bool(r, o, "truncate", &truncate);
+    rope->no_truncate = !truncate;
+}
+
+/* Reads rope_theta + rope_scaling, or the newer rope_parameters (flat, or one object per layer type). Scaling without a
+ * layer type applies to full-attention layers only. rope_scaling overrides a flat rope_parameters;
+ * original_max_position_embeddings beside it overrides the one inside. */
+static void read_ropes(ht_config *c, ht_json_reader *r, const json_t *o) {
+    ht_json_f64(r, o, "rope_theta", &c->rope.theta);
+    ht_json_f64(r, o, "rope_local_base_freq", &c->local_rope.theta);
+    read_partial_rotary(&c->rope, r, o);
+    const json_t *parameters = ht_json_object(r, o, "rope_parameters");
+    const json_t *full = ht_json_object(r, parameters, "full_attention");
+    const json_t *local = ht_json_object(r, parameters, "sliding_attention");
+    if (full) read_rope(&c->rope, r, full, c->context);
+    if (local) read_rope(&c->local_rope, r, local, c->context);
+    const json_t *scaling = ht_json_object(r, o, "rope_scaling");
+    if (scaling && json_object_size(scaling))
+        read_rope(&c->rope, r, scaling, c->context);
+    else if (parameters && !full && !local)
+        read_rope(&c->rope, r, parameters, c->context);
+    if (!full) ht_json_f64(r, o, "original_max_position_embeddings", &c->rope.original_context);
+}
+
+/* Reads layer_types: sliding or full attention per layer. */
+static void read_layer_types(ht_config *c, ht_json_reader *r, const json_t *o) {
+    const json_t *list = ht_json_array(r, o, "layer_types");
+    if (!list) return;
+    if ((int64_t)json_array_size(list) != c->n_layers) {
+        ht_json_fail(r, HT_ERR_FORMAT, "`layer_types` lists %zu layer%s, `num_hidden_layers` says %lld",
+                     json_array_size(list), ht_plural(json_array_size(list)), (long long)c->n_layers);
+        return;
+    }
+    for (int64_t i = 0; i < c->n_layers; i++) {
+        const char *type = json_string_value(json_array_get(list, (size_t)i));
+        bool slides = type && !strcmp(type, "sliding_attention");
+        c->layer[i].slides = slides;
+        if (!slides && (!type || strcmp(type, "full_attention")))
+            ht_json_fail(r, HT_ERR_UNSUPPORTED,
+                         "layer %lld is of type `%.40s`; full_attention and sliding_attention are supported",
+                         (long long)i, type ? type : "?");
+    }
+}
+
+static const ht_family *find_family(ht_json_reader *r, const json_t *text, const json_t *root,
+                                    const ht_config_hints *hints) {
+    const char *type = NULL;
+    if (!ht_json_str(r, text, "model_type", &type) && !ht_json_str(r, root, "model_type", &type)) {
+        if (!hints->has_tensors || hints->has_more_norms)
+            ht_json_missing(r, "model_type", "the name of an architecture");
+        type = hints->has_q_norm ? "qwen3" : hints->has_q_bias ? "qwen2" : "llama";
+    }
+    if (r->status) return NULL;
+    const ht_family *family = ht_family_of_model_type(type);
+    if (!family)
+        ht_json_fail(r, HT_ERR_UNSUPPORTED, "architecture `%.60s` is not supported; %s are", type,
+                     ht_family_list((char[HT_FAMILY_LIST]){0}));
+    return family;
+}
+
+static void read_sizes(ht_config *c, ht_json_reader *r, const json_t *o, const ht_config_hints *hints) {
+    const ht_config_defaults *d = &c->family->defaults;
+    c->n_layers = d->n_layers;
+    c->hidden = d->hidden;
+    c->n_heads = d->n_heads;
+    c->feed_forward = d->feed_forward;
+    c->vocab = d->vocab;
+    c->context = d->context;
+    c->head_dim = d->head_dim;
+    ht_json_i64(r, o, "num_hidden_layers", &c->n_layers);
+    ht_json_i64(r, o, "hidden_size", &c->hidden);
+    ht_json_i64(r, o, "num_attention_heads", &c->n_heads);
+    ht_json_i64(r, o, "intermediate_size", &c->feed_forward);
+    ht_json_i64(r, o, "vocab_size", &c->vocab);
+    ht_json_i64(r, o, "max_position_embeddings", &c->context);
+    /* Absent: the configuration class's default; null: n_heads. */
+    bool is_null = json_is_null(json_object_get(o, "num_key_value_heads"));
+    c->n_kv_heads = d->n_kv_heads && !is_null ? d->n_kv_heads : c->n_heads;
+    ht_json_i64(r, o, "num_key_value_heads", &c->n_kv_heads);
+    bool from_tensors = hints->has_tensors && hints->q_rows > 0;
+    if (!ht_json_i64(r, o, "head_dim", &c->head_dim) && (d->head_dim == 0 || from_tensors) && c->n_heads > 0) {
+        int64_t rows = from_tensors ? hints->q_rows : c->hidden;
+        if (rows % c->n_heads)
+            ht_json_fail(
+                r, HT_ERR_FORMAT,
+                "%lld values cannot be cut into %lld heads (`num_attention_heads`), and there is no `head_dim`",
+                (long long)rows, (long long)c->n_heads);
+        c->head_dim = rows / c->n_heads;
+    }
+    /* Checked before the rest, as the code below indexes layers. */
+    if (c->n_layers < 1 || c->n_layers > HT_MAX_LAYERS)
+        ht_json_fail(r, HT_ERR_FORMAT, "`num_hidden_layers` is %lld, expected 1 to %d", (long long)c->n_layers,
+                     HT_MAX_LAYERS);
+    else
+        ht_config_fill_layers(c);
+}
+
+static void check_activation(const ht_config *c, ht_json_reader *r, const json_t *o) {
+    const ht_config_defaults *d = &c->family->defaults;
+    const char *name = d->activation;
+    ht_json_str(r, o, d->activation_field, &name);
+    if (strcmp(name, d->activation))
+        ht_json_fail(r, HT_ERR_UNSUPPORTED, "`%s` is `%.40s`, but %s models are computed with %s", d->activation_field,
+                     name, c->family->architecture, d->activation);
+}
+
+/* Attention in both directions, as encoders have it. */
+static void check_causal(ht_json_reader *r, const json_t *o) {
+    bool causal = true;
+    ht_json_bool(r, o, "is_causal", &causal);
+    if (!causal)
+        ht_json_fail(r, HT_ERR_UNSUPPORTED, "`is_causal` is false: attention in both directions is not supported");
+}
+
+/* `o` is the text model's object: the root, or its text_config. */
+static void read_model(ht_config *c, ht_json_reader *r, const json_t *o, const json_t *root,
+                       const ht_config_hints *hints) {
+    const ht_config_defaults *d = &c->family->defaults;
+    read_sizes(c, r, o, hints);
+    if (r->status) return;
+    double eps = d->rms_eps;
+    ht_json_f64(r, o, "rms_norm_eps", &eps);
+    c->rms_eps = (float)eps;
+    c->norm_offset = c->family->norm_offset;
+    c->attention_scale = c->head_dim > 0 ? (float)(1 / sqrt((double)c->head_dim)) : 0;
+    bool tied = d->tied_head;
+    if (!ht_json_bool(r, o, "tie_word_embeddings", &tied)) ht_json_bool(r, root, "tie_word_embeddings", &tied);
+    c->tied_head = tied || (hints->has_tensors && !hints->has_head);
+    ht_json_bool(r, o, "attention_bias", &c->q_bias);
+    c->out_bias = c->q_bias;
+    ht_json_bool(r, o, "mlp_bias", &c->mlp_bias);
+    c->rope.theta = d->rope_theta;
+    c->local_rope.theta = d->local_rope_theta > 0 ? d->local_rope_theta : d->rope_theta;
+    check_activation(c, r, o);
+    check_causal(r, o);
+    if (o != root) check_causal(r, root);
+    if (c->family->read_json) c->family->read_json(c, r, o);
+    read_ropes(c, r, o);
+    read_layer_types(c, r, o);
+    if (c->family->read_json_layers) c->family->read_json_layers(c, r, o);
+    read_eos(c, r, o);
+    if (o != root) read_eos(c, r, root);
+    const char *name = "";
+    ht_json_str(r, root, "_name_or_path", &name);
+    snprintf(c->name, sizeof c->name, "%s", name);
+}
+
+ht_status ht_config_from_json(ht_json_text config, ht_json_text generation, const ht_config_hints *hints,
+                              ht_config *out, ht_error *err) {
+    *out = (ht_config){.pooling = ""};
+    json_t *root = NULL;
+    ht_status status = ht_json_parse(config.data, config.size, config_file, &root, err);
+    if (status) return status;
+    ht_json_reader r = {.file = config_file, .err = err};
+    ht_quantized_read(&r, root); /* refuses unsupported methods */
+    const json_t *text = ht_json_object(&r, root, "text_config");
+    if (!text) text = root;
+    out->family = find_family(&r, text, root, hints);
+    if (out->family) read_model(out, &r, text, root, hints);
+    json_decref(root);
+    if (r.status) return r.status;
+
+    status = ht_config_check(out, config_file, err);
+    return status || !generation.data ? status : ht_config_eos_from_json(generation, generation_file, out, err);
+}
+
+ht_status ht_config_eos_read(ht_json_text text, const char *file, ht_config *c, ht_error *err) {
+    json_t *root;
+    ht_status status = ht_json_parse(text.data, text.size, file, &root, err);
+    if (status) return status;
+    ht_json_reader r = {.file = file, .err = err};
+    read_eos(c, &r, ht_json_object(&r, root, "text_config"));
+    read_eos(c, &r, root);
+    json_decref(root);
+    return r.status;
+}
+
+ht_status ht_config_eos_from_json(ht_json_text text, const char *file, ht_config *c, ht_error *err) {
+    const ht_status status = ht_config_eos_read(text, file, c, err);
+    return status ? status : ht_config_check(c, file, err);
+}

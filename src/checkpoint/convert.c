@@ -1,0 +1,336 @@
+/* Converting and quantising of checkpoints (hearth/convert.h): the options, the container, and which type every tensor gets; rewriting
+ * does the rest. */
+#include "base/error.h"
+#include "base/options.h"
+#include "base/text.h"
+#include "checkpoint/family.h"
+#include "checkpoint/quantize_types.h"
+#include "checkpoint/rewrite.h"
+#include "formats/affine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+static const ht_convert_options defaults = {.size = sizeof defaults};
+
+void ht_convert_options_init(ht_convert_options *options, size_t size) {
+    ht_options_init(options, size, &defaults, sizeof defaults);
+}
+
+/* Gives a weight its new type; one that has it already is copied, if no factors go into it. */
+static void set_type(ht_rewrite_tensor *t, ht_weight_type type) {
+    if (t->from.type == (int)type && !t->piece) return;
+    t->action = HT_REWRITE_ROUND;
+    t->type = type;
+    t->repacks = false;
+}
+
+/* ---- GGUF ---- */
+
+static int layer_of(const char *name) {
+    int layer;
+    return sscanf(name, "blk.%d.", &layer) == 1 ? layer : -1;
+}
+
+static ht_status unknown_mix(const char *name, ht_error *err) {
+    char known[400] = "";
+    size_t n = 0;
+    for (int i = 0; ht_quantize_mix_at(i) && n < sizeof known; i++)
+        n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", i ? ", " : "", ht_quantize_mix_at(i)->name);
+    return ht_fail(err, HT_ERR_ARGUMENT, "`%s` is no type of weights in GGUF; there are %s", name, known);
+}
+
+static bool has_tensor(const ht_rewrite_plan *plan, const char *name) {
+    for (size_t i = 0; i < plan->n; i++)
+        if (!strcmp(plan->tensor[i].name, name)) return true;
+    return false;
+}
+
+static ht_status choose_gguf_types(ht_rewrite_plan *plan, const ht_convert_options *o, ht_error *err) {
+    const ht_quantize_mix *mix = ht_quantize_mix_named(o->type);
+    const ht_config *config = plan->config;
+    if (!mix) return unknown_mix(o->type, err);
+    const bool untied = has_tensor(plan, "output.weight");
+    plan->file_type = mix->file_type;
+    for (size_t i = 0; i < plan->n; i++) {
+        ht_rewrite_tensor *t = &plan->tensor[i];
+        if (t->from.type < 0 || t->from.n_dims < 2 || !ht_ends_with(t->name, "weight") ||
+            !ht_quantize_is_rounded(t->name))
+            continue;
+        const ht_quantize_tensor what = {.name = t->name,
+                                         .columns = t->from.dims[t->from.n_dims - 1],
+                                         .layer = layer_of(t->name),
+                                         .n_layers = (int)config->n_layers,
+                                         .n_experts = (int)config->n_experts,
+                                         .queries_per_kv = (int)(config->n_heads / config->n_kv_heads),
+                                         .is_head = !strcmp(t->name, untied ? "output.weight" : "token_embd.weight"),
+                                         .importance = o->importance != NULL};
+        snprintf(t->importance, sizeof t->importance, "%s", t->name);
+        set_type(t, ht_quantize_type(mix, o->pure, &what));
+    }
+    return HT_OK;
+}
+
+/* ---- MLX ---- */
+
+/* What a directory's weights become: floats or groups. */
+typedef struct target {
+    ht_weight_type type; /* MXFP4, or of floats; unspecified for affine groups */
+    int bits, group;     /* affine groups; 0: not */
+} target;
+
+static ht_status parse_target(const char *name, target *out, ht_error *err) {
+    const ht_quantize_mix *mix = ht_quantize_mix_named(name);
+    *out = (target){.type = HT_W_MXFP4};
+    if (mix && (ht_weight_is_float((int)mix->type) || mix->type == HT_W_MXFP4)) {
+        out->type = mix->type;
+        return HT_OK;
+    }
+    char *end;
+    const long bits = strtol(name, &end, 10), group = *end == ':' ? strtol(end + 1, &end, 10) : 64;
+    if (end != name && *end == '\0' && ht_affine_type(bits, group, HT_W_F16) >= 0) {
+        out->bits = (int)bits;
+        out->group = (int)group;
+        return HT_OK;
+    }
+    return ht_fail(
+        err, HT_ERR_ARGUMENT,
+        "`%s` is no type of weights in safetensors; there are 2, 3, 4, 5, 6 and 8 bits, each also with :32, :64 or "
+        ":128 for the columns of a group, mxfp4, f32, f16 and bf16; other types are GGUF's",
+        name);
+}
+
+static ht_status choose_projection(const ht_stored_projection *p, void *user, ht_error *err) {
+    (void)err;
+    ht_rewrite_plan *plan = user;
+    ht_rewrite_tensor *t = &plan->tensor[p->tensor];
+    t->is_weight = ht_quantize_is_rounded(p->of.gguf);
+    t->n_shares = (int)p->n_shares;
+    snprintf(t->importance, sizeof t->importance, "%s.weight", p->of.gguf);
+    return HT_OK;
+}
+
+/* Projections, routers apart; the table of embeddings and the head. */
+static ht_status find_weights(ht_rewrite_plan *plan, ht_error *err) {
+    if (plan->to_other) return HT_OK; /* they were found with their pieces */
+    ht_status status = ht_weights_visit(plan->c, plan->config, choose_projection, plan, err);
+    for (size_t i = 0; !status && i < plan->n; i++) {
+        ht_rewrite_tensor *t = &plan->tensor[i];
+        if (t->owner != i || t->from.n_dims != 2) continue;
+        const bool is_head = plan->c->head && !strcmp(t->name, plan->c->head);
+        const bool is_table = ht_ends_with(t->name, "embed_tokens.weight");
+        t->is_weight = t->is_weight || is_head || is_table || ht_ends_with(t->name, "embed_tokens_per_layer.weight");
+        if (is_head || is_table)
+            snprintf(t->importance, sizeof t->importance, "%s", is_head ? "output.weight" : "token_embd.weight");
+    }
+    return status;
+}
+
+static void set_group_type(ht_rewrite_tensor *t, const target *to, ht_dtype own) {
+    const ht_weight_type floats = ht_rewrite_weight_type(own);
+    const int group = to->bits ? to->group : 32;
+    if (t->from.dims[t->from.n_dims - 1] % group)
+        set_type(t, t->quantized ? floats : (ht_weight_type)t->from.type);
+    else
+        set_type(t, to->bits ? (ht_weight_type)ht_affine_type(to->bits, to->group, floats) : HT_W_MXFP4);
+}
+
+static ht_status choose_directory_types(ht_rewrite_plan *plan, const ht_convert_options *o, ht_error *err) {
+    target to;
+    ht_dtype own;
+    ht_status status = parse_target(o->type, &to, err);
+    if (!status) status = find_weights(plan, err);
+    if (!status) status = ht_rewrite_float_type(plan, &own, err);
+    const bool floats = !status && !to.bits && ht_weight_is_float((int)to.type);
+    if (!status && !floats && o->container == HT_CONTAINER_SAFETENSORS)
+        status = ht_fail(err, HT_ERR_ARGUMENT,
+                         "directories for transformers hold floats alone, and `%s` is a type of MLX's groups", o->type);
+    if (floats) plan->dtype = ht_rewrite_dtype((int)to.type);
+    for (size_t i = 0; !status && i < plan->n; i++) {
+        ht_rewrite_tensor *t = &plan->tensor[i];
+        if (t->owner != i || t->from.type < 0 || t->action == HT_REWRITE_DROP) continue;
+        if (floats)
+            set_type(t, to.type);
+        else if (t->is_weight)
+            set_group_type(t, &to, own);
+        else if (plan->to_other) /* GGUF's f32: activations would take it over */
+            set_type(t, ht_rewrite_weight_type(own));
+        else if (t->quantized &&
+                 !plan->c->quantization) /* a router that is quantised as mlx-lm reads none: it stays exact */
+            set_type(t, HT_W_F32);
+    }
+    if (!status && !floats && plan->to_other) plan->dtype = own;
+    return status;
+}
+
+/* ---- values as they are ---- */
+
+/* Tensors of a checkpoint in its own container: directories for transformers have floats alone, others what they have. */
+static ht_status keep_types(ht_rewrite_plan *plan, const ht_convert_options *o, ht_error *err) {
+    const ht_weight_type floats = o->dtype ? ht_rewrite_weight_type(o->dtype) : HT_W_F32;
+    const bool dense =
+        o->container == HT_CONTAINER_SAFETENSORS || (o->container == HT_CONTAINER_MLX && !plan->c->quantization);
+    bool any = o->dtype != HT_DTYPE_NONE;
+    ht_status status = plan->to_gguf ? HT_OK : find_weights(plan, err);
+    for (size_t i = 0; !status && i < plan->n; i++) {
+        ht_rewrite_tensor *t = &plan->tensor[i];
+        if (t->owner != i || t->from.type < 0 || t->action == HT_REWRITE_DROP) continue;
+        if (t->quantized ? dense : o->dtype && (!plan->to_gguf || t->from.n_dims > 1)) set_type(t, floats);
+        any = any || (t->quantized && dense);
+    }
+    if (!plan->to_gguf && any) plan->dtype = ht_rewrite_dtype((int)floats); /* to which readers cast what they read */
+    return status;
+}
+
+static ht_status choose_types(ht_rewrite_plan *plan, const ht_convert_options *o, ht_error *err) {
+    if (o->type) return plan->to_gguf ? choose_gguf_types(plan, o, err) : choose_directory_types(plan, o, err);
+    return plan->to_other ? HT_OK : keep_types(plan, o, err);
+}
+
+/* ---- converting ---- */
+
+static void fill_report(const ht_rewrite_plan *plan, const ht_rewrite_values *values, ht_convert_report *out) {
+    double bytes = 0, weights = 0;
+    *out = (ht_convert_report){.bytes = (int64_t)ht_rewrite_plan_bytes(plan),
+                               .n_inexact = ht_rewrite_values_inexact(values),
+                               .n_files = plan->n_files};
+    for (size_t i = 0; i < plan->n; i++) {
+        const ht_rewrite_tensor *t = &plan->tensor[i], *weight = &plan->tensor[t->owner];
+        out->n_tensors += t->action != HT_REWRITE_DROP;
+        if (t->action != HT_REWRITE_ROUND || !ht_rewrite_changes_type(weight)) continue;
+        bytes += (double)t->to.n_bytes;
+        if (t->owner != i) continue;
+        double n = 1;
+        for (int d = 0; d < t->from.n_dims; d++) n *= (double)t->from.dims[d];
+        weights += n;
+        out->n_rounded++;
+        out->n_floats += t->quantized && ht_weight_is_float((int)t->type);
+    }
+    out->bits = weights > 0 ? 8 * bytes / weights : 0;
+}
+
+static ht_status write_checkpoint(const ht_rewrite_plan *plan, const ht_convert_options *o, ht_error *err) {
+    ht_rewrite_values *values;
+    ht_status status = ht_rewrite_values_new(plan, o->n_threads, &values, err);
+    if (!status) status = ht_rewrite_write(plan, values, err);
+    if (!status && o->report) fill_report(plan, values, o->report);
+    ht_rewrite_values_free(values);
+    return status;
+}
+
+static bool names_affine_groups(const char *type) { return type && *type >= '0' && *type <= '9'; }
+
+/* In a directory; a GGUF file has blocks of that type. */
+static bool names_groups(const char *type) { return names_affine_groups(type) || (type && !strcasecmp(type, "mxfp4")); }
+
+/* Lists what is written. A directory that stays one has experts for its reader, where that is another than before. */
+static ht_status list_tensors(ht_rewrite_plan *plan, const ht_convert_options *o, ht_error *err) {
+    if (plan->to_other) return ht_rewrite_plan_translate(plan, o->dtype, !o->type, err);
+    ht_status status = ht_rewrite_plan_list(plan, err);
+    if (status || plan->to_gguf || !plan->config->n_experts) return status;
+    const bool has_reader = plan->to_mlx || o->container == HT_CONTAINER_SAFETENSORS;
+    return has_reader ? ht_rewrite_plan_restack(plan, o->dtype, err) : HT_OK;
+}
+
+/* Whether the checkpoint's tensors are copied as they are, whatever model it is of. */
+static bool is_copy(const ht_convert_options *o) {
+    return o->container == HT_CONTAINER_SAME && !o->type && o->dtype == HT_DTYPE_NONE;
+}
+
+/* Whether there may be several files. */
+static bool is_split(const ht_convert_options *o) { return o->max_file_bytes && o->max_file_bytes != HT_ONE_FILE; }
+
+static const char *verb_of(const ht_convert_options *o) {
+    if (is_copy(o)) return is_split(o) ? "splitting" : "merging";
+    return o->type ? "quantising" : "converting";
+}
+
+/* What is written, and of which files. Several GGUF files that have no name of one to begin theirs with are a directory. */
+static ht_status choose_container(ht_rewrite_plan *plan, const char *model_path, const ht_convert_options *o,
+                                  ht_error *err) {
+    const bool from_gguf = plan->c->gguf != NULL, to_file = ht_ends_with(plan->out_path, ".gguf");
+    int number, count;
+    size_t n;
+    plan->copies_files = ht_path_is_directory(model_path);
+    if (is_copy(o))
+        plan->to_gguf = from_gguf;
+    else
+        plan->to_gguf = o->container == HT_CONTAINER_SAME ? to_file || (from_gguf && !names_affine_groups(o->type))
+                                                          : o->container == HT_CONTAINER_GGUF;
+    plan->to_other = plan->to_gguf != from_gguf;
+    plan->to_mlx = !plan->to_gguf && (o->container == HT_CONTAINER_MLX || names_groups(o->type));
+    plan->is_directory = !plan->to_gguf || (o->container == HT_CONTAINER_SAME && plan->copies_files && !to_file) ||
+                         (is_split(o) && !to_file);
+    if (is_copy(o) && !from_gguf && to_file)
+        return ht_fail(err, HT_ERR_ARGUMENT,
+                       "%s: is the name of a GGUF file, and %s is a directory of safetensors; take the name of a "
+                       "directory, or convert it to GGUF",
+                       plan->out_path, model_path);
+    if (is_split(o) && to_file && ht_gguf_part_name(plan->out_path, &number, &count, &n))
+        return ht_fail(err, HT_ERR_ARGUMENT,
+                       "%s: is the name of one part; take that of the whole, %.*s.gguf, to which the numbers are added",
+                       plan->out_path, (int)n, plan->out_path);
+    return HT_OK;
+}
+
+static ht_status check_options(const ht_convert_options *o, ht_error *err) {
+    if (o->container < HT_CONTAINER_SAME || o->container > HT_CONTAINER_MLX)
+        return ht_fail(err, HT_ERR_ARGUMENT, "%d is no container of checkpoints", (int)o->container);
+    if (o->type && !*o->type) return ht_fail(err, HT_ERR_ARGUMENT, "the type of the weights is empty");
+    if (o->container == HT_CONTAINER_SAME && !o->type && !o->max_file_bytes)
+        return ht_fail(err, HT_ERR_ARGUMENT, "the type of the weights is missing");
+    if (o->dtype != HT_DTYPE_NONE && o->dtype != HT_F32 && o->dtype != HT_F16 && o->dtype != HT_BF16)
+        return ht_fail(err, HT_ERR_ARGUMENT, "weights cannot be written as %s; f32, f16 and bf16 can",
+                       ht_dtype_name(o->dtype));
+    if (o->n_threads < 0) return ht_fail(err, HT_ERR_ARGUMENT, "%d threads", (int)o->n_threads);
+    if (o->max_file_bytes < 0)
+        return ht_fail(err, HT_ERR_ARGUMENT, "files of at most %lld bytes; expected a positive number, or 0",
+                       (long long)o->max_file_bytes);
+    return HT_OK;
+}
+
+/* The tensors, and what becomes of each. */
+static ht_status make_plan(ht_rewrite_plan *plan, ht_config *config, const ht_convert_options *o, ht_error *err) {
+    if (is_copy(o)) return ht_rewrite_plan_list(plan, err);
+    ht_status status = ht_checkpoint_config(plan->c, config, err);
+    if (status) return status;
+    status = list_tensors(plan, o, err);
+    return status ? status : choose_types(plan, o, err);
+}
+
+ht_status ht_convert(const char *model_path, const char *out_path, const ht_convert_options *options, ht_error *err) {
+    ht_convert_options o;
+    ht_checkpoint_files *c = NULL;
+    ht_status status = ht_options_read(&o, options, &defaults, sizeof defaults, "ht_convert_options", err);
+    if (!status) status = check_options(&o, err);
+    if (!status) status = ht_checkpoint_open(model_path, &c, err);
+    if (status) return status;
+    ht_config *config = calloc(1, sizeof *config);
+    ht_rewrite_plan plan = {.c = c,
+                            .config = config,
+                            .verb = verb_of(&o),
+                            .mark = o.type ? HT_REWRITE_QUANTIZED : HT_REWRITE_CONVERTED,
+                            .out_path = out_path,
+                            .max_file_bytes = o.max_file_bytes,
+                            .file_type = -1,
+                            .checks_values = o.type != NULL,
+                            .importance = o.importance,
+                            .cancel = o.cancel,
+                            .progress = o.progress,
+                            .on_tensor = o.on_tensor,
+                            .user = o.user};
+    status = config ? HT_OK : ht_fail_memory(err, sizeof *config, "a configuration");
+    if (!status) status = choose_container(&plan, model_path, &o, err);
+    const bool has_parts = is_split(&o) && !plan.is_directory; /* how many, and so their names, is known at the end */
+    if (!status && !has_parts) status = ht_rewrite_check_place(&plan, model_path, err);
+    if (!status) status = make_plan(&plan, config, &o, err);
+    if (!status) status = ht_rewrite_plan_finish(&plan, err);
+    if (!status && has_parts) status = ht_rewrite_check_place(&plan, model_path, err);
+    if (!status) status = write_checkpoint(&plan, &o, err);
+    ht_rewrite_plan_free(&plan);
+    ht_checkpoint_close(c);
+    free(config);
+    return status;
+}

@@ -1,0 +1,363 @@
+/* A configuration as config.json, in the spelling of transformers that mlx-lm reads as well: rope_theta with rope_scaling,
+ * and Gemma 4's rope_parameters. */
+#include "base/error.h"
+#include "checkpoint/convert_metadata.h"
+#include "checkpoint/family.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* An object with a sticky error. */
+typedef struct writer {
+    json_t *object;
+    const ht_config *config;
+    const ht_rope_spec *rope; /* of full-attention layers, with what the tensor of divisors says */
+    ht_status status;
+    ht_error *err;
+} writer;
+
+/* Sets a member to a value, which is taken over. */
+static void set(writer *w, const char *key, json_t *value) {
+    if (w->status)
+        json_decref(value);
+    else if (!value || json_object_set_new(w->object, key, value))
+        w->status = ht_fail_memory(w->err, 0, "config.json");
+}
+
+static void set_i64(writer *w, const char *key, int64_t value) { set(w, key, json_integer((json_int_t)value)); }
+static void set_bool(writer *w, const char *key, bool value) { set(w, key, json_boolean(value)); }
+static void set_text(writer *w, const char *key, const char *value) { set(w, key, json_string(value)); }
+
+static void refuse(writer *w, const char *what) {
+    if (!w->status)
+        w->status = ht_fail(w->err, HT_ERR_UNSUPPORTED, "config.json of %s models cannot express that %s",
+                            w->config->family->architecture, what);
+}
+
+/* A number that came as f32, with the fewest digits that are it there: 1e-6, not 9.99999997e-07. */
+static json_t *short_number(double value) {
+    char text[32];
+    if ((double)(float)value != value) return json_real(value);
+    for (int digits = 1; digits <= 9; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, value);
+        if ((float)strtod(text, NULL) == (float)value) return json_real(strtod(text, NULL));
+    }
+    return json_real(value);
+}
+
+static void set_number(writer *w, const char *key, double value) { set(w, key, short_number(value)); }
+
+/* A cap, which is null when there is none. */
+static void set_cap(writer *w, const char *key, float cap) {
+    set(w, key, cap > 0 ? short_number((double)cap) : json_null());
+}
+
+/* ---- RoPE ---- */
+
+static bool put(json_t *object, const char *key, json_t *value) {
+    return object && value && !json_object_set_new(object, key, value);
+}
+
+/* One RoPE object without its theta; NULL when memory ran out. */
+static json_t *rope_object(const ht_rope_spec *r) {
+    static const char *const names[] = {[HT_ROPE_PLAIN] = "default",
+                                        [HT_ROPE_LINEAR] = "linear",
+                                        [HT_ROPE_LLAMA3] = "llama3",
+                                        [HT_ROPE_YARN] = "yarn",
+                                        [HT_ROPE_PROPORTIONAL] = "proportional"};
+    json_t *o = json_object();
+    bool good = put(o, "rope_type", json_string(names[r->kind]));
+    if (good && r->kind != HT_ROPE_PLAIN && r->factor > 0) good = put(o, "factor", short_number(r->factor));
+    if (good && (r->kind == HT_ROPE_LLAMA3 || r->kind == HT_ROPE_YARN))
+        good = put(o, "original_max_position_embeddings", json_integer((json_int_t)r->original_context));
+    if (good && r->kind == HT_ROPE_LLAMA3)
+        good = put(o, "low_freq_factor", json_real(r->low_freq_factor)) &&
+               put(o, "high_freq_factor", json_real(r->high_freq_factor));
+    if (good && r->kind == HT_ROPE_YARN)
+        good = put(o, "beta_fast", short_number(r->beta_fast)) && put(o, "beta_slow", short_number(r->beta_slow)) &&
+               (!(r->attention_factor > 0) || put(o, "attention_factor", short_number(r->attention_factor))) &&
+               (r->mscale_all_dim == 0 || (put(o, "mscale", short_number(r->mscale)) &&
+                                           put(o, "mscale_all_dim", short_number(r->mscale_all_dim))));
+    if (good && r->kind == HT_ROPE_PROPORTIONAL)
+        good = put(o, "partial_rotary_factor", json_real(r->share > 0 ? r->share : 1));
+    if (good) return o;
+    json_decref(o);
+    return NULL;
+}
+
+static void set_rope(writer *w) {
+    set_number(w, "rope_theta", w->rope->theta);
+    set(w, "rope_scaling", w->rope->kind == HT_ROPE_PLAIN ? json_null() : rope_object(w->rope));
+    if (w->rope->original_context != floor(w->rope->original_context) || w->rope->original_context > 1e15)
+        refuse(w, "RoPE is scaled for a context of no whole number of positions");
+    if (w->rope->kind == HT_ROPE_PROPORTIONAL) refuse(w, "some pairs of a head are not rotated");
+    if (w->config->family->defaults.local_rope_theta > 0)
+        set_number(w, "rope_local_base_freq", w->config->local_rope.theta);
+}
+
+/* Gemma 4 has no other spelling than one object per layer type. */
+static void set_rope_parameters(writer *w) {
+    json_t *full = rope_object(w->rope), *local = rope_object(&w->config->local_rope);
+    const bool good = put(full, "rope_theta", short_number(w->rope->theta)) &&
+                      put(local, "rope_theta", short_number(w->config->local_rope.theta));
+    set(w, "rope_parameters",
+        good ? json_pack("{s:O, s:O}", "full_attention", full, "sliding_attention", local) : NULL);
+    json_decref(full);
+    json_decref(local);
+}
+
+/* ---- parts ---- */
+
+static void set_sizes(writer *w) {
+    const ht_config *c = w->config;
+    set_i64(w, "vocab_size", c->vocab);
+    set_i64(w, "hidden_size", c->hidden);
+    set_i64(w, "num_hidden_layers", c->n_layers);
+    set_i64(w, "num_attention_heads", c->n_heads);
+    set_i64(w, "intermediate_size", c->feed_forward);
+    set_i64(w, "max_position_embeddings", c->context);
+    set_number(w, "rms_norm_eps", (double)c->rms_eps);
+    set_text(w, c->family->defaults.activation_field, c->family->defaults.activation);
+    set_bool(w, "tie_word_embeddings", c->tied_head);
+    set_bool(w, "use_cache", true);
+    set_number(w, "attention_dropout", 0);
+    set_number(w, "initializer_range", 0.02);
+}
+
+/* All layers with the sizes of the model. */
+static void set_uniform(writer *w) {
+    const ht_config *c = w->config;
+    set_i64(w, "num_key_value_heads", c->n_kv_heads);
+    set_i64(w, "head_dim", c->head_dim);
+    for (int64_t i = 0; i < c->n_layers; i++) {
+        const ht_layer_config *l = &c->layer[i];
+        if (l->n_kv_heads != c->n_kv_heads || l->head_dim != c->head_dim)
+            refuse(w, "layers have different attention heads");
+        if (l->feed_forward != c->feed_forward && !(l->has_experts && l->feed_forward == 0))
+            refuse(w, "layers have feed-forwards of different sizes");
+    }
+}
+
+static void set_layer_types(writer *w) {
+    const ht_config *c = w->config;
+    json_t *types = json_array();
+    bool good = types;
+    for (int64_t i = 0; i < c->n_layers && good; i++)
+        good = !json_array_append_new(types, json_string(c->layer[i].slides ? "sliding_attention" : "full_attention"));
+    if (good)
+        set(w, "layer_types", types);
+    else {
+        json_decref(types);
+        set(w, "layer_types", NULL);
+    }
+}
+
+/* One member for all attention biases, where a family has them by choice. */
+static void set_attention_bias(writer *w) {
+    if (w->config->q_bias != w->config->out_bias)
+        refuse(w, w->config->q_bias ? "queries have a bias, but attention outputs none"
+                                    : "attention outputs have a bias, but queries none");
+    set_bool(w, "attention_bias", w->config->q_bias);
+}
+
+static void refuse_scale(writer *w) {
+    const ht_config *c = w->config;
+    if (c->attention_scale != (float)(1 / sqrt((double)c->head_dim))) refuse(w, "attention has a scale of its own");
+}
+
+/* ---- families ---- */
+
+static void set_llama(writer *w) {
+    set_text(w, "model_type", "llama");
+    set_uniform(w);
+    set_rope(w);
+    set_attention_bias(w);
+    set_bool(w, "mlp_bias", w->config->mlp_bias);
+    refuse_scale(w);
+}
+
+static void set_qwen(writer *w) {
+    const ht_config *c = w->config;
+    const bool is_qwen2 = c->family == &ht_family_qwen2;
+    set_text(w, "model_type", c->family->model_types[0]);
+    set_uniform(w);
+    set_rope(w);
+    set_bool(w, "use_sliding_window", false);
+    set(w, "sliding_window", json_null());
+    set_i64(w, "max_window_layers", c->n_layers);
+    if (!is_qwen2) set_attention_bias(w);
+    if (is_qwen2 && (!c->q_bias || c->out_bias)) refuse(w, "queries have no bias, or attention outputs have one");
+    if (c->mlp_bias) refuse(w, "feed-forwards have biases");
+    refuse_scale(w);
+}
+
+static void set_qwen3_moe(writer *w) {
+    const ht_config *c = w->config;
+    json_t *dense = json_array();
+    bool good = dense;
+    for (int64_t i = 0; i < c->n_layers && good; i++)
+        if (!c->layer[i].has_experts) good = !json_array_append_new(dense, json_integer((json_int_t)i));
+    set_qwen(w);
+    set_i64(w, "num_experts", c->n_experts);
+    set_i64(w, "num_experts_per_tok", c->experts_used);
+    set_i64(w, "moe_intermediate_size", c->expert_feed_forward);
+    set_bool(w, "norm_topk_prob", c->scaled_routing);
+    set_i64(w, "decoder_sparse_step", 1);
+    set_bool(w, "output_router_logits", false);
+    if (good)
+        set(w, "mlp_only_layers", dense);
+    else {
+        json_decref(dense);
+        set(w, "mlp_only_layers", NULL);
+    }
+}
+
+/* query_pre_attn_scalar is 1 / scale^2: a whole number in all models. */
+static void set_query_scalar(writer *w) {
+    const float scale = w->config->attention_scale;
+    const double exact = 1 / ((double)scale * (double)scale), whole = round(exact);
+    if ((float)(1 / sqrt(whole)) == scale)
+        set_i64(w, "query_pre_attn_scalar", (int64_t)whole);
+    else
+        set(w, "query_pre_attn_scalar", json_real(exact));
+}
+
+static void set_gemma(writer *w) {
+    const ht_config *c = w->config;
+    set_text(w, "model_type", c->family->model_types[0]);
+    set_uniform(w);
+    set_rope(w);
+    set_text(w, "hidden_act", c->family->defaults.activation);
+    set_query_scalar(w);
+    set_i64(w, "sliding_window", c->window > 0 ? c->window : c->context);
+    set_layer_types(w);
+    set_attention_bias(w);
+    set_cap(w, "final_logit_softcapping", c->final_softcap);
+    set_cap(w, "attn_logit_softcapping", c->attention_softcap);
+    if (c->mlp_bias) refuse(w, "feed-forwards have biases");
+}
+
+/* The number n of which every n-th layer alone has full attention; 0 when there is none. */
+static int64_t pattern_of(const ht_config *c) {
+    int64_t pattern = 1;
+    while (pattern <= c->n_layers && c->layer[pattern - 1].slides) pattern++;
+    for (int64_t i = 0; i < c->n_layers; i++)
+        if (c->layer[i].slides != ((i + 1) % pattern != 0)) return 0;
+    return pattern;
+}
+
+static void set_gemma3(writer *w) {
+    const int64_t pattern = pattern_of(w->config);
+    set_gemma(w);
+    if (pattern) set_i64(w, "sliding_window_pattern", pattern);
+    set_bool(w, "use_bidirectional_attention", false);
+}
+
+/* ---- Gemma 4 ---- */
+
+/* The layer that shows how sliding layers are, or the others; NULL when there is none. */
+static const ht_layer_config *example_of(const ht_config *c, bool slides) {
+    for (int64_t i = 0; i < c->n_layers; i++)
+        if (c->layer[i].slides == slides) return &c->layer[i];
+    return NULL;
+}
+
+static void set_gemma4_attention(writer *w) {
+    const ht_config *c = w->config;
+    const ht_layer_config *local = example_of(c, true), *full = example_of(c, false);
+    if (!full) full = local;
+    if (!local) local = full;
+    int64_t n_shared = 0;
+    bool v_is_k = false;
+    for (int64_t i = 0; i < c->n_layers; i++) {
+        const ht_layer_config *l = &c->layer[i], *like = l->slides ? local : full;
+        n_shared += l->kv_layer != i;
+        v_is_k |= l->v_is_k;
+        if (l->n_kv_heads != like->n_kv_heads || l->head_dim != like->head_dim)
+            refuse(w, "layers of one type have different attention heads");
+        if (l->v_is_k && l->slides) refuse(w, "keys are values in a sliding layer");
+    }
+    for (int64_t i = 0; i < c->n_layers; i++)
+        if (v_is_k && !c->layer[i].slides && c->layer[i].kv_layer == i && !c->layer[i].v_is_k)
+            refuse(w, "keys are values in some layers of full attention alone");
+    if (!v_is_k && full->n_kv_heads != local->n_kv_heads)
+        refuse(w, "layers of full attention have other K/V heads, but values of their own");
+    if (c->layer[c->n_layers - 1].slides) refuse(w, "the last layer has a sliding window");
+    set_i64(w, "num_key_value_heads", local->n_kv_heads);
+    set_i64(w, "head_dim", local->head_dim);
+    set_i64(w, "global_head_dim", full->head_dim);
+    set(w, "num_global_key_value_heads", v_is_k ? json_integer((json_int_t)full->n_kv_heads) : json_null());
+    set_bool(w, "attention_k_eq_v", v_is_k);
+    set_i64(w, "num_kv_shared_layers", n_shared);
+    set_i64(w, "sliding_window", c->window);
+    set_layer_types(w);
+    set_attention_bias(w);
+}
+
+static void set_gemma4_mlp(writer *w) {
+    const ht_config *c = w->config;
+    int64_t n_wide = 0, n_shared = 0, n_experts = 0;
+    const int64_t narrow = c->layer[0].feed_forward;
+    for (int64_t i = 0; i < c->n_layers; i++) {
+        const ht_layer_config *l = &c->layer[i];
+        const bool wide = l->kv_layer != i && l->feed_forward == 2 * narrow;
+        n_wide += wide;
+        n_shared += l->kv_layer != i;
+        n_experts += l->has_experts;
+        if (!wide && l->feed_forward != narrow) refuse(w, "layers have feed-forwards of different sizes");
+    }
+    if (n_wide && n_wide != n_shared) refuse(w, "some layers alone have a feed-forward of twice the size");
+    if (n_experts && n_experts != c->n_layers) refuse(w, "some layers alone have experts");
+    set_bool(w, "use_double_wide_mlp", n_wide > 0);
+    set_bool(w, "enable_moe_block", n_experts > 0);
+    set(w, "num_experts", n_experts ? json_integer((json_int_t)c->n_experts) : json_null());
+    set(w, "top_k_experts", n_experts ? json_integer((json_int_t)c->experts_used) : json_null());
+    set(w, "moe_intermediate_size", n_experts ? json_integer((json_int_t)c->expert_feed_forward) : json_null());
+    set_i64(w, "hidden_size_per_layer_input", c->layer_input);
+    set_i64(w, "vocab_size_per_layer_input", c->layer_input ? c->layer_input_vocab : c->vocab);
+}
+
+static void set_gemma4(writer *w) {
+    set_text(w, "model_type", w->config->family->model_types[0]);
+    set_rope_parameters(w);
+    set_gemma4_attention(w);
+    set_gemma4_mlp(w);
+    set_cap(w, "final_logit_softcapping", w->config->final_softcap);
+    set(w, "use_bidirectional_attention", json_null());
+}
+
+/* ---- the document ---- */
+
+ht_status ht_convert_config_to_json(const ht_config *config, const ht_rope_spec *rope, json_t **out, ht_error *err) {
+    static const struct {
+        const ht_family *family;
+        const char *class_name; /* of transformers */
+        void (*set)(writer *w);
+    } families[] = {{&ht_family_llama, "LlamaForCausalLM", set_llama},
+                    {&ht_family_qwen2, "Qwen2ForCausalLM", set_qwen},
+                    {&ht_family_qwen3, "Qwen3ForCausalLM", set_qwen},
+                    {&ht_family_qwen3moe, "Qwen3MoeForCausalLM", set_qwen3_moe},
+                    {&ht_family_gemma2, "Gemma2ForCausalLM", set_gemma},
+                    {&ht_family_gemma3, "Gemma3ForCausalLM", set_gemma3},
+                    {&ht_family_gemma4, "Gemma4ForCausalLM", set_gemma4}};
+    enum { N = sizeof families / sizeof *families };
+    int i = 0;
+    *out = NULL;
+    while (i < N && families[i].family != config->family) i++;
+    if (i == N)
+        return ht_fail(err, HT_ERR_UNSUPPORTED, "a config.json of %s models cannot be written",
+                       config->family->architecture);
+    writer w = {.object = json_object(), .config = config, .rope = rope, .err = err};
+    if (!w.object) w.status = ht_fail_memory(err, 0, "config.json");
+    set(&w, "architectures", json_pack("[s]", families[i].class_name));
+    set_sizes(&w);
+    families[i].set(&w);
+    if (w.status)
+        json_decref(w.object);
+    else
+        *out = w.object;
+    return w.status;
+}

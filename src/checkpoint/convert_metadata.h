@@ -1,0 +1,53 @@
+/* Configuration and tokenizer of a checkpoint in its other container: GGUF metadata for a directory, and a directory's JSON
+ * documents for a GGUF file. Tensors are not known here, except that of RoPE's divisors, which is configuration. */
+#ifndef HT_CHECKPOINT_CONVERT_METADATA_H
+#define HT_CHECKPOINT_CONVERT_METADATA_H
+
+#include "checkpoint/checkpoint.h"
+
+/* ---- directory to GGUF ---- */
+
+/* All metadata of a GGUF file but what its tensors decide (general.file_type, general.quantization_version, split.*), in the
+ * form of ht_gguf_write; the caller releases *out. Settings that GGUF cannot express are an error that names them. A sliding
+ * window that GGUF has no key for limits the context instead, with a warning. */
+ht_status ht_gguf_metadata_of(const ht_checkpoint_files *c, const ht_config *config, json_t **out, ht_error *err);
+
+/* The tensor of RoPE's divisors per frequency. */
+#define HT_ROPE_FACTORS "rope_freqs.weight"
+
+/* Values of HT_ROPE_FACTORS, f32 [*n], which the caller frees; *values is NULL when the model has none. */
+ht_status ht_gguf_rope_factors(const ht_config *config, float **values, int64_t *n, ht_error *err);
+
+/* convert_config_gguf.c, convert_tokenizer.c: the parts of ht_gguf_metadata_of. */
+ht_status ht_convert_config_to_gguf(const ht_config *config, json_t *metadata, ht_error *err);
+ht_status ht_convert_tokenizer_to_gguf(const ht_checkpoint_files *c, const ht_config *config, json_t *metadata,
+                                       ht_error *err);
+
+/* ---- GGUF to directory ---- */
+
+enum { HT_DOCUMENTS_MAX = 8 };
+
+typedef struct ht_directory_documents {
+    struct {
+        const char *name; /* of the file; static */
+        char *text;
+    } document[HT_DOCUMENTS_MAX];
+    int n;
+} ht_directory_documents;
+
+/* config.json, generation_config.json and, when the GGUF has a tokenizer, tokenizer.json, tokenizer_config.json and
+ * chat_template.jinja. dtype: of the weights, as transformers spells it ("bfloat16"). The caller frees the documents, even
+ * after a failure. */
+ht_status ht_directory_documents_of(const ht_checkpoint_files *c, const ht_config *config, const char *dtype,
+                                    ht_directory_documents *out, ht_error *err);
+void ht_directory_documents_free(ht_directory_documents *d);
+
+/* The RoPE settings that divisors in HT_ROPE_FACTORS stand for, n of them: plain, linear, llama3 or proportional. An error says
+ * that there are none. *rope holds the others, its theta among them. */
+ht_status ht_rope_from_factors(const float *values, int64_t n, ht_rope_spec *rope, ht_error *err);
+
+/* convert_config_json.c: config.json without the ids of special tokens. `rope` takes the place of config->rope. The caller
+ * releases *out. */
+ht_status ht_convert_config_to_json(const ht_config *config, const ht_rope_spec *rope, json_t **out, ht_error *err);
+
+#endif

@@ -1,0 +1,248 @@
+#include "checkpoint/mlx.h"
+
+#include "base/error.h"
+#include "formats/affine.h"
+#include "formats/json.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { NAME_SIZE = 192 };
+
+/* Finds tensor "path.part". */
+static bool find(const ht_checkpoint_files *c, const char *path, const char *part, const ht_safetensor **out) {
+    char name[NAME_SIZE];
+    int n = snprintf(name, sizeof name, "%s.%s", path, part);
+    *out = n < NAME_SIZE ? ht_checkpoint_safetensor(c, name) : NULL;
+    return *out != NULL;
+}
+
+static const char *file_of(const ht_checkpoint_files *c, const ht_safetensor *t) {
+    return ht_base_name(ht_safetensors_file(c->tensors, t->file)->path);
+}
+
+/* Strips ".part" from a tensor name; false when it does not end so. */
+static bool path_of(const char *name, const char *part, char path[NAME_SIZE]) {
+    size_t n = strlen(name), m = strlen(part);
+    if (n <= m + 1 || n - m > NAME_SIZE || name[n - m - 1] != '.' || strcmp(name + n - m, part) != 0) return false;
+    memcpy(path, name, n - m - 1);
+    path[n - m - 1] = 0;
+    return true;
+}
+
+/* ---- quantisation scheme ---- */
+
+typedef struct scheme {
+    const char *mode;
+    int64_t bits, group;
+} scheme;
+
+/* Modes with fixed bits and group size; affine is handled separately. */
+static const struct mode {
+    const char *name;
+    int bits, group;
+    int unit;          /* columns joined at a time */
+    ht_weight_type as; /* joined to this type; an NVFP4 block has four groups */
+} modes[] = {{"mxfp4", 4, 32, 32, HT_W_MXFP4}, {"nvfp4", 4, 16, 64, HT_W_NVFP4}, {"mxfp8", 8, 32, 32, HT_W_F8_E4M3}};
+enum { N_MODES = sizeof modes / sizeof *modes };
+
+static const struct mode *mode_of(const char *name) {
+    for (int i = 0; i < N_MODES; i++)
+        if (!strcmp(modes[i].name, name)) return &modes[i];
+    return NULL;
+}
+
+static void check_scheme(ht_json_reader *r, const char *where, const scheme *s) {
+    const struct mode *m = mode_of(s->mode);
+    if (!m && strcmp(s->mode, "affine") != 0)
+        ht_json_fail(r, HT_ERR_UNSUPPORTED,
+                     "`%.120s`: the mode `%.40s` is not supported; affine, mxfp4, mxfp8 and nvfp4 are", where, s->mode);
+    else if (m && (s->bits != m->bits || s->group != m->group))
+        ht_json_fail(r, HT_ERR_FORMAT, "`%.120s`: %s has %d bits in groups of %d, not %lld in groups of %lld", where,
+                     m->name, m->bits, m->group, (long long)s->bits, (long long)s->group);
+    else if (!m && ht_affine_type(s->bits, s->group, HT_W_F32) < 0)
+        ht_json_fail(r, HT_ERR_UNSUPPORTED,
+                     "`%.120s`: %lld bits in groups of %lld are not supported; 2, 3, 4, 5, 6 and 8 bits in groups of "
+                     "32, 64 and 128 are",
+                     where, (long long)s->bits, (long long)s->group);
+}
+
+/* The entry of module `path`, under that name or under the name without prefixes; NULL when there is none. */
+static const json_t *entry_of(const json_t *quantization, const char *path) {
+    const char *key, *bare = ht_checkpoint_bare_name(path);
+    json_t *entry = json_object_get(quantization, path), *other;
+    if (entry) return entry;
+    json_object_foreach((json_t *)(uintptr_t)quantization, key, other) {
+        if (!strcmp(ht_checkpoint_bare_name(key), bare)) entry = other;
+    }
+    return entry;
+}
+
+/* Scheme of module `path`. A per-module entry does not inherit from the global one: as in mlx-lm, its missing fields
+ * get MLX's defaults. */
+static bool scheme_of(ht_json_reader *r, const json_t *quantization, const char *path, scheme *out) {
+    const json_t *own = entry_of(quantization, path), *from = own ? own : quantization;
+    if (own && !json_is_object(own) && !json_is_true(own)) {
+        ht_json_fail(r, HT_ERR_FORMAT, "`%.120s` is not to be quantised, but there are scales for it", path);
+        return false;
+    }
+    if (json_is_true(own)) from = quantization;
+    *out = (scheme){.mode = "affine"};
+    ht_json_str(r, from, "mode", &out->mode);
+    const struct mode *m = mode_of(out->mode);
+    out->bits = m ? m->bits : 4;
+    out->group = m ? m->group : 64;
+    ht_json_i64(r, from, "bits", &out->bits);
+    ht_json_i64(r, from, "group_size", &out->group);
+    if (!r->status) check_scheme(r, from == own ? path : "quantization", out);
+    return !r->status;
+}
+
+/* ---- joining a weight ---- */
+
+static void shape_text(const ht_safetensor *t, char out[128]) {
+    int at = snprintf(out, 128, "[");
+    for (int i = 0; i < t->rank && at < 100; i++)
+        at += snprintf(out + at, 128 - (size_t)at, i ? ", %lld" : "%lld", (long long)t->shape[i]);
+    snprintf(out + at, 128 - (size_t)at, "]");
+}
+
+/* Checks a scales or biases tensor: the weight's shape, with one value per group in the last dimension. */
+static ht_status check_part(const ht_checkpoint_files *c, const ht_safetensor *weight, const ht_safetensor *part,
+                            const char *type, int64_t columns, const scheme *s, ht_error *err) {
+    char found[128], beside[128];
+    shape_text(part, found);
+    shape_text(weight, beside);
+    bool same = part->rank == weight->rank;
+    for (int i = 0; same && i < part->rank - 1; i++) same = part->shape[i] == weight->shape[i];
+    if (!same || part->shape[part->rank - 1] * s->group != columns)
+        return ht_fail(err, HT_ERR_FORMAT,
+                       "%s: tensor `%s` is %s, which does not go with the weight's %s at %lld bits in groups of %lld",
+                       file_of(c, part), part->name, found, beside, (long long)s->bits, (long long)s->group);
+    if (strcmp(part->dtype, type) != 0)
+        return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%s` is of type %s, expected %s", file_of(c, part), part->name,
+                       part->dtype, type);
+    return HT_OK;
+}
+
+static void put_part(const ht_checkpoint_files *c, const ht_safetensor *t, int64_t unit_bytes, ht_stored_tensor *out) {
+    out->part[out->n_parts++] =
+        (ht_tensor_part){ht_safetensors_file(c->tensors, t->file), t->offset, (size_t)unit_bytes};
+}
+
+static ht_status find_beside(const ht_checkpoint_files *c, const char *path, const ht_safetensor *weight,
+                             const char *part, const ht_safetensor **out, ht_error *err) {
+    if (find(c, path, part, out)) return HT_OK;
+    return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%s.%s` is missing, without which `%s` means nothing",
+                   file_of(c, weight), path, part, weight->name);
+}
+
+/* Columns of a packed weight (U32 words); -1 when it is not one. */
+static int64_t columns_of(const ht_safetensor *weight, const scheme *s) {
+    if (weight->rank < 2 || strcmp(weight->dtype, "U32") != 0) return -1;
+    int64_t words = weight->shape[weight->rank - 1];
+    return words > 0 && words < INT64_MAX / 32 && words * 32 % s->bits == 0 ? words * 32 / s->bits : -1;
+}
+
+static ht_status complete(const ht_checkpoint_files *c, const char *path, const ht_safetensor *weight,
+                          ht_stored_tensor *out, ht_error *err) {
+    ht_json_reader r = {.file = c->name, .err = err};
+    const ht_safetensor *scales, *biases = NULL;
+    scheme s;
+    ht_status status = find_beside(c, path, weight, "scales", &scales, err);
+    if (status) return status;
+    if (find(c, path, "global_scale", &biases))
+        return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: `%s` has a second scale, `%s`, which is not supported",
+                       file_of(c, weight), weight->name, biases->name);
+    if (!c->quantization)
+        return ht_fail(err, HT_ERR_FORMAT, "%s: `%s` is quantised, but config.json has no `quantization`",
+                       file_of(c, weight), weight->name);
+    if (!scheme_of(&r, c->quantization, path, &s)) return r.status;
+    const struct mode *m = mode_of(s.mode);
+    int64_t columns = columns_of(weight, &s), unit = m ? m->unit : s.group;
+    if (columns < 0)
+        return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%s` (%s) holds no rows of %lld-bit numbers in words of U32",
+                       file_of(c, weight), weight->name, weight->dtype, (long long)s.bits);
+    status = check_part(c, weight, scales, m ? "U8" : scales->dtype, columns, &s, err);
+    if (!status && columns % unit)
+        return ht_fail(err, HT_ERR_UNSUPPORTED,
+                       "%s: tensor `%s` has rows of %lld columns; %s is read in multiples of %lld", file_of(c, weight),
+                       weight->name, (long long)columns, s.mode, (long long)unit);
+    int type = m ? (int)m->as : -1;
+    if (!status && !m) {
+        if (scales->weight_type >= 0) type = ht_affine_type(s.bits, s.group, (ht_weight_type)scales->weight_type);
+        if (type < 0)
+            return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: tensor `%s` is of type %s, expected F32, F16 or BF16",
+                           file_of(c, scales), scales->name, scales->dtype);
+        status = find_beside(c, path, weight, "biases", &biases, err);
+        if (!status) status = check_part(c, weight, biases, scales->dtype, columns, &s, err);
+    }
+    if (status) return status;
+    const ht_weight_type_info *info = ht_weight_type_info_of((ht_weight_type)type);
+    out->type = type;
+    out->type_name = m ? m->name : info->name;
+    out->dims[out->n_dims - 1] = columns;
+    if (type == HT_W_F8_E4M3) { /* its scales stay separate (checkpoint/fp8_scales.h) */
+        out->n_bytes = weight->n_bytes;
+        return HT_OK;
+    }
+    out->unit = unit;
+    out->n_bytes = weight->n_bytes * 8 / (size_t)s.bits / (size_t)info->block * info->block_bytes;
+    put_part(c, weight, unit * s.bits / 8, out);
+    put_part(c, scales, unit / s.group * (m ? 1 : (int64_t)ht_affine_of((ht_weight_type)type).scale_bytes), out);
+    if (!m) put_part(c, biases, (int64_t)out->part[1].unit_bytes, out);
+    return HT_OK;
+}
+
+void ht_mlx_complete(const ht_checkpoint_files *c, const char *name, ht_stored_tensor *t) {
+    char path[NAME_SIZE];
+    const ht_safetensor *weight;
+    if (!c->quantization) return;
+    if (path_of(name, "weight", path)) {
+        if (t->type < 0 && find(c, path, "weight", &weight)) complete(c, path, weight, t, NULL);
+        return;
+    }
+    if (!path_of(name, "scales", path) && !path_of(name, "biases", path)) return;
+    if (!find(c, path, "weight", &weight)) return;
+    ht_stored_tensor whole = {.n_dims = weight->rank};
+    if (complete(c, path, weight, &whole, NULL)) return;
+    if (whole.type == HT_W_F8_E4M3)
+        t->type_name = "F8_E8M0";
+    else {
+        t->n_dims = 1;
+        t->dims[0] = 0;
+        t->n_bytes = 0;
+    }
+}
+
+/* ---- opening ---- */
+
+/* mlx-lm writes its settings under both names; other methods use quantization_config too, with a quant_method. */
+static const json_t *description(const json_t *root) {
+    const json_t *q = json_object_get(root, "quantization"), *other = json_object_get(root, "quantization_config");
+    if (json_is_object(q)) return q;
+    return json_is_object(other) && !json_object_get(other, "quant_method") && json_object_get(other, "bits") ? other
+                                                                                                              : NULL;
+}
+
+bool ht_mlx_describes(const json_t *root) { return description(root) != NULL; }
+
+ht_status ht_mlx_open(ht_checkpoint_files *c, ht_error *err) {
+    json_t *root;
+    ht_status status = ht_json_parse(c->config_text, c->config_size, c->name, &root, err);
+    if (status) return status;
+    c->quantization = json_incref((json_t *)description(root));
+    json_decref(root);
+    for (size_t i = 0, n = ht_safetensors_count(c->tensors); !status && i < n; i++) {
+        const ht_safetensor *t = ht_safetensors_at(c->tensors, i), *weight, *scales;
+        char path[NAME_SIZE];
+        if (!ht_checkpoint_is_text(c, t->name) || t->rank > HT_SAFETENSORS_RANK_MAX) continue;
+        ht_stored_tensor whole = {.n_dims = t->rank};
+        if (path_of(t->name, "weight", path) && !strcmp(t->dtype, "U32"))
+            status = complete(c, path, t, &whole, err);
+        else if (c->quantization && path_of(t->name, "scales", path) && !find(c, path, "weight", &weight) &&
+                 find(c, path, "scales", &scales))
+            status = find_beside(c, path, t, "weight", &weight, err);
+    }
+    return status;
+}

@@ -1,0 +1,136 @@
+#include "checkpoint/quantized.h"
+
+#include "checkpoint/mlx.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Supported fp8 and NVFP4 methods by quant_method and `format` or `quant_algo`, with the suffix of the scales. The type
+ * of each tensor follows from the tensor itself. */
+static const struct scheme {
+    const char *method, *form;
+    const char *scale;
+} schemes[] = {
+    {"fp8", NULL, "_scale_inv"},
+    {"fbgemm_fp8", NULL, "_scale"},
+    {"compressed-tensors", "float-quantized", "_scale"},
+    {"compressed-tensors", "naive-quantized", "_scale"},
+    {"compressed-tensors", "nvfp4-pack-quantized", "_scale"},
+    {"compressed-tensors", "mixed-precision", "_scale"},
+    {"modelopt", "FP8", "_scale"},
+    {"modelopt", "NVFP4", "_scale"},
+    {"modelopt", "MIXED_PRECISION", "_scale"},
+};
+
+static const struct scheme *scheme_of(const char *method, const char *form) {
+    for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++)
+        if (!strcmp(method, schemes[i].method) && (!schemes[i].form || !strcmp(form, schemes[i].form)))
+            return &schemes[i];
+    return NULL;
+}
+
+static void refuse(ht_json_reader *r, const char *method, const char *form, const char *detail) {
+    ht_json_fail(r, HT_ERR_UNSUPPORTED,
+                 "weights quantised by `%.40s`%s%.40s%s are not supported; a GGUF file, MLX's ways, or f32, f16, bf16, "
+                 "fp8 or nvfp4 weights, are",
+                 method, *form ? " as " : "", form, detail);
+}
+
+static void put_block(ht_json_reader *r, int64_t rows, int64_t columns, ht_quantized *out) {
+    if (out->block[0] && (out->block[0] != rows || out->block[1] != columns))
+        ht_json_fail(r, HT_ERR_UNSUPPORTED,
+                     "weights have scales for blocks of %lld by %lld and of %lld by %lld; one size is supported",
+                     (long long)out->block[0], (long long)out->block[1], (long long)rows, (long long)columns);
+    out->block[0] = rows;
+    out->block[1] = columns;
+}
+
+/* Reads an optional block size [rows, columns] under `key`. */
+static void read_block(ht_json_reader *r, const json_t *object, const char *key, ht_quantized *out) {
+    const json_t *block = json_object_get(object, key);
+    int64_t size[2] = {0};
+    if (!block || json_is_null(block)) return;
+    for (size_t i = 0; i < 2; i++)
+        if (json_array_size(block) != 2 || !ht_json_whole(json_array_get(block, i), &size[i]) || size[i] < 1) {
+            char found[128];
+            ht_json_fail(r, HT_ERR_FORMAT, "%s is %s, expected two numbers of rows and columns", key,
+                         ht_json_describe(block, found, sizeof found));
+            return;
+        }
+    put_block(r, size[0], size[1], out);
+}
+
+/* ---- compressed-tensors: groups of modules with one scheme each ---- */
+
+/* Reads the weight scheme of a group; 4-bit schemes follow from the tensors. */
+static void read_weights(ht_json_reader *r, const char *method, const char *form, const json_t *weights,
+                         ht_quantized *out) {
+    bool symmetric = true;
+    const char *order = "", *strategy = "";
+    int64_t bits = 8, size = 0;
+    ht_json_bool(r, weights, "symmetric", &symmetric);
+    ht_json_str(r, weights, "strategy", &strategy);
+    ht_json_i64(r, weights, "num_bits", &bits);
+    if (json_is_string(json_object_get(weights, "actorder"))) ht_json_str(r, weights, "actorder", &order);
+    if (!symmetric) refuse(r, method, form, " with zero points");
+    if (!strcmp(order, "group") || !strcmp(order, "dynamic")) refuse(r, method, form, " in an order of their own");
+    if (bits != 8) return;
+    read_block(r, weights, "block_structure", out);
+    if (!strcmp(strategy, "group") && ht_json_i64(r, weights, "group_size", &size) && size > 0)
+        put_block(r, 1, size, out);
+}
+
+static void read_groups(ht_json_reader *r, const char *method, const char *form, const json_t *how, ht_quantized *out) {
+    const char *name;
+    json_t *group;
+    const json_t *sparsity = ht_json_object(r, how, "sparsity_config");
+    const char *sparse = "dense";
+    ht_json_str(r, sparsity, "format", &sparse);
+    if (strcmp(sparse, "dense") != 0) refuse(r, method, sparse, "");
+    if (json_object_size(json_object_get(how, "transform_config"))) refuse(r, method, form, " with a transform_config");
+    json_object_foreach((json_t *)ht_json_object(r, how, "config_groups"), name, group) {
+        const char *own = form;
+        if (json_is_string(json_object_get(group, "format"))) ht_json_str(r, group, "format", &own);
+        const struct scheme *s = scheme_of(method, own);
+        if (!s)
+            refuse(r, method, own, "");
+        else
+            read_weights(r, method, own, ht_json_object(r, group, "weights"), out);
+        if (r->status) return;
+    }
+}
+
+/* ---- ModelOpt: one algorithm for all layers, or one per layer ---- */
+
+static void read_layers(ht_json_reader *r, const char *method, const json_t *how) {
+    const char *name;
+    json_t *layer;
+    json_object_foreach((json_t *)ht_json_object(r, how, "quantized_layers"), name, layer) {
+        const char *algorithm = "";
+        ht_json_str(r, layer, "quant_algo", &algorithm);
+        if (!scheme_of(method, algorithm)) refuse(r, method, algorithm, "");
+        if (r->status) return;
+    }
+}
+
+ht_quantized ht_quantized_read(ht_json_reader *r, const json_t *root) {
+    ht_quantized out = {0};
+    if (ht_mlx_describes(root)) return out; /* ht_mlx_open checks it */
+    const json_t *how = ht_json_object(r, root, "quantization_config");
+    if (!how) return out;
+    const char *method = "an unnamed method", *form = "";
+    ht_json_str(r, how, "quant_method", &method);
+    bool modelopt = !strcmp(method, "modelopt");
+    ht_json_str(r, how, modelopt ? "quant_algo" : "format", &form);
+    if (r->status) return out;
+    const struct scheme *s = scheme_of(method, form);
+    if (!s) {
+        refuse(r, method, form, "");
+        return out;
+    }
+    out.scale = s->scale;
+    if (!strcmp(method, "fp8")) read_block(r, how, "weight_block_size", &out);
+    if (!strcmp(method, "compressed-tensors")) read_groups(r, method, form, how, &out);
+    if (modelopt) read_layers(r, method, how);
+    return out;
+}

@@ -1,0 +1,263 @@
+/* Rewriting of a checkpoint, for fusing (hearth/fuse.h), quantising and converting (hearth/convert.h): a plan of what becomes of
+ * every tensor, the values of those that do not stay as they are, and the files.
+ *
+ * In its own container a checkpoint keeps its tensors, and the plan lists them by their numbers. In the other one they are named,
+ * ordered and stacked otherwise: there the plan lists what is written, and each tensor says of which stored rows it is made. So
+ * are experts of a directory that another reader of directories expects stacked otherwise: behind the tensors of the checkpoint
+ * the plan lists those that the experts become. */
+#ifndef HT_CHECKPOINT_REWRITE_H
+#define HT_CHECKPOINT_REWRITE_H
+
+#include "checkpoint/adapter.h"
+#include "device/device.h"
+#include "formats/safetensors_write.h"
+
+#include <hearth/cancel.h>
+#include <hearth/convert.h>
+#include <hearth/dtype.h>
+#include <hearth/fuse.h>
+
+/* Metadata of what was fused, quantised or written anew: only checkpoints that have one of them are replaced. */
+#define HT_REWRITE_FUSED     "hearth.fused"
+#define HT_REWRITE_QUANTIZED "hearth.quantized"
+#define HT_REWRITE_CONVERTED "hearth.converted"
+
+enum { HT_REWRITE_NAME_MOST = 80 };
+
+typedef enum ht_rewrite_action {
+    HT_REWRITE_COPY, /* stays as it is */
+    HT_REWRITE_DROP, /* belongs to a weight whose scales are in its new values */
+    HT_REWRITE_ROUND /* is written in its new type, or is a part of such a weight */
+} ht_rewrite_action;
+
+/* Rows of a tensor that one pair of an adapter changes. */
+typedef struct ht_rewrite_change {
+    size_t tensor;
+    int64_t first_row;      /* of the tensor, whose axes but the last one are all rows */
+    int64_t head_rows;      /* the tensor's rows are interleaved in heads of so many; 0: they are not */
+    int64_t lora_head_rows; /* likewise B's */
+    const ht_lora *lora;
+    int64_t expert;
+    float scale; /* factor on B A */
+} ht_rewrite_change;
+
+/* Stored rows that are a part of a tensor that is stacked otherwise, or of the other container. */
+typedef struct ht_rewrite_piece {
+    size_t tensor;     /* of the checkpoint */
+    int64_t first_row; /* of it, whose axes but the last one are all rows */
+    int n_shares;      /* weights that share the rows of an expert */
+} ht_rewrite_piece;
+
+typedef struct ht_rewrite_tensor {
+    ht_stored_tensor from; /* unspecified where `is_new`; where there are pieces what they together are */
+    size_t owner;          /* the tensor that it is a scale of; itself when it is none */
+    ht_rewrite_action action;
+    ht_weight_type type; /* HT_REWRITE_ROUND: the weight's new one */
+    bool quantized;
+    bool is_new; /* scales or biases that the checkpoint does not have */
+    int part;    /* of a weight in MLX's groups: 0 the packed elements, 1 the scales, 2 the biases */
+    const ht_rewrite_change *change;
+    size_t n_changes;
+    int n_shares;                 /* weights that share the rows of an expert */
+    ht_rewrite_piece *piece;      /* [n_pieces], one behind the other; NULL: it is a tensor of the checkpoint */
+    int64_t n_pieces, piece_rows; /* rows of each piece */
+    int64_t stored_head_rows,
+        head_rows;  /* pieces: rows of a head, where they are interleaved as stored, as written; else 0 */
+    float offset;   /* pieces: added to the values */
+    float *given;   /* values that no tensor has, f32; NULL: none */
+    bool is_mixed;  /* pieces: they have several types */
+    bool repacks;   /* pieces: stored blocks that become blocks of `type`, with the same values */
+    bool is_weight; /* one that is worth rounding to few bits */
+    int file;       /* of the plan's files; before it is finished that of a safetensors checkpoint */
+    char importance[HT_REWRITE_NAME_MOST];  /* its name in GGUF, for importance weights; "": none */
+    char *name;                             /* as stored */
+    char *renamed;                          /* as written, when that is another; else NULL */
+    int64_t shape[HT_SAFETENSORS_RANK_MAX]; /* as written */
+    ht_tensor_output to;                    /* as written; it lends its name and shape from here */
+} ht_rewrite_tensor;
+
+typedef struct ht_rewrite_plan {
+    const ht_checkpoint_files *c;
+    const ht_config *config;
+    bool is_directory;  /* what is written */
+    bool to_gguf;       /* the container of what is written */
+    bool to_mlx;        /* a directory with the names of mlx-lm */
+    bool to_other;      /* the container is not the checkpoint's: tensors are made of pieces */
+    bool restacks;      /* in its own container some experts are: ht_rewrite_plan_restack */
+    bool copies_files;  /* the checkpoint is a directory, whose other files are copied to that which is written */
+    bool checks_values; /* HT_ERR_FORMAT for whatever is no finite number; else only where it cannot be written */
+    const char *verb;   /* for messages: "fusing" */
+    const char *mark;   /* HT_REWRITE_FUSED, HT_REWRITE_QUANTIZED or HT_REWRITE_CONVERTED */
+    const char *out_path;
+    int64_t max_file_bytes;          /* of ht_convert_options */
+    ht_dtype dtype;                  /* stated in config.json; HT_DTYPE_NONE: what it states stays */
+    int file_type;                   /* general.file_type of GGUF; -1: that of most floats, if any */
+    const ht_importance *importance; /* NULL: none */
+    const ht_cancel *cancel;
+    void (*progress)(double done, void *user);
+    void *user;
+    void (*on_tensor)(const ht_convert_tensor *t, void *user); /* NULL: errors are not measured */
+    ht_rewrite_tensor *tensor; /* [n]: those of the checkpoint by number, and new ones */
+    size_t n, capacity;
+    ht_rewrite_change *change; /* [n_changes], sorted by tensor */
+    size_t n_changes, changes_capacity;
+    char **file; /* [n_files] names of the files of weights that are written, without directories */
+    int n_files;
+    json_t *metadata; /* GGUF: that of the file, or changes of the checkpoint's */
+} ht_rewrite_plan;
+
+/* Lists the tensors of plan->c, all to be copied; the caller frees the plan even after a failure. */
+ht_status ht_rewrite_plan_list(ht_rewrite_plan *plan, ht_error *err);
+/* The same of a checkpoint that is written in the other container: the tensors that it has there, all of them to be written in
+ * the type in which they are stored, or in the nearest one that the container has for the same values (rewrite_translate.c).
+ * `floats`: what becomes of weights that are floats, and of those that cannot stay quantised; HT_DTYPE_NONE: floats stay, others
+ * become f32. keeps_quantized: weights of which types are not chosen anew stay quantised where the container has their values. */
+ht_status ht_rewrite_plan_translate(ht_rewrite_plan *plan, ht_dtype floats, bool keeps_quantized, ht_error *err);
+/* Of a directory that is listed and becomes one for mlx-lm (plan->to_mlx) or for transformers: experts that the reader does not
+ * expect as they are stored are dropped, and written as it does. Their types are those of ht_rewrite_plan_translate, where none
+ * stay quantised. */
+ht_status ht_rewrite_plan_restack(ht_rewrite_plan *plan, ht_dtype floats, ht_error *err);
+/* Once each weight has its action and type: those of its scales and biases, and how everything is written. Adds what is new. */
+ht_status ht_rewrite_plan_finish(ht_rewrite_plan *plan, ht_error *err);
+void ht_rewrite_plan_free(ht_rewrite_plan *plan);
+/* Whether the weight is written in MLX's groups: packed elements, scales and biases as tensors of their own. */
+bool ht_rewrite_in_parts(const ht_rewrite_plan *plan, const ht_rewrite_tensor *weight);
+/* Whether a weight is written in another type than it has. */
+bool ht_rewrite_changes_type(const ht_rewrite_tensor *weight);
+/* Bytes of all tensors as they will be written. */
+size_t ht_rewrite_plan_bytes(const ht_rewrite_plan *plan);
+/* The float type of what was quantised: that of config.json, else the one of most floats. */
+ht_status ht_rewrite_float_type(const ht_rewrite_plan *plan, ht_dtype *out, ht_error *err);
+/* HT_W_F32, HT_W_F16 or HT_W_BF16 of a float type, and back; HT_DTYPE_NONE of other types. */
+ht_weight_type ht_rewrite_weight_type(ht_dtype dtype);
+ht_dtype ht_rewrite_dtype(int type);
+
+/* Adds the changes of n adapters (hearth/fuse.h), and says which tensors become floats or groups (fuse_plan.c). */
+ht_status ht_fuse_plan(ht_rewrite_plan *plan, const ht_fuse_options *options, ht_adapter *const *adapters,
+                       const float *scales, int n, ht_error *err);
+
+/* ---- values (rewrite_values.c) ---- */
+
+typedef struct ht_rewrite_values ht_rewrite_values;
+
+ht_status ht_rewrite_values_new(const ht_rewrite_plan *plan, int n_threads, ht_rewrite_values **out, ht_error *err);
+void ht_rewrite_values_free(ht_rewrite_values *v); /* NULL is fine */
+/* The bytes of tensor `number` as it is written, lent until the next call. */
+ht_status ht_rewrite_values_of(ht_rewrite_values *v, size_t number, const void **bytes, ht_error *err);
+/* Whether n values are ones of a float type. */
+bool ht_rewrite_is_exact(ht_weight_type type, const float *x, int64_t n);
+/* Tensors so far that floats with fewer bits changed. */
+int64_t ht_rewrite_values_inexact(const ht_rewrite_values *v);
+/* What all calls together have done to the changed tensors. */
+void ht_rewrite_values_report(const ht_rewrite_values *v, ht_fuse_report *out);
+
+/* ---- rows of one weight (rewrite_rows.c) ---- */
+
+/* A stored tensor's exact values, with the factors that a checkpoint stores beside it. */
+typedef struct ht_weight_source {
+    ht_stored_tensor t;
+    int64_t n_matrices, n_rows, k; /* rows of one matrix */
+    int n_shares;
+    struct ht_block_scales *scales; /* [n_matrices]; NULL: none */
+    float *products;                /* [n_shares][n_matrices] factors on the products; NULL: none */
+} ht_weight_source;
+
+/* The values of a tensor that is written, before adapters and rounding. */
+typedef struct ht_weight_rows {
+    const ht_rewrite_tensor *of;
+    int64_t n_matrices, n_rows, k; /* rows of one matrix, as written */
+    ht_weight_source *source;      /* [n_sources], by their numbers */
+    int64_t n_sources;
+} ht_weight_rows;
+
+ht_status ht_weight_rows_open(const ht_rewrite_plan *plan, const ht_rewrite_tensor *t, ht_weight_rows *out,
+                              ht_error *err);
+void ht_weight_rows_close(ht_weight_rows *r);
+/* ht_file_unchanged of all files that the rows are in. */
+ht_status ht_weight_rows_unchanged(const ht_weight_rows *r, ht_error *err);
+/* The stored tensor that row `row` as written is read from, lent, and the row of it. */
+const ht_stored_tensor *ht_weight_rows_origin(const ht_weight_rows *r, int64_t row, int64_t *at);
+/* Row of the canonical order at place `at` of rows that are interleaved in heads; inverse of ht_interleaved_row. */
+int64_t ht_canonical_row(int64_t at, int64_t head_rows);
+/* Bytes of scratch for n rows. */
+size_t ht_weight_rows_scratch(const ht_weight_rows *r, int64_t n);
+/* The same rows as blocks of the type that all pieces have, without factors. */
+ht_status ht_weight_rows_read_blocks(const ht_weight_rows *r, int64_t first, int64_t n, void *out, void *scratch,
+                                     ht_error *err);
+/* f32 values of rows [first, first + n). Thread-safe, with scratch of the thread's own. */
+ht_status ht_weight_rows_read(const ht_weight_rows *r, int64_t first, int64_t n, float *out, void *scratch,
+                              ht_error *err);
+
+/* ---- damage (rewrite_check.c) ---- */
+
+/* HT_ERR_FORMAT where x, the values of rows [first, first + n), holds what is no finite number. Floats may, unless the plan
+ * checks them. */
+ht_status ht_rewrite_check_rows(const ht_rewrite_plan *plan, const ht_weight_rows *rows, int64_t first, int64_t n,
+                                const float *x, ht_error *err);
+/* The same of tensor `number`, which is copied as `bytes`, on the threads of a device. */
+ht_status ht_rewrite_check_copied(const ht_rewrite_plan *plan, ht_device *host, size_t number, const void *bytes,
+                                  ht_error *err);
+
+/* ---- files ---- */
+
+/* Refuses to write over the checkpoint or into it, and over what neither ht_fuse nor ht_convert wrote. Where the plan may have
+ * several files that are no directory, it must be finished. */
+ht_status ht_rewrite_check_place(const ht_rewrite_plan *plan, const char *model_path, ht_error *err);
+/* A config.json with what the plan changes: the dtype and the quantisation. *text is NULL when it stays as it is; else the caller
+ * frees it. */
+ht_status ht_rewrite_config(const ht_rewrite_plan *plan, ht_json_text config, char **text, ht_error *err);
+/* Whether no quantised tensor is written. */
+bool ht_rewrite_is_dense(const ht_rewrite_plan *plan);
+/* Writes the plan's checkpoint to plan->out_path: a GGUF file, parts of one beside each other, or a directory (rewrite_files.c). */
+ht_status ht_rewrite_write(const ht_rewrite_plan *plan, ht_rewrite_values *values, ht_error *err);
+/* Writes a text and a newline to directory/name. */
+ht_status ht_rewrite_write_text(const char *directory, const char *name, const char *text, ht_error *err);
+
+/* ---- files of weights (rewrite_shards.c) ---- */
+
+/* Chooses the file of every tensor, once it is known how each is written, and names the files. */
+ht_status ht_rewrite_share_out(ht_rewrite_plan *plan, ht_error *err);
+
+/* The tensors of one file. */
+typedef struct ht_rewrite_outputs {
+    ht_rewrite_values *values;
+    ht_tensor_output *tensor; /* [n] */
+    size_t *number;           /* [n] of each in the plan */
+    int n;
+} ht_rewrite_outputs;
+
+/* The caller frees *out even after a failure. */
+ht_status ht_rewrite_outputs_list(const ht_rewrite_plan *plan, int file, ht_rewrite_values *values,
+                                  ht_rewrite_outputs *out, ht_error *err);
+void ht_rewrite_outputs_free(ht_rewrite_outputs *o);
+ht_tensor_values ht_rewrite_output_values; /* of a ht_rewrite_outputs */
+
+/* ---- GGUF (rewrite_gguf.c) ---- */
+
+/* Makes plan->metadata. */
+ht_status ht_rewrite_gguf_metadata(ht_rewrite_plan *plan, ht_error *err);
+/* Bytes at most of part `file` without tensors: the first one's, or those of any other. */
+ht_status ht_rewrite_gguf_header(const ht_rewrite_plan *plan, int file, size_t *bytes, ht_error *err);
+/* Writes file `file` of the plan's. */
+ht_status ht_rewrite_gguf_write(const ht_rewrite_plan *plan, ht_rewrite_values *values, int file, const char *path,
+                                ht_error *err);
+/* Writes all of them, into a directory. */
+ht_status ht_rewrite_gguf_write_all(const ht_rewrite_plan *plan, ht_rewrite_values *values, const char *directory,
+                                    ht_error *err);
+/* Writes all of them beside plan->out_path; they appear together. */
+ht_status ht_rewrite_gguf_write_set(const ht_rewrite_plan *plan, ht_rewrite_values *values, ht_error *err);
+
+/* ---- safetensors (rewrite_safetensors.c) ---- */
+
+/* Bytes at most of a file without tensors. */
+ht_status ht_rewrite_safetensors_header(const ht_rewrite_plan *plan, size_t *bytes, ht_error *err);
+/* Whether there is an index: where there are several files, or the checkpoint's files stay and have one. */
+ht_status ht_rewrite_safetensors_indexed(const ht_rewrite_plan *plan, bool *out, ht_error *err);
+/* Whether all tensors of a safetensors file are dropped: a large layer's experts can fill files that none of the tensors begins
+ * in which they become. */
+bool ht_rewrite_is_left_out(const ht_rewrite_plan *plan, int file);
+/* Writes the files and their index. */
+ht_status ht_rewrite_safetensors_write(const ht_rewrite_plan *plan, ht_rewrite_values *values, const char *directory,
+                                       ht_error *err);
+
+#endif

@@ -1,0 +1,318 @@
+/* The plan of writing a checkpoint in its other container, or a directory's experts for its other reader: what the tensors are
+ * called there, of which stored rows each is made, and the types in which their values stay. */
+#include "base/error.h"
+#include "checkpoint/convert_metadata.h"
+#include "checkpoint/experts.h"
+#include "checkpoint/family.h"
+#include "checkpoint/rewrite.h"
+#include "checkpoint/tensor_read.h"
+#include "formats/affine.h"
+#include "formats/repack.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NAME_SIZE = 192 };
+
+typedef struct translation {
+    ht_rewrite_plan *plan;
+    ht_dtype floats; /* HT_DTYPE_NONE: as they are */
+    bool repacks;    /* quantised weights stay so where they can */
+} translation;
+
+/* ---- tensors ---- */
+
+static ht_status add_tensor(ht_rewrite_plan *plan, const char *name, ht_rewrite_tensor **out, ht_error *err) {
+    if (plan->n + 1 >= plan->capacity / 3) { /* a weight may get scales and biases */
+        const size_t capacity = 2 * plan->capacity + 96;
+        ht_rewrite_tensor *grown = realloc(plan->tensor, capacity * sizeof *grown);
+        if (!grown) return ht_fail_memory(err, capacity * sizeof *grown, "a list of tensors");
+        plan->tensor = grown;
+        plan->capacity = capacity;
+    }
+    ht_rewrite_tensor *t = *out = &plan->tensor[plan->n];
+    *t = (ht_rewrite_tensor){.owner = plan->n, .action = HT_REWRITE_ROUND, .n_shares = 1, .name = strdup(name)};
+    if (!t->name) return ht_fail_memory(err, strlen(name) + 1, "a name");
+    t->from.name = t->name;
+    t->from.name_len = strlen(name);
+    t->from.number = plan->n++;
+    return HT_OK;
+}
+
+/* What names of a directory's text model begin with; "" in GGUF. A directory for another reader keeps the names of all tensors
+ * but experts, and so the prefix. */
+static const char *prefix_of(const ht_rewrite_plan *plan) {
+    return plan->to_gguf ? "" : plan->to_other ? "model." : plan->c->prefix;
+}
+
+/* What n pieces of [rows, columns] each are together; n_experts: axes of a stacked tensor, or 0. */
+static ht_status set_pieces(ht_rewrite_tensor *t, const ht_stored_weight *w, int64_t n, int64_t n_experts,
+                            ht_error *err) {
+    t->piece = calloc((size_t)n, sizeof *t->piece);
+    if (!t->piece) return ht_fail_memory(err, (size_t)n * sizeof *t->piece, "pieces of a tensor");
+    t->n_pieces = n;
+    t->piece_rows = w->rows;
+    t->from.n_dims = w->is_vector ? 1 : n_experts ? 3 : 2;
+    int64_t *dims = t->from.dims;
+    if (n_experts) *dims++ = n_experts;
+    if (!w->is_vector) *dims++ = w->rows * n / (n_experts ? n_experts : 1);
+    *dims = w->columns;
+    return HT_OK;
+}
+
+/* Puts the stored rows of w in place `i` of the pieces; what they are together is a mixture when their types differ. */
+static void put_piece(ht_rewrite_plan *plan, ht_rewrite_tensor *t, const ht_stored_weight *w, int64_t i) {
+    ht_stored_tensor stored;
+    ht_checkpoint_tensor_at(plan->c, w->tensor, &stored);
+    t->piece[i] = (ht_rewrite_piece){w->tensor, w->first_row, (int)w->n_shares};
+    if (!t->from.type_name) {
+        t->from.type = stored.type;
+        t->from.type_name = stored.type_name;
+        t->from.file_name = stored.file_name;
+        t->from.file = stored.file;
+    } else if (t->from.type != stored.type) {
+        t->from.type = HT_W_F32;
+        t->from.type_name = "mixed";
+        t->is_mixed = true;
+        t->quantized = true;
+    }
+    t->quantized = t->quantized || !ht_weight_is_float(stored.type);
+}
+
+/* ---- experts ---- */
+
+static ht_expert_naming naming_of(const ht_rewrite_plan *plan) {
+    return plan->to_gguf ? HT_EXPERTS_GGUF : plan->to_mlx ? HT_EXPERTS_MLX : HT_EXPERTS_TRANSFORMERS;
+}
+
+/* The form in which the written checkpoint has a part of the experts. */
+static const ht_expert_form *form_of(const ht_rewrite_plan *plan, ht_expert_part part) {
+    return ht_expert_form_named(naming_of(plan), plan->config->family->gguf_fuses_experts, part);
+}
+
+/* Name in GGUF, for importance weights. */
+static void set_importance(ht_rewrite_tensor *t, const char *gguf, int64_t layer) {
+    if (layer >= 0)
+        snprintf(t->importance, sizeof t->importance, "blk.%lld.%s", (long long)layer, gguf);
+    else
+        snprintf(t->importance, sizeof t->importance, "%s", gguf);
+}
+
+static ht_status add_expert(translation *of, const ht_stored_weight *w, ht_error *err) {
+    ht_rewrite_plan *plan = of->plan;
+    const ht_expert_form *f = form_of(plan, w->part);
+    const int64_t n = plan->config->n_experts;
+    char name[NAME_SIZE];
+    ht_expert_name_behind(prefix_of(plan), f, w->layer, w->expert, name, sizeof name);
+    ht_rewrite_tensor *t =
+        plan->n ? &plan->tensor[plan->n - 1] : NULL; /* a stacked tensor's experts come one after the other */
+    ht_status status = HT_OK;
+    if (!t || strcmp(t->name, name) != 0) {
+        status = add_tensor(plan, name, &t, err);
+        if (!status) status = set_pieces(t, w, f->stacked ? n * f->n_shares : 1, f->stacked ? n : 0, err);
+        if (status) return status;
+        t->is_weight = true;
+        t->n_shares = f->n_shares;
+        const bool fuses = plan->config->family->gguf_fuses_experts;
+        set_importance(t, ht_expert_form_named(HT_EXPERTS_GGUF, fuses, w->part)->name, w->layer);
+    }
+    put_piece(plan, t, w, f->stacked ? w->expert * f->n_shares + f->share : 0);
+    return HT_OK;
+}
+
+/* ---- other weights ---- */
+
+static ht_status add_weight(const ht_stored_weight *w, void *user, ht_error *err) {
+    translation *of = user;
+    ht_rewrite_plan *plan = of->plan;
+    if (w->part != HT_EXPERT_NONE) return add_expert(of, w, err);
+    char name[NAME_SIZE];
+    snprintf(name, sizeof name, "%s%s", w->is_head ? "" : prefix_of(plan), plan->to_gguf ? w->gguf : w->safetensors);
+    ht_rewrite_tensor *t;
+    ht_status status = add_tensor(plan, name, &t, err);
+    if (!status) status = set_pieces(t, w, 1, 0, err);
+    if (status) return status;
+    put_piece(plan, t, w, 0);
+    t->stored_head_rows = w->stored_head_rows;
+    t->head_rows = plan->to_gguf ? w->head_rows : 0;
+    if (w->is_vector && t->stored_head_rows + t->head_rows)
+        t->piece_rows = w->columns;                                     /* single elements change places */
+    t->is_weight = w->is_quantized && !strstr(w->gguf, "ffn_gate_inp"); /* routers choose: they stay exact */
+    if (w->is_gain) t->offset = plan->config->norm_offset - (plan->to_gguf ? 0 : plan->config->family->norm_offset);
+    if (t->is_weight) set_importance(t, w->gguf, -1);
+    return HT_OK;
+}
+
+/* The tensor of RoPE's divisors, which a directory has in its configuration. */
+static ht_status add_rope_factors(ht_rewrite_plan *plan, ht_error *err) {
+    float *values;
+    int64_t n;
+    ht_rewrite_tensor *t;
+    ht_status status = ht_gguf_rope_factors(plan->config, &values, &n, err);
+    if (status || !values) return status;
+    status = add_tensor(plan, HT_ROPE_FACTORS, &t, err);
+    if (status) {
+        free(values);
+        return status;
+    }
+    t->given = values;
+    t->action = HT_REWRITE_COPY;
+    t->from.type = HT_W_F32;
+    t->from.type_name = "F32";
+    t->from.n_dims = 1;
+    t->from.dims[0] = n;
+    t->from.n_bytes = (size_t)n * sizeof *values;
+    return HT_OK;
+}
+
+/* ---- types ---- */
+
+/* Vectors are f32 in GGUF, and so are routers: its readers compute with them as they are. */
+static bool is_f32_in_gguf(const ht_rewrite_tensor *t) {
+    return t->from.n_dims < 2 || strstr(t->name, "ffn_gate_inp.") != NULL;
+}
+
+/* Whether every value of a float tensor is one of `type`, too. */
+static ht_status fits(const ht_rewrite_plan *plan, const ht_rewrite_tensor *t, ht_weight_type type, bool *out,
+                      ht_error *err) {
+    ht_weight_rows rows;
+    ht_status status = ht_weight_rows_open(plan, t, &rows, err);
+    const int64_t n_rows = status ? 0 : rows.n_matrices * rows.n_rows;
+    float *x = status ? NULL : malloc((size_t)rows.k * sizeof *x);
+    void *scratch = status ? NULL : malloc(ht_weight_rows_scratch(&rows, 1));
+    if (!status && (!x || !scratch)) status = ht_fail_memory(err, (size_t)rows.k * sizeof *x, "a row of weights");
+    *out = true;
+    for (int64_t row = 0; !status && *out && row < n_rows; row++) {
+        status = ht_weight_rows_read(&rows, row, 1, x, scratch, err);
+        if (!status) *out = ht_rewrite_is_exact(type, x, rows.k);
+    }
+    free(x);
+    free(scratch);
+    ht_weight_rows_close(&rows);
+    return status;
+}
+
+/* Whether the stored blocks, without factors beside them, have the same values in another type. */
+static ht_status repacks_to(const ht_rewrite_plan *plan, const ht_weight_rows *rows, ht_weight_type to, bool *out,
+                            ht_error *err) {
+    const ht_weight_type from = (ht_weight_type)rows->of->from.type;
+    const ht_weight_type_info *info = ht_weight_type_info_of(to);
+    const int64_t n_rows = rows->n_matrices * rows->n_rows, unit = ht_repack_unit(from, to);
+    *out = rows->k % unit == 0;
+    for (int64_t i = 0; i < rows->n_sources; i++) *out = *out && !rows->source[i].products && !rows->source[i].scales;
+    if (!*out || from == to) return HT_OK;
+    unsigned char *blocks = malloc(ht_tensor_size(&rows->source->t, rows->k));
+    void *scratch = malloc(ht_weight_rows_scratch(rows, 1)),
+         *made = malloc((size_t)(rows->k / info->block) * info->block_bytes);
+    ht_status status = blocks && scratch && made ? HT_OK : ht_fail_memory(err, (size_t)rows->k, "a row of weights");
+    for (int64_t row = 0; !status && *out && row < n_rows; row++) {
+        if (ht_cancel_requested(plan->cancel)) status = ht_fail(err, HT_ERR_CANCELLED, "%s was cancelled", plan->verb);
+        if (!status) status = ht_weight_rows_read_blocks(rows, row, 1, blocks, scratch, err);
+        if (!status) *out = ht_repack(from, blocks, rows->k, to, made);
+    }
+    free(blocks);
+    free(scratch);
+    free(made);
+    return status;
+}
+
+/* The first type of the other container that has a quantised weight's values. */
+static ht_status find_packed(const ht_rewrite_plan *plan, ht_rewrite_tensor *t, ht_error *err) {
+    ht_weight_rows rows;
+    if (!t->is_weight || t->is_mixed || ht_repack_type((ht_weight_type)t->from.type, 0) < 0) return HT_OK;
+    ht_status status = ht_weight_rows_open(plan, t, &rows, err);
+    int to;
+    for (int i = 0; !status && !t->repacks && (to = ht_repack_type((ht_weight_type)t->from.type, i)) >= 0; i++) {
+        status = repacks_to(plan, &rows, (ht_weight_type)to, &t->repacks, err);
+        if (t->repacks) t->type = (ht_weight_type)to;
+    }
+    ht_weight_rows_close(&rows);
+    return status;
+}
+
+/* The type that keeps the values. */
+static ht_status choose_type(translation *of, ht_rewrite_tensor *t, ht_error *err) {
+    ht_rewrite_plan *plan = of->plan;
+    const ht_weight_type own = (ht_weight_type)t->from.type;
+    const ht_weight_type floats = of->floats ? ht_rewrite_weight_type(of->floats) : HT_W_F32;
+    ht_status status = HT_OK;
+    t->type = of->floats || t->quantized ? floats : own;
+    if (t->quantized && of->repacks) status = find_packed(plan, t, err);
+    if (plan->to_gguf && is_f32_in_gguf(t)) t->type = HT_W_F32;
+    return status;
+}
+
+/* GGUF files have vectors and routers in f32 whose values are those of the type of most weights, in which directories have
+ * them. */
+static ht_status narrow(const translation *of, ht_rewrite_tensor *t, ht_error *err) {
+    const ht_weight_type type = ht_rewrite_weight_type(of->plan->dtype);
+    bool same = false;
+    if (of->floats || t->is_weight || t->quantized || t->type != HT_W_F32 || type == HT_W_F32) return HT_OK;
+    const ht_status status = fits(of->plan, t, type, &same, err);
+    if (same) t->type = type;
+    return status;
+}
+
+/* The float type of most weights, as they will be written; of groups that of their scales. */
+static ht_dtype main_dtype(const translation *of) {
+    double n[HT_DTYPE_COUNT] = {0};
+    ht_dtype most = HT_F32;
+    if (of->floats) return of->floats;
+    for (size_t i = 0; i < of->plan->n; i++) {
+        const ht_rewrite_tensor *t = &of->plan->tensor[i];
+        if (!t->is_weight) continue;
+        double elements = 1;
+        for (int d = 0; d < t->from.n_dims; d++) elements *= (double)t->from.dims[d];
+        const int as = ht_affine_of(t->type).bits ? (int)ht_affine_of(t->type).scale : (int)t->type;
+        const ht_dtype dtype = ht_weight_is_float(as) ? ht_rewrite_dtype(as) : HT_F32;
+        n[dtype] += elements;
+        if (n[dtype] > n[most]) most = dtype;
+    }
+    return most;
+}
+
+ht_status ht_rewrite_plan_translate(ht_rewrite_plan *plan, ht_dtype floats, bool keeps_quantized, ht_error *err) {
+    translation of = {plan, floats, keeps_quantized && (plan->to_gguf || plan->to_mlx)};
+    ht_status status = ht_weights_visit_all(plan->c, plan->config, true, add_weight, &of, err);
+    if (!status && plan->to_gguf) status = add_rope_factors(plan, err);
+    for (size_t i = 0; !status && i < plan->n; i++)
+        if (plan->tensor[i].piece) status = choose_type(&of, &plan->tensor[i], err);
+    if (status || plan->to_gguf) return status;
+    plan->dtype = main_dtype(&of);
+    for (size_t i = 0; !status && i < plan->n; i++) status = narrow(&of, &plan->tensor[i], err);
+    return status;
+}
+
+/* ---- experts for the other reader of directories ---- */
+
+/* Whether the reader finds the expert in the tensor where it is. */
+static bool is_in_place(const ht_rewrite_plan *plan, const ht_stored_weight *w) {
+    const ht_expert_form *f = form_of(plan, w->part);
+    char name[NAME_SIZE];
+    ht_stored_tensor t;
+    ht_expert_name_behind(prefix_of(plan), f, w->layer, w->expert, name, sizeof name);
+    return ht_checkpoint_find(plan->c, name, &t) && t.number == w->tensor;
+}
+
+static ht_status restack_expert(const ht_stored_weight *w, void *user, ht_error *err) {
+    translation *of = user;
+    ht_rewrite_plan *plan = of->plan;
+    if (w->part == HT_EXPERT_NONE || is_in_place(plan, w)) return HT_OK;
+    const size_t n = plan->n;
+    ht_status status = add_expert(of, w, err);
+    if (status) return status;
+    ht_rewrite_tensor *stored = &plan->tensor[w->tensor];
+    if (plan->n > n) plan->tensor[n].file = stored->file;
+    stored->action = HT_REWRITE_DROP;
+    plan->restacks = true;
+    return HT_OK;
+}
+
+ht_status ht_rewrite_plan_restack(ht_rewrite_plan *plan, ht_dtype floats, ht_error *err) {
+    translation of = {plan, floats, false};
+    const size_t n = plan->n;
+    ht_status status = ht_weights_visit_all(plan->c, plan->config, false, restack_expert, &of, err);
+    for (size_t i = n; !status && i < plan->n; i++) status = choose_type(&of, &plan->tensor[i], err);
+    return status;
+}

@@ -1,0 +1,44 @@
+/* RoPE settings: the scaling schemes of checkpoints as parameters of the rope operation.
+ *
+ * Formulas: `transformers` modeling_rope_utils (linear, llama3, yarn, proportional). */
+#ifndef HT_CHECKPOINT_ROPE_H
+#define HT_CHECKPOINT_ROPE_H
+
+#include <hearth/fast.h>
+#include <hearth/ops.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum ht_rope_kind {
+    HT_ROPE_PLAIN,
+    HT_ROPE_LINEAR,
+    HT_ROPE_LLAMA3,
+    HT_ROPE_YARN,
+    HT_ROPE_PROPORTIONAL /* partial: only a first share of the pairs is rotated */
+} ht_rope_kind;
+
+typedef struct ht_rope_spec {
+    ht_rope_kind kind;
+    double theta;
+    double factor;                            /* context extension factor; proportional: 0 means 1 */
+    double low_freq_factor, high_freq_factor; /* llama3 */
+    double original_context;                  /* llama3, yarn: positions before extension */
+    double beta_fast, beta_slow;              /* yarn: rotation counts that bound the ramp */
+    double attention_factor;                  /* yarn: factor on cos and sin; 0: from factor, mscale, mscale_all_dim */
+    double mscale, mscale_all_dim;            /* yarn; 0: absent */
+    double share;                             /* proportional: share of the pairs that is rotated; 0: all */
+    bool no_truncate;                         /* yarn: ramp bounds are not rounded to whole dimensions */
+} ht_rope_spec;
+
+/* Parses a scheme's name ("default", "none", "linear", "llama3", "yarn", "proportional"); false when unsupported. */
+bool ht_rope_kind_from_name(const char *name, ht_rope_kind *out);
+
+/* Range check: "" when valid, else what is wrong. */
+const char *ht_rope_problem(const ht_rope_spec *r);
+
+/* Parameters of the rope operation for heads of `dims` rotated dimensions. True when the scheme has divisors per
+ * frequency, written to factors[dims / 2]; otherwise `factors` is unchanged. */
+bool ht_rope_prepare(const ht_rope_spec *r, int32_t dims, ht_rope_config *how, float *factors);
+
+#endif

@@ -1,0 +1,651 @@
+#include "formats/json_value.h"
+
+#include "base/checked.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { SMALL_OBJECT = 8 }; /* members that are compared one by one; more have an index */
+
+typedef struct text_value {
+    ht_json head;
+    size_t n;
+    char text[];
+} text_value;
+
+typedef struct number_value {
+    ht_json head;
+    union {
+        int64_t integer;
+        double real;
+    };
+    char spelling[]; /* "" where ht_json_spelling has none; absent from integers without one */
+} number_value;
+
+typedef struct array_value {
+    ht_json head;
+    size_t n, capacity;
+    ht_json **items;
+} array_value;
+
+typedef struct object_value {
+    ht_json head;
+    size_t n, capacity, n_slots; /* slots: a power of two, at least twice the members; 0: no index */
+    ht_json_member *members;
+    uint32_t *slots; /* an open-addressing table of position + 1; 0: free */
+} object_value;
+
+/* ---- references ---- */
+
+/* Values of one kind that a program makes are one value, which is never freed. */
+enum { IMMORTAL = UINT32_MAX };
+static ht_json null_value = {.type = HT_JSON_NULL, .references = IMMORTAL};
+static ht_json true_value = {.type = HT_JSON_TRUE, .references = IMMORTAL};
+static ht_json false_value = {.type = HT_JSON_FALSE, .references = IMMORTAL};
+
+ht_json *ht_json_incref(const ht_json *v) {
+    ht_json *value = (ht_json *)(uintptr_t)v;
+    if (value && value->references != IMMORTAL) __atomic_add_fetch(&value->references, 1, __ATOMIC_RELAXED);
+    return value;
+}
+
+static void clear_object(object_value *o) {
+    for (size_t i = 0; i < o->n; i++) {
+        free((char *)(uintptr_t)o->members[i].name);
+        ht_json_decref(o->members[i].value);
+    }
+    free(o->members);
+    free(o->slots);
+}
+
+void ht_json_decref(ht_json *v) {
+    if (!v || v->references == IMMORTAL) return;
+    /* The only owner needs no atomic subtraction. */
+    if (__atomic_load_n(&v->references, __ATOMIC_ACQUIRE) != 1 &&
+        __atomic_sub_fetch(&v->references, 1, __ATOMIC_ACQ_REL) > 0)
+        return;
+    if (v->type == HT_JSON_OBJECT) clear_object((object_value *)v);
+    if (v->type == HT_JSON_ARRAY) {
+        (void)ht_json_array_clear(v);
+        free(((array_value *)v)->items);
+    }
+    free(v);
+}
+
+static void *new_value(ht_json_type type, size_t bytes) {
+    ht_json *v = malloc(bytes);
+    if (v) *v = (ht_json){.type = type, .references = 1};
+    return v;
+}
+
+/* ---- scalars ---- */
+
+ht_json *ht_json_null(void) { return &null_value; }
+ht_json *ht_json_boolean(bool value) { return value ? &true_value : &false_value; }
+
+static number_value *new_number(ht_json_type type, const char *spelling, size_t n) {
+    number_value *v = new_value(type, sizeof *v + n + 1);
+    if (!v) return NULL;
+    if (n) memcpy(v->spelling, spelling, n);
+    v->spelling[n] = '\0';
+    return v;
+}
+
+ht_json *ht_json_integer(int64_t value) {
+    number_value *v = new_number(HT_JSON_INTEGER, NULL, 0);
+    if (!v) return NULL;
+    v->integer = value;
+    return &v->head;
+}
+
+ht_json *ht_json_real(double value) {
+    number_value *v = isfinite(value) ? new_number(HT_JSON_REAL, NULL, 0) : NULL;
+    if (!v) return NULL;
+    v->real = value;
+    return &v->head;
+}
+
+ht_json *ht_json_stringn(const char *text, size_t n) {
+    text_value *v = new_value(HT_JSON_STRING, sizeof *v + n + 1);
+    if (!v) return NULL;
+    v->n = n;
+    if (n) memcpy(v->text, text, n);
+    v->text[n] = '\0';
+    return &v->head;
+}
+
+ht_json *ht_json_string(const char *text) { return text ? ht_json_stringn(text, strlen(text)) : NULL; }
+
+const char *ht_json_string_value(const ht_json *v) {
+    return ht_json_is_string(v) ? ((const text_value *)v)->text : NULL;
+}
+size_t ht_json_string_length(const ht_json *v) { return ht_json_is_string(v) ? ((const text_value *)v)->n : 0; }
+int64_t ht_json_integer_value(const ht_json *v) {
+    return ht_json_is_integer(v) ? ((const number_value *)v)->integer : 0;
+}
+double ht_json_real_value(const ht_json *v) { return ht_json_is_real(v) ? ((const number_value *)v)->real : 0; }
+double ht_json_number_value(const ht_json *v) {
+    return ht_json_is_integer(v) ? (double)((const number_value *)v)->integer : ht_json_real_value(v);
+}
+
+const char *ht_json_spelling(const ht_json *v) {
+    if (!ht_json_is_number(v) && !(v && v->type == HT_JSON_NOT_FINITE)) return NULL;
+    const char *spelling = ((const number_value *)v)->spelling;
+    return *spelling ? spelling : NULL;
+}
+
+/* ---- arrays ---- */
+
+static array_value *array_of(const ht_json *v) { return ht_json_is_array(v) ? (array_value *)(uintptr_t)v : NULL; }
+
+ht_json *ht_json_new_array(void) {
+    array_value *a = new_value(HT_JSON_ARRAY, sizeof *a);
+    if (!a) return NULL;
+    a->n = a->capacity = 0;
+    a->items = NULL;
+    return &a->head;
+}
+
+size_t ht_json_array_size(const ht_json *array) { return ht_json_is_array(array) ? array_of(array)->n : 0; }
+
+ht_json *ht_json_array_get(const ht_json *array, size_t i) {
+    return i < ht_json_array_size(array) ? array_of(array)->items[i] : NULL;
+}
+
+/* Makes capacity for `need` elements of `size` bytes. */
+static bool grow(void *elements, size_t *capacity, size_t need, size_t size) {
+    void **of = elements;
+    size_t larger = *capacity ? *capacity : 4, bytes;
+    if (need <= *capacity) return true;
+    while (larger < need)
+        if (!ht_mul_size(larger, 2, &larger)) return false;
+    void *moved = ht_mul_size(larger, size, &bytes) ? realloc(*of, bytes) : NULL;
+    if (!moved) return false;
+    *of = moved;
+    *capacity = larger;
+    return true;
+}
+
+int ht_json_array_insert_new(ht_json *array, size_t i, ht_json *value) {
+    array_value *a = array_of(array);
+    if (!a || !value || value == array || i > a->n || !grow(&a->items, &a->capacity, a->n + 1, sizeof *a->items)) {
+        ht_json_decref(value);
+        return -1;
+    }
+    memmove(a->items + i + 1, a->items + i, (a->n - i) * sizeof *a->items);
+    a->items[i] = value;
+    a->n++;
+    return 0;
+}
+
+int ht_json_array_append_new(ht_json *array, ht_json *value) {
+    return ht_json_array_insert_new(array, ht_json_array_size(array), value);
+}
+
+int ht_json_array_append(ht_json *array, ht_json *value) {
+    return ht_json_array_append_new(array, ht_json_incref(value));
+}
+
+int ht_json_array_extend(ht_json *array, const ht_json *other) {
+    const size_t n = ht_json_array_size(other);
+    if (!ht_json_is_array(array) || !ht_json_is_array(other)) return -1;
+    for (size_t i = 0; i < n; i++)
+        if (ht_json_array_append(array, ht_json_array_get(other, i))) return -1;
+    return 0;
+}
+
+int ht_json_array_remove(ht_json *array, size_t i) {
+    array_value *a = array_of(array);
+    if (!a || i >= a->n) return -1;
+    ht_json_decref(a->items[i]);
+    a->n--;
+    memmove(a->items + i, a->items + i + 1, (a->n - i) * sizeof *a->items);
+    return 0;
+}
+
+int ht_json_array_clear(ht_json *array) {
+    array_value *a = array_of(array);
+    if (!a) return -1;
+    for (size_t i = 0; i < a->n; i++) ht_json_decref(a->items[i]);
+    a->n = 0;
+    return 0;
+}
+
+/* ---- objects ---- */
+
+static object_value *object_of(const ht_json *v) { return ht_json_is_object(v) ? (object_value *)(uintptr_t)v : NULL; }
+
+ht_json *ht_json_new_object(void) {
+    object_value *o = new_value(HT_JSON_OBJECT, sizeof *o);
+    if (!o) return NULL;
+    *o = (object_value){.head = o->head};
+    return &o->head;
+}
+
+size_t ht_json_object_size(const ht_json *object) { return ht_json_is_object(object) ? object_of(object)->n : 0; }
+
+const ht_json_member *ht_json_members(const ht_json *object, size_t *n) {
+    *n = ht_json_object_size(object);
+    return *n ? object_of(object)->members : NULL;
+}
+
+static uint64_t mix(uint64_t a, uint64_t b) {
+    __extension__ const unsigned __int128 product = (unsigned __int128)a * b;
+    return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+/* A number that whoever sends documents does not know: names could be chosen otherwise to collide. */
+static uint64_t hash_seed(void) {
+    static _Atomic uint64_t chosen;
+    uint64_t seed = atomic_load_explicit(&chosen, memory_order_relaxed);
+    if (seed) return seed;
+    struct timespec now;
+    (void)timespec_get(&now, TIME_UTC);
+    uint64_t other = 0;
+    seed = mix((uint64_t)now.tv_nsec ^ 0x9E3779B97F4A7C15u, (uint64_t)(uintptr_t)&now | 1);
+    seed = mix(seed ^ (uint64_t)now.tv_sec, (uint64_t)(uintptr_t)&chosen | 1) | 1;
+    return atomic_compare_exchange_strong(&chosen, &other, seed) ? seed : other;
+}
+
+static uint64_t hash_of(const char *name, size_t n) {
+    const uint64_t seed = hash_seed();
+    uint64_t hash = seed ^ n, word;
+    for (; n > 8; name += 8, n -= 8) {
+        memcpy(&word, name, 8);
+        hash = mix(hash ^ word, seed);
+    }
+    word = 0;
+    memcpy(&word, name, n);
+    return mix(hash ^ word, seed);
+}
+
+/* The slot of a name, or the free one where it belongs. */
+static uint32_t *slot_of(const object_value *o, uint64_t hash, const char *name, size_t n) {
+    size_t at = hash & (o->n_slots - 1);
+    for (; o->slots[at]; at = (at + 1) & (o->n_slots - 1)) {
+        const ht_json_member *m = &o->members[o->slots[at] - 1];
+        if (m->hash == hash && m->n_name == n && memcmp(m->name, name, n) == 0) break;
+    }
+    return &o->slots[at];
+}
+
+static void fill_slots(object_value *o) {
+    if (!o->n_slots) return;
+    memset(o->slots, 0, o->n_slots * sizeof *o->slots);
+    for (size_t i = 0; i < o->n; i++)
+        *slot_of(o, o->members[i].hash, o->members[i].name, o->members[i].n_name) = (uint32_t)i + 1;
+}
+
+/* Position of a member; the number of members: there is none. */
+static size_t find(const object_value *o, uint64_t hash, const char *name, size_t n) {
+    if (o->n_slots) {
+        const uint32_t slot = *slot_of(o, hash, name, n);
+        return slot ? slot - 1 : o->n;
+    }
+    size_t i = 0;
+    while (i < o->n &&
+           (o->members[i].hash != hash || o->members[i].n_name != n || memcmp(o->members[i].name, name, n) != 0))
+        i++;
+    return i;
+}
+
+/* Makes an index, or a larger one, for one more member. */
+static bool reserve_slots(object_value *o) {
+    if (o->n < SMALL_OBJECT || 2 * (o->n + 1) <= o->n_slots) return true;
+    const size_t n_slots = o->n_slots ? 2 * o->n_slots : 4 * SMALL_OBJECT;
+    uint32_t *slots = o->n < INT32_MAX ? malloc(n_slots * sizeof *slots) : NULL;
+    if (!slots) return false;
+    free(o->slots);
+    o->slots = slots;
+    o->n_slots = n_slots;
+    fill_slots(o);
+    return true;
+}
+
+/* Adds a member that is not there; takes the name, allocated, and the value when it succeeds. */
+static bool add(object_value *o, uint64_t hash, const char *name, size_t n, ht_json *value) {
+    if (!reserve_slots(o) || !grow(&o->members, &o->capacity, o->n + 1, sizeof *o->members)) return false;
+    o->members[o->n] = (ht_json_member){name, n, hash, value};
+    if (o->n_slots) *slot_of(o, hash, name, n) = (uint32_t)o->n + 1;
+    o->n++;
+    return true;
+}
+
+static char *copy_name(const char *name, size_t n) {
+    char *copy = malloc(n + 1);
+    if (!copy) return NULL;
+    memcpy(copy, name, n);
+    copy[n] = '\0';
+    return copy;
+}
+
+int ht_json_object_setn_new(ht_json *object, const char *name, size_t n, ht_json *value) {
+    object_value *o = object_of(object);
+    if (!o || !name || !value || value == object) {
+        ht_json_decref(value);
+        return -1;
+    }
+    const uint64_t hash = hash_of(name, n);
+    const size_t i = find(o, hash, name, n);
+    if (i < o->n) {
+        ht_json_decref(o->members[i].value);
+        o->members[i].value = value;
+        return 0;
+    }
+    char *copy = copy_name(name, n);
+    if (copy && add(o, hash, copy, n, value)) return 0;
+    free(copy);
+    ht_json_decref(value);
+    return -1;
+}
+
+int ht_json_object_set_new(ht_json *object, const char *name, ht_json *value) {
+    return ht_json_object_setn_new(object, name, name ? strlen(name) : 0, value);
+}
+
+int ht_json_object_set(ht_json *object, const char *name, ht_json *value) {
+    return ht_json_object_set_new(object, name, ht_json_incref(value));
+}
+
+ht_json *ht_json_object_getn(const ht_json *object, const char *name, size_t n) {
+    const object_value *o = object_of(object);
+    if (!o || !o->n || !name) return NULL;
+    const size_t i = find(o, hash_of(name, n), name, n);
+    return i < o->n ? o->members[i].value : NULL;
+}
+
+ht_json *ht_json_object_get(const ht_json *object, const char *name) {
+    return ht_json_object_getn(object, name, name ? strlen(name) : 0);
+}
+
+int ht_json_object_del(ht_json *object, const char *name) {
+    object_value *o = object_of(object);
+    const size_t n = name ? strlen(name) : 0, i = o && name ? find(o, hash_of(name, n), name, n) : 0;
+    if (!o || !name || i == o->n) return -1;
+    const ht_json_member removed = o->members[i];
+    o->n--;
+    memmove(o->members + i, o->members + i + 1, (o->n - i) * sizeof *o->members);
+    fill_slots(o);
+    free((char *)(uintptr_t)removed.name);
+    ht_json_decref(removed.value);
+    return 0;
+}
+
+const ht_json_member *ht_json_object_at(const ht_json *object, size_t i) {
+    return i < ht_json_object_size(object) ? &object_of(object)->members[i] : NULL;
+}
+
+int ht_json_object_update(ht_json *object, const ht_json *other) {
+    size_t n;
+    const ht_json_member *members = ht_json_members(other, &n);
+    if (!ht_json_is_object(object) || !ht_json_is_object(other)) return -1;
+    for (size_t i = 0; i < n; i++)
+        if (ht_json_object_setn_new(object, members[i].name, members[i].n_name, ht_json_incref(members[i].value)))
+            return -1;
+    return 0;
+}
+
+/* ---- whole values ---- */
+
+/* A container with these items, or with copies of them. */
+static ht_json *copy_container(const ht_json *v, bool is_deep) {
+    ht_json *copy = ht_json_is_object(v) ? ht_json_new_object() : ht_json_new_array(), *item;
+    const char *name;
+    size_t i, n;
+    int failed = copy ? 0 : -1;
+    if (copy) copy->line = v->line, copy->column = v->column;
+    ht_json_array_foreach(v, i, item) if (!failed) failed =
+        ht_json_array_append_new(copy, is_deep ? ht_json_deep_copy(item) : ht_json_incref(item));
+    ht_json_object_keylen_foreach(v, name, n, item) if (!failed) failed =
+        ht_json_object_setn_new(copy, name, n, is_deep ? ht_json_deep_copy(item) : ht_json_incref(item));
+    if (!failed) return copy;
+    ht_json_decref(copy);
+    return NULL;
+}
+
+ht_json *ht_json_copy(const ht_json *v) {
+    /* Scalars never change. */
+    return ht_json_is_object(v) || ht_json_is_array(v) ? copy_container(v, false) : ht_json_incref(v);
+}
+
+ht_json *ht_json_deep_copy(const ht_json *v) {
+    return ht_json_is_object(v) || ht_json_is_array(v) ? copy_container(v, true) : ht_json_incref(v);
+}
+
+bool ht_json_equal(const ht_json *a, const ht_json *b) {
+    size_t n;
+    if (!a || !b || a->type != b->type) return false;
+    const ht_json_member *members = ht_json_members(a, &n);
+    switch (a->type) {
+    case HT_JSON_OBJECT:
+        if (ht_json_object_size(b) != n) return false;
+        for (size_t i = 0; i < n; i++)
+            if (!ht_json_equal(members[i].value, ht_json_object_getn(b, members[i].name, members[i].n_name)))
+                return false;
+        return true;
+    case HT_JSON_ARRAY:
+        if (array_of(a)->n != array_of(b)->n) return false;
+        for (size_t i = 0; i < array_of(a)->n; i++)
+            if (!ht_json_equal(array_of(a)->items[i], array_of(b)->items[i])) return false;
+        return true;
+    case HT_JSON_STRING:
+        return ht_json_string_length(a) == ht_json_string_length(b) &&
+               memcmp(ht_json_string_value(a), ht_json_string_value(b), ht_json_string_length(a)) == 0;
+    case HT_JSON_INTEGER: return ht_json_integer_value(a) == ht_json_integer_value(b);
+    case HT_JSON_REAL: return ht_json_real_value(a) == ht_json_real_value(b);
+    case HT_JSON_NOT_FINITE: return strcmp(ht_json_spelling(a), ht_json_spelling(b)) == 0;
+    default: return true;
+    }
+}
+
+/* ---- reading ---- */
+
+typedef struct reader {
+    ht_json_scanner scan;
+    ht_json *root, *open[HT_JSON_DEPTH_MAX];
+    char *name; /* of the member whose value is next */
+    size_t n_name;
+    uint64_t hash;
+} reader;
+
+/* An integer that fits 64 bits as C prints it; false for any other spelling. */
+static bool plain_integer(const char *digits, size_t n, int64_t *out) {
+    const bool negative = digits[0] == '-';
+    int64_t value = 0;
+    for (size_t i = negative; i < n; i++) {
+        const int digit = digits[i] - '0';
+        if (digit < 0 || digit > 9 || !ht_mul_i64(value, 10, &value) ||
+            !ht_add_i64(value, negative ? -digit : digit, &value))
+            return false;
+    }
+    *out = value;
+    return value || !negative;
+}
+
+static ht_json *read_number(ht_json_scanner *s) {
+    int64_t integer;
+    if (plain_integer(s->bytes, s->n_bytes, &integer)) return ht_json_integer(integer);
+    number_value *v = new_number(HT_JSON_REAL, s->bytes, s->n_bytes);
+    if (!v) return NULL;
+    const char last = s->bytes[s->n_bytes - 1];
+    if (last == 'N' || last == 'y')
+        v->head.type = HT_JSON_NOT_FINITE;
+    else if (strcmp(v->spelling, "-0") == 0) {
+        v->head.type = HT_JSON_INTEGER;
+        v->integer = 0;
+    } else if (!isfinite(v->real = strtod(v->spelling, NULL))) {
+        ht_json_scan_fail(s, HT_ERR_FORMAT, "expected a number of at most %g, found `%.24s%s`", 1.79769e308,
+                          v->spelling, s->n_bytes > 24 ? "..." : "");
+        free(v);
+        return NULL;
+    }
+    return &v->head;
+}
+
+static ht_json *read_value(ht_json_scanner *s, ht_json_event event) {
+    switch (event) {
+    case HT_SCAN_OBJECT: return ht_json_new_object();
+    case HT_SCAN_ARRAY: return ht_json_new_array();
+    case HT_SCAN_STRING: return ht_json_stringn(s->bytes, s->n_bytes);
+    case HT_SCAN_NUMBER: return read_number(s);
+    case HT_SCAN_TRUE: return new_value(HT_JSON_TRUE, sizeof(ht_json));
+    case HT_SCAN_FALSE: return new_value(HT_JSON_FALSE, sizeof(ht_json));
+    default: return new_value(HT_JSON_NULL, sizeof(ht_json));
+    }
+}
+
+static void read_name(reader *r, const ht_json *object) {
+    ht_json_scanner *s = &r->scan;
+    const object_value *o = object_of(object);
+    r->n_name = s->n_bytes;
+    r->hash = hash_of(s->bytes, s->n_bytes);
+    if (!s->options.as_python && find(o, r->hash, s->bytes, s->n_bytes) < o->n)
+        ht_json_scan_fail(s, HT_ERR_FORMAT, "expected each member once, found `%.*s` again",
+                          (int)ht_utf8_complete_prefix(s->bytes, ht_min_size(s->n_bytes, 64)), s->bytes);
+    else if (!(r->name = copy_name(s->bytes, s->n_bytes)))
+        ht_json_scan_fail_memory(s);
+}
+
+/* Takes the value in any case. */
+static bool put(reader *r, ht_json *parent, ht_json *value) {
+    object_value *o = object_of(parent);
+    if (!parent) {
+        r->root = value;
+        return true;
+    }
+    if (!o) return ht_json_array_append_new(parent, value) == 0;
+    const size_t i = r->scan.options.as_python ? find(o, r->hash, r->name, r->n_name) : o->n;
+    bool good = true;
+    if (i < o->n) {
+        ht_json_decref(o->members[i].value);
+        o->members[i].value = value;
+        free(r->name);
+    } else if (!(good = add(o, r->hash, r->name, r->n_name, value))) {
+        free(r->name);
+        ht_json_decref(value);
+    }
+    r->name = NULL;
+    return good;
+}
+
+ht_status ht_json_load(const char *text, size_t n, const ht_json_options *options, ht_json **out, ht_error *err) {
+    reader r = {0};
+    ht_json_scanner *s = &r.scan;
+    ht_json_event event;
+    *out = NULL;
+    ht_json_scan_begin(s, text, n, options, err);
+    while ((event = ht_json_scan_next(s)) > HT_SCAN_END) {
+        if (event == HT_SCAN_CLOSE) continue;
+        const bool opens = event == HT_SCAN_OBJECT || event == HT_SCAN_ARRAY;
+        const int depth = s->depth - opens;
+        ht_json *parent = depth ? r.open[depth - 1] : NULL;
+        if (event == HT_SCAN_KEY) {
+            read_name(&r, parent);
+            continue;
+        }
+        ht_json *value = read_value(s, event);
+        if (value) {
+            value->line = s->line;
+            value->column = s->column;
+        }
+        if (opens) r.open[depth] = value;
+        if (!value || !put(&r, parent, value)) ht_json_scan_fail_memory(s);
+    }
+    free(r.name);
+    const ht_status status = ht_json_scan_end(s);
+    if (status)
+        ht_json_decref(r.root);
+    else
+        *out = r.root;
+    return status;
+}
+
+ht_json *ht_json_of(const char *text, size_t n) {
+    ht_json *value;
+    return ht_json_load(text, n, &(ht_json_options){.name = "the text", .any_value = true}, &value, NULL) ? NULL
+                                                                                                          : value;
+}
+
+/* ---- pack ---- */
+
+typedef struct packer {
+    const char *at;
+    va_list arguments;
+    bool failed;  /* which does not end the work: references still have to be taken */
+    bool omitted; /* the last value is NULL, and may be */
+} packer;
+
+/* The next character that means something. */
+static char next(packer *p) {
+    while (*p->at == ' ' || *p->at == ',' || *p->at == ':') p->at++;
+    return *p->at ? *p->at++ : '\0';
+}
+
+static bool takes(packer *p, char c) {
+    if (*p->at != c) return false;
+    p->at++;
+    return true;
+}
+
+static const char *pack_text(packer *p, size_t *n) {
+    const char *text = va_arg(p->arguments, const char *);
+    *n = takes(p, '%') ? va_arg(p->arguments, size_t) : text ? strlen(text) : 0;
+    return text;
+}
+
+static ht_json *pack_value(packer *p, char kind);
+
+static ht_json *pack_container(packer *p, bool is_object) {
+    ht_json *container = is_object ? ht_json_new_object() : ht_json_new_array();
+    char kind;
+    while ((kind = next(p)) && kind != (is_object ? '}' : ']')) {
+        size_t n = 0;
+        const char *name = is_object ? pack_text(p, &n) : NULL;
+        p->omitted = false;
+        ht_json *value = pack_value(p, is_object ? next(p) : kind);
+        if (p->omitted) continue;
+        if (is_object ? ht_json_object_setn_new(container, name, n, value) : ht_json_array_append_new(container, value))
+            p->failed = true;
+    }
+    p->omitted = false;
+    return container;
+}
+
+static ht_json *pack_value(packer *p, char kind) {
+    ht_json *value = NULL;
+    const char *text = NULL;
+    size_t n;
+    switch (kind) {
+    case '{':
+    case '[': return pack_container(p, kind == '{');
+    case 'n': return ht_json_null();
+    case 'b': return ht_json_boolean(va_arg(p->arguments, int));
+    case 'i': return ht_json_integer(va_arg(p->arguments, int));
+    case 'I': return ht_json_integer(va_arg(p->arguments, int64_t));
+    case 'f': return ht_json_real(va_arg(p->arguments, double));
+    case 's':
+        text = pack_text(p, &n);
+        if (text) value = ht_json_stringn(text, n);
+        break;
+    case 'o': value = va_arg(p->arguments, ht_json *); break;
+    case 'O': value = ht_json_incref(va_arg(p->arguments, ht_json *)); break;
+    default: p->failed = true;
+    }
+    if (takes(p, '?')) return value || text ? value : ht_json_null();
+    p->omitted = takes(p, '*') && !value && !text;
+    return value;
+}
+
+ht_json *ht_json_pack(const char *format, ...) {
+    packer p = {.at = format};
+    va_start(p.arguments, format);
+    ht_json *value = pack_value(&p, next(&p));
+    va_end(p.arguments);
+    if (!p.failed) return value;
+    ht_json_decref(value);
+    return NULL;
+}

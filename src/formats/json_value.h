@@ -1,0 +1,143 @@
+/* JSON values in memory: trees with reference counts, read from a text or made by a program.
+ *
+ * Ownership: a function that makes a value gives its caller a reference, released with ht_json_decref. A container owns
+ * references to its items: ..._set and _append add one, the _new forms take the caller's, also when they fail. Values that are lent
+ * (`get`, `value`) live as long as what holds them. Counts are atomic; a value that several threads read must not change.
+ * NULL is accepted everywhere and is of no type. Functions that return int give 0, or -1 when memory ran out or an
+ * argument does not fit.
+ *
+ * Numbers keep the spelling they were read with, and are written so (json_write.h): HT_JSON_INTEGER is integer syntax that fits
+ * 64 bits, any other finite number HT_JSON_REAL. Members keep their order. */
+#ifndef HT_FORMATS_JSON_VALUE_H
+#define HT_FORMATS_JSON_VALUE_H
+
+#include "formats/json_scan.h"
+
+typedef enum ht_json_type {
+    HT_JSON_OBJECT,
+    HT_JSON_ARRAY,
+    HT_JSON_STRING,
+    HT_JSON_INTEGER,
+    HT_JSON_REAL,
+    HT_JSON_TRUE,
+    HT_JSON_FALSE,
+    HT_JSON_NULL,
+    HT_JSON_NOT_FINITE /* NaN, Infinity or -Infinity of a text read with `as_python`; no number */
+} ht_json_type;
+
+typedef struct ht_json {
+    ht_json_type type;
+    uint32_t references;
+    uint32_t line, column; /* in the text it was read from, from 1; 0: made by a program */
+} ht_json;
+
+/* ---- reading ---- */
+
+/* Reads one value. Repeated members are errors, unless options->as_python. */
+ht_status ht_json_load(const char *text, size_t n, const ht_json_options *options, ht_json **out, ht_error *err);
+/* Reads any value of standard JSON; NULL for another text, or when memory ran out. */
+ht_json *ht_json_of(const char *text, size_t n);
+
+/* ---- types ---- */
+
+static inline ht_json_type ht_json_typeof(const ht_json *v) { return v->type; }
+static inline bool ht_json_is_object(const ht_json *v) { return v && v->type == HT_JSON_OBJECT; }
+static inline bool ht_json_is_array(const ht_json *v) { return v && v->type == HT_JSON_ARRAY; }
+static inline bool ht_json_is_string(const ht_json *v) { return v && v->type == HT_JSON_STRING; }
+static inline bool ht_json_is_integer(const ht_json *v) { return v && v->type == HT_JSON_INTEGER; }
+static inline bool ht_json_is_real(const ht_json *v) { return v && v->type == HT_JSON_REAL; }
+static inline bool ht_json_is_number(const ht_json *v) { return ht_json_is_integer(v) || ht_json_is_real(v); }
+static inline bool ht_json_is_true(const ht_json *v) { return v && v->type == HT_JSON_TRUE; }
+static inline bool ht_json_is_false(const ht_json *v) { return v && v->type == HT_JSON_FALSE; }
+static inline bool ht_json_is_boolean(const ht_json *v) { return ht_json_is_true(v) || ht_json_is_false(v); }
+static inline bool ht_json_is_null(const ht_json *v) { return v && v->type == HT_JSON_NULL; }
+
+ht_json *ht_json_incref(const ht_json *v); /* returns the value */
+void ht_json_decref(ht_json *v);
+
+/* ---- scalars; functions that make one return NULL when memory ran out ---- */
+
+ht_json *ht_json_null(void);
+ht_json *ht_json_boolean(bool value);
+ht_json *ht_json_integer(int64_t value);
+ht_json *ht_json_real(double value);       /* NULL for a number that is not finite */
+ht_json *ht_json_string(const char *text); /* NULL for NULL */
+/* The bytes are not checked: what is not UTF-8 is written as U+FFFD. */
+ht_json *ht_json_stringn(const char *text, size_t n);
+
+const char *ht_json_string_value(const ht_json *v); /* lent, NUL-terminated; NULL: no string */
+size_t ht_json_string_length(const ht_json *v);
+int64_t ht_json_integer_value(const ht_json *v); /* 0: no integer */
+double ht_json_real_value(const ht_json *v);     /* 0: no real */
+double ht_json_number_value(const ht_json *v);   /* 0: no number */
+/* The spelling a number was read with; NULL for an integer as C prints it, a number made by a program, and other values. */
+const char *ht_json_spelling(const ht_json *v);
+
+/* ---- arrays ---- */
+
+ht_json *ht_json_new_array(void);
+size_t ht_json_array_size(const ht_json *array);
+ht_json *ht_json_array_get(const ht_json *array, size_t i); /* lent; NULL: no such item */
+int ht_json_array_append(ht_json *array, ht_json *value);
+int ht_json_array_append_new(ht_json *array, ht_json *value);
+int ht_json_array_insert_new(ht_json *array, size_t i, ht_json *value);
+int ht_json_array_extend(ht_json *array, const ht_json *other);
+int ht_json_array_remove(ht_json *array, size_t i);
+int ht_json_array_clear(ht_json *array);
+
+#define ht_json_array_foreach(array, i, value)                                                                         \
+    for ((i) = 0; (i) < ht_json_array_size(array) && ((value) = ht_json_array_get(array, i)); (i)++)
+
+/* ---- objects ---- */
+
+typedef struct ht_json_member {
+    const char *name; /* NUL-terminated */
+    size_t n_name;
+    uint64_t hash;
+    ht_json *value;
+} ht_json_member;
+
+ht_json *ht_json_new_object(void);
+size_t ht_json_object_size(const ht_json *object);
+/* Lent, in order, and valid until the object changes; NULL with *n 0 for another value. */
+const ht_json_member *ht_json_members(const ht_json *object, size_t *n);
+ht_json *ht_json_object_get(const ht_json *object, const char *name); /* lent; NULL: no such member */
+ht_json *ht_json_object_getn(const ht_json *object, const char *name, size_t n);
+/* A member that exists keeps its place. The object must not be in `value`. */
+int ht_json_object_set(ht_json *object, const char *name, ht_json *value);
+int ht_json_object_set_new(ht_json *object, const char *name, ht_json *value);
+int ht_json_object_setn_new(ht_json *object, const char *name, size_t n, ht_json *value);
+int ht_json_object_del(ht_json *object, const char *name);
+int ht_json_object_update(ht_json *object, const ht_json *other);
+
+/* Lent until the object changes; NULL: there are not so many. */
+const ht_json_member *ht_json_object_at(const ht_json *object, size_t i);
+/* Members in order. In the loop, values of members that exist may be set, and none removed. */
+#define ht_json_object_foreach(object, name, value)                                                                    \
+    HT_JSON_MEMBERS(object, (void)0, name, value, HT_JSON_JOIN(ht_member_, __LINE__))
+#define ht_json_object_keylen_foreach(object, name, n, value)                                                          \
+    HT_JSON_MEMBERS(object, (n) = ht_json_object_at(object, HT_JSON_JOIN(ht_member_, __LINE__))->n_name, name, value,  \
+                    HT_JSON_JOIN(ht_member_, __LINE__))
+#define HT_JSON_MEMBERS(object, length, key, item, i)                                                                  \
+    for (size_t i = 0; ht_json_object_at(object, i) && ((key) = ht_json_object_at(object, i)->name, length,            \
+                                                       (item) = ht_json_object_at(object, i)->value, true);            \
+         i++)
+#define HT_JSON_JOIN(a, b)  HT_JSON_JOIN_(a, b)
+#define HT_JSON_JOIN_(a, b) a##b
+
+/* ---- whole values ---- */
+
+ht_json *ht_json_copy(const ht_json *v);      /* a container of the same items; NULL when memory ran out */
+ht_json *ht_json_deep_copy(const ht_json *v); /* NULL when memory ran out */
+/* Values of the same types; the order of members does not matter. */
+bool ht_json_equal(const ht_json *a, const ht_json *b);
+
+/* A value by a format: `{` names and values `}`, `[` values `]`, and for the arguments
+ *   s  const char *, as the name of a member or a string; `s%` and its size_t length
+ *   i  int    I  int64_t    f  double    b  int, as true or false    n  null
+ *   o  ht_json *, whose reference is taken, also when the call fails    O  ht_json *, which gets another reference
+ * `s?`, `o?` and `O?` are null for NULL, `s*`, `o*` and `O*` leave the member or item out; otherwise NULL makes the call fail.
+ * Spaces, colons and commas between them mean nothing. NULL: memory ran out, or an argument does not fit. */
+ht_json *ht_json_pack(const char *format, ...);
+
+#endif
