@@ -248,20 +248,21 @@ static const char *finish_name(ht_finish finish) {
 }
 
 static bool print_json(const options *o, const answer *a, const ht_metrics *m) {
-    json_t *metrics = json_pack(
-        "{sI sI sf sf sf sf sf sI sI sI}", "prompt_tokens", (json_int_t)m->prompt_tokens, "generated_tokens",
-        (json_int_t)m->generated_tokens, "prefill_seconds", m->prefill_seconds, "decode_seconds", m->decode_seconds,
+    ht_json *metrics = ht_json_pack(
+        "{sI sI sf sf sf sf sf sI sI sI}", "prompt_tokens", (int64_t)m->prompt_tokens, "generated_tokens",
+        (int64_t)m->generated_tokens, "prefill_seconds", m->prefill_seconds, "decode_seconds", m->decode_seconds,
         "time_to_first_token_ms", m->first_token_seconds * 1e3, "prefill_tokens_per_second", prefill_rate(m),
-        "decode_tokens_per_second", decode_rate(m), "peak_memory_bytes", (json_int_t)peak_of(o, m), "guessed_tokens",
-        (json_int_t)m->guessed_tokens, "accepted_tokens", (json_int_t)m->accepted_tokens);
-    json_t *value = json_pack("{so so ss so}", "model", json_path(o->model), "text", json_text(a->text.text, a->text.n),
-                              "finish", finish_name(m->finish), "metrics", metrics);
+        "decode_tokens_per_second", decode_rate(m), "peak_memory_bytes", (int64_t)peak_of(o, m), "guessed_tokens",
+        (int64_t)m->guessed_tokens, "accepted_tokens", (int64_t)m->accepted_tokens);
+    ht_json *value =
+        ht_json_pack("{so so ss so}", "model", ht_json_string(o->model), "text",
+                     ht_json_stringn(a->text.text, a->text.n), "finish", finish_name(m->finish), "metrics", metrics);
     if (m->stop >= 0)
-        json_object_set_new(value, "stop", json_text(o->stop.items[m->stop], strlen(o->stop.items[m->stop])));
-    if (m->stop_id >= 0) json_object_set_new(value, "stop_id", json_integer(m->stop_id));
-    if (m->thought_ended) json_object_set_new(value, "thought_ended", json_true());
-    if (a->thinking.n) json_object_set_new(value, "thinking", json_text(a->thinking.text, a->thinking.n));
-    if (a->calls) json_object_set(value, "tool_calls", a->calls);
+        ht_json_object_set_new(value, "stop", ht_json_stringn(o->stop.items[m->stop], strlen(o->stop.items[m->stop])));
+    if (m->stop_id >= 0) ht_json_object_set_new(value, "stop_id", ht_json_integer(m->stop_id));
+    if (m->thought_ended) ht_json_object_set_new(value, "thought_ended", ht_json_boolean(true));
+    if (a->thinking.n) ht_json_object_set_new(value, "thinking", ht_json_stringn(a->thinking.text, a->thinking.n));
+    if (a->calls) ht_json_object_set(value, "tool_calls", a->calls);
     return json_output(value);
 }
 

@@ -27,9 +27,9 @@ static void add(variables *v, const char *name, char *json, size_t n) {
 }
 
 static void add_text(variables *v, const char *name, const char *text) {
-    json_t *value = text && *text ? json_text(text, strlen(text)) : NULL;
-    char *json = value ? json_dumps(value, JSON_ENCODE_ANY) : NULL;
-    json_decref(value);
+    ht_json *value = text && *text ? ht_json_stringn(text, strlen(text)) : NULL;
+    char *json = value ? ht_json_dump(value, 0) : NULL;
+    ht_json_decref(value);
     if (json) add(v, name, json, strlen(json));
 }
 
@@ -97,32 +97,32 @@ static ht_status read_template(const options *o, ht_chat_template **t, ht_error 
 /* ---- answers ---- */
 
 typedef struct taken_apart {
-    json_t *thinking, *text, *calls; /* lists */
+    ht_json *thinking, *text, *calls; /* lists */
 } taken_apart;
 
 static bool on_piece(const ht_answer_piece *piece, void *user) {
     taken_apart *parts = user;
     if (piece->part != HT_ANSWER_CALL)
-        return json_array_append_new(piece->part == HT_ANSWER_TEXT ? parts->text : parts->thinking,
-                                     json_text(piece->text, piece->n)) == 0;
-    json_t *call = json_pack("{ss ss}", "name", piece->call->name, "arguments", piece->call->arguments);
-    if (call && piece->call->id) json_object_set_new(call, "id", json_string(piece->call->id));
-    return json_array_append_new(parts->calls, call) == 0;
+        return ht_json_array_append_new(piece->part == HT_ANSWER_TEXT ? parts->text : parts->thinking,
+                                        ht_json_stringn(piece->text, piece->n)) == 0;
+    ht_json *call = ht_json_pack("{ss ss}", "name", piece->call->name, "arguments", piece->call->arguments);
+    if (call && piece->call->id) ht_json_object_set_new(call, "id", ht_json_string(piece->call->id));
+    return ht_json_array_append_new(parts->calls, call) == 0;
 }
 
 /* The texts of a list as one. */
-static json_t *joined(json_t *list) {
+static ht_json *joined(ht_json *list) {
     size_t n = 0, i;
-    json_t *item;
-    json_array_foreach(list, i, item) n += json_string_length(item);
+    ht_json *item;
+    ht_json_array_foreach(list, i, item) n += ht_json_string_length(item);
     char *text = malloc(n + 1);
     if (!text) return NULL;
     n = 0;
-    json_array_foreach(list, i, item) {
-        memcpy(text + n, json_string_value(item), json_string_length(item));
-        n += json_string_length(item);
+    ht_json_array_foreach(list, i, item) {
+        memcpy(text + n, ht_json_string_value(item), ht_json_string_length(item));
+        n += ht_json_string_length(item);
     }
-    json_t *value = json_text(text, n);
+    ht_json *value = ht_json_stringn(text, n);
     free(text);
     return value;
 }
@@ -139,11 +139,10 @@ static char *tools_of_messages(const variables *v) {
     char *tools = NULL;
     for (size_t i = 0; i < v->n && !tools; i++)
         if (!v->items[i].name) {
-            json_t *object =
-                json_loadb(v->items[i].json, v->items[i].n, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, NULL);
-            json_t *list = json_object_get(object, "tools");
-            if (json_is_array(list)) tools = json_dumps(list, JSON_ENCODE_ANY);
-            json_decref(object);
+            ht_json *object = ht_json_of(v->items[i].json, v->items[i].n);
+            ht_json *list = ht_json_object_get(object, "tools");
+            if (ht_json_is_array(list)) tools = ht_json_dump(list, 0);
+            ht_json_decref(object);
         }
     return tools;
 }
@@ -154,7 +153,7 @@ static ht_status take_apart(const options *o, const ht_chat_template *t, const v
     size_t n;
     ht_status st = input_read_file(o->answer, &text, &n, err);
     if (st) return st;
-    taken_apart parts = {json_array(), json_array(), json_array()};
+    taken_apart parts = {ht_json_new_array(), ht_json_new_array(), ht_json_new_array()};
     const ht_template_variable *named = variable(v, "tools");
     char *of_messages = named ? NULL : tools_of_messages(v);
     const char *tools = named ? named->json : of_messages;
@@ -162,11 +161,11 @@ static ht_status take_apart(const options *o, const ht_chat_template *t, const v
     st = ht_chat_template_read_answer(t, tools, n_tools, prompt, text, n, on_piece, &parts, err);
     free(of_messages);
     if (!st)
-        json_output(json_pack("{so so sO}", "thinking", joined(parts.thinking), "text", joined(parts.text),
-                              "tool_calls", parts.calls));
-    json_decref(parts.thinking);
-    json_decref(parts.text);
-    json_decref(parts.calls);
+        json_output(ht_json_pack("{so so sO}", "thinking", joined(parts.thinking), "text", joined(parts.text),
+                                 "tool_calls", parts.calls));
+    ht_json_decref(parts.thinking);
+    ht_json_decref(parts.text);
+    ht_json_decref(parts.calls);
     free(text);
     return st;
 }
@@ -199,7 +198,7 @@ int template_command(const options *o) {
     if (!st && o->answer)
         st = take_apart(o, t, v, text, &err);
     else if (!st && o->json)
-        json_output(json_pack("{so}", "text", json_text(text, n)));
+        json_output(ht_json_pack("{so}", "text", ht_json_stringn(text, n)));
     else if (!st)
         output_write(text, n);
     ht_text_free(text);

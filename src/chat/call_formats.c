@@ -79,7 +79,7 @@ static void set(ht_call_reading *r, ht_jinja_value dict, span key, ht_jinja_valu
 /* A text as JSON; undefined when it is none. */
 static ht_jinja_value json_of(ht_call_reading *r, span s) {
     if (r->a->status) return ht_jinja_undefined();
-    ht_jinja_value v = ht_jinja_json_value(r->a, s.p, s.n, "a call");
+    ht_jinja_value v = ht_jinja_json_loads(r->a, s.p, s.n, "a call");
     if (r->a->status == HT_ERR_FORMAT) r->a->status = HT_OK;
     return v;
 }

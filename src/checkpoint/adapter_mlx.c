@@ -16,21 +16,21 @@ typedef struct config {
 } config;
 
 static ht_status read_config(ht_adapter_reading *reading, config *c, ht_error *err) {
-    json_t *root;
+    ht_json *root;
     ht_status status = ht_json_read(reading->config_path, CONFIG_BYTES_MAX, &root, err);
     if (status) return status;
     ht_json_reader r = {.file = reading->config_path, .err = err};
     const char *type = "lora", *base = NULL;
     ht_json_str(&r, root, "fine_tune_type", &type);
     ht_json_str(&r, root, "model", &base);
-    const json_t *lora = ht_json_object(&r, root, "lora_parameters");
+    const ht_json *lora = ht_json_object(&r, root, "lora_parameters");
     if (strcmp(type, "lora") != 0)
         ht_json_fail(&r, HT_ERR_UNSUPPORTED, "`fine_tune_type` is \"%.40s\"; only lora can be applied", type);
     if (!lora) ht_json_missing(&r, "lora_parameters", "an object");
     if (lora && !ht_json_i64(&r, lora, "rank", &c->rank)) ht_json_missing(&r, "rank", "an integer");
     if (lora && !ht_json_f64(&r, lora, "scale", &c->scale)) ht_json_missing(&r, "scale", "a number");
     status = r.status ? r.status : ht_adapter_keep(&reading->origin.base, base, base ? strlen(base) : 0, err);
-    json_decref(root);
+    ht_json_decref(root);
     return status;
 }
 
@@ -137,8 +137,8 @@ static ht_status put_pair(ht_adapter_writing *w, const ht_lora *l, ht_error *err
 }
 
 /* mlx-lm wraps `keys` in the last num_layers blocks, -1 being all; what it wraps without a tensor changes nothing. */
-static json_t *make_config(const ht_adapter_writing *w) {
-    json_t *keys = json_array();
+static ht_json *make_config(const ht_adapter_writing *w) {
+    ht_json *keys = ht_json_new_array();
     int64_t first = INT64_MAX;
     bool good = keys != NULL;
     for (int64_t i = 0; good && i < w->a->n; i++) {
@@ -148,15 +148,16 @@ static json_t *make_config(const ht_adapter_writing *w) {
         if (layer < first) first = layer;
         block_name(w, &w->a->lora[i], rest, block);
         size_t k = 0;
-        while (k < json_array_size(keys) && strcmp(json_string_value(json_array_get(keys, k)), block) != 0) k++;
-        if (k == json_array_size(keys)) good = json_array_append_new(keys, json_string(block)) == 0;
+        while (k < ht_json_array_size(keys) && strcmp(ht_json_string_value(ht_json_array_get(keys, k)), block) != 0)
+            k++;
+        if (k == ht_json_array_size(keys)) good = ht_json_array_append_new(keys, ht_json_string(block)) == 0;
     }
     int64_t layers = w->m ? w->m->config->n_layers - first : -1;
-    json_t *root = good ? json_pack("{ss ss sI s{sI sf sf sO}}", "fine_tune_type", "lora", "model",
-                                    w->base ? w->base : "", "num_layers", (json_int_t)layers, "lora_parameters", "rank",
-                                    (json_int_t)w->rank, "scale", w->scale, "dropout", 0.0, "keys", keys)
-                        : NULL;
-    json_decref(keys);
+    ht_json *root = good ? ht_json_pack("{ss ss sI s{sI sf sf sO}}", "fine_tune_type", "lora", "model",
+                                        w->base ? w->base : "", "num_layers", (int64_t)layers, "lora_parameters",
+                                        "rank", (int64_t)w->rank, "scale", w->scale, "dropout", 0.0, "keys", keys)
+                         : NULL;
+    ht_json_decref(keys);
     return root;
 }
 

@@ -31,7 +31,7 @@ typedef struct patterns {
 } patterns;
 
 typedef struct config {
-    json_t *root;
+    ht_json *root;
     int64_t rank;
     double alpha;
     bool rs; /* scale is alpha / sqrt(rank) */
@@ -49,7 +49,7 @@ static void free_config(config *c) {
     free_patterns(&c->ranks);
     free_patterns(&c->alphas);
     ht_regex_work_free(c->work);
-    json_decref(c->root);
+    ht_json_decref(c->root);
 }
 
 /* Keys whose value must be none, and what they would mean. */
@@ -70,9 +70,10 @@ static const struct {
     {"monteclora_config", "it is MonteCLoRA"},
 };
 
-static bool is_set(const json_t *value) {
-    if (json_is_array(value) || json_is_object(value)) return json_array_size(value) + json_object_size(value) > 0;
-    return value && !json_is_null(value) && !json_is_false(value);
+static bool is_set(const ht_json *value) {
+    if (ht_json_is_array(value) || ht_json_is_object(value))
+        return ht_json_array_size(value) + ht_json_object_size(value) > 0;
+    return value && !ht_json_is_null(value) && !ht_json_is_false(value);
 }
 
 static void check_keys(const config *c, ht_json_reader *r) {
@@ -82,14 +83,14 @@ static void check_keys(const config *c, ht_json_reader *r) {
     if (!r->status && strcmp(type, "LORA") != 0)
         ht_json_fail(r, HT_ERR_UNSUPPORTED, "`peft_type` is \"%.40s\"; only LORA can be applied", type);
     for (size_t i = 0; i < sizeof unsupported / sizeof *unsupported; i++)
-        if (is_set(json_object_get(c->root, unsupported[i].key)))
+        if (is_set(ht_json_object_get(c->root, unsupported[i].key)))
             ht_json_fail(r, HT_ERR_UNSUPPORTED, "`%s` is set: the adapter is no plain LoRA, as %s", unsupported[i].key,
                          unsupported[i].why);
     ht_json_str(r, c->root, "bias", &bias);
     if (strcmp(bias, "none") != 0)
         ht_json_fail(r, HT_ERR_UNSUPPORTED, "`bias` is \"%.40s\": the adapter changes the biases of the base", bias);
     static const char *const changing[] = {"pissa", "olora", "corda", "lora_ga", "loftq"};
-    const char *init = json_string_value(json_object_get(c->root, "init_lora_weights"));
+    const char *init = ht_json_string_value(ht_json_object_get(c->root, "init_lora_weights"));
     for (size_t i = 0; init && i < sizeof changing / sizeof *changing; i++)
         if (strncmp(init, changing[i], strlen(changing[i])) == 0)
             ht_json_fail(r, HT_ERR_UNSUPPORTED,
@@ -99,19 +100,19 @@ static void check_keys(const config *c, ht_json_reader *r) {
 }
 
 /* A module takes the first pattern for which Python's re.match("(.*\.)?(KEY)$") holds. */
-static void read_patterns(ht_json_reader *r, const json_t *object, const char *name, patterns *out) {
-    const json_t *all = ht_json_object(r, object, name);
+static void read_patterns(ht_json_reader *r, const ht_json *object, const char *name, patterns *out) {
+    const ht_json *all = ht_json_object(r, object, name);
     const char *key;
-    json_t *value;
-    out->item = calloc(json_object_size(all) + 1, sizeof *out->item);
+    ht_json *value;
+    out->item = calloc(ht_json_object_size(all) + 1, sizeof *out->item);
     if (!out->item) r->status = ht_fail_memory(r->err, 0, name);
-    json_object_foreach((json_t *)(uintptr_t)all, key, value) {
+    ht_json_object_foreach((ht_json *)(uintptr_t)all, key, value) {
         if (r->status) return;
         ht_text text = {0};
         ht_text_printf(&text, "^(?:.*\\.)?(?:%s)$", key);
         pattern *p = &out->item[out->n];
-        *p = (pattern){.key = key, .value = json_number_value(value)};
-        if (!json_is_number(value) || !isfinite(p->value))
+        *p = (pattern){.key = key, .value = ht_json_number_value(value)};
+        if (!ht_json_is_number(value) || !isfinite(p->value))
             ht_json_fail(r, HT_ERR_FORMAT, "`%s` of \"%.80s\" is no number", name, key);
         else if (text.failed)
             r->status = ht_fail_memory(r->err, strlen(key), name);
@@ -125,10 +126,10 @@ static void read_patterns(ht_json_reader *r, const json_t *object, const char *n
 
 /* With two parameters of one module PEFT nests gate_up_proj inside down_proj; one alone is not told by its name. */
 static void read_parameters(config *c, ht_json_reader *r) {
-    const json_t *all = ht_json_array(r, c->root, "target_parameters");
+    const ht_json *all = ht_json_array(r, c->root, "target_parameters");
     bool gate_up = false, down = false;
-    for (size_t i = 0; i < json_array_size(all); i++) {
-        const char *name = json_string_value(json_array_get(all, i)), *leaf = name ? strrchr(name, '.') : NULL;
+    for (size_t i = 0; i < ht_json_array_size(all); i++) {
+        const char *name = ht_json_string_value(ht_json_array_get(all, i)), *leaf = name ? strrchr(name, '.') : NULL;
         leaf = leaf ? leaf + 1 : name;
         gate_up = gate_up || (leaf && !strcmp(leaf, "gate_up_proj"));
         down = down || (leaf && !strcmp(leaf, "down_proj"));
@@ -374,24 +375,26 @@ static ht_status put_pair(ht_adapter_writing *w, const ht_lora *l, ht_error *err
     return status;
 }
 
-static json_t *number(double x) { return x == floor(x) && fabs(x) < 1e15 ? json_integer((json_int_t)x) : json_real(x); }
+static ht_json *number(double x) {
+    return x == floor(x) && fabs(x) < 1e15 ? ht_json_integer((int64_t)x) : ht_json_real(x);
+}
 
-static bool append_once(json_t *list, const char *text) {
+static bool append_once(ht_json *list, const char *text) {
     size_t i;
-    json_t *item;
-    json_array_foreach(list, i, item) if (!strcmp(json_string_value(item), text)) return true;
-    return json_array_append_new(list, json_string(text)) == 0;
+    ht_json *item;
+    ht_json_array_foreach(list, i, item) if (!strcmp(ht_json_string_value(item), text)) return true;
+    return ht_json_array_append_new(list, ht_json_string(text)) == 0;
 }
 
 /* What the configuration says of the targets: projections by the ends of their names, and the layers that have any. */
 typedef struct targets {
-    json_t *modules, *parameters, *layers;
+    ht_json *modules, *parameters, *layers;
 } targets;
 
-static bool add_layer(json_t *layers, int64_t layer) {
-    for (size_t k = 0; k < json_array_size(layers); k++)
-        if (json_integer_value(json_array_get(layers, k)) == layer) return true;
-    return json_array_append_new(layers, json_integer(layer)) == 0;
+static bool add_layer(ht_json *layers, int64_t layer) {
+    for (size_t k = 0; k < ht_json_array_size(layers); k++)
+        if (ht_json_integer_value(ht_json_array_get(layers, k)) == layer) return true;
+    return ht_json_array_append_new(layers, ht_json_integer(layer)) == 0;
 }
 
 static bool add_target(const ht_adapter_writing *w, const ht_lora *l, targets *t) {
@@ -403,59 +406,59 @@ static bool add_target(const ht_adapter_writing *w, const ht_lora *l, targets *t
     /* Towers of a multimodal model have projections of the same names. */
     char module[HT_ADAPTER_NAME];
     snprintf(module, sizeof module, "language_model.layers.%lld.%s", (long long)layer, rest);
-    return json_array_append_new(t->modules, json_string(module)) == 0;
+    return ht_json_array_append_new(t->modules, ht_json_string(module)) == 0;
 }
 
 static int by_number(const void *a, const void *b) {
-    json_int_t x = json_integer_value(*(json_t *const *)a), y = json_integer_value(*(json_t *const *)b);
+    int64_t x = ht_json_integer_value(*(ht_json *const *)a), y = ht_json_integer_value(*(ht_json *const *)b);
     return (x > y) - (x < y);
 }
 
 /* The layers in ascending order; null when they are all of the model's. */
-static json_t *sorted_layers(const ht_adapter_writing *w, const json_t *layers) {
-    size_t n = json_array_size(layers);
-    if (w->m && (int64_t)n == w->m->config->n_layers) return json_null();
-    json_t *out = json_array(), **item = calloc(n + 1, sizeof *item);
-    for (size_t i = 0; item && i < n; i++) item[i] = json_array_get(layers, i);
+static ht_json *sorted_layers(const ht_adapter_writing *w, const ht_json *layers) {
+    size_t n = ht_json_array_size(layers);
+    if (w->m && (int64_t)n == w->m->config->n_layers) return ht_json_null();
+    ht_json *out = ht_json_new_array(), **item = calloc(n + 1, sizeof *item);
+    for (size_t i = 0; item && i < n; i++) item[i] = ht_json_array_get(layers, i);
     if (item) qsort(item, n, sizeof *item, by_number);
-    for (size_t i = 0; item && out && i < n; i++) json_array_append(out, item[i]);
-    bool good = item && json_array_size(out) == n;
+    for (size_t i = 0; item && out && i < n; i++) ht_json_array_append(out, item[i]);
+    bool good = item && ht_json_array_size(out) == n;
     free(item);
     if (good) return out;
-    json_decref(out);
+    ht_json_decref(out);
     return NULL;
 }
 
 /* gate_up_proj holds two pairs, so it has twice the rank, with the same scale. */
-static bool add_parameters_to(json_t *root, const ht_adapter_writing *w, const json_t *parameters) {
-    json_t *more =
-        json_pack("{sO s{sI} s{so}}", "target_parameters", parameters, "rank_pattern", "gate_up_proj",
-                  (json_int_t)(2 * w->rank), "alpha_pattern", "gate_up_proj", number(2 * w->scale * (double)w->rank));
-    bool good = more && json_object_update(root, more) == 0;
-    json_decref(more);
+static bool add_parameters_to(ht_json *root, const ht_adapter_writing *w, const ht_json *parameters) {
+    ht_json *more =
+        ht_json_pack("{sO s{sI} s{so}}", "target_parameters", parameters, "rank_pattern", "gate_up_proj",
+                     (int64_t)(2 * w->rank), "alpha_pattern", "gate_up_proj", number(2 * w->scale * (double)w->rank));
+    bool good = more && ht_json_object_update(root, more) == 0;
+    ht_json_decref(more);
     return good;
 }
 
-static json_t *make_config(const ht_adapter_writing *w) {
-    targets t = {json_array(), json_array(), json_array()};
+static ht_json *make_config(const ht_adapter_writing *w) {
+    targets t = {ht_json_new_array(), ht_json_new_array(), ht_json_new_array()};
     bool good = t.modules && t.parameters && t.layers;
     for (int64_t i = 0; good && i < w->a->n; i++) good = add_target(w, &w->a->lora[i], &t);
     /* Parameters are in layers of their own, and full names have theirs. */
-    bool any = json_array_size(t.parameters) > 0, all_layers = any || w->wrapped;
-    json_t *root =
-        good ? json_pack("{ss ss sI so sO so ss sb sf sb so}", "peft_type", "LORA", "task_type", "CAUSAL_LM", "r",
-                         (json_int_t)w->rank, "lora_alpha", number(w->scale * (double)w->rank), "target_modules",
-                         t.modules, "base_model_name_or_path", w->base ? json_string(w->base) : json_null(), "bias",
-                         "none", "fan_in_fan_out", 0, "lora_dropout", 0.0, "inference_mode", 1, "layers_to_transform",
-                         all_layers ? json_null() : sorted_layers(w, t.layers))
+    bool any = ht_json_array_size(t.parameters) > 0, all_layers = any || w->wrapped;
+    ht_json *root =
+        good ? ht_json_pack("{ss ss sI so sO so ss sb sf sb so}", "peft_type", "LORA", "task_type", "CAUSAL_LM", "r",
+                            (int64_t)w->rank, "lora_alpha", number(w->scale * (double)w->rank), "target_modules",
+                            t.modules, "base_model_name_or_path", w->base ? ht_json_string(w->base) : ht_json_null(),
+                            "bias", "none", "fan_in_fan_out", 0, "lora_dropout", 0.0, "inference_mode", 1,
+                            "layers_to_transform", all_layers ? ht_json_null() : sorted_layers(w, t.layers))
              : NULL;
     if (root && any && !add_parameters_to(root, w, t.parameters)) {
-        json_decref(root);
+        ht_json_decref(root);
         root = NULL;
     }
-    json_decref(t.modules);
-    json_decref(t.parameters);
-    json_decref(t.layers);
+    ht_json_decref(t.modules);
+    ht_json_decref(t.parameters);
+    ht_json_decref(t.layers);
     return root;
 }
 

@@ -154,12 +154,12 @@ static ht_status find_prefix(ht_checkpoint_files *c, ht_error *err) {
 
 /* Reads quantization_config; its errors are reported by ht_checkpoint_config. */
 static ht_status read_quantized(ht_checkpoint_files *c, ht_error *err) {
-    json_t *root;
+    ht_json *root;
     ht_status status = ht_json_parse(c->config_text, c->config_size, "config.json", &root, err);
     if (status) return status;
     ht_json_reader r = {.file = "config.json"};
     c->quantized = ht_quantized_read(&r, root);
-    json_decref(root);
+    ht_json_decref(root);
     return HT_OK;
 }
 
@@ -243,7 +243,7 @@ void ht_checkpoint_close(ht_checkpoint_files *c) {
     ht_gguf_set_close(c->parts);
     ht_safetensors_close(c->tensors);
     ht_name_index_free(&c->bare_names);
-    json_decref(c->quantization);
+    ht_json_decref(c->quantization);
     free(c->prefix);
     free(c->head);
     free(c->config_text);
@@ -332,7 +332,7 @@ static ht_status read_pooling(const char *directory, ht_config *out, ht_error *e
     bool found = false;
     char *text;
     size_t size;
-    json_t *root;
+    ht_json *root;
     ht_status status = find_file(directory, file, &found, err);
     if (status || !found) return status;
     status = read_text(directory, file, &text, &size, err);
@@ -346,7 +346,7 @@ static ht_status read_pooling(const char *directory, ht_config *out, ht_error *e
         ht_json_bool(&r, root, modes[i].field, &on);
         if (on) out->pooling = *out->pooling ? "several" : modes[i].name;
     }
-    json_decref(root);
+    ht_json_decref(root);
     return r.status;
 }
 

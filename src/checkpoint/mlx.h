@@ -14,6 +14,6 @@ ht_status ht_mlx_open(ht_checkpoint_files *c, ht_error *err);
 void ht_mlx_complete(const ht_checkpoint_files *c, const char *name, ht_stored_tensor *t);
 
 /* Whether config.json describes MLX quantisation. */
-bool ht_mlx_describes(const json_t *root);
+bool ht_mlx_describes(const ht_json *root);
 
 #endif

@@ -11,6 +11,6 @@ typedef struct ht_quantized {
 } ht_quantized;
 
 /* Parses the root of config.json; an unsupported method is an error of the reader. */
-ht_quantized ht_quantized_read(ht_json_reader *r, const json_t *root);
+ht_quantized ht_quantized_read(ht_json_reader *r, const ht_json *root);
 
 #endif

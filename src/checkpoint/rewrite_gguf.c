@@ -53,17 +53,17 @@ static int new_file_type(const ht_rewrite_plan *plan) {
     return most ? file_type_of(most) : -1;
 }
 
-static bool put_number(json_t *metadata, const char *key, const char *dtype, int value) {
-    return !json_object_set_new(metadata, key, json_pack("{s:s, s:i}", "dtype", dtype, "value", value));
+static bool put_number(ht_json *metadata, const char *key, const char *dtype, int value) {
+    return !ht_json_object_set_new(metadata, key, ht_json_pack("{s:s, s:i}", "dtype", dtype, "value", value));
 }
 
-static bool put_mark(const ht_rewrite_plan *plan, json_t *metadata) {
-    json_t *mark = json_pack("{s:s, s:b}", "dtype", "bool", "value", 1);
-    return mark && !json_object_set_new(metadata, plan->mark, mark);
+static bool put_mark(const ht_rewrite_plan *plan, ht_json *metadata) {
+    ht_json *mark = ht_json_pack("{s:s, s:b}", "dtype", "bool", "value", 1);
+    return mark && !ht_json_object_set_new(metadata, plan->mark, mark);
 }
 
 /* Adds to metadata, or to changes of some, what the tensors decide; false when memory ran out. */
-static bool state_tensors(const ht_rewrite_plan *plan, json_t *metadata) {
+static bool state_tensors(const ht_rewrite_plan *plan, ht_json *metadata) {
     const int file_type = plan->file_type >= 0 ? plan->file_type : new_file_type(plan);
     const bool quantized = plan->file_type >= 0 || (plan->to_other && !ht_rewrite_is_dense(plan));
     return put_mark(plan, metadata) && (file_type < 0 || put_number(metadata, "general.file_type", "u32", file_type)) &&
@@ -75,7 +75,7 @@ ht_status ht_rewrite_gguf_metadata(ht_rewrite_plan *plan, ht_error *err) {
     if (plan->to_other)
         status = ht_gguf_metadata_of(plan->c, plan->config, &plan->metadata, err);
     else
-        plan->metadata = json_pack("{s:n, s:n, s:n}", "split.no", "split.count", "split.tensors.count");
+        plan->metadata = ht_json_pack("{s:n, s:n, s:n}", "split.no", "split.count", "split.tensors.count");
     if (!status && (!plan->metadata || !state_tensors(plan, plan->metadata)))
         status = ht_fail_memory(err, 0, "GGUF metadata");
     return status;
@@ -91,21 +91,21 @@ static int n_tensors(const ht_rewrite_plan *plan) {
 
 /* Metadata of part `file` of n: the model's in the first; the others say what they are, and whose, so that they may be replaced
  * when a killed process left them alone. NULL when memory ran out. */
-static json_t *part_metadata(const ht_rewrite_plan *plan, int file, int n) {
-    json_t *metadata = file ? json_object() : json_copy(plan->metadata);
+static ht_json *part_metadata(const ht_rewrite_plan *plan, int file, int n) {
+    ht_json *metadata = file ? ht_json_new_object() : ht_json_copy(plan->metadata);
     if (metadata && put_number(metadata, "split.no", "u16", file) && put_number(metadata, "split.count", "u16", n) &&
         put_number(metadata, "split.tensors.count", "i32", n_tensors(plan)) && put_mark(plan, metadata))
         return metadata;
-    json_decref(metadata);
+    ht_json_decref(metadata);
     return NULL;
 }
 
 ht_status ht_rewrite_gguf_header(const ht_rewrite_plan *plan, int file, size_t *bytes, ht_error *err) {
     const ht_gguf *from = plan->to_other ? NULL : plan->c->gguf;
-    json_t *metadata = part_metadata(plan, file, 1); /* whose numbers have as many bytes in any part */
+    ht_json *metadata = part_metadata(plan, file, 1); /* whose numbers have as many bytes in any part */
     ht_status status = metadata ? HT_OK : ht_fail_memory(err, 0, "GGUF metadata");
     if (!status) status = ht_gguf_metadata_bytes(from, metadata, file > 0, bytes, err);
-    json_decref(metadata);
+    ht_json_decref(metadata);
     if (!status) *bytes += ht_gguf_alignment(from) - 1; /* behind the entries of the tensors */
     return status;
 }
@@ -114,7 +114,7 @@ ht_status ht_rewrite_gguf_write(const ht_rewrite_plan *plan, ht_rewrite_values *
                                 ht_error *err) {
     ht_rewrite_outputs o;
     const ht_gguf *from = plan->to_other ? NULL : plan->c->gguf;
-    json_t *metadata = plan->n_files > 1 ? part_metadata(plan, file, plan->n_files) : json_incref(plan->metadata);
+    ht_json *metadata = plan->n_files > 1 ? part_metadata(plan, file, plan->n_files) : ht_json_incref(plan->metadata);
     ht_status status = ht_rewrite_outputs_list(plan, file, values, &o, err);
     if (!status && !metadata) status = ht_fail_memory(err, 0, path);
     if (!status && file)
@@ -123,7 +123,7 @@ ht_status ht_rewrite_gguf_write(const ht_rewrite_plan *plan, ht_rewrite_values *
         status = ht_gguf_rewrite(path, from, metadata, o.tensor, o.n, ht_rewrite_output_values, &o, err);
     else if (!status)
         status = ht_gguf_write(path, o.tensor, o.n, metadata, ht_rewrite_output_values, &o, err);
-    json_decref(metadata);
+    ht_json_decref(metadata);
     ht_rewrite_outputs_free(&o);
     return status;
 }

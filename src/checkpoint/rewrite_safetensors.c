@@ -12,15 +12,15 @@
 /* The metadata of the first shard, and the mark; the caller frees *out, which lends its texts from the checkpoint. `format` is the
  * program for which the tensors are named. */
 static ht_status list_metadata(const ht_rewrite_plan *plan, ht_metadata_pair **out, int *n, ht_error *err) {
-    json_t *metadata = plan->to_other ? NULL : plan->c->tensors->metadata, *value;
+    ht_json *metadata = plan->to_other ? NULL : plan->c->tensors->metadata, *value;
     const char *key;
     const bool names_format = plan->to_other || plan->restacks;
     *n = 0;
-    *out = calloc(json_object_size(metadata) + 2, sizeof **out);
+    *out = calloc(ht_json_object_size(metadata) + 2, sizeof **out);
     if (!*out) return ht_fail_memory(err, sizeof **out, "metadata");
-    json_object_foreach(metadata, key, value) {
+    ht_json_object_foreach(metadata, key, value) {
         if (!strcmp(key, plan->mark) || (names_format && !strcmp(key, "format"))) continue;
-        (*out)[(*n)++] = (ht_metadata_pair){key, json_string_value(value)};
+        (*out)[(*n)++] = (ht_metadata_pair){key, ht_json_string_value(value)};
     }
     if (names_format) (*out)[(*n)++] = (ht_metadata_pair){"format", plan->to_mlx ? "mlx" : "pt"};
     (*out)[(*n)++] = (ht_metadata_pair){plan->mark, "true"};
@@ -76,28 +76,31 @@ ht_status ht_rewrite_safetensors_indexed(const ht_rewrite_plan *plan, bool *out,
 }
 
 /* Sets `key` to a new value; false when memory ran out. */
-static bool put(json_t *object, const char *key, json_t *value) { return !json_object_set_new(object, key, value); }
+static bool put(ht_json *object, const char *key, ht_json *value) {
+    return !ht_json_object_set_new(object, key, value);
+}
 
-static bool fill_index(const ht_rewrite_plan *plan, json_t *index) {
-    if (!json_is_object(json_object_get(index, "metadata")) && !put(index, "metadata", json_object())) return false;
-    if (!put(index, "weight_map", json_object())) return false;
-    json_t *metadata = json_object_get(index, "metadata"), *map = json_object_get(index, "weight_map");
-    bool good = put(metadata, "total_size", json_integer((json_int_t)ht_rewrite_plan_bytes(plan)));
+static bool fill_index(const ht_rewrite_plan *plan, ht_json *index) {
+    if (!ht_json_is_object(ht_json_object_get(index, "metadata")) && !put(index, "metadata", ht_json_new_object()))
+        return false;
+    if (!put(index, "weight_map", ht_json_new_object())) return false;
+    ht_json *metadata = ht_json_object_get(index, "metadata"), *map = ht_json_object_get(index, "weight_map");
+    bool good = put(metadata, "total_size", ht_json_integer((int64_t)ht_rewrite_plan_bytes(plan)));
     for (size_t i = 0; good && i < plan->n; i++) {
         const ht_rewrite_tensor *t = &plan->tensor[i];
-        if (t->action != HT_REWRITE_DROP) good = put(map, t->to.name, json_string(plan->file[t->file]));
+        if (t->action != HT_REWRITE_DROP) good = put(map, t->to.name, ht_json_string(plan->file[t->file]));
     }
     return good;
 }
 
 /* The index at `path`, if there is one that can be read, with the sizes and places of what is written; NULL when memory ran
  * out. */
-static json_t *make_index(const ht_rewrite_plan *plan, const char *path) {
-    json_t *index = NULL;
+static ht_json *make_index(const ht_rewrite_plan *plan, const char *path) {
+    ht_json *index = NULL;
     if (path && ht_json_read(path, 64 << 20, &index, NULL) == HT_ERR_MEMORY) return NULL;
-    if (!index) index = json_object();
+    if (!index) index = ht_json_new_object();
     if (fill_index(plan, index)) return index;
-    json_decref(index);
+    ht_json_decref(index);
     return NULL;
 }
 
@@ -106,13 +109,13 @@ static ht_status write_index(const ht_rewrite_plan *plan, const char *directory,
     bool wanted;
     ht_status status = ht_rewrite_safetensors_indexed(plan, &wanted, err);
     if (!status && wanted) status = find_index(plan, &path, err);
-    json_t *index = !status && wanted ? make_index(plan, path) : NULL;
-    char *text = index ? ht_json_text_of(index) : NULL;
+    ht_json *index = !status && wanted ? make_index(plan, path) : NULL;
+    char *text = index ? ht_json_dump(index, HT_JSON_INDENT(2)) : NULL;
     if (!status && wanted)
         status = text ? ht_rewrite_write_text(directory, HT_SAFETENSORS_INDEX, text, err)
                       : ht_fail_memory(err, 0, HT_SAFETENSORS_INDEX);
     free(text);
-    json_decref(index);
+    ht_json_decref(index);
     free(path);
     return status;
 }

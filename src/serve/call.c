@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "http/keys.h"
-#include "serve/escapes.h"
 
 #include <openssl/rand.h>
 #include <stdlib.h>
@@ -17,7 +16,7 @@ static void free_call(void *user) {
     serve_server *s = c->server;
     if (c->free_state) c->free_state(c->state);
     serve_lease_end(s->models, &c->lease);
-    json_decref(c->body);
+    ht_json_decref(c->body);
     free(c);
     pthread_mutex_lock(&s->lock);
     if (--s->n_calls == 0) pthread_cond_broadcast(&s->quiet);
@@ -55,20 +54,12 @@ size_t serve_call_values_max(const serve_call *c) {
 }
 
 static bool parse_body(serve_call *c) {
-    static const char mark[] = "\xEF\xBB\xBF"; /* some clients begin a text so, which says that it is UTF-8 */
     size_t n;
-    char *owned = NULL;
-    serve_replaced replaced = {0};
+    ht_json_replaced replaced = {0};
     const char *text = http_exchange_body(c->x, &n);
-    if (n >= sizeof mark - 1 && memcmp(text, mark, sizeof mark - 1) == 0) {
-        text += sizeof mark - 1;
-        n -= sizeof mark - 1;
-    }
-    const char *clean = serve_escapes_replace(text, n, &owned, &replaced);
-    if (clean) c->body = n ? serve_json_parse(clean, n, serve_call_values_max(c), &c->failure) : json_object();
+    c->body = n ? serve_json_parse(text, n, serve_call_values_max(c), &replaced, &c->failure) : ht_json_new_object();
     if (replaced.nul) serve_call_ignore(c, "NUL in texts");
     if (replaced.surrogate) serve_call_ignore(c, "halves of characters in texts");
-    free(owned);
     return c->body ? true : serve_fail_memory(&c->failure); /* unless there is a failure already */
 }
 

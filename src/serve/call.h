@@ -29,8 +29,9 @@ typedef struct serve_route {
     const char *path;   /* one that ends with "*" takes all that begin so; what follows is the call's `rest` */
     serve_dialect_name dialect;
     unsigned flags;
-    const serve_field *const *fields;           /* tables of the body's members; NULL: it is not read */
-    bool (*needs_no_model)(const json_t *body); /* with SERVE_MODEL: whether this body can do without; NULL: none can */
+    const serve_field *const *fields; /* tables of the body's members; NULL: it is not read */
+    bool (*needs_no_model)(
+        const ht_json *body); /* with SERVE_MODEL: whether this body can do without; NULL: none can */
     /* Answers, at once or later, or returns false with a failure in the call. */
     bool (*run)(serve_call *c);
     /* For the description of the interface. */
@@ -64,8 +65,8 @@ struct serve_call {
     const serve_route *route;
     const char *rest; /* of the path, behind that of the route */
     serve_failure failure;
-    json_t *body; /* NULL: none */
-    bool again;   /* has waited for a model */
+    ht_json *body; /* NULL: none */
+    bool again;    /* has waited for a model */
     bool (*compute)(serve_call *c);
     serve_lease lease;
     ssize_t key;   /* that the client has shown; -1: none */

@@ -78,23 +78,23 @@ static int status_in(const serve_failure *f, serve_dialect_name dialect) {
 }
 
 /* What clients can read of a failure beside its message; NULL: nothing. */
-static json_t *details_json(const serve_failure *f) {
-    return f->lack ? json_pack("{ss s[s]}", "error_code", f->lack, "unsupported", f->param) : NULL;
+static ht_json *details_json(const serve_failure *f) {
+    return f->lack ? ht_json_pack("{ss s[s]}", "error_code", f->lack, "unsupported", f->param) : NULL;
 }
 
-json_t *serve_failure_json(const serve_failure *f, serve_dialect_name dialect, const char *id) {
+ht_json *serve_failure_json(const serve_failure *f, serve_dialect_name dialect, const char *id) {
     const int status = status_in(f, dialect);
-    if (dialect == SERVE_OLLAMA) return json_pack("{ss}", "error", f->message);
+    if (dialect == SERVE_OLLAMA) return ht_json_pack("{ss}", "error", f->message);
     if (dialect == SERVE_ANTHROPIC)
-        return json_pack("{ss s{ss ss so*} ss}", "type", "error", "error", "type", anthropic_type(status), "message",
-                         f->message, "details", details_json(f), "request_id", id);
-    return json_pack("{s{ss ss ss? ss?}}", "error", "message", f->message, "type", openai_type(status), "param",
-                     *f->param ? f->param : NULL, "code", f->code);
+        return ht_json_pack("{ss s{ss ss so*} ss}", "type", "error", "error", "type", anthropic_type(status), "message",
+                            f->message, "details", details_json(f), "request_id", id);
+    return ht_json_pack("{s{ss ss ss? ss?}}", "error", "message", f->message, "type", openai_type(status), "param",
+                        *f->param ? f->param : NULL, "code", f->code);
 }
 
-void serve_reply_json(http_exchange *x, int status, json_t *value, serve_dialect_name dialect) {
-    char *text = value ? json_dumps(value, JSON_COMPACT) : NULL;
-    json_decref(value);
+void serve_reply_json(http_exchange *x, int status, ht_json *value, serve_dialect_name dialect) {
+    char *text = value ? ht_json_dump(value, HT_JSON_COMPACT) : NULL;
+    ht_json_decref(value);
     if (text) {
         (void)http_reply(x, status, "application/json", text, strlen(text));
     } else {

@@ -12,9 +12,7 @@
 
 /* The n bytes as a JSON object of so many values, within the limits of formats/json.h; NULL, with a failure, for what is none. The caller gives
  * it back. */
-json_t *serve_json_parse(const char *text, size_t n, size_t values_max, serve_failure *f);
-/* A value as JSON text, numbers by as few digits as give them back; NULL when memory ran out. The caller frees it. */
-char *serve_json_dump(const json_t *value);
+ht_json *serve_json_parse(const char *text, size_t n, size_t values_max, ht_json_replaced *replaced, serve_failure *f);
 
 /* ---- what values may be ---- */
 
@@ -93,22 +91,22 @@ extern const serve_shape serve_any_text, serve_full_text;
 typedef void serve_unknown_fn(const char *name, void *user);
 /* Refuses an object with a member that is not what the tables (a NULL-terminated list) say, or, when `strict`, that none of them knows;
  * else these are told. The failure names the member by its path: "messages[0].role". */
-bool serve_fields_check(const json_t *body, const serve_field *const *tables, bool strict, serve_unknown_fn *unknown,
+bool serve_fields_check(const ht_json *body, const serve_field *const *tables, bool strict, serve_unknown_fn *unknown,
                         void *user, serve_failure *f);
 
 /* ---- members of objects that have been checked; NULL has none ---- */
 
 /* The member, NULL when it is not there or null. */
-const json_t *serve_member(const json_t *object, const char *name);
+const ht_json *serve_member(const ht_json *object, const char *name);
 /* Its value, or `otherwise` where there is none of that type. */
-int64_t serve_integer(const json_t *object, const char *name, int64_t otherwise);
-double serve_number(const json_t *object, const char *name, double otherwise);
-bool serve_flag(const json_t *object, const char *name, bool otherwise);
+int64_t serve_integer(const ht_json *object, const char *name, int64_t otherwise);
+double serve_number(const ht_json *object, const char *name, double otherwise);
+bool serve_flag(const ht_json *object, const char *name, bool otherwise);
 /* Lent; NULL: none. */
-const char *serve_text(const json_t *object, const char *name);
+const char *serve_text(const ht_json *object, const char *name);
 /* Likewise, but "" counts as none. */
-const char *serve_filled_text(const json_t *object, const char *name);
+const char *serve_filled_text(const ht_json *object, const char *name);
 /* Which of the words (NULL-terminated) it is. */
-int serve_word(const json_t *object, const char *name, const char *const *words, int otherwise);
+int serve_word(const ht_json *object, const char *name, const char *const *words, int otherwise);
 
 #endif

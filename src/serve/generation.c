@@ -18,8 +18,8 @@ static void free_answer(serve_answer *a) {
     free(a->ids);
     ht_text_discard(&a->text);
     ht_text_discard(&a->thoughts);
-    json_decref(a->logprobs);
-    json_decref(a->pending_logprobs);
+    ht_json_decref(a->logprobs);
+    ht_json_decref(a->pending_logprobs);
     ht_text_discard(&a->pending_bytes);
 }
 
@@ -134,16 +134,16 @@ static void sent(serve_generation *g, http_sent how) {
     if (how != HTTP_SENT) give_up(g);
 }
 
-static char *dumped(serve_generation *g, json_t *data) {
-    char *text = data ? json_dumps(data, JSON_COMPACT) : NULL;
-    json_decref(data);
+static char *dumped(serve_generation *g, ht_json *data) {
+    char *text = data ? ht_json_dump(data, HT_JSON_COMPACT) : NULL;
+    ht_json_decref(data);
     if (!text) give_up(g);
     return text;
 }
 
-void serve_send_event(serve_generation *g, const char *name, json_t *data) {
+void serve_send_event(serve_generation *g, const char *name, ht_json *data) {
     if (g->closed) {
-        json_decref(data);
+        ht_json_decref(data);
         return;
     }
     char *text = dumped(g, data);
@@ -151,9 +151,9 @@ void serve_send_event(serve_generation *g, const char *name, json_t *data) {
     free(text);
 }
 
-void serve_send_line(serve_generation *g, json_t *data) {
+void serve_send_line(serve_generation *g, ht_json *data) {
     if (g->closed) {
-        json_decref(data);
+        ht_json_decref(data);
         return;
     }
     char *text = dumped(g, data);
@@ -165,24 +165,24 @@ void serve_send_text_event(serve_generation *g, const char *text) {
     if (!g->closed) sent(g, http_stream_event(g->c->x, NULL, text, strlen(text)));
 }
 
-json_t *serve_text_json(const ht_text *t) { return json_stringn(t->data ? t->data : "", t->len); }
+ht_json *serve_text_json(const ht_text *t) { return ht_json_stringn(t->data ? t->data : "", t->len); }
 
 /* ---- log-probabilities ---- */
 
-static size_t bytes_of(const json_t *token) { return json_array_size(json_object_get(token, "bytes")); }
+static size_t bytes_of(const ht_json *token) { return ht_json_array_size(ht_json_object_get(token, "bytes")); }
 
 /* Tokens wait until their text comes: those of thoughts, calls, marks and stop strings are left out. */
 static void take_logprob(serve_answer *a, const ht_tokenizer *t, const ht_probe *p) {
-    json_t *token = serve_token_json(t, p->token, p->log_probability), *top = json_array();
-    const json_t *bytes = json_object_get(token, "bytes");
-    for (size_t i = 0; i < json_array_size(bytes); i++) {
-        const char byte = (char)json_integer_value(json_array_get(bytes, i));
+    ht_json *token = serve_token_json(t, p->token, p->log_probability), *top = ht_json_new_array();
+    const ht_json *bytes = ht_json_object_get(token, "bytes");
+    for (size_t i = 0; i < ht_json_array_size(bytes); i++) {
+        const char byte = (char)ht_json_integer_value(ht_json_array_get(bytes, i));
         ht_text_append(&a->pending_bytes, &byte, 1);
     }
     for (int32_t i = 0; i < p->n_likeliest; i++)
-        json_array_append_new(top, serve_token_json(t, p->likeliest[i].id, p->likeliest[i].log_probability));
-    json_object_set_new(token, "top_logprobs", top);
-    json_array_append_new(a->pending_logprobs, token);
+        ht_json_array_append_new(top, serve_token_json(t, p->likeliest[i].id, p->likeliest[i].log_probability));
+    ht_json_object_set_new(token, "top_logprobs", top);
+    ht_json_array_append_new(a->pending_logprobs, token);
 }
 
 /* Where in the pending bytes a piece of text ends, which follows the last piece or the hidden bytes of a mark. All of them are
@@ -204,11 +204,11 @@ static void show_logprobs(serve_answer *a, const char *text, size_t n) {
     ht_text *bytes = &a->pending_bytes;
     size_t from, at = a->shown_bytes; /* of a token that has been moved, and whose rest this is */
     const size_t to = find_pending(bytes, text, n, &from);
-    while (at < to && json_array_size(a->pending_logprobs)) {
-        json_t *token = json_array_get(a->pending_logprobs, 0);
+    while (at < to && ht_json_array_size(a->pending_logprobs)) {
+        ht_json *token = ht_json_array_get(a->pending_logprobs, 0);
         at += bytes_of(token);
-        if (at > from) json_array_append(a->logprobs, token);
-        json_array_remove(a->pending_logprobs, 0);
+        if (at > from) ht_json_array_append(a->logprobs, token);
+        ht_json_array_remove(a->pending_logprobs, 0);
     }
     a->shown_bytes = at > to ? at - to : 0;
     bytes->len -= to;
@@ -216,7 +216,7 @@ static void show_logprobs(serve_answer *a, const char *text, size_t n) {
 }
 
 static void hide_logprobs(serve_answer *a) {
-    json_array_clear(a->pending_logprobs);
+    ht_json_array_clear(a->pending_logprobs);
     ht_text_clear(&a->pending_bytes);
     a->shown_bytes = 0;
 }
@@ -477,8 +477,8 @@ static bool make_answers(serve_generation *g) {
         g->answer[i].index = (int32_t)i;
         g->answer[i].last = HT_ANSWER_TEXT;
         if (!g->logprobs) continue;
-        g->answer[i].logprobs = json_array();
-        g->answer[i].pending_logprobs = json_array();
+        g->answer[i].logprobs = ht_json_new_array();
+        g->answer[i].pending_logprobs = ht_json_new_array();
         if (!g->answer[i].logprobs || !g->answer[i].pending_logprobs) return serve_fail_memory(&g->c->failure);
     }
     return true;

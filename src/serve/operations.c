@@ -7,7 +7,7 @@ bool serve_health(serve_call *c) {
     serve_server *s = c->server;
     if (atomic_load(&s->draining)) return serve_fail(&c->failure, 503, NULL, "The server is shutting down.");
     if (!serve_models_ready(s->models)) return serve_fail(&c->failure, 503, NULL, "Loading model");
-    serve_reply_json(c->x, 200, json_pack("{ss}", "status", "ok"), SERVE_OPENAI);
+    serve_reply_json(c->x, 200, ht_json_pack("{ss}", "status", "ok"), SERVE_OPENAI);
     return true;
 }
 
@@ -21,6 +21,6 @@ bool serve_metrics_page(serve_call *c) {
 }
 
 bool serve_version(serve_call *c) {
-    serve_reply_json(c->x, 200, json_pack("{ss}", "version", ht_version()), SERVE_OLLAMA);
+    serve_reply_json(c->x, 200, ht_json_pack("{ss}", "version", ht_version()), SERVE_OLLAMA);
     return true;
 }

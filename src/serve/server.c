@@ -64,13 +64,13 @@ static void write_log(const serve_server *s, const http_record *r) {
     gmtime_r(&now.tv_sec, &utc);
     const size_t n = strftime(time, sizeof time, "%Y-%m-%dT%H:%M:%S", &utc);
     snprintf(time + n, sizeof time - n, ".%03dZ", (int)(now.tv_usec / 1000));
-    json_t *line = json_pack("{ss ss ss ss ss si sI sf sb}", "time", time, "id", r->id, "remote", r->remote, "method",
-                             r->method, "path", r->path, "status", r->status, "bytes", (json_int_t)r->bytes,
-                             "milliseconds", r->milliseconds, "complete", r->complete);
-    char *text = line ? json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(7)) : NULL;
+    ht_json *line = ht_json_pack("{ss ss ss ss ss si sI sf sb}", "time", time, "id", r->id, "remote", r->remote,
+                                 "method", r->method, "path", r->path, "status", r->status, "bytes", (int64_t)r->bytes,
+                                 "milliseconds", r->milliseconds, "complete", r->complete);
+    char *text = line ? ht_json_dump(line, HT_JSON_COMPACT | HT_JSON_REAL_PRECISION(7)) : NULL;
     if (text) s->o.log(text, s->o.log_user);
     free(text);
-    json_decref(line);
+    ht_json_decref(line);
 }
 
 static void finished(const http_record *r, void *user) {

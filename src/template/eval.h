@@ -123,8 +123,10 @@ ht_jinja_value ht_jinja_format_percent(ht_jinja_rendering *r, ht_jinja_value for
 ht_jinja_value ht_jinja_format_braces(ht_jinja_rendering *r, ht_jinja_value format, const ht_jinja_arguments *all);
 
 /* json.c */
-/* The value of a JSON text; its strings are inputs. */
+/* The value of a JSON text, whose strings are inputs; repeated members are errors, which begin with the name of the text. */
 ht_jinja_value ht_jinja_json_value(ht_jinja_arena *a, const char *text, size_t n, const char *name);
+/* The same as Python's json.loads: of what a model wrote, or a template has. */
+ht_jinja_value ht_jinja_json_loads(ht_jinja_arena *a, const char *text, size_t n, const char *name);
 /* json.dumps; `indent` NULL for one line. */
 const ht_jinja_string *ht_jinja_json_text(ht_jinja_rendering *r, ht_jinja_value v, const ht_jinja_string *indent,
                                           const ht_jinja_string *item_separator, const ht_jinja_string *key_separator,

@@ -75,21 +75,21 @@ static ht_status add_bos(ht_tokenizer *t, const char *directory, ht_error *err) 
     static const char bos[] = "<|begin_of_text|>";
     char *data;
     size_t n;
-    json_t *config;
+    ht_json *config;
     if (!t->may_add_bos || t->n_prefix) return HT_OK;
     ht_status st = read_beside(directory, "config.json", &data, &n, err);
     if (st || !data) return st;
     st = ht_json_parse(data, n, "config.json", &config, err);
     free(data);
     if (st) return st;
-    const json_t *named = json_object_get(config, "bos_token_id");
-    if (!named) named = json_object_get(json_object_get(config, "text_config"), "bos_token_id");
-    const json_int_t id = json_is_integer(named) ? json_integer_value(named) : -1;
+    const ht_json *named = ht_json_object_get(config, "bos_token_id");
+    if (!named) named = ht_json_object_get(ht_json_object_get(config, "text_config"), "bos_token_id");
+    const int64_t id = ht_json_is_integer(named) ? ht_json_integer_value(named) : -1;
     if (id >= 0 && id < t->vocab.n && id == ht_vocab_find(&t->vocab, bos, sizeof bos - 1)) {
         t->bos = (int32_t)id;
         st = ht_append_id(&t->prefix, &t->n_prefix, t->bos, err);
     }
-    json_decref(config);
+    ht_json_decref(config);
     return st;
 }
 

@@ -363,7 +363,7 @@ class Errors(ServeTest):
         plain = self.ok(CHAT, chat(seed=5))["choices"]
         for stop in "", [""], []:
             self.assertEqual(self.ok(CHAT, chat(seed=5, stop=stop))["choices"], plain)
-        for seed, used in (2**63, 2**63), (2**65, 0), (-2, 2**64 - 2), (5.0, 5):
+        for seed, used in (2**63, 2**63), (2**65, 0), (2**64 - 1, 2**64 - 1), (2**64 + 5, 5), (-(2**64) - 3, 2**64 - 3), (-2, 2**64 - 2), (5.0, 5):
             status, fields, answer = self.server.post(CHAT, chat(seed=seed, max_tokens=1))
             self.assertEqual((status, fields["x-seed"]), (200, str(used)), answer)
         deep = json.loads("[" * 126 + "]" * 126)  # in two objects
@@ -390,7 +390,7 @@ class Errors(ServeTest):
         self.assertEqual(many, [f"made_up_{i}" for i in range(16)])  # an answer's head is bounded
 
     def test_bodies_and_paths(self):
-        for body, says in [("{", "line 1"), ("[]", "object"), ('{"a":1,"a":2}', "duplicate"), ("[" * 300, "deeper than 192 levels"), ("\xff", "JSON")]:
+        for body, says in [("{", "line 1"), ("[]", "object"), ('{"a":1,"a":2}', "each member once"), ('{"a":' + "[" * 300, "deeper than 192 levels"), ("\xff", "0xFF")]:
             self.refused(400, CHAT, body.encode("latin-1"), None, says)
         self.refused(404, "/v1/nothing", {}, None, "/v1/nothing")
         self.refused(405, CHAT, None, None, "GET", method="GET")

@@ -22,8 +22,6 @@ static bool fails(size_t bytes) {
     return allocations.all_that_follow ? left <= 0 : left == 0;
 }
 
-void *allocations_malloc(size_t n) { return __real_malloc(n); }
-
 void *__wrap_malloc(size_t n) { return fails(n) ? NULL : __real_malloc(n); }
 void *__wrap_calloc(size_t n, size_t size) { return fails(n * size) ? NULL : __real_calloc(n, size); }
 void *__wrap_realloc(void *p, size_t n) { return fails(n) ? NULL : __real_realloc(p, n); }

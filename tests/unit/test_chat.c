@@ -284,8 +284,6 @@ static void tools_and_variables(void **state) {
     assert_int_equal(ht_chat_set_tools(chat, "{}", 2, &err), HT_ERR_FORMAT);
     assert_string_equal(err.message, "the conversation: `tools` is an object, expected a list");
     assert_int_equal(ht_chat_set_variable(chat, "messages", "[]", 2, &err), HT_ERR_ARGUMENT);
-    assert_int_equal(ht_chat_set_variable(chat, "mood", "\"a\\u0000\"", 9, &err), HT_ERR_FORMAT);
-    assert_non_null(strstr(err.message, "`mood` holds a text with a NUL"));
     assert_int_equal(ht_chat_set_tools(chat, "[", 1, &err), HT_ERR_FORMAT);
     assert_int_equal(ht_chat_set_tools(chat, tools, sizeof tools - 1, &err), HT_OK);
     assert_int_equal(ht_chat_set_variable(chat, "mood", "{\"a\": 1", 7, &err), HT_ERR_FORMAT);
@@ -398,7 +396,8 @@ static void json_that_is_no_conversation(void **state) {
         {ONE("{\"role\": \"user\", \"content\": [{\"type\": \"image_url\"}]}"), HT_ERR_UNSUPPORTED, "\"image_url\""},
         {ONE("{\"role\": \"user\", \"content\": [\"x\"]}"), HT_ERR_FORMAT, "the type of a part"},
         {ONE("{\"role\": \"user\", \"content\": [{\"type\": \"text\"}]}"), HT_ERR_FORMAT, "the text of a part"},
-        {ONE("{\"role\": \"user\", \"content\": \"a\\u0000b\"}"), HT_ERR_FORMAT, "holds a NUL"},
+        {ONE("{\"role\": \"user\", \"content\": \"x\", \"role\": \"user\"}"), HT_ERR_FORMAT,
+         "line 1, column 47: expected each member once, found `role` again"},
     };
 #undef ONE
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -1,3 +1,4 @@
+#define _GNU_SOURCE
 /* The reader of JSON, its values and the writer: what is accepted, what errors say, how numbers and strings come out. */
 #include "formats/json_value.h"
 #include "formats/json_write.h"
@@ -212,10 +213,56 @@ static void packing(void **state) {
     ht_json_decref(shared);
 }
 
+/* Reals of Python's text are written as they stand there. */
+static void check_reals(const ht_json *value) {
+    const char *name, *spelling = ht_json_spelling(value);
+    ht_json *item;
+    size_t i;
+    ht_json_array_foreach(value, i, item) check_reals(item);
+    ht_json_object_foreach(value, name, item) check_reals(item);
+    if (!ht_json_is_real(value) || !strpbrk(spelling, ".e")) return;
+    char text[64];
+    ht_json_format_real(ht_json_real_value(value), text);
+    assert_string_equal(text, spelling);
+}
+
+/* tests/golden/make_json.py */
+static void as_python(void **state) {
+    (void)state;
+    FILE *file = fopen("tests/golden/json.txt", "r");
+    char *line = NULL, *expected = NULL;
+    size_t capacity = 0, expected_capacity = 0, cases = 0;
+    const ht_json_options options = {.name = "t.json", .any_value = true, .as_python = true, .keeps_nul = true};
+    assert_non_null(file);
+    for (ssize_t n; (n = getline(&line, &capacity, file)) > 0; cases++) {
+        const ssize_t n_expected = getline(&expected, &expected_capacity, file);
+        ht_json *value, *wanted;
+        const ht_status status = ht_json_load(line, (size_t)n - 1, &options, &value, NULL);
+        assert_true(n_expected > 1);
+        expected[n_expected - 1] = '\0';
+        if ((status == HT_OK) == (expected[0] == '!')) fail_msg("%s%s", line, expected);
+        if (status) continue;
+        assert_int_equal(ht_json_load(expected, strlen(expected), &options, &wanted, NULL), HT_OK);
+        assert_true(ht_json_equal(value, wanted));
+        check_reals(wanted);
+        dumps_to(wanted, HT_JSON_ASCII, expected);
+        ht_json_decref(value);
+    }
+    assert_true(cases > 300);
+    free(line);
+    free(expected);
+    fclose(file);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(errors_name_the_place),       cmocka_unit_test(limits),  cmocka_unit_test(texts),
-        cmocka_unit_test(numbers_keep_their_spelling), cmocka_unit_test(members), cmocka_unit_test(packing),
+        cmocka_unit_test(errors_name_the_place),
+        cmocka_unit_test(limits),
+        cmocka_unit_test(texts),
+        cmocka_unit_test(numbers_keep_their_spelling),
+        cmocka_unit_test(members),
+        cmocka_unit_test(packing),
+        cmocka_unit_test(as_python),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,10 +24,10 @@ bool serve_llama_slots(serve_call *c) {
         s.running >= n)
         return serve_fail(&c->failure, 503, NULL, "no slot is free: %d running, %d queued", (int)s.running,
                           (int)s.waiting);
-    json_t *list = json_array();
+    ht_json *list = ht_json_new_array();
     for (int32_t i = 0; i < n || i < s.running; i++)
-        json_array_append_new(list, json_pack("{si sb sb}", "id", (int)i, "is_processing", i < s.running, "speculative",
-                                              (int)c->server->o.lookup));
+        ht_json_array_append_new(list, ht_json_pack("{si sb sb}", "id", (int)i, "is_processing", i < s.running,
+                                                    "speculative", (int)c->server->o.lookup));
     serve_reply_json(c->x, 200, list, SERVE_OPENAI);
     return true;
 }
@@ -105,9 +105,9 @@ static bool save(serve_call *c, int number, const char *path) {
     if (status) return fail_file(c, path, status, &err);
     (void)file_bytes(c, path, &bytes);
     serve_reply_json(c->x, 200,
-                     json_pack("{si ss sI sI s{sf}}", "id_slot", number, "filename", strrchr(path, '/') + 1, "n_saved",
-                               (json_int_t)tokens, "n_written", (json_int_t)bytes, "timings", "save_ms",
-                               (ht_now_seconds() - begun) * 1e3),
+                     ht_json_pack("{si ss sI sI s{sf}}", "id_slot", number, "filename", strrchr(path, '/') + 1,
+                                  "n_saved", (int64_t)tokens, "n_written", (int64_t)bytes, "timings", "save_ms",
+                                  (ht_now_seconds() - begun) * 1e3),
                      SERVE_OPENAI);
     return true;
 }
@@ -134,9 +134,9 @@ static bool restore(serve_call *c, int number, const char *path) {
     if (!load(c, path, &skipped)) return false;
     const int64_t added = ht_engine_get_statistics(c->lease.engine).prefix_tokens - before;
     serve_reply_json(c->x, 200,
-                     json_pack("{si ss sI sI sI s{sf}}", "id_slot", number, "filename", strrchr(path, '/') + 1,
-                               "n_restored", (json_int_t)(added > 0 ? added : 0), "n_skipped", (json_int_t)skipped,
-                               "n_read", (json_int_t)bytes, "timings", "restore_ms", (ht_now_seconds() - begun) * 1e3),
+                     ht_json_pack("{si ss sI sI sI s{sf}}", "id_slot", number, "filename", strrchr(path, '/') + 1,
+                                  "n_restored", (int64_t)(added > 0 ? added : 0), "n_skipped", (int64_t)skipped,
+                                  "n_read", (int64_t)bytes, "timings", "restore_ms", (ht_now_seconds() - begun) * 1e3),
                      SERVE_OPENAI);
     return true;
 }
@@ -144,7 +144,7 @@ static bool restore(serve_call *c, int number, const char *path) {
 /* All that is kept goes, whatever the number: there is one cache of all answers. */
 static bool erase(serve_call *c, int number) {
     const int64_t n = ht_engine_clear_cache(c->lease.engine);
-    serve_reply_json(c->x, 200, json_pack("{si sI}", "id_slot", number, "n_erased", (json_int_t)n), SERVE_OPENAI);
+    serve_reply_json(c->x, 200, ht_json_pack("{si sI}", "id_slot", number, "n_erased", (int64_t)n), SERVE_OPENAI);
     return true;
 }
 

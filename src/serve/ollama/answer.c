@@ -22,79 +22,81 @@ int64_t serve_ollama_nanoseconds(double seconds) { return seconds > 0 ? (int64_t
 
 /* ---- lines ---- */
 
-json_t *serve_ollama_line(const serve_call *c, bool chat, const char *text, size_t n, bool done) {
+ht_json *serve_ollama_line(const serve_call *c, bool chat, const char *text, size_t n, bool done) {
     char now[SERVE_OLLAMA_TIME];
     serve_ollama_time(0, now);
-    json_t *line = json_pack("{ss ss}", "model", serve_ollama_model_name(c), "created_at", now);
+    ht_json *line = ht_json_pack("{ss ss}", "model", serve_ollama_model_name(c), "created_at", now);
     if (chat)
-        json_object_set_new(line, "message", json_pack("{ss ss%}", "role", "assistant", "content", text, n));
+        ht_json_object_set_new(line, "message", ht_json_pack("{ss ss%}", "role", "assistant", "content", text, n));
     else
-        json_object_set_new(line, "response", json_stringn(text, n));
-    json_object_set_new(line, "done", json_boolean(done));
+        ht_json_object_set_new(line, "response", ht_json_stringn(text, n));
+    ht_json_object_set_new(line, "done", ht_json_boolean(done));
     return line;
 }
 
-static json_t *line_of(const serve_generation *g, const char *text, size_t n, bool done) {
+static ht_json *line_of(const serve_generation *g, const char *text, size_t n, bool done) {
     const serve_ollama *o = g->extra;
     return serve_ollama_line(g->c, o->chat, text, n, done);
 }
 
 /* Where a line has its text, beside which thoughts and calls are. */
-static json_t *carrier(const serve_generation *g, json_t *line) {
+static ht_json *carrier(const serve_generation *g, ht_json *line) {
     const serve_ollama *o = g->extra;
-    return o->chat ? json_object_get(line, "message") : line;
+    return o->chat ? ht_json_object_get(line, "message") : line;
 }
 
 /* A call with its arguments as an object, the next of those that are told. */
-static json_t *call_json(serve_answer *a, const serve_tool_call *call) {
-    return json_pack("{ss s{si ss so}}", "id", call->id, "function", "index", a->n_blocks++, "name", call->name,
-                     "arguments", serve_tool_call_arguments(call));
+static ht_json *call_json(serve_answer *a, const serve_tool_call *call) {
+    return ht_json_pack("{ss s{si ss so}}", "id", call->id, "function", "index", a->n_blocks++, "name", call->name,
+                        "arguments", serve_tool_call_arguments(call));
 }
 
 /* Moves the log-probabilities that have come into a line. */
-static void set_logprobs(const serve_generation *g, serve_answer *a, json_t *line) {
-    if (!g->logprobs || !json_array_size(a->logprobs)) return;
-    json_object_set(line, "logprobs", a->logprobs);
-    json_decref(a->logprobs);
-    a->logprobs = json_array();
+static void set_logprobs(const serve_generation *g, serve_answer *a, ht_json *line) {
+    if (!g->logprobs || !ht_json_array_size(a->logprobs)) return;
+    ht_json_object_set(line, "logprobs", a->logprobs);
+    ht_json_decref(a->logprobs);
+    a->logprobs = ht_json_new_array();
 }
 
 /* The ids of prompt and answer, with which another request goes on; the token that ended the answer is one of them. */
-static json_t *context_json(const serve_generation *g, const serve_answer *a) {
+static ht_json *context_json(const serve_generation *g, const serve_answer *a) {
     const serve_ollama *o = g->extra;
-    json_t *ids = json_array();
-    for (size_t i = 0; i < o->prompt.n; i++) json_array_append_new(ids, json_integer(o->prompt.id[i]));
-    for (size_t i = 0; i < a->n_ids; i++) json_array_append_new(ids, json_integer(a->ids[i]));
+    ht_json *ids = ht_json_new_array();
+    for (size_t i = 0; i < o->prompt.n; i++) ht_json_array_append_new(ids, ht_json_integer(o->prompt.id[i]));
+    for (size_t i = 0; i < a->n_ids; i++) ht_json_array_append_new(ids, ht_json_integer(a->ids[i]));
     if (a->metrics.finish == HT_FINISH_STOP && a->metrics.stop_id >= 0)
-        json_array_append_new(ids, json_integer(a->metrics.stop_id));
+        ht_json_array_append_new(ids, ht_json_integer(a->metrics.stop_id));
     return ids;
 }
 
-static void set_end(const serve_generation *g, const serve_answer *a, json_t *line) {
+static void set_end(const serve_generation *g, const serve_answer *a, ht_json *line) {
     const serve_ollama *o = g->extra;
     const serve_usage u = serve_answer_usage(a);
     const ht_metrics *m = &a->metrics;
-    json_object_set_new(line, "done_reason", json_string(m->finish == HT_FINISH_LENGTH ? "length" : "stop"));
-    if (o->gives_context) json_object_set_new(line, "context", context_json(g, a));
-    json_object_set_new(line, "total_duration", json_integer(serve_ollama_nanoseconds(ht_now_seconds() - g->c->begin)));
-    json_object_set_new(line, "load_duration", json_integer(serve_ollama_nanoseconds(o->model_ready - g->c->begin)));
-    json_object_set_new(line, "prompt_eval_count", json_integer(u.prompt));
-    json_object_set_new(line, "prompt_eval_duration", json_integer(serve_ollama_nanoseconds(m->prefill_seconds)));
-    json_object_set_new(line, "eval_count", json_integer(u.generated));
-    json_object_set_new(line, "eval_duration", json_integer(serve_ollama_nanoseconds(m->decode_seconds)));
+    ht_json_object_set_new(line, "done_reason", ht_json_string(m->finish == HT_FINISH_LENGTH ? "length" : "stop"));
+    if (o->gives_context) ht_json_object_set_new(line, "context", context_json(g, a));
+    ht_json_object_set_new(line, "total_duration",
+                           ht_json_integer(serve_ollama_nanoseconds(ht_now_seconds() - g->c->begin)));
+    ht_json_object_set_new(line, "load_duration",
+                           ht_json_integer(serve_ollama_nanoseconds(o->model_ready - g->c->begin)));
+    ht_json_object_set_new(line, "prompt_eval_count", ht_json_integer(u.prompt));
+    ht_json_object_set_new(line, "prompt_eval_duration", ht_json_integer(serve_ollama_nanoseconds(m->prefill_seconds)));
+    ht_json_object_set_new(line, "eval_count", ht_json_integer(u.generated));
+    ht_json_object_set_new(line, "eval_duration", ht_json_integer(serve_ollama_nanoseconds(m->decode_seconds)));
 }
 
 /* ---- whole answers ---- */
 
-static json_t *reply(serve_generation *g) {
+static ht_json *reply(serve_generation *g) {
     serve_answer *a = &g->answer[0];
-    json_t *line = line_of(g, a->text.data ? a->text.data : "", a->text.len, true), *to = carrier(g, line);
-    if (a->thoughts.len) json_object_set_new(to, "thinking", serve_text_json(&a->thoughts));
-    json_t *calls = json_array();
+    ht_json *line = line_of(g, a->text.data ? a->text.data : "", a->text.len, true), *to = carrier(g, line);
+    if (a->thoughts.len) ht_json_object_set_new(to, "thinking", serve_text_json(&a->thoughts));
+    ht_json *calls = ht_json_new_array();
     for (size_t i = 0; i < a->n_calls; i++)
-        if (!a->call[i].cut) json_array_append_new(calls, call_json(a, &a->call[i]));
-    if (json_array_size(calls)) json_object_set(to, "tool_calls", calls);
-    json_decref(calls);
+        if (!a->call[i].cut) ht_json_array_append_new(calls, call_json(a, &a->call[i]));
+    if (ht_json_array_size(calls)) ht_json_object_set(to, "tool_calls", calls);
+    ht_json_decref(calls);
     set_logprobs(g, a, line);
     set_end(g, a, line);
     return line;
@@ -104,9 +106,9 @@ static json_t *reply(serve_generation *g) {
 
 static void send_piece(serve_generation *g, serve_answer *a, const ht_answer_piece *p) {
     const bool text = p->part == HT_ANSWER_TEXT;
-    json_t *line = line_of(g, text ? p->text : "", text ? p->n : 0, false);
+    ht_json *line = line_of(g, text ? p->text : "", text ? p->n : 0, false);
     if (p->part == HT_ANSWER_THINKING)
-        json_object_set_new(carrier(g, line), "thinking", json_stringn(p->text, p->n));
+        ht_json_object_set_new(carrier(g, line), "thinking", ht_json_stringn(p->text, p->n));
     else
         set_logprobs(g, a, line);
     serve_send_line(g, line);
@@ -116,8 +118,8 @@ static void send_piece(serve_generation *g, serve_answer *a, const ht_answer_pie
 static void send_call(serve_generation *g, serve_answer *a) {
     const serve_tool_call *call = &a->call[a->n_calls - 1];
     if (call->cut) return;
-    json_t *line = line_of(g, "", 0, false);
-    json_object_set_new(carrier(g, line), "tool_calls", json_pack("[o]", call_json(a, call)));
+    ht_json *line = line_of(g, "", 0, false);
+    ht_json_object_set_new(carrier(g, line), "tool_calls", ht_json_pack("[o]", call_json(a, call)));
     serve_send_line(g, line);
 }
 
@@ -133,7 +135,7 @@ static void piece(serve_generation *g, serve_answer *a, const ht_answer_piece *p
 }
 
 static void answer_end(serve_generation *g, serve_answer *a) {
-    json_t *line = line_of(g, "", 0, true);
+    ht_json *line = line_of(g, "", 0, true);
     set_logprobs(g, a, line);
     set_end(g, a, line);
     serve_send_line(g, line);

@@ -26,7 +26,7 @@ const serve_field *const serve_ollama_generate_fields[] = {generate_fields, serv
 
 typedef struct asked {
     const char *prompt, *suffix, *system;
-    const json_t *context;
+    const ht_json *context;
     bool raw;
 } asked;
 
@@ -39,10 +39,10 @@ static bool read_asked(serve_call *c, asked *a) {
                  .system = serve_filled_text(c->body, "system"),
                  .context = serve_member(c->body, "context"),
                  .raw = serve_flag(c->body, "raw", false)};
-    if (a->raw && (a->suffix || a->system || json_array_size(a->context)))
+    if (a->raw && (a->suffix || a->system || ht_json_array_size(a->context)))
         return serve_fail(&c->failure, 400, "raw",
                           "\"raw\" cannot be combined with \"suffix\", \"system\" or \"context\"");
-    if (a->suffix && (a->system || json_array_size(a->context)))
+    if (a->suffix && (a->system || ht_json_array_size(a->context)))
         return serve_fail(&c->failure, 400, "suffix", "\"suffix\" cannot be combined with \"system\" or \"context\"");
     return true;
 }
@@ -58,14 +58,14 @@ static bool begins_with_bos(const ht_tokenizer *t, const int32_t *ids, size_t n)
 }
 
 /* The ids of the turn's text, after those of the context that the client gives back, which begin the sequence. */
-static bool append_turn(serve_generation *g, const json_t *context) {
+static bool append_turn(serve_generation *g, const ht_json *context) {
     serve_call *c = g->c;
     serve_ollama *o = g->extra;
     serve_prompt before = {0};
     int32_t *ids = NULL;
     size_t n = 0;
     ht_error err = {0};
-    if (json_array_size(context) && !serve_read_prompt(c, context, "context", &before)) {
+    if (ht_json_array_size(context) && !serve_read_prompt(c, context, "context", &before)) {
         ht_ids_free(before.ids);
         return false;
     }
@@ -83,16 +83,16 @@ static bool append_turn(serve_generation *g, const json_t *context) {
 static bool set_turn(serve_generation *g, const serve_conversation *like, const asked *a) {
     serve_ollama *o = g->extra;
     serve_conversation k = *like;
-    json_t *messages = a->system ? json_pack("[{ss ss} {ss ss}]", "role", "system", "content", a->system, "role",
-                                             "user", "content", a->prompt)
-                                 : json_pack("[{ss ss}]", "role", "user", "content", a->prompt);
+    ht_json *messages = a->system ? ht_json_pack("[{ss ss} {ss ss}]", "role", "system", "content", a->system, "role",
+                                                 "user", "content", a->prompt)
+                                  : ht_json_pack("[{ss ss}]", "role", "user", "content", a->prompt);
     if (!messages) return serve_fail_memory(&g->c->failure);
     k.messages = messages;
     const bool good = serve_set_conversation(g, &k) && append_turn(g, a->context);
-    json_decref(messages);
+    ht_json_decref(messages);
     if (!good) return false;
     o->gives_context = g->keep_ids = true;
-    if (!json_array_size(a->context)) return true; /* as a chat, whose thoughts are told apart */
+    if (!ht_json_array_size(a->context)) return true; /* as a chat, whose thoughts are told apart */
     serve_prompt *p = &g->prompt[0];
     ht_chat_free(p->chat);
     p->chat = NULL;

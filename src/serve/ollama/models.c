@@ -23,15 +23,15 @@ static void parameter_size(int64_t n, char *out, size_t room) {
     snprintf(out, room, "%lld", (long long)n);
 }
 
-static json_t *details_json(const serve_model_name *m, const serve_details *d) {
+static ht_json *details_json(const serve_model_name *m, const serve_details *d) {
     char size[32];
     parameter_size(d->n_parameters, size, sizeof size);
-    return json_pack("{ss ss ss s[s] ss ss}", "parent_model",
-                     m->model      ? m->model
-                     : m->alias_of ? m->alias_of
-                                   : "",
-                     "format", d->format, "family", d->architecture, "families", d->architecture, "parameter_size",
-                     size, "quantization_level", d->quantization);
+    return ht_json_pack("{ss ss ss s[s] ss ss}", "parent_model",
+                        m->model      ? m->model
+                        : m->alias_of ? m->alias_of
+                                      : "",
+                        "format", d->format, "family", d->architecture, "families", d->architecture, "parameter_size",
+                        size, "quantization_level", d->quantization);
 }
 
 /* A name with a tag, which Ollama's clients take all names to have. */
@@ -53,45 +53,45 @@ static void digest(const serve_model_name *m, const serve_details *d, char out[6
 }
 
 /* What both lists have in common. */
-static json_t *model_json(const serve_model_name *m, const serve_details *d, int64_t bytes) {
+static ht_json *model_json(const serve_model_name *m, const serve_details *d, int64_t bytes) {
     char name[512], sum[65];
     tagged(m->name, name, sizeof name);
     digest(m, d, sum);
-    return json_pack("{ss ss sI ss so}", "name", name, "model", name, "size", (json_int_t)bytes, "digest", sum,
-                     "details", details_json(m, d));
+    return ht_json_pack("{ss ss sI ss so}", "name", name, "model", name, "size", (int64_t)bytes, "digest", sum,
+                        "details", details_json(m, d));
 }
 
 /* ---- lists ---- */
 
 bool serve_ollama_tags(serve_call *c) {
-    json_t *models = json_array();
+    ht_json *models = ht_json_new_array();
     serve_model_name m;
     for (size_t i = 0; serve_models_name(c->server->models, i, &m); i++) {
         char changed[SERVE_OLLAMA_TIME];
         const serve_details d = serve_details_of(c->server, &m);
         serve_ollama_time(m.created, changed);
-        json_t *one = model_json(&m, &d, d.file_bytes);
-        json_object_set_new(one, "modified_at", json_string(changed));
-        json_array_append_new(models, one);
+        ht_json *one = model_json(&m, &d, d.file_bytes);
+        ht_json_object_set_new(one, "modified_at", ht_json_string(changed));
+        ht_json_array_append_new(models, one);
     }
-    serve_reply_json(c->x, 200, json_pack("{so}", "models", models), SERVE_OLLAMA);
+    serve_reply_json(c->x, 200, ht_json_pack("{so}", "models", models), SERVE_OLLAMA);
     return true;
 }
 
 bool serve_ollama_running(serve_call *c) {
-    json_t *models = json_array();
+    ht_json *models = ht_json_new_array();
     serve_model_name m;
     for (size_t i = 0; serve_models_name(c->server->models, i, &m); i++) {
         if (!m.loaded || m.alias_of || m.model) continue;
         const serve_details d = serve_details_of(c->server, &m);
-        json_t *one = model_json(&m, &d, (int64_t)m.bytes);
+        ht_json *one = model_json(&m, &d, (int64_t)m.bytes);
         /* Models stay until another needs their memory, or they are told to go: no time is known. */
-        json_object_set_new(one, "expires_at", json_string("9999-12-31T23:59:59Z"));
-        json_object_set_new(one, "size_vram", json_integer(0));
-        json_object_set_new(one, "context_length", json_integer(d.context));
-        json_array_append_new(models, one);
+        ht_json_object_set_new(one, "expires_at", ht_json_string("9999-12-31T23:59:59Z"));
+        ht_json_object_set_new(one, "size_vram", ht_json_integer(0));
+        ht_json_object_set_new(one, "context_length", ht_json_integer(d.context));
+        ht_json_array_append_new(models, one);
     }
-    serve_reply_json(c->x, 200, json_pack("{so}", "models", models), SERVE_OLLAMA);
+    serve_reply_json(c->x, 200, ht_json_pack("{so}", "models", models), SERVE_OLLAMA);
     return true;
 }
 
@@ -133,30 +133,30 @@ static bool find_model(serve_call *c, serve_model_name *m) {
     return check_broken(c, name) && serve_fail(&c->failure, 404, "model", "model \"%.128s\" not found", name);
 }
 
-static void set_number(json_t *to, const char *group, const char *key, int64_t value) {
+static void set_number(ht_json *to, const char *group, const char *key, int64_t value) {
     char name[160];
     snprintf(name, sizeof name, "%.64s.%s", group, key);
-    if (value > 0) json_object_set_new(to, name, json_integer(value));
+    if (value > 0) ht_json_object_set_new(to, name, ht_json_integer(value));
 }
 
-static void set_tokens(json_t *to, const ht_tokenizer *t, bool verbose) {
+static void set_tokens(ht_json *to, const ht_tokenizer *t, bool verbose) {
     if (!t) return;
-    json_t *tokens = verbose ? json_array() : json_null();
+    ht_json *tokens = verbose ? ht_json_new_array() : ht_json_null();
     for (int32_t i = 0; verbose && i < ht_tokenizer_vocab_size(t); i++)
-        json_array_append_new(tokens, json_string(ht_tokenizer_piece(t, i)));
-    json_object_set_new(to, "tokenizer.ggml.tokens", tokens);
+        ht_json_array_append_new(tokens, ht_json_string(ht_tokenizer_piece(t, i)));
+    ht_json_object_set_new(to, "tokenizer.ggml.tokens", tokens);
     if (ht_tokenizer_bos(t) >= 0)
-        json_object_set_new(to, "tokenizer.ggml.bos_token_id", json_integer(ht_tokenizer_bos(t)));
+        ht_json_object_set_new(to, "tokenizer.ggml.bos_token_id", ht_json_integer(ht_tokenizer_bos(t)));
     if (ht_tokenizer_eos(t) >= 0)
-        json_object_set_new(to, "tokenizer.ggml.eos_token_id", json_integer(ht_tokenizer_eos(t)));
+        ht_json_object_set_new(to, "tokenizer.ggml.eos_token_id", ht_json_integer(ht_tokenizer_eos(t)));
 }
 
 /* The facts of a checkpoint by the names of GGUF's metadata, whatever its format. */
-static json_t *info_json(const ht_model_info *info, const ht_tokenizer *t, bool verbose) {
+static ht_json *info_json(const ht_model_info *info, const ht_tokenizer *t, bool verbose) {
     const char *arch = info->architecture;
-    json_t *out =
-        json_pack("{ss sI}", "general.architecture", arch, "general.parameter_count", (json_int_t)info->n_parameters);
-    if (*info->name) json_object_set_new(out, "general.name", json_string(info->name));
+    ht_json *out =
+        ht_json_pack("{ss sI}", "general.architecture", arch, "general.parameter_count", (int64_t)info->n_parameters);
+    if (*info->name) ht_json_object_set_new(out, "general.name", ht_json_string(info->name));
     set_number(out, arch, "context_length", info->context);
     set_number(out, arch, "embedding_length", info->hidden);
     set_number(out, arch, "block_count", info->n_layers);
@@ -172,13 +172,13 @@ static json_t *info_json(const ht_model_info *info, const ht_tokenizer *t, bool 
     return out;
 }
 
-static json_t *capabilities_json(const ht_tokenizer *t) {
+static ht_json *capabilities_json(const ht_tokenizer *t) {
     const serve_capabilities can = serve_capabilities_of(t);
-    json_t *list = json_pack("[s]", "completion");
-    if (can.tools) json_array_append_new(list, json_string("tools"));
-    if (can.thinking) json_array_append_new(list, json_string("thinking"));
-    if (can.insert) json_array_append_new(list, json_string("insert"));
-    json_array_append_new(list, json_string("embedding"));
+    ht_json *list = ht_json_pack("[s]", "completion");
+    if (can.tools) ht_json_array_append_new(list, ht_json_string("tools"));
+    if (can.thinking) ht_json_array_append_new(list, ht_json_string("thinking"));
+    if (can.insert) ht_json_array_append_new(list, ht_json_string("insert"));
+    ht_json_array_append_new(list, ht_json_string("embedding"));
     return list;
 }
 
@@ -192,8 +192,8 @@ static void write_parameters(const serve_options *o, const ht_model_info *info, 
     }
 }
 
-static json_t *show_json(serve_call *c, const serve_model_name *m, const ht_model_info *info, const ht_tokenizer *t,
-                         bool verbose) {
+static ht_json *show_json(serve_call *c, const serve_model_name *m, const ht_model_info *info, const ht_tokenizer *t,
+                          bool verbose) {
     ht_text parameters = {0}, file = {0};
     char changed[SERVE_OLLAMA_TIME];
     const char *own = t ? ht_tokenizer_chat_template(t) : NULL;
@@ -209,12 +209,12 @@ static json_t *show_json(serve_call *c, const serve_model_name *m, const ht_mode
     }
     write_parameters(&c->server->o, info, "PARAMETER ", &file);
     serve_ollama_time(m->created, changed);
-    json_t *out = parameters.failed || file.failed
-                      ? NULL
-                      : json_pack("{so so ss so so so ss}", "modelfile", serve_text_json(&file), "parameters",
-                                  serve_text_json(&parameters), "template", own ? own : "", "details",
-                                  details_json(m, &d), "model_info", info_json(info, t, verbose), "capabilities",
-                                  capabilities_json(t), "modified_at", changed);
+    ht_json *out = parameters.failed || file.failed
+                       ? NULL
+                       : ht_json_pack("{so so ss so so so ss}", "modelfile", serve_text_json(&file), "parameters",
+                                      serve_text_json(&parameters), "template", own ? own : "", "details",
+                                      details_json(m, &d), "model_info", info_json(info, t, verbose), "capabilities",
+                                      capabilities_json(t), "modified_at", changed);
     ht_text_discard(&parameters);
     ht_text_discard(&file);
     return out;
@@ -249,7 +249,7 @@ bool serve_ollama_pull(serve_call *c) {
                           "\"%.128s\" not found; the server does not download models: run `hearth pull %.128s` on its "
                           "machine, and start it again with that model",
                           name, name);
-    serve_reply_json(c->x, 200, json_pack("{ss}", "status", "success"), SERVE_OLLAMA);
+    serve_reply_json(c->x, 200, ht_json_pack("{ss}", "status", "success"), SERVE_OLLAMA);
     return true;
 }
 

@@ -90,10 +90,10 @@ const serve_field *const serve_openai_chat_fields[] = {
 /* ---- requests ---- */
 
 static bool read_tool_choice(serve_call *c, serve_conversation *k) {
-    const json_t *choice = serve_member(c->body, "tool_choice");
+    const ht_json *choice = serve_member(c->body, "tool_choice");
     k->choice = serve_read_tool_choice(c->body);
-    if (!json_is_object(choice)) return true;
-    const json_t *allowed = serve_member(choice, "allowed_tools");
+    if (!ht_json_is_object(choice)) return true;
+    const ht_json *allowed = serve_member(choice, "allowed_tools");
     if (allowed && strcmp(serve_text(choice, "type"), "allowed_tools") == 0) {
         serve_read_allowed(allowed, k);
         return true;
@@ -110,15 +110,15 @@ static bool read_tool_choice(serve_call *c, serve_conversation *k) {
 
 /* vLLM's members, or "prefix" in the last message, which Mistral and DeepSeek have. */
 static bool read_prompt_end(serve_call *c, serve_conversation *k) {
-    const json_t *opens = serve_member(c->body, "add_generation_prompt"),
-                 *continues = serve_member(c->body, "continue_final_message"),
-                 *last = json_array_get(k->messages, json_array_size(k->messages) - 1);
+    const ht_json *opens = serve_member(c->body, "add_generation_prompt"),
+                  *continues = serve_member(c->body, "continue_final_message"),
+                  *last = ht_json_array_get(k->messages, ht_json_array_size(k->messages) - 1);
     const bool answer = serve_ends_in_answer(k->messages);
-    if (json_is_true(continues) && json_is_true(opens))
+    if (ht_json_is_true(continues) && ht_json_is_true(opens))
         return serve_fail(&c->failure, 400, "continue_final_message",
                           "\"continue_final_message\" must be false when \"add_generation_prompt\" is true");
-    k->unopened = json_is_false(opens);
-    k->continues = json_is_true(continues) || (answer && serve_flag(last, "prefix", false)) ||
+    k->unopened = ht_json_is_false(opens);
+    k->continues = ht_json_is_true(continues) || (answer && serve_flag(last, "prefix", false)) ||
                    (answer && k->unopened && !continues);
     return true;
 }
@@ -132,8 +132,8 @@ bool serve_openai_read_conversation(serve_call *c, serve_conversation *k) {
     return read_prompt_end(c, k) && read_tool_choice(c, k);
 }
 
-void serve_openai_read_stream(serve_generation *g, const json_t *body) {
-    const json_t *options = serve_member(body, "stream_options");
+void serve_openai_read_stream(serve_generation *g, const ht_json *body) {
+    const ht_json *options = serve_member(body, "stream_options");
     g->stream = serve_flag(body, "stream", false);
     g->usage = serve_flag(options, "include_usage", false);
     g->continuous_usage = serve_flag(options, "continuous_usage_stats", false);
@@ -153,17 +153,17 @@ static bool read_request(serve_generation *g) {
                           "\"%s\" must be a whole number of 1 or more, or -1 for no limit, not 0", name);
     }
     return serve_openai_read_conversation(c, &k) && serve_read_logprobs(g) && serve_read_sampling(g, c->body) &&
-           serve_read_stop(g, json_object_get(c->body, "stop")) && serve_read_structure(g, c->body) &&
+           serve_read_stop(g, ht_json_object_get(c->body, "stop")) && serve_read_structure(g, c->body) &&
            serve_set_conversation(g, &k);
 }
 
 /* ---- what is the same in all answers ---- */
 
-json_t *serve_openai_usage(serve_usage u) {
-    return json_pack("{sI sI sI s{sI} s{sI}}", "prompt_tokens", (json_int_t)u.prompt, "completion_tokens",
-                     (json_int_t)u.generated, "total_tokens", (json_int_t)(u.prompt + u.generated),
-                     "prompt_tokens_details", "cached_tokens", (json_int_t)u.cached, "completion_tokens_details",
-                     "reasoning_tokens", (json_int_t)u.thoughts);
+ht_json *serve_openai_usage(serve_usage u) {
+    return ht_json_pack("{sI sI sI s{sI} s{sI}}", "prompt_tokens", (int64_t)u.prompt, "completion_tokens",
+                        (int64_t)u.generated, "total_tokens", (int64_t)(u.prompt + u.generated),
+                        "prompt_tokens_details", "cached_tokens", (int64_t)u.cached, "completion_tokens_details",
+                        "reasoning_tokens", (int64_t)u.thoughts);
 }
 
 const char *serve_openai_finish(const serve_answer *a) {
@@ -174,81 +174,82 @@ const char *serve_openai_finish(const serve_answer *a) {
 #define FINISHES "stop", "length", "tool_calls"
 /* ---- whole answers ---- */
 
-static json_t *calls_json(const serve_answer *a) {
-    json_t *calls = json_array();
+static ht_json *calls_json(const serve_answer *a) {
+    ht_json *calls = ht_json_new_array();
     for (size_t i = 0; i < a->n_calls; i++)
-        json_array_append_new(calls,
-                              json_pack("{ss ss s{ss so}}", "id", a->call[i].id, "type", "function", "function", "name",
-                                        a->call[i].name, "arguments", serve_text_json(&a->call[i].arguments)));
+        ht_json_array_append_new(calls, ht_json_pack("{ss ss s{ss so}}", "id", a->call[i].id, "type", "function",
+                                                     "function", "name", a->call[i].name, "arguments",
+                                                     serve_text_json(&a->call[i].arguments)));
     return calls;
 }
 
-static json_t *message_json(const serve_answer *a) {
+static ht_json *message_json(const serve_answer *a) {
     const bool silent = a->n_calls && !a->text.len;
-    json_t *message = json_pack("{ss so sn}", "role", "assistant", "content",
-                                silent ? json_null() : serve_text_json(&a->text), "refusal");
-    if (a->thoughts.len) json_object_set_new(message, "reasoning_content", serve_text_json(&a->thoughts));
-    if (a->n_calls) json_object_set_new(message, "tool_calls", calls_json(a));
+    ht_json *message = ht_json_pack("{ss so sn}", "role", "assistant", "content",
+                                    silent ? ht_json_null() : serve_text_json(&a->text), "refusal");
+    if (a->thoughts.len) ht_json_object_set_new(message, "reasoning_content", serve_text_json(&a->thoughts));
+    if (a->n_calls) ht_json_object_set_new(message, "tool_calls", calls_json(a));
     return message;
 }
 
-static json_t *choice_json(const serve_generation *g, const serve_answer *a) {
-    json_t *logprobs = g->logprobs ? json_pack("{sO sn}", "content", a->logprobs, "refusal") : json_null();
-    return json_pack("{si so so ss}", "index", (int)a->index, "message", message_json(a), "logprobs", logprobs,
-                     "finish_reason", serve_openai_finish(a));
+static ht_json *choice_json(const serve_generation *g, const serve_answer *a) {
+    ht_json *logprobs = g->logprobs ? ht_json_pack("{sO sn}", "content", a->logprobs, "refusal") : ht_json_null();
+    return ht_json_pack("{si so so ss}", "index", (int)a->index, "message", message_json(a), "logprobs", logprobs,
+                        "finish_reason", serve_openai_finish(a));
 }
 
-static json_t *reply(serve_generation *g) {
-    json_t *choices = json_array();
-    for (size_t i = 0; i < g->n_answers; i++) json_array_append_new(choices, choice_json(g, &g->answer[i]));
-    return json_pack("{ss ss sI ss so so}", "id", g->id, "object", "chat.completion", "created", (json_int_t)g->created,
-                     "model", g->c->lease.name, "choices", choices, "usage", serve_openai_usage(serve_usage_of(g)));
+static ht_json *reply(serve_generation *g) {
+    ht_json *choices = ht_json_new_array();
+    for (size_t i = 0; i < g->n_answers; i++) ht_json_array_append_new(choices, choice_json(g, &g->answer[i]));
+    return ht_json_pack("{ss ss sI ss so so}", "id", g->id, "object", "chat.completion", "created", (int64_t)g->created,
+                        "model", g->c->lease.name, "choices", choices, "usage", serve_openai_usage(serve_usage_of(g)));
 }
 
 /* ---- streams ---- */
 
 /* An event with these choices, which are taken. */
-static void send(serve_generation *g, json_t *choices, json_t *usage) {
-    json_t *chunk = json_pack("{ss ss sI ss so}", "id", g->id, "object", "chat.completion.chunk", "created",
-                              (json_int_t)g->created, "model", g->c->lease.name, "choices", choices);
-    if (usage) json_object_set_new(chunk, "usage", usage);
+static void send(serve_generation *g, ht_json *choices, ht_json *usage) {
+    ht_json *chunk = ht_json_pack("{ss ss sI ss so}", "id", g->id, "object", "chat.completion.chunk", "created",
+                                  (int64_t)g->created, "model", g->c->lease.name, "choices", choices);
+    if (usage) ht_json_object_set_new(chunk, "usage", usage);
     serve_send_event(g, NULL, chunk);
 }
 
 /* What has been added to an answer: the delta is taken. */
-static void send_delta(serve_generation *g, serve_answer *a, json_t *delta, const char *finish) {
-    json_t *logprobs = json_null();
-    if (g->logprobs && json_array_size(a->logprobs)) {
-        logprobs = json_pack("{sO sn}", "content", a->logprobs, "refusal");
-        json_decref(a->logprobs);
-        a->logprobs = json_array();
+static void send_delta(serve_generation *g, serve_answer *a, ht_json *delta, const char *finish) {
+    ht_json *logprobs = ht_json_null();
+    if (g->logprobs && ht_json_array_size(a->logprobs)) {
+        logprobs = ht_json_pack("{sO sn}", "content", a->logprobs, "refusal");
+        ht_json_decref(a->logprobs);
+        a->logprobs = ht_json_new_array();
     }
-    json_t *choices = json_pack("[{si so so ss?}]", "index", (int)a->index, "delta", delta, "logprobs", logprobs,
-                                "finish_reason", finish);
-    json_t *usage = g->continuous_usage ? serve_openai_usage(serve_answer_usage(a)) : g->usage ? json_null() : NULL;
+    ht_json *choices = ht_json_pack("[{si so so ss?}]", "index", (int)a->index, "delta", delta, "logprobs", logprobs,
+                                    "finish_reason", finish);
+    ht_json *usage = g->continuous_usage ? serve_openai_usage(serve_answer_usage(a)) : g->usage ? ht_json_null() : NULL;
     send(g, choices, usage);
 }
 
 static void begin(serve_generation *g) {
     for (size_t i = 0; i < g->n_answers && !g->closed; i++)
-        send_delta(g, &g->answer[i], json_pack("{ss ss}", "role", "assistant", "content", ""), NULL);
+        send_delta(g, &g->answer[i], ht_json_pack("{ss ss}", "role", "assistant", "content", ""), NULL);
 }
 
 static void piece(serve_generation *g, serve_answer *a, const ht_answer_piece *p) {
     const int index = (int)a->n_calls - 1;
     switch (p->part) {
-    case HT_ANSWER_TEXT: send_delta(g, a, json_pack("{ss%}", "content", p->text, p->n), NULL); break;
-    case HT_ANSWER_THINKING: send_delta(g, a, json_pack("{ss%}", "reasoning_content", p->text, p->n), NULL); break;
+    case HT_ANSWER_TEXT: send_delta(g, a, ht_json_pack("{ss%}", "content", p->text, p->n), NULL); break;
+    case HT_ANSWER_THINKING: send_delta(g, a, ht_json_pack("{ss%}", "reasoning_content", p->text, p->n), NULL); break;
     case HT_ANSWER_CALL_BEGIN:
         send_delta(g, a,
-                   json_pack("{s[{si ss ss s{ss ss}}]}", "tool_calls", "index", index, "id", a->call[index].id, "type",
-                             "function", "function", "name", a->call[index].name, "arguments", ""),
+                   ht_json_pack("{s[{si ss ss s{ss ss}}]}", "tool_calls", "index", index, "id", a->call[index].id,
+                                "type", "function", "function", "name", a->call[index].name, "arguments", ""),
                    NULL);
         break;
     case HT_ANSWER_CALL_ARGUMENTS:
-        send_delta(g, a,
-                   json_pack("{s[{si s{ss%}}]}", "tool_calls", "index", index, "function", "arguments", p->text, p->n),
-                   NULL);
+        send_delta(
+            g, a,
+            ht_json_pack("{s[{si s{ss%}}]}", "tool_calls", "index", index, "function", "arguments", p->text, p->n),
+            NULL);
         break;
     case HT_ANSWER_CALL: break;
     case HT_ANSWER_CALL_END: break;
@@ -256,11 +257,11 @@ static void piece(serve_generation *g, serve_answer *a, const ht_answer_piece *p
 }
 
 static void answer_end(serve_generation *g, serve_answer *a) {
-    send_delta(g, a, json_object(), serve_openai_finish(a));
+    send_delta(g, a, ht_json_new_object(), serve_openai_finish(a));
 }
 
 static void end(serve_generation *g) {
-    if (g->usage) send(g, json_array(), serve_openai_usage(serve_usage_of(g)));
+    if (g->usage) send(g, ht_json_new_array(), serve_openai_usage(serve_usage_of(g)));
     serve_send_text_event(g, SERVE_OPENAI_DONE);
 }
 

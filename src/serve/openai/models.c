@@ -8,10 +8,10 @@
 
 /* ---- models ---- */
 
-static json_t *model_json(const serve_model_name *m) {
-    json_t *model = json_pack("{ss ss sI ss}", "id", m->name, "object", "model", "created", (json_int_t)m->created,
-                              "owned_by", "hearth");
-    if (m->model) json_object_set_new(model, "parent", json_string(m->model));
+static ht_json *model_json(const serve_model_name *m) {
+    ht_json *model = ht_json_pack("{ss ss sI ss}", "id", m->name, "object", "model", "created", (int64_t)m->created,
+                                  "owned_by", "hearth");
+    if (m->model) ht_json_object_set_new(model, "parent", ht_json_string(m->model));
     return model;
 }
 
@@ -20,28 +20,28 @@ static bool for_anthropic(const serve_call *c) {
     return http_head_value(http_exchange_head(c->x), "anthropic-version") != NULL;
 }
 
-static json_t *anthropic_model_json(const serve_model_name *m) {
+static ht_json *anthropic_model_json(const serve_model_name *m) {
     struct tm utc;
     char time[40];
     const time_t created = (time_t)m->created;
     gmtime_r(&created, &utc);
     strftime(time, sizeof time, "%Y-%m-%dT%H:%M:%SZ", &utc);
-    return json_pack("{ss ss ss ss ss}", "type", "model", "id", m->name, "display_name", m->name, "created_at", time,
-                     "lifecycle", "active");
+    return ht_json_pack("{ss ss ss ss ss}", "type", "model", "id", m->name, "display_name", m->name, "created_at", time,
+                        "lifecycle", "active");
 }
 
 bool serve_openai_models(serve_call *c) {
-    json_t *data = json_array();
+    ht_json *data = ht_json_new_array();
     serve_model_name m;
     const bool anthropic = for_anthropic(c);
     for (size_t i = 0; serve_models_name(c->server->models, i, &m); i++)
-        json_array_append_new(data, anthropic ? anthropic_model_json(&m) : model_json(&m));
-    json_t *first = json_object_get(json_array_get(data, 0), "id"),
-           *last = json_object_get(json_array_get(data, json_array_size(data) - 1), "id");
-    json_t *list = anthropic
-                       ? json_pack("{sO sb sO sO}", "data", data, "has_more", 0, "first_id", first, "last_id", last)
-                       : json_pack("{ss sO}", "object", "list", "data", data);
-    json_decref(data);
+        ht_json_array_append_new(data, anthropic ? anthropic_model_json(&m) : model_json(&m));
+    ht_json *first = ht_json_object_get(ht_json_array_get(data, 0), "id"),
+            *last = ht_json_object_get(ht_json_array_get(data, ht_json_array_size(data) - 1), "id");
+    ht_json *list = anthropic
+                        ? ht_json_pack("{sO sb sO sO}", "data", data, "has_more", 0, "first_id", first, "last_id", last)
+                        : ht_json_pack("{ss sO}", "object", "list", "data", data);
+    ht_json_decref(data);
     serve_reply_json(c->x, 200, list, SERVE_OPENAI);
     return true;
 }
@@ -81,20 +81,20 @@ bool serve_openai_embeddings(serve_call *c) {
     if (!serve_embed_inputs(c, serve_member(c->body, "input"), &o, &e)) return false;
     bool good = serve_read_dimensions(c, e, &n);
     int64_t tokens = 0;
-    json_t *data = json_array();
+    ht_json *data = ht_json_new_array();
     for (size_t i = 0; good && i < e->n; i++) {
         tokens += e->embeddings[i].n_tokens;
-        json_array_append_new(
-            data, json_pack("{ss si so}", "object", "embedding", "index", (int)i, "embedding",
-                            serve_embedding_json(&e->embeddings[i], n, o.normalize && n < e->hidden ? 2 : -1,
-                                                 serve_word(c->body, "encoding_format", formats, 0) == 1)));
+        ht_json_array_append_new(
+            data, ht_json_pack("{ss si so}", "object", "embedding", "index", (int)i, "embedding",
+                               serve_embedding_json(&e->embeddings[i], n, o.normalize && n < e->hidden ? 2 : -1,
+                                                    serve_word(c->body, "encoding_format", formats, 0) == 1)));
     }
     ht_embeddings_free(e);
     if (good)
         serve_reply_json(c->x, 200,
-                         json_pack("{ss sO ss s{sI sI}}", "object", "list", "data", data, "model", c->lease.name,
-                                   "usage", "prompt_tokens", (json_int_t)tokens, "total_tokens", (json_int_t)tokens),
+                         ht_json_pack("{ss sO ss s{sI sI}}", "object", "list", "data", data, "model", c->lease.name,
+                                      "usage", "prompt_tokens", (int64_t)tokens, "total_tokens", (int64_t)tokens),
                          SERVE_OPENAI);
-    json_decref(data);
+    ht_json_decref(data);
     return good;
 }

@@ -21,11 +21,11 @@ bool serve_openai_read_conversation(serve_call *c, serve_conversation *k);
 /* "stop", "length" or "tool_calls". */
 const char *serve_openai_finish(const serve_answer *a);
 /* {"prompt_tokens": ...}. */
-json_t *serve_openai_usage(serve_usage u);
+ht_json *serve_openai_usage(serve_usage u);
 /* The data of the event that ends a stream. */
 #define SERVE_OPENAI_DONE "[DONE]"
 /* Whether an answer is a stream, and whether stream_options asks for usage. */
 extern const serve_field serve_openai_stream_fields[];
-void serve_openai_read_stream(serve_generation *g, const json_t *body);
+void serve_openai_read_stream(serve_generation *g, const ht_json *body);
 
 #endif

@@ -128,7 +128,7 @@ const serve_field *const serve_responses_fields[] = {
 /* An input that is too long is refused; nothing of it is left out. */
 static void tell_of_truncation(serve_call *c) {
     if (serve_word(c->body, "truncation", truncations, 0) == 1) serve_call_ignore(c, "truncation");
-    if (json_array_size(serve_member(c->body, "context_management"))) serve_call_ignore(c, "context_management");
+    if (ht_json_array_size(serve_member(c->body, "context_management"))) serve_call_ignore(c, "context_management");
 }
 
 static bool read_conversation(serve_call *c, serve_responses_request *r) {
@@ -139,18 +139,18 @@ static bool read_conversation(serve_call *c, serve_responses_request *r) {
 }
 
 static void free_request(serve_responses_request *r) {
-    json_decref(r->messages);
-    json_decref(r->tools);
+    ht_json_decref(r->messages);
+    ht_json_decref(r->tools);
 }
 
 /* What is to be told beside the text. Parts of other services' tools are never there, and may be asked for. */
 static void read_include(serve_generation *g) {
     serve_responses_answer *answer = g->extra;
-    const json_t *include = serve_member(g->c->body, "include");
+    const ht_json *include = serve_member(g->c->body, "include");
     g->top_logprobs = (int32_t)serve_integer(g->c->body, "top_logprobs", 0);
     g->logprobs = g->top_logprobs > 0;
-    for (size_t i = 0; i < json_array_size(include); i++) {
-        const char *what = json_string_value(json_array_get(include, i));
+    for (size_t i = 0; i < ht_json_array_size(include); i++) {
+        const char *what = ht_json_string_value(ht_json_array_get(include, i));
         if (strcmp(what, "message.output_text.logprobs") == 0) g->logprobs = true;
         if (strcmp(what, "reasoning.encrypted_content") == 0) answer->seals_thoughts = true;
     }
@@ -166,7 +166,7 @@ static bool read_request(serve_generation *g) {
     serve_read_thinking_budget(g, c->body);
     read_include(g);
     const bool good = read_conversation(c, &r) && serve_read_sampling(g, c->body) &&
-                      serve_read_stop(g, json_object_get(c->body, "stop")) &&
+                      serve_read_stop(g, ht_json_object_get(c->body, "stop")) &&
                       serve_read_format(g, serve_member(serve_member(c->body, "text"), "format"), "text.format") &&
                       serve_read_structure(g, c->body) && serve_set_conversation(g, &r.conversation);
     free_request(&r);
@@ -187,7 +187,7 @@ bool serve_responses_input_tokens(serve_call *c) {
     free_request(&r);
     if (good)
         serve_reply_json(c->x, 200,
-                         json_pack("{ss sI}", "object", "response.input_tokens", "input_tokens", (json_int_t)n),
+                         ht_json_pack("{ss sI}", "object", "response.input_tokens", "input_tokens", (int64_t)n),
                          SERVE_OPENAI);
     return good;
 }
