@@ -233,7 +233,7 @@ static ht_status damaged(const char *path, const char *why, ht_error *err) {
     char reason[sizeof err->message];
     snprintf(reason, sizeof reason, "%s", why);
     snprintf(err->message, sizeof err->message,
-             "%.300s is damaged: %.300s; without that file the run goes on, and the best adapter is chosen anew", path,
+             "%.300s is damaged: %.300s; without that file the run goes on, and the best adapter is chosen again", path,
              reason);
     return err->status = HT_ERR_FORMAT;
 }
@@ -251,7 +251,7 @@ static ht_status take_state(keeper *k, const char *path, ht_json *state, ht_json
     *curves = ht_json_incref(ht_json_object_get(state, "curves"));
     if (strcmp(was, k->valid) != 0) {
         if (*was && *k->valid)
-            fprintf(stderr, "hearth: the held-out samples are others than before: the best adapter is chosen anew\n");
+            fprintf(stderr, "hearth: the held-out samples differ from before: the best adapter is chosen again\n");
         return HT_OK;
     }
     k->evaluated_iter = evaluated;

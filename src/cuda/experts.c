@@ -23,7 +23,7 @@ enum {
 
 _Static_assert(sizeof(ht_cuda_gather_arguments) <= 4096 && sizeof(ht_cuda_back_gather_arguments) <= 4096 &&
                    sizeof(ht_cuda_expert_arguments) <= 4096 && sizeof(ht_cuda_expert_rows_arguments) <= 4096,
-               "a kernel takes at most so many bytes");
+               "the arguments exceed the limit of a kernel");
 
 typedef struct job {
     const ht_call *call;

@@ -19,7 +19,7 @@ enum {
     MMA_THREADS = 128
 };
 
-_Static_assert(sizeof(ht_cuda_tensor_arguments) <= 4096, "a kernel takes at most so many bytes");
+_Static_assert(sizeof(ht_cuda_tensor_arguments) <= 4096, "the arguments exceed the limit of a kernel");
 
 /* For 8, 16 and 64 rows of x, and for rows of the matrix as an image. */
 static const ht_cuda_kernel_id kernels_of[HT_CUDA_FORMS][4] = {

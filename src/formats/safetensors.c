@@ -166,7 +166,7 @@ static void read_metadata(parser *p, const ht_json *metadata) {
     ht_json_object_foreach((ht_json *)(uintptr_t)metadata, key, value) {
         if (!ht_json_is_string(value)) {
             char found[128];
-            ht_json_fail(&p->r, HT_ERR_FORMAT, "a member of `__metadata__` is %s, expected strings only",
+            ht_json_fail(&p->r, HT_ERR_FORMAT, "a field of `__metadata__` is %s, expected strings only",
                          ht_json_describe(value, found, sizeof found));
             return;
         }

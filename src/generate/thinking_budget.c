@@ -132,7 +132,7 @@ static ht_status begin(ht_thinking_budget *b, const int32_t *token, int64_t n, h
     ht_text opening = {0};
     ht_status status = ht_tokenizer_decode(t, token + first, (size_t)(n - first), false, &text, &n_text, err);
     if (!status && !b->chat) status = find_open_thought(b, text, n_text, token, n, &opening, err);
-    if (!status && opening.failed) status = ht_fail_memory(err, n_text, "a prompt's thought");
+    if (!status && opening.failed) status = ht_fail_memory(err, n_text, "a prompt's reasoning");
     const bool opened = opening.len > 0;
     if (!status)
         status = ht_answer_reader_new(

@@ -139,7 +139,7 @@ static ht_status spell(ht_model *m, const char *text, size_t n, size_t before, s
         const int32_t id = is_mark ? mark_token : longest_token(trie, text + at, n - at, &length);
         if (id < 0)
             return ht_fail(err, HT_ERR_UNSUPPORTED,
-                           "max_thinking_tokens: no tokens of the model write \"%s\", the end of a thought", text);
+                           "max_thinking_tokens: no tokens of the model write \"%s\", the end of reasoning", text);
         append(end, id, at, length, before, mark_end);
     }
     return HT_OK;
@@ -159,7 +159,7 @@ ht_status ht_thought_end_write(ht_model *m, const ht_thought_notation *t, const 
     ht_text_append_str(&text, blanks->behind);
     bool whole = false;
     if (!text.failed) out->id = malloc((text.len + 1) * sizeof *out->id); /* a token has a byte or more */
-    ht_status status = out->id ? HT_OK : ht_fail_memory(err, text.len * sizeof *out->id, "the end of a thought");
+    ht_status status = out->id ? HT_OK : ht_fail_memory(err, text.len * sizeof *out->id, "the end of reasoning");
     if (!status) status = encode(m->tokenizer, text.data, text.len, before, mark_end, out, &whole, err);
     if (!status && !whole) status = spell(m, text.data, text.len, before, mark_end, mark_token, out, err);
     ht_text_discard(&text);

@@ -674,7 +674,7 @@ static void an_expert_that_is_none(void **state) {
     ht_error err = {0};
     assert_int_equal(run_lora(&f, &s, &(sequences){1, {2}, {0}, false}, &(lora_data){2, x, y, ids}, false, out, &err),
                      HT_ERR_ARGUMENT);
-    assert_string_equal(err.message, "lora: expert 3 of row 1 is none of the 3 there are");
+    assert_string_equal(err.message, "lora: expert index 3 is out of range in row 1, expected less than 3");
     adapters_free(&f);
 }
 

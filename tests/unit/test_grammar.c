@@ -223,7 +223,7 @@ static void refused_grammars(void **state) {
     refuses("root ::= (!<[5]>)*", HT_ERR_UNSUPPORTED, "line 1, column 11: tokens in grammars");
     refuses("root ::= \"a\" | !<think>", HT_ERR_UNSUPPORTED, "tokens in grammars");
     refuses("root ::= \"a\" !x", HT_ERR_FORMAT, "does not belong to a rule");
-    refuses("root ::= \"a\"\nroot ::= \"b\"", HT_ERR_FORMAT, "line 2, column 1: this rule is there already");
+    refuses("root ::= \"a\"\nroot ::= \"b\"", HT_ERR_FORMAT, "line 2, column 1: this rule is already defined");
     refuses("root ::= \"a\" root", HT_ERR_FORMAT, "the grammar has no text");
     refuses("root ::= \"\\U00110000\"", HT_ERR_FORMAT, "no such code point");
     static char deep[4000];
