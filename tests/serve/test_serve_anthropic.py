@@ -316,8 +316,8 @@ class Histories(AnthropicTest):
         self.same_prompt({"tools": tools}, HELLO, tools=[OPENAI_WEATHER])
         self.same_prompt({"tools": [first]}, HELLO)
         references = [{"type": "tool_reference", "tool_name": name} for name in ("third", "first", "third", "weather", "gone")]
-        words = [f"The tool {name} is there: it can be called now." for name in ("third", "first", "third", "weather")]
-        said = "\n".join([*words, "The tool gone is not there any more."])
+        words = [f"The tool {name} is available and can be called now." for name in ("third", "first", "third", "weather")]
+        said = "\n".join([*words, "The tool gone is no longer available."])
         history = {"tools": tools, "messages": [*HELLO, self.result(*references)]}
         chat = [*HELLO, {"role": "tool", "tool_call_id": "toolu_1", "content": said}]
         self.same_prompt(history, chat, tools=[OPENAI_WEATHER, openai("third"), openai("first")])
