@@ -104,11 +104,14 @@ static ht_status read_stop(batching *b, const ht_json *value, ht_error *err) {
     free(b->stop);
     b->stop = calloc(n + 1, sizeof *b->stop);
     if (!b->stop) return refuse(err, "stop", "less, as there is no memory for it");
-    for (size_t i = 0; i < n; i++)
-        if (!(b->stop[i] = ht_json_string_value(ht_json_is_array(value) ? ht_json_array_get(value, i) : value)))
-            return refuse(err, "stop", "a text or a list of texts");
+    int n_stop = 0;
+    for (size_t i = 0; i < n; i++) {
+        const char *text = ht_json_string_value(ht_json_is_array(value) ? ht_json_array_get(value, i) : value);
+        if (!text) return refuse(err, "stop", "a text or a list of texts");
+        if (*text) b->stop[n_stop++] = text;
+    }
     b->how.stop = b->stop;
-    b->how.n_stop = (int)n;
+    b->how.n_stop = n_stop;
     return HT_OK;
 }
 
