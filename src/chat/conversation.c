@@ -422,7 +422,7 @@ ht_status ht_chat_from_json(const char *json, size_t n, ht_chat **out, ht_error 
     ht_status status = ht_chat_new(&chat, err);
     if (status) return status;
     ht_jinja_arena *a = begin(chat, err);
-    ht_jinja_value document = ht_jinja_json_value(a, json, n, "its JSON");
+    ht_jinja_value document = ht_jinja_json_value(a, json, n, NULL);
     if (!a->status && document.kind != HT_VALUE_DICT)
         ht_jinja_arena_fail(a, "it is %s, expected an object", ht_chat_describe(&document));
     status = a->status ? a->status : ht_chat_read(chat, document.dict, err);

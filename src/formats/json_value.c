@@ -492,17 +492,12 @@ static ht_json *read_number(ht_json_scanner *s) {
     number_value *v = new_number(HT_JSON_REAL, s->bytes, s->n_bytes);
     if (!v) return NULL;
     const char last = s->bytes[s->n_bytes - 1];
-    if (last == 'N' || last == 'y')
-        v->head.type = HT_JSON_NOT_FINITE;
-    else if (strcmp(v->spelling, "-0") == 0) {
+    const bool is_word = last == 'N' || last == 'y';
+    if (strcmp(v->spelling, "-0") == 0) {
         v->head.type = HT_JSON_INTEGER;
         v->integer = 0;
-    } else if (!isfinite(v->real = strtod(v->spelling, NULL))) {
-        ht_json_scan_fail(s, HT_ERR_FORMAT, "expected a number of at most %g, found `%.24s%s`", 1.79769e308,
-                          v->spelling, s->n_bytes > 24 ? "..." : "");
-        free(v);
-        return NULL;
-    }
+    } else if (is_word || !isfinite(v->real = strtod(v->spelling, NULL)))
+        v->head.type = HT_JSON_NOT_FINITE;
     return &v->head;
 }
 

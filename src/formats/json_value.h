@@ -22,7 +22,7 @@ typedef enum ht_json_type {
     HT_JSON_TRUE,
     HT_JSON_FALSE,
     HT_JSON_NULL,
-    HT_JSON_NOT_FINITE /* NaN, Infinity or -Infinity of a text read with `as_python`; no number */
+    HT_JSON_NOT_FINITE /* no number: one beyond 1.8e308, or NaN, Infinity or -Infinity of a text read with `as_python` */
 } ht_json_type;
 
 typedef struct ht_json {

@@ -293,7 +293,7 @@ static bool check_value(checker *k, const ht_json *value, const serve_shape *s) 
         if (!(s->types & SERVE_JSON_OBJECT)) break;
         if (s->kinds) return check_kind(k, value, s);
         return s->members ? check_members(k, value, s->members, NULL, s->lenient) : check_every(k, value, s->every);
-    case HT_JSON_NOT_FINITE: /* no body has it */
+    case HT_JSON_NOT_FINITE: /* 1e999 */
     case HT_JSON_NULL: break;
     }
     return good ? true : refuse_shape(k, value, s);

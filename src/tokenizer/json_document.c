@@ -16,14 +16,15 @@ static void fail(parser *p, const char *message) { ht_json_scan_fail(&p->scan, H
 
 /* ---- the vocabulary ---- */
 
-/* The id at a number; -1 when it is not an integer. Digits beyond any id are not needed. */
+/* The id at a number, HT_MAX_VOCAB for one beyond the limits; -1 when it is not an integer. */
 static int64_t id_of(const ht_json_scanner *s) {
     int64_t id = 0;
-    for (size_t i = 0; i < s->n_bytes; i++) {
+    const bool is_negative = s->bytes[0] == '-';
+    for (size_t i = is_negative; i < s->n_bytes; i++) {
         if (s->bytes[i] < '0' || s->bytes[i] > '9') return -1;
         if (id < HT_MAX_VOCAB) id = id * 10 + (s->bytes[i] - '0');
     }
-    return id;
+    return is_negative || id > HT_MAX_VOCAB ? HT_MAX_VOCAB : id;
 }
 
 static void read_vocab(parser *p) {
@@ -34,8 +35,8 @@ static void read_vocab(parser *p) {
         const ht_json_event event = ht_json_scan_next(s);
         const int64_t id = event == HT_SCAN_NUMBER ? id_of(s) : -1;
         if (id < 0)
-            fail(p, "model.vocab has a value that is not an integer of at least 0");
-        else if (id >= HT_MAX_VOCAB)
+            fail(p, "model.vocab has a value that is not an integer");
+        else if (id == HT_MAX_VOCAB)
             ht_json_scan_fail(s, HT_ERR_LIMIT, "model.vocab has the id %.*s; 0 to %d are supported",
                               s->n_bytes < 32 ? (int)s->n_bytes : 32, s->bytes, HT_MAX_VOCAB - 1);
         else if (!s->status)

@@ -295,7 +295,7 @@ static ht_status check_ids(const reading *r) {
 }
 
 static ht_status read_line(reading *r, const char *line, size_t n) {
-    const ht_jinja_value v = ht_jinja_json_value(r->a, line, n, "its JSON");
+    const ht_jinja_value v = ht_jinja_json_value(r->a, line, n, NULL);
     if (r->a->status) return r->a->status;
     if (v.kind != HT_VALUE_DICT)
         return ht_fail(r->err, HT_ERR_FORMAT, "it is %s, expected an object on each line", ht_chat_describe(&v));

@@ -307,7 +307,7 @@ class Config(FinetuneTest):
             ({"sample": [""]}, "some text in UTF-8"),
             ({"iters": 3, "epochs": 2}, "--iters and --epochs exclude each other"),
             ({"alpha": 3, "scale": 2}, "--alpha and --scale exclude each other"),
-            ('{"rank": 3, "rank": 4}', "duplicate"),
+            ('{"rank": 3, "rank": 4}', "line 1, column 13: expected each member once"),
             ("[1]", "is not a JSON object: it is another value"),
             ("{", "is not a JSON object"),
             ("", "is not a JSON object"),

@@ -483,7 +483,7 @@ class Listings(Pull):
             self.refuses("org/m", says="the hub's answer")
         for body in (b"", b"[{", b"[" * 100000):
             self.hub.inject("/tree/", (200, {}, body))
-            self.refuses("org/m", says="no JSON")
+            self.refuses("org/m", says="line 1, column 1: expected")
         self.hub.inject("/revision/", (200, {}, b" " * (65 << 20)))
         self.refuses("org/m", says="longer than 64 MB")
         more = {"Link": '<?recursive=true>; rel="next"'}
@@ -502,7 +502,7 @@ class Listings(Pull):
         self.refuses("org/m", says="more than 200000 files")
 
     def test_an_index_that_is_none(self):
-        for text, says in ((b"{", "no JSON"), (b"{}", "names no weights"), (b'{"weight_map": {"a": "../b"}}', "another thing"), (b'{"weight_map": {"a": 1}}', "another thing"), (b'{"weight_map": {"a": ".hearth-pull.json"}}', "another thing")):  # fmt: skip
+        for text, says in ((b"{", "line 1, column 2: expected"), (b"{}", "names no weights"), (b'{"weight_map": {"a": "../b"}}', "another thing"), (b'{"weight_map": {"a": 1}}', "another thing"), (b'{"weight_map": {"a": ".hearth-pull.json"}}', "another thing")):  # fmt: skip
             self.hub.repositories["org/m"].commit({**SINGLE, "model.safetensors.index.json": text})
             self.refuses("org/m", says=says)
         self.assertFalse(self.models.exists())

@@ -390,7 +390,7 @@ class Errors(ServeTest):
         self.assertEqual(many, [f"made_up_{i}" for i in range(16)])  # an answer's head is bounded
 
     def test_bodies_and_paths(self):
-        for body, says in [("{", "line 1"), ("[]", "object"), ('{"a":1,"a":2}', "each member once"), ('{"a":' + "[" * 300, "deeper than 192 levels"), ("\xff", "0xFF")]:
+        for body, says in [("{", "line 1"), ("[]", "object"), ('{"a":1,"a":2}', "line 1, column 8: expected each member once"), ('{"a":' + "[" * 200, "deeper than 192 levels"), ("\xff", "expected an object")]:
             self.refused(400, CHAT, body.encode("latin-1"), None, says)
         self.refused(404, "/v1/nothing", {}, None, "/v1/nothing")
         self.refused(405, CHAT, None, None, "GET", method="GET")

@@ -379,15 +379,15 @@ class Values(ServeTest):
     def test_more_values(self):
         for n in (1 << 20) + 1, *cases((), (4_000_000,)):
             error = self.ask(n)
-            self.assertEqual((error["message"].partition("column")[2].partition(": ")[2], error["code"]), ("more than 1048576 values", None))
+            self.assertEqual((error["message"].split(": ")[-1], error["code"]), ("more than 1048576 values", None))
         values = ",".join(["{}"] * cases(1_100_000, 2_000_000))
         status, _, answer = self.server.post("/v1/chat/completions", f'{{"messages":[{values}]}}')
-        self.assertEqual((status, "more than 1048576" in answer["error"]["message"]), (400, True))
+        self.assertEqual((status, "more than 1048576 values" in answer["error"]["message"]), (400, True))
 
     def test_a_server_that_takes_larger_bodies_takes_more(self):
         server = self.serve(TINY, "--context", "64", "--body-size", "12M")
         self.assertEqual(self.ask(1_200_000, server)["code"], "context_length_exceeded")
-        self.assertIn("more than 1500000", self.ask(1_600_000, server)["message"])
+        self.assertIn("more than 1500000 values", self.ask(1_600_000, server)["message"])
 
 
 if __name__ == "__main__":

@@ -119,7 +119,7 @@ class Ollama(TinyTest):
         self.refused(self.generate(template="{{ .Prompt }}"), 400, "template")
         self.refused(self.generate(images=["AAAA"]), 400, "images")
         self.refused(self.generate(suffix="end"), 400, "insert")
-        self.refused(self.server.ask("POST", "/api/chat", raw=b"{"), 400, "the body: line 1")
+        self.refused(self.server.ask("POST", "/api/chat", raw=b"{"), 400, "line 1, column 2")
         self.refused(self.server.ask("POST", "/api/chat", []), 400, "object")
 
     def test_options(self):

@@ -397,7 +397,7 @@ static void json_that_is_no_conversation(void **state) {
         {ONE("{\"role\": \"user\", \"content\": [\"x\"]}"), HT_ERR_FORMAT, "the type of a part"},
         {ONE("{\"role\": \"user\", \"content\": [{\"type\": \"text\"}]}"), HT_ERR_FORMAT, "the text of a part"},
         {ONE("{\"role\": \"user\", \"content\": \"x\", \"role\": \"user\"}"), HT_ERR_FORMAT,
-         "line 1, column 47: expected each member once, found `role` again"},
+         "line 1, column 48: expected each member once, found `role` again"},
     };
 #undef ONE
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -56,8 +56,8 @@ static void as_python_reads_it(void **state) {
         contains(err.message, "c.json: `x` is NaN, expected ");
     }
     ht_json_decref(root);
-    static const char *const wrong[] = {"{\"a\":nan}",        "{\"a\":NaNN}",  "{\"a\":1NaN}", "{\"a\":+Infinity}",
-                                        "{\"a\":- Infinity}", "{\"a\":1e999}", "{\"a\":NaN"};
+    static const char *const wrong[] = {"{\"a\":nan}",       "{\"a\":NaNN}",       "{\"a\":1NaN}",
+                                        "{\"a\":+Infinity}", "{\"a\":- Infinity}", "{\"a\":NaN"};
     for (size_t k = 0; k < sizeof wrong / sizeof *wrong; k++) {
         assert_int_equal(ht_json_parse(wrong[k], strlen(wrong[k]), "c.json", &root, &err), HT_ERR_FORMAT);
         assert_null(root);

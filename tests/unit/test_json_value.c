@@ -43,7 +43,6 @@ static void errors_name_the_place(void **state) {
         {"{\"a\":NaN}", "line 1, column 6: expected a value, found `NaN`"},
         {"{\"a\":-Infinity}", "line 1, column 6: expected a value, found `-Infinity`"},
         {"{\"a\":nulll}", "line 1, column 6: expected a value, found `nulll`"},
-        {"{\"a\":1e999}", "line 1, column 6: expected a number of at most 1.79769e+308, found `1e999`"},
         {"{\"a\":01}", "line 1, column 7: expected a comma or `}`, found `1`"},
         {"{\"a\":-}", "line 1, column 7: expected a digit, found `}`"},
         {"{\"a\":1.e5}", "line 1, column 8: expected a digit, found `e5`"},
@@ -112,9 +111,9 @@ static void texts(void **state) {
 static void numbers_keep_their_spelling(void **state) {
     (void)state;
     static const char text[] = "[0.1,1E5,-0,9223372036854775807,9223372036854775808,-9223372036854775808,"
-                               "123456789012345678901234567890,1.10,0.30000000000000004,1e-400]";
+                               "123456789012345678901234567890,1.10,0.30000000000000004,1e-400,1e999]";
     ht_json *list = load(text, &any);
-    static const bool is_integer[] = {false, false, true, true, false, true, false, false, false, false};
+    static const bool is_integer[] = {false, false, true, true, false, true, false, false, false, false, false};
     for (size_t i = 0; i < ht_json_array_size(list); i++)
         assert_int_equal(ht_json_is_integer(ht_json_array_get(list, i)), is_integer[i]);
     assert_true(ht_json_integer_value(ht_json_array_get(list, 5)) == INT64_MIN);

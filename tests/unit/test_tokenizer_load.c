@@ -51,10 +51,10 @@ static void unknown_things_are_named(void **state) {
     refuse("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":\"x\"}," MERGES "}}", format, "not an integer");
     refuse("{" MODEL ",\"added_tokens\":[{\"content\":\"z\"}]}", format, "`z` has no id");
     refuse("{" MODEL ",\"added_tokens\":[{\"id\":-1,\"content\":\"z\"}]}", limit, "`z` has an id that is out of range");
-    refuse("{" MODEL "," MODEL "}", format, "twice");
+    refuse("{" MODEL "," MODEL "}", format, "two vocabularies");
     refuse("{" MODEL ",}", format, "line 1, column");
-    refuse("[]", format, "not an object");
-    refuse("", format, "not valid JSON");
+    refuse("[]", format, "line 1, column 1: expected an object");
+    refuse("", format, "expected an object (`{`), found the end of the text");
     refuse("{}", format, "no `model`");
 }
 

@@ -448,9 +448,8 @@ static void bad_lines(void **state) {
         ht_status status;
         const char *says;
     } cases[] = {
-        {"{\"text\": ", HT_ERR_FORMAT, "it is no JSON"},
-        {"{\"text\": \"a\"} {\"text\": \"b\"}", HT_ERR_FORMAT, "it is no JSON"},
-        {"{\"text\": \"\xFF\"}", HT_ERR_FORMAT, "it is no JSON"},
+        {"{\"text\": ", HT_ERR_FORMAT, "column 10: expected a value, found the end of the text"},
+        {"{\"text\": \"a\", \"text\": \"b\"}", HT_ERR_FORMAT, "column 15: expected each member once"},
         {"[1]", HT_ERR_FORMAT, "it is a list, expected an object"},
         {"null", HT_ERR_FORMAT, "it is null"},
         {"{}", HT_ERR_FORMAT, "none of its members is a sample"},
@@ -469,7 +468,6 @@ static void bad_lines(void **state) {
          "of the type \"image_url\""},
         {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"tools\": 7}", HT_ERR_FORMAT,
          "`tools` is a number"},
-        {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\\u0000\"}]}", HT_ERR_FORMAT, "NUL"},
         {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\", \"weight\": 0.5}]}", HT_ERR_FORMAT,
          "the weight of message 0 is 0.5, expected 0 or 1"},
         {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\", \"weight\": \"1\"}]}", HT_ERR_FORMAT,
