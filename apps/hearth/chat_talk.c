@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "chat_talk.h"
 
+#include "chat/reader.h"
 #include "input.h"
 #include "terminal.h"
 
@@ -98,6 +99,9 @@ ht_status talk_say(talk *t, const char *text, ht_error *err) {
 /* The answer as a message, with the names that chat templates know. */
 static ht_status add_answer(talk *t, const answer *a, ht_error *err) {
     ht_json *message = message_of("assistant", a->text.text ? a->text.text : "", a->text.n);
+    /* Calls without text have no content: templates may leave the calls out beside an empty one. */
+    if (message && !a->text.n && ht_json_array_size(a->calls))
+        ht_json_object_set_new(message, "content", ht_json_null());
     if (message && a->thinking.n)
         ht_json_object_set_new(message, "reasoning_content", ht_json_stringn(a->thinking.text, a->thinking.n));
     for (size_t i = 0; message && i < ht_json_array_size(a->calls); i++) {
@@ -117,14 +121,13 @@ static ht_json *document_of(const talk *t) {
     return document;
 }
 
-static ht_status chat_of(const talk *t, ht_chat **chat, ht_error *err) {
+/* name: of the file that the conversation comes from, for errors; NULL: none. */
+static ht_status chat_of(const talk *t, const char *name, ht_chat **chat, ht_error *err) {
     *chat = NULL;
     ht_json *document = document_of(t);
-    char *text = document ? ht_json_dump(document, HT_JSON_COMPACT) : NULL;
+    if (!document) return out_of_memory(err);
+    ht_status st = ht_chat_from_value(document, name, chat, err);
     ht_json_decref(document);
-    if (!text) return out_of_memory(err);
-    ht_status st = ht_chat_from_json(text, strlen(text), chat, err);
-    free(text);
     if (!st) st = options_chat_variables(&t->o, *chat, err);
     if (!st && t->thinking != THINKING_BY_TEMPLATE) st = ht_chat_set_thinking(*chat, t->thinking == THINKING_ON, err);
     return st;
@@ -143,7 +146,7 @@ static ht_status take_document(talk *t, const char *path, const char *text, size
     other.more = document;
     ht_chat *chat = NULL;
     st = ht_json_is_object(document) && ht_json_is_array(messages)
-             ? chat_of(&other, &chat, err)
+             ? chat_of(&other, path, &chat, err)
              : fail(err, HT_ERR_FORMAT, path, "expected a list of messages, or an object with \"messages\"");
     ht_chat_free(chat);
     if (st) {
@@ -226,7 +229,7 @@ ht_status talk_answer(talk *t, ht_error *err) {
     answer a = {.shows = true, .keeps = true};
     ht_metrics metrics = {0};
     ht_chat *chat;
-    ht_status st = chat_of(t, &chat, err);
+    ht_status st = chat_of(t, NULL, &chat, err);
     if (!st) st = ht_generate_chat(t->e.session, chat, &how, answer_piece, &a, &metrics, err);
     ht_chat_free(chat);
     answer_end(&a);
@@ -251,7 +254,7 @@ ht_status talk_count(talk *t, size_t *n, ht_error *err) {
     int32_t *ids = NULL;
     *n = 0;
     if (!ht_json_array_size(t->messages)) return HT_OK;
-    ht_status st = chat_of(t, &chat, err);
+    ht_status st = chat_of(t, NULL, &chat, err);
     if (!st) st = ht_chat_encode(t->e.model, chat, t->o.parse_special ? HT_ENCODE_PARSE_SPECIAL : 0, &ids, n, err);
     ht_ids_free(ids);
     ht_chat_free(chat);
@@ -287,7 +290,7 @@ ht_status talk_open(talk *t, const options *o, ht_error *err) {
         st = fail(err, HT_ERR_UNSUPPORTED, o->model, "has no chat template; hearth run --raw continues a text");
     if (!st && o->messages) st = talk_load(t, o->messages, err);
     ht_chat *chat = NULL; /* of nothing yet: whether --set is right */
-    if (!st) st = chat_of(t, &chat, err);
+    if (!st) st = chat_of(t, NULL, &chat, err);
     ht_chat_free(chat);
     if (!st && o->system) st = talk_set_system(t, o->system, err);
     return st;

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "prompts.h"
 
+#include "chat/reader.h"
 #include "command.h"
 #include "input.h"
 #include "json.h"
@@ -173,17 +174,14 @@ static ht_status check_members(ht_json *object, const char *const *others, ht_er
     return HT_OK;
 }
 
-static ht_status read_messages(const ht_json *object, ht_chat **chat, ht_error *err) {
+static ht_status read_messages(const ht_json *object, const char *name, ht_chat **chat, ht_error *err) {
     static const char *const members[] = {"messages", "tools", "chat_template_kwargs", "continue_final_message"};
     ht_json *conversation = ht_json_new_object();
     for (int i = 0; conversation && i < 4; i++)
         if (ht_json_object_get(object, members[i]))
             ht_json_object_set(conversation, members[i], ht_json_object_get(object, members[i]));
-    char *text = conversation ? ht_json_dump(conversation, HT_JSON_COMPACT) : NULL;
+    const ht_status st = conversation ? ht_chat_from_value(conversation, name, chat, err) : no_memory(err);
     ht_json_decref(conversation);
-    if (!text) return no_memory(err);
-    const ht_status st = ht_chat_from_json(text, strlen(text), chat, err);
-    free(text);
     return st;
 }
 
@@ -198,8 +196,8 @@ static ht_status read_text(const options *o, const char *without, const char *te
     return st ? st : ht_chat_add(line->chat, "user", text, err);
 }
 
-static ht_status read_object(const options *o, const char *without, const char *const *others, prompt_line *line,
-                             ht_error *err) {
+static ht_status read_object(const options *o, const char *without, const char *const *others, const char *path,
+                             prompt_line *line, bool *placed, ht_error *err) {
     ht_status st = check_members(line->object, others, err);
     if (st) return st;
     const ht_json *text = ht_json_object_get(line->object, "prompt"), *ids = ht_json_object_get(line->object, "ids");
@@ -208,7 +206,9 @@ static ht_status read_object(const options *o, const char *without, const char *
     if (ids && !ht_json_is_array(ids)) return fail(err, HT_ERR_ARGUMENT, "\"ids\" is no list");
     if (ids) return prompt_ids(ids, &line->ids, &line->n_ids, err);
     if (without) return fail(err, HT_ERR_ARGUMENT, "messages need a chat format, which %s", without);
-    return read_messages(line->object, &line->chat, err);
+    st = read_messages(line->object, path, &line->chat, err);
+    *placed = st != HT_OK;
+    return st;
 }
 
 /* *placed: the error has the file and the line already. */
@@ -224,7 +224,7 @@ static ht_status read_line(prompt_file *p, size_t i, const options *o, const cha
         const ht_json_options json = {.name = p->path, .first_line = (uint32_t)p->number[i]};
         st = ht_json_load(bytes, (size_t)got, &json, &line->object, err);
         *placed = st != HT_OK;
-        if (!st) st = read_object(o, without, others, line, err);
+        if (!st) st = read_object(o, without, others, p->path, line, placed, err);
     } else {
         size_t n = (size_t)got;
         while (n && (bytes[n - 1] == '\n' || bytes[n - 1] == '\r')) bytes[--n] = '\0';

@@ -14,15 +14,23 @@
 static const char index_name[] = "model.safetensors.index.json", single_name[] = "model.safetensors";
 
 /* What is read beside safetensors, here or by mlx_lm. */
-static const char *const beside_safetensors[] = {
-    "config.json",          "generation_config.json", "tokenizer.json",    "tokenizer_config.json",
-    "chat_template.jinja",  "chat_template.json",     "added_tokens.json", "special_tokens_map.json",
-    "hf_quant_config.json", "1_Pooling/config.json"};
+static const char *const beside_safetensors[] = {"config.json",
+                                                 "generation_config.json",
+                                                 "tokenizer.json",
+                                                 "tokenizer_config.json",
+                                                 "chat_template.jinja",
+                                                 "chat_template.json",
+                                                 "added_tokens.json",
+                                                 "special_tokens_map.json",
+                                                 "hf_quant_config.json",
+                                                 "1_Pooling/config.json",
+                                                 "additional_chat_templates/tool_use.jinja"};
 /* What tokenizer.json is made from, for a checkpoint without one. */
 static const char *const tokenizer_sources[] = {"tokenizer.model", "vocab.json", "merges.txt"};
 /* What is read beside a GGUF file for what its metadata lack. */
-static const char *const beside_gguf[] = {"config.json", "generation_config.json", "tokenizer_config.json",
-                                          "chat_template.jinja", "chat_template.json"};
+static const char *const beside_gguf[] = {"config.json",           "generation_config.json",
+                                          "tokenizer_config.json", "chat_template.jinja",
+                                          "chat_template.json",    "additional_chat_templates/tool_use.jinja"};
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 static bool ends_with(const char *s, const char *end) {

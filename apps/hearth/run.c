@@ -3,6 +3,7 @@
 #include "backends.h"
 #include "command.h"
 #include "constraint.h"
+#include "conversation.h"
 #include "device.h"
 #include "engine.h"
 #include "input.h"
@@ -80,51 +81,13 @@ static ht_status open_for(engine *e, const options *o, const char *prompt, size_
     return engine_open(e, o, (int64_t)(count + extra), err);
 }
 
-/* The conversation of --messages: a list, or an object as chat clients send it. */
-static ht_status read_messages(const options *o, ht_chat **chat, ht_error *err) {
-    char *text, *document = NULL;
-    size_t n;
-    ht_status st = input_read_file(o->messages, &text, &n, err);
-    if (st) return st;
-    static const char before[] = "{\"messages\":", after[] = "}";
-    if (text[strspn(text, " \t\r\n")] == '[' && (document = malloc(n + sizeof before + sizeof after))) {
-        memcpy(document, before, sizeof before - 1);
-        memcpy(document + sizeof before - 1, text, n);
-        memcpy(document + sizeof before - 1 + n, after, sizeof after);
-        st = ht_chat_from_json(document, strlen(before) + n + strlen(after), chat, err);
-    } else
-        st = ht_chat_from_json(text, n, chat, err);
-    free(document);
-    free(text);
-    return st;
-}
-
-static ht_status set_tools(const options *o, ht_chat *chat, ht_error *err) {
-    char *text;
-    size_t n;
-    ht_status st = input_read_file(o->tools, &text, &n, err);
-    if (st) return st;
-    st = ht_chat_set_tools(chat, text, n, err);
-    free(text);
-    return st;
-}
-
-static ht_status set_tool_choice(const options *o, ht_chat *chat, ht_error *err) {
-    static const char *const words[] = {"none", "auto", "required"};
-    ht_tool_choice choice = HT_TOOL_CHOICE_NAMED;
-    for (int i = 0; i < 3; i++)
-        if (strcmp(o->tool_choice, words[i]) == 0) choice = (ht_tool_choice)(HT_TOOL_CHOICE_NONE + i);
-    const char *name = choice == HT_TOOL_CHOICE_NAMED ? o->tool_choice : NULL;
-    return ht_chat_set_tool_choice(chat, choice, name, !o->one_call, err);
-}
-
-/* Says so where the template writes the same whether thoughts are on or off. */
-static ht_status turn_thinking_off(const engine *e, const options *o, ht_chat *chat, ht_error *err) {
+/* A note where the template writes the same whether thinking is on or off, as it now is. */
+static ht_status note_thinking_off(const engine *e, const options *o, ht_chat *chat, ht_error *err) {
     char *with = NULL, *without = NULL;
-    ht_status st = ht_chat_set_thinking(chat, true, err);
+    ht_status st = ht_chat_format(e->model, chat, &without, err);
+    if (!st) st = ht_chat_set_thinking(chat, true, err);
     if (!st) st = ht_chat_format(e->model, chat, &with, err);
     if (!st) st = ht_chat_set_thinking(chat, false, err);
-    if (!st) st = ht_chat_format(e->model, chat, &without, err);
     if (!st && !o->quiet && strcmp(with, without) == 0)
         fprintf(stderr, "hearth run: the chat template has no switch for thinking, so --no-thinking changes nothing\n");
     ht_text_free(with);
@@ -142,16 +105,9 @@ typedef struct answerer {
 } answerer;
 
 static ht_status make_chat(const answerer *by, const options *o, const char *prompt, ht_chat **chat, ht_error *err) {
-    ht_status st = o->messages ? read_messages(o, chat, err) : ht_chat_new(chat, err);
-    if (!st && o->system) st = ht_chat_add(*chat, "system", o->system, err);
-    if (!st && *prompt) st = ht_chat_add(*chat, "user", prompt, err);
-    if (!st && o->tools) st = set_tools(o, *chat, err);
-    if (!st && o->tool_choice) st = set_tool_choice(o, *chat, err);
+    ht_status st = conversation_of(o, prompt, chat, err);
     if (!st && by->grammar && !o->tool_choice) st = constraint_choose_tools(*chat, err);
-    if (!st) st = options_chat_variables(o, *chat, err);
-    if (!st && o->no_thinking)
-        st = by->other ? ht_chat_set_thinking(*chat, false, err) : turn_thinking_off(&by->e, o, *chat, err);
-    return st;
+    return !st && o->no_thinking && !by->other ? note_thinking_off(&by->e, o, *chat, err) : st;
 }
 
 /* What has a meaning only in a conversation. */

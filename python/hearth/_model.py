@@ -122,10 +122,8 @@ def _text(text, what="text"):
 
 
 def _content(content):
-    """A message's text: of a list of parts, as clients of other engines write it, that of all of them; of None nothing."""
-    if content is None:
-        return ""
-    if isinstance(content, str):
+    """A message's text: of a list of parts, as clients of other engines write it, that of all of them."""
+    if content is None or isinstance(content, str):
         return content
     if not isinstance(content, (list, tuple)):
         raise TypeError(f"the content of a message is a {type(content).__name__}, expected a text or a list of parts")

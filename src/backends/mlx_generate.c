@@ -248,7 +248,9 @@ ht_status ht_mlx_chat(void *state, const ht_chat *chat, const ht_generate_option
     run r = {.o = options, .output = &output, .metrics = metrics, .begin = ht_now_seconds()};
     if (chat->tool_choice) return ht_fail(err, HT_ERR_UNSUPPORTED, "a choice of tools is not supported by mlx_lm");
     ht_status st = ht_mlx_text_chat(&m->text, chat, options->parse_special, &text, &n_text, &ids, &r.n, err);
-    if (!st && fn) st = ht_answer_reader_new(m->text.chat.template, chat->tools, text, n_text, fn, user, &answer, err);
+    if (!st && fn)
+        st = ht_answer_reader_new(ht_chat_template_of(&m->text.chat, chat), chat->tools, text, n_text, fn, user,
+                                  &answer, err);
     if (answer) ht_answer_reader_set_call_pieces(answer, options->call_pieces);
     if (!st) st = ht_token_output_begin(&output, m->text.tokenizer, options, answer, NULL, NULL, err);
     r.ids = ids;

@@ -167,18 +167,23 @@ static bool push_template(ht_json *list, const char *name, size_t n, const char 
  * ran out. */
 static ht_json *named_templates(const converter *v) {
     const ht_gguf_value *names = ht_gguf_find(v->c->gguf, "tokenizer.chat_templates");
-    const char *own = ht_tokenizer_chat_template(v->t);
+    const char *own = ht_tokenizer_chat_template(v->t), *tools = ht_tokenizer_tool_template(v->t);
     ht_json *list = ht_json_new_array();
-    bool good = list;
+    bool good = list, has_tools = false;
     size_t offset = 0;
     ht_bytes name, text;
     while (good && names && names->type == HT_GGUF_ARRAY && ht_gguf_next_string(names, &offset, &name)) {
         char key[128];
         snprintf(key, sizeof key, "tokenizer.chat_template.%.*s", (int)(name.len % 64), name.data);
         if (ht_gguf_get_string(v->c->gguf, key, &text) && ht_utf8_valid(text.data, text.len) &&
-            ht_utf8_valid(name.data, name.len))
+            ht_utf8_valid(name.data, name.len)) {
             good = push_template(list, name.data, name.len, text.data, text.len);
+            has_tools = has_tools || (name.len == 8 && memcmp(name.data, "tool_use", 8) == 0);
+        }
     }
+    /* A file may have the template without naming it in the list. */
+    if (good && tools && !has_tools && ht_utf8_valid(tools, strlen(tools)))
+        good = push_template(list, "tool_use", 8, tools, strlen(tools));
     if (good && own && ht_json_array_size(list)) good = push_template(list, "default", 7, own, strlen(own));
     if (good) return list;
     ht_json_decref(list);

@@ -74,10 +74,8 @@ static void set_specials(converter *v) {
 /* ---- chat templates ---- */
 
 /* tokenizer.chat_template.NAME of a named template; names are of letters, digits and underscores in GGUF. */
-static bool set_named(converter *v, const ht_json *item, ht_json *names) {
+static bool set_named(converter *v, const char *given, ht_json *template, ht_json *names) {
     char name[64], key[96];
-    const char *given = ht_json_string_value(ht_json_object_get(item, "name"));
-    ht_json *template = ht_json_object_get(item, "template");
     if (!given || !*given || !strcmp(given, "default") || !ht_json_is_string(template)) return true;
     snprintf(name, sizeof name, "%s", given);
     for (char *c = name; *c; c++)
@@ -94,8 +92,15 @@ static void set_templates(converter *v) {
     const ht_json *list = ht_json_object_get(v->tokenizer_file, "chat_template");
     ht_json *names = ht_json_new_array();
     bool good = names;
-    for (size_t i = 0; i < ht_json_array_size(list) && good; i++)
-        good = set_named(v, ht_json_array_get(list, i), names);
+    /* First as it is used: a file in additional_chat_templates goes before the list. */
+    ht_json *tools = v->t && ht_tokenizer_tool_template(v->t) ? ht_json_string(ht_tokenizer_tool_template(v->t)) : NULL;
+    if (good && tools) good = set_named(v, "tool_use", tools, names);
+    ht_json_decref(tools);
+    for (size_t i = 0; i < ht_json_array_size(list) && good; i++) {
+        const ht_json *item = ht_json_array_get(list, i);
+        const char *name = ht_json_string_value(ht_json_object_get(item, "name"));
+        good = set_named(v, name, ht_json_object_get(item, "template"), names);
+    }
     if (ht_json_array_size(names) || !good) set(v, "tokenizer.chat_templates", good ? ht_json_incref(names) : NULL);
     ht_json_decref(names);
 }

@@ -6,10 +6,12 @@
 #include "base/text.h"
 #include "checkpoint/convert_metadata.h"
 #include "checkpoint/rewrite.h"
+#include "tokenizer/tokenizer.h"
 
 #include <hearth/discover.h>
 
 #include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -172,10 +174,27 @@ static ht_status list_names(const ht_rewrite_plan *plan, names *all, ht_error *e
         if (!ht_rewrite_is_left_out(plan, i)) status = add_name(all, plan->file[i], strlen(plan->file[i]), err);
     if (status || plan->to_gguf) return status;
     status = add_name(all, config_name, strlen(config_name), err);
+    if (!status) status = add_name(all, HT_TEMPLATES_DIRECTORY, strlen(HT_TEMPLATES_DIRECTORY), err);
     if (!status) status = ht_rewrite_safetensors_indexed(plan, &index, err);
     if (!status && index) status = add_name(all, HT_SAFETENSORS_INDEX, strlen(HT_SAFETENSORS_INDEX), err);
     for (size_t i = 0; !status && plan->to_other && i < sizeof made / sizeof *made; i++)
         status = add_name(all, made[i], strlen(made[i]), err);
+    return status;
+}
+
+/* Named chat templates, which lie in a directory within the checkpoint's. */
+static ht_status copy_templates(const char *from_directory, const char *to_directory, ht_error *err) {
+    char *from = ht_path_join(from_directory, HT_TEMPLATES_DIRECTORY),
+         *to = ht_path_join(to_directory, HT_TEMPLATES_DIRECTORY);
+    ht_status status = from && to ? HT_OK : ht_fail_memory(err, 0, "a path");
+    DIR *directory = status ? NULL : opendir(from);
+    if (directory && mkdir(to, 0777))
+        status = ht_fail(err, HT_ERR_IO, "%s: cannot be written: %s", to, strerror(errno));
+    for (const struct dirent *e; directory && !status && (e = readdir(directory));)
+        if (ht_ends_with(e->d_name, ".jinja")) status = copy_file(from, to, e->d_name, err);
+    if (directory) closedir(directory);
+    free(from);
+    free(to);
     return status;
 }
 
@@ -186,6 +205,8 @@ static ht_status fill_directory(const ht_rewrite_plan *plan, ht_rewrite_values *
         status = copy_file(directory_of(plan), path, all->name[i], err);
     if (status) return status;
     if (plan->to_gguf) return ht_rewrite_gguf_write_all(plan, values, path, err);
+    if (plan->copies_files && !plan->to_other) status = copy_templates(directory_of(plan), path, err);
+    if (status) return status;
     status = write_config(plan, path, err);
     return status ? status : ht_rewrite_safetensors_write(plan, values, path, err);
 }

@@ -27,7 +27,7 @@ static bool has_thoughts_off(const ht_chat *chat) {
 }
 
 static ht_grammar_start start_of(const ht_model *m, const ht_chat *chat, const char *prompt, size_t n) {
-    const ht_answer_format format = ht_answer_format_of(ht_chat_template_source(m->chat.template));
+    const ht_answer_format format = ht_answer_format_of(ht_chat_template_source(ht_chat_template_of(&m->chat, chat)));
     if (ht_answer_opens_thought(&format, prompt, n)) return HT_START_IN_THOUGHT;
     return chat->continues || has_thoughts_off(chat) ? HT_START_TEXT : HT_START_ANSWER;
 }

@@ -271,8 +271,8 @@ static ht_status begin(ht_engine_answer *a, ht_error *err) {
     a->begun = true;
     if (r->prompt_only) return HT_OK;
     if (r->chat && r->piece)
-        status = ht_answer_reader_new(e->model->chat.template, r->chat->tools, r->text.text, r->text.n,
-                                      ht_engine_post_piece, a, &a->g.answer, err);
+        status = ht_answer_reader_new(ht_chat_template_of(&e->model->chat, r->chat), r->chat->tools, r->text.text,
+                                      r->text.n, ht_engine_post_piece, a, &a->g.answer, err);
     if (status) return status;
     if (a->g.answer) ht_answer_reader_set_call_pieces(a->g.answer, r->o.call_pieces);
     return ht_generation_begin(&a->g, r->piece ? ht_engine_post_text : NULL, a, err);

@@ -1,6 +1,7 @@
 #include "serve/conversation.h"
 
 #include "base/tool_name.h"
+#include "chat/reader.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -171,11 +172,9 @@ static bool chat_from(serve_call *c, const serve_conversation *k, const ht_json 
     ht_json *whole = messages ? ht_json_pack("{so}", "messages", messages) : NULL;
     if (whole && ht_json_array_size(tools)) ht_json_object_set(whole, "tools", (ht_json *)tools);
     if (whole && k->variables) ht_json_object_set(whole, "chat_template_kwargs", (ht_json *)k->variables);
-    char *text = whole ? ht_json_dump(whole, HT_JSON_COMPACT) : NULL;
+    if (!whole) return serve_fail_memory(&c->failure);
+    const ht_status status = ht_chat_from_value(whole, NULL, out, &err);
     ht_json_decref(whole);
-    if (!text) return serve_fail_memory(&c->failure);
-    const ht_status status = ht_chat_from_json(text, strlen(text), out, &err);
-    free(text);
     if (status) return serve_fail_as(&c->failure, status, &err);
     /* The choices that a request has of its own go before the variables of its template. */
     return set_thinking(c, k, *out) && set_prompt_end(c, k, *out);

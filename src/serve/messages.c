@@ -21,7 +21,7 @@ static void set_text(serve_messages *m, ht_json *message, const char *name, cons
 static void flush(serve_messages *m) {
     if (!m->role) return;
     ht_json *message = ht_json_pack("{ss}", "role", m->role);
-    set_text(m, message, "content", &m->text);
+    if (m->text.len || !m->calls) set_text(m, message, "content", &m->text);
     if (m->thoughts.len) set_text(m, message, "reasoning_content", &m->thoughts);
     if (m->calls && ht_json_object_set(message, "tool_calls", m->calls)) m->failed = true;
     put(m, message);
@@ -76,16 +76,12 @@ bool serve_add_sealed_thoughts(serve_messages *m, const char *sealed) {
 
 void serve_add_call(serve_messages *m, const char *id, const char *name, const ht_json *arguments) {
     take_turn(m, "assistant");
-    char *dumped = ht_json_is_string(arguments) ? NULL : ht_json_dump(arguments, HT_JSON_COMPACT);
-    const char *text = dumped ? dumped : ht_json_string_value(arguments);
     if (!m->calls) m->calls = ht_json_new_array();
     if (!m->names) m->names = ht_json_new_object();
-    ht_json *call = text ? ht_json_pack("{ss ss s{ss ss}}", "id", id, "type", "function", "function", "name", name,
-                                        "arguments", text)
-                         : NULL;
+    ht_json *call = ht_json_pack("{ss ss s{ss sO}}", "id", id, "type", "function", "function", "name", name,
+                                 "arguments", arguments);
     if (ht_json_array_append_new(m->calls, call) || ht_json_object_set_new(m->names, id, ht_json_string(name)))
         m->failed = true;
-    free(dumped);
 }
 
 void serve_add_result(serve_messages *m, const char *id, const char *text) {

@@ -3,6 +3,7 @@
 #ifndef HT_TEMPLATE_EVAL_H
 #define HT_TEMPLATE_EVAL_H
 
+#include "formats/json_value.h"
 #include "template/program.h"
 
 typedef struct ht_jinja_scope {
@@ -125,6 +126,8 @@ ht_jinja_value ht_jinja_format_braces(ht_jinja_rendering *r, ht_jinja_value form
 /* json.c */
 /* The value of a JSON text, whose strings are inputs; repeated members are errors, which begin with the name of the text. */
 ht_jinja_value ht_jinja_json_value(ht_jinja_arena *a, const char *text, size_t n, const char *name);
+/* A value that has been read; its strings are inputs. */
+ht_jinja_value ht_jinja_of_json(ht_jinja_arena *a, const ht_json *v);
 /* The same as Python's json.loads: of what a model wrote, or a template has. */
 ht_jinja_value ht_jinja_json_loads(ht_jinja_arena *a, const char *text, size_t n, const char *name);
 /* json.dumps; `indent` NULL for one line. */

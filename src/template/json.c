@@ -85,6 +85,45 @@ ht_jinja_value ht_jinja_json_loads(ht_jinja_arena *a, const char *text, size_t n
         &(ht_json_options){.name = name, .any_value = true, .depth_max = HT_JSON_DEPTH_MAX, .as_python = true});
 }
 
+static ht_jinja_value container_of_json(ht_jinja_arena *a, const ht_json *v) {
+    size_t n;
+    const ht_json_member *members = ht_json_members(v, &n);
+    if (ht_json_is_array(v)) {
+        ht_jinja_list *list = ht_jinja_list_new(a, ht_json_array_size(v));
+        for (size_t i = 0; i < ht_json_array_size(v) && !a->status; i++)
+            ht_jinja_list_append(a, list, ht_jinja_of_json(a, ht_json_array_get(v, i)));
+        return ht_jinja_list_value(HT_VALUE_LIST, list);
+    }
+    const ht_jinja_value dict = {.kind = HT_VALUE_DICT, .dict = ht_jinja_dict_new(a)};
+    for (size_t i = 0; i < n && !a->status; i++) {
+        const ht_jinja_string *key = ht_jinja_string_new(a, members[i].name, members[i].n_name, true);
+        ht_jinja_dict_set(a, dict.dict, ht_jinja_string_value(key), ht_jinja_of_json(a, members[i].value));
+    }
+    return dict;
+}
+
+ht_jinja_value ht_jinja_of_json(ht_jinja_arena *a, const ht_json *v) {
+    const char *spelling = ht_json_spelling(v);
+    if (a->status) return ht_jinja_undefined();
+    switch (ht_json_typeof(v)) {
+    case HT_JSON_OBJECT:
+    case HT_JSON_ARRAY: return container_of_json(a, v);
+    case HT_JSON_STRING: {
+        const char *text = ht_json_string_value(v);
+        return ht_jinja_string_value(ht_jinja_string_new(a, text, ht_json_string_length(v), true));
+    }
+    case HT_JSON_INTEGER: return ht_jinja_integer(ht_json_integer_value(v));
+    case HT_JSON_REAL:
+        if (!spelling || strpbrk(spelling, ".eE")) return ht_jinja_real(ht_json_real_value(v));
+        return (ht_jinja_value){.kind = HT_VALUE_BIG,
+                                .string = ht_jinja_string_new(a, spelling, strlen(spelling), true)};
+    case HT_JSON_NOT_FINITE: return ht_jinja_real(strtod(spelling, NULL));
+    case HT_JSON_TRUE:
+    case HT_JSON_FALSE: return ht_jinja_boolean(ht_json_is_true(v));
+    default: return ht_jinja_none();
+    }
+}
+
 /* ---- writing ---- */
 
 typedef struct writer {

@@ -146,21 +146,30 @@ static void read_special(const ht_tokenizer *t, const ht_json *config, const cha
         *id = ht_vocab_find(&t->vocab, ht_json_string_value(value), ht_json_string_length(value));
 }
 
-/* Reads chat_template: a string, or a list of named ones, of which "default" is used. */
-static ht_status read_template(ht_tokenizer *t, const ht_json *config, ht_error *err) {
-    const ht_json *value = ht_json_object_get(config, "chat_template");
-    if (ht_json_is_array(value)) {
-        const ht_json *list = value;
-        value = ht_json_object_get(ht_json_array_get(list, 0), "template");
-        for (size_t i = 0; i < ht_json_array_size(list); i++) {
-            const ht_json *item = ht_json_array_get(list, i);
-            const char *name = ht_json_string_value(ht_json_object_get(item, "name"));
-            if (name && strcmp(name, "default") == 0) value = ht_json_object_get(item, "template");
-        }
+/* Copies a template's text, unless there is one already. */
+static ht_status copy_template(const ht_json *text, char **to, ht_error *err) {
+    if (*to || !ht_json_is_string(text)) return HT_OK;
+    *to = ht_copy_text(ht_json_string_value(text), ht_json_string_length(text));
+    return *to ? HT_OK : ht_fail_memory(err, ht_json_string_length(text), "chat template");
+}
+
+/* The text of a named template in a list of {"name", "template"}, or NULL. */
+static const ht_json *find_named(const ht_json *list, const char *wanted) {
+    const ht_json *found = NULL;
+    for (size_t i = 0; i < ht_json_array_size(list); i++) {
+        const ht_json *item = ht_json_array_get(list, i);
+        const char *name = ht_json_string_value(ht_json_object_get(item, "name"));
+        if (name && strcmp(name, wanted) == 0) found = ht_json_object_get(item, "template");
     }
-    if (!ht_json_is_string(value)) return HT_OK;
-    t->chat_template = ht_copy_text(ht_json_string_value(value), ht_json_string_length(value));
-    return t->chat_template ? HT_OK : ht_fail_memory(err, ht_json_string_length(value), "chat template");
+    return found;
+}
+
+/* Reads chat_template: a string, or a list of named ones, of which "default" (else the first) and "tool_use" are used. */
+static ht_status read_template(ht_tokenizer *t, const ht_json *config, ht_error *err) {
+    const ht_json *value = ht_json_object_get(config, "chat_template"), *named = find_named(value, "default");
+    if (ht_json_is_array(value) && !named) named = ht_json_object_get(ht_json_array_get(value, 0), "template");
+    ht_status st = copy_template(ht_json_is_array(value) ? named : value, &t->chat_template, err);
+    return st ? st : copy_template(find_named(value, "tool_use"), &t->tool_template, err);
 }
 
 ht_status ht_load_tokenizer_config(ht_tokenizer *t, const char *text, size_t n, ht_error *err) {
@@ -182,7 +191,6 @@ ht_status ht_load_tokenizer_config(ht_tokenizer *t, const char *text, size_t n, 
 
 ht_status ht_load_template(ht_tokenizer *t, const char *text, size_t n, const char *name, ht_error *err) {
     ht_json *document;
-    if (t->chat_template) return HT_OK;
     ht_status st = ht_json_parse(text, n, name, &document, err);
     if (st) return st;
     st = read_template(t, document, err);

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { VOCAB = 12 };
 
@@ -200,7 +201,7 @@ static void there_and_back(void **state) {
 
 static void named_templates_stay_named(void **state) {
     (void)state;
-    static const char *const names[] = {"tool_use", "rag"};
+    static const char *const names[] = {"rag"};
     gguf_writer w = gguf_writer_new();
     ht_config config, read;
     ht_directory_documents d;
@@ -209,8 +210,8 @@ static void named_templates_stay_named(void **state) {
     ht_error err = {0};
     put_llama(&w);
     put_tokenizer(&w);
-    gguf_put_strs(&w, "tokenizer.chat_templates", names, 2);
-    gguf_put_str(&w, "tokenizer.chat_template.tool_use", "T");
+    gguf_put_strs(&w, "tokenizer.chat_templates", names, 1);
+    gguf_put_str(&w, "tokenizer.chat_template.tool_use", "T"); /* found without its name in the list */
     gguf_put_str(&w, "tokenizer.chat_template.rag", "R");
     ht_checkpoint_files *c = open_written(&w, &config);
     if (ht_directory_documents_of(c, &config, "bfloat16", &d, &err)) fail_msg("%s", err.message);
@@ -222,6 +223,12 @@ static void named_templates_stay_named(void **state) {
     assert_string_equal(ht_json_string_value(value_in(metadata, "tokenizer.chat_template")), "{{ messages }}");
     assert_string_equal(ht_json_string_value(value_in(metadata, "tokenizer.chat_template.tool_use")), "T");
     assert_string_equal(ht_json_string_value(value_in(metadata, "tokenizer.chat_template.rag")), "R");
+    assert_int_equal(ht_json_array_size(value_in(metadata, "tokenizer.chat_templates")), 2);
+    ht_json_decref(metadata);
+    assert_int_equal(mkdir(scratch_path("additional_chat_templates"), 0777), 0);
+    scratch_write("additional_chat_templates/tool_use.jinja", "U", 1);
+    if (ht_gguf_metadata_of(back, &read, &metadata, &err)) fail_msg("%s", err.message);
+    assert_string_equal(ht_json_string_value(value_in(metadata, "tokenizer.chat_template.tool_use")), "U");
     assert_int_equal(ht_json_array_size(value_in(metadata, "tokenizer.chat_templates")), 2);
     ht_json_decref(metadata);
     ht_checkpoint_close(back);

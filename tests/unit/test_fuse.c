@@ -360,6 +360,8 @@ static void shards_and_files_are_kept(void **state) {
         scratch_write(path, "x", 1);
     }
     mkdir(scratch_path("model/original"), 0777);
+    mkdir(scratch_path("model/additional_chat_templates"), 0777);
+    scratch_write("model/additional_chat_templates/tool_use.jinja", "T", 1);
     ht_adapter *a = adapter_for(tiny(name), 1);
     fuse(model, &a, NULL, 1, out, as(HT_DTYPE_NONE));
     for (int i = 0; i < 4; i++) {
@@ -369,6 +371,7 @@ static void shards_and_files_are_kept(void **state) {
         assert_false(has_file(out, left_out[i]));
     }
     assert_false(has_file(out, "original"));
+    assert_true(has_file(out, "additional_chat_templates/tool_use.jinja"));
     char *config = read_text(out, "config.json"), *before = read_text(tiny(name), "config.json");
     assert_string_equal(config, before);
     ht_json *index = read_json(out, "model.safetensors.index.json"),

@@ -50,8 +50,7 @@ static void texts(void **state) {
     writes("{% for m in messages %}\n  {% if m.content %}\n{{ loop.index }}:{{ m.content | trim }}\n  {% endif %}\n{% "
            "endfor %}\n",
            talk, "1:Hi <|x|>\n");
-    writes("{{ messages[1] | tojson }}", talk,
-           "{\"thinking\": \"why\", \"role\": \"assistant\", \"reasoning\": \"why\", \"reasoning_content\": \"why\"}");
+    writes("{{ messages[1] | tojson }}", talk, "{\"role\": \"assistant\", \"content\": null, \"reasoning\": \"why\"}");
     writes("{{ number }} {{ big }} {{ 1e22 }} {{ 1e16 }} {{ 0.1 + 0.2 }} {{ -7 // 2 }} {{ -7 % 3 }} {{ 2 ** -1 }}",
            talk, "1.0 123456789012345678901234567890 1e+22 1e+16 0.30000000000000004 -4 2 0.5");
     writes("{{ [1, 'a\"', \"b'\", none, true, (2,), {'k': 'é\\n'}] }}", "{}",
