@@ -127,11 +127,11 @@ static void json_checks(void **state) {
     expect_header("{\"__metadata__\":[]}", 0, HT_ERR_FORMAT, "`__metadata__` is not an object");
     expect_header("{\"__metadata__\":{\"a\":null}}", 0, HT_ERR_FORMAT, "is null, expected strings only");
     expect_header("{\"__metadata__\":{\"a\":1}}", 0, HT_ERR_FORMAT, "expected strings only");
-    char deep[520] = "{\"a\":";
-    memset(deep + 5, '[', 250);
-    memset(deep + 255, ']', 250);
-    strcpy(deep + 505, "}");
-    expect_header(deep, 0, HT_ERR_LIMIT, "nested deeper than 192 levels");
+    char deep[500] = "{\"a\":";
+    memset(deep + 5, '[', 200);
+    memset(deep + 205, ']', 200);
+    strcpy(deep + 405, "}");
+    expect_header(deep, 0, HT_ERR_LIMIT, "line 1, column 197: nested deeper than 192 levels");
 }
 
 /* One tensor `t` with this inside and 8 bytes of data. */
