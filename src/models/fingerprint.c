@@ -3,8 +3,8 @@
 #include "base/error.h"
 #include "checkpoint/config.h"
 #include "models/model.h"
-#include "tokenizer/tokenizer.h"
 #include "models/weights.h"
+#include "tokenizer/tokenizer.h"
 
 #include <hearth/adapter.h>
 

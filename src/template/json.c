@@ -2,88 +2,10 @@
 #include "formats/json_write.h"
 #include "template/eval.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- reading ---- */
-
-typedef struct reader {
-    ht_jinja_arena *a;
-    ht_json_scanner scan;
-    ht_jinja_value result, open[HT_JSON_DEPTH_MAX], key[HT_JSON_DEPTH_MAX];
-} reader;
-
-/* Puts a value where it belongs, which is among those of `depth` open containers. */
-static void put(reader *r, int depth, ht_jinja_value v) {
-    if (!depth)
-        r->result = v;
-    else if (r->open[depth - 1].kind == HT_VALUE_DICT)
-        ht_jinja_dict_set(r->a, r->open[depth - 1].dict, r->key[depth - 1], v);
-    else
-        ht_jinja_list_append(r->a, r->open[depth - 1].list, v);
-}
-
-static ht_jinja_value number(reader *r) {
-    const ht_jinja_string *s = ht_jinja_string_new(r->a, r->scan.bytes, r->scan.n_bytes, true);
-    if (!s) return ht_jinja_undefined();
-    if (strpbrk(s->text, ".eENy")) return ht_jinja_real(strtod(s->text, NULL));
-    errno = 0;
-    long long i = strtoll(s->text, NULL, 10);
-    return errno ? (ht_jinja_value){.kind = HT_VALUE_BIG, .string = s} : ht_jinja_integer(i);
-}
-
-static void key(reader *r) {
-    ht_json_scanner *s = &r->scan;
-    const ht_jinja_dict *d = r->open[s->depth - 1].dict;
-    r->key[s->depth - 1] = ht_jinja_string_value(ht_jinja_string_new(r->a, s->bytes, s->n_bytes, true));
-    if (!s->options.as_python && ht_jinja_dict_find_text(d, s->bytes, s->n_bytes)) ht_json_scan_fail_repeated(s);
-}
-
-static ht_jinja_value value(reader *r, ht_json_event event) {
-    switch (event) {
-    case HT_SCAN_OBJECT: return (ht_jinja_value){.kind = HT_VALUE_DICT, .dict = ht_jinja_dict_new(r->a)};
-    case HT_SCAN_ARRAY: return (ht_jinja_value){.kind = HT_VALUE_LIST, .list = ht_jinja_list_new(r->a, 0)};
-    case HT_SCAN_STRING: return ht_jinja_string_value(ht_jinja_string_new(r->a, r->scan.bytes, r->scan.n_bytes, true));
-    case HT_SCAN_NUMBER: return number(r);
-    case HT_SCAN_TRUE: return ht_jinja_boolean(true);
-    case HT_SCAN_FALSE: return ht_jinja_boolean(false);
-    default: return ht_jinja_none();
-    }
-}
-
-static ht_jinja_value read_json(ht_jinja_arena *a, const char *text, size_t n, const ht_json_options *options) {
-    reader r = {.a = a};
-    ht_json_scanner *s = &r.scan;
-    ht_error err = {0};
-    ht_json_event event;
-    ht_json_scan_begin(s, text, n, options, &err);
-    while (!a->status && (event = ht_json_scan_next(s)) > HT_SCAN_END) {
-        const bool opens = event == HT_SCAN_OBJECT || event == HT_SCAN_ARRAY;
-        const int depth = s->depth - opens;
-        if (event == HT_SCAN_CLOSE) continue;
-        if (event == HT_SCAN_KEY) {
-            key(&r);
-            continue;
-        }
-        const ht_jinja_value v = value(&r, event);
-        if (opens) r.open[depth] = v;
-        if (!a->status) put(&r, depth, v);
-    }
-    const ht_status status = ht_json_scan_end(s);
-    if (status && !a->status) ht_jinja_arena_fail_as(a, status, "%s", err.message);
-    return a->status ? ht_jinja_undefined() : r.result;
-}
-
-ht_jinja_value ht_jinja_json_value(ht_jinja_arena *a, const char *text, size_t n, const char *name) {
-    return read_json(a, text, n, &(ht_json_options){.name = name, .any_value = true, .depth_max = HT_JSON_DEPTH_MAX});
-}
-
-ht_jinja_value ht_jinja_json_loads(ht_jinja_arena *a, const char *text, size_t n, const char *name) {
-    return read_json(
-        a, text, n,
-        &(ht_json_options){.name = name, .any_value = true, .depth_max = HT_JSON_DEPTH_MAX, .as_python = true});
-}
 
 static ht_jinja_value container_of_json(ht_jinja_arena *a, const ht_json *v) {
     size_t n;
@@ -122,6 +44,30 @@ ht_jinja_value ht_jinja_of_json(ht_jinja_arena *a, const ht_json *v) {
     case HT_JSON_FALSE: return ht_jinja_boolean(ht_json_is_true(v));
     default: return ht_jinja_none();
     }
+}
+
+static ht_jinja_value read_json(ht_jinja_arena *a, const char *text, size_t n, const char *name, bool as_python) {
+    const ht_json_options options = {
+        .name = name, .any_value = true, .depth_max = HT_JSON_DEPTH_MAX, .as_python = as_python};
+    ht_error err = {0};
+    ht_json *v;
+    if (a->status) return ht_jinja_undefined();
+    const ht_status status = ht_json_load(text, n, &options, &v, &err);
+    if (status) {
+        ht_jinja_arena_fail_as(a, status, "%s", err.message);
+        return ht_jinja_undefined();
+    }
+    const ht_jinja_value read = ht_jinja_of_json(a, v);
+    ht_json_decref(v);
+    return a->status ? ht_jinja_undefined() : read;
+}
+
+ht_jinja_value ht_jinja_json_value(ht_jinja_arena *a, const char *text, size_t n, const char *name) {
+    return read_json(a, text, n, name, false);
+}
+
+ht_jinja_value ht_jinja_json_loads(ht_jinja_arena *a, const char *text, size_t n, const char *name) {
+    return read_json(a, text, n, name, true);
 }
 
 /* ---- writing ---- */
