@@ -12,7 +12,8 @@
 
 /* What a line may say beside its prompt. */
 typedef struct line_options {
-    int64_t max_tokens, thinking_budget, top_k, repeat_window, seed, n;
+    uint64_t seed;
+    int64_t max_tokens, thinking_budget, top_k, repeat_window, n;
     double temperature, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty;
     bool ignore_eos;
 } line_options;
@@ -29,7 +30,7 @@ typedef struct batching {
 
 /* ---- the options of a line ---- */
 
-typedef enum member_kind { INTEGER, NUMBER, FLAG } member_kind;
+typedef enum member_kind { INTEGER, SEED, NUMBER, FLAG } member_kind;
 
 static const struct member {
     const char *name;
@@ -47,7 +48,7 @@ static const struct member {
     {"presence_penalty", NUMBER, offsetof(line_options, presence_penalty), -1000, 1000},
     {"frequency_penalty", NUMBER, offsetof(line_options, frequency_penalty), -1000, 1000},
     {"repeat_window", INTEGER, offsetof(line_options, repeat_window), -1, 2147483647.0},
-    {"seed", INTEGER, offsetof(line_options, seed), 0, 9007199254740992.0},
+    {"seed", SEED, offsetof(line_options, seed), 0, 0},
     {"n", INTEGER, offsetof(line_options, n), 1, 256},
     {"ignore_eos", FLAG, offsetof(line_options, ignore_eos), 0, 0},
 };
@@ -82,6 +83,7 @@ static ht_status read_member(const struct member *m, const ht_json *value, line_
         *(bool *)field = ht_json_is_true(value);
         return HT_OK;
     }
+    if (m->kind == SEED) return ht_json_modulo(value, field) ? HT_OK : refuse(err, m->name, "a whole number");
     const double number = ht_json_number_value(value);
     const bool fits = m->kind == INTEGER ? ht_json_is_integer(value) : ht_json_is_number(value);
     if (!fits || !(number >= m->low && number <= m->high)) {
@@ -102,11 +104,14 @@ static ht_status read_stop(batching *b, const ht_json *value, ht_error *err) {
     free(b->stop);
     b->stop = calloc(n + 1, sizeof *b->stop);
     if (!b->stop) return refuse(err, "stop", "less, as there is no memory for it");
-    for (size_t i = 0; i < n; i++)
-        if (!(b->stop[i] = ht_json_string_value(ht_json_is_array(value) ? ht_json_array_get(value, i) : value)))
-            return refuse(err, "stop", "a text or a list of texts");
+    int n_stop = 0;
+    for (size_t i = 0; i < n; i++) {
+        const char *text = ht_json_string_value(ht_json_is_array(value) ? ht_json_array_get(value, i) : value);
+        if (!text) return refuse(err, "stop", "a text or a list of texts");
+        if (*text) b->stop[n_stop++] = text;
+    }
     b->how.stop = b->stop;
-    b->how.n_stop = (int)n;
+    b->how.n_stop = n_stop;
     return HT_OK;
 }
 
@@ -151,7 +156,7 @@ static ht_status read_options(batching *b, ht_request *request, ht_error *err) {
                       .thinking_budget = b->how.max_thinking_tokens,
                       .top_k = b->sampler.top_k,
                       .repeat_window = b->sampler.repeat_window,
-                      .seed = (int64_t)b->sampler.seed,
+                      .seed = b->sampler.seed,
                       .n = 1,
                       .temperature = (double)b->sampler.temperature,
                       .top_p = (double)b->sampler.top_p,
@@ -172,7 +177,7 @@ static ht_status read_options(batching *b, ht_request *request, ht_error *err) {
     b->how.ignore_eos = l.ignore_eos;
     b->sampler.top_k = (int32_t)l.top_k;
     b->sampler.repeat_window = (int32_t)l.repeat_window;
-    b->sampler.seed = (uint64_t)l.seed;
+    b->sampler.seed = l.seed;
     b->sampler.temperature = (float)l.temperature;
     b->sampler.top_p = (float)l.top_p;
     b->sampler.min_p = (float)l.min_p;

@@ -70,7 +70,7 @@ static ht_status open_trainer(setup *s, const options *o, ht_error *err) {
     how.accumulate = (int32_t)t->accumulate;
     how.pack = !t->no_pack;
     how.in_order = t->no_shuffle;
-    how.seed = (uint64_t)o->seed;
+    how.seed = o->seed;
     how.iters = t->iters;
     how.epochs = t->epochs;
     how.learning_rate = t->lr;

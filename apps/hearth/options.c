@@ -45,6 +45,12 @@ static bool read_number(const option_spec *spec, const char *value, void *field,
         long long number = strtoll(value, &end, 10);
         good = (double)number >= spec->low && (double)number <= spec->high && end != value && !*end && !errno;
         if (good) *(int64_t *)field = number;
+    } else if (spec->kind == KIND_SEED) {
+        const unsigned long long number = strtoull(value, &end, 10); /* which reads "-1", too */
+        good = end != value && !*end && !errno && !strchr(value, '-');
+        if (good) *(uint64_t *)field = number;
+        snprintf(expected, EXPECTED_SIZE, "a whole number from 0 to %llu", (unsigned long long)UINT64_MAX);
+        return good;
     } else {
         double number = strtod(value, &end);
         good = number >= spec->low && number <= spec->high && end != value && !*end && !errno; /* no NaN */
@@ -120,6 +126,7 @@ static bool set_value(const command *c, const option_spec *spec, const char *val
     switch (spec->kind) {
     case KIND_FLAG: *(bool *)field = true; return true;
     case KIND_INTEGER:
+    case KIND_SEED:
     case KIND_NUMBER: return set_number(c, spec, value, field);
     case KIND_SIZE: return set_size(c, spec, value, field);
     case KIND_TEXT: *(const char **)field = value; return true;
@@ -358,7 +365,7 @@ bool options_parse(const command *c, int argc, char **argv, options *o) {
     ht_sampler_options sampler;
     ht_sampler_options_init(&sampler, sizeof sampler);
     *o = (options){.command = c,
-                   .seed = c->bit == FOR_FINETUNE ? 0 : (int64_t)sampler.seed,
+                   .seed = c->bit == FOR_FINETUNE ? 0 : sampler.seed,
                    .max_tokens = -1,
                    .prompt_tokens = -1,
                    .rounds = -1,
@@ -449,6 +456,7 @@ static ht_json *option_value(const option_spec *spec, const void *field) {
     case KIND_FLAG: return ht_json_boolean(*(const bool *)field);
     case KIND_INTEGER:
     case KIND_SIZE: return ht_json_integer(*(const int64_t *)field);
+    case KIND_SEED: return ht_json_unsigned(*(const uint64_t *)field);
     case KIND_NUMBER: return number_value(*(const double *)field);
     case KIND_CHOICE: return ht_json_string(spec->choices[*(const int *)field]);
     case KIND_LIST:
@@ -519,7 +527,7 @@ ht_sampler_options options_sampler(const options *o) {
     sampler.min_p = (float)o->min_p;
     sampler.repeat_penalty = above_zero(o->repeat_penalty);
     sampler.repeat_window = (int32_t)o->repeat_window;
-    sampler.seed = (uint64_t)o->seed;
+    sampler.seed = o->seed;
     sampler.order = o->order;
     sampler.presence_penalty = (float)o->presence_penalty;
     sampler.frequency_penalty = (float)o->frequency_penalty;
@@ -551,7 +559,8 @@ bool options_set_number(options *o, const char *name, const char *value, char *w
     for (char *at = word; *at; at++)
         if (*at == '_') *at = '-';
     const option_spec *spec = find_long(o->command, word, strlen(word));
-    if (!spec || !accepts(o->command, spec) || (spec->kind != KIND_INTEGER && spec->kind != KIND_NUMBER)) {
+    const bool number = spec && (spec->kind == KIND_INTEGER || spec->kind == KIND_SEED || spec->kind == KIND_NUMBER);
+    if (!number || !accepts(o->command, spec)) {
         snprintf(why, n, "there is no parameter %.60s", name);
         return false;
     }

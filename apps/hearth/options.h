@@ -83,7 +83,8 @@ typedef struct options {
     int64_t retries, connections;        /* of pull, as the next two: options_given says whether they count */
     double retry_delay, timeout;         /* seconds */
     bool dry_run, verify;
-    int64_t threads, context, seed, chunk, parallel, window, slots, top, chunks, skip_chunks, top_logprobs;
+    uint64_t seed;
+    int64_t threads, context, chunk, parallel, window, slots, top, chunks, skip_chunks, top_logprobs;
     int64_t max_tokens, prompt_tokens, rounds, depth; /* -1 when not given, as 0 is a value */
     int64_t thinking_budget;                          /* likewise */
     /* Of the sampler; HT_SAMPLER_UNSET when not given, as 0 is a value. */

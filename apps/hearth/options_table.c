@@ -15,7 +15,6 @@ static const char *const tune_formats[] = {"peft", "mlx", NULL};
 
 #define AT(field) offsetof(options, field)
 #define MAX_COUNT 2147483647.0
-#define MAX_SEED  9007199254740992.0 /* a double holds every whole number up to it */
 #define ANSWERING (FOR_RUN | FOR_CHAT)
 #define PROMPTS   (FOR_CLASSIFY | FOR_BATCH | FOR_SCORE)
 #define COMPUTING                                                                                                      \
@@ -71,9 +70,9 @@ const option_spec option_table[] = {
      "add X to the logit of a token, -100 forbids it; repeatable"},
     {"sampler-order", 0, KIND_ORDER, AT(order), 0, 0, NULL, SAMPLING, "A,B,...",
      "order of the stages repeat_penalty, temperature, top_p, top_k, min_p"},
-    {"seed", 0, KIND_INTEGER, AT(seed), 0, MAX_SEED, NULL, ANSWERING | FOR_BENCH | FOR_BATCH, "N", "random seed (11)"},
-    {"seed", 0, KIND_INTEGER, AT(seed), 0, MAX_SEED, NULL, TRAINING, "N", "random seed (0)"},
-    {"seed", 0, KIND_INTEGER, AT(seed), 0, MAX_SEED, NULL, FOR_SERVE, "N",
+    {"seed", 0, KIND_SEED, AT(seed), 0, 0, NULL, ANSWERING | FOR_BENCH | FOR_BATCH, "N", "random seed (11)"},
+    {"seed", 0, KIND_SEED, AT(seed), 0, 0, NULL, TRAINING, "N", "random seed (0)"},
+    {"seed", 0, KIND_SEED, AT(seed), 0, 0, NULL, FOR_SERVE, "N",
      "random seed of requests that set none (a new one for each)"},
     {"ids", 0, KIND_TEXT, AT(ids), 0, 0, NULL, FOR_LOGITS | FOR_INSPECT | FOR_EVAL | FOR_IMATRIX, "1,2,3",
      "token ids; - reads standard input"},

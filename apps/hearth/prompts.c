@@ -157,7 +157,8 @@ static bool is_named(const char *name, const char *const *names) {
 }
 
 static ht_status check_members(ht_json *object, const char *const *others, ht_error *err) {
-    static const char *const prompt[] = {"prompt", "messages", "tools", "chat_template_kwargs", "ids", "id", NULL};
+    static const char *const prompt[] = {
+        "prompt", "messages", "tools", "chat_template_kwargs", "continue_final_message", "ids", "id", NULL};
     const char *name;
     ht_json *value;
     ht_json_object_foreach(object, name, value) if (!is_named(name, prompt) && !is_named(name, others)) {
@@ -174,9 +175,9 @@ static ht_status check_members(ht_json *object, const char *const *others, ht_er
 }
 
 static ht_status read_messages(const ht_json *object, const char *name, ht_chat **chat, ht_error *err) {
-    static const char *const members[] = {"messages", "tools", "chat_template_kwargs"};
+    static const char *const members[] = {"messages", "tools", "chat_template_kwargs", "continue_final_message"};
     ht_json *conversation = ht_json_new_object();
-    for (int i = 0; conversation && i < 3; i++)
+    for (int i = 0; conversation && i < 4; i++)
         if (ht_json_object_get(object, members[i]))
             ht_json_object_set(conversation, members[i], ht_json_object_get(object, members[i]));
     const ht_status st = conversation ? ht_chat_from_value(conversation, name, chat, err) : no_memory(err);

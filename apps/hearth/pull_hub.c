@@ -25,14 +25,14 @@ typedef struct answer_text {
 static http_outcome add_bytes(const char *bytes, size_t n, void *user, ht_error *err) {
     answer_text *t = user;
     if (n > TEXT_MAX - t->n) {
-        fail_with(err, HT_ERR_LIMIT, "%.200s: the hub's answer is longer than %d MB", t->what, TEXT_MAX >> 20);
+        fail_with(err, HT_ERR_LIMIT, "%.200s: the hub's response is longer than %d MB", t->what, TEXT_MAX >> 20);
         return HTTP_FAILED;
     }
     if (t->n + n > t->capacity) {
         const size_t capacity = 2 * (t->n + n);
         char *data = realloc(t->data, capacity);
         if (!data) {
-            fail_memory(err, "the hub's answer");
+            fail_memory(err, "the hub's response");
             return HTTP_FAILED;
         }
         t->data = data;
@@ -155,7 +155,7 @@ ht_status hub_find_commit(hub *h, const char *revision, ht_error *err) {
     const char *sha = ht_json_string_value(ht_json_object_get(root, "sha"));
     if (!st && (!sha || (!is_hex(sha, 40) && !is_hex(sha, 64))))
         st = fail_with(err, HT_ERR_FORMAT,
-                       "%.200s: the hub's answer names no commit, expected `sha`; is %.200s a hub of models?", what,
+                       "%.200s: the hub's response names no commit, expected `sha`; is %.200s a hub of models?", what,
                        h->settings->endpoint);
     if (!st) snprintf(h->commit, sizeof h->commit, "%s", sha);
     ht_json_decref(root);

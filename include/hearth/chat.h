@@ -49,14 +49,15 @@ HT_API ht_status ht_chat_add_message(ht_chat *chat, const ht_chat_message *messa
 /* A conversation from n bytes of JSON, an object as chat clients send it:
  *
  *   {"messages": [{"role": "user", "content": "Hello"}, ...], "tools": [...], "tool_choice": "auto",
- *    "parallel_tool_calls": true, "chat_template_kwargs": {...}}
+ *    "parallel_tool_calls": true, "chat_template_kwargs": {...}, "continue_final_message": false}
  *
  * or the list of messages alone. A content is a string, null, or a list of parts {"type": "text", "text": "..."}, whose texts are joined; other parts are
  * HT_ERR_UNSUPPORTED. An empty list of `tool_calls` is as none. Arguments of calls are objects, or texts of them; an empty text is {}.
  * The results of a message's calls are put into the order of the calls by their `tool_call_id`. Members of messages that are not
  * known reach the template as they are; `tools` does so unchanged, as ht_chat_set_tools, and the members of
  * `chat_template_kwargs` as ht_chat_set_variable. `tool_choice` is "none", "auto", "required" or {"type": "function", "function":
- * {"name": ...}}; it and `parallel_tool_calls` are as ht_chat_set_tool_choice. Other members of the whole with a value are HT_ERR_UNSUPPORTED with their
+ * {"name": ...}}; it and `parallel_tool_calls` are as ht_chat_set_tool_choice. `continue_final_message` is as ht_chat_set_continue,
+ * and `add_generation_prompt`, a boolean, a variable of the template: false leaves the assistant's turn unopened. Other members of the whole with a value are HT_ERR_UNSUPPORTED with their
  * name; what is no such object is HT_ERR_FORMAT; a role as in ht_chat_add. The caller frees *out. */
 HT_API ht_status ht_chat_from_json(const char *json, size_t n, ht_chat **out, ht_error *err);
 
@@ -99,10 +100,14 @@ typedef enum ht_tool_choice {
  * HT_TOOL_CHOICE_FREE it is a text of the grammar, and a call where it reads as one. */
 HT_API ht_status ht_chat_set_tool_choice(ht_chat *chat, ht_tool_choice choice, const char *name, bool parallel,
                                          ht_error *err);
+/* With `on` the prompt ends within the last message, after its content, and the answer continues that text (as transformers'
+ * continue_final_message); the answer is the continuation alone. Default false: the prompt opens the assistant's turn. A last message
+ * without text, or one whose end the template does not write, is HT_ERR_ARGUMENT when the conversation is written. */
+HT_API void ht_chat_set_continue(ht_chat *chat, bool on);
 /* The time that a template is told which writes a date, in seconds since 1970; without it, or 0, the present. */
 HT_API void ht_chat_set_time(ht_chat *chat, int64_t seconds);
 
-/* The conversation as the chat template writes it, with the assistant's turn opened, BOS included where the template has it.
+/* The conversation as the chat template writes it, with the assistant's turn opened or its last message continued, BOS included where the template has it.
  * Messages are prepared as `transformers` does: null fields are left out; reasoning is in `thinking` and `reasoning_content`,
  * whichever of these or `reasoning` it came in. Two choices depend on the template, and are made when a model is loaded, by
  * rendering a call. Arguments are objects, but JSON text (unchanged where they came as text) for templates that fail on objects or

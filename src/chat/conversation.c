@@ -220,6 +220,8 @@ ht_status ht_chat_set_tool_choice(ht_chat *chat, ht_tool_choice choice, const ch
     return HT_OK;
 }
 
+void ht_chat_set_continue(ht_chat *chat, bool on) { chat->continues = on; }
+
 void ht_chat_set_time(ht_chat *chat, int64_t seconds) { chat->time = seconds; }
 
 /* ---- as JSON ---- */
@@ -245,6 +247,7 @@ static ht_jinja_dict *document_of(ht_jinja_arena *a, const ht_chat *chat) {
     if (chat->tools.kind != HT_VALUE_NONE) ht_jinja_dict_set_text(a, document, "tools", chat->tools);
     if (chat->tool_choice) ht_jinja_dict_set_text(a, document, "tool_choice", tool_choice_value(a, chat));
     if (!chat->parallel_calls) ht_jinja_dict_set_text(a, document, "parallel_tool_calls", ht_jinja_boolean(false));
+    if (chat->continues) ht_jinja_dict_set_text(a, document, "continue_final_message", ht_jinja_boolean(true));
     if (chat->variables->n) ht_jinja_dict_set_text(a, document, "chat_template_kwargs", variables);
     return document;
 }

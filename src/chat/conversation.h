@@ -21,6 +21,7 @@ struct ht_chat {
     ht_tool_choice tool_choice;
     const ht_jinja_string *tool_name; /* of HT_TOOL_CHOICE_NAMED; else NULL */
     bool parallel_calls;
+    bool continues; /* the prompt ends within the last message */
 };
 
 /* One more hold on it, given back by ht_chat_free. */

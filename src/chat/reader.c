@@ -169,12 +169,15 @@ static ht_status read_field(const reader *r, const char *key, const ht_json *v) 
     if (strcmp(key, "messages") == 0 || ht_json_is_null(v)) return HT_OK;
     if (strcmp(key, "tools") == 0) return set_variable(r, key, v);
     if (strcmp(key, "tool_choice") == 0) return read_tool_choice(r, v);
-    if (strcmp(key, "parallel_tool_calls") == 0) {
-        if (!ht_json_is_boolean(v))
-            return fail(r, HT_ERR_FORMAT, v, "`%s` is %s, expected a boolean", key, describe(v));
-        r->chat->parallel_calls = ht_json_is_true(v);
-        return HT_OK;
-    }
+    bool *flag = strcmp(key, "parallel_tool_calls") == 0      ? &r->chat->parallel_calls
+                 : strcmp(key, "continue_final_message") == 0 ? &r->chat->continues
+                                                              : NULL;
+    const bool opens = strcmp(key, "add_generation_prompt") == 0;
+    if ((flag || opens) && !ht_json_is_boolean(v))
+        return fail(r, HT_ERR_FORMAT, v, "`%s` is %s, expected a boolean", key, describe(v));
+    if (opens) return set_variable(r, key, v);
+    if (flag) *flag = ht_json_is_true(v);
+    if (flag) return HT_OK;
     if (strcmp(key, "chat_template_kwargs") != 0)
         return fail(r, HT_ERR_UNSUPPORTED, v, "it has `%.40s`, which this version cannot use", key);
     if (!ht_json_is_object(v)) return fail(r, HT_ERR_FORMAT, v, "`%s` is %s, expected an object", key, describe(v));

@@ -107,6 +107,41 @@ static void set_token(ht_jinja_arena *a, ht_jinja_dict *names, const char *name,
     if (text) ht_jinja_dict_set_text(a, names, name, ht_jinja_text_value(a, text));
 }
 
+/* After the last content, to find its end in the text: as transformers does, whose space shows whether the template trims. */
+static const char tag[] = "CONTINUE_FINAL_MESSAGE_TAG ";
+enum { TAG = sizeof tag - 1 };
+
+static void tag_last(ht_jinja_arena *a, ht_jinja_value messages) {
+    if (a->status) return;
+    ht_jinja_value *content = ht_jinja_dict_find_text(messages.list->items[messages.list->n - 1].dict, "content", 7);
+    ht_jinja_builder b = {.arena = a};
+    if (!content || !ht_jinja_is_string(*content)) {
+        ht_jinja_arena_fail_as(a, HT_ERR_ARGUMENT,
+                               "the last message has no text, expected one that the answer continues");
+        return;
+    }
+    ht_jinja_put_string(&b, content->string);
+    ht_jinja_put(&b, tag, TAG, true);
+    const ht_jinja_string *tagged = ht_jinja_built(&b);
+    *content = ht_jinja_string_value(tagged);
+}
+
+/* Cuts the text where the last message's content ends. */
+static ht_status cut_at_tag(char *text, size_t *n, ht_text_run *runs, size_t *n_runs, ht_error *err) {
+    size_t at = *n;
+    while (at && (at + TAG - 1 > *n || memcmp(text + at, tag, TAG - 1) != 0)) at--;
+    if (at + TAG - 1 > *n || memcmp(text + at, tag, TAG - 1) != 0)
+        return ht_fail(err, HT_ERR_ARGUMENT,
+                       "the chat template does not write the end of the last message, which the answer would continue");
+    if (text[at + TAG - 1] != ' ')
+        while (at && strchr(" \t\r\n\f\v", text[at - 1])) at--;
+    text[at] = '\0';
+    *n = at;
+    while (*n_runs > 1 && runs[*n_runs - 2].end >= at) --*n_runs;
+    if (*n_runs) runs[*n_runs - 1].end = at;
+    return HT_OK;
+}
+
 static void set_variables(ht_jinja_arena *a, ht_jinja_dict *names, const ht_chat_setup *setup, const char *bos,
                           const char *eos, const ht_chat *chat) {
     set_token(a, names, "bos_token", bos);
@@ -114,7 +149,12 @@ static void set_variables(ht_jinja_arena *a, ht_jinja_dict *names, const ht_chat
     ht_jinja_dict_set_text(a, names, "add_generation_prompt", ht_jinja_boolean(true));
     for (size_t i = 0; i < chat->variables->n && !a->status; i++)
         ht_jinja_dict_set(a, names, chat->variables->keys[i], chat->variables->values[i]);
-    ht_jinja_dict_set_text(a, names, "messages", messages_for(a, setup, chat->messages));
+    const ht_jinja_value messages = messages_for(a, setup, chat->messages);
+    if (chat->continues) {
+        tag_last(a, messages);
+        ht_jinja_dict_set_text(a, names, "add_generation_prompt", ht_jinja_boolean(false));
+    }
+    ht_jinja_dict_set_text(a, names, "messages", messages);
     ht_jinja_dict_set_text(a, names, "tools", chat->tools);
 }
 
@@ -150,6 +190,13 @@ ht_status ht_chat_write(const ht_chat_setup *setup, const char *bos, const char 
     ht_status status = a.status;
     if (!status) status = ht_chat_template_render_values(setup->template, names, &limits, text, n, runs, n_runs, err);
     ht_jinja_arena_free(&a);
+    if (status || !chat->continues) return status;
+    status = cut_at_tag(*text, n, *runs, n_runs, err);
+    if (!status) return HT_OK;
+    free(*text);
+    free(*runs);
+    *text = NULL;
+    *runs = NULL;
     return status;
 }
 

@@ -87,6 +87,26 @@ bool ht_json_whole(const ht_json *value, int64_t *out) {
     return true;
 }
 
+bool ht_json_modulo(const ht_json *value, uint64_t *out) {
+    const char *text = ht_json_spelling(value);
+    int64_t whole;
+    if (ht_json_whole(value, &whole)) {
+        *out = (uint64_t)whole;
+        return true;
+    }
+    const bool negative = text && *text == '-';
+    if (!text) return false;
+    *out = 0;
+    for (text += negative; *text >= '0' && *text <= '9'; text++) *out = 10 * *out + (uint64_t)(*text - '0');
+    if (*text) { /* with an exponent: a multiple of a power of 2 */
+        const double rest = fmod(fabs(ht_json_real_value(value)), 0x1p64);
+        if (rest != floor(rest)) return false;
+        *out = (uint64_t)rest;
+    }
+    if (negative) *out = 0 - *out;
+    return true;
+}
+
 /* NULL when the member is absent or null. */
 static const ht_json *member(const ht_json *object, const char *key) {
     const ht_json *value = object ? ht_json_object_get(object, key) : NULL;

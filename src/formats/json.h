@@ -42,6 +42,8 @@ ht_status ht_json_fail(ht_json_reader *r, ht_status status, const char *fmt, ...
 
 /* Integer value of an integer, or of a whole real up to 2^53; false for other values. */
 bool ht_json_whole(const ht_json *value, int64_t *out);
+/* A whole number of any size, modulo 2^64; false for other values. */
+bool ht_json_modulo(const ht_json *value, uint64_t *out);
 /* Describes a value for messages: "the string \"abc\"", "an object", "12". Returns `buffer`. */
 const char *ht_json_describe(const ht_json *value, char *buffer, size_t size);
 

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -100,6 +101,12 @@ ht_json *ht_json_integer(int64_t value) {
     if (!v) return NULL;
     v->integer = value;
     return &v->head;
+}
+
+ht_json *ht_json_unsigned(uint64_t value) {
+    char text[24];
+    const int n = snprintf(text, sizeof text, "%llu", (unsigned long long)value);
+    return value <= INT64_MAX ? ht_json_integer((int64_t)value) : ht_json_of(text, (size_t)n);
 }
 
 ht_json *ht_json_real(double value) {

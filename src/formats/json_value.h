@@ -62,6 +62,7 @@ void ht_json_decref(ht_json *v);
 ht_json *ht_json_null(void);
 ht_json *ht_json_boolean(bool value);
 ht_json *ht_json_integer(int64_t value);
+ht_json *ht_json_unsigned(uint64_t value);
 ht_json *ht_json_real(double value);       /* NULL for a number that is not finite */
 ht_json *ht_json_string(const char *text); /* NULL for NULL */
 /* What is not UTF-8 in the bytes becomes U+FFFD. */

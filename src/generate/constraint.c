@@ -31,7 +31,7 @@ static ht_grammar_start start_of(const ht_model *m, const ht_chat *chat, const c
     const ht_reasoning_format *format =
         ht_reasoning_format_of(ht_chat_template_source(ht_chat_template_of(&m->chat, chat)));
     if (ht_reasoning_is_open(format, prompt, n, &with_title)) return HT_START_IN_REASONING;
-    return has_thoughts_off(chat) ? HT_START_TEXT : HT_START_ANSWER;
+    return chat->continues || has_thoughts_off(chat) ? HT_START_TEXT : HT_START_ANSWER;
 }
 
 /* An answer that has to be calls has no text that a grammar could hold. */

@@ -294,20 +294,6 @@ static bool share_first(ht_engine_answer *a, ht_error *err) {
     return true;
 }
 
-static ht_reuse_end reuse_end(ht_prefix_end end) {
-    switch (end) {
-    case HT_PREFIX_ALL: return HT_REUSE_ALL;
-    case HT_PREFIX_NEW: return HT_REUSE_NEW;
-    case HT_PREFIX_DIFFERS: return HT_REUSE_DIFFERS;
-    case HT_PREFIX_ENDS: return HT_REUSE_ENDS;
-    case HT_PREFIX_EVICTED: return HT_REUSE_EVICTED;
-    case HT_PREFIX_ADAPTER: return HT_REUSE_ADAPTER;
-    case HT_PREFIX_SHORT: return HT_REUSE_SHORT;
-    case HT_PREFIX_WINDOW: return HT_REUSE_WINDOW;
-    }
-    return HT_REUSE_NEW;
-}
-
 /* Recomputation after the first token does not change the reported reuse. */
 static void set_reuse(ht_engine_answer *a, ht_reuse reuse) {
     if (a->g.first_token != 0) return;
@@ -335,8 +321,8 @@ static ht_status find_prefix(ht_engine_answer *a, ht_error *err) {
     a->kept_pages = found.used / HT_KV_PAGE;
     set_reuse(a, (ht_reuse){.cached = found.matched,
                             .reused = found.used,
-                            .end = reuse_end(found.end),
-                            .place = found.end == HT_PREFIX_DIFFERS ? found.matched : 0,
+                            .end = found.end,
+                            .place = found.end == HT_REUSE_DIFFERS ? found.matched : 0,
                             .token = found.token,
                             .kept_token = found.kept});
     return status;

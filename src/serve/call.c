@@ -35,7 +35,7 @@ static void on_expired(http_exchange *x, void *user) {
     serve_call *c = user;
     serve_failure f = {0};
     void (*expired)(serve_call *, const serve_failure *) = atomic_load(&c->expired);
-    serve_fail(&f, 503, NULL, "the server ends, and the answer is not complete; ask again later");
+    serve_fail(&f, 503, NULL, "server is shutting down; response incomplete");
     if (expired)
         expired(c, &f);
     else
@@ -83,7 +83,7 @@ static void run_compute(serve_work *work) {
 }
 
 static bool fail_full(serve_call *c) {
-    return serve_fail(&c->failure, 503, NULL, "too many requests wait already; try again later");
+    return serve_fail(&c->failure, 503, NULL, "too many queued requests; try again later");
 }
 
 bool serve_call_compute(serve_call *c, bool (*compute)(serve_call *c)) {
@@ -129,9 +129,9 @@ static void refuse_route(http_exchange *x) {
     serve_route_methods(h->path, methods);
     if (*methods) (void)http_exchange_field(x, "Allow", methods);
     if (*methods)
-        serve_fail(&f, 405, NULL, "%s is not taken by %.256s", h->method, h->path);
+        serve_fail(&f, 405, NULL, "method %s is not allowed for %.256s", h->method, h->path);
     else
-        serve_fail(&f, 404, NULL, "there is no %.256s", h->path);
+        serve_fail(&f, 404, NULL, "%.256s is not an endpoint of this server", h->path);
     serve_failure_reply(x, &f, serve_route_dialect(h->path));
 }
 
@@ -204,7 +204,7 @@ void serve_call_ignore(serve_call *c, const char *what) {
     (void)http_exchange_field(c->x, "X-Ignored", name);
     if (!c->server->o.warn || !is_new(c->server, what)) return;
     char sentence[256];
-    snprintf(sentence, sizeof sentence, "%s: \"%.64s\" has no effect here, and was ignored", c->route->path, what);
+    snprintf(sentence, sizeof sentence, "%s: ignored \"%.64s\"", c->route->path, what);
     ht_utf8_trim(sentence);
     c->server->o.warn(sentence, c->server->o.log_user);
 }

@@ -37,11 +37,9 @@ typedef struct serve_route {
     /* For the description of the interface. */
     const char *summary;
     const char *type, *other_type; /* of the answer, which is a text; NULL: JSON, and no other */
-    const serve_shape *answer;     /* of JSON */
-    const serve_shape *event; /* of a stream: the data of its events, or in Ollama's dialect its lines; NULL: none */
-    const char *last_event;   /* the data of one more that ends the stream, a text; NULL: there is none */
-    const serve_field *rest;  /* what the `*` of the path is; NULL: none */
-    const serve_field *query; /* members of the query; NULL: none */
+    bool streams;                  /* a response may be a stream of events, or in Ollama's dialect of lines */
+    const serve_field *rest;       /* what the `*` of the path is; NULL: none */
+    const serve_field *query;      /* members of the query; NULL: none */
 } serve_route;
 
 struct serve_server {

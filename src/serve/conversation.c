@@ -69,9 +69,8 @@ static bool check_names(serve_call *c, const ht_json *tools, const char *outer) 
         char place[96];
         snprintf(place, sizeof place, "%s[%zu]%s.name", outer, i, function ? ".function" : "");
         if (name && !ht_is_tool_name(name))
-            return serve_fail(&c->failure, 400, place,
-                              "\"%s\" is to be a name that calls can be written with, not \"%.64s\": %s", place, name,
-                              HT_TOOL_NAME_RULE);
+            return serve_fail(&c->failure, 400, place, "\"%s\" must be a valid tool name, not \"%.64s\": %s", place,
+                              name, HT_TOOL_NAME_RULE);
         snprintf(place, sizeof place, "%.32s[%zu].tools", outer, i);
         if (!strchr(outer, '[') && !check_names(c, ht_json_object_get(tool, "tools"), place))
             return false; /* a namespace */
@@ -112,7 +111,7 @@ static ht_json *functions_of(serve_call *c, const serve_conversation *k) {
                 if (is_allowed(k, tool_name(tool))) ht_json_array_append(functions, tool);
                 continue;
             }
-            serve_fail(&c->failure, 400, "tools", "\"tools\": number %zu has no function with a name", i);
+            serve_fail(&c->failure, 400, "tools", "\"tools[%zu]\" must have a function with a name", i);
             ht_json_decref(functions);
             return NULL;
         }
@@ -133,6 +132,20 @@ static bool set_thinking(serve_call *c, const serve_conversation *k, ht_chat *ch
         status = ht_chat_set_variable(chat, "reasoning_effort", text, (size_t)n, &err);
     }
     return status ? serve_fail_as(&c->failure, status, &err) : true;
+}
+
+static bool set_prompt_end(serve_call *c, const serve_conversation *k, ht_chat *chat) {
+    ht_error err = {0};
+    ht_chat_set_continue(chat, k->continues);
+    const ht_status status =
+        k->unopened ? ht_chat_set_variable(chat, "add_generation_prompt", "false", 5, &err) : HT_OK;
+    return status ? serve_fail_as(&c->failure, status, &err) : true;
+}
+
+bool serve_ends_in_answer(const ht_json *messages) {
+    const ht_json *last = ht_json_array_get(messages, ht_json_array_size(messages) - 1);
+    const char *role = serve_text(last, "role");
+    return role && strcmp(role, "assistant") == 0 && !ht_json_array_size(serve_member(last, "tool_calls"));
 }
 
 static bool has_system(const ht_json *messages) {
@@ -164,7 +177,7 @@ static bool chat_from(serve_call *c, const serve_conversation *k, const ht_json 
     ht_json_decref(whole);
     if (status) return serve_fail_as(&c->failure, status, &err);
     /* The choices that a request has of its own go before the variables of its template. */
-    return set_thinking(c, k, *out);
+    return set_thinking(c, k, *out) && set_prompt_end(c, k, *out);
 }
 
 static bool has_tool(const ht_json *tools, const char *name) {
@@ -183,10 +196,11 @@ static bool set_choice(serve_call *c, const serve_conversation *k, const ht_json
     const bool needs_one = k->choice == SERVE_TOOLS_REQUIRED || k->choice == SERVE_TOOLS_NAMED;
     if (!ht_json_array_size(tools) && !needs_one) return true;
     if (!ht_json_array_size(tools))
-        return serve_fail(&c->failure, 400, "tool_choice", "\"tool_choice\" asks for a call, and there are no tools");
+        return serve_fail(&c->failure, 400, "tool_choice",
+                          "\"tool_choice\" requires a call, but the request has no tools");
     if (k->choice == SERVE_TOOLS_NAMED && !has_tool(tools, k->tool))
         return serve_fail(&c->failure, 400, "tool_choice",
-                          "\"tool_choice\" names \"%.128s\", which is no tool of the request", k->tool);
+                          "\"tool_choice\" is \"%.128s\", which is not a tool of the request", k->tool);
     const ht_status status = ht_chat_set_tool_choice(chat, choices[k->choice], k->tool, !k->one_call, &err);
     return status ? serve_fail_as(&c->failure, status, &err) : true;
 }
@@ -278,7 +292,7 @@ static bool hold(serve_generation *g, ht_status status, ht_grammar *grammar, con
     if (!status && g->how.grammar) {
         ht_grammar_free(grammar);
         return serve_fail(f, 400, member,
-                          "an answer can be held to one schema, expression or grammar; \"%s\" is another", member);
+                          "a response can have one schema, regular expression or grammar; \"%s\" is another", member);
     }
     if (!status) g->how.grammar = grammar;
     if (!status) return true;
@@ -336,7 +350,7 @@ bool serve_read_format(serve_generation *g, const ht_json *format, const char *m
     const ht_json *schema = serve_member(wrapped ? wrapped : format, "schema");
     if (schema) return serve_hold_to_schema(g, schema, member);
     if (type == 1) return serve_hold_to_any_object(g, member);
-    return serve_fail(&g->c->failure, 400, member, "\"%s\" of the type \"json_schema\" has no schema", member);
+    return serve_fail(&g->c->failure, 400, member, "\"%s\" of type \"json_schema\" must have a schema", member);
 }
 
 /* The members of vLLM's `structured_outputs`, or, with `prefix`, those it had before. */

@@ -26,6 +26,8 @@ typedef struct serve_conversation {
     const char *tool; /* of SERVE_TOOLS_NAMED */
     bool one_call;    /* at most one call in an answer */
     serve_thinking thinking;
+    bool continues;     /* the answer continues the last message */
+    bool unopened;      /* the prompt does not open the assistant's turn */
     const char *effort; /* "low", "medium", "high", for templates that know it; NULL: not said */
 } serve_conversation;
 
@@ -44,6 +46,8 @@ void serve_read_allowed(const ht_json *allowed, serve_conversation *k);
 extern const char *const serve_efforts[];
 void serve_read_effort(const ht_json *object, const char *name, serve_conversation *k);
 
+/* Whether the last message is an answer without calls, which clients send to have it continued. */
+bool serve_ends_in_answer(const ht_json *messages);
 /* Makes it the prompt of the generation, which has one. Tools of types that are not known are passed over, with a note. */
 bool serve_set_conversation(serve_generation *g, const serve_conversation *k);
 

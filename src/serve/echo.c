@@ -13,16 +13,6 @@ static ht_json *number(double value) {
     return isnan(value) ? ht_json_null() : ht_json_real(isinf(value) ? -1e308 : value);
 }
 
-static const serve_shape byte = SERVE_IS_INTEGER(0, UINT8_MAX);
-static const serve_field token_members[] = {SERVE_HAS("token", SERVE_IS_TEXT),
-                                            SERVE_HAS("logprob", SERVE_IS_REAL),
-                                            SERVE_HAS("bytes", SERVE_IS_LIST(&byte)),
-                                            {0}};
-static const serve_shape top_shape = SERVE_IS_NAMED("TopLogprob", token_members);
-static const serve_field top_members[] = {SERVE_HAS("top_logprobs", SERVE_IS_LIST(&top_shape)), {0}};
-static const serve_shape token_shape = SERVE_IS_NAMED("TokenLogprob", token_members, top_members);
-const serve_shape serve_logprobs_shape = SERVE_IS_LIST(&token_shape);
-
 ht_json *serve_token_json(const ht_tokenizer *t, int32_t id, double logprob) {
     char *bytes;
     size_t n;
@@ -113,17 +103,6 @@ int64_t serve_characters(const char *text, size_t n) {
     for (size_t i = 0; i < n; i++) count += ((unsigned char)text[i] & 0xC0) != 0x80;
     return count;
 }
-
-static const serve_shape number_shape = SERVE_IS_REAL, offset_shape = SERVE_IS_COUNT,
-                         /* The first token of a prompt that is echoed has neither. */
-    number_or_null = SERVE_IS_NULLABLE(SERVE_JSON_NUMBER),
-                         tops_or_null = {.types = SERVE_JSON_OBJECT | SERVE_JSON_NULL, .every = &number_shape};
-static const serve_field completion_members[] = {SERVE_HAS("tokens", SERVE_IS_LIST(&serve_any_text)),
-                                                 SERVE_HAS("token_logprobs", SERVE_IS_LIST(&number_or_null)),
-                                                 SERVE_HAS("top_logprobs", SERVE_IS_LIST(&tops_or_null)),
-                                                 SERVE_HAS("text_offset", SERVE_IS_LIST(&offset_shape)),
-                                                 {0}};
-const serve_shape serve_completion_logprobs_shape = SERVE_IS_NAMED("CompletionLogprobs", completion_members);
 
 ht_json *serve_completion_logprobs(const ht_json *list, int64_t offset) {
     ht_json *tokens = ht_json_new_array(), *values = ht_json_new_array(), *tops = ht_json_new_array(),

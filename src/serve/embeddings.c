@@ -10,9 +10,6 @@
 
 /* ---- vectors as JSON ---- */
 
-static const serve_shape number_shape = SERVE_IS_REAL;
-const serve_shape serve_vector_shape = SERVE_IS_LIST(&number_shape);
-
 static ht_json *vector_json(const float *values, int64_t n, bool as_base64) {
     if (as_base64) { /* of little-endian floats */
         ht_text text = {0};
@@ -69,7 +66,7 @@ static bool read_one(serve_call *c, const ht_json *item, inputs *in, size_t i) {
     }
     if (!n || !in->ids)
         return serve_fail(&c->failure, 400, "input",
-                          "\"input\" is to be a text, a list of texts, token ids or a list of lists of token ids");
+                          "\"input\" must be a string, a list of strings, token ids or a list of lists of token ids");
     in->ids[i] = calloc(n, sizeof **in->ids);
     in->n_ids[i] = n;
     if (!in->ids[i]) return serve_fail_memory(&c->failure);

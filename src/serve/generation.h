@@ -20,15 +20,6 @@ typedef struct serve_tool_call {
     bool cut; /* they are no JSON object: the answer has ended within them, or the model wrote something else */
 } serve_tool_call;
 
-/* Which piece of an answer has come. */
-typedef enum serve_part {
-    SERVE_TEXT,
-    SERVE_THOUGHT,
-    SERVE_CALL_BEGIN,
-    SERVE_CALL_ARGUMENTS,
-    SERVE_CALL_END
-} serve_part;
-
 /* One answer as far as it has come. */
 typedef struct serve_answer {
     int32_t index; /* among all of the generation */
@@ -37,8 +28,10 @@ typedef struct serve_answer {
     size_t n_calls;
     ht_json *logprobs;         /* a list of {token, logprob, bytes, top_logprobs}, of its text; NULL: not wanted */
     ht_json *pending_logprobs; /* of tokens whose text has not come */
+    ht_text pending_bytes;     /* theirs, after the rest of one in `logprobs` */
+    size_t shown_bytes;        /* of that rest */
     int64_t told_characters;   /* of the text, that a stream has sent */
-    serve_part last;           /* the last piece's */
+    ht_answer_part last;       /* the last piece's */
     int64_t tokens, thought_tokens;
     int64_t prompt_tokens; /* known when it was submitted */
     int64_t cached_tokens; /* of the prompt, not computed; known when its first piece comes */
@@ -53,19 +46,14 @@ typedef struct serve_answer {
     int n_blocks;
 } serve_answer;
 
-typedef struct serve_piece {
-    serve_part part;
-    const char *text; /* n bytes; of the parts of a call, the call is the answer's last */
-    size_t n;
-} serve_piece;
-
 typedef struct serve_dialect {
     /* Streams: each sends what its format has for it. NULL functions are not called. */
     const char *stream_type;            /* NULL: server-sent events */
     const char *alive;                  /* what is sent in long silences, a constant; NULL: a comment */
     const char *call_prefix;            /* of identifiers of calls; NULL: "call_" */
     void (*begin)(serve_generation *g); /* before all else: the request is queued */
-    void (*piece)(serve_generation *g, serve_answer *a, const serve_piece *piece);
+    /* Of the parts of a call, the call is the answer's last. */
+    void (*piece)(serve_generation *g, serve_answer *a, const ht_answer_piece *piece);
     void (*answer_end)(serve_generation *g, serve_answer *a);
     void (*end)(serve_generation *g);                          /* all answers have ended well */
     void (*fail)(serve_generation *g, const serve_failure *f); /* or not */
@@ -147,8 +135,8 @@ serve_usage serve_answer_usage(const serve_answer *a);
 int64_t serve_prompt_tokens(const serve_generation *g);
 
 ht_json *serve_text_json(const ht_text *t); /* "" for one that is empty */
-/* The arguments of a call as an object, of one that is cut the members that are whole; numbers that are too large for integers lose digits, as in
- * clients. NULL when memory ran out; the caller gives it back. (arguments.c) */
+/* The arguments of a call as an object, of one that is cut the members that are whole.
+ * NULL when memory ran out; the caller gives it back. (arguments.c) */
 ht_json *serve_tool_call_arguments(const serve_tool_call *call);
 
 #endif

@@ -4,11 +4,13 @@
 
 #include <string.h>
 
+extern const char serve_responses_json[]; /* made of responses.json by cmake/embed.cmake */
+
 /* A document that is being written. */
 typedef struct document {
     const serve_server *server;
-    ht_json *schemas; /* of shapes with names, by them */
-    bool failed;      /* memory ran out */
+    ht_json *responses; /* schemas by method, path and type */
+    bool failed;        /* memory ran out */
 } document;
 
 /* Both take the value. */
@@ -24,27 +26,20 @@ static void append(document *d, ht_json *list, ht_json *value) {
 
 static ht_json *schema_of(document *d, const serve_shape *s, bool nullable);
 
-static ht_json *reference(document *d, const char *name) {
-    char where[96];
-    snprintf(where, sizeof where, "#/components/schemas/%s", name);
-    ht_json *out = ht_json_pack("{ss}", "$ref", where);
-    if (!out) d->failed = true;
-    return out;
-}
-
 static ht_json *number_schema(document *d, const serve_shape *s, bool whole) {
     ht_json *out = ht_json_pack("{ss}", "type", whole ? "integer" : "number");
     const bool any = !s->low && !s->high, small = !any && s->low >= INT32_MIN && s->high <= INT32_MAX;
+    if (any) return out;
     if (whole) set(d, out, "format", ht_json_string(small ? "int32" : "int64"));
     /* Whole numbers of more than 64 bits are none that could be kept. */
-    if (whole || (!any && s->low != INT64_MIN)) set(d, out, "minimum", ht_json_integer(any ? INT64_MIN : s->low));
-    if (whole || (!any && s->high != INT64_MAX)) set(d, out, "maximum", ht_json_integer(any ? INT64_MAX : s->high));
+    if (whole || s->low != INT64_MIN) set(d, out, "minimum", ht_json_integer(s->low));
+    if (whole || s->high != INT64_MAX) set(d, out, "maximum", ht_json_integer(s->high));
     return out;
 }
 
 static ht_json *flag_schema(document *d, const serve_shape *s) {
     ht_json *out = ht_json_pack("{ss}", "type", "boolean");
-    if (s->on || s->off) set(d, out, "const", ht_json_boolean(s->on));
+    if (s->on) set(d, out, "const", ht_json_boolean(true));
     return out;
 }
 
@@ -73,7 +68,6 @@ static ht_json *list_schema(document *d, const serve_shape *s) {
 
 static ht_json *member_schema(document *d, const serve_field *field) {
     if (field->class == SERVE_NOTED) return ht_json_pack("{ss}", "description", "has no effect");
-    if (field->class == SERVE_TOLD) return schema_of(d, &field->is, false);
     if (field->class == SERVE_USED || field->is.types) return schema_of(d, &field->is, !field->required);
     return ht_json_pack("{ss s[{ss} {ss sb} {ss si} {ss si} {ss si s{}} {ss si}]}", "description",
                         "not there: values that ask for nothing are taken", "anyOf", "type", "null", "type", "boolean",
@@ -81,18 +75,16 @@ static ht_json *member_schema(document *d, const serve_field *field) {
                         "maxItems", 0, "items", "type", "object", "maxProperties", 0);
 }
 
-/* Adds the members of tables to an object's schema; the first of several with one name counts. Answers may have more members some day. */
+/* Adds the members of tables to an object's schema; the first of several with one name counts. */
 static void add_members(document *d, ht_json *to, const serve_field *const *tables, bool lenient) {
     ht_json *properties = ht_json_object_get(to, "properties"), *required = ht_json_object_get(to, "required");
-    bool closed = d->server->o.strict_params && !lenient;
     for (; *tables; tables++)
         for (const serve_field *field = *tables; field->name; field++) {
-            closed = closed && field->class != SERVE_TOLD;
             if (ht_json_object_get(properties, field->name)) continue;
             set(d, properties, field->name, member_schema(d, field));
             if (field->required) append(d, required, ht_json_string(field->name));
         }
-    if (closed) set(d, to, "additionalProperties", ht_json_boolean(false));
+    if (d->server->o.strict_params && !lenient) set(d, to, "additionalProperties", ht_json_boolean(false));
 }
 
 static ht_json *new_object(void) { return ht_json_pack("{ss s{} s[]}", "type", "object", "properties", "required"); }
@@ -127,22 +119,8 @@ static ht_json *kinds_schema(document *d, const serve_shape *s) {
     return ht_json_pack("{so}", "anyOf", any);
 }
 
-/* Programs that write clients make a type of each. */
-static ht_json *named_kinds_schema(document *d, const serve_shape *s) {
-    const char *tag = s->tag ? s->tag : "type";
-    ht_json *any = ht_json_new_array(), *mapping = ht_json_new_object();
-    for (const serve_named_kind *kind = s->named; kind->type; kind++) {
-        ht_json *one = reference(d, kind->name);
-        set(d, d->schemas, kind->name, kind_schema(d, kind->type, kind->members, tag, false, true));
-        set(d, mapping, kind->type, ht_json_incref(ht_json_object_get(one, "$ref")));
-        append(d, any, one);
-    }
-    return ht_json_pack("{so s{ss so}}", "anyOf", any, "discriminator", "propertyName", tag, "mapping", mapping);
-}
-
 static ht_json *object_schema(document *d, const serve_shape *s) {
     if (s->kinds) return kinds_schema(d, s);
-    if (s->named) return named_kinds_schema(d, s);
     ht_json *out = s->members ? new_object() : ht_json_pack("{ss}", "type", "object");
     if (s->members) add_members(d, out, s->members, s->lenient);
     if (s->every) set(d, out, "additionalProperties", schema_of(d, s->every, false));
@@ -168,66 +146,58 @@ static void add_values(document *d, const serve_shape *s, ht_json *any) {
     if (s->types & SERVE_JSON_TEXT) append(d, any, text_schema(d, s));
     if (s->types & SERVE_JSON_LIST) append(d, any, list_schema(d, s));
     if (s->types & SERVE_JSON_OBJECT) append(d, any, object_schema(d, s));
-    for (size_t i = 0; s->either && s->either[i]; i++) append(d, any, schema_of(d, s->either[i], false));
 }
 
 static ht_json *schema_of(document *d, const serve_shape *s, bool nullable) {
     ht_json *any = ht_json_new_array();
-    if (s->name && !ht_json_object_get(d->schemas, s->name)) {
-        ht_json *values = ht_json_new_array();
-        add_values(d, s, values);
-        set(d, d->schemas, s->name, any_of(values));
-    }
-    if (s->name)
-        append(d, any, reference(d, s->name));
-    else
-        add_values(d, s, any);
-    const bool constrained = s->types || s->either;
-    if (s->types & SERVE_JSON_NULL || (constrained && nullable)) append(d, any, ht_json_pack("{ss}", "type", "null"));
+    add_values(d, s, any);
+    if (s->types && nullable) append(d, any, ht_json_pack("{ss}", "type", "null"));
     return any_of(any);
 }
 
 /* ---- operations ---- */
 
-static ht_json *error_response(document *d, serve_dialect_name dialect, const char *description) {
-    return ht_json_pack("{ss s{s{so}}}", "description", description, "content", "application/json", "schema",
-                        schema_of(d, &serve_failure_shapes[dialect], false));
+/* "application/json": {"schema": ...}, with the schema that was recorded. */
+static void set_content(document *d, ht_json *content, const char *response, const char *type) {
+    char name[160];
+    snprintf(name, sizeof name, "%s %s", response, type);
+    set(d, content, type, ht_json_pack("{sO}", "schema", ht_json_object_get(d->responses, name)));
 }
 
-/* Takes the schema. */
-static void set_content(document *d, ht_json *content, const char *type, ht_json *schema) {
-    set(d, content, type, ht_json_pack("{so}", "schema", schema));
+static ht_json *failure(document *d, serve_dialect_name dialect, const char *description) {
+    static const char *const names[] = {
+        [SERVE_OPENAI] = "failure OpenAI", [SERVE_ANTHROPIC] = "failure Anthropic", [SERVE_OLLAMA] = "failure Ollama"};
+    ht_json *content = ht_json_new_object();
+    set_content(d, content, names[dialect], "application/json");
+    return ht_json_pack("{ss so}", "description", description, "content", content);
 }
 
-/* An event of a stream as OpenAPI 3.2 has it for an `itemSchema`, which 3.1 lacks: an object of its fields, whose data is a text that is JSON. */
-static ht_json *event_schema(document *d, const serve_route *r) {
-    ht_json *data = ht_json_pack("{ss ss so}", "type", "string", "contentMediaType", "application/json",
-                                 "contentSchema", schema_of(d, r->event, false));
-    if (r->last_event) data = ht_json_pack("{s[o {ss ss}]}", "anyOf", data, "type", "string", "const", r->last_event);
-    ht_json *out = new_object();
-    if (r->event->named) { /* their type is their name, too */
-        set(d, ht_json_object_get(out, "properties"), "event", ht_json_pack("{ss}", "type", "string"));
-        append(d, ht_json_object_get(out, "required"), ht_json_string("event"));
-    }
-    set(d, ht_json_object_get(out, "properties"), "data", data);
-    append(d, ht_json_object_get(out, "required"), ht_json_string("data"));
-    return out;
+/* "/slots/{id_slot}" of "/slots/\*". */
+static void path_of(const serve_route *r, char out[96]) {
+    const size_t n = strlen(r->path);
+    if (r->rest)
+        snprintf(out, 96, "%.*s{%s}", (int)n - 1, r->path, r->rest->name);
+    else
+        snprintf(out, 96, "%s", r->path);
 }
 
 static ht_json *responses(document *d, const serve_route *r) {
     ht_json *content = ht_json_new_object(), *out;
     const bool lines = r->dialect == SERVE_OLLAMA;
-    const char *description = !r->event ? "the answer"
-                              : lines   ? "the answer, or a stream: its schema is that of each line"
-                                        : "the answer, or a stream: its schema is that of each event";
-    set_content(d, content, r->type ? r->type : "application/json",
-                schema_of(d, r->type ? &serve_any_text : r->answer, false));
-    if (r->other_type) set_content(d, content, r->other_type, schema_of(d, &serve_any_text, false));
-    if (r->event && lines) set_content(d, content, "application/x-ndjson", schema_of(d, r->event, false));
-    if (r->event && !lines) set_content(d, content, "text/event-stream", event_schema(d, r));
+    const serve_route *first = serve_routes; /* of several names */
+    while (first->run != r->run) first++;
+    char path[96], name[112];
+    path_of(first, path);
+    snprintf(name, sizeof name, "%s %s", r->method, path);
+    const char *description = !r->streams ? "the response"
+                              : lines     ? "the response, or a stream: its schema is that of each line"
+                                          : "the response, or a stream: its schema is that of each event";
+    set_content(d, content, name, r->type ? r->type : "application/json");
+    if (r->other_type) set_content(d, content, name, r->other_type);
+    if (r->streams) set_content(d, content, name, lines ? "application/x-ndjson" : "text/event-stream");
     out = ht_json_pack("{s{ss so}}", "200", "description", description, "content", content);
-    set(d, out, "4XX", error_response(d, r->dialect, "the request is wrong"));
-    set(d, out, "5XX", error_response(d, r->dialect, "the server could not answer"));
+    set(d, out, "4XX", failure(d, r->dialect, "the request is wrong"));
+    set(d, out, "5XX", failure(d, r->dialect, "the server could not answer"));
     return out;
 }
 
@@ -254,15 +224,6 @@ static ht_json *operation(document *d, const serve_route *r) {
     return out;
 }
 
-/* "/slots/{id_slot}" of "/slots/\*". */
-static void path_of(const serve_route *r, char out[96]) {
-    const size_t n = strlen(r->path);
-    if (r->rest)
-        snprintf(out, 96, "%.*s{%s}", (int)n - 1, r->path, r->rest->name);
-    else
-        snprintf(out, 96, "%s", r->path);
-}
-
 static ht_json *paths(document *d) {
     ht_json *out = ht_json_new_object();
     for (const serve_route *r = serve_routes; r->method; r++) {
@@ -278,32 +239,16 @@ static ht_json *paths(document *d) {
 
 /* ---- the whole ---- */
 
-static const serve_field info_members[] = {SERVE_HAS("title", SERVE_IS_TEXT),
-                                           SERVE_HAS("version", SERVE_IS_TEXT),
-                                           SERVE_HAS("description", SERVE_IS_TEXT),
-                                           {0}},
-                         component_members[] = {SERVE_HAS("schemas", {.types = SERVE_JSON_OBJECT}),
-                                                SERVE_HAS("securitySchemes", {.types = SERVE_JSON_OBJECT}),
-                                                {0}};
-static const serve_shape security_shape = {.types = SERVE_JSON_OBJECT};
-static const serve_field members[] = {
-    SERVE_HAS("openapi", SERVE_IS_ONE_OF("3.1.0")),
-    SERVE_HAS("info", SERVE_IS_NAMED("DescriptionInfo", info_members)),
-    SERVE_HAS("paths", {.types = SERVE_JSON_OBJECT}),
-    SERVE_HAS("components", SERVE_IS_NAMED("DescriptionComponents", component_members)),
-    SERVE_MAY_HAVE("security", SERVE_IS_LIST(&security_shape)), /* where there are keys */
-    {0}};
-const serve_shape serve_openapi_answer = SERVE_IS_NAMED("Description", members);
-
 bool serve_openapi(serve_call *c) {
-    document d = {.server = c->server, .schemas = ht_json_new_object()};
+    document d = {.server = c->server, .responses = ht_json_of(serve_responses_json, strlen(serve_responses_json))};
     ht_json *schemes = ht_json_pack("{s{ss ss} s{ss ss ss}}", "bearer", "type", "http", "scheme", "bearer", "key",
                                     "type", "apiKey", "in", "header", "name", "x-api-key");
     ht_json *out =
-        ht_json_pack("{ss s{ss ss ss} so s{so so}}", "openapi", "3.1.0", "info", "title", "hearth serve", "version",
+        ht_json_pack("{ss s{ss ss ss} so s{so}}", "openapi", "3.1.0", "info", "title", "hearth serve", "version",
                      ht_version(), "description",
                      "Language models on this machine, by the interfaces of OpenAI, Anthropic, Ollama and llama-server",
-                     "paths", paths(&d), "components", "schemas", d.schemas, "securitySchemes", schemes);
+                     "paths", paths(&d), "components", "securitySchemes", schemes);
+    ht_json_decref(d.responses);
     if (c->server->keys) set(&d, out, "security", ht_json_pack("[{s[]} {s[]}]", "bearer", "key"));
     if (d.failed || !out) {
         ht_json_decref(out);

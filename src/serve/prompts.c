@@ -51,7 +51,7 @@ static bool append_id(serve_call *c, serve_ids *to, const ht_json *value, const 
     int64_t id;
     const int32_t vocab = ht_model_vocab_size(c->lease.model);
     if (!ht_json_whole(value, &id))
-        return serve_fail(&c->failure, 400, member, "\"%s\" is to be a text, token ids, or a list of these", member);
+        return serve_fail(&c->failure, 400, member, "\"%s\" must be a string, token ids, or a list of these", member);
     if (id < 0 || id >= vocab)
         return serve_fail(&c->failure, 400, member, "\"%s\": %lld is no token of the model, which has %d", member,
                           (long long)id, (int)vocab);

@@ -1,5 +1,7 @@
 #include "serve/sampling.h"
 
+#include "formats/json.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -61,11 +63,12 @@ const serve_field serve_noted_fields[] = {{"metadata", .class = SERVE_NOTED},
 
 /* ---- the seed ---- */
 
-/* -1 is sent for one that is to be drawn. */
+/* Any integer is a seed, modulo 2^64; clients send -1 to have one drawn. */
 static void read_seed(serve_generation *g, const ht_json *object) {
     const serve_options *o = &g->c->server->o;
-    g->sampler.seed = (uint64_t)serve_integer(object, "seed", o->seed_given ? (int64_t)o->sampler.seed : -1);
-    if (g->sampler.seed == UINT64_MAX) {
+    const ht_json *value = serve_member(object, "seed");
+    if (value) (void)ht_json_modulo(value, &g->sampler.seed);
+    if (value ? ht_json_number_value(value) == -1 : !o->seed_given) {
         uint64_t drawn = 0;
         serve_random(&drawn, sizeof drawn);
         g->sampler.seed = drawn >> 11; /* exact as a number of JavaScript */
@@ -156,14 +159,16 @@ ht_sampling_value serve_sampling_value(const serve_options *o, const ht_sampling
 /* ---- ends ---- */
 
 bool serve_read_stop(serve_generation *g, const ht_json *value) {
-    if (!value || ht_json_is_null(value)) return true;
+    if (!value || ht_json_is_null(value) || (ht_json_is_string(value) && !ht_json_string_length(value))) return true;
     const size_t n = ht_json_is_array(value) ? ht_json_array_size(value) : 1;
     g->stop = calloc(n + 1, sizeof *g->stop);
     if (!g->stop) return serve_fail_memory(&g->c->failure);
-    for (size_t i = 0; i < n; i++)
-        g->stop[i] = ht_json_string_value(ht_json_is_array(value) ? ht_json_array_get(value, i) : value);
     g->how.stop = g->stop;
-    g->how.n_stop = (int)n;
+    g->how.n_stop = 0;
+    for (size_t i = 0; i < n; i++) {
+        const char *text = ht_json_string_value(ht_json_is_array(value) ? ht_json_array_get(value, i) : value);
+        if (*text) g->stop[g->how.n_stop++] = text;
+    }
     return true;
 }
 
@@ -197,5 +202,5 @@ bool serve_read_logprobs(serve_generation *g) {
     g->logprobs = serve_flag(g->c->body, "logprobs", false);
     g->top_logprobs = (int32_t)serve_integer(g->c->body, "top_logprobs", 0);
     if (!g->top_logprobs || g->logprobs) return true;
-    return serve_fail(&g->c->failure, 400, "top_logprobs", "\"top_logprobs\" goes with \"logprobs\": true");
+    return serve_fail(&g->c->failure, 400, "top_logprobs", "\"top_logprobs\" requires \"logprobs\": true");
 }

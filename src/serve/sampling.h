@@ -18,9 +18,9 @@ double serve_rounded(float value);
 /* The value and source of a model's sampling value, of which the server's options go first. */
 ht_sampling_value serve_sampling_value(const serve_options *o, const ht_sampling_value *of_model);
 
-/* Texts that end an answer: a text or a list of them, lent from the value; NULL: those of the server's options. */
+/* Stop strings: a text or a list of them, lent from the value. Empty ones are ignored; NULL: those of the server's options. */
 #define SERVE_IS_STOP                                                                                                  \
-    { .types = SERVE_JSON_TEXT | SERVE_JSON_LIST, .filled = true, .most = 64, .item = &serve_full_text }
+    { .types = SERVE_JSON_TEXT | SERVE_JSON_LIST, .most = 64, .item = &serve_any_text }
 bool serve_read_stop(serve_generation *g, const ht_json *value);
 #define SERVE_IS_MAX_TOKENS SERVE_IS_INTEGER(-1, INT64_MAX)
 /* The most tokens of an answer, by the first of the names (NULL-terminated) that is there; without one that of the server's options, or else

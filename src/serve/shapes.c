@@ -3,6 +3,7 @@
 #include "formats/json.h"
 #include "serve/fields.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -64,7 +65,7 @@ static void add_range(char out[DESCRIPTION], const char *what, const serve_shape
     if (high == INT64_MAX)
         add(out, " of %lld or more", low);
     else if (low == INT64_MIN)
-        add(out, " of %lld at most", high);
+        add(out, " of at most %lld", high);
     else
         add(out, " from %lld to %lld", low, high);
 }
@@ -85,19 +86,19 @@ static void add_list(char out[DESCRIPTION], const serve_shape *s) {
     else if (s->fewest)
         add(out, " of %zu or more", s->fewest);
     else if (s->most)
-        add(out, " of %zu at most", s->most);
+        add(out, " of at most %zu", s->most);
 }
 
 static void add_type(char out[DESCRIPTION], unsigned type, const serve_shape *s) {
     switch (type) {
     case SERVE_JSON_INTEGER: add_range(out, "a whole number", s); break;
     case SERVE_JSON_NUMBER: add_range(out, "a number", s); break;
-    case SERVE_JSON_FLAG: add(out, s->on ? "true" : s->off ? "false" : "true or false"); break;
+    case SERVE_JSON_FLAG: add(out, s->on ? "true" : "true or false"); break;
     case SERVE_JSON_TEXT:
         if (s->words)
             add_words(out, s->words);
         else
-            add(out, s->filled ? "a text that is not empty" : "a text");
+            add(out, s->filled ? "a non-empty string" : "a string");
         break;
     case SERVE_JSON_LIST: add_list(out, s); break;
     default: add(out, "an object"); break;
@@ -117,15 +118,15 @@ static bool refuse(checker *k, const ht_json *value, const char *expected) {
     char found[128], path[PATH];
     write_path(k->at, path);
     if (value)
-        return serve_fail(k->f, 400, path, "\"%s\" is to be %s, not %s", path, expected,
+        return serve_fail(k->f, 400, path, "\"%s\" must be %s, not %s", path, expected,
                           ht_json_describe(value, found, sizeof found));
-    return serve_fail(k->f, 400, path, "\"%s\" is missing: it is to be %s", path, expected);
+    return serve_fail(k->f, 400, path, "\"%s\" is missing: it must be %s", path, expected);
 }
 
 static bool refuse_shape(checker *k, const ht_json *value, const serve_shape *s) {
     char expected[DESCRIPTION];
     describe(s, expected);
-    return refuse(k, value, *expected ? expected : "there");
+    return refuse(k, value, *expected ? expected : "present");
 }
 
 /* ---- members ---- */
@@ -154,14 +155,14 @@ static bool check_lacked(checker *k, const ht_json *value, const serve_field *fi
     char path[PATH];
     write_path(k->at, path);
     if (!k->f->status) k->f->lack = field->lack;
-    return serve_fail(k->f, 400, path, "\"%s\" asks for something that this server does not have%s%s", path,
-                      field->instead ? ": " : "", field->instead ? field->instead : "");
+    return serve_fail(k->f, 400, path, "\"%s\" is not supported%s%s", path, field->instead ? ": " : "",
+                      field->instead ? field->instead : "");
 }
 
 static bool check_unknown(checker *k) {
     char path[PATH];
     write_path(k->at, path);
-    if (k->strict) return serve_fail(k->f, 400, path, "\"%s\" is not known", path);
+    if (k->strict) return serve_fail(k->f, 400, path, "\"%s\" is unknown", path);
     k->unknown(path, k->user);
     return true;
 }
@@ -174,7 +175,7 @@ static bool check_member(checker *k, const char *name, const ht_json *value, con
         good = lenient || check_unknown(k);
     else if (!ht_json_is_null(value) && field->class == SERVE_LACKED)
         good = check_lacked(k, value, field);
-    else if (field->class == SERVE_TOLD || (!ht_json_is_null(value) && field->class == SERVE_USED))
+    else if (!ht_json_is_null(value) && field->class == SERVE_USED)
         good = check_value(k, value, &field->is);
     k->at = here.outer;
     return good;
@@ -184,10 +185,7 @@ static bool check_required(checker *k, const ht_json *object, const serve_field 
     bool good = true;
     for (; *tables; tables++)
         for (const serve_field *field = *tables; field->name && good; field++) {
-            const bool null_counts = field->class == SERVE_TOLD;
-            const ht_json *value =
-                null_counts ? ht_json_object_get(object, field->name) : serve_member(object, field->name);
-            if (!field->required || value) continue;
+            if (!field->required || serve_member(object, field->name)) continue;
             const place here = {.outer = k->at, .name = field->name};
             k->at = &here;
             good = refuse_shape(k, NULL, &field->is);
@@ -229,7 +227,7 @@ static bool check_kind(checker *k, const ht_json *object, const serve_shape *s) 
     if (s->other_kinds && ht_json_is_string(type)) return true;
     char expected[DESCRIPTION] = "";
     if (s->other_kinds)
-        add(expected, "a text");
+        add(expected, "a string");
     else
         add_kinds(expected, s->kinds);
     const place here = {.outer = k->at, .name = tag};
@@ -270,23 +268,20 @@ static bool in_range(const ht_json *value, const serve_shape *s) {
 
 static bool is_number(const ht_json *value, const serve_shape *s) {
     int64_t whole;
-    return s->types & SERVE_JSON_NUMBER || (s->types & SERVE_JSON_INTEGER && ht_json_whole(value, &whole));
-}
-
-/* Whether a value is one of the shapes; says nothing. */
-static bool is_either(const ht_json *value, const serve_shape *const *shapes) {
-    while (shapes && *shapes && !serve_shape_fits(value, *shapes)) shapes++;
-    return shapes && *shapes;
+    if (s->types & SERVE_JSON_NUMBER || !(s->types & SERVE_JSON_INTEGER)) return s->types & SERVE_JSON_NUMBER;
+    /* Whole numbers beyond 64 bits are for members without bounds alone. */
+    const double real = ht_json_number_value(value);
+    return ht_json_whole(value, &whole) || (!s->low && !s->high && real == floor(real));
 }
 
 static bool check_value(checker *k, const ht_json *value, const serve_shape *s) {
     bool good = false;
-    if ((!s->types && !s->either) || is_either(value, s->either)) return true;
+    if (!s->types) return true;
     switch (ht_json_typeof(value)) {
     case HT_JSON_INTEGER:
     case HT_JSON_REAL: good = is_number(value, s) && in_range(value, s); break;
     case HT_JSON_TRUE:
-    case HT_JSON_FALSE: good = s->types & SERVE_JSON_FLAG && !(ht_json_is_true(value) ? s->off : s->on); break;
+    case HT_JSON_FALSE: good = s->types & SERVE_JSON_FLAG && (ht_json_is_true(value) || !s->on); break;
     case HT_JSON_STRING:
         good = s->types & SERVE_JSON_TEXT && (!s->words || in_words(ht_json_string_value(value), s->words)) &&
                (!s->filled || ht_json_string_length(value));
@@ -298,8 +293,8 @@ static bool check_value(checker *k, const ht_json *value, const serve_shape *s) 
         if (!(s->types & SERVE_JSON_OBJECT)) break;
         if (s->kinds) return check_kind(k, value, s);
         return s->members ? check_members(k, value, s->members, NULL, s->lenient) : check_every(k, value, s->every);
-    case HT_JSON_NULL: good = s->types & SERVE_JSON_NULL; break;
-    case HT_JSON_NOT_FINITE: break; /* 1e999 */
+    case HT_JSON_NOT_FINITE: /* 1e999 */
+    case HT_JSON_NULL: break;
     }
     return good ? true : refuse_shape(k, value, s);
 }
@@ -308,16 +303,4 @@ bool serve_fields_check(const ht_json *body, const serve_field *const *tables, b
                         void *user, serve_failure *f) {
     checker k = {.strict = strict, .unknown = unknown, .user = user, .f = f};
     return check_members(&k, body, tables, NULL, false);
-}
-
-/* Members that no table knows may be anything. */
-static void pass_over(const char *name, void *user) {
-    (void)name;
-    (void)user;
-}
-
-bool serve_shape_fits(const ht_json *value, const serve_shape *s) {
-    serve_failure ignored = {0};
-    checker k = {.unknown = pass_over, .f = &ignored};
-    return check_value(&k, value, s);
 }

@@ -96,6 +96,8 @@ ht_jinja_value ht_jinja_path(ht_jinja_rendering *r, ht_jinja_value v, ht_jinja_v
 
 /* methods.c, filters.c, tests.c, functions.c: the row of a name; NULL when there is none. */
 const ht_jinja_builtin *ht_jinja_method_of(ht_jinja_value v, const char *name, size_t n);
+/* Whether it is the name of a method that would change the list or dict: it is undefined. */
+bool ht_jinja_modifies(ht_jinja_value v, const ht_jinja_string *name);
 const ht_jinja_builtin *ht_jinja_filter_of(const ht_jinja_string *name);
 const ht_jinja_builtin *ht_jinja_test_of(const ht_jinja_string *name);
 /* str.isupper or str.islower of a text: something has a case, and all that have one have this one. */

@@ -220,8 +220,7 @@ static ht_status set_merges(const ht_tokenizer *t, ht_json *metadata, ht_error *
         ht_text_append(&line, left, n_left);
         ht_text_append(&line, " ", 1);
         ht_text_append(&line, ht_vocab_text(v, list[i].right), n_right);
-        if (line.failed || ht_json_array_append_new(lines, ht_json_bytes(line.data, line.len)))
-            st = out_of_memory(err);
+        if (line.failed || ht_json_array_append_new(lines, ht_json_bytes(line.data, line.len))) st = out_of_memory(err);
     }
     ht_text_discard(&line);
     free(list);

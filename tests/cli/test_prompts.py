@@ -86,7 +86,7 @@ class Batch(Prompts):
              "repeat_penalty": 1.1, "repeat_window": 8, "seed": 3},
             {"messages": [{"role": "user", "content": "hello"}], "id": [1]},
             {"ids": [5, 6, 7], "n": 3, "temperature": 2, "ignore_eos": True},
-            {"prompt": "hello", "stop": ["zz", "yy"], "adapter": None},
+            {"prompt": "hello", "stop": ["zz", "", "yy"], "seed": 2**64 - 1, "adapter": None},
         ]  # fmt: skip
         found = self.lines("batch", TINY, "--prompts", self.file(lines), "-n", 6)
         first = self.succeeds("run", TINY, "hello", "-n", 3, "--temperature", 1.5, "--top-k", 40, "--top-p", 0.9, "--min-p",
@@ -104,14 +104,14 @@ class Batch(Prompts):
             {"prompt": "hello"}, "[1]", "{torn", {"prompt": "hello", "colour": 1}, {"id": 3}, {"prompt": "a", "ids": [1]},
             {"prompt": 3}, {"ids": "x"}, {"ids": [1, -1]}, {"ids": [1000000]}, {"prompt": "a", "max_tokens": 0},
             {"prompt": "a", "max_tokens": 1.5}, {"prompt": "a", "temperature": "hot"}, {"prompt": "a", "stop": [1]},
-            {"prompt": "a", "stop": ""}, {"prompt": "a", "adapter": "x"}, {"messages": [{"role": "king", "content": ""}]},
+            {"prompt": "a", "adapter": "x"}, {"messages": [{"role": "king", "content": ""}]},
             '{"prompt": "a", "prompt": "b"}', {"ids": []}, {"prompt": "a", "n": 0}, {"prompt": "a", "ignore_eos": 1},
             {"prompt": "hello"},
         ]  # fmt: skip
         says = [
             None, "line 2, column 1: expected an object", "line 3, column 2: expected", 'unknown field "colour"', "expected one", "expected one", "no string",
             "no list", "no token id", "outside the vocabulary", "1 to 2147483647", "a whole number", "a number from 0 to 1000",
-            "a text or a list of texts", "stop string", "--adapter NAME=PATH", "king", "expected each member once", "empty", "1 to 256",
+            "a text or a list of texts", "--adapter NAME=PATH", "king", "expected each member once", "empty", "1 to 256",
             "true or false", None,
         ]  # fmt: skip
         path = self.file(lines)

@@ -482,7 +482,7 @@ class Listings(Pull):
     def test_texts_that_are_none(self):
         for body in (b"", b"{", b"\xff", b"[" * 100000, b"{}", b'{"sha": "main"}', b'{"sha": 7}', b'{"sha": "../../x"}'):
             self.hub.inject("/revision/", (200, {}, body))
-            self.refuses("org/m", says="the hub's answer")
+            self.refuses("org/m", says="the hub's response")
         for body in (b"", b"[{", b"[" * 100000):
             self.hub.inject("/tree/", (200, {}, body))
             self.refuses("org/m", says="line 1, column 1: expected")

@@ -154,6 +154,7 @@ class Run(CommandTest):
         first = self.run_json(*sampled, "7")["text"]
         self.assertEqual(first, self.run_json(*sampled, "7", "--threads", "1")["text"])
         self.assertNotEqual(first, self.run_json(*sampled, "8")["text"])
+        self.assertNotEqual(*(self.run_json(*sampled, seed)["text"] for seed in (2**64 - 1, 2**64 - 2)))
 
     def test_repeat_window(self):
         """Of no tokens: no penalty, though 0 is the default window in C."""

@@ -34,7 +34,7 @@ def damaged(text):
     return bytes(bytes_)
 
 
-for _ in range(400):
+for _ in range(150):
     text = json.dumps(value(0), ensure_ascii=random.random() < 0.5, separators=random.choice([(",", ":"), (", ", ": ")])).encode()
     if random.random() < 0.6:
         text = damaged(text)

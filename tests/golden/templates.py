@@ -111,7 +111,7 @@ def strftime_now(format):
 
 
 def environment():
-    env = jinja2.sandbox.SandboxedEnvironment(
+    env = jinja2.sandbox.ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[Generation, jinja2.ext.loopcontrols]
     )
     env.filters |= {"tojson": tojson, "from_json": json.loads}
@@ -447,10 +447,7 @@ SNIPPETS = {
         "{% for x in numbers|select('odd') %}{{ loop.revindex }}{{ loop.nextitem }} {% endfor %}",
         "{% for x in [1] %}{% endfor %}{{ x }}",
         "{% for x in numbers|reverse %}{{ x }}{% endfor %}{% for c in 'abc'|reverse %}{{ c }}{% endfor %}",
-        "{% for x in numbers %}{% if x > 2 %}{% set _ = numbers.append(0) %}{% endif %}{{ x }}{% endfor %}{{ numbers }}",
-        "{% for x in numbers %}{% if x > 2 %}{% set _ = numbers.append(0) %}{% endif %}{{ x }}{{ loop.last }}{% endfor %}",
-        "{% for x in numbers %}{{ numbers.pop() }}{% endfor %}{{ numbers }}",
-        "{% for k in mapping %}{% set _ = mapping.pop(k) %}{% endfor %}", "{% for x in numbers[1:] %}{{ x }}{% endfor %}",
+        "{% for x in numbers[1:] %}{{ x }}{% endfor %}",
         "{% for x in numbers[::-1] %}{{ loop.index0 }}{{ x }} {% endfor %}",
         "{% for i in range(numbers|length - 1, -1, -1) %}{{ numbers[i] }}{% endfor %}", "{% for a.b in pairs %}{% endfor %}",
         "{% set n = namespace(a=0) %}{% for n.a in numbers %}{{ n.a }}{% endfor %}",
@@ -785,7 +782,7 @@ SNIPPETS = {
         "{{ title_text.title() }}|{{ title_text.capitalize() }}|{{ title_text.upper() }}|{{ title_text.lower() }}",
         "{{ title_text.swapcase() }}",
         "{{ accents.title() }}|{{ accents.capitalize() }}|{{ accents.upper() }}|{{ accents.lower() }}",
-        "{{ accents.swapcase() }}|{{ accents.casefold() }}",
+        "{{ accents.swapcase() }}|{{ accents.casefold() }}{{ 'ẞß ŉ ﬀ İΣΑΣ ᾳ'.casefold() }}",
         "{{ 'ΑΣ ΑΣΑ Σ'.lower() }}|{{ 'ǆabc ǅ ß'.title() }}|{{ 'ß'.capitalize() }}|{{ 'ŉ'.upper() }}",
         "{{ 'İ'.lower()|length }}|{{ \"they're bill's\".title() }}|{{ 'a1b2'.title() }}",
         "{{ ','.join(['a', 'b']) }}|{{ ''.join('abc') }}|{{ '-'.join(mapping) }}|{{ ','.join([]) }}",
@@ -826,43 +823,23 @@ SNIPPETS = {
         "{{ '\\u00e9' == 'é' }} {{ 'é'|length }} {{ 'e\\u0301'|length }} {{ '👋🏽'|length }} {{ accents|length }}",
     ],
     "list and dict methods": [
-        "{{ numbers.append(4) }}{{ numbers }}",
-        "{% set _ = numbers.append(4) %}{% set _ = numbers.append([5]) %}{{ numbers }}",
-        "{{ numbers.pop() }}{{ numbers.pop(0) }}{{ numbers }}", "{{ [].pop() }}", "{{ numbers.pop(7) }}",
-        ("{% set _ = numbers.insert(1, 'x') %}{% set _ = numbers.extend([8, 9]) %}{% set _ = numbers.extend('ab') %}"
-         "{{ numbers }}"),
-        "{% set _ = numbers.insert(-1, 'x') %}{% set _ = numbers.insert(99, 'y') %}{{ numbers }}",
-        "{% set _ = numbers.remove(1) %}{{ numbers }}", "{{ numbers.remove(9) }}",
-        ("{% set _ = numbers.reverse() %}{{ numbers }}{% set _ = numbers.sort() %}{{ numbers }}"
-         "{% set _ = numbers.sort(reverse=true) %}{{ numbers }}{% set _ = numbers.clear() %}{{ numbers }}"),
+        *("{{ numbers.%s is defined }}{{ numbers.%s() }}" % (name, name)
+          for name in ("append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort")),
+        *("{{ mapping['%s'] is defined }}{{ mapping.%s() }}" % (name, name)
+          for name in ("clear", "pop", "popitem", "setdefault", "update")),
+        "{{ {'pop': 1}['pop'] }}{{ {'pop': 1}.pop }}", "{{ numbers.append }}", "{{ numbers['append'] is defined }}",
         "{{ numbers.index(2) }} {{ [1, 2, 1].count(1) }} {{ numbers.copy() }} {{ [1, 1.0, true].count(1) }}",
-        "{{ numbers.index(9) }}", "{% set c = numbers.copy() %}{% set _ = c.append(0) %}{{ numbers }}{{ c }}",
-        "{% set _ = mixed.sort() %}", "{{ (1, 2, 1).count(1) }}{{ (1, 2).index(2) }}", "{{ (1,).append(2) }}",
+        "{{ numbers.index(9) }}", "{{ mapping.copy() }}", "{{ (1, 2, 1).count(1) }}{{ (1, 2).index(2) }}", "{{ (1,).append(2) }}",
         ("{{ mapping.get('a') }} {{ mapping.get('z') }} {{ mapping.get('z', 'd') }} {{ mapping.get(1) }} "
          "{{ mapping.get('z', missing) }}|"),
         "{{ mapping.get([1]) }}",
         "{{ mapping.items()|list }} {{ mapping.keys()|list }} {{ mapping.values()|list }} {{ mapping.items()|length }}",
-        "{{ mapping.pop('a') }} {{ mapping.pop('z', 'd') }} {{ mapping }}", "{{ mapping.pop('z') }}",
-        ("{% set _ = mapping.update({'z': 1, 'a': 9}) %}{{ mapping }}{% set _ = mapping.update(q=2) %}{{ mapping }}"
-         "{% set _ = mapping.update([('w', 3)]) %}{{ mapping }}"),
-        "{{ mapping.setdefault('a', 5) }}{{ mapping.setdefault('n', 5) }}{{ mapping.setdefault('m') }}{{ mapping }}",
-        "{{ mapping.copy() }}{% set c = mapping.copy() %}{% set _ = c.clear() %}{{ c }}{{ mapping }}",
-        "{{ mapping.popitem() }}{{ mapping }}", "{{ {}.popitem() }}",
-        "{% set k = mapping.keys() %}{% set _ = mapping.update({'new': 1}) %}{{ k }}{{ k|length }}",
-        "{% set _ = people[0].update({'age': 31}) %}{{ people[0].age }}{{ people|map(attribute='age')|list }}",
-        "{% set d = {} %}{% for p in people %}{% set _ = d.update({p.name: p.age}) %}{% endfor %}{{ d }}",
-        "{% set a = [] %}{% set _ = a.append(a|length) %}{% set _ = a.append(a|length) %}{{ a }}",
-        "{% set x = numbers %}{% set _ = numbers.append(9) %}{{ x }}{{ x is sameas numbers }}", "{% do numbers.append(1) %}",
-        "{% if numbers.append(4) is none %}{{ numbers|length }}{% endif %}",
         ("{{ 'a' in mapping.keys()|list }}{{ mapping.values()|sum }}{{ mapping.keys()|join }}"
          "{{ mapping.values()|max }}{{ mapping.items()|first }}"),
         "{{ mapping.has_key('a') }}",
         "{{ mapping.keys() is sequence }}{{ mapping.keys() is iterable }}{{ mapping.items() is mapping }}",
         "{% set r = mapping.keys()|sort %}{{ r }}{{ mapping.items()|sort }}{{ mapping.values()|sort(reverse=true) }}",
         "{{ {'b': 1}.items()|map('first')|list }}{{ {'b': 1}.items()|map('last')|list }}{{ pairs|map('first')|join }}",
-        "{% set a = [[0] * 2] * 2 %}{% set _ = a[0].append(1) %}{{ a }}",
-        "{% set _ = messages.append({'role': 'x', 'content': 'y'}) %}{{ messages|length }}{{ messages[-1].role }}",
-        "{% set _ = messages.pop(0) %}{{ messages }}", "{{ [3, 1].sort() }}",
     ],
     "filters of text": [
         "{{ word|upper }}|{{ 'ABC'|lower }}|{{ 'aBC dEF'|capitalize }}|{{ title_text|title }}|{{ accents|title }}",

@@ -339,6 +339,41 @@ static void developers_are_the_system_elsewhere(void **state) {
                 "developer user ");
 }
 
+/* As transformers' continue_final_message: after the content, trimmed where the template trims it. */
+static void the_last_message_is_continued(void **state) {
+    (void)state;
+#define TURNS(content)                                                                                                 \
+    "{% for m in messages %}<|{{ m.role }}|>{{ " content " }}<|end|>{% endfor %}{{ '<|assistant|>' if "                \
+    "add_generation_prompt }}"
+#define CONVERSATION(more)                                                                                             \
+    "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"a \"}]" more "}"
+    static const char continued[] = CONVERSATION(", \"continue_final_message\": true");
+    expect_text(TURNS("m.content"), from_json(continued), "<|user|>a<|end|><|assistant|>a ");
+    expect_text(TURNS("m.content | trim"), from_json(continued), "<|user|>a<|end|><|assistant|>a");
+    expect_text(TURNS("m.content"), from_json(CONVERSATION(", \"add_generation_prompt\": false")),
+                "<|user|>a<|end|><|assistant|>a <|end|>");
+    ht_chat *chat = from_json(CONVERSATION(""));
+    ht_chat_set_continue(chat, true);
+    char *text = to_json(chat);
+    assert_string_equal(text, continued);
+    ht_text_free(text);
+    ht_error err;
+    chat = from_json(continued);
+    assert_int_equal(write_with(TURNS("messages[0].content"), NULL, NULL, chat, &text, &err), HT_ERR_ARGUMENT);
+    assert_null(text);
+    ht_chat_free(chat);
+    ht_chat_setup setup = setup_of(TURNS("m.content"));
+    size_t n, n_runs;
+    ht_text_run *runs;
+    chat = from_json(continued);
+    assert_int_equal(ht_chat_write(&setup, NULL, NULL, chat, &text, &n, &runs, &n_runs, &err), HT_OK);
+    assert_true(n == strlen(text) && n_runs == 4 && runs[3].input && runs[3].end == n);
+    free(text);
+    free(runs);
+    ht_chat_free(chat);
+    ht_chat_template_free(setup.template);
+}
+
 /* Roles, BOS and EOS are the template's own text, contents are not. */
 static void what_came_from_the_user(void **state) {
     (void)state;
@@ -502,6 +537,7 @@ int main(void) {
         cmocka_unit_test(tools_and_variables),
         cmocka_unit_test(tools_choose_the_template),
         cmocka_unit_test(developers_are_the_system_elsewhere),
+        cmocka_unit_test(the_last_message_is_continued),
         cmocka_unit_test(what_came_from_the_user),
         cmocka_unit_test(calls_are_given_as_the_template_takes_them),
         cmocka_unit_test(calls_without_content),

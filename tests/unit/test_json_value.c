@@ -247,7 +247,7 @@ static void as_python(void **state) {
         dumps_to(wanted, HT_JSON_ASCII, expected);
         ht_json_decref(value);
     }
-    assert_true(cases > 300);
+    assert_true(cases > 120);
     free(line);
     free(expected);
     fclose(file);

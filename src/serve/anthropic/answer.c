@@ -32,21 +32,6 @@ static const char *stop_reason(const serve_generation *g, const serve_answer *a)
     return a->n_calls ? "tool_use" : stop_text(g, a) ? "stop_sequence" : "end_turn";
 }
 
-static const serve_field thinking_tokens[] = {SERVE_HAS("thinking_tokens", SERVE_IS_COUNT), {0}};
-static const serve_field usage_members[] = {
-    SERVE_HAS("input_tokens", SERVE_IS_COUNT),
-    SERVE_HAS("cache_creation_input_tokens", SERVE_IS_COUNT),
-    SERVE_HAS("cache_read_input_tokens", SERVE_IS_COUNT),
-    SERVE_HAS("output_tokens", SERVE_IS_COUNT),
-    SERVE_MAY_HAVE("output_tokens_details", SERVE_IS_NAMED("AnthropicOutputTokensDetails", thinking_tokens)),
-    {0}};
-static const serve_shape usage_shape = SERVE_IS_NAMED("AnthropicUsage", usage_members);
-static const serve_shape reason_shape = SERVE_IS_ONE_OF("end_turn", "max_tokens", "stop_sequence", "tool_use");
-/* A message that begins has none yet. */
-static const serve_field reason_or_null[] = {SERVE_HAS("stop_reason", SERVE_IS_OR_NULL(reason_shape)), {0}},
-                         reason_member[] = {SERVE_HAS("stop_reason", SERVE_IS(reason_shape)), {0}},
-                         sequence_member[] = {SERVE_HAS("stop_sequence", SERVE_IS_NULLABLE(SERVE_JSON_TEXT)), {0}};
-
 static ht_json *usage_json(serve_usage u) {
     ht_json *json =
         ht_json_pack("{sI sI sI sI}", "input_tokens", (int64_t)(u.prompt - u.cached), "cache_creation_input_tokens",
@@ -58,30 +43,6 @@ static ht_json *usage_json(serve_usage u) {
 }
 
 /* ---- whole answers ---- */
-
-static const serve_field text_members[] = {SERVE_HAS("text", SERVE_IS_TEXT), {0}},
-                         thinking_members[] = {SERVE_HAS("thinking", SERVE_IS_TEXT),
-                                               SERVE_HAS("signature", SERVE_IS_TEXT),
-                                               {0}},
-                         tool_use_members[] = {SERVE_HAS("id", SERVE_IS_TEXT),
-                                               SERVE_HAS("name", SERVE_IS_TEXT),
-                                               SERVE_HAS("input", {.types = SERVE_JSON_OBJECT}),
-                                               {0}};
-static const serve_named_kind block_kinds[] = {{"text", "AnthropicTextBlock", SERVE_TABLES(text_members)},
-                                               {"thinking", "AnthropicThinkingBlock", SERVE_TABLES(thinking_members)},
-                                               {"tool_use", "AnthropicToolUseBlock", SERVE_TABLES(tool_use_members)},
-                                               {0}};
-static const serve_shape block_shape = {
-    .types = SERVE_JSON_OBJECT, .name = "AnthropicContentBlock", .named = block_kinds};
-static const serve_field message_members[] = {SERVE_HAS("id", SERVE_IS_TEXT),
-                                              SERVE_HAS("type", SERVE_IS_ONE_OF("message")),
-                                              SERVE_HAS("role", SERVE_IS_ONE_OF("assistant")),
-                                              SERVE_HAS("model", SERVE_IS_TEXT),
-                                              SERVE_HAS("content", SERVE_IS_LIST(&block_shape)),
-                                              SERVE_HAS("usage", SERVE_IS(usage_shape)),
-                                              {0}};
-const serve_shape serve_anthropic_answer_shape =
-    SERVE_IS_NAMED("AnthropicMessage", message_members, reason_or_null, sequence_member);
 
 static ht_json *blocks_json(const serve_generation *g, const serve_answer *a) {
     ht_json *blocks = ht_json_new_array();
@@ -114,38 +75,7 @@ static ht_json *reply(serve_generation *g) {
 
 /* ---- streams ---- */
 
-static const serve_field signature_member[] = {SERVE_HAS("signature", SERVE_IS_TEXT), {0}},
-                         thinking_member[] = {SERVE_HAS("thinking", SERVE_IS_TEXT), {0}},
-                         json_member[] = {SERVE_HAS("partial_json", SERVE_IS_TEXT), {0}};
-static const serve_named_kind delta_kinds[] = {
-    {"text_delta", "AnthropicTextDelta", SERVE_TABLES(text_members)},
-    {"thinking_delta", "AnthropicThinkingDelta", SERVE_TABLES(thinking_member)},
-    {"signature_delta", "AnthropicSignatureDelta", SERVE_TABLES(signature_member)},
-    {"input_json_delta", "AnthropicInputJsonDelta", SERVE_TABLES(json_member)},
-    {0}};
-static const serve_shape delta_shape = {
-    .types = SERVE_JSON_OBJECT, .name = "AnthropicContentBlockDelta", .named = delta_kinds};
-static const serve_field message_start[] = {SERVE_HAS("message", SERVE_IS(serve_anthropic_answer_shape)), {0}},
-                         block_index[] = {SERVE_HAS("index", SERVE_IS_COUNT), {0}},
-                         block_start[] = {SERVE_HAS("content_block", SERVE_IS(block_shape)), {0}},
-                         block_delta[] = {SERVE_HAS("delta", SERVE_IS(delta_shape)), {0}},
-                         message_delta[] = {SERVE_HAS("delta", SERVE_IS_NAMED("AnthropicMessageDelta", reason_member,
-                                                                              sequence_member)),
-                                            SERVE_HAS("usage", SERVE_IS(usage_shape)),
-                                            {0}};
 #define PING "ping"
-static const serve_named_kind event_kinds[] = {
-    {"message_start", "AnthropicMessageStartEvent", SERVE_TABLES(message_start)},
-    {"content_block_start", "AnthropicContentBlockStartEvent", SERVE_TABLES(block_index, block_start)},
-    {"content_block_delta", "AnthropicContentBlockDeltaEvent", SERVE_TABLES(block_index, block_delta)},
-    {"content_block_stop", "AnthropicContentBlockStopEvent", SERVE_TABLES(block_index)},
-    {"message_delta", "AnthropicMessageDeltaEvent", SERVE_TABLES(message_delta)},
-    {"message_stop", "AnthropicMessageStopEvent", (const serve_field *const[]){NULL}},
-    {PING, "AnthropicPingEvent", (const serve_field *const[]){NULL}},
-    {"error", "AnthropicErrorEvent", SERVE_TABLES(serve_anthropic_error_fields)},
-    {0}};
-const serve_shape serve_anthropic_event = {.types = SERVE_JSON_OBJECT, .name = "AnthropicEvent", .named = event_kinds};
-
 static void begin(serve_generation *g) {
     /* What the cache has of the prompt is known when it is computed: the end tells. */
     ht_json *usage = usage_json((serve_usage){.prompt = serve_prompt_tokens(g)});
@@ -179,15 +109,15 @@ static void open_block(serve_generation *g, serve_answer *a, int kind, ht_json *
         ht_json_pack("{ss si so}", "type", "content_block_start", "index", a->n_blocks++, "content_block", block));
 }
 
-static void piece(serve_generation *g, serve_answer *a, const serve_piece *p) {
+static void piece(serve_generation *g, serve_answer *a, const ht_answer_piece *p) {
     serve_anthropic_answer *answer = g->extra;
     const serve_tool_call *call = a->n_calls ? &a->call[a->n_calls - 1] : NULL;
     switch (p->part) {
-    case SERVE_TEXT:
+    case HT_ANSWER_TEXT:
         if (a->block != TEXT_BLOCK) open_block(g, a, TEXT_BLOCK, ht_json_pack("{ss ss}", "type", "text", "text", ""));
         send_delta(g, a, "text_delta", "text", ht_json_stringn(p->text, p->n));
         break;
-    case SERVE_THOUGHT:
+    case HT_ANSWER_THINKING:
         if (a->block != THINKING_BLOCK)
             open_block(g, a, THINKING_BLOCK,
                        ht_json_pack("{ss ss ss}", "type", "thinking", "thinking", "", "signature", ""));
@@ -196,14 +126,15 @@ static void piece(serve_generation *g, serve_answer *a, const serve_piece *p) {
         else
             ht_text_append(&answer->hidden, p->text, p->n);
         break;
-    case SERVE_CALL_BEGIN:
+    case HT_ANSWER_CALL_BEGIN:
         open_block(g, a, TOOL_BLOCK,
                    ht_json_pack("{ss ss ss s{}}", "type", "tool_use", "id", call->id, "name", call->name, "input"));
         break;
-    case SERVE_CALL_ARGUMENTS:
+    case HT_ANSWER_CALL_ARGUMENTS:
         send_delta(g, a, "input_json_delta", "partial_json", ht_json_stringn(p->text, p->n));
         break;
-    case SERVE_CALL_END: close_block(g, a); break;
+    case HT_ANSWER_CALL: break;
+    case HT_ANSWER_CALL_END: close_block(g, a); break;
     }
 }
 

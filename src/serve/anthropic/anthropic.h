@@ -5,10 +5,9 @@
 #include "serve/conversation.h"
 #include "serve/generation.h"
 
-/* Each answers a call, as a route runs it, with its tables of members, and the shapes of its answers. */
+/* Each answers a call, as a route runs it, with its tables of members. */
 bool serve_anthropic_messages(serve_call *c);
 bool serve_anthropic_count_tokens(serve_call *c);
-extern const serve_shape serve_anthropic_answer_shape, serve_anthropic_event, serve_anthropic_count_answer;
 extern const serve_field *const serve_anthropic_fields[], *const serve_anthropic_count_fields[];
 
 /* What a request says, translated: lists in OpenAI's form, and the conversation that lends them. */

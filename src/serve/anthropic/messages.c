@@ -110,7 +110,7 @@ static const serve_field messages_fields[] = {
     {"fallback_credit_token", .class = SERVE_NOTED},
     {"container", .class = SERVE_LACKED},
     {"mcp_servers", .class = SERVE_LACKED},
-    {"thread", .class = SERVE_LACKED, .instead = "this server keeps nothing; send the whole conversation",
+    {"thread", .class = SERVE_LACKED, .instead = "this server stores no conversations; send the whole conversation",
      .lack = "thread_unsupported_request"},
     {0}};
 #define COMMON messages_fields, serve_sampling_fields, serve_structure_fields, NULL
@@ -188,6 +188,7 @@ static bool read_conversation(serve_call *c, serve_anthropic_request *r) {
     k->variables = serve_member(c->body, "chat_template_kwargs");
     if (!serve_anthropic_read_messages(c, r) || !read_tools(c, r)) return false;
     k->messages = r->messages;
+    k->continues = serve_ends_in_answer(k->messages);
     return true;
 }
 
@@ -240,9 +241,6 @@ bool serve_anthropic_messages(serve_call *c) {
     /* An answer of no tokens is how a prompt is computed beforehand. */
     return g->how.max_tokens ? serve_generation_start(g) : serve_generation_warm(g);
 }
-
-static const serve_field count_members[] = {SERVE_HAS("input_tokens", SERVE_IS_COUNT), {0}};
-const serve_shape serve_anthropic_count_answer = SERVE_IS_NAMED("AnthropicTokenCount", count_members);
 
 bool serve_anthropic_count_tokens(serve_call *c) {
     serve_anthropic_request r = {0};

@@ -31,8 +31,8 @@ static const ht_json *find(const ht_json *tools, const char *name) {
 /* The reference in words, since a template has nothing else for it. */
 bool serve_anthropic_refer(const ht_json *tools, const char *name, ht_json **referred, ht_text *text) {
     const ht_json *tool = find(tools, name);
-    ht_text_printf(text, tool ? "The tool %s is there: it can be called now." : "The tool %s is not there any more.",
-                   name);
+    ht_text_printf(
+        text, tool ? "The tool %s is available and can be called now." : "The tool %s is no longer available.", name);
     if (!tool || !waits(tools, tool)) return true;
     if (!*referred) *referred = ht_json_new_object();
     return ht_json_object_set(*referred, name, (ht_json *)tool) == 0;

@@ -92,48 +92,6 @@ static bool start(serve_generation *g) {
     return a->generates ? serve_generation_start(g) : serve_generation_warm(g);
 }
 
-/* ---- shapes of answers ---- */
-
-static const serve_field timings_members[] = {SERVE_HAS("cache_n", SERVE_IS_COUNT),
-                                              SERVE_HAS("prompt_n", SERVE_IS_COUNT),
-                                              SERVE_HAS("prompt_ms", SERVE_IS_REAL),
-                                              SERVE_HAS("prompt_per_token_ms", SERVE_IS_REAL),
-                                              SERVE_HAS("prompt_per_second", SERVE_IS_REAL),
-                                              SERVE_HAS("predicted_n", SERVE_IS_COUNT),
-                                              SERVE_HAS("predicted_ms", SERVE_IS_REAL),
-                                              SERVE_HAS("predicted_per_token_ms", SERVE_IS_REAL),
-                                              SERVE_HAS("predicted_per_second", SERVE_IS_REAL),
-                                              SERVE_MAY_HAVE("draft_n", SERVE_IS_COUNT), /* of speculation */
-                                              SERVE_MAY_HAVE("draft_n_accepted", SERVE_IS_COUNT),
-                                              {0}};
-static const serve_shape id_shape = SERVE_IS_INTEGER(0, INT32_MAX);
-static const serve_field head_members[] = {SERVE_HAS("index", SERVE_IS_COUNT),
-                                           SERVE_HAS("content", SERVE_IS_TEXT),
-                                           SERVE_HAS("tokens", SERVE_IS_LIST(&id_shape)),
-                                           SERVE_HAS("id_slot", SERVE_IS_INTEGER(-1, -1)),
-                                           SERVE_MAY_HAVE("completion_probabilities", SERVE_IS(serve_logprobs_shape)),
-                                           {0}},
-                         chunk_members[] = {SERVE_HAS("stop", SERVE_IS_FALSE), {0}},
-                         whole_members[] = {SERVE_HAS("stop", SERVE_IS_TRUE),
-                                            SERVE_HAS("model", SERVE_IS_TEXT),
-                                            SERVE_HAS("tokens_predicted", SERVE_IS_COUNT),
-                                            SERVE_HAS("tokens_evaluated", SERVE_IS_COUNT),
-                                            SERVE_HAS("generation_settings", SERVE_IS(serve_llama_settings_shape)),
-                                            SERVE_HAS("prompt", SERVE_IS_TEXT),
-                                            SERVE_HAS("has_new_line", SERVE_IS_FLAG),
-                                            SERVE_HAS("truncated", SERVE_IS_FALSE),
-                                            SERVE_HAS("stop_type", SERVE_IS_ONE_OF("limit", "word", "eos")),
-                                            SERVE_HAS("stopping_word", SERVE_IS_TEXT),
-                                            SERVE_HAS("tokens_cached", SERVE_IS_COUNT),
-                                            SERVE_HAS("timings", SERVE_IS_NAMED("LlamaTimings", timings_members)),
-                                            {0}};
-static const serve_shape chunk_shape = SERVE_IS_NAMED("LlamaCompletionChunk", head_members, chunk_members),
-                         whole_shape = SERVE_IS_NAMED("LlamaCompletion", head_members, whole_members),
-                         several_shape = SERVE_IS_LIST(&whole_shape);
-const serve_shape serve_llama_completion_answer = SERVE_IS_EITHER(NULL, &whole_shape, &several_shape);
-const serve_shape serve_llama_completion_event =
-    SERVE_IS_EITHER("LlamaCompletionEvent", &chunk_shape, &whole_shape, &serve_failure_shapes[SERVE_OPENAI]);
-
 /* ---- answers ---- */
 
 static double per(double amount, double of) { return of > 0 ? amount / of : 0; }
@@ -207,8 +165,8 @@ static ht_json *reply(serve_generation *g) {
     return list;
 }
 
-static void piece(serve_generation *g, serve_answer *a, const serve_piece *p) {
-    if (p->part != SERVE_TEXT) return;
+static void piece(serve_generation *g, serve_answer *a, const ht_answer_piece *p) {
+    if (p->part != HT_ANSWER_TEXT) return;
     if (memchr(p->text, '\n', p->n)) a->block = 1; /* there was a newline */
     ht_json *out = ht_json_pack("{si ss% s[] sb si}", "index", (int)a->index, "content", p->text, p->n, "tokens",
                                 "stop", 0, "id_slot", -1);

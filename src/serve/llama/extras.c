@@ -32,17 +32,6 @@ static ht_json *token_json(const ht_tokenizer *t, int32_t id) {
     return ht_json_pack("{si so}", "id", (int)id, "piece", piece);
 }
 
-static const serve_shape id = SERVE_IS_INTEGER(0, INT32_MAX), byte = SERVE_IS_INTEGER(0, UINT8_MAX);
-/* Bytes where a token is no text. */
-static const serve_field piece_members[] = {
-    SERVE_HAS("id", SERVE_IS_INTEGER(0, INT32_MAX)),
-    SERVE_HAS("piece", {.types = SERVE_JSON_TEXT | SERVE_JSON_LIST, .item = &byte}),
-    {0}};
-static const serve_shape piece_shape = SERVE_IS_NAMED("TokenPiece", piece_members),
-                         token_shape = SERVE_IS_EITHER(NULL, &id, &piece_shape);
-static const serve_field tokens_members[] = {SERVE_HAS("tokens", SERVE_IS_LIST(&token_shape)), {0}};
-const serve_shape serve_tokenize_answer = SERVE_IS_NAMED("Tokens", tokens_members);
-
 bool serve_tokenize(serve_call *c) {
     const char *content = serve_text(c->body, "content");
     const bool pieces = serve_flag(c->body, "with_pieces", false);
@@ -63,12 +52,10 @@ bool serve_tokenize(serve_call *c) {
     return true;
 }
 
+static const serve_shape id = SERVE_IS_INTEGER(0, INT32_MAX);
 static const serve_field detokenize_fields[] = {
     {"model", .is = SERVE_IS_TEXT}, {"tokens", .is = SERVE_IS_LIST(&id), .required = true}, {0}};
 const serve_field *const serve_detokenize_fields[] = {detokenize_fields, NULL};
-
-static const serve_field text_members[] = {SERVE_HAS("content", SERVE_IS_TEXT), {0}};
-const serve_shape serve_detokenize_answer = SERVE_IS_NAMED("TokensText", text_members);
 
 bool serve_detokenize(serve_call *c) {
     const ht_json *tokens = serve_member(c->body, "tokens");
@@ -97,9 +84,6 @@ bool serve_detokenize(serve_call *c) {
 }
 
 /* ---- templates ---- */
-
-static const serve_field prompt_members[] = {SERVE_HAS("prompt", SERVE_IS_TEXT), {0}};
-const serve_shape serve_apply_template_answer = SERVE_IS_NAMED("TemplatePrompt", prompt_members);
 
 bool serve_apply_template(serve_call *c) {
     serve_conversation k = {0};

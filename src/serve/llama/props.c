@@ -15,37 +15,6 @@ static ht_json *token_json(const ht_tokenizer *t, int32_t id) {
     return ht_json_string(piece ? piece : "");
 }
 
-static const serve_field params_members[] = {SERVE_HAS("temperature", SERVE_IS_REAL),
-                                             SERVE_HAS("top_k", SERVE_IS_COUNT),
-                                             SERVE_HAS("top_p", SERVE_IS_REAL),
-                                             SERVE_HAS("min_p", SERVE_IS_REAL),
-                                             SERVE_HAS("repeat_penalty", SERVE_IS_REAL),
-                                             SERVE_HAS("repeat_last_n", SERVE_IS_INTEGER(-1, INT32_MAX)),
-                                             SERVE_HAS("presence_penalty", SERVE_IS_REAL),
-                                             SERVE_HAS("frequency_penalty", SERVE_IS_REAL),
-                                             SERVE_HAS("n_predict", SERVE_IS_INTEGER(-1, -1)),
-                                             {0}};
-static const serve_field defaults_members[] = {
-    SERVE_HAS("n_ctx", SERVE_IS_COUNT),
-    SERVE_HAS("params", SERVE_IS_NAMED("LlamaParams", params_members)),
-    SERVE_HAS("sources", {.types = SERVE_JSON_OBJECT, .every = &serve_any_text}),
-    {0}};
-static const serve_field modalities_members[] = {
-    SERVE_HAS("vision", SERVE_IS_FALSE), SERVE_HAS("audio", SERVE_IS_FALSE), {0}};
-static const serve_field props_members[] = {
-    SERVE_HAS("default_generation_settings", SERVE_IS_NAMED("LlamaDefaultSettings", defaults_members)),
-    SERVE_HAS("total_slots", SERVE_IS_COUNT),
-    SERVE_HAS("model_alias", SERVE_IS_TEXT),
-    SERVE_HAS("model_path", SERVE_IS_TEXT),
-    SERVE_HAS("chat_template", SERVE_IS_TEXT),
-    SERVE_HAS("bos_token", SERVE_IS_TEXT),
-    SERVE_HAS("eos_token", SERVE_IS_TEXT),
-    SERVE_HAS("modalities", SERVE_IS_NAMED("LlamaModalities", modalities_members)),
-    SERVE_HAS("endpoint_slots", SERVE_IS_TRUE),
-    SERVE_HAS("build_info", SERVE_IS_TEXT),
-    {0}};
-const serve_shape serve_llama_props_answer = SERVE_IS_NAMED("LlamaProps", props_members);
-
 /* What applies to requests without values, and where each value comes from. */
 static ht_json *default_settings(const serve_call *c) {
     const ht_sampling_value *of_model;
@@ -88,17 +57,11 @@ static bool refuse_change(serve_call *c, const char *sentence) {
 }
 
 bool serve_llama_change_props(serve_call *c) {
-    return refuse_change(
-        c, "options of the server do not change while it runs: requests have their own, and others are given "
-           "when it is started");
+    return refuse_change(c, "server options cannot change while it runs: set them in each request, or restart the "
+                            "server with other options");
 }
 
 /* ---- adapters ---- */
-
-static const serve_field adapter_members[] = {
-    SERVE_HAS("id", SERVE_IS_COUNT), SERVE_HAS("path", SERVE_IS_TEXT), SERVE_HAS("scale", SERVE_IS_REAL), {0}};
-static const serve_shape adapter_shape = SERVE_IS_NAMED("LlamaAdapter", adapter_members);
-const serve_shape serve_llama_adapters_answer = SERVE_IS_LIST(&adapter_shape);
 
 bool serve_llama_adapters(serve_call *c) {
     const serve_models_options *o = &c->server->o.models;
@@ -132,11 +95,6 @@ static const serve_field fields[] = {{"model", .is = SERVE_IS_TEXT},
                                      {0}};
 const serve_field *const serve_llama_embedding_fields[] = {fields, NULL};
 
-static const serve_field embedding_members[] = {
-    SERVE_HAS("index", SERVE_IS_COUNT), SERVE_HAS("embedding", SERVE_IS_LIST(&serve_vector_shape)), {0}};
-static const serve_shape embedding_shape = SERVE_IS_NAMED("LlamaEmbedding", embedding_members);
-const serve_shape serve_llama_embedding_answer = SERVE_IS_LIST(&embedding_shape);
-
 bool serve_llama_embedding(serve_call *c) {
     const int32_t norm = (int32_t)serve_integer(c->body, "embd_normalize", 2);
     ht_embed_options o;
@@ -145,7 +103,7 @@ bool serve_llama_embedding(serve_call *c) {
     ht_embed_options_init(&o, sizeof o);
     if (!input) input = serve_member(c->body, "input");
     if (!input)
-        return serve_fail(&c->failure, 400, "content", "\"content\" is to be a text, token ids, or a list of these");
+        return serve_fail(&c->failure, 400, "content", "\"content\" must be a string, token ids, or a list of these");
     o.pooling = (ht_pooling)serve_word(c->body, "pooling", serve_poolings, HT_POOLING_MODEL);
     o.normalize = norm == 2;
     if (!serve_embed_inputs(c, input, &o, &e)) return false;

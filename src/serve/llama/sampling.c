@@ -17,7 +17,7 @@ const serve_field serve_llama_sampling_fields[] = {
     {"n_discard", .is = SERVE_IS_INTEGER(0, INT32_MAX)},
     {"min_keep", .class = SERVE_NOTED},
     {"t_max_predict_ms", .class = SERVE_LACKED, .is = SERVE_IS_INTEGER(INT64_MIN, 0),
-     .instead = "answers do not depend on the clock; use \"n_predict\""},
+     .instead = "set \"n_predict\" instead"},
     {"n_indent", .class = SERVE_LACKED},
     {"backend_sampling", .class = SERVE_NOTED},
     {0}};
@@ -75,7 +75,7 @@ static bool read_chain(serve_generation *g, char order[SERVE_LLAMA_ORDER]) {
         if (!stage->stage) continue;
         const size_t n = strlen(order);
         if (n + strlen(stage->stage) + 2 > SERVE_LLAMA_ORDER)
-            return serve_fail(f, 400, "samplers", "\"samplers\" has one more than once");
+            return serve_fail(f, 400, "samplers", "\"samplers\" must not repeat a sampler");
         snprintf(order + n, SERVE_LLAMA_ORDER - n, "%s%s", n ? "," : "", stage->stage);
     }
     if (*order && ht_sampler_order_check(order, &err))
@@ -96,8 +96,7 @@ static bool add_bias(serve_call *c, const ht_json *pair, ht_json *to) {
         !(ht_json_is_string(which) || ht_json_whole(which, &id)))
         return serve_fail(
             &c->failure, 400, "logit_bias",
-            "\"logit_bias\" is to be a list of [token, bias], where a token is an id or a text, and a bias is "
-            "a number or false");
+            "\"logit_bias\" must be a list of [token, bias]: a token is an id or a string, a bias a number or false");
     /* false: never. What is beyond the bounds forbids or prescribes as well as they do. */
     double bias = ht_json_is_false(value) ? -100 : ht_json_number_value(value);
     bias = bias < -100 ? -100 : bias > 100 ? 100 : bias;
@@ -147,25 +146,6 @@ bool serve_llama_read_sampling(serve_generation *g, char order[SERVE_LLAMA_ORDER
     return read_chain(g, order);
 }
 
-static const serve_field settings_members[] = {SERVE_HAS("seed", {.types = SERVE_JSON_INTEGER}),
-                                               SERVE_HAS("temperature", SERVE_IS_REAL),
-                                               SERVE_HAS("top_k", SERVE_IS_COUNT),
-                                               SERVE_HAS("top_p", SERVE_IS_REAL),
-                                               SERVE_HAS("min_p", SERVE_IS_REAL),
-                                               SERVE_HAS("repeat_penalty", SERVE_IS_REAL),
-                                               SERVE_HAS("repeat_last_n", SERVE_IS_INTEGER(-1, INT32_MAX)),
-                                               SERVE_HAS("presence_penalty", SERVE_IS_REAL),
-                                               SERVE_HAS("frequency_penalty", SERVE_IS_REAL),
-                                               SERVE_HAS("stop", SERVE_IS_LIST(&serve_any_text)),
-                                               SERVE_HAS("n_predict", SERVE_IS_INTEGER(-1, INT32_MAX)),
-                                               SERVE_HAS("reasoning_budget_tokens", SERVE_IS_INTEGER(-1, INT32_MAX)),
-                                               SERVE_HAS("stream", SERVE_IS_FLAG),
-                                               SERVE_HAS("ignore_eos", SERVE_IS_FLAG),
-                                               SERVE_HAS("n_probs", SERVE_IS_COUNT),
-                                               SERVE_HAS("samplers", SERVE_IS_LIST(&serve_any_text)),
-                                               {0}};
-const serve_shape serve_llama_settings_shape = SERVE_IS_NAMED("LlamaGenerationSettings", settings_members);
-
 ht_json *serve_llama_settings(const serve_generation *g) {
     const ht_sampler_options *s = &g->sampler;
     ht_json *stop = ht_json_new_array(), *samplers = ht_json_new_array();
@@ -177,9 +157,9 @@ ht_json *serve_llama_settings(const serve_generation *g) {
         ht_json_array_append_new(samplers, penalties ? ht_json_string("penalties") : ht_json_stringn(order, n));
         order += n + (order[n] == ',');
     }
-    return ht_json_pack("{sI sf si sf sf sf si sf sf so sI sI sb sb si so}", "seed", (int64_t)s->seed, "temperature",
-                        (double)s->temperature, "top_k", (int)s->top_k, "top_p", s->top_p > 0 ? (double)s->top_p : 1.0,
-                        "min_p", (double)s->min_p, "repeat_penalty",
+    return ht_json_pack("{so sf si sf sf sf si sf sf so sI sI sb sb si so}", "seed", ht_json_unsigned(s->seed),
+                        "temperature", (double)s->temperature, "top_k", (int)s->top_k, "top_p",
+                        s->top_p > 0 ? (double)s->top_p : 1.0, "min_p", (double)s->min_p, "repeat_penalty",
                         s->repeat_penalty > 0 ? (double)s->repeat_penalty : 1.0, "repeat_last_n", (int)s->repeat_window,
                         "presence_penalty", (double)s->presence_penalty, "frequency_penalty",
                         (double)s->frequency_penalty, "stop", stop, "n_predict",

@@ -12,6 +12,5 @@ extern const serve_field serve_llama_sampling_fields[];
 bool serve_llama_read_sampling(serve_generation *g, char order[SERVE_LLAMA_ORDER]);
 /* What an answer is drawn by, as its reply says it. */
 ht_json *serve_llama_settings(const serve_generation *g);
-extern const serve_shape serve_llama_settings_shape;
 
 #endif

@@ -20,58 +20,6 @@ void serve_ollama_time(int64_t seconds, char out[SERVE_OLLAMA_TIME]) {
 
 int64_t serve_ollama_nanoseconds(double seconds) { return seconds > 0 ? (int64_t)(seconds * 1e9) : 0; }
 
-/* ---- shapes ---- */
-
-static const serve_field function_members[] = {SERVE_HAS("index", SERVE_IS_COUNT),
-                                               SERVE_HAS("name", SERVE_IS_TEXT),
-                                               SERVE_HAS("arguments", {.types = SERVE_JSON_OBJECT}),
-                                               {0}};
-static const serve_field call_members[] = {
-    SERVE_HAS("id", SERVE_IS_TEXT), SERVE_HAS("function", SERVE_IS_NAMED("OllamaFunctionCall", function_members)), {0}};
-static const serve_shape call_shape = SERVE_IS_NAMED("OllamaToolCall", call_members);
-/* Beside the text, in a message or in the response itself. */
-static const serve_field carried[] = {
-    SERVE_MAY_HAVE("thinking", SERVE_IS_TEXT), SERVE_MAY_HAVE("tool_calls", SERVE_IS_LIST(&call_shape)), {0}};
-static const serve_field message_members[] = {
-    SERVE_HAS("role", SERVE_IS_ONE_OF("assistant")), SERVE_HAS("content", SERVE_IS_TEXT), {0}};
-static const serve_shape message_shape = SERVE_IS_NAMED("OllamaMessage", message_members, carried);
-static const serve_shape id_shape = SERVE_IS_INTEGER(0, INT32_MAX);
-static const serve_field head[] = {SERVE_HAS("model", SERVE_IS_TEXT), SERVE_HAS("created_at", SERVE_IS_TEXT), {0}},
-                         with_message[] = {SERVE_HAS("message", SERVE_IS(message_shape)), {0}},
-                         with_response[] = {SERVE_HAS("response", SERVE_IS_TEXT), {0}},
-                         with_context[] = {SERVE_MAY_HAVE("context", SERVE_IS_LIST(&id_shape)), {0}},
-                         with_logprobs[] = {SERVE_MAY_HAVE("logprobs", SERVE_IS(serve_logprobs_shape)), {0}},
-                         is_chunk[] = {SERVE_HAS("done", SERVE_IS_FALSE), {0}},
-                         is_last[] = {SERVE_HAS("done", SERVE_IS_TRUE), {0}},
-                         answered[] = {SERVE_HAS("done_reason", SERVE_IS_ONE_OF("stop", "length")),
-                                       SERVE_HAS("total_duration", SERVE_IS_COUNT),
-                                       SERVE_HAS("load_duration", SERVE_IS_COUNT),
-                                       SERVE_HAS("prompt_eval_count", SERVE_IS_COUNT),
-                                       SERVE_HAS("prompt_eval_duration", SERVE_IS_COUNT),
-                                       SERVE_HAS("eval_count", SERVE_IS_COUNT),
-                                       SERVE_HAS("eval_duration", SERVE_IS_COUNT),
-                                       {0}},
-                         loaded[] = {SERVE_HAS("done_reason", SERVE_IS_ONE_OF("load", "unload")), {0}};
-
-/* A whole answer, which is as the last line of a stream, or what serve_ollama_answer_loaded says; and the lines before. */
-#define OF_CHAT       head, with_message
-#define OF_COMPLETION head, with_response
-static const serve_shape chat_shape = SERVE_IS_NAMED("OllamaChatResponse", OF_CHAT, with_logprobs, is_last, answered),
-                         chat_chunk = SERVE_IS_NAMED("OllamaChatChunk", OF_CHAT, with_logprobs, is_chunk),
-                         chat_loaded = SERVE_IS_NAMED("OllamaChatLoaded", OF_CHAT, is_last, loaded),
-                         completion_shape = SERVE_IS_NAMED("OllamaGenerateResponse", OF_COMPLETION, carried,
-                                                           with_context, with_logprobs, is_last, answered),
-                         completion_chunk =
-                             SERVE_IS_NAMED("OllamaGenerateChunk", OF_COMPLETION, carried, with_logprobs, is_chunk),
-                         completion_loaded = SERVE_IS_NAMED("OllamaGenerateLoaded", OF_COMPLETION, is_last, loaded);
-const serve_shape serve_ollama_chat_answer = SERVE_IS_EITHER("OllamaChatAnswer", &chat_shape, &chat_loaded),
-                  serve_ollama_chat_event =
-                      SERVE_IS_EITHER("OllamaChatLine", &chat_chunk, &chat_shape, &serve_failure_shapes[SERVE_OLLAMA]),
-                  serve_ollama_generate_answer =
-                      SERVE_IS_EITHER("OllamaGenerateAnswer", &completion_shape, &completion_loaded),
-                  serve_ollama_generate_event = SERVE_IS_EITHER("OllamaGenerateLine", &completion_chunk,
-                                                                &completion_shape, &serve_failure_shapes[SERVE_OLLAMA]);
-
 /* ---- lines ---- */
 
 ht_json *serve_ollama_line(const serve_call *c, bool chat, const char *text, size_t n, bool done) {
@@ -156,10 +104,10 @@ static ht_json *reply(serve_generation *g) {
 
 /* ---- streams ---- */
 
-static void send_piece(serve_generation *g, serve_answer *a, const serve_piece *p) {
-    const bool text = p->part == SERVE_TEXT;
+static void send_piece(serve_generation *g, serve_answer *a, const ht_answer_piece *p) {
+    const bool text = p->part == HT_ANSWER_TEXT;
     ht_json *line = line_of(g, text ? p->text : "", text ? p->n : 0, false);
-    if (p->part == SERVE_THOUGHT)
+    if (p->part == HT_ANSWER_THINKING)
         ht_json_object_set_new(carrier(g, line), "thinking", ht_json_stringn(p->text, p->n));
     else
         set_logprobs(g, a, line);
@@ -175,13 +123,14 @@ static void send_call(serve_generation *g, serve_answer *a) {
     serve_send_line(g, line);
 }
 
-static void piece(serve_generation *g, serve_answer *a, const serve_piece *p) {
+static void piece(serve_generation *g, serve_answer *a, const ht_answer_piece *p) {
     switch (p->part) {
-    case SERVE_TEXT:
-    case SERVE_THOUGHT: send_piece(g, a, p); break;
-    case SERVE_CALL_BEGIN:
-    case SERVE_CALL_ARGUMENTS: break;
-    case SERVE_CALL_END: send_call(g, a); break;
+    case HT_ANSWER_TEXT:
+    case HT_ANSWER_THINKING: send_piece(g, a, p); break;
+    case HT_ANSWER_CALL_BEGIN:
+    case HT_ANSWER_CALL_ARGUMENTS: break;
+    case HT_ANSWER_CALL: break;
+    case HT_ANSWER_CALL_END: send_call(g, a); break;
     }
 }
 

@@ -24,7 +24,7 @@ static const serve_field message_members[] = {
     {"tool_name", .is = SERVE_IS_TEXT},
     {"tool_call_id", .is = SERVE_IS_TEXT},
     {"name", .is = SERVE_IS_TEXT},
-    {"images", .class = SERVE_LACKED, .instead = "models see text alone here"},
+    {"images", .class = SERVE_LACKED, .instead = "only text input is supported"},
     {0}};
 static const serve_field *const of_message[] = {message_members, NULL};
 static const serve_shape message = {.types = SERVE_JSON_OBJECT, .members = of_message, .lenient = true};
@@ -134,30 +134,37 @@ static bool fits(serve_call *c, const serve_conversation *k, bool *good) {
     return status || (int64_t)n < ht_model_context(c->lease.model);
 }
 
-/* Leaves out the oldest messages, but for a system's and the last one, until the rest fits: what "truncate" asks for. The answer's head
- * says so. */
+static bool has_role(const ht_json *messages, size_t i, const char *role) {
+    const char *is = serve_text(ht_json_array_get(messages, i), "role");
+    return is && strcmp(is, role) == 0;
+}
+
+/* The oldest messages that can go, [*from, return): a turn, from a user's message to the next; in the last turn an exchange after
+ * its question, which is an answer with the results of its calls. None, an empty range, when only the last exchange is left. */
+static size_t oldest(const ht_json *messages, size_t *from) {
+    const size_t n = ht_json_array_size(messages);
+    size_t first = 0, last_user = n, to;
+    while (first < n && (has_role(messages, first, "system") || has_role(messages, first, "developer"))) first++;
+    for (size_t i = first; i < n; i++)
+        if (has_role(messages, i, "user")) last_user = i;
+    *from = first == last_user ? first + 1 : first;
+    const bool earlier = last_user < n && first < last_user;
+    for (to = *from + 1; to < n && (earlier ? !has_role(messages, to, "user") : has_role(messages, to, "tool"));) to++;
+    return to < n ? to : *from;
+}
+
+/* Leaves out the oldest messages until the rest fits, which "truncate" asks for; the response's head names their number. */
 static bool truncate(serve_call *c, serve_conversation *k, ht_json *messages) {
     const bool wanted = serve_flag(c->body, "truncate", false);
     bool good = true;
-    int left_out = 0;
-    while (wanted && good && ht_json_array_size(messages) > 1 && !fits(c, k, &good)) {
-        size_t i = 0;
-        const char *role = ht_json_string_value(ht_json_object_get(ht_json_array_get(messages, 0), "role"));
-        if (role && (strcmp(role, "system") == 0 || strcmp(role, "developer") == 0)) i = 1;
-        if (i + 1 >= ht_json_array_size(messages)) break;
-        ht_json_array_remove(messages, i);
-        left_out++;
-        /* A result whose call has gone says nothing. */
-        while (ht_json_array_size(messages) > i + 1) {
-            role = ht_json_string_value(ht_json_object_get(ht_json_array_get(messages, i), "role"));
-            if (!role || strcmp(role, "tool") != 0) break;
-            ht_json_array_remove(messages, i);
-            left_out++;
-        }
+    size_t from, to, left_out = 0;
+    while (wanted && good && (to = oldest(messages, &from)) > from && !fits(c, k, &good)) {
+        left_out += to - from;
+        while (to-- > from) ht_json_array_remove(messages, from);
     }
     if (left_out) {
         char what[64];
-        snprintf(what, sizeof what, "the %d oldest of messages", left_out);
+        snprintf(what, sizeof what, "the %zu oldest of messages", left_out);
         serve_call_ignore(c, what);
     }
     return good;
@@ -168,16 +175,16 @@ static bool truncate(serve_call *c, serve_conversation *k, ht_json *messages) {
 static bool check_tools(serve_call *c, const serve_conversation *k) {
     if (!ht_json_array_size(k->tools)) return true;
     const serve_capabilities can = serve_capabilities_of(ht_model_tokenizer(c->lease.model));
-    return can.tools
-               ? true
-               : serve_fail(&c->failure, 400, "tools",
-                            "\"%.128s\" does not support tools: its chat template does not write them", c->lease.name);
+    return can.tools ? true
+                     : serve_fail(&c->failure, 400, "tools",
+                                  "\"%.128s\" does not support tools: its chat template has none", c->lease.name);
 }
 
 static bool ask(serve_call *c, const ht_json *from) {
     serve_conversation k = {.tools = serve_member(c->body, "tools")};
     ht_json *messages = messages_json(c, from);
     k.messages = messages;
+    k.continues = serve_ends_in_answer(messages);
     serve_generation *g = messages ? serve_ollama_generation(c, true, &k) : NULL;
     const bool good = g && check_tools(c, &k) && truncate(c, &k, messages) && serve_set_conversation(g, &k);
     ht_json_decref(messages); /* the generation has a copy */

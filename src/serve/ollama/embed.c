@@ -87,16 +87,6 @@ static bool embed(serve_call *c, const ht_json *input, bool normalize, ht_embedd
     return good;
 }
 
-static const serve_field embed_answer[] = {SERVE_HAS("model", SERVE_IS_TEXT),
-                                           SERVE_HAS("embeddings", SERVE_IS_LIST(&serve_vector_shape)),
-                                           SERVE_HAS("total_duration", SERVE_IS_COUNT),
-                                           SERVE_HAS("load_duration", SERVE_IS_COUNT),
-                                           SERVE_HAS("prompt_eval_count", SERVE_IS_COUNT),
-                                           {0}},
-                         embeddings_answer[] = {SERVE_HAS("embedding", SERVE_IS(serve_vector_shape)), {0}};
-const serve_shape serve_ollama_embed_answer = SERVE_IS_NAMED("OllamaEmbedResponse", embed_answer),
-                  serve_ollama_embeddings_answer = SERVE_IS_NAMED("OllamaEmbeddingsResponse", embeddings_answer);
-
 bool serve_ollama_embed(serve_call *c) {
     ht_embeddings *e = NULL;
     int64_t n = 0, tokens = 0;

@@ -23,15 +23,6 @@ static void parameter_size(int64_t n, char *out, size_t room) {
     snprintf(out, room, "%lld", (long long)n);
 }
 
-static const serve_field details_members[] = {SERVE_HAS("parent_model", SERVE_IS_TEXT),
-                                              SERVE_HAS("format", SERVE_IS_TEXT),
-                                              SERVE_HAS("family", SERVE_IS_TEXT),
-                                              SERVE_HAS("families", SERVE_IS_LIST(&serve_any_text)),
-                                              SERVE_HAS("parameter_size", SERVE_IS_TEXT),
-                                              SERVE_HAS("quantization_level", SERVE_IS_TEXT),
-                                              {0}};
-static const serve_shape details_shape = SERVE_IS_NAMED("OllamaModelDetails", details_members);
-
 static ht_json *details_json(const serve_model_name *m, const serve_details *d) {
     char size[32];
     parameter_size(d->n_parameters, size, sizeof size);
@@ -61,13 +52,6 @@ static void digest(const serve_model_name *m, const serve_details *d, char out[6
     for (int i = 0; i < 32; i++) snprintf(out + 2 * i, 3, "%02x", sum[i]);
 }
 
-static const serve_field listed[] = {SERVE_HAS("name", SERVE_IS_TEXT),
-                                     SERVE_HAS("model", SERVE_IS_TEXT),
-                                     SERVE_HAS("size", SERVE_IS_COUNT),
-                                     SERVE_HAS("digest", SERVE_IS_TEXT),
-                                     SERVE_HAS("details", SERVE_IS(details_shape)),
-                                     {0}};
-
 /* What both lists have in common. */
 static ht_json *model_json(const serve_model_name *m, const serve_details *d, int64_t bytes) {
     char name[512], sum[65];
@@ -78,18 +62,6 @@ static ht_json *model_json(const serve_model_name *m, const serve_details *d, in
 }
 
 /* ---- lists ---- */
-
-static const serve_field present[] = {SERVE_HAS("modified_at", SERVE_IS_TEXT), {0}},
-                         running[] = {SERVE_HAS("expires_at", SERVE_IS_TEXT),
-                                      SERVE_HAS("size_vram", SERVE_IS_COUNT),
-                                      SERVE_HAS("context_length", SERVE_IS_COUNT),
-                                      {0}};
-static const serve_shape present_shape = SERVE_IS_NAMED("OllamaModel", listed, present),
-                         running_shape = SERVE_IS_NAMED("OllamaRunningModel", listed, running);
-static const serve_field list_of_present[] = {SERVE_HAS("models", SERVE_IS_LIST(&present_shape)), {0}},
-                         list_of_running[] = {SERVE_HAS("models", SERVE_IS_LIST(&running_shape)), {0}};
-const serve_shape serve_ollama_tags_answer = SERVE_IS_NAMED("OllamaModelList", list_of_present),
-                  serve_ollama_running_answer = SERVE_IS_NAMED("OllamaRunningModelList", list_of_running);
 
 bool serve_ollama_tags(serve_call *c) {
     ht_json *models = ht_json_new_array();
@@ -144,7 +116,7 @@ static const char *read_name(serve_call *c) {
     const char *name = serve_text(c->body, "model");
     if (!name) name = serve_text(c->body, "name");
     if (name && *name) return name;
-    serve_fail(&c->failure, 400, "model", "\"model\" is to be the name of a model");
+    serve_fail(&c->failure, 400, "model", "\"model\" must be the name of a model");
     return NULL;
 }
 
@@ -220,23 +192,6 @@ static void write_parameters(const serve_options *o, const ht_model_info *info, 
     }
 }
 
-/* Facts by the names of GGUF's metadata, most of which begin with that of the architecture. */
-static const serve_shape fact_shape = {.types =
-                                           SERVE_JSON_TEXT | SERVE_JSON_INTEGER | SERVE_JSON_LIST | SERVE_JSON_NULL,
-                                       .low = 0,
-                                       .high = INT64_MAX,
-                                       .item = &serve_any_text},
-                         capability_shape = SERVE_IS_ONE_OF("completion", "tools", "thinking", "insert", "embedding");
-static const serve_field show_members[] = {SERVE_HAS("modelfile", SERVE_IS_TEXT),
-                                           SERVE_HAS("parameters", SERVE_IS_TEXT),
-                                           SERVE_HAS("template", SERVE_IS_TEXT),
-                                           SERVE_HAS("details", SERVE_IS(details_shape)),
-                                           SERVE_HAS("model_info", {.types = SERVE_JSON_OBJECT, .every = &fact_shape}),
-                                           SERVE_HAS("capabilities", SERVE_IS_LIST(&capability_shape)),
-                                           SERVE_HAS("modified_at", SERVE_IS_TEXT),
-                                           {0}};
-const serve_shape serve_ollama_show_answer = SERVE_IS_NAMED("OllamaShowResponse", show_members);
-
 static ht_json *show_json(serve_call *c, const serve_model_name *m, const ht_model_info *info, const ht_tokenizer *t,
                           bool verbose) {
     ht_text parameters = {0}, file = {0};
@@ -284,9 +239,6 @@ bool serve_ollama_show(serve_call *c) {
 
 /* ---- what is done elsewhere ---- */
 
-static const serve_field pull_members[] = {SERVE_HAS("status", SERVE_IS_ONE_OF("success")), {0}};
-const serve_shape serve_ollama_pull_answer = SERVE_IS_NAMED("OllamaPullResponse", pull_members);
-
 bool serve_ollama_pull(serve_call *c) {
     serve_model_name m;
     const char *name = read_name(c);
@@ -294,7 +246,7 @@ bool serve_ollama_pull(serve_call *c) {
     if (!serve_models_find(c->server->models, name, &m))
         return check_broken(c, name) &&
                serve_fail(&c->failure, 404, "model",
-                          "\"%.128s\" is not there, and the server fetches no models: run `hearth pull %.128s` on its "
+                          "\"%.128s\" not found; the server does not download models: run `hearth pull %.128s` on its "
                           "machine, and start it again with that model",
                           name, name);
     serve_reply_json(c->x, 200, ht_json_pack("{ss}", "status", "success"), SERVE_OLLAMA);
@@ -307,5 +259,5 @@ bool serve_ollama_manage(serve_call *c) {
                       : strcmp(path, "/api/copy") == 0 ? "start it with --alias NAME=MODEL for another name of a model"
                       : strcmp(path, "/api/push") == 0 ? "checkpoints are published with the tools of their hub"
                                                        : "start it with another model, or with --adapter";
-    return serve_fail(&c->failure, 501, NULL, "the server does not change its models by %.64s: %s", path, how);
+    return serve_fail(&c->failure, 501, NULL, "%.64s is not supported: %s", path, how);
 }

@@ -14,7 +14,7 @@ static const serve_field option_members[] = {
     {"num_ctx", .is = SERVE_IS_INTEGER(1, INT64_MAX)},
     {"stop", .is = SERVE_IS_STOP},
     {"penalize_newline", .class = SERVE_LACKED, .is = {.types = SERVE_JSON_FLAG, .on = true},
-     .instead = "newlines are penalised as other tokens are"},
+     .instead = "newlines are penalized like other tokens"},
     {"num_keep", .class = SERVE_NOTED},
     {"draft_num_predict", .class = SERVE_NOTED},
     {"num_batch", .class = SERVE_NOTED}, /* about the machine, which the server was told of */
@@ -127,7 +127,7 @@ bool serve_ollama_read_keep_alive(const ht_json *body, bool *unload, serve_failu
     if (!ht_json_is_string(value) || !is_duration(ht_json_string_value(value), unload))
         return serve_fail(
             f, 400, "keep_alive",
-            "\"keep_alive\" is to be a duration such as \"5m\", or a number of seconds; 0 unloads the model");
+            "\"keep_alive\" must be a duration such as \"5m\", or a number of seconds; 0 unloads the model");
     return true;
 }
 

@@ -5,28 +5,21 @@
 #include "serve/conversation.h"
 #include "serve/prompts.h"
 
-/* Each answers a call, as a route runs it, with its tables of members, and the shapes of its answers. */
+/* Each answers a call, as a route runs it, with its tables of members. */
 bool serve_ollama_chat(serve_call *c);
 extern const serve_field *const serve_ollama_chat_fields[];
-extern const serve_shape serve_ollama_chat_answer, serve_ollama_chat_event;
 bool serve_ollama_generate(serve_call *c);
 extern const serve_field *const serve_ollama_generate_fields[];
-extern const serve_shape serve_ollama_generate_answer, serve_ollama_generate_event;
 bool serve_ollama_embed(serve_call *c);
 extern const serve_field *const serve_ollama_embed_fields[];
-extern const serve_shape serve_ollama_embed_answer;
 bool serve_ollama_embeddings(serve_call *c);
 extern const serve_field *const serve_ollama_embeddings_fields[];
-extern const serve_shape serve_ollama_embeddings_answer;
 bool serve_ollama_tags(serve_call *c);
 bool serve_ollama_running(serve_call *c);
-extern const serve_shape serve_ollama_tags_answer, serve_ollama_running_answer;
 bool serve_ollama_show(serve_call *c);
 extern const serve_field *const serve_ollama_show_fields[];
-extern const serve_shape serve_ollama_show_answer;
 bool serve_ollama_pull(serve_call *c);
 extern const serve_field *const serve_ollama_pull_fields[];
-extern const serve_shape serve_ollama_pull_answer;
 /* Says how what Ollama's clients can do to the models of a server is done here. */
 bool serve_ollama_manage(serve_call *c);
 

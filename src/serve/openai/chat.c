@@ -32,6 +32,7 @@ static const serve_field answered[] = {{"content", .is = CONTENT},
                                        {"reasoning_content", .is = SERVE_IS_TEXT},
                                        {"reasoning", .is = SERVE_IS_TEXT},
                                        {"thinking", .is = SERVE_IS_TEXT},
+                                       {"prefix", .is = SERVE_IS_FLAG},
                                        {0}};
 static const serve_field resulted[] = {{"content", .is = CONTENT}, {"tool_call_id", .is = SERVE_IS_TEXT}, {0}};
 static const serve_field *const of_said[] = {said, NULL}, *const of_answered[] = {answered, NULL},
@@ -74,6 +75,8 @@ static const serve_field chat_fields[] = {
     {"parallel_tool_calls", .is = SERVE_IS_FLAG},
     {"reasoning_effort", .is = SERVE_IS_WORD(serve_efforts)},
     {"chat_template_kwargs", .is = {.types = SERVE_JSON_OBJECT}},
+    {"add_generation_prompt", .is = SERVE_IS_FLAG}, /* vLLM, with the next */
+    {"continue_final_message", .is = SERVE_IS_FLAG},
     {"modalities", .is = SERVE_IS_LIST(&modality_shape)},
     {"audio", .class = SERVE_LACKED},
     {"web_search_options", .class = SERVE_LACKED},
@@ -99,9 +102,24 @@ static bool read_tool_choice(serve_call *c, serve_conversation *k) {
     if (!k->tool) k->tool = serve_text(choice, "name");
     if (!k->tool)
         return serve_fail(&c->failure, 400, "tool_choice",
-                          "\"tool_choice\" is to be \"auto\", \"none\", \"required\" or "
+                          "\"tool_choice\" must be \"auto\", \"none\", \"required\" or "
                           "{\"type\": \"function\", \"function\": {\"name\": ...}}");
     k->choice = SERVE_TOOLS_NAMED;
+    return true;
+}
+
+/* vLLM's members, or "prefix" in the last message, which Mistral and DeepSeek have. */
+static bool read_prompt_end(serve_call *c, serve_conversation *k) {
+    const ht_json *opens = serve_member(c->body, "add_generation_prompt"),
+                  *continues = serve_member(c->body, "continue_final_message"),
+                  *last = ht_json_array_get(k->messages, ht_json_array_size(k->messages) - 1);
+    const bool answer = serve_ends_in_answer(k->messages);
+    if (ht_json_is_true(continues) && ht_json_is_true(opens))
+        return serve_fail(&c->failure, 400, "continue_final_message",
+                          "\"continue_final_message\" must be false when \"add_generation_prompt\" is true");
+    k->unopened = ht_json_is_false(opens);
+    k->continues = ht_json_is_true(continues) || (answer && serve_flag(last, "prefix", false)) ||
+                   (answer && k->unopened && !continues);
     return true;
 }
 
@@ -111,7 +129,7 @@ bool serve_openai_read_conversation(serve_call *c, serve_conversation *k) {
     k->variables = serve_member(c->body, "chat_template_kwargs");
     k->one_call = !serve_flag(c->body, "parallel_tool_calls", true);
     serve_read_effort(c->body, "reasoning_effort", k);
-    return read_tool_choice(c, k);
+    return read_prompt_end(c, k) && read_tool_choice(c, k);
 }
 
 void serve_openai_read_stream(serve_generation *g, const ht_json *body) {
@@ -132,7 +150,7 @@ static bool read_request(serve_generation *g) {
     if (!g->how.max_tokens) {
         const char *name = serve_member(c->body, most[0]) ? most[0] : most[1];
         return serve_fail(&c->failure, 400, name,
-                          "\"%s\" is to be a whole number of 1 or more, or -1 for no bound, not 0", name);
+                          "\"%s\" must be a whole number of 1 or more, or -1 for no limit, not 0", name);
     }
     return serve_openai_read_conversation(c, &k) && serve_read_logprobs(g) && serve_read_sampling(g, c->body) &&
            serve_read_stop(g, ht_json_object_get(c->body, "stop")) && serve_read_structure(g, c->body) &&
@@ -140,18 +158,6 @@ static bool read_request(serve_generation *g) {
 }
 
 /* ---- what is the same in all answers ---- */
-
-static const serve_field cached[] = {SERVE_HAS("cached_tokens", SERVE_IS_COUNT), {0}},
-                         reasoned[] = {SERVE_HAS("reasoning_tokens", SERVE_IS_COUNT), {0}},
-                         usage_members[] = {
-                             SERVE_HAS("prompt_tokens", SERVE_IS_COUNT),
-                             SERVE_HAS("completion_tokens", SERVE_IS_COUNT),
-                             SERVE_HAS("total_tokens", SERVE_IS_COUNT),
-                             SERVE_HAS("prompt_tokens_details", SERVE_IS_NAMED("PromptTokensDetails", cached)),
-                             SERVE_HAS("completion_tokens_details",
-                                       SERVE_IS_NAMED("CompletionTokensDetails", reasoned)),
-                             {0}};
-const serve_shape serve_openai_usage_shape = SERVE_IS_NAMED("CompletionUsage", usage_members);
 
 ht_json *serve_openai_usage(serve_usage u) {
     return ht_json_pack("{sI sI sI s{sI} s{sI}}", "prompt_tokens", (int64_t)u.prompt, "completion_tokens",
@@ -166,45 +172,7 @@ const char *serve_openai_finish(const serve_answer *a) {
 }
 
 #define FINISHES "stop", "length", "tool_calls"
-static const serve_field role_member[] = {SERVE_HAS("role", SERVE_IS_ONE_OF("assistant")), {0}},
-                         logprobs_members[] = {SERVE_HAS("content", SERVE_IS(serve_logprobs_shape)),
-                                               SERVE_HAS("refusal", SERVE_IS_NULL),
-                                               {0}};
-static const serve_shape logprobs_shape = SERVE_IS_NAMED("ChatCompletionLogprobs", logprobs_members);
-/* What a choice has in answers and streams; usage of a stream is null, or left out, where there is none yet. */
-static const serve_field index_member[] = {SERVE_HAS("index", SERVE_IS_COUNT), {0}},
-                         logprobs_member[] = {SERVE_HAS("logprobs", SERVE_IS_OR_NULL(logprobs_shape)), {0}},
-                         head_members[] = {SERVE_HAS("id", SERVE_IS_TEXT),
-                                           SERVE_HAS("created", SERVE_IS_COUNT),
-                                           SERVE_HAS("model", SERVE_IS_TEXT),
-                                           {0}};
-
 /* ---- whole answers ---- */
-
-static const serve_field function_members[] = {
-    SERVE_HAS("name", SERVE_IS_TEXT), SERVE_HAS("arguments", SERVE_IS_TEXT), {0}};
-static const serve_field tool_call_members[] = {
-    SERVE_HAS("id", SERVE_IS_TEXT),
-    SERVE_HAS("type", SERVE_IS_ONE_OF("function")),
-    SERVE_HAS("function", SERVE_IS_NAMED("ChatCompletionFunctionCall", function_members)),
-    {0}};
-static const serve_shape tool_call_shape = SERVE_IS_NAMED("ChatCompletionToolCall", tool_call_members);
-static const serve_field message_members[] = {SERVE_HAS("content", SERVE_IS_NULLABLE(SERVE_JSON_TEXT)),
-                                              SERVE_HAS("refusal", SERVE_IS_NULL),
-                                              SERVE_MAY_HAVE("reasoning_content", SERVE_IS_TEXT),
-                                              SERVE_MAY_HAVE("tool_calls", SERVE_IS_LIST(&tool_call_shape)),
-                                              {0}};
-static const serve_field choice_of_answer[] = {
-    SERVE_HAS("message", SERVE_IS_NAMED("ChatCompletionMessage", role_member, message_members)),
-    SERVE_HAS("finish_reason", SERVE_IS_ONE_OF(FINISHES)),
-    {0}};
-static const serve_shape choice_shape =
-    SERVE_IS_NAMED("ChatCompletionChoice", index_member, choice_of_answer, logprobs_member);
-static const serve_field answer_members[] = {SERVE_HAS("object", SERVE_IS_ONE_OF("chat.completion")),
-                                             SERVE_HAS("choices", SERVE_IS_LIST(&choice_shape)),
-                                             SERVE_HAS("usage", SERVE_IS(serve_openai_usage_shape)),
-                                             {0}};
-const serve_shape serve_openai_chat_answer = SERVE_IS_NAMED("ChatCompletion", head_members, answer_members);
 
 static ht_json *calls_json(const serve_answer *a) {
     ht_json *calls = ht_json_new_array();
@@ -239,34 +207,6 @@ static ht_json *reply(serve_generation *g) {
 
 /* ---- streams ---- */
 
-static const serve_field function_delta[] = {
-    SERVE_MAY_HAVE("name", SERVE_IS_TEXT), SERVE_HAS("arguments", SERVE_IS_TEXT), {0}};
-static const serve_field tool_call_delta[] = {
-    SERVE_MAY_HAVE("id", SERVE_IS_TEXT),
-    SERVE_MAY_HAVE("type", SERVE_IS_ONE_OF("function")),
-    SERVE_HAS("function", SERVE_IS_NAMED("ChatCompletionFunctionCallDelta", function_delta)),
-    {0}};
-static const serve_shape tool_call_delta_shape =
-    SERVE_IS_NAMED("ChatCompletionToolCallDelta", index_member, tool_call_delta);
-static const serve_field delta_members[] = {SERVE_MAY_HAVE("role", SERVE_IS_ONE_OF("assistant")),
-                                            SERVE_MAY_HAVE("content", SERVE_IS_TEXT),
-                                            SERVE_MAY_HAVE("reasoning_content", SERVE_IS_TEXT),
-                                            SERVE_MAY_HAVE("tool_calls", SERVE_IS_LIST(&tool_call_delta_shape)),
-                                            {0}};
-static const serve_shape finish_shape = SERVE_IS_ONE_OF(FINISHES);
-static const serve_field choice_of_chunk[] = {SERVE_HAS("delta", SERVE_IS_NAMED("ChatCompletionDelta", delta_members)),
-                                              SERVE_HAS("finish_reason", SERVE_IS_OR_NULL(finish_shape)),
-                                              {0}};
-static const serve_shape chunk_choice_shape =
-    SERVE_IS_NAMED("ChatCompletionChunkChoice", index_member, choice_of_chunk, logprobs_member);
-static const serve_field chunk_members[] = {SERVE_HAS("object", SERVE_IS_ONE_OF("chat.completion.chunk")),
-                                            SERVE_HAS("choices", SERVE_IS_LIST(&chunk_choice_shape)),
-                                            SERVE_MAY_HAVE("usage", SERVE_IS_OR_NULL(serve_openai_usage_shape)),
-                                            {0}};
-static const serve_shape chunk_shape = SERVE_IS_NAMED("ChatCompletionChunk", head_members, chunk_members);
-const serve_shape serve_openai_chat_event =
-    SERVE_IS_EITHER("ChatCompletionEvent", &chunk_shape, &serve_failure_shapes[SERVE_OPENAI]);
-
 /* An event with these choices, which are taken. */
 static void send(serve_generation *g, ht_json *choices, ht_json *usage) {
     ht_json *chunk = ht_json_pack("{ss ss sI ss so}", "id", g->id, "object", "chat.completion.chunk", "created",
@@ -294,24 +234,25 @@ static void begin(serve_generation *g) {
         send_delta(g, &g->answer[i], ht_json_pack("{ss ss}", "role", "assistant", "content", ""), NULL);
 }
 
-static void piece(serve_generation *g, serve_answer *a, const serve_piece *p) {
+static void piece(serve_generation *g, serve_answer *a, const ht_answer_piece *p) {
     const int index = (int)a->n_calls - 1;
     switch (p->part) {
-    case SERVE_TEXT: send_delta(g, a, ht_json_pack("{ss%}", "content", p->text, p->n), NULL); break;
-    case SERVE_THOUGHT: send_delta(g, a, ht_json_pack("{ss%}", "reasoning_content", p->text, p->n), NULL); break;
-    case SERVE_CALL_BEGIN:
+    case HT_ANSWER_TEXT: send_delta(g, a, ht_json_pack("{ss%}", "content", p->text, p->n), NULL); break;
+    case HT_ANSWER_THINKING: send_delta(g, a, ht_json_pack("{ss%}", "reasoning_content", p->text, p->n), NULL); break;
+    case HT_ANSWER_CALL_BEGIN:
         send_delta(g, a,
                    ht_json_pack("{s[{si ss ss s{ss ss}}]}", "tool_calls", "index", index, "id", a->call[index].id,
                                 "type", "function", "function", "name", a->call[index].name, "arguments", ""),
                    NULL);
         break;
-    case SERVE_CALL_ARGUMENTS:
+    case HT_ANSWER_CALL_ARGUMENTS:
         send_delta(
             g, a,
             ht_json_pack("{s[{si s{ss%}}]}", "tool_calls", "index", index, "function", "arguments", p->text, p->n),
             NULL);
         break;
-    case SERVE_CALL_END: break;
+    case HT_ANSWER_CALL: break;
+    case HT_ANSWER_CALL_END: break;
     }
 }
 

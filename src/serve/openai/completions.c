@@ -56,7 +56,7 @@ static bool make_echoes(serve_generation *g) {
     ht_error err = {0};
     serve_call *c = g->c;
     const ht_tokenizer *t = ht_model_tokenizer(c->lease.model);
-    if (!t) return serve_fail(&c->failure, 400, "echo", "the model has no tokenizer, which \"echo\" needs");
+    if (!t) return serve_fail(&c->failure, 400, "echo", "\"echo\" requires a tokenizer, which the model does not have");
     echoes *e = g->extra = calloc(1, sizeof *e);
     g->free_extra = free_echoes;
     if (!e || !(e->text = calloc(g->n_prompts, sizeof *e->text)) ||
@@ -83,15 +83,13 @@ static bool read_gap(serve_call *c, const ht_json *value, const char *member, se
     const serve_infill gap = {.prefix = ht_json_string_value(value), .suffix = serve_text(c->body, "suffix")};
     if (gap.prefix) return serve_infill_prompt(c, &gap, "suffix", out);
     return serve_fail(&c->failure, 400, member,
-                      "\"%s\" is to be a text, or a list of texts, where there is a \"suffix\": not token ids", member);
+                      "\"%s\" must be a string or a list of strings with \"suffix\", not token ids", member);
 }
 
 static bool read_prompts(serve_generation *g) {
     serve_call *c = g->c;
     if (!serve_filled_text(c->body, "suffix")) return serve_read_prompts(g, "prompt", serve_read_prompt);
-    if (g->echo)
-        return serve_fail(&c->failure, 400, "echo",
-                          "\"echo\" gives back a prompt that the answer follows: there is none with a \"suffix\"");
+    if (g->echo) return serve_fail(&c->failure, 400, "echo", "\"echo\" cannot be combined with \"suffix\"");
     return serve_read_prompts(g, "prompt", read_gap);
 }
 
@@ -102,8 +100,8 @@ static bool read_request(serve_generation *g, bool *generates) {
     const int64_t n = serve_integer(c->body, "n", 1), best = serve_integer(c->body, "best_of", 1);
     const int64_t top = serve_integer(c->body, "logprobs", serve_flag(c->body, "logprobs", false) ? 0 : -1);
     if (best != 1 && best != n)
-        return serve_fail(f, 400, "best_of", "\"best_of\" is %lld and \"n\" is %lld: answers are not chosen among more",
-                          (long long)best, (long long)n);
+        return serve_fail(f, 400, "best_of", "\"best_of\" is %lld, expected the value of \"n\", %lld", (long long)best,
+                          (long long)n);
     g->n = (int32_t)n;
     g->logprobs = top >= 0;
     g->top_logprobs = top > 0 ? (int32_t)top : 0;
@@ -116,7 +114,7 @@ static bool read_request(serve_generation *g, bool *generates) {
         return false;
     *generates = g->how.max_tokens > 0;
     if (!*generates && !g->echo)
-        return serve_fail(f, 400, "max_tokens", "\"max_tokens\" is 0, and without \"echo\" there is nothing to answer");
+        return serve_fail(f, 400, "max_tokens", "\"max_tokens\" must be 1 or more without \"echo\"");
     return read_prompts(g) && (!g->echo || make_echoes(g));
 }
 
@@ -124,30 +122,6 @@ static bool read_request(serve_generation *g, bool *generates) {
 
 /* Choices of answers and of streams differ in the end, which a piece does not have yet. */
 #define FINISHES "stop", "length"
-static const serve_shape finish_shape = SERVE_IS_ONE_OF(FINISHES);
-static const serve_field choice_members[] = {SERVE_HAS("text", SERVE_IS_TEXT),
-                                             SERVE_HAS("index", SERVE_IS_COUNT),
-                                             SERVE_HAS("logprobs", SERVE_IS_OR_NULL(serve_completion_logprobs_shape)),
-                                             {0}},
-                         finish_of_answer[] = {SERVE_HAS("finish_reason", SERVE_IS_ONE_OF(FINISHES)), {0}},
-                         finish_of_piece[] = {SERVE_HAS("finish_reason", SERVE_IS_OR_NULL(finish_shape)), {0}};
-static const serve_shape choice_shape = SERVE_IS_NAMED("CompletionChoice", choice_members, finish_of_answer),
-                         chunk_choice_shape = SERVE_IS_NAMED("CompletionChunkChoice", choice_members, finish_of_piece);
-static const serve_field head_members[] = {SERVE_HAS("id", SERVE_IS_TEXT),
-                                           SERVE_HAS("object", SERVE_IS_ONE_OF("text_completion")),
-                                           SERVE_HAS("created", SERVE_IS_COUNT),
-                                           SERVE_HAS("model", SERVE_IS_TEXT),
-                                           {0}};
-static const serve_field answer_members[] = {
-    SERVE_HAS("choices", SERVE_IS_LIST(&choice_shape)), SERVE_HAS("usage", SERVE_IS(serve_openai_usage_shape)), {0}};
-static const serve_field chunk_members[] = {SERVE_HAS("choices", SERVE_IS_LIST(&chunk_choice_shape)),
-                                            SERVE_MAY_HAVE("usage", SERVE_IS_OR_NULL(serve_openai_usage_shape)),
-                                            {0}};
-static const serve_shape chunk_shape = SERVE_IS_NAMED("CompletionChunk", head_members, chunk_members);
-const serve_shape serve_openai_completions_answer = SERVE_IS_NAMED("Completion", head_members, answer_members);
-const serve_shape serve_openai_completions_event =
-    SERVE_IS_EITHER("CompletionEvent", &chunk_shape, &serve_failure_shapes[SERVE_OPENAI]);
-
 static const echoes *echoes_of(const serve_generation *g) { return g->echo ? g->extra : NULL; }
 
 /* Log-probabilities of an answer, those of its prompt before them when it is echoed. */
@@ -215,8 +189,8 @@ static void begin(serve_generation *g) {
     }
 }
 
-static void piece(serve_generation *g, serve_answer *a, const serve_piece *p) {
-    if (p->part != SERVE_TEXT) return;
+static void piece(serve_generation *g, serve_answer *a, const ht_answer_piece *p) {
+    if (p->part != HT_ANSWER_TEXT) return;
     send(g, a, p->text, p->n, new_logprobs(g, a), NULL);
     a->told_characters += serve_characters(p->text, p->n);
 }

@@ -8,31 +8,6 @@
 
 /* ---- models ---- */
 
-static const serve_field model_members[] = {SERVE_HAS("id", SERVE_IS_TEXT),
-                                            SERVE_HAS("object", SERVE_IS_ONE_OF("model")),
-                                            SERVE_HAS("created", SERVE_IS_COUNT),
-                                            SERVE_HAS("owned_by", SERVE_IS_ONE_OF("hearth")),
-                                            SERVE_MAY_HAVE("parent", SERVE_IS_TEXT), /* of an adapter */
-                                            {0}};
-static const serve_field anthropic_members[] = {
-    SERVE_HAS("type", SERVE_IS_ONE_OF("model")),       SERVE_HAS("id", SERVE_IS_TEXT),
-    SERVE_HAS("display_name", SERVE_IS_TEXT),          SERVE_HAS("created_at", SERVE_IS_TEXT),
-    SERVE_HAS("lifecycle", SERVE_IS_ONE_OF("active")), {0}};
-static const serve_shape model_shape = SERVE_IS_NAMED("Model", model_members),
-                         anthropic_shape = SERVE_IS_NAMED("AnthropicModel", anthropic_members);
-static const serve_field list_members[] = {
-    SERVE_HAS("object", SERVE_IS_ONE_OF("list")), SERVE_HAS("data", SERVE_IS_LIST(&model_shape)), {0}};
-static const serve_field anthropic_list_members[] = {SERVE_HAS("data", SERVE_IS_LIST(&anthropic_shape)),
-                                                     SERVE_HAS("has_more", SERVE_IS_FALSE),
-                                                     SERVE_HAS("first_id", SERVE_IS_TEXT),
-                                                     SERVE_HAS("last_id", SERVE_IS_TEXT),
-                                                     {0}};
-static const serve_shape list_shape = SERVE_IS_NAMED("ModelList", list_members),
-                         anthropic_list_shape = SERVE_IS_NAMED("AnthropicModelList", anthropic_list_members);
-/* As the client that asks reads them. */
-const serve_shape serve_openai_model_answer = SERVE_IS_EITHER(NULL, &model_shape, &anthropic_shape),
-                  serve_openai_models_answer = SERVE_IS_EITHER(NULL, &list_shape, &anthropic_list_shape);
-
 static ht_json *model_json(const serve_model_name *m) {
     ht_json *model = ht_json_pack("{ss ss sI ss}", "id", m->name, "object", "model", "created", (int64_t)m->created,
                                   "owned_by", "hearth");
@@ -77,7 +52,7 @@ bool serve_openai_model(serve_call *c) {
         const char *why = serve_models_broken(c->server->models, c->rest);
         c->failure.code = "model_not_found";
         if (why) return serve_fail(&c->failure, 404, "model", "the model \"%.128s\" cannot be used: %s", c->rest, why);
-        return serve_fail(&c->failure, 404, "model", "there is no model \"%.128s\"", c->rest);
+        return serve_fail(&c->failure, 404, "model", "model \"%.128s\" not found", c->rest);
     }
     serve_reply_json(c->x, 200, for_anthropic(c) ? anthropic_model_json(&m) : model_json(&m), SERVE_OPENAI);
     return true;
@@ -95,22 +70,6 @@ static const serve_field fields[] = {{"model", .is = SERVE_IS_TEXT},
                                      {"normalize", .is = SERVE_IS_FLAG},
                                      {0}};
 const serve_field *const serve_openai_embeddings_fields[] = {fields, NULL};
-
-static const serve_shape coded_shape = {.types = SERVE_JSON_TEXT};
-static const serve_field embedding_members[] = {
-    SERVE_HAS("object", SERVE_IS_ONE_OF("embedding")),
-    SERVE_HAS("index", SERVE_IS_COUNT),
-    SERVE_HAS("embedding", SERVE_IS_EITHER(NULL, &serve_vector_shape, &coded_shape)),
-    {0}};
-static const serve_shape embedding_shape = SERVE_IS_NAMED("Embedding", embedding_members);
-static const serve_field usage_members[] = {
-    SERVE_HAS("prompt_tokens", SERVE_IS_COUNT), SERVE_HAS("total_tokens", SERVE_IS_COUNT), {0}};
-static const serve_field answer_members[] = {SERVE_HAS("object", SERVE_IS_ONE_OF("list")),
-                                             SERVE_HAS("data", SERVE_IS_LIST(&embedding_shape)),
-                                             SERVE_HAS("model", SERVE_IS_TEXT),
-                                             SERVE_HAS("usage", SERVE_IS_NAMED("EmbeddingUsage", usage_members)),
-                                             {0}};
-const serve_shape serve_openai_embeddings_answer = SERVE_IS_NAMED("EmbeddingList", answer_members);
 
 bool serve_openai_embeddings(serve_call *c) {
     ht_embed_options o;

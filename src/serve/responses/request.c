@@ -40,7 +40,7 @@ static const serve_field result[] = {
     {"output", .is = {.types = SERVE_JSON_TEXT | SERVE_JSON_LIST, .item = &result_part}, .required = true},
     {0}};
 static const serve_field reference[] = {
-    {"id", .class = SERVE_LACKED, .instead = "this server keeps nothing, so send the item itself"}, {0}};
+    {"id", .class = SERVE_LACKED, .instead = "this server stores no items; send the item itself"}, {0}};
 static const serve_field *const of_message[] = {message, NULL}, *const of_reasoning[] = {reasoning, NULL},
                                 *const of_call[] = {call, NULL}, *const of_custom_call[] = {custom_call, NULL},
                                 *const of_result[] = {result, NULL}, *const of_reference[] = {reference, NULL};
@@ -72,7 +72,7 @@ static const serve_field namespace_members[] = {
     {"name", .is = FULL}, {"tools", .is = SERVE_IS_LIST(&tool_in_namespace)}, {0}};
 static const serve_field *const of_namespace[] = {namespace_members, NULL};
 static const serve_kind tools[] = {{"function", of_tool}, {"namespace", of_namespace}, {0}};
-const serve_shape serve_responses_tool_shape = {
+static const serve_shape tool_shape = {
     .types = SERVE_JSON_OBJECT, .kinds = tools, .first_kind = true, .other_kinds = true, .lenient = true};
 
 static const serve_field named[] = {{"name", .is = FULL}, {0}};
@@ -80,7 +80,6 @@ static const serve_field *const of_named[] = {named, NULL};
 static const serve_kind choices[] = {{"function", of_named}, {"allowed_tools", serve_allowed_fields}, {0}};
 #define SERVE_IS_CHOICE                                                                                                \
     { .types = SERVE_JSON_TEXT | SERVE_JSON_OBJECT, .words = serve_tool_choices, .kinds = choices }
-const serve_shape serve_responses_choice_shape = SERVE_IS_CHOICE;
 
 static const serve_field effort[] = {{"effort", .is = SERVE_IS_WORD(serve_efforts)},
                                      {"summary", .class = SERVE_NOTED},
@@ -90,14 +89,14 @@ static const serve_field format[] = {{"format", .is = SERVE_IS_FORMAT}, {"verbos
 static const serve_field *const of_effort[] = {effort, NULL}, *const of_format[] = {format, NULL};
 static const char *const truncations[] = {"disabled", "auto", NULL};
 
-#define KEEPS_NOTHING "this server keeps nothing; send the whole conversation in \"input\""
+#define KEEPS_NOTHING "this server stores no conversations; send the whole conversation in \"input\""
 static const serve_field responses_fields[] = {
     {"model", .is = SERVE_IS_TEXT},
     {"input", .is = {.types = SERVE_JSON_TEXT | SERVE_JSON_LIST, .fewest = 1, .item = &item}, .required = true},
     {"instructions", .is = SERVE_IS_TEXT},
     {"max_output_tokens", .is = SERVE_IS_INTEGER(1, INT64_MAX)},
     {"stream", .is = SERVE_IS_FLAG},
-    {"tools", .is = SERVE_IS_LIST(&serve_responses_tool_shape)},
+    {"tools", .is = SERVE_IS_LIST(&tool_shape)},
     {"tool_choice", .is = SERVE_IS_CHOICE},
     {"parallel_tool_calls", .is = SERVE_IS_FLAG},
     {"reasoning", .is = SERVE_IS_OBJECT(of_effort)},
@@ -106,7 +105,7 @@ static const serve_field responses_fields[] = {
     {"include", .is = SERVE_IS_LIST(&serve_any_text)},
     {"previous_response_id", .class = SERVE_LACKED, .instead = KEEPS_NOTHING},
     {"conversation", .class = SERVE_LACKED, .instead = KEEPS_NOTHING},
-    {"background", .class = SERVE_LACKED, .instead = "an answer goes to who asked for it"},
+    {"background", .class = SERVE_LACKED, .instead = "responses are sent to the client that requested them"},
     {"truncation", .is = SERVE_IS_WORD(truncations)},
     {"context_management", .is = {.types = SERVE_JSON_LIST}},
     {"chat_template_kwargs", .is = {.types = SERVE_JSON_OBJECT}},
@@ -119,7 +118,7 @@ static const serve_field responses_fields[] = {
     {"access_programs", .class = SERVE_NOTED},
     {"personality", .class = SERVE_NOTED},
     {"image", .class = SERVE_NOTED},
-    {"prompt", .class = SERVE_LACKED, .instead = "templates of prompts are kept elsewhere; send \"input\""},
+    {"prompt", .class = SERVE_LACKED, .instead = "this server stores no prompt templates; send \"input\""},
     {0}};
 const serve_field *const serve_responses_fields[] = {
     responses_fields, serve_thinking_fields, serve_sampling_fields, serve_structure_fields, serve_noted_fields, NULL};
@@ -180,10 +179,6 @@ bool serve_responses(serve_call *c) {
     serve_new_id("resp_", g->id);
     return serve_generation_start(g);
 }
-
-static const serve_field count_members[] = {
-    SERVE_HAS("object", SERVE_IS_ONE_OF("response.input_tokens")), SERVE_HAS("input_tokens", SERVE_IS_COUNT), {0}};
-const serve_shape serve_responses_count_answer = SERVE_IS_NAMED("ResponseInputTokens", count_members);
 
 bool serve_responses_input_tokens(serve_call *c) {
     serve_responses_request r = {0};

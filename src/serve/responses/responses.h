@@ -10,9 +10,7 @@
 bool serve_responses(serve_call *c);
 bool serve_responses_input_tokens(serve_call *c);
 extern const serve_field *const serve_responses_fields[];
-extern const serve_shape serve_responses_answer_shape, serve_responses_event, serve_responses_count_answer;
 /* What an answer gives back of a request. */
-extern const serve_shape serve_responses_tool_shape, serve_responses_choice_shape;
 
 /* What a request says, translated: lists in the form of OpenAI's chat, and the conversation that lends them. */
 typedef struct serve_responses_request {
@@ -49,12 +47,10 @@ typedef struct serve_responses_answer {
 bool serve_responses_answer_new(serve_generation *g);
 
 typedef enum serve_response_status { SERVE_IN_PROGRESS, SERVE_COMPLETED, SERVE_INCOMPLETE } serve_response_status;
-const char *serve_response_status_name(serve_response_status status);
 /* How an answer has ended. */
 serve_response_status serve_response_status_of(const serve_answer *a);
 
 /* Items and their parts. */
-extern const serve_shape serve_response_item_shape, serve_text_part_shape;
 /* Text and logprobs are lent, and those that are NULL are empty. */
 ht_json *serve_message_item(const char *id, serve_response_status status, const ht_text *text, const ht_json *logprobs);
 ht_json *serve_reasoning_item(const serve_generation *g, const char *id, serve_response_status status,

@@ -24,11 +24,13 @@ static ht_json *reply(serve_generation *g) {
     char id[SERVE_ID];
     if (a->thoughts.len) {
         serve_new_id("rs_", id);
-        put(answer, serve_reasoning_item(g, id, a->last == SERVE_THOUGHT ? status : SERVE_COMPLETED, &a->thoughts));
+        put(answer,
+            serve_reasoning_item(g, id, a->last == HT_ANSWER_THINKING ? status : SERVE_COMPLETED, &a->thoughts));
     }
     if (a->text.len) {
         serve_new_id("msg_", id);
-        put(answer, serve_message_item(id, a->last == SERVE_TEXT ? status : SERVE_COMPLETED, &a->text, a->logprobs));
+        put(answer,
+            serve_message_item(id, a->last == HT_ANSWER_TEXT ? status : SERVE_COMPLETED, &a->text, a->logprobs));
     }
     for (size_t i = 0; i < a->n_calls; i++) {
         serve_new_id("fc_", id);
@@ -36,42 +38,6 @@ static ht_json *reply(serve_generation *g) {
     }
     return serve_response_json(g, status, NULL);
 }
-
-/* ---- events ---- */
-
-static const serve_field numbered[] = {SERVE_HAS("sequence_number", SERVE_IS_COUNT), {0}},
-                         with_response[] = {SERVE_HAS("response", SERVE_IS(serve_responses_answer_shape)), {0}},
-                         of_output[] = {SERVE_HAS("output_index", SERVE_IS_COUNT), {0}},
-                         with_item[] = {SERVE_HAS("item", SERVE_IS(serve_response_item_shape)), {0}},
-                         of_item[] = {SERVE_HAS("item_id", SERVE_IS_TEXT), {0}},
-                         of_content[] = {SERVE_HAS("content_index", SERVE_IS_COUNT), {0}},
-                         with_part[] = {SERVE_HAS("part", SERVE_IS(serve_text_part_shape)), {0}},
-                         with_delta[] = {SERVE_HAS("delta", SERVE_IS_TEXT), {0}},
-                         with_text[] = {SERVE_HAS("text", SERVE_IS_TEXT), {0}},
-                         with_logprobs[] = {SERVE_HAS("logprobs", SERVE_IS(serve_logprobs_shape)), {0}},
-                         with_arguments[] = {
-                             SERVE_HAS("name", SERVE_IS_TEXT), SERVE_HAS("arguments", SERVE_IS_TEXT), {0}};
-#define OF_RESPONSE  SERVE_TABLES(numbered, with_response)
-#define OF_ITEM      SERVE_TABLES(numbered, of_output, with_item)
-#define IN_ITEM(...) SERVE_TABLES(numbered, of_output, of_item, __VA_ARGS__)
-static const serve_named_kind event_kinds[] = {
-    {"response.created", "ResponseCreatedEvent", OF_RESPONSE},
-    {"response.in_progress", "ResponseInProgressEvent", OF_RESPONSE},
-    {"response.completed", "ResponseCompletedEvent", OF_RESPONSE},
-    {"response.incomplete", "ResponseIncompleteEvent", OF_RESPONSE},
-    {"response.failed", "ResponseFailedEvent", OF_RESPONSE},
-    {"response.output_item.added", "ResponseOutputItemAddedEvent", OF_ITEM},
-    {"response.output_item.done", "ResponseOutputItemDoneEvent", OF_ITEM},
-    {"response.content_part.added", "ResponseContentPartAddedEvent", IN_ITEM(of_content, with_part)},
-    {"response.content_part.done", "ResponseContentPartDoneEvent", IN_ITEM(of_content, with_part)},
-    {"response.output_text.delta", "ResponseTextDeltaEvent", IN_ITEM(of_content, with_delta, with_logprobs)},
-    {"response.output_text.done", "ResponseTextDoneEvent", IN_ITEM(of_content, with_text, with_logprobs)},
-    {"response.reasoning_text.delta", "ResponseReasoningTextDeltaEvent", IN_ITEM(of_content, with_delta)},
-    {"response.reasoning_text.done", "ResponseReasoningTextDoneEvent", IN_ITEM(of_content, with_text)},
-    {"response.function_call_arguments.delta", "ResponseFunctionCallArgumentsDeltaEvent", IN_ITEM(with_delta)},
-    {"response.function_call_arguments.done", "ResponseFunctionCallArgumentsDoneEvent", IN_ITEM(with_arguments)},
-    {0}};
-const serve_shape serve_responses_event = {.types = SERVE_JSON_OBJECT, .name = "ResponseEvent", .named = event_kinds};
 
 /* Sends an event with these members, which are taken. */
 static void send(serve_generation *g, const char *type, ht_json *members) {
@@ -209,24 +175,25 @@ static void begin(serve_generation *g) {
     send_response(g, "response.in_progress", SERVE_IN_PROGRESS, NULL);
 }
 
-static void piece(serve_generation *g, serve_answer *a, const serve_piece *p) {
+static void piece(serve_generation *g, serve_answer *a, const ht_answer_piece *p) {
     serve_responses_answer *answer = g->extra;
     switch (p->part) {
-    case SERVE_TEXT:
+    case HT_ANSWER_TEXT:
         open_item(g, a, TEXT_ITEM);
         ht_text_append(&answer->text, p->text, p->n);
         send_text(g, "response.output_text.delta", "delta", ht_json_stringn(p->text, p->n), new_logprobs(g, a));
         break;
-    case SERVE_THOUGHT:
+    case HT_ANSWER_THINKING:
         open_item(g, a, REASONING_ITEM);
         ht_text_append(&answer->text, p->text, p->n);
         send_within(g, "response.reasoning_text.delta", true, "delta", ht_json_stringn(p->text, p->n));
         break;
-    case SERVE_CALL_BEGIN: open_item(g, a, CALL_ITEM); break;
-    case SERVE_CALL_ARGUMENTS:
+    case HT_ANSWER_CALL_BEGIN: open_item(g, a, CALL_ITEM); break;
+    case HT_ANSWER_CALL_ARGUMENTS:
         send_within(g, "response.function_call_arguments.delta", false, "delta", ht_json_stringn(p->text, p->n));
         break;
-    case SERVE_CALL_END: close_item(g, a, call_status(&a->call[a->n_calls - 1])); break;
+    case HT_ANSWER_CALL: break;
+    case HT_ANSWER_CALL_END: close_item(g, a, call_status(&a->call[a->n_calls - 1])); break;
     }
 }
 
