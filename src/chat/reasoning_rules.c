@@ -1,9 +1,8 @@
-/* Thoughts before a grammar's text, as further starts of its rules. */
-#include "chat/answer_rules.h"
+#include "chat/reasoning_rules.h"
 
 #include <string.h>
 
-ht_re ht_answer_blanks(ht_regexes *re, uint32_t most) {
+ht_re ht_response_blanks(ht_regexes *re, uint32_t most) {
     ht_byte_set set = {{0}};
     ht_byte_set_add(&set, '\t', '\n');
     ht_byte_set_add(&set, '\r', '\r');
@@ -15,7 +14,7 @@ static ht_re containing(ht_regexes *re, const char *text) {
     return ht_re_concat(re, HT_RE_ALL, ht_re_concat(re, ht_re_text(re, text, strlen(text)), HT_RE_ALL));
 }
 
-/* Whether an end of one text is the beginning of the other, so that they may overlap. */
+/* Whether an end of one text begins the other. */
 static bool overlaps(const char *first, const char *second) {
     const size_t n = strlen(first);
     for (size_t length = 1; length < n; length++)
@@ -23,7 +22,8 @@ static bool overlaps(const char *first, const char *second) {
     return false;
 }
 
-ht_re ht_answer_until(ht_regexes *re, const char *mark, const char *const *others, size_t n_others, ht_re not_before) {
+ht_re ht_response_until(ht_regexes *re, const char *mark, const char *const *others, size_t n_others,
+                        ht_re not_before) {
     const ht_re end = ht_re_text(re, mark, strlen(mark));
     ht_re before = containing(re, mark);
     bool overlap = overlaps(mark, mark);
@@ -34,7 +34,7 @@ ht_re ht_answer_until(ht_regexes *re, const char *mark, const char *const *other
     before = ht_re_either(re, before, not_before);
     const ht_re text = ht_re_concat(re, ht_re_not(re, before), end);
     if (!overlap) return text;
-    /* What overlaps the mark has ended before it: no beginning of the text, but the whole, has a mark. */
+    /* A text that overlaps the mark ends before it: only the whole text ends with a mark, no beginning of it. */
     ht_byte_set any = {{0}};
     ht_byte_set_add(&any, 0, 255);
     const ht_re more = ht_re_concat(re, ht_re_bytes(re, &any), HT_RE_ALL);
@@ -46,27 +46,27 @@ ht_re ht_answer_until(ht_regexes *re, const char *mark, const char *const *other
     return ht_re_both(re, ht_re_concat(re, ht_re_not(re, not_before), end), ht_re_not(re, later));
 }
 
-ht_re ht_answer_without(ht_regexes *re, const char *const *texts, size_t n, ht_re others) {
+ht_re ht_response_without(ht_regexes *re, const char *const *texts, size_t n, ht_re others) {
     for (size_t i = 0; i < n; i++) others = ht_re_either(re, others, containing(re, texts[i]));
     return ht_re_not(re, others);
 }
 
-void ht_answer_rules_add_thoughts(ht_rules *r, const ht_thought_notation *t) {
+void ht_rules_add_reasoning(ht_rules *r, const ht_reasoning_format *t) {
     if (!t || r->status) return;
     ht_regexes *re = r->re;
     bool has_text;
-    const ht_symbol text = r->start[0], behind = ht_rules_rule(r), in = ht_rules_rule(r), answer = ht_rules_rule(r);
-    const ht_re blanks = ht_answer_blanks(re, HT_BLANKS_MOST);
+    const ht_symbol text = r->start[0], after = ht_rules_rule(r), in = ht_rules_rule(r), answer = ht_rules_rule(r);
+    const ht_re blanks = ht_response_blanks(re, HT_BLANKS_MOST);
     const ht_symbol blank = ht_rules_lexeme(r, ht_re_without_empty(re, blanks));
     const ht_symbol open = ht_rules_lexeme(r, ht_re_concat(re, blanks, ht_re_text(re, t->open, strlen(t->open))));
-    const ht_symbol thought = ht_rules_free_lexeme(r, ht_answer_until(re, t->close, NULL, 0, HT_RE_NONE), false);
-    ht_rules_add(r, behind, &text, 1);
-    ht_rules_add(r, behind, (ht_symbol[]){blank, text}, 2);
-    ht_rules_add(r, in, (ht_symbol[]){thought, behind}, 2);
+    const ht_symbol reasoning = ht_rules_free_lexeme(r, ht_response_until(re, t->close, NULL, 0, HT_RE_NONE), false);
+    ht_rules_add(r, after, &text, 1);
+    ht_rules_add(r, after, (ht_symbol[]){blank, text}, 2);
+    ht_rules_add(r, in, (ht_symbol[]){reasoning, after}, 2);
     ht_rules_add(r, answer, &text, 1);
     ht_rules_add(r, answer, (ht_symbol[]){open, in}, 2);
     r->start[HT_START_ANSWER] = answer;
-    r->start[HT_START_IN_THOUGHT] = in;
-    r->n_starts = HT_START_IN_THOUGHT + 1;
+    r->start[HT_START_IN_REASONING] = in;
+    r->n_starts = HT_START_IN_REASONING + 1;
     ht_rules_finish(r, text, &has_text);
 }
