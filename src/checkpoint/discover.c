@@ -2,8 +2,8 @@
  * call stack. */
 #include "base/error.h"
 #include "base/file.h"
+#include "checkpoint/info.h"
 #include "formats/gguf_set.h"
-#include "models/info.h"
 
 #include <hearth/discover.h>
 

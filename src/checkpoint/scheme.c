@@ -1,16 +1,25 @@
-#include "checkpoint/quantized.h"
+#include "checkpoint/scheme.h"
 
+#include "base/error.h"
+#include "base/text.h"
 #include "checkpoint/mlx.h"
+#include "checkpoint/nvfp4.h"
+#include "checkpoint/tensor_read.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+enum { NAME_SIZE = 256 };
+
+/* ---- quantization_config ---- */
+
 /* Supported fp8 and NVFP4 methods by quant_method and `format` or `quant_algo`, with the suffix of the scales. The type
  * of each tensor follows from the tensor itself. */
-static const struct scheme {
+static const struct method {
     const char *method, *form;
     const char *scale;
-} schemes[] = {
+} methods[] = {
     {"fp8", NULL, "_scale_inv"},
     {"fbgemm_fp8", NULL, "_scale"},
     {"compressed-tensors", "float-quantized", "_scale"},
@@ -22,10 +31,10 @@ static const struct scheme {
     {"modelopt", "MIXED_PRECISION", "_scale"},
 };
 
-static const struct scheme *scheme_of(const char *method, const char *form) {
-    for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++)
-        if (!strcmp(method, schemes[i].method) && (!schemes[i].form || !strcmp(form, schemes[i].form)))
-            return &schemes[i];
+static const struct method *method_of(const char *method, const char *form) {
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
+        if (!strcmp(method, methods[i].method) && (!methods[i].form || !strcmp(form, methods[i].form)))
+            return &methods[i];
     return NULL;
 }
 
@@ -93,7 +102,7 @@ static void read_groups(ht_json_reader *r, const char *method, const char *form,
     ht_json_object_foreach((ht_json *)ht_json_object(r, how, "config_groups"), name, group) {
         const char *own = form;
         if (ht_json_is_string(ht_json_object_get(group, "format"))) ht_json_str(r, group, "format", &own);
-        const struct scheme *s = scheme_of(method, own);
+        const struct method *s = method_of(method, own);
         if (!s)
             refuse(r, method, own, "");
         else
@@ -110,14 +119,14 @@ static void read_layers(ht_json_reader *r, const char *method, const ht_json *ho
     ht_json_object_foreach((ht_json *)ht_json_object(r, how, "quantized_layers"), name, layer) {
         const char *algorithm = "";
         ht_json_str(r, layer, "quant_algo", &algorithm);
-        if (!scheme_of(method, algorithm)) refuse(r, method, algorithm, "");
+        if (!method_of(method, algorithm)) refuse(r, method, algorithm, "");
         if (r->status) return;
     }
 }
 
 ht_quantized ht_quantized_read(ht_json_reader *r, const ht_json *root) {
     ht_quantized out = {0};
-    if (ht_mlx_describes(root)) return out; /* ht_mlx_open checks it */
+    if (ht_mlx_description(root)) return out; /* ht_mlx_check */
     const ht_json *how = ht_json_object(r, root, "quantization_config");
     if (!how) return out;
     const char *method = "an unnamed method", *form = "";
@@ -125,7 +134,7 @@ ht_quantized ht_quantized_read(ht_json_reader *r, const ht_json *root) {
     bool modelopt = !strcmp(method, "modelopt");
     ht_json_str(r, how, modelopt ? "quant_algo" : "format", &form);
     if (r->status) return out;
-    const struct scheme *s = scheme_of(method, form);
+    const struct method *s = method_of(method, form);
     if (!s) {
         refuse(r, method, form, "");
         return out;
@@ -135,4 +144,97 @@ ht_quantized ht_quantized_read(ht_json_reader *r, const ht_json *root) {
     if (!strcmp(method, "compressed-tensors")) read_groups(r, method, form, how, &out);
     if (modelopt) read_layers(r, method, how);
     return out;
+}
+
+/* ---- parts of weights ---- */
+
+bool ht_scheme_owner(const ht_checkpoint_files *c, const ht_stored_tensor *t, ht_stored_tensor *of) {
+    static const struct {
+        const char *end, *weight;
+    } names[] = {{".weight_scale_inv", ".weight"},
+                 {".weight_scale", ".weight"},
+                 {".weight_scale_2", ".weight"},
+                 {".weight_global_scale", ".weight"},
+                 {".input_scale", ".weight"},
+                 {".input_global_scale", ".weight"},
+                 {".activation_scale", ".weight"},
+                 {".scales", ".weight"},
+                 {".biases", ".weight"},
+                 {"_weight_scale", ""},
+                 {"_weight_scale_2", ""},
+                 {"_input_scale", ""},
+                 {"_scale_inv", ""},
+                 {"_scale", ""}};
+    char name[NAME_SIZE];
+    if (!c->scheme->has_scales) return false;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        size_t n = strlen(names[i].end);
+        if (t->name_len <= n || memcmp(t->name + t->name_len - n, names[i].end, n) != 0) continue;
+        int length = snprintf(name, sizeof name, "%.*s%s", (int)(t->name_len - n), t->name, names[i].weight);
+        if (length < NAME_SIZE && ht_checkpoint_find(c, name, of) && of->type >= 0 && !ht_weight_is_float(of->type))
+            return true;
+    }
+    return false;
+}
+
+/* A GGUF file's `x.scale` beside `x.weight`. */
+static ht_status gguf_product_scales(const ht_checkpoint_files *c, const ht_product_scales *of, float *out, bool *found,
+                                     size_t *number, ht_error *err) {
+    char name[NAME_SIZE];
+    ht_stored_tensor t;
+    const char *stem = strstr(of->name, "weight");
+    snprintf(name, sizeof name, "%.*sscale", stem ? (int)(stem - of->name) : 0, of->name);
+    *found = stem && ht_checkpoint_find(c, name, &t);
+    if (!*found) return HT_OK;
+    *number = t.number;
+    ht_status status = ht_checkpoint_need(c, name, &of->n, 1, &t, err);
+    if (!status) status = ht_tensor_read_f32(&t, of->n, out, err);
+    for (int64_t i = 0; !status && i < of->n; i++)
+        if (!isfinite(out[i]) || out[i] == 0)
+            status = ht_fail(err, HT_ERR_FORMAT, "%s: `%s` holds %g, expected a finite number that is not 0",
+                             t.file_name, name, (double)out[i]);
+    return status;
+}
+
+static ht_status nvfp4_product_scales(const ht_checkpoint_files *c, const ht_product_scales *of, float *out,
+                                      bool *found, size_t *number, ht_error *err) {
+    (void)number;
+    return ht_nvfp4_whole_scales(c, of->name, of->n, of->share, of->n_shares, out, found, err);
+}
+
+/* ---- schemes ---- */
+
+static const ht_scheme gguf = {.name = "GGUF blocks", .product_scales = gguf_product_scales},
+                       floats = {.name = "floats"},
+                       mlx = {.name = "MLX groups",
+                              .check = ht_mlx_check,
+                              .complete = ht_mlx_complete,
+                              .has_scales = true},
+                       scaled = {.name = "fp8 and NVFP4", /* one checkpoint may have both */
+                                 .check = ht_nvfp4_check,
+                                 .elements = ht_nvfp4_numbers,
+                                 .complete = ht_nvfp4_complete,
+                                 .product_scales = nvfp4_product_scales,
+                                 .has_scales = true};
+
+/* The scheme by the types of the tensors, where config.json describes no groups of MLX. */
+static const ht_scheme *scheme_of_tensors(const ht_safetensors *tensors) {
+    const ht_scheme *out = &floats;
+    for (size_t i = 0; i < ht_safetensors_count(tensors); i++) {
+        const ht_safetensor *t = ht_safetensors_at(tensors, i);
+        if (!strncmp(t->dtype, "F8_", 3) || ht_ends_with(t->name, "_packed")) return &scaled;
+        if (!strcmp(t->dtype, "U32") && ht_ends_with(t->name, ".weight")) out = &mlx;
+    }
+    return out;
+}
+
+void ht_scheme_choose(ht_checkpoint_files *c, const ht_json *config) {
+    if (c->gguf) {
+        c->scheme = &gguf;
+        return;
+    }
+    ht_json_reader r = {.file = "config.json"};
+    c->quantized = ht_quantized_read(&r, config);
+    c->quantization = ht_json_incref((ht_json *)(uintptr_t)ht_mlx_description(config));
+    c->scheme = c->quantization ? &mlx : scheme_of_tensors(c->tensors);
 }
