@@ -20,7 +20,7 @@ extern allocations_state allocations;
 void *__wrap_malloc(size_t n);
 
 /* What a failed allocation may give instead of HT_ERR_MEMORY: arrays can do without some of theirs. */
-enum also { NOTHING_ELSE = 0, ALSO_FORMAT = 1, ALSO_ARGUMENT = 2, ALSO_OK = 4 };
+enum also { NOTHING_ELSE = 0, ALSO_ARGUMENT = 1, ALSO_OK = 2 };
 
 /* The scenario succeeds when memory does; returns how many allocations it makes. Outside soaks some fail: each of the first ones,
  * and every eighth later, to which the number is rounded up. */
