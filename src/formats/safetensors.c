@@ -4,6 +4,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/grow.h"
 #include "base/text.h"
 #include "formats/json.h"
 #include "formats/safetensors_set.h"
@@ -128,13 +129,7 @@ static void read_offsets(parser *p, const json_t *entry, ht_safetensor *t, size_
 }
 
 static bool append(ht_safetensors *set, const ht_safetensor *t) {
-    if (set->n_tensors == set->capacity) {
-        size_t capacity = set->capacity ? 2 * set->capacity : 64, n_bytes;
-        ht_safetensor *grown = ht_mul_size(capacity, sizeof *grown, &n_bytes) ? realloc(set->tensors, n_bytes) : NULL;
-        if (!grown) return false;
-        set->tensors = grown;
-        set->capacity = capacity;
-    }
+    if (!HT_GROW_ONE(set->tensors, set->n_tensors)) return false;
     char *name = strdup(t->name);
     if (!name) return false;
     set->tensors[set->n_tensors] = *t;

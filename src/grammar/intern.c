@@ -1,6 +1,8 @@
 /* Hash tables of interned sequences and of pairs, with open addressing and linear probing. */
 #include "grammar/intern.h"
 
+#include "base/grow.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,17 +19,6 @@ static uint32_t hash_words(const uint32_t *words, size_t n) {
         h ^= h >> 29;
     }
     return mixed(h);
-}
-
-static bool grow(uint32_t **array, size_t *capacity, size_t need) {
-    if (need <= *capacity) return true;
-    size_t larger = *capacity ? *capacity : 64;
-    while (larger < need) larger *= 2;
-    uint32_t *moved = realloc(*array, larger * sizeof *moved);
-    if (!moved) return false;
-    *array = moved;
-    *capacity = larger;
-    return true;
 }
 
 /* ---- sequences ---- */
@@ -54,9 +45,7 @@ static void place_all(ht_intern *t) {
 static bool grow_slots(ht_intern *t) {
     if (t->n_slots && t->n < t->n_slots / 2) return true;
     const uint32_t larger = t->n_slots ? 2 * t->n_slots : 64;
-    uint32_t *slot = realloc(t->slot, larger * sizeof *slot);
-    if (!slot) return false;
-    t->slot = slot;
+    if (!HT_RESIZE(t->slot, larger)) return false;
     t->n_slots = larger;
     place_all(t);
     return true;
@@ -76,14 +65,13 @@ uint32_t ht_intern_add(ht_intern *t, const uint32_t *words, size_t n, bool *is_n
     uint32_t at = hash & (t->n_slots - 1);
     for (; t->slot[at]; at = (at + 1) & (t->n_slots - 1))
         if (is_same(t, t->slot[at] - 1, hash, words, n)) return t->slot[at] - 1;
-    size_t capacity = t->capacity, same_capacity = t->capacity;
+    size_t capacity = t->capacity;
     /* Words of the table itself move when it grows. */
     const bool is_own = t->word && words >= t->word && words < t->word + t->n_words;
     const size_t offset = is_own ? (size_t)(words - t->word) : 0;
-    if (t->n_words + n > INT32_MAX || !grow(&t->word, &t->word_capacity, t->n_words + n)) return HT_INTERN_FAILED;
-    if (!grow(&t->end, &capacity, (size_t)t->n + 1) || !grow(&t->hash, &same_capacity, (size_t)t->n + 1))
+    if (t->n_words + n > INT32_MAX || !HT_GROW(t->word, t->word_capacity, t->n_words + n)) return HT_INTERN_FAILED;
+    if (!HT_GROW(t->end, capacity, (size_t)t->n + 1) || !HT_GROW(t->hash, t->capacity, (size_t)t->n + 1))
         return HT_INTERN_FAILED;
-    t->capacity = (uint32_t)capacity;
     if (n) memmove(t->word + t->n_words, is_own ? t->word + offset : words, n * sizeof *words);
     t->n_words += n;
     t->end[t->n] = (uint32_t)t->n_words;

@@ -15,7 +15,8 @@ typedef struct ht_intern {
     size_t n_words, word_capacity;
     uint32_t *end;  /* [n] of each sequence in `word` */
     uint32_t *hash; /* [n] of each sequence, which may be long */
-    uint32_t n, capacity;
+    uint32_t n;
+    size_t capacity;
     uint32_t *slot; /* [n_slots] number + 1, 0 where free */
     uint32_t n_slots;
 } ht_intern;

@@ -2,6 +2,7 @@
  * call stack. */
 #include "base/error.h"
 #include "base/file.h"
+#include "base/grow.h"
 #include "formats/gguf_set.h"
 #include "models/info.h"
 
@@ -35,13 +36,7 @@ typedef struct traversal {
 /* ---- lists and sets ---- */
 
 static bool add_name(names *list, const char *name) {
-    if (list->n == list->capacity) {
-        size_t capacity = list->capacity ? 2 * list->capacity : 16;
-        char **item = realloc(list->item, capacity * sizeof *item);
-        if (!item) return false;
-        list->item = item;
-        list->capacity = capacity;
-    }
+    if (!HT_GROW(list->item, list->capacity, list->n + 1)) return false;
     return name && (list->item[list->n] = strdup(name)) && ++list->n;
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/grow.h"
 #include "base/log.h"
 #include "base/pages.h"
 
@@ -29,12 +30,8 @@ uint64_t ht_hash_bytes(const char *text, size_t n) {
 
 static ht_status reserve_ids(ht_vocab *v, int32_t n, ht_error *err) {
     if (n <= v->capacity) return HT_OK;
-    size_t bytes = (size_t)n * sizeof(uint32_t); /* n is bounded by HT_MAX_VOCAB or by the file size */
-    uint32_t *begin = realloc(v->begin, bytes);
-    if (begin) v->begin = begin;
-    uint32_t *length = begin ? realloc(v->length, bytes) : NULL;
-    if (!length) return ht_fail_memory(err, bytes, "vocabulary");
-    v->length = length;
+    if (!HT_RESIZE(v->begin, n) || !HT_RESIZE(v->length, n))
+        return ht_fail_memory(err, (size_t)n * sizeof *v->begin, "vocabulary");
     v->capacity = n;
     return HT_OK;
 }
@@ -43,13 +40,7 @@ static ht_status reserve_arena(ht_vocab *v, size_t extra, ht_error *err) {
     size_t need;
     if (!ht_add_size(v->arena_size, extra, &need) || need >= HT_NO_TOKEN)
         return ht_fail(err, HT_ERR_LIMIT, "the vocabulary's texts exceed 4 GiB");
-    if (need <= v->arena_capacity) return HT_OK;
-    size_t capacity = ht_max_size(need, v->arena_capacity * 2);
-    char *arena = realloc(v->arena, capacity);
-    if (!arena) return ht_fail_memory(err, capacity, "vocabulary");
-    v->arena = arena;
-    v->arena_capacity = capacity;
-    return HT_OK;
+    return HT_GROW(v->arena, v->arena_capacity, need) ? HT_OK : ht_fail_memory(err, need, "vocabulary");
 }
 
 ht_status ht_vocab_reserve(ht_vocab *v, int32_t n, size_t bytes, ht_error *err) {
