@@ -5,7 +5,7 @@
 #define HT_GRAMMAR_JSON_TREE_H
 
 #include "base/text.h"
-#include "grammar/arena.h"
+#include "base/arena.h"
 #include "grammar/intern.h"
 
 #include <hearth/status.h>

@@ -12,47 +12,19 @@
 #include <string.h>
 #include <utf8proc.h>
 
-enum { BLOCK_BYTES = 64 << 10, DEPTH_MAX = 200 };
-
-struct ht_jinja_arena_block {
-    ht_jinja_arena_block *next;
-    size_t used, size;
-    _Alignas(16) char bytes[];
-};
+enum { DEPTH_MAX = 200 };
 
 /* ---- arena ---- */
 
 void *ht_jinja_arena_alloc(ht_jinja_arena *a, size_t bytes) {
     if (a->status) return NULL;
-    size_t rounded = (bytes + 15) & ~(size_t)15;
-    if (bytes > a->limit || rounded > a->limit - a->used) {
+    const size_t left = a->memory.used < a->limit ? a->limit - a->memory.used : 0;
+    if (bytes > left) {
         ht_jinja_arena_fail_as(a, HT_ERR_LIMIT, "the template takes more than %zu MB", a->limit >> 20);
         return NULL;
     }
-    if (!a->blocks || a->blocks->size - a->blocks->used < rounded) {
-        size_t size = ht_max_size(BLOCK_BYTES, rounded);
-        ht_jinja_arena_block *block = malloc(sizeof *block + size);
-        if (!block) {
-            a->status = ht_fail_memory(a->err, size, "a template");
-            return NULL;
-        }
-        *block = (ht_jinja_arena_block){.size = size};
-        /* A block that is larger than others does not hide the one that still has room. */
-        if (a->blocks && rounded > BLOCK_BYTES / 4) {
-            block->next = a->blocks->next;
-            a->blocks->next = block;
-            block->used = rounded;
-            a->used += rounded;
-            memset(block->bytes, 0, rounded);
-            return block->bytes;
-        }
-        block->next = a->blocks;
-        a->blocks = block;
-    }
-    void *p = a->blocks->bytes + a->blocks->used;
-    a->blocks->used += rounded;
-    a->used += rounded;
-    memset(p, 0, rounded);
+    void *p = ht_arena_take(&a->memory, bytes, 1);
+    if (!p) a->status = ht_fail_memory(a->err, bytes, "a template");
     return p;
 }
 
@@ -75,13 +47,7 @@ bool ht_jinja_work(ht_jinja_arena *a, size_t n) {
     return !a->status;
 }
 
-void ht_jinja_arena_free(ht_jinja_arena *a) {
-    for (ht_jinja_arena_block *b = a->blocks, *next; b; b = next) {
-        next = b->next;
-        free(b);
-    }
-    a->blocks = NULL;
-}
+void ht_jinja_arena_free(ht_jinja_arena *a) { ht_arena_free(&a->memory); }
 
 static void fail_with(ht_jinja_arena *a, ht_status status, const char *fmt, va_list args) {
     if (a->status) return;
