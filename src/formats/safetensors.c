@@ -255,7 +255,7 @@ ht_status ht_safetensors_add(ht_safetensors *set, const void *data, size_t size,
 
 ht_status ht_safetensors_index(ht_safetensors *set, const char *where, ht_error *err) {
     if (!ht_name_index_init(&set->names, set->n_tensors))
-        return ht_fail_memory(err, set->n_tensors * sizeof(ht_name_slot), "the tensor names");
+        return ht_fail_memory(err, set->n_tensors * sizeof(ht_indexed_name), "the tensor names");
     for (size_t i = 0; i < set->n_tensors; i++) {
         const ht_safetensor *t = &set->tensors[i];
         size_t first;

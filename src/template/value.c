@@ -3,6 +3,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/text.h"
 
 #include <math.h>
@@ -527,12 +528,6 @@ ht_jinja_list *ht_jinja_items(ht_jinja_arena *a, ht_jinja_value v) {
 
 /* ---- dicts ---- */
 
-static uint64_t hash_bytes(const char *bytes, size_t n) {
-    uint64_t h = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < n; i++) h = (h ^ (unsigned char)bytes[i]) * 0x100000001b3u;
-    return h ^ h >> 32;
-}
-
 /* Equal values have equal hashes. */
 static uint64_t hash_at(ht_jinja_arena *a, ht_jinja_value key, int depth) {
     if (too_deep(a, depth)) return 0;
@@ -542,7 +537,7 @@ static uint64_t hash_at(ht_jinja_arena *a, ht_jinja_value key, int depth) {
     double x;
     switch (key.kind) {
     case HT_VALUE_STRING:
-    case HT_VALUE_BIG: return hash_bytes(key.string->text, key.string->n);
+    case HT_VALUE_BIG: return ht_hash_bytes(key.string->text, key.string->n);
     case HT_VALUE_TUPLE:
         h = 17;
         for (size_t j = 0; j < key.list->n; j++) h = h * 31 + hash_at(a, key.list->items[j], depth + 1);
@@ -553,11 +548,11 @@ static uint64_t hash_at(ht_jinja_arena *a, ht_jinja_value key, int depth) {
     case HT_VALUE_UNDEFINED: return 3;
     default: break;
     }
-    if (!ht_jinja_is_number(key)) return (uint64_t)(uintptr_t)key.object * 0x9e3779b97f4a7c15u >> 20;
+    if (!ht_jinja_is_number(key)) return ht_hash_number((uintptr_t)key.object);
     x = ht_jinja_as_integer(key, &i) ? (double)i : ht_jinja_as_real(key);
     if (x == 0) x = 0; /* of both signs */
     memcpy(&h, &x, sizeof h);
-    return h * 0x9e3779b97f4a7c15u >> 20;
+    return ht_hash_number(h);
 }
 
 static uint64_t hash_of(ht_jinja_arena *a, ht_jinja_value key) { return hash_at(a, key, 0); }
@@ -579,7 +574,7 @@ ht_jinja_value *ht_jinja_dict_find(ht_jinja_arena *a, const ht_jinja_dict *d, ht
 }
 
 ht_jinja_value *ht_jinja_dict_find_text(const ht_jinja_dict *d, const char *key, size_t n) {
-    for (size_t i = hash_bytes(key, n); d->n_slots; i++) {
+    for (size_t i = ht_hash_bytes(key, n); d->n_slots; i++) {
         uint32_t slot = d->slots[i & (d->n_slots - 1)];
         if (!slot) return NULL;
         ht_jinja_value k = d->keys[slot - 1];

@@ -75,7 +75,7 @@ ht_status ht_merge_added(ht_tokenizer *t, const ht_listed_tokens *list, const ch
     added_ids ids = {.next = t->n_model_tokens};
     if (!list->n) return HT_OK;
     if (!ht_name_index_init(&ids.known, t->n_added + list->n))
-        return ht_fail_memory(err, list->n * sizeof(ht_name_slot), "added tokens");
+        return ht_fail_memory(err, list->n * sizeof(ht_indexed_name), "added tokens");
     ht_status st = HT_OK;
     for (size_t i = 0; !st && i < t->n_added; i++) {
         if (t->added[i].id >= ids.next) ids.next = t->added[i].id + 1;
