@@ -20,8 +20,8 @@ foreach(source ${HEARTH_CUDA_KERNELS})
     DEPENDS ${source} DEPFILE ${image}.d VERBATIM)
   list(APPEND HEARTH_CUDA_IMAGES ${image})
   string(APPEND HEARTH_CUDA_ASSEMBLY
-    "__asm__(\".section .rodata\\n.balign 64\\n.globl ht_cuda_image_${module}\\n.hidden ht_cuda_image_${module}\\n\"\n"
-    "        \"ht_cuda_image_${module}:\\n.incbin \\\"${image}\\\"\\n.previous\\n\");\n")
+    "__asm__(\".section .rodata\\n.balign 64\\n.globl ht_cuda_swizzled_${module}\\n.hidden ht_cuda_swizzled_${module}\\n\"\n"
+    "        \"ht_cuda_swizzled_${module}:\\n.incbin \\\"${image}\\\"\\n.previous\\n\");\n")
 endforeach()
 file(MAKE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/cuda)
 file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/cuda/images.c CONTENT "${HEARTH_CUDA_ASSEMBLY}" @ONLY)

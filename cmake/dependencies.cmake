@@ -1,4 +1,5 @@
-# The libraries Hearth is built on; docs/decisions.md says why each one.
+# The libraries that Hearth uses. PCRE2 matches pre-tokenizer patterns (docs/decisions/001), utf8proc normalizes to NFC, whose tables
+# change every year, and zlib compresses .npz entries. The command adds libevent, OpenSSL, libcurl and libedit (002, 003).
 find_package(Threads REQUIRED)
 if(HEARTH_KERNELS_ONLY)
   add_library(hearth_dependencies INTERFACE)

@@ -1,4 +1,4 @@
-"""Every #include in src/ and apps/ goes down the table of docs/layout.md, or stays in its layer, where no two folders include
+"""Every #include in src/ and apps/ goes down the table of docs/architecture.md, or stays in its layer, where no two folders include
 each other, whatever the way round; the command sees public headers, the server and base/grow.h alone, the server public headers, the base, the reader of
 JSON and HTTP, which of the base takes what is a header alone, the plain reference no vector source, and nothing above the devices a thread pool. Run from the repository root, without arguments."""
 import pathlib
@@ -6,7 +6,7 @@ import re
 import sys
 
 root = pathlib.Path(__file__).resolve().parent.parent
-rows = [line for line in (root / "docs/layout.md").read_text().splitlines() if re.match(r"\| \w+ \| `(apps|src)/", line)]
+rows = [line for line in (root / "docs/architecture.md").read_text().splitlines() if re.match(r"\| \w+ \| `(apps|src)/", line)]
 height = {folder: -i for i, row in enumerate(rows) for folder in re.findall(r"`((?:apps|src)/\w+)/`", row)}
 
 wrong = []
@@ -14,7 +14,7 @@ for source in sorted([*root.glob("src/**/*.[ch]"), *root.glob("apps/**/*.[ch]")]
     name = source.relative_to(root)
     folder = "/".join(name.parts[:2])
     if folder not in height:
-        wrong.append(f"{name}: {folder}/ is in no layer of docs/layout.md")
+        wrong.append(f"{name}: {folder}/ is in no layer of docs/architecture.md")
         continue
     for number, line in enumerate(source.read_text().splitlines(), 1):
         included = re.match(r'\s*#\s*include\s+"([^"]+)"', line)

@@ -1,4 +1,4 @@
-"""The program under "From Python" in the README runs as it stands there, on a tiny model, and prints what its comments say.
+"""The Python program of the README runs on a tiny model, and its last line prints what the comment says.
 
 Needs the binding, installed or through HEARTH_LIBRARY and PYTHONPATH=python, and nothing else."""
 
@@ -16,10 +16,7 @@ import tiny_model  # noqa: E402
 
 
 def program():
-    """The indented block of the section, without its indentation."""
-    section = re.search(r"^## From Python\n(.*?)^## ", (ROOT / "README.md").read_text(), re.M | re.S)[1]
-    lines = [line[4:] for line in section.split("\n") if line.startswith("    ") or not line]
-    return "\n".join(lines).strip() + "\n"
+    return re.search(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.M | re.S)[1]
 
 
 def main():

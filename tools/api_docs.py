@@ -1,20 +1,18 @@
 #!/usr/bin/env python3
-"""Writes docs/api/: a page for every public header, made of its declarations and their comments, and an index.
+"""Writes the API reference: a Markdown page per public header, and an index. The target `docs` builds it into HTML.
 
-    python3 tools/api_docs.py            writes the pages
-    python3 tools/api_docs.py --check    says which pages are not what the headers say, and which functions have no
-                                         comment; ends with 1 when there are any
+    python3 tools/api_docs.py DIRECTORY
 
-A comment that stands above a declaration belongs to it and to those that follow without an empty line or a comment between;
-one behind it on its line belongs to it alone. A comment that another one follows belongs to the whole paragraph, one like
-`/* ---- name ---- */` begins a section, and the first of a header introduces it."""
+A comment above a declaration describes it and the declarations that follow without an empty line or another comment. A
+comment at the end of a line describes that line. A comment followed by another comment describes the whole paragraph.
+`/* ---- name ---- */` begins a section, and the first comment of a header introduces the page."""
 
 import re
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-HEADERS, PAGES = ROOT / "include/hearth", ROOT / "docs/api"
+HEADERS = ROOT / "include/hearth"
 SECTION = re.compile(r"/\* -+ (.*?) -+ \*/$")
 NAME = re.compile(r"\b(?:ht_|HT_)\w+")
 SKIPPED = re.compile(r'\s*(#|extern "C" \{|\}\s*$)')
@@ -153,11 +151,11 @@ def index_of(headers, places):
     names = [f"[`{name}`]({page}.md#{name.lower()})" for name, page in sorted(places.items()) if name.startswith("ht_")]
     return "\n".join(
         [
-            "# The headers",
+            "# C API",
             "",
-            "Made of `include/hearth/` by `tools/api_docs.py`. [Arrays](../arrays.md) has two programs to begin with, [fine-tuning](../finetune.md) others.",
+            "Generated from `include/hearth/`. [Arrays](../arrays.md) and [fine-tuning](../finetune.md) have complete programs.",
             "",
-            "| header | what it is about |",
+            "| header | contents |",
             "|---|---|",
             *rows,
             "",
@@ -174,7 +172,7 @@ def make_pages():
     headers = {path.stem: read_header(path) for path in sorted(HEADERS.glob("*.h"))}
     places = {n: name for name, (_, blocks) in headers.items() for block in blocks for n in block.names}
     pages = {f"{name}.md": page_of(name, *parts, places) for name, parts in headers.items()}
-    pages["README.md"] = index_of(headers, places)
+    pages["headers.md"] = index_of(headers, places)
     return pages, [
         f"{name}.h: {' '.join(code.split())}"
         for name, (introduction, blocks) in headers.items()
@@ -186,20 +184,15 @@ def make_pages():
 
 
 def main():
+    if len(sys.argv) != 2:
+        sys.exit("usage: tools/api_docs.py DIRECTORY")
     pages, silent = make_pages()
-    wrong = [f"no comment: {declaration}" for declaration in silent]
-    if "--check" in sys.argv[1:]:
-        here = {path.name: path.read_text() for path in PAGES.glob("*")}
-        wrong += [f"not what the header says: docs/api/{n}" for n in sorted(pages.keys() | here.keys()) if pages.get(n) != here.get(n)]
-        if wrong:
-            wrong.append("Comment the functions, then run tools/api_docs.py and commit docs/api.")
-    else:
-        PAGES.mkdir(parents=True, exist_ok=True)
-        for path in PAGES.glob("*.md"):
-            path.unlink()
-        for name, text in pages.items():
-            (PAGES / name).write_text(text)
-    sys.exit("\n".join(wrong) or 0)
+    if silent:
+        sys.exit("\n".join(f"no comment: {declaration}" for declaration in silent))
+    directory = Path(sys.argv[1])
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, text in pages.items():
+        (directory / name).write_text(text)
 
 
 if __name__ == "__main__":

@@ -71,7 +71,7 @@ static const char *const member_names[] = {"max_tokens",
                                            NULL};
 
 static ht_status refuse(ht_error *err, const char *name, const char *expected) {
-    snprintf(err->message, sizeof err->message, "\"%s\" is to be %s", name, expected);
+    snprintf(err->message, sizeof err->message, "\"%s\" must be %s", name, expected);
     return err->status = HT_ERR_ARGUMENT;
 }
 

@@ -29,7 +29,7 @@ static void out_of_memory(chat *c) {
 static bool makes_room(chat *c, const ht_error *err) {
     fprintf(stderr, "hearth: %s\n", err->message);
     if (!chat_input_is_terminal(c->in)) {
-        fprintf(stderr, "hearth: --sliding forgets the oldest positions, --context allows more, /clear starts over\n");
+        fprintf(stderr, "hearth: --sliding discards the oldest positions, --context allows more, /clear starts over\n");
         return false;
     }
     return talk_length(&c->t) > 1 && chat_input_ask(c->in, "Forget the oldest exchange, and go on? [y/N] ") &&

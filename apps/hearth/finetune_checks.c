@@ -18,7 +18,7 @@ const char *finetune_mistake(const options *o, char sentence[96]) {
     if (t->patience && !t->valid) return "--patience needs --valid";
     if (options_given(o, "scale") && t->scale == 0) return "--scale is 0: the adapter would change nothing";
     if (t->alpha == 0) return "--alpha is 0: the adapter would change nothing";
-    if (!setup_layers(t->layers, &layers)) return "--layers is to be all, or a number of layers";
+    if (!setup_layers(t->layers, &layers)) return "--layers must be `all` or a number of layers";
     for (int i = 0; t->init_adapter && brought[i]; i++) {
         if (!options_given(o, brought[i])) continue;
         snprintf(sentence, 96, "--init-adapter brings its rank, scale and targets: leave out --%s", brought[i]);

@@ -237,14 +237,14 @@ static ht_status take_state(keeper *k, const char *path, json_t *state, json_t *
                        "best_iter", &best, "best_valid_loss", &best_valid, "since_best", &since, "first_valid_loss",
                        &first_valid, "curves", &drawn) != 0) {
         snprintf(err->message, sizeof err->message,
-                 "%s is damaged: %s; without that file the run goes on, and the best adapter is chosen anew", path,
+                 "%s is damaged: %s; without that file the run goes on, and the best adapter is chosen again", path,
                  why.text);
         return err->status = HT_ERR_FORMAT;
     }
     *curves = json_incref(drawn);
     if (strcmp(was, k->valid) != 0) {
         if (*was && *k->valid)
-            fprintf(stderr, "hearth: the held-out samples are others than before: the best adapter is chosen anew\n");
+            fprintf(stderr, "hearth: the held-out samples differ from before: the best adapter is chosen again\n");
         return HT_OK;
     }
     k->evaluated_iter = evaluated;

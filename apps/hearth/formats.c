@@ -1,5 +1,5 @@
-/* hearth formats: families, weight types and chat formats of this build, from the library's own tables; the README's
- * table is its output. */
+/* hearth formats: families, weight types and chat formats of this build, from the library's own tables;
+ * docs/models.md has them. */
 #include "command.h"
 #include "json.h"
 #include "terminal.h"

@@ -191,10 +191,10 @@ ht_status model_path(const char *model, char **path, ht_error *err) {
     }
     st = cache_path("models/" HEARTH_DEFAULT_MODEL, path, err);
     if (st || access(*path, F_OK) == 0) return st;
-    st = fail_with(
-        err, HT_ERR_IO,
-        "the default model is not there yet: run scripts/fetch-model, which puts it at %s, or give the path of a model",
-        *path);
+    st = fail_with(err, HT_ERR_IO,
+                   "the default model has not been fetched: run scripts/fetch-model, which puts it at %s, or give the "
+                   "path of a model",
+                   *path);
     free(*path);
     *path = NULL;
     return st;

@@ -155,12 +155,12 @@ static ht_status check_members(json_t *object, const char *const *others, ht_err
     json_object_foreach(object, name, value) if (!is_named(name, prompt) && !is_named(name, others)) {
         char shown[100];
         snprintf(shown, sizeof shown, "%s", name);
-        return fail(err, HT_ERR_ARGUMENT, "the member \"%s\" is not known", shown);
+        return fail(err, HT_ERR_ARGUMENT, "unknown field \"%s\"", shown);
     }
     const bool text = json_object_get(object, "prompt"), chat = json_object_get(object, "messages"),
                ids = json_object_get(object, "ids");
     if (text + chat + ids != 1)
-        return fail(err, HT_ERR_ARGUMENT, "it has %d of the members \"prompt\", \"messages\" and \"ids\", expected one",
+        return fail(err, HT_ERR_ARGUMENT, "it has %d of the fields \"prompt\", \"messages\" and \"ids\", expected one",
                     text + chat + ids);
     return HT_OK;
 }

@@ -48,9 +48,7 @@ static ht_status read_index(pull *p, char **text, size_t *n, ht_error *err) {
         free(*text);
         *text = NULL;
     }
-    return st ? st
-              : fail_with(err, HT_ERR_FORMAT, "%.200s: its hash is not the one that the hub lists, %.80s", f->path,
-                          f->hash);
+    return st ? st : fail_with(err, HT_ERR_FORMAT, "%.200s: its hash differs from the hub's, %.80s", f->path, f->hash);
 }
 
 static ht_status read_own_index(const pull *p, char **text, size_t *n, ht_error *err) {
@@ -240,13 +238,13 @@ static void print_text(const pull *p, const char *name, const char *path) {
     output_field("commit", "%s", p->hub.commit);
     for (size_t i = 0; i < p->choice.n && p->o->dry_run; i++)
         output_field(i ? "" : "files", "%s  %s%s", p->choice.file[i]->path, size_text(p->choice.file[i]->size, size),
-                     p->missing[i] ? "" : "  (is there)");
+                     p->missing[i] ? "" : "  (present)");
     output_field("size", "%s", size_text(p->bytes, size));
     if (p->o->dry_run) return;
     if (p->n_missing)
         output_field("fetched", "%s", size_text(p->fetched, size));
     else
-        output_field("fetched", "nothing, all of it was there");
+        output_field("fetched", "nothing; everything was present");
 }
 
 static int print_result(pull *p) {

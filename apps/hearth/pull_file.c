@@ -266,7 +266,7 @@ ht_status pull_file_adopt(pull_progress *show, pull_store *s, const hub_file *f,
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     ht_status status = HT_OK;
     if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == f->size) {
-        pull_note(show, "checking %.300s, which is there", f->path);
+        pull_note(show, "checking %.300s, which is present", f->path);
         status = pull_hash_new(f, &hash, err);
         if (!status) status = pull_hash_file(hash, fd, f->size, path, err);
         if (!status && !pull_hash_end(hash, found))

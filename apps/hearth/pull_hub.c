@@ -45,7 +45,7 @@ void hub_explain(const hub *h, const char *what, const http_answer *a, ht_error 
     if (strcmp(a->error_code, "RevisionNotFound") == 0 || strcmp(a->error_code, "EntryNotFound") == 0 ||
         a->status == 404)
         fail_with(err, HT_ERR_ARGUMENT,
-                  "%.200s: the hub has none (status %ld%s%s); check the name, and the revision behind @", what,
+                  "%.200s: the hub has none (status %ld%s%s); check the name, and the revision after @", what,
                   a->status, *a->error_code ? ", " : "", a->error_code);
     else if (strcmp(a->error_code, "GatedRepo") == 0 || (a->status == 403 && !*a->error_code))
         fail_with(err, HT_ERR_IO,

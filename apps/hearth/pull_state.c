@@ -78,7 +78,7 @@ static bool look(const char *directory, const char *name, struct stat *out) {
 ht_status pull_state_add(json_t *state, const char *directory, const hub_file *f, ht_error *err) {
     struct stat s;
     if (!look(directory, f->path, &s))
-        return fail_with(err, HT_ERR_IO, "%.300s in %.300s is no longer there", f->path, directory);
+        return fail_with(err, HT_ERR_IO, "%.300s in %.300s has been removed", f->path, directory);
     json_t *entry =
         json_pack("{ss sI sI}", "hash", f->hash, "size", (json_int_t)f->size, "time", (json_int_t)s.st_mtime);
     return json_object_set_new(json_object_get(state, "files"), f->path, entry) ? fail_memory(err, "a record of files")

@@ -126,7 +126,7 @@ static ht_status turn_thinking_off(const engine *e, const options *o, ht_chat *c
     if (!st) st = ht_chat_set_thinking(chat, false, err);
     if (!st) st = ht_chat_format(e->model, chat, &without, err);
     if (!st && !o->quiet && strcmp(with, without) == 0)
-        fprintf(stderr, "hearth run: the chat template has no switch for thoughts, so --no-thinking changes nothing\n");
+        fprintf(stderr, "hearth run: the chat template has no switch for thinking, so --no-thinking changes nothing\n");
     ht_text_free(with);
     ht_text_free(without);
     return st;

@@ -29,7 +29,7 @@ static ht_status refuse(const char *sentence, ht_error *err) {
 static ht_status read_continuations(scoring *s, ht_error *err) {
     const json_t *list = json_object_get(s->m.line.object, "continuations");
     const size_t n = json_array_size(list);
-    if (!n) return refuse("\"continuations\" is to be a list of texts or of lists of ids", err);
+    if (!n) return refuse("\"continuations\" must be a list of texts or of lists of ids", err);
     s->continuations = calloc(n, sizeof *s->continuations);
     if (!s->continuations) return refuse("out of memory for the continuations", err);
     for (; s->n < n; s->n++) {

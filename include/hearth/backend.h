@@ -53,7 +53,7 @@ typedef struct ht_backend_prompt {
 /* Texts are never NULL and lent until the model is closed; numbers that are not known are 0. */
 typedef struct ht_backend_info {
     const char *architecture; /* "llama", "qwen2", "gemma3" */
-    const char *engine;       /* "hearth 0.1.0", "mlx-lm 0.31.0, mlx 0.30.0" */
+    const char *engine;       /* "hearth 0.2.0", "mlx-lm 0.31.0, mlx 0.30.0" */
     const char *device;       /* "cpu", "gpu" */
     const char *chat_format;  /* as ht_chat_format_name; "": conversations have none */
     int64_t context, vocab, n_layers;

@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-/* The release, "0.1.0". */
+/* The release, "0.2.0". */
 HT_API const char *ht_version(void);
 
 /* The interface of these headers, which is part of the shared library's name (libhearth.so.1). It grows when a function or a

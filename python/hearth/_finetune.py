@@ -177,7 +177,7 @@ class _Keeper:
         try:
             state = json.loads(path.with_suffix(".json").read_text())
         except FileNotFoundError:
-            return  # the best adapter is chosen anew
+            return  # the best adapter is chosen again
         except ValueError as why:
             raise ValueError(f"{path.with_suffix('.json')} is damaged: {why}; without that file the run goes on, and the best "
                              "adapter is chosen anew") from None  # fmt: skip

@@ -163,8 +163,8 @@ static ht_status go_on(ht_report_data *r, const round_trip *t, const ht_report_a
         memcmp(whole->token + first, rest.token, (size_t)rest.metrics.generated_tokens * sizeof *rest.token) == 0;
     ht_report_answer_free(&rest);
     return ht_report_add(r, "a restored state goes on", same, err,
-                         same ? "%d tokens behind a saved state are those of an answer that was not interrupted"
-                              : "%d tokens behind a saved state are not those of an answer that was not interrupted",
+                         same ? "%d tokens after a saved state are those of an answer that was not interrupted"
+                              : "%d tokens after a saved state are not those of an answer that was not interrupted",
                          (int)how.max_tokens);
 }
 

@@ -55,8 +55,8 @@ static ht_status check_stop(ht_report_data *r, const ht_report_answer *plain, ht
     const bool held =
         a.metrics.finish == HT_FINISH_STOP && a.text.len == expected && memcmp(text, plain->text.data, expected) == 0;
     status = ht_report_add(r, "stop texts stop", held, err,
-                           held ? "the answer ends before \"%s\", behind %zu bytes"
-                                : "the answer should have ended before \"%s\", behind %zu bytes",
+                           held ? "the answer ends before \"%s\", after %zu bytes"
+                                : "the answer should have ended before \"%s\", after %zu bytes",
                            stop, expected);
     ht_report_answer_free(&a);
     return status;

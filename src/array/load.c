@@ -92,7 +92,7 @@ static ht_array *read_entry(ht_scope *s, const ht_array_file *f, size_t i, ht_zi
     void *to;
     if (ht_zip_get(in, head, n, err) || ht_npy_read_header(head, n, size, name, &h, err)) return NULL;
     if (h.n_bytes != size - h.begin) {
-        ht_fail(err, HT_ERR_FORMAT, "%s: %zu bytes of elements are announced, %zu are there", name, h.n_bytes,
+        ht_fail(err, HT_ERR_FORMAT, "%s: %zu bytes of elements are declared, %zu are present", name, h.n_bytes,
                 size - h.begin);
         return NULL;
     }

@@ -224,8 +224,7 @@ static bool event_again(ht_scope *s, const ht_record *r, const event *e, ht_arra
     for (int i = 0; i < e->n_in; i++) in[i] = array_of(r, e->in[i], place);
     for (int i = 0; ok && i < e->n_in; i++)
         if (!in[i] || (in[i] == HT_NONE && e->in[i] != ABSENT)) {
-            ht_scope_fail(s, HT_ERR_ARGUMENT,
-                          "something that was computed for the traced sizes is not there for these");
+            ht_scope_fail(s, HT_ERR_ARGUMENT, "a value that was computed for the traced sizes is missing for these");
             ok = false;
         }
     ok = ok && e->again(s, e->args, in, e->n_in, place + e->first_out);

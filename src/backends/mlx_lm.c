@@ -55,7 +55,7 @@ ht_status ht_mlx_enter(ht_mlx_model *m, const ht_cancel *cancel, ht_mlx_call *c,
     }
     if (m->child) return HT_OK;
     ht_mlx_leave(c);
-    return ht_fail(err, m->failure.status, "the model has failed and is to be loaded again: %s", m->failure.message);
+    return ht_fail(err, m->failure.status, "the model has failed and must be loaded again: %s", m->failure.message);
 }
 
 void ht_mlx_leave(ht_mlx_call *c) {

@@ -198,7 +198,7 @@ ht_status ht_mlx_event_read(const char *line, size_t n, ht_mlx_event *e, ht_erro
     if (!e->kind) return ht_json_fail(&r, HT_ERR_FORMAT, "`event` is \"%.40s\", which is none", name);
     read_members(&r, e);
     if (!r.status && json_object_size(e->root) != (size_t)events[e->kind].n_members + 2)
-        ht_json_fail(&r, HT_ERR_FORMAT, "an event \"%s\" of %zu members, expected %d", name, json_object_size(e->root),
+        ht_json_fail(&r, HT_ERR_FORMAT, "an event \"%s\" of %zu fields, expected %d", name, json_object_size(e->root),
                      events[e->kind].n_members + 2);
     return r.status;
 }

@@ -76,9 +76,9 @@ const ht_backend *ht_backend_at(int i) {
 const ht_backend *ht_backend_default(void) { return ht_backend_at(0); }
 
 static ht_status add(const ht_backend *b, ht_error *err) {
-    if (find(b->name)) return ht_fail(err, HT_ERR_ARGUMENT, "a backend named \"%.64s\" is there already", b->name);
+    if (find(b->name)) return ht_fail(err, HT_ERR_ARGUMENT, "a backend named \"%.64s\" is already registered", b->name);
     if (list.n == BACKENDS_MAX)
-        return ht_fail(err, HT_ERR_LIMIT, "%d backends are there, and no more can be registered", BACKENDS_MAX);
+        return ht_fail(err, HT_ERR_LIMIT, "%d backends are registered; no more are allowed", BACKENDS_MAX);
     list.registered[list.n] = *b;
     insert(&list.registered[list.n]);
     return HT_OK;

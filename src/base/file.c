@@ -91,7 +91,7 @@ ht_status ht_file_unchanged(const ht_file *file, ht_error *err) {
     if (fstat(file->fd, &st) != 0)
         return ht_fail(err, HT_ERR_IO, "%s: cannot be examined: %s", file->path, strerror(errno));
     if (ht_system_modified_ns(&st) != file->modified_ns || (size_t)st.st_size != file->size)
-        return ht_fail(err, HT_ERR_IO, "%s: has changed since it was opened; open it anew", file->path);
+        return ht_fail(err, HT_ERR_IO, "%s: has changed since it was opened; open it again", file->path);
     return HT_OK;
 }
 

@@ -190,8 +190,8 @@ static bool find_threshold(top_job *job) {
             top[at] = y;
         }
     }
-    job->threshold = n == k ? top[k - 1] : HT_LEFT_OUT;
-    return job->threshold > HT_LEFT_OUT;
+    job->threshold = n == k ? top[k - 1] : HT_MASKED_LOGIT;
+    return job->threshold > HT_MASKED_LOGIT;
 }
 
 static bool reaches(const top_job *job, int64_t panel) { return job->bound[panel] >= job->threshold; }
@@ -206,7 +206,7 @@ static void multiply_rest(void *arg, int64_t begin, int64_t end, int worker) {
         for (; p < end && !reaches(job, p); p++) {
             if (isnan(job->bound[p])) continue;
             int64_t row = p * HT_PANEL, last = ht_min_i64(row + HT_PANEL, job->p->m->n_rows);
-            for (; row < last; row++) job->p->y[row] = HT_LEFT_OUT;
+            for (; row < last; row++) job->p->y[row] = HT_MASKED_LOGIT;
         }
     }
 }

@@ -176,8 +176,9 @@ ht_status ht_experts_sort(const char *op, const ht_view *ids, int64_t n, int64_t
     for (int64_t i = 0; i < pairs; i++) {
         int64_t e = expert_of(ids, i);
         if (e < 0 || e >= n)
-            return ht_fail(err, HT_ERR_ARGUMENT, "%s: expert %lld of row %lld is none of the %d there are", op,
-                           (long long)e, (long long)(i / ids->shape[1]), (int)n);
+            return ht_fail(err, HT_ERR_ARGUMENT,
+                           "%s: expert index %lld is out of range in row %lld, expected less than %d", op, (long long)e,
+                           (long long)(i / ids->shape[1]), (int)n);
         first[e]++;
     }
     for (int64_t e = 0, before = 0; e <= n; e++) {

@@ -105,8 +105,9 @@ static ht_status add_expert_tiles(lora_job *job, const ht_lora_run *r, ht_error 
     for (int64_t i = begin; i < end; i++) {
         const int64_t e = expert_of(job, i);
         if (e < 0 || e >= n)
-            return ht_fail(err, HT_ERR_ARGUMENT, "lora: expert %lld of row %lld is none of the %lld there are",
-                           (long long)e, (long long)(i / job->per_row), (long long)n);
+            return ht_fail(err, HT_ERR_ARGUMENT,
+                           "lora: expert index %lld is out of range in row %lld, expected less than %lld", (long long)e,
+                           (long long)(i / job->per_row), (long long)n);
         job->first[e + 1]++;
     }
     for (int64_t e = 0; e < n; e++) {

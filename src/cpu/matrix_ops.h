@@ -22,7 +22,7 @@ typedef struct ht_cpu_ops {
                 void *scratch, ht_pool *pool);
 
     /* Product for top-k sampling: `mul` that computes the top_k highest outputs of each row of y, and all outputs equal
-     * to the lowest of these. Every other output either is computed too or is set to HT_LEFT_OUT. NULL: not supported,
+     * to the lowest of these. Every other output either is computed too or is set to HT_MASKED_LOGIT. NULL: not supported,
      * or not faster than `mul`. */
     void (*mul_top)(const ht_matrix *m, int32_t top_k, const float *x, int64_t ldx, int64_t n_x, const float *bias,
                     float *y, int64_t ldy, void *scratch, ht_pool *pool);

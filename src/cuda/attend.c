@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-_Static_assert(sizeof(ht_cuda_attend_arguments) <= 4096, "a kernel takes at most so many bytes");
+_Static_assert(sizeof(ht_cuda_attend_arguments) <= 4096, "the arguments exceed the limit of a kernel");
 
 enum {
     RESULT_BYTES = 8 << 20,  /* results of units, beyond which they are computed in turns: what stays in the L2 cache */

@@ -7,7 +7,7 @@
 #include "cuda/cuda.h"
 #include "device/params.h"
 
-_Static_assert(sizeof(ht_cuda_attention_arguments) <= 4096, "a kernel takes at most so many bytes");
+_Static_assert(sizeof(ht_cuda_attention_arguments) <= 4096, "the arguments exceed the limit of a kernel");
 
 /* Flat rows [n, heads, d] as one batch [1, heads, n, d]. */
 static ht_cuda_view of_rows(const ht_view *v) {

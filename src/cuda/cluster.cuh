@@ -47,7 +47,7 @@ static __device__ __forceinline__ void ht_barrier_wait(uint64_t *b, int phase) {
                  "r"(phase)
                  : "memory");
 }
-static __device__ __forceinline__ void ht_bring(void *to, const void *from, int bytes, uint64_t *b) {
+static __device__ __forceinline__ void ht_async_copy(void *to, const void *from, int bytes, uint64_t *b) {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
                      ht_shared_address(to)),
                  "l"(from), "r"(bytes), "r"(ht_shared_address(b))
@@ -55,7 +55,8 @@ static __device__ __forceinline__ void ht_bring(void *to, const void *from, int 
 }
 
 /* To the same place in all `blocks` of the cluster, and counted by the barrier of each. */
-static __device__ __forceinline__ void ht_bring_to_all(void *to, const void *from, int bytes, uint64_t *b, int blocks) {
+static __device__ __forceinline__ void ht_async_copy_to_all(void *to, const void *from, int bytes, uint64_t *b,
+                                                            int blocks) {
     asm volatile(
         "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], "
         "%4;" ::"r"(ht_shared_address(to)),
@@ -70,7 +71,7 @@ static __device__ __forceinline__ int ht_block_of_cluster(void) {
 }
 
 /* All threads of the cluster. */
-static __device__ __forceinline__ void ht_meet(void) {
+static __device__ __forceinline__ void ht_cluster_sync(void) {
     __syncwarp();
     asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }

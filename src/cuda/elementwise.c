@@ -11,7 +11,7 @@
 _Static_assert((int)HT_CUDA_STEPS == (int)HT_PROGRAM_STEPS && (int)HT_CUDA_INPUTS == (int)HT_PROGRAM_INPUTS &&
                    (int)HT_CUDA_OUTPUTS == (int)HT_PROGRAM_OUTPUTS && (int)HT_CUDA_STEP_INPUTS == (int)HT_STEP_INPUTS,
                "the kernel takes any program");
-_Static_assert(sizeof(ht_cuda_elementwise_arguments) <= 4096, "a kernel takes at most so many bytes");
+_Static_assert(sizeof(ht_cuda_elementwise_arguments) <= 4096, "the arguments exceed the limit of a kernel");
 
 /* ---- which dtypes ---- */
 

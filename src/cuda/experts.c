@@ -23,7 +23,7 @@ enum {
 
 _Static_assert(sizeof(ht_cuda_gather_arguments) <= 4096 && sizeof(ht_cuda_back_gather_arguments) <= 4096 &&
                    sizeof(ht_cuda_expert_arguments) <= 4096 && sizeof(ht_cuda_expert_rows_arguments) <= 4096,
-               "a kernel takes at most so many bytes");
+               "the arguments exceed the limit of a kernel");
 
 typedef struct job {
     const ht_call *call;
@@ -141,18 +141,18 @@ static const ht_cuda_kernel_id tensor_kernels[HT_CUDA_FORMS][4] = {
 };
 
 /* The image of x for tiles of `per_tile`. */
-static ht_cuda_image image_at(const ht_cuda_device *d, const job *j, int32_t per_tile, void *at) {
-    if (!per_tile) return ht_cuda_image_at(d, at, ht_view_size(&j->call->in[0]) / j->k, j->k);
-    return ht_cuda_image_of_rows(at, places_of(j), j->k);
+static ht_cuda_swizzled image_at(const ht_cuda_device *d, const job *j, int32_t per_tile, void *at) {
+    if (!per_tile) return ht_cuda_swizzled_at(d, at, ht_view_size(&j->call->in[0]) / j->k, j->k);
+    return ht_cuda_swizzled_of_rows(at, places_of(j), j->k);
 }
 
 static size_t image_bytes(const ht_cuda_device *d, const job *j, int32_t per_tile) {
-    if (!per_tile) return ht_cuda_image_bytes(d, ht_view_size(&j->call->in[0]) / j->k, j->k);
-    return ht_cuda_image_of_rows_bytes(places_of(j), j->k);
+    if (!per_tile) return ht_cuda_swizzled_bytes(d, ht_view_size(&j->call->in[0]) / j->k, j->k);
+    return ht_cuda_swizzled_of_rows_bytes(places_of(j), j->k);
 }
 
 static ht_status prepare(ht_cuda_device *d, const job *j, const room *r, int32_t per_tile, const float *x, int64_t ldx,
-                         const ht_cuda_image *image, ht_error *err) {
+                         const ht_cuda_swizzled *image, ht_error *err) {
     const int64_t n = ht_view_size(&j->call->in[0]) / j->k;
     if (!per_tile) return ht_cuda_prepare_rows(d, x, ldx, n, j->k, image, err);
     const ht_cuda_prepare_pairs_arguments a = {
@@ -182,32 +182,32 @@ static ht_status multiply_many_pairs(ht_cuda_device *d, const job *j, const room
     const int64_t each = ht_cuda_rows_of_expert(j->n), most = ht_cuda_experts_at_once(j->n, j->k, j->n_experts);
     ht_cuda_expert_rows_arguments rows = {
         .to = r->weights, .factors = r->factors, .tile_begin = r->tile_begin, .rows_each = each, .of = of->of};
-    ht_cuda_tensor_wide_arguments a = {.weights = r->weights,
-                                       .x = of->x,
-                                       .factors = r->factors,
-                                       .y = of->y,
-                                       .n_rows = j->n,
-                                       .ldy = of->ldy,
-                                       .tiles = r->tiles,
-                                       .tile_begin = r->tile_begin,
-                                       .order = r->order,
-                                       .rows_each = each};
+    ht_cuda_gemm_large_arguments a = {.weights = r->weights,
+                                      .x = of->x,
+                                      .factors = r->factors,
+                                      .y = of->y,
+                                      .n_rows = j->n,
+                                      .ldy = of->ldy,
+                                      .tiles = r->tiles,
+                                      .tile_begin = r->tile_begin,
+                                      .order = r->order,
+                                      .rows_each = each};
     ht_status status = HT_OK;
     for (rows.first = 0; rows.first < j->n_experts && !status; rows.first += rows.n) {
         a.first = rows.first;
         a.n = rows.n = ht_min_i64(most, j->n_experts - rows.first);
         a.rows_padded = a.n * each;
-        const ht_cuda_shape shape = ht_cuda_threads(d, a.rows_padded * ht_cuda_parts(j->k, HT_CUDA_CUT));
+        const ht_cuda_shape shape = ht_cuda_threads(d, a.rows_padded * ht_cuda_parts(j->k, HT_CUDA_K_TILE));
         status = ht_cuda_launch(d, tensor_kernels[of->of.w.form][3], &shape, &rows, err);
         const int64_t tiles = j->pairs / HT_CUDA_WIDE_TOKENS + ht_min_i64(j->pairs, a.n);
-        if (!status) status = ht_cuda_multiply_expert_images(d, &of->of.w, &a, tiles, err);
+        if (!status) status = ht_cuda_multiply_swizzled_experts(d, &of->of.w, &a, tiles, err);
     }
     return status;
 }
 
 static ht_status multiply_on_tensor_cores(ht_cuda_device *d, const job *j, const room *r, int32_t per_tile,
-                                          const ht_cuda_image *image, const ht_matrix_list *list, const ht_matrix *kind,
-                                          float *y, ht_error *err) {
+                                          const ht_cuda_swizzled *image, const ht_matrix_list *list,
+                                          const ht_matrix *kind, float *y, ht_error *err) {
     ht_cuda_expert_arguments a = {
         .x = *image,
         .y = y,
@@ -280,7 +280,7 @@ static room lay_out_products(const job *j, void *at) {
             if (needed > image) image = needed;
             if (per_tile != HT_CUDA_WIDE_TOKENS) continue;
             const int64_t rows = ht_cuda_experts_at_once(j->n, j->k, j->n_experts) * ht_cuda_rows_of_expert(j->n);
-            weights = ht_cuda_image_of_rows_bytes(rows, j->k);
+            weights = ht_cuda_swizzled_of_rows_bytes(rows, j->k);
             factors = rows / HT_CUDA_FACTOR_ROWS;
         }
     room r = lay_out(j, GROUP, ht_cuda_rows_bytes(&j->call->in[0]), at);
@@ -319,7 +319,7 @@ ht_status ht_cuda_linear_gather(const ht_call *call, ht_error *err) {
                 if (!status) status = multiply_plain(d, &j, &r, per_tile, x, ldx, list, kind, y, err);
                 continue;
             }
-            const ht_cuda_image image = image_at(d, &j, per_tile, r.image);
+            const ht_cuda_swizzled image = image_at(d, &j, per_tile, r.image);
             if (!prepared) status = prepare(d, &j, &r, per_tile, x, ldx, &image, err);
             prepared = true;
             if (!status) status = multiply_on_tensor_cores(d, &j, &r, per_tile, &image, list, kind, y, err);

@@ -38,7 +38,7 @@ typedef struct ht_cuda_expert_set {
 
 /* Rows of the image: row `order[i]` / x_share of x, or zeros where that is negative. */
 typedef struct ht_cuda_prepare_pairs_arguments {
-    ht_cuda_image to;
+    ht_cuda_swizzled to;
     const float *x;
     const int32_t *order;
     int64_t ldx, k;
@@ -48,7 +48,7 @@ typedef struct ht_cuda_prepare_pairs_arguments {
 /* y[pair] = the pair's row of the image times its expert's matrix. A tile is of up to 8 or 32 pairs of one expert. */
 typedef struct ht_cuda_expert_arguments {
     ht_cuda_reporter report;
-    ht_cuda_image x;
+    ht_cuda_swizzled x;
     float *y;
     int64_t ldy, n_tiles;
     const ht_cuda_expert_tile *tiles; /* NULL: every pair is one */

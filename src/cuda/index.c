@@ -191,7 +191,7 @@ static size_t items_bytes(items s) {
 
 static ht_status check_items(items s, const char *op, ht_error *err) {
     if (s.shift + s.bits <= 63) return HT_OK;
-    return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: %lld updates of 2^%d places are too many for a GPU", op,
+    return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: %lld updates of 2^%d elements are too many for a GPU", op,
                    (long long)s.n, (int)s.bits);
 }
 

@@ -27,7 +27,7 @@
     X(elementwise) X(index) X(lora) X(make) X(matrix) X(norm) X(product) X(reduce) X(sort)
 #define HT_CUDA_MODULES(X)                                                                                             \
     HT_CUDA_OPERATIONS(X)                                                                                              \
-    X(lay_out) X(measure) X(stage) X(tensor_experts) X(tensor_product) X(tensor_some) X(tensor_wide) X(top)
+    X(lay_out) X(measure) X(stage) X(tensor_experts) X(tensor_product) X(gemm_medium) X(gemm_large) X(top)
 
 /* X(module, kernel) */
 #define HT_CUDA_KERNELS(X)                                                                                             \
@@ -47,8 +47,8 @@
     HT_CUDA_KERNELS_OF_STAGE(X)                                                                                        \
     HT_CUDA_KERNELS_OF_TENSOR_EXPERTS(X)                                                                               \
     HT_CUDA_KERNELS_OF_TENSOR_PRODUCT(X)                                                                               \
-    HT_CUDA_KERNELS_OF_TENSOR_SOME(X)                                                                                  \
-    HT_CUDA_KERNELS_OF_TENSOR_WIDE(X)                                                                                  \
+    HT_CUDA_KERNELS_OF_GEMM_MEDIUM(X)                                                                                  \
+    HT_CUDA_KERNELS_OF_GEMM_LARGE(X)                                                                                   \
     HT_CUDA_KERNELS_OF_TOP(X)
 
 typedef enum ht_cuda_module_id {

@@ -4,14 +4,14 @@
 #include <string.h>
 
 /* The modules' images, by the assembler (cmake/cuda.cmake). */
-#define X(module) extern const unsigned char ht_cuda_image_##module[];
+#define X(module) extern const unsigned char ht_cuda_swizzled_##module[];
 HT_CUDA_MODULES(X)
 #undef X
 
 static const unsigned char *image_of(ht_cuda_module_id id) {
     switch (id) {
 #define X(module)                                                                                                      \
-    case HT_CUDA_MODULE_##module: return ht_cuda_image_##module;
+    case HT_CUDA_MODULE_##module: return ht_cuda_swizzled_##module;
         HT_CUDA_MODULES(X)
 #undef X
     case HT_CUDA_MODULE_COUNT: break;

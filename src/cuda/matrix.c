@@ -219,7 +219,7 @@ static linear_room lay_out_linear(const ht_call *call, void *at) {
     linear_room r = {0};
     r.rows = take(&r, at, ht_cuda_rows_bytes(&call->in[0]));
     r.bias = take(&r, at, biased ? ht_cuda_rows_bytes(&call->in[1]) : 0);
-    r.image = take(&r, at, tensor ? ht_cuda_image_bytes(d, n, m->k) : 0);
+    r.image = take(&r, at, tensor ? ht_cuda_swizzled_bytes(d, n, m->k) : 0);
     r.matrix = take(&r, at, tensor ? ht_cuda_tensor_room(d, n, m->n_rows, m->k) : 0);
     return r;
 }
@@ -238,11 +238,11 @@ static ht_status run_linear(const ht_call *call, ht_error *err) {
     ht_status status = ht_cuda_contiguous_rows(d, x, r.rows, &a.x, &a.ldx, err);
     if (!status && bias && !ht_view_absent(bias)) status = ht_cuda_contiguous_rows(d, bias, r.bias, &a.bias, &ld, err);
     if (status || !ht_cuda_is_tensor(m)) return status ? status : ht_cuda_multiply(d, &a, err);
-    ht_cuda_image image = ht_cuda_image_at(d, r.image, a.n, m->k);
+    ht_cuda_swizzled image = ht_cuda_swizzled_at(d, r.image, a.n, m->k);
     image.apart = ht_cuda_takes_apart(d, m, a.n);
     const ht_cuda_product product = {m, a.bias, a.y};
     status = ht_cuda_prepare_rows(d, a.x, a.ldx, a.n, m->k, &image, err);
-    return status ? status : ht_cuda_multiply_images(d, &product, 1, &image, a.n, r.matrix, err);
+    return status ? status : ht_cuda_multiply_swizzled(d, &product, 1, &image, a.n, r.matrix, err);
 }
 
 /* ---- gradients ---- */

@@ -18,7 +18,7 @@ struct ht_load_now {
 };
 
 /* Begins to copy it to a lane's part of a slot in shared memory, where 32 lanes' fields lie side by side. */
-template <class R> struct ht_bring_field {
+template <class R> struct ht_async_copy_field {
     const R *raw;
     unsigned char *slot;
     int lane;

@@ -9,7 +9,7 @@
 #include <math.h>
 
 _Static_assert(sizeof(ht_cuda_norm_grad_arguments) <= 4096 && sizeof(ht_cuda_rope_arguments) <= 4096,
-               "a kernel takes at most so many bytes");
+               "the arguments exceed the limit of a kernel");
 
 /* The i-th operand as one row; without data if it is absent. */
 static ht_cuda_rows row_of(const ht_call *call, int i) {

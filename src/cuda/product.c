@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-_Static_assert(sizeof(ht_cuda_product_arguments) <= 4096, "a kernel takes at most so many bytes");
+_Static_assert(sizeof(ht_cuda_product_arguments) <= 4096, "the arguments exceed the limit of a kernel");
 
 static unsigned blocks_of(int64_t n) {
     const int64_t most = INT32_MAX; /* blocks then take several tiles */

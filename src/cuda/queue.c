@@ -46,7 +46,8 @@ static ht_status describe(const ht_cuda_fault *f, ht_error *err) {
                        f->axis ? "right" : "left", (long long)f->value, (long long)(f->position - f->axis * f->length),
                        (long long)f->size);
     if (f->wrong == HT_CUDA_EXPERT)
-        return ht_fail(err, HT_ERR_ARGUMENT, "%s: expert %lld of row %lld is none of the %lld there are", name,
+        return ht_fail(err, HT_ERR_ARGUMENT,
+                       "%s: expert index %lld is out of range in row %lld, expected less than %lld", name,
                        (long long)f->value, (long long)f->position, (long long)f->size);
     if (f->wrong == HT_CUDA_ROWS)
         return ht_fail(

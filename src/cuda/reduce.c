@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-_Static_assert(sizeof(ht_cuda_reduce_arguments) <= 4096, "a kernel takes at most so many bytes");
+_Static_assert(sizeof(ht_cuda_reduce_arguments) <= 4096, "the arguments exceed the limit of a kernel");
 
 enum {
     ROW_CHUNK = 8192,   /* elements of a row */

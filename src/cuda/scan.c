@@ -6,7 +6,7 @@
 #include "cuda/rows_of.h"
 #include "device/params.h"
 
-_Static_assert(sizeof(ht_cuda_scan_arguments) <= 4096, "a kernel takes at most so many bytes");
+_Static_assert(sizeof(ht_cuda_scan_arguments) <= 4096, "the arguments exceed the limit of a kernel");
 
 enum {
     THREAD_CHUNK = 128, /* elements of a line that a thread scans at least */

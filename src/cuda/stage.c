@@ -125,7 +125,7 @@ static size_t lay_out(const ht_fused_stage *s) {
         if (s->is_local[i] && !l->is_one_kernel)
             l->local[i] = take(&bytes, scratch, (size_t)ht_view_size(&s->call[i].out) * sizeof(float));
     if (l->has_tensor) {
-        l->image = take(&bytes, scratch, ht_cuda_image_bytes(d, l->n, l->k));
+        l->image = take(&bytes, scratch, ht_cuda_swizzled_bytes(d, l->n, l->k));
         l->matrix = take(&bytes, scratch, ht_cuda_tensor_room(d, l->n, most_rows, l->k));
     }
     return bytes;
@@ -135,7 +135,7 @@ static size_t lay_out(const ht_fused_stage *s) {
 
 /* Whether there are so few rows that each has a cluster of blocks, with a thread for each quad; *shape is theirs then. */
 static bool spread(const ht_cuda_device *d, const ht_cuda_stage_arguments *a, int64_t rows, ht_cuda_shape *shape) {
-    const int64_t quads = (a->width + HT_CUDA_CUT - 1) / HT_CUDA_CUT * (HT_CUDA_CUT / 4);
+    const int64_t quads = (a->width + HT_CUDA_K_TILE - 1) / HT_CUDA_K_TILE * (HT_CUDA_K_TILE / 4);
     const int64_t most = d->major >= FIRST_CLUSTER_MAJOR ? HT_CUDA_STAGE_BLOCKS : 1;
     const int64_t blocks = ht_min_i64(most, (quads + LEAST_THREADS - 1) / LEAST_THREADS);
     const int64_t threads = (quads + 32 * blocks - 1) / (32 * blocks) * 32;
@@ -147,7 +147,7 @@ static bool spread(const ht_cuda_device *d, const ht_cuda_stage_arguments *a, in
 }
 
 static ht_status launch_steps(ht_cuda_device *d, const ht_cuda_stage_arguments *a, ht_error *err) {
-    const int64_t rows = a->to.rows ? ht_cuda_image_rows(&a->to, a->n) : a->n;
+    const int64_t rows = a->to.rows ? ht_cuda_swizzled_rows(&a->to, a->n) : a->n;
     ht_cuda_shape shape;
     const bool few = spread(d, a, rows, &shape);
     if (!few)
@@ -157,7 +157,7 @@ static ht_status launch_steps(ht_cuda_device *d, const ht_cuda_stage_arguments *
     return ht_cuda_launch(d, few ? HT_CUDA_ID_ht_cuda_stage_few : HT_CUDA_ID_ht_cuda_stage_rows, &shape, a, err);
 }
 
-static ht_status run_one_kernel(ht_cuda_device *d, const ht_fused_stage *s, ht_cuda_image *image, ht_error *err) {
+static ht_status run_one_kernel(ht_cuda_device *d, const ht_fused_stage *s, ht_cuda_swizzled *image, ht_error *err) {
     const layout *l = s->layout;
     ht_cuda_stage_arguments a = {.n_steps = s->n_rowwise, .n = l->n, .width = l->k, .to = *image};
     for (int i = 0; i < s->n_rowwise; i++) a.step[i] = l->step[i];
@@ -165,13 +165,13 @@ static ht_status run_one_kernel(ht_cuda_device *d, const ht_fused_stage *s, ht_c
 }
 
 ht_status ht_cuda_prepare_rows(ht_cuda_device *d, const float *x, int64_t ldx, int64_t n, int64_t k,
-                               const ht_cuda_image *image, ht_error *err) {
+                               const ht_cuda_swizzled *image, ht_error *err) {
     if (fits(d, k) && ldx % 4 == 0 && (uintptr_t)x % 16 == 0) {
         const ht_cuda_stage_arguments a = {.x = x, .ldx = ldx, .n = n, .width = k, .to = *image};
         return launch_steps(d, &a, err);
     }
     const ht_cuda_prepare_arguments a = {.to = *image, .x = x, .n = n, .ldx = ldx, .k = k};
-    const ht_cuda_shape shape = {.grid = {(unsigned)ht_cuda_image_rows(image, n)}, .block = {PREPARE_THREADS}};
+    const ht_cuda_shape shape = {.grid = {(unsigned)ht_cuda_swizzled_rows(image, n)}, .block = {PREPARE_THREADS}};
     return ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_prepare, &shape, &a, err);
 }
 
@@ -205,7 +205,8 @@ static const float *rows_of(const ht_fused_stage *s) {
     return local ? local : s->call[s->n_rowwise].in[0].data;
 }
 
-static ht_status run_products(ht_cuda_device *d, const ht_fused_stage *s, const ht_cuda_image *image, ht_error *err) {
+static ht_status run_products(ht_cuda_device *d, const ht_fused_stage *s, const ht_cuda_swizzled *image,
+                              ht_error *err) {
     const layout *l = s->layout;
     ht_cuda_product products[HT_STAGE_CALLS];
     int n = 0;
@@ -219,15 +220,15 @@ static ht_status run_products(ht_cuda_device *d, const ht_fused_stage *s, const 
         else
             status = d->base.kernels[HT_OP_LINEAR].run(call, err);
     }
-    return status || n == 0 ? status : ht_cuda_multiply_images(d, products, n, image, l->n, l->matrix, err);
+    return status || n == 0 ? status : ht_cuda_multiply_swizzled(d, products, n, image, l->n, l->matrix, err);
 }
 
 static ht_status run_stage(const ht_fused_stage *s, ht_error *err) {
     ht_cuda_device *d = ht_cuda_of(s->call->device);
     const layout *l = s->layout;
-    ht_cuda_image image = {0};
+    ht_cuda_swizzled image = {0};
     ht_status status = HT_OK;
-    if (l->has_tensor) image = ht_cuda_image_at(d, l->image, l->n, l->k);
+    if (l->has_tensor) image = ht_cuda_swizzled_at(d, l->image, l->n, l->k);
     image.apart = l->has_tensor;
     for (int i = s->n_rowwise; i < s->n_rowwise + s->n_products; i++) {
         const ht_matrix *m = matrix_of(&s->call[i]);

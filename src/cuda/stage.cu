@@ -29,7 +29,7 @@ static __device__ __forceinline__ ht_team ht_team_of(float *shared) {
 }
 
 /* All threads of the team have been here, and see what others wrote before. */
-static __device__ __forceinline__ void ht_meet(const ht_team &team) {
+static __device__ __forceinline__ void ht_team_sync(const ht_team &team) {
 #if !defined(HT_CUDA_ON_HOST) && __CUDA_ARCH__ >= 900
     if (team.blocks > 1) {
         asm volatile("barrier.cluster.arrive.aligned;\n\tbarrier.cluster.wait.aligned;" ::: "memory");
@@ -80,10 +80,10 @@ template <int QUADS> static __device__ __forceinline__ float ht_sum_of(const ht_
         for (int mask = 16; mask > 0; mask /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, mask);
         ht_tell(team, j * warps + team.thread / 32, sum);
     }
-    ht_meet(team);
+    ht_team_sync(team);
     float sum = team.shared[0];
     for (int w = 1; w < QUADS * warps; w++) sum += team.shared[w];
-    ht_meet(team);
+    ht_team_sync(team);
     return sum;
 }
 
@@ -93,7 +93,7 @@ static __device__ __forceinline__ float ht_most_of_all(const ht_team &team, floa
         most = other > most ? other : most;
     }
     ht_tell(team, team.thread / 32, most);
-    ht_meet(team);
+    ht_team_sync(team);
     most = 0;
     for (int w = 0; w < team.threads / 32; w++) most = team.shared[w] > most ? team.shared[w] : most;
     return most;
@@ -201,10 +201,10 @@ static __device__ __forceinline__ float ht_squares_of(const float4 &x, float sum
 
 /* To the image, which has `all` quads. Neighbouring threads have the two quads of eight columns, and write one of their steps each. */
 template <int QUADS>
-static __device__ __forceinline__ void ht_put_some(const ht_cuda_image &to, int64_t row, const ht_quads<QUADS> &x,
-                                                   float factor, int at, int step, int all) {
+static __device__ __forceinline__ void ht_store_quads(const ht_cuda_swizzled &to, int64_t row, const ht_quads<QUADS> &x,
+                                                      float factor, int at, int step, int all) {
     const int second = threadIdx.x & 1;
-    unsigned char *group = to.rows + row / 8 * HT_CUDA_CUT_BYTES;
+    unsigned char *group = to.rows + row / 8 * HT_CUDA_K_TILE_BYTES;
 #pragma unroll
     for (int j = 0; j < QUADS; j++) {
         const int q = at + j * step;
@@ -216,7 +216,7 @@ static __device__ __forceinline__ void ht_put_some(const ht_cuda_image &to, int6
         pairs.x = ht_pair_of((second ? get[0] : keep[0]) * factor, (second ? keep[0] : get[0]) * factor);
         pairs.y = ht_pair_of((second ? get[1] : keep[1]) * factor, (second ? keep[1] : get[1]) * factor);
         if (q < all)
-            ht_put_step(group + q / 16 * (to.n_padded / 8) * HT_CUDA_CUT_BYTES, to.apart, (int)(row % 8), q / 2 % 8,
+            ht_put_step(group + q / 16 * (to.n_padded / 8) * HT_CUDA_K_TILE_BYTES, to.apart, (int)(row % 8), q / 2 % 8,
                         second, pairs);
     }
 }
@@ -233,7 +233,8 @@ static __device__ __forceinline__ void ht_stage(const ht_cuda_stage_arguments &a
     ht_quads<QUADS> x;
     if (row >= a.n) { /* of the image only */
         ht_load_some(x, NULL, 0, 0, 0);
-        for (int at = team.thread; at - team.thread < all; at += at_once) ht_put_some(a.to, row, x, 1, at, step, all);
+        for (int at = team.thread; at - team.thread < all; at += at_once)
+            ht_store_quads(a.to, row, x, 1, at, step, all);
         return;
     }
     ht_say_here(team);
@@ -280,7 +281,7 @@ static __device__ __forceinline__ void ht_stage(const ht_cuda_stage_arguments &a
 #pragma unroll 1
     for (int at = team.thread; at - team.thread < all; at += at_once) {
         if (is_long) ht_load_some(x, between, at, step, quads);
-        ht_put_some(a.to, row, x, factor, at, step, all);
+        ht_store_quads(a.to, row, x, factor, at, step, all);
     }
 }
 

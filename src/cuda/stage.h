@@ -31,7 +31,7 @@ typedef struct ht_cuda_stage_arguments {
     int32_t n_steps;
     const float *x;
     int64_t n, ldx, width; /* a multiple of 4 */
-    ht_cuda_image to;      /* of the last step's output, if it has rows */
+    ht_cuda_swizzled to;   /* of the last step's output, if it has rows */
 } ht_cuda_stage_arguments;
 
 #endif

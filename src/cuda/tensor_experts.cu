@@ -1,5 +1,5 @@
 /* Products of a mixture of experts on tensor cores (cuda/experts.h): few pairs of an expert with its weights as they are packed; for many,
- * images of both (cuda/tensor_wide.cu multiplies them). */
+ * images of both (cuda/gemm_large.cu multiplies them). */
 #include "cuda/experts.h"
 #include "cuda/tensor_span.cuh"
 
@@ -79,11 +79,11 @@ ht_add_segments(const ht_cuda_expert_arguments &a, const ht_expert_pairs &p, flo
         ring.begin = ring.i = i, ring.end = (int32_t)(spans * (segment + n_segments) / HT_CUDA_EXPERT_SEGMENTS);
         ht_copies_wait<0>(); /* nothing of the tile before is on its way */
 #pragma unroll 1
-        for (int j = 1; j < ring_of::SLOTS; j++) ring.bring(a);
+        for (int j = 1; j < ring_of::SLOTS; j++) ring.async_copy(a);
     }
     const ht_lane_x x = ht_x_of(a.x.rows, p.begin, N == 1 ? p.n : 8, lane);
-    const int64_t cut_bytes = a.x.n_padded / 8 * HT_CUDA_CUT_BYTES;
-    int64_t offset = i * F::CYCLES * cut_bytes;
+    const int64_t k_tile_bytes = a.x.n_padded / 8 * HT_CUDA_K_TILE_BYTES;
+    int64_t offset = i * F::CYCLES * k_tile_bytes;
     for (int s = segment; s < segment + n_segments; s++) {
         const int32_t end = (int32_t)(spans * (s + 1) / HT_CUDA_EXPERT_SEGMENTS);
         float sum[1][N][4];
@@ -100,14 +100,14 @@ ht_add_segments(const ht_cuda_expert_arguments &a, const ht_expert_pairs &p, flo
                     F::visit(visitor, span.raw[0][half], m, ring.rows.row[0][half], ring.rows.index[0][half], i,
                              lane & 3);
             } else {
-                ring.bring(a);
+                ring.async_copy(a);
                 ring.take(span, ring.rows.weights(a, F::ALIKE), i);
             }
-            ht_add_span<F, N, 1>(ring.rows.weights(a, F::ALIKE), &factor, span, x, offset, cut_bytes, sum);
-            offset += F::CYCLES * cut_bytes;
+            ht_add_span<F, N, 1>(ring.rows.weights(a, F::ALIKE), &factor, span, x, offset, k_tile_bytes, sum);
+            offset += F::CYCLES * k_tile_bytes;
         }
         if (s == HT_CUDA_EXPERT_SEGMENTS - 1)
-            for (int64_t cut = spans * F::CYCLES; cut * HT_CUDA_CUT < m.k; cut++, offset += cut_bytes)
+            for (int64_t cut = spans * F::CYCLES; cut * HT_CUDA_K_TILE < m.k; cut++, offset += k_tile_bytes)
                 ht_add_loose<N, 1>(m, &factor, ring.rows.row, ring.rows.index, x, cut, offset, lane, sum);
 #pragma unroll
         for (int j = 0; j < N; j++)
@@ -191,8 +191,8 @@ template <class F> static __device__ __forceinline__ void ht_expert_rows(const h
         if (i == 0 && at % 32 == 0 && index % HT_CUDA_FACTOR_ROWS == 0)
             a.factors[group * 8 / HT_CUDA_FACTOR_ROWS] = factor;
         m.scales = expert.scales;
-        ht_put_unit<F>(m, expert.packed, index, is_there, factor, i, (int)(at & 3), (int)(at >> 2 & 7),
-                       a.to + group * HT_CUDA_CUT_BYTES, groups * HT_CUDA_CUT_BYTES);
+        ht_store_tile_unit<F>(m, expert.packed, index, is_there, factor, i, (int)(at & 3), (int)(at >> 2 & 7),
+                              a.to + group * HT_CUDA_K_TILE_BYTES, groups * HT_CUDA_K_TILE_BYTES);
     }
 }
 
@@ -203,7 +203,7 @@ HT_CUDA_KERNEL(ht_cuda_prepare_pairs, ht_cuda_prepare_pairs_arguments) {
     float most = 0;
     for (int64_t c = threadIdx.x; x && c < a.k; c += blockDim.x)
         if (fabsf(x[c]) > most) most = fabsf(x[c]);
-    ht_put_row(a.to, row, x, a.k, ht_power_for(ht_block_most(most), HT_TOP_OF_ROWS));
+    ht_store_row(a.to, row, x, a.k, ht_power_for(ht_block_most(most), HT_TOP_OF_ROWS));
 }
 
 #define X(form)                                                                                                        \

@@ -19,7 +19,7 @@ enum {
     MMA_THREADS = 128
 };
 
-_Static_assert(sizeof(ht_cuda_tensor_arguments) <= 4096, "a kernel takes at most so many bytes");
+_Static_assert(sizeof(ht_cuda_tensor_arguments) <= 4096, "the arguments exceed the limit of a kernel");
 
 /* For 8, 16 and 64 rows of x, and for rows of the matrix as an image. */
 static const ht_cuda_kernel_id kernels_of[HT_CUDA_FORMS][4] = {
@@ -71,27 +71,27 @@ static int64_t rows_of_image(const ht_cuda_device *d, int64_t n) {
     if (!is_few(d, n)) return padded(n, HT_CUDA_WIDE_TOKENS);
     return n <= 8 ? 8 : n <= SOME ? SOME : FEW;
 }
-static int64_t cuts_of(int64_t k) { return ht_cuda_parts(k, HT_CUDA_CUT); }
-static size_t rows_bytes(int64_t n, int64_t k) { return (size_t)(n / 8 * cuts_of(k)) * HT_CUDA_CUT_BYTES; }
+static int64_t cuts_of(int64_t k) { return ht_cuda_parts(k, HT_CUDA_K_TILE); }
+static size_t rows_bytes(int64_t n, int64_t k) { return (size_t)(n / 8 * cuts_of(k)) * HT_CUDA_K_TILE_BYTES; }
 
-size_t ht_cuda_image_of_rows_bytes(int64_t rows, int64_t k) {
+size_t ht_cuda_swizzled_of_rows_bytes(int64_t rows, int64_t k) {
     return rows_bytes(rows, k) + (size_t)padded(rows * (int64_t)sizeof(float), 64);
 }
 
-ht_cuda_image ht_cuda_image_of_rows(void *room, int64_t rows, int64_t k) {
+ht_cuda_swizzled ht_cuda_swizzled_of_rows(void *room, int64_t rows, int64_t k) {
     float *inverse = (float *)(void *)((char *)room + rows_bytes(rows, k));
-    return (ht_cuda_image){.rows = room, .inverse = inverse, .n_padded = rows};
+    return (ht_cuda_swizzled){.rows = room, .inverse = inverse, .n_padded = rows};
 }
 
-size_t ht_cuda_image_bytes(const ht_cuda_device *d, int64_t n, int64_t k) {
-    return ht_cuda_image_of_rows_bytes(rows_of_image(d, n), k);
+size_t ht_cuda_swizzled_bytes(const ht_cuda_device *d, int64_t n, int64_t k) {
+    return ht_cuda_swizzled_of_rows_bytes(rows_of_image(d, n), k);
 }
 
-ht_cuda_image ht_cuda_image_at(const ht_cuda_device *d, void *room, int64_t n, int64_t k) {
-    return ht_cuda_image_of_rows(room, rows_of_image(d, n), k);
+ht_cuda_swizzled ht_cuda_swizzled_at(const ht_cuda_device *d, void *room, int64_t n, int64_t k) {
+    return ht_cuda_swizzled_of_rows(room, rows_of_image(d, n), k);
 }
 
-int64_t ht_cuda_image_rows(const ht_cuda_image *image, int64_t n) { return n <= 8 ? n : image->n_padded; }
+int64_t ht_cuda_swizzled_rows(const ht_cuda_swizzled *image, int64_t n) { return n <= 8 ? n : image->n_padded; }
 
 /* ---- few rows ---- */
 
@@ -105,7 +105,7 @@ static ht_cuda_tensor_matrix operand_of(const ht_cuda_product *p, int64_t first_
 }
 
 static const ht_cuda_kernel_id some_kernels[HT_CUDA_FORMS] = {
-#define SOME_KERNEL(form) [HT_CUDA_##form] = HT_CUDA_ID_ht_cuda_tensor_some_##form,
+#define SOME_KERNEL(form) [HT_CUDA_##form] = HT_CUDA_ID_ht_cuda_gemm_medium_##form,
     HT_CUDA_EACH_LOADED_FORM(SOME_KERNEL)
 #undef SOME_KERNEL
 };
@@ -117,7 +117,7 @@ bool ht_cuda_takes_apart(const ht_cuda_device *d, const ht_matrix *m, int64_t n)
 
 /* Of more than SOME rows, by wgmma. */
 static ht_status multiply_some(ht_cuda_device *d, const ht_cuda_product *products, int n_products,
-                               const ht_cuda_image *x, int64_t n, ht_error *err) {
+                               const ht_cuda_swizzled *x, int64_t n, ht_error *err) {
     enum {
         PANELS = HT_CUDA_SOME_ROWS / HT_CUDA_PANEL,
         BLOCKS = 2,      /* of a multiprocessor at most */
@@ -145,7 +145,7 @@ static ht_status multiply_some(ht_cuda_device *d, const ht_cuda_product *product
 
 /* Products whose matrices are of one type are one launch. */
 static ht_status multiply_few(ht_cuda_device *d, const ht_cuda_product *products, int n_products,
-                              const ht_cuda_image *x, int64_t n, ht_error *err) {
+                              const ht_cuda_swizzled *x, int64_t n, ht_error *err) {
     static const struct {
         int n, panels, blocks; /* rows of x, panels of a warp, blocks of a multiprocessor */
     } kinds[] = {{8, 1, 2}, {SOME, 1, 2}, {FEW, 2, 1}};
@@ -170,7 +170,7 @@ int ht_cuda_ring_bytes(int form) { return 32 * 2 * raw_bytes[form] * HT_CUDA_RIN
 static bool go_together(const ht_matrix *a, const ht_matrix *b) { return a->type == b->type && a->k == b->k; }
 
 static ht_status multiply_all_few(ht_cuda_device *d, const ht_cuda_product *products, int n_products,
-                                  const ht_cuda_image *x, int64_t n, ht_error *err) {
+                                  const ht_cuda_swizzled *x, int64_t n, ht_error *err) {
     ht_status status = HT_OK;
     uint64_t done = 0;
     for (int i = 0; i < n_products && !status; i++) {
@@ -191,7 +191,7 @@ static ht_status multiply_all_few(ht_cuda_device *d, const ht_cuda_product *prod
 
 /* Rows of the matrix that an image is made of at once. */
 static int64_t rows_at_once(int64_t n_rows, int64_t k) {
-    const int64_t most = IMAGE_BYTES / (cuts_of(k) * HT_CUDA_CUT_BYTES / 8) / HT_CUDA_WIDE_ROWS * HT_CUDA_WIDE_ROWS;
+    const int64_t most = IMAGE_BYTES / (cuts_of(k) * HT_CUDA_K_TILE_BYTES / 8) / HT_CUDA_WIDE_ROWS * HT_CUDA_WIDE_ROWS;
     return ht_min_i64(padded(n_rows, HT_CUDA_WIDE_ROWS), most ? most : HT_CUDA_WIDE_ROWS);
 }
 
@@ -200,16 +200,16 @@ size_t ht_cuda_tensor_room(const ht_cuda_device *d, int64_t n, int64_t n_rows, i
 }
 
 /* Where the first n segments begin, in cuts, as kernels of few rows have them; the others are empty. */
-static void find_segments(const ht_cuda_weights *w, int n, ht_cuda_tensor_wide_arguments *a) {
+static void find_segments(const ht_cuda_weights *w, int n, ht_cuda_gemm_large_arguments *a) {
     const int64_t cycles = ht_cuda_cycles_of((ht_cuda_form)w->form), cuts = cuts_of(w->k);
-    const int64_t spans = w->form == HT_CUDA_STORED ? cuts : w->whole / (cycles * HT_CUDA_CUT);
-    for (int s = 0; s < n; s++) a->segment_cuts[s] = (int32_t)(spans * s / n * cycles);
-    for (int s = n; s <= HT_CUDA_SEGMENTS; s++) a->segment_cuts[s] = (int32_t)cuts;
+    const int64_t spans = w->form == HT_CUDA_STORED ? cuts : w->whole / (cycles * HT_CUDA_K_TILE);
+    for (int s = 0; s < n; s++) a->segment_k_tiles[s] = (int32_t)(spans * s / n * cycles);
+    for (int s = n; s <= HT_CUDA_SEGMENTS; s++) a->segment_k_tiles[s] = (int32_t)cuts;
     a->cuts = (int32_t)cuts;
 }
 
 /* Clusters for so many tiles at most. */
-static ht_status multiply_by_wgmma(ht_cuda_device *d, ht_cuda_kernel_id kernel, const ht_cuda_tensor_wide_arguments *a,
+static ht_status multiply_by_wgmma(ht_cuda_device *d, ht_cuda_kernel_id kernel, const ht_cuda_gemm_large_arguments *a,
                                    int64_t tiles, ht_error *err) {
     enum {
         BLOCKS = HT_CUDA_WIDE_BLOCKS,
@@ -221,21 +221,21 @@ static ht_status multiply_by_wgmma(ht_cuda_device *d, ht_cuda_kernel_id kernel, 
     return ht_cuda_launch(d, kernel, &shape, a, err);
 }
 
-static ht_status multiply_wide(ht_cuda_device *d, const ht_cuda_tensor_wide_arguments *a, ht_error *err) {
+static ht_status multiply_wide(ht_cuda_device *d, const ht_cuda_gemm_large_arguments *a, ht_error *err) {
     if (has_wgmma(d)) {
         const int64_t tiles = a->rows_padded / HT_CUDA_WIDE_ROWS * (a->x.n_padded / HT_CUDA_WIDE_TOKENS);
-        return multiply_by_wgmma(d, HT_CUDA_ID_ht_cuda_tensor_wide_wgmma, a, tiles, err);
+        return multiply_by_wgmma(d, HT_CUDA_ID_ht_cuda_gemm_large_wgmma, a, tiles, err);
     }
     const int64_t tiles = ht_cuda_parts(a->n_rows, MMA_ROWS) * ht_cuda_parts(a->n, MMA_TOKENS);
     const ht_cuda_shape shape = {.grid = {(unsigned)tiles}, .block = {MMA_THREADS}};
-    return ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_tensor_wide_mma, &shape, a, err);
+    return ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_gemm_large_mma, &shape, a, err);
 }
 
-static ht_status multiply_many(ht_cuda_device *d, const ht_cuda_product *p, const ht_cuda_image *x, int64_t n,
+static ht_status multiply_many(ht_cuda_device *d, const ht_cuda_product *p, const ht_cuda_swizzled *x, int64_t n,
                                void *room, ht_error *err) {
     const ht_matrix *m = p->m;
     const ht_cuda_weights w = ht_cuda_weights_of(m);
-    ht_cuda_tensor_wide_arguments a = {
+    ht_cuda_gemm_large_arguments a = {
         .weights = room, .x = *x, .factors = factors_of(m), .bias = p->bias, .y = p->y, .n = n, .ldy = m->n_rows};
     find_segments(&w, HT_CUDA_SEGMENTS, &a);
     const int64_t at_once = rows_at_once(m->n_rows, m->k);
@@ -261,19 +261,19 @@ int64_t ht_cuda_experts_at_once(int64_t n_rows, int64_t k, int64_t n_experts) {
     return ht_min_i64(most ? most : 1, n_experts);
 }
 
-ht_status ht_cuda_multiply_expert_images(ht_cuda_device *d, const ht_cuda_weights *w, ht_cuda_tensor_wide_arguments *a,
-                                         int64_t tiles, ht_error *err) {
+ht_status ht_cuda_multiply_swizzled_experts(ht_cuda_device *d, const ht_cuda_weights *w,
+                                            ht_cuda_gemm_large_arguments *a, int64_t tiles, ht_error *err) {
     find_segments(w, HT_CUDA_EXPERT_SEGMENTS, a);
     if (has_wgmma(d))
-        return multiply_by_wgmma(d, HT_CUDA_ID_ht_cuda_tensor_wide_experts_wgmma, a,
+        return multiply_by_wgmma(d, HT_CUDA_ID_ht_cuda_gemm_large_experts_wgmma, a,
                                  tiles * (a->rows_each / HT_CUDA_WIDE_ROWS), err);
     const int64_t blocks = ht_min_i64(tiles * (a->rows_each / MMA_ROWS), (int64_t)d->multiprocessors * 16);
     const ht_cuda_shape shape = {.grid = {(unsigned)blocks}, .block = {MMA_THREADS}};
-    return ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_tensor_wide_experts_mma, &shape, a, err);
+    return ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_gemm_large_experts_mma, &shape, a, err);
 }
 
-ht_status ht_cuda_multiply_images(ht_cuda_device *d, const ht_cuda_product *products, int n_products,
-                                  const ht_cuda_image *x, int64_t n, void *room, ht_error *err) {
+ht_status ht_cuda_multiply_swizzled(ht_cuda_device *d, const ht_cuda_product *products, int n_products,
+                                    const ht_cuda_swizzled *x, int64_t n, void *room, ht_error *err) {
     if (is_few(d, n)) return multiply_all_few(d, products, n_products, x, n, err);
     ht_status status = HT_OK;
     for (int i = 0; i < n_products && !status; i++) status = multiply_many(d, &products[i], x, n, room, err);

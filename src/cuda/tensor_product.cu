@@ -59,7 +59,7 @@ static __device__ __forceinline__ void ht_tensor(const ht_cuda_tensor_arguments 
         ring.rows.step = (int64_t)gridDim.x * PANELS;
         ring.rows.find(a, panel, lane);
 #pragma unroll 1
-        for (int j = 1; j < ring.SLOTS; j++) ring.bring(a);
+        for (int j = 1; j < ring.SLOTS; j++) ring.async_copy(a);
     }
     ht_panels<PANELS> at = ht_panels_at<PANELS>(a, panel);
     ht_await_earlier();
@@ -86,18 +86,18 @@ static __device__ __forceinline__ void ht_tensor(const ht_cuda_tensor_arguments 
                         F::visit(visitor, span.raw[p][half], *rows.w, rows.row[p][half], rows.index[p][half], i,
                                  lane & 3);
             } else {
-                ring.bring(a);
+                ring.async_copy(a);
                 ring.take(span, F::ALIKE ? a.matrix[0].w : at.of->w, i);
             }
-            ht_add_span<F, N, PANELS>(at.of->w, at.factor, span, x, i * (F::CYCLES * HT_CUT_STRIDE(N)),
-                                      HT_CUT_STRIDE(N), sum);
+            ht_add_span<F, N, PANELS>(at.of->w, at.factor, span, x, i * (F::CYCLES * HT_K_TILE_STRIDE(N)),
+                                      HT_K_TILE_STRIDE(N), sum);
         }
-        if (warp == HT_CUDA_SEGMENTS - 1 && spans * F::CYCLES * HT_CUDA_CUT < at.of->w.k) {
+        if (warp == HT_CUDA_SEGMENTS - 1 && spans * F::CYCLES * HT_CUDA_K_TILE < at.of->w.k) {
             ht_lane_rows<PANELS> rows;
             rows.find(a, panel, lane);
-            for (int64_t cut = spans * F::CYCLES; cut * HT_CUDA_CUT < at.of->w.k; cut++)
-                ht_add_loose<N, PANELS>(*rows.w, at.factor, rows.row, rows.index, x, cut, cut * HT_CUT_STRIDE(N), lane,
-                                        sum);
+            for (int64_t cut = spans * F::CYCLES; cut * HT_CUDA_K_TILE < at.of->w.k; cut++)
+                ht_add_loose<N, PANELS>(*rows.w, at.factor, rows.row, rows.index, x, cut, cut * HT_K_TILE_STRIDE(N),
+                                        lane, sum);
         }
         const ht_panels<PANELS> done = at;
         panel += (int64_t)gridDim.x * PANELS;
@@ -119,8 +119,8 @@ template <class F> static __device__ __forceinline__ void ht_tensor_rows(const h
     for (int64_t at = ht_first(); at < a.n_padded * units * 4; at += ht_step()) {
         const int64_t group = at / 32 / units, row = group * 8 + (at >> 2 & 7), index = a.first + row;
         const float factor = row < a.n ? __ldg(a.factors + index / HT_CUDA_FACTOR_ROWS) : 0.0f;
-        ht_put_unit<F>(a.w, a.w.packed, index, row < a.n, factor, at / 32 % units, (int)(at & 3), (int)(at >> 2 & 7),
-                       a.to + group * HT_CUDA_CUT_BYTES, groups * HT_CUDA_CUT_BYTES);
+        ht_store_tile_unit<F>(a.w, a.w.packed, index, row < a.n, factor, at / 32 % units, (int)(at & 3),
+                              (int)(at >> 2 & 7), a.to + group * HT_CUDA_K_TILE_BYTES, groups * HT_CUDA_K_TILE_BYTES);
     }
 }
 
@@ -165,5 +165,5 @@ HT_CUDA_KERNEL(ht_cuda_prepare, ht_cuda_prepare_arguments) {
     float most = 0;
     for (int64_t c = threadIdx.x; x && c < a.k; c += blockDim.x)
         if (fabsf(x[c]) > most) most = fabsf(x[c]);
-    ht_put_row(a.to, row, x, a.k, ht_power_for(ht_block_most(most), HT_TOP_OF_ROWS));
+    ht_store_row(a.to, row, x, a.k, ht_power_for(ht_block_most(most), HT_TOP_OF_ROWS));
 }

@@ -1,4 +1,4 @@
-/* Products with packed weights on tensor cores: the arguments of the kernels of cuda/tensor_product.cu, cuda/tensor_some.cu and cuda/tensor_wide.cu.
+/* Products with packed weights on tensor cores: the arguments of the kernels of cuda/tensor_product.cu, cuda/gemm_medium.cu and cuda/gemm_large.cu.
  *
  * Operands are f16. Weights are multiplied by a power of two for every 64 rows (`factors`), activations by one for every row, so
  * that the largest are near the largest f16; sums are f32, and are multiplied back. The columns of a row are cut into eight
@@ -17,17 +17,17 @@
 
 enum {
     HT_CUDA_SEGMENTS = 8,
-    HT_CUDA_CUT = 64,          /* columns */
-    HT_CUDA_CUT_BYTES = 1024,  /* of eight rows */
-    HT_CUDA_FACTOR_ROWS = 64,  /* rows of the matrix with one factor */
-    HT_CUDA_PANEL = 16,        /* rows of the matrix that a warp has */
-    HT_CUDA_TOGETHER = 4,      /* matrices in a launch */
-    HT_CUDA_TENSOR_WARPS = 8,  /* one for each segment */
-    HT_CUDA_WIDE_ROWS = 256,   /* of the matrix, in a tile of ht_cuda_tensor_wide_wgmma */
-    HT_CUDA_WIDE_BLOCKS = 2,   /* of a cluster, which share a tile */
-    HT_CUDA_WIDE_TOKENS = 192, /* rows of x */
+    HT_CUDA_K_TILE = 64,         /* columns */
+    HT_CUDA_K_TILE_BYTES = 1024, /* of eight rows */
+    HT_CUDA_FACTOR_ROWS = 64,    /* rows of the matrix with one factor */
+    HT_CUDA_PANEL = 16,          /* rows of the matrix that a warp has */
+    HT_CUDA_TOGETHER = 4,        /* matrices in a launch */
+    HT_CUDA_TENSOR_WARPS = 8,    /* one for each segment */
+    HT_CUDA_WIDE_ROWS = 256,     /* of the matrix, in a tile of ht_cuda_gemm_large_wgmma */
+    HT_CUDA_WIDE_BLOCKS = 2,     /* of a cluster, which share a tile */
+    HT_CUDA_WIDE_TOKENS = 192,   /* rows of x */
     HT_CUDA_WIDE_STAGES = 4,
-    HT_CUDA_SOME_ROWS = 128, /* of the matrix, in a tile of ht_cuda_tensor_some_* */
+    HT_CUDA_SOME_ROWS = 128, /* of the matrix, in a tile of ht_cuda_gemm_medium_* */
     HT_CUDA_SOME_TOKENS = 64,
     HT_CUDA_SOME_SLOTS = 2,    /* of a warp's ring */
     HT_CUDA_SOME_CUTS = 3,     /* of x that are in shared memory together */
@@ -75,21 +75,21 @@ enum {
     HT_CUDA_TENSOR_KERNELS(X, MLX8)                                                                                    \
     X(tensor_product, ht_cuda_factors)                                                                                 \
     X(tensor_product, ht_cuda_prepare)
-#define HT_CUDA_KERNELS_OF_TENSOR_SOME(X)                                                                              \
-    X(tensor_some, ht_cuda_tensor_some_F16)                                                                            \
-    X(tensor_some, ht_cuda_tensor_some_BF16)                                                                           \
-    X(tensor_some, ht_cuda_tensor_some_F8)                                                                             \
-    X(tensor_some, ht_cuda_tensor_some_Q4_0)                                                                           \
-    X(tensor_some, ht_cuda_tensor_some_Q8_0)                                                                           \
-    X(tensor_some, ht_cuda_tensor_some_Q4_K)                                                                           \
-    X(tensor_some, ht_cuda_tensor_some_Q6_K)                                                                           \
-    X(tensor_some, ht_cuda_tensor_some_MLX4)                                                                           \
-    X(tensor_some, ht_cuda_tensor_some_MLX8)
-#define HT_CUDA_KERNELS_OF_TENSOR_WIDE(X)                                                                              \
-    X(tensor_wide, ht_cuda_tensor_wide_mma)                                                                            \
-    X(tensor_wide, ht_cuda_tensor_wide_wgmma)                                                                          \
-    X(tensor_wide, ht_cuda_tensor_wide_experts_mma)                                                                    \
-    X(tensor_wide, ht_cuda_tensor_wide_experts_wgmma)
+#define HT_CUDA_KERNELS_OF_GEMM_MEDIUM(X)                                                                              \
+    X(gemm_medium, ht_cuda_gemm_medium_F16)                                                                            \
+    X(gemm_medium, ht_cuda_gemm_medium_BF16)                                                                           \
+    X(gemm_medium, ht_cuda_gemm_medium_F8)                                                                             \
+    X(gemm_medium, ht_cuda_gemm_medium_Q4_0)                                                                           \
+    X(gemm_medium, ht_cuda_gemm_medium_Q8_0)                                                                           \
+    X(gemm_medium, ht_cuda_gemm_medium_Q4_K)                                                                           \
+    X(gemm_medium, ht_cuda_gemm_medium_Q6_K)                                                                           \
+    X(gemm_medium, ht_cuda_gemm_medium_MLX4)                                                                           \
+    X(gemm_medium, ht_cuda_gemm_medium_MLX8)
+#define HT_CUDA_KERNELS_OF_GEMM_LARGE(X)                                                                               \
+    X(gemm_large, ht_cuda_gemm_large_mma)                                                                              \
+    X(gemm_large, ht_cuda_gemm_large_wgmma)                                                                            \
+    X(gemm_large, ht_cuda_gemm_large_experts_mma)                                                                      \
+    X(gemm_large, ht_cuda_gemm_large_experts_wgmma)
 
 /* Where four of the eight columns 8 t .. of a cut lie in row r of an image's 1024 bytes, as 8 bytes: those of step 0 or 1 of their 32. */
 #define HT_CUDA_STEP_PLACE(r, t, step) ((r)*128 + ((((t) >> 2) * 4 + (step)*2 + ((t)&3) / 2) ^ (r)) * 16 + ((t)&1) * 8)
@@ -98,15 +98,15 @@ enum {
     ((r)*128 + ((((t) >> 2) * 4 + (step)*2 + (second)) ^ (r)) * 16 + ((t)&3) * 4)
 
 /* Rows of x as f16, with what products with them are multiplied by. */
-typedef struct ht_cuda_image {
+typedef struct ht_cuda_swizzled {
     unsigned char *rows; /* [cuts][n_padded / 8][1024] */
     float *inverse;      /* [n] */
     int64_t n_padded;    /* a multiple of 8 */
     int32_t apart;       /* pairs of a step's columns are in its two halves, not side by side */
-} ht_cuda_image;
+} ht_cuda_swizzled;
 
 typedef struct ht_cuda_prepare_arguments {
-    ht_cuda_image to;
+    ht_cuda_swizzled to;
     const float *x;
     int64_t n, ldx, k;
 } ht_cuda_prepare_arguments;
@@ -131,7 +131,7 @@ typedef struct ht_cuda_tensor_arguments {
     ht_cuda_tensor_matrix matrix[HT_CUDA_TOGETHER];
     int32_t n_matrices;
     int64_t panels; /* of all of them */
-    ht_cuda_image x;
+    ht_cuda_swizzled x;
     int64_t n;
 } ht_cuda_tensor_arguments;
 
@@ -145,19 +145,19 @@ typedef struct ht_cuda_tensor_rows_arguments {
 
 /* Rows [first, first + n_rows) of the product, of two images. Of experts (cuda/experts.h): all rows of experts [first, first + n), which
  * lie `rows_each` apart in the image of the weights, by tiles of up to HT_CUDA_WIDE_TOKENS pairs. */
-typedef struct ht_cuda_tensor_wide_arguments {
+typedef struct ht_cuda_gemm_large_arguments {
     const unsigned char *weights; /* rows_padded of them */
-    ht_cuda_image x;
+    ht_cuda_swizzled x;
     const float *factors,
         *bias; /* of the whole matrix; of experts, factors of the image's rows, which are 0 where nothing is to be written */
     float *y;
     int64_t first, n_rows, rows_padded, n, ldy;
     int32_t cuts;
-    int32_t segment_cuts[HT_CUDA_SEGMENTS + 1]; /* the cut that each segment begins with */
-    const ht_cuda_expert_tile *tiles;           /* of experts, and the rest as well */
-    const int32_t *tile_begin;                  /* [n_experts + 1]: the first tile of each */
-    const int32_t *order;                       /* the pair of a row of x */
+    int32_t segment_k_tiles[HT_CUDA_SEGMENTS + 1]; /* the cut that each segment begins with */
+    const ht_cuda_expert_tile *tiles;              /* of experts, and the rest as well */
+    const int32_t *tile_begin;                     /* [n_experts + 1]: the first tile of each */
+    const int32_t *order;                          /* the pair of a row of x */
     int64_t rows_each;
-} ht_cuda_tensor_wide_arguments;
+} ht_cuda_gemm_large_arguments;
 
 #endif

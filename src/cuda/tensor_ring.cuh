@@ -7,7 +7,7 @@
 
 /* Spans that are loaded whole; what is left is columns by eight. */
 template <class F> static __device__ __forceinline__ int64_t ht_spans_of(const ht_cuda_weights &m) {
-    return F::LOADS_ANY ? (m.k + HT_CUDA_CUT - 1) / HT_CUDA_CUT : m.whole / (F::CYCLES * HT_CUDA_CUT);
+    return F::LOADS_ANY ? (m.k + HT_CUDA_K_TILE - 1) / HT_CUDA_K_TILE : m.whole / (F::CYCLES * HT_CUDA_K_TILE);
 }
 
 static __device__ __forceinline__ const ht_cuda_tensor_matrix &ht_matrix_of(const ht_cuda_tensor_arguments &a,
@@ -107,7 +107,7 @@ struct ht_ring {
         return slot == first + (SLOTS - 1) * SLOT ? first : slot + SLOT;
     }
 
-    template <class A> __device__ __forceinline__ void bring(const A &a) {
+    template <class A> __device__ __forceinline__ void async_copy(const A &a) {
         if (i < end) {
             const ht_cuda_weights &w = rows.weights(a, F::ALIKE);
 #pragma unroll
@@ -115,7 +115,7 @@ struct ht_ring {
 #pragma unroll
                 for (int half = 0; half < 2; half++) {
                     typename F::raw raw;
-                    ht_bring_field<typename F::raw> visitor = {&raw, to + (p * 2 + half) * FIELDS, lane, policy};
+                    ht_async_copy_field<typename F::raw> visitor = {&raw, to + (p * 2 + half) * FIELDS, lane, policy};
                     F::visit(visitor, raw, w, rows.row[p][half], rows.index[p][half], i, lane & 3);
                 }
             if (++i == end && rows.go_on(a, lane)) i = begin;

@@ -48,15 +48,15 @@ static __device__ __forceinline__ void ht_put_step(unsigned char *to, bool apart
 }
 
 /* Columns 8 t to 8 t + 7 of a cut of row r of an image, as pairs 0 4, 1 5, 2 6 and 3 7. */
-static __device__ __forceinline__ void ht_put_chunk(unsigned char *to, bool apart, int r, int t, const uint32_t *w) {
+static __device__ __forceinline__ void ht_store_chunk(unsigned char *to, bool apart, int r, int t, const uint32_t *w) {
     ht_put_step(to, apart, r, t, 0, uint2{w[0], w[1]});
     ht_put_step(to, apart, r, t, 1, uint2{w[2], w[3]});
 }
 
 /* Row `row` of the image: columns of x, k of them, which are zeros where `x` is NULL. */
-static __device__ __forceinline__ void ht_put_row(const ht_cuda_image &to, int64_t row, const float *x, int64_t k,
-                                                  float factor) {
-    const int64_t group = row / 8, groups = to.n_padded / 8, chunks = (k + HT_CUDA_CUT - 1) / HT_CUDA_CUT * 8;
+static __device__ __forceinline__ void ht_store_row(const ht_cuda_swizzled &to, int64_t row, const float *x, int64_t k,
+                                                    float factor) {
+    const int64_t group = row / 8, groups = to.n_padded / 8, chunks = (k + HT_CUDA_K_TILE - 1) / HT_CUDA_K_TILE * 8;
     if (threadIdx.x == 0 && x) to.inverse[row] = 1.0f / factor;
     for (int64_t at = threadIdx.x; at < chunks; at += blockDim.x) {
         float of[8];
@@ -64,8 +64,8 @@ static __device__ __forceinline__ void ht_put_row(const ht_cuda_image &to, int64
         for (int j = 0; j < 8; j++) of[j] = x && at * 8 + j < k ? x[at * 8 + j] : 0.0f;
         const uint32_t w[4] = {ht_pair_of(of[0] * factor, of[4] * factor), ht_pair_of(of[1] * factor, of[5] * factor),
                                ht_pair_of(of[2] * factor, of[6] * factor), ht_pair_of(of[3] * factor, of[7] * factor)};
-        ht_put_chunk(to.rows + (at / 8 * groups + group) * HT_CUDA_CUT_BYTES, to.apart, (int)(row % 8), (int)(at % 8),
-                     w);
+        ht_store_chunk(to.rows + (at / 8 * groups + group) * HT_CUDA_K_TILE_BYTES, to.apart, (int)(row % 8),
+                       (int)(at % 8), w);
     }
 }
 

@@ -25,7 +25,7 @@ typedef struct ht_lane_x {
 } ht_lane_x;
 
 /* Bytes of a cut of an image of N * 8 rows. */
-#define HT_CUT_STRIDE(N) ((N)*HT_CUDA_CUT_BYTES)
+#define HT_K_TILE_STRIDE(N) ((N)*HT_CUDA_K_TILE_BYTES)
 
 /* Of the eight rows from `first` on, which are of one group of eight, as n of them are there: the others' lanes read the last once more, from
  * where it is read already. */
@@ -36,7 +36,7 @@ static __device__ __forceinline__ ht_lane_x ht_x_of(const unsigned char *rows, i
     for (int h = 0; h < 2; h++)
 #pragma unroll
         for (int step = 0; step < 2; step++)
-            out.at[h][step] = rows + first / 8 * HT_CUDA_CUT_BYTES + HT_CUDA_STEP_PLACE(g, h * 4 + t, step);
+            out.at[h][step] = rows + first / 8 * HT_CUDA_K_TILE_BYTES + HT_CUDA_STEP_PLACE(g, h * 4 + t, step);
     return out;
 }
 
@@ -49,7 +49,7 @@ static __device__ __forceinline__ void ht_add_half(const uint32_t (*w)[2][4], co
     for (int j = 0; j < N; j++)
 #pragma unroll
         for (int step = 0; step < 2; step++)
-            b[j][step] = *(const uint2 *)(x.at[h][step] + (offset + j * HT_CUDA_CUT_BYTES));
+            b[j][step] = *(const uint2 *)(x.at[h][step] + (offset + j * HT_CUDA_K_TILE_BYTES));
 #pragma unroll
     for (int p = 0; p < PANELS; p++) {
         const uint32_t first[4] = {w[p][0][0], w[p][1][0], w[p][0][1], w[p][1][1]};
@@ -63,11 +63,11 @@ static __device__ __forceinline__ void ht_add_half(const uint32_t (*w)[2][4], co
     }
 }
 
-/* A span of PANELS panels with their factors; its columns of x are `offset` bytes from the first, and a cut has `cut_bytes`. */
+/* A span of PANELS panels with their factors; its columns of x are `offset` bytes from the first, and a cut has `k_tile_bytes`. */
 template <class F, int N, int PANELS>
 static __device__ __forceinline__ void ht_add_span(const ht_cuda_weights &m, const float *factor,
                                                    const ht_span<F, PANELS> &s, const ht_lane_x &x, int64_t offset,
-                                                   int64_t cut_bytes, float (*sum)[N][4]) {
+                                                   int64_t k_tile_bytes, float (*sum)[N][4]) {
     typename F::scale scale[PANELS][2];
 #pragma unroll
     for (int p = 0; p < PANELS; p++)
@@ -82,7 +82,7 @@ static __device__ __forceinline__ void ht_add_span(const ht_cuda_weights &m, con
             for (int p = 0; p < PANELS; p++)
 #pragma unroll
                 for (int half = 0; half < 2; half++) F::pairs(m, s.raw[p][half], scale[p][half], c, h, w[p][half]);
-            ht_add_half<N, PANELS>(w, x, offset + c * cut_bytes, h, sum);
+            ht_add_half<N, PANELS>(w, x, offset + c * k_tile_bytes, h, sum);
         }
 }
 
@@ -110,25 +110,26 @@ ht_add_loose(const ht_cuda_weights &m, const float *factor, const uint8_t *const
 
 /* Spans of a row, and the cuts behind them. */
 template <class F> static __device__ __forceinline__ int64_t ht_units_of(const ht_cuda_weights &m) {
-    const int64_t spans = ht_spans_of<F>(m), cuts = (m.k + HT_CUDA_CUT - 1) / HT_CUDA_CUT, whole = spans * F::CYCLES;
+    const int64_t spans = ht_spans_of<F>(m), cuts = (m.k + HT_CUDA_K_TILE - 1) / HT_CUDA_K_TILE,
+                  whole = spans * F::CYCLES;
     return spans + (cuts > whole ? cuts - whole : 0);
 }
 
 /* What lane t has of the i-th unit of row `index` of a matrix that begins at `packed`, as row r of eight of an image: `to` is where these begin in the
- * first cut, and cuts are `cut_bytes` apart. Zeros where the row is not there. */
+ * first cut, and cuts are `k_tile_bytes` apart. Zeros where the row is not there. */
 template <class F>
-static __device__ __forceinline__ void ht_put_unit(const ht_cuda_weights &m, const unsigned char *packed, int64_t index,
-                                                   bool is_there, float factor, int64_t i, int t, int r,
-                                                   unsigned char *to, int64_t cut_bytes) {
+static __device__ __forceinline__ void ht_store_tile_unit(const ht_cuda_weights &m, const unsigned char *packed,
+                                                          int64_t index, bool is_there, float factor, int64_t i, int t,
+                                                          int r, unsigned char *to, int64_t k_tile_bytes) {
     const int64_t spans = ht_spans_of<F>(m), cut = i < spans ? i * F::CYCLES : spans * F::CYCLES + i - spans;
     const uint8_t *from = packed + index * m.row_bytes;
-    to += cut * cut_bytes;
+    to += cut * k_tile_bytes;
     if (i >= spans) {
         for (int h = 0; h < 2; h++) {
             uint4 all = {0, 0, 0, 0};
             if (is_there) all = ht_loose_pairs(m, from, index, cut * 8 + h * 4 + t, factor);
             const uint32_t w[4] = {all.x, all.y, all.z, all.w};
-            ht_put_chunk(to, false, r, h * 4 + t, w);
+            ht_store_chunk(to, false, r, h * 4 + t, w);
         }
         return;
     }
@@ -145,7 +146,7 @@ static __device__ __forceinline__ void ht_put_unit(const ht_cuda_weights &m, con
         for (int h = 0; h < 2; h++) {
             uint32_t w[4] = {0, 0, 0, 0};
             if (is_there) F::pairs(m, raw, scale, c, h, w);
-            ht_put_chunk(to + c * cut_bytes, false, r, h * 4 + t, w);
+            ht_store_chunk(to + c * k_tile_bytes, false, r, h * 4 + t, w);
         }
 }
 

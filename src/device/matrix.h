@@ -40,7 +40,7 @@ typedef struct ht_matrix_ops {
 
 /* Value of an output that a product for the highest outputs did not compute: below every computed output, and finite, so that samplers can scan and
  * scale the row. */
-#define HT_LEFT_OUT (-1e30f)
+#define HT_MASKED_LOGIT (-1e30f)
 
 enum { HT_MATRIX_SLAB = 64 };
 

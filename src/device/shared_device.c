@@ -48,9 +48,9 @@ static ht_status find(const char *name, const char *function, void *out, ht_erro
     snprintf(file, sizeof file, "libhearth_%s.so", name);
     void *object = open_object(file), *found = object ? dlsym(object, function) : NULL;
     if (!object)
-        return ht_fail(err, HT_ERR_UNSUPPORTED, "device \"%s\" needs %s, which is not there: %s", name, file,
+        return ht_fail(err, HT_ERR_UNSUPPORTED, "device \"%s\" needs %s, which cannot be loaded: %s", name, file,
                        dlerror()); /* of the last attempt */
-    if (!found) return ht_fail(err, HT_ERR_UNSUPPORTED, "%s is none of Hearth's, or of another version", file);
+    if (!found) return ht_fail(err, HT_ERR_UNSUPPORTED, "%s is not Hearth's, or of another version", file);
     memcpy(out, &found, sizeof found);
     return HT_OK;
 }

@@ -55,7 +55,7 @@ typedef struct ht_step {
     const ht_lora_set *const *lora;
     float *output; /* memory for the plan's output; NULL: the executor's arena */
     /* Only the top_k highest logits of each row, and logits equal to the lowest of these, are needed; others may be
-     * HT_LEFT_OUT (device/matrix.h). 0: all logits. */
+     * HT_MASKED_LOGIT (device/matrix.h). 0: all logits. */
     int32_t top_k;
 } ht_step;
 

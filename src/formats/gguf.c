@@ -168,7 +168,7 @@ static void add_name(cursor *c, ht_name_index *index, ht_bytes name, const char 
     switch (ht_name_index_add(index, name.data, name.len, position, &first)) {
     case HT_NAME_ADDED: break;
     case HT_NAME_TWICE:
-        fail(c, HT_ERR_FORMAT, "%s `%.*s` is there twice, as number %zu and %zu", what, shown(name), name.data, first,
+        fail(c, HT_ERR_FORMAT, "%s `%.*s` occurs twice, as number %zu and %zu", what, shown(name), name.data, first,
              position);
         break;
     case HT_NAME_CROWDED: fail(c, HT_ERR_FORMAT, "%s names were made to collide; the file is not honest", what); break;

@@ -51,8 +51,8 @@ static ht_status read_pair(const ht_gguf *g, ht_bytes name, const ht_gguf_tensor
     const int shown = ht_name_shown(name.data, name.len);
     const ht_gguf_tensor *counts = partner(g, name, counts_end);
     if (!counts)
-        return ht_fail(err, HT_ERR_FORMAT, "`%.*s` has sums but no counts, expected `%.*s%s` beside them", shown,
-                       name.data, shown, name.data, counts_end);
+        return ht_fail(err, HT_ERR_FORMAT, "`%.*s` has sums but no counts, expected `%.*s%s` too", shown, name.data,
+                       shown, name.data, counts_end);
     if (sums->type != HT_W_F32 || counts->type != HT_W_F32)
         return ht_fail(err, HT_ERR_FORMAT, "`%.*s` has sums of %s and counts of %s, expected F32", shown, name.data,
                        sums->type_name, counts->type_name);

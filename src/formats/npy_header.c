@@ -140,7 +140,7 @@ ht_status ht_npy_read_header(const void *data, size_t size, size_t file_size, co
             return ht_fail(err, HT_ERR_FORMAT, "%s: the shape is too large", name);
     out->begin = begin + n;
     if (!ht_mul_size(count, ht_dtype_bytes(out->dtype), &out->n_bytes) || out->n_bytes > file_size - out->begin)
-        return ht_fail(err, HT_ERR_FORMAT, "%s: %zu elements are announced, %zu bytes are there", name, count,
+        return ht_fail(err, HT_ERR_FORMAT, "%s: %zu elements are declared, %zu bytes are present", name, count,
                        file_size - out->begin);
     return HT_OK;
 }

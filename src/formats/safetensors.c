@@ -160,7 +160,7 @@ static void read_metadata(parser *p, const json_t *metadata) {
     json_object_foreach((json_t *)(uintptr_t)metadata, key, value) {
         if (!json_is_string(value)) {
             char found[128];
-            ht_json_fail(&p->r, HT_ERR_FORMAT, "a member of `__metadata__` is %s, expected strings only",
+            ht_json_fail(&p->r, HT_ERR_FORMAT, "a field of `__metadata__` is %s, expected strings only",
                          ht_json_describe(value, found, sizeof found));
             return;
         }

@@ -297,8 +297,8 @@ static ht_status open_listed(shard_index *x, ht_safetensors *set, ht_error *err)
     const char *file = count_absent(x, set, &absent) ? json_string_value(json_object_get(x->map, absent)) : NULL;
     if (file && !is_open(set, file))
         return ht_fail(err, HT_ERR_IO,
-                       "%s: names %s, which is not there, and tensor `%.*s` is in no other file; fetch it", x->path,
-                       file, SHOWN(absent));
+                       "%s: names %s, which is missing, and tensor `%.*s` is in no other file; fetch it", x->path, file,
+                       SHOWN(absent));
     warn_mismatches(x, set);
     return HT_OK;
 }
@@ -315,10 +315,10 @@ static ht_status open_index(ht_safetensors *set, const char *directory, const ch
         st = single ? open_single(set, single_path, err) : open_listing(set, directory, &none);
         if (!st)
             ht_log_write(HT_LOG_WARNING,
-                         "%s: names %s, which is not there; the index is ignored for the weights that are", path,
+                         "%s: names %s, which is missing; the index is ignored for the weights that are", path,
                          x.missing);
         else if (!single)
-            ht_fail(err, st, "%s: names %s, which is not there; without the index: %s", path, x.missing, none.message);
+            ht_fail(err, st, "%s: names %s, which is missing; without the index: %s", path, x.missing, none.message);
     } else if (!st)
         st = open_listed(&x, set, err);
     json_decref(x.root);

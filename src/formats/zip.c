@@ -166,7 +166,7 @@ static ht_status check_names(const ht_zip *z, ht_error *err) {
     ht_status st = HT_OK;
     for (size_t i = 1; i < z->count && !st; i++)
         if (strcmp(sorted[i - 1]->name, sorted[i]->name) == 0)
-            st = ht_fail(err, HT_ERR_FORMAT, "%s: `%s` is there twice", z->file->path, sorted[i]->name);
+            st = ht_fail(err, HT_ERR_FORMAT, "%s: `%s` occurs twice", z->file->path, sorted[i]->name);
     free(sorted);
     return st;
 }

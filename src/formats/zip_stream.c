@@ -67,7 +67,7 @@ static ht_status inflate_some(ht_zip_stream *s, unsigned char *out, size_t n, ht
         if (status != Z_OK && status != Z_STREAM_END && status != Z_BUF_ERROR)
             return damaged(s, "its packed bytes make no sense", err);
         if (s->z.avail_out && (status == Z_STREAM_END || (!s->z.avail_in && s->n_read == s->entry->compressed)))
-            return damaged(s, "it ends before all of its bytes are there", err);
+            return damaged(s, "it ends too early", err);
     }
     return HT_OK;
 }

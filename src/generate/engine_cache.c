@@ -214,7 +214,7 @@ static ht_status check_sizes(const nodes *s, int64_t i, uint64_t parent, uint64_
     if (n < 1 || n > HT_KV_PAGE) return ht_state_damaged(&s->file, "a node has no page's number of tokens", err);
     if (parent > (uint64_t)i || (parent && s->node[parent - 1].n < HT_KV_PAGE))
         return ht_state_damaged(&s->file, "a node follows none that can come before it", err);
-    if (parent && key) return ht_state_damaged(&s->file, "a node has a salt or adapters of its own", err);
+    if (parent && key) return ht_state_damaged(&s->file, "a node has another salt or other adapters", err);
     if (NODE_HEAD + key + 4 * n + (uint64_t)s->m->n_kv_layers > section_of(s, i)->bytes)
         return ht_state_damaged(&s->file, "a node is shorter than what it is to hold", err);
     return HT_OK;
@@ -252,7 +252,7 @@ static ht_status take_head(const nodes *s, int64_t i, size_t salt, int n_adapter
     for (int32_t k = 0; k < x->n; k++, at += 4) {
         x->token[k] = (int32_t)(uint32_t)ht_state_get_number(at, 4);
         if (x->token[k] < 0 || x->token[k] >= s->m->vocab)
-            return ht_state_damaged(&s->file, "a token is none of the model's", err);
+            return ht_state_damaged(&s->file, "a token is not in the vocabulary", err);
     }
     uint64_t bytes = x->head_bytes;
     for (int32_t l = 0; l < layers; l++) {

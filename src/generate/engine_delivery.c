@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A thread that hands over. */
+/* A thread that hands over. Another one starts when ready pieces have waited for a step: with a pool of fixed size, slow readers
+ * would delay all others. */
 typedef struct ht_engine_deliverer {
     ht_engine *engine;
     pthread_t thread;

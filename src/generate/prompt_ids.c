@@ -110,8 +110,7 @@ static ht_status check_prompt(const ht_model *m, const ht_ids *ids, ht_error *er
 }
 
 static ht_status check_joined(const ht_model *m, const ht_prompt_ids *p, const ht_ids *joined, ht_error *err) {
-    if (joined->n <= (size_t)p->shared)
-        return ht_fail(err, HT_ERR_ARGUMENT, "it has no tokens of its own behind the prompt");
+    if (joined->n <= (size_t)p->shared) return ht_fail(err, HT_ERR_ARGUMENT, "it adds no tokens to the prompt");
     if (p->shared == 0)
         return ht_fail(err, HT_ERR_ARGUMENT,
                        "with it no token of the prompt stays as it is, so that it follows nothing");

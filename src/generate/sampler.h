@@ -59,7 +59,7 @@ void ht_sampler_set_mask(ht_sampler *s, const uint32_t *mask, int32_t n_tokens);
 void ht_sampler_set_prompt(ht_sampler *s, int64_t n_prompt);
 
 /* How many of the highest logits decide what is picked after n_history tokens; 0: all may. The others may then be
- * HT_LEFT_OUT (device/matrix.h). */
+ * HT_MASKED_LOGIT (device/matrix.h). */
 int32_t ht_sampler_top_k(const ht_sampler *s, int64_t n_history);
 
 /* Picks the token for position n_history from logits [vocab]. history: the tokens of all positions before it. A logit

@@ -129,7 +129,7 @@ static ht_status load_tokens(restored *r, const ht_session *s, ht_error *err) {
     for (uint64_t i = 0; !status && i < n; i++) {
         r->token[i] = (int32_t)(uint32_t)ht_state_get_number(at + TOKENS_HEAD + 4 * i, 4);
         if (r->token[i] < 0 || r->token[i] >= s->model->vocab)
-            status = malformed(r, "a token is none of the model's", err);
+            status = malformed(r, "a token is not in the vocabulary", err);
     }
     free(bytes);
     r->length = (int64_t)length;
@@ -146,7 +146,7 @@ static ht_status first_of(const restored *r, const ht_kv_layer *l, const ht_stat
     if (status) return status;
     const uint64_t at = ht_state_get_number(head, 8);
     const uint64_t least = l->ring_pages ? (uint64_t)ht_max_i64(0, r->length - l->window + 1) : 0;
-    if (at > least) return malformed(r, "keys that the next token looks back on are not there", err);
+    if (at > least) return malformed(r, "keys that the next token attends to are missing", err);
     *first = (int64_t)at;
     if (section->bytes != PAGES_HEAD + (uint64_t)(r->length - *first) * ht_kv_saved_bytes(&l->shape))
         return malformed(r, "a layer does not hold as many positions as there are", err);

@@ -25,7 +25,7 @@ static void copy_blanks(char *to, const char *from, size_t n) {
 
 /* Of a conversation as it was written: what stands between the thought, the mark and the text. Templates that leave thoughts out may
  * write the mark all the same. */
-static void read_blanks(const char *written, const ht_thought_notation *t, ht_thought_blanks *out) {
+static void read_blanks(const char *written, const ht_reasoning_format *t, ht_thought_blanks *out) {
     const size_t n_close = strlen(t->close), n_thought = strlen(thought);
     const char *text = strstr(written, text_behind), *end = text;
     while (end && end > written && is_blank(end[-1])) end--;
@@ -54,7 +54,7 @@ static ht_status write_answer(const ht_model *m, char **written, ht_error *err) 
     return status;
 }
 
-ht_status ht_thought_blanks_find(const ht_model *m, const ht_thought_notation *t, ht_thought_blanks *out,
+ht_status ht_thought_blanks_find(const ht_model *m, const ht_reasoning_format *t, ht_thought_blanks *out,
                                  ht_error *err) {
     char *written;
     const ht_status status = write_answer(m, &written, err);
@@ -139,14 +139,14 @@ static ht_status spell(ht_model *m, const char *text, size_t n, size_t before, s
         const int32_t id = is_mark ? mark_token : longest_token(trie, text + at, n - at, &length);
         if (id < 0)
             return ht_fail(err, HT_ERR_UNSUPPORTED,
-                           "max_thinking_tokens: no tokens of the model write \"%s\", the end of a thought", text);
+                           "max_thinking_tokens: no tokens of the model write \"%s\", the end of reasoning", text);
         append(end, id, at, length, before, mark_end);
     }
     return HT_OK;
 }
 
-ht_status ht_thought_end_write(ht_model *m, const ht_thought_notation *t, const ht_thought_blanks *blanks,
-                               const ht_thought_place *place, ht_thought_end *out, ht_error *err) {
+ht_status ht_thought_end_write(ht_model *m, const ht_reasoning_format *t, const ht_thought_blanks *blanks,
+                               const ht_reasoning_position *place, ht_thought_end *out, ht_error *err) {
     const int32_t mark_token = ht_tokenizer_find(m->tokenizer, t->close);
     const bool goes_on = place->closing_bytes > 0 && mark_token < 0 && !place->is_title;
     ht_text text = {0};
@@ -159,7 +159,7 @@ ht_status ht_thought_end_write(ht_model *m, const ht_thought_notation *t, const 
     ht_text_append_str(&text, blanks->behind);
     bool whole = false;
     if (!text.failed) out->id = malloc((text.len + 1) * sizeof *out->id); /* a token has a byte or more */
-    ht_status status = out->id ? HT_OK : ht_fail_memory(err, text.len * sizeof *out->id, "the end of a thought");
+    ht_status status = out->id ? HT_OK : ht_fail_memory(err, text.len * sizeof *out->id, "the end of reasoning");
     if (!status) status = encode(m->tokenizer, text.data, text.len, before, mark_end, out, &whole, err);
     if (!status && !whole) status = spell(m, text.data, text.len, before, mark_end, mark_token, out, err);
     ht_text_discard(&text);

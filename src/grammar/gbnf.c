@@ -318,10 +318,10 @@ static void parse_rule(parser *p) {
     const uint32_t rule = parse_name(p);
     if (rule == HT_INTERN_FAILED) fail(p, HT_ERR_FORMAT, "the name of a rule is expected");
     if (p->status) return;
-    if (p->rules[rule].is_defined) fail_at(p, at, HT_ERR_FORMAT, "this rule is there already");
+    if (p->rules[rule].is_defined) fail_at(p, at, HT_ERR_FORMAT, "this rule is already defined");
     skip(p, false);
     if (p->n - p->at < 3 || memcmp(p->text + p->at, "::=", 3) != 0) {
-        fail(p, HT_ERR_FORMAT, "`::=` is expected behind the name of a rule");
+        fail(p, HT_ERR_FORMAT, "`::=` is expected after the name of a rule");
         return;
     }
     p->at += 3;

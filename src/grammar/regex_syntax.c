@@ -269,7 +269,7 @@ static uint32_t parse_group(parser *p) {
         of.kind = NODE_AHEAD;
         of.min = p->pattern[p->at - 1] == '!';
     } else if (take(p, "?<=") || take(p, "?<!"))
-        return fail(p, HT_ERR_UNSUPPORTED, "look-behind is not supported");
+        return fail(p, HT_ERR_UNSUPPORTED, "lookbehind is not supported");
     else if (take(p, "?<")) {
         const char *end = memchr(p->pattern + p->at, '>', p->n - p->at);
         if (!end) return fail(p, HT_ERR_FORMAT, "`(?<` without `>`");
@@ -410,7 +410,7 @@ static ht_re build_sequence(const builder *b, uint32_t at, ht_re rest, bool at_b
     for (; nodes[at].kind == NODE_SEQUENCE; at = nodes[at].left) {
         const node *left = &nodes[nodes[at].left];
         if (nodes[nodes[at].right].anchors && at_begin && !left->is_bare && left->may_be_empty)
-            return fail(b->p, HT_ERR_UNSUPPORTED, "`^` behind what may be empty is not supported");
+            return fail(b->p, HT_ERR_UNSUPPORTED, "`^` after an expression that may be empty is not supported");
         rest = build(b, nodes[at].right, rest, at_begin && left->is_bare);
     }
     return build(b, at, rest, at_begin);

@@ -163,7 +163,7 @@ static ht_node alternatives(collector *c, bool of_members, ht_node rest, const h
         for (uint32_t k = 0; k < n; k++) is_known = is_known || conditions[k] == e->when;
         if (is_known) continue;
         if (n == CONDITIONS_MOST)
-            return ht_schema_fail_at(c->s, where, HT_ERR_LIMIT, "more than %d schemas beside it may or may not apply",
+            return ht_schema_fail_at(c->s, where, HT_ERR_LIMIT, "more than %d schemas next to it may or may not apply",
                                      CONDITIONS_MOST);
         conditions[n++] = e->when;
     }

@@ -159,7 +159,7 @@ static void read_leaves(builder *b) {
                 continue;
             }
             if (o->n_some == HT_COUNTS_MOST) {
-                ht_schema_fail_limit(s, "more than four conditions on members whose names are not given");
+                ht_schema_fail_limit(s, "more than four conditions on properties whose names are not given");
                 return;
             }
             o->some[o->n_some++] = (ht_some){.keys = w[1], .node = w[2]};

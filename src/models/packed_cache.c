@@ -134,7 +134,7 @@ static ht_status check_directory(const char *directory, ht_error *err) {
     if (st.st_uid != geteuid() || st.st_mode & 077)
         return ht_fail(
             err, HT_ERR_IO,
-            "%s: packed weights are mapped, which is safe only in a directory that nobody else can enter; take "
+            "%s: packed weights are mapped, which is safe only in a directory that no other user can enter; take "
             "another one, or `chmod 700` it",
             directory);
     return HT_OK;

@@ -212,7 +212,8 @@ static ht_status load_matrices(ht_loader *l, const ht_weights_options *o) {
     bool done = false;
     const bool is_host = ht_memory_is_host(l->device->memory);
     if (o->packed_cache && !is_host)
-        ht_log_write(HT_LOG_WARNING, "the packed weights are not cached: the device %s has memory of its own",
+        ht_log_write(HT_LOG_WARNING,
+                     "the packed weights are not cached: the device %s does not compute from the host's memory",
                      l->device->name);
     if (!o->packed_cache || !is_host || !l->into->memory_bytes) return pack(l, &o->company);
     ht_status status = ht_packed_cache_open(o->packed_cache, l->from->path, l->tasks, l->into->n_matrices,

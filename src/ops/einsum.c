@@ -109,7 +109,7 @@ static bool read_inputs(equation *e, ht_array *const *arrays, const char **p) {
         if (!count_hidden(e, *p, arrays[i], &hidden) || !read_labels(e, p, hidden, &e->in[i].l)) return false;
         if (hidden > e->ellipsis) e->ellipsis = hidden;
         if (!note_sizes(e, &e->in[i])) return false;
-        if ((**p == ',') != (i + 1 < e->n)) return fail(e, "it is not written for so many operands");
+        if ((**p == ',') != (i + 1 < e->n)) return fail(e, "too many operands");
         if (**p == ',') ++*p;
     }
     return true;

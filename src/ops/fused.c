@@ -102,8 +102,8 @@ ht_status ht_shape_rope(const char *op, ht_array *const *in, int n_in, const voi
                        ht_shape_text(x->shape, x->n_dims - 2, rows));
     int64_t head_dim = x->shape[x->n_dims - 1];
     if (p->dims < 0 || p->dims % 2 != 0 || p->dims > head_dim)
-        return ht_fail(err, HT_ERR_ARGUMENT, "%s: %d dimensions are to be rotated, expected an even number up to %lld",
-                       op, (int)p->dims, (long long)head_dim);
+        return ht_fail(err, HT_ERR_ARGUMENT, "%s: %d rotated dimensions, expected an even number up to %lld", op,
+                       (int)p->dims, (long long)head_dim);
     if (factors != HT_NONE && (factors->dtype != HT_F32 || factors->n_dims != 1 || factors->shape[0] != p->dims / 2))
         return ht_fail(err, HT_ERR_ARGUMENT, "%s: frequency factors are %s of %s, expected f32 [%d]", op,
                        ht_shape_text(factors->shape, factors->n_dims, text), ht_dtype_name(factors->dtype),

@@ -124,7 +124,7 @@ ht_status ht_shape_dequantize(const char *op, ht_array *const *in, int n_in, con
     ht_status st = check_weights(op, in[0], in[1], in[2], &p->how, err);
     if (st) return st;
     if (!ht_dtype_is_float(p->dtype))
-        return ht_fail(err, HT_ERR_ARGUMENT, "%s: elements are to be %s, expected floating point", op,
+        return ht_fail(err, HT_ERR_ARGUMENT, "%s: a result of type %s, expected floating point", op,
                        ht_dtype_name(p->dtype));
     ht_result_like(in[1], p->dtype, out);
     out->shape[in[1]->n_dims - 1] *= p->how.group;

@@ -197,7 +197,7 @@ static ht_array *mirror(ht_scope *s, ht_array *x, int axis, const int64_t width[
                              (long long)n, (long long)width[0], (long long)width[1]);
     all = width[0] + n + width[1];
     int64_t *places = malloc((size_t)all * sizeof *places);
-    if (!places) return ht_scope_fail(s, HT_ERR_MEMORY, "pad: no memory for %lld places", (long long)all);
+    if (!places) return ht_scope_fail(s, HT_ERR_MEMORY, "pad: no memory for %lld elements", (long long)all);
     for (int64_t i = 0; i < all; i++) places[i] = mirrored(i - width[0], n, edge_again);
     ht_array *index = ht_array_from(s, places, HT_I64, &all, 1);
     free(places);

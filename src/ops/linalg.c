@@ -92,8 +92,8 @@ ht_array *ht_tensordot(ht_scope *s, ht_array *a, ht_array *b, const int *axes_a,
     char text_a[HT_SHAPE_TEXT], text_b[HT_SHAPE_TEXT];
     if (!a || !b) return NULL;
     if (n < 0 || n > a->n_dims || n > b->n_dims)
-        return ht_scope_fail(s, HT_ERR_ARGUMENT, "tensordot: %d axes are to be summed over, the arrays have %d and %d",
-                             n, a->n_dims, b->n_dims);
+        return ht_scope_fail(s, HT_ERR_ARGUMENT, "tensordot: %d axes to sum over, the arrays have %d and %d", n,
+                             a->n_dims, b->n_dims);
     if (ht_recording()) return record_tensordot(s, a, b, axes_a, axes_b, n);
     if (!find_axes(s, a, axes_a, n, at_a) || !find_axes(s, b, axes_b, n, at_b)) return NULL;
     for (int i = 0; i < n; i++)

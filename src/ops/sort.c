@@ -13,7 +13,7 @@
 static ht_status places(const char *op, const ht_array *x, ht_result_type *out, ht_error *err) {
     if (x->n_dims < 1) return ht_fail(err, HT_ERR_ARGUMENT, "%s: needs a last axis, got a scalar", op);
     if (x->shape[x->n_dims - 1] > UINT32_MAX)
-        return ht_fail(err, HT_ERR_ARGUMENT, "%s: %lld places along an axis are more than u32 can name", op,
+        return ht_fail(err, HT_ERR_ARGUMENT, "%s: %lld elements along an axis are more than u32 can index", op,
                        (long long)x->shape[x->n_dims - 1]);
     return ht_result_like(x, HT_U32, out);
 }

@@ -172,7 +172,7 @@ static ht_jinja_arguments evaluate_arguments(ht_jinja_rendering *r, const ht_jin
         } else if (v.kind == HT_VALUE_DICT)
             for (size_t j = 0; j < v.dict->n; j++) add_named(r, &all, v.dict->keys[j], v.dict->values[j]);
         else
-            ht_jinja_arena_fail(r->a, "the argument behind ** is %s, not a dict", ht_jinja_type_name(v));
+            ht_jinja_arena_fail(r->a, "the argument after ** is %s, not a dict", ht_jinja_type_name(v));
     }
     if (positional) {
         all.positional = positional->items;

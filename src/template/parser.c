@@ -636,7 +636,7 @@ static void parse_signature(parser *p, ht_jinja_node *macro) {
         parameter->name = name;
         for (size_t i = 0; i < macro->n; i++)
             if (!strcmp(macro->items[i]->name->text, name->text))
-                ht_jinja_arena_fail(p->a, "the parameter %.60s is there twice", name->text);
+                ht_jinja_arena_fail(p->a, "the parameter %.60s occurs twice", name->text);
         if (skip_operator(p, "=")) {
             parameter->a = parse_expression(p);
             defaults = true;

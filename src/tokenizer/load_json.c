@@ -247,7 +247,7 @@ static void load_strip(loader *l, const json_t *step) {
     json_int_t stop = json_integer_value(json_object_get(step, "stop"));
     const char *content = get_text(l, step, "content", &plan->n_strip);
     if (start < 0 || stop != 0 || plan->strip || !l->fused)
-        FAIL(l, HT_ERR_UNSUPPORTED, "decoder: only a Strip at the front of the whole text is supported, behind Fuse");
+        FAIL(l, HT_ERR_UNSUPPORTED, "decoder: only a Strip at the front of the whole text is supported, after Fuse");
     if (!plan->n_strip) FAIL(l, HT_ERR_FORMAT, "decoder: Strip has an empty `content`");
     if (l->status) return;
     plan->strip = copy(l, content, plan->n_strip);
@@ -285,7 +285,7 @@ static void load_decoder(loader *l, const json_t *step, int depth) {
     while (rank < 6 && strcmp(type, order[rank]) != 0) rank++;
     if (rank == 6) FAIL(l, HT_ERR_UNSUPPORTED, "the decoder `%.40s` is not supported", type);
     if (rank < l->decoder_rank || (l->t->decode.byte_level && rank < 4))
-        FAIL(l, HT_ERR_UNSUPPORTED, "decoder: %s behind other steps is not supported", type);
+        FAIL(l, HT_ERR_UNSUPPORTED, "decoder: %s after other steps is not supported", type);
     if (l->status) return;
     l->decoder_rank = rank;
     switch (rank) {

@@ -142,7 +142,7 @@ static ht_status read_metaspace(const ht_tokenizer *t, bool *prefix, ht_error *e
     *prefix = s->add_prefix_space || s->prefix_first;
     if (s->prefix_first)
         ht_log_write(HT_LOG_WARNING, "tokenizer.json: a space is put before the start of a text alone (prepend_scheme "
-                                     "`first`); with GGUF metadata also behind each special token");
+                                     "`first`); with GGUF metadata also after each special token");
     return HT_OK;
 }
 
@@ -194,9 +194,8 @@ static ht_status check_list(const ht_tokenizer *t, bool prefix, const char *why,
     if (!prefix && !crosses) return HT_OK;
     return ht_fail(err, HT_ERR_UNSUPPORTED, "tokenizer.json: GGUF cannot express its `model.merges`: %s%s%s",
                    why ? why : "", why ? ", and " : "",
-                   prefix
-                       ? "a space is put before the text, which listed merges of GGUF do not have"
-                       : "a token has a line break beside something else, where GGUF with listed merges cuts a text");
+                   prefix ? "a space is put before the text, which listed merges of GGUF do not have"
+                          : "a token has a line break and other text, where GGUF with listed merges cuts a text");
 }
 
 static ht_status set_merges(const ht_tokenizer *t, json_t *metadata, ht_error *err) {

@@ -269,7 +269,7 @@ static ht_status find_form(const reading *r) {
     }
     if (found < 0)
         return ht_fail(r->err, HT_ERR_FORMAT,
-                       "none of its members is a sample, expected `messages`, `prompt` and `completion`, `text`, or "
+                       "it has no field of a sample, expected `messages`, `prompt` and `completion`, `text`, or "
                        "`input_ids`");
     r->out->form = (ht_sample_form)found;
     return HT_OK;

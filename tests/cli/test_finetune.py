@@ -447,7 +447,7 @@ class Interrupted(FinetuneTest):
         text = self.trains("--iters", 5, "--resume", "--valid", self.valid).text
         self.assertRegex(text, r"held-out loss \d\.\d{4} after step 5, which is kept")
         other = self.succeeds(*self.words("--iters", 6, "--resume", "--valid", self.data))
-        self.assertIn("the best adapter is chosen anew", other.err)
+        self.assertIn("the best adapter is chosen again", other.err)
         self.assertEqual(self.values("--iters", 7, "--resume")["valid_loss"], None)
         self.same_adapter(self.out, self.kept / "last")
 

@@ -1,4 +1,4 @@
-"""`hearth formats` says what the build reads, and the README says the same."""
+"""`hearth formats` says what the build reads, and docs/models.md says the same."""
 
 import json
 import pathlib
@@ -6,7 +6,7 @@ import unittest
 
 from support import CommandTest
 
-README = pathlib.Path(__file__).parent.parent.parent / "README.md"
+PAGE = pathlib.Path(__file__).parent.parent.parent / "docs/models.md"
 
 
 class Formats(CommandTest):
@@ -19,10 +19,10 @@ class Formats(CommandTest):
         self.assertNotIn("Q4_K", value["safetensors"])
         self.assertIn("chatml", value["chat_formats"])
 
-    def test_readme_is_not_stale(self):
+    def test_models_page_is_not_stale(self):
         rows = self.succeeds("formats", "--markdown").text
         self.assertEqual(rows.count("\n"), 4)
-        self.assertIn(rows, README.read_text(), "put the output of `hearth formats --markdown` into the README")
+        self.assertIn(rows, PAGE.read_text(), "put the output of `hearth formats --markdown` into docs/models.md")
 
     def test_text(self):
         self.assertIn("llama, mistral", self.succeeds("formats").text)

@@ -109,7 +109,7 @@ class Batch(Prompts):
             {"prompt": "hello"},
         ]  # fmt: skip
         says = [
-            None, "no JSON object", "no JSON object", '"colour" is not known', "expected one", "expected one", "no string",
+            None, "no JSON object", "no JSON object", 'unknown field "colour"', "expected one", "expected one", "no string",
             "no list", "no token id", "outside the vocabulary", "1 to 2147483647", "a whole number", "a number from 0 to 1000",
             "a text or a list of texts", "stop string", "--adapter NAME=PATH", "king", "duplicate", "empty", "1 to 256",
             "true or false", None,
@@ -272,7 +272,7 @@ class Score(Prompts):
     def test_bad_lines(self):
         lines = [{"prompt": "a"}, {"prompt": "a", "continuations": []}, {"prompt": "a", "continuations": [3]},
                  {"prompt": "a", "continuations": [""]}, {"prompt": "a", "continuations": [["x"]]}]  # fmt: skip
-        says = ["is to be a list", "is to be a list", "neither a text", "no tokens of its own", "no token id"]
+        says = ["must be a list", "must be a list", "neither a text", "adds no tokens", "no token id"]
         found = self.lines("score", TINY, "--prompts", self.file(lines), "-q", status=1)
         for r, text in zip(found, says, strict=True):
             self.assertIn(text, r["error"])

@@ -276,7 +276,7 @@ class InTheCache(Pull):
         result = self.json_of("org/shards")
         self.assertEqual((result["fetched_bytes"], result["complete"], len(self.hub.requests)), (0, True, 2))
         self.assertFalse(any(each["new"] for each in result["files"]))
-        self.assertIn("nothing, all of it was there", self.pull("org/shards").text)
+        self.assertIn("nothing; everything was present", self.pull("org/shards").text)
         self.check("org/shards", {name: data for name, data in SHARDS.items() if name != "reference.json"})
 
     def test_a_new_revision_brings_what_has_changed(self):

@@ -185,7 +185,7 @@ class Sampling(CommandTest):
         self.assertEqual(sorted(found[3]["text"]), sorted(2 * (self.piece(10) + self.piece(11))))
         for line, says in zip(
             found[4:],
-            ["logit_bias of token 99999", '"logit_bias" is to be an object', '"logit_bias" is to be', "a number from -1000"],
+            ["logit_bias of token 99999", '"logit_bias" must be an object', '"logit_bias" must be', "a number from -1000"],
             strict=True,
         ):
             self.assertIn(says, line["error"])

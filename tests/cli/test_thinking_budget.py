@@ -79,7 +79,7 @@ class ThinkingBudget(CommandTest):
             answer = self.answer("--thinking-budget", str(budget))
             self.assertEqual([line.get(name) for name in ("text", "thinking", "thought_ended")],
                              [answer.get(name) for name in ("text", "thinking", "thought_ended")])  # fmt: skip
-        self.assertIn('"thinking_budget" is to be a whole number from -1', found[4]["error"])
+        self.assertIn('"thinking_budget" must be a whole number from -1', found[4]["error"])
 
 
 if __name__ == "__main__":

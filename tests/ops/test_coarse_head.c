@@ -185,7 +185,7 @@ static int64_t check_top(const float *all, const float *top, int64_t n, int32_t 
         if (isnan(all[i]) && isnan(top[i]))
             continue; /* which of two NaNs survives an addition is the compiler's choice */
         bool may = isfinite(all[i]) && (n_finite < n || all[i] < lowest);
-        if (!may || top[i] != HT_LEFT_OUT)
+        if (!may || top[i] != HT_MASKED_LOGIT)
             fail_msg("output %lld is %.9g, was to be %.9g, the lowest of %d is %.9g", (long long)i, (double)top[i],
                      (double)all[i], (int)top_k, (double)lowest);
         left_out++;

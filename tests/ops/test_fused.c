@@ -101,6 +101,7 @@ static void matmul_bits(void **state) {
     test_devices(3, devices[1]);
     for (int i = 0; i < 4; i++)
         for (int turned = 0; turned < 2; turned++) {
+            if (!test_takes(i + turned, TEST_SLOW ? 2 : 1)) continue;
             const int64_t m = i % 2 ? MOST_ROWS : 37, n = i / 2 ? MOST : 150;
             uint64_t seed = 9;
             operand a = test_operand(HT_F32, 2, (int64_t[]){m, K}, CONTIGUOUS, ORDINARY, &seed);
@@ -240,6 +241,7 @@ static void attention_of_rows(void **state) {
                  {1, 1, 48, 48, {300, 2, 0, 0}, 299, {0.3f, 0, 0}}};
     for (EACH(i, cases))
         for (int how = 0; how < LAYOUT_COUNT; how++) {
+            if (!test_takes((int)i + how, TEST_SLOW ? 2 : 1)) continue;
             int32_t own[MOST], first[MOST];
             int64_t n = 0, rows = 0;
             for (int q = 0; q < SEQUENCES; q++) {
@@ -322,6 +324,7 @@ static void attention_under_extreme_masks(void **state) {
     for (int64_t n_q = 1; n_q < 40; n_q += 19)
         for (EACH(h, hiding))
             for (int seen = 0; seen < 5; seen++) {
+                if (!test_takes(n_q / 19 + (int64_t)h + seen, TEST_SLOW ? 2 : 1)) continue;
                 uint64_t seed = 8;
                 const int64_t q[4] = {1, 2, n_q, 12}, k[4] = {1, 2, N_K, 12}, m[4] = {1, 2, n_q, N_K}, heads = 2;
                 operand in[5] = {test_operand(HT_F32, 4, q, CONTIGUOUS, ORDINARY, &seed),

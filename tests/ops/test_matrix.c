@@ -286,8 +286,8 @@ static bool is_repetition(int type) {
 /* Where everything takes many times as long, repetitions are left out altogether. */
 static bool is_left_out(int isa, int type, ht_precision precision) {
     /* Every type in turn on some of the instruction sets, on others in other precisions. */
-    const int share = TEST_WATCHES_THREADS || TEST_EMULATED ? 3 : TEST_SLOW ? 2 : 1;
-    if ((type / 4 + type + isa + (int)precision) % share) return true;
+    const int share = TEST_WATCHES_THREADS || TEST_EMULATED ? 5 : TEST_SLOW ? 4 : 1;
+    if ((type / 4 + type + isa + (int)precision) % test_cases(share, 1)) return true;
     const bool once = TEST_SLOW || precision == HT_PRECISION_REFERENCE || isa == HT_CPU_REFERENCE;
     return is_repetition(type) && test_cases(once, false);
 }
@@ -384,6 +384,7 @@ static void test_packing(void **state) {
     (void)state;
     for (int type = 0; type < HT_W_COUNT; type += TEST_WATCHES_THREADS ? 3 : 1)
         for (int precision = 0; precision < (is_repetition(type) ? 1 : 3); precision++) {
+            if (TEST_SLOW && (type + precision) % test_cases(3, 1)) continue;
             int64_t k[6];
             const int n = columns((ht_weight_type)type, k);
             for (int r = 0; r < (int)(sizeof row_counts / sizeof *row_counts); r++)

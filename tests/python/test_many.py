@@ -90,7 +90,7 @@ class Scores(WithScores):
     def test_one_continuation(self):
         found = self.model.score([("hello", " world"), ("hello", ""), ([5], [[6]])])
         self.assertEqual([len(f.continuations) for f in found], [1, 0, 1])
-        self.assertIn("no tokens of its own", str(found[1].error))
+        self.assertIn("adds no tokens", str(found[1].error))
         self.assertEqual(found[2].continuations[0].tokens[0].top, [])
 
 

@@ -33,7 +33,7 @@ char *__wrap_strdup(const char *s) { return fails(0) ? NULL : __real_strdup(s); 
 long try_every_failure(ht_status (*scenario)(ht_error *err), unsigned also) {
     long n = 0;
     for (int mode = 0; mode < 2; mode++) {
-        for (long k = 0;; k += k < 40 ? 1 : test_cases(8, 1)) {
+        for (long k = 0;; k += k < 40 ? 1 : test_cases(TEST_SLOW ? 16 : 8, 1)) {
             ht_error err = {0};
             allocations.until_failure = k;
             allocations.all_that_follow = mode;

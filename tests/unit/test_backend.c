@@ -121,7 +121,7 @@ static void wrong_tables_are_refused(void **state) {
     ht_error err = {0};
     ht_backend b = echo_backend("native", 1);
     assert_int_equal(ht_backend_register(&b, &err), HT_ERR_ARGUMENT);
-    assert_non_null(strstr(err.message, "\"native\" is there already"));
+    assert_non_null(strstr(err.message, "\"native\" is already registered"));
     b.name = "";
     assert_int_equal(ht_backend_register(&b, &err), HT_ERR_ARGUMENT);
     b = echo_backend("new", 1);

@@ -162,7 +162,7 @@ static void check_linear(const fixture *f) {
     const int64_t n = f->m->n_rows, k = f->m->k, most = counts[0];
     float *x = random_floats(most * k, 3), *bias = random_floats(n, 4), *all = NULL;
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
-        if (i > 0 && !test_takes((int)i + (int)f->m->type, 6)) continue;
+        if (i > 0 && !test_takes((int)i + (int)f->m->type, 12)) continue;
         ht_scope *s = ht_scope_new(beside_stream[GPU]);
         const ht_linear_params p = {f->m, 1};
         ht_array *in[2] = {ht_array_from(s, x, HT_F32, (int64_t[]){counts[i], k}, 2),
@@ -203,7 +203,7 @@ static void check_type(ht_precision precision, ht_weight_type type) {
                                block == 1 ? 1040 : 1024 + 7 * block};
     const bool exact = precision == HT_PRECISION_REFERENCE; /* its kernels are few */
     for (size_t i = exact ? 2 : 0; i < sizeof lengths / sizeof *lengths - exact; i++) {
-        if (i != 2 && !test_takes((int)i + (int)type, 6)) continue;
+        if (i != 2 && !test_takes((int)i + (int)type, 12)) continue;
         fixture f = make_for(precision, type, i == 3 ? 70 : 1 + 19 * (int64_t)i, lengths[i], 7 + i);
         check_rows(&f);
         check_linear(&f);

@@ -63,7 +63,7 @@ static void products_are_near_those_of_the_cpu(void **state) {
     for (ht_dtype t = HT_F16; t <= HT_F64; t++)
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
             for (int turned = 0; turned < 4; turned++) {
-                if (!test_takes((int)i + (int)t + turned, 8)) continue;
+                if (!test_takes((int)i + (int)t + turned, 12)) continue;
                 double *got[DEVICES];
                 int64_t n = 0;
                 for (int d = 0; d < DEVICES; d++) {
@@ -104,7 +104,7 @@ static void an_output_does_not_depend_on_others(void **state) {
             ht_scope *s = ht_scope_new(beside_stream[GPU]);
             double *all = read_all(s, part_of(s, hows[h], t, 1600, 0, 130, 192), &size);
             for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) {
-                if (!test_takes((int)i + (int)t + h, 6)) continue;
+                if (!test_takes((int)i + (int)t + h, 10)) continue;
                 const int64_t first = taken[i][0], m = taken[i][1], n = taken[i][2];
                 double *some = read_all(s, part_of(s, hows[h], t, 1600, first, m, n), &size);
                 for (int64_t k = 0; k < size; k++)
@@ -182,6 +182,7 @@ static void quantised_arrays_are_those_of_the_cpu(void **state) {
     if (!beside_stream[GPU]) skip();
     for (int i = 0; i < MODES; i++)
         for (ht_dtype t = HT_F16; t <= HT_F64; t++) {
+            if (!test_takes(i + (int)t, 2)) continue;
             ht_scope *s[DEVICES];
             ht_array *parts[DEVICES][3], *again[DEVICES];
             for (int d = 0; d < DEVICES; d++) {
@@ -218,6 +219,7 @@ static void quantised_products_are_near_those_of_the_cpu(void **state) {
     if (!beside_stream[GPU]) skip();
     for (int i = 0; i < MODES; i++)
         for (int which = 0; which < 4 * 3 * 2 * 2; which++) {
+            if (!test_takes(i + which, 5)) continue;
             const ht_dtype t = (ht_dtype)(HT_F16 + which % 4);
             double *got[DEVICES];
             int64_t n = 0;

@@ -83,7 +83,7 @@ static void rounds(void **state) {
     ok(ht_device_open("cuda", NULL, &watch, &err), &err);
     for (int i = 0; i < WARM; i++) ok(one_round(path, expected, &err), &err);
     const size_t left = left_on(watch), held = driver->bytes ? driver->bytes() : 0;
-    for (int i = 0; i < test_cases(10, 1000); i++) {
+    for (int i = 0; i < test_cases(5, 1000); i++) {
         ok(one_round(path, got, &err), &err);
         assert_memory_equal(got, expected, sizeof got);
     }
@@ -107,7 +107,7 @@ static void every_call_may_fail(void **state) {
     ok(one_round(path, expected, &err), &err);
     driver->fail_call(0, 0, 0);
     ok(one_round(path, got, &err), &err);
-    const long n = driver->calls(), step = test_cases(37, 1);
+    const long n = driver->calls(), step = test_cases(79, 1);
     for (long k = 1; k <= n; k += k < 40 ? 1 : step) {
         driver->fail_call(k, k % 2 ? CUDA_RESULT : CUDA_OUT_OF_MEMORY, 0);
         err = (ht_error){0};

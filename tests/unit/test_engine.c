@@ -88,7 +88,7 @@ static void run_schedule(int number) {
 
 static void random_schedules(void **state) {
     (void)state;
-    for (int i = 0; i < test_cases(TEST_SLOW ? 10 : 40, 1000); i++) run_schedule(i);
+    for (int i = 0; i < test_cases(TEST_SLOW ? 6 : 30, 1000); i++) run_schedule(i);
 }
 
 /* Several requests that do not fit at once, each of which does. */
@@ -355,7 +355,7 @@ static size_t without_cache(ht_engine *e) {
 /* Of tiny requests a tenth is cancelled, and a tenth more than the queue takes. */
 static void many_requests(void **state) {
     (void)state;
-    const int n = test_cases(200, 20000);
+    const int n = test_cases(TEST_SLOW ? 100 : 200, 20000);
     question small[SMALL];
     soaked one[2][SMALL];
     for (int i = 0; i < SMALL; i++) {

@@ -300,14 +300,15 @@ static void damage_is_found(void **state) {
     e = engine_open(m, 64, SIZE_MAX);
     (void)engine_warm(e, other, 100, NULL);
     char *bytes = scratch_read("whole", &n), *changed = malloc(n + 1);
-    const size_t step = (size_t)test_cases(997, 1);
-    for (size_t cut = 0; cut < n; cut += cut < 700 ? 1 : step) { /* all of its head, then some */
+    const size_t step = (size_t)test_cases(TEST_SLOW ? 9973 : 997, 1);
+    for (size_t cut = 0; cut < n;
+         cut += cut < 700 ? (size_t)test_cases(TEST_SLOW ? 5 : 1, 1) : step) { /* its head, then some */
         scratch_write("cut", bytes, cut);
         assert_int_equal(refuse(e, "cut", &err), HT_ERR_FORMAT);
         assert_non_null(strstr(err.message, "cut"));
     }
     uint64_t seed = 5;
-    for (int i = 0, most = test_cases(200, 10000); i < most; i++) {
+    for (int i = 0, most = test_cases(TEST_SLOW ? 60 : 200, 10000); i < most; i++) {
         seed = seed * 6364136223846793005u + 1442695040888963407u;
         const size_t bit = (size_t)(seed >> 20) % (8 * n);
         memcpy(changed, bytes, n);

@@ -183,7 +183,7 @@ static bool have_called(ht_engine *e, _Atomic int *done) {
 /* Those that wait in an engine which is closed come out of it. */
 static void closing_beside_calls(void **state) {
     (void)state;
-    for (int i = 0; i < test_cases(30, 1000); i++) {
+    for (int i = 0; i < test_cases(TEST_SLOW ? 12 : 30, 1000); i++) {
         ht_engine *e = open_engine(1, OPTIONS_AT(ht_engine_options, with.sequences = 1 + i % 3, with.step_tokens = 16));
         const ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = 3000, with.ignore_eos = true);
         const ht_request r = OPTIONS(ht_request, with.text = "hello", with.options = &o, with.n = 100);
@@ -227,7 +227,7 @@ static void submit_always(const ht_answer_report *report, void *user) {
 static void closing_beside_callbacks(void **state) {
     (void)state;
     const size_t before = in_use(0);
-    for (int i = 0; i < test_cases(100, 1000); i++) {
+    for (int i = 0; i < test_cases(TEST_SLOW ? 40 : 100, 1000); i++) {
         persistent p = {.engine = open_engine(0, NULL)};
         const ht_request r = OPTIONS(ht_request, with.ids = questions[0][7].ids, with.n_ids = 2,
                                      with.end = submit_always, with.user = &p);

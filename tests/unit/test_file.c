@@ -32,7 +32,7 @@ static void sharing(void **state) {
     assert_int_equal(ht_file_unchanged(shared, &err), HT_OK);
     assert_int_equal(truncate(scratch_path("s"), 9), 0);
     assert_int_equal(ht_file_unchanged(shared, &err), HT_ERR_IO);
-    contains(&err, "s: has changed since it was opened; open it anew");
+    contains(&err, "s: has changed since it was opened; open it again");
     ht_file_close(shared);
 
     scratch_write("s", "0123456789", 10);

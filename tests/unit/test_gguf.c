@@ -200,7 +200,7 @@ static void key_checks(void **state) {
     expect_failure(&w, HT_ERR_FORMAT, "metadata key 10, at byte 361, is empty");
     w = sample();
     gguf_put_u32(&w, "theta", 1);
-    expect_failure(&w, HT_ERR_FORMAT, "metadata key `theta` is there twice, as number 4 and 10");
+    expect_failure(&w, HT_ERR_FORMAT, "metadata key `theta` occurs twice, as number 4 and 10");
     w = sample();
     gguf_put_u32(&w, "a\x1b[2J", 1);
     expect_failure(&w, HT_ERR_FORMAT, "contains a control character");
@@ -217,7 +217,7 @@ static void key_checks(void **state) {
     w = sample();
     gguf_put_u32(&w, key, 1);
     gguf_put_u32(&w, key, 1);
-    expect_failure(&w, HT_ERR_FORMAT, "kkkk` is there twice");
+    expect_failure(&w, HT_ERR_FORMAT, "kkkk` occurs twice");
     free(key);
 }
 
@@ -317,7 +317,7 @@ static void tensor_checks(void **state) {
     expect_failure(&w, HT_ERR_FORMAT, "tensors `first` and `second` overlap");
     w = sample();
     gguf_put_tensor(&w, "b.weight", HT_W_F32, 1, (int64_t[]){1}, NULL);
-    expect_failure(&w, HT_ERR_FORMAT, "tensor `b.weight` is there twice, as number 1 and 3");
+    expect_failure(&w, HT_ERR_FORMAT, "tensor `b.weight` occurs twice, as number 1 and 3");
     w = sample();
     gguf_put_tensor(&w, "", HT_W_F32, 1, (int64_t[]){1}, NULL);
     expect_failure(&w, HT_ERR_FORMAT, "tensor name 3, at byte");

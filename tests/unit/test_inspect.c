@@ -640,5 +640,6 @@ int main(void) {
         cmocka_unit_test(progress_and_cancellation),
         cmocka_unit_test(numbers_that_are_none),
     };
+    if (test_cases(TEST_WATCHES_THREADS, 0)) cmocka_set_test_filter("several_threads");
     return cmocka_run_group_tests(tests, scratch_start, scratch_finish);
 }

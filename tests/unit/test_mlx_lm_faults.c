@@ -105,7 +105,7 @@ static const fault faults[] = {
     /* has the wrong members */
     LINE(INFO, "{\"id\":1,\"event\":\"info\",\"architecture\":\"llama\"}", "is missing"),
     LINE(BEGIN, "{\"id\":2,\"event\":\"begin\"}", "`reused` is missing"),
-    LINE(BEGIN, "{\"id\":2,\"event\":\"begin\",\"reused\":0,\"more\":1}", "of 4 members, expected 3"),
+    LINE(BEGIN, "{\"id\":2,\"event\":\"begin\",\"reused\":0,\"more\":1}", "of 4 fields, expected 3"),
     LINE(BEGIN, "{\"id\":2,\"event\":\"begin\",\"reused\":-1}", "`reused` is -1"),
     LINE(BEGIN, "{\"id\":2,\"event\":\"begin\",\"reused\":3}", "3 tokens of a prompt of 3"),
     LINE(BEGIN, "{\"id\":2,\"event\":\"begin\",\"reused\":1e999}", "not valid JSON"),
@@ -117,7 +117,7 @@ static const fault faults[] = {
     LINE(TOKEN_2, "{\"id\":2,\"event\":\"tokens\",\"ids\":[1.5]}", "`ids` holds 1.5"),
     LINE(TOKEN_2, "{\"id\":2,\"event\":\"tokens\",\"ids\":[\"a\"]}", "`ids` holds the string"),
     LINE(TOKEN_3, "{\"id\":2,\"event\":\"tokens\",\"ids\":[null]}", "`ids` holds null"),
-    LINE(TOKEN_3, "{\"id\":2,\"event\":\"tokens\",\"ids\":[1],\"text\":\"b\"}", "of 4 members"),
+    LINE(TOKEN_3, "{\"id\":2,\"event\":\"tokens\",\"ids\":[1],\"text\":\"b\"}", "of 4 fields"),
     LINE(DONE, "{\"id\":2,\"event\":\"done\",\"finish\":\"ended\",\"stop_id\":-1,\"peak_memory_bytes\":1}",
          "`finish` is \"ended\""),
     LINE(DONE, "{\"id\":2,\"event\":\"done\",\"finish\":\"length\",\"stop_id\":-1,\"peak_memory_bytes\":1}",
@@ -159,7 +159,7 @@ static ht_status run(const char *script, script_deadlines seconds, bool for_good
     if (m && st) {
         ht_error again = {0};
         assert_int_equal(answer(m, &again), st);
-        assert_true(!for_good || strstr(again.message, "is to be loaded again"));
+        assert_true(!for_good || strstr(again.message, "must be loaded again"));
     }
     ht_backend_close(m);
     script_check_clean(n_files);

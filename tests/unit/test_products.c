@@ -65,7 +65,7 @@ static void what_cannot_be_meant_is_refused(void **state) {
     static const struct {
         const char *text, *why;
     } cases[] = {
-        {"ij->ijj", "twice"}, {"ij->k", "no operand has"}, {"ij,k->", "so many operands"}, {"i.j", "three dots"},
+        {"ij->ijj", "twice"}, {"ij->k", "no operand has"}, {"ij,k->", "too many operands"}, {"i.j", "three dots"},
         {"i1", "named"},      {"ijk", "3 axes are named"}, {"ij->ij,", "follows"},         {"...->", "missing"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -321,23 +321,23 @@ static void an_index_that_is_wrong(void **state) {
     write_index("{\"aaaa\":\"one.safetensors\",\"cccc\":\"one.safetensors\"}");
     expect_warned("a", 1, 1, "no file has: `cccc`");
     write_index("{\"aaaa\":\"one.safetensors\",\"cccc\":\"three.safetensors\"}");
-    expect_open(dir, HT_ERR_IO, "index.json: names three.safetensors, which is not there, and tensor `cccc` is in no");
+    expect_open(dir, HT_ERR_IO, "index.json: names three.safetensors, which is missing, and tensor `cccc` is in no");
     write_index("{\"dddd\":\"one.safetensors\",\"bbbb\":\"three.safetensors\",\"cccc\":\"four.safetensors\"}");
-    expect_open(dir, HT_ERR_IO, "index.json: names four.safetensors, which is not there, and tensor `cccc` is in no");
+    expect_open(dir, HT_ERR_IO, "index.json: names four.safetensors, which is missing, and tensor `cccc` is in no");
     write_index("{\"aaaa\":\"one.safetensors\",\"bbbb\":\"three.safetensors\",\"cccc\":\"one.safetensors\"}");
     expect_warned("ab", 2, 2, "names 1 tensor that no file has: `cccc`\n");
     write_index("{\"aaaa\":\"three.safetensors\",\"bbbb\":\"four.safetensors\"}");
-    expect_open(dir, HT_ERR_FORMAT, "index.json: names three.safetensors, which is not there; without the index: ");
+    expect_open(dir, HT_ERR_FORMAT, "index.json: names three.safetensors, which is missing; without the index: ");
 }
 
 static void an_index_left_over(void **state) {
     (void)state;
     write_index("{\"aaaa\":\"model-00001-of-00002.safetensors\",\"bbbb\":\"model-00002-of-00002.safetensors\"}");
     expect_open(scratch_directory(), HT_ERR_IO,
-                "index.json: names model-00001-of-00002.safetensors, which is not there");
+                "index.json: names model-00001-of-00002.safetensors, which is missing");
     write_shard("weights.safetensors", "cccc");
     expect_warned("c", 1, 1,
-                  "index.json: names model-00001-of-00002.safetensors, which is not there; the index is ign");
+                  "index.json: names model-00001-of-00002.safetensors, which is missing; the index is ign");
     write_shard("model-00001-of-00001.safetensors", "dddd");
     expect_warned("d", 1, 1, "is ignored");
     write_shard("model.safetensors", "eeee");

@@ -376,7 +376,7 @@ static void the_highest_are_enough(void **state) {
         if (k > 0) {
             asked++;
             float lowest = ht_ranked_value(sorted[k - 1]);
-            for (int i = 0; i < N; i++) left[i] = x[i] < lowest ? HT_LEFT_OUT : x[i];
+            for (int i = 0; i < N; i++) left[i] = x[i] < lowest ? HT_MASKED_LOGIT : x[i];
             assert_int_equal(ht_sampler_pick(s, x, history, n_history, &all, &err), HT_OK);
             assert_int_equal(ht_sampler_pick(s, left, history, n_history, &some, &err), HT_OK);
             if (all != some) fail_msg("round %d: %d instead of %d from the highest %d", round, some, all, k);

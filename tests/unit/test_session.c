@@ -58,6 +58,7 @@ static void chunks_do_not_change_bits(void **state) {
     float *rows = tiny_rows(TOKENS);
     for (int m = 0; m < N_MODELS; m++)
         for (size_t c = 0; c < sizeof chunks / sizeof *chunks; c++) {
+            if (!test_takes(m + (int64_t)c, TEST_SLOW ? 3 : 1)) continue;
             ht_session *s = tiny_session(models[m], chunks[c]);
             memset(rows, 0, (size_t)TOKENS * TINY_VOCAB * sizeof *rows);
             tiny_forward(s, ids, TOKENS, true, rows);
@@ -223,6 +224,7 @@ static void rewinding_gives_the_same_bits(void **state) {
     float *rows = tiny_rows(TOKENS);
     ht_session *s = tiny_session(models[0], 128);
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        if (!test_takes((int64_t)i, TEST_SLOW ? 2 : 1)) continue;
         tiny_forward(s, ids + ht_session_length(s), (size_t)(TOKENS - ht_session_length(s)), false, NULL);
         size_t full = ht_session_cache_bytes(s);
         assert_int_equal(ht_session_truncate(s, places[i], &err), HT_OK);
