@@ -96,7 +96,7 @@ struct ht_jinja_list {
     size_t next; /* of an iterator */
 };
 
-/* In the order of insertion; looked up by hash. */
+/* In the order of insertion; looked up by hash. The slots lie in the arena, unlike those of base/table.h. */
 struct ht_jinja_dict {
     ht_jinja_value *keys, *values;
     size_t n, keys_capacity, values_capacity;
