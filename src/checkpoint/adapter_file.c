@@ -3,6 +3,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/grow.h"
 #include "checkpoint/tensor_read.h"
 
 #include <math.h>
@@ -102,13 +103,7 @@ ht_status ht_adapter_need_axes(const ht_adapter_reading *r, const ht_stored_tens
 }
 
 ht_status ht_adapter_add_piece(ht_adapter_reading *r, const ht_adapter_piece *piece, ht_error *err) {
-    if (r->n_pieces == r->capacity) {
-        size_t capacity = ht_max_size(64, 2 * r->capacity);
-        ht_adapter_piece *grown = realloc(r->piece, capacity * sizeof *grown);
-        if (!grown) return ht_fail_memory(err, capacity * sizeof *grown, r->path);
-        r->piece = grown;
-        r->capacity = capacity;
-    }
+    if (!HT_GROW_ONE(r->piece, r->n_pieces)) return ht_fail_memory(err, r->n_pieces * sizeof *r->piece, r->path);
     r->piece[r->n_pieces++] = *piece;
     return HT_OK;
 }

@@ -2,6 +2,7 @@
 #include "base/checked.h"
 #include "base/directory_writer.h"
 #include "base/error.h"
+#include "base/grow.h"
 #include "checkpoint/adapter_file.h"
 #include "checkpoint/config.h"
 
@@ -33,15 +34,9 @@ const ht_lora *ht_adapter_partner(const ht_adapter *a, const char *slot, bool *i
 /* ---- tensors ---- */
 
 ht_adapter_tensor_out *ht_adapter_add_tensor(ht_adapter_writing *w, ht_error *err) {
-    if (w->n_tensors == w->capacity) {
-        size_t capacity = ht_max_size(64, 2 * w->capacity);
-        ht_adapter_tensor_out *grown = realloc(w->tensor, capacity * sizeof *grown);
-        if (!grown) {
-            (void)ht_fail_memory(err, capacity * sizeof *grown, w->path);
-            return NULL;
-        }
-        w->tensor = grown;
-        w->capacity = capacity;
+    if (!HT_GROW_ONE(w->tensor, w->n_tensors)) {
+        (void)ht_fail_memory(err, w->n_tensors * sizeof *w->tensor, w->path);
+        return NULL;
     }
     ht_adapter_tensor_out *t = &w->tensor[w->n_tensors++];
     *t = (ht_adapter_tensor_out){0};
