@@ -1,6 +1,7 @@
 /* Gemma 2 and 3: pre- and post-norms around attention and feed-forward, sliding-window layers. Gemma 2 softcaps
  * attention scores; Gemma 3 has q and k norms and a separate RoPE base for sliding layers. */
 #include "models/decoder.h"
+#include "models/registry.h"
 
 #include <math.h>
 
@@ -10,13 +11,13 @@ enum { PATTERN_2 = 2, PATTERN_3 = 6 };
 enum { CAP_OF_SCORES = 50, CAP_OF_LOGITS = 30 }; /* Gemma 2's defaults */
 
 /* Reads a softcap: null is none, absent is `fallback`. */
-static float read_cap(ht_json_reader *r, const json_t *object, const char *key, double fallback) {
-    double cap = json_object_get(object, key) ? 0 : fallback;
+static float read_cap(ht_json_reader *r, const ht_json *object, const char *key, double fallback) {
+    double cap = ht_json_object_get(object, key) ? 0 : fallback;
     ht_json_f64(r, object, key, &cap);
     return (float)cap;
 }
 
-static void read_json(ht_config *c, ht_json_reader *r, const json_t *object) {
+static void read_json(ht_config *c, ht_json_reader *r, const ht_json *object) {
     c->mlp_bias = false;
     c->window = 4096;
     ht_json_i64(r, object, "sliding_window", &c->window);
@@ -31,14 +32,14 @@ static void read_json(ht_config *c, ht_json_reader *r, const json_t *object) {
                      "`use_bidirectional_attention` is true: the model is an encoder, not a generator");
 }
 
-static void read_json_2(ht_config *c, ht_json_reader *r, const json_t *object) {
+static void read_json_2(ht_config *c, ht_json_reader *r, const ht_json *object) {
     read_json(c, r, object);
     c->attention_softcap = read_cap(r, object, "attn_logit_softcapping", CAP_OF_SCORES);
     c->final_softcap = read_cap(r, object, "final_logit_softcapping", CAP_OF_LOGITS);
     ht_config_slide_by_pattern(c, PATTERN_2);
 }
 
-static void read_json_3(ht_config *c, ht_json_reader *r, const json_t *object) {
+static void read_json_3(ht_config *c, ht_json_reader *r, const ht_json *object) {
     read_json(c, r, object);
     c->final_softcap = read_cap(r, object, "final_logit_softcapping", 0);
     int64_t pattern = PATTERN_3;
@@ -99,17 +100,21 @@ static void read_gguf_3(ht_config *c, ht_meta *m) {
 const ht_family ht_family_gemma2 = {
     .architecture = "gemma2",
     .model_types = {"gemma2"},
+    .class_name = "Gemma2ForCausalLM",
+    .form = HT_CONFIG_GEMMA2,
     .defaults = {.n_layers = 26, .vocab = 256000, .context = 8192, .rope_theta = 10000, HT_GEMMA_DEFAULTS},
     .read_json = read_json_2,
     .read_gguf = read_gguf_2,
     .activate = ht_gelu_tanh,
     .scaled_embedding = true,
     .norm_offset = 1,
-    .layer = {ht_decoder_attention_places, ht_decoder_mlp_places, ht_decoder_sandwich_norm_places},
+    .layer = {ht_decoder_attention_specs, ht_decoder_mlp_specs, ht_decoder_sandwich_norm_specs},
     HT_DECODER_RUNS};
 
 const ht_family ht_family_gemma3 = {.architecture = "gemma3",
                                     .model_types = {"gemma3_text", "gemma3"},
+                                    .class_name = "Gemma3ForCausalLM",
+                                    .form = HT_CONFIG_GEMMA3,
                                     .defaults = {.n_layers = 26,
                                                  .vocab = 262208,
                                                  .context = 131072,
@@ -121,6 +126,6 @@ const ht_family ht_family_gemma3 = {.architecture = "gemma3",
                                     .activate = ht_gelu_tanh,
                                     .scaled_embedding = true,
                                     .norm_offset = 1,
-                                    .layer = {ht_decoder_attention_places, ht_decoder_head_norm_places,
-                                              ht_decoder_mlp_places, ht_decoder_sandwich_norm_places},
+                                    .layer = {ht_decoder_attention_specs, ht_decoder_head_norm_specs,
+                                              ht_decoder_mlp_specs, ht_decoder_sandwich_norm_specs},
                                     HT_DECODER_RUNS};

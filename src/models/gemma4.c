@@ -3,6 +3,7 @@
  * embedding; some have experts beside the feed-forward. */
 #include "checkpoint/kv_size.h"
 #include "models/decoder.h"
+#include "models/registry.h"
 
 #include <math.h>
 #include <string.h>
@@ -31,7 +32,7 @@ static bool has_inputs(const ht_config *c, int64_t layer) {
 }
 
 #define AT(field) offsetof(gemma4_layer, field)
-static const ht_weight_place places[] = {
+static const ht_tensor_spec layer_specs[] = {
     {AT(input_gate), "per_layer_input_gate", "inp_gate", HT_EXTENT_LAYER_INPUT, HT_EXTENT_HIDDEN, .has = has_inputs},
     {AT(input_projection), "per_layer_projection", "proj", HT_EXTENT_HIDDEN, HT_EXTENT_LAYER_INPUT, .has = has_inputs},
     {AT(after_input_norm), "post_per_layer_input_norm", "post_norm", HT_EXTENT_HIDDEN, .columns = HT_EXTENT_NONE,
@@ -53,14 +54,14 @@ static const ht_weight_place places[] = {
 #undef AT
 
 #define AT(field) offsetof(gemma4_around, field)
-static const ht_weight_place around[] = {{AT(inputs), "embed_tokens_per_layer", "per_layer_token_embd",
-                                          HT_EXTENT_LAYER_INPUT_VOCAB, HT_EXTENT_LAYER_INPUTS, .has = has_inputs,
-                                          .looked_up = true},
-                                         {AT(inputs_projection), "per_layer_model_projection", "per_layer_model_proj",
-                                          HT_EXTENT_LAYER_INPUTS, HT_EXTENT_HIDDEN, .has = has_inputs},
-                                         {AT(inputs_norm), "per_layer_projection_norm", "per_layer_proj_norm",
-                                          HT_EXTENT_LAYER_INPUT, .columns = HT_EXTENT_NONE, .has = has_inputs},
-                                         {.gguf = NULL}};
+static const ht_tensor_spec around[] = {{AT(inputs), "embed_tokens_per_layer", "per_layer_token_embd",
+                                         HT_EXTENT_LAYER_INPUT_VOCAB, HT_EXTENT_LAYER_INPUTS, .has = has_inputs,
+                                         .looked_up = true},
+                                        {AT(inputs_projection), "per_layer_model_projection", "per_layer_model_proj",
+                                         HT_EXTENT_LAYER_INPUTS, HT_EXTENT_HIDDEN, .has = has_inputs},
+                                        {AT(inputs_norm), "per_layer_projection_norm", "per_layer_proj_norm",
+                                         HT_EXTENT_LAYER_INPUT, .columns = HT_EXTENT_NONE, .has = has_inputs},
+                                        {.gguf = NULL}};
 #undef AT
 
 /* ---- configuration ---- */
@@ -80,7 +81,7 @@ static bool share_keys(ht_config *c, int64_t n) {
     return true;
 }
 
-static void read_json(ht_config *c, ht_json_reader *r, const json_t *object) {
+static void read_json(ht_config *c, ht_json_reader *r, const ht_json *object) {
     double cap = 0;
     ht_json_f64(r, object, "final_logit_softcapping", &cap);
     c->final_softcap = (float)cap;
@@ -94,12 +95,12 @@ static void read_json(ht_config *c, ht_json_reader *r, const json_t *object) {
     c->rope.share = 0.25;
     c->layer_input = 256;
     c->layer_input_vocab = 262144;
-    if (json_is_null(json_object_get(object, "hidden_size_per_layer_input"))) c->layer_input = 0;
+    if (ht_json_is_null(ht_json_object_get(object, "hidden_size_per_layer_input"))) c->layer_input = 0;
     ht_json_i64(r, object, "hidden_size_per_layer_input", &c->layer_input);
     ht_json_i64(r, object, "vocab_size_per_layer_input", &c->layer_input_vocab);
     const char *both_ways = NULL;
-    const json_t *direction = json_object_get(object, "use_bidirectional_attention");
-    if (json_is_string(direction)) both_ways = json_string_value(direction);
+    const ht_json *direction = ht_json_object_get(object, "use_bidirectional_attention");
+    if (ht_json_is_string(direction)) both_ways = ht_json_string_value(direction);
     if (both_ways && !strcmp(both_ways, "all"))
         ht_json_fail(r, HT_ERR_UNSUPPORTED,
                      "`use_bidirectional_attention` is `all`: the model is an encoder, not a generator");
@@ -118,18 +119,18 @@ static void read_json(ht_config *c, ht_json_reader *r, const json_t *object) {
 
 /* Reads per_layer_config, the newer spelling: {"5": {"head_dim": ..., "num_key_value_heads": ...}, ...}, or one entry
  * per layer type. */
-static void read_layer_overrides(ht_config *c, ht_json_reader *r, const json_t *overrides) {
+static void read_layer_overrides(ht_config *c, ht_json_reader *r, const ht_json *overrides) {
     for (int64_t i = 0; i < c->n_layers; i++) {
         char key[24];
         snprintf(key, sizeof key, "%lld", (long long)i);
-        const json_t *one = ht_json_object(r, overrides, key);
+        const ht_json *one = ht_json_object(r, overrides, key);
         if (!one) one = ht_json_object(r, overrides, c->layer[i].slides ? "sliding_attention" : "full_attention");
         ht_json_i64(r, one, "head_dim", &c->layer[i].head_dim);
         ht_json_i64(r, one, "num_key_value_heads", &c->layer[i].n_kv_heads);
     }
 }
 
-static void read_json_layers(ht_config *c, ht_json_reader *r, const json_t *object) {
+static void read_json_layers(ht_config *c, ht_json_reader *r, const ht_json *object) {
     bool v_is_k = false, wide = false;
     int64_t full_head_dim = 512, full_kv_heads = c->n_kv_heads, n_shared = 0;
     ht_json_bool(r, object, "attention_k_eq_v", &v_is_k);
@@ -137,7 +138,7 @@ static void read_json_layers(ht_config *c, ht_json_reader *r, const json_t *obje
     ht_json_i64(r, object, "num_kv_shared_layers", &n_shared);
     ht_json_i64(r, object, "global_head_dim", &full_head_dim);
     if (v_is_k) ht_json_i64(r, object, "num_global_key_value_heads", &full_kv_heads);
-    const json_t *overrides = ht_json_object(r, object, "per_layer_config");
+    const ht_json *overrides = ht_json_object(r, object, "per_layer_config");
     for (int64_t i = 0; i < c->n_layers; i++) {
         if (c->layer[i].slides) continue;
         c->layer[i].v_is_k = v_is_k;
@@ -273,6 +274,8 @@ static ht_array *forward(ht_ctx *c, const void *model) {
 
 const ht_family ht_family_gemma4 = {.architecture = "gemma4",
                                     .model_types = {"gemma4_text", "gemma4"},
+                                    .class_name = "Gemma4ForCausalLM",
+                                    .form = HT_CONFIG_GEMMA4,
                                     .defaults = {.n_layers = 30,
                                                  .vocab = 262144,
                                                  .context = 131072,
@@ -287,9 +290,9 @@ const ht_family ht_family_gemma4 = {.architecture = "gemma4",
                                     .routed = true,
                                     .gguf_fuses_experts = true,
                                     .normed_values = true,
-                                    .layer = {ht_decoder_attention_places, ht_decoder_head_norm_places,
-                                              ht_decoder_mlp_places, ht_decoder_sandwich_norm_places,
-                                              ht_decoder_expert_places, places},
+                                    .layer = {ht_decoder_attention_specs, ht_decoder_head_norm_specs,
+                                              ht_decoder_mlp_specs, ht_decoder_sandwich_norm_specs,
+                                              ht_decoder_expert_specs, layer_specs},
                                     .layer_bytes = sizeof(gemma4_layer),
                                     .around = around,
                                     .around_bytes = sizeof(gemma4_around),

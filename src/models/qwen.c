@@ -1,33 +1,34 @@
 /* Qwen: Llama's layers, the last ones with an optional sliding window. Qwen2 has q, k and v biases; Qwen3 q and k
  * norms, and experts instead of the feed-forward in its MoE variant. */
 #include "models/decoder.h"
+#include "models/registry.h"
 
 #include <stdio.h>
 
 /* Layers from `first` on slide, when use_sliding_window is set. */
-static void read_window(ht_config *c, ht_json_reader *r, const json_t *object, int64_t first) {
+static void read_window(ht_config *c, ht_json_reader *r, const ht_json *object, int64_t first) {
     bool slides = false;
     c->window = 4096;
     ht_json_bool(r, object, "use_sliding_window", &slides);
     ht_json_i64(r, object, "sliding_window", &c->window);
-    if (json_is_null(json_object_get(object, "sliding_window"))) slides = false;
+    if (ht_json_is_null(ht_json_object_get(object, "sliding_window"))) slides = false;
     if (!slides) c->window = 0;
     for (int64_t i = 0; i < c->n_layers; i++) c->layer[i].slides = slides && i >= first;
 }
 
-static int64_t max_window_layers(ht_json_reader *r, const json_t *object) {
+static int64_t max_window_layers(ht_json_reader *r, const ht_json *object) {
     int64_t first = 28;
     ht_json_i64(r, object, "max_window_layers", &first);
     return first;
 }
 
-static void read_qwen2(ht_config *c, ht_json_reader *r, const json_t *object) {
+static void read_qwen2(ht_config *c, ht_json_reader *r, const ht_json *object) {
     c->q_bias = true; /* fixed by the architecture: no config field */
     c->out_bias = c->mlp_bias = false;
     read_window(c, r, object, max_window_layers(r, object));
 }
 
-static void read_qwen3(ht_config *c, ht_json_reader *r, const json_t *object) {
+static void read_qwen3(ht_config *c, ht_json_reader *r, const ht_json *object) {
     c->mlp_bias = false;
     read_window(c, r, object, max_window_layers(r, object));
 }
@@ -35,6 +36,8 @@ static void read_qwen3(ht_config *c, ht_json_reader *r, const json_t *object) {
 const ht_family ht_family_qwen2 = {
     .architecture = "qwen2",
     .model_types = {"qwen2"},
+    .class_name = "Qwen2ForCausalLM",
+    .form = HT_CONFIG_QWEN2,
     .defaults = {.n_layers = 32,
                  .hidden = 4096,
                  .n_heads = 32,
@@ -45,36 +48,38 @@ const ht_family ht_family_qwen2 = {
                  HT_LLAMA_DEFAULTS},
     .read_json = read_qwen2,
     .activate = ht_silu,
-    .layer = {ht_decoder_attention_places, ht_decoder_mlp_norm_places, ht_decoder_mlp_places},
+    .layer = {ht_decoder_attention_specs, ht_decoder_mlp_norm_specs, ht_decoder_mlp_specs},
     HT_DECODER_RUNS};
 
-const ht_family ht_family_qwen3 = {.architecture = "qwen3",
-                                   .model_types = {"qwen3"},
-                                   .defaults = {.n_layers = 32,
-                                                .hidden = 4096,
-                                                .n_heads = 32,
-                                                .n_kv_heads = 32,
-                                                .head_dim = 128,
-                                                .feed_forward = 22016,
-                                                .vocab = 151936,
-                                                .context = 32768,
-                                                HT_LLAMA_DEFAULTS},
-                                   .read_json = read_qwen3,
-                                   .activate = ht_silu,
-                                   .layer = {ht_decoder_attention_places, ht_decoder_head_norm_places,
-                                             ht_decoder_mlp_norm_places, ht_decoder_mlp_places},
-                                   HT_DECODER_RUNS};
+const ht_family ht_family_qwen3 = {
+    .architecture = "qwen3",
+    .model_types = {"qwen3"},
+    .class_name = "Qwen3ForCausalLM",
+    .form = HT_CONFIG_QWEN3,
+    .defaults = {.n_layers = 32,
+                 .hidden = 4096,
+                 .n_heads = 32,
+                 .n_kv_heads = 32,
+                 .head_dim = 128,
+                 .feed_forward = 22016,
+                 .vocab = 151936,
+                 .context = 32768,
+                 HT_LLAMA_DEFAULTS},
+    .read_json = read_qwen3,
+    .activate = ht_silu,
+    .layer = {ht_decoder_attention_specs, ht_decoder_head_norm_specs, ht_decoder_mlp_norm_specs, ht_decoder_mlp_specs},
+    HT_DECODER_RUNS};
 
 /* ---- mixture of experts ---- */
 
 #define AT(field) offsetof(ht_decoder_layer, field)
-static const ht_weight_place router_places[] = {
+static const ht_tensor_spec router_specs[] = {
     {AT(router), "mlp.gate", "ffn_gate_inp", HT_EXTENT_EXPERTS, HT_EXTENT_HIDDEN, .has = ht_decoder_has_experts},
     {.gguf = NULL}};
 #undef AT
 
 /* Layers with experts: every decoder_sparse_step-th, except mlp_only_layers. */
-static void read_sparse_layers(ht_config *c, ht_json_reader *r, const json_t *object) {
+static void read_sparse_layers(ht_config *c, ht_json_reader *r, const ht_json *object) {
     int64_t step = 1;
     ht_json_i64(r, object, "decoder_sparse_step", &step);
     if (step < 1) {
@@ -82,10 +87,10 @@ static void read_sparse_layers(ht_config *c, ht_json_reader *r, const json_t *ob
         return;
     }
     for (int64_t i = 0; i < c->n_layers; i++) c->layer[i].has_experts = c->n_experts > 0 && (i + 1) % step == 0;
-    const json_t *dense = ht_json_array(r, object, "mlp_only_layers");
-    for (size_t i = 0; i < json_array_size(dense); i++) {
+    const ht_json *dense = ht_json_array(r, object, "mlp_only_layers");
+    for (size_t i = 0; i < ht_json_array_size(dense); i++) {
         int64_t layer;
-        if (!ht_json_whole(json_array_get(dense, i), &layer) || layer < 0 || layer >= c->n_layers)
+        if (!ht_json_whole(ht_json_array_get(dense, i), &layer) || layer < 0 || layer >= c->n_layers)
             ht_json_fail(r, HT_ERR_FORMAT, "`mlp_only_layers` lists something that is no layer of %lld",
                          (long long)c->n_layers);
         else
@@ -95,7 +100,7 @@ static void read_sparse_layers(ht_config *c, ht_json_reader *r, const json_t *ob
         if (c->layer[i].has_experts) c->layer[i].feed_forward = 0;
 }
 
-static void read_qwen3_moe(ht_config *c, ht_json_reader *r, const json_t *object) {
+static void read_qwen3_moe(ht_config *c, ht_json_reader *r, const ht_json *object) {
     c->mlp_bias = false;
     read_window(c, r, object, 0);
     c->n_experts = 128;
@@ -122,6 +127,8 @@ static void read_qwen3_moe_gguf(ht_config *c, ht_meta *m) {
 
 const ht_family ht_family_qwen3moe = {.architecture = "qwen3moe",
                                       .model_types = {"qwen3_moe"},
+                                      .class_name = "Qwen3MoeForCausalLM",
+                                      .form = HT_CONFIG_QWEN3_MOE,
                                       .defaults = {.n_layers = 24,
                                                    .hidden = 2048,
                                                    .n_heads = 32,
@@ -134,7 +141,7 @@ const ht_family ht_family_qwen3moe = {.architecture = "qwen3moe",
                                       .read_gguf = read_qwen3_moe_gguf,
                                       .activate = ht_silu,
                                       .routed = true,
-                                      .layer = {ht_decoder_attention_places, ht_decoder_head_norm_places,
-                                                ht_decoder_mlp_norm_places, ht_decoder_mlp_places, router_places,
-                                                ht_decoder_expert_places},
+                                      .layer = {ht_decoder_attention_specs, ht_decoder_head_norm_specs,
+                                                ht_decoder_mlp_norm_specs, ht_decoder_mlp_specs, router_specs,
+                                                ht_decoder_expert_specs},
                                       HT_DECODER_RUNS};

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/text.h"
+#include "formats/json_write.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -13,7 +14,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
-enum { DEPTH_MAX = 200 };
+enum { DEPTH_MAX = 256 };
 
 /* ---- arena ---- */
 
@@ -350,18 +351,7 @@ void ht_jinja_format_real(double x, char out[64]) {
         strcpy(out, isnan(x) ? "nan" : x > 0 ? "inf" : "-inf");
         return;
     }
-    char digits[32];
-    int precision = 0;
-    do snprintf(digits, sizeof digits, "%.*e", precision, x);
-    while (strtod(digits, NULL) != x && ++precision < 17);
-    int exponent = atoi(strchr(digits, 'e') + 1);
-    if (exponent < -4 || exponent >= 16) {
-        *strchr(digits, 'e') = '\0';
-        snprintf(out, 64, "%se%c%02d", digits, exponent < 0 ? '-' : '+', abs(exponent));
-        return;
-    }
-    snprintf(out, 64, "%.*f", precision > exponent ? precision - exponent : 0, x);
-    if (!strchr(out, '.')) strcat(out, ".0");
+    ht_json_format_real(x, out);
 }
 
 static bool is_printable(uint32_t c) {

@@ -108,6 +108,7 @@ class Usage(CommandTest):
             ("--min-p", "2"),
             ("--top-k", "-3"),
             ("--seed", "-1"),
+            ("--seed", "18446744073709551616"),
             ("--precision", "best"),
             ("--kv", "f64"),
             ("--sampler-order", "top_p,bottom_p"),

@@ -110,13 +110,13 @@ static ht_prefix_found look(shared *s, const ht_prefix_key *key, const int32_t *
     return found;
 }
 
-static void expect_end(shared *s, const ht_prefix_key *key, const int32_t *token, int64_t n, ht_prefix_end end_is,
+static void expect_end(shared *s, const ht_prefix_key *key, const int32_t *token, int64_t n, ht_reuse_end end_is,
                        int64_t matched, int64_t used) {
     const ht_prefix_found f = look(s, key, token, n);
     assert_int_equal(f.end, end_is);
     assert_int_equal(f.matched, matched);
     assert_int_equal(f.used, used);
-    if (end_is == HT_PREFIX_DIFFERS) assert_int_equal(f.token, token[matched]);
+    if (end_is == HT_REUSE_DIFFERS) assert_int_equal(f.token, token[matched]);
 }
 
 /* The first n tokens of ids, with others from `parts` on. */
@@ -183,7 +183,7 @@ static void not_a_number_behind_a_prefix(void **state) {
     memcpy(token, ids, sizeof token);
     for (int i = 100; i < 140; i++) token[i] = NAN_TOKEN;
     (void)run(&s, &plain, token, 140, false);
-    expect_end(&s, &plain, ids, 160, HT_PREFIX_DIFFERS, 100, 100);
+    expect_end(&s, &plain, ids, 160, HT_REUSE_DIFFERS, 100, 100);
     same_bits(&s, &plain, ids, 160);
     close_shared(&s);
 }
@@ -197,34 +197,34 @@ static void every_end_is_told(void **state) {
     const ht_prefix_key adapted = {.adapters = &a, .n_adapters = 1}, salted = {.salt = "other"},
                         both = {.salt = "other", .adapters = &a, .n_adapters = 1};
     shared s = open_shared(growing, 20);
-    expect_end(&s, &plain, ids, 300, HT_PREFIX_NEW, 0, 0);
-    expect_end(&s, &plain, ids, 8, HT_PREFIX_SHORT, 0, 0);
+    expect_end(&s, &plain, ids, 300, HT_REUSE_NEW, 0, 0);
+    expect_end(&s, &plain, ids, 8, HT_REUSE_SHORT, 0, 0);
     (void)run(&s, &plain, ids, 600, false);
-    expect_end(&s, &plain, ids, 600, HT_PREFIX_ALL, 600, 599);
-    expect_end(&s, &plain, ids, 300, HT_PREFIX_ALL, 300, 299);
-    expect_end(&s, &plain, ids, 256, HT_PREFIX_ALL, 256, 255);
-    expect_end(&s, &plain, ids, 257, HT_PREFIX_ALL, 257, 256);
-    expect_end(&s, &plain, ids, 260, HT_PREFIX_ALL, 260, 256); /* three positions are not worth a page */
-    expect_end(&s, &plain, ids, 1, HT_PREFIX_SHORT, 1, 0);
-    expect_end(&s, &plain, ids, 8, HT_PREFIX_SHORT, 8, 0);
-    expect_end(&s, &plain, ids, 9, HT_PREFIX_ALL, 9, 8);
-    expect_end(&s, &plain, ids, 700, HT_PREFIX_ENDS, 600, 600);
-    expect_end(&s, &plain, variant(700, 400, 1), 700, HT_PREFIX_DIFFERS, 400, 400);
-    expect_end(&s, &plain, variant(700, 512, 1), 700, HT_PREFIX_DIFFERS, 512, 512);
-    expect_end(&s, &plain, variant(700, 5, 1), 700, HT_PREFIX_DIFFERS, 5, 0);
-    expect_end(&s, &plain, variant(700, 0, 1), 700, HT_PREFIX_NEW, 0, 0);
+    expect_end(&s, &plain, ids, 600, HT_REUSE_ALL, 600, 599);
+    expect_end(&s, &plain, ids, 300, HT_REUSE_ALL, 300, 299);
+    expect_end(&s, &plain, ids, 256, HT_REUSE_ALL, 256, 255);
+    expect_end(&s, &plain, ids, 257, HT_REUSE_ALL, 257, 256);
+    expect_end(&s, &plain, ids, 260, HT_REUSE_ALL, 260, 256); /* three positions are not worth a page */
+    expect_end(&s, &plain, ids, 1, HT_REUSE_SHORT, 1, 0);
+    expect_end(&s, &plain, ids, 8, HT_REUSE_SHORT, 8, 0);
+    expect_end(&s, &plain, ids, 9, HT_REUSE_ALL, 9, 8);
+    expect_end(&s, &plain, ids, 700, HT_REUSE_ENDS, 600, 600);
+    expect_end(&s, &plain, variant(700, 400, 1), 700, HT_REUSE_DIFFERS, 400, 400);
+    expect_end(&s, &plain, variant(700, 512, 1), 700, HT_REUSE_DIFFERS, 512, 512);
+    expect_end(&s, &plain, variant(700, 5, 1), 700, HT_REUSE_DIFFERS, 5, 0);
+    expect_end(&s, &plain, variant(700, 0, 1), 700, HT_REUSE_NEW, 0, 0);
     assert_int_equal(look(&s, &plain, variant(700, 400, 1), 700).kept, ids[400]);
     assert_int_equal(look(&s, &plain, variant(700, 512, 1), 700).kept, ids[512]);
-    expect_end(&s, &adapted, ids, 600, HT_PREFIX_ADAPTER, 0, 0);
-    expect_end(&s, &salted, ids, 600, HT_PREFIX_NEW, 0, 0); /* whatever others with other salts have */
-    expect_end(&s, &both, ids, 600, HT_PREFIX_NEW, 0, 0);
+    expect_end(&s, &adapted, ids, 600, HT_REUSE_ADAPTER, 0, 0);
+    expect_end(&s, &salted, ids, 600, HT_REUSE_NEW, 0, 0); /* whatever others with other salts have */
+    expect_end(&s, &both, ids, 600, HT_REUSE_NEW, 0, 0);
     (void)run(&s, &salted, ids, 300, false);
-    expect_end(&s, &both, ids, 600, HT_PREFIX_ADAPTER, 0, 0);
-    expect_end(&s, &salted, ids, 600, HT_PREFIX_ENDS, 300, 300);
+    expect_end(&s, &both, ids, 600, HT_REUSE_ADAPTER, 0, 0);
+    expect_end(&s, &salted, ids, 600, HT_REUSE_ENDS, 300, 300);
     while (ht_prefix_cache_evict(s.c)) {}
-    expect_end(&s, &plain, ids, 600, HT_PREFIX_EVICTED, 0, 0);
-    expect_end(&s, &adapted, ids, 600, HT_PREFIX_NEW, 0, 0);
-    expect_end(&s, &(ht_prefix_key){.salt = "third"}, ids, 600, HT_PREFIX_NEW, 0, 0);
+    expect_end(&s, &plain, ids, 600, HT_REUSE_EVICTED, 0, 0);
+    expect_end(&s, &adapted, ids, 600, HT_REUSE_NEW, 0, 0);
+    expect_end(&s, &(ht_prefix_key){.salt = "third"}, ids, 600, HT_REUSE_NEW, 0, 0);
     close_shared(&s);
     ht_adapter_free(adapter);
 }
@@ -236,11 +236,11 @@ static void evictions_are_forgotten_in_time(void **state) {
     (void)run(&s, &plain, ids, 30, false);
     assert_true(ht_prefix_cache_evict(s.c));
     for (int i = 0; i < 256; i++) {
-        expect_end(&s, &plain, ids, 40, HT_PREFIX_EVICTED, 0, 0);
+        expect_end(&s, &plain, ids, 40, HT_REUSE_EVICTED, 0, 0);
         (void)run(&s, &plain, variant(20 + i, 0, 1), 20 + i, false);
         assert_true(ht_prefix_cache_evict(s.c));
     }
-    expect_end(&s, &plain, ids, 40, HT_PREFIX_NEW, 0, 0);
+    expect_end(&s, &plain, ids, 40, HT_REUSE_NEW, 0, 0);
     close_shared(&s);
 }
 
@@ -278,20 +278,20 @@ static void sliding_pages_come_later(void **state) {
     (void)run(&s, &plain, ids, 800, false);
     const size_t bytes = ht_prefix_cache_get_figures(s.c).bytes;
     assert_true(bytes < 4 * s.node);
-    expect_end(&s, &plain, ids, 800, HT_PREFIX_ALL, 800, 799);
-    expect_end(&s, &plain, ids, 300, HT_PREFIX_WINDOW, 300, 0);
-    expect_end(&s, &plain, variant(600, 200, 1), 600, HT_PREFIX_WINDOW, 200, 0);
+    expect_end(&s, &plain, ids, 800, HT_REUSE_ALL, 800, 799);
+    expect_end(&s, &plain, ids, 300, HT_REUSE_WINDOW, 300, 0);
+    expect_end(&s, &plain, variant(600, 200, 1), 600, HT_REUSE_WINDOW, 200, 0);
     (void)run(&s, &plain, variant(100, 60, 1), 100, false);
-    expect_end(&s, &plain, ids, 300, HT_PREFIX_WINDOW, 300, 60); /* of the sibling */
+    expect_end(&s, &plain, ids, 300, HT_REUSE_WINDOW, 300, 60); /* of the sibling */
     (void)run(&s, &plain, ids, 100, false);
-    expect_end(&s, &plain, variant(300, 100, 1), 300, HT_PREFIX_DIFFERS, 100, 100); /* from what goes on */
+    expect_end(&s, &plain, variant(300, 100, 1), 300, HT_REUSE_DIFFERS, 100, 100); /* from what goes on */
     same_bits(&s, &plain, ids, 300); /* keeps its pages, in the nodes that are there */
-    expect_end(&s, &plain, ids, 300, HT_PREFIX_ALL, 300, 299);
-    expect_end(&s, &plain, ids, 700, HT_PREFIX_ALL, 700, 699);
-    expect_end(&s, &plain, ids, 540, HT_PREFIX_WINDOW, 540, 300);
+    expect_end(&s, &plain, ids, 300, HT_REUSE_ALL, 300, 299);
+    expect_end(&s, &plain, ids, 700, HT_REUSE_ALL, 700, 699);
+    expect_end(&s, &plain, ids, 540, HT_REUSE_WINDOW, 540, 300);
     assert_true(ht_prefix_cache_get_figures(s.c).bytes > bytes);
     same_bits(&s, &plain, ids, 540);
-    expect_end(&s, &plain, ids, 540, HT_PREFIX_ALL, 540, 539);
+    expect_end(&s, &plain, ids, 540, HT_REUSE_ALL, 540, 539);
     assert_int_equal(nodes(&s), 5); /* four, and the one that parts at 60 */
     close_shared(&s);
 }
@@ -343,8 +343,8 @@ static void the_least_recently_used_goes_first(void **state) {
         assert_int_equal(ht_prefix_cache_get_figures(s.c).tokens, left[i][0] + left[i][1]);
     }
     assert_false(ht_prefix_cache_evict(s.c));
-    expect_end(&s, &plain, second, 600, HT_PREFIX_EVICTED, 0, 0);
-    expect_end(&s, &plain, first, 600, HT_PREFIX_EVICTED, 512, 512);
+    expect_end(&s, &plain, second, 600, HT_REUSE_EVICTED, 0, 0);
+    expect_end(&s, &plain, first, 600, HT_REUSE_EVICTED, 512, 512);
     end(&s, q, &found);
     assert_true(ht_prefix_cache_evict(s.c));
     assert_true(ht_prefix_cache_evict(s.c));
@@ -363,13 +363,13 @@ static void locked_nodes_exceed_the_budget(void **state) {
     assert_int_equal(found[0].used, 512);
     (void)run(&s, &plain, variant(300, 0, 1), 300, false);
     assert_int_equal(nodes(&s), 2);
-    expect_end(&s, &plain, ids, 600, HT_PREFIX_ENDS, 512, 512);
+    expect_end(&s, &plain, ids, 600, HT_REUSE_ENDS, 512, 512);
     end(&s, q, &found[0]);
     (void)run(&s, &plain, variant(300, 0, 1), 300, false);
     assert_int_equal(look(&s, &plain, variant(300, 0, 1), 300).used, 299);
     (void)run(&s, &plain, ids, 700, false); /* three pages: its end goes at once */
     assert_true(ht_prefix_cache_get_figures(s.c).bytes <= 2 * s.node);
-    assert_int_equal(look(&s, &plain, ids, 700).end, HT_PREFIX_EVICTED);
+    assert_int_equal(look(&s, &plain, ids, 700).end, HT_REUSE_EVICTED);
     close_shared(&s);
 }
 
@@ -412,7 +412,7 @@ static void nodes_are_added(void **state) {
     ht_prefix_node *first = add(&s, NULL, q, 0, 256, 1);
     assert_non_null(first);
     assert_int_equal(ht_prefix_cache_get_figures(s.c).bytes, s.node / 2);
-    expect_end(&s, &plain, ids, 300, HT_PREFIX_WINDOW, 256, 0); /* a layer is missing */
+    expect_end(&s, &plain, ids, 300, HT_REUSE_WINDOW, 256, 0); /* a layer is missing */
     assert_ptr_equal(add(&s, NULL, q, 0, 256, 2), first);
     assert_int_equal(ht_prefix_cache_get_figures(s.c).bytes, s.node);
     assert_ptr_equal(add(&s, NULL, q, 0, 200, 2), first); /* which has more */
@@ -421,7 +421,7 @@ static void nodes_are_added(void **state) {
     ht_prefix_node *second = add(&s, first, q, 256, 256, 2); /* in the place of the shorter one, whose page it has */
     assert_int_equal(nodes(&s), 2);
     assert_int_equal(ht_prefix_cache_get_figures(s.c).bytes, 2 * s.node);
-    expect_end(&s, &plain, ids, 600, HT_PREFIX_ENDS, 512, 512);
+    expect_end(&s, &plain, ids, 600, HT_REUSE_ENDS, 512, 512);
     (void)run(&s, &(ht_prefix_key){.salt = "other"}, ids, 200, false);
     assert_int_equal(nodes(&s), 3);
     assert_null(add(&s, second, q, 512, 88, 2)); /* nothing makes room for it */
@@ -430,8 +430,8 @@ static void nodes_are_added(void **state) {
     assert_true(ht_prefix_cache_evict(s.c));
     assert_non_null(add(&s, first, q, 256, 256, 2));
     assert_true(ht_prefix_cache_evict(s.c)); /* the oldest, though it came last */
-    expect_end(&s, &(ht_prefix_key){.salt = "other"}, ids, 200, HT_PREFIX_ALL, 200, 199);
-    expect_end(&s, &plain, ids, 600, HT_PREFIX_EVICTED, 256, 256);
+    expect_end(&s, &(ht_prefix_key){.salt = "other"}, ids, 200, HT_REUSE_ALL, 200, 199);
+    expect_end(&s, &plain, ids, 600, HT_REUSE_EVICTED, 256, 256);
     end(&s, q, &found);
     close_shared(&s);
 }

@@ -1,6 +1,6 @@
 /* What a quantization_config says of 8-bit floats and NVFP4: what is read from it, and what is refused by name. Whole models
  * are in test_golden_tiny.c. */
-#include "checkpoint/quantized.h"
+#include "checkpoint/scheme.h"
 #include "support/test.h"
 
 #include <stdio.h>
@@ -8,12 +8,12 @@
 
 static ht_status read_config(const char *inside, ht_quantized *out, ht_error *err) {
     char text[1024];
-    json_t *root;
+    ht_json *root;
     snprintf(text, sizeof text, "{\"quantization_config\": %s}", inside);
     assert_int_equal(ht_json_parse(text, strlen(text), "config.json", &root, err), HT_OK);
     ht_json_reader r = {.file = "config.json", .err = err};
     *out = ht_quantized_read(&r, root);
-    json_decref(root);
+    ht_json_decref(root);
     return r.status;
 }
 

@@ -1,6 +1,6 @@
 /* Checkpoint information, internal variant. */
-#ifndef HT_MODELS_INFO_H
-#define HT_MODELS_INFO_H
+#ifndef HT_CHECKPOINT_INFO_H
+#define HT_CHECKPOINT_INFO_H
 
 #include <hearth/model.h>
 

@@ -5,8 +5,8 @@
 #include "base/grow.h"
 #include "base/hash.h"
 #include "base/table.h"
+#include "checkpoint/info.h"
 #include "formats/gguf_set.h"
-#include "models/info.h"
 
 #include <hearth/discover.h>
 

@@ -1,16 +1,14 @@
 /* Checkpoint information without loading weights. A GGUF file of an unsupported family is described by its metadata
  * alone. */
-#include "models/info.h"
+#include "checkpoint/info.h"
 
 #include "base/checked.h"
 #include "base/error.h"
 #include "checkpoint/chat_detection.h"
-#include "checkpoint/family.h"
-#include "checkpoint/fp8_scales.h"
 #include "checkpoint/kv_size.h"
 #include "checkpoint/sampling.h"
+#include "checkpoint/stored_weights.h"
 #include "device/device.h"
-#include "models/weights.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,7 +64,7 @@ static void describe_tensors(info *in, const ht_checkpoint_files *c) {
         ht_stored_tensor t, of;
         ht_checkpoint_tensor_at(c, i, &t);
         if (!t.n_bytes) continue; /* scales, counted with their weight */
-        bool scale = c->tensors && ht_fp8_scales_belong(c, &t, &of);
+        bool scale = ht_scheme_owner(c, &t, &of);
         int64_t elements = scale ? 0 : 1;
         for (int d = 0; d < t.n_dims; d++) elements *= t.dims[d];
         p->n_parameters += elements;
@@ -87,6 +85,14 @@ static void describe_tensors(info *in, const ht_checkpoint_files *c) {
     p->has_weights = ht_checkpoint_n_tensors(c) > 0;
 }
 
+/* Tables of which only rows are looked up stay in the file. */
+static ht_status add_table(const ht_stored_weight *w, void *user, ht_error *err) {
+    (void)err;
+    size_t *bytes = user;
+    if (w->is_table && !ht_weight_is_f8((ht_weight_type)w->stored.type)) *bytes += w->stored.n_bytes;
+    return HT_OK;
+}
+
 static void describe_config(info *in, const ht_checkpoint_files *from, const ht_config *c) {
     ht_model_info *p = &in->public;
     snprintf(in->architecture, sizeof in->architecture, "%s", c->family->architecture);
@@ -103,7 +109,9 @@ static void describe_config(info *in, const ht_checkpoint_files *from, const ht_
     p->n_experts_used = c->experts_used;
     p->pooling = c->pooling;
     p->tied_head = c->tied_head && p->has_weights;
-    p->memory_bytes -= (int64_t)ht_weights_bytes_in_file(from, c);
+    size_t table_bytes = 0;
+    (void)ht_stored_weights_visit_outside(from, c, add_table, &table_bytes, &(ht_error){0});
+    p->memory_bytes -= (int64_t)table_bytes;
     for (int64_t i = 0; i < c->n_layers; i++) {
         const ht_layer_config *l = &c->layer[i];
         p->n_sliding_layers += l->slides;
@@ -214,7 +222,7 @@ static void describe_tokenizer(info *in, const ht_checkpoint_files *c) {
     snprintf(in->tokenizer_kind, sizeof in->tokenizer_kind, "%s", ht_tokenizer_kind(t));
     ht_chat_setup chat;
     if (!ht_chat_detect_template(t, &chat, NULL) && chat.name) p->chat_format = chat.name;
-    ht_chat_template_free(chat.template);
+    ht_chat_setup_free(&chat);
     if (!p->vocab) p->vocab = ht_tokenizer_vocab_size(t);
     p->bos_id = ht_tokenizer_bos(t);
     p->eos_id = ht_tokenizer_eos(t);
@@ -243,8 +251,7 @@ static ht_status describe(info *in, const ht_checkpoint_files *c, ht_config *con
 
 /* Checks that all tensors exist, with supported shapes and types. */
 static ht_status check_tensors(const info *in, const ht_checkpoint_files *c, const ht_config *config, ht_error *err) {
-    size_t bytes;
-    return in->public.runs ? ht_weights_measure(c, config, NULL, HT_PRECISION_HIGH, &bytes, err) : HT_OK;
+    return in->public.runs ? ht_stored_weights_visit(c, config, false, NULL, NULL, err) : HT_OK;
 }
 
 static ht_status read_info(const char *path, bool glance, ht_model_info **out, ht_error *err) {

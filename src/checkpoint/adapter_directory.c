@@ -1,7 +1,4 @@
-/* Adapters of PEFT: adapter_config.json and adapter_model.safetensors. A is [rank, in], B [out, rank]. Experts are modules of
- * their own (`mlp.experts.7.gate_proj`), or parameters with one A [experts * rank, in], expert by expert, and one B
- * [out, rank * experts], where the expert is the fastest index: `experts.base_layer` is gate and up, the outer `experts`
- * is down. Source: peft/tuners/lora/layer.py (ParamWrapper), peft/utils/other.py (get_pattern_key). */
+/* Adapters as directories of PEFT and of mlx-lm: adapter_config.json, and safetensors whose names are modules. */
 #include "base/error.h"
 #include "base/text.h"
 #include "checkpoint/adapter_file.h"
@@ -15,6 +12,11 @@
 #include <string.h>
 
 enum { CONFIG_BYTES_MAX = 16 << 20 };
+
+/* PEFT: adapter_model.safetensors. A is [rank, in], B [out, rank]. Experts are modules of
+ * their own (`mlp.experts.7.gate_proj`), or parameters with one A [experts * rank, in], expert by expert, and one B
+ * [out, rank * experts], where the expert is the fastest index: `experts.base_layer` is gate and up, the outer `experts`
+ * is down. Source: peft/tuners/lora/layer.py (ParamWrapper), peft/utils/other.py (get_pattern_key). */
 
 /* ---- configuration ---- */
 
@@ -30,26 +32,26 @@ typedef struct patterns {
     size_t n;
 } patterns;
 
-typedef struct config {
-    json_t *root;
+typedef struct peft_config {
+    ht_json *root;
     int64_t rank;
     double alpha;
     bool rs; /* scale is alpha / sqrt(rank) */
     patterns ranks, alphas;
     const char *only_parameter; /* the one of gate_up_proj and down_proj that is targeted; NULL: both, or none */
     ht_regex_work *work;
-} config;
+} peft_config;
 
 static void free_patterns(patterns *p) {
     for (size_t i = 0; i < p->n; i++) ht_regex_free(p->item[i].regex);
     free(p->item);
 }
 
-static void free_config(config *c) {
+static void free_config(peft_config *c) {
     free_patterns(&c->ranks);
     free_patterns(&c->alphas);
     ht_regex_work_free(c->work);
-    json_decref(c->root);
+    ht_json_decref(c->root);
 }
 
 /* Keys whose value must be none, and what they would mean. */
@@ -70,26 +72,27 @@ static const struct {
     {"monteclora_config", "it is MonteCLoRA"},
 };
 
-static bool is_set(const json_t *value) {
-    if (json_is_array(value) || json_is_object(value)) return json_array_size(value) + json_object_size(value) > 0;
-    return value && !json_is_null(value) && !json_is_false(value);
+static bool is_set(const ht_json *value) {
+    if (ht_json_is_array(value) || ht_json_is_object(value))
+        return ht_json_array_size(value) + ht_json_object_size(value) > 0;
+    return value && !ht_json_is_null(value) && !ht_json_is_false(value);
 }
 
-static void check_keys(const config *c, ht_json_reader *r) {
+static void check_keys(const peft_config *c, ht_json_reader *r) {
     const char *type = NULL, *bias = "none";
     ht_json_str(r, c->root, "peft_type", &type);
     if (!type) ht_json_missing(r, "peft_type", "the string \"LORA\"");
     if (!r->status && strcmp(type, "LORA") != 0)
         ht_json_fail(r, HT_ERR_UNSUPPORTED, "`peft_type` is \"%.40s\"; only LORA can be applied", type);
     for (size_t i = 0; i < sizeof unsupported / sizeof *unsupported; i++)
-        if (is_set(json_object_get(c->root, unsupported[i].key)))
+        if (is_set(ht_json_object_get(c->root, unsupported[i].key)))
             ht_json_fail(r, HT_ERR_UNSUPPORTED, "`%s` is set: the adapter is no plain LoRA, as %s", unsupported[i].key,
                          unsupported[i].why);
     ht_json_str(r, c->root, "bias", &bias);
     if (strcmp(bias, "none") != 0)
         ht_json_fail(r, HT_ERR_UNSUPPORTED, "`bias` is \"%.40s\": the adapter changes the biases of the base", bias);
     static const char *const changing[] = {"pissa", "olora", "corda", "lora_ga", "loftq"};
-    const char *init = json_string_value(json_object_get(c->root, "init_lora_weights"));
+    const char *init = ht_json_string_value(ht_json_object_get(c->root, "init_lora_weights"));
     for (size_t i = 0; init && i < sizeof changing / sizeof *changing; i++)
         if (strncmp(init, changing[i], strlen(changing[i])) == 0)
             ht_json_fail(r, HT_ERR_UNSUPPORTED,
@@ -99,19 +102,19 @@ static void check_keys(const config *c, ht_json_reader *r) {
 }
 
 /* A module takes the first pattern for which Python's re.match("(.*\.)?(KEY)$") holds. */
-static void read_patterns(ht_json_reader *r, const json_t *object, const char *name, patterns *out) {
-    const json_t *all = ht_json_object(r, object, name);
+static void read_patterns(ht_json_reader *r, const ht_json *object, const char *name, patterns *out) {
+    const ht_json *all = ht_json_object(r, object, name);
     const char *key;
-    json_t *value;
-    out->item = calloc(json_object_size(all) + 1, sizeof *out->item);
+    ht_json *value;
+    out->item = calloc(ht_json_object_size(all) + 1, sizeof *out->item);
     if (!out->item) r->status = ht_fail_memory(r->err, 0, name);
-    json_object_foreach((json_t *)(uintptr_t)all, key, value) {
+    ht_json_object_foreach((ht_json *)(uintptr_t)all, key, value) {
         if (r->status) return;
         ht_text text = {0};
         ht_text_printf(&text, "^(?:.*\\.)?(?:%s)$", key);
         pattern *p = &out->item[out->n];
-        *p = (pattern){.key = key, .value = json_number_value(value)};
-        if (!json_is_number(value) || !isfinite(p->value))
+        *p = (pattern){.key = key, .value = ht_json_number_value(value)};
+        if (!ht_json_is_number(value) || !isfinite(p->value))
             ht_json_fail(r, HT_ERR_FORMAT, "`%s` of \"%.80s\" is no number", name, key);
         else if (text.failed)
             r->status = ht_fail_memory(r->err, strlen(key), name);
@@ -124,11 +127,11 @@ static void read_patterns(ht_json_reader *r, const json_t *object, const char *n
 }
 
 /* With two parameters of one module PEFT nests gate_up_proj inside down_proj; one alone is not told by its name. */
-static void read_parameters(config *c, ht_json_reader *r) {
-    const json_t *all = ht_json_array(r, c->root, "target_parameters");
+static void read_parameters(peft_config *c, ht_json_reader *r) {
+    const ht_json *all = ht_json_array(r, c->root, "target_parameters");
     bool gate_up = false, down = false;
-    for (size_t i = 0; i < json_array_size(all); i++) {
-        const char *name = json_string_value(json_array_get(all, i)), *leaf = name ? strrchr(name, '.') : NULL;
+    for (size_t i = 0; i < ht_json_array_size(all); i++) {
+        const char *name = ht_json_string_value(ht_json_array_get(all, i)), *leaf = name ? strrchr(name, '.') : NULL;
         leaf = leaf ? leaf + 1 : name;
         gate_up = gate_up || (leaf && !strcmp(leaf, "gate_up_proj"));
         down = down || (leaf && !strcmp(leaf, "down_proj"));
@@ -136,7 +139,7 @@ static void read_parameters(config *c, ht_json_reader *r) {
     if (gate_up != down) c->only_parameter = gate_up ? "gate_up_proj" : "down_proj";
 }
 
-static ht_status read_config(ht_adapter_reading *reading, config *c, ht_error *err) {
+static ht_status read_peft_config(ht_adapter_reading *reading, peft_config *c, ht_error *err) {
     ht_status status = ht_json_read(reading->config_path, CONFIG_BYTES_MAX, &c->root, err);
     if (status) return status;
     c->work = ht_regex_work_new();
@@ -154,7 +157,8 @@ static ht_status read_config(ht_adapter_reading *reading, config *c, ht_error *e
     return r.status ? r.status : ht_adapter_keep(&reading->origin.base, base, base ? strlen(base) : 0, err);
 }
 
-static ht_status pattern_value(const config *c, const patterns *all, const char *module, double *out, ht_error *err) {
+static ht_status pattern_value(const peft_config *c, const patterns *all, const char *module, double *out,
+                               ht_error *err) {
     bool found = false;
     size_t begin, end;
     ht_status status = HT_OK;
@@ -166,7 +170,7 @@ static ht_status pattern_value(const config *c, const patterns *all, const char 
 }
 
 /* The rank that the configuration gives a module, and its scale. */
-static ht_status module_scale(const config *c, const char *module, const char *config_path, int64_t *rank,
+static ht_status module_scale(const peft_config *c, const char *module, const char *config_path, int64_t *rank,
                               double *scale, ht_error *err) {
     double r = (double)c->rank, alpha = c->alpha;
     ht_status status = pattern_value(c, &c->ranks, module, &r, err);
@@ -183,7 +187,7 @@ static ht_status module_scale(const config *c, const char *module, const char *c
 /* ---- names ---- */
 
 /* Why a tensor that is neither A nor B cannot be used. */
-static ht_status refuse(const char *path, const char *name, ht_error *err) {
+static ht_status refuse_peft(const char *path, const char *name, ht_error *err) {
     static const struct {
         const char *part, *why;
     } known[] = {
@@ -207,8 +211,8 @@ static ht_status refuse(const char *path, const char *name, ht_error *err) {
 typedef enum expert_kind { NO_EXPERT, ONE_EXPERT, GATE_UP, DOWN } expert_kind;
 
 /* `rest` of a module's name behind the layer; writes the projection as slots spell it. */
-static expert_kind expert_of(const config *c, const char *rest, int64_t *expert, char projection[HT_ADAPTER_SLOT],
-                             bool *outside) {
+static expert_kind peft_expert_of(const peft_config *c, const char *rest, int64_t *expert,
+                                  char projection[HT_ADAPTER_SLOT], bool *outside) {
     static const char *const places[] = {"experts", "mlp.experts", "moe.experts"};
     for (int i = 0; i < 3; i++) {
         size_t n = strlen(places[i]);
@@ -251,7 +255,7 @@ static ht_status add_parameters(ht_adapter_reading *r, const ht_stored_tensor *t
     return ht_adapter_add_joined(r, p, layer, err);
 }
 
-static ht_status add_tensor(ht_adapter_reading *r, const config *c, size_t i, ht_error *err) {
+static ht_status add_peft_tensor(ht_adapter_reading *r, const peft_config *c, size_t i, ht_error *err) {
     static const char *const ends[] = {".lora_A.weight", ".lora_B.weight"};
     char name[HT_ADAPTER_NAME], module[HT_ADAPTER_NAME + 16], projection[HT_ADAPTER_SLOT];
     ht_stored_tensor t = ht_adapter_tensor(r, i, name);
@@ -259,7 +263,7 @@ static ht_status add_tensor(ht_adapter_reading *r, const config *c, size_t i, ht
     size_t n = strlen(name), end = strlen(ends[0]);
     ht_adapter_piece p = {.tensor = i};
     p.is_b = n > end && !strcmp(name + n - end, ends[1]);
-    if (!p.is_b && (n <= end || strcmp(name + n - end, ends[0]) != 0)) return refuse(r->path, name, err);
+    if (!p.is_b && (n <= end || strcmp(name + n - end, ends[0]) != 0)) return refuse_peft(r->path, name, err);
     ht_status status = ht_adapter_need_axes(r, &t, name, 2, err);
     if (status) return status;
     module[n - end] = '\0';
@@ -273,7 +277,7 @@ static ht_status add_tensor(ht_adapter_reading *r, const config *c, size_t i, ht
                        r->path, name);
     r->origin.wrapped = r->origin.wrapped || wrapped;
     snprintf(projection, sizeof projection, "%.120s", rest);
-    expert_kind kind = expert_of(c, rest, &p.expert, projection, &r->origin.experts_outside);
+    expert_kind kind = peft_expert_of(c, rest, &p.expert, projection, &r->origin.experts_outside);
     if (!ht_adapter_slot(p.slot, layer, projection))
         return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%s` is of a module with too long a name", r->path, name);
     char *base_layer = kind == GATE_UP ? strstr(module, ".base_layer") : NULL;
@@ -292,9 +296,9 @@ static ht_status add_tensor(ht_adapter_reading *r, const config *c, size_t i, ht
 }
 
 ht_status ht_adapter_list_peft(ht_adapter_reading *r, ht_error *err) {
-    config c = {0};
-    ht_status status = read_config(r, &c, err);
-    for (size_t i = 0; !status && i < ht_adapter_n_tensors(r); i++) status = add_tensor(r, &c, i, err);
+    peft_config c = {0};
+    ht_status status = read_peft_config(r, &c, err);
+    for (size_t i = 0; !status && i < ht_adapter_n_tensors(r); i++) status = add_peft_tensor(r, &c, i, err);
     free_config(&c);
     return status;
 }
@@ -359,7 +363,7 @@ static ht_status put_parameter(ht_adapter_writing *w, const ht_lora *first, cons
     return HT_OK;
 }
 
-static ht_status put_pair(ht_adapter_writing *w, const ht_lora *l, ht_error *err) {
+static ht_status put_peft_pair(ht_adapter_writing *w, const ht_lora *l, ht_error *err) {
     const char *rest;
     int64_t layer = ht_adapter_slot_layer(l->slot, &rest);
     if (!l->n_experts) return put_dense(w, l, layer, rest, -1, err);
@@ -374,24 +378,26 @@ static ht_status put_pair(ht_adapter_writing *w, const ht_lora *l, ht_error *err
     return status;
 }
 
-static json_t *number(double x) { return x == floor(x) && fabs(x) < 1e15 ? json_integer((json_int_t)x) : json_real(x); }
+static ht_json *number(double x) {
+    return x == floor(x) && fabs(x) < 1e15 ? ht_json_integer((int64_t)x) : ht_json_real(x);
+}
 
-static bool append_once(json_t *list, const char *text) {
+static bool append_once(ht_json *list, const char *text) {
     size_t i;
-    json_t *item;
-    json_array_foreach(list, i, item) if (!strcmp(json_string_value(item), text)) return true;
-    return json_array_append_new(list, json_string(text)) == 0;
+    ht_json *item;
+    ht_json_array_foreach(list, i, item) if (!strcmp(ht_json_string_value(item), text)) return true;
+    return ht_json_array_append_new(list, ht_json_string(text)) == 0;
 }
 
 /* What the configuration says of the targets: projections by the ends of their names, and the layers that have any. */
 typedef struct targets {
-    json_t *modules, *parameters, *layers;
+    ht_json *modules, *parameters, *layers;
 } targets;
 
-static bool add_layer(json_t *layers, int64_t layer) {
-    for (size_t k = 0; k < json_array_size(layers); k++)
-        if (json_integer_value(json_array_get(layers, k)) == layer) return true;
-    return json_array_append_new(layers, json_integer(layer)) == 0;
+static bool add_layer(ht_json *layers, int64_t layer) {
+    for (size_t k = 0; k < ht_json_array_size(layers); k++)
+        if (ht_json_integer_value(ht_json_array_get(layers, k)) == layer) return true;
+    return ht_json_array_append_new(layers, ht_json_integer(layer)) == 0;
 }
 
 static bool add_target(const ht_adapter_writing *w, const ht_lora *l, targets *t) {
@@ -403,65 +409,226 @@ static bool add_target(const ht_adapter_writing *w, const ht_lora *l, targets *t
     /* Towers of a multimodal model have projections of the same names. */
     char module[HT_ADAPTER_NAME];
     snprintf(module, sizeof module, "language_model.layers.%lld.%s", (long long)layer, rest);
-    return json_array_append_new(t->modules, json_string(module)) == 0;
+    return ht_json_array_append_new(t->modules, ht_json_string(module)) == 0;
 }
 
 static int by_number(const void *a, const void *b) {
-    json_int_t x = json_integer_value(*(json_t *const *)a), y = json_integer_value(*(json_t *const *)b);
+    int64_t x = ht_json_integer_value(*(ht_json *const *)a), y = ht_json_integer_value(*(ht_json *const *)b);
     return (x > y) - (x < y);
 }
 
 /* The layers in ascending order; null when they are all of the model's. */
-static json_t *sorted_layers(const ht_adapter_writing *w, const json_t *layers) {
-    size_t n = json_array_size(layers);
-    if (w->m && (int64_t)n == w->m->config->n_layers) return json_null();
-    json_t *out = json_array(), **item = calloc(n + 1, sizeof *item);
-    for (size_t i = 0; item && i < n; i++) item[i] = json_array_get(layers, i);
+static ht_json *sorted_layers(const ht_adapter_writing *w, const ht_json *layers) {
+    size_t n = ht_json_array_size(layers);
+    if (w->m && (int64_t)n == w->m->config->n_layers) return ht_json_null();
+    ht_json *out = ht_json_new_array(), **item = calloc(n + 1, sizeof *item);
+    for (size_t i = 0; item && i < n; i++) item[i] = ht_json_array_get(layers, i);
     if (item) qsort(item, n, sizeof *item, by_number);
-    for (size_t i = 0; item && out && i < n; i++) json_array_append(out, item[i]);
-    bool good = item && json_array_size(out) == n;
+    for (size_t i = 0; item && out && i < n; i++) ht_json_array_append(out, item[i]);
+    bool good = item && ht_json_array_size(out) == n;
     free(item);
     if (good) return out;
-    json_decref(out);
+    ht_json_decref(out);
     return NULL;
 }
 
 /* gate_up_proj holds two pairs, so it has twice the rank, with the same scale. */
-static bool add_parameters_to(json_t *root, const ht_adapter_writing *w, const json_t *parameters) {
-    json_t *more =
-        json_pack("{sO s{sI} s{so}}", "target_parameters", parameters, "rank_pattern", "gate_up_proj",
-                  (json_int_t)(2 * w->rank), "alpha_pattern", "gate_up_proj", number(2 * w->scale * (double)w->rank));
-    bool good = more && json_object_update(root, more) == 0;
-    json_decref(more);
+static bool add_parameters_to(ht_json *root, const ht_adapter_writing *w, const ht_json *parameters) {
+    ht_json *more =
+        ht_json_pack("{sO s{sI} s{so}}", "target_parameters", parameters, "rank_pattern", "gate_up_proj",
+                     (int64_t)(2 * w->rank), "alpha_pattern", "gate_up_proj", number(2 * w->scale * (double)w->rank));
+    bool good = more && ht_json_object_update(root, more) == 0;
+    ht_json_decref(more);
     return good;
 }
 
-static json_t *make_config(const ht_adapter_writing *w) {
-    targets t = {json_array(), json_array(), json_array()};
+static ht_json *make_peft_config(const ht_adapter_writing *w) {
+    targets t = {ht_json_new_array(), ht_json_new_array(), ht_json_new_array()};
     bool good = t.modules && t.parameters && t.layers;
     for (int64_t i = 0; good && i < w->a->n; i++) good = add_target(w, &w->a->lora[i], &t);
     /* Parameters are in layers of their own, and full names have theirs. */
-    bool any = json_array_size(t.parameters) > 0, all_layers = any || w->wrapped;
-    json_t *root =
-        good ? json_pack("{ss ss sI so sO so ss sb sf sb so}", "peft_type", "LORA", "task_type", "CAUSAL_LM", "r",
-                         (json_int_t)w->rank, "lora_alpha", number(w->scale * (double)w->rank), "target_modules",
-                         t.modules, "base_model_name_or_path", w->base ? json_string(w->base) : json_null(), "bias",
-                         "none", "fan_in_fan_out", 0, "lora_dropout", 0.0, "inference_mode", 1, "layers_to_transform",
-                         all_layers ? json_null() : sorted_layers(w, t.layers))
+    bool any = ht_json_array_size(t.parameters) > 0, all_layers = any || w->wrapped;
+    ht_json *root =
+        good ? ht_json_pack("{ss ss sI so sO so ss sb sf sb so}", "peft_type", "LORA", "task_type", "CAUSAL_LM", "r",
+                            (int64_t)w->rank, "lora_alpha", number(w->scale * (double)w->rank), "target_modules",
+                            t.modules, "base_model_name_or_path", w->base ? ht_json_string(w->base) : ht_json_null(),
+                            "bias", "none", "fan_in_fan_out", 0, "lora_dropout", 0.0, "inference_mode", 1,
+                            "layers_to_transform", all_layers ? ht_json_null() : sorted_layers(w, t.layers))
              : NULL;
     if (root && any && !add_parameters_to(root, w, t.parameters)) {
-        json_decref(root);
+        ht_json_decref(root);
         root = NULL;
     }
-    json_decref(t.modules);
-    json_decref(t.parameters);
-    json_decref(t.layers);
+    ht_json_decref(t.modules);
+    ht_json_decref(t.parameters);
+    ht_json_decref(t.layers);
     return root;
 }
 
 ht_status ht_adapter_write_peft(ht_adapter_writing *w, ht_error *err) {
     ht_status status = HT_OK;
-    for (int64_t i = 0; !status && i < w->a->n; i++) status = put_pair(w, &w->a->lora[i], err);
+    for (int64_t i = 0; !status && i < w->a->n; i++) status = put_peft_pair(w, &w->a->lora[i], err);
     if (!status) status = ht_adapter_write_safetensors(w, "adapter_model.safetensors", err);
-    return status ? status : ht_adapter_write_json(w, "adapter_config.json", make_config(w), err);
+    return status ? status : ht_adapter_write_json(w, "adapter_config.json", make_peft_config(w), err);
+}
+
+/* mlx-lm: adapters.safetensors. A is [in, rank], B [rank, out]; of experts they are
+ * [experts, rank, in] and [experts, out, rank]. Its scale multiplies as it is. Source: mlx_lm/tuner/lora.py, utils.py. */
+
+typedef struct mlx_config {
+    int64_t rank;
+    double scale;
+} mlx_config;
+
+static ht_status read_mlx_config(ht_adapter_reading *reading, mlx_config *c, ht_error *err) {
+    ht_json *root;
+    ht_status status = ht_json_read(reading->config_path, CONFIG_BYTES_MAX, &root, err);
+    if (status) return status;
+    ht_json_reader r = {.file = reading->config_path, .err = err};
+    const char *type = "lora", *base = NULL;
+    ht_json_str(&r, root, "fine_tune_type", &type);
+    ht_json_str(&r, root, "model", &base);
+    const ht_json *lora = ht_json_object(&r, root, "lora_parameters");
+    if (strcmp(type, "lora") != 0)
+        ht_json_fail(&r, HT_ERR_UNSUPPORTED, "`fine_tune_type` is \"%.40s\"; only lora can be applied", type);
+    if (!lora) ht_json_missing(&r, "lora_parameters", "an object");
+    if (lora && !ht_json_i64(&r, lora, "rank", &c->rank)) ht_json_missing(&r, "rank", "an integer");
+    if (lora && !ht_json_f64(&r, lora, "scale", &c->scale)) ht_json_missing(&r, "scale", "a number");
+    status = r.status ? r.status : ht_adapter_keep(&reading->origin.base, base, base ? strlen(base) : 0, err);
+    ht_json_decref(root);
+    return status;
+}
+
+static ht_status refuse_mlx(const char *path, const char *name, ht_error *err) {
+    size_t n = strlen(name);
+    if (n > 2 && !strcmp(name + n - 2, ".m"))
+        return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: tensor `%s` is a magnitude of DoRA, which rescales whole rows",
+                       path, name);
+    return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: tensor `%s` is neither lora_a nor lora_b of a module", path, name);
+}
+
+/* Experts of a layer: mlp.switch_mlp of those in the feed-forward, experts.switch_glu of those beside it. Writes the
+ * projection as slots spell it. */
+static bool mlx_expert_of(const char *rest, char projection[HT_ADAPTER_SLOT], bool *outside) {
+    static const char *const places[] = {"mlp.switch_mlp.", "experts.switch_glu."};
+    for (int i = 0; i < 2; i++) {
+        size_t n = strlen(places[i]);
+        if (strncmp(rest, places[i], n) != 0) continue;
+        *outside = i == 1;
+        snprintf(projection, HT_ADAPTER_SLOT, "experts.%.100s", rest + n);
+        return true;
+    }
+    snprintf(projection, HT_ADAPTER_SLOT, "%.120s", rest);
+    return false;
+}
+
+static ht_status add_mlx_tensor(ht_adapter_reading *r, const mlx_config *c, size_t i, ht_error *err) {
+    static const char *const ends[] = {".lora_a", ".lora_b"};
+    char name[HT_ADAPTER_NAME], module[HT_ADAPTER_NAME], projection[HT_ADAPTER_SLOT];
+    ht_stored_tensor t = ht_adapter_tensor(r, i, name);
+    size_t n = strlen(name), end = strlen(ends[0]);
+    ht_adapter_piece p = {.tensor = i, .scale = c->scale, .rank = c->rank};
+    p.is_b = n > end && !strcmp(name + n - end, ends[1]);
+    if (!p.is_b && (n <= end || strcmp(name + n - end, ends[0]) != 0)) return refuse_mlx(r->path, name, err);
+    snprintf(module, sizeof module, "%.*s", (int)(n - end), name);
+    int64_t layer = 0;
+    const char *rest;
+    if (!ht_adapter_module(module, &layer, &rest, &r->origin.wrapped))
+        return ht_fail(err, HT_ERR_UNSUPPORTED,
+                       "%s: tensor `%s` is of no layer of a text model; embeddings and heads cannot have adapters",
+                       r->path, name);
+    bool experts = mlx_expert_of(rest, projection, &r->origin.experts_outside);
+    if (!ht_adapter_slot(p.slot, layer, projection))
+        return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%s` is of a module with too long a name", r->path, name);
+    ht_status status = ht_adapter_need_axes(r, &t, name, experts ? 3 : 2, err);
+    if (status) return status;
+    /* [in, rank] and [rank, out]; of experts [n, rank, in] and [n, out, rank]: the last axes are the other way round. */
+    const int64_t *dims = t.dims + experts;
+    bool rank_last = experts == p.is_b;
+    int64_t rank = dims[rank_last];
+    p.features = dims[!rank_last];
+    p.n_experts = experts ? t.dims[0] : 0;
+    p.expert_stride = dims[0] * dims[1];
+    p.rank_stride = rank_last ? 1 : p.features;
+    p.feature_stride = rank_last ? rank : 1;
+    if (rank != c->rank)
+        return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%s` has rank %lld, %s states %lld", r->path, name,
+                       (long long)rank, r->config_path, (long long)c->rank);
+    return ht_adapter_add_piece(r, &p, err);
+}
+
+ht_status ht_adapter_list_mlx(ht_adapter_reading *r, ht_error *err) {
+    mlx_config c = {0};
+    ht_status status = read_mlx_config(r, &c, err);
+    for (size_t i = 0; !status && i < ht_adapter_n_tensors(r); i++) status = add_mlx_tensor(r, &c, i, err);
+    return status;
+}
+
+/* ---- writing ---- */
+
+/* A projection's name in a block of mlx-lm. */
+static void block_name(const ht_adapter_writing *w, const ht_lora *l, const char *rest, char out[HT_ADAPTER_SLOT]) {
+    if (!l->n_experts)
+        snprintf(out, HT_ADAPTER_SLOT, "%s", rest);
+    else
+        snprintf(out, HT_ADAPTER_SLOT, "%s.%.100s", w->experts_outside ? "experts.switch_glu" : "mlp.switch_mlp",
+                 strchr(rest, '.') + 1);
+}
+
+static ht_status put_mlx_pair(ht_adapter_writing *w, const ht_lora *l, ht_error *err) {
+    char block[HT_ADAPTER_SLOT];
+    const char *rest;
+    int64_t layer = ht_adapter_slot_layer(l->slot, &rest);
+    block_name(w, l, rest, block);
+    for (int is_b = 0; is_b < 2; is_b++) {
+        ht_adapter_tensor_out *t = ht_adapter_add_tensor(w, err);
+        if (!t) return HT_ERR_MEMORY;
+        bool experts = l->n_experts > 0, rank_last = experts == is_b;
+        int64_t features = is_b ? l->n_out : l->n_in;
+        snprintf(t->name, sizeof t->name, "%smodel.layers.%lld.%s.%s", w->wrapped ? "language_model." : "",
+                 (long long)layer, block, is_b ? "lora_b" : "lora_a");
+        t->rank = 2 + experts;
+        t->shape[0] = l->n_experts;
+        t->shape[experts + rank_last] = w->rank;
+        t->shape[experts + !rank_last] = features;
+        const ht_adapter_piece p = {.is_b = is_b,
+                                    .n_experts = l->n_experts,
+                                    .expert_stride = w->rank * features,
+                                    .rank_stride = rank_last ? 1 : features,
+                                    .feature_stride = rank_last ? w->rank : 1};
+        ht_adapter_put_piece(t, l, &p);
+    }
+    return HT_OK;
+}
+
+/* mlx-lm wraps `keys` in the last num_layers blocks, -1 being all; what it wraps without a tensor changes nothing. */
+static ht_json *make_mlx_config(const ht_adapter_writing *w) {
+    ht_json *keys = ht_json_new_array();
+    int64_t first = INT64_MAX;
+    bool good = keys != NULL;
+    for (int64_t i = 0; good && i < w->a->n; i++) {
+        char block[HT_ADAPTER_SLOT];
+        const char *rest;
+        int64_t layer = ht_adapter_slot_layer(w->a->lora[i].slot, &rest);
+        if (layer < first) first = layer;
+        block_name(w, &w->a->lora[i], rest, block);
+        size_t k = 0;
+        while (k < ht_json_array_size(keys) && strcmp(ht_json_string_value(ht_json_array_get(keys, k)), block) != 0)
+            k++;
+        if (k == ht_json_array_size(keys)) good = ht_json_array_append_new(keys, ht_json_string(block)) == 0;
+    }
+    int64_t layers = w->m ? w->m->config->n_layers - first : -1;
+    ht_json *root = good ? ht_json_pack("{ss ss sI s{sI sf sf sO}}", "fine_tune_type", "lora", "model",
+                                        w->base ? w->base : "", "num_layers", (int64_t)layers, "lora_parameters",
+                                        "rank", (int64_t)w->rank, "scale", w->scale, "dropout", 0.0, "keys", keys)
+                         : NULL;
+    ht_json_decref(keys);
+    return root;
+}
+
+ht_status ht_adapter_write_mlx(ht_adapter_writing *w, ht_error *err) {
+    ht_status status = HT_OK;
+    for (int64_t i = 0; !status && i < w->a->n; i++) status = put_mlx_pair(w, &w->a->lora[i], err);
+    if (!status) status = ht_adapter_write_safetensors(w, "adapters.safetensors", err);
+    return status ? status : ht_adapter_write_json(w, "adapter_config.json", make_mlx_config(w), err);
 }
