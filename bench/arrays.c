@@ -8,7 +8,6 @@
  * Loops go through 32 MB buffers in large pages, twice, of which the faster counts, as bench/arrays.py does it with
  * operations; each takes the next of six pairs, so that no cache has what another loop has just read. Eager is a graph of 1,000 additions: built,
  * evaluated and freed; compiled the same in one function, called with a new argument. */
-#define _DEFAULT_SOURCE
 #include "base/pages.h"
 #include "base/pool.h"
 #include "bench.h"

@@ -6,7 +6,6 @@
  * FILTER is part of a line's name, such as "Q4_K" or "gemma". Weights are random; for one row they are spread over so
  * many copies that no cache keeps them. Rates are the best of their rounds. The percentages are medians over the rounds,
  * each against the yardsticks measured right before it, so that neighbours on a busy machine disturb both alike. */
-#define _DEFAULT_SOURCE
 #include "cpu/matrix.h"
 
 #include "base/checked.h"

@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "chat_input.h"
 
 #include "base/grow.h"

@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "chat_talk.h"
 
 #include "chat/reader.h"

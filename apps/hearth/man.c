@@ -1,5 +1,4 @@
 /* hearth man: manual pages, from the tables of commands and options; on a terminal shown by a program that formats them. */
-#define _GNU_SOURCE
 #include "command.h"
 #include "options_table.h"
 #include "terminal.h"

@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "model_path.h"
 
 #include "base/grow.h"

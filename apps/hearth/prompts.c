@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "prompts.h"
 
 #include "base/grow.h"

@@ -1,5 +1,4 @@
 /* Header fields of HTTP answers that `hearth pull` reads: ETag, Link, Content-Range, Retry-After and a hub's reasons. */
-#define _GNU_SOURCE
 #include "pull_http.h"
 
 #include <curl/curl.h>

@@ -1,5 +1,4 @@
 /* Installation of a fetched model: its directory is assembled from links beside the old one, and then takes its name. */
-#define _GNU_SOURCE
 #include "fail.h"
 #include "pull_state.h"
 #include "pull_store.h"

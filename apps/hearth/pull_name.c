@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "pull_name.h"
 
 #include "fail.h"

@@ -1,5 +1,4 @@
 /* hearth rm: takes models out of the cache. */
-#define _GNU_SOURCE
 #include "command.h"
 #include "model_path.h"
 #include "pull_store.h"

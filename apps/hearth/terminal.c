@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "terminal.h"
 
 #include "command.h"

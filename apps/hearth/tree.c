@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "tree.h"
 
 #include "fail.h"

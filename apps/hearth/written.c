@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "written.h"
 
 #include "fail.h"

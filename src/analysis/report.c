@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 /* Reports on a model (hearth/report.h): an answer, the same request twice, a state saved and restored, probes. */
 #include "analysis/report_internal.h"
 #include "base/clock.h"

@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "backends/child_internal.h"
 #include "base/clock.h"
 #include "base/error.h"

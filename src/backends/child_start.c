@@ -1,5 +1,4 @@
 /* Start of a child process: its pipes, its script and its place in the system. */
-#define _GNU_SOURCE
 #include "backends/child_internal.h"
 #include "base/error.h"
 

@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "backends/turn.h"
 
 #include "base/clock.h"

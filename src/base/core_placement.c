@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "base/core_placement.h"
 
 #include <stdlib.h>

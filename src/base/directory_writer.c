@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "base/directory_writer.h"
 
 #include "base/error.h"

@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "base/file_set_writer.h"
 
 #include "base/error.h"

@@ -1,5 +1,4 @@
 /* Machine facts from the operating system: Linux's /proc and /sys. */
-#define _GNU_SOURCE
 #include "base/system.h"
 
 #include <hearth/memory.h>

@@ -1,4 +1,3 @@
-#define _DEFAULT_SOURCE
 #include "base/pages.h"
 
 #include "base/checked.h"

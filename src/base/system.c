@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "base/system.h"
 
 #include "base/clock.h"

@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "base/temporary_directory.h"
 
 #include <dirent.h>

@@ -1,6 +1,5 @@
 /* The checkpoint that is written: its place, apart from the one that is read and only over what was written here; config.json and
  * the documents; copies of other files. */
-#define _GNU_SOURCE
 #include "base/checked.h"
 #include "base/directory_writer.h"
 #include "base/error.h"

@@ -1,5 +1,4 @@
 /* Memory allocator: bins of freed buffers, three limits, and locking of host memory. */
-#define _GNU_SOURCE
 #include "device/memory.h"
 
 #include "base/checked.h"

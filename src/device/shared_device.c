@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "device/shared_device.h"
 
 #include "base/error.h"

@@ -1,5 +1,4 @@
 /* Safetensors checkpoint files: an index, a single file, or numbered shards. */
-#define _GNU_SOURCE
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/grow.h"
@@ -35,8 +34,7 @@ static ht_status add_file(ht_safetensors *set, const char *directory, const char
     if (set->n_files == HT_SAFETENSORS_FILES_MAX)
         return ht_fail(err, HT_ERR_LIMIT, "%s: more than %d weight files", directory ? directory : name,
                        HT_SAFETENSORS_FILES_MAX);
-    if (!HT_GROW_ONE(set->files, set->n_files))
-        return ht_fail_memory(err, sizeof *set->files, "the list of files");
+    if (!HT_GROW_ONE(set->files, set->n_files)) return ht_fail_memory(err, sizeof *set->files, "the list of files");
     char *path = directory ? ht_path_join(directory, name) : strdup(name);
     if (!path) return ht_fail_memory(err, strlen(name), "a path");
     ht_file *file;

@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "generate/scheduler.h"
 
 #include "base/checked.h"

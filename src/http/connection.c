@@ -1,5 +1,4 @@
 /* Connections of the server: from accepting one, through its requests one after the other, to its end. */
-#define _GNU_SOURCE
 #include "http/internal.h"
 
 #include <netinet/in.h>

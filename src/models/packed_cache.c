@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "models/packed_cache.h"
 
 #include "base/checked.h"

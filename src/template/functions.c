@@ -1,5 +1,4 @@
 /* Functions that every template has. */
-#define _GNU_SOURCE
 #include "template/eval.h"
 
 #include <string.h>

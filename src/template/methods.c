@@ -1,5 +1,4 @@
 /* Methods of strings, dicts and lists, as Python's. */
-#define _GNU_SOURCE
 #include "template/eval.h"
 
 #include <string.h>

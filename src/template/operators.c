@@ -1,5 +1,4 @@
 /* Operators, attributes, items and slices, as Python has them, with jinja2's undefined values and markup. */
-#define _GNU_SOURCE
 #include "template/eval.h"
 
 #include <math.h>

@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "train/sample_chat.h"
 
 #include "base/error.h"

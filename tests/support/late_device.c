@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "support/late_device.h"
 
 #include "array/op.h"

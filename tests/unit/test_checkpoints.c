@@ -1,6 +1,5 @@
 /* Files that other programs wrote are read to the last tensor: the committed tiny checkpoints (made by transformers and the
  * gguf package), and the real ones in $HEARTH_TEST_MODELS. */
-#define _GNU_SOURCE
 #include "base/file.h"
 #include "checkpoint/checkpoint.h"
 #include "formats/gguf.h"

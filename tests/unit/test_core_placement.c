@@ -1,5 +1,4 @@
 /* Threads that sleep are sent to cores of their own, and may go where they might go before when they have arrived. */
-#define _GNU_SOURCE
 #include "base/core_placement.h"
 #include "support/test.h"
 

@@ -1,6 +1,5 @@
 /* Directories of safetensors, cut short and with bits turned over, file by file: config.json, index, headers of shards. What
  * does not load says why, and nothing is left behind. GGUF files: test_model.c. */
-#define _GNU_SOURCE
 #include "base/file.h"
 #include "support/options.h"
 #include "support/scratch.h"

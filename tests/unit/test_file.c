@@ -1,5 +1,4 @@
 /* Files: fetching, reading, and replacing a file so that it appears whole or not at all. */
-#define _GNU_SOURCE
 #include "base/checked.h"
 #include "base/file.h"
 #include "support/scratch.h"

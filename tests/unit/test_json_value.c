@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 /* The reader of JSON, its values and the writer: what is accepted, what errors say, how numbers and strings come out. */
 #include "formats/json_value.h"
 #include "formats/json_write.h"

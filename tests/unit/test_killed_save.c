@@ -2,7 +2,6 @@
  * is killed at one of its calls that change files, before the call and, when it writes, half-way through; by scripts/soak, at
  * every one.
  * Linked with --wrap for those calls (tests/CMakeLists.txt). */
-#define _GNU_SOURCE
 #include "support/scratch.h"
 #include "support/test.h"
 #include "support/tiny_model.h"

@@ -2,7 +2,6 @@
  * it: there is the old set or the new one or none that loads, never some of both; a failure leaves what was there. By scripts/soak
  * at every call.
  * Linked with --wrap for those calls (tests/CMakeLists.txt). */
-#define _GNU_SOURCE
 #include "checkpoint/checkpoint.h"
 #include "support/options.h"
 #include "support/scratch.h"

@@ -1,5 +1,4 @@
 /* Packed weights kept in a directory: the same answers, and nothing mapped but what belongs to the checkpoint as it is. */
-#define _GNU_SOURCE
 #include "models/model.h"
 #include "models/packed_cache.h"
 #include "models/weights.h"
