@@ -4,6 +4,7 @@
 #include "formats/gguf.h"
 #include "models/adapter.h"
 #include "models/weights.h"
+#include "support/checkpoints.h"
 #include "support/gguf_writer.h"
 #include "support/options.h"
 #include "support/safetensors_writer.h"
@@ -18,14 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static ht_model *load_model(const char *name) {
-    char path[128];
-    ht_error err = {0};
-    ht_model *m;
-    snprintf(path, sizeof path, "tests/golden/tiny/%s", name);
-    if (ht_model_load(path, NULL, &m, &err)) fail_msg("%s", err.message);
-    return m;
-}
+static ht_model *load_model(const char *name) { return tiny_checkpoint_load(name, 0, NULL); }
 
 static void fill_random(float *x, int64_t n, uint64_t *random) {
     for (int64_t i = 0; i < n; i++) x[i] = test_random_float(random);

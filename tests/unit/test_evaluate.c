@@ -1,7 +1,8 @@
 /* Perplexity and divergence: against float32 transformers (tests/golden/make_perplexity.py), and what is refused. */
-#include "device/device.h"
 #include "analysis/kl_divergence.h"
+#include "device/device.h"
 #include "models/model.h"
+#include "support/checkpoints.h"
 #include "support/golden.h"
 #include "support/options.h"
 #include "support/scratch.h"
@@ -18,14 +19,8 @@
 /* ---- golden ---- */
 
 static ht_model *load(const char *name) {
-    char path[256];
-    snprintf(path, sizeof path, "tests/golden/tiny/%s", name);
-    ht_model_options options =
-        OPTIONS(ht_model_options, with.precision = HT_PRECISION_REFERENCE, with.kv_dtype = HT_F32);
-    ht_error err = {0};
-    ht_model *m;
-    if (ht_model_load(path, &options, &m, &err)) fail_msg("%s", err.message);
-    return m;
+    return tiny_checkpoint_load(
+        name, 0, OPTIONS_AT(ht_model_options, with.precision = HT_PRECISION_REFERENCE, with.kv_dtype = HT_F32));
 }
 
 static void check_near(const json_t *c, const char *key, double found) {

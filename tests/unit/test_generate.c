@@ -19,19 +19,11 @@ static int32_t prompt[PROMPT];
 static ht_sampler_options lively;
 
 static int setup(void **state) {
-    (void)state;
     scratch_make();
-    model = tiny_load(&(tiny_options){.type = HT_W_Q8_0});
+    *state = model = tiny_load(&(tiny_options){.type = HT_W_Q8_0});
     tiny_ids(prompt, PROMPT, 3);
     lively = OPTIONS(ht_sampler_options, with.temperature = 1.2f, with.top_p = 0.95f, with.seed = 11,
                      with.repeat_penalty = 1.1f);
-    return 0;
-}
-
-static int teardown(void **state) {
-    (void)state;
-    ht_model_free(model);
-    scratch_remove();
     return 0;
 }
 
@@ -692,5 +684,5 @@ int main(void) {
         cmocka_unit_test(text_and_chat_reuse_what_is_there),
         cmocka_unit_test(chat_starts_over_when_it_cannot_go_back),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, setup, tiny_teardown);
 }
