@@ -61,14 +61,14 @@ class Outputs(CommandTest):
             if "--svg" in words:  # which is written in place
                 continue
             with self.subTest(words[0], name=name):
-                self.fails(1, *words, self.folder / name, "-q", says="cannot be written", preexec_fn=no_room)
-                self.assertEqual(list(self.folder.iterdir()), [])
-                self.succeeds(*words, self.folder / name, "-q")
+                place = self.folder / f"{words[0]}-{name}"
+                place.mkdir()
+                self.fails(1, *words, place / name, "-q", says="cannot be written", preexec_fn=no_room)
+                self.assertEqual(list(place.iterdir()), [])
+                self.succeeds(*words, place / name, "-q")
                 before = self.state()
-                self.fails(1, *words, self.folder / name, "-q", "--force", says="cannot be written", preexec_fn=no_room)
+                self.fails(1, *words, place / name, "-q", "--force", says="cannot be written", preexec_fn=no_room)
                 self.assertEqual(self.state(), before)
-                for path in before:
-                    path.unlink()
 
     def test_what_may_be_written_to(self):
         (self.folder / "empty").mkdir()
