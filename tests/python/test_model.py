@@ -389,19 +389,6 @@ class Ending(WithTinyModel):
         thread.join()
         self.assertGreater(counted, 10)
 
-    def test_several_threads(self):
-        expected = "".join(self.model.generate("hello", max_tokens=64, ignore_eos=True))
-        found = []
-        threads = [
-            threading.Thread(target=lambda: found.append("".join(self.model.generate("hello", max_tokens=64, ignore_eos=True))))
-            for _ in range(6)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        self.assertEqual(found, [expected] * 6)
-
 
 class Adapters(unittest.TestCase):
     def setUp(self):
