@@ -160,10 +160,7 @@ static const char *write_directory(const char *name, const char *config, const c
     snprintf(path, sizeof path, "%s/adapter_config.json", name);
     scratch_write(path, config, strlen(config));
     snprintf(path, sizeof path, "%s/%s", name, tensors_name);
-    size_t size;
-    unsigned char *file = safetensors_finish(w, &size);
-    scratch_write(path, file, size);
-    free(file);
+    safetensors_write(w, path);
     return scratch_path(name);
 }
 
@@ -287,10 +284,7 @@ static void gguf_rows(void **state) {
         if (round) gguf_put_f32(&w, "adapter.lora.alpha", 5);
         gguf_put_tensor(&w, "blk.0.attn_q.weight.lora_a", HT_W_F32, 2, (int64_t[]){n_in, 2}, a_values);
         gguf_put_tensor(&w, "blk.0.attn_q.weight.lora_b", HT_W_F32, 2, (int64_t[]){2, n_out}, b_values);
-        size_t size;
-        unsigned char *file = gguf_finish(&w, &size);
-        scratch_write("rows.gguf", file, size);
-        free(file);
+        gguf_write(&w, "rows.gguf");
         ht_adapter *a = load(scratch_path("rows.gguf"), m);
         const ht_lora *l = &a->lora[0];
         assert_string_equal(l->slot, "model.layers.0.self_attn.q_proj");
