@@ -1,5 +1,5 @@
-/* Answers taken apart: what a model writes as one text is thoughts, text and calls of tools, in the notation that its chat
- * template goes by. What is in no notation that Hearth knows stays text. */
+/* Parts of an answer: the text that a model writes is reasoning, text and tool calls, in the formats that its chat template uses.
+ * Text in an unknown format stays text. */
 #ifndef HEARTH_ANSWER_H
 #define HEARTH_ANSWER_H
 
@@ -22,7 +22,7 @@ typedef struct ht_tool_call {
 
 typedef enum ht_answer_part {
     HT_ANSWER_TEXT = 1,
-    HT_ANSWER_THINKING, /* thoughts, without what marks them */
+    HT_ANSWER_THINKING, /* reasoning, without its marks */
     HT_ANSWER_CALL,
     /* In the place of HT_ANSWER_CALL where calls come in pieces: one begins when its name is known and the text can only be a call;
      * pieces of its arguments follow, and its end. An id that the model writes behind the arguments is not handed over. */
@@ -34,11 +34,11 @@ typedef enum ht_answer_part {
 /* What comes next in an answer. All of it is lent during the call. */
 typedef struct ht_answer_piece {
     ht_answer_part part;
-    const char *text; /* of text, thoughts and arguments: n > 0 bytes more of valid UTF-8, NUL-terminated; else NULL */
+    const char *text; /* of text, reasoning and arguments: n > 0 bytes more of valid UTF-8, NUL-terminated; else NULL */
     size_t n;
     const ht_tool_call *call; /* of HT_ANSWER_CALL: a whole call; of its beginning: without arguments; else NULL */
     /* Of HT_ANSWER_CALL_END: the pieces of the arguments, of which there may be none, are no JSON object, as the answer has ended within them or
-     * the model has written something else. What was handed over is what it wrote, or in notations that write no JSON the beginning of an object
+     * the model has written something else. What was handed over is what it wrote, or in formats without JSON the beginning of an object
      * with the members that were whole; it is not handed over as text again. False: the arguments are whole, whatever was missing behind them. */
     bool cut;
     int64_t tokens; /* of the answer so far, in an engine; else 0 */

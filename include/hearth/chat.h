@@ -83,12 +83,12 @@ typedef enum ht_tool_choice {
 /* Sets it for the answers to this conversation; default HT_TOOL_CHOICE_FREE. `name` is a tool's for HT_TOOL_CHOICE_NAMED, else
  * NULL; without `parallel` there is at most one call.
  *
- * A valid call is one of the conversation's tools, in the notation of the chat template, whose arguments are valid by the JSON
+ * A valid call is one of the conversation's tools, in the tool-call format of the chat template, whose arguments are valid by the JSON
  * Schema `parameters` of the tool (none where a tool has no `parameters`), as ht_grammar_from_json_schema with default options
- * reads it. What that refuses in a schema is a warning (log.h), and the tool's arguments may be any JSON object. Where a notation writes parameters
+ * reads it. What that refuses in a schema is a warning (log.h), and the tool's arguments may be any JSON object. Where a format writes parameters
  * one by one they come in the order of `properties`, no others among them, and what the schema says of several at once is
  * not seen. An answer that needs a call is HT_ERR_ARGUMENT without a tool of that name and HT_ERR_UNSUPPORTED where the template writes
- * calls in no notation that is known; with HT_TOOL_CHOICE_AUTO and _NONE such answers are free.
+ * calls in no known tool-call format; with HT_TOOL_CHOICE_AUTO and _NONE such answers are free.
  *
  * With a grammar of ht_generate_options an answer with HT_TOOL_CHOICE_AUTO is, behind its thoughts, either calls and nothing else or a
  * text of the grammar: what begins as a call does is one, and what does not is text, whatever it reads as. With HT_TOOL_CHOICE_NONE, and

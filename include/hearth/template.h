@@ -38,10 +38,9 @@ typedef struct ht_template_variable {
 HT_API ht_status ht_chat_template_render(const ht_chat_template *t, const ht_template_variable *variables, size_t n,
                                          char **text, size_t *text_n, ht_error *err);
 
-/* Takes an answer apart, n bytes of text, in the notations that the template uses. `tools` is a JSON list of their
- * descriptions, n_tools bytes, whose schemas tell what values without quotes are; `prompt` is the text that was answered,
- * which may have opened a thought. Both may be NULL. HT_ERR_FORMAT for tools that are no JSON; HT_ERR_CANCELLED when fn
- * returned false. */
+/* Splits an answer of n bytes into its parts, in the formats that the template uses. `tools` is a JSON list of tool descriptions,
+ * n_tools bytes: their schemas tell strings from other values without quotes. `prompt` is the answered text, which may have opened
+ * reasoning. Both may be NULL. HT_ERR_FORMAT for tools that are not JSON; HT_ERR_CANCELLED when fn returned false. */
 HT_API ht_status ht_chat_template_read_answer(const ht_chat_template *t, const char *tools, size_t n_tools,
                                               const char *prompt, const char *text, size_t n, ht_answer_fn *fn,
                                               void *user, ht_error *err);

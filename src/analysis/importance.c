@@ -27,7 +27,7 @@ void ht_importance_options_init(ht_importance_options *options, size_t size) {
 /* Matrices outside the layers that a family has beside embedding and head. */
 static int64_t count_around(const ht_family *family) {
     int64_t n = 0;
-    for (const ht_weight_place *p = family->around; p && p->gguf; p++) n++;
+    for (const ht_tensor_spec *p = family->around; p && p->gguf; p++) n++;
     return n;
 }
 
@@ -45,11 +45,11 @@ static void name_projection(const ht_projection *p, ht_importance_site *out) {
 }
 
 /* The extents of matrices outside the layers are those of the hidden state. */
-static void add_around(const ht_model *m, const ht_weight_place *place, ht_importance_sites *out) {
-    if (place->columns != HT_EXTENT_HIDDEN || place->looked_up || (place->has && !place->has(m->config, 0))) return;
+static void add_around(const ht_model *m, const ht_tensor_spec *spec, ht_importance_sites *out) {
+    if (spec->columns != HT_EXTENT_HIDDEN || spec->looked_up || (spec->has && !spec->has(m->config, 0))) return;
     ht_importance_site *site = &out->site[out->n++];
-    *site = (ht_importance_site){.slot = place->safetensors, .n_columns = m->config->hidden, .n_experts = 1};
-    snprintf(site->name, sizeof site->name, "%s.weight", place->gguf);
+    *site = (ht_importance_site){.slot = spec->safetensors, .n_columns = m->config->hidden, .n_experts = 1};
+    snprintf(site->name, sizeof site->name, "%s.weight", spec->gguf);
 }
 
 static ht_status importance_sites_find(const ht_model *m, ht_importance_sites *out, ht_error *err) {
@@ -59,7 +59,7 @@ static ht_status importance_sites_find(const ht_model *m, ht_importance_sites *o
     *out = (ht_importance_sites){.site = calloc(room, sizeof *out->site)};
     if (!out->site) return ht_fail_memory(err, room * sizeof *out->site, "importance weights");
     for (; out->n < n; out->n++) name_projection(&projections[out->n], &out->site[out->n]);
-    for (const ht_weight_place *p = m->config->family->around; p && p->gguf; p++) add_around(m, p, out);
+    for (const ht_tensor_spec *p = m->config->family->around; p && p->gguf; p++) add_around(m, p, out);
     ht_importance_site *head = &out->site[out->n++];
     *head = (ht_importance_site){
         .slot = ht_weights_decoder(m->weights)->head.slot, .n_columns = m->config->hidden, .n_experts = 1};

@@ -243,20 +243,19 @@ ht_status ht_mlx_chat(void *state, const ht_chat *chat, const ht_generate_option
     char *text = NULL;
     size_t n_text = 0;
     int32_t *ids = NULL;
-    ht_answer_reader *answer = NULL;
+    ht_response_reader *answer = NULL;
     ht_token_output output = {0};
     run r = {.o = options, .output = &output, .metrics = metrics, .begin = ht_now_seconds()};
     if (chat->tool_choice) return ht_fail(err, HT_ERR_UNSUPPORTED, "a choice of tools is not supported by mlx_lm");
     ht_status st = ht_mlx_text_chat(&m->text, chat, options->parse_special, &text, &n_text, &ids, &r.n, err);
     if (!st && fn)
-        st = ht_answer_reader_new(m->text.chat.template, chat->tools, text, n_text, fn, user,
-                                  &answer, err);
-    if (answer) ht_answer_reader_set_call_pieces(answer, options->call_pieces);
+        st = ht_response_reader_new(m->text.chat.template, chat->tools, text, n_text, fn, user, &answer, err);
+    if (answer) ht_response_reader_set_call_pieces(answer, options->call_pieces);
     if (!st) st = ht_token_output_begin(&output, m->text.tokenizer, options, answer, NULL, NULL, err);
     r.ids = ids;
     if (!st) st = run_with(&r, m, "chat", err);
     ht_token_output_free(&output);
-    ht_answer_reader_free(answer);
+    ht_response_reader_free(answer);
     ht_ids_free(ids);
     free(text);
     return st;

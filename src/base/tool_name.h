@@ -1,4 +1,4 @@
-/* Names of tools that every notation of calls can write, and that are read as names. */
+/* Names of tools that every tool-call format can write and read. */
 #ifndef HT_BASE_TOOL_NAME_H
 #define HT_BASE_TOOL_NAME_H
 

@@ -1,21 +1,20 @@
-/* Grammars for the answers of a model, which may have a thought before the text (hearth/grammar.h). */
+/* Grammars for a model's answers (hearth/grammar.h), which may have reasoning before the text. */
 #include "base/error.h"
 #include "base/options.h"
 #include "base/text.h"
-#include "chat/answer_rules.h"
+#include "chat/reasoning_rules.h"
 #include "grammar/gbnf.h"
 #include "grammar/grammar.h"
 #include "grammar/regex_syntax.h"
 #include "grammar/schema_rules.h"
 #include "models/model.h"
 
-/* A grammar for a model, whose answers may have a thought before the text. */
 static ht_status for_model(ht_model *m, ht_rules *rules, ht_grammar **out, ht_error *err) {
     const ht_token_trie *trie;
-    const ht_thought_notation *t = m->chat.template ? ht_thought_notation_of(m->chat.template) : NULL;
+    const ht_reasoning_format *t = m->chat.template ? ht_reasoning_format_in(m->chat.template) : NULL;
     ht_status status = ht_model_token_trie(m, &trie, err);
     if (!status) {
-        ht_answer_rules_add_thoughts(rules, t);
+        ht_rules_add_reasoning(rules, t);
         status = ht_rules_status(rules, err);
     }
     if (status) {
@@ -56,7 +55,7 @@ ht_status ht_grammar_from_json_schema(ht_model *m, const char *json, size_t n, c
     *out = NULL;
     ht_status status = ht_options_read(&o, options, &schema_defaults, sizeof schema_defaults, "ht_schema_options", err);
     if (!status && (o.space < HT_SCHEMA_SPACE_LINES || o.space > HT_SCHEMA_SPACE_ANY))
-        status = ht_fail(err, HT_ERR_ARGUMENT, "%d is no kind of white space", (int)o.space);
+        status = ht_fail(err, HT_ERR_ARGUMENT, "unknown kind of white space: %d", (int)o.space);
     if (!status) status = ht_schema_compile(json, n, &o, &rules, err);
     return status ? status : for_model(m, rules, out, err);
 }

@@ -2,96 +2,107 @@
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "chat/call_pieces.h"
+#include "chat/tool_call_formats.h"
+#include "chat/tool_call_reader.h"
+#include "chat/tool_call_stream.h"
+#include "chat/tools.h"
 #include "template/eval.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { TRIES_MAX = 64 }; /* ends of calls that are looked at before what was begun is text */
+enum { TRIES_MAX = 64 }; /* closing marks to try before a call is text */
 
-typedef enum state { IN_TEXT, IN_THOUGHT, IN_CALL } state;
+typedef enum state { IN_TEXT, IN_REASONING, IN_CALL } state;
 
-struct ht_answer_reader {
-    ht_answer_format format;
+typedef enum opening {
+    BY_MARK,
+    BY_JSON, /* ht_tool_call_format.bare_json */
+    BY_TEXT  /* ht_tool_call_format.bare */
+} opening;
+
+struct ht_response_reader {
+    const ht_reasoning_format *reasoning;
+    const ht_tool_call_format *calls; /* NULL: no calls are read */
     ht_jinja_value tools;
     ht_answer_fn *fn;
     void *user;
-    ht_text held; /* not handed over yet; of a call, all that followed its opening mark */
+    ht_text held; /* not delivered yet; of a call, all after its opening mark */
     state state;
-    bool fresh;     /* nothing but white space since the beginning, a thought or a call */
-    bool first;     /* and nothing before it: the white space belongs to the text */
-    bool titled;    /* the thought's title, and white space before the thought, are behind us */
-    bool has_title; /* and there was one, or the prompt has written it */
-    bool marked;    /* the call was opened by its mark */
-    size_t looked;  /* where its next end may be */
+    bool fresh;     /* only white space since the beginning, reasoning or a call */
+    bool first;     /* and nothing before: the white space belongs to the text */
+    bool titled;    /* after the reasoning's title and the white space around it */
+    bool has_title; /* it has a title, or the prompt has written it */
+    opening opened; /* how the calls were */
+    bool unopened;  /* its closing mark may follow */
+    size_t looked;  /* where their next closing mark may be */
     int tries;
-    size_t failed;   /* behind the first end that was none; 0: there was no end */
-    ht_text blanks;  /* that stood before its mark */
-    bool pieces;     /* calls are handed over in pieces */
-    bool only_calls; /* text is handed over to nobody */
-    bool begun;      /* one of the present calls was: none of them is text */
+    size_t failed;   /* after the first closing mark that ended no calls; 0: none */
+    ht_text blanks;  /* before their opening mark */
+    bool pieces;     /* deliver calls in pieces */
+    bool only_calls; /* drop text */
+    bool begun;      /* a piece of these calls was delivered: none of them is text */
     ht_call_stream stream;
     bool refused;
 };
 
-static bool opens_thought(const ht_thought_notation *t, const char *prompt, size_t n, bool *with_title) {
-    while (n && strchr(" \t\r\n", prompt[n - 1])) n--;
-    const size_t n_title = t->title ? strlen(t->title) - 1 : 0, n_open = strlen(t->open);
-    *with_title = n_title && n >= n_title && memcmp(prompt + n - n_title, t->title, n_title) == 0;
-    if (*with_title) n -= n_title;
-    return n >= n_open && memcmp(prompt + n - n_open, t->open, n_open) == 0;
-}
-
-bool ht_answer_opens_thought(const ht_answer_format *format, const char *prompt, size_t n) {
-    bool with_title;
-    return opens_thought(format->thought, prompt, n, &with_title);
-}
-
-ht_status ht_answer_reader_new(const ht_chat_template *t, ht_jinja_value tools, const char *prompt, size_t n_prompt,
-                               ht_answer_fn *fn, void *user, ht_answer_reader **out, ht_error *err) {
-    ht_answer_reader *r = *out = calloc(1, sizeof *r);
+ht_status ht_response_reader_new(const ht_chat_template *t, ht_jinja_value tools, const char *prompt, size_t n_prompt,
+                                 ht_answer_fn *fn, void *user, ht_response_reader **out, ht_error *err) {
+    ht_response_reader *r = *out = calloc(1, sizeof *r);
     if (!r) return ht_fail_memory(err, sizeof *r, "an answer");
-    *r = (ht_answer_reader){.format = ht_answer_format_of(ht_chat_template_source(t)),
-                            .tools = tools,
-                            .fn = fn,
-                            .user = user,
-                            .fresh = true,
-                            .first = true};
-    if (opens_thought(r->format.thought, prompt, n_prompt, &r->has_title)) r->state = IN_THOUGHT;
+    *r = (ht_response_reader){.reasoning = ht_reasoning_format_of(ht_chat_template_source(t)),
+                              .calls = ht_tool_call_format_of(ht_chat_template_source(t)),
+                              .tools = tools,
+                              .fn = fn,
+                              .user = user,
+                              .fresh = true,
+                              .first = true};
+    if (ht_reasoning_is_open(r->reasoning, prompt, n_prompt, &r->has_title)) r->state = IN_REASONING;
     return HT_OK;
 }
 
-void ht_answer_reader_set_call_pieces(ht_answer_reader *r, bool on) { r->pieces = on; }
+void ht_response_reader_set_call_pieces(ht_response_reader *r, bool on) { r->pieces = on; }
 
-void ht_answer_reader_set_only_calls(ht_answer_reader *r) { r->only_calls = true; }
+void ht_response_reader_set_only_calls(ht_response_reader *r) { r->only_calls = true; }
 
-void ht_answer_reader_free(ht_answer_reader *r) {
+void ht_response_reader_free(ht_response_reader *r) {
     if (!r) return;
     ht_text_discard(&r->held);
     ht_text_discard(&r->blanks);
     free(r);
 }
 
-/* ---- handing over ---- */
+/* ---- delivery ---- */
 
-static void hand_over(ht_answer_reader *r, const ht_answer_piece *piece) {
+static void deliver(ht_response_reader *r, const ht_answer_piece *piece) {
     if (piece->part == HT_ANSWER_TEXT && r->only_calls) return;
     if (!r->refused && r->fn && !r->fn(piece, r->user)) r->refused = true;
 }
 
-/* The first n held bytes, of which text before `from` and from `to` on is left out. */
-static void show(ht_answer_reader *r, ht_answer_part part, size_t from, size_t to, size_t n) {
+/* Delivers [from, to) of the held text, NUL-terminated. */
+static void deliver_held(ht_response_reader *r, ht_answer_part part, size_t from, size_t to) {
+    if (to <= from) return;
     char *text = r->held.data;
-    if (to > from) {
-        const char next = text[to];
-        text[to] = '\0';
-        hand_over(r, &(ht_answer_piece){.part = part, .text = text + from, .n = to - from});
-        text[to] = next;
-        if (part == HT_ANSWER_TEXT) r->fresh = r->first = false;
-    }
+    const char next = text[to];
+    text[to] = '\0';
+    deliver(r, &(ht_answer_piece){.part = part, .text = text + from, .n = to - from});
+    text[to] = next;
+    if (part == HT_ANSWER_TEXT) r->fresh = r->first = r->unopened = false;
+}
+
+/* The same, and drops the first n held bytes. */
+static void show(ht_response_reader *r, ht_answer_part part, size_t from, size_t to, size_t n) {
+    deliver_held(r, part, from, to);
     r->held.len -= n;
-    memmove(text, text + n, r->held.len + 1);
+    memmove(r->held.data, r->held.data + n, r->held.len + 1);
+}
+
+/* Text follows reasoning or calls. */
+static void return_to_text(ht_response_reader *r) {
+    r->unopened = r->state == IN_CALL && r->opened == BY_TEXT;
+    r->state = IN_TEXT;
+    r->fresh = true;
+    r->first = false;
 }
 
 static bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
@@ -121,7 +132,7 @@ static size_t find(const char *text, size_t n, size_t from, const char *mark) {
     return n;
 }
 
-/* Where an end of the text begins that may be the beginning of the mark; n: nowhere. */
+/* Where the end of the text may begin the mark; n: nowhere. */
 static size_t beginning_of(const char *text, size_t n, const char *mark) {
     size_t length = strlen(mark) - 1;
     if (length > n) length = n;
@@ -135,76 +146,90 @@ static bool begins_with(const char *text, size_t n, const char *mark) {
     return n >= length && memcmp(text, mark, length) == 0;
 }
 
-bool ht_answer_wants_special(const ht_answer_reader *r, const char *token) {
-    const ht_thought_notation *t = r->format.thought;
+bool ht_response_wants_special(const ht_response_reader *r, const char *token) {
+    const ht_reasoning_format *t = r->reasoning;
     if (r->state == IN_CALL) return true;
-    if (r->state == IN_THOUGHT) return strcmp(token, t->close) == 0;
+    if (r->state == IN_REASONING) return strcmp(token, t->close) == 0;
     if (strcmp(token, t->open) == 0)
         return t->anywhere || (r->fresh && blanks_after(r->held.data, r->held.len) == r->held.len);
-    return r->format.call && r->format.call->open && strcmp(token, r->format.call->open) == 0;
+    return r->calls && r->calls->open && strcmp(token, r->calls->open) == 0;
 }
 
-ht_thought_place ht_answer_thought_place(const ht_answer_reader *r) {
-    const ht_thought_notation *t = r->format.thought;
+ht_reasoning_position ht_response_reasoning_position(const ht_response_reader *r) {
+    const ht_reasoning_format *t = r->reasoning;
     const size_t n = r->held.len, n_title = t->title && !r->titled && !r->has_title ? strlen(t->title) : 0;
-    if (r->state != IN_THOUGHT) return (ht_thought_place){0};
+    if (r->state != IN_REASONING) return (ht_reasoning_position){0};
     const bool is_title = n < n_title && (n == 0 || memcmp(r->held.data, t->title, n) == 0);
-    return (ht_thought_place){.is_inside = true,
-                              .is_title = is_title,
-                              .has_title = r->has_title,
-                              .title_bytes = is_title ? n : 0,
-                              .closing_bytes = n ? n - beginning_of(r->held.data, n, t->close) : 0};
+    return (ht_reasoning_position){.is_inside = true,
+                                   .is_title = is_title,
+                                   .has_title = r->has_title,
+                                   .title_bytes = is_title ? n : 0,
+                                   .closing_bytes = n ? n - beginning_of(r->held.data, n, t->close) : 0};
 }
 
 /* ---- states: each true when there is more to do ---- */
 
-static void enter_call(ht_answer_reader *r, bool marked) {
+static void enter_call(ht_response_reader *r, opening opened) {
     r->state = IN_CALL;
-    r->marked = marked;
+    r->opened = opened;
     r->looked = 0;
     r->tries = 0;
     r->failed = 0;
     r->begun = false;
-    r->stream = (ht_call_stream){0};
+    r->stream = (ht_call_stream){.format = r->calls};
 }
 
-static bool has_tools(const ht_answer_reader *r) { return r->tools.kind == HT_VALUE_LIST && r->tools.list->n; }
+static bool has_tools(const ht_response_reader *r) { return r->tools.kind == HT_VALUE_LIST && r->tools.list->n; }
 
-/* Where the text ends that is no beginning of a mark. */
-static size_t before_a_beginning(const ht_answer_reader *r, size_t blank) {
-    const ht_thought_notation *t = r->format.thought;
-    const ht_call_notation *c = r->format.call;
-    const char *text = r->held.data;
-    const size_t n = r->held.len, thought = beginning_of(text, n, t->open);
-    size_t to = c && c->open ? beginning_of(text, n, c->open) : n;
-    if (thought < to && (t->anywhere || (r->fresh && thought == blank))) to = thought;
+/* Texts that open calls anywhere: the mark, and with tools the bare beginning. NULL: none. */
+static const char *mark_of_calls(const ht_response_reader *r) { return r->calls ? r->calls->open : NULL; }
+static const char *bare_calls(const ht_response_reader *r) { return r->calls && has_tools(r) ? r->calls->bare : NULL; }
+
+/* Where the text may begin a mark, or its length. */
+static size_t before_a_beginning(const ht_response_reader *r, size_t blank) {
+    const ht_reasoning_format *t = r->reasoning;
+    const char *text = r->held.data, *const openings[] = {mark_of_calls(r), bare_calls(r)};
+    const size_t n = r->held.len, reasoning = beginning_of(text, n, t->open);
+    size_t to = n;
+    for (int i = 0; i < 2; i++)
+        if (openings[i]) to = ht_min_size(to, beginning_of(text, n, openings[i]));
+    if (r->unopened && beginning_of(text, n, r->calls->close) == blank) to = ht_min_size(to, blank);
+    if (reasoning < to && (t->anywhere || (r->fresh && reasoning == blank))) to = reasoning;
     const size_t close = r->first ? beginning_of(text, n, t->close) : n;
     return close < to && close == blank ? close : to;
 }
 
 /* Text up to a mark, if one has come; `end`: nothing follows. */
-static bool read_text(ht_answer_reader *r, bool end) {
-    const ht_thought_notation *t = r->format.thought;
-    const ht_call_notation *c = r->format.call;
+static bool read_text(ht_response_reader *r, bool end) {
+    const ht_reasoning_format *t = r->reasoning;
+    const ht_tool_call_format *c = r->calls;
     const char *text = r->held.data;
     const size_t n = r->held.len, blank = r->fresh ? blanks_after(text, n) : 0, from = r->first ? 0 : blank;
-    if (c && c->bare && r->fresh && blank < n && text[blank] == c->bare && has_tools(r)) {
+    if (c && c->bare_json && r->fresh && blank < n && text[blank] == '{' && has_tools(r)) {
         if (!r->first) show(r, HT_ANSWER_TEXT, 0, 0, blank);
-        enter_call(r, false);
+        enter_call(r, BY_JSON);
         return true;
     }
-    /* The end of a thought that the prompt has opened and closed, once more. */
+    /* The closing mark of calls that had no opening mark. */
+    if (r->unopened && blank < n &&
+        (begins_with(text + blank, n - blank, c->close) || (end && beginning_of(text, n, c->close) == blank))) {
+        show(r, HT_ANSWER_TEXT, 0, 0, ht_min_size(n, blank + strlen(c->close)));
+        r->unopened = false;
+        return true;
+    }
+    /* The closing mark of reasoning that the prompt has opened and closed, once more. */
     if (r->first && blank < n && find(text, n, 0, t->close) == blank) {
         show(r, HT_ANSWER_TEXT, 0, 0, blank + strlen(t->close));
         r->first = false;
         return true;
     }
-    const size_t call = c && c->open ? find(text, n, 0, c->open) : n;
-    size_t thought = find(text, n, 0, t->open);
-    if (!t->anywhere && !(r->fresh && thought == blank)) thought = n;
-    if (thought < call) {
-        show(r, HT_ANSWER_TEXT, from, ht_max_size(from, blanks_before(text, thought)), thought + strlen(t->open));
-        r->state = IN_THOUGHT;
+    const size_t marked = mark_of_calls(r) ? find(text, n, 0, c->open) : n,
+                 bare = bare_calls(r) ? find(text, n, 0, c->bare) : n, call = ht_min_size(marked, bare);
+    size_t reasoning = find(text, n, 0, t->open);
+    if (!t->anywhere && !(r->fresh && reasoning == blank)) reasoning = n;
+    if (reasoning < call) {
+        show(r, HT_ANSWER_TEXT, from, ht_max_size(from, blanks_before(text, reasoning)), reasoning + strlen(t->open));
+        r->state = IN_REASONING;
         r->titled = r->has_title = false;
         return true;
     }
@@ -212,8 +237,8 @@ static bool read_text(ht_answer_reader *r, bool end) {
         const size_t to = ht_max_size(from, blanks_before(text, call));
         ht_text_clear(&r->blanks);
         ht_text_append(&r->blanks, text + to, call - to);
-        show(r, HT_ANSWER_TEXT, from, to, call + strlen(c->open));
-        enter_call(r, true);
+        show(r, HT_ANSWER_TEXT, from, to, bare < marked ? call : call + strlen(c->open));
+        enter_call(r, bare < marked ? BY_TEXT : BY_MARK);
         return true;
     }
     const size_t to = end ? n : blanks_before(text, before_a_beginning(r, blank));
@@ -221,8 +246,8 @@ static bool read_text(ht_answer_reader *r, bool end) {
     return false;
 }
 
-static bool read_thought(ht_answer_reader *r, bool end) {
-    const ht_thought_notation *t = r->format.thought;
+static bool read_reasoning(ht_response_reader *r, bool end) {
+    const ht_reasoning_format *t = r->reasoning;
     const size_t close = find(r->held.data, r->held.len, 0, t->close);
     const bool closed = close < r->held.len;
     if (!r->titled) {
@@ -243,9 +268,7 @@ static bool read_thought(ht_answer_reader *r, bool end) {
     if (closed) {
         const size_t to = blanks_before(text, close);
         show(r, HT_ANSWER_THINKING, 0, to, close + strlen(t->close));
-        r->state = IN_TEXT;
-        r->fresh = true;
-        r->first = false;
+        return_to_text(r);
         return true;
     }
     const size_t to = end ? blanks_before(text, n) : blanks_before(text, beginning_of(text, n, t->close));
@@ -253,30 +276,34 @@ static bool read_thought(ht_answer_reader *r, bool end) {
     return false;
 }
 
-/* Hands over a call that is known as a whole, or in pieces one that the end of the answer has cut. */
-static void show_call(ht_answer_reader *r, const ht_tool_call *call, bool cut) {
+/* Delivers a whole call, or with `cut` the beginning of one. */
+static void show_call(ht_response_reader *r, const ht_tool_call *call, bool cut) {
     if (!r->pieces) {
-        hand_over(r, &(ht_answer_piece){.part = HT_ANSWER_CALL, .call = call});
+        deliver(r, &(ht_answer_piece){.part = HT_ANSWER_CALL, .call = call});
         return;
     }
     const ht_tool_call head = {.name = call->name, .id = call->id};
-    hand_over(r, &(ht_answer_piece){.part = HT_ANSWER_CALL_BEGIN, .call = &head});
+    deliver(r, &(ht_answer_piece){.part = HT_ANSWER_CALL_BEGIN, .call = &head});
     const size_t n = strlen(call->arguments);
-    if (n) hand_over(r, &(ht_answer_piece){.part = HT_ANSWER_CALL_ARGUMENTS, .text = call->arguments, .n = n});
-    hand_over(r, &(ht_answer_piece){.part = HT_ANSWER_CALL_END, .cut = cut});
+    if (n) deliver(r, &(ht_answer_piece){.part = HT_ANSWER_CALL_ARGUMENTS, .text = call->arguments, .n = n});
+    deliver(r, &(ht_answer_piece){.part = HT_ANSWER_CALL_END, .cut = cut});
 }
 
-/* Hands over the calls that the held bytes [from, n) are; false when they are none. `cut`, `takes_cut`: as in ht_call_reading. */
-static bool show_calls(ht_answer_reader *r, size_t from, size_t n, bool cut, bool takes_cut) {
+/* Delivers the calls in the held bytes [from, n); false when they are none. */
+static bool show_calls(ht_response_reader *r, size_t from, size_t n, bool is_truncated, bool with_truncated) {
     ht_jinja_arena a = {.limit = (size_t)64 << 20, .name = "an answer"};
-    ht_call_reading reading = {.a = &a, .tools = r->tools, .cut = cut, .takes_cut = takes_cut};
-    bool good = r->format.call->read(&reading, r->held.data + from, n - from);
-    /* Before a call that is cut, and whose name is not known, there may be others. */
-    good = (good || (takes_cut && r->marked)) && !a.status && reading.n;
+    ht_call_reading reading = {.a = &a,
+                               .tools = r->tools,
+                               .only_tools = r->opened != BY_MARK,
+                               .is_truncated = is_truncated,
+                               .with_truncated = with_truncated};
+    bool good = ht_tool_calls_read(&reading, r->calls, r->held.data + from, n - from);
+    /* Before a truncated call whose name is unknown there may be others. */
+    good = (good || (with_truncated && r->opened != BY_JSON)) && !a.status && reading.n;
     ht_jinja_rendering how = {.a = &a};
     ht_tool_call *calls = good ? ht_jinja_arena_alloc(&a, reading.n * sizeof *calls) : NULL;
     for (size_t i = 0; calls && i < reading.n; i++) {
-        const ht_answer_call *c = &reading.calls[i];
+        const ht_read_call *c = &reading.calls[i];
         const ht_jinja_string *arguments =
             c->begun ? c->begun : ht_jinja_json_text(&how, c->arguments, NULL, NULL, NULL, false, false);
         if (arguments) calls[i] = (ht_tool_call){c->name->text, arguments->text, c->id ? c->id->text : NULL};
@@ -287,14 +314,16 @@ static bool show_calls(ht_answer_reader *r, size_t from, size_t n, bool cut, boo
     return good;
 }
 
-/* What was begun as a call is text, from the blanks before its opening mark to the first end that was none; what follows is
- * looked at anew. */
-static void call_is_text(ht_answer_reader *r) {
+/* The calls are text up to the first closing mark, with the white space before them; text after it is read again. */
+static void call_is_text(ht_response_reader *r) {
     size_t n = r->failed;
-    if (r->marked) {
+    if (r->opened != BY_JSON) {
         ht_text whole = {0};
         ht_text_append(&whole, r->blanks.data, r->blanks.len);
-        ht_text_append_str(&whole, r->format.call->open);
+        if (r->opened == BY_MARK)
+            ht_text_append_str(&whole, r->calls->open);
+        else
+            n = ht_max_size(n, strlen(r->calls->bare));
         n += whole.len;
         ht_text_append(&whole, r->held.data, r->held.len);
         ht_text_discard(&r->held);
@@ -306,38 +335,32 @@ static void call_is_text(ht_answer_reader *r) {
     r->fresh = r->first = false;
 }
 
-void ht_answer_reader_end_calls(ht_answer_reader *r) {
+void ht_response_reader_end_calls(ht_response_reader *r) {
     if (r->state == IN_CALL && r->begun) return;
     if (r->state == IN_CALL) call_is_text(r);
-    r->format.call = NULL;
+    r->calls = NULL;
+    r->unopened = false;
 }
 
 /* ---- calls in pieces ---- */
 
-static void show_arguments(ht_answer_reader *r, size_t to) {
-    ht_call_stream *c = &r->stream;
-    char *text = r->held.data;
-    if (to <= c->shown) return;
-    const char next = text[to];
-    text[to] = '\0';
-    hand_over(r, &(ht_answer_piece){.part = HT_ANSWER_CALL_ARGUMENTS, .text = text + c->shown, .n = to - c->shown});
-    text[to] = next;
-    c->shown = to;
+static void show_arguments(ht_response_reader *r, size_t to) {
+    deliver_held(r, HT_ANSWER_CALL_ARGUMENTS, r->stream.shown, to);
+    r->stream.shown = ht_max_size(r->stream.shown, to);
 }
 
-/* False when its name is none: then the text is no call. */
-static bool show_beginning(ht_answer_reader *r) {
-    const ht_call_head *h = &r->stream.head;
-    const bool has_tools = r->format.call->bare && !r->marked;
+/* False when the name is none: then the text is no call. */
+static bool show_beginning(ht_response_reader *r) {
+    const ht_span n = r->stream.name, i = r->stream.id;
     ht_text name = {0}, id = {0};
-    if (!ht_answer_is_name(r->held.data + h->name, h->n_name, has_tools ? &r->tools : NULL)) return false;
-    ht_text_append(&name, r->held.data + h->name, h->n_name);
-    ht_text_append(&id, r->held.data + h->id, h->n_id);
+    if (!ht_is_call_name(n.p, n.n) || (r->opened != BY_MARK && !ht_tool_find(r->tools, n.p, n.n))) return false;
+    ht_text_append(&name, n.p, n.n);
+    ht_text_append(&id, i.p, i.n);
     if (name.failed || id.failed)
         r->held.failed = true;
     else {
-        const ht_tool_call call = {.name = name.data, .id = h->n_id ? id.data : NULL};
-        hand_over(r, &(ht_answer_piece){.part = HT_ANSWER_CALL_BEGIN, .call = &call});
+        const ht_tool_call call = {.name = name.data, .id = i.n ? id.data : NULL};
+        deliver(r, &(ht_answer_piece){.part = HT_ANSWER_CALL_BEGIN, .call = &call});
     }
     ht_text_discard(&name);
     ht_text_discard(&id);
@@ -345,38 +368,44 @@ static bool show_beginning(ht_answer_reader *r) {
     return true;
 }
 
-static void show_ending(ht_answer_reader *r, bool broken) {
+static void show_ending(ht_response_reader *r, bool broken) {
     const ht_call_stream *c = &r->stream;
     ht_jinja_arena a = {.limit = (size_t)64 << 20, .name = "an answer"};
-    const size_t from = c->head.arguments;
-    const bool whole = !broken && ht_answer_is_object(&a, r->held.data + from, c->shown - from);
+    const size_t from = c->begin;
+    const bool whole = !broken && ht_is_arguments(&a, r->held.data + from, c->shown - from);
     ht_jinja_arena_free(&a);
-    hand_over(r, &(ht_answer_piece){.part = HT_ANSWER_CALL_END, .cut = !whole});
+    deliver(r, &(ht_answer_piece){.part = HT_ANSWER_CALL_END, .cut = !whole});
 }
 
-/* Hands over what can only be calls. */
-static void read_pieces(ht_answer_reader *r) {
+/* Streams calls as far as they came. */
+static void read_pieces(ht_response_reader *r) {
     ht_call_stream *c = &r->stream;
     for (bool more = c->stage != HT_CALL_REST; more && !r->refused && !r->held.failed;) {
-        const ht_call_step step = ht_call_stream_next(c, r->held.data, r->held.len);
-        if (step == HT_CALL_BEGINS && !show_beginning(r)) {
+        const ht_call_event event = ht_call_stream_next(c, r->held.data, r->held.len);
+        if (event == HT_CALL_BEGINS && !show_beginning(r)) {
             c->stage = HT_CALL_REST;
             c->at = 0;
         }
         if (c->stage == HT_CALL_IN_ARGUMENTS)
             show_arguments(r, c->at);
-        else if (c->stage == HT_CALL_BEHIND || step == HT_CALL_ENDS)
+        else if (c->stage == HT_CALL_AFTER_ARGUMENTS || event == HT_CALL_ENDS)
             show_arguments(r, c->end);
-        if (step == HT_CALL_ENDS) show_ending(r, c->is_broken);
-        more = step != HT_CALL_WAITS && c->stage != HT_CALL_REST;
+        if (event == HT_CALL_ENDS) show_ending(r, c->is_broken);
+        more = event != HT_CALL_NEEDS_TEXT && c->stage != HT_CALL_REST;
     }
 }
 
-/* The end of calls of which one was begun: others that could not be told before, and the closing mark. */
-static bool finish_pieces(ht_answer_reader *r, bool end) {
+/* The text that ends calls; NULL: the end of the answer. */
+static const char *closing_text(const ht_response_reader *r) {
+    if (r->opened == BY_TEXT) return ht_tool_call_format_bare_end(r->calls);
+    return r->opened == BY_MARK ? r->calls->close : NULL;
+}
+
+/* Ends calls that were streamed: the closing mark, and before it calls that could not be streamed. */
+static bool finish_pieces(ht_response_reader *r, bool end) {
     ht_call_stream *c = &r->stream;
-    const char *close = r->marked ? r->format.call->close : NULL;
-    const bool is_open = c->stage == HT_CALL_IN_ARGUMENTS || c->stage == HT_CALL_BEHIND;
+    const char *close = closing_text(r);
+    const bool is_open = c->stage == HT_CALL_IN_ARGUMENTS || c->stage == HT_CALL_AFTER_ARGUMENTS;
     size_t at = close && !is_open ? find(r->held.data, r->held.len, c->at, close) : r->held.len;
     if (at == r->held.len && !end) return false;
     if (is_open) {
@@ -384,37 +413,35 @@ static bool finish_pieces(ht_answer_reader *r, bool end) {
         at = c->at = r->held.len;
     }
     size_t to = blanks_before(r->held.data, at);
-    if (to > c->at && r->held.data[to - 1] == ']') to--;
-    if (to > c->at && !c->is_broken) (void)show_calls(r, c->at, to, false, false);
-    show(r, HT_ANSWER_CALL, 0, 0, at < r->held.len ? at + strlen(close) : at);
-    r->state = IN_TEXT;
-    r->fresh = true;
-    r->first = false;
+    if (to > c->at && r->held.data[to - 1] == ']' && r->calls->begin) to--;
+    const bool is_truncated = at == r->held.len;
+    if (to > c->at && !c->is_broken) (void)show_calls(r, c->at, to, is_truncated, is_truncated);
+    show(r, HT_ANSWER_CALL, 0, 0, is_truncated ? at : at + strlen(close));
+    return_to_text(r);
     return r->held.len > 0;
 }
 
-static bool read_call(ht_answer_reader *r, bool end) {
+static bool read_call(ht_response_reader *r, bool end) {
     if (r->pieces) read_pieces(r);
     if (r->begun) return finish_pieces(r, end);
-    const char *close = r->marked ? r->format.call->close : NULL;
+    const char *close = closing_text(r);
+    const size_t n_close = close ? strlen(close) : 0, n_inside = r->opened == BY_TEXT ? n_close : 0;
     const size_t at = close ? find(r->held.data, r->held.len, r->looked, close) : r->held.len;
     if (at < r->held.len) {
-        if (show_calls(r, 0, at, false, false)) {
-            show(r, HT_ANSWER_CALL, 0, 0, at + strlen(close));
-            r->state = IN_TEXT;
-            r->fresh = true;
-            r->first = false;
+        if (show_calls(r, 0, at + n_inside, false, false)) {
+            show(r, HT_ANSWER_CALL, 0, 0, at + n_close);
+            return_to_text(r);
             return true;
         }
         r->looked = at + 1;
-        if (!r->failed) r->failed = at + strlen(close);
+        if (!r->failed) r->failed = at + n_close;
         if (++r->tries == TRIES_MAX) call_is_text(r);
         return true;
     }
-    r->looked = close ? ht_max_size(r->looked, r->held.len - ht_min_size(r->held.len, strlen(close))) : 0;
+    r->looked = close ? ht_max_size(r->looked, r->held.len - ht_min_size(r->held.len, n_close)) : 0;
     if (!end) return false;
-    /* A part of the closing mark is none of the calls. */
-    const size_t n = close ? beginning_of(r->held.data, r->held.len, close) : r->held.len;
+    /* The calls end before a part of the closing mark. */
+    const size_t n = n_close > n_inside ? beginning_of(r->held.data, r->held.len, close) : r->held.len;
     if (!show_calls(r, 0, n, close, r->pieces && !r->failed)) {
         call_is_text(r);
         return r->held.len > 0;
@@ -425,29 +452,31 @@ static bool read_call(ht_answer_reader *r, bool end) {
     return false;
 }
 
-static ht_answer_state advance(ht_answer_reader *r, bool end) {
+static ht_response_state advance(ht_response_reader *r, bool end) {
     bool more = true;
     if (!r->held.data) ht_text_append_str(&r->held, "");
     while (more && !r->refused && !r->held.failed) {
         switch (r->state) {
         case IN_TEXT: more = read_text(r, end); break;
-        case IN_THOUGHT: more = read_thought(r, end); break;
+        case IN_REASONING: more = read_reasoning(r, end); break;
         case IN_CALL: more = read_call(r, end); break;
         }
     }
-    return r->held.failed || r->blanks.failed ? HT_ANSWER_NO_MEMORY : r->refused ? HT_ANSWER_REFUSED : HT_ANSWER_OPEN;
+    return r->held.failed || r->blanks.failed ? HT_RESPONSE_NO_MEMORY
+           : r->refused                       ? HT_RESPONSE_REFUSED
+                                              : HT_RESPONSE_OPEN;
 }
 
-ht_answer_state ht_answer_put(ht_answer_reader *r, const char *text, size_t n) {
+ht_response_state ht_response_put(ht_response_reader *r, const char *text, size_t n) {
     ht_text_append(&r->held, text, n);
     return advance(r, false);
 }
 
-ht_answer_state ht_answer_put_special(ht_answer_reader *r, const char *token) {
-    return ht_answer_wants_special(r, token) ? ht_answer_put(r, token, strlen(token)) : HT_ANSWER_OPEN;
+ht_response_state ht_response_put_special(ht_response_reader *r, const char *token) {
+    return ht_response_wants_special(r, token) ? ht_response_put(r, token, strlen(token)) : HT_RESPONSE_OPEN;
 }
 
-ht_answer_state ht_answer_end(ht_answer_reader *r) { return advance(r, true); }
+ht_response_state ht_response_end(ht_response_reader *r) { return advance(r, true); }
 
 /* ---- a whole answer ---- */
 
@@ -466,22 +495,22 @@ ht_status ht_chat_template_read_answer(const ht_chat_template *t, const char *to
         text = repaired.data;
         n = repaired.len;
     }
-    ht_answer_reader *r = NULL;
+    ht_response_reader *r = NULL;
     ht_jinja_value list = tools ? ht_jinja_json_value(&a, tools, n_tools, "their JSON") : ht_jinja_none();
     ht_status status = repaired.failed ? ht_fail_memory(err, n, "an answer") : a.status;
     if (!status)
-        status = ht_answer_reader_new(t, list, prompt ? prompt : "", prompt ? strlen(prompt) : 0, fn, user, &r, err);
-    ht_answer_state reading = HT_ANSWER_OPEN;
+        status = ht_response_reader_new(t, list, prompt ? prompt : "", prompt ? strlen(prompt) : 0, fn, user, &r, err);
+    ht_response_state reading = HT_RESPONSE_OPEN;
     /* In pieces, as what is held back is moved with every part that is handed over. */
-    for (size_t at = 0, end; at < n && !status && reading == HT_ANSWER_OPEN; at = end) {
+    for (size_t at = 0, end; at < n && !status && reading == HT_RESPONSE_OPEN; at = end) {
         end = n - at > ANSWER_PIECE ? at + ANSWER_PIECE : n;
         while (end < n && ((unsigned char)text[end] & 0xC0) == 0x80) end++;
-        reading = ht_answer_put(r, text + at, end - at);
+        reading = ht_response_put(r, text + at, end - at);
     }
-    if (!status && reading == HT_ANSWER_OPEN) reading = ht_answer_end(r);
-    if (reading == HT_ANSWER_REFUSED) status = ht_fail(err, HT_ERR_CANCELLED, "reading the answer was ended");
-    if (reading == HT_ANSWER_NO_MEMORY) status = ht_fail_memory(err, n, "an answer");
-    ht_answer_reader_free(r);
+    if (!status && reading == HT_RESPONSE_OPEN) reading = ht_response_end(r);
+    if (reading == HT_RESPONSE_REFUSED) status = ht_fail(err, HT_ERR_CANCELLED, "reading the answer was ended");
+    if (reading == HT_RESPONSE_NO_MEMORY) status = ht_fail_memory(err, n, "an answer");
+    ht_response_reader_free(r);
     ht_jinja_arena_free(&a);
     ht_text_discard(&repaired);
     return status;

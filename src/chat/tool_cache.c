@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "chat/tool_rules.h"
+#include "chat/response_rules.h"
 #include "models/model.h"
 #include "template/eval.h"
 
@@ -95,7 +95,7 @@ static ht_status compile(ht_model *m, const ht_chat *chat, bool beside_text, ht_
     ht_text spelled = {0};
     *out = NULL;
     ht_status status = ht_model_token_trie(m, &trie, err);
-    if (!status) status = ht_tool_rules_new(&q, &rules, &spelled, err);
+    if (!status) status = ht_response_rules_new(&q, &rules, &spelled, err);
     /* The model is not held: it holds the cache. */
     if (!status && rules) status = ht_grammar_new(rules, trie, m->stop_ids, m->n_stop_ids, NULL, out, err);
     if (!status && *out) status = ht_grammar_spell(*out, m->tokenizer, spelled.data, err);

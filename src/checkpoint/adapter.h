@@ -7,7 +7,7 @@
 #define HT_CHECKPOINT_ADAPTER_H
 
 #include "base/digest.h"
-#include "checkpoint/family.h"
+#include "checkpoint/stored_weights.h"
 #include "device/device.h"
 #include "device/lora.h"
 

@@ -1,5 +1,5 @@
 /* Adapter files: what the formats share. A format is names and strides: it says which matrix of which pair is where in which
- * tensor, for reading and for writing alike; adapter_file.c reads and adapter_save.c writes by that. */
+ * tensor, for reading and for writing alike. */
 #ifndef HT_CHECKPOINT_ADAPTER_FILE_H
 #define HT_CHECKPOINT_ADAPTER_FILE_H
 
@@ -23,9 +23,6 @@ typedef struct ht_adapter_piece {
     int64_t head_rows; /* B's rows are stored for interleaved RoPE, in heads of so many; 0: they are not */
     bool joined;       /* the tensor holds gate and up, whose ranks may be disjoint */
 } ht_adapter_piece;
-
-/* Index in the file of B's row `row`, in the order of Hugging Face. */
-int64_t ht_adapter_stored_row(int64_t row, int64_t head_rows);
 
 /* Reads a module's name: "model.layers.3.self_attn.q_proj" is layer 3 and "self_attn.q_proj", which *rest points to. Parts
  * of the prefix that wrappers add (base_model, language_model) are accepted; *wrapped when language_model was among them.
@@ -63,8 +60,6 @@ ht_stored_tensor ht_adapter_tensor(const ht_adapter_reading *r, size_t i, char n
 /* HT_ERR_FORMAT unless the tensor has n axes. */
 ht_status ht_adapter_need_axes(const ht_adapter_reading *r, const ht_stored_tensor *t, const char *name, int n,
                                ht_error *err);
-/* What Hearth wrote into the metadata of a safetensors file. */
-ht_status ht_adapter_read_metadata(ht_adapter_reading *r, ht_error *err);
 /* A copy of a string into one of the origin's; NULL stays NULL. */
 ht_status ht_adapter_keep(char **to, const char *text, size_t n, ht_error *err);
 

@@ -80,15 +80,15 @@ static ht_status read_config(ht_adapter_reading *r, config *c, ht_error *err) {
 }
 
 /* A projection of the family's tables by its name in a block; NULL when there is none. */
-static const ht_weight_place *place_of(const ht_family *family, const char *name) {
-    for (const ht_weight_place *const *table = family->layer; *table; table++)
-        for (const ht_weight_place *p = *table; p->gguf; p++)
+static const ht_tensor_spec *spec_of(const ht_family *family, const char *name) {
+    for (const ht_tensor_spec *const *table = family->layer; *table; table++)
+        for (const ht_tensor_spec *p = *table; p->gguf; p++)
             if ((p->columns != HT_EXTENT_NONE || p->expert) && !strcmp(p->gguf, name)) return p;
     return NULL;
 }
 
 /* Rows of a head, when the file has q's or k's in the order of interleaved RoPE and the model says how long a head is. */
-static int64_t head_rows(ht_adapter_reading *r, const config *c, const ht_weight_place *p, const char *slot) {
+static int64_t head_rows(ht_adapter_reading *r, const config *c, const ht_tensor_spec *p, const char *slot) {
     if (!c->family->gguf_interleaves || p->heads == HT_HEADS_NONE) return 0;
     if (!r->m) r->interleaved = true;
     const ht_projection *of = r->m ? ht_adapter_base_find(r->m, slot) : NULL;
@@ -115,24 +115,24 @@ static ht_status add_tensor(ht_adapter_reading *r, const config *c, size_t i, ht
     ht_adapter_piece p = {.tensor = i};
     int64_t layer = 0;
     bool known = parse_name(name, &layer, block, &p.is_b), joined = known && !strcmp(block, gate_up);
-    const ht_weight_place *place = known ? place_of(c->family, joined ? "ffn_gate_exps" : block) : NULL;
-    if (!place)
+    const ht_tensor_spec *spec = known ? spec_of(c->family, joined ? "ffn_gate_exps" : block) : NULL;
+    if (!spec)
         return ht_fail(err, HT_ERR_UNSUPPORTED,
                        "%s: tensor `%s` is no lora_a or lora_b of a projection in a layer of %s; embeddings, heads and "
                        "norms cannot have adapters",
                        r->path, name, c->family->architecture);
-    ht_status status = ht_adapter_need_axes(r, &t, name, place->expert ? 3 : 2, err);
+    ht_status status = ht_adapter_need_axes(r, &t, name, spec->expert ? 3 : 2, err);
     if (status) return status;
-    (void)ht_adapter_slot(p.slot, layer, place->safetensors);
-    const int64_t *dims = t.dims + (place->expert ? 1 : 0);
-    p.n_experts = place->expert ? t.dims[0] : 0;
+    (void)ht_adapter_slot(p.slot, layer, spec->safetensors);
+    const int64_t *dims = t.dims + (spec->expert ? 1 : 0);
+    p.n_experts = spec->expert ? t.dims[0] : 0;
     p.rank = dims[p.is_b];
     p.features = dims[!p.is_b];
     p.scale = c->alpha != 0 ? c->alpha / (double)p.rank : 1;
     p.expert_stride = dims[0] * dims[1];
     p.rank_stride = p.is_b ? 1 : p.features;
     p.feature_stride = p.is_b ? p.rank : 1;
-    if (p.is_b) p.head_rows = head_rows(r, c, place, p.slot);
+    if (p.is_b) p.head_rows = head_rows(r, c, spec, p.slot);
     if (p.head_rows && p.features % p.head_rows)
         return ht_fail(
             err, HT_ERR_ARGUMENT,

@@ -4,8 +4,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "checkpoint/mlx.h"
-#include "checkpoint/nvfp4.h"
+#include "checkpoint/scheme.h"
 #include "formats/json.h"
 
 #include <dirent.h>
@@ -14,11 +13,6 @@
 #include <string.h>
 
 enum { CONFIG_BYTES_MAX = 16 << 20 };
-
-const char *ht_base_name(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash && slash[1] ? slash + 1 : path;
-}
 
 /* Weight files of a directory. */
 typedef struct contents {
@@ -42,6 +36,7 @@ static ht_status open_gguf(ht_checkpoint_files *c, ht_error *err) {
     ht_status status = ht_gguf_set_open(c->path, &c->parts, err);
     if (status) return status;
     c->gguf = ht_gguf_set_metadata(c->parts);
+    ht_scheme_choose(c, NULL);
     c->name = ht_gguf_set_part(c->parts, 0)->name;
     return HT_OK;
 }
@@ -64,73 +59,11 @@ static ht_status find_file(const char *directory, const char *name, bool *found,
 
 /* ---- names of safetensors ---- */
 
-const char *ht_checkpoint_bare_name(const char *name) {
-    static const char *const wrappers[] = {"model.", "language_model.", "text_model."};
-    for (size_t i = 0; i < sizeof wrappers / sizeof *wrappers;) {
-        const size_t n = strlen(wrappers[i]);
-        if (strncmp(name, wrappers[i], n) != 0) {
-            i++;
-            continue;
-        }
-        name += n;
-        i = 0;
-    }
-    return name;
-}
-
-bool ht_checkpoint_is_tower(const char *name, size_t len) {
-    static const char *const words[] = {"vision",        "visual",   "audio", "multi_modal_projector",
-                                        "image_newline", "connector"};
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        for (size_t n = strlen(words[i]), at = 0; at + n <= len; at++)
-            if (!memcmp(name + at, words[i], n)) return true;
-    return false;
-}
-
-bool ht_checkpoint_is_text(const ht_checkpoint_files *c, const char *name) {
-    const char *bare = ht_checkpoint_bare_name(name);
-    return !ht_checkpoint_is_tower(name, strlen(name)) &&
-           (bare != name || !*c->prefix || !strncmp(name, "lm_head.", 8));
-}
-
-const ht_safetensor *ht_checkpoint_safetensor(const ht_checkpoint_files *c, const char *name) {
-    const ht_safetensor *t = ht_safetensors_find(c->tensors, name);
-    if (t) return t;
-    const char *bare = ht_checkpoint_bare_name(name);
-    size_t at = ht_name_index_find(&c->bare_names, bare, strlen(bare));
-    return at == SIZE_MAX ? NULL : ht_safetensors_at(c->tensors, at);
-}
-
-/* Indexes the text model's tensors by their bare names. */
-static ht_status index_names(ht_checkpoint_files *c, ht_error *err) {
-    const size_t n = ht_safetensors_count(c->tensors);
-    if (!ht_name_index_init(&c->bare_names, n))
-        return ht_fail_memory(err, n * sizeof(ht_name_slot), "the names of tensors");
-    for (size_t i = 0; i < n; i++) {
-        const char *name = ht_safetensors_at(c->tensors, i)->name, *bare = ht_checkpoint_bare_name(name);
-        size_t first;
-        if (ht_checkpoint_is_tower(name, strlen(name))) continue;
-        switch (ht_name_index_add(&c->bare_names, bare, strlen(bare), i, &first)) {
-        case HT_NAME_ADDED: break;
-        case HT_NAME_TWICE:
-            return ht_fail(
-                err, HT_ERR_FORMAT,
-                "%s: tensors `%.100s` and `%.100s` are both `%.100s` of the text model, expected one of them",
-                ht_base_name(c->path), ht_safetensors_at(c->tensors, first)->name, name, bare);
-        case HT_NAME_CROWDED:
-            return ht_fail(err, HT_ERR_FORMAT, "%s: tensor names were made to collide; the file is not honest",
-                           ht_base_name(c->path));
-        }
-    }
-    return HT_OK;
-}
-
 /* What is before the bare name of weight "X.weight", in any of its forms, followed by `end`; `otherwise` when the weight is
  * absent, NULL when out of memory. */
 static char *prefixed(const ht_checkpoint_files *c, const char *name, const char *end, const char *otherwise) {
     enum { MOST = 64 }; /* names with a longer one are found without it */
-    const ht_safetensor *t = ht_checkpoint_safetensor(c, name);
-    if (!t) t = ht_nvfp4_numbers(c, name);
+    const ht_safetensor *t = ht_checkpoint_elements(c, name);
     if (!t) return strdup(otherwise);
     const size_t n = (size_t)(ht_checkpoint_bare_name(t->name) - t->name), size = MOST + strlen(end) + 1;
     char *out = malloc(size);
@@ -152,17 +85,6 @@ static ht_status find_prefix(ht_checkpoint_files *c, ht_error *err) {
 
 /* ---- opening ---- */
 
-/* Reads quantization_config; its errors are reported by ht_checkpoint_config. */
-static ht_status read_quantized(ht_checkpoint_files *c, ht_error *err) {
-    json_t *root;
-    ht_status status = ht_json_parse(c->config_text, c->config_size, "config.json", &root, err);
-    if (status) return status;
-    ht_json_reader r = {.file = "config.json"};
-    c->quantized = ht_quantized_read(&r, root);
-    json_decref(root);
-    return HT_OK;
-}
-
 static ht_status open_safetensors(ht_checkpoint_files *c, ht_error *err) {
     c->name = "config.json";
     bool has_config = false, has_generation = false;
@@ -174,13 +96,16 @@ static ht_status open_safetensors(ht_checkpoint_files *c, ht_error *err) {
     if (!status) status = find_file(c->path, "generation_config.json", &has_generation, err);
     if (!status && has_generation)
         status = read_text(c->path, "generation_config.json", &c->generation_text, &c->generation_size, err);
-    if (!status) status = read_quantized(c, err);
+    json_t *config = NULL;
+    if (!status) status = ht_json_parse(c->config_text, c->config_size, "config.json", &config, err);
     if (!status) status = ht_safetensors_open(c->path, &c->tensors, err);
-    if (status) return status;
-    status = index_names(c, err);
-    if (!status) status = find_prefix(c, err);
-    if (!status) status = ht_mlx_open(c, err);
-    return status ? status : ht_nvfp4_open(c, err);
+    if (!status) status = ht_checkpoint_index_names(c, err);
+    if (!status) {
+        ht_scheme_choose(c, config);
+        status = find_prefix(c, err);
+    }
+    json_decref(config);
+    return status || !c->scheme->check ? status : c->scheme->check(c, err);
 }
 
 static bool is_listed_model(const contents *c, const char *name) {
@@ -366,61 +291,4 @@ ht_status ht_checkpoint_config(const ht_checkpoint_files *c, ht_config *out, ht_
                                            (ht_json_text){c->generation_text, c->generation_size}, &hints, out, err);
     if (!status) status = read_pooling(c->path, out, err);
     return status ? status : untie(c, out, err);
-}
-
-static void from_gguf(const ht_gguf_part *part, const ht_gguf_tensor *t, size_t number, ht_stored_tensor *out) {
-    *out = (ht_stored_tensor){.name = t->name.data,
-                              .name_len = t->name.len,
-                              .number = number,
-                              .file = part->file,
-                              .file_name = part->name,
-                              .type_name = t->type_name,
-                              .type = t->type,
-                              .n_dims = t->n_dims,
-                              .offset = (size_t)(t->data - part->file->data),
-                              .n_bytes = t->n_bytes};
-    for (int i = 0; i < t->n_dims; i++) out->dims[i] = t->dims[t->n_dims - 1 - i];
-}
-
-static void from_safetensors(const ht_checkpoint_files *c, const ht_safetensor *t, ht_stored_tensor *out) {
-    const ht_file *file = ht_safetensors_file(c->tensors, t->file);
-    *out = (ht_stored_tensor){.name = t->name,
-                              .name_len = strlen(t->name),
-                              .number = (size_t)(t - ht_safetensors_at(c->tensors, 0)),
-                              .file = file,
-                              .file_name = ht_base_name(file->path),
-                              .type_name = t->dtype,
-                              .type = t->weight_type,
-                              .n_dims = t->rank,
-                              .offset = t->offset,
-                              .n_bytes = t->n_bytes};
-    memcpy(out->dims, t->shape, sizeof out->dims);
-    ht_mlx_complete(c, t->name, out);
-    ht_nvfp4_complete(c, t->name, out);
-}
-
-bool ht_checkpoint_find(const ht_checkpoint_files *c, const char *name, ht_stored_tensor *out) {
-    if (c->gguf) {
-        const ht_gguf_part *part;
-        const ht_gguf_tensor *t = ht_gguf_set_find(c->parts, name, &part);
-        if (t) from_gguf(part, t, ht_gguf_set_number(c->parts, t, part), out);
-        return t != NULL;
-    }
-    const ht_safetensor *t = ht_checkpoint_safetensor(c, name);
-    if (!t) t = ht_nvfp4_numbers(c, name);
-    if (t) from_safetensors(c, t, out);
-    return t != NULL;
-}
-
-size_t ht_checkpoint_n_tensors(const ht_checkpoint_files *c) {
-    return c->gguf ? ht_gguf_set_n_tensors(c->parts) : ht_safetensors_count(c->tensors);
-}
-
-void ht_checkpoint_tensor_at(const ht_checkpoint_files *c, size_t i, ht_stored_tensor *out) {
-    if (c->gguf) {
-        const ht_gguf_part *part;
-        const ht_gguf_tensor *t = ht_gguf_set_tensor_at(c->parts, i, &part);
-        from_gguf(part, t, i, out);
-    } else
-        from_safetensors(c, ht_safetensors_at(c->tensors, i), out);
 }

@@ -2,7 +2,7 @@
 #include "base/error.h"
 #include "base/plural.h"
 #include "checkpoint/family.h"
-#include "checkpoint/quantized.h"
+#include "checkpoint/scheme.h"
 #include "formats/json.h"
 #include "tokenizer/vocab.h"
 

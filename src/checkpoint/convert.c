@@ -102,20 +102,21 @@ static ht_status parse_target(const char *name, target *out, ht_error *err) {
         name);
 }
 
-static ht_status choose_projection(const ht_stored_projection *p, void *user, ht_error *err) {
+static ht_status choose_projection(const ht_stored_weight *w, void *user, ht_error *err) {
     (void)err;
     ht_rewrite_plan *plan = user;
-    ht_rewrite_tensor *t = &plan->tensor[p->tensor];
-    t->is_weight = ht_quantize_is_rounded(p->of.gguf);
-    t->n_shares = (int)p->n_shares;
-    snprintf(t->importance, sizeof t->importance, "%s.weight", p->of.gguf);
+    if (!w->projection) return HT_OK;
+    ht_rewrite_tensor *t = &plan->tensor[w->stored.number];
+    t->is_weight = ht_quantize_is_rounded(w->projection->gguf);
+    t->n_shares = (int)w->n_shares;
+    snprintf(t->importance, sizeof t->importance, "%s.weight", w->projection->gguf);
     return HT_OK;
 }
 
 /* Projections, routers apart; the table of embeddings and the head. */
 static ht_status find_weights(ht_rewrite_plan *plan, ht_error *err) {
     if (plan->to_other) return HT_OK; /* they were found with their pieces */
-    ht_status status = ht_weights_visit(plan->c, plan->config, choose_projection, plan, err);
+    ht_status status = ht_stored_weights_visit(plan->c, plan->config, false, choose_projection, plan, err);
     for (size_t i = 0; !status && i < plan->n; i++) {
         ht_rewrite_tensor *t = &plan->tensor[i];
         if (t->owner != i || t->from.n_dims != 2) continue;
@@ -327,6 +328,7 @@ ht_status ht_convert(const char *model_path, const char *out_path, const ht_conv
     if (!status && !has_parts) status = ht_rewrite_check_place(&plan, model_path, err);
     if (!status) status = make_plan(&plan, config, &o, err);
     if (!status) status = ht_rewrite_plan_finish(&plan, err);
+    if (!status) status = ht_rewrite_choose_files(&plan, err);
     if (!status && has_parts) status = ht_rewrite_check_place(&plan, model_path, err);
     if (!status) status = write_checkpoint(&plan, &o, err);
     ht_rewrite_plan_free(&plan);

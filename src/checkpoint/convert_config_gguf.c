@@ -198,8 +198,8 @@ static void set_gemma4(writer *w) {
 
 static void set_family(writer *w) {
     const ht_config *c = w->config;
-    const bool is_gemma2 = c->family == &ht_family_gemma2, is_gemma3 = c->family == &ht_family_gemma3,
-               is_gemma4 = c->family == &ht_family_gemma4, has_window = is_gemma2 || is_gemma3 || is_gemma4;
+    const bool is_gemma2 = c->family->form == HT_CONFIG_GEMMA2, is_gemma3 = c->family->form == HT_CONFIG_GEMMA3,
+               is_gemma4 = c->family->form == HT_CONFIG_GEMMA4, has_window = is_gemma2 || is_gemma3 || is_gemma4;
     set_context(w, has_window);
     if (has_window) set_window(w);
     if (is_gemma2) set_gemma2(w);

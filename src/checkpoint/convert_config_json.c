@@ -181,7 +181,7 @@ static void set_llama(writer *w) {
 
 static void set_qwen(writer *w) {
     const ht_config *c = w->config;
-    const bool is_qwen2 = c->family == &ht_family_qwen2;
+    const bool is_qwen2 = c->family->form == HT_CONFIG_QWEN2;
     set_text(w, "model_type", c->family->model_types[0]);
     set_uniform(w);
     set_rope(w);
@@ -332,29 +332,19 @@ static void set_gemma4(writer *w) {
 /* ---- the document ---- */
 
 ht_status ht_convert_config_to_json(const ht_config *config, const ht_rope_spec *rope, json_t **out, ht_error *err) {
-    static const struct {
-        const ht_family *family;
-        const char *class_name; /* of transformers */
-        void (*set)(writer *w);
-    } families[] = {{&ht_family_llama, "LlamaForCausalLM", set_llama},
-                    {&ht_family_qwen2, "Qwen2ForCausalLM", set_qwen},
-                    {&ht_family_qwen3, "Qwen3ForCausalLM", set_qwen},
-                    {&ht_family_qwen3moe, "Qwen3MoeForCausalLM", set_qwen3_moe},
-                    {&ht_family_gemma2, "Gemma2ForCausalLM", set_gemma},
-                    {&ht_family_gemma3, "Gemma3ForCausalLM", set_gemma3},
-                    {&ht_family_gemma4, "Gemma4ForCausalLM", set_gemma4}};
-    enum { N = sizeof families / sizeof *families };
-    int i = 0;
+    static void (*const set_form[])(writer * w) = {
+        [HT_CONFIG_LLAMA] = set_llama,         [HT_CONFIG_QWEN2] = set_qwen,   [HT_CONFIG_QWEN3] = set_qwen,
+        [HT_CONFIG_QWEN3_MOE] = set_qwen3_moe, [HT_CONFIG_GEMMA2] = set_gemma, [HT_CONFIG_GEMMA3] = set_gemma3,
+        [HT_CONFIG_GEMMA4] = set_gemma4};
+    const ht_family *f = config->family;
     *out = NULL;
-    while (i < N && families[i].family != config->family) i++;
-    if (i == N)
-        return ht_fail(err, HT_ERR_UNSUPPORTED, "a config.json of %s models cannot be written",
-                       config->family->architecture);
+    if (f->form == HT_CONFIG_NONE)
+        return ht_fail(err, HT_ERR_UNSUPPORTED, "a config.json of %s models cannot be written", f->architecture);
     writer w = {.object = json_object(), .config = config, .rope = rope, .err = err};
     if (!w.object) w.status = ht_fail_memory(err, 0, "config.json");
-    set(&w, "architectures", json_pack("[s]", families[i].class_name));
+    set(&w, "architectures", json_pack("[s]", f->class_name));
     set_sizes(&w);
-    families[i].set(&w);
+    set_form[f->form](&w);
     if (w.status)
         json_decref(w.object);
     else

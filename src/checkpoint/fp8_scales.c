@@ -20,9 +20,8 @@ static bool readable(const ht_stored_tensor *t) { return is_e8m0(t) || ht_weight
 
 static ht_status wrong_shape(const ht_stored_tensor *t, const char *name, int64_t n, int64_t rows, int64_t columns,
                              ht_error *err) {
-    char found[64] = "", each[48] = "";
-    for (int i = 0, at = 0; i < t->n_dims && at < 40; i++)
-        at += snprintf(found + at, sizeof found - (size_t)at, i ? ", %lld" : "%lld", (long long)t->dims[i]);
+    char found[HT_DIMS_TEXT], each[48] = "";
+    ht_dims_text(t->dims, t->n_dims, found);
     if (n) snprintf(each, sizeof each, "for each of %lld matrices ", (long long)n);
     return ht_fail(
         err, HT_ERR_FORMAT,
@@ -66,21 +65,27 @@ static bool find_shape(const ht_quantized *spec, int64_t n_matrices, int64_t col
     return find_blocks(spec, dims, n_dims, columns, s);
 }
 
+/* The tensor with the scales of weight `name`, and its name. */
+static bool find_tensor(const ht_checkpoint_files *c, const char *name, char scale[NAME_SIZE], ht_stored_tensor *out) {
+    static const struct {
+        const char *end, *scale;
+    } names[] = {{".weight", ".scales"}, /* MLX */
+                 {"", "_scale_inv"},
+                 {"", "_scale"},
+                 {"", "_weight_scale"}}; /* names without .weight */
+    for (size_t i = c->quantization ? 0 : 1; i < sizeof names / sizeof *names; i++) {
+        if (!ht_ends_with(name, names[i].end)) continue;
+        snprintf(scale, NAME_SIZE, "%.*s%s", (int)(strlen(name) - strlen(names[i].end)), name, names[i].scale);
+        if (ht_checkpoint_find(c, scale, out)) return true;
+    }
+    return false;
+}
+
 ht_status ht_fp8_scales_find(const ht_checkpoint_files *c, const char *name, int64_t n_matrices, int64_t rows,
                              int64_t columns, ht_fp8_scales *out, ht_error *err) {
     *out = (ht_fp8_scales){.rows = rows, .columns = columns, .per_row = 1, .n_matrices = 1, .n_rows = rows};
     char scale[NAME_SIZE];
-    bool of_mlx = false;
-    if (c->quantization && ht_ends_with(name, ".weight")) {
-        snprintf(scale, sizeof scale, "%.*s.scales", (int)(strlen(name) - strlen(".weight")), name);
-        of_mlx = ht_checkpoint_find(c, scale, &out->tensor);
-    }
-    static const char *const ends[] = {"_scale_inv", "_scale", "_weight_scale"}; /* last: names without .weight */
-    for (size_t i = 0; !of_mlx && i < sizeof ends / sizeof *ends && !out->any; i++) {
-        snprintf(scale, sizeof scale, "%s%s", name, ends[i]);
-        out->any = ht_checkpoint_find(c, scale, &out->tensor);
-    }
-    if (!of_mlx && !out->any) {
+    if (!find_tensor(c, name, scale, &out->tensor)) {
         if (!c->quantized.scale) return HT_OK; /* unscaled fp8 weights */
         return ht_fail(err, HT_ERR_FORMAT,
                        "%s: tensor `%s%s` is missing, which the quantization_config of config.json implies",
@@ -93,34 +98,6 @@ ht_status ht_fp8_scales_find(const ht_checkpoint_files *c, const char *name, int
                        t->file_name, scale, t->type_name);
     return find_shape(&c->quantized, n_matrices, columns, out) ? HT_OK
                                                                : wrong_shape(t, scale, n_matrices, rows, columns, err);
-}
-
-bool ht_fp8_scales_belong(const ht_checkpoint_files *c, const ht_stored_tensor *t, ht_stored_tensor *of) {
-    static const struct {
-        const char *end, *weight;
-    } names[] = {{".weight_scale_inv", ".weight"},
-                 {".weight_scale", ".weight"},
-                 {".weight_scale_2", ".weight"},
-                 {".weight_global_scale", ".weight"},
-                 {".input_scale", ".weight"},
-                 {".input_global_scale", ".weight"},
-                 {".activation_scale", ".weight"},
-                 {".scales", ".weight"},
-                 {"_weight_scale", ""},
-                 {"_weight_scale_2", ""},
-                 {"_input_scale", ""},
-                 {"_scale_inv", ""},
-                 {"_scale", ""}};
-    char name[NAME_SIZE];
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        size_t n = strlen(names[i].end);
-        if (t->name_len <= n || memcmp(t->name + t->name_len - n, names[i].end, n) != 0) continue;
-        int length = snprintf(name, sizeof name, "%.*s%s", (int)(t->name_len - n), t->name, names[i].weight);
-        if (length < NAME_SIZE && ht_checkpoint_find(c, name, of) && of->type >= 0 &&
-            (ht_weight_is_f8((ht_weight_type)of->type) || of->type == HT_W_NVFP4))
-            return true;
-    }
-    return false;
 }
 
 static ht_status read_e8m0(const ht_stored_tensor *t, int64_t n, float *out, ht_error *err) {

@@ -1,5 +1,5 @@
 /* Scales of fp8 weights, multipliers in separate tensors: `x.weight_scale_inv`, `x.weight_scale` or `x.scales`. One per
- * matrix, per row, or per block (block size: checkpoint/quantized.h), as in `transformers`. */
+ * matrix, per row, or per block (block size: scheme.h), as in `transformers`. */
 #ifndef HT_CHECKPOINT_FP8_SCALES_H
 #define HT_CHECKPOINT_FP8_SCALES_H
 
@@ -18,8 +18,6 @@ typedef struct ht_fp8_scales {
  * out->any is false for unscaled weights. Error for another shape, and for missing scales that config.json implies. */
 ht_status ht_fp8_scales_find(const ht_checkpoint_files *c, const char *name, int64_t n_matrices, int64_t rows,
                              int64_t columns, ht_fp8_scales *out, ht_error *err);
-/* Whether `t` is a scale (of weights or activations) of an fp8 or NVFP4 weight; *of is the weight. */
-bool ht_fp8_scales_belong(const ht_checkpoint_files *c, const ht_stored_tensor *t, ht_stored_tensor *of);
 /* Block scales of one matrix in memory: that of (r, c) is values[r / rows * per_row + c / columns]. */
 typedef struct ht_block_scales {
     float *values; /* from malloc; NULL: none */

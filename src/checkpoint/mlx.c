@@ -17,10 +17,6 @@ static bool find(const ht_checkpoint_files *c, const char *path, const char *par
     return *out != NULL;
 }
 
-static const char *file_of(const ht_checkpoint_files *c, const ht_safetensor *t) {
-    return ht_base_name(ht_safetensors_file(c->tensors, t->file)->path);
-}
-
 /* Strips ".part" from a tensor name; false when it does not end so. */
 static bool path_of(const char *name, const char *part, char path[NAME_SIZE]) {
     size_t n = strlen(name), m = strlen(part);
@@ -100,28 +96,22 @@ static bool scheme_of(ht_json_reader *r, const json_t *quantization, const char 
 
 /* ---- joining a weight ---- */
 
-static void shape_text(const ht_safetensor *t, char out[128]) {
-    int at = snprintf(out, 128, "[");
-    for (int i = 0; i < t->rank && at < 100; i++)
-        at += snprintf(out + at, 128 - (size_t)at, i ? ", %lld" : "%lld", (long long)t->shape[i]);
-    snprintf(out + at, 128 - (size_t)at, "]");
-}
-
 /* Checks a scales or biases tensor: the weight's shape, with one value per group in the last dimension. */
 static ht_status check_part(const ht_checkpoint_files *c, const ht_safetensor *weight, const ht_safetensor *part,
                             const char *type, int64_t columns, const scheme *s, ht_error *err) {
-    char found[128], beside[128];
-    shape_text(part, found);
-    shape_text(weight, beside);
+    char found[HT_DIMS_TEXT], beside[HT_DIMS_TEXT];
+    ht_dims_text(part->shape, part->rank, found);
+    ht_dims_text(weight->shape, weight->rank, beside);
     bool same = part->rank == weight->rank;
     for (int i = 0; same && i < part->rank - 1; i++) same = part->shape[i] == weight->shape[i];
     if (!same || part->shape[part->rank - 1] * s->group != columns)
-        return ht_fail(err, HT_ERR_FORMAT,
-                       "%s: tensor `%s` is %s, which does not go with the weight's %s at %lld bits in groups of %lld",
-                       file_of(c, part), part->name, found, beside, (long long)s->bits, (long long)s->group);
+        return ht_fail(
+            err, HT_ERR_FORMAT,
+            "%s: tensor `%s` is [%s], which does not go with the weight's [%s] at %lld bits in groups of %lld",
+            ht_checkpoint_file_of(c, part), part->name, found, beside, (long long)s->bits, (long long)s->group);
     if (strcmp(part->dtype, type) != 0)
-        return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%s` is of type %s, expected %s", file_of(c, part), part->name,
-                       part->dtype, type);
+        return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%s` is of type %s, expected %s", ht_checkpoint_file_of(c, part),
+                       part->name, part->dtype, type);
     return HT_OK;
 }
 
@@ -134,7 +124,7 @@ static ht_status find_beside(const ht_checkpoint_files *c, const char *path, con
                              const char *part, const ht_safetensor **out, ht_error *err) {
     if (find(c, path, part, out)) return HT_OK;
     return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%s.%s` is missing, without which `%s` means nothing",
-                   file_of(c, weight), path, part, weight->name);
+                   ht_checkpoint_file_of(c, weight), path, part, weight->name);
 }
 
 /* Columns of a packed weight (U32 words); -1 when it is not one. */
@@ -153,27 +143,27 @@ static ht_status complete(const ht_checkpoint_files *c, const char *path, const 
     if (status) return status;
     if (find(c, path, "global_scale", &biases))
         return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: `%s` has a second scale, `%s`, which is not supported",
-                       file_of(c, weight), weight->name, biases->name);
+                       ht_checkpoint_file_of(c, weight), weight->name, biases->name);
     if (!c->quantization)
         return ht_fail(err, HT_ERR_FORMAT, "%s: `%s` is quantised, but config.json has no `quantization`",
-                       file_of(c, weight), weight->name);
+                       ht_checkpoint_file_of(c, weight), weight->name);
     if (!scheme_of(&r, c->quantization, path, &s)) return r.status;
     const struct mode *m = mode_of(s.mode);
     int64_t columns = columns_of(weight, &s), unit = m ? m->unit : s.group;
     if (columns < 0)
         return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%s` (%s) holds no rows of %lld-bit numbers in words of U32",
-                       file_of(c, weight), weight->name, weight->dtype, (long long)s.bits);
+                       ht_checkpoint_file_of(c, weight), weight->name, weight->dtype, (long long)s.bits);
     status = check_part(c, weight, scales, m ? "U8" : scales->dtype, columns, &s, err);
     if (!status && columns % unit)
         return ht_fail(err, HT_ERR_UNSUPPORTED,
-                       "%s: tensor `%s` has rows of %lld columns; %s is read in multiples of %lld", file_of(c, weight),
-                       weight->name, (long long)columns, s.mode, (long long)unit);
+                       "%s: tensor `%s` has rows of %lld columns; %s is read in multiples of %lld",
+                       ht_checkpoint_file_of(c, weight), weight->name, (long long)columns, s.mode, (long long)unit);
     int type = m ? (int)m->as : -1;
     if (!status && !m) {
         if (scales->weight_type >= 0) type = ht_affine_type(s.bits, s.group, (ht_weight_type)scales->weight_type);
         if (type < 0)
             return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: tensor `%s` is of type %s, expected F32, F16 or BF16",
-                           file_of(c, scales), scales->name, scales->dtype);
+                           ht_checkpoint_file_of(c, scales), scales->name, scales->dtype);
         status = find_beside(c, path, weight, "biases", &biases, err);
         if (!status) status = check_part(c, weight, biases, scales->dtype, columns, &s, err);
     }
@@ -194,15 +184,14 @@ static ht_status complete(const ht_checkpoint_files *c, const char *path, const 
     return HT_OK;
 }
 
-void ht_mlx_complete(const ht_checkpoint_files *c, const char *name, ht_stored_tensor *t) {
+void ht_mlx_complete(const ht_checkpoint_files *c, const ht_safetensor *s, ht_stored_tensor *t) {
     char path[NAME_SIZE];
     const ht_safetensor *weight;
-    if (!c->quantization) return;
-    if (path_of(name, "weight", path)) {
+    if (path_of(s->name, "weight", path)) {
         if (t->type < 0 && find(c, path, "weight", &weight)) complete(c, path, weight, t, NULL);
         return;
     }
-    if (!path_of(name, "scales", path) && !path_of(name, "biases", path)) return;
+    if (!path_of(s->name, "scales", path) && !path_of(s->name, "biases", path)) return;
     if (!find(c, path, "weight", &weight)) return;
     ht_stored_tensor whole = {.n_dims = weight->rank};
     if (complete(c, path, weight, &whole, NULL)) return;
@@ -218,21 +207,15 @@ void ht_mlx_complete(const ht_checkpoint_files *c, const char *name, ht_stored_t
 /* ---- opening ---- */
 
 /* mlx-lm writes its settings under both names; other methods use quantization_config too, with a quant_method. */
-static const json_t *description(const json_t *root) {
+const json_t *ht_mlx_description(const json_t *root) {
     const json_t *q = json_object_get(root, "quantization"), *other = json_object_get(root, "quantization_config");
     if (json_is_object(q)) return q;
     return json_is_object(other) && !json_object_get(other, "quant_method") && json_object_get(other, "bits") ? other
                                                                                                               : NULL;
 }
 
-bool ht_mlx_describes(const json_t *root) { return description(root) != NULL; }
-
-ht_status ht_mlx_open(ht_checkpoint_files *c, ht_error *err) {
-    json_t *root;
-    ht_status status = ht_json_parse(c->config_text, c->config_size, c->name, &root, err);
-    if (status) return status;
-    c->quantization = json_incref((json_t *)description(root));
-    json_decref(root);
+ht_status ht_mlx_check(const ht_checkpoint_files *c, ht_error *err) {
+    ht_status status = HT_OK;
     for (size_t i = 0, n = ht_safetensors_count(c->tensors); !status && i < n; i++) {
         const ht_safetensor *t = ht_safetensors_at(c->tensors, i), *weight, *scales;
         char path[NAME_SIZE];

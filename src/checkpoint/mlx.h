@@ -6,14 +6,13 @@
 
 #include "checkpoint/checkpoint.h"
 
-/* Reads config.json's `quantization` into c->quantization and checks every quantised weight of the text model. */
-ht_status ht_mlx_open(ht_checkpoint_files *c, ht_error *err);
+/* The `quantization` of config.json; NULL: none. Lent. */
+const json_t *ht_mlx_description(const json_t *root);
 
+/* Checks every quantised weight of the text model. */
+ht_status ht_mlx_check(const ht_checkpoint_files *c, ht_error *err);
 /* Turns the location of a packed `X.weight` into that of the joined weight, and of its scales or biases into an empty
  * tensor; other tensors are unchanged. mxfp8 weights become fp8 weights with separate scales. */
-void ht_mlx_complete(const ht_checkpoint_files *c, const char *name, ht_stored_tensor *t);
-
-/* Whether config.json describes MLX quantisation. */
-bool ht_mlx_describes(const json_t *root);
+void ht_mlx_complete(const ht_checkpoint_files *c, const ht_safetensor *s, ht_stored_tensor *t);
 
 #endif

@@ -30,10 +30,6 @@ static const ht_safetensor *find_sibling(const ht_checkpoint_files *c, const cha
     return length < NAME_SIZE ? ht_checkpoint_safetensor(c, found) : NULL;
 }
 
-static const char *file_of(const ht_checkpoint_files *c, const ht_safetensor *t) {
-    return ht_base_name(ht_safetensors_file(c->tensors, t->file)->path);
-}
-
 /* The naming convention by which `t` is an NVFP4 q, and its scales; NULL when it is none. */
 static const struct naming *naming_of(const ht_checkpoint_files *c, const ht_safetensor *t,
                                       const ht_safetensor **scales) {
@@ -57,8 +53,8 @@ static ht_status wrong_scales(const ht_checkpoint_files *c, const ht_safetensor 
     for (int i = 0; i < t->rank - 1; i++)
         at += snprintf(expected + at, sizeof expected - (size_t)at, "%lld, ", (long long)t->shape[i]);
     return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%s` is not [%s%lld], a scale for %d columns of `%s`",
-                   file_of(c, scales), scales->name, expected, (long long)(2 * t->shape[t->rank - 1] / GROUP),
-                   (int)GROUP, t->name);
+                   ht_checkpoint_file_of(c, scales), scales->name, expected,
+                   (long long)(2 * t->shape[t->rank - 1] / GROUP), (int)GROUP, t->name);
 }
 
 static ht_status complete(const ht_checkpoint_files *c, const struct naming *f, const ht_safetensor *t,
@@ -68,7 +64,7 @@ static ht_status complete(const ht_checkpoint_files *c, const struct naming *f, 
     const ht_safetensor *pre_quant = find_sibling(c, t->name, f->numbers, f->pre_quant);
     if (pre_quant)
         return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: `%s` scales what is multiplied by `%s`, which is not supported",
-                       file_of(c, pre_quant), pre_quant->name, t->name);
+                       ht_checkpoint_file_of(c, pre_quant), pre_quant->name, t->name);
     int64_t rows = 1;
     bool same = scales->rank == t->rank && scales->shape[last] * GROUP == columns;
     for (int i = 0; i < last; i++) {
@@ -78,8 +74,8 @@ static ht_status complete(const ht_checkpoint_files *c, const struct naming *f, 
     if (!same) return wrong_scales(c, t, scales, err);
     if (columns % UNIT)
         return ht_fail(err, HT_ERR_UNSUPPORTED,
-                       "%s: tensor `%s` has rows of %lld columns; NVFP4 is read in multiples of %d", file_of(c, t),
-                       t->name, (long long)columns, (int)UNIT);
+                       "%s: tensor `%s` has rows of %lld columns; NVFP4 is read in multiples of %d",
+                       ht_checkpoint_file_of(c, t), t->name, (long long)columns, (int)UNIT);
     const ht_weight_type_info *info = ht_weight_type_info_of(HT_W_NVFP4);
     out->type = HT_W_NVFP4;
     out->type_name = info->name;
@@ -92,15 +88,12 @@ static ht_status complete(const ht_checkpoint_files *c, const struct naming *f, 
     return HT_OK;
 }
 
-void ht_nvfp4_complete(const ht_checkpoint_files *c, const char *name, ht_stored_tensor *t) {
-    const ht_safetensor *whole = ht_checkpoint_safetensor(c, name), *scales;
-    const struct naming *f = whole ? naming_of(c, whole, &scales) : NULL;
-    if (f) {
-        complete(c, f, whole, scales, t, NULL);
-        return;
-    }
-    for (int i = 0; i < N_NAMINGS; i++) {
-        const ht_safetensor *numbers = find_sibling(c, name, namings[i].scales, namings[i].numbers);
+void ht_nvfp4_complete(const ht_checkpoint_files *c, const ht_safetensor *s, ht_stored_tensor *t) {
+    const ht_safetensor *scales;
+    const struct naming *f = naming_of(c, s, &scales);
+    if (f) complete(c, f, s, scales, t, NULL);
+    for (int i = 0; !f && i < N_NAMINGS; i++) {
+        const ht_safetensor *numbers = find_sibling(c, s->name, namings[i].scales, namings[i].numbers);
         if (!numbers || !naming_of(c, numbers, &scales)) continue;
         t->n_dims = 1;
         t->dims[0] = 0;
@@ -112,7 +105,7 @@ void ht_nvfp4_complete(const ht_checkpoint_files *c, const char *name, ht_stored
 static ht_status read_global_scales(const ht_checkpoint_files *c, const struct naming *f, const ht_safetensor *whole,
                                     int64_t n, int share, int n_shares, float *out, ht_error *err) {
     ht_stored_tensor t;
-    ht_checkpoint_find(c, whole->name, &t);
+    ht_checkpoint_locate(c, whole, &t);
     int64_t found = 1;
     for (int i = 0; i < t.n_dims; i++) found *= t.dims[i];
     bool each = n > 1 || n_shares > 1;
@@ -136,15 +129,14 @@ static ht_status read_global_scales(const ht_checkpoint_files *c, const struct n
 
 ht_status ht_nvfp4_whole_scales(const ht_checkpoint_files *c, const char *name, int64_t n, int share, int n_shares,
                                 float *out, bool *found, ht_error *err) {
-    const ht_safetensor *numbers = ht_checkpoint_safetensor(c, name), *scales;
-    if (!numbers) numbers = ht_nvfp4_numbers(c, name);
+    const ht_safetensor *numbers = ht_checkpoint_elements(c, name), *scales;
     const struct naming *f = numbers ? naming_of(c, numbers, &scales) : NULL;
     const ht_safetensor *whole = f ? find_sibling(c, numbers->name, f->numbers, f->whole) : NULL;
     *found = whole != NULL;
     return whole ? read_global_scales(c, f, whole, n, share, n_shares, out, err) : HT_OK;
 }
 
-ht_status ht_nvfp4_open(const ht_checkpoint_files *c, ht_error *err) {
+ht_status ht_nvfp4_check(const ht_checkpoint_files *c, ht_error *err) {
     ht_status status = HT_OK;
     for (size_t i = 0, n = ht_safetensors_count(c->tensors); !status && i < n; i++) {
         const ht_safetensor *t = ht_safetensors_at(c->tensors, i), *scales;

@@ -132,10 +132,6 @@ ht_status ht_rewrite_float_type(const ht_rewrite_plan *plan, ht_dtype *out, ht_e
 ht_weight_type ht_rewrite_weight_type(ht_dtype dtype);
 ht_dtype ht_rewrite_dtype(int type);
 
-/* Adds the changes of n adapters (hearth/fuse.h), and says which tensors become floats or groups (fuse_plan.c). */
-ht_status ht_fuse_plan(ht_rewrite_plan *plan, const ht_fuse_options *options, ht_adapter *const *adapters,
-                       const float *scales, int n, ht_error *err);
-
 /* ---- values (rewrite_values.c) ---- */
 
 typedef struct ht_rewrite_values ht_rewrite_values;
@@ -151,7 +147,7 @@ int64_t ht_rewrite_values_inexact(const ht_rewrite_values *v);
 /* What all calls together have done to the changed tensors. */
 void ht_rewrite_values_report(const ht_rewrite_values *v, ht_fuse_report *out);
 
-/* ---- rows of one weight (rewrite_rows.c) ---- */
+/* ---- rows of one weight ---- */
 
 /* A stored tensor's exact values, with the factors that a checkpoint stores beside it. */
 typedef struct ht_weight_source {
@@ -173,12 +169,6 @@ typedef struct ht_weight_rows {
 ht_status ht_weight_rows_open(const ht_rewrite_plan *plan, const ht_rewrite_tensor *t, ht_weight_rows *out,
                               ht_error *err);
 void ht_weight_rows_close(ht_weight_rows *r);
-/* ht_file_unchanged of all files that the rows are in. */
-ht_status ht_weight_rows_unchanged(const ht_weight_rows *r, ht_error *err);
-/* The stored tensor that row `row` as written is read from, lent, and the row of it. */
-const ht_stored_tensor *ht_weight_rows_origin(const ht_weight_rows *r, int64_t row, int64_t *at);
-/* Row of the canonical order at place `at` of rows that are interleaved in heads; inverse of ht_interleaved_row. */
-int64_t ht_canonical_row(int64_t at, int64_t head_rows);
 /* Bytes of scratch for n rows. */
 size_t ht_weight_rows_scratch(const ht_weight_rows *r, int64_t n);
 /* The same rows as blocks of the type that all pieces have, without factors. */
@@ -188,76 +178,31 @@ ht_status ht_weight_rows_read_blocks(const ht_weight_rows *r, int64_t first, int
 ht_status ht_weight_rows_read(const ht_weight_rows *r, int64_t first, int64_t n, float *out, void *scratch,
                               ht_error *err);
 
-/* ---- damage (rewrite_check.c) ---- */
-
-/* HT_ERR_FORMAT where x, the values of rows [first, first + n), holds what is no finite number. Floats may, unless the plan
- * checks them. */
-ht_status ht_rewrite_check_rows(const ht_rewrite_plan *plan, const ht_weight_rows *rows, int64_t first, int64_t n,
-                                const float *x, ht_error *err);
-/* The same of tensor `number`, which is copied as `bytes`, on the threads of a device. */
-ht_status ht_rewrite_check_copied(const ht_rewrite_plan *plan, ht_device *host, size_t number, const void *bytes,
-                                  ht_error *err);
-
-/* ---- files ---- */
+/* ---- the checkpoint (rewrite_output.c) ---- */
 
 /* Refuses to write over the checkpoint or into it, and over what neither ht_fuse nor ht_convert wrote. Where the plan may have
  * several files that are no directory, it must be finished. */
 ht_status ht_rewrite_check_place(const ht_rewrite_plan *plan, const char *model_path, ht_error *err);
-/* A config.json with what the plan changes: the dtype and the quantisation. *text is NULL when it stays as it is; else the caller
- * frees it. */
-ht_status ht_rewrite_config(const ht_rewrite_plan *plan, ht_json_text config, char **text, ht_error *err);
 /* Whether no quantised tensor is written. */
 bool ht_rewrite_is_dense(const ht_rewrite_plan *plan);
-/* Writes the plan's checkpoint to plan->out_path: a GGUF file, parts of one beside each other, or a directory (rewrite_files.c). */
+/* Writes the plan's checkpoint to plan->out_path: a GGUF file, parts of one beside each other, or a directory. */
 ht_status ht_rewrite_write(const ht_rewrite_plan *plan, ht_rewrite_values *values, ht_error *err);
-/* Writes a text and a newline to directory/name. */
-ht_status ht_rewrite_write_text(const char *directory, const char *name, const char *text, ht_error *err);
 
-/* ---- files of weights (rewrite_shards.c) ---- */
+/* ---- files of weights (rewrite_files.c) ---- */
 
-/* Chooses the file of every tensor, once it is known how each is written, and names the files. */
-ht_status ht_rewrite_share_out(ht_rewrite_plan *plan, ht_error *err);
-
-/* The tensors of one file. */
-typedef struct ht_rewrite_outputs {
-    ht_rewrite_values *values;
-    ht_tensor_output *tensor; /* [n] */
-    size_t *number;           /* [n] of each in the plan */
-    int n;
-} ht_rewrite_outputs;
-
-/* The caller frees *out even after a failure. */
-ht_status ht_rewrite_outputs_list(const ht_rewrite_plan *plan, int file, ht_rewrite_values *values,
-                                  ht_rewrite_outputs *out, ht_error *err);
-void ht_rewrite_outputs_free(ht_rewrite_outputs *o);
-ht_tensor_values ht_rewrite_output_values; /* of a ht_rewrite_outputs */
-
-/* ---- GGUF (rewrite_gguf.c) ---- */
-
-/* Makes plan->metadata. */
-ht_status ht_rewrite_gguf_metadata(ht_rewrite_plan *plan, ht_error *err);
-/* Bytes at most of part `file` without tensors: the first one's, or those of any other. */
-ht_status ht_rewrite_gguf_header(const ht_rewrite_plan *plan, int file, size_t *bytes, ht_error *err);
-/* Writes file `file` of the plan's. */
-ht_status ht_rewrite_gguf_write(const ht_rewrite_plan *plan, ht_rewrite_values *values, int file, const char *path,
-                                ht_error *err);
-/* Writes all of them, into a directory. */
-ht_status ht_rewrite_gguf_write_all(const ht_rewrite_plan *plan, ht_rewrite_values *values, const char *directory,
-                                    ht_error *err);
-/* Writes all of them beside plan->out_path; they appear together. */
-ht_status ht_rewrite_gguf_write_set(const ht_rewrite_plan *plan, ht_rewrite_values *values, ht_error *err);
-
-/* ---- safetensors (rewrite_safetensors.c) ---- */
-
-/* Bytes at most of a file without tensors. */
-ht_status ht_rewrite_safetensors_header(const ht_rewrite_plan *plan, size_t *bytes, ht_error *err);
-/* Whether there is an index: where there are several files, or the checkpoint's files stay and have one. */
-ht_status ht_rewrite_safetensors_indexed(const ht_rewrite_plan *plan, bool *out, ht_error *err);
+/* Once it is known how each tensor is written: makes the metadata of GGUF, chooses the file of every tensor, and names the files. */
+ht_status ht_rewrite_choose_files(ht_rewrite_plan *plan, ht_error *err);
+/* Writes all of them into a directory, with the index of several safetensors files. */
+ht_status ht_rewrite_write_files(const ht_rewrite_plan *plan, ht_rewrite_values *values, const char *directory,
+                                 ht_error *err);
+/* Writes plan->out_path, or the parts of it beside each other; they appear together. */
+ht_status ht_rewrite_write_gguf(const ht_rewrite_plan *plan, ht_rewrite_values *values, ht_error *err);
 /* Whether all tensors of a safetensors file are dropped: a large layer's experts can fill files that none of the tensors begins
  * in which they become. */
 bool ht_rewrite_is_left_out(const ht_rewrite_plan *plan, int file);
-/* Writes the files and their index. */
-ht_status ht_rewrite_safetensors_write(const ht_rewrite_plan *plan, ht_rewrite_values *values, const char *directory,
-                                       ht_error *err);
+/* Whether there is an index: where there are several files, or the checkpoint's files stay and have one. */
+ht_status ht_rewrite_has_index(const ht_rewrite_plan *plan, bool *out, ht_error *err);
+/* Writes a text and a newline to directory/name. */
+ht_status ht_rewrite_write_text(const char *directory, const char *name, const char *text, ht_error *err);
 
 #endif

@@ -1,120 +1,260 @@
-/* Places of a rewritten checkpoint's files: GGUF files by themselves, or a directory with the weights, what describes them, and
- * copies of what is beside them. */
+/* Files of weights: which tensor goes to which, their names, and how GGUF and safetensors files are written. Keys of GGUF parts:
+ * gguf.constants (split.*); llama.cpp's loader reads them. */
 #include "base/checked.h"
-#include "base/directory_writer.h"
 #include "base/error.h"
+#include "base/file.h"
+#include "base/file_set_writer.h"
+#include "base/plural.h"
 #include "base/text.h"
 #include "checkpoint/convert_metadata.h"
 #include "checkpoint/rewrite.h"
+#include "formats/gguf_write.h"
+#include "formats/safetensors_set.h"
 
-#include <hearth/discover.h>
-
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
-static const char config_name[] = "config.json";
+/* ---- tensors of one file ---- */
 
-/* ---- files beside the weights ---- */
+typedef struct outputs {
+    ht_rewrite_values *values;
+    ht_tensor_output *tensor; /* [n] */
+    size_t *number;           /* [n] of each in the plan */
+    int n;
+} outputs;
 
-typedef struct names {
-    char **name; /* [n], and a NULL */
-    size_t n, n_copied;
-} names;
+static void add_output(const ht_rewrite_plan *plan, size_t number, outputs *out) {
+    out->tensor[out->n] = plan->tensor[number].to;
+    out->number[out->n++] = number;
+}
 
-static ht_status add_name(names *all, const char *name, size_t n, ht_error *err) {
-    char **grown = realloc(all->name, (all->n + 2) * sizeof *grown);
-    if (grown) all->name = grown;
-    char *copy = grown ? strndup(name, n) : NULL;
-    if (!copy) return ht_fail_memory(err, n + 1, "a name");
-    all->name[all->n++] = copy;
-    all->name[all->n] = NULL;
+/* Whether the tensor is written behind the weight that it belongs to: parts that follow each other are made once. */
+static bool follows_weight(const ht_rewrite_plan *plan, size_t number) {
+    const ht_rewrite_tensor *t = &plan->tensor[number];
+    return t->action == HT_REWRITE_ROUND && t->owner != number && plan->tensor[t->owner].file == t->file;
+}
+
+/* The caller frees *out even after a failure. */
+static ht_status list_outputs(const ht_rewrite_plan *plan, int file, ht_rewrite_values *values, outputs *out,
+                              ht_error *err) {
+    *out = (outputs){values, calloc(plan->n + 1, sizeof *out->tensor), calloc(plan->n + 1, sizeof *out->number), 0};
+    if (!out->tensor || !out->number) return ht_fail_memory(err, plan->n * sizeof *out->tensor, "a list of tensors");
+    for (size_t i = 0; i < plan->n; i++) {
+        const ht_rewrite_tensor *t = &plan->tensor[i];
+        if (t->action == HT_REWRITE_DROP || t->file != file || follows_weight(plan, i)) continue;
+        add_output(plan, i, out);
+        for (size_t part = 0; ht_rewrite_in_parts(plan, t) && part < plan->n; part++)
+            if (plan->tensor[part].owner == i && follows_weight(plan, part)) add_output(plan, part, out);
+    }
     return HT_OK;
 }
 
-static void free_names(names *all) {
-    for (size_t i = 0; i < all->n; i++) free(all->name[i]);
-    free(all->name);
+static void free_outputs(outputs *o) {
+    free(o->tensor);
+    free(o->number);
 }
 
-/* Files of which a GGUF file has its metadata, or which are made of it and could contradict it. */
-static bool is_document(const char *name) {
-    static const char *const documents[] = {"generation_config.json",  "tokenizer.json",    "tokenizer_config.json",
-                                            "chat_template.jinja",     "tokenizer.model",   "vocab.json",
-                                            "special_tokens_map.json", "added_tokens.json", "merges.txt",
-                                            "chat_template.json"};
-    for (size_t i = 0; i < sizeof documents / sizeof *documents; i++)
-        if (!strcmp(name, documents[i])) return true;
-    return false;
+static ht_status output_values(void *user, int i, const void **bytes, ht_error *err) {
+    const outputs *o = user;
+    return ht_rewrite_values_of(o->values, o->number[i], bytes, err);
 }
 
-/* Weights that are not rewritten are no part of the new checkpoint, whatever container they are in; nor is ModelOpt's second
- * description of a quantisation that is no more. */
-static bool is_copied(const ht_rewrite_plan *plan, const char *name) {
-    static const char *const weights[] = {".safetensors", ".bin",  ".pt",   ".pth", ".ckpt",       ".h5",
-                                          ".msgpack",     ".onnx", ".gguf", ".npz", ".index.json", ".tmp"};
-    if (name[0] == '.' || !strcmp(name, HT_SAFETENSORS_INDEX)) return false;
-    if ((!plan->to_gguf || plan->to_other) && !strcmp(name, config_name)) return false;
-    if (plan->to_other && is_document(name)) return false;
-    if (!strcmp(name, "hf_quant_config.json")) return !ht_rewrite_is_dense(plan);
-    if (!strcmp(name, "adapter_config.json")) return false; /* its values are not copied */
-    if (ht_file_role_of(name) == HT_FILE_PROJECTOR) return !plan->to_other;
-    for (size_t i = 0; i < sizeof weights / sizeof *weights; i++)
-        if (ht_ends_with(name, weights[i])) return false;
+/* ---- GGUF: metadata ---- */
+
+/* llama.cpp's number of a file whose matrices are mostly of one float type; -1 for others. */
+static int file_type_of(const char *dtype) {
+    return !strcmp(dtype, "F32") ? 0 : !strcmp(dtype, "F16") ? 1 : !strcmp(dtype, "BF16") ? 32 : -1;
+}
+
+/* Elements of the matrices that are written as `dtype`. */
+static double elements_of(const ht_rewrite_plan *plan, const char *dtype) {
+    double sum = 0;
+    for (size_t i = 0; i < plan->n; i++) {
+        const ht_tensor_output *t = &plan->tensor[i].to;
+        if (plan->tensor[i].action == HT_REWRITE_DROP || t->rank < 2 || strcmp(t->dtype, dtype) != 0) continue;
+        double n = 1;
+        for (int d = 0; d < t->rank; d++) n *= (double)t->shape[d];
+        sum += n;
+    }
+    return sum;
+}
+
+static bool keeps_values(const ht_rewrite_plan *plan) {
+    for (size_t i = 0; i < plan->n; i++)
+        if (plan->tensor[i].action != HT_REWRITE_COPY) return false;
     return true;
 }
 
-static const char *directory_of(const ht_rewrite_plan *plan) {
-    return plan->c->gguf ? plan->c->directory : plan->c->path;
+/* The file type that is true now; -1 when it is the one the file states: a mix of quantised types, or values that are kept. */
+static int new_file_type(const ht_rewrite_plan *plan) {
+    const char *most = NULL;
+    double largest = 0;
+    if (keeps_values(plan)) return -1;
+    for (size_t i = 0; i < plan->n; i++) {
+        const ht_rewrite_tensor *t = &plan->tensor[i];
+        if (t->action == HT_REWRITE_DROP || (most && !strcmp(t->to.dtype, most))) continue;
+        const double n = elements_of(plan, t->to.dtype);
+        if (n > largest) {
+            largest = n;
+            most = t->to.dtype;
+        }
+    }
+    return most ? file_type_of(most) : -1;
 }
 
-static ht_status list_copied(const ht_rewrite_plan *plan, names *all, ht_error *err) {
-    const char *path = directory_of(plan);
-    DIR *directory = opendir(path);
-    if (!directory) return ht_fail(err, HT_ERR_IO, "%s: the directory cannot be read", path);
+static bool put_number(json_t *metadata, const char *key, const char *dtype, int value) {
+    return !json_object_set_new(metadata, key, json_pack("{s:s, s:i}", "dtype", dtype, "value", value));
+}
+
+static bool put_mark(const ht_rewrite_plan *plan, json_t *metadata) {
+    json_t *mark = json_pack("{s:s, s:b}", "dtype", "bool", "value", 1);
+    return mark && !json_object_set_new(metadata, plan->mark, mark);
+}
+
+/* Adds to metadata, or to changes of some, what the tensors decide; false when memory ran out. */
+static bool state_tensors(const ht_rewrite_plan *plan, json_t *metadata) {
+    const int file_type = plan->file_type >= 0 ? plan->file_type : new_file_type(plan);
+    const bool quantized = plan->file_type >= 0 || (plan->to_other && !ht_rewrite_is_dense(plan));
+    return put_mark(plan, metadata) && (file_type < 0 || put_number(metadata, "general.file_type", "u32", file_type)) &&
+           (!quantized || put_number(metadata, "general.quantization_version", "u32", 2));
+}
+
+static ht_status make_metadata(ht_rewrite_plan *plan, ht_error *err) {
     ht_status status = HT_OK;
-    for (const struct dirent *e; !status && (e = readdir(directory));) {
-        struct stat st;
-        if (!is_copied(plan, e->d_name) || fstatat(dirfd(directory), e->d_name, &st, 0) || !S_ISREG(st.st_mode))
-            continue;
-        status = add_name(all, e->d_name, strlen(e->d_name), err);
-    }
-    closedir(directory);
-    all->n_copied = all->n;
-    return status;
-}
-
-static ht_status copy_bytes(const ht_file *from, ht_writer *to, ht_error *err) {
-    enum { PIECE = 1 << 20 };
-    char *bytes = malloc(PIECE);
-    ht_status status = bytes ? HT_OK : ht_fail_memory(err, PIECE, from->path);
-    for (size_t at = 0, n; !status && at < from->size; at += n) {
-        n = ht_min_size(from->size - at, PIECE);
-        status = ht_file_read_at(from, at, bytes, n, err);
-        if (!status) status = ht_writer_put(to, bytes, n, err);
-    }
-    free(bytes);
-    return status;
-}
-
-static ht_status copy_file(const char *from_directory, const char *to_directory, const char *name, ht_error *err) {
-    char *from = ht_path_join(from_directory, name), *to = ht_path_join(to_directory, name);
-    ht_file *file = NULL;
-    ht_writer *writer = NULL;
-    ht_status status = from && to ? ht_file_open(from, &file, err) : ht_fail_memory(err, strlen(name), "a path");
-    if (!status) status = ht_writer_open(to, &writer, err);
-    if (!status) status = copy_bytes(file, writer, err);
-    if (!status)
-        status = ht_writer_commit(writer, err);
+    if (plan->to_other)
+        status = ht_gguf_metadata_of(plan->c, plan->config, &plan->metadata, err);
     else
-        ht_writer_discard(writer);
-    ht_file_close(file);
-    free(from);
-    free(to);
+        plan->metadata = json_pack("{s:n, s:n, s:n}", "split.no", "split.count", "split.tensors.count");
+    if (!status && (!plan->metadata || !state_tensors(plan, plan->metadata)))
+        status = ht_fail_memory(err, 0, "GGUF metadata");
     return status;
 }
+
+/* ---- GGUF: parts ---- */
+
+static int n_tensors(const ht_rewrite_plan *plan) {
+    int n = 0;
+    for (size_t i = 0; i < plan->n; i++) n += plan->tensor[i].action != HT_REWRITE_DROP;
+    return n;
+}
+
+/* Metadata of part `file` of n: the model's in the first; the others say what they are, and whose, so that they may be replaced
+ * when a killed process left them alone. NULL when memory ran out. */
+static json_t *part_metadata(const ht_rewrite_plan *plan, int file, int n) {
+    json_t *metadata = file ? json_object() : json_copy(plan->metadata);
+    if (metadata && put_number(metadata, "split.no", "u16", file) && put_number(metadata, "split.count", "u16", n) &&
+        put_number(metadata, "split.tensors.count", "i32", n_tensors(plan)) && put_mark(plan, metadata))
+        return metadata;
+    json_decref(metadata);
+    return NULL;
+}
+
+/* Bytes at most of part `file` without tensors: the first one's, or those of any other. */
+static ht_status measure_gguf_header(const ht_rewrite_plan *plan, int file, size_t *bytes, ht_error *err) {
+    const ht_gguf *from = plan->to_other ? NULL : plan->c->gguf;
+    json_t *metadata = part_metadata(plan, file, 1); /* whose numbers have as many bytes in any part */
+    ht_status status = metadata ? HT_OK : ht_fail_memory(err, 0, "GGUF metadata");
+    if (!status) status = ht_gguf_metadata_bytes(from, metadata, file > 0, bytes, err);
+    json_decref(metadata);
+    if (!status) *bytes += ht_gguf_alignment(from) - 1; /* behind the entries of the tensors */
+    return status;
+}
+
+static ht_status write_part(const ht_rewrite_plan *plan, ht_rewrite_values *values, int file, const char *path,
+                            ht_error *err) {
+    outputs o;
+    const ht_gguf *from = plan->to_other ? NULL : plan->c->gguf;
+    json_t *metadata = plan->n_files > 1 ? part_metadata(plan, file, plan->n_files) : json_incref(plan->metadata);
+    ht_status status = list_outputs(plan, file, values, &o, err);
+    if (!status && !metadata) status = ht_fail_memory(err, 0, path);
+    if (!status && file)
+        status = ht_gguf_write_part(path, from, metadata, o.tensor, o.n, output_values, &o, err);
+    else if (!status && from)
+        status = ht_gguf_rewrite(path, from, metadata, o.tensor, o.n, output_values, &o, err);
+    else if (!status)
+        status = ht_gguf_write(path, o.tensor, o.n, metadata, output_values, &o, err);
+    json_decref(metadata);
+    free_outputs(&o);
+    return status;
+}
+
+static ht_status write_parts(const ht_rewrite_plan *plan, ht_rewrite_values *values, const char *directory,
+                             ht_error *err) {
+    ht_status status = HT_OK;
+    for (int i = 0; !status && i < plan->n_files; i++) {
+        char *path = ht_path_join(directory, plan->file[i]);
+        status = path ? write_part(plan, values, i, path, err) : ht_fail_memory(err, strlen(directory), "a path");
+        free(path);
+    }
+    return status;
+}
+
+ht_status ht_rewrite_write_gguf(const ht_rewrite_plan *plan, ht_rewrite_values *values, ht_error *err) {
+    ht_file_set_writer *set;
+    if (plan->n_files < 2) return write_part(plan, values, 0, plan->out_path, err);
+    ht_status status = ht_file_set_writer_open(plan->out_path, &set, err);
+    if (status) return status;
+    status = write_parts(plan, values, ht_file_set_writer_path(set), err);
+    if (!status) return ht_file_set_writer_commit(set, (const char *const *)plan->file, plan->n_files, err);
+    ht_file_set_writer_discard(set);
+    return status;
+}
+
+/* ---- safetensors ---- */
+
+/* The metadata of the first shard, and the mark; the caller frees *out, which lends its texts from the checkpoint. `format` is the
+ * program for which the tensors are named. */
+static ht_status list_metadata(const ht_rewrite_plan *plan, ht_metadata_pair **out, int *n, ht_error *err) {
+    json_t *metadata = plan->to_other ? NULL : plan->c->tensors->metadata, *value;
+    const char *key;
+    const bool names_format = plan->to_other || plan->restacks;
+    *n = 0;
+    *out = calloc(json_object_size(metadata) + 2, sizeof **out);
+    if (!*out) return ht_fail_memory(err, sizeof **out, "metadata");
+    json_object_foreach(metadata, key, value) {
+        if (!strcmp(key, plan->mark) || (names_format && !strcmp(key, "format"))) continue;
+        (*out)[(*n)++] = (ht_metadata_pair){key, json_string_value(value)};
+    }
+    if (names_format) (*out)[(*n)++] = (ht_metadata_pair){"format", plan->to_mlx ? "mlx" : "pt"};
+    (*out)[(*n)++] = (ht_metadata_pair){plan->mark, "true"};
+    return HT_OK;
+}
+
+bool ht_rewrite_is_left_out(const ht_rewrite_plan *plan, int file) {
+    if (plan->to_gguf) return false;
+    for (size_t i = 0; i < plan->n; i++)
+        if (plan->tensor[i].file == file && plan->tensor[i].action != HT_REWRITE_DROP) return false;
+    return true;
+}
+
+static ht_status write_shard(const ht_rewrite_plan *plan, ht_rewrite_values *values, int file, const char *directory,
+                             ht_error *err) {
+    outputs o;
+    ht_metadata_pair *pairs = NULL;
+    int n_pairs = 0;
+    char *path = ht_path_join(directory, plan->file[file]);
+    ht_status status = list_outputs(plan, file, values, &o, err);
+    if (!status && !path) status = ht_fail_memory(err, strlen(directory), "a path");
+    if (!status) status = list_metadata(plan, &pairs, &n_pairs, err);
+    if (!status) status = ht_safetensors_write(path, o.tensor, o.n, pairs, n_pairs, output_values, &o, err);
+    free(pairs);
+    free(path);
+    free_outputs(&o);
+    return status;
+}
+
+/* Bytes at most of a file without tensors. */
+static ht_status measure_safetensors_header(const ht_rewrite_plan *plan, size_t *bytes, ht_error *err) {
+    ht_metadata_pair *pairs;
+    int n;
+    const ht_status status = list_metadata(plan, &pairs, &n, err);
+    if (!status) *bytes = ht_safetensors_metadata_bytes(pairs, n);
+    free(pairs);
+    return status;
+}
+
+/* ---- index of safetensors ---- */
 
 ht_status ht_rewrite_write_text(const char *directory, const char *name, const char *text, ht_error *err) {
     char *path = ht_path_join(directory, name);
@@ -130,82 +270,212 @@ ht_status ht_rewrite_write_text(const char *directory, const char *name, const c
     return status;
 }
 
-/* ---- configuration and documents ---- */
+/* Path of the checkpoint's index, whether it is there or not, or NULL in another container; the caller frees it. */
+static ht_status find_index(const ht_rewrite_plan *plan, char **path, ht_error *err) {
+    *path = plan->to_other ? NULL : ht_path_join(plan->c->path, HT_SAFETENSORS_INDEX);
+    return *path || plan->to_other ? HT_OK : ht_fail_memory(err, strlen(plan->c->path), "a path");
+}
 
-/* config.json and what else a GGUF file has in its metadata. */
-static ht_status write_documents(const ht_rewrite_plan *plan, const char *directory, ht_error *err) {
-    ht_directory_documents all;
-    const char *dtype = plan->dtype == HT_F16 ? "float16" : plan->dtype == HT_BF16 ? "bfloat16" : "float32";
-    ht_status status = ht_directory_documents_of(plan->c, plan->config, dtype, &all, err);
-    for (int i = 0; !status && i < all.n; i++) {
-        const char *name = all.document[i].name, *text = all.document[i].text;
-        char *changed = NULL;
-        if (!strcmp(name, config_name))
-            status = ht_rewrite_config(plan, (ht_json_text){text, strlen(text)}, &changed, err);
-        if (!status) status = ht_rewrite_write_text(directory, name, changed ? changed : text, err);
-        free(changed);
+ht_status ht_rewrite_has_index(const ht_rewrite_plan *plan, bool *out, ht_error *err) {
+    char *path;
+    const ht_status status = find_index(plan, &path, err);
+    *out = plan->n_files > 1 || (!status && path && !plan->max_file_bytes && ht_path_exists(path));
+    free(path);
+    return status;
+}
+
+/* Sets `key` to a new value; false when memory ran out. */
+static bool put(json_t *object, const char *key, json_t *value) { return !json_object_set_new(object, key, value); }
+
+static bool fill_index(const ht_rewrite_plan *plan, json_t *index) {
+    if (!json_is_object(json_object_get(index, "metadata")) && !put(index, "metadata", json_object())) return false;
+    if (!put(index, "weight_map", json_object())) return false;
+    json_t *metadata = json_object_get(index, "metadata"), *map = json_object_get(index, "weight_map");
+    bool good = put(metadata, "total_size", json_integer((json_int_t)ht_rewrite_plan_bytes(plan)));
+    for (size_t i = 0; good && i < plan->n; i++) {
+        const ht_rewrite_tensor *t = &plan->tensor[i];
+        if (t->action != HT_REWRITE_DROP) good = put(map, t->to.name, json_string(plan->file[t->file]));
     }
-    ht_directory_documents_free(&all);
-    return status;
+    return good;
 }
 
-static ht_status write_config(const ht_rewrite_plan *plan, const char *directory, ht_error *err) {
-    char *text;
-    if (plan->to_other) return write_documents(plan, directory, err);
-    ht_status status = ht_rewrite_config(plan, (ht_json_text){plan->c->config_text, plan->c->config_size}, &text, err);
-    if (status) return status;
-    status = text ? ht_rewrite_write_text(directory, config_name, text, err)
-                  : copy_file(plan->c->path, directory, config_name, err);
+/* The index at `path`, if there is one that can be read, with the sizes and places of what is written; NULL when memory ran
+ * out. */
+static json_t *make_index(const ht_rewrite_plan *plan, const char *path) {
+    json_t *index = NULL;
+    if (path && ht_json_read(path, 64 << 20, &index, NULL) == HT_ERR_MEMORY) return NULL;
+    if (!index) index = json_object();
+    if (fill_index(plan, index)) return index;
+    json_decref(index);
+    return NULL;
+}
+
+static ht_status write_index(const ht_rewrite_plan *plan, const char *directory, ht_error *err) {
+    char *path = NULL;
+    bool wanted;
+    ht_status status = ht_rewrite_has_index(plan, &wanted, err);
+    if (!status && wanted) status = find_index(plan, &path, err);
+    json_t *index = !status && wanted ? make_index(plan, path) : NULL;
+    char *text = index ? ht_json_text_of(index) : NULL;
+    if (!status && wanted)
+        status = text ? ht_rewrite_write_text(directory, HT_SAFETENSORS_INDEX, text, err)
+                      : ht_fail_memory(err, 0, HT_SAFETENSORS_INDEX);
     free(text);
+    json_decref(index);
+    free(path);
     return status;
 }
 
-/* ---- directories ---- */
-
-/* All names of the directory: those that are copied, then those of the weights and what describes them. */
-static ht_status list_names(const ht_rewrite_plan *plan, names *all, ht_error *err) {
-    static const char *const made[] = {"generation_config.json", "tokenizer.json", "tokenizer_config.json",
-                                       "chat_template.jinja"};
-    bool index = false;
-    ht_status status = plan->copies_files ? list_copied(plan, all, err) : HT_OK;
-    for (int i = 0; !status && i < plan->n_files; i++)
-        if (!ht_rewrite_is_left_out(plan, i)) status = add_name(all, plan->file[i], strlen(plan->file[i]), err);
-    if (status || plan->to_gguf) return status;
-    status = add_name(all, config_name, strlen(config_name), err);
-    if (!status) status = ht_rewrite_safetensors_indexed(plan, &index, err);
-    if (!status && index) status = add_name(all, HT_SAFETENSORS_INDEX, strlen(HT_SAFETENSORS_INDEX), err);
-    for (size_t i = 0; !status && plan->to_other && i < sizeof made / sizeof *made; i++)
-        status = add_name(all, made[i], strlen(made[i]), err);
-    return status;
-}
-
-static ht_status fill_directory(const ht_rewrite_plan *plan, ht_rewrite_values *values, const names *all,
-                                const char *path, ht_error *err) {
+ht_status ht_rewrite_write_files(const ht_rewrite_plan *plan, ht_rewrite_values *values, const char *directory,
+                                 ht_error *err) {
+    if (plan->to_gguf) return write_parts(plan, values, directory, err);
     ht_status status = HT_OK;
-    for (size_t i = 0; !status && i < all->n_copied; i++)
-        status = copy_file(directory_of(plan), path, all->name[i], err);
-    if (status) return status;
-    if (plan->to_gguf) return ht_rewrite_gguf_write_all(plan, values, path, err);
-    status = write_config(plan, path, err);
-    return status ? status : ht_rewrite_safetensors_write(plan, values, path, err);
+    for (int i = 0; !status && i < plan->n_files; i++)
+        if (!ht_rewrite_is_left_out(plan, i)) status = write_shard(plan, values, i, directory, err);
+    return status ? status : write_index(plan, directory, err);
 }
 
-static ht_status write_directory(const ht_rewrite_plan *plan, ht_rewrite_values *values, ht_error *err) {
-    names all = {0};
-    ht_directory_writer *directory = NULL;
-    ht_status status = list_names(plan, &all, err);
-    if (!status) status = ht_directory_writer_open(plan->out_path, (const char *const *)all.name, &directory, err);
-    if (!status) status = fill_directory(plan, values, &all, ht_directory_writer_path(directory), err);
-    if (!status)
-        status = ht_directory_writer_commit(directory, err);
-    else
-        ht_directory_writer_discard(directory);
-    free_names(&all);
+/* ---- which file ---- */
+
+/* Bytes of tensors in a safetensors file where none are asked for, as transformers and mlx-lm cut them. */
+static const size_t usual_bytes = (size_t)5 * 1000 * 1000 * 1000;
+
+enum { NOT_PLACED = -1, APART = -2 };
+
+typedef struct shares {
+    const ht_rewrite_plan *plan;
+    size_t limit;        /* bytes of a file */
+    size_t first, other; /* bytes of a file without tensors: of the first one, of each other */
+    size_t *weight;      /* [plan->n] bytes of a weight with its scales and biases, by the weight's number */
+    int *file;           /* [plan->n] where these go, if not NOT_PLACED; APART: they do not fit in one file */
+    int current;         /* the file that is filled */
+    size_t filled;       /* its bytes */
+    bool is_empty;       /* it has no tensor yet */
+} shares;
+
+static size_t add_saturated(size_t a, size_t b) {
+    size_t sum;
+    return ht_add_size(a, b, &sum) ? sum : SIZE_MAX;
+}
+
+static size_t bytes_of(const ht_rewrite_plan *plan, const ht_rewrite_tensor *t) {
+    if (!plan->max_file_bytes) return t->to.n_bytes;
+    return plan->to_gguf ? ht_gguf_bytes_of(&t->to, ht_gguf_alignment(plan->to_other ? NULL : plan->c->gguf))
+                         : ht_safetensors_bytes_of(&t->to);
+}
+
+static bool fits(const shares *s, size_t filled, size_t bytes) {
+    return filled <= s->limit && bytes <= s->limit - filled;
+}
+
+/* The file of the next `bytes`. One that has no tensor takes what is too large for any, unless it has a GGUF file's metadata:
+ * these are then alone in the first file. */
+static int place(shares *s, size_t bytes) {
+    const bool may_end = !s->is_empty || (s->plan->to_gguf && s->current == 0);
+    if (may_end && !fits(s, s->filled, bytes)) {
+        s->current++;
+        s->filled = s->other;
+    }
+    s->is_empty = false;
+    s->filled = add_saturated(s->filled, bytes);
+    return s->current;
+}
+
+/* Takes the tensors in their order, those that belong to a weight with the first of them. */
+static void place_all(shares *s, ht_rewrite_plan *plan) {
+    for (size_t i = 0; i < plan->n; i++) {
+        const ht_rewrite_tensor *t = &plan->tensor[i];
+        s->file[i] = NOT_PLACED;
+        if (t->action != HT_REWRITE_DROP) s->weight[t->owner] = add_saturated(s->weight[t->owner], bytes_of(plan, t));
+    }
+    for (size_t i = 0; i < plan->n; i++) {
+        ht_rewrite_tensor *t = &plan->tensor[i];
+        int *together = &s->file[t->owner];
+        if (t->action == HT_REWRITE_DROP) continue;
+        if (*together == NOT_PLACED)
+            *together = fits(s, s->other, s->weight[t->owner]) ? place(s, s->weight[t->owner]) : APART;
+        t->file = *together == APART ? place(s, bytes_of(plan, t)) : *together;
+    }
+}
+
+static ht_status measure_headers(const ht_rewrite_plan *plan, shares *s, ht_error *err) {
+    if (!plan->max_file_bytes) return HT_OK;
+    if (!plan->to_gguf) {
+        const ht_status status = measure_safetensors_header(plan, &s->first, err);
+        s->other = s->first;
+        return status;
+    }
+    const ht_status status = measure_gguf_header(plan, 0, &s->first, err);
+    return status ? status : measure_gguf_header(plan, 1, &s->other, err);
+}
+
+static ht_status share_out(ht_rewrite_plan *plan, ht_error *err) {
+    shares s = {.plan = plan,
+                .limit = plan->max_file_bytes ? (size_t)plan->max_file_bytes : usual_bytes,
+                .weight = calloc(plan->n + 1, sizeof *s.weight),
+                .file = calloc(plan->n + 1, sizeof *s.file),
+                .is_empty = true};
+    ht_status status = s.weight && s.file ? HT_OK : ht_fail_memory(err, plan->n * sizeof *s.weight, "shares of files");
+    if (!status) status = measure_headers(plan, &s, err);
+    if (!status) {
+        s.filled = s.first;
+        place_all(&s, plan);
+        plan->n_files = s.current + 1;
+    }
+    free(s.weight);
+    free(s.file);
+    const int most = plan->to_gguf ? HT_GGUF_PARTS_MAX : HT_SAFETENSORS_FILES_MAX;
+    if (status || plan->n_files <= most) return status;
+    return ht_fail(err, HT_ERR_LIMIT,
+                   "%s: would be %d file%s of at most %lld bytes, and there can be %d; take more bytes", plan->out_path,
+                   plan->n_files, ht_plural(plan->n_files), (long long)plan->max_file_bytes, most);
+}
+
+/* ---- names ---- */
+
+/* What the names of GGUF files begin with: as the checkpoint's do, or as the file that is asked for. */
+static const char *stem_of(const ht_rewrite_plan *plan, size_t *n) {
+    int number, count;
+    const char *name = !plan->is_directory ? ht_base_name(plan->out_path)
+                       : plan->c->parts    ? ht_gguf_set_part(plan->c->parts, 0)->name
+                                           : "model.gguf";
+    const bool is_part = plan->is_directory && ht_gguf_part_name(name, &number, &count, n);
+    if (!is_part) *n = strlen(name) - (ht_ends_with(name, ".gguf") ? strlen(".gguf") : 0);
+    return name;
+}
+
+static char *gguf_name(const ht_rewrite_plan *plan, int file) {
+    size_t n;
+    const char *stem = stem_of(plan, &n);
+    if (plan->n_files > 1) return ht_gguf_part_path(stem, n, file + 1, plan->n_files);
+    char *name = malloc(n + sizeof ".gguf");
+    if (name) snprintf(name, n + sizeof ".gguf", "%.*s.gguf", (int)n, stem);
+    return name;
+}
+
+static char *safetensors_name(const ht_rewrite_plan *plan, int file) {
+    char name[64] = "model.safetensors";
+    if (!plan->to_other && !plan->max_file_bytes)
+        return strdup(ht_base_name(ht_safetensors_file(plan->c->tensors, file)->path));
+    if (plan->n_files > 1) snprintf(name, sizeof name, "model-%05d-of-%05d.safetensors", file + 1, plan->n_files);
+    return strdup(name);
+}
+
+static ht_status choose_files(ht_rewrite_plan *plan, ht_error *err) {
+    const bool anew = plan->max_file_bytes || (plan->to_other && !plan->to_gguf);
+    plan->n_files = plan->to_gguf ? 1 : plan->to_other ? 0 : ht_safetensors_n_files(plan->c->tensors);
+    ht_status status = anew ? share_out(plan, err) : HT_OK;
+    const int n = status ? 0 : plan->n_files;
+    if (!status) plan->file = calloc((size_t)n + 1, sizeof *plan->file);
+    if (!status && !plan->file) status = ht_fail_memory(err, (size_t)n * sizeof *plan->file, "names of files");
+    for (int i = 0; !status && i < n; i++) {
+        plan->file[i] = plan->to_gguf ? gguf_name(plan, i) : safetensors_name(plan, i);
+        if (!plan->file[i]) status = ht_fail_memory(err, 0, "a name");
+    }
     return status;
 }
 
-ht_status ht_rewrite_write(const ht_rewrite_plan *plan, ht_rewrite_values *values, ht_error *err) {
-    if (plan->is_directory) return write_directory(plan, values, err);
-    return plan->n_files > 1 ? ht_rewrite_gguf_write_set(plan, values, err)
-                             : ht_rewrite_gguf_write(plan, values, 0, plan->out_path, err);
+ht_status ht_rewrite_choose_files(ht_rewrite_plan *plan, ht_error *err) {
+    const ht_status status = plan->to_gguf ? make_metadata(plan, err) : HT_OK;
+    return status ? status : choose_files(plan, err);
 }

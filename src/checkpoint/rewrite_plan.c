@@ -2,7 +2,6 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/text.h"
-#include "checkpoint/fp8_scales.h"
 #include "checkpoint/rewrite.h"
 #include "formats/affine.h"
 #include "formats/blocks.h"
@@ -31,15 +30,6 @@ static bool find_beside(const ht_rewrite_plan *plan, const ht_rewrite_tensor *t,
     return ht_checkpoint_find(plan->c, name, out);
 }
 
-/* The weight that the tensor is a scale or bias of. */
-static bool find_owner(const ht_rewrite_plan *plan, const ht_rewrite_tensor *t, ht_stored_tensor *out) {
-    if (plan->c->gguf) return false; /* its scales are those of products: drop_product_scales */
-    if (ht_fp8_scales_belong(plan->c, &t->from, out)) return true;
-    return plan->c->quantization &&
-           (find_beside(plan, t, ".scales", ".weight", out) || find_beside(plan, t, ".biases", ".weight", out)) &&
-           out->type >= 0 && !ht_weight_is_float(out->type);
-}
-
 ht_status ht_rewrite_plan_list(ht_rewrite_plan *plan, ht_error *err) {
     plan->n = ht_checkpoint_n_tensors(plan->c);
     plan->capacity = 3 * plan->n; /* a weight may get scales and biases */
@@ -51,7 +41,7 @@ ht_status ht_rewrite_plan_list(ht_rewrite_plan *plan, ht_error *err) {
         t->name = strndup(t->from.name, t->from.name_len);
         if (!t->name) return ht_fail_memory(err, t->from.name_len + 1, "a name");
         ht_stored_tensor owner;
-        t->owner = find_owner(plan, t, &owner) ? owner.number : i;
+        t->owner = ht_scheme_owner(plan->c, &t->from, &owner) ? owner.number : i;
         t->quantized = t->owner == i && t->from.type >= 0 && !ht_weight_is_float(t->from.type);
         t->n_shares = 1;
         if (!plan->c->gguf) t->file = ht_safetensors_at(plan->c->tensors, i)->file;
@@ -116,9 +106,11 @@ ht_status ht_rewrite_float_type(const ht_rewrite_plan *plan, ht_dtype *out, ht_e
 static ht_status drop_product_scales(ht_rewrite_plan *plan, const ht_rewrite_tensor *t, ht_error *err) {
     const int64_t n = t->from.n_dims == 3 ? t->from.dims[0] : 1;
     float *values = malloc((size_t)n * sizeof *values);
+    const ht_product_scales of = {t->name, n, 0, 1};
     bool found;
+    size_t number;
     if (!values) return ht_fail_memory(err, (size_t)n * sizeof *values, "scales");
-    ht_status status = ht_weights_product_scales(plan->c, plan->config, t->name, n, 0, 1, values, &found, err);
+    ht_status status = ht_stored_product_scales(plan->c, plan->config, &of, values, &found, &number, err);
     free(values);
     ht_stored_tensor scale;
     if (status || !found) return status;
@@ -286,9 +278,7 @@ ht_status ht_rewrite_plan_finish(ht_rewrite_plan *plan, ht_error *err) {
         status = plan->c->gguf ? drop_product_scales(plan, t, err) : rename_packed(t, err);
     }
     if (!status) status = add_parts(plan, err);
-    if (!status) status = choose_outputs(plan, err);
-    if (!status && plan->to_gguf) status = ht_rewrite_gguf_metadata(plan, err);
-    return status ? status : ht_rewrite_share_out(plan, err);
+    return status ? status : choose_outputs(plan, err);
 }
 
 void ht_rewrite_plan_free(ht_rewrite_plan *plan) {

@@ -62,22 +62,21 @@ static ht_status set_pieces(ht_rewrite_tensor *t, const ht_stored_weight *w, int
 }
 
 /* Puts the stored rows of w in place `i` of the pieces; what they are together is a mixture when their types differ. */
-static void put_piece(ht_rewrite_plan *plan, ht_rewrite_tensor *t, const ht_stored_weight *w, int64_t i) {
-    ht_stored_tensor stored;
-    ht_checkpoint_tensor_at(plan->c, w->tensor, &stored);
-    t->piece[i] = (ht_rewrite_piece){w->tensor, w->first_row, (int)w->n_shares};
+static void put_piece(ht_rewrite_tensor *t, const ht_stored_weight *w, int64_t i) {
+    const ht_stored_tensor *stored = &w->stored;
+    t->piece[i] = (ht_rewrite_piece){stored->number, w->first_row, (int)w->n_shares};
     if (!t->from.type_name) {
-        t->from.type = stored.type;
-        t->from.type_name = stored.type_name;
-        t->from.file_name = stored.file_name;
-        t->from.file = stored.file;
-    } else if (t->from.type != stored.type) {
+        t->from.type = stored->type;
+        t->from.type_name = stored->type_name;
+        t->from.file_name = stored->file_name;
+        t->from.file = stored->file;
+    } else if (t->from.type != stored->type) {
         t->from.type = HT_W_F32;
         t->from.type_name = "mixed";
         t->is_mixed = true;
         t->quantized = true;
     }
-    t->quantized = t->quantized || !ht_weight_is_float(stored.type);
+    t->quantized = t->quantized || !ht_weight_is_float(stored->type);
 }
 
 /* ---- experts ---- */
@@ -101,7 +100,7 @@ static void set_importance(ht_rewrite_tensor *t, const char *gguf, int64_t layer
 
 static ht_status add_expert(translation *of, const ht_stored_weight *w, ht_error *err) {
     ht_rewrite_plan *plan = of->plan;
-    const ht_expert_form *f = form_of(plan, w->part);
+    const ht_expert_form *f = form_of(plan, w->spec->expert);
     const int64_t n = plan->config->n_experts;
     char name[NAME_SIZE];
     ht_expert_name_behind(prefix_of(plan), f, w->layer, w->expert, name, sizeof name);
@@ -115,9 +114,9 @@ static ht_status add_expert(translation *of, const ht_stored_weight *w, ht_error
         t->is_weight = true;
         t->n_shares = f->n_shares;
         const bool fuses = plan->config->family->gguf_fuses_experts;
-        set_importance(t, ht_expert_form_named(HT_EXPERTS_GGUF, fuses, w->part)->name, w->layer);
+        set_importance(t, ht_expert_form_named(HT_EXPERTS_GGUF, fuses, w->spec->expert)->name, w->layer);
     }
-    put_piece(plan, t, w, f->stacked ? w->expert * f->n_shares + f->share : 0);
+    put_piece(t, w, f->stacked ? w->expert * f->n_shares + f->share : 0);
     return HT_OK;
 }
 
@@ -126,14 +125,15 @@ static ht_status add_expert(translation *of, const ht_stored_weight *w, ht_error
 static ht_status add_weight(const ht_stored_weight *w, void *user, ht_error *err) {
     translation *of = user;
     ht_rewrite_plan *plan = of->plan;
-    if (w->part != HT_EXPERT_NONE) return add_expert(of, w, err);
+    if (w->spec->expert != HT_EXPERT_NONE) return add_expert(of, w, err);
     char name[NAME_SIZE];
-    snprintf(name, sizeof name, "%s%s", w->is_head ? "" : prefix_of(plan), plan->to_gguf ? w->gguf : w->safetensors);
+    snprintf(name, sizeof name, "%s%s", w->role == HT_ROLE_HEAD ? "" : prefix_of(plan),
+             plan->to_gguf ? w->gguf : w->safetensors);
     ht_rewrite_tensor *t;
     ht_status status = add_tensor(plan, name, &t, err);
     if (!status) status = set_pieces(t, w, 1, 0, err);
     if (status) return status;
-    put_piece(plan, t, w, 0);
+    put_piece(t, w, 0);
     t->stored_head_rows = w->stored_head_rows;
     t->head_rows = plan->to_gguf ? w->head_rows : 0;
     if (w->is_vector && t->stored_head_rows + t->head_rows)
@@ -274,7 +274,7 @@ static ht_dtype main_dtype(const translation *of) {
 
 ht_status ht_rewrite_plan_translate(ht_rewrite_plan *plan, ht_dtype floats, bool keeps_quantized, ht_error *err) {
     translation of = {plan, floats, keeps_quantized && (plan->to_gguf || plan->to_mlx)};
-    ht_status status = ht_weights_visit_all(plan->c, plan->config, true, add_weight, &of, err);
+    ht_status status = ht_stored_weights_visit(plan->c, plan->config, true, add_weight, &of, err);
     if (!status && plan->to_gguf) status = add_rope_factors(plan, err);
     for (size_t i = 0; !status && i < plan->n; i++)
         if (plan->tensor[i].piece) status = choose_type(&of, &plan->tensor[i], err);
@@ -288,21 +288,21 @@ ht_status ht_rewrite_plan_translate(ht_rewrite_plan *plan, ht_dtype floats, bool
 
 /* Whether the reader finds the expert in the tensor where it is. */
 static bool is_in_place(const ht_rewrite_plan *plan, const ht_stored_weight *w) {
-    const ht_expert_form *f = form_of(plan, w->part);
+    const ht_expert_form *f = form_of(plan, w->spec->expert);
     char name[NAME_SIZE];
     ht_stored_tensor t;
     ht_expert_name_behind(prefix_of(plan), f, w->layer, w->expert, name, sizeof name);
-    return ht_checkpoint_find(plan->c, name, &t) && t.number == w->tensor;
+    return ht_checkpoint_find(plan->c, name, &t) && t.number == w->stored.number;
 }
 
 static ht_status restack_expert(const ht_stored_weight *w, void *user, ht_error *err) {
     translation *of = user;
     ht_rewrite_plan *plan = of->plan;
-    if (w->part == HT_EXPERT_NONE || is_in_place(plan, w)) return HT_OK;
+    if (w->spec->expert == HT_EXPERT_NONE || is_in_place(plan, w)) return HT_OK;
     const size_t n = plan->n;
     ht_status status = add_expert(of, w, err);
     if (status) return status;
-    ht_rewrite_tensor *stored = &plan->tensor[w->tensor];
+    ht_rewrite_tensor *stored = &plan->tensor[w->stored.number];
     if (plan->n > n) plan->tensor[n].file = stored->file;
     stored->action = HT_REWRITE_DROP;
     plan->restacks = true;
@@ -312,7 +312,7 @@ static ht_status restack_expert(const ht_stored_weight *w, void *user, ht_error 
 ht_status ht_rewrite_plan_restack(ht_rewrite_plan *plan, ht_dtype floats, ht_error *err) {
     translation of = {plan, floats, false};
     const size_t n = plan->n;
-    ht_status status = ht_weights_visit_all(plan->c, plan->config, false, restack_expert, &of, err);
+    ht_status status = ht_stored_weights_visit(plan->c, plan->config, false, restack_expert, &of, err);
     for (size_t i = n; !status && i < plan->n; i++) status = choose_type(&of, &plan->tensor[i], err);
     return status;
 }

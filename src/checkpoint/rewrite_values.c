@@ -1,21 +1,372 @@
-/* Values of rewritten tensors: rows are read, changed by adapters and rounded once, some rows at a time on each thread. */
+/* Values of the tensors that are written: stored rows, put into order, with scales and factors on products multiplied in, changed
+ * by adapters, checked, and rounded once, some rows at a time on each thread. */
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/half.h"
+#include "base/text.h"
+#include "checkpoint/fp8_scales.h"
 #include "checkpoint/rewrite.h"
 #include "checkpoint/tensor_read.h"
 #include "device/device.h"
 #include "formats/affine.h"
 #include "formats/block_pack.h"
 #include "formats/blocks.h"
+#include "formats/finite.h"
 #include "formats/importance.h"
 #include "formats/repack.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHUNK = 1 << 16 }; /* elements that are changed at a time, about */
+enum { CHUNK = 1 << 16 }; /* elements that a thread checks or changes at a time; whole blocks of every type */
+
+/* ---- one stored tensor ---- */
+
+static ht_status read_fp8_scales(const ht_rewrite_plan *plan, const char *name, ht_weight_source *s, ht_error *err) {
+    ht_fp8_scales found;
+    const int64_t stacked = s->t.n_dims == 3 ? s->n_matrices : 0;
+    ht_status status = ht_fp8_scales_find(plan->c, name, stacked, s->n_rows, s->k, &found, err);
+    if (status || !found.any) return status;
+    s->scales = calloc((size_t)s->n_matrices, sizeof *s->scales);
+    if (!s->scales) return ht_fail_memory(err, (size_t)s->n_matrices * sizeof *s->scales, "scales");
+    for (int64_t e = 0; !status && e < s->n_matrices; e++)
+        status = ht_fp8_scales_read(&found, e, 0, s->n_rows, &s->scales[e], err);
+    return status;
+}
+
+static ht_status read_products(const ht_rewrite_plan *plan, const char *name, ht_weight_source *s, ht_error *err) {
+    bool found = true;
+    size_t bytes = (size_t)(s->n_matrices * s->n_shares) * sizeof *s->products;
+    s->products = malloc(bytes);
+    if (!s->products) return ht_fail_memory(err, bytes, "scales");
+    ht_status status = HT_OK;
+    size_t number;
+    for (int i = 0; !status && found && i < s->n_shares; i++) {
+        const ht_product_scales of = {name, s->n_matrices, i, s->n_shares};
+        status =
+            ht_stored_product_scales(plan->c, plan->config, &of, s->products + i * s->n_matrices, &found, &number, err);
+    }
+    if (found) return status;
+    free(s->products);
+    s->products = NULL;
+    return status;
+}
+
+static ht_status open_source(const ht_rewrite_plan *plan, const ht_stored_tensor *t, int n_shares,
+                             ht_weight_source *out, ht_error *err) {
+    *out = (ht_weight_source){.t = *t,
+                              .n_matrices = t->n_dims == 3 ? t->dims[0] : 1,
+                              .n_rows = 1,
+                              .k = t->n_dims ? t->dims[t->n_dims - 1] : 1,
+                              .n_shares = n_shares};
+    for (int d = t->n_dims == 3; d < t->n_dims - 1; d++) out->n_rows *= t->dims[d];
+    char *name = strndup(t->name, t->name_len);
+    if (!name) return ht_fail_memory(err, t->name_len + 1, "a name");
+    ht_status status = HT_OK;
+    if (ht_weight_is_f8((ht_weight_type)t->type)) status = read_fp8_scales(plan, name, out, err);
+    if (!status) status = read_products(plan, name, out, err);
+    free(name);
+    return status;
+}
+
+static void close_source(ht_weight_source *s) {
+    for (int64_t e = 0; s->scales && e < s->n_matrices; e++) free(s->scales[e].values);
+    free(s->scales);
+    free(s->products);
+}
+
+static void scale_row(const ht_weight_source *s, int64_t row, float *x) {
+    const int64_t matrix = row / s->n_rows, within = row % s->n_rows;
+    if (s->scales) {
+        const ht_block_scales *all = &s->scales[matrix];
+        const float *scales = all->values + within / all->rows * all->per_row;
+        for (int64_t c = 0; c < s->k; c++) x[c] *= scales[c / all->columns];
+    }
+    if (s->products) {
+        const int64_t share = within / (s->n_rows / s->n_shares);
+        const float factor = s->products[share * s->n_matrices + matrix];
+        for (int64_t c = 0; c < s->k; c++) x[c] *= factor;
+    }
+}
+
+static ht_status read_source(const ht_weight_source *s, int64_t first, int64_t n, float *out, void *scratch,
+                             ht_error *err) {
+    const size_t bytes = ht_tensor_size(&s->t, n * s->k);
+    ht_status status = ht_tensor_read(&s->t, first * s->k, n * s->k, scratch, (unsigned char *)scratch + bytes, err);
+    if (status) return status;
+    ht_dequantize((ht_weight_type)s->t.type, scratch, n * s->k, out);
+    for (int64_t i = 0; i < n; i++) scale_row(s, first + i, out + i * s->k);
+    return HT_OK;
+}
+
+/* ---- the tensors of a weight ---- */
+
+static int by_number(const void *a, const void *b) {
+    const ht_rewrite_piece *x = a, *y = b;
+    return x->tensor < y->tensor ? -1 : x->tensor > y->tensor;
+}
+
+/* Opens each tensor that pieces are in once, in the order of their numbers. */
+static ht_status open_pieces(const ht_rewrite_plan *plan, const ht_rewrite_tensor *t, ht_weight_rows *out,
+                             ht_error *err) {
+    const size_t bytes = (size_t)t->n_pieces * sizeof *t->piece;
+    ht_rewrite_piece *sorted = malloc(bytes);
+    out->source = calloc((size_t)t->n_pieces, sizeof *out->source);
+    if (!sorted || !out->source) {
+        free(sorted);
+        return ht_fail_memory(err, bytes, "pieces of a tensor");
+    }
+    memcpy(sorted, t->piece, bytes);
+    qsort(sorted, (size_t)t->n_pieces, sizeof *sorted, by_number);
+    ht_status status = HT_OK;
+    for (int64_t i = 0; !status && i < t->n_pieces; i++) {
+        ht_stored_tensor stored;
+        if (i && sorted[i].tensor == sorted[i - 1].tensor) continue;
+        ht_checkpoint_tensor_at(plan->c, sorted[i].tensor, &stored);
+        if (t->from.n_dims == 1 && t->head_rows + t->stored_head_rows) { /* single elements change places */
+            stored.n_dims = 2;
+            stored.dims[1] = 1;
+        }
+        status = open_source(plan, &stored, sorted[i].n_shares, &out->source[out->n_sources++], err);
+    }
+    free(sorted);
+    return status;
+}
+
+ht_status ht_weight_rows_open(const ht_rewrite_plan *plan, const ht_rewrite_tensor *t, ht_weight_rows *out,
+                              ht_error *err) {
+    const ht_stored_tensor *from = &t->from;
+    *out = (ht_weight_rows){.of = t,
+                            .n_matrices = from->n_dims == 3 ? from->dims[0] : 1,
+                            .n_rows = 1,
+                            .k = from->n_dims ? from->dims[from->n_dims - 1] : 1};
+    for (int d = from->n_dims == 3; d < from->n_dims - 1; d++) out->n_rows *= from->dims[d];
+    if (t->piece && from->n_dims == 1 && t->head_rows + t->stored_head_rows) {
+        out->n_rows = out->k;
+        out->k = 1;
+    }
+    if (t->piece) return open_pieces(plan, t, out, err);
+    out->source = calloc(1, sizeof *out->source);
+    if (!out->source) return ht_fail_memory(err, sizeof *out->source, "a tensor");
+    out->n_sources = 1;
+    return open_source(plan, from, t->n_shares, out->source, err);
+}
+
+void ht_weight_rows_close(ht_weight_rows *r) {
+    for (int64_t i = 0; i < r->n_sources; i++) close_source(&r->source[i]);
+    free(r->source);
+    *r = (ht_weight_rows){0};
+}
+
+/* ht_file_unchanged of all files that the rows are in. */
+static ht_status unchanged(const ht_weight_rows *r, ht_error *err) {
+    ht_status status = HT_OK;
+    for (int64_t i = 0; !status && i < r->n_sources; i++) status = ht_file_unchanged(r->source[i].t.file, err);
+    return status;
+}
+
+/* ---- rows ---- */
+
+/* Row of the canonical order at place `at` of rows that are interleaved in heads; inverse of ht_interleaved_row. */
+static int64_t canonical_row(int64_t at, int64_t head_rows) {
+    if (!head_rows) return at;
+    const int64_t within = at % head_rows;
+    return at - within + within % 2 * (head_rows / 2) + within / 2;
+}
+
+size_t ht_weight_rows_scratch(const ht_weight_rows *r, int64_t n) {
+    size_t most = 0;
+    for (int64_t i = 0; i < r->n_sources; i++) {
+        const ht_stored_tensor *t = &r->source[i].t;
+        most = ht_max_size(most, ht_tensor_size(t, n * r->k) + ht_tensor_read_scratch(t, n * r->k));
+    }
+    return most;
+}
+
+static const ht_weight_source *source_of(const ht_weight_rows *r, size_t tensor) {
+    int64_t low = 0, high = r->n_sources - 1;
+    while (low < high) {
+        const int64_t middle = (low + high) / 2;
+        if (r->source[middle].t.number < tensor)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return &r->source[low];
+}
+
+/* Row of the tensor of a piece in which row `row` of the piece is stored. */
+static int64_t stored_row(const ht_weight_rows *r, const ht_rewrite_piece *p, int64_t row) {
+    row = canonical_row(row, r->of->head_rows);
+    if (r->of->stored_head_rows) row = ht_interleaved_row(row, r->of->stored_head_rows);
+    return p->first_row + row;
+}
+
+/* The stored tensor that row `row` as written is read from, lent, and the row of it. */
+static const ht_stored_tensor *origin_of(const ht_weight_rows *r, int64_t row, int64_t *at) {
+    const ht_rewrite_tensor *t = r->of;
+    *at = row;
+    if (!t->piece) return &r->source->t;
+    const ht_rewrite_piece *p = &t->piece[row / t->piece_rows];
+    *at = stored_row(r, p, row % t->piece_rows);
+    return &source_of(r, p->tensor)->t;
+}
+
+/* Rows [first, first + n) of one stored tensor, as blocks or as values. */
+static ht_status read_stored(const ht_weight_source *s, int64_t first, int64_t n, bool blocks, void *out, void *scratch,
+                             ht_error *err) {
+    if (!blocks) return read_source(s, first, n, out, scratch, err);
+    return ht_tensor_read(&s->t, first * s->k, n * s->k, out, scratch, err);
+}
+
+/* The same of one piece, `first` counted in it. */
+static ht_status read_piece(const ht_weight_rows *r, const ht_rewrite_piece *p, int64_t first, int64_t n, bool blocks,
+                            unsigned char *out, void *scratch, ht_error *err) {
+    const ht_weight_source *s = source_of(r, p->tensor);
+    const size_t row_bytes = blocks ? ht_tensor_size(&s->t, r->k) : (size_t)r->k * sizeof(float);
+    ht_status status = HT_OK;
+    if (!r->of->stored_head_rows && !r->of->head_rows)
+        return read_stored(s, p->first_row + first, n, blocks, out, scratch, err);
+    for (int64_t i = 0; !status && i < n; i++)
+        status = read_stored(s, stored_row(r, p, first + i), 1, blocks, out + (size_t)i * row_bytes, scratch, err);
+    return status;
+}
+
+/* The same of the tensor that is written. */
+static ht_status read_pieces(const ht_weight_rows *r, int64_t first, int64_t n, bool blocks, unsigned char *out,
+                             void *scratch, ht_error *err) {
+    const ht_rewrite_tensor *t = r->of;
+    const size_t row_bytes = blocks ? ht_tensor_size(&r->source->t, r->k) : (size_t)r->k * sizeof(float);
+    const int64_t rows = t->piece_rows;
+    ht_status status = HT_OK;
+    for (int64_t at = first, end; !status && at < first + n; at = end) {
+        end = ht_min_i64(first + n, (at / rows + 1) * rows);
+        status = read_piece(r, &t->piece[at / rows], at % rows, end - at, blocks,
+                            out + (size_t)(at - first) * row_bytes, scratch, err);
+    }
+    return status;
+}
+
+ht_status ht_weight_rows_read_blocks(const ht_weight_rows *r, int64_t first, int64_t n, void *out, void *scratch,
+                                     ht_error *err) {
+    return read_pieces(r, first, n, true, out, scratch, err);
+}
+
+ht_status ht_weight_rows_read(const ht_weight_rows *r, int64_t first, int64_t n, float *out, void *scratch,
+                              ht_error *err) {
+    if (!r->of->piece) return read_source(r->source, first, n, out, scratch, err);
+    ht_status status = read_pieces(r, first, n, false, (unsigned char *)out, scratch, err);
+    const float offset = r->of->offset;
+    for (int64_t i = 0; !status && offset != 0 && i < n * r->k; i++) out[i] += offset;
+    return status;
+}
+
+/* Bounds of activations, single numbers in towers of multimodal checkpoints, are infinite where there is none. */
+static bool is_bound(const char *name) { return ht_ends_with(name, "_min") || ht_ends_with(name, "_max"); }
+
+/* The first of n elements that is damaged, and its value; -1: none. */
+static int64_t first_damaged(ht_weight_type type, const void *blocks, int64_t n, bool bound, float *value) {
+    if (ht_is_finite(type, blocks, n)) return -1;
+    const int64_t i = ht_first_not_finite(type, blocks, n, value);
+    return i >= 0 && bound && isinf(*value) ? -1 : i;
+}
+
+static ht_status not_finite(const char *file, const char *name, size_t name_len, float value, int64_t row,
+                            int64_t column, ht_error *err) {
+    return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%.*s` holds %g in row %lld, column %lld: the file may be damaged",
+                   file, (int)name_len, name, (double)value, (long long)row, (long long)column);
+}
+
+/* ---- rounded rows ---- */
+
+/* HT_ERR_FORMAT where x, the values of rows [first, first + n), is not finite. Floats may be, unless the plan checks them. */
+static ht_status check_rows(const ht_rewrite_plan *plan, const ht_weight_rows *rows, int64_t first, int64_t n,
+                            const float *x, ht_error *err) {
+    const ht_rewrite_tensor *t = rows->of;
+    float value;
+    if (ht_weight_is_float((int)t->type) && !plan->checks_values) return HT_OK;
+    const int64_t i = first_damaged(HT_W_F32, x, n * rows->k, is_bound(t->name), &value);
+    if (i < 0) return HT_OK;
+    int64_t row;
+    const ht_stored_tensor *stored = origin_of(rows, first + i / rows->k, &row);
+    return not_finite(stored->file_name, stored->name, stored->name_len, value, row, i % rows->k, err);
+}
+
+/* ---- copied tensors ---- */
+
+/* A tensor as it lies in the file. */
+typedef struct copied {
+    const unsigned char *bytes;
+    int type;        /* ht_weight_type; E8M0: exponents, one a byte */
+    int64_t n;       /* elements */
+    int64_t columns; /* of a row */
+    bool is_bound;
+    _Atomic int64_t first_bad; /* chunk; INT64_MAX: none */
+} copied;
+
+enum { NOT_CHECKED = -1, E8M0 = HT_W_COUNT };
+
+/* Numbers and packed elements of weights are never damaged in this sense. */
+static int type_named(const ht_rewrite_plan *plan, const ht_rewrite_tensor *t, const char *dtype) {
+    static const ht_weight_type floats[] = {HT_W_F32, HT_W_F16, HT_W_BF16, HT_W_F8_E4M3, HT_W_F8_E5M2};
+    const int owner = plan->tensor[t->owner].from.type;
+    for (size_t i = 0; i < sizeof floats / sizeof *floats; i++)
+        if (!strcmp(dtype, ht_weight_type_info_of(floats[i])->name)) return (int)floats[i];
+    const bool is_scale = t != &plan->tensor[t->owner];
+    const bool has_exponents = owner == HT_W_MXFP4 || (owner >= 0 && ht_weight_is_f8((ht_weight_type)owner));
+    return !strcmp(dtype, "F8_E8M0") || (is_scale && has_exponents && !strcmp(dtype, "U8")) ? E8M0 : NOT_CHECKED;
+}
+
+static copied describe(const ht_rewrite_plan *plan, size_t number, const void *bytes) {
+    const ht_rewrite_tensor *t = &plan->tensor[number];
+    copied out = {.bytes = bytes, .n = 1, .is_bound = is_bound(t->name), .first_bad = INT64_MAX};
+    out.type = plan->c->gguf ? t->from.type : type_named(plan, t, t->to.dtype);
+    for (int d = 0; d < t->to.rank; d++) out.n *= t->to.shape[d];
+    out.columns = t->to.rank ? t->to.shape[t->to.rank - 1] : 1;
+    return out;
+}
+
+/* The first element of a chunk that is not finite; -1: none. */
+static int64_t find(const copied *t, int64_t chunk, float *value) {
+    const int64_t first = chunk * CHUNK, n = ht_min_i64(CHUNK, t->n - first);
+    if (t->type == E8M0) { /* 2^(e - 127), but for 255 */
+        const unsigned char *bad = memchr(t->bytes + first, 255, (size_t)n);
+        *value = NAN;
+        return bad ? bad - t->bytes : -1;
+    }
+    const ht_weight_type type = (ht_weight_type)t->type;
+    const ht_weight_type_info *info = ht_weight_type_info_of(type);
+    const unsigned char *blocks = t->bytes + (size_t)(first / info->block) * info->block_bytes;
+    const int64_t i = first_damaged(type, blocks, n, t->is_bound, value);
+    return i < 0 ? -1 : first + i;
+}
+
+static void check_chunks(void *arg, int64_t begin, int64_t end, int number) {
+    copied *t = arg;
+    (void)number;
+    for (int64_t i = begin; i < end; i++) {
+        float value;
+        if (find(t, i, &value) < 0) continue;
+        int64_t first = atomic_load(&t->first_bad);
+        while (i < first && !atomic_compare_exchange_weak(&t->first_bad, &first, i)) {}
+    }
+}
+
+/* The same of tensor `number`, which is copied as `bytes`. */
+static ht_status check_copied(const ht_rewrite_plan *plan, ht_device *host, size_t number, const void *bytes,
+                              ht_error *err) {
+    copied t = describe(plan, number, bytes);
+    if (t.type == NOT_CHECKED || !t.n) return HT_OK;
+    host->run_on_host(host, (t.n + CHUNK - 1) / CHUNK, 1, check_chunks, &t);
+    const int64_t chunk = atomic_load(&t.first_bad);
+    if (chunk == INT64_MAX) return HT_OK;
+    float value;
+    const int64_t i = find(&t, chunk, &value);
+    const ht_rewrite_tensor *of = &plan->tensor[number];
+    return not_finite(of->from.file_name, of->name, strlen(of->name), value, i / t.columns, i % t.columns, err);
+}
 
 typedef struct buffer {
     void *data;
@@ -70,7 +421,7 @@ static ht_status grow(buffer *b, size_t bytes, ht_error *err) {
 /* Adds scale * B A to row `row` of the tensor. */
 static void add_change(const ht_rewrite_change *c, int64_t row, float *delta) {
     const ht_lora *l = c->lora;
-    int64_t b_row = ht_canonical_row(row - c->first_row, c->head_rows);
+    int64_t b_row = canonical_row(row - c->first_row, c->head_rows);
     if (c->lora_head_rows) b_row = ht_interleaved_row(b_row, c->lora_head_rows);
     const float *b = l->b + (c->expert * l->n_out + b_row) * l->rank, *a = l->a + c->expert * l->rank * l->n_in;
     for (int64_t i = 0; i < l->rank; i++, a += l->n_in) {
@@ -263,7 +614,7 @@ static ht_status make_rows(ht_rewrite_values *v, worker *w, int64_t first, int64
         change_rows(v->t, first, n, v->rows.k, delta);
         status = add_delta(v, delta, count, x, err);
     }
-    if (!status) status = ht_rewrite_check_rows(v->plan, &v->rows, first, n, x, err);
+    if (!status) status = check_rows(v->plan, &v->rows, first, n, x, err);
     return status ? status : round_rows(v, w, first, n, delta, own, err);
 }
 
@@ -340,7 +691,7 @@ static ht_status make_weight(ht_rewrite_values *v, size_t owner, bool counts, ht
     if (!status) status = ht_weight_rows_open(v->plan, v->t, &v->rows, err);
     if (!status) status = find_importance(v, err);
     if (!status) status = make_tensor(v, &own, err);
-    if (!status) status = ht_weight_rows_unchanged(&v->rows, err);
+    if (!status) status = unchanged(&v->rows, err);
     ht_weight_rows_close(&v->rows);
     if (status) return status;
     v->made = owner;
@@ -371,8 +722,7 @@ static ht_status copy(ht_rewrite_values *v, size_t number, const ht_rewrite_tens
     v->made = SIZE_MAX;
     ht_status status = grow(&v->out[0], t->to.n_bytes, err);
     if (!status) status = ht_file_read_at(file, offset, v->out[0].data, t->to.n_bytes, err);
-    if (!status && v->plan->checks_values)
-        status = ht_rewrite_check_copied(v->plan, v->host, number, v->out[0].data, err);
+    if (!status && v->plan->checks_values) status = check_copied(v->plan, v->host, number, v->out[0].data, err);
     return status ? status : ht_file_unchanged(t->from.file, err);
 }
 

@@ -65,11 +65,11 @@ static bool layer_of(const char *name, bool gguf, int64_t *layer, const char **r
  * such as keys and values that are shared between layers. */
 static bool is_left_out(const ht_family *family, bool gguf, const char *name) {
     if (gguf && strncmp(name, "attn_", 5) != 0) return false; /* metadata leaves out nothing else: tensors tell */
-    for (const ht_weight_place *const *table = family->layer; *table; table++)
-        for (const ht_weight_place *p = *table; p->gguf; p++) {
-            const char *place = gguf ? p->gguf : p->safetensors;
-            const size_t n = strlen(place);
-            if (p->expert || !p->has || strncmp(name, place, n) != 0) continue;
+    for (const ht_tensor_spec *const *table = family->layer; *table; table++)
+        for (const ht_tensor_spec *p = *table; p->gguf; p++) {
+            const char *own = gguf ? p->gguf : p->safetensors;
+            const size_t n = strlen(own);
+            if (p->expert || !p->has || strncmp(name, own, n) != 0) continue;
             if (p->bare ? !name[n] : !strcmp(name + n, ".weight") || !strncmp(name + n, ".weight_", 8)) return true;
         }
     return false;

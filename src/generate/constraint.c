@@ -3,7 +3,7 @@
 #include "generate/constraint.h"
 
 #include "base/error.h"
-#include "chat/response.h"
+#include "chat/reasoning_formats.h"
 #include "chat/tool_cache.h"
 #include "models/model.h"
 
@@ -27,8 +27,9 @@ static bool has_thoughts_off(const ht_chat *chat) {
 }
 
 static ht_grammar_start start_of(const ht_model *m, const ht_chat *chat, const char *prompt, size_t n) {
-    const ht_answer_format format = ht_answer_format_of(ht_chat_template_source(m->chat.template));
-    if (ht_answer_opens_thought(&format, prompt, n)) return HT_START_IN_THOUGHT;
+    bool with_title;
+    const ht_reasoning_format *format = ht_reasoning_format_of(ht_chat_template_source(m->chat.template));
+    if (ht_reasoning_is_open(format, prompt, n, &with_title)) return HT_START_IN_REASONING;
     return has_thoughts_off(chat) ? HT_START_TEXT : HT_START_ANSWER;
 }
 

@@ -84,7 +84,7 @@ static int32_t *copy_tokens(const ht_engine_answer *a) {
 static void free_parts(ht_engine_answer *a) {
     unlock_prefix(a);
     if (a->begun) ht_generation_end(&a->g);
-    ht_answer_reader_free(a->g.answer);
+    ht_response_reader_free(a->g.answer);
     a->g.answer = NULL;
     a->begun = false;
     ht_session_free(a->s);
@@ -271,10 +271,10 @@ static ht_status begin(ht_engine_answer *a, ht_error *err) {
     a->begun = true;
     if (r->prompt_only) return HT_OK;
     if (r->chat && r->piece)
-        status = ht_answer_reader_new(e->model->chat.template, r->chat->tools, r->text.text, r->text.n,
-                                      ht_engine_post_piece, a, &a->g.answer, err);
+        status = ht_response_reader_new(e->model->chat.template, r->chat->tools, r->text.text, r->text.n,
+                                        ht_engine_post_piece, a, &a->g.answer, err);
     if (status) return status;
-    if (a->g.answer) ht_answer_reader_set_call_pieces(a->g.answer, r->o.call_pieces);
+    if (a->g.answer) ht_response_reader_set_call_pieces(a->g.answer, r->o.call_pieces);
     return ht_generation_begin(&a->g, r->piece ? ht_engine_post_text : NULL, a, err);
 }
 

@@ -49,9 +49,9 @@ static ht_status begin_grammar(ht_generation *g, ht_error *err) {
     if (g->o.grammar && !ht_grammar_is_for(g->o.grammar, m))
         return ht_fail(err, HT_ERR_ARGUMENT, "the grammar was compiled for another model: its tokens are other ones");
     const ht_status status = ht_sampler_constrain(g->sampler, err);
-    if (!status && c->no_calls && g->answer) ht_answer_reader_end_calls(g->answer);
+    if (!status && c->no_calls && g->answer) ht_response_reader_end_calls(g->answer);
     /* Who takes whole calls is to see what was begun as one. */
-    if (!status && c->only_calls && g->o.call_pieces && g->answer) ht_answer_reader_set_only_calls(g->answer);
+    if (!status && c->only_calls && g->o.call_pieces && g->answer) ht_response_reader_set_only_calls(g->answer);
     return status ? status : ht_answer_matcher_new(c->grammar, c->calls, c->start, &g->matcher, err);
 }
 
@@ -275,7 +275,7 @@ static bool has_text(const ht_session *s) {
 
 /* The answer is text from here on, whatever it reads as. */
 static void end_calls(ht_generation *g) {
-    if (g->answer) ht_answer_reader_end_calls(g->answer);
+    if (g->answer) ht_response_reader_end_calls(g->answer);
     if (g->budget) ht_thinking_budget_end_calls(g->budget);
 }
 

@@ -33,7 +33,7 @@ typedef struct ht_generation {
     const ht_kv_account *account; /* of an engine, with its budget: NULL: none */
     size_t kv_budget;
     ht_token_output output;
-    ht_answer_reader
+    ht_response_reader
         *answer;   /* lent: takes the output, to hand it over in parts; NULL: the caller's function takes it as text */
     bool new_turn; /* the text stands by itself, it does not go on with the prompt's */
     int64_t total; /* tokens before the one that is drawn next; they lie in the session's tokens */

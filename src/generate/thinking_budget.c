@@ -26,12 +26,12 @@ typedef struct writing {
 struct ht_thinking_budget {
     ht_model *model;
     const ht_chat *chat; /* lent; NULL: none */
-    ht_answer_format format;
+    const ht_reasoning_format *format;
     ht_thought_blanks blanks;
     int32_t most, used;
     int32_t of_title; /* tokens of what may be the present thought's title, which is no part of it */
     bool no_calls;
-    ht_answer_reader *reader; /* NULL before the first step */
+    ht_response_reader *reader; /* NULL before the first step */
     ht_token_output output;
     ht_thought_end end;   /* of the present thought; without tokens before it is needed */
     writing taken, drawn; /* behind the tokens that were taken, and behind those that were drawn in this step */
@@ -50,10 +50,10 @@ ht_status ht_thinking_budget_new(ht_model *m, const ht_chat *chat, int32_t most,
     ht_thinking_budget *b = calloc(1, sizeof *b);
     if (!b) return ht_fail_memory(err, sizeof *b, "a thinking budget");
     *b = (ht_thinking_budget){.model = m, .chat = chat, .most = most};
-    b->format = ht_answer_format_of(ht_chat_template_source(m->chat.template));
-    ht_status status = ht_thought_blanks_find(m, b->format.thought, &b->blanks, err);
+    b->format = ht_reasoning_format_of(ht_chat_template_source(m->chat.template));
+    ht_status status = ht_thought_blanks_find(m, b->format, &b->blanks, err);
     /* A mark that no tokens write is an error now, not in the middle of an answer. */
-    if (!status) status = ht_thought_end_write(m, b->format.thought, &b->blanks, &(ht_thought_place){0}, &b->end, err);
+    if (!status) status = ht_thought_end_write(m, b->format, &b->blanks, &(ht_reasoning_position){0}, &b->end, err);
     ht_thought_end_free(&b->end);
     if (status)
         ht_thinking_budget_free(b);
@@ -66,13 +66,13 @@ void ht_thinking_budget_free(ht_thinking_budget *b) {
     if (!b) return;
     ht_thought_end_free(&b->end);
     ht_token_output_free(&b->output);
-    ht_answer_reader_free(b->reader);
+    ht_response_reader_free(b->reader);
     free(b);
 }
 
 void ht_thinking_budget_end_calls(ht_thinking_budget *b) {
     b->no_calls = true;
-    if (b->reader) ht_answer_reader_end_calls(b->reader);
+    if (b->reader) ht_response_reader_end_calls(b->reader);
 }
 
 /* ---- the prompt ---- */
@@ -105,7 +105,7 @@ static ht_status count_tokens(ht_thinking_budget *b, const int32_t *token, int64
 /* Tokens that go on with others may stand in the middle of a thought, which has had tokens then: its mark is the last one. */
 static ht_status find_open_thought(ht_thinking_budget *b, const char *text, size_t n_text, const int32_t *token,
                                    int64_t n, ht_text *opening, ht_error *err) {
-    const ht_thought_notation *t = b->format.thought;
+    const ht_reasoning_format *t = b->format;
     const char *open = find_last(text, n_text, t->open), *close = find_last(text, n_text, t->close);
     if (!open || (close && close > open)) return HT_OK;
     const char *thought = open + strlen(t->open);
@@ -135,13 +135,13 @@ static ht_status begin(ht_thinking_budget *b, const int32_t *token, int64_t n, h
     if (!status && opening.failed) status = ht_fail_memory(err, n_text, "a prompt's reasoning");
     const bool opened = opening.len > 0;
     if (!status)
-        status = ht_answer_reader_new(
+        status = ht_response_reader_new(
             b->model->chat.template, b->chat ? b->chat->tools : (ht_jinja_value){.kind = HT_VALUE_NONE},
             opened ? opening.data : text, opened ? opening.len : n_text, NULL, NULL, &b->reader, err);
     ht_text_free(text);
     ht_text_discard(&opening);
     if (!status) status = ht_token_output_begin(&b->output, t, &none, b->reader, NULL, NULL, err);
-    if (!status && b->no_calls) ht_answer_reader_end_calls(b->reader);
+    if (!status && b->no_calls) ht_response_reader_end_calls(b->reader);
     return status;
 }
 
@@ -150,10 +150,10 @@ static ht_status begin(ht_thinking_budget *b, const int32_t *token, int64_t n, h
 ht_status ht_thinking_budget_prepare(ht_thinking_budget *b, const int32_t *token, int64_t n, ht_error *err) {
     ht_status status = b->reader ? HT_OK : begin(b, token, n, err);
     if (status) return status;
-    const ht_thought_place place = ht_answer_thought_place(b->reader);
+    const ht_reasoning_position place = ht_response_reasoning_position(b->reader);
     if (!b->taken.is_on && place.is_inside && b->used >= b->most) {
         ht_thought_end_free(&b->end);
-        status = ht_thought_end_write(b->model, b->format.thought, &b->blanks, &place, &b->end, err);
+        status = ht_thought_end_write(b->model, b->format, &b->blanks, &place, &b->end, err);
         b->taken = (writing){.is_on = !status};
     }
     b->drawn = b->taken;
@@ -168,7 +168,7 @@ const int32_t *ht_thinking_budget_ending(const ht_thinking_budget *b, int32_t *n
 }
 
 int32_t ht_thinking_budget_guesses(const ht_thinking_budget *b, int32_t room) {
-    if (!ht_answer_thought_place(b->reader).is_inside) return room;
+    if (!ht_response_reasoning_position(b->reader).is_inside) return room;
     return ht_min_i32(room, ht_max_i32(b->most - b->used - 1, 0));
 }
 
@@ -195,20 +195,20 @@ void ht_thinking_budget_give_up(ht_thinking_budget *b) {
 
 /* A character that ends the opening mark, or a byte of one, may complete it. */
 bool ht_thinking_budget_ends_step(const ht_thinking_budget *b, int32_t id) {
-    const ht_thought_notation *t = b->format.thought;
+    const ht_reasoning_format *t = b->format;
     const char *piece = ht_tokenizer_piece(b->model->tokenizer, id);
     if (b->most - b->used > HT_MOST_GUESSES || b->taken.is_on || !piece) return false;
-    if (ht_answer_thought_place(b->reader).is_inside) return false;
+    if (ht_response_reasoning_position(b->reader).is_inside) return false;
     return strchr(piece, t->open[strlen(t->open) - 1]) || strncmp(piece, "<0x", 3) == 0;
 }
 
 /* ---- tokens ---- */
 
 ht_status ht_thinking_budget_take(ht_thinking_budget *b, int32_t id, ht_error *err) {
-    const ht_thought_place before = ht_answer_thought_place(b->reader);
+    const ht_reasoning_position before = ht_response_reasoning_position(b->reader);
     ht_finish finish = 0; /* nobody ends what nobody reads */
     const ht_status status = ht_token_output_put(&b->output, id, &finish, err);
-    const ht_thought_place place = ht_answer_thought_place(b->reader);
+    const ht_reasoning_position place = ht_response_reasoning_position(b->reader);
     if (b->forced_rows >> b->n_taken++ & 1) b->has_ended = true;
     if (!before.is_inside || !place.is_inside) {
         b->of_title = 0;

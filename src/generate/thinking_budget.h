@@ -21,7 +21,7 @@ typedef struct ht_thinking_budget ht_thinking_budget;
 ht_status ht_thinking_budget_new(ht_model *m, const ht_chat *chat, int32_t most, ht_thinking_budget **out,
                                  ht_error *err);
 void ht_thinking_budget_free(ht_thinking_budget *b); /* NULL is fine */
-/* No more calls are read, as of ht_answer_reader_end_calls. */
+/* No more calls are read, as of ht_response_reader_end_calls. */
 void ht_thinking_budget_end_calls(ht_thinking_budget *b);
 
 /* Before a step: n tokens lie before the one that is drawn next, at first those of the prompt. Forgets what was drawn and not

@@ -25,7 +25,7 @@ static void copy_blanks(char *to, const char *from, size_t n) {
 
 /* Of a conversation as it was written: what stands between the thought, the mark and the text. Templates that leave thoughts out may
  * write the mark all the same. */
-static void read_blanks(const char *written, const ht_thought_notation *t, ht_thought_blanks *out) {
+static void read_blanks(const char *written, const ht_reasoning_format *t, ht_thought_blanks *out) {
     const size_t n_close = strlen(t->close), n_thought = strlen(thought);
     const char *text = strstr(written, text_behind), *end = text;
     while (end && end > written && is_blank(end[-1])) end--;
@@ -54,7 +54,7 @@ static ht_status write_answer(const ht_model *m, char **written, ht_error *err) 
     return status;
 }
 
-ht_status ht_thought_blanks_find(const ht_model *m, const ht_thought_notation *t, ht_thought_blanks *out,
+ht_status ht_thought_blanks_find(const ht_model *m, const ht_reasoning_format *t, ht_thought_blanks *out,
                                  ht_error *err) {
     char *written;
     const ht_status status = write_answer(m, &written, err);
@@ -145,8 +145,8 @@ static ht_status spell(ht_model *m, const char *text, size_t n, size_t before, s
     return HT_OK;
 }
 
-ht_status ht_thought_end_write(ht_model *m, const ht_thought_notation *t, const ht_thought_blanks *blanks,
-                               const ht_thought_place *place, ht_thought_end *out, ht_error *err) {
+ht_status ht_thought_end_write(ht_model *m, const ht_reasoning_format *t, const ht_thought_blanks *blanks,
+                               const ht_reasoning_position *place, ht_thought_end *out, ht_error *err) {
     const int32_t mark_token = ht_tokenizer_find(m->tokenizer, t->close);
     const bool goes_on = place->closing_bytes > 0 && mark_token < 0 && !place->is_title;
     ht_text text = {0};

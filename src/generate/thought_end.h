@@ -12,8 +12,8 @@ typedef struct ht_thought_blanks {
     char before[HT_THOUGHT_BLANKS_MOST + 1], behind[HT_THOUGHT_BLANKS_MOST + 1];
 } ht_thought_blanks;
 
-/* That of an answer which the model's chat template writes; what it does not write is as the notation has it. */
-ht_status ht_thought_blanks_find(const ht_model *m, const ht_thought_notation *t, ht_thought_blanks *out,
+/* That of an answer which the model's chat template writes; what it does not write is as the format has it. */
+ht_status ht_thought_blanks_find(const ht_model *m, const ht_reasoning_format *t, ht_thought_blanks *out,
                                  ht_error *err);
 
 /* Tokens in order: those before the mark, those up to its end, the others. Zeroed it has none. */
@@ -25,8 +25,8 @@ typedef struct ht_thought_end {
 /* The end of a thought at that place. Of a title that has been begun it has the rest. Of a mark that has been begun it has the rest
  * where the mark is several tokens, and all where it is one, as what has come is the thought's own text then. HT_ERR_UNSUPPORTED
  * when no tokens write it. */
-ht_status ht_thought_end_write(ht_model *m, const ht_thought_notation *t, const ht_thought_blanks *blanks,
-                               const ht_thought_place *place, ht_thought_end *out, ht_error *err);
+ht_status ht_thought_end_write(ht_model *m, const ht_reasoning_format *t, const ht_thought_blanks *blanks,
+                               const ht_reasoning_position *place, ht_thought_end *out, ht_error *err);
 void ht_thought_end_free(ht_thought_end *end);
 
 #endif

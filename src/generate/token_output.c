@@ -7,13 +7,13 @@
 
 static bool put_answer(const char *text, size_t n, void *user) {
     ht_token_output *o = user;
-    const ht_answer_state state = ht_answer_put(o->answer, text, n);
-    o->no_memory = state == HT_ANSWER_NO_MEMORY;
-    return state == HT_ANSWER_OPEN;
+    const ht_response_state state = ht_response_put(o->answer, text, n);
+    o->no_memory = state == HT_RESPONSE_NO_MEMORY;
+    return state == HT_RESPONSE_OPEN;
 }
 
 ht_status ht_token_output_begin(ht_token_output *o, const ht_tokenizer *t, const ht_generate_options *options,
-                                ht_answer_reader *answer, ht_text_fn *fn, void *user, ht_error *err) {
+                                ht_response_reader *answer, ht_text_fn *fn, void *user, ht_error *err) {
     *o = (ht_token_output){.tokenizer = t, .answer = answer, .stream.found = -1};
     ht_status status = ht_text_stream_check_stops(options->stop, options->n_stop, err);
     if (status) return status;
@@ -55,13 +55,13 @@ static ht_status put_half_character(ht_token_output *o, ht_finish *finish, ht_er
 /* A special token may be a mark in an answer; it is no text otherwise. What is held back for a stop string comes first. */
 static ht_status put_special(ht_token_output *o, int32_t id, ht_finish *finish, ht_error *err) {
     const char *token = ht_tokenizer_piece(o->tokenizer, id);
-    if (!ht_answer_wants_special(o->answer, token)) return HT_OK;
+    if (!ht_response_wants_special(o->answer, token)) return HT_OK;
     ht_status status = put_half_character(o, finish, err);
     if (!status && !*finish) status = after(o, ht_text_stream_end(&o->stream), finish, err);
     if (status || *finish) return status;
-    const ht_answer_state state = ht_answer_put_special(o->answer, token);
-    o->no_memory = state == HT_ANSWER_NO_MEMORY;
-    return after(o, state == HT_ANSWER_OPEN ? HT_TEXT_STREAM_OPEN : HT_TEXT_STREAM_REFUSED, finish, err);
+    const ht_response_state state = ht_response_put_special(o->answer, token);
+    o->no_memory = state == HT_RESPONSE_NO_MEMORY;
+    return after(o, state == HT_RESPONSE_OPEN ? HT_TEXT_STREAM_OPEN : HT_TEXT_STREAM_REFUSED, finish, err);
 }
 
 ht_status ht_token_output_put(ht_token_output *o, int32_t id, ht_finish *finish, ht_error *err) {
@@ -83,8 +83,8 @@ ht_status ht_token_output_end(ht_token_output *o, ht_finish *finish, ht_error *e
         if (ht_decoder_flush(o->decoder, &piece, &n, NULL) == HT_OK) (void)ht_text_stream_put(&o->stream, piece, n);
         (void)ht_text_stream_end(&o->stream);
     }
-    const ht_answer_state state = o->answer ? ht_answer_end(o->answer) : HT_ANSWER_OPEN;
-    if (state == HT_ANSWER_NO_MEMORY) o->no_memory = true;
-    if (state == HT_ANSWER_REFUSED) *finish = HT_FINISH_CALLBACK;
+    const ht_response_state state = o->answer ? ht_response_end(o->answer) : HT_RESPONSE_OPEN;
+    if (state == HT_RESPONSE_NO_MEMORY) o->no_memory = true;
+    if (state == HT_RESPONSE_REFUSED) *finish = HT_FINISH_CALLBACK;
     return o->no_memory ? ht_fail_memory(err, 0, "the answer") : HT_OK;
 }

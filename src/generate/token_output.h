@@ -17,15 +17,15 @@ typedef struct ht_token_output {
     const ht_tokenizer *tokenizer; /* lent; NULL only where nobody wants text */
     ht_decoder *decoder;           /* NULL: nobody wants text */
     ht_text_stream stream;
-    ht_answer_reader *answer; /* lent, reads the text and hands it over in parts; NULL: fn gets it */
-    bool has_text;            /* a token with text has come */
-    bool no_memory;           /* for the answer */
+    ht_response_reader *answer; /* lent, reads the text and hands it over in parts; NULL: fn gets it */
+    bool has_text;              /* a token with text has come */
+    bool no_memory;             /* for the answer */
 } ht_token_output;
 
 /* Begins an output to `fn`, or to `answer`, which is not NULL then; both NULL: tokens are taken for their stop strings
  * alone. `o` is to be freed in any case and may not move. HT_ERR_ARGUMENT for stop strings that are none. */
 ht_status ht_token_output_begin(ht_token_output *o, const ht_tokenizer *t, const ht_generate_options *options,
-                                ht_answer_reader *answer, ht_text_fn *fn, void *user, ht_error *err);
+                                ht_response_reader *answer, ht_text_fn *fn, void *user, ht_error *err);
 void ht_token_output_free(ht_token_output *o);
 
 /* Takes a token. *finish is HT_FINISH_STOP for a stop string (stream.found), HT_FINISH_CALLBACK when nobody wants more, else untouched. */

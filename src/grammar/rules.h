@@ -34,10 +34,10 @@ enum { HT_STARTS_MOST = 6, HT_FREE_LEXEMES_MOST = 16 };
 
 /* Where a text begins: numbers of the rules' starts. */
 typedef enum ht_grammar_start {
-    HT_START_TEXT,       /* with the grammar's text */
-    HT_START_ANSWER,     /* the answer may open a thought before it */
-    HT_START_IN_THOUGHT, /* the prompt has opened a thought */
-    /* Of calls beside a text (chat/tool_rules.h), this and the two behind it, in the order above: every answer but those whose text begins as
+    HT_START_TEXT,         /* with the grammar's text */
+    HT_START_ANSWER,       /* the answer may open a thought before it */
+    HT_START_IN_REASONING, /* the prompt has opened a thought */
+    /* Of calls beside a text (chat/response_rules.h), this and the two behind it, in the order above: every answer but those whose text begins as
      * a call does. */
     HT_START_NO_CALL
 } ht_grammar_start;

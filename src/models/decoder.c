@@ -13,7 +13,7 @@ static bool projects_values(const ht_config *c, int64_t layer) {
     return keeps_keys(c, layer) && !c->layer[layer].v_is_k;
 }
 
-const ht_weight_place ht_decoder_attention_places[] = {
+const ht_tensor_spec ht_decoder_attention_specs[] = {
     {AT(attention_norm), "input_layernorm", "attn_norm", HT_EXTENT_HIDDEN, .columns = HT_EXTENT_NONE},
     {AT(q), "self_attn.q_proj", "attn_q", HT_EXTENT_Q, HT_EXTENT_HIDDEN, .bias = HT_BIAS_Q, .heads = HT_HEADS_Q},
     {AT(k), "self_attn.k_proj", "attn_k", HT_EXTENT_KV, HT_EXTENT_HIDDEN, .bias = HT_BIAS_Q, .heads = HT_HEADS_KV,
@@ -22,16 +22,16 @@ const ht_weight_place ht_decoder_attention_places[] = {
     {AT(out), "self_attn.o_proj", "attn_output", HT_EXTENT_HIDDEN, HT_EXTENT_Q, .bias = HT_BIAS_OUT},
     {.gguf = NULL}};
 
-const ht_weight_place ht_decoder_head_norm_places[] = {
+const ht_tensor_spec ht_decoder_head_norm_specs[] = {
     {AT(q_norm), "self_attn.q_norm", "attn_q_norm", HT_EXTENT_HEAD, .columns = HT_EXTENT_NONE},
     {AT(k_norm), "self_attn.k_norm", "attn_k_norm", HT_EXTENT_HEAD, .columns = HT_EXTENT_NONE, .has = keeps_keys},
     {.gguf = NULL}};
 
-const ht_weight_place ht_decoder_mlp_norm_places[] = {
+const ht_tensor_spec ht_decoder_mlp_norm_specs[] = {
     {AT(mlp_norm), "post_attention_layernorm", "ffn_norm", HT_EXTENT_HIDDEN, .columns = HT_EXTENT_NONE},
     {.gguf = NULL}};
 
-const ht_weight_place ht_decoder_sandwich_norm_places[] = {
+const ht_tensor_spec ht_decoder_sandwich_norm_specs[] = {
     {AT(after_attention_norm), "post_attention_layernorm", "post_attention_norm", HT_EXTENT_HIDDEN,
      .columns = HT_EXTENT_NONE},
     {AT(mlp_norm), "pre_feedforward_layernorm", "ffn_norm", HT_EXTENT_HIDDEN, .columns = HT_EXTENT_NONE},
@@ -41,7 +41,7 @@ const ht_weight_place ht_decoder_sandwich_norm_places[] = {
 static bool is_dense(const ht_config *c, int64_t layer) { return c->layer[layer].feed_forward > 0; }
 bool ht_decoder_has_experts(const ht_config *c, int64_t layer) { return c->layer[layer].has_experts; }
 
-const ht_weight_place ht_decoder_expert_places[] = {
+const ht_tensor_spec ht_decoder_expert_specs[] = {
     {AT(expert_gate), "experts.gate_proj", "ffn_gate_exps", HT_EXTENT_EXPERT_FEED_FORWARD, HT_EXTENT_HIDDEN,
      .has = ht_decoder_has_experts, .expert = HT_EXPERT_GATE},
     {AT(expert_up), "experts.up_proj", "ffn_up_exps", HT_EXTENT_EXPERT_FEED_FORWARD, HT_EXTENT_HIDDEN,
@@ -50,7 +50,7 @@ const ht_weight_place ht_decoder_expert_places[] = {
      .has = ht_decoder_has_experts, .expert = HT_EXPERT_DOWN},
     {.gguf = NULL}};
 
-const ht_weight_place ht_decoder_mlp_places[] = {
+const ht_tensor_spec ht_decoder_mlp_specs[] = {
     {AT(gate), "mlp.gate_proj", "ffn_gate", HT_EXTENT_FEED_FORWARD, HT_EXTENT_HIDDEN, .bias = HT_BIAS_MLP,
      .has = is_dense},
     {AT(up), "mlp.up_proj", "ffn_up", HT_EXTENT_FEED_FORWARD, HT_EXTENT_HIDDEN, .bias = HT_BIAS_MLP, .has = is_dense},

@@ -30,8 +30,8 @@ typedef struct ht_decoder_layer {
 
 /* Weight tables for ht_family.layer: attention norm and projections; q and k norms; feed-forward matrices; the
  * feed-forward norm of Llama-like families; Gemma's four norms. */
-extern const ht_weight_place ht_decoder_attention_places[], ht_decoder_head_norm_places[], ht_decoder_mlp_places[],
-    ht_decoder_mlp_norm_places[], ht_decoder_sandwich_norm_places[], ht_decoder_expert_places[];
+extern const ht_tensor_spec ht_decoder_attention_specs[], ht_decoder_head_norm_specs[], ht_decoder_mlp_specs[],
+    ht_decoder_mlp_norm_specs[], ht_decoder_sandwich_norm_specs[], ht_decoder_expert_specs[];
 
 /* Token embeddings of the step, scaled if the family does so: [T, hidden]. */
 ht_array *ht_decoder_embed(ht_ctx *c, const ht_decoder_weights *m);

@@ -1,6 +1,7 @@
 /* Gemma 2 and 3: pre- and post-norms around attention and feed-forward, sliding-window layers. Gemma 2 softcaps
  * attention scores; Gemma 3 has q and k norms and a separate RoPE base for sliding layers. */
 #include "models/decoder.h"
+#include "models/registry.h"
 
 #include <math.h>
 
@@ -99,17 +100,21 @@ static void read_gguf_3(ht_config *c, ht_meta *m) {
 const ht_family ht_family_gemma2 = {
     .architecture = "gemma2",
     .model_types = {"gemma2"},
+    .class_name = "Gemma2ForCausalLM",
+    .form = HT_CONFIG_GEMMA2,
     .defaults = {.n_layers = 26, .vocab = 256000, .context = 8192, .rope_theta = 10000, HT_GEMMA_DEFAULTS},
     .read_json = read_json_2,
     .read_gguf = read_gguf_2,
     .activate = ht_gelu_tanh,
     .scaled_embedding = true,
     .norm_offset = 1,
-    .layer = {ht_decoder_attention_places, ht_decoder_mlp_places, ht_decoder_sandwich_norm_places},
+    .layer = {ht_decoder_attention_specs, ht_decoder_mlp_specs, ht_decoder_sandwich_norm_specs},
     HT_DECODER_RUNS};
 
 const ht_family ht_family_gemma3 = {.architecture = "gemma3",
                                     .model_types = {"gemma3_text", "gemma3"},
+                                    .class_name = "Gemma3ForCausalLM",
+                                    .form = HT_CONFIG_GEMMA3,
                                     .defaults = {.n_layers = 26,
                                                  .vocab = 262208,
                                                  .context = 131072,
@@ -121,6 +126,6 @@ const ht_family ht_family_gemma3 = {.architecture = "gemma3",
                                     .activate = ht_gelu_tanh,
                                     .scaled_embedding = true,
                                     .norm_offset = 1,
-                                    .layer = {ht_decoder_attention_places, ht_decoder_head_norm_places,
-                                              ht_decoder_mlp_places, ht_decoder_sandwich_norm_places},
+                                    .layer = {ht_decoder_attention_specs, ht_decoder_head_norm_specs,
+                                              ht_decoder_mlp_specs, ht_decoder_sandwich_norm_specs},
                                     HT_DECODER_RUNS};

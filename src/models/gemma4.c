@@ -3,6 +3,7 @@
  * embedding; some have experts beside the feed-forward. */
 #include "checkpoint/kv_size.h"
 #include "models/decoder.h"
+#include "models/registry.h"
 
 #include <math.h>
 #include <string.h>
@@ -31,7 +32,7 @@ static bool has_inputs(const ht_config *c, int64_t layer) {
 }
 
 #define AT(field) offsetof(gemma4_layer, field)
-static const ht_weight_place places[] = {
+static const ht_tensor_spec layer_specs[] = {
     {AT(input_gate), "per_layer_input_gate", "inp_gate", HT_EXTENT_LAYER_INPUT, HT_EXTENT_HIDDEN, .has = has_inputs},
     {AT(input_projection), "per_layer_projection", "proj", HT_EXTENT_HIDDEN, HT_EXTENT_LAYER_INPUT, .has = has_inputs},
     {AT(after_input_norm), "post_per_layer_input_norm", "post_norm", HT_EXTENT_HIDDEN, .columns = HT_EXTENT_NONE,
@@ -53,14 +54,14 @@ static const ht_weight_place places[] = {
 #undef AT
 
 #define AT(field) offsetof(gemma4_around, field)
-static const ht_weight_place around[] = {{AT(inputs), "embed_tokens_per_layer", "per_layer_token_embd",
-                                          HT_EXTENT_LAYER_INPUT_VOCAB, HT_EXTENT_LAYER_INPUTS, .has = has_inputs,
-                                          .looked_up = true},
-                                         {AT(inputs_projection), "per_layer_model_projection", "per_layer_model_proj",
-                                          HT_EXTENT_LAYER_INPUTS, HT_EXTENT_HIDDEN, .has = has_inputs},
-                                         {AT(inputs_norm), "per_layer_projection_norm", "per_layer_proj_norm",
-                                          HT_EXTENT_LAYER_INPUT, .columns = HT_EXTENT_NONE, .has = has_inputs},
-                                         {.gguf = NULL}};
+static const ht_tensor_spec around[] = {{AT(inputs), "embed_tokens_per_layer", "per_layer_token_embd",
+                                         HT_EXTENT_LAYER_INPUT_VOCAB, HT_EXTENT_LAYER_INPUTS, .has = has_inputs,
+                                         .looked_up = true},
+                                        {AT(inputs_projection), "per_layer_model_projection", "per_layer_model_proj",
+                                         HT_EXTENT_LAYER_INPUTS, HT_EXTENT_HIDDEN, .has = has_inputs},
+                                        {AT(inputs_norm), "per_layer_projection_norm", "per_layer_proj_norm",
+                                         HT_EXTENT_LAYER_INPUT, .columns = HT_EXTENT_NONE, .has = has_inputs},
+                                        {.gguf = NULL}};
 #undef AT
 
 /* ---- configuration ---- */
@@ -273,6 +274,8 @@ static ht_array *forward(ht_ctx *c, const void *model) {
 
 const ht_family ht_family_gemma4 = {.architecture = "gemma4",
                                     .model_types = {"gemma4_text", "gemma4"},
+                                    .class_name = "Gemma4ForCausalLM",
+                                    .form = HT_CONFIG_GEMMA4,
                                     .defaults = {.n_layers = 30,
                                                  .vocab = 262144,
                                                  .context = 131072,
@@ -287,9 +290,9 @@ const ht_family ht_family_gemma4 = {.architecture = "gemma4",
                                     .routed = true,
                                     .gguf_fuses_experts = true,
                                     .normed_values = true,
-                                    .layer = {ht_decoder_attention_places, ht_decoder_head_norm_places,
-                                              ht_decoder_mlp_places, ht_decoder_sandwich_norm_places,
-                                              ht_decoder_expert_places, places},
+                                    .layer = {ht_decoder_attention_specs, ht_decoder_head_norm_specs,
+                                              ht_decoder_mlp_specs, ht_decoder_sandwich_norm_specs,
+                                              ht_decoder_expert_specs, layer_specs},
                                     .layer_bytes = sizeof(gemma4_layer),
                                     .around = around,
                                     .around_bytes = sizeof(gemma4_around),

@@ -1,10 +1,13 @@
 /* Llama: pre-norm blocks of grouped-query attention with RoPE and a SwiGLU feed-forward. Mistral: Llama with an
  * optional sliding window in all layers. */
 #include "models/decoder.h"
+#include "models/registry.h"
 
 const ht_family ht_family_llama = {
     .architecture = "llama",
     .model_types = {"llama"},
+    .class_name = "LlamaForCausalLM",
+    .form = HT_CONFIG_LLAMA,
     .defaults = {.n_layers = 32,
                  .hidden = 4096,
                  .n_heads = 32,
@@ -14,7 +17,7 @@ const ht_family ht_family_llama = {
                  HT_LLAMA_DEFAULTS},
     .gguf_interleaves = true,
     .activate = ht_silu,
-    .layer = {ht_decoder_attention_places, ht_decoder_mlp_norm_places, ht_decoder_mlp_places},
+    .layer = {ht_decoder_attention_specs, ht_decoder_mlp_norm_specs, ht_decoder_mlp_specs},
     HT_DECODER_RUNS};
 
 /* A GGUF Mistral has the architecture llama. */
@@ -40,5 +43,5 @@ const ht_family ht_family_mistral = {
     .read_json = read_mistral,
     .gguf_interleaves = true,
     .activate = ht_silu,
-    .layer = {ht_decoder_attention_places, ht_decoder_mlp_norm_places, ht_decoder_mlp_places},
+    .layer = {ht_decoder_attention_specs, ht_decoder_mlp_norm_specs, ht_decoder_mlp_specs},
     HT_DECODER_RUNS};

@@ -1,6 +1,7 @@
 /* Qwen: Llama's layers, the last ones with an optional sliding window. Qwen2 has q, k and v biases; Qwen3 q and k
  * norms, and experts instead of the feed-forward in its MoE variant. */
 #include "models/decoder.h"
+#include "models/registry.h"
 
 #include <stdio.h>
 
@@ -35,6 +36,8 @@ static void read_qwen3(ht_config *c, ht_json_reader *r, const json_t *object) {
 const ht_family ht_family_qwen2 = {
     .architecture = "qwen2",
     .model_types = {"qwen2"},
+    .class_name = "Qwen2ForCausalLM",
+    .form = HT_CONFIG_QWEN2,
     .defaults = {.n_layers = 32,
                  .hidden = 4096,
                  .n_heads = 32,
@@ -45,30 +48,32 @@ const ht_family ht_family_qwen2 = {
                  HT_LLAMA_DEFAULTS},
     .read_json = read_qwen2,
     .activate = ht_silu,
-    .layer = {ht_decoder_attention_places, ht_decoder_mlp_norm_places, ht_decoder_mlp_places},
+    .layer = {ht_decoder_attention_specs, ht_decoder_mlp_norm_specs, ht_decoder_mlp_specs},
     HT_DECODER_RUNS};
 
-const ht_family ht_family_qwen3 = {.architecture = "qwen3",
-                                   .model_types = {"qwen3"},
-                                   .defaults = {.n_layers = 32,
-                                                .hidden = 4096,
-                                                .n_heads = 32,
-                                                .n_kv_heads = 32,
-                                                .head_dim = 128,
-                                                .feed_forward = 22016,
-                                                .vocab = 151936,
-                                                .context = 32768,
-                                                HT_LLAMA_DEFAULTS},
-                                   .read_json = read_qwen3,
-                                   .activate = ht_silu,
-                                   .layer = {ht_decoder_attention_places, ht_decoder_head_norm_places,
-                                             ht_decoder_mlp_norm_places, ht_decoder_mlp_places},
-                                   HT_DECODER_RUNS};
+const ht_family ht_family_qwen3 = {
+    .architecture = "qwen3",
+    .model_types = {"qwen3"},
+    .class_name = "Qwen3ForCausalLM",
+    .form = HT_CONFIG_QWEN3,
+    .defaults = {.n_layers = 32,
+                 .hidden = 4096,
+                 .n_heads = 32,
+                 .n_kv_heads = 32,
+                 .head_dim = 128,
+                 .feed_forward = 22016,
+                 .vocab = 151936,
+                 .context = 32768,
+                 HT_LLAMA_DEFAULTS},
+    .read_json = read_qwen3,
+    .activate = ht_silu,
+    .layer = {ht_decoder_attention_specs, ht_decoder_head_norm_specs, ht_decoder_mlp_norm_specs, ht_decoder_mlp_specs},
+    HT_DECODER_RUNS};
 
 /* ---- mixture of experts ---- */
 
 #define AT(field) offsetof(ht_decoder_layer, field)
-static const ht_weight_place router_places[] = {
+static const ht_tensor_spec router_specs[] = {
     {AT(router), "mlp.gate", "ffn_gate_inp", HT_EXTENT_EXPERTS, HT_EXTENT_HIDDEN, .has = ht_decoder_has_experts},
     {.gguf = NULL}};
 #undef AT
@@ -122,6 +127,8 @@ static void read_qwen3_moe_gguf(ht_config *c, ht_meta *m) {
 
 const ht_family ht_family_qwen3moe = {.architecture = "qwen3moe",
                                       .model_types = {"qwen3_moe"},
+                                      .class_name = "Qwen3MoeForCausalLM",
+                                      .form = HT_CONFIG_QWEN3_MOE,
                                       .defaults = {.n_layers = 24,
                                                    .hidden = 2048,
                                                    .n_heads = 32,
@@ -134,7 +141,7 @@ const ht_family ht_family_qwen3moe = {.architecture = "qwen3moe",
                                       .read_gguf = read_qwen3_moe_gguf,
                                       .activate = ht_silu,
                                       .routed = true,
-                                      .layer = {ht_decoder_attention_places, ht_decoder_head_norm_places,
-                                                ht_decoder_mlp_norm_places, ht_decoder_mlp_places, router_places,
-                                                ht_decoder_expert_places},
+                                      .layer = {ht_decoder_attention_specs, ht_decoder_head_norm_specs,
+                                                ht_decoder_mlp_norm_specs, ht_decoder_mlp_specs, router_specs,
+                                                ht_decoder_expert_specs},
                                       HT_DECODER_RUNS};

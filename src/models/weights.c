@@ -2,19 +2,207 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "checkpoint/kv_size.h"
 #include "checkpoint/tensor_read.h"
-#include "checkpoint/unused_tensors.h"
 #include "models/file_rows.h"
-#include "models/pack.h"
 #include "models/packed_cache.h"
-#include "models/weights_internal.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+struct ht_weights {
+    ht_decoder_weights decoder;
+    int64_t n_matrices, n_tables, n_arrays, n_names, n_experts;
+    int64_t capacity; /* of each list: more than all specs of all layers can need */
+    ht_matrix **matrices;
+    ht_matrix_use *use;   /* of each matrix */
+    ht_matrix **tables;   /* in their file */
+    ht_matrix ***experts; /* lists of matrices */
+    ht_array **arrays;
+    char **names; /* slots, and names of tensors */
+    int64_t n_projections;
+    ht_projection *projections;
+    ht_device *device; /* lent: the model holds it longer */
+    /* Of all matrices, on the device or mapped: one piece, so that nearly all of it can be in large pages. */
+    void *memory;
+    size_t memory_bytes;
+    bool mapped; /* `memory` is a file's (models/packed_cache.h) */
+};
+
+/* One pass over a checkpoint's weights; without a store it only adds up. */
+typedef struct loader {
+    const ht_checkpoint_files *from;
+    const ht_config *config;
+    ht_device *device;
+    ht_precision precision;
+    ht_weights *into; /* NULL: measure */
+    ht_scope *scope;
+    size_t bytes, matrix_bytes; /* in memory, so far: of everything, of matrices */
+    ht_pack_task *tasks;        /* one per matrix, carried out at the end */
+    ht_weight *matrix;          /* that the next bias belongs to */
+    float *expert_scales;       /* [n_experts] of the part that is being loaded */
+    bool any_expert_scale;
+    ht_error *err;
+} loader;
+
+/* ---- single weights ---- */
+
+static ht_status keep_name(loader *l, const char *name, const char **out) {
+    char *copy = strdup(name);
+    if (!copy) return ht_fail_memory(l->err, strlen(name) + 1, "a name");
+    l->into->names[l->into->n_names++] = copy;
+    *out = copy;
+    return HT_OK;
+}
+
+static ht_status keep_array(loader *l, const float *values, int64_t n, ht_array **out) {
+    ht_array *a = ht_array_retain(ht_array_from(l->scope, values, HT_F32, &n, 1));
+    if (a) l->into->arrays[l->into->n_arrays++] = a;
+    *out = a;
+    return ht_array_eval(l->scope, &a, 1, l->err);
+}
+
+/* Gives a weight its slot; in a layer it becomes a projection that adapters can name. */
+static ht_status keep_slot(loader *l, const ht_stored_weight *at, const char **slot) {
+    ht_status status = keep_name(l, at->slot, slot);
+    if (status || !at->projection) return status;
+    ht_projection *kept = &l->into->projections[l->into->n_projections];
+    *kept = *at->projection;
+    kept->slot = *slot;
+    status = keep_name(l, at->projection->gguf, &kept->gguf);
+    if (!status) l->into->n_projections++;
+    return status;
+}
+
+static ht_status set_block_scales(const ht_stored_weight *at, ht_matrix *m, ht_error *err) {
+    ht_block_scales read;
+    ht_status status = ht_fp8_scales_read(&at->scales, at->scale_matrix, at->scale_row, m->n_rows, &read, err);
+    if (!status && read.values) status = ht_matrix_set_scales(m, read.values, read.n, read.rows, read.columns, err);
+    free(read.values);
+    return status;
+}
+
+/* A matrix, to be packed with all others. */
+static ht_status add_matrix(loader *l, const ht_stored_weight *at, bool is_head, ht_matrix **out) {
+    const ht_stored_tensor *t = &at->stored;
+    const ht_matrix_kind kind = {l->precision, (ht_weight_type)t->type, t->dims[0], t->dims[1], is_head};
+    size_t offset = l->matrix_bytes, bytes = l->device ? ht_matrix_bytes(l->device, &kind) : 0;
+    if (!bytes) bytes = t->n_bytes;
+    l->bytes += bytes;
+    l->matrix_bytes += (bytes + 63) & ~(size_t)63;
+    if (!l->into) return HT_OK;
+    ht_weights *w = l->into;
+    ht_matrix *m;
+    ht_status status = ht_matrix_new(l->device, &kind, at->name, &m, l->err);
+    if (status) return status;
+    l->tasks[w->n_matrices] = (ht_pack_task){m, *t, at->stored_head_rows, offset};
+    w->use[w->n_matrices].late = at->layer >= ht_kv_layers(l->config);
+    w->use[w->n_matrices].expert = at->role == HT_ROLE_EXPERT;
+    w->matrices[w->n_matrices++] = m;
+    *out = m;
+    return set_block_scales(at, m, l->err);
+}
+
+/* A table stays in its file, where the device's kernels can read it. */
+static ht_status add_table(loader *l, const ht_stored_weight *at, ht_matrix **out) {
+    const bool in_memory = l->device && !ht_memory_is_host(l->device->memory);
+    const bool is_f8 = ht_weight_is_f8((ht_weight_type)at->stored.type);
+    ht_status status;
+    if (in_memory || is_f8) {
+        status = add_matrix(l, at, false, out);
+        if (!status && l->into && !is_f8) l->into->use[l->into->n_matrices - 1].table = true;
+        return status;
+    }
+    if (!l->into) return HT_OK;
+    status = ht_file_rows_new(&at->stored, out, l->err);
+    if (!status) l->into->tables[l->into->n_tables++] = *out;
+    return status;
+}
+
+/* Vectors are few and small: they are kept as f32 arrays. */
+static ht_status add_vector(loader *l, const ht_stored_weight *at, ht_array **out) {
+    const int64_t n = at->columns, head_rows = at->stored_head_rows;
+    l->bytes += (size_t)n * sizeof(float);
+    if (!l->into) return HT_OK;
+    float *values = malloc((size_t)n * 2 * sizeof *values);
+    if (!values) return ht_fail_memory(l->err, (size_t)n * 2 * sizeof *values, at->name);
+    float *ordered = values + n;
+    ht_status status = ht_tensor_read_f32(&at->stored, n, values, l->err);
+    for (int64_t i = 0; !status && head_rows && i < n; i++) ordered[i] = values[ht_interleaved_row(i, head_rows)];
+    if (!status) status = keep_array(l, head_rows ? ordered : values, n, out);
+    free(values);
+    return status;
+}
+
+/* ---- weights in the structs of the model ---- */
+
+static ht_status load_matrix(loader *l, const ht_stored_weight *at, bool is_head, ht_weight *w) {
+    ht_status status = at->is_table ? add_table(l, at, &w->matrix) : add_matrix(l, at, is_head, &w->matrix);
+    if (status || !l->into) return status;
+    w->bias = HT_NONE;
+    w->scale = at->has_product_scale && at->product_scale != 1 ? at->product_scale : 0;
+    l->matrix = w;
+    return keep_slot(l, at, &w->slot);
+}
+
+/* The embedding, which is the head, too, where that is tied. */
+static ht_status load_embedding(loader *l, const ht_stored_weight *at, ht_decoder_weights *d) {
+    ht_status status = load_matrix(l, at, l->config->tied_head, &d->embedding);
+    d->head = d->embedding;
+    d->head.slot = "lm_head";
+    return status;
+}
+
+static ht_status begin_experts(loader *l, const ht_stored_weight *at, ht_experts *out) {
+    const int64_t n = l->config->n_experts;
+    ht_matrix **matrix = calloc((size_t)n * 2, sizeof *matrix);
+    if (!matrix) return ht_fail_memory(l->err, (size_t)n * 2 * sizeof *matrix, "experts");
+    l->into->experts[l->into->n_experts++] = matrix;
+    *out = (ht_experts){{matrix, (int32_t)n, 0}, HT_NONE, NULL};
+    l->any_expert_scale = false;
+    return keep_slot(l, at, &out->slot);
+}
+
+static ht_status load_expert(loader *l, const ht_stored_weight *at, ht_experts *out) {
+    if (!l->into) return add_matrix(l, at, false, NULL);
+    ht_status status = at->expert ? HT_OK : begin_experts(l, at, out);
+    if (!status) status = add_matrix(l, at, false, &out->list.matrix[at->expert]);
+    l->expert_scales[at->expert] = at->product_scale;
+    l->any_expert_scale = l->any_expert_scale || at->has_product_scale;
+    if (status || at->expert + 1 < l->config->n_experts) return status;
+    ht_matrix_list_find_kinds(&out->list);
+    return l->any_expert_scale ? keep_array(l, l->expert_scales, l->config->n_experts, &out->scale) : HT_OK;
+}
+
+static ht_status load(const ht_stored_weight *at, void *user, ht_error *err) {
+    (void)err;
+    loader *l = user;
+    ht_decoder_weights none = {0}, *d = l->into ? &l->into->decoder : &none;
+    union {
+        ht_weight weight;
+        ht_experts experts;
+        ht_array *array;
+    } nowhere = {0};
+    char *base = !l->into ? NULL
+                 : at->layer == HT_OUTSIDE_LAYERS
+                     ? d->around
+                     : (char *)d->layers + (size_t)at->layer * l->config->family->layer_bytes;
+    void *to = base ? base + at->spec->offset : (void *)&nowhere;
+    switch (at->role) {
+    case HT_ROLE_EMBEDDING: return load_embedding(l, at, d);
+    case HT_ROLE_FINAL_NORM: return add_vector(l, at, &d->final_norm);
+    case HT_ROLE_HEAD: return load_matrix(l, at, true, &d->head);
+    case HT_ROLE_MATRIX: return load_matrix(l, at, false, to);
+    case HT_ROLE_BIAS: return add_vector(l, at, l->into ? &l->matrix->bias : to);
+    case HT_ROLE_VECTOR: return add_vector(l, at, to);
+    case HT_ROLE_EXPERT: return load_expert(l, at, to);
+    }
+    return HT_OK;
+}
+
 /* Divisors of the frequencies: from the scheme of the configuration, or as a GGUF file lists them. */
-static ht_status prepare_rope(ht_loader *l, const ht_rope_spec *rope, int32_t dims, bool from_file, ht_rope_config *how,
+static ht_status prepare_rope(loader *l, const ht_rope_spec *rope, int32_t dims, bool from_file, ht_rope_config *how,
                               ht_array **factors) {
     *factors = HT_NONE;
     float *values = malloc((size_t)dims * sizeof *values);
@@ -23,7 +211,7 @@ static ht_status prepare_rope(ht_loader *l, const ht_rope_spec *rope, int32_t di
     ht_status status = HT_OK;
     ht_stored_tensor t;
     if (from_file && l->from->gguf && ht_checkpoint_find(l->from, "rope_freqs.weight", &t)) {
-        status = ht_loader_look_up(l, "rope_freqs.weight", (int64_t[]){dims / 2}, 1, &t);
+        status = ht_checkpoint_need(l->from, "rope_freqs.weight", (int64_t[]){dims / 2}, 1, &t, l->err);
         if (!status) status = ht_tensor_read_f32(&t, dims / 2, values, l->err);
         for (int32_t i = 0; !status && i < dims / 2; i++)
             if (!isfinite(values[i]) || values[i] <= 0)
@@ -31,77 +219,29 @@ static ht_status prepare_rope(ht_loader *l, const ht_rope_spec *rope, int32_t di
                                  t.file_name, (double)values[i]);
         any = true;
     }
-    if (!status && any) status = ht_loader_keep_array(l, values, dims / 2, factors);
+    if (!status && any) status = keep_array(l, values, dims / 2, factors);
     free(values);
-    return status;
-}
-
-static ht_status walk(ht_loader *l, ht_decoder_weights *d) {
-    ht_status status = ht_loader_around(l, d);
-    char *base = d->layers;
-    for (int64_t i = 0; !status && i < l->config->n_layers;
-         i++, base = base ? base + l->config->family->layer_bytes : NULL)
-        status = ht_loader_layer(l, i, base);
-    return status;
-}
-
-/* Checks that the checkpoint has all tensors of the model, and none that would change its results. */
-static ht_status measure(ht_loader *l, bool notes_unused) {
-    ht_decoder_weights none = {0};
-    const size_t n = ht_checkpoint_n_tensors(l->from);
-    l->used = calloc(n + 1, sizeof *l->used);
-    if (!l->used) return ht_fail_memory(l->err, n, "a list of tensors");
-    ht_status status = walk(l, &none);
-    if (!status) status = ht_unused_tensors_check(l->from, l->config, l->used, notes_unused, l->err);
-    free(l->used);
-    l->used = NULL;
     return status;
 }
 
 ht_status ht_weights_measure(const ht_checkpoint_files *c, const ht_config *config, ht_device *device,
                              ht_precision precision, size_t *bytes, ht_error *err) {
-    ht_loader l = {.from = c, .config = config, .device = device, .precision = precision, .err = err};
-    ht_status status = measure(&l, false);
+    loader l = {.from = c, .config = config, .device = device, .precision = precision, .err = err};
+    ht_status status = ht_stored_weights_visit(c, config, false, load, &l, err);
     *bytes = l.bytes;
     return status;
-}
-
-size_t ht_weights_bytes_in_file(const ht_checkpoint_files *c, const ht_config *config) {
-    ht_error unwanted = {0};
-    ht_decoder_weights none = {0};
-    ht_loader l = {.from = c, .config = config, .err = &unwanted};
-    ht_loader_around(&l, &none);
-    return l.table_bytes;
-}
-
-ht_status ht_weights_visit(const ht_checkpoint_files *c, const ht_config *config, ht_stored_projection_fn *fn,
-                           void *user, ht_error *err) {
-    ht_loader l = {.from = c, .config = config, .visit = fn, .visit_user = user, .err = err};
-    return measure(&l, false);
-}
-
-ht_status ht_weights_visit_all(const ht_checkpoint_files *c, const ht_config *config, bool notes_unused,
-                               ht_stored_weight_fn *fn, void *user, ht_error *err) {
-    ht_loader l = {.from = c, .config = config, .visit_all = fn, .visit_user = user, .err = err};
-    return measure(&l, notes_unused);
-}
-
-ht_status ht_weights_product_scales(const ht_checkpoint_files *c, const ht_config *config, const char *name, int64_t n,
-                                    int share, int n_shares, float *out, bool *found, ht_error *err) {
-    const ht_loader l = {.from = c, .config = config, .err = err};
-    return ht_loader_product_scales(&l, name, n, share, n_shares, out, found);
 }
 
 static ht_weights *new_weights(const ht_config *config) {
     ht_weights *w = calloc(1, sizeof *w);
     if (!w) return NULL;
     const ht_family *family = config->family;
-    int64_t places = 0, around = 0;
-    for (const ht_weight_place *const *table = family->layer; *table; table++)
-        for (const ht_weight_place *p = *table; p->gguf; p++) places += p->expert ? config->n_experts : 1;
-    for (const ht_weight_place *p = family->around; p && p->gguf; p++) around++;
+    int64_t specs = 0, around = 0;
+    for (const ht_tensor_spec *const *table = family->layer; *table; table++)
+        for (const ht_tensor_spec *p = *table; p->gguf; p++) specs += p->expert ? config->n_experts : 1;
+    for (const ht_tensor_spec *p = family->around; p && p->gguf; p++) around++;
     w->capacity =
-        2 * (places * config->n_layers + around) + 8; /* a bias or two names with every weight, and what all have */
+        2 * (specs * config->n_layers + around) + 8; /* a bias or two names with every weight, and what all have */
     w->decoder.config = config;
     w->decoder.layers = calloc((size_t)config->n_layers, family->layer_bytes);
     w->decoder.around = calloc(1, family->around_bytes + 1);
@@ -126,9 +266,9 @@ static int32_t rotated_dims(const ht_config *c, bool slides) {
     return (int32_t)c->head_dim;
 }
 
-static ht_status fill(ht_loader *l) {
+static ht_status fill(loader *l) {
     ht_decoder_weights *d = &l->into->decoder;
-    ht_status status = walk(l, d);
+    ht_status status = ht_stored_weights_visit(l->from, l->config, false, load, l, l->err);
     const ht_config *c = l->config;
     if (!status) status = prepare_rope(l, &c->rope, rotated_dims(c, false), true, &d->rope, &d->rope_factors);
     d->local_rope = d->rope;
@@ -155,7 +295,7 @@ static void put_matrices_into(ht_weights *w, const ht_pack_task *tasks, void *me
     for (int64_t i = 0; i < w->n_matrices; i++) w->matrices[i]->packed = (char *)memory + tasks[i].at;
 }
 
-static ht_status pack(ht_loader *l, const ht_pack_company *company) {
+static ht_status pack(loader *l, const ht_pack_company *company) {
     void *memory;
     ht_status status = ht_memory_alloc(l->device->memory, l->into->memory_bytes, "the weights", &memory, l->err);
     if (status) return status;
@@ -164,7 +304,7 @@ static ht_status pack(ht_loader *l, const ht_pack_company *company) {
 }
 
 /* Whether the matrices are in the cache's mapped memory now, brought in by all threads. */
-static ht_status map(ht_loader *l, const ht_packed_cache *cache, const ht_pack_company *company, bool *done) {
+static ht_status map(loader *l, const ht_packed_cache *cache, const ht_pack_company *company, bool *done) {
     void *memory = ht_packed_cache_map(cache);
     *done = memory != NULL;
     if (!memory) return HT_OK;
@@ -193,7 +333,7 @@ static ht_pack_company half_of(half *h) {
 
 /* Packs, and leaves the packed form to the cache and maps it from there, so that this process shares it, too. A disk
  * that is full is no reason not to load. */
-static ht_status pack_into(ht_loader *l, const ht_packed_cache *cache, const ht_pack_company *company) {
+static ht_status pack_into(loader *l, const ht_packed_cache *cache, const ht_pack_company *company) {
     half first = {company, 0}, second = {company, 0.5};
     const ht_pack_company packing = half_of(&first), storing = half_of(&second), nothing = {0};
     ht_error why = {0};
@@ -207,7 +347,7 @@ static ht_status pack_into(ht_loader *l, const ht_packed_cache *cache, const ht_
     return HT_OK;
 }
 
-static ht_status load_matrices(ht_loader *l, const ht_weights_options *o) {
+static ht_status load_matrices(loader *l, const ht_weights_options *o) {
     ht_packed_cache *cache;
     bool done = false;
     const bool is_host = ht_memory_is_host(l->device->memory);
@@ -228,15 +368,16 @@ static ht_status load_matrices(ht_loader *l, const ht_weights_options *o) {
 ht_status ht_weights_load(const ht_checkpoint_files *c, const ht_config *config, const ht_weights_options *options,
                           ht_weights **out, ht_error *err) {
     *out = NULL;
-    ht_loader l = {.from = c, .config = config, .device = options->device, .precision = options->precision, .err = err};
-    ht_status status = measure(&l, true);
+    loader l = {.from = c, .config = config, .device = options->device, .precision = options->precision, .err = err};
+    ht_status status = ht_stored_weights_visit(c, config, true, load, &l, err);
     if (status) return status;
     size_t matrix_bytes = l.matrix_bytes;
     l.bytes = l.matrix_bytes = 0;
     l.into = new_weights(config);
     l.scope = ht_scope_new(options->stream);
     if (l.into) l.tasks = calloc((size_t)l.into->capacity, sizeof *l.tasks);
-    if (!l.into || !l.scope || !l.tasks)
+    l.expert_scales = calloc((size_t)config->n_experts + 1, sizeof *l.expert_scales);
+    if (!l.into || !l.scope || !l.tasks || !l.expert_scales)
         status = ht_fail_memory(err, (size_t)config->n_layers * config->family->layer_bytes, "a model");
     if (!status) {
         l.into->device = options->device;
@@ -245,6 +386,7 @@ ht_status ht_weights_load(const ht_checkpoint_files *c, const ht_config *config,
     }
     if (!status) status = load_matrices(&l, options);
     free(l.tasks);
+    free(l.expert_scales);
     ht_scope_free(l.scope);
     if (status)
         ht_weights_free(l.into);

@@ -6,7 +6,7 @@
 #ifndef HT_MODELS_WEIGHTS_H
 #define HT_MODELS_WEIGHTS_H
 
-#include "checkpoint/family.h"
+#include "checkpoint/stored_weights.h"
 #include "models/forward.h"
 #include "models/pack.h"
 
@@ -40,8 +40,6 @@ typedef struct ht_weights_options {
 /* Bytes the weights will take in memory; checks that every tensor is there in the right shape and type. */
 ht_status ht_weights_measure(const ht_checkpoint_files *c, const ht_config *config, ht_device *device,
                              ht_precision precision, size_t *bytes, ht_error *err);
-/* Bytes of the tables that stay in the file. */
-size_t ht_weights_bytes_in_file(const ht_checkpoint_files *c, const ht_config *config);
 /* `config` must outlive the result. */
 ht_status ht_weights_load(const ht_checkpoint_files *c, const ht_config *config, const ht_weights_options *options,
                           ht_weights **out, ht_error *err);

@@ -118,7 +118,7 @@ class ToolChoice(CommandTest):
     def test_refused(self):
         words = "run", self.model, "a", "--tools", self.tools, "--tool-choice"
         self.fails(1, *words, "other", says="`other`")
-        self.fails(1, "run", TINY, "a", "--tools", self.tools, "--tool-choice", "required", says="no notation")
+        self.fails(1, "run", TINY, "a", "--tools", self.tools, "--tool-choice", "required", says="no known tool-call format")
         self.fails(2, *words[:3], "--tool-choice", "auto", says="--tool-choice is of --tools")
         self.fails(2, *words[:3], "--tools", self.tools, "--one-call", says="--one-call is of --tool-choice")
         self.fails(2, *words, "auto", "--raw", says="exclude each other")

@@ -1,7 +1,8 @@
-/* Answers: whatever a model writes, in whatever notation, the parts are the same however it comes, and hold nothing that the
- * answer did not. The first byte chooses a template that uses a notation, the second how the rest, the answer, is cut. */
+/* Answers: whatever a model writes, in whatever format, the parts are the same however it comes, and hold nothing that the
+ * answer did not. The first byte chooses a template that uses a format, the second how the rest, the answer, is cut. */
 #include "base/text.h"
 #include "chat/response.h"
+#include "template/eval.h"
 #include "template/template.h"
 #include "tokens.h"
 
@@ -29,6 +30,8 @@ static const char *const sources[] = {
     "<function name=",
     "<|tool_call:begin|>",
     "<|tool_call|>",
+    "<tool_call><parameter=",
+    "[TOOL_CALLS][ARGS]",
 };
 enum { N_SOURCES = sizeof sources / sizeof *sources };
 
@@ -84,21 +87,23 @@ static bool note(const ht_answer_piece *piece, void *user) {
     return true;
 }
 
+static ht_jinja_value tools;
+
 static void read_in_pieces(const ht_chat_template *t, const char *text, size_t n, size_t bytes, ht_answer_fn *fn,
                            void *to) {
-    ht_answer_reader *r;
+    ht_response_reader *r;
     ht_error err = {0};
-    tokens_check(!ht_answer_reader_new(t, ht_jinja_none(), "", 0, fn, to, &r, &err));
-    ht_answer_reader_set_call_pieces(r, fn != note);
-    if (fn == note_calls_alone) ht_answer_reader_set_only_calls(r);
+    tokens_check(!ht_response_reader_new(t, tools, "", 0, fn, to, &r, &err));
+    ht_response_reader_set_call_pieces(r, fn != note);
+    if (fn == note_calls_alone) ht_response_reader_set_only_calls(r);
     for (size_t at = 0; at < n;) {
         size_t end = at + bytes < n ? at + bytes : n;
         while (end < n && ((unsigned char)text[end] & 0xC0) == 0x80) end++;
-        tokens_check(ht_answer_put(r, text + at, end - at) == HT_ANSWER_OPEN);
+        tokens_check(ht_response_put(r, text + at, end - at) == HT_RESPONSE_OPEN);
         at = end;
     }
-    tokens_check(ht_answer_end(r) == HT_ANSWER_OPEN);
-    ht_answer_reader_free(r);
+    tokens_check(ht_response_end(r) == HT_RESPONSE_OPEN);
+    ht_response_reader_free(r);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -111,6 +116,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     ht_chat_template *t;
     ht_error err = {0};
     tokens_check(!ht_chat_template_parse(source, strlen(source), "t", &t, &err));
+    ht_jinja_arena arena = {.limit = 1 << 20, .name = "tools"};
+    static const char list[] = "[{\"name\": \"f\", \"parameters\": {\"properties\": {\"a\": {\"type\": \"string\"}}}}]";
+    tools = data[1] & 16 ? ht_jinja_none() : ht_jinja_json_value(&arena, list, sizeof list - 1, "tools");
     ht_text whole = {0}, cut = {0};
     read_in_pieces(t, text, n, n + 1, note, &whole);
     read_in_pieces(t, text, n, 1 + data[1] % 16, note, &cut);
@@ -130,5 +138,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     ht_text_discard(&piece_by_piece.text);
     ht_text_discard(&alone.text);
     ht_chat_template_free(t);
+    ht_jinja_arena_free(&arena);
     return 0;
 }

@@ -5,7 +5,7 @@
 The templates are those of templates.py. Each writes conversations that end in an answer with thoughts, text and calls of tools,
 in several combinations; what stands behind the prompt is the answer as its model would have generated it. An answer counts as
 written only if the template has put all of the names and values into it: some write one call, no text beside calls, or no
-thoughts. OTHERS are templates in whose notation Hearth reads no calls; a call that one of them writes has to stay text.
+thoughts. OTHERS are templates with unknown tool-call formats; their calls must stay text.
 Needs jinja2."""
 
 import argparse
@@ -22,7 +22,7 @@ import templates
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 from soak import cases, takes  # noqa: E402
 
-# Prefixes of names; notations of models that Hearth does not run.
+# Prefixes of names; formats of models that Hearth does not run.
 OTHERS = ("Kimi-K3", "MiniMax-M3", "muse-glimmer", "openai-gpt-oss", "meetkai-functionary-medium-v3.2", "GigaChat3-10B",
           "fireworks-ai-llama-3-firefunction", "CohereForAI-c4ai-command-r-plus", "tencent-Hy3")  # fmt: skip
 

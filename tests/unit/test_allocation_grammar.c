@@ -161,13 +161,13 @@ static ht_status compile_tools_beside_text(ht_error *err) {
 static ht_status call_in_pieces(ht_error *err) {
     static const char text[] =
         "<tool_call>{\"name\": \"a\", \"id\": \"1\", \"arguments\": {\"b\": true}}</tool_call> end";
-    ht_answer_reader *r;
-    ht_status st = ht_answer_reader_new(model->chat.template, ht_jinja_none(), "", 0, NULL, NULL, &r, err);
+    ht_response_reader *r;
+    ht_status st = ht_response_reader_new(model->chat.template, ht_jinja_none(), "", 0, NULL, NULL, &r, err);
     if (st) return st;
-    ht_answer_reader_set_call_pieces(r, true);
-    if (ht_answer_put(r, text, strlen(text)) == HT_ANSWER_NO_MEMORY || ht_answer_end(r) == HT_ANSWER_NO_MEMORY)
+    ht_response_reader_set_call_pieces(r, true);
+    if (ht_response_put(r, text, strlen(text)) == HT_RESPONSE_NO_MEMORY || ht_response_end(r) == HT_RESPONSE_NO_MEMORY)
         st = ht_fail_memory(err, 0, "the answer");
-    ht_answer_reader_free(r);
+    ht_response_reader_free(r);
     return st;
 }
 

@@ -1,4 +1,4 @@
-/* Answers taken apart, in every notation: whole, character by character, in random pieces, and with their marks as special
+/* Answers taken apart, in every format: whole, character by character, in random pieces, and with their marks as special
  * tokens. */
 #include "base/text.h"
 #include "chat/response.h"
@@ -16,7 +16,15 @@ static const char tools_json[] =
     "[{\"type\": \"function\", \"function\": {\"name\": \"weather\", \"parameters\": {\"type\": \"object\", "
     "\"properties\": {"
     "\"city\": {\"type\": \"string\"}, \"days\": {\"type\": \"integer\"}, \"warm\": {\"type\": \"boolean\"}, "
-    "\"at\": {\"type\": \"array\"}}}}}, {\"name\": \"stop\", \"parameters\": {}}]";
+    "\"at\": {\"type\": \"array\"}}}}}, {\"name\": \"stop\", \"parameters\": {}}, {\"name\": \"text\", "
+    "\"parameters\": {\"$defs\": {\"a/b\": {\"type\": \"string\"}, \"loop\": {\"anyOf\": [{\"$ref\": "
+    "\"#/$defs/loop\"}, {\"$ref\": \"#/$defs/loop\"}]}}, \"properties\": {"
+    "\"any\": {\"anyOf\": [{\"type\": \"string\"}, {\"type\": \"null\"}]}, \"types\": {\"type\": [\"string\", "
+    "\"null\"]}, "
+    "\"ref\": {\"$ref\": \"#/$defs/a~1b\"}, \"all\": {\"allOf\": [{\"$ref\": \"#/$defs/a~1b\"}, {\"maxLength\": 9}]}, "
+    "\"enum\": {\"enum\": [\"1\", \"true\"]}, \"const\": {\"const\": \"1\"}, \"mixed\": {\"enum\": [1, \"2\"]}, "
+    "\"number\": {\"oneOf\": [{\"type\": \"integer\"}, {\"type\": \"null\"}]}, "
+    "\"loop\": {\"$ref\": \"#/$defs/loop\"}, \"free\": {}}}}]";
 
 /* What came, as one text: T(text), H(thoughts), C(name arguments id). Pieces of one part are joined. */
 typedef struct transcript {
@@ -72,12 +80,12 @@ static const char *finish(transcript *t) {
     return t->text.data;
 }
 
-static ht_answer_reader *new_reader(const ht_chat_template *t, ht_jinja_value tools, const char *prompt,
-                                    transcript *to) {
-    ht_answer_reader *r;
+static ht_response_reader *new_reader(const ht_chat_template *t, ht_jinja_value tools, const char *prompt,
+                                      transcript *to) {
+    ht_response_reader *r;
     ht_error err = {0};
     *to = (transcript){.left = -1};
-    assert_int_equal(ht_answer_reader_new(t, tools, prompt, strlen(prompt), note, to, &r, &err), HT_OK);
+    assert_int_equal(ht_response_reader_new(t, tools, prompt, strlen(prompt), note, to, &r, &err), HT_OK);
     return r;
 }
 
@@ -99,57 +107,49 @@ static size_t character(const char *p) {
     return n;
 }
 
-/* What came of an answer in pieces of so many characters, or 0: of random ones. With `calls` calls come in pieces, too. */
-static char *read_pieces(const ht_chat_template *t, ht_jinja_value tools, const char *answer, size_t characters,
-                         uint64_t seed, bool calls) {
-    transcript found;
-    ht_answer_reader *r = new_reader(t, tools, "", &found);
-    found.in_pieces = calls;
-    ht_answer_reader_set_call_pieces(r, calls);
-    for (const char *p = answer; *p;) {
-        size_t n = 0;
-        for (size_t c = characters ? characters : 1 + random_bits(&seed) % 9; c && p[n]; c--) n += character(p + n);
-        assert_int_equal(ht_answer_put(r, p, n), HT_ANSWER_OPEN);
-        p += n;
-    }
-    assert_int_equal(ht_answer_end(r), HT_ANSWER_OPEN);
-    finish(&found);
-    assert_true(found.last != HT_ANSWER_CALL_BEGIN && found.last != HT_ANSWER_CALL_ARGUMENTS); /* all have ended */
-    ht_answer_reader_free(r);
-    ht_text_discard(&found.id);
-    return ht_text_take(&found.text);
-}
-
-/* In pieces of so many characters; 0: of random ones. */
+/* Checks an answer that comes in pieces of so many characters, or 0: of random ones. With `calls` calls come in pieces, too. */
 static void expect_in_pieces(const ht_chat_template *t, ht_jinja_value tools, const char *prompt, const char *answer,
-                             const char *expected, size_t characters, uint64_t seed) {
+                             const char *expected, size_t characters, uint64_t seed, bool calls) {
     transcript found;
-    ht_answer_reader *r = new_reader(t, tools, prompt, &found);
+    ht_response_reader *r = new_reader(t, tools, prompt, &found);
+    found.in_pieces = calls;
+    ht_response_reader_set_call_pieces(r, calls);
     for (const char *p = answer; *p;) {
         size_t n = 0;
         for (size_t c = characters ? characters : 1 + random_bits(&seed) % 9; c && p[n]; c--) n += character(p + n);
-        assert_int_equal(ht_answer_put(r, p, n), HT_ANSWER_OPEN);
+        assert_int_equal(ht_response_put(r, p, n), HT_RESPONSE_OPEN);
         p += n;
     }
-    assert_int_equal(ht_answer_end(r), HT_ANSWER_OPEN);
+    assert_int_equal(ht_response_end(r), HT_RESPONSE_OPEN);
     if (strcmp(finish(&found), expected) != 0)
         fail_msg("%s\n  in pieces of %zu: expected\n%s\n  found\n%s", answer, characters, expected, found.text.data);
-    ht_answer_reader_free(r);
+    assert_true(found.last != HT_ANSWER_CALL_BEGIN && found.last != HT_ANSWER_CALL_ARGUMENTS); /* all have ended */
+    ht_response_reader_free(r);
     ht_text_discard(&found.text);
+    ht_text_discard(&found.id);
+}
+
+static void expect_answer(const char *source, bool with_tools, const char *prompt, const char *answer,
+                          const char *expected, bool calls) {
+    ht_chat_template *t = template_of(source);
+    ht_jinja_arena a = {.limit = 1 << 20, .name = "tools"};
+    const ht_jinja_value tools =
+        with_tools ? ht_jinja_json_value(&a, tools_json, sizeof tools_json - 1, "tools") : ht_jinja_none();
+    assert_int_equal(a.status, HT_OK);
+    expect_in_pieces(t, tools, prompt, answer, expected, SIZE_MAX / 2, 0, calls);
+    expect_in_pieces(t, tools, prompt, answer, expected, 1, 0, calls);
+    for (uint64_t seed = 1; seed <= 20; seed++) expect_in_pieces(t, tools, prompt, answer, expected, 0, seed, calls);
+    ht_jinja_arena_free(&a);
+    ht_chat_template_free(t);
 }
 
 static void expect_parts(const char *source, bool with_tools, const char *prompt, const char *answer,
                          const char *expected) {
-    ht_chat_template *t = template_of(source);
-    ht_jinja_arena a = {.limit = 1 << 20, .name = "tools"};
-    ht_jinja_value tools =
-        with_tools ? ht_jinja_json_value(&a, tools_json, sizeof tools_json - 1, "tools") : ht_jinja_none();
-    assert_int_equal(a.status, HT_OK);
-    expect_in_pieces(t, tools, prompt, answer, expected, SIZE_MAX / 2, 0);
-    expect_in_pieces(t, tools, prompt, answer, expected, 1, 0);
-    for (uint64_t seed = 1; seed <= 20; seed++) expect_in_pieces(t, tools, prompt, answer, expected, 0, seed);
-    ht_jinja_arena_free(&a);
-    ht_chat_template_free(t);
+    expect_answer(source, with_tools, prompt, answer, expected, false);
+}
+
+static void expect_call_pieces(const char *source, const char *answer, const char *expected) {
+    expect_answer(source, true, "", answer, expected, true);
 }
 
 #define PARIS    "{\"city\": \"Paris\", \"days\": 3}"
@@ -163,7 +163,7 @@ static void expect_parts(const char *source, bool with_tools, const char *prompt
 
 static const struct {
     const char *source, *answer, *expected;
-} notations[] = {
+} formats[] = {
     /* Qwen, Hermes, Granite 4, SmolLM3 and others */
     {"<tool_call>",
      "Let me see.\n<tool_call>\n{\"name\": \"weather\", \"arguments\": " PARIS "}\n</tool_call>\n<tool_call>\n"
@@ -189,6 +189,32 @@ static const struct {
      "C(weather {\"city\": \"12\", \"warm\": true, \"at\": [1, \"b\"], \"more\": \"two\\nlines\\n\", \"none\": null})"},
     {"<tool_call>", "<tool_call><function=weather><parameter=at>['it', {'a': None}]</parameter></function></tool_call>",
      "C(weather {\"at\": [\"it\", {\"a\": null}]})"},
+    /* without the opening mark; only for known tools */
+    {"<tool_call><parameter=", "<function=weather>\n<parameter=city>\nParis\n</parameter>\n</function>\n</tool_call>\n",
+     "C(weather {\"city\": \"Paris\"})"},
+    {"<tool_call><parameter=",
+     "<think>a</think>\n\nSo:\n\n<function=stop>\n</function>\n</tool_call>\n<tool_call>\n<function=stop>\n</"
+     "function>\n"
+     "</tool_call>\n<function=stop></function>b</tool_call>",
+     "H(a)T(So:)C(stop {})C(stop {})C(stop {})T(b</tool_call>)"},
+    {"<tool_call><parameter=", "Use <function=name> or\n<function=other></function> so <function=",
+     "T(Use <function=name> or\n<function=other></function> so <function=)"},
+    {"<tool_call><parameter=", "<function=stop></function>\n</tool", "C(stop {})"},
+    /* bare values by their schemas */
+    {"<tool_call><parameter=",
+     "<tool_call><function=text><parameter=any>12</parameter><parameter=types>true</parameter><parameter=ref>{\"a\": "
+     "1}</parameter><parameter=all>[1]</parameter><parameter=enum>true</parameter><parameter=const>1</parameter>"
+     "<parameter=mixed>1</parameter><parameter=number>2</parameter><parameter=loop>3</parameter><parameter=free>4"
+     "</parameter></function></tool_call>",
+     "C(text {\"any\": \"12\", \"types\": \"true\", \"ref\": \"{\\\"a\\\": 1}\", \"all\": \"[1]\", \"enum\": \"true\", "
+     "\"const\": \"1\", \"mixed\": 1, \"number\": 2, \"loop\": 3, \"free\": 4})"},
+    {"<tool_call><arg_key>",
+     "<tool_call>text<arg_key>any</arg_key><arg_value>null</arg_value><arg_key>mixed</arg_key><arg_value>2</arg_value>"
+     "<arg_key>types</arg_key><arg_value>1.0</arg_value></tool_call>",
+     "C(text {\"any\": null, \"mixed\": \"2\", \"types\": \"1.0\"})"},
+    {"minimax:tool_call",
+     "<minimax:tool_call><invoke name=\"text\"><parameter name=\"any\">12</parameter></invoke></minimax:tool_call>",
+     "C(text {\"any\": \"12\"})"},
     /* GLM 4 */
     {"<tool_call>",
      "<think></think>So:<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n<arg_key>days</"
@@ -230,6 +256,11 @@ static const struct {
      "invoke name=\"weather\">\n<" DSML "parameter name=\"city\" string=\"true\">Rome</" DSML "parameter>\n<" DSML
      "parameter name=\"days\" string=\"false\">1</" DSML "parameter>\n</" DSML "invoke>\n</" DSML "function_calls>",
      "T(a" BOTH},
+    {"dsml_token + 'tool_calls",
+     "<" DSML "tool_calls><" DSML "invoke name=\"text\"><" DSML "parameter name=\"any\" string=\"true\">null</" DSML
+     "parameter><" DSML "parameter name=\"types\" string=\"false\">\"1\"</" DSML "parameter></" DSML "invoke></" DSML
+     "tool_calls>",
+     "C(text {\"any\": \"null\", \"types\": \"1\"})"},
     {"dsml_token + 'tool_calls",
      "<" DSML "tool_calls><" DSML "invoke name=\"stop\"></" DSML "invoke></" DSML "tool_calls>", "C(stop {})"},
     /* Gemma 4, FunctionGemma */
@@ -346,25 +377,10 @@ static const struct {
     {"[TOOL_CALLS]", "x[TOOL_CALLS]weather[ARGS]{\"city\": \"Pa", "T(x[TOOL_CALLS]weather[ARGS]{\"city\": \"Pa)"},
 };
 
-static void every_notation(void **state) {
+static void every_format(void **state) {
     (void)state;
-    for (size_t i = 0; i < sizeof notations / sizeof *notations; i++)
-        expect_parts(notations[i].source, true, "", notations[i].answer, notations[i].expected);
-}
-
-/* Calls in pieces, however the answer comes. */
-static void expect_call_pieces(const char *source, const char *answer, const char *expected) {
-    ht_chat_template *t = template_of(source);
-    ht_jinja_arena a = {.limit = 1 << 20, .name = "tools"};
-    const ht_jinja_value tools = ht_jinja_json_value(&a, tools_json, sizeof tools_json - 1, "tools");
-    for (uint64_t seed = 0; seed <= 21; seed++) {
-        char *found = read_pieces(t, tools, answer, seed == 0 ? SIZE_MAX / 2 : seed == 1, seed, true);
-        if (strcmp(found, expected) != 0)
-            fail_msg("%s\n  by %d: expected\n%s\n  found\n%s", answer, (int)seed, expected, found);
-        free(found);
-    }
-    ht_jinja_arena_free(&a);
-    ht_chat_template_free(t);
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+        expect_parts(formats[i].source, true, "", formats[i].answer, formats[i].expected);
 }
 
 static void calls_in_pieces(void **state) {
@@ -383,11 +399,11 @@ static void calls_in_pieces(void **state) {
         {"<tool_call>weather<arg_key>city</arg_key><arg_value>Paris</arg_value>", "C(weather {\"city\": \"Paris\"!)"},
         {"x[TOOL_CALLS]weather[ARGS]{\"city\": \"Pa", "T(x)C(weather {\"city\": \"Pa!)"},
     };
-    for (size_t i = 0; i < sizeof notations / sizeof *notations; i++) {
-        const char *expected = notations[i].expected;
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        const char *expected = formats[i].expected;
         for (size_t k = 0; k < sizeof others / sizeof *others; k++)
-            if (strcmp(others[k].answer, notations[i].answer) == 0) expected = others[k].expected;
-        expect_call_pieces(notations[i].source, notations[i].answer, expected);
+            if (strcmp(others[k].answer, formats[i].answer) == 0) expected = others[k].expected;
+        expect_call_pieces(formats[i].source, formats[i].answer, expected);
     }
     static const struct {
         const char *source, *answer, *expected;
@@ -415,6 +431,47 @@ static void calls_in_pieces(void **state) {
         expect_call_pieces(cases[i].source, cases[i].answer, cases[i].expected);
 }
 
+/* Formats with JSON arguments deliver them as they come, after another call, too. */
+static void arguments_come_early(void **state) {
+    (void)state;
+    static const struct {
+        const char *source, *answer, *expected;
+    } cases[] = {
+        {"<tool_call>", "<tool_call>{\"name\": \"stop\", \"arguments\": {\"a\": \"b", "C(stop {\"a\": \"b"},
+        {"[TOOL_CALLS][ARGS]", "[TOOL_CALLS]stop[ARGS]{}[TOOL_CALLS]stop[CALL_ID]i1[ARGS]{\"a\"",
+         "C(stop {})C(stop {\"a\""},
+        {"[TOOL_CALLS]",
+         "[TOOL_CALLS][{\"name\": \"stop\", \"arguments\": {}, \"id\": \"i\"}, {\"name\": \"stop\", \"arguments\": "
+         "{\"a",
+         "C(stop {})C(stop {\"a"},
+        {DS("calls", "begin"),
+         DS("calls", "begin") DS("call", "begin") "function" DSEP "stop\n```json\n{}\n```" DS("call", "end")
+             DS("call", "begin") "stop" DSEP "{\"a",
+         "C(stop {})C(stop {\"a"},
+        {"<|tool_calls_section_begin|>",
+         "<|tool_calls_section_begin|><|tool_call_begin|>functions.stop:0<|tool_call_argument_begin|>{}<|tool_call_end|"
+         ">"
+         "<|tool_call_begin|>functions.stop:1<|tool_call_argument_begin|>{\"a\": [",
+         "C(stop {} functions.stop:0)C(stop {\"a\": ["},
+        {"<function=", "<function=stop>{\"a\"", "C(stop {\"a\""},
+        {"<|tools_prefix|>", "<|tools_prefix|>[{\"stop\": {\"a\"", "C(stop {\"a\""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ht_chat_template *t = template_of(cases[i].source);
+        transcript found;
+        ht_response_reader *r = new_reader(t, ht_jinja_none(), "", &found);
+        found.in_pieces = true;
+        ht_response_reader_set_call_pieces(r, true);
+        for (const char *p = cases[i].answer; *p; p += character(p))
+            assert_int_equal(ht_response_put(r, p, character(p)), HT_RESPONSE_OPEN);
+        assert_string_equal(found.text.data, cases[i].expected);
+        ht_response_reader_free(r);
+        ht_text_discard(&found.text);
+        ht_text_discard(&found.id);
+        ht_chat_template_free(t);
+    }
+}
+
 /* Calls of an answer, each "name arguments" on a line; text is counted. */
 typedef struct calls_found {
     ht_text calls;
@@ -438,13 +495,13 @@ static bool find_calls(const ht_answer_piece *piece, void *user) {
 static calls_found calls_of(const ht_chat_template *t, ht_jinja_value tools, const char *answer, size_t n, bool pieces,
                             bool only_calls) {
     calls_found f = {.n_text = 0};
-    ht_answer_reader *r;
-    assert_int_equal(ht_answer_reader_new(t, tools, "", 0, find_calls, &f, &r, NULL), HT_OK);
-    ht_answer_reader_set_call_pieces(r, pieces);
-    if (only_calls) ht_answer_reader_set_only_calls(r);
-    assert_int_equal(ht_answer_put(r, answer, n), HT_ANSWER_OPEN);
-    assert_int_equal(ht_answer_end(r), HT_ANSWER_OPEN);
-    ht_answer_reader_free(r);
+    ht_response_reader *r;
+    assert_int_equal(ht_response_reader_new(t, tools, "", 0, find_calls, &f, &r, NULL), HT_OK);
+    ht_response_reader_set_call_pieces(r, pieces);
+    if (only_calls) ht_response_reader_set_only_calls(r);
+    assert_int_equal(ht_response_put(r, answer, n), HT_RESPONSE_OPEN);
+    assert_int_equal(ht_response_end(r), HT_RESPONSE_OPEN);
+    ht_response_reader_free(r);
     ht_text_append_str(&f.calls, "");
     return f;
 }
@@ -458,7 +515,7 @@ static void check_whole_calls(const ht_chat_template *t, ht_jinja_value tools, c
     ht_text_discard(&part.calls);
 }
 
-/* Whatever the notation and wherever an answer is cut, its calls are those of the whole answer as far as they came: the last one has a beginning of
+/* Whatever the format and wherever an answer is cut, its calls are those of the whole answer as far as they came: the last one has a beginning of
  * its arguments and says that it is cut, or all of them. Where the answer has to be calls nothing of them is text. The number of cuts
  * that leave a part of a call. */
 static int check_cuts(const char *source, const char *answer) {
@@ -493,13 +550,12 @@ static int check_cuts(const char *source, const char *answer) {
 static void calls_that_are_cut(void **state) {
     (void)state;
     static const char *const late[] = {"{\"name\": \"stop\"}", "\"parameters\": \"{", "[{\"weather\": "};
-    for (size_t i = 0; i < sizeof notations / sizeof *notations; i++) {
-        const int n_cut = check_cuts(notations[i].source, notations[i].answer);
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        const int n_cut = check_cuts(formats[i].source, formats[i].answer);
         /* A name that is known when the call is whole. */
-        bool is_late = !strstr(notations[i].expected, "C(weather {") && !strstr(notations[i].expected, "C(stop {\"");
-        for (size_t k = 0; k < sizeof late / sizeof *late; k++)
-            is_late = is_late || strstr(notations[i].answer, late[k]);
-        if (!is_late && !n_cut) fail_msg("%s: %s is never cut", notations[i].source, notations[i].answer);
+        bool is_late = !strstr(formats[i].expected, "C(weather {") && !strstr(formats[i].expected, "C(stop {\"");
+        for (size_t k = 0; k < sizeof late / sizeof *late; k++) is_late = is_late || strstr(formats[i].answer, late[k]);
+        if (!is_late && !n_cut) fail_msg("%s: %s is never cut", formats[i].source, formats[i].answer);
     }
 }
 
@@ -553,7 +609,7 @@ static void special_tokens(void **state) {
     (void)state;
     ht_chat_template *t = template_of("<|channel><tool_call|>");
     transcript found;
-    ht_answer_reader *r = new_reader(t, ht_jinja_none(), "", &found);
+    ht_response_reader *r = new_reader(t, ht_jinja_none(), "", &found);
     static const struct {
         bool special, wanted;
         const char *text;
@@ -564,14 +620,14 @@ static void special_tokens(void **state) {
                   {false, false, "<tool_call"}, {true, true, "<|\"|>"},       {false, false, "}"},
                   {true, true, "<tool_call|>"}, {true, false, "<tool_call|>"}};
     for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
-        if (tokens[i].special) assert_int_equal(ht_answer_wants_special(r, tokens[i].text), tokens[i].wanted);
-        assert_int_equal(tokens[i].special ? ht_answer_put_special(r, tokens[i].text)
-                                           : ht_answer_put(r, tokens[i].text, strlen(tokens[i].text)),
-                         HT_ANSWER_OPEN);
+        if (tokens[i].special) assert_int_equal(ht_response_wants_special(r, tokens[i].text), tokens[i].wanted);
+        assert_int_equal(tokens[i].special ? ht_response_put_special(r, tokens[i].text)
+                                           : ht_response_put(r, tokens[i].text, strlen(tokens[i].text)),
+                         HT_RESPONSE_OPEN);
     }
-    assert_int_equal(ht_answer_end(r), HT_ANSWER_OPEN);
+    assert_int_equal(ht_response_end(r), HT_RESPONSE_OPEN);
     assert_string_equal(finish(&found), "H(hm)T(<b>)C(f {\"a\": \"<tool_call\"})");
-    ht_answer_reader_free(r);
+    ht_response_reader_free(r);
     ht_text_discard(&found.text);
     ht_chat_template_free(t);
 }
@@ -589,21 +645,21 @@ static void calls_that_are_over(void **state) {
             ht_jinja_arena arena = {.limit = 1 << 20, .name = "tools"};
             static const char list[] = "[{\"name\": \"stop\"}]";
             transcript found;
-            ht_answer_reader *r = new_reader(t, ht_jinja_json_value(&arena, list, strlen(list), "tools"), "", &found);
-            ht_answer_reader_set_call_pieces(r, how == 1);
+            ht_response_reader *r = new_reader(t, ht_jinja_json_value(&arena, list, strlen(list), "tools"), "", &found);
+            ht_response_reader_set_call_pieces(r, how == 1);
             found.in_pieces = how == 1;
             for (size_t i = 0; i <= strlen(answer); i++) {
-                if (i == at) ht_answer_reader_end_calls(r);
-                if (answer[i]) assert_int_equal(ht_answer_put(r, answer + i, 1), HT_ANSWER_OPEN);
+                if (i == at) ht_response_reader_end_calls(r);
+                if (answer[i]) assert_int_equal(ht_response_put(r, answer + i, 1), HT_RESPONSE_OPEN);
             }
-            assert_int_equal(ht_answer_end(r), HT_ANSWER_OPEN);
+            assert_int_equal(ht_response_end(r), HT_RESPONSE_OPEN);
             const bool is_call = how < 2 && at >= (how ? n_begun : n_whole);
             const char *expected = how == 2 ? "T({\"name\": \"stop\", \"parameters\": {}})"
                                    : is_call
                                        ? "H(a)T(x)C(stop {})T(y)"
                                        : "H(a)T(x<tool_call>{\"name\": \"stop\", \"arguments\": {}}</tool_call>y)";
             assert_string_equal(finish(&found), expected);
-            ht_answer_reader_free(r);
+            ht_response_reader_free(r);
             ht_text_discard(&found.text);
             ht_text_discard(&found.id);
             ht_jinja_arena_free(&arena);
@@ -619,16 +675,16 @@ static void a_reader_who_refuses(void **state) {
     ht_chat_template *t = template_of("<tool_call>");
     for (int left = 0; left < 6; left++) {
         transcript found;
-        ht_answer_reader *r = new_reader(t, ht_jinja_none(), "", &found);
+        ht_response_reader *r = new_reader(t, ht_jinja_none(), "", &found);
         found.left = left;
-        ht_answer_state now = HT_ANSWER_OPEN;
-        for (const char *p = answer; *p && now == HT_ANSWER_OPEN; p++) now = ht_answer_put(r, p, 1);
-        assert_int_equal(now, HT_ANSWER_REFUSED);
+        ht_response_state now = HT_RESPONSE_OPEN;
+        for (const char *p = answer; *p && now == HT_RESPONSE_OPEN; p++) now = ht_response_put(r, p, 1);
+        assert_int_equal(now, HT_RESPONSE_REFUSED);
         const size_t length = found.text.len;
-        assert_int_equal(ht_answer_put(r, "x y", 3), HT_ANSWER_REFUSED);
-        assert_int_equal(ht_answer_end(r), HT_ANSWER_REFUSED);
+        assert_int_equal(ht_response_put(r, "x y", 3), HT_RESPONSE_REFUSED);
+        assert_int_equal(ht_response_end(r), HT_RESPONSE_REFUSED);
         assert_int_equal(found.text.len, length);
-        ht_answer_reader_free(r);
+        ht_response_reader_free(r);
         ht_text_discard(&found.text);
     }
     ht_chat_template_free(t);
@@ -671,8 +727,9 @@ static void through_the_public_function(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_notation),
+        cmocka_unit_test(every_format),
         cmocka_unit_test(calls_in_pieces),
+        cmocka_unit_test(arguments_come_early),
         cmocka_unit_test(calls_that_are_cut),
         cmocka_unit_test(closing_marks_that_are_cut),
         cmocka_unit_test(answers_in_json_without_tools),

@@ -1,6 +1,6 @@
 /* Answers that are calls or the text of a grammar: exactly the tokens with which one of both goes on, from every beginning, where
  * marks are tokens and where they are text, with tokens that are taken back and grammars that forget. */
-#include "chat/answer_rules.h"
+#include "chat/reasoning_rules.h"
 #include "chat/tool_cache.h"
 #include "grammar/answer_matcher.h"
 #include "models/model.h"
@@ -13,17 +13,17 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A notation of calls, and the texts that are allowed beside them, of which some begin as a call does. In `inside` ~ is white space. */
-typedef struct notation {
+/* A format of calls, and the texts that are allowed beside them, of which some begin as a call does. In `inside` ~ is white space. */
+typedef struct format {
     const char *source, *open, *inside;
     bool is_bare;
     const char *text[16], *special[6], *words[16];
-} notation;
+} format;
 
 #define SPACE "\xC4\xA0" /* in a token */
 #define LINE  "\xC4\x8A"
 
-static const notation notations[] = {
+static const format formats[] = {
     {"<think><tool_call>",
      "<tool_call>",
      "~{~\"name\"~:~\"a\"~,~\"arguments\"~:~{~}~}~</tool_call>",
@@ -44,7 +44,7 @@ static const notation notations[] = {
      {"</think>", "nk>" SPACE "{\"", "{\"name\":" SPACE "\"a", "\",", SPACE "\"para", "meters\":" SPACE "{}}", "b\"",
       "\"" SPACE "b", "<|python_tag|>{", "name\"", "ython_tag|>"}},
 };
-enum { N_NOTATIONS = sizeof notations / sizeof *notations };
+enum { N_FORMATS = sizeof formats / sizeof *formats };
 
 /* ---- what an answer may be, told by looking at its characters ---- */
 
@@ -77,7 +77,7 @@ static verdict is_pattern(const char *p, const char *s, size_t n) {
     return *p == *s ? is_pattern(p + 1, s + 1, n - 1) : (verdict){false, false};
 }
 
-static verdict is_call(const notation *of, const char *s, size_t n) {
+static verdict is_call(const format *of, const char *s, size_t n) {
     verdict v = {false, false};
     const size_t n_open = strlen(of->open);
     for (size_t blanks = 0; blanks <= n && blanks <= HT_BLANKS_MOST; blanks++) {
@@ -94,7 +94,7 @@ static verdict is_call(const notation *of, const char *s, size_t n) {
 }
 
 /* Whether the text cannot but be a call: it has the mark, or the name of the tool. */
-static bool has_begun_a_call(const notation *of, const char *text) {
+static bool has_begun_a_call(const format *of, const char *text) {
     while (is_blank(*text)) text++;
     if (strncmp(text, of->open, strlen(of->open)) == 0) return true;
     for (size_t n = 1; of->is_bare && n <= strlen(text); n++)
@@ -102,7 +102,7 @@ static bool has_begun_a_call(const notation *of, const char *text) {
     return false;
 }
 
-static verdict is_text(const notation *of, const char *s, size_t n) {
+static verdict is_text(const format *of, const char *s, size_t n) {
     verdict v = {false, false};
     for (int i = 0; of->text[i]; i++) {
         const size_t length = strlen(of->text[i]);
@@ -113,9 +113,9 @@ static verdict is_text(const notation *of, const char *s, size_t n) {
     return v;
 }
 
-typedef verdict judge(const notation *of, const char *s, size_t n);
+typedef verdict judge(const format *of, const char *s, size_t n);
 
-static verdict is_in_thought(judge *one, const notation *of, const char *s, size_t n) {
+static verdict is_in_thought(judge *one, const format *of, const char *s, size_t n) {
     static const char mark[] = "</think>";
     size_t at = 0;
     while (at + 8 <= n && memcmp(s + at, mark, 8) != 0) at++;
@@ -128,7 +128,7 @@ static verdict is_in_thought(judge *one, const notation *of, const char *s, size
     return v;
 }
 
-static verdict is_answer(judge *one, const notation *of, const char *s, size_t n) {
+static verdict is_answer(judge *one, const format *of, const char *s, size_t n) {
     verdict v = one(of, s, n);
     for (size_t blanks = 0; blanks <= n && blanks <= HT_BLANKS_MOST; blanks++) {
         const size_t left = n - blanks, length = left < 7 ? left : 7;
@@ -139,7 +139,7 @@ static verdict is_answer(judge *one, const notation *of, const char *s, size_t n
     return v;
 }
 
-static verdict judge_from(ht_grammar_start start, judge *one, const notation *of, const char *s, size_t n) {
+static verdict judge_from(ht_grammar_start start, judge *one, const format *of, const char *s, size_t n) {
     return start == HT_START_TEXT     ? one(of, s, n)
            : start == HT_START_ANSWER ? is_answer(one, of, s, n)
                                       : is_in_thought(one, of, s, n);
@@ -147,14 +147,14 @@ static verdict judge_from(ht_grammar_start start, judge *one, const notation *of
 
 /* ---- the grammars ---- */
 
-static ht_model *load(const notation *of, bool special) {
+static ht_model *load(const format *of, bool special) {
     static char source[200];
     snprintf(source, sizeof source, "{%% for m in messages %%}{{ m.content }}{%% endfor %%}{# %s #}", of->source);
     return tiny_load(
         &(tiny_options){.chat_template = source, .special = special ? of->special : NULL, .words = of->words});
 }
 
-static ht_grammar *texts_of(ht_model *m, const notation *of) {
+static ht_grammar *texts_of(ht_model *m, const format *of) {
     ht_text pattern = {0};
     ht_grammar *g;
     ht_error err = {0};
@@ -190,7 +190,7 @@ typedef struct token {
 
 static token tokens[TINY_VOCAB];
 
-static void find_tokens(const ht_tokenizer *t, bool special, const notation *of) {
+static void find_tokens(const ht_tokenizer *t, bool special, const format *of) {
     for (int32_t i = 0; i < TINY_VOCAB; i++) {
         char *bytes = NULL;
         tokens[i] = (token){.n = 0};
@@ -217,7 +217,7 @@ static uint64_t draw(uint64_t *random) {
 }
 
 typedef struct walk {
-    const notation *of;
+    const format *of;
     ht_grammar_start start;
     ht_answer_matcher *matcher;
     char so_far[LONGEST];
@@ -337,8 +337,8 @@ static void step(walk *w, uint64_t *random) {
 static void masks_are_exact(void **state) {
     (void)state;
     uint64_t random = 11;
-    for (int i = 0; i < 2 * N_NOTATIONS; i++) {
-        const notation *of = &notations[i / 2];
+    for (int i = 0; i < 2 * N_FORMATS; i++) {
+        const format *of = &formats[i / 2];
         const bool special = i % 2;
         ht_model *m = load(of, special);
         ht_grammar *texts = texts_of(m, of), *calls = calls_of(m);

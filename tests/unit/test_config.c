@@ -1,5 +1,5 @@
 /* config.json: every spelling gives the same configuration, and what cannot be run is refused by name. */
-#include "checkpoint/family.h"
+#include "models/registry.h"
 #include "support/test.h"
 #include "support/warnings.h"
 

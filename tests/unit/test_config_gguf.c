@@ -1,5 +1,5 @@
 /* The configuration in GGUF metadata: defaults of the family for what files leave out, refusals by name. */
-#include "checkpoint/family.h"
+#include "models/registry.h"
 #include "support/gguf_writer.h"
 #include "support/test.h"
 #include "support/warnings.h"

@@ -1,6 +1,6 @@
 /* Configurations through their other container and back: every tiny checkpoint, and what cannot be expressed. */
 #include "checkpoint/convert_metadata.h"
-#include "checkpoint/family.h"
+#include "models/registry.h"
 #include "support/metadata_file.h"
 #include "support/scratch.h"
 #include "support/test.h"

@@ -1,6 +1,6 @@
 /* What a quantization_config says of 8-bit floats and NVFP4: what is read from it, and what is refused by name. Whole models
  * are in test_golden_tiny.c. */
-#include "checkpoint/quantized.h"
+#include "checkpoint/scheme.h"
 #include "support/test.h"
 
 #include <stdio.h>

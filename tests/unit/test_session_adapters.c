@@ -70,8 +70,8 @@ static void change_model(ht_model *m, const ht_adapter *a, float scale, changed 
     const ht_family *family = m->config->family;
     for (int64_t layer = 0; layer < m->config->n_layers; layer++) {
         char *base = (char *)ht_weights_decoder(m->weights)->layers + (size_t)layer * family->layer_bytes;
-        for (const ht_weight_place *const *table = family->layer; *table; table++)
-            for (const ht_weight_place *p = *table; p->gguf; p++) {
+        for (const ht_tensor_spec *const *table = family->layer; *table; table++)
+            for (const ht_tensor_spec *p = *table; p->gguf; p++) {
                 void *at = base + p->offset;
                 const ht_experts *experts = at;
                 const ht_weight *weight = at;

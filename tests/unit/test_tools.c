@@ -1,6 +1,7 @@
-/* Choices of tools: a model of random weights calls the tools that there are, with valid arguments, in every notation; free text
+/* Choices of tools: a model of random weights calls the tools that there are, with valid arguments, in every format; free text
  * stays free until a call begins, and text of a grammar is whole where there is no call. */
 #include "chat/tool_cache.h"
+#include "grammar/answer_matcher.h"
 #include "models/model.h"
 #include "support/chat.h"
 #include "support/options.h"
@@ -17,9 +18,11 @@
 
 static const char tools_json[] =
     "[{\"type\": \"function\", \"function\": {\"name\": \"weather\", \"parameters\": {\"type\": \"object\", "
-    "\"properties\": {\"city\": {\"type\": \"string\", \"maxLength\": 4}, \"days\": {\"$ref\": \"#/$defs/few\"}, "
-    "\"unit\": {\"type\": \"string\", \"enum\": [\"c\", \"f\"]}}, \"required\": [\"city\", \"days\"], "
-    "\"additionalProperties\": false, \"$defs\": {\"few\": {\"type\": \"integer\", \"minimum\": 0, \"maximum\": "
+    "\"properties\": {\"city\": {\"anyOf\": [{\"type\": \"string\", \"maxLength\": 3}, {\"type\": \"null\"}]}, "
+    "\"days\": {\"$ref\": \"#/$defs/few\"}, "
+    "\"unit\": {\"$ref\": \"#/$defs/unit\"}}, \"required\": [\"city\", \"days\"], "
+    "\"additionalProperties\": false, \"$defs\": {\"unit\": {\"enum\": [\"c\", \"f\"]}, \"few\": {\"type\": "
+    "\"integer\", \"minimum\": 0, \"maximum\": "
     "9}}}}}, "
     "{\"name\": \"stop\"}, "
     "{\"name\": \"note\", \"parameters\": {\"type\": \"object\", \"properties\": {\"at\": {\"type\": \"array\", "
@@ -35,7 +38,7 @@ static const char tools_json[] =
 /* What the template's source holds, and tokens of the model; the first of them opens a call. */
 static const struct {
     const char *source, *tokens[12];
-} notations[] = {
+} formats[] = {
     {"<think><tool_call>", {"<tool_call>", "</tool_call>", "<think>", "</think>"}},
     {"<tool_call><function=<parameter=", {"<tool_call>", "</tool_call>"}},
     {"<tool_call><arg_key>", {"<tool_call>", "</tool_call>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"}},
@@ -74,16 +77,15 @@ static const struct {
     {"<|tool_call|>", {"<|tool_call|>"}},
     {"<|function_call|>", {"<|function_call|>"}},
 };
-enum { N_NOTATIONS = sizeof notations / sizeof *notations };
+enum { N_FORMATS = sizeof formats / sizeof *formats };
 
 static ht_model *load(int i, bool special) {
     static char source[400];
     snprintf(source, sizeof source,
-             "{%% for m in messages %%}<|im_start|>{{ m.content }}<|im_end|>{%% endfor %%}{# %s #}",
-             notations[i].source);
+             "{%% for m in messages %%}<|im_start|>{{ m.content }}<|im_end|>{%% endfor %%}{# %s #}", formats[i].source);
     const tiny_options o = {.chat_template = source,
-                            .special = special ? notations[i].tokens : NULL,
-                            .words = special ? NULL : notations[i].tokens};
+                            .special = special ? formats[i].tokens : NULL,
+                            .words = special ? NULL : formats[i].tokens};
     return tiny_load(&o);
 }
 
@@ -111,7 +113,8 @@ static const ht_jinja_value *member(ht_jinja_value v, const char *key) {
 static bool is_weather(ht_jinja_value v) {
     const ht_jinja_value *city = member(v, "city"), *days = member(v, "days"), *unit = member(v, "unit");
     int64_t n;
-    return city && days && v.dict->n == (unit ? 3 : 2) && ht_jinja_is_string(*city) && city->string->chars <= 4 &&
+    return city && days && v.dict->n == (unit ? 3 : 2) &&
+           (city->kind == HT_VALUE_NONE || (ht_jinja_is_string(*city) && city->string->chars <= 3)) &&
            days->kind == HT_VALUE_INT && ht_jinja_as_integer(*days, &n) && n >= 0 && n <= 9 &&
            (!unit || (ht_jinja_is_string(*unit) &&
                       (ht_jinja_string_is(unit->string, "c") || ht_jinja_string_is(unit->string, "f"))));
@@ -186,15 +189,15 @@ static void check_with_guesses(ht_model *m, const ht_chat *chat, uint64_t seed, 
 }
 
 /* Answers of one choice of tools: several calls, one, or one of a name. */
-static void check_required(ht_model *m, int notation, int how, int *n_ended, int n_of[3]) {
+static void check_required(ht_model *m, int format, int how, int *n_ended, int n_of[3]) {
     ht_chat *chat =
         conversation(how == 2 ? HT_TOOL_CHOICE_NAMED : HT_TOOL_CHOICE_REQUIRED, how == 2 ? "weather" : NULL, how == 0);
     for (uint64_t seed = 0; seed < (uint64_t)test_cases(1, 50); seed++) {
         answer a = generate(m, chat, seed, false, 1200);
-        if (test_takes(notation + (int)seed, TEST_SLOW ? 5 : 1)) check_with_guesses(m, chat, seed, &a);
+        if (test_takes(format + (int)seed, TEST_SLOW ? 5 : 1)) check_with_guesses(m, chat, seed, &a);
         if (a.metrics.finish == HT_FINISH_STOP) {
             if (a.text.len)
-                fail_msg("%s: text: %s thoughts: %s calls: %s", notations[notation].source, a.text.data,
+                fail_msg("%s: text: %s thoughts: %s calls: %s", formats[format].source, a.text.data,
                          a.thinking.len ? a.thinking.data : "", a.n_calls ? a.calls.data : "");
             assert_true(a.n_calls > 0);
             ++*n_ended;
@@ -209,11 +212,11 @@ static void check_required(ht_model *m, int notation, int how, int *n_ended, int
 }
 
 /* Calls and nothing else but thoughts, alone and with guesses, marks being special tokens or text: all of it in a soak, else
- * each notation with one of the six. */
+ * each format with one of the six. */
 static void required_calls(void **state) {
     (void)state;
     int n_ended = 0, n_of[3] = {0};
-    for (int i = 0; i < N_NOTATIONS; i++) {
+    for (int i = 0; i < N_FORMATS; i++) {
         const int ended = n_ended, called = n_of[0];
         for (int special = 0; special < 2; special++) {
             ht_model *m = NULL;
@@ -225,9 +228,9 @@ static void required_calls(void **state) {
             ht_model_free(m);
         }
         if (n_ended - ended < test_cases(0, 6) || n_of[0] - called < test_cases(0, 1))
-            fail_msg("%s: %d answers ended, with %d calls", notations[i].source, n_ended - ended, n_of[0] - called);
+            fail_msg("%s: %d answers ended, with %d calls", formats[i].source, n_ended - ended, n_of[0] - called);
     }
-    if (n_ended < N_NOTATIONS / 2 || n_of[0] < 5 || n_of[1] + n_of[2] < 5)
+    if (n_ended < N_FORMATS / 2 || n_of[0] < 5 || n_of[1] + n_of[2] < 5)
         fail_msg("%d answers ended, with %d, %d, %d calls", n_ended, n_of[0], n_of[1], n_of[2]);
 }
 
@@ -236,10 +239,10 @@ static void required_calls(void **state) {
 static void free_answers(void **state) {
     (void)state;
     int n_calls = 0, n_ends = 0;
-    for (int i = 0; i < N_NOTATIONS; i++) {
-        if (!notations[i].tokens[0]) continue;
+    for (int i = 0; i < N_FORMATS; i++) {
+        if (!formats[i].tokens[0]) continue;
         ht_model *m = load(i, true);
-        const char *open = notations[i].tokens[0];
+        const char *open = formats[i].tokens[0];
         const uint64_t first = 100 * (uint64_t)i; /* the weights of all models are the same */
         for (uint64_t seed = first; seed < first + (uint64_t)test_cases(1, 50); seed++) {
             ht_chat *chat[3];
@@ -320,12 +323,12 @@ static void check_text_or_calls(ht_model *m, const ht_chat *chat, ht_grammar *g,
     discard(&b);
 }
 
-/* An answer is calls or one whole text, never both, behind thoughts and not; the same one with guesses: every notation beside
+/* An answer is calls or one whole text, never both, behind thoughts and not; the same one with guesses: every format beside
  * every grammar in a soak, else beside one. */
 static void text_or_calls(void **state) {
     (void)state;
     int n_calls = 0, n_texts = 0;
-    for (int i = 0; i < N_NOTATIONS; i++) {
+    for (int i = 0; i < N_FORMATS; i++) {
         const int calls = n_calls, texts = n_texts;
         for (int special = 0; special < 2; special++) {
             ht_model *m = NULL;
@@ -344,7 +347,7 @@ static void text_or_calls(void **state) {
             ht_model_free(m);
         }
         if (n_calls - calls < test_cases(0, 1) || n_texts - texts < test_cases(0, 1))
-            fail_msg("%s: %d calls, %d texts", notations[i].source, n_calls - calls, n_texts - texts);
+            fail_msg("%s: %d calls, %d texts", formats[i].source, n_calls - calls, n_texts - texts);
     }
     if (n_calls < 3 || n_texts < 3) fail_msg("%d calls, %d texts", n_calls, n_texts);
 }
@@ -370,9 +373,9 @@ static void texts_that_read_as_calls(void **state) {
         {"[THINK][TOOL_CALLS]", "{\"a\": \"[TOOL_CALLS] [{\\\"name\\\": 1}]\"}"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        int notation = 0, n_calls = 0, n_texts = 0;
-        while (strcmp(notations[notation].source, cases[i].source) != 0) notation++;
-        ht_model *m = load(notation, true);
+        int format = 0, n_calls = 0, n_texts = 0;
+        while (strcmp(formats[format].source, cases[i].source) != 0) format++;
+        ht_model *m = load(format, true);
         ht_grammar *g = exactly(m, cases[i].text);
         for (uint64_t seed = 0; seed < 24; seed++) {
             if (seed >= (uint64_t)test_cases(2, 24) && n_calls && (i == 2 || n_texts)) break;
@@ -419,7 +422,7 @@ static void one_alone(void **state) {
     ht_grammar_free(g);
     ht_chat_free(chat);
     ht_model_free(m);
-    /* No notation that is known, no tools, and none that has arguments. */
+    /* No format that is known, no tools, and none that has arguments. */
     static const char *const lists[] = {tools_json, "[]",
                                         "[{\"name\": \"a\", \"parameters\": {\"properties\": {\"b\": {\"type\": "
                                         "\"string\", \"pattern\": \"^(?:a(?=b)c)$\"}}, \"required\": [\"b\"]}}]"};
@@ -472,8 +475,8 @@ static bool take_piece(const ht_answer_piece *piece, int32_t answer_index, void 
 static bool take_alone(const ht_answer_piece *piece, void *user) { return take_piece(piece, 0, user); }
 
 /* Calls alone, or with `kind` not negative beside the text of a grammar; what came in all. */
-static pieces answers_in_pieces(int notation, int kind) {
-    ht_model *m = load(notation, true);
+static pieces answers_in_pieces(int format, int kind) {
+    ht_model *m = load(format, true);
     ht_engine *e;
     ht_grammar *g = kind < 0 ? NULL : grammar_of(m, kind);
     ht_chat *chat = conversation(g ? HT_TOOL_CHOICE_AUTO : HT_TOOL_CHOICE_REQUIRED, NULL, false);
@@ -521,13 +524,46 @@ static void calls_in_pieces(void **state) {
     const pieces calls = answers_in_pieces(0, -1);
     assert_true(calls.n_ends > calls.n_cut && calls.n_cut > 0);
     int n_calls = 0, n_texts = 0;
-    for (int i = 0; i < N_NOTATIONS; i++) {
+    for (int i = 0; i < N_FORMATS; i++) {
         const pieces both = answers_in_pieces(i, i % N_GRAMMARS);
         n_calls += both.n_ends > both.n_cut;
         n_texts += both.n_text > 0;
     }
-    if (n_calls < test_cases(3, N_NOTATIONS) || n_texts < test_cases(3, N_NOTATIONS))
-        fail_msg("%d notations with calls, %d with text", n_calls, n_texts);
+    if (n_calls < test_cases(3, N_FORMATS) || n_texts < test_cases(3, N_FORMATS))
+        fail_msg("%d formats with calls, %d with text", n_calls, n_texts);
+}
+
+/* How many bytes of a text the grammar of an answer allows. */
+static size_t allowed_bytes(ht_model *m, ht_tool_choice choice, bool parallel, const char *text) {
+    ht_chat *chat = conversation(choice, NULL, parallel);
+    ht_grammar *g;
+    ht_answer_matcher *matcher;
+    size_t n = 0;
+    bool allowed = true;
+    assert_int_equal(ht_tool_cache_find(m, chat, false, &g, NULL), HT_OK);
+    assert_int_equal(ht_answer_matcher_new(g, NULL, HT_START_ANSWER, &matcher, NULL), HT_OK);
+    for (; text[n]; n++) {
+        const int32_t id = text[n] == '\n' ? 198 : text[n] - '!'; /* GPT-2's order of bytes */
+        assert_int_equal(ht_answer_matcher_accept(matcher, id, &allowed, NULL), HT_OK);
+        if (!allowed) break;
+    }
+    ht_answer_matcher_free(matcher);
+    ht_grammar_free(g);
+    ht_chat_free(chat);
+    return n;
+}
+
+/* Qwen3-Coder often leaves out the opening mark: in free text its calls are constrained all the same. */
+static void calls_without_opening_mark(void **state) {
+    (void)state;
+    static const char call[] = "So:\n<function=stop>\n</function>\n</tool_call>", other[] = "<function=other";
+    ht_model *m = load(1, false);
+    for (int parallel = 0; parallel < 2; parallel++) {
+        assert_int_equal(allowed_bytes(m, HT_TOOL_CHOICE_AUTO, parallel, call), strlen(call));
+        assert_int_equal(allowed_bytes(m, HT_TOOL_CHOICE_AUTO, parallel, other), strlen("<function="));
+        assert_int_equal(allowed_bytes(m, HT_TOOL_CHOICE_NONE, parallel, other), strlen("<function"));
+    }
+    ht_model_free(m);
 }
 
 static ht_status try(ht_model *m, const char *tools, ht_tool_choice choice, const char *name, ht_error *err) {
@@ -561,7 +597,7 @@ static void what_cannot_be(void **state) {
     ht_model_free(m);
     m = tiny_load(&(tiny_options){.chat_template = "{{ messages[0].content }}"});
     assert_int_equal(try(m, tools_json, HT_TOOL_CHOICE_REQUIRED, NULL, &err), HT_ERR_UNSUPPORTED);
-    assert_non_null(strstr(err.message, "no notation"));
+    assert_non_null(strstr(err.message, "no known tool-call format"));
     assert_int_equal(try(m, tools_json, HT_TOOL_CHOICE_AUTO, NULL, &err), HT_OK);
     ht_model_free(m);
 }
@@ -570,7 +606,7 @@ static int n_warnings, n_untried;
 
 static void count_warning(ht_log_level level, const char *message, void *user) {
     (void)user;
-    if (level == HT_LOG_WARNING && strstr(message, "not held to their schema")) n_warnings++;
+    if (level == HT_LOG_WARNING && strstr(message, "not constrained by their schema")) n_warnings++;
     if (strstr(message, "before it are too complex")) n_untried++;
 }
 
@@ -720,6 +756,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(texts_that_read_as_calls, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(one_alone, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(calls_in_pieces, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(calls_without_opening_mark, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(what_cannot_be, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(schemas_that_are_refused, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(many_complex_tools, scratch_start, scratch_finish),

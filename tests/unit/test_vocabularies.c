@@ -122,22 +122,22 @@ static void append_tokens(ht_text *text, const ht_tokenizer *t, const int32_t *i
 }
 
 /* The tokens spell what is missing of an end, no byte more: no space before it, as some tokenizers begin texts. */
-static void check_end(ht_model *m, const ht_thought_notation *notation, const ht_thought_place *place) {
+static void check_end(ht_model *m, const ht_reasoning_format *format, const ht_reasoning_position *place) {
     static const ht_thought_blanks blanks = {"\n", "\n\n"};
-    const bool is_token = ht_tokenizer_find(m->tokenizer, notation->close) >= 0;
+    const bool is_token = ht_tokenizer_find(m->tokenizer, format->close) >= 0;
     const size_t begun = is_token || place->is_title ? 0 : place->closing_bytes;
     ht_text expected = {0}, found = {0};
     ht_thought_end end;
     ht_error err = {0};
-    if (place->is_title) ht_text_append_str(&expected, notation->title + place->title_bytes);
+    if (place->is_title) ht_text_append_str(&expected, format->title + place->title_bytes);
     if (!begun) ht_text_append_str(&expected, blanks.before);
-    ht_text_append_str(&expected, notation->close + begun);
+    ht_text_append_str(&expected, format->close + begun);
     const size_t mark_end = expected.len;
     ht_text_append_str(&expected, blanks.behind);
-    if (ht_thought_end_write(m, notation, &blanks, place, &end, &err)) fail_msg("%s", err.message);
+    if (ht_thought_end_write(m, format, &blanks, place, &end, &err)) fail_msg("%s", err.message);
     append_tokens(&found, m->tokenizer, end.id, end.n);
     assert_string_equal(found.data, expected.data);
-    if (is_token) assert_int_equal(end.id[end.n_before], ht_tokenizer_find(m->tokenizer, notation->close));
+    if (is_token) assert_int_equal(end.id[end.n_before], ht_tokenizer_find(m->tokenizer, format->close));
     ht_text_clear(&found);
     append_tokens(&found, m->tokenizer, end.id, end.n_mark);
     assert_true(found.len >= mark_end);
@@ -155,11 +155,11 @@ static void writes_ends_of_thoughts(void **state) {
     ht_model m = {.tokenizer = t};
     pthread_mutex_init(&m.lock, NULL);
     for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
-        const ht_thought_notation *notation = ht_answer_format_of(sources[i]).thought;
-        for (size_t begun = 0; begun < strlen(notation->close); begun++)
-            check_end(&m, notation, &(ht_thought_place){.is_inside = true, .closing_bytes = begun});
-        for (size_t begun = 0; notation->title && begun < strlen(notation->title); begun++)
-            check_end(&m, notation, &(ht_thought_place){.is_inside = true, .is_title = true, .title_bytes = begun});
+        const ht_reasoning_format *format = ht_reasoning_format_of(sources[i]);
+        for (size_t begun = 0; begun < strlen(format->close); begun++)
+            check_end(&m, format, &(ht_reasoning_position){.is_inside = true, .closing_bytes = begun});
+        for (size_t begun = 0; format->title && begun < strlen(format->title); begun++)
+            check_end(&m, format, &(ht_reasoning_position){.is_inside = true, .is_title = true, .title_bytes = begun});
     }
     ht_token_trie_free(m.token_trie);
     pthread_mutex_destroy(&m.lock);

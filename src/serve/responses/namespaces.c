@@ -10,7 +10,7 @@ bool serve_is_namespace(const json_t *tool) {
     return type && strcmp(type, "namespace") == 0;
 }
 
-/* Both in letters that every notation of calls takes for a name. */
+/* Both in characters that every tool-call format accepts in names. */
 char *serve_namespace_join(const char *namespace, const char *name) {
     ht_text text = {0};
     ht_text_printf(&text, "%s__%s", namespace, name);

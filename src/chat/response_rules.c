@@ -1,0 +1,304 @@
+#include "chat/response_rules.h"
+
+#include "base/error.h"
+#include "chat/tool_call_rules.h"
+
+#include <string.h>
+
+typedef struct answer_rules {
+    const ht_tool_request *q;
+    ht_tool_calls calls;
+    const ht_reasoning_format *reasoning; /* never NULL */
+    const ht_tool_call_format *format;
+    ht_re bare;   /* the beginning of a JSON call without mark; HT_RE_NONE: the format has marks */
+    bool no_text; /* no tool has valid arguments */
+} answer_rules;
+
+static ht_re text_of(ht_regexes *re, const char *text) { return ht_re_text(re, text, strlen(text)); }
+
+static ht_symbol rule_of(ht_rules *r, const ht_symbol *symbols, size_t n) {
+    const ht_symbol rule = ht_rules_rule(r);
+    ht_rules_add(r, rule, symbols, n);
+    return rule;
+}
+
+static ht_symbol endless_text(ht_rules *r, ht_re text) {
+    return ht_rules_endless_lexeme(r, ht_re_without_empty(r->re, text));
+}
+
+/* ---- calls alone ---- */
+
+/* A group of calls with its marks. */
+static ht_symbol group(answer_rules *a) {
+    ht_rules *r = a->calls.r;
+    const ht_symbol inside = ht_tool_calls_inside(&a->calls);
+    const bool is_bare = a->format->bare_json, may_have_mark = a->format->open && a->q->beside_text;
+    if (is_bare && !may_have_mark) return inside; /* the template does not write the mark */
+    const ht_symbol open = ht_rules_lexeme(r, text_of(r->re, a->format->open));
+    const ht_symbol all = rule_of(r, (ht_symbol[]){open, inside}, 2);
+    if (is_bare) ht_rules_add(r, all, &inside, 1);
+    return all;
+}
+
+/* Whether another group may follow one. */
+static bool may_repeat(const answer_rules *a) {
+    return a->q->parallel && !a->format->once && (a->format->close || !a->format->separator);
+}
+
+static ht_symbol groups(answer_rules *a) {
+    ht_rules *r = a->calls.r;
+    const ht_symbol one = group(a), all = ht_rules_rule(r);
+    ht_rules_add(r, all, &one, 1);
+    if (may_repeat(a)) {
+        const ht_symbol blank =
+            ht_rules_lexeme(r, ht_re_without_empty(r->re, ht_response_blanks(r->re, HT_BLANKS_MOST)));
+        ht_rules_add(r, all, (ht_symbol[]){one, all}, 2);
+        ht_rules_add(r, all, (ht_symbol[]){one, blank, all}, 3);
+    }
+    return all;
+}
+
+static void make_alone(answer_rules *a, bool *has_text) {
+    ht_rules *r = a->calls.r;
+    const ht_symbol blank = ht_rules_lexeme(r, ht_re_without_empty(r->re, ht_response_blanks(r->re, HT_BLANKS_MOST)));
+    const ht_symbol calls = groups(a), body = rule_of(r, &calls, 1);
+    ht_rules_add(r, body, (ht_symbol[]){blank, calls}, 2);
+    ht_rules_finish(r, body, has_text);
+}
+
+/* ---- answers without calls ---- */
+
+/* The shortest texts with which only calls begin: each begins a text of make_alone. */
+static ht_re beginning(answer_rules *a) {
+    ht_regexes *re = a->calls.r->re;
+    const ht_re blanks = ht_response_blanks(re, HT_BLANKS_MOST);
+    ht_re all = a->format->bare_json ? ht_tool_calls_beginning(&a->calls, blanks) : HT_RE_NONE;
+    if (a->format->open) all = ht_re_either(re, all, ht_re_concat(re, blanks, text_of(re, a->format->open)));
+    return all;
+}
+
+/* Any text that does not begin with one of `call`. */
+static ht_symbol without(ht_rules *r, ht_re call) {
+    const ht_symbol text = endless_text(r, ht_re_not(r->re, ht_re_concat(r->re, call, HT_RE_ALL)));
+    const ht_symbol rule = rule_of(r, NULL, 0);
+    ht_rules_add(r, rule, &text, 1);
+    return rule;
+}
+
+/* Adds the starts of answers that are no calls. Their reasoning is the same. */
+static void add_no_call(answer_rules *a, const ht_reasoning_format *t) {
+    ht_rules *r = a->calls.r;
+    if (r->status) return;
+    ht_regexes *re = r->re;
+    bool has_text;
+    const ht_re text = beginning(a);
+    ht_re answer = text, in_reasoning = text;
+    if (t) {
+        const ht_re blanks = ht_response_blanks(re, HT_BLANKS_MOST);
+        const ht_re open = ht_re_concat(re, blanks, text_of(re, t->open));
+        const ht_re reasoning = ht_response_until(re, t->close, NULL, 0, HT_RE_NONE);
+        in_reasoning = ht_re_concat(re, ht_re_concat(re, reasoning, blanks), text);
+        answer = ht_re_either(re, text, ht_re_concat(re, open, in_reasoning));
+    } else
+        r->start[HT_START_ANSWER] = r->start[HT_START_IN_REASONING] = r->start[HT_START_TEXT];
+    r->start[HT_START_NO_CALL + HT_START_TEXT] = without(r, text);
+    r->start[HT_START_NO_CALL + HT_START_ANSWER] = without(r, answer);
+    r->start[HT_START_NO_CALL + HT_START_IN_REASONING] = without(r, in_reasoning);
+    r->n_starts = HT_START_NO_CALL + HT_START_IN_REASONING + 1;
+    ht_rules_finish(r, r->start[HT_START_TEXT], &has_text);
+}
+
+/* ---- calls in free text ---- */
+
+/* White space before reasoning, as the response reader skips it. */
+static ht_re blanks_before_reasoning(ht_regexes *re) {
+    ht_byte_set set = {{0}};
+    ht_byte_set_add(&set, '\t', '\r');
+    ht_byte_set_add(&set, ' ', ' ');
+    return ht_re_repeat(re, ht_re_bytes(re, &set), 0, HT_RE_UNBOUNDED);
+}
+
+/* Free text without marks, up to a mark and with it; NULL: without end. */
+static ht_symbol free_text(answer_rules *a, const char *mark) {
+    ht_regexes *re = a->calls.r->re;
+    const ht_reasoning_format *t = a->reasoning;
+    const char *const marks[] = {a->format->open, a->format->bare, t->anywhere ? t->open : NULL}, *others[3];
+    size_t n = 0;
+    for (int i = 0; i < 3; i++)
+        if (marks[i] && (!mark || strcmp(mark, marks[i]) != 0)) others[n++] = marks[i];
+    ht_re not_before = a->bare == HT_RE_NONE ? HT_RE_NONE : ht_re_concat(re, a->bare, HT_RE_ALL);
+    if (!t->anywhere) {
+        const ht_re open = ht_re_concat(re, blanks_before_reasoning(re), text_of(re, t->open));
+        not_before = ht_re_either(re, not_before, ht_re_concat(re, open, HT_RE_ALL));
+    }
+    if (mark) return ht_rules_free_lexeme(a->calls.r, ht_response_until(re, mark, others, n, not_before), true);
+    return endless_text(a->calls.r, ht_response_without(re, others, n, not_before));
+}
+
+/* Adds to `all`, the beginning of an answer or its rest after reasoning or calls, reasoning that `next` follows. Returns the rule of
+ * an answer whose prompt has opened its reasoning. */
+static ht_symbol add_reasoning(answer_rules *a, ht_symbol all, ht_symbol next) {
+    ht_rules *r = a->calls.r;
+    ht_regexes *re = r->re;
+    const ht_reasoning_format *t = a->reasoning;
+    const ht_symbol reasoning = ht_rules_free_lexeme(r, ht_response_until(re, t->close, NULL, 0, HT_RE_NONE), true);
+    const ht_symbol in = rule_of(r, (ht_symbol[]){reasoning, next}, 2);
+    const ht_symbol open =
+        t->anywhere ? free_text(a, t->open)
+                    : ht_rules_lexeme(r, ht_re_concat(re, blanks_before_reasoning(re), text_of(re, t->open)));
+    ht_rules_add(r, all, (ht_symbol[]){open, in}, 2);
+    return in;
+}
+
+static void finish_free(answer_rules *a, ht_symbol all, ht_symbol in, bool *has_text) {
+    ht_rules *r = a->calls.r;
+    r->start[HT_START_ANSWER] = all;
+    r->start[HT_START_IN_REASONING] = in;
+    r->n_starts = HT_START_IN_REASONING + 1;
+    ht_rules_finish(r, all, has_text);
+}
+
+static void make_without_calls(answer_rules *a, bool *has_text) {
+    const ht_symbol text = free_text(a, NULL), all = rule_of(a->calls.r, &text, 1);
+    finish_free(a, all, add_reasoning(a, all, all), has_text);
+}
+
+/* What may follow a group of calls in an answer. */
+static ht_symbol after_calls(answer_rules *a, ht_symbol all) {
+    ht_rules *r = a->calls.r;
+    if (a->q->parallel && a->format->close) return all;
+    const ht_symbol after = rule_of(r, NULL, 0);
+    if (may_repeat(a)) {
+        const ht_symbol more = groups(a);
+        ht_rules_add(r, after, &more, 1);
+    }
+    return after;
+}
+
+/* Adds calls without opening mark in free text, which the closing mark may follow. */
+static void add_bare_calls(answer_rules *a, ht_symbol all) {
+    ht_rules *r = a->calls.r;
+    const ht_symbol text = free_text(a, a->format->bare), call = ht_tool_calls_after_bare(&a->calls);
+    ht_symbol after = all;
+    if (!a->q->parallel) {
+        const ht_re blanks = ht_response_blanks(r->re, HT_BLANKS_MOST);
+        const ht_symbol close = ht_rules_lexeme(r, ht_re_concat(r->re, blanks, text_of(r->re, a->format->close)));
+        after = rule_of(r, NULL, 0);
+        ht_rules_add(r, after, &close, 1);
+    }
+    ht_rules_add(r, all, (ht_symbol[]){text, call, after}, 3);
+}
+
+static void make_auto(answer_rules *a, bool *has_text) {
+    ht_rules *r = a->calls.r;
+    const ht_symbol all = ht_rules_rule(r), inside = ht_tool_calls_inside(&a->calls), after = after_calls(a, all);
+    ht_rules_add(r, all, NULL, 0); /* the answer may end here, as in its text */
+    if (a->format->open) {
+        const ht_symbol text = free_text(a, a->format->open);
+        ht_rules_add(r, all, (ht_symbol[]){text, inside, after}, 3);
+        if (a->format->bare) add_bare_calls(a, all);
+    } else {
+        const ht_symbol text = free_text(a, NULL);
+        ht_rules_add(r, all, &text, 1);
+    }
+    if (a->format->bare_json) {
+        const ht_symbol blank =
+            ht_rules_lexeme(r, ht_re_without_empty(r->re, ht_response_blanks(r->re, HT_RE_UNBOUNDED)));
+        ht_rules_add(r, all, &inside, 1);
+        ht_rules_add(r, all, (ht_symbol[]){blank, inside}, 2);
+    }
+    finish_free(a, all, add_reasoning(a, all, all), has_text);
+}
+
+/* ---- answers ---- */
+
+static ht_status make(answer_rules *a, ht_tool_list *tools, bool *again, ht_error *err) {
+    const ht_tool_request *q = a->q;
+    bool has_text = false;
+    ht_rules *r = ht_rules_new();
+    if (!r) return ht_fail_memory(err, sizeof *r, "the rules of tools");
+    const ht_tool_choice choice = q->choice;
+    const bool are_alone = q->beside_text || (choice != HT_TOOL_CHOICE_NONE && choice != HT_TOOL_CHOICE_AUTO);
+    ht_tool_calls_begin(&a->calls, r, tools, q->parallel, a->format);
+    a->bare = a->format->bare_json ? ht_tool_calls_beginning(&a->calls, ht_response_blanks(r->re, HT_RE_UNBOUNDED))
+                                   : HT_RE_NONE;
+    if (choice == HT_TOOL_CHOICE_NONE)
+        make_without_calls(a, &has_text);
+    else if (choice == HT_TOOL_CHOICE_AUTO && !q->beside_text)
+        make_auto(a, &has_text);
+    else
+        make_alone(a, &has_text);
+    *again = a->calls.again;
+    if (*again) return HT_OK;
+    ht_status status = a->calls.status;
+    if (status && err) *err = a->calls.err;
+    if (!status) status = ht_rules_status(r, err);
+    if (!status && are_alone) {
+        const ht_reasoning_format *t = ht_reasoning_format_in(q->template);
+        ht_rules_add_reasoning(r, t);
+        if (q->beside_text) add_no_call(a, t);
+        status = ht_rules_status(r, err);
+    }
+    a->no_text = !status && !has_text;
+    if (!a->no_text || q->beside_text) return status;
+    return ht_fail(err, HT_ERR_ARGUMENT,
+                   "the tool choice requires a call, but no arguments are valid by the schema of any tool");
+}
+
+static ht_status check(const ht_tool_request *q, const answer_rules *a, const ht_tool_list *tools, ht_error *err) {
+    if (q->choice == HT_TOOL_CHOICE_NAMED && !tools->n)
+        return ht_fail(err, HT_ERR_ARGUMENT, "the tool choice requires a call of `%.200s`, but there is no such tool",
+                       q->name);
+    if (!tools->n)
+        return ht_fail(err, HT_ERR_ARGUMENT, "the tool choice requires a call, but there are no tools to call");
+    if (!a->format)
+        return ht_fail(err, HT_ERR_UNSUPPORTED,
+                       "the tool choice requires a call, but the model's chat template uses no known tool-call format");
+    return HT_OK;
+}
+
+static void note_texts(const answer_rules *a, ht_text *spelled) {
+    const ht_tool_call_format *f = a->format;
+    const char *const texts[] = {a->reasoning->open,
+                                 a->reasoning->close,
+                                 f->open,
+                                 f->close,
+                                 f->begin,
+                                 f->call,
+                                 f->separator,
+                                 f->end,
+                                 f->raw,
+                                 f->json,
+                                 f->bare};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        if (texts[i]) ht_text_append_str(spelled, texts[i]);
+        ht_text_append_str(spelled, "\n");
+    }
+}
+
+ht_status ht_response_rules_new(const ht_tool_request *q, ht_rules **out, ht_text *spelled, ht_error *err) {
+    const char *source = ht_chat_template_source(q->template);
+    answer_rules a = {.q = q, .reasoning = ht_reasoning_format_of(source), .format = ht_tool_call_format_of(source)};
+    const bool is_wanted = q->choice == HT_TOOL_CHOICE_REQUIRED || q->choice == HT_TOOL_CHOICE_NAMED;
+    ht_tool_list tools;
+    *out = NULL;
+    ht_status status = ht_tool_list_read(&tools, q->tools, q->choice == HT_TOOL_CHOICE_NAMED ? q->name : NULL, err);
+    if (!status && is_wanted) status = check(q, &a, &tools, err);
+    const bool is_free = q->choice == HT_TOOL_CHOICE_FREE || !tools.n || !a.format;
+    if (!status && !is_free) {
+        note_texts(&a, spelled);
+        if (spelled->failed) status = ht_fail_memory(err, 0, "the rules of tools");
+        bool again = true;
+        /* Each pass relaxes another tool. */
+        while (!status && again) {
+            status = make(&a, &tools, &again, err);
+            if (status || again || a.no_text) {
+                ht_rules_free(a.calls.r);
+                a.calls.r = NULL;
+            }
+        }
+        *out = status ? NULL : a.calls.r;
+    }
+    ht_tool_list_free(&tools);
+    return status;
+}

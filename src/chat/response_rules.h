@@ -1,0 +1,27 @@
+/* Grammar rules of answers with tool calls: in the chat template's format, with arguments that are valid by the tools' schemas, in free
+ * text, alone, or as an alternative to the text of another grammar. */
+#ifndef HT_CHAT_RESPONSE_RULES_H
+#define HT_CHAT_RESPONSE_RULES_H
+
+#include "chat/reasoning_rules.h"
+#include "template/template.h"
+
+#include <hearth/chat.h>
+
+typedef struct ht_tool_request {
+    const ht_chat_template *template;
+    ht_jinja_value tools; /* a list of descriptions, or None */
+    ht_tool_choice choice;
+    const char *name; /* of HT_TOOL_CHOICE_NAMED */
+    bool parallel;    /* several calls */
+    /* With HT_TOOL_CHOICE_AUTO: calls alone, as another grammar has the answers that are text. HT_START_NO_CALL and the two starts
+     * after it exist, too. */
+    bool beside_text;
+} ht_tool_request;
+
+/* Finished rules, whose starts are ht_grammar_start; NULL where the answer is free. `spelled` receives all literal texts, in which
+ * special tokens may occur. An unsupported schema is a warning, and its arguments are any object. HT_ERR_ARGUMENT when no tool can be
+ * called, HT_ERR_UNSUPPORTED when the template uses no known tool-call format. */
+ht_status ht_response_rules_new(const ht_tool_request *q, ht_rules **out, ht_text *spelled, ht_error *err);
+
+#endif

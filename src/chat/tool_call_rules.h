@@ -1,0 +1,33 @@
+/* Grammar rules of tool calls, without the text around them. */
+#ifndef HT_CHAT_TOOL_CALL_RULES_H
+#define HT_CHAT_TOOL_CALL_RULES_H
+
+#include "chat/tool_call_formats.h"
+#include "chat/tools.h"
+#include "grammar/rules.h"
+
+typedef struct ht_tool_calls {
+    ht_rules *r;
+    ht_tool_list *tools;
+    const ht_tool_call_format *format;
+    bool parallel;
+    ht_re space;
+    bool has_inside;
+    ht_symbol inside;
+    bool again; /* an unsupported schema has damaged the rules: they must be rebuilt */
+    ht_status status;
+    ht_error err;
+} ht_tool_calls;
+
+/* Rules without productions as yet. */
+void ht_tool_calls_begin(ht_tool_calls *c, ht_rules *r, ht_tool_list *tools, bool parallel,
+                         const ht_tool_call_format *format);
+/* Text after the opening mark, up to the closing mark and with it: a call, or with `parallel` several where the format allows them
+ * between its marks. */
+ht_symbol ht_tool_calls_inside(ht_tool_calls *c);
+/* The rest of a call that the format's bare text begins. */
+ht_symbol ht_tool_calls_after_bare(ht_tool_calls *c);
+/* Texts of a JSON call without mark that can only be calls: up to the name of a tool and its quote, after `blanks`. */
+ht_re ht_tool_calls_beginning(ht_tool_calls *c, ht_re blanks);
+
+#endif

@@ -1,0 +1,630 @@
+/* Adapters as directories of PEFT and of mlx-lm: adapter_config.json, and safetensors whose names are modules. */
+#include "base/error.h"
+#include "base/text.h"
+#include "checkpoint/adapter_file.h"
+#include "checkpoint/config.h"
+#include "formats/json.h"
+#include "tokenizer/regex.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CONFIG_BYTES_MAX = 16 << 20 };
+
+/* PEFT: adapter_model.safetensors. A is [rank, in], B [out, rank]. Experts are modules of
+ * their own (`mlp.experts.7.gate_proj`), or parameters with one A [experts * rank, in], expert by expert, and one B
+ * [out, rank * experts], where the expert is the fastest index: `experts.base_layer` is gate and up, the outer `experts`
+ * is down. Source: peft/tuners/lora/layer.py (ParamWrapper), peft/utils/other.py (get_pattern_key). */
+
+/* ---- configuration ---- */
+
+/* A key of rank_pattern or alpha_pattern. */
+typedef struct pattern {
+    const char *key;
+    ht_regex *regex;
+    double value;
+} pattern;
+
+typedef struct patterns {
+    pattern *item;
+    size_t n;
+} patterns;
+
+typedef struct peft_config {
+    json_t *root;
+    int64_t rank;
+    double alpha;
+    bool rs; /* scale is alpha / sqrt(rank) */
+    patterns ranks, alphas;
+    const char *only_parameter; /* the one of gate_up_proj and down_proj that is targeted; NULL: both, or none */
+    ht_regex_work *work;
+} peft_config;
+
+static void free_patterns(patterns *p) {
+    for (size_t i = 0; i < p->n; i++) ht_regex_free(p->item[i].regex);
+    free(p->item);
+}
+
+static void free_config(peft_config *c) {
+    free_patterns(&c->ranks);
+    free_patterns(&c->alphas);
+    ht_regex_work_free(c->work);
+    json_decref(c->root);
+}
+
+/* Keys whose value must be none, and what they would mean. */
+static const struct {
+    const char *key, *why;
+} unsupported[] = {
+    {"use_dora", "it is DoRA, which rescales whole rows"},
+    {"lora_bias", "its B has biases"},
+    {"modules_to_save", "it replaces whole modules"},
+    {"trainable_token_indices", "it replaces rows of the embedding"},
+    {"layer_replication", "it repeats layers"},
+    {"alora_invocation_tokens", "it is an aLoRA, which is active only from certain tokens on"},
+    {"use_qalora", "it is QA-LoRA, whose A is for groups of inputs"},
+    {"use_bdlora", "its A or B is block-diagonal"},
+    {"arrow_config", "it chooses among several adapters"},
+    {"kasa_config", "it changes the base weights"},
+    {"velora_config", "it is VeLoRA"},
+    {"monteclora_config", "it is MonteCLoRA"},
+};
+
+static bool is_set(const json_t *value) {
+    if (json_is_array(value) || json_is_object(value)) return json_array_size(value) + json_object_size(value) > 0;
+    return value && !json_is_null(value) && !json_is_false(value);
+}
+
+static void check_keys(const peft_config *c, ht_json_reader *r) {
+    const char *type = NULL, *bias = "none";
+    ht_json_str(r, c->root, "peft_type", &type);
+    if (!type) ht_json_missing(r, "peft_type", "the string \"LORA\"");
+    if (!r->status && strcmp(type, "LORA") != 0)
+        ht_json_fail(r, HT_ERR_UNSUPPORTED, "`peft_type` is \"%.40s\"; only LORA can be applied", type);
+    for (size_t i = 0; i < sizeof unsupported / sizeof *unsupported; i++)
+        if (is_set(json_object_get(c->root, unsupported[i].key)))
+            ht_json_fail(r, HT_ERR_UNSUPPORTED, "`%s` is set: the adapter is no plain LoRA, as %s", unsupported[i].key,
+                         unsupported[i].why);
+    ht_json_str(r, c->root, "bias", &bias);
+    if (strcmp(bias, "none") != 0)
+        ht_json_fail(r, HT_ERR_UNSUPPORTED, "`bias` is \"%.40s\": the adapter changes the biases of the base", bias);
+    static const char *const changing[] = {"pissa", "olora", "corda", "lora_ga", "loftq"};
+    const char *init = json_string_value(json_object_get(c->root, "init_lora_weights"));
+    for (size_t i = 0; init && i < sizeof changing / sizeof *changing; i++)
+        if (strncmp(init, changing[i], strlen(changing[i])) == 0)
+            ht_json_fail(r, HT_ERR_UNSUPPORTED,
+                         "`init_lora_weights` is \"%.40s\", which has changed the base weights; save the adapter with "
+                         "PEFT's `path_initial_model_for_weight_conversion`",
+                         init);
+}
+
+/* A module takes the first pattern for which Python's re.match("(.*\.)?(KEY)$") holds. */
+static void read_patterns(ht_json_reader *r, const json_t *object, const char *name, patterns *out) {
+    const json_t *all = ht_json_object(r, object, name);
+    const char *key;
+    json_t *value;
+    out->item = calloc(json_object_size(all) + 1, sizeof *out->item);
+    if (!out->item) r->status = ht_fail_memory(r->err, 0, name);
+    json_object_foreach((json_t *)(uintptr_t)all, key, value) {
+        if (r->status) return;
+        ht_text text = {0};
+        ht_text_printf(&text, "^(?:.*\\.)?(?:%s)$", key);
+        pattern *p = &out->item[out->n];
+        *p = (pattern){.key = key, .value = json_number_value(value)};
+        if (!json_is_number(value) || !isfinite(p->value))
+            ht_json_fail(r, HT_ERR_FORMAT, "`%s` of \"%.80s\" is no number", name, key);
+        else if (text.failed)
+            r->status = ht_fail_memory(r->err, strlen(key), name);
+        else if ((r->status = ht_regex_new(text.data, text.len, &p->regex, r->err)))
+            r->status = ht_fail_in(r->err, r->status, "%s: `%s` of \"%.80s\"", r->file, name, key);
+        else
+            out->n++;
+        ht_text_discard(&text);
+    }
+}
+
+/* With two parameters of one module PEFT nests gate_up_proj inside down_proj; one alone is not told by its name. */
+static void read_parameters(peft_config *c, ht_json_reader *r) {
+    const json_t *all = ht_json_array(r, c->root, "target_parameters");
+    bool gate_up = false, down = false;
+    for (size_t i = 0; i < json_array_size(all); i++) {
+        const char *name = json_string_value(json_array_get(all, i)), *leaf = name ? strrchr(name, '.') : NULL;
+        leaf = leaf ? leaf + 1 : name;
+        gate_up = gate_up || (leaf && !strcmp(leaf, "gate_up_proj"));
+        down = down || (leaf && !strcmp(leaf, "down_proj"));
+    }
+    if (gate_up != down) c->only_parameter = gate_up ? "gate_up_proj" : "down_proj";
+}
+
+static ht_status read_peft_config(ht_adapter_reading *reading, peft_config *c, ht_error *err) {
+    ht_status status = ht_json_read(reading->config_path, CONFIG_BYTES_MAX, &c->root, err);
+    if (status) return status;
+    c->work = ht_regex_work_new();
+    if (!c->work) return ht_fail_memory(err, 0, reading->config_path);
+    ht_json_reader r = {.file = reading->config_path, .err = err};
+    const char *base = NULL;
+    check_keys(c, &r);
+    if (!ht_json_i64(&r, c->root, "r", &c->rank)) ht_json_missing(&r, "r", "an integer");
+    if (!ht_json_f64(&r, c->root, "lora_alpha", &c->alpha)) ht_json_missing(&r, "lora_alpha", "a number");
+    ht_json_bool(&r, c->root, "use_rslora", &c->rs);
+    ht_json_str(&r, c->root, "base_model_name_or_path", &base);
+    read_parameters(c, &r);
+    if (!r.status) read_patterns(&r, c->root, "rank_pattern", &c->ranks);
+    if (!r.status) read_patterns(&r, c->root, "alpha_pattern", &c->alphas);
+    return r.status ? r.status : ht_adapter_keep(&reading->origin.base, base, base ? strlen(base) : 0, err);
+}
+
+static ht_status pattern_value(const peft_config *c, const patterns *all, const char *module, double *out,
+                               ht_error *err) {
+    bool found = false;
+    size_t begin, end;
+    ht_status status = HT_OK;
+    for (size_t i = 0; !status && !found && i < all->n; i++) {
+        status = ht_regex_find(all->item[i].regex, c->work, module, strlen(module), 0, &found, &begin, &end, err);
+        if (found) *out = all->item[i].value;
+    }
+    return status;
+}
+
+/* The rank that the configuration gives a module, and its scale. */
+static ht_status module_scale(const peft_config *c, const char *module, const char *config_path, int64_t *rank,
+                              double *scale, ht_error *err) {
+    double r = (double)c->rank, alpha = c->alpha;
+    ht_status status = pattern_value(c, &c->ranks, module, &r, err);
+    if (!status) status = pattern_value(c, &c->alphas, module, &alpha, err);
+    if (status) return ht_fail_in(err, status, "%s: patterns", config_path);
+    if (!(r >= 1 && r <= 1 << 20) || r != floor(r))
+        return ht_fail(err, HT_ERR_FORMAT, "%s: the rank of `%s` is %g, expected a whole number from 1", config_path,
+                       module, r);
+    *rank = (int64_t)r;
+    *scale = alpha / (c->rs ? sqrt(r) : r);
+    return HT_OK;
+}
+
+/* ---- names ---- */
+
+/* Why a tensor that is neither A nor B cannot be used. */
+static ht_status refuse_peft(const char *path, const char *name, ht_error *err) {
+    static const struct {
+        const char *part, *why;
+    } known[] = {
+        {"lora_magnitude_vector", "a magnitude of DoRA, which rescales whole rows"},
+        {".lora_A.bias", "a bias of A"},
+        {".lora_B.bias", "a bias of B"},
+        {"lora_embedding_", "LoRA on an embedding, which is not supported"},
+        {"trainable_tokens", "rows that replace some of the embedding"},
+        {".base_layer.weight", "a weight of the base model; save the adapter with save_embedding_layers=False"},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strstr(name, known[i].part))
+            return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: tensor `%s` is %s", path, name, known[i].why);
+    return ht_fail(err, HT_ERR_UNSUPPORTED,
+                   "%s: tensor `%s` is neither lora_A.weight nor lora_B.weight; whole modules (modules_to_save) cannot "
+                   "be applied",
+                   path, name);
+}
+
+/* What a module in a layer is, when it is of experts. */
+typedef enum expert_kind { NO_EXPERT, ONE_EXPERT, GATE_UP, DOWN } expert_kind;
+
+/* `rest` of a module's name behind the layer; writes the projection as slots spell it. */
+static expert_kind peft_expert_of(const peft_config *c, const char *rest, int64_t *expert,
+                                  char projection[HT_ADAPTER_SLOT], bool *outside) {
+    static const char *const places[] = {"experts", "mlp.experts", "moe.experts"};
+    for (int i = 0; i < 3; i++) {
+        size_t n = strlen(places[i]);
+        if (strncmp(rest, places[i], n) != 0 || (rest[n] != '.' && rest[n] != '\0')) continue;
+        *outside = i != 1;
+        const char *behind = rest + n + (rest[n] == '.');
+        snprintf(projection, HT_ADAPTER_SLOT, "experts.down_proj");
+        if (!*behind) return c->only_parameter && !strcmp(c->only_parameter, "gate_up_proj") ? GATE_UP : DOWN;
+        if (!strcmp(behind, "base_layer")) return GATE_UP;
+        char *end;
+        *expert = strtoll(behind, &end, 10);
+        if (*behind < '0' || *behind > '9' || *end != '.' || *expert >= 1 << 20) return NO_EXPERT;
+        snprintf(projection, HT_ADAPTER_SLOT, "experts.%.100s", end + 1);
+        return ONE_EXPERT;
+    }
+    return NO_EXPERT;
+}
+
+static ht_status bad_shape(const ht_adapter_reading *r, const char *name, const ht_stored_tensor *t, int64_t rank,
+                           ht_error *err) {
+    return ht_fail(err, HT_ERR_FORMAT,
+                   "%s: tensor `%s` is [%lld, %lld], which does not have the rank %lld that %s states", r->path, name,
+                   (long long)t->dims[0], (long long)t->dims[1], (long long)rank, r->config_path);
+}
+
+/* Parameters of all experts. `module` is what PEFT calls them. */
+static ht_status add_parameters(ht_adapter_reading *r, const ht_stored_tensor *t, const char *name, int64_t layer,
+                                bool gate_up, ht_adapter_piece p, ht_error *err) {
+    int64_t both = p.is_b ? t->dims[1] : t->dims[0];
+    if (both % p.rank) return bad_shape(r, name, t, p.rank, err);
+    p.n_experts = both / p.rank;
+    p.features = p.is_b ? t->dims[0] : t->dims[1];
+    p.expert_stride = p.is_b ? 1 : p.rank * p.features;
+    p.rank_stride = p.is_b ? p.n_experts : p.features;
+    p.feature_stride = p.is_b ? both : 1;
+    if (!gate_up) return ht_adapter_add_piece(r, &p, err);
+    if (p.is_b && p.features % 2)
+        return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%s` has %lld rows, which cannot be as many for gate as for up",
+                       r->path, name, (long long)p.features);
+    return ht_adapter_add_joined(r, p, layer, err);
+}
+
+static ht_status add_peft_tensor(ht_adapter_reading *r, const peft_config *c, size_t i, ht_error *err) {
+    static const char *const ends[] = {".lora_A.weight", ".lora_B.weight"};
+    char name[HT_ADAPTER_NAME], module[HT_ADAPTER_NAME + 16], projection[HT_ADAPTER_SLOT];
+    ht_stored_tensor t = ht_adapter_tensor(r, i, name);
+    snprintf(module, sizeof module, "%s", name);
+    size_t n = strlen(name), end = strlen(ends[0]);
+    ht_adapter_piece p = {.tensor = i};
+    p.is_b = n > end && !strcmp(name + n - end, ends[1]);
+    if (!p.is_b && (n <= end || strcmp(name + n - end, ends[0]) != 0)) return refuse_peft(r->path, name, err);
+    ht_status status = ht_adapter_need_axes(r, &t, name, 2, err);
+    if (status) return status;
+    module[n - end] = '\0';
+    int64_t layer = 0, rank = 0;
+    const char *rest;
+    bool wrapped = false;
+    if (!ht_adapter_module(module, &layer, &rest, &wrapped))
+        return ht_fail(err, HT_ERR_UNSUPPORTED,
+                       "%s: tensor `%s` is of no layer of a text model; embeddings, heads and towers of other kinds "
+                       "cannot have adapters",
+                       r->path, name);
+    r->origin.wrapped = r->origin.wrapped || wrapped;
+    snprintf(projection, sizeof projection, "%.120s", rest);
+    expert_kind kind = peft_expert_of(c, rest, &p.expert, projection, &r->origin.experts_outside);
+    if (!ht_adapter_slot(p.slot, layer, projection))
+        return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%s` is of a module with too long a name", r->path, name);
+    char *base_layer = kind == GATE_UP ? strstr(module, ".base_layer") : NULL;
+    if (base_layer) *base_layer = '\0';
+    if (kind == GATE_UP || kind == DOWN) strcat(module, kind == GATE_UP ? ".gate_up_proj" : ".down_proj");
+    const char *stated = strncmp(module, "base_model.model.", 17) ? module : module + 17;
+    status = module_scale(c, stated, r->config_path, &rank, &p.scale, err);
+    if (status) return status;
+    p.rank = rank;
+    if (kind == GATE_UP || kind == DOWN) return add_parameters(r, &t, name, layer, kind == GATE_UP, p, err);
+    p.n_experts = kind == ONE_EXPERT;
+    p.features = t.dims[p.is_b ? 0 : 1];
+    p.rank_stride = p.is_b ? 1 : p.features;
+    p.feature_stride = p.is_b ? rank : 1;
+    return t.dims[p.is_b ? 1 : 0] == rank ? ht_adapter_add_piece(r, &p, err) : bad_shape(r, name, &t, rank, err);
+}
+
+ht_status ht_adapter_list_peft(ht_adapter_reading *r, ht_error *err) {
+    peft_config c = {0};
+    ht_status status = read_peft_config(r, &c, err);
+    for (size_t i = 0; !status && i < ht_adapter_n_tensors(r); i++) status = add_peft_tensor(r, &c, i, err);
+    free_config(&c);
+    return status;
+}
+
+/* ---- writing ---- */
+
+/* The prefix of modules: PEFT's own, and that of the text model in a multimodal one (transformers 5). */
+static const char *prefix_of(const ht_adapter_writing *w) {
+    return w->wrapped ? "base_model.model.model.language_model." : "base_model.model.model.";
+}
+
+static ht_status put_dense(ht_adapter_writing *w, const ht_lora *l, int64_t layer, const char *rest, int64_t expert,
+                           ht_error *err) {
+    for (int is_b = 0; is_b < 2; is_b++) {
+        ht_adapter_tensor_out *t = ht_adapter_add_tensor(w, err);
+        if (!t) return HT_ERR_MEMORY;
+        const char *end = is_b ? "lora_B.weight" : "lora_A.weight";
+        int64_t features = is_b ? l->n_out : l->n_in;
+        if (expert < 0)
+            snprintf(t->name, sizeof t->name, "%slayers.%lld.%s.%s", prefix_of(w), (long long)layer, rest, end);
+        else
+            snprintf(t->name, sizeof t->name, "%slayers.%lld.mlp.experts.%lld.%s.%s", prefix_of(w), (long long)layer,
+                     (long long)expert, strchr(rest, '.') + 1, end);
+        t->rank = 2;
+        t->shape[0] = is_b ? features : w->rank;
+        t->shape[1] = is_b ? w->rank : features;
+        const ht_adapter_piece p = {.is_b = is_b,
+                                    .expert = expert < 0 ? 0 : expert,
+                                    .n_experts = expert >= 0,
+                                    .rank_stride = is_b ? 1 : features,
+                                    .feature_stride = is_b ? w->rank : 1};
+        ht_adapter_put_piece(t, l, &p);
+    }
+    return HT_OK;
+}
+
+/* All experts' down; or gate and up, which have ranks of their own in one tensor: of B the other's rows are 0 there. */
+static ht_status put_parameter(ht_adapter_writing *w, const ht_lora *first, const ht_lora *second, int64_t layer,
+                               ht_error *err) {
+    int64_t n = first ? first->n_experts : second->n_experts,
+            shares = strstr((first ? first : second)->slot, "down_proj") ? 1 : 2;
+    int64_t rank = w->rank * shares;
+    for (int is_b = 0; is_b < 2; is_b++) {
+        ht_adapter_tensor_out *t = ht_adapter_add_tensor(w, err);
+        if (!t) return HT_ERR_MEMORY;
+        snprintf(t->name, sizeof t->name, "%slayers.%lld.experts%s.%s", prefix_of(w), (long long)layer,
+                 shares == 2 ? ".base_layer" : "", is_b ? "lora_B.weight" : "lora_A.weight");
+        const ht_lora *any = first ? first : second;
+        int64_t features = is_b ? any->n_out : any->n_in;
+        t->rank = 2;
+        t->shape[0] = is_b ? features * shares : n * rank;
+        t->shape[1] = is_b ? n * rank : features;
+        ht_adapter_piece p = {.is_b = is_b,
+                              .n_experts = n,
+                              .expert_stride = is_b ? 1 : rank * features,
+                              .rank_stride = is_b ? n : features,
+                              .feature_stride = is_b ? n * rank : 1};
+        if (first) ht_adapter_put_piece(t, first, &p);
+        p.at = w->rank * p.rank_stride + (is_b ? features * p.feature_stride : 0);
+        if (second) ht_adapter_put_piece(t, second, &p);
+    }
+    return HT_OK;
+}
+
+static ht_status put_peft_pair(ht_adapter_writing *w, const ht_lora *l, ht_error *err) {
+    const char *rest;
+    int64_t layer = ht_adapter_slot_layer(l->slot, &rest);
+    if (!l->n_experts) return put_dense(w, l, layer, rest, -1, err);
+    if (w->experts_outside) {
+        bool is_up = false;
+        const ht_lora *other = ht_adapter_partner(w->a, l->slot, &is_up);
+        if (other && is_up) return HT_OK; /* with its gate */
+        return put_parameter(w, is_up ? NULL : l, is_up ? l : other, layer, err);
+    }
+    ht_status status = HT_OK;
+    for (int64_t e = 0; !status && e < l->n_experts; e++) status = put_dense(w, l, layer, rest, e, err);
+    return status;
+}
+
+static json_t *number(double x) { return x == floor(x) && fabs(x) < 1e15 ? json_integer((json_int_t)x) : json_real(x); }
+
+static bool append_once(json_t *list, const char *text) {
+    size_t i;
+    json_t *item;
+    json_array_foreach(list, i, item) if (!strcmp(json_string_value(item), text)) return true;
+    return json_array_append_new(list, json_string(text)) == 0;
+}
+
+/* What the configuration says of the targets: projections by the ends of their names, and the layers that have any. */
+typedef struct targets {
+    json_t *modules, *parameters, *layers;
+} targets;
+
+static bool add_layer(json_t *layers, int64_t layer) {
+    for (size_t k = 0; k < json_array_size(layers); k++)
+        if (json_integer_value(json_array_get(layers, k)) == layer) return true;
+    return json_array_append_new(layers, json_integer(layer)) == 0;
+}
+
+static bool add_target(const ht_adapter_writing *w, const ht_lora *l, targets *t) {
+    const char *rest, *leaf = strrchr(l->slot, '.') + 1;
+    int64_t layer = ht_adapter_slot_layer(l->slot, &rest);
+    if (l->n_experts && w->experts_outside)
+        return append_once(t->parameters, strcmp(leaf, "down_proj") ? "experts.gate_up_proj" : "experts.down_proj");
+    if (!w->wrapped) return append_once(t->modules, leaf) && add_layer(t->layers, layer);
+    /* Towers of a multimodal model have projections of the same names. */
+    char module[HT_ADAPTER_NAME];
+    snprintf(module, sizeof module, "language_model.layers.%lld.%s", (long long)layer, rest);
+    return json_array_append_new(t->modules, json_string(module)) == 0;
+}
+
+static int by_number(const void *a, const void *b) {
+    json_int_t x = json_integer_value(*(json_t *const *)a), y = json_integer_value(*(json_t *const *)b);
+    return (x > y) - (x < y);
+}
+
+/* The layers in ascending order; null when they are all of the model's. */
+static json_t *sorted_layers(const ht_adapter_writing *w, const json_t *layers) {
+    size_t n = json_array_size(layers);
+    if (w->m && (int64_t)n == w->m->config->n_layers) return json_null();
+    json_t *out = json_array(), **item = calloc(n + 1, sizeof *item);
+    for (size_t i = 0; item && i < n; i++) item[i] = json_array_get(layers, i);
+    if (item) qsort(item, n, sizeof *item, by_number);
+    for (size_t i = 0; item && out && i < n; i++) json_array_append(out, item[i]);
+    bool good = item && json_array_size(out) == n;
+    free(item);
+    if (good) return out;
+    json_decref(out);
+    return NULL;
+}
+
+/* gate_up_proj holds two pairs, so it has twice the rank, with the same scale. */
+static bool add_parameters_to(json_t *root, const ht_adapter_writing *w, const json_t *parameters) {
+    json_t *more =
+        json_pack("{sO s{sI} s{so}}", "target_parameters", parameters, "rank_pattern", "gate_up_proj",
+                  (json_int_t)(2 * w->rank), "alpha_pattern", "gate_up_proj", number(2 * w->scale * (double)w->rank));
+    bool good = more && json_object_update(root, more) == 0;
+    json_decref(more);
+    return good;
+}
+
+static json_t *make_peft_config(const ht_adapter_writing *w) {
+    targets t = {json_array(), json_array(), json_array()};
+    bool good = t.modules && t.parameters && t.layers;
+    for (int64_t i = 0; good && i < w->a->n; i++) good = add_target(w, &w->a->lora[i], &t);
+    /* Parameters are in layers of their own, and full names have theirs. */
+    bool any = json_array_size(t.parameters) > 0, all_layers = any || w->wrapped;
+    json_t *root =
+        good ? json_pack("{ss ss sI so sO so ss sb sf sb so}", "peft_type", "LORA", "task_type", "CAUSAL_LM", "r",
+                         (json_int_t)w->rank, "lora_alpha", number(w->scale * (double)w->rank), "target_modules",
+                         t.modules, "base_model_name_or_path", w->base ? json_string(w->base) : json_null(), "bias",
+                         "none", "fan_in_fan_out", 0, "lora_dropout", 0.0, "inference_mode", 1, "layers_to_transform",
+                         all_layers ? json_null() : sorted_layers(w, t.layers))
+             : NULL;
+    if (root && any && !add_parameters_to(root, w, t.parameters)) {
+        json_decref(root);
+        root = NULL;
+    }
+    json_decref(t.modules);
+    json_decref(t.parameters);
+    json_decref(t.layers);
+    return root;
+}
+
+ht_status ht_adapter_write_peft(ht_adapter_writing *w, ht_error *err) {
+    ht_status status = HT_OK;
+    for (int64_t i = 0; !status && i < w->a->n; i++) status = put_peft_pair(w, &w->a->lora[i], err);
+    if (!status) status = ht_adapter_write_safetensors(w, "adapter_model.safetensors", err);
+    return status ? status : ht_adapter_write_json(w, "adapter_config.json", make_peft_config(w), err);
+}
+
+/* mlx-lm: adapters.safetensors. A is [in, rank], B [rank, out]; of experts they are
+ * [experts, rank, in] and [experts, out, rank]. Its scale multiplies as it is. Source: mlx_lm/tuner/lora.py, utils.py. */
+
+typedef struct mlx_config {
+    int64_t rank;
+    double scale;
+} mlx_config;
+
+static ht_status read_mlx_config(ht_adapter_reading *reading, mlx_config *c, ht_error *err) {
+    json_t *root;
+    ht_status status = ht_json_read(reading->config_path, CONFIG_BYTES_MAX, &root, err);
+    if (status) return status;
+    ht_json_reader r = {.file = reading->config_path, .err = err};
+    const char *type = "lora", *base = NULL;
+    ht_json_str(&r, root, "fine_tune_type", &type);
+    ht_json_str(&r, root, "model", &base);
+    const json_t *lora = ht_json_object(&r, root, "lora_parameters");
+    if (strcmp(type, "lora") != 0)
+        ht_json_fail(&r, HT_ERR_UNSUPPORTED, "`fine_tune_type` is \"%.40s\"; only lora can be applied", type);
+    if (!lora) ht_json_missing(&r, "lora_parameters", "an object");
+    if (lora && !ht_json_i64(&r, lora, "rank", &c->rank)) ht_json_missing(&r, "rank", "an integer");
+    if (lora && !ht_json_f64(&r, lora, "scale", &c->scale)) ht_json_missing(&r, "scale", "a number");
+    status = r.status ? r.status : ht_adapter_keep(&reading->origin.base, base, base ? strlen(base) : 0, err);
+    json_decref(root);
+    return status;
+}
+
+static ht_status refuse_mlx(const char *path, const char *name, ht_error *err) {
+    size_t n = strlen(name);
+    if (n > 2 && !strcmp(name + n - 2, ".m"))
+        return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: tensor `%s` is a magnitude of DoRA, which rescales whole rows",
+                       path, name);
+    return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: tensor `%s` is neither lora_a nor lora_b of a module", path, name);
+}
+
+/* Experts of a layer: mlp.switch_mlp of those in the feed-forward, experts.switch_glu of those beside it. Writes the
+ * projection as slots spell it. */
+static bool mlx_expert_of(const char *rest, char projection[HT_ADAPTER_SLOT], bool *outside) {
+    static const char *const places[] = {"mlp.switch_mlp.", "experts.switch_glu."};
+    for (int i = 0; i < 2; i++) {
+        size_t n = strlen(places[i]);
+        if (strncmp(rest, places[i], n) != 0) continue;
+        *outside = i == 1;
+        snprintf(projection, HT_ADAPTER_SLOT, "experts.%.100s", rest + n);
+        return true;
+    }
+    snprintf(projection, HT_ADAPTER_SLOT, "%.120s", rest);
+    return false;
+}
+
+static ht_status add_mlx_tensor(ht_adapter_reading *r, const mlx_config *c, size_t i, ht_error *err) {
+    static const char *const ends[] = {".lora_a", ".lora_b"};
+    char name[HT_ADAPTER_NAME], module[HT_ADAPTER_NAME], projection[HT_ADAPTER_SLOT];
+    ht_stored_tensor t = ht_adapter_tensor(r, i, name);
+    size_t n = strlen(name), end = strlen(ends[0]);
+    ht_adapter_piece p = {.tensor = i, .scale = c->scale, .rank = c->rank};
+    p.is_b = n > end && !strcmp(name + n - end, ends[1]);
+    if (!p.is_b && (n <= end || strcmp(name + n - end, ends[0]) != 0)) return refuse_mlx(r->path, name, err);
+    snprintf(module, sizeof module, "%.*s", (int)(n - end), name);
+    int64_t layer = 0;
+    const char *rest;
+    if (!ht_adapter_module(module, &layer, &rest, &r->origin.wrapped))
+        return ht_fail(err, HT_ERR_UNSUPPORTED,
+                       "%s: tensor `%s` is of no layer of a text model; embeddings and heads cannot have adapters",
+                       r->path, name);
+    bool experts = mlx_expert_of(rest, projection, &r->origin.experts_outside);
+    if (!ht_adapter_slot(p.slot, layer, projection))
+        return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%s` is of a module with too long a name", r->path, name);
+    ht_status status = ht_adapter_need_axes(r, &t, name, experts ? 3 : 2, err);
+    if (status) return status;
+    /* [in, rank] and [rank, out]; of experts [n, rank, in] and [n, out, rank]: the last axes are the other way round. */
+    const int64_t *dims = t.dims + experts;
+    bool rank_last = experts == p.is_b;
+    int64_t rank = dims[rank_last];
+    p.features = dims[!rank_last];
+    p.n_experts = experts ? t.dims[0] : 0;
+    p.expert_stride = dims[0] * dims[1];
+    p.rank_stride = rank_last ? 1 : p.features;
+    p.feature_stride = rank_last ? rank : 1;
+    if (rank != c->rank)
+        return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%s` has rank %lld, %s states %lld", r->path, name,
+                       (long long)rank, r->config_path, (long long)c->rank);
+    return ht_adapter_add_piece(r, &p, err);
+}
+
+ht_status ht_adapter_list_mlx(ht_adapter_reading *r, ht_error *err) {
+    mlx_config c = {0};
+    ht_status status = read_mlx_config(r, &c, err);
+    for (size_t i = 0; !status && i < ht_adapter_n_tensors(r); i++) status = add_mlx_tensor(r, &c, i, err);
+    return status;
+}
+
+/* ---- writing ---- */
+
+/* A projection's name in a block of mlx-lm. */
+static void block_name(const ht_adapter_writing *w, const ht_lora *l, const char *rest, char out[HT_ADAPTER_SLOT]) {
+    if (!l->n_experts)
+        snprintf(out, HT_ADAPTER_SLOT, "%s", rest);
+    else
+        snprintf(out, HT_ADAPTER_SLOT, "%s.%.100s", w->experts_outside ? "experts.switch_glu" : "mlp.switch_mlp",
+                 strchr(rest, '.') + 1);
+}
+
+static ht_status put_mlx_pair(ht_adapter_writing *w, const ht_lora *l, ht_error *err) {
+    char block[HT_ADAPTER_SLOT];
+    const char *rest;
+    int64_t layer = ht_adapter_slot_layer(l->slot, &rest);
+    block_name(w, l, rest, block);
+    for (int is_b = 0; is_b < 2; is_b++) {
+        ht_adapter_tensor_out *t = ht_adapter_add_tensor(w, err);
+        if (!t) return HT_ERR_MEMORY;
+        bool experts = l->n_experts > 0, rank_last = experts == is_b;
+        int64_t features = is_b ? l->n_out : l->n_in;
+        snprintf(t->name, sizeof t->name, "%smodel.layers.%lld.%s.%s", w->wrapped ? "language_model." : "",
+                 (long long)layer, block, is_b ? "lora_b" : "lora_a");
+        t->rank = 2 + experts;
+        t->shape[0] = l->n_experts;
+        t->shape[experts + rank_last] = w->rank;
+        t->shape[experts + !rank_last] = features;
+        const ht_adapter_piece p = {.is_b = is_b,
+                                    .n_experts = l->n_experts,
+                                    .expert_stride = w->rank * features,
+                                    .rank_stride = rank_last ? 1 : features,
+                                    .feature_stride = rank_last ? w->rank : 1};
+        ht_adapter_put_piece(t, l, &p);
+    }
+    return HT_OK;
+}
+
+/* mlx-lm wraps `keys` in the last num_layers blocks, -1 being all; what it wraps without a tensor changes nothing. */
+static json_t *make_mlx_config(const ht_adapter_writing *w) {
+    json_t *keys = json_array();
+    int64_t first = INT64_MAX;
+    bool good = keys != NULL;
+    for (int64_t i = 0; good && i < w->a->n; i++) {
+        char block[HT_ADAPTER_SLOT];
+        const char *rest;
+        int64_t layer = ht_adapter_slot_layer(w->a->lora[i].slot, &rest);
+        if (layer < first) first = layer;
+        block_name(w, &w->a->lora[i], rest, block);
+        size_t k = 0;
+        while (k < json_array_size(keys) && strcmp(json_string_value(json_array_get(keys, k)), block) != 0) k++;
+        if (k == json_array_size(keys)) good = json_array_append_new(keys, json_string(block)) == 0;
+    }
+    int64_t layers = w->m ? w->m->config->n_layers - first : -1;
+    json_t *root = good ? json_pack("{ss ss sI s{sI sf sf sO}}", "fine_tune_type", "lora", "model",
+                                    w->base ? w->base : "", "num_layers", (json_int_t)layers, "lora_parameters", "rank",
+                                    (json_int_t)w->rank, "scale", w->scale, "dropout", 0.0, "keys", keys)
+                        : NULL;
+    json_decref(keys);
+    return root;
+}
+
+ht_status ht_adapter_write_mlx(ht_adapter_writing *w, ht_error *err) {
+    ht_status status = HT_OK;
+    for (int64_t i = 0; !status && i < w->a->n; i++) status = put_mlx_pair(w, &w->a->lora[i], err);
+    if (!status) status = ht_adapter_write_safetensors(w, "adapters.safetensors", err);
+    return status ? status : ht_adapter_write_json(w, "adapter_config.json", make_mlx_config(w), err);
+}

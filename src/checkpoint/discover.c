@@ -1,0 +1,224 @@
+/* Checkpoint discovery in a directory tree: depth-first with an explicit stack, so that a deep tree cannot exhaust the
+ * call stack. */
+#include "base/error.h"
+#include "base/file.h"
+#include "checkpoint/info.h"
+#include "formats/gguf_set.h"
+
+#include <hearth/discover.h>
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+typedef struct names {
+    char **item;
+    size_t n, capacity;
+} names;
+
+typedef struct identity { /* device and inode of a directory */
+    dev_t device;
+    ino_t inode;
+    bool used;
+} identity;
+
+typedef struct traversal {
+    ht_discover_fn *fn;
+    void *user;
+    names pending;      /* stack of directories to search */
+    identity *searched; /* hash set of searched directories, against symlink cycles; capacity a power of two */
+    size_t n_searched, capacity;
+} traversal;
+
+/* ---- lists and sets ---- */
+
+static bool add_name(names *list, const char *name) {
+    if (list->n == list->capacity) {
+        size_t capacity = list->capacity ? 2 * list->capacity : 16;
+        char **item = realloc(list->item, capacity * sizeof *item);
+        if (!item) return false;
+        list->item = item;
+        list->capacity = capacity;
+    }
+    return name && (list->item[list->n] = strdup(name)) && ++list->n;
+}
+
+static void free_names(names *list) {
+    while (list->n) free(list->item[--list->n]);
+    free(list->item);
+    *list = (names){0};
+}
+
+static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+static void sort_names(names *list) {
+    if (list->n) qsort(list->item, list->n, sizeof *list->item, by_name);
+}
+
+static identity *find_slot(identity *set, size_t capacity, dev_t device, ino_t inode) {
+    size_t at = ((size_t)inode * 0x9e3779b1u ^ (size_t)device) & (capacity - 1);
+    while (set[at].used && (set[at].device != device || set[at].inode != inode)) at = (at + 1) & (capacity - 1);
+    return &set[at];
+}
+
+static bool grow_searched(traversal *t) {
+    size_t capacity = t->capacity ? 2 * t->capacity : 64;
+    identity *set = calloc(capacity, sizeof *set);
+    if (!set) return false;
+    for (size_t i = 0; i < t->capacity; i++)
+        if (t->searched[i].used)
+            *find_slot(set, capacity, t->searched[i].device, t->searched[i].inode) = t->searched[i];
+    free(t->searched);
+    t->searched = set;
+    t->capacity = capacity;
+    return true;
+}
+
+/* Adds a directory to the searched set; *first is false when it was already there. */
+static bool mark_searched(traversal *t, const struct stat *st, bool *first) {
+    if (2 * (t->n_searched + 1) > t->capacity && !grow_searched(t)) return false;
+    identity *at = find_slot(t->searched, t->capacity, st->st_dev, st->st_ino);
+    *first = !at->used;
+    if (*first) {
+        *at = (identity){st->st_dev, st->st_ino, true};
+        t->n_searched++;
+    }
+    return true;
+}
+
+/* ---- one directory ---- */
+
+static bool ends_with(const char *s, const char *end) {
+    size_t n = strlen(s), m = strlen(end);
+    return n > m && !strcmp(s + n - m, end);
+}
+
+/* Visible entries of a directory. */
+typedef struct contents {
+    names gguf, directories;
+    bool safetensors; /* has safetensors files, or an index of them */
+} contents;
+
+static bool is_directory(const char *directory, const char *name, bool *out) {
+    char *path = ht_path_join(directory, name);
+    if (path) *out = ht_path_is_directory(path);
+    free(path);
+    return path != NULL;
+}
+
+static bool sort_entry(const char *directory, const char *name, contents *c) {
+    if (*name == '.') return true;
+    bool inner = false;
+    if (!is_directory(directory, name, &inner)) return false;
+    if (inner) return add_name(&c->directories, name);
+    const ht_file_role role = ht_file_role_of(name);
+    if (ends_with(name, ".gguf")) return role == HT_FILE_PROJECTOR || add_name(&c->gguf, name);
+    if (ends_with(name, ".safetensors") || ends_with(name, ".safetensors.index.json"))
+        c->safetensors = c->safetensors || role != HT_FILE_ADAPTER;
+    return true;
+}
+
+static ht_status read_contents(const char *path, contents *out, ht_error *err) {
+    *out = (contents){0};
+    DIR *dir = opendir(path);
+    if (!dir) return ht_fail(err, HT_ERR_IO, "%s: the directory cannot be read: %s", path, strerror(errno));
+    bool ok = true;
+    for (const struct dirent *e; ok && (e = readdir(dir));) ok = sort_entry(path, e->d_name, out);
+    closedir(dir);
+    if (!ok) return ht_fail_memory(err, sizeof *out, "the names in a directory");
+    sort_names(&out->gguf);
+    sort_names(&out->directories);
+    return HT_OK;
+}
+
+static void free_contents(contents *c) {
+    free_names(&c->gguf);
+    free_names(&c->directories);
+}
+
+/* ---- checkpoints ---- */
+
+static ht_status report_find(traversal *t, const ht_find *find, ht_error *err) {
+    if (t->fn(find, t->user)) return HT_OK;
+    return ht_fail(err, HT_ERR_CANCELLED, "the search was stopped at %s", find->path);
+}
+
+/* Whether a file says that it is something else than a model: a GGUF file with a LoRA adapter, or with importance weights. */
+static bool is_no_model(const char *path) {
+    ht_file *file = NULL;
+    ht_gguf *gguf = NULL;
+    ht_bytes type;
+    const bool found = ends_with(path, ".gguf") && !ht_file_open(path, &file, NULL) &&
+                       !ht_gguf_read(file, path, &gguf, NULL) && ht_gguf_get_string(gguf, "general.type", &type) &&
+                       type.len == 7 && (!memcmp(type.data, "adapter", 7) || !memcmp(type.data, "imatrix", 7));
+    ht_gguf_free(gguf);
+    ht_file_close(file);
+    return found;
+}
+
+static ht_status visit_checkpoint(traversal *t, const char *path, ht_error *err) {
+    ht_error problem = {0};
+    ht_model_info *info;
+    ht_status broken = ht_model_info_glance(path, &info, &problem);
+    if (broken == HT_ERR_MEMORY) return ht_fail(err, broken, "%s", problem.message);
+    if (broken && is_no_model(path)) return HT_OK;
+    ht_status status = report_find(t, &(ht_find){path, info, broken ? &problem : NULL}, err);
+    ht_model_info_free(info);
+    return status;
+}
+
+/* Whether a GGUF file is not the first part of its model; any part opens all. */
+static bool is_later_part(const names *gguf, size_t i) {
+    return i > 0 && ht_gguf_same_set(gguf->item[i - 1], gguf->item[i]);
+}
+
+static ht_status visit_contents(traversal *t, const char *path, const contents *c, ht_error *err) {
+    ht_status status = c->safetensors ? visit_checkpoint(t, path, err) : HT_OK;
+    for (size_t i = 0; i < c->gguf.n && !status; i++) {
+        if (is_later_part(&c->gguf, i)) continue;
+        char *file = ht_path_join(path, c->gguf.item[i]);
+        status = file ? visit_checkpoint(t, file, err) : ht_fail_memory(err, strlen(path), "a path");
+        free(file);
+    }
+    /* Pushed in reverse, to pop in sorted order. */
+    for (size_t i = c->directories.n; i-- > 0 && !status;) {
+        char *inner = ht_path_join(path, c->directories.item[i]);
+        if (!add_name(&t->pending, inner)) status = ht_fail_memory(err, strlen(path), "a path");
+        free(inner);
+    }
+    return status;
+}
+
+static ht_status search(traversal *t, const char *path, bool is_root, ht_error *err) {
+    contents c;
+    ht_error problem = {0};
+    struct stat st;
+    bool first = true;
+    if (stat(path, &st) == 0 && !mark_searched(t, &st, &first))
+        return ht_fail_memory(err, t->capacity * sizeof *t->searched, "the directories searched");
+    if (!first) return HT_OK;
+    ht_status status = read_contents(path, &c, &problem);
+    if (!status)
+        status = visit_contents(t, path, &c, err);
+    else if (status == HT_ERR_IO && !is_root)
+        status = report_find(t, &(ht_find){path, NULL, &problem}, err);
+    else
+        status = ht_fail(err, status, "%s", problem.message);
+    free_contents(&c);
+    return status;
+}
+
+ht_status ht_discover(const char *directory, ht_discover_fn *fn, void *user, ht_error *err) {
+    traversal t = {.fn = fn, .user = user};
+    ht_status status = search(&t, directory, true, err);
+    while (!status && t.pending.n) {
+        char *next = t.pending.item[--t.pending.n];
+        status = search(&t, next, false, err);
+        free(next);
+    }
+    free_names(&t.pending);
+    free(t.searched);
+    return status;
+}

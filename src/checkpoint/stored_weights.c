@@ -1,0 +1,328 @@
+#include "checkpoint/stored_weights.h"
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "checkpoint/experts.h"
+#include "checkpoint/unused_tensors.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct walk {
+    const ht_checkpoint_files *c;
+    const ht_config *config;
+    bool *used; /* [n_tensors] of the checkpoint; NULL: not recorded */
+    ht_stored_weight_fn *fn;
+    void *user;
+    ht_error *err;
+} walk;
+
+/* ---- shapes ---- */
+
+static int64_t extent(const ht_config *c, ht_extent e, int64_t layer) {
+    const ht_layer_config *l = &c->layer[layer];
+    switch (e) {
+    case HT_EXTENT_NONE: break;
+    case HT_EXTENT_HIDDEN: return c->hidden;
+    case HT_EXTENT_Q: return c->n_heads * l->head_dim;
+    case HT_EXTENT_KV: return l->n_kv_heads * l->head_dim;
+    case HT_EXTENT_HEAD: return l->head_dim;
+    case HT_EXTENT_FEED_FORWARD: return l->feed_forward;
+    case HT_EXTENT_VOCAB: return c->vocab;
+    case HT_EXTENT_ONE: return 1;
+    case HT_EXTENT_EXPERTS: return c->n_experts;
+    case HT_EXTENT_EXPERT_FEED_FORWARD: return c->expert_feed_forward;
+    case HT_EXTENT_LAYER_INPUT: return c->layer_input;
+    case HT_EXTENT_LAYER_INPUTS: return c->layer_input * c->n_layers;
+    case HT_EXTENT_LAYER_INPUT_VOCAB: return c->layer_input_vocab;
+    }
+    return 0;
+}
+
+static bool has_bias(const ht_config *c, ht_bias_rule rule) {
+    return (rule == HT_BIAS_Q && c->q_bias) || (rule == HT_BIAS_OUT && c->out_bias) ||
+           (rule == HT_BIAS_MLP && c->mlp_bias);
+}
+
+/* Rows of a head, of a matrix that GGUF files of this family store for interleaved RoPE. */
+static int64_t permuted_rows(const ht_config *c, const ht_tensor_spec *p, int64_t layer) {
+    return c->family->gguf_interleaves && p->heads != HT_HEADS_NONE ? c->layer[layer].head_dim : 0;
+}
+
+/* ---- names ---- */
+
+/* The name in a container; `prefix` is that of the text model in safetensors. */
+static void name_in(bool gguf, const char *prefix, const ht_tensor_spec *p, int64_t layer, const char *part,
+                    char out[HT_WEIGHT_NAME]) {
+    const char *name = gguf ? p->gguf : p->safetensors, *dot = p->bare || !*part ? "" : ".";
+    if (p->bare) part = "";
+    if (layer == HT_OUTSIDE_LAYERS)
+        snprintf(out, HT_WEIGHT_NAME, "%s%s%s%s", prefix, name, dot, part);
+    else
+        snprintf(out, HT_WEIGHT_NAME, "%s%s.%lld.%s%s%s", prefix, gguf ? "blk" : "layers", (long long)layer, name, dot,
+                 part);
+}
+
+static void stored_name(const walk *w, const ht_tensor_spec *p, int64_t layer, const char *part, char *out) {
+    const bool gguf = w->c->gguf != NULL;
+    name_in(gguf, gguf ? "" : w->c->prefix, p, layer, part, out);
+}
+
+/* ---- tensors ---- */
+
+static ht_status look_up(const walk *w, const char *name, const int64_t *dims, int n_dims, ht_stored_tensor *t) {
+    ht_status status = ht_checkpoint_need(w->c, name, dims, n_dims, t, w->err);
+    if (!status && w->used) w->used[t->number] = true;
+    return status;
+}
+
+/* ---- scales ---- */
+
+/* Whether the factors that a GGUF file has for tensor `name` are a vector of the family's: Gemma 4's `ffn_down_exps.scale`. */
+static bool has_own_scales(const ht_config *c, const char *name) {
+    const char *in_layer = strncmp(name, "blk.", 4) ? name : strchr(name + 4, '.') + 1,
+               *stem = strstr(in_layer, "weight");
+    const size_t n = stem ? (size_t)(stem - in_layer) : 0;
+    for (const ht_tensor_spec *const *table = c->family->layer; *table; table++)
+        for (const ht_tensor_spec *p = *table; p->gguf; p++)
+            if (n && p->bare && !strncmp(p->gguf, in_layer, n) && !strcmp(p->gguf + n, "scale")) return true;
+    return false;
+}
+
+ht_status ht_stored_product_scales(const ht_checkpoint_files *c, const ht_config *config, const ht_product_scales *of,
+                                   float *out, bool *found, size_t *number, ht_error *err) {
+    *found = false;
+    if (!c->scheme->product_scales || has_own_scales(config, of->name)) return HT_OK;
+    return c->scheme->product_scales(c, of, out, found, number, err);
+}
+
+static ht_status read_product_scales(const walk *w, const ht_product_scales *of, float *out, bool *found) {
+    size_t number = SIZE_MAX;
+    ht_status status = ht_stored_product_scales(w->c, w->config, of, out, found, &number, w->err);
+    if (!status && w->used && number != SIZE_MAX) w->used[number] = true;
+    return status;
+}
+
+/* The scales of fp8 tensor t, of n matrices one after another, or of the one that it is when n is 0. */
+static ht_status find_scales(const walk *w, const ht_stored_tensor *t, const char *name, int64_t n,
+                             ht_fp8_scales *out) {
+    *out = (ht_fp8_scales){0};
+    if (!ht_weight_is_f8((ht_weight_type)t->type)) return HT_OK;
+    const int64_t *dims = t->dims + t->n_dims - 2;
+    return ht_fp8_scales_find(w->c, name, n, dims[0], dims[1], out, w->err);
+}
+
+/* ---- weights ---- */
+
+static ht_status visit(const walk *w, const ht_stored_weight *at) { return w->fn ? w->fn(at, w->user, w->err) : HT_OK; }
+
+/* Finds the tensor of a weight whose names and shape the caller has filled in. */
+static ht_status visit_tensor(const walk *w, ht_stored_weight *at) {
+    const int64_t dims[] = {at->rows, at->columns};
+    ht_status status = look_up(w, at->name, at->is_vector ? dims + 1 : dims, at->is_vector ? 1 : 2, &at->stored);
+    at->n_shares = 1;
+    at->product_scale = 1;
+    if (!status && !at->is_vector) status = find_scales(w, &at->stored, at->name, 0, &at->scales);
+    if (!status && !at->is_vector)
+        status =
+            read_product_scales(w, &(ht_product_scales){at->name, 1, 0, 1}, &at->product_scale, &at->has_product_scale);
+    return status ? status : visit(w, at);
+}
+
+/* The same of a row of a table, or of its bias. */
+static ht_status visit_spec(const walk *w, const char *part, ht_stored_weight at) {
+    char stored[HT_WEIGHT_NAME], gguf[HT_WEIGHT_NAME], safetensors[HT_WEIGHT_NAME];
+    stored_name(w, at.spec, at.layer, part, stored);
+    name_in(true, "", at.spec, at.layer, part, gguf);
+    name_in(false, "", at.spec, at.layer, part, safetensors);
+    at.name = stored;
+    at.gguf = gguf;
+    at.safetensors = safetensors;
+    if (at.role == HT_ROLE_HEAD && !w->c->gguf) at.name = w->c->head ? w->c->head : safetensors;
+    return visit_tensor(w, &at);
+}
+
+/* The bias of a matrix: the same rows. */
+static ht_stored_weight bias_of(ht_stored_weight matrix) {
+    matrix.role = HT_ROLE_BIAS;
+    matrix.columns = matrix.rows;
+    matrix.rows = 1;
+    matrix.is_vector = true;
+    matrix.is_table = matrix.is_quantized = false;
+    matrix.slot = NULL;
+    matrix.projection = NULL;
+    return matrix;
+}
+
+static ht_status visit_matrix(const walk *w, const ht_tensor_spec *p, int64_t layer) {
+    const ht_config *c = w->config;
+    const int64_t of = ht_max_i64(layer, 0), rows = extent(c, p->rows, of), columns = extent(c, p->columns, of);
+    const bool outside = layer == HT_OUTSIDE_LAYERS;
+    char slot[HT_WEIGHT_NAME], gguf[HT_WEIGHT_NAME], bias[HT_WEIGHT_NAME];
+    ht_stored_tensor unwanted;
+    name_in(false, "model.", p, layer, "", slot);
+    name_in(true, "", p, layer, "", gguf);
+    stored_name(w, p, layer, "bias", bias);
+    const ht_projection projection = {.slot = slot,
+                                      .gguf = gguf,
+                                      .layer = layer,
+                                      .n_out = rows,
+                                      .n_in = columns,
+                                      .head_rows = permuted_rows(c, p, of)};
+    const ht_stored_weight at = {.role = HT_ROLE_MATRIX,
+                                 .spec = p,
+                                 .layer = layer,
+                                 .rows = rows,
+                                 .columns = columns,
+                                 .slot = slot,
+                                 .projection = outside ? NULL : &projection,
+                                 .is_table = p->looked_up,
+                                 .is_quantized = !outside || p->looked_up,
+                                 .head_rows = projection.head_rows,
+                                 .stored_head_rows = c->interleaved_rows ? projection.head_rows : 0};
+    ht_status status = visit_spec(w, "weight", at);
+    if (!status && has_bias(c, p->bias)) return visit_spec(w, "bias", bias_of(at));
+    if (!status && ht_checkpoint_find(w->c, bias, &unwanted))
+        return ht_fail(w->err, HT_ERR_FORMAT, "%s: there is a tensor `%s`, but %s implies none", unwanted.file_name,
+                       bias, ht_checkpoint_shape_source(w->c));
+    return status;
+}
+
+static ht_status visit_vector(const walk *w, const ht_tensor_spec *p, int64_t layer) {
+    const int64_t n = extent(w->config, p->rows, ht_max_i64(layer, 0));
+    const ht_stored_weight at = {.role = HT_ROLE_VECTOR,
+                                 .spec = p,
+                                 .layer = layer,
+                                 .rows = 1,
+                                 .columns = n,
+                                 .is_vector = true,
+                                 .is_gain = !p->bare};
+    return visit_spec(w, "weight", at);
+}
+
+/* ---- experts ---- */
+
+/* All experts of a part in one tensor, which is looked up once. */
+static ht_status visit_stacked(const walk *w, const ht_expert_form *f, ht_stored_weight at) {
+    const int64_t n = w->config->n_experts, dims[] = {n, at.rows * f->n_shares, at.columns};
+    ht_stored_tensor all;
+    float *scales = malloc((size_t)n * sizeof *scales);
+    if (!scales) return ht_fail_memory(w->err, (size_t)n * sizeof *scales, "scales");
+    ht_status status = look_up(w, at.name, dims, 3, &all);
+    if (!status) status = find_scales(w, &all, at.name, n, &at.scales);
+    if (!status)
+        status = read_product_scales(w, &(ht_product_scales){at.name, n, f->share, f->n_shares}, scales,
+                                     &at.has_product_scale);
+    at.n_shares = f->n_shares;
+    at.scale_row = f->share * at.rows;
+    for (at.expert = 0; !status && at.expert < n; at.expert++) {
+        at.stored = ht_expert_slice(&all, f, at.expert, at.rows);
+        at.first_row = (at.expert * f->n_shares + f->share) * at.rows;
+        at.scale_matrix = at.expert;
+        at.product_scale = at.has_product_scale ? scales[at.expert] : 1;
+        status = visit(w, &at);
+    }
+    free(scales);
+    return status;
+}
+
+static ht_status visit_experts(const walk *w, const ht_tensor_spec *p, int64_t layer) {
+    const ht_config *c = w->config;
+    const int64_t rows = extent(c, p->rows, layer), columns = extent(c, p->columns, layer);
+    const ht_expert_form *f = ht_expert_form_of(w->c, p->expert, layer);
+    char name[HT_WEIGHT_NAME], slot[HT_WEIGHT_NAME], gguf[HT_WEIGHT_NAME];
+    name_in(false, "model.", p, layer, "", slot);
+    name_in(true, "", p, layer, "", gguf);
+    const ht_projection projection = {.slot = slot,
+                                      .gguf = gguf,
+                                      .layer = layer,
+                                      .n_out = rows,
+                                      .n_in = columns,
+                                      .n_experts = c->n_experts,
+                                      .fused = p->expert != HT_EXPERT_DOWN &&
+                                               (f->gguf ? f->n_shares > 1 : c->family->gguf_fuses_experts)};
+    ht_stored_weight at = {.role = HT_ROLE_EXPERT,
+                           .spec = p,
+                           .layer = layer,
+                           .rows = rows,
+                           .columns = columns,
+                           .name = name,
+                           .slot = slot,
+                           .projection = &projection,
+                           .is_quantized = true};
+    ht_status status = HT_OK;
+    ht_expert_name(w->c, f, layer, 0, name, sizeof name);
+    if (f->stacked) return visit_stacked(w, f, at);
+    for (at.expert = 0; !status && at.expert < c->n_experts; at.expert++) {
+        ht_expert_name(w->c, f, layer, at.expert, name, sizeof name);
+        status = visit_tensor(w, &at);
+    }
+    return status;
+}
+
+/* ---- tables ---- */
+
+static ht_status visit_table(const walk *w, const ht_tensor_spec *table, int64_t layer) {
+    ht_status status = HT_OK;
+    for (const ht_tensor_spec *p = table; !status && p->gguf; p++) {
+        if (p->has && !p->has(w->config, ht_max_i64(layer, 0))) continue;
+        status = p->expert                      ? visit_experts(w, p, layer)
+                 : p->columns != HT_EXTENT_NONE ? visit_matrix(w, p, layer)
+                                                : visit_vector(w, p, layer);
+    }
+    return status;
+}
+
+/* The weights that every decoder has around its layers, then the family's own. */
+static ht_status visit_outside(const walk *w) {
+    static const ht_tensor_spec embedding = {.safetensors = "embed_tokens", .gguf = "token_embd"},
+                                final_norm = {.safetensors = "norm", .gguf = "output_norm"},
+                                head = {.safetensors = "lm_head", .gguf = "output"};
+    const ht_config *c = w->config;
+    const ht_stored_weight table = {.role = HT_ROLE_EMBEDDING,
+                                    .spec = &embedding,
+                                    .layer = HT_OUTSIDE_LAYERS,
+                                    .rows = c->vocab,
+                                    .columns = c->hidden,
+                                    .slot = "model.embed_tokens",
+                                    .is_table = !c->tied_head,
+                                    .is_quantized = true};
+    const ht_stored_weight norm = {.role = HT_ROLE_FINAL_NORM,
+                                   .spec = &final_norm,
+                                   .layer = HT_OUTSIDE_LAYERS,
+                                   .rows = 1,
+                                   .columns = c->hidden,
+                                   .is_vector = true,
+                                   .is_gain = true};
+    ht_stored_weight logits = table;
+    logits.role = HT_ROLE_HEAD;
+    logits.spec = &head;
+    logits.slot = "lm_head";
+    logits.is_table = false;
+    ht_status status = visit_spec(w, "weight", table);
+    if (!status) status = visit_spec(w, "weight", norm);
+    if (!status && !c->tied_head) status = visit_spec(w, "weight", logits);
+    return status || !c->family->around ? status : visit_table(w, c->family->around, HT_OUTSIDE_LAYERS);
+}
+
+ht_status ht_stored_weights_visit_outside(const ht_checkpoint_files *c, const ht_config *config,
+                                          ht_stored_weight_fn *fn, void *user, ht_error *err) {
+    const walk w = {.c = c, .config = config, .fn = fn, .user = user, .err = err};
+    return visit_outside(&w);
+}
+
+ht_status ht_stored_weights_visit(const ht_checkpoint_files *c, const ht_config *config, bool notes,
+                                  ht_stored_weight_fn *fn, void *user, ht_error *err) {
+    walk w = {.c = c, .config = config, .fn = fn, .user = user, .err = err};
+    const size_t n = ht_checkpoint_n_tensors(c);
+    w.used = calloc(n + 1, sizeof *w.used);
+    if (!w.used) return ht_fail_memory(err, n, "a list of tensors");
+    ht_status status = visit_outside(&w);
+    for (int64_t layer = 0; !status && layer < config->n_layers; layer++)
+        for (const ht_tensor_spec *const *table = config->family->layer; !status && *table; table++)
+            status = visit_table(&w, *table, layer);
+    if (!status) status = ht_unused_tensors_check(c, config, w.used, notes, err);
+    free(w.used);
+    return status;
+}
