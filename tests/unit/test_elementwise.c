@@ -44,6 +44,24 @@ static void whole_numbers_pass_through(void **state) {
     ht_scope_free(s);
 }
 
+static void activations_follow_their_definitions(void **state) {
+    (void)state;
+    ht_scope *s = ht_scope_new(test_stream);
+    const float values[3] = {-1.5f, 0, 2};
+    ht_array *x = ht_array_from(s, values, HT_F32, (int64_t[]){3}, 1);
+    float relu[3], gelu[3], softplus[3];
+    ht_error err = {0};
+    assert_int_equal(ht_array_read(s, ht_relu(s, x), relu, sizeof relu, &err), HT_OK);
+    assert_int_equal(ht_array_read(s, ht_gelu(s, x), gelu, sizeof gelu, &err), HT_OK);
+    assert_int_equal(ht_array_read(s, ht_softplus(s, x), softplus, sizeof softplus, &err), HT_OK);
+    for (int i = 0; i < 3; i++) {
+        assert_float_equal(relu[i], fmaxf(values[i], 0), 0);
+        assert_float_equal(gelu[i], 0.5f * values[i] * (1 + erff(values[i] / sqrtf(2))), 1e-6);
+        assert_float_equal(softplus[i], log1pf(expf(values[i])), 1e-6);
+    }
+    ht_scope_free(s);
+}
+
 /* Results of some megabytes may be written by streaming stores (src/cpu/streaming_store.h): of any dtype, from operands
  * that begin anywhere, and with several results of one pass. */
 static void large_results_are_those_of_small_ones(void **state) {
@@ -120,6 +138,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_not_defined_is_refused_by_name),
         cmocka_unit_test(whole_numbers_pass_through),
+        cmocka_unit_test(activations_follow_their_definitions),
         cmocka_unit_test(large_results_are_those_of_small_ones),
         cmocka_unit_test(large_copies_bring_scattered_elements_together),
     };

@@ -13,13 +13,8 @@ static ht_model *model;
 
 static int open_model(void **state) {
     scratch_start(state);
-    model = tiny_load(&(tiny_options){.context = 64});
+    *state = model = tiny_load(&(tiny_options){.context = 64});
     return 0;
-}
-
-static int close_model(void **state) {
-    ht_model_free(model);
-    return scratch_finish(state);
 }
 
 /* n samples, the i-th of which has 2 + i * 7 % 19 ids. */
@@ -333,5 +328,5 @@ int main(void) {
         cmocka_unit_test(packed_in_the_order_of_the_file),
         cmocka_unit_test(refused),
     };
-    return cmocka_run_group_tests(tests, open_model, close_model);
+    return cmocka_run_group_tests(tests, open_model, tiny_teardown);
 }
