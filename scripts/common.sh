@@ -119,7 +119,7 @@ missing_for_build() {
     have cmake || echo cmake
     have ninja || echo ninja-build
     have pkg-config || echo pkg-config
-    for pair in jansson:libjansson-dev yajl:libyajl-dev libpcre2-8:libpcre2-dev libutf8proc:libutf8proc-dev \
+    for pair in libpcre2-8:libpcre2-dev libutf8proc:libutf8proc-dev \
         zlib:zlib1g-dev libedit:libedit-dev libcurl:libcurl4-openssl-dev libcrypto:libssl-dev \
         libevent_openssl:libevent-dev; do
         pkg-config --exists "${pair%%:*}" 2>/dev/null || echo "${pair#*:}"
@@ -146,9 +146,9 @@ install() {
     [ $# -gt 0 ] || return 0
     if ! on_debian; then
         say "Hearth needs some packages that are not here. Their Debian names: $*"
-        say "  Fedora:     sudo dnf install gcc cmake ninja-build pkgconf jansson-devel yajl-devel pcre2-devel utf8proc-devel zlib-devel libedit-devel libcurl-devel openssl-devel libevent-devel python3-pip"
-        say "  Arch Linux: sudo pacman -S gcc cmake ninja pkgconf jansson yajl pcre2 libutf8proc zlib libedit curl openssl libevent python-pip"
-        say "  macOS:      brew install cmake ninja pkgconf jansson yajl pcre2 utf8proc zlib libedit curl openssl libevent python3"
+        say "  Fedora:     sudo dnf install gcc cmake ninja-build pkgconf pcre2-devel utf8proc-devel zlib-devel libedit-devel libcurl-devel openssl-devel libevent-devel python3-pip"
+        say "  Arch Linux: sudo pacman -S gcc cmake ninja pkgconf pcre2 libutf8proc zlib libedit curl openssl libevent python-pip"
+        say "  macOS:      brew install cmake ninja pkgconf pcre2 utf8proc zlib libedit curl openssl libevent python3"
         fail "Install them and run this again."
     fi
     if [ "$(id -u)" -ne 0 ]; then

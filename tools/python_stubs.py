@@ -65,7 +65,7 @@ PARAMETERS = {
     "on_probe": "Callable[[dict[str, Any]], object] | None", "probes": "str | Sequence[str]",
     "top_logprobs": "int", "schema": "Mapping[str, Any] | bool | str", "pattern": "str", "space": "str", "token": "int", "grammar": "Grammar",
     **dict.fromkeys("ordered closed every_spelling ignore_formats".split(), "bool"),
-    "tools": "Sequence[Mapping[str, Any]] | None", "tool_choice": "str | None", "parallel_tool_calls": "bool", "thinking": "bool | None", "variables": "Mapping[str, Any] | None",
+    "tools": "Sequence[Mapping[str, Any]] | None", "tool_choice": "str | None", "parallel_tool_calls": "bool", "continue_final_message": "bool", "thinking": "bool | None", "variables": "Mapping[str, Any] | None",
 }  # fmt: skip
 
 # By function and parameter.

@@ -130,23 +130,23 @@ static bool print_text(const ht_adapter *a, const ht_adapter_info *i) {
 }
 
 static bool add_target(const ht_adapter_pair_info *first, const char *projection, const char *layers, void *user) {
-    return json_array_append_new(user, json_pack("{ss ss sI sI sI}", "projection", projection, "layers", layers,
-                                                 "experts", (json_int_t)first->n_experts, "n_in",
-                                                 (json_int_t)first->n_in, "n_out", (json_int_t)first->n_out)) == 0;
+    return ht_json_array_append_new(user, ht_json_pack("{ss ss sI sI sI}", "projection", projection, "layers", layers,
+                                                       "experts", (int64_t)first->n_experts, "n_in",
+                                                       (int64_t)first->n_in, "n_out", (int64_t)first->n_out)) == 0;
 }
 
-static json_t *text_or_null(const char *text) { return text ? json_text(text, strlen(text)) : json_null(); }
+static ht_json *text_or_null(const char *text) { return text ? ht_json_stringn(text, strlen(text)) : ht_json_null(); }
 
 static bool print_json(const ht_adapter *a, const ht_adapter_info *i) {
-    json_t *targets = json_array(), *value = NULL;
+    ht_json *targets = ht_json_new_array(), *value = NULL;
     if (targets && each_target(a, i->n_pairs, add_target, targets))
-        value = json_pack("{ss sI sI sf sf sI sI sO so so so so}", "format", ht_adapter_format_name(i->format), "rank",
-                          (json_int_t)i->rank, "most_rank", (json_int_t)i->most_rank, "scale", (double)i->scale,
-                          "most_scale", (double)i->most_scale, "pairs", (json_int_t)i->n_pairs, "parameters",
-                          (json_int_t)i->n_parameters, "targets", targets, "base", text_or_null(i->base), "fingerprint",
-                          text_or_null(i->fingerprint), "template_hash", text_or_null(i->template_hash), "warning",
-                          text_or_null(ht_adapter_warning(a)));
-    json_decref(targets);
+        value = ht_json_pack("{ss sI sI sf sf sI sI sO so so so so}", "format", ht_adapter_format_name(i->format),
+                             "rank", (int64_t)i->rank, "most_rank", (int64_t)i->most_rank, "scale", (double)i->scale,
+                             "most_scale", (double)i->most_scale, "pairs", (int64_t)i->n_pairs, "parameters",
+                             (int64_t)i->n_parameters, "targets", targets, "base", text_or_null(i->base), "fingerprint",
+                             text_or_null(i->fingerprint), "template_hash", text_or_null(i->template_hash), "warning",
+                             text_or_null(ht_adapter_warning(a)));
+    ht_json_decref(targets);
     return json_output(value);
 }
 
@@ -203,7 +203,7 @@ static int convert(const options *o) {
     if (st)
         status = report(&err);
     else if (o->json) {
-        if (!json_output(json_pack("{so ss}", "out", json_path(o->arguments.items[2]), "format", o->to)))
+        if (!json_output(ht_json_pack("{so ss}", "out", ht_json_string(o->arguments.items[2]), "format", o->to)))
             status = EXIT_FAILED;
     } else
         output_line("%s", o->arguments.items[2]);

@@ -26,12 +26,12 @@ static bool keep(answer *a, answer_part *part, const char *text, size_t n) {
 }
 
 static bool keep_call(answer *a, const ht_tool_call *call) {
-    json_t *arguments = json_loads(call->arguments, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
-    if (!arguments) arguments = json_string(call->arguments); /* an integer beyond 64 bits is none for jansson */
-    json_t *item = json_pack("{ss so}", "name", call->name, "arguments", arguments);
-    if (item && call->id) json_object_set_new(item, "id", json_string(call->id));
-    if (!a->calls) a->calls = json_array();
-    a->out_of_memory = json_array_append_new(a->calls, item) != 0;
+    ht_json *arguments = ht_json_of(call->arguments, strlen(call->arguments));
+    if (!arguments) arguments = ht_json_string(call->arguments);
+    ht_json *item = ht_json_pack("{ss so}", "name", call->name, "arguments", arguments);
+    if (item && call->id) ht_json_object_set_new(item, "id", ht_json_string(call->id));
+    if (!a->calls) a->calls = ht_json_new_array();
+    a->out_of_memory = ht_json_array_append_new(a->calls, item) != 0;
     return !a->out_of_memory;
 }
 
@@ -97,7 +97,7 @@ void answer_end(answer *a) {
 void answer_free(answer *a) {
     free(a->text.text);
     free(a->thinking.text);
-    json_decref(a->calls);
+    ht_json_decref(a->calls);
     *a = (answer){0};
 }
 

@@ -2,11 +2,10 @@
 #ifndef HEARTH_APP_ANSWER_H
 #define HEARTH_APP_ANSWER_H
 
+#include "formats/json.h"
 #include "options.h"
 
 #include <hearth/generate.h>
-
-#include <jansson.h>
 
 typedef struct answer_part {
     char *text; /* NUL-terminated; NULL: nothing came */
@@ -18,7 +17,7 @@ typedef struct answer {
     bool shows; /* thoughts on a terminal alone, dimmed there */
     bool keeps; /* in what follows */
     answer_part text, thinking;
-    json_t *calls; /* NULL: none */
+    ht_json *calls; /* NULL: none */
     bool has_text, has_thought, out_of_memory;
     bool in_line, dimmed; /* what standard output ends with */
 } answer;

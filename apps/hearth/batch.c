@@ -12,7 +12,8 @@
 
 /* What a line may say beside its prompt. */
 typedef struct line_options {
-    int64_t max_tokens, thinking_budget, top_k, repeat_window, seed, n;
+    uint64_t seed;
+    int64_t max_tokens, thinking_budget, top_k, repeat_window, n;
     double temperature, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty;
     bool ignore_eos;
 } line_options;
@@ -29,7 +30,7 @@ typedef struct batching {
 
 /* ---- the options of a line ---- */
 
-typedef enum member_kind { INTEGER, NUMBER, FLAG } member_kind;
+typedef enum member_kind { INTEGER, SEED, NUMBER, FLAG } member_kind;
 
 static const struct member {
     const char *name;
@@ -47,7 +48,7 @@ static const struct member {
     {"presence_penalty", NUMBER, offsetof(line_options, presence_penalty), -1000, 1000},
     {"frequency_penalty", NUMBER, offsetof(line_options, frequency_penalty), -1000, 1000},
     {"repeat_window", INTEGER, offsetof(line_options, repeat_window), -1, 2147483647.0},
-    {"seed", INTEGER, offsetof(line_options, seed), 0, 9007199254740992.0},
+    {"seed", SEED, offsetof(line_options, seed), 0, 0},
     {"n", INTEGER, offsetof(line_options, n), 1, 256},
     {"ignore_eos", FLAG, offsetof(line_options, ignore_eos), 0, 0},
 };
@@ -75,15 +76,16 @@ static ht_status refuse(ht_error *err, const char *name, const char *expected) {
     return err->status = HT_ERR_ARGUMENT;
 }
 
-static ht_status read_member(const struct member *m, const json_t *value, line_options *out, ht_error *err) {
+static ht_status read_member(const struct member *m, const ht_json *value, line_options *out, ht_error *err) {
     void *field = (char *)out + m->field;
     if (m->kind == FLAG) {
-        if (!json_is_boolean(value)) return refuse(err, m->name, "true or false");
-        *(bool *)field = json_is_true(value);
+        if (!ht_json_is_boolean(value)) return refuse(err, m->name, "true or false");
+        *(bool *)field = ht_json_is_true(value);
         return HT_OK;
     }
-    const double number = json_number_value(value);
-    const bool fits = m->kind == INTEGER ? json_is_integer(value) : json_is_number(value);
+    if (m->kind == SEED) return ht_json_modulo(value, field) ? HT_OK : refuse(err, m->name, "a whole number");
+    const double number = ht_json_number_value(value);
+    const bool fits = m->kind == INTEGER ? ht_json_is_integer(value) : ht_json_is_number(value);
     if (!fits || !(number >= m->low && number <= m->high)) {
         char expected[96];
         snprintf(expected, sizeof expected,
@@ -91,36 +93,39 @@ static ht_status read_member(const struct member *m, const json_t *value, line_o
         return refuse(err, m->name, expected);
     }
     if (m->kind == INTEGER)
-        *(int64_t *)field = json_integer_value(value);
+        *(int64_t *)field = ht_json_integer_value(value);
     else
         *(double *)field = number;
     return HT_OK;
 }
 
-static ht_status read_stop(batching *b, const json_t *value, ht_error *err) {
-    const size_t n = json_is_array(value) ? json_array_size(value) : 1;
+static ht_status read_stop(batching *b, const ht_json *value, ht_error *err) {
+    const size_t n = ht_json_is_array(value) ? ht_json_array_size(value) : 1;
     free(b->stop);
     b->stop = calloc(n + 1, sizeof *b->stop);
     if (!b->stop) return refuse(err, "stop", "less, as there is no memory for it");
-    for (size_t i = 0; i < n; i++)
-        if (!(b->stop[i] = json_string_value(json_is_array(value) ? json_array_get(value, i) : value)))
-            return refuse(err, "stop", "a text or a list of texts");
+    int n_stop = 0;
+    for (size_t i = 0; i < n; i++) {
+        const char *text = ht_json_string_value(ht_json_is_array(value) ? ht_json_array_get(value, i) : value);
+        if (!text) return refuse(err, "stop", "a text or a list of texts");
+        if (*text) b->stop[n_stop++] = text;
+    }
     b->how.stop = b->stop;
-    b->how.n_stop = (int)n;
+    b->how.n_stop = n_stop;
     return HT_OK;
 }
 
 /* Numbers by ids, as the OpenAI interface has them. */
-static ht_status read_bias(batching *b, const json_t *value, ht_error *err) {
+static ht_status read_bias(batching *b, const ht_json *value, ht_error *err) {
     const char *id;
-    json_t *number;
+    ht_json *number;
     bias_list_free(&b->bias);
-    if (!json_is_object(value)) return refuse(err, "logit_bias", "an object of token ids with numbers");
-    json_object_foreach((json_t *)(uintptr_t)value, id, number) {
+    if (!ht_json_is_object(value)) return refuse(err, "logit_bias", "an object of token ids with numbers");
+    ht_json_object_foreach((ht_json *)(uintptr_t)value, id, number) {
         const char *expected;
         char text[80];
-        const int n = snprintf(text, sizeof text, "%.40s=%.9g", id, json_number_value(number));
-        if (!json_is_number(number) || !bias_list_read(&b->bias, text, (size_t)n, &expected))
+        const int n = snprintf(text, sizeof text, "%.40s=%.9g", id, ht_json_number_value(number));
+        if (!ht_json_is_number(number) || !bias_list_read(&b->bias, text, (size_t)n, &expected))
             return refuse(err, "logit_bias", "an object of token ids with numbers, as in {\"1234\": -100}");
     }
     b->sampler.logit_bias = b->bias.items;
@@ -129,11 +134,11 @@ static ht_status read_bias(batching *b, const json_t *value, ht_error *err) {
 }
 
 /* One of --adapter by its name, or none. */
-static ht_status choose_adapter(const batching *b, const json_t *value, ht_request *request, ht_error *err) {
+static ht_status choose_adapter(const batching *b, const ht_json *value, ht_request *request, ht_error *err) {
     const adapter_list *list = &b->m.e.adapters;
-    const char *name = json_string_value(value);
+    const char *name = ht_json_string_value(value);
     request->n_adapters = 0;
-    if (json_is_null(value)) return HT_OK;
+    if (ht_json_is_null(value)) return HT_OK;
     for (int i = 0; name && i < list->n; i++)
         if (strcmp(list->name[i], name) == 0) {
             request->adapters = &list->adapter[i];
@@ -145,13 +150,13 @@ static ht_status choose_adapter(const batching *b, const json_t *value, ht_reque
 }
 
 static ht_status read_options(batching *b, ht_request *request, ht_error *err) {
-    const json_t *object = b->m.line.object, *stop = json_object_get(object, "stop"),
-                 *bias = json_object_get(object, "logit_bias"), *adapter = json_object_get(object, "adapter");
+    const ht_json *object = b->m.line.object, *stop = ht_json_object_get(object, "stop"),
+                  *bias = ht_json_object_get(object, "logit_bias"), *adapter = ht_json_object_get(object, "adapter");
     line_options l = {.max_tokens = b->how.max_tokens,
                       .thinking_budget = b->how.max_thinking_tokens,
                       .top_k = b->sampler.top_k,
                       .repeat_window = b->sampler.repeat_window,
-                      .seed = (int64_t)b->sampler.seed,
+                      .seed = b->sampler.seed,
                       .n = 1,
                       .temperature = (double)b->sampler.temperature,
                       .top_p = (double)b->sampler.top_p,
@@ -161,7 +166,7 @@ static ht_status read_options(batching *b, ht_request *request, ht_error *err) {
                       .frequency_penalty = (double)b->sampler.frequency_penalty};
     ht_status st = HT_OK;
     for (int i = 0; i < N_MEMBERS && !st; i++) {
-        const json_t *value = json_object_get(object, members[i].name);
+        const ht_json *value = ht_json_object_get(object, members[i].name);
         if (value) st = read_member(&members[i], value, &l, err);
     }
     if (!st && stop) st = read_stop(b, stop, err);
@@ -172,7 +177,7 @@ static ht_status read_options(batching *b, ht_request *request, ht_error *err) {
     b->how.ignore_eos = l.ignore_eos;
     b->sampler.top_k = (int32_t)l.top_k;
     b->sampler.repeat_window = (int32_t)l.repeat_window;
-    b->sampler.seed = (uint64_t)l.seed;
+    b->sampler.seed = l.seed;
     b->sampler.temperature = (float)l.temperature;
     b->sampler.top_p = (float)l.top_p;
     b->sampler.min_p = (float)l.min_p;
@@ -211,54 +216,54 @@ static ht_status next(size_t i, ht_request *request, void *user, ht_error *err) 
 
 /* ---- results ---- */
 
-static json_t *calls_json(const ht_batch_answer *a) {
-    json_t *calls = json_array();
+static ht_json *calls_json(const ht_batch_answer *a) {
+    ht_json *calls = ht_json_new_array();
     for (size_t i = 0; calls && i < a->n_calls; i++) {
         const ht_tool_call *call = &a->calls[i];
-        json_t *arguments = json_loads(call->arguments, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
-        if (!arguments) arguments = json_string(call->arguments); /* an integer beyond 64 bits is none for jansson */
-        json_t *item = json_pack("{ss so}", "name", call->name, "arguments", arguments);
-        if (item && call->id) json_object_set_new(item, "id", json_string(call->id));
-        json_array_append_new(calls, item);
+        ht_json *arguments = ht_json_of(call->arguments, strlen(call->arguments));
+        if (!arguments) arguments = ht_json_string(call->arguments);
+        ht_json *item = ht_json_pack("{ss so}", "name", call->name, "arguments", arguments);
+        if (item && call->id) ht_json_object_set_new(item, "id", ht_json_string(call->id));
+        ht_json_array_append_new(calls, item);
     }
     return calls;
 }
 
 /* Adds what came of an answer to an object. */
-static void put_answer(json_t *to, const ht_batch_answer *a) {
+static void put_answer(ht_json *to, const ht_batch_answer *a) {
     const ht_metrics *m = &a->report->metrics;
     if (a->report->status) {
-        json_object_set_new(to, "error", json_path(a->report->message));
+        ht_json_object_set_new(to, "error", ht_json_string(a->report->message));
         return;
     }
-    json_object_set_new(to, "text", json_text(a->text, a->n_text));
-    json_object_set_new(to, "finish", json_string(m->finish == HT_FINISH_STOP ? "stop" : "length"));
-    if (a->n_thinking) json_object_set_new(to, "thinking", json_text(a->thinking, a->n_thinking));
-    if (m->thought_ended) json_object_set_new(to, "thought_ended", json_true());
-    if (a->n_calls) json_object_set_new(to, "tool_calls", calls_json(a));
-    json_object_set_new(to, "prompt_tokens", json_integer(m->prompt_tokens + a->report->reuse.reused));
-    json_object_set_new(to, "generated_tokens", json_integer(m->generated_tokens));
+    ht_json_object_set_new(to, "text", ht_json_stringn(a->text, a->n_text));
+    ht_json_object_set_new(to, "finish", ht_json_string(m->finish == HT_FINISH_STOP ? "stop" : "length"));
+    if (a->n_thinking) ht_json_object_set_new(to, "thinking", ht_json_stringn(a->thinking, a->n_thinking));
+    if (m->thought_ended) ht_json_object_set_new(to, "thought_ended", ht_json_boolean(true));
+    if (a->n_calls) ht_json_object_set_new(to, "tool_calls", calls_json(a));
+    ht_json_object_set_new(to, "prompt_tokens", ht_json_integer(m->prompt_tokens + a->report->reuse.reused));
+    ht_json_object_set_new(to, "generated_tokens", ht_json_integer(m->generated_tokens));
 }
 
 static bool take(const ht_batch_result *r, void *user) {
     batching *b = user;
     bool failed = r->status != HT_OK;
-    json_t *value = result_of(&b->m.prompts, many_index(&b->m, r->index), r->status ? r->message : NULL);
-    json_t *list = r->n_answers > 1 ? json_array() : NULL;
+    ht_json *value = result_of(&b->m.prompts, many_index(&b->m, r->index), r->status ? r->message : NULL);
+    ht_json *list = r->n_answers > 1 ? ht_json_new_array() : NULL;
     for (int32_t i = 0; value && i < r->n_answers; i++) {
         const ht_answer_report *report = r->answers[i].report;
         if (many_interrupted(report->status)) {
-            json_decref(list);
-            json_decref(value);
+            ht_json_decref(list);
+            ht_json_decref(value);
             return false;
         }
-        json_t *answer = list ? json_object() : NULL;
+        ht_json *answer = list ? ht_json_new_object() : NULL;
         put_answer(answer ? answer : value, &r->answers[i]);
-        if (answer) json_array_append_new(list, answer);
+        if (answer) ht_json_array_append_new(list, answer);
         failed = failed || report->status;
         b->generated += report->metrics.generated_tokens;
     }
-    if (list) json_object_set_new(value, "answers", list);
+    if (list) ht_json_object_set_new(value, "answers", list);
     return many_write(&b->m, value, failed);
 }
 

@@ -25,16 +25,16 @@ static int64_t sum(const int64_t products[HT_ARITHMETICS]) {
 
 /* ---- JSON ---- */
 
-static void set_number(json_t *to, const char *name, double value, bool there) {
-    json_object_set_new(to, name, there ? json_real(value) : json_null());
+static void set_number(ht_json *to, const char *name, double value, bool there) {
+    ht_json_object_set_new(to, name, there ? ht_json_real(value) : ht_json_null());
 }
 
-static void set_yardsticks(json_t *to, const bench *b) {
-    json_object_set_new(to, "bytes_per_token", json_integer((json_int_t)b->bytes_per_token));
-    json_object_set_new(to, "kv_bytes_per_token", json_integer((json_int_t)b->kv_bytes_per_token));
-    json_object_set_new(to, "layer_products_per_token", json_integer((json_int_t)sum(b->layer_products)));
-    json_object_set_new(to, "head_products_per_token", json_integer((json_int_t)sum(b->head_products)));
-    json_object_set_new(to, "arithmetic", json_string(ht_arithmetic_name(main_arithmetic(b))));
+static void set_yardsticks(ht_json *to, const bench *b) {
+    ht_json_object_set_new(to, "bytes_per_token", ht_json_integer((int64_t)b->bytes_per_token));
+    ht_json_object_set_new(to, "kv_bytes_per_token", ht_json_integer((int64_t)b->kv_bytes_per_token));
+    ht_json_object_set_new(to, "layer_products_per_token", ht_json_integer((int64_t)sum(b->layer_products)));
+    ht_json_object_set_new(to, "head_products_per_token", ht_json_integer((int64_t)sum(b->head_products)));
+    ht_json_object_set_new(to, "arithmetic", ht_json_string(ht_arithmetic_name(main_arithmetic(b))));
     set_number(to, "read_bytes_per_second", series_median(&b->series[READ]), b->series[READ].n);
     for (int a = 0; a < HT_ARITHMETICS; a++) {
         char name[40];
@@ -48,11 +48,11 @@ static void set_yardsticks(json_t *to, const bench *b) {
 bool bench_print_json(const bench *b) {
     ht_device *d = b->e.device;
     const series *s = b->series;
-    json_t *value =
-        json_pack("{so ss ss ss si si si si si}", "model", json_path(b->o->model), "device", ht_device_name(d),
-                  "instruction_set", ht_device_instruction_set(d), "precision", options_precision_name(b->o), "threads",
-                  ht_device_threads(d), "prompt_tokens", (int)b->n_prompt, "decode_tokens", (int)b->n_decode, "depth",
-                  (int)b->depth, "repetitions", s[PREFILL].n > s[DECODE].n ? s[PREFILL].n : s[DECODE].n);
+    ht_json *value = ht_json_pack("{so ss ss ss si si si si si}", "model", ht_json_string(b->o->model), "device",
+                                  ht_device_name(d), "instruction_set", ht_device_instruction_set(d), "precision",
+                                  options_precision_name(b->o), "threads", ht_device_threads(d), "prompt_tokens",
+                                  (int)b->n_prompt, "decode_tokens", (int)b->n_decode, "depth", (int)b->depth,
+                                  "repetitions", s[PREFILL].n > s[DECODE].n ? s[PREFILL].n : s[DECODE].n);
     struct {
         const char *name;
         double value;
@@ -65,16 +65,16 @@ bool bench_print_json(const bench *b) {
         {"time_to_first_token_deviation_ms", series_deviation(&s[FIRST_TOKEN])},
     };
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        json_object_set_new(value, numbers[i].name, json_real(numbers[i].value));
+        ht_json_object_set_new(value, numbers[i].name, ht_json_real(numbers[i].value));
     if (b->n_together) {
-        json_object_set_new(value, "parallel", json_integer(b->n_together));
+        ht_json_object_set_new(value, "parallel", ht_json_integer(b->n_together));
         set_number(value, "parallel_tokens_per_second", series_mean(&s[TOGETHER]), true);
         set_number(value, "parallel_deviation", series_deviation(&s[TOGETHER]), true);
         set_number(value, "parallel_of_one", series_median(&s[TOGETHER_GAIN]), true);
         set_number(value, "parallel_of_read_bandwidth", series_median(&s[TOGETHER_OF_READ]), s[TOGETHER_OF_READ].n);
     }
     set_yardsticks(value, b);
-    json_object_set_new(value, "peak_memory_bytes", json_integer(b->peak_bytes));
+    ht_json_object_set_new(value, "peak_memory_bytes", ht_json_integer(b->peak_bytes));
     return json_output(value);
 }
 

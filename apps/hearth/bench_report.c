@@ -13,44 +13,43 @@ static double rate(double count, double seconds) { return seconds > 0 ? count / 
 
 /* ---- JSON ---- */
 
-static json_t *checks_json(const ht_bench_report *r) {
-    json_t *all = json_array();
+static ht_json *checks_json(const ht_bench_report *r) {
+    ht_json *all = ht_json_new_array();
     for (int32_t i = 0; i < r->n_checks; i++)
-        json_array_append_new(all, json_pack("{ss sb ss}", "name", r->checks[i].name, "passed", r->checks[i].passed,
-                                             "detail", r->checks[i].detail));
+        ht_json_array_append_new(all, ht_json_pack("{ss sb ss}", "name", r->checks[i].name, "passed",
+                                                   r->checks[i].passed, "detail", r->checks[i].detail));
     return all;
 }
 
-static json_t *prefix_json(const ht_bench_report *r) {
-    if (*r->prefix_note) return json_pack("{ss}", "note", r->prefix_note);
-    return json_pack("{sI sf sf sf sf}", "reused_tokens", (json_int_t)r->prefix_reused, "hit_rate", r->prefix_hit_rate,
-                     "cold_seconds", r->cold_seconds, "warm_seconds", r->warm_seconds, "saved_seconds",
-                     r->cold_seconds - r->warm_seconds);
+static ht_json *prefix_json(const ht_bench_report *r) {
+    if (*r->prefix_note) return ht_json_pack("{ss}", "note", r->prefix_note);
+    return ht_json_pack("{sI sf sf sf sf}", "reused_tokens", (int64_t)r->prefix_reused, "hit_rate", r->prefix_hit_rate,
+                        "cold_seconds", r->cold_seconds, "warm_seconds", r->warm_seconds, "saved_seconds",
+                        r->cold_seconds - r->warm_seconds);
 }
 
-static json_t *probes_json(const ht_bench_report *r) {
-    json_t *counts = json_object();
+static ht_json *probes_json(const ht_bench_report *r) {
+    ht_json *counts = ht_json_new_object();
     for (int32_t i = 0; i < r->n_probes; i++)
-        json_object_set_new(counts, r->probes[i].name, json_integer((json_int_t)r->probes[i].count));
-    return json_pack("{so sf}", "counts", counts, "overhead", r->probe_overhead);
+        ht_json_object_set_new(counts, r->probes[i].name, ht_json_integer((int64_t)r->probes[i].count));
+    return ht_json_pack("{so sf}", "counts", counts, "overhead", r->probe_overhead);
 }
 
 static bool print_json(const options *o, const ht_bench_report *r) {
-    json_t *generation =
-        json_pack("{sI sI sf sf sf sf sf sI}", "prompt_tokens", (json_int_t)r->prompt_tokens, "generated_tokens",
-                  (json_int_t)r->generated_tokens, "prefill_seconds", r->prefill_seconds, "first_token_seconds",
-                  r->first_token_seconds, "decode_seconds", r->decode_seconds, "prefill_tokens_per_second",
-                  rate((double)r->prompt_tokens, r->prefill_seconds), "decode_tokens_per_second",
-                  rate((double)r->generated_tokens - 1, r->decode_seconds), "peak_memory_bytes",
-                  (json_int_t)r->peak_memory_bytes);
-    json_t *state = json_pack("{sI sI sf sf sf}", "bytes", (json_int_t)r->state_bytes, "cache_bytes",
-                              (json_int_t)r->cache_bytes, "save_seconds", r->state_save_seconds, "load_seconds",
-                              r->state_load_seconds, "prefill_seconds", r->prefill_seconds);
-    return json_output(json_pack("{ss so ss ss ss ss si so so so so so}", "version", r->version, "model",
-                                 json_path(o->model), "architecture", r->architecture, "instruction_set",
-                                 r->instruction_set, "precision", r->precision, "kv", r->kv_type, "threads",
-                                 (int)r->threads, "generation", generation, "prefix_cache", prefix_json(r), "state",
-                                 state, "probes", probes_json(r), "checks", checks_json(r)));
+    ht_json *generation = ht_json_pack(
+        "{sI sI sf sf sf sf sf sI}", "prompt_tokens", (int64_t)r->prompt_tokens, "generated_tokens",
+        (int64_t)r->generated_tokens, "prefill_seconds", r->prefill_seconds, "first_token_seconds",
+        r->first_token_seconds, "decode_seconds", r->decode_seconds, "prefill_tokens_per_second",
+        rate((double)r->prompt_tokens, r->prefill_seconds), "decode_tokens_per_second",
+        rate((double)r->generated_tokens - 1, r->decode_seconds), "peak_memory_bytes", (int64_t)r->peak_memory_bytes);
+    ht_json *state = ht_json_pack("{sI sI sf sf sf}", "bytes", (int64_t)r->state_bytes, "cache_bytes",
+                                  (int64_t)r->cache_bytes, "save_seconds", r->state_save_seconds, "load_seconds",
+                                  r->state_load_seconds, "prefill_seconds", r->prefill_seconds);
+    return json_output(ht_json_pack("{ss so ss ss ss ss si so so so so so}", "version", r->version, "model",
+                                    ht_json_string(o->model), "architecture", r->architecture, "instruction_set",
+                                    r->instruction_set, "precision", r->precision, "kv", r->kv_type, "threads",
+                                    (int)r->threads, "generation", generation, "prefix_cache", prefix_json(r), "state",
+                                    state, "probes", probes_json(r), "checks", checks_json(r)));
 }
 
 /* ---- text ---- */

@@ -197,7 +197,7 @@ static void show_parameters(chat *c) {
     for (int i = 0; i < o->logit_bias.n; i++)
         output_field(i ? "" : "logit_bias", "%d=%g", (int)o->logit_bias.items[i].id,
                      (double)o->logit_bias.items[i].bias);
-    output_field("seed", "%lld", (long long)o->seed);
+    output_field("seed", "%llu", (unsigned long long)o->seed);
     if (o->max_tokens > 0)
         output_field("max_tokens", "%lld", (long long)o->max_tokens);
     else

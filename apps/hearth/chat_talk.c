@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "chat_talk.h"
 
+#include "chat/reader.h"
 #include "input.h"
 #include "terminal.h"
 
@@ -23,107 +24,110 @@ static ht_status out_of_memory(ht_error *err) {
 
 /* ---- messages ---- */
 
-static const char *role_of(const json_t *message) {
-    const char *role = json_string_value(json_object_get(message, "role"));
+static const char *role_of(const ht_json *message) {
+    const char *role = ht_json_string_value(ht_json_object_get(message, "role"));
     return role ? role : "";
 }
 
-static bool is_system(const json_t *message) {
+static bool is_system(const ht_json *message) {
     return strcmp(role_of(message), "system") == 0 || strcmp(role_of(message), "developer") == 0;
 }
 
 /* Of the first message that is not the system's. */
-static size_t first_of(const talk *t) { return is_system(json_array_get(t->messages, 0)) ? 1 : 0; }
+static size_t first_of(const talk *t) { return is_system(ht_json_array_get(t->messages, 0)) ? 1 : 0; }
 
 const char *talk_system(const talk *t) {
-    return first_of(t) ? json_string_value(json_object_get(json_array_get(t->messages, 0), "content")) : NULL;
+    return first_of(t) ? ht_json_string_value(ht_json_object_get(ht_json_array_get(t->messages, 0), "content")) : NULL;
 }
 
-static json_t *message_of(const char *role, const char *text, size_t n) {
-    return json_pack("{ss so}", "role", role, "content", json_stringn(text, n));
+static ht_json *message_of(const char *role, const char *text, size_t n) {
+    return ht_json_pack("{ss so}", "role", role, "content", ht_json_stringn(text, n));
 }
 
 ht_status talk_set_system(talk *t, const char *text, ht_error *err) {
-    json_t *message = message_of("system", text, strlen(text));
+    ht_json *message = message_of("system", text, strlen(text));
     if (!message) return fail(err, HT_ERR_ARGUMENT, "the instructions are not UTF-8", NULL);
-    if (first_of(t)) json_array_remove(t->messages, 0);
+    if (first_of(t)) ht_json_array_remove(t->messages, 0);
     int failed = 0;
     if (*text)
-        failed = json_array_insert_new(t->messages, 0, message);
+        failed = ht_json_array_insert_new(t->messages, 0, message);
     else
-        json_decref(message);
+        ht_json_decref(message);
     return failed ? out_of_memory(err) : HT_OK;
 }
 
-size_t talk_length(const talk *t) { return json_array_size(t->messages) - first_of(t); }
+size_t talk_length(const talk *t) { return ht_json_array_size(t->messages) - first_of(t); }
 
 void talk_clear(talk *t) {
-    while (talk_length(t)) json_array_remove(t->messages, json_array_size(t->messages) - 1);
+    while (talk_length(t)) ht_json_array_remove(t->messages, ht_json_array_size(t->messages) - 1);
 }
 
 bool talk_is_answered(const talk *t) {
-    const size_t n = json_array_size(t->messages);
-    return n == 0 || strcmp(role_of(json_array_get(t->messages, n - 1)), "user") != 0;
+    const size_t n = ht_json_array_size(t->messages);
+    return n == 0 || strcmp(role_of(ht_json_array_get(t->messages, n - 1)), "user") != 0;
 }
 
 char *talk_undo(talk *t) {
     while (talk_length(t)) {
-        const size_t last = json_array_size(t->messages) - 1;
-        const json_t *message = json_array_get(t->messages, last);
+        const size_t last = ht_json_array_size(t->messages) - 1;
+        const ht_json *message = ht_json_array_get(t->messages, last);
         const bool asked = strcmp(role_of(message), "user") == 0;
-        const char *text = json_string_value(json_object_get(message, "content"));
+        const char *text = ht_json_string_value(ht_json_object_get(message, "content"));
         char *copy = asked ? strdup(text ? text : "") : NULL;
-        json_array_remove(t->messages, last);
+        ht_json_array_remove(t->messages, last);
         if (asked) return copy;
     }
     return NULL;
 }
 
 bool talk_forget_oldest(talk *t) {
-    const size_t first = first_of(t), n = json_array_size(t->messages);
+    const size_t first = first_of(t), n = ht_json_array_size(t->messages);
     size_t next = first + 1; /* the user's second */
-    while (next < n && strcmp(role_of(json_array_get(t->messages, next)), "user") != 0) next++;
+    while (next < n && strcmp(role_of(ht_json_array_get(t->messages, next)), "user") != 0) next++;
     if (next >= n) return false;
-    for (size_t i = first; i < next; i++) json_array_remove(t->messages, first);
+    for (size_t i = first; i < next; i++) ht_json_array_remove(t->messages, first);
     return true;
 }
 
 ht_status talk_say(talk *t, const char *text, ht_error *err) {
-    json_t *message = message_of("user", text, strlen(text));
+    ht_json *message = message_of("user", text, strlen(text));
     t->regenerated = 0;
     if (!message) return fail(err, HT_ERR_ARGUMENT, "the message is not UTF-8", NULL);
-    return json_array_append_new(t->messages, message) ? out_of_memory(err) : HT_OK;
+    return ht_json_array_append_new(t->messages, message) ? out_of_memory(err) : HT_OK;
 }
 
 /* The answer as a message, with the names that chat templates know. */
 static ht_status add_answer(talk *t, const answer *a, ht_error *err) {
-    json_t *message = message_of("assistant", a->text.text ? a->text.text : "", a->text.n);
+    ht_json *message = message_of("assistant", a->text.text ? a->text.text : "", a->text.n);
+    /* Calls without text have no content: templates may leave the calls out beside an empty one. */
+    if (message && !a->text.n && ht_json_array_size(a->calls))
+        ht_json_object_set_new(message, "content", ht_json_null());
     if (message && a->thinking.n)
-        json_object_set_new(message, "reasoning_content", json_stringn(a->thinking.text, a->thinking.n));
-    for (size_t i = 0; message && i < json_array_size(a->calls); i++) {
-        json_t *calls = json_object_get(message, "tool_calls");
-        if (!calls) json_object_set_new(message, "tool_calls", calls = json_array());
-        json_array_append_new(calls, json_pack("{ss sO}", "type", "function", "function", json_array_get(a->calls, i)));
+        ht_json_object_set_new(message, "reasoning_content", ht_json_stringn(a->thinking.text, a->thinking.n));
+    for (size_t i = 0; message && i < ht_json_array_size(a->calls); i++) {
+        ht_json *calls = ht_json_object_get(message, "tool_calls");
+        if (!calls) ht_json_object_set_new(message, "tool_calls", calls = ht_json_new_array());
+        ht_json_array_append_new(
+            calls, ht_json_pack("{ss sO}", "type", "function", "function", ht_json_array_get(a->calls, i)));
     }
-    return !message || json_array_append_new(t->messages, message) ? out_of_memory(err) : HT_OK;
+    return !message || ht_json_array_append_new(t->messages, message) ? out_of_memory(err) : HT_OK;
 }
 
 /* ---- as a document ---- */
 
-static json_t *document_of(const talk *t) {
-    json_t *document = json_copy(t->more);
-    if (document) json_object_set(document, "messages", t->messages);
+static ht_json *document_of(const talk *t) {
+    ht_json *document = ht_json_copy(t->more);
+    if (document) ht_json_object_set(document, "messages", t->messages);
     return document;
 }
 
-static ht_status chat_of(const talk *t, ht_chat **chat, ht_error *err) {
+/* name: of the file that the conversation comes from, for errors; NULL: none. */
+static ht_status chat_of(const talk *t, const char *name, ht_chat **chat, ht_error *err) {
     *chat = NULL;
-    json_t *document = document_of(t);
-    char *text = document ? json_dumps(document, JSON_COMPACT) : NULL;
-    json_decref(document);
-    if (!text) return out_of_memory(err);
-    ht_status st = ht_chat_from_json(text, strlen(text), chat, err);
-    free(text);
+    ht_json *document = document_of(t);
+    if (!document) return out_of_memory(err);
+    ht_status st = ht_chat_from_value(document, name, chat, err);
+    ht_json_decref(document);
     if (!st) st = options_chat_variables(&t->o, *chat, err);
     if (!st && t->thinking != THINKING_BY_TEMPLATE) st = ht_chat_set_thinking(*chat, t->thinking == THINKING_ON, err);
     return st;
@@ -131,27 +135,27 @@ static ht_status chat_of(const talk *t, ht_chat **chat, ht_error *err) {
 
 /* Takes a list of messages, or an object that has one; the library says what is wrong with another. */
 static ht_status take_document(talk *t, const char *path, const char *text, size_t n, ht_error *err) {
-    json_error_t wrong;
-    json_t *document = json_loadb(text, n, 0, &wrong);
-    if (!document) return fail(err, HT_ERR_FORMAT, path, wrong.text);
-    if (json_is_array(document)) document = json_pack("{so}", "messages", document);
-    json_t *messages = json_incref(json_object_get(document, "messages"));
-    json_object_del(document, "messages");
+    ht_json *document;
+    ht_status st = ht_json_load(text, n, &(ht_json_options){.name = path, .any_value = true}, &document, err);
+    if (st) return st;
+    if (ht_json_is_array(document)) document = ht_json_pack("{so}", "messages", document);
+    ht_json *messages = ht_json_incref(ht_json_object_get(document, "messages"));
+    ht_json_object_del(document, "messages");
     talk other = *t;
     other.messages = messages;
     other.more = document;
     ht_chat *chat = NULL;
-    ht_status st = json_is_object(document) && json_is_array(messages)
-                       ? chat_of(&other, &chat, err)
-                       : fail(err, HT_ERR_FORMAT, path, "expected a list of messages, or an object with \"messages\"");
+    st = ht_json_is_object(document) && ht_json_is_array(messages)
+             ? chat_of(&other, path, &chat, err)
+             : fail(err, HT_ERR_FORMAT, path, "expected a list of messages, or an object with \"messages\"");
     ht_chat_free(chat);
     if (st) {
-        json_decref(messages);
-        json_decref(document);
+        ht_json_decref(messages);
+        ht_json_decref(document);
         return st;
     }
-    json_decref(t->messages);
-    json_decref(t->more);
+    ht_json_decref(t->messages);
+    ht_json_decref(t->more);
     t->messages = messages;
     t->more = document;
     return HT_OK;
@@ -172,14 +176,14 @@ ht_status talk_save(const talk *t, const char *path, ht_error *err) {
     if (asprintf(&beside, "%s.XXXXXX", path) < 0) return out_of_memory(err);
     const int fd = mkstemp(beside);
     FILE *f = fd >= 0 ? fdopen(fd, "w") : NULL;
-    json_t *document = document_of(t);
-    bool good = f && document && json_dumpf(document, f, JSON_INDENT(2)) == 0 && fputc('\n', f) != EOF &&
+    ht_json *document = document_of(t);
+    bool good = f && document && ht_json_dumpf(document, f, HT_JSON_INDENT(2)) == 0 && fputc('\n', f) != EOF &&
                 fflush(f) == 0 && fsync(fd) == 0;
     int why = errno;
     if (f && fclose(f) != 0 && good) good = false, why = errno;
     if (good && rename(beside, path) != 0) good = false, why = errno;
     if (!good && fd >= 0) unlink(beside);
-    json_decref(document);
+    ht_json_decref(document);
     free(beside);
     return good ? HT_OK : fail(err, HT_ERR_IO, path, strerror(why));
 }
@@ -225,7 +229,7 @@ ht_status talk_answer(talk *t, ht_error *err) {
     answer a = {.shows = true, .keeps = true};
     ht_metrics metrics = {0};
     ht_chat *chat;
-    ht_status st = chat_of(t, &chat, err);
+    ht_status st = chat_of(t, NULL, &chat, err);
     if (!st) st = ht_generate_chat(t->e.session, chat, &how, answer_piece, &a, &metrics, err);
     ht_chat_free(chat);
     answer_end(&a);
@@ -249,8 +253,8 @@ ht_status talk_count(talk *t, size_t *n, ht_error *err) {
     ht_chat *chat;
     int32_t *ids = NULL;
     *n = 0;
-    if (!json_array_size(t->messages)) return HT_OK;
-    ht_status st = chat_of(t, &chat, err);
+    if (!ht_json_array_size(t->messages)) return HT_OK;
+    ht_status st = chat_of(t, NULL, &chat, err);
     if (!st) st = ht_chat_encode(t->e.model, chat, t->o.parse_special ? HT_ENCODE_PARSE_SPECIAL : 0, &ids, n, err);
     ht_ids_free(ids);
     ht_chat_free(chat);
@@ -278,22 +282,22 @@ ht_status talk_set_adapters(talk *t, const char *const *words, int n, ht_error *
 ht_status talk_open(talk *t, const options *o, ht_error *err) {
     *t = (talk){.o = *o};
     t->thinking = o->no_thinking ? THINKING_OFF : THINKING_BY_TEMPLATE;
-    t->messages = json_array();
-    t->more = json_object();
+    t->messages = ht_json_new_array();
+    t->more = ht_json_new_object();
     if (!t->messages || !t->more) return out_of_memory(err);
     ht_status st = engine_open(&t->e, o, EXPECTED_POSITIONS, err);
     if (!st && !ht_chat_format_name(t->e.model))
         st = fail(err, HT_ERR_UNSUPPORTED, o->model, "has no chat template; hearth run --raw continues a text");
     if (!st && o->messages) st = talk_load(t, o->messages, err);
     ht_chat *chat = NULL; /* of nothing yet: whether --set is right */
-    if (!st) st = chat_of(t, &chat, err);
+    if (!st) st = chat_of(t, NULL, &chat, err);
     ht_chat_free(chat);
     if (!st && o->system) st = talk_set_system(t, o->system, err);
     return st;
 }
 
 void talk_close(talk *t) {
-    json_decref(t->messages);
-    json_decref(t->more);
+    ht_json_decref(t->messages);
+    ht_json_decref(t->more);
     engine_close(&t->e);
 }

@@ -10,8 +10,8 @@ typedef enum thinking_switch { THINKING_BY_TEMPLATE, THINKING_ON, THINKING_OFF }
 typedef struct talk {
     options o; /* numbers in it may be set */
     engine e;
-    json_t *messages; /* a list, as chat clients send it; a system message is the first */
-    json_t *more;     /* the conversation's other members: tools, variables of the template */
+    ht_json *messages; /* a list, as chat clients send it; a system message is the first */
+    ht_json *more;     /* the conversation's other members: tools, variables of the template */
     thinking_switch thinking;
     bool shows_statistics;
     uint64_t regenerated; /* answers to the last message that /regen has replaced; added to the seed */

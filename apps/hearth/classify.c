@@ -45,33 +45,34 @@ static ht_status next(size_t i, ht_prompt *prompt, void *user, ht_error *err) {
     return st;
 }
 
-static json_t *labels_json(const classifying *c, const ht_classification *r) {
-    json_t *labels = json_array();
+static ht_json *labels_json(const classifying *c, const ht_classification *r) {
+    ht_json *labels = ht_json_new_array();
     for (int32_t i = 0; labels && i < c->labels.n; i++)
-        json_array_append_new(labels,
-                              json_pack("{so sf sf}", "label", json_path(c->labels.items[i]), "probability",
-                                        r->labels[i].probability, "log_probability", r->labels[i].log_probability));
+        ht_json_array_append_new(labels, ht_json_pack("{so sf sf}", "label", ht_json_string(c->labels.items[i]),
+                                                      "probability", r->labels[i].probability, "log_probability",
+                                                      r->labels[i].log_probability));
     return labels;
 }
 
-static json_t *result_json(classifying *c, const ht_classification *r) {
-    json_t *value = result_of(&c->m.prompts, many_index(&c->m, r->index), r->status ? r->message : NULL);
+static ht_json *result_json(classifying *c, const ht_classification *r) {
+    ht_json *value = result_of(&c->m.prompts, many_index(&c->m, r->index), r->status ? r->message : NULL);
     if (!value || r->status) return value;
-    json_t *more = json_pack("{sI so sf}", "token", (json_int_t)r->token, "text",
-                             r->text ? json_path(r->text) : json_null(), "log_probability", r->log_probability);
-    json_object_update(value, more);
-    json_decref(more);
-    json_object_set_new(value, "prompt_tokens", json_integer(r->prompt_tokens));
+    ht_json *more =
+        ht_json_pack("{sI so sf}", "token", (int64_t)r->token, "text",
+                     r->text ? ht_json_string(r->text) : ht_json_null(), "log_probability", r->log_probability);
+    ht_json_object_update(value, more);
+    ht_json_decref(more);
+    ht_json_object_set_new(value, "prompt_tokens", ht_json_integer(r->prompt_tokens));
     if (!r->labels) return value;
-    json_object_set_new(value, "label", json_path(c->labels.items[r->label]));
-    json_object_set_new(value, "labels", labels_json(c, r));
+    ht_json_object_set_new(value, "label", ht_json_string(c->labels.items[r->label]));
+    ht_json_object_set_new(value, "labels", labels_json(c, r));
     return value;
 }
 
 /* A line for people: a token shows as JSON, as it may be a space or a line's end. */
 static bool print_line(classifying *c, const ht_classification *r) {
-    json_t *text = r->text ? json_path(r->text) : json_integer(r->token);
-    char *token = json_dumps(text, JSON_ENCODE_ANY), number[32];
+    ht_json *text = r->text ? ht_json_string(r->text) : ht_json_integer(r->token);
+    char *token = ht_json_dump(text, 0), number[32];
     const char *shown = r->labels ? c->labels.items[r->label] : token ? token : "";
     snprintf(number, sizeof number, "\t%.4f\n", r->labels ? r->labels[r->label].probability : exp(r->log_probability));
     if (r->status) {
@@ -81,7 +82,7 @@ static bool print_line(classifying *c, const ht_classification *r) {
         output_write(number, strlen(number));
     }
     free(token);
-    json_decref(text);
+    ht_json_decref(text);
     c->m.failed += r->status != HT_OK;
     c->m.done++;
     return output_flush();

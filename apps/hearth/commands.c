@@ -113,11 +113,13 @@ const command command_table[] = {
      tokenize_command},
     {"Inspect", "detokenize", "MODEL ID...", "Print the text of token ids.",
      "Without ids they are read from standard input.", FOR_DETOKENIZE, true, -1, detokenize_command},
-    {"Inspect", "template", "MODEL|--template FILE --messages FILE", "Render a conversation with a chat template.",
-     "The messages are a JSON list, or an object as chat clients send it whose fields are the variables of the "
-     "template: messages, tools and others. The template is that of a checkpoint, with its BOS and EOS tokens, or a "
-     "file. --answer parses an answer of a model by the tool-call format of the template.",
-     FOR_TEMPLATE, true, 0, template_command},
+    {"Inspect", "template", "MODEL|--template FILE [PROMPT]",
+     "Print the prompt that hearth run makes of a conversation.",
+     "The conversation is PROMPT, or that of --messages: a JSON list of messages, or an object as chat clients send "
+     "it. "
+     "The template is that of a checkpoint, with its BOS and EOS tokens, or a file. --answer parses an answer of a "
+     "model by the tool-call format of the template.",
+     FOR_TEMPLATE, true, 1, template_command},
     {"Inspect", "logits", "MODEL --ids 1,2,3 --out FILE.npy",
      "Write the logits after every position, float32 [ids, vocabulary].", NULL, FOR_LOGITS, true, 0, logits_command},
     {"Inspect", "inspect", "MODEL [PROMPT] --out FILE.npz", "Write keys, values, queries and attention weights.",

@@ -95,7 +95,8 @@ static void bash(void) {
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         if (bash_pattern(files[i]))
             put(") compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- \"$cur\")); return ;;\n");
-    static const option_kind plain[] = {KIND_INTEGER, KIND_NUMBER, KIND_SIZE, KIND_TEXT, KIND_ORDER, KIND_BIAS};
+    static const option_kind plain[] = {KIND_INTEGER, KIND_SEED,  KIND_NUMBER, KIND_SIZE,
+                                        KIND_TEXT,    KIND_ORDER, KIND_BIAS};
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
         if (bash_pattern(plain[i])) put(") return ;;\n");
     put("  esac\n"

@@ -1,8 +1,8 @@
 #include "constraint.h"
 
+#include "formats/json.h"
 #include "input.h"
 
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,18 +34,15 @@ ht_status constraint_choose_tools(ht_chat *chat, ht_error *err) {
     char *text;
     ht_status st = ht_chat_to_json(chat, &text, err);
     if (st) return st;
-    json_error_t why;
-    json_t *whole = json_loads(text, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &why);
+    ht_json *whole;
+    st = ht_json_load(text, strlen(text),
+                      &(ht_json_options){.name = "the conversation", .depth_max = HT_JSON_DEPTH_MAX}, &whole, err);
     ht_text_free(text);
-    if (!whole) {
-        snprintf(err->message, sizeof err->message,
-                 "which tools the conversation has cannot be read: %.160s; say --tool-choice", why.text);
-        return HT_ERR_FORMAT;
-    }
-    const json_t *choice = json_object_get(whole, "tool_choice"),
-                 *parallel = json_object_get(whole, "parallel_tool_calls");
-    const bool is_open = json_array_size(json_object_get(whole, "tools")) && (!choice || json_is_null(choice));
-    if (is_open) st = ht_chat_set_tool_choice(chat, HT_TOOL_CHOICE_AUTO, NULL, !json_is_false(parallel), err);
-    json_decref(whole);
+    if (st) return st;
+    const ht_json *choice = ht_json_object_get(whole, "tool_choice"),
+                  *parallel = ht_json_object_get(whole, "parallel_tool_calls");
+    const bool is_open = ht_json_array_size(ht_json_object_get(whole, "tools")) && (!choice || ht_json_is_null(choice));
+    if (is_open) st = ht_chat_set_tool_choice(chat, HT_TOOL_CHOICE_AUTO, NULL, !ht_json_is_false(parallel), err);
+    ht_json_decref(whole);
     return st;
 }

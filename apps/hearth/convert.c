@@ -53,10 +53,10 @@ static void print_text(const char *out, const ht_convert_report *r) {
 static bool print_json(const char *out, const ht_convert_report *r) {
     char path[WRITTEN_PATH_SIZE];
     written_path(out, r, path);
-    return json_output(json_pack("{so sI sI sI sI sI sI}", "out", json_path(path), "bytes", (json_int_t)r->bytes,
-                                 "tensors", (json_int_t)r->n_tensors, "retyped", (json_int_t)r->n_rounded, "floats",
-                                 (json_int_t)r->n_floats, "rounded", (json_int_t)r->n_inexact, "files",
-                                 (json_int_t)r->n_files));
+    return json_output(ht_json_pack("{so sI sI sI sI sI sI}", "out", ht_json_string(path), "bytes", (int64_t)r->bytes,
+                                    "tensors", (int64_t)r->n_tensors, "retyped", (int64_t)r->n_rounded, "floats",
+                                    (int64_t)r->n_floats, "rounded", (int64_t)r->n_inexact, "files",
+                                    (int64_t)r->n_files));
 }
 
 static int usage(const char *what) {

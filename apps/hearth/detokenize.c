@@ -35,7 +35,7 @@ int detokenize_command(const options *o) {
         int failed = report(&err);
         status = status ? status : failed;
     } else if (o->json) {
-        if (!json_output(json_pack("{so}", "text", json_text(text, n)))) status = EXIT_FAILED;
+        if (!json_output(ht_json_pack("{so}", "text", ht_json_stringn(text, n)))) status = EXIT_FAILED;
     } else {
         output_write(text, n);
         /* On a terminal the prompt should not stick to the text; a file or pipe gets the text alone. */

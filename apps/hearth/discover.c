@@ -15,27 +15,27 @@
 typedef struct finds {
     const options *o;
     const char *models; /* the cache's directory, of `list`; else NULL */
-    json_t *checkpoints, *broken;
+    ht_json *checkpoints, *broken;
     int64_t n;
     bool out_of_memory;
 } finds;
 
-static json_t *describe(const ht_find *f) {
+static ht_json *describe(const ht_find *f) {
     const ht_model_info *i = f->info;
-    if (!i) return json_pack("{so ss}", "path", json_path(f->path), "problem", f->problem->message);
-    return json_pack("{so ss ss ss sb ss ss sI sI sI si sI}", "path", json_path(f->path), "architecture",
-                     i->architecture, "name", i->name, "format", i->format, "runs", (int)i->runs, "quantization",
-                     i->quantization, "file_type", i->file_type, "parameters", (json_int_t)i->n_parameters,
-                     "weight_bytes", (json_int_t)i->weight_bytes, "file_bytes", (json_int_t)i->file_bytes, "files",
-                     (int)i->n_files, "context", (json_int_t)i->context);
+    if (!i) return ht_json_pack("{so ss}", "path", ht_json_string(f->path), "problem", f->problem->message);
+    return ht_json_pack("{so ss ss ss sb ss ss sI sI sI si sI}", "path", ht_json_string(f->path), "architecture",
+                        i->architecture, "name", i->name, "format", i->format, "runs", (int)i->runs, "quantization",
+                        i->quantization, "file_type", i->file_type, "parameters", (int64_t)i->n_parameters,
+                        "weight_bytes", (int64_t)i->weight_bytes, "file_bytes", (int64_t)i->file_bytes, "files",
+                        (int)i->n_files, "context", (int64_t)i->context);
 }
 
-static json_t *as_json(const finds *all, const ht_find *f) {
+static ht_json *as_json(const finds *all, const ht_find *f) {
     const char *name;
-    json_t *value = describe(f);
+    ht_json *value = describe(f);
     if (!all->models) return value;
     const size_t n = model_name(all->models, f->path, &name);
-    json_object_set_new(value, "model", json_text(name, n));
+    ht_json_object_set_new(value, "model", ht_json_stringn(name, n));
     return value;
 }
 
@@ -63,24 +63,27 @@ static bool on_find(const ht_find *f, void *user) {
     if (f->info && !all->o->json) print_find(all, f);
     if (f->info) all->n++;
     if (all->o->json || !f->info)
-        all->out_of_memory = json_array_append_new(f->info ? all->checkpoints : all->broken, as_json(all, f)) != 0;
+        all->out_of_memory = ht_json_array_append_new(f->info ? all->checkpoints : all->broken, as_json(all, f)) != 0;
     return !all->out_of_memory && !interrupted() && output_flush();
 }
 
 static void print_broken(const finds *all) {
     size_t i;
-    json_t *each;
-    if (all->n == 0 && json_array_size(all->broken) == 0) output_line(all->models ? "no models" : "no checkpoints");
-    json_array_foreach(all->broken, i, each) {
+    ht_json *each;
+    if (all->n == 0 && ht_json_array_size(all->broken) == 0) output_line(all->models ? "no models" : "no checkpoints");
+    ht_json_array_foreach(all->broken, i, each) {
         if (i == 0) output_line("broken:");
-        output_line("  %s: %s", json_string_value(json_object_get(each, "path")),
-                    json_string_value(json_object_get(each, "problem")));
+        output_line("  %s: %s", ht_json_string_value(ht_json_object_get(each, "path")),
+                    ht_json_string_value(ht_json_object_get(each, "problem")));
     }
 }
 
 static int show(const options *o, const char *directory, bool by_name) {
     ht_error err = {0};
-    finds all = {.o = o, .models = by_name ? directory : NULL, .checkpoints = json_array(), .broken = json_array()};
+    finds all = {.o = o,
+                 .models = by_name ? directory : NULL,
+                 .checkpoints = ht_json_new_array(),
+                 .broken = ht_json_new_array()};
     int status = EXIT_OK;
     interrupt_watch();
     const bool none = by_name && access(directory, F_OK) != 0; /* nothing has been fetched yet */
@@ -93,12 +96,12 @@ static int show(const options *o, const char *directory, bool by_name) {
     else if (st)
         status = report(&err);
     else if (o->json) {
-        json_t *value = json_pack("{sO sO}", "checkpoints", all.checkpoints, "broken", all.broken);
+        ht_json *value = ht_json_pack("{sO sO}", "checkpoints", all.checkpoints, "broken", all.broken);
         if (!json_output(value)) status = EXIT_FAILED;
     } else
         print_broken(&all);
-    json_decref(all.checkpoints);
-    json_decref(all.broken);
+    ht_json_decref(all.checkpoints);
+    ht_json_decref(all.broken);
     return output_finish(status);
 }
 

@@ -163,57 +163,58 @@ static ht_status examine(checkup *c, ht_error *err) {
 
 /* ---- what is said ---- */
 
-static void set_rates(json_t *to, double read, const double compute[HT_ARITHMETICS]) {
-    json_object_set_new(to, "read_bytes_per_second", read > 0 ? json_real(read) : json_null());
+static void set_rates(ht_json *to, double read, const double compute[HT_ARITHMETICS]) {
+    ht_json_object_set_new(to, "read_bytes_per_second", read > 0 ? ht_json_real(read) : ht_json_null());
     for (int a = 0; a < HT_ARITHMETICS; a++) {
         char name[40];
         snprintf(name, sizeof name, "%s_ops_per_second", ht_arithmetic_name((ht_arithmetic)a));
-        json_object_set_new(to, name, compute[a] > 0 ? json_real(compute[a]) : json_null());
+        ht_json_object_set_new(to, name, compute[a] > 0 ? ht_json_real(compute[a]) : ht_json_null());
     }
 }
 
-static json_t *gpus_json(const checkup *c) {
-    json_t *all = json_array();
+static ht_json *gpus_json(const checkup *c) {
+    ht_json *all = ht_json_new_array();
     for (int i = 0; i < c->n_gpus; i++) {
         const gpu_checkup *g = &c->gpus[i];
         char name[16], capability[16], cuda[16];
         snprintf(name, sizeof name, "cuda:%d", i);
         snprintf(capability, sizeof capability, "%d.%d", g->is.major, g->is.minor);
         snprintf(cuda, sizeof cuda, "%d.%d", g->is.cuda_major, g->is.cuda_minor);
-        json_t *one = json_pack("{ss so ss so ss si sI sI sI so}", "device", name, "name", json_path(g->is.name),
-                                "compute_capability", capability, "driver", json_path(g->is.driver), "cuda", cuda,
-                                "multiprocessors", g->is.multiprocessors, "memory_bytes",
-                                (json_int_t)g->is.memory_bytes, "memory_free_bytes",
-                                (json_int_t)g->is.memory_free_bytes, "read_buffer_bytes", (json_int_t)g->read_bytes,
-                                "trouble", g->trouble.status ? json_path(g->trouble.message) : json_null());
+        ht_json *one = ht_json_pack(
+            "{ss so ss so ss si sI sI sI so}", "device", name, "name", ht_json_string(g->is.name), "compute_capability",
+            capability, "driver", ht_json_string(g->is.driver), "cuda", cuda, "multiprocessors", g->is.multiprocessors,
+            "memory_bytes", (int64_t)g->is.memory_bytes, "memory_free_bytes", (int64_t)g->is.memory_free_bytes,
+            "read_buffer_bytes", (int64_t)g->read_bytes, "trouble",
+            g->trouble.status ? ht_json_string(g->trouble.message) : ht_json_null());
         set_rates(one, g->read, g->compute);
-        json_array_append_new(all, one);
+        ht_json_array_append_new(all, one);
     }
     return all;
 }
 
 static bool print_json(const checkup *c) {
     const ht_machine *m = &c->machine;
-    json_t *sets = json_array(), *advice = json_array(), *backends = json_array();
+    ht_json *sets = ht_json_new_array(), *advice = ht_json_new_array(), *backends = ht_json_new_array();
     for (int i = 0; ht_backend_at(i); i++)
-        json_array_append_new(
-            backends, json_pack("{ss ss}", "name", ht_backend_at(i)->name, "summary", ht_backend_at(i)->summary));
+        ht_json_array_append_new(
+            backends, ht_json_pack("{ss ss}", "name", ht_backend_at(i)->name, "summary", ht_backend_at(i)->summary));
     for (int i = 0; i < c->n_sets; i++)
-        json_array_append_new(sets,
-                              json_pack("{ss ss sb sb}", "name", c->sets[i].name, "needs", c->sets[i].needs, "built_in",
-                                        (int)c->sets[i].built_in, "machine_has", (int)c->sets[i].machine_has));
-    for (int i = 0; i < c->n_advice; i++) json_array_append_new(advice, json_path(c->advice[i]));
-    json_t *value = json_pack(
-        "{ss so si si sI sI sI sI ss ss so si sI so so}", "version", ht_version(), "processor", json_path(m->processor),
-        "cores", m->cores, "cores_online", m->online, "memory_bytes", (json_int_t)m->memory_bytes,
-        "memory_available_bytes", (json_int_t)c->available_bytes, "l2_bytes", (json_int_t)m->l2_bytes, "l3_bytes",
-        (json_int_t)m->l3_bytes, "huge_pages", m->huge_pages, "instruction_set", ht_device_instruction_set(c->device),
-        "instruction_sets", sets, "threads", ht_device_threads(c->device), "read_buffer_bytes",
-        (json_int_t)c->read_bytes, "default_model", c->model ? json_path(c->model) : json_null(), "advice", advice);
-    json_object_set_new(value, "backends", backends);
+        ht_json_array_append_new(sets, ht_json_pack("{ss ss sb sb}", "name", c->sets[i].name, "needs", c->sets[i].needs,
+                                                    "built_in", (int)c->sets[i].built_in, "machine_has",
+                                                    (int)c->sets[i].machine_has));
+    for (int i = 0; i < c->n_advice; i++) ht_json_array_append_new(advice, ht_json_string(c->advice[i]));
+    ht_json *value =
+        ht_json_pack("{ss so si si sI sI sI sI ss ss so si sI so so}", "version", ht_version(), "processor",
+                     ht_json_string(m->processor), "cores", m->cores, "cores_online", m->online, "memory_bytes",
+                     (int64_t)m->memory_bytes, "memory_available_bytes", (int64_t)c->available_bytes, "l2_bytes",
+                     (int64_t)m->l2_bytes, "l3_bytes", (int64_t)m->l3_bytes, "huge_pages", m->huge_pages,
+                     "instruction_set", ht_device_instruction_set(c->device), "instruction_sets", sets, "threads",
+                     ht_device_threads(c->device), "read_buffer_bytes", (int64_t)c->read_bytes, "default_model",
+                     c->model ? ht_json_string(c->model) : ht_json_null(), "advice", advice);
+    ht_json_object_set_new(value, "backends", backends);
     set_rates(value, c->read, c->compute);
-    json_object_set_new(value, "gpus", gpus_json(c));
-    json_object_set_new(value, "no_gpu", c->n_gpus ? json_null() : json_path(c->no_gpu.message));
+    ht_json_object_set_new(value, "gpus", gpus_json(c));
+    ht_json_object_set_new(value, "no_gpu", c->n_gpus ? ht_json_null() : ht_json_string(c->no_gpu.message));
     return json_output(value);
 }
 

@@ -124,39 +124,40 @@ static ht_status write_npy(const char *path, const ht_embeddings *e, ht_error *e
     return st;
 }
 
-static json_t *json_of(const options *o, const ht_embedding *e, int32_t hidden) {
-    if (e->status) return json_pack("{so}", "error", json_text(e->message, strlen(e->message)));
-    json_t *value = json_pack("{sI}", "tokens", (json_int_t)e->n_tokens);
+static ht_json *json_of(const options *o, const ht_embedding *e, int32_t hidden) {
+    if (e->status) return ht_json_pack("{so}", "error", ht_json_stringn(e->message, strlen(e->message)));
+    ht_json *value = ht_json_pack("{sI}", "tokens", (int64_t)e->n_tokens);
     if (o->out || !value) return value;
-    json_t *values = json_array();
+    ht_json *values = ht_json_new_array();
     bool whole = values != NULL;
     for (int32_t d = 0; whole && d < hidden; d++)
-        whole = json_array_append_new(values, json_real((double)e->values[d])) == 0;
-    if (whole && json_object_set(value, "embedding", values) == 0) {
-        json_decref(values);
+        whole = ht_json_array_append_new(values, ht_json_real((double)e->values[d])) == 0;
+    if (whole && ht_json_object_set(value, "embedding", values) == 0) {
+        ht_json_decref(values);
         return value;
     }
-    json_decref(values);
-    json_decref(value);
+    ht_json_decref(values);
+    ht_json_decref(value);
     return NULL;
 }
 
 static bool print_json(const options *o, text_list *t, const result *r) {
     const ht_embeddings *e = r->vectors;
-    json_t *texts = json_array();
+    ht_json *texts = ht_json_new_array();
     bool whole = texts != NULL;
     for (size_t i = 0; whole && i < e->n; i++) {
-        json_t *one = json_of(o, &e->embeddings[i], e->hidden), *id = t->file.file ? prompts_id(&t->file, i) : NULL;
-        whole = (!id || json_object_set(one, "id", id) == 0) && json_array_append_new(texts, one) == 0;
-        json_decref(id);
+        ht_json *one = json_of(o, &e->embeddings[i], e->hidden), *id = t->file.file ? prompts_id(&t->file, i) : NULL;
+        whole = (!id || ht_json_object_set(one, "id", id) == 0) && ht_json_array_append_new(texts, one) == 0;
+        ht_json_decref(id);
     }
-    json_t *value = NULL;
+    ht_json *value = NULL;
     if (whole)
-        value = json_pack("{so ss sb si sO}", "model", json_path(o->model), "pooling", pooling_names[r->pooling],
-                          "normalized", !o->no_normalize, "hidden", (int)e->hidden, "texts", texts);
-    json_decref(texts);
-    if (value && o->out && json_object_set_new(value, "out", json_path(o->out))) {
-        json_decref(value);
+        value =
+            ht_json_pack("{so ss sb si sO}", "model", ht_json_string(o->model), "pooling", pooling_names[r->pooling],
+                         "normalized", !o->no_normalize, "hidden", (int)e->hidden, "texts", texts);
+    ht_json_decref(texts);
+    if (value && o->out && ht_json_object_set_new(value, "out", ht_json_string(o->out))) {
+        ht_json_decref(value);
         value = NULL;
     }
     return json_output(value);

@@ -81,28 +81,28 @@ static ht_status load_and_evaluate(const options *o, const source *s, char note[
 static void percentile_name(const ht_percentile *p, char out[16]) { snprintf(out, 16, "%g", p->percent); }
 
 static bool print_json(const options *o, const ht_evaluation *r, double seconds) {
-    json_t *value =
-        json_pack("{so ss sI sI sI si sf sf sf sf}", "model", json_path(o->model), "precision",
-                  options_precision_name(o), "tokens", (json_int_t)r->n_tokens, "windows", (json_int_t)r->n_windows,
-                  "scored_tokens", (json_int_t)r->n_scored, "ctx", (int)r->window, "mean_nll", r->mean_nll,
-                  "perplexity", r->perplexity, "perplexity_error", r->perplexity_error, "seconds", seconds);
+    ht_json *value =
+        ht_json_pack("{so ss sI sI sI si sf sf sf sf}", "model", ht_json_string(o->model), "precision",
+                     options_precision_name(o), "tokens", (int64_t)r->n_tokens, "windows", (int64_t)r->n_windows,
+                     "scored_tokens", (int64_t)r->n_scored, "ctx", (int)r->window, "mean_nll", r->mean_nll,
+                     "perplexity", r->perplexity, "perplexity_error", r->perplexity_error, "seconds", seconds);
     if (!o->kl_vs && !o->kl_vs_reference) return json_output(value);
-    json_t *percentiles = json_object();
+    ht_json *percentiles = ht_json_new_object();
     for (int i = 0; i < r->n_kl_percentiles; i++) {
         char name[16];
         percentile_name(&r->kl_percentiles[i], name);
-        json_object_set_new(percentiles, name, json_real(r->kl_percentiles[i].value));
+        ht_json_object_set_new(percentiles, name, ht_json_real(r->kl_percentiles[i].value));
     }
-    json_t *more = json_pack("{so sf sf sf sf so sf sf}", "compared_with",
-                             o->kl_vs ? json_path(o->kl_vs) : json_string("reference"), "compared_perplexity",
-                             r->reference_perplexity, "compared_perplexity_error", r->reference_perplexity_error,
-                             "kl_mean", r->kl_mean, "kl_error", r->kl_error, "kl_percentiles", percentiles, "kl_max",
-                             r->kl_max, "same_top", r->same_top);
-    bool whole = value && more && json_object_update(value, more) == 0 &&
-                 json_object_set_new(value, "same_top_error", json_real(r->same_top_error)) == 0;
-    json_decref(more);
+    ht_json *more = ht_json_pack("{so sf sf sf sf so sf sf}", "compared_with",
+                                 o->kl_vs ? ht_json_string(o->kl_vs) : ht_json_string("reference"),
+                                 "compared_perplexity", r->reference_perplexity, "compared_perplexity_error",
+                                 r->reference_perplexity_error, "kl_mean", r->kl_mean, "kl_error", r->kl_error,
+                                 "kl_percentiles", percentiles, "kl_max", r->kl_max, "same_top", r->same_top);
+    bool whole = value && more && ht_json_object_update(value, more) == 0 &&
+                 ht_json_object_set_new(value, "same_top_error", ht_json_real(r->same_top_error)) == 0;
+    ht_json_decref(more);
     if (!whole) {
-        json_decref(value);
+        ht_json_decref(value);
         value = NULL;
     }
     return json_output(value);

@@ -215,13 +215,13 @@ static bool print_end(const training *run) {
     char took[24], before[40] = "";
     const double seconds = now_seconds() - run->r.begin;
     if (run->o->json)
-        return json_output(json_pack("{so so sI sI so so sI sI sf sI}", "model", json_path(run->o->model), "adapter",
-                                     json_path(run->o->out), "iters", (json_int_t)run->step.iter, "best_iter",
-                                     (json_int_t)(run->s.plan.valid ? k->best_iter : run->step.iter),
-                                     "valid_loss_before", number_or_null(k->first_valid), "valid_loss",
-                                     number_or_null(k->best_valid), "parameters", (json_int_t)run->s.plan.n_parameters,
-                                     "skipped", (json_int_t)run->step.total_skipped, "seconds", seconds,
-                                     "peak_memory_bytes", (json_int_t)peak_memory_bytes()));
+        return json_output(ht_json_pack("{so so sI sI so so sI sI sf sI}", "model", ht_json_string(run->o->model),
+                                        "adapter", ht_json_string(run->o->out), "iters", (int64_t)run->step.iter,
+                                        "best_iter", (int64_t)(run->s.plan.valid ? k->best_iter : run->step.iter),
+                                        "valid_loss_before", number_or_null(k->first_valid), "valid_loss",
+                                        number_or_null(k->best_valid), "parameters", (int64_t)run->s.plan.n_parameters,
+                                        "skipped", (int64_t)run->step.total_skipped, "seconds", seconds,
+                                        "peak_memory_bytes", (int64_t)peak_memory_bytes()));
     output_write("\n", 1);
     output_line("%lld step%s in %s%s", (long long)(run->step.iter - run->r.first_iter),
                 plural((run->step.iter - run->r.first_iter)), time_text(seconds, took),
@@ -237,7 +237,7 @@ static bool print_end(const training *run) {
 /* Goes on from the last checkpoint; an evaluation that was interrupted there is made first. */
 static ht_status resume(training *run, ht_error *err) {
     const int64_t iters = run->s.plan.iters;
-    json_t *curves;
+    ht_json *curves;
     ht_status st = keeper_resume(&run->k, run->s.trainer, &curves, err);
     if (!st) {
         ht_trainer_describe(run->s.trainer, &run->s.plan);
@@ -251,7 +251,7 @@ static ht_status resume(training *run, ht_error *err) {
         snprintf(err->message, sizeof err->message, "out of memory for the curves of the run");
         st = err->status = HT_ERR_MEMORY;
     }
-    json_decref(curves);
+    ht_json_decref(curves);
     const bool evaluated = run->k.evaluated_iter == run->step.iter || !run->s.plan.valid;
     if (st || evaluated || !run->step.iter || !due(run->step.iter, run->o->tune.valid_every, iters)) return st;
     st = evaluate(run, false, err);

@@ -70,16 +70,16 @@ ht_status reporter_line(reporter *r, const ht_train_step *step, double valid, ht
 /* Draws both curves to --plot. */
 ht_status reporter_plot(const reporter *r, ht_error *err);
 /* Both curves as a JSON object; NULL when memory ran out. */
-json_t *reporter_curves(const reporter *r);
+ht_json *reporter_curves(const reporter *r);
 /* The curves of such an object in place of those there are, as far as they are some. False when memory ran out. */
-bool reporter_set_curves(reporter *r, const json_t *curves);
+bool reporter_set_curves(reporter *r, const ht_json *curves);
 
 /* "1.2 GB", "350 MB"; returns `out`. */
 const char *bytes_text(double bytes, char out[24]);
 /* "3:10", "1:02:45"; returns `out`. */
 const char *time_text(double seconds, char out[24]);
 /* The number, or null where it is none; NULL when memory ran out. */
-json_t *number_or_null(double x);
+ht_json *number_or_null(double x);
 
 /* ---- finetune_files.c: --out, and --out with .training behind it ---- */
 
@@ -104,7 +104,7 @@ ht_status keeper_check(keeper *k, const options *o, ht_error *err);
 ht_status keeper_open(keeper *k, const ht_model *m, const ht_data_report *valid, ht_error *err);
 void keeper_close(keeper *k);
 /* Goes on from the last checkpoint in the folder; *curves are those kept with it, which the caller owns, or NULL. */
-ht_status keeper_resume(keeper *k, ht_trainer *t, json_t **curves, ht_error *err);
+ht_status keeper_resume(keeper *k, ht_trainer *t, ht_json **curves, ht_error *err);
 /* Writes the trainer's adapter to OUT. */
 ht_status keeper_put_adapter(keeper *k, const ht_trainer *t, ht_error *err);
 /* Writes a checkpoint with what is known of the run and its curves, then the last adapter, and removes checkpoints beyond

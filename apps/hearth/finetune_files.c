@@ -17,6 +17,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum { STATE_BYTES_MAX = 256 << 20 };
+
 static const char last_name[] = "last", prefix[] = "checkpoint-", values_suffix[] = ".safetensors",
                   state_suffix[] = ".json", temporary_suffix[] = ".tmp";
 
@@ -184,11 +186,11 @@ void keeper_close(keeper *k) {
 
 /* ---- what is known of the run ---- */
 
-static json_t *describe(const keeper *k, const reporter *r) {
-    return json_pack("{ss sI sI so sI so so}", "valid", k->valid, "evaluated_iter", (json_int_t)k->evaluated_iter,
-                     "best_iter", (json_int_t)k->best_iter, "best_valid_loss", number_or_null(k->best_valid),
-                     "since_best", (json_int_t)k->since_best, "first_valid_loss", number_or_null(k->first_valid),
-                     "curves", reporter_curves(r));
+static ht_json *describe(const keeper *k, const reporter *r) {
+    return ht_json_pack("{ss sI sI so sI so so}", "valid", k->valid, "evaluated_iter", (int64_t)k->evaluated_iter,
+                        "best_iter", (int64_t)k->best_iter, "best_valid_loss", number_or_null(k->best_valid),
+                        "since_best", (int64_t)k->since_best, "first_valid_loss", number_or_null(k->first_valid),
+                        "curves", reporter_curves(r));
 }
 
 /* The file appears whole or not at all. */
@@ -215,33 +217,38 @@ static ht_status write_whole(const char *path, const char *text, ht_error *err) 
 }
 
 static ht_status save_state(const keeper *k, int64_t iter, const reporter *r, ht_error *err) {
-    json_t *state = describe(k, r);
-    char *text = state ? json_dumps(state, JSON_REAL_PRECISION(17)) : NULL,
+    ht_json *state = describe(k, r);
+    char *text = state ? ht_json_dump(state, HT_JSON_REAL_PRECISION(17)) : NULL,
          *path = checkpoint_path(k, iter, state_suffix);
     const ht_status status = text && path ? write_whole(path, text, err) : no_memory(err);
-    json_decref(state);
+    ht_json_decref(state);
     free(text);
     free(path);
     return status;
 }
 
-static double number_or_nan(const json_t *x) { return json_is_number(x) ? json_number_value(x) : (double)NAN; }
+static double number_or_nan(const ht_json *x) { return ht_json_is_number(x) ? ht_json_number_value(x) : (double)NAN; }
+
+static ht_status damaged(const char *path, const char *why, ht_error *err) {
+    char reason[sizeof err->message];
+    snprintf(reason, sizeof reason, "%s", why);
+    snprintf(err->message, sizeof err->message,
+             "%.300s is damaged: %.300s; without that file the run goes on, and the best adapter is chosen again", path,
+             reason);
+    return err->status = HT_ERR_FORMAT;
+}
 
 /* What is said of the best adapter counts only for the same held-out samples. */
-static ht_status take_state(keeper *k, const char *path, json_t *state, json_t **curves, ht_error *err) {
-    json_int_t evaluated, best, since;
-    json_t *best_valid, *first_valid, *drawn;
+static ht_status take_state(keeper *k, const char *path, ht_json *state, ht_json **curves, ht_error *err) {
+    int64_t evaluated, best, since;
     const char *was;
-    json_error_t why;
-    if (json_unpack_ex(state, &why, 0, "{ss sI sI so sI so so}", "valid", &was, "evaluated_iter", &evaluated,
-                       "best_iter", &best, "best_valid_loss", &best_valid, "since_best", &since, "first_valid_loss",
-                       &first_valid, "curves", &drawn) != 0) {
-        snprintf(err->message, sizeof err->message,
-                 "%s is damaged: %s; without that file the run goes on, and the best adapter is chosen again", path,
-                 why.text);
-        return err->status = HT_ERR_FORMAT;
-    }
-    *curves = json_incref(drawn);
+    ht_json_reader r = {.file = path, .err = err};
+    const bool whole = ht_json_str(&r, state, "valid", &was) && ht_json_i64(&r, state, "evaluated_iter", &evaluated) &&
+                       ht_json_i64(&r, state, "best_iter", &best) && ht_json_i64(&r, state, "since_best", &since) &&
+                       ht_json_object_get(state, "best_valid_loss") && ht_json_object_get(state, "first_valid_loss") &&
+                       ht_json_object_get(state, "curves");
+    if (!whole) return damaged(path, r.status ? err->message : "a member is missing", err);
+    *curves = ht_json_incref(ht_json_object_get(state, "curves"));
     if (strcmp(was, k->valid) != 0) {
         if (*was && *k->valid)
             fprintf(stderr, "hearth: the held-out samples differ from before: the best adapter is chosen again\n");
@@ -249,27 +256,27 @@ static ht_status take_state(keeper *k, const char *path, json_t *state, json_t *
     }
     k->evaluated_iter = evaluated;
     k->best_iter = best;
-    k->best_valid = number_or_nan(best_valid);
+    k->best_valid = number_or_nan(ht_json_object_get(state, "best_valid_loss"));
     k->since_best = since;
-    k->first_valid = number_or_nan(first_valid);
+    k->first_valid = number_or_nan(ht_json_object_get(state, "first_valid_loss"));
     return HT_OK;
 }
 
-static ht_status load_state(keeper *k, int64_t iter, json_t **curves, ht_error *err) {
+static ht_status load_state(keeper *k, int64_t iter, ht_json **curves, ht_error *err) {
     char *path = checkpoint_path(k, iter, state_suffix);
     if (!path) return no_memory(err);
     ht_status status = HT_OK;
     if (access(path, F_OK) == 0) {
-        json_error_t why = {.text = ""};
-        json_t *state = json_load_file(path, 0, &why);
-        status = take_state(k, path, state, curves, err);
-        json_decref(state);
+        ht_json *state;
+        status = ht_json_read(path, STATE_BYTES_MAX, &state, err);
+        status = status ? damaged(path, err->message, err) : take_state(k, path, state, curves, err);
+        ht_json_decref(state);
     }
     free(path);
     return status;
 }
 
-ht_status keeper_resume(keeper *k, ht_trainer *t, json_t **curves, ht_error *err) {
+ht_status keeper_resume(keeper *k, ht_trainer *t, ht_json **curves, ht_error *err) {
     *curves = NULL;
     const int64_t iter = latest(k, 0);
     char *path = checkpoint_path(k, iter, values_suffix);

@@ -54,9 +54,9 @@ static ht_status cut_log(const char *path, int64_t done, ht_error *err) {
     size_t size = 0;
     off_t keep = 0;
     for (ssize_t n; (n = getline(&text, &size, f)) > 0; keep += n) {
-        json_t *line = json_loadb(text, (size_t)n, 0, NULL);
-        const bool later = json_integer_value(json_object_get(line, "iter")) > done;
-        json_decref(line);
+        ht_json *line = ht_json_of(text, (size_t)n);
+        const bool later = ht_json_integer_value(ht_json_object_get(line, "iter")) > done;
+        ht_json_decref(line);
         if (later || text[n - 1] != '\n') break;
     }
     free(text);
@@ -92,18 +92,18 @@ void reporter_step(reporter *r, const ht_train_step *step) {
 
 void reporter_pause(reporter *r, double seconds) { r->window_begin += seconds; }
 
-json_t *number_or_null(double x) { return isfinite(x) ? json_real(x) : json_null(); }
+ht_json *number_or_null(double x) { return isfinite(x) ? ht_json_real(x) : ht_json_null(); }
 
 static ht_status log_line(reporter *r, const ht_train_step *step, double loss, double valid, double speed,
                           ht_error *err) {
-    json_t *line =
-        json_pack("{sI so so so sI sf so sI sI}", "iter", (json_int_t)step->iter, "loss", number_or_null(loss),
-                  "valid_loss", number_or_null(valid), "lr", number_or_null(step->learning_rate), "tokens",
-                  (json_int_t)r->window_tok, "tokens_per_second", speed, "grad_norm", number_or_null(step->grad_norm),
-                  "peak_memory_bytes", (json_int_t)peak_memory_bytes(), "skipped", (json_int_t)step->total_skipped);
-    const bool good = line && json_dumpf(line, r->log, JSON_REAL_PRECISION(10)) == 0 && fputc('\n', r->log) != EOF &&
-                      fflush(r->log) == 0;
-    json_decref(line);
+    ht_json *line =
+        ht_json_pack("{sI so so so sI sf so sI sI}", "iter", (int64_t)step->iter, "loss", number_or_null(loss),
+                     "valid_loss", number_or_null(valid), "lr", number_or_null(step->learning_rate), "tokens",
+                     (int64_t)r->window_tok, "tokens_per_second", speed, "grad_norm", number_or_null(step->grad_norm),
+                     "peak_memory_bytes", (int64_t)peak_memory_bytes(), "skipped", (int64_t)step->total_skipped);
+    const bool good = line && ht_json_dumpf(line, r->log, HT_JSON_REAL_PRECISION(10)) == 0 &&
+                      fputc('\n', r->log) != EOF && fflush(r->log) == 0;
+    ht_json_decref(line);
     return good ? HT_OK : file_error(err, r->o->log, "written");
 }
 
@@ -140,36 +140,36 @@ ht_status reporter_line(reporter *r, const ht_train_step *step, double valid, ht
 
 /* ---- curves as JSON: lists of [step, loss] ---- */
 
-static json_t *points(const curve *c) {
-    json_t *list = json_array();
+static ht_json *points(const curve *c) {
+    ht_json *list = ht_json_new_array();
     for (int i = 0; list && i < c->n; i++)
-        if (json_array_append_new(list, json_pack("[If]", (json_int_t)c->at[i].iter, c->at[i].value)) != 0) {
-            json_decref(list);
+        if (ht_json_array_append_new(list, ht_json_pack("[If]", (int64_t)c->at[i].iter, c->at[i].value)) != 0) {
+            ht_json_decref(list);
             return NULL;
         }
     return list;
 }
 
-json_t *reporter_curves(const reporter *r) {
-    return json_pack("{so so}", "loss", points(&r->loss), "valid_loss", points(&r->valid));
+ht_json *reporter_curves(const reporter *r) {
+    return ht_json_pack("{so so}", "loss", points(&r->loss), "valid_loss", points(&r->valid));
 }
 
-static bool set_points(curve *c, const json_t *list) {
+static bool set_points(curve *c, const ht_json *list) {
     size_t i;
-    json_t *pair;
+    ht_json *pair;
     c->n = 0;
-    json_array_foreach(list, i, pair) {
-        const json_t *iter = json_array_get(pair, 0), *value = json_array_get(pair, 1);
-        if (json_is_integer(iter) && json_is_number(value) &&
-            !add_point(c, json_integer_value(iter), json_number_value(value)))
+    ht_json_array_foreach(list, i, pair) {
+        const ht_json *iter = ht_json_array_get(pair, 0), *value = ht_json_array_get(pair, 1);
+        if (ht_json_is_integer(iter) && ht_json_is_number(value) &&
+            !add_point(c, ht_json_integer_value(iter), ht_json_number_value(value)))
             return false;
     }
     return true;
 }
 
-bool reporter_set_curves(reporter *r, const json_t *curves) {
-    return set_points(&r->loss, json_object_get(curves, "loss")) &&
-           set_points(&r->valid, json_object_get(curves, "valid_loss"));
+bool reporter_set_curves(reporter *r, const ht_json *curves) {
+    return set_points(&r->loss, ht_json_object_get(curves, "loss")) &&
+           set_points(&r->valid, ht_json_object_get(curves, "valid_loss"));
 }
 
 /* ---- the drawing ---- */

@@ -70,7 +70,7 @@ static ht_status open_trainer(setup *s, const options *o, ht_error *err) {
     how.accumulate = (int32_t)t->accumulate;
     how.pack = !t->no_pack;
     how.in_order = t->no_shuffle;
-    how.seed = (uint64_t)o->seed;
+    how.seed = o->seed;
     how.iters = t->iters;
     how.epochs = t->epochs;
     how.learning_rate = t->lr;
@@ -196,25 +196,24 @@ static ht_status print_sample(const setup *s, ht_error *err) {
 
 /* ---- as JSON ---- */
 
-static json_t *describe_data(const ht_data_report *r) {
-    if (!r) return json_null();
-    return json_pack("{sI sI sI sI sI s{sI sI sI} sI sI sI sI sI}", "samples", (json_int_t)r->n_samples, "tokens",
-                     (json_int_t)r->n_tokens, "learned_tokens", (json_int_t)r->n_learned, "longest",
-                     (json_int_t)r->longest, "max_length", (json_int_t)r->max_length, "left_out", "bad",
-                     (json_int_t)r->bad.n, "too_long", (json_int_t)r->too_long.n, "unlearned",
-                     (json_int_t)r->unlearned.n, "truncated", (json_int_t)r->truncated.n, "without_stop",
-                     (json_int_t)r->stopless.n, "prompt_differs", (json_int_t)r->prompt_differs.n, "history_differs",
-                     (json_int_t)r->history_differs.n, "answer_lost", (json_int_t)r->answer_lost.n);
+static ht_json *describe_data(const ht_data_report *r) {
+    if (!r) return ht_json_null();
+    return ht_json_pack("{sI sI sI sI sI s{sI sI sI} sI sI sI sI sI}", "samples", (int64_t)r->n_samples, "tokens",
+                        (int64_t)r->n_tokens, "learned_tokens", (int64_t)r->n_learned, "longest", (int64_t)r->longest,
+                        "max_length", (int64_t)r->max_length, "left_out", "bad", (int64_t)r->bad.n, "too_long",
+                        (int64_t)r->too_long.n, "unlearned", (int64_t)r->unlearned.n, "truncated",
+                        (int64_t)r->truncated.n, "without_stop", (int64_t)r->stopless.n, "prompt_differs",
+                        (int64_t)r->prompt_differs.n, "history_differs", (int64_t)r->history_differs.n, "answer_lost",
+                        (int64_t)r->answer_lost.n);
 }
 
 bool setup_print_json(const setup *s, const options *o) {
     const ht_trainer_plan *p = &s->plan;
-    return json_output(json_pack("{so so so sI sI sI sI sI sb sI}", "model", json_path(o->model), "data",
-                                 describe_data(p->data), "valid", describe_data(p->valid), "iters",
-                                 (json_int_t)p->iters, "iters_per_epoch", (json_int_t)p->iters_per_epoch, "parameters",
-                                 (json_int_t)p->n_parameters, "model_parameters", (json_int_t)p->model_parameters,
-                                 "projections", (json_int_t)p->n_projections, "checkpointing", p->checkpointing,
-                                 "peak_memory_bytes", (json_int_t)p->peak_bytes));
+    return json_output(ht_json_pack(
+        "{so so so sI sI sI sI sI sb sI}", "model", ht_json_string(o->model), "data", describe_data(p->data), "valid",
+        describe_data(p->valid), "iters", (int64_t)p->iters, "iters_per_epoch", (int64_t)p->iters_per_epoch,
+        "parameters", (int64_t)p->n_parameters, "model_parameters", (int64_t)p->model_parameters, "projections",
+        (int64_t)p->n_projections, "checkpointing", p->checkpointing, "peak_memory_bytes", (int64_t)p->peak_bytes));
 }
 
 /* ---- as text ---- */

@@ -25,11 +25,11 @@ static const struct {
 enum { N_ROWS = sizeof rows / sizeof *rows };
 
 static bool print_json(void) {
-    json_t *value = json_object();
+    ht_json *value = ht_json_new_object();
     for (int r = 0; r < N_ROWS; r++) {
-        json_t *list = json_array();
-        for (int i = 0; rows[r].at(i); i++) json_array_append_new(list, json_string(rows[r].at(i)));
-        json_object_set_new(value, rows[r].key, list);
+        ht_json *list = ht_json_new_array();
+        for (int i = 0; rows[r].at(i); i++) ht_json_array_append_new(list, ht_json_string(rows[r].at(i)));
+        ht_json_object_set_new(value, rows[r].key, list);
     }
     return json_output(value);
 }

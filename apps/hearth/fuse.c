@@ -75,9 +75,9 @@ static void print_text(const char *out, const ht_fuse_report *r) {
 }
 
 static bool print_json(const char *out, const ht_fuse_report *r) {
-    return json_output(json_pack("{so sI sI sI sf sf sf sf}", "out", json_path(out), "bytes", (json_int_t)r->bytes,
-                                 "changed", (json_int_t)r->n_changed, "dense", (json_int_t)r->n_dense, "error",
-                                 r->error, "noise", r->noise, "kept", r->kept, "least_kept", r->least_kept));
+    return json_output(ht_json_pack("{so sI sI sI sf sf sf sf}", "out", ht_json_string(out), "bytes", (int64_t)r->bytes,
+                                    "changed", (int64_t)r->n_changed, "dense", (int64_t)r->n_dense, "error", r->error,
+                                    "noise", r->noise, "kept", r->kept, "least_kept", r->least_kept));
 }
 
 /* A result that answers like the base is worth a word. */

@@ -164,10 +164,10 @@ static void print_text(const options *o, const figures *f, double seconds, const
 }
 
 static bool print_json(const options *o, const figures *f, double seconds) {
-    return json_output(json_pack(
-        "{so sI sI sI sI sI sI sf}", "out", json_path(o->out), "entries", (json_int_t)f->info.n_entries, "tokens",
-        (json_int_t)f->tokens, "windows", (json_int_t)f->info.n_chunks, "ctx", (json_int_t)f->info.chunk_tokens,
-        "experts", (json_int_t)f->experts, "unchosen_experts", (json_int_t)f->unchosen, "seconds", seconds));
+    return json_output(ht_json_pack("{so sI sI sI sI sI sI sf}", "out", ht_json_string(o->out), "entries",
+                                    (int64_t)f->info.n_entries, "tokens", (int64_t)f->tokens, "windows",
+                                    (int64_t)f->info.n_chunks, "ctx", (int64_t)f->info.chunk_tokens, "experts",
+                                    (int64_t)f->experts, "unchosen_experts", (int64_t)f->unchosen, "seconds", seconds));
 }
 
 static const char *mistake(const options *o) {

@@ -30,65 +30,65 @@ static ht_status compute_needs(const options *o, const ht_model_info *info, need
 }
 
 /* One object per layer. */
-static json_t *json_layers(const ht_model_info *i) {
-    json_t *list = json_array();
+static ht_json *json_layers(const ht_model_info *i) {
+    ht_json *list = ht_json_new_array();
     for (int64_t n = 0; i->layers && n < i->n_layers; n++) {
         const ht_layer_info *l = &i->layers[n];
-        json_array_append_new(list, json_pack("{ss sI sI sI sI sb}", "type", l->slides ? "sliding" : "full", "kv_heads",
-                                              (json_int_t)l->n_kv_heads, "head_dim", (json_int_t)l->head_dim,
-                                              "feed_forward", (json_int_t)l->feed_forward, "kv_layer",
-                                              (json_int_t)l->kv_layer, "experts", (int)l->has_experts));
+        ht_json_array_append_new(list, ht_json_pack("{ss sI sI sI sI sb}", "type", l->slides ? "sliding" : "full",
+                                                    "kv_heads", (int64_t)l->n_kv_heads, "head_dim",
+                                                    (int64_t)l->head_dim, "feed_forward", (int64_t)l->feed_forward,
+                                                    "kv_layer", (int64_t)l->kv_layer, "experts", (int)l->has_experts));
     }
     return list;
 }
 
 /* One object per sampling value. */
-static json_t *json_sampling(const ht_model_info *i) {
-    json_t *object = json_object();
+static ht_json *json_sampling(const ht_model_info *i) {
+    ht_json *object = ht_json_new_object();
     for (int32_t n = 0; n < i->n_sampling; n++) {
         const ht_sampling_value *v = &i->sampling[n];
-        json_object_set_new(object, v->name, json_pack("{sf ss}", "value", v->value, "source", v->source));
+        ht_json_object_set_new(object, v->name, ht_json_pack("{sf ss}", "value", v->value, "source", v->source));
     }
     return object;
 }
 
 static bool print_json(const options *o, const ht_model_info *i, const needs *n) {
-    json_t *sizes =
-        json_pack("{sI sI sI sI sI sI sI}", "layers", (json_int_t)i->n_layers, "hidden", (json_int_t)i->hidden, "heads",
-                  (json_int_t)i->n_heads, "kv_heads", (json_int_t)i->n_kv_heads, "head_dim", (json_int_t)i->head_dim,
-                  "feed_forward", (json_int_t)i->feed_forward, "vocab", (json_int_t)i->vocab);
-    json_t *memory = json_pack("{sI sI sI sI sI sI}", "weight_bytes", (json_int_t)i->weight_bytes, "memory_bytes",
-                               (json_int_t)i->memory_bytes, "kv_bytes_per_position",
-                               (json_int_t)n->kv_bytes_per_position, "kv_positions", (json_int_t)n->context, "kv_bytes",
-                               (json_int_t)n->kv_bytes, "total_bytes", (json_int_t)n->total_bytes);
-    json_t *value = json_pack("{so ss ss ss ss sb sb sI sI sI sb}", "model", json_path(o->model), "architecture",
-                              i->architecture, "name", i->name, "format", i->format, "quantization", i->quantization,
-                              "has_weights", (int)i->has_weights, "runs", (int)i->runs, "parameters",
-                              (json_int_t)i->n_parameters, "context", (json_int_t)i->context, "sliding_window",
-                              (json_int_t)i->sliding_window, "tied_head", (int)i->tied_head);
-    json_t *text = json_pack("{ss ss ss ss}", "tokenizer", i->tokenizer_kind, "chat_format", i->chat_format,
-                             "file_type", i->file_type, "pooling", i->pooling);
-    json_t *types = json_array();
+    ht_json *sizes =
+        ht_json_pack("{sI sI sI sI sI sI sI}", "layers", (int64_t)i->n_layers, "hidden", (int64_t)i->hidden, "heads",
+                     (int64_t)i->n_heads, "kv_heads", (int64_t)i->n_kv_heads, "head_dim", (int64_t)i->head_dim,
+                     "feed_forward", (int64_t)i->feed_forward, "vocab", (int64_t)i->vocab);
+    ht_json *memory = ht_json_pack("{sI sI sI sI sI sI}", "weight_bytes", (int64_t)i->weight_bytes, "memory_bytes",
+                                   (int64_t)i->memory_bytes, "kv_bytes_per_position", (int64_t)n->kv_bytes_per_position,
+                                   "kv_positions", (int64_t)n->context, "kv_bytes", (int64_t)n->kv_bytes, "total_bytes",
+                                   (int64_t)n->total_bytes);
+    ht_json *value = ht_json_pack("{so ss ss ss ss sb sb sI sI sI sb}", "model", ht_json_string(o->model),
+                                  "architecture", i->architecture, "name", i->name, "format", i->format, "quantization",
+                                  i->quantization, "has_weights", (int)i->has_weights, "runs", (int)i->runs,
+                                  "parameters", (int64_t)i->n_parameters, "context", (int64_t)i->context,
+                                  "sliding_window", (int64_t)i->sliding_window, "tied_head", (int)i->tied_head);
+    ht_json *text = ht_json_pack("{ss ss ss ss}", "tokenizer", i->tokenizer_kind, "chat_format", i->chat_format,
+                                 "file_type", i->file_type, "pooling", i->pooling);
+    ht_json *types = ht_json_new_array();
     for (int32_t t = 0; t < i->n_tensor_types; t++) {
         const ht_tensor_type *type = &i->tensor_types[t];
-        json_array_append_new(types, json_pack("{ss sI sI sI}", "type", type->name, "tensors",
-                                               (json_int_t)type->n_tensors, "parameters",
-                                               (json_int_t)type->n_parameters, "bytes", (json_int_t)type->bytes));
+        ht_json_array_append_new(types, ht_json_pack("{ss sI sI sI}", "type", type->name, "tensors",
+                                                     (int64_t)type->n_tensors, "parameters",
+                                                     (int64_t)type->n_parameters, "bytes", (int64_t)type->bytes));
     }
-    json_t *more = json_pack("{so sf si si so so sI sI sI si si si}", "sampling", json_sampling(i), "bits_per_weight",
-                             i->bits_per_weight, "quantization_bits", (int)i->quantization_bits, "quantization_group",
-                             (int)i->quantization_group, "tensor_types", types, "layer_types", json_layers(i),
-                             "sliding_layers", (json_int_t)i->n_sliding_layers, "experts", (json_int_t)i->n_experts,
-                             "experts_used", (json_int_t)i->n_experts_used, "bos", (int)i->bos_id, "eos",
-                             (int)i->eos_id, "special_tokens", (int)i->n_special_tokens);
-    bool whole = more && json_object_update(value, more) == 0 && json_object_update(value, sizes) == 0 &&
-                 json_object_update(value, memory) == 0 && json_object_update(value, text) == 0;
-    json_decref(more);
-    json_decref(sizes);
-    json_decref(memory);
-    json_decref(text);
+    ht_json *more = ht_json_pack("{so sf si si so so sI sI sI si si si}", "sampling", json_sampling(i),
+                                 "bits_per_weight", i->bits_per_weight, "quantization_bits", (int)i->quantization_bits,
+                                 "quantization_group", (int)i->quantization_group, "tensor_types", types, "layer_types",
+                                 json_layers(i), "sliding_layers", (int64_t)i->n_sliding_layers, "experts",
+                                 (int64_t)i->n_experts, "experts_used", (int64_t)i->n_experts_used, "bos",
+                                 (int)i->bos_id, "eos", (int)i->eos_id, "special_tokens", (int)i->n_special_tokens);
+    bool whole = more && ht_json_object_update(value, more) == 0 && ht_json_object_update(value, sizes) == 0 &&
+                 ht_json_object_update(value, memory) == 0 && ht_json_object_update(value, text) == 0;
+    ht_json_decref(more);
+    ht_json_decref(sizes);
+    ht_json_decref(memory);
+    ht_json_decref(text);
     if (!whole) {
-        json_decref(value);
+        ht_json_decref(value);
         value = NULL;
     }
     return json_output(value);

@@ -158,26 +158,27 @@ static ht_status write_svg(const request *r, const engine *e, const ht_inspectio
     return err->status = HT_ERR_IO;
 }
 
-static bool add_shape(json_t *to, const char *name, const float *values, int64_t heads, int64_t rows, int64_t columns) {
-    return !values || json_object_set_new(
-                          to, name, json_pack("[III]", (json_int_t)heads, (json_int_t)rows, (json_int_t)columns)) == 0;
+static bool add_shape(ht_json *to, const char *name, const float *values, int64_t heads, int64_t rows,
+                      int64_t columns) {
+    return !values || ht_json_object_set_new(
+                          to, name, ht_json_pack("[III]", (int64_t)heads, (int64_t)rows, (int64_t)columns)) == 0;
 }
 
 /* Layers of which there are arrays, with their shapes; keys and values of a layer that shares them are its owner's. */
-static json_t *json_layers(const ht_inspection *i) {
-    json_t *list = json_array();
+static ht_json *json_layers(const ht_inspection *i) {
+    ht_json *list = ht_json_new_array();
     for (int32_t n = 0; list && n < i->n_layers; n++) {
         const ht_inspected_layer *l = &i->layers[n];
         if (!l->k && !l->v && !l->q && !l->attention) continue;
-        json_t *arrays = json_object();
+        ht_json *arrays = ht_json_new_object();
         const bool good = add_shape(arrays, "k", l->k, l->n_kv_heads, i->n_tokens, l->head_dim) &&
                           add_shape(arrays, "v", l->v, l->n_kv_heads, i->n_tokens, l->head_dim) &&
                           add_shape(arrays, "q", l->q, l->n_heads, i->n_tokens, l->head_dim) &&
                           add_shape(arrays, "attention", l->attention, l->n_heads, i->n_tokens, i->n_tokens);
-        json_t *item = json_pack("{si si sI so}", "layer", (int)n, "kv_layer", (int)l->kv_layer, "window",
-                                 (json_int_t)l->window, "arrays", arrays);
-        if (!good || json_array_append_new(list, item) != 0) {
-            json_decref(list);
+        ht_json *item = ht_json_pack("{si si sI so}", "layer", (int)n, "kv_layer", (int)l->kv_layer, "window",
+                                     (int64_t)l->window, "arrays", arrays);
+        if (!good || ht_json_array_append_new(list, item) != 0) {
+            ht_json_decref(list);
             return NULL;
         }
     }
@@ -185,11 +186,11 @@ static json_t *json_layers(const ht_inspection *i) {
 }
 
 static bool print_json(const request *r, const ht_inspection *i) {
-    json_t *value = json_pack("{so so si so sI}", "model", json_path(r->o->model), "tokens",
-                              json_ids(i->tokens, (size_t)i->n_tokens), "n_layers", (int)i->n_layers, "layers",
-                              json_layers(i), "bytes", (json_int_t)i->bytes);
-    if (r->o->out) json_object_set_new(value, "out", json_path(r->o->out));
-    if (r->o->svg) json_object_set_new(value, "svg", json_path(r->o->svg));
+    ht_json *value = ht_json_pack("{so so si so sI}", "model", ht_json_string(r->o->model), "tokens",
+                                  json_ids(i->tokens, (size_t)i->n_tokens), "n_layers", (int)i->n_layers, "layers",
+                                  json_layers(i), "bytes", (int64_t)i->bytes);
+    if (r->o->out) ht_json_object_set_new(value, "out", ht_json_string(r->o->out));
+    if (r->o->svg) ht_json_object_set_new(value, "svg", ht_json_string(r->o->svg));
     return json_output(value);
 }
 

@@ -79,8 +79,8 @@ int logits_command(const options *o) {
     if (!st) st = write_logits(&e, o, &list, &err);
     if (st)
         status = report(&err);
-    else if (o->json && !json_output(json_pack("{so s[II]}", "out", json_path(o->out), "shape", (json_int_t)list.n,
-                                               (json_int_t)ht_model_vocab_size(e.model))))
+    else if (o->json && !json_output(ht_json_pack("{so s[II]}", "out", ht_json_string(o->out), "shape", (int64_t)list.n,
+                                                  (int64_t)ht_model_vocab_size(e.model))))
         status = EXIT_FAILED;
     engine_close(&e);
     free(list.ids);

@@ -23,13 +23,13 @@ static const char *const without_effect[] = {"prompts", "out", "force", "cache-f
                                              "device",  "cpu", "json",  "packed-cache", "quiet",   "help",    NULL};
 
 /* The record of a run, without its model. */
-static json_t *describe_run(const many *m, const char *name) {
+static ht_json *describe_run(const many *m, const char *name) {
     const command *c = command_table;
     char prompts[32];
     while (strcmp(c->name, name) != 0) c++;
     snprintf(prompts, sizeof prompts, "%016llx", (unsigned long long)m->prompts.hash);
-    return json_pack("{ss ss so}", "command", name, "prompts", prompts, "options",
-                     options_values(m->o, c, without_effect));
+    return ht_json_pack("{ss ss so}", "command", name, "prompts", prompts, "options",
+                        options_values(m->o, c, without_effect));
 }
 
 /* Opens results, whose model is known once it is loaded. */
@@ -37,15 +37,15 @@ static ht_status open_results(many *m, const char *name, ht_error *err) {
     char model[HT_FINGERPRINT_SIZE];
     ht_status st = results_open(m->o->out, m->prompts.n, m->o->force, &m->results, err);
     if (st) return st;
-    json_t *run = describe_run(m, name);
+    ht_json *run = describe_run(m, name);
     if (!run) st = fail_memory(err, "the record of results");
     if (!st) st = results_check(&m->results, run, err);
     if (!st) st = open_model(m, err);
     if (!st) st = ht_model_fingerprint(m->e.model, model, err);
-    if (!st) json_object_set_new(run, "model", json_string(model));
+    if (!st) ht_json_object_set_new(run, "model", ht_json_string(model));
     if (!st) st = results_check(&m->results, run, err);
-    if (!st && !m->results.done) m->results.run = json_incref(run);
-    json_decref(run);
+    if (!st && !m->results.done) m->results.run = ht_json_incref(run);
+    ht_json_decref(run);
     return st;
 }
 
@@ -69,7 +69,7 @@ int many_open(many *m, const options *o, const char *name) {
     return st ? many_close(m, st, &err) : EXIT_OK;
 }
 
-bool many_write(many *m, json_t *result, bool failed) {
+bool many_write(many *m, ht_json *result, bool failed) {
     if (results_write(&m->results, result, &m->err)) return false;
     m->failed += failed;
     m->done++;

@@ -28,7 +28,7 @@ static inline size_t many_left(const many *m) { return m->prompts.n - m->results
 static inline size_t many_index(const many *m, size_t i) { return m->results.done + i; }
 
 /* Writes the result of a prompt, counts it and shows the progress; false to stop. */
-bool many_write(many *m, json_t *result, bool failed);
+bool many_write(many *m, ht_json *result, bool failed);
 /* Whether a result is not one, as the command was interrupted before it was whole. */
 bool many_interrupted(ht_status status);
 

@@ -45,6 +45,12 @@ static bool read_number(const option_spec *spec, const char *value, void *field,
         long long number = strtoll(value, &end, 10);
         good = (double)number >= spec->low && (double)number <= spec->high && end != value && !*end && !errno;
         if (good) *(int64_t *)field = number;
+    } else if (spec->kind == KIND_SEED) {
+        const unsigned long long number = strtoull(value, &end, 10); /* which reads "-1", too */
+        good = end != value && !*end && !errno && !strchr(value, '-');
+        if (good) *(uint64_t *)field = number;
+        snprintf(expected, EXPECTED_SIZE, "a whole number from 0 to %llu", (unsigned long long)UINT64_MAX);
+        return good;
     } else {
         double number = strtod(value, &end);
         good = number >= spec->low && number <= spec->high && end != value && !*end && !errno; /* no NaN */
@@ -120,6 +126,7 @@ static bool set_value(const command *c, const option_spec *spec, const char *val
     switch (spec->kind) {
     case KIND_FLAG: *(bool *)field = true; return true;
     case KIND_INTEGER:
+    case KIND_SEED:
     case KIND_NUMBER: return set_number(c, spec, value, field);
     case KIND_SIZE: return set_size(c, spec, value, field);
     case KIND_TEXT: *(const char **)field = value; return true;
@@ -131,7 +138,8 @@ static bool set_value(const command *c, const option_spec *spec, const char *val
         if (*value == '\0') return bad_value(c, spec, value, "the name of a file");
         return append(field, value);
     case KIND_LIST:
-        if (*value == '\0' || !text_is_utf8(value)) return bad_value(c, spec, value, "some text in UTF-8");
+        if (*value == '\0' || !ht_utf8_valid(value, strlen(value)))
+            return bad_value(c, spec, value, "some text in UTF-8");
         return append(field, value);
     case KIND_CHOICE: return set_choice(c, spec, value, field);
     case KIND_BIAS:
@@ -226,14 +234,14 @@ static bool bad_entry(const command *c, const options *o, const char *name, cons
 }
 
 /* A value of the file as the command line would have it; NULL when it is none. Numbers are kept in o->config_numbers. */
-static const char *entry_text(const json_t *value, options *o) {
+static const char *entry_text(const ht_json *value, options *o) {
     char text[32];
-    if (json_is_string(value)) return json_string_value(value);
-    if (!json_is_number(value)) return NULL;
-    if (json_is_integer(value))
-        snprintf(text, sizeof text, "%lld", (long long)json_integer_value(value));
+    if (ht_json_is_string(value)) return ht_json_string_value(value);
+    if (!ht_json_is_number(value)) return NULL;
+    if (ht_json_is_integer(value))
+        snprintf(text, sizeof text, "%lld", (long long)ht_json_integer_value(value));
     else
-        snprintf(text, sizeof text, "%.17g", json_real_value(value));
+        snprintf(text, sizeof text, "%.17g", ht_json_real_value(value));
     char *kept = strdup(text);
     if (kept && append(&o->config_numbers, kept)) return kept;
     free(kept);
@@ -253,10 +261,10 @@ static bool is_set_aside(const command *c, const char *name, const bool *on_comm
 }
 
 /* A flag; one that is false is the option that its name with no- before it makes, where there is one. */
-static bool take_flag(const command *c, const option_spec *spec, const json_t *value, options *o) {
+static bool take_flag(const command *c, const option_spec *spec, const ht_json *value, options *o) {
     char opposite[64];
-    if (!json_is_boolean(value)) return bad_entry(c, o, spec->name, "must be true or false");
-    if (!json_is_true(value)) {
+    if (!ht_json_is_boolean(value)) return bad_entry(c, o, spec->name, "must be true or false");
+    if (!ht_json_is_true(value)) {
         const int n = snprintf(opposite, sizeof opposite, "no-%s", spec->name);
         spec = find_long(c, opposite, (size_t)n);
         if (!spec || !accepts(c, spec)) return true;
@@ -266,17 +274,17 @@ static bool take_flag(const command *c, const option_spec *spec, const json_t *v
     return true;
 }
 
-static bool take_entry(const command *c, const char *name, json_t *value, const bool *on_command_line, options *o) {
+static bool take_entry(const command *c, const char *name, ht_json *value, const bool *on_command_line, options *o) {
     const option_spec *spec = find_long(c, name, strlen(name));
     if (!spec || !accepts(c, spec) || !strcmp(name, "config"))
         return bad_entry(c, o, name, "is not an option of this command");
     if (on_command_line[spec - option_table] || is_set_aside(c, name, on_command_line)) return true;
     if (spec->kind == KIND_FLAG) return take_flag(c, spec, value, o);
     o->given[spec - option_table] = true;
-    const size_t n = json_is_array(value) ? json_array_size(value) : 1;
-    if (json_is_array(value) && !option_is_list(spec)) return bad_entry(c, o, name, "must be one value");
+    const size_t n = ht_json_is_array(value) ? ht_json_array_size(value) : 1;
+    if (ht_json_is_array(value) && !option_is_list(spec)) return bad_entry(c, o, name, "must be one value");
     for (size_t i = 0; i < n; i++) {
-        const json_t *one = json_is_array(value) ? json_array_get(value, i) : value;
+        const ht_json *one = ht_json_is_array(value) ? ht_json_array_get(value, i) : value;
         const char *text = entry_text(one, o);
         if (!text) return bad_entry(c, o, name, "must be a text or a number");
         if (!set_value(c, spec, text, o)) return false;
@@ -285,21 +293,20 @@ static bool take_entry(const command *c, const char *name, json_t *value, const 
 }
 
 static bool read_config(const command *c, options *o) {
-    json_error_t why;
+    enum { BYTES_MAX = 16 << 20 };
+    ht_error why = {0};
     const char *name;
-    json_t *value;
-    o->config_values = json_load_file(o->config, JSON_REJECT_DUPLICATES, &why);
-    if (!json_is_object(o->config_values)) {
-        char sentence[512];
-        snprintf(sentence, sizeof sentence, "--config %.200s is not a JSON object: %.200s", o->config,
-                 o->config_values ? "it is another value" : why.text);
+    ht_json *value;
+    if (ht_json_read_as(o->config, BYTES_MAX, &(ht_json_options){0}, &o->config_values, &why)) {
+        char sentence[sizeof why.message + 16];
+        snprintf(sentence, sizeof sentence, "--config %s", why.message);
         return usage_error(c, sentence);
     }
     const size_t n = (size_t)option_count * sizeof *o->given;
     bool *on_command_line = malloc(n), good = true;
     if (!on_command_line) return usage_error(c, "out of memory for the options of a file");
     memcpy(on_command_line, o->given, n);
-    json_object_foreach(o->config_values, name, value) good = good && take_entry(c, name, value, on_command_line, o);
+    ht_json_object_foreach(o->config_values, name, value) good = good && take_entry(c, name, value, on_command_line, o);
     free(on_command_line);
     return good;
 }
@@ -358,7 +365,7 @@ bool options_parse(const command *c, int argc, char **argv, options *o) {
     ht_sampler_options sampler;
     ht_sampler_options_init(&sampler, sizeof sampler);
     *o = (options){.command = c,
-                   .seed = c->bit == FOR_FINETUNE ? 0 : (int64_t)sampler.seed,
+                   .seed = c->bit == FOR_FINETUNE ? 0 : sampler.seed,
                    .max_tokens = -1,
                    .prompt_tokens = -1,
                    .rounds = -1,
@@ -407,7 +414,7 @@ void options_free(options *o) {
     free(o->tune.samples.items);
     for (int i = 0; i < o->config_numbers.n; i++) free((char *)(uintptr_t)o->config_numbers.items[i]);
     free(o->config_numbers.items);
-    json_decref(o->config_values);
+    ht_json_decref(o->config_values);
     free(o->given);
     *o = (options){0};
 }
@@ -420,37 +427,38 @@ bool options_given(const options *o, const char *name) {
 
 /* ---- as a record ---- */
 
-/* As json_line_write and a reader leave it, so that both are equal. */
-static json_t *number_value(double number) {
+/* As a result is written and read again, so that both are equal. */
+static ht_json *number_value(double number) {
     char text[32];
     snprintf(text, sizeof text, "%.9g", number);
-    return json_real(strtod(text, NULL));
+    return ht_json_real(strtod(text, NULL));
 }
 
-static json_t *list_value(const string_list *list) {
-    json_t *values = json_array();
-    for (int i = 0; values && i < list->n; i++) json_array_append_new(values, json_path(list->items[i]));
+static ht_json *list_value(const string_list *list) {
+    ht_json *values = ht_json_new_array();
+    for (int i = 0; values && i < list->n; i++) ht_json_array_append_new(values, ht_json_string(list->items[i]));
     return values;
 }
 
-static json_t *bias_value(const bias_list *list) {
-    json_t *values = json_object();
+static ht_json *bias_value(const bias_list *list) {
+    ht_json *values = ht_json_new_object();
     for (int i = 0; values && i < list->n; i++) {
         char id[16];
         snprintf(id, sizeof id, "%d", (int)list->items[i].id);
-        json_object_set_new(values, id, number_value((double)list->items[i].bias));
+        ht_json_object_set_new(values, id, number_value((double)list->items[i].bias));
     }
     return values;
 }
 
-static json_t *option_value(const option_spec *spec, const void *field) {
+static ht_json *option_value(const option_spec *spec, const void *field) {
     const char *text;
     switch (spec->kind) {
-    case KIND_FLAG: return json_boolean(*(const bool *)field);
+    case KIND_FLAG: return ht_json_boolean(*(const bool *)field);
     case KIND_INTEGER:
-    case KIND_SIZE: return json_integer(*(const int64_t *)field);
+    case KIND_SIZE: return ht_json_integer(*(const int64_t *)field);
+    case KIND_SEED: return ht_json_unsigned(*(const uint64_t *)field);
     case KIND_NUMBER: return number_value(*(const double *)field);
-    case KIND_CHOICE: return json_string(spec->choices[*(const int *)field]);
+    case KIND_CHOICE: return ht_json_string(spec->choices[*(const int *)field]);
     case KIND_LIST:
     case KIND_PATHS: return list_value(field);
     case KIND_BIAS: return bias_value(field);
@@ -459,18 +467,18 @@ static json_t *option_value(const option_spec *spec, const void *field) {
     case KIND_ORDER: break;
     }
     text = *(const char *const *)field;
-    return text ? json_path(text) : json_null();
+    return text ? ht_json_string(text) : ht_json_null();
 }
 
-json_t *options_values(const options *o, const command *c, const char *const *others) {
-    json_t *values = json_object();
+ht_json *options_values(const options *o, const command *c, const char *const *others) {
+    ht_json *values = ht_json_new_object();
     for (int i = 0; values && i < option_count; i++) {
         const option_spec *spec = &option_table[i];
         bool is_other = !(spec->commands & c->bit);
         for (int k = 0; others[k] && !is_other; k++) is_other = strcmp(spec->name, others[k]) == 0;
-        if (is_other || !json_object_set_new(values, spec->name, option_value(spec, (const char *)o + spec->field)))
+        if (is_other || !ht_json_object_set_new(values, spec->name, option_value(spec, (const char *)o + spec->field)))
             continue;
-        json_decref(values);
+        ht_json_decref(values);
         values = NULL;
     }
     return values;
@@ -519,7 +527,7 @@ ht_sampler_options options_sampler(const options *o) {
     sampler.min_p = (float)o->min_p;
     sampler.repeat_penalty = above_zero(o->repeat_penalty);
     sampler.repeat_window = (int32_t)o->repeat_window;
-    sampler.seed = (uint64_t)o->seed;
+    sampler.seed = o->seed;
     sampler.order = o->order;
     sampler.presence_penalty = (float)o->presence_penalty;
     sampler.frequency_penalty = (float)o->frequency_penalty;
@@ -551,7 +559,8 @@ bool options_set_number(options *o, const char *name, const char *value, char *w
     for (char *at = word; *at; at++)
         if (*at == '_') *at = '-';
     const option_spec *spec = find_long(o->command, word, strlen(word));
-    if (!spec || !accepts(o->command, spec) || (spec->kind != KIND_INTEGER && spec->kind != KIND_NUMBER)) {
+    const bool number = spec && (spec->kind == KIND_INTEGER || spec->kind == KIND_SEED || spec->kind == KIND_NUMBER);
+    if (!number || !accepts(o->command, spec)) {
         snprintf(why, n, "there is no parameter %.60s", name);
         return false;
     }

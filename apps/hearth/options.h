@@ -2,9 +2,8 @@
 #ifndef HEARTH_APP_OPTIONS_H
 #define HEARTH_APP_OPTIONS_H
 
+#include "formats/json.h"
 #include "logit_bias.h"
-
-#include <jansson.h>
 
 /* Which commands accept an option. */
 enum {
@@ -84,7 +83,8 @@ typedef struct options {
     int64_t retries, connections;        /* of pull, as the next two: options_given says whether they count */
     double retry_delay, timeout;         /* seconds */
     bool dry_run, verify;
-    int64_t threads, context, seed, chunk, parallel, window, slots, top, chunks, skip_chunks, top_logprobs;
+    uint64_t seed;
+    int64_t threads, context, chunk, parallel, window, slots, top, chunks, skip_chunks, top_logprobs;
     int64_t max_tokens, prompt_tokens, rounds, depth; /* -1 when not given, as 0 is a value */
     int64_t thinking_budget;                          /* likewise */
     /* Of the sampler; HT_SAMPLER_UNSET when not given, as 0 is a value. */
@@ -111,7 +111,7 @@ typedef struct options {
     bool any_model, strict_params, no_page;
     const char *log;            /* of serve and finetune; NULL: none */
     const char *config;         /* file of further options; NULL: none */
-    json_t *config_values;      /* its object, which lends texts; NULL: none */
+    ht_json *config_values;     /* its object, which lends texts; NULL: none */
     string_list config_numbers; /* texts of its numbers, which are the options' own */
     bool *given;                /* [option_count] on the command line, or in that file */
 } options;
@@ -124,7 +124,7 @@ void options_free(options *o);
 /* Whether the command line or --config gave the option of that name; a flag that --config switches off is not given. */
 bool options_given(const options *o, const char *name);
 /* The values of the options of a command, but of those in `others`, which ends with NULL: an object of a new reference. NULL: memory ran out. */
-json_t *options_values(const options *o, const struct command *c, const char *const *others);
+ht_json *options_values(const options *o, const struct command *c, const char *const *others);
 /* Whether one sequence is decoded with prompt lookup: unless --no-lookup or, without --lookup, --draft is given. */
 bool options_lookup(const options *o);
 /* Gives a conversation the variables of --set. */

@@ -15,7 +15,6 @@ static const char *const tune_formats[] = {"peft", "mlx", NULL};
 
 #define AT(field) offsetof(options, field)
 #define MAX_COUNT 2147483647.0
-#define MAX_SEED  9007199254740992.0 /* a double holds every whole number up to it */
 #define ANSWERING (FOR_RUN | FOR_CHAT)
 #define PROMPTS   (FOR_CLASSIFY | FOR_BATCH | FOR_SCORE)
 #define COMPUTING                                                                                                      \
@@ -42,7 +41,7 @@ const option_spec option_table[] = {
     {"max-tokens", 'n', KIND_INTEGER, AT(max_tokens), 0, MAX_COUNT, NULL, FOR_BENCH, "N", "tokens to decode (128)"},
     {"max-tokens", 'n', KIND_INTEGER, AT(max_tokens), 1, MAX_COUNT, NULL, FOR_SERVE, "N",
      "maximum tokens of an answer, for requests that set none (the context)"},
-    {"system", 0, KIND_TEXT, AT(system), 0, 0, NULL, ANSWERING | PROMPTS, "TEXT", "system prompt"},
+    {"system", 0, KIND_TEXT, AT(system), 0, 0, NULL, FOR_TEMPLATE | ANSWERING | PROMPTS, "TEXT", "system prompt"},
     {"system", 0, KIND_TEXT, AT(system), 0, 0, NULL, FOR_SERVE, "TEXT",
      "system prompt of conversations that have none"},
     {"raw", 0, KIND_FLAG, AT(raw), 0, 0, NULL, FOR_RUN | FOR_INSPECT | PROMPTS, NULL,
@@ -71,9 +70,9 @@ const option_spec option_table[] = {
      "add X to the logit of a token, -100 forbids it; repeatable"},
     {"sampler-order", 0, KIND_ORDER, AT(order), 0, 0, NULL, SAMPLING, "A,B,...",
      "order of the stages repeat_penalty, temperature, top_p, top_k, min_p"},
-    {"seed", 0, KIND_INTEGER, AT(seed), 0, MAX_SEED, NULL, ANSWERING | FOR_BENCH | FOR_BATCH, "N", "random seed (11)"},
-    {"seed", 0, KIND_INTEGER, AT(seed), 0, MAX_SEED, NULL, TRAINING, "N", "random seed (0)"},
-    {"seed", 0, KIND_INTEGER, AT(seed), 0, MAX_SEED, NULL, FOR_SERVE, "N",
+    {"seed", 0, KIND_SEED, AT(seed), 0, 0, NULL, ANSWERING | FOR_BENCH | FOR_BATCH, "N", "random seed (11)"},
+    {"seed", 0, KIND_SEED, AT(seed), 0, 0, NULL, TRAINING, "N", "random seed (0)"},
+    {"seed", 0, KIND_SEED, AT(seed), 0, 0, NULL, FOR_SERVE, "N",
      "random seed of requests that set none (a new one for each)"},
     {"ids", 0, KIND_TEXT, AT(ids), 0, 0, NULL, FOR_LOGITS | FOR_INSPECT | FOR_EVAL | FOR_IMATRIX, "1,2,3",
      "token ids; - reads standard input"},
@@ -156,7 +155,7 @@ const option_spec option_table[] = {
     {"one-call", 0, KIND_FLAG, AT(one_call), 0, 0, NULL, FOR_RUN, NULL, "with --tool-choice: at most one call"},
     {"set", 0, KIND_LIST, AT(set), 0, 0, NULL, FOR_TEMPLATE | ANSWERING, "NAME=JSON",
      "set a variable of the chat template; repeatable"},
-    {"no-thinking", 0, KIND_FLAG, AT(no_thinking), 0, 0, NULL, ANSWERING, NULL,
+    {"no-thinking", 0, KIND_FLAG, AT(no_thinking), 0, 0, NULL, FOR_TEMPLATE | ANSWERING, NULL,
      "answer without thinking, if the chat template supports that"},
     {"thinking-budget", 0, KIND_INTEGER, AT(thinking_budget), -1, MAX_COUNT, NULL, ANSWERING | FOR_BATCH, "N",
      "end thinking after N tokens, and go on with the answer (-1: unlimited)"},

@@ -7,6 +7,7 @@
 typedef enum option_kind {
     KIND_FLAG,
     KIND_INTEGER,
+    KIND_SEED, /* a uint64_t */
     KIND_NUMBER,
     KIND_SIZE, /* bytes, with a unit */
     KIND_TEXT,

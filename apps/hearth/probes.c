@@ -21,52 +21,54 @@ unsigned probes_kinds(const char *list) {
     }
 }
 
-static json_t *top_of(const ht_probe *p) {
-    json_t *list = json_array();
+static ht_json *top_of(const ht_probe *p) {
+    ht_json *list = ht_json_new_array();
     for (int32_t i = 0; i < p->n_top; i++)
-        json_array_append_new(list, json_pack("[if]", (int)p->top_token[i], (double)p->top_logit[i]));
+        ht_json_array_append_new(list, ht_json_pack("[if]", (int)p->top_token[i], (double)p->top_logit[i]));
     return list;
 }
 
-static json_t *likeliest_of(const ht_probe *p) {
-    json_t *list = json_array();
+static ht_json *likeliest_of(const ht_probe *p) {
+    ht_json *list = ht_json_new_array();
     for (int32_t i = 0; i < p->n_likeliest; i++)
-        json_array_append_new(list, json_pack("[if]", (int)p->likeliest[i].id, p->likeliest[i].log_probability));
+        ht_json_array_append_new(list, ht_json_pack("[if]", (int)p->likeliest[i].id, p->likeliest[i].log_probability));
     return list;
 }
 
-static json_t *floats(const float *values, int32_t n) {
-    json_t *list = json_array();
-    for (int32_t i = 0; i < n; i++) json_array_append_new(list, json_real((double)values[i]));
+static ht_json *floats(const float *values, int32_t n) {
+    ht_json *list = ht_json_new_array();
+    for (int32_t i = 0; i < n; i++) ht_json_array_append_new(list, ht_json_real((double)values[i]));
     return list;
 }
 
-static json_t *routes_of(const ht_probe *p) {
-    json_t *list = json_array();
+static ht_json *routes_of(const ht_probe *p) {
+    ht_json *list = ht_json_new_array();
     for (int32_t i = 0; i < p->n_routes; i++) {
         const ht_probe_route *r = &p->routes[i];
-        json_array_append_new(list, json_pack("{si so so}", "layer", (int)r->layer, "experts",
+        ht_json_array_append_new(list,
+                                 ht_json_pack("{si so so}", "layer", (int)r->layer, "experts",
                                               json_ids(r->expert, (size_t)r->n), "weights", floats(r->weight, r->n)));
     }
     return list;
 }
 
 /* What the kind says, as members. */
-static json_t *members_of(const ht_probe *p) {
+static ht_json *members_of(const ht_probe *p) {
     switch (p->kind) {
-    case HT_PROBE_TOKEN: return json_pack("{si}", "token", (int)p->token);
-    case HT_PROBE_TOP: return json_pack("{so}", "top", top_of(p));
-    case HT_PROBE_ENTROPY: return json_pack("{sf}", "entropy", p->entropy);
+    case HT_PROBE_TOKEN: return ht_json_pack("{si}", "token", (int)p->token);
+    case HT_PROBE_TOP: return ht_json_pack("{so}", "top", top_of(p));
+    case HT_PROBE_ENTROPY: return ht_json_pack("{sf}", "entropy", p->entropy);
     case HT_PROBE_CACHE:
-        return json_pack("{sf sI sI sI}", "pressure", p->pressure, "positions", (json_int_t)p->positions, "context",
-                         (json_int_t)p->context, "bytes", (json_int_t)p->cache_bytes);
+        return ht_json_pack("{sf sI sI sI}", "pressure", p->pressure, "positions", (int64_t)p->positions, "context",
+                            (int64_t)p->context, "bytes", (int64_t)p->cache_bytes);
     case HT_PROBE_MEMORY:
-        return json_pack("{sf sI sI sI}", "pressure", p->pressure, "bytes", (json_int_t)p->memory_bytes, "peak",
-                         (json_int_t)p->memory_peak, "limit", (json_int_t)p->memory_limit);
-    case HT_PROBE_ROUTER: return json_pack("{so}", "layers", routes_of(p));
-    case HT_PROBE_RESIDUAL: return json_pack("{so}", "norms", floats(p->norms, p->n_layers));
+        return ht_json_pack("{sf sI sI sI}", "pressure", p->pressure, "bytes", (int64_t)p->memory_bytes, "peak",
+                            (int64_t)p->memory_peak, "limit", (int64_t)p->memory_limit);
+    case HT_PROBE_ROUTER: return ht_json_pack("{so}", "layers", routes_of(p));
+    case HT_PROBE_RESIDUAL: return ht_json_pack("{so}", "norms", floats(p->norms, p->n_layers));
     case HT_PROBE_LOGPROB:
-        return json_pack("{si sf so}", "token", (int)p->token, "logprob", p->log_probability, "top", likeliest_of(p));
+        return ht_json_pack("{si sf so}", "token", (int)p->token, "logprob", p->log_probability, "top",
+                            likeliest_of(p));
     case HT_PROBE_ALL: break;
     }
     return NULL;
@@ -74,14 +76,15 @@ static json_t *members_of(const ht_probe *p) {
 
 static void write_line(const ht_probe *p, void *user) {
     probe_lines *lines = user;
-    json_t *line = json_pack("{ss sI sI}", "probe", ht_probe_name(p->kind), "index", (json_int_t)p->index, "position",
-                             (json_int_t)p->position);
-    json_t *members = members_of(p);
-    if (!line || !members || json_object_update(line, members) ||
-        json_dumpf(line, lines->file, JSON_COMPACT | JSON_REAL_PRECISION(9)) || fputc('\n', lines->file) == EOF)
+    ht_json *line = ht_json_pack("{ss sI sI}", "probe", ht_probe_name(p->kind), "index", (int64_t)p->index, "position",
+                                 (int64_t)p->position);
+    ht_json *members = members_of(p);
+    if (!line || !members || ht_json_object_update(line, members) ||
+        ht_json_dumpf(line, lines->file, HT_JSON_COMPACT | HT_JSON_REAL_PRECISION(9)) ||
+        fputc('\n', lines->file) == EOF)
         lines->failed = true;
-    json_decref(members);
-    json_decref(line);
+    ht_json_decref(members);
+    ht_json_decref(line);
 }
 
 ht_status probes_open(const options *o, probe_lines *p, ht_error *err) {

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "prompts.h"
 
+#include "chat/reader.h"
 #include "command.h"
 #include "input.h"
 #include "json.h"
@@ -122,7 +123,7 @@ ht_status prompts_fail(const prompt_file *p, size_t i, ht_status status, ht_erro
 /* ---- a line ---- */
 
 void prompt_line_clear(prompt_line *line) {
-    json_decref(line->object);
+    ht_json_decref(line->object);
     ht_chat_free(line->chat);
     free(line->text);
     free(line->ids);
@@ -133,14 +134,14 @@ ht_prompt prompt_of(const prompt_line *line) {
     return (ht_prompt){.ids = line->ids, .n_ids = line->n_ids, .text = line->text, .chat = line->chat};
 }
 
-ht_status prompt_ids(const json_t *list, int32_t **ids, size_t *n, ht_error *err) {
-    *n = json_array_size(list);
+ht_status prompt_ids(const ht_json *list, int32_t **ids, size_t *n, ht_error *err) {
+    *n = ht_json_array_size(list);
     *ids = malloc(*n * sizeof **ids + 1);
     if (!*ids) return no_memory(err);
     for (size_t i = 0; i < *n; i++) {
-        const json_t *id = json_array_get(list, i);
-        const json_int_t value = json_integer_value(id);
-        if (!json_is_integer(id) || value < 0 || value > INT32_MAX) {
+        const ht_json *id = ht_json_array_get(list, i);
+        const int64_t value = ht_json_integer_value(id);
+        if (!ht_json_is_integer(id) || value < 0 || value > INT32_MAX) {
             free(*ids);
             *ids = NULL;
             return fail(err, HT_ERR_ARGUMENT, "entry %zu of a list of ids is no token id", i);
@@ -155,34 +156,32 @@ static bool is_named(const char *name, const char *const *names) {
     return *names != NULL;
 }
 
-static ht_status check_members(json_t *object, const char *const *others, ht_error *err) {
-    static const char *const prompt[] = {"prompt", "messages", "tools", "chat_template_kwargs", "ids", "id", NULL};
+static ht_status check_members(ht_json *object, const char *const *others, ht_error *err) {
+    static const char *const prompt[] = {
+        "prompt", "messages", "tools", "chat_template_kwargs", "continue_final_message", "ids", "id", NULL};
     const char *name;
-    json_t *value;
-    json_object_foreach(object, name, value) if (!is_named(name, prompt) && !is_named(name, others)) {
+    ht_json *value;
+    ht_json_object_foreach(object, name, value) if (!is_named(name, prompt) && !is_named(name, others)) {
         char shown[100];
         snprintf(shown, sizeof shown, "%s", name);
         return fail(err, HT_ERR_ARGUMENT, "unknown field \"%s\"", shown);
     }
-    const bool text = json_object_get(object, "prompt"), chat = json_object_get(object, "messages"),
-               ids = json_object_get(object, "ids");
+    const bool text = ht_json_object_get(object, "prompt"), chat = ht_json_object_get(object, "messages"),
+               ids = ht_json_object_get(object, "ids");
     if (text + chat + ids != 1)
         return fail(err, HT_ERR_ARGUMENT, "it has %d of the fields \"prompt\", \"messages\" and \"ids\", expected one",
                     text + chat + ids);
     return HT_OK;
 }
 
-static ht_status read_messages(const json_t *object, ht_chat **chat, ht_error *err) {
-    static const char *const members[] = {"messages", "tools", "chat_template_kwargs"};
-    json_t *conversation = json_object();
-    for (int i = 0; conversation && i < 3; i++)
-        if (json_object_get(object, members[i]))
-            json_object_set(conversation, members[i], json_object_get(object, members[i]));
-    char *text = conversation ? json_dumps(conversation, JSON_COMPACT) : NULL;
-    json_decref(conversation);
-    if (!text) return no_memory(err);
-    const ht_status st = ht_chat_from_json(text, strlen(text), chat, err);
-    free(text);
+static ht_status read_messages(const ht_json *object, const char *name, ht_chat **chat, ht_error *err) {
+    static const char *const members[] = {"messages", "tools", "chat_template_kwargs", "continue_final_message"};
+    ht_json *conversation = ht_json_new_object();
+    for (int i = 0; conversation && i < 4; i++)
+        if (ht_json_object_get(object, members[i]))
+            ht_json_object_set(conversation, members[i], ht_json_object_get(object, members[i]));
+    const ht_status st = conversation ? ht_chat_from_value(conversation, name, chat, err) : no_memory(err);
+    ht_json_decref(conversation);
     return st;
 }
 
@@ -197,21 +196,24 @@ static ht_status read_text(const options *o, const char *without, const char *te
     return st ? st : ht_chat_add(line->chat, "user", text, err);
 }
 
-static ht_status read_object(const options *o, const char *without, const char *const *others, prompt_line *line,
-                             ht_error *err) {
+static ht_status read_object(const options *o, const char *without, const char *const *others, const char *path,
+                             prompt_line *line, bool *placed, ht_error *err) {
     ht_status st = check_members(line->object, others, err);
     if (st) return st;
-    const json_t *text = json_object_get(line->object, "prompt"), *ids = json_object_get(line->object, "ids");
-    if (text && !json_is_string(text)) return fail(err, HT_ERR_ARGUMENT, "\"prompt\" is no string");
-    if (text) return read_text(o, without, json_string_value(text), line, err);
-    if (ids && !json_is_array(ids)) return fail(err, HT_ERR_ARGUMENT, "\"ids\" is no list");
+    const ht_json *text = ht_json_object_get(line->object, "prompt"), *ids = ht_json_object_get(line->object, "ids");
+    if (text && !ht_json_is_string(text)) return fail(err, HT_ERR_ARGUMENT, "\"prompt\" is no string");
+    if (text) return read_text(o, without, ht_json_string_value(text), line, err);
+    if (ids && !ht_json_is_array(ids)) return fail(err, HT_ERR_ARGUMENT, "\"ids\" is no list");
     if (ids) return prompt_ids(ids, &line->ids, &line->n_ids, err);
     if (without) return fail(err, HT_ERR_ARGUMENT, "messages need a chat format, which %s", without);
-    return read_messages(line->object, &line->chat, err);
+    st = read_messages(line->object, path, &line->chat, err);
+    *placed = st != HT_OK;
+    return st;
 }
 
+/* *placed: the error has the file and the line already. */
 static ht_status read_line(prompt_file *p, size_t i, const options *o, const char *without, const char *const *others,
-                           prompt_line *line, ht_error *err) {
+                           prompt_line *line, bool *placed, ht_error *err) {
     char *bytes = NULL;
     size_t room = 0;
     ht_status st = HT_OK;
@@ -219,10 +221,10 @@ static ht_status read_line(prompt_file *p, size_t i, const options *o, const cha
     if (got < 0) {
         st = fail(err, HT_ERR_IO, "cannot be read any more");
     } else if (p->jsonl) {
-        json_error_t why;
-        line->object = json_line_read(bytes, (size_t)got, JSON_REJECT_DUPLICATES, &why);
-        st = line->object ? read_object(o, without, others, line, err)
-                          : fail(err, HT_ERR_FORMAT, "it is no JSON object: %.200s", why.text);
+        const ht_json_options json = {.name = p->path, .first_line = (uint32_t)p->number[i]};
+        st = ht_json_load(bytes, (size_t)got, &json, &line->object, err);
+        *placed = st != HT_OK;
+        if (!st) st = read_object(o, without, others, p->path, line, placed, err);
     } else {
         size_t n = (size_t)got;
         while (n && (bytes[n - 1] == '\n' || bytes[n - 1] == '\r')) bytes[--n] = '\0';
@@ -240,20 +242,20 @@ ht_status prompts_read(prompt_file *p, size_t i, const options *o, const ht_mode
                           : o->raw                  ? "--raw turns off"
                           : !ht_chat_format_name(m) ? "the model does not have"
                                                     : NULL;
-    const ht_status st = read_line(p, i, o, without, others, line, err);
-    return st ? prompts_fail(p, i, st, err) : HT_OK;
+    bool placed = false;
+    const ht_status st = read_line(p, i, o, without, others, line, &placed, err);
+    return st && !placed ? prompts_fail(p, i, st, err) : st;
 }
 
-json_t *prompts_id(prompt_file *p, size_t i) {
+ht_json *prompts_id(prompt_file *p, size_t i) {
     char *bytes = NULL;
     size_t room = 0;
-    json_t *id = NULL;
+    ht_json *id = NULL;
     const ssize_t got = !p->jsonl || fseeko(p->file, p->offset[i], SEEK_SET) ? -1 : getline(&bytes, &room, p->file);
     if (got > 0) {
-        json_error_t ignored;
-        json_t *object = json_line_read(bytes, (size_t)got, 0, &ignored);
-        id = json_incref(json_object_get(object, "id"));
-        json_decref(object);
+        ht_json *object = ht_json_of(bytes, (size_t)got);
+        id = ht_json_incref(ht_json_object_get(object, "id"));
+        ht_json_decref(object);
     }
     free(bytes);
     return id;

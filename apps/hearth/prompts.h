@@ -25,8 +25,8 @@ void prompts_close(prompt_file *p);
 
 /* A line as a prompt. */
 typedef struct prompt_line {
-    json_t *object; /* NULL: the line is text */
-    ht_chat *chat;  /* one of the three */
+    ht_json *object; /* NULL: the line is text */
+    ht_chat *chat;   /* one of the three */
     char *text;
     int32_t *ids;
     size_t n_ids;
@@ -41,8 +41,8 @@ ht_status prompts_fail(const prompt_file *p, size_t i, ht_status status, ht_erro
 void prompt_line_clear(prompt_line *line);
 ht_prompt prompt_of(const prompt_line *line);
 /* Ids of a JSON list, in fresh memory. */
-ht_status prompt_ids(const json_t *list, int32_t **ids, size_t *n, ht_error *err);
+ht_status prompt_ids(const ht_json *list, int32_t **ids, size_t *n, ht_error *err);
 /* The "id" of line i; NULL: none. The caller gives it back. */
-json_t *prompts_id(prompt_file *p, size_t i);
+ht_json *prompts_id(prompt_file *p, size_t i);
 
 #endif

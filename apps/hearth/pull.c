@@ -89,7 +89,7 @@ static ht_status look_into_files(pull *p, ht_error *err) {
         bool good;
         if (had && !p->o->verify) continue;
         st = pull_file_adopt(&p->show, &p->store, f, &good, err);
-        if (!st && had && !good) json_object_del(json_object_get(p->store.installed, "files"), f->path);
+        if (!st && had && !good) ht_json_object_del(ht_json_object_get(p->store.installed, "files"), f->path);
         changed = changed || had != good;
     }
     if (!st && changed) st = pull_state_write(p->store.target, p->store.installed, err);
@@ -219,16 +219,16 @@ static void look_at_model(pull *p, const char *path) {
 }
 
 static bool print_json(const pull *p, const char *name, const char *path) {
-    json_t *files = json_array();
+    ht_json *files = ht_json_new_array();
     for (size_t i = 0; i < p->choice.n; i++) {
         const hub_file *f = p->choice.file[i];
-        json_array_append_new(files, json_pack("{so sI ss sb}", "path", json_path(f->path), "bytes",
-                                               (json_int_t)f->size, "hash", f->hash, "new", (int)p->missing[i]));
+        ht_json_array_append_new(files, ht_json_pack("{so sI ss sb}", "path", ht_json_string(f->path), "bytes",
+                                                     (int64_t)f->size, "hash", f->hash, "new", (int)p->missing[i]));
     }
-    return json_output(json_pack("{ss ss so ss ss sI sI sb so}", "model", name, "repo", p->name.repo, "path",
-                                 json_path(path), "revision", p->name.revision ? p->name.revision : "main", "commit",
-                                 p->hub.commit, "bytes", (json_int_t)p->bytes, "fetched_bytes", (json_int_t)p->fetched,
-                                 "complete", (int)(!p->o->dry_run || p->n_missing == 0), "files", files));
+    return json_output(ht_json_pack(
+        "{ss ss so ss ss sI sI sb so}", "model", name, "repo", p->name.repo, "path", ht_json_string(path), "revision",
+        p->name.revision ? p->name.revision : "main", "commit", p->hub.commit, "bytes", (int64_t)p->bytes,
+        "fetched_bytes", (int64_t)p->fetched, "complete", (int)(!p->o->dry_run || p->n_missing == 0), "files", files));
 }
 
 static void print_text(const pull *p, const char *name, const char *path) {
@@ -283,9 +283,9 @@ static ht_status tidy(pull *p, ht_error *err) {
 static void say_what_is_kept(const pull *p, ht_error *err) {
     static const char kept[] = "what has come is kept, and the same command goes on with it";
     const size_t n = strlen(err->message);
-    const json_t *staged = p->store.staged;
-    const bool something =
-        json_object_size(json_object_get(staged, "files")) || json_object_size(json_object_get(staged, "parts"));
+    const ht_json *staged = p->store.staged;
+    const bool something = ht_json_object_size(ht_json_object_get(staged, "files")) ||
+                           ht_json_object_size(ht_json_object_get(staged, "parts"));
     if (err->status == HT_ERR_CANCELLED)
         fail_with(err, HT_ERR_CANCELLED, "interrupted%s%s", something ? ": " : "", something ? kept : "");
     else if (err->status == HT_ERR_IO && something)

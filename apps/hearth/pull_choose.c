@@ -2,10 +2,10 @@
 #include "pull_choose.h"
 
 #include "fail.h"
+#include "formats/json.h"
 
 #include <hearth/discover.h>
 
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,15 +14,23 @@
 static const char index_name[] = "model.safetensors.index.json", single_name[] = "model.safetensors";
 
 /* What is read beside safetensors, here or by mlx_lm. */
-static const char *const beside_safetensors[] = {
-    "config.json",          "generation_config.json", "tokenizer.json",    "tokenizer_config.json",
-    "chat_template.jinja",  "chat_template.json",     "added_tokens.json", "special_tokens_map.json",
-    "hf_quant_config.json", "1_Pooling/config.json"};
+static const char *const beside_safetensors[] = {"config.json",
+                                                 "generation_config.json",
+                                                 "tokenizer.json",
+                                                 "tokenizer_config.json",
+                                                 "chat_template.jinja",
+                                                 "chat_template.json",
+                                                 "added_tokens.json",
+                                                 "special_tokens_map.json",
+                                                 "hf_quant_config.json",
+                                                 "1_Pooling/config.json",
+                                                 "additional_chat_templates/tool_use.jinja"};
 /* What tokenizer.json is made from, for a checkpoint without one. */
 static const char *const tokenizer_sources[] = {"tokenizer.model", "vocab.json", "merges.txt"};
 /* What is read beside a GGUF file for what its metadata lack. */
-static const char *const beside_gguf[] = {"config.json", "generation_config.json", "tokenizer_config.json",
-                                          "chat_template.jinja", "chat_template.json"};
+static const char *const beside_gguf[] = {"config.json",           "generation_config.json",
+                                          "tokenizer_config.json", "chat_template.jinja",
+                                          "chat_template.json",    "additional_chat_templates/tool_use.jinja"};
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 static bool ends_with(const char *s, const char *end) {
@@ -275,16 +283,16 @@ static void drop(pull_choice *c, const hub_file *f) {
 }
 
 /* Whether the repository has every file that an index names; *missing is one that it has not. */
-static ht_status check_shards(const hub *h, const hub_listing *l, const json_t *map, const char **missing,
+static ht_status check_shards(const hub *h, const hub_listing *l, const ht_json *map, const char **missing,
                               ht_error *err) {
     const char *tensor;
-    json_t *file;
+    ht_json *file;
     *missing = NULL;
-    if (json_object_size(map) == 0)
+    if (ht_json_object_size(map) == 0)
         return fail_with(err, HT_ERR_FORMAT, "%.200s: its %s names no weights: `weight_map` is missing or empty",
                          h->repo, index_name);
-    json_object_foreach((json_t *)(uintptr_t)map, tensor, file) {
-        const char *name = json_string_value(file);
+    ht_json_object_foreach((ht_json *)(uintptr_t)map, tensor, file) {
+        const char *name = ht_json_string_value(file);
         if (!name || strchr(name, '/') || strchr(name, '\\') || !ends_with(name, ".safetensors"))
             return fail_with(err, HT_ERR_FORMAT,
                              "%.200s: its %s names another thing than a safetensors file beside it for `%.100s`",
@@ -302,17 +310,18 @@ static int by_place(const void *a, const void *b) {
 
 ht_status choose_shards(const hub *h, const hub_listing *l, const char *index, size_t n, pull_choice *c,
                         ht_error *err) {
-    json_error_t why;
+    ht_error why = {0};
     const char *tensor, *missing;
-    json_t *file;
+    ht_json *file;
     if (!c->index) {
         if (c->n) qsort(c->file, c->n, sizeof *c->file, by_place);
         return HT_OK;
     }
-    json_t *root = json_loadb(index, n, 0, &why);
-    const json_t *map = json_object_get(root, "weight_map");
-    if (!root) return fail_with(err, HT_ERR_FORMAT, "%.200s: its %s is no JSON: %.200s", h->repo, index_name, why.text);
-    ht_status st = check_shards(h, l, map, &missing, err);
+    ht_json *root;
+    ht_status st = ht_json_parse(index, n, index_name, &root, &why);
+    const ht_json *map = ht_json_object_get(root, "weight_map");
+    if (st) return fail_with(err, st, "%.200s: %.400s", h->repo, why.message);
+    st = check_shards(h, l, map, &missing, err);
     const hub_file *single = hub_find(l, single_name);
     if (!st && missing && single) { /* an index that was left behind */
         drop(c, c->index);
@@ -321,11 +330,11 @@ ht_status choose_shards(const hub *h, const hub_listing *l, const char *index, s
     } else if (!st && missing)
         st = fail_with(err, HT_ERR_FORMAT, "%.200s has no %.200s, which its %s names", h->repo, missing, index_name);
     else
-        json_object_foreach((json_t *)(uintptr_t)map, tensor, file) {
-            if (!st) st = add(c, hub_find(l, json_string_value(file)), err);
+        ht_json_object_foreach((ht_json *)(uintptr_t)map, tensor, file) {
+            if (!st) st = add(c, hub_find(l, ht_json_string_value(file)), err);
         }
     qsort(c->file, c->n, sizeof *c->file, by_place);
-    json_decref(root);
+    ht_json_decref(root);
     return st;
 }
 

@@ -2,9 +2,9 @@
 #include "pull_hub.h"
 
 #include "fail.h"
+#include "formats/json.h"
 
 #include <curl/curl.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,14 +25,14 @@ typedef struct answer_text {
 static http_outcome add_bytes(const char *bytes, size_t n, void *user, ht_error *err) {
     answer_text *t = user;
     if (n > TEXT_MAX - t->n) {
-        fail_with(err, HT_ERR_LIMIT, "%.200s: the hub's answer is longer than %d MB", t->what, TEXT_MAX >> 20);
+        fail_with(err, HT_ERR_LIMIT, "%.200s: the hub's response is longer than %d MB", t->what, TEXT_MAX >> 20);
         return HTTP_FAILED;
     }
     if (t->n + n > t->capacity) {
         const size_t capacity = 2 * (t->n + n);
         char *data = realloc(t->data, capacity);
         if (!data) {
-            fail_memory(err, "the hub's answer");
+            fail_memory(err, "the hub's response");
             return HTTP_FAILED;
         }
         t->data = data;
@@ -87,15 +87,16 @@ static ht_status get_text(const hub *h, const char *url, const char *what, answe
     }
 }
 
-static ht_status get_json(const hub *h, const char *url, const char *what, json_t **out, http_answer *answer,
+static ht_status get_json(const hub *h, const char *url, const char *what, ht_json **out, http_answer *answer,
                           ht_error *err) {
     answer_text t = {0};
-    json_error_t why;
+    ht_error why = {0};
     *out = NULL;
     ht_status st = get_text(h, url, what, &t, answer, err);
     if (!st) {
-        *out = json_loadb(t.data ? t.data : "", t.n, 0, &why);
-        if (!*out) st = fail_with(err, HT_ERR_FORMAT, "%.200s: the hub's answer is no JSON: %.200s", what, why.text);
+        const ht_json_options json = {.name = "the hub's response", .any_value = true};
+        st = ht_json_load(t.data ? t.data : "", t.n, &json, out, &why);
+        if (st) st = fail_with(err, st, "%.200s: %.400s", what, why.message);
     }
     free(t.data);
     return st;
@@ -146,18 +147,18 @@ static bool is_hex(const char *s, size_t n) { return strspn(s, "0123456789abcdef
 
 ht_status hub_find_commit(hub *h, const char *revision, ht_error *err) {
     char *name = escaped(revision ? revision : "main", false), *url = NULL, what[400];
-    json_t *root = NULL;
+    ht_json *root = NULL;
     http_answer answer;
     snprintf(what, sizeof what, "%.190s%s%.190s", h->repo, revision ? "@" : "", revision ? revision : "");
     if (!name || asprintf(&url, "%s/api/models/%s/revision/%s", h->settings->endpoint, h->repo, name) < 0) url = NULL;
     ht_status st = url ? get_json(h, url, what, &root, &answer, err) : fail_memory(err, "an address");
-    const char *sha = json_string_value(json_object_get(root, "sha"));
+    const char *sha = ht_json_string_value(ht_json_object_get(root, "sha"));
     if (!st && (!sha || (!is_hex(sha, 40) && !is_hex(sha, 64))))
         st = fail_with(err, HT_ERR_FORMAT,
-                       "%.200s: the hub's answer names no commit, expected `sha`; is %.200s a hub of models?", what,
+                       "%.200s: the hub's response names no commit, expected `sha`; is %.200s a hub of models?", what,
                        h->settings->endpoint);
     if (!st) snprintf(h->commit, sizeof h->commit, "%s", sha);
-    json_decref(root);
+    ht_json_decref(root);
     free(url);
     free(name);
     return st;

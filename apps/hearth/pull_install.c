@@ -19,7 +19,7 @@ typedef struct assembly {
     pull_store *s;
     const pull_choice *c;
     char *fresh, *old; /* the new form of the directory, and what the old one is called for a moment */
-    json_t *record;    /* of the new form */
+    ht_json *record;   /* of the new form */
 } assembly;
 
 static bool is_chosen(const pull_choice *c, const char *path, const hub_file **out) {
@@ -42,7 +42,7 @@ static bool stays(const char *within, void *user) {
     const hub_file *f;
     if (strcmp(within, pull_state_name) == 0) return false;
     if (is_chosen(a->c, within, &f)) return pull_store_has(a->s, f);
-    return a->c->gguf || is_gguf(within) || !json_object_get(json_object_get(a->s->installed, "files"), within);
+    return a->c->gguf || is_gguf(within) || !ht_json_object_get(ht_json_object_get(a->s->installed, "files"), within);
 }
 
 /* Links a fetched file into a directory, the new form of the model's. */
@@ -62,11 +62,11 @@ static ht_status put(assembly *a, const char *directory, const hub_file *f, ht_e
 
 static ht_status copy_record(assembly *a, ht_error *err) {
     const char *path;
-    json_t *entry, *files = json_object();
-    a->record = json_copy(a->s->installed);
-    if (!a->record || json_object_set_new(a->record, "files", files)) return fail_memory(err, "a record of files");
-    json_object_foreach(json_object_get(a->s->installed, "files"), path, entry) {
-        if (stays(path, a) && json_object_set(files, path, entry)) return fail_memory(err, "a record of files");
+    ht_json *entry, *files = ht_json_new_object();
+    a->record = ht_json_copy(a->s->installed);
+    if (!a->record || ht_json_object_set_new(a->record, "files", files)) return fail_memory(err, "a record of files");
+    ht_json_object_foreach(ht_json_object_get(a->s->installed, "files"), path, entry) {
+        if (stays(path, a) && ht_json_object_set(files, path, entry)) return fail_memory(err, "a record of files");
     }
     return HT_OK;
 }
@@ -91,13 +91,13 @@ static ht_status fill(assembly *a, const char *directory, ht_error *err) {
 /* Where there are no hard links: file by file into the old form, which a kill in between leaves for the next call to finish. */
 static ht_status fill_in_place(assembly *a, ht_error *err) {
     const char *path;
-    json_t *entry;
+    ht_json *entry;
     *err = (ht_error){0};
     if (!tree_remove(a->fresh)) return fail_system(err, a->fresh, "removed");
     const ht_status st = fill(a, a->s->target, err);
-    const json_t *files = json_object_get(a->record, "files");
-    json_object_foreach(json_object_get(a->s->installed, "files"), path, entry) {
-        char *old = st || json_object_get(files, path) ? NULL : pull_store_path(a->s->target, path, "");
+    const ht_json *files = ht_json_object_get(a->record, "files");
+    ht_json_object_foreach(ht_json_object_get(a->s->installed, "files"), path, entry) {
+        char *old = st || ht_json_object_get(files, path) ? NULL : pull_store_path(a->s->target, path, "");
         if (old) unlink(old);
         free(old);
     }
@@ -123,7 +123,7 @@ static ht_status clear_stage(assembly *a, ht_error *err) {
     for (size_t i = 0; i < a->c->n; i++) {
         char *path = pull_store_path(a->s->stage, a->c->file[i]->path, "");
         if (!path) return fail_memory(err, "a path");
-        if (json_object_del(json_object_get(a->s->staged, "files"), a->c->file[i]->path) == 0) {
+        if (ht_json_object_del(ht_json_object_get(a->s->staged, "files"), a->c->file[i]->path) == 0) {
             unlink(path);
             tree_remove_parents(path, strlen(a->s->stage));
         }
@@ -145,12 +145,12 @@ ht_status pull_store_install(pull_store *s, const hub *h, const char *revision, 
     if (!st) st = assemble(&a, err);
     if (!st) {
         if (access(a.old, F_OK) == 0) tree_remove(a.old); /* or the next call does */
-        json_decref(s->installed);
-        s->installed = json_incref(a.record);
+        ht_json_decref(s->installed);
+        s->installed = ht_json_incref(a.record);
         st = clear_stage(&a, err);
     } else if (a.fresh && access(a.fresh, F_OK) == 0)
         tree_remove(a.fresh);
-    json_decref(a.record);
+    ht_json_decref(a.record);
     free(a.fresh);
     free(a.old);
     return st;
@@ -193,18 +193,18 @@ void pull_store_sweep(const char *directory) {
     ht_error ignored = {0};
     bool left = false;
     const char *path;
-    json_t *state = pull_state_read(directory), *entry;
+    ht_json *state = pull_state_read(directory), *entry;
     char *name = pull_store_path(directory, pull_state_name, "");
     const ht_status st =
         name && state && access(name, F_OK) == 0 ? ht_discover(directory, note_model, &left, &ignored) : HT_ERR_IO;
     if (!st && !left) {
-        json_object_foreach(json_object_get(state, "files"), path, entry) {
+        ht_json_object_foreach(ht_json_object_get(state, "files"), path, entry) {
             char *file = pull_store_path(directory, path, "");
             if (file && !strstr(path, "..")) unlink(file), tree_remove_parents(file, strlen(directory));
             free(file);
         }
         unlink(name);
     }
-    json_decref(state);
+    ht_json_decref(state);
     free(name);
 }

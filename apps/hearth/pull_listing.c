@@ -1,8 +1,8 @@
 /* Listings of a repository's files, as a hub writes them in JSON. */
 #include "fail.h"
+#include "formats/json.h"
 #include "pull_hub.h"
 
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,22 +40,22 @@ static bool is_safe_path(const char *path) {
     }
 }
 
-static void read_hash(const json_t *entry, hub_file *f) {
-    const json_t *lfs = json_object_get(entry, "lfs");
-    const char *sha256 = json_string_value(json_object_get(lfs, "oid")),
-               *blob = json_string_value(json_object_get(entry, "oid"));
+static void read_hash(const ht_json *entry, hub_file *f) {
+    const ht_json *lfs = ht_json_object_get(entry, "lfs");
+    const char *sha256 = ht_json_string_value(ht_json_object_get(lfs, "oid")),
+               *blob = ht_json_string_value(ht_json_object_get(entry, "oid"));
     if (sha256 && strncmp(sha256, "sha256:", 7) == 0) sha256 += 7;
     if (sha256 && is_hex(sha256, 64))
         snprintf(f->hash, sizeof f->hash, "sha256:%s", sha256);
-    else if (!json_is_object(lfs) && blob && (is_hex(blob, 40) || is_hex(blob, 64)))
+    else if (!ht_json_is_object(lfs) && blob && (is_hex(blob, 40) || is_hex(blob, 64)))
         snprintf(f->hash, sizeof f->hash, "git:%s", blob);
 }
 
-static ht_status add_entry(hub_listing *l, const char *repo, const json_t *entry, ht_error *err) {
-    const char *type = json_string_value(json_object_get(entry, "type")),
-               *path = json_string_value(json_object_get(entry, "path"));
-    const json_t *size = json_object_get(json_object_get(entry, "lfs"), "size");
-    if (!size) size = json_object_get(entry, "size");
+static ht_status add_entry(hub_listing *l, const char *repo, const ht_json *entry, ht_error *err) {
+    const char *type = ht_json_string_value(ht_json_object_get(entry, "type")),
+               *path = ht_json_string_value(ht_json_object_get(entry, "path"));
+    const ht_json *size = ht_json_object_get(ht_json_object_get(entry, "lfs"), "size");
+    if (!size) size = ht_json_object_get(entry, "size");
     if (!path || (type && strcmp(type, "file") != 0 && strcmp(type, "directory") != 0))
         return fail_with(err, HT_ERR_FORMAT, "%.200s: the hub lists an entry that is no file and no directory", repo);
     if (!is_safe_path(path))
@@ -64,7 +64,7 @@ static ht_status add_entry(hub_listing *l, const char *repo, const json_t *entry
             "%.200s: the hub lists a file named \"%.200s\", which no file may be named; nothing was fetched", repo,
             path);
     if (type && strcmp(type, "directory") == 0) return HT_OK;
-    if (!json_is_integer(size) || json_integer_value(size) < 0)
+    if (!ht_json_is_integer(size) || ht_json_integer_value(size) < 0)
         return fail_with(err, HT_ERR_FORMAT, "%.200s: the hub lists %.200s without its size", repo, path);
     if (l->n == FILES_MAX)
         return fail_with(err, HT_ERR_LIMIT, "%.200s: the hub lists more than %d files", repo, FILES_MAX);
@@ -76,7 +76,7 @@ static ht_status add_entry(hub_listing *l, const char *repo, const json_t *entry
         l->capacity = capacity;
     }
     hub_file *f = &l->file[l->n];
-    *f = (hub_file){.path = strdup(path), .size = (int64_t)json_integer_value(size)};
+    *f = (hub_file){.path = strdup(path), .size = (int64_t)ht_json_integer_value(size)};
     if (!f->path) return fail_memory(err, "the listing of files");
     l->n++;
     read_hash(entry, f);
@@ -92,16 +92,17 @@ ht_status hub_listing_finish(hub_listing *l, const char *repo, ht_error *err) {
 }
 
 ht_status hub_listing_add(hub_listing *l, const char *repo, const char *text, size_t n, ht_error *err) {
-    json_error_t why;
-    const json_t *entry;
+    ht_error why = {0};
+    const ht_json *entry;
     size_t i;
-    json_t *root = json_loadb(text, n, 0, &why);
-    ht_status st = HT_OK;
-    if (!root)
-        st = fail_with(err, HT_ERR_FORMAT, "%.200s: the hub's listing is no JSON: %.200s", repo, why.text);
-    else if (!json_is_array(root))
+    ht_json *root;
+    const ht_json_options json = {.name = "the hub's listing", .any_value = true};
+    ht_status st = ht_json_load(text, n, &json, &root, &why);
+    if (st)
+        st = fail_with(err, st, "%.200s: %.400s", repo, why.message);
+    else if (!ht_json_is_array(root))
         st = fail_with(err, HT_ERR_FORMAT, "%.200s: the hub's listing is no list of files", repo);
-    json_array_foreach(root, i, entry) if (!st) st = add_entry(l, repo, entry, err);
-    json_decref(root);
+    ht_json_array_foreach(root, i, entry) if (!st) st = add_entry(l, repo, entry, err);
+    ht_json_decref(root);
     return st;
 }

@@ -44,14 +44,14 @@ ht_status pull_store_open(const char *models, const char *repo, pull_store *out,
 }
 
 void pull_store_close(pull_store *s) {
-    const bool nothing = s->staged && json_object_size(json_object_get(s->staged, "files")) == 0 &&
-                         json_object_size(json_object_get(s->staged, "parts")) == 0;
+    const bool nothing = s->staged && ht_json_object_size(ht_json_object_get(s->staged, "files")) == 0 &&
+                         ht_json_object_size(ht_json_object_get(s->staged, "parts")) == 0;
     if (s->lock >= 0) {
         if (nothing && tree_remove(s->stage) && s->models) tree_remove_parents(s->stage, s->models);
         close(s->lock);
     }
-    json_decref(s->installed);
-    json_decref(s->staged);
+    ht_json_decref(s->installed);
+    ht_json_decref(s->staged);
     free(s->target);
     free(s->stage);
     *s = (pull_store){.lock = -1};
@@ -107,7 +107,7 @@ ht_status pull_store_lock(pull_store *s, ht_error *err) {
         s->lock = -1;
         return st;
     }
-    json_decref(s->installed);
+    ht_json_decref(s->installed);
     s->installed = pull_state_read(s->target); /* another process may have been here */
     s->staged = pull_state_read(s->stage);
     return s->installed && s->staged ? HT_OK : fail_memory(err, "a record of files");
@@ -116,19 +116,19 @@ ht_status pull_store_lock(pull_store *s, ht_error *err) {
 /* Files of one table of the record, "files" or "parts", whose names end with `suffix`. */
 static ht_status drop_stale(const pull_store *s, const hub_listing *l, const char *table, const char *suffix,
                             ht_error *err) {
-    const char *path;
-    void *next;
-    json_t *entry, *files = json_object_get(s->staged, table);
-    json_object_foreach_safe(files, next, path, entry) {
+    ht_json *files = ht_json_object_get(s->staged, table);
+    for (size_t i = ht_json_object_size(files); i-- > 0;) { /* from the last one: some are removed */
+        const char *path = ht_json_object_at(files, i)->name;
+        const ht_json *entry = ht_json_object_at(files, i)->value;
         const hub_file *f = hub_find(l, path);
-        const char *hash = json_string_value(json_object_get(entry, "hash"));
+        const char *hash = ht_json_string_value(ht_json_object_get(entry, "hash"));
         if (f && hash && strcmp(hash, f->hash) == 0 && !pull_store_has(s, f)) continue;
         char *name = pull_store_path(s->stage, path, suffix);
         if (!name) return fail_memory(err, "a path");
         unlink(name);
         tree_remove_parents(name, strlen(s->stage));
         free(name);
-        json_object_del(files, path);
+        ht_json_object_del(files, path);
     }
     return HT_OK;
 }

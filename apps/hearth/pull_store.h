@@ -2,17 +2,16 @@
 #ifndef HEARTH_APP_PULL_STORE_H
 #define HEARTH_APP_PULL_STORE_H
 
+#include "formats/json.h"
 #include "pull_choose.h"
 
-#include <jansson.h>
-
 typedef struct pull_store {
-    char *target;      /* the model's directory; it need not be there yet */
-    char *stage;       /* where its files are fetched to; made by pull_store_lock */
-    size_t models;     /* bytes of these paths that are the directory of all models */
-    int lock;          /* descriptor of the stage; -1: not locked */
-    json_t *installed; /* record of `target` (pull_state.h) */
-    json_t *staged;    /* record of `stage`; NULL until it is locked */
+    char *target;       /* the model's directory; it need not be there yet */
+    char *stage;        /* where its files are fetched to; made by pull_store_lock */
+    size_t models;      /* bytes of these paths that are the directory of all models */
+    int lock;           /* descriptor of the stage; -1: not locked */
+    ht_json *installed; /* record of `target` (pull_state.h) */
+    ht_json *staged;    /* record of `stage`; NULL until it is locked */
 } pull_store;
 
 /* `models` is the directory of all models, which need not be there. To be closed after a failure, too. */

@@ -13,8 +13,8 @@
 typedef struct shown {
     progress progress;
     const options *o;
-    json_t *tensors; /* with --json and --errors; else NULL */
-    bool failed;     /* memory ran out */
+    ht_json *tensors; /* with --json and --errors; else NULL */
+    bool failed;      /* memory ran out */
 } shown;
 
 static void on_progress(double done, void *user) { progress_show(&((shown *)user)->progress, done); }
@@ -26,9 +26,9 @@ static void on_tensor(const ht_convert_tensor *t, void *user) {
                     100 * t->error);
         return;
     }
-    json_t *said = json_pack("{ss ss ss sI sf}", "name", t->name, "from", t->from, "to", t->to, "bytes",
-                             (json_int_t)t->bytes, "error", t->error);
-    if (!said || json_array_append_new(s->tensors, said)) s->failed = true;
+    ht_json *said = ht_json_pack("{ss ss ss sI sf}", "name", t->name, "from", t->from, "to", t->to, "bytes",
+                                 (int64_t)t->bytes, "error", t->error);
+    if (!said || ht_json_array_append_new(s->tensors, said)) s->failed = true;
 }
 
 static ht_status quantize(const options *o, shown *s, ht_convert_report *result, ht_error *err) {
@@ -73,12 +73,12 @@ static void print_text(const char *out, const ht_convert_report *r) {
 }
 
 /* Takes `tensors`. */
-static bool print_json(const char *out, const ht_convert_report *r, json_t *tensors) {
+static bool print_json(const char *out, const ht_convert_report *r, ht_json *tensors) {
     char path[WRITTEN_PATH_SIZE];
     written_path(out, r, path);
-    return json_output(json_pack("{so sI sI sf sI so*}", "out", json_path(path), "bytes", (json_int_t)r->bytes,
-                                 "rounded", (json_int_t)r->n_rounded, "bits", r->bits, "files", (json_int_t)r->n_files,
-                                 "tensors", tensors));
+    return json_output(ht_json_pack("{so sI sI sf sI so*}", "out", ht_json_string(path), "bytes", (int64_t)r->bytes,
+                                    "rounded", (int64_t)r->n_rounded, "bits", r->bits, "files", (int64_t)r->n_files,
+                                    "tensors", tensors));
 }
 
 static int usage(const char *what) {
@@ -89,11 +89,11 @@ static int usage(const char *what) {
 int quantize_command(const options *o) {
     ht_error err = {0};
     ht_convert_report result = {0};
-    shown s = {.o = o, .tensors = o->json && o->errors ? json_array() : NULL};
+    shown s = {.o = o, .tensors = o->json && o->errors ? ht_json_new_array() : NULL};
     if (o->arguments.n != 1) return usage("the name of what to write is needed: MODEL OUT --to TYPE");
     if (!o->to) return usage("--to TYPE is needed, as Q4_K_M");
     if (quantize(o, &s, &result, &err)) {
-        json_decref(s.tensors);
+        ht_json_decref(s.tensors);
         return output_finish(report(&err));
     }
     if (!o->json) print_text(o->arguments.items[0], &result);

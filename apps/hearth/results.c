@@ -17,12 +17,11 @@ static ht_status cannot(const result_file *r, const char *what, ht_error *err) {
 
 /* Whether the line is the next result; takes the record in the first one. */
 static bool is_result(result_file *r, const char *line, size_t n) {
-    json_error_t why;
-    json_t *value = json_line_read(line, n, 0, &why);
-    const json_t *of = json_object_get(value, "index");
-    const bool is = json_is_integer(of) && json_integer_value(of) == (json_int_t)r->done;
-    if (is && r->done == 0) r->run = json_incref(json_object_get(value, "run"));
-    json_decref(value);
+    ht_json *value = ht_json_of(line, n);
+    const ht_json *of = ht_json_object_get(value, "index");
+    const bool is = ht_json_is_integer(of) && ht_json_integer_value(of) == (int64_t)r->done;
+    if (is && r->done == 0) r->run = ht_json_incref(ht_json_object_get(value, "run"));
+    ht_json_decref(value);
     return is;
 }
 
@@ -69,10 +68,10 @@ static ht_status differs(const result_file *r, ht_error *err, const char *format
 }
 
 /* Names an option and its two values. */
-static ht_status option_differs(const result_file *r, const char *name, const json_t *was, const json_t *is,
+static ht_status option_differs(const result_file *r, const char *name, const ht_json *was, const ht_json *is,
                                 ht_error *err) {
-    const size_t flags = JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9);
-    char *before = was ? json_dumps(was, flags) : NULL, *now = json_dumps(is, flags);
+    const unsigned flags = HT_JSON_COMPACT | HT_JSON_REAL_PRECISION(9);
+    char *before = was ? ht_json_dump(was, flags) : NULL, *now = ht_json_dump(is, flags);
     const ht_status st = differs(r, err, "with %.60s %.100s, this command has %.100s", name, before ? before : "unset",
                                  now ? now : "another");
     free(before);
@@ -80,31 +79,32 @@ static ht_status option_differs(const result_file *r, const char *name, const js
     return st;
 }
 
-ht_status results_check(const result_file *r, const json_t *run, ht_error *err) {
+ht_status results_check(const result_file *r, const ht_json *run, ht_error *err) {
     static const char *const fields[][2] = {
         {"command", "of another command"}, {"prompts", "of other prompts"}, {"model", "of another model"}};
-    const json_t *before = json_object_get(r->run, "options"), *now = json_object_get(run, "options");
+    const ht_json *before = ht_json_object_get(r->run, "options"), *now = ht_json_object_get(run, "options");
     const char *name;
-    json_t *value;
+    ht_json *value;
     if (!r->done) return HT_OK;
     if (!r->run) return differs(r, err, "without a record of their prompts and options");
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
-        const json_t *is = json_object_get(run, fields[i][0]);
-        if (is && !json_equal(json_object_get(r->run, fields[i][0]), is)) return differs(r, err, "%s", fields[i][1]);
+        const ht_json *is = ht_json_object_get(run, fields[i][0]);
+        if (is && !ht_json_equal(ht_json_object_get(r->run, fields[i][0]), is))
+            return differs(r, err, "%s", fields[i][1]);
     }
-    json_object_foreach((json_t *)(uintptr_t)now, name, value) {
-        const json_t *was = json_object_get(before, name);
-        if (!json_equal(was, value)) return option_differs(r, name, was, value, err);
+    ht_json_object_foreach((ht_json *)(uintptr_t)now, name, value) {
+        const ht_json *was = ht_json_object_get(before, name);
+        if (!ht_json_equal(was, value)) return option_differs(r, name, was, value, err);
     }
     return HT_OK;
 }
 
-ht_status results_write(result_file *r, json_t *value, ht_error *err) {
-    if (r->run && !r->done) json_object_set(value, "run", r->run);
-    json_decref(r->run);
+ht_status results_write(result_file *r, ht_json *value, ht_error *err) {
+    if (r->run && !r->done) ht_json_object_set(value, "run", r->run);
+    ht_json_decref(r->run);
     r->run = NULL;
-    char *text = json_line_write(value);
-    json_decref(value);
+    char *text = ht_json_dump(value, HT_JSON_COMPACT | HT_JSON_REAL_PRECISION(9));
+    ht_json_decref(value);
     if (!text) {
         snprintf(err->message, sizeof err->message, "out of memory for a result");
         return err->status = HT_ERR_MEMORY;
@@ -122,15 +122,15 @@ ht_status results_write(result_file *r, json_t *value, ht_error *err) {
 ht_status results_close(result_file *r, ht_error *err) {
     FILE *file = r->file;
     r->file = NULL;
-    json_decref(r->run);
+    ht_json_decref(r->run);
     r->run = NULL;
     return file && fclose(file) ? cannot(r, "written", err) : HT_OK;
 }
 
-json_t *result_of(prompt_file *prompts, size_t index, const char *error) {
-    json_t *value = json_pack("{sI}", "index", (json_int_t)index), *id = prompts_id(prompts, index);
-    if (value && id) json_object_set(value, "id", id);
-    json_decref(id);
-    if (value && error) json_object_set_new(value, "error", json_text(error, strlen(error)));
+ht_json *result_of(prompt_file *prompts, size_t index, const char *error) {
+    ht_json *value = ht_json_pack("{sI}", "index", (int64_t)index), *id = prompts_id(prompts, index);
+    if (value && id) ht_json_object_set(value, "id", id);
+    ht_json_decref(id);
+    if (value && error) ht_json_object_set_new(value, "error", ht_json_stringn(error, strlen(error)));
     return value;
 }

@@ -3,6 +3,7 @@
 #include "backends.h"
 #include "command.h"
 #include "constraint.h"
+#include "conversation.h"
 #include "device.h"
 #include "engine.h"
 #include "input.h"
@@ -80,51 +81,13 @@ static ht_status open_for(engine *e, const options *o, const char *prompt, size_
     return engine_open(e, o, (int64_t)(count + extra), err);
 }
 
-/* The conversation of --messages: a list, or an object as chat clients send it. */
-static ht_status read_messages(const options *o, ht_chat **chat, ht_error *err) {
-    char *text, *document = NULL;
-    size_t n;
-    ht_status st = input_read_file(o->messages, &text, &n, err);
-    if (st) return st;
-    static const char before[] = "{\"messages\":", after[] = "}";
-    if (text[strspn(text, " \t\r\n")] == '[' && (document = malloc(n + sizeof before + sizeof after))) {
-        memcpy(document, before, sizeof before - 1);
-        memcpy(document + sizeof before - 1, text, n);
-        memcpy(document + sizeof before - 1 + n, after, sizeof after);
-        st = ht_chat_from_json(document, strlen(before) + n + strlen(after), chat, err);
-    } else
-        st = ht_chat_from_json(text, n, chat, err);
-    free(document);
-    free(text);
-    return st;
-}
-
-static ht_status set_tools(const options *o, ht_chat *chat, ht_error *err) {
-    char *text;
-    size_t n;
-    ht_status st = input_read_file(o->tools, &text, &n, err);
-    if (st) return st;
-    st = ht_chat_set_tools(chat, text, n, err);
-    free(text);
-    return st;
-}
-
-static ht_status set_tool_choice(const options *o, ht_chat *chat, ht_error *err) {
-    static const char *const words[] = {"none", "auto", "required"};
-    ht_tool_choice choice = HT_TOOL_CHOICE_NAMED;
-    for (int i = 0; i < 3; i++)
-        if (strcmp(o->tool_choice, words[i]) == 0) choice = (ht_tool_choice)(HT_TOOL_CHOICE_NONE + i);
-    const char *name = choice == HT_TOOL_CHOICE_NAMED ? o->tool_choice : NULL;
-    return ht_chat_set_tool_choice(chat, choice, name, !o->one_call, err);
-}
-
-/* Says so where the template writes the same whether thoughts are on or off. */
-static ht_status turn_thinking_off(const engine *e, const options *o, ht_chat *chat, ht_error *err) {
+/* A note where the template writes the same whether thinking is on or off, as it now is. */
+static ht_status note_thinking_off(const engine *e, const options *o, ht_chat *chat, ht_error *err) {
     char *with = NULL, *without = NULL;
-    ht_status st = ht_chat_set_thinking(chat, true, err);
+    ht_status st = ht_chat_format(e->model, chat, &without, err);
+    if (!st) st = ht_chat_set_thinking(chat, true, err);
     if (!st) st = ht_chat_format(e->model, chat, &with, err);
     if (!st) st = ht_chat_set_thinking(chat, false, err);
-    if (!st) st = ht_chat_format(e->model, chat, &without, err);
     if (!st && !o->quiet && strcmp(with, without) == 0)
         fprintf(stderr, "hearth run: the chat template has no switch for thinking, so --no-thinking changes nothing\n");
     ht_text_free(with);
@@ -142,16 +105,9 @@ typedef struct answerer {
 } answerer;
 
 static ht_status make_chat(const answerer *by, const options *o, const char *prompt, ht_chat **chat, ht_error *err) {
-    ht_status st = o->messages ? read_messages(o, chat, err) : ht_chat_new(chat, err);
-    if (!st && o->system) st = ht_chat_add(*chat, "system", o->system, err);
-    if (!st && *prompt) st = ht_chat_add(*chat, "user", prompt, err);
-    if (!st && o->tools) st = set_tools(o, *chat, err);
-    if (!st && o->tool_choice) st = set_tool_choice(o, *chat, err);
+    ht_status st = conversation_of(o, prompt, chat, err);
     if (!st && by->grammar && !o->tool_choice) st = constraint_choose_tools(*chat, err);
-    if (!st) st = options_chat_variables(o, *chat, err);
-    if (!st && o->no_thinking)
-        st = by->other ? ht_chat_set_thinking(*chat, false, err) : turn_thinking_off(&by->e, o, *chat, err);
-    return st;
+    return !st && o->no_thinking && !by->other ? note_thinking_off(&by->e, o, *chat, err) : st;
 }
 
 /* What has a meaning only in a conversation. */
@@ -248,20 +204,21 @@ static const char *finish_name(ht_finish finish) {
 }
 
 static bool print_json(const options *o, const answer *a, const ht_metrics *m) {
-    json_t *metrics = json_pack(
-        "{sI sI sf sf sf sf sf sI sI sI}", "prompt_tokens", (json_int_t)m->prompt_tokens, "generated_tokens",
-        (json_int_t)m->generated_tokens, "prefill_seconds", m->prefill_seconds, "decode_seconds", m->decode_seconds,
+    ht_json *metrics = ht_json_pack(
+        "{sI sI sf sf sf sf sf sI sI sI}", "prompt_tokens", (int64_t)m->prompt_tokens, "generated_tokens",
+        (int64_t)m->generated_tokens, "prefill_seconds", m->prefill_seconds, "decode_seconds", m->decode_seconds,
         "time_to_first_token_ms", m->first_token_seconds * 1e3, "prefill_tokens_per_second", prefill_rate(m),
-        "decode_tokens_per_second", decode_rate(m), "peak_memory_bytes", (json_int_t)peak_of(o, m), "guessed_tokens",
-        (json_int_t)m->guessed_tokens, "accepted_tokens", (json_int_t)m->accepted_tokens);
-    json_t *value = json_pack("{so so ss so}", "model", json_path(o->model), "text", json_text(a->text.text, a->text.n),
-                              "finish", finish_name(m->finish), "metrics", metrics);
+        "decode_tokens_per_second", decode_rate(m), "peak_memory_bytes", (int64_t)peak_of(o, m), "guessed_tokens",
+        (int64_t)m->guessed_tokens, "accepted_tokens", (int64_t)m->accepted_tokens);
+    ht_json *value =
+        ht_json_pack("{so so ss so}", "model", ht_json_string(o->model), "text",
+                     ht_json_stringn(a->text.text, a->text.n), "finish", finish_name(m->finish), "metrics", metrics);
     if (m->stop >= 0)
-        json_object_set_new(value, "stop", json_text(o->stop.items[m->stop], strlen(o->stop.items[m->stop])));
-    if (m->stop_id >= 0) json_object_set_new(value, "stop_id", json_integer(m->stop_id));
-    if (m->thought_ended) json_object_set_new(value, "thought_ended", json_true());
-    if (a->thinking.n) json_object_set_new(value, "thinking", json_text(a->thinking.text, a->thinking.n));
-    if (a->calls) json_object_set(value, "tool_calls", a->calls);
+        ht_json_object_set_new(value, "stop", ht_json_stringn(o->stop.items[m->stop], strlen(o->stop.items[m->stop])));
+    if (m->stop_id >= 0) ht_json_object_set_new(value, "stop_id", ht_json_integer(m->stop_id));
+    if (m->thought_ended) ht_json_object_set_new(value, "thought_ended", ht_json_boolean(true));
+    if (a->thinking.n) ht_json_object_set_new(value, "thinking", ht_json_stringn(a->thinking.text, a->thinking.n));
+    if (a->calls) ht_json_object_set(value, "tool_calls", a->calls);
     return json_output(value);
 }
 

@@ -27,17 +27,17 @@ static ht_status refuse(const char *sentence, ht_error *err) {
 }
 
 static ht_status read_continuations(scoring *s, ht_error *err) {
-    const json_t *list = json_object_get(s->m.line.object, "continuations");
-    const size_t n = json_array_size(list);
+    const ht_json *list = ht_json_object_get(s->m.line.object, "continuations");
+    const size_t n = ht_json_array_size(list);
     if (!n) return refuse("\"continuations\" must be a list of texts or of lists of ids", err);
     s->continuations = calloc(n, sizeof *s->continuations);
     if (!s->continuations) return refuse("out of memory for the continuations", err);
     for (; s->n < n; s->n++) {
         ht_continuation *c = &s->continuations[s->n];
-        const json_t *value = json_array_get(list, s->n);
-        if (json_is_string(value)) {
-            c->text = json_string_value(value);
-        } else if (json_is_array(value)) {
+        const ht_json *value = ht_json_array_get(list, s->n);
+        if (ht_json_is_string(value)) {
+            c->text = ht_json_string_value(value);
+        } else if (ht_json_is_array(value)) {
             int32_t *ids;
             const ht_status st = prompt_ids(value, &ids, &c->n_ids, err);
             if (st) return st;
@@ -61,32 +61,32 @@ static ht_status next(size_t i, ht_score_request *request, void *user, ht_error 
     return HT_OK;
 }
 
-static json_t *token_json(const ht_token_score *t) {
-    json_t *value = json_pack("{si sf}", "id", (int)t->id, "log_probability", t->log_probability);
-    json_t *top = t->n_top ? json_array() : NULL;
+static ht_json *token_json(const ht_token_score *t) {
+    ht_json *value = ht_json_pack("{si sf}", "id", (int)t->id, "log_probability", t->log_probability);
+    ht_json *top = t->n_top ? ht_json_new_array() : NULL;
     for (int32_t i = 0; top && i < t->n_top; i++)
-        json_array_append_new(top, json_pack("[if]", (int)t->top[i].id, t->top[i].log_probability));
-    if (top) json_object_set_new(value, "top", top);
+        ht_json_array_append_new(top, ht_json_pack("[if]", (int)t->top[i].id, t->top[i].log_probability));
+    if (top) ht_json_object_set_new(value, "top", top);
     return value;
 }
 
-static json_t *continuation_json(const ht_continuation_score *c) {
-    json_t *tokens = json_array();
-    for (int64_t i = 0; tokens && i < c->n_tokens; i++) json_array_append_new(tokens, token_json(&c->tokens[i]));
-    return json_pack("{sf so}", "log_probability", c->log_probability, "tokens", tokens);
+static ht_json *continuation_json(const ht_continuation_score *c) {
+    ht_json *tokens = ht_json_new_array();
+    for (int64_t i = 0; tokens && i < c->n_tokens; i++) ht_json_array_append_new(tokens, token_json(&c->tokens[i]));
+    return ht_json_pack("{sf so}", "log_probability", c->log_probability, "tokens", tokens);
 }
 
 static bool take(const ht_score_result *r, void *user) {
     scoring *s = user;
     if (many_interrupted(r->status)) return false;
-    json_t *value = result_of(&s->m.prompts, many_index(&s->m, r->index), r->status ? r->message : NULL);
+    ht_json *value = result_of(&s->m.prompts, many_index(&s->m, r->index), r->status ? r->message : NULL);
     if (value && !r->status) {
-        json_t *list = json_array();
+        ht_json *list = ht_json_new_array();
         for (size_t i = 0; list && i < r->n_continuations; i++)
-            json_array_append_new(list, continuation_json(&r->continuations[i]));
-        json_object_set_new(value, "prompt_tokens", json_integer(r->prompt_tokens));
-        json_object_set_new(value, "shared_tokens", json_integer(r->shared_tokens));
-        json_object_set_new(value, "continuations", list);
+            ht_json_array_append_new(list, continuation_json(&r->continuations[i]));
+        ht_json_object_set_new(value, "prompt_tokens", ht_json_integer(r->prompt_tokens));
+        ht_json_object_set_new(value, "shared_tokens", ht_json_integer(r->shared_tokens));
+        ht_json_object_set_new(value, "continuations", list);
     }
     return many_write(&s->m, value, r->status != HT_OK);
 }

@@ -38,8 +38,8 @@ static ht_status copy(const options *o, const char *what, int64_t max_file_bytes
 static bool print_json(const char *out, const ht_convert_report *r) {
     char path[WRITTEN_PATH_SIZE];
     written_path(out, r, path);
-    return json_output(json_pack("{so sI sI sI}", "out", json_path(path), "bytes", (json_int_t)r->bytes, "tensors",
-                                 (json_int_t)r->n_tensors, "files", (json_int_t)r->n_files));
+    return json_output(ht_json_pack("{so sI sI sI}", "out", ht_json_string(path), "bytes", (int64_t)r->bytes, "tensors",
+                                    (int64_t)r->n_tensors, "files", (int64_t)r->n_files));
 }
 
 static int run(const options *o, const char *what, int64_t max_file_bytes) {

@@ -1,86 +1,23 @@
 /* hearth template: a conversation as a chat template writes it. */
 #include "command.h"
-#include "engine.h"
+#include "conversation.h"
 #include "input.h"
 #include "json.h"
 #include "model_path.h"
 #include "terminal.h"
 
 #include <hearth/template.h>
+#include <hearth/tokenizer.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_VARIABLES = 256 };
-
-typedef struct variables {
-    ht_template_variable items[MOST_VARIABLES];
-    char *owned[MOST_VARIABLES]; /* their JSON, or NULL */
-    size_t n;
-} variables;
-
-/* Takes the JSON over. */
-static void add(variables *v, const char *name, char *json, size_t n) {
-    v->items[v->n] = (ht_template_variable){name, json, n};
-    v->owned[v->n++] = json;
-}
-
-static void add_text(variables *v, const char *name, const char *text) {
-    json_t *value = text && *text ? json_text(text, strlen(text)) : NULL;
-    char *json = value ? json_dumps(value, JSON_ENCODE_ANY) : NULL;
-    json_decref(value);
-    if (json) add(v, name, json, strlen(json));
-}
-
-static ht_status add_file(variables *v, const char *name, const char *path, ht_error *err) {
-    char *text;
-    size_t n;
-    ht_status st = input_read_file(path, &text, &n, err);
-    if (st) return st;
-    bool is_list = text[strspn(text, " \t\r\n")] == '[';
-    add(v, name || !is_list ? name : "messages", text, n);
-    return HT_OK;
-}
-
-static ht_status add_set(variables *v, const string_list *set, ht_error *err) {
-    for (int i = 0; i < set->n; i++) {
-        const char *equals = strchr(set->items[i], '=');
-        size_t n = equals ? (size_t)(equals - set->items[i]) : 0;
-        if (!n || v->n + 2 >= MOST_VARIABLES) {
-            snprintf(err->message, sizeof err->message,
-                     n ? "--set %.100s: too many variables" : "--set is \"%.100s\", expected NAME=JSON", set->items[i]);
-            return err->status = HT_ERR_ARGUMENT;
-        }
-        char *whole = strdup(set->items[i]);
-        if (!whole) return err->status = HT_ERR_MEMORY;
-        whole[n] = '\0';
-        v->items[v->n] = (ht_template_variable){whole, whole + n + 1, strlen(whole + n + 1)};
-        v->owned[v->n++] = whole;
-    }
-    return HT_OK;
-}
-
-/* The template of the checkpoint, and its tokens as variables. */
-static ht_status read_model(const options *o, variables *v, ht_chat_template **t, ht_error *err) {
+/* The tokenizer of the model, which has its template and the text of BOS and EOS. */
+static ht_status read_tokenizer(const options *o, ht_tokenizer **out, ht_error *err) {
     char *path;
-    ht_model_info *info = NULL;
-    ht_tokenizer *tokenizer = NULL;
     ht_status st = model_path(o->model, &path, err);
-    if (!st) st = ht_model_info_read(path, &info, err);
-    if (!st) {
-        add_text(v, "bos_token", info->bos);
-        add_text(v, "eos_token", info->eos);
-        st = ht_tokenizer_load(path, &tokenizer, err);
-    }
-    const char *source = tokenizer ? ht_tokenizer_chat_template(tokenizer) : NULL;
-    if (!st && !source) {
-        snprintf(err->message, sizeof err->message, "%.200s has no chat template; --template FILE gives one", o->model);
-        st = err->status = HT_ERR_UNSUPPORTED;
-    }
-    if (!st) st = ht_chat_template_parse(source, strlen(source), "the chat template", t, err);
-    ht_tokenizer_free(tokenizer);
-    ht_model_info_free(info);
+    if (!st) st = ht_tokenizer_load(path, out, err);
     free(path);
     return st;
 }
@@ -89,122 +26,115 @@ static ht_status read_template(const options *o, ht_chat_template **t, ht_error 
     char *source;
     size_t n;
     ht_status st = input_read_file(o->template_file, &source, &n, err);
-    if (!st) st = ht_chat_template_parse(source, n, o->template_file, t, err);
-    if (!st || source) free(source);
+    if (st) return st;
+    st = ht_chat_template_parse(source, n, o->template_file, t, err);
+    free(source);
     return st;
 }
 
 /* ---- answers ---- */
 
 typedef struct taken_apart {
-    json_t *thinking, *text, *calls; /* lists */
+    ht_json *thinking, *text, *calls; /* lists */
 } taken_apart;
 
 static bool on_piece(const ht_answer_piece *piece, void *user) {
     taken_apart *parts = user;
     if (piece->part != HT_ANSWER_CALL)
-        return json_array_append_new(piece->part == HT_ANSWER_TEXT ? parts->text : parts->thinking,
-                                     json_text(piece->text, piece->n)) == 0;
-    json_t *call = json_pack("{ss ss}", "name", piece->call->name, "arguments", piece->call->arguments);
-    if (call && piece->call->id) json_object_set_new(call, "id", json_string(piece->call->id));
-    return json_array_append_new(parts->calls, call) == 0;
+        return ht_json_array_append_new(piece->part == HT_ANSWER_TEXT ? parts->text : parts->thinking,
+                                        ht_json_stringn(piece->text, piece->n)) == 0;
+    ht_json *call = ht_json_pack("{ss ss}", "name", piece->call->name, "arguments", piece->call->arguments);
+    if (call && piece->call->id) ht_json_object_set_new(call, "id", ht_json_string(piece->call->id));
+    return ht_json_array_append_new(parts->calls, call) == 0;
 }
 
 /* The texts of a list as one. */
-static json_t *joined(json_t *list) {
+static ht_json *joined(ht_json *list) {
     size_t n = 0, i;
-    json_t *item;
-    json_array_foreach(list, i, item) n += json_string_length(item);
+    ht_json *item;
+    ht_json_array_foreach(list, i, item) n += ht_json_string_length(item);
     char *text = malloc(n + 1);
     if (!text) return NULL;
     n = 0;
-    json_array_foreach(list, i, item) {
-        memcpy(text + n, json_string_value(item), json_string_length(item));
-        n += json_string_length(item);
+    ht_json_array_foreach(list, i, item) {
+        memcpy(text + n, ht_json_string_value(item), ht_json_string_length(item));
+        n += ht_json_string_length(item);
     }
-    json_t *value = json_text(text, n);
+    ht_json *value = ht_json_stringn(text, n);
     free(text);
     return value;
 }
 
-static const ht_template_variable *variable(const variables *v, const char *name) {
-    const ht_template_variable *found = NULL;
-    for (size_t i = 0; i < v->n; i++)
-        if (v->items[i].name && strcmp(v->items[i].name, name) == 0) found = &v->items[i];
-    return found;
-}
-
-/* The member `tools` of the object that came as --messages, or NULL. */
-static char *tools_of_messages(const variables *v) {
-    char *tools = NULL;
-    for (size_t i = 0; i < v->n && !tools; i++)
-        if (!v->items[i].name) {
-            json_t *object =
-                json_loadb(v->items[i].json, v->items[i].n, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, NULL);
-            json_t *list = json_object_get(object, "tools");
-            if (json_is_array(list)) tools = json_dumps(list, JSON_ENCODE_ANY);
-            json_decref(object);
-        }
+/* The tools of the conversation as JSON; NULL: none, or memory ran out. The caller frees it. */
+static char *tools_of(const ht_chat *chat) {
+    char *text = NULL, *tools = NULL;
+    if (ht_chat_to_json(chat, &text, NULL)) return NULL;
+    ht_json *whole = ht_json_of(text, strlen(text));
+    if (ht_json_object_get(whole, "tools")) tools = ht_json_dump(ht_json_object_get(whole, "tools"), 0);
+    ht_json_decref(whole);
+    ht_text_free(text);
     return tools;
 }
 
-static ht_status take_apart(const options *o, const ht_chat_template *t, const variables *v, const char *prompt,
+static ht_status take_apart(const options *o, const ht_chat_template *t, const ht_chat *chat, const char *prompt,
                             ht_error *err) {
     char *text;
     size_t n;
     ht_status st = input_read_file(o->answer, &text, &n, err);
     if (st) return st;
-    taken_apart parts = {json_array(), json_array(), json_array()};
-    const ht_template_variable *named = variable(v, "tools");
-    char *of_messages = named ? NULL : tools_of_messages(v);
-    const char *tools = named ? named->json : of_messages;
-    const size_t n_tools = named ? named->n : of_messages ? strlen(of_messages) : 0;
-    st = ht_chat_template_read_answer(t, tools, n_tools, prompt, text, n, on_piece, &parts, err);
-    free(of_messages);
+    taken_apart parts = {ht_json_new_array(), ht_json_new_array(), ht_json_new_array()};
+    char *tools = tools_of(chat);
+    st = ht_chat_template_read_answer(t, tools, tools ? strlen(tools) : 0, prompt, text, n, on_piece, &parts, err);
+    free(tools);
     if (!st)
-        json_output(json_pack("{so so sO}", "thinking", joined(parts.thinking), "text", joined(parts.text),
-                              "tool_calls", parts.calls));
-    json_decref(parts.thinking);
-    json_decref(parts.text);
-    json_decref(parts.calls);
+        json_output(ht_json_pack("{so so sO}", "thinking", joined(parts.thinking), "text", joined(parts.text),
+                                 "tool_calls", parts.calls));
+    ht_json_decref(parts.thinking);
+    ht_json_decref(parts.text);
+    ht_json_decref(parts.calls);
     free(text);
     return st;
 }
 
 /* ---- the command ---- */
 
+static const char *problem(const options *o) {
+    if (o->model && o->template_file) return "a model has its own template: give MODEL or --template";
+    if (!o->messages && !o->answer && !o->arguments.n) return "--messages is needed: a file of JSON";
+    return o->messages && o->system ? "--system and --messages exclude each other" : NULL;
+}
+
+/* The conversation as hearth run makes it, and the text that the template makes of it: NULL where there is none. */
+static ht_status render(const options *o, ht_chat **chat, ht_chat_template **t, char **text, size_t *n, ht_error *err) {
+    ht_tokenizer *tokenizer = NULL;
+    ht_status st = o->model ? read_tokenizer(o, &tokenizer, err) : read_template(o, t, err);
+    if (!st) st = conversation_of(o, o->arguments.n ? o->arguments.items[0] : "", chat, err);
+    if (!st && o->no_generation_prompt) st = ht_chat_set_variable(*chat, "add_generation_prompt", "false", 5, err);
+    if (!st && o->model) st = ht_chat_find_template(tokenizer, *chat, t, err);
+    if (!st && (o->messages || o->arguments.n)) st = ht_chat_render(*t, tokenizer, *chat, text, n, err);
+    ht_tokenizer_free(tokenizer);
+    return st;
+}
+
 int template_command(const options *o) {
-    if ((!o->messages && !o->answer) || (o->model && o->template_file)) {
-        fprintf(stderr, "hearth template: %s (see hearth template --help)\n",
-                o->messages || o->answer ? "a model has its own template: give MODEL or --template"
-                                         : "--messages is needed: a file of JSON");
+    if (problem(o)) {
+        fprintf(stderr, "hearth template: %s (see hearth template --help)\n", problem(o));
         return EXIT_USAGE;
     }
     ht_error err = {0};
+    ht_chat *chat = NULL;
     ht_chat_template *t = NULL;
-    variables *v = calloc(1, sizeof *v);
     char *text = NULL;
     size_t n = 0;
-    static char yes[] = "true", no[] = "false";
-    ht_status st = v ? HT_OK : (snprintf(err.message, sizeof err.message, "out of memory"), HT_ERR_MEMORY);
-    if (!st) st = o->template_file ? read_template(o, &t, &err) : read_model(o, v, &t, &err);
-    if (!st) {
-        const char *opens = o->no_generation_prompt ? no : yes;
-        v->items[v->n++] = (ht_template_variable){"add_generation_prompt", opens, strlen(opens)};
-        if (o->messages) st = add_file(v, NULL, o->messages, &err);
-    }
-    if (!st && o->tools) st = add_file(v, "tools", o->tools, &err);
-    if (!st) st = add_set(v, &o->set, &err);
-    if (!st && o->messages) st = ht_chat_template_render(t, v->items, v->n, &text, &n, &err);
+    ht_status st = render(o, &chat, &t, &text, &n, &err);
     if (!st && o->answer)
-        st = take_apart(o, t, v, text, &err);
+        st = take_apart(o, t, chat, text, &err);
     else if (!st && o->json)
-        json_output(json_pack("{so}", "text", json_text(text, n)));
+        json_output(ht_json_pack("{so}", "text", ht_json_stringn(text, n)));
     else if (!st)
         output_write(text, n);
     ht_text_free(text);
-    for (size_t i = 0; v && i < v->n; i++) free(v->owned[i]);
-    free(v);
     ht_chat_template_free(t);
+    ht_chat_free(chat);
     return output_finish(st ? report(&err) : EXIT_OK);
 }

@@ -11,12 +11,12 @@
 #include <string.h>
 
 static bool print_json(const ht_tokenizer *t, const int32_t *ids, size_t n) {
-    json_t *pieces = json_array();
+    ht_json *pieces = ht_json_new_array();
     for (size_t i = 0; i < n; i++) {
         const char *piece = ht_tokenizer_piece(t, ids[i]);
-        json_array_append_new(pieces, json_text(piece, piece ? strlen(piece) : 0));
+        ht_json_array_append_new(pieces, ht_json_stringn(piece, piece ? strlen(piece) : 0));
     }
-    return json_output(json_pack("{so so}", "ids", json_ids(ids, n), "pieces", pieces));
+    return json_output(ht_json_pack("{so so}", "ids", json_ids(ids, n), "pieces", pieces));
 }
 
 static void print_line(const int32_t *ids, size_t n) {

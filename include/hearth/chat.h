@@ -3,7 +3,8 @@
  *
  * An ht_chat is a list of messages that grows, with the tools that the model may call; it owns copies of its texts and belongs
  * to one thread at a time. ht_generate_chat (generate.h) answers it. Conversations are written by the checkpoint's own chat
- * template (template.h), as `transformers` does; for a checkpoint without one, by a built-in format that its vocabulary tells.
+ * template (template.h), as `transformers` does: by the one named "tool_use" when tools are given, if there is one. A checkpoint
+ * without a template uses a built-in format that its vocabulary tells.
  *
  * What messages, calls and tools say never becomes a special token, nor another one that is written as those are ("<|...|>"),
  * whatever it spells: only the template's own text does. */
@@ -12,6 +13,7 @@
 
 #include <hearth/answer.h>
 #include <hearth/model.h>
+#include <hearth/template.h>
 #include <hearth/text.h>
 
 #ifdef __cplusplus
@@ -33,9 +35,9 @@ HT_API size_t ht_chat_length(const ht_chat *chat); /* messages in it */
 typedef struct ht_chat_message {
     size_t size; /* of the struct, set by ht_chat_message_init */
     const char *role;
-    const char *content;       /* default NULL: an empty text */
+    const char *content;       /* default NULL: an empty text; beside calls, none (null in JSON) */
     const char *thinking;      /* of an answer: the thoughts before it; default NULL: none */
-    const ht_tool_call *calls; /* [n_calls], of an answer; arguments that are no object stay text; default none */
+    const ht_tool_call *calls; /* [n_calls], of an answer; default none */
     size_t n_calls;
     const char *name;    /* of a tool's result: the tool; default NULL */
     const char *call_id; /* and the id of its call; default NULL */
@@ -47,13 +49,15 @@ HT_API ht_status ht_chat_add_message(ht_chat *chat, const ht_chat_message *messa
 /* A conversation from n bytes of JSON, an object as chat clients send it:
  *
  *   {"messages": [{"role": "user", "content": "Hello"}, ...], "tools": [...], "tool_choice": "auto",
- *    "parallel_tool_calls": true, "chat_template_kwargs": {...}}
+ *    "parallel_tool_calls": true, "chat_template_kwargs": {...}, "continue_final_message": false}
  *
- * A content is a string, null (an empty text), or a list of parts {"type": "text", "text": "..."}, whose texts are joined;
- * other parts are HT_ERR_UNSUPPORTED. Arguments of calls are objects, or texts of them. Members of messages that are not
+ * or the list of messages alone. A content is a string, null, or a list of parts {"type": "text", "text": "..."}, whose texts are joined; other parts are
+ * HT_ERR_UNSUPPORTED. An empty list of `tool_calls` is as none. Arguments of calls are objects, or texts of them; an empty text is {}.
+ * The results of a message's calls are put into the order of the calls by their `tool_call_id`. Members of messages that are not
  * known reach the template as they are; `tools` does so unchanged, as ht_chat_set_tools, and the members of
  * `chat_template_kwargs` as ht_chat_set_variable. `tool_choice` is "none", "auto", "required" or {"type": "function", "function":
- * {"name": ...}}; it and `parallel_tool_calls` are as ht_chat_set_tool_choice. Other members of the whole with a value are HT_ERR_UNSUPPORTED with their
+ * {"name": ...}}; it and `parallel_tool_calls` are as ht_chat_set_tool_choice. `continue_final_message` is as ht_chat_set_continue,
+ * and `add_generation_prompt`, a boolean, a variable of the template: false leaves the assistant's turn unopened. Other members of the whole with a value are HT_ERR_UNSUPPORTED with their
  * name; what is no such object is HT_ERR_FORMAT; a role as in ht_chat_add. The caller frees *out. */
 HT_API ht_status ht_chat_from_json(const char *json, size_t n, ht_chat **out, ht_error *err);
 
@@ -96,10 +100,18 @@ typedef enum ht_tool_choice {
  * HT_TOOL_CHOICE_FREE it is a text of the grammar, and a call where it reads as one. */
 HT_API ht_status ht_chat_set_tool_choice(ht_chat *chat, ht_tool_choice choice, const char *name, bool parallel,
                                          ht_error *err);
+/* With `on` the prompt ends within the last message, after its content, and the answer continues that text (as transformers'
+ * continue_final_message); the answer is the continuation alone. Default false: the prompt opens the assistant's turn. A last message
+ * without text, or one whose end the template does not write, is HT_ERR_ARGUMENT when the conversation is written. */
+HT_API void ht_chat_set_continue(ht_chat *chat, bool on);
 /* The time that a template is told which writes a date, in seconds since 1970; without it, or 0, the present. */
 HT_API void ht_chat_set_time(ht_chat *chat, int64_t seconds);
 
-/* The conversation as the chat template writes it, with the assistant's turn opened, BOS included where the template has it.
+/* The conversation as the chat template writes it, with the assistant's turn opened or its last message continued, BOS included where the template has it.
+ * Messages are prepared as `transformers` does: null fields are left out; reasoning is in `thinking` and `reasoning_content`,
+ * whichever of these or `reasoning` it came in. Two choices depend on the template, and are made when a model is loaded, by
+ * rendering a call. Arguments are objects, but JSON text (unchanged where they came as text) for templates that fail on objects or
+ * write them as Python does. A null content is "", but null for templates that write the call with null alone, or with less text.
  * The caller frees *text with ht_text_free. HT_ERR_UNSUPPORTED when the model has neither a chat template nor a built-in
  * format, or no tokenizer; HT_ERR_ARGUMENT for messages that the template refuses; HT_ERR_FORMAT when the template is broken,
  * and HT_ERR_LIMIT when it takes too much. */
@@ -108,6 +120,13 @@ HT_API ht_status ht_chat_format(const ht_model *m, const ht_chat *chat, char **t
  * `transformers` does. Both give the same ids where none does. The caller frees *ids with ht_ids_free. */
 HT_API ht_status ht_chat_encode(const ht_model *m, const ht_chat *chat, unsigned flags, int32_t **ids, size_t *n_ids,
                                 ht_error *err);
+/* The same without a model. ht_chat_find_template: the chat template that a model with this tokenizer writes the conversation with;
+ * HT_ERR_UNSUPPORTED without one. The caller frees *out. ht_chat_render: the text that a template makes of the conversation, n bytes and a
+ * NUL; `tokenizer` has the BOS and EOS tokens, NULL: none. The caller frees *text with ht_text_free. */
+HT_API ht_status ht_chat_find_template(const ht_tokenizer *tokenizer, const ht_chat *chat, ht_chat_template **out,
+                                       ht_error *err);
+HT_API ht_status ht_chat_render(const ht_chat_template *t, const ht_tokenizer *tokenizer, const ht_chat *chat,
+                                char **text, size_t *n, ht_error *err);
 /* How the model's conversations are written: "template" when the checkpoint has its own, the name of the built-in format
  * ("chatml", "gemma", "gemma4", "llama3", "deepseek", "llama2" or "mistral") when its vocabulary tells one; else NULL. A
  * constant, never freed. */

@@ -31,9 +31,8 @@ typedef struct ht_template_variable {
 } ht_template_variable;
 
 /* The text that the template makes of its variables: `messages`, `tools`, `add_generation_prompt`, `bos_token` and whatever
- * else it knows; a later one replaces an earlier one of its name, and `tools` and `documents` are None unless given. Messages
- * are prepared as `transformers` does: null members are left out, thoughts are found under all of their names. The caller
- * frees *text, which has *text_n bytes and a NUL, with ht_text_free. HT_ERR_ARGUMENT when the template refuses the
+ * else it knows; a later one replaces an earlier one of its name, and `tools` and `documents` are None unless given. They reach
+ * the template as they are: ht_chat_format (chat.h) prepares a conversation for one. The caller frees *text, which has *text_n bytes and a NUL, with ht_text_free. HT_ERR_ARGUMENT when the template refuses the
  * conversation (raise_exception), HT_ERR_FORMAT when it fails or a variable is no JSON, HT_ERR_LIMIT when it takes too much. */
 HT_API ht_status ht_chat_template_render(const ht_chat_template *t, const ht_template_variable *variables, size_t n,
                                          char **text, size_t *text_n, ht_error *err);

@@ -71,6 +71,8 @@ HT_API int32_t ht_tokenizer_eos(const ht_tokenizer *t);
 HT_API const char *ht_tokenizer_kind(const ht_tokenizer *t); /* "byte-level BPE" or "SentencePiece BPE" */
 /* The checkpoint's own chat template (Jinja text), lent, or NULL. */
 HT_API const char *ht_tokenizer_chat_template(const ht_tokenizer *t);
+/* Its template named "tool_use", for conversations with tools, lent, or NULL. */
+HT_API const char *ht_tokenizer_tool_template(const ht_tokenizer *t);
 
 #ifdef __cplusplus
 }

@@ -519,7 +519,8 @@ class Engine:
             if not self._closed:
                 _cancel(self._handle, ticket)
 
-    def _request(self, prompt, adapters, salt, tools, thinking, variables, options, tool_choice=None, parallel_tool_calls=True):
+    def _request(self, prompt, adapters, salt, tools, thinking, variables, options, tool_choice=None, parallel_tool_calls=True,
+                 continue_final_message=False):  # fmt: skip
         """ht_request, with all that it points to."""
         how = _model._options(**options)
         given = [_adapter.scaled(a) for a in ([adapters] if isinstance(adapters, Adapter) else adapters)]
@@ -532,11 +533,12 @@ class Engine:
         if not isinstance(prompt, str):
             prompt = list(prompt)
             if any(isinstance(message, dict) for message in prompt):
-                request.conversation = _model._Chat(prompt, tools, thinking, variables, tool_choice, parallel_tool_calls, options.get("grammar"))
+                request.conversation = _model._Chat(prompt, tools, thinking, variables, tool_choice, parallel_tool_calls, options.get("grammar"),
+                                                     continue_final_message)  # fmt: skip
                 request.chat = request.conversation._handle
                 return request
-        if tools or tool_choice is not None or thinking is not None or variables:
-            raise ValueError("tools, tool_choice, thinking and variables are for conversations, and the prompt is none")
+        if tools or tool_choice is not None or thinking is not None or variables or continue_final_message:
+            raise ValueError("tools, tool_choice, thinking, variables and continue_final_message are for conversations, and the prompt is none")
         if isinstance(prompt, str):
             request.text = _model._text(prompt, "prompt")
         else:
@@ -545,14 +547,16 @@ class Engine:
         return request
 
     def submit(self, prompt, *, n=1, priority=0, deadline=None, salt="", adapters=(), tools=None, tool_choice=None,
-               parallel_tool_calls=True, thinking=None, variables=None, on_probe=None, probes=(), top_logprobs=0, **options):  # fmt: skip
+               parallel_tool_calls=True, thinking=None, variables=None, continue_final_message=False, on_probe=None, probes=(),
+               top_logprobs=0, **options):  # fmt: skip
         """Queues a Request; its answer may be iterated over at once. `prompt` is a text, token ids, or a conversation as a list of
         messages, which is answered as by Model.chat. `n` answers are drawn with the seed, the seed plus 1 and so on. Of requests
         that wait the highest `priority` goes first. After `deadline` seconds it is cancelled. Prefixes of prompts are shared
         among requests with the same `salt` alone. Busy when as many wait as may, with the numbers. Options as in
         Session.generate and Session.chat, but for a draft; `on_probe` is called on a thread of the engine, in order with the pieces."""
         n, priority = lib.integer(n, "n", 1, lib.INT32[1]), lib.integer(priority, "priority", *lib.INT32)
-        request = self._request(prompt, adapters, salt, tools, thinking, variables, options, tool_choice, parallel_tool_calls)
+        request = self._request(prompt, adapters, salt, tools, thinking, variables, options, tool_choice, parallel_tool_calls,
+                                continue_final_message)  # fmt: skip
         asked, number, ticket = [_Answer() for _ in range(n)], next(_numbers), c_uint64()
         _probes.ask(request.how, on_probe, probes, top_logprobs, _PROBE, number)
         request.n, request.priority, request.deadline = n, priority, 0.0 if deadline is None else deadline

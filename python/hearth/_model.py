@@ -122,10 +122,8 @@ def _text(text, what="text"):
 
 
 def _content(content):
-    """A message's text: of a list of parts, as clients of other engines write it, that of all of them; of None nothing."""
-    if content is None:
-        return ""
-    if isinstance(content, str):
+    """A message's text: of a list of parts, as clients of other engines write it, that of all of them."""
+    if content is None or isinstance(content, str):
         return content
     if not isinstance(content, (list, tuple)):
         raise TypeError(f"the content of a message is a {type(content).__name__}, expected a text or a list of parts")
@@ -153,14 +151,16 @@ def _tool_choice(choice, tools, grammar):
 class _Chat:
     """A conversation of the library."""
 
-    def __init__(self, messages, tools=None, thinking=None, variables=None, tool_choice=None, parallel_tool_calls=True, grammar=None):
+    def __init__(self, messages, tools=None, thinking=None, variables=None, tool_choice=None, parallel_tool_calls=True, grammar=None,
+                 continue_final_message=False):  # fmt: skip
         self._handle = c_void_p()
         if isinstance(messages, str):
             messages = [{"role": "user", "content": messages}]
         messages = [{**m, "content": _content(m["content"] if "tool_calls" not in m else m.get("content"))} for m in messages]
         tools = tools and list(tools)
         given = {"messages": messages, "tools": tools, "tool_choice": _tool_choice(tool_choice, tools, grammar),
-                 "parallel_tool_calls": bool(parallel_tool_calls), "chat_template_kwargs": variables}  # fmt: skip
+                 "parallel_tool_calls": bool(parallel_tool_calls), "chat_template_kwargs": variables,
+                 "continue_final_message": bool(continue_final_message)}  # fmt: skip
         data = json.dumps(given, ensure_ascii=False, allow_nan=False).encode()
         _chat_from_json(data, len(data), byref(self._handle))
         if thinking is not None:
@@ -513,18 +513,20 @@ class Session:
         ids, n = _ids(prompt)
         return Generation(self, how, lambda s, *rest: _generate(s, ids, n, *rest), False, on_probe, probes, top_logprobs)
 
-    def chat(self, messages, *, tools=None, tool_choice=None, parallel_tool_calls=True, thinking=None, variables=None, on_probe=None,
-             probes=(), top_logprobs=0, **options):  # fmt: skip
+    def chat(self, messages, *, tools=None, tool_choice=None, parallel_tool_calls=True, thinking=None, variables=None,
+             continue_final_message=False, on_probe=None, probes=(), top_logprobs=0, **options):  # fmt: skip
         """A Generation of the assistant's answer to a conversation: a list of {"role": ..., "content": ...}, or a text that
         the user says. A content may be a list of parts, {"type": "text", "text": ...}, and None for an empty one; answers may
         have "tool_calls", and the role "tool" has results. `tools` describes what the model may call, and `tool_choice` holds
         calls to the tools' schemas: "auto" as the model decides, "none", "required", or the name of the one to call; at most
         one without `parallel_tool_calls`. With a `grammar` the choice is "auto" unless another is given: the answer is calls of
         tools or a text of the grammar. `thinking` turns the model's thoughts on or off where the chat template can, `variables`
-        are the template's own. What the session already holds of the conversation is not computed again. Options as in
+        are the template's own. With `continue_final_message` the answer continues the last message's text, and is the continuation alone.
+        What the session already holds of the conversation is not computed again. Options as in
         generate; with parse_special=True special tokens that messages spell are some."""
         how = _options(**options)
-        given = _Chat(messages, tools, thinking, variables, tool_choice, parallel_tool_calls, options.get("grammar"))
+        given = _Chat(messages, tools, thinking, variables, tool_choice, parallel_tool_calls, options.get("grammar"),
+                      continue_final_message)  # fmt: skip
         return Generation(self, how, lambda s, *rest: _generate_chat(s, given._handle, *rest), True, on_probe, probes, top_logprobs)
 
     def logits(self, prompt, last=False):
@@ -636,9 +638,10 @@ class Model:
         finally:
             _text_free(text)
 
-    def format_chat(self, messages, *, tools=None, thinking=None, variables=None):
-        """The conversation as the checkpoint's chat template writes it, with the assistant's turn opened."""
-        given, text = _Chat(messages, tools, thinking, variables), c_void_p()
+    def format_chat(self, messages, *, tools=None, thinking=None, variables=None, continue_final_message=False):
+        """The conversation as the checkpoint's chat template writes it, with the assistant's turn opened, or up to the end of the last
+        message's text with `continue_final_message`."""
+        given, text = _Chat(messages, tools, thinking, variables, continue_final_message=continue_final_message), c_void_p()
         _format(self._handle, given._handle, byref(text))
         try:
             return ctypes.string_at(text).decode("utf-8", "replace")

@@ -126,7 +126,7 @@ static bool holds_json(const ht_text *t) {
     if (!begin || !end || end < begin) return false;
     ht_error ignored = {0};
     ht_jinja_arena arena = {.limit = 1 << 20, .name = "an answer", .err = &ignored};
-    const ht_jinja_value v = ht_jinja_json_value(&arena, begin, (size_t)(end - begin) + 1, "an answer");
+    const ht_jinja_value v = ht_jinja_json_loads(&arena, begin, (size_t)(end - begin) + 1, "an answer");
     const bool valid = !arena.status && v.kind == HT_VALUE_DICT;
     ht_jinja_arena_free(&arena);
     return valid;

@@ -123,8 +123,8 @@ static ht_status open_safetensors(ht_array_file *f, const char *path, ht_error *
     ht_status st = ht_safetensors_open(path, &f->safetensors, err);
     if (st) return st;
     f->count = ht_safetensors_count(f->safetensors);
-    const json_t *metadata = f->safetensors->metadata;
-    f->metadata = metadata ? ht_json_write(metadata, JSON_COMPACT) : strdup("{}");
+    const ht_json *metadata = f->safetensors->metadata;
+    f->metadata = metadata ? ht_json_dump(metadata, HT_JSON_COMPACT) : strdup("{}");
     return f->metadata ? HT_OK : ht_fail_memory(err, 0, path);
 }
 

@@ -6,7 +6,6 @@
 #include "formats/blocks.h"
 #include "formats/json.h"
 
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,48 +45,48 @@ static ht_status list_parts(ht_array_file *f, ht_error *err) {
 
 /* ---- metadata ---- */
 
-static json_t *number_of(const ht_gguf_value *v, uint64_t i) {
+static ht_json *number_of(const ht_gguf_value *v, uint64_t i) {
     int64_t whole;
     double real;
-    if (ht_gguf_item_i64(v, i, &whole)) return v->item_type == HT_GGUF_BOOL ? json_boolean(whole) : json_integer(whole);
-    return ht_gguf_item_f64(v, i, &real) ? json_real(real) : json_null(); /* infinities, and integers beyond i64 */
+    if (ht_gguf_item_i64(v, i, &whole))
+        return v->item_type == HT_GGUF_BOOL ? ht_json_boolean(whole) : ht_json_integer(whole);
+    return ht_gguf_item_f64(v, i, &real) ? ht_json_real(real)
+                                         : ht_json_null(); /* infinities, and integers beyond i64 */
 }
 
-static json_t *numbers_of(const ht_gguf_value *v) {
+static ht_json *numbers_of(const ht_gguf_value *v) {
     if (v->type != HT_GGUF_ARRAY) return number_of(v, 0);
-    json_t *list = json_array();
-    for (uint64_t i = 0; list && i < v->n_items; i++) json_array_append_new(list, number_of(v, i));
+    ht_json *list = ht_json_new_array();
+    for (uint64_t i = 0; list && i < v->n_items; i++) ht_json_array_append_new(list, number_of(v, i));
     return list;
 }
 
-static json_t *strings_of(const ht_gguf_value *v) {
-    json_t *list = json_array();
+static ht_json *strings_of(const ht_gguf_value *v) {
+    ht_json *list = ht_json_new_array();
     ht_bytes text;
-    for (size_t offset = 0; list && ht_gguf_next_string(v, &offset, &text);) {
-        json_t *item = json_stringn(text.data, text.len);
-        json_array_append_new(list, item ? item : json_string("")); /* invalid UTF-8 */
-    }
+    for (size_t offset = 0; list && ht_gguf_next_string(v, &offset, &text);)
+        ht_json_array_append_new(list, ht_json_stringn(text.data, text.len));
     if (v->type == HT_GGUF_ARRAY || !list) return list;
-    json_t *only = json_incref(json_array_get(list, 0));
-    json_decref(list);
+    ht_json *only = ht_json_incref(ht_json_array_get(list, 0));
+    ht_json_decref(list);
     return only;
 }
 
-static json_t *value_of(const ht_gguf_value *v) {
+static ht_json *value_of(const ht_gguf_value *v) {
     if (v->item_type == HT_GGUF_STRING) return strings_of(v);
-    return json_pack("{s:s, s:o}", "dtype", ht_gguf_type_name(v->item_type), "value", numbers_of(v));
+    return ht_json_pack("{s:s, s:o}", "dtype", ht_gguf_type_name(v->item_type), "value", numbers_of(v));
 }
 
 static ht_status read_metadata(ht_array_file *f, ht_error *err) {
-    json_t *all = json_object();
+    ht_json *all = ht_json_new_object();
     for (size_t i = 0; all && i < ht_gguf_n_values(f->gguf); i++) {
         const ht_gguf_value *v = ht_gguf_value_at(f->gguf, i);
         char *key = strndup(v->key.data, v->key.len);
-        if (key) json_object_set_new(all, key, value_of(v));
+        if (key) ht_json_object_set_new(all, key, value_of(v));
         free(key);
     }
-    f->metadata = all ? ht_json_write(all, JSON_COMPACT) : NULL;
-    json_decref(all);
+    f->metadata = all ? ht_json_dump(all, HT_JSON_COMPACT) : NULL;
+    ht_json_decref(all);
     return f->metadata ? HT_OK : ht_fail_memory(err, 0, f->file->path);
 }
 

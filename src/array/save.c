@@ -9,7 +9,6 @@
 
 #include <hearth/io.h>
 
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -67,14 +66,16 @@ static ht_status put_npz(ht_scope *s, ht_zip_writer *w, const char *name, ht_arr
 
 static ht_status check_names(const char *path, const char *const *names, int n, ht_error *err) {
     ht_status st = HT_OK;
-    json_t *known = json_object();
+    ht_json *known = ht_json_new_object();
     for (int i = 0; i < n && !st; i++) {
-        if (json_object_get(known, names[i]))
+        if (ht_json_object_get(known, names[i]))
             st = ht_fail(err, HT_ERR_ARGUMENT, "%s: the name `%s` is given twice", path, names[i]);
-        else if (json_object_set_new(known, names[i], json_true()))
-            st = ht_fail(err, HT_ERR_ARGUMENT, "%s: name %d is no UTF-8", path, i);
+        else if (!ht_utf8_valid(names[i], strlen(names[i])))
+            st = ht_fail(err, HT_ERR_ARGUMENT, "%s: name %d is not UTF-8", path, i);
+        else if (ht_json_object_set_new(known, names[i], ht_json_boolean(true)))
+            st = ht_fail_memory(err, 0, path);
     }
-    json_decref(known);
+    ht_json_decref(known);
     return st;
 }
 
@@ -143,14 +144,14 @@ ht_status ht_safetensors_save(ht_scope *s, const char *path, const char *const *
 
 ht_status ht_gguf_save(ht_scope *s, const char *path, const char *const *names, ht_array *const *arrays, int n,
                        const char *metadata, ht_error *err) {
-    json_t *values = NULL;
+    ht_json *values = NULL;
     ht_tensor_output *tensors;
     ht_status st = describe(s, path, names, arrays, n, &tensors, err);
     if (!st) st = ht_json_parse(metadata ? metadata : "{}", metadata ? strlen(metadata) : 2, path, &values, err);
     evaluated_arrays from = {s, arrays, NULL};
     if (!st) st = ht_gguf_write(path, tensors, n, values, values_of, &from, err);
     free(from.copy);
-    json_decref(values);
+    ht_json_decref(values);
     free(tensors);
     return st;
 }

@@ -41,29 +41,29 @@ static ht_status check_prompt(const ht_mlx_model *m, const int32_t *ids, size_t 
     return HT_OK;
 }
 
-static json_t *ids_json(const int32_t *ids, size_t n) {
-    json_t *list = json_array();
+static ht_json *ids_json(const int32_t *ids, size_t n) {
+    ht_json *list = ht_json_new_array();
     for (size_t i = 0; list && i < n; i++)
-        if (json_array_append_new(list, json_integer(ids[i]))) {
-            json_decref(list);
+        if (ht_json_array_append_new(list, ht_json_integer(ids[i]))) {
+            ht_json_decref(list);
             return NULL;
         }
     return list;
 }
 
 /* Pairs of an id and its bias, in order. */
-static json_t *biases_json(const ht_logit_bias *bias, int n) {
-    json_t *list = json_array();
+static ht_json *biases_json(const ht_logit_bias *bias, int n) {
+    ht_json *list = ht_json_new_array();
     for (int i = 0; list && i < n; i++)
-        if (json_array_append_new(list, json_pack("[if]", (int)bias[i].id, (double)bias[i].bias))) {
-            json_decref(list);
+        if (ht_json_array_append_new(list, ht_json_pack("[if]", (int)bias[i].id, (double)bias[i].bias))) {
+            ht_json_decref(list);
             return NULL;
         }
     return list;
 }
 
 /* The sampler's options; its seed has 64 bits without a sign, which JSON's integers here have not. */
-static ht_status sampler_json(const ht_sampler_options *given, const ht_sampling *model, int64_t vocab, json_t **out,
+static ht_status sampler_json(const ht_sampler_options *given, const ht_sampling *model, int64_t vocab, ht_json **out,
                               ht_error *err) {
     ht_sampler_options s;
     ht_sampler_stage order[HT_SAMPLER_STAGES];
@@ -75,31 +75,31 @@ static ht_status sampler_json(const ht_sampler_options *given, const ht_sampling
     if (st) return st;
     char seed[32];
     snprintf(seed, sizeof seed, "%llu", (unsigned long long)s.seed);
-    json_t *names = json_array();
+    ht_json *names = ht_json_new_array();
     for (int i = 0; i < HT_SAMPLER_STAGES; i++)
-        json_array_append_new(names, json_string(ht_sampler_stage_name(order[i])));
-    *out = json_pack("{sf si sf sf sf si sf sf so ss so}", "temperature", (double)s.temperature, "top_k", (int)s.top_k,
-                     "top_p", (double)s.top_p, "min_p", (double)s.min_p, "repeat_penalty", (double)s.repeat_penalty,
-                     "repeat_window", (int)s.repeat_window, "presence_penalty", (double)s.presence_penalty,
-                     "frequency_penalty", (double)s.frequency_penalty, "logit_bias", biases_json(bias, s.n_logit_bias),
-                     "seed", seed, "order", names);
+        ht_json_array_append_new(names, ht_json_string(ht_sampler_stage_name(order[i])));
+    *out = ht_json_pack("{sf si sf sf sf si sf sf so ss so}", "temperature", (double)s.temperature, "top_k",
+                        (int)s.top_k, "top_p", (double)s.top_p, "min_p", (double)s.min_p, "repeat_penalty",
+                        (double)s.repeat_penalty, "repeat_window", (int)s.repeat_window, "presence_penalty",
+                        (double)s.presence_penalty, "frequency_penalty", (double)s.frequency_penalty, "logit_bias",
+                        biases_json(bias, s.n_logit_bias), "seed", seed, "order", names);
     free(bias);
-    const bool whole = *out && json_array_size(names) == HT_SAMPLER_STAGES;
+    const bool whole = *out && ht_json_array_size(names) == HT_SAMPLER_STAGES;
     return whole ? HT_OK : ht_fail_memory(err, 0, "a request");
 }
 
 static ht_status send_request(run *r, const char *command, ht_error *err) {
     const ht_mlx_text *t = &r->call.m->text;
-    json_t *sampler;
+    ht_json *sampler;
     const ht_status st = sampler_json(r->o->sampler, &t->sampling, vocab_of(r->call.m), &sampler, err);
     if (st) {
-        json_decref(sampler);
+        ht_json_decref(sampler);
         return st;
     }
-    json_t *stops = ids_json(t->stop_ids, r->o->ignore_eos ? 0 : (size_t)t->n_stop_ids);
+    ht_json *stops = ids_json(t->stop_ids, r->o->ignore_eos ? 0 : (size_t)t->n_stop_ids);
     return ht_mlx_send(&r->call, command,
-                       json_pack("{so sI so so}", "ids", ids_json(r->ids, r->n), "max_tokens", (json_int_t)r->limit,
-                                 "stop_ids", stops, "sampler", sampler),
+                       ht_json_pack("{so sI so so}", "ids", ids_json(r->ids, r->n), "max_tokens", (int64_t)r->limit,
+                                    "stop_ids", stops, "sampler", sampler),
                        err);
 }
 
@@ -249,7 +249,8 @@ ht_status ht_mlx_chat(void *state, const ht_chat *chat, const ht_generate_option
     if (chat->tool_choice) return ht_fail(err, HT_ERR_UNSUPPORTED, "a choice of tools is not supported by mlx_lm");
     ht_status st = ht_mlx_text_chat(&m->text, chat, options->parse_special, &text, &n_text, &ids, &r.n, err);
     if (!st && fn)
-        st = ht_response_reader_new(m->text.chat.template, chat->tools, text, n_text, fn, user, &answer, err);
+        st = ht_response_reader_new(ht_chat_template_of(&m->text.chat, chat), chat->tools, text, n_text, fn, user,
+                                    &answer, err);
     if (answer) ht_response_reader_set_call_pieces(answer, options->call_pieces);
     if (!st) st = ht_token_output_begin(&output, m->text.tokenizer, options, answer, NULL, NULL, err);
     r.ids = ids;
@@ -308,7 +309,7 @@ ht_status ht_mlx_inspect(void *state, const ht_backend_prompt *prompt, const ht_
     if (!st) st = check_prompt(m, ids, n, err);
     if (!st) st = ht_mlx_enter(m, cancel, &c, err);
     if (!st) {
-        st = ht_mlx_send(&c, "inspect", json_pack("{so}", "ids", ids_json(ids, n)), err);
+        st = ht_mlx_send(&c, "inspect", ht_json_pack("{so}", "ids", ids_json(ids, n)), err);
         if (!st) st = read_keys(&c, n, fn, user, err);
         ht_mlx_leave(&c);
     }

@@ -79,7 +79,7 @@ static ht_status write_line(ht_mlx_call *c, const char *line, const ht_child_wai
 void ht_mlx_abandon(ht_mlx_call *c) {
     if (!c->m->child) return;
     const ht_child_wait wait = ht_child_wait_for(c->m->next_seconds, "a place for a message", NULL);
-    char *line = ht_mlx_request_write(++c->m->last_id, "cancel", json_pack("{sI}", "target", (json_int_t)c->id));
+    char *line = ht_mlx_request_write(++c->m->last_id, "cancel", ht_json_pack("{sI}", "target", (int64_t)c->id));
     c->m->unfinished = c->id;
     if (line) (void)write_line(c, line, &wait, NULL); /* without it the request goes on to its own end */
     free(line);
@@ -116,11 +116,11 @@ static ht_status finish_last(ht_mlx_call *c, ht_error *err) {
     return HT_OK;
 }
 
-ht_status ht_mlx_send(ht_mlx_call *c, const char *command, json_t *more, ht_error *err) {
+ht_status ht_mlx_send(ht_mlx_call *c, const char *command, ht_json *more, ht_error *err) {
     ht_mlx_model *m = c->m;
     const ht_status st = finish_last(c, err);
     if (st) {
-        json_decref(more);
+        ht_json_decref(more);
         return st;
     }
     char *line = ht_mlx_request_write(++m->last_id, command, more);
@@ -173,11 +173,11 @@ static ht_status check_text(const char *text, const char *what, ht_error *err) {
 }
 
 /* The adapter as the request has it; null without one. */
-static ht_status adapter_json(const ht_backend_options *o, json_t **out, ht_error *err) {
+static ht_status adapter_json(const ht_backend_options *o, ht_json **out, ht_error *err) {
     *out = NULL;
     if (o->n_adapters > 1) return refuse_option("more than one adapter", "fuse them first", err);
     if (!o->n_adapters) {
-        *out = json_null();
+        *out = ht_json_null();
         return HT_OK;
     }
     const float scale = o->adapter_scales ? o->adapter_scales[0] : 1;
@@ -190,7 +190,7 @@ static ht_status adapter_json(const ht_backend_options *o, json_t **out, ht_erro
                        o->adapters[0]);
     const ht_status st = check_text(o->adapters[0], "the adapter's path", err);
     if (st) return st;
-    *out = json_pack("{ss sf}", "path", o->adapters[0], "scale", (double)scale);
+    *out = ht_json_pack("{ss sf}", "path", o->adapters[0], "scale", (double)scale);
     return *out ? HT_OK : ht_fail_memory(err, 0, "a request");
 }
 
@@ -203,17 +203,17 @@ static ht_status start(ht_mlx_model *m, const ht_backend_options *o, ht_error *e
 }
 
 /* Asks the child to load; the answer tells what was loaded. */
-static ht_status ask(ht_mlx_model *m, const char *path, json_t *adapter, const ht_backend_options *o,
+static ht_status ask(ht_mlx_model *m, const char *path, ht_json *adapter, const ht_backend_options *o,
                      const ht_model_options *with, ht_error *err) {
     static const ht_mlx_event_kind expected[] = {HT_MLX_INFO};
     ht_mlx_call c;
     ht_status st = ht_mlx_enter(m, with->cancel, &c, err);
     if (st) {
-        json_decref(adapter);
+        ht_json_decref(adapter);
         return st;
     }
     const ht_child_wait wait = ht_mlx_wait(&c, o->load_seconds, "the model");
-    st = ht_mlx_send(&c, "load", json_pack("{ss so}", "path", path, "adapter", adapter), err);
+    st = ht_mlx_send(&c, "load", ht_json_pack("{ss so}", "path", path, "adapter", adapter), err);
     if (!st) st = ht_mlx_next(&c, &wait, expected, 1, &m->loaded, err);
     ht_mlx_leave(&c);
     return st;
@@ -230,7 +230,7 @@ static ht_status set_context(ht_mlx_model *m, int64_t wanted, ht_error *err) {
 
 static void close_model(void *state) {
     ht_mlx_model *m = state;
-    char *line = m->child ? ht_mlx_request_write(++m->last_id, "quit", json_object()) : NULL;
+    char *line = m->child ? ht_mlx_request_write(++m->last_id, "quit", ht_json_new_object()) : NULL;
     const ht_child_wait wait = ht_child_wait_for(0, "a place for a message", NULL);
     if (line) (void)ht_child_write(m->child, line, strlen(line), &wait, NULL);
     free(line);
@@ -244,7 +244,7 @@ static void close_model(void *state) {
 
 static ht_status load_into(ht_mlx_model *m, const char *path, const ht_backend_options *o, ht_error *err) {
     ht_model_options with;
-    json_t *adapter = NULL;
+    ht_json *adapter = NULL;
     m->first_seconds = o->first_seconds;
     m->next_seconds = o->next_seconds;
     ht_status st = check_model_options(o->model, &with, err);
@@ -253,7 +253,7 @@ static ht_status load_into(ht_mlx_model *m, const char *path, const ht_backend_o
     if (!st) st = adapter_json(o, &adapter, err);
     if (!st) st = start(m, o, err);
     if (st) {
-        json_decref(adapter);
+        ht_json_decref(adapter);
         return st;
     }
     if (with.progress) with.progress(0, with.user);
@@ -286,7 +286,7 @@ static ht_status info(void *state, ht_backend_info *out, ht_error *err) {
     ht_mlx_event e = {0};
     ht_status st = ht_mlx_enter(m, NULL, &c, err);
     if (st) return st;
-    st = ht_mlx_send(&c, "info", json_object(), err);
+    st = ht_mlx_send(&c, "info", ht_json_new_object(), err);
     if (!st) {
         const ht_child_wait wait = ht_mlx_wait(&c, m->next_seconds, "what the model is");
         st = ht_mlx_next(&c, &wait, expected, 1, &e, err);

@@ -39,7 +39,7 @@ ht_status ht_mlx_enter(ht_mlx_model *m, const ht_cancel *cancel, ht_mlx_call *c,
 void ht_mlx_leave(ht_mlx_call *c);
 
 /* Sends a request, after the end of the last one; `more` as of ht_mlx_request_write. */
-ht_status ht_mlx_send(ht_mlx_call *c, const char *command, json_t *more, ht_error *err);
+ht_status ht_mlx_send(ht_mlx_call *c, const char *command, ht_json *more, ht_error *err);
 /* The next event of the request, one of the n kinds that are expected, or its error, which becomes the call's. `e` is to be
  * freed in any case. A call that fails, or is cancelled, is over: the child is told, or ended. */
 ht_status ht_mlx_next(ht_mlx_call *c, const ht_child_wait *wait, const ht_mlx_event_kind *kinds, int n, ht_mlx_event *e,

@@ -25,13 +25,13 @@ enum { N_EVENTS = sizeof events / sizeof *events };
 
 const char *ht_mlx_event_name(ht_mlx_event_kind kind) { return events[kind].name; }
 
-static const char *text_of(ht_json_reader *r, const json_t *root, const char *key) {
+static const char *text_of(ht_json_reader *r, const ht_json *root, const char *key) {
     const char *text = NULL;
     if (!ht_json_str(r, root, key, &text)) ht_json_missing(r, key, "a text");
     return text;
 }
 
-static int64_t integer_of(ht_json_reader *r, const json_t *root, const char *key, int64_t least, int64_t most) {
+static int64_t integer_of(ht_json_reader *r, const ht_json *root, const char *key, int64_t least, int64_t most) {
     int64_t n = 0;
     if (!ht_json_i64(r, root, key, &n))
         ht_json_missing(r, key, "an integer");
@@ -41,7 +41,7 @@ static int64_t integer_of(ht_json_reader *r, const json_t *root, const char *key
     return n;
 }
 
-static int64_t count_of(ht_json_reader *r, const json_t *root, const char *key, int64_t most) {
+static int64_t count_of(ht_json_reader *r, const ht_json *root, const char *key, int64_t most) {
     return integer_of(r, root, key, 0, most);
 }
 
@@ -56,8 +56,8 @@ static void read_info(ht_json_reader *r, ht_mlx_event *e) {
 }
 
 static void read_tokens(ht_json_reader *r, ht_mlx_event *e) {
-    const json_t *ids = ht_json_array(r, e->root, "ids");
-    const size_t n = json_array_size(ids);
+    const ht_json *ids = ht_json_array(r, e->root, "ids");
+    const size_t n = ht_json_array_size(ids);
     if (!ids) ht_json_missing(r, "ids", "a list of token ids");
     if (r->status) return;
     if (n < 1 || n > HT_MLX_TOKENS_MAX) {
@@ -65,14 +65,14 @@ static void read_tokens(ht_json_reader *r, ht_mlx_event *e) {
         return;
     }
     for (size_t i = 0; i < n; i++) {
-        const json_t *id = json_array_get(ids, i);
+        const ht_json *id = ht_json_array_get(ids, i);
         char shown[80];
-        if (!json_is_integer(id) || json_integer_value(id) < 0 || json_integer_value(id) > INT32_MAX) {
+        if (!ht_json_is_integer(id) || ht_json_integer_value(id) < 0 || ht_json_integer_value(id) > INT32_MAX) {
             ht_json_fail(r, HT_ERR_FORMAT, "`ids` holds %s, expected token ids",
                          ht_json_describe(id, shown, sizeof shown));
             return;
         }
-        e->tokens[e->n_tokens++] = (int32_t)json_integer_value(id);
+        e->tokens[e->n_tokens++] = (int32_t)ht_json_integer_value(id);
     }
 }
 
@@ -126,7 +126,7 @@ static bool decode_base64(const char *text, size_t n, unsigned char *out, size_t
 }
 
 /* f32, the lowest byte first. */
-static void read_numbers(ht_json_reader *r, const json_t *root, const char *key, float *out, size_t n) {
+static void read_numbers(ht_json_reader *r, const ht_json *root, const char *key, float *out, size_t n) {
     const char *text = text_of(r, root, key);
     if (r->status) return;
     unsigned char *bytes = (unsigned char *)out;
@@ -197,29 +197,29 @@ ht_status ht_mlx_event_read(const char *line, size_t n, ht_mlx_event *e, ht_erro
         if (strcmp(events[i].name, name) == 0) e->kind = (ht_mlx_event_kind)i;
     if (!e->kind) return ht_json_fail(&r, HT_ERR_FORMAT, "`event` is \"%.40s\", which is none", name);
     read_members(&r, e);
-    if (!r.status && json_object_size(e->root) != (size_t)events[e->kind].n_members + 2)
-        ht_json_fail(&r, HT_ERR_FORMAT, "an event \"%s\" of %zu fields, expected %d", name, json_object_size(e->root),
-                     events[e->kind].n_members + 2);
+    if (!r.status && ht_json_object_size(e->root) != (size_t)events[e->kind].n_members + 2)
+        ht_json_fail(&r, HT_ERR_FORMAT, "an event \"%s\" of %zu fields, expected %d", name,
+                     ht_json_object_size(e->root), events[e->kind].n_members + 2);
     return r.status;
 }
 
 void ht_mlx_event_free(ht_mlx_event *e) {
-    json_decref(e->root);
+    ht_json_decref(e->root);
     free(e->numbers);
     memset(e, 0, sizeof *e);
 }
 
 /* ---- requests ---- */
 
-char *ht_mlx_request_write(int64_t id, const char *command, json_t *more) {
-    json_t *whole = json_pack("{sI ss}", "id", (json_int_t)id, "command", command);
+char *ht_mlx_request_write(int64_t id, const char *command, ht_json *more) {
+    ht_json *whole = ht_json_pack("{sI ss}", "id", (int64_t)id, "command", command);
     ht_text line = {0};
-    if (whole && more && json_object_update(whole, more) == 0) {
-        char *text = ht_json_write(whole, JSON_COMPACT);
+    if (whole && more && ht_json_object_update(whole, more) == 0) {
+        char *text = ht_json_dump(whole, HT_JSON_COMPACT);
         if (text) ht_text_printf(&line, "%s\n", text);
         free(text);
     }
-    json_decref(whole);
-    json_decref(more);
+    ht_json_decref(whole);
+    ht_json_decref(more);
     return line.data ? ht_text_take(&line) : NULL;
 }

@@ -16,9 +16,9 @@
 #ifndef HT_BACKENDS_MLX_MESSAGE_H
 #define HT_BACKENDS_MLX_MESSAGE_H
 
-#include <hearth/backend.h>
+#include "formats/json.h"
 
-#include <jansson.h>
+#include <hearth/backend.h>
 
 typedef enum ht_mlx_event_kind {
     HT_MLX_INFO = 1,
@@ -35,7 +35,7 @@ enum { HT_MLX_TOKENS_MAX = 64 }; /* of an event */
 typedef struct ht_mlx_event {
     ht_mlx_event_kind kind;
     int64_t id;
-    json_t *root;
+    ht_json *root;
     ht_backend_info info;              /* of HT_MLX_INFO */
     int64_t reused;                    /* of HT_MLX_BEGIN: tokens of the prompt that the cache held */
     int32_t tokens[HT_MLX_TOKENS_MAX]; /* of HT_MLX_TOKENS */
@@ -56,6 +56,6 @@ const char *ht_mlx_event_name(ht_mlx_event_kind kind);
 
 /* A request as a line with its newline, in fresh memory; NULL when memory ran out. `more`, whose members are put in, is
  * released; NULL stands for what memory ran out for. */
-char *ht_mlx_request_write(int64_t id, const char *command, json_t *more);
+char *ht_mlx_request_write(int64_t id, const char *command, ht_json *more);
 
 #endif

@@ -67,7 +67,7 @@ ht_status ht_mlx_text_load(const char *path, ht_mlx_text *out, ht_error *err) {
 
 void ht_mlx_text_free(ht_mlx_text *t) {
     ht_tokenizer_free(t->tokenizer);
-    ht_chat_template_free(t->chat.template);
+    ht_chat_setup_free(&t->chat);
     free(t->stop_ids);
     *t = (ht_mlx_text){0};
 }

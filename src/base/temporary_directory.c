@@ -30,8 +30,13 @@ int ht_temporary_directory_make(const char *path, char **out) {
 void ht_temporary_directory_remove(const char *path) {
     DIR *directory = opendir(path);
     if (!directory) return;
-    for (const struct dirent *e; (e = readdir(directory));)
-        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0) (void)unlinkat(dirfd(directory), e->d_name, 0);
+    for (const struct dirent *e; (e = readdir(directory));) {
+        char *within = NULL;
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) continue;
+        if (unlinkat(dirfd(directory), e->d_name, 0) == 0) continue;
+        if (asprintf(&within, "%s/%s", path, e->d_name) >= 0) ht_temporary_directory_remove(within);
+        free(within);
+    }
     closedir(directory);
     (void)rmdir(path);
 }

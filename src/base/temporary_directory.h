@@ -4,7 +4,7 @@
 
 /* Makes a new directory `path`.*.tmp; 0, or errno. The caller frees *out, which is NULL after a failure. */
 int ht_temporary_directory_make(const char *path, char **out);
-/* Removes the directory and its files; directories within, which no caller makes, stay. */
+/* Removes the directory with all in it. Links are removed, not followed. */
 void ht_temporary_directory_remove(const char *path);
 
 /* Path of the directory that `path` is in; the caller frees it. NULL when memory ran out. */

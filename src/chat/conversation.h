@@ -11,24 +11,32 @@
 
 struct ht_chat {
     _Atomic int refs;
-    ht_jinja_arena arena;     /* of all that follows */
-    ht_jinja_list *messages;  /* dicts; their "role" is a string that is no input */
-    ht_jinja_value tools;     /* a list, or None */
+    ht_jinja_arena arena; /* of all that follows */
+    ht_jinja_list
+        *messages;        /* dicts; their "role" is a string that is no input, their "content" a string or None, their
+                                 "tool_calls" not empty, with arguments as they came */
+    ht_jinja_value tools; /* a list, or None */
     ht_jinja_dict *variables; /* that were set */
     int64_t time;             /* 0: the present */
     ht_tool_choice tool_choice;
     const ht_jinja_string *tool_name; /* of HT_TOOL_CHOICE_NAMED; else NULL */
     bool parallel_calls;
+    bool continues; /* the prompt ends within the last message */
 };
 
 /* One more hold on it, given back by ht_chat_free. */
 ht_chat *ht_chat_retain(const ht_chat *chat);
-/* Adds the messages of an object as ht_chat_from_json reads them, with its tools and variables. The object lies in the chat's
- * arena; its messages become the chat's own. After a failure the chat is only good for being freed. */
-ht_status ht_chat_read(ht_chat *chat, const ht_jinja_dict *document, ht_error *err);
-/* How messages name a JSON value; NULL: "missing". A constant. */
-const char *ht_chat_describe(const ht_jinja_value *v);
+/* The chat's arena, which reports failures to `err` from now on. */
+ht_jinja_arena *ht_chat_begin(ht_chat *chat, ht_error *err);
+/* Whether a role exists; i: the message's index, for the error. */
+ht_status ht_chat_check_role(const char *role, size_t i, ht_error *err);
+/* Takes a message that lies in the chat's arena. */
+ht_status ht_chat_append(ht_chat *chat, ht_jinja_dict *message);
+/* Sets a variable to a value in the chat's arena. Tools, a list or None, are kept by themselves, as answers are read by them. */
+ht_status ht_chat_set_value(ht_chat *chat, const char *name, ht_jinja_value v);
 
+/* The chat template that writes the conversation, and in whose tool-call format it is answered; NULL: none. `chat` may be NULL. */
+const ht_chat_template *ht_chat_template_of(const ht_chat_setup *setup, const ht_chat *chat);
 /* The text with its runs, each of which the caller frees with free(). bos and eos: the texts of these tokens, or NULL. */
 ht_status ht_chat_write(const ht_chat_setup *setup, const char *bos, const char *eos, const ht_chat *chat, char **text,
                         size_t *n, ht_text_run **runs, size_t *n_runs, ht_error *err);

@@ -2,10 +2,104 @@
 #include "base/error.h"
 #include "chat/conversation.h"
 #include "models/model.h"
+#include "template/eval.h"
 #include "tokenizer/tokenizer.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- messages as the template takes them ---- */
+
+typedef struct preparation {
+    ht_jinja_arena *a;
+    const ht_chat_setup *setup;
+    bool has_developer; /* the template knows the role */
+} preparation;
+
+static bool is_blank(const ht_jinja_string *s) { return strspn(s->text, " \t\r\n") == s->n; }
+
+/* The object that the text of arguments is; the text itself when it is none. */
+static ht_jinja_value object_of(ht_jinja_arena *a, ht_jinja_value text) {
+    if (a->status) return text;
+    ht_error *const err = a->err;
+    a->err = NULL;
+    ht_jinja_value v = ht_jinja_json_value(a, text.string->text, text.string->n, "the arguments");
+    const bool memory = a->status == HT_ERR_MEMORY, object = !a->status && v.kind == HT_VALUE_DICT;
+    a->status = HT_OK;
+    a->err = err;
+    if (memory) ht_jinja_arena_fail_as(a, HT_ERR_MEMORY, "out of memory for the arguments of a call");
+    return object ? v : text;
+}
+
+/* The arguments of a call as an object, or as JSON text for a template that appends them to a text. A text that is no object stays. */
+static ht_jinja_value arguments_for(const preparation *p, ht_jinja_value v) {
+    ht_jinja_rendering writing = {.a = p->a};
+    const bool is_text = ht_jinja_is_string(v), blank = is_text && is_blank(v.string);
+    if (p->a->status) return v;
+    if (p->setup->text_arguments) {
+        if (blank) return ht_jinja_text_value(p->a, "{}");
+        return v.kind == HT_VALUE_DICT
+                   ? ht_jinja_string_value(ht_jinja_json_text(&writing, v, NULL, NULL, NULL, false, false))
+                   : v;
+    }
+    if (blank) return (ht_jinja_value){.kind = HT_VALUE_DICT, .dict = ht_jinja_dict_new(p->a)};
+    return is_text ? object_of(p->a, v) : v;
+}
+
+static ht_jinja_value call_for(const preparation *p, ht_jinja_value call) {
+    if (call.kind != HT_VALUE_DICT) return call;
+    ht_jinja_dict *copy = ht_jinja_dict_new(p->a);
+    for (size_t i = 0; i < call.dict->n && !p->a->status; i++) {
+        ht_jinja_value v = call.dict->values[i];
+        if (ht_jinja_string_is(call.dict->keys[i].string, "function")) v = call_for(p, v);
+        if (ht_jinja_string_is(call.dict->keys[i].string, "arguments")) v = arguments_for(p, v);
+        ht_jinja_dict_set(p->a, copy, call.dict->keys[i], v);
+    }
+    return (ht_jinja_value){.kind = HT_VALUE_DICT, .dict = copy};
+}
+
+static ht_jinja_value calls_for(const preparation *p, const ht_jinja_list *calls) {
+    ht_jinja_list *copy = ht_jinja_list_new(p->a, calls->n);
+    for (size_t i = 0; i < calls->n && !p->a->status; i++)
+        ht_jinja_list_append(p->a, copy, call_for(p, calls->items[i]));
+    return ht_jinja_list_value(HT_VALUE_LIST, copy);
+}
+
+static ht_jinja_value field_for(const preparation *p, const char *key, bool from_assistant, ht_jinja_value v) {
+    if (strcmp(key, "content") == 0 && v.kind == HT_VALUE_NONE && !(from_assistant && p->setup->null_content))
+        return ht_jinja_text_value(p->a, "");
+    if (strcmp(key, "role") == 0 && !p->has_developer && ht_jinja_string_is(v.string, "developer"))
+        return ht_jinja_text_value(p->a, "system");
+    return strcmp(key, "tool_calls") == 0 && v.kind == HT_VALUE_LIST ? calls_for(p, v.list) : v;
+}
+
+/* Reasoning has both of its names, whichever of three it came under, and other fields that are null are left out, as `transformers`
+ * does. */
+static ht_jinja_value message_for(const preparation *p, const ht_jinja_dict *m) {
+    static const char *const names[] = {"reasoning_content", "thinking", "reasoning"};
+    ht_jinja_dict *copy = ht_jinja_dict_new(p->a);
+    const bool from_assistant = ht_jinja_string_is(ht_jinja_dict_find_text(m, "role", 4)->string, "assistant");
+    const ht_jinja_value *thinking = NULL;
+    for (int j = 0; j < 3 && (!thinking || thinking->kind == HT_VALUE_NONE); j++)
+        thinking = ht_jinja_dict_find_text(m, names[j], strlen(names[j]));
+    const bool any = thinking && thinking->kind != HT_VALUE_NONE;
+    if (any) ht_jinja_dict_set_text(p->a, copy, "thinking", *thinking);
+    for (size_t i = 0; i < m->n && !p->a->status; i++) {
+        const char *key = m->keys[i].string->text;
+        if (m->values[i].kind == HT_VALUE_NONE && strcmp(key, "content") != 0) continue;
+        ht_jinja_dict_set(p->a, copy, m->keys[i], field_for(p, key, from_assistant, m->values[i]));
+    }
+    if (any) ht_jinja_dict_set_text(p->a, copy, "reasoning_content", *thinking);
+    return (ht_jinja_value){.kind = HT_VALUE_DICT, .dict = copy};
+}
+
+static ht_jinja_value messages_for(ht_jinja_arena *a, const ht_chat_setup *setup, const ht_jinja_list *messages) {
+    const preparation p = {a, setup, ht_chat_template_mentions(setup->template, "developer")};
+    ht_jinja_list *all = ht_jinja_list_new(a, messages->n);
+    for (size_t i = 0; i < messages->n && !a->status; i++)
+        ht_jinja_list_append(a, all, message_for(&p, messages->items[i].dict));
+    return ht_jinja_list_value(HT_VALUE_LIST, all);
+}
 
 /* ---- variables ---- */
 
@@ -13,15 +107,39 @@ static void set_token(ht_jinja_arena *a, ht_jinja_dict *names, const char *name,
     if (text) ht_jinja_dict_set_text(a, names, name, ht_jinja_text_value(a, text));
 }
 
-/* The messages, with the role "system" for "developer". */
-static ht_jinja_value without_developer(ht_jinja_arena *a, const ht_jinja_list *messages) {
-    ht_jinja_value copy =
-        ht_jinja_copy(a, (ht_jinja_value){.kind = HT_VALUE_LIST, .list = (ht_jinja_list *)(uintptr_t)messages});
-    for (size_t i = 0; i < messages->n && !a->status; i++) {
-        ht_jinja_value *role = ht_jinja_dict_find_text(copy.list->items[i].dict, "role", 4);
-        if (ht_jinja_string_is(role->string, "developer")) *role = ht_jinja_text_value(a, "system");
+/* After the last content, to find its end in the text: as transformers does, whose space shows whether the template trims. */
+static const char tag[] = "CONTINUE_FINAL_MESSAGE_TAG ";
+enum { TAG = sizeof tag - 1 };
+
+static void tag_last(ht_jinja_arena *a, ht_jinja_value messages) {
+    if (a->status) return;
+    ht_jinja_value *content = ht_jinja_dict_find_text(messages.list->items[messages.list->n - 1].dict, "content", 7);
+    ht_jinja_builder b = {.arena = a};
+    if (!content || !ht_jinja_is_string(*content)) {
+        ht_jinja_arena_fail_as(a, HT_ERR_ARGUMENT,
+                               "the last message has no text, expected one that the answer continues");
+        return;
     }
-    return copy;
+    ht_jinja_put_string(&b, content->string);
+    ht_jinja_put(&b, tag, TAG, true);
+    const ht_jinja_string *tagged = ht_jinja_built(&b);
+    *content = ht_jinja_string_value(tagged);
+}
+
+/* Cuts the text where the last message's content ends. */
+static ht_status cut_at_tag(char *text, size_t *n, ht_text_run *runs, size_t *n_runs, ht_error *err) {
+    size_t at = *n;
+    while (at && (at + TAG - 1 > *n || memcmp(text + at, tag, TAG - 1) != 0)) at--;
+    if (at + TAG - 1 > *n || memcmp(text + at, tag, TAG - 1) != 0)
+        return ht_fail(err, HT_ERR_ARGUMENT,
+                       "the chat template does not write the end of the last message, which the answer would continue");
+    if (text[at + TAG - 1] != ' ')
+        while (at && strchr(" \t\r\n\f\v", text[at - 1])) at--;
+    text[at] = '\0';
+    *n = at;
+    while (*n_runs > 1 && runs[*n_runs - 2].end >= at) --*n_runs;
+    if (*n_runs) runs[*n_runs - 1].end = at;
+    return HT_OK;
 }
 
 static void set_variables(ht_jinja_arena *a, ht_jinja_dict *names, const ht_chat_setup *setup, const char *bos,
@@ -31,22 +149,38 @@ static void set_variables(ht_jinja_arena *a, ht_jinja_dict *names, const ht_chat
     ht_jinja_dict_set_text(a, names, "add_generation_prompt", ht_jinja_boolean(true));
     for (size_t i = 0; i < chat->variables->n && !a->status; i++)
         ht_jinja_dict_set(a, names, chat->variables->keys[i], chat->variables->values[i]);
-    ht_jinja_value messages = {.kind = HT_VALUE_LIST, .list = chat->messages};
-    if (!ht_chat_template_mentions(setup->template, "developer")) messages = without_developer(a, chat->messages);
+    const ht_jinja_value messages = messages_for(a, setup, chat->messages);
+    if (chat->continues) {
+        tag_last(a, messages);
+        ht_jinja_dict_set_text(a, names, "add_generation_prompt", ht_jinja_boolean(false));
+    }
     ht_jinja_dict_set_text(a, names, "messages", messages);
     ht_jinja_dict_set_text(a, names, "tools", chat->tools);
 }
 
 /* ---- text and ids ---- */
 
+static const ht_chat_setup *setup_of(const ht_chat_setup *setup, const ht_chat *chat) {
+    return ht_chat_setup_for(setup, chat && chat->tools.kind == HT_VALUE_LIST);
+}
+
+const ht_chat_template *ht_chat_template_of(const ht_chat_setup *setup, const ht_chat *chat) {
+    return setup_of(setup, chat)->template;
+}
+
+static ht_status fail_without_template(ht_error *err) {
+    return ht_fail(
+        err, HT_ERR_UNSUPPORTED,
+        "the model has no chat template, and no format that its vocabulary would tell; give it the text as it is "
+        "instead");
+}
+
 ht_status ht_chat_write(const ht_chat_setup *setup, const char *bos, const char *eos, const ht_chat *chat, char **text,
                         size_t *n, ht_text_run **runs, size_t *n_runs, ht_error *err) {
     *text = NULL;
     *runs = NULL;
-    if (!setup->name)
-        return ht_fail(err, HT_ERR_UNSUPPORTED,
-                       "the model has no chat template, and no format that its vocabulary would tell; give it the text "
-                       "as it is instead");
+    setup = setup_of(setup, chat);
+    if (!setup->name) return fail_without_template(err);
     if (!setup->template) return ht_fail(err, setup->error.status, "%s", setup->error.message);
     if (!chat->messages->n) return ht_fail(err, HT_ERR_ARGUMENT, "a conversation of no messages");
     ht_jinja_arena a = {.limit = SIZE_MAX / 4, .name = "the conversation", .err = err};
@@ -56,6 +190,13 @@ ht_status ht_chat_write(const ht_chat_setup *setup, const char *bos, const char 
     ht_status status = a.status;
     if (!status) status = ht_chat_template_render_values(setup->template, names, &limits, text, n, runs, n_runs, err);
     ht_jinja_arena_free(&a);
+    if (status || !chat->continues) return status;
+    status = cut_at_tag(*text, n, *runs, n_runs, err);
+    if (!status) return HT_OK;
+    free(*text);
+    free(*runs);
+    *text = NULL;
+    *runs = NULL;
     return status;
 }
 
@@ -106,6 +247,37 @@ ht_status ht_chat_encode(const ht_model *m, const ht_chat *chat, unsigned flags,
     ht_status status = ht_chat_write_for(m, chat, &text, &n, &runs, &n_runs, err);
     if (!status) status = ht_chat_encode_text(m, text, n, runs, n_runs, flags, ids, n_ids, err);
     free(text);
+    free(runs);
+    return status;
+}
+
+/* ---- without a model ---- */
+
+ht_status ht_chat_find_template(const ht_tokenizer *tokenizer, const ht_chat *chat, ht_chat_template **out,
+                                ht_error *err) {
+    ht_chat_setup all;
+    ht_status status = ht_chat_detect_template(tokenizer, &all, err);
+    ht_chat_setup *found = (ht_chat_setup *)(uintptr_t)setup_of(&all, chat);
+    *out = NULL;
+    if (!status && !found->name) status = fail_without_template(err);
+    if (!status && !found->template) status = ht_fail(err, found->error.status, "%s", found->error.message);
+    if (!status) {
+        *out = found->template;
+        found->template = NULL;
+    }
+    ht_chat_setup_free(&all);
+    return status;
+}
+
+ht_status ht_chat_render(const ht_chat_template *t, const ht_tokenizer *tokenizer, const ht_chat *chat, char **text,
+                         size_t *n, ht_error *err) {
+    ht_chat_setup setup = {.name = "template", .template = (ht_chat_template *)(uintptr_t)t};
+    ht_text_run *runs;
+    size_t n_runs;
+    ht_chat_setup_probe(&setup);
+    const char *bos = tokenizer ? piece_of(tokenizer, ht_tokenizer_bos(tokenizer)) : NULL;
+    const char *eos = tokenizer ? piece_of(tokenizer, ht_tokenizer_eos(tokenizer)) : NULL;
+    const ht_status status = ht_chat_write(&setup, bos, eos, chat, text, n, &runs, &n_runs, err);
     free(runs);
     return status;
 }

@@ -60,7 +60,7 @@ static inline ht_jinja_value ht_span_string(ht_jinja_arena *a, ht_span s) {
 /* Undefined when the text is no JSON. */
 static inline ht_jinja_value ht_span_json(ht_jinja_arena *a, ht_span s) {
     if (a->status) return ht_jinja_undefined();
-    const ht_jinja_value v = ht_jinja_json_value(a, s.p, s.n, "a call");
+    const ht_jinja_value v = ht_jinja_json_loads(a, s.p, s.n, "a call");
     if (a->status == HT_ERR_FORMAT) a->status = HT_OK;
     return v;
 }

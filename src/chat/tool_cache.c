@@ -84,7 +84,7 @@ static ht_status key_of(const ht_chat *chat, bool beside_text, char **key, ht_er
 }
 
 static ht_status compile(ht_model *m, const ht_chat *chat, bool beside_text, ht_grammar **out, ht_error *err) {
-    const ht_tool_request q = {.template = m->chat.template,
+    const ht_tool_request q = {.template = ht_chat_template_of(&m->chat, chat),
                                .tools = chat->tools,
                                .choice = chat->tool_choice,
                                .name = chat->tool_name ? chat->tool_name->text : NULL,

@@ -33,7 +33,7 @@ typedef struct patterns {
 } patterns;
 
 typedef struct peft_config {
-    json_t *root;
+    ht_json *root;
     int64_t rank;
     double alpha;
     bool rs; /* scale is alpha / sqrt(rank) */
@@ -51,7 +51,7 @@ static void free_config(peft_config *c) {
     free_patterns(&c->ranks);
     free_patterns(&c->alphas);
     ht_regex_work_free(c->work);
-    json_decref(c->root);
+    ht_json_decref(c->root);
 }
 
 /* Keys whose value must be none, and what they would mean. */
@@ -72,9 +72,10 @@ static const struct {
     {"monteclora_config", "it is MonteCLoRA"},
 };
 
-static bool is_set(const json_t *value) {
-    if (json_is_array(value) || json_is_object(value)) return json_array_size(value) + json_object_size(value) > 0;
-    return value && !json_is_null(value) && !json_is_false(value);
+static bool is_set(const ht_json *value) {
+    if (ht_json_is_array(value) || ht_json_is_object(value))
+        return ht_json_array_size(value) + ht_json_object_size(value) > 0;
+    return value && !ht_json_is_null(value) && !ht_json_is_false(value);
 }
 
 static void check_keys(const peft_config *c, ht_json_reader *r) {
@@ -84,14 +85,14 @@ static void check_keys(const peft_config *c, ht_json_reader *r) {
     if (!r->status && strcmp(type, "LORA") != 0)
         ht_json_fail(r, HT_ERR_UNSUPPORTED, "`peft_type` is \"%.40s\"; only LORA can be applied", type);
     for (size_t i = 0; i < sizeof unsupported / sizeof *unsupported; i++)
-        if (is_set(json_object_get(c->root, unsupported[i].key)))
+        if (is_set(ht_json_object_get(c->root, unsupported[i].key)))
             ht_json_fail(r, HT_ERR_UNSUPPORTED, "`%s` is set: the adapter is no plain LoRA, as %s", unsupported[i].key,
                          unsupported[i].why);
     ht_json_str(r, c->root, "bias", &bias);
     if (strcmp(bias, "none") != 0)
         ht_json_fail(r, HT_ERR_UNSUPPORTED, "`bias` is \"%.40s\": the adapter changes the biases of the base", bias);
     static const char *const changing[] = {"pissa", "olora", "corda", "lora_ga", "loftq"};
-    const char *init = json_string_value(json_object_get(c->root, "init_lora_weights"));
+    const char *init = ht_json_string_value(ht_json_object_get(c->root, "init_lora_weights"));
     for (size_t i = 0; init && i < sizeof changing / sizeof *changing; i++)
         if (strncmp(init, changing[i], strlen(changing[i])) == 0)
             ht_json_fail(r, HT_ERR_UNSUPPORTED,
@@ -101,19 +102,19 @@ static void check_keys(const peft_config *c, ht_json_reader *r) {
 }
 
 /* A module takes the first pattern for which Python's re.match("(.*\.)?(KEY)$") holds. */
-static void read_patterns(ht_json_reader *r, const json_t *object, const char *name, patterns *out) {
-    const json_t *all = ht_json_object(r, object, name);
+static void read_patterns(ht_json_reader *r, const ht_json *object, const char *name, patterns *out) {
+    const ht_json *all = ht_json_object(r, object, name);
     const char *key;
-    json_t *value;
-    out->item = calloc(json_object_size(all) + 1, sizeof *out->item);
+    ht_json *value;
+    out->item = calloc(ht_json_object_size(all) + 1, sizeof *out->item);
     if (!out->item) r->status = ht_fail_memory(r->err, 0, name);
-    json_object_foreach((json_t *)(uintptr_t)all, key, value) {
+    ht_json_object_foreach((ht_json *)(uintptr_t)all, key, value) {
         if (r->status) return;
         ht_text text = {0};
         ht_text_printf(&text, "^(?:.*\\.)?(?:%s)$", key);
         pattern *p = &out->item[out->n];
-        *p = (pattern){.key = key, .value = json_number_value(value)};
-        if (!json_is_number(value) || !isfinite(p->value))
+        *p = (pattern){.key = key, .value = ht_json_number_value(value)};
+        if (!ht_json_is_number(value) || !isfinite(p->value))
             ht_json_fail(r, HT_ERR_FORMAT, "`%s` of \"%.80s\" is no number", name, key);
         else if (text.failed)
             r->status = ht_fail_memory(r->err, strlen(key), name);
@@ -127,10 +128,10 @@ static void read_patterns(ht_json_reader *r, const json_t *object, const char *n
 
 /* With two parameters of one module PEFT nests gate_up_proj inside down_proj; one alone is not told by its name. */
 static void read_parameters(peft_config *c, ht_json_reader *r) {
-    const json_t *all = ht_json_array(r, c->root, "target_parameters");
+    const ht_json *all = ht_json_array(r, c->root, "target_parameters");
     bool gate_up = false, down = false;
-    for (size_t i = 0; i < json_array_size(all); i++) {
-        const char *name = json_string_value(json_array_get(all, i)), *leaf = name ? strrchr(name, '.') : NULL;
+    for (size_t i = 0; i < ht_json_array_size(all); i++) {
+        const char *name = ht_json_string_value(ht_json_array_get(all, i)), *leaf = name ? strrchr(name, '.') : NULL;
         leaf = leaf ? leaf + 1 : name;
         gate_up = gate_up || (leaf && !strcmp(leaf, "gate_up_proj"));
         down = down || (leaf && !strcmp(leaf, "down_proj"));
@@ -377,24 +378,26 @@ static ht_status put_peft_pair(ht_adapter_writing *w, const ht_lora *l, ht_error
     return status;
 }
 
-static json_t *number(double x) { return x == floor(x) && fabs(x) < 1e15 ? json_integer((json_int_t)x) : json_real(x); }
+static ht_json *number(double x) {
+    return x == floor(x) && fabs(x) < 1e15 ? ht_json_integer((int64_t)x) : ht_json_real(x);
+}
 
-static bool append_once(json_t *list, const char *text) {
+static bool append_once(ht_json *list, const char *text) {
     size_t i;
-    json_t *item;
-    json_array_foreach(list, i, item) if (!strcmp(json_string_value(item), text)) return true;
-    return json_array_append_new(list, json_string(text)) == 0;
+    ht_json *item;
+    ht_json_array_foreach(list, i, item) if (!strcmp(ht_json_string_value(item), text)) return true;
+    return ht_json_array_append_new(list, ht_json_string(text)) == 0;
 }
 
 /* What the configuration says of the targets: projections by the ends of their names, and the layers that have any. */
 typedef struct targets {
-    json_t *modules, *parameters, *layers;
+    ht_json *modules, *parameters, *layers;
 } targets;
 
-static bool add_layer(json_t *layers, int64_t layer) {
-    for (size_t k = 0; k < json_array_size(layers); k++)
-        if (json_integer_value(json_array_get(layers, k)) == layer) return true;
-    return json_array_append_new(layers, json_integer(layer)) == 0;
+static bool add_layer(ht_json *layers, int64_t layer) {
+    for (size_t k = 0; k < ht_json_array_size(layers); k++)
+        if (ht_json_integer_value(ht_json_array_get(layers, k)) == layer) return true;
+    return ht_json_array_append_new(layers, ht_json_integer(layer)) == 0;
 }
 
 static bool add_target(const ht_adapter_writing *w, const ht_lora *l, targets *t) {
@@ -406,59 +409,59 @@ static bool add_target(const ht_adapter_writing *w, const ht_lora *l, targets *t
     /* Towers of a multimodal model have projections of the same names. */
     char module[HT_ADAPTER_NAME];
     snprintf(module, sizeof module, "language_model.layers.%lld.%s", (long long)layer, rest);
-    return json_array_append_new(t->modules, json_string(module)) == 0;
+    return ht_json_array_append_new(t->modules, ht_json_string(module)) == 0;
 }
 
 static int by_number(const void *a, const void *b) {
-    json_int_t x = json_integer_value(*(json_t *const *)a), y = json_integer_value(*(json_t *const *)b);
+    int64_t x = ht_json_integer_value(*(ht_json *const *)a), y = ht_json_integer_value(*(ht_json *const *)b);
     return (x > y) - (x < y);
 }
 
 /* The layers in ascending order; null when they are all of the model's. */
-static json_t *sorted_layers(const ht_adapter_writing *w, const json_t *layers) {
-    size_t n = json_array_size(layers);
-    if (w->m && (int64_t)n == w->m->config->n_layers) return json_null();
-    json_t *out = json_array(), **item = calloc(n + 1, sizeof *item);
-    for (size_t i = 0; item && i < n; i++) item[i] = json_array_get(layers, i);
+static ht_json *sorted_layers(const ht_adapter_writing *w, const ht_json *layers) {
+    size_t n = ht_json_array_size(layers);
+    if (w->m && (int64_t)n == w->m->config->n_layers) return ht_json_null();
+    ht_json *out = ht_json_new_array(), **item = calloc(n + 1, sizeof *item);
+    for (size_t i = 0; item && i < n; i++) item[i] = ht_json_array_get(layers, i);
     if (item) qsort(item, n, sizeof *item, by_number);
-    for (size_t i = 0; item && out && i < n; i++) json_array_append(out, item[i]);
-    bool good = item && json_array_size(out) == n;
+    for (size_t i = 0; item && out && i < n; i++) ht_json_array_append(out, item[i]);
+    bool good = item && ht_json_array_size(out) == n;
     free(item);
     if (good) return out;
-    json_decref(out);
+    ht_json_decref(out);
     return NULL;
 }
 
 /* gate_up_proj holds two pairs, so it has twice the rank, with the same scale. */
-static bool add_parameters_to(json_t *root, const ht_adapter_writing *w, const json_t *parameters) {
-    json_t *more =
-        json_pack("{sO s{sI} s{so}}", "target_parameters", parameters, "rank_pattern", "gate_up_proj",
-                  (json_int_t)(2 * w->rank), "alpha_pattern", "gate_up_proj", number(2 * w->scale * (double)w->rank));
-    bool good = more && json_object_update(root, more) == 0;
-    json_decref(more);
+static bool add_parameters_to(ht_json *root, const ht_adapter_writing *w, const ht_json *parameters) {
+    ht_json *more =
+        ht_json_pack("{sO s{sI} s{so}}", "target_parameters", parameters, "rank_pattern", "gate_up_proj",
+                     (int64_t)(2 * w->rank), "alpha_pattern", "gate_up_proj", number(2 * w->scale * (double)w->rank));
+    bool good = more && ht_json_object_update(root, more) == 0;
+    ht_json_decref(more);
     return good;
 }
 
-static json_t *make_peft_config(const ht_adapter_writing *w) {
-    targets t = {json_array(), json_array(), json_array()};
+static ht_json *make_peft_config(const ht_adapter_writing *w) {
+    targets t = {ht_json_new_array(), ht_json_new_array(), ht_json_new_array()};
     bool good = t.modules && t.parameters && t.layers;
     for (int64_t i = 0; good && i < w->a->n; i++) good = add_target(w, &w->a->lora[i], &t);
     /* Parameters are in layers of their own, and full names have theirs. */
-    bool any = json_array_size(t.parameters) > 0, all_layers = any || w->wrapped;
-    json_t *root =
-        good ? json_pack("{ss ss sI so sO so ss sb sf sb so}", "peft_type", "LORA", "task_type", "CAUSAL_LM", "r",
-                         (json_int_t)w->rank, "lora_alpha", number(w->scale * (double)w->rank), "target_modules",
-                         t.modules, "base_model_name_or_path", w->base ? json_string(w->base) : json_null(), "bias",
-                         "none", "fan_in_fan_out", 0, "lora_dropout", 0.0, "inference_mode", 1, "layers_to_transform",
-                         all_layers ? json_null() : sorted_layers(w, t.layers))
+    bool any = ht_json_array_size(t.parameters) > 0, all_layers = any || w->wrapped;
+    ht_json *root =
+        good ? ht_json_pack("{ss ss sI so sO so ss sb sf sb so}", "peft_type", "LORA", "task_type", "CAUSAL_LM", "r",
+                            (int64_t)w->rank, "lora_alpha", number(w->scale * (double)w->rank), "target_modules",
+                            t.modules, "base_model_name_or_path", w->base ? ht_json_string(w->base) : ht_json_null(),
+                            "bias", "none", "fan_in_fan_out", 0, "lora_dropout", 0.0, "inference_mode", 1,
+                            "layers_to_transform", all_layers ? ht_json_null() : sorted_layers(w, t.layers))
              : NULL;
     if (root && any && !add_parameters_to(root, w, t.parameters)) {
-        json_decref(root);
+        ht_json_decref(root);
         root = NULL;
     }
-    json_decref(t.modules);
-    json_decref(t.parameters);
-    json_decref(t.layers);
+    ht_json_decref(t.modules);
+    ht_json_decref(t.parameters);
+    ht_json_decref(t.layers);
     return root;
 }
 
@@ -478,21 +481,21 @@ typedef struct mlx_config {
 } mlx_config;
 
 static ht_status read_mlx_config(ht_adapter_reading *reading, mlx_config *c, ht_error *err) {
-    json_t *root;
+    ht_json *root;
     ht_status status = ht_json_read(reading->config_path, CONFIG_BYTES_MAX, &root, err);
     if (status) return status;
     ht_json_reader r = {.file = reading->config_path, .err = err};
     const char *type = "lora", *base = NULL;
     ht_json_str(&r, root, "fine_tune_type", &type);
     ht_json_str(&r, root, "model", &base);
-    const json_t *lora = ht_json_object(&r, root, "lora_parameters");
+    const ht_json *lora = ht_json_object(&r, root, "lora_parameters");
     if (strcmp(type, "lora") != 0)
         ht_json_fail(&r, HT_ERR_UNSUPPORTED, "`fine_tune_type` is \"%.40s\"; only lora can be applied", type);
     if (!lora) ht_json_missing(&r, "lora_parameters", "an object");
     if (lora && !ht_json_i64(&r, lora, "rank", &c->rank)) ht_json_missing(&r, "rank", "an integer");
     if (lora && !ht_json_f64(&r, lora, "scale", &c->scale)) ht_json_missing(&r, "scale", "a number");
     status = r.status ? r.status : ht_adapter_keep(&reading->origin.base, base, base ? strlen(base) : 0, err);
-    json_decref(root);
+    ht_json_decref(root);
     return status;
 }
 
@@ -599,8 +602,8 @@ static ht_status put_mlx_pair(ht_adapter_writing *w, const ht_lora *l, ht_error 
 }
 
 /* mlx-lm wraps `keys` in the last num_layers blocks, -1 being all; what it wraps without a tensor changes nothing. */
-static json_t *make_mlx_config(const ht_adapter_writing *w) {
-    json_t *keys = json_array();
+static ht_json *make_mlx_config(const ht_adapter_writing *w) {
+    ht_json *keys = ht_json_new_array();
     int64_t first = INT64_MAX;
     bool good = keys != NULL;
     for (int64_t i = 0; good && i < w->a->n; i++) {
@@ -610,15 +613,16 @@ static json_t *make_mlx_config(const ht_adapter_writing *w) {
         if (layer < first) first = layer;
         block_name(w, &w->a->lora[i], rest, block);
         size_t k = 0;
-        while (k < json_array_size(keys) && strcmp(json_string_value(json_array_get(keys, k)), block) != 0) k++;
-        if (k == json_array_size(keys)) good = json_array_append_new(keys, json_string(block)) == 0;
+        while (k < ht_json_array_size(keys) && strcmp(ht_json_string_value(ht_json_array_get(keys, k)), block) != 0)
+            k++;
+        if (k == ht_json_array_size(keys)) good = ht_json_array_append_new(keys, ht_json_string(block)) == 0;
     }
     int64_t layers = w->m ? w->m->config->n_layers - first : -1;
-    json_t *root = good ? json_pack("{ss ss sI s{sI sf sf sO}}", "fine_tune_type", "lora", "model",
-                                    w->base ? w->base : "", "num_layers", (json_int_t)layers, "lora_parameters", "rank",
-                                    (json_int_t)w->rank, "scale", w->scale, "dropout", 0.0, "keys", keys)
-                        : NULL;
-    json_decref(keys);
+    ht_json *root = good ? ht_json_pack("{ss ss sI s{sI sf sf sO}}", "fine_tune_type", "lora", "model",
+                                        w->base ? w->base : "", "num_layers", (int64_t)layers, "lora_parameters",
+                                        "rank", (int64_t)w->rank, "scale", w->scale, "dropout", 0.0, "keys", keys)
+                         : NULL;
+    ht_json_decref(keys);
     return root;
 }
 

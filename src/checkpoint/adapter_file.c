@@ -530,8 +530,8 @@ ht_status ht_adapter_write_safetensors(ht_adapter_writing *w, const char *name, 
     return status;
 }
 
-ht_status ht_adapter_write_json(const ht_adapter_writing *w, const char *name, json_t *value, ht_error *err) {
-    char *text = value ? ht_json_write(value, JSON_INDENT(2) | JSON_SORT_KEYS) : NULL;
+ht_status ht_adapter_write_json(const ht_adapter_writing *w, const char *name, ht_json *value, ht_error *err) {
+    char *text = value ? ht_json_dump(value, HT_JSON_INDENT(2) | HT_JSON_SORT_KEYS) : NULL;
     char *path = ht_path_join(w->path, name);
     ht_writer *writer = NULL;
     ht_status status = text && path ? ht_writer_open(path, &writer, err) : ht_fail_memory(err, 0, w->path);
@@ -541,7 +541,7 @@ ht_status ht_adapter_write_json(const ht_adapter_writing *w, const char *name, j
         status = ht_writer_commit(writer, err);
     else
         ht_writer_discard(writer);
-    json_decref(value);
+    ht_json_decref(value);
     free(text);
     free(path);
     return status;

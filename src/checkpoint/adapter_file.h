@@ -104,7 +104,7 @@ ht_status ht_adapter_values(void *user, int i, const void **bytes, ht_error *err
 /* Descriptions of all tensors, sorted by name; the caller frees *out. */
 ht_status ht_adapter_outputs(ht_adapter_writing *w, ht_tensor_output **out, ht_error *err);
 /* Writes a JSON object as `name` in the directory, and takes it over; NULL is out of memory. */
-ht_status ht_adapter_write_json(const ht_adapter_writing *w, const char *name, json_t *value, ht_error *err);
+ht_status ht_adapter_write_json(const ht_adapter_writing *w, const char *name, ht_json *value, ht_error *err);
 /* Layer and projection of a slot: "self_attn.q_proj" of "model.layers.3.self_attn.q_proj". */
 int64_t ht_adapter_slot_layer(const char *slot, const char **rest);
 /* The pair of the same layer's other half of what is stored as gate and up together, or NULL. */

@@ -199,18 +199,19 @@ static ht_status put_pair(ht_adapter_writing *w, const ht_lora *l, ht_error *err
     return put(w, name, is_up ? NULL : l, is_up ? l : other, 0, true, err);
 }
 
-static json_t *make_metadata(const ht_adapter_writing *w) {
-    json_t *m = json_pack("{ss ss ss s{ss sf} s{ss si}}", "general.type", "adapter", "general.architecture",
-                          architecture_of(w->m->config->family), "adapter.type", "lora", "adapter.lora.alpha", "dtype",
-                          "f32", "value", w->scale * (double)w->rank, "general.file_type", "dtype", "u32", "value", 0);
+static ht_json *make_metadata(const ht_adapter_writing *w) {
+    ht_json *m =
+        ht_json_pack("{ss ss ss s{ss sf} s{ss si}}", "general.type", "adapter", "general.architecture",
+                     architecture_of(w->m->config->family), "adapter.type", "lora", "adapter.lora.alpha", "dtype",
+                     "f32", "value", w->scale * (double)w->rank, "general.file_type", "dtype", "u32", "value", 0);
     bool good = m != NULL;
-    if (good && w->base) good = json_object_set_new(m, "hearth.base_model", json_string(w->base)) == 0;
+    if (good && w->base) good = ht_json_object_set_new(m, "hearth.base_model", ht_json_string(w->base)) == 0;
     if (good && *w->fingerprint)
-        good = json_object_set_new(m, "hearth.base_fingerprint", json_string(w->fingerprint)) == 0;
+        good = ht_json_object_set_new(m, "hearth.base_fingerprint", ht_json_string(w->fingerprint)) == 0;
     if (good && *w->template_hash)
-        good = json_object_set_new(m, "hearth.template_hash", json_string(w->template_hash)) == 0;
+        good = ht_json_object_set_new(m, "hearth.template_hash", ht_json_string(w->template_hash)) == 0;
     if (good) return m;
-    json_decref(m);
+    ht_json_decref(m);
     return NULL;
 }
 
@@ -219,10 +220,10 @@ ht_status ht_adapter_write_gguf(ht_adapter_writing *w, ht_error *err) {
     ht_status status = HT_OK;
     for (int64_t i = 0; !status && i < w->a->n; i++) status = put_pair(w, &w->a->lora[i], err);
     if (!status) status = ht_adapter_outputs(w, &outputs, err);
-    json_t *metadata = status ? NULL : make_metadata(w);
+    ht_json *metadata = status ? NULL : make_metadata(w);
     if (!status && !metadata) status = ht_fail_memory(err, 0, w->path);
     if (!status) status = ht_gguf_write(w->path, outputs, (int)w->n_tensors, metadata, ht_adapter_values, w, err);
-    json_decref(metadata);
+    ht_json_decref(metadata);
     free(outputs);
     return status;
 }

@@ -17,10 +17,23 @@ typedef struct ht_chat_setup {
     const char *name;           /* "template": its own; else that of a built-in format; NULL: neither. A constant. */
     ht_chat_template *template; /* owned; NULL without a name, and where `error` says why its own cannot be used */
     ht_error error;
+    bool
+        text_arguments; /* the template appends the arguments of calls to a text: it takes them as JSON text, not as an object */
+    bool null_content;               /* the template distinguishes the content null of an assistant message from "" */
+    struct ht_chat_setup *for_tools; /* owned; the template "tool_use", for conversations with tools; NULL: none */
 } ht_chat_setup;
 
-/* The checkpoint's chat template, else that of the first built-in format whose opening token is in the vocabulary. */
+/* The checkpoint's chat template, else that of the first built-in format whose opening token is in the vocabulary. *out is to be
+ * freed with ht_chat_setup_free whatever the outcome. */
 ht_status ht_chat_detect_template(const ht_tokenizer *t, ht_chat_setup *out, ht_error *err);
+/* The setup of one template, `title` in errors. A template that does not parse sets out->error; the status is that of memory. */
+ht_status ht_chat_setup_parse(const char *source, const char *name, const char *title, ht_chat_setup *out,
+                              ht_error *err);
+/* Sets text_arguments and null_content for setup->template. */
+void ht_chat_setup_probe(ht_chat_setup *setup);
+/* The setup for a conversation with tools, or without. */
+const ht_chat_setup *ht_chat_setup_for(const ht_chat_setup *setup, bool tools);
+void ht_chat_setup_free(ht_chat_setup *setup); /* and zeroed */
 
 /* Stop ids without duplicates: the configuration's EOS, the tokenizer's EOS, and known end-of-turn tokens in its
  * vocabulary. The caller frees *ids. `t` may be NULL. */

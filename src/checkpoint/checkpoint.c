@@ -96,7 +96,7 @@ static ht_status open_safetensors(ht_checkpoint_files *c, ht_error *err) {
     if (!status) status = find_file(c->path, "generation_config.json", &has_generation, err);
     if (!status && has_generation)
         status = read_text(c->path, "generation_config.json", &c->generation_text, &c->generation_size, err);
-    json_t *config = NULL;
+    ht_json *config = NULL;
     if (!status) status = ht_json_parse(c->config_text, c->config_size, "config.json", &config, err);
     if (!status) status = ht_safetensors_open(c->path, &c->tensors, err);
     if (!status) status = ht_checkpoint_index_names(c, err);
@@ -104,7 +104,7 @@ static ht_status open_safetensors(ht_checkpoint_files *c, ht_error *err) {
         ht_scheme_choose(c, config);
         status = find_prefix(c, err);
     }
-    json_decref(config);
+    ht_json_decref(config);
     return status || !c->scheme->check ? status : c->scheme->check(c, err);
 }
 
@@ -168,7 +168,7 @@ void ht_checkpoint_close(ht_checkpoint_files *c) {
     ht_gguf_set_close(c->parts);
     ht_safetensors_close(c->tensors);
     ht_name_index_free(&c->bare_names);
-    json_decref(c->quantization);
+    ht_json_decref(c->quantization);
     free(c->prefix);
     free(c->head);
     free(c->config_text);
@@ -257,7 +257,7 @@ static ht_status read_pooling(const char *directory, ht_config *out, ht_error *e
     bool found = false;
     char *text;
     size_t size;
-    json_t *root;
+    ht_json *root;
     ht_status status = find_file(directory, file, &found, err);
     if (status || !found) return status;
     status = read_text(directory, file, &text, &size, err);
@@ -271,7 +271,7 @@ static ht_status read_pooling(const char *directory, ht_config *out, ht_error *e
         ht_json_bool(&r, root, modes[i].field, &on);
         if (on) out->pooling = *out->pooling ? "several" : modes[i].name;
     }
-    json_decref(root);
+    ht_json_decref(root);
     return r.status;
 }
 

@@ -31,7 +31,7 @@ struct ht_checkpoint_files {
     ht_name_index bare_names; /* safetensors: tensors of the text model by name without prefixes */
     char *prefix; /* safetensors: prefix of the embedding's name, and of most: "model.", "language_model.model.", ... */
     char *head;   /* tensor name of the output head; NULL: none */
-    json_t *quantization; /* `quantization` of config.json (mlx.h); NULL: not MLX-quantised */
+    ht_json *quantization; /* `quantization` of config.json (mlx.h); NULL: not MLX-quantised */
 };
 
 /* Opens a .gguf file (any part of several), a directory with safetensors and config.json, or a directory with one GGUF

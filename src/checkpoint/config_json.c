@@ -13,22 +13,22 @@
 static const char config_file[] = "config.json", generation_file[] = "generation_config.json";
 
 /* Reads a token id, saturating to INT64_MAX or INT64_MIN. */
-static bool read_id(const json_t *v, int64_t *id) {
+static bool read_id(const ht_json *v, int64_t *id) {
     if (ht_json_whole(v, id)) return true;
-    const double real = json_real_value(v);
+    const double real = ht_json_real_value(v);
     *id = real > 0 ? INT64_MAX : INT64_MIN;
     return fabs(real) > 0x1p53;
 }
 
 /* eos_token_id: a number or a list of numbers. */
-static void read_eos(ht_config *c, ht_json_reader *r, const json_t *object) {
+static void read_eos(ht_config *c, ht_json_reader *r, const ht_json *object) {
     const char *key = "eos_token_id";
-    const json_t *v = json_object_get(object, key);
-    if (!v || json_is_null(v)) return;
-    size_t n = json_is_array(v) ? json_array_size(v) : 1;
+    const ht_json *v = ht_json_object_get(object, key);
+    if (!v || ht_json_is_null(v)) return;
+    size_t n = ht_json_is_array(v) ? ht_json_array_size(v) : 1;
     for (size_t i = 0; i < n; i++) {
         int64_t id;
-        if (!read_id(json_is_array(v) ? json_array_get(v, i) : v, &id)) {
+        if (!read_id(ht_json_is_array(v) ? ht_json_array_get(v, i) : v, &id)) {
             ht_json_fail(r, HT_ERR_FORMAT, "`%s` holds something that is no token id", key);
             return;
         }
@@ -38,7 +38,7 @@ static void read_eos(ht_config *c, ht_json_reader *r, const json_t *object) {
     }
 }
 
-static void read_partial_rotary(ht_rope_spec *rope, ht_json_reader *r, const json_t *object) {
+static void read_partial_rotary(ht_rope_spec *rope, ht_json_reader *r, const ht_json *object) {
     double share = 1;
     if (!ht_json_f64(r, object, "partial_rotary_factor", &share)) return;
     rope->share = share;
@@ -48,7 +48,7 @@ static void read_partial_rotary(ht_rope_spec *rope, ht_json_reader *r, const jso
 }
 
 /* Reads one RoPE object: {"rope_type" or "type", "rope_theta", "factor", ...}. */
-static void read_rope(ht_rope_spec *rope, ht_json_reader *r, const json_t *o, int64_t context) {
+static void read_rope(ht_rope_spec *rope, ht_json_reader *r, const ht_json *o, int64_t context) {
     const char *kind = "default";
     if (!ht_json_str(r, o, "rope_type", &kind)) ht_json_str(r, o, "type", &kind);
     if (!ht_rope_kind_from_name(kind, &rope->kind))
@@ -78,17 +78,17 @@ static void read_rope(ht_rope_spec *rope, ht_json_reader *r, const json_t *o, in
 /* Reads rope_theta + rope_scaling, or the newer rope_parameters (flat, or one object per layer type). Scaling without a
  * layer type applies to full-attention layers only. rope_scaling overrides a flat rope_parameters;
  * original_max_position_embeddings beside it overrides the one inside. */
-static void read_ropes(ht_config *c, ht_json_reader *r, const json_t *o) {
+static void read_ropes(ht_config *c, ht_json_reader *r, const ht_json *o) {
     ht_json_f64(r, o, "rope_theta", &c->rope.theta);
     ht_json_f64(r, o, "rope_local_base_freq", &c->local_rope.theta);
     read_partial_rotary(&c->rope, r, o);
-    const json_t *parameters = ht_json_object(r, o, "rope_parameters");
-    const json_t *full = ht_json_object(r, parameters, "full_attention");
-    const json_t *local = ht_json_object(r, parameters, "sliding_attention");
+    const ht_json *parameters = ht_json_object(r, o, "rope_parameters");
+    const ht_json *full = ht_json_object(r, parameters, "full_attention");
+    const ht_json *local = ht_json_object(r, parameters, "sliding_attention");
     if (full) read_rope(&c->rope, r, full, c->context);
     if (local) read_rope(&c->local_rope, r, local, c->context);
-    const json_t *scaling = ht_json_object(r, o, "rope_scaling");
-    if (scaling && json_object_size(scaling))
+    const ht_json *scaling = ht_json_object(r, o, "rope_scaling");
+    if (scaling && ht_json_object_size(scaling))
         read_rope(&c->rope, r, scaling, c->context);
     else if (parameters && !full && !local)
         read_rope(&c->rope, r, parameters, c->context);
@@ -96,16 +96,16 @@ static void read_ropes(ht_config *c, ht_json_reader *r, const json_t *o) {
 }
 
 /* Reads layer_types: sliding or full attention per layer. */
-static void read_layer_types(ht_config *c, ht_json_reader *r, const json_t *o) {
-    const json_t *list = ht_json_array(r, o, "layer_types");
+static void read_layer_types(ht_config *c, ht_json_reader *r, const ht_json *o) {
+    const ht_json *list = ht_json_array(r, o, "layer_types");
     if (!list) return;
-    if ((int64_t)json_array_size(list) != c->n_layers) {
+    if ((int64_t)ht_json_array_size(list) != c->n_layers) {
         ht_json_fail(r, HT_ERR_FORMAT, "`layer_types` lists %zu layer%s, `num_hidden_layers` says %lld",
-                     json_array_size(list), ht_plural(json_array_size(list)), (long long)c->n_layers);
+                     ht_json_array_size(list), ht_plural(ht_json_array_size(list)), (long long)c->n_layers);
         return;
     }
     for (int64_t i = 0; i < c->n_layers; i++) {
-        const char *type = json_string_value(json_array_get(list, (size_t)i));
+        const char *type = ht_json_string_value(ht_json_array_get(list, (size_t)i));
         bool slides = type && !strcmp(type, "sliding_attention");
         c->layer[i].slides = slides;
         if (!slides && (!type || strcmp(type, "full_attention")))
@@ -115,7 +115,7 @@ static void read_layer_types(ht_config *c, ht_json_reader *r, const json_t *o) {
     }
 }
 
-static const ht_family *find_family(ht_json_reader *r, const json_t *text, const json_t *root,
+static const ht_family *find_family(ht_json_reader *r, const ht_json *text, const ht_json *root,
                                     const ht_config_hints *hints) {
     const char *type = NULL;
     if (!ht_json_str(r, text, "model_type", &type) && !ht_json_str(r, root, "model_type", &type)) {
@@ -131,7 +131,7 @@ static const ht_family *find_family(ht_json_reader *r, const json_t *text, const
     return family;
 }
 
-static void read_sizes(ht_config *c, ht_json_reader *r, const json_t *o, const ht_config_hints *hints) {
+static void read_sizes(ht_config *c, ht_json_reader *r, const ht_json *o, const ht_config_hints *hints) {
     const ht_config_defaults *d = &c->family->defaults;
     c->n_layers = d->n_layers;
     c->hidden = d->hidden;
@@ -147,7 +147,7 @@ static void read_sizes(ht_config *c, ht_json_reader *r, const json_t *o, const h
     ht_json_i64(r, o, "vocab_size", &c->vocab);
     ht_json_i64(r, o, "max_position_embeddings", &c->context);
     /* Absent: the configuration class's default; null: n_heads. */
-    bool is_null = json_is_null(json_object_get(o, "num_key_value_heads"));
+    bool is_null = ht_json_is_null(ht_json_object_get(o, "num_key_value_heads"));
     c->n_kv_heads = d->n_kv_heads && !is_null ? d->n_kv_heads : c->n_heads;
     ht_json_i64(r, o, "num_key_value_heads", &c->n_kv_heads);
     bool from_tensors = hints->has_tensors && hints->q_rows > 0;
@@ -168,7 +168,7 @@ static void read_sizes(ht_config *c, ht_json_reader *r, const json_t *o, const h
         ht_config_fill_layers(c);
 }
 
-static void check_activation(const ht_config *c, ht_json_reader *r, const json_t *o) {
+static void check_activation(const ht_config *c, ht_json_reader *r, const ht_json *o) {
     const ht_config_defaults *d = &c->family->defaults;
     const char *name = d->activation;
     ht_json_str(r, o, d->activation_field, &name);
@@ -178,7 +178,7 @@ static void check_activation(const ht_config *c, ht_json_reader *r, const json_t
 }
 
 /* Attention in both directions, as encoders have it. */
-static void check_causal(ht_json_reader *r, const json_t *o) {
+static void check_causal(ht_json_reader *r, const ht_json *o) {
     bool causal = true;
     ht_json_bool(r, o, "is_causal", &causal);
     if (!causal)
@@ -186,7 +186,7 @@ static void check_causal(ht_json_reader *r, const json_t *o) {
 }
 
 /* `o` is the text model's object: the root, or its text_config. */
-static void read_model(ht_config *c, ht_json_reader *r, const json_t *o, const json_t *root,
+static void read_model(ht_config *c, ht_json_reader *r, const ht_json *o, const ht_json *root,
                        const ht_config_hints *hints) {
     const ht_config_defaults *d = &c->family->defaults;
     read_sizes(c, r, o, hints);
@@ -221,16 +221,16 @@ static void read_model(ht_config *c, ht_json_reader *r, const json_t *o, const j
 ht_status ht_config_from_json(ht_json_text config, ht_json_text generation, const ht_config_hints *hints,
                               ht_config *out, ht_error *err) {
     *out = (ht_config){.pooling = ""};
-    json_t *root = NULL;
+    ht_json *root = NULL;
     ht_status status = ht_json_parse(config.data, config.size, config_file, &root, err);
     if (status) return status;
     ht_json_reader r = {.file = config_file, .err = err};
     ht_quantized_read(&r, root); /* refuses unsupported methods */
-    const json_t *text = ht_json_object(&r, root, "text_config");
+    const ht_json *text = ht_json_object(&r, root, "text_config");
     if (!text) text = root;
     out->family = find_family(&r, text, root, hints);
     if (out->family) read_model(out, &r, text, root, hints);
-    json_decref(root);
+    ht_json_decref(root);
     if (r.status) return r.status;
 
     status = ht_config_check(out, config_file, err);
@@ -238,13 +238,13 @@ ht_status ht_config_from_json(ht_json_text config, ht_json_text generation, cons
 }
 
 ht_status ht_config_eos_read(ht_json_text text, const char *file, ht_config *c, ht_error *err) {
-    json_t *root;
+    ht_json *root;
     ht_status status = ht_json_parse(text.data, text.size, file, &root, err);
     if (status) return status;
     ht_json_reader r = {.file = file, .err = err};
     read_eos(c, &r, ht_json_object(&r, root, "text_config"));
     read_eos(c, &r, root);
-    json_decref(root);
+    ht_json_decref(root);
     return r.status;
 }
 

@@ -11,7 +11,7 @@
 
 /* Metadata of one architecture with a sticky error. */
 typedef struct writer {
-    json_t *metadata;
+    ht_json *metadata;
     const ht_config *config;
     const char *architecture;
     ht_status status;
@@ -19,21 +19,21 @@ typedef struct writer {
 } writer;
 
 /* Sets architecture.name to a value, which is taken over. */
-static void set(writer *w, const char *name, json_t *value) {
+static void set(writer *w, const char *name, ht_json *value) {
     char key[160];
     snprintf(key, sizeof key, "%s.%s", w->architecture, name);
     if (w->status)
-        json_decref(value);
-    else if (!value || json_object_set_new(w->metadata, key, value))
+        ht_json_decref(value);
+    else if (!value || ht_json_object_set_new(w->metadata, key, value))
         w->status = ht_fail_memory(w->err, 0, "GGUF metadata");
 }
 
 static void set_i64(writer *w, const char *name, int64_t value) {
-    set(w, name, json_pack("{s:s, s:I}", "dtype", "u32", "value", (json_int_t)value));
+    set(w, name, ht_json_pack("{s:s, s:I}", "dtype", "u32", "value", (int64_t)value));
 }
 
 static void set_f64(writer *w, const char *name, double value) {
-    set(w, name, json_pack("{s:s, s:f}", "dtype", "f32", "value", value));
+    set(w, name, ht_json_pack("{s:s, s:f}", "dtype", "f32", "value", value));
 }
 
 static void refuse(writer *w, const char *what) {
@@ -53,12 +53,12 @@ static void set_layers(writer *w, const char *name, layer_value *value) {
         set_i64(w, name, value(c, 0));
         return;
     }
-    json_t *list = json_array();
+    ht_json *list = ht_json_new_array();
     bool good = list;
     for (int64_t i = 0; i < c->n_layers && good; i++)
-        good = !json_array_append_new(list, json_integer((json_int_t)value(c, i)));
-    set(w, name, good ? json_pack("{s:s, s:O}", "dtype", "i32", "value", list) : NULL);
-    json_decref(list);
+        good = !ht_json_array_append_new(list, ht_json_integer((int64_t)value(c, i)));
+    set(w, name, good ? ht_json_pack("{s:s, s:O}", "dtype", "i32", "value", list) : NULL);
+    ht_json_decref(list);
 }
 
 static int64_t kv_heads_of(const ht_config *c, int64_t i) { return c->layer[i].n_kv_heads; }
@@ -128,7 +128,7 @@ static void set_rope(writer *w) {
     const ht_rope_spec *r = &w->config->rope;
     set_f64(w, "rope.freq_base", r->theta);
     if (r->kind == HT_ROPE_LINEAR || r->kind == HT_ROPE_YARN) {
-        set(w, "rope.scaling.type", json_string(r->kind == HT_ROPE_YARN ? "yarn" : "linear"));
+        set(w, "rope.scaling.type", ht_json_string(r->kind == HT_ROPE_YARN ? "yarn" : "linear"));
         set_f64(w, "rope.scaling.factor", r->factor);
     }
     if (r->kind == HT_ROPE_YARN) set_yarn(w);
@@ -158,14 +158,14 @@ static void set_context(writer *w, bool has_window) {
 
 static void set_window(writer *w) {
     const ht_config *c = w->config;
-    json_t *pattern = json_array();
+    ht_json *pattern = ht_json_new_array();
     bool good = pattern;
     for (int64_t i = 0; i < c->n_layers && good; i++)
-        good = !json_array_append_new(pattern, json_boolean(c->layer[i].slides));
+        good = !ht_json_array_append_new(pattern, ht_json_boolean(c->layer[i].slides));
     set_i64(w, "attention.sliding_window", c->window);
     set(w, "attention.sliding_window_pattern",
-        good ? json_pack("{s:s, s:O}", "dtype", "bool", "value", pattern) : NULL);
-    json_decref(pattern);
+        good ? ht_json_pack("{s:s, s:O}", "dtype", "bool", "value", pattern) : NULL);
+    ht_json_decref(pattern);
 }
 
 /* ---- families ---- */
@@ -210,7 +210,7 @@ static void set_family(writer *w) {
         set_f64(w, "attention.scale", (double)c->attention_scale);
 }
 
-ht_status ht_convert_config_to_gguf(const ht_config *config, json_t *metadata, ht_error *err) {
+ht_status ht_convert_config_to_gguf(const ht_config *config, ht_json *metadata, ht_error *err) {
     const ht_family *f = config->family;
     writer w = {.metadata = metadata,
                 .config = config,

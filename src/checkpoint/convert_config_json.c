@@ -12,7 +12,7 @@
 
 /* An object with a sticky error. */
 typedef struct writer {
-    json_t *object;
+    ht_json *object;
     const ht_config *config;
     const ht_rope_spec *rope; /* of full-attention layers, with what the tensor of divisors says */
     ht_status status;
@@ -20,16 +20,16 @@ typedef struct writer {
 } writer;
 
 /* Sets a member to a value, which is taken over. */
-static void set(writer *w, const char *key, json_t *value) {
+static void set(writer *w, const char *key, ht_json *value) {
     if (w->status)
-        json_decref(value);
-    else if (!value || json_object_set_new(w->object, key, value))
+        ht_json_decref(value);
+    else if (!value || ht_json_object_set_new(w->object, key, value))
         w->status = ht_fail_memory(w->err, 0, "config.json");
 }
 
-static void set_i64(writer *w, const char *key, int64_t value) { set(w, key, json_integer((json_int_t)value)); }
-static void set_bool(writer *w, const char *key, bool value) { set(w, key, json_boolean(value)); }
-static void set_text(writer *w, const char *key, const char *value) { set(w, key, json_string(value)); }
+static void set_i64(writer *w, const char *key, int64_t value) { set(w, key, ht_json_integer((int64_t)value)); }
+static void set_bool(writer *w, const char *key, bool value) { set(w, key, ht_json_boolean(value)); }
+static void set_text(writer *w, const char *key, const char *value) { set(w, key, ht_json_string(value)); }
 
 static void refuse(writer *w, const char *what) {
     if (!w->status)
@@ -38,59 +38,59 @@ static void refuse(writer *w, const char *what) {
 }
 
 /* A number that came as f32, with the fewest digits that are it there: 1e-6, not 9.99999997e-07. */
-static json_t *short_number(double value) {
+static ht_json *short_number(double value) {
     char text[32];
-    if ((double)(float)value != value) return json_real(value);
+    if ((double)(float)value != value) return ht_json_real(value);
     for (int digits = 1; digits <= 9; digits++) {
         snprintf(text, sizeof text, "%.*g", digits, value);
-        if ((float)strtod(text, NULL) == (float)value) return json_real(strtod(text, NULL));
+        if ((float)strtod(text, NULL) == (float)value) return ht_json_real(strtod(text, NULL));
     }
-    return json_real(value);
+    return ht_json_real(value);
 }
 
 static void set_number(writer *w, const char *key, double value) { set(w, key, short_number(value)); }
 
 /* A cap, which is null when there is none. */
 static void set_cap(writer *w, const char *key, float cap) {
-    set(w, key, cap > 0 ? short_number((double)cap) : json_null());
+    set(w, key, cap > 0 ? short_number((double)cap) : ht_json_null());
 }
 
 /* ---- RoPE ---- */
 
-static bool put(json_t *object, const char *key, json_t *value) {
-    return object && value && !json_object_set_new(object, key, value);
+static bool put(ht_json *object, const char *key, ht_json *value) {
+    return object && value && !ht_json_object_set_new(object, key, value);
 }
 
 /* One RoPE object without its theta; NULL when memory ran out. */
-static json_t *rope_object(const ht_rope_spec *r) {
+static ht_json *rope_object(const ht_rope_spec *r) {
     static const char *const names[] = {[HT_ROPE_PLAIN] = "default",
                                         [HT_ROPE_LINEAR] = "linear",
                                         [HT_ROPE_LLAMA3] = "llama3",
                                         [HT_ROPE_YARN] = "yarn",
                                         [HT_ROPE_PROPORTIONAL] = "proportional"};
-    json_t *o = json_object();
-    bool good = put(o, "rope_type", json_string(names[r->kind]));
+    ht_json *o = ht_json_new_object();
+    bool good = put(o, "rope_type", ht_json_string(names[r->kind]));
     if (good && r->kind != HT_ROPE_PLAIN && r->factor > 0) good = put(o, "factor", short_number(r->factor));
     if (good && (r->kind == HT_ROPE_LLAMA3 || r->kind == HT_ROPE_YARN))
-        good = put(o, "original_max_position_embeddings", json_integer((json_int_t)r->original_context));
+        good = put(o, "original_max_position_embeddings", ht_json_integer((int64_t)r->original_context));
     if (good && r->kind == HT_ROPE_LLAMA3)
-        good = put(o, "low_freq_factor", json_real(r->low_freq_factor)) &&
-               put(o, "high_freq_factor", json_real(r->high_freq_factor));
+        good = put(o, "low_freq_factor", ht_json_real(r->low_freq_factor)) &&
+               put(o, "high_freq_factor", ht_json_real(r->high_freq_factor));
     if (good && r->kind == HT_ROPE_YARN)
         good = put(o, "beta_fast", short_number(r->beta_fast)) && put(o, "beta_slow", short_number(r->beta_slow)) &&
                (!(r->attention_factor > 0) || put(o, "attention_factor", short_number(r->attention_factor))) &&
                (r->mscale_all_dim == 0 || (put(o, "mscale", short_number(r->mscale)) &&
                                            put(o, "mscale_all_dim", short_number(r->mscale_all_dim))));
     if (good && r->kind == HT_ROPE_PROPORTIONAL)
-        good = put(o, "partial_rotary_factor", json_real(r->share > 0 ? r->share : 1));
+        good = put(o, "partial_rotary_factor", ht_json_real(r->share > 0 ? r->share : 1));
     if (good) return o;
-    json_decref(o);
+    ht_json_decref(o);
     return NULL;
 }
 
 static void set_rope(writer *w) {
     set_number(w, "rope_theta", w->rope->theta);
-    set(w, "rope_scaling", w->rope->kind == HT_ROPE_PLAIN ? json_null() : rope_object(w->rope));
+    set(w, "rope_scaling", w->rope->kind == HT_ROPE_PLAIN ? ht_json_null() : rope_object(w->rope));
     if (w->rope->original_context != floor(w->rope->original_context) || w->rope->original_context > 1e15)
         refuse(w, "RoPE is scaled for a context of no whole number of positions");
     if (w->rope->kind == HT_ROPE_PROPORTIONAL) refuse(w, "some pairs of a head are not rotated");
@@ -100,13 +100,13 @@ static void set_rope(writer *w) {
 
 /* Gemma 4 has no other spelling than one object per layer type. */
 static void set_rope_parameters(writer *w) {
-    json_t *full = rope_object(w->rope), *local = rope_object(&w->config->local_rope);
+    ht_json *full = rope_object(w->rope), *local = rope_object(&w->config->local_rope);
     const bool good = put(full, "rope_theta", short_number(w->rope->theta)) &&
                       put(local, "rope_theta", short_number(w->config->local_rope.theta));
     set(w, "rope_parameters",
-        good ? json_pack("{s:O, s:O}", "full_attention", full, "sliding_attention", local) : NULL);
-    json_decref(full);
-    json_decref(local);
+        good ? ht_json_pack("{s:O, s:O}", "full_attention", full, "sliding_attention", local) : NULL);
+    ht_json_decref(full);
+    ht_json_decref(local);
 }
 
 /* ---- parts ---- */
@@ -143,14 +143,15 @@ static void set_uniform(writer *w) {
 
 static void set_layer_types(writer *w) {
     const ht_config *c = w->config;
-    json_t *types = json_array();
+    ht_json *types = ht_json_new_array();
     bool good = types;
     for (int64_t i = 0; i < c->n_layers && good; i++)
-        good = !json_array_append_new(types, json_string(c->layer[i].slides ? "sliding_attention" : "full_attention"));
+        good = !ht_json_array_append_new(types,
+                                         ht_json_string(c->layer[i].slides ? "sliding_attention" : "full_attention"));
     if (good)
         set(w, "layer_types", types);
     else {
-        json_decref(types);
+        ht_json_decref(types);
         set(w, "layer_types", NULL);
     }
 }
@@ -186,7 +187,7 @@ static void set_qwen(writer *w) {
     set_uniform(w);
     set_rope(w);
     set_bool(w, "use_sliding_window", false);
-    set(w, "sliding_window", json_null());
+    set(w, "sliding_window", ht_json_null());
     set_i64(w, "max_window_layers", c->n_layers);
     if (!is_qwen2) set_attention_bias(w);
     if (is_qwen2 && (!c->q_bias || c->out_bias)) refuse(w, "queries have no bias, or attention outputs have one");
@@ -196,10 +197,10 @@ static void set_qwen(writer *w) {
 
 static void set_qwen3_moe(writer *w) {
     const ht_config *c = w->config;
-    json_t *dense = json_array();
+    ht_json *dense = ht_json_new_array();
     bool good = dense;
     for (int64_t i = 0; i < c->n_layers && good; i++)
-        if (!c->layer[i].has_experts) good = !json_array_append_new(dense, json_integer((json_int_t)i));
+        if (!c->layer[i].has_experts) good = !ht_json_array_append_new(dense, ht_json_integer((int64_t)i));
     set_qwen(w);
     set_i64(w, "num_experts", c->n_experts);
     set_i64(w, "num_experts_per_tok", c->experts_used);
@@ -210,7 +211,7 @@ static void set_qwen3_moe(writer *w) {
     if (good)
         set(w, "mlp_only_layers", dense);
     else {
-        json_decref(dense);
+        ht_json_decref(dense);
         set(w, "mlp_only_layers", NULL);
     }
 }
@@ -222,7 +223,7 @@ static void set_query_scalar(writer *w) {
     if ((float)(1 / sqrt(whole)) == scale)
         set_i64(w, "query_pre_attn_scalar", (int64_t)whole);
     else
-        set(w, "query_pre_attn_scalar", json_real(exact));
+        set(w, "query_pre_attn_scalar", ht_json_real(exact));
 }
 
 static void set_gemma(writer *w) {
@@ -289,7 +290,7 @@ static void set_gemma4_attention(writer *w) {
     set_i64(w, "num_key_value_heads", local->n_kv_heads);
     set_i64(w, "head_dim", local->head_dim);
     set_i64(w, "global_head_dim", full->head_dim);
-    set(w, "num_global_key_value_heads", v_is_k ? json_integer((json_int_t)full->n_kv_heads) : json_null());
+    set(w, "num_global_key_value_heads", v_is_k ? ht_json_integer((int64_t)full->n_kv_heads) : ht_json_null());
     set_bool(w, "attention_k_eq_v", v_is_k);
     set_i64(w, "num_kv_shared_layers", n_shared);
     set_i64(w, "sliding_window", c->window);
@@ -313,9 +314,9 @@ static void set_gemma4_mlp(writer *w) {
     if (n_experts && n_experts != c->n_layers) refuse(w, "some layers alone have experts");
     set_bool(w, "use_double_wide_mlp", n_wide > 0);
     set_bool(w, "enable_moe_block", n_experts > 0);
-    set(w, "num_experts", n_experts ? json_integer((json_int_t)c->n_experts) : json_null());
-    set(w, "top_k_experts", n_experts ? json_integer((json_int_t)c->experts_used) : json_null());
-    set(w, "moe_intermediate_size", n_experts ? json_integer((json_int_t)c->expert_feed_forward) : json_null());
+    set(w, "num_experts", n_experts ? ht_json_integer((int64_t)c->n_experts) : ht_json_null());
+    set(w, "top_k_experts", n_experts ? ht_json_integer((int64_t)c->experts_used) : ht_json_null());
+    set(w, "moe_intermediate_size", n_experts ? ht_json_integer((int64_t)c->expert_feed_forward) : ht_json_null());
     set_i64(w, "hidden_size_per_layer_input", c->layer_input);
     set_i64(w, "vocab_size_per_layer_input", c->layer_input ? c->layer_input_vocab : c->vocab);
 }
@@ -326,12 +327,12 @@ static void set_gemma4(writer *w) {
     set_gemma4_attention(w);
     set_gemma4_mlp(w);
     set_cap(w, "final_logit_softcapping", w->config->final_softcap);
-    set(w, "use_bidirectional_attention", json_null());
+    set(w, "use_bidirectional_attention", ht_json_null());
 }
 
 /* ---- the document ---- */
 
-ht_status ht_convert_config_to_json(const ht_config *config, const ht_rope_spec *rope, json_t **out, ht_error *err) {
+ht_status ht_convert_config_to_json(const ht_config *config, const ht_rope_spec *rope, ht_json **out, ht_error *err) {
     static void (*const set_form[])(writer * w) = {
         [HT_CONFIG_LLAMA] = set_llama,         [HT_CONFIG_QWEN2] = set_qwen,   [HT_CONFIG_QWEN3] = set_qwen,
         [HT_CONFIG_QWEN3_MOE] = set_qwen3_moe, [HT_CONFIG_GEMMA2] = set_gemma, [HT_CONFIG_GEMMA3] = set_gemma3,
@@ -340,13 +341,13 @@ ht_status ht_convert_config_to_json(const ht_config *config, const ht_rope_spec 
     *out = NULL;
     if (f->form == HT_CONFIG_NONE)
         return ht_fail(err, HT_ERR_UNSUPPORTED, "a config.json of %s models cannot be written", f->architecture);
-    writer w = {.object = json_object(), .config = config, .rope = rope, .err = err};
+    writer w = {.object = ht_json_new_object(), .config = config, .rope = rope, .err = err};
     if (!w.object) w.status = ht_fail_memory(err, 0, "config.json");
-    set(&w, "architectures", json_pack("[s]", f->class_name));
+    set(&w, "architectures", ht_json_pack("[s]", f->class_name));
     set_sizes(&w);
     set_form[f->form](&w);
     if (w.status)
-        json_decref(w.object);
+        ht_json_decref(w.object);
     else
         *out = w.object;
     return w.status;

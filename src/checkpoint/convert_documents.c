@@ -26,8 +26,8 @@ typedef struct converter {
 static ht_status out_of_memory(ht_error *err) { return ht_fail_memory(err, 0, "the documents of a directory"); }
 
 /* Sets a member to a value, which is taken over; false when memory ran out. */
-static bool set(json_t *object, const char *key, json_t *value) {
-    return value && !json_object_set_new(object, key, value);
+static bool set(ht_json *object, const char *key, ht_json *value) {
+    return value && !ht_json_object_set_new(object, key, value);
 }
 
 /* Adds a document whose text is taken over. */
@@ -39,9 +39,9 @@ static ht_status add_text(converter *v, const char *name, char *text) {
 }
 
 /* Adds a document and releases it. All numbers have at most 9 digits, or are whole. */
-static ht_status add_json(converter *v, const char *name, json_t *root) {
-    char *text = root ? ht_json_write(root, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) : NULL;
-    json_decref(root);
+static ht_status add_json(converter *v, const char *name, ht_json *root) {
+    char *text = root ? ht_json_dump(root, HT_JSON_INDENT(2) | HT_JSON_REAL_PRECISION(15)) : NULL;
+    ht_json_decref(root);
     return add_text(v, name, text);
 }
 
@@ -82,15 +82,15 @@ static ht_status find_specials(converter *v) {
     return ht_chat_detect_stop_ids(v->config, v->t, &v->stops, &v->n_stops, v->err);
 }
 
-static json_t *id_or_null(int32_t id) { return id >= 0 ? json_integer(id) : json_null(); }
+static ht_json *id_or_null(int32_t id) { return id >= 0 ? ht_json_integer(id) : ht_json_null(); }
 
 /* One number, or a list of several; null for none. */
-static json_t *ids_of(const int32_t *ids, int n) {
+static ht_json *ids_of(const int32_t *ids, int n) {
     if (n < 2) return id_or_null(n ? ids[0] : -1);
-    json_t *list = json_array();
+    ht_json *list = ht_json_new_array();
     for (int i = 0; i < n && list; i++)
-        if (json_array_append_new(list, json_integer(ids[i]))) {
-            json_decref(list);
+        if (ht_json_array_append_new(list, ht_json_integer(ids[i]))) {
+            ht_json_decref(list);
             list = NULL;
         }
     return list;
@@ -100,16 +100,16 @@ static json_t *ids_of(const int32_t *ids, int n) {
 
 static ht_status add_config(converter *v) {
     ht_rope_spec rope;
-    json_t *root = NULL;
+    ht_json *root = NULL;
     ht_status st = find_rope(v, &rope);
     if (!st) st = ht_convert_config_to_json(v->config, &rope, &root, v->err);
     if (st) return st;
     /* `dtype` is the newer spelling; both are read. */
     const bool good =
-        set(root, "torch_dtype", json_string(v->dtype)) && set(root, "bos_token_id", id_or_null(v->bos)) &&
+        set(root, "torch_dtype", ht_json_string(v->dtype)) && set(root, "bos_token_id", id_or_null(v->bos)) &&
         set(root, "eos_token_id", ids_of(v->stops, v->n_stops)) && set(root, "pad_token_id", id_or_null(v->pad));
     if (good) return add_json(v, "config.json", root);
-    json_decref(root);
+    ht_json_decref(root);
     return out_of_memory(v->err);
 }
 
@@ -117,103 +117,109 @@ static ht_status add_generation(converter *v) {
     ht_sampling sampling;
     const ht_status st = ht_sampling_read(v->c, &sampling, v->err);
     if (st) return st;
-    json_t *root = json_object();
+    ht_json *root = ht_json_new_object();
     const bool good = root && set(root, "bos_token_id", id_or_null(v->bos)) &&
                       set(root, "eos_token_id", ids_of(v->stops, v->n_stops)) &&
                       set(root, "pad_token_id", id_or_null(v->pad)) && ht_sampling_to_json(&sampling, root);
     if (good) return add_json(v, "generation_config.json", root);
-    json_decref(root);
+    ht_json_decref(root);
     return out_of_memory(v->err);
 }
 
 /* ---- the tokenizer ---- */
 
 /* The text of a token; null when there is none. */
-static json_t *token_or_null(const converter *v, int32_t id) {
-    if (!ht_vocab_has(&v->t->vocab, id)) return json_null();
-    return json_stringn(ht_vocab_text(&v->t->vocab, id), v->t->vocab.length[id]);
+static ht_json *token_or_null(const converter *v, int32_t id) {
+    if (!ht_vocab_has(&v->t->vocab, id)) return ht_json_null();
+    return ht_json_stringn(ht_vocab_text(&v->t->vocab, id), v->t->vocab.length[id]);
 }
 
 /* transformers makes special what it reads under such a key: a token that is none in the GGUF stays none. */
-static json_t *special_or_null(const converter *v, int32_t id) {
+static ht_json *special_or_null(const converter *v, int32_t id) {
     return token_or_null(v, ht_tokenizer_is_special(v->t, id) ? id : -1);
 }
 
-static json_t *added_decoder(const ht_tokenizer *t) {
-    json_t *all = json_object();
+static ht_json *added_decoder(const ht_tokenizer *t) {
+    ht_json *all = ht_json_new_object();
     bool good = all;
     for (size_t i = 0; i < t->n_added && good; i++) {
         const ht_added *a = &t->added[i];
         char key[16];
         snprintf(key, sizeof key, "%d", (int)a->id);
         good = set(all, key,
-                   json_pack("{s:o, s:b, s:b, s:b, s:b, s:b}", "content", json_stringn(a->text, a->n_text), "lstrip",
-                             a->lstrip, "normalized", a->normalized, "rstrip", a->rstrip, "single_word", a->single_word,
-                             "special", a->special));
+                   ht_json_pack("{s:o, s:b, s:b, s:b, s:b, s:b}", "content", ht_json_stringn(a->text, a->n_text),
+                                "lstrip", a->lstrip, "normalized", a->normalized, "rstrip", a->rstrip, "single_word",
+                                a->single_word, "special", a->special));
     }
     if (good) return all;
-    json_decref(all);
+    ht_json_decref(all);
     return NULL;
 }
 
 /* Adds {"name", "template"} to a list; false when memory ran out. */
-static bool push_template(json_t *list, const char *name, size_t n, const char *text, size_t n_text) {
-    json_t *item = json_pack("{s:o, s:o}", "name", json_stringn(name, n), "template", json_stringn(text, n_text));
-    return item && !json_array_append_new(list, item);
+static bool push_template(ht_json *list, const char *name, size_t n, const char *text, size_t n_text) {
+    ht_json *item =
+        ht_json_pack("{s:o, s:o}", "name", ht_json_stringn(name, n), "template", ht_json_stringn(text, n_text));
+    return item && !ht_json_array_append_new(list, item);
 }
 
 /* The named templates of the metadata, with the default one among them; an empty list when there are none. NULL when memory
  * ran out. */
-static json_t *named_templates(const converter *v) {
+static ht_json *named_templates(const converter *v) {
     const ht_gguf_value *names = ht_gguf_find(v->c->gguf, "tokenizer.chat_templates");
-    const char *own = ht_tokenizer_chat_template(v->t);
-    json_t *list = json_array();
-    bool good = list;
+    const char *own = ht_tokenizer_chat_template(v->t), *tools = ht_tokenizer_tool_template(v->t);
+    ht_json *list = ht_json_new_array();
+    bool good = list, has_tools = false;
     size_t offset = 0;
     ht_bytes name, text;
     while (good && names && names->type == HT_GGUF_ARRAY && ht_gguf_next_string(names, &offset, &name)) {
         char key[128];
         snprintf(key, sizeof key, "tokenizer.chat_template.%.*s", (int)(name.len % 64), name.data);
         if (ht_gguf_get_string(v->c->gguf, key, &text) && ht_utf8_valid(text.data, text.len) &&
-            ht_utf8_valid(name.data, name.len))
+            ht_utf8_valid(name.data, name.len)) {
             good = push_template(list, name.data, name.len, text.data, text.len);
+            has_tools = has_tools || (name.len == 8 && memcmp(name.data, "tool_use", 8) == 0);
+        }
     }
-    if (good && own && json_array_size(list)) good = push_template(list, "default", 7, own, strlen(own));
+    /* A file may have the template without naming it in the list. */
+    if (good && tools && !has_tools && ht_utf8_valid(tools, strlen(tools)))
+        good = push_template(list, "tool_use", 8, tools, strlen(tools));
+    if (good && own && ht_json_array_size(list)) good = push_template(list, "default", 7, own, strlen(own));
     if (good) return list;
-    json_decref(list);
+    ht_json_decref(list);
     return NULL;
 }
 
 /* chat_template of tokenizer_config.json, and chat_template.jinja, which is taken before it and has no names. */
-static ht_status add_templates(converter *v, json_t *root) {
+static ht_status add_templates(converter *v, ht_json *root) {
     const char *own = ht_tokenizer_chat_template(v->t);
-    json_t *named = named_templates(v);
+    ht_json *named = named_templates(v);
     if (!named) return out_of_memory(v->err);
-    if (json_array_size(named)) return set(root, "chat_template", named) ? HT_OK : out_of_memory(v->err);
-    json_decref(named);
+    if (ht_json_array_size(named)) return set(root, "chat_template", named) ? HT_OK : out_of_memory(v->err);
+    ht_json_decref(named);
     if (!own) return HT_OK;
     if (!ht_utf8_valid(own, strlen(own)))
         return ht_fail(v->err, HT_ERR_FORMAT, "`tokenizer.chat_template` is not valid UTF-8");
-    if (!set(root, "chat_template", json_string(own))) return out_of_memory(v->err);
+    if (!set(root, "chat_template", ht_json_string(own))) return out_of_memory(v->err);
     return add_text(v, "chat_template.jinja", strdup(own));
 }
 
 static ht_status add_tokenizer_config(converter *v) {
     const ht_tokenizer *t = v->t;
-    json_t *root = json_object();
+    ht_json *root = ht_json_new_object();
     /* The class that takes its stages from tokenizer.json as they are. */
     const bool good =
-        root && set(root, "tokenizer_class", json_string("PreTrainedTokenizerFast")) &&
+        root && set(root, "tokenizer_class", ht_json_string("PreTrainedTokenizerFast")) &&
         set(root, "bos_token", token_or_null(v, v->bos)) && set(root, "eos_token", token_or_null(v, v->eos)) &&
         set(root, "unk_token", special_or_null(v, v->unk)) && set(root, "pad_token", special_or_null(v, v->pad)) &&
-        set(root, "add_bos_token", json_boolean(t->n_prefix > 0)) &&
-        set(root, "add_eos_token", json_boolean(t->n_suffix > 0)) &&
-        set(root, "clean_up_tokenization_spaces", json_false()) &&
-        set(root, "model_max_length", json_integer((json_int_t)v->config->context)) &&
+        set(root, "add_bos_token", ht_json_boolean(t->n_prefix > 0)) &&
+        set(root, "add_eos_token", ht_json_boolean(t->n_suffix > 0)) &&
+        set(root, "clean_up_tokenization_spaces", ht_json_boolean(false)) &&
+        set(root, "model_max_length", ht_json_integer((int64_t)v->config->context)) &&
         set(root, "added_tokens_decoder", added_decoder(t));
     ht_status st = good ? add_templates(v, root) : out_of_memory(v->err);
     if (!st) return add_json(v, "tokenizer_config.json", root);
-    json_decref(root);
+    ht_json_decref(root);
     return st;
 }
 

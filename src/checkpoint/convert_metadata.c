@@ -21,39 +21,39 @@ static char *name_of(const ht_checkpoint_files *c, const ht_config *config) {
     return says ? strndup(source + begin, n - begin) : strdup(config->family->architecture);
 }
 
-static ht_status set_general(const ht_checkpoint_files *c, const ht_config *config, json_t *metadata, ht_error *err) {
+static ht_status set_general(const ht_checkpoint_files *c, const ht_config *config, ht_json *metadata, ht_error *err) {
     const ht_family *f = config->family;
     char *name = name_of(c, config);
     /* A directory's name need not be UTF-8. */
-    json_t *text = name ? json_string(ht_utf8_valid(name, strlen(name)) ? name : f->architecture) : NULL;
+    ht_json *text = name ? ht_json_string(ht_utf8_valid(name, strlen(name)) ? name : f->architecture) : NULL;
     free(name);
     const bool good =
         text &&
-        !json_object_set_new(metadata, "general.architecture",
-                             json_string(f->gguf_architecture ? f->gguf_architecture : f->architecture)) &&
-        !json_object_set_new(metadata, "general.type", json_string("model")) &&
-        !json_object_set(metadata, "general.name", text);
-    json_decref(text);
+        !ht_json_object_set_new(metadata, "general.architecture",
+                                ht_json_string(f->gguf_architecture ? f->gguf_architecture : f->architecture)) &&
+        !ht_json_object_set_new(metadata, "general.type", ht_json_string("model")) &&
+        !ht_json_object_set(metadata, "general.name", text);
+    ht_json_decref(text);
     return good ? HT_OK : ht_fail_memory(err, 0, "GGUF metadata");
 }
 
-static ht_status set_sampling(const ht_checkpoint_files *c, json_t *metadata, ht_error *err) {
+static ht_status set_sampling(const ht_checkpoint_files *c, ht_json *metadata, ht_error *err) {
     ht_sampling s;
     const ht_status st = ht_sampling_read(c, &s, err);
     if (st) return st;
     return ht_sampling_to_gguf(&s, metadata) ? HT_OK : ht_fail_memory(err, 0, "GGUF metadata");
 }
 
-ht_status ht_gguf_metadata_of(const ht_checkpoint_files *c, const ht_config *config, json_t **out, ht_error *err) {
+ht_status ht_gguf_metadata_of(const ht_checkpoint_files *c, const ht_config *config, ht_json **out, ht_error *err) {
     *out = NULL;
     if (c->gguf) return ht_fail(err, HT_ERR_ARGUMENT, "%s: is a GGUF file already", c->name);
-    json_t *metadata = json_object();
+    ht_json *metadata = ht_json_new_object();
     ht_status st = metadata ? set_general(c, config, metadata, err) : ht_fail_memory(err, 0, "GGUF metadata");
     if (!st) st = set_sampling(c, metadata, err);
     if (!st) st = ht_convert_config_to_gguf(config, metadata, err);
     if (!st) st = ht_convert_tokenizer_to_gguf(c, config, metadata, err);
     if (st)
-        json_decref(metadata);
+        ht_json_decref(metadata);
     else
         *out = metadata;
     return st ? ht_fail_in(err, st, "%s", c->path) : HT_OK;

@@ -10,7 +10,7 @@
 /* All metadata of a GGUF file but what its tensors decide (general.file_type, general.quantization_version, split.*), in the
  * form of ht_gguf_write; the caller releases *out. Settings that GGUF cannot express are an error that names them. A sliding
  * window that GGUF has no key for limits the context instead, with a warning. */
-ht_status ht_gguf_metadata_of(const ht_checkpoint_files *c, const ht_config *config, json_t **out, ht_error *err);
+ht_status ht_gguf_metadata_of(const ht_checkpoint_files *c, const ht_config *config, ht_json **out, ht_error *err);
 
 /* The tensor of RoPE's divisors per frequency. */
 #define HT_ROPE_FACTORS "rope_freqs.weight"
@@ -19,8 +19,8 @@ ht_status ht_gguf_metadata_of(const ht_checkpoint_files *c, const ht_config *con
 ht_status ht_gguf_rope_factors(const ht_config *config, float **values, int64_t *n, ht_error *err);
 
 /* convert_config_gguf.c, convert_tokenizer.c: the parts of ht_gguf_metadata_of. */
-ht_status ht_convert_config_to_gguf(const ht_config *config, json_t *metadata, ht_error *err);
-ht_status ht_convert_tokenizer_to_gguf(const ht_checkpoint_files *c, const ht_config *config, json_t *metadata,
+ht_status ht_convert_config_to_gguf(const ht_config *config, ht_json *metadata, ht_error *err);
+ht_status ht_convert_tokenizer_to_gguf(const ht_checkpoint_files *c, const ht_config *config, ht_json *metadata,
                                        ht_error *err);
 
 /* ---- GGUF to directory ---- */
@@ -48,6 +48,6 @@ ht_status ht_rope_from_factors(const float *values, int64_t n, ht_rope_spec *rop
 
 /* convert_config_json.c: config.json without the ids of special tokens. `rope` takes the place of config->rope. The caller
  * releases *out. */
-ht_status ht_convert_config_to_json(const ht_config *config, const ht_rope_spec *rope, json_t **out, ht_error *err);
+ht_status ht_convert_config_to_json(const ht_config *config, const ht_rope_spec *rope, ht_json **out, ht_error *err);
 
 #endif

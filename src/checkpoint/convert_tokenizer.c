@@ -16,38 +16,38 @@ enum { JSON_LIMIT = 16 << 20 };
 
 typedef struct converter {
     const ht_config *config;
-    const ht_tokenizer *t;  /* NULL: the directory has none */
-    json_t *tokenizer_file; /* tokenizer_config.json; NULL when there is none */
-    json_t *config_file;
-    json_t *metadata;
+    const ht_tokenizer *t;   /* NULL: the directory has none */
+    ht_json *tokenizer_file; /* tokenizer_config.json; NULL when there is none */
+    ht_json *config_file;
+    ht_json *metadata;
     ht_status status;
     ht_error *err;
 } converter;
 
-static void set(converter *v, const char *key, json_t *value) {
+static void set(converter *v, const char *key, ht_json *value) {
     if (v->status)
-        json_decref(value);
-    else if (!value || json_object_set_new(v->metadata, key, value))
+        ht_json_decref(value);
+    else if (!value || ht_json_object_set_new(v->metadata, key, value))
         v->status = ht_fail_memory(v->err, 0, "GGUF metadata");
 }
 
 static void set_id(converter *v, const char *key, int64_t id) {
-    if (id >= 0 && id < v->config->vocab) set(v, key, json_pack("{s:s, s:I}", "dtype", "u32", "value", (json_int_t)id));
+    if (id >= 0 && id < v->config->vocab) set(v, key, ht_json_pack("{s:s, s:I}", "dtype", "u32", "value", (int64_t)id));
 }
 
 /* ---- special tokens ---- */
 
 /* The id of a special token: the text in tokenizer_config.json counts before the id in config.json. -1: neither is there. */
 static int64_t find_id(const converter *v, const char *token_key, const char *id_key) {
-    const json_t *token = json_object_get(v->tokenizer_file, token_key);
-    if (json_is_object(token)) token = json_object_get(token, "content");
+    const ht_json *token = ht_json_object_get(v->tokenizer_file, token_key);
+    if (ht_json_is_object(token)) token = ht_json_object_get(token, "content");
     int64_t id = -1;
-    if (json_is_string(token) && v->t)
-        id = ht_vocab_find(&v->t->vocab, json_string_value(token), json_string_length(token));
+    if (ht_json_is_string(token) && v->t)
+        id = ht_vocab_find(&v->t->vocab, ht_json_string_value(token), ht_json_string_length(token));
     if (id >= 0) return id;
-    const json_t *text = json_object_get(v->config_file, "text_config");
-    if (ht_json_whole(json_object_get(v->config_file, id_key), &id)) return id;
-    return ht_json_whole(json_object_get(text, id_key), &id) ? id : -1;
+    const ht_json *text = ht_json_object_get(v->config_file, "text_config");
+    if (ht_json_whole(ht_json_object_get(v->config_file, id_key), &id)) return id;
+    return ht_json_whole(ht_json_object_get(text, id_key), &id) ? id : -1;
 }
 
 /* GGUF has three places for ids that end an answer; the tokenizer's own comes first. */
@@ -74,35 +74,41 @@ static void set_specials(converter *v) {
 /* ---- chat templates ---- */
 
 /* tokenizer.chat_template.NAME of a named template; names are of letters, digits and underscores in GGUF. */
-static bool set_named(converter *v, const json_t *item, json_t *names) {
+static bool set_named(converter *v, const char *given, ht_json *template, ht_json *names) {
     char name[64], key[96];
-    const char *given = json_string_value(json_object_get(item, "name"));
-    json_t *template = json_object_get(item, "template");
-    if (!given || !*given || !strcmp(given, "default") || !json_is_string(template)) return true;
+    if (!given || !*given || !strcmp(given, "default") || !ht_json_is_string(template)) return true;
     snprintf(name, sizeof name, "%s", given);
     for (char *c = name; *c; c++)
         if (!isalnum((unsigned char)*c)) *c = '_';
     snprintf(key, sizeof key, "tokenizer.chat_template.%s", name);
-    if (json_object_get(v->metadata, key)) return true; /* two names that differ in other characters */
-    set(v, key, json_incref(template));
-    return !json_array_append_new(names, json_string(name));
+    if (ht_json_object_get(v->metadata, key)) return true; /* two names that differ in other characters */
+    set(v, key, ht_json_incref(template));
+    return !ht_json_array_append_new(names, ht_json_string(name));
 }
 
 static void set_templates(converter *v) {
     const char *own = v->t ? ht_tokenizer_chat_template(v->t) : NULL;
-    if (own) set(v, "tokenizer.chat_template", json_string(own));
-    const json_t *list = json_object_get(v->tokenizer_file, "chat_template");
-    json_t *names = json_array();
+    if (own) set(v, "tokenizer.chat_template", ht_json_string(own));
+    const ht_json *list = ht_json_object_get(v->tokenizer_file, "chat_template");
+    ht_json *names = ht_json_new_array();
     bool good = names;
-    for (size_t i = 0; i < json_array_size(list) && good; i++) good = set_named(v, json_array_get(list, i), names);
-    if (json_array_size(names) || !good) set(v, "tokenizer.chat_templates", good ? json_incref(names) : NULL);
-    json_decref(names);
+    /* First as it is used: a file in additional_chat_templates goes before the list. */
+    ht_json *tools = v->t && ht_tokenizer_tool_template(v->t) ? ht_json_string(ht_tokenizer_tool_template(v->t)) : NULL;
+    if (good && tools) good = set_named(v, "tool_use", tools, names);
+    ht_json_decref(tools);
+    for (size_t i = 0; i < ht_json_array_size(list) && good; i++) {
+        const ht_json *item = ht_json_array_get(list, i);
+        const char *name = ht_json_string_value(ht_json_object_get(item, "name"));
+        good = set_named(v, name, ht_json_object_get(item, "template"), names);
+    }
+    if (ht_json_array_size(names) || !good) set(v, "tokenizer.chat_templates", good ? ht_json_incref(names) : NULL);
+    ht_json_decref(names);
 }
 
 /* ---- the whole ---- */
 
 /* tokenizer_config.json, or nothing when there is none. */
-static ht_status read_tokenizer_config(const char *directory, json_t **out, ht_error *err) {
+static ht_status read_tokenizer_config(const char *directory, ht_json **out, ht_error *err) {
     *out = NULL;
     char *path = ht_path_join(directory, "tokenizer_config.json");
     if (!path) return ht_fail_memory(err, strlen(directory), "a path");
@@ -129,7 +135,7 @@ static ht_status check_missing(const ht_checkpoint_files *c, ht_error *err) {
     return HT_OK;
 }
 
-ht_status ht_convert_tokenizer_to_gguf(const ht_checkpoint_files *c, const ht_config *config, json_t *metadata,
+ht_status ht_convert_tokenizer_to_gguf(const ht_checkpoint_files *c, const ht_config *config, ht_json *metadata,
                                        ht_error *err) {
     ht_tokenizer *t = NULL;
     converter v = {.config = config, .metadata = metadata, .err = err};
@@ -143,8 +149,8 @@ ht_status ht_convert_tokenizer_to_gguf(const ht_checkpoint_files *c, const ht_co
             ht_tokenizer_save_gguf(t, config->vocab, !strcmp(config->family->architecture, "gemma4"), metadata, err);
     if (!v.status) set_specials(&v);
     if (!v.status) set_templates(&v);
-    json_decref(v.tokenizer_file);
-    json_decref(v.config_file);
+    ht_json_decref(v.tokenizer_file);
+    ht_json_decref(v.config_file);
     ht_tokenizer_free(t);
     return v.status;
 }

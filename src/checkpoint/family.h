@@ -87,9 +87,9 @@ struct ht_family {
     ht_config_form form;
     ht_config_defaults defaults;
     /* Reads the family's own fields, after the common ones. NULL: none. */
-    void (*read_json)(ht_config *c, ht_json_reader *r, const json_t *object);
+    void (*read_json)(ht_config *c, ht_json_reader *r, const ht_json *object);
     /* Reads the family's own per-layer fields, after layer_types. NULL: none. */
-    void (*read_json_layers)(ht_config *c, ht_json_reader *r, const json_t *object);
+    void (*read_json_layers)(ht_config *c, ht_json_reader *r, const ht_json *object);
     /* Reads the family's own GGUF keys, after the common ones. NULL: none. */
     void (*read_gguf)(ht_config *c, ht_meta *g);
 

@@ -222,7 +222,7 @@ static void describe_tokenizer(info *in, const ht_checkpoint_files *c) {
     snprintf(in->tokenizer_kind, sizeof in->tokenizer_kind, "%s", ht_tokenizer_kind(t));
     ht_chat_setup chat;
     if (!ht_chat_detect_template(t, &chat, NULL) && chat.name) p->chat_format = chat.name;
-    ht_chat_template_free(chat.template);
+    ht_chat_setup_free(&chat);
     if (!p->vocab) p->vocab = ht_tokenizer_vocab_size(t);
     p->bos_id = ht_tokenizer_bos(t);
     p->eos_id = ht_tokenizer_eos(t);

@@ -64,11 +64,11 @@ static void check_scheme(ht_json_reader *r, const char *where, const scheme *s) 
 }
 
 /* The entry of module `path`, under that name or under the name without prefixes; NULL when there is none. */
-static const json_t *entry_of(const json_t *quantization, const char *path) {
+static const ht_json *entry_of(const ht_json *quantization, const char *path) {
     const char *key, *bare = ht_checkpoint_bare_name(path);
-    json_t *entry = json_object_get(quantization, path), *other;
+    ht_json *entry = ht_json_object_get(quantization, path), *other;
     if (entry) return entry;
-    json_object_foreach((json_t *)(uintptr_t)quantization, key, other) {
+    ht_json_object_foreach((ht_json *)(uintptr_t)quantization, key, other) {
         if (!strcmp(ht_checkpoint_bare_name(key), bare)) entry = other;
     }
     return entry;
@@ -76,13 +76,13 @@ static const json_t *entry_of(const json_t *quantization, const char *path) {
 
 /* Scheme of module `path`. A per-module entry does not inherit from the global one: as in mlx-lm, its missing fields
  * get MLX's defaults. */
-static bool scheme_of(ht_json_reader *r, const json_t *quantization, const char *path, scheme *out) {
-    const json_t *own = entry_of(quantization, path), *from = own ? own : quantization;
-    if (own && !json_is_object(own) && !json_is_true(own)) {
+static bool scheme_of(ht_json_reader *r, const ht_json *quantization, const char *path, scheme *out) {
+    const ht_json *own = entry_of(quantization, path), *from = own ? own : quantization;
+    if (own && !ht_json_is_object(own) && !ht_json_is_true(own)) {
         ht_json_fail(r, HT_ERR_FORMAT, "`%.120s` is not to be quantised, but there are scales for it", path);
         return false;
     }
-    if (json_is_true(own)) from = quantization;
+    if (ht_json_is_true(own)) from = quantization;
     *out = (scheme){.mode = "affine"};
     ht_json_str(r, from, "mode", &out->mode);
     const struct mode *m = mode_of(out->mode);
@@ -207,11 +207,13 @@ void ht_mlx_complete(const ht_checkpoint_files *c, const ht_safetensor *s, ht_st
 /* ---- opening ---- */
 
 /* mlx-lm writes its settings under both names; other methods use quantization_config too, with a quant_method. */
-const json_t *ht_mlx_description(const json_t *root) {
-    const json_t *q = json_object_get(root, "quantization"), *other = json_object_get(root, "quantization_config");
-    if (json_is_object(q)) return q;
-    return json_is_object(other) && !json_object_get(other, "quant_method") && json_object_get(other, "bits") ? other
-                                                                                                              : NULL;
+const ht_json *ht_mlx_description(const ht_json *root) {
+    const ht_json *q = ht_json_object_get(root, "quantization"),
+                  *other = ht_json_object_get(root, "quantization_config");
+    if (ht_json_is_object(q)) return q;
+    return ht_json_is_object(other) && !ht_json_object_get(other, "quant_method") && ht_json_object_get(other, "bits")
+               ? other
+               : NULL;
 }
 
 ht_status ht_mlx_check(const ht_checkpoint_files *c, ht_error *err) {

@@ -7,7 +7,7 @@
 #include "checkpoint/checkpoint.h"
 
 /* The `quantization` of config.json; NULL: none. Lent. */
-const json_t *ht_mlx_description(const json_t *root);
+const ht_json *ht_mlx_description(const ht_json *root);
 
 /* Checks every quantised weight of the text model. */
 ht_status ht_mlx_check(const ht_checkpoint_files *c, ht_error *err);

@@ -103,7 +103,7 @@ typedef struct ht_rewrite_plan {
     size_t n_changes, changes_capacity;
     char **file; /* [n_files] names of the files of weights that are written, without directories */
     int n_files;
-    json_t *metadata; /* GGUF: that of the file, or changes of the checkpoint's */
+    ht_json *metadata; /* GGUF: that of the file, or changes of the checkpoint's */
 } ht_rewrite_plan;
 
 /* Lists the tensors of plan->c, all to be copied; the caller frees the plan even after a failure. */

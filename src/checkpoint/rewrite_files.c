@@ -103,17 +103,17 @@ static int new_file_type(const ht_rewrite_plan *plan) {
     return most ? file_type_of(most) : -1;
 }
 
-static bool put_number(json_t *metadata, const char *key, const char *dtype, int value) {
-    return !json_object_set_new(metadata, key, json_pack("{s:s, s:i}", "dtype", dtype, "value", value));
+static bool put_number(ht_json *metadata, const char *key, const char *dtype, int value) {
+    return !ht_json_object_set_new(metadata, key, ht_json_pack("{s:s, s:i}", "dtype", dtype, "value", value));
 }
 
-static bool put_mark(const ht_rewrite_plan *plan, json_t *metadata) {
-    json_t *mark = json_pack("{s:s, s:b}", "dtype", "bool", "value", 1);
-    return mark && !json_object_set_new(metadata, plan->mark, mark);
+static bool put_mark(const ht_rewrite_plan *plan, ht_json *metadata) {
+    ht_json *mark = ht_json_pack("{s:s, s:b}", "dtype", "bool", "value", 1);
+    return mark && !ht_json_object_set_new(metadata, plan->mark, mark);
 }
 
 /* Adds to metadata, or to changes of some, what the tensors decide; false when memory ran out. */
-static bool state_tensors(const ht_rewrite_plan *plan, json_t *metadata) {
+static bool state_tensors(const ht_rewrite_plan *plan, ht_json *metadata) {
     const int file_type = plan->file_type >= 0 ? plan->file_type : new_file_type(plan);
     const bool quantized = plan->file_type >= 0 || (plan->to_other && !ht_rewrite_is_dense(plan));
     return put_mark(plan, metadata) && (file_type < 0 || put_number(metadata, "general.file_type", "u32", file_type)) &&
@@ -125,7 +125,7 @@ static ht_status make_metadata(ht_rewrite_plan *plan, ht_error *err) {
     if (plan->to_other)
         status = ht_gguf_metadata_of(plan->c, plan->config, &plan->metadata, err);
     else
-        plan->metadata = json_pack("{s:n, s:n, s:n}", "split.no", "split.count", "split.tensors.count");
+        plan->metadata = ht_json_pack("{s:n, s:n, s:n}", "split.no", "split.count", "split.tensors.count");
     if (!status && (!plan->metadata || !state_tensors(plan, plan->metadata)))
         status = ht_fail_memory(err, 0, "GGUF metadata");
     return status;
@@ -141,22 +141,22 @@ static int n_tensors(const ht_rewrite_plan *plan) {
 
 /* Metadata of part `file` of n: the model's in the first; the others say what they are, and whose, so that they may be replaced
  * when a killed process left them alone. NULL when memory ran out. */
-static json_t *part_metadata(const ht_rewrite_plan *plan, int file, int n) {
-    json_t *metadata = file ? json_object() : json_copy(plan->metadata);
+static ht_json *part_metadata(const ht_rewrite_plan *plan, int file, int n) {
+    ht_json *metadata = file ? ht_json_new_object() : ht_json_copy(plan->metadata);
     if (metadata && put_number(metadata, "split.no", "u16", file) && put_number(metadata, "split.count", "u16", n) &&
         put_number(metadata, "split.tensors.count", "i32", n_tensors(plan)) && put_mark(plan, metadata))
         return metadata;
-    json_decref(metadata);
+    ht_json_decref(metadata);
     return NULL;
 }
 
 /* Bytes at most of part `file` without tensors: the first one's, or those of any other. */
 static ht_status measure_gguf_header(const ht_rewrite_plan *plan, int file, size_t *bytes, ht_error *err) {
     const ht_gguf *from = plan->to_other ? NULL : plan->c->gguf;
-    json_t *metadata = part_metadata(plan, file, 1); /* whose numbers have as many bytes in any part */
+    ht_json *metadata = part_metadata(plan, file, 1); /* whose numbers have as many bytes in any part */
     ht_status status = metadata ? HT_OK : ht_fail_memory(err, 0, "GGUF metadata");
     if (!status) status = ht_gguf_metadata_bytes(from, metadata, file > 0, bytes, err);
-    json_decref(metadata);
+    ht_json_decref(metadata);
     if (!status) *bytes += ht_gguf_alignment(from) - 1; /* behind the entries of the tensors */
     return status;
 }
@@ -165,7 +165,7 @@ static ht_status write_part(const ht_rewrite_plan *plan, ht_rewrite_values *valu
                             ht_error *err) {
     outputs o;
     const ht_gguf *from = plan->to_other ? NULL : plan->c->gguf;
-    json_t *metadata = plan->n_files > 1 ? part_metadata(plan, file, plan->n_files) : json_incref(plan->metadata);
+    ht_json *metadata = plan->n_files > 1 ? part_metadata(plan, file, plan->n_files) : ht_json_incref(plan->metadata);
     ht_status status = list_outputs(plan, file, values, &o, err);
     if (!status && !metadata) status = ht_fail_memory(err, 0, path);
     if (!status && file)
@@ -174,7 +174,7 @@ static ht_status write_part(const ht_rewrite_plan *plan, ht_rewrite_values *valu
         status = ht_gguf_rewrite(path, from, metadata, o.tensor, o.n, output_values, &o, err);
     else if (!status)
         status = ht_gguf_write(path, o.tensor, o.n, metadata, output_values, &o, err);
-    json_decref(metadata);
+    ht_json_decref(metadata);
     free_outputs(&o);
     return status;
 }
@@ -206,15 +206,15 @@ ht_status ht_rewrite_write_gguf(const ht_rewrite_plan *plan, ht_rewrite_values *
 /* The metadata of the first shard, and the mark; the caller frees *out, which lends its texts from the checkpoint. `format` is the
  * program for which the tensors are named. */
 static ht_status list_metadata(const ht_rewrite_plan *plan, ht_metadata_pair **out, int *n, ht_error *err) {
-    json_t *metadata = plan->to_other ? NULL : plan->c->tensors->metadata, *value;
+    ht_json *metadata = plan->to_other ? NULL : plan->c->tensors->metadata, *value;
     const char *key;
     const bool names_format = plan->to_other || plan->restacks;
     *n = 0;
-    *out = calloc(json_object_size(metadata) + 2, sizeof **out);
+    *out = calloc(ht_json_object_size(metadata) + 2, sizeof **out);
     if (!*out) return ht_fail_memory(err, sizeof **out, "metadata");
-    json_object_foreach(metadata, key, value) {
+    ht_json_object_foreach(metadata, key, value) {
         if (!strcmp(key, plan->mark) || (names_format && !strcmp(key, "format"))) continue;
-        (*out)[(*n)++] = (ht_metadata_pair){key, json_string_value(value)};
+        (*out)[(*n)++] = (ht_metadata_pair){key, ht_json_string_value(value)};
     }
     if (names_format) (*out)[(*n)++] = (ht_metadata_pair){"format", plan->to_mlx ? "mlx" : "pt"};
     (*out)[(*n)++] = (ht_metadata_pair){plan->mark, "true"};
@@ -285,28 +285,31 @@ ht_status ht_rewrite_has_index(const ht_rewrite_plan *plan, bool *out, ht_error 
 }
 
 /* Sets `key` to a new value; false when memory ran out. */
-static bool put(json_t *object, const char *key, json_t *value) { return !json_object_set_new(object, key, value); }
+static bool put(ht_json *object, const char *key, ht_json *value) {
+    return !ht_json_object_set_new(object, key, value);
+}
 
-static bool fill_index(const ht_rewrite_plan *plan, json_t *index) {
-    if (!json_is_object(json_object_get(index, "metadata")) && !put(index, "metadata", json_object())) return false;
-    if (!put(index, "weight_map", json_object())) return false;
-    json_t *metadata = json_object_get(index, "metadata"), *map = json_object_get(index, "weight_map");
-    bool good = put(metadata, "total_size", json_integer((json_int_t)ht_rewrite_plan_bytes(plan)));
+static bool fill_index(const ht_rewrite_plan *plan, ht_json *index) {
+    if (!ht_json_is_object(ht_json_object_get(index, "metadata")) && !put(index, "metadata", ht_json_new_object()))
+        return false;
+    if (!put(index, "weight_map", ht_json_new_object())) return false;
+    ht_json *metadata = ht_json_object_get(index, "metadata"), *map = ht_json_object_get(index, "weight_map");
+    bool good = put(metadata, "total_size", ht_json_integer((int64_t)ht_rewrite_plan_bytes(plan)));
     for (size_t i = 0; good && i < plan->n; i++) {
         const ht_rewrite_tensor *t = &plan->tensor[i];
-        if (t->action != HT_REWRITE_DROP) good = put(map, t->to.name, json_string(plan->file[t->file]));
+        if (t->action != HT_REWRITE_DROP) good = put(map, t->to.name, ht_json_string(plan->file[t->file]));
     }
     return good;
 }
 
 /* The index at `path`, if there is one that can be read, with the sizes and places of what is written; NULL when memory ran
  * out. */
-static json_t *make_index(const ht_rewrite_plan *plan, const char *path) {
-    json_t *index = NULL;
+static ht_json *make_index(const ht_rewrite_plan *plan, const char *path) {
+    ht_json *index = NULL;
     if (path && ht_json_read(path, 64 << 20, &index, NULL) == HT_ERR_MEMORY) return NULL;
-    if (!index) index = json_object();
+    if (!index) index = ht_json_new_object();
     if (fill_index(plan, index)) return index;
-    json_decref(index);
+    ht_json_decref(index);
     return NULL;
 }
 
@@ -315,13 +318,13 @@ static ht_status write_index(const ht_rewrite_plan *plan, const char *directory,
     bool wanted;
     ht_status status = ht_rewrite_has_index(plan, &wanted, err);
     if (!status && wanted) status = find_index(plan, &path, err);
-    json_t *index = !status && wanted ? make_index(plan, path) : NULL;
-    char *text = index ? ht_json_text_of(index) : NULL;
+    ht_json *index = !status && wanted ? make_index(plan, path) : NULL;
+    char *text = index ? ht_json_dump(index, HT_JSON_INDENT(2)) : NULL;
     if (!status && wanted)
         status = text ? ht_rewrite_write_text(directory, HT_SAFETENSORS_INDEX, text, err)
                       : ht_fail_memory(err, 0, HT_SAFETENSORS_INDEX);
     free(text);
-    json_decref(index);
+    ht_json_decref(index);
     free(path);
     return status;
 }

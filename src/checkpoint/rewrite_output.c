@@ -10,6 +10,7 @@
 #include "formats/affine.h"
 #include "formats/blocks.h"
 #include "formats/json.h"
+#include "tokenizer/tokenizer.h"
 
 #include <hearth/discover.h>
 
@@ -171,11 +172,12 @@ static bool any_changed(const ht_rewrite_plan *plan) {
 /* ---- config.json: dtype ---- */
 
 /* transformers casts weights to the dtype that is stated here. */
-static ht_status state_dtype(json_t *object, ht_dtype dtype, ht_error *err) {
+static ht_status state_dtype(ht_json *object, ht_dtype dtype, ht_error *err) {
     static const char *const keys[] = {"dtype", "torch_dtype"};
     const char *name = dtype == HT_F32 ? "float32" : dtype == HT_F16 ? "float16" : "bfloat16";
     for (int i = 0; i < 2; i++)
-        if (json_is_string(json_object_get(object, keys[i])) && json_object_set_new(object, keys[i], json_string(name)))
+        if (ht_json_is_string(ht_json_object_get(object, keys[i])) &&
+            ht_json_object_set_new(object, keys[i], ht_json_string(name)))
             return out_of_memory(err);
     return HT_OK;
 }
@@ -190,13 +192,13 @@ static char *module_of(const ht_rewrite_tensor *t) {
     return strndup(name, n > m && !strcmp(name + n - m, weight) ? n - m : n);
 }
 
-static bool is_affine(const json_t *quantization) {
-    const char *mode = json_string_value(json_object_get(quantization, "mode"));
+static bool is_affine(const ht_json *quantization) {
+    const char *mode = ht_json_string_value(ht_json_object_get(quantization, "mode"));
     return !mode || !strcmp(mode, "affine");
 }
 
 typedef struct groups {
-    json_int_t bits, size;
+    int64_t bits, size;
     bool affine;
 } groups;
 
@@ -212,10 +214,10 @@ static int group_type(const ht_rewrite_plan *plan, const ht_rewrite_tensor *t) {
     return type >= 0 && (type == HT_W_MXFP4 || ht_affine_of((ht_weight_type)type).bits) ? type : -1;
 }
 
-static json_t *settings_of(const groups *g, bool with_mode) {
-    json_t *out = json_pack("{s:I, s:I}", "group_size", g->size, "bits", g->bits);
-    if (out && with_mode && json_object_set_new(out, "mode", json_string(g->affine ? "affine" : "mxfp4"))) {
-        json_decref(out);
+static ht_json *settings_of(const groups *g, bool with_mode) {
+    ht_json *out = ht_json_pack("{s:I, s:I}", "group_size", g->size, "bits", g->bits);
+    if (out && with_mode && ht_json_object_set_new(out, "mode", ht_json_string(g->affine ? "affine" : "mxfp4"))) {
+        ht_json_decref(out);
         out = NULL;
     }
     return out;
@@ -223,24 +225,25 @@ static json_t *settings_of(const groups *g, bool with_mode) {
 
 /* States how a module is stored. mlx-lm takes those for quantised that have scales, or an entry here that is not false;
  * one without an entry has the settings of all, which an entry does not inherit. False when memory ran out. */
-static bool change_entry(const ht_rewrite_plan *plan, const ht_rewrite_tensor *t, json_t *quantization,
+static bool change_entry(const ht_rewrite_plan *plan, const ht_rewrite_tensor *t, ht_json *quantization,
                          const char *module) {
     const bool affine = is_affine(quantization);
     const int type = group_type(plan, t);
     if (type < 0)
-        return !json_object_get(quantization, module) || !json_object_set_new(quantization, module, json_false());
+        return !ht_json_object_get(quantization, module) ||
+               !ht_json_object_set_new(quantization, module, ht_json_boolean(false));
     const groups g = groups_of((ht_weight_type)type);
-    if (affine == g.affine && json_integer_value(json_object_get(quantization, "bits")) == g.bits &&
-        json_integer_value(json_object_get(quantization, "group_size")) == g.size) {
-        json_object_del(quantization, module);
+    if (affine == g.affine && ht_json_integer_value(ht_json_object_get(quantization, "bits")) == g.bits &&
+        ht_json_integer_value(ht_json_object_get(quantization, "group_size")) == g.size) {
+        ht_json_object_del(quantization, module);
         return true;
     }
-    json_t *entry = settings_of(&g, !affine || !g.affine);
-    return entry && !json_object_set_new(quantization, module, entry);
+    ht_json *entry = settings_of(&g, !affine || !g.affine);
+    return entry && !ht_json_object_set_new(quantization, module, entry);
 }
 
 /* Of the changed modules, or of all. */
-static ht_status change_entries(const ht_rewrite_plan *plan, json_t *quantization, bool all, ht_error *err) {
+static ht_status change_entries(const ht_rewrite_plan *plan, ht_json *quantization, bool all, ht_error *err) {
     ht_status status = HT_OK;
     for (size_t i = 0; !status && i < plan->n; i++) {
         const ht_rewrite_tensor *t = &plan->tensor[i];
@@ -255,7 +258,7 @@ static ht_status change_entries(const ht_rewrite_plan *plan, json_t *quantizatio
 }
 
 /* The settings of a checkpoint that becomes one of groups: those of most weights. */
-static json_t *new_settings(const ht_rewrite_plan *plan) {
+static ht_json *new_settings(const ht_rewrite_plan *plan) {
     groups most = {0};
     double largest = 0;
     for (size_t i = 0; i < plan->n; i++) {
@@ -286,26 +289,26 @@ static bool wants_settings(const ht_rewrite_plan *plan) {
 }
 
 /* Replaces the settings of another quantisation, or of none; mlx-lm reads the first name, transformers the second. */
-static ht_status put_settings(const ht_rewrite_plan *plan, json_t *root, ht_error *err) {
-    json_t *made = new_settings(plan);
+static ht_status put_settings(const ht_rewrite_plan *plan, ht_json *root, ht_error *err) {
+    ht_json *made = new_settings(plan);
     if (!made) return out_of_memory(err);
     ht_status status = change_entries(plan, made, true, err);
-    for (int i = 0; i < N_SETTINGS; i++) json_object_del(root, settings[i]);
+    for (int i = 0; i < N_SETTINGS; i++) ht_json_object_del(root, settings[i]);
     for (int i = 0; !status && i < 2; i++)
-        if (json_object_set(root, settings[i], made)) status = out_of_memory(err);
-    json_decref(made);
+        if (ht_json_object_set(root, settings[i], made)) status = out_of_memory(err);
+    ht_json_decref(made);
     return status;
 }
 
 /* ---- config.json ---- */
 
-static ht_status change_object(const ht_rewrite_plan *plan, json_t *object, bool dense, ht_error *err) {
+static ht_status change_object(const ht_rewrite_plan *plan, ht_json *object, bool dense, ht_error *err) {
     ht_status status = plan->dtype ? state_dtype(object, plan->dtype, err) : HT_OK;
     for (int i = 0; !status && i < N_SETTINGS; i++) {
-        json_t *quantization = json_object_get(object, settings[i]);
+        ht_json *quantization = ht_json_object_get(object, settings[i]);
         if (dense)
-            json_object_del(object, settings[i]);
-        else if (plan->c->quantization && json_is_object(quantization))
+            ht_json_object_del(object, settings[i]);
+        else if (plan->c->quantization && ht_json_is_object(quantization))
             status = change_entries(plan, quantization, false, err);
     }
     return status;
@@ -318,18 +321,19 @@ static ht_status change_config(const ht_rewrite_plan *plan, ht_json_text config,
     const bool changed = any_changed(plan), dense = changed && ht_rewrite_is_dense(plan);
     const bool anew = wants_settings(plan);
     if (!changed && !plan->dtype) return HT_OK;
-    json_t *root;
+    ht_json *root;
     ht_status status = ht_json_parse(config.data, config.size, plan->c->name, &root, err);
     if (status) return status;
-    json_t *inner = json_object_get(root, "text_config");
-    if (json_is_real(json_object_get(root, "vocab_size")) || json_is_real(json_object_get(inner, "vocab_size")))
+    ht_json *inner = ht_json_object_get(root, "text_config");
+    if (ht_json_is_real(ht_json_object_get(root, "vocab_size")) ||
+        ht_json_is_real(ht_json_object_get(inner, "vocab_size")))
         status = ht_fail(err, HT_ERR_UNSUPPORTED, "%s: holds a number of more than 64 bits, which would be lost",
                          plan->c->name);
     if (!status) status = change_object(plan, root, dense || anew, err);
-    if (!status && json_is_object(inner)) status = change_object(plan, inner, dense || anew, err);
+    if (!status && ht_json_is_object(inner)) status = change_object(plan, inner, dense || anew, err);
     if (!status && anew) status = put_settings(plan, root, err);
-    if (!status && !(*text = ht_json_text_of(root))) status = out_of_memory(err);
-    json_decref(root);
+    if (!status && !(*text = ht_json_dump(root, HT_JSON_INDENT(2)))) status = out_of_memory(err);
+    ht_json_decref(root);
     return status;
 }
 
@@ -475,10 +479,27 @@ static ht_status list_names(const ht_rewrite_plan *plan, names *all, ht_error *e
         if (!ht_rewrite_is_left_out(plan, i)) status = add_name(all, plan->file[i], strlen(plan->file[i]), err);
     if (status || plan->to_gguf) return status;
     status = add_name(all, config_name, strlen(config_name), err);
+    if (!status) status = add_name(all, HT_TEMPLATES_DIRECTORY, strlen(HT_TEMPLATES_DIRECTORY), err);
     if (!status) status = ht_rewrite_has_index(plan, &index, err);
     if (!status && index) status = add_name(all, HT_SAFETENSORS_INDEX, strlen(HT_SAFETENSORS_INDEX), err);
     for (size_t i = 0; !status && plan->to_other && i < sizeof made / sizeof *made; i++)
         status = add_name(all, made[i], strlen(made[i]), err);
+    return status;
+}
+
+/* Named chat templates, which lie in a directory within the checkpoint's. */
+static ht_status copy_templates(const char *from_directory, const char *to_directory, ht_error *err) {
+    char *from = ht_path_join(from_directory, HT_TEMPLATES_DIRECTORY),
+         *to = ht_path_join(to_directory, HT_TEMPLATES_DIRECTORY);
+    ht_status status = from && to ? HT_OK : ht_fail_memory(err, 0, "a path");
+    DIR *directory = status ? NULL : opendir(from);
+    if (directory && mkdir(to, 0777))
+        status = ht_fail(err, HT_ERR_IO, "%s: cannot be written: %s", to, strerror(errno));
+    for (const struct dirent *e; directory && !status && (e = readdir(directory));)
+        if (ht_ends_with(e->d_name, ".jinja")) status = copy_file(from, to, e->d_name, err);
+    if (directory) closedir(directory);
+    free(from);
+    free(to);
     return status;
 }
 
@@ -487,8 +508,9 @@ static ht_status fill_directory(const ht_rewrite_plan *plan, ht_rewrite_values *
     ht_status status = HT_OK;
     for (size_t i = 0; !status && i < all->n_copied; i++)
         status = copy_file(directory_of(plan), path, all->name[i], err);
-    if (status) return status;
-    if (!plan->to_gguf) status = write_config(plan, path, err);
+    if (!status && !plan->to_gguf && plan->copies_files && !plan->to_other)
+        status = copy_templates(directory_of(plan), path, err);
+    if (!status && !plan->to_gguf) status = write_config(plan, path, err);
     return status ? status : ht_rewrite_write_files(plan, values, path, err);
 }
 

@@ -72,14 +72,14 @@ static ht_dtype dtype_named(const char *name) {
 
 /* What config.json says; HT_DTYPE_NONE when it says nothing. */
 static ht_status configured_dtype(const ht_checkpoint_files *c, ht_dtype *out, ht_error *err) {
-    json_t *root;
+    ht_json *root;
     ht_status status = ht_json_parse(c->config_text, c->config_size, c->name, &root, err);
     if (status) return status;
-    const json_t *objects[] = {root, json_object_get(root, "text_config")};
+    const ht_json *objects[] = {root, ht_json_object_get(root, "text_config")};
     static const char *const keys[] = {"dtype", "torch_dtype"};
     for (int i = 0; i < 4 && !*out; i++)
-        *out = dtype_named(json_string_value(json_object_get(objects[i / 2], keys[i % 2])));
-    json_decref(root);
+        *out = dtype_named(ht_json_string_value(ht_json_object_get(objects[i / 2], keys[i % 2])));
+    ht_json_decref(root);
     return HT_OK;
 }
 
@@ -290,7 +290,7 @@ void ht_rewrite_plan_free(ht_rewrite_plan *plan) {
     }
     for (int i = 0; plan->file && i < plan->n_files; i++) free(plan->file[i]);
     free(plan->file);
-    json_decref(plan->metadata);
+    ht_json_decref(plan->metadata);
     free(plan->tensor);
     free(plan->change);
 }

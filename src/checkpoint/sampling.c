@@ -48,7 +48,7 @@ static bool set(ht_sampling *s, int i, double value, const char *source) {
 
 /* ---- generation_config.json ---- */
 
-static void read_json_field(ht_sampling *s, int i, ht_json_reader *r, const json_t *root) {
+static void read_json_field(ht_sampling *s, int i, ht_json_reader *r, const ht_json *root) {
     double value = 0;
     int64_t whole = 0;
     const char *key = specs[i].json;
@@ -61,7 +61,7 @@ static void read_json_field(ht_sampling *s, int i, ht_json_reader *r, const json
 }
 
 ht_status ht_sampling_from_json(ht_json_text generation, ht_sampling *out, ht_error *err) {
-    json_t *root;
+    ht_json *root;
     bool samples = true;
     *out = ht_sampling_defaults();
     if (!generation.data) return HT_OK;
@@ -75,24 +75,26 @@ ht_status ht_sampling_from_json(ht_json_text generation, ht_sampling *out, ht_er
     /* The penalty of transformers looks back on all tokens. */
     if (strcmp(out->field[HT_SAMPLING_REPEAT_PENALTY].source, generation_file) == 0)
         set(out, HT_SAMPLING_REPEAT_WINDOW, -1, generation_file);
-    json_decref(root);
+    ht_json_decref(root);
     return r.status;
 }
 
-static bool set_json(json_t *to, const char *key, json_t *value) { return json_object_set_new(to, key, value) == 0; }
+static bool set_json(ht_json *to, const char *key, ht_json *value) {
+    return ht_json_object_set_new(to, key, value) == 0;
+}
 
-static json_t *number_of(int i, double value) {
-    return specs[i].whole ? json_integer((json_int_t)value) : json_real(value);
+static ht_json *number_of(int i, double value) {
+    return specs[i].whole ? ht_json_integer((int64_t)value) : ht_json_real(value);
 }
 
 static bool from_checkpoint(const ht_sampling_value *v) { return strcmp(v->source, "default") != 0; }
 
-bool ht_sampling_to_json(const ht_sampling *s, json_t *generation) {
+bool ht_sampling_to_json(const ht_sampling *s, ht_json *generation) {
     const ht_sampling_value *t = &s->field[HT_SAMPLING_TEMPERATURE];
     bool any = false, good = true;
     for (int i = 0; i < HT_SAMPLING_FIELDS; i++) any = any || (specs[i].json && from_checkpoint(&s->field[i]));
     const bool greedy = from_checkpoint(t) && t->value == 0;
-    if (any) good = set_json(generation, "do_sample", json_boolean(!greedy));
+    if (any) good = set_json(generation, "do_sample", ht_json_boolean(!greedy));
     for (int i = 0; i < HT_SAMPLING_FIELDS && good; i++)
         if (specs[i].json && from_checkpoint(&s->field[i]) && !(i == HT_SAMPLING_TEMPERATURE && greedy))
             good = set_json(generation, specs[i].json, number_of(i, s->field[i].value));
@@ -151,12 +153,12 @@ static ht_status read_gguf(const ht_gguf *g, const char *file, ht_sampling *out,
     return HT_OK;
 }
 
-bool ht_sampling_to_gguf(const ht_sampling *s, json_t *metadata) {
+bool ht_sampling_to_gguf(const ht_sampling *s, ht_json *metadata) {
     bool good = true;
     for (int i = 0; i < HT_SAMPLING_FIELDS && good; i++) {
         if (!specs[i].gguf || !from_checkpoint(&s->field[i])) continue;
-        json_t *value =
-            json_pack("{ss so}", "dtype", specs[i].whole ? "i32" : "f32", "value", number_of(i, s->field[i].value));
+        ht_json *value =
+            ht_json_pack("{ss so}", "dtype", specs[i].whole ? "i32" : "f32", "value", number_of(i, s->field[i].value));
         good = value && set_json(metadata, specs[i].gguf, value);
     }
     return good;

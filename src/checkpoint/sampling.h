@@ -35,7 +35,7 @@ ht_status ht_sampling_read(const ht_checkpoint_files *c, ht_sampling *out, ht_er
 ht_status ht_sampling_from_json(ht_json_text generation, ht_sampling *out, ht_error *err);
 
 /* Adds the values that come from a checkpoint to a generation_config.json, or to GGUF metadata; false when memory ran out. */
-bool ht_sampling_to_json(const ht_sampling *s, json_t *generation);
-bool ht_sampling_to_gguf(const ht_sampling *s, json_t *metadata);
+bool ht_sampling_to_json(const ht_sampling *s, ht_json *generation);
+bool ht_sampling_to_gguf(const ht_sampling *s, ht_json *metadata);
 
 #endif

@@ -55,12 +55,12 @@ static void put_block(ht_json_reader *r, int64_t rows, int64_t columns, ht_quant
 }
 
 /* Reads an optional block size [rows, columns] under `key`. */
-static void read_block(ht_json_reader *r, const json_t *object, const char *key, ht_quantized *out) {
-    const json_t *block = json_object_get(object, key);
+static void read_block(ht_json_reader *r, const ht_json *object, const char *key, ht_quantized *out) {
+    const ht_json *block = ht_json_object_get(object, key);
     int64_t size[2] = {0};
-    if (!block || json_is_null(block)) return;
+    if (!block || ht_json_is_null(block)) return;
     for (size_t i = 0; i < 2; i++)
-        if (json_array_size(block) != 2 || !ht_json_whole(json_array_get(block, i), &size[i]) || size[i] < 1) {
+        if (ht_json_array_size(block) != 2 || !ht_json_whole(ht_json_array_get(block, i), &size[i]) || size[i] < 1) {
             char found[128];
             ht_json_fail(r, HT_ERR_FORMAT, "%s is %s, expected two numbers of rows and columns", key,
                          ht_json_describe(block, found, sizeof found));
@@ -72,7 +72,7 @@ static void read_block(ht_json_reader *r, const json_t *object, const char *key,
 /* ---- compressed-tensors: groups of modules with one scheme each ---- */
 
 /* Reads the weight scheme of a group; 4-bit schemes follow from the tensors. */
-static void read_weights(ht_json_reader *r, const char *method, const char *form, const json_t *weights,
+static void read_weights(ht_json_reader *r, const char *method, const char *form, const ht_json *weights,
                          ht_quantized *out) {
     bool symmetric = true;
     const char *order = "", *strategy = "";
@@ -80,7 +80,7 @@ static void read_weights(ht_json_reader *r, const char *method, const char *form
     ht_json_bool(r, weights, "symmetric", &symmetric);
     ht_json_str(r, weights, "strategy", &strategy);
     ht_json_i64(r, weights, "num_bits", &bits);
-    if (json_is_string(json_object_get(weights, "actorder"))) ht_json_str(r, weights, "actorder", &order);
+    if (ht_json_is_string(ht_json_object_get(weights, "actorder"))) ht_json_str(r, weights, "actorder", &order);
     if (!symmetric) refuse(r, method, form, " with zero points");
     if (!strcmp(order, "group") || !strcmp(order, "dynamic")) refuse(r, method, form, " in an order of their own");
     if (bits != 8) return;
@@ -89,17 +89,19 @@ static void read_weights(ht_json_reader *r, const char *method, const char *form
         put_block(r, 1, size, out);
 }
 
-static void read_groups(ht_json_reader *r, const char *method, const char *form, const json_t *how, ht_quantized *out) {
+static void read_groups(ht_json_reader *r, const char *method, const char *form, const ht_json *how,
+                        ht_quantized *out) {
     const char *name;
-    json_t *group;
-    const json_t *sparsity = ht_json_object(r, how, "sparsity_config");
+    ht_json *group;
+    const ht_json *sparsity = ht_json_object(r, how, "sparsity_config");
     const char *sparse = "dense";
     ht_json_str(r, sparsity, "format", &sparse);
     if (strcmp(sparse, "dense") != 0) refuse(r, method, sparse, "");
-    if (json_object_size(json_object_get(how, "transform_config"))) refuse(r, method, form, " with a transform_config");
-    json_object_foreach((json_t *)ht_json_object(r, how, "config_groups"), name, group) {
+    if (ht_json_object_size(ht_json_object_get(how, "transform_config")))
+        refuse(r, method, form, " with a transform_config");
+    ht_json_object_foreach((ht_json *)ht_json_object(r, how, "config_groups"), name, group) {
         const char *own = form;
-        if (json_is_string(json_object_get(group, "format"))) ht_json_str(r, group, "format", &own);
+        if (ht_json_is_string(ht_json_object_get(group, "format"))) ht_json_str(r, group, "format", &own);
         const struct method *s = method_of(method, own);
         if (!s)
             refuse(r, method, own, "");
@@ -111,10 +113,10 @@ static void read_groups(ht_json_reader *r, const char *method, const char *form,
 
 /* ---- ModelOpt: one algorithm for all layers, or one per layer ---- */
 
-static void read_layers(ht_json_reader *r, const char *method, const json_t *how) {
+static void read_layers(ht_json_reader *r, const char *method, const ht_json *how) {
     const char *name;
-    json_t *layer;
-    json_object_foreach((json_t *)ht_json_object(r, how, "quantized_layers"), name, layer) {
+    ht_json *layer;
+    ht_json_object_foreach((ht_json *)ht_json_object(r, how, "quantized_layers"), name, layer) {
         const char *algorithm = "";
         ht_json_str(r, layer, "quant_algo", &algorithm);
         if (!method_of(method, algorithm)) refuse(r, method, algorithm, "");
@@ -122,10 +124,10 @@ static void read_layers(ht_json_reader *r, const char *method, const json_t *how
     }
 }
 
-ht_quantized ht_quantized_read(ht_json_reader *r, const json_t *root) {
+ht_quantized ht_quantized_read(ht_json_reader *r, const ht_json *root) {
     ht_quantized out = {0};
     if (ht_mlx_description(root)) return out; /* ht_mlx_check */
-    const json_t *how = ht_json_object(r, root, "quantization_config");
+    const ht_json *how = ht_json_object(r, root, "quantization_config");
     if (!how) return out;
     const char *method = "an unnamed method", *form = "";
     ht_json_str(r, how, "quant_method", &method);
@@ -226,13 +228,13 @@ static const ht_scheme *scheme_of_tensors(const ht_safetensors *tensors) {
     return out;
 }
 
-void ht_scheme_choose(ht_checkpoint_files *c, const json_t *config) {
+void ht_scheme_choose(ht_checkpoint_files *c, const ht_json *config) {
     if (c->gguf) {
         c->scheme = &gguf;
         return;
     }
     ht_json_reader r = {.file = "config.json"};
     c->quantized = ht_quantized_read(&r, config);
-    c->quantization = json_incref((json_t *)(uintptr_t)ht_mlx_description(config));
+    c->quantization = ht_json_incref((ht_json *)(uintptr_t)ht_mlx_description(config));
     c->scheme = c->quantization ? &mlx : scheme_of_tensors(c->tensors);
 }

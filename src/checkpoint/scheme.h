@@ -30,11 +30,11 @@ typedef struct ht_scheme {
 } ht_scheme;
 
 /* Sets c->scheme, c->quantized and c->quantization; `config`: config.json of a directory. */
-void ht_scheme_choose(ht_checkpoint_files *c, const json_t *config);
+void ht_scheme_choose(ht_checkpoint_files *c, const ht_json *config);
 /* Whether `t` is a scale (of weights or activations) or bias of a quantised weight; *of is the weight. */
 bool ht_scheme_owner(const ht_checkpoint_files *c, const ht_stored_tensor *t, ht_stored_tensor *of);
 
 /* Reads `quantization_config` from the root of config.json; an unsupported method is an error of the reader. */
-ht_quantized ht_quantized_read(ht_json_reader *r, const json_t *root);
+ht_quantized ht_quantized_read(ht_json_reader *r, const ht_json *root);
 
 #endif

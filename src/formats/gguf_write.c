@@ -62,25 +62,25 @@ static bool type_named(const char *name, ht_gguf_type *out) {
     return false;
 }
 
-static void put_integer(sink *s, const char *key, const json_t *value, int bits, bool is_signed) {
-    int64_t n = (int64_t)json_integer_value(value);
+static void put_integer(sink *s, const char *key, const ht_json *value, int bits, bool is_signed) {
+    int64_t n = (int64_t)ht_json_integer_value(value);
     int64_t most = bits == 64 ? INT64_MAX : (int64_t)((UINT64_C(1) << (is_signed ? bits - 1 : bits)) - 1);
-    if (!json_is_integer(value) || n > most || n < (is_signed ? -most - 1 : 0))
+    if (!ht_json_is_integer(value) || n > most || n < (is_signed ? -most - 1 : 0))
         refuse(s, key, "holds what is no integer of its dtype");
     else
         put_number(s, (uint64_t)n, (size_t)bits / 8);
 }
 
-static void put_real(sink *s, const char *key, const json_t *value, size_t bytes) {
-    double d = json_number_value(value);
+static void put_real(sink *s, const char *key, const ht_json *value, size_t bytes) {
+    double d = ht_json_number_value(value);
     float f = (float)d;
-    if (!json_is_number(value))
+    if (!ht_json_is_number(value))
         refuse(s, key, "holds what is no number");
     else
         put(s, bytes == 4 ? (const void *)&f : (const void *)&d, bytes);
 }
 
-static void put_item(sink *s, const char *key, ht_gguf_type type, const json_t *value) {
+static void put_item(sink *s, const char *key, ht_gguf_type type, const ht_json *value) {
     switch (type) {
     case HT_GGUF_U8: put_integer(s, key, value, 8, false); break;
     case HT_GGUF_I8: put_integer(s, key, value, 8, true); break;
@@ -93,12 +93,12 @@ static void put_item(sink *s, const char *key, ht_gguf_type type, const json_t *
     case HT_GGUF_F32: put_real(s, key, value, 4); break;
     case HT_GGUF_F64: put_real(s, key, value, 8); break;
     case HT_GGUF_BOOL:
-        if (!json_is_boolean(value)) refuse(s, key, "holds what is neither true nor false");
-        put_number(s, json_is_true(value), 1);
+        if (!ht_json_is_boolean(value)) refuse(s, key, "holds what is neither true nor false");
+        put_number(s, ht_json_is_true(value), 1);
         break;
     case HT_GGUF_STRING:
-        if (!json_is_string(value)) refuse(s, key, "holds what is no text");
-        put_text(s, json_is_string(value) ? json_string_value(value) : "", json_string_length(value));
+        if (!ht_json_is_string(value)) refuse(s, key, "holds what is no text");
+        put_text(s, ht_json_is_string(value) ? ht_json_string_value(value) : "", ht_json_string_length(value));
         break;
     case HT_GGUF_ARRAY: break;
     }
@@ -106,68 +106,68 @@ static void put_item(sink *s, const char *key, ht_gguf_type type, const json_t *
 
 /* Writes a metadata value of the form of ht_array_file_metadata: a string, a list of strings, or {"dtype": ...,
  * "value": ...}. */
-static void put_value(sink *s, const char *key, const json_t *value) {
+static void put_value(sink *s, const char *key, const ht_json *value) {
     ht_gguf_type type = HT_GGUF_STRING;
-    const json_t *items = value;
-    if (json_is_object(value)) {
-        const char *name = json_string_value(json_object_get(value, "dtype"));
-        items = json_object_get(value, "value");
+    const ht_json *items = value;
+    if (ht_json_is_object(value)) {
+        const char *name = ht_json_string_value(ht_json_object_get(value, "dtype"));
+        items = ht_json_object_get(value, "value");
         if (!name || !items || !type_named(name, &type)) {
             refuse(s, key, "has no dtype that GGUF knows, or no value");
             return;
         }
     }
-    if (!json_is_array(items)) {
+    if (!ht_json_is_array(items)) {
         put_number(s, type, 4);
         put_item(s, key, type, items);
         return;
     }
     put_number(s, HT_GGUF_ARRAY, 4);
     put_number(s, type, 4);
-    put_number(s, json_array_size(items), 8);
-    for (size_t i = 0; i < json_array_size(items); i++) put_item(s, key, type, json_array_get(items, i));
+    put_number(s, ht_json_array_size(items), 8);
+    for (size_t i = 0; i < ht_json_array_size(items); i++) put_item(s, key, type, ht_json_array_get(items, i));
 }
 
-static void put_pair(sink *s, const char *key, const json_t *value) {
+static void put_pair(sink *s, const char *key, const ht_json *value) {
     if (strcmp(key, alignment_key) == 0) refuse(s, key, "is the writer's to choose");
     put_text(s, key, strlen(key));
     put_value(s, key, value);
 }
 
-static void put_metadata(sink *s, json_t *metadata) {
+static void put_metadata(sink *s, ht_json *metadata) {
     const char *key;
-    json_t *value;
-    json_object_foreach(metadata, key, value) put_pair(s, key, value);
+    ht_json *value;
+    ht_json_object_foreach(metadata, key, value) put_pair(s, key, value);
 }
 
 /* ---- metadata of another file ---- */
 
 /* The change of a value; NULL: it stays as it is. */
-static const json_t *change_of(const json_t *changes, const ht_gguf_value *v) {
-    return json_object_getn(changes, v->key.data, v->key.len);
+static const ht_json *change_of(const ht_json *changes, const ht_gguf_value *v) {
+    return ht_json_object_getn(changes, v->key.data, v->key.len);
 }
 
-static bool is_new(const ht_gguf *from, const char *key, const json_t *value) {
-    return !json_is_null(value) && !ht_gguf_find(from, key);
+static bool is_new(const ht_gguf *from, const char *key, const ht_json *value) {
+    return !ht_json_is_null(value) && !ht_gguf_find(from, key);
 }
 
-static uint64_t count_changed(const ht_gguf *from, json_t *changes) {
+static uint64_t count_changed(const ht_gguf *from, ht_json *changes) {
     const char *key;
-    json_t *value;
+    ht_json *value;
     uint64_t n = 0;
     for (size_t i = 0; i < ht_gguf_n_values(from); i++) {
-        const json_t *change = change_of(changes, ht_gguf_value_at(from, i));
-        n += !change || !json_is_null(change);
+        const ht_json *change = change_of(changes, ht_gguf_value_at(from, i));
+        n += !change || !ht_json_is_null(change);
     }
-    json_object_foreach(changes, key, value) n += is_new(from, key, value);
+    ht_json_object_foreach(changes, key, value) n += is_new(from, key, value);
     return n;
 }
 
-static void put_changed(sink *s, const ht_gguf *from, json_t *changes) {
+static void put_changed(sink *s, const ht_gguf *from, ht_json *changes) {
     for (size_t i = 0; i < ht_gguf_n_values(from); i++) {
         const ht_gguf_value *v = ht_gguf_value_at(from, i);
-        const json_t *change = change_of(changes, v);
-        if (change && json_is_null(change)) continue;
+        const ht_json *change = change_of(changes, v);
+        if (change && ht_json_is_null(change)) continue;
         put_text(s, v->key.data, v->key.len);
         if (change) {
             put_value(s, "of another file", change);
@@ -181,8 +181,8 @@ static void put_changed(sink *s, const ht_gguf *from, json_t *changes) {
         put(s, v->items, v->items_bytes);
     }
     const char *key;
-    json_t *value;
-    json_object_foreach(changes, key, value) if (is_new(from, key, value)) put_pair(s, key, value);
+    ht_json *value;
+    ht_json_object_foreach(changes, key, value) if (is_new(from, key, value)) put_pair(s, key, value);
 }
 
 /* ---- tensors ---- */
@@ -204,14 +204,16 @@ static int type_id(const char *dtype) {
 }
 
 static ht_status check_tensors(const char *path, const ht_tensor_output *tensors, int n, ht_error *err) {
-    json_t *known = json_object();
+    ht_json *known = ht_json_new_object();
     ht_status st = HT_OK;
     for (int i = 0; i < n && !st; i++) {
         const ht_tensor_output *t = &tensors[i];
-        if (json_object_get(known, t->name))
+        if (ht_json_object_get(known, t->name))
             st = ht_fail(err, HT_ERR_ARGUMENT, "%s: the name `%s` is given twice", path, t->name);
-        else if (!*t->name || json_object_set_new(known, t->name, json_true()))
-            st = ht_fail(err, HT_ERR_ARGUMENT, "%s: name %d is empty or no UTF-8", path, i);
+        else if (!*t->name || !ht_utf8_valid(t->name, strlen(t->name)))
+            st = ht_fail(err, HT_ERR_ARGUMENT, "%s: name %d is empty or not UTF-8", path, i);
+        else if (ht_json_object_set_new(known, t->name, ht_json_boolean(true)))
+            st = ht_fail_memory(err, 0, path);
         else if (type_id(t->dtype) < 0)
             st =
                 ht_fail(err, HT_ERR_ARGUMENT, "%s: `%s` is of %s, which GGUF has no type for", path, t->name, t->dtype);
@@ -220,7 +222,7 @@ static ht_status check_tensors(const char *path, const ht_tensor_output *tensors
                          "%s: `%s` has %d axes and %zu bytes; arrays in GGUF have 1 to %d axes and an element", path,
                          t->name, t->rank, t->n_bytes, DIMS_MAX);
     }
-    json_decref(known);
+    ht_json_decref(known);
     return st;
 }
 
@@ -265,16 +267,16 @@ static ht_status finish(sink *s, const ht_tensor_output *tensors, int n, ht_tens
     return s->status;
 }
 
-ht_status ht_gguf_write(const char *path, const ht_tensor_output *tensors, int n, json_t *metadata,
+ht_status ht_gguf_write(const char *path, const ht_tensor_output *tensors, int n, ht_json *metadata,
                         ht_tensor_values *values, void *user, ht_error *err) {
     sink s = {.path = path, .alignment = ALIGNMENT, .err = err};
-    ht_status st = begin(&s, tensors, n, json_object_size(metadata));
+    ht_status st = begin(&s, tensors, n, ht_json_object_size(metadata));
     if (st) return st;
     put_metadata(&s, metadata);
     return finish(&s, tensors, n, values, user);
 }
 
-ht_status ht_gguf_rewrite(const char *path, const ht_gguf *from, json_t *changes, const ht_tensor_output *tensors,
+ht_status ht_gguf_rewrite(const char *path, const ht_gguf *from, ht_json *changes, const ht_tensor_output *tensors,
                           int n, ht_tensor_values *values, void *user, ht_error *err) {
     sink s = {.path = path, .alignment = ht_gguf_alignment(from), .err = err};
     ht_status st = begin(&s, tensors, n, count_changed(from, changes));
@@ -291,7 +293,7 @@ size_t ht_gguf_alignment(const ht_gguf *from) {
 }
 
 /* The metadata of a part, with the alignment where it is not the usual one. */
-static void put_part_metadata(sink *s, json_t *metadata) {
+static void put_part_metadata(sink *s, ht_json *metadata) {
     put_metadata(s, metadata);
     if (s->alignment == ALIGNMENT) return;
     put_text(s, alignment_key, sizeof alignment_key - 1);
@@ -299,10 +301,10 @@ static void put_part_metadata(sink *s, json_t *metadata) {
     put_number(s, s->alignment, 4);
 }
 
-ht_status ht_gguf_write_part(const char *path, const ht_gguf *first, json_t *metadata, const ht_tensor_output *tensors,
+ht_status ht_gguf_write_part(const char *path, const ht_gguf *first, ht_json *metadata, const ht_tensor_output *tensors,
                              int n, ht_tensor_values *values, void *user, ht_error *err) {
     sink s = {.path = path, .alignment = ht_gguf_alignment(first), .err = err};
-    ht_status st = begin(&s, tensors, n, json_object_size(metadata) + (s.alignment != ALIGNMENT));
+    ht_status st = begin(&s, tensors, n, ht_json_object_size(metadata) + (s.alignment != ALIGNMENT));
     if (st) return st;
     put_part_metadata(&s, metadata);
     return finish(&s, tensors, n, values, user);
@@ -310,7 +312,7 @@ ht_status ht_gguf_write_part(const char *path, const ht_gguf *first, json_t *met
 
 /* ---- sizes ---- */
 
-ht_status ht_gguf_metadata_bytes(const ht_gguf *from, json_t *metadata, bool is_part, size_t *out, ht_error *err) {
+ht_status ht_gguf_metadata_bytes(const ht_gguf *from, ht_json *metadata, bool is_part, size_t *out, ht_error *err) {
     sink s = {.path = "GGUF metadata", .alignment = ht_gguf_alignment(from), .n = HEADER, .err = err};
     if (is_part)
         put_part_metadata(&s, metadata);

@@ -62,21 +62,21 @@ static ht_status describe(writing *w, ht_error *err) {
 }
 
 /* A number of 32 bits, in the metadata's form. */
-static json_t *u32(int64_t n) {
-    return json_pack("{ss sI}", "dtype", "u32", "value", (json_int_t)ht_min_i64(n, UINT32_MAX));
+static ht_json *u32(int64_t n) {
+    return ht_json_pack("{ss sI}", "dtype", "u32", "value", (int64_t)ht_min_i64(n, UINT32_MAX));
 }
 
 /* The three keys besides the type are what llama.cpp asks of a file. NULL when memory ran out. */
-static json_t *metadata_of(const ht_importance *i) {
-    json_t *datasets = json_array();
+static ht_json *metadata_of(const ht_importance *i) {
+    ht_json *datasets = ht_json_new_array();
     bool whole = datasets != NULL;
     for (int64_t k = 0; k < i->n_datasets; k++)
-        whole = json_array_append_new(datasets, json_string(i->dataset[k])) == 0 && whole;
+        whole = ht_json_array_append_new(datasets, ht_json_string(i->dataset[k])) == 0 && whole;
     const int64_t chunk_tokens = i->chunk_tokens ? i->chunk_tokens : HT_IMPORTANCE_CHUNK;
-    json_t *all = json_pack("{ss so so so}", "general.type", "imatrix", "imatrix.datasets", datasets,
-                            "imatrix.chunk_count", u32(i->n_chunks), "imatrix.chunk_size", u32(chunk_tokens));
+    ht_json *all = ht_json_pack("{ss so so so}", "general.type", "imatrix", "imatrix.datasets", datasets,
+                                "imatrix.chunk_count", u32(i->n_chunks), "imatrix.chunk_size", u32(chunk_tokens));
     if (whole) return all;
-    json_decref(all);
+    ht_json_decref(all);
     return NULL;
 }
 
@@ -84,14 +84,14 @@ ht_status ht_importance_save(const ht_importance *i, const char *path, ht_error 
     writing w = {.from = i};
     if (i->n > INT32_MAX / TENSORS)
         return ht_fail(err, HT_ERR_LIMIT, "%s: %lld entries are too many", path, (long long)i->n);
-    json_t *metadata = metadata_of(i);
-    ht_status status = metadata ? describe(&w, err) : ht_fail_memory(err, sizeof(json_t), "metadata");
+    ht_json *metadata = metadata_of(i);
+    ht_status status = metadata ? describe(&w, err) : ht_fail_memory(err, sizeof(ht_json), "metadata");
     if (!status) status = ht_gguf_write(path, w.tensor, (int)i->n * TENSORS, metadata, values, &w, err);
     for (int64_t k = 0; w.name && k < i->n * TENSORS; k++) free(w.name[k]);
     free(w.name);
     free(w.shape);
     free(w.tensor);
     free(w.counts);
-    json_decref(metadata);
+    ht_json_decref(metadata);
     return status;
 }

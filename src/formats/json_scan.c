@@ -26,12 +26,21 @@ ht_json_event ht_json_scan_fail(ht_json_scanner *s, ht_status status, const char
     vsnprintf(message, sizeof message, fmt, args);
     va_end(args);
     ht_utf8_trim(message);
-    s->status = ht_fail(s->err, status, "%s: line %u, column %u: %s", s->options.name, s->line, s->column, message);
+    for (char *c = message; *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7F) *c = ' ';
+    const char *name = s->options.name;
+    s->status = ht_fail(s->err, status, "%s%sline %u, column %u: %s", name ? name : "", name ? ": " : "", s->line,
+                        s->column, message);
     return HT_SCAN_FAILED;
 }
 
+ht_json_event ht_json_scan_fail_repeated(ht_json_scanner *s) {
+    return ht_json_scan_fail(s, HT_ERR_FORMAT, "expected each member once, found `%.*s` again",
+                             (int)ht_utf8_complete_prefix(s->bytes, ht_min_size(s->n_bytes, 64)), s->bytes);
+}
+
 ht_json_event ht_json_scan_fail_memory(ht_json_scanner *s) {
-    if (!s->status) s->status = ht_fail_memory(s->err, s->n, s->options.name);
+    if (!s->status) s->status = ht_fail_memory(s->err, s->n, s->options.name ? s->options.name : "JSON");
     return HT_SCAN_FAILED;
 }
 
@@ -69,15 +78,18 @@ static ht_json_event expected(ht_json_scanner *s, size_t at, const char *what) {
 /* ---- tokens ---- */
 
 static void skip_space(ht_json_scanner *s) {
-    for (; s->at < s->n; s->at++) {
-        const char c = s->text[s->at];
+    const char *text = s->text;
+    size_t at = s->at;
+    for (; at < s->n; at++) {
+        const char c = text[at];
         if (c == '\n') {
             s->row++;
-            s->line_begin = s->at + 1;
+            s->line_begin = at + 1;
             s->continuation = 0;
         } else if (c != ' ' && c != '\t' && c != '\r')
-            return;
+            break;
     }
+    s->at = at;
 }
 
 static char peek(const ht_json_scanner *s) { return s->at < s->n ? s->text[s->at] : '\0'; }
@@ -116,24 +128,30 @@ static bool escape(ht_json_scanner *s) {
         else
             s->at = second;
     }
-    ht_text_append_utf8(&s->unescaped, unit || s->options.keeps_nul ? unit : 0xFFFD);
+    const bool is_nul = !unit && !s->options.keeps_nul;
+    if (s->options.replaced) {
+        s->options.replaced->nul |= is_nul;
+        s->options.replaced->surrogate |= unit >= 0xD800 && unit < 0xE000;
+    }
+    ht_text_append_utf8(&s->unescaped, is_nul ? 0xFFFD : unit);
     return true;
 }
 
 /* Passes the characters of a string that stand for themselves; false with an error for a byte that is not UTF-8. */
 static bool plain_characters(ht_json_scanner *s) {
-    for (;;) {
-        const unsigned char c = (unsigned char)peek(s);
-        if (c >= 0x80) {
-            const size_t n = character_at(s, s->at);
-            if (!n) return expected(s, s->at, "UTF-8"), false;
-            s->continuation += n - 1;
-            s->at += n;
-        } else if (c < 0x20 || c == '"' || c == '\\')
-            return true;
-        else
-            s->at++;
+    const char *text = s->text;
+    size_t at = s->at;
+    for (; at < s->n; at++) {
+        const unsigned char c = (unsigned char)text[at];
+        if (c < 0x20 || c == '"' || c == '\\') break;
+        if (c < 0x80) continue;
+        const size_t n = character_at(s, at);
+        if (!n) return expected(s, at, "UTF-8"), false;
+        s->continuation += n - 1;
+        at += n - 1;
     }
+    s->at = at;
+    return true;
 }
 
 /* The string at a quote: `bytes` in the text itself, or, with escapes, in `unescaped`. */
@@ -277,13 +295,21 @@ ht_json_event ht_json_scan_next(ht_json_scanner *s) {
 }
 
 void ht_json_scan_begin(ht_json_scanner *s, const char *text, size_t n, const ht_json_options *options, ht_error *err) {
-    *s = (ht_json_scanner){.options = *options, .err = err, .text = text, .n = n, .row = 1, .line = 1, .column = 1};
+    *s = (ht_json_scanner){.options = *options, .err = err, .text = text, .n = n, .column = 1};
     ht_json_options *o = &s->options;
+    s->line = s->row = o->first_line ? o->first_line : 1;
     if (!o->depth_max) o->depth_max = HT_JSON_DEPTH;
     if (o->depth_max > HT_JSON_DEPTH_MAX) o->depth_max = HT_JSON_DEPTH_MAX;
     if (!o->values_max || o->values_max > HT_JSON_VALUES_MAX) o->values_max = HT_JSON_VALUES_MAX;
     if (n >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0) s->at = s->line_begin = 3;
-    if (ht_is_lfs_pointer(text, n)) s->status = ht_fail(err, HT_ERR_FORMAT, "%s: %s", o->name, HT_LFS_POINTER);
+    if (ht_is_lfs_pointer(text, n))
+        s->status = ht_fail(err, HT_ERR_FORMAT, "%s%s%s", o->name ? o->name : "", o->name ? ": " : "", HT_LFS_POINTER);
+}
+
+ht_json_event ht_json_scan_skip(ht_json_scanner *s, ht_json_event event) {
+    if (event != HT_SCAN_OBJECT && event != HT_SCAN_ARRAY) return event;
+    for (const int outside = s->depth - 1; event > HT_SCAN_END && s->depth > outside;) event = ht_json_scan_next(s);
+    return event;
 }
 
 ht_status ht_json_scan_end(ht_json_scanner *s) {

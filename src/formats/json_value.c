@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -102,6 +103,12 @@ ht_json *ht_json_integer(int64_t value) {
     return &v->head;
 }
 
+ht_json *ht_json_unsigned(uint64_t value) {
+    char text[24];
+    const int n = snprintf(text, sizeof text, "%llu", (unsigned long long)value);
+    return value <= INT64_MAX ? ht_json_integer((int64_t)value) : ht_json_of(text, (size_t)n);
+}
+
 ht_json *ht_json_real(double value) {
     number_value *v = isfinite(value) ? new_number(HT_JSON_REAL, NULL, 0) : NULL;
     if (!v) return NULL;
@@ -109,13 +116,26 @@ ht_json *ht_json_real(double value) {
     return &v->head;
 }
 
-ht_json *ht_json_stringn(const char *text, size_t n) {
+ht_json *ht_json_bytes(const char *text, size_t n) {
     text_value *v = new_value(HT_JSON_STRING, sizeof *v + n + 1);
     if (!v) return NULL;
     v->n = n;
     if (n) memcpy(v->text, text, n);
     v->text[n] = '\0';
     return &v->head;
+}
+
+ht_json *ht_json_stringn(const char *text, size_t n) {
+    if (ht_utf8_valid(text, n)) return ht_json_bytes(text, n);
+    ht_text clean = {0};
+    uint32_t code;
+    for (size_t at = 0; at < n;) {
+        at += ht_utf8_decode(text + at, n - at, &code);
+        ht_text_append_utf8(&clean, code);
+    }
+    ht_json *v = clean.failed ? NULL : ht_json_bytes(clean.data, clean.len);
+    ht_text_discard(&clean);
+    return v;
 }
 
 ht_json *ht_json_string(const char *text) { return text ? ht_json_stringn(text, strlen(text)) : NULL; }
@@ -445,7 +465,7 @@ bool ht_json_equal(const ht_json *a, const ht_json *b) {
 /* ---- reading ---- */
 
 typedef struct reader {
-    ht_json_scanner scan;
+    ht_json_scanner *scan;
     ht_json *root, *open[HT_JSON_DEPTH_MAX];
     char *name; /* of the member whose value is next */
     size_t n_name;
@@ -472,17 +492,12 @@ static ht_json *read_number(ht_json_scanner *s) {
     number_value *v = new_number(HT_JSON_REAL, s->bytes, s->n_bytes);
     if (!v) return NULL;
     const char last = s->bytes[s->n_bytes - 1];
-    if (last == 'N' || last == 'y')
-        v->head.type = HT_JSON_NOT_FINITE;
-    else if (strcmp(v->spelling, "-0") == 0) {
+    const bool is_word = last == 'N' || last == 'y';
+    if (strcmp(v->spelling, "-0") == 0) {
         v->head.type = HT_JSON_INTEGER;
         v->integer = 0;
-    } else if (!isfinite(v->real = strtod(v->spelling, NULL))) {
-        ht_json_scan_fail(s, HT_ERR_FORMAT, "expected a number of at most %g, found `%.24s%s`", 1.79769e308,
-                          v->spelling, s->n_bytes > 24 ? "..." : "");
-        free(v);
-        return NULL;
-    }
+    } else if (is_word || !isfinite(v->real = strtod(v->spelling, NULL)))
+        v->head.type = HT_JSON_NOT_FINITE;
     return &v->head;
 }
 
@@ -490,7 +505,7 @@ static ht_json *read_value(ht_json_scanner *s, ht_json_event event) {
     switch (event) {
     case HT_SCAN_OBJECT: return ht_json_new_object();
     case HT_SCAN_ARRAY: return ht_json_new_array();
-    case HT_SCAN_STRING: return ht_json_stringn(s->bytes, s->n_bytes);
+    case HT_SCAN_STRING: return ht_json_bytes(s->bytes, s->n_bytes);
     case HT_SCAN_NUMBER: return read_number(s);
     case HT_SCAN_TRUE: return new_value(HT_JSON_TRUE, sizeof(ht_json));
     case HT_SCAN_FALSE: return new_value(HT_JSON_FALSE, sizeof(ht_json));
@@ -499,68 +514,68 @@ static ht_json *read_value(ht_json_scanner *s, ht_json_event event) {
 }
 
 static void read_name(reader *r, const ht_json *object) {
-    ht_json_scanner *s = &r->scan;
+    ht_json_scanner *s = r->scan;
     const object_value *o = object_of(object);
     r->n_name = s->n_bytes;
     r->hash = hash_of(s->bytes, s->n_bytes);
     if (!s->options.as_python && find(o, r->hash, s->bytes, s->n_bytes) < o->n)
-        ht_json_scan_fail(s, HT_ERR_FORMAT, "expected each member once, found `%.*s` again",
-                          (int)ht_utf8_complete_prefix(s->bytes, ht_min_size(s->n_bytes, 64)), s->bytes);
+        ht_json_scan_fail_repeated(s);
     else if (!(r->name = copy_name(s->bytes, s->n_bytes)))
         ht_json_scan_fail_memory(s);
 }
 
-/* Takes the value in any case. */
-static bool put(reader *r, ht_json *parent, ht_json *value) {
+/* Puts a value, which it takes in any case, into the innermost of `depth` containers. */
+static bool put(reader *r, int depth, ht_json *value) {
+    ht_json *parent = depth ? r->open[depth - 1] : NULL;
     object_value *o = object_of(parent);
-    if (!parent) {
-        r->root = value;
-        return true;
-    }
-    if (!o) return ht_json_array_append_new(parent, value) == 0;
-    const size_t i = r->scan.options.as_python ? find(o, r->hash, r->name, r->n_name) : o->n;
-    bool good = true;
-    if (i < o->n) {
+    if (depth < HT_JSON_DEPTH_MAX) r->open[depth] = value;
+    if (!parent) r->root = value;
+    if (!o) return !parent || ht_json_array_append_new(parent, value) == 0;
+    const size_t i = r->scan->options.as_python ? find(o, r->hash, r->name, r->n_name) : o->n;
+    const bool is_new = i == o->n, good = !is_new || add(o, r->hash, r->name, r->n_name, value);
+    if (!is_new) {
         ht_json_decref(o->members[i].value);
         o->members[i].value = value;
-        free(r->name);
-    } else if (!(good = add(o, r->hash, r->name, r->n_name, value))) {
-        free(r->name);
-        ht_json_decref(value);
     }
+    if (!good) ht_json_decref(value);
+    if (!is_new || !good) free(r->name);
     r->name = NULL;
     return good;
 }
 
-ht_status ht_json_load(const char *text, size_t n, const ht_json_options *options, ht_json **out, ht_error *err) {
-    reader r = {0};
-    ht_json_scanner *s = &r.scan;
-    ht_json_event event;
-    *out = NULL;
-    ht_json_scan_begin(s, text, n, options, err);
-    while ((event = ht_json_scan_next(s)) > HT_SCAN_END) {
-        if (event == HT_SCAN_CLOSE) continue;
-        const bool opens = event == HT_SCAN_OBJECT || event == HT_SCAN_ARRAY;
-        const int depth = s->depth - opens;
-        ht_json *parent = depth ? r.open[depth - 1] : NULL;
-        if (event == HT_SCAN_KEY) {
-            read_name(&r, parent);
-            continue;
+static bool opens(ht_json_event event) { return event == HT_SCAN_OBJECT || event == HT_SCAN_ARRAY; }
+
+ht_json *ht_json_scan_value(ht_json_scanner *s, ht_json_event event) {
+    reader r = {.scan = s};
+    int depth; /* open containers of the value itself */
+    for (const int outside = s->depth - opens(event); event > HT_SCAN_END; event = ht_json_scan_next(s)) {
+        depth = s->depth - outside;
+        if (event == HT_SCAN_KEY)
+            read_name(&r, r.open[depth - 1]);
+        else if (event != HT_SCAN_CLOSE) {
+            ht_json *value = read_value(s, event);
+            if (value) {
+                value->line = s->line;
+                value->column = s->column;
+            }
+            if (!value || !put(&r, depth - opens(event), value)) ht_json_scan_fail_memory(s);
         }
-        ht_json *value = read_value(s, event);
-        if (value) {
-            value->line = s->line;
-            value->column = s->column;
-        }
-        if (opens) r.open[depth] = value;
-        if (!value || !put(&r, parent, value)) ht_json_scan_fail_memory(s);
+        if (!depth) break;
     }
     free(r.name);
-    const ht_status status = ht_json_scan_end(s);
-    if (status)
-        ht_json_decref(r.root);
-    else
-        *out = r.root;
+    if (!s->status) return r.root;
+    ht_json_decref(r.root);
+    return NULL;
+}
+
+ht_status ht_json_load(const char *text, size_t n, const ht_json_options *options, ht_json **out, ht_error *err) {
+    ht_json_scanner s;
+    ht_json_scan_begin(&s, text, n, options, err);
+    ht_json *value = ht_json_scan_value(&s, ht_json_scan_next(&s));
+    if (value) (void)ht_json_scan_next(&s);
+    const ht_status status = ht_json_scan_end(&s);
+    if (status) ht_json_decref(value);
+    *out = status ? NULL : value;
     return status;
 }
 

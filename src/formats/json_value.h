@@ -22,7 +22,7 @@ typedef enum ht_json_type {
     HT_JSON_TRUE,
     HT_JSON_FALSE,
     HT_JSON_NULL,
-    HT_JSON_NOT_FINITE /* NaN, Infinity or -Infinity of a text read with `as_python`; no number */
+    HT_JSON_NOT_FINITE /* no number: one beyond 1.8e308, or NaN, Infinity or -Infinity of a text read with `as_python` */
 } ht_json_type;
 
 typedef struct ht_json {
@@ -35,6 +35,8 @@ typedef struct ht_json {
 
 /* Reads one value. Repeated members are errors, unless options->as_python. */
 ht_status ht_json_load(const char *text, size_t n, const ht_json_options *options, ht_json **out, ht_error *err);
+/* Reads the value that begins with an event of a scanner, as which member of another document it may be; NULL with the scanner's error. */
+ht_json *ht_json_scan_value(ht_json_scanner *s, ht_json_event event);
 /* Reads any value of standard JSON; NULL for another text, or when memory ran out. */
 ht_json *ht_json_of(const char *text, size_t n);
 
@@ -60,10 +62,13 @@ void ht_json_decref(ht_json *v);
 ht_json *ht_json_null(void);
 ht_json *ht_json_boolean(bool value);
 ht_json *ht_json_integer(int64_t value);
+ht_json *ht_json_unsigned(uint64_t value);
 ht_json *ht_json_real(double value);       /* NULL for a number that is not finite */
 ht_json *ht_json_string(const char *text); /* NULL for NULL */
-/* The bytes are not checked: what is not UTF-8 is written as U+FFFD. */
+/* What is not UTF-8 in the bytes becomes U+FFFD. */
 ht_json *ht_json_stringn(const char *text, size_t n);
+/* The bytes as they are, which ht_json_append writes with U+FFFD: for formats other than JSON. */
+ht_json *ht_json_bytes(const char *bytes, size_t n);
 
 const char *ht_json_string_value(const ht_json *v); /* lent, NUL-terminated; NULL: no string */
 size_t ht_json_string_length(const ht_json *v);
@@ -119,8 +124,9 @@ const ht_json_member *ht_json_object_at(const ht_json *object, size_t i);
     HT_JSON_MEMBERS(object, (n) = ht_json_object_at(object, HT_JSON_JOIN(ht_member_, __LINE__))->n_name, name, value,  \
                     HT_JSON_JOIN(ht_member_, __LINE__))
 #define HT_JSON_MEMBERS(object, length, key, item, i)                                                                  \
-    for (size_t i = 0; ht_json_object_at(object, i) && ((key) = ht_json_object_at(object, i)->name, length,            \
-                                                       (item) = ht_json_object_at(object, i)->value, true);            \
+    for (size_t i = 0;                                                                                                 \
+         ht_json_object_at(object, i) && ((key) = ht_json_object_at(object, i)->name, (void)(key), length,             \
+                                         (item) = ht_json_object_at(object, i)->value, (void)(item), true);            \
          i++)
 #define HT_JSON_JOIN(a, b)  HT_JSON_JOIN_(a, b)
 #define HT_JSON_JOIN_(a, b) a##b

@@ -52,7 +52,7 @@ typedef struct parser {
     int file;
 } parser;
 
-static void read_dtype(parser *p, const json_t *entry, ht_safetensor *t, size_t *bits) {
+static void read_dtype(parser *p, const ht_json *entry, ht_safetensor *t, size_t *bits) {
     const char *name;
     if (!ht_json_str(&p->r, entry, "dtype", &name)) {
         ht_json_fail(&p->r, HT_ERR_FORMAT, "tensor `%.*s` has no dtype", SHOWN(t->name));
@@ -67,32 +67,32 @@ static void read_dtype(parser *p, const json_t *entry, ht_safetensor *t, size_t 
         }
     char found[128];
     ht_json_fail(&p->r, HT_ERR_UNSUPPORTED, "the dtype of tensor `%.*s` is %s, which the format does not know",
-                 SHOWN(t->name), ht_json_describe(json_object_get(entry, "dtype"), found, sizeof found));
+                 SHOWN(t->name), ht_json_describe(ht_json_object_get(entry, "dtype"), found, sizeof found));
 }
 
 /* Reads the shape; *count is its number of elements. */
-static void read_shape(parser *p, const json_t *entry, ht_safetensor *t, size_t *count) {
-    const json_t *shape = ht_json_array(&p->r, entry, "shape");
+static void read_shape(parser *p, const ht_json *entry, ht_safetensor *t, size_t *count) {
+    const ht_json *shape = ht_json_array(&p->r, entry, "shape");
     if (!shape) {
         ht_json_fail(&p->r, HT_ERR_FORMAT, "tensor `%.*s` has no shape", SHOWN(t->name));
         return;
     }
-    if (json_array_size(shape) > HT_SAFETENSORS_RANK_MAX) {
+    if (ht_json_array_size(shape) > HT_SAFETENSORS_RANK_MAX) {
         ht_json_fail(&p->r, HT_ERR_FORMAT, "tensor `%.*s` has %zu dimensions, at most %d are supported", SHOWN(t->name),
-                     json_array_size(shape), HT_SAFETENSORS_RANK_MAX);
+                     ht_json_array_size(shape), HT_SAFETENSORS_RANK_MAX);
         return;
     }
-    t->rank = (int)json_array_size(shape);
+    t->rank = (int)ht_json_array_size(shape);
     *count = 1;
     for (int d = 0; d < t->rank; d++) {
-        const json_t *dim = json_array_get(shape, (size_t)d);
-        if (!json_is_integer(dim) || json_integer_value(dim) < 0) {
+        const ht_json *dim = ht_json_array_get(shape, (size_t)d);
+        if (!ht_json_is_integer(dim) || ht_json_integer_value(dim) < 0) {
             char found[128];
             ht_json_fail(&p->r, HT_ERR_FORMAT, "dimension %d of tensor `%.*s` is %s, expected an integer from 0", d,
                          SHOWN(t->name), ht_json_describe(dim, found, sizeof found));
             return;
         }
-        t->shape[d] = json_integer_value(dim);
+        t->shape[d] = ht_json_integer_value(dim);
         if (!ht_mul_size(*count, (size_t)t->shape[d], count)) {
             ht_json_fail(&p->r, HT_ERR_FORMAT, "tensor `%.*s` has more elements than can be counted", SHOWN(t->name));
             return;
@@ -100,14 +100,15 @@ static void read_shape(parser *p, const json_t *entry, ht_safetensor *t, size_t 
     }
 }
 
-static void read_offsets(parser *p, const json_t *entry, ht_safetensor *t, size_t count, size_t bits) {
-    const json_t *pair = ht_json_array(&p->r, entry, "data_offsets");
-    if (json_array_size(pair) != 2 || !json_is_integer(json_array_get(pair, 0)) ||
-        !json_is_integer(json_array_get(pair, 1))) {
+static void read_offsets(parser *p, const ht_json *entry, ht_safetensor *t, size_t count, size_t bits) {
+    const ht_json *pair = ht_json_array(&p->r, entry, "data_offsets");
+    if (ht_json_array_size(pair) != 2 || !ht_json_is_integer(ht_json_array_get(pair, 0)) ||
+        !ht_json_is_integer(ht_json_array_get(pair, 1))) {
         ht_json_fail(&p->r, HT_ERR_FORMAT, "tensor `%.*s`: data_offsets is not a pair of integers", SHOWN(t->name));
         return;
     }
-    int64_t begin = json_integer_value(json_array_get(pair, 0)), end = json_integer_value(json_array_get(pair, 1));
+    int64_t begin = ht_json_integer_value(ht_json_array_get(pair, 0)),
+            end = ht_json_integer_value(ht_json_array_get(pair, 1));
     size_t n_bits;
     if (begin < 0 || end < begin || (uint64_t)end > p->data_bytes)
         ht_json_fail(&p->r, HT_ERR_FORMAT,
@@ -142,10 +143,10 @@ static bool append(ht_safetensors *set, const ht_safetensor *t) {
     return true;
 }
 
-static void read_tensor(parser *p, const char *name, const json_t *entry) {
+static void read_tensor(parser *p, const char *name, const ht_json *entry) {
     ht_safetensor t = {.name = name, .file = p->file, .weight_type = -1};
     size_t count = 0, bits = 0;
-    if (!json_is_object(entry) || json_object_size(entry) != 3)
+    if (!ht_json_is_object(entry) || ht_json_object_size(entry) != 3)
         ht_json_fail(&p->r, HT_ERR_FORMAT, "tensor `%.*s` is not an object of exactly dtype, shape and data_offsets",
                      SHOWN(name));
     if (!p->r.status) read_dtype(p, entry, &t, &bits);
@@ -154,23 +155,23 @@ static void read_tensor(parser *p, const char *name, const json_t *entry) {
     if (!p->r.status && !append(p->set, &t)) p->r.status = ht_fail_memory(p->r.err, sizeof t, "the tensor directory");
 }
 
-static void read_metadata(parser *p, const json_t *metadata) {
+static void read_metadata(parser *p, const ht_json *metadata) {
     const char *key;
-    json_t *value;
-    if (json_is_null(metadata)) return; /* mlx writes null for empty metadata */
-    if (!json_is_object(metadata)) {
+    ht_json *value;
+    if (ht_json_is_null(metadata)) return; /* mlx writes null for empty metadata */
+    if (!ht_json_is_object(metadata)) {
         ht_json_fail(&p->r, HT_ERR_FORMAT, "`__metadata__` is not an object");
         return;
     }
-    json_object_foreach((json_t *)(uintptr_t)metadata, key, value) {
-        if (!json_is_string(value)) {
+    ht_json_object_foreach((ht_json *)(uintptr_t)metadata, key, value) {
+        if (!ht_json_is_string(value)) {
             char found[128];
             ht_json_fail(&p->r, HT_ERR_FORMAT, "a field of `__metadata__` is %s, expected strings only",
                          ht_json_describe(value, found, sizeof found));
             return;
         }
     }
-    if (p->file == 0) p->set->metadata = json_incref((json_t *)(uintptr_t)metadata);
+    if (p->file == 0) p->set->metadata = ht_json_incref((ht_json *)(uintptr_t)metadata);
 }
 
 static int by_offset(const void *a, const void *b) {
@@ -229,7 +230,7 @@ static ht_status find_header(const unsigned char *bytes, size_t size, const char
 ht_status ht_safetensors_add(ht_safetensors *set, const void *data, size_t size, const char *name, int file,
                              ht_error *err) {
     size_t length = 0, first = set->n_tensors;
-    json_t *root;
+    ht_json *root;
     ht_status st = find_header(data, size, name, &length, err);
     if (st) return st;
     st = ht_json_parse_strict((const char *)data + 8, length, name, HT_JSON_VALUES_MAX, &root, err);
@@ -242,8 +243,8 @@ ht_status ht_safetensors_add(ht_safetensors *set, const void *data, size_t size,
                 .file = file};
     const char *key;
     size_t key_len;
-    json_t *entry;
-    json_object_keylen_foreach(root, key, key_len, entry) {
+    ht_json *entry;
+    ht_json_object_keylen_foreach(root, key, key_len, entry) {
         const char *problem = ht_name_problem(key, key_len);
         if (strcmp(key, "__metadata__") == 0)
             read_metadata(&p, entry);
@@ -253,7 +254,7 @@ ht_status ht_safetensors_add(ht_safetensors *set, const void *data, size_t size,
             read_tensor(&p, key, entry);
         if (p.r.status) break;
     }
-    json_decref(root);
+    ht_json_decref(root);
     if (!p.r.status) check_cover(&p, first);
     return p.r.status;
 }
@@ -295,7 +296,7 @@ void ht_safetensors_close(ht_safetensors *set) {
     for (size_t i = 0; i < set->n_tensors; i++) free((void *)(uintptr_t)set->tensors[i].name);
     for (int i = 0; i < set->n_files; i++) ht_file_close(set->files[i]);
     ht_name_index_free(&set->names);
-    json_decref(set->metadata);
+    ht_json_decref(set->metadata);
     free(set->tensors);
     free(set->files);
     free(set);
@@ -313,5 +314,5 @@ int ht_safetensors_n_files(const ht_safetensors *set) { return set->n_files; }
 const ht_file *ht_safetensors_file(const ht_safetensors *set, int file) { return set->files[file]; }
 
 const char *ht_safetensors_metadata(const ht_safetensors *set, const char *key) {
-    return json_string_value(json_object_get(set->metadata, key));
+    return ht_json_string_value(ht_json_object_get(set->metadata, key));
 }

@@ -139,8 +139,8 @@ static ht_status open_single(ht_safetensors *set, const char *path, ht_error *er
 
 typedef struct shard_index {
     const char *directory, *path;
-    json_t *root;
-    const json_t *map;   /* weight_map: tensor -> file */
+    ht_json *root;
+    const ht_json *map;  /* weight_map: tensor -> file */
     const char *missing; /* a listed file that does not exist, or NULL */
     int n_present;       /* number of listed files that exist */
     bool names_single;   /* model.safetensors is listed */
@@ -148,17 +148,17 @@ typedef struct shard_index {
 
 static ht_status read_index(shard_index *x, ht_error *err) {
     const char *tensor;
-    json_t *file;
+    ht_json *file;
     ht_status st = ht_json_read(x->path, INDEX_BYTES_MAX, &x->root, err);
     if (st) return st;
     ht_json_reader r = {.file = x->path, .err = err};
     x->map = ht_json_object(&r, x->root, "weight_map");
     if (!x->map)
         ht_json_missing(&r, "weight_map", "an object of tensor names and files");
-    else if (json_object_size(x->map) == 0)
+    else if (ht_json_object_size(x->map) == 0)
         ht_json_fail(&r, HT_ERR_FORMAT, "`weight_map` is empty");
-    json_object_foreach((json_t *)(uintptr_t)x->map, tensor, file) {
-        const char *name = json_string_value(file), *problem = ht_name_problem(tensor, strlen(tensor));
+    ht_json_object_foreach((ht_json *)(uintptr_t)x->map, tensor, file) {
+        const char *name = ht_json_string_value(file), *problem = ht_name_problem(tensor, strlen(tensor));
         char found[128];
         if (problem)
             ht_json_fail(&r, HT_ERR_FORMAT, "the name of a tensor %s", problem);
@@ -183,16 +183,16 @@ static ht_status for_each_listed(shard_index *x,
                                  ht_status (*visit)(shard_index *, ht_safetensors *, const char *, ht_error *),
                                  ht_safetensors *set, ht_error *err) {
     const char *tensor;
-    json_t *file, *seen = json_object();
+    ht_json *file, *seen = ht_json_new_object();
     ht_status st = seen ? HT_OK : ht_fail_memory(err, 0, x->path);
-    json_object_foreach((json_t *)(uintptr_t)x->map, tensor, file) {
-        const char *name = json_string_value(file);
+    ht_json_object_foreach((ht_json *)(uintptr_t)x->map, tensor, file) {
+        const char *name = ht_json_string_value(file);
         if (st) break;
-        if (json_object_get(seen, name)) continue;
-        st = json_object_set_new(seen, name, json_true()) ? ht_fail_memory(err, strlen(name), x->path)
-                                                          : visit(x, set, name, err);
+        if (ht_json_object_get(seen, name)) continue;
+        st = ht_json_object_set_new(seen, name, ht_json_boolean(true)) ? ht_fail_memory(err, strlen(name), x->path)
+                                                                       : visit(x, set, name, err);
     }
-    json_decref(seen);
+    ht_json_decref(seen);
     return st;
 }
 
@@ -221,13 +221,13 @@ static bool is_open(const ht_safetensors *set, const char *name) {
 /* Counts the tensors of the index that no opened file has; *first is one of them, preferably of a missing file. */
 static size_t count_absent(const shard_index *x, const ht_safetensors *set, const char **first) {
     const char *tensor;
-    json_t *file;
+    ht_json *file;
     size_t n = 0;
     bool found = !x->missing;
-    json_object_foreach((json_t *)(uintptr_t)x->map, tensor, file) {
+    ht_json_object_foreach((ht_json *)(uintptr_t)x->map, tensor, file) {
         if (ht_safetensors_find(set, tensor)) continue;
         if (n++ == 0) *first = tensor;
-        if (found || is_open(set, json_string_value(file))) continue;
+        if (found || is_open(set, ht_json_string_value(file))) continue;
         *first = tensor;
         found = true;
     }
@@ -247,7 +247,7 @@ static ht_status add_unlisted(const shard_index *x, ht_safetensors *set, const c
     set->n_tensors = first;
     for (size_t i = first; i < end; i++) {
         const ht_safetensor t = set->tensors[i];
-        if (!st && json_object_get(x->map, t.name) && !ht_safetensors_find(set, t.name))
+        if (!st && ht_json_object_get(x->map, t.name) && !ht_safetensors_find(set, t.name))
             set->tensors[set->n_tensors++] = t;
         else
             drop_tensor(&t);
@@ -277,11 +277,11 @@ static ht_status search_unlisted(const shard_index *x, ht_safetensors *set, ht_e
 /* Warns about tensors that are missing, or in another file than the index says. */
 static void warn_mismatches(const shard_index *x, const ht_safetensors *set) {
     const char *tensor, *absent = NULL, *moved = NULL;
-    json_t *file;
+    ht_json *file;
     size_t n_moved = 0, n_absent = count_absent(x, set, &absent);
-    json_object_foreach((json_t *)(uintptr_t)x->map, tensor, file) {
+    ht_json_object_foreach((ht_json *)(uintptr_t)x->map, tensor, file) {
         const ht_safetensor *t = ht_safetensors_find(set, tensor);
-        if (t && strcmp(shard_name(set, t->file), json_string_value(file)) != 0 && n_moved++ == 0) moved = tensor;
+        if (t && strcmp(shard_name(set, t->file), ht_json_string_value(file)) != 0 && n_moved++ == 0) moved = tensor;
     }
     if (n_absent)
         ht_log_write(HT_LOG_WARNING, "%s: names %zu tensor%s that no file has: `%.*s`", x->path, n_absent,
@@ -298,7 +298,7 @@ static ht_status open_listed(shard_index *x, ht_safetensors *set, ht_error *err)
     if (!st) st = ht_safetensors_index(set, x->directory, err);
     if (!st && count_absent(x, set, &absent)) st = search_unlisted(x, set, err);
     if (st) return st;
-    const char *file = count_absent(x, set, &absent) ? json_string_value(json_object_get(x->map, absent)) : NULL;
+    const char *file = count_absent(x, set, &absent) ? ht_json_string_value(ht_json_object_get(x->map, absent)) : NULL;
     if (file && !is_open(set, file))
         return ht_fail(err, HT_ERR_IO,
                        "%s: names %s, which is missing, and tensor `%.*s` is in no other file; fetch it", x->path, file,
@@ -325,7 +325,7 @@ static ht_status open_index(ht_safetensors *set, const char *directory, const ch
             ht_fail(err, st, "%s: names %s, which is missing; without the index: %s", path, x.missing, none.message);
     } else if (!st)
         st = open_listed(&x, set, err);
-    json_decref(x.root);
+    ht_json_decref(x.root);
     return st;
 }
 

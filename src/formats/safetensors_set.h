@@ -2,10 +2,10 @@
 #ifndef HT_FORMATS_SAFETENSORS_SET_H
 #define HT_FORMATS_SAFETENSORS_SET_H
 
+#include "formats/json.h"
 #include "formats/name_index.h"
 #include "formats/safetensors.h"
 
-#include <jansson.h>
 #include <string.h>
 
 /* Two arguments of "%.*s" for a name in a message. */
@@ -17,7 +17,7 @@ struct ht_safetensors {
     ht_safetensor *tensors; /* names are owned by the set */
     size_t n_tensors, capacity;
     ht_name_index names;
-    json_t *metadata; /* of the first file; NULL when absent */
+    ht_json *metadata; /* of the first file; NULL when absent */
     ht_file **files;
     int n_files, files_capacity;
 };

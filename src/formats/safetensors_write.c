@@ -5,42 +5,47 @@
 #include "base/file.h"
 #include "formats/json.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* NULL when memory ran out. */
-static json_t *entry_of(const ht_tensor_output *t, size_t begin) {
-    json_t *shape = json_array();
+static ht_json *entry_of(const ht_tensor_output *t, size_t begin) {
+    ht_json *shape = ht_json_new_array();
     for (int i = 0; shape && i < t->rank; i++)
-        if (json_array_append_new(shape, json_integer(t->shape[i])) != 0) {
-            json_decref(shape);
+        if (ht_json_array_append_new(shape, ht_json_integer(t->shape[i])) != 0) {
+            ht_json_decref(shape);
             return NULL;
         }
-    return json_pack("{s:s, s:o, s:[I, I]}", "dtype", t->dtype, "shape", shape, "data_offsets", (json_int_t)begin,
-                     (json_int_t)(begin + t->n_bytes));
+    return ht_json_pack("{s:s, s:o, s:[I, I]}", "dtype", t->dtype, "shape", shape, "data_offsets", (int64_t)begin,
+                        (int64_t)(begin + t->n_bytes));
 }
+
+static bool is_utf8(const char *text) { return ht_utf8_valid(text, strlen(text)); }
 
 static ht_status make_header(const char *path, const ht_tensor_output *tensors, int n, const ht_metadata_pair *pairs,
                              int n_pairs, char **out, ht_error *err) {
-    json_t *header = json_object(), *metadata = n_pairs ? json_object() : NULL;
+    ht_json *header = ht_json_new_object(), *metadata = n_pairs ? ht_json_new_object() : NULL;
     ht_status st = header && (metadata || !n_pairs) ? HT_OK : ht_fail_memory(err, 0, path);
     for (int i = 0; i < n_pairs && !st; i++)
-        if (json_object_set_new(metadata, pairs[i].key, json_string(pairs[i].value)))
-            st = ht_fail(err, HT_ERR_ARGUMENT, "%s: metadata %d is no UTF-8", path, i);
-    if (metadata && !st && json_object_set(header, "__metadata__", metadata)) st = ht_fail_memory(err, 0, path);
+        if (!is_utf8(pairs[i].key) || !is_utf8(pairs[i].value))
+            st = ht_fail(err, HT_ERR_ARGUMENT, "%s: metadata %d is not UTF-8", path, i);
+        else if (ht_json_object_set_new(metadata, pairs[i].key, ht_json_string(pairs[i].value)))
+            st = ht_fail_memory(err, 0, path);
+    if (metadata && !st && ht_json_object_set(header, "__metadata__", metadata)) st = ht_fail_memory(err, 0, path);
     size_t at = 0;
     for (int i = 0; i < n && !st; i++) {
         const char *name = tensors[i].name;
-        if (json_object_get(header, name) || strcmp(name, "__metadata__") == 0)
+        if (ht_json_object_get(header, name) || strcmp(name, "__metadata__") == 0)
             st = ht_fail(err, HT_ERR_ARGUMENT, "%s: the name `%s` is given twice, or reserved", path, name);
-        else if (json_object_set_new(header, name, entry_of(&tensors[i], at)))
-            st = ht_fail(err, HT_ERR_ARGUMENT, "%s: name %d is no UTF-8", path, i);
+        else if (!is_utf8(name))
+            st = ht_fail(err, HT_ERR_ARGUMENT, "%s: name %d is not UTF-8", path, i);
+        else if (ht_json_object_set_new(header, name, entry_of(&tensors[i], at)))
+            st = ht_fail_memory(err, 0, path);
         at += tensors[i].n_bytes;
     }
-    *out = st ? NULL : ht_json_write(header, JSON_COMPACT);
-    json_decref(metadata);
-    json_decref(header);
+    *out = st ? NULL : ht_json_dump(header, HT_JSON_COMPACT);
+    ht_json_decref(metadata);
+    ht_json_decref(header);
     return st || *out ? st : ht_fail_memory(err, 0, path);
 }
 

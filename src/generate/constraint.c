@@ -28,9 +28,10 @@ static bool has_thoughts_off(const ht_chat *chat) {
 
 static ht_grammar_start start_of(const ht_model *m, const ht_chat *chat, const char *prompt, size_t n) {
     bool with_title;
-    const ht_reasoning_format *format = ht_reasoning_format_of(ht_chat_template_source(m->chat.template));
+    const ht_reasoning_format *format =
+        ht_reasoning_format_of(ht_chat_template_source(ht_chat_template_of(&m->chat, chat)));
     if (ht_reasoning_is_open(format, prompt, n, &with_title)) return HT_START_IN_REASONING;
-    return has_thoughts_off(chat) ? HT_START_TEXT : HT_START_ANSWER;
+    return chat->continues || has_thoughts_off(chat) ? HT_START_TEXT : HT_START_ANSWER;
 }
 
 /* An answer that has to be calls has no text that a grammar could hold. */

@@ -271,8 +271,8 @@ static ht_status begin(ht_engine_answer *a, ht_error *err) {
     a->begun = true;
     if (r->prompt_only) return HT_OK;
     if (r->chat && r->piece)
-        status = ht_response_reader_new(e->model->chat.template, r->chat->tools, r->text.text, r->text.n,
-                                        ht_engine_post_piece, a, &a->g.answer, err);
+        status = ht_response_reader_new(ht_chat_template_of(&e->model->chat, r->chat), r->chat->tools, r->text.text,
+                                        r->text.n, ht_engine_post_piece, a, &a->g.answer, err);
     if (status) return status;
     if (a->g.answer) ht_response_reader_set_call_pieces(a->g.answer, r->o.call_pieces);
     return ht_generation_begin(&a->g, r->piece ? ht_engine_post_text : NULL, a, err);
@@ -292,20 +292,6 @@ static bool share_first(ht_engine_answer *a, ht_error *err) {
     ht_cache_free(a->s->cache);
     a->s->cache = cache;
     return true;
-}
-
-static ht_reuse_end reuse_end(ht_prefix_end end) {
-    switch (end) {
-    case HT_PREFIX_ALL: return HT_REUSE_ALL;
-    case HT_PREFIX_NEW: return HT_REUSE_NEW;
-    case HT_PREFIX_DIFFERS: return HT_REUSE_DIFFERS;
-    case HT_PREFIX_ENDS: return HT_REUSE_ENDS;
-    case HT_PREFIX_EVICTED: return HT_REUSE_EVICTED;
-    case HT_PREFIX_ADAPTER: return HT_REUSE_ADAPTER;
-    case HT_PREFIX_SHORT: return HT_REUSE_SHORT;
-    case HT_PREFIX_WINDOW: return HT_REUSE_WINDOW;
-    }
-    return HT_REUSE_NEW;
 }
 
 /* Recomputation after the first token does not change the reported reuse. */
@@ -335,8 +321,8 @@ static ht_status find_prefix(ht_engine_answer *a, ht_error *err) {
     a->kept_pages = found.used / HT_KV_PAGE;
     set_reuse(a, (ht_reuse){.cached = found.matched,
                             .reused = found.used,
-                            .end = reuse_end(found.end),
-                            .place = found.end == HT_PREFIX_DIFFERS ? found.matched : 0,
+                            .end = found.end,
+                            .place = found.end == HT_REUSE_DIFFERS ? found.matched : 0,
                             .token = found.token,
                             .kept_token = found.kept});
     return status;

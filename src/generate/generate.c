@@ -112,7 +112,8 @@ static ht_status answer(ht_generation *g, const ht_chat *chat, const char *text,
                          ht_plural(n), (long long)m->context);
     if (!status) status = ht_constraint_of_chat(g->s->model, chat, &g->o, text, n_text, &g->constraint, err);
     if (!status && fn)
-        status = ht_response_reader_new(m->chat.template, chat->tools, text, n_text, fn, user, &g->answer, err);
+        status = ht_response_reader_new(ht_chat_template_of(&m->chat, chat), chat->tools, text, n_text, fn, user,
+                                        &g->answer, err);
     ht_constraint constraint = g->constraint;
     if (g->answer) ht_response_reader_set_call_pieces(g->answer, g->o.call_pieces);
     if (!status) status = run_from(g, ids, n, NULL, NULL, metrics, err);

@@ -381,25 +381,25 @@ static bool is_there_for_others(const ht_prefix_cache *c, const ht_prefix_key *k
 static void explain(const ht_prefix_cache *c, const ht_prefix_key *key, const int32_t *token, int64_t n,
                     const ht_prefix_node *last, int64_t usable_most, ht_prefix_found *out) {
     if (out->used == n - 1 || (out->matched >= n - 1 && out->used == usable_most)) {
-        out->end = n - 1 < FEWEST_TOKENS ? HT_PREFIX_SHORT : HT_PREFIX_ALL;
+        out->end = n - 1 < FEWEST_TOKENS ? HT_REUSE_SHORT : HT_REUSE_ALL;
     } else if (out->used < usable_most) {
-        out->end = HT_PREFIX_WINDOW;
+        out->end = HT_REUSE_WINDOW;
     } else if (was_evicted(c, key, token, n, out->matched)) {
-        out->end = HT_PREFIX_EVICTED;
+        out->end = HT_REUSE_EVICTED;
     } else if (!last) {
-        out->end = n - 1 < FEWEST_TOKENS                   ? HT_PREFIX_SHORT
-                   : is_there_for_others(c, key, token, n) ? HT_PREFIX_ADAPTER
-                                                           : HT_PREFIX_NEW;
+        out->end = n - 1 < FEWEST_TOKENS                   ? HT_REUSE_SHORT
+                   : is_there_for_others(c, key, token, n) ? HT_REUSE_ADAPTER
+                                                           : HT_REUSE_NEW;
     } else if (out->matched - last->first < last->n) {
-        out->end = HT_PREFIX_DIFFERS;
+        out->end = HT_REUSE_DIFFERS;
         out->token = token[out->matched];
         out->kept = last->token[out->matched - last->first];
     } else if (last->child) {
-        out->end = HT_PREFIX_DIFFERS;
+        out->end = HT_REUSE_DIFFERS;
         out->token = token[out->matched];
         out->kept = last->child->token[0];
     } else {
-        out->end = HT_PREFIX_ENDS;
+        out->end = HT_REUSE_ENDS;
     }
 }
 

@@ -10,6 +10,8 @@
 #include "base/digest.h"
 #include "generate/cache.h"
 
+#include <hearth/engine.h>
+
 typedef struct ht_prefix_cache ht_prefix_cache;
 typedef struct ht_prefix_node ht_prefix_node;
 
@@ -23,24 +25,12 @@ typedef struct ht_prefix_key {
     int n_adapters;
 } ht_prefix_key;
 
-/* Why no more was found. */
-typedef enum ht_prefix_end {
-    HT_PREFIX_ALL = 0, /* all that could be used was there */
-    HT_PREFIX_NEW,     /* nothing begins as these tokens do */
-    HT_PREFIX_DIFFERS, /* what is kept goes on with another token */
-    HT_PREFIX_ENDS,    /* what is kept ends there */
-    HT_PREFIX_EVICTED, /* what followed was there, and had to go */
-    HT_PREFIX_ADAPTER, /* it is there for other adapters alone */
-    HT_PREFIX_SHORT,   /* too few tokens to be worth it */
-    HT_PREFIX_WINDOW   /* sliding layers no longer have the keys that the next token looks back on */
-} ht_prefix_end;
-
 /* What a lookup found. */
 typedef struct ht_prefix_found {
-    int64_t matched; /* tokens at the beginning that are kept */
-    int64_t used;    /* positions that the sequence shares */
-    ht_prefix_end end;
-    int32_t token, kept;  /* with HT_PREFIX_DIFFERS: token `matched`, and what is kept in its place */
+    int64_t matched;      /* tokens at the beginning that are kept */
+    int64_t used;         /* positions that the sequence shares */
+    ht_reuse_end end;     /* why no more; never HT_REUSE_OFF */
+    int32_t token, kept;  /* with HT_REUSE_DIFFERS: token `matched`, and what is kept in its place */
     ht_prefix_node *lock; /* NULL: none; to be given back */
 } ht_prefix_found;
 

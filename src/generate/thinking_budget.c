@@ -46,11 +46,12 @@ struct ht_thinking_budget {
 ht_status ht_thinking_budget_new(ht_model *m, const ht_chat *chat, int32_t most, ht_thinking_budget **out,
                                  ht_error *err) {
     *out = NULL;
-    if (!m->tokenizer || !m->chat.template) return HT_OK;
+    const ht_chat_template *template = ht_chat_template_of(&m->chat, chat);
+    if (!m->tokenizer || !template) return HT_OK;
     ht_thinking_budget *b = calloc(1, sizeof *b);
     if (!b) return ht_fail_memory(err, sizeof *b, "a thinking budget");
     *b = (ht_thinking_budget){.model = m, .chat = chat, .most = most};
-    b->format = ht_reasoning_format_of(ht_chat_template_source(m->chat.template));
+    b->format = ht_reasoning_format_of(ht_chat_template_source(template));
     ht_status status = ht_thought_blanks_find(m, b->format, &b->blanks, err);
     /* A mark that no tokens write is an error now, not in the middle of an answer. */
     if (!status) status = ht_thought_end_write(m, b->format, &b->blanks, &(ht_reasoning_position){0}, &b->end, err);
@@ -135,9 +136,10 @@ static ht_status begin(ht_thinking_budget *b, const int32_t *token, int64_t n, h
     if (!status && opening.failed) status = ht_fail_memory(err, n_text, "a prompt's reasoning");
     const bool opened = opening.len > 0;
     if (!status)
-        status = ht_response_reader_new(
-            b->model->chat.template, b->chat ? b->chat->tools : (ht_jinja_value){.kind = HT_VALUE_NONE},
-            opened ? opening.data : text, opened ? opening.len : n_text, NULL, NULL, &b->reader, err);
+        status = ht_response_reader_new(ht_chat_template_of(&b->model->chat, b->chat),
+                                        b->chat ? b->chat->tools : (ht_jinja_value){.kind = HT_VALUE_NONE},
+                                        opened ? opening.data : text, opened ? opening.len : n_text, NULL, NULL,
+                                        &b->reader, err);
     ht_text_free(text);
     ht_text_discard(&opening);
     if (!status) status = ht_token_output_begin(&b->output, t, &none, b->reader, NULL, NULL, err);

@@ -4,7 +4,7 @@
 #ifndef HT_GRAMMAR_JSON_TREE_H
 #define HT_GRAMMAR_JSON_TREE_H
 
-#include "base/text.h"
+#include "formats/json_scan.h"
 #include "grammar/arena.h"
 #include "grammar/intern.h"
 
@@ -32,10 +32,10 @@ typedef struct ht_tree_value {
     struct ht_tree_value *parent, *first, *last, *next; /* children and siblings, in order */
 } ht_tree_value;
 
-typedef struct ht_json_string {
+typedef struct ht_tree_string {
     const char *text; /* UTF-8 with a NUL behind it */
     size_t n;
-} ht_json_string;
+} ht_tree_string;
 
 typedef struct ht_json_tree {
     ht_arena arena;
@@ -43,7 +43,7 @@ typedef struct ht_json_tree {
     ht_tree_value **value; /* [n_values] by number */
     uint32_t n_values, values_capacity;
     ht_intern packed;       /* strings as words, the number of bytes first */
-    ht_json_string *string; /* [n_strings] */
+    ht_tree_string *string; /* [n_strings] */
     uint32_t n_strings, strings_capacity;
     ht_pair_map members; /* number of an object and of a name to number of the member */
 } ht_json_tree;

@@ -34,7 +34,7 @@ static void prepare_names(ht_schema *s) {
     for (uint32_t i = 0; i < s->key_sets.n; i++) {
         const ht_keys keys = ht_keys_at(s, i);
         for (uint32_t k = 0; k < keys.n_names; k++) {
-            const ht_json_string name = s->tree.string[keys.names[k]];
+            const ht_tree_string name = s->tree.string[keys.names[k]];
             ht_strings_text(s->re, name.text, name.n);
         }
     }

@@ -89,7 +89,7 @@ static void append_path(ht_text *to, const char *path, size_t n) {
 }
 
 /* Appends the URI, without a fragment, that a reference means where `base` is the base. */
-static void resolve_uri(ht_json_string base, const uri *r, ht_text *out) {
+static void resolve_uri(ht_tree_string base, const uri *r, ht_text *out) {
     const uri b = split(base.text, base.n);
     const bool absolute = r->scheme.text != NULL, own_host = absolute || r->authority.text;
     const bool own_path = own_host || r->path.n, own_query = own_path || r->query.text;
@@ -154,7 +154,7 @@ static uint32_t identify(ht_schema *s, const ht_tree_value *v, uint32_t now) {
     const ht_tree_value *id = ht_schema_keyword(s, v, "$id");
     if (!id && s->draft == 4) id = ht_schema_keyword(s, v, "id");
     if (!id || id->kind != HT_TREE_STRING || (s->old_references && ht_schema_keyword(s, v, "$ref"))) return now;
-    const ht_json_string text = s->tree.string[id->string];
+    const ht_tree_string text = s->tree.string[id->string];
     const uri u = split(text.text, text.n);
     if (u.fragment.n) {
         const uint32_t name = ht_json_tree_string(&s->tree, u.fragment.text, u.fragment.n);
@@ -369,7 +369,7 @@ bool ht_references_resolve(ht_schema *s, ht_reference_kind kind, const ht_tree_v
     const struct ht_references *f = s->references;
     if (reference->kind != HT_TREE_STRING)
         return ht_schema_fail_at(s, reference, HT_ERR_FORMAT, "a reference is a string"), false;
-    const ht_json_string text = s->tree.string[reference->string];
+    const ht_tree_string text = s->tree.string[reference->string];
     const uri u = split(text.text, text.n);
     const uint32_t full = resolved(s, f->resource[resource_of(s, reference)].uri, &u);
     if (s->status) return false;

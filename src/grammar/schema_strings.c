@@ -149,7 +149,7 @@ static ht_re list_re(ht_schema *s, const uint32_t *strings, uint32_t n) {
     span *list = malloc(n * sizeof *list);
     size_t begin = 0;
     for (uint32_t i = 0; i < n && list; i++) {
-        const ht_json_string one = s->tree.string[strings[i]];
+        const ht_tree_string one = s->tree.string[strings[i]];
         append_text(&all, one.text, one.n);
         list[i].n = all.len - begin;
         begin = all.len;
@@ -215,7 +215,7 @@ ht_re ht_strings_re(ht_schema *s, ht_string_set a) {
 }
 
 static bool has(ht_schema *s, ht_string_set a, uint32_t string) {
-    const ht_json_string one = s->tree.string[string];
+    const ht_tree_string one = s->tree.string[string];
     const ht_re r = ht_re_both(s->re, ht_strings_text(s->re, one.text, one.n), a.re);
     return ht_schema_is_live(s, r);
 }
@@ -301,7 +301,7 @@ ht_re ht_strings_written(ht_schema *s, ht_string_set a) {
 /* ---- patterns and lengths ---- */
 
 ht_string_set ht_strings_pattern(ht_schema *s, const ht_tree_value *where, uint32_t pattern) {
-    const ht_json_string text = s->tree.string[pattern];
+    const ht_tree_string text = s->tree.string[pattern];
     const ht_regex_syntax how = {.characters = ht_strings_characters, .searches = true};
     ht_error err = {0};
     ht_re r;

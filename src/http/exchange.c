@@ -134,14 +134,6 @@ const char *http_exchange_body(const http_exchange *x, size_t *n) {
 }
 
 const char *http_exchange_id(const http_exchange *x) { return x->id; }
-const char *http_exchange_remote(const http_exchange *x) { return x->remote; }
-
-bool http_exchange_gone(http_exchange *x) {
-    pthread_mutex_lock(&x->mailbox->lock);
-    const bool gone = x->gone;
-    pthread_mutex_unlock(&x->mailbox->lock);
-    return gone;
-}
 
 /* ---- the answer ---- */
 
@@ -241,11 +233,6 @@ static http_sent send_made(http_exchange *x, struct evbuffer *piece, bool made) 
     }
     evbuffer_free(piece);
     return sent;
-}
-
-http_sent http_stream_write(http_exchange *x, const void *bytes, size_t n) {
-    struct evbuffer *piece = evbuffer_new();
-    return piece ? send_made(x, piece, evbuffer_add(piece, bytes, n) == 0) : cut(x);
 }
 
 http_sent http_stream_line(http_exchange *x, const char *bytes, size_t n) {

@@ -38,10 +38,7 @@ void http_exchange_release(http_exchange *x);          /* NULL is fine */
 const http_head *http_exchange_head(const http_exchange *x); /* of a refused request, as far as it came */
 /* n bytes and a NUL; never NULL. */
 const char *http_exchange_body(const http_exchange *x, size_t *n);
-const char *http_exchange_id(const http_exchange *x);     /* its X-Request-Id if that is sane, else a random one */
-const char *http_exchange_remote(const http_exchange *x); /* the client's address without port; "unix" */
-/* Whether the answer cannot reach anyone any more. */
-bool http_exchange_gone(http_exchange *x);
+const char *http_exchange_id(const http_exchange *x); /* its X-Request-Id if that is sane, else a random one */
 
 /* ---- the answer: any thread ---- */
 
@@ -67,12 +64,10 @@ typedef struct http_stream_options {
 /* Begins an answer of unknown length: in chunks, or up to the end of the connection with HTTP/1.0. NULL options: server-sent events
  * with a comment every 15 seconds. */
 http_sent http_stream_begin(http_exchange *x, const http_stream_options *options);
-/* The next piece, all of it or nothing. One that is larger than the bound is taken when nothing else waits. */
-http_sent http_stream_write(http_exchange *x, const void *bytes, size_t n);
-/* A server-sent event; name NULL: without one. Each line of the data is a line of the event. HTTP_GONE also when the name has a
- * line break. */
+/* A server-sent event, all of it or nothing; one that is larger than the bound is taken when nothing else waits. Name NULL: without one. Each line of
+ * the data is a line of the event. HTTP_GONE also when the name has a line break. */
 http_sent http_stream_event(http_exchange *x, const char *name, const char *data, size_t n);
-/* A line of NDJSON: n bytes without line breaks, and one behind them. */
+/* Likewise a line of NDJSON: n bytes without line breaks, and one after them. */
 http_sent http_stream_line(http_exchange *x, const char *bytes, size_t n);
 http_sent http_stream_end(http_exchange *x);
 /* Ends a stream so that the client sees that it is not complete: the connection is cut. */

@@ -48,7 +48,9 @@ static ht_status take_line(http_keys *keys, const char *name, size_t number, con
 }
 
 ht_status http_keys_parse(const char *name, const char *bytes, size_t n, http_keys **out, ht_error *err) {
+    static const char mark[] = "\xEF\xBB\xBF"; /* byte order mark */
     http_keys *keys = *out = NULL;
+    if (n >= strlen(mark) && memcmp(bytes, mark, strlen(mark)) == 0) bytes += strlen(mark), n -= strlen(mark);
     if (!(keys = calloc(1, sizeof *keys))) return http_fail_memory(err, "the list of keys");
     ht_status st = HT_OK;
     size_t number = 0;

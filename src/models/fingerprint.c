@@ -4,6 +4,7 @@
 #include "checkpoint/config.h"
 #include "models/model.h"
 #include "models/weights.h"
+#include "tokenizer/tokenizer.h"
 
 #include <hearth/adapter.h>
 
@@ -67,5 +68,7 @@ void ht_model_template_hash(const ht_model *m, char out[HT_FINGERPRINT_SIZE]) {
     if (!source) return;
     ht_digest d = {7, 8};
     ht_digest_text(&d, source);
+    if (m->tokenizer && ht_tokenizer_tool_template(m->tokenizer))
+        ht_digest_text(&d, ht_tokenizer_tool_template(m->tokenizer));
     write_hex(&d, out);
 }

@@ -11,13 +11,13 @@ enum { PATTERN_2 = 2, PATTERN_3 = 6 };
 enum { CAP_OF_SCORES = 50, CAP_OF_LOGITS = 30 }; /* Gemma 2's defaults */
 
 /* Reads a softcap: null is none, absent is `fallback`. */
-static float read_cap(ht_json_reader *r, const json_t *object, const char *key, double fallback) {
-    double cap = json_object_get(object, key) ? 0 : fallback;
+static float read_cap(ht_json_reader *r, const ht_json *object, const char *key, double fallback) {
+    double cap = ht_json_object_get(object, key) ? 0 : fallback;
     ht_json_f64(r, object, key, &cap);
     return (float)cap;
 }
 
-static void read_json(ht_config *c, ht_json_reader *r, const json_t *object) {
+static void read_json(ht_config *c, ht_json_reader *r, const ht_json *object) {
     c->mlp_bias = false;
     c->window = 4096;
     ht_json_i64(r, object, "sliding_window", &c->window);
@@ -32,14 +32,14 @@ static void read_json(ht_config *c, ht_json_reader *r, const json_t *object) {
                      "`use_bidirectional_attention` is true: the model is an encoder, not a generator");
 }
 
-static void read_json_2(ht_config *c, ht_json_reader *r, const json_t *object) {
+static void read_json_2(ht_config *c, ht_json_reader *r, const ht_json *object) {
     read_json(c, r, object);
     c->attention_softcap = read_cap(r, object, "attn_logit_softcapping", CAP_OF_SCORES);
     c->final_softcap = read_cap(r, object, "final_logit_softcapping", CAP_OF_LOGITS);
     ht_config_slide_by_pattern(c, PATTERN_2);
 }
 
-static void read_json_3(ht_config *c, ht_json_reader *r, const json_t *object) {
+static void read_json_3(ht_config *c, ht_json_reader *r, const ht_json *object) {
     read_json(c, r, object);
     c->final_softcap = read_cap(r, object, "final_logit_softcapping", 0);
     int64_t pattern = PATTERN_3;

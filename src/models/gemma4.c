@@ -81,7 +81,7 @@ static bool share_keys(ht_config *c, int64_t n) {
     return true;
 }
 
-static void read_json(ht_config *c, ht_json_reader *r, const json_t *object) {
+static void read_json(ht_config *c, ht_json_reader *r, const ht_json *object) {
     double cap = 0;
     ht_json_f64(r, object, "final_logit_softcapping", &cap);
     c->final_softcap = (float)cap;
@@ -95,12 +95,12 @@ static void read_json(ht_config *c, ht_json_reader *r, const json_t *object) {
     c->rope.share = 0.25;
     c->layer_input = 256;
     c->layer_input_vocab = 262144;
-    if (json_is_null(json_object_get(object, "hidden_size_per_layer_input"))) c->layer_input = 0;
+    if (ht_json_is_null(ht_json_object_get(object, "hidden_size_per_layer_input"))) c->layer_input = 0;
     ht_json_i64(r, object, "hidden_size_per_layer_input", &c->layer_input);
     ht_json_i64(r, object, "vocab_size_per_layer_input", &c->layer_input_vocab);
     const char *both_ways = NULL;
-    const json_t *direction = json_object_get(object, "use_bidirectional_attention");
-    if (json_is_string(direction)) both_ways = json_string_value(direction);
+    const ht_json *direction = ht_json_object_get(object, "use_bidirectional_attention");
+    if (ht_json_is_string(direction)) both_ways = ht_json_string_value(direction);
     if (both_ways && !strcmp(both_ways, "all"))
         ht_json_fail(r, HT_ERR_UNSUPPORTED,
                      "`use_bidirectional_attention` is `all`: the model is an encoder, not a generator");
@@ -119,18 +119,18 @@ static void read_json(ht_config *c, ht_json_reader *r, const json_t *object) {
 
 /* Reads per_layer_config, the newer spelling: {"5": {"head_dim": ..., "num_key_value_heads": ...}, ...}, or one entry
  * per layer type. */
-static void read_layer_overrides(ht_config *c, ht_json_reader *r, const json_t *overrides) {
+static void read_layer_overrides(ht_config *c, ht_json_reader *r, const ht_json *overrides) {
     for (int64_t i = 0; i < c->n_layers; i++) {
         char key[24];
         snprintf(key, sizeof key, "%lld", (long long)i);
-        const json_t *one = ht_json_object(r, overrides, key);
+        const ht_json *one = ht_json_object(r, overrides, key);
         if (!one) one = ht_json_object(r, overrides, c->layer[i].slides ? "sliding_attention" : "full_attention");
         ht_json_i64(r, one, "head_dim", &c->layer[i].head_dim);
         ht_json_i64(r, one, "num_key_value_heads", &c->layer[i].n_kv_heads);
     }
 }
 
-static void read_json_layers(ht_config *c, ht_json_reader *r, const json_t *object) {
+static void read_json_layers(ht_config *c, ht_json_reader *r, const ht_json *object) {
     bool v_is_k = false, wide = false;
     int64_t full_head_dim = 512, full_kv_heads = c->n_kv_heads, n_shared = 0;
     ht_json_bool(r, object, "attention_k_eq_v", &v_is_k);
@@ -138,7 +138,7 @@ static void read_json_layers(ht_config *c, ht_json_reader *r, const json_t *obje
     ht_json_i64(r, object, "num_kv_shared_layers", &n_shared);
     ht_json_i64(r, object, "global_head_dim", &full_head_dim);
     if (v_is_k) ht_json_i64(r, object, "num_global_key_value_heads", &full_kv_heads);
-    const json_t *overrides = ht_json_object(r, object, "per_layer_config");
+    const ht_json *overrides = ht_json_object(r, object, "per_layer_config");
     for (int64_t i = 0; i < c->n_layers; i++) {
         if (c->layer[i].slides) continue;
         c->layer[i].v_is_k = v_is_k;

@@ -21,9 +21,9 @@ const ht_family ht_family_llama = {
     HT_DECODER_RUNS};
 
 /* A GGUF Mistral has the architecture llama. */
-static void read_mistral(ht_config *c, ht_json_reader *r, const json_t *object) {
+static void read_mistral(ht_config *c, ht_json_reader *r, const ht_json *object) {
     c->q_bias = c->out_bias = c->mlp_bias = false;
-    c->window = json_is_null(json_object_get(object, "sliding_window")) ? 0 : 4096;
+    c->window = ht_json_is_null(ht_json_object_get(object, "sliding_window")) ? 0 : 4096;
     ht_json_i64(r, object, "sliding_window", &c->window);
     for (int64_t i = 0; i < c->n_layers; i++) c->layer[i].slides = c->window > 0;
 }

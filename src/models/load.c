@@ -34,7 +34,7 @@ static void free_model(ht_model *m) {
     free(m->config);
     free(m->kv);
     free(m->stop_ids);
-    ht_chat_template_free(m->chat.template);
+    ht_chat_setup_free(&m->chat);
     ht_token_trie_free(m->token_trie);
     ht_tokenizer_free(m->tokenizer);
     ht_stream_free(m->stream);

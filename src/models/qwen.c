@@ -6,29 +6,29 @@
 #include <stdio.h>
 
 /* Layers from `first` on slide, when use_sliding_window is set. */
-static void read_window(ht_config *c, ht_json_reader *r, const json_t *object, int64_t first) {
+static void read_window(ht_config *c, ht_json_reader *r, const ht_json *object, int64_t first) {
     bool slides = false;
     c->window = 4096;
     ht_json_bool(r, object, "use_sliding_window", &slides);
     ht_json_i64(r, object, "sliding_window", &c->window);
-    if (json_is_null(json_object_get(object, "sliding_window"))) slides = false;
+    if (ht_json_is_null(ht_json_object_get(object, "sliding_window"))) slides = false;
     if (!slides) c->window = 0;
     for (int64_t i = 0; i < c->n_layers; i++) c->layer[i].slides = slides && i >= first;
 }
 
-static int64_t max_window_layers(ht_json_reader *r, const json_t *object) {
+static int64_t max_window_layers(ht_json_reader *r, const ht_json *object) {
     int64_t first = 28;
     ht_json_i64(r, object, "max_window_layers", &first);
     return first;
 }
 
-static void read_qwen2(ht_config *c, ht_json_reader *r, const json_t *object) {
+static void read_qwen2(ht_config *c, ht_json_reader *r, const ht_json *object) {
     c->q_bias = true; /* fixed by the architecture: no config field */
     c->out_bias = c->mlp_bias = false;
     read_window(c, r, object, max_window_layers(r, object));
 }
 
-static void read_qwen3(ht_config *c, ht_json_reader *r, const json_t *object) {
+static void read_qwen3(ht_config *c, ht_json_reader *r, const ht_json *object) {
     c->mlp_bias = false;
     read_window(c, r, object, max_window_layers(r, object));
 }
@@ -79,7 +79,7 @@ static const ht_tensor_spec router_specs[] = {
 #undef AT
 
 /* Layers with experts: every decoder_sparse_step-th, except mlp_only_layers. */
-static void read_sparse_layers(ht_config *c, ht_json_reader *r, const json_t *object) {
+static void read_sparse_layers(ht_config *c, ht_json_reader *r, const ht_json *object) {
     int64_t step = 1;
     ht_json_i64(r, object, "decoder_sparse_step", &step);
     if (step < 1) {
@@ -87,10 +87,10 @@ static void read_sparse_layers(ht_config *c, ht_json_reader *r, const json_t *ob
         return;
     }
     for (int64_t i = 0; i < c->n_layers; i++) c->layer[i].has_experts = c->n_experts > 0 && (i + 1) % step == 0;
-    const json_t *dense = ht_json_array(r, object, "mlp_only_layers");
-    for (size_t i = 0; i < json_array_size(dense); i++) {
+    const ht_json *dense = ht_json_array(r, object, "mlp_only_layers");
+    for (size_t i = 0; i < ht_json_array_size(dense); i++) {
         int64_t layer;
-        if (!ht_json_whole(json_array_get(dense, i), &layer) || layer < 0 || layer >= c->n_layers)
+        if (!ht_json_whole(ht_json_array_get(dense, i), &layer) || layer < 0 || layer >= c->n_layers)
             ht_json_fail(r, HT_ERR_FORMAT, "`mlp_only_layers` lists something that is no layer of %lld",
                          (long long)c->n_layers);
         else
@@ -100,7 +100,7 @@ static void read_sparse_layers(ht_config *c, ht_json_reader *r, const json_t *ob
         if (c->layer[i].has_experts) c->layer[i].feed_forward = 0;
 }
 
-static void read_qwen3_moe(ht_config *c, ht_json_reader *r, const json_t *object) {
+static void read_qwen3_moe(ht_config *c, ht_json_reader *r, const ht_json *object) {
     c->mlp_bias = false;
     read_window(c, r, object, 0);
     c->n_experts = 128;

@@ -82,43 +82,17 @@ static void mend(const ht_text *text, ht_text *out) {
 
 /* ---- values ---- */
 
-static bool is_half(const char *p, size_t n, const char *which) {
-    return n >= 6 && p[0] == '\\' && p[1] == 'u' && (p[2] == 'd' || p[2] == 'D') && p[3] && strchr(which, p[3]);
-}
-
-/* Replaces halves of surrogate pairs that stand alone, which are no text, as clients do when they show one. */
-static void mend_halves(ht_text *text) {
-    static const char high[] = "89abAB", low[] = "cdefCDEF";
-    for (size_t i = 0; i + 1 < text->len; i++) {
-        char *p = text->data + i;
-        const size_t n = text->len - i;
-        if (*p != '\\') continue;
-        if (is_half(p, n, high) && is_half(p + 6, n - 6, low))
-            i += 11;
-        else if (is_half(p, n, high) || is_half(p, n, low))
-            memcpy(p + 2, "fffd", 4);
-        else
-            i++;
-    }
-}
-
-static json_t *parsed(const ht_text *text) {
-    json_t *value = json_loadb(text->data, text->len, JSON_ALLOW_NUL, NULL);
-    return value ? value : json_loadb(text->data, text->len, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, NULL);
-}
-
-json_t *serve_tool_call_arguments(const serve_tool_call *call) {
+ht_json *serve_tool_call_arguments(const serve_tool_call *call) {
     ht_text text = {0};
     ht_text_append_str(&text, "");
     if (call->cut)
         mend(&call->arguments, &text);
     else
         ht_text_append(&text, call->arguments.data ? call->arguments.data : "", call->arguments.len);
-    mend_halves(&text);
-    json_t *value = text.failed ? NULL : parsed(&text);
-    const bool failed = text.failed;
+    const ht_json_options options = {.name = "the arguments", .keeps_nul = true};
+    ht_json *value = NULL;
+    const bool failed = text.failed || ht_json_load(text.data, text.len, &options, &value, NULL) == HT_ERR_MEMORY;
     ht_text_discard(&text);
-    if (json_is_object(value)) return value;
-    json_decref(value);
-    return failed ? NULL : json_object();
+    if (value) return value;
+    return failed ? NULL : ht_json_new_object();
 }

@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "http/keys.h"
-#include "serve/escapes.h"
 
 #include <openssl/rand.h>
 #include <stdlib.h>
@@ -17,7 +16,7 @@ static void free_call(void *user) {
     serve_server *s = c->server;
     if (c->free_state) c->free_state(c->state);
     serve_lease_end(s->models, &c->lease);
-    json_decref(c->body);
+    ht_json_decref(c->body);
     free(c);
     pthread_mutex_lock(&s->lock);
     if (--s->n_calls == 0) pthread_cond_broadcast(&s->quiet);
@@ -36,7 +35,7 @@ static void on_expired(http_exchange *x, void *user) {
     serve_call *c = user;
     serve_failure f = {0};
     void (*expired)(serve_call *, const serve_failure *) = atomic_load(&c->expired);
-    serve_fail(&f, 503, NULL, "the server ends, and the answer is not complete; ask again later");
+    serve_fail(&f, 503, NULL, "server is shutting down; response incomplete");
     if (expired)
         expired(c, &f);
     else
@@ -55,20 +54,12 @@ size_t serve_call_values_max(const serve_call *c) {
 }
 
 static bool parse_body(serve_call *c) {
-    static const char mark[] = "\xEF\xBB\xBF"; /* some clients begin a text so, which says that it is UTF-8 */
     size_t n;
-    char *owned = NULL;
-    serve_replaced replaced = {0};
+    ht_json_replaced replaced = {0};
     const char *text = http_exchange_body(c->x, &n);
-    if (n >= sizeof mark - 1 && memcmp(text, mark, sizeof mark - 1) == 0) {
-        text += sizeof mark - 1;
-        n -= sizeof mark - 1;
-    }
-    const char *clean = serve_escapes_replace(text, n, &owned, &replaced);
-    if (clean) c->body = n ? serve_json_parse(clean, n, serve_call_values_max(c), &c->failure) : json_object();
+    c->body = n ? serve_json_parse(text, n, serve_call_values_max(c), &replaced, &c->failure) : ht_json_new_object();
     if (replaced.nul) serve_call_ignore(c, "NUL in texts");
     if (replaced.surrogate) serve_call_ignore(c, "halves of characters in texts");
-    free(owned);
     return c->body ? true : serve_fail_memory(&c->failure); /* unless there is a failure already */
 }
 
@@ -92,7 +83,7 @@ static void run_compute(serve_work *work) {
 }
 
 static bool fail_full(serve_call *c) {
-    return serve_fail(&c->failure, 503, NULL, "too many requests wait already; try again later");
+    return serve_fail(&c->failure, 503, NULL, "too many queued requests; try again later");
 }
 
 bool serve_call_compute(serve_call *c, bool (*compute)(serve_call *c)) {
@@ -138,9 +129,9 @@ static void refuse_route(http_exchange *x) {
     serve_route_methods(h->path, methods);
     if (*methods) (void)http_exchange_field(x, "Allow", methods);
     if (*methods)
-        serve_fail(&f, 405, NULL, "%s is not taken by %.256s", h->method, h->path);
+        serve_fail(&f, 405, NULL, "method %s is not allowed for %.256s", h->method, h->path);
     else
-        serve_fail(&f, 404, NULL, "there is no %.256s", h->path);
+        serve_fail(&f, 404, NULL, "%.256s is not an endpoint of this server", h->path);
     serve_failure_reply(x, &f, serve_route_dialect(h->path));
 }
 
@@ -213,7 +204,7 @@ void serve_call_ignore(serve_call *c, const char *what) {
     (void)http_exchange_field(c->x, "X-Ignored", name);
     if (!c->server->o.warn || !is_new(c->server, what)) return;
     char sentence[256];
-    snprintf(sentence, sizeof sentence, "%s: \"%.64s\" has no effect here, and was ignored", c->route->path, what);
+    snprintf(sentence, sizeof sentence, "%s: ignored \"%.64s\"", c->route->path, what);
     ht_utf8_trim(sentence);
     c->server->o.warn(sentence, c->server->o.log_user);
 }

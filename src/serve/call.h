@@ -29,18 +29,17 @@ typedef struct serve_route {
     const char *path;   /* one that ends with "*" takes all that begin so; what follows is the call's `rest` */
     serve_dialect_name dialect;
     unsigned flags;
-    const serve_field *const *fields;           /* tables of the body's members; NULL: it is not read */
-    bool (*needs_no_model)(const json_t *body); /* with SERVE_MODEL: whether this body can do without; NULL: none can */
+    const serve_field *const *fields; /* tables of the body's members; NULL: it is not read */
+    bool (*needs_no_model)(
+        const ht_json *body); /* with SERVE_MODEL: whether this body can do without; NULL: none can */
     /* Answers, at once or later, or returns false with a failure in the call. */
     bool (*run)(serve_call *c);
     /* For the description of the interface. */
     const char *summary;
     const char *type, *other_type; /* of the answer, which is a text; NULL: JSON, and no other */
-    const serve_shape *answer;     /* of JSON */
-    const serve_shape *event; /* of a stream: the data of its events, or in Ollama's dialect its lines; NULL: none */
-    const char *last_event;   /* the data of one more that ends the stream, a text; NULL: there is none */
-    const serve_field *rest;  /* what the `*` of the path is; NULL: none */
-    const serve_field *query; /* members of the query; NULL: none */
+    bool streams;                  /* a response may be a stream of events, or in Ollama's dialect of lines */
+    const serve_field *rest;       /* what the `*` of the path is; NULL: none */
+    const serve_field *query;      /* members of the query; NULL: none */
 } serve_route;
 
 struct serve_server {
@@ -66,8 +65,8 @@ struct serve_call {
     const serve_route *route;
     const char *rest; /* of the path, behind that of the route */
     serve_failure failure;
-    json_t *body; /* NULL: none */
-    bool again;   /* has waited for a model */
+    ht_json *body; /* NULL: none */
+    bool again;    /* has waited for a model */
     bool (*compute)(serve_call *c);
     serve_lease lease;
     ssize_t key;   /* that the client has shown; -1: none */

@@ -55,7 +55,7 @@ serve_capabilities serve_capabilities_of(const ht_tokenizer *t) {
     out.insert = t && serve_infill_marks_of(t, &(serve_infill_marks){0});
     if (!source || ht_chat_template_parse(source, strlen(source), "the chat template", &parsed, NULL)) return out;
     out.template = true;
-    out.tools = writes_tools(parsed);
+    out.tools = ht_tokenizer_tool_template(t) || writes_tools(parsed);
     out.thinking = thinks(parsed, source);
     ht_chat_template_free(parsed);
     return out;

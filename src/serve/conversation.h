@@ -18,14 +18,16 @@ typedef enum serve_thinking { SERVE_THINKING_DEFAULT, SERVE_THINKING_OFF, SERVE_
 
 /* A conversation in terms of OpenAI's chat. Values are lent. */
 typedef struct serve_conversation {
-    const json_t *messages;  /* a list */
-    const json_t *tools;     /* a list, or NULL */
-    const json_t *allowed;   /* a list of the only tools that there are, by their names; NULL: all are */
-    const json_t *variables; /* of the template, an object, or NULL */
+    const ht_json *messages;  /* a list */
+    const ht_json *tools;     /* a list, or NULL */
+    const ht_json *allowed;   /* a list of the only tools that there are, by their names; NULL: all are */
+    const ht_json *variables; /* of the template, an object, or NULL */
     serve_tool_choice choice;
     const char *tool; /* of SERVE_TOOLS_NAMED */
     bool one_call;    /* at most one call in an answer */
     serve_thinking thinking;
+    bool continues;     /* the answer continues the last message */
+    bool unopened;      /* the prompt does not open the assistant's turn */
     const char *effort; /* "low", "medium", "high", for templates that know it; NULL: not said */
 } serve_conversation;
 
@@ -36,14 +38,16 @@ extern const serve_shape serve_tool_shape;
     { .types = SERVE_JSON_OBJECT, .members = serve_function_fields, .lenient = true }
 /* The member "tool_choice" where it is one of these words; that of none is the first. */
 extern const char *const serve_tool_choices[];
-serve_tool_choice serve_read_tool_choice(const json_t *body);
+serve_tool_choice serve_read_tool_choice(const ht_json *body);
 /* {"mode": "auto" | "required", "tools": [...]}, which allows some of the tools. */
 extern const serve_field *const serve_allowed_fields[];
-void serve_read_allowed(const json_t *allowed, serve_conversation *k);
+void serve_read_allowed(const ht_json *allowed, serve_conversation *k);
 /* Reads how much is to be thought, one of the words from "none" to "max". */
 extern const char *const serve_efforts[];
-void serve_read_effort(const json_t *object, const char *name, serve_conversation *k);
+void serve_read_effort(const ht_json *object, const char *name, serve_conversation *k);
 
+/* Whether the last message is an answer without calls, which clients send to have it continued. */
+bool serve_ends_in_answer(const ht_json *messages);
 /* Makes it the prompt of the generation, which has one. Tools of types that are not known are passed over, with a note. */
 bool serve_set_conversation(serve_generation *g, const serve_conversation *k);
 
@@ -55,17 +59,17 @@ bool serve_count_conversation(serve_call *c, const serve_conversation *k, int64_
 
 /* ---- what an answer is held to ---- */
 
-bool serve_hold_to_schema(serve_generation *g, const json_t *schema, const char *member);
+bool serve_hold_to_schema(serve_generation *g, const ht_json *schema, const char *member);
 bool serve_hold_to_any_object(serve_generation *g, const char *member);
 
 /* The members by which OpenAI's interface and others like it ask for one of them: response_format, grammar, json_schema, guided_*,
  * structured_outputs. */
 extern const serve_field serve_structure_fields[];
-bool serve_read_structure(serve_generation *g, const json_t *body);
+bool serve_read_structure(serve_generation *g, const ht_json *body);
 extern const serve_kind serve_formats[];
 #define SERVE_IS_FORMAT                                                                                                \
     { .types = SERVE_JSON_OBJECT, .kinds = serve_formats, .first_kind = true }
 /* {"type": "text"}, {"type": "json_object"}, {"type": "json_schema", ...}; the schema lies in a member of that name, or beside it. */
-bool serve_read_format(serve_generation *g, const json_t *format, const char *member);
+bool serve_read_format(serve_generation *g, const ht_json *format, const char *member);
 
 #endif

@@ -9,36 +9,28 @@
 /* ---- tokens ---- */
 
 /* A number of JSON; null for what is none. The lowest that there is stands for a probability of zero. */
-static json_t *number(double value) { return isnan(value) ? json_null() : json_real(isinf(value) ? -1e308 : value); }
+static ht_json *number(double value) {
+    return isnan(value) ? ht_json_null() : ht_json_real(isinf(value) ? -1e308 : value);
+}
 
-static const serve_shape byte = SERVE_IS_INTEGER(0, UINT8_MAX);
-static const serve_field token_members[] = {SERVE_HAS("token", SERVE_IS_TEXT),
-                                            SERVE_HAS("logprob", SERVE_IS_REAL),
-                                            SERVE_HAS("bytes", SERVE_IS_LIST(&byte)),
-                                            {0}};
-static const serve_shape top_shape = SERVE_IS_NAMED("TopLogprob", token_members);
-static const serve_field top_members[] = {SERVE_HAS("top_logprobs", SERVE_IS_LIST(&top_shape)), {0}};
-static const serve_shape token_shape = SERVE_IS_NAMED("TokenLogprob", token_members, top_members);
-const serve_shape serve_logprobs_shape = SERVE_IS_LIST(&token_shape);
-
-json_t *serve_token_json(const ht_tokenizer *t, int32_t id, double logprob) {
+ht_json *serve_token_json(const ht_tokenizer *t, int32_t id, double logprob) {
     char *bytes;
     size_t n;
     ht_text text = {0};
     if (ht_tokenizer_token_bytes(t, id, &bytes, &n, NULL))
-        return json_pack("{ss so s[]}", "token", "", "logprob", number(logprob), "bytes");
-    json_t *list = json_array();
+        return ht_json_pack("{ss so s[]}", "token", "", "logprob", number(logprob), "bytes");
+    ht_json *list = ht_json_new_array();
     for (size_t at = 0; at < n;) {
         uint32_t c;
         at += ht_utf8_decode(bytes + at, n - at, &c);
         ht_text_append_utf8(&text, c);
     }
-    for (size_t i = 0; i < n; i++) json_array_append_new(list, json_integer((unsigned char)bytes[i]));
+    for (size_t i = 0; i < n; i++) ht_json_array_append_new(list, ht_json_integer((unsigned char)bytes[i]));
     ht_text_free(bytes);
-    json_t *token = text.failed ? NULL
-                                : json_pack("{so so so}", "token", serve_text_json(&text), "logprob", number(logprob),
-                                            "bytes", list);
-    if (text.failed) json_decref(list);
+    ht_json *token = text.failed ? NULL
+                                 : ht_json_pack("{so so so}", "token", serve_text_json(&text), "logprob",
+                                                number(logprob), "bytes", list);
+    if (text.failed) ht_json_decref(list);
     ht_text_discard(&text);
     return token;
 }
@@ -48,7 +40,7 @@ json_t *serve_token_json(const ht_tokenizer *t, int32_t id, double logprob) {
 typedef struct scoring {
     serve_generation *g;
     const int32_t *ids;
-    json_t *list;
+    ht_json *list;
     ht_status status;
     ht_error err;
 } scoring;
@@ -63,21 +55,21 @@ static bool on_score(const ht_score_result *r, void *user) {
     }
     for (int64_t i = 0; i < r->continuations[0].n_tokens; i++) {
         const ht_token_score *k = &r->continuations[0].tokens[i];
-        json_t *token = serve_token_json(t, k->id, k->log_probability), *top = json_array();
+        ht_json *token = serve_token_json(t, k->id, k->log_probability), *top = ht_json_new_array();
         for (int32_t j = 0; j < k->n_top; j++)
-            json_array_append_new(top, serve_token_json(t, k->top[j].id, k->top[j].log_probability));
-        json_object_set_new(token, "top_logprobs", top);
-        json_array_append_new(s->list, token);
+            ht_json_array_append_new(top, serve_token_json(t, k->top[j].id, k->top[j].log_probability));
+        ht_json_object_set_new(token, "top_logprobs", top);
+        ht_json_array_append_new(s->list, token);
     }
     return true;
 }
 
-json_t *serve_score_prompt(serve_generation *g, const int32_t *ids, size_t n) {
+ht_json *serve_score_prompt(serve_generation *g, const int32_t *ids, size_t n) {
     serve_call *c = g->c;
-    scoring s = {.g = g, .ids = ids, .list = json_array()};
-    json_t *first = serve_token_json(ht_model_tokenizer(c->lease.model), ids[0], (double)NAN);
-    if (first) json_object_set_new(first, "top_logprobs", json_null());
-    json_array_append_new(s.list, first);
+    scoring s = {.g = g, .ids = ids, .list = ht_json_new_array()};
+    ht_json *first = serve_token_json(ht_model_tokenizer(c->lease.model), ids[0], (double)NAN);
+    if (first) ht_json_object_set_new(first, "top_logprobs", ht_json_null());
+    ht_json_array_append_new(s.list, first);
     if (n > 1) {
         const ht_continuation rest = {.ids = ids + 1, .n_ids = n - 1};
         const ht_score_request request = {
@@ -93,13 +85,13 @@ json_t *serve_score_prompt(serve_generation *g, const int32_t *ids, size_t n) {
         }
         const ht_status status = ht_score(c->lease.model, &request, 1, &o, on_score, &s, &s.err);
         if (status || s.status) {
-            json_decref(s.list);
+            ht_json_decref(s.list);
             serve_fail_as(&c->failure, status && !s.status ? status : s.status, &s.err);
             return NULL;
         }
     }
-    if (json_array_size(s.list) == n) return s.list;
-    json_decref(s.list);
+    if (ht_json_array_size(s.list) == n) return s.list;
+    ht_json_decref(s.list);
     serve_fail_memory(&c->failure);
     return NULL;
 }
@@ -112,36 +104,26 @@ int64_t serve_characters(const char *text, size_t n) {
     return count;
 }
 
-static const serve_shape number_shape = SERVE_IS_REAL, offset_shape = SERVE_IS_COUNT,
-                         /* The first token of a prompt that is echoed has neither. */
-    number_or_null = SERVE_IS_NULLABLE(SERVE_JSON_NUMBER),
-                         tops_or_null = {.types = SERVE_JSON_OBJECT | SERVE_JSON_NULL, .every = &number_shape};
-static const serve_field completion_members[] = {SERVE_HAS("tokens", SERVE_IS_LIST(&serve_any_text)),
-                                                 SERVE_HAS("token_logprobs", SERVE_IS_LIST(&number_or_null)),
-                                                 SERVE_HAS("top_logprobs", SERVE_IS_LIST(&tops_or_null)),
-                                                 SERVE_HAS("text_offset", SERVE_IS_LIST(&offset_shape)),
-                                                 {0}};
-const serve_shape serve_completion_logprobs_shape = SERVE_IS_NAMED("CompletionLogprobs", completion_members);
-
-json_t *serve_completion_logprobs(const json_t *list, int64_t offset) {
-    json_t *tokens = json_array(), *values = json_array(), *tops = json_array(), *offsets = json_array(), *entry;
+ht_json *serve_completion_logprobs(const ht_json *list, int64_t offset) {
+    ht_json *tokens = ht_json_new_array(), *values = ht_json_new_array(), *tops = ht_json_new_array(),
+            *offsets = ht_json_new_array(), *entry;
     size_t i;
-    json_array_foreach((json_t *)list, i, entry) {
-        json_t *token = json_object_get(entry, "token"), *top = json_object_get(entry, "top_logprobs"), *one;
+    ht_json_array_foreach((ht_json *)list, i, entry) {
+        ht_json *token = ht_json_object_get(entry, "token"), *top = ht_json_object_get(entry, "top_logprobs"), *one;
         size_t j;
-        json_t *by_token = json_is_null(top) ? json_null() : json_object();
-        json_array_append(tokens, token);
-        json_array_append(values, json_object_get(entry, "logprob"));
-        json_array_foreach(top, j, one) {
+        ht_json *by_token = ht_json_is_null(top) ? ht_json_null() : ht_json_new_object();
+        ht_json_array_append(tokens, token);
+        ht_json_array_append(values, ht_json_object_get(entry, "logprob"));
+        ht_json_array_foreach(top, j, one) {
             /* Two tokens may have the same text; the likelier one comes first, and stays. */
-            const char *name = json_string_value(json_object_get(one, "token"));
-            if (name && !json_object_get(by_token, name))
-                json_object_set(by_token, name, json_object_get(one, "logprob"));
+            const char *name = ht_json_string_value(ht_json_object_get(one, "token"));
+            if (name && !ht_json_object_get(by_token, name))
+                ht_json_object_set(by_token, name, ht_json_object_get(one, "logprob"));
         }
-        json_array_append_new(tops, by_token);
-        json_array_append_new(offsets, json_integer(offset));
-        offset += token ? serve_characters(json_string_value(token), json_string_length(token)) : 0;
+        ht_json_array_append_new(tops, by_token);
+        ht_json_array_append_new(offsets, ht_json_integer(offset));
+        offset += token ? serve_characters(ht_json_string_value(token), ht_json_string_length(token)) : 0;
     }
-    return json_pack("{so so so so}", "tokens", tokens, "token_logprobs", values, "top_logprobs", tops, "text_offset",
-                     offsets);
+    return ht_json_pack("{so so so so}", "tokens", tokens, "token_logprobs", values, "top_logprobs", tops,
+                        "text_offset", offsets);
 }

@@ -10,10 +10,7 @@
 
 /* ---- vectors as JSON ---- */
 
-static const serve_shape number_shape = SERVE_IS_REAL;
-const serve_shape serve_vector_shape = SERVE_IS_LIST(&number_shape);
-
-static json_t *vector_json(const float *values, int64_t n, bool as_base64) {
+static ht_json *vector_json(const float *values, int64_t n, bool as_base64) {
     if (as_base64) { /* of little-endian floats */
         ht_text text = {0};
         for (int64_t i = 0; i < n; i += 3072) {
@@ -26,12 +23,12 @@ static json_t *vector_json(const float *values, int64_t n, bool as_base64) {
             }
             serve_base64_append(&text, bytes, (size_t)some * 4);
         }
-        json_t *out = text.failed ? NULL : serve_text_json(&text);
+        ht_json *out = text.failed ? NULL : serve_text_json(&text);
         ht_text_discard(&text);
         return out;
     }
-    json_t *list = json_array();
-    for (int64_t i = 0; i < n; i++) json_array_append_new(list, json_real((double)values[i]));
+    ht_json *list = ht_json_new_array();
+    for (int64_t i = 0; i < n; i++) ht_json_array_append_new(list, ht_json_real((double)values[i]));
     return list;
 }
 
@@ -61,21 +58,21 @@ static void free_inputs(inputs *in) {
     free(in->n_ids);
 }
 
-static bool read_one(serve_call *c, const json_t *item, inputs *in, size_t i) {
-    const size_t n = json_array_size(item);
-    if (json_is_string(item) && !in->ids) {
-        in->text[i] = json_string_value(item);
+static bool read_one(serve_call *c, const ht_json *item, inputs *in, size_t i) {
+    const size_t n = ht_json_array_size(item);
+    if (ht_json_is_string(item) && !in->ids) {
+        in->text[i] = ht_json_string_value(item);
         return true;
     }
     if (!n || !in->ids)
         return serve_fail(&c->failure, 400, "input",
-                          "\"input\" is to be a text, a list of texts, token ids or a list of lists of token ids");
+                          "\"input\" must be a string, a list of strings, token ids or a list of lists of token ids");
     in->ids[i] = calloc(n, sizeof **in->ids);
     in->n_ids[i] = n;
     if (!in->ids[i]) return serve_fail_memory(&c->failure);
     for (size_t j = 0; j < n; j++) {
         int64_t value;
-        if (!ht_json_whole(json_array_get(item, j), &value) || value < 0 ||
+        if (!ht_json_whole(ht_json_array_get(item, j), &value) || value < 0 ||
             value >= ht_model_vocab_size(c->lease.model))
             return serve_fail(&c->failure, 400, "input",
                               "\"input\": list %zu has something that is no token of the model", i);
@@ -84,17 +81,17 @@ static bool read_one(serve_call *c, const json_t *item, inputs *in, size_t i) {
     return true;
 }
 
-static bool read_inputs(serve_call *c, const json_t *input, inputs *in) {
-    const json_t *first = json_array_get(input, 0);
-    const bool one = json_is_string(input) || json_is_number(first);
-    const bool ids = json_is_number(first) || json_is_array(first);
-    in->n = one ? 1 : json_array_size(input);
+static bool read_inputs(serve_call *c, const ht_json *input, inputs *in) {
+    const ht_json *first = ht_json_array_get(input, 0);
+    const bool one = ht_json_is_string(input) || ht_json_is_number(first);
+    const bool ids = ht_json_is_number(first) || ht_json_is_array(first);
+    in->n = one ? 1 : ht_json_array_size(input);
     in->text = calloc(in->n, sizeof *in->text);
     if (ids) in->ids = calloc(in->n, sizeof *in->ids);
     in->n_ids = calloc(in->n, sizeof *in->n_ids);
     if (!in->text || !in->n_ids || (ids && !in->ids)) return serve_fail_memory(&c->failure);
     for (size_t i = 0; i < in->n; i++)
-        if (!read_one(c, one ? input : json_array_get(input, i), in, i)) return false;
+        if (!read_one(c, one ? input : ht_json_array_get(input, i), in, i)) return false;
     return true;
 }
 
@@ -132,7 +129,7 @@ static ht_embeddings *embed(serve_call *c, const inputs *in, const ht_embed_opti
     return e;
 }
 
-bool serve_embed_inputs(serve_call *c, const json_t *input, const ht_embed_options *o, ht_embeddings **out) {
+bool serve_embed_inputs(serve_call *c, const ht_json *input, const ht_embed_options *o, ht_embeddings **out) {
     inputs in = {0};
     *out = NULL;
     if (read_inputs(c, input, &in)) *out = embed(c, &in, o);
@@ -160,13 +157,13 @@ static double norm_of(const float *values, int64_t n, int32_t p) {
     return most * pow(sum, 1 / (double)p);
 }
 
-json_t *serve_embedding_json(const ht_embedding *e, int64_t n, int32_t p, bool as_base64) {
+ht_json *serve_embedding_json(const ht_embedding *e, int64_t n, int32_t p, bool as_base64) {
     if (p < 0) return vector_json(e->values, n, as_base64);
     float *values = malloc((size_t)n * sizeof *values);
     if (!values) return NULL;
     const double norm = norm_of(e->values, n, p);
     for (int64_t i = 0; i < n; i++) values[i] = norm > 0 ? (float)((double)e->values[i] / norm) : 0;
-    json_t *out = vector_json(values, n, as_base64);
+    ht_json *out = vector_json(values, n, as_base64);
     free(values);
     return out;
 }

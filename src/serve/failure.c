@@ -21,7 +21,9 @@ bool serve_fail(serve_failure *f, int status, const char *param, const char *for
     return false;
 }
 
-bool serve_fail_memory(serve_failure *f) { return serve_fail(f, 503, NULL, "the server has no memory for this now"); }
+bool serve_fail_memory(serve_failure *f) {
+    return serve_fail(f, 503, NULL, "the server is out of memory; try again later");
+}
 
 static int http_status(ht_status status) {
     switch (status) {
@@ -75,64 +77,33 @@ static int status_in(const serve_failure *f, serve_dialect_name dialect) {
     return dialect == SERVE_ANTHROPIC && f->status == 503 ? 529 : f->status;
 }
 
-static const serve_field detail_members[] = {
-    SERVE_HAS("error_code", SERVE_IS_TEXT), SERVE_HAS("unsupported", SERVE_IS_LIST(&serve_any_text)), {0}};
-static const serve_field openai_members[] = {SERVE_HAS("message", SERVE_IS_TEXT),
-                                             SERVE_HAS("type",
-                                                       SERVE_IS_ONE_OF("authentication_error", "permission_error",
-                                                                       "not_found_error", "rate_limit_error",
-                                                                       "invalid_request_error", "unavailable_error",
-                                                                       "server_error")),
-                                             SERVE_HAS("param", SERVE_IS_NULLABLE(SERVE_JSON_TEXT)),
-                                             SERVE_HAS("code", SERVE_IS_NULLABLE(SERVE_JSON_TEXT)),
-                                             {0}},
-                         anthropic_members[] = {
-                             SERVE_HAS("type",
-                                       SERVE_IS_ONE_OF("authentication_error", "permission_error", "not_found_error",
-                                                       "request_too_large", "rate_limit_error", "timeout_error",
-                                                       "overloaded_error", "invalid_request_error", "api_error")),
-                             SERVE_HAS("message", SERVE_IS_TEXT),
-                             SERVE_MAY_HAVE("details", SERVE_IS_NAMED("AnthropicUnsupported", detail_members)),
-                             {0}};
-static const serve_field in_openai[] = {SERVE_HAS("error", SERVE_IS_NAMED("OpenAIErrorDetails", openai_members)), {0}},
-                         in_ollama[] = {SERVE_HAS("error", SERVE_IS_TEXT), {0}},
-                         anthropic_type_member[] = {SERVE_HAS("type", SERVE_IS_ONE_OF("error")), {0}};
-const serve_field serve_anthropic_error_fields[] = {
-    SERVE_HAS("error", SERVE_IS_NAMED("AnthropicErrorDetails", anthropic_members)),
-    SERVE_MAY_HAVE("request_id", SERVE_IS_TEXT), /* not where memory ran out */
-    {0}};
-const serve_shape serve_failure_shapes[] = {
-    [SERVE_OPENAI] = SERVE_IS_NAMED("OpenAIError", in_openai),
-    [SERVE_ANTHROPIC] = SERVE_IS_NAMED("AnthropicError", anthropic_type_member, serve_anthropic_error_fields),
-    [SERVE_OLLAMA] = SERVE_IS_NAMED("OllamaError", in_ollama)};
-
 /* What clients can read of a failure beside its message; NULL: nothing. */
-static json_t *details_json(const serve_failure *f) {
-    return f->lack ? json_pack("{ss s[s]}", "error_code", f->lack, "unsupported", f->param) : NULL;
+static ht_json *details_json(const serve_failure *f) {
+    return f->lack ? ht_json_pack("{ss s[s]}", "error_code", f->lack, "unsupported", f->param) : NULL;
 }
 
-json_t *serve_failure_json(const serve_failure *f, serve_dialect_name dialect, const char *id) {
+ht_json *serve_failure_json(const serve_failure *f, serve_dialect_name dialect, const char *id) {
     const int status = status_in(f, dialect);
-    if (dialect == SERVE_OLLAMA) return json_pack("{ss}", "error", f->message);
+    if (dialect == SERVE_OLLAMA) return ht_json_pack("{ss}", "error", f->message);
     if (dialect == SERVE_ANTHROPIC)
-        return json_pack("{ss s{ss ss so*} ss}", "type", "error", "error", "type", anthropic_type(status), "message",
-                         f->message, "details", details_json(f), "request_id", id);
-    return json_pack("{s{ss ss ss? ss?}}", "error", "message", f->message, "type", openai_type(status), "param",
-                     *f->param ? f->param : NULL, "code", f->code);
+        return ht_json_pack("{ss s{ss ss so*} ss}", "type", "error", "error", "type", anthropic_type(status), "message",
+                            f->message, "details", details_json(f), "request_id", id);
+    return ht_json_pack("{s{ss ss ss? ss?}}", "error", "message", f->message, "type", openai_type(status), "param",
+                        *f->param ? f->param : NULL, "code", f->code);
 }
 
-void serve_reply_json(http_exchange *x, int status, json_t *value, serve_dialect_name dialect) {
-    char *text = value ? json_dumps(value, JSON_COMPACT) : NULL;
-    json_decref(value);
+void serve_reply_json(http_exchange *x, int status, ht_json *value, serve_dialect_name dialect) {
+    char *text = value ? ht_json_dump(value, HT_JSON_COMPACT) : NULL;
+    ht_json_decref(value);
     if (text) {
         (void)http_reply(x, status, "application/json", text, strlen(text));
     } else {
         static const char *const sorry[] = {
-            [SERVE_OPENAI] = "{\"error\":{\"message\":\"the server has no memory for this now\",\"type\":"
+            [SERVE_OPENAI] = "{\"error\":{\"message\":\"the server is out of memory; try again later\",\"type\":"
                              "\"unavailable_error\",\"param\":null,\"code\":null}}",
             [SERVE_ANTHROPIC] = "{\"type\":\"error\",\"error\":{\"type\":\"api_error\",\"message\":\"the server has no "
                                 "memory for this now\"}}",
-            [SERVE_OLLAMA] = "{\"error\":\"the server has no memory for this now\"}"};
+            [SERVE_OLLAMA] = "{\"error\":\"the server is out of memory; try again later\"}"};
         (void)http_reply(x, 503, "application/json", sorry[dialect], strlen(sorry[dialect]));
     }
     free(text);

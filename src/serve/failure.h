@@ -2,11 +2,11 @@
 #ifndef HT_SERVE_FAILURE_H
 #define HT_SERVE_FAILURE_H
 
+#include "formats/json.h"
 #include "http/exchange.h"
 
 #include <hearth/status.h>
 
-#include <jansson.h>
 #include <stdbool.h>
 
 /* Whose format an endpoint has, which decides how its failures are written. */
@@ -29,10 +29,10 @@ bool serve_fail_memory(serve_failure *f);
 bool serve_fail_as(serve_failure *f, ht_status status, const ht_error *err);
 
 /* The failure in a dialect's form; NULL when memory ran out. `id` is the request's. */
-json_t *serve_failure_json(const serve_failure *f, serve_dialect_name dialect, const char *id);
+ht_json *serve_failure_json(const serve_failure *f, serve_dialect_name dialect, const char *id);
 /* Answers an exchange with it. */
 void serve_failure_reply(http_exchange *x, const serve_failure *f, serve_dialect_name dialect);
 /* Answers with a JSON text; takes the value, NULL for one that memory ran out for. */
-void serve_reply_json(http_exchange *x, int status, json_t *value, serve_dialect_name dialect);
+void serve_reply_json(http_exchange *x, int status, ht_json *value, serve_dialect_name dialect);
 
 #endif

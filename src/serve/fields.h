@@ -1,9 +1,8 @@
-/* Members of requests and answers: JSON bodies, read within bounds, and tables of what each member may be, from which come the checks, what
- * failures say, and the description of the interface (openapi.h).
+/* Members of requests: JSON bodies, read within bounds, and tables of what each member may be, from which come the checks, what failures say, and
+ * the description of the interface (openapi.h).
  *
  * A member of a request is used; or it is of the kind that has no effect here ("user", "metadata"), and passed over; or it asks for something
- * that is not there, and is refused by name unless its value asks for nothing; or nobody knows it, and it is passed over and named. Tables of
- * answers stand beside what writes them, and describe it. */
+ * that is not there, and is refused by name unless its value asks for nothing; or nobody knows it, and it is passed over and named. */
 #ifndef HT_SERVE_FIELDS_H
 #define HT_SERVE_FIELDS_H
 
@@ -13,9 +12,7 @@
 
 /* The n bytes as a JSON object of so many values, within the limits of formats/json.h; NULL, with a failure, for what is none. The caller gives
  * it back. */
-json_t *serve_json_parse(const char *text, size_t n, size_t values_max, serve_failure *f);
-/* A value as JSON text, numbers by as few digits as give them back; NULL when memory ran out. The caller frees it. */
-char *serve_json_dump(const json_t *value);
+ht_json *serve_json_parse(const char *text, size_t n, size_t values_max, ht_json_replaced *replaced, serve_failure *f);
 
 /* ---- what values may be ---- */
 
@@ -29,8 +26,7 @@ enum {
     SERVE_JSON_FLAG = 4,
     SERVE_JSON_TEXT = 8,
     SERVE_JSON_LIST = 16,
-    SERVE_JSON_OBJECT = 32,
-    SERVE_JSON_NULL = 64 /* of answers: null in a request is a member that is not there */
+    SERVE_JSON_OBJECT = 32
 };
 
 /* Objects that a member tells apart, and the other members of each. */
@@ -39,29 +35,20 @@ typedef struct serve_kind {
     const serve_field *const *members;
 } serve_kind;
 
-/* The same of answers, which nobody checks: with a name, as that of a shape. */
-typedef struct serve_named_kind {
-    const char *type, *name;
-    const serve_field *const *members;
-} serve_named_kind;
-
 struct serve_shape {
-    unsigned types;                   /* 0: any value; what follows is for values of its type alone */
-    const serve_shape *const *either; /* or one of these (a NULL-terminated list); NULL: none */
-    const char *name; /* under which the interface is described with it once; NULL: it is described where it occurs */
+    unsigned types; /* 0: any value; what follows is for values of its type alone */
     /* Of numbers, both included; 0 and 0: any; INT64_MIN, INT64_MAX: no bound of a number that is not whole. */
     int64_t low, high;
     const char *const *words; /* a text is one of these; NULL: any */
     bool filled;              /* texts are not empty */
     const char *pattern; /* texts match it, which who reads them sees to: for the description of the interface alone */
-    bool on, off;        /* flags are true, or are false */
+    bool on;             /* flags are true */
     size_t fewest, most; /* values of a list; most 0: as many as there may be */
     const serve_shape *item;           /* of a list; NULL: any */
     const serve_field *const *members; /* tables (a NULL-terminated list) of an object; NULL: any members */
     const serve_shape *every;          /* instead: of each member; NULL: any */
     const serve_kind *kinds;           /* instead: objects of several kinds */
     const char *tag;                   /* the member that tells them apart; NULL: "type" */
-    const serve_named_kind *named;     /* instead: kinds of answers */
     bool first_kind;                   /* one without it is of the first kind */
     bool other_kinds;                  /* there may be others, whose members are not looked at */
     bool lenient;                      /* members that no table knows are not told of: parts of a history carry much */
@@ -69,15 +56,14 @@ struct serve_shape {
 
 typedef enum serve_field_class {
     SERVE_USED,
-    SERVE_NOTED,  /* bookkeeping of other services: any value */
-    SERVE_LACKED, /* with an effect that is not there: values that ask for nothing, or of the shape if there is one */
-    SERVE_TOLD    /* of answers: of the shape, null included, or not there unless required */
+    SERVE_NOTED, /* bookkeeping of other services: any value */
+    SERVE_LACKED /* with an effect that is not there: values that ask for nothing, or of the shape if there is one */
 } serve_field_class;
 
 struct serve_field {
     const char *name; /* NULL: the end of a table */
     serve_field_class class;
-    serve_shape is; /* null is a member that is not there, unless the class is SERVE_TOLD */
+    serve_shape is; /* null is a member that is not there */
     bool required;
     const char *instead; /* of one that is lacked: what can be done; NULL: nothing */
     const char *lack;    /* and the word that clients know that by, serve_failure.lack; NULL: none */
@@ -101,76 +87,26 @@ extern const serve_shape serve_any_text, serve_full_text;
 #define SERVE_IS_LIST(shape)                                                                                           \
     { .types = SERVE_JSON_LIST, .item = (shape) }
 
-/* Of answers. */
-#define SERVE_IS_COUNT SERVE_IS_INTEGER(0, INT64_MAX)
-#define SERVE_IS_REAL                                                                                                  \
-    { .types = SERVE_JSON_NUMBER }
-#define SERVE_IS_TRUE                                                                                                  \
-    { .types = SERVE_JSON_FLAG, .on = true }
-#define SERVE_IS_FALSE                                                                                                 \
-    { .types = SERVE_JSON_FLAG, .off = true }
-#define SERVE_IS_NULL                                                                                                  \
-    { .types = SERVE_JSON_NULL }
-#define SERVE_IS_NULLABLE(type)                                                                                        \
-    { .types = (type) | SERVE_JSON_NULL }
-#define SERVE_IS_ONE_OF(...)                                                                                           \
-    {                                                                                                                  \
-        .types = SERVE_JSON_TEXT, .words = (const char *const[]) { __VA_ARGS__, NULL }                                 \
-    }
-/* A shape that stands elsewhere, and that or null. */
-#define SERVE_IS(shape)                                                                                                \
-    {                                                                                                                  \
-        .either = (const serve_shape *const[]) { &(shape), NULL }                                                      \
-    }
-#define SERVE_IS_OR_NULL(shape)                                                                                        \
-    {                                                                                                                  \
-        .types = SERVE_JSON_NULL, .either = (const serve_shape *const[]) { &(shape), NULL }                            \
-    }
-/* One of several shapes, which are pointers here. */
-#define SERVE_IS_EITHER(called, ...)                                                                                   \
-    {                                                                                                                  \
-        .name = (called), .either = (const serve_shape *const[]) { __VA_ARGS__, NULL }                                 \
-    }
-/* An object with the members of these tables, under a name (NULL: none). */
-#define SERVE_IS_NAMED(called, ...)                                                                                    \
-    { .types = SERVE_JSON_OBJECT, .name = (called), .members = SERVE_TABLES(__VA_ARGS__) }
-#define SERVE_TABLES(...)                                                                                              \
-    (const serve_field *const[]) { __VA_ARGS__, NULL }
-
-/* Members of answers: one that is always there, and one that may be left out. */
-#define SERVE_HAS(member, ...)                                                                                         \
-    { (member), .class = SERVE_TOLD, .is = __VA_ARGS__, .required = true }
-#define SERVE_MAY_HAVE(member, ...)                                                                                    \
-    { (member), .class = SERVE_TOLD, .is = __VA_ARGS__ }
-
 /* A member that no table knows. */
 typedef void serve_unknown_fn(const char *name, void *user);
 /* Refuses an object with a member that is not what the tables (a NULL-terminated list) say, or, when `strict`, that none of them knows;
  * else these are told. The failure names the member by its path: "messages[0].role". */
-bool serve_fields_check(const json_t *body, const serve_field *const *tables, bool strict, serve_unknown_fn *unknown,
+bool serve_fields_check(const ht_json *body, const serve_field *const *tables, bool strict, serve_unknown_fn *unknown,
                         void *user, serve_failure *f);
-/* Whether a value is of the shape. */
-bool serve_shape_fits(const json_t *value, const serve_shape *s);
-
-/* ---- shapes of answers that several endpoints share ---- */
-
-/* What serve_failure_json writes, by serve_dialect_name (failure.c). */
-extern const serve_shape serve_failure_shapes[];
-extern const serve_field serve_anthropic_error_fields[]; /* beside the type, which is "error" */
 
 /* ---- members of objects that have been checked; NULL has none ---- */
 
 /* The member, NULL when it is not there or null. */
-const json_t *serve_member(const json_t *object, const char *name);
+const ht_json *serve_member(const ht_json *object, const char *name);
 /* Its value, or `otherwise` where there is none of that type. */
-int64_t serve_integer(const json_t *object, const char *name, int64_t otherwise);
-double serve_number(const json_t *object, const char *name, double otherwise);
-bool serve_flag(const json_t *object, const char *name, bool otherwise);
+int64_t serve_integer(const ht_json *object, const char *name, int64_t otherwise);
+double serve_number(const ht_json *object, const char *name, double otherwise);
+bool serve_flag(const ht_json *object, const char *name, bool otherwise);
 /* Lent; NULL: none. */
-const char *serve_text(const json_t *object, const char *name);
+const char *serve_text(const ht_json *object, const char *name);
 /* Likewise, but "" counts as none. */
-const char *serve_filled_text(const json_t *object, const char *name);
+const char *serve_filled_text(const ht_json *object, const char *name);
 /* Which of the words (NULL-terminated) it is. */
-int serve_word(const json_t *object, const char *name, const char *const *words, int otherwise);
+int serve_word(const ht_json *object, const char *name, const char *const *words, int otherwise);
 
 #endif

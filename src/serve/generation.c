@@ -18,8 +18,9 @@ static void free_answer(serve_answer *a) {
     free(a->ids);
     ht_text_discard(&a->text);
     ht_text_discard(&a->thoughts);
-    json_decref(a->logprobs);
-    json_decref(a->pending_logprobs);
+    ht_json_decref(a->logprobs);
+    ht_json_decref(a->pending_logprobs);
+    ht_text_discard(&a->pending_bytes);
 }
 
 static void free_generation(void *user) {
@@ -133,16 +134,16 @@ static void sent(serve_generation *g, http_sent how) {
     if (how != HTTP_SENT) give_up(g);
 }
 
-static char *dumped(serve_generation *g, json_t *data) {
-    char *text = data ? json_dumps(data, JSON_COMPACT) : NULL;
-    json_decref(data);
+static char *dumped(serve_generation *g, ht_json *data) {
+    char *text = data ? ht_json_dump(data, HT_JSON_COMPACT) : NULL;
+    ht_json_decref(data);
     if (!text) give_up(g);
     return text;
 }
 
-void serve_send_event(serve_generation *g, const char *name, json_t *data) {
+void serve_send_event(serve_generation *g, const char *name, ht_json *data) {
     if (g->closed) {
-        json_decref(data);
+        ht_json_decref(data);
         return;
     }
     char *text = dumped(g, data);
@@ -150,9 +151,9 @@ void serve_send_event(serve_generation *g, const char *name, json_t *data) {
     free(text);
 }
 
-void serve_send_line(serve_generation *g, json_t *data) {
+void serve_send_line(serve_generation *g, ht_json *data) {
     if (g->closed) {
-        json_decref(data);
+        ht_json_decref(data);
         return;
     }
     char *text = dumped(g, data);
@@ -164,23 +165,60 @@ void serve_send_text_event(serve_generation *g, const char *text) {
     if (!g->closed) sent(g, http_stream_event(g->c->x, NULL, text, strlen(text)));
 }
 
-json_t *serve_text_json(const ht_text *t) { return json_stringn(t->data ? t->data : "", t->len); }
+ht_json *serve_text_json(const ht_text *t) { return ht_json_stringn(t->data ? t->data : "", t->len); }
 
 /* ---- log-probabilities ---- */
 
-/* Tokens wait until their text comes: those of thoughts, calls and marks are left out then. */
+static size_t bytes_of(const ht_json *token) { return ht_json_array_size(ht_json_object_get(token, "bytes")); }
+
+/* Tokens wait until their text comes: those of thoughts, calls, marks and stop strings are left out. */
 static void take_logprob(serve_answer *a, const ht_tokenizer *t, const ht_probe *p) {
-    json_t *token = serve_token_json(t, p->token, p->log_probability), *top = json_array();
+    ht_json *token = serve_token_json(t, p->token, p->log_probability), *top = ht_json_new_array();
+    const ht_json *bytes = ht_json_object_get(token, "bytes");
+    for (size_t i = 0; i < ht_json_array_size(bytes); i++) {
+        const char byte = (char)ht_json_integer_value(ht_json_array_get(bytes, i));
+        ht_text_append(&a->pending_bytes, &byte, 1);
+    }
     for (int32_t i = 0; i < p->n_likeliest; i++)
-        json_array_append_new(top, serve_token_json(t, p->likeliest[i].id, p->likeliest[i].log_probability));
-    json_object_set_new(token, "top_logprobs", top);
-    json_array_append_new(a->pending_logprobs, token);
+        ht_json_array_append_new(top, serve_token_json(t, p->likeliest[i].id, p->likeliest[i].log_probability));
+    ht_json_object_set_new(token, "top_logprobs", top);
+    ht_json_array_append_new(a->pending_logprobs, token);
 }
 
-static void judge_logprobs(serve_answer *a, bool shown) {
-    if (!a->logprobs) return;
-    if (shown) json_array_extend(a->logprobs, a->pending_logprobs);
-    json_array_clear(a->pending_logprobs);
+/* Where in the pending bytes a piece of text ends, which follows the last piece or the hidden bytes of a mark. All of them are
+ * its own where bytes that are no UTF-8 have been replaced. */
+static size_t find_pending(const ht_text *bytes, const char *text, size_t n, size_t *from) {
+    const bool next = n <= bytes->len && memcmp(bytes->data, text, n) == 0;
+    *from = 0;
+    for (size_t to = bytes->len; !next && to >= n; to--)
+        if (memcmp(bytes->data + to - n, text, n) == 0) {
+            *from = to - n;
+            return to;
+        }
+    return next ? n : bytes->len;
+}
+
+/* Moves the tokens that the text overlaps to those of the answer. Those before it have no text in the answer, and those after it
+ * still wait: white space and the beginning of a stop string are held back. */
+static void show_logprobs(serve_answer *a, const char *text, size_t n) {
+    ht_text *bytes = &a->pending_bytes;
+    size_t from, at = a->shown_bytes; /* of a token that has been moved, and whose rest this is */
+    const size_t to = find_pending(bytes, text, n, &from);
+    while (at < to && ht_json_array_size(a->pending_logprobs)) {
+        ht_json *token = ht_json_array_get(a->pending_logprobs, 0);
+        at += bytes_of(token);
+        if (at > from) ht_json_array_append(a->logprobs, token);
+        ht_json_array_remove(a->pending_logprobs, 0);
+    }
+    a->shown_bytes = at > to ? at - to : 0;
+    bytes->len -= to;
+    if (bytes->len) memmove(bytes->data, bytes->data + to, bytes->len);
+}
+
+static void hide_logprobs(serve_answer *a) {
+    ht_json_array_clear(a->pending_logprobs);
+    ht_text_clear(&a->pending_bytes);
+    a->shown_bytes = 0;
 }
 
 /* ---- pieces ---- */
@@ -190,20 +228,6 @@ static bool no_memory(serve_generation *g) {
     serve_fail_memory(&f);
     fail(g, &f);
     return false;
-}
-
-static void show(serve_generation *g, serve_answer *a, serve_part part, const char *text, size_t n) {
-    if (g->streaming && !g->closed) g->dialect->piece(g, a, &(serve_piece){part, text, n});
-}
-
-static serve_part part_of(const ht_answer_piece *p) {
-    static const serve_part parts[] = {[HT_ANSWER_TEXT] = SERVE_TEXT,
-                                       [HT_ANSWER_THINKING] = SERVE_THOUGHT,
-                                       [HT_ANSWER_CALL] = SERVE_CALL_BEGIN,
-                                       [HT_ANSWER_CALL_BEGIN] = SERVE_CALL_BEGIN,
-                                       [HT_ANSWER_CALL_ARGUMENTS] = SERVE_CALL_ARGUMENTS,
-                                       [HT_ANSWER_CALL_END] = SERVE_CALL_END};
-    return parts[p->part];
 }
 
 static bool begin_call(serve_generation *g, serve_answer *a, const ht_tool_call *call) {
@@ -216,22 +240,12 @@ static bool begin_call(serve_generation *g, serve_answer *a, const ht_tool_call 
     a->n_calls++;
     /* A model's own identifiers may occur twice in a conversation. */
     serve_new_id(g->dialect->call_prefix ? g->dialect->call_prefix : "call_", to->id);
-    show(g, a, SERVE_CALL_BEGIN, NULL, 0);
     return true;
 }
 
-static bool add_arguments(serve_generation *g, serve_answer *a, const char *text, size_t n) {
-    ht_text *to = &a->call[a->n_calls - 1].arguments;
-    ht_text_append(to, text, n);
-    if (to->failed) return no_memory(g);
-    show(g, a, SERVE_CALL_ARGUMENTS, text, n);
-    return true;
-}
-
-static bool end_call(serve_generation *g, serve_answer *a, bool cut) {
-    a->call[a->n_calls - 1].cut = cut;
-    show(g, a, SERVE_CALL_END, NULL, 0);
-    return true;
+static bool add_text(serve_generation *g, ht_text *to, const ht_answer_piece *p) {
+    ht_text_append(to, p->text, p->n);
+    return to->failed ? no_memory(g) : true;
 }
 
 /* With the lock, as all that takes pieces. */
@@ -242,25 +256,29 @@ static void note_cached(serve_generation *g, serve_answer *a) {
     a->cached_tokens = ht_engine_reused_tokens(g->c->lease.engine, ticket, a->index % g->n);
 }
 
+/* Text and thoughts of a stream have been sent, and need not be kept. */
+static bool keep_piece(serve_generation *g, serve_answer *a, const ht_answer_piece *p) {
+    serve_tool_call *call = a->n_calls ? &a->call[a->n_calls - 1] : NULL;
+    switch (p->part) {
+    case HT_ANSWER_TEXT: return g->streaming || add_text(g, &a->text, p);
+    case HT_ANSWER_THINKING: return g->streaming || add_text(g, &a->thoughts, p);
+    case HT_ANSWER_CALL_BEGIN: return begin_call(g, a, p->call);
+    case HT_ANSWER_CALL_ARGUMENTS: return add_text(g, &call->arguments, p);
+    case HT_ANSWER_CALL_END: call->cut = p->cut; break;
+    case HT_ANSWER_CALL: break; /* none: they come in pieces */
+    }
+    return true;
+}
+
 static bool take_piece(serve_generation *g, serve_answer *a, const ht_answer_piece *p) {
     if (a->tokens == 0) note_cached(g, a);
     if (p->part == HT_ANSWER_THINKING) a->thought_tokens += p->tokens - a->tokens;
     a->tokens = p->tokens;
-    a->last = part_of(p);
-    judge_logprobs(a, a->last == SERVE_TEXT);
-    ht_text *to = a->last == SERVE_THOUGHT ? &a->thoughts : &a->text;
-    switch (p->part) {
-    case HT_ANSWER_CALL: return true; /* none: they come in pieces */
-    case HT_ANSWER_CALL_BEGIN: return begin_call(g, a, p->call);
-    case HT_ANSWER_CALL_ARGUMENTS: return add_arguments(g, a, p->text, p->n);
-    case HT_ANSWER_CALL_END: return end_call(g, a, p->cut);
-    case HT_ANSWER_TEXT:
-    case HT_ANSWER_THINKING: break;
-    }
-    /* A stream has been sent, and need not be kept. */
-    if (!g->streaming) ht_text_append(to, p->text, p->n);
-    if (to->failed) return no_memory(g);
-    show(g, a, a->last, p->text, p->n);
+    a->last = p->part;
+    if (a->logprobs && a->last == HT_ANSWER_TEXT) show_logprobs(a, p->text, p->n);
+    if (a->logprobs && a->last != HT_ANSWER_TEXT) hide_logprobs(a);
+    if (!keep_piece(g, a, p)) return false;
+    if (g->streaming && !g->closed) g->dialect->piece(g, a, p);
     return true;
 }
 
@@ -457,9 +475,10 @@ static bool make_answers(serve_generation *g) {
     g->n_answers = n;
     for (size_t i = 0; i < n; i++) {
         g->answer[i].index = (int32_t)i;
+        g->answer[i].last = HT_ANSWER_TEXT;
         if (!g->logprobs) continue;
-        g->answer[i].logprobs = json_array();
-        g->answer[i].pending_logprobs = json_array();
+        g->answer[i].logprobs = ht_json_new_array();
+        g->answer[i].pending_logprobs = ht_json_new_array();
         if (!g->answer[i].logprobs || !g->answer[i].pending_logprobs) return serve_fail_memory(&g->c->failure);
     }
     return true;

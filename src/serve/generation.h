@@ -20,25 +20,18 @@ typedef struct serve_tool_call {
     bool cut; /* they are no JSON object: the answer has ended within them, or the model wrote something else */
 } serve_tool_call;
 
-/* Which piece of an answer has come. */
-typedef enum serve_part {
-    SERVE_TEXT,
-    SERVE_THOUGHT,
-    SERVE_CALL_BEGIN,
-    SERVE_CALL_ARGUMENTS,
-    SERVE_CALL_END
-} serve_part;
-
 /* One answer as far as it has come. */
 typedef struct serve_answer {
     int32_t index; /* among all of the generation */
     ht_text text, thoughts;
     serve_tool_call *call; /* [n_calls] */
     size_t n_calls;
-    json_t *logprobs;         /* a list of {token, logprob, bytes, top_logprobs}, of its text; NULL: not wanted */
-    json_t *pending_logprobs; /* of tokens whose text has not come */
-    int64_t told_characters;  /* of the text, that a stream has sent */
-    serve_part last;          /* the last piece's */
+    ht_json *logprobs;         /* a list of {token, logprob, bytes, top_logprobs}, of its text; NULL: not wanted */
+    ht_json *pending_logprobs; /* of tokens whose text has not come */
+    ht_text pending_bytes;     /* theirs, after the rest of one in `logprobs` */
+    size_t shown_bytes;        /* of that rest */
+    int64_t told_characters;   /* of the text, that a stream has sent */
+    ht_answer_part last;       /* the last piece's */
     int64_t tokens, thought_tokens;
     int64_t prompt_tokens; /* known when it was submitted */
     int64_t cached_tokens; /* of the prompt, not computed; known when its first piece comes */
@@ -53,24 +46,19 @@ typedef struct serve_answer {
     int n_blocks;
 } serve_answer;
 
-typedef struct serve_piece {
-    serve_part part;
-    const char *text; /* n bytes; of the parts of a call, the call is the answer's last */
-    size_t n;
-} serve_piece;
-
 typedef struct serve_dialect {
     /* Streams: each sends what its format has for it. NULL functions are not called. */
     const char *stream_type;            /* NULL: server-sent events */
     const char *alive;                  /* what is sent in long silences, a constant; NULL: a comment */
     const char *call_prefix;            /* of identifiers of calls; NULL: "call_" */
     void (*begin)(serve_generation *g); /* before all else: the request is queued */
-    void (*piece)(serve_generation *g, serve_answer *a, const serve_piece *piece);
+    /* Of the parts of a call, the call is the answer's last. */
+    void (*piece)(serve_generation *g, serve_answer *a, const ht_answer_piece *piece);
     void (*answer_end)(serve_generation *g, serve_answer *a);
     void (*end)(serve_generation *g);                          /* all answers have ended well */
     void (*fail)(serve_generation *g, const serve_failure *f); /* or not */
     /* Not a stream: the whole; NULL when memory ran out. */
-    json_t *(*reply)(serve_generation *g);
+    ht_json *(*reply)(serve_generation *g);
 } serve_dialect;
 
 typedef struct serve_prompt {
@@ -133,8 +121,8 @@ bool serve_generation_answer_empty(serve_generation *g, const serve_prefill *pre
 /* ---- for dialects ---- */
 
 /* Sends an event: data is a JSON value, which is taken; name NULL: none. */
-void serve_send_event(serve_generation *g, const char *name, json_t *data);
-void serve_send_line(serve_generation *g, json_t *data);           /* of NDJSON, likewise */
+void serve_send_event(serve_generation *g, const char *name, ht_json *data);
+void serve_send_line(serve_generation *g, ht_json *data);          /* of NDJSON, likewise */
 void serve_send_text_event(serve_generation *g, const char *text); /* as it is: "[DONE]" */
 
 /* Tokens of a generation. */
@@ -146,9 +134,9 @@ serve_usage serve_answer_usage(const serve_answer *a);
 /* Of all prompts, known when they have been submitted, before there are answers. */
 int64_t serve_prompt_tokens(const serve_generation *g);
 
-json_t *serve_text_json(const ht_text *t); /* "" for one that is empty */
-/* The arguments of a call as an object, of one that is cut the members that are whole; numbers that are too large for integers lose digits, as in
- * clients. NULL when memory ran out; the caller gives it back. (arguments.c) */
-json_t *serve_tool_call_arguments(const serve_tool_call *call);
+ht_json *serve_text_json(const ht_text *t); /* "" for one that is empty */
+/* The arguments of a call as an object, of one that is cut the members that are whole.
+ * NULL when memory ran out; the caller gives it back. (arguments.c) */
+ht_json *serve_tool_call_arguments(const serve_tool_call *call);
 
 #endif

@@ -95,8 +95,7 @@ bool serve_infill_prompt(serve_call *c, const serve_infill *in, const char *memb
     if (!t || !serve_infill_marks_of(t, &m))
         return serve_fail(
             &c->failure, 400, member,
-            "the model \"%.128s\" does not support insert: its vocabulary has no marks for what is before "
-            "and behind a gap",
+            "the model \"%.128s\" does not support insert: its vocabulary has no fill-in-the-middle tokens",
             c->lease.name);
     begin(&w);
     files(&w, &m, in);

@@ -7,25 +7,26 @@
 #include <string.h>
 
 /* Takes the value; one that memory ran out for makes it fail. */
-static void put(serve_messages *m, json_t *message) {
-    if (!m->list) m->list = json_array();
-    if (json_array_append_new(m->list, message)) m->failed = true;
+static void put(serve_messages *m, ht_json *message) {
+    if (!m->list) m->list = ht_json_new_array();
+    if (ht_json_array_append_new(m->list, message)) m->failed = true;
 }
 
-static void set_text(serve_messages *m, json_t *message, const char *name, const ht_text *text) {
-    if (json_object_set_new(message, name, json_stringn(text->data ? text->data : "", text->len))) m->failed = true;
+static void set_text(serve_messages *m, ht_json *message, const char *name, const ht_text *text) {
+    if (ht_json_object_set_new(message, name, ht_json_stringn(text->data ? text->data : "", text->len)))
+        m->failed = true;
 }
 
 /* Ends the message that is being written. */
 static void flush(serve_messages *m) {
     if (!m->role) return;
-    json_t *message = json_pack("{ss}", "role", m->role);
-    set_text(m, message, "content", &m->text);
+    ht_json *message = ht_json_pack("{ss}", "role", m->role);
+    if (m->text.len || !m->calls) set_text(m, message, "content", &m->text);
     if (m->thoughts.len) set_text(m, message, "reasoning_content", &m->thoughts);
-    if (m->calls && json_object_set(message, "tool_calls", m->calls)) m->failed = true;
+    if (m->calls && ht_json_object_set(message, "tool_calls", m->calls)) m->failed = true;
     put(m, message);
     m->failed = m->failed || m->text.failed || m->thoughts.failed;
-    json_decref(m->calls);
+    ht_json_decref(m->calls);
     m->calls = NULL;
     m->role = NULL;
     ht_text_clear(&m->text);
@@ -52,11 +53,11 @@ void serve_add_thoughts(serve_messages *m, const char *text) {
 
 static const char seal[] = "hearth.";
 
-json_t *serve_seal_thoughts(const ht_text *thoughts) {
+ht_json *serve_seal_thoughts(const ht_text *thoughts) {
     ht_text text = {0};
     ht_text_append_str(&text, seal);
     serve_base64_append(&text, thoughts->data, thoughts->len);
-    json_t *sealed = text.failed || thoughts->failed ? NULL : json_stringn(text.data, text.len);
+    ht_json *sealed = text.failed || thoughts->failed ? NULL : ht_json_stringn(text.data, text.len);
     ht_text_discard(&text);
     return sealed;
 }
@@ -73,24 +74,21 @@ bool serve_add_sealed_thoughts(serve_messages *m, const char *sealed) {
     return good;
 }
 
-void serve_add_call(serve_messages *m, const char *id, const char *name, const json_t *arguments) {
+void serve_add_call(serve_messages *m, const char *id, const char *name, const ht_json *arguments) {
     take_turn(m, "assistant");
-    char *dumped = json_is_string(arguments) ? NULL : serve_json_dump(arguments);
-    const char *text = dumped ? dumped : json_string_value(arguments);
-    if (!m->calls) m->calls = json_array();
-    if (!m->names) m->names = json_object();
-    json_t *call =
-        text ? json_pack("{ss ss s{ss ss}}", "id", id, "type", "function", "function", "name", name, "arguments", text)
-             : NULL;
-    if (json_array_append_new(m->calls, call) || json_object_set_new(m->names, id, json_string(name))) m->failed = true;
-    free(dumped);
+    if (!m->calls) m->calls = ht_json_new_array();
+    if (!m->names) m->names = ht_json_new_object();
+    ht_json *call = ht_json_pack("{ss ss s{ss sO}}", "id", id, "type", "function", "function", "name", name,
+                                 "arguments", arguments);
+    if (ht_json_array_append_new(m->calls, call) || ht_json_object_set_new(m->names, id, ht_json_string(name)))
+        m->failed = true;
 }
 
 void serve_add_result(serve_messages *m, const char *id, const char *text) {
     flush(m);
-    json_t *name = json_object_get(m->names, id);
-    json_t *message = json_pack("{ss ss ss}", "role", "tool", "tool_call_id", id, "content", text);
-    if (name && json_object_set(message, "name", name)) m->failed = true;
+    ht_json *name = ht_json_object_get(m->names, id);
+    ht_json *message = ht_json_pack("{ss ss ss}", "role", "tool", "tool_call_id", id, "content", text);
+    if (name && ht_json_object_set(message, "name", name)) m->failed = true;
     put(m, message);
 }
 
@@ -107,9 +105,9 @@ bool serve_messages_end(serve_messages *m) {
 }
 
 void serve_messages_free(serve_messages *m) {
-    json_decref(m->list);
-    json_decref(m->names);
-    json_decref(m->calls);
+    ht_json_decref(m->list);
+    ht_json_decref(m->names);
+    ht_json_decref(m->calls);
     ht_text_discard(&m->text);
     ht_text_discard(&m->thoughts);
 }

@@ -8,21 +8,21 @@
 
 /* Zero-initialised: none yet. Failures of memory are sticky; serve_messages_end tells of them. */
 typedef struct serve_messages {
-    json_t *list;  /* those that are complete */
-    json_t *names; /* of tools, by the identifiers of their calls */
+    ht_json *list;  /* those that are complete */
+    ht_json *names; /* of tools, by the identifiers of their calls */
     bool failed;
     const char *role; /* of the message that is being written, a constant; NULL: none */
     ht_text text, thoughts;
-    json_t *calls; /* NULL: none */
+    ht_json *calls; /* NULL: none */
 } serve_messages;
 
 /* Adds text to the message of that role, or begins one; `between` goes in front of it where there is text already. */
 void serve_add_text(serve_messages *m, const char *role, const char *between, const char *text);
 /* Likewise to a message of the assistant: its thoughts, and a call, whose arguments are a text, which may be no JSON, or another value. */
 void serve_add_thoughts(serve_messages *m, const char *text);
-void serve_add_call(serve_messages *m, const char *id, const char *name, const json_t *arguments);
+void serve_add_call(serve_messages *m, const char *id, const char *name, const ht_json *arguments);
 /* Thoughts as a text that says nothing to those that carry it, for clients that keep them and do not show them; no secret. NULL when memory ran out. */
-json_t *serve_seal_thoughts(const ht_text *thoughts);
+ht_json *serve_seal_thoughts(const ht_text *thoughts);
 /* As serve_add_thoughts; false for a text that no thoughts of Hearth's were sealed into. */
 bool serve_add_sealed_thoughts(serve_messages *m, const char *sealed);
 /* A tool's result, which is a message of its own. */

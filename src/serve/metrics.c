@@ -41,12 +41,11 @@ static void histogram(ht_text *out, const char *name, serve_histogram *h, const 
 }
 
 static void requests(ht_text *out, serve_metrics *m) {
-    head(out, "requests_total", "counter",
-         "Requests that are over, by the class of their status; 0: the client had gone.");
+    head(out, "requests_total", "counter", "Finished requests by status class; 0: the client disconnected.");
     for (int i = 0; i < 6; i++)
         ht_text_printf(out, "hearth_requests_total{status=\"%d%s\"} %lld\n", i, i ? "xx" : "",
                        (long long)atomic_load_explicit(&m->requests[i], memory_order_relaxed));
-    gauge(out, "requests_under_way", (double)atomic_load(&m->under_way), "Requests that are being answered.");
+    gauge(out, "requests_under_way", (double)atomic_load(&m->under_way), "Running requests.");
 }
 
 void serve_metrics_write(serve_server *s, ht_text *out) {
@@ -55,22 +54,22 @@ void serve_metrics_write(serve_server *s, ht_text *out) {
     const ht_engine_statistics e = serve_models_statistics(s->models, &n_loaded, &bytes);
     requests(out, m);
     gauge(out, "connections", (double)http_server_connections(s->http), "Open connections.");
-    counter(out, "prompt_tokens_total", atomic_load(&m->prompt_tokens), "Tokens of prompts, cached ones included.");
-    counter(out, "cached_tokens_total", atomic_load(&m->cached_tokens), "Of these, tokens that need not be computed.");
-    counter(out, "generated_tokens_total", atomic_load(&m->generated_tokens), "Tokens that were generated.");
-    counter(out, "cancelled_total", atomic_load(&m->cancelled), "Answers that nobody waited for any more.");
-    histogram(out, "first_token_seconds", &m->first_token, "From the request to the first token.");
-    histogram(out, "token_seconds", &m->between_tokens, "From one token to the next, the mean of an answer.");
-    histogram(out, "request_seconds", &m->whole, "From the head of a request to its last byte.");
-    gauge(out, "answers_running", e.running, "Answers that are being computed.");
-    gauge(out, "answers_waiting", e.waiting, "Answers that wait to be computed.");
+    counter(out, "prompt_tokens_total", atomic_load(&m->prompt_tokens), "Prompt tokens, including cached ones.");
+    counter(out, "cached_tokens_total", atomic_load(&m->cached_tokens), "Prompt tokens from the prefix cache.");
+    counter(out, "generated_tokens_total", atomic_load(&m->generated_tokens), "Generated tokens.");
+    counter(out, "cancelled_total", atomic_load(&m->cancelled), "Cancelled answers.");
+    histogram(out, "first_token_seconds", &m->first_token, "Time to first token.");
+    histogram(out, "token_seconds", &m->between_tokens, "Mean time between the tokens of an answer.");
+    histogram(out, "request_seconds", &m->whole, "Time from the head of a request to the last byte of the response.");
+    gauge(out, "answers_running", e.running, "Running answers.");
+    gauge(out, "answers_waiting", e.waiting, "Queued answers.");
     gauge(out, "models_loaded", (double)n_loaded, "Models in memory.");
-    gauge(out, "memory_bytes", (double)bytes, "Bytes of their weights, keys and values.");
-    gauge(out, "kv_bytes", (double)e.kv_bytes, "Bytes of keys and values in use.");
-    gauge(out, "kv_budget_bytes", (double)e.kv_budget, "Bytes that they may take.");
-    gauge(out, "prefix_bytes", (double)e.prefix_bytes, "Bytes that are kept for prompts that begin alike.");
-    gauge(out, "prefix_lookups", (double)e.prefix_lookups, "Prompts that were looked up, of the models in memory.");
-    gauge(out, "prefix_hits", (double)e.prefix_hits, "Of these, prompts whose beginning was there.");
-    head(out, "info", "gauge", "Of the program.");
+    gauge(out, "memory_bytes", (double)bytes, "Memory of loaded models: weights and KV cache.");
+    gauge(out, "kv_bytes", (double)e.kv_bytes, "KV cache in use.");
+    gauge(out, "kv_budget_bytes", (double)e.kv_budget, "KV cache limit.");
+    gauge(out, "prefix_bytes", (double)e.prefix_bytes, "Prefix cache size.");
+    gauge(out, "prefix_lookups", (double)e.prefix_lookups, "Prefix cache lookups of loaded models.");
+    gauge(out, "prefix_hits", (double)e.prefix_hits, "Prefix cache hits of loaded models.");
+    head(out, "info", "gauge", "Version of the program.");
     ht_text_printf(out, "hearth_info{version=\"%s\"} 1\n", ht_version());
 }

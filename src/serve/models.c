@@ -174,7 +174,7 @@ static void load(serve_models *m, serve_loaded_model *e) {
     const bool ending = m->ending;
     pthread_mutex_unlock(&m->lock);
     ht_error err = {0};
-    ht_status status = ending ? ht_fail(&err, HT_ERR_CANCELLED, "the server is ending") : open_model(m, e, &err);
+    ht_status status = ending ? ht_fail(&err, HT_ERR_CANCELLED, "server is shutting down") : open_model(m, e, &err);
     pthread_mutex_lock(&m->lock);
     e->status = status;
     e->err = err;
@@ -264,10 +264,10 @@ static ht_status check_names(const serve_models *m, ht_error *err) {
     for (size_t i = 0; i < m->o.n_aliases; i++) {
         const alias *a = &m->alias[i];
         if (!find_model(m, a->of) && !find_adapter(m, a->of))
-            return ht_fail(err, HT_ERR_ARGUMENT, "\"%s\" is to be another name of \"%s\", which there is not", a->name,
+            return ht_fail(err, HT_ERR_ARGUMENT, "\"%s\" is an alias of \"%s\", which is not a served model", a->name,
                            a->of);
         if (resolve(m, a->name) != a->of || find_model(m, a->name) || find_adapter(m, a->name))
-            return ht_fail(err, HT_ERR_ARGUMENT, "the name \"%s\" is there already", a->name);
+            return ht_fail(err, HT_ERR_ARGUMENT, "the name \"%s\" is already in use", a->name);
     }
     return HT_OK;
 }
@@ -297,7 +297,7 @@ static ht_status copy_names(serve_models *m, ht_error *err) {
 ht_status serve_models_start(serve_models *m, ht_error *err) {
     if (m->o.first_at_once) m->model[0].state = QUEUED;
     if (pthread_create(&m->thread, NULL, run, m))
-        return ht_fail(err, HT_ERR_MEMORY, "the system gives no thread for loading models");
+        return ht_fail(err, HT_ERR_MEMORY, "cannot start a thread to load models");
     m->has_thread = true;
     return HT_OK;
 }
@@ -376,7 +376,7 @@ static void refuse_name(const serve_models *m, const char *name, serve_failure *
         const char *one = i < m->o.n_models ? m->model[i].name : m->adapter[i - m->o.n_models].name;
         n += (size_t)snprintf(names + n, sizeof names - n, "%s\"%.64s\"", i ? ", " : "", one);
     }
-    serve_fail(f, 404, "model", "there is no model \"%.128s\"; there is %s", name, names);
+    serve_fail(f, 404, "model", "model \"%.128s\" not found; there is %s", name, names);
 }
 
 static void fill(serve_loaded_model *e, const adapter_name *a, serve_lease *out) {
@@ -399,7 +399,7 @@ static serve_leasing lease(serve_models *m, serve_loaded_model *e, const adapter
     }
     if (m->ending || (e->state == FAILED && again)) {
         serve_fail(f, m->ending ? 503 : 500, NULL, "the model \"%s\" could not be loaded: %s", e->name,
-                   m->ending ? "the server is ending" : e->err.message);
+                   m->ending ? "server is shutting down" : e->err.message);
         return SERVE_REFUSED;
     }
     if (e->state == ABSENT || e->state == FAILED) e->state = QUEUED;

@@ -3,15 +3,11 @@
 #include <hearth/version.h>
 
 #include <string.h>
-
-static const serve_field health_members[] = {SERVE_HAS("status", SERVE_IS_ONE_OF("ok")), {0}};
-const serve_shape serve_health_answer = SERVE_IS_NAMED("Health", health_members);
-
 bool serve_health(serve_call *c) {
     serve_server *s = c->server;
-    if (atomic_load(&s->draining)) return serve_fail(&c->failure, 503, NULL, "The server is ending.");
+    if (atomic_load(&s->draining)) return serve_fail(&c->failure, 503, NULL, "The server is shutting down.");
     if (!serve_models_ready(s->models)) return serve_fail(&c->failure, 503, NULL, "Loading model");
-    serve_reply_json(c->x, 200, json_pack("{ss}", "status", "ok"), SERVE_OPENAI);
+    serve_reply_json(c->x, 200, ht_json_pack("{ss}", "status", "ok"), SERVE_OPENAI);
     return true;
 }
 
@@ -24,10 +20,7 @@ bool serve_metrics_page(serve_call *c) {
     return good ? true : serve_fail_memory(&c->failure);
 }
 
-static const serve_field version_members[] = {SERVE_HAS("version", SERVE_IS_TEXT), {0}};
-const serve_shape serve_version_answer = SERVE_IS_NAMED("OllamaVersion", version_members);
-
 bool serve_version(serve_call *c) {
-    serve_reply_json(c->x, 200, json_pack("{ss}", "version", ht_version()), SERVE_OLLAMA);
+    serve_reply_json(c->x, 200, ht_json_pack("{ss}", "version", ht_version()), SERVE_OLLAMA);
     return true;
 }

@@ -4,11 +4,9 @@
 
 #include "serve/call.h"
 
-/* Each answers a call, as a route runs it, with the shape of its answer, unless that is a text. */
+/* Each answers a call, as a route runs it. */
 bool serve_health(serve_call *c);
-extern const serve_shape serve_health_answer;
 bool serve_metrics_page(serve_call *c);
 bool serve_version(serve_call *c);
-extern const serve_shape serve_version_answer;
 
 #endif

@@ -36,7 +36,9 @@ static bool weighs_nothing(const char *text, size_t n) {
     return false;
 }
 
-bool serve_accepts(const char *accept, const char *type) {
+/* Whether the value of a field Accept (RFC 9110, 12.5.1), NULL: none, names this type with a weight that is not zero. Ranges as "text/" and an
+ * asterisk, which programs send that want no page, do not count. */
+static bool accepts(const char *accept, const char *type) {
     for (const char *at = accept; at && *at;) {
         at += skip_space(at, 0);
         const size_t n = strcspn(at, ","), name = strcspn(at, ",; \t");
@@ -86,7 +88,7 @@ static bool send_page(serve_call *c) {
 bool serve_page(serve_call *c) {
     static const char ollama[] = "Ollama is running"; /* word for word */
     (void)http_exchange_field(c->x, "Vary", "Accept");
-    if (!c->server->o.no_page && serve_accepts(http_head_value(http_exchange_head(c->x), "accept"), "text/html"))
+    if (!c->server->o.no_page && accepts(http_head_value(http_exchange_head(c->x), "accept"), "text/html"))
         return send_page(c);
     (void)http_reply(c->x, 200, "text/plain; charset=utf-8", ollama, strlen(ollama));
     return true;

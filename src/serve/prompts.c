@@ -47,11 +47,11 @@ bool serve_ids_append_text(serve_call *c, serve_ids *to, const char *text, bool 
 
 /* ---- prompts of requests ---- */
 
-static bool append_id(serve_call *c, serve_ids *to, const json_t *value, const char *member) {
+static bool append_id(serve_call *c, serve_ids *to, const ht_json *value, const char *member) {
     int64_t id;
     const int32_t vocab = ht_model_vocab_size(c->lease.model);
     if (!ht_json_whole(value, &id))
-        return serve_fail(&c->failure, 400, member, "\"%s\" is to be a text, token ids, or a list of these", member);
+        return serve_fail(&c->failure, 400, member, "\"%s\" must be a string, token ids, or a list of these", member);
     if (id < 0 || id >= vocab)
         return serve_fail(&c->failure, 400, member, "\"%s\": %lld is no token of the model, which has %d", member,
                           (long long)id, (int)vocab);
@@ -68,15 +68,15 @@ static bool append_text(serve_call *c, serve_ids *to, const char *text, const ch
     return good;
 }
 
-bool serve_read_prompt(serve_call *c, const json_t *value, const char *member, serve_prompt *out) {
-    const bool list = json_is_array(value);
-    const size_t n = list ? json_array_size(value) : 1;
+bool serve_read_prompt(serve_call *c, const ht_json *value, const char *member, serve_prompt *out) {
+    const bool list = ht_json_is_array(value);
+    const size_t n = list ? ht_json_array_size(value) : 1;
     serve_ids ids = {0};
     bool good = true;
     for (size_t i = 0; good && i < n; i++) {
-        const json_t *item = list ? json_array_get(value, i) : value;
-        good = json_is_string(item) ? append_text(c, &ids, json_string_value(item), member)
-                                    : append_id(c, &ids, list ? item : NULL, member);
+        const ht_json *item = list ? ht_json_array_get(value, i) : value;
+        good = ht_json_is_string(item) ? append_text(c, &ids, ht_json_string_value(item), member)
+                                       : append_id(c, &ids, list ? item : NULL, member);
     }
     out->ids = ids.id;
     out->n_ids = ids.n;
@@ -92,24 +92,25 @@ const serve_shape serve_prompt_shape = {.types = SERVE_JSON_TEXT | SERVE_JSON_IN
                                         .item = &piece};
 
 /* Whether a list is one prompt: of ids, with texts between them maybe. A list of texts alone, or of lists, is several. */
-static bool is_one(const json_t *prompt) {
-    bool ids = !json_is_array(prompt);
-    for (size_t i = 0; i < json_array_size(prompt) && !ids; i++) ids = json_is_number(json_array_get(prompt, i));
+static bool is_one(const ht_json *prompt) {
+    bool ids = !ht_json_is_array(prompt);
+    for (size_t i = 0; i < ht_json_array_size(prompt) && !ids; i++)
+        ids = ht_json_is_number(ht_json_array_get(prompt, i));
     return ids;
 }
 
 bool serve_read_prompts(serve_generation *g, const char *member, serve_read_prompt_fn *read) {
     enum { MOST_ANSWERS = 4096 };
     serve_call *c = g->c;
-    const json_t *prompt = serve_member(c->body, member);
+    const ht_json *prompt = serve_member(c->body, member);
     const bool one = is_one(prompt);
-    const size_t n = one ? 1 : json_array_size(prompt);
+    const size_t n = one ? 1 : ht_json_array_size(prompt);
     if (n > SERVE_MOST_PROMPTS || (int64_t)n * g->n > MOST_ANSWERS)
         return serve_fail(&c->failure, 400, member,
                           "%zu prompt%s with %d answer%s each, at most %d prompts and %d answers are taken", n,
                           ht_plural(n), (int)g->n, ht_plural(g->n), SERVE_MOST_PROMPTS, MOST_ANSWERS);
     if (!serve_generation_prompts(g, n)) return false;
     for (size_t i = 0; i < n; i++)
-        if (!read(c, one ? prompt : json_array_get(prompt, i), member, &g->prompt[i])) return false;
+        if (!read(c, one ? prompt : ht_json_array_get(prompt, i), member, &g->prompt[i])) return false;
     return true;
 }

@@ -12,7 +12,7 @@ enum { SERVE_MOST_PROMPTS = 1024 };
 extern const serve_shape serve_prompt_shape;
 #define SERVE_IS_PROMPTS                                                                                               \
     { .types = SERVE_JSON_TEXT | SERVE_JSON_LIST, .fewest = 1, .item = &serve_prompt_shape }
-typedef bool serve_read_prompt_fn(serve_call *c, const json_t *value, const char *member, serve_prompt *out);
+typedef bool serve_read_prompt_fn(serve_call *c, const ht_json *value, const char *member, serve_prompt *out);
 /* A prompt that is a text, a list of token ids, or a list of texts and ids one after the other; one without tokens is refused. */
 serve_read_prompt_fn serve_read_prompt;
 /* Reads the generation's prompts from such a member, each by `read`; g->n is set before. */

@@ -1,5 +1,7 @@
 #include "serve/sampling.h"
 
+#include "formats/json.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -61,11 +63,12 @@ const serve_field serve_noted_fields[] = {{"metadata", .class = SERVE_NOTED},
 
 /* ---- the seed ---- */
 
-/* -1 is sent for one that is to be drawn. */
-static void read_seed(serve_generation *g, const json_t *object) {
+/* Any integer is a seed, modulo 2^64; clients send -1 to have one drawn. */
+static void read_seed(serve_generation *g, const ht_json *object) {
     const serve_options *o = &g->c->server->o;
-    g->sampler.seed = (uint64_t)serve_integer(object, "seed", o->seed_given ? (int64_t)o->sampler.seed : -1);
-    if (g->sampler.seed == UINT64_MAX) {
+    const ht_json *value = serve_member(object, "seed");
+    if (value) (void)ht_json_modulo(value, &g->sampler.seed);
+    if (value ? ht_json_number_value(value) == -1 : !o->seed_given) {
         uint64_t drawn = 0;
         serve_random(&drawn, sizeof drawn);
         g->sampler.seed = drawn >> 11; /* exact as a number of JavaScript */
@@ -77,21 +80,21 @@ static void read_seed(serve_generation *g, const json_t *object) {
 
 /* ---- biases ---- */
 
-static bool read_bias(serve_generation *g, const json_t *object) {
-    const json_t *biases = serve_member(object, "logit_bias"), *value;
+static bool read_bias(serve_generation *g, const ht_json *object) {
+    const ht_json *biases = serve_member(object, "logit_bias"), *value;
     const char *name;
     serve_failure *f = &g->c->failure;
-    if (!json_object_size(biases)) return true;
-    g->bias = calloc(json_object_size(biases), sizeof *g->bias);
+    if (!ht_json_object_size(biases)) return true;
+    g->bias = calloc(ht_json_object_size(biases), sizeof *g->bias);
     if (!g->bias) return serve_fail_memory(f);
     int n = 0;
-    json_object_foreach((json_t *)biases, name, value) {
+    ht_json_object_foreach((ht_json *)biases, name, value) {
         char *end;
         errno = 0;
         const long id = strtol(name, &end, 10);
         if (*end || end == name || errno || id < 0 || id >= ht_model_vocab_size(g->c->lease.model))
             return serve_fail(f, 400, "logit_bias", "\"logit_bias\": \"%.32s\" is no token of the model", name);
-        g->bias[n++] = (ht_logit_bias){.id = (int32_t)id, .bias = (float)json_number_value(value)};
+        g->bias[n++] = (ht_logit_bias){.id = (int32_t)id, .bias = (float)ht_json_number_value(value)};
     }
     g->sampler.logit_bias = g->bias;
     g->sampler.n_logit_bias = n;
@@ -100,15 +103,15 @@ static bool read_bias(serve_generation *g, const json_t *object) {
 
 /* ---- all ---- */
 
-static void set_float(const json_t *object, const char *name, float *to) {
+static void set_float(const ht_json *object, const char *name, float *to) {
     *to = (float)serve_number(object, name, (double)*to);
 }
 
-static void set_int(const json_t *object, const char *name, int32_t *to) {
+static void set_int(const ht_json *object, const char *name, int32_t *to) {
     *to = (int32_t)serve_integer(object, name, *to);
 }
 
-bool serve_read_sampling(serve_generation *g, const json_t *object) {
+bool serve_read_sampling(serve_generation *g, const ht_json *object) {
     ht_sampler_options *s = &g->sampler;
     ht_error err = {0};
     *s = g->c->server->o.sampler;
@@ -155,19 +158,21 @@ ht_sampling_value serve_sampling_value(const serve_options *o, const ht_sampling
 
 /* ---- ends ---- */
 
-bool serve_read_stop(serve_generation *g, const json_t *value) {
-    if (!value || json_is_null(value)) return true;
-    const size_t n = json_is_array(value) ? json_array_size(value) : 1;
+bool serve_read_stop(serve_generation *g, const ht_json *value) {
+    if (!value || ht_json_is_null(value) || (ht_json_is_string(value) && !ht_json_string_length(value))) return true;
+    const size_t n = ht_json_is_array(value) ? ht_json_array_size(value) : 1;
     g->stop = calloc(n + 1, sizeof *g->stop);
     if (!g->stop) return serve_fail_memory(&g->c->failure);
-    for (size_t i = 0; i < n; i++)
-        g->stop[i] = json_string_value(json_is_array(value) ? json_array_get(value, i) : value);
     g->how.stop = g->stop;
-    g->how.n_stop = (int)n;
+    g->how.n_stop = 0;
+    for (size_t i = 0; i < n; i++) {
+        const char *text = ht_json_string_value(ht_json_is_array(value) ? ht_json_array_get(value, i) : value);
+        if (*text) g->stop[g->how.n_stop++] = text;
+    }
     return true;
 }
 
-void serve_read_max_tokens(serve_generation *g, const json_t *object, const char *const *names, int32_t otherwise) {
+void serve_read_max_tokens(serve_generation *g, const ht_json *object, const char *const *names, int32_t otherwise) {
     int64_t most = g->c->server->o.max_tokens ? g->c->server->o.max_tokens : otherwise;
     while (*names && !serve_member(object, *names)) names++;
     if (*names) most = serve_integer(object, *names, most);
@@ -182,7 +187,7 @@ const serve_field serve_thinking_fields[] = {
     {"thinking_budget", .is = IS_BUDGET},       /* Qwen's own service */
     {0}};
 
-void serve_read_thinking_budget(serve_generation *g, const json_t *object) {
+void serve_read_thinking_budget(serve_generation *g, const ht_json *object) {
     const serve_field *field = serve_thinking_fields;
     while (field->name && !serve_member(object, field->name)) field++;
     if (!field->name) return;
@@ -197,5 +202,5 @@ bool serve_read_logprobs(serve_generation *g) {
     g->logprobs = serve_flag(g->c->body, "logprobs", false);
     g->top_logprobs = (int32_t)serve_integer(g->c->body, "top_logprobs", 0);
     if (!g->top_logprobs || g->logprobs) return true;
-    return serve_fail(&g->c->failure, 400, "top_logprobs", "\"top_logprobs\" goes with \"logprobs\": true");
+    return serve_fail(&g->c->failure, 400, "top_logprobs", "\"top_logprobs\" requires \"logprobs\": true");
 }

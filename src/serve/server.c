@@ -37,15 +37,12 @@ static void describe_refusal(const http_head *h, const http_refusal *why, serve_
     const int name = (int)(*host == '[' ? strcspn(host, "]") + 1 : strcspn(host, ":")); /* without a port */
     enum { SHOWN = 128 };
     if (why->sentence == http_host_refused && name > 0)
-        serve_fail(
-            f, why->status, NULL,
-            "This server is not asked under the name \"%.*s\", which the field Host has: `--allow-host %.*s` when "
-            "the server is started allows it.",
-            name < SHOWN ? name : SHOWN, host, name < SHOWN ? name : SHOWN, host);
+        serve_fail(f, why->status, NULL,
+                   "The host name \"%.*s\" is not allowed: start the server with `--allow-host %.*s` to allow it.",
+                   name < SHOWN ? name : SHOWN, host, name < SHOWN ? name : SHOWN, host);
     else if (why->sentence == http_origin_refused && origin && http_utf8_valid(origin, strlen(origin)))
         serve_fail(f, why->status, NULL,
-                   "Pages of the site \"%.128s\", which the field Origin has, may not ask this server: `--allow-origin "
-                   "%.128s` when the server is started allows it.",
+                   "The origin \"%.128s\" is not allowed: start the server with `--allow-origin %.128s` to allow it.",
                    origin, origin);
     else
         serve_fail(f, why->status, NULL, "%s", why->sentence);
@@ -67,13 +64,13 @@ static void write_log(const serve_server *s, const http_record *r) {
     gmtime_r(&now.tv_sec, &utc);
     const size_t n = strftime(time, sizeof time, "%Y-%m-%dT%H:%M:%S", &utc);
     snprintf(time + n, sizeof time - n, ".%03dZ", (int)(now.tv_usec / 1000));
-    json_t *line = json_pack("{ss ss ss ss ss si sI sf sb}", "time", time, "id", r->id, "remote", r->remote, "method",
-                             r->method, "path", r->path, "status", r->status, "bytes", (json_int_t)r->bytes,
-                             "milliseconds", r->milliseconds, "complete", r->complete);
-    char *text = line ? json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(7)) : NULL;
+    ht_json *line = ht_json_pack("{ss ss ss ss ss si sI sf sb}", "time", time, "id", r->id, "remote", r->remote,
+                                 "method", r->method, "path", r->path, "status", r->status, "bytes", (int64_t)r->bytes,
+                                 "milliseconds", r->milliseconds, "complete", r->complete);
+    char *text = line ? ht_json_dump(line, HT_JSON_COMPACT | HT_JSON_REAL_PRECISION(7)) : NULL;
     if (text) s->o.log(text, s->o.log_user);
     free(text);
-    json_decref(line);
+    ht_json_decref(line);
 }
 
 static void finished(const http_record *r, void *user) {
@@ -104,10 +101,9 @@ static ht_status listen_all(serve_server *s, ht_error *err) {
     ht_status status = HT_OK;
     for (size_t i = 0; i < s->o.n_listen && !status; i++) {
         if (!s->keys && !is_local(s->o.listen[i]))
-            return ht_fail(
-                err, HT_ERR_ARGUMENT,
-                "%s can be reached by other machines: give keys for them (--api-key-file), or listen at 127.0.0.1",
-                s->o.listen[i]);
+            return ht_fail(err, HT_ERR_ARGUMENT,
+                           "%s is reachable from other machines: set API keys (--api-key-file), or listen on 127.0.0.1",
+                           s->o.listen[i]);
         status = http_server_listen(s->http, s->o.listen[i], err);
     }
     for (int i = 0; i < s->o.inherited && !status; i++) status = http_server_adopt(s->http, 3 + i, err);

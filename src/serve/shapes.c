@@ -3,6 +3,8 @@
 #include "formats/json.h"
 #include "serve/fields.h"
 
+#include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -26,7 +28,7 @@ typedef struct checker {
     const place *at; /* the value that is looked at */
 } checker;
 
-static bool check_value(checker *k, const json_t *value, const serve_shape *s);
+static bool check_value(checker *k, const ht_json *value, const serve_shape *s);
 
 /* ---- places ---- */
 
@@ -63,7 +65,7 @@ static void add_range(char out[DESCRIPTION], const char *what, const serve_shape
     if (high == INT64_MAX)
         add(out, " of %lld or more", low);
     else if (low == INT64_MIN)
-        add(out, " of %lld at most", high);
+        add(out, " of at most %lld", high);
     else
         add(out, " from %lld to %lld", low, high);
 }
@@ -84,19 +86,19 @@ static void add_list(char out[DESCRIPTION], const serve_shape *s) {
     else if (s->fewest)
         add(out, " of %zu or more", s->fewest);
     else if (s->most)
-        add(out, " of %zu at most", s->most);
+        add(out, " of at most %zu", s->most);
 }
 
 static void add_type(char out[DESCRIPTION], unsigned type, const serve_shape *s) {
     switch (type) {
     case SERVE_JSON_INTEGER: add_range(out, "a whole number", s); break;
     case SERVE_JSON_NUMBER: add_range(out, "a number", s); break;
-    case SERVE_JSON_FLAG: add(out, s->on ? "true" : s->off ? "false" : "true or false"); break;
+    case SERVE_JSON_FLAG: add(out, s->on ? "true" : "true or false"); break;
     case SERVE_JSON_TEXT:
         if (s->words)
             add_words(out, s->words);
         else
-            add(out, s->filled ? "a text that is not empty" : "a text");
+            add(out, s->filled ? "a non-empty string" : "a string");
         break;
     case SERVE_JSON_LIST: add_list(out, s); break;
     default: add(out, "an object"); break;
@@ -112,19 +114,19 @@ static void describe(const serve_shape *s, char out[DESCRIPTION]) {
     }
 }
 
-static bool refuse(checker *k, const json_t *value, const char *expected) {
+static bool refuse(checker *k, const ht_json *value, const char *expected) {
     char found[128], path[PATH];
     write_path(k->at, path);
     if (value)
-        return serve_fail(k->f, 400, path, "\"%s\" is to be %s, not %s", path, expected,
+        return serve_fail(k->f, 400, path, "\"%s\" must be %s, not %s", path, expected,
                           ht_json_describe(value, found, sizeof found));
-    return serve_fail(k->f, 400, path, "\"%s\" is missing: it is to be %s", path, expected);
+    return serve_fail(k->f, 400, path, "\"%s\" is missing: it must be %s", path, expected);
 }
 
-static bool refuse_shape(checker *k, const json_t *value, const serve_shape *s) {
+static bool refuse_shape(checker *k, const ht_json *value, const serve_shape *s) {
     char expected[DESCRIPTION];
     describe(s, expected);
-    return refuse(k, value, *expected ? expected : "there");
+    return refuse(k, value, *expected ? expected : "present");
 }
 
 /* ---- members ---- */
@@ -137,14 +139,15 @@ static const serve_field *find(const serve_field *const *tables, const char *nam
 }
 
 /* Whether a value asks for nothing. */
-static bool is_void(const json_t *value) {
-    return json_is_false(value) ||
-           (json_is_number(value) && !(json_number_value(value) < 0 || json_number_value(value) > 0)) ||
-           (json_is_array(value) && !json_array_size(value)) || (json_is_object(value) && !json_object_size(value)) ||
-           (json_is_string(value) && !json_string_length(value));
+static bool is_void(const ht_json *value) {
+    return ht_json_is_false(value) ||
+           (ht_json_is_number(value) && !(ht_json_number_value(value) < 0 || ht_json_number_value(value) > 0)) ||
+           (ht_json_is_array(value) && !ht_json_array_size(value)) ||
+           (ht_json_is_object(value) && !ht_json_object_size(value)) ||
+           (ht_json_is_string(value) && !ht_json_string_length(value));
 }
 
-static bool check_lacked(checker *k, const json_t *value, const serve_field *field) {
+static bool check_lacked(checker *k, const ht_json *value, const serve_field *field) {
     serve_failure ignored = {0};
     checker quiet = *k;
     quiet.f = &ignored;
@@ -152,40 +155,37 @@ static bool check_lacked(checker *k, const json_t *value, const serve_field *fie
     char path[PATH];
     write_path(k->at, path);
     if (!k->f->status) k->f->lack = field->lack;
-    return serve_fail(k->f, 400, path, "\"%s\" asks for something that this server does not have%s%s", path,
-                      field->instead ? ": " : "", field->instead ? field->instead : "");
+    return serve_fail(k->f, 400, path, "\"%s\" is not supported%s%s", path, field->instead ? ": " : "",
+                      field->instead ? field->instead : "");
 }
 
 static bool check_unknown(checker *k) {
     char path[PATH];
     write_path(k->at, path);
-    if (k->strict) return serve_fail(k->f, 400, path, "\"%s\" is not known", path);
+    if (k->strict) return serve_fail(k->f, 400, path, "\"%s\" is unknown", path);
     k->unknown(path, k->user);
     return true;
 }
 
-static bool check_member(checker *k, const char *name, const json_t *value, const serve_field *field, bool lenient) {
+static bool check_member(checker *k, const char *name, const ht_json *value, const serve_field *field, bool lenient) {
     const place here = {.outer = k->at, .name = name};
     bool good = true;
     k->at = &here;
     if (!field)
         good = lenient || check_unknown(k);
-    else if (!json_is_null(value) && field->class == SERVE_LACKED)
+    else if (!ht_json_is_null(value) && field->class == SERVE_LACKED)
         good = check_lacked(k, value, field);
-    else if (field->class == SERVE_TOLD || (!json_is_null(value) && field->class == SERVE_USED))
+    else if (!ht_json_is_null(value) && field->class == SERVE_USED)
         good = check_value(k, value, &field->is);
     k->at = here.outer;
     return good;
 }
 
-static bool check_required(checker *k, const json_t *object, const serve_field *const *tables) {
+static bool check_required(checker *k, const ht_json *object, const serve_field *const *tables) {
     bool good = true;
     for (; *tables; tables++)
         for (const serve_field *field = *tables; field->name && good; field++) {
-            const bool null_counts = field->class == SERVE_TOLD;
-            const json_t *value =
-                null_counts ? json_object_get(object, field->name) : serve_member(object, field->name);
-            if (!field->required || value) continue;
+            if (!field->required || serve_member(object, field->name)) continue;
             const place here = {.outer = k->at, .name = field->name};
             k->at = &here;
             good = refuse_shape(k, NULL, &field->is);
@@ -195,11 +195,11 @@ static bool check_required(checker *k, const json_t *object, const serve_field *
 }
 
 /* The members but for `tag`, which has been looked at; NULL: all. */
-static bool check_members(checker *k, const json_t *object, const serve_field *const *tables, const char *tag,
+static bool check_members(checker *k, const ht_json *object, const serve_field *const *tables, const char *tag,
                           bool lenient) {
     const char *name;
-    json_t *value;
-    json_object_foreach((json_t *)object, name, value) {
+    ht_json *value;
+    ht_json_object_foreach((ht_json *)object, name, value) {
         if (tag && strcmp(name, tag) == 0) continue;
         if (!check_member(k, name, value, find(tables, name), lenient)) return false;
     }
@@ -209,7 +209,7 @@ static bool check_members(checker *k, const json_t *object, const serve_field *c
 /* ---- values ---- */
 
 /* A value within the one that is looked at. */
-static bool check_inner(checker *k, const char *name, size_t i, const json_t *value, const serve_shape *s) {
+static bool check_inner(checker *k, const char *name, size_t i, const ht_json *value, const serve_shape *s) {
     const place here = {k->at, name, i};
     k->at = &here;
     const bool good = check_value(k, value, s);
@@ -217,17 +217,17 @@ static bool check_inner(checker *k, const char *name, size_t i, const json_t *va
     return good;
 }
 
-static bool check_kind(checker *k, const json_t *object, const serve_shape *s) {
+static bool check_kind(checker *k, const ht_json *object, const serve_shape *s) {
     const char *tag = s->tag ? s->tag : "type";
-    const json_t *type = serve_member(object, tag);
+    const ht_json *type = serve_member(object, tag);
     const serve_kind *kind = s->kinds;
-    while (kind->type && !(json_is_string(type) && strcmp(json_string_value(type), kind->type) == 0)) kind++;
+    while (kind->type && !(ht_json_is_string(type) && strcmp(ht_json_string_value(type), kind->type) == 0)) kind++;
     if (!type && s->first_kind) kind = s->kinds;
     if (kind->type) return check_members(k, object, kind->members, tag, s->lenient);
-    if (s->other_kinds && json_is_string(type)) return true;
+    if (s->other_kinds && ht_json_is_string(type)) return true;
     char expected[DESCRIPTION] = "";
     if (s->other_kinds)
-        add(expected, "a text");
+        add(expected, "a string");
     else
         add_kinds(expected, s->kinds);
     const place here = {.outer = k->at, .name = tag};
@@ -237,19 +237,19 @@ static bool check_kind(checker *k, const json_t *object, const serve_shape *s) {
     return good;
 }
 
-static bool check_list(checker *k, const json_t *list, const serve_shape *s) {
-    const size_t n = json_array_size(list);
+static bool check_list(checker *k, const ht_json *list, const serve_shape *s) {
+    const size_t n = ht_json_array_size(list);
     if (n < s->fewest || (s->most && n > s->most)) return refuse_shape(k, list, s);
     for (size_t i = 0; s->item && i < n; i++)
-        if (!check_inner(k, NULL, i, json_array_get(list, i), s->item)) return false;
+        if (!check_inner(k, NULL, i, ht_json_array_get(list, i), s->item)) return false;
     return true;
 }
 
-static bool check_every(checker *k, const json_t *object, const serve_shape *every) {
+static bool check_every(checker *k, const ht_json *object, const serve_shape *every) {
     const char *name;
-    json_t *value;
+    ht_json *value;
     if (!every) return true;
-    json_object_foreach((json_t *)object, name, value) if (!check_inner(k, name, 0, value, every)) return false;
+    ht_json_object_foreach((ht_json *)object, name, value) if (!check_inner(k, name, 0, value, every)) return false;
     return true;
 }
 
@@ -258,63 +258,49 @@ static bool in_words(const char *text, const char *const *words) {
     return *words;
 }
 
-static bool in_range(const json_t *value, const serve_shape *s) {
+static bool in_range(const ht_json *value, const serve_shape *s) {
     int64_t whole;
     if (!s->low && !s->high) return true;
     if (ht_json_whole(value, &whole)) return whole >= s->low && whole <= s->high;
-    const double real = json_number_value(value); /* whole and that large: beyond 64 bits maybe */
+    const double real = ht_json_number_value(value); /* whole and that large: beyond 64 bits maybe */
     return (s->low == INT64_MIN || real >= (double)s->low) && (s->high == INT64_MAX || real <= (double)s->high);
 }
 
-static bool is_number(const json_t *value, const serve_shape *s) {
+static bool is_number(const ht_json *value, const serve_shape *s) {
     int64_t whole;
-    return s->types & SERVE_JSON_NUMBER || (s->types & SERVE_JSON_INTEGER && ht_json_whole(value, &whole));
+    if (s->types & SERVE_JSON_NUMBER || !(s->types & SERVE_JSON_INTEGER)) return s->types & SERVE_JSON_NUMBER;
+    /* Whole numbers beyond 64 bits are for members without bounds alone. */
+    const double real = ht_json_number_value(value);
+    return ht_json_whole(value, &whole) || (!s->low && !s->high && real == floor(real));
 }
 
-/* Whether a value is one of the shapes; says nothing. */
-static bool is_either(const json_t *value, const serve_shape *const *shapes) {
-    while (shapes && *shapes && !serve_shape_fits(value, *shapes)) shapes++;
-    return shapes && *shapes;
-}
-
-static bool check_value(checker *k, const json_t *value, const serve_shape *s) {
+static bool check_value(checker *k, const ht_json *value, const serve_shape *s) {
     bool good = false;
-    if ((!s->types && !s->either) || is_either(value, s->either)) return true;
-    switch (json_typeof(value)) {
-    case JSON_INTEGER:
-    case JSON_REAL: good = is_number(value, s) && in_range(value, s); break;
-    case JSON_TRUE:
-    case JSON_FALSE: good = s->types & SERVE_JSON_FLAG && !(json_is_true(value) ? s->off : s->on); break;
-    case JSON_STRING:
-        good = s->types & SERVE_JSON_TEXT && (!s->words || in_words(json_string_value(value), s->words)) &&
-               (!s->filled || json_string_length(value));
+    if (!s->types) return true;
+    switch (ht_json_typeof(value)) {
+    case HT_JSON_INTEGER:
+    case HT_JSON_REAL: good = is_number(value, s) && in_range(value, s); break;
+    case HT_JSON_TRUE:
+    case HT_JSON_FALSE: good = s->types & SERVE_JSON_FLAG && (ht_json_is_true(value) || !s->on); break;
+    case HT_JSON_STRING:
+        good = s->types & SERVE_JSON_TEXT && (!s->words || in_words(ht_json_string_value(value), s->words)) &&
+               (!s->filled || ht_json_string_length(value));
         break;
-    case JSON_ARRAY:
+    case HT_JSON_ARRAY:
         if (s->types & SERVE_JSON_LIST) return check_list(k, value, s);
         break;
-    case JSON_OBJECT:
+    case HT_JSON_OBJECT:
         if (!(s->types & SERVE_JSON_OBJECT)) break;
         if (s->kinds) return check_kind(k, value, s);
         return s->members ? check_members(k, value, s->members, NULL, s->lenient) : check_every(k, value, s->every);
-    case JSON_NULL: good = s->types & SERVE_JSON_NULL; break;
+    case HT_JSON_NOT_FINITE: /* 1e999 */
+    case HT_JSON_NULL: break;
     }
     return good ? true : refuse_shape(k, value, s);
 }
 
-bool serve_fields_check(const json_t *body, const serve_field *const *tables, bool strict, serve_unknown_fn *unknown,
+bool serve_fields_check(const ht_json *body, const serve_field *const *tables, bool strict, serve_unknown_fn *unknown,
                         void *user, serve_failure *f) {
     checker k = {.strict = strict, .unknown = unknown, .user = user, .f = f};
     return check_members(&k, body, tables, NULL, false);
-}
-
-/* Members that no table knows may be anything. */
-static void pass_over(const char *name, void *user) {
-    (void)name;
-    (void)user;
-}
-
-bool serve_shape_fits(const json_t *value, const serve_shape *s) {
-    serve_failure ignored = {0};
-    checker k = {.unknown = pass_over, .f = &ignored};
-    return check_value(&k, value, s);
 }

@@ -3,6 +3,7 @@
 #ifndef HT_TEMPLATE_EVAL_H
 #define HT_TEMPLATE_EVAL_H
 
+#include "formats/json_value.h"
 #include "template/program.h"
 
 typedef struct ht_jinja_scope {
@@ -95,6 +96,8 @@ ht_jinja_value ht_jinja_path(ht_jinja_rendering *r, ht_jinja_value v, ht_jinja_v
 
 /* methods.c, filters.c, tests.c, functions.c: the row of a name; NULL when there is none. */
 const ht_jinja_builtin *ht_jinja_method_of(ht_jinja_value v, const char *name, size_t n);
+/* Whether it is the name of a method that would change the list or dict: it is undefined. */
+bool ht_jinja_modifies(ht_jinja_value v, const ht_jinja_string *name);
 const ht_jinja_builtin *ht_jinja_filter_of(const ht_jinja_string *name);
 const ht_jinja_builtin *ht_jinja_test_of(const ht_jinja_string *name);
 /* str.isupper or str.islower of a text: something has a case, and all that have one have this one. */
@@ -121,8 +124,12 @@ ht_jinja_value ht_jinja_format_percent(ht_jinja_rendering *r, ht_jinja_value for
 ht_jinja_value ht_jinja_format_braces(ht_jinja_rendering *r, ht_jinja_value format, const ht_jinja_arguments *all);
 
 /* json.c */
-/* The value of a JSON text; its strings are inputs. */
+/* The value of a JSON text, whose strings are inputs; repeated members are errors, which begin with the name of the text. */
 ht_jinja_value ht_jinja_json_value(ht_jinja_arena *a, const char *text, size_t n, const char *name);
+/* A value that has been read; its strings are inputs. */
+ht_jinja_value ht_jinja_of_json(ht_jinja_arena *a, const ht_json *v);
+/* The same as Python's json.loads: of what a model wrote, or a template has. */
+ht_jinja_value ht_jinja_json_loads(ht_jinja_arena *a, const char *text, size_t n, const char *name);
 /* json.dumps; `indent` NULL for one line. */
 const ht_jinja_string *ht_jinja_json_text(ht_jinja_rendering *r, ht_jinja_value v, const ht_jinja_string *indent,
                                           const ht_jinja_string *item_separator, const ht_jinja_string *key_separator,

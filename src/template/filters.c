@@ -212,7 +212,7 @@ FILTER(tojson) {
 
 FILTER(from_json) {
     UNUSED;
-    if (ht_jinja_is_string(v)) return ht_jinja_json_value(r->a, v.string->text, v.string->n, "from_json");
+    if (ht_jinja_is_string(v)) return ht_jinja_json_loads(r->a, v.string->text, v.string->n, "from_json");
     if (!ht_jinja_refuse_undefined(r, v))
         ht_jinja_arena_fail(r->a, "from_json takes a string, not %s", ht_jinja_type_name(v));
     return ht_jinja_undefined();

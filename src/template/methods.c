@@ -445,6 +445,19 @@ CASE(title, 't')
 CASE(capitalize, 'c')
 CASE(swapcase, 's')
 
+METHOD(casefold) {
+    UNUSED;
+    ht_jinja_builder b = {.arena = r->a};
+    utf8proc_int32_t folded[4]; /* full case folding has three at most */
+    for (size_t at = 0; at < self.string->n && ht_jinja_step(r, (at & 63) == 0);) {
+        const bool input = ht_jinja_string_input_at(self.string, at);
+        const utf8proc_int32_t c = (utf8proc_int32_t)ht_jinja_string_next(self.string, &at);
+        const utf8proc_ssize_t n = utf8proc_decompose_char(c, folded, 4, UTF8PROC_CASEFOLD, NULL);
+        for (utf8proc_ssize_t i = 0; i < n; i++) ht_jinja_put_code_point(&b, (uint32_t)folded[i], input);
+    }
+    return like(self, ht_jinja_built(&b));
+}
+
 /* Whether there are characters, all of a kind. */
 static bool all_are(const ht_jinja_string *s, bool (*is)(uint32_t c)) {
     for (size_t at = 0; at < s->n;)
@@ -580,7 +593,7 @@ static const ht_jinja_builtin string_methods[] = {
     {"join", "iterable", 1, join},
     {"upper", "", 0, upper},
     {"lower", "", 0, lower},
-    {"casefold", "", 0, lower},
+    {"casefold", "", 0, casefold},
     {"title", "", 0, title},
     {"capitalize", "", 0, capitalize},
     {"swapcase", "", 0, swapcase},
@@ -641,101 +654,18 @@ METHOD(get) {
     return found ? *found : with[1] ? *with[1] : ht_jinja_none();
 }
 
-METHOD(dict_pop) {
-    UNUSED;
-    const ht_jinja_value *found = ht_jinja_dict_find(r->a, self.dict, *with[0]);
-    if (!found && !with[1]) ht_jinja_arena_fail(r->a, "pop of a key that is not there");
-    ht_jinja_value v = found ? *found : with[1] ? *with[1] : ht_jinja_none();
-    if (found) ht_jinja_dict_remove(r->a, self.dict, *with[0]);
-    return v;
-}
-
-METHOD(setdefault) {
-    UNUSED;
-    const ht_jinja_value *found = ht_jinja_dict_find(r->a, self.dict, *with[0]);
-    ht_jinja_value v = found ? *found : with[1] ? *with[1] : ht_jinja_none();
-    if (!found) ht_jinja_dict_set(r->a, self.dict, *with[0], v);
-    return v;
-}
-
-METHOD(update) {
-    UNUSED;
-    const ht_jinja_builtin *make = ht_jinja_function_of("dict", 4);
-    ht_jinja_value more = make->call(r, ht_jinja_none(), with, all);
-    for (size_t i = 0; more.kind == HT_VALUE_DICT && i < more.dict->n; i++)
-        ht_jinja_dict_set(r->a, self.dict, more.dict->keys[i], more.dict->values[i]);
-    return ht_jinja_none();
-}
-
 METHOD(dict_copy) {
     UNUSED;
     const ht_jinja_arguments from = {.positional = &self, .n = 1};
     return ht_jinja_function_of("dict", 4)->call(r, ht_jinja_none(), with, &from);
 }
 
-METHOD(dict_clear) {
-    UNUSED;
-    *self.dict = (ht_jinja_dict){0};
-    return ht_jinja_none();
-}
-
 static const ht_jinja_builtin dict_methods[] = {
-    {"items", "", 0, items},
-    {"keys", "", 0, keys},
-    {"values", "", 0, values},
-    {"get", "key default", 1, get},
-    {"pop", "key default", 1, dict_pop},
-    {"setdefault", "key default", 1, setdefault},
-    {"update", "*", 0, update},
-    {"copy", "", 0, dict_copy},
-    {"clear", "", 0, dict_clear},
-    {NULL, NULL, 0, NULL},
+    {"items", "", 0, items},        {"keys", "", 0, keys},      {"values", "", 0, values},
+    {"get", "key default", 1, get}, {"copy", "", 0, dict_copy}, {NULL, NULL, 0, NULL},
 };
 
 /* ---- lists and tuples ---- */
-
-METHOD(append) {
-    UNUSED;
-    ht_jinja_list_append(r->a, self.list, *with[0]);
-    return ht_jinja_none();
-}
-
-METHOD(extend) {
-    UNUSED;
-    const ht_jinja_list *more = ht_jinja_items(r->a, *with[0]);
-    size_t n = more ? more->n : 0; /* of the list itself, too */
-    for (size_t i = 0; i < n && ht_jinja_step(r, 1); i++) ht_jinja_list_append(r->a, self.list, more->items[i]);
-    return ht_jinja_none();
-}
-
-METHOD(insert) {
-    UNUSED;
-    ht_jinja_list *list = self.list;
-    int64_t at = integer_of(r, with[0], "insert", 0), n = (int64_t)list->n;
-    at = at < 0 ? (at + n < 0 ? 0 : at + n) : at > n ? n : at;
-    if (!ht_jinja_step(r, list->n / 64)) return ht_jinja_none();
-    ht_jinja_list_append(r->a, list, ht_jinja_none());
-    if (list->n <= (size_t)n) return ht_jinja_none();
-    memmove(list->items + at + 1, list->items + at, (size_t)(n - at) * sizeof *list->items);
-    list->items[at] = *with[1];
-    return ht_jinja_none();
-}
-
-METHOD(list_pop) {
-    UNUSED;
-    ht_jinja_list *list = self.list;
-    int64_t at = integer_of(r, with[0], "pop", -1), n = (int64_t)list->n;
-    if (at < 0) at += n;
-    if (at < 0 || at >= n) {
-        ht_jinja_arena_fail(r->a, n ? "pop index out of range" : "pop from empty list");
-        return ht_jinja_undefined();
-    }
-    ht_jinja_value v = list->items[at];
-    if (!ht_jinja_step(r, list->n / 64)) return ht_jinja_none();
-    memmove(list->items + at, list->items + at + 1, (size_t)(n - at - 1) * sizeof *list->items);
-    list->n--;
-    return v;
-}
 
 static int64_t position_of(ht_jinja_rendering *r, ht_jinja_value self, ht_jinja_value v) {
     for (size_t i = 0; i < self.list->n && ht_jinja_step(r, 1); i++)
@@ -749,13 +679,6 @@ METHOD(list_index) {
     return ht_jinja_integer(position_of(r, self, *with[0]));
 }
 
-METHOD(list_remove) {
-    UNUSED;
-    const ht_jinja_value at = ht_jinja_integer(position_of(r, self, *with[0])), *bound[1] = {&at};
-    if (!r->a->status) list_pop(r, self, bound, all);
-    return ht_jinja_none();
-}
-
 METHOD(list_count) {
     UNUSED;
     int64_t n = 0;
@@ -764,39 +687,16 @@ METHOD(list_count) {
     return ht_jinja_integer(n);
 }
 
-METHOD(list_reverse) {
-    UNUSED;
-    ht_jinja_list *list = self.list;
-    for (size_t i = 0, j = list->n; i + 1 < j && ht_jinja_step(r, 1); i++) {
-        ht_jinja_value v = list->items[i];
-        list->items[i] = list->items[--j];
-        list->items[j] = v;
-    }
-    return ht_jinja_none();
-}
-
-METHOD(list_sort) {
-    UNUSED;
-    ht_jinja_sort(r, self.list, ht_jinja_none(), false, false, with[0] && ht_jinja_truth(*with[0]));
-    return ht_jinja_none();
-}
-
 METHOD(list_copy) {
     UNUSED;
     return ht_jinja_slice(r, self, ht_jinja_none(), ht_jinja_none(), ht_jinja_none());
 }
 
-METHOD(list_clear) {
-    UNUSED;
-    self.list->n = 0;
-    return ht_jinja_none();
-}
-
 static const ht_jinja_builtin list_methods[] = {
-    {"index", "value", 1, list_index},   {"count", "value", 1, list_count},     {"append", "object", 1, append},
-    {"extend", "iterable", 1, extend},   {"insert", "index object", 2, insert}, {"pop", "index", 0, list_pop},
-    {"remove", "value", 1, list_remove}, {"reverse", "", 0, list_reverse},      {"sort", "reverse", 0, list_sort},
-    {"copy", "", 0, list_copy},          {"clear", "", 0, list_clear},          {NULL, NULL, 0, NULL},
+    {"index", "value", 1, list_index},
+    {"count", "value", 1, list_count},
+    {"copy", "", 0, list_copy},
+    {NULL, NULL, 0, NULL},
 };
 static const ht_jinja_builtin tuple_methods[] = {
     {"index", "value", 1, list_index},
@@ -811,4 +711,14 @@ const ht_jinja_builtin *ht_jinja_method_of(ht_jinja_value v, const char *name, s
                                     : v.kind == HT_VALUE_TUPLE ? tuple_methods
                                                                : NULL;
     return table ? ht_jinja_builtin_in(table, name, n) : NULL;
+}
+
+/* As jinja2's ImmutableSandboxedEnvironment, which transformers renders with. */
+bool ht_jinja_modifies(ht_jinja_value v, const ht_jinja_string *name) {
+    static const char *const of_list[] = {"append", "clear",   "extend", "insert", "pop",
+                                          "remove", "reverse", "sort",   NULL},
+                             *const of_dict[] = {"clear", "pop", "popitem", "setdefault", "update", NULL};
+    const char *const *names = v.kind == HT_VALUE_LIST ? of_list : v.kind == HT_VALUE_DICT ? of_dict : NULL;
+    while (names && *names && !ht_jinja_string_is(name, *names)) names++;
+    return names && *names;
 }

@@ -192,6 +192,9 @@ static ht_jinja_value absent(ht_jinja_rendering *r, ht_jinja_value v, const char
 ht_jinja_value ht_jinja_attribute(ht_jinja_rendering *r, ht_jinja_value v, const ht_jinja_string *name) {
     if (ht_jinja_refuse_undefined(r, v)) return v;
     if (v.kind == HT_VALUE_LOOP) return ht_jinja_loop_attribute(r, v.object, name->text);
+    if (ht_jinja_modifies(v, name))
+        return ht_jinja_undefined_because(r->a, "access to attribute '%s' of '%s' object is unsafe", name->text,
+                                          ht_jinja_type_name(v));
     const ht_jinja_builtin *method = ht_jinja_method_of(v, name->text, name->n);
     if (method) return ht_jinja_method_value(r, method, v);
     if (v.kind == HT_VALUE_DICT || v.kind == HT_VALUE_NAMESPACE) {
@@ -239,11 +242,7 @@ ht_jinja_value ht_jinja_item(ht_jinja_rendering *r, ht_jinja_value v, ht_jinja_v
         if (i < 0) i += (int64_t)n;
         if (i >= 0 && i < (int64_t)n) return at_position(r, v, (size_t)i);
     }
-    if (ht_jinja_is_string(key)) {
-        if (v.kind != HT_VALUE_DICT) return ht_jinja_attribute(r, v, key.string);
-        const ht_jinja_builtin *method = ht_jinja_method_of(v, key.string->text, key.string->n);
-        return method ? ht_jinja_method_value(r, method, v) : absent(r, v, key.string->text);
-    }
+    if (ht_jinja_is_string(key)) return ht_jinja_attribute(r, v, key.string);
     ht_jinja_builder b = {.arena = r->a};
     ht_jinja_put_repr(&b, key);
     const ht_jinja_string *text = ht_jinja_built(&b);

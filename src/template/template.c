@@ -74,29 +74,6 @@ static ht_status hand_over(const ht_jinja_builder *out, char **text, size_t *tex
     return HT_OK;
 }
 
-/* Messages as `transformers` hands them to a template: members that are null are left out, and thoughts have both of their
- * names, whichever of three they came under. */
-static ht_jinja_value prepare_messages(ht_jinja_arena *a, ht_jinja_value messages) {
-    static const char *const names[] = {"reasoning_content", "thinking", "reasoning"};
-    if (messages.kind != HT_VALUE_LIST) return messages;
-    for (size_t i = 0; i < messages.list->n; i++) {
-        ht_jinja_value m = messages.list->items[i];
-        if (m.kind != HT_VALUE_DICT) continue;
-        ht_jinja_value copy = {.kind = HT_VALUE_DICT, .dict = ht_jinja_dict_new(a)};
-        const ht_jinja_value *thoughts = NULL;
-        for (int j = 0; j < 3 && (!thoughts || thoughts->kind == HT_VALUE_NONE); j++)
-            thoughts = ht_jinja_dict_find_text(m.dict, names[j], strlen(names[j]));
-        bool any = thoughts && thoughts->kind != HT_VALUE_NONE;
-        if (any) ht_jinja_dict_set_text(a, copy.dict, "thinking", *thoughts);
-        for (size_t j = 0; j < m.dict->n; j++)
-            if (m.dict->values[j].kind != HT_VALUE_NONE)
-                ht_jinja_dict_set(a, copy.dict, m.dict->keys[j], m.dict->values[j]);
-        if (any) ht_jinja_dict_set_text(a, copy.dict, "reasoning_content", *thoughts);
-        if (!a->status) messages.list->items[i] = copy;
-    }
-    return messages;
-}
-
 static void set_variable(ht_jinja_arena *a, ht_jinja_dict *names, const ht_template_variable *variable) {
     const char *what = variable->name ? variable->name : "the variables";
     ht_jinja_value v = ht_jinja_json_value(a, variable->json, variable->n, what);
@@ -139,8 +116,6 @@ static ht_status render(job *j, const ht_chat_template *t, char **text, size_t *
                             .output_limit = j->most.output_bytes ? j->most.output_bytes : (size_t)64 << 20,
                             .now = j->most.now ? j->most.now : (int64_t)time(NULL)};
     *text = NULL;
-    ht_jinja_value *messages = a->status ? NULL : ht_jinja_dict_find_text(j->names, "messages", 8);
-    if (messages) *messages = prepare_messages(a, *messages);
     if (!a->status) ht_jinja_execute(&r, t->body);
     ht_status status = a->status ? a->status : hand_over(&out, text, text_n, runs, n_runs, err);
     ht_jinja_arena_free(a);

@@ -4,6 +4,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "formats/json_write.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -12,7 +13,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
-enum { BLOCK_BYTES = 64 << 10, DEPTH_MAX = 200 };
+enum { BLOCK_BYTES = 64 << 10, DEPTH_MAX = 256 };
 
 struct ht_jinja_arena_block {
     ht_jinja_arena_block *next;
@@ -383,18 +384,7 @@ void ht_jinja_format_real(double x, char out[64]) {
         strcpy(out, isnan(x) ? "nan" : x > 0 ? "inf" : "-inf");
         return;
     }
-    char digits[32];
-    int precision = 0;
-    do snprintf(digits, sizeof digits, "%.*e", precision, x);
-    while (strtod(digits, NULL) != x && ++precision < 17);
-    int exponent = atoi(strchr(digits, 'e') + 1);
-    if (exponent < -4 || exponent >= 16) {
-        *strchr(digits, 'e') = '\0';
-        snprintf(out, 64, "%se%c%02d", digits, exponent < 0 ? '-' : '+', abs(exponent));
-        return;
-    }
-    snprintf(out, 64, "%.*f", precision > exponent ? precision - exponent : 0, x);
-    if (!strchr(out, '.')) strcat(out, ".0");
+    ht_json_format_real(x, out);
 }
 
 static bool is_printable(uint32_t c) {

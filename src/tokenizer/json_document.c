@@ -1,93 +1,60 @@
 #include "tokenizer/json_document.h"
 
 #include "base/error.h"
-#include "base/file.h"
+#include "tokenizer/tokenizer.h"
 
-#include <math.h>
 #include <stdlib.h>
-#include <string.h>
-#include <yajl/yajl_parse.h>
-
-#define MAX_DEPTH 64
-
-/* Parser position. model.vocab and model.merges are containers at depth 2. */
-typedef enum part { IN_DOCUMENT, IN_VOCAB, IN_MERGES, IN_SKIPPED } part;
 
 typedef struct parser {
+    ht_json_scanner scan;
     ht_json_document *out;
     ht_vocab *vocab;
-    json_t *open[MAX_DEPTH]; /* open containers of the document, outermost first; the root owns the others */
-    int depth;               /* open containers, counted in every part */
-    part part;
-    int part_depth; /* depth inside the current part's container */
-    ht_text key;    /* last key of the innermost object; in the vocabulary, the token */
-    bool in_model;  /* the innermost container is root.model */
-    int n_sides;    /* sides read of a merge ["a", "b"] */
-    ht_status status;
     ht_error *err;
 } parser;
 
-static int fail(parser *p, ht_status status, const char *message) {
-    p->status = ht_fail(p->err, status, "%s", message);
-    return 0;
-}
+static void fail(parser *p, const char *message) { ht_json_scan_fail(&p->scan, HT_ERR_FORMAT, "%s", message); }
 
-static int out_of_memory(parser *p) {
-    p->status = ht_fail_memory(p->err, p->vocab->arena_size, "tokenizer.json");
-    return 0;
-}
+/* ---- the vocabulary ---- */
 
-/* Adds a finished value to the innermost container; takes ownership of the reference. */
-static int put(parser *p, json_t *value) {
-    if (!value) return out_of_memory(p);
-    if (p->depth == 0) {
-        json_decref(value);
-        return fail(p, HT_ERR_FORMAT, "the document is not an object");
+/* The id at a number, HT_MAX_VOCAB for one beyond the limits; -1 when it is not an integer. */
+static int64_t id_of(const ht_json_scanner *s) {
+    int64_t id = 0;
+    const bool is_negative = s->bytes[0] == '-';
+    for (size_t i = is_negative; i < s->n_bytes; i++) {
+        if (s->bytes[i] < '0' || s->bytes[i] > '9') return -1;
+        if (id < HT_MAX_VOCAB) id = id * 10 + (s->bytes[i] - '0');
     }
-    json_t *parent = p->open[p->depth - 1];
-    if (json_is_array(parent)) return json_array_append_new(parent, value) == 0 ? 1 : out_of_memory(p);
-    if (json_object_get(parent, p->key.data)) {
-        json_decref(value);
-        p->status = ht_fail(p->err, HT_ERR_FORMAT, "the member `%.64s` occurs twice", p->key.data);
-        return 0;
+    return is_negative || id > HT_MAX_VOCAB ? HT_MAX_VOCAB : id;
+}
+
+static void read_vocab(parser *p) {
+    ht_json_scanner *s = &p->scan;
+    while (ht_json_scan_next(s) == HT_SCAN_KEY) {
+        const char *token = s->bytes;
+        const size_t n = s->n_bytes;
+        const ht_json_event event = ht_json_scan_next(s);
+        const int64_t id = event == HT_SCAN_NUMBER ? id_of(s) : -1;
+        if (id < 0)
+            fail(p, "model.vocab has a value that is not an integer");
+        else if (id == HT_MAX_VOCAB)
+            ht_json_scan_fail(s, HT_ERR_LIMIT, "model.vocab has the id %.*s; 0 to %d are supported",
+                              s->n_bytes < 32 ? (int)s->n_bytes : 32, s->bytes, HT_MAX_VOCAB - 1);
+        else if (!s->status)
+            s->status = ht_vocab_set(p->vocab, (int32_t)id, token, n, p->err);
     }
-    return json_object_set_new(parent, p->key.data, value) == 0 ? 1 : out_of_memory(p);
 }
 
-/* Adds a scalar; an error in the vocabulary, whose values are integers only. */
-static int put_scalar(parser *p, json_t *value) {
-    if (p->part == IN_DOCUMENT) return put(p, value);
-    json_decref(value);
-    if (p->part == IN_SKIPPED) return 1;
-    return fail(p, HT_ERR_FORMAT,
-                p->part == IN_VOCAB ? "model.vocab has a value that is not an integer"
-                                    : "model.merges has an item that is neither a text nor a pair of texts");
-}
-
-static int on_null(void *user) { return put_scalar(user, json_null()); }
-static int on_boolean(void *user, int value) { return put_scalar(user, json_boolean(value)); }
-static int on_double(void *user, double value) {
-    return put_scalar(user, isfinite(value) ? json_real(value) : json_null());
-}
-
-static int on_integer(void *user, long long value) {
-    parser *p = user;
-    if (p->part != IN_VOCAB) return put_scalar(p, json_integer(value));
-    if (value < 0 || value >= HT_MAX_VOCAB) {
-        p->status = ht_fail(p->err, HT_ERR_LIMIT, "model.vocab has the id %lld; 0 to %d are supported", value,
-                            HT_MAX_VOCAB - 1);
-        return 0;
-    }
-    p->status = ht_vocab_set(p->vocab, (int32_t)value, p->key.data, p->key.len, p->err);
-    return p->status == HT_OK;
-}
+/* ---- the merges ---- */
 
 static ht_listed_merge *new_merge(parser *p) {
     ht_json_document *d = p->out;
     if (d->n_merges == d->merge_capacity) {
         size_t capacity = d->merge_capacity ? d->merge_capacity * 2 : 1024;
         ht_listed_merge *merges = realloc(d->merges, capacity * sizeof *merges);
-        if (!merges) return NULL;
+        if (!merges) {
+            ht_json_scan_fail_memory(&p->scan);
+            return NULL;
+        }
         d->merges = merges;
         d->merge_capacity = capacity;
     }
@@ -97,145 +64,112 @@ static ht_listed_merge *new_merge(parser *p) {
 }
 
 /* Merge of the form "a b". */
-static int add_joined_merge(parser *p, const char *text, size_t n) {
+static void add_joined_merge(parser *p) {
+    const char *text = p->scan.bytes;
+    const size_t n = p->scan.n_bytes;
     const char *space = n > 2 ? memchr(text + 1, ' ', n - 2) : NULL;
-    if (!space || memchr(space + 1, ' ', n - (size_t)(space + 1 - text)))
-        return fail(p, HT_ERR_FORMAT, "model.merges has a text that is not two tokens with one space between");
+    if (!space || memchr(space + 1, ' ', n - (size_t)(space + 1 - text))) {
+        fail(p, "model.merges has a text that is not two tokens with one space between");
+        return;
+    }
     ht_listed_merge *m = new_merge(p);
-    if (!m) return out_of_memory(p);
+    if (!m) return;
     m->n_left = (uint32_t)(space - text);
     m->n_right = (uint32_t)(n - m->n_left - 1);
     ht_text_append(&p->out->merge_text, text, m->n_left);
     ht_text_append(&p->out->merge_text, space + 1, m->n_right);
-    return p->out->merge_text.failed ? out_of_memory(p) : 1;
 }
 
-/* One side of a merge ["a", "b"]. */
-static int add_merge_side(parser *p, const char *text, size_t n) {
-    if (p->n_sides == 2) return fail(p, HT_ERR_FORMAT, "model.merges has a merge of more than two tokens");
-    ht_listed_merge *m = p->n_sides ? &p->out->merges[p->out->n_merges - 1] : new_merge(p);
-    if (!m) return out_of_memory(p);
-    *(p->n_sides ? &m->n_right : &m->n_left) = (uint32_t)n;
-    p->n_sides++;
-    ht_text_append(&p->out->merge_text, text, n);
-    return p->out->merge_text.failed ? out_of_memory(p) : 1;
-}
-
-static int on_string(void *user, const unsigned char *bytes, size_t n) {
-    parser *p = user;
-    const char *text = (const char *)bytes;
-    if (p->part == IN_MERGES && n <= UINT32_MAX)
-        return p->depth == p->part_depth ? add_joined_merge(p, text, n) : add_merge_side(p, text, n);
-    return put_scalar(p, json_stringn_nocheck(text, n));
-}
-
-static int on_key(void *user, const unsigned char *bytes, size_t n) {
-    parser *p = user;
-    if (p->part == IN_SKIPPED) return 1;
-    ht_text_clear(&p->key);
-    ht_text_append(&p->key, bytes, n);
-    if (p->key.failed) return out_of_memory(p);
-    if (p->part == IN_DOCUMENT && memchr(bytes, '\0', n))
-        return fail(p, HT_ERR_FORMAT, "the name of a member contains a NUL");
-    return 1;
-}
-
-static bool key_is(const parser *p, const char *name) { return p->key.data && strcmp(p->key.data, name) == 0; }
-
-/* Opens a container; model.vocab and model.merges begin a part. */
-static int open_container(parser *p, bool object) {
-    if (p->depth == MAX_DEPTH) return fail(p, HT_ERR_LIMIT, "the document is nested more than 64 deep");
-    if (p->part == IN_DOCUMENT && p->depth == 2 && p->in_model && (key_is(p, "vocab") || key_is(p, "merges"))) {
-        bool vocab = key_is(p, "vocab");
-        if (vocab ? p->out->has_vocab : p->out->has_merges)
-            return fail(p, HT_ERR_FORMAT, "the model has two vocabularies or two lists of merges");
-        p->part = vocab && object ? IN_VOCAB : !vocab && !object ? IN_MERGES : IN_SKIPPED;
-        p->out->has_vocab = p->out->has_vocab || p->part == IN_VOCAB;
-        p->out->has_merges = p->out->has_merges || p->part == IN_MERGES;
-        p->part_depth = ++p->depth;
-        return 1;
-    }
-    if (p->part == IN_VOCAB) return fail(p, HT_ERR_FORMAT, "model.vocab has a value that is not an integer");
-    if (p->part == IN_MERGES) {
-        if (object || p->depth != p->part_depth)
-            return fail(p, HT_ERR_FORMAT, "model.merges has an item that is neither a text nor a pair of texts");
-        p->n_sides = 0;
-    }
-    if (p->part == IN_DOCUMENT) {
-        json_t *container = object ? json_object() : json_array();
-        if (!container) return out_of_memory(p);
-        if (p->depth == 0)
-            p->out->root = container;
-        else if (!put(p, container))
-            return 0;
-        p->in_model = p->depth == 1 && object && key_is(p, "model");
-        p->open[p->depth] = container;
-    }
-    p->depth++;
-    return 1;
-}
-
-static int close_container(parser *p) {
-    if (p->part == IN_MERGES && p->depth > p->part_depth && p->n_sides != 2)
-        return fail(p, HT_ERR_FORMAT, "model.merges has a merge of fewer than two tokens");
-    if (p->part != IN_DOCUMENT && p->depth == p->part_depth) p->part = IN_DOCUMENT;
-    p->depth--;
-    p->in_model = p->part == IN_DOCUMENT && p->depth == 2 && p->open[1] == json_object_get(p->open[0], "model") &&
-                  json_is_object(p->open[1]);
-    return 1;
-}
-
-static int on_open_object(void *user) { return open_container(user, true); }
-static int on_open_array(void *user) { return open_container(user, false); }
-static int on_close(void *user) { return close_container(user); }
-
-static const yajl_callbacks callbacks = {
-    .yajl_null = on_null,
-    .yajl_boolean = on_boolean,
-    .yajl_integer = on_integer,
-    .yajl_double = on_double,
-    .yajl_string = on_string,
-    .yajl_start_map = on_open_object,
-    .yajl_map_key = on_key,
-    .yajl_end_map = on_close,
-    .yajl_start_array = on_open_array,
-    .yajl_end_array = on_close,
-};
-
-static ht_status syntax_error(const char *json, size_t at, ht_error *err) {
-    size_t line = 1, column = 1;
-    for (size_t i = 0; i < at; i++) {
-        column++;
-        if (json[i] == '\n') {
-            line++;
-            column = 1;
+/* Merge of the form ["a", "b"]. */
+static void add_pair(parser *p) {
+    ht_listed_merge *m = new_merge(p);
+    uint32_t *side[] = {m ? &m->n_left : NULL, m ? &m->n_right : NULL};
+    int n = 0;
+    ht_json_event event;
+    while (m && (event = ht_json_scan_next(&p->scan)) == HT_SCAN_STRING) {
+        if (n == 2) {
+            fail(p, "model.merges has a merge of more than two tokens");
+            return;
         }
+        *side[n++] = (uint32_t)p->scan.n_bytes;
+        ht_text_append(&p->out->merge_text, p->scan.bytes, p->scan.n_bytes);
     }
-    return ht_fail(err, HT_ERR_FORMAT, "is not valid JSON at line %zu, column %zu", line, column);
+    if (!m) return;
+    if (event != HT_SCAN_CLOSE)
+        fail(p, "model.merges has an item that is neither a text nor a pair of texts");
+    else if (n < 2)
+        fail(p, "model.merges has a merge of fewer than two tokens");
+}
+
+static void read_merges(parser *p) {
+    ht_json_event event;
+    while ((event = ht_json_scan_next(&p->scan)) > HT_SCAN_END && event != HT_SCAN_CLOSE) {
+        if (p->scan.n_bytes > UINT32_MAX)
+            fail(p, "model.merges has a text of more than 4 GiB");
+        else if (event == HT_SCAN_STRING)
+            add_joined_merge(p);
+        else if (event == HT_SCAN_ARRAY)
+            add_pair(p);
+        else
+            fail(p, "model.merges has an item that is neither a text nor a pair of texts");
+        if (p->out->merge_text.failed) ht_json_scan_fail_memory(&p->scan);
+    }
+}
+
+/* ---- the document ---- */
+
+/* Reads a vocabulary or merges into its table, or passes over a value of another kind; false: the member is neither, and
+ * belongs to the document. */
+static bool read_table(parser *p, const char *name, ht_json_event event) {
+    const bool is_vocab = strcmp(name, "vocab") == 0, is_object = event == HT_SCAN_OBJECT;
+    bool *has = is_vocab ? &p->out->has_vocab : &p->out->has_merges;
+    if ((!is_vocab && strcmp(name, "merges") != 0) || (!is_object && event != HT_SCAN_ARRAY)) return false;
+    if (*has)
+        fail(p, "the model has two vocabularies or two lists of merges");
+    else if (is_vocab != is_object)
+        (void)ht_json_scan_skip(&p->scan, event);
+    else {
+        *has = true;
+        if (is_vocab)
+            read_vocab(p);
+        else
+            read_merges(p);
+    }
+    return true;
+}
+
+/* The members of an object that has begun; those of the model have tables among them. */
+static ht_json *read_object(parser *p, bool is_model) {
+    ht_json_scanner *s = &p->scan;
+    ht_json *object = ht_json_new_object();
+    if (!object) ht_json_scan_fail_memory(s);
+    while (ht_json_scan_next(s) == HT_SCAN_KEY) {
+        char *name = ht_copy_text(s->bytes, s->n_bytes);
+        const ht_json_event event = name ? ht_json_scan_next(s) : ht_json_scan_fail_memory(s);
+        if (event == HT_SCAN_FAILED || !is_model || !read_table(p, name, event)) {
+            const bool is_next = !is_model && event == HT_SCAN_OBJECT && strcmp(name, "model") == 0;
+            ht_json *value = is_next ? read_object(p, true) : ht_json_scan_value(s, event);
+            if (!value || ht_json_object_set_new(object, name, value)) ht_json_scan_fail_memory(s);
+        }
+        free(name);
+    }
+    return object;
 }
 
 ht_status ht_json_document_parse(const char *json, size_t n, ht_json_document *out, ht_vocab *vocab, ht_error *err) {
     *out = (ht_json_document){0};
-    if (ht_is_lfs_pointer(json, n)) return ht_fail(err, HT_ERR_FORMAT, "%s", HT_LFS_POINTER);
     parser p = {.out = out, .vocab = vocab, .err = err};
-    yajl_handle handle = yajl_alloc(&callbacks, NULL, &p);
-    if (!handle) return ht_fail_memory(err, n, "tokenizer.json");
-    yajl_status status = yajl_parse(handle, (const unsigned char *)json, n);
-    size_t at = yajl_get_bytes_consumed(handle);
-    if (status == yajl_status_ok) {
-        status = yajl_complete_parse(handle);
-        at = n;
+    ht_json_scan_begin(&p.scan, json, n,
+                       &(ht_json_options){.as_python = true, .keeps_nul = true, .values_max = SIZE_MAX}, err);
+    if (ht_json_scan_next(&p.scan) == HT_SCAN_OBJECT) {
+        out->root = read_object(&p, false);
+        (void)ht_json_scan_next(&p.scan);
     }
-    yajl_free(handle);
-    ht_text_discard(&p.key);
-    if (p.status) return p.status;
-    if (status != yajl_status_ok) return syntax_error(json, at < n ? at : n, err);
-    if (!json_is_object(out->root)) return ht_fail(err, HT_ERR_FORMAT, "the document is not an object");
-    return HT_OK;
+    return ht_json_scan_end(&p.scan);
 }
 
 void ht_json_document_free(ht_json_document *d) {
-    json_decref(d->root);
+    ht_json_decref(d->root);
     ht_text_discard(&d->merge_text);
     free(d->merges);
     *d = (ht_json_document){0};

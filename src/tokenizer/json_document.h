@@ -1,12 +1,11 @@
-/* A tokenizer.json, stream-parsed: vocabulary and merges, nearly all of the file, go into flat tables, the rest into a
+/* A tokenizer.json, scanned: vocabulary and merges, nearly all of the file, go into flat tables, the rest into a
  * JSON document. */
 #ifndef HT_TOKENIZER_JSON_DOCUMENT_H
 #define HT_TOKENIZER_JSON_DOCUMENT_H
 
 #include "base/text.h"
+#include "formats/json.h"
 #include "tokenizer/vocab.h"
-
-#include <jansson.h>
 
 typedef struct ht_listed_merge { /* text[begin, begin + n_left + n_right): left and right, adjacent */
     size_t begin;
@@ -14,7 +13,7 @@ typedef struct ht_listed_merge { /* text[begin, begin + n_left + n_right): left 
 } ht_listed_merge;
 
 typedef struct ht_json_document {
-    json_t *root; /* the document without model.vocab and model.merges */
+    ht_json *root; /* the document without model.vocab and model.merges */
     bool has_vocab, has_merges;
     ht_text merge_text;
     ht_listed_merge *merges;

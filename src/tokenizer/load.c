@@ -41,15 +41,27 @@ static ht_status read_beside(const char *directory, const char *name, char **dat
     return st;
 }
 
-/* A template file overrides the template in tokenizer_config.json. */
-static ht_status load_template(ht_tokenizer *t, const char *directory, ht_error *err) {
+/* Puts the text of a template file in place of a template. */
+static ht_status load_file_template(const char *directory, const char *name, char **to, ht_error *err) {
     char *data;
     size_t n;
-    ht_status st = read_beside(directory, "chat_template.jinja", &data, &n, err);
-    if (!st && data) {
-        free(t->chat_template);
-        t->chat_template = data;
+    ht_status st = read_beside(directory, name, &data, &n, err);
+    if (st || !data) return st;
+    free(*to);
+    *to = data;
+    return HT_OK;
+}
+
+/* Template files override the templates in tokenizer_config.json. */
+static ht_status load_template(ht_tokenizer *t, const char *directory, ht_error *err) {
+    char *data, *const listed = t->chat_template;
+    size_t n;
+    ht_status st = load_file_template(directory, "chat_template.jinja", &t->chat_template, err);
+    if (!st && t->chat_template != listed) { /* the list that it was in is overridden as a whole */
+        free(t->tool_template);
+        t->tool_template = NULL;
     }
+    if (!st) st = load_file_template(directory, HT_TOOL_TEMPLATE_FILE, &t->tool_template, err);
     if (st || t->chat_template) return st;
     st = read_beside(directory, "chat_template.json", &data, &n, err); /* older multimodal checkpoints */
     if (!st && data) st = ht_load_template(t, data, n, "chat_template.json", err);
@@ -75,21 +87,21 @@ static ht_status add_bos(ht_tokenizer *t, const char *directory, ht_error *err) 
     static const char bos[] = "<|begin_of_text|>";
     char *data;
     size_t n;
-    json_t *config;
+    ht_json *config;
     if (!t->may_add_bos || t->n_prefix) return HT_OK;
     ht_status st = read_beside(directory, "config.json", &data, &n, err);
     if (st || !data) return st;
     st = ht_json_parse(data, n, "config.json", &config, err);
     free(data);
     if (st) return st;
-    const json_t *named = json_object_get(config, "bos_token_id");
-    if (!named) named = json_object_get(json_object_get(config, "text_config"), "bos_token_id");
-    const json_int_t id = json_is_integer(named) ? json_integer_value(named) : -1;
+    const ht_json *named = ht_json_object_get(config, "bos_token_id");
+    if (!named) named = ht_json_object_get(ht_json_object_get(config, "text_config"), "bos_token_id");
+    const int64_t id = ht_json_is_integer(named) ? ht_json_integer_value(named) : -1;
     if (id >= 0 && id < t->vocab.n && id == ht_vocab_find(&t->vocab, bos, sizeof bos - 1)) {
         t->bos = (int32_t)id;
         st = ht_append_id(&t->prefix, &t->n_prefix, t->bos, err);
     }
-    json_decref(config);
+    ht_json_decref(config);
     return st;
 }
 

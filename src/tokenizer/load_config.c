@@ -102,11 +102,11 @@ static int by_id(const void *a, const void *b) {
 
 /* ---- tokenizer_config.json ---- */
 
-static ht_status list_added(ht_listed_tokens *tokens, ht_json_reader *r, const json_t *config, ht_error *err) {
-    const json_t *list = ht_json_object(r, config, "added_tokens_decoder");
+static ht_status list_added(ht_listed_tokens *tokens, ht_json_reader *r, const ht_json *config, ht_error *err) {
+    const ht_json *list = ht_json_object(r, config, "added_tokens_decoder");
     const char *key;
-    const json_t *item;
-    json_object_foreach((json_t *)(uintptr_t)list, key, item) {
+    const ht_json *item;
+    ht_json_object_foreach((ht_json *)(uintptr_t)list, key, item) {
         char *end;
         long id = strtol(key, &end, 10);
         const char *content = NULL;
@@ -128,7 +128,7 @@ static ht_status list_added(ht_listed_tokens *tokens, ht_json_reader *r, const j
 }
 
 /* Adds the tokens of added_tokens_decoder, by their ids. */
-static ht_status read_added(ht_tokenizer *t, ht_json_reader *r, const json_t *config, ht_error *err) {
+static ht_status read_added(ht_tokenizer *t, ht_json_reader *r, const ht_json *config, ht_error *err) {
     ht_listed_tokens tokens = {0};
     ht_status st = list_added(&tokens, r, config, err);
     if (tokens.n) qsort(tokens.token, tokens.n, sizeof *tokens.token, by_id);
@@ -139,31 +139,41 @@ static ht_status read_added(ht_tokenizer *t, ht_json_reader *r, const json_t *co
 
 /* Reads a special token: a string, or an object with `content`. *id is unchanged when it is null or not in the
  * vocabulary. */
-static void read_special(const ht_tokenizer *t, const json_t *config, const char *key, int32_t *id) {
-    const json_t *value = json_object_get(config, key);
-    if (json_is_object(value)) value = json_object_get(value, "content");
-    if (json_is_string(value)) *id = ht_vocab_find(&t->vocab, json_string_value(value), json_string_length(value));
+static void read_special(const ht_tokenizer *t, const ht_json *config, const char *key, int32_t *id) {
+    const ht_json *value = ht_json_object_get(config, key);
+    if (ht_json_is_object(value)) value = ht_json_object_get(value, "content");
+    if (ht_json_is_string(value))
+        *id = ht_vocab_find(&t->vocab, ht_json_string_value(value), ht_json_string_length(value));
 }
 
-/* Reads chat_template: a string, or a list of named ones, of which "default" is used. */
-static ht_status read_template(ht_tokenizer *t, const json_t *config, ht_error *err) {
-    const json_t *value = json_object_get(config, "chat_template");
-    if (json_is_array(value)) {
-        const json_t *list = value;
-        value = json_object_get(json_array_get(list, 0), "template");
-        for (size_t i = 0; i < json_array_size(list); i++) {
-            const json_t *item = json_array_get(list, i);
-            const char *name = json_string_value(json_object_get(item, "name"));
-            if (name && strcmp(name, "default") == 0) value = json_object_get(item, "template");
-        }
+/* Copies a template's text, unless there is one already. */
+static ht_status copy_template(const ht_json *text, char **to, ht_error *err) {
+    if (*to || !ht_json_is_string(text)) return HT_OK;
+    *to = ht_copy_text(ht_json_string_value(text), ht_json_string_length(text));
+    return *to ? HT_OK : ht_fail_memory(err, ht_json_string_length(text), "chat template");
+}
+
+/* The text of a named template in a list of {"name", "template"}, or NULL. */
+static const ht_json *find_named(const ht_json *list, const char *wanted) {
+    const ht_json *found = NULL;
+    for (size_t i = 0; i < ht_json_array_size(list); i++) {
+        const ht_json *item = ht_json_array_get(list, i);
+        const char *name = ht_json_string_value(ht_json_object_get(item, "name"));
+        if (name && strcmp(name, wanted) == 0) found = ht_json_object_get(item, "template");
     }
-    if (!json_is_string(value)) return HT_OK;
-    t->chat_template = ht_copy_text(json_string_value(value), json_string_length(value));
-    return t->chat_template ? HT_OK : ht_fail_memory(err, json_string_length(value), "chat template");
+    return found;
+}
+
+/* Reads chat_template: a string, or a list of named ones, of which "default" (else the first) and "tool_use" are used. */
+static ht_status read_template(ht_tokenizer *t, const ht_json *config, ht_error *err) {
+    const ht_json *value = ht_json_object_get(config, "chat_template"), *named = find_named(value, "default");
+    if (ht_json_is_array(value) && !named) named = ht_json_object_get(ht_json_array_get(value, 0), "template");
+    ht_status st = copy_template(ht_json_is_array(value) ? named : value, &t->chat_template, err);
+    return st ? st : copy_template(find_named(value, "tool_use"), &t->tool_template, err);
 }
 
 ht_status ht_load_tokenizer_config(ht_tokenizer *t, const char *text, size_t n, ht_error *err) {
-    json_t *config;
+    ht_json *config;
     ht_status st = ht_json_parse(text, n, "tokenizer_config.json", &config, err);
     if (st) return st;
     ht_json_reader r = {.file = "tokenizer_config.json", .err = err};
@@ -172,19 +182,18 @@ ht_status ht_load_tokenizer_config(ht_tokenizer *t, const char *text, size_t n, 
     if (!st) {
         read_special(t, config, "bos_token", &t->bos);
         read_special(t, config, "eos_token", &t->eos);
-        t->may_add_bos = t->may_add_bos && !json_is_false(json_object_get(config, "add_bos_token"));
+        t->may_add_bos = t->may_add_bos && !ht_json_is_false(ht_json_object_get(config, "add_bos_token"));
         st = read_template(t, config, err);
     }
-    json_decref(config);
+    ht_json_decref(config);
     return st;
 }
 
 ht_status ht_load_template(ht_tokenizer *t, const char *text, size_t n, const char *name, ht_error *err) {
-    json_t *document;
-    if (t->chat_template) return HT_OK;
+    ht_json *document;
     ht_status st = ht_json_parse(text, n, name, &document, err);
     if (st) return st;
     st = read_template(t, document, err);
-    json_decref(document);
+    ht_json_decref(document);
     return st;
 }

@@ -23,7 +23,7 @@ ht_status ht_merge_added(ht_tokenizer *t, const ht_listed_tokens *list, const ch
  * t->may_add_bos: tokenizer.json's post_processor decides, and they may contradict it. */
 ht_status ht_load_tokenizer_config(ht_tokenizer *t, const char *config, size_t n, ht_error *err);
 
-/* Reads the chat template from one JSON document (`name` for messages); keeps a template already loaded. */
+/* Reads the chat templates from one JSON document (`name` for messages); keeps those already loaded. */
 ht_status ht_load_template(ht_tokenizer *t, const char *text, size_t n, const char *name, ht_error *err);
 
 #endif

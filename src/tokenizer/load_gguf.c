@@ -182,20 +182,23 @@ static ht_status read_bool(const reader *r, const char *key, bool otherwise, boo
     return HT_OK;
 }
 
-/* Reads BOS and EOS, whether they surround the text, and the chat template. */
+static ht_status read_template(reader *r, const char *key, char **out) {
+    ht_bytes text;
+    if (!ht_gguf_get_string(r->g, key, &text)) return HT_OK;
+    *out = ht_copy_text(text.data, text.len);
+    return *out ? HT_OK : ht_fail_memory(r->err, text.len, "chat template");
+}
+
+/* Reads BOS and EOS, whether they surround the text, and the chat templates. */
 static ht_status read_ends(reader *r, bool bos_by_default) {
     ht_tokenizer *t = r->t;
     bool add_bos, add_eos;
-    ht_bytes text;
     ht_status st = read_bool(r, "tokenizer.ggml.add_bos_token", bos_by_default, &add_bos);
     if (!st) st = read_bool(r, "tokenizer.ggml.add_eos_token", false, &add_eos);
     if (!st && add_bos && t->bos >= 0) st = ht_append_id(&t->prefix, &t->n_prefix, t->bos, r->err);
     if (!st && add_eos && t->eos >= 0) st = ht_append_id(&t->suffix, &t->n_suffix, t->eos, r->err);
-    if (!st && ht_gguf_get_string(r->g, "tokenizer.chat_template", &text)) {
-        t->chat_template = ht_copy_text(text.data, text.len);
-        if (!t->chat_template) st = ht_fail_memory(r->err, text.len, "chat template");
-    }
-    return st;
+    if (!st) st = read_template(r, "tokenizer.chat_template", &t->chat_template);
+    return st ? st : read_template(r, "tokenizer.chat_template.tool_use", &t->tool_template);
 }
 
 static ht_status read_sentencepiece(reader *r, bool listed_merges) {

@@ -21,28 +21,28 @@ typedef struct loader {
 
 /* ---- JSON members ---- */
 
-static const char *type_of(loader *l, const json_t *step) {
-    const char *type = json_string_value(json_object_get(step, "type"));
+static const char *type_of(loader *l, const ht_json *step) {
+    const char *type = ht_json_string_value(ht_json_object_get(step, "type"));
     if (!type) FAIL(l, HT_ERR_FORMAT, "%s: a step has no `type`", l->stage);
     return type ? type : "";
 }
 
-static bool get_bool(loader *l, const json_t *step, const char *key, bool otherwise) {
-    const json_t *value = json_object_get(step, key);
-    if (!value || json_is_null(value)) return otherwise;
-    if (!json_is_boolean(value)) FAIL(l, HT_ERR_FORMAT, "%s: `%s` is not a boolean", l->stage, key);
-    return json_is_true(value);
+static bool get_bool(loader *l, const ht_json *step, const char *key, bool otherwise) {
+    const ht_json *value = ht_json_object_get(step, key);
+    if (!value || ht_json_is_null(value)) return otherwise;
+    if (!ht_json_is_boolean(value)) FAIL(l, HT_ERR_FORMAT, "%s: `%s` is not a boolean", l->stage, key);
+    return ht_json_is_true(value);
 }
 
 /* A string member, borrowed; *n is its length. */
-static const char *get_text(loader *l, const json_t *step, const char *key, size_t *n) {
-    const json_t *value = json_object_get(step, key);
-    *n = json_string_length(value);
-    if (!json_is_string(value)) {
+static const char *get_text(loader *l, const ht_json *step, const char *key, size_t *n) {
+    const ht_json *value = ht_json_object_get(step, key);
+    *n = ht_json_string_length(value);
+    if (!ht_json_is_string(value)) {
         FAIL(l, HT_ERR_FORMAT, "%s: `%s` is missing or not a text", l->stage, key);
         return "";
     }
-    return json_string_value(value);
+    return ht_json_string_value(value);
 }
 
 static char *copy(loader *l, const char *text, size_t n) {
@@ -52,10 +52,10 @@ static char *copy(loader *l, const char *text, size_t n) {
 }
 
 /* {"String": "..."} or {"Regex": "..."} */
-static const char *get_pattern(loader *l, const json_t *step, size_t *n, bool *is_regex) {
-    const json_t *pattern = json_object_get(step, "pattern");
-    *is_regex = json_object_get(pattern, "Regex") != NULL;
-    if (!json_is_object(pattern) || (!*is_regex && !json_object_get(pattern, "String"))) {
+static const char *get_pattern(loader *l, const ht_json *step, size_t *n, bool *is_regex) {
+    const ht_json *pattern = ht_json_object_get(step, "pattern");
+    *is_regex = ht_json_object_get(pattern, "Regex") != NULL;
+    if (!ht_json_is_object(pattern) || (!*is_regex && !ht_json_object_get(pattern, "String"))) {
         FAIL(l, HT_ERR_FORMAT, "%s: `pattern` has neither `String` nor `Regex`", l->stage);
         *n = 0;
         return "";
@@ -63,33 +63,33 @@ static const char *get_pattern(loader *l, const json_t *step, size_t *n, bool *i
     return get_text(l, pattern, *is_regex ? "Regex" : "String", n);
 }
 
-static ht_behavior get_behavior(loader *l, const json_t *step, bool required) {
+static ht_behavior get_behavior(loader *l, const ht_json *step, bool required) {
     static const char *const names[] = {"Isolated", "Removed", "Contiguous", "MergedWithPrevious", "MergedWithNext"};
-    const json_t *value = json_object_get(step, "behavior");
+    const ht_json *value = ht_json_object_get(step, "behavior");
     if (!value && !required) return HT_SPLIT_ISOLATED;
-    const char *name = json_string_value(value);
+    const char *name = ht_json_string_value(value);
     for (int i = 0; name && i < 5; i++)
         if (strcmp(name, names[i]) == 0) return (ht_behavior)i;
     FAIL(l, HT_ERR_UNSUPPORTED, "%s: the behavior `%.40s` is not known", l->stage, name ? name : "(none)");
     return HT_SPLIT_ISOLATED;
 }
 
-typedef void step_fn(loader *l, const json_t *step, int depth);
+typedef void step_fn(loader *l, const ht_json *step, int depth);
 
 /* Calls the step function for each member of a Sequence, listed under `key`. */
-static void each_step(loader *l, const json_t *sequence, const char *key, int depth, step_fn *fn) {
-    const json_t *steps = json_object_get(sequence, key);
-    if (!json_is_array(steps)) {
+static void each_step(loader *l, const ht_json *sequence, const char *key, int depth, step_fn *fn) {
+    const ht_json *steps = ht_json_object_get(sequence, key);
+    if (!ht_json_is_array(steps)) {
         FAIL(l, HT_ERR_FORMAT, "%s: a Sequence has no list `%s`", l->stage, key);
         return;
     }
     if (depth >= 8) FAIL(l, HT_ERR_LIMIT, "%s: Sequences are nested more than 8 deep", l->stage);
-    for (size_t i = 0; i < json_array_size(steps) && !l->status; i++) fn(l, json_array_get(steps, i), depth + 1);
+    for (size_t i = 0; i < ht_json_array_size(steps) && !l->status; i++) fn(l, ht_json_array_get(steps, i), depth + 1);
 }
 
 /* ---- normalizer ---- */
 
-static void load_replace(loader *l, const json_t *step) {
+static void load_replace(loader *l, const ht_json *step) {
     size_t n, n_content;
     bool is_regex;
     const char *pattern = get_pattern(l, step, &n, &is_regex);
@@ -108,7 +108,7 @@ static void load_replace(loader *l, const json_t *step) {
     s->n_to = n_content;
 }
 
-static void load_normalizer(loader *l, const json_t *step, int depth) {
+static void load_normalizer(loader *l, const ht_json *step, int depth) {
     static const char *const forms[] = {"NFC", "NFD", "NFKC", "NFKD"};
     const char *type = type_of(l, step);
     if (l->status) return;
@@ -148,7 +148,7 @@ static void load_normalizer(loader *l, const json_t *step, int depth) {
 
 /* ---- pre-tokenizer ---- */
 
-static void load_split(loader *l, const json_t *step) {
+static void load_split(loader *l, const ht_json *step) {
     size_t n;
     bool is_regex;
     const char *pattern = get_pattern(l, step, &n, &is_regex);
@@ -172,15 +172,15 @@ static void load_split(loader *l, const json_t *step) {
 
 /* Reads Metaspace's prepend_scheme: "always", "first" (start of the text only) or "never"; older files have
  * add_prefix_space instead. */
-static const char *get_prepend_scheme(loader *l, const json_t *step) {
-    const char *scheme = json_string_value(json_object_get(step, "prepend_scheme"));
+static const char *get_prepend_scheme(loader *l, const ht_json *step) {
+    const char *scheme = ht_json_string_value(ht_json_object_get(step, "prepend_scheme"));
     if (!scheme) scheme = get_bool(l, step, "add_prefix_space", true) ? "always" : "never";
     if (strcmp(scheme, "always") != 0 && strcmp(scheme, "first") != 0 && strcmp(scheme, "never") != 0)
         FAIL(l, HT_ERR_UNSUPPORTED, "%s: the prepend_scheme `%.40s` is not known", l->stage, scheme);
     return scheme;
 }
 
-static void load_metaspace(loader *l, const json_t *step, ht_pre_step *s) {
+static void load_metaspace(loader *l, const ht_json *step, ht_pre_step *s) {
     const char *scheme = get_prepend_scheme(l, step);
     const char *replacement = get_text(l, step, "replacement", &s->n_replacement);
     s->kind = HT_PRE_METASPACE;
@@ -196,7 +196,7 @@ static void load_metaspace(loader *l, const json_t *step, ht_pre_step *s) {
 
 #define WORDS_AND_OTHERS "[\\w\\x{200C}\\x{200D}]+|[^\\w\\x{200C}\\x{200D}\\s]+"
 
-static void load_pre_tokenizer(loader *l, const json_t *step, int depth) {
+static void load_pre_tokenizer(loader *l, const ht_json *step, int depth) {
     const char *type = type_of(l, step);
     if (l->status) return;
     if (strcmp(type, "Sequence") == 0) {
@@ -241,10 +241,10 @@ static void load_pre_tokenizer(loader *l, const json_t *step, int depth) {
 
 /* ---- decoder ---- */
 
-static void load_strip(loader *l, const json_t *step) {
+static void load_strip(loader *l, const ht_json *step) {
     ht_decode_plan *plan = &l->t->decode;
-    json_int_t start = json_integer_value(json_object_get(step, "start"));
-    json_int_t stop = json_integer_value(json_object_get(step, "stop"));
+    int64_t start = ht_json_integer_value(ht_json_object_get(step, "start"));
+    int64_t stop = ht_json_integer_value(ht_json_object_get(step, "stop"));
     const char *content = get_text(l, step, "content", &plan->n_strip);
     if (start < 0 || stop != 0 || plan->strip || !l->fused)
         FAIL(l, HT_ERR_UNSUPPORTED, "decoder: only a Strip at the front of the whole text is supported, after Fuse");
@@ -254,7 +254,7 @@ static void load_strip(loader *l, const json_t *step) {
     plan->strip_count = (size_t)start;
 }
 
-static void load_decode_metaspace(loader *l, const json_t *step) {
+static void load_decode_metaspace(loader *l, const ht_json *step) {
     ht_decode_plan *plan = &l->t->decode;
     const char *replacement = get_text(l, step, "replacement", &plan->n_metaspace);
     plan->metaspace_drops = strcmp(get_prepend_scheme(l, step), "never") != 0;
@@ -263,7 +263,7 @@ static void load_decode_metaspace(loader *l, const json_t *step) {
     if (!l->status) plan->metaspace = copy(l, replacement, plan->n_metaspace);
 }
 
-static void load_decode_replace(loader *l, const json_t *step) {
+static void load_decode_replace(loader *l, const ht_json *step) {
     size_t n, n_content;
     bool is_regex;
     const char *pattern = get_pattern(l, step, &n, &is_regex);
@@ -273,7 +273,7 @@ static void load_decode_replace(loader *l, const json_t *step) {
 }
 
 /* Decoder steps have one order in all known files; the streaming decoder relies on it. */
-static void load_decoder(loader *l, const json_t *step, int depth) {
+static void load_decoder(loader *l, const ht_json *step, int depth) {
     static const char *const order[] = {"ByteLevel", "Replace", "Metaspace", "ByteFallback", "Fuse", "Strip"};
     const char *type = type_of(l, step);
     if (l->status) return;
@@ -300,9 +300,9 @@ static void load_decoder(loader *l, const json_t *step, int depth) {
 
 /* ---- post-processor ---- */
 
-static void append_id(loader *l, bool behind, const json_t *id) {
-    json_int_t value = json_integer_value(id);
-    if (!json_is_integer(id) || value < 0 || value >= HT_MAX_VOCAB) {
+static void append_id(loader *l, bool behind, const ht_json *id) {
+    int64_t value = ht_json_integer_value(id);
+    if (!ht_json_is_integer(id) || value < 0 || value >= HT_MAX_VOCAB) {
         FAIL(l, HT_ERR_FORMAT, "post_processor: a special token's id is missing or out of range");
         return;
     }
@@ -311,27 +311,29 @@ static void append_id(loader *l, bool behind, const json_t *id) {
                        : ht_append_id(&t->prefix, &t->n_prefix, (int32_t)value, l->err);
 }
 
-static void load_template(loader *l, const json_t *step) {
-    const json_t *single = json_object_get(step, "single"), *specials = json_object_get(step, "special_tokens");
-    if (!json_is_array(single)) FAIL(l, HT_ERR_FORMAT, "post_processor: TemplateProcessing has no list `single`");
+static void load_template(loader *l, const ht_json *step) {
+    const ht_json *single = ht_json_object_get(step, "single"), *specials = ht_json_object_get(step, "special_tokens");
+    if (!ht_json_is_array(single)) FAIL(l, HT_ERR_FORMAT, "post_processor: TemplateProcessing has no list `single`");
     bool seen = false;
-    for (size_t i = 0; i < json_array_size(single) && !l->status; i++) {
-        const json_t *item = json_array_get(single, i), *special = json_object_get(item, "SpecialToken");
-        if (json_object_get(item, "Sequence")) {
+    for (size_t i = 0; i < ht_json_array_size(single) && !l->status; i++) {
+        const ht_json *item = ht_json_array_get(single, i), *special = ht_json_object_get(item, "SpecialToken");
+        if (ht_json_object_get(item, "Sequence")) {
             if (seen) FAIL(l, HT_ERR_UNSUPPORTED, "post_processor: the text occurs twice in `single`");
             seen = true;
             continue;
         }
         size_t n;
         const char *name = special ? get_text(l, special, "id", &n) : "";
-        const json_t *ids = json_object_get(json_object_get(specials, name), "ids");
-        if (!json_is_array(ids)) FAIL(l, HT_ERR_FORMAT, "post_processor: the special token `%.64s` has no `ids`", name);
-        for (size_t k = 0; k < json_array_size(ids) && !l->status; k++) append_id(l, seen, json_array_get(ids, k));
+        const ht_json *ids = ht_json_object_get(ht_json_object_get(specials, name), "ids");
+        if (!ht_json_is_array(ids))
+            FAIL(l, HT_ERR_FORMAT, "post_processor: the special token `%.64s` has no `ids`", name);
+        for (size_t k = 0; k < ht_json_array_size(ids) && !l->status; k++)
+            append_id(l, seen, ht_json_array_get(ids, k));
     }
     if (!seen) FAIL(l, HT_ERR_FORMAT, "post_processor: `single` lacks the text itself");
 }
 
-static void load_post_processor(loader *l, const json_t *step, int depth) {
+static void load_post_processor(loader *l, const ht_json *step, int depth) {
     const char *type = type_of(l, step);
     if (l->status) return;
     if (strcmp(type, "Sequence") == 0)
@@ -339,17 +341,17 @@ static void load_post_processor(loader *l, const json_t *step, int depth) {
     else if (strcmp(type, "TemplateProcessing") == 0)
         load_template(l, step);
     else if (strcmp(type, "BertProcessing") == 0 || strcmp(type, "RobertaProcessing") == 0) {
-        append_id(l, false, json_array_get(json_object_get(step, "cls"), 1));
-        if (!l->status) append_id(l, true, json_array_get(json_object_get(step, "sep"), 1));
+        append_id(l, false, ht_json_array_get(ht_json_object_get(step, "cls"), 1));
+        if (!l->status) append_id(l, true, ht_json_array_get(ht_json_object_get(step, "sep"), 1));
     } else if (strcmp(type, "ByteLevel") != 0) /* changes offsets only */
         FAIL(l, HT_ERR_UNSUPPORTED, "the post_processor `%.40s` is not supported", type);
 }
 
 /* ---- model and added tokens ---- */
 
-static bool is_empty(const json_t *value) {
-    return !value || json_is_null(value) || (json_is_string(value) && !json_string_length(value)) ||
-           (json_is_number(value) && json_number_value(value) == 0);
+static bool is_empty(const ht_json *value) {
+    return !value || ht_json_is_null(value) || (ht_json_is_string(value) && !ht_json_string_length(value)) ||
+           (ht_json_is_number(value) && ht_json_number_value(value) == 0);
 }
 
 static void load_merges(loader *l, const ht_json_document *d) {
@@ -370,29 +372,29 @@ static void load_merges(loader *l, const ht_json_document *d) {
 
 static void load_model(loader *l, const ht_json_document *d) {
     static const char *const must_be_empty[] = {"dropout", "continuing_subword_prefix", "end_of_word_suffix"};
-    const json_t *model = json_object_get(d->root, "model");
-    const char *type = json_string_value(json_object_get(model, "type"));
+    const ht_json *model = ht_json_object_get(d->root, "model");
+    const char *type = ht_json_string_value(ht_json_object_get(model, "type"));
     l->stage = "model";
-    if (!json_is_object(model)) FAIL(l, HT_ERR_FORMAT, "the document has no `model`");
+    if (!ht_json_is_object(model)) FAIL(l, HT_ERR_FORMAT, "the document has no `model`");
     if (type ? strcmp(type, "BPE") != 0 : !d->has_merges)
         FAIL(l, HT_ERR_UNSUPPORTED, "the model `%.40s` is not supported; BPE is", type ? type : "(without type)");
     if (!d->has_vocab || !d->has_merges) FAIL(l, HT_ERR_FORMAT, "the model has no `vocab` or no `merges`");
     for (int i = 0; i < 3; i++)
-        if (!is_empty(json_object_get(model, must_be_empty[i])))
+        if (!is_empty(ht_json_object_get(model, must_be_empty[i])))
             FAIL(l, HT_ERR_UNSUPPORTED, "model: `%s` is not supported", must_be_empty[i]);
     l->t->fuse_unk = get_bool(l, model, "fuse_unk", false);
     l->t->byte_fallback = get_bool(l, model, "byte_fallback", false);
     l->t->ignore_merges = get_bool(l, model, "ignore_merges", false);
-    const json_t *unk = json_object_get(model, "unk_token");
-    if (json_is_string(unk)) l->t->unk_text = copy(l, json_string_value(unk), json_string_length(unk));
+    const ht_json *unk = ht_json_object_get(model, "unk_token");
+    if (ht_json_is_string(unk)) l->t->unk_text = copy(l, ht_json_string_value(unk), ht_json_string_length(unk));
     if (!l->status) l->status = ht_vocab_index(&l->t->vocab, l->err);
     for (int32_t id = 0; id < l->t->vocab.n; id++) l->t->n_model_tokens += ht_vocab_has(&l->t->vocab, id);
     if (!l->status) load_merges(l, d);
 }
 
-static void list_added(loader *l, const json_t *list, ht_listed_tokens *tokens) {
-    for (size_t i = 0; i < json_array_size(list) && !l->status; i++) {
-        const json_t *item = json_array_get(list, i), *id = json_object_get(item, "id");
+static void list_added(loader *l, const ht_json *list, ht_listed_tokens *tokens) {
+    for (size_t i = 0; i < ht_json_array_size(list) && !l->status; i++) {
+        const ht_json *item = ht_json_array_get(list, i), *id = ht_json_object_get(item, "id");
         size_t n;
         const char *text = get_text(l, item, "content", &n);
         ht_added token = {
@@ -402,9 +404,9 @@ static void list_added(loader *l, const json_t *list, ht_listed_tokens *tokens) 
             .rstrip = get_bool(l, item, "rstrip", false),
             .single_word = get_bool(l, item, "single_word", false),
         };
-        if (!json_is_integer(id)) FAIL(l, HT_ERR_FORMAT, "added_tokens: `%.64s` has no id", text);
+        if (!ht_json_is_integer(id)) FAIL(l, HT_ERR_FORMAT, "added_tokens: `%.64s` has no id", text);
         if (l->status) return;
-        json_int_t value = json_integer_value(id);
+        int64_t value = ht_json_integer_value(id);
         if (value < 0 || value >= HT_MAX_VOCAB)
             FAIL(l, HT_ERR_LIMIT, "added_tokens: `%.64s` has an id that is out of range", text);
         else {
@@ -414,10 +416,10 @@ static void list_added(loader *l, const json_t *list, ht_listed_tokens *tokens) 
     }
 }
 
-static void load_added(loader *l, const json_t *root) {
+static void load_added(loader *l, const ht_json *root) {
     ht_listed_tokens tokens = {0};
     l->stage = "added_tokens";
-    list_added(l, json_object_get(root, "added_tokens"), &tokens);
+    list_added(l, ht_json_object_get(root, "added_tokens"), &tokens);
     if (!l->status) l->status = ht_merge_added(l->t, &tokens, "tokenizer.json", l->err);
     ht_listed_tokens_free(&tokens);
 }
@@ -432,10 +434,10 @@ static void check_ends(loader *l) {
 }
 
 /* Loads a stage when the document has it. */
-static void load_stage(loader *l, const json_t *root, const char *key, step_fn *fn) {
-    const json_t *stage = json_object_get(root, key);
+static void load_stage(loader *l, const ht_json *root, const char *key, step_fn *fn) {
+    const ht_json *stage = ht_json_object_get(root, key);
     l->stage = key;
-    if (!l->status && stage && !json_is_null(stage)) fn(l, stage, 0);
+    if (!l->status && stage && !ht_json_is_null(stage)) fn(l, stage, 0);
 }
 
 static void load_document(loader *l, const ht_json_document *d, const char *config, size_t n_config) {
@@ -443,9 +445,9 @@ static void load_document(loader *l, const ht_json_document *d, const char *conf
     load_stage(l, d->root, "pre_tokenizer", load_pre_tokenizer);
     load_stage(l, d->root, "post_processor", load_post_processor);
     load_stage(l, d->root, "decoder", load_decoder);
-    const json_t *decoder = json_object_get(d->root, "decoder");
-    l->t->may_add_bos = is_empty(json_object_get(d->root, "post_processor"));
-    l->t->decode.join_spaces = !decoder || json_is_null(decoder);
+    const ht_json *decoder = ht_json_object_get(d->root, "decoder");
+    l->t->may_add_bos = is_empty(ht_json_object_get(d->root, "post_processor"));
+    l->t->decode.join_spaces = !decoder || ht_json_is_null(decoder);
     load_model(l, d);
     if (!l->status) load_added(l, d->root);
     if (!l->status && config) l->status = ht_load_tokenizer_config(l->t, config, n_config, l->err);

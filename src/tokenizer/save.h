@@ -3,9 +3,8 @@
 #ifndef HT_TOKENIZER_SAVE_H
 #define HT_TOKENIZER_SAVE_H
 
+#include "formats/json.h"
 #include "tokenizer/tokenizer.h"
-
-#include <jansson.h>
 
 /* save_json.c: the text of a tokenizer.json that loads as this tokenizer, which the caller frees. Fillers of a GGUF are left
  * out. Two tokens with one text are an error, as its vocabulary is an object of texts. */
@@ -15,7 +14,7 @@ ht_status ht_tokenizer_save_json(const ht_tokenizer *t, char **text, ht_error *e
  * n_rows: rows of the embedding, each of which needs a token; ids without one become fillers [PAD<id>].
  * list_merges: a SentencePiece vocabulary is written with its merges (tokenizer.ggml.model gemma4), even when scores could
  * express them (llama). */
-ht_status ht_tokenizer_save_gguf(const ht_tokenizer *t, int64_t n_rows, bool list_merges, json_t *metadata,
+ht_status ht_tokenizer_save_gguf(const ht_tokenizer *t, int64_t n_rows, bool list_merges, ht_json *metadata,
                                  ht_error *err);
 
 /* ---- merges (save_merges.c) ---- */

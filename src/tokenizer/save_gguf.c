@@ -12,17 +12,17 @@
 
 static ht_status out_of_memory(ht_error *err) { return ht_fail_memory(err, 0, "GGUF metadata"); }
 
-static ht_status set(json_t *metadata, const char *key, json_t *value, ht_error *err) {
-    return value && !json_object_set_new(metadata, key, value) ? HT_OK : out_of_memory(err);
+static ht_status set(ht_json *metadata, const char *key, ht_json *value, ht_error *err) {
+    return value && !ht_json_object_set_new(metadata, key, value) ? HT_OK : out_of_memory(err);
 }
 
-static ht_status set_bool(json_t *metadata, const char *key, bool value, ht_error *err) {
-    return set(metadata, key, json_pack("{s:s, s:b}", "dtype", "bool", "value", value), err);
+static ht_status set_bool(ht_json *metadata, const char *key, bool value, ht_error *err) {
+    return set(metadata, key, ht_json_pack("{s:s, s:b}", "dtype", "bool", "value", value), err);
 }
 
 /* A list of numbers, which is taken over. */
-static ht_status set_numbers(json_t *metadata, const char *key, const char *dtype, json_t *list, ht_error *err) {
-    return set(metadata, key, list ? json_pack("{s:s, s:o}", "dtype", dtype, "value", list) : NULL, err);
+static ht_status set_numbers(ht_json *metadata, const char *key, const char *dtype, ht_json *list, ht_error *err) {
+    return set(metadata, key, list ? ht_json_pack("{s:s, s:o}", "dtype", dtype, "value", list) : NULL, err);
 }
 
 /* ---- stages of byte-level BPE ---- */
@@ -100,7 +100,7 @@ static ht_status find_stages(const ht_tokenizer *t, const ht_gguf_stages **out, 
     return HT_OK;
 }
 
-static ht_status set_stages(const ht_tokenizer *t, json_t *metadata, ht_error *err) {
+static ht_status set_stages(const ht_tokenizer *t, ht_json *metadata, ht_error *err) {
     const ht_gguf_stages *row;
     const char *what;
     ht_status st = find_stages(t, &row, &what, err);
@@ -110,8 +110,8 @@ static ht_status set_stages(const ht_tokenizer *t, json_t *metadata, ht_error *e
                        "tokenizer.json: `%s` is that of no tokenizer that GGUF has a name for (tokenizer.ggml.pre)",
                        what);
     const char *name = row->names + 1;
-    st = set(metadata, "tokenizer.ggml.model", json_string("gpt2"), err);
-    return st ? st : set(metadata, "tokenizer.ggml.pre", json_stringn(name, strcspn(name, " ")), err);
+    st = set(metadata, "tokenizer.ggml.model", ht_json_string("gpt2"), err);
+    return st ? st : set(metadata, "tokenizer.ggml.pre", ht_json_stringn(name, strcspn(name, " ")), err);
 }
 
 /* ---- stages of SentencePiece-style BPE ---- */
@@ -198,15 +198,15 @@ static ht_status check_list(const ht_tokenizer *t, bool prefix, const char *why,
                           : "a token has a line break and other text, where GGUF with listed merges cuts a text");
 }
 
-static ht_status set_merges(const ht_tokenizer *t, json_t *metadata, ht_error *err) {
+static ht_status set_merges(const ht_tokenizer *t, ht_json *metadata, ht_error *err) {
     const ht_vocab *v = &t->vocab;
     ht_merge_pair *list;
     size_t n;
     ht_text line = {0};
-    json_t *lines = json_array();
+    ht_json *lines = ht_json_new_array();
     ht_status st = lines ? ht_tokenizer_list_merges(t, &list, &n, err) : out_of_memory(err);
     if (st) {
-        json_decref(lines);
+        ht_json_decref(lines);
         return st;
     }
     for (size_t i = 0; !st && i < n; i++) {
@@ -220,31 +220,30 @@ static ht_status set_merges(const ht_tokenizer *t, json_t *metadata, ht_error *e
         ht_text_append(&line, left, n_left);
         ht_text_append(&line, " ", 1);
         ht_text_append(&line, ht_vocab_text(v, list[i].right), n_right);
-        if (line.failed || json_array_append_new(lines, json_stringn_nocheck(line.data, line.len)))
-            st = out_of_memory(err);
+        if (line.failed || ht_json_array_append_new(lines, ht_json_bytes(line.data, line.len))) st = out_of_memory(err);
     }
     ht_text_discard(&line);
     free(list);
     if (!st) return set(metadata, "tokenizer.ggml.merges", lines, err);
-    json_decref(lines);
+    ht_json_decref(lines);
     return st;
 }
 
 /* Scores that fall with the rank of a token; tokens that no merge produces have the lowest. */
-static ht_status set_scores(const ht_tokenizer *t, const int32_t *order, int64_t n_rows, json_t *metadata,
+static ht_status set_scores(const ht_tokenizer *t, const int32_t *order, int64_t n_rows, ht_json *metadata,
                             ht_error *err) {
-    json_t *scores = json_array();
+    ht_json *scores = ht_json_new_array();
     const double lowest = -(double)t->vocab.n - 1;
     bool good = scores;
     for (int64_t id = 0; id < n_rows && good; id++)
-        good = !json_array_append_new(scores,
-                                      json_real(id < t->vocab.n && order[id] >= 0 ? -(double)order[id] - 1 : lowest));
+        good = !ht_json_array_append_new(
+            scores, ht_json_real(id < t->vocab.n && order[id] >= 0 ? -(double)order[id] - 1 : lowest));
     if (good) return set_numbers(metadata, "tokenizer.ggml.scores", "f32", scores, err);
-    json_decref(scores);
+    ht_json_decref(scores);
     return out_of_memory(err);
 }
 
-static ht_status set_sentencepiece(const ht_tokenizer *t, int64_t n_rows, bool list_merges, json_t *metadata,
+static ht_status set_sentencepiece(const ht_tokenizer *t, int64_t n_rows, bool list_merges, ht_json *metadata,
                                    ht_error *err) {
     bool prefix;
     const char *why = NULL;
@@ -258,8 +257,8 @@ static ht_status set_sentencepiece(const ht_tokenizer *t, int64_t n_rows, bool l
     if (!st && !list_merges) st = ht_tokenizer_score_merges(t, &order, &why, err);
     list_merges |= why != NULL;
     if (!st && list_merges) st = check_list(t, prefix, why, err);
-    if (!st) st = set(metadata, "tokenizer.ggml.model", json_string(list_merges ? "gemma4" : "llama"), err);
-    if (!st && !list_merges) st = set(metadata, "tokenizer.ggml.pre", json_string("default"), err);
+    if (!st) st = set(metadata, "tokenizer.ggml.model", ht_json_string(list_merges ? "gemma4" : "llama"), err);
+    if (!st && !list_merges) st = set(metadata, "tokenizer.ggml.pre", ht_json_string("default"), err);
     if (!st) st = set_bool(metadata, "tokenizer.ggml.add_space_prefix", prefix, err);
     if (!st) st = list_merges ? set_merges(t, metadata, err) : set_scores(t, order, n_rows, metadata, err);
     free(order);
@@ -284,40 +283,41 @@ static int type_of(const ht_tokenizer *t, int32_t id) {
 }
 
 /* A user-defined token of SentencePiece is written as it occurs in a text, with spaces. */
-static json_t *spelled(const char *text, size_t n) {
+static ht_json *spelled(const char *text, size_t n) {
     ht_text out = {0};
     for (size_t i = 0; i < n; i++) {
         const bool space = n - i >= 3 && !memcmp(text + i, METASPACE, 3);
         ht_text_append(&out, space ? " " : text + i, 1);
         if (space) i += 2;
     }
-    json_t *value = out.failed ? NULL : json_stringn(n ? out.data : "", out.len);
+    ht_json *value = out.failed ? NULL : ht_json_stringn(n ? out.data : "", out.len);
     ht_text_discard(&out);
     return value;
 }
 
 /* Text and type of a token, or of the filler for an id without one; the caller owns *text, NULL when memory ran out. */
-static int token_of(const ht_tokenizer *t, int64_t id, json_t **text) {
+static int token_of(const ht_tokenizer *t, int64_t id, ht_json **text) {
     if (id >= t->vocab.n || !ht_vocab_has(&t->vocab, (int32_t)id)) {
         char filler[32];
         snprintf(filler, sizeof filler, "[PAD%lld]", (long long)id);
-        *text = json_string(filler);
+        *text = ht_json_string(filler);
         return HT_GGUF_TOKEN_UNUSED;
     }
     const char *stored = ht_vocab_text(&t->vocab, (int32_t)id);
     const size_t n = t->vocab.length[id];
     const int type = type_of(t, (int32_t)id);
-    *text = type == HT_GGUF_TOKEN_USER_DEFINED && !t->decode.byte_level ? spelled(stored, n) : json_stringn(stored, n);
+    *text =
+        type == HT_GGUF_TOKEN_USER_DEFINED && !t->decode.byte_level ? spelled(stored, n) : ht_json_stringn(stored, n);
     return type;
 }
 
 /* llama.cpp ends its process on a file in which two tokens have one text. */
-static ht_status check_distinct(const json_t *tokens, ht_error *err) {
+static ht_status check_distinct(const ht_json *tokens, ht_error *err) {
     ht_vocab seen = {0};
-    ht_status st = ht_vocab_reserve(&seen, (int32_t)json_array_size(tokens), 0, err);
-    for (size_t i = 0; !st && i < json_array_size(tokens); i++) {
-        const json_t *token = json_array_get(tokens, i);
-        st = ht_vocab_set(&seen, (int32_t)i, json_string_value(token), json_string_length(token), err);
+    ht_status st = ht_vocab_reserve(&seen, (int32_t)ht_json_array_size(tokens), 0, err);
+    for (size_t i = 0; !st && i < ht_json_array_size(tokens); i++) {
+        const ht_json *token = ht_json_array_get(tokens, i);
+        st = ht_vocab_set(&seen, (int32_t)i, ht_json_string_value(token), ht_json_string_length(token), err);
     }
     if (!st) st = ht_vocab_index(&seen, err);
     for (int32_t id = 0; !st && id < seen.n; id++) {
@@ -331,22 +331,23 @@ static ht_status check_distinct(const json_t *tokens, ht_error *err) {
     return st;
 }
 
-static ht_status set_tokens(const ht_tokenizer *t, int64_t n_rows, json_t *metadata, ht_error *err) {
-    json_t *tokens = json_array(), *types = json_array(), *text;
+static ht_status set_tokens(const ht_tokenizer *t, int64_t n_rows, ht_json *metadata, ht_error *err) {
+    ht_json *tokens = ht_json_new_array(), *types = ht_json_new_array(), *text;
     bool good = tokens && types;
     for (int64_t id = 0; id < n_rows && good; id++) {
         const int type = token_of(t, id, &text);
-        good = text && !json_array_append_new(tokens, text) && !json_array_append_new(types, json_integer(type));
+        good =
+            text && !ht_json_array_append_new(tokens, text) && !ht_json_array_append_new(types, ht_json_integer(type));
     }
     ht_status st = good ? check_distinct(tokens, err) : out_of_memory(err);
     if (st) {
-        json_decref(tokens);
-        json_decref(types);
+        ht_json_decref(tokens);
+        ht_json_decref(types);
         return st;
     }
     st = set(metadata, "tokenizer.ggml.tokens", tokens, err);
     if (!st) return set_numbers(metadata, "tokenizer.ggml.token_type", "i32", types, err);
-    json_decref(types);
+    ht_json_decref(types);
     return st;
 }
 
@@ -386,7 +387,7 @@ static ht_status check_rows(const ht_tokenizer *t, int64_t n_rows, ht_error *err
     return HT_OK;
 }
 
-static ht_status set_ends(const ht_tokenizer *t, json_t *metadata, ht_error *err) {
+static ht_status set_ends(const ht_tokenizer *t, ht_json *metadata, ht_error *err) {
     const bool begins = t->n_prefix == 1 && t->prefix[0] == t->bos, ends = t->n_suffix == 1 && t->suffix[0] == t->eos;
     if ((t->n_prefix && !begins) || (t->n_suffix && !ends))
         return refuse(err, "post_processor", "it adds tokens that are neither bos_token nor eos_token");
@@ -394,7 +395,7 @@ static ht_status set_ends(const ht_tokenizer *t, json_t *metadata, ht_error *err
     return st ? st : set_bool(metadata, "tokenizer.ggml.add_eos_token", ends, err);
 }
 
-ht_status ht_tokenizer_save_gguf(const ht_tokenizer *t, int64_t n_rows, bool list_merges, json_t *metadata,
+ht_status ht_tokenizer_save_gguf(const ht_tokenizer *t, int64_t n_rows, bool list_merges, ht_json *metadata,
                                  ht_error *err) {
     bool bytes = false;
     for (int i = 0; i < t->n_pre; i++) bytes |= t->pre[i].kind == HT_PRE_BYTE_LEVEL;

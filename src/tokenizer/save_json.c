@@ -11,147 +11,148 @@
 /* ---- stages ---- */
 
 /* Appends to a list of steps; false when memory ran out. */
-static bool push(json_t *list, json_t *step) { return step && !json_array_append_new(list, step); }
+static bool push(ht_json *list, ht_json *step) { return step && !ht_json_array_append_new(list, step); }
 
-static json_t *text_of(const char *text, size_t n) { return json_stringn(n ? text : "", n); }
+static ht_json *text_of(const char *text, size_t n) { return ht_json_stringn(n ? text : "", n); }
 
 /* A stage of several steps: none is null, one stands alone, more are a Sequence, which lists them under `key`. Takes the
  * list. */
-static json_t *stage_of(json_t *steps, const char *key) {
-    json_t *stage;
-    if (json_array_size(steps) == 0)
-        stage = json_null();
-    else if (json_array_size(steps) == 1)
-        stage = json_incref(json_array_get(steps, 0));
+static ht_json *stage_of(ht_json *steps, const char *key) {
+    ht_json *stage;
+    if (ht_json_array_size(steps) == 0)
+        stage = ht_json_null();
+    else if (ht_json_array_size(steps) == 1)
+        stage = ht_json_incref(ht_json_array_get(steps, 0));
     else
-        stage = json_pack("{s:s, s:O}", "type", "Sequence", key, steps);
-    json_decref(steps);
+        stage = ht_json_pack("{s:s, s:O}", "type", "Sequence", key, steps);
+    ht_json_decref(steps);
     return stage;
 }
 
-static json_t *normal_step(const ht_normal_step *s) {
+static ht_json *normal_step(const ht_normal_step *s) {
     static const char *const forms[] = {[HT_NFC] = "NFC", [HT_NFD] = "NFD", [HT_NFKC] = "NFKC", [HT_NFKD] = "NFKD"};
     switch (s->kind) {
-    case HT_NORMAL_FORM: return json_pack("{s:s}", "type", forms[s->form]);
-    case HT_NORMAL_PREPEND: return json_pack("{s:s, s:o}", "type", "Prepend", "prepend", text_of(s->to, s->n_to));
+    case HT_NORMAL_FORM: return ht_json_pack("{s:s}", "type", forms[s->form]);
+    case HT_NORMAL_PREPEND: return ht_json_pack("{s:s, s:o}", "type", "Prepend", "prepend", text_of(s->to, s->n_to));
     case HT_NORMAL_REPLACE:
     case HT_NORMAL_REPLACE_REGEX:
-        return json_pack("{s:s, s:{s:o}, s:o}", "type", "Replace", "pattern",
-                         s->kind == HT_NORMAL_REPLACE ? "String" : "Regex", text_of(s->from, s->n_from), "content",
-                         text_of(s->to, s->n_to));
-    case HT_NORMAL_LOWERCASE: return json_pack("{s:s}", "type", "Lowercase");
+        return ht_json_pack("{s:s, s:{s:o}, s:o}", "type", "Replace", "pattern",
+                            s->kind == HT_NORMAL_REPLACE ? "String" : "Regex", text_of(s->from, s->n_from), "content",
+                            text_of(s->to, s->n_to));
+    case HT_NORMAL_LOWERCASE: return ht_json_pack("{s:s}", "type", "Lowercase");
     case HT_NORMAL_STRIP:
-        return json_pack("{s:s, s:b, s:b}", "type", "Strip", "strip_left", s->left, "strip_right", s->right);
+        return ht_json_pack("{s:s, s:b, s:b}", "type", "Strip", "strip_left", s->left, "strip_right", s->right);
     }
     return NULL;
 }
 
-static json_t *normalizer_of(const ht_tokenizer *t) {
-    json_t *steps = json_array();
+static ht_json *normalizer_of(const ht_tokenizer *t) {
+    ht_json *steps = ht_json_new_array();
     bool good = steps;
     for (int i = 0; i < t->n_normalizer && good; i++) good = push(steps, normal_step(&t->normalizer[i]));
     if (good) return stage_of(steps, "normalizers");
-    json_decref(steps);
+    ht_json_decref(steps);
     return NULL;
 }
 
-static json_t *split_step(const ht_pre_step *s) {
+static ht_json *split_step(const ht_pre_step *s) {
     static const char *const behaviors[] = {"Isolated", "Removed", "Contiguous", "MergedWithPrevious",
                                             "MergedWithNext"};
     const char *behavior = behaviors[s->behavior];
     if (s->classes == HT_CLASS_DIGIT)
-        return json_pack("{s:s, s:b}", "type", "Digits", "individual_digits", s->behavior == HT_SPLIT_ISOLATED);
-    if (s->classes == HT_CLASS_SPACE) return json_pack("{s:s}", "type", "WhitespaceSplit");
-    if (s->classes) return json_pack("{s:s, s:s}", "type", "Punctuation", "behavior", behavior);
-    json_t *pattern = s->pattern ? text_of(s->pattern, s->n_pattern) : text_of(s->text, s->n_text);
-    return json_pack("{s:s, s:{s:o}, s:s, s:b}", "type", "Split", "pattern", s->pattern ? "Regex" : "String", pattern,
-                     "behavior", behavior, "invert", s->invert);
+        return ht_json_pack("{s:s, s:b}", "type", "Digits", "individual_digits", s->behavior == HT_SPLIT_ISOLATED);
+    if (s->classes == HT_CLASS_SPACE) return ht_json_pack("{s:s}", "type", "WhitespaceSplit");
+    if (s->classes) return ht_json_pack("{s:s, s:s}", "type", "Punctuation", "behavior", behavior);
+    ht_json *pattern = s->pattern ? text_of(s->pattern, s->n_pattern) : text_of(s->text, s->n_text);
+    return ht_json_pack("{s:s, s:{s:o}, s:s, s:b}", "type", "Split", "pattern", s->pattern ? "Regex" : "String",
+                        pattern, "behavior", behavior, "invert", s->invert);
 }
 
-static json_t *pre_step(const ht_pre_step *s) {
+static ht_json *pre_step(const ht_pre_step *s) {
     switch (s->kind) {
     case HT_PRE_SPLIT: return split_step(s);
     case HT_PRE_BYTE_LEVEL:
-        return json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", s->add_prefix_space,
-                         "trim_offsets", 1, "use_regex", s->scan != NULL);
+        return ht_json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", s->add_prefix_space,
+                            "trim_offsets", 1, "use_regex", s->scan != NULL);
     case HT_PRE_METASPACE:
-        return json_pack("{s:s, s:o, s:s, s:b}", "type", "Metaspace", "replacement",
-                         text_of(s->replacement, s->n_replacement), "prepend_scheme",
-                         s->add_prefix_space ? "always"
-                         : s->prefix_first   ? "first"
-                                             : "never",
-                         "split", s->split);
+        return ht_json_pack("{s:s, s:o, s:s, s:b}", "type", "Metaspace", "replacement",
+                            text_of(s->replacement, s->n_replacement), "prepend_scheme",
+                            s->add_prefix_space ? "always"
+                            : s->prefix_first   ? "first"
+                                                : "never",
+                            "split", s->split);
     }
     return NULL;
 }
 
-static json_t *pre_tokenizer_of(const ht_tokenizer *t) {
-    json_t *steps = json_array();
+static ht_json *pre_tokenizer_of(const ht_tokenizer *t) {
+    ht_json *steps = ht_json_new_array();
     bool good = steps;
     for (int i = 0; i < t->n_pre && good; i++) good = push(steps, pre_step(&t->pre[i]));
     if (good) return stage_of(steps, "pretokenizers");
-    json_decref(steps);
+    ht_json_decref(steps);
     return NULL;
 }
 
-static json_t *decoder_of(const ht_tokenizer *t) {
+static ht_json *decoder_of(const ht_tokenizer *t) {
     const ht_decode_plan *d = &t->decode;
-    json_t *steps = json_array();
+    ht_json *steps = ht_json_new_array();
     bool good = steps;
     if (good && d->byte_level)
-        good = push(steps, json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", 1, "trim_offsets",
-                                     1, "use_regex", 1));
+        good = push(steps, ht_json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", 1,
+                                        "trim_offsets", 1, "use_regex", 1));
     for (int i = 0; i < d->n_replace && good; i++) {
         const ht_decode_replace *r = &d->replace[i];
-        good = push(steps, json_pack("{s:s, s:{s:o}, s:o}", "type", "Replace", "pattern", "String",
-                                     text_of(r->from, r->n_from), "content", text_of(r->to, r->n_to)));
+        good = push(steps, ht_json_pack("{s:s, s:{s:o}, s:o}", "type", "Replace", "pattern", "String",
+                                        text_of(r->from, r->n_from), "content", text_of(r->to, r->n_to)));
     }
     if (good && d->metaspace)
-        good = push(steps, json_pack("{s:s, s:o, s:s, s:b}", "type", "Metaspace", "replacement",
-                                     text_of(d->metaspace, d->n_metaspace), "prepend_scheme",
-                                     d->metaspace_drops ? "always" : "never", "split", 1));
-    if (good && d->byte_fallback) good = push(steps, json_pack("{s:s}", "type", "ByteFallback"));
-    if (good && (d->byte_fallback || d->strip)) good = push(steps, json_pack("{s:s}", "type", "Fuse"));
+        good = push(steps, ht_json_pack("{s:s, s:o, s:s, s:b}", "type", "Metaspace", "replacement",
+                                        text_of(d->metaspace, d->n_metaspace), "prepend_scheme",
+                                        d->metaspace_drops ? "always" : "never", "split", 1));
+    if (good && d->byte_fallback) good = push(steps, ht_json_pack("{s:s}", "type", "ByteFallback"));
+    if (good && (d->byte_fallback || d->strip)) good = push(steps, ht_json_pack("{s:s}", "type", "Fuse"));
     if (good && d->strip)
-        good = push(steps, json_pack("{s:s, s:o, s:I, s:i}", "type", "Strip", "content", text_of(d->strip, d->n_strip),
-                                     "start", (json_int_t)d->strip_count, "stop", 0));
+        good = push(steps, ht_json_pack("{s:s, s:o, s:I, s:i}", "type", "Strip", "content",
+                                        text_of(d->strip, d->n_strip), "start", (int64_t)d->strip_count, "stop", 0));
     /* A document without a decoder joins tokens by spaces; a decoder that does nothing is one that only fuses. */
-    if (good && !d->join_spaces && json_array_size(steps) == 0) good = push(steps, json_pack("{s:s}", "type", "Fuse"));
+    if (good && !d->join_spaces && ht_json_array_size(steps) == 0)
+        good = push(steps, ht_json_pack("{s:s}", "type", "Fuse"));
     if (good) return stage_of(steps, "decoders");
-    json_decref(steps);
+    ht_json_decref(steps);
     return NULL;
 }
 
 /* ---- post-processor and added tokens ---- */
 
-static bool push_specials(json_t *list, json_t *specials, const ht_tokenizer *t, const int32_t *ids, size_t n) {
+static bool push_specials(ht_json *list, ht_json *specials, const ht_tokenizer *t, const int32_t *ids, size_t n) {
     bool good = true;
     for (size_t i = 0; i < n && good; i++) {
         const char *text = ht_vocab_text(&t->vocab, ids[i]);
-        json_t *one = json_pack("{s:s, s:[i], s:[s]}", "id", text, "ids", (int)ids[i], "tokens", text);
-        good = one && !json_object_set_new(specials, text, one) &&
-               push(list, json_pack("{s:{s:s, s:i}}", "SpecialToken", "id", text, "type_id", 0));
+        ht_json *one = ht_json_pack("{s:s, s:[i], s:[s]}", "id", text, "ids", (int)ids[i], "tokens", text);
+        good = one && !ht_json_object_set_new(specials, text, one) &&
+               push(list, ht_json_pack("{s:{s:s, s:i}}", "SpecialToken", "id", text, "type_id", 0));
     }
     return good;
 }
 
-static bool push_text(json_t *list, const char *name, int type) {
-    return push(list, json_pack("{s:{s:s, s:i}}", "Sequence", "id", name, "type_id", type));
+static bool push_text(ht_json *list, const char *name, int type) {
+    return push(list, ht_json_pack("{s:{s:s, s:i}}", "Sequence", "id", name, "type_id", type));
 }
 
-static json_t *post_processor_of(const ht_tokenizer *t) {
-    if (t->n_prefix + t->n_suffix == 0) return json_null();
-    json_t *specials = json_object(), *single = json_array(), *pair = json_array();
+static ht_json *post_processor_of(const ht_tokenizer *t) {
+    if (t->n_prefix + t->n_suffix == 0) return ht_json_null();
+    ht_json *specials = ht_json_new_object(), *single = ht_json_new_array(), *pair = ht_json_new_array();
     bool good = specials && single && pair && push_specials(single, specials, t, t->prefix, t->n_prefix) &&
                 push_text(single, "A", 0) && push_specials(single, specials, t, t->suffix, t->n_suffix) &&
-                !json_array_extend(pair, single) && push_specials(pair, specials, t, t->prefix, t->n_prefix) &&
+                !ht_json_array_extend(pair, single) && push_specials(pair, specials, t, t->prefix, t->n_prefix) &&
                 push_text(pair, "B", 1) && push_specials(pair, specials, t, t->suffix, t->n_suffix);
-    json_t *stage = good ? json_pack("{s:s, s:O, s:O, s:O}", "type", "TemplateProcessing", "single", single, "pair",
-                                     pair, "special_tokens", specials)
-                         : NULL;
-    json_decref(specials);
-    json_decref(single);
-    json_decref(pair);
+    ht_json *stage = good ? ht_json_pack("{s:s, s:O, s:O, s:O}", "type", "TemplateProcessing", "single", single, "pair",
+                                         pair, "special_tokens", specials)
+                          : NULL;
+    ht_json_decref(specials);
+    ht_json_decref(single);
+    ht_json_decref(pair);
     return stage;
 }
 
@@ -161,40 +162,25 @@ static int by_id(const void *a, const void *b) {
 }
 
 /* By id: the order in which `tokenizers` adds them, which gives those that the model lacks the ids behind its own. */
-static json_t *added_of(const ht_tokenizer *t) {
+static ht_json *added_of(const ht_tokenizer *t) {
     const ht_added **sorted = malloc((t->n_added + 1) * sizeof *sorted);
-    json_t *list = json_array();
+    ht_json *list = ht_json_new_array();
     bool good = sorted && list;
     for (size_t i = 0; i < t->n_added && good; i++) sorted[i] = &t->added[i];
     if (good) qsort((void *)sorted, t->n_added, sizeof *sorted, by_id);
     for (size_t i = 0; i < t->n_added && good; i++) {
         const ht_added *a = sorted[i];
-        good = push(list, json_pack("{s:i, s:o, s:b, s:b, s:b, s:b, s:b}", "id", (int)a->id, "content",
-                                    text_of(a->text, a->n_text), "single_word", a->single_word, "lstrip", a->lstrip,
-                                    "rstrip", a->rstrip, "normalized", a->normalized, "special", a->special));
+        good = push(list, ht_json_pack("{s:i, s:o, s:b, s:b, s:b, s:b, s:b}", "id", (int)a->id, "content",
+                                       text_of(a->text, a->n_text), "single_word", a->single_word, "lstrip", a->lstrip,
+                                       "rstrip", a->rstrip, "normalized", a->normalized, "special", a->special));
     }
     free((void *)sorted);
     if (good) return list;
-    json_decref(list);
+    ht_json_decref(list);
     return NULL;
 }
 
 /* ---- vocabulary and merges ---- */
-
-static void put_string(ht_text *out, const char *text, size_t n) {
-    ht_text_append(out, "\"", 1);
-    for (size_t i = 0, plain; i < n; i += plain) {
-        plain = 0;
-        while (i + plain < n && (unsigned char)text[i + plain] >= 0x20 && text[i + plain] != '"' &&
-               text[i + plain] != '\\')
-            plain++;
-        ht_text_append(out, text + i, plain);
-        if (i + plain == n) break;
-        ht_text_printf(out, "\\u%04x", (unsigned)(unsigned char)text[i + plain]);
-        plain++;
-    }
-    ht_text_append(out, "\"", 1);
-}
 
 /* Fillers stand for ids without a token, which need no place; unless something else refers to one. */
 static bool is_left_out(const ht_tokenizer *t, int32_t id, const bool *merged) {
@@ -214,7 +200,7 @@ static ht_status put_vocab(const ht_tokenizer *t, const bool *merged, ht_text *o
                            "tokens %d and %d are both `%.64s`; a tokenizer.json has one id for each text", (int)id,
                            (int)found, text);
         ht_text_append_str(out, separator);
-        put_string(out, text, v->length[id]);
+        ht_json_append_string(out, text, v->length[id], 0);
         ht_text_printf(out, ":%d", (int)id);
         separator = ",";
     }
@@ -224,9 +210,9 @@ static ht_status put_vocab(const ht_tokenizer *t, const bool *merged, ht_text *o
 static void put_merges(const ht_vocab *v, const ht_merge_pair *list, size_t n, ht_text *out) {
     for (size_t i = 0; i < n; i++) {
         ht_text_append_str(out, i ? ",[" : "[");
-        put_string(out, ht_vocab_text(v, list[i].left), v->length[list[i].left]);
+        ht_json_append_string(out, ht_vocab_text(v, list[i].left), v->length[list[i].left], 0);
         ht_text_append(out, ",", 1);
-        put_string(out, ht_vocab_text(v, list[i].right), v->length[list[i].right]);
+        ht_json_append_string(out, ht_vocab_text(v, list[i].right), v->length[list[i].right], 0);
         ht_text_append(out, "]", 1);
     }
 }
@@ -251,18 +237,16 @@ static ht_status put_vocab_and_merges(const ht_tokenizer *t, ht_text *out, ht_er
 
 /* ---- the document ---- */
 
-/* Appends a JSON value and releases it. */
-static ht_status put_value(ht_text *out, json_t *value, ht_error *err) {
-    char *text = value ? ht_json_write(value, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
-    json_decref(value);
-    if (!text) return ht_fail_memory(err, 0, "tokenizer.json");
-    ht_text_append_str(out, text);
-    free(text);
+/* Appends a JSON value and releases it; NULL: memory ran out. */
+static ht_status put_value(ht_text *out, ht_json *value, ht_error *err) {
+    if (!value) return ht_fail_memory(err, 0, "tokenizer.json");
+    ht_json_append(out, value, HT_JSON_COMPACT);
+    ht_json_decref(value);
     return HT_OK;
 }
 
 static ht_status put_model(const ht_tokenizer *t, ht_text *out, ht_error *err) {
-    json_t *unk = t->unk_text ? json_string(t->unk_text) : json_null();
+    ht_json *unk = t->unk_text ? ht_json_string(t->unk_text) : ht_json_null();
     ht_text_append_str(out, "{\"type\":\"BPE\",\"dropout\":null,\"unk_token\":");
     ht_status st = put_value(out, unk, err);
     if (st) return st;
@@ -279,7 +263,7 @@ static ht_status put_model(const ht_tokenizer *t, ht_text *out, ht_error *err) {
 ht_status ht_tokenizer_save_json(const ht_tokenizer *t, char **text, ht_error *err) {
     static const struct {
         const char *key;
-        json_t *(*make)(const ht_tokenizer *t);
+        ht_json *(*make)(const ht_tokenizer *t);
     } stages[] = {{"added_tokens", added_of},
                   {"normalizer", normalizer_of},
                   {"pre_tokenizer", pre_tokenizer_of},

@@ -30,6 +30,7 @@ void ht_tokenizer_free(ht_tokenizer *t) {
     free(t->decode.metaspace);
     free(t->decode.strip);
     free(t->chat_template);
+    free(t->tool_template);
     free(t);
 }
 
@@ -56,3 +57,4 @@ const char *ht_tokenizer_kind(const ht_tokenizer *t) {
 }
 
 const char *ht_tokenizer_chat_template(const ht_tokenizer *t) { return t->chat_template; }
+const char *ht_tokenizer_tool_template(const ht_tokenizer *t) { return t->tool_template; }

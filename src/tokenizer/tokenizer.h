@@ -151,8 +151,8 @@ struct ht_tokenizer {
     ht_decode_plan decode;
 
     int32_t bos, eos;
-    bool may_add_bos; /* the files neither have a post-processor nor say that no BOS is added */
-    char *chat_template;
+    bool may_add_bos;                    /* the files neither have a post-processor nor say that no BOS is added */
+    char *chat_template, *tool_template; /* sources: the default one, and the one named "tool_use"; or NULL */
 };
 
 /* load_gguf.c: from parsed metadata; keeps no reference to `g`. `name` is used in messages. */
@@ -161,7 +161,11 @@ ht_status ht_tokenizer_from_gguf(const ht_gguf *g, const char *name, ht_tokenize
 ht_status ht_tokenizer_from_json(const char *json, size_t n, const char *config, size_t n_config, ht_tokenizer **out,
                                  ht_error *err);
 
-/* load.c: loads a chat template from the files of a directory, unless the tokenizer has one. */
+/* The directory of a checkpoint's named templates, as `transformers` saves them. */
+#define HT_TEMPLATES_DIRECTORY "additional_chat_templates"
+#define HT_TOOL_TEMPLATE_FILE  HT_TEMPLATES_DIRECTORY "/tool_use.jinja"
+
+/* load.c: loads the chat templates from the files of a directory, unless the tokenizer has one. */
 ht_status ht_tokenizer_find_template(ht_tokenizer *t, const char *directory, ht_error *err);
 
 /* load.c: why a directory has no tokenizer, a predicate to follow its name ("holds neither ..."). Static. */

@@ -210,12 +210,12 @@ ht_status ht_trainer_save(const ht_trainer *t, const char *path, ht_error *err) 
 typedef struct saved {
     const char *path;
     ht_array_file *file;
-    json_t *metadata;
+    ht_json *metadata;
     int64_t iter, skipped, skipped_in_a_row, optimizer_step, time;
 } saved;
 
 static const char *entry_of(const saved *f, const char *key) {
-    return json_string_value(json_object_get(f->metadata, key));
+    return ht_json_string_value(ht_json_object_get(f->metadata, key));
 }
 
 static ht_status no_checkpoint(const saved *f, const char *why, ht_error *err) {
@@ -248,7 +248,7 @@ static ht_status open_saved(const char *path, saved *f, ht_error *err) {
 }
 
 static void close_saved(saved *f) {
-    json_decref(f->metadata);
+    ht_json_decref(f->metadata);
     ht_array_file_free(f->file);
 }
 

@@ -108,14 +108,20 @@ static bool is_of_line(ht_status status) {
            status == HT_ERR_LIMIT;
 }
 
+static ht_status read_sample(const ht_data *d, size_t i, const ht_text *line, ht_sample *out, ht_error *err) {
+    ht_sample_options o = d->reading;
+    o.path = ht_jsonl_path(d->file);
+    o.line = ht_jsonl_number(d->file, i);
+    return ht_sample_read(d->model, line->data, line->len, &o, out, err);
+}
+
 static ht_status take_line(ht_data *d, size_t i, ht_text *line, ht_error *err) {
     ht_error why = {0};
     ht_sample s = {0};
     ht_status status = ht_jsonl_read(d->file, i, line, &why);
     if (!status) {
         d->report.fingerprint = mix(d->report.fingerprint, line->data, line->len);
-        status = ht_sample_read(d->model, line->data, line->len, &d->reading, &s, &why);
-        if (status) status = ht_jsonl_fail(d->file, i, status, &why);
+        status = read_sample(d, i, line, &s, &why);
     }
     if (!status) {
         status = take_sample(d, i, &s, err);
@@ -218,8 +224,7 @@ ht_status ht_data_sample(const ht_data *d, int64_t i, ht_sample *out, ht_error *
     ht_text line = {0};
     ht_status status = ht_jsonl_read(d->file, kept->line, &line, err);
     if (!status) {
-        status = ht_sample_read(d->model, line.data, line.len, &d->reading, out, err);
-        if (status) status = ht_jsonl_fail(d->file, kept->line, status, err);
+        status = read_sample(d, kept->line, &line, out, err);
     }
     ht_text_discard(&line);
     if (status) return status;

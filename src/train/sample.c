@@ -2,8 +2,9 @@
 
 #include "base/error.h"
 #include "base/plural.h"
+#include "chat/reader.h"
+#include "formats/json.h"
 #include "models/model.h"
-#include "template/eval.h"
 #include "train/sample_chat.h"
 
 #include <inttypes.h>
@@ -16,11 +17,11 @@ enum { NOT_LEARNED = -100 }; /* the label that says so */
 typedef struct reading {
     const ht_model *m;
     const ht_sample_options *o;
-    ht_chat *chat; /* whose arena holds the line's values */
-    ht_jinja_arena *a;
-    const ht_jinja_dict *line;
+    const ht_json *line;
     ht_sample *out;
     ht_error *err;
+    const ht_json *at; /* what the error is about; NULL: the line */
+    bool placed;       /* the error has the place already */
 } reading;
 
 /* ---- samples ---- */
@@ -70,61 +71,69 @@ static void learn_from(ht_sample *s, size_t first) {
 /* ---- members of a line ---- */
 
 /* NULL when the member is absent or null. */
-static const ht_jinja_value *member(const reading *r, const char *key) {
-    const ht_jinja_value *v = ht_jinja_dict_find_text(r->line, key, strlen(key));
-    return v && v->kind != HT_VALUE_NONE ? v : NULL;
+static const ht_json *member(reading *r, const char *key) {
+    const ht_json *v = ht_json_object_get(r->line, key);
+    return ht_json_is_null(v) ? NULL : v;
 }
 
-static const ht_jinja_string *text_member(const reading *r, const char *key) {
-    const ht_jinja_value *v = member(r, key);
-    if (v && ht_jinja_is_string(*v)) return v->string;
-    ht_fail(r->err, HT_ERR_FORMAT, "`%s` is %s, expected a string%s", key, ht_chat_describe(v),
-            v && v->kind == HT_VALUE_LIST ? "; a conversation is given as `messages`" : "");
+static ht_status fail_member(reading *r, const char *key, const ht_json *v, const char *expected) {
+    char found[80] = "missing";
+    if (v) ht_json_describe(v, found, sizeof found);
+    r->at = v;
+    return ht_fail(r->err, HT_ERR_FORMAT, "`%s` is %s, expected %s", key, found, expected);
+}
+
+static const ht_json *text_member(reading *r, const char *key) {
+    const ht_json *v = member(r, key);
+    if (ht_json_is_string(v)) return v;
+    fail_member(r, key, v, ht_json_is_array(v) ? "a string; a conversation is given as `messages`" : "a string");
     return NULL;
 }
 
 /* ---- conversations ---- */
 
 /* Calls of functions as they were before there were tools would be lost without a word: templates do not know them. */
-static ht_status refuse_functions(const reading *r) {
+static ht_status refuse_functions(reading *r, const ht_json *messages) {
     if (member(r, "functions")) return ht_fail(r->err, HT_ERR_UNSUPPORTED, "it has `functions`, expected `tools`");
-    for (size_t i = 0; i < r->chat->messages->n; i++) {
-        const ht_jinja_value *call = ht_jinja_dict_find_text(r->chat->messages->items[i].dict, "function_call", 13);
-        if (call && call->kind != HT_VALUE_NONE)
+    for (size_t i = 0; i < ht_json_array_size(messages); i++) {
+        const ht_json *call = ht_json_object_get(ht_json_array_get(messages, i), "function_call");
+        if (call && !ht_json_is_null(call))
             return ht_fail(r->err, HT_ERR_UNSUPPORTED, "message %zu has a `function_call`, expected `tool_calls`", i);
     }
     return HT_OK;
 }
 
-static ht_status read_chat(const reading *r, ht_jinja_value messages) {
-    static const char *const others[] = {"tools", "chat_template_kwargs"};
-    ht_jinja_dict *document = ht_jinja_dict_new(r->a);
-    ht_jinja_dict_set_text(r->a, document, "messages", messages);
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (member(r, others[i])) ht_jinja_dict_set_text(r->a, document, others[i], *member(r, others[i]));
-    ht_status status = r->a->status ? r->a->status : ht_chat_read(r->chat, document, r->err);
-    if (!status) status = refuse_functions(r);
-    ht_chat_set_time(r->chat, r->o->time);
-    return status ? status : ht_sample_of_chat(r->m, r->chat, r->o, r->out, r->err);
+/* Takes the document, with the members `messages`, `tools` and `chat_template_kwargs`; NULL: memory ran out. */
+static ht_status read_document(reading *r, ht_json *document) {
+    ht_chat *chat = NULL;
+    if (!document) return ht_fail_memory(r->err, 0, "a conversation");
+    ht_status status = ht_chat_from_value(document, r->o->path, &chat, r->err);
+    r->placed = status != HT_OK && r->o->path;
+    if (!status) status = refuse_functions(r, ht_json_object_get(document, "messages"));
+    ht_json_decref(document);
+    if (!status) {
+        ht_chat_set_time(chat, r->o->time);
+        status = ht_sample_of_chat(r->m, chat, r->o, r->out, r->err);
+    }
+    ht_chat_free(chat);
+    return status;
 }
 
-static void append_message(ht_jinja_arena *a, ht_jinja_list *to, const char *role, const ht_jinja_string *content) {
-    ht_jinja_value message = {.kind = HT_VALUE_DICT, .dict = ht_jinja_dict_new(a)};
-    ht_jinja_dict_set_text(a, message.dict, "role", ht_jinja_text_value(a, role));
-    ht_jinja_dict_set_text(a, message.dict, "content", ht_jinja_string_value(content));
-    ht_jinja_list_append(a, to, message);
+static ht_status read_chat(reading *r) {
+    return read_document(r, ht_json_pack("{sO sO* sO*}", "messages", member(r, "messages"), "tools", member(r, "tools"),
+                                         "chat_template_kwargs", member(r, "chat_template_kwargs")));
 }
 
 /* ---- texts ---- */
 
 /* The ids of a text as ht_generate_text encodes it. */
-static ht_status encode(const reading *r, const char *text, size_t n, int32_t **ids, size_t *n_ids) {
+static ht_status encode(reading *r, const char *text, size_t n, int32_t **ids, size_t *n_ids) {
     return ht_tokenizer_encode(r->m->tokenizer, text, n, HT_ENCODE_PARSE_SPECIAL | HT_ENCODE_ADD_SPECIAL, ids, n_ids,
                                r->err);
 }
 
 /* The ids of the text become the sample's, with EOS behind them unless they end in a token that ends generation. */
-static ht_status take_text(const reading *r, const char *text, size_t n) {
+static ht_status take_text(reading *r, const char *text, size_t n) {
     int32_t *ids;
     size_t n_ids;
     ht_status status = encode(r, text, n, &ids, &n_ids);
@@ -142,71 +151,73 @@ static ht_status take_text(const reading *r, const char *text, size_t n) {
     return ht_sample_take_ids(r->out, ids, n_ids, r->err);
 }
 
-static ht_status read_text(const reading *r) {
-    const ht_jinja_string *text = text_member(r, "text");
+static ht_status read_text(reading *r) {
+    const ht_json *text = text_member(r, "text");
     if (!text) return HT_ERR_FORMAT;
     ht_status status = ht_model_need_tokenizer(r->m, r->err);
-    if (!status) status = take_text(r, text->text, text->n);
+    if (!status) status = take_text(r, ht_json_string_value(text), ht_json_string_length(text));
     if (!status) learn_from(r->out, 0);
     return status;
 }
 
 /* The completion is what follows the beginning that the ids of both have in common with those of the prompt. */
-static ht_status read_plain_completion(const reading *r, const ht_jinja_string *prompt,
-                                       const ht_jinja_string *completion) {
-    ht_jinja_builder both = {.arena = r->a};
-    ht_jinja_put_string(&both, prompt);
-    ht_jinja_put_string(&both, completion);
-    const ht_jinja_string *whole = ht_jinja_built(&both);
+static ht_status read_plain_completion(reading *r, const ht_json *prompt, const ht_json *completion) {
+    const size_t n_prompt = ht_json_string_length(prompt);
     int32_t *ids = NULL;
     size_t n_ids = 0;
-    ht_status status = whole ? ht_model_need_tokenizer(r->m, r->err) : r->a->status;
-    if (!status) status = take_text(r, whole->text, whole->n);
-    if (!status) status = encode(r, prompt->text, prompt->n, &ids, &n_ids);
+    ht_text whole = {0};
+    ht_text_append(&whole, ht_json_string_value(prompt), n_prompt);
+    ht_text_append(&whole, ht_json_string_value(completion), ht_json_string_length(completion));
+    ht_status status =
+        whole.failed ? ht_fail_memory(r->err, n_prompt, "a sample") : ht_model_need_tokenizer(r->m, r->err);
+    if (!status) status = take_text(r, whole.data ? whole.data : "", whole.len);
+    if (!status) status = encode(r, ht_json_string_value(prompt), n_prompt, &ids, &n_ids);
     if (!status) learn_from(r->out, ht_common_prefix(ids, n_ids, r->out->id, (size_t)r->out->n));
     ht_ids_free(ids);
+    ht_text_discard(&whole);
     return status;
 }
 
-static ht_status read_completion(const reading *r) {
-    const ht_jinja_string *prompt = text_member(r, "prompt");
-    const ht_jinja_string *completion = prompt ? text_member(r, "completion") : NULL;
+static ht_status read_completion(reading *r) {
+    const ht_json *prompt = text_member(r, "prompt"), *completion = prompt ? text_member(r, "completion") : NULL;
     if (!completion) return HT_ERR_FORMAT;
     if (!r->m->chat.name) return read_plain_completion(r, prompt, completion);
-    ht_jinja_list *messages = ht_jinja_list_new(r->a, 2);
-    append_message(r->a, messages, "user", prompt);
-    append_message(r->a, messages, "assistant", completion);
-    return read_chat(r, ht_jinja_list_value(HT_VALUE_LIST, messages));
+    return read_document(r, ht_json_pack("{s[{sssO}{sssO}]sO*sO*}", "messages", "role", "user", "content", prompt,
+                                         "role", "assistant", "content", completion, "tools", member(r, "tools"),
+                                         "chat_template_kwargs", member(r, "chat_template_kwargs")));
 }
 
 /* ---- ids ---- */
 
 /* A list of integers as long as the ids (n of them; SIZE_MAX: of any length). */
-static const ht_jinja_list *integers(const reading *r, const char *key, size_t n) {
-    const ht_jinja_value *v = member(r, key);
-    if (!v || v->kind != HT_VALUE_LIST) {
-        ht_fail(r->err, HT_ERR_FORMAT, "`%s` is %s, expected a list of integers", key, ht_chat_describe(v));
+static const ht_json *integers(reading *r, const char *key, size_t n) {
+    const ht_json *v = member(r, key);
+    if (!ht_json_is_array(v)) {
+        fail_member(r, key, v, "a list of integers");
         return NULL;
     }
-    if (n != SIZE_MAX && v->list->n != n) {
-        ht_fail(r->err, HT_ERR_FORMAT, "`%s` has %zu entries for %zu ids", key, v->list->n, n);
+    if (n != SIZE_MAX && ht_json_array_size(v) != n) {
+        ht_fail(r->err, HT_ERR_FORMAT, "`%s` has %zu entries for %zu ids", key, ht_json_array_size(v), n);
         return NULL;
     }
-    for (size_t i = 0; i < v->list->n; i++)
-        if (v->list->items[i].kind != HT_VALUE_INT) {
-            ht_fail(r->err, HT_ERR_FORMAT, "entry %zu of `%s` is %s, expected an integer", i, key,
-                    ht_chat_describe(&v->list->items[i]));
-            return NULL;
-        }
-    return v->list;
+    for (size_t i = 0; i < ht_json_array_size(v); i++) {
+        char found[80];
+        const ht_json *item = ht_json_array_get(v, i);
+        if (ht_json_is_integer(item)) continue;
+        r->at = item;
+        ht_fail(r->err, HT_ERR_FORMAT, "entry %zu of `%s` is %s, expected an integer", i, key,
+                ht_json_describe(item, found, sizeof found));
+        return NULL;
+    }
+    return v;
 }
 
 /* Labels stand at their own ids, not at those before them: which would be taken for other data without this check. */
-static ht_status read_labels(const reading *r) {
-    const ht_jinja_list *labels = integers(r, "labels", (size_t)r->out->n);
+static ht_status read_labels(reading *r) {
+    const ht_json *labels = integers(r, "labels", (size_t)r->out->n);
     if (!labels) return HT_ERR_FORMAT;
     for (int32_t i = 0; i < r->out->n; i++) {
-        const int64_t label = labels->items[i].integer;
+        const int64_t label = ht_json_integer_value(ht_json_array_get(labels, (size_t)i));
         if (label != NOT_LEARNED && label != r->out->id[i])
             return ht_fail(r->err, HT_ERR_FORMAT,
                            "label %d is %" PRId64 ", expected %d or the id in its place, %d; labels are not shifted", i,
@@ -216,23 +227,24 @@ static ht_status read_labels(const reading *r) {
     return HT_OK;
 }
 
-static ht_status read_ids(const reading *r) {
-    const ht_jinja_list *list = integers(r, "input_ids", SIZE_MAX);
+static ht_status read_ids(reading *r) {
+    const ht_json *list = integers(r, "input_ids", SIZE_MAX);
+    const size_t n = ht_json_array_size(list);
     if (!list) return HT_ERR_FORMAT;
     if (member(r, "attention_mask")) {
-        const ht_jinja_list *mask = integers(r, "attention_mask", list->n);
+        const ht_json *mask = integers(r, "attention_mask", n);
         if (!mask) return HT_ERR_FORMAT;
-        for (size_t i = 0; i < mask->n; i++)
-            if (mask->items[i].integer != 1)
+        for (size_t i = 0; i < ht_json_array_size(mask); i++)
+            if (ht_json_integer_value(ht_json_array_get(mask, i)) != 1)
                 return ht_fail(r->err, HT_ERR_UNSUPPORTED,
                                "entry %zu of `attention_mask` is %" PRId64 ", expected 1: samples are given without "
                                "padding",
-                               i, mask->items[i].integer);
+                               i, ht_json_integer_value(ht_json_array_get(mask, i)));
     }
-    int32_t *ids = malloc((list->n + 1) * sizeof *ids);
-    if (!ids) return ht_fail_memory(r->err, list->n * sizeof *ids, "a sample");
-    for (size_t i = 0; i < list->n; i++) {
-        const int64_t id = list->items[i].integer;
+    int32_t *ids = malloc((n + 1) * sizeof *ids);
+    if (!ids) return ht_fail_memory(r->err, n * sizeof *ids, "a sample");
+    for (size_t i = 0; i < n; i++) {
+        const int64_t id = ht_json_integer_value(ht_json_array_get(list, i));
         if (id < 0 || id >= r->m->vocab) {
             free(ids);
             return ht_fail(r->err, HT_ERR_FORMAT, "id %zu is %" PRId64 ", expected 0 to %d, the model's tokens", i, id,
@@ -240,7 +252,7 @@ static ht_status read_ids(const reading *r) {
         }
         ids[i] = (int32_t)id;
     }
-    ht_status status = ht_sample_take_ids(r->out, ids, list->n, r->err);
+    ht_status status = ht_sample_take_ids(r->out, ids, n, r->err);
     if (status) return status;
     if (member(r, "labels")) return read_labels(r);
     learn_from(r->out, 0);
@@ -259,7 +271,7 @@ static const struct {
 
 const char *ht_sample_form_name(ht_sample_form form) { return forms[form].name; }
 
-static ht_status find_form(const reading *r) {
+static ht_status find_form(reading *r) {
     int found = -1;
     for (int f = 0; f < HT_SAMPLE_FORMS; f++) {
         if (!member(r, forms[f].first) || (forms[f].second && !member(r, forms[f].second))) continue;
@@ -276,9 +288,9 @@ static ht_status find_form(const reading *r) {
     return HT_OK;
 }
 
-static ht_status read_form(const reading *r) {
+static ht_status read_form(reading *r) {
     switch (r->out->form) {
-    case HT_SAMPLE_MESSAGES: return read_chat(r, *member(r, "messages"));
+    case HT_SAMPLE_MESSAGES: return read_chat(r);
     case HT_SAMPLE_COMPLETION: return read_completion(r);
     case HT_SAMPLE_TEXT: return read_text(r);
     default: return read_ids(r);
@@ -286,7 +298,7 @@ static ht_status read_form(const reading *r) {
 }
 
 /* A tokenizer may know more tokens than the model has rows for. */
-static ht_status check_ids(const reading *r) {
+static ht_status check_ids(reading *r) {
     for (int32_t i = 0; i < r->out->n; i++)
         if (r->out->id[i] >= r->m->vocab)
             return ht_fail(r->err, HT_ERR_FORMAT, "token %d is the tokenizer's %d; the model has %d token%s", i,
@@ -294,12 +306,7 @@ static ht_status check_ids(const reading *r) {
     return HT_OK;
 }
 
-static ht_status read_line(reading *r, const char *line, size_t n) {
-    const ht_jinja_value v = ht_jinja_json_value(r->a, line, n, "it is no JSON");
-    if (r->a->status) return r->a->status;
-    if (v.kind != HT_VALUE_DICT)
-        return ht_fail(r->err, HT_ERR_FORMAT, "it is %s, expected an object on each line", ht_chat_describe(&v));
-    r->line = v.dict;
+static ht_status read_line(reading *r) {
     ht_status status = find_form(r);
     if (!status) status = read_form(r);
     if (!status) status = check_ids(r);
@@ -311,14 +318,17 @@ static ht_status read_line(reading *r, const char *line, size_t n) {
 
 ht_status ht_sample_read(const ht_model *m, const char *line, size_t n, const ht_sample_options *options,
                          ht_sample *out, ht_error *err) {
+    const ht_json_options json = {.name = options->path, .first_line = (uint32_t)options->line};
+    ht_json *object;
     *out = (ht_sample){0};
-    reading r = {.m = m, .o = options, .out = out, .err = err};
-    ht_status status = ht_chat_new(&r.chat, err);
+    ht_status status = ht_json_load(line, n, &json, &object, err);
     if (status) return status;
-    r.a = &r.chat->arena;
-    r.a->name = "the sample";
-    status = read_line(&r, line, n);
-    ht_chat_free(r.chat);
-    if (status) ht_sample_free(out);
-    return status;
+    reading r = {.m = m, .o = options, .line = object, .out = out, .err = err};
+    status = read_line(&r);
+    const uint32_t column = (r.at ? r.at : object)->column;
+    ht_json_decref(object);
+    if (!status) return HT_OK;
+    ht_sample_free(out);
+    if (!options->path || r.placed) return status;
+    return ht_fail_in(err, status, "%s: line %lld, column %u", options->path, (long long)options->line, column);
 }

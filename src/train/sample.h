@@ -17,7 +17,9 @@
 
 typedef struct ht_sample_options {
     ht_mask mask;
-    int64_t time; /* that templates are told which write a date, in seconds since 1970; 0: the present */
+    const char *path; /* of the file, which errors begin with; NULL: none */
+    int64_t line;     /* its number there */
+    int64_t time;     /* that templates are told which write a date, in seconds since 1970; 0: the present */
 } ht_sample_options;
 
 typedef struct ht_sample {

@@ -266,14 +266,9 @@ static ht_status take_weight(const marking *k, size_t i, bool *learned) {
     const ht_jinja_value *weight = ht_jinja_dict_find_text(message, "weight", 6);
     *learned = true;
     if (!weight) return HT_OK;
-    if (ht_jinja_is_number(*weight)) {
-        const double w = ht_jinja_as_real(*weight);
-        if (w != 0 && w != 1)
-            return ht_fail(k->err, HT_ERR_FORMAT, "the weight of message %zu is %g, expected 0 or 1", i, w);
-        *learned = w != 0;
-    } else if (weight->kind != HT_VALUE_NONE)
-        return ht_fail(k->err, HT_ERR_FORMAT, "the weight of message %zu is %s, expected 0 or 1", i,
-                       ht_chat_describe(weight));
+    const double w = ht_jinja_is_number(*weight) ? ht_jinja_as_real(*weight) : weight->kind == HT_VALUE_NONE ? 1 : -1;
+    if (w != 0 && w != 1) return ht_fail(k->err, HT_ERR_FORMAT, "the weight of message %zu must be 0 or 1", i);
+    *learned = w != 0;
     ht_jinja_dict_remove(a, message, ht_jinja_text_value(a, "weight"));
     return a->status;
 }

@@ -122,9 +122,10 @@ static ht_status open_data(ht_trainer *t, int64_t time, ht_error *err) {
 }
 
 ht_status ht_trainer_set_time(ht_trainer *t, int64_t time, ht_error *err) {
-    const ht_chat_template *template = t->m->chat.template;
-    if (time != t->time && template && ht_chat_template_mentions(template, "strftime_now"))
-        return open_data(t, time, err);
+    bool dated = false;
+    for (const ht_chat_setup *s = &t->m->chat; s && !dated; s = s->for_tools)
+        dated = s->template && ht_chat_template_mentions(s->template, "strftime_now");
+    if (time != t->time && dated) return open_data(t, time, err);
     t->time = time;
     return HT_OK;
 }

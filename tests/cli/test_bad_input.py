@@ -86,7 +86,7 @@ class Usage(CommandTest):
             "--temperature": ["1e400", "", "-1", "nan"],
             "--top-p": ["-inf", "1.5"],
             "--top-k": ["1e5", "-3"],
-            "--seed": ["٣", "-1"],
+            "--seed": ["٣", "-1", "18446744073709551616"],
             "--sampler-order": ["", "top_p,bottom_p", "top_p,top_p"],
             "--min-p": ["2"],
             "--precision": ["best"],

@@ -72,7 +72,7 @@ class Embed(CommandTest):
         found = self.json("--prompts", self.folder / "ids")["texts"]
         self.assertEqual(found, [{k: t[k] for k in ("tokens", "embedding")} for t in wanted])
         for bad, says in [
-            ("{", "line 2: it is no JSON object"), ('{"ids": [5]}', "both texts and ids"), ('{"messages": []}', "embeddings do not use"),
+            ("{", "line 2, column 2: expected"), ('{"ids": [5]}', "both texts and ids"), ('{"messages": []}', "embeddings do not use"),
         ]:  # fmt: skip
             self.fails(1, "embed", TINY, "--prompts", "-", stdin=f"{lines[0]}\n{bad}".encode(), says=says)
 

@@ -292,10 +292,10 @@ class Config(FinetuneTest):
             ({"sample": [["x"]]}, "`sample` must be a text or a number"),
             ({"sample": [""]}, "some text in UTF-8"),
             ({"alpha": 3, "scale": 2}, "--alpha and --scale exclude each other"),
-            ('{"rank": 3, "rank": 4}', "duplicate"),
-            ("[1]", "is not a JSON object: it is another value"),
-            ("{", "is not a JSON object"),
-            ("", "is not a JSON object"),
+            ('{"rank": 3, "rank": 4}', "line 1, column 13: expected each member once"),
+            ("[1]", "line 1, column 1: expected an object"),
+            ("{", "line 1, column 2: expected"),
+            ("", "line 1, column 1: expected an object"),
         ):
             self.refuses(*self.config(value), status=2, says=says)
         self.refuses("--config", self.folder / "none.json", status=2, says="none.json")

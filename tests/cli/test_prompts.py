@@ -86,7 +86,7 @@ class Batch(Prompts):
              "repeat_penalty": 1.1, "repeat_window": 8, "seed": 3},
             {"messages": [{"role": "user", "content": "hello"}], "id": [1]},
             {"ids": [5, 6, 7], "n": 3, "temperature": 2, "ignore_eos": True},
-            {"prompt": "hello", "stop": ["zz", "yy"], "adapter": None},
+            {"prompt": "hello", "stop": ["zz", "", "yy"], "seed": 2**64 - 1, "adapter": None},
         ]  # fmt: skip
         found = self.lines("batch", TINY, "--prompts", self.file(lines), "-n", 6)
         first = self.succeeds("run", TINY, "hello", "-n", 3, "--temperature", 1.5, "--top-k", 40, "--top-p", 0.9, "--min-p",
@@ -104,14 +104,14 @@ class Batch(Prompts):
             {"prompt": "hello"}, "[1]", "{torn", {"prompt": "hello", "colour": 1}, {"id": 3}, {"prompt": "a", "ids": [1]},
             {"prompt": 3}, {"ids": "x"}, {"ids": [1, -1]}, {"ids": [1000000]}, {"prompt": "a", "max_tokens": 0},
             {"prompt": "a", "max_tokens": 1.5}, {"prompt": "a", "temperature": "hot"}, {"prompt": "a", "stop": [1]},
-            {"prompt": "a", "stop": ""}, {"prompt": "a", "adapter": "x"}, {"messages": [{"role": "king", "content": ""}]},
+            {"prompt": "a", "adapter": "x"}, {"messages": [{"role": "king", "content": ""}]},
             '{"prompt": "a", "prompt": "b"}', {"ids": []}, {"prompt": "a", "n": 0}, {"prompt": "a", "ignore_eos": 1},
             {"prompt": "hello"},
         ]  # fmt: skip
         says = [
-            None, "no JSON object", "no JSON object", 'unknown field "colour"', "expected one", "expected one", "no string",
+            None, "line 2, column 1: expected an object", "line 3, column 2: expected", 'unknown field "colour"', "expected one", "expected one", "no string",
             "no list", "no token id", "outside the vocabulary", "1 to 2147483647", "a whole number", "a number from 0 to 1000",
-            "a text or a list of texts", "stop string", "--adapter NAME=PATH", "king", "duplicate", "empty", "1 to 256",
+            "a text or a list of texts", "--adapter NAME=PATH", "king", "expected each member once", "empty", "1 to 256",
             "true or false", None,
         ]  # fmt: skip
         path = self.file(lines)
@@ -122,14 +122,12 @@ class Batch(Prompts):
             self.assertEqual(r["index"], i)
             self.assertIn(text, r["error"]) if text else self.assertIn("text", r)
         self.assertEqual(result.err, f"hearth: {len(lines) - 2} of {len(lines)} prompts failed; their results say why\n")
-        self.assertIn(f"{path}: line 3: ", found[2]["error"])
 
     def test_jsonl_is_never_text(self):
         """By its name or first brace; what JSON's readers differ in is read or is an error, but no prompt."""
         large = ["9223372036854775808", "-1e400", "1.50", "[1, 20000000000000000000]"]
         good = [f'{{"prompt": "a", "id": {number}}}' for number in large] + [r'{"prompt": "\ud800", "id": "\udc00"}']
         bad = ['{"prompt": NaN}', '{"prompt": "a", "id": 01}', '{"prompt": "a", "prompt": "a"}', '{"prompt": "a",}']
-        bad.append('{"prompt": "\\u0000"}')
         rest = '{"prompt": "hello", "id": 7}\n'
         for i, line in enumerate(good + bad):
             for mark in "", "\ufeff":
@@ -142,12 +140,12 @@ class Batch(Prompts):
                 elif i < len(good):
                     self.assertEqual(json.loads(first)["id"], "\ufffd")
                 else:
-                    self.assertIn("standard input: line 1: it is no JSON object", json.loads(first)["error"])
+                    self.assertRegex(json.loads(first)["error"], "^standard input: line 1, column [0-9]+: expected ")
                 self.assertEqual("error" in first, i >= len(good))
         words = ["classify", TINY, "--prompts", "-", "--json"]
         self.assertEqual(self.lines(*words, stdin=b"hello\n"), self.lines(*words, stdin="\ufeffhello\n".encode()))
         path = self.file(["hello"], "plain.jsonl")
-        self.assertIn("no JSON object", self.lines("batch", TINY, "--prompts", path, "-q", status=1)[0]["error"])
+        self.assertIn("expected an object", self.lines("batch", TINY, "--prompts", path, "-q", status=1)[0]["error"])
         path.write_text(good[0] + "\n" + rest)
         words = ["batch", TINY, "--prompts", path, "-n", 2, "--out", self.folder / "out.jsonl", "-q"]
         self.succeeds(*words)

@@ -79,7 +79,8 @@ class Choices(Pull):
         "org/shards": {**SHARDS, "README.md": b"no", "pytorch_model.bin": b"no", "original/consolidated.pth": b"no",
                        "consolidated.safetensors": b"no", "onnx/model.onnx": b"no", "flax_model.msgpack": b"no",
                        "tokenizer.model": b"vocabulary", "adapter_model.safetensors": b"no"},
-        "org/single": {**SINGLE, "tokenizer.json": b"{}", "tokenizer.model": b"no", "chat_template.jinja": b"{{ 1 }}"},
+        "org/single": {**SINGLE, "tokenizer.json": b"{}", "tokenizer.model": b"no", "chat_template.jinja": b"{{ 1 }}",
+                       "additional_chat_templates/tool_use.jinja": b"{{ 2 }}"},
         "org/unindexed": {name: data for name, data in SHARDS.items() if "index" not in name},
         "org/stale": {**SINGLE, "model.safetensors.index.json": b'{"weight_map": {"a": "model-00001-of-00002.safetensors"}}'},
         "org/lost": {**{name: data for name, data in SHARDS.items() if "00002" not in name}},
@@ -121,7 +122,8 @@ class Choices(Pull):
         weights = sorted(name for name in SHARDS if name != "reference.json")
         self.assertEqual(self.chosen("org/shards"), sorted([*weights, "tokenizer.model"]))
         self.assertEqual(self.chosen("org/single"),
-                         ["chat_template.jinja", "config.json", "generation_config.json", "model.safetensors", "tokenizer.json"])  # fmt: skip
+                         ["additional_chat_templates/tool_use.jinja", "chat_template.jinja", "config.json", "generation_config.json",
+                          "model.safetensors", "tokenizer.json"])  # fmt: skip
         self.assertEqual(self.chosen("org/embedder"), ["1_Pooling/config.json", "config.json", "generation_config.json", "model.safetensors"])
         self.assertEqual(self.chosen("org/unindexed"), [name for name in weights if "index" not in name])
         self.assertNotIn("model.safetensors.index.json", self.chosen("org/stale"))
@@ -480,10 +482,10 @@ class Listings(Pull):
     def test_texts_that_are_none(self):
         for body in (b"", b"{", b"\xff", b"[" * 100000, b"{}", b'{"sha": "main"}', b'{"sha": 7}', b'{"sha": "../../x"}'):
             self.hub.inject("/revision/", (200, {}, body))
-            self.refuses("org/m", says="the hub's answer")
+            self.refuses("org/m", says="the hub's response")
         for body in (b"", b"[{", b"[" * 100000):
             self.hub.inject("/tree/", (200, {}, body))
-            self.refuses("org/m", says="no JSON")
+            self.refuses("org/m", says="the hub's listing: line 1, column ")
         self.hub.inject("/revision/", (200, {}, b" " * (65 << 20)))
         self.refuses("org/m", says="longer than 64 MB")
         more = {"Link": '<?recursive=true>; rel="next"'}
@@ -502,7 +504,7 @@ class Listings(Pull):
         self.refuses("org/m", says="more than 200000 files")
 
     def test_an_index_that_is_none(self):
-        for text, says in ((b"{", "no JSON"), (b"{}", "names no weights"), (b'{"weight_map": {"a": "../b"}}', "another thing"), (b'{"weight_map": {"a": 1}}', "another thing"), (b'{"weight_map": {"a": ".hearth-pull.json"}}', "another thing")):  # fmt: skip
+        for text, says in ((b"{", "line 1, column 2: expected"), (b"{}", "names no weights"), (b'{"weight_map": {"a": "../b"}}', "another thing"), (b'{"weight_map": {"a": 1}}', "another thing"), (b'{"weight_map": {"a": ".hearth-pull.json"}}', "another thing")):  # fmt: skip
             self.hub.repositories["org/m"].commit({**SINGLE, "model.safetensors.index.json": text})
             self.refuses("org/m", says=says)
         self.assertFalse(self.models.exists())

@@ -142,7 +142,7 @@ class Run(CommandTest):
         self.assertEqual(value["text"], self.run_json("hello", "-n", "8", "--raw")["text"])
         self.assertNotIn("thinking", value)
         result = self.succeeds("run", TINY, "hello", "-n", "1", "--no-thinking")
-        self.assertIn("no switch for thoughts", result.err)
+        self.assertIn("no switch for thinking", result.err)
         self.assertNotIn("no switch", self.succeeds("run", path, "hello", "-n", "1", "--no-thinking").err)
 
     def test_same_seed_same_text(self):
@@ -150,6 +150,7 @@ class Run(CommandTest):
         first = self.run_json(*sampled, "7")["text"]
         self.assertEqual(first, self.run_json(*sampled, "7", "--threads", "1")["text"])
         self.assertNotEqual(first, self.run_json(*sampled, "8")["text"])
+        self.assertNotEqual(*(self.run_json(*sampled, seed)["text"] for seed in (2**64 - 1, 2**64 - 2)))
 
     def test_repeat_window(self):
         """Of no tokens: no penalty, though 0 is the default window in C."""
@@ -300,6 +301,70 @@ class Logits(CommandTest):
         self.assertEqual(json.loads(result.text), {"out": str(path), "shape": [2, len(tiny_model.vocabulary())]})
 
 
+class Conversation(CommandTest):
+    """One file of messages through all commands that read one."""
+
+    MESSAGES = (r'[{"role": "developer", "content": [{"type": "text", "text": "a"}]}, {"role": "user", "content": "b\u0000\ud800"}, '
+                r'{"role": "assistant", "content": null, "tool_calls": [{"function": {"name": "f", "arguments": ""}}]}, '
+                r'{"role": "tool", "content": "c"}, {"role": "assistant", "content": "d"}]')  # fmt: skip
+    TEMPLATE = ("{% for m in messages %}[{{ m.role }}]{% if m.content is none %}{% for c in m.tool_calls %}"
+                "{{ c.function.name + c.function.arguments }}{% endfor %}{% else %}{{ m.content }}{% endif %}<|im_end|>{% endfor %}")  # fmt: skip
+
+    def setUp(self):
+        super().setUp()
+        self.model, self.path = self.folder / "m.gguf", self.folder / "talk.jsonl"
+        tiny_model.write(self.model, template=self.TEMPLATE)
+
+    def commands(self):
+        yield ["run", self.model, "--messages", self.path, "-n", 1, "-q"]
+        yield ["template", self.model, "--messages", self.path]
+        yield ["chat", self.model, "--messages", self.path, "-q"]
+        yield ["batch", self.model, "--prompts", self.path, "-n", 1, "-q"]
+        yield ["finetune", self.model, "--data", self.path, "--out", self.folder / "lora", "--iters", 1, "-q"]
+
+    def test_what_is_read(self):
+        self.path.write_text("\ufeff" + f'{{"messages": {self.MESSAGES}}}', encoding="utf-8")
+        for words in self.commands():
+            result = self.succeeds(*words)
+            if words[0] == "template":
+                self.assertEqual(result.text, "[system]a<|im_end|>[user]b\ufffd\ufffd<|im_end|>[assistant]f{}<|im_end|>"
+                                              "[tool]c<|im_end|>[assistant]d<|im_end|>")  # fmt: skip
+
+    def test_byte_order_marks(self):
+        """Editors on Windows begin files with one."""
+        run = ["run", self.model, "hello", "-n", 1, "-q"]
+        for words, text in (
+            ([*run, "--tools"], '[{"type": "function", "function": {"name": "f"}}]'),
+            ([*run, "--schema"], '{"type": "boolean"}'),
+            ([*run, "--grammar"], 'root ::= "a"'),
+            (["finetune", "--config"], json.dumps({"data": "none.jsonl", "out": "none"})),
+        ):
+            self.path.write_text("\ufeff" + text, encoding="utf-8")
+            if words[0] == "run":
+                self.succeeds(*words, self.path)
+            else:
+                self.fails(1, words[0], self.model, words[1], self.path, says="none.jsonl")
+
+    def test_what_is_refused(self):
+        for text, says in (
+            ('{"messages": [{"role": "user", "role": "user", "content": "a"}]}', "column 32: expected each member once"),
+            ('{"messages": [{"role": "user", "content": "a",}]}', "column 47: expected "),
+            ('{"messages": [{"role": "user", "content": 7}]}', "column 43: the content of message 0 is a number"),
+            ('{"messages": [{"role": "king", "content": "a"}]}', "column 24: message 0 has the role"),
+        ):
+            self.path.write_text(text)
+            found = []
+            for words in self.commands():
+                result = hearth(*words)
+                self.assertEqual(result.status, 1)
+                found.append(result.err if words[0] != "batch" else "hearth: " + json.loads(result.text)["error"] + "\n")
+            self.assertIn(f"{self.path}: line 1, {says}", found[0])
+            self.assertEqual(set(found), {found[0]})
+        self.path.write_text(self.MESSAGES + ', "tools": []')
+        for words in list(self.commands())[:3]:
+            self.fails(1, *words, says=f"{self.path}: line 1, column ")
+
+
 class Template(CommandTest):
     def file(self, name, text):
         path = self.folder / name
@@ -315,17 +380,34 @@ class Template(CommandTest):
         self.assertEqual(json.loads(self.succeeds("template", TINY, "--messages", "-", "--json", stdin=talk.read_bytes()).text),
                          {"text": opened})  # fmt: skip
         template = self.file("t.jinja", "{{ mood }}{{ tools | length }}{{ messages[0].content }}{{ bos_token }}|")
-        whole = self.file("whole.json", '{"messages": [{"content": "a"}], "mood": "bad"}')
+        whole = self.file("whole.json", '{"messages": [{"role": "user", "content": "a"}], "chat_template_kwargs": {"mood": "bad"}}')
         tools = self.file("tools.json", "[{}]")
         words = ["template", "--template", template, "--messages", whole, "--tools", tools]
         self.assertEqual(self.succeeds(*words).text, "bad1a|")
         self.assertEqual(self.succeeds(*words, "--set", 'mood="good"', "--set", 'bos_token="<s>"').text, "good1a<s>|")
 
+    def test_prompt_of_run(self):
+        model, bare = self.folder / "m.gguf", self.folder / "bare.gguf"
+        template = ("{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}{{ tools | length if tools else 0 }}"
+                    "{{ mood }}{{ enable_thinking }}")  # fmt: skip
+        tiny_model.write(model, template=template)
+        tiny_model.write(bare, template=None)
+        talk = self.file("talk.json", '[{"role": "developer", "content": [{"type": "text", "text": "a"}]}]')
+        tools = self.file("tools.json", "[{}]")
+        for words in (["--messages", talk, "--tools", tools, "--no-thinking"], ["--system", "b", "--set", 'mood="c"']):
+            text = self.succeeds("template", model, "hello", *words).text
+            n = len(self.succeeds("tokenize", model, text).text.split())
+            run = json.loads(self.succeeds("run", model, "hello", *words, "-n", "1", "--json", "-q").text)
+            self.assertEqual(run["metrics"]["prompt_tokens"], n)
+            self.assertTrue(text.startswith("[system]"))
+        self.assertEqual(text, "[system]b[user]hello0c")
+        self.assertEqual(self.succeeds("template", bare, "a").text, self.succeeds("template", TINY, "a").text)
+
     def test_failures(self):
-        talk = self.file("talk.json", "[]")
+        talk = self.file("talk.json", '[{"role": "user", "content": "a"}]')
         bad = self.file("bad.jinja", "a\n  {{ b | nosuch }}")
         self.fails(1, "template", "--template", bad, "--messages", talk, says="bad.jinja, line 2, column ")
-        self.fails(1, "template", TINY, "--messages", self.file("x.json", "[1,"), says="messages")
+        self.fails(1, "template", TINY, "--messages", self.file("x.json", "[1,"), says="x.json")
         self.fails(1, "template", TINY, "--messages", talk, "--set", "x", says="expected NAME=JSON")
         self.fails(1, "template", TINY, "--messages", self.folder / "none", says="none")
         self.fails(2, "template", TINY, says="--messages is needed")
@@ -337,16 +419,16 @@ class Template(CommandTest):
         template = self.file("t.jinja", "{# <tool_call> #}{{ messages[0].content }}")
         answer = self.file("a.txt", "hm</think>So:<tool_call><function=f><parameter=a>1</parameter></function></tool_call>")
         tools = self.file("tools.json", '[{"name": "f", "parameters": {"properties": {"a": {"type": "string"}}}}]')
-        talk = self.file("talk.json", '[{"content": "<think>"}]')
+        talk = self.file("talk.json", '[{"role": "user", "content": "<think>"}]')
         words = ["template", "--template", template, "--answer", answer]
         whole = "hm</think>So:"
         self.assertEqual(json.loads(self.succeeds(*words).text),
                          {"thinking": "", "text": whole, "tool_calls": [{"name": "f", "arguments": '{"a": 1}'}]})  # fmt: skip
         self.assertEqual(json.loads(self.succeeds(*words, "--messages", talk, "--tools", tools).text),
                          {"thinking": "hm", "text": "So:", "tool_calls": [{"name": "f", "arguments": '{"a": "1"}'}]})  # fmt: skip
-        whole = self.file("whole.json", '{"messages": [{"content": "<think>"}], "tools": ' + tools.read_text() + "}")
+        whole = self.file("whole.json", '{"messages": [{"role": "user", "content": "<think>"}], "tools": ' + tools.read_text() + "}")
         self.assertEqual(json.loads(self.succeeds(*words, "--messages", whole).text)["tool_calls"][0]["arguments"], '{"a": "1"}')
-        self.fails(1, *words, "--tools", self.file("bad.json", "{"), says="the tools")
+        self.fails(1, *words, "--tools", self.file("bad.json", "{"), says="bad.json: line 1, column 2: ")
 
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "tiny"

@@ -53,12 +53,12 @@ static void check_error(ht_status status, const ht_error *err) {
 /* In the other container it is a configuration, too, or refused by name. */
 static void convert(const ht_config *c) {
     ht_error err = {0};
-    json_t *object = json_object(), *config;
+    ht_json *object = ht_json_new_object(), *config;
     float *values;
     int64_t n;
     ht_status status = object ? ht_convert_config_to_gguf(c, object, &err) : HT_OK;
     if (status) check_error(status, &err);
-    json_decref(object);
+    ht_json_decref(object);
     status = ht_gguf_rope_factors(c, &values, &n, &err);
     if (!status && values) {
         ht_rope_spec rope = {.theta = c->rope.theta};
@@ -73,12 +73,12 @@ static void convert(const ht_config *c) {
         return;
     }
     static const ht_config_hints no_tensors;
-    char *text = json_dumps(config, 0);
+    char *text = ht_json_dump(config, 0);
     static ht_config read;
     if (text && !ht_config_from_json((ht_json_text){text, strlen(text)}, (ht_json_text){0}, &no_tensors, &read, &err))
         check(read.family == c->family && read.n_layers == c->n_layers && read.hidden == c->hidden);
     free(text);
-    json_decref(config);
+    ht_json_decref(config);
 }
 
 /* Sampling values that are accepted are options that a sampler takes. */

@@ -77,10 +77,10 @@ static inline void tokens_save(const ht_tokenizer *t) {
         ht_tokenizer_free(read);
         free(text);
     }
-    json_t *metadata = json_object();
+    ht_json *metadata = ht_json_new_object();
     if (metadata) status = ht_tokenizer_save_gguf(t, t->vocab.n + 2, t->vocab.n % 2, metadata, &err);
     tokens_check(!status || (err.status == status && err.message[0]));
-    json_decref(metadata);
+    ht_json_decref(metadata);
 }
 
 #endif

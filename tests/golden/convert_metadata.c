@@ -50,13 +50,13 @@ int main(int argc, char **argv) {
         assume_values(c, &config);
         write_documents(c, &config, argv[2]);
     } else {
-        json_t *metadata;
+        ht_json *metadata;
         if (ht_gguf_metadata_of(c, &config, &metadata, &err)) {
             fprintf(stderr, "%s\n", err.message);
             return 1;
         }
         metadata_file_write(argv[2], metadata, NULL);
-        json_decref(metadata);
+        ht_json_decref(metadata);
     }
     ht_checkpoint_close(c);
     return 0;

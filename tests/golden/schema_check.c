@@ -8,10 +8,10 @@
  *
  * Each is answered by a line: `ok`, `yes` or `no`, the text as a JSON string, or `error STATUS MESSAGE`; `stuck TEXT` where a text may
  * neither end nor go on, and `long` where chance does not come to an end. */
+#include "formats/json.h"
 #include "grammar/automaton.h"
 #include "grammar/schema_rules.h"
 
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,11 +90,11 @@ static void generate(uint64_t seed) {
         text[n++] = (char)byte;
     }
     const bool ends = ht_automaton_may_end(automaton, at);
-    json_t *string = json_stringn_nocheck(text, n);
-    char *line = n < TEXT_MOST ? json_dumps(string, JSON_ENCODE_ANY | JSON_ENSURE_ASCII) : NULL;
+    ht_json *string = ht_json_stringn(text, n);
+    char *line = n < TEXT_MOST ? ht_json_dump(string, HT_JSON_ASCII) : NULL;
     printf("%s%s\n", ends || !line ? "" : "stuck ", line ? line : "long");
     free(line);
-    json_decref(string);
+    ht_json_decref(string);
 }
 
 int main(void) {

@@ -25,7 +25,7 @@ static atomic_int n_owners, n_freed, n_logged, n_bad, n_running;
 static void on_gone(http_exchange *x, void *user) {
     owner *o = user;
     if (atomic_fetch_add(&o->gone, 1) != 0) atomic_fetch_add(&n_bad, 1);
-    if (!http_exchange_gone(x) || http_stream_write(x, "x", 1) != HTTP_GONE) atomic_fetch_add(&n_bad, 1);
+    if (http_stream_line(x, "x", 1) != HTTP_GONE) atomic_fetch_add(&n_bad, 1);
 }
 
 static void on_free(void *user) {

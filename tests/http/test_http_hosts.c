@@ -69,7 +69,7 @@ static ssize_t admitted(const http_keys *keys, const char *fields) {
 
 static void test_keys(void **state) {
     (void)state;
-    static const char text[] = "# first\none\r\n\n \t two-2 \nthree";
+    static const char text[] = "\xEF\xBB\xBF# first\none\r\n\n \t two-2 \nthree";
     http_keys *keys;
     ht_error err = {0};
     assert_int_equal(http_keys_parse("keys", text, sizeof text - 1, &keys, &err), HT_OK);

@@ -235,7 +235,7 @@ class Requests(HttpTest):
         self.assertEqual((status, fields["content-type"], fields["cache-control"]), (200, "text/event-stream", "no-cache"))
         self.assertEqual(body, b"event: first\ndata: one\ndata: two\ndata: three\n\ndata: \n\ndata: [DONE]\n\n")
         self.assertEqual(self.ask(self.server, request("/lines"))[2], b'{"a":1}\n{"a":2}\n')
-        self.assertEqual(self.ask(self.server, request("/stream?n=3&size=2&ms=5"))[2], b"aabbcc")
+        self.assertEqual(self.ask(self.server, request("/stream?n=3&size=2&ms=5"))[2], b"a\nb\nc\n")
 
     def test_silent_streams_give_signs_of_life(self):
         body = self.ask(self.server, request("/silent?ms=900"))[2]
@@ -247,7 +247,7 @@ class Requests(HttpTest):
         with self.server.connect() as client:
             client.sendall(request("/stream?n=3&size=2", version="1.0"))
             status, fields, body = Reader(client).answer()
-            self.assertEqual((status, fields["connection"], body), (200, "close", b"aabbcc"))
+            self.assertEqual((status, fields["connection"], body), (200, "close", b"a\nb\nc\n"))
             self.assertNotIn("transfer-encoding", fields)
 
     def test_http_1_0_keeps_a_connection_when_asked(self):
@@ -641,7 +641,7 @@ class Endings(HttpTest):
                 readers.append(Reader(client))
                 self.assertEqual(readers[-1].head()[0], 200)
             server.send_signal(number)
-            self.assertEqual(b"".join(iter(readers[0].chunk, None)), b"the end")
+            self.assertEqual(b"".join(iter(readers[0].chunk, None)), b"the end\n")
             self.assertEqual(self.closes(client), b"")
             self.assertEqual(server.end(), 0)
             self.assertEqual(sorted(line.split()[-1] for line in server.log if "/endless" in line), ["0", "1"])
@@ -696,7 +696,7 @@ class Tls(HttpTest):
             client.sendall(request("/stream?n=20&size=30000"))
             self.assertEqual(len(reader.answer()[2]), 600000)
             client.sendall(request("/stream?n=3&size=2", version="1.0"))
-            self.assertEqual(reader.answer()[2], b"aabbcc")
+            self.assertEqual(reader.answer()[2], b"a\nb\nc\n")
 
     def test_versions(self):
         with self.assertRaises(ssl.SSLError):

@@ -114,11 +114,15 @@ class Answers(WithEngines):
     def test_conversations(self):
         messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": [{"type": "text", "text": "Hi"}]}]
         engine = self.engine()
-        for how in ({}, {"tools": [{"name": "f"}], "thinking": False}, {"variables": {"x": 1}, "parse_special": True}):
+        for how in ({}, {"tools": [{"name": "f"}], "thinking": False}, {"variables": {"x": 1}, "parse_special": True}, {"continue_final_message": True}):
             request = engine.submit(messages, max_tokens=9, ignore_eos=True, **how)
             alone = self.model.chat(messages, max_tokens=9, ignore_eos=True, **how)
-            self.assertEqual("".join(request), "".join(alone))
+            text = "".join(alone)
+            self.assertEqual("".join(request), text)
             self.assertEqual((request.thinking, request.tool_calls), (alone.thinking, alone.tool_calls))
+        continued = self.model.format_chat(messages, continue_final_message=True)
+        self.assertTrue(continued.endswith("Hi"), continued)
+        self.assertEqual("".join(self.model.generate(continued, max_tokens=9, ignore_eos=True)), text)
 
     def test_thoughts_and_calls_are_no_pieces(self):
         parts = iter([("thinking", "I see. "), ("text", "Yes"), ("call", {"name": "f", "arguments": {}, "id": None})])

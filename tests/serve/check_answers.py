@@ -1,17 +1,19 @@
-"""Answers of `hearth serve` beside what /openapi.json says of them, which is made strict for it: each answer of each endpoint, whole or as a
-stream, has the members that are described and no others, and all that is described occurs.
+"""Responses of `hearth serve` beside src/serve/responses.json, which /openapi.json takes their schemas from: each response of each endpoint, whole
+or as a stream, has the listed fields and types and no others, and all of them occur.
 
-    HEARTH=build/release/bin/hearth build/openapi/bin/python tests/serve/check_answers.py
+    HEARTH=build/release/bin/hearth build/openapi/bin/python tests/serve/check_answers.py            compares
+    HEARTH=build/release/bin/hearth build/openapi/bin/python tests/serve/check_answers.py --write    writes the list
 """
 
 import json
 import re
+import sys
 import unittest
 
 from openapi_spec_validator import validate
 
-from answer_schemas import Schemas, strict
 from serve_support import Server, variant
+from support import ROOT
 from test_serve_failures import BROKEN, PATTERN
 from test_serve_run import write_adapter
 from tool_model import TEMPLATE, call, exactly
@@ -32,16 +34,68 @@ PLAIN = {"chat_template_kwargs": {"enable_thinking": False}}  # an expression th
 RESPONSE_PLAIN = {"reasoning": {"effort": "none"}, "max_output_tokens": 200}
 ANTHROPIC_PLAIN = {"thinking": {"type": "disabled"}, "max_tokens": 200}
 
-# What is described and does not occur here.
-NOT_SHOWN = {
-    r"AnthropicEvent\|6": "a ping comes after fifteen seconds of silence",
-    r"AnthropicPingEvent": "likewise",
-    r"\w+ErrorDetails\.type=": "a failure in a stream is one of few; all are those of whole answers",
-    r"\w+ErrorDetails\.(param|code)\|0": "likewise: it is of no member",
-    r"ResponseReasoning\.effort\|0=": "what clients have sent, given back",
-    r"ResponseText\.format": "likewise",
-    r"ResponseOutputText\.annotations\[\]|ResponseReasoningItem\.summary\[\]": "lists that are empty",
-}
+LIST = ROOT / "src/serve/responses.json"
+# Objects whose names are a client's or a model's.
+OPAQUE = {"arguments", "components", "format", "input", "metadata", "model_info", "parameters", "paths", "schema", "tool_choice", "tools"}
+# Other names of endpoints.
+ALIASES = {"/v1/health": "/health", "/chat/completions": "/v1/chat/completions", "/models": "/v1/models", "/models/{model}": "/v1/models/{model}",
+           "/completions": "/completion", "/embeddings": "/embedding"}  # fmt: skip
+DONE = "[DONE]"  # the last event of OpenAI's streams, which is no JSON
+KINDS = {type(None): "null", bool: "boolean", int: "integer", float: "number", str: "string", dict: "any object"}
+
+
+def shape_of(value, name=""):
+    """The types of a value; "object" has its fields with how often each was there, "array" the shape of the items."""
+    if isinstance(value, dict) and name not in OPAQUE:
+        return {"object": (1, {key: (1, shape_of(inner, key)) for key, inner in value.items()})}
+    if isinstance(value, list):
+        shape = {}
+        for inner in value:
+            inner = {"any object": True} if name == "top_logprobs" and isinstance(inner, dict) and "token" not in inner else shape_of(inner, name)
+            shape = merged(shape, inner)
+        return {"array": shape}
+    return {KINDS[type(value)]: True}
+
+
+def merged(a, b):
+    """The shape of values of both."""
+    both = {**a, **b}
+    if "object" in a and "object" in b:
+        (n, x), (m, y) = a["object"], b["object"]
+        none = (0, {})
+        pairs = {key: (x.get(key, none), y.get(key, none)) for key in {**x, **y}}
+        both["object"] = (n + m, {key: (p[0] + q[0], merged(p[1], q[1])) for key, (p, q) in pairs.items()})
+    if "array" in a and "array" in b:
+        both["array"] = merged(a["array"], b["array"])
+    return both
+
+
+def schema_of(shape):
+    kinds = sorted(set(shape) - {"object", "array", "any object", "integer" if "number" in shape else ""})
+    schemas = [{"type": kinds[0] if len(kinds) == 1 else kinds}] if kinds else []
+    if "array" in shape:
+        schemas.append({"type": "array", "items": schema_of(shape["array"])})
+    if "any object" in shape:
+        schemas.append({"type": "object"})
+    if "object" in shape:
+        n, fields = shape["object"]
+        properties = {name: schema_of(inner) for name, (_, inner) in sorted(fields.items())}
+        schemas.append({"type": "object", "properties": properties, "required": sorted(name for name, (m, _) in fields.items() if m == n)})
+    return {} if not schemas else schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
+
+
+def event_schema(kinds):
+    """Of an event as OpenAPI 3.2 has it for an `itemSchema`, which 3.1 lacks: an object of its fields, whose data is a text that is JSON."""
+    datas = {kind: schema_of(shape) for kind, shape in sorted(kinds.items()) if kind != DONE}
+    for kind, data in datas.items():
+        if kind:
+            data["properties"]["type"] = {"const": kind}
+    content = {"anyOf": list(datas.values())} if len(datas) > 1 else datas[""]
+    data = {"type": "string", "contentMediaType": "application/json", "contentSchema": content}
+    if DONE in kinds:
+        data = {"anyOf": [data, {"type": "string", "const": DONE}]}
+    properties = {"data": data, **({"event": {"type": "string"}} if len(datas) > 1 else {})}
+    return {"type": "object", "properties": properties, "required": ["data"]}
 
 
 class Answers(unittest.TestCase):
@@ -56,9 +110,7 @@ class Answers(unittest.TestCase):
         self.server = Server(path, "--context", "4096", "--slots-directory", path.parent / "slots", "--adapter", f"tuned={path.parent / 'tuned'}", "--lookup")
         self.addCleanup(self.server.stop)
         self.document = self.server.get("/openapi.json").json
-        self.strict = strict(self.document)
-        self.schemas = Schemas(self.strict)
-        self.answered = set()
+        self.answered, self.shapes = set(), {}
         show = self.server.post("/api/show", model="tiny", verbose=True).json
         self.token = {word: show["model_info"]["tokenizer.ggml.tokens"].index(word) for word in (CALL, THOUGHTS)}
 
@@ -66,7 +118,7 @@ class Answers(unittest.TestCase):
 
     def operation(self, method, path):
         """The operation that describes a request, with its path there."""
-        for described, methods in self.strict["paths"].items():
+        for described, methods in self.document["paths"].items():
             if re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", described), path.partition("?")[0]) and method.lower() in methods:
                 return described, methods[method.lower()]
         raise AssertionError(f"{method} {path} is not described")
@@ -76,7 +128,7 @@ class Answers(unittest.TestCase):
         for block in data.split("\n\n"):
             fields = dict(line.split(": ", 1) for line in block.splitlines() if not line.startswith(":"))
             if fields:
-                fields["data"] = fields["data"] if fields["data"] == "[DONE]" else json.loads(fields["data"])
+                fields["data"] = fields["data"] if fields["data"] == DONE else json.loads(fields["data"])
                 if "event" in fields:
                     self.assertEqual(fields["event"], fields["data"]["type"])
                 yield fields
@@ -102,11 +154,21 @@ class Answers(unittest.TestCase):
             self.assertIn(kind, content)
             values = self.values(kind, reply.data.decode())
             self.assertTrue(values)
+            dialect = "Ollama" if path.startswith("/api/") else "Anthropic" if path.startswith("/v1/messages") else "OpenAI"
             for value in values:
-                self.schemas.check(f"{method} {described} {kind}", content[kind]["schema"], value)
+                self.take(f"{method} {ALIASES.get(described, described)} {kind}" if status == 200 else f"failure {dialect} application/json", value)
             if status == 200:
                 self.answered.add((method, described, kind))
         return values
+
+    def take(self, name, value):
+        """A value of a response, of events by their type."""
+        kind = ""
+        if name.endswith("text/event-stream"):
+            value = value["data"]
+            kind = value if value == DONE else value.get("type", "")
+        shapes = self.shapes.setdefault(name, {})
+        shapes[kind] = merged(shapes.get(kind, {}), shape_of(value))
 
     def post(self, path, **body):
         return self.ask("POST", path, body)
@@ -274,17 +336,22 @@ class Answers(unittest.TestCase):
             self.ask_for_failures,
         ):  # fmt: skip
             ask()
-        described, parts, seen = set(), {}, set()
-        for path, methods in self.strict["paths"].items():
-            for method, operation in methods.items():
-                for kind, content in operation["responses"]["200"]["content"].items():
-                    name = f"{method.upper()} {path} {kind}"
-                    described.add((method.upper(), path, kind))
-                    parts.update(dict.fromkeys(self.schemas.parts(name, content["schema"], seen)))
+        described = {
+            (method.upper(), path, kind)
+            for path, methods in self.document["paths"].items()
+            for method, operation in methods.items()
+            for kind in operation["responses"]["200"]["content"]
+        }
         self.assertEqual(described - self.answered, set(), "no request has been answered so")
-        missing = [part for part in parts if part not in self.schemas.shown]
-        self.assertEqual([part for part in missing if not any(re.match(pattern, part) for pattern in NOT_SHOWN)], [], "is described, and has not occurred")
+        found = {
+            name: event_schema(kinds) if name.endswith("event-stream") else schema_of(kinds[""]) for name, kinds in sorted(self.shapes.items())
+        }
+        if WRITE:
+            lines = (f"{json.dumps(name)}: {json.dumps(schema, separators=(',', ':'))}" for name, schema in found.items())
+            LIST.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+        self.assertEqual(found, json.loads(LIST.read_text()))
 
 
+WRITE = "--write" in sys.argv
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(argv=[word for word in sys.argv if word != "--write"])

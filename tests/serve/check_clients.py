@@ -443,7 +443,7 @@ class Failures(ServeTest):
                 *_, last = stream
                 self.assertEqual((last.type, last.response.status, last.response.error.code), ("response.failed", "failed", "server_error"))
             else:
-                with self.assertRaisesRegex(openai.APIError, "the server ends"):
+                with self.assertRaisesRegex(openai.APIError, "server is shutting down"):
                     list(stream)
             client.close()
 
@@ -453,7 +453,7 @@ class Failures(ServeTest):
 
         server = self.ending()
         client = anthropic.Anthropic(base_url=server.url, api_key="none", max_retries=0)
-        with self.assertRaisesRegex(anthropic.APIStatusError, "the server ends"):
+        with self.assertRaisesRegex(anthropic.APIStatusError, "server is shutting down"):
             with client.messages.stream(model="speaking", max_tokens=10**6, messages=HELLO) as stream:
                 for i, _ in enumerate(stream.text_stream):
                     if not i:

@@ -269,7 +269,7 @@ class Chat(PageTest):
         page.evaluate("settings.temperature = -1; 0")
         self.say(page, "Hello")
         page.wait("document.querySelector('#log .wrong')")
-        self.assertIn('"temperature" is to be a number', page.text("#log .wrong"))
+        self.assertIn('"temperature" must be a number', page.text("#log .wrong"))
         self.assertEqual(page.texts(".message .text"), ["Hello"])
         page.evaluate("delete settings.temperature; 0")
         page.click("[aria-label='Ask again']")

@@ -316,8 +316,8 @@ class Histories(AnthropicTest):
         self.same_prompt({"tools": tools}, HELLO, tools=[OPENAI_WEATHER])
         self.same_prompt({"tools": [first]}, HELLO)
         references = [{"type": "tool_reference", "tool_name": name} for name in ("third", "first", "third", "weather", "gone")]
-        words = [f"The tool {name} is there: it can be called now." for name in ("third", "first", "third", "weather")]
-        said = "\n".join([*words, "The tool gone is not there any more."])
+        words = [f"The tool {name} is available and can be called now." for name in ("third", "first", "third", "weather")]
+        said = "\n".join([*words, "The tool gone is no longer available."])
         history = {"tools": tools, "messages": [*HELLO, self.result(*references)]}
         chat = [*HELLO, {"role": "tool", "tool_call_id": "toolu_1", "content": said}]
         self.same_prompt(history, chat, tools=[OPENAI_WEATHER, openai("third"), openai("first")])
@@ -326,7 +326,7 @@ class Histories(AnthropicTest):
         found = {"tools": [{**third, "input_schema": schema}], "tool_choice": {"type": "tool", "name": "third"}}
         (block,) = self.alike(**{**history, **found}, thinking=OFF)["content"]
         self.assertEqual((block["name"], block["input"]), ("third", {"x": 1}))
-        self.wrong(400, "invalid_request_error", **found, says="there are no tools")
+        self.wrong(400, "invalid_request_error", **found, says="has no tools")
         # A search of the service's own is not there, and no tool may wait for it.
         searched = [*tools, {"type": "tool_search_tool_regex_20251119", "name": "tool_search_tool_regex"}]
         self.same_prompt({"tools": searched}, HELLO, tools=[openai("first"), OPENAI_WEATHER, openai("second"), openai("third")])
@@ -336,7 +336,7 @@ class Histories(AnthropicTest):
         self.assertEqual((status, answer["type"], answer["error"]["type"]), (405, "error", "invalid_request_error"))
 
     def test_tool_choices(self):
-        self.wrong(400, "invalid_request_error", tool_choice={"type": "any"}, says="there are no tools")
+        self.wrong(400, "invalid_request_error", tool_choice={"type": "any"}, says="has no tools")
         self.wrong(400, "invalid_request_error", tool_choice={"type": "tool"}, tools=[WEATHER], says="tool_choice.name")
         self.wrong(400, "invalid_request_error", tool_choice={"type": "tool", "name": "absent"}, tools=[WEATHER], says='"absent"')
         self.wrong(400, "invalid_request_error", tool_choice={"type": "some"}, tools=[WEATHER], says='"auto", "any", "tool" or "none"')
@@ -396,7 +396,7 @@ class Errors(AnthropicTest):
         self.assertEqual((status, fields["x-ignored"]), (200, "something"))
         self.wrong(400, "invalid_request_error", container="x", says='"container"')
         self.wrong(400, "invalid_request_error", temperature="hot", says='"temperature"')
-        self.wrong(400, "invalid_request_error", stop_sequences=[""], says='"stop_sequences[0]"')
+        self.wrong(400, "invalid_request_error", stop_sequences=[5], says='"stop_sequences[0]"')
         self.wrong(400, "invalid_request_error", output_config={"format": {"type": "json_schema"}}, says="output_config.format")
         self.wrong(400, "invalid_request_error", stream="yes", says='"stream"')
 

@@ -202,9 +202,21 @@ class CallsOrText(ServeTest):
         self.assertEqual(alone, prompt(tools=tools, tool_choice=choice("auto", one)))
         self.assertEqual(alone, prompt(tools=tools, tool_choice=choice("required", one)))
         self.assertEqual(prompt(), prompt(tools=tools, tool_choice=choice("auto")))
-        self.refused(400, chat, dict(messages=[HELLO], tools=tools, tool_choice=choice("required")), "tool_choice", "there are no tools")
+        self.refused(400, chat, dict(messages=[HELLO], tools=tools, tool_choice=choice("required")), "tool_choice", "has no tools")
         self.refused(400, chat, dict(messages=[HELLO], tools=tools, tool_choice=choice("none", one)), "tool_choice.allowed_tools.mode")
         self.refused(400, chat, dict(messages=[HELLO], tools=tools, tool_choice={"type": "allowed_tools"}), "tool_choice.allowed_tools")
+
+    def test_numbers_are_as_sent(self):
+        numbers = "[0.1, 9223372036854775808, 123456789012345678901234567890, -0.0]"
+        tools = f'[{{"type": "function", "function": {{"name": "f", "parameters": {{"enum": {numbers}}}}}}}]'
+        call = f'{{"id": "c1", "type": "function", "function": {{"name": "f", "arguments": {{"a": {numbers}}}}}}}'
+        history = f'[{{"role": "user", "content": "x"}}, {{"role": "assistant", "content": "", "tool_calls": [{call}]}}]'
+        prompt = self.ok("/apply-template", f'{{"messages": {history}, "tools": {tools}}}')["prompt"]
+        self.assertEqual(prompt.count(numbers), 2, prompt)
+        schema = f'{{"type": "json_schema", "json_schema": {{"schema": {{"const": {numbers[:-7]}]}}}}}}'
+        body = f'{{"messages": [{json.dumps(HELLO)}], "response_format": {schema}, "reasoning_effort": "none", "max_tokens": 200}}'
+        content = self.ok(OpenAI.path, body)["choices"][0]["message"]["content"]
+        self.assertEqual("".join(content.split()), numbers[:-7].replace(" ", "") + "]")
 
 
 if __name__ == "__main__":

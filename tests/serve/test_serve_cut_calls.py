@@ -273,9 +273,9 @@ class CutCalls(ServeTest):
                     self.assertEqual(whole[1][0][0], "weather")
 
     def test_arguments_that_no_object_can_hold(self):
-        """Halves of surrogate pairs, NUL, and numbers beyond 64 bits in what the model wrote."""
+        """Halves of surrogate pairs, NUL, and numbers beyond 64 bits in the model's text."""
         text = r'{"a": "\ud83dx \ud83d\ude00\udc00", "b": 123456789012345678901234567890, "c": "\u0000"}'
-        expected = {"a": "\ufffdx \U0001f600\ufffd", "b": 1.2345678901234568e29, "c": "\0"}
+        expected = {"a": "\ufffdx \U0001f600\ufffd", "b": 123456789012345678901234567890, "c": "\0"}
         markup = f'<tool_call>{{"name": "weather", "arguments": {text}}}</tool_call>'
         body = {"regex": exactly(markup), "max_tokens": 200, "messages": [HELLO], **STEERED}
         _, calls, cut, _ = Anthropic().whole(self.server, {**body, "thinking": {"type": "disabled"}})
@@ -289,6 +289,13 @@ class CutCalls(ServeTest):
         (choice,) = self.ok(OpenAI.path, body)["choices"]
         told = b"".join(bytes(token["bytes"]) for token in choice["logprobs"]["content"])
         self.assertEqual((choice["message"]["content"], told), ("see", b"see"))
+
+    def test_log_probabilities_end_before_a_stop(self):
+        body = {"regex": "see\n +END of it", "stop": " END", "messages": [HELLO], "max_tokens": 200, "reasoning_effort": "none", "logprobs": True, **STEERED}
+        (choice,) = self.ok(OpenAI.path, body)["choices"]
+        shown = b"".join(bytes(token["bytes"]) for token in choice["logprobs"]["content"])
+        self.assertEqual(choice["message"]["content"].encode(), shown)
+        self.assertRegex(shown, rb"^see\n *$")
 
 
 if __name__ == "__main__":

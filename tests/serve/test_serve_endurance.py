@@ -19,7 +19,7 @@ PROMPTS = ["hello", "the world", "hell", "o world the", "a", "zz top", "the the 
 MALFORMED = [
     b"{", b"", b"null", b"[]", b"\xff\xfe", b'{"prompt": 5}', b'{"prompt": "a", "max_tokens": "b"}', b'{"prompt": "a", "temperature": -1}',
     b'{"prompt": [[]]}', b'{"prompt": [1e99]}', b'{"prompt": "a", "logit_bias": {"x": 1}}', b'{"prompt": "a", "n": 1000000000}',
-    b'{"prompt": "a", "stop": [""]}', b"[" * 100000, b'{"prompt": "\\ud8"}', b'{"prompt": "a", "grammar": "root ::= ("}',
+    b'{"prompt": "a", "stop": [5]}', b"[" * 100000, b'{"prompt": "\\ud8"}', b'{"prompt": "a", "grammar": "root ::= ("}',
     b'{"prompt": "a", "regex": "("}', b'{"prompt": "a", "model": "absent"}', b'{"prompt": "a", "prompt": "b"}',
 ]  # fmt: skip
 

@@ -13,7 +13,7 @@ MODEL = SCRATCH / "speaking.gguf"
 SPEAKING = speaking_model(MODEL, "hello ")  # without an end
 ENDLESS = 10**6
 HELLO = [{"role": "user", "content": "hello"}]
-SAYS = "the server ends, and the answer is not complete; ask again later"
+SAYS = "server is shutting down; response incomplete"
 
 # The request of each interface that streams an answer: as events, or as lines.
 EVENTS = {

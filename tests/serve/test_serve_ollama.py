@@ -65,6 +65,7 @@ class Ollama(TinyTest):
         second = self.generate(context=first["context"], options={"num_predict": 4, "seed": 1}, stream=False).json
         n = len(first["context"])
         self.assertEqual(second["context"][:n], first["context"])
+        self.assertEqual(second["context"][n], first["context"][0])  # the turn's mark, which is this model's BOS
         self.assertEqual(second["prompt_eval_count"] + second["eval_count"], len(second["context"]))
         self.assertGreater(second["prompt_eval_count"], n)
         self.refused(self.generate(context=[-1]), 400, "context")
@@ -118,13 +119,13 @@ class Ollama(TinyTest):
         self.refused(self.generate(template="{{ .Prompt }}"), 400, "template")
         self.refused(self.generate(images=["AAAA"]), 400, "images")
         self.refused(self.generate(suffix="end"), 400, "insert")
-        self.refused(self.server.ask("POST", "/api/chat", raw=b"{"), 400, "JSON")
+        self.refused(self.server.ask("POST", "/api/chat", raw=b"{"), 400, "line 1, column 2")
         self.refused(self.server.ask("POST", "/api/chat", []), 400, "object")
 
     def test_options(self):
         for name, value in [
             ("num_predict", -3), ("num_ctx", -1), ("num_ctx", 0), ("temperature", -1), ("top_k", -2), ("top_p", 2),
-            ("repeat_last_n", -2), ("stop", [""]), ("stop", 3), ("seed", "x"), ("mirostat", 1), ("typical_p", 0.5),
+            ("repeat_last_n", -2), ("stop", 3), ("seed", "x"), ("mirostat", 1), ("typical_p", 0.5),
             ("penalize_newline", False),
         ]:  # fmt: skip
             self.refused(self.chat(options={name: value}), 400, name)
@@ -297,6 +298,22 @@ class SmallContext(unittest.TestCase):
         self.assertIn("input", reply.fields["X-Ignored"])
         self.assertEqual(reply.json["prompt_eval_count"], 96)
         self.assertEqual(self.server.post("/api/embed", model="tiny", input="a b c " * 100, truncate=False).status, 400)
+
+    def test_truncation_keeps_the_question_and_whole_exchanges(self):
+        def ask(*messages, **more):
+            return self.server.post("/api/chat", model="tiny", messages=messages, stream=False, options={"num_predict": 1}, **more)
+
+        system, question = {"role": "system", "content": "be brief"}, {"role": "user", "content": "hello?"}
+        earlier = [{"role": "user", "content": "before"}, {"role": "assistant", "content": "that"}]
+        exchange = [{"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "look", "arguments": {}}}]},
+                    {"role": "tool", "content": "the world " * 4}, {"role": "tool", "content": "hello"}]  # fmt: skip
+        reply = ask(system, *earlier, question, *exchange * 6, truncate=True)
+        self.assertEqual(reply.status, 200, reply.data)
+        left_out, rest = divmod(int(re.search(r"the (\d+) oldest", reply.fields["X-Ignored"])[1]) - len(earlier), len(exchange))
+        self.assertEqual((rest, left_out > 0), (0, True))
+        kept = ask(system, question, *exchange * (6 - left_out))
+        self.assertEqual(kept.json["prompt_eval_count"], reply.json["prompt_eval_count"])
+        self.assertEqual(ask(system, question, *exchange * (7 - left_out)).status, 400)
 
 
 if __name__ == "__main__":

@@ -277,7 +277,7 @@ class Inputs(ResponsesTest):
         other = {**WEATHER, "name": "other"}
         allowed = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "weather"}]}
         self.same_prompt({"tools": [other, *tools], "tool_choice": allowed}, HELLO, tools=[CHAT_WEATHER])
-        self.wrong("tool_choice", "there are no tools", tool_choice="required")
+        self.wrong("tool_choice", "has no tools", tool_choice="required")
         self.wrong("tool_choice", '"absent"', tools=tools, tool_choice={"type": "function", "name": "absent"})
         self.wrong("tool_choice.type", '"allowed_tools"', tools=tools, tool_choice={"type": "web_search"})
         self.wrong("tool_choice", '"auto"', tools=tools, tool_choice="some")
@@ -323,17 +323,17 @@ class Inputs(ResponsesTest):
         self.wrong("reasoning.effort", '"medium"', reasoning={"effort": "some"})
 
     def test_nothing_is_kept(self):
-        self.wrong("previous_response_id", "keeps nothing", previous_response_id="resp_1")
-        self.wrong("conversation", "keeps nothing", conversation={"id": "conv_1"})
-        self.wrong("background", "to who asked for it", background=True)
-        self.wrong("input[0].id", "keeps nothing", input=[{"type": "item_reference", "id": "msg_1"}])
+        self.wrong("previous_response_id", "stores no conversations", previous_response_id="resp_1")
+        self.wrong("conversation", "stores no conversations", conversation={"id": "conv_1"})
+        self.wrong("background", "sent to the client", background=True)
+        self.wrong("input[0].id", "stores no items", input=[{"type": "item_reference", "id": "msg_1"}])
         self.answered(previous_response_id=None, conversation=None, background=False, store=True, max_output_tokens=1)
 
     def test_what_is_no_input(self):
         for value, param, says in [
             (None, "input", "is missing"),
             ([], "input", "a list of 1 or more"),
-            (1, "input", "a text or a list"),
+            (1, "input", "a string or a list"),
             ([1], "input[0]", "an object"),
             ([{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}], "input[0].content[0].type", '"input_image"'),
             ([{"type": "something"}], "input[0].type", '"something"'),
@@ -341,7 +341,7 @@ class Inputs(ResponsesTest):
             ([{"type": "message", "content": "a"}], "input[0].role", "is missing"),
             ([*HELLO, {"type": "function_call", "name": "a", "arguments": "{}"}], "input[1].call_id", "is missing"),
             ([*HELLO, {"type": "function_call", "call_id": "1", "arguments": "{}"}], "input[1].name", "is missing"),
-            ([*HELLO, {"type": "function_call", "call_id": "1", "name": "a", "arguments": {}}], "input[1].arguments", "a text"),
+            ([*HELLO, {"type": "function_call", "call_id": "1", "name": "a", "arguments": {}}], "input[1].arguments", "a string"),
             ([*HELLO, {"type": "function_call_output", "call_id": "1"}], "input[1].output", "is missing"),
             ([*HELLO, {"type": "function_call_output", "call_id": "1", "output": [{"type": "input_video"}]}], "input[1].output[0].type", '"input_video"'),
             ([{"type": "image_generation_call"}], "input", "has no text"),

@@ -466,7 +466,7 @@ class Names(ServeTest):
             self.assertEqual((status, body["error"]["code"]), (404, "model_not_found"))
             self.assertIn(why["cut"], body["error"]["message"])
             self.assertEqual([model["id"] for model in server.get("/v1/models")[2]["data"]], ["good"])
-            self.assertIn("there is no model", server.post(COMPLETIONS, short(model="cu"))[2]["error"]["message"])
+            self.assertIn("not found", server.post(COMPLETIONS, short(model="cu"))[2]["error"]["message"])
 
     def test_quiet_about_files_that_cannot_be_used(self):
         (self.folder / "cut.gguf").write_bytes(TINY.read_bytes()[:5200])

@@ -16,13 +16,11 @@ typedef struct allocations_state {
 } allocations_state;
 extern allocations_state allocations;
 
-/* malloc that does not fail, and the one that may, for jansson, which keeps a pointer to its own. */
-void *allocations_malloc(size_t n);
+/* The malloc that may fail. */
 void *__wrap_malloc(size_t n);
 
-/* What a failed allocation may give instead of HT_ERR_MEMORY: jansson takes some of its own for errors of the text, and arrays
- * can do without some of theirs. */
-enum also { NOTHING_ELSE = 0, ALSO_FORMAT = 1, ALSO_ARGUMENT = 2, ALSO_OK = 4 };
+/* What a failed allocation may give instead of HT_ERR_MEMORY: arrays can do without some of theirs. */
+enum also { NOTHING_ELSE = 0, ALSO_ARGUMENT = 1, ALSO_OK = 2 };
 
 /* The scenario succeeds when memory does; returns how many allocations it makes. Outside soaks some fail: each of the first ones,
  * and every eighth later, to which the number is rounded up. */

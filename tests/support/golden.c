@@ -1,5 +1,6 @@
 #include "support/golden.h"
 
+#include "support/json_file.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -7,27 +8,27 @@
 
 golden golden_open(const char *path) {
     golden g = {0};
-    json_error_t e;
-    g.document = json_load_file(path, 0, &e);
-    if (!g.document) fail_msg("%s: %s", path, e.text);
-    const json_t *ids = json_object_get(g.document, "ids");
-    g.n = (int64_t)json_array_size(ids);
-    g.vocab = json_integer_value(json_object_get(g.document, "vocab"));
-    g.stride = json_integer_value(json_object_get(g.document, "stride"));
-    g.std = json_number_value(json_object_get(g.document, "std"));
+    g.document = json_file(path);
+    const ht_json *ids = ht_json_object_get(g.document, "ids");
+    g.n = (int64_t)ht_json_array_size(ids);
+    g.vocab = ht_json_integer_value(ht_json_object_get(g.document, "vocab"));
+    g.stride = ht_json_integer_value(ht_json_object_get(g.document, "stride"));
+    g.std = ht_json_number_value(ht_json_object_get(g.document, "std"));
     g.ids = calloc((size_t)g.n, sizeof *g.ids);
     assert_non_null(g.ids);
-    for (int64_t i = 0; i < g.n; i++) g.ids[i] = (int32_t)json_integer_value(json_array_get(ids, (size_t)i));
+    for (int64_t i = 0; i < g.n; i++) g.ids[i] = (int32_t)ht_json_integer_value(ht_json_array_get(ids, (size_t)i));
     return g;
 }
 
 void golden_close(golden *g) {
-    json_decref(g->document);
+    ht_json_decref(g->document);
     free(g->ids);
     *g = (golden){0};
 }
 
-static double number_at(const json_t *list, int64_t i) { return json_number_value(json_array_get(list, (size_t)i)); }
+static double number_at(const ht_json *list, int64_t i) {
+    return ht_json_number_value(ht_json_array_get(list, (size_t)i));
+}
 
 /* fmax would drop a NaN, and with it the failure. */
 static double worse(double a, double b) { return isnan(a) || isnan(b) ? NAN : a > b ? a : b; }
@@ -43,11 +44,12 @@ double golden_share_within(const golden *g, const float *logits, double limit) {
     int64_t near = 0;
     for (int64_t i = 0; i < g->n; i++) {
         const float *row = logits + i * g->vocab;
-        const json_t *ids = json_array_get(json_object_get(g->document, "top_ids"), (size_t)i);
-        const json_t *values = json_array_get(json_object_get(g->document, "top_logits"), (size_t)i);
-        double worst = fabs(log_sum_exp(row, g->vocab) - number_at(json_object_get(g->document, "logsumexp"), i));
-        for (size_t k = 0; k < json_array_size(ids); k++)
-            worst = worse(worst, fabs(row[json_integer_value(json_array_get(ids, k))] - number_at(values, (int64_t)k)));
+        const ht_json *ids = ht_json_array_get(ht_json_object_get(g->document, "top_ids"), (size_t)i);
+        const ht_json *values = ht_json_array_get(ht_json_object_get(g->document, "top_logits"), (size_t)i);
+        double worst = fabs(log_sum_exp(row, g->vocab) - number_at(ht_json_object_get(g->document, "logsumexp"), i));
+        for (size_t k = 0; k < ht_json_array_size(ids); k++)
+            worst = worse(worst,
+                          fabs(row[ht_json_integer_value(ht_json_array_get(ids, k))] - number_at(values, (int64_t)k)));
         near += worst < limit * g->std;
     }
     return (double)near / (double)g->n;
@@ -55,23 +57,24 @@ double golden_share_within(const golden *g, const float *logits, double limit) {
 
 double golden_difference(const golden *g, const float *logits) {
     double worst = 0;
-    const json_t *sums = json_object_get(g->document, "logsumexp");
+    const ht_json *sums = ht_json_object_get(g->document, "logsumexp");
     for (int64_t i = 0; i < g->n; i++) {
         const float *row = logits + i * g->vocab;
-        const json_t *ids = json_array_get(json_object_get(g->document, "top_ids"), (size_t)i);
-        const json_t *values = json_array_get(json_object_get(g->document, "top_logits"), (size_t)i);
-        assert_true(json_array_size(ids) > 0 && json_array_size(ids) == json_array_size(values));
-        for (size_t k = 0; k < json_array_size(ids); k++)
-            worst = worse(worst, fabs(row[json_integer_value(json_array_get(ids, k))] - number_at(values, (int64_t)k)));
+        const ht_json *ids = ht_json_array_get(ht_json_object_get(g->document, "top_ids"), (size_t)i);
+        const ht_json *values = ht_json_array_get(ht_json_object_get(g->document, "top_logits"), (size_t)i);
+        assert_true(ht_json_array_size(ids) > 0 && ht_json_array_size(ids) == ht_json_array_size(values));
+        for (size_t k = 0; k < ht_json_array_size(ids); k++)
+            worst = worse(worst,
+                          fabs(row[ht_json_integer_value(ht_json_array_get(ids, k))] - number_at(values, (int64_t)k)));
         worst = worse(worst, fabs(log_sum_exp(row, g->vocab) - number_at(sums, i)));
     }
     const char *position;
-    json_t *values;
-    json_object_foreach(json_object_get(g->document, "rows"), position, values) {
+    ht_json *values;
+    ht_json_object_foreach(ht_json_object_get(g->document, "rows"), position, values) {
         const int64_t i = strtoll(position, NULL, 10);
         if (i >= g->n) continue; /* a test may take fewer positions */
         const float *row = logits + i * g->vocab;
-        for (int64_t k = 0; k < (int64_t)json_array_size(values); k++)
+        for (int64_t k = 0; k < (int64_t)ht_json_array_size(values); k++)
             worst = worse(worst, fabs(row[k * g->stride] - number_at(values, k)));
     }
     return worst / g->std;

@@ -2,11 +2,12 @@
 #ifndef TESTS_SUPPORT_GOLDEN_H
 #define TESTS_SUPPORT_GOLDEN_H
 
-#include <jansson.h>
+#include "formats/json.h"
+
 #include <stdint.h>
 
 typedef struct golden {
-    json_t *document;
+    ht_json *document;
     int64_t n, vocab, top, stride;
     double std; /* of all reference logits */
     int32_t *ids;

@@ -61,7 +61,7 @@ static ht_status values_of(void *user, int i, const void **bytes, ht_error *err)
     return HT_OK;
 }
 
-void metadata_file_write(const char *path, json_t *metadata, const ht_config *config) {
+void metadata_file_write(const char *path, ht_json *metadata, const ht_config *config) {
     tensor_list *list = calloc(1, sizeof *list);
     assert_non_null(list);
     if (config) {

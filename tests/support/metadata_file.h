@@ -3,11 +3,10 @@
 #define TESTS_SUPPORT_METADATA_FILE_H
 
 #include "checkpoint/config.h"
-
-#include <jansson.h>
+#include "formats/json.h"
 
 /* Writes metadata with zeros for the tensors whose shapes or presence the configuration is read from: the embedding, the
  * head, biases, routers, values, and RoPE's divisors. config NULL: no tensor. Fails the test when that fails. */
-void metadata_file_write(const char *path, json_t *metadata, const ht_config *config);
+void metadata_file_write(const char *path, ht_json *metadata, const ht_config *config);
 
 #endif

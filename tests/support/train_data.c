@@ -9,10 +9,10 @@
 
 void train_use_template(ht_model *m, const char *source) {
     ht_error err = {0};
-    ht_chat_template_free(m->chat.template);
-    m->chat = (ht_chat_setup){.name = source ? "template" : NULL};
-    if (source && ht_chat_template_parse(source, strlen(source), "t", &m->chat.template, &err))
-        fail_msg("%s", err.message);
+    ht_chat_setup_free(&m->chat);
+    if (!source) return;
+    if (ht_chat_setup_parse(source, "template", "t", &m->chat, &err)) fail_msg("%s", err.message);
+    if (m->chat.error.status) fail_msg("%s", m->chat.error.message);
 }
 
 static bool put_piece(const char *text, size_t n, bool learned, void *user) {

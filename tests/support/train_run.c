@@ -1,5 +1,6 @@
 #include "support/train_run.h"
 
+#include "support/json_file.h"
 #include "support/options.h"
 #include "support/test.h"
 
@@ -8,24 +9,24 @@
 #include <stdlib.h>
 
 /* A row's target is the next label of its sequence. */
-static void read_sequences(train_run *r, const json_t *sequences) {
-    int32_t n_tok = 0, n_seq = (int32_t)json_array_size(sequences);
+static void read_sequences(train_run *r, const ht_json *sequences) {
+    int32_t n_tok = 0, n_seq = (int32_t)ht_json_array_size(sequences);
     for (int32_t q = 0; q < n_seq; q++)
-        n_tok += (int32_t)json_array_size(json_object_get(json_array_get(sequences, (size_t)q), "ids"));
+        n_tok += (int32_t)ht_json_array_size(ht_json_object_get(ht_json_array_get(sequences, (size_t)q), "ids"));
     r->rows = calloc(3 * (size_t)n_tok + (size_t)n_seq + 1, sizeof *r->rows);
     assert_non_null(r->rows);
     int32_t *id = r->rows, *pos = id + n_tok, *target = pos + n_tok, *start = target + n_tok, at = 0;
     r->batch = (ht_train_batch){n_tok, n_seq, id, pos, start, target, 0};
     for (int32_t q = 0; q < n_seq; q++) {
-        const json_t *ids = json_object_get(json_array_get(sequences, (size_t)q), "ids");
-        const json_t *labels = json_object_get(json_array_get(sequences, (size_t)q), "labels");
-        const size_t n = json_array_size(ids);
-        assert_int_equal(json_array_size(labels), n);
+        const ht_json *ids = ht_json_object_get(ht_json_array_get(sequences, (size_t)q), "ids");
+        const ht_json *labels = ht_json_object_get(ht_json_array_get(sequences, (size_t)q), "labels");
+        const size_t n = ht_json_array_size(ids);
+        assert_int_equal(ht_json_array_size(labels), n);
         start[q] = at;
         for (size_t i = 0; i < n; i++, at++) {
-            id[at] = (int32_t)json_integer_value(json_array_get(ids, i));
+            id[at] = (int32_t)ht_json_integer_value(ht_json_array_get(ids, i));
             pos[at] = (int32_t)i;
-            target[at] = i + 1 < n ? (int32_t)json_integer_value(json_array_get(labels, i + 1)) : -1;
+            target[at] = i + 1 < n ? (int32_t)ht_json_integer_value(ht_json_array_get(labels, i + 1)) : -1;
             r->batch.n_learned += target[at] >= 0;
         }
     }
@@ -33,20 +34,18 @@ static void read_sequences(train_run *r, const json_t *sequences) {
 }
 
 train_run train_run_open(const char *path) {
-    json_error_t e;
-    train_run r = {.document = json_load_file(path, 0, &e)};
-    if (!r.document) fail_msg("%s: %s", path, e.text);
-    r.steps = (int)json_integer_value(json_object_get(r.document, "steps"));
-    r.learning_rate = json_number_value(json_object_get(r.document, "learning_rate"));
-    r.weight_decay = json_number_value(json_object_get(r.document, "weight_decay"));
-    r.clip = json_number_value(json_object_get(r.document, "clip"));
+    train_run r = {.document = json_file(path)};
+    r.steps = (int)ht_json_integer_value(ht_json_object_get(r.document, "steps"));
+    r.learning_rate = ht_json_number_value(ht_json_object_get(r.document, "learning_rate"));
+    r.weight_decay = ht_json_number_value(ht_json_object_get(r.document, "weight_decay"));
+    r.clip = ht_json_number_value(ht_json_object_get(r.document, "clip"));
     assert_true(r.steps > 0 && r.learning_rate > 0 && r.clip > 0);
-    read_sequences(&r, json_object_get(r.document, "sequences"));
+    read_sequences(&r, ht_json_object_get(r.document, "sequences"));
     return r;
 }
 
 void train_run_close(train_run *r) {
-    json_decref(r->document);
+    ht_json_decref(r->document);
     free(r->rows);
     *r = (train_run){0};
 }

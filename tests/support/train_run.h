@@ -2,12 +2,12 @@
 #ifndef TESTS_SUPPORT_TRAIN_RUN_H
 #define TESTS_SUPPORT_TRAIN_RUN_H
 
+#include "formats/json.h"
+
 #include <hearth/train.h>
 
-#include <jansson.h>
-
 typedef struct train_run {
-    json_t *document;
+    ht_json *document;
     ht_train_batch batch;
     int32_t *rows; /* the batch's arrays */
     int steps;

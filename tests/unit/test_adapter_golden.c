@@ -26,16 +26,16 @@ static double bilinear(const ht_lora *l, int64_t expert) {
     return sum * (double)l->scale;
 }
 
-static void check_deltas(const ht_adapter *a, const json_t *deltas) {
+static void check_deltas(const ht_adapter *a, const ht_json *deltas) {
     const char *slot;
-    json_t *wanted;
-    assert_int_equal(a->n, json_object_size(deltas));
-    json_object_foreach((json_t *)(uintptr_t)deltas, slot, wanted) {
+    ht_json *wanted;
+    assert_int_equal(a->n, ht_json_object_size(deltas));
+    ht_json_object_foreach((ht_json *)(uintptr_t)deltas, slot, wanted) {
         const ht_lora *l = ht_adapter_find(a, slot);
         if (!l) fail_msg("no pair for %s", slot);
-        assert_int_equal(json_array_size(wanted), l->n_experts ? l->n_experts : 1);
-        for (size_t e = 0; e < json_array_size(wanted); e++) {
-            double x = json_number_value(json_array_get(wanted, e)), y = bilinear(l, (int64_t)e);
+        assert_int_equal(ht_json_array_size(wanted), l->n_experts ? l->n_experts : 1);
+        for (size_t e = 0; e < ht_json_array_size(wanted); e++) {
+            double x = ht_json_number_value(ht_json_array_get(wanted, e)), y = bilinear(l, (int64_t)e);
             if (!(fabs(x - y) <= 2e-5)) fail_msg("%s of expert %zu: %.9g, expected %.9g", slot, e, y, x);
         }
     }
@@ -44,12 +44,12 @@ static void check_deltas(const ht_adapter *a, const json_t *deltas) {
 static void check_adapter(const char *name) {
     char path[160];
     ht_error err = {0};
-    json_t *document;
+    ht_json *document;
     snprintf(path, sizeof path, "tests/golden/adapters/%s/deltas.json", name);
     if (ht_json_read(path, 1 << 20, &document, &err)) fail_msg("%s", err.message);
-    const json_t *deltas = json_object_get(document, "deltas");
+    const ht_json *deltas = ht_json_object_get(document, "deltas");
     ht_model *m;
-    snprintf(path, sizeof path, "tests/golden/tiny/%s", json_string_value(json_object_get(document, "base")));
+    snprintf(path, sizeof path, "tests/golden/tiny/%s", ht_json_string_value(ht_json_object_get(document, "base")));
     if (ht_model_load(path, NULL, &m, &err)) fail_msg("%s", err.message);
     snprintf(path, sizeof path, "tests/golden/adapters/%s", name);
     static const ht_adapter_format formats[] = {HT_ADAPTER_GGUF, HT_ADAPTER_PEFT, HT_ADAPTER_MLX};
@@ -58,7 +58,7 @@ static void check_adapter(const char *name) {
         if (ht_adapter_load(path, m, NULL, &a, &err)) fail_msg("%s", err.message);
         ht_adapter_info info;
         ht_adapter_describe(a, &info);
-        assert_string_equal(info.base, json_string_value(json_object_get(document, "base")));
+        assert_string_equal(info.base, ht_json_string_value(ht_json_object_get(document, "base")));
         check_deltas(a, deltas);
         if (i < 3) {
             snprintf(path, sizeof path, "%s/%s-%zu", scratch_directory(), name, i);
@@ -67,7 +67,7 @@ static void check_adapter(const char *name) {
         ht_adapter_free(a);
     }
     ht_model_free(m);
-    json_decref(document);
+    ht_json_decref(document);
 }
 
 static void adapters_of_others(void **state) {

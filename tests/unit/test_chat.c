@@ -12,9 +12,10 @@
 #include <string.h>
 
 static ht_chat_setup setup_of(const char *source) {
-    ht_chat_setup setup = {.name = "template"};
+    ht_chat_setup setup;
     ht_error err = {0};
-    if (ht_chat_template_parse(source, strlen(source), "t", &setup.template, &err)) fail_msg("%s", err.message);
+    if (ht_chat_setup_parse(source, "template", "t", &setup, &err)) fail_msg("%s", err.message);
+    if (setup.error.status) fail_msg("%s", setup.error.message);
     return setup;
 }
 
@@ -25,7 +26,7 @@ static ht_status write_with(const char *source, const char *bos, const char *eos
     ht_text_run *runs;
     ht_status status = ht_chat_write(&setup, bos, eos, chat, text, &n, &runs, &n_runs, err);
     free(runs);
-    ht_chat_template_free(setup.template);
+    ht_chat_setup_free(&setup);
     return status;
 }
 
@@ -230,6 +231,11 @@ static void messages_come_from_json(void **state) {
         MESSAGES, chat,
         "[{\"role\": \"system\", \"content\": \"\"}, {\"role\": \"user\", \"content\": \"Hi \xc3\xa9\"}, "
         "{\"content\": \"ab\", \"role\": \"assistant\"}, {\"role\": \"user\", \"content\": \"\", \"mood\": 1e+22}]");
+    expect_text("{{ messages[0].content }}|{{ messages[1].content }}",
+                from_json("\xEF\xBB\xBF[{\"role\": \"user\", \"content\": \"a\\u0000b\"},"
+                          "{\"role\": \"user\", \"content\": \"\\ud800\"}]"),
+                "a\xEF\xBF\xBD"
+                "b|\xEF\xBF\xBD");
     /* Arguments are objects for the template, however they came, and text when they are none. */
     expect_text("{{ messages[0].tool_calls | map(attribute='function') | map(attribute='arguments') | list | tojson }}",
                 from_json("{\"messages\": [{\"role\": \"assistant\", \"content\": null, \"tool_calls\": ["
@@ -252,8 +258,9 @@ static void a_conversation_is_written_as_json(void **state) {
     (void)state;
     static const char whole[] =
         "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi \xc3\xa9 \\\"\\n\"}, {\"role\": \"assistant\", "
-        "\"content\": \"\", "
-        "\"tool_calls\": [{\"type\": \"function\", \"function\": {\"name\": \"f\", \"arguments\": {\"a\": 1.5}}}]}], "
+        "\"content\": null, "
+        "\"tool_calls\": [{\"type\": \"function\", \"function\": {\"name\": \"f\", \"arguments\": \"{\\\"a\\\": "
+        "1.5}\"}}]}], "
         "\"tools\": [{\"name\": \"f\"}], \"chat_template_kwargs\": {\"mood\": [1, null, true]}}";
     static const ht_tool_call call = {.name = "f", .arguments = "{\"a\": 1.5}"};
     ht_error err = {0};
@@ -282,10 +289,8 @@ static void tools_and_variables(void **state) {
     ht_chat *chat = test_chat(&(test_message){"user", "x"}, 1);
     ht_error err = {0};
     assert_int_equal(ht_chat_set_tools(chat, "{}", 2, &err), HT_ERR_FORMAT);
-    assert_string_equal(err.message, "the conversation: `tools` is an object, expected a list");
+    assert_string_equal(err.message, "tools: line 1, column 1: `tools` is an object, expected a list");
     assert_int_equal(ht_chat_set_variable(chat, "messages", "[]", 2, &err), HT_ERR_ARGUMENT);
-    assert_int_equal(ht_chat_set_variable(chat, "mood", "\"a\\u0000\"", 9, &err), HT_ERR_FORMAT);
-    assert_non_null(strstr(err.message, "`mood` holds a text with a NUL"));
     assert_int_equal(ht_chat_set_tools(chat, "[", 1, &err), HT_ERR_FORMAT);
     assert_int_equal(ht_chat_set_tools(chat, tools, sizeof tools - 1, &err), HT_OK);
     assert_int_equal(ht_chat_set_variable(chat, "mood", "{\"a\": 1", 7, &err), HT_ERR_FORMAT);
@@ -304,12 +309,69 @@ static void tools_and_variables(void **state) {
                 chat, "good False False False 1 <bos><eos> 1971");
 }
 
+static void tools_choose_the_template(void **state) {
+    (void)state;
+    ht_chat *chat = test_chat(&(test_message){"user", "x"}, 1);
+    ht_chat_setup tools = setup_of("tool_use"), setup = setup_of("default");
+    setup.for_tools = &tools;
+    for (int with = 0; with < 2; with++) {
+        char *text;
+        size_t n, n_runs;
+        ht_text_run *runs;
+        if (with) assert_int_equal(ht_chat_set_tools(chat, "[]", 2, NULL), HT_OK); /* as transformers */
+        assert_int_equal(ht_chat_write(&setup, NULL, NULL, chat, &text, &n, &runs, &n_runs, NULL), HT_OK);
+        assert_string_equal(text, with ? "tool_use" : "default");
+        assert_ptr_equal(ht_chat_template_of(&setup, chat), with ? tools.template : setup.template);
+        free(text);
+        free(runs);
+    }
+    setup.for_tools = NULL;
+    ht_chat_setup_free(&tools);
+    ht_chat_setup_free(&setup);
+    ht_chat_free(chat);
+}
+
 static void developers_are_the_system_elsewhere(void **state) {
     (void)state;
     const test_message messages[] = {{"developer", "a"}, {"user", "b"}};
     expect_text("{% for m in messages %}{{ m.role }} {% endfor %}", test_chat(messages, 2), "system user ");
     expect_text("{# developer #}{% for m in messages %}{{ m.role }} {% endfor %}", test_chat(messages, 2),
                 "developer user ");
+}
+
+/* As transformers' continue_final_message: after the content, trimmed where the template trims it. */
+static void the_last_message_is_continued(void **state) {
+    (void)state;
+#define TURNS(content)                                                                                                 \
+    "{% for m in messages %}<|{{ m.role }}|>{{ " content " }}<|end|>{% endfor %}{{ '<|assistant|>' if "                \
+    "add_generation_prompt }}"
+#define CONVERSATION(more)                                                                                             \
+    "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"a \"}]" more "}"
+    static const char continued[] = CONVERSATION(", \"continue_final_message\": true");
+    expect_text(TURNS("m.content"), from_json(continued), "<|user|>a<|end|><|assistant|>a ");
+    expect_text(TURNS("m.content | trim"), from_json(continued), "<|user|>a<|end|><|assistant|>a");
+    expect_text(TURNS("m.content"), from_json(CONVERSATION(", \"add_generation_prompt\": false")),
+                "<|user|>a<|end|><|assistant|>a <|end|>");
+    ht_chat *chat = from_json(CONVERSATION(""));
+    ht_chat_set_continue(chat, true);
+    char *text = to_json(chat);
+    assert_string_equal(text, continued);
+    ht_text_free(text);
+    ht_error err;
+    chat = from_json(continued);
+    assert_int_equal(write_with(TURNS("messages[0].content"), NULL, NULL, chat, &text, &err), HT_ERR_ARGUMENT);
+    assert_null(text);
+    ht_chat_free(chat);
+    ht_chat_setup setup = setup_of(TURNS("m.content"));
+    size_t n, n_runs;
+    ht_text_run *runs;
+    chat = from_json(continued);
+    assert_int_equal(ht_chat_write(&setup, NULL, NULL, chat, &text, &n, &runs, &n_runs, &err), HT_OK);
+    assert_true(n == strlen(text) && n_runs == 4 && runs[3].input && runs[3].end == n);
+    free(text);
+    free(runs);
+    ht_chat_free(chat);
+    ht_chat_template_free(setup.template);
 }
 
 /* Roles, BOS and EOS are the template's own text, contents are not. */
@@ -331,7 +393,88 @@ static void what_came_from_the_user(void **state) {
         free(runs);
         ht_chat_free(chats[i]);
     }
-    ht_chat_template_free(setup.template);
+    ht_chat_setup_free(&setup);
+}
+
+/* ---- calls ---- */
+
+#define CALL(id, arguments)                                                                                            \
+    "{\"id\": \"" id "\", \"type\": \"function\", \"function\": {\"name\": \"f\", \"arguments\": " arguments "}}"
+#define CALLS(content, calls) "{\"messages\": [{\"role\": \"assistant\", " content "\"tool_calls\": [" calls "]}]}"
+#define WRITES_CALLS(arguments)                                                                                        \
+    "{% for m in messages %}{% for c in m.tool_calls %}" arguments "{% endfor %}{{ m.content }}|{% endfor %}"
+#define NULL_ALONE "{% for m in messages %}{% if m.content is none %}{{ m.tool_calls | tojson }}{% endif %}{% endfor %}"
+
+static void calls_are_given_as_the_template_takes_them(void **state) {
+    (void)state;
+    static const char as_object[] = WRITES_CALLS("{{ c.function.arguments | tojson }}"),
+                      as_text[] = WRITES_CALLS("{{ 'x' + c.function.arguments }}"),
+                      as_python[] = WRITES_CALLS("{{ c.function.arguments }}"),
+                      either[] =
+                          WRITES_CALLS("{% set a = c.function.arguments %}{{ a if a is string else a | tojson }}");
+    static const struct {
+        const char *source, *arguments, *expected;
+    } cases[] = {{as_object, "{\"a\": 1}", "{\"a\": 1}|"},
+                 {as_object, "\"{\\\"a\\\":1}\"", "{\"a\": 1}|"},
+                 {as_object, "\"\"", "{}|"},
+                 {as_object, "\"{broken\"", "\"{broken\"|"},
+                 {as_text, "{\"a\": 1}", "x{\"a\": 1}|"},
+                 {as_text, "\"{\\\"a\\\":1}\"", "x{\"a\":1}|"},
+                 {as_text, "\" \"", "x{}|"},
+                 {as_python, "{\"a\": true}", "{\"a\": true}|"},
+                 {either, "\"{\\\"a\\\":1}\"", "{\"a\": 1}|"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char json[256];
+        snprintf(json, sizeof json, CALLS("", CALL("1", "%s")), cases[i].arguments);
+        expect_text(cases[i].source, from_json(json), cases[i].expected);
+    }
+}
+
+/* Null where the template distinguishes it, an empty text elsewhere, however a message came without content. */
+static void calls_without_content(void **state) {
+    (void)state;
+    static const char *const contents[] = {"", "\"content\": null, "};
+    const ht_tool_call call = {.name = "f", .arguments = "{}", .id = "1"};
+    for (int i = 0; i < 3; i++) {
+        static const char *const expected[][2] = {{NULL_ALONE, "[" CALL("1", "{}") "]"},
+                                                  {WRITES_CALLS("{{ c.function.arguments | tojson }}"), "{}|"}};
+        for (int j = 0; j < 2; j++) {
+            char json[256];
+            snprintf(json, sizeof json, CALLS("%s", CALL("1", "{}")), contents[i % 2]);
+            ht_chat *chat = i < 2 ? from_json(json) : test_chat(NULL, 0);
+            if (i == 2)
+                assert_int_equal(ht_chat_add_message(chat,
+                                                     OPTIONS_AT(ht_chat_message, with.role = "assistant",
+                                                                with.calls = &call, with.n_calls = 1),
+                                                     NULL),
+                                 HT_OK);
+            expect_text(expected[j][0], chat, expected[j][1]);
+        }
+    }
+    expect_text("{{ messages[0].tool_calls is defined }}{{ messages[0] | length }}{% if 'tool_calls' in messages[1] "
+                "%}!{% endif %}",
+                from_json("{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\", \"tool_calls\": []},"
+                          "{\"role\": \"assistant\", \"content\": \"b\", \"tool_calls\": null}]}"),
+                "False2");
+}
+
+static void results_come_in_the_order_of_the_calls(void **state) {
+    (void)state;
+#define RESULT(id) "{\"role\": \"tool\", \"tool_call_id\": \"" id "\", \"content\": \"" id "\"}"
+    static const char *const cases[][2] = {{RESULT("2") "," RESULT("1"), "12"},
+                                           {RESULT("3") "," RESULT("1") "," RESULT("2"), "123"},
+                                           {RESULT("2") "," RESULT("9") "," RESULT("1"), "291"},
+                                           {RESULT("1") "," RESULT("2"), "12"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char json[1024];
+        snprintf(json, sizeof json,
+                 "{\"messages\": [{\"role\": \"assistant\", \"tool_calls\": [%s, %s, %s]}, %s, {\"role\": \"user\", "
+                 "\"content\": \"?\"}, " RESULT("0") "]}",
+                 CALL("1", "{}"), CALL("2", "{}"), CALL("3", "{}"), cases[i][0]);
+        char expected[16];
+        snprintf(expected, sizeof expected, "%s?0", cases[i][1]);
+        expect_text("{% for m in messages %}{{ m.content }}{% endfor %}", from_json(json), expected);
+    }
 }
 
 static void json_that_is_no_conversation(void **state) {
@@ -342,8 +485,13 @@ static void json_that_is_no_conversation(void **state) {
         ht_status status;
         const char *part;
     } cases[] = {
-        {"", HT_ERR_FORMAT, "the conversation"},
-        {"[]", HT_ERR_FORMAT, "it is a list, expected an object"},
+        {"", HT_ERR_FORMAT, "line 1, column 1: expected a value"},
+        {"7", HT_ERR_FORMAT, "it is a number, expected an object, or a list of messages"},
+        {ONE("{\"role\": \"user\", \"content\": 1,\n}"), HT_ERR_FORMAT, "line 2, column 1: "},
+        {ONE("\n{\"role\": \"user\",\n \"content\": 1}"), HT_ERR_FORMAT,
+         "line 3, column 13: the content of message 0 is a number"},
+        {ONE("{\"role\": \"user\", \"role\": \"user\", \"content\": \"x\"}"), HT_ERR_FORMAT, "line 1, column 32: "},
+        {"[{\"role\": \"user\", \"content\": \"x\"}], \"tools\": []", HT_ERR_FORMAT, "line 1, column "},
         {"{}", HT_ERR_FORMAT, "`messages` is missing"},
         {"{\"messages\": 5}", HT_ERR_FORMAT, "`messages` is a number, expected a list"},
         {"{\"messages\": [], \"tools\": {}}", HT_ERR_FORMAT, "`tools` is an object, expected a list"},
@@ -363,7 +511,8 @@ static void json_that_is_no_conversation(void **state) {
         {ONE("{\"role\": \"user\", \"content\": [{\"type\": \"image_url\"}]}"), HT_ERR_UNSUPPORTED, "\"image_url\""},
         {ONE("{\"role\": \"user\", \"content\": [\"x\"]}"), HT_ERR_FORMAT, "the type of a part"},
         {ONE("{\"role\": \"user\", \"content\": [{\"type\": \"text\"}]}"), HT_ERR_FORMAT, "the text of a part"},
-        {ONE("{\"role\": \"user\", \"content\": \"a\\u0000b\"}"), HT_ERR_FORMAT, "holds a NUL"},
+        {ONE("{\"role\": \"user\", \"content\": \"x\", \"role\": \"user\"}"), HT_ERR_FORMAT,
+         "line 1, column 48: expected each member once, found `role` again"},
     };
 #undef ONE
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -386,8 +535,13 @@ int main(void) {
         cmocka_unit_test(messages_come_from_json),
         cmocka_unit_test(a_conversation_is_written_as_json),
         cmocka_unit_test(tools_and_variables),
+        cmocka_unit_test(tools_choose_the_template),
         cmocka_unit_test(developers_are_the_system_elsewhere),
+        cmocka_unit_test(the_last_message_is_continued),
         cmocka_unit_test(what_came_from_the_user),
+        cmocka_unit_test(calls_are_given_as_the_template_takes_them),
+        cmocka_unit_test(calls_without_content),
+        cmocka_unit_test(results_come_in_the_order_of_the_calls),
         cmocka_unit_test(json_that_is_no_conversation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -33,6 +33,7 @@ static ht_tokenizer *tokenizer_of(const char *const *specials, int n, const char
     gguf_put_strs(&w, "tokenizer.ggml.merges", (const char *const[]){"a b"}, 0);
     gguf_put_u32(&w, "tokenizer.ggml.eos_token_id", 26);
     if (template) gguf_put_str(&w, "tokenizer.chat_template", template);
+    if (template) gguf_put_str(&w, "tokenizer.chat_template.tool_use", "{{ tools }}");
     size_t size;
     unsigned char *file = gguf_finish(&w, &size);
     ht_error err = {0};
@@ -55,7 +56,8 @@ static void check_format(const char *special, const char *template, const char *
     else
         assert_null(chat.name);
     assert_true(!chat.template == (!expected || chat.error.status));
-    ht_chat_template_free(chat.template);
+    assert_true(!chat.for_tools == !template);
+    ht_chat_setup_free(&chat);
     ht_tokenizer_free(t);
 }
 

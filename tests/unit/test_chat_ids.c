@@ -1,56 +1,61 @@
 /* Texts of which some came from a user: special tokens that those spell are text, all else has the ids of the whole. */
+#include "formats/json.h"
+#include "support/json_file.h"
 #include "support/test.h"
 #include "tokenizer/tokenizer.h"
 
 #include <hearth/hearth.h>
 
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
-static json_t *golden;
+static ht_json *golden;
 
 static int open_golden(void **state) {
     (void)state;
-    golden = json_load_file("tests/golden/tokenizer/synthetic.json", JSON_ALLOW_NUL, NULL);
+    golden = json_file("tests/golden/tokenizer/synthetic.json");
     return golden ? 0 : -1;
 }
 
 static int close_golden(void **state) {
     (void)state;
-    json_decref(golden);
+    ht_json_decref(golden);
     return 0;
 }
 
 /* A special token of every kind beside what the case has: found in the text as it is, or in the normalised one. */
-static ht_tokenizer *open_case(const json_t *c, bool normalized) {
-    json_t *whole = json_deep_copy(json_object_get(c, "tokenizer"));
-    const json_t *base =
-        json_object_get(json_object_get(golden, "bases"), json_string_value(json_object_get(c, "base")));
-    json_t *model = json_object_get(whole, "model"), *vocabulary = json_deep_copy(json_object_get(base, "vocab"));
-    json_t *added = json_object_get(whole, "added_tokens");
-    if (!json_is_array(added)) {
-        added = json_array();
-        json_object_set_new(whole, "added_tokens", added);
+static ht_tokenizer *open_case(const ht_json *c, bool normalized) {
+    ht_json *whole = ht_json_deep_copy(ht_json_object_get(c, "tokenizer"));
+    const ht_json *base =
+        ht_json_object_get(ht_json_object_get(golden, "bases"), ht_json_string_value(ht_json_object_get(c, "base")));
+    ht_json *model = ht_json_object_get(whole, "model"),
+            *vocabulary = ht_json_deep_copy(ht_json_object_get(base, "vocab"));
+    ht_json *added = ht_json_object_get(whole, "added_tokens");
+    if (!ht_json_is_array(added)) {
+        added = ht_json_new_array();
+        ht_json_object_set_new(whole, "added_tokens", added);
     }
-    json_int_t next = 0;
+    int64_t next = 0;
     const char *name;
-    json_t *id;
-    json_object_foreach(vocabulary, name, id) if (json_integer_value(id) >= next) next = json_integer_value(id) + 1;
+    ht_json *id;
+    ht_json_object_foreach(vocabulary, name, id) if (ht_json_integer_value(id) >= next) next =
+        ht_json_integer_value(id) + 1;
     size_t i;
-    json_t *token;
-    json_array_foreach(added, i, token) {
-        json_int_t taken = json_integer_value(json_object_get(token, "id"));
+    ht_json *token;
+    ht_json_array_foreach(added, i, token) {
+        int64_t taken = ht_json_integer_value(ht_json_object_get(token, "id"));
         if (taken >= next) next = taken + 1;
     }
-    json_array_append_new(added, json_pack("{sI ss sb sb sb sb sb}", "id", next, "content", "<|turn|>", "special", 1,
-                                           "normalized", normalized, "lstrip", 0, "rstrip", 0, "single_word", 0));
-    json_array_append_new(added, json_pack("{sI ss sb sb sb sb sb}", "id", next + 1, "content", "<think>", "special", 0,
-                                           "normalized", normalized, "lstrip", 0, "rstrip", 0, "single_word", 0));
-    json_object_set_new(model, "vocab", vocabulary);
-    json_object_set(model, "merges", json_object_get(base, "merges"));
-    char *text = json_dumps(whole, JSON_COMPACT);
-    json_decref(whole);
+    ht_json_array_append_new(added,
+                             ht_json_pack("{sI ss sb sb sb sb sb}", "id", next, "content", "<|turn|>", "special", 1,
+                                          "normalized", normalized, "lstrip", 0, "rstrip", 0, "single_word", 0));
+    ht_json_array_append_new(added,
+                             ht_json_pack("{sI ss sb sb sb sb sb}", "id", next + 1, "content", "<think>", "special", 0,
+                                          "normalized", normalized, "lstrip", 0, "rstrip", 0, "single_word", 0));
+    ht_json_object_set_new(model, "vocab", vocabulary);
+    ht_json_object_set(model, "merges", ht_json_object_get(base, "merges"));
+    char *text = ht_json_dump(whole, HT_JSON_COMPACT);
+    ht_json_decref(whole);
     ht_tokenizer *t;
     ht_error err = {0};
     if (ht_tokenizer_from_json(text, strlen(text), NULL, 0, &t, &err)) fail_msg("%s", err.message);
@@ -164,14 +169,14 @@ static void check_mixed(const char *name, const ht_tokenizer *t) {
 
 static void runs_of_texts(void **state) {
     (void)state;
-    const json_t *cases = json_object_get(golden, "cases");
-    assert_true(json_array_size(cases) > 10);
+    const ht_json *cases = ht_json_object_get(golden, "cases");
+    assert_true(ht_json_array_size(cases) > 10);
     size_t i;
-    json_t *c;
-    json_array_foreach((json_t *)(uintptr_t)cases, i, c) {
+    ht_json *c;
+    ht_json_array_foreach((ht_json *)(uintptr_t)cases, i, c) {
         for (int normalized = 0; normalized < 2; normalized++) {
             ht_tokenizer *t = open_case(c, normalized);
-            const char *name = json_string_value(json_object_get(c, "name"));
+            const char *name = ht_json_string_value(ht_json_object_get(c, "name"));
             for (int round = 0; round < 40; round++) {
                 check_plain(name, t);
                 check_input(name, t);

@@ -135,7 +135,7 @@ static bool has_window_in_gguf(const ht_config *c) { return !strncmp(c->family->
 static void directory_round_trip(const char *path) {
     ht_checkpoint_files *c, *file;
     ht_config config, read;
-    json_t *metadata;
+    ht_json *metadata;
     ht_error err = {0};
     open_config(path, &c, &config);
     if (ht_gguf_metadata_of(c, &config, &metadata, &err)) {
@@ -148,7 +148,7 @@ static void directory_round_trip(const char *path) {
         return;
     }
     metadata_file_write(scratch_path("model.gguf"), metadata, &config);
-    json_decref(metadata);
+    ht_json_decref(metadata);
     open_config(scratch_path("model.gguf"), &file, &read);
     const ht_config as_read = read;
     apply_factors(file, &read);
@@ -255,8 +255,8 @@ static void other_divisors_are_refused(void **state) {
 
 /* ---- what one container cannot say ---- */
 
-static const json_t *number_in(const json_t *metadata, const char *key) {
-    const json_t *value = json_object_get(json_object_get(metadata, key), "value");
+static const ht_json *number_in(const ht_json *metadata, const char *key) {
+    const ht_json *value = ht_json_object_get(ht_json_object_get(metadata, key), "value");
     if (!value) fail_msg("there is no %s", key);
     return value;
 }
@@ -265,16 +265,16 @@ static void a_window_limits_the_context(void **state) {
     (void)state;
     ht_checkpoint_files *c;
     ht_config config;
-    json_t *metadata;
+    ht_json *metadata;
     ht_error err = {0};
     open_config("tests/golden/tiny/mistral-sliding-f32", &c, &config);
     warnings_begin();
     assert_int_equal(ht_gguf_metadata_of(c, &config, &metadata, &err), HT_OK);
     assert_non_null(strstr(warnings_end(1), "sliding window"));
-    assert_int_equal(json_integer_value(number_in(metadata, "llama.context_length")), 9);
-    assert_string_equal(json_string_value(json_object_get(metadata, "general.architecture")), "llama");
-    assert_string_equal(json_string_value(json_object_get(metadata, "general.name")), "mistral-sliding-f32");
-    json_decref(metadata);
+    assert_int_equal(ht_json_integer_value(number_in(metadata, "llama.context_length")), 9);
+    assert_string_equal(ht_json_string_value(ht_json_object_get(metadata, "general.architecture")), "llama");
+    assert_string_equal(ht_json_string_value(ht_json_object_get(metadata, "general.name")), "mistral-sliding-f32");
+    ht_json_decref(metadata);
     ht_checkpoint_close(c);
 }
 
@@ -307,7 +307,7 @@ static void what_config_json_cannot_say_is_named(void **state) {
     ht_checkpoint_files *c;
     ht_config config;
     ht_directory_documents d;
-    json_t *metadata;
+    ht_json *metadata;
     ht_error err = {0};
     open_config("tests/golden/tiny/llama-f32", &c, &config);
     assert_int_equal(ht_directory_documents_of(c, &config, "float32", &d, &err), HT_ERR_ARGUMENT);

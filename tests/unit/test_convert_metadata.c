@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { VOCAB = 12 };
 
@@ -65,65 +66,65 @@ static const char *text_of(const ht_directory_documents *d, const char *name) {
     return NULL;
 }
 
-static json_t *document_of(const ht_directory_documents *d, const char *name) {
+static ht_json *document_of(const ht_directory_documents *d, const char *name) {
     const char *text = text_of(d, name);
     ht_error err = {0};
-    json_t *root;
+    ht_json *root;
     if (!text) fail_msg("there is no %s", name);
     if (ht_json_parse_strict(text, strlen(text), name, HT_JSON_VALUES_MAX, &root, &err)) fail_msg("%s", err.message);
     return root;
 }
 
-static const char *string_in(const json_t *o, const char *key) {
-    const char *value = json_string_value(json_object_get(o, key));
+static const char *string_in(const ht_json *o, const char *key) {
+    const char *value = ht_json_string_value(ht_json_object_get(o, key));
     return value ? value : "(none)";
 }
 
-static void expect_list(const json_t *list, int n, const int *ids) {
-    assert_int_equal(json_array_size(list), n);
-    for (int i = 0; i < n; i++) assert_int_equal(json_integer_value(json_array_get(list, (size_t)i)), ids[i]);
+static void expect_list(const ht_json *list, int n, const int *ids) {
+    assert_int_equal(ht_json_array_size(list), n);
+    for (int i = 0; i < n; i++) assert_int_equal(ht_json_integer_value(ht_json_array_get(list, (size_t)i)), ids[i]);
 }
 
 static void check_config(const ht_directory_documents *d) {
-    json_t *config = document_of(d, "config.json"), *generation = document_of(d, "generation_config.json");
+    ht_json *config = document_of(d, "config.json"), *generation = document_of(d, "generation_config.json");
     assert_string_equal(string_in(config, "model_type"), "llama");
-    assert_string_equal(string_in(json_object_get(config, "rope_scaling"), "rope_type"), "(none)");
+    assert_string_equal(string_in(ht_json_object_get(config, "rope_scaling"), "rope_type"), "(none)");
     assert_string_equal(string_in(config, "torch_dtype"), "bfloat16");
     assert_string_equal(string_in(config, "hidden_act"), "silu");
-    assert_int_equal(json_integer_value(json_object_get(config, "vocab_size")), VOCAB);
-    assert_true(json_number_value(json_object_get(config, "rms_norm_eps")) == 1e-5);
-    assert_true(json_is_true(json_object_get(config, "tie_word_embeddings")));
-    assert_int_equal(json_integer_value(json_object_get(config, "bos_token_id")), 0);
-    assert_int_equal(json_integer_value(json_object_get(config, "pad_token_id")), 1);
-    expect_list(json_object_get(config, "eos_token_id"), 2, (int[]){1, 6});
-    expect_list(json_object_get(generation, "eos_token_id"), 2, (int[]){1, 6});
-    json_decref(config);
-    json_decref(generation);
+    assert_int_equal(ht_json_integer_value(ht_json_object_get(config, "vocab_size")), VOCAB);
+    assert_true(ht_json_number_value(ht_json_object_get(config, "rms_norm_eps")) == 1e-5);
+    assert_true(ht_json_is_true(ht_json_object_get(config, "tie_word_embeddings")));
+    assert_int_equal(ht_json_integer_value(ht_json_object_get(config, "bos_token_id")), 0);
+    assert_int_equal(ht_json_integer_value(ht_json_object_get(config, "pad_token_id")), 1);
+    expect_list(ht_json_object_get(config, "eos_token_id"), 2, (int[]){1, 6});
+    expect_list(ht_json_object_get(generation, "eos_token_id"), 2, (int[]){1, 6});
+    ht_json_decref(config);
+    ht_json_decref(generation);
 }
 
 static void check_tokenizer_config(const ht_directory_documents *d) {
-    json_t *config = document_of(d, "tokenizer_config.json");
+    ht_json *config = document_of(d, "tokenizer_config.json");
     assert_string_equal(string_in(config, "bos_token"), "<s>");
     assert_string_equal(string_in(config, "eos_token"), "</s>");
     assert_string_equal(string_in(config, "pad_token"), "</s>");
     assert_string_equal(string_in(config, "unk_token"), "<unk>");
     assert_string_equal(string_in(config, "chat_template"), "{{ messages }}");
-    assert_int_equal(json_integer_value(json_object_get(config, "model_max_length")), 640);
-    assert_true(json_is_true(json_object_get(config, "add_bos_token")));
-    assert_true(json_is_false(json_object_get(config, "add_eos_token")));
-    const json_t *added = json_object_get(config, "added_tokens_decoder");
-    assert_int_equal(json_object_size(added), 5); /* no filler among them */
-    assert_string_equal(string_in(json_object_get(added, "8"), "content"), "<tool>");
-    assert_true(json_is_false(json_object_get(json_object_get(added, "8"), "special")));
-    assert_true(json_is_true(json_object_get(json_object_get(added, "6"), "special")));
-    json_decref(config);
+    assert_int_equal(ht_json_integer_value(ht_json_object_get(config, "model_max_length")), 640);
+    assert_true(ht_json_is_true(ht_json_object_get(config, "add_bos_token")));
+    assert_true(ht_json_is_false(ht_json_object_get(config, "add_eos_token")));
+    const ht_json *added = ht_json_object_get(config, "added_tokens_decoder");
+    assert_int_equal(ht_json_object_size(added), 5); /* no filler among them */
+    assert_string_equal(string_in(ht_json_object_get(added, "8"), "content"), "<tool>");
+    assert_true(ht_json_is_false(ht_json_object_get(ht_json_object_get(added, "8"), "special")));
+    assert_true(ht_json_is_true(ht_json_object_get(ht_json_object_get(added, "6"), "special")));
+    ht_json_decref(config);
     assert_string_equal(text_of(d, "chat_template.jinja"), "{{ messages }}");
-    json_t *tokenizer = document_of(d, "tokenizer.json");
-    const json_t *vocab = json_object_get(json_object_get(tokenizer, "model"), "vocab");
-    assert_int_equal(json_object_size(vocab), VOCAB - 2);
-    assert_int_equal(json_integer_value(json_object_get(vocab, "\xC3\x84")), 7);
-    assert_null(json_object_get(vocab, "[PAD9]"));
-    json_decref(tokenizer);
+    ht_json *tokenizer = document_of(d, "tokenizer.json");
+    const ht_json *vocab = ht_json_object_get(ht_json_object_get(tokenizer, "model"), "vocab");
+    assert_int_equal(ht_json_object_size(vocab), VOCAB - 2);
+    assert_int_equal(ht_json_integer_value(ht_json_object_get(vocab, "\xC3\x84")), 7);
+    assert_null(ht_json_object_get(vocab, "[PAD9]"));
+    ht_json_decref(tokenizer);
 }
 
 /* Writes the documents beside an embedding. */
@@ -137,35 +138,35 @@ static void write_directory(const ht_directory_documents *d) {
     free(file);
 }
 
-static const json_t *value_in(const json_t *metadata, const char *key) {
-    const json_t *value = json_object_get(metadata, key);
+static const ht_json *value_in(const ht_json *metadata, const char *key) {
+    const ht_json *value = ht_json_object_get(metadata, key);
     if (!value) fail_msg("there is no %s", key);
-    return json_is_object(value) ? json_object_get(value, "value") : value;
+    return ht_json_is_object(value) ? ht_json_object_get(value, "value") : value;
 }
 
-static void expect_id(const json_t *metadata, const char *key, int id) {
-    assert_int_equal(json_integer_value(value_in(metadata, key)), id);
+static void expect_id(const ht_json *metadata, const char *key, int id) {
+    assert_int_equal(ht_json_integer_value(value_in(metadata, key)), id);
 }
 
-static void check_metadata(const json_t *metadata) {
-    assert_string_equal(json_string_value(value_in(metadata, "general.architecture")), "llama");
-    assert_string_equal(json_string_value(value_in(metadata, "general.type")), "model");
-    assert_string_equal(json_string_value(value_in(metadata, "tokenizer.ggml.model")), "gpt2");
-    assert_string_equal(json_string_value(value_in(metadata, "tokenizer.ggml.pre")), "llama-bpe");
-    assert_string_equal(json_string_value(value_in(metadata, "tokenizer.chat_template")), "{{ messages }}");
-    assert_true(json_is_true(value_in(metadata, "tokenizer.ggml.add_bos_token")));
+static void check_metadata(const ht_json *metadata) {
+    assert_string_equal(ht_json_string_value(value_in(metadata, "general.architecture")), "llama");
+    assert_string_equal(ht_json_string_value(value_in(metadata, "general.type")), "model");
+    assert_string_equal(ht_json_string_value(value_in(metadata, "tokenizer.ggml.model")), "gpt2");
+    assert_string_equal(ht_json_string_value(value_in(metadata, "tokenizer.ggml.pre")), "llama-bpe");
+    assert_string_equal(ht_json_string_value(value_in(metadata, "tokenizer.chat_template")), "{{ messages }}");
+    assert_true(ht_json_is_true(value_in(metadata, "tokenizer.ggml.add_bos_token")));
     expect_id(metadata, "tokenizer.ggml.bos_token_id", 0);
     expect_id(metadata, "tokenizer.ggml.eos_token_id", 1);
     expect_id(metadata, "tokenizer.ggml.eot_token_id", 6);
     expect_id(metadata, "tokenizer.ggml.unknown_token_id", 2);
     expect_id(metadata, "tokenizer.ggml.padding_token_id", 1);
     expect_id(metadata, "llama.rope.dimension_count", 4);
-    const json_t *list = value_in(metadata, "tokenizer.ggml.tokens"),
-                 *kinds = value_in(metadata, "tokenizer.ggml.token_type");
-    assert_int_equal(json_array_size(list), VOCAB);
+    const ht_json *list = value_in(metadata, "tokenizer.ggml.tokens"),
+                  *kinds = value_in(metadata, "tokenizer.ggml.token_type");
+    assert_int_equal(ht_json_array_size(list), VOCAB);
     for (size_t i = 0; i < VOCAB; i++) {
-        assert_string_equal(json_string_value(json_array_get(list, i)), tokens[i]);
-        assert_int_equal(json_integer_value(json_array_get(kinds, i)), i == 10 ? 5 : types[i]);
+        assert_string_equal(ht_json_string_value(ht_json_array_get(list, i)), tokens[i]);
+        assert_int_equal(ht_json_integer_value(ht_json_array_get(kinds, i)), i == 10 ? 5 : types[i]);
     }
 }
 
@@ -175,7 +176,7 @@ static void there_and_back(void **state) {
     ht_config config, read;
     ht_directory_documents d;
     ht_checkpoint_files *back;
-    json_t *metadata;
+    ht_json *metadata;
     ht_error err = {0};
     put_llama(&w);
     put_tokenizer(&w);
@@ -190,7 +191,7 @@ static void there_and_back(void **state) {
     assert_null(back->gguf);
     if (ht_gguf_metadata_of(back, &read, &metadata, &err)) fail_msg("%s", err.message);
     check_metadata(metadata);
-    json_decref(metadata);
+    ht_json_decref(metadata);
     ht_checkpoint_close(back);
     ht_directory_documents_free(&d);
     ht_checkpoint_close(c);
@@ -200,17 +201,17 @@ static void there_and_back(void **state) {
 
 static void named_templates_stay_named(void **state) {
     (void)state;
-    static const char *const names[] = {"tool_use", "rag"};
+    static const char *const names[] = {"rag"};
     gguf_writer w = gguf_writer_new();
     ht_config config, read;
     ht_directory_documents d;
     ht_checkpoint_files *back;
-    json_t *metadata;
+    ht_json *metadata;
     ht_error err = {0};
     put_llama(&w);
     put_tokenizer(&w);
-    gguf_put_strs(&w, "tokenizer.chat_templates", names, 2);
-    gguf_put_str(&w, "tokenizer.chat_template.tool_use", "T");
+    gguf_put_strs(&w, "tokenizer.chat_templates", names, 1);
+    gguf_put_str(&w, "tokenizer.chat_template.tool_use", "T"); /* found without its name in the list */
     gguf_put_str(&w, "tokenizer.chat_template.rag", "R");
     ht_checkpoint_files *c = open_written(&w, &config);
     if (ht_directory_documents_of(c, &config, "bfloat16", &d, &err)) fail_msg("%s", err.message);
@@ -219,11 +220,17 @@ static void named_templates_stay_named(void **state) {
     if (ht_checkpoint_open(scratch_directory(), &back, &err) || ht_checkpoint_config(back, &read, &err))
         fail_msg("%s", err.message);
     if (ht_gguf_metadata_of(back, &read, &metadata, &err)) fail_msg("%s", err.message);
-    assert_string_equal(json_string_value(value_in(metadata, "tokenizer.chat_template")), "{{ messages }}");
-    assert_string_equal(json_string_value(value_in(metadata, "tokenizer.chat_template.tool_use")), "T");
-    assert_string_equal(json_string_value(value_in(metadata, "tokenizer.chat_template.rag")), "R");
-    assert_int_equal(json_array_size(value_in(metadata, "tokenizer.chat_templates")), 2);
-    json_decref(metadata);
+    assert_string_equal(ht_json_string_value(value_in(metadata, "tokenizer.chat_template")), "{{ messages }}");
+    assert_string_equal(ht_json_string_value(value_in(metadata, "tokenizer.chat_template.tool_use")), "T");
+    assert_string_equal(ht_json_string_value(value_in(metadata, "tokenizer.chat_template.rag")), "R");
+    assert_int_equal(ht_json_array_size(value_in(metadata, "tokenizer.chat_templates")), 2);
+    ht_json_decref(metadata);
+    assert_int_equal(mkdir(scratch_path("additional_chat_templates"), 0777), 0);
+    scratch_write("additional_chat_templates/tool_use.jinja", "U", 1);
+    if (ht_gguf_metadata_of(back, &read, &metadata, &err)) fail_msg("%s", err.message);
+    assert_string_equal(ht_json_string_value(value_in(metadata, "tokenizer.chat_template.tool_use")), "U");
+    assert_int_equal(ht_json_array_size(value_in(metadata, "tokenizer.chat_templates")), 2);
+    ht_json_decref(metadata);
     ht_checkpoint_close(back);
     ht_directory_documents_free(&d);
     ht_checkpoint_close(c);
@@ -273,7 +280,7 @@ static void without_a_tokenizer(void **state) {
     ht_config config, read;
     ht_directory_documents d;
     ht_checkpoint_files *back;
-    json_t *metadata;
+    ht_json *metadata;
     ht_error err = {0};
     put_llama(&w);
     gguf_put_u32(&w, "tokenizer.ggml.eos_token_id", 3);
@@ -285,8 +292,8 @@ static void without_a_tokenizer(void **state) {
         fail_msg("%s", err.message);
     if (ht_gguf_metadata_of(back, &read, &metadata, &err)) fail_msg("%s", err.message);
     expect_id(metadata, "tokenizer.ggml.eos_token_id", 3);
-    assert_null(json_object_get(metadata, "tokenizer.ggml.tokens"));
-    json_decref(metadata);
+    assert_null(ht_json_object_get(metadata, "tokenizer.ggml.tokens"));
+    ht_json_decref(metadata);
     scratch_write("tokenizer.model", "x", 1);
     assert_int_equal(ht_gguf_metadata_of(back, &read, &metadata, &err), HT_ERR_UNSUPPORTED);
     assert_null(metadata);

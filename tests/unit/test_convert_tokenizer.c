@@ -1,6 +1,7 @@
 /* Tokenizers written as tokenizer.json and as GGUF metadata and read again: the same ids and texts as before. The small
  * vocabularies of tests/golden/tokenizer, and with HEARTH_TEST_MODELS the real ones. */
 #include "base/file.h"
+#include "support/json_file.h"
 #include "support/metadata_file.h"
 #include "support/scratch.h"
 #include "support/test.h"
@@ -69,53 +70,52 @@ static ht_tokenizer *through_json(const char *name, const ht_tokenizer *t) {
     return read;
 }
 
-static json_t *id_of(int32_t id) { return json_pack("{s:s, s:i}", "dtype", "u32", "value", (int)id); }
+static ht_json *id_of(int32_t id) { return ht_json_pack("{s:s, s:i}", "dtype", "u32", "value", (int)id); }
 
 /* NULL with an error where GGUF cannot express the tokenizer. */
 static ht_tokenizer *through_gguf(const ht_tokenizer *t, int64_t n_rows, bool list_merges, ht_error *err) {
-    json_t *metadata = json_object();
+    ht_json *metadata = ht_json_new_object();
     ht_tokenizer *read = NULL;
     *err = (ht_error){0};
     assert_non_null(metadata);
     if (!ht_tokenizer_save_gguf(t, n_rows, list_merges, metadata, err)) {
-        json_object_set_new(metadata, "general.architecture", json_string("llama"));
-        if (t->bos >= 0) json_object_set_new(metadata, "tokenizer.ggml.bos_token_id", id_of(t->bos));
-        if (t->eos >= 0) json_object_set_new(metadata, "tokenizer.ggml.eos_token_id", id_of(t->eos));
-        if (t->unk >= 0) json_object_set_new(metadata, "tokenizer.ggml.unknown_token_id", id_of(t->unk));
+        ht_json_object_set_new(metadata, "general.architecture", ht_json_string("llama"));
+        if (t->bos >= 0) ht_json_object_set_new(metadata, "tokenizer.ggml.bos_token_id", id_of(t->bos));
+        if (t->eos >= 0) ht_json_object_set_new(metadata, "tokenizer.ggml.eos_token_id", id_of(t->eos));
+        if (t->unk >= 0) ht_json_object_set_new(metadata, "tokenizer.ggml.unknown_token_id", id_of(t->unk));
         metadata_file_write(scratch_path("t.gguf"), metadata, NULL);
         if (ht_tokenizer_load(scratch_path("t.gguf"), &read, err)) fail_msg("%s", err->message);
     }
-    json_decref(metadata);
+    ht_json_decref(metadata);
     return read;
 }
 
 /* ---- small vocabularies ---- */
 
-static json_t *golden;
+static ht_json *golden;
 
 static int open_golden(void **state) {
-    json_error_t e;
-    golden = json_load_file("tests/golden/tokenizer/synthetic.json", JSON_ALLOW_NUL, &e);
+    golden = json_file("tests/golden/tokenizer/synthetic.json");
     return golden ? scratch_start(state) : -1;
 }
 
 static int close_golden(void **state) {
-    json_decref(golden);
+    ht_json_decref(golden);
     return scratch_finish(state);
 }
 
-static json_t *document_of(const json_t *c) {
-    json_t *whole = json_deep_copy(json_object_get(c, "tokenizer"));
-    const json_t *base =
-        json_object_get(json_object_get(golden, "bases"), json_string_value(json_object_get(c, "base")));
-    json_t *model = json_object_get(whole, "model");
-    json_object_set(model, "vocab", json_object_get(base, "vocab"));
-    json_object_set(model, "merges", json_object_get(base, "merges"));
+static ht_json *document_of(const ht_json *c) {
+    ht_json *whole = ht_json_deep_copy(ht_json_object_get(c, "tokenizer"));
+    const ht_json *base =
+        ht_json_object_get(ht_json_object_get(golden, "bases"), ht_json_string_value(ht_json_object_get(c, "base")));
+    ht_json *model = ht_json_object_get(whole, "model");
+    ht_json_object_set(model, "vocab", ht_json_object_get(base, "vocab"));
+    ht_json_object_set(model, "merges", ht_json_object_get(base, "merges"));
     return whole;
 }
 
-static ht_tokenizer *load_document(const json_t *document) {
-    char *text = json_dumps(document, JSON_COMPACT);
+static ht_tokenizer *load_document(const ht_json *document) {
+    char *text = ht_json_dump(document, HT_JSON_COMPACT);
     ht_tokenizer *t;
     ht_error err = {0};
     if (ht_tokenizer_from_json(text, strlen(text), NULL, 0, &t, &err)) fail_msg("%s", err.message);
@@ -123,30 +123,30 @@ static ht_tokenizer *load_document(const json_t *document) {
     return t;
 }
 
-static ht_tokenizer *open_case(const json_t *c) {
-    json_t *document = document_of(c);
+static ht_tokenizer *open_case(const ht_json *c) {
+    ht_json *document = document_of(c);
     ht_tokenizer *t = load_document(document);
-    json_decref(document);
+    ht_json_decref(document);
     return t;
 }
 
-static void compare_case(const json_t *c, const ht_tokenizer *a, const ht_tokenizer *b) {
-    const char *name = json_string_value(json_object_get(c, "name"));
-    const json_t *row;
+static void compare_case(const ht_json *c, const ht_tokenizer *a, const ht_tokenizer *b) {
+    const char *name = ht_json_string_value(ht_json_object_get(c, "name"));
+    const ht_json *row;
     size_t i;
-    json_array_foreach(json_object_get(c, "texts"), i, row) {
-        const json_t *text = json_object_get(row, "text");
-        same_ids(name, a, b, json_string_value(text), json_string_length(text));
+    ht_json_array_foreach(ht_json_object_get(c, "texts"), i, row) {
+        const ht_json *text = ht_json_object_get(row, "text");
+        same_ids(name, a, b, ht_json_string_value(text), ht_json_string_length(text));
     }
     same_added(name, a, b);
 }
 
 static void json_keeps_every_stage(void **state) {
     (void)state;
-    const json_t *c;
+    const ht_json *c;
     size_t i;
-    json_array_foreach(json_object_get(golden, "cases"), i, c) {
-        ht_tokenizer *t = open_case(c), *read = through_json(json_string_value(json_object_get(c, "name")), t);
+    ht_json_array_foreach(ht_json_object_get(golden, "cases"), i, c) {
+        ht_tokenizer *t = open_case(c), *read = through_json(ht_json_string_value(ht_json_object_get(c, "name")), t);
         compare_case(c, t, read);
         ht_tokenizer_free(read);
         ht_tokenizer_free(t);
@@ -164,11 +164,11 @@ static bool is_listed(const char *name, const char *const *list) {
 
 static void gguf_keeps_or_refuses(void **state) {
     (void)state;
-    const json_t *c;
+    const ht_json *c;
     size_t i;
     int n_kept = 0;
-    json_array_foreach(json_object_get(golden, "cases"), i, c) {
-        const char *name = json_string_value(json_object_get(c, "name"));
+    ht_json_array_foreach(ht_json_object_get(golden, "cases"), i, c) {
+        const char *name = ht_json_string_value(ht_json_object_get(c, "name"));
         ht_tokenizer *t = open_case(c);
         ht_error err;
         warnings_begin();
@@ -202,10 +202,10 @@ static void refuse_gguf(const char *json, int64_t n_rows, ht_status status, cons
     ht_tokenizer *t;
     ht_error err = {0};
     if (ht_tokenizer_from_json(json, strlen(json), NULL, 0, &t, &err)) fail_msg("%s", err.message);
-    json_t *metadata = json_object();
+    ht_json *metadata = ht_json_new_object();
     assert_int_equal(ht_tokenizer_save_gguf(t, n_rows, false, metadata, &err), status);
     if (!strstr(err.message, says)) fail_msg("\"%s\" does not say \"%s\"", err.message, says);
-    json_decref(metadata);
+    ht_json_decref(metadata);
     ht_tokenizer_free(t);
 }
 
@@ -270,10 +270,10 @@ static void scores_are_written_where_they_do(void **state) {
         ht_tokenizer *t, *read;
         ht_error err = {0};
         if (ht_tokenizer_from_json(json, strlen(json), NULL, 0, &t, &err)) fail_msg("%s", err.message);
-        json_t *metadata = json_object();
+        ht_json *metadata = ht_json_new_object();
         if (ht_tokenizer_save_gguf(t, t->vocab.n, false, metadata, &err)) fail_msg("%s", err.message);
-        assert_string_equal(json_string_value(json_object_get(metadata, "tokenizer.ggml.model")), cases[i].model);
-        json_decref(metadata);
+        assert_string_equal(ht_json_string_value(ht_json_object_get(metadata, "tokenizer.ggml.model")), cases[i].model);
+        ht_json_decref(metadata);
         for (int list = 0; list < 2; list++) {
             read = through_gguf(t, t->vocab.n, list, &err);
             assert_non_null(read);
@@ -301,11 +301,11 @@ static void scores_are_written_where_they_do(void **state) {
 /* Two tokens of a GGUF with one text have one place in a vocabulary of texts. */
 static void equal_texts_are_refused(void **state) {
     (void)state;
-    json_t *metadata =
-        json_pack("{s:s, s:s, s:s, s:[s,s,s], s:[]}", "general.architecture", "llama", "tokenizer.ggml.model", "gpt2",
-                  "tokenizer.ggml.pre", "gpt-2", "tokenizer.ggml.tokens", "a", "b", "a", "tokenizer.ggml.merges");
+    ht_json *metadata = ht_json_pack("{s:s, s:s, s:s, s:[s,s,s], s:[]}", "general.architecture", "llama",
+                                     "tokenizer.ggml.model", "gpt2", "tokenizer.ggml.pre", "gpt-2",
+                                     "tokenizer.ggml.tokens", "a", "b", "a", "tokenizer.ggml.merges");
     metadata_file_write(scratch_path("twice.gguf"), metadata, NULL);
-    json_decref(metadata);
+    ht_json_decref(metadata);
     ht_tokenizer *t;
     ht_error err = {0};
     char *text = (char *)&t;

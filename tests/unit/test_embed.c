@@ -1,10 +1,12 @@
 /* Embeddings: against float32 transformers (tests/golden/make_embed.py), against the logits that the head makes of them, alone and
  * in company to the bit, and what is refused. */
+#include "formats/json.h"
 #include "generate/session_internal.h"
 #include "models/decoder.h"
 #include "models/weights.h"
 #include "support/adapters.h"
 #include "support/checkpoints.h"
+#include "support/json_file.h"
 #include "support/options.h"
 #include "support/scratch.h"
 #include "support/test.h"
@@ -12,7 +14,6 @@
 
 #include <hearth/hearth.h>
 
-#include <jansson.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -51,18 +52,18 @@ static double length_of(const float *x, int32_t n) {
 /* Sums in another order, in units of the largest value; decimals of the file are exact to 1e-6. */
 static const double tolerance = 2e-5;
 
-static double check_pooled(ht_model *m, const int32_t *ids, size_t n, ht_pooling pooling, const json_t *wanted) {
+static double check_pooled(ht_model *m, const int32_t *ids, size_t n, ht_pooling pooling, const ht_json *wanted) {
     ht_embeddings *raw =
         embed_one(m, ids, n, OPTIONS_AT(ht_embed_options, with.pooling = pooling, with.normalize = false));
     ht_embeddings *unit = embed_one(m, ids, n, OPTIONS_AT(ht_embed_options, with.pooling = pooling));
     double largest = 0, most = 0;
-    assert_int_equal(json_array_size(wanted), raw->hidden);
+    assert_int_equal(ht_json_array_size(wanted), raw->hidden);
     for (int32_t d = 0; d < raw->hidden; d++)
-        largest = fmax(largest, fabs(json_number_value(json_array_get(wanted, (size_t)d))));
+        largest = fmax(largest, fabs(ht_json_number_value(ht_json_array_get(wanted, (size_t)d))));
     const double length = length_of(raw->values, raw->hidden);
     assert_true(largest > 0 && fabs(length_of(unit->values, raw->hidden) - 1) < 1e-6);
     for (int32_t d = 0; d < raw->hidden; d++) {
-        const double off = fabs((double)raw->values[d] - json_number_value(json_array_get(wanted, (size_t)d)));
+        const double off = fabs((double)raw->values[d] - ht_json_number_value(ht_json_array_get(wanted, (size_t)d)));
         most = off > most || isnan(off) ? off : most;
         assert_true(fabs((double)unit->values[d] - (double)raw->values[d] / length) < 1e-6);
     }
@@ -73,25 +74,25 @@ static double check_pooled(ht_model *m, const int32_t *ids, size_t n, ht_pooling
 
 static void golden(void **state) {
     (void)state;
-    json_t *document = json_load_file("tests/golden/embed.json", 0, NULL);
-    const json_t *cases = json_object_get(document, "cases");
-    assert_true(json_array_size(cases) > 20);
-    for (size_t i = 0; i < json_array_size(cases); i++) {
-        const json_t *c = json_array_get(cases, i), *list = json_object_get(c, "ids");
-        const char *name = json_string_value(json_object_get(c, "checkpoint"));
-        const size_t n = json_array_size(list);
+    ht_json *document = json_file("tests/golden/embed.json");
+    const ht_json *cases = ht_json_object_get(document, "cases");
+    assert_true(ht_json_array_size(cases) > 20);
+    for (size_t i = 0; i < ht_json_array_size(cases); i++) {
+        const ht_json *c = ht_json_array_get(cases, i), *list = ht_json_object_get(c, "ids");
+        const char *name = ht_json_string_value(ht_json_object_get(c, "checkpoint"));
+        const size_t n = ht_json_array_size(list);
         int32_t *ids = malloc(n * sizeof *ids);
         assert_non_null(ids);
-        for (size_t k = 0; k < n; k++) ids[k] = (int32_t)json_integer_value(json_array_get(list, k));
+        for (size_t k = 0; k < n; k++) ids[k] = (int32_t)ht_json_integer_value(ht_json_array_get(list, k));
         ht_model *m = load(name, HT_PRECISION_REFERENCE, HT_F32);
-        const double last = check_pooled(m, ids, n, HT_POOLING_LAST, json_object_get(c, "last"));
-        const double mean = check_pooled(m, ids, n, HT_POOLING_MEAN, json_object_get(c, "mean"));
+        const double last = check_pooled(m, ids, n, HT_POOLING_LAST, ht_json_object_get(c, "last"));
+        const double mean = check_pooled(m, ids, n, HT_POOLING_MEAN, ht_json_object_get(c, "mean"));
         print_message("%s: off by %.2e (last) and %.2e (mean) of the largest value\n", name, last, mean);
         assert_true(last < tolerance && mean < tolerance);
         ht_model_free(m);
         free(ids);
     }
-    json_decref(document);
+    ht_json_decref(document);
 }
 
 /* ---- the head ---- */

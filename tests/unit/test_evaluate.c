@@ -4,6 +4,7 @@
 #include "models/model.h"
 #include "support/checkpoints.h"
 #include "support/golden.h"
+#include "support/json_file.h"
 #include "support/options.h"
 #include "support/scratch.h"
 #include "support/test.h"
@@ -23,29 +24,30 @@ static ht_model *load(const char *name) {
         name, 0, OPTIONS_AT(ht_model_options, with.precision = HT_PRECISION_REFERENCE, with.kv_dtype = HT_F32));
 }
 
-static void check_near(const json_t *c, const char *key, double found) {
-    double wanted = json_number_value(json_object_get(c, key));
-    print_message("%s %s: %.9g, transformers %.9g\n", json_string_value(json_object_get(c, "checkpoint")), key, found,
-                  wanted);
+static void check_near(const ht_json *c, const char *key, double found) {
+    double wanted = ht_json_number_value(ht_json_object_get(c, key));
+    print_message("%s %s: %.9g, transformers %.9g\n", ht_json_string_value(ht_json_object_get(c, "checkpoint")), key,
+                  found, wanted);
     if (!(fabs(found - wanted) <= 1e-3 * fabs(wanted))) fail_msg("%s is %.9g, expected %.9g", key, found, wanted);
 }
 
-static void check_case(const json_t *c) {
-    const json_t *list = json_object_get(c, "ids");
-    size_t n = json_array_size(list);
+static void check_case(const ht_json *c) {
+    const ht_json *list = ht_json_object_get(c, "ids");
+    size_t n = ht_json_array_size(list);
     int32_t *ids = calloc(n, sizeof *ids);
     assert_true(ids && n > 0);
-    for (size_t i = 0; i < n; i++) ids[i] = (int32_t)json_integer_value(json_array_get(list, i));
-    const char *other = json_string_value(json_object_get(c, "other"));
-    ht_model *m = load(json_string_value(json_object_get(c, "checkpoint"))), *reference = other ? load(other) : NULL;
+    for (size_t i = 0; i < n; i++) ids[i] = (int32_t)ht_json_integer_value(ht_json_array_get(list, i));
+    const char *other = ht_json_string_value(ht_json_object_get(c, "other"));
+    ht_model *m = load(ht_json_string_value(ht_json_object_get(c, "checkpoint"))),
+             *reference = other ? load(other) : NULL;
     ht_evaluate_options o =
-        OPTIONS(ht_evaluate_options, with.window = (int32_t)json_integer_value(json_object_get(c, "window")),
+        OPTIONS(ht_evaluate_options, with.window = (int32_t)ht_json_integer_value(ht_json_object_get(c, "window")),
                 with.reference = reference);
     ht_evaluation *r;
     ht_error err = {0};
     if (ht_evaluate_ids(m, ids, n, &o, &r, &err)) fail_msg("%s", err.message);
     assert_true(r->n_tokens == (int64_t)n);
-    assert_int_equal(r->n_scored, json_integer_value(json_object_get(c, "scored")));
+    assert_int_equal(r->n_scored, ht_json_integer_value(ht_json_object_get(c, "scored")));
     check_near(c, "mean_nll", r->mean_nll);
     check_near(c, "perplexity", r->perplexity);
     check_near(c, "perplexity_error", r->perplexity_error);
@@ -57,7 +59,7 @@ static void check_case(const json_t *c) {
         check_near(c, "kl_max", r->kl_max);
         check_near(c, "same_top", r->same_top);
         for (size_t i = 0; (int)i < r->n_kl_percentiles; i++) {
-            double wanted = json_number_value(json_array_get(json_object_get(c, "kl_percentiles"), i));
+            double wanted = ht_json_number_value(ht_json_array_get(ht_json_object_get(c, "kl_percentiles"), i));
             assert_true(fabs(r->kl_percentiles[i].value - wanted) <= 1e-3 * wanted);
         }
     }
@@ -69,14 +71,12 @@ static void check_case(const json_t *c) {
 
 static void against_transformers(void **state) {
     (void)state;
-    json_error_t e;
-    json_t *document = json_load_file("tests/golden/perplexity.json", 0, &e);
-    if (!document) fail_msg("%s", e.text);
+    ht_json *document = json_file("tests/golden/perplexity.json");
     size_t i;
-    json_t *c;
-    assert_true(json_array_size(json_object_get(document, "cases")) >= 4);
-    json_array_foreach(json_object_get(document, "cases"), i, c) check_case(c);
-    json_decref(document);
+    ht_json *c;
+    assert_true(ht_json_array_size(ht_json_object_get(document, "cases")) >= 4);
+    ht_json_array_foreach(ht_json_object_get(document, "cases"), i, c) check_case(c);
+    ht_json_decref(document);
 }
 
 /* ---- windows ---- */

@@ -308,9 +308,9 @@ static char *read_text(const char *directory, const char *name) {
     return text;
 }
 
-static json_t *read_json(const char *directory, const char *name) {
+static ht_json *read_json(const char *directory, const char *name) {
     char path[256];
-    json_t *value;
+    ht_json *value;
     ht_error err = {0};
     snprintf(path, sizeof path, "%s/%s", directory, name);
     if (ht_json_read(path, 1 << 24, &value, &err)) fail_msg("%s", err.message);
@@ -360,6 +360,8 @@ static void shards_and_files_are_kept(void **state) {
         scratch_write(path, "x", 1);
     }
     mkdir(scratch_path("model/original"), 0777);
+    mkdir(scratch_path("model/additional_chat_templates"), 0777);
+    scratch_write("model/additional_chat_templates/tool_use.jinja", "T", 1);
     ht_adapter *a = adapter_for(tiny(name), 1);
     fuse(model, &a, NULL, 1, out, as(HT_DTYPE_NONE));
     for (int i = 0; i < 4; i++) {
@@ -369,17 +371,18 @@ static void shards_and_files_are_kept(void **state) {
         assert_false(has_file(out, left_out[i]));
     }
     assert_false(has_file(out, "original"));
+    assert_true(has_file(out, "additional_chat_templates/tool_use.jinja"));
     char *config = read_text(out, "config.json"), *before = read_text(tiny(name), "config.json");
     assert_string_equal(config, before);
-    json_t *index = read_json(out, "model.safetensors.index.json"),
-           *old = read_json(tiny(name), "model.safetensors.index.json");
-    assert_true(json_equal(json_object_get(index, "weight_map"), json_object_get(old, "weight_map")));
-    assert_true(json_equal(json_object_get(json_object_get(index, "metadata"), "total_size"),
-                           json_object_get(json_object_get(old, "metadata"), "total_size")));
+    ht_json *index = read_json(out, "model.safetensors.index.json"),
+            *old = read_json(tiny(name), "model.safetensors.index.json");
+    assert_true(ht_json_equal(ht_json_object_get(index, "weight_map"), ht_json_object_get(old, "weight_map")));
+    assert_true(ht_json_equal(ht_json_object_get(ht_json_object_get(index, "metadata"), "total_size"),
+                              ht_json_object_get(ht_json_object_get(old, "metadata"), "total_size")));
     free(config);
     free(before);
-    json_decref(index);
-    json_decref(old);
+    ht_json_decref(index);
+    ht_json_decref(old);
     ht_checkpoint_files *c = open_files(out);
     assert_string_equal(ht_safetensors_metadata(c->tensors, "format"), "pt");
     ht_checkpoint_close(c);
@@ -443,13 +446,13 @@ static void write_part(const ht_checkpoint_files *from, size_t first, size_t las
         memcpy(shapes[i - first], t.dims, sizeof t.dims);
         outputs[i - first] = (ht_tensor_output){names[i - first], t.type_name, t.n_dims, shapes[i - first], t.n_bytes};
     }
-    json_t *changes = json_pack("{s:{s:s, s:i}, s:{s:s, s:i}, s:{s:s, s:i}}", "split.no", "dtype", "u16", "value",
-                                number, "split.count", "dtype", "u16", "value", 2, "split.tensors.count", "dtype",
-                                "i32", "value", (int)ht_checkpoint_n_tensors(from));
+    ht_json *changes = ht_json_pack("{s:{s:s, s:i}, s:{s:s, s:i}, s:{s:s, s:i}}", "split.no", "dtype", "u16", "value",
+                                    number, "split.count", "dtype", "u16", "value", 2, "split.tensors.count", "dtype",
+                                    "i32", "value", (int)ht_checkpoint_n_tensors(from));
     snprintf(file, sizeof file, "whole-%05d-of-00002.gguf", number + 1);
     if (ht_gguf_rewrite(scratch_path(file), from->gguf, changes, outputs, (int)(last - first), bytes_of, &p, &err))
         fail_msg("%s", err.message);
-    json_decref(changes);
+    ht_json_decref(changes);
     free(p.bytes);
 }
 
@@ -480,7 +483,7 @@ static void parts_become_one_file(void **state) {
 
 /* ---- configurations ---- */
 
-static json_t *config_of(const char *name, ht_adapter *a, ht_fuse_options options) {
+static ht_json *config_of(const char *name, ht_adapter *a, ht_fuse_options options) {
     const char *out = scratch_path("out");
     fuse(tiny(name), &a, NULL, 1, out, options);
     return read_json(out, "config.json");
@@ -489,9 +492,9 @@ static json_t *config_of(const char *name, ht_adapter *a, ht_fuse_options option
 static void configurations_tell_what_is_stored(void **state) {
     (void)state;
     ht_adapter *a = adapter_for(tiny("llama-fp8-blocks"), 1);
-    json_t *config = config_of("llama-fp8-blocks", a, as(HT_DTYPE_NONE)), *entry;
-    assert_null(json_object_get(config, "quantization_config"));
-    json_decref(config);
+    ht_json *config = config_of("llama-fp8-blocks", a, as(HT_DTYPE_NONE)), *entry;
+    assert_null(ht_json_object_get(config, "quantization_config"));
+    ht_json_decref(config);
     ht_adapter_free(a);
     scratch_remove();
     scratch_make();
@@ -514,34 +517,34 @@ static void configurations_tell_what_is_stored(void **state) {
     ht_model_free(m);
     static const char *const keys[] = {"quantization", "quantization_config"};
     config = config_of("llama-mlx4-bf16", a, as(HT_F32));
-    assert_string_equal(json_string_value(json_object_get(config, "dtype")), "float32");
+    assert_string_equal(ht_json_string_value(ht_json_object_get(config, "dtype")), "float32");
     for (int i = 0; i < 2; i++) {
-        const json_t *q = json_object_get(config, keys[i]);
-        assert_true(json_is_false(json_object_get(q, "model.layers.0.self_attn.v_proj")));
-        assert_null(json_object_get(q, "model.layers.0.self_attn.o_proj"));
-        assert_true(json_is_object(json_object_get(q, "model.layers.1.self_attn.v_proj")));
-        assert_int_equal(json_integer_value(json_object_get(q, "bits")), 4);
+        const ht_json *q = ht_json_object_get(config, keys[i]);
+        assert_true(ht_json_is_false(ht_json_object_get(q, "model.layers.0.self_attn.v_proj")));
+        assert_null(ht_json_object_get(q, "model.layers.0.self_attn.o_proj"));
+        assert_true(ht_json_is_object(ht_json_object_get(q, "model.layers.1.self_attn.v_proj")));
+        assert_int_equal(ht_json_integer_value(ht_json_object_get(q, "bits")), 4);
     }
-    json_decref(config);
+    ht_json_decref(config);
     scratch_remove();
     scratch_make();
 
     ht_fuse_options options = OPTIONS(ht_fuse_options, with.quantize_bits = 8, with.quantize_group = 32);
     config = config_of("llama-mlx4-bf16", a, options);
     for (int i = 0; i < 2; i++) {
-        entry = json_object_get(json_object_get(config, keys[i]), pair[i].slot);
-        assert_int_equal(json_integer_value(json_object_get(entry, "bits")), 8);
-        assert_int_equal(json_integer_value(json_object_get(entry, "group_size")), 32);
+        entry = ht_json_object_get(ht_json_object_get(config, keys[i]), pair[i].slot);
+        assert_int_equal(ht_json_integer_value(ht_json_object_get(entry, "bits")), 8);
+        assert_int_equal(ht_json_integer_value(ht_json_object_get(entry, "group_size")), 32);
     }
-    json_decref(config);
+    ht_json_decref(config);
     scratch_remove();
     scratch_make();
 
     options = OPTIONS(ht_fuse_options, with.dense = true);
     config = config_of("llama-mlx4-bf16", a, options);
-    for (int i = 0; i < 2; i++) assert_null(json_object_get(config, keys[i]));
-    assert_string_equal(json_string_value(json_object_get(config, "dtype")), "bfloat16");
-    json_decref(config);
+    for (int i = 0; i < 2; i++) assert_null(ht_json_object_get(config, keys[i]));
+    assert_string_equal(ht_json_string_value(ht_json_object_get(config, "dtype")), "bfloat16");
+    ht_json_decref(config);
     ht_adapter_free(a);
 }
 

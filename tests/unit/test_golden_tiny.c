@@ -46,8 +46,8 @@ static float *run(const ht_model *m, const golden *g, int32_t chunk) {
 
 /* One token at a time, as generation does: the ids the reference chose, from what it chose before. */
 static void check_greedy(const ht_model *m, const golden *g) {
-    const json_t *wanted = json_object_get(g->document, "greedy");
-    int64_t n = (int64_t)json_array_size(wanted);
+    const ht_json *wanted = ht_json_object_get(g->document, "greedy");
+    int64_t n = (int64_t)ht_json_array_size(wanted);
     assert_true(n > 0);
     float *logits = calloc((size_t)(g->n * g->vocab), sizeof *logits), *row = logits + (g->n - 1) * g->vocab;
     assert_non_null(logits);
@@ -57,7 +57,7 @@ static void check_greedy(const ht_model *m, const golden *g) {
         int32_t best = 0;
         for (int32_t k = 1; k < g->vocab; k++)
             if (row[k] > row[best]) best = k;
-        assert_int_equal(best, json_integer_value(json_array_get(wanted, (size_t)i)));
+        assert_int_equal(best, ht_json_integer_value(ht_json_array_get(wanted, (size_t)i)));
         model_run_feed(&r, &best, 1, row);
     }
     model_run_close(&r);

@@ -2,9 +2,11 @@
  * forms of files, sums of several, and what is refused. */
 #include "base/pool.h"
 #include "formats/importance.h"
+#include "formats/json.h"
 #include "support/adapters.h"
 #include "support/checkpoints.h"
 #include "support/gguf_writer.h"
+#include "support/json_file.h"
 #include "support/options.h"
 #include "support/scratch.h"
 #include "support/test.h"
@@ -12,7 +14,6 @@
 
 #include <hearth/hearth.h>
 
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,18 +47,18 @@ static ht_importance_entry entry_of(const ht_importance *i, const char *name) {
 /* Differences of sums in another order, in units of a matrix's largest value. */
 static const double tolerance = 2e-5;
 
-static double check_entry(const ht_importance *i, const char *name, const json_t *expected, int64_t stride) {
-    const int64_t n = json_integer_value(json_object_get(expected, "columns"));
-    const json_t *counts = json_object_get(expected, "count");
+static double check_entry(const ht_importance *i, const char *name, const ht_json *expected, int64_t stride) {
+    const int64_t n = ht_json_integer_value(ht_json_object_get(expected, "columns"));
+    const ht_json *counts = ht_json_object_get(expected, "count");
     const ht_importance_entry e = entry_of(i, name);
     assert_int_equal(e.n_columns, n);
-    assert_int_equal(e.n_experts, json_array_size(counts));
+    assert_int_equal(e.n_experts, ht_json_array_size(counts));
     double most = 0, largest = 0;
     for (int64_t x = 0; x < e.n_experts; x++) {
         const float *mean = ht_importance_find(i, name, n, x);
-        const json_t *kept = json_array_get(json_object_get(expected, "kept"), (size_t)x);
+        const ht_json *kept = ht_json_array_get(ht_json_object_get(expected, "kept"), (size_t)x);
         assert_non_null(mean);
-        assert_true(e.count[x] == (double)json_integer_value(json_array_get(counts, (size_t)x)));
+        assert_true(e.count[x] == (double)ht_json_integer_value(ht_json_array_get(counts, (size_t)x)));
         if (e.count[x] == 0) {
             for (int64_t c = 0; c < n; c++) assert_true(mean[c] == 1);
             continue;
@@ -67,34 +68,35 @@ static double check_entry(const ht_importance *i, const char *name, const json_t
             total += (double)mean[c];
             largest = fmax(largest, (double)mean[c]);
             if (c % stride) continue;
-            const double off = fabs((double)mean[c] - json_number_value(json_array_get(kept, (size_t)(c / stride))));
+            const double off =
+                fabs((double)mean[c] - ht_json_number_value(ht_json_array_get(kept, (size_t)(c / stride))));
             most = off > most || isnan(off) ? off : most;
         }
-        const double wanted = json_number_value(json_array_get(json_object_get(expected, "total"), (size_t)x));
+        const double wanted = ht_json_number_value(ht_json_array_get(ht_json_object_get(expected, "total"), (size_t)x));
         assert_true(wanted > 0 && fabs(total - wanted) <= tolerance * wanted);
     }
     assert_true(largest > 0);
     return most / largest;
 }
 
-static void check_case(const json_t *c, int64_t stride) {
-    const char *checkpoint = json_string_value(json_object_get(c, "checkpoint")), *name;
-    const json_t *list = json_object_get(c, "ids");
-    json_t *entries = json_object_get(c, "entries"), *expected;
-    const size_t n = json_array_size(list);
+static void check_case(const ht_json *c, int64_t stride) {
+    const char *checkpoint = ht_json_string_value(ht_json_object_get(c, "checkpoint")), *name;
+    const ht_json *list = ht_json_object_get(c, "ids");
+    ht_json *entries = ht_json_object_get(c, "entries"), *expected;
+    const size_t n = ht_json_array_size(list);
     int32_t *ids = malloc(n * sizeof *ids);
     assert_non_null(ids);
-    for (size_t i = 0; i < n; i++) ids[i] = (int32_t)json_integer_value(json_array_get(list, i));
+    for (size_t i = 0; i < n; i++) ids[i] = (int32_t)ht_json_integer_value(ht_json_array_get(list, i));
     ht_model *m = load(checkpoint, HT_PRECISION_REFERENCE, 2);
-    const int32_t window = (int32_t)json_integer_value(json_object_get(c, "window"));
+    const int32_t window = (int32_t)ht_json_integer_value(ht_json_object_get(c, "window"));
     ht_importance *i = gather(m, ids, n, OPTIONS(ht_importance_options, with.window = window));
     const ht_importance_info info = ht_importance_get_info(i);
-    assert_int_equal(info.n_chunks, json_integer_value(json_object_get(c, "windows")));
+    assert_int_equal(info.n_chunks, ht_json_integer_value(ht_json_object_get(c, "windows")));
     assert_int_equal(info.chunk_tokens, window);
-    assert_int_equal(info.n_entries, json_object_size(entries));
+    assert_int_equal(info.n_entries, ht_json_object_size(entries));
     double most = 0;
-    json_object_foreach(entries, name, expected) most = fmax(most, check_entry(i, name, expected, stride));
-    print_message("%s: %.2g of the largest, %zu entries\n", checkpoint, most, json_object_size(entries));
+    ht_json_object_foreach(entries, name, expected) most = fmax(most, check_entry(i, name, expected, stride));
+    print_message("%s: %.2g of the largest, %zu entries\n", checkpoint, most, ht_json_object_size(entries));
     if (!(most <= tolerance)) fail_msg("%s: differs by %g of the largest value", checkpoint, most);
     ht_importance_free(i);
     ht_model_free(m);
@@ -103,14 +105,12 @@ static void check_case(const json_t *c, int64_t stride) {
 
 static void against_transformers(void **state) {
     (void)state;
-    json_error_t e;
-    json_t *document = json_load_file("tests/golden/importance.json", 0, &e), *cases, *c;
+    ht_json *document = json_file("tests/golden/importance.json"), *cases, *c;
     size_t i;
-    if (!document) fail_msg("%s", e.text);
-    cases = json_object_get(document, "cases");
-    assert_true(json_array_size(cases) >= 15);
-    json_array_foreach(cases, i, c) check_case(c, json_integer_value(json_object_get(document, "stride")));
-    json_decref(document);
+    cases = ht_json_object_get(document, "cases");
+    assert_true(ht_json_array_size(cases) >= 15);
+    ht_json_array_foreach(cases, i, c) check_case(c, ht_json_integer_value(ht_json_object_get(document, "stride")));
+    ht_json_decref(document);
 }
 
 /* ---- bits ---- */

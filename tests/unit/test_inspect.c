@@ -4,9 +4,11 @@
 #include "base/text.h"
 #include "checkpoint/config.h"
 #include "device/device.h"
+#include "formats/json.h"
 #include "generate/session_internal.h"
 #include "support/adapters.h"
 #include "support/checkpoints.h"
+#include "support/json_file.h"
 #include "support/options.h"
 #include "support/scratch.h"
 #include "support/test.h"
@@ -14,7 +16,6 @@
 
 #include <hearth/hearth.h>
 
-#include <jansson.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -58,55 +59,56 @@ static ht_inspection *inspect_all(ht_model *m, const int32_t *ids, int64_t n) {
 /* Differences of sums in another order, in units of an array's largest value; decimals of the file are exact to 1e-6. */
 static const double tolerance = 2e-5;
 
-static void check_shape(const json_t *layer, const char *what, int64_t heads, int64_t rows, int64_t columns) {
-    const json_t *shape = json_object_get(json_object_get(layer, "shape"), what);
-    assert_int_equal(heads, json_integer_value(json_array_get(shape, 0)));
-    assert_int_equal(rows, json_integer_value(json_array_get(shape, 1)));
-    assert_int_equal(columns, json_integer_value(json_array_get(shape, 2)));
+static void check_shape(const ht_json *layer, const char *what, int64_t heads, int64_t rows, int64_t columns) {
+    const ht_json *shape = ht_json_object_get(ht_json_object_get(layer, "shape"), what);
+    assert_int_equal(heads, ht_json_integer_value(ht_json_array_get(shape, 0)));
+    assert_int_equal(rows, ht_json_integer_value(ht_json_array_get(shape, 1)));
+    assert_int_equal(columns, ht_json_integer_value(ht_json_array_get(shape, 2)));
 }
 
 /* The largest difference of an array [heads, n, columns], at the positions that the file has. */
-static double difference(const json_t *layer, const char *what, const json_t *positions, const float *values,
+static double difference(const ht_json *layer, const char *what, const ht_json *positions, const float *values,
                          int64_t heads, int64_t n, int64_t columns) {
-    const json_t *wanted = json_object_get(layer, what);
-    const double largest = json_number_value(json_object_get(json_object_get(layer, "largest"), what));
+    const ht_json *wanted = ht_json_object_get(layer, what);
+    const double largest = ht_json_number_value(ht_json_object_get(ht_json_object_get(layer, "largest"), what));
     double most = 0;
     size_t at = 0;
     check_shape(layer, what, heads, n, columns);
     assert_non_null(values);
     assert_true(largest > 0);
     for (int64_t h = 0; h < heads; h++)
-        for (size_t p = 0; p < json_array_size(positions); p++) {
-            const float *row = values + (h * n + json_integer_value(json_array_get(positions, p))) * columns;
+        for (size_t p = 0; p < ht_json_array_size(positions); p++) {
+            const float *row = values + (h * n + ht_json_integer_value(ht_json_array_get(positions, p))) * columns;
             for (int64_t c = 0; c < columns; c++) {
-                const double off = fabs((double)row[c] - json_number_value(json_array_get(wanted, at++)));
+                const double off = fabs((double)row[c] - ht_json_number_value(ht_json_array_get(wanted, at++)));
                 most = off > most || isnan(off) ? off : most;
             }
         }
-    assert_int_equal(at, json_array_size(wanted));
+    assert_int_equal(at, ht_json_array_size(wanted));
     return most / largest;
 }
 
-static int32_t *read_ids(const json_t *list) {
-    int32_t *ids = malloc(json_array_size(list) * sizeof *ids + 1);
+static int32_t *read_ids(const ht_json *list) {
+    int32_t *ids = malloc(ht_json_array_size(list) * sizeof *ids + 1);
     assert_non_null(ids);
-    for (size_t i = 0; i < json_array_size(list); i++) ids[i] = (int32_t)json_integer_value(json_array_get(list, i));
+    for (size_t i = 0; i < ht_json_array_size(list); i++)
+        ids[i] = (int32_t)ht_json_integer_value(ht_json_array_get(list, i));
     return ids;
 }
 
-static void check_case(const json_t *c) {
-    const char *name = json_string_value(json_object_get(c, "checkpoint"));
-    const json_t *list = json_object_get(c, "ids"), *positions = json_object_get(c, "positions");
-    const json_t *layers = json_object_get(c, "layers");
-    const int64_t n = (int64_t)json_array_size(list);
+static void check_case(const ht_json *c) {
+    const char *name = ht_json_string_value(ht_json_object_get(c, "checkpoint"));
+    const ht_json *list = ht_json_object_get(c, "ids"), *positions = ht_json_object_get(c, "positions");
+    const ht_json *layers = ht_json_object_get(c, "layers");
+    const int64_t n = (int64_t)ht_json_array_size(list);
     int32_t *ids = read_ids(list);
     ht_model *m = load(name, HT_PRECISION_REFERENCE, HT_F32);
     ht_inspection *i = inspect_all(m, ids, n);
-    assert_int_equal(i->n_layers, json_array_size(layers));
+    assert_int_equal(i->n_layers, ht_json_array_size(layers));
     double most = 0;
     for (int32_t k = 0; k < i->n_layers; k++) {
         const ht_inspected_layer *l = &i->layers[k];
-        const json_t *expected = json_array_get(layers, (size_t)k);
+        const ht_json *expected = ht_json_array_get(layers, (size_t)k);
         most = fmax(most, difference(expected, "k", positions, l->k, l->n_kv_heads, n, l->head_dim));
         most = fmax(most, difference(expected, "v", positions, l->v, l->n_kv_heads, n, l->head_dim));
         most = fmax(most, difference(expected, "q", positions, l->q, l->n_heads, n, l->head_dim));
@@ -121,11 +123,11 @@ static void check_case(const json_t *c) {
 
 static void golden(void **state) {
     (void)state;
-    json_t *document = json_load_file("tests/golden/inspect.json", 0, NULL);
-    const json_t *cases = json_object_get(document, "cases");
-    assert_true(json_array_size(cases) > 20);
-    for (size_t i = 0; i < json_array_size(cases); i++) check_case(json_array_get(cases, i));
-    json_decref(document);
+    ht_json *document = json_file("tests/golden/inspect.json");
+    const ht_json *cases = ht_json_object_get(document, "cases");
+    assert_true(ht_json_array_size(cases) > 20);
+    for (size_t i = 0; i < ht_json_array_size(cases); i++) check_case(ht_json_array_get(cases, i));
+    ht_json_decref(document);
 }
 
 /* ---- the cache of a session ---- */

@@ -46,13 +46,13 @@ static void values_equal_mlx(void **state) {
     (void)state;
     ht_checkpoint_files *c;
     ht_error err = {0};
-    json_t *golden, *value;
+    ht_json *golden, *value;
     char path[256];
     snprintf(path, sizeof path, "%s/values.json", types);
     if (ht_json_read(path, 1 << 20, &golden, &err) || ht_checkpoint_open(types, &c, &err)) fail_msg("%s", err.message);
     const char *name;
     int n = 0;
-    json_object_foreach(json_object_get(golden, "values"), name, value) {
+    ht_json_object_foreach(ht_json_object_get(golden, "values"), name, value) {
         ht_stored_tensor t;
         float values[N];
         snprintf(path, sizeof path, "%s.weight", name);
@@ -60,7 +60,7 @@ static void values_equal_mlx(void **state) {
         assert_true(t.n_dims == 2 && t.dims[0] == ROWS && t.dims[1] == COLUMNS);
         read_values(c, path, &t, values);
         uint32_t crc = crc32_of(values, sizeof values);
-        if (crc != (uint32_t)json_integer_value(value)) fail_msg("%s: the values are others", name);
+        if (crc != (uint32_t)ht_json_integer_value(value)) fail_msg("%s: the values are others", name);
         n++;
     }
     assert_int_equal(n, 54 + 3);
@@ -76,7 +76,7 @@ static void values_equal_mlx(void **state) {
     for (size_t i = 0; i < ht_safetensors_count(c->tensors); i++) stored += ht_safetensors_at(c->tensors, i)->n_bytes;
     assert_true(bytes == stored);
     ht_checkpoint_close(c);
-    json_decref(golden);
+    ht_json_decref(golden);
 }
 
 /* Some rows of a tensor, and a table in the file, give what the whole does. */

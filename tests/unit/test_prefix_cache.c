@@ -328,7 +328,7 @@ static void list_keep(const sequence *q, bool tail) {
 typedef struct expected {
     int64_t matched, used;
     int last; /* the entry in which `used` ends; -1: none */
-    ht_prefix_end end;
+    ht_reuse_end end;
 } expected;
 
 /* Whether a sequence can go on from n positions, the last of them in entry `last`. */
@@ -362,19 +362,19 @@ static bool others_have(const sequence *q, int64_t n) {
     return false;
 }
 
-static ht_prefix_end end_of(const sequence *q, int64_t n, const expected *x) {
+static ht_reuse_end end_of(const sequence *q, int64_t n, const expected *x) {
     int64_t most = ht_min_i64(x->matched, n - 1);
     if (most % HT_KV_PAGE < FEWEST) most -= most % HT_KV_PAGE;
-    const ht_prefix_end none = n - 1 < FEWEST ? HT_PREFIX_SHORT : HT_PREFIX_NEW;
-    if (x->used == most && x->matched >= n - 1) return n - 1 < FEWEST ? HT_PREFIX_SHORT : HT_PREFIX_ALL;
-    if (x->used < most) return HT_PREFIX_WINDOW;
-    if (is_remembered(q, n, x->matched)) return HT_PREFIX_EVICTED;
-    if (x->matched == 0) return none == HT_PREFIX_NEW && others_have(q, n) ? HT_PREFIX_ADAPTER : none;
+    const ht_reuse_end none = n - 1 < FEWEST ? HT_REUSE_SHORT : HT_REUSE_NEW;
+    if (x->used == most && x->matched >= n - 1) return n - 1 < FEWEST ? HT_REUSE_SHORT : HT_REUSE_ALL;
+    if (x->used < most) return HT_REUSE_WINDOW;
+    if (is_remembered(q, n, x->matched)) return HT_REUSE_EVICTED;
+    if (x->matched == 0) return none == HT_REUSE_NEW && others_have(q, n) ? HT_REUSE_ADAPTER : none;
     for (int i = 0; i < list.n; i++)
         if (list.entry[i].there && list.entry[i].key == q->key && list.entry[i].end > x->matched &&
             common(&list.entry[i], q->token, n) == x->matched)
-            return HT_PREFIX_DIFFERS;
-    return HT_PREFIX_ENDS;
+            return HT_REUSE_DIFFERS;
+    return HT_REUSE_ENDS;
 }
 
 static expected expect(const sequence *q, int64_t n) {
@@ -410,7 +410,7 @@ static void find(sequence *q, int64_t n) {
     assert_int_equal(got.end, want.end);
     assert_int_equal(q->cache->length, want.used);
     check_contents(q);
-    if (got.end == HT_PREFIX_DIFFERS) {
+    if (got.end == HT_REUSE_DIFFERS) {
         bool is_kept = false;
         assert_int_equal(got.token, q->token[got.matched]);
         for (int i = 0; i < list.n; i++) {

@@ -110,13 +110,13 @@ static ht_prefix_found look(shared *s, const ht_prefix_key *key, const int32_t *
     return found;
 }
 
-static void expect_end(shared *s, const ht_prefix_key *key, const int32_t *token, int64_t n, ht_prefix_end end_is,
+static void expect_end(shared *s, const ht_prefix_key *key, const int32_t *token, int64_t n, ht_reuse_end end_is,
                        int64_t matched, int64_t used) {
     const ht_prefix_found f = look(s, key, token, n);
     assert_int_equal(f.end, end_is);
     assert_int_equal(f.matched, matched);
     assert_int_equal(f.used, used);
-    if (end_is == HT_PREFIX_DIFFERS) assert_int_equal(f.token, token[matched]);
+    if (end_is == HT_REUSE_DIFFERS) assert_int_equal(f.token, token[matched]);
 }
 
 /* The first n tokens of ids, with others from `parts` on. */
@@ -183,7 +183,7 @@ static void not_a_number_behind_a_prefix(void **state) {
     memcpy(token, ids, sizeof token);
     for (int i = 100; i < 140; i++) token[i] = NAN_TOKEN;
     (void)run(&s, &plain, token, 140, false);
-    expect_end(&s, &plain, ids, 160, HT_PREFIX_DIFFERS, 100, 100);
+    expect_end(&s, &plain, ids, 160, HT_REUSE_DIFFERS, 100, 100);
     same_bits(&s, &plain, ids, 160);
     close_shared(&s);
 }
@@ -224,20 +224,20 @@ static void sliding_pages_come_later(void **state) {
     (void)run(&s, &plain, ids, 800, false);
     const size_t bytes = ht_prefix_cache_get_figures(s.c).bytes;
     assert_true(bytes < 4 * s.node);
-    expect_end(&s, &plain, ids, 800, HT_PREFIX_ALL, 800, 799);
-    expect_end(&s, &plain, ids, 300, HT_PREFIX_WINDOW, 300, 0);
-    expect_end(&s, &plain, variant(600, 200, 1), 600, HT_PREFIX_WINDOW, 200, 0);
+    expect_end(&s, &plain, ids, 800, HT_REUSE_ALL, 800, 799);
+    expect_end(&s, &plain, ids, 300, HT_REUSE_WINDOW, 300, 0);
+    expect_end(&s, &plain, variant(600, 200, 1), 600, HT_REUSE_WINDOW, 200, 0);
     (void)run(&s, &plain, variant(100, 60, 1), 100, false);
-    expect_end(&s, &plain, ids, 300, HT_PREFIX_WINDOW, 300, 60); /* of the sibling */
+    expect_end(&s, &plain, ids, 300, HT_REUSE_WINDOW, 300, 60); /* of the sibling */
     (void)run(&s, &plain, ids, 100, false);
-    expect_end(&s, &plain, variant(300, 100, 1), 300, HT_PREFIX_DIFFERS, 100, 100); /* from what goes on */
+    expect_end(&s, &plain, variant(300, 100, 1), 300, HT_REUSE_DIFFERS, 100, 100); /* from what goes on */
     same_bits(&s, &plain, ids, 300); /* keeps its pages, in the nodes that are there */
-    expect_end(&s, &plain, ids, 300, HT_PREFIX_ALL, 300, 299);
-    expect_end(&s, &plain, ids, 700, HT_PREFIX_ALL, 700, 699);
-    expect_end(&s, &plain, ids, 540, HT_PREFIX_WINDOW, 540, 300);
+    expect_end(&s, &plain, ids, 300, HT_REUSE_ALL, 300, 299);
+    expect_end(&s, &plain, ids, 700, HT_REUSE_ALL, 700, 699);
+    expect_end(&s, &plain, ids, 540, HT_REUSE_WINDOW, 540, 300);
     assert_true(ht_prefix_cache_get_figures(s.c).bytes > bytes);
     same_bits(&s, &plain, ids, 540);
-    expect_end(&s, &plain, ids, 540, HT_PREFIX_ALL, 540, 539);
+    expect_end(&s, &plain, ids, 540, HT_REUSE_ALL, 540, 539);
     assert_int_equal(nodes(&s), 5); /* four, and the one that parts at 60 */
     close_shared(&s);
 }
@@ -289,7 +289,7 @@ static void nodes_are_added(void **state) {
     ht_prefix_node *first = add(&s, NULL, q, 0, 256, 1);
     assert_non_null(first);
     assert_int_equal(ht_prefix_cache_get_figures(s.c).bytes, s.node / 2);
-    expect_end(&s, &plain, ids, 300, HT_PREFIX_WINDOW, 256, 0); /* a layer is missing */
+    expect_end(&s, &plain, ids, 300, HT_REUSE_WINDOW, 256, 0); /* a layer is missing */
     assert_ptr_equal(add(&s, NULL, q, 0, 256, 2), first);
     assert_int_equal(ht_prefix_cache_get_figures(s.c).bytes, s.node);
     assert_ptr_equal(add(&s, NULL, q, 0, 200, 2), first); /* which has more */
@@ -298,7 +298,7 @@ static void nodes_are_added(void **state) {
     ht_prefix_node *second = add(&s, first, q, 256, 256, 2); /* in the place of the shorter one, whose page it has */
     assert_int_equal(nodes(&s), 2);
     assert_int_equal(ht_prefix_cache_get_figures(s.c).bytes, 2 * s.node);
-    expect_end(&s, &plain, ids, 600, HT_PREFIX_ENDS, 512, 512);
+    expect_end(&s, &plain, ids, 600, HT_REUSE_ENDS, 512, 512);
     (void)run(&s, &(ht_prefix_key){.salt = "other"}, ids, 200, false);
     assert_int_equal(nodes(&s), 3);
     assert_null(add(&s, second, q, 512, 88, 2)); /* nothing makes room for it */
@@ -307,8 +307,8 @@ static void nodes_are_added(void **state) {
     assert_true(ht_prefix_cache_evict(s.c));
     assert_non_null(add(&s, first, q, 256, 256, 2));
     assert_true(ht_prefix_cache_evict(s.c)); /* the oldest, though it came last */
-    expect_end(&s, &(ht_prefix_key){.salt = "other"}, ids, 200, HT_PREFIX_ALL, 200, 199);
-    expect_end(&s, &plain, ids, 600, HT_PREFIX_EVICTED, 256, 256);
+    expect_end(&s, &(ht_prefix_key){.salt = "other"}, ids, 200, HT_REUSE_ALL, 200, 199);
+    expect_end(&s, &plain, ids, 600, HT_REUSE_EVICTED, 256, 256);
     end(&s, q, &found);
     close_shared(&s);
 }

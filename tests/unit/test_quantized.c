@@ -8,12 +8,12 @@
 
 static ht_status read_config(const char *inside, ht_quantized *out, ht_error *err) {
     char text[1024];
-    json_t *root;
+    ht_json *root;
     snprintf(text, sizeof text, "{\"quantization_config\": %s}", inside);
     assert_int_equal(ht_json_parse(text, strlen(text), "config.json", &root, err), HT_OK);
     ht_json_reader r = {.file = "config.json", .err = err};
     *out = ht_quantized_read(&r, root);
-    json_decref(root);
+    ht_json_decref(root);
     return r.status;
 }
 

@@ -113,26 +113,25 @@ static void json_checks(void **state) {
     expect_header("[]", 0, HT_ERR_FORMAT, "does not start with `{`");
     expect_header("{}\n", 0, HT_ERR_FORMAT, "does not end with `}` and spaces");
     expect_header("{}\t ", 0, HT_ERR_FORMAT, "does not end with `}` and spaces");
-    expect_header("{} {}", 0, HT_ERR_FORMAT, "not valid JSON");
+    expect_header("{} {}", 0, HT_ERR_FORMAT, "line 1, column 4: expected nothing after the value");
     expect_header("{\"a\xff\":1}", 0, HT_ERR_FORMAT, "not valid UTF-8");
-    expect_header("{\"a\\ud800\":1}", 0, HT_ERR_FORMAT, "not valid JSON");
     expect_header("{\"\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4]}}", 4, HT_ERR_FORMAT,
                   "tensor is empty");
     expect_header("{\"a\\u001b\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4]}}", 4, HT_ERR_FORMAT,
                   "contains a control character");
     expect_header("{\"a\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]},"
                   "\"a\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}",
-                  0, HT_ERR_FORMAT, "duplicate object key");
+                  0, HT_ERR_FORMAT, "expected each member once");
     expect_header("{\"a\":{\"dtype\":\"U8\",\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}", 0, HT_ERR_FORMAT,
-                  "duplicate object key");
+                  "expected each member once");
     expect_header("{\"__metadata__\":[]}", 0, HT_ERR_FORMAT, "`__metadata__` is not an object");
     expect_header("{\"__metadata__\":{\"a\":null}}", 0, HT_ERR_FORMAT, "is null, expected strings only");
     expect_header("{\"__metadata__\":{\"a\":1}}", 0, HT_ERR_FORMAT, "expected strings only");
-    char deep[300] = "{\"a\":";
-    memset(deep + 5, '[', 100);
-    memset(deep + 105, ']', 100);
-    strcpy(deep + 205, "}");
-    expect_header(deep, 0, HT_ERR_LIMIT, "nested deeper than 64 levels");
+    char deep[500] = "{\"a\":";
+    memset(deep + 5, '[', 200);
+    memset(deep + 205, ']', 200);
+    strcpy(deep + 405, "}");
+    expect_header(deep, 0, HT_ERR_LIMIT, "line 1, column 197: nested deeper than 192 levels");
 }
 
 /* One tensor `t` with this inside and 8 bytes of data. */
@@ -275,7 +274,7 @@ static void shards_with_an_index(void **state) {
     scratch_write("model.safetensors.index.json", "{}", 2);
     expect_open(dir, HT_ERR_FORMAT, "index.json: `weight_map` is missing");
     scratch_write("model.safetensors.index.json", "{\n  x", 5);
-    expect_open(dir, HT_ERR_FORMAT, "index.json: line 2, column 3: not valid JSON");
+    expect_open(dir, HT_ERR_FORMAT, "index.json: line 2, column 3: expected the name of a member in quotes");
     write_shard("two.safetensors", "aaaa");
     write_index("{\"aaaa\":\"one.safetensors\",\"bbbb\":\"two.safetensors\"}");
     expect_open(dir, HT_ERR_FORMAT, "tensor `aaaa` is in two files");

@@ -316,25 +316,25 @@ static void directories_keep_their_files(void **state) {
     scratch_write("from/model.safetensors.index.json", stale, sizeof stale - 1);
     const ht_convert_report r = must_split(from, to, 25000);
     assert_int_equal(r.n_files, 5);
-    json_t *index;
+    ht_json *index;
     ht_error err = {0};
     if (ht_json_read(scratch_path("to/model.safetensors.index.json"), 1 << 20, &index, &err))
         fail_msg("%s", err.message);
-    json_t *metadata = json_object_get(index, "metadata"), *map = json_object_get(index, "weight_map");
-    assert_int_equal(json_integer_value(json_object_get(metadata, "total_size")), r.bytes);
-    assert_int_equal(json_integer_value(json_object_get(metadata, "total_parameters")), 7);
-    assert_int_equal(json_object_size(map), r.n_tensors);
+    ht_json *metadata = ht_json_object_get(index, "metadata"), *map = ht_json_object_get(index, "weight_map");
+    assert_int_equal(ht_json_integer_value(ht_json_object_get(metadata, "total_size")), r.bytes);
+    assert_int_equal(ht_json_integer_value(ht_json_object_get(metadata, "total_parameters")), 7);
+    assert_int_equal(ht_json_object_size(map), r.n_tensors);
     ht_checkpoint_files *c = checkpoint_files(to);
     const char *name;
-    json_t *file;
-    json_object_foreach(map, name, file) {
+    ht_json *file;
+    ht_json_object_foreach(map, name, file) {
         const ht_safetensor *t = ht_safetensors_find(c->tensors, name);
         assert_non_null(t);
-        assert_string_equal(ht_base_name(ht_safetensors_file(c->tensors, t->file)->path), json_string_value(file));
+        assert_string_equal(ht_base_name(ht_safetensors_file(c->tensors, t->file)->path), ht_json_string_value(file));
     }
     assert_string_equal(ht_safetensors_metadata(c->tensors, "format"), "pt");
     ht_checkpoint_close(c);
-    json_decref(index);
+    ht_json_decref(index);
     size_t n;
     char *text = scratch_read("to/README.md", &n);
     assert_memory_equal(text, "read me", 7);

@@ -1,38 +1,37 @@
 /* Small trained vocabularies under every kind of step, against Hugging Face tokenizers
  * (tests/golden/make_tokenizer_golden.py), and the same texts fed to the streaming decoder. */
+#include "formats/json.h"
+#include "support/json_file.h"
 #include "support/test.h"
 #include "tokenizer/tokenizer.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
-static json_t *golden;
+static ht_json *golden;
 
 static int open_golden(void **state) {
     (void)state;
-    json_error_t e;
-    golden = json_load_file("tests/golden/tokenizer/synthetic.json", JSON_ALLOW_NUL, &e);
-    if (!golden) print_error("tests/golden/tokenizer/synthetic.json:%d: %s\n", e.line, e.text);
+    golden = json_file("tests/golden/tokenizer/synthetic.json");
     return golden ? 0 : -1;
 }
 
 static int close_golden(void **state) {
     (void)state;
-    json_decref(golden);
+    ht_json_decref(golden);
     return 0;
 }
 
 /* The case's tokenizer.json: its stages with the vocabulary and merges of its base. */
-static ht_tokenizer *open_case(const json_t *c) {
-    json_t *whole = json_deep_copy(json_object_get(c, "tokenizer"));
-    const json_t *base =
-        json_object_get(json_object_get(golden, "bases"), json_string_value(json_object_get(c, "base")));
-    json_t *model = json_object_get(whole, "model");
-    json_object_set(model, "vocab", json_object_get(base, "vocab"));
-    json_object_set(model, "merges", json_object_get(base, "merges"));
-    char *text = json_dumps(whole, JSON_COMPACT);
-    json_decref(whole);
+static ht_tokenizer *open_case(const ht_json *c) {
+    ht_json *whole = ht_json_deep_copy(ht_json_object_get(c, "tokenizer"));
+    const ht_json *base =
+        ht_json_object_get(ht_json_object_get(golden, "bases"), ht_json_string_value(ht_json_object_get(c, "base")));
+    ht_json *model = ht_json_object_get(whole, "model");
+    ht_json_object_set(model, "vocab", ht_json_object_get(base, "vocab"));
+    ht_json_object_set(model, "merges", ht_json_object_get(base, "merges"));
+    char *text = ht_json_dump(whole, HT_JSON_COMPACT);
+    ht_json_decref(whole);
     ht_tokenizer *t;
     ht_error err = {0};
     if (ht_tokenizer_from_json(text, strlen(text), NULL, 0, &t, &err)) fail_msg("%s", err.message);
@@ -40,11 +39,11 @@ static ht_tokenizer *open_case(const json_t *c) {
     return t;
 }
 
-static void expect_ids(const char *name, const char *text, const int32_t *ids, size_t n, const json_t *expected) {
-    bool same = n == json_array_size(expected);
-    for (size_t i = 0; same && i < n; i++) same = ids[i] == json_integer_value(json_array_get(expected, i));
+static void expect_ids(const char *name, const char *text, const int32_t *ids, size_t n, const ht_json *expected) {
+    bool same = n == ht_json_array_size(expected);
+    for (size_t i = 0; same && i < n; i++) same = ids[i] == ht_json_integer_value(ht_json_array_get(expected, i));
     if (same) return;
-    char *wanted = json_dumps(expected, JSON_COMPACT);
+    char *wanted = ht_json_dump(expected, HT_JSON_COMPACT);
     print_error("%s: \"%s\"\n  expected %s\n  found    [", name, text, wanted);
     for (size_t i = 0; i < n; i++) print_error("%s%d", i ? "," : "", (int)ids[i]);
     print_error("]\n");
@@ -52,18 +51,18 @@ static void expect_ids(const char *name, const char *text, const int32_t *ids, s
     fail();
 }
 
-static int32_t *encode(const ht_tokenizer *t, const json_t *text, unsigned options, size_t *n) {
+static int32_t *encode(const ht_tokenizer *t, const ht_json *text, unsigned options, size_t *n) {
     int32_t *ids;
     ht_error err = {0};
-    if (ht_tokenizer_encode(t, json_string_value(text), json_string_length(text), options, &ids, n, &err))
+    if (ht_tokenizer_encode(t, ht_json_string_value(text), ht_json_string_length(text), options, &ids, n, &err))
         fail_msg("%s", err.message);
     return ids;
 }
 
 static void expect_decoded(const char *name, const ht_tokenizer *t, const int32_t *ids, size_t n, bool skip,
-                           const json_t *wanted) {
-    const char *expected = json_string_value(wanted);
-    size_t n_expected = json_string_length(wanted), length;
+                           const ht_json *wanted) {
+    const char *expected = ht_json_string_value(wanted);
+    size_t n_expected = ht_json_string_length(wanted), length;
     char *text;
     ht_error err = {0};
     if (ht_tokenizer_decode(t, ids, n, skip, &text, &length, &err)) fail_msg("%s", err.message);
@@ -93,42 +92,43 @@ static void expect_decoded(const char *name, const ht_tokenizer *t, const int32_
 
 static void follows_the_reference(void **state) {
     (void)state;
-    const json_t *cases = json_object_get(golden, "cases"), *c, *row;
+    const ht_json *cases = ht_json_object_get(golden, "cases"), *c, *row;
     size_t i, k, n;
-    assert_true(json_array_size(cases) > 50);
-    json_array_foreach(cases, i, c) {
-        const char *name = json_string_value(json_object_get(c, "name"));
+    assert_true(ht_json_array_size(cases) > 50);
+    ht_json_array_foreach(cases, i, c) {
+        const char *name = ht_json_string_value(ht_json_object_get(c, "name"));
         ht_tokenizer *t = open_case(c);
-        json_array_foreach(json_object_get(c, "texts"), k, row) {
-            const json_t *text = json_object_get(row, "text");
+        ht_json_array_foreach(ht_json_object_get(c, "texts"), k, row) {
+            const ht_json *text = ht_json_object_get(row, "text");
             int32_t *ids = encode(t, text, HT_ENCODE_PARSE_SPECIAL, &n);
-            expect_ids(name, json_string_value(text), ids, n, json_object_get(row, "ids"));
-            expect_decoded(name, t, ids, n, false, json_object_get(row, "decoded"));
+            expect_ids(name, ht_json_string_value(text), ids, n, ht_json_object_get(row, "ids"));
+            expect_decoded(name, t, ids, n, false, ht_json_object_get(row, "decoded"));
             bool has_own = n && t->n_prefix && ids[0] == t->prefix[0];
             bool ends_own = n && t->n_suffix && ids[n - 1] == t->suffix[0];
             free(ids);
             if (has_own || ends_own) continue; /* the reference doubles them */
             ids = encode(t, text, HT_ENCODE_ADD_SPECIAL | HT_ENCODE_PARSE_SPECIAL, &n);
-            expect_ids(name, json_string_value(text), ids, n, json_object_get(row, "with_special"));
+            expect_ids(name, ht_json_string_value(text), ids, n, ht_json_object_get(row, "with_special"));
             free(ids);
         }
-        json_array_foreach(json_object_get(c, "decodes"), k, row) {
-            const json_t *list = json_object_get(row, "ids");
+        ht_json_array_foreach(ht_json_object_get(c, "decodes"), k, row) {
+            const ht_json *list = ht_json_object_get(row, "ids");
             int32_t ids[16];
-            n = json_array_size(list);
-            for (size_t j = 0; j < n; j++) ids[j] = (int32_t)json_integer_value(json_array_get(list, j));
-            expect_decoded(name, t, ids, n, false, json_object_get(row, "all"));
-            expect_decoded(name, t, ids, n, true, json_object_get(row, "skipped"));
+            n = ht_json_array_size(list);
+            for (size_t j = 0; j < n; j++) ids[j] = (int32_t)ht_json_integer_value(ht_json_array_get(list, j));
+            expect_decoded(name, t, ids, n, false, ht_json_object_get(row, "all"));
+            expect_decoded(name, t, ids, n, true, ht_json_object_get(row, "skipped"));
         }
         ht_tokenizer_free(t);
     }
 }
 
 static ht_tokenizer *open_named(const char *name) {
-    const json_t *c;
+    const ht_json *c;
     size_t i;
-    json_array_foreach(json_object_get(golden, "cases"), i,
-                       c) if (strcmp(json_string_value(json_object_get(c, "name")), name) == 0) return open_case(c);
+    ht_json_array_foreach(ht_json_object_get(golden, "cases"), i,
+                          c) if (strcmp(ht_json_string_value(ht_json_object_get(c, "name")), name) ==
+                                 0) return open_case(c);
     fail_msg("no case %s", name);
     return NULL;
 }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define VOCAB  "\"vocab\":{\"<s>\":0,\"a\":1,\"b\":2,\"ab\":3,\" \":4}"
 #define MERGES "\"merges\":[[\"a\",\"b\"]]"
@@ -51,10 +52,10 @@ static void unknown_things_are_named(void **state) {
     refuse("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":\"x\"}," MERGES "}}", format, "not an integer");
     refuse("{" MODEL ",\"added_tokens\":[{\"content\":\"z\"}]}", format, "`z` has no id");
     refuse("{" MODEL ",\"added_tokens\":[{\"id\":-1,\"content\":\"z\"}]}", limit, "`z` has an id that is out of range");
-    refuse("{" MODEL "," MODEL "}", format, "twice");
+    refuse("{" MODEL "," MODEL "}", format, "two vocabularies");
     refuse("{" MODEL ",}", format, "line 1, column");
-    refuse("[]", format, "not an object");
-    refuse("", format, "not valid JSON");
+    refuse("[]", format, "line 1, column 1: expected an object");
+    refuse("", format, "expected an object (`{`), found the end of the text");
     refuse("{}", format, "no `model`");
 }
 
@@ -164,7 +165,8 @@ static void reads_the_config_beside(void **state) {
         "{\"bos_token\":{\"content\":\"<s>\"},\"eos_token\":\"</s>\",\"add_bos_token\":true,\"add_eos_token\":true,"
         "\"model_max_length\":1000000000000000019884624838656,"
         "\"added_tokens_decoder\":{\"5\":{\"content\":\"</s>\",\"special\":true,\"normalized\":false}},"
-        "\"chat_template\":[{\"name\":\"rag\",\"template\":\"R\"},{\"name\":\"default\",\"template\":\"D\"}]}";
+        "\"chat_template\":[{\"name\":\"rag\",\"template\":\"R\"},{\"name\":\"default\",\"template\":\"D\"},"
+        "{\"name\":\"tool_use\",\"template\":\"T\"}]}";
     const unsigned both = HT_ENCODE_ADD_SPECIAL | HT_ENCODE_PARSE_SPECIAL;
     scratch_make();
     ht_tokenizer *t;
@@ -182,12 +184,16 @@ static void reads_the_config_beside(void **state) {
     assert_int_equal(ht_tokenizer_vocab_size(t), 6);
     assert_true(ht_tokenizer_is_special(t, 5));
     assert_string_equal(ht_tokenizer_chat_template(t), "D");
+    assert_string_equal(ht_tokenizer_tool_template(t), "T");
     expect(t, "ab", both, 1, (int32_t[]){3}); /* without a post-processor nothing is added */
     expect(t, "<s>ab</s>", both, 3, (int32_t[]){0, 3, 5});
     ht_tokenizer_free(t);
     scratch_write("chat_template.jinja", "J", 1);
+    assert_int_equal(mkdir(scratch_path("additional_chat_templates"), 0777), 0);
+    scratch_write("additional_chat_templates/tool_use.jinja", "U", 1);
     assert_int_equal(ht_tokenizer_load(scratch_path("tokenizer.json"), &t, &err), HT_OK);
     assert_string_equal(ht_tokenizer_chat_template(t), "J");
+    assert_string_equal(ht_tokenizer_tool_template(t), "U");
     ht_tokenizer_free(t);
     static const char wrong[] = "{\"added_tokens_decoder\":{\"0\":{\"content\":\"<s>\",\"special\":3}}}";
     scratch_write("tokenizer_config.json", wrong, sizeof wrong - 1);

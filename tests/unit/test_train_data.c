@@ -228,9 +228,9 @@ static void bad_lines_end_it(void **state) {
     ht_error err;
     assert_int_equal(train_open_fails(model, IDS("1,2") "\n{\"text\": 1}\n{\n", &(ht_data_options){0}, &err),
                      HT_ERR_FORMAT);
-    assert_non_null(strstr(err.message, "train.jsonl: line 3: `text` is a number, expected a string"));
+    assert_non_null(strstr(err.message, "train.jsonl: line 3, column 10: `text` is 1, expected a string"));
     assert_int_equal(train_open_fails(model, IDS("1,2") "{\n", &(ht_data_options){0}, &err), HT_ERR_FORMAT);
-    assert_non_null(strstr(err.message, "train.jsonl: line 2: "));
+    assert_non_null(strstr(err.message, "train.jsonl: line 2, column "));
 }
 
 static void bad_lines_are_skipped(void **state) {
@@ -244,7 +244,7 @@ static void bad_lines_are_skipped(void **state) {
     static const int64_t lines[] = {1, 3, 5, 6, 7};
     assert_memory_equal(r->bad.line, lines, sizeof lines);
     assert_int_equal(r->first_bad.status, HT_ERR_FORMAT);
-    assert_non_null(strstr(r->first_bad.message, "train.jsonl: line 1: "));
+    assert_non_null(strstr(r->first_bad.message, "train.jsonl: line 1, column 2: "));
     assert_int_equal(ht_data_line(d, 0), 2);
     ht_data_free(d);
 }

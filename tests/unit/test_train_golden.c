@@ -26,9 +26,9 @@ static const char *path_of(char path[PATH_SIZE], const char *name, const char *f
 
 /* "norms", or losses by the type of A and B. */
 static double golden_at(const train_run *r, const char *key, int i) {
-    const json_t *list = json_object_get(r->document, key);
-    assert_int_equal(json_array_size(list), r->steps + 1);
-    return json_number_value(json_array_get(list, (size_t)i));
+    const ht_json *list = ht_json_object_get(r->document, key);
+    assert_int_equal(ht_json_array_size(list), r->steps + 1);
+    return ht_json_number_value(ht_json_array_get(list, (size_t)i));
 }
 
 /* |x - y| / |y| of n values. */
@@ -99,7 +99,8 @@ static void torch_and_peft(void **state) {
         if (TEST_SLOW && i % 3) continue; /* test_train_loss runs every family */
         char path[PATH_SIZE];
         train_run r = train_run_open(path_of(path, names[i], "train.json"));
-        snprintf(path, sizeof path, "tests/golden/tiny/%s", json_string_value(json_object_get(r.document, "base")));
+        snprintf(path, sizeof path, "tests/golden/tiny/%s",
+                 ht_json_string_value(ht_json_object_get(r.document, "base")));
         ht_model *m = train_run_model(path, HT_PRECISION_REFERENCE);
         const int64_t turn = (int64_t)i;
         for (int checkpointing = 0; checkpointing < 2; checkpointing++) {
@@ -126,7 +127,8 @@ static void all_linear(void **state) {
         char path[PATH_SIZE];
         ht_error err = {0};
         train_run r = train_run_open(path_of(path, of[i], "train.json"));
-        snprintf(path, sizeof path, "tests/golden/tiny/%s", json_string_value(json_object_get(r.document, "base")));
+        snprintf(path, sizeof path, "tests/golden/tiny/%s",
+                 ht_json_string_value(ht_json_object_get(r.document, "base")));
         ht_model *m = train_run_model(path, HT_PRECISION_REFERENCE);
         ht_trainable *peft = train_run_trainable(m, path_of(path, of[i], "adapter"), HT_F32), *own;
         ht_lora_options options;

@@ -13,11 +13,11 @@ static bool hides_thoughts(const serve_generation *g) {
 }
 
 /* Thoughts are signed so that clients send them back as they were, which nobody checks here; those that are not shown come back in it. */
-static json_t *signature(const serve_generation *g, const ht_text *thoughts) {
+static ht_json *signature(const serve_generation *g, const ht_text *thoughts) {
     char text[SERVE_ID];
     if (hides_thoughts(g)) return serve_seal_thoughts(thoughts);
     serve_new_id("sig_", text);
-    return json_string(text);
+    return ht_json_string(text);
 }
 
 /* ---- the end of an answer ---- */
@@ -32,130 +32,62 @@ static const char *stop_reason(const serve_generation *g, const serve_answer *a)
     return a->n_calls ? "tool_use" : stop_text(g, a) ? "stop_sequence" : "end_turn";
 }
 
-static const serve_field thinking_tokens[] = {SERVE_HAS("thinking_tokens", SERVE_IS_COUNT), {0}};
-static const serve_field usage_members[] = {
-    SERVE_HAS("input_tokens", SERVE_IS_COUNT),
-    SERVE_HAS("cache_creation_input_tokens", SERVE_IS_COUNT),
-    SERVE_HAS("cache_read_input_tokens", SERVE_IS_COUNT),
-    SERVE_HAS("output_tokens", SERVE_IS_COUNT),
-    SERVE_MAY_HAVE("output_tokens_details", SERVE_IS_NAMED("AnthropicOutputTokensDetails", thinking_tokens)),
-    {0}};
-static const serve_shape usage_shape = SERVE_IS_NAMED("AnthropicUsage", usage_members);
-static const serve_shape reason_shape = SERVE_IS_ONE_OF("end_turn", "max_tokens", "stop_sequence", "tool_use");
-/* A message that begins has none yet. */
-static const serve_field reason_or_null[] = {SERVE_HAS("stop_reason", SERVE_IS_OR_NULL(reason_shape)), {0}},
-                         reason_member[] = {SERVE_HAS("stop_reason", SERVE_IS(reason_shape)), {0}},
-                         sequence_member[] = {SERVE_HAS("stop_sequence", SERVE_IS_NULLABLE(SERVE_JSON_TEXT)), {0}};
-
-static json_t *usage_json(serve_usage u) {
-    json_t *json = json_pack("{sI sI sI sI}", "input_tokens", (json_int_t)(u.prompt - u.cached),
-                             "cache_creation_input_tokens", (json_int_t)0, "cache_read_input_tokens",
-                             (json_int_t)u.cached, "output_tokens", (json_int_t)u.generated);
+static ht_json *usage_json(serve_usage u) {
+    ht_json *json =
+        ht_json_pack("{sI sI sI sI}", "input_tokens", (int64_t)(u.prompt - u.cached), "cache_creation_input_tokens",
+                     (int64_t)0, "cache_read_input_tokens", (int64_t)u.cached, "output_tokens", (int64_t)u.generated);
     if (u.thoughts)
-        json_object_set_new(json, "output_tokens_details",
-                            json_pack("{sI}", "thinking_tokens", (json_int_t)u.thoughts));
+        ht_json_object_set_new(json, "output_tokens_details",
+                               ht_json_pack("{sI}", "thinking_tokens", (int64_t)u.thoughts));
     return json;
 }
 
 /* ---- whole answers ---- */
 
-static const serve_field text_members[] = {SERVE_HAS("text", SERVE_IS_TEXT), {0}},
-                         thinking_members[] = {SERVE_HAS("thinking", SERVE_IS_TEXT),
-                                               SERVE_HAS("signature", SERVE_IS_TEXT),
-                                               {0}},
-                         tool_use_members[] = {SERVE_HAS("id", SERVE_IS_TEXT),
-                                               SERVE_HAS("name", SERVE_IS_TEXT),
-                                               SERVE_HAS("input", {.types = SERVE_JSON_OBJECT}),
-                                               {0}};
-static const serve_named_kind block_kinds[] = {{"text", "AnthropicTextBlock", SERVE_TABLES(text_members)},
-                                               {"thinking", "AnthropicThinkingBlock", SERVE_TABLES(thinking_members)},
-                                               {"tool_use", "AnthropicToolUseBlock", SERVE_TABLES(tool_use_members)},
-                                               {0}};
-static const serve_shape block_shape = {
-    .types = SERVE_JSON_OBJECT, .name = "AnthropicContentBlock", .named = block_kinds};
-static const serve_field message_members[] = {SERVE_HAS("id", SERVE_IS_TEXT),
-                                              SERVE_HAS("type", SERVE_IS_ONE_OF("message")),
-                                              SERVE_HAS("role", SERVE_IS_ONE_OF("assistant")),
-                                              SERVE_HAS("model", SERVE_IS_TEXT),
-                                              SERVE_HAS("content", SERVE_IS_LIST(&block_shape)),
-                                              SERVE_HAS("usage", SERVE_IS(usage_shape)),
-                                              {0}};
-const serve_shape serve_anthropic_answer_shape =
-    SERVE_IS_NAMED("AnthropicMessage", message_members, reason_or_null, sequence_member);
-
-static json_t *blocks_json(const serve_generation *g, const serve_answer *a) {
-    json_t *blocks = json_array();
+static ht_json *blocks_json(const serve_generation *g, const serve_answer *a) {
+    ht_json *blocks = ht_json_new_array();
     if (a->thoughts.len)
-        json_array_append_new(blocks, json_pack("{ss so so}", "type", "thinking", "thinking",
-                                                hides_thoughts(g) ? json_string("") : serve_text_json(&a->thoughts),
-                                                "signature", signature(g, &a->thoughts)));
+        ht_json_array_append_new(blocks,
+                                 ht_json_pack("{ss so so}", "type", "thinking", "thinking",
+                                              hides_thoughts(g) ? ht_json_string("") : serve_text_json(&a->thoughts),
+                                              "signature", signature(g, &a->thoughts)));
     if (a->text.len)
-        json_array_append_new(blocks, json_pack("{ss so}", "type", "text", "text", serve_text_json(&a->text)));
+        ht_json_array_append_new(blocks, ht_json_pack("{ss so}", "type", "text", "text", serve_text_json(&a->text)));
     for (size_t i = 0; i < a->n_calls; i++)
-        json_array_append_new(blocks, json_pack("{ss ss ss so}", "type", "tool_use", "id", a->call[i].id, "name",
-                                                a->call[i].name, "input", serve_tool_call_arguments(&a->call[i])));
+        ht_json_array_append_new(blocks,
+                                 ht_json_pack("{ss ss ss so}", "type", "tool_use", "id", a->call[i].id, "name",
+                                              a->call[i].name, "input", serve_tool_call_arguments(&a->call[i])));
     return blocks;
 }
 
 /* A message; blocks and usage are taken. */
-static json_t *message_json(const serve_generation *g, json_t *blocks, const char *reason, const char *sequence,
-                            json_t *usage) {
-    return json_pack("{ss ss ss ss so ss? ss? so}", "id", g->id, "type", "message", "role", "assistant", "model",
-                     g->c->lease.name, "content", blocks, "stop_reason", reason, "stop_sequence", sequence, "usage",
-                     usage);
+static ht_json *message_json(const serve_generation *g, ht_json *blocks, const char *reason, const char *sequence,
+                             ht_json *usage) {
+    return ht_json_pack("{ss ss ss ss so ss? ss? so}", "id", g->id, "type", "message", "role", "assistant", "model",
+                        g->c->lease.name, "content", blocks, "stop_reason", reason, "stop_sequence", sequence, "usage",
+                        usage);
 }
 
-static json_t *reply(serve_generation *g) {
+static ht_json *reply(serve_generation *g) {
     const serve_answer *a = &g->answer[0];
     return message_json(g, blocks_json(g, a), stop_reason(g, a), stop_text(g, a), usage_json(serve_answer_usage(a)));
 }
 
 /* ---- streams ---- */
 
-static const serve_field signature_member[] = {SERVE_HAS("signature", SERVE_IS_TEXT), {0}},
-                         thinking_member[] = {SERVE_HAS("thinking", SERVE_IS_TEXT), {0}},
-                         json_member[] = {SERVE_HAS("partial_json", SERVE_IS_TEXT), {0}};
-static const serve_named_kind delta_kinds[] = {
-    {"text_delta", "AnthropicTextDelta", SERVE_TABLES(text_members)},
-    {"thinking_delta", "AnthropicThinkingDelta", SERVE_TABLES(thinking_member)},
-    {"signature_delta", "AnthropicSignatureDelta", SERVE_TABLES(signature_member)},
-    {"input_json_delta", "AnthropicInputJsonDelta", SERVE_TABLES(json_member)},
-    {0}};
-static const serve_shape delta_shape = {
-    .types = SERVE_JSON_OBJECT, .name = "AnthropicContentBlockDelta", .named = delta_kinds};
-static const serve_field message_start[] = {SERVE_HAS("message", SERVE_IS(serve_anthropic_answer_shape)), {0}},
-                         block_index[] = {SERVE_HAS("index", SERVE_IS_COUNT), {0}},
-                         block_start[] = {SERVE_HAS("content_block", SERVE_IS(block_shape)), {0}},
-                         block_delta[] = {SERVE_HAS("delta", SERVE_IS(delta_shape)), {0}},
-                         message_delta[] = {SERVE_HAS("delta", SERVE_IS_NAMED("AnthropicMessageDelta", reason_member,
-                                                                              sequence_member)),
-                                            SERVE_HAS("usage", SERVE_IS(usage_shape)),
-                                            {0}};
 #define PING "ping"
-static const serve_named_kind event_kinds[] = {
-    {"message_start", "AnthropicMessageStartEvent", SERVE_TABLES(message_start)},
-    {"content_block_start", "AnthropicContentBlockStartEvent", SERVE_TABLES(block_index, block_start)},
-    {"content_block_delta", "AnthropicContentBlockDeltaEvent", SERVE_TABLES(block_index, block_delta)},
-    {"content_block_stop", "AnthropicContentBlockStopEvent", SERVE_TABLES(block_index)},
-    {"message_delta", "AnthropicMessageDeltaEvent", SERVE_TABLES(message_delta)},
-    {"message_stop", "AnthropicMessageStopEvent", (const serve_field *const[]){NULL}},
-    {PING, "AnthropicPingEvent", (const serve_field *const[]){NULL}},
-    {"error", "AnthropicErrorEvent", SERVE_TABLES(serve_anthropic_error_fields)},
-    {0}};
-const serve_shape serve_anthropic_event = {.types = SERVE_JSON_OBJECT, .name = "AnthropicEvent", .named = event_kinds};
-
 static void begin(serve_generation *g) {
     /* What the cache has of the prompt is known when it is computed: the end tells. */
-    json_t *usage = usage_json((serve_usage){.prompt = serve_prompt_tokens(g)});
-    serve_send_event(
-        g, "message_start",
-        json_pack("{ss so}", "type", "message_start", "message", message_json(g, json_array(), NULL, NULL, usage)));
+    ht_json *usage = usage_json((serve_usage){.prompt = serve_prompt_tokens(g)});
+    serve_send_event(g, "message_start",
+                     ht_json_pack("{ss so}", "type", "message_start", "message",
+                                  message_json(g, ht_json_new_array(), NULL, NULL, usage)));
 }
 
-static void send_delta(serve_generation *g, const serve_answer *a, const char *type, const char *name, json_t *value) {
+static void send_delta(serve_generation *g, const serve_answer *a, const char *type, const char *name, ht_json *value) {
     serve_send_event(g, "content_block_delta",
-                     json_pack("{ss si s{ss so}}", "type", "content_block_delta", "index", a->n_blocks - 1, "delta",
-                               "type", type, name, value));
+                     ht_json_pack("{ss si s{ss so}}", "type", "content_block_delta", "index", a->n_blocks - 1, "delta",
+                                  "type", type, name, value));
 }
 
 static void close_block(serve_generation *g, serve_answer *a) {
@@ -165,52 +97,58 @@ static void close_block(serve_generation *g, serve_answer *a) {
     ht_text_clear(&answer->hidden);
     a->block = NO_BLOCK;
     serve_send_event(g, "content_block_stop",
-                     json_pack("{ss si}", "type", "content_block_stop", "index", a->n_blocks - 1));
+                     ht_json_pack("{ss si}", "type", "content_block_stop", "index", a->n_blocks - 1));
 }
 
 /* Opens a block, which is taken. */
-static void open_block(serve_generation *g, serve_answer *a, int kind, json_t *block) {
+static void open_block(serve_generation *g, serve_answer *a, int kind, ht_json *block) {
     close_block(g, a);
     a->block = kind;
     serve_send_event(
         g, "content_block_start",
-        json_pack("{ss si so}", "type", "content_block_start", "index", a->n_blocks++, "content_block", block));
+        ht_json_pack("{ss si so}", "type", "content_block_start", "index", a->n_blocks++, "content_block", block));
 }
 
-static void piece(serve_generation *g, serve_answer *a, const serve_piece *p) {
+static void piece(serve_generation *g, serve_answer *a, const ht_answer_piece *p) {
     serve_anthropic_answer *answer = g->extra;
     const serve_tool_call *call = a->n_calls ? &a->call[a->n_calls - 1] : NULL;
     switch (p->part) {
-    case SERVE_TEXT:
-        if (a->block != TEXT_BLOCK) open_block(g, a, TEXT_BLOCK, json_pack("{ss ss}", "type", "text", "text", ""));
-        send_delta(g, a, "text_delta", "text", json_stringn(p->text, p->n));
+    case HT_ANSWER_TEXT:
+        if (a->block != TEXT_BLOCK) open_block(g, a, TEXT_BLOCK, ht_json_pack("{ss ss}", "type", "text", "text", ""));
+        send_delta(g, a, "text_delta", "text", ht_json_stringn(p->text, p->n));
         break;
-    case SERVE_THOUGHT:
+    case HT_ANSWER_THINKING:
         if (a->block != THINKING_BLOCK)
             open_block(g, a, THINKING_BLOCK,
-                       json_pack("{ss ss ss}", "type", "thinking", "thinking", "", "signature", ""));
+                       ht_json_pack("{ss ss ss}", "type", "thinking", "thinking", "", "signature", ""));
         if (!answer->hides_thoughts)
-            send_delta(g, a, "thinking_delta", "thinking", json_stringn(p->text, p->n));
+            send_delta(g, a, "thinking_delta", "thinking", ht_json_stringn(p->text, p->n));
         else
             ht_text_append(&answer->hidden, p->text, p->n);
         break;
-    case SERVE_CALL_BEGIN:
+    case HT_ANSWER_CALL_BEGIN:
         open_block(g, a, TOOL_BLOCK,
-                   json_pack("{ss ss ss s{}}", "type", "tool_use", "id", call->id, "name", call->name, "input"));
+                   ht_json_pack("{ss ss ss s{}}", "type", "tool_use", "id", call->id, "name", call->name, "input"));
         break;
-    case SERVE_CALL_ARGUMENTS: send_delta(g, a, "input_json_delta", "partial_json", json_stringn(p->text, p->n)); break;
-    case SERVE_CALL_END: close_block(g, a); break;
+    case HT_ANSWER_CALL_ARGUMENTS:
+        send_delta(g, a, "input_json_delta", "partial_json", ht_json_stringn(p->text, p->n));
+        break;
+    case HT_ANSWER_CALL: break;
+    case HT_ANSWER_CALL_END: close_block(g, a); break;
     }
 }
 
 static void answer_end(serve_generation *g, serve_answer *a) {
     close_block(g, a);
     serve_send_event(g, "message_delta",
-                     json_pack("{ss s{ss ss?} so}", "type", "message_delta", "delta", "stop_reason", stop_reason(g, a),
-                               "stop_sequence", stop_text(g, a), "usage", usage_json(serve_answer_usage(a))));
+                     ht_json_pack("{ss s{ss ss?} so}", "type", "message_delta", "delta", "stop_reason",
+                                  stop_reason(g, a), "stop_sequence", stop_text(g, a), "usage",
+                                  usage_json(serve_answer_usage(a))));
 }
 
-static void end(serve_generation *g) { serve_send_event(g, "message_stop", json_pack("{ss}", "type", "message_stop")); }
+static void end(serve_generation *g) {
+    serve_send_event(g, "message_stop", ht_json_pack("{ss}", "type", "message_stop"));
+}
 
 static void fail(serve_generation *g, const serve_failure *f) {
     serve_send_event(g, "error", serve_failure_json(f, SERVE_ANTHROPIC, http_exchange_id(g->c->x)));

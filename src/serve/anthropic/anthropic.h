@@ -5,16 +5,15 @@
 #include "serve/conversation.h"
 #include "serve/generation.h"
 
-/* Each answers a call, as a route runs it, with its tables of members, and the shapes of its answers. */
+/* Each answers a call, as a route runs it, with its tables of members. */
 bool serve_anthropic_messages(serve_call *c);
 bool serve_anthropic_count_tokens(serve_call *c);
-extern const serve_shape serve_anthropic_answer_shape, serve_anthropic_event, serve_anthropic_count_answer;
 extern const serve_field *const serve_anthropic_fields[], *const serve_anthropic_count_fields[];
 
 /* What a request says, translated: lists in OpenAI's form, and the conversation that lends them. */
 typedef struct serve_anthropic_request {
-    json_t *messages, *tools; /* owned */
-    json_t *referred;         /* tools by their names that results refer to, in that order; NULL: none */
+    ht_json *messages, *tools; /* owned */
+    ht_json *referred;         /* tools by their names that results refer to, in that order; NULL: none */
     serve_conversation conversation;
     bool hides_thoughts; /* thinking blocks are to be empty */
 } serve_anthropic_request;
@@ -24,10 +23,10 @@ bool serve_anthropic_read_messages(serve_call *c, serve_anthropic_request *r);
 
 /* A result that refers to a tool: what the model reads of it goes to *text. A tool that has waited for this goes to *referred. False: memory
  * ran out. (anthropic_tools.c) */
-bool serve_anthropic_refer(const json_t *tools, const char *name, json_t **referred, ht_text *text);
+bool serve_anthropic_refer(const ht_json *tools, const char *name, ht_json **referred, ht_text *text);
 /* The tools of a request that are in its prompt: those that do not wait as they come, then those that are referred to, so that a prompt goes
  * on as far as it can as the one before. NULL when memory ran out; the caller gives it back. */
-json_t *serve_anthropic_loaded_tools(const json_t *tools, json_t *referred);
+ht_json *serve_anthropic_loaded_tools(const ht_json *tools, ht_json *referred);
 
 /* How answers are written. `extra` of the generation is a serve_anthropic_answer. */
 typedef struct serve_anthropic_answer {

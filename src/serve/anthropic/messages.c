@@ -110,7 +110,7 @@ static const serve_field messages_fields[] = {
     {"fallback_credit_token", .class = SERVE_NOTED},
     {"container", .class = SERVE_LACKED},
     {"mcp_servers", .class = SERVE_LACKED},
-    {"thread", .class = SERVE_LACKED, .instead = "this server keeps nothing; send the whole conversation",
+    {"thread", .class = SERVE_LACKED, .instead = "this server stores no conversations; send the whole conversation",
      .lack = "thread_unsupported_request"},
     {0}};
 #define COMMON messages_fields, serve_sampling_fields, serve_structure_fields, NULL
@@ -120,28 +120,28 @@ const serve_field *const serve_anthropic_count_fields[] = {COMMON};
 /* ---- tools ---- */
 
 /* A tool in OpenAI's form. Those that a service would run have types of their own, by which they are passed over. */
-static json_t *tool_from(const json_t *tool) {
+static ht_json *tool_from(const ht_json *tool) {
     static const char *const copied[][2] = {
         {"name", "name"}, {"description", "description"}, {"input_schema", "parameters"}, {"strict", "strict"}};
-    const char *type = json_string_value(json_object_get(tool, "type"));
-    if (type && strcmp(type, "custom") != 0) return json_pack("{ss}", "type", type);
-    json_t *function = json_object();
+    const char *type = ht_json_string_value(ht_json_object_get(tool, "type"));
+    if (type && strcmp(type, "custom") != 0) return ht_json_pack("{ss}", "type", type);
+    ht_json *function = ht_json_new_object();
     for (size_t i = 0; i < sizeof copied / sizeof *copied; i++) {
-        const json_t *value = serve_member(tool, copied[i][0]);
-        if (value) json_object_set(function, copied[i][1], (json_t *)value);
+        const ht_json *value = serve_member(tool, copied[i][0]);
+        if (value) ht_json_object_set(function, copied[i][1], (ht_json *)value);
     }
-    return json_pack("{ss so}", "type", "function", "function", function);
+    return ht_json_pack("{ss so}", "type", "function", "function", function);
 }
 
 static bool read_tools(serve_call *c, serve_anthropic_request *r) {
-    const json_t *tools = serve_member(c->body, "tools");
+    const ht_json *tools = serve_member(c->body, "tools");
     if (!tools) return true;
-    json_t *loaded = serve_anthropic_loaded_tools(tools, r->referred);
-    r->tools = json_array();
+    ht_json *loaded = serve_anthropic_loaded_tools(tools, r->referred);
+    r->tools = ht_json_new_array();
     bool good = loaded && r->tools;
-    for (size_t i = 0; i < json_array_size(loaded) && good; i++)
-        good = json_array_append_new(r->tools, tool_from(json_array_get(loaded, i))) == 0;
-    json_decref(loaded);
+    for (size_t i = 0; i < ht_json_array_size(loaded) && good; i++)
+        good = ht_json_array_append_new(r->tools, tool_from(ht_json_array_get(loaded, i))) == 0;
+    ht_json_decref(loaded);
     r->conversation.tools = r->tools;
     return good ? true : serve_fail_memory(&c->failure);
 }
@@ -149,7 +149,7 @@ static bool read_tools(serve_call *c, serve_anthropic_request *r) {
 static void read_tool_choice(serve_call *c, serve_conversation *k) {
     static const char *const words[] = {"auto", "any", "tool", "none", NULL};
     static const serve_tool_choice of[] = {SERVE_TOOLS_AUTO, SERVE_TOOLS_REQUIRED, SERVE_TOOLS_NAMED, SERVE_TOOLS_NONE};
-    const json_t *asked = serve_member(c->body, "tool_choice");
+    const ht_json *asked = serve_member(c->body, "tool_choice");
     k->choice = of[serve_word(asked, "type", words, 0)];
     k->one_call = serve_flag(asked, "disable_parallel_tool_use", false);
     k->tool = serve_text(asked, "name");
@@ -159,14 +159,14 @@ static void read_tool_choice(serve_call *c, serve_conversation *k) {
 
 /* How much is thought at most; without it as the server's options say. */
 static void read_budget(serve_generation *g) {
-    const json_t *asked = serve_member(g->c->body, "thinking");
+    const ht_json *asked = serve_member(g->c->body, "thinking");
     const int64_t most = serve_integer(asked, "budget_tokens", -1);
     if (most >= 0) g->how.max_thinking_tokens = most > INT32_MAX ? INT32_MAX : (int32_t)most;
 }
 
 /* The effort does not say whether is thought: that is `thinking`, and without it the template. */
 static void read_thinking(serve_call *c, serve_anthropic_request *r) {
-    const json_t *asked = serve_member(c->body, "thinking");
+    const ht_json *asked = serve_member(c->body, "thinking");
     serve_read_effort(serve_member(c->body, "output_config"), "effort", &r->conversation);
     r->conversation.thinking = SERVE_THINKING_DEFAULT;
     if (!asked) return;
@@ -188,18 +188,19 @@ static bool read_conversation(serve_call *c, serve_anthropic_request *r) {
     k->variables = serve_member(c->body, "chat_template_kwargs");
     if (!serve_anthropic_read_messages(c, r) || !read_tools(c, r)) return false;
     k->messages = r->messages;
+    k->continues = serve_ends_in_answer(k->messages);
     return true;
 }
 
 static void free_request(serve_anthropic_request *r) {
-    json_decref(r->messages);
-    json_decref(r->tools);
-    json_decref(r->referred);
+    ht_json_decref(r->messages);
+    ht_json_decref(r->tools);
+    ht_json_decref(r->referred);
 }
 
 /* The schema of an answer, under the name that it has now, or the one that it had. */
 static bool read_format(serve_generation *g) {
-    const json_t *config = serve_member(g->c->body, "output_config");
+    const ht_json *config = serve_member(g->c->body, "output_config");
     return serve_read_format(g, serve_member(config, "format"), "output_config.format") &&
            serve_read_format(g, serve_member(g->c->body, "output_format"), "output_format");
 }
@@ -222,7 +223,7 @@ static bool read_request(serve_generation *g) {
     serve_read_max_tokens(g, c->body, most, INT32_MAX);
     read_budget(g);
     const bool good = read_conversation(c, &r) && serve_read_sampling(g, c->body) &&
-                      serve_read_stop(g, json_object_get(c->body, "stop_sequences")) && read_format(g) &&
+                      serve_read_stop(g, ht_json_object_get(c->body, "stop_sequences")) && read_format(g) &&
                       serve_read_structure(g, c->body) && serve_set_conversation(g, &r.conversation);
     answer->hides_thoughts = r.hides_thoughts;
     free_request(&r);
@@ -241,15 +242,12 @@ bool serve_anthropic_messages(serve_call *c) {
     return g->how.max_tokens ? serve_generation_start(g) : serve_generation_warm(g);
 }
 
-static const serve_field count_members[] = {SERVE_HAS("input_tokens", SERVE_IS_COUNT), {0}};
-const serve_shape serve_anthropic_count_answer = SERVE_IS_NAMED("AnthropicTokenCount", count_members);
-
 bool serve_anthropic_count_tokens(serve_call *c) {
     serve_anthropic_request r = {0};
     int64_t n = 0;
     name_request(c);
     const bool good = read_conversation(c, &r) && serve_count_conversation(c, &r.conversation, &n);
     free_request(&r);
-    if (good) serve_reply_json(c->x, 200, json_pack("{sI}", "input_tokens", (json_int_t)n), SERVE_ANTHROPIC);
+    if (good) serve_reply_json(c->x, 200, ht_json_pack("{sI}", "input_tokens", (int64_t)n), SERVE_ANTHROPIC);
     return good;
 }

@@ -56,7 +56,7 @@ typedef struct asked {
 
 static void read_numbers(serve_generation *g, asked *a) {
     static const char *const most[] = {"n_predict", "max_tokens", NULL};
-    const json_t *body = g->c->body;
+    const ht_json *body = g->c->body;
     const int64_t top = serve_integer(body, "logprobs", serve_integer(body, "n_probs", 0));
     g->n = (int32_t)serve_integer(body, "n_cmpl", serve_integer(body, "n", 1));
     g->stream = serve_flag(body, "stream", false);
@@ -80,7 +80,7 @@ static serve_generation *new_generation(serve_call *c, const serve_dialect *dial
     g->extra = a;
     g->free_extra = free;
     read_numbers(g, a);
-    if (!serve_llama_read_sampling(g, a->order) || !serve_read_stop(g, json_object_get(c->body, "stop")) ||
+    if (!serve_llama_read_sampling(g, a->order) || !serve_read_stop(g, ht_json_object_get(c->body, "stop")) ||
         !serve_read_structure(g, c->body))
         return NULL;
     return g;
@@ -92,65 +92,22 @@ static bool start(serve_generation *g) {
     return a->generates ? serve_generation_start(g) : serve_generation_warm(g);
 }
 
-/* ---- shapes of answers ---- */
-
-static const serve_field timings_members[] = {SERVE_HAS("cache_n", SERVE_IS_COUNT),
-                                              SERVE_HAS("prompt_n", SERVE_IS_COUNT),
-                                              SERVE_HAS("prompt_ms", SERVE_IS_REAL),
-                                              SERVE_HAS("prompt_per_token_ms", SERVE_IS_REAL),
-                                              SERVE_HAS("prompt_per_second", SERVE_IS_REAL),
-                                              SERVE_HAS("predicted_n", SERVE_IS_COUNT),
-                                              SERVE_HAS("predicted_ms", SERVE_IS_REAL),
-                                              SERVE_HAS("predicted_per_token_ms", SERVE_IS_REAL),
-                                              SERVE_HAS("predicted_per_second", SERVE_IS_REAL),
-                                              SERVE_MAY_HAVE("draft_n", SERVE_IS_COUNT), /* of speculation */
-                                              SERVE_MAY_HAVE("draft_n_accepted", SERVE_IS_COUNT),
-                                              {0}};
-static const serve_shape id_shape = SERVE_IS_INTEGER(0, INT32_MAX);
-static const serve_field head_members[] = {SERVE_HAS("index", SERVE_IS_COUNT),
-                                           SERVE_HAS("content", SERVE_IS_TEXT),
-                                           SERVE_HAS("tokens", SERVE_IS_LIST(&id_shape)),
-                                           SERVE_HAS("id_slot", SERVE_IS_INTEGER(-1, -1)),
-                                           SERVE_MAY_HAVE("completion_probabilities", SERVE_IS(serve_logprobs_shape)),
-                                           {0}},
-                         chunk_members[] = {SERVE_HAS("stop", SERVE_IS_FALSE), {0}},
-                         whole_members[] = {SERVE_HAS("stop", SERVE_IS_TRUE),
-                                            SERVE_HAS("model", SERVE_IS_TEXT),
-                                            SERVE_HAS("tokens_predicted", SERVE_IS_COUNT),
-                                            SERVE_HAS("tokens_evaluated", SERVE_IS_COUNT),
-                                            SERVE_HAS("generation_settings", SERVE_IS(serve_llama_settings_shape)),
-                                            SERVE_HAS("prompt", SERVE_IS_TEXT),
-                                            SERVE_HAS("has_new_line", SERVE_IS_FLAG),
-                                            SERVE_HAS("truncated", SERVE_IS_FALSE),
-                                            SERVE_HAS("stop_type", SERVE_IS_ONE_OF("limit", "word", "eos")),
-                                            SERVE_HAS("stopping_word", SERVE_IS_TEXT),
-                                            SERVE_HAS("tokens_cached", SERVE_IS_COUNT),
-                                            SERVE_HAS("timings", SERVE_IS_NAMED("LlamaTimings", timings_members)),
-                                            {0}};
-static const serve_shape chunk_shape = SERVE_IS_NAMED("LlamaCompletionChunk", head_members, chunk_members),
-                         whole_shape = SERVE_IS_NAMED("LlamaCompletion", head_members, whole_members),
-                         several_shape = SERVE_IS_LIST(&whole_shape);
-const serve_shape serve_llama_completion_answer = SERVE_IS_EITHER(NULL, &whole_shape, &several_shape);
-const serve_shape serve_llama_completion_event =
-    SERVE_IS_EITHER("LlamaCompletionEvent", &chunk_shape, &whole_shape, &serve_failure_shapes[SERVE_OPENAI]);
-
 /* ---- answers ---- */
 
 static double per(double amount, double of) { return of > 0 ? amount / of : 0; }
 
-static json_t *timings(const serve_answer *a) {
+static ht_json *timings(const serve_answer *a) {
     const ht_metrics *m = &a->metrics;
     const double prompt_ms = m->prefill_seconds * 1e3, decode_ms = m->decode_seconds * 1e3;
     const double prompt_n = (double)m->prompt_tokens, n = (double)m->generated_tokens;
-    json_t *out =
-        json_pack("{sI sI sf sf sf sI sf sf sf}", "cache_n", (json_int_t)a->reuse.reused, "prompt_n",
-                  (json_int_t)m->prompt_tokens, "prompt_ms", prompt_ms, "prompt_per_token_ms", per(prompt_ms, prompt_n),
-                  "prompt_per_second", per(prompt_n * 1e3, prompt_ms), "predicted_n", (json_int_t)m->generated_tokens,
-                  "predicted_ms", decode_ms, "predicted_per_token_ms", per(decode_ms, n), "predicted_per_second",
-                  per(n * 1e3, decode_ms));
+    ht_json *out = ht_json_pack(
+        "{sI sI sf sf sf sI sf sf sf}", "cache_n", (int64_t)a->reuse.reused, "prompt_n", (int64_t)m->prompt_tokens,
+        "prompt_ms", prompt_ms, "prompt_per_token_ms", per(prompt_ms, prompt_n), "prompt_per_second",
+        per(prompt_n * 1e3, prompt_ms), "predicted_n", (int64_t)m->generated_tokens, "predicted_ms", decode_ms,
+        "predicted_per_token_ms", per(decode_ms, n), "predicted_per_second", per(n * 1e3, decode_ms));
     if (m->guessed_tokens) {
-        json_object_set_new(out, "draft_n", json_integer(m->guessed_tokens));
-        json_object_set_new(out, "draft_n_accepted", json_integer(m->accepted_tokens));
+        ht_json_object_set_new(out, "draft_n", ht_json_integer(m->guessed_tokens));
+        ht_json_object_set_new(out, "draft_n_accepted", ht_json_integer(m->accepted_tokens));
     }
     return out;
 }
@@ -160,59 +117,59 @@ static const char *stop_type(const serve_answer *a) {
     return a->metrics.stop >= 0 ? "word" : "eos";
 }
 
-static json_t *prompt_json(const serve_generation *g, const serve_answer *a) {
+static ht_json *prompt_json(const serve_generation *g, const serve_answer *a) {
     char *text = NULL;
     size_t n = 0;
     const serve_prompt *p = &g->prompt[(size_t)a->index / (size_t)g->n];
     const ht_tokenizer *t = ht_model_tokenizer(g->c->lease.model);
-    if (!t || ht_tokenizer_decode(t, p->ids, p->n_ids, false, &text, &n, NULL)) return json_string("");
-    json_t *out = json_stringn(text, n);
+    if (!t || ht_tokenizer_decode(t, p->ids, p->n_ids, false, &text, &n, NULL)) return ht_json_string("");
+    ht_json *out = ht_json_stringn(text, n);
     ht_text_free(text);
     return out;
 }
 
-static json_t *ids_json(const serve_answer *a) {
-    json_t *ids = json_array();
-    for (size_t i = 0; i < a->n_ids; i++) json_array_append_new(ids, json_integer(a->ids[i]));
+static ht_json *ids_json(const serve_answer *a) {
+    ht_json *ids = ht_json_new_array();
+    for (size_t i = 0; i < a->n_ids; i++) ht_json_array_append_new(ids, ht_json_integer(a->ids[i]));
     return ids;
 }
 
-static void set_probabilities(const serve_generation *g, serve_answer *a, json_t *to) {
-    if (!g->logprobs || !json_array_size(a->logprobs)) return;
-    json_object_set(to, "completion_probabilities", a->logprobs);
-    json_decref(a->logprobs);
-    a->logprobs = json_array();
+static void set_probabilities(const serve_generation *g, serve_answer *a, ht_json *to) {
+    if (!g->logprobs || !ht_json_array_size(a->logprobs)) return;
+    ht_json_object_set(to, "completion_probabilities", a->logprobs);
+    ht_json_decref(a->logprobs);
+    a->logprobs = ht_json_new_array();
 }
 
 /* An answer that has ended. A stream has sent its text before. */
-static json_t *whole_json(serve_generation *g, serve_answer *a) {
+static ht_json *whole_json(serve_generation *g, serve_answer *a) {
     const serve_usage u = serve_answer_usage(a);
     const bool word = a->metrics.finish == HT_FINISH_STOP && a->metrics.stop >= 0 && a->metrics.stop < g->how.n_stop;
     const bool newline = a->block || (a->text.data && strchr(a->text.data, '\n'));
-    json_t *out = json_pack("{si so so si sb ss sI sI so so sb sb ss ss sI so}", "index", (int)a->index, "content",
-                            serve_text_json(&a->text), "tokens", ids_json(a), "id_slot", -1, "stop", 1, "model",
-                            g->c->lease.name, "tokens_predicted", (json_int_t)u.generated, "tokens_evaluated",
-                            (json_int_t)u.prompt, "generation_settings", serve_llama_settings(g), "prompt",
-                            prompt_json(g, a), "has_new_line", (int)newline, "truncated", 0, "stop_type", stop_type(a),
-                            "stopping_word", word ? g->how.stop[a->metrics.stop] : "", "tokens_cached",
-                            (json_int_t)(u.prompt + u.generated), "timings", timings(a));
+    ht_json *out = ht_json_pack("{si so so si sb ss sI sI so so sb sb ss ss sI so}", "index", (int)a->index, "content",
+                                serve_text_json(&a->text), "tokens", ids_json(a), "id_slot", -1, "stop", 1, "model",
+                                g->c->lease.name, "tokens_predicted", (int64_t)u.generated, "tokens_evaluated",
+                                (int64_t)u.prompt, "generation_settings", serve_llama_settings(g), "prompt",
+                                prompt_json(g, a), "has_new_line", (int)newline, "truncated", 0, "stop_type",
+                                stop_type(a), "stopping_word", word ? g->how.stop[a->metrics.stop] : "",
+                                "tokens_cached", (int64_t)(u.prompt + u.generated), "timings", timings(a));
     set_probabilities(g, a, out);
     return out;
 }
 
 /* One answer as it is, several as a list. */
-static json_t *reply(serve_generation *g) {
+static ht_json *reply(serve_generation *g) {
     if (g->n_answers == 1) return whole_json(g, &g->answer[0]);
-    json_t *list = json_array();
-    for (size_t i = 0; i < g->n_answers; i++) json_array_append_new(list, whole_json(g, &g->answer[i]));
+    ht_json *list = ht_json_new_array();
+    for (size_t i = 0; i < g->n_answers; i++) ht_json_array_append_new(list, whole_json(g, &g->answer[i]));
     return list;
 }
 
-static void piece(serve_generation *g, serve_answer *a, const serve_piece *p) {
-    if (p->part != SERVE_TEXT) return;
+static void piece(serve_generation *g, serve_answer *a, const ht_answer_piece *p) {
+    if (p->part != HT_ANSWER_TEXT) return;
     if (memchr(p->text, '\n', p->n)) a->block = 1; /* there was a newline */
-    json_t *out = json_pack("{si ss% s[] sb si}", "index", (int)a->index, "content", p->text, p->n, "tokens", "stop", 0,
-                            "id_slot", -1);
+    ht_json *out = ht_json_pack("{si ss% s[] sb si}", "index", (int)a->index, "content", p->text, p->n, "tokens",
+                                "stop", 0, "id_slot", -1);
     set_probabilities(g, a, out);
     serve_send_event(g, NULL, out);
 }
@@ -236,12 +193,12 @@ bool serve_llama_completion(serve_call *c) {
 /* ---- gaps ---- */
 
 static bool read_files(serve_call *c, serve_infill *in, serve_infill_file **out) {
-    const json_t *list = serve_member(c->body, "input_extra");
-    in->n_files = json_array_size(list);
+    const ht_json *list = serve_member(c->body, "input_extra");
+    in->n_files = ht_json_array_size(list);
     in->file = *out = calloc(in->n_files + 1, sizeof **out);
     if (!*out) return serve_fail_memory(&c->failure);
     for (size_t i = 0; i < in->n_files; i++) {
-        const json_t *one = json_array_get(list, i);
+        const ht_json *one = ht_json_array_get(list, i);
         const char *name = serve_text(one, "filename");
         (*out)[i] = (serve_infill_file){.name = name ? name : "snippet", .text = serve_text(one, "text")};
     }

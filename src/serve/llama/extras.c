@@ -21,27 +21,16 @@ static const serve_field tokenize_fields[] = {
     {"with_pieces", .is = SERVE_IS_FLAG}, {0}};
 const serve_field *const serve_tokenize_fields[] = {tokenize_fields, NULL};
 
-static json_t *token_json(const ht_tokenizer *t, int32_t id) {
+static ht_json *token_json(const ht_tokenizer *t, int32_t id) {
     char *bytes;
     size_t n;
     if (ht_tokenizer_token_bytes(t, id, &bytes, &n, NULL)) return NULL;
-    json_t *piece = ht_utf8_valid(bytes, n) && !memchr(bytes, 0, n) ? json_stringn(bytes, n) : json_array();
-    for (size_t i = 0; json_is_array(piece) && i < n; i++)
-        json_array_append_new(piece, json_integer((unsigned char)bytes[i]));
+    ht_json *piece = ht_utf8_valid(bytes, n) && !memchr(bytes, 0, n) ? ht_json_stringn(bytes, n) : ht_json_new_array();
+    for (size_t i = 0; ht_json_is_array(piece) && i < n; i++)
+        ht_json_array_append_new(piece, ht_json_integer((unsigned char)bytes[i]));
     ht_text_free(bytes);
-    return json_pack("{si so}", "id", (int)id, "piece", piece);
+    return ht_json_pack("{si so}", "id", (int)id, "piece", piece);
 }
-
-static const serve_shape id = SERVE_IS_INTEGER(0, INT32_MAX), byte = SERVE_IS_INTEGER(0, UINT8_MAX);
-/* Bytes where a token is no text. */
-static const serve_field piece_members[] = {
-    SERVE_HAS("id", SERVE_IS_INTEGER(0, INT32_MAX)),
-    SERVE_HAS("piece", {.types = SERVE_JSON_TEXT | SERVE_JSON_LIST, .item = &byte}),
-    {0}};
-static const serve_shape piece_shape = SERVE_IS_NAMED("TokenPiece", piece_members),
-                         token_shape = SERVE_IS_EITHER(NULL, &id, &piece_shape);
-static const serve_field tokens_members[] = {SERVE_HAS("tokens", SERVE_IS_LIST(&token_shape)), {0}};
-const serve_shape serve_tokenize_answer = SERVE_IS_NAMED("Tokens", tokens_members);
 
 bool serve_tokenize(serve_call *c) {
     const char *content = serve_text(c->body, "content");
@@ -55,30 +44,29 @@ bool serve_tokenize(serve_call *c) {
                            (serve_flag(c->body, "parse_special", true) ? HT_ENCODE_PARSE_SPECIAL : 0u);
     const ht_status status = ht_tokenizer_encode(t, content, strlen(content), flags, &ids, &n, &err);
     if (status) return serve_fail_as(&c->failure, status, &err);
-    json_t *tokens = json_array();
-    for (size_t i = 0; i < n; i++) json_array_append_new(tokens, pieces ? token_json(t, ids[i]) : json_integer(ids[i]));
+    ht_json *tokens = ht_json_new_array();
+    for (size_t i = 0; i < n; i++)
+        ht_json_array_append_new(tokens, pieces ? token_json(t, ids[i]) : ht_json_integer(ids[i]));
     ht_ids_free(ids);
-    serve_reply_json(c->x, 200, json_pack("{so}", "tokens", tokens), SERVE_OPENAI);
+    serve_reply_json(c->x, 200, ht_json_pack("{so}", "tokens", tokens), SERVE_OPENAI);
     return true;
 }
 
+static const serve_shape id = SERVE_IS_INTEGER(0, INT32_MAX);
 static const serve_field detokenize_fields[] = {
     {"model", .is = SERVE_IS_TEXT}, {"tokens", .is = SERVE_IS_LIST(&id), .required = true}, {0}};
 const serve_field *const serve_detokenize_fields[] = {detokenize_fields, NULL};
 
-static const serve_field text_members[] = {SERVE_HAS("content", SERVE_IS_TEXT), {0}};
-const serve_shape serve_detokenize_answer = SERVE_IS_NAMED("TokensText", text_members);
-
 bool serve_detokenize(serve_call *c) {
-    const json_t *tokens = serve_member(c->body, "tokens");
+    const ht_json *tokens = serve_member(c->body, "tokens");
     const ht_tokenizer *t = tokenizer(c);
     if (!t) return false;
-    const size_t n = json_array_size(tokens);
+    const size_t n = ht_json_array_size(tokens);
     int32_t *ids = calloc(n + 1, sizeof *ids);
     if (!ids) return serve_fail_memory(&c->failure);
     for (size_t i = 0; i < n; i++) {
         int64_t value;
-        if (!ht_json_whole(json_array_get(tokens, i), &value) || value >= ht_tokenizer_vocab_size(t)) {
+        if (!ht_json_whole(ht_json_array_get(tokens, i), &value) || value >= ht_tokenizer_vocab_size(t)) {
             free(ids);
             return serve_fail(&c->failure, 400, "tokens", "\"tokens\": number %zu is no token of the model", i);
         }
@@ -90,15 +78,12 @@ bool serve_detokenize(serve_call *c) {
     const ht_status status = ht_tokenizer_decode(t, ids, n, false, &text, &length, &err);
     free(ids);
     if (status) return serve_fail_as(&c->failure, status, &err);
-    serve_reply_json(c->x, 200, json_pack("{ss%}", "content", text, length), SERVE_OPENAI);
+    serve_reply_json(c->x, 200, ht_json_pack("{ss%}", "content", text, length), SERVE_OPENAI);
     ht_text_free(text);
     return true;
 }
 
 /* ---- templates ---- */
-
-static const serve_field prompt_members[] = {SERVE_HAS("prompt", SERVE_IS_TEXT), {0}};
-const serve_shape serve_apply_template_answer = SERVE_IS_NAMED("TemplatePrompt", prompt_members);
 
 bool serve_apply_template(serve_call *c) {
     serve_conversation k = {0};
@@ -109,7 +94,7 @@ bool serve_apply_template(serve_call *c) {
     const ht_status status = ht_chat_format(c->lease.model, chat, &text, &err);
     ht_chat_free(chat);
     if (status) return serve_fail_as(&c->failure, status, &err);
-    serve_reply_json(c->x, 200, json_pack("{ss}", "prompt", text), SERVE_OPENAI);
+    serve_reply_json(c->x, 200, ht_json_pack("{ss}", "prompt", text), SERVE_OPENAI);
     ht_text_free(text);
     return true;
 }

@@ -10,58 +10,27 @@
 
 /* ---- properties ---- */
 
-static json_t *token_json(const ht_tokenizer *t, int32_t id) {
+static ht_json *token_json(const ht_tokenizer *t, int32_t id) {
     const char *piece = t && id >= 0 ? ht_tokenizer_piece(t, id) : NULL;
-    return json_string(piece ? piece : "");
+    return ht_json_string(piece ? piece : "");
 }
 
-static const serve_field params_members[] = {SERVE_HAS("temperature", SERVE_IS_REAL),
-                                             SERVE_HAS("top_k", SERVE_IS_COUNT),
-                                             SERVE_HAS("top_p", SERVE_IS_REAL),
-                                             SERVE_HAS("min_p", SERVE_IS_REAL),
-                                             SERVE_HAS("repeat_penalty", SERVE_IS_REAL),
-                                             SERVE_HAS("repeat_last_n", SERVE_IS_INTEGER(-1, INT32_MAX)),
-                                             SERVE_HAS("presence_penalty", SERVE_IS_REAL),
-                                             SERVE_HAS("frequency_penalty", SERVE_IS_REAL),
-                                             SERVE_HAS("n_predict", SERVE_IS_INTEGER(-1, -1)),
-                                             {0}};
-static const serve_field defaults_members[] = {
-    SERVE_HAS("n_ctx", SERVE_IS_COUNT),
-    SERVE_HAS("params", SERVE_IS_NAMED("LlamaParams", params_members)),
-    SERVE_HAS("sources", {.types = SERVE_JSON_OBJECT, .every = &serve_any_text}),
-    {0}};
-static const serve_field modalities_members[] = {
-    SERVE_HAS("vision", SERVE_IS_FALSE), SERVE_HAS("audio", SERVE_IS_FALSE), {0}};
-static const serve_field props_members[] = {
-    SERVE_HAS("default_generation_settings", SERVE_IS_NAMED("LlamaDefaultSettings", defaults_members)),
-    SERVE_HAS("total_slots", SERVE_IS_COUNT),
-    SERVE_HAS("model_alias", SERVE_IS_TEXT),
-    SERVE_HAS("model_path", SERVE_IS_TEXT),
-    SERVE_HAS("chat_template", SERVE_IS_TEXT),
-    SERVE_HAS("bos_token", SERVE_IS_TEXT),
-    SERVE_HAS("eos_token", SERVE_IS_TEXT),
-    SERVE_HAS("modalities", SERVE_IS_NAMED("LlamaModalities", modalities_members)),
-    SERVE_HAS("endpoint_slots", SERVE_IS_TRUE),
-    SERVE_HAS("build_info", SERVE_IS_TEXT),
-    {0}};
-const serve_shape serve_llama_props_answer = SERVE_IS_NAMED("LlamaProps", props_members);
-
 /* What applies to requests without values, and where each value comes from. */
-static json_t *default_settings(const serve_call *c) {
+static ht_json *default_settings(const serve_call *c) {
     const ht_sampling_value *of_model;
-    json_t *params = json_object(), *sources = json_object();
+    ht_json *params = ht_json_new_object(), *sources = ht_json_new_object();
     for (int i = 0; (of_model = ht_model_sampling(c->lease.model, i)); i++) {
         const ht_sampling_value v = serve_sampling_value(&c->server->o, of_model);
         const bool window = strcmp(v.name, "repeat_window") == 0, whole = window || strcmp(v.name, "top_k") == 0;
         const bool off_by_one = strcmp(v.name, "top_p") == 0 || strcmp(v.name, "repeat_penalty") == 0;
         const char *name = window ? "repeat_last_n" : v.name;
         const double value = off_by_one && v.value == 0 ? 1 : v.value;
-        json_object_set_new(params, name, whole ? json_integer((json_int_t)value) : json_real(value));
-        json_object_set_new(sources, name, json_string(v.source));
+        ht_json_object_set_new(params, name, whole ? ht_json_integer((int64_t)value) : ht_json_real(value));
+        ht_json_object_set_new(sources, name, ht_json_string(v.source));
     }
-    json_object_set_new(params, "n_predict", json_integer(-1));
-    return json_pack("{sI so so}", "n_ctx", (json_int_t)ht_model_context(c->lease.model), "params", params, "sources",
-                     sources);
+    ht_json_object_set_new(params, "n_predict", ht_json_integer(-1));
+    return ht_json_pack("{sI so so}", "n_ctx", (int64_t)ht_model_context(c->lease.model), "params", params, "sources",
+                        sources);
 }
 
 bool serve_llama_props(serve_call *c) {
@@ -69,12 +38,12 @@ bool serve_llama_props(serve_call *c) {
     const ht_tokenizer *t = ht_model_tokenizer(c->lease.model);
     const char *own = t ? ht_tokenizer_chat_template(t) : NULL;
     serve_reply_json(c->x, 200,
-                     json_pack("{so si ss ss ss so so s{sb sb} sb ss}", "default_generation_settings",
-                               default_settings(c), "total_slots", (int)o->models.engine.sequences, "model_alias",
-                               c->lease.name, "model_path", c->lease.name, "chat_template", own ? own : "", "bos_token",
-                               token_json(t, t ? ht_tokenizer_bos(t) : -1), "eos_token",
-                               token_json(t, t ? ht_tokenizer_eos(t) : -1), "modalities", "vision", 0, "audio", 0,
-                               "endpoint_slots", 1, "build_info", ht_version()),
+                     ht_json_pack("{so si ss ss ss so so s{sb sb} sb ss}", "default_generation_settings",
+                                  default_settings(c), "total_slots", (int)o->models.engine.sequences, "model_alias",
+                                  c->lease.name, "model_path", c->lease.name, "chat_template", own ? own : "",
+                                  "bos_token", token_json(t, t ? ht_tokenizer_bos(t) : -1), "eos_token",
+                                  token_json(t, t ? ht_tokenizer_eos(t) : -1), "modalities", "vision", 0, "audio", 0,
+                                  "endpoint_slots", 1, "build_info", ht_version()),
                      SERVE_OPENAI);
     return true;
 }
@@ -88,24 +57,18 @@ static bool refuse_change(serve_call *c, const char *sentence) {
 }
 
 bool serve_llama_change_props(serve_call *c) {
-    return refuse_change(
-        c, "options of the server do not change while it runs: requests have their own, and others are given "
-           "when it is started");
+    return refuse_change(c, "server options cannot change while it runs: set them in each request, or restart the "
+                            "server with other options");
 }
 
 /* ---- adapters ---- */
 
-static const serve_field adapter_members[] = {
-    SERVE_HAS("id", SERVE_IS_COUNT), SERVE_HAS("path", SERVE_IS_TEXT), SERVE_HAS("scale", SERVE_IS_REAL), {0}};
-static const serve_shape adapter_shape = SERVE_IS_NAMED("LlamaAdapter", adapter_members);
-const serve_shape serve_llama_adapters_answer = SERVE_IS_LIST(&adapter_shape);
-
 bool serve_llama_adapters(serve_call *c) {
     const serve_models_options *o = &c->server->o.models;
-    json_t *list = json_array();
+    ht_json *list = ht_json_new_array();
     for (size_t i = 0; i < o->n_adapters; i++)
-        json_array_append_new(list, json_pack("{si ss sf}", "id", (int)i, "path", o->adapter[i].name, "scale",
-                                              (double)o->adapter[i].scale));
+        ht_json_array_append_new(list, ht_json_pack("{si ss sf}", "id", (int)i, "path", o->adapter[i].name, "scale",
+                                                    (double)o->adapter[i].scale));
     serve_reply_json(c->x, 200, list, SERVE_OPENAI);
     return true;
 }
@@ -132,28 +95,23 @@ static const serve_field fields[] = {{"model", .is = SERVE_IS_TEXT},
                                      {0}};
 const serve_field *const serve_llama_embedding_fields[] = {fields, NULL};
 
-static const serve_field embedding_members[] = {
-    SERVE_HAS("index", SERVE_IS_COUNT), SERVE_HAS("embedding", SERVE_IS_LIST(&serve_vector_shape)), {0}};
-static const serve_shape embedding_shape = SERVE_IS_NAMED("LlamaEmbedding", embedding_members);
-const serve_shape serve_llama_embedding_answer = SERVE_IS_LIST(&embedding_shape);
-
 bool serve_llama_embedding(serve_call *c) {
     const int32_t norm = (int32_t)serve_integer(c->body, "embd_normalize", 2);
     ht_embed_options o;
     ht_embeddings *e;
-    const json_t *input = serve_member(c->body, "content");
+    const ht_json *input = serve_member(c->body, "content");
     ht_embed_options_init(&o, sizeof o);
     if (!input) input = serve_member(c->body, "input");
     if (!input)
-        return serve_fail(&c->failure, 400, "content", "\"content\" is to be a text, token ids, or a list of these");
+        return serve_fail(&c->failure, 400, "content", "\"content\" must be a string, token ids, or a list of these");
     o.pooling = (ht_pooling)serve_word(c->body, "pooling", serve_poolings, HT_POOLING_MODEL);
     o.normalize = norm == 2;
     if (!serve_embed_inputs(c, input, &o, &e)) return false;
-    json_t *list = json_array();
+    ht_json *list = ht_json_new_array();
     for (size_t i = 0; i < e->n; i++)
-        json_array_append_new(
-            list, json_pack("{si s[o]}", "index", (int)i, "embedding",
-                            serve_embedding_json(&e->embeddings[i], e->hidden, o.normalize ? -1 : norm, false)));
+        ht_json_array_append_new(
+            list, ht_json_pack("{si s[o]}", "index", (int)i, "embedding",
+                               serve_embedding_json(&e->embeddings[i], e->hidden, o.normalize ? -1 : norm, false)));
     ht_embeddings_free(e);
     serve_reply_json(c->x, 200, list, SERVE_OPENAI);
     return true;

@@ -17,7 +17,7 @@ const serve_field serve_llama_sampling_fields[] = {
     {"n_discard", .is = SERVE_IS_INTEGER(0, INT32_MAX)},
     {"min_keep", .class = SERVE_NOTED},
     {"t_max_predict_ms", .class = SERVE_LACKED, .is = SERVE_IS_INTEGER(INT64_MIN, 0),
-     .instead = "answers do not depend on the clock; use \"n_predict\""},
+     .instead = "set \"n_predict\" instead"},
     {"n_indent", .class = SERVE_LACKED},
     {"backend_sampling", .class = SERVE_NOTED},
     {0}};
@@ -60,13 +60,13 @@ static void leave_out(ht_sampler_options *s, const char *order) {
 }
 
 static bool read_chain(serve_generation *g, char order[SERVE_LLAMA_ORDER]) {
-    const json_t *list = serve_member(g->c->body, "samplers");
+    const ht_json *list = serve_member(g->c->body, "samplers");
     serve_failure *f = &g->c->failure;
     ht_error err = {0};
     *order = '\0';
     if (!list) return true;
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const struct stage *stage = find_stage(json_string_value(json_array_get(list, i)));
+    for (size_t i = 0; i < ht_json_array_size(list); i++) {
+        const struct stage *stage = find_stage(ht_json_string_value(ht_json_array_get(list, i)));
         if (!stage)
             return serve_fail(f, 400, "samplers",
                               "\"samplers\": number %zu is none; there are \"penalties\", \"temperature\", \"top_k\", "
@@ -75,7 +75,7 @@ static bool read_chain(serve_generation *g, char order[SERVE_LLAMA_ORDER]) {
         if (!stage->stage) continue;
         const size_t n = strlen(order);
         if (n + strlen(stage->stage) + 2 > SERVE_LLAMA_ORDER)
-            return serve_fail(f, 400, "samplers", "\"samplers\" has one more than once");
+            return serve_fail(f, 400, "samplers", "\"samplers\" must not repeat a sampler");
         snprintf(order + n, SERVE_LLAMA_ORDER - n, "%s%s", n ? "," : "", stage->stage);
     }
     if (*order && ht_sampler_order_check(order, &err))
@@ -87,21 +87,21 @@ static bool read_chain(serve_generation *g, char order[SERVE_LLAMA_ORDER]) {
 
 /* ---- biases as lists ---- */
 
-static bool add_bias(serve_call *c, const json_t *pair, json_t *to) {
-    const json_t *which = json_array_get(pair, 0), *value = json_array_get(pair, 1);
+static bool add_bias(serve_call *c, const ht_json *pair, ht_json *to) {
+    const ht_json *which = ht_json_array_get(pair, 0), *value = ht_json_array_get(pair, 1);
     serve_ids ids = {0};
     bool good = true;
     int64_t id;
-    if (!(json_is_number(value) || json_is_false(value)) || !(json_is_string(which) || ht_json_whole(which, &id)))
+    if (!(ht_json_is_number(value) || ht_json_is_false(value)) ||
+        !(ht_json_is_string(which) || ht_json_whole(which, &id)))
         return serve_fail(
             &c->failure, 400, "logit_bias",
-            "\"logit_bias\" is to be a list of [token, bias], where a token is an id or a text, and a bias is "
-            "a number or false");
+            "\"logit_bias\" must be a list of [token, bias]: a token is an id or a string, a bias a number or false");
     /* false: never. What is beyond the bounds forbids or prescribes as well as they do. */
-    double bias = json_is_false(value) ? -100 : json_number_value(value);
+    double bias = ht_json_is_false(value) ? -100 : ht_json_number_value(value);
     bias = bias < -100 ? -100 : bias > 100 ? 100 : bias;
-    if (json_is_string(which)) {
-        good = serve_ids_append_text(c, &ids, json_string_value(which), true, "logit_bias");
+    if (ht_json_is_string(which)) {
+        good = serve_ids_append_text(c, &ids, ht_json_string_value(which), true, "logit_bias");
     } else {
         if (id < 0 || id >= ht_model_vocab_size(c->lease.model))
             return serve_fail(&c->failure, 400, "logit_bias", "\"logit_bias\": %lld is no token of the model",
@@ -111,25 +111,26 @@ static bool add_bias(serve_call *c, const json_t *pair, json_t *to) {
     for (size_t i = 0; good && i < ids.n; i++) {
         char name[16];
         snprintf(name, sizeof name, "%d", (int)ids.id[i]);
-        good = json_object_set_new(to, name, json_real(bias)) == 0 ? true : serve_fail_memory(&c->failure);
+        good = ht_json_object_set_new(to, name, ht_json_real(bias)) == 0 ? true : serve_fail_memory(&c->failure);
     }
     free(ids.id);
     return good;
 }
 
 /* The members of sampling, biases that are lists made into an object of them; NULL: a failure. */
-static json_t *with_object_of_biases(serve_call *c) {
-    const json_t *list = serve_member(c->body, "logit_bias");
-    if (!json_is_array(list)) return json_incref(c->body);
-    json_t *out = json_copy(c->body), *biases = json_object();
+static ht_json *with_object_of_biases(serve_call *c) {
+    const ht_json *list = serve_member(c->body, "logit_bias");
+    if (!ht_json_is_array(list)) return ht_json_incref(c->body);
+    ht_json *out = ht_json_copy(c->body), *biases = ht_json_new_object();
     bool good = out && biases;
-    for (size_t i = 0; good && i < json_array_size(list); i++) good = add_bias(c, json_array_get(list, i), biases);
-    if (good && json_object_set(out, "logit_bias", biases) == 0) {
-        json_decref(biases);
+    for (size_t i = 0; good && i < ht_json_array_size(list); i++)
+        good = add_bias(c, ht_json_array_get(list, i), biases);
+    if (good && ht_json_object_set(out, "logit_bias", biases) == 0) {
+        ht_json_decref(biases);
         return out;
     }
-    json_decref(out);
-    json_decref(biases);
+    ht_json_decref(out);
+    ht_json_decref(biases);
     serve_fail_memory(&c->failure); /* unless there is another failure */
     return NULL;
 }
@@ -138,50 +139,31 @@ static json_t *with_object_of_biases(serve_call *c) {
 
 bool serve_llama_read_sampling(serve_generation *g, char order[SERVE_LLAMA_ORDER]) {
     serve_call *c = g->c;
-    json_t *members = with_object_of_biases(c);
+    ht_json *members = with_object_of_biases(c);
     const bool good = members && serve_read_sampling(g, members);
-    json_decref(members);
+    ht_json_decref(members);
     if (!good) return false;
     return read_chain(g, order);
 }
 
-static const serve_field settings_members[] = {SERVE_HAS("seed", {.types = SERVE_JSON_INTEGER}),
-                                               SERVE_HAS("temperature", SERVE_IS_REAL),
-                                               SERVE_HAS("top_k", SERVE_IS_COUNT),
-                                               SERVE_HAS("top_p", SERVE_IS_REAL),
-                                               SERVE_HAS("min_p", SERVE_IS_REAL),
-                                               SERVE_HAS("repeat_penalty", SERVE_IS_REAL),
-                                               SERVE_HAS("repeat_last_n", SERVE_IS_INTEGER(-1, INT32_MAX)),
-                                               SERVE_HAS("presence_penalty", SERVE_IS_REAL),
-                                               SERVE_HAS("frequency_penalty", SERVE_IS_REAL),
-                                               SERVE_HAS("stop", SERVE_IS_LIST(&serve_any_text)),
-                                               SERVE_HAS("n_predict", SERVE_IS_INTEGER(-1, INT32_MAX)),
-                                               SERVE_HAS("reasoning_budget_tokens", SERVE_IS_INTEGER(-1, INT32_MAX)),
-                                               SERVE_HAS("stream", SERVE_IS_FLAG),
-                                               SERVE_HAS("ignore_eos", SERVE_IS_FLAG),
-                                               SERVE_HAS("n_probs", SERVE_IS_COUNT),
-                                               SERVE_HAS("samplers", SERVE_IS_LIST(&serve_any_text)),
-                                               {0}};
-const serve_shape serve_llama_settings_shape = SERVE_IS_NAMED("LlamaGenerationSettings", settings_members);
-
-json_t *serve_llama_settings(const serve_generation *g) {
+ht_json *serve_llama_settings(const serve_generation *g) {
     const ht_sampler_options *s = &g->sampler;
-    json_t *stop = json_array(), *samplers = json_array();
+    ht_json *stop = ht_json_new_array(), *samplers = ht_json_new_array();
     const char *order = s->order ? s->order : "repeat_penalty,temperature,top_p,top_k,min_p";
-    for (int i = 0; i < g->how.n_stop; i++) json_array_append_new(stop, json_string(g->how.stop[i]));
+    for (int i = 0; i < g->how.n_stop; i++) ht_json_array_append_new(stop, ht_json_string(g->how.stop[i]));
     while (*order) {
         const size_t n = strcspn(order, ",");
         const bool penalties = strncmp(order, "repeat_penalty", n) == 0;
-        json_array_append_new(samplers, penalties ? json_string("penalties") : json_stringn(order, n));
+        ht_json_array_append_new(samplers, penalties ? ht_json_string("penalties") : ht_json_stringn(order, n));
         order += n + (order[n] == ',');
     }
-    return json_pack("{sI sf si sf sf sf si sf sf so sI sI sb sb si so}", "seed", (json_int_t)s->seed, "temperature",
-                     (double)s->temperature, "top_k", (int)s->top_k, "top_p", s->top_p > 0 ? (double)s->top_p : 1.0,
-                     "min_p", (double)s->min_p, "repeat_penalty",
-                     s->repeat_penalty > 0 ? (double)s->repeat_penalty : 1.0, "repeat_last_n", (int)s->repeat_window,
-                     "presence_penalty", (double)s->presence_penalty, "frequency_penalty", (double)s->frequency_penalty,
-                     "stop", stop, "n_predict",
-                     g->how.max_tokens == INT32_MAX ? (json_int_t)-1 : (json_int_t)g->how.max_tokens,
-                     "reasoning_budget_tokens", (json_int_t)g->how.max_thinking_tokens, "stream", (int)g->stream,
-                     "ignore_eos", (int)g->how.ignore_eos, "n_probs", (int)g->top_logprobs, "samplers", samplers);
+    return ht_json_pack("{so sf si sf sf sf si sf sf so sI sI sb sb si so}", "seed", ht_json_unsigned(s->seed),
+                        "temperature", (double)s->temperature, "top_k", (int)s->top_k, "top_p",
+                        s->top_p > 0 ? (double)s->top_p : 1.0, "min_p", (double)s->min_p, "repeat_penalty",
+                        s->repeat_penalty > 0 ? (double)s->repeat_penalty : 1.0, "repeat_last_n", (int)s->repeat_window,
+                        "presence_penalty", (double)s->presence_penalty, "frequency_penalty",
+                        (double)s->frequency_penalty, "stop", stop, "n_predict",
+                        g->how.max_tokens == INT32_MAX ? (int64_t)-1 : (int64_t)g->how.max_tokens,
+                        "reasoning_budget_tokens", (int64_t)g->how.max_thinking_tokens, "stream", (int)g->stream,
+                        "ignore_eos", (int)g->how.ignore_eos, "n_probs", (int)g->top_logprobs, "samplers", samplers);
 }

@@ -11,7 +11,6 @@ extern const serve_field serve_llama_sampling_fields[];
 /* Reads all of them; `order` has to live as long as the generation. */
 bool serve_llama_read_sampling(serve_generation *g, char order[SERVE_LLAMA_ORDER]);
 /* What an answer is drawn by, as its reply says it. */
-json_t *serve_llama_settings(const serve_generation *g);
-extern const serve_shape serve_llama_settings_shape;
+ht_json *serve_llama_settings(const serve_generation *g);
 
 #endif

@@ -14,13 +14,6 @@ const serve_field *const serve_llama_slot_fields[] = {slot_fields, NULL};
 
 /* ---- what is under way ---- */
 
-static const serve_field slot_members[] = {SERVE_HAS("id", SERVE_IS_COUNT),
-                                           SERVE_HAS("is_processing", SERVE_IS_FLAG),
-                                           SERVE_HAS("speculative", SERVE_IS_FLAG),
-                                           {0}};
-static const serve_shape slot_shape = SERVE_IS_NAMED("LlamaSlot", slot_members);
-const serve_shape serve_llama_slots_answer = SERVE_IS_LIST(&slot_shape);
-
 bool serve_llama_slots(serve_call *c) {
     size_t n_loaded, bytes;
     const ht_engine_statistics s = serve_models_statistics(c->server->models, &n_loaded, &bytes);
@@ -31,10 +24,10 @@ bool serve_llama_slots(serve_call *c) {
         s.running >= n)
         return serve_fail(&c->failure, 503, NULL, "no slot is free: %d running, %d queued", (int)s.running,
                           (int)s.waiting);
-    json_t *list = json_array();
+    ht_json *list = ht_json_new_array();
     for (int32_t i = 0; i < n || i < s.running; i++)
-        json_array_append_new(list, json_pack("{si sb sb}", "id", (int)i, "is_processing", i < s.running, "speculative",
-                                              (int)c->server->o.lookup));
+        ht_json_array_append_new(list, ht_json_pack("{si sb sb}", "id", (int)i, "is_processing", i < s.running,
+                                                    "speculative", (int)c->server->o.lookup));
     serve_reply_json(c->x, 200, list, SERVE_OPENAI);
     return true;
 }
@@ -48,7 +41,8 @@ static bool read_number(serve_call *c, int *number) {
     errno = 0;
     const long got = strtol(c->rest, &end, 10);
     if (*c->rest < '0' || *c->rest > '9' || *end || errno || got >= n)
-        return serve_fail(&c->failure, 400, "id_slot", "\"%.32s\" is no slot: there are 0 to %d", c->rest, (int)n - 1);
+        return serve_fail(&c->failure, 400, "id_slot", "slot \"%.32s\" does not exist: slots are 0 to %d", c->rest,
+                          (int)n - 1);
     *number = (int)got;
     return true;
 }
@@ -66,14 +60,13 @@ static char *file_path(serve_call *c) {
     const char *name = serve_text(c->body, "filename"), *directory = c->server->o.slots_directory;
     ht_text path = {0};
     if (!directory) {
-        serve_fail(&c->failure, 501, NULL, "the server keeps no slots: start it with --slots-directory DIR");
+        serve_fail(&c->failure, 501, NULL, "the server does not save slots: start it with --slots-directory DIR");
         return NULL;
     }
     if (!name || !is_file_name(name)) {
         serve_fail(
             &c->failure, 400, "filename",
-            "\"filename\" is to be the name of a file in the server's directory, without \"/\" and not beginning "
-            "with \".\"");
+            "\"filename\" must be the name of a file in the server's directory, without \"/\" and a leading \".\"");
         return NULL;
     }
     ht_text_printf(&path, "%s/%s", directory, name);
@@ -90,7 +83,7 @@ static bool file_bytes(serve_call *c, const char *path, int64_t *bytes) {
     *bytes = (int64_t)s.st_size;
     return S_ISREG(s.st_mode)
                ? true
-               : serve_fail(&c->failure, 400, "filename", "\"%.128s\" is no plain file", strrchr(path, '/') + 1);
+               : serve_fail(&c->failure, 400, "filename", "\"%.128s\" is not a regular file", strrchr(path, '/') + 1);
 }
 
 /* Says which of the server's files is wrong without saying where they are. */
@@ -102,25 +95,6 @@ static bool fail_file(serve_call *c, const char *path, ht_status status, const h
     return serve_fail_as(&c->failure, status, &shown);
 }
 
-static const serve_field save_timings[] = {SERVE_HAS("save_ms", SERVE_IS_REAL), {0}},
-                         restore_timings[] = {SERVE_HAS("restore_ms", SERVE_IS_REAL), {0}};
-static const serve_field numbered[] = {SERVE_HAS("id_slot", SERVE_IS_COUNT), {0}},
-                         of_file[] = {SERVE_HAS("filename", SERVE_IS_TEXT), {0}},
-                         saved[] = {SERVE_HAS("n_saved", SERVE_IS_COUNT),
-                                    SERVE_HAS("n_written", SERVE_IS_COUNT),
-                                    SERVE_HAS("timings", SERVE_IS_NAMED("LlamaSlotSaveTimings", save_timings)),
-                                    {0}},
-                         restored[] = {SERVE_HAS("n_restored", SERVE_IS_COUNT),
-                                       SERVE_HAS("n_skipped", SERVE_IS_COUNT),
-                                       SERVE_HAS("n_read", SERVE_IS_COUNT),
-                                       SERVE_HAS("timings", SERVE_IS_NAMED("LlamaSlotRestoreTimings", restore_timings)),
-                                       {0}},
-                         erased[] = {SERVE_HAS("n_erased", SERVE_IS_COUNT), {0}};
-static const serve_shape saved_shape = SERVE_IS_NAMED("LlamaSlotSaved", numbered, of_file, saved),
-                         restored_shape = SERVE_IS_NAMED("LlamaSlotRestored", numbered, of_file, restored),
-                         erased_shape = SERVE_IS_NAMED("LlamaSlotErased", numbered, erased);
-const serve_shape serve_llama_slot_answer = SERVE_IS_EITHER(NULL, &saved_shape, &restored_shape, &erased_shape);
-
 static bool save(serve_call *c, int number, const char *path) {
     ht_error err = {0};
     int64_t bytes;
@@ -131,9 +105,9 @@ static bool save(serve_call *c, int number, const char *path) {
     if (status) return fail_file(c, path, status, &err);
     (void)file_bytes(c, path, &bytes);
     serve_reply_json(c->x, 200,
-                     json_pack("{si ss sI sI s{sf}}", "id_slot", number, "filename", strrchr(path, '/') + 1, "n_saved",
-                               (json_int_t)tokens, "n_written", (json_int_t)bytes, "timings", "save_ms",
-                               (ht_now_seconds() - begun) * 1e3),
+                     ht_json_pack("{si ss sI sI s{sf}}", "id_slot", number, "filename", strrchr(path, '/') + 1,
+                                  "n_saved", (int64_t)tokens, "n_written", (int64_t)bytes, "timings", "save_ms",
+                                  (ht_now_seconds() - begun) * 1e3),
                      SERVE_OPENAI);
     return true;
 }
@@ -154,14 +128,15 @@ static bool restore(serve_call *c, int number, const char *path) {
     const double begun = ht_now_seconds();
     if (!file_bytes(c, path, &bytes)) return false;
     if (bytes < 0)
-        return serve_fail(&c->failure, 404, "filename", "nothing has been saved as \"%.128s\"", strrchr(path, '/') + 1);
+        return serve_fail(&c->failure, 404, "filename", "\"%.128s\" does not exist: save a slot under this name first",
+                          strrchr(path, '/') + 1);
     const int64_t before = ht_engine_get_statistics(c->lease.engine).prefix_tokens;
     if (!load(c, path, &skipped)) return false;
     const int64_t added = ht_engine_get_statistics(c->lease.engine).prefix_tokens - before;
     serve_reply_json(c->x, 200,
-                     json_pack("{si ss sI sI sI s{sf}}", "id_slot", number, "filename", strrchr(path, '/') + 1,
-                               "n_restored", (json_int_t)(added > 0 ? added : 0), "n_skipped", (json_int_t)skipped,
-                               "n_read", (json_int_t)bytes, "timings", "restore_ms", (ht_now_seconds() - begun) * 1e3),
+                     ht_json_pack("{si ss sI sI sI s{sf}}", "id_slot", number, "filename", strrchr(path, '/') + 1,
+                                  "n_restored", (int64_t)(added > 0 ? added : 0), "n_skipped", (int64_t)skipped,
+                                  "n_read", (int64_t)bytes, "timings", "restore_ms", (ht_now_seconds() - begun) * 1e3),
                      SERVE_OPENAI);
     return true;
 }
@@ -169,7 +144,7 @@ static bool restore(serve_call *c, int number, const char *path) {
 /* All that is kept goes, whatever the number: there is one cache of all answers. */
 static bool erase(serve_call *c, int number) {
     const int64_t n = ht_engine_clear_cache(c->lease.engine);
-    serve_reply_json(c->x, 200, json_pack("{si sI}", "id_slot", number, "n_erased", (json_int_t)n), SERVE_OPENAI);
+    serve_reply_json(c->x, 200, ht_json_pack("{si sI}", "id_slot", number, "n_erased", (int64_t)n), SERVE_OPENAI);
     return true;
 }
 
@@ -182,7 +157,7 @@ bool serve_llama_slot_action(serve_call *c) {
     const bool saves = strcmp(action, "save") == 0;
     if (strcmp(action, "erase") == 0) return erase(c, number);
     if (!saves && strcmp(action, "restore") != 0)
-        return serve_fail(&c->failure, 400, "action", "\"action\" is to be \"save\", \"restore\" or \"erase\"");
+        return serve_fail(&c->failure, 400, "action", "\"action\" must be \"save\", \"restore\" or \"erase\"");
     char *path = file_path(c);
     const bool good = path && (saves ? save(c, number, path) : restore(c, number, path));
     free(path);

@@ -20,133 +20,83 @@ void serve_ollama_time(int64_t seconds, char out[SERVE_OLLAMA_TIME]) {
 
 int64_t serve_ollama_nanoseconds(double seconds) { return seconds > 0 ? (int64_t)(seconds * 1e9) : 0; }
 
-/* ---- shapes ---- */
-
-static const serve_field function_members[] = {SERVE_HAS("index", SERVE_IS_COUNT),
-                                               SERVE_HAS("name", SERVE_IS_TEXT),
-                                               SERVE_HAS("arguments", {.types = SERVE_JSON_OBJECT}),
-                                               {0}};
-static const serve_field call_members[] = {
-    SERVE_HAS("id", SERVE_IS_TEXT), SERVE_HAS("function", SERVE_IS_NAMED("OllamaFunctionCall", function_members)), {0}};
-static const serve_shape call_shape = SERVE_IS_NAMED("OllamaToolCall", call_members);
-/* Beside the text, in a message or in the response itself. */
-static const serve_field carried[] = {
-    SERVE_MAY_HAVE("thinking", SERVE_IS_TEXT), SERVE_MAY_HAVE("tool_calls", SERVE_IS_LIST(&call_shape)), {0}};
-static const serve_field message_members[] = {
-    SERVE_HAS("role", SERVE_IS_ONE_OF("assistant")), SERVE_HAS("content", SERVE_IS_TEXT), {0}};
-static const serve_shape message_shape = SERVE_IS_NAMED("OllamaMessage", message_members, carried);
-static const serve_shape id_shape = SERVE_IS_INTEGER(0, INT32_MAX);
-static const serve_field head[] = {SERVE_HAS("model", SERVE_IS_TEXT), SERVE_HAS("created_at", SERVE_IS_TEXT), {0}},
-                         with_message[] = {SERVE_HAS("message", SERVE_IS(message_shape)), {0}},
-                         with_response[] = {SERVE_HAS("response", SERVE_IS_TEXT), {0}},
-                         with_context[] = {SERVE_MAY_HAVE("context", SERVE_IS_LIST(&id_shape)), {0}},
-                         with_logprobs[] = {SERVE_MAY_HAVE("logprobs", SERVE_IS(serve_logprobs_shape)), {0}},
-                         is_chunk[] = {SERVE_HAS("done", SERVE_IS_FALSE), {0}},
-                         is_last[] = {SERVE_HAS("done", SERVE_IS_TRUE), {0}},
-                         answered[] = {SERVE_HAS("done_reason", SERVE_IS_ONE_OF("stop", "length")),
-                                       SERVE_HAS("total_duration", SERVE_IS_COUNT),
-                                       SERVE_HAS("load_duration", SERVE_IS_COUNT),
-                                       SERVE_HAS("prompt_eval_count", SERVE_IS_COUNT),
-                                       SERVE_HAS("prompt_eval_duration", SERVE_IS_COUNT),
-                                       SERVE_HAS("eval_count", SERVE_IS_COUNT),
-                                       SERVE_HAS("eval_duration", SERVE_IS_COUNT),
-                                       {0}},
-                         loaded[] = {SERVE_HAS("done_reason", SERVE_IS_ONE_OF("load", "unload")), {0}};
-
-/* A whole answer, which is as the last line of a stream, or what serve_ollama_answer_loaded says; and the lines before. */
-#define OF_CHAT       head, with_message
-#define OF_COMPLETION head, with_response
-static const serve_shape chat_shape = SERVE_IS_NAMED("OllamaChatResponse", OF_CHAT, with_logprobs, is_last, answered),
-                         chat_chunk = SERVE_IS_NAMED("OllamaChatChunk", OF_CHAT, with_logprobs, is_chunk),
-                         chat_loaded = SERVE_IS_NAMED("OllamaChatLoaded", OF_CHAT, is_last, loaded),
-                         completion_shape = SERVE_IS_NAMED("OllamaGenerateResponse", OF_COMPLETION, carried,
-                                                           with_context, with_logprobs, is_last, answered),
-                         completion_chunk =
-                             SERVE_IS_NAMED("OllamaGenerateChunk", OF_COMPLETION, carried, with_logprobs, is_chunk),
-                         completion_loaded = SERVE_IS_NAMED("OllamaGenerateLoaded", OF_COMPLETION, is_last, loaded);
-const serve_shape serve_ollama_chat_answer = SERVE_IS_EITHER("OllamaChatAnswer", &chat_shape, &chat_loaded),
-                  serve_ollama_chat_event =
-                      SERVE_IS_EITHER("OllamaChatLine", &chat_chunk, &chat_shape, &serve_failure_shapes[SERVE_OLLAMA]),
-                  serve_ollama_generate_answer =
-                      SERVE_IS_EITHER("OllamaGenerateAnswer", &completion_shape, &completion_loaded),
-                  serve_ollama_generate_event = SERVE_IS_EITHER("OllamaGenerateLine", &completion_chunk,
-                                                                &completion_shape, &serve_failure_shapes[SERVE_OLLAMA]);
-
 /* ---- lines ---- */
 
-json_t *serve_ollama_line(const serve_call *c, bool chat, const char *text, size_t n, bool done) {
+ht_json *serve_ollama_line(const serve_call *c, bool chat, const char *text, size_t n, bool done) {
     char now[SERVE_OLLAMA_TIME];
     serve_ollama_time(0, now);
-    json_t *line = json_pack("{ss ss}", "model", serve_ollama_model_name(c), "created_at", now);
+    ht_json *line = ht_json_pack("{ss ss}", "model", serve_ollama_model_name(c), "created_at", now);
     if (chat)
-        json_object_set_new(line, "message", json_pack("{ss ss%}", "role", "assistant", "content", text, n));
+        ht_json_object_set_new(line, "message", ht_json_pack("{ss ss%}", "role", "assistant", "content", text, n));
     else
-        json_object_set_new(line, "response", json_stringn(text, n));
-    json_object_set_new(line, "done", json_boolean(done));
+        ht_json_object_set_new(line, "response", ht_json_stringn(text, n));
+    ht_json_object_set_new(line, "done", ht_json_boolean(done));
     return line;
 }
 
-static json_t *line_of(const serve_generation *g, const char *text, size_t n, bool done) {
+static ht_json *line_of(const serve_generation *g, const char *text, size_t n, bool done) {
     const serve_ollama *o = g->extra;
     return serve_ollama_line(g->c, o->chat, text, n, done);
 }
 
 /* Where a line has its text, beside which thoughts and calls are. */
-static json_t *carrier(const serve_generation *g, json_t *line) {
+static ht_json *carrier(const serve_generation *g, ht_json *line) {
     const serve_ollama *o = g->extra;
-    return o->chat ? json_object_get(line, "message") : line;
+    return o->chat ? ht_json_object_get(line, "message") : line;
 }
 
 /* A call with its arguments as an object, the next of those that are told. */
-static json_t *call_json(serve_answer *a, const serve_tool_call *call) {
-    return json_pack("{ss s{si ss so}}", "id", call->id, "function", "index", a->n_blocks++, "name", call->name,
-                     "arguments", serve_tool_call_arguments(call));
+static ht_json *call_json(serve_answer *a, const serve_tool_call *call) {
+    return ht_json_pack("{ss s{si ss so}}", "id", call->id, "function", "index", a->n_blocks++, "name", call->name,
+                        "arguments", serve_tool_call_arguments(call));
 }
 
 /* Moves the log-probabilities that have come into a line. */
-static void set_logprobs(const serve_generation *g, serve_answer *a, json_t *line) {
-    if (!g->logprobs || !json_array_size(a->logprobs)) return;
-    json_object_set(line, "logprobs", a->logprobs);
-    json_decref(a->logprobs);
-    a->logprobs = json_array();
+static void set_logprobs(const serve_generation *g, serve_answer *a, ht_json *line) {
+    if (!g->logprobs || !ht_json_array_size(a->logprobs)) return;
+    ht_json_object_set(line, "logprobs", a->logprobs);
+    ht_json_decref(a->logprobs);
+    a->logprobs = ht_json_new_array();
 }
 
 /* The ids of prompt and answer, with which another request goes on; the token that ended the answer is one of them. */
-static json_t *context_json(const serve_generation *g, const serve_answer *a) {
+static ht_json *context_json(const serve_generation *g, const serve_answer *a) {
     const serve_ollama *o = g->extra;
-    json_t *ids = json_array();
-    for (size_t i = 0; i < o->prompt.n; i++) json_array_append_new(ids, json_integer(o->prompt.id[i]));
-    for (size_t i = 0; i < a->n_ids; i++) json_array_append_new(ids, json_integer(a->ids[i]));
+    ht_json *ids = ht_json_new_array();
+    for (size_t i = 0; i < o->prompt.n; i++) ht_json_array_append_new(ids, ht_json_integer(o->prompt.id[i]));
+    for (size_t i = 0; i < a->n_ids; i++) ht_json_array_append_new(ids, ht_json_integer(a->ids[i]));
     if (a->metrics.finish == HT_FINISH_STOP && a->metrics.stop_id >= 0)
-        json_array_append_new(ids, json_integer(a->metrics.stop_id));
+        ht_json_array_append_new(ids, ht_json_integer(a->metrics.stop_id));
     return ids;
 }
 
-static void set_end(const serve_generation *g, const serve_answer *a, json_t *line) {
+static void set_end(const serve_generation *g, const serve_answer *a, ht_json *line) {
     const serve_ollama *o = g->extra;
     const serve_usage u = serve_answer_usage(a);
     const ht_metrics *m = &a->metrics;
-    json_object_set_new(line, "done_reason", json_string(m->finish == HT_FINISH_LENGTH ? "length" : "stop"));
-    if (o->gives_context) json_object_set_new(line, "context", context_json(g, a));
-    json_object_set_new(line, "total_duration", json_integer(serve_ollama_nanoseconds(ht_now_seconds() - g->c->begin)));
-    json_object_set_new(line, "load_duration", json_integer(serve_ollama_nanoseconds(o->model_ready - g->c->begin)));
-    json_object_set_new(line, "prompt_eval_count", json_integer(u.prompt));
-    json_object_set_new(line, "prompt_eval_duration", json_integer(serve_ollama_nanoseconds(m->prefill_seconds)));
-    json_object_set_new(line, "eval_count", json_integer(u.generated));
-    json_object_set_new(line, "eval_duration", json_integer(serve_ollama_nanoseconds(m->decode_seconds)));
+    ht_json_object_set_new(line, "done_reason", ht_json_string(m->finish == HT_FINISH_LENGTH ? "length" : "stop"));
+    if (o->gives_context) ht_json_object_set_new(line, "context", context_json(g, a));
+    ht_json_object_set_new(line, "total_duration",
+                           ht_json_integer(serve_ollama_nanoseconds(ht_now_seconds() - g->c->begin)));
+    ht_json_object_set_new(line, "load_duration",
+                           ht_json_integer(serve_ollama_nanoseconds(o->model_ready - g->c->begin)));
+    ht_json_object_set_new(line, "prompt_eval_count", ht_json_integer(u.prompt));
+    ht_json_object_set_new(line, "prompt_eval_duration", ht_json_integer(serve_ollama_nanoseconds(m->prefill_seconds)));
+    ht_json_object_set_new(line, "eval_count", ht_json_integer(u.generated));
+    ht_json_object_set_new(line, "eval_duration", ht_json_integer(serve_ollama_nanoseconds(m->decode_seconds)));
 }
 
 /* ---- whole answers ---- */
 
-static json_t *reply(serve_generation *g) {
+static ht_json *reply(serve_generation *g) {
     serve_answer *a = &g->answer[0];
-    json_t *line = line_of(g, a->text.data ? a->text.data : "", a->text.len, true), *to = carrier(g, line);
-    if (a->thoughts.len) json_object_set_new(to, "thinking", serve_text_json(&a->thoughts));
-    json_t *calls = json_array();
+    ht_json *line = line_of(g, a->text.data ? a->text.data : "", a->text.len, true), *to = carrier(g, line);
+    if (a->thoughts.len) ht_json_object_set_new(to, "thinking", serve_text_json(&a->thoughts));
+    ht_json *calls = ht_json_new_array();
     for (size_t i = 0; i < a->n_calls; i++)
-        if (!a->call[i].cut) json_array_append_new(calls, call_json(a, &a->call[i]));
-    if (json_array_size(calls)) json_object_set(to, "tool_calls", calls);
-    json_decref(calls);
+        if (!a->call[i].cut) ht_json_array_append_new(calls, call_json(a, &a->call[i]));
+    if (ht_json_array_size(calls)) ht_json_object_set(to, "tool_calls", calls);
+    ht_json_decref(calls);
     set_logprobs(g, a, line);
     set_end(g, a, line);
     return line;
@@ -154,11 +104,11 @@ static json_t *reply(serve_generation *g) {
 
 /* ---- streams ---- */
 
-static void send_piece(serve_generation *g, serve_answer *a, const serve_piece *p) {
-    const bool text = p->part == SERVE_TEXT;
-    json_t *line = line_of(g, text ? p->text : "", text ? p->n : 0, false);
-    if (p->part == SERVE_THOUGHT)
-        json_object_set_new(carrier(g, line), "thinking", json_stringn(p->text, p->n));
+static void send_piece(serve_generation *g, serve_answer *a, const ht_answer_piece *p) {
+    const bool text = p->part == HT_ANSWER_TEXT;
+    ht_json *line = line_of(g, text ? p->text : "", text ? p->n : 0, false);
+    if (p->part == HT_ANSWER_THINKING)
+        ht_json_object_set_new(carrier(g, line), "thinking", ht_json_stringn(p->text, p->n));
     else
         set_logprobs(g, a, line);
     serve_send_line(g, line);
@@ -168,23 +118,24 @@ static void send_piece(serve_generation *g, serve_answer *a, const serve_piece *
 static void send_call(serve_generation *g, serve_answer *a) {
     const serve_tool_call *call = &a->call[a->n_calls - 1];
     if (call->cut) return;
-    json_t *line = line_of(g, "", 0, false);
-    json_object_set_new(carrier(g, line), "tool_calls", json_pack("[o]", call_json(a, call)));
+    ht_json *line = line_of(g, "", 0, false);
+    ht_json_object_set_new(carrier(g, line), "tool_calls", ht_json_pack("[o]", call_json(a, call)));
     serve_send_line(g, line);
 }
 
-static void piece(serve_generation *g, serve_answer *a, const serve_piece *p) {
+static void piece(serve_generation *g, serve_answer *a, const ht_answer_piece *p) {
     switch (p->part) {
-    case SERVE_TEXT:
-    case SERVE_THOUGHT: send_piece(g, a, p); break;
-    case SERVE_CALL_BEGIN:
-    case SERVE_CALL_ARGUMENTS: break;
-    case SERVE_CALL_END: send_call(g, a); break;
+    case HT_ANSWER_TEXT:
+    case HT_ANSWER_THINKING: send_piece(g, a, p); break;
+    case HT_ANSWER_CALL_BEGIN:
+    case HT_ANSWER_CALL_ARGUMENTS: break;
+    case HT_ANSWER_CALL: break;
+    case HT_ANSWER_CALL_END: send_call(g, a); break;
     }
 }
 
 static void answer_end(serve_generation *g, serve_answer *a) {
-    json_t *line = line_of(g, "", 0, true);
+    ht_json *line = line_of(g, "", 0, true);
     set_logprobs(g, a, line);
     set_end(g, a, line);
     serve_send_line(g, line);

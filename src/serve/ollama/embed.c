@@ -22,43 +22,43 @@ const serve_field *const serve_ollama_embed_fields[] = {embed_fields, common_fie
 /* ---- inputs that are too long ---- */
 
 /* The ids of a text as far as the context goes, as a list; *cut says that there were more. */
-static json_t *cut_ids(serve_call *c, const char *text, bool *cut) {
+static ht_json *cut_ids(serve_call *c, const char *text, bool *cut) {
     int32_t *ids = NULL;
     size_t n = 0;
     const size_t most = (size_t)ht_model_context(c->lease.model);
     if (!serve_encode_text(c, text, true, "input", &ids, &n)) return NULL;
-    json_t *list = json_array();
+    ht_json *list = ht_json_new_array();
     *cut = *cut || n > most;
-    for (size_t i = 0; i < n && i < most; i++) json_array_append_new(list, json_integer(ids[i]));
+    for (size_t i = 0; i < n && i < most; i++) ht_json_array_append_new(list, ht_json_integer(ids[i]));
     ht_ids_free(ids);
     return list;
 }
 
 /* Whether a text may have more tokens than the context: each has a byte at least, but for those that are added. */
-static bool may_be_long(const serve_call *c, const json_t *input) {
+static bool may_be_long(const serve_call *c, const ht_json *input) {
     enum { ADDED = 8 };
-    const size_t n = json_is_array(input) ? json_array_size(input) : 1;
+    const size_t n = ht_json_is_array(input) ? ht_json_array_size(input) : 1;
     for (size_t i = 0; i < n; i++) {
-        const json_t *one = json_is_array(input) ? json_array_get(input, i) : input;
-        if ((int64_t)json_string_length(one) + ADDED > ht_model_context(c->lease.model)) return true;
+        const ht_json *one = ht_json_is_array(input) ? ht_json_array_get(input, i) : input;
+        if ((int64_t)ht_json_string_length(one) + ADDED > ht_model_context(c->lease.model)) return true;
     }
     return false;
 }
 
 /* The input, its texts cut where they do not fit, in which case the answer's head says so; NULL: a failure. */
-static json_t *fitting_input(serve_call *c, const json_t *input) {
+static ht_json *fitting_input(serve_call *c, const ht_json *input) {
     bool cut = false;
-    if (!serve_flag(c->body, "truncate", true) || !may_be_long(c, input)) return json_incref((json_t *)input);
-    json_t *lists = json_array();
-    const size_t n = json_is_array(input) ? json_array_size(input) : 1;
+    if (!serve_flag(c->body, "truncate", true) || !may_be_long(c, input)) return ht_json_incref((ht_json *)input);
+    ht_json *lists = ht_json_new_array();
+    const size_t n = ht_json_is_array(input) ? ht_json_array_size(input) : 1;
     bool good = lists;
     for (size_t i = 0; good && i < n; i++) {
-        const json_t *one = json_is_array(input) ? json_array_get(input, i) : input;
-        json_t *ids = cut_ids(c, json_string_value(one), &cut);
-        good = ids && json_array_append_new(lists, ids) == 0;
+        const ht_json *one = ht_json_is_array(input) ? ht_json_array_get(input, i) : input;
+        ht_json *ids = cut_ids(c, ht_json_string_value(one), &cut);
+        good = ids && ht_json_array_append_new(lists, ids) == 0;
     }
     if (!good) {
-        json_decref(lists);
+        ht_json_decref(lists);
         serve_fail_memory(&c->failure);
         return NULL;
     }
@@ -77,50 +77,40 @@ static bool begin(serve_call *c, double *loaded) {
     return true;
 }
 
-static bool embed(serve_call *c, const json_t *input, bool normalize, ht_embeddings **out) {
+static bool embed(serve_call *c, const ht_json *input, bool normalize, ht_embeddings **out) {
     ht_embed_options o;
     ht_embed_options_init(&o, sizeof o);
     o.normalize = normalize;
-    json_t *fitting = fitting_input(c, input);
+    ht_json *fitting = fitting_input(c, input);
     const bool good = fitting && serve_embed_inputs(c, fitting, &o, out);
-    json_decref(fitting);
+    ht_json_decref(fitting);
     return good;
 }
-
-static const serve_field embed_answer[] = {SERVE_HAS("model", SERVE_IS_TEXT),
-                                           SERVE_HAS("embeddings", SERVE_IS_LIST(&serve_vector_shape)),
-                                           SERVE_HAS("total_duration", SERVE_IS_COUNT),
-                                           SERVE_HAS("load_duration", SERVE_IS_COUNT),
-                                           SERVE_HAS("prompt_eval_count", SERVE_IS_COUNT),
-                                           {0}},
-                         embeddings_answer[] = {SERVE_HAS("embedding", SERVE_IS(serve_vector_shape)), {0}};
-const serve_shape serve_ollama_embed_answer = SERVE_IS_NAMED("OllamaEmbedResponse", embed_answer),
-                  serve_ollama_embeddings_answer = SERVE_IS_NAMED("OllamaEmbeddingsResponse", embeddings_answer);
 
 bool serve_ollama_embed(serve_call *c) {
     ht_embeddings *e = NULL;
     int64_t n = 0, tokens = 0;
     double loaded;
-    const json_t *input = serve_member(c->body, "input");
-    const bool nothing = !input || (json_is_array(input) && !json_array_size(input)) ||
-                         (json_is_string(input) && !json_string_length(input));
+    const ht_json *input = serve_member(c->body, "input");
+    const bool nothing = !input || (ht_json_is_array(input) && !ht_json_array_size(input)) ||
+                         (ht_json_is_string(input) && !ht_json_string_length(input));
     if (!begin(c, &loaded)) return false;
     if (!nothing && !embed(c, input, true, &e)) return false;
     if (e && !serve_read_dimensions(c, e, &n)) {
         ht_embeddings_free(e);
         return false;
     }
-    json_t *vectors = json_array();
+    ht_json *vectors = ht_json_new_array();
     for (size_t i = 0; e && i < e->n; i++) {
         tokens += e->embeddings[i].n_tokens;
-        json_array_append_new(vectors, serve_embedding_json(&e->embeddings[i], n, n < e->hidden ? 2 : -1, false));
+        ht_json_array_append_new(vectors, serve_embedding_json(&e->embeddings[i], n, n < e->hidden ? 2 : -1, false));
     }
     ht_embeddings_free(e);
     serve_reply_json(c->x, 200,
-                     json_pack("{ss so sI sI sI}", "model", serve_ollama_model_name(c), "embeddings", vectors,
-                               "total_duration", (json_int_t)serve_ollama_nanoseconds(ht_now_seconds() - c->begin),
-                               "load_duration", (json_int_t)serve_ollama_nanoseconds(loaded - c->begin),
-                               "prompt_eval_count", (json_int_t)tokens),
+                     ht_json_pack("{ss so sI sI sI}", "model", serve_ollama_model_name(c), "embeddings", vectors,
+                                  "total_duration", (int64_t)serve_ollama_nanoseconds(ht_now_seconds() - c->begin),
+                                  "load_duration", (int64_t)serve_ollama_nanoseconds(loaded - c->begin),
+                                  "prompt_eval_count", (int64_t)tokens),
                      SERVE_OLLAMA);
     return true;
 }
@@ -130,9 +120,10 @@ bool serve_ollama_embeddings(serve_call *c) {
     ht_embeddings *e = NULL;
     double loaded;
     if (!begin(c, &loaded)) return false;
-    if (serve_filled_text(c->body, "prompt") && !embed(c, json_object_get(c->body, "prompt"), false, &e)) return false;
-    json_t *vector = e ? serve_embedding_json(&e->embeddings[0], e->hidden, -1, false) : json_array();
+    if (serve_filled_text(c->body, "prompt") && !embed(c, ht_json_object_get(c->body, "prompt"), false, &e))
+        return false;
+    ht_json *vector = e ? serve_embedding_json(&e->embeddings[0], e->hidden, -1, false) : ht_json_new_array();
     ht_embeddings_free(e);
-    serve_reply_json(c->x, 200, json_pack("{so}", "embedding", vector), SERVE_OLLAMA);
+    serve_reply_json(c->x, 200, ht_json_pack("{so}", "embedding", vector), SERVE_OLLAMA);
     return true;
 }

@@ -14,9 +14,8 @@ static const serve_field generate_fields[] = {
     {"raw", .is = SERVE_IS_FLAG},
     {"context", .is = SERVE_IS_LIST(&id)},
     {"template", .class = SERVE_LACKED,
-     .instead =
-         "prompts are written by the model's own chat template; send one that is written already with \"raw\": true"},
-    {"images", .class = SERVE_LACKED, .instead = "models see text alone here"},
+     .instead = "prompts use the model's chat template; send a formatted prompt with \"raw\": true"},
+    {"images", .class = SERVE_LACKED, .instead = "only text input is supported"},
     {"width", .class = SERVE_LACKED},
     {"height", .class = SERVE_LACKED},
     {"steps", .class = SERVE_LACKED},
@@ -27,7 +26,7 @@ const serve_field *const serve_ollama_generate_fields[] = {generate_fields, serv
 
 typedef struct asked {
     const char *prompt, *suffix, *system;
-    const json_t *context;
+    const ht_json *context;
     bool raw;
 } asked;
 
@@ -40,32 +39,38 @@ static bool read_asked(serve_call *c, asked *a) {
                  .system = serve_filled_text(c->body, "system"),
                  .context = serve_member(c->body, "context"),
                  .raw = serve_flag(c->body, "raw", false)};
-    if (a->raw && (a->suffix || a->system || json_array_size(a->context)))
+    if (a->raw && (a->suffix || a->system || ht_json_array_size(a->context)))
         return serve_fail(&c->failure, 400, "raw",
-                          "\"raw\" has no \"suffix\", \"system\" or \"context\": the prompt is all there is");
-    if (a->suffix && (a->system || json_array_size(a->context)))
-        return serve_fail(&c->failure, 400, "suffix",
-                          "\"suffix\" has no \"system\" or \"context\": what it fills in is no chat");
+                          "\"raw\" cannot be combined with \"suffix\", \"system\" or \"context\"");
+    if (a->suffix && (a->system || ht_json_array_size(a->context)))
+        return serve_fail(&c->failure, 400, "suffix", "\"suffix\" cannot be combined with \"system\" or \"context\"");
     return true;
 }
 
 /* ---- prompts ---- */
 
-/* The ids of the turn's text, behind those of the context that the client gives back. Two begin a sequence; one is enough. */
-static bool append_turn(serve_generation *g, const json_t *context) {
+/* Whether the first id only begins the sequence: where BOS is the mark of a turn, too, the answer's turn has it again. */
+static bool begins_with_bos(const ht_tokenizer *t, const int32_t *ids, size_t n) {
+    const int32_t bos = t ? ht_tokenizer_bos(t) : -1;
+    bool only = n && ids[0] == bos;
+    for (size_t i = 1; i < n && only; i++) only = ids[i] != bos;
+    return only;
+}
+
+/* The ids of the turn's text, after those of the context that the client gives back, which begin the sequence. */
+static bool append_turn(serve_generation *g, const ht_json *context) {
     serve_call *c = g->c;
     serve_ollama *o = g->extra;
     serve_prompt before = {0};
     int32_t *ids = NULL;
     size_t n = 0;
     ht_error err = {0};
-    const ht_tokenizer *t = ht_model_tokenizer(c->lease.model);
-    if (json_array_size(context) && !serve_read_prompt(c, context, "context", &before)) {
+    if (ht_json_array_size(context) && !serve_read_prompt(c, context, "context", &before)) {
         ht_ids_free(before.ids);
         return false;
     }
     const ht_status status = ht_chat_encode(c->lease.model, g->prompt[0].chat, 0, &ids, &n, &err);
-    const size_t skip = before.n_ids && n && t && ids[0] == ht_tokenizer_bos(t) ? 1 : 0;
+    const size_t skip = before.n_ids && begins_with_bos(ht_model_tokenizer(c->lease.model), ids, n) ? 1 : 0;
     const bool good = status ? serve_fail_as(&c->failure, status, &err)
                              : serve_ids_append(&o->prompt, before.ids, before.n_ids, &c->failure) &&
                                    serve_ids_append(&o->prompt, ids + skip, n - skip, &c->failure);
@@ -78,16 +83,16 @@ static bool append_turn(serve_generation *g, const json_t *context) {
 static bool set_turn(serve_generation *g, const serve_conversation *like, const asked *a) {
     serve_ollama *o = g->extra;
     serve_conversation k = *like;
-    json_t *messages = a->system ? json_pack("[{ss ss} {ss ss}]", "role", "system", "content", a->system, "role",
-                                             "user", "content", a->prompt)
-                                 : json_pack("[{ss ss}]", "role", "user", "content", a->prompt);
+    ht_json *messages = a->system ? ht_json_pack("[{ss ss} {ss ss}]", "role", "system", "content", a->system, "role",
+                                                 "user", "content", a->prompt)
+                                  : ht_json_pack("[{ss ss}]", "role", "user", "content", a->prompt);
     if (!messages) return serve_fail_memory(&g->c->failure);
     k.messages = messages;
     const bool good = serve_set_conversation(g, &k) && append_turn(g, a->context);
-    json_decref(messages);
+    ht_json_decref(messages);
     if (!good) return false;
     o->gives_context = g->keep_ids = true;
-    if (!json_array_size(a->context)) return true; /* as a chat, whose thoughts are told apart */
+    if (!ht_json_array_size(a->context)) return true; /* as a chat, whose thoughts are told apart */
     serve_prompt *p = &g->prompt[0];
     ht_chat_free(p->chat);
     p->chat = NULL;

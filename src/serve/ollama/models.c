@@ -23,24 +23,15 @@ static void parameter_size(int64_t n, char *out, size_t room) {
     snprintf(out, room, "%lld", (long long)n);
 }
 
-static const serve_field details_members[] = {SERVE_HAS("parent_model", SERVE_IS_TEXT),
-                                              SERVE_HAS("format", SERVE_IS_TEXT),
-                                              SERVE_HAS("family", SERVE_IS_TEXT),
-                                              SERVE_HAS("families", SERVE_IS_LIST(&serve_any_text)),
-                                              SERVE_HAS("parameter_size", SERVE_IS_TEXT),
-                                              SERVE_HAS("quantization_level", SERVE_IS_TEXT),
-                                              {0}};
-static const serve_shape details_shape = SERVE_IS_NAMED("OllamaModelDetails", details_members);
-
-static json_t *details_json(const serve_model_name *m, const serve_details *d) {
+static ht_json *details_json(const serve_model_name *m, const serve_details *d) {
     char size[32];
     parameter_size(d->n_parameters, size, sizeof size);
-    return json_pack("{ss ss ss s[s] ss ss}", "parent_model",
-                     m->model      ? m->model
-                     : m->alias_of ? m->alias_of
-                                   : "",
-                     "format", d->format, "family", d->architecture, "families", d->architecture, "parameter_size",
-                     size, "quantization_level", d->quantization);
+    return ht_json_pack("{ss ss ss s[s] ss ss}", "parent_model",
+                        m->model      ? m->model
+                        : m->alias_of ? m->alias_of
+                                      : "",
+                        "format", d->format, "family", d->architecture, "families", d->architecture, "parameter_size",
+                        size, "quantization_level", d->quantization);
 }
 
 /* A name with a tag, which Ollama's clients take all names to have. */
@@ -61,65 +52,46 @@ static void digest(const serve_model_name *m, const serve_details *d, char out[6
     for (int i = 0; i < 32; i++) snprintf(out + 2 * i, 3, "%02x", sum[i]);
 }
 
-static const serve_field listed[] = {SERVE_HAS("name", SERVE_IS_TEXT),
-                                     SERVE_HAS("model", SERVE_IS_TEXT),
-                                     SERVE_HAS("size", SERVE_IS_COUNT),
-                                     SERVE_HAS("digest", SERVE_IS_TEXT),
-                                     SERVE_HAS("details", SERVE_IS(details_shape)),
-                                     {0}};
-
 /* What both lists have in common. */
-static json_t *model_json(const serve_model_name *m, const serve_details *d, int64_t bytes) {
+static ht_json *model_json(const serve_model_name *m, const serve_details *d, int64_t bytes) {
     char name[512], sum[65];
     tagged(m->name, name, sizeof name);
     digest(m, d, sum);
-    return json_pack("{ss ss sI ss so}", "name", name, "model", name, "size", (json_int_t)bytes, "digest", sum,
-                     "details", details_json(m, d));
+    return ht_json_pack("{ss ss sI ss so}", "name", name, "model", name, "size", (int64_t)bytes, "digest", sum,
+                        "details", details_json(m, d));
 }
 
 /* ---- lists ---- */
 
-static const serve_field present[] = {SERVE_HAS("modified_at", SERVE_IS_TEXT), {0}},
-                         running[] = {SERVE_HAS("expires_at", SERVE_IS_TEXT),
-                                      SERVE_HAS("size_vram", SERVE_IS_COUNT),
-                                      SERVE_HAS("context_length", SERVE_IS_COUNT),
-                                      {0}};
-static const serve_shape present_shape = SERVE_IS_NAMED("OllamaModel", listed, present),
-                         running_shape = SERVE_IS_NAMED("OllamaRunningModel", listed, running);
-static const serve_field list_of_present[] = {SERVE_HAS("models", SERVE_IS_LIST(&present_shape)), {0}},
-                         list_of_running[] = {SERVE_HAS("models", SERVE_IS_LIST(&running_shape)), {0}};
-const serve_shape serve_ollama_tags_answer = SERVE_IS_NAMED("OllamaModelList", list_of_present),
-                  serve_ollama_running_answer = SERVE_IS_NAMED("OllamaRunningModelList", list_of_running);
-
 bool serve_ollama_tags(serve_call *c) {
-    json_t *models = json_array();
+    ht_json *models = ht_json_new_array();
     serve_model_name m;
     for (size_t i = 0; serve_models_name(c->server->models, i, &m); i++) {
         char changed[SERVE_OLLAMA_TIME];
         const serve_details d = serve_details_of(c->server, &m);
         serve_ollama_time(m.created, changed);
-        json_t *one = model_json(&m, &d, d.file_bytes);
-        json_object_set_new(one, "modified_at", json_string(changed));
-        json_array_append_new(models, one);
+        ht_json *one = model_json(&m, &d, d.file_bytes);
+        ht_json_object_set_new(one, "modified_at", ht_json_string(changed));
+        ht_json_array_append_new(models, one);
     }
-    serve_reply_json(c->x, 200, json_pack("{so}", "models", models), SERVE_OLLAMA);
+    serve_reply_json(c->x, 200, ht_json_pack("{so}", "models", models), SERVE_OLLAMA);
     return true;
 }
 
 bool serve_ollama_running(serve_call *c) {
-    json_t *models = json_array();
+    ht_json *models = ht_json_new_array();
     serve_model_name m;
     for (size_t i = 0; serve_models_name(c->server->models, i, &m); i++) {
         if (!m.loaded || m.alias_of || m.model) continue;
         const serve_details d = serve_details_of(c->server, &m);
-        json_t *one = model_json(&m, &d, (int64_t)m.bytes);
+        ht_json *one = model_json(&m, &d, (int64_t)m.bytes);
         /* Models stay until another needs their memory, or they are told to go: no time is known. */
-        json_object_set_new(one, "expires_at", json_string("9999-12-31T23:59:59Z"));
-        json_object_set_new(one, "size_vram", json_integer(0));
-        json_object_set_new(one, "context_length", json_integer(d.context));
-        json_array_append_new(models, one);
+        ht_json_object_set_new(one, "expires_at", ht_json_string("9999-12-31T23:59:59Z"));
+        ht_json_object_set_new(one, "size_vram", ht_json_integer(0));
+        ht_json_object_set_new(one, "context_length", ht_json_integer(d.context));
+        ht_json_array_append_new(models, one);
     }
-    serve_reply_json(c->x, 200, json_pack("{so}", "models", models), SERVE_OLLAMA);
+    serve_reply_json(c->x, 200, ht_json_pack("{so}", "models", models), SERVE_OLLAMA);
     return true;
 }
 
@@ -144,7 +116,7 @@ static const char *read_name(serve_call *c) {
     const char *name = serve_text(c->body, "model");
     if (!name) name = serve_text(c->body, "name");
     if (name && *name) return name;
-    serve_fail(&c->failure, 400, "model", "\"model\" is to be the name of a model");
+    serve_fail(&c->failure, 400, "model", "\"model\" must be the name of a model");
     return NULL;
 }
 
@@ -161,30 +133,30 @@ static bool find_model(serve_call *c, serve_model_name *m) {
     return check_broken(c, name) && serve_fail(&c->failure, 404, "model", "model \"%.128s\" not found", name);
 }
 
-static void set_number(json_t *to, const char *group, const char *key, int64_t value) {
+static void set_number(ht_json *to, const char *group, const char *key, int64_t value) {
     char name[160];
     snprintf(name, sizeof name, "%.64s.%s", group, key);
-    if (value > 0) json_object_set_new(to, name, json_integer(value));
+    if (value > 0) ht_json_object_set_new(to, name, ht_json_integer(value));
 }
 
-static void set_tokens(json_t *to, const ht_tokenizer *t, bool verbose) {
+static void set_tokens(ht_json *to, const ht_tokenizer *t, bool verbose) {
     if (!t) return;
-    json_t *tokens = verbose ? json_array() : json_null();
+    ht_json *tokens = verbose ? ht_json_new_array() : ht_json_null();
     for (int32_t i = 0; verbose && i < ht_tokenizer_vocab_size(t); i++)
-        json_array_append_new(tokens, json_string(ht_tokenizer_piece(t, i)));
-    json_object_set_new(to, "tokenizer.ggml.tokens", tokens);
+        ht_json_array_append_new(tokens, ht_json_string(ht_tokenizer_piece(t, i)));
+    ht_json_object_set_new(to, "tokenizer.ggml.tokens", tokens);
     if (ht_tokenizer_bos(t) >= 0)
-        json_object_set_new(to, "tokenizer.ggml.bos_token_id", json_integer(ht_tokenizer_bos(t)));
+        ht_json_object_set_new(to, "tokenizer.ggml.bos_token_id", ht_json_integer(ht_tokenizer_bos(t)));
     if (ht_tokenizer_eos(t) >= 0)
-        json_object_set_new(to, "tokenizer.ggml.eos_token_id", json_integer(ht_tokenizer_eos(t)));
+        ht_json_object_set_new(to, "tokenizer.ggml.eos_token_id", ht_json_integer(ht_tokenizer_eos(t)));
 }
 
 /* The facts of a checkpoint by the names of GGUF's metadata, whatever its format. */
-static json_t *info_json(const ht_model_info *info, const ht_tokenizer *t, bool verbose) {
+static ht_json *info_json(const ht_model_info *info, const ht_tokenizer *t, bool verbose) {
     const char *arch = info->architecture;
-    json_t *out =
-        json_pack("{ss sI}", "general.architecture", arch, "general.parameter_count", (json_int_t)info->n_parameters);
-    if (*info->name) json_object_set_new(out, "general.name", json_string(info->name));
+    ht_json *out =
+        ht_json_pack("{ss sI}", "general.architecture", arch, "general.parameter_count", (int64_t)info->n_parameters);
+    if (*info->name) ht_json_object_set_new(out, "general.name", ht_json_string(info->name));
     set_number(out, arch, "context_length", info->context);
     set_number(out, arch, "embedding_length", info->hidden);
     set_number(out, arch, "block_count", info->n_layers);
@@ -200,13 +172,13 @@ static json_t *info_json(const ht_model_info *info, const ht_tokenizer *t, bool 
     return out;
 }
 
-static json_t *capabilities_json(const ht_tokenizer *t) {
+static ht_json *capabilities_json(const ht_tokenizer *t) {
     const serve_capabilities can = serve_capabilities_of(t);
-    json_t *list = json_pack("[s]", "completion");
-    if (can.tools) json_array_append_new(list, json_string("tools"));
-    if (can.thinking) json_array_append_new(list, json_string("thinking"));
-    if (can.insert) json_array_append_new(list, json_string("insert"));
-    json_array_append_new(list, json_string("embedding"));
+    ht_json *list = ht_json_pack("[s]", "completion");
+    if (can.tools) ht_json_array_append_new(list, ht_json_string("tools"));
+    if (can.thinking) ht_json_array_append_new(list, ht_json_string("thinking"));
+    if (can.insert) ht_json_array_append_new(list, ht_json_string("insert"));
+    ht_json_array_append_new(list, ht_json_string("embedding"));
     return list;
 }
 
@@ -220,25 +192,8 @@ static void write_parameters(const serve_options *o, const ht_model_info *info, 
     }
 }
 
-/* Facts by the names of GGUF's metadata, most of which begin with that of the architecture. */
-static const serve_shape fact_shape = {.types =
-                                           SERVE_JSON_TEXT | SERVE_JSON_INTEGER | SERVE_JSON_LIST | SERVE_JSON_NULL,
-                                       .low = 0,
-                                       .high = INT64_MAX,
-                                       .item = &serve_any_text},
-                         capability_shape = SERVE_IS_ONE_OF("completion", "tools", "thinking", "insert", "embedding");
-static const serve_field show_members[] = {SERVE_HAS("modelfile", SERVE_IS_TEXT),
-                                           SERVE_HAS("parameters", SERVE_IS_TEXT),
-                                           SERVE_HAS("template", SERVE_IS_TEXT),
-                                           SERVE_HAS("details", SERVE_IS(details_shape)),
-                                           SERVE_HAS("model_info", {.types = SERVE_JSON_OBJECT, .every = &fact_shape}),
-                                           SERVE_HAS("capabilities", SERVE_IS_LIST(&capability_shape)),
-                                           SERVE_HAS("modified_at", SERVE_IS_TEXT),
-                                           {0}};
-const serve_shape serve_ollama_show_answer = SERVE_IS_NAMED("OllamaShowResponse", show_members);
-
-static json_t *show_json(serve_call *c, const serve_model_name *m, const ht_model_info *info, const ht_tokenizer *t,
-                         bool verbose) {
+static ht_json *show_json(serve_call *c, const serve_model_name *m, const ht_model_info *info, const ht_tokenizer *t,
+                          bool verbose) {
     ht_text parameters = {0}, file = {0};
     char changed[SERVE_OLLAMA_TIME];
     const char *own = t ? ht_tokenizer_chat_template(t) : NULL;
@@ -254,12 +209,12 @@ static json_t *show_json(serve_call *c, const serve_model_name *m, const ht_mode
     }
     write_parameters(&c->server->o, info, "PARAMETER ", &file);
     serve_ollama_time(m->created, changed);
-    json_t *out = parameters.failed || file.failed
-                      ? NULL
-                      : json_pack("{so so ss so so so ss}", "modelfile", serve_text_json(&file), "parameters",
-                                  serve_text_json(&parameters), "template", own ? own : "", "details",
-                                  details_json(m, &d), "model_info", info_json(info, t, verbose), "capabilities",
-                                  capabilities_json(t), "modified_at", changed);
+    ht_json *out = parameters.failed || file.failed
+                       ? NULL
+                       : ht_json_pack("{so so ss so so so ss}", "modelfile", serve_text_json(&file), "parameters",
+                                      serve_text_json(&parameters), "template", own ? own : "", "details",
+                                      details_json(m, &d), "model_info", info_json(info, t, verbose), "capabilities",
+                                      capabilities_json(t), "modified_at", changed);
     ht_text_discard(&parameters);
     ht_text_discard(&file);
     return out;
@@ -284,9 +239,6 @@ bool serve_ollama_show(serve_call *c) {
 
 /* ---- what is done elsewhere ---- */
 
-static const serve_field pull_members[] = {SERVE_HAS("status", SERVE_IS_ONE_OF("success")), {0}};
-const serve_shape serve_ollama_pull_answer = SERVE_IS_NAMED("OllamaPullResponse", pull_members);
-
 bool serve_ollama_pull(serve_call *c) {
     serve_model_name m;
     const char *name = read_name(c);
@@ -294,10 +246,10 @@ bool serve_ollama_pull(serve_call *c) {
     if (!serve_models_find(c->server->models, name, &m))
         return check_broken(c, name) &&
                serve_fail(&c->failure, 404, "model",
-                          "\"%.128s\" is not there, and the server fetches no models: run `hearth pull %.128s` on its "
+                          "\"%.128s\" not found; the server does not download models: run `hearth pull %.128s` on its "
                           "machine, and start it again with that model",
                           name, name);
-    serve_reply_json(c->x, 200, json_pack("{ss}", "status", "success"), SERVE_OLLAMA);
+    serve_reply_json(c->x, 200, ht_json_pack("{ss}", "status", "success"), SERVE_OLLAMA);
     return true;
 }
 
@@ -307,5 +259,5 @@ bool serve_ollama_manage(serve_call *c) {
                       : strcmp(path, "/api/copy") == 0 ? "start it with --alias NAME=MODEL for another name of a model"
                       : strcmp(path, "/api/push") == 0 ? "checkpoints are published with the tools of their hub"
                                                        : "start it with another model, or with --adapter";
-    return serve_fail(&c->failure, 501, NULL, "the server does not change its models by %.64s: %s", path, how);
+    return serve_fail(&c->failure, 501, NULL, "%.64s is not supported: %s", path, how);
 }

@@ -14,7 +14,7 @@ static const serve_field option_members[] = {
     {"num_ctx", .is = SERVE_IS_INTEGER(1, INT64_MAX)},
     {"stop", .is = SERVE_IS_STOP},
     {"penalize_newline", .class = SERVE_LACKED, .is = {.types = SERVE_JSON_FLAG, .on = true},
-     .instead = "newlines are penalised as other tokens are"},
+     .instead = "newlines are penalized like other tokens"},
     {"num_keep", .class = SERVE_NOTED},
     {"draft_num_predict", .class = SERVE_NOTED},
     {"num_batch", .class = SERVE_NOTED}, /* about the machine, which the server was told of */
@@ -50,39 +50,39 @@ const serve_field serve_ollama_fields[] = {
 /* ---- options ---- */
 
 /* A context of the client's choice is no more than the model's; less than that saves nothing here, as memory is taken when it is needed. */
-static void tell_of_context(serve_call *c, const json_t *options) {
+static void tell_of_context(serve_call *c, const ht_json *options) {
     if (serve_integer(options, "num_ctx", 1) > ht_model_context(c->lease.model)) serve_call_ignore(c, "num_ctx");
 }
 
 /* -1 and -2, and 0, leave the end to the context. */
-static void read_most(serve_generation *g, const json_t *options) {
+static void read_most(serve_generation *g, const ht_json *options) {
     static const char *const names[] = {"num_predict", NULL};
     serve_read_max_tokens(g, options, names, INT32_MAX);
     if (!g->how.max_tokens) g->how.max_tokens = INT32_MAX;
 }
 
 static bool read_options(serve_generation *g) {
-    const json_t *options = serve_member(g->c->body, "options");
+    const ht_json *options = serve_member(g->c->body, "options");
     if (!serve_read_sampling(g, options)) return false;
     tell_of_context(g->c, options);
     read_most(g, options);
-    return serve_read_stop(g, json_object_get(options, "stop"));
+    return serve_read_stop(g, ht_json_object_get(options, "stop"));
 }
 
 /* ---- format, thinking, log-probabilities ---- */
 
 static bool read_format(serve_generation *g) {
-    const json_t *format = serve_member(g->c->body, "format");
-    if (json_is_object(format)) return serve_hold_to_schema(g, format, "format");
-    return json_string_length(format) ? serve_hold_to_any_object(g, "format") : true;
+    const ht_json *format = serve_member(g->c->body, "format");
+    if (ht_json_is_object(format)) return serve_hold_to_schema(g, format, "format");
+    return ht_json_string_length(format) ? serve_hold_to_any_object(g, "format") : true;
 }
 
 static bool read_think(serve_call *c, serve_conversation *k) {
-    const json_t *think = serve_member(c->body, "think");
+    const ht_json *think = serve_member(c->body, "think");
     const int word = serve_word(c->body, "think", thinkings, -1);
     if (!think) return true;
     if (word >= 0) k->effort = thinkings[word > 2 ? 2 : word];
-    k->thinking = json_is_false(think) ? SERVE_THINKING_OFF : SERVE_THINKING_ON;
+    k->thinking = ht_json_is_false(think) ? SERVE_THINKING_OFF : SERVE_THINKING_ON;
     if (k->thinking == SERVE_THINKING_OFF) return true;
     const serve_capabilities can = serve_capabilities_of(ht_model_tokenizer(c->lease.model));
     return !can.template || can.thinking
@@ -116,30 +116,30 @@ static bool is_duration(const char *text, bool *zero) {
     return true;
 }
 
-bool serve_ollama_read_keep_alive(const json_t *body, bool *unload, serve_failure *f) {
-    const json_t *value = serve_member(body, "keep_alive");
+bool serve_ollama_read_keep_alive(const ht_json *body, bool *unload, serve_failure *f) {
+    const ht_json *value = serve_member(body, "keep_alive");
     *unload = false;
     if (!value) return true;
-    if (json_is_number(value)) {
-        *unload = !(json_number_value(value) < 0) && !(json_number_value(value) > 0);
+    if (ht_json_is_number(value)) {
+        *unload = !(ht_json_number_value(value) < 0) && !(ht_json_number_value(value) > 0);
         return true;
     }
-    if (!json_is_string(value) || !is_duration(json_string_value(value), unload))
+    if (!ht_json_is_string(value) || !is_duration(ht_json_string_value(value), unload))
         return serve_fail(
             f, 400, "keep_alive",
-            "\"keep_alive\" is to be a duration such as \"5m\", or a number of seconds; 0 unloads the model");
+            "\"keep_alive\" must be a duration such as \"5m\", or a number of seconds; 0 unloads the model");
     return true;
 }
 
 /* Whether there is nothing to answer. */
-static bool is_empty(const json_t *body) {
-    const json_t *messages = serve_member(body, "messages");
-    const char *prompt = json_string_value(json_object_get(body, "prompt"));
-    return !json_array_size(messages) && !(prompt && *prompt) && !serve_member(body, "suffix") &&
-           (!messages || json_is_array(messages));
+static bool is_empty(const ht_json *body) {
+    const ht_json *messages = serve_member(body, "messages");
+    const char *prompt = ht_json_string_value(ht_json_object_get(body, "prompt"));
+    return !ht_json_array_size(messages) && !(prompt && *prompt) && !serve_member(body, "suffix") &&
+           (!messages || ht_json_is_array(messages));
 }
 
-bool serve_ollama_only_unloads(const json_t *body) {
+bool serve_ollama_only_unloads(const ht_json *body) {
     bool unload;
     serve_failure f = {0};
     return is_empty(body) && serve_ollama_read_keep_alive(body, &unload, &f) && unload;
@@ -157,8 +157,8 @@ static bool unload_model(serve_call *c) {
 bool serve_ollama_answer_loaded(serve_call *c, bool chat) {
     bool unload;
     if (!serve_ollama_read_keep_alive(c->body, &unload, &c->failure) || (unload && !unload_model(c))) return false;
-    json_t *line = serve_ollama_line(c, chat, "", 0, true);
-    json_object_set_new(line, "done_reason", json_string(unload ? "unload" : "load"));
+    ht_json *line = serve_ollama_line(c, chat, "", 0, true);
+    ht_json_object_set_new(line, "done_reason", ht_json_string(unload ? "unload" : "load"));
     serve_reply_json(c->x, 200, line, SERVE_OLLAMA);
     return true;
 }

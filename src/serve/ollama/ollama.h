@@ -5,28 +5,21 @@
 #include "serve/conversation.h"
 #include "serve/prompts.h"
 
-/* Each answers a call, as a route runs it, with its tables of members, and the shapes of its answers. */
+/* Each answers a call, as a route runs it, with its tables of members. */
 bool serve_ollama_chat(serve_call *c);
 extern const serve_field *const serve_ollama_chat_fields[];
-extern const serve_shape serve_ollama_chat_answer, serve_ollama_chat_event;
 bool serve_ollama_generate(serve_call *c);
 extern const serve_field *const serve_ollama_generate_fields[];
-extern const serve_shape serve_ollama_generate_answer, serve_ollama_generate_event;
 bool serve_ollama_embed(serve_call *c);
 extern const serve_field *const serve_ollama_embed_fields[];
-extern const serve_shape serve_ollama_embed_answer;
 bool serve_ollama_embeddings(serve_call *c);
 extern const serve_field *const serve_ollama_embeddings_fields[];
-extern const serve_shape serve_ollama_embeddings_answer;
 bool serve_ollama_tags(serve_call *c);
 bool serve_ollama_running(serve_call *c);
-extern const serve_shape serve_ollama_tags_answer, serve_ollama_running_answer;
 bool serve_ollama_show(serve_call *c);
 extern const serve_field *const serve_ollama_show_fields[];
-extern const serve_shape serve_ollama_show_answer;
 bool serve_ollama_pull(serve_call *c);
 extern const serve_field *const serve_ollama_pull_fields[];
-extern const serve_shape serve_ollama_pull_answer;
 /* Says how what Ollama's clients can do to the models of a server is done here. */
 bool serve_ollama_manage(serve_call *c);
 
@@ -55,9 +48,9 @@ extern const serve_field serve_ollama_fields[], *const serve_ollama_options[];
                    "\u00B5s|ms|s|m|h)?$"                                                                               \
     }
 /* Whether the model is to go, in *unload. */
-bool serve_ollama_read_keep_alive(const json_t *body, bool *unload, serve_failure *f);
+bool serve_ollama_read_keep_alive(const ht_json *body, bool *unload, serve_failure *f);
 /* Whether a request asks for nothing but that; it needs no model then. */
-bool serve_ollama_only_unloads(const json_t *body);
+bool serve_ollama_only_unloads(const ht_json *body);
 /* Answers a request without messages or a prompt: its model has been loaded, or is to go. */
 bool serve_ollama_answer_loaded(serve_call *c, bool chat);
 /* The name of the call's model as the client wrote it. */
@@ -71,7 +64,7 @@ enum { SERVE_OLLAMA_TIME = 48 };
 /* A time, or the present for 0 seconds, in the form of RFC 3339 with nanoseconds. */
 void serve_ollama_time(int64_t seconds, char out[SERVE_OLLAMA_TIME]);
 /* {"model": ..., "created_at": ..., "message": {...}, "done": ...}, or with a response. */
-json_t *serve_ollama_line(const serve_call *c, bool chat, const char *text, size_t n, bool done);
+ht_json *serve_ollama_line(const serve_call *c, bool chat, const char *text, size_t n, bool done);
 int64_t serve_ollama_nanoseconds(double seconds);
 
 #endif

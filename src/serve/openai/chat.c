@@ -32,6 +32,7 @@ static const serve_field answered[] = {{"content", .is = CONTENT},
                                        {"reasoning_content", .is = SERVE_IS_TEXT},
                                        {"reasoning", .is = SERVE_IS_TEXT},
                                        {"thinking", .is = SERVE_IS_TEXT},
+                                       {"prefix", .is = SERVE_IS_FLAG},
                                        {0}};
 static const serve_field resulted[] = {{"content", .is = CONTENT}, {"tool_call_id", .is = SERVE_IS_TEXT}, {0}};
 static const serve_field *const of_said[] = {said, NULL}, *const of_answered[] = {answered, NULL},
@@ -74,6 +75,8 @@ static const serve_field chat_fields[] = {
     {"parallel_tool_calls", .is = SERVE_IS_FLAG},
     {"reasoning_effort", .is = SERVE_IS_WORD(serve_efforts)},
     {"chat_template_kwargs", .is = {.types = SERVE_JSON_OBJECT}},
+    {"add_generation_prompt", .is = SERVE_IS_FLAG}, /* vLLM, with the next */
+    {"continue_final_message", .is = SERVE_IS_FLAG},
     {"modalities", .is = SERVE_IS_LIST(&modality_shape)},
     {"audio", .class = SERVE_LACKED},
     {"web_search_options", .class = SERVE_LACKED},
@@ -87,10 +90,10 @@ const serve_field *const serve_openai_chat_fields[] = {
 /* ---- requests ---- */
 
 static bool read_tool_choice(serve_call *c, serve_conversation *k) {
-    const json_t *choice = serve_member(c->body, "tool_choice");
+    const ht_json *choice = serve_member(c->body, "tool_choice");
     k->choice = serve_read_tool_choice(c->body);
-    if (!json_is_object(choice)) return true;
-    const json_t *allowed = serve_member(choice, "allowed_tools");
+    if (!ht_json_is_object(choice)) return true;
+    const ht_json *allowed = serve_member(choice, "allowed_tools");
     if (allowed && strcmp(serve_text(choice, "type"), "allowed_tools") == 0) {
         serve_read_allowed(allowed, k);
         return true;
@@ -99,9 +102,24 @@ static bool read_tool_choice(serve_call *c, serve_conversation *k) {
     if (!k->tool) k->tool = serve_text(choice, "name");
     if (!k->tool)
         return serve_fail(&c->failure, 400, "tool_choice",
-                          "\"tool_choice\" is to be \"auto\", \"none\", \"required\" or "
+                          "\"tool_choice\" must be \"auto\", \"none\", \"required\" or "
                           "{\"type\": \"function\", \"function\": {\"name\": ...}}");
     k->choice = SERVE_TOOLS_NAMED;
+    return true;
+}
+
+/* vLLM's members, or "prefix" in the last message, which Mistral and DeepSeek have. */
+static bool read_prompt_end(serve_call *c, serve_conversation *k) {
+    const ht_json *opens = serve_member(c->body, "add_generation_prompt"),
+                  *continues = serve_member(c->body, "continue_final_message"),
+                  *last = ht_json_array_get(k->messages, ht_json_array_size(k->messages) - 1);
+    const bool answer = serve_ends_in_answer(k->messages);
+    if (ht_json_is_true(continues) && ht_json_is_true(opens))
+        return serve_fail(&c->failure, 400, "continue_final_message",
+                          "\"continue_final_message\" must be false when \"add_generation_prompt\" is true");
+    k->unopened = ht_json_is_false(opens);
+    k->continues = ht_json_is_true(continues) || (answer && serve_flag(last, "prefix", false)) ||
+                   (answer && k->unopened && !continues);
     return true;
 }
 
@@ -111,11 +129,11 @@ bool serve_openai_read_conversation(serve_call *c, serve_conversation *k) {
     k->variables = serve_member(c->body, "chat_template_kwargs");
     k->one_call = !serve_flag(c->body, "parallel_tool_calls", true);
     serve_read_effort(c->body, "reasoning_effort", k);
-    return read_tool_choice(c, k);
+    return read_prompt_end(c, k) && read_tool_choice(c, k);
 }
 
-void serve_openai_read_stream(serve_generation *g, const json_t *body) {
-    const json_t *options = serve_member(body, "stream_options");
+void serve_openai_read_stream(serve_generation *g, const ht_json *body) {
+    const ht_json *options = serve_member(body, "stream_options");
     g->stream = serve_flag(body, "stream", false);
     g->usage = serve_flag(options, "include_usage", false);
     g->continuous_usage = serve_flag(options, "continuous_usage_stats", false);
@@ -132,32 +150,20 @@ static bool read_request(serve_generation *g) {
     if (!g->how.max_tokens) {
         const char *name = serve_member(c->body, most[0]) ? most[0] : most[1];
         return serve_fail(&c->failure, 400, name,
-                          "\"%s\" is to be a whole number of 1 or more, or -1 for no bound, not 0", name);
+                          "\"%s\" must be a whole number of 1 or more, or -1 for no limit, not 0", name);
     }
     return serve_openai_read_conversation(c, &k) && serve_read_logprobs(g) && serve_read_sampling(g, c->body) &&
-           serve_read_stop(g, json_object_get(c->body, "stop")) && serve_read_structure(g, c->body) &&
+           serve_read_stop(g, ht_json_object_get(c->body, "stop")) && serve_read_structure(g, c->body) &&
            serve_set_conversation(g, &k);
 }
 
 /* ---- what is the same in all answers ---- */
 
-static const serve_field cached[] = {SERVE_HAS("cached_tokens", SERVE_IS_COUNT), {0}},
-                         reasoned[] = {SERVE_HAS("reasoning_tokens", SERVE_IS_COUNT), {0}},
-                         usage_members[] = {
-                             SERVE_HAS("prompt_tokens", SERVE_IS_COUNT),
-                             SERVE_HAS("completion_tokens", SERVE_IS_COUNT),
-                             SERVE_HAS("total_tokens", SERVE_IS_COUNT),
-                             SERVE_HAS("prompt_tokens_details", SERVE_IS_NAMED("PromptTokensDetails", cached)),
-                             SERVE_HAS("completion_tokens_details",
-                                       SERVE_IS_NAMED("CompletionTokensDetails", reasoned)),
-                             {0}};
-const serve_shape serve_openai_usage_shape = SERVE_IS_NAMED("CompletionUsage", usage_members);
-
-json_t *serve_openai_usage(serve_usage u) {
-    return json_pack("{sI sI sI s{sI} s{sI}}", "prompt_tokens", (json_int_t)u.prompt, "completion_tokens",
-                     (json_int_t)u.generated, "total_tokens", (json_int_t)(u.prompt + u.generated),
-                     "prompt_tokens_details", "cached_tokens", (json_int_t)u.cached, "completion_tokens_details",
-                     "reasoning_tokens", (json_int_t)u.thoughts);
+ht_json *serve_openai_usage(serve_usage u) {
+    return ht_json_pack("{sI sI sI s{sI} s{sI}}", "prompt_tokens", (int64_t)u.prompt, "completion_tokens",
+                        (int64_t)u.generated, "total_tokens", (int64_t)(u.prompt + u.generated),
+                        "prompt_tokens_details", "cached_tokens", (int64_t)u.cached, "completion_tokens_details",
+                        "reasoning_tokens", (int64_t)u.thoughts);
 }
 
 const char *serve_openai_finish(const serve_answer *a) {
@@ -166,160 +172,96 @@ const char *serve_openai_finish(const serve_answer *a) {
 }
 
 #define FINISHES "stop", "length", "tool_calls"
-static const serve_field role_member[] = {SERVE_HAS("role", SERVE_IS_ONE_OF("assistant")), {0}},
-                         logprobs_members[] = {SERVE_HAS("content", SERVE_IS(serve_logprobs_shape)),
-                                               SERVE_HAS("refusal", SERVE_IS_NULL),
-                                               {0}};
-static const serve_shape logprobs_shape = SERVE_IS_NAMED("ChatCompletionLogprobs", logprobs_members);
-/* What a choice has in answers and streams; usage of a stream is null, or left out, where there is none yet. */
-static const serve_field index_member[] = {SERVE_HAS("index", SERVE_IS_COUNT), {0}},
-                         logprobs_member[] = {SERVE_HAS("logprobs", SERVE_IS_OR_NULL(logprobs_shape)), {0}},
-                         head_members[] = {SERVE_HAS("id", SERVE_IS_TEXT),
-                                           SERVE_HAS("created", SERVE_IS_COUNT),
-                                           SERVE_HAS("model", SERVE_IS_TEXT),
-                                           {0}};
-
 /* ---- whole answers ---- */
 
-static const serve_field function_members[] = {
-    SERVE_HAS("name", SERVE_IS_TEXT), SERVE_HAS("arguments", SERVE_IS_TEXT), {0}};
-static const serve_field tool_call_members[] = {
-    SERVE_HAS("id", SERVE_IS_TEXT),
-    SERVE_HAS("type", SERVE_IS_ONE_OF("function")),
-    SERVE_HAS("function", SERVE_IS_NAMED("ChatCompletionFunctionCall", function_members)),
-    {0}};
-static const serve_shape tool_call_shape = SERVE_IS_NAMED("ChatCompletionToolCall", tool_call_members);
-static const serve_field message_members[] = {SERVE_HAS("content", SERVE_IS_NULLABLE(SERVE_JSON_TEXT)),
-                                              SERVE_HAS("refusal", SERVE_IS_NULL),
-                                              SERVE_MAY_HAVE("reasoning_content", SERVE_IS_TEXT),
-                                              SERVE_MAY_HAVE("tool_calls", SERVE_IS_LIST(&tool_call_shape)),
-                                              {0}};
-static const serve_field choice_of_answer[] = {
-    SERVE_HAS("message", SERVE_IS_NAMED("ChatCompletionMessage", role_member, message_members)),
-    SERVE_HAS("finish_reason", SERVE_IS_ONE_OF(FINISHES)),
-    {0}};
-static const serve_shape choice_shape =
-    SERVE_IS_NAMED("ChatCompletionChoice", index_member, choice_of_answer, logprobs_member);
-static const serve_field answer_members[] = {SERVE_HAS("object", SERVE_IS_ONE_OF("chat.completion")),
-                                             SERVE_HAS("choices", SERVE_IS_LIST(&choice_shape)),
-                                             SERVE_HAS("usage", SERVE_IS(serve_openai_usage_shape)),
-                                             {0}};
-const serve_shape serve_openai_chat_answer = SERVE_IS_NAMED("ChatCompletion", head_members, answer_members);
-
-static json_t *calls_json(const serve_answer *a) {
-    json_t *calls = json_array();
+static ht_json *calls_json(const serve_answer *a) {
+    ht_json *calls = ht_json_new_array();
     for (size_t i = 0; i < a->n_calls; i++)
-        json_array_append_new(calls,
-                              json_pack("{ss ss s{ss so}}", "id", a->call[i].id, "type", "function", "function", "name",
-                                        a->call[i].name, "arguments", serve_text_json(&a->call[i].arguments)));
+        ht_json_array_append_new(calls, ht_json_pack("{ss ss s{ss so}}", "id", a->call[i].id, "type", "function",
+                                                     "function", "name", a->call[i].name, "arguments",
+                                                     serve_text_json(&a->call[i].arguments)));
     return calls;
 }
 
-static json_t *message_json(const serve_answer *a) {
+static ht_json *message_json(const serve_answer *a) {
     const bool silent = a->n_calls && !a->text.len;
-    json_t *message = json_pack("{ss so sn}", "role", "assistant", "content",
-                                silent ? json_null() : serve_text_json(&a->text), "refusal");
-    if (a->thoughts.len) json_object_set_new(message, "reasoning_content", serve_text_json(&a->thoughts));
-    if (a->n_calls) json_object_set_new(message, "tool_calls", calls_json(a));
+    ht_json *message = ht_json_pack("{ss so sn}", "role", "assistant", "content",
+                                    silent ? ht_json_null() : serve_text_json(&a->text), "refusal");
+    if (a->thoughts.len) ht_json_object_set_new(message, "reasoning_content", serve_text_json(&a->thoughts));
+    if (a->n_calls) ht_json_object_set_new(message, "tool_calls", calls_json(a));
     return message;
 }
 
-static json_t *choice_json(const serve_generation *g, const serve_answer *a) {
-    json_t *logprobs = g->logprobs ? json_pack("{sO sn}", "content", a->logprobs, "refusal") : json_null();
-    return json_pack("{si so so ss}", "index", (int)a->index, "message", message_json(a), "logprobs", logprobs,
-                     "finish_reason", serve_openai_finish(a));
+static ht_json *choice_json(const serve_generation *g, const serve_answer *a) {
+    ht_json *logprobs = g->logprobs ? ht_json_pack("{sO sn}", "content", a->logprobs, "refusal") : ht_json_null();
+    return ht_json_pack("{si so so ss}", "index", (int)a->index, "message", message_json(a), "logprobs", logprobs,
+                        "finish_reason", serve_openai_finish(a));
 }
 
-static json_t *reply(serve_generation *g) {
-    json_t *choices = json_array();
-    for (size_t i = 0; i < g->n_answers; i++) json_array_append_new(choices, choice_json(g, &g->answer[i]));
-    return json_pack("{ss ss sI ss so so}", "id", g->id, "object", "chat.completion", "created", (json_int_t)g->created,
-                     "model", g->c->lease.name, "choices", choices, "usage", serve_openai_usage(serve_usage_of(g)));
+static ht_json *reply(serve_generation *g) {
+    ht_json *choices = ht_json_new_array();
+    for (size_t i = 0; i < g->n_answers; i++) ht_json_array_append_new(choices, choice_json(g, &g->answer[i]));
+    return ht_json_pack("{ss ss sI ss so so}", "id", g->id, "object", "chat.completion", "created", (int64_t)g->created,
+                        "model", g->c->lease.name, "choices", choices, "usage", serve_openai_usage(serve_usage_of(g)));
 }
 
 /* ---- streams ---- */
 
-static const serve_field function_delta[] = {
-    SERVE_MAY_HAVE("name", SERVE_IS_TEXT), SERVE_HAS("arguments", SERVE_IS_TEXT), {0}};
-static const serve_field tool_call_delta[] = {
-    SERVE_MAY_HAVE("id", SERVE_IS_TEXT),
-    SERVE_MAY_HAVE("type", SERVE_IS_ONE_OF("function")),
-    SERVE_HAS("function", SERVE_IS_NAMED("ChatCompletionFunctionCallDelta", function_delta)),
-    {0}};
-static const serve_shape tool_call_delta_shape =
-    SERVE_IS_NAMED("ChatCompletionToolCallDelta", index_member, tool_call_delta);
-static const serve_field delta_members[] = {SERVE_MAY_HAVE("role", SERVE_IS_ONE_OF("assistant")),
-                                            SERVE_MAY_HAVE("content", SERVE_IS_TEXT),
-                                            SERVE_MAY_HAVE("reasoning_content", SERVE_IS_TEXT),
-                                            SERVE_MAY_HAVE("tool_calls", SERVE_IS_LIST(&tool_call_delta_shape)),
-                                            {0}};
-static const serve_shape finish_shape = SERVE_IS_ONE_OF(FINISHES);
-static const serve_field choice_of_chunk[] = {SERVE_HAS("delta", SERVE_IS_NAMED("ChatCompletionDelta", delta_members)),
-                                              SERVE_HAS("finish_reason", SERVE_IS_OR_NULL(finish_shape)),
-                                              {0}};
-static const serve_shape chunk_choice_shape =
-    SERVE_IS_NAMED("ChatCompletionChunkChoice", index_member, choice_of_chunk, logprobs_member);
-static const serve_field chunk_members[] = {SERVE_HAS("object", SERVE_IS_ONE_OF("chat.completion.chunk")),
-                                            SERVE_HAS("choices", SERVE_IS_LIST(&chunk_choice_shape)),
-                                            SERVE_MAY_HAVE("usage", SERVE_IS_OR_NULL(serve_openai_usage_shape)),
-                                            {0}};
-static const serve_shape chunk_shape = SERVE_IS_NAMED("ChatCompletionChunk", head_members, chunk_members);
-const serve_shape serve_openai_chat_event =
-    SERVE_IS_EITHER("ChatCompletionEvent", &chunk_shape, &serve_failure_shapes[SERVE_OPENAI]);
-
 /* An event with these choices, which are taken. */
-static void send(serve_generation *g, json_t *choices, json_t *usage) {
-    json_t *chunk = json_pack("{ss ss sI ss so}", "id", g->id, "object", "chat.completion.chunk", "created",
-                              (json_int_t)g->created, "model", g->c->lease.name, "choices", choices);
-    if (usage) json_object_set_new(chunk, "usage", usage);
+static void send(serve_generation *g, ht_json *choices, ht_json *usage) {
+    ht_json *chunk = ht_json_pack("{ss ss sI ss so}", "id", g->id, "object", "chat.completion.chunk", "created",
+                                  (int64_t)g->created, "model", g->c->lease.name, "choices", choices);
+    if (usage) ht_json_object_set_new(chunk, "usage", usage);
     serve_send_event(g, NULL, chunk);
 }
 
 /* What has been added to an answer: the delta is taken. */
-static void send_delta(serve_generation *g, serve_answer *a, json_t *delta, const char *finish) {
-    json_t *logprobs = json_null();
-    if (g->logprobs && json_array_size(a->logprobs)) {
-        logprobs = json_pack("{sO sn}", "content", a->logprobs, "refusal");
-        json_decref(a->logprobs);
-        a->logprobs = json_array();
+static void send_delta(serve_generation *g, serve_answer *a, ht_json *delta, const char *finish) {
+    ht_json *logprobs = ht_json_null();
+    if (g->logprobs && ht_json_array_size(a->logprobs)) {
+        logprobs = ht_json_pack("{sO sn}", "content", a->logprobs, "refusal");
+        ht_json_decref(a->logprobs);
+        a->logprobs = ht_json_new_array();
     }
-    json_t *choices = json_pack("[{si so so ss?}]", "index", (int)a->index, "delta", delta, "logprobs", logprobs,
-                                "finish_reason", finish);
-    json_t *usage = g->continuous_usage ? serve_openai_usage(serve_answer_usage(a)) : g->usage ? json_null() : NULL;
+    ht_json *choices = ht_json_pack("[{si so so ss?}]", "index", (int)a->index, "delta", delta, "logprobs", logprobs,
+                                    "finish_reason", finish);
+    ht_json *usage = g->continuous_usage ? serve_openai_usage(serve_answer_usage(a)) : g->usage ? ht_json_null() : NULL;
     send(g, choices, usage);
 }
 
 static void begin(serve_generation *g) {
     for (size_t i = 0; i < g->n_answers && !g->closed; i++)
-        send_delta(g, &g->answer[i], json_pack("{ss ss}", "role", "assistant", "content", ""), NULL);
+        send_delta(g, &g->answer[i], ht_json_pack("{ss ss}", "role", "assistant", "content", ""), NULL);
 }
 
-static void piece(serve_generation *g, serve_answer *a, const serve_piece *p) {
+static void piece(serve_generation *g, serve_answer *a, const ht_answer_piece *p) {
     const int index = (int)a->n_calls - 1;
     switch (p->part) {
-    case SERVE_TEXT: send_delta(g, a, json_pack("{ss%}", "content", p->text, p->n), NULL); break;
-    case SERVE_THOUGHT: send_delta(g, a, json_pack("{ss%}", "reasoning_content", p->text, p->n), NULL); break;
-    case SERVE_CALL_BEGIN:
+    case HT_ANSWER_TEXT: send_delta(g, a, ht_json_pack("{ss%}", "content", p->text, p->n), NULL); break;
+    case HT_ANSWER_THINKING: send_delta(g, a, ht_json_pack("{ss%}", "reasoning_content", p->text, p->n), NULL); break;
+    case HT_ANSWER_CALL_BEGIN:
         send_delta(g, a,
-                   json_pack("{s[{si ss ss s{ss ss}}]}", "tool_calls", "index", index, "id", a->call[index].id, "type",
-                             "function", "function", "name", a->call[index].name, "arguments", ""),
+                   ht_json_pack("{s[{si ss ss s{ss ss}}]}", "tool_calls", "index", index, "id", a->call[index].id,
+                                "type", "function", "function", "name", a->call[index].name, "arguments", ""),
                    NULL);
         break;
-    case SERVE_CALL_ARGUMENTS:
-        send_delta(g, a,
-                   json_pack("{s[{si s{ss%}}]}", "tool_calls", "index", index, "function", "arguments", p->text, p->n),
-                   NULL);
+    case HT_ANSWER_CALL_ARGUMENTS:
+        send_delta(
+            g, a,
+            ht_json_pack("{s[{si s{ss%}}]}", "tool_calls", "index", index, "function", "arguments", p->text, p->n),
+            NULL);
         break;
-    case SERVE_CALL_END: break;
+    case HT_ANSWER_CALL: break;
+    case HT_ANSWER_CALL_END: break;
     }
 }
 
 static void answer_end(serve_generation *g, serve_answer *a) {
-    send_delta(g, a, json_object(), serve_openai_finish(a));
+    send_delta(g, a, ht_json_new_object(), serve_openai_finish(a));
 }
 
 static void end(serve_generation *g) {
-    if (g->usage) send(g, json_array(), serve_openai_usage(serve_usage_of(g)));
+    if (g->usage) send(g, ht_json_new_array(), serve_openai_usage(serve_usage_of(g)));
     serve_send_text_event(g, SERVE_OPENAI_DONE);
 }
 

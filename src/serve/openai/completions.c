@@ -34,7 +34,7 @@ typedef struct echoes {
     size_t n;
     char **text; /* may hold NUL bytes */
     size_t *length;
-    json_t **logprobs;      /* lists; NULL: none */
+    ht_json **logprobs;     /* lists; NULL: none */
     serve_prefill *prefill; /* of the prompts, for a request that generates nothing */
 } echoes;
 
@@ -43,7 +43,7 @@ static void free_echoes(void *user) {
     if (!e) return;
     for (size_t i = 0; i < e->n; i++) {
         if (e->text) ht_text_free(e->text[i]);
-        if (e->logprobs) json_decref(e->logprobs[i]);
+        if (e->logprobs) ht_json_decref(e->logprobs[i]);
     }
     free(e->text);
     free(e->length);
@@ -56,7 +56,7 @@ static bool make_echoes(serve_generation *g) {
     ht_error err = {0};
     serve_call *c = g->c;
     const ht_tokenizer *t = ht_model_tokenizer(c->lease.model);
-    if (!t) return serve_fail(&c->failure, 400, "echo", "the model has no tokenizer, which \"echo\" needs");
+    if (!t) return serve_fail(&c->failure, 400, "echo", "\"echo\" requires a tokenizer, which the model does not have");
     echoes *e = g->extra = calloc(1, sizeof *e);
     g->free_extra = free_echoes;
     if (!e || !(e->text = calloc(g->n_prompts, sizeof *e->text)) ||
@@ -79,19 +79,17 @@ static bool make_echoes(serve_generation *g) {
 /* ---- requests ---- */
 
 /* A text with what is to follow its completion. */
-static bool read_gap(serve_call *c, const json_t *value, const char *member, serve_prompt *out) {
-    const serve_infill gap = {.prefix = json_string_value(value), .suffix = serve_text(c->body, "suffix")};
+static bool read_gap(serve_call *c, const ht_json *value, const char *member, serve_prompt *out) {
+    const serve_infill gap = {.prefix = ht_json_string_value(value), .suffix = serve_text(c->body, "suffix")};
     if (gap.prefix) return serve_infill_prompt(c, &gap, "suffix", out);
     return serve_fail(&c->failure, 400, member,
-                      "\"%s\" is to be a text, or a list of texts, where there is a \"suffix\": not token ids", member);
+                      "\"%s\" must be a string or a list of strings with \"suffix\", not token ids", member);
 }
 
 static bool read_prompts(serve_generation *g) {
     serve_call *c = g->c;
     if (!serve_filled_text(c->body, "suffix")) return serve_read_prompts(g, "prompt", serve_read_prompt);
-    if (g->echo)
-        return serve_fail(&c->failure, 400, "echo",
-                          "\"echo\" gives back a prompt that the answer follows: there is none with a \"suffix\"");
+    if (g->echo) return serve_fail(&c->failure, 400, "echo", "\"echo\" cannot be combined with \"suffix\"");
     return serve_read_prompts(g, "prompt", read_gap);
 }
 
@@ -102,8 +100,8 @@ static bool read_request(serve_generation *g, bool *generates) {
     const int64_t n = serve_integer(c->body, "n", 1), best = serve_integer(c->body, "best_of", 1);
     const int64_t top = serve_integer(c->body, "logprobs", serve_flag(c->body, "logprobs", false) ? 0 : -1);
     if (best != 1 && best != n)
-        return serve_fail(f, 400, "best_of", "\"best_of\" is %lld and \"n\" is %lld: answers are not chosen among more",
-                          (long long)best, (long long)n);
+        return serve_fail(f, 400, "best_of", "\"best_of\" is %lld, expected the value of \"n\", %lld", (long long)best,
+                          (long long)n);
     g->n = (int32_t)n;
     g->logprobs = top >= 0;
     g->top_logprobs = top > 0 ? (int32_t)top : 0;
@@ -111,12 +109,12 @@ static bool read_request(serve_generation *g, bool *generates) {
     serve_openai_read_stream(g, c->body);
     serve_read_max_tokens(g, c->body, most, 16); /* OpenAI's default */
     serve_read_thinking_budget(g, c->body);
-    if (!serve_read_sampling(g, c->body) || !serve_read_stop(g, json_object_get(c->body, "stop")) ||
+    if (!serve_read_sampling(g, c->body) || !serve_read_stop(g, ht_json_object_get(c->body, "stop")) ||
         !serve_read_structure(g, c->body))
         return false;
     *generates = g->how.max_tokens > 0;
     if (!*generates && !g->echo)
-        return serve_fail(f, 400, "max_tokens", "\"max_tokens\" is 0, and without \"echo\" there is nothing to answer");
+        return serve_fail(f, 400, "max_tokens", "\"max_tokens\" must be 1 or more without \"echo\"");
     return read_prompts(g) && (!g->echo || make_echoes(g));
 }
 
@@ -124,83 +122,59 @@ static bool read_request(serve_generation *g, bool *generates) {
 
 /* Choices of answers and of streams differ in the end, which a piece does not have yet. */
 #define FINISHES "stop", "length"
-static const serve_shape finish_shape = SERVE_IS_ONE_OF(FINISHES);
-static const serve_field choice_members[] = {SERVE_HAS("text", SERVE_IS_TEXT),
-                                             SERVE_HAS("index", SERVE_IS_COUNT),
-                                             SERVE_HAS("logprobs", SERVE_IS_OR_NULL(serve_completion_logprobs_shape)),
-                                             {0}},
-                         finish_of_answer[] = {SERVE_HAS("finish_reason", SERVE_IS_ONE_OF(FINISHES)), {0}},
-                         finish_of_piece[] = {SERVE_HAS("finish_reason", SERVE_IS_OR_NULL(finish_shape)), {0}};
-static const serve_shape choice_shape = SERVE_IS_NAMED("CompletionChoice", choice_members, finish_of_answer),
-                         chunk_choice_shape = SERVE_IS_NAMED("CompletionChunkChoice", choice_members, finish_of_piece);
-static const serve_field head_members[] = {SERVE_HAS("id", SERVE_IS_TEXT),
-                                           SERVE_HAS("object", SERVE_IS_ONE_OF("text_completion")),
-                                           SERVE_HAS("created", SERVE_IS_COUNT),
-                                           SERVE_HAS("model", SERVE_IS_TEXT),
-                                           {0}};
-static const serve_field answer_members[] = {
-    SERVE_HAS("choices", SERVE_IS_LIST(&choice_shape)), SERVE_HAS("usage", SERVE_IS(serve_openai_usage_shape)), {0}};
-static const serve_field chunk_members[] = {SERVE_HAS("choices", SERVE_IS_LIST(&chunk_choice_shape)),
-                                            SERVE_MAY_HAVE("usage", SERVE_IS_OR_NULL(serve_openai_usage_shape)),
-                                            {0}};
-static const serve_shape chunk_shape = SERVE_IS_NAMED("CompletionChunk", head_members, chunk_members);
-const serve_shape serve_openai_completions_answer = SERVE_IS_NAMED("Completion", head_members, answer_members);
-const serve_shape serve_openai_completions_event =
-    SERVE_IS_EITHER("CompletionEvent", &chunk_shape, &serve_failure_shapes[SERVE_OPENAI]);
-
 static const echoes *echoes_of(const serve_generation *g) { return g->echo ? g->extra : NULL; }
 
 /* Log-probabilities of an answer, those of its prompt before them when it is echoed. */
-static json_t *logprobs_json(const serve_generation *g, const serve_answer *a, size_t prompt, bool echoed) {
+static ht_json *logprobs_json(const serve_generation *g, const serve_answer *a, size_t prompt, bool echoed) {
     const echoes *e = echoes_of(g);
-    if (!g->logprobs) return json_null();
+    if (!g->logprobs) return ht_json_null();
     if (!e || !echoed) return serve_completion_logprobs(a->logprobs, a->told_characters);
-    json_t *all = json_array();
-    json_array_extend(all, e->logprobs[prompt]);
-    json_array_extend(all, a->logprobs);
-    json_t *out = serve_completion_logprobs(all, 0);
-    json_decref(all);
+    ht_json *all = ht_json_new_array();
+    ht_json_array_extend(all, e->logprobs[prompt]);
+    ht_json_array_extend(all, a->logprobs);
+    ht_json *out = serve_completion_logprobs(all, 0);
+    ht_json_decref(all);
     return out;
 }
 
-static json_t *choice_json(const serve_generation *g, const serve_answer *a) {
+static ht_json *choice_json(const serve_generation *g, const serve_answer *a) {
     const size_t prompt = (size_t)a->index / (size_t)g->n;
     const echoes *e = echoes_of(g);
     ht_text text = {0};
     if (e) ht_text_append(&text, e->text[prompt], e->length[prompt]);
     ht_text_append(&text, a->text.data ? a->text.data : "", a->text.len);
-    json_t *choice = json_pack("{so si so ss}", "text", serve_text_json(&text), "index", (int)a->index, "logprobs",
-                               logprobs_json(g, a, prompt, true), "finish_reason", serve_openai_finish(a));
+    ht_json *choice = ht_json_pack("{so si so ss}", "text", serve_text_json(&text), "index", (int)a->index, "logprobs",
+                                   logprobs_json(g, a, prompt, true), "finish_reason", serve_openai_finish(a));
     ht_text_discard(&text);
     return choice;
 }
 
-static json_t *completion(serve_generation *g, json_t *choices, json_t *usage) {
-    json_t *whole = json_pack("{ss ss sI ss so}", "id", g->id, "object", "text_completion", "created",
-                              (json_int_t)g->created, "model", g->c->lease.name, "choices", choices);
-    if (usage) json_object_set_new(whole, "usage", usage);
+static ht_json *completion(serve_generation *g, ht_json *choices, ht_json *usage) {
+    ht_json *whole = ht_json_pack("{ss ss sI ss so}", "id", g->id, "object", "text_completion", "created",
+                                  (int64_t)g->created, "model", g->c->lease.name, "choices", choices);
+    if (usage) ht_json_object_set_new(whole, "usage", usage);
     return whole;
 }
 
-static json_t *reply(serve_generation *g) {
-    json_t *choices = json_array();
-    for (size_t i = 0; i < g->n_answers; i++) json_array_append_new(choices, choice_json(g, &g->answer[i]));
+static ht_json *reply(serve_generation *g) {
+    ht_json *choices = ht_json_new_array();
+    for (size_t i = 0; i < g->n_answers; i++) ht_json_array_append_new(choices, choice_json(g, &g->answer[i]));
     return completion(g, choices, serve_openai_usage(serve_usage_of(g)));
 }
 
-static void send(serve_generation *g, serve_answer *a, const char *text, size_t n, json_t *logprobs,
+static void send(serve_generation *g, serve_answer *a, const char *text, size_t n, ht_json *logprobs,
                  const char *finish) {
-    json_t *choices = json_pack("[{ss% si so ss?}]", "text", text, n, "index", (int)a->index, "logprobs", logprobs,
-                                "finish_reason", finish);
-    json_t *usage = g->continuous_usage ? serve_openai_usage(serve_answer_usage(a)) : g->usage ? json_null() : NULL;
+    ht_json *choices = ht_json_pack("[{ss% si so ss?}]", "text", text, n, "index", (int)a->index, "logprobs", logprobs,
+                                    "finish_reason", finish);
+    ht_json *usage = g->continuous_usage ? serve_openai_usage(serve_answer_usage(a)) : g->usage ? ht_json_null() : NULL;
     serve_send_event(g, NULL, completion(g, choices, usage));
 }
 
-static json_t *new_logprobs(serve_generation *g, serve_answer *a) {
-    if (!g->logprobs || !json_array_size(a->logprobs)) return json_null();
-    json_t *out = logprobs_json(g, a, 0, false);
-    json_decref(a->logprobs);
-    a->logprobs = json_array();
+static ht_json *new_logprobs(serve_generation *g, serve_answer *a) {
+    if (!g->logprobs || !ht_json_array_size(a->logprobs)) return ht_json_null();
+    ht_json *out = logprobs_json(g, a, 0, false);
+    ht_json_decref(a->logprobs);
+    a->logprobs = ht_json_new_array();
     return out;
 }
 
@@ -211,12 +185,12 @@ static void begin(serve_generation *g) {
         const size_t prompt = i / (size_t)g->n;
         a->told_characters = serve_characters(e->text[prompt], e->length[prompt]);
         send(g, a, e->text[prompt], e->length[prompt],
-             e->logprobs[prompt] ? serve_completion_logprobs(e->logprobs[prompt], 0) : json_null(), NULL);
+             e->logprobs[prompt] ? serve_completion_logprobs(e->logprobs[prompt], 0) : ht_json_null(), NULL);
     }
 }
 
-static void piece(serve_generation *g, serve_answer *a, const serve_piece *p) {
-    if (p->part != SERVE_TEXT) return;
+static void piece(serve_generation *g, serve_answer *a, const ht_answer_piece *p) {
+    if (p->part != HT_ANSWER_TEXT) return;
     send(g, a, p->text, p->n, new_logprobs(g, a), NULL);
     a->told_characters += serve_characters(p->text, p->n);
 }
@@ -226,7 +200,7 @@ static void answer_end(serve_generation *g, serve_answer *a) {
 }
 
 static void end(serve_generation *g) {
-    if (g->usage) serve_send_event(g, NULL, completion(g, json_array(), serve_openai_usage(serve_usage_of(g))));
+    if (g->usage) serve_send_event(g, NULL, completion(g, ht_json_new_array(), serve_openai_usage(serve_usage_of(g))));
     serve_send_text_event(g, SERVE_OPENAI_DONE);
 }
 

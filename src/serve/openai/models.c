@@ -8,35 +8,10 @@
 
 /* ---- models ---- */
 
-static const serve_field model_members[] = {SERVE_HAS("id", SERVE_IS_TEXT),
-                                            SERVE_HAS("object", SERVE_IS_ONE_OF("model")),
-                                            SERVE_HAS("created", SERVE_IS_COUNT),
-                                            SERVE_HAS("owned_by", SERVE_IS_ONE_OF("hearth")),
-                                            SERVE_MAY_HAVE("parent", SERVE_IS_TEXT), /* of an adapter */
-                                            {0}};
-static const serve_field anthropic_members[] = {
-    SERVE_HAS("type", SERVE_IS_ONE_OF("model")),       SERVE_HAS("id", SERVE_IS_TEXT),
-    SERVE_HAS("display_name", SERVE_IS_TEXT),          SERVE_HAS("created_at", SERVE_IS_TEXT),
-    SERVE_HAS("lifecycle", SERVE_IS_ONE_OF("active")), {0}};
-static const serve_shape model_shape = SERVE_IS_NAMED("Model", model_members),
-                         anthropic_shape = SERVE_IS_NAMED("AnthropicModel", anthropic_members);
-static const serve_field list_members[] = {
-    SERVE_HAS("object", SERVE_IS_ONE_OF("list")), SERVE_HAS("data", SERVE_IS_LIST(&model_shape)), {0}};
-static const serve_field anthropic_list_members[] = {SERVE_HAS("data", SERVE_IS_LIST(&anthropic_shape)),
-                                                     SERVE_HAS("has_more", SERVE_IS_FALSE),
-                                                     SERVE_HAS("first_id", SERVE_IS_TEXT),
-                                                     SERVE_HAS("last_id", SERVE_IS_TEXT),
-                                                     {0}};
-static const serve_shape list_shape = SERVE_IS_NAMED("ModelList", list_members),
-                         anthropic_list_shape = SERVE_IS_NAMED("AnthropicModelList", anthropic_list_members);
-/* As the client that asks reads them. */
-const serve_shape serve_openai_model_answer = SERVE_IS_EITHER(NULL, &model_shape, &anthropic_shape),
-                  serve_openai_models_answer = SERVE_IS_EITHER(NULL, &list_shape, &anthropic_list_shape);
-
-static json_t *model_json(const serve_model_name *m) {
-    json_t *model = json_pack("{ss ss sI ss}", "id", m->name, "object", "model", "created", (json_int_t)m->created,
-                              "owned_by", "hearth");
-    if (m->model) json_object_set_new(model, "parent", json_string(m->model));
+static ht_json *model_json(const serve_model_name *m) {
+    ht_json *model = ht_json_pack("{ss ss sI ss}", "id", m->name, "object", "model", "created", (int64_t)m->created,
+                                  "owned_by", "hearth");
+    if (m->model) ht_json_object_set_new(model, "parent", ht_json_string(m->model));
     return model;
 }
 
@@ -45,28 +20,28 @@ static bool for_anthropic(const serve_call *c) {
     return http_head_value(http_exchange_head(c->x), "anthropic-version") != NULL;
 }
 
-static json_t *anthropic_model_json(const serve_model_name *m) {
+static ht_json *anthropic_model_json(const serve_model_name *m) {
     struct tm utc;
     char time[40];
     const time_t created = (time_t)m->created;
     gmtime_r(&created, &utc);
     strftime(time, sizeof time, "%Y-%m-%dT%H:%M:%SZ", &utc);
-    return json_pack("{ss ss ss ss ss}", "type", "model", "id", m->name, "display_name", m->name, "created_at", time,
-                     "lifecycle", "active");
+    return ht_json_pack("{ss ss ss ss ss}", "type", "model", "id", m->name, "display_name", m->name, "created_at", time,
+                        "lifecycle", "active");
 }
 
 bool serve_openai_models(serve_call *c) {
-    json_t *data = json_array();
+    ht_json *data = ht_json_new_array();
     serve_model_name m;
     const bool anthropic = for_anthropic(c);
     for (size_t i = 0; serve_models_name(c->server->models, i, &m); i++)
-        json_array_append_new(data, anthropic ? anthropic_model_json(&m) : model_json(&m));
-    json_t *first = json_object_get(json_array_get(data, 0), "id"),
-           *last = json_object_get(json_array_get(data, json_array_size(data) - 1), "id");
-    json_t *list = anthropic
-                       ? json_pack("{sO sb sO sO}", "data", data, "has_more", 0, "first_id", first, "last_id", last)
-                       : json_pack("{ss sO}", "object", "list", "data", data);
-    json_decref(data);
+        ht_json_array_append_new(data, anthropic ? anthropic_model_json(&m) : model_json(&m));
+    ht_json *first = ht_json_object_get(ht_json_array_get(data, 0), "id"),
+            *last = ht_json_object_get(ht_json_array_get(data, ht_json_array_size(data) - 1), "id");
+    ht_json *list = anthropic
+                        ? ht_json_pack("{sO sb sO sO}", "data", data, "has_more", 0, "first_id", first, "last_id", last)
+                        : ht_json_pack("{ss sO}", "object", "list", "data", data);
+    ht_json_decref(data);
     serve_reply_json(c->x, 200, list, SERVE_OPENAI);
     return true;
 }
@@ -77,7 +52,7 @@ bool serve_openai_model(serve_call *c) {
         const char *why = serve_models_broken(c->server->models, c->rest);
         c->failure.code = "model_not_found";
         if (why) return serve_fail(&c->failure, 404, "model", "the model \"%.128s\" cannot be used: %s", c->rest, why);
-        return serve_fail(&c->failure, 404, "model", "there is no model \"%.128s\"", c->rest);
+        return serve_fail(&c->failure, 404, "model", "model \"%.128s\" not found", c->rest);
     }
     serve_reply_json(c->x, 200, for_anthropic(c) ? anthropic_model_json(&m) : model_json(&m), SERVE_OPENAI);
     return true;
@@ -96,22 +71,6 @@ static const serve_field fields[] = {{"model", .is = SERVE_IS_TEXT},
                                      {0}};
 const serve_field *const serve_openai_embeddings_fields[] = {fields, NULL};
 
-static const serve_shape coded_shape = {.types = SERVE_JSON_TEXT};
-static const serve_field embedding_members[] = {
-    SERVE_HAS("object", SERVE_IS_ONE_OF("embedding")),
-    SERVE_HAS("index", SERVE_IS_COUNT),
-    SERVE_HAS("embedding", SERVE_IS_EITHER(NULL, &serve_vector_shape, &coded_shape)),
-    {0}};
-static const serve_shape embedding_shape = SERVE_IS_NAMED("Embedding", embedding_members);
-static const serve_field usage_members[] = {
-    SERVE_HAS("prompt_tokens", SERVE_IS_COUNT), SERVE_HAS("total_tokens", SERVE_IS_COUNT), {0}};
-static const serve_field answer_members[] = {SERVE_HAS("object", SERVE_IS_ONE_OF("list")),
-                                             SERVE_HAS("data", SERVE_IS_LIST(&embedding_shape)),
-                                             SERVE_HAS("model", SERVE_IS_TEXT),
-                                             SERVE_HAS("usage", SERVE_IS_NAMED("EmbeddingUsage", usage_members)),
-                                             {0}};
-const serve_shape serve_openai_embeddings_answer = SERVE_IS_NAMED("EmbeddingList", answer_members);
-
 bool serve_openai_embeddings(serve_call *c) {
     ht_embed_options o;
     ht_embeddings *e;
@@ -122,20 +81,20 @@ bool serve_openai_embeddings(serve_call *c) {
     if (!serve_embed_inputs(c, serve_member(c->body, "input"), &o, &e)) return false;
     bool good = serve_read_dimensions(c, e, &n);
     int64_t tokens = 0;
-    json_t *data = json_array();
+    ht_json *data = ht_json_new_array();
     for (size_t i = 0; good && i < e->n; i++) {
         tokens += e->embeddings[i].n_tokens;
-        json_array_append_new(
-            data, json_pack("{ss si so}", "object", "embedding", "index", (int)i, "embedding",
-                            serve_embedding_json(&e->embeddings[i], n, o.normalize && n < e->hidden ? 2 : -1,
-                                                 serve_word(c->body, "encoding_format", formats, 0) == 1)));
+        ht_json_array_append_new(
+            data, ht_json_pack("{ss si so}", "object", "embedding", "index", (int)i, "embedding",
+                               serve_embedding_json(&e->embeddings[i], n, o.normalize && n < e->hidden ? 2 : -1,
+                                                    serve_word(c->body, "encoding_format", formats, 0) == 1)));
     }
     ht_embeddings_free(e);
     if (good)
         serve_reply_json(c->x, 200,
-                         json_pack("{ss sO ss s{sI sI}}", "object", "list", "data", data, "model", c->lease.name,
-                                   "usage", "prompt_tokens", (json_int_t)tokens, "total_tokens", (json_int_t)tokens),
+                         ht_json_pack("{ss sO ss s{sI sI}}", "object", "list", "data", data, "model", c->lease.name,
+                                      "usage", "prompt_tokens", (int64_t)tokens, "total_tokens", (int64_t)tokens),
                          SERVE_OPENAI);
-    json_decref(data);
+    ht_json_decref(data);
     return good;
 }

@@ -5,19 +5,15 @@
 #include "serve/conversation.h"
 #include "serve/generation.h"
 
-/* Each answers a call, as a route runs it, with its tables of members, and the shapes of its answers. */
+/* Each answers a call, as a route runs it, with its tables of members. */
 bool serve_openai_chat(serve_call *c);
 extern const serve_field *const serve_openai_chat_fields[];
-extern const serve_shape serve_openai_chat_answer, serve_openai_chat_event;
 bool serve_openai_completions(serve_call *c);
 extern const serve_field *const serve_openai_completions_fields[];
-extern const serve_shape serve_openai_completions_answer, serve_openai_completions_event;
 bool serve_openai_embeddings(serve_call *c);
 extern const serve_field *const serve_openai_embeddings_fields[];
-extern const serve_shape serve_openai_embeddings_answer;
 bool serve_openai_models(serve_call *c);
 bool serve_openai_model(serve_call *c);
-extern const serve_shape serve_openai_models_answer, serve_openai_model_answer;
 
 /* Reads what a chat of this form says, but for its sampling; shared with what describes chats alone. */
 bool serve_openai_read_conversation(serve_call *c, serve_conversation *k);
@@ -25,12 +21,11 @@ bool serve_openai_read_conversation(serve_call *c, serve_conversation *k);
 /* "stop", "length" or "tool_calls". */
 const char *serve_openai_finish(const serve_answer *a);
 /* {"prompt_tokens": ...}. */
-json_t *serve_openai_usage(serve_usage u);
-extern const serve_shape serve_openai_usage_shape;
+ht_json *serve_openai_usage(serve_usage u);
 /* The data of the event that ends a stream. */
 #define SERVE_OPENAI_DONE "[DONE]"
 /* Whether an answer is a stream, and whether stream_options asks for usage. */
 extern const serve_field serve_openai_stream_fields[];
-void serve_openai_read_stream(serve_generation *g, const json_t *body);
+void serve_openai_read_stream(serve_generation *g, const ht_json *body);
 
 #endif

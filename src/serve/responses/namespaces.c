@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool serve_is_namespace(const json_t *tool) {
-    const char *type = json_string_value(json_object_get(tool, "type"));
+bool serve_is_namespace(const ht_json *tool) {
+    const char *type = ht_json_string_value(ht_json_object_get(tool, "type"));
     return type && strcmp(type, "namespace") == 0;
 }
 
@@ -17,16 +17,16 @@ char *serve_namespace_join(const char *namespace, const char *name) {
     return ht_text_take(&text);
 }
 
-json_t *serve_namespace_tool(const json_t *namespace, const json_t *tool) {
-    const char *outer = json_string_value(json_object_get(namespace, "name"));
-    const char *name = json_string_value(json_object_get(tool, "name"));
-    json_t *copy = json_copy((json_t *)tool);
+ht_json *serve_namespace_tool(const ht_json *namespace, const ht_json *tool) {
+    const char *outer = ht_json_string_value(ht_json_object_get(namespace, "name"));
+    const char *name = ht_json_string_value(ht_json_object_get(tool, "name"));
+    ht_json *copy = ht_json_copy((ht_json *)tool);
     if (!copy || !outer || !name) return copy;
     char *joined = serve_namespace_join(outer, name);
-    const bool good = joined && json_object_set_new(copy, "name", json_string(joined)) == 0;
+    const bool good = joined && ht_json_object_set_new(copy, "name", ht_json_string(joined)) == 0;
     free(joined);
     if (good) return copy;
-    json_decref(copy);
+    ht_json_decref(copy);
     return NULL;
 }
 
@@ -35,13 +35,13 @@ static bool is_joined(const char *joined, const char *namespace, const char *nam
     return strncmp(joined, namespace, n) == 0 && strncmp(joined + n, "__", 2) == 0 && strcmp(joined + n + 2, name) == 0;
 }
 
-const char *serve_namespace_split(const json_t *tools, const char *joined, const char **namespace) {
+const char *serve_namespace_split(const ht_json *tools, const char *joined, const char **namespace) {
     *namespace = NULL;
-    for (size_t i = 0; i < json_array_size(tools); i++) {
-        const json_t *outer = json_array_get(tools, i), *list = json_object_get(outer, "tools");
-        const char *in = json_string_value(json_object_get(outer, "name"));
-        for (size_t k = 0; in && serve_is_namespace(outer) && k < json_array_size(list); k++) {
-            const char *name = json_string_value(json_object_get(json_array_get(list, k), "name"));
+    for (size_t i = 0; i < ht_json_array_size(tools); i++) {
+        const ht_json *outer = ht_json_array_get(tools, i), *list = ht_json_object_get(outer, "tools");
+        const char *in = ht_json_string_value(ht_json_object_get(outer, "name"));
+        for (size_t k = 0; in && serve_is_namespace(outer) && k < ht_json_array_size(list); k++) {
+            const char *name = ht_json_string_value(ht_json_object_get(ht_json_array_get(list, k), "name"));
             if (!name || !is_joined(joined, in, name)) continue;
             *namespace = in;
             return name;

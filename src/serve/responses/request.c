@@ -40,7 +40,7 @@ static const serve_field result[] = {
     {"output", .is = {.types = SERVE_JSON_TEXT | SERVE_JSON_LIST, .item = &result_part}, .required = true},
     {0}};
 static const serve_field reference[] = {
-    {"id", .class = SERVE_LACKED, .instead = "this server keeps nothing, so send the item itself"}, {0}};
+    {"id", .class = SERVE_LACKED, .instead = "this server stores no items; send the item itself"}, {0}};
 static const serve_field *const of_message[] = {message, NULL}, *const of_reasoning[] = {reasoning, NULL},
                                 *const of_call[] = {call, NULL}, *const of_custom_call[] = {custom_call, NULL},
                                 *const of_result[] = {result, NULL}, *const of_reference[] = {reference, NULL};
@@ -72,7 +72,7 @@ static const serve_field namespace_members[] = {
     {"name", .is = FULL}, {"tools", .is = SERVE_IS_LIST(&tool_in_namespace)}, {0}};
 static const serve_field *const of_namespace[] = {namespace_members, NULL};
 static const serve_kind tools[] = {{"function", of_tool}, {"namespace", of_namespace}, {0}};
-const serve_shape serve_responses_tool_shape = {
+static const serve_shape tool_shape = {
     .types = SERVE_JSON_OBJECT, .kinds = tools, .first_kind = true, .other_kinds = true, .lenient = true};
 
 static const serve_field named[] = {{"name", .is = FULL}, {0}};
@@ -80,7 +80,6 @@ static const serve_field *const of_named[] = {named, NULL};
 static const serve_kind choices[] = {{"function", of_named}, {"allowed_tools", serve_allowed_fields}, {0}};
 #define SERVE_IS_CHOICE                                                                                                \
     { .types = SERVE_JSON_TEXT | SERVE_JSON_OBJECT, .words = serve_tool_choices, .kinds = choices }
-const serve_shape serve_responses_choice_shape = SERVE_IS_CHOICE;
 
 static const serve_field effort[] = {{"effort", .is = SERVE_IS_WORD(serve_efforts)},
                                      {"summary", .class = SERVE_NOTED},
@@ -90,14 +89,14 @@ static const serve_field format[] = {{"format", .is = SERVE_IS_FORMAT}, {"verbos
 static const serve_field *const of_effort[] = {effort, NULL}, *const of_format[] = {format, NULL};
 static const char *const truncations[] = {"disabled", "auto", NULL};
 
-#define KEEPS_NOTHING "this server keeps nothing; send the whole conversation in \"input\""
+#define KEEPS_NOTHING "this server stores no conversations; send the whole conversation in \"input\""
 static const serve_field responses_fields[] = {
     {"model", .is = SERVE_IS_TEXT},
     {"input", .is = {.types = SERVE_JSON_TEXT | SERVE_JSON_LIST, .fewest = 1, .item = &item}, .required = true},
     {"instructions", .is = SERVE_IS_TEXT},
     {"max_output_tokens", .is = SERVE_IS_INTEGER(1, INT64_MAX)},
     {"stream", .is = SERVE_IS_FLAG},
-    {"tools", .is = SERVE_IS_LIST(&serve_responses_tool_shape)},
+    {"tools", .is = SERVE_IS_LIST(&tool_shape)},
     {"tool_choice", .is = SERVE_IS_CHOICE},
     {"parallel_tool_calls", .is = SERVE_IS_FLAG},
     {"reasoning", .is = SERVE_IS_OBJECT(of_effort)},
@@ -106,7 +105,7 @@ static const serve_field responses_fields[] = {
     {"include", .is = SERVE_IS_LIST(&serve_any_text)},
     {"previous_response_id", .class = SERVE_LACKED, .instead = KEEPS_NOTHING},
     {"conversation", .class = SERVE_LACKED, .instead = KEEPS_NOTHING},
-    {"background", .class = SERVE_LACKED, .instead = "an answer goes to who asked for it"},
+    {"background", .class = SERVE_LACKED, .instead = "responses are sent to the client that requested them"},
     {"truncation", .is = SERVE_IS_WORD(truncations)},
     {"context_management", .is = {.types = SERVE_JSON_LIST}},
     {"chat_template_kwargs", .is = {.types = SERVE_JSON_OBJECT}},
@@ -119,7 +118,7 @@ static const serve_field responses_fields[] = {
     {"access_programs", .class = SERVE_NOTED},
     {"personality", .class = SERVE_NOTED},
     {"image", .class = SERVE_NOTED},
-    {"prompt", .class = SERVE_LACKED, .instead = "templates of prompts are kept elsewhere; send \"input\""},
+    {"prompt", .class = SERVE_LACKED, .instead = "this server stores no prompt templates; send \"input\""},
     {0}};
 const serve_field *const serve_responses_fields[] = {
     responses_fields, serve_thinking_fields, serve_sampling_fields, serve_structure_fields, serve_noted_fields, NULL};
@@ -129,7 +128,7 @@ const serve_field *const serve_responses_fields[] = {
 /* An input that is too long is refused; nothing of it is left out. */
 static void tell_of_truncation(serve_call *c) {
     if (serve_word(c->body, "truncation", truncations, 0) == 1) serve_call_ignore(c, "truncation");
-    if (json_array_size(serve_member(c->body, "context_management"))) serve_call_ignore(c, "context_management");
+    if (ht_json_array_size(serve_member(c->body, "context_management"))) serve_call_ignore(c, "context_management");
 }
 
 static bool read_conversation(serve_call *c, serve_responses_request *r) {
@@ -140,18 +139,18 @@ static bool read_conversation(serve_call *c, serve_responses_request *r) {
 }
 
 static void free_request(serve_responses_request *r) {
-    json_decref(r->messages);
-    json_decref(r->tools);
+    ht_json_decref(r->messages);
+    ht_json_decref(r->tools);
 }
 
 /* What is to be told beside the text. Parts of other services' tools are never there, and may be asked for. */
 static void read_include(serve_generation *g) {
     serve_responses_answer *answer = g->extra;
-    const json_t *include = serve_member(g->c->body, "include");
+    const ht_json *include = serve_member(g->c->body, "include");
     g->top_logprobs = (int32_t)serve_integer(g->c->body, "top_logprobs", 0);
     g->logprobs = g->top_logprobs > 0;
-    for (size_t i = 0; i < json_array_size(include); i++) {
-        const char *what = json_string_value(json_array_get(include, i));
+    for (size_t i = 0; i < ht_json_array_size(include); i++) {
+        const char *what = ht_json_string_value(ht_json_array_get(include, i));
         if (strcmp(what, "message.output_text.logprobs") == 0) g->logprobs = true;
         if (strcmp(what, "reasoning.encrypted_content") == 0) answer->seals_thoughts = true;
     }
@@ -167,7 +166,7 @@ static bool read_request(serve_generation *g) {
     serve_read_thinking_budget(g, c->body);
     read_include(g);
     const bool good = read_conversation(c, &r) && serve_read_sampling(g, c->body) &&
-                      serve_read_stop(g, json_object_get(c->body, "stop")) &&
+                      serve_read_stop(g, ht_json_object_get(c->body, "stop")) &&
                       serve_read_format(g, serve_member(serve_member(c->body, "text"), "format"), "text.format") &&
                       serve_read_structure(g, c->body) && serve_set_conversation(g, &r.conversation);
     free_request(&r);
@@ -181,10 +180,6 @@ bool serve_responses(serve_call *c) {
     return serve_generation_start(g);
 }
 
-static const serve_field count_members[] = {
-    SERVE_HAS("object", SERVE_IS_ONE_OF("response.input_tokens")), SERVE_HAS("input_tokens", SERVE_IS_COUNT), {0}};
-const serve_shape serve_responses_count_answer = SERVE_IS_NAMED("ResponseInputTokens", count_members);
-
 bool serve_responses_input_tokens(serve_call *c) {
     serve_responses_request r = {0};
     int64_t n = 0;
@@ -192,7 +187,7 @@ bool serve_responses_input_tokens(serve_call *c) {
     free_request(&r);
     if (good)
         serve_reply_json(c->x, 200,
-                         json_pack("{ss sI}", "object", "response.input_tokens", "input_tokens", (json_int_t)n),
+                         ht_json_pack("{ss sI}", "object", "response.input_tokens", "input_tokens", (int64_t)n),
                          SERVE_OPENAI);
     return good;
 }

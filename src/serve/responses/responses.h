@@ -10,13 +10,11 @@
 bool serve_responses(serve_call *c);
 bool serve_responses_input_tokens(serve_call *c);
 extern const serve_field *const serve_responses_fields[];
-extern const serve_shape serve_responses_answer_shape, serve_responses_event, serve_responses_count_answer;
 /* What an answer gives back of a request. */
-extern const serve_shape serve_responses_tool_shape, serve_responses_choice_shape;
 
 /* What a request says, translated: lists in the form of OpenAI's chat, and the conversation that lends them. */
 typedef struct serve_responses_request {
-    json_t *messages, *tools; /* owned */
+    ht_json *messages, *tools; /* owned */
     serve_conversation conversation;
 } serve_responses_request;
 
@@ -26,46 +24,44 @@ bool serve_responses_read_input(serve_call *c, serve_responses_request *r);
 bool serve_responses_read_tools(serve_call *c, serve_responses_request *r);
 
 /* Whether a tool is a group of tools, {"type": "namespace", "name", "tools"}. (responses_namespaces.c) */
-bool serve_is_namespace(const json_t *tool);
+bool serve_is_namespace(const ht_json *tool);
 /* The one name that a function of a namespace has in a prompt; the caller frees it. */
 char *serve_namespace_join(const char *namespace, const char *name);
 /* A tool of a namespace with that name. These are NULL when memory ran out; the caller gives it back. */
-json_t *serve_namespace_tool(const json_t *namespace, const json_t *tool);
+ht_json *serve_namespace_tool(const ht_json *namespace, const ht_json *tool);
 /* The name, and *namespace, NULL for none, of the function that is called so; lent from the request's tools, or the name itself. */
-const char *serve_namespace_split(const json_t *tools, const char *joined, const char **namespace);
+const char *serve_namespace_split(const ht_json *tools, const char *joined, const char **namespace);
 
 /* What is written of an answer: `extra` of its generation. */
 typedef struct serve_responses_answer {
     bool seals_thoughts; /* items of reasoning have them sealed as well */
-    json_t *output;      /* items that are complete */
+    ht_json *output;     /* items that are complete */
     /* Of a stream. */
-    json_int_t sequence; /* of the next event */
+    int64_t sequence;    /* of the next event */
     char item[SERVE_ID]; /* the item that is open */
     ht_text text;        /* of it, so far */
-    json_t *logprobs;    /* likewise; NULL: none */
+    ht_json *logprobs;   /* likewise; NULL: none */
 } serve_responses_answer;
 
 /* False, with a failure in the call, when memory ran out. */
 bool serve_responses_answer_new(serve_generation *g);
 
 typedef enum serve_response_status { SERVE_IN_PROGRESS, SERVE_COMPLETED, SERVE_INCOMPLETE } serve_response_status;
-const char *serve_response_status_name(serve_response_status status);
 /* How an answer has ended. */
 serve_response_status serve_response_status_of(const serve_answer *a);
 
 /* Items and their parts. */
-extern const serve_shape serve_response_item_shape, serve_text_part_shape;
 /* Text and logprobs are lent, and those that are NULL are empty. */
-json_t *serve_message_item(const char *id, serve_response_status status, const ht_text *text, const json_t *logprobs);
-json_t *serve_reasoning_item(const serve_generation *g, const char *id, serve_response_status status,
-                             const ht_text *thoughts);
-json_t *serve_call_item(const serve_generation *g, const char *id, serve_response_status status,
-                        const serve_tool_call *call, bool with_arguments);
+ht_json *serve_message_item(const char *id, serve_response_status status, const ht_text *text, const ht_json *logprobs);
+ht_json *serve_reasoning_item(const serve_generation *g, const char *id, serve_response_status status,
+                              const ht_text *thoughts);
+ht_json *serve_call_item(const serve_generation *g, const char *id, serve_response_status status,
+                         const serve_tool_call *call, bool with_arguments);
 /* A part of a message; an empty list without logprobs. */
-json_t *serve_text_part(const ht_text *text, const json_t *logprobs);
+ht_json *serve_text_part(const ht_text *text, const ht_json *logprobs);
 
 /* The whole, with the items of `output`; the failure NULL: none. */
-json_t *serve_response_json(const serve_generation *g, serve_response_status status, const serve_failure *failure);
+ht_json *serve_response_json(const serve_generation *g, serve_response_status status, const serve_failure *failure);
 
 extern const serve_dialect serve_responses_dialect;
 

@@ -10,25 +10,27 @@ enum { NO_ITEM, TEXT_ITEM, REASONING_ITEM, CALL_ITEM };
 /* ---- whole answers ---- */
 
 /* Appends an item that is taken. */
-static void put(serve_responses_answer *answer, json_t *item) { json_array_append_new(answer->output, item); }
+static void put(serve_responses_answer *answer, ht_json *item) { ht_json_array_append_new(answer->output, item); }
 
 /* Clients act on calls that are completed. */
 static serve_response_status call_status(const serve_tool_call *call) {
     return call->cut ? SERVE_INCOMPLETE : SERVE_COMPLETED;
 }
 
-static json_t *reply(serve_generation *g) {
+static ht_json *reply(serve_generation *g) {
     serve_responses_answer *answer = g->extra;
     const serve_answer *a = &g->answer[0];
     const serve_response_status status = serve_response_status_of(a);
     char id[SERVE_ID];
     if (a->thoughts.len) {
         serve_new_id("rs_", id);
-        put(answer, serve_reasoning_item(g, id, a->last == SERVE_THOUGHT ? status : SERVE_COMPLETED, &a->thoughts));
+        put(answer,
+            serve_reasoning_item(g, id, a->last == HT_ANSWER_THINKING ? status : SERVE_COMPLETED, &a->thoughts));
     }
     if (a->text.len) {
         serve_new_id("msg_", id);
-        put(answer, serve_message_item(id, a->last == SERVE_TEXT ? status : SERVE_COMPLETED, &a->text, a->logprobs));
+        put(answer,
+            serve_message_item(id, a->last == HT_ANSWER_TEXT ? status : SERVE_COMPLETED, &a->text, a->logprobs));
     }
     for (size_t i = 0; i < a->n_calls; i++) {
         serve_new_id("fc_", id);
@@ -37,91 +39,57 @@ static json_t *reply(serve_generation *g) {
     return serve_response_json(g, status, NULL);
 }
 
-/* ---- events ---- */
-
-static const serve_field numbered[] = {SERVE_HAS("sequence_number", SERVE_IS_COUNT), {0}},
-                         with_response[] = {SERVE_HAS("response", SERVE_IS(serve_responses_answer_shape)), {0}},
-                         of_output[] = {SERVE_HAS("output_index", SERVE_IS_COUNT), {0}},
-                         with_item[] = {SERVE_HAS("item", SERVE_IS(serve_response_item_shape)), {0}},
-                         of_item[] = {SERVE_HAS("item_id", SERVE_IS_TEXT), {0}},
-                         of_content[] = {SERVE_HAS("content_index", SERVE_IS_COUNT), {0}},
-                         with_part[] = {SERVE_HAS("part", SERVE_IS(serve_text_part_shape)), {0}},
-                         with_delta[] = {SERVE_HAS("delta", SERVE_IS_TEXT), {0}},
-                         with_text[] = {SERVE_HAS("text", SERVE_IS_TEXT), {0}},
-                         with_logprobs[] = {SERVE_HAS("logprobs", SERVE_IS(serve_logprobs_shape)), {0}},
-                         with_arguments[] = {
-                             SERVE_HAS("name", SERVE_IS_TEXT), SERVE_HAS("arguments", SERVE_IS_TEXT), {0}};
-#define OF_RESPONSE  SERVE_TABLES(numbered, with_response)
-#define OF_ITEM      SERVE_TABLES(numbered, of_output, with_item)
-#define IN_ITEM(...) SERVE_TABLES(numbered, of_output, of_item, __VA_ARGS__)
-static const serve_named_kind event_kinds[] = {
-    {"response.created", "ResponseCreatedEvent", OF_RESPONSE},
-    {"response.in_progress", "ResponseInProgressEvent", OF_RESPONSE},
-    {"response.completed", "ResponseCompletedEvent", OF_RESPONSE},
-    {"response.incomplete", "ResponseIncompleteEvent", OF_RESPONSE},
-    {"response.failed", "ResponseFailedEvent", OF_RESPONSE},
-    {"response.output_item.added", "ResponseOutputItemAddedEvent", OF_ITEM},
-    {"response.output_item.done", "ResponseOutputItemDoneEvent", OF_ITEM},
-    {"response.content_part.added", "ResponseContentPartAddedEvent", IN_ITEM(of_content, with_part)},
-    {"response.content_part.done", "ResponseContentPartDoneEvent", IN_ITEM(of_content, with_part)},
-    {"response.output_text.delta", "ResponseTextDeltaEvent", IN_ITEM(of_content, with_delta, with_logprobs)},
-    {"response.output_text.done", "ResponseTextDoneEvent", IN_ITEM(of_content, with_text, with_logprobs)},
-    {"response.reasoning_text.delta", "ResponseReasoningTextDeltaEvent", IN_ITEM(of_content, with_delta)},
-    {"response.reasoning_text.done", "ResponseReasoningTextDoneEvent", IN_ITEM(of_content, with_text)},
-    {"response.function_call_arguments.delta", "ResponseFunctionCallArgumentsDeltaEvent", IN_ITEM(with_delta)},
-    {"response.function_call_arguments.done", "ResponseFunctionCallArgumentsDoneEvent", IN_ITEM(with_arguments)},
-    {0}};
-const serve_shape serve_responses_event = {.types = SERVE_JSON_OBJECT, .name = "ResponseEvent", .named = event_kinds};
-
 /* Sends an event with these members, which are taken. */
-static void send(serve_generation *g, const char *type, json_t *members) {
+static void send(serve_generation *g, const char *type, ht_json *members) {
     serve_responses_answer *answer = g->extra;
-    json_t *event = json_pack("{ss sI}", "type", type, "sequence_number", answer->sequence++);
-    if (json_object_update_new(event, members)) {
-        json_decref(event);
+    ht_json *event = ht_json_pack("{ss sI}", "type", type, "sequence_number", answer->sequence++);
+    if (ht_json_object_update(event, members)) {
+        ht_json_decref(event);
         event = NULL;
     }
+    ht_json_decref(members);
     serve_send_event(g, type, event);
 }
 
 static void send_response(serve_generation *g, const char *type, serve_response_status status,
                           const serve_failure *failure) {
-    send(g, type, json_pack("{so}", "response", serve_response_json(g, status, failure)));
+    send(g, type, ht_json_pack("{so}", "response", serve_response_json(g, status, failure)));
 }
 
 static int output_index(const serve_generation *g) {
     const serve_responses_answer *answer = g->extra;
-    return (int)json_array_size(answer->output);
+    return (int)ht_json_array_size(answer->output);
 }
 
 /* An event about the item that is open; the value is taken. */
-static void send_item(serve_generation *g, const char *type, json_t *item) {
-    send(g, type, json_pack("{si so}", "output_index", output_index(g), "item", item));
+static void send_item(serve_generation *g, const char *type, ht_json *item) {
+    send(g, type, ht_json_pack("{si so}", "output_index", output_index(g), "item", item));
 }
 
-static json_t *place(const serve_generation *g, bool in_content) {
+static ht_json *place(const serve_generation *g, bool in_content) {
     const serve_responses_answer *answer = g->extra;
-    json_t *members = json_pack("{ss si}", "item_id", answer->item, "output_index", output_index(g));
-    if (in_content) json_object_set_new(members, "content_index", json_integer(0));
+    ht_json *members = ht_json_pack("{ss si}", "item_id", answer->item, "output_index", output_index(g));
+    if (in_content) ht_json_object_set_new(members, "content_index", ht_json_integer(0));
     return members;
 }
 
 /* An event within it: a member that is taken beside its place. */
-static void send_within(serve_generation *g, const char *type, bool in_content, const char *name, json_t *value) {
-    json_t *members = place(g, in_content);
-    if (json_object_set_new(members, name, value)) {
-        json_decref(members);
+static void send_within(serve_generation *g, const char *type, bool in_content, const char *name, ht_json *value) {
+    ht_json *members = place(g, in_content);
+    if (ht_json_object_set_new(members, name, value)) {
+        ht_json_decref(members);
         members = NULL;
     }
     send(g, type, members);
 }
 
 /* Events of the text of a message, which have log-probabilities of their own. */
-static void send_text(serve_generation *g, const char *type, const char *name, json_t *text, json_t *logprobs) {
-    json_t *members = place(g, true);
-    const bool bad = json_object_set_new(members, name, text) | json_object_set_new(members, "logprobs", logprobs);
+static void send_text(serve_generation *g, const char *type, const char *name, ht_json *text, ht_json *logprobs) {
+    ht_json *members = place(g, true);
+    const bool bad =
+        ht_json_object_set_new(members, name, text) | ht_json_object_set_new(members, "logprobs", logprobs);
     if (bad) {
-        json_decref(members);
+        ht_json_decref(members);
         members = NULL;
     }
     send(g, type, members);
@@ -129,11 +97,11 @@ static void send_text(serve_generation *g, const char *type, const char *name, j
 
 /* ---- items ---- */
 
-static json_t *text_json(const serve_responses_answer *answer) {
+static ht_json *text_json(const serve_responses_answer *answer) {
     return answer->text.failed ? NULL : serve_text_json(&answer->text);
 }
 
-static json_t *item_json(const serve_generation *g, const serve_answer *a, serve_response_status status, bool empty) {
+static ht_json *item_json(const serve_generation *g, const serve_answer *a, serve_response_status status, bool empty) {
     const serve_responses_answer *answer = g->extra;
     const ht_text *text = empty ? NULL : &answer->text;
     switch (a->block) {
@@ -148,18 +116,18 @@ static void end_content(serve_generation *g, const serve_answer *a) {
     switch (a->block) {
     case TEXT_ITEM:
         send_text(g, "response.output_text.done", "text", text_json(answer),
-                  answer->logprobs ? json_incref(answer->logprobs) : json_array());
+                  answer->logprobs ? ht_json_incref(answer->logprobs) : ht_json_new_array());
         send_within(g, "response.content_part.done", true, "part", serve_text_part(&answer->text, answer->logprobs));
         break;
     case REASONING_ITEM: send_within(g, "response.reasoning_text.done", true, "text", text_json(answer)); break;
     default: {
         const serve_tool_call *call = &a->call[a->n_calls - 1];
         const char *namespace;
-        json_t *members = place(g, false);
-        json_object_set_new(
+        ht_json *members = place(g, false);
+        ht_json_object_set_new(
             members, "name",
-            json_string(serve_namespace_split(serve_member(g->c->body, "tools"), call->name, &namespace)));
-        json_object_set_new(members, "arguments", serve_text_json(&call->arguments));
+            ht_json_string(serve_namespace_split(serve_member(g->c->body, "tools"), call->name, &namespace)));
+        ht_json_object_set_new(members, "arguments", serve_text_json(&call->arguments));
         send(g, "response.function_call_arguments.done", members);
     }
     }
@@ -169,12 +137,12 @@ static void close_item(serve_generation *g, serve_answer *a, serve_response_stat
     serve_responses_answer *answer = g->extra;
     if (a->block == NO_ITEM) return;
     end_content(g, a);
-    json_t *item = item_json(g, a, status, false);
-    send_item(g, "response.output_item.done", item ? json_incref(item) : NULL);
+    ht_json *item = item_json(g, a, status, false);
+    send_item(g, "response.output_item.done", item ? ht_json_incref(item) : NULL);
     put(answer, item);
     a->block = NO_ITEM;
     ht_text_clear(&answer->text);
-    json_decref(answer->logprobs);
+    ht_json_decref(answer->logprobs);
     answer->logprobs = NULL;
 }
 
@@ -190,13 +158,13 @@ static void open_item(serve_generation *g, serve_answer *a, int kind) {
 }
 
 /* The log-probabilities that have come since the last piece; they are kept for the item's end. */
-static json_t *new_logprobs(const serve_generation *g, serve_answer *a) {
+static ht_json *new_logprobs(const serve_generation *g, serve_answer *a) {
     serve_responses_answer *answer = g->extra;
-    if (!g->logprobs) return json_array();
-    json_t *these = a->logprobs;
-    a->logprobs = json_array();
-    if (!answer->logprobs) answer->logprobs = json_array();
-    json_array_extend(answer->logprobs, these);
+    if (!g->logprobs) return ht_json_new_array();
+    ht_json *these = a->logprobs;
+    a->logprobs = ht_json_new_array();
+    if (!answer->logprobs) answer->logprobs = ht_json_new_array();
+    ht_json_array_extend(answer->logprobs, these);
     return these;
 }
 
@@ -207,24 +175,25 @@ static void begin(serve_generation *g) {
     send_response(g, "response.in_progress", SERVE_IN_PROGRESS, NULL);
 }
 
-static void piece(serve_generation *g, serve_answer *a, const serve_piece *p) {
+static void piece(serve_generation *g, serve_answer *a, const ht_answer_piece *p) {
     serve_responses_answer *answer = g->extra;
     switch (p->part) {
-    case SERVE_TEXT:
+    case HT_ANSWER_TEXT:
         open_item(g, a, TEXT_ITEM);
         ht_text_append(&answer->text, p->text, p->n);
-        send_text(g, "response.output_text.delta", "delta", json_stringn(p->text, p->n), new_logprobs(g, a));
+        send_text(g, "response.output_text.delta", "delta", ht_json_stringn(p->text, p->n), new_logprobs(g, a));
         break;
-    case SERVE_THOUGHT:
+    case HT_ANSWER_THINKING:
         open_item(g, a, REASONING_ITEM);
         ht_text_append(&answer->text, p->text, p->n);
-        send_within(g, "response.reasoning_text.delta", true, "delta", json_stringn(p->text, p->n));
+        send_within(g, "response.reasoning_text.delta", true, "delta", ht_json_stringn(p->text, p->n));
         break;
-    case SERVE_CALL_BEGIN: open_item(g, a, CALL_ITEM); break;
-    case SERVE_CALL_ARGUMENTS:
-        send_within(g, "response.function_call_arguments.delta", false, "delta", json_stringn(p->text, p->n));
+    case HT_ANSWER_CALL_BEGIN: open_item(g, a, CALL_ITEM); break;
+    case HT_ANSWER_CALL_ARGUMENTS:
+        send_within(g, "response.function_call_arguments.delta", false, "delta", ht_json_stringn(p->text, p->n));
         break;
-    case SERVE_CALL_END: close_item(g, a, call_status(&a->call[a->n_calls - 1])); break;
+    case HT_ANSWER_CALL: break;
+    case HT_ANSWER_CALL_END: close_item(g, a, call_status(&a->call[a->n_calls - 1])); break;
     }
 }
 

@@ -1,0 +1,17 @@
+/* A JSON file of the repository. */
+#ifndef TESTS_SUPPORT_JSON_FILE_H
+#define TESTS_SUPPORT_JSON_FILE_H
+
+#include "formats/json.h"
+#include "support/test.h"
+
+/* Any value, with NUL in strings; the test fails where there is none. */
+static inline ht_json *json_file(const char *path) {
+    const ht_json_options options = {.keeps_nul = true, .any_value = true};
+    ht_json *value;
+    ht_error err = {0};
+    if (ht_json_read_as(path, 1 << 28, &options, &value, &err)) fail_msg("%s", err.message);
+    return value;
+}
+
+#endif
