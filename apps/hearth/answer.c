@@ -1,6 +1,7 @@
 #include "answer.h"
 
 #include "backends.h"
+#include "base/grow.h"
 #include "command.h"
 #include "terminal.h"
 
@@ -11,14 +12,8 @@
 /* ---- kept ---- */
 
 static bool keep(answer *a, answer_part *part, const char *text, size_t n) {
-    if (part->capacity - part->n <= n) {
-        size_t capacity = (part->n + n + 1) * 2;
-        char *larger = realloc(part->text, capacity);
-        a->out_of_memory = !larger;
-        if (!larger) return false;
-        part->text = larger;
-        part->capacity = capacity;
-    }
+    a->out_of_memory = !HT_GROW(part->text, part->capacity, part->n + n + 1);
+    if (a->out_of_memory) return false;
     memcpy(part->text + part->n, text, n);
     part->n += n;
     part->text[part->n] = '\0';

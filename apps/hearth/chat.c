@@ -1,6 +1,7 @@
 /* hearth chat: a conversation, a line at a time. */
 #include "chat.h"
 
+#include "base/grow.h"
 #include "command.h"
 #include "input.h"
 #include "json.h"
@@ -72,15 +73,13 @@ static void say(chat *c, const char *text) {
 
 typedef struct text {
     char *bytes;
-    size_t n;
+    size_t n, capacity;
     bool failed;
 } text;
 
 static void append(text *t, const char *bytes, size_t n) {
-    char *larger = t->failed ? NULL : realloc(t->bytes, t->n + n + 1);
-    t->failed = !larger;
-    if (!larger) return;
-    t->bytes = larger;
+    t->failed = t->failed || !HT_GROW(t->bytes, t->capacity, t->n + n + 1);
+    if (t->failed) return;
     memcpy(t->bytes + t->n, bytes, n);
     t->n += n;
     t->bytes[t->n] = '\0';

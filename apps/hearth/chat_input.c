@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "chat_input.h"
 
+#include "base/grow.h"
 #include "json.h"
 #include "model_path.h"
 #include "terminal.h"
@@ -85,11 +86,7 @@ static unsigned char paste(EditLine *edit, int key) {
     char *text = NULL;
     size_t n = 0, capacity = 0;
     for (int byte, was = 0; n < PASTE_LIMIT && (byte = next_byte(in)) >= 0;) {
-        if (n + 2 > capacity) {
-            char *larger = realloc(text, capacity = capacity ? capacity * 2 : 4096);
-            if (!larger) break;
-            text = larger;
-        }
+        if (!HT_GROW(text, capacity, n + 2)) break;
         const bool in_crlf = byte == '\n' && was == '\r';
         was = byte;
         if (in_crlf) continue;

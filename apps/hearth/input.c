@@ -1,6 +1,8 @@
 #define _GNU_SOURCE
 #include "input.h"
 
+#include "base/grow.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <pwd.h>
@@ -23,15 +25,9 @@ static ht_status cannot_read(const char *what, ht_error *err) {
 }
 
 static ht_status read_to_end(int fd, const char *what, char **text, size_t *n, ht_error *err) {
-    size_t capacity = 4096, used = 0;
-    char *bytes = malloc(capacity);
-    while (bytes) {
-        if (capacity - used < 2) {
-            char *larger = capacity <= SIZE_MAX / 2 ? realloc(bytes, capacity * 2) : NULL;
-            if (!larger) break;
-            bytes = larger;
-            capacity *= 2;
-        }
+    size_t capacity = 0, used = 0;
+    char *bytes = NULL;
+    while (HT_GROW(bytes, capacity, used + 4096)) {
         ssize_t got = read(fd, bytes + used, capacity - used - 1);
         if (got > 0)
             used += (size_t)got;
@@ -90,7 +86,6 @@ char *expand_home(const char *path) {
 
 ht_status ids_parse(const char *text, id_list *list, ht_error *err) {
     static const char separators[] = ", \t\r\n", *blanks = separators + 1;
-    size_t capacity = list->n;
     bool comma = false; /* just before `at`: an id has to follow */
     for (const char *at = text;;) {
         at += strspn(at, blanks);
@@ -105,12 +100,7 @@ ht_status ids_parse(const char *text, id_list *list, ht_error *err) {
                      n < 60 ? (int)n : 60, at);
             return HT_ERR_ARGUMENT;
         }
-        if (list->n == capacity) {
-            capacity = capacity < 64 ? 64 : capacity * 2;
-            int32_t *larger = realloc(list->ids, capacity * sizeof *larger);
-            if (!larger) return out_of_memory(err);
-            list->ids = larger;
-        }
+        if (!HT_GROW_ONE(list->ids, list->n)) return out_of_memory(err);
         list->ids[list->n++] = (int32_t)id;
         at += n;
         at += strspn(at, blanks);

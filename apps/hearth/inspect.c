@@ -1,4 +1,5 @@
 /* hearth inspect: keys, values, queries and attention weights of a prompt, as a NumPy archive and as a picture. */
+#include "base/grow.h"
 #include "command.h"
 #include "engine.h"
 #include "input.h"
@@ -42,10 +43,8 @@ static bool read_number(const char **at, int32_t *out) {
 }
 
 static bool add_layer(layer_list *list, int32_t layer) {
-    int32_t *larger = realloc(list->items, ((size_t)list->n + 1) * sizeof *larger);
-    if (!larger) return false;
-    list->items = larger;
-    larger[list->n++] = layer;
+    if (!HT_GROW_ONE(list->items, list->n)) return false;
+    list->items[list->n++] = layer;
     return true;
 }
 

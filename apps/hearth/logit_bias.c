@@ -1,5 +1,7 @@
 #include "logit_bias.h"
 
+#include "base/grow.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -11,10 +13,8 @@ bool bias_list_put(bias_list *list, int32_t id, float bias) {
             list->items[i].bias = bias;
             return true;
         }
-    ht_logit_bias *items = realloc(list->items, ((size_t)list->n + 1) * sizeof *items);
-    if (!items) return false;
-    list->items = items;
-    items[list->n++] = (ht_logit_bias){id, bias};
+    if (!HT_GROW_ONE(list->items, list->n)) return false;
+    list->items[list->n++] = (ht_logit_bias){id, bias};
     return true;
 }
 

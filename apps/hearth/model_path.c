@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "model_path.h"
 
+#include "base/grow.h"
 #include "fail.h"
 #include "pull_name.h"
 #include "pull_state.h"
@@ -70,14 +71,10 @@ static bool on_find(const ht_find *f, void *user) {
     while (m->n && role < m->role) free(m->path[--m->n]);
     m->role = role;
     m->whole = m->whole || strcmp(f->path, m->directory) == 0;
-    char **path = realloc(m->path, ((size_t)m->n + 1) * sizeof *path), *copy = strdup(f->path);
-    if (path) m->path = path;
-    m->out_of_memory = !path || !copy;
-    if (m->out_of_memory)
-        free(copy);
-    else
-        m->path[m->n++] = copy;
-    return !m->out_of_memory;
+    char *copy = HT_GROW_ONE(m->path, m->n) ? strdup(f->path) : NULL;
+    m->out_of_memory = !copy;
+    if (copy) m->path[m->n++] = copy;
+    return copy != NULL;
 }
 
 static ht_status not_one(const models *m, const char *name, const char *wanted, ht_error *err) {

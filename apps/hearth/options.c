@@ -1,5 +1,6 @@
 #include "options.h"
 
+#include "base/grow.h"
 #include "command.h"
 #include "json.h"
 #include "nearest.h"
@@ -108,12 +109,10 @@ static bool set_choice(const command *c, const option_spec *spec, const char *va
 }
 
 static bool append(string_list *list, const char *item) {
-    const char **items = realloc(list->items, ((size_t)list->n + 1) * sizeof *items);
-    if (!items) {
+    if (!HT_GROW_ONE(list->items, list->n)) {
         fprintf(stderr, "hearth: out of memory for the command line\n");
         return false;
     }
-    list->items = items;
     list->items[list->n++] = item;
     return true;
 }

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "prompts.h"
 
+#include "base/grow.h"
 #include "chat/reader.h"
 #include "command.h"
 #include "input.h"
@@ -33,16 +34,8 @@ static bool is_blank(const char *line, ssize_t n) {
     return true;
 }
 
-static ht_status add_line(prompt_file *p, off_t at, size_t number, size_t *capacity, ht_error *err) {
-    if (p->n == *capacity) {
-        const size_t more = *capacity ? 2 * *capacity : 256;
-        off_t *offset = realloc(p->offset, more * sizeof *offset);
-        if (offset) p->offset = offset;
-        size_t *numbers = offset ? realloc(p->number, more * sizeof *numbers) : NULL;
-        if (!numbers) return no_memory(err);
-        p->number = numbers;
-        *capacity = more;
-    }
+static ht_status add_line(prompt_file *p, off_t at, size_t number, ht_error *err) {
+    if (!HT_GROW_ONE(p->offset, p->n) || !HT_GROW_ONE(p->number, p->n)) return no_memory(err);
     p->offset[p->n] = at;
     p->number[p->n++] = number;
     return HT_OK;
@@ -64,7 +57,7 @@ static bool is_called_jsonl(const char *path) {
 static ht_status make_index(prompt_file *p, ht_error *err) {
     static const char mark[] = "\xEF\xBB\xBF"; /* of the byte order */
     char *line = NULL;
-    size_t room = 0, capacity = 0, number = 0;
+    size_t room = 0, number = 0;
     ht_status st = HT_OK;
     off_t at = 0;
     for (ssize_t n; !st && (n = getline(&line, &room, p->file)) >= 0; at += n) {
@@ -73,7 +66,7 @@ static ht_status make_index(prompt_file *p, ht_error *err) {
         if (is_blank(text, n - (ssize_t)skipped)) continue;
         if (!p->n) p->jsonl = is_called_jsonl(p->path) || text[strspn(text, " \t")] == '{';
         add_hash(p, text, (size_t)n - skipped);
-        st = add_line(p, at + (off_t)skipped, number, &capacity, err);
+        st = add_line(p, at + (off_t)skipped, number, err);
     }
     if (!st && ferror(p->file)) st = fail(err, HT_ERR_IO, "%.300s cannot be read: %s", p->path, strerror(errno));
     if (!st && !p->n) st = fail(err, HT_ERR_ARGUMENT, "%.300s holds no prompt", p->path);

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "pull_choose.h"
 
+#include "base/grow.h"
 #include "fail.h"
 #include "formats/json.h"
 
@@ -50,13 +51,7 @@ static ht_status add(pull_choice *c, const hub_file *f, ht_error *err) {
         if (c->file[i] == f) return HT_OK;
     if (!*f->hash) return fail_with(err, HT_ERR_FORMAT, "the hub lists %.200s without the hash of its bytes", f->path);
     if (c->n == CHOSEN_MAX) return fail_with(err, HT_ERR_LIMIT, "the model has more than %d files", CHOSEN_MAX);
-    if (c->n == c->capacity) {
-        const size_t capacity = c->capacity ? 2 * c->capacity : 16;
-        const hub_file **file = realloc(c->file, capacity * sizeof *file);
-        if (!file) return fail_memory(err, "the list of files");
-        c->file = file;
-        c->capacity = capacity;
-    }
+    if (!HT_GROW_ONE(c->file, c->n)) return fail_memory(err, "the list of files");
     c->file[c->n++] = f;
     return HT_OK;
 }

@@ -6,7 +6,7 @@
 
 typedef struct pull_choice {
     const hub_file **file; /* of the listing */
-    size_t n, capacity;
+    size_t n;
     const hub_file *gguf;  /* the GGUF file, or its first part; NULL: safetensors */
     const hub_file *index; /* model.safetensors.index.json, whose shards are not chosen yet; NULL: there is none */
 } pull_choice;

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "pull_hub.h"
 
+#include "base/grow.h"
 #include "fail.h"
 #include "formats/json.h"
 
@@ -28,15 +29,9 @@ static http_outcome add_bytes(const char *bytes, size_t n, void *user, ht_error 
         fail_with(err, HT_ERR_LIMIT, "%.200s: the hub's response is longer than %d MB", t->what, TEXT_MAX >> 20);
         return HTTP_FAILED;
     }
-    if (t->n + n > t->capacity) {
-        const size_t capacity = 2 * (t->n + n);
-        char *data = realloc(t->data, capacity);
-        if (!data) {
-            fail_memory(err, "the hub's response");
-            return HTTP_FAILED;
-        }
-        t->data = data;
-        t->capacity = capacity;
+    if (!HT_GROW(t->data, t->capacity, t->n + n)) {
+        fail_memory(err, "the hub's response");
+        return HTTP_FAILED;
     }
     memcpy(t->data + t->n, bytes, n);
     t->n += n;

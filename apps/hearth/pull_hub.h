@@ -17,7 +17,7 @@ typedef struct hub_file {
 
 typedef struct hub_listing {
     hub_file *file; /* in the order of their paths */
-    size_t n, capacity;
+    size_t n;
 } hub_listing;
 
 typedef struct hub {

@@ -1,4 +1,5 @@
 /* Listings of a repository's files, as a hub writes them in JSON. */
+#include "base/grow.h"
 #include "fail.h"
 #include "formats/json.h"
 #include "pull_hub.h"
@@ -68,13 +69,7 @@ static ht_status add_entry(hub_listing *l, const char *repo, const ht_json *entr
         return fail_with(err, HT_ERR_FORMAT, "%.200s: the hub lists %.200s without its size", repo, path);
     if (l->n == FILES_MAX)
         return fail_with(err, HT_ERR_LIMIT, "%.200s: the hub lists more than %d files", repo, FILES_MAX);
-    if (l->n == l->capacity) {
-        const size_t capacity = l->capacity ? 2 * l->capacity : 64;
-        hub_file *file = realloc(l->file, capacity * sizeof *file);
-        if (!file) return fail_memory(err, "the listing of files");
-        l->file = file;
-        l->capacity = capacity;
-    }
+    if (!HT_GROW_ONE(l->file, l->n)) return fail_memory(err, "the listing of files");
     hub_file *f = &l->file[l->n];
     *f = (hub_file){.path = strdup(path), .size = (int64_t)ht_json_integer_value(size)};
     if (!f->path) return fail_memory(err, "the listing of files");

@@ -1,6 +1,7 @@
 #include "serve_names.h"
 
 #include "adapters.h"
+#include "base/grow.h"
 #include "fail.h"
 #include "model_path.h"
 #include "terminal.h"
@@ -16,12 +17,10 @@
 
 /* Owns a text from malloc, NULL for one that there was no memory for; and gives it back. */
 static char *keep(serve_names *n, char *text) {
-    char **larger = text ? realloc(n->text, (n->n_texts + 1) * sizeof *larger) : NULL;
-    if (!larger) {
+    if (!text || !HT_GROW_ONE(n->text, n->n_texts)) {
         free(text);
         return NULL;
     }
-    n->text = larger;
     return n->text[n->n_texts++] = text;
 }
 
@@ -47,17 +46,13 @@ static ht_status add_model(serve_names *n, const char *name, size_t length, cons
     char *copy = keep(n, strndup(name, length));
     if (copy && is_model(n, copy)) return HT_OK;
     char *place = copy ? keep(n, strdup(path)) : NULL;
-    serve_model_source *larger = place ? realloc(n->model, (n->n_models + 1) * sizeof *larger) : NULL;
-    if (!larger) return fail_memory(err, "the names of models");
-    n->model = larger;
+    if (!place || !HT_GROW_ONE(n->model, n->n_models)) return fail_memory(err, "the names of models");
     n->model[n->n_models++] = (serve_model_source){copy, place};
     return HT_OK;
 }
 
 static ht_status add_alias(serve_names *n, const char *name, const char *of, ht_error *err) {
-    serve_alias *larger = realloc(n->alias, (n->n_aliases + 1) * sizeof *larger);
-    if (!larger) return fail_memory(err, "the names of models");
-    n->alias = larger;
+    if (!HT_GROW_ONE(n->alias, n->n_aliases)) return fail_memory(err, "the names of models");
     n->alias[n->n_aliases++] = (serve_alias){name, of};
     return HT_OK;
 }
@@ -98,9 +93,7 @@ typedef struct search {
 
 static ht_status add_broken(serve_names *n, const char *name, size_t length, const char *why, ht_error *err) {
     char *copy = keep(n, strndup(name, length)), *reason = copy ? keep(n, strdup(why)) : NULL;
-    serve_broken *larger = reason ? realloc(n->broken, (n->n_broken + 1) * sizeof *larger) : NULL;
-    if (!larger) return fail_memory(err, "the names of models");
-    n->broken = larger;
+    if (!reason || !HT_GROW_ONE(n->broken, n->n_broken)) return fail_memory(err, "the names of models");
     n->broken[n->n_broken++] = (serve_broken){copy, reason};
     return HT_OK;
 }

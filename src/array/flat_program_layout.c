@@ -5,6 +5,7 @@
 #include "array/op.h"
 #include "array/topological_order.h"
 #include "base/error.h"
+#include "base/grow.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +51,6 @@ typedef struct builder {
     ht_worklist list;
     uint64_t visit;
     ht_fused fused;
-    int64_t capacity;
     made *made; /* that of a node is made[node->slot - 1] */
     int64_t n_made;
     ht_node_map begins; /* address bases of arguments and results */
@@ -65,13 +65,7 @@ static ht_status out_of_memory(builder *b) { return ht_fail_memory(b->err, 64, "
 
 static instruction *new_instruction(builder *b, ht_array *const *in, int n_in, ht_array *const *out, int n_out) {
     ht_flat_list *l = b->l;
-    if (l->n == b->capacity) {
-        int64_t more = b->capacity ? 2 * b->capacity : 64;
-        instruction *grown = realloc(l->instruction, (size_t)more * sizeof *grown);
-        if (!grown) return NULL;
-        l->instruction = grown;
-        b->capacity = more;
-    }
+    if (!HT_GROW_ONE(l->instruction, l->n)) return NULL;
     instruction *i = &l->instruction[l->n];
     *i = (instruction){.n_in = n_in, .n_out = n_out};
     i->view = calloc((size_t)(n_in + n_out), sizeof *i->view);

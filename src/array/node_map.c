@@ -1,16 +1,12 @@
 #include "array/node_map.h"
 
-#include <stdlib.h>
+#include "base/hash.h"
 
-static size_t hash(const ht_array *node) {
-    uint64_t h = (uint64_t)(uintptr_t)node >> 4;
-    h *= 0x9e3779b97f4a7c15u; /* 2^64 / golden ratio: spreads neighbouring addresses */
-    return (size_t)(h >> 20);
-}
+#include <stdlib.h>
 
 /* Slot of a node, or the free slot for it. */
 static size_t place_of(const ht_node_map *m, const ht_array *node) {
-    size_t i = hash(node) & (m->capacity - 1);
+    size_t i = (size_t)ht_hash_number((uintptr_t)node) & (m->capacity - 1);
     while (m->key[i] && m->key[i] != node) i = (i + 1) & (m->capacity - 1);
     return i;
 }

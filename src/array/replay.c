@@ -3,6 +3,7 @@
 #include "array/differentiate.h"
 #include "array/node_map.h"
 #include "array/topological_order.h"
+#include "base/grow.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +27,7 @@ struct ht_record {
     int inside;              /* depth of calls in progress; nested calls are not recorded */
     bool open, failed;
     event *event;
-    int64_t n, capacity;
+    int64_t n;
     int n_in, n_out;
     int32_t n_places;
     operand *out;
@@ -87,13 +88,7 @@ static void free_event(event *e) {
 }
 
 static event *next_event(ht_record *r) {
-    if (r->n == r->capacity) {
-        int64_t more = r->capacity ? 2 * r->capacity : 64;
-        event *grown = realloc(r->event, (size_t)more * sizeof *grown);
-        if (!grown) return NULL;
-        r->event = grown;
-        r->capacity = more;
-    }
+    if (!HT_GROW_ONE(r->event, r->n)) return NULL;
     return &r->event[r->n];
 }
 

@@ -2,6 +2,7 @@
 
 #include "array/custom.h"
 #include "array/topological_order.h"
+#include "base/grow.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -36,13 +37,7 @@ static bool set_seen(ht_tape *t, const ht_array *a, int64_t as) {
 
 /* Appends the step of `a`, after those of its inputs. */
 static bool append(ht_tape *t, ht_array *a, int n_in) {
-    if (t->n == t->capacity) {
-        int64_t more = t->capacity ? t->capacity * 2 : 64;
-        ht_tape_step *grown = realloc(t->step, (size_t)more * sizeof *grown);
-        if (!grown) return false;
-        t->step = grown;
-        t->capacity = more;
-    }
+    if (!HT_GROW_ONE(t->step, t->n)) return false;
     ht_tape_step step = {.node = a, .n_in = n_in, .n_marks = a->op == HT_OP_CUSTOM ? ht_custom_n_out(a) : 1};
     step.in = malloc((size_t)(n_in + 1) * sizeof *step.in);
     step.mark = calloc((size_t)step.n_marks, sizeof(ht_array *));

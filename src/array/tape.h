@@ -17,7 +17,7 @@ typedef struct ht_tape_step {
 
 typedef struct ht_tape {
     ht_tape_step *step; /* in topological order, the sources included */
-    int64_t n, capacity;
+    int64_t n;
     ht_node_map index; /* step of each node */
     ht_tape_edges edges;
 } ht_tape;

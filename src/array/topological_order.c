@@ -2,17 +2,12 @@
 
 #include "array/op.h"
 #include "base/error.h"
+#include "base/grow.h"
 
 #include <stdlib.h>
 
 bool ht_list_push(ht_array ***list, size_t *n, size_t *capacity, ht_array *a) {
-    if (*n == *capacity) {
-        size_t more = *capacity ? *capacity * 2 : 256;
-        ht_array **grown = realloc(*list, more * sizeof *grown);
-        if (!grown) return false;
-        *list = grown;
-        *capacity = more;
-    }
+    if (!HT_GROW(*list, *capacity, *n + 1)) return false;
     (*list)[(*n)++] = a;
     return true;
 }

@@ -2,6 +2,7 @@
 #include "backends/child_internal.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/grow.h"
 #include "base/text.h"
 
 #include <errno.h>
@@ -220,13 +221,7 @@ static bool make_capacity(ht_child *c) {
         c->n -= c->taken;
         c->taken = 0;
     }
-    if (c->capacity - c->n >= READ_BYTES) return true;
-    const size_t capacity = c->capacity * 2 > c->n + READ_BYTES ? c->capacity * 2 : c->n + READ_BYTES;
-    char *larger = realloc(c->in, capacity);
-    if (!larger) return false;
-    c->in = larger;
-    c->capacity = capacity;
-    return true;
+    return HT_GROW(c->in, c->capacity, c->n + READ_BYTES);
 }
 
 /* Reads what has come. */

@@ -1,6 +1,7 @@
 #include "base/text.h"
 
 #include "base/checked.h"
+#include "base/grow.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,22 +10,9 @@
 
 bool ht_text_reserve(ht_text *t, size_t extra) {
     size_t need;
-    if (t->failed || !ht_add_size(t->len, extra, &need) || !ht_add_size(need, 1, &need)) {
-        t->failed = true;
-        return false;
-    }
-    if (need <= t->capacity) return true;
-    size_t capacity = t->capacity ? t->capacity : 64;
-    while (capacity < need)
-        if (!ht_mul_size(capacity, 2, &capacity)) capacity = need;
-    char *data = realloc(t->data, capacity);
-    if (!data) {
-        t->failed = true;
-        return false;
-    }
-    t->data = data;
-    t->capacity = capacity;
-    return true;
+    t->failed = t->failed || !ht_add_size(t->len, extra, &need) || !ht_add_size(need, 1, &need) ||
+                !HT_GROW(t->data, t->capacity, need);
+    return !t->failed;
 }
 
 void ht_text_append(ht_text *t, const void *bytes, size_t n) {

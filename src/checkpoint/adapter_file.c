@@ -5,6 +5,7 @@
 #include "base/checked.h"
 #include "base/directory_writer.h"
 #include "base/error.h"
+#include "base/grow.h"
 #include "checkpoint/config.h"
 #include "checkpoint/tensor_read.h"
 
@@ -104,13 +105,7 @@ ht_status ht_adapter_need_axes(const ht_adapter_reading *r, const ht_stored_tens
 }
 
 ht_status ht_adapter_add_piece(ht_adapter_reading *r, const ht_adapter_piece *piece, ht_error *err) {
-    if (r->n_pieces == r->capacity) {
-        size_t capacity = ht_max_size(64, 2 * r->capacity);
-        ht_adapter_piece *grown = realloc(r->piece, capacity * sizeof *grown);
-        if (!grown) return ht_fail_memory(err, capacity * sizeof *grown, r->path);
-        r->piece = grown;
-        r->capacity = capacity;
-    }
+    if (!HT_GROW_ONE(r->piece, r->n_pieces)) return ht_fail_memory(err, r->n_pieces * sizeof *r->piece, r->path);
     r->piece[r->n_pieces++] = *piece;
     return HT_OK;
 }
@@ -443,15 +438,9 @@ const ht_lora *ht_adapter_partner(const ht_adapter *a, const char *slot, bool *i
 /* ---- tensors ---- */
 
 ht_adapter_tensor_out *ht_adapter_add_tensor(ht_adapter_writing *w, ht_error *err) {
-    if (w->n_tensors == w->capacity) {
-        size_t capacity = ht_max_size(64, 2 * w->capacity);
-        ht_adapter_tensor_out *grown = realloc(w->tensor, capacity * sizeof *grown);
-        if (!grown) {
-            (void)ht_fail_memory(err, capacity * sizeof *grown, w->path);
-            return NULL;
-        }
-        w->tensor = grown;
-        w->capacity = capacity;
+    if (!HT_GROW_ONE(w->tensor, w->n_tensors)) {
+        (void)ht_fail_memory(err, w->n_tensors * sizeof *w->tensor, w->path);
+        return NULL;
     }
     ht_adapter_tensor_out *t = &w->tensor[w->n_tensors++];
     *t = (ht_adapter_tensor_out){0};

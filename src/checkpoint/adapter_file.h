@@ -41,7 +41,7 @@ typedef struct ht_adapter_reading {
     ht_file *file; /* of GGUF */
     ht_gguf *gguf;
     ht_adapter_piece *piece;
-    size_t n_pieces, capacity;
+    size_t n_pieces;
     ht_adapter_origin origin;
     bool interleaved;
 } ht_adapter_reading;
@@ -85,7 +85,7 @@ typedef struct ht_adapter_writing {
     char fingerprint[HT_FINGERPRINT_SIZE], template_hash[HT_FINGERPRINT_SIZE]; /* "": not known */
     const char *base;                                                          /* NULL: not known */
     ht_adapter_tensor_out *tensor;
-    size_t n_tensors, capacity;
+    size_t n_tensors;
     float *values; /* of the tensor that is being written */
 } ht_adapter_writing;
 

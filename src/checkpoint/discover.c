@@ -2,6 +2,9 @@
  * call stack. */
 #include "base/error.h"
 #include "base/file.h"
+#include "base/grow.h"
+#include "base/hash.h"
+#include "base/table.h"
 #include "checkpoint/info.h"
 #include "formats/gguf_set.h"
 
@@ -21,27 +24,20 @@ typedef struct names {
 typedef struct identity { /* device and inode of a directory */
     dev_t device;
     ino_t inode;
-    bool used;
 } identity;
 
 typedef struct traversal {
     ht_discover_fn *fn;
     void *user;
     names pending;      /* stack of directories to search */
-    identity *searched; /* hash set of searched directories, against symlink cycles; capacity a power of two */
-    size_t n_searched, capacity;
+    identity *searched; /* [index.n] directories, against symlink cycles */
+    ht_table index;
 } traversal;
 
 /* ---- lists and sets ---- */
 
 static bool add_name(names *list, const char *name) {
-    if (list->n == list->capacity) {
-        size_t capacity = list->capacity ? 2 * list->capacity : 16;
-        char **item = realloc(list->item, capacity * sizeof *item);
-        if (!item) return false;
-        list->item = item;
-        list->capacity = capacity;
-    }
+    if (!HT_GROW(list->item, list->capacity, list->n + 1)) return false;
     return name && (list->item[list->n] = strdup(name)) && ++list->n;
 }
 
@@ -57,34 +53,17 @@ static void sort_names(names *list) {
     if (list->n) qsort(list->item, list->n, sizeof *list->item, by_name);
 }
 
-static identity *find_slot(identity *set, size_t capacity, dev_t device, ino_t inode) {
-    size_t at = ((size_t)inode * 0x9e3779b1u ^ (size_t)device) & (capacity - 1);
-    while (set[at].used && (set[at].device != device || set[at].inode != inode)) at = (at + 1) & (capacity - 1);
-    return &set[at];
-}
-
-static bool grow_searched(traversal *t) {
-    size_t capacity = t->capacity ? 2 * t->capacity : 64;
-    identity *set = calloc(capacity, sizeof *set);
-    if (!set) return false;
-    for (size_t i = 0; i < t->capacity; i++)
-        if (t->searched[i].used)
-            *find_slot(set, capacity, t->searched[i].device, t->searched[i].inode) = t->searched[i];
-    free(t->searched);
-    t->searched = set;
-    t->capacity = capacity;
-    return true;
-}
-
 /* Adds a directory to the searched set; *first is false when it was already there. */
 static bool mark_searched(traversal *t, const struct stat *st, bool *first) {
-    if (2 * (t->n_searched + 1) > t->capacity && !grow_searched(t)) return false;
-    identity *at = find_slot(t->searched, t->capacity, st->st_dev, st->st_ino);
-    *first = !at->used;
-    if (*first) {
-        *at = (identity){st->st_dev, st->st_ino, true};
-        t->n_searched++;
-    }
+    const uint64_t id[] = {(uint64_t)st->st_dev, (uint64_t)st->st_ino}, hash = ht_hash_bytes(id, sizeof id);
+    size_t probe = 0;
+    *first = false;
+    for (uint32_t i; (i = ht_table_next(&t->index, hash, &probe)) != HT_TABLE_END;)
+        if (t->searched[i].device == st->st_dev && t->searched[i].inode == st->st_ino) return true;
+    *first = true;
+    const size_t n = t->index.n;
+    if (!HT_GROW_ONE(t->searched, n) || ht_table_add(&t->index, hash, (uint32_t)n)) return false;
+    t->searched[n] = (identity){st->st_dev, st->st_ino};
     return true;
 }
 
@@ -197,7 +176,7 @@ static ht_status search(traversal *t, const char *path, bool is_root, ht_error *
     struct stat st;
     bool first = true;
     if (stat(path, &st) == 0 && !mark_searched(t, &st, &first))
-        return ht_fail_memory(err, t->capacity * sizeof *t->searched, "the directories searched");
+        return ht_fail_memory(err, t->index.n * sizeof *t->searched, "the directories searched");
     if (!first) return HT_OK;
     ht_status status = read_contents(path, &c, &problem);
     if (!status)
@@ -220,5 +199,6 @@ ht_status ht_discover(const char *directory, ht_discover_fn *fn, void *user, ht_
     }
     free_names(&t.pending);
     free(t.searched);
+    ht_table_free(&t.index);
     return status;
 }

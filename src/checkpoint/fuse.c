@@ -1,6 +1,7 @@
 /* Fusing (hearth/fuse.h): options and places are checked, then the plan is made and carried out. */
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/grow.h"
 #include "base/options.h"
 #include "checkpoint/config.h"
 #include "checkpoint/family.h"
@@ -22,13 +23,8 @@ typedef struct search {
 } search;
 
 static ht_status add_change(ht_rewrite_plan *plan, const ht_rewrite_change *change, ht_error *err) {
-    if (plan->n_changes == plan->changes_capacity) {
-        size_t capacity = ht_max_size(256, 2 * plan->changes_capacity);
-        ht_rewrite_change *grown = realloc(plan->change, capacity * sizeof *grown);
-        if (!grown) return ht_fail_memory(err, capacity * sizeof *grown, "a list of changes");
-        plan->change = grown;
-        plan->changes_capacity = capacity;
-    }
+    if (!HT_GROW_ONE(plan->change, plan->n_changes))
+        return ht_fail_memory(err, plan->n_changes * sizeof *plan->change, "a list of changes");
     plan->change[plan->n_changes++] = *change;
     return HT_OK;
 }

@@ -100,7 +100,7 @@ typedef struct ht_rewrite_plan {
     ht_rewrite_tensor *tensor; /* [n]: those of the checkpoint by number, and new ones */
     size_t n, capacity;
     ht_rewrite_change *change; /* [n_changes], sorted by tensor */
-    size_t n_changes, changes_capacity;
+    size_t n_changes;
     char **file; /* [n_files] names of the files of weights that are written, without directories */
     int n_files;
     ht_json *metadata; /* GGUF: that of the file, or changes of the checkpoint's */

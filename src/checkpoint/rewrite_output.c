@@ -4,6 +4,7 @@
 #include "base/checked.h"
 #include "base/directory_writer.h"
 #include "base/error.h"
+#include "base/grow.h"
 #include "base/text.h"
 #include "checkpoint/convert_metadata.h"
 #include "checkpoint/rewrite.h"
@@ -347,9 +348,7 @@ typedef struct names {
 } names;
 
 static ht_status add_name(names *all, const char *name, size_t n, ht_error *err) {
-    char **grown = realloc(all->name, (all->n + 2) * sizeof *grown);
-    if (grown) all->name = grown;
-    char *copy = grown ? strndup(name, n) : NULL;
+    char *copy = HT_RESIZE(all->name, all->n + 2) ? strndup(name, n) : NULL;
     if (!copy) return ht_fail_memory(err, n + 1, "a name");
     all->name[all->n++] = copy;
     all->name[all->n] = NULL;

@@ -1,6 +1,7 @@
 /* The plan of writing a checkpoint in its other container, or a directory's experts for its other reader: what the tensors are
  * called there, of which stored rows each is made, and the types in which their values stay. */
 #include "base/error.h"
+#include "base/grow.h"
 #include "checkpoint/convert_metadata.h"
 #include "checkpoint/experts.h"
 #include "checkpoint/family.h"
@@ -26,9 +27,8 @@ typedef struct translation {
 static ht_status add_tensor(ht_rewrite_plan *plan, const char *name, ht_rewrite_tensor **out, ht_error *err) {
     if (plan->n + 1 >= plan->capacity / 3) { /* a weight may get scales and biases */
         const size_t capacity = 2 * plan->capacity + 96;
-        ht_rewrite_tensor *grown = realloc(plan->tensor, capacity * sizeof *grown);
-        if (!grown) return ht_fail_memory(err, capacity * sizeof *grown, "a list of tensors");
-        plan->tensor = grown;
+        if (!HT_RESIZE(plan->tensor, capacity))
+            return ht_fail_memory(err, capacity * sizeof *plan->tensor, "a list of tensors");
         plan->capacity = capacity;
     }
     ht_rewrite_tensor *t = *out = &plan->tensor[plan->n];

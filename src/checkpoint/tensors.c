@@ -53,7 +53,7 @@ const ht_safetensor *ht_checkpoint_safetensor(const ht_checkpoint_files *c, cons
 ht_status ht_checkpoint_index_names(ht_checkpoint_files *c, ht_error *err) {
     const size_t n = ht_safetensors_count(c->tensors);
     if (!ht_name_index_init(&c->bare_names, n))
-        return ht_fail_memory(err, n * sizeof(ht_name_slot), "the names of tensors");
+        return ht_fail_memory(err, n * sizeof(ht_indexed_name), "the names of tensors");
     for (size_t i = 0; i < n; i++) {
         const char *name = ht_safetensors_at(c->tensors, i)->name, *bare = ht_checkpoint_bare_name(name);
         size_t first;

@@ -4,6 +4,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/grow.h"
 #include "base/pages.h"
 #include "device/device.h"
 
@@ -71,13 +72,7 @@ static void wire(const void *buffer, size_t bytes) {
     uintptr_t begin = (from + page - 1) & ~(page - 1), end = (from + bytes) & ~(page - 1);
     size_t whole = end - begin;
     if (locked.wired_bytes > locked.wired_limit || whole > locked.wired_limit - locked.wired_bytes) return;
-    if (locked.n_wired == locked.wired_capacity) {
-        size_t more = locked.wired_capacity ? 2 * locked.wired_capacity : 64;
-        wired *grown = realloc(locked.wired, more * sizeof *grown);
-        if (!grown) return;
-        locked.wired = grown;
-        locked.wired_capacity = more;
-    }
+    if (!HT_GROW(locked.wired, locked.wired_capacity, locked.n_wired + 1)) return;
     if (mlock((void *)begin, whole) != 0) return;
     locked.wired[locked.n_wired++] = (wired){buffer, (char *)begin, whole};
     locked.wired_bytes += whole;

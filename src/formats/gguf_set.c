@@ -96,7 +96,7 @@ static ht_status check_parts(const ht_gguf_set *set, ht_error *err) {
 static ht_status index_names(ht_gguf_set *set, ht_error *err) {
     size_t total = set->first[set->n_parts], where;
     if (!ht_name_index_init(&set->names, total))
-        return ht_fail_memory(err, total * sizeof(ht_name_slot), "the tensor names");
+        return ht_fail_memory(err, total * sizeof(ht_indexed_name), "the tensor names");
     for (size_t i = 0; i < total; i++) {
         const ht_gguf_part *p, *other;
         const ht_gguf_tensor *t = ht_gguf_set_tensor_at(set, i, &p);

@@ -3,6 +3,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/grow.h"
 #include "base/text.h"
 
 #include <math.h>
@@ -94,9 +95,7 @@ ht_status ht_importance_add(ht_importance *i, const char *name, size_t length, i
 
 ht_status ht_importance_add_dataset(ht_importance *i, const char *name, size_t length, ht_error *err) {
     if (!length || !ht_utf8_valid(name, length) || memchr(name, '\0', length)) return HT_OK;
-    char **longer = realloc(i->dataset, ((size_t)i->n_datasets + 1) * sizeof *longer);
-    if (longer) i->dataset = longer;
-    char *copy = longer ? malloc(length + 1) : NULL;
+    char *copy = HT_GROW_ONE(i->dataset, i->n_datasets) ? malloc(length + 1) : NULL;
     if (!copy) return ht_fail_memory(err, length + 1, "importance weights");
     memcpy(copy, name, length);
     copy[length] = '\0';

@@ -1,6 +1,7 @@
 /* Writer of importance weights, as GGUF; the layout is that of importance_read.c. */
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/grow.h"
 #include "formats/gguf_write.h"
 #include "formats/importance.h"
 
@@ -23,11 +24,10 @@ static ht_status values(void *user, int i, const void **bytes, ht_error *err) {
     const ht_importance_row *r = &w->from->row[i / TENSORS];
     *bytes = r->sum;
     if (i % TENSORS == 0) return HT_OK;
-    float *counts = realloc(w->counts, (size_t)r->n_experts * sizeof *counts);
-    if (!counts) return ht_fail_memory(err, (size_t)r->n_experts * sizeof *counts, "counts");
-    w->counts = counts;
-    for (int64_t e = 0; e < r->n_experts; e++) counts[e] = (float)r->count[e];
-    *bytes = counts;
+    if (!HT_RESIZE(w->counts, r->n_experts))
+        return ht_fail_memory(err, (size_t)r->n_experts * sizeof *w->counts, "counts");
+    for (int64_t e = 0; e < r->n_experts; e++) w->counts[e] = (float)r->count[e];
+    *bytes = w->counts;
     return HT_OK;
 }
 

@@ -2,6 +2,8 @@
 #ifndef HT_FORMATS_NAME_INDEX_H
 #define HT_FORMATS_NAME_INDEX_H
 
+#include "base/table.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -13,16 +15,14 @@ const char *ht_name_problem(const char *name, size_t len);
 /* Length argument of "%.*s": the whole name, or the whole characters within its first 100 bytes. */
 int ht_name_shown(const char *name, size_t len);
 
-typedef struct ht_name_slot {
-    uint64_t hash;
-    const char *name;
-    uint32_t len;
-    uint32_t position; /* position + 1; 0: free */
-} ht_name_slot;
+typedef struct ht_indexed_name {
+    const char *text;
+    uint32_t len, position;
+} ht_indexed_name;
 
 typedef struct ht_name_index {
-    ht_name_slot *slots;
-    size_t n_slots; /* a power of two */
+    ht_table table;
+    ht_indexed_name *name; /* [table.n] */
 } ht_name_index;
 
 typedef enum ht_name_result {

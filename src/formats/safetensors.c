@@ -4,6 +4,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/grow.h"
 #include "base/text.h"
 #include "formats/json.h"
 #include "formats/safetensors_set.h"
@@ -129,13 +130,7 @@ static void read_offsets(parser *p, const ht_json *entry, ht_safetensor *t, size
 }
 
 static bool append(ht_safetensors *set, const ht_safetensor *t) {
-    if (set->n_tensors == set->capacity) {
-        size_t capacity = set->capacity ? 2 * set->capacity : 64, n_bytes;
-        ht_safetensor *grown = ht_mul_size(capacity, sizeof *grown, &n_bytes) ? realloc(set->tensors, n_bytes) : NULL;
-        if (!grown) return false;
-        set->tensors = grown;
-        set->capacity = capacity;
-    }
+    if (!HT_GROW_ONE(set->tensors, set->n_tensors)) return false;
     char *name = strdup(t->name);
     if (!name) return false;
     set->tensors[set->n_tensors] = *t;
@@ -261,7 +256,7 @@ ht_status ht_safetensors_add(ht_safetensors *set, const void *data, size_t size,
 
 ht_status ht_safetensors_index(ht_safetensors *set, const char *where, ht_error *err) {
     if (!ht_name_index_init(&set->names, set->n_tensors))
-        return ht_fail_memory(err, set->n_tensors * sizeof(ht_name_slot), "the tensor names");
+        return ht_fail_memory(err, set->n_tensors * sizeof(ht_indexed_name), "the tensor names");
     for (size_t i = 0; i < set->n_tensors; i++) {
         const ht_safetensor *t = &set->tensors[i];
         size_t first;

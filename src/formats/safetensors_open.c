@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/grow.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "formats/json.h"
@@ -34,13 +35,8 @@ static ht_status add_file(ht_safetensors *set, const char *directory, const char
     if (set->n_files == HT_SAFETENSORS_FILES_MAX)
         return ht_fail(err, HT_ERR_LIMIT, "%s: more than %d weight files", directory ? directory : name,
                        HT_SAFETENSORS_FILES_MAX);
-    if (set->n_files == set->files_capacity) {
-        int capacity = set->files_capacity ? 2 * set->files_capacity : 8;
-        ht_file **grown = realloc(set->files, (size_t)capacity * sizeof *grown);
-        if (!grown) return ht_fail_memory(err, (size_t)capacity * sizeof *grown, "the list of files");
-        set->files = grown;
-        set->files_capacity = capacity;
-    }
+    if (!HT_GROW_ONE(set->files, set->n_files))
+        return ht_fail_memory(err, sizeof *set->files, "the list of files");
     char *path = directory ? ht_path_join(directory, name) : strdup(name);
     if (!path) return ht_fail_memory(err, strlen(name), "a path");
     ht_file *file;

@@ -15,11 +15,11 @@ enum { HT_SAFETENSORS_HEADER_MAX = 100000000 }; /* maximum header size in bytes 
 
 struct ht_safetensors {
     ht_safetensor *tensors; /* names are owned by the set */
-    size_t n_tensors, capacity;
+    size_t n_tensors;
     ht_name_index names;
     ht_json *metadata; /* of the first file; NULL when absent */
     ht_file **files;
-    int n_files, files_capacity;
+    int n_files;
 };
 
 /* Parses `data` as file number `file` and adds its tensors; the set may be partly extended after a failure. */

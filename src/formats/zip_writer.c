@@ -2,6 +2,7 @@
  * so that equal arrays make equal files. */
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/grow.h"
 #include "formats/zip.h"
 #include "formats/zip_bytes.h"
 
@@ -23,7 +24,7 @@ struct ht_zip_writer {
     ht_writer *file;
     char *path;
     entry *entries;
-    size_t count, capacity;
+    size_t count;
     uint64_t n_put; /* bytes written to the file */
     uint64_t left;  /* bytes missing in the last entry */
     z_stream z;
@@ -134,13 +135,7 @@ ht_status ht_zip_begin(ht_zip_writer *w, const char *name, size_t size, bool def
     deflate = deflate && size; /* deflate makes two bytes of an empty entry */
     if (!*name || strlen(name) > 65535)
         return ht_fail(err, HT_ERR_ARGUMENT, "%s: a name of an array has to have 1 to 65535 bytes", w->path);
-    if (w->count == w->capacity) {
-        size_t capacity = 2 * w->capacity + 8;
-        entry *grown = realloc(w->entries, capacity * sizeof *grown);
-        if (!grown) return ht_fail_memory(err, capacity * sizeof *grown, w->path);
-        w->entries = grown;
-        w->capacity = capacity;
-    }
+    if (!HT_GROW_ONE(w->entries, w->count)) return ht_fail_memory(err, (w->count + 1) * sizeof *w->entries, w->path);
     /* deflate expands incompressible bytes slightly. */
     uint64_t most = (uint64_t)size + size / 1000 + 64;
     entry *e = &w->entries[w->count];

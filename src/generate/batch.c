@@ -5,6 +5,7 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/grow.h"
 #include "base/options.h"
 #include "base/plural.h"
 #include "base/system.h"
@@ -78,9 +79,7 @@ static char *copy_text(const char *text, bool *failed) {
 }
 
 static bool add_call(answer *a, const ht_tool_call *call) {
-    ht_tool_call *calls = realloc(a->calls, (a->n_calls + 1) * sizeof *calls);
-    if (!calls) return false;
-    a->calls = calls;
+    if (!HT_GROW_ONE(a->calls, a->n_calls)) return false;
     bool failed = false;
     a->calls[a->n_calls++] = (ht_tool_call){.name = copy_text(call->name, &failed),
                                             .arguments = copy_text(call->arguments, &failed),

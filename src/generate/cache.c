@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/grow.h"
 #include "base/plural.h"
 #include "checkpoint/kv_size.h"
 #include "device/device.h"
@@ -45,9 +46,8 @@ static void drop_pages(ht_cache *c, int32_t i) {
 static ht_status grow_table(ht_kv_layer *l, int64_t *have, int64_t pages, ht_error *err) {
     if (pages <= *have) return HT_OK;
     int64_t capacity = ht_max_i64(pages, l->ring_pages ? l->ring_pages : 2 * *have);
-    ht_kv_page **table = realloc(l->pages, (size_t)capacity * sizeof *table);
-    if (!table) return ht_fail_memory(err, (size_t)capacity * sizeof *table, "the page table of a KV cache");
-    l->pages = table;
+    if (!HT_RESIZE(l->pages, capacity))
+        return ht_fail_memory(err, (size_t)capacity * sizeof(ht_kv_page *), "the page table of a KV cache");
     *have = capacity;
     return HT_OK;
 }

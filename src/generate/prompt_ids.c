@@ -1,6 +1,7 @@
 #include "generate/prompt_ids.h"
 
 #include "base/error.h"
+#include "base/grow.h"
 #include "base/plural.h"
 #include "base/text.h"
 #include "chat/conversation.h"
@@ -29,10 +30,8 @@ static ht_status read_chat(const ht_model *m, const ht_chat *chat, source *s, ht
     s->chat = true;
     ht_status status = ht_chat_write_for(m, chat, &s->text, &s->n, &s->runs, &s->n_runs, err);
     if (status) return status;
-    ht_text_run *more = realloc(s->runs, (s->n_runs + 1) * sizeof *more);
-    if (!more) return ht_fail_memory(err, (s->n_runs + 1) * sizeof *more, "a conversation");
-    s->runs = more;
-    return HT_OK;
+    return HT_RESIZE(s->runs, s->n_runs + 1) ? HT_OK
+                                             : ht_fail_memory(err, s->n_runs * sizeof *s->runs, "a conversation");
 }
 
 static ht_status read_source(const ht_model *m, const ht_prompt *prompt, source *s, ht_error *err) {

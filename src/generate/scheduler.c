@@ -4,6 +4,7 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/grow.h"
 #include "base/plural.h"
 #include "base/system.h"
 #include "device/device.h"
@@ -272,24 +273,17 @@ static chosen choose(ht_scheduler *s) {
 
 /* ---- a step, of the thread that runs it ---- */
 
-static bool grow(void *array, size_t n, size_t size) {
-    void *bigger = realloc(*(void **)array, n * size);
-    if (bigger) *(void **)array = bigger;
-    return bigger != NULL;
-}
-
 static ht_status make_room(batch_room *r, int32_t rows, int32_t sequences, ht_error *err) {
     if (rows > r->rows) {
         size_t n = (size_t)rows;
-        if (!grow(&r->id, n, sizeof *r->id) || !grow(&r->pos, n, sizeof *r->pos) ||
-            !grow(&r->out_row, n, sizeof *r->out_row))
+        if (!HT_RESIZE(r->id, n) || !HT_RESIZE(r->pos, n) || !HT_RESIZE(r->out_row, n))
             return ht_fail_memory(err, 3 * n * sizeof *r->id, "a step's batch");
         r->rows = rows;
     }
     if (sequences > r->sequences) {
         size_t n = (size_t)sequences;
-        if (!grow(&r->seq_start, n + 1, sizeof *r->seq_start) || !grow(&r->kv_len, n, sizeof *r->kv_len) ||
-            !grow(&r->kv, n, sizeof *r->kv) || !grow(&r->lora, n, sizeof *r->lora))
+        if (!HT_RESIZE(r->seq_start, n + 1) || !HT_RESIZE(r->kv_len, n) || !HT_RESIZE(r->kv, n) ||
+            !HT_RESIZE(r->lora, n))
             return ht_fail_memory(err, n * (sizeof *r->kv + sizeof *r->lora + 2 * sizeof *r->kv_len), "a step's batch");
         r->sequences = sequences;
     }

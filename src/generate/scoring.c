@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/grow.h"
 #include "base/plural.h"
 #include "device/device.h"
 #include "generate/logits_row.h"
@@ -35,7 +36,7 @@ typedef struct window {
     bool stopped; /* `take` wants no more */
     ht_prefill_sequence *sequence;
     sequence_of *of;
-    int32_t n_sequences, capacity;
+    int32_t n_sequences;
     size_t bytes;
     int64_t tokens;
 } window;
@@ -88,15 +89,8 @@ static ht_status make_results(const window *w, ht_scored *r, ht_error *err) {
 /* ---- filling a window ---- */
 
 static ht_status add_sequence(window *w, const ht_prefill_sequence *sequence, int32_t continuation, ht_error *err) {
-    if (w->n_sequences == w->capacity) {
-        const int32_t capacity = ht_max_i32(256, 2 * w->capacity);
-        ht_prefill_sequence *sequences = realloc(w->sequence, (size_t)capacity * sizeof *sequences);
-        if (sequences) w->sequence = sequences;
-        sequence_of *of = sequences ? realloc(w->of, (size_t)capacity * sizeof *of) : NULL;
-        if (!of) return ht_fail_memory(err, (size_t)capacity * (sizeof *of + sizeof *sequences), "prompts");
-        w->of = of;
-        w->capacity = capacity;
-    }
+    if (!HT_GROW_ONE(w->sequence, w->n_sequences) || !HT_GROW_ONE(w->of, w->n_sequences))
+        return ht_fail_memory(err, (size_t)w->n_sequences * (sizeof *w->of + sizeof *w->sequence), "prompts");
     w->sequence[w->n_sequences] = *sequence;
     w->of[w->n_sequences++] = (sequence_of){.request = w->n, .continuation = continuation};
     w->bytes += (size_t)sequence->n * sizeof *sequence->token + sizeof *sequence + sizeof *w->of;

@@ -1,6 +1,7 @@
 /* Sessions: opening, positions, what they compute, and release. */
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/grow.h"
 #include "base/options.h"
 #include "base/plural.h"
 #include "device/device.h"
@@ -140,13 +141,9 @@ ht_status ht_session_check_ids(const ht_session *s, const int32_t *ids, size_t n
 }
 
 ht_status ht_session_make_room(ht_session *s, int64_t n, ht_error *err) {
-    if (n <= s->token_capacity) return HT_OK;
-    int64_t capacity = ht_max_i64(ht_max_i64(n, FIRST_TOKENS), 2 * s->token_capacity);
-    int32_t *token = realloc(s->token, (size_t)capacity * sizeof *token);
-    if (!token) return ht_fail_memory(err, (size_t)capacity * sizeof *token, "a session's tokens");
-    s->token = token;
-    s->token_capacity = capacity;
-    return HT_OK;
+    return HT_GROW(s->token, s->token_capacity, ht_max_i64(n, FIRST_TOKENS))
+               ? HT_OK
+               : ht_fail_memory(err, (size_t)n * sizeof *s->token, "a session's tokens");
 }
 
 ht_status ht_session_take(ht_session *s, const int32_t *tokens, int64_t n, ht_cache *cache, ht_error *err) {
@@ -311,12 +308,8 @@ static ht_status run_together(ht_session *const *sessions, const int32_t *ids, i
     if (!status) status = check_together(sessions, ids, n, err);
     if (status) return status;
     ht_session *host = sessions[0];
-    if (n > host->together_room) {
-        ht_step_job **bigger = realloc(host->together, (size_t)n * sizeof *bigger);
-        if (!bigger) return ht_fail_memory(err, (size_t)n * sizeof *bigger, "a step of several sessions");
-        host->together = bigger;
-        host->together_room = n;
-    }
+    if (!HT_GROW(host->together, host->together_capacity, n))
+        return ht_fail_memory(err, (size_t)n * sizeof *host->together, "a step of several sessions");
     for (int i = 0; i < n && !status; i++)
         status = prepare_together(sessions[i], ids[i], logits ? logits + (int64_t)i * host->model->vocab : NULL,
                                   o.cancel, err);

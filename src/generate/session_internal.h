@@ -26,7 +26,8 @@ struct ht_session {
     /* All tokens of the conversation. Those from cache->length on have not been through the model yet: the last one that
      * was generated, which the next call computes. */
     int32_t *token;
-    int64_t n_tokens, token_capacity;
+    int64_t n_tokens;
+    size_t token_capacity, together_capacity;
     ht_session_adapters *adapters; /* NULL: none */
     ht_step_job job;               /* what is being computed */
     ht_session *draft;             /* of the draft model that was last used; NULL: none */
@@ -36,7 +37,6 @@ struct ht_session {
     int32_t next;
     float *block_max;
     ht_step_job **together;
-    int together_room;
 };
 
 /* An empty cache for a session of that model and chunk. */

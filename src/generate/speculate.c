@@ -3,6 +3,7 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "device/device.h"
 
 #include <math.h>
@@ -146,16 +147,10 @@ void ht_speculation_learn(ht_speculation *s, int32_t guesses, int32_t right, dou
 
 /* ---- lookup ---- */
 
-static uint32_t hash_of(const int32_t *gram) {
-    uint64_t h = 0;
-    for (int i = 0; i < GRAM; i++) h = (h ^ (uint32_t)gram[i]) * 0x9e3779b97f4a7c15u;
-    return (uint32_t)(h >> 32);
-}
-
 /* The slot of the GRAM tokens before `end`: that of their last occurrence, or a free one. */
 static int32_t *slot_of(const ht_speculation *s, const int32_t *tokens, int64_t end) {
     const int32_t *gram = tokens + end - GRAM;
-    size_t i = hash_of(gram) & (s->n_slots - 1);
+    size_t i = (size_t)ht_hash_bytes(gram, GRAM * sizeof *gram) & (s->n_slots - 1);
     while (s->slot[i] && memcmp(tokens + s->slot[i] - GRAM, gram, GRAM * sizeof *gram) != 0)
         i = (i + 1) & (s->n_slots - 1);
     return &s->slot[i];

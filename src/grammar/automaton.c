@@ -2,6 +2,7 @@
 #include "grammar/automaton.h"
 
 #include "base/error.h"
+#include "base/grow.h"
 #include "grammar/automaton_grow.h"
 
 #include <assert.h>
@@ -107,19 +108,9 @@ void ht_threads_free(ht_threads *t) {
 }
 
 static bool add_thread(ht_automaton *a, ht_threads *to, ht_thread t) {
-    if (to->n == to->capacity) {
-        if (to->n >= THREADS_MOST) {
-            ht_automaton_fail(a, HT_ERR_LIMIT);
-            return false;
-        }
-        const uint32_t capacity = to->capacity ? 2 * to->capacity : 16;
-        ht_thread *thread = realloc(to->thread, capacity * sizeof *thread);
-        if (!thread) {
-            ht_automaton_fail(a, HT_ERR_MEMORY);
-            return false;
-        }
-        to->thread = thread;
-        to->capacity = capacity;
+    if (to->n >= THREADS_MOST || !HT_GROW(to->thread, to->capacity, to->n + 1)) {
+        ht_automaton_fail(a, to->n >= THREADS_MOST ? HT_ERR_LIMIT : HT_ERR_MEMORY);
+        return false;
     }
     to->thread[to->n++] = t;
     to->accepts = to->accepts || a->state[t.state].may_end;

@@ -46,32 +46,32 @@ typedef struct ht_automaton {
     ht_intern states; /* pairs of a lexeme and an expression, or a prefix (lexer.c) */
     ht_lex_state *state;
     int32_t *next; /* [states.n, n_classes] or HT_LEX_UNKNOWN */
-    uint32_t states_capacity;
     uint32_t *accepted;
-    uint32_t n_accepted, accepted_capacity;
+    uint32_t n_accepted;
     /* parser */
     ht_intern kernels, continuations; /* row n has kernel n */
     ht_row *row;
-    uint32_t rows_capacity;
     ht_triple *triple;
-    uint32_t n_triples, triples_capacity;
+    uint32_t n_triples;
     ht_pair_map gotos;
     /* configurations: 1 if the text may end, then threads; 0 has none and is the end of all texts */
     ht_intern configurations;
     uint32_t start[HT_STARTS_MOST]; /* configurations, of the rules' starts */
     uint32_t *scratch;
-    uint32_t n_scratch, scratch_capacity;
+    uint32_t n_scratch;
     uint32_t *item; /* pairs, while a row is made */
-    uint32_t n_items, items_capacity;
+    uint32_t n_items;
     uint32_t n_finds; /* of its items, new ones or not */
     ht_pair_map seen; /* those items */
+    size_t states_capacity, accepted_capacity, rows_capacity, triples_capacity, scratch_capacity, items_capacity;
     ht_status status;
 } ht_automaton;
 
 /* Threads of a configuration while it is stepped through. */
 typedef struct ht_threads {
     ht_thread *thread;
-    uint32_t n, capacity;
+    uint32_t n;
+    size_t capacity;
     bool accepts; /* the text may end */
 } ht_threads;
 

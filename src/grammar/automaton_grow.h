@@ -2,6 +2,7 @@
 #ifndef HT_GRAMMAR_AUTOMATON_GROW_H
 #define HT_GRAMMAR_AUTOMATON_GROW_H
 
+#include "base/grow.h"
 #include "grammar/automaton.h"
 
 #include <stdlib.h>
@@ -12,20 +13,11 @@ static inline void ht_automaton_fail(ht_automaton *a, ht_status status) {
 }
 
 /* Makes *array hold `need` elements of `size` bytes; false, noted, when memory runs out. */
-static inline bool ht_automaton_reserve(ht_automaton *a, void *array, uint32_t *capacity, size_t need, size_t size) {
-    void **of = array;
-    if (need <= *capacity && *of)
-        return true; /* also of none: places in an array that is not there have no addresses */
-    size_t larger = *capacity ? *capacity : 32;
-    while (larger < need) larger *= 2;
-    void *moved = larger <= INT32_MAX ? realloc(*of, larger * size) : NULL;
-    if (!moved) {
-        ht_automaton_fail(a, HT_ERR_MEMORY);
-        return false;
-    }
-    *of = moved;
-    *capacity = (uint32_t)larger;
-    return true;
+static inline bool ht_automaton_reserve(ht_automaton *a, void *array, size_t *capacity, size_t need, size_t size) {
+    /* Also of none: elements of an array that is NULL have no addresses. */
+    if (need <= INT32_MAX && ht_grow(array, capacity, need ? need : 1, size)) return true;
+    ht_automaton_fail(a, HT_ERR_MEMORY);
+    return false;
 }
 
 /* The state of the lexer of the pairs of a lexeme and an expression, ascending, that are on the scratch stack from `begin` on, which are

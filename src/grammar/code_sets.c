@@ -1,6 +1,8 @@
 /* Sets of code points: classes, general categories, complements. */
 #include "grammar/code_sets.h"
 
+#include "base/grow.h"
+
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,13 +16,7 @@ void ht_code_set_free(ht_code_set *s) {
 }
 
 bool ht_code_set_add(ht_code_set *s, uint32_t first, uint32_t last) {
-    if (s->n == s->capacity) {
-        const size_t capacity = s->capacity ? 2 * s->capacity : 16;
-        ht_code_range *range = realloc(s->range, capacity * sizeof *range);
-        if (!range) return false;
-        s->range = range;
-        s->capacity = capacity;
-    }
+    if (!HT_GROW(s->range, s->capacity, s->n + 1)) return false;
     s->range[s->n++] = (ht_code_range){first, last};
     return true;
 }

@@ -3,6 +3,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/grow.h"
 #include "base/text.h"
 #include "grammar/code_sets.h"
 #include "grammar/regex_store.h"
@@ -42,9 +43,9 @@ typedef struct parser {
     size_t n, at;
     int depth;
     node *nodes;
-    uint32_t n_nodes, nodes_capacity;
+    uint32_t n_nodes;
     named_rule *rules;
-    uint32_t n_rules, rules_capacity;
+    uint32_t n_rules;
     ht_intern names;  /* of the rules by number: length and bytes */
     uint32_t *packed; /* [packed_capacity] of one name */
     size_t packed_capacity;
@@ -74,13 +75,7 @@ static uint32_t fail_memory(parser *p) {
 }
 
 static uint32_t add(parser *p, node of) {
-    if (p->n_nodes == p->nodes_capacity) {
-        const uint32_t capacity = p->nodes_capacity ? 2 * p->nodes_capacity : 64;
-        node *nodes = realloc(p->nodes, capacity * sizeof *nodes);
-        if (!nodes) return fail_memory(p);
-        p->nodes = nodes;
-        p->nodes_capacity = capacity;
-    }
+    if (!HT_GROW_ONE(p->nodes, p->n_nodes)) return fail_memory(p);
     p->nodes[p->n_nodes] = of;
     return p->n_nodes++;
 }
@@ -198,12 +193,7 @@ static bool is_name_character(char c) {
 /* A name as words: its length, and its bytes. */
 static bool pack_name(parser *p, const char *name, size_t n, size_t *n_words) {
     *n_words = 1 + (n + 3) / 4;
-    if (*n_words > p->packed_capacity) {
-        uint32_t *packed = realloc(p->packed, 2 * *n_words * sizeof *packed);
-        if (!packed) return fail_memory(p), false;
-        p->packed = packed;
-        p->packed_capacity = 2 * *n_words;
-    }
+    if (!HT_GROW(p->packed, p->packed_capacity, *n_words)) return fail_memory(p), false;
     p->packed[*n_words - 1] = 0;
     p->packed[0] = (uint32_t)n;
     memcpy(p->packed + 1, name, n);
@@ -222,13 +212,7 @@ static uint32_t parse_name(parser *p) {
     const uint32_t rule = ht_intern_add(&p->names, p->packed, n_words, &is_new);
     if (rule == HT_INTERN_FAILED) return fail_memory(p);
     if (!is_new) return rule;
-    if (p->n_rules == p->rules_capacity) {
-        const uint32_t capacity = p->rules_capacity ? 2 * p->rules_capacity : 16;
-        named_rule *rules = realloc(p->rules, capacity * sizeof *rules);
-        if (!rules) return fail_memory(p);
-        p->rules = rules;
-        p->rules_capacity = capacity;
-    }
+    if (!HT_GROW_ONE(p->rules, p->n_rules)) return fail_memory(p);
     p->rules[p->n_rules++] = (named_rule){.at = begin, .n_name = n};
     return rule;
 }

@@ -3,6 +3,7 @@
 #include "grammar/grammar.h"
 
 #include "base/error.h"
+#include "base/grow.h"
 #include "grammar/masks.h"
 #include "models/model.h"
 
@@ -206,12 +207,9 @@ ht_status ht_matcher_mask(ht_matcher *m, const uint32_t **mask, ht_error *err) {
 
 static bool reserve(ht_matcher *m) {
     if (m->n < m->capacity) return true;
-    int32_t *token = realloc(m->token, 2 * m->capacity * sizeof *token);
-    if (token) m->token = token;
-    uint32_t *configuration = realloc(m->configuration, (2 * m->capacity + 1) * sizeof *configuration);
-    if (configuration) m->configuration = configuration;
-    if (token && configuration) m->capacity *= 2;
-    return token && configuration;
+    if (!HT_RESIZE(m->token, 2 * m->capacity) || !HT_RESIZE(m->configuration, 2 * m->capacity + 1)) return false;
+    m->capacity *= 2;
+    return true;
 }
 
 ht_status ht_matcher_accept(ht_matcher *m, int32_t token, bool *allowed, ht_error *err) {

@@ -4,6 +4,8 @@
 #ifndef HT_GRAMMAR_INTERN_H
 #define HT_GRAMMAR_INTERN_H
 
+#include "base/table.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -13,11 +15,10 @@
 typedef struct ht_intern {
     uint32_t *word; /* all sequences, one behind the other */
     size_t n_words, word_capacity;
-    uint32_t *end;  /* [n] of each sequence in `word` */
-    uint32_t *hash; /* [n] of each sequence, which may be long */
-    uint32_t n, capacity;
-    uint32_t *slot; /* [n_slots] number + 1, 0 where free */
-    uint32_t n_slots;
+    uint32_t *end; /* [n] of each sequence in `word` */
+    uint32_t n;
+    size_t capacity;
+    ht_table table; /* of numbers by their words */
 } ht_intern;
 
 /* A zeroed ht_intern is empty. */

@@ -4,8 +4,8 @@
 #ifndef HT_GRAMMAR_JSON_TREE_H
 #define HT_GRAMMAR_JSON_TREE_H
 
+#include "base/arena.h"
 #include "formats/json_scan.h"
-#include "grammar/arena.h"
 #include "grammar/intern.h"
 
 #include <hearth/status.h>

@@ -2,6 +2,7 @@
  *
  * Lexemes that all begin with the same optional part, as white space is before each lexeme of JSON, are a prefix and the state behind it: a
  * hundred states of white space are then made once, not for each of a hundred keys. */
+#include "base/grow.h"
 #include "grammar/automaton_grow.h"
 
 #include <string.h>
@@ -69,16 +70,14 @@ static uint32_t intern_state(ht_automaton *a, const uint32_t *words, size_t n) {
         return HT_LEX_DEAD;
     }
     if (!is_new) return state;
-    uint32_t capacity = a->states_capacity;
+    size_t capacity = a->states_capacity;
     if (state >= capacity) {
         const size_t need = state < STATES_FIRST ? STATES_FIRST : (size_t)state + 1;
         if (!ht_automaton_reserve(a, &a->state, &capacity, need, sizeof *a->state)) return HT_LEX_DEAD;
-        int32_t *next = realloc(a->next, (size_t)capacity * (size_t)a->n_classes * sizeof *next);
-        if (!next) {
+        if (!ht_resize(&a->next, capacity, (size_t)a->n_classes * sizeof *a->next)) {
             ht_automaton_fail(a, HT_ERR_MEMORY);
             return HT_LEX_DEAD;
         }
-        a->next = next;
         a->states_capacity = capacity;
     }
     describe(a, state);

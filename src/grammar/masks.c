@@ -27,7 +27,8 @@ typedef struct lex_mask {
     kept_mask whole;          /* tokens that it takes whole */
     const ht_trie_part *part; /* that crossings are in */
     crossing *crossing;       /* [n_crossings] */
-    uint32_t n_crossings, crossings_capacity;
+    uint32_t n_crossings;
+    size_t crossings_capacity;
 } lex_mask;
 
 struct ht_masks {
@@ -39,9 +40,9 @@ struct ht_masks {
     int n_spelled;
     ht_plain_classes plain;
     lex_mask *lex; /* [lex_capacity] by state */
-    uint32_t lex_capacity;
+    size_t lex_capacity;
     kept_mask *mask; /* [mask_capacity] by configuration */
-    uint32_t mask_capacity;
+    size_t mask_capacity;
     uint32_t *bits;  /* [n_words] of the state that is looked at */
     uint32_t *found; /* [n_words] of ht_masks_find */
     size_t bytes;
@@ -71,11 +72,11 @@ ht_status ht_masks_new(ht_automaton *a, const ht_token_trie *trie, const int32_t
 }
 
 void ht_masks_reset(ht_masks *m) {
-    for (uint32_t i = 0; i < m->lex_capacity; i++) {
+    for (size_t i = 0; i < m->lex_capacity; i++) {
         free(m->lex[i].whole.words);
         free(m->lex[i].crossing);
     }
-    for (uint32_t i = 0; i < m->mask_capacity; i++) free(m->mask[i].words);
+    for (size_t i = 0; i < m->mask_capacity; i++) free(m->mask[i].words);
     free(m->lex);
     free(m->mask);
     m->lex = NULL;
@@ -167,7 +168,7 @@ static void add_kept(const kept_mask *kept, uint32_t *bits) {
 /* ---- states of the lexer ---- */
 
 static bool add_crossing(ht_masks *m, lex_mask *of, uint32_t node, uint32_t state) {
-    const uint32_t before = of->crossings_capacity;
+    const size_t before = of->crossings_capacity;
     if (!ht_automaton_reserve(m->a, &of->crossing, &of->crossings_capacity, (size_t)of->n_crossings + 1,
                               sizeof *of->crossing))
         return false;
@@ -200,9 +201,9 @@ static void walk_lexer(ht_masks *m, lex_mask *of, const ht_trie_part *part, uint
 static const lex_mask *lex_mask_of(ht_masks *m, uint32_t state) {
     const size_t n_words = m->trie->n_words;
     if (state < m->lex_capacity && m->lex[state].whole.words) return &m->lex[state];
-    const uint32_t before = m->lex_capacity;
+    const size_t before = m->lex_capacity;
     if (!ht_automaton_reserve(m->a, &m->lex, &m->lex_capacity, (size_t)state + 1, sizeof *m->lex)) return NULL;
-    for (uint32_t i = before; i < m->lex_capacity; i++) m->lex[i] = (lex_mask){0};
+    for (size_t i = before; i < m->lex_capacity; i++) m->lex[i] = (lex_mask){0};
     lex_mask *of = &m->lex[state];
     of->n_crossings = 0;
     const ht_plain_run run = ht_plain_run_of(m->a, &m->plain, state);
@@ -290,10 +291,10 @@ ht_status ht_masks_of(ht_masks *m, uint32_t configuration, uint32_t *bits, ht_er
         add_kept(known, bits);
         return HT_OK;
     }
-    const uint32_t before = m->mask_capacity;
+    const size_t before = m->mask_capacity;
     if (!ht_automaton_reserve(m->a, &m->mask, &m->mask_capacity, (size_t)configuration + 1, sizeof *m->mask))
         return ht_automaton_status(m->a, err);
-    for (uint32_t i = before; i < m->mask_capacity; i++) m->mask[i] = (kept_mask){0};
+    for (size_t i = before; i < m->mask_capacity; i++) m->mask[i] = (kept_mask){0};
     size_t n;
     ht_automaton_threads(m->a, configuration, &n);
     for (size_t i = 0; i < n && !m->a->status; i++) {

@@ -2,6 +2,7 @@
 #include "grammar/regex.h"
 
 #include "base/error.h"
+#include "base/grow.h"
 #include "grammar/regex_store.h"
 
 #include <stdlib.h>
@@ -39,23 +40,12 @@ ht_status ht_regexes_status(const ht_regexes *s, ht_error *err) {
                      : HT_OK;
 }
 
-static bool grow_facts(ht_regexes *s, size_t need) {
-    if (need <= s->facts_capacity) return true;
-    size_t capacity = s->facts_capacity ? s->facts_capacity : 64;
-    while (capacity < need) capacity *= 2;
-    uint8_t *facts = realloc(s->facts, capacity);
-    if (!facts) return false;
-    s->facts = facts;
-    s->facts_capacity = capacity;
-    return true;
-}
-
 /* The expression of a kind with its operands, and with facts if it is a new one. */
 static ht_re re_make(ht_regexes *s, const uint32_t *words, size_t n, unsigned facts) {
     bool is_new;
     if (s->status) return HT_RE_NONE;
     if (s->nodes.n >= HT_RE_LIMIT) return ht_re_fail(s, HT_ERR_LIMIT);
-    if (!grow_facts(s, (size_t)s->nodes.n + 1)) return ht_re_fail(s, HT_ERR_MEMORY);
+    if (!HT_GROW(s->facts, s->facts_capacity, s->nodes.n + 1)) return ht_re_fail(s, HT_ERR_MEMORY);
     const uint32_t number = ht_intern_add(&s->nodes, words, n, &is_new);
     if (number == HT_INTERN_FAILED) return ht_re_fail(s, HT_ERR_MEMORY);
     if (is_new) s->facts[number] = (uint8_t)facts;
@@ -91,15 +81,9 @@ size_t ht_regexes_bytes(const ht_regexes *s) {
 }
 
 void ht_re_push(ht_regexes *s, uint32_t word) {
-    if (s->n_scratch == s->scratch_capacity) {
-        const size_t capacity = s->scratch_capacity ? 2 * s->scratch_capacity : 64;
-        uint32_t *scratch = realloc(s->scratch, capacity * sizeof *scratch);
-        if (!scratch) {
-            ht_re_fail(s, HT_ERR_MEMORY);
-            return;
-        }
-        s->scratch = scratch;
-        s->scratch_capacity = capacity;
+    if (!HT_GROW(s->scratch, s->scratch_capacity, s->n_scratch + 1)) {
+        ht_re_fail(s, HT_ERR_MEMORY);
+        return;
     }
     s->scratch[s->n_scratch++] = word;
 }

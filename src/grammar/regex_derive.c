@@ -1,5 +1,6 @@
 /* Derivatives of expressions by classes of bytes, and the search that finds out whether an expression has any text. */
 #include "base/checked.h"
+#include "base/grow.h"
 #include "grammar/regex_store.h"
 
 #include <stdlib.h>
@@ -144,12 +145,9 @@ static ht_byte_set find_first(ht_regexes *s, ht_re r) {
 static uint32_t first_of(ht_regexes *s, ht_re r) {
     if (s->status) return 0;
     if (r >= s->first_capacity) {
-        const size_t capacity = s->facts_capacity;
-        uint32_t *first = realloc(s->first, capacity * sizeof *first);
-        if (!first) return ht_re_fail(s, HT_ERR_MEMORY);
-        memset(first + s->first_capacity, 0, (capacity - s->first_capacity) * sizeof *first);
-        s->first = first;
-        s->first_capacity = capacity;
+        const size_t old = s->first_capacity;
+        if (!HT_GROW(s->first, s->first_capacity, r + 1)) return ht_re_fail(s, HT_ERR_MEMORY);
+        memset(s->first + old, 0, (s->first_capacity - old) * sizeof *s->first);
     }
     if (s->first[r]) return s->first[r] - 1;
     if (s->depth >= DEPTH_MOST) return ht_re_fail(s, HT_ERR_LIMIT);

@@ -3,6 +3,7 @@
 #include "grammar/regex_syntax.h"
 
 #include "base/error.h"
+#include "base/grow.h"
 #include "base/text.h"
 #include "grammar/code_sets.h"
 #include "grammar/regex_store.h"
@@ -38,7 +39,7 @@ typedef struct parser {
     size_t n, at;
     int depth;
     node *nodes;
-    uint32_t n_nodes, nodes_capacity;
+    uint32_t n_nodes;
     ht_code_set ranges;
     bool has_open_bracket; /* a class before has a `[` of its own */
     ht_status status;
@@ -56,13 +57,8 @@ static uint32_t fail(parser *p, ht_status status, const char *what) {
 }
 
 static uint32_t add(parser *p, node of) {
-    if (p->n_nodes == p->nodes_capacity) {
-        const uint32_t capacity = p->nodes_capacity ? 2 * p->nodes_capacity : 64;
-        node *nodes = realloc(p->nodes, capacity * sizeof *nodes);
-        if (!nodes) return p->status = ht_fail_memory(p->err, capacity * sizeof *nodes, "a regular expression"), 0;
-        p->nodes = nodes;
-        p->nodes_capacity = capacity;
-    }
+    if (!HT_GROW_ONE(p->nodes, p->n_nodes))
+        return p->status = ht_fail_memory(p->err, (p->n_nodes + 1) * sizeof *p->nodes, "a regular expression"), 0;
     const node *left = of.kind >= NODE_SEQUENCE && of.kind <= NODE_AHEAD ? &p->nodes[of.left] : NULL;
     const node *right = of.kind == NODE_SEQUENCE || of.kind == NODE_EITHER ? &p->nodes[of.right] : NULL;
     of.asserts = of.kind >= NODE_AHEAD || (left && left->asserts) || (right && right->asserts);

@@ -2,6 +2,7 @@
 #include "grammar/rules.h"
 
 #include "base/error.h"
+#include "base/grow.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,19 +20,10 @@ ht_status ht_rules_status(const ht_rules *r, ht_error *err) {
     return ht_regexes_status(r->re, err);
 }
 
-/* Room for one more element, in steps of doubling; false, noted, when there is none. */
-static bool reserve(ht_rules *r, void **array, uint32_t *capacity, uint32_t need, size_t size) {
-    if (need <= *capacity) return true;
-    uint32_t larger = *capacity ? *capacity : 32;
-    while (larger < need) larger *= 2;
-    void *moved = realloc(*array, larger * size);
-    if (!moved) {
-        fail(r, HT_ERR_MEMORY);
-        return false;
-    }
-    *array = moved;
-    *capacity = larger;
-    return true;
+/* Notes that an array did not grow. */
+static bool check_growth(ht_rules *r, bool grown) {
+    if (!grown) fail(r, HT_ERR_MEMORY);
+    return grown;
 }
 
 ht_rules *ht_rules_new(void) {
@@ -93,7 +85,7 @@ const ht_free_lexeme *ht_rules_is_free(const ht_rules *r, uint32_t lexeme) {
 }
 
 ht_symbol ht_rules_rule(ht_rules *r) {
-    if (!reserve(r, (void **)&r->rule, &r->rules_capacity, r->n_rules + 1, sizeof *r->rule)) return 0;
+    if (!check_growth(r, HT_GROW_ONE(r->rule, r->n_rules))) return 0;
     r->rule[r->n_rules] = (ht_rule){.first = HT_INTERN_FAILED, .last = HT_INTERN_FAILED, .number = HT_INTERN_FAILED};
     return r->n_rules++;
 }
@@ -105,8 +97,8 @@ void ht_rules_add(ht_rules *r, ht_symbol rule, const ht_symbol *symbols, size_t 
         return;
     }
     const uint32_t need = r->n_symbols + (uint32_t)n + 1;
-    if (!reserve(r, (void **)&r->symbol, &r->symbols_capacity, need, sizeof *r->symbol) ||
-        !reserve(r, (void **)&r->production, &r->productions_capacity, r->n_productions + 1, 2 * sizeof *r->production))
+    if (!check_growth(r, HT_GROW(r->symbol, r->symbols_capacity, need) &&
+                             ht_grow_one(&r->production, r->n_productions, 2 * sizeof *r->production)))
         return;
     const uint32_t number = r->n_productions++;
     r->production[2 * number] = r->n_symbols;
@@ -130,7 +122,7 @@ ht_symbol ht_rules_demand(ht_rules *r, const uint32_t *words, size_t n) {
         return 0;
     }
     if (!is_new) return r->demanded_rule[number];
-    if (!reserve(r, (void **)&r->demanded_rule, &r->demanded_capacity, number + 1, sizeof *r->demanded_rule)) return 0;
+    if (!check_growth(r, HT_GROW_ONE(r->demanded_rule, number))) return 0;
     const ht_symbol rule = ht_rules_rule(r);
     if (r->status) return 0;
     r->rule[rule].number = number;

@@ -55,16 +55,16 @@ struct ht_rules {
     int n_starts;
     ht_intern lexemes; /* of one word, the expression */
     ht_rule *rule;     /* [n_rules] */
-    uint32_t n_rules, rules_capacity;
+    uint32_t n_rules;
     uint32_t *production; /* [2 * n_productions] where its symbols begin, and the next production of its rule */
-    uint32_t n_productions, productions_capacity;
+    uint32_t n_productions;
     ht_symbol *symbol; /* [n_symbols] of all productions, each with HT_SYMBOL_END behind it */
-    uint32_t n_symbols, symbols_capacity;
+    uint32_t n_symbols;
+    size_t symbols_capacity;
     ht_free_lexeme free_lexeme[HT_FREE_LEXEMES_MOST]; /* [n_free_lexemes] */
     int n_free_lexemes;
     ht_intern demanded;      /* names of the rules made on demand */
     uint32_t *demanded_rule; /* [demanded.n] */
-    uint32_t demanded_capacity;
     ht_rules_expand *expand;
     void *user;
     void (*free_user)(void *user); /* NULL: nothing to free */

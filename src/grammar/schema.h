@@ -12,6 +12,7 @@
 #ifndef HT_GRAMMAR_SCHEMA_H
 #define HT_GRAMMAR_SCHEMA_H
 
+#include "base/grow.h"
 #include "grammar/json_tree.h"
 #include "grammar/rules.h"
 
@@ -103,7 +104,7 @@ typedef struct ht_place {
 
 typedef struct ht_conjunction_list {
     uint32_t *conjunction; /* [n] in `conjunctions` */
-    uint32_t n, capacity;
+    uint32_t n;
 } ht_conjunction_list;
 
 typedef struct ht_schema {
@@ -118,13 +119,13 @@ typedef struct ht_schema {
     ht_intern nodes, key_sets, conjunctions;
     ht_intern string_sets;
     ht_string_set *strings; /* [string_sets.n] of HT_NODE_STRINGS and key sets */
-    uint32_t strings_capacity;
     ht_number_set *numbers; /* [n_numbers] of nodes, in `evaluated` */
-    uint32_t n_numbers, numbers_capacity;
+    uint32_t n_numbers;
     ht_node *later; /* [n_later] */
-    uint32_t n_later, later_capacity;
+    uint32_t n_later;
     uint32_t *scratch; /* a stack */
-    uint32_t n_scratch, scratch_capacity;
+    uint32_t n_scratch;
+    size_t scratch_capacity, live_capacity;
     /* schemas of the document */
     struct ht_references *references;
     ht_pair_map parsed;  /* value and scope to node */
@@ -140,14 +141,14 @@ typedef struct ht_schema {
     bool keeps_dead;       /* lists are made without a look at values */
     ht_pair_map listed;    /* list and conjunction: it is in it */
     ht_conjunction_list *lists;
-    uint32_t n_lists, lists_capacity;
+    uint32_t n_lists;
     uint32_t *live; /* [live_capacity] of nodes (schema_live.c) */
-    uint32_t live_capacity, live_depth, live_low;
+    uint32_t live_depth, live_low;
     ht_pair_map array_shapes, object_shapes; /* conjunction, 0: shape */
     struct ht_array_shape **array_shape;
-    uint32_t n_array_shapes, array_shapes_capacity;
+    uint32_t n_array_shapes;
     struct ht_object_shape **object_shape;
-    uint32_t n_object_shapes, object_shapes_capacity;
+    uint32_t n_object_shapes;
     ht_status status;
     ht_error *err;
 } ht_schema;
@@ -158,8 +159,10 @@ ht_node ht_schema_fail_limit(ht_schema *s, const char *what);
 /* The same with the JSON pointer of a value before the message. */
 ht_node ht_schema_fail_at(ht_schema *s, const ht_tree_value *where, ht_status status, const char *fmt, ...)
     HT_PRINTF(4, 5);
+/* Capacity for one more element of an array (HT_GROW_ONE); false, noted, when memory runs out. */
+#define HT_SCHEMA_APPEND(s, array, n) (((n) < INT32_MAX && HT_GROW_ONE(array, n)) || (ht_schema_fail_memory(s), false))
 /* Makes *array hold `need` elements; false, noted, when memory runs out. */
-bool ht_schema_reserve(ht_schema *s, void *array, uint32_t *capacity, size_t need, size_t size);
+bool ht_schema_reserve(ht_schema *s, void *array, size_t *capacity, size_t need, size_t size);
 /* Pushes onto the scratch stack; a failure is noted. */
 void ht_schema_push(ht_schema *s, uint32_t word);
 /* Arena memory; NULL, noted, when it runs out. */

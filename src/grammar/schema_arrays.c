@@ -59,9 +59,7 @@ const ht_array_shape *ht_array_shape_of(ht_schema *s, uint32_t conjunction) {
     if (known != HT_INTERN_FAILED) return s->array_shape[known];
     size_t n;
     const uint32_t *leaves = ht_intern_at(&s->conjunctions, conjunction, &n);
-    if (!ht_schema_reserve(s, &s->array_shape, &s->array_shapes_capacity, (size_t)s->n_array_shapes + 1,
-                           sizeof(void *)))
-        return NULL;
+    if (!HT_SCHEMA_APPEND(s, s->array_shape, s->n_array_shapes)) return NULL;
     ht_array_shape *a = build(s, leaves, n);
     if (s->status) return NULL;
     s->array_shape[s->n_array_shapes] = a;

@@ -19,13 +19,12 @@ typedef struct evaluated {
 typedef struct collector {
     ht_schema *s;
     evaluated *list;
-    uint32_t n, capacity;
-    uint32_t no_keys, all_keys;
+    uint32_t n, no_keys, all_keys;
     int depth;
 } collector;
 
 static void add(collector *c, evaluated one) {
-    if (!ht_schema_reserve(c->s, &c->list, &c->capacity, (size_t)c->n + 1, sizeof *c->list)) return;
+    if (!HT_SCHEMA_APPEND(c->s, c->list, c->n)) return;
     c->list[c->n++] = one;
 }
 

@@ -35,9 +35,9 @@ static bool find_value(ht_schema *s, ht_node node) {
 }
 
 static bool reserve(ht_schema *s) {
-    const uint32_t before = s->live_capacity;
+    const size_t before = s->live_capacity;
     if (!ht_schema_reserve(s, &s->live, &s->live_capacity, s->nodes.n, sizeof *s->live)) return false;
-    for (uint32_t i = before; i < s->live_capacity; i++) s->live[i] = UNKNOWN;
+    for (size_t i = before; i < s->live_capacity; i++) s->live[i] = UNKNOWN;
     return true;
 }
 

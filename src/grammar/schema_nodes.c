@@ -1,5 +1,6 @@
 /* Nodes: interned formulas of leaves, simplified when they are made. */
 #include "base/error.h"
+#include "base/grow.h"
 #include "grammar/schema.h"
 
 #include <stdarg.h>
@@ -48,16 +49,10 @@ bool ht_schema_is_live(ht_schema *s, ht_re r) {
 
 /* ---- memory ---- */
 
-bool ht_schema_reserve(ht_schema *s, void *array, uint32_t *capacity, size_t need, size_t size) {
-    void **of = array;
-    if (need <= *capacity) return true;
-    size_t larger = *capacity ? *capacity : 32;
-    while (larger < need) larger *= 2;
-    void *moved = larger <= INT32_MAX ? realloc(*of, larger * size) : NULL;
-    if (!moved) return ht_schema_fail_memory(s), false;
-    *of = moved;
-    *capacity = (uint32_t)larger;
-    return true;
+bool ht_schema_reserve(ht_schema *s, void *array, size_t *capacity, size_t need, size_t size) {
+    if (need <= INT32_MAX && ht_grow(array, capacity, need, size)) return true;
+    ht_schema_fail_memory(s);
+    return false;
 }
 
 void ht_schema_push(ht_schema *s, uint32_t word) {

@@ -13,7 +13,7 @@ typedef struct builder {
     size_t n;
     ht_object_shape *o;
     ht_pair_map index; /* name, 0: among the members */
-    uint32_t capacity;
+    size_t capacity;
     uint32_t patterns[PATTERNS_MOST], n_patterns;
 } builder;
 
@@ -196,9 +196,7 @@ const ht_object_shape *ht_object_shape_of(ht_schema *s, uint32_t conjunction) {
     if (known != HT_INTERN_FAILED) return s->object_shape[known];
     const uint32_t *words = ht_intern_at(&s->conjunctions, conjunction, &n);
     uint32_t *leaves = ht_schema_take(s, n, sizeof *leaves);
-    if (!leaves || !ht_schema_reserve(s, &s->object_shape, &s->object_shapes_capacity, (size_t)s->n_object_shapes + 1,
-                                      sizeof(void *)))
-        return NULL;
+    if (!leaves || !HT_SCHEMA_APPEND(s, s->object_shape, s->n_object_shapes)) return NULL;
     if (n) memcpy(leaves, words, n * sizeof *leaves);
     ht_object_shape *o = build(s, leaves, n);
     if (!o) return NULL;

@@ -365,7 +365,7 @@ static ht_node parse_object(ht_schema *s, ht_place at) {
 /* Schemas that refer to themselves are known by a number until they are parsed. */
 
 static uint32_t later_number(ht_schema *s) {
-    if (!ht_schema_reserve(s, &s->later, &s->later_capacity, (size_t)s->n_later + 1, sizeof *s->later)) return 0;
+    if (!HT_SCHEMA_APPEND(s, s->later, s->n_later)) return 0;
     s->later[s->n_later] = HT_NODE_NOTHING;
     return s->n_later++;
 }

@@ -1,6 +1,8 @@
 /* From which states on arrays and objects can end. */
 #include "grammar/schema_plan.h"
 
+#include "base/grow.h"
+
 #include <stdlib.h>
 
 /* ---- arrays ---- */
@@ -84,12 +86,9 @@ static uint32_t number_of(ht_array_plan *p, const ht_array_state *at) {
     const uint32_t number = ht_intern_add(&p->states, words, 1 + HT_COUNTS_MOST, NULL);
     if (number == HT_INTERN_FAILED) return p->failed = true, number;
     if (number < p->known_capacity) return number;
-    const uint32_t capacity = p->known_capacity ? 2 * p->known_capacity : 64;
-    uint8_t *known = realloc(p->known, capacity);
-    if (!known) return p->failed = true, HT_INTERN_FAILED;
-    memset(known + p->known_capacity, 0, capacity - p->known_capacity);
-    p->known = known;
-    p->known_capacity = capacity;
+    const size_t old = p->known_capacity;
+    if (!HT_GROW(p->known, p->known_capacity, number + 1)) return p->failed = true, HT_INTERN_FAILED;
+    memset(p->known + old, 0, p->known_capacity - old);
     return number;
 }
 

@@ -22,7 +22,7 @@ typedef struct ht_array_plan {
     ht_symbol *value;    /* [n_values] */
     ht_intern states;    /* of counting ones */
     uint8_t *known;      /* [known_capacity] of states: 0 unknown, 1 no, 2 yes */
-    uint32_t known_capacity;
+    size_t known_capacity;
     bool failed; /* memory ran out */
 } ht_array_plan;
 

@@ -13,7 +13,7 @@ typedef struct resource {
 
 struct ht_references {
     resource *resource;
-    uint32_t n, capacity;
+    uint32_t n;
     ht_pair_map by_uri;                   /* string, 0 */
     ht_pair_map of_value;                 /* value, 0: schemas of the document */
     ht_pair_map anchors, dynamic_anchors; /* resource, name: value */
@@ -142,7 +142,7 @@ static void note(ht_schema *s, ht_pair_map *map, uint32_t a, uint32_t b, uint32_
 
 static uint32_t add_resource(ht_schema *s, uint32_t uri_string, const ht_tree_value *root) {
     struct ht_references *f = s->references;
-    if (!ht_schema_reserve(s, &f->resource, &f->capacity, (size_t)f->n + 1, sizeof *f->resource)) return 0;
+    if (!HT_SCHEMA_APPEND(s, f->resource, f->n)) return 0;
     f->resource[f->n] = (resource){uri_string, root, false};
     note(s, &f->by_uri, uri_string, 0, f->n);
     return f->n++;

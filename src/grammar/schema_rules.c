@@ -14,7 +14,7 @@ typedef struct tables {
     ht_arena arena;
     ht_array_plan **array;
     ht_object_plan **object;
-    uint32_t n_arrays, arrays_capacity, n_objects, objects_capacity;
+    uint32_t n_arrays, n_objects;
     ht_symbol open_list, empty_list, close_list, empty_object, close_object, comma;
 } tables;
 
@@ -27,7 +27,7 @@ typedef struct maker {
         ht_node node;
         ht_symbol rule;
     } * todo; /* [n_todo] rules without productions as yet */
-    uint32_t n_todo, todo_capacity;
+    uint32_t n_todo;
 } maker;
 
 /* ---- expanding ---- */
@@ -207,7 +207,7 @@ static ht_symbol symbol_of(maker *k, ht_node node) {
     if (!(ht_set_types(s, node) & (HT_TYPE_ARRAY | HT_TYPE_OBJECT)))
         symbol = ht_rules_lexeme(s->rules, ht_re_concat(s->re, k->space, simple_values(s, node)));
     else {
-        if (!ht_schema_reserve(s, &k->todo, &k->todo_capacity, (size_t)k->n_todo + 1, sizeof *k->todo)) return 0;
+        if (!HT_SCHEMA_APPEND(s, k->todo, k->n_todo)) return 0;
         symbol = ht_rules_rule(s->rules);
         k->todo[k->n_todo].node = node;
         k->todo[k->n_todo++].rule = symbol;
@@ -223,8 +223,7 @@ static bool array_symbol(maker *k, uint32_t conjunction, ht_symbol *out) {
     const ht_array_shape *a = ht_array_shape_of(s, conjunction);
     ht_array_plan *p = a ? ht_arena_take(&t->arena, 1, sizeof *p) : NULL;
     if (!p) return ht_schema_fail_memory(s), false;
-    if (!ht_array_plan_of(s, a, &t->arena, p) ||
-        !ht_schema_reserve(s, &t->array, &t->arrays_capacity, (size_t)t->n_arrays + 1, sizeof(ht_array_plan *))) {
+    if (!ht_array_plan_of(s, a, &t->arena, p) || !HT_SCHEMA_APPEND(s, t->array, t->n_arrays)) {
         ht_array_plan_free(p);
         return false;
     }
@@ -248,9 +247,7 @@ static bool object_symbol(maker *k, uint32_t conjunction, ht_symbol *out) {
     const ht_object_shape *o = ht_object_shape_of(s, conjunction);
     ht_object_plan *p = o ? ht_arena_take(&t->arena, 1, sizeof *p) : NULL;
     if (!p) return ht_schema_fail_memory(s), false;
-    if (!ht_object_written_plan(s, o, &t->arena, p) ||
-        !ht_schema_reserve(s, &t->object, &t->objects_capacity, (size_t)t->n_objects + 1, sizeof(ht_object_plan *)))
-        return false;
+    if (!ht_object_written_plan(s, o, &t->arena, p) || !HT_SCHEMA_APPEND(s, t->object, t->n_objects)) return false;
     const uint32_t number = t->n_objects++, n_masks = 1u << p->n_some;
     t->object[number] = p;
     for (uint32_t i = 0; i < p->n_members && !s->status; i++) {

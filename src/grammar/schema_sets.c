@@ -206,8 +206,7 @@ ht_number_set ht_set_numbers(ht_schema *s, ht_node node) {
     const uint32_t known = ht_pair_map_find(&s->evaluated, node, HT_TYPE_NUMBER);
     if (known != HT_INTERN_FAILED) return s->numbers[known];
     const ht_number_set set = numbers_of(s, node);
-    if (!ht_schema_reserve(s, &s->numbers, &s->numbers_capacity, (size_t)s->n_numbers + 1, sizeof *s->numbers))
-        return set;
+    if (!HT_SCHEMA_APPEND(s, s->numbers, s->n_numbers)) return set;
     s->numbers[s->n_numbers] = set;
     if (!ht_pair_map_add(&s->evaluated, node, HT_TYPE_NUMBER, s->n_numbers++)) ht_schema_fail_memory(s);
     return set;
@@ -259,7 +258,7 @@ ht_string_set ht_set_strings(ht_schema *s, ht_node node) {
 /* ---- alternatives ---- */
 
 static uint32_t new_list(ht_schema *s) {
-    if (!ht_schema_reserve(s, &s->lists, &s->lists_capacity, (size_t)s->n_lists + 1, sizeof *s->lists)) return 0;
+    if (!HT_SCHEMA_APPEND(s, s->lists, s->n_lists)) return 0;
     s->lists[s->n_lists] = (ht_conjunction_list){0};
     return s->n_lists++;
 }
@@ -278,7 +277,7 @@ static void add_conjunction(ht_schema *s, uint32_t list, const uint32_t *leaves,
         ht_schema_fail_memory(s);
     else if (to->n >= ALTERNATIVES_MOST)
         ht_schema_fail_limit(s, "more than 20000 alternatives for one value");
-    else if (ht_schema_reserve(s, &to->conjunction, &to->capacity, (size_t)to->n + 1, sizeof *to->conjunction))
+    else if (HT_SCHEMA_APPEND(s, to->conjunction, to->n))
         to->conjunction[to->n++] = c;
 }
 

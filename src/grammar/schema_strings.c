@@ -181,8 +181,9 @@ uint32_t ht_strings_add(ht_schema *s, ht_string_set set) {
                                 : ht_intern_add(&s->string_sets, s->scratch + begin, s->n_scratch - begin, &is_new);
     s->n_scratch = begin;
     if (number == HT_INTERN_FAILED) return ht_schema_fail_memory(s), 0;
-    if (!ht_schema_reserve(s, &s->strings, &s->strings_capacity, (size_t)number + 1, sizeof *s->strings)) return 0;
-    if (is_new) s->strings[number] = set;
+    if (!is_new) return number;
+    if (!HT_SCHEMA_APPEND(s, s->strings, number)) return 0;
+    s->strings[number] = set;
     return number;
 }
 

@@ -1,6 +1,7 @@
 #include "http/body.h"
 
 #include "base/checked.h"
+#include "base/grow.h"
 #include "http/text.h"
 
 #include <stdlib.h>
@@ -46,9 +47,7 @@ static bool reserve(http_body_reader *r, size_t more) {
     if (wanted <= r->capacity) return true;
     size_t capacity = ht_max_size(wanted, ht_max_size(2 * r->capacity, 1024));
     if (r->kind == HTTP_BODY_LENGTH && ht_add_size(r->n, (size_t)r->left, &all) && all < capacity) capacity = all + 1;
-    char *larger = realloc(r->bytes, capacity);
-    if (!larger) return refuse(r, 503, "The server is out of memory.");
-    r->bytes = larger;
+    if (!HT_RESIZE(r->bytes, capacity)) return refuse(r, 503, "The server is out of memory.");
     r->capacity = capacity;
     return true;
 }

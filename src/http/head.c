@@ -1,6 +1,7 @@
 #include "http/head.h"
 
 #include "base/checked.h"
+#include "base/grow.h"
 #include "http/text.h"
 
 #include <stdlib.h>
@@ -25,11 +26,7 @@ static void point(http_head *h) {
 
 static bool append(http_head *h, char c) {
     if (h->n == h->capacity) {
-        const size_t capacity = h->capacity ? 2 * h->capacity : 512;
-        char *larger = realloc(h->text, capacity);
-        if (!larger) return refuse(h, 503, "The server is out of memory.");
-        h->text = larger;
-        h->capacity = capacity;
+        if (!HT_GROW(h->text, h->capacity, h->n + 512)) return refuse(h, 503, "The server is out of memory.");
         point(h);
     }
     h->text[h->n++] = c;

@@ -1,6 +1,7 @@
 #include "http/keys.h"
 
 #include "base/checked.h"
+#include "base/grow.h"
 #include "http/error.h"
 #include "http/text.h"
 
@@ -14,18 +15,12 @@
 enum { FILE_BYTES = 1 << 20 };
 
 struct http_keys {
-    size_t n, capacity;
+    size_t n;
     unsigned char (*hash)[SHA256_DIGEST_LENGTH];
 };
 
 static bool add(http_keys *keys, const char *key, size_t n) {
-    if (keys->n == keys->capacity) {
-        const size_t capacity = keys->capacity ? 2 * keys->capacity : 8; /* the file's limit bounds it */
-        void *larger = realloc(keys->hash, capacity * sizeof *keys->hash);
-        if (!larger) return false;
-        keys->hash = larger;
-        keys->capacity = capacity;
-    }
+    if (!HT_GROW_ONE(keys->hash, keys->n)) return false;
     SHA256((const unsigned char *)key, n, keys->hash[keys->n++]);
     return true;
 }

@@ -1,4 +1,5 @@
 /* Listeners of the server: TCP and unix sockets, made here or inherited from a service manager. */
+#include "base/grow.h"
 #include "http/error.h"
 #include "http/internal.h"
 
@@ -94,9 +95,8 @@ void http_server_accept(http_server *s, bool on) {
 }
 
 ht_status http_server_adopt(http_server *s, int fd, ht_error *err) {
-    http_listener *larger = realloc(s->listener, (s->n_listeners + 1) * sizeof *larger), *l;
-    if (larger) s->listener = larger;
-    char *name = larger ? name_of(fd) : NULL;
+    http_listener *l;
+    char *name = HT_RESIZE(s->listener, s->n_listeners + 1) ? name_of(fd) : NULL;
     if (!name) {
         close(fd);
         return http_fail_memory(err, "a listener");

@@ -1,6 +1,7 @@
 #include "serve/generation.h"
 
 #include "base/clock.h"
+#include "base/grow.h"
 #include "serve/echo.h"
 
 #include <stdlib.h>
@@ -231,9 +232,7 @@ static bool no_memory(serve_generation *g) {
 }
 
 static bool begin_call(serve_generation *g, serve_answer *a, const ht_tool_call *call) {
-    serve_tool_call *larger = realloc(a->call, (a->n_calls + 1) * sizeof *larger);
-    if (!larger) return no_memory(g);
-    a->call = larger;
+    if (!HT_GROW_ONE(a->call, a->n_calls)) return no_memory(g);
     serve_tool_call *to = &a->call[a->n_calls];
     *to = (serve_tool_call){.name = strdup(call->name)};
     if (!to->name) return no_memory(g);

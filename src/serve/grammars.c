@@ -1,6 +1,7 @@
 #include "serve/grammars.h"
 
 #include "base/error.h"
+#include "base/hash.h"
 
 #include <pthread.h>
 #include <stdint.h>
@@ -96,13 +97,6 @@ ht_status serve_grammars_get(serve_grammars *g, serve_grammar_kind kind, const c
     return status;
 }
 
-/* FNV-1a. */
-static uint64_t hash_of(const char *text, size_t n) {
-    uint64_t hash = 0xCBF29CE484222325u;
-    for (size_t i = 0; i < n; i++) hash = (hash ^ (unsigned char)text[i]) * 0x100000001B3u;
-    return hash;
-}
-
 /* Whether it is there, and then what was found out. */
 static bool was_checked(serve_grammars *g, uint64_t hash, bool *supported) {
     bool found = false;
@@ -116,7 +110,7 @@ static bool was_checked(serve_grammars *g, uint64_t hash, bool *supported) {
 }
 
 bool serve_grammars_support(serve_grammars *g, const char *schema, size_t n) {
-    const uint64_t hash = hash_of(schema, n);
+    const uint64_t hash = ht_hash_bytes(schema, n);
     ht_grammar *grammar = NULL;
     bool supported = false;
     if (was_checked(g, hash, &supported)) return supported;

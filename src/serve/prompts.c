@@ -1,5 +1,6 @@
 #include "serve/prompts.h"
 
+#include "base/grow.h"
 #include "base/plural.h"
 #include "formats/json.h"
 
@@ -18,15 +19,7 @@ bool serve_encode_text(serve_call *c, const char *text, bool begins, const char 
 /* ---- ids that are put together ---- */
 
 bool serve_ids_append(serve_ids *to, const int32_t *ids, size_t n, serve_failure *f) {
-    if (n > to->capacity - to->n) {
-        enum { FEWEST = 64 };
-        if (n > SIZE_MAX / sizeof *to->id / 4 - to->n) return serve_fail_memory(f);
-        const size_t capacity = 2 * (to->n + n) + FEWEST;
-        int32_t *larger = realloc(to->id, capacity * sizeof *larger);
-        if (!larger) return serve_fail_memory(f);
-        to->id = larger;
-        to->capacity = capacity;
-    }
+    if (n > SIZE_MAX - to->n || !HT_GROW(to->id, to->capacity, to->n + n)) return serve_fail_memory(f);
     if (n) memcpy(to->id + to->n, ids, n * sizeof *ids);
     to->n += n;
     return true;

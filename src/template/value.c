@@ -3,6 +3,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/text.h"
 #include "formats/json_write.h"
 
@@ -13,47 +14,19 @@
 #include <string.h>
 #include <utf8proc.h>
 
-enum { BLOCK_BYTES = 64 << 10, DEPTH_MAX = 256 };
-
-struct ht_jinja_arena_block {
-    ht_jinja_arena_block *next;
-    size_t used, size;
-    _Alignas(16) char bytes[];
-};
+enum { DEPTH_MAX = 256 };
 
 /* ---- arena ---- */
 
 void *ht_jinja_arena_alloc(ht_jinja_arena *a, size_t bytes) {
     if (a->status) return NULL;
-    size_t rounded = (bytes + 15) & ~(size_t)15;
-    if (bytes > a->limit || rounded > a->limit - a->used) {
+    const size_t left = a->memory.used < a->limit ? a->limit - a->memory.used : 0;
+    if (bytes > left) {
         ht_jinja_arena_fail_as(a, HT_ERR_LIMIT, "the template takes more than %zu MB", a->limit >> 20);
         return NULL;
     }
-    if (!a->blocks || a->blocks->size - a->blocks->used < rounded) {
-        size_t size = ht_max_size(BLOCK_BYTES, rounded);
-        ht_jinja_arena_block *block = malloc(sizeof *block + size);
-        if (!block) {
-            a->status = ht_fail_memory(a->err, size, "a template");
-            return NULL;
-        }
-        *block = (ht_jinja_arena_block){.size = size};
-        /* A block that is larger than others does not hide the one that still has room. */
-        if (a->blocks && rounded > BLOCK_BYTES / 4) {
-            block->next = a->blocks->next;
-            a->blocks->next = block;
-            block->used = rounded;
-            a->used += rounded;
-            memset(block->bytes, 0, rounded);
-            return block->bytes;
-        }
-        block->next = a->blocks;
-        a->blocks = block;
-    }
-    void *p = a->blocks->bytes + a->blocks->used;
-    a->blocks->used += rounded;
-    a->used += rounded;
-    memset(p, 0, rounded);
+    void *p = ht_arena_take(&a->memory, bytes, 1);
+    if (!p) a->status = ht_fail_memory(a->err, bytes, "a template");
     return p;
 }
 
@@ -76,13 +49,7 @@ bool ht_jinja_work(ht_jinja_arena *a, size_t n) {
     return !a->status;
 }
 
-void ht_jinja_arena_free(ht_jinja_arena *a) {
-    for (ht_jinja_arena_block *b = a->blocks, *next; b; b = next) {
-        next = b->next;
-        free(b);
-    }
-    a->blocks = NULL;
-}
+void ht_jinja_arena_free(ht_jinja_arena *a) { ht_arena_free(&a->memory); }
 
 static void fail_with(ht_jinja_arena *a, ht_status status, const char *fmt, va_list args) {
     if (a->status) return;
@@ -551,12 +518,6 @@ ht_jinja_list *ht_jinja_items(ht_jinja_arena *a, ht_jinja_value v) {
 
 /* ---- dicts ---- */
 
-static uint64_t hash_bytes(const char *bytes, size_t n) {
-    uint64_t h = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < n; i++) h = (h ^ (unsigned char)bytes[i]) * 0x100000001b3u;
-    return h ^ h >> 32;
-}
-
 /* Equal values have equal hashes. */
 static uint64_t hash_at(ht_jinja_arena *a, ht_jinja_value key, int depth) {
     if (too_deep(a, depth)) return 0;
@@ -566,7 +527,7 @@ static uint64_t hash_at(ht_jinja_arena *a, ht_jinja_value key, int depth) {
     double x;
     switch (key.kind) {
     case HT_VALUE_STRING:
-    case HT_VALUE_BIG: return hash_bytes(key.string->text, key.string->n);
+    case HT_VALUE_BIG: return ht_hash_bytes(key.string->text, key.string->n);
     case HT_VALUE_TUPLE:
         h = 17;
         for (size_t j = 0; j < key.list->n; j++) h = h * 31 + hash_at(a, key.list->items[j], depth + 1);
@@ -577,11 +538,11 @@ static uint64_t hash_at(ht_jinja_arena *a, ht_jinja_value key, int depth) {
     case HT_VALUE_UNDEFINED: return 3;
     default: break;
     }
-    if (!ht_jinja_is_number(key)) return (uint64_t)(uintptr_t)key.object * 0x9e3779b97f4a7c15u >> 20;
+    if (!ht_jinja_is_number(key)) return ht_hash_number((uintptr_t)key.object);
     x = ht_jinja_as_integer(key, &i) ? (double)i : ht_jinja_as_real(key);
     if (x == 0) x = 0; /* of both signs */
     memcpy(&h, &x, sizeof h);
-    return h * 0x9e3779b97f4a7c15u >> 20;
+    return ht_hash_number(h);
 }
 
 static uint64_t hash_of(ht_jinja_arena *a, ht_jinja_value key) { return hash_at(a, key, 0); }
@@ -603,7 +564,7 @@ ht_jinja_value *ht_jinja_dict_find(ht_jinja_arena *a, const ht_jinja_dict *d, ht
 }
 
 ht_jinja_value *ht_jinja_dict_find_text(const ht_jinja_dict *d, const char *key, size_t n) {
-    for (size_t i = hash_bytes(key, n); d->n_slots; i++) {
+    for (size_t i = ht_hash_bytes(key, n); d->n_slots; i++) {
         uint32_t slot = d->slots[i & (d->n_slots - 1)];
         if (!slot) return NULL;
         ht_jinja_value k = d->keys[slot - 1];

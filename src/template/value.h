@@ -8,6 +8,7 @@
 #ifndef HT_TEMPLATE_VALUE_H
 #define HT_TEMPLATE_VALUE_H
 
+#include "base/arena.h"
 #include "base/text.h"
 
 #include <hearth/status.h>
@@ -18,12 +19,10 @@
 
 /* ---- arena ---- */
 
-typedef struct ht_jinja_arena_block ht_jinja_arena_block;
-
 /* Memory and the first failure of a program or a rendering. One thread at a time. */
 typedef struct ht_jinja_arena {
-    ht_jinja_arena_block *blocks;
-    size_t used, limit;      /* bytes */
+    ht_arena memory;
+    size_t limit;            /* bytes of it */
     int64_t work, most_work; /* steps of rendering, about as much as an operator or 64 bytes; most_work 0: any number */
     const char *name;        /* of the template, for messages */
     int line, column;        /* of what is parsed or evaluated now, from 1; line 0: of no template */
@@ -97,7 +96,7 @@ struct ht_jinja_list {
     size_t next; /* of an iterator */
 };
 
-/* In the order of insertion; looked up by hash. */
+/* In the order of insertion; looked up by hash. The slots lie in the arena, unlike those of base/table.h. */
 struct ht_jinja_dict {
     ht_jinja_value *keys, *values;
     size_t n, keys_capacity, values_capacity;

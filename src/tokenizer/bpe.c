@@ -1,6 +1,7 @@
 #include "tokenizer/bpe.h"
 
 #include "base/error.h"
+#include "base/grow.h"
 #include "base/pages.h"
 
 #include <assert.h>
@@ -116,13 +117,7 @@ void ht_bpe_add_memo(ht_bpe_work *w) {
 }
 
 bool ht_bpe_push(ht_bpe_work *w, int32_t symbol) {
-    if (w->n == w->capacity) {
-        size_t capacity = w->capacity ? w->capacity * 2 : 256;
-        int32_t *symbols = realloc(w->symbols, capacity * sizeof *symbols);
-        if (!symbols) return false;
-        w->symbols = symbols;
-        w->capacity = capacity;
-    }
+    if (!HT_GROW(w->symbols, w->capacity, w->n + 1)) return false;
     w->symbols[w->n++] = symbol;
     return true;
 }
@@ -178,13 +173,7 @@ static void sift_down(ht_bpe_heap_entry *heap, size_t n, size_t at) {
 }
 
 static bool heap_push(ht_bpe_work *w, ht_bpe_heap_entry entry) {
-    if (w->n_heap == w->heap_capacity) {
-        size_t capacity = w->heap_capacity ? w->heap_capacity * 2 : 256;
-        ht_bpe_heap_entry *heap = realloc(w->heap, capacity * sizeof *heap);
-        if (!heap) return false;
-        w->heap = heap;
-        w->heap_capacity = capacity;
-    }
+    if (!HT_GROW(w->heap, w->heap_capacity, w->n_heap + 1)) return false;
     size_t at = w->n_heap++;
     while (at > 0) {
         size_t parent = (at - 1) / 4;

@@ -1,6 +1,7 @@
 /* Tokenization: text to ids by UTF-8 repair, added tokens, normalizer, pre-tokenizer, model, post-processor. One
  * encoder per call. */
 #include "base/error.h"
+#include "base/grow.h"
 #include "tokenizer/tokenizer.h"
 
 #include <stdlib.h>
@@ -8,15 +9,9 @@
 
 static void encode_id(ht_encoder *e, int32_t id) {
     if (e->status) return;
-    if (e->n_ids == e->capacity) {
-        size_t capacity = e->capacity ? e->capacity * 2 : 256;
-        int32_t *ids = realloc(e->ids, capacity * sizeof *ids);
-        if (!ids) {
-            e->status = ht_fail_memory(e->err, capacity * sizeof *ids, "token ids");
-            return;
-        }
-        e->ids = ids;
-        e->capacity = capacity;
+    if (!HT_GROW(e->ids, e->capacity, e->n_ids + 1)) {
+        e->status = ht_fail_memory(e->err, (e->n_ids + 1) * sizeof *e->ids, "token ids");
+        return;
     }
     e->ids[e->n_ids++] = id;
 }

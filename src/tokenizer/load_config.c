@@ -1,6 +1,7 @@
 #include "tokenizer/load_config.h"
 
 #include "base/error.h"
+#include "base/grow.h"
 #include "base/log.h"
 #include "formats/json.h"
 #include "formats/name_index.h"
@@ -14,13 +15,8 @@ ht_status ht_list_added(ht_listed_tokens *list, ht_added token, const char *text
     if (n == 0) return HT_OK;
     if (n > 4096)
         return ht_fail(err, HT_ERR_LIMIT, "added_tokens: a token of %zu bytes; at most 4096 are supported", n);
-    if (list->n == list->capacity) {
-        const size_t capacity = 2 * list->capacity + 16;
-        ht_added *longer = realloc(list->token, capacity * sizeof *longer);
-        if (!longer) return ht_fail_memory(err, capacity * sizeof *longer, "added tokens");
-        list->token = longer;
-        list->capacity = capacity;
-    }
+    if (!HT_GROW_ONE(list->token, list->n))
+        return ht_fail_memory(err, (list->n + 1) * sizeof *list->token, "added tokens");
     token.text = (char *)(uintptr_t)text;
     token.n_text = n;
     list->token[list->n++] = token;
@@ -79,7 +75,7 @@ ht_status ht_merge_added(ht_tokenizer *t, const ht_listed_tokens *list, const ch
     added_ids ids = {.next = t->n_model_tokens};
     if (!list->n) return HT_OK;
     if (!ht_name_index_init(&ids.known, t->n_added + list->n))
-        return ht_fail_memory(err, list->n * sizeof(ht_name_slot), "added tokens");
+        return ht_fail_memory(err, list->n * sizeof(ht_indexed_name), "added tokens");
     ht_status st = HT_OK;
     for (size_t i = 0; !st && i < t->n_added; i++) {
         if (t->added[i].id >= ids.next) ids.next = t->added[i].id + 1;

@@ -7,7 +7,7 @@
 /* An added token as a file lists it: token.text and n_text are lent, token.id is the listed id. */
 typedef struct ht_listed_tokens {
     ht_added *token;
-    size_t n, capacity;
+    size_t n;
 } ht_listed_tokens;
 
 ht_status ht_list_added(ht_listed_tokens *list, ht_added token, const char *text, size_t n, ht_error *err);

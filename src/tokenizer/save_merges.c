@@ -1,5 +1,6 @@
 /* Merges of a tokenizer for writing: as a list, and as scores of tokens. */
 #include "base/error.h"
+#include "base/grow.h"
 #include "tokenizer/save.h"
 
 #include <stdlib.h>
@@ -40,17 +41,11 @@ static bool cut(const ht_vocab *v, int32_t id, size_t at, ht_merge_pair *out) {
 
 typedef struct pair_list {
     ht_merge_pair *pair;
-    size_t n, capacity;
+    size_t n;
 } pair_list;
 
 static bool append(pair_list *list, ht_merge_pair pair) {
-    if (list->n == list->capacity) {
-        const size_t capacity = list->capacity ? list->capacity * 2 : 1024;
-        ht_merge_pair *grown = realloc(list->pair, capacity * sizeof *grown);
-        if (!grown) return false;
-        list->pair = grown;
-        list->capacity = capacity;
-    }
+    if (!HT_GROW_ONE(list->pair, list->n)) return false;
     list->pair[list->n++] = pair;
     return true;
 }
@@ -75,7 +70,7 @@ static ht_status cut_tokens(const ht_tokenizer *t, ht_merge_pair **out, size_t *
     free(by_order);
     if (!good) {
         free(list.pair);
-        return ht_fail_memory(err, list.capacity * 2 * sizeof *list.pair, "a list of merges");
+        return ht_fail_memory(err, list.n * sizeof *list.pair, "a list of merges");
     }
     *out = list.pair;
     *n = list.n;

@@ -1,5 +1,6 @@
 /* Added tokens: leftmost-longest matches of a trie over the text, before all other stages. */
 #include "base/error.h"
+#include "base/grow.h"
 #include "tokenizer/tokenizer.h"
 
 #include <stdlib.h>
@@ -7,13 +8,7 @@
 #include <utf8proc.h>
 
 static int32_t new_node(ht_trie *trie, unsigned char byte) {
-    if (trie->n == trie->capacity) {
-        int32_t capacity = trie->capacity ? trie->capacity * 2 : 256;
-        ht_trie_node *nodes = realloc(trie->nodes, (size_t)capacity * sizeof *nodes);
-        if (!nodes) return -1;
-        trie->nodes = nodes;
-        trie->capacity = capacity;
-    }
+    if (!HT_GROW_ONE(trie->nodes, trie->n)) return -1;
     trie->nodes[trie->n] = (ht_trie_node){.child = -1, .sibling = -1, .value = -1, .byte = byte};
     return trie->n++;
 }

@@ -1,5 +1,6 @@
 /* Tokenizer stages: constructors shared by both loaders, and the final derivation of lookup tables. */
 #include "base/error.h"
+#include "base/grow.h"
 #include "tokenizer/tokenizer.h"
 
 #include <stdio.h>
@@ -91,12 +92,7 @@ static bool is_control(const char *text, size_t n) {
 }
 
 ht_status ht_add_added(ht_tokenizer *t, ht_added token, const char *text, size_t n, ht_error *err) {
-    if ((t->n_added & (t->n_added - 1)) == 0) { /* capacity doubles at each power of two */
-        size_t capacity = t->n_added ? t->n_added * 2 : 1;
-        ht_added *added = realloc(t->added, capacity * sizeof *added);
-        if (!added) return ht_fail_memory(err, capacity * sizeof *added, "added tokens");
-        t->added = added;
-    }
+    if (!HT_GROW_ONE(t->added, t->n_added)) return ht_fail_memory(err, t->n_added * sizeof *t->added, "added tokens");
     token.text = ht_copy_text(text, n);
     token.n_text = n;
     token.normal = NULL;
@@ -107,10 +103,8 @@ ht_status ht_add_added(ht_tokenizer *t, ht_added token, const char *text, size_t
 }
 
 ht_status ht_append_id(int32_t **list, size_t *n, int32_t id, ht_error *err) {
-    int32_t *longer = realloc(*list, (*n + 1) * sizeof *longer);
-    if (!longer) return ht_fail_memory(err, *n, "special ids");
-    longer[(*n)++] = id;
-    *list = longer;
+    if (!HT_GROW_ONE(*list, *n)) return ht_fail_memory(err, *n, "special ids");
+    (*list)[(*n)++] = id;
     return HT_OK;
 }
 

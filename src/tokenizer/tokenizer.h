@@ -88,7 +88,7 @@ typedef struct ht_trie_node {
 
 typedef struct ht_trie {
     ht_trie_node *nodes;
-    int32_t n, capacity;
+    int32_t n;
     int32_t root[256]; /* node of a first byte, -1: none */
 } ht_trie;
 

@@ -1,6 +1,7 @@
 #include "tokenizer/unicode.h"
 
 #include "base/error.h"
+#include "base/grow.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -49,13 +50,7 @@ static bool decompose(const char *text, size_t n, utf8proc_option_t options, cod
     enum { MOST = 32 }; /* code points; the longest decomposition has 18 */
     for (size_t i = 0, length; i < n; i += length) {
         utf8proc_int32_t c = (utf8proc_int32_t)ht_utf8_next(text + i, &length);
-        if (out->capacity - out->n < MOST) {
-            size_t capacity = out->capacity ? out->capacity * 2 : 256;
-            utf8proc_int32_t *grown = realloc(out->c, capacity * sizeof *grown);
-            if (!grown) return false;
-            out->c = grown;
-            out->capacity = capacity;
-        }
+        if (!HT_GROW(out->c, out->capacity, out->n + MOST)) return false;
         utf8proc_ssize_t made = utf8proc_decompose_char(c, out->c + out->n, MOST, options, NULL);
         if (made < 0 || made > MOST) return false;
         out->n += (size_t)made;

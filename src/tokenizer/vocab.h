@@ -1,6 +1,9 @@
-/* Vocabulary: token texts in one arena, and a hash index (open addressing) from text to id. */
+/* Vocabulary: token texts in one arena, and a hash index from text to id. */
 #ifndef HT_TOKENIZER_VOCAB_H
 #define HT_TOKENIZER_VOCAB_H
+
+#include "base/hash.h"
+#include "base/table.h"
 
 #include <hearth/status.h>
 
@@ -18,8 +21,7 @@ typedef struct ht_vocab {
     int32_t n;
     int32_t capacity;
     uint32_t longest; /* bytes of the longest token */
-    uint64_t *slots;  /* upper half of the hash, id + 1; 0: free */
-    size_t mask;
+    ht_table index;   /* of ids by their text */
 } ht_vocab;
 
 #define HT_NO_TOKEN UINT32_MAX
@@ -41,16 +43,13 @@ static inline const char *ht_vocab_text(const ht_vocab *v, int32_t id) { return 
 /* Logs that a special id outside the vocabulary is ignored. */
 void ht_vocab_warn_outside(const char *file, const char *key, int64_t id, int64_t n_vocab);
 
-/* A 64-bit hash of a short text. */
-uint64_t ht_hash_bytes(const char *text, size_t n);
-
 /* Batched lookup in three passes over all tokens, so that their cache misses overlap: hash and prefetch, peek,
  * find_hashed. */
 static inline void ht_vocab_prefetch(const ht_vocab *v, uint64_t hash) {
-    __builtin_prefetch(&v->slots[(size_t)hash & v->mask]);
+    __builtin_prefetch(ht_table_slot(&v->index, hash));
 }
 static inline void ht_vocab_peek(const ht_vocab *v, uint64_t hash) {
-    uint32_t id = (uint32_t)v->slots[(size_t)hash & v->mask];
+    uint32_t id = (uint32_t)*ht_table_slot(&v->index, hash);
     if (!id) return;
     __builtin_prefetch(&v->length[id - 1]);
     __builtin_prefetch(v->arena + v->begin[id - 1]);

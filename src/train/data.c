@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/grow.h"
 #include "base/plural.h"
 #include "models/model.h"
 #include "train/jsonl.h"
@@ -23,7 +24,6 @@ struct ht_data {
     ht_data_options o;
     ht_sample_options reading;
     kept_sample *samples; /* [report.n_samples] */
-    size_t capacity;
     ht_data_report report;
 };
 
@@ -68,13 +68,8 @@ static uint64_t mix(uint64_t h, const char *bytes, size_t n) {
 
 static ht_status keep(ht_data *d, size_t i, const ht_sample *s, ht_error *err) {
     const size_t n = (size_t)d->report.n_samples;
-    if (n == d->capacity) {
-        const size_t capacity = ht_max_size(64, 2 * d->capacity);
-        kept_sample *samples = realloc(d->samples, capacity * sizeof *samples);
-        if (!samples) return ht_fail_memory(err, capacity * sizeof *samples, "the samples of a data set");
-        d->samples = samples;
-        d->capacity = capacity;
-    }
+    if (!HT_GROW_ONE(d->samples, n))
+        return ht_fail_memory(err, (n + 1) * sizeof *d->samples, "the samples of a data set");
     d->samples[n] = (kept_sample){(uint32_t)i, s->n};
     count_kept(&d->report, s, ht_jsonl_number(d->file, i));
     return HT_OK;

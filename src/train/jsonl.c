@@ -3,6 +3,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/grow.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,7 @@ typedef struct line {
 struct ht_jsonl {
     ht_file *file;
     line *lines;
-    size_t n, capacity;
+    size_t n;
 };
 
 /* ---- index ---- */
@@ -40,13 +41,8 @@ static ht_status end_line(ht_jsonl *j, scan *s, size_t end, ht_error *err) {
     if (!s->blank) {
         if (s->number > INT32_MAX)
             return ht_fail(err, HT_ERR_LIMIT, "%s: has more than %d lines; split it", j->file->path, INT32_MAX);
-        if (j->n == j->capacity) {
-            size_t capacity = ht_max_size(64, 2 * j->capacity);
-            line *lines = realloc(j->lines, capacity * sizeof *lines);
-            if (!lines) return ht_fail_memory(err, capacity * sizeof *lines, "the index of a file's lines");
-            j->lines = lines;
-            j->capacity = capacity;
-        }
+        if (!HT_GROW_ONE(j->lines, j->n))
+            return ht_fail_memory(err, (j->n + 1) * sizeof *j->lines, "the index of a file's lines");
         j->lines[j->n++] = (line){s->begin, (uint32_t)ht_min_size(end - s->begin, UINT32_MAX), (uint32_t)s->number};
     }
     *s = (scan){end + 1, s->number + 1, true};

@@ -1,6 +1,7 @@
 #include "train/sample.h"
 
 #include "base/error.h"
+#include "base/grow.h"
 #include "base/plural.h"
 #include "chat/reader.h"
 #include "formats/json.h"
@@ -140,12 +141,10 @@ static ht_status take_text(reading *r, const char *text, size_t n) {
     if (status) return status;
     const int32_t eos = ht_tokenizer_eos(r->m->tokenizer);
     if (eos >= 0 && !(n_ids && ht_sample_is_stop(r->m, ids[n_ids - 1]))) {
-        int32_t *longer = realloc(ids, (n_ids + 1) * sizeof *ids);
-        if (!longer) {
+        if (!HT_RESIZE(ids, n_ids + 1)) {
             free(ids);
             return ht_fail_memory(r->err, (n_ids + 1) * sizeof *ids, "a sample");
         }
-        ids = longer;
         ids[n_ids++] = eos;
     }
     return ht_sample_take_ids(r->out, ids, n_ids, r->err);

@@ -70,7 +70,7 @@ class Warnings(CommandTest):
 
         missing, index = self.copy("missing")
         (missing / files[1]).unlink()
-        self.fails(1, "logits", missing, "--ids", "1", "--out", self.folder / "x.npy", says=[INDEX, files[1], "not there"])
+        self.fails(1, "logits", missing, "--ids", "1", "--out", self.folder / "x.npy", says=[INDEX, files[1], "missing"])
 
     def test_configurations_that_python_wrote(self):
         right, _ = self.logits(GOLDEN / SHARDS)

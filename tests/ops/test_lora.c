@@ -300,7 +300,7 @@ static void unknown_experts_are_refused(void **state) {
         assert_int_equal(test_run(d[i], HT_OP_LORA, &(ht_lora_params){PROJECTION, 4}, 3, in, &in[0],
                                   &(ht_step){.batch = &batch, .lora = lora}, &err),
                          HT_ERR_ARGUMENT);
-        assert_non_null(strstr(err.message, "expert 4"));
+        assert_non_null(strstr(err.message, "expert index 4"));
         assert_int_equal(test_run(d[i], HT_OP_LORA, &(ht_lora_params){PROJECTION, 4}, 3, in, &in[0], NULL, &err),
                          HT_ERR_INTERNAL);
     }

@@ -171,7 +171,7 @@ static void check_products(ht_matrix all[SETS][EXPERTS], const gather_case *c) {
     ids[c->t * M - 1] = EXPERTS;
     ht_error err = {0};
     assert_int_equal(test_run(device, HT_OP_LINEAR_GATHER, &p, 2, in, &out, NULL, &err), HT_ERR_ARGUMENT);
-    assert_non_null(strstr(err.message, "expert 5"));
+    assert_non_null(strstr(err.message, "expert index 5"));
     free(x);
     free(y);
     free(ids);

@@ -396,7 +396,7 @@ static ht_status answer_with_child(ht_error *err) {
 
 static void parsers(void **state) {
     (void)state;
-    assert_int_equal(try_every_failure(parse_gguf, NOTHING_ELSE), 7);
+    assert_int_equal(try_every_failure(parse_gguf, NOTHING_ELSE), 9);
     assert_true(try_every_failure(parse_safetensors, NOTHING_ELSE) > 10);
     assert_true(try_every_failure(parse_json, NOTHING_ELSE) > 5);
 }

@@ -226,7 +226,7 @@ static void refused_patterns(void **state) {
     refuses("\\x1", HT_ERR_FORMAT, "two hexadecimal digits");
     refuses("(a)\\1", HT_ERR_UNSUPPORTED, "back references");
     refuses("a\\b", HT_ERR_UNSUPPORTED, "word boundaries");
-    refuses("(?<=a)b", HT_ERR_UNSUPPORTED, "look-behind");
+    refuses("(?<=a)b", HT_ERR_UNSUPPORTED, "lookbehind");
     refuses("(?i)a", HT_ERR_UNSUPPORTED, "this kind of group");
     refuses("\\p{Script=Greek}", HT_ERR_UNSUPPORTED, "general categories");
     refuses("(?:a(?=b))*", HT_ERR_UNSUPPORTED, "within a repetition");
