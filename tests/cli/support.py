@@ -62,6 +62,15 @@ class CommandTest(unittest.TestCase):
         self.assertEqual(result.status, 0, f"{words}: {result.err}")
         return result
 
+    def logits(self, model, *options):
+        """Of a few ids, in the reference precision."""
+        out = self.folder / "logits.npy"
+        how = ["--ids", "1,5,9,2,7,3", "--precision", "reference", "--kv", "f32", "-q"]
+        self.succeeds("logits", model, "--out", out, *how, *options)
+        data = out.read_bytes()
+        out.unlink()
+        return memoryview(data[int.from_bytes(data[8:10], "little") + 10 :]).cast("f")
+
     def fails(self, status, *words, says=(), **more):
         """The command ends with `status`, one line on stderr that holds every text of `says`, and nothing on stdout."""
         result = hearth(*words, **more)

@@ -2,12 +2,11 @@
 
 import ast
 import json
-import math
 import pathlib
 import struct
 import unittest
 
-from support import TINY, CommandTest, hearth, tiny_model
+from support import TINY, CommandTest, hearth
 
 GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden"
 TEXTS = ["hello world", "a <b> & c", "one more"]
@@ -49,30 +48,6 @@ class Embed(CommandTest):
             self.assertEqual([list(t) for t in said["texts"]], [["tokens"]] * 3)
             self.assertEqual(read_npy(path), vectors)
             self.assertEqual(self.succeeds("embed", TINY, *TEXTS, "--out", path, "--force").out, b"")
-
-    def test_pooling_of_the_checkpoint(self):
-        """What the file says is the default; what it wants and cannot have is an error."""
-        path = self.folder / "pooled.gguf"
-        for number, name in ((1, "mean"), (2, "cls"), (3, "last")):
-            tiny_model.write(path, more=[("llama.pooling_type", tiny_model.U32, number)])
-            said = json.loads(self.succeeds("embed", path, "a b", "--json").text)
-            wanted = json.loads(self.succeeds("embed", TINY, "a b", "--json", "--pooling", name).text)
-            self.assertEqual((said["pooling"], said["texts"]), (name, wanted["texts"]))
-            self.assertIn(f"pooling        {name}\n", self.succeeds("info", path).text)
-        tiny_model.write(path, more=[("llama.pooling_type", tiny_model.U32, 4)])
-        self.fails(1, "embed", path, "a b", says="pooling is `rank`, which is not supported")
-        self.succeeds("embed", path, "a b", "--pooling", "last")
-        self.assertEqual(json.loads(self.succeeds("info", path, "--json").text)["pooling"], "rank")
-
-    def test_lengths(self):
-        unit = self.json("hello world")["texts"][0]["embedding"]
-        said = self.json("hello world", "--no-normalize")
-        raw = said["texts"][0]["embedding"]
-        self.assertFalse(said["normalized"])
-        length = math.sqrt(sum(x * x for x in raw))
-        self.assertNotAlmostEqual(length, 1, delta=1e-3)
-        for a, b in zip(unit, raw):
-            self.assertAlmostEqual(a, b / length, delta=1e-6)
 
     def test_files(self):
         """A text a line; blank lines are none, and the last one needs no newline."""

@@ -59,21 +59,6 @@ class Eval(CommandTest):
         for other in [same, same_ids]:
             self.assertEqual(other["perplexity"], value["perplexity"])
 
-    def test_divergence_from_reference(self):
-        ids = self.tokenize(TEXT)
-        exact = self.log_probabilities(ids, 32, "--precision", "reference", "--kv", "f32")
-        fast = self.log_probabilities(ids, 32, "--kv", "q8")
-        kl = sorted(sum(math.exp(p) * (p - q) for p, q in zip(a, b)) for a, b in zip(exact, fast))
-        same = sum(a.index(max(a)) == b.index(max(b)) for a, b in zip(exact, fast)) / len(kl)
-        value = self.eval(TINY, "--text", "-", "--ctx", "32", "--kl-vs-reference", "--kv", "q8", stdin=TEXT)
-        self.assertEqual(value["compared_with"], "reference")
-        mean = sum(kl) / len(kl)
-        self.assertAlmostEqual(value["kl_mean"], mean, delta=mean * 0.01)
-        self.assertAlmostEqual(value["kl_max"], kl[-1], delta=kl[-1] * 0.01)
-        self.assertAlmostEqual(value["kl_percentiles"]["50"], kl[math.ceil(len(kl) / 2) - 1], delta=mean * 0.01)
-        self.assertEqual(list(value["kl_percentiles"]), ["50", "90", "95", "99", "99.9"])
-        self.assertAlmostEqual(value["same_top"], same, delta=1e-9)
-
     def test_divergence_from_another_checkpoint(self):
         other = self.folder / "other.gguf"
         data = bytearray(TINY.read_bytes())

@@ -182,16 +182,6 @@ class Run(FinetuneTest):
         data = self.write("odd.jsonl", lines_of([{"prompt": "a\x1b[2J\tb\n", "completion": "c\x7f \x85d\r"}]))
         self.assertIn("a?[2J\tb\n<|im_end|>\n<|im_start|>assistant\n[[c? ?d?<|im_end|>]]\n", self.succeeds(*self.words("--dry-run", data=data)).text)
 
-    def test_forms_and_models(self):
-        for name, sample in (
-            ("prompt and completion", {"prompt": "hello", "completion": "the world"}),
-            ("text", {"text": "hello world"}),
-            ("input_ids", {"input_ids": [5, 6, 7, 8], "labels": [-100, -100, 7, 8]}),
-        ):
-            data = self.write("form.jsonl", lines_of([sample] * 3))
-            text = self.trains("--iters", 2, data=data, out=self.folder / name.split()[0]).text
-            self.assertIn(f"3 samples of {name}", text)
-
     def test_a_model_without_a_tokenizer(self):
         data = self.write("ids.jsonl", lines_of([{"input_ids": [5, 6, 7, 8], "labels": [-100, -100, 7, 8]}] * 3))
         self.assertIn("\n5 6 [[7 8 ]]\n", self.trains("--iters", 2, data=data, model=GOLDEN).text)
@@ -297,15 +287,10 @@ class Config(FinetuneTest):
             ({"rank": None}, "`rank` must be a text or a number"),
             ({"rank": [3]}, "`rank` must be one value"),
             ({"rank": 0}, '--rank is "0", expected a whole number from 1 to 4096'),
-            ({"rank": 2.5}, '--rank is "2.5"'),
             ({"rank": "two"}, '--rank is "two"'),
-            ({"lr": "fast"}, '--lr is "fast", expected a number from 0 to 1000'),
-            ({"dropout": 1}, "from 0 to 0.99"),
-            ({"schedule": "wavy"}, "constant or linear or cosine"),
             ({"resume": 1}, "`resume` must be true or false"),
             ({"sample": [["x"]]}, "`sample` must be a text or a number"),
             ({"sample": [""]}, "some text in UTF-8"),
-            ({"iters": 3, "epochs": 2}, "--iters and --epochs exclude each other"),
             ({"alpha": 3, "scale": 2}, "--alpha and --scale exclude each other"),
             ('{"rank": 3, "rank": 4}', "line 1, column 13: expected each member once"),
             ("[1]", "line 1, column 1: expected an object"),
@@ -451,12 +436,9 @@ class Interrupted(FinetuneTest):
         self.assertEqual(self.values("--iters", 7, "--resume")["valid_loss"], None)
         self.same_adapter(self.out, self.kept / "last")
 
-    def test_other_options_and_models(self):
+    def test_other_options(self):
         self.trains("--iters", 2)
         for option, value, says in (
-            ("alpha", 8, "scale 2, this run has 1"),
-            ("rank", 4, "rank 8, this run has 4"),
-            ("targets", "q_proj", "other targets"),
             ("lr", 1, "lr"),
             ("seed", 1, "seed 0, this run has 1"),
             ("mask", "none", "mask"),
@@ -466,10 +448,6 @@ class Interrupted(FinetuneTest):
             ("precision", "reference", "precision"),
         ):
             self.refuses("--iters", 4, "--resume", f"--{option}", value, says=[says, "checkpoint-0000002"])
-        other = self.folder / "other.gguf"
-        with mock.patch.object(tiny_model, "tensors", lambda: ((n, s, [1.5 * x for x in v]) for n, s, v in TENSORS())):
-            tiny_model.write(other)
-        self.refuses("--iters", 4, "--resume", model=other, says="was saved while training another model")
 
     def test_folders_of_runs(self):
         self.refuses("--resume", says="holds no checkpoint to resume from; without --resume the run begins")
@@ -597,19 +575,10 @@ class Refused(FinetuneTest):
             ("", "is empty, expected a JSON object on each line"),
             ("\n \n", "is empty"),
             (good + "\n{\"messages\": [\n", "line 3"),
-            (good + "[1]\n", "line 2"),
             (good + '{"question": "x"}\n', ["line 2", "messages"]),
-            (good.encode() + b'{"text": "\xff"}\n', "line 2"),
             (lines_of([{"messages": [{"role": "boss", "content": "x"}, answer]}]), ["line 1", "role"]),
-            (lines_of([{"messages": [{"content": "x"}, answer]}]), ["line 1", "role"]),
-            (lines_of([{"messages": []}]), "line 1"),
             (lines_of([{"messages": [{"role": "user", "content": "x"}]}]), "1 have no token to learn"),
-            (lines_of([{"messages": [{"role": "user", "content": "x"}, {**answer, "weight": 0}]}]), "no token to learn"),
-            (lines_of([{"input_ids": [1, 2], "labels": [-100, -100]}]), "no token to learn"),
-            (lines_of([{"input_ids": [1, 2], "labels": [1]}]), "line 1"),
-            (lines_of([{"input_ids": [1, 999999]}]), ["line 1", "999999"]),
             (lines_of([{"text": "x" * 3000}]), "1 have more than 2048 tokens"),
-            (lines_of([{"prompt": "x", "completion": 3}]), ["line 1", "completion"]),
             ("version https://git-lfs.github.com/spec/v1\n", "Git LFS"),
         )):  # fmt: skip
             self.refuses(data=self.write("bad.jsonl", text), says=["bad.jsonl", *([says] if isinstance(says, str) else says)])
@@ -618,44 +587,26 @@ class Refused(FinetuneTest):
         bad = self.write("bad.jsonl", good + "[1]\n" + good)
         self.assertRegex(self.trains("--iters", 1, "--skip-bad", data=bad).text, r"1 left out: no sample \(line 2\)\n.*line 2")
 
-    def test_long_samples(self):
-        long = self.write("long.jsonl", lines_of([{"text": "x" * 30}, {"text": "ab"}]))
-        text = self.trains("--iters", 1, "--max-length", 20, data=long).text
-        self.assertIn("1 left out: longer than 20 tokens, of --max-length or the model's context (line 1)", text)
-        text = self.trains("--iters", 1, "--max-length", 20, "--long", "truncate", data=long, out=self.folder / "b").text
-        self.assertIn("1 cut after 20 tokens (line 1)", text)
-        self.refuses("--max-length", 20, "--long", "refuse", data=long, out=self.folder / "c", says=["line 1", "at most 20"])
-        small = self.folder / "small.gguf"
-        tiny_model.write(small, context=16)
-        self.assertIn("longer than 16 tokens", self.trains("--iters", 1, data=long, model=small, out=self.folder / "c").text)
-
     def test_targets(self):
         self.refuses("--targets", "q_proj,w_proj", says=["named `w_proj`", "q_proj, k_proj, v_proj", "all-linear"])
         self.refuses("--targets", "", says="leave no projection to train")
         self.refuses("--layers", 3, says="3 layers, the model has 2")
 
-    def without_a_q(self, head):
-        """A model that has no finite embedding of the letter; with a `head` of its own it has finite logits elsewhere."""
+    def without_a_q(self):
+        """A model that has no finite embedding of the letter, and finite logits elsewhere."""
         model = self.folder / "nan.gguf"
         row = len(tiny_model.SPECIAL) + tiny_model.byte_alphabet().index("q")
 
         def tensors():
             for name, shape, numbers in TENSORS():
                 if name == "token_embd.weight":
-                    if head:
-                        yield "output.weight", shape, list(numbers)
+                    yield "output.weight", shape, list(numbers)
                     numbers[row * shape[0] : (row + 1) * shape[0]] = [float("nan")] * shape[0]
                 yield name, shape, numbers
 
         with mock.patch.object(tiny_model, "tensors", tensors):
             tiny_model.write(model)
         return model
-
-    def test_values_that_are_not_finite(self):
-        result = self.fails_after("--iters", 9, "--report-every", 1, model=self.without_a_q(False), data=self.data)
-        self.assertIn("5 steps in a row had a loss of", result)
-        self.assertRegex(result, r"the last step's samples are in line \d")
-        self.assertFalse(self.out.exists() or self.kept.exists())
 
     def fails_after(self, *more, **files):
         """The message of a run that fails once its plan was printed."""
@@ -668,7 +619,7 @@ class Refused(FinetuneTest):
         """--save-every falls among the steps that are skipped."""
         data = self.write("data.jsonl", lines_of([{"text": "abcd"}] + 8 * [{"text": "qqqq"}]))
         message = self.fails_after("--no-shuffle", "--no-pack", "--batch", 1, "--iters", 9, "--save-every", 1,
-                                   model=self.without_a_q(True), data=data)  # fmt: skip
+                                   model=self.without_a_q(), data=data)  # fmt: skip
         self.assertIn("5 steps in a row", message)
         self.assertEqual([p.name for p in self.kept.glob("*.safetensors")], ["checkpoint-0000001.safetensors"])
 

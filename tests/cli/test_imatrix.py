@@ -94,22 +94,6 @@ class Imatrix(CommandTest):
         self.assertEqual(same[0], same[1])
         self.assertEqual(same[0], same[2])
 
-    def test_first_input(self):
-        """The first projection meets the normed embedding: its squares have a mean of one, times the norm's weights."""
-        _, file = self.imatrix(TINY, "--ids", "5,6,7,8", "--precision", "reference")
-        weights = self.embedding()
-        expected = [0.0] * tiny_model.HIDDEN
-        for token in (5, 6, 7, 8):
-            row = weights["token_embd.weight"][token * tiny_model.HIDDEN : (token + 1) * tiny_model.HIDDEN]
-            scale = 1 / math.sqrt(sum(x * x for x in row) / len(row) + 1e-5)
-            norm = weights["blk.0.attn_norm.weight"]
-            expected = [e + (x * scale * w) ** 2 for e, x, w in zip(expected, row, norm)]
-        for got, wanted in zip(file.tensor["blk.0.attn_q.weight.in_sum2"], expected):
-            self.assertAlmostEqual(got, wanted, delta=1e-5 * max(expected))
-
-    def embedding(self):
-        return Gguf(TINY).tensor
-
     def test_sources(self):
         _, from_file = self.imatrix(TINY, "--text", "-", stdin=TEXT)
         _, from_ids = self.imatrix(TINY, "--ids", ",".join(self.tokens()), name="ids.gguf")
@@ -137,37 +121,6 @@ class Imatrix(CommandTest):
             self.assertEqual(report["windows"], len(parts))
         _, same = self.imatrix(TINY, "--ids", ",".join(whole), "--ctx", "20", name="same.gguf")
         self.assertEqual(file.tensor, same.tensor)
-
-    def test_parts_add_up(self):
-        _, whole = self.imatrix(TINY, "--text", "-", "--ctx", "16", stdin=TEXT)
-        first, _ = self.imatrix(TINY, "--text", "-", "--ctx", "16", "--chunks", "3", name="a.gguf", stdin=TEXT)
-        self.assertEqual(first["windows"], 3)
-        rest = ("--text", "-", "--ctx", "16", "--skip-chunks", "3")
-        _, added = self.imatrix(TINY, *rest, "--from", self.folder / "a.gguf", stdin=TEXT)
-        self.imatrix(TINY, *rest, name="b.gguf", stdin=TEXT)
-        _, joined = self.imatrix(TINY, "--from", self.folder / "a.gguf", "--from", self.folder / "b.gguf")
-        for other in (added, joined):
-            self.assertEqual(other.values["imatrix.chunk_count"], whole.values["imatrix.chunk_count"])
-            for name, values in whole.tensor.items():
-                for x, y in zip(values, other.tensor[name]):
-                    self.assertAlmostEqual(x, y, delta=1e-6 * abs(x))
-
-    def test_older_form(self):
-        """An imatrix.dat has means times chunks, and counts for 512 tokens a chunk."""
-        name, path = b"blk.0.attn_q.weight", self.folder / "old.dat"
-        means = [i / 4 for i in range(tiny_model.HIDDEN)]
-        path.write_bytes(
-            struct.pack("<ii", 1, len(name)) + name + struct.pack("<ii", 3, len(means))
-            + struct.pack(f"<{len(means)}f", *(3 * m for m in means)) + struct.pack("<ii", 3, 4) + b"wiki"
-        )  # fmt: skip
-        report, file = self.imatrix(TINY, "--from", path)
-        self.assertEqual((report["entries"], report["tokens"], report["windows"]), (1, 3 * 512, 3))
-        self.assertEqual(file.values["imatrix.datasets"], ["wiki"])
-        key = "blk.0.attn_q.weight"
-        self.assertEqual([x / file.tensor[key + ".counts"][0] for x in file.tensor[key + ".in_sum2"]], means)
-        path.write_bytes(path.read_bytes()[:60])
-        self.fails(1, "imatrix", TINY, "--from", path, "--out", self.folder / "x", says=["old.dat", "cut short"])
-        self.assertFalse((self.folder / "x").exists())
 
     def test_experts(self):
         report, file = self.imatrix(EXPERTS, "--ids", "1,2,3,4,5")

@@ -96,33 +96,6 @@ class Inspect(CommandTest):
         self.assertEqual(self.inspect(TINY, stdin=b"hello\n")[1]["tokens"], chat)
         self.assertEqual(self.inspect(TINY, "--ids", "-", stdin=b"1, 2\n3")[1]["tokens"], [1, 2, 3])
 
-    def test_layers(self):
-        whole, _ = self.inspect(TINY, "--ids", IDS)
-        part, said = self.inspect(TINY, "--ids", IDS, "--layers", "1")
-        self.assertEqual(set(part), {"tokens", "layer.1.k"})
-        self.assertEqual(part["layer.1.k"].values, whole["layer.1.k"].values)
-        self.assertEqual([x["layer"] for x in said["layers"]], [1])
-        self.assertEqual(set(self.inspect(TINY, "--ids", IDS, "--layers", "all")[0]), set(whole))
-
-    def test_shared_keys_name_their_owner(self):
-        arrays, said = self.inspect(SHARED, "--ids", IDS, "--q")
-        self.assertEqual([x["kv_layer"] for x in said["layers"]], [0, 1, 2, 1, 1, 2])
-        keys = {f"layer.{i}.k" for i in range(3)}
-        self.assertEqual(set(arrays), {"tokens"} | keys | {f"layer.{i}.q" for i in range(6)})
-        part, said = self.inspect(SHARED, "--ids", IDS, "--layers", "4")
-        self.assertEqual(set(part), {"tokens", "layer.1.k"})
-        self.assertEqual((said["layers"][0]["layer"], said["layers"][0]["kv_layer"]), (4, 1))
-        self.assertEqual(part["layer.1.k"].values, arrays["layer.1.k"].values)
-
-    def test_adapters(self):
-        plain, _ = self.inspect(GOLDEN / "tiny" / "llama-f32", "--ids", IDS)
-        adapter = GOLDEN / "adapters" / "peft-llama"
-        other, _ = self.inspect(GOLDEN / "tiny" / "llama-f32", "--ids", IDS, "--adapter", adapter)
-        none, _ = self.inspect(GOLDEN / "tiny" / "llama-f32", "--ids", IDS, "--adapter", f"{adapter}@0")
-        last = f"layer.{len(plain) - 2}.k"
-        self.assertNotEqual(plain[last].values, other[last].values)
-        self.assertEqual(plain[last].values, none[last].values)
-
     def draw(self, *words, **more):
         path = self.folder / "head.svg"
         self.succeeds("inspect", *words, "--svg", path, "--force", **more)

@@ -1,6 +1,8 @@
 """What commands write replaces nothing unless --force says so, and has a name that a model can be loaded by."""
 
 import os
+import resource
+import signal
 import unittest
 
 from support import SCRATCH, TINY, CommandTest
@@ -10,7 +12,11 @@ GGUF = MODEL.parent / "llama-q8_0.gguf"
 
 
 class Outputs(CommandTest):
-    def commands(self, adapter):
+    @classmethod
+    def setUpClass(cls):
+        cls.adapter = write_peft(SCRATCH / "lora")
+
+    def commands(self):
         """A command's words, and the name of what it writes, which is appended."""
         return [
             (["logits", TINY, "--ids", "1,2", "--out"], "x.npy"),
@@ -18,9 +24,9 @@ class Outputs(CommandTest):
             (["inspect", TINY, "hello", "--out"], "x.npz"),
             (["inspect", TINY, "hello", "--head", "0.0", "--svg"], "x.svg"),
             (["imatrix", TINY, "--ids", "1,2,3,4", "--out"], "x.gguf"),
-            (["adapter", "convert", adapter, "--to", "mlx"], "x"),
-            (["adapter", "convert", adapter, "--to", "gguf", "--model", MODEL], "y.gguf"),
-            (["fuse", MODEL, "--adapter", adapter], "z"),
+            (["adapter", "convert", self.adapter, "--to", "mlx"], "x"),
+            (["adapter", "convert", self.adapter, "--to", "gguf", "--model", MODEL], "y.gguf"),
+            (["fuse", MODEL, "--adapter", self.adapter], "z"),
             (["convert", GGUF, "--to", "mlx"], "converted"),
             (["quantize", TINY, "--to", "Q8_0"], "q.gguf"),
             (["split", GGUF, "--max-size", "1M"], "s.gguf"),
@@ -32,7 +38,7 @@ class Outputs(CommandTest):
         return {p: (p.stat().st_ino, p.stat().st_mtime_ns, p.stat().st_size) for p in self.folder.rglob("*") if p.is_file()}
 
     def test_nothing_is_replaced_unasked(self):
-        for words, name in self.commands(write_peft(SCRATCH / "lora")):
+        for words, name in self.commands():
             with self.subTest(words[0], name=name):
                 out = self.folder / words[0] / name
                 out.parent.mkdir(exist_ok=True)
@@ -44,6 +50,25 @@ class Outputs(CommandTest):
                 self.succeeds(*words, out, "-q", "--force")
                 self.assertNotEqual(self.state(), before)
                 self.assertEqual(self.state().keys(), before.keys())
+
+    def test_full_disk(self):
+        """What was there stays, and nothing is left of what was to replace it."""
+        def no_room():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+
+        for words, name in self.commands():
+            if "--svg" in words:  # which is written in place
+                continue
+            with self.subTest(words[0], name=name):
+                place = self.folder / f"{words[0]}-{name}"
+                place.mkdir()
+                self.fails(1, *words, place / name, "-q", says="cannot be written", preexec_fn=no_room)
+                self.assertEqual(list(place.iterdir()), [])
+                self.succeeds(*words, place / name, "-q")
+                before = self.state()
+                self.fails(1, *words, place / name, "-q", "--force", says="cannot be written", preexec_fn=no_room)
+                self.assertEqual(self.state(), before)
 
     def test_what_may_be_written_to(self):
         (self.folder / "empty").mkdir()

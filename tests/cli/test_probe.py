@@ -37,22 +37,10 @@ class Probe(CommandTest):
             self.assertEqual((logprob["token"], logprob["top"]), (token["token"], []))
             self.assertLess(logprob["logprob"], 0)
 
-    def test_logprobs(self):
-        lines = self.lines("--probe", "logprob,token,top", "--top-logprobs", "3")
-        for token, top, logprob in zip(*[iter(lines)] * 3):
-            self.assertEqual(logprob["token"], token["token"])
-            self.assertEqual([i for i, _ in logprob["top"]], [i for i, _ in top["top"][:3]])
-            for (_, x), (_, y), (_, p), (_, q) in zip(top["top"], top["top"][1:3], logprob["top"], logprob["top"][1:]):
-                self.assertAlmostEqual(x - y, p - q, places=5)  # both less the same sum
-            if token["token"] in dict(logprob["top"]):
-                self.assertEqual(logprob["logprob"], dict(logprob["top"])[token["token"]])
-            else:
-                self.assertLessEqual(logprob["logprob"], logprob["top"][-1][1])
-        self.assertEqual(sum(math.exp(p) for _, p in logprob["top"]) < 1, True)
-
     def test_some(self):
         self.assertEqual({line["probe"] for line in self.lines("--probe", "entropy,token")}, {"entropy", "token"})
         self.assertEqual(self.lines("--probe", "router"), [])
+        self.assertEqual({len(line["top"]) for line in self.lines("--probe", "logprob", "--top-logprobs", "3")}, {3})
         result = hearth(*RUN, "--probe", "entropy")
         self.assertEqual({json.loads(line)["probe"] for line in result.err.splitlines()}, {"entropy"})
 

@@ -105,33 +105,6 @@ static void casts_saturate(void **state) {
     assert_true(back == exact);
 }
 
-static void copies_follow_strides(void **state) {
-    (void)state;
-    int16_t x[6] = {1, 2, 3, 4, 5, 6}, y[6];
-    ht_view in = test_view(x, HT_I16, 2, (int64_t[]){3, 2});
-    in.stride[0] = 1, in.stride[1] = 3; /* the transpose of [2, 3] */
-    run(HT_OP_COPY, NULL, 1, &in, test_view(y, HT_I16, 2, (int64_t[]){3, 2}));
-    assert_memory_equal(y, ((int16_t[]){1, 4, 2, 5, 3, 6}), sizeof y);
-    in = row(x + 5, HT_I16, 6);
-    in.stride[0] = -1;
-    run(HT_OP_COPY, NULL, 1, &in, row(y, HT_I16, 6));
-    assert_memory_equal(y, ((int16_t[]){6, 5, 4, 3, 2, 1}), sizeof y);
-    in.stride[0] = 0;
-    run(HT_OP_COPY, NULL, 1, &in, row(y, HT_I16, 6));
-    assert_memory_equal(y, ((int16_t[]){6, 6, 6, 6, 6, 6}), sizeof y);
-}
-
-static void fills(void **state) {
-    (void)state;
-    ht_full_params p = {.value = 3.0, .step = -2.0};
-    int32_t i[4];
-    run(HT_OP_ARANGE, &p, 0, NULL, row(i, HT_I32, 4));
-    assert_memory_equal(i, ((int32_t[]){3, 1, -1, -3}), sizeof i);
-    uint16_t h[3];
-    run(HT_OP_FULL, &p, 0, NULL, row(h, HT_F16, 3));
-    assert_memory_equal(h, ((uint16_t[]){0x4200, 0x4200, 0x4200}), sizeof h);
-}
-
 static void reduces(void **state) {
     (void)state;
     float x[6] = {1, 5, 5, -2, NAN, 7}, y[2];
@@ -155,27 +128,6 @@ static void reduces(void **state) {
     in = row(wide, HT_F64, 2);
     run(HT_OP_SOFTMAX, &(ht_along_params){0}, 1, &in, row(soft, HT_F64, 2));
     assert_true(fabs(soft[0] - 0.25) < 1e-12 && fabs(soft[1] - 0.75) < 1e-12);
-}
-
-static void multiplies_and_takes(void **state) {
-    (void)state;
-    int32_t a[4] = {1, 2, 3, 4}, b[4] = {5, 6, 7, 8}, y[4];
-    ht_view in[2] = {test_view(a, HT_I32, 2, (int64_t[]){2, 2}), test_view(b, HT_I32, 2, (int64_t[]){2, 2})};
-    ht_view out = test_view(y, HT_I32, 2, (int64_t[]){2, 2});
-    ht_matmul_params p = {.transpose_b = false};
-    run(HT_OP_MATMUL, &p, 2, in, out);
-    assert_memory_equal(y, ((int32_t[]){19, 22, 43, 50}), sizeof y);
-    p.transpose_b = true;
-    run(HT_OP_MATMUL, &p, 2, in, out);
-    assert_memory_equal(y, ((int32_t[]){17, 23, 39, 53}), sizeof y);
-    int32_t ids[2] = {1, 1};
-    ht_view gather[2] = {in[0], row(ids, HT_I32, 2)};
-    run(HT_OP_TAKE, &(ht_axis_params){0}, 2, gather, out);
-    assert_memory_equal(y, ((int32_t[]){3, 4, 3, 4}), sizeof y);
-    ids[1] = 2;
-    ht_error err = {0};
-    assert_int_equal(status_of(HT_OP_TAKE, &(ht_axis_params){0}, 2, gather, out, &err), HT_ERR_INDEX);
-    assert_non_null(strstr(err.message, "2"));
 }
 
 /* A 3 x 4 f32 weight packed for the plain device. */
@@ -232,10 +184,7 @@ int main(void) {
         cmocka_unit_test(remainders_by_infinity),
         cmocka_unit_test(shifts_leave_the_sign),
         cmocka_unit_test(casts_saturate),
-        cmocka_unit_test(copies_follow_strides),
-        cmocka_unit_test(fills),
         cmocka_unit_test(reduces),
-        cmocka_unit_test(multiplies_and_takes),
         cmocka_unit_test(packed_weights),
         cmocka_unit_test(unknown_instruction_sets_are_named),
     };

@@ -111,17 +111,6 @@ class Answers(WithEngines):
             f.write(b"nothing of the kind")
         self.assertRaisesRegex(hearth.Error, "state file", other.load_cache, path)
 
-    def test_two_hundred_through_gather(self):
-        engine = self.engine()
-        how = {"max_tokens": 8, "temperature": 1.0, "ignore_eos": True}
-
-        async def main():
-            return await asyncio.gather(*(engine.submit("hello", seed=i, **how) for i in range(200)))
-
-        found = asyncio.run(main())
-        self.assertEqual(found[::20], ["".join(self.model.generate("hello", seed=i, **how)) for i in range(0, 200, 20)])
-        self.assertEqual(len(set(found)), 200)
-
     def test_conversations(self):
         messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": [{"type": "text", "text": "Hi"}]}]
         engine = self.engine()
@@ -255,32 +244,6 @@ class Failures(WithEngines):
         self.assertEqual(engine.statistics()["refused"], 1)
         first.cancel()
         self.assertEqual(len({w.result() for w in waiting}), 1)
-
-    def test_an_error_ends_its_request_alone(self):
-        """The embedding of a token is no number."""
-        bad, tensors = self.model.tokenize("Z"), tiny_model.tensors
-
-        def with_nan():
-            for name, shape, numbers in tensors():
-                if name == "token_embd.weight":
-                    yield "output.weight", shape, numbers
-                    numbers = [float("nan") if i // shape[0] in bad else x for i, x in enumerate(numbers)]
-                yield name, shape, numbers
-
-        path = pathlib.Path(self.folder.name) / "nan.gguf"
-        with unittest.mock.patch.object(tiny_model, "tensors", with_nan):
-            tiny_model.write(path)
-        model = hearth.load(path, threads=2)
-        alone = "".join(model.generate("hello", max_tokens=30, ignore_eos=True))
-        with model.engine() as engine:
-            requests = [engine.submit(prompt, max_tokens=30, ignore_eos=True) for prompt in ("hello", "Z", "hello")]
-            self.assertEqual(requests[0].result() + requests[2].result(), 2 * alone)
-            for call in (requests[1].result, requests[1].__next__, requests[1].result):
-                with self.assertRaisesRegex(hearth.Error, "is nan"):
-                    call()
-            self.assertEqual(list(requests[1]), [])
-            self.assertEqual((requests[1].metrics["finish"], requests[1].wait()), (None, True))
-            self.assertEqual(engine.statistics()["failed"], 1)
 
     def test_a_deadline(self):
         engine = self.engine(sequences=1)

@@ -5,7 +5,6 @@ import unittest
 
 from with_tiny_model import WithTinyModel  # which makes the package and tests/cli importable
 
-import hearth
 
 CHAT = [{"role": "user", "content": "hello"}]
 

@@ -237,15 +237,10 @@ class GuessesAndProbes(WithTinyModel):
         token, top, entropy, cache, memory, residual, logprob = seen[-7:]
         self.assertEqual(token["token"], top["top"][0][0])
         logits = self.model.logits(self.model.tokenize("hello"), last=True).tolist()
-        best = sorted(range(len(logits)), key=lambda i: -logits[i])[:8]
-        self.assertEqual(seen[1]["top"], [(i, logits[i]) for i in best])
-        total = sum(math.exp(x - max(logits)) for x in logits)
-        chances = [math.exp(x - max(logits)) / total for x in logits]
-        self.assertAlmostEqual(seen[2]["entropy"], -sum(p * math.log(p) for p in chances), places=5)
+        self.assertEqual(seen[1]["top"], [(i, logits[i]) for i in sorted(range(len(logits)), key=lambda i: -logits[i])[:8]])
         self.assertEqual(cache["positions"], cache["context"] * cache["pressure"])
         self.assertEqual(len(residual["norms"]), 2)
         self.assertEqual((logprob["token"], logprob["top"]), (token["token"], []))
-        self.assertAlmostEqual(seen[6]["logprob"], math.log(chances[seen[0]["token"]]), places=5)
         self.assertGreater(memory["peak"], 0)
         self.assertGreater(entropy["entropy"], 0)
 
@@ -387,19 +382,6 @@ class Ending(WithTinyModel):
             time.sleep(0.0005)
         thread.join()
         self.assertGreater(counted, 10)
-
-    def test_several_threads(self):
-        expected = "".join(self.model.generate("hello", max_tokens=64, ignore_eos=True))
-        found = []
-        threads = [
-            threading.Thread(target=lambda: found.append("".join(self.model.generate("hello", max_tokens=64, ignore_eos=True))))
-            for _ in range(6)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        self.assertEqual(found, [expected] * 6)
 
 
 class Adapters(unittest.TestCase):

@@ -19,6 +19,17 @@ const char *tiny_checkpoint(const char *name) {
     return path[next];
 }
 
+ht_model *tiny_checkpoint_load(const char *name, int n_threads, const ht_model_options *o) {
+    ht_model_options how = o ? *o : OPTIONS(ht_model_options);
+    ht_error err = {0};
+    ht_model *m;
+    if (ht_device_open("cpu", OPTIONS_AT(ht_device_options, with.n_threads = n_threads), &how.device, &err) ||
+        ht_model_load(tiny_checkpoint(name), &how, &m, &err))
+        fail_msg("%s: %s", name, err.message);
+    ht_device_free(how.device);
+    return m;
+}
+
 /* ---- tensors ---- */
 
 ht_checkpoint_files *checkpoint_files(const char *path) {

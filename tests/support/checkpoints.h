@@ -5,8 +5,12 @@
 #include "checkpoint/checkpoint.h"
 #include "device/device.h"
 
+#include <hearth/model.h>
+
 /* tests/golden/tiny/NAME, valid until the fourth call after this one. */
 const char *tiny_checkpoint(const char *name);
+/* Loads tests/golden/tiny/NAME on a CPU device of so many threads; NULL: the defaults. A failure ends the test. */
+ht_model *tiny_checkpoint_load(const char *name, int n_threads, const ht_model_options *o);
 /* Opens the files; a failure ends the test, as in all that follows. */
 ht_checkpoint_files *checkpoint_files(const char *path);
 /* The name of the type of tensor `name`, "BF16". */

@@ -1,5 +1,7 @@
 #include "support/gguf_writer.h"
 
+#include "support/scratch.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -137,4 +139,11 @@ unsigned char *gguf_finish(gguf_writer *w, size_t *size) {
     *w = gguf_writer_new();
     *size = file.len;
     return (unsigned char *)ht_text_take(&file);
+}
+
+void gguf_write(gguf_writer *w, const char *name) {
+    size_t size;
+    unsigned char *file = gguf_finish(w, &size);
+    scratch_write(name, file, size);
+    free(file);
 }

@@ -45,5 +45,7 @@ void gguf_put_entry(gguf_writer *w, const char *name, uint32_t n_dims, const uin
 
 /* The whole file, owned by the caller; the writer is empty afterwards. */
 unsigned char *gguf_finish(gguf_writer *w, size_t *size);
+/* The same, as a file of the scratch directory. */
+void gguf_write(gguf_writer *w, const char *name);
 
 #endif

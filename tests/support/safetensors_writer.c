@@ -1,5 +1,7 @@
 #include "support/safetensors_writer.h"
 
+#include "support/scratch.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,6 +44,13 @@ unsigned char *safetensors_finish(safetensors_writer *w, size_t *size) {
     ht_text_discard(&w->header);
     ht_text_discard(&w->data);
     return file;
+}
+
+void safetensors_write(safetensors_writer *w, const char *name) {
+    size_t size;
+    unsigned char *file = safetensors_finish(w, &size);
+    scratch_write(name, file, size);
+    free(file);
 }
 
 unsigned char *safetensors_raw(const char *header, size_t n_data, size_t *size) {

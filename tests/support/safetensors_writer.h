@@ -13,6 +13,8 @@ void safetensors_put(safetensors_writer *w, const char *name, const char *dtype,
                      const void *data, size_t n_bytes);
 /* The whole file, owned by the caller; the writer is empty afterwards. */
 unsigned char *safetensors_finish(safetensors_writer *w, size_t *size);
+/* The same, as a file of the scratch directory. */
+void safetensors_write(safetensors_writer *w, const char *name);
 /* A file with this header text and n_data zero bytes. */
 unsigned char *safetensors_raw(const char *header, size_t n_data, size_t *size);
 

@@ -191,6 +191,12 @@ ht_model *tiny_load(const tiny_options *o) {
     return m;
 }
 
+int tiny_teardown(void **state) {
+    ht_model_free(*state);
+    scratch_remove();
+    return 0;
+}
+
 void tiny_ids(int32_t *ids, int n, uint64_t seed) {
     for (int i = 0; i < n; i++) ids[i] = (int32_t)(test_random(&seed) % TINY_IM_START);
 }

@@ -28,6 +28,8 @@ enum { TINY_VOCAB = 288, TINY_IM_START = 270, TINY_IM_END = 271, TINY_EOS = 272,
 const char *tiny_write(const tiny_options *o);
 /* Writes and loads; fails the test when that fails. */
 ht_model *tiny_load(const tiny_options *o);
+/* Teardown of a group whose setup made the scratch directory and set *state to the model. */
+int tiny_teardown(void **state);
 /* n ids without pattern, none of them special. */
 void tiny_ids(int32_t *ids, int n, uint64_t seed);
 

@@ -123,58 +123,42 @@ static ht_half_bytes half_of(float value) {
 
 static float value_of(ht_half_bytes h) { return ht_half_at(h.b); }
 
+/* The value, which becomes another one. */
+static float take(ht_half_bytes *h, float left) {
+    const float was = value_of(*h);
+    *h = half_of(left);
+    return was;
+}
+
 /* Takes scale and offset out of a block, so that it dequantises to its integers, and gives those of group g. */
 static void take_scales(ht_weight_type type, void *block, int g, test_block *out) {
     const ht_affine affine = ht_affine_of(type);
     out->halves = 1;
+    out->has_min = affine.bits || type == HT_W_Q4_1 || type == HT_W_Q5_1 || type == HT_W_Q2_K || type == HT_W_Q4_K ||
+                   type == HT_W_Q5_K;
     if (affine.bits) {
         out->scale[0] = ht_affine_scale(&affine, block);
         out->min[0] = ht_affine_bias(&affine, block);
-        out->has_min = 1;
         put_affine(&affine, 1.0f, 0.0f, block);
         return;
     }
     switch (type) {
-    case HT_W_Q4_0: {
-        ht_block_q4_0 *b = block;
-        out->scale[0] = value_of(b->d);
-        b->d = half_of(1.0f);
+    case HT_W_Q4_0: out->scale[0] = take(&((ht_block_q4_0 *)block)->d, 1); return;
+    case HT_W_Q5_0: out->scale[0] = take(&((ht_block_q5_0 *)block)->d, 1); return;
+    case HT_W_Q8_0: out->scale[0] = take(&((ht_block_q8_0 *)block)->d, 1); return;
+    case HT_W_IQ4_NL: out->scale[0] = take(&((ht_block_iq4_nl *)block)->d, 1); return;
+    case HT_W_TQ2_0: out->scale[0] = take(&((ht_block_tq2_0 *)block)->d, 1); return;
+    case HT_W_Q4_1:
+        out->scale[0] = take(&((ht_block_q4_1 *)block)->d, 1);
+        out->min[0] = take(&((ht_block_q4_1 *)block)->m, 0);
         return;
-    }
-    case HT_W_Q4_1: {
-        ht_block_q4_1 *b = block;
-        out->scale[0] = value_of(b->d);
-        out->min[0] = value_of(b->m);
-        out->has_min = 1;
-        b->d = half_of(1.0f);
-        b->m = half_of(0.0f);
+    case HT_W_Q5_1:
+        out->scale[0] = take(&((ht_block_q5_1 *)block)->d, 1);
+        out->min[0] = take(&((ht_block_q5_1 *)block)->m, 0);
         return;
-    }
-    case HT_W_Q5_0: {
-        ht_block_q5_0 *b = block;
-        out->scale[0] = value_of(b->d);
-        b->d = half_of(1.0f);
-        return;
-    }
-    case HT_W_Q5_1: {
-        ht_block_q5_1 *b = block;
-        out->scale[0] = value_of(b->d);
-        out->min[0] = value_of(b->m);
-        out->has_min = 1;
-        b->d = half_of(1.0f);
-        b->m = half_of(0.0f);
-        return;
-    }
-    case HT_W_Q8_0: {
-        ht_block_q8_0 *b = block;
-        out->scale[0] = value_of(b->d);
-        b->d = half_of(1.0f);
-        return;
-    }
     case HT_W_Q2_K: {
         ht_block_q2_k *b = block;
         out->halves = 2;
-        out->has_min = 1;
         for (int h = 0; h < 2; h++) {
             out->scale[h] = value_of(b->d) * (float)(b->scales[2 * g + h] & 15);
             out->min[h] = -(value_of(b->dmin) * (float)(b->scales[2 * g + h] >> 4));
@@ -200,7 +184,6 @@ static void take_scales(ht_weight_type type, void *block, int g, test_block *out
         ht_k_scale_min(b->scales, g, &scale, &min);
         out->scale[0] = value_of(b->d) * (float)scale;
         out->min[0] = -(value_of(b->dmin) * (float)min);
-        out->has_min = 1;
         b->d = half_of(1.0f);
         b->dmin = half_of(0.0f);
         memset(b->scales, 1, 12);
@@ -212,12 +195,6 @@ static void take_scales(ht_weight_type type, void *block, int g, test_block *out
         for (int h = 0; h < 2; h++) out->scale[h] = value_of(b->d) * (float)b->scales[2 * g + h];
         b->d = half_of(1.0f);
         memset(b->scales, 1, sizeof b->scales);
-        return;
-    }
-    case HT_W_IQ4_NL: {
-        ht_block_iq4_nl *b = block;
-        out->scale[0] = value_of(b->d);
-        b->d = half_of(1.0f);
         return;
     }
     case HT_W_IQ4_XS: {
@@ -239,12 +216,6 @@ static void take_scales(ht_weight_type type, void *block, int g, test_block *out
         out->halves = 2;
         for (int h = 0; h < 2; h++) out->scale[h] = ht_ue4m3_half(b->d[2 * g + h]);
         memset(b->d, 0x40, sizeof b->d); /* 2, halved */
-        return;
-    }
-    case HT_W_TQ2_0: {
-        ht_block_tq2_0 *b = block;
-        out->scale[0] = value_of(b->d);
-        b->d = half_of(1.0f);
         return;
     }
     default: return;

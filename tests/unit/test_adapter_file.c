@@ -4,6 +4,7 @@
 #include "formats/gguf.h"
 #include "models/adapter.h"
 #include "models/weights.h"
+#include "support/checkpoints.h"
 #include "support/gguf_writer.h"
 #include "support/options.h"
 #include "support/safetensors_writer.h"
@@ -18,14 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static ht_model *load_model(const char *name) {
-    char path[128];
-    ht_error err = {0};
-    ht_model *m;
-    snprintf(path, sizeof path, "tests/golden/tiny/%s", name);
-    if (ht_model_load(path, NULL, &m, &err)) fail_msg("%s", err.message);
-    return m;
-}
+static ht_model *load_model(const char *name) { return tiny_checkpoint_load(name, 0, NULL); }
 
 static void fill_random(float *x, int64_t n, uint64_t *random) {
     for (int64_t i = 0; i < n; i++) x[i] = test_random_float(random);
@@ -166,10 +160,7 @@ static const char *write_directory(const char *name, const char *config, const c
     snprintf(path, sizeof path, "%s/adapter_config.json", name);
     scratch_write(path, config, strlen(config));
     snprintf(path, sizeof path, "%s/%s", name, tensors_name);
-    size_t size;
-    unsigned char *file = safetensors_finish(w, &size);
-    scratch_write(path, file, size);
-    free(file);
+    safetensors_write(w, path);
     return scratch_path(name);
 }
 
@@ -293,10 +284,7 @@ static void gguf_rows(void **state) {
         if (round) gguf_put_f32(&w, "adapter.lora.alpha", 5);
         gguf_put_tensor(&w, "blk.0.attn_q.weight.lora_a", HT_W_F32, 2, (int64_t[]){n_in, 2}, a_values);
         gguf_put_tensor(&w, "blk.0.attn_q.weight.lora_b", HT_W_F32, 2, (int64_t[]){2, n_out}, b_values);
-        size_t size;
-        unsigned char *file = gguf_finish(&w, &size);
-        scratch_write("rows.gguf", file, size);
-        free(file);
+        gguf_write(&w, "rows.gguf");
         ht_adapter *a = load(scratch_path("rows.gguf"), m);
         const ht_lora *l = &a->lora[0];
         assert_string_equal(l->slot, "model.layers.0.self_attn.q_proj");

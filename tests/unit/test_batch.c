@@ -19,16 +19,8 @@ enum { REQUESTS = 40, LONGEST = 120, TOKENS = 12, CONTEXT = 400 };
 static ht_model *model;
 
 static int load_model(void **state) {
-    (void)state;
     scratch_make();
-    model = tiny_load(&(tiny_options){.context = CONTEXT});
-    return 0;
-}
-
-static int free_model(void **state) {
-    (void)state;
-    ht_model_free(model);
-    scratch_remove();
+    *state = model = tiny_load(&(tiny_options){.context = CONTEXT});
     return 0;
 }
 
@@ -292,5 +284,5 @@ int main(void) {
         cmocka_unit_test(conversations_and_texts), cmocka_unit_test(failures_among_others),
         cmocka_unit_test(stopping_and_cancelling),
     };
-    return cmocka_run_group_tests(tests, load_model, free_model);
+    return cmocka_run_group_tests(tests, load_model, tiny_teardown);
 }

@@ -114,14 +114,12 @@ static bool is_tied(const float *embedding, const float *head, const char *head_
     static ht_config config;
     static const char text[] = "{\"model_type\": \"llama\", \"vocab_size\": 4, \"hidden_size\": 8, "
                                "\"num_attention_heads\": 2, \"tie_word_embeddings\": true}";
-    size_t size, bytes = strcmp(head_type, "F32") ? 64 : 128;
+    const size_t bytes = strcmp(head_type, "F32") ? 64 : 128;
     safetensors_writer w = {0};
     safetensors_put(&w, "model.embed_tokens.weight", "F32", 2, (int64_t[]){4, 8}, embedding, 128);
     if (head) safetensors_put(&w, "lm_head.weight", head_type, 2, (int64_t[]){4, 8}, head, bytes);
-    unsigned char *file = safetensors_finish(&w, &size);
-    scratch_write("model.safetensors", file, size);
+    safetensors_write(&w, "model.safetensors");
     scratch_write("config.json", text, sizeof text - 1);
-    free(file);
     ht_checkpoint_files *c;
     ht_error err = {0};
     if (ht_checkpoint_open(scratch_directory(), &c, &err) || ht_checkpoint_config(c, &config, &err))
@@ -228,11 +226,8 @@ static void write_renamed(const char *name, const char *const *prefix, size_t n_
         safetensors_put(&w, renamed, t->dtype, t->rank, t->shape, bytes, t->n_bytes);
         free(bytes);
     }
-    size_t size;
-    unsigned char *file = safetensors_finish(&w, &size);
-    scratch_write("model.safetensors", file, size);
+    safetensors_write(&w, "model.safetensors");
     scratch_write("config.json", c->config_text, c->config_size);
-    free(file);
     ht_checkpoint_close(c);
 }
 
@@ -260,11 +255,8 @@ static void names_that_mean_the_same(void **state) {
     safetensors_writer w = {0};
     safetensors_put(&w, "model.language_model.norm.weight", "F32", 1, (int64_t[]){1}, NULL, 4);
     safetensors_put(&w, "language_model.model.norm.weight", "F32", 1, (int64_t[]){1}, NULL, 4);
-    size_t size;
-    unsigned char *file = safetensors_finish(&w, &size);
-    scratch_write("model.safetensors", file, size);
+    safetensors_write(&w, "model.safetensors");
     scratch_write("config.json", "{}", 2);
-    free(file);
     ht_checkpoint_files *c;
     ht_error err = {0};
     assert_int_equal(ht_checkpoint_open(scratch_directory(), &c, &err), HT_ERR_FORMAT);

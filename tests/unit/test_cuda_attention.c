@@ -380,7 +380,7 @@ static void attention_over_pages(void **state) {
     for (int i = 0; i < (int)(sizeof attend_cases / sizeof *attend_cases); i++) {
         attend_case c = attend_cases[i];
         if (i > 16 && !test_takes(i, 3)) continue; /* more heads of the same kinds */
-        if (!test_takes(i, 9)) { /* the heads of one KV head are enough of most */
+        if (!test_takes(i, 9)) {                   /* the heads of one KV head are enough of most */
             c.n_heads /= c.n_kv_heads;
             c.n_kv_heads = 1;
         }

@@ -44,65 +44,21 @@ static void whole_numbers_pass_through(void **state) {
     ht_scope_free(s);
 }
 
-static void expect_floats(ht_scope *s, ht_array *a, const float *want, size_t n) {
-    float got[8];
-    ht_error err = {0};
-    if (ht_array_read(s, a, got, n * sizeof *got, &err)) fail_msg("%s", err.message);
-    for (size_t i = 0; i < n; i++)
-        if (got[i] != want[i]) fail_msg("element %zu is %g, not %g", i, (double)got[i], (double)want[i]);
-}
-
-static void constants_take_the_place_of_what_is_no_number(void **state) {
-    (void)state;
-    ht_scope *s = ht_scope_new(test_stream);
-    const float values[4] = {NAN, INFINITY, -INFINITY, 2.5f};
-    ht_array *x = ht_array_from(s, values, HT_F32, (int64_t[]){4}, 1);
-    expect_floats(s, ht_nan_to_num(s, x, 7, NAN, -1), (float[]){7, 0x1.fffffep+127f, -1, 2.5f}, 4);
-    ht_array *half = ht_astype(s, ht_nan_to_num(s, ht_astype(s, x, HT_F16), 0, NAN, NAN), HT_F32);
-    expect_floats(s, half, (float[]){0, 65504, -65504, 2.5f}, 4);
-    ht_scope_free(s);
-}
-
-static void rounding_takes_decimals(void **state) {
-    (void)state;
-    ht_scope *s = ht_scope_new(test_stream);
-    const float values[4] = {0.5f, 1.5f, 2.5f, -0.25f};
-    ht_array *x = ht_array_from(s, values, HT_F32, (int64_t[]){4}, 1);
-    expect_floats(s, ht_round(s, x, 0), (float[]){0, 2, 2, -0.0f}, 4);
-    expect_floats(s, ht_round(s, x, 1), (float[]){0.5f, 1.5f, 2.5f, -0.2f}, 4);
-    const int32_t whole[2] = {12345, -12355};
-    ht_array *hundreds = ht_round(s, ht_array_from(s, whole, HT_I32, (int64_t[]){2}, 1), -2);
-    assert_int_equal(ht_array_dtype(hundreds), HT_I32);
-    expect_floats(s, ht_astype(s, hundreds, HT_F32), (float[]){12300, -12400}, 2);
-    ht_scope_free(s);
-}
-
-static void bounds_may_be_absent_and_broadcast(void **state) {
-    (void)state;
-    ht_scope *s = ht_scope_new(test_stream);
-    const float values[4] = {-2, 0, 3, NAN};
-    ht_array *x = ht_array_from(s, values, HT_F32, (int64_t[]){2, 2}, 2), *one = ht_full(s, 1, HT_F32, NULL, 0);
-    ht_array *low = ht_array_from(s, (const float[]){-1, 1}, HT_F32, (int64_t[]){2}, 1);
-    ht_array *y = ht_nan_to_num(s, ht_clip(s, x, low, HT_NONE), 9, NAN, NAN);
-    expect_floats(s, y, (float[]){-1, 1, 3, 9}, 4);
-    expect_floats(s, ht_nan_to_num(s, ht_clip(s, x, HT_NONE, one), 9, NAN, NAN), (float[]){-2, 0, 1, 9}, 4);
-    ht_array *chosen = ht_where(s, ht_array_from(s, (const int8_t[]){2, 0}, HT_I8, (int64_t[]){2}, 1), one, x);
-    expect_floats(s, ht_nan_to_num(s, chosen, 9, NAN, NAN), (float[]){1, 0, 1, 9}, 4);
-    ht_scope_free(s);
-}
-
 static void activations_follow_their_definitions(void **state) {
     (void)state;
     ht_scope *s = ht_scope_new(test_stream);
     const float values[3] = {-1.5f, 0, 2};
     ht_array *x = ht_array_from(s, values, HT_F32, (int64_t[]){3}, 1);
-    expect_floats(s, ht_relu(s, x), (float[]){0, 0, 2}, 3);
-    float got[3];
+    float relu[3], gelu[3], softplus[3];
     ht_error err = {0};
-    assert_int_equal(ht_array_read(s, ht_gelu(s, x), got, sizeof got, &err), HT_OK);
-    for (int i = 0; i < 3; i++) assert_float_equal(got[i], 0.5f * values[i] * (1 + erff(values[i] / sqrtf(2))), 1e-6);
-    assert_int_equal(ht_array_read(s, ht_softplus(s, x), got, sizeof got, &err), HT_OK);
-    for (int i = 0; i < 3; i++) assert_float_equal(got[i], log1pf(expf(values[i])), 1e-6);
+    assert_int_equal(ht_array_read(s, ht_relu(s, x), relu, sizeof relu, &err), HT_OK);
+    assert_int_equal(ht_array_read(s, ht_gelu(s, x), gelu, sizeof gelu, &err), HT_OK);
+    assert_int_equal(ht_array_read(s, ht_softplus(s, x), softplus, sizeof softplus, &err), HT_OK);
+    for (int i = 0; i < 3; i++) {
+        assert_float_equal(relu[i], fmaxf(values[i], 0), 0);
+        assert_float_equal(gelu[i], 0.5f * values[i] * (1 + erff(values[i] / sqrtf(2))), 1e-6);
+        assert_float_equal(softplus[i], log1pf(expf(values[i])), 1e-6);
+    }
     ht_scope_free(s);
 }
 
@@ -182,9 +138,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_not_defined_is_refused_by_name),
         cmocka_unit_test(whole_numbers_pass_through),
-        cmocka_unit_test(constants_take_the_place_of_what_is_no_number),
-        cmocka_unit_test(rounding_takes_decimals),
-        cmocka_unit_test(bounds_may_be_absent_and_broadcast),
         cmocka_unit_test(activations_follow_their_definitions),
         cmocka_unit_test(large_results_are_those_of_small_ones),
         cmocka_unit_test(large_copies_bring_scattered_elements_together),

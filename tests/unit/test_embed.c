@@ -5,6 +5,7 @@
 #include "models/decoder.h"
 #include "models/weights.h"
 #include "support/adapters.h"
+#include "support/checkpoints.h"
 #include "support/json_file.h"
 #include "support/options.h"
 #include "support/scratch.h"
@@ -20,18 +21,7 @@
 #include <string.h>
 
 static ht_model *load(const char *name, ht_precision precision, ht_dtype kv) {
-    char path[256];
-    ht_error err = {0};
-    ht_device *device;
-    ht_model *m;
-    snprintf(path, sizeof path, "tests/golden/tiny/%s", name);
-    if (ht_device_open("cpu", OPTIONS_AT(ht_device_options, with.n_threads = 2), &device, &err))
-        fail_msg("%s", err.message);
-    const ht_model_options options =
-        OPTIONS(ht_model_options, with.device = device, with.precision = precision, with.kv_dtype = kv);
-    if (ht_model_load(path, &options, &m, &err)) fail_msg("%s: %s", name, err.message);
-    ht_device_free(device);
-    return m;
+    return tiny_checkpoint_load(name, 2, OPTIONS_AT(ht_model_options, with.precision = precision, with.kv_dtype = kv));
 }
 
 static ht_embeddings *embed(ht_model *m, const int32_t *const *ids, const size_t *n_ids, size_t n,
@@ -193,17 +183,7 @@ static void free_texts(texts *t) {
 }
 
 static ht_model *load_slots(const char *name, int n_threads) {
-    char path[256];
-    ht_error err = {0};
-    ht_device *device;
-    ht_model *m;
-    snprintf(path, sizeof path, "tests/golden/tiny/%s", name);
-    assert_int_equal(ht_device_open("cpu", OPTIONS_AT(ht_device_options, with.n_threads = n_threads), &device, &err),
-                     HT_OK);
-    const ht_model_options options = OPTIONS(ht_model_options, with.device = device, with.slots = SLOTS);
-    if (ht_model_load(path, &options, &m, &err)) fail_msg("%s: %s", name, err.message);
-    ht_device_free(device);
-    return m;
+    return tiny_checkpoint_load(name, n_threads, OPTIONS_AT(ht_model_options, with.slots = SLOTS));
 }
 
 static ht_embeddings *embed_texts(ht_model *m, const texts *t, ht_pooling pooling) {

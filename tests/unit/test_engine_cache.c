@@ -39,12 +39,6 @@ static int setup(void **state) {
     return 0;
 }
 
-static int teardown(void **state) {
-    (void)state;
-    scratch_remove();
-    return 0;
-}
-
 static size_t node_bytes(const ht_model *m) {
     size_t bytes = 0;
     for (int32_t l = 0; l < m->n_kv_layers; l++) bytes += m->device->kv->page_bytes(&m->kv[l].shape);
@@ -582,5 +576,5 @@ int main(void) {
         cmocka_unit_test(what_is_cleared_is_computed_again),
         cmocka_unit_test(clearing_beside_answers),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, setup, scratch_finish);
 }

@@ -2,6 +2,7 @@
 #include "analysis/kl_divergence.h"
 #include "device/device.h"
 #include "models/model.h"
+#include "support/checkpoints.h"
 #include "support/golden.h"
 #include "support/json_file.h"
 #include "support/options.h"
@@ -19,14 +20,8 @@
 /* ---- golden ---- */
 
 static ht_model *load(const char *name) {
-    char path[256];
-    snprintf(path, sizeof path, "tests/golden/tiny/%s", name);
-    ht_model_options options =
-        OPTIONS(ht_model_options, with.precision = HT_PRECISION_REFERENCE, with.kv_dtype = HT_F32);
-    ht_error err = {0};
-    ht_model *m;
-    if (ht_model_load(path, &options, &m, &err)) fail_msg("%s", err.message);
-    return m;
+    return tiny_checkpoint_load(
+        name, 0, OPTIONS_AT(ht_model_options, with.precision = HT_PRECISION_REFERENCE, with.kv_dtype = HT_F32));
 }
 
 static void check_near(const ht_json *c, const char *key, double found) {

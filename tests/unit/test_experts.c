@@ -1,5 +1,6 @@
 /* A token reads the matrices of its experts and of no others, and the count of bytes that a token reads says so. */
 #include "models/weights.h"
+#include "support/checkpoints.h"
 #include "support/model_run.h"
 #include "support/test.h"
 
@@ -11,14 +12,7 @@
 
 enum { PROMPT = 9 };
 
-static ht_model *load(const char *name) {
-    char path[128];
-    ht_error err = {0};
-    ht_model *m;
-    snprintf(path, sizeof path, "tests/golden/tiny/%s", name);
-    if (ht_model_load(path, NULL, &m, &err)) fail_msg("%s", err.message);
-    return m;
-}
+static ht_model *load(const char *name) { return tiny_checkpoint_load(name, 0, NULL); }
 
 /* The token after the prompt, as if it came for the first time. */
 static void decode(model_run *r, float *logits) {

@@ -19,19 +19,11 @@ static int32_t prompt[PROMPT];
 static ht_sampler_options lively;
 
 static int setup(void **state) {
-    (void)state;
     scratch_make();
-    model = tiny_load(&(tiny_options){.type = HT_W_Q8_0});
+    *state = model = tiny_load(&(tiny_options){.type = HT_W_Q8_0});
     tiny_ids(prompt, PROMPT, 3);
     lively = OPTIONS(ht_sampler_options, with.temperature = 1.2f, with.top_p = 0.95f, with.seed = 11,
                      with.repeat_penalty = 1.1f);
-    return 0;
-}
-
-static int teardown(void **state) {
-    (void)state;
-    ht_model_free(model);
-    scratch_remove();
     return 0;
 }
 
@@ -455,30 +447,6 @@ static void cancelling_before_the_call(void **state) {
     ht_session_free(s);
 }
 
-static void *cancel_later(void *arg) {
-    for (int i = 0; i < 100; i++) sched_yield();
-    ht_cancel_request(arg);
-    return NULL;
-}
-
-static void cancelling_from_another_thread(void **state) {
-    (void)state;
-    ht_session *s = open_session(model);
-    ht_cancel flag = {0};
-    ht_generate_options o =
-        OPTIONS(ht_generate_options, with.max_tokens = 4000, with.ignore_eos = true, with.cancel = &flag);
-    pthread_t thread;
-    ht_error err = {0};
-    assert_int_equal(pthread_create(&thread, NULL, cancel_later, &flag), 0);
-    while (!ht_generate(s, prompt, PROMPT, &o, NULL, NULL, NULL, &err)) ht_session_reset(s);
-    assert_int_equal(err.status, HT_ERR_CANCELLED);
-    pthread_join(thread, NULL);
-    o.cancel = NULL;
-    o.max_tokens = 3;
-    generate(s, prompt, ht_session_length(s) ? 0 : PROMPT, &o, NULL, NULL);
-    ht_session_free(s);
-}
-
 /* ---- memory ---- */
 
 static ht_session *watched;
@@ -512,23 +480,6 @@ static void a_thousand_tokens_take_pages_alone(void **state) {
         ht_session_free(watched);
     }
     ht_model_free(sliding);
-}
-
-static void loading_and_closing_leaks_nothing(void **state) {
-    (void)state;
-    size_t before = ht_memory_get(NULL).active_bytes;
-    const char *path = tiny_write(&(tiny_options){0});
-    for (int i = 0; i < 100; i++) {
-        ht_model *m;
-        ht_error err = {0};
-        if (ht_model_load(path, NULL, &m, &err)) fail_msg("%s", err.message);
-        ht_session *s = open_session(m);
-        ht_model_free(m); /* the session keeps it */
-        ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = 5, with.sampler = &lively);
-        generate(s, prompt, PROMPT, &o, NULL, NULL);
-        ht_session_free(s);
-        assert_int_equal(ht_memory_get(NULL).active_bytes, before);
-    }
 }
 
 /* ---- from text ---- */
@@ -686,11 +637,9 @@ int main(void) {
         cmocka_unit_test(bad_requests_are_refused),
         cmocka_unit_test(cancelling_from_the_callback),
         cmocka_unit_test(cancelling_before_the_call),
-        cmocka_unit_test(cancelling_from_another_thread),
         cmocka_unit_test(a_thousand_tokens_take_pages_alone),
-        cmocka_unit_test(loading_and_closing_leaks_nothing),
         cmocka_unit_test(text_and_chat_reuse_what_is_there),
         cmocka_unit_test(chat_starts_over_when_it_cannot_go_back),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, setup, tiny_teardown);
 }

@@ -4,6 +4,7 @@
 #include "formats/importance.h"
 #include "formats/json.h"
 #include "support/adapters.h"
+#include "support/checkpoints.h"
 #include "support/gguf_writer.h"
 #include "support/json_file.h"
 #include "support/options.h"
@@ -19,18 +20,9 @@
 #include <string.h>
 
 static ht_model *load(const char *name, ht_precision precision, int n_threads) {
-    char path[256];
-    ht_error err = {0};
-    ht_device *device;
-    ht_model *m;
-    snprintf(path, sizeof path, "tests/golden/tiny/%s", name);
-    if (ht_device_open("cpu", OPTIONS_AT(ht_device_options, with.n_threads = n_threads), &device, &err))
-        fail_msg("%s", err.message);
-    const ht_model_options options = OPTIONS(ht_model_options, with.device = device, with.precision = precision,
-                                             with.kv_dtype = precision == HT_PRECISION_REFERENCE ? HT_F32 : HT_F16);
-    if (ht_model_load(path, &options, &m, &err)) fail_msg("%s: %s", name, err.message);
-    ht_device_free(device);
-    return m;
+    return tiny_checkpoint_load(name, n_threads,
+                                OPTIONS_AT(ht_model_options, with.precision = precision,
+                                           with.kv_dtype = precision == HT_PRECISION_REFERENCE ? HT_F32 : HT_F16));
 }
 
 static ht_importance *gather(ht_model *m, const int32_t *ids, size_t n, ht_importance_options o) {

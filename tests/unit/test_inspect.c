@@ -7,6 +7,7 @@
 #include "formats/json.h"
 #include "generate/session_internal.h"
 #include "support/adapters.h"
+#include "support/checkpoints.h"
 #include "support/json_file.h"
 #include "support/options.h"
 #include "support/scratch.h"
@@ -23,18 +24,9 @@
 
 /* Rotating caches of `context` positions, unless that is 0. */
 static ht_model *load_sliding(const char *name, ht_precision precision, ht_dtype kv, int64_t context) {
-    char path[256];
-    ht_error err = {0};
-    ht_device *device;
-    ht_model *m;
-    snprintf(path, sizeof path, "tests/golden/tiny/%s", name);
-    if (ht_device_open("cpu", OPTIONS_AT(ht_device_options, with.n_threads = 2), &device, &err))
-        fail_msg("%s", err.message);
-    const ht_model_options options = OPTIONS(ht_model_options, with.device = device, with.precision = precision,
-                                             with.kv_dtype = kv, with.context = context, with.sliding = context != 0);
-    if (ht_model_load(path, &options, &m, &err)) fail_msg("%s: %s", name, err.message);
-    ht_device_free(device);
-    return m;
+    return tiny_checkpoint_load(name, 2,
+                                OPTIONS_AT(ht_model_options, with.precision = precision, with.kv_dtype = kv,
+                                           with.context = context, with.sliding = context != 0));
 }
 
 static ht_model *load(const char *name, ht_precision precision, ht_dtype kv) {

@@ -2,6 +2,7 @@
  * is killed at one of its calls that change files, before the call and, when it writes, half-way through; by scripts/soak, at
  * every one.
  * Linked with --wrap for those calls (tests/CMakeLists.txt). */
+#include "support/file_calls.h"
 #include "support/scratch.h"
 #include "support/test.h"
 #include "support/tiny_model.h"
@@ -11,124 +12,12 @@
 #include <hearth/state.h>
 #include <hearth/train.h>
 
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-static bool armed;
-static int until_death;
-
-static bool dies_here(void) { return armed && until_death-- == 0; }
-
-static void die(void) { (void)kill(getpid(), SIGKILL); }
-
-static void step_towards_death(void) {
-    if (dies_here()) die();
-}
-
-int __real_open(const char *path, int flags, ...);
-int __real_mkdir(const char *path, mode_t mode);
-ssize_t __real_write(int fd, const void *bytes, size_t n);
-ssize_t __real_pwrite(int fd, const void *bytes, size_t n, off_t offset);
-int __real_fsync(int fd);
-int __real_close(int fd);
-int __real_fchmod(int fd, mode_t mode);
-int __real_rename(const char *from, const char *to);
-int __real_renameat2(int from_fd, const char *from, int to_fd, const char *to, unsigned flags);
-int __real_unlink(const char *path);
-int __real_unlinkat(int fd, const char *path, int flags);
-int __real_rmdir(const char *path);
-int __wrap_open(const char *path, int flags, ...);
-int __wrap_mkdir(const char *path, mode_t mode);
-ssize_t __wrap_write(int fd, const void *bytes, size_t n);
-ssize_t __wrap_pwrite(int fd, const void *bytes, size_t n, off_t offset);
-int __wrap_fsync(int fd);
-int __wrap_close(int fd);
-int __wrap_fchmod(int fd, mode_t mode);
-int __wrap_rename(const char *from, const char *to);
-int __wrap_renameat2(int from_fd, const char *from, int to_fd, const char *to, unsigned flags);
-int __wrap_unlink(const char *path);
-int __wrap_unlinkat(int fd, const char *path, int flags);
-int __wrap_rmdir(const char *path);
-
-int __wrap_open(const char *path, int flags, ...) {
-    mode_t mode = 0;
-    if (flags & O_CREAT) {
-        va_list more;
-        va_start(more, flags);
-        mode = va_arg(more, mode_t);
-        va_end(more);
-    }
-    step_towards_death();
-    return __real_open(path, flags, mode);
-}
-
-int __wrap_mkdir(const char *path, mode_t mode) {
-    step_towards_death();
-    return __real_mkdir(path, mode);
-}
-
-ssize_t __wrap_write(int fd, const void *bytes, size_t n) {
-    step_towards_death();
-    if (dies_here()) { /* counts twice: before it, and half-way through */
-        (void)!__real_write(fd, bytes, n / 2);
-        die();
-    }
-    return __real_write(fd, bytes, n);
-}
-
-ssize_t __wrap_pwrite(int fd, const void *bytes, size_t n, off_t offset) {
-    step_towards_death();
-    if (dies_here()) { /* counts twice: before it, and half-way through */
-        (void)!__real_pwrite(fd, bytes, n / 2, offset);
-        die();
-    }
-    return __real_pwrite(fd, bytes, n, offset);
-}
-
-int __wrap_fsync(int fd) {
-    step_towards_death();
-    return __real_fsync(fd);
-}
-
-int __wrap_close(int fd) {
-    step_towards_death();
-    return __real_close(fd);
-}
-
-int __wrap_fchmod(int fd, mode_t mode) {
-    step_towards_death();
-    return __real_fchmod(fd, mode);
-}
-
-int __wrap_rename(const char *from, const char *to) {
-    step_towards_death();
-    return __real_rename(from, to);
-}
-
-int __wrap_renameat2(int from_fd, const char *from, int to_fd, const char *to, unsigned flags) {
-    step_towards_death();
-    return __real_renameat2(from_fd, from, to_fd, to, flags);
-}
-
-int __wrap_unlink(const char *path) {
-    step_towards_death();
-    return __real_unlink(path);
-}
-
-int __wrap_unlinkat(int fd, const char *path, int flags) {
-    step_towards_death();
-    return __real_unlinkat(fd, path, flags);
-}
-
-int __wrap_rmdir(const char *path) {
-    step_towards_death();
-    return __real_rmdir(path);
-}
 
 /* ---- what is saved: after one step, and after two ---- */
 
@@ -220,8 +109,7 @@ static bool killed(save_function *function, int k, const char *path) {
     const pid_t child = fork();
     if (child == 0) {
         ht_error err;
-        until_death = k;
-        armed = true;
+        file_calls_kill(k);
         _exit(function(NEW, path, &err) ? 1 : 0);
     }
     assert_true(child > 0);

@@ -3,94 +3,19 @@
  * at every call.
  * Linked with --wrap for those calls (tests/CMakeLists.txt). */
 #include "checkpoint/checkpoint.h"
+#include "support/file_calls.h"
 #include "support/options.h"
 #include "support/scratch.h"
 #include "support/test.h"
 
 #include <hearth/convert.h>
 
-#include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-static bool armed, dies;
-static int until;
-
-/* Whether the call is to fail; at the place of a death it does not return. */
-static bool fails_here(void) {
-    if (!armed || until-- != 0) return false;
-    if (dies) (void)kill(getpid(), SIGKILL);
-    errno = ENOSPC;
-    return true;
-}
-
-int __real_open(const char *path, int flags, ...);
-int __real_mkdir(const char *path, mode_t mode);
-ssize_t __real_write(int fd, const void *bytes, size_t n);
-int __real_fsync(int fd);
-int __real_rename(const char *from, const char *to);
-int __real_renameat(int from_fd, const char *from, int to_fd, const char *to);
-int __real_unlink(const char *path);
-int __real_unlinkat(int fd, const char *path, int flags);
-int __real_rmdir(const char *path);
-int __wrap_open(const char *path, int flags, ...);
-int __wrap_mkdir(const char *path, mode_t mode);
-ssize_t __wrap_write(int fd, const void *bytes, size_t n);
-int __wrap_fsync(int fd);
-int __wrap_rename(const char *from, const char *to);
-int __wrap_renameat(int from_fd, const char *from, int to_fd, const char *to);
-int __wrap_unlink(const char *path);
-int __wrap_unlinkat(int fd, const char *path, int flags);
-int __wrap_rmdir(const char *path);
-
-int __wrap_open(const char *path, int flags, ...) {
-    mode_t mode = 0;
-    if (flags & O_CREAT) {
-        va_list more;
-        va_start(more, flags);
-        mode = va_arg(more, mode_t);
-        va_end(more);
-    }
-    if ((flags & O_CREAT) && fails_here()) return -1;
-    return __real_open(path, flags, mode);
-}
-
-int __wrap_mkdir(const char *path, mode_t mode) { return fails_here() ? -1 : __real_mkdir(path, mode); }
-
-ssize_t __wrap_write(int fd, const void *bytes, size_t n) { return fails_here() ? -1 : __real_write(fd, bytes, n); }
-
-int __wrap_fsync(int fd) { return fails_here() ? -1 : __real_fsync(fd); }
-
-int __wrap_rename(const char *from, const char *to) { return fails_here() ? -1 : __real_rename(from, to); }
-
-int __wrap_renameat(int from_fd, const char *from, int to_fd, const char *to) {
-    return fails_here() ? -1 : __real_renameat(from_fd, from, to_fd, to);
-}
-
-/* What is removed may be left over when the process dies, but does not fail. */
-static void step_of_removal(void) {
-    if (dies) (void)fails_here();
-}
-
-int __wrap_unlink(const char *path) {
-    step_of_removal();
-    return __real_unlink(path);
-}
-
-int __wrap_unlinkat(int fd, const char *path, int flags) {
-    step_of_removal();
-    return __real_unlinkat(fd, path, flags);
-}
-
-int __wrap_rmdir(const char *path) {
-    step_of_removal();
-    return __real_rmdir(path);
-}
 
 /* ---- sets of as many parts, with the same tensors of other values ---- */
 
@@ -184,8 +109,7 @@ static bool killed(int k, const char *path) {
     const pid_t child = fork();
     if (child == 0) {
         ht_error err;
-        until = k;
-        dies = armed = true;
+        file_calls_kill(k);
         _exit(write_parts(NEW, path, NULL, &err) ? 1 : 0);
     }
     assert_true(child > 0);
@@ -203,7 +127,7 @@ static bool killed(int k, const char *path) {
 static void a_killed_process_leaves_no_mixture(void **state) {
     (void)state;
     for (int over_old = 0; over_old < 2; over_old++) {
-        const int apart = test_cases(9, 1);
+        const int apart = test_cases(13, 1);
         bool ends = false;
         int k = 0, seen[3] = {0, 0, 0};
         for (; !ends; k += apart) {
@@ -231,11 +155,9 @@ static void a_failure_leaves_what_was_there(void **state) {
             const char *path = new_place();
             ht_error err = {0};
             if (over_old) must_write(OLD, path);
-            until = k;
-            armed = true;
+            file_calls_fail(k);
             const ht_status status = write_parts(NEW, path, NULL, &err);
-            armed = false;
-            ends = status == HT_OK && until >= 0;
+            ends = !file_calls_stop() && status == HT_OK;
             const int found = version_at(path), want = status == HT_OK ? NEW : over_old ? OLD : NONE;
             if (found != want) fail_msg("call %d: status %d, and found %d", k, (int)status, found);
             if (status && !strstr(err.message, "cannot be written")) fail_msg("call %d: \"%s\"", k, err.message);

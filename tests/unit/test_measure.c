@@ -16,12 +16,6 @@ static int setup(void **state) {
     return 0;
 }
 
-static int teardown(void **state) {
-    (void)state;
-    scratch_remove();
-    return 0;
-}
-
 static ht_device *open_device(const char *set) {
     ht_device *d;
     ht_error err = {0};
@@ -148,5 +142,5 @@ int main(void) {
         cmocka_unit_test(a_meter_without_memory_only_computes), cmocka_unit_test(measuring_leaves_no_memory),
         cmocka_unit_test(a_cost_is_that_of_the_matrices),       cmocka_unit_test(arithmetics_have_names),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, setup, scratch_finish);
 }

@@ -142,11 +142,8 @@ static ht_status open_sample(const sample *s, ht_error *err) {
     put(&w, "model.x.weight", s->weight, s->words);
     put(&w, "model.x.scales", s->scales, s->n_scales);
     put(&w, "model.x.biases", s->biases, s->n_biases);
-    size_t size;
-    unsigned char *file = safetensors_finish(&w, &size);
-    scratch_write("model.safetensors", file, size);
+    safetensors_write(&w, "model.safetensors");
     scratch_write("config.json", s->config, strlen(s->config));
-    free(file);
     ht_checkpoint_files *c;
     ht_status status = ht_checkpoint_open(scratch_directory(), &c, err);
     ht_checkpoint_close(c);

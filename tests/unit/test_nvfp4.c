@@ -31,11 +31,8 @@ static ht_status open_sample(const sample *s, ht_checkpoint_files **c, ht_error 
     bool f32 = !strcmp(s->whole_type, "F32");
     safetensors_put(&w, name, s->whole_type, 1, (int64_t[]){1}, f32 ? &s->value : NULL, f32 ? 4 : 2);
     if (s->more) safetensors_put(&w, s->more, "F32", 1, (int64_t[]){1}, NULL, 4);
-    size_t size;
-    unsigned char *file = safetensors_finish(&w, &size);
-    scratch_write("model.safetensors", file, size);
+    safetensors_write(&w, "model.safetensors");
     scratch_write("config.json", config, strlen(config));
-    free(file);
     return ht_checkpoint_open(scratch_directory(), c, err);
 }
 
@@ -90,11 +87,8 @@ static ht_status open_stacked(bool modelopt, int n_dims, const int64_t *dims, co
                     NULL, 48);
     safetensors_put(&w, modelopt ? "model.x_weight_scale_2" : "model.x.weight_global_scale", "F32", n_dims, dims, whole,
                     4 * n);
-    size_t size;
-    unsigned char *file = safetensors_finish(&w, &size);
-    scratch_write("model.safetensors", file, size);
+    safetensors_write(&w, "model.safetensors");
     scratch_write("config.json", config, strlen(config));
-    free(file);
     return ht_checkpoint_open(scratch_directory(), c, err);
 }
 

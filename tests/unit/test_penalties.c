@@ -18,16 +18,8 @@ enum { PROMPT = 24, ANSWER = 40, MOST = 2 * (PROMPT + ANSWER) };
 static ht_model *model;
 
 static int make_model(void **state) {
-    (void)state;
     scratch_make();
-    model = tiny_load(&(tiny_options){0});
-    return 0;
-}
-
-static int free_model(void **state) {
-    (void)state;
-    ht_model_free(model);
-    scratch_remove();
+    *state = model = tiny_load(&(tiny_options){0});
     return 0;
 }
 
@@ -317,5 +309,5 @@ int main(void) {
         cmocka_unit_test(biases_choose_among_what_a_grammar_allows),
         cmocka_unit_test(an_engine_tells_what_ended_an_answer),
     };
-    return cmocka_run_group_tests(tests, make_model, free_model);
+    return cmocka_run_group_tests(tests, make_model, tiny_teardown);
 }

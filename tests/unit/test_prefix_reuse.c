@@ -190,60 +190,6 @@ static void not_a_number_behind_a_prefix(void **state) {
 
 /* ---- how a lookup ends ---- */
 
-static void every_end_is_told(void **state) {
-    (void)state;
-    adapter = test_adapter_for(growing, 2, 1, 5);
-    const ht_digest a = ht_adapter_digest(adapter);
-    const ht_prefix_key adapted = {.adapters = &a, .n_adapters = 1}, salted = {.salt = "other"},
-                        both = {.salt = "other", .adapters = &a, .n_adapters = 1};
-    shared s = open_shared(growing, 20);
-    expect_end(&s, &plain, ids, 300, HT_REUSE_NEW, 0, 0);
-    expect_end(&s, &plain, ids, 8, HT_REUSE_SHORT, 0, 0);
-    (void)run(&s, &plain, ids, 600, false);
-    expect_end(&s, &plain, ids, 600, HT_REUSE_ALL, 600, 599);
-    expect_end(&s, &plain, ids, 300, HT_REUSE_ALL, 300, 299);
-    expect_end(&s, &plain, ids, 256, HT_REUSE_ALL, 256, 255);
-    expect_end(&s, &plain, ids, 257, HT_REUSE_ALL, 257, 256);
-    expect_end(&s, &plain, ids, 260, HT_REUSE_ALL, 260, 256); /* three positions are not worth a page */
-    expect_end(&s, &plain, ids, 1, HT_REUSE_SHORT, 1, 0);
-    expect_end(&s, &plain, ids, 8, HT_REUSE_SHORT, 8, 0);
-    expect_end(&s, &plain, ids, 9, HT_REUSE_ALL, 9, 8);
-    expect_end(&s, &plain, ids, 700, HT_REUSE_ENDS, 600, 600);
-    expect_end(&s, &plain, variant(700, 400, 1), 700, HT_REUSE_DIFFERS, 400, 400);
-    expect_end(&s, &plain, variant(700, 512, 1), 700, HT_REUSE_DIFFERS, 512, 512);
-    expect_end(&s, &plain, variant(700, 5, 1), 700, HT_REUSE_DIFFERS, 5, 0);
-    expect_end(&s, &plain, variant(700, 0, 1), 700, HT_REUSE_NEW, 0, 0);
-    assert_int_equal(look(&s, &plain, variant(700, 400, 1), 700).kept, ids[400]);
-    assert_int_equal(look(&s, &plain, variant(700, 512, 1), 700).kept, ids[512]);
-    expect_end(&s, &adapted, ids, 600, HT_REUSE_ADAPTER, 0, 0);
-    expect_end(&s, &salted, ids, 600, HT_REUSE_NEW, 0, 0); /* whatever others with other salts have */
-    expect_end(&s, &both, ids, 600, HT_REUSE_NEW, 0, 0);
-    (void)run(&s, &salted, ids, 300, false);
-    expect_end(&s, &both, ids, 600, HT_REUSE_ADAPTER, 0, 0);
-    expect_end(&s, &salted, ids, 600, HT_REUSE_ENDS, 300, 300);
-    while (ht_prefix_cache_evict(s.c)) {}
-    expect_end(&s, &plain, ids, 600, HT_REUSE_EVICTED, 0, 0);
-    expect_end(&s, &adapted, ids, 600, HT_REUSE_NEW, 0, 0);
-    expect_end(&s, &(ht_prefix_key){.salt = "third"}, ids, 600, HT_REUSE_NEW, 0, 0);
-    close_shared(&s);
-    ht_adapter_free(adapter);
-}
-
-/* What is forgotten at last: 256 others went since. */
-static void evictions_are_forgotten_in_time(void **state) {
-    (void)state;
-    shared s = open_shared(growing, 1000);
-    (void)run(&s, &plain, ids, 30, false);
-    assert_true(ht_prefix_cache_evict(s.c));
-    for (int i = 0; i < 256; i++) {
-        expect_end(&s, &plain, ids, 40, HT_REUSE_EVICTED, 0, 0);
-        (void)run(&s, &plain, variant(20 + i, 0, 1), 20 + i, false);
-        assert_true(ht_prefix_cache_evict(s.c));
-    }
-    expect_end(&s, &plain, ids, 40, HT_REUSE_NEW, 0, 0);
-    close_shared(&s);
-}
-
 /* ---- nodes ---- */
 
 static int64_t nodes(const shared *s) { return ht_prefix_cache_get_figures(s->c).nodes; }
@@ -322,75 +268,6 @@ static void rings_take_what_is_said(void **state) {
     }
 }
 
-/* The least recently used leaf goes first, and never one that is locked or has locked ones behind it. */
-static void the_least_recently_used_goes_first(void **state) {
-    (void)state;
-    shared s = open_shared(growing, 20);
-    int32_t first[600], second[600];
-    memcpy(first, variant(600, 0, 1), sizeof first);
-    memcpy(second, variant(600, 0, 2), sizeof second);
-    ht_prefix_found found;
-    (void)run(&s, &plain, first, 600, false);
-    (void)run(&s, &plain, second, 600, false);
-    ht_session *q =
-        begin(&s, &plain, first, 513, &found); /* stands on two pages of the first, which makes them the newest */
-    static const int64_t left[][2] = {
-        {512, 600}, {512, 512}, {512, 256}, {512, 0}}; /* tokens of both, one node fewer each time */
-    assert_int_equal(nodes(&s), 6);
-    for (int i = 0; i < 4; i++) {
-        assert_true(ht_prefix_cache_evict(s.c));
-        assert_int_equal(nodes(&s), 5 - i);
-        assert_int_equal(ht_prefix_cache_get_figures(s.c).tokens, left[i][0] + left[i][1]);
-    }
-    assert_false(ht_prefix_cache_evict(s.c));
-    expect_end(&s, &plain, second, 600, HT_REUSE_EVICTED, 0, 0);
-    expect_end(&s, &plain, first, 600, HT_REUSE_EVICTED, 512, 512);
-    end(&s, q, &found);
-    assert_true(ht_prefix_cache_evict(s.c));
-    assert_true(ht_prefix_cache_evict(s.c));
-    assert_false(ht_prefix_cache_evict(s.c));
-    assert_int_equal(s.account.bytes, 0);
-    close_shared(&s);
-}
-
-/* A budget that is full of what others stand on keeps nothing more, and goes back when they have gone. */
-static void locked_nodes_exceed_the_budget(void **state) {
-    (void)state;
-    shared s = open_shared(growing, 2);
-    ht_prefix_found found[2];
-    (void)run(&s, &plain, ids, 512, false);
-    ht_session *q = begin(&s, &plain, ids, 600, &found[0]);
-    assert_int_equal(found[0].used, 512);
-    (void)run(&s, &plain, variant(300, 0, 1), 300, false);
-    assert_int_equal(nodes(&s), 2);
-    expect_end(&s, &plain, ids, 600, HT_REUSE_ENDS, 512, 512);
-    end(&s, q, &found[0]);
-    (void)run(&s, &plain, variant(300, 0, 1), 300, false);
-    assert_int_equal(look(&s, &plain, variant(300, 0, 1), 300).used, 299);
-    (void)run(&s, &plain, ids, 700, false); /* three pages: its end goes at once */
-    assert_true(ht_prefix_cache_get_figures(s.c).bytes <= 2 * s.node);
-    assert_int_equal(look(&s, &plain, ids, 700).end, HT_REUSE_EVICTED);
-    close_shared(&s);
-}
-
-/* Pages that come to locked nodes may exceed the budget, until these are unlocked. */
-static void unlocking_keeps_the_budget(void **state) {
-    (void)state;
-    shared s = open_shared(sliding, 1);
-    ht_prefix_found found;
-    ht_prefix_cache_free(s.c);
-    assert_int_equal(ht_prefix_cache_new(sliding, s.node * 14 / 10, &s.c, NULL), HT_OK);
-    (void)run(&s, &plain, ids, 800, false); /* three nodes stay, the last of them with its sliding layers */
-    ht_session *q = begin(&s, &plain, ids, 769, &found);
-    assert_int_equal(found.used, 768);
-    (void)run(&s, &plain, ids, 256, false);
-    assert_int_equal(nodes(&s), 3);
-    assert_true(ht_prefix_cache_get_figures(s.c).bytes > 2 * s.node);
-    end(&s, q, &found);
-    assert_int_equal(nodes(&s), 2);
-    close_shared(&s);
-}
-
 /* Pages of a session, as a file's are added. */
 static ht_prefix_node *add(shared *s, ht_prefix_node *parent, const ht_session *q, int64_t first, int32_t n,
                            int32_t layers) {
@@ -440,14 +317,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hits_have_the_bits_of_a_prefill),
         cmocka_unit_test(not_a_number_behind_a_prefix),
-        cmocka_unit_test(every_end_is_told),
-        cmocka_unit_test(evictions_are_forgotten_in_time),
         cmocka_unit_test(parts_of_pages_grow),
         cmocka_unit_test(sliding_pages_come_later),
-        cmocka_unit_test(the_least_recently_used_goes_first),
-        cmocka_unit_test(locked_nodes_exceed_the_budget),
         cmocka_unit_test(rings_take_what_is_said),
-        cmocka_unit_test(unlocking_keeps_the_budget),
         cmocka_unit_test(nodes_are_added),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -4,6 +4,7 @@
 #include "models/taps.h"
 #include "models/weights.h"
 #include "support/adapters.h"
+#include "support/checkpoints.h"
 #include "support/options.h"
 #include "support/scratch.h"
 #include "support/test.h"
@@ -22,19 +23,7 @@ static const char *const checkpoints[] = {"llama-q4_1.gguf",     "qwen2-sliding-
                                           "gemma4-experts-bf16", "mistral-sliding-f32"};
 enum { N_CHECKPOINTS = sizeof checkpoints / sizeof *checkpoints };
 
-static ht_model *load(const char *name) {
-    char path[256];
-    ht_error err = {0};
-    ht_device *device;
-    ht_model *m;
-    snprintf(path, sizeof path, "tests/golden/tiny/%s", name);
-    if (ht_device_open("cpu", OPTIONS_AT(ht_device_options, with.n_threads = 2), &device, &err))
-        fail_msg("%s", err.message);
-    const ht_model_options options = OPTIONS(ht_model_options, with.device = device);
-    if (ht_model_load(path, &options, &m, &err)) fail_msg("%s: %s", name, err.message);
-    ht_device_free(device);
-    return m;
-}
+static ht_model *load(const char *name) { return tiny_checkpoint_load(name, 2, NULL); }
 
 static void some_ids(const ht_model *m, int32_t *ids, int n, int salt) {
     for (int i = 0; i < n; i++) ids[i] = (int32_t)((uint32_t)(i * 7919 + i * i * 31 + salt) % (uint32_t)m->vocab);

@@ -13,16 +13,8 @@
 static ht_model *model;
 
 static int setup(void **state) {
-    (void)state;
     scratch_make();
-    model = tiny_load(&(tiny_options){.type = HT_W_Q8_0});
-    return 0;
-}
-
-static int teardown(void **state) {
-    (void)state;
-    ht_model_free(model);
-    scratch_remove();
+    *state = model = tiny_load(&(tiny_options){.type = HT_W_Q8_0});
     return 0;
 }
 
@@ -143,5 +135,5 @@ int main(void) {
         cmocka_unit_test(a_small_context),
         cmocka_unit_test(refusals),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, setup, tiny_teardown);
 }

@@ -332,11 +332,9 @@ static void an_index_that_is_wrong(void **state) {
 static void an_index_left_over(void **state) {
     (void)state;
     write_index("{\"aaaa\":\"model-00001-of-00002.safetensors\",\"bbbb\":\"model-00002-of-00002.safetensors\"}");
-    expect_open(scratch_directory(), HT_ERR_IO,
-                "index.json: names model-00001-of-00002.safetensors, which is missing");
+    expect_open(scratch_directory(), HT_ERR_IO, "index.json: names model-00001-of-00002.safetensors, which is missing");
     write_shard("weights.safetensors", "cccc");
-    expect_warned("c", 1, 1,
-                  "index.json: names model-00001-of-00002.safetensors, which is missing; the index is ign");
+    expect_warned("c", 1, 1, "index.json: names model-00001-of-00002.safetensors, which is missing; the index is ign");
     write_shard("model-00001-of-00001.safetensors", "dddd");
     expect_warned("d", 1, 1, "is ignored");
     write_shard("model.safetensors", "eeee");

@@ -24,16 +24,8 @@ enum { JOBS = 5, LENGTH = 90 };
 static ht_model *model;
 
 static int load_model(void **state) {
-    (void)state;
     scratch_make();
-    model = tiny_load(&(tiny_options){.nan_token = 7});
-    return 0;
-}
-
-static int free_model(void **state) {
-    (void)state;
-    ht_model_free(model);
-    scratch_remove();
+    *state = model = tiny_load(&(tiny_options){.nan_token = 7});
     return 0;
 }
 
@@ -318,9 +310,9 @@ static void sliding_context(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(jobs_in_company, load_model, free_model),
-        cmocka_unit_test_setup_teardown(one_fails_among_others, load_model, free_model),
-        cmocka_unit_test_setup_teardown(cancelling_one_of_several, load_model, free_model),
+        cmocka_unit_test_setup_teardown(jobs_in_company, load_model, tiny_teardown),
+        cmocka_unit_test_setup_teardown(one_fails_among_others, load_model, tiny_teardown),
+        cmocka_unit_test_setup_teardown(cancelling_one_of_several, load_model, tiny_teardown),
         cmocka_unit_test(pace_keeps_its_bound),
         cmocka_unit_test_setup_teardown(sessions_in_threads, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(call_within_a_call, scratch_start, scratch_finish),

@@ -3,6 +3,7 @@
 #include "generate/session_internal.h"
 #include "models/weights.h"
 #include "support/adapters.h"
+#include "support/checkpoints.h"
 #include "support/model_run.h"
 #include "support/multiply.h"
 #include "support/options.h"
@@ -35,18 +36,8 @@ static const char *const default_models[] = {"llama-q4_1.gguf",     "qwen2-q4_0.
                                              "gemma4-shared-bf16",  "llama-nvfp4.gguf", "qwen3-moe-nvfp4.gguf"};
 
 static ht_model *load(const char *name, int threads, ht_precision precision, ht_dtype kv) {
-    char path[128];
-    ht_error err = {0};
-    ht_device *device;
-    ht_model *m;
-    snprintf(path, sizeof path, "tests/golden/tiny/%s", name);
-    if (ht_device_open("cpu", OPTIONS_AT(ht_device_options, with.n_threads = threads), &device, &err))
-        fail_msg("%s", err.message);
-    const ht_model_options options =
-        OPTIONS(ht_model_options, with.device = device, with.precision = precision, with.kv_dtype = kv);
-    if (ht_model_load(path, &options, &m, &err)) fail_msg("%s: %s", name, err.message);
-    ht_device_free(device);
-    return m;
+    return tiny_checkpoint_load(name, threads,
+                                OPTIONS_AT(ht_model_options, with.precision = precision, with.kv_dtype = kv));
 }
 
 /* ---- a model with changed weights ---- */

@@ -251,10 +251,7 @@ static void alignment_is_kept(void **state) {
         snprintf(name, sizeof name, "t%d", i);
         gguf_put_tensor(&w, name, HT_W_F32, 1, (int64_t[]){3}, values);
     }
-    size_t size;
-    unsigned char *file = gguf_finish(&w, &size);
-    scratch_write("from.gguf", file, size);
-    free(file);
+    gguf_write(&w, "from.gguf");
     char from[300], to[300], back[300];
     snprintf(from, sizeof from, "%s", scratch_path("from.gguf"));
     snprintf(to, sizeof to, "%s", scratch_path("to.gguf"));
@@ -462,10 +459,7 @@ static void more_parts_than_numbers(void **state) {
         snprintf(name, sizeof name, "t%d", i);
         gguf_put_tensor(&w, name, HT_W_F32, 1, (int64_t[]){1}, NULL);
     }
-    size_t size;
-    unsigned char *file = gguf_finish(&w, &size);
-    scratch_write("many.gguf", file, size);
-    free(file);
+    gguf_write(&w, "many.gguf");
     char many[300];
     snprintf(many, sizeof many, "%s", scratch_path("many.gguf"));
     refuse(many, many, 1, HT_ERR_LIMIT, "would be 65537 files of at most 1 bytes, and there can be 65535");

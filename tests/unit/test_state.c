@@ -28,12 +28,6 @@ static int setup(void **state) {
     return 0;
 }
 
-static int teardown(void **state) {
-    (void)state;
-    scratch_remove();
-    return 0;
-}
-
 static char *saved(const ht_session *s, const char *name) {
     static char path[512];
     ht_error err = {0};
@@ -293,5 +287,5 @@ int main(void) {
         cmocka_unit_test(what_is_foreign_is_refused),
         cmocka_unit_test(failed_saves_change_nothing),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, setup, scratch_finish);
 }

@@ -13,13 +13,8 @@ static ht_model *model;
 
 static int open_model(void **state) {
     scratch_start(state);
-    model = tiny_load(&(tiny_options){.context = 64});
+    *state = model = tiny_load(&(tiny_options){.context = 64});
     return 0;
-}
-
-static int close_model(void **state) {
-    ht_model_free(model);
-    return scratch_finish(state);
 }
 
 /* n samples, the i-th of which has 2 + i * 7 % 19 ids. */
@@ -115,26 +110,6 @@ static void order_of_the_file(void **state) {
     assert_int_equal(ht_batches_line(b, 0), 4);
     assert_int_equal(ht_batches_line(b, 9), 6);
     ht_batches_free(b);
-    ht_data_free(d);
-}
-
-/* As evaluations take them: the last batch is short, and there is none of no sample. */
-static void each_sample_once(void **state) {
-    (void)state;
-    ht_data *d = open_many(7, 0);
-    for (int32_t n = 1; n < 10; n++) {
-        ht_batches *b = batches_of(d, (ht_batches_options){.batch = n, .once = true});
-        int64_t line = 0;
-        for (int64_t step = 0; step < ht_batches_per_epoch(b); step++) {
-            ht_train_batch batch = get(b, step);
-            assert_in_range(batch.n_seq, 1, n);
-            for (int32_t s = 0; s < batch.n_seq; s++) assert_int_equal(ht_batches_line(b, s), ++line);
-            check_rows(d, b, &batch);
-        }
-        assert_int_equal(line, 7);
-        (void)get(b, INT64_MAX);
-        ht_batches_free(b);
-    }
     ht_data_free(d);
 }
 
@@ -345,7 +320,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_of_a_batch),
         cmocka_unit_test(order_of_the_file),
-        cmocka_unit_test(each_sample_once),
         cmocka_unit_test(epochs_have_every_sample_once),
         cmocka_unit_test(windows_are_sorted_by_length),
         cmocka_unit_test(going_on_at_a_step),
@@ -354,5 +328,5 @@ int main(void) {
         cmocka_unit_test(packed_in_the_order_of_the_file),
         cmocka_unit_test(refused),
     };
-    return cmocka_run_group_tests(tests, open_model, close_model);
+    return cmocka_run_group_tests(tests, open_model, tiny_teardown);
 }

@@ -14,13 +14,8 @@ static ht_model *model;
 
 static int open_model(void **state) {
     scratch_start(state);
-    model = tiny_load(&(tiny_options){.context = 64});
+    *state = model = tiny_load(&(tiny_options){.context = 64});
     return 0;
-}
-
-static int close_model(void **state) {
-    ht_model_free(model);
-    return scratch_finish(state);
 }
 
 /* ---- lines ---- */
@@ -343,5 +338,5 @@ int main(void) {
         cmocka_unit_test(progress_and_cancel),
         cmocka_unit_test(dates_stay),
     };
-    return cmocka_run_group_tests(tests, open_model, close_model);
+    return cmocka_run_group_tests(tests, open_model, tiny_teardown);
 }

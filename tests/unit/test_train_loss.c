@@ -2,6 +2,7 @@
  * finite differences along random directions. */
 #include "array/array.h"
 #include "models/weights.h"
+#include "support/checkpoints.h"
 #include "support/model_run.h"
 #include "support/options.h"
 #include "support/test.h"
@@ -46,18 +47,8 @@ enum { RANK = 3, LENGTHS = 3, N_TOK = 61 };
 static const int32_t lengths[LENGTHS] = {23, 1, 37};
 
 static ht_model *load(const char *name, int n_threads) {
-    char path[256];
-    snprintf(path, sizeof path, "tests/golden/tiny/%s", name);
-    ht_device *device;
-    ht_error err = {0};
-    assert_int_equal(ht_device_open("cpu", OPTIONS_AT(ht_device_options, with.n_threads = n_threads), &device, &err),
-                     0);
-    ht_model_options options = OPTIONS(ht_model_options, with.device = device, with.precision = HT_PRECISION_REFERENCE,
-                                       with.kv_dtype = HT_F32);
-    ht_model *m;
-    if (ht_model_load(path, &options, &m, &err)) fail_msg("%s: %s", name, err.message);
-    ht_device_free(device);
-    return m;
+    return tiny_checkpoint_load(
+        name, n_threads, OPTIONS_AT(ht_model_options, with.precision = HT_PRECISION_REFERENCE, with.kv_dtype = HT_F32));
 }
 
 static double uniform(uint64_t *state) {

@@ -14,13 +14,8 @@ static ht_model *model;
 
 static int open_model(void **state) {
     scratch_start(state);
-    model = tiny_load(&(tiny_options){0});
+    *state = model = tiny_load(&(tiny_options){0});
     return 0;
-}
-
-static int close_model(void **state) {
-    ht_model_free(model);
-    return scratch_finish(state);
 }
 
 static const ht_sample_options answers = {.mask = HT_MASK_ANSWERS, .time = 1}, last = {.mask = HT_MASK_LAST, .time = 1},
@@ -582,5 +577,5 @@ int main(void) {
         cmocka_unit_test(tokens_that_the_model_lacks),
         cmocka_unit_test(pieces_may_be_refused),
     };
-    return cmocka_run_group_tests(tests, open_model, close_model);
+    return cmocka_run_group_tests(tests, open_model, tiny_teardown);
 }

@@ -54,51 +54,6 @@ static int derivative(ht_scope *s, ht_array *const *in, int n_in, ht_array **out
     return ht_grad(s, user, in, n_in, (int[]){0}, 1, out) ? 1 : -1;
 }
 
-static void derivatives_nest(void **state) {
-    (void)state;
-    ht_scope *s = ht_scope_new(test_stream);
-    ht_function f = {cube, NULL}, first = {derivative, &f}, second = {derivative, &first},
-                third = {derivative, &second};
-    ht_array *x = number(s, 5), *grad[1];
-    assert_true(ht_grad(s, &first, &x, 1, (int[]){0}, 1, grad));
-    assert_float_equal(value_of(s, grad[0]), 30, 0);
-    assert_true(ht_grad(s, &second, &x, 1, (int[]){0}, 1, grad));
-    assert_float_equal(value_of(s, grad[0]), 6, 0);
-    assert_true(ht_grad(s, &third, &x, 1, (int[]){0}, 1, grad));
-    assert_float_equal(value_of(s, grad[0]), 0, 0);
-    ht_array *one = number(s, 1), *value[1], *moved[1];
-    assert_int_equal(ht_jvp(s, &first, &x, &one, 1, value, moved, 1), 1);
-    assert_float_equal(value_of(s, value[0]), 75, 0);
-    assert_float_equal(value_of(s, moved[0]), 30, 0);
-    ht_scope_free(s);
-}
-
-/* Evaluates on the way, captures an array, and gives back an argument as it is. */
-static int looks_inside(ht_scope *s, ht_array *const *in, int n_in, ht_array **out, int max_out, void *user) {
-    (void)n_in, (void)max_out;
-    ht_array *square = ht_square(s, in[0]);
-    float seen = value_of(s, square);
-    out[0] = ht_multiply(s, seen > 0 ? ht_exp(s, square) : square, user);
-    ht_error err;
-    if (ht_array_eval(s, out, 1, &err)) return -1;
-    out[1] = in[0];
-    out[2] = user;
-    return 3;
-}
-
-static void a_function_may_evaluate_and_capture(void **state) {
-    (void)state;
-    ht_scope *s = ht_scope_new(test_stream);
-    ht_array *x = number(s, 0.5f), *captured = ht_scale(s, number(s, 1), 2), *out[3], *grad[1];
-    const ht_function f = {looks_inside, captured};
-    assert_int_equal(ht_value_and_grad(s, &f, &x, 1, (int[]){0}, 1, out, 3, grad), 3);
-    assert_float_equal(value_of(s, out[0]), 2 * expf(0.25f), 1e-6f);
-    assert_float_equal(value_of(s, out[1]), 0.5, 0);
-    assert_float_equal(value_of(s, out[2]), 2, 0);
-    assert_float_equal(value_of(s, grad[0]), 2 * expf(0.25f), 1e-6f);
-    ht_scope_free(s);
-}
-
 static int fails(ht_scope *s, ht_array *const *in, int n_in, ht_array **out, int max_out, void *user) {
     (void)out, (void)max_out, (void)n_in;
     if (user) ht_scope_report(s, HT_ERR_UNSUPPORTED, user);
@@ -153,22 +108,6 @@ static void failures_are_the_scopes(void **state) {
     x = number(s, 1);
     assert_false(ht_grad(s, &f, &x, 1, (int[]){1}, 1, grad));
     test_expect_error(s, grad[0], "there is no argument 1 among the 1");
-}
-
-static int stopped(ht_scope *s, ht_array *const *in, int n_in, ht_array **out, int max_out, void *user) {
-    (void)n_in, (void)max_out, (void)user;
-    out[0] = ht_multiply(s, in[0], ht_stop_gradient(s, ht_square(s, in[0])));
-    return 1;
-}
-
-static void what_is_stopped_is_constant(void **state) {
-    (void)state;
-    ht_scope *s = ht_scope_new(test_stream);
-    const ht_function f = {stopped, NULL};
-    ht_array *x = number(s, 3), *grad[1];
-    assert_true(ht_grad(s, &f, &x, 1, (int[]){0}, 1, grad));
-    assert_float_equal(value_of(s, grad[0]), 9, 0);
-    ht_scope_free(s);
 }
 
 /* ---- gradients of the user's ---- */
@@ -310,101 +249,7 @@ static void deep_graphs_are_differentiated_without_recursion(void **state) {
     ht_scope_free(s);
 }
 
-/* What has been evaluated does not keep what made it, so that a loop of steps takes no more memory with every step. */
-static void steps_do_not_pile_up(void **state) {
-    (void)state;
-    ht_error err;
-    const ht_function f = {cube, NULL};
-    ht_scope *first = ht_scope_new(test_stream);
-    ht_array *x = ht_array_retain(number(first, 0.5f));
-    ht_scope_free(first);
-    size_t after_one = 0;
-    for (int i = 0; i < 50; i++) {
-        ht_scope *s = ht_scope_new(test_stream);
-        ht_array *grad[1];
-        assert_true(ht_grad(s, &f, &x, 1, (int[]){0}, 1, grad));
-        ht_array *next = ht_subtract(s, x, ht_scale(s, grad[0], 0.01f));
-        if (i % 2)
-            assert_int_equal(ht_array_eval(s, &next, 1, &err), HT_OK);
-        else
-            assert_int_equal(ht_array_eval_async(s, &next, 1, &err), HT_OK);
-        ht_array_retain(next);
-        ht_array_free(x);
-        x = next;
-        ht_scope_free(s);
-        ht_stream_synchronize(test_stream);
-        size_t active = ht_memory_get(test_device()).active_bytes;
-        if (i == 0) after_one = active;
-        assert_true(active <= after_one);
-    }
-    ht_array_free(x);
-}
-
 /* ---- compiled functions ---- */
-
-typedef struct counted {
-    int calls, released;
-    ht_array *captured;
-} counted;
-
-/* A view, a reduction and a chain of elements, with a captured array among them; and an argument as it is. */
-static int mixed(ht_scope *s, ht_array *const *in, int n_in, ht_array **out, int max_out, void *user) {
-    (void)n_in, (void)max_out;
-    counted *c = user;
-    c->calls++;
-    ht_array *turned = ht_exp(s, ht_scale(s, ht_transpose(s, in[0], NULL), -0.5f));
-    ht_array *sum = ht_sum(s, ht_multiply(s, turned, c->captured), (int[]){1}, 1, false);
-    out[0] = ht_sum(s, ht_square(s, ht_add(s, sum, in[1])), NULL, 0, false);
-    out[1] = turned;
-    out[2] = in[1];
-    out[3] = c->captured;
-    return 4;
-}
-static void counted_release(void *user) { ((counted *)user)->released++; }
-
-/* Rows of a larger array, so that the argument neither begins where its memory does nor is contiguous. */
-static ht_array *part_of(ht_scope *s, int64_t rows, bool contiguous) {
-    ht_array *whole = ht_scale(s, test_counting(s, (int64_t[]){rows + 2, 6}, 2), 0.1f);
-    return ht_slice(s, whole, (int64_t[]){1, contiguous ? 0 : 2}, (int64_t[]){rows + 1, contiguous ? 6 : 5}, NULL);
-}
-
-static void expect_same(ht_scope *s, ht_array *a, ht_array *b) {
-    assert_non_null(a);
-    assert_non_null(b);
-    assert_float_equal(value_of(s, ht_astype(s, ht_all(s, ht_equal(s, a, b), NULL, 0, false), HT_F32)), 1, 0);
-}
-
-static void a_compiled_function_is_called_once_for_each_shape(void **state) {
-    (void)state;
-    ht_error err;
-    ht_compiled *compiled;
-    ht_scope *outer = ht_scope_new(test_stream);
-    counted once = {.captured = ht_sqrt(outer, number(outer, 2))}, plain = once;
-    const ht_function f = {mixed, &once}, direct = {mixed, &plain};
-    assert_int_equal(ht_compile(&f, OPTIONS_AT(ht_compile_options, with.release = counted_release), &compiled, &err),
-                     HT_OK);
-    for (int round = 0; round < 6; round++) {
-        ht_scope *s = ht_scope_new(test_stream);
-        ht_array *in[2] = {part_of(s, 3 + round % 3, round < 3), number(s, (float)round)}, *got[4], *want[4];
-        if (ht_compiled_call(s, compiled, in, 2, got, 4) != 4) fail_msg("%s", ht_scope_error(s)->message);
-        assert_int_equal(direct.call(s, in, 2, want, 4, direct.user), 4);
-        for (int i = 0; i < 4; i++) expect_same(s, got[i], want[i]);
-        ht_scope_free(s);
-    }
-    assert_int_equal(once.calls, 6); /* 3 to 5 rows, of 6 and of 3 elements */
-    ht_scope *s = ht_scope_new(test_stream);
-    ht_array *in[2] = {part_of(s, 4, true), number(s, 1)}, *got[4];
-    assert_int_equal(ht_compiled_call(s, compiled, in, 2, got, 4), 4);
-    assert_int_equal(once.calls, 6);
-    in[1] = ht_zeros(s, HT_F16, NULL, 0);
-    assert_int_equal(ht_compiled_call(s, compiled, in, 2, got, 4), 4);
-    assert_int_equal(once.calls, 7);
-    ht_compiled_free(compiled); /* what it has laid out goes on */
-    assert_int_equal(once.released, 1);
-    assert_true(isfinite(value_of(s, got[0])));
-    ht_scope_free(s);
-    ht_scope_free(outer);
-}
 
 static int call_compiled(ht_scope *s, ht_array *const *in, int n_in, ht_array **out, int max_out, void *user) {
     return ht_compiled_call(s, user, in, n_in, out, max_out);
@@ -467,15 +312,10 @@ static void a_compiled_function_must_not_look_at_values(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_function_is_called_once),
-        cmocka_unit_test(derivatives_nest),
-        cmocka_unit_test(a_function_may_evaluate_and_capture),
         cmocka_unit_test(failures_are_the_scopes),
-        cmocka_unit_test(what_is_stopped_is_constant),
         cmocka_unit_test(a_gradient_may_be_the_users),
         cmocka_unit_test(a_checkpoint_saves_memory_and_changes_nothing),
         cmocka_unit_test(deep_graphs_are_differentiated_without_recursion),
-        cmocka_unit_test(steps_do_not_pile_up),
-        cmocka_unit_test(a_compiled_function_is_called_once_for_each_shape),
         cmocka_unit_test(compiling_and_differentiating_go_together),
         cmocka_unit_test(a_compiled_function_must_not_look_at_values),
     };
