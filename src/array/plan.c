@@ -214,7 +214,7 @@ static ht_status order_two(ht_worklist *w, ht_array *output, ht_array *second, h
 }
 
 ht_status ht_plan_trace(ht_device *device, ht_plan_fn *fn, void *user, ht_array *const *more, ht_plan **out,
-                            ht_error *err) {
+                        ht_error *err) {
     *out = NULL;
     ht_plan *p = calloc(1, sizeof *p);
     if (!p) return ht_fail_memory(err, sizeof *p, "a plan");
