@@ -2,6 +2,7 @@
 #include "finetune.h"
 #include "json.h"
 #include "terminal.h"
+#include "written.h"
 
 #include <errno.h>
 #include <math.h>
@@ -228,8 +229,8 @@ ht_status reporter_plot(const reporter *r, ht_error *err) {
         all.low = isfinite(all.low) ? all.low - 0.5 : 0;
         all.high = all.low + 1;
     }
-    FILE *f = fopen(path, "w");
-    if (!f) return file_error(err, path, "written");
+    FILE *f = output_open(path, err);
+    if (!f) return err->status;
     fprintf(f,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" font-family=\"sans-serif\" "
             "font-size=\"12\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
@@ -238,6 +239,5 @@ ht_status reporter_plot(const reporter *r, ht_error *err) {
     draw_curve(f, &all, &r->loss, "#1f77b4", "loss", 0);
     draw_curve(f, &all, &r->valid, "#d62728", "held-out loss", 1);
     fprintf(f, "</svg>\n");
-    const bool good = !ferror(f);
-    return fclose(f) == 0 && good ? HT_OK : file_error(err, path, "written");
+    return output_close(f, path, err);
 }

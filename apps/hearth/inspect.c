@@ -148,13 +148,10 @@ static ht_status write_svg(const request *r, const engine *e, const ht_inspectio
     char *svg;
     ht_status st = ht_inspection_draw(i, r->layer, r->head, ht_model_tokenizer(e->model), &svg, err);
     if (st) return st;
-    FILE *f = fopen(r->o->svg, "w");
-    const bool written = f && fputs(svg, f) >= 0;
-    const bool closed = f && fclose(f) == 0;
+    FILE *f = output_open(r->o->svg, err);
+    if (f) fputs(svg, f);
     ht_text_free(svg);
-    if (written && closed) return HT_OK;
-    snprintf(err->message, sizeof err->message, "%.400s cannot be written: %s", r->o->svg, strerror(errno));
-    return err->status = HT_ERR_IO;
+    return f ? output_close(f, r->o->svg, err) : err->status;
 }
 
 static bool add_shape(ht_json *to, const char *name, const float *values, int64_t heads, int64_t rows,

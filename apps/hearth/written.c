@@ -6,6 +6,8 @@
 
 #include <ctype.h>
 #include <dirent.h>
+#include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,6 +40,37 @@ ht_status output_check(const options *o, const char *path, ht_error *err) {
     struct stat st;
     if (o->force || stat(path, &st) != 0) return HT_OK;
     return S_ISREG(st.st_mode) || (S_ISDIR(st.st_mode) && !is_empty(path)) ? exists("", path, err) : HT_OK;
+}
+
+/* Where it is written first: a device or pipe is written to directly. */
+static bool unfinished_path(const char *path, char out[PATH_MAX]) {
+    struct stat st;
+    const bool direct = stat(path, &st) == 0 && !S_ISREG(st.st_mode);
+    return snprintf(out, PATH_MAX, "%s%s", path, direct ? "" : ".part") < PATH_MAX || (errno = ENAMETOOLONG, false);
+}
+
+static ht_status fail_to_write(const char *path, ht_error *err) {
+    return fail_with(err, HT_ERR_IO, "%.400s cannot be written: %s", path, strerror(errno));
+}
+
+FILE *output_open(const char *path, ht_error *err) {
+    char unfinished[PATH_MAX];
+    FILE *f = unfinished_path(path, unfinished) ? fopen(unfinished, "w") : NULL;
+    if (!f) fail_to_write(path, err);
+    return f;
+}
+
+ht_status output_close(FILE *f, const char *path, ht_error *err) {
+    char unfinished[PATH_MAX];
+    const bool written = fflush(f) == 0 && !ferror(f);
+    const int why = errno;
+    if (fclose(f) == 0 && written && unfinished_path(path, unfinished) &&
+        (!strcmp(path, unfinished) || rename(unfinished, path) == 0))
+        return HT_OK;
+    if (!written) errno = why;
+    fail_to_write(path, err);
+    if (unfinished_path(path, unfinished) && strcmp(path, unfinished) != 0) remove(unfinished);
+    return HT_ERR_IO;
 }
 
 /* Whether a file is a part of a checkpoint whose name without suffix has n bytes. */
