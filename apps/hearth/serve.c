@@ -1,10 +1,9 @@
 /* hearth serve: models behind HTTP, for the clients of OpenAI, Anthropic and Ollama. */
-#include "serve/serve.h"
-
 #include "command.h"
 #include "device.h"
 #include "engine.h"
 #include "fail.h"
+#include "serve/server.h"
 #include "serve_names.h"
 #include "terminal.h"
 

@@ -5,7 +5,7 @@
 #include "serve/fields.h"
 #include "serve/metrics.h"
 #include "serve/models.h"
-#include "serve/serve.h"
+#include "serve/server.h"
 #include "serve/workers.h"
 
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /* The server while memory runs out: an answer under way ends with an error in the form of its interface, and the next one is as if nothing had
  * been. */
-#include "serve/serve.h"
+#include "serve/server.h"
 #include "support/allocations.h"
 #include "support/scratch.h"
 #include "support/test.h"

@@ -1,6 +1,6 @@
 /* The server of the command: models behind HTTP, in the formats of OpenAI, Anthropic and Ollama. */
-#ifndef HT_SERVE_SERVE_H
-#define HT_SERVE_SERVE_H
+#ifndef HT_SERVE_SERVER_H
+#define HT_SERVE_SERVER_H
 
 #include "http/server.h"
 #include "serve/models.h"

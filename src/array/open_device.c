@@ -1,9 +1,8 @@
-/* Device opening and reference counts; the devices themselves are in their own folders. */
-#include "device/device.h"
-
+/* Opens devices by name: those that are built in, and those that register. */
 #include "base/error.h"
 #include "base/options.h"
 #include "cpu/cpu.h"
+#include "device/device.h"
 #include "device/shared_device.h"
 
 #include <hearth/array.h>
@@ -102,27 +101,3 @@ ht_status ht_device_count(const char *name, int *n, ht_error *err) {
     pthread_mutex_unlock(&known.lock);
     return *n ? HT_OK : ht_fail(err, HT_ERR_UNSUPPORTED, "device \"%s\" is unknown", name);
 }
-
-/* ---- life ---- */
-
-ht_device *ht_device_retain(ht_device *d) {
-    atomic_fetch_add_explicit(&d->refs, 1, memory_order_relaxed);
-    return d;
-}
-
-void ht_device_free(ht_device *d) {
-    if (d && atomic_fetch_sub_explicit(&d->refs, 1, memory_order_acq_rel) == 1) d->destroy(d);
-}
-
-ht_status ht_device_settle(ht_device *d, ht_error *err) {
-    ht_mark failed;
-    if (!d->queue) return HT_OK;
-    const unsigned state = d->begin(d);
-    const ht_status status = ht_device_wait(d, &failed, err);
-    d->end(d, state);
-    return status;
-}
-
-const char *ht_device_name(const ht_device *d) { return d->name; }
-const char *ht_device_instruction_set(const ht_device *d) { return d->instruction_set; }
-int ht_device_threads(const ht_device *d) { return d->n_threads; }
