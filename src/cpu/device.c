@@ -60,8 +60,6 @@ static bool prepare_program(const ht_device *d, ht_program *p) {
 
 static const ht_program_ops programs = {takes_step, prepare_program, ht_elementwise_run_program};
 
-ht_pool *ht_device_pool(const ht_device *d) { return ((const ht_cpu_device *)d)->pool; }
-
 static unsigned begin(ht_device *d) {
     ht_pool_lease(ht_device_pool(d));
     return ht_flush_denormals();
