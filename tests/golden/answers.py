@@ -75,11 +75,11 @@ def answers():
     yield from itertools.product(THOUGHTS, TEXTS, some)
 
 
-def prompt_and_answer(template, before, answer):
+def prompt_and_answer(template, source, before, answer):
     """What the template writes of the answer, its end left out, and what before it; None when it cannot."""
 
     def render(messages, opens):
-        return template.render(messages=templates.prepared(messages), tools=TOOLS, documents=None, bos_token="<s>", eos_token="</s>",
+        return template.render(messages=templates.prepared(messages, template, source), tools=TOOLS, documents=None, bos_token="<s>", eos_token="</s>",
                                add_generation_prompt=opens)  # fmt: skip
 
     try:
@@ -137,7 +137,7 @@ def check(name, source, hearth, directory):
         if thought:
             answer["reasoning_content"] = thought
         for as_text in (False, True):
-            found = prompt_and_answer(template, [{"role": "user", "content": "Well?"}],
+            found = prompt_and_answer(template, source, [{"role": "user", "content": "Well?"}],
                                       answer | ({"tool_calls": list(calls(arguments, as_text))} if arguments else {}))  # fmt: skip
             if found and found[1].count("get_weather") >= len(arguments):
                 break

@@ -22,7 +22,7 @@ const char *tiny_checkpoint(const char *name) {
 ht_model *tiny_checkpoint_load(const char *name, int n_threads, const ht_model_options *o) {
     ht_model_options how = o ? *o : OPTIONS(ht_model_options);
     ht_error err = {0};
-    ht_model *m;
+    ht_model *m = NULL;
     if (ht_device_open("cpu", OPTIONS_AT(ht_device_options, with.n_threads = n_threads), &how.device, &err) ||
         ht_model_load(tiny_checkpoint(name), &how, &m, &err))
         fail_msg("%s: %s", name, err.message);
