@@ -179,7 +179,8 @@ class _Steps:
     def __next__(self):
         if not self._ended:
             plan = self._trainer._plan()
-            self._ended = plan.done >= plan.iters
+            if plan.done >= plan.iters:  # only ever set: another thread may have closed it meanwhile
+                self._ended = True
         if self._ended:
             raise StopIteration
         return self._trainer.step()
