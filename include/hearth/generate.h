@@ -129,7 +129,7 @@ typedef struct ht_metrics {
     ht_finish finish;           /* 0 when the call failed */
     /* The cause of HT_FINISH_STOP: the index of a text in `stop`, or a stop id, which is not part of the output; -1
      * for neither. Both are -1 after the last token that a grammar allows. The text is the first to be complete. If
-     * one token completes several texts, it is the one that begins first, and of these the first in the list. */
+     * one token completes several texts, the earliest beginning wins, then the order of the list. */
     int32_t stop, stop_id;
     bool thought_ended; /* reasoning was ended by max_thinking_tokens */
 } ht_metrics;

@@ -17,23 +17,22 @@ typedef struct ht_session ht_session;
 /* Options of ht_session_new. */
 typedef struct ht_session_options {
     size_t size; /* of the struct, set by ht_session_options_init */
-    /* Most rows in one prefill step. Default 0: as many as keep the model's device busy, 512 on a CPU and 2,048 on a GPU; there
-     * 1,024 or 512 where the weights leave little memory. */
+    /* Maximum rows of one prefill step. Default 0: enough to keep the model's device busy, 512 on a CPU and 2,048 on
+     * a GPU, or 1,024 or 512 if the weights leave little memory there. */
     int64_t chunk;
 } ht_session_options;
 HT_API void ht_session_options_init(ht_session_options *options, size_t size);
 
 /* The caller frees *out; the session holds the model until then. */
 HT_API ht_status ht_session_new(ht_model *m, const ht_session_options *options, ht_session **out, ht_error *err);
-/* Another session with the same tokens, adapters and options, for another continuation of them. The two share the memory of
- * the KV cache until one of them writes there, page by page. Nobody else uses `s` meanwhile. The caller
- * frees *out. */
+/* A session with the same tokens, adapters and options, to continue them differently. The two share the pages of the
+ * KV cache until one of them writes there. `s` must not be used meanwhile. The caller frees *out. */
 HT_API ht_status ht_session_fork(const ht_session *s, ht_session **out, ht_error *err);
 HT_API void ht_session_free(ht_session *s); /* NULL is fine */
-/* Forgets all tokens; memory of the KV cache is given back. */
+/* Discards all tokens and frees the memory of the KV cache. */
 HT_API void ht_session_reset(ht_session *s);
-/* Keeps the first n tokens; HT_ERR_ARGUMENT unless 0 <= n <= length, HT_ERR_LIMIT when a sliding layer no longer holds
- * the keys that the next token would look back on (reset, and compute again). A failure changes nothing. */
+/* Keeps the first n tokens. HT_ERR_ARGUMENT unless 0 <= n <= length; HT_ERR_LIMIT if a sliding layer has discarded
+ * keys that the next token needs (reset, and compute again). A failure changes nothing. */
 HT_API ht_status ht_session_truncate(ht_session *s, int64_t n, ht_error *err);
 /* Tokens of the conversation. The last one that was generated counts, although its keys and values are computed only by
  * the next call. */
@@ -58,8 +57,7 @@ typedef struct ht_forward_options {
 HT_API void ht_forward_options_init(ht_forward_options *options, size_t size);
 
 /* Appends ids to the session in chunks and hands over the logits: after every position with `all_rows` (a chunk may come in
- * several slices then), else after the last one only; fn may be NULL. Prompts longer than what is left of the context and
- * ids outside the vocabulary are refused before anything is computed. On failure the session is as it was after the last
+ * several slices then), else after the last one only; fn may be NULL. Prompts longer than the rest of the context, and ids outside the vocabulary, are rejected before any computation. On failure the session is as it was after the last
  * whole chunk. */
 HT_API ht_status ht_session_forward(ht_session *s, const int32_t *ids, size_t n, const ht_forward_options *options,
                                     ht_logits_fn *fn, void *user, ht_error *err);
