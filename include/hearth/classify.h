@@ -27,7 +27,7 @@ typedef struct ht_classify_options {
     ht_adapter *const *adapters; /* [n_adapters], as ht_session_set_adapters; default none */
     const float *adapter_scales; /* NULL: 1 each */
     int n_adapters;
-    /* Of keys and values, so many bytes as far as one sequence has room in them. Default 0: half of the memory that is free. */
+    /* Maximum bytes of keys and values, but at least enough for one sequence. Default 0: half of the free memory. */
     size_t kv_bytes;
     ht_prompt_fn *next;      /* gives the prompts, in place of an array; default NULL */
     const ht_cancel *cancel; /* ends the call with HT_ERR_CANCELLED; default NULL */
@@ -42,7 +42,7 @@ typedef struct ht_label_score {
     int64_t n_tokens;       /* that were scored */
 } ht_label_score;
 
-/* What came of a prompt. All of it is lent during the call. */
+/* The result of a prompt. Lent during the call. */
 typedef struct ht_classification {
     size_t index;        /* of the prompt */
     ht_status status;    /* else than HT_OK only this and the next mean something */

@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-/* What a weight file holds, by its name. */
+/* Content of a weight file, by its name. */
 typedef enum ht_file_role {
     HT_FILE_MODEL,
     HT_FILE_AUXILIARY,  /* a draft model, MTP head, vocabulary, merged adapter: the model where there is no other */

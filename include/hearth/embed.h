@@ -1,7 +1,7 @@
 /* Embeddings: texts as vectors, pooled from the hidden states of a model after its final norm.
  *
- * Texts go through the model together, as many in one step as fit it, nothing padded, beside whatever else computes on the model.
- * Each gets the bits that it gets alone. */
+ * Texts share steps, as many as fit in each, without padding, concurrently with other work on the model. Each gets
+ * the bits that it gets alone. */
 #ifndef HEARTH_EMBED_H
 #define HEARTH_EMBED_H
 
@@ -16,7 +16,7 @@ extern "C" {
  * the mean over all tokens, special ones included, or that of its first token. HT_POOLING_MODEL is what the checkpoint says:
  * `pooling_type` of a GGUF file, 1_Pooling/config.json of a directory; HT_POOLING_LAST where it says nothing. */
 typedef enum ht_pooling { HT_POOLING_LAST, HT_POOLING_MEAN, HT_POOLING_CLS, HT_POOLING_MODEL } ht_pooling;
-/* What HT_POOLING_MODEL is for a model; itself where the checkpoint wants a pooling that is not supported. */
+/* The pooling that HT_POOLING_MODEL selects for a model; itself if the checkpoint requires an unsupported pooling. */
 HT_API ht_pooling ht_model_pooling(const ht_model *m);
 
 /* Options of ht_embed_text and ht_embed_ids. */
@@ -34,7 +34,7 @@ typedef struct ht_embed_options {
 } ht_embed_options;
 HT_API void ht_embed_options_init(ht_embed_options *options, size_t size);
 
-/* What came of a text. */
+/* The result of a text. */
 typedef struct ht_embedding {
     ht_status status;    /* of this text alone */
     const char *message; /* "" for HT_OK */

@@ -5,7 +5,7 @@
  * one token has nothing to predict and is left out. A text is encoded as a whole; where the checkpoint asks for BOS at the
  * beginning of a text, every window begins with it and holds one token of the text less, and all of these count.
  *
- * Memory: logits are never kept for more than some rows (about 16 MB, or one row); beside them a few bytes per token. */
+ * Memory: logits of a few rows (about 16 MB, or one row) and a few bytes per token. */
 #ifndef HEARTH_EVALUATE_H
 #define HEARTH_EVALUATE_H
 

@@ -22,8 +22,8 @@ typedef struct ht_importance ht_importance;
 
 /* ---- files ---- */
 
-/* Reads a file of either form. HT_ERR_FORMAT for what is no such file, is damaged, or holds numbers that no sum of squares can
- * be. Of the older form the number of inputs is not known: it counts as 512 for each of the chunks that it names. */
+/* Reads a file of either form. HT_ERR_FORMAT for files of another format, damaged files, or numbers that cannot be
+ * sums of squares. The older form lacks the number of inputs: it counts as 512 for each chunk in the file. */
 HT_API ht_status ht_importance_load(const char *path, ht_importance **out, ht_error *err);
 /* Writes GGUF, which appears whole or not at all; llama.cpp's llama-quantize reads it. */
 HT_API ht_status ht_importance_save(const ht_importance *importance, const char *path, ht_error *err);
@@ -31,12 +31,13 @@ HT_API void ht_importance_free(ht_importance *importance); /* NULL is fine */
 
 /* ---- what a quantiser asks ---- */
 
-/* Mean squares f32 [n_columns] of the columns of matrix `name`, of expert `expert` where it has several, else 0; lent until
- * ht_importance_free. They are not negative, and may be 0. NULL when there is no such entry, or it has another shape
- * (ht_importance_check says why). An expert that the text never chose has ones, as llama.cpp takes them: all its columns count alike.
+/* Mean squares f32 [n_columns] of the columns of matrix `name`, of expert `expert` if it has several, else 0; lent
+ * until ht_importance_free. They are not negative, and may be 0. NULL without such an entry, or if it has another
+ * shape (ht_importance_check gives the reason). An expert that the text never chose has ones, as in llama.cpp: all
+ * its columns have equal weight.
  *
- * What meets the same inputs is found under each other's names: gate and up experts, and "blk.0.ffn_gate_up_exps.weight", the tensor
- * that they may share; an "output.weight" where the embedding was the head. */
+ * Matrices with the same inputs share entries: gate and up experts, their fused tensor
+ * "blk.0.ffn_gate_up_exps.weight", and "output.weight" where the embedding was the head. */
 HT_API const float *ht_importance_find(const ht_importance *importance, const char *name, int64_t n_columns,
                                        int64_t expert);
 /* HT_ERR_ARGUMENT when there is an entry `name` that is not of n_experts (1 when dense) times n_columns columns: the weights are
@@ -49,8 +50,8 @@ HT_API ht_status ht_importance_check(const ht_importance *importance, const char
 /* An entry; lent until ht_importance_free. */
 typedef struct ht_importance_entry {
     const char *name;  /* "blk.0.attn_q.weight" */
-    int64_t n_columns; /* of an expert; of all of them in an entry of the older form, which does not tell them apart */
-    int64_t n_experts; /* that have sums of their own; 1 when dense */
+    int64_t n_columns; /* of an expert; of all of them in an entry of the older form, which does not separate experts */
+    int64_t n_experts; /* experts with separate sums; 1 when dense */
     const float *sum;  /* [n_experts][n_columns] of the squares */
     const double *count; /* [n_experts] inputs, whose squares these are; 0: the text never chose the expert */
 } ht_importance_entry;
@@ -58,7 +59,7 @@ typedef struct ht_importance_entry {
 typedef struct ht_importance_info {
     int64_t n_entries;
     int64_t n_chunks;            /* of text */
-    int64_t chunk_tokens;        /* tokens of a chunk; 0: the file does not tell */
+    int64_t chunk_tokens;        /* tokens of a chunk; 0: unknown */
     int64_t n_datasets;          /* names of texts */
     const char *const *datasets; /* [n_datasets], lent until ht_importance_free */
 } ht_importance_info;
@@ -77,8 +78,8 @@ HT_API ht_status ht_importance_merge(const ht_importance *const *parts, int n, h
 typedef struct ht_importance_options {
     size_t size;         /* of the struct, set by ht_importance_options_init */
     int32_t window;      /* tokens of a chunk; default 0: 512, or the context when that is less */
-    int64_t skip_chunks; /* leaves out so many at the beginning; default 0 */
-    int64_t max_chunks;  /* computes so many at most; default 0: all */
+    int64_t skip_chunks; /* chunks skipped at the beginning; default 0 */
+    int64_t max_chunks;  /* maximum chunks computed; default 0: all */
     /* [n_from] gathered before, to be added to; default none. They are checked against the model before anything is computed. */
     const ht_importance *const *from;
     int n_from;
@@ -99,14 +100,14 @@ typedef struct ht_importance_options {
 } ht_importance_options;
 HT_API void ht_importance_options_init(ht_importance_options *options, size_t size);
 
-/* Runs n ids through the model as they are, in chunks of `window`, one after the other, without overlap, each from an empty
- * cache. A last chunk that is not full counts when it is at least half of one, or the only one: the first positions of a text have
- * inputs of their own kind, and would weigh too much. The bits of the result depend on the model and the ids, not on the number of
- * threads.
+/* Runs n ids through the model unchanged, in consecutive chunks of `window` without overlap, each from an empty
+ * cache. A last partial chunk counts if it is at least half full, or the only one: inputs at the first positions of a
+ * text are unusual and would weigh too much. The bits of the result depend on the model and the ids, not on the
+ * number of threads.
  *
- * HT_ERR_ARGUMENT for ids outside the vocabulary, no chunk to compute, or a `from` that is of another model; HT_ERR_LIMIT for a window
- * longer than the context; HT_ERR_FORMAT when inputs are not finite. The model may be in use by sessions. The caller frees
- * *out. */
+ * HT_ERR_ARGUMENT for ids outside the vocabulary, no chunk to compute, or a `from` of another model; HT_ERR_LIMIT for
+ * a window longer than the context; HT_ERR_FORMAT when inputs are not finite. Sessions may use the model meanwhile.
+ * The caller frees *out. */
 HT_API ht_status ht_importance_gather_ids(ht_model *m, const int32_t *ids, size_t n,
                                           const ht_importance_options *options, ht_importance **out, ht_error *err);
 /* The same on n bytes of UTF-8, encoded as a whole by the model's tokenizer (HT_ERR_UNSUPPORTED without one); special tokens

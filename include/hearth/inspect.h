@@ -2,16 +2,16 @@
  *
  * Keys and queries are those that meet in the attention: after their norms, where a family has them, and after RoPE. All are
  * the f32 values that the model computes, before the KV cache rounds keys and values to its dtype (kv_dtype of
- * ht_model_options); the rounded ones of a session's cache are exactly these, rounded. What a layer gets, however, has been
- * through the attention of the layers below, which read such a cache: it depends on precision and kv_dtype as an answer does.
+ * ht_model_options); the rounded ones of a session's cache are exactly these, rounded. A layer's input, however, depends on precision and kv_dtype, as an answer does: the attention of the layers
+ * below reads such a cache.
  *
  * Attention weights are the softmax of the scores that the model uses: of queries and keys as the cache keeps them, scaled,
  * capped where the family caps them, and masked. A row sums to 1 within rounding; weights of later positions, and in a sliding
  * layer of those before the window, are exactly 0.
  *
  * Memory: the arrays that are asked for, the KV cache of the prompt, and the intermediate values of 256 positions in one
- * layer. Attention weights take n_heads * n_tokens * n_tokens floats a layer: 2 GB for 32 heads and 4,096 tokens. What does
- * not fit is refused, with the numbers, before anything is computed. */
+ * layer. Attention weights take n_heads * n_tokens * n_tokens floats a layer: 2 GB for 32 heads and 4,096 tokens. Requests that
+ * do not fit are rejected, with the numbers, before any computation. */
 #ifndef HEARTH_INSPECT_H
 #define HEARTH_INSPECT_H
 

@@ -1,8 +1,8 @@
-/* Roofline figures: the measured peaks of a device, and the bytes and operations of a model's token. Together they say
- * which part of the machine a speed is; docs/performance.md has the reasoning.
+/* Roofline measurements: the measured peaks of a device, and the bytes and operations of a model's token. Their ratio
+ * is the used share of the machine; docs/performance.md explains it.
  *
- * A shared machine gives more in one second than in the next. So a speed is to be divided by what was measured next to
- * it, not by a figure from yesterday. */
+ * The speed of a shared machine varies by the second. So divide a speed by a peak measured next to it, not by one
+ * from yesterday. */
 #ifndef HEARTH_MEASURE_H
 #define HEARTH_MEASURE_H
 
@@ -41,7 +41,7 @@ typedef struct ht_gpu {
     size_t memory_bytes, memory_free_bytes; /* now */
 } ht_gpu;
 
-/* What an open GPU is. False, and zeros, for another device, and when the driver does not answer. */
+/* Properties of an open GPU. False, and zeros, for another device, and when the driver does not answer. */
 HT_API bool ht_device_gpu(ht_device *d, ht_gpu *out);
 
 /* ---- what it can do ---- */
@@ -62,9 +62,9 @@ HT_API const char *ht_arithmetic_name(ht_arithmetic a); /* "int8", "int16", "f32
 
 typedef struct ht_meter ht_meter;
 
-/* A meter with `bytes` of memory of its own to read, allocated as weights are (0: none, it can then only compute). Choose
- * the size of the weights it is to be compared with: what fits a cache is read faster. HT_ERR_UNSUPPORTED for a device
- * that cannot measure. The meter holds the device; it belongs to one thread at a time. */
+/* A meter with `bytes` of memory to read, allocated as weights are (0: none; it can then only compute). Choose the
+ * size of the weights to compare with: data that fits a cache is read faster. HT_ERR_UNSUPPORTED for a device that
+ * cannot measure. The meter holds the device; it belongs to one thread at a time. */
 HT_API ht_status ht_meter_new(ht_device *d, size_t bytes, ht_meter **out, ht_error *err);
 HT_API void ht_meter_free(ht_meter *m); /* NULL is fine */
 
@@ -72,17 +72,17 @@ HT_API void ht_meter_free(ht_meter *m); /* NULL is fine */
 
 /* Bytes per second of reading the meter's memory front to back, over and over; 0 without memory. */
 HT_API double ht_meter_read(ht_meter *m, double seconds);
-/* Operations per second, a multiplication and an addition being two, with all operands in registers, or beside
+/* Operations per second, a multiplication and an addition being two, with all operands in registers, or without
  * a GPU's tensor cores; 0 when the device has no unit for it. */
 HT_API double ht_meter_compute(ht_meter *m, ht_arithmetic a, double seconds);
 
 /* ---- what a model asks of it ---- */
 
-/* Of a loaded model, on its own device: matrix products alone; norms, attention and its keys and values come on top. */
+/* Of a loaded model, on its device: matrix products only, without norms, attention and its keys and values. */
 
-/* Bytes that a decoded token reads: every matrix it is multiplied by, as packed, the output head's included. An embedding of
- * which one row is looked up is not. `greedy`: when only the most likely token is wanted; of some heads a part is enough to
- * tell which logits need not be computed, and the few rows that need be are not counted. */
+/* Bytes that a decoded token reads: every matrix of its products, as packed, output head included; not an embedding
+ * of which it looks up one row. `greedy`: only the most likely token is needed. Part of some heads then shows which
+ * logits need not be computed; the few rows that must be are not counted. */
 HT_API int64_t ht_model_token_bytes(const ht_model *m, bool greedy);
 /* Multiply-adds that the device does in an arithmetic (two for a weight where high precision takes two bytes): of a token in
  * the layers; and of a token whose logits are asked for in the head, and in layers that only such tokens go through. */

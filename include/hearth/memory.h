@@ -34,14 +34,14 @@ HT_API void ht_memory_clear_cache(ht_device *d);
 /* ---- limits: each setter returns the previous one ---- */
 
 /* An allocation that would make active_bytes larger than the limit fails with the numbers, after the cache was given
- * back; one that fits beside what is active takes from the cache what it needs. 0: no limit, as in the beginning. */
+ * back; one that fits with the active bytes takes space from the cache. Default 0: no limit. */
 HT_API size_t ht_memory_set_limit(ht_device *d, size_t bytes);
-HT_API size_t ht_memory_limit(ht_device *d); /* the one that is set; 0: none */
+HT_API size_t ht_memory_limit(ht_device *d); /* the current limit; 0: none */
 /* Freed buffers above this total go back. 256 MiB in the beginning. */
 HT_API size_t ht_memory_set_cache_limit(ht_device *d, size_t bytes);
 /* Buffers of the host's of 64 KiB and more that are allocated from now on are locked in memory (mlock), whole pages of
  * them, while their total stays within the limit and within what the system allows the process (RLIMIT_MEMLOCK);
- * wired_bytes tells how much is. A lower limit unlocks what is above it. 0: none, as in the beginning. */
+ * wired_bytes is their total. A lower limit unlocks the excess. Default 0: none. */
 HT_API size_t ht_memory_set_wired_limit(size_t bytes);
 
 /* ---- the machine ---- */
@@ -56,7 +56,7 @@ typedef struct ht_machine {
     char huge_pages[16];       /* "always", "madvise", "never", or "" */
 } ht_machine;
 
-/* What the system says now; what it does not say is 0 or "". */
+/* Current values of the system; unknown ones are 0 or "". */
 HT_API void ht_machine_read(ht_machine *m);
 
 #ifdef __cplusplus

@@ -13,7 +13,7 @@ extern "C" {
 #endif
 
 typedef enum ht_optimizer_kind {
-    /* AdamW (Loshchilov and Hutter, 2019), with bias correction. Of parameter p with gradient g at step t, from 1 on:
+    /* AdamW (Loshchilov and Hutter, 2019), with bias correction. For parameter p with gradient g at step t, from 1:
      * m = beta1 m + (1 - beta1) g, v = beta2 v + (1 - beta2) g^2,
      * p = p (1 - lr weight_decay) - lr / (1 - beta1^t) m / (sqrt(v / (1 - beta2^t)) + eps). */
     HT_OPTIMIZER_ADAMW,
@@ -61,7 +61,7 @@ HT_API ht_status ht_optimizer_set_state(ht_optimizer *o, ht_scope *s, int64_t st
 /* Clips the norm of n gradients together, as torch's clip_grad_norm_: *norm, an f32 scalar, is the square root of the sum of
  * the squares of all their elements, and out[i] = grads[i] * min(1, max_norm / (*norm + 1e-6)), in the dtype of grads[i].
  * max_norm is 0 or more; INFINITY leaves gradients as they are. Where an element is not finite, the norm is not finite
- * either, and no gradient is to be used. `out` may be `grads`. Returns false, with all results NULL, on failure. */
+ * either, and no gradient may be used. `out` may be `grads`. Returns false, with all results NULL, on failure. */
 HT_API bool ht_clip_grad_norm(ht_scope *s, ht_array *const *grads, int n, double max_norm, ht_array **out,
                               ht_array **norm);
 

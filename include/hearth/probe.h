@@ -1,8 +1,8 @@
-/* Probes: what a model thinks and holds while it generates, token by token.
+/* Probes: observations of a model's internals while it generates, token by token.
  *
- * Each kind is switched on by itself and handed over by itself, once for each token that is drawn, the one that ends the answer
- * included. They change no bit of what is generated. HT_PROBE_ROUTER and HT_PROBE_RESIDUAL say something of the position after which
- * the token was drawn, so that its step computes a little more; without a kind nothing is done for it. */
+ * Each kind is enabled and delivered separately, once for each drawn token, including the last. Probes change no bit of
+ * the output. HT_PROBE_ROUTER and HT_PROBE_RESIDUAL describe the position after which the token was drawn; its step
+ * computes a little more. Disabled kinds cost nothing. */
 #ifndef HEARTH_PROBE_H
 #define HEARTH_PROBE_H
 
@@ -38,7 +38,7 @@ typedef struct ht_probe_route {
     const float *weight;   /* [n] of their outputs in the sum, as the router gives them */
 } ht_probe_route;
 
-/* One observation, of which the kind says what is there beside the first four. Lent during the call. */
+/* One observation. Its kind determines the fields in use after the first four. Lent during the call. */
 typedef struct ht_probe {
     ht_probe_kind kind;
     int32_t answer;   /* of an engine's request, from 0 */

@@ -27,11 +27,11 @@ typedef ht_status ht_score_request_fn(size_t i, ht_score_request *request, void 
 /* Options of ht_score. */
 typedef struct ht_score_options {
     size_t size;                 /* of the struct, set by ht_score_options_init */
-    int32_t top_k;               /* likeliest tokens to tell at each place, 0 to 1000; default 0 */
+    int32_t top_k;               /* most likely tokens to report at each position, 0 to 1000; default 0 */
     ht_adapter *const *adapters; /* [n_adapters], as ht_session_set_adapters; default none */
     const float *adapter_scales; /* NULL: 1 each */
     int n_adapters;
-    /* Of keys and values, so many bytes as far as one sequence has room in them. Default 0: half of the memory that is free. */
+    /* Maximum bytes of keys and values, but at least enough for one sequence. Default 0: half of the free memory. */
     size_t kv_bytes;
     ht_score_request_fn *next; /* gives the requests, in place of an array; default NULL */
     const ht_cancel *cancel;   /* ends the call with HT_ERR_CANCELLED; default NULL */
@@ -59,7 +59,7 @@ typedef struct ht_continuation_score {
     int64_t n_tokens;
 } ht_continuation_score;
 
-/* What came of a request. All of it is lent during the call. */
+/* The result of a request. Lent during the call. */
 typedef struct ht_score_result {
     size_t index;        /* of the request */
     ht_status status;    /* else than HT_OK only this and the next mean something */

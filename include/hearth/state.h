@@ -13,8 +13,8 @@
 extern "C" {
 #endif
 
-/* Saves what the session holds to a file, which is written beside `path`, flushed and renamed: a crash leaves what was there
- * before, or the new one. Its owner alone may read a new file; one that is replaced keeps its permissions. */
+/* Saves what the session holds to a file, written in the same directory, flushed and renamed: a crash leaves the old file
+ * or the new one. Only its owner may read a new file; a replaced file keeps its permissions. */
 HT_API ht_status ht_session_save(const ht_session *s, const char *path, ht_error *err);
 
 /* Gives the session what a file holds, in the place of what it holds now. HT_ERR_ARGUMENT with the difference when another

@@ -23,7 +23,7 @@ HT_API ht_status ht_chat_template_parse(const char *source, size_t n, const char
                                         ht_error *err);
 HT_API void ht_chat_template_free(ht_chat_template *t); /* NULL is fine */
 
-/* A variable as n bytes of JSON; with `name` NULL the members of an object, each a variable. */
+/* A variable as n bytes of JSON; with `name` NULL an object whose fields are variables. */
 typedef struct ht_template_variable {
     const char *name;
     const char *json;
@@ -38,7 +38,7 @@ HT_API ht_status ht_chat_template_render(const ht_chat_template *t, const ht_tem
                                          char **text, size_t *text_n, ht_error *err);
 
 /* Splits an answer of n bytes into its parts, in the formats that the template uses. `tools` is a JSON list of tool descriptions,
- * n_tools bytes: their schemas tell strings from other values without quotes. `prompt` is the answered text, which may have opened
+ * n_tools bytes: their schemas distinguish strings from other values without quotes. `prompt` is the answered text, which may have opened
  * reasoning. Both may be NULL. HT_ERR_FORMAT for tools that are not JSON; HT_ERR_CANCELLED when fn returned false. */
 HT_API ht_status ht_chat_template_read_answer(const ht_chat_template *t, const char *tools, size_t n_tools,
                                               const char *prompt, const char *text, size_t n, ht_answer_fn *fn,
