@@ -1,10 +1,10 @@
 /* Adapters: LoRA changes to a model's projections, small files that are trained, loaded and chosen per session.
  *
- * An adapter holds pairs of matrices, A [rank, n_in] and B [n_out, rank], one for each projection that it changes:
- * y = W x + scale * B (A x) (Hu et al., 2021). It is read from a directory of PEFT or mlx-lm, or from a GGUF file, and
- * checked against the model: every tensor is used and has the shape that the model's projection implies; changes
- * that cannot be applied exactly (DoRA, biases, whole modules, embeddings) are rejected by name. An adapter never changes and may be shared
- * by threads. */
+ * An adapter holds pairs of matrices, A [rank, n_in] and B [n_out, rank], one for each projection that it changes: y
+ * = W x + scale * B (A x) (Hu et al., 2021). It is read from a directory of PEFT or mlx-lm, or from a GGUF file, and
+ * checked against the model: every tensor is used and has the shape that the model's projection implies; changes that
+ * cannot be applied exactly (DoRA, biases, whole modules, embeddings) are rejected by name. An adapter never changes
+ * and may be shared by threads. */
 #ifndef HEARTH_ADAPTER_H
 #define HEARTH_ADAPTER_H
 
@@ -46,10 +46,10 @@ HT_API ht_status ht_adapter_load(const char *path, const ht_model *m, const ht_a
                                  ht_adapter **out, ht_error *err);
 HT_API void ht_adapter_free(ht_adapter *a); /* NULL is fine */
 
-/* Writes an adapter in its most portable form: float32, one rank and one scale for all pairs (smaller ranks are filled up
- * with zeros, scales that differ are folded into B). `m` may be NULL, but not for GGUF, whose names are the model's, nor when
- * the adapter came from a GGUF file without its model. `path` is a directory, or a file for GGUF; it appears whole or not at
- * all. An existing directory is replaced when it holds nothing but an adapter. */
+/* Writes an adapter in its most portable form: float32, one rank and one scale for all pairs (smaller ranks are
+ * filled up with zeros, scales that differ are folded into B). `m` may be NULL, but not for GGUF, whose names are the
+ * model's, nor when the adapter came from a GGUF file without its model. `path` is a directory, or a file for GGUF;
+ * it appears whole or not at all. An existing directory is replaced when it holds nothing but an adapter. */
 HT_API ht_status ht_adapter_save(const ht_adapter *a, const ht_model *m, const char *path, ht_adapter_format format,
                                  ht_error *err);
 /* Checks whether ht_adapter_save could write a directory there, without writing; for use before long work. Fails as
@@ -89,8 +89,8 @@ HT_API const char *ht_adapter_warning(const ht_adapter *a);
 
 enum { HT_FINGERPRINT_SIZE = 17 }; /* 16 hexadecimal digits and a NUL */
 
-/* A hash of the model's sizes and of rows sampled from its matrices, the same for all formats that hold the same values: a
- * quantised variant has another. HT_ERR_MEMORY. */
+/* A hash of the model's sizes and of rows sampled from its matrices, the same for all formats that hold the same
+ * values: a quantised variant has another. HT_ERR_MEMORY. */
 HT_API ht_status ht_model_fingerprint(const ht_model *m, char out[HT_FINGERPRINT_SIZE], ht_error *err);
 /* A hash of the chat template's text, or of the built-in format's name; "" when the model has neither. */
 HT_API void ht_model_template_hash(const ht_model *m, char out[HT_FINGERPRINT_SIZE]);

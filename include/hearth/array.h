@@ -1,18 +1,18 @@
 /* Arrays: immutable n-dimensional values, reference-counted, lazy until someone reads them.
  *
- * An operation (ops.h) takes a scope first and returns a new array at once, without computing it. The array belongs to
- * the scope and dies with it; ht_array_retain carries one across. Evaluation computes what a read needs, on the scope's
- * stream.
+ * An operation (ops.h) takes a scope first and returns a new array at once, without computing it. The array belongs
+ * to the scope and dies with it; ht_array_retain carries one across. Evaluation computes what a read needs, on the
+ * scope's stream.
  *
- * Errors: an operation that fails returns NULL and records the first error in its scope; an operation given NULL returns
- * NULL. So an expression is written as mathematics and checked once, at its end: ht_array_eval and the readers report the
- * scope's first error.
+ * Errors: an operation that fails returns NULL and records the first error in its scope; an operation given NULL
+ * returns NULL. So an expression is written as mathematics and checked once, at its end: ht_array_eval and the
+ * readers report the scope's first error.
  *
  * Absent arguments: an array operand that is absent on purpose is HT_NONE, as a NULL array always is the result of a
  * failure; every other absent argument (axes, steps, options, a callback, an ht_error) is NULL.
  *
- * Threads: a scope and the arrays not yet evaluated in it belong to one thread at a time. Evaluated arrays are read-only
- * and may be shared. */
+ * Threads: a scope and the arrays not yet evaluated in it belong to one thread at a time. Evaluated arrays are
+ * read-only and may be shared. */
 #ifndef HEARTH_ARRAY_H
 #define HEARTH_ARRAY_H
 
@@ -43,8 +43,8 @@ HT_API extern ht_array *const HT_NONE;
 typedef struct ht_device_options {
     size_t size;   /* of the struct, set by ht_device_options_init */
     int n_threads; /* computing threads; default 0: one per available core */
-    /* "avx512", "avxvnni", "avx2", "i8mm", "neon" or "reference"; where the machine lacks it, the error lists the possible
-     * ones. Default NULL: the best found. */
+    /* "avx512", "avxvnni", "avx2", "i8mm", "neon" or "reference"; where the machine lacks it, the error lists the
+     * possible ones. Default NULL: the best found. */
     const char *instruction_set;
 } ht_device_options;
 HT_API void ht_device_options_init(ht_device_options *options, size_t size);
@@ -121,9 +121,9 @@ HT_API ht_array *ht_array_from(ht_scope *s, const void *values, ht_dtype dtype, 
 HT_API ht_array *ht_array_wrap(ht_scope *s, const void *values, ht_dtype dtype, const int64_t *shape, int n_dims,
                                void (*release)(void *user), void *user);
 
-/* The values of `a`, which belongs to scope `from` or is evaluated, on the device of scope s: copied, or shared where the
- * memory is the same. Operations take operands of one memory, that of their scope's device; others are an error. No
- * derivative passes. Evaluates `a` on the stream of `from`. */
+/* The values of `a`, which belongs to scope `from` or is evaluated, on the device of scope s: copied, or shared where
+ * the memory is the same. Operations take operands of one memory, that of their scope's device; others are an error.
+ * No derivative passes. Evaluates `a` on the stream of `from`. */
 HT_API ht_array *ht_array_to(ht_scope *s, ht_array *a, ht_scope *from);
 
 /* Computes the arrays and their inputs. NULL entries, or any earlier failure in the scope, give the scope's first

@@ -1,9 +1,9 @@
 /* Backends: who loads a model and computes its answers.
  *
- * `native` is this library. `mlx_lm` is mlx-lm in a Python child process, which reaches Apple's GPU; it computes, while
- * tokenizer, chat template, stop texts and the parts of answers are Hearth's in both. A program may register backends of its
- * own: a backend is a table of functions. Where a table has no function for an operation, that operation is
- * HT_ERR_UNSUPPORTED, with the names of both. */
+ * `native` is this library. `mlx_lm` is mlx-lm in a Python child process, which reaches Apple's GPU; it computes,
+ * while tokenizer, chat template, stop texts and the parts of answers are Hearth's in both. A program may register
+ * backends of its own: a backend is a table of functions. Where a table has no function for an operation, that
+ * operation is HT_ERR_UNSUPPORTED, with the names of both. */
 #ifndef HEARTH_BACKEND_H
 #define HEARTH_BACKEND_H
 
@@ -60,7 +60,8 @@ typedef struct ht_backend_info {
     int64_t memory_bytes; /* of weights and caches, in the memory of the device */
 } ht_backend_info;
 
-/* Keys and values of one head of one layer, after rotary embeddings: f32 [n_tokens, head_dim] each, lent during the call. */
+/* Keys and values of one head of one layer, after rotary embeddings: f32 [n_tokens, head_dim] each, lent during the
+ * call. */
 typedef struct ht_backend_keys {
     int64_t layer, n_layers; /* among layers that store keys and values */
     int64_t head, n_heads;
@@ -72,9 +73,9 @@ typedef bool ht_backend_keys_fn(const ht_backend_keys *keys, void *user);
 
 /* ---- backends ---- */
 
-/* A backend. `state` is what its `load` has made of a model. Functions may be called by several threads at once, for one
- * state too; options are never NULL and are complete, but numbers of the sampler
- * may be HT_SAMPLER_UNSET, for which a backend takes the checkpoint's values, else the defaults. Those that may be NULL say so. */
+/* A backend. `state` is what its `load` has made of a model. Functions may be called by several threads at once, for
+ * one state too; options are never NULL and are complete, but numbers of the sampler may be HT_SAMPLER_UNSET, for
+ * which a backend takes the checkpoint's values, else the defaults. Those that may be NULL say so. */
 typedef struct ht_backend {
     size_t size;         /* of the struct, set by ht_backend_init */
     const char *name;    /* this and the next are kept, not copied */
@@ -136,8 +137,8 @@ HT_API ht_status ht_backend_get_info(ht_backend_model *m, ht_backend_info *out, 
 /* Keys and values of a prompt, layer by layer and head by head. `cancel` may be NULL. */
 HT_API ht_status ht_backend_inspect(ht_backend_model *m, const ht_backend_prompt *prompt, const ht_cancel *cancel,
                                     ht_backend_keys_fn *fn, void *user, ht_error *err);
-/* Ends all calls on the model that are under way or wait, with HT_ERR_CANCELLED; later ones are not touched. From any thread,
- * not from a signal handler. */
+/* Ends all calls on the model that are under way or wait, with HT_ERR_CANCELLED; later ones are not touched. From any
+ * thread, not from a signal handler. */
 HT_API ht_status ht_backend_cancel(ht_backend_model *m, ht_error *err);
 /* The underlying model, for sessions and for operations of this library alone; lent until ht_backend_close. Without
  * one, HT_ERR_UNSUPPORTED: "classify is not supported by mlx_lm" for the operation "classify". */

@@ -26,8 +26,9 @@ typedef struct ht_chat ht_chat;
 HT_API ht_status ht_chat_new(ht_chat **out, ht_error *err);
 HT_API void ht_chat_free(ht_chat *chat); /* NULL is fine */
 
-/* Appends a message; both texts are NUL-terminated UTF-8, and copied. `role` is "system", "developer" (as "system" where the
- * template has no such role), "user", "assistant" or "tool", else HT_ERR_ARGUMENT. A failure changes nothing. */
+/* Appends a message; both texts are NUL-terminated UTF-8, and copied. `role` is "system", "developer" (as "system"
+ * where the template has no such role), "user", "assistant" or "tool", else HT_ERR_ARGUMENT. A failure changes
+ * nothing. */
 HT_API ht_status ht_chat_add(ht_chat *chat, const char *role, const char *content, ht_error *err);
 HT_API size_t ht_chat_length(const ht_chat *chat); /* messages in it */
 

@@ -1,7 +1,8 @@
-/* Classification: what a model finds likeliest after each of many prompts, among all tokens or among labels, without generating.
+/* Classification: what a model finds likeliest after each of many prompts, among all tokens or among labels, without
+ * generating.
  *
- * Prompts go through the model together, as many in one step as fit it, nothing padded; a beginning that several have in
- * common is computed once. Each prompt gets the bits that it gets alone. */
+ * Prompts go through the model together, as many in one step as fit it, nothing padded; a beginning that several have
+ * in common is computed once. Each prompt gets the bits that it gets alone. */
 #ifndef HEARTH_CLASSIFY_H
 #define HEARTH_CLASSIFY_H
 
@@ -13,14 +14,15 @@
 extern "C" {
 #endif
 
-/* Gives prompt i, counted from 0, in *prompt, which is all zeros before; what it points to has to stay until the next call. A failure is
- * that prompt's alone. */
+/* Gives prompt i, counted from 0, in *prompt, which is all zeros before; what it points to has to stay until the next
+ * call. A failure is that prompt's alone. */
 typedef ht_status ht_prompt_fn(size_t i, ht_prompt *prompt, void *user, ht_error *err);
 
 /* Options of ht_classify. */
 typedef struct ht_classify_options {
     size_t size; /* of the struct, set by ht_classify_options_init */
-    /* [n_labels] texts, none of them empty or twice the same: as continuations of each prompt (prompt.h). Default none. */
+    /* [n_labels] texts, none of them empty or twice the same: as continuations of each prompt (prompt.h). Default
+     * none. */
     const char *const *labels;
     int32_t n_labels;
     bool logits;                 /* hand over all logits, too; default false */
@@ -60,10 +62,11 @@ typedef struct ht_classification {
 /* Called in the order of prompts, on the caller's thread. Return false to stop. */
 typedef bool ht_classify_fn(const ht_classification *result, void *user);
 
-/* Classifies n prompts; NULL: those of options->next, of which only as many are in memory as are computed together. A prompt that
- * fails has its status: HT_ERR_LIMIT when it does not fit the context, HT_ERR_ARGUMENT when it is empty or holds ids outside the vocabulary,
- * HT_ERR_INTERNAL when its logits are not finite. The others go on. After a cancellation those that had been begun are handed over, with
- * HT_ERR_CANCELLED where they were not done, and the call returns that status, as it does when fn stopped it. */
+/* Classifies n prompts; NULL: those of options->next, of which only as many are in memory as are computed together. A
+ * prompt that fails has its status: HT_ERR_LIMIT when it does not fit the context, HT_ERR_ARGUMENT when it is empty
+ * or holds ids outside the vocabulary, HT_ERR_INTERNAL when its logits are not finite. The others go on. After a
+ * cancellation those that had been begun are handed over, with HT_ERR_CANCELLED where they were not done, and the
+ * call returns that status, as it does when fn stopped it. */
 HT_API ht_status ht_classify(ht_model *m, const ht_prompt *prompts, size_t n, const ht_classify_options *options,
                              ht_classify_fn *fn, void *user, ht_error *err);
 

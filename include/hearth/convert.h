@@ -73,8 +73,8 @@ typedef struct ht_convert_options {
     void *user;                                                /* handed to both */
     ht_convert_report *report;                                 /* filled in on success; default NULL */
     ht_container container;                                    /* default HT_CONTAINER_SAME */
-    /* The type of floats without `type`, and of quantised weights that cannot stay so: HT_F32, HT_F16 or HT_BF16. Default
-     * HT_DTYPE_NONE: floats stay as they are, quantised weights become f32, which holds their values. */
+    /* The type of floats without `type`, and of quantised weights that cannot stay so: HT_F32, HT_F16 or HT_BF16.
+     * Default HT_DTYPE_NONE: floats stay as they are, quantised weights become f32, which holds their values. */
     ht_dtype dtype;
     /* Maximum bytes of a file of weights, header included; HT_ONE_FILE: all tensors in one file. A larger tensor gets
      * a separate file, and so does GGUF metadata that leaves no room for a tensor. Scales and biases of MLX's groups

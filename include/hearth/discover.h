@@ -17,8 +17,9 @@ typedef enum ht_file_role {
     HT_FILE_PROJECTOR   /* vision or audio tower: *mmproj* */
 } ht_file_role;
 
-/* The role of a GGUF or safetensors file. Also considers the directories of `path`, so pass one that is relative to the
- * repository or directory of the model. Never HT_FILE_MODEL for a word of the table in src/formats/file_role.c. Thread-safe. */
+/* The role of a GGUF or safetensors file. Also considers the directories of `path`, so pass one that is relative to
+ * the repository or directory of the model. Never HT_FILE_MODEL for a word of the table in src/formats/file_role.c.
+ * Thread-safe. */
 HT_API ht_file_role ht_file_role_of(const char *path);
 
 /* One checkpoint. All of it is lent during the call alone. */
@@ -31,11 +32,12 @@ typedef struct ht_find {
 /* Return false to stop. */
 typedef bool ht_discover_fn(const ht_find *find, void *user);
 
-/* Calls `fn` for every checkpoint in `directory` and in all directories below it, in the order of their names: a GGUF file
- * (one in parts counts once; vision towers, LoRA adapters and importance weights not at all), or a directory with safetensors (one with LoRA adapters alone is none). Names that begin with a dot are skipped below
- * `directory`; links are followed, but no directory is searched twice, so circles end. Broken checkpoints, and directories
- * that cannot be read, are finds with a `problem`.
- * HT_ERR_IO when `directory` itself cannot be read, HT_ERR_CANCELLED when `fn` returned false, HT_ERR_MEMORY. Thread-safe. */
+/* Calls `fn` for every checkpoint in `directory` and in all directories below it, in the order of their names: a GGUF
+ * file (one in parts counts once; vision towers, LoRA adapters and importance weights not at all), or a directory
+ * with safetensors (one with LoRA adapters alone is none). Names that begin with a dot are skipped below `directory`;
+ * links are followed, but no directory is searched twice, so circles end. Broken checkpoints, and directories that
+ * cannot be read, are finds with a `problem`. HT_ERR_IO when `directory` itself cannot be read, HT_ERR_CANCELLED when
+ * `fn` returned false, HT_ERR_MEMORY. Thread-safe. */
 HT_API ht_status ht_discover(const char *directory, ht_discover_fn *fn, void *user, ht_error *err);
 
 #ifdef __cplusplus

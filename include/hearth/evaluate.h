@@ -1,9 +1,10 @@
 /* Evaluation: perplexity of a text under a model, and KL divergence of its predictions from those of another model.
  *
  * Windows. The ids are cut into windows of `window` tokens, one after the other, without overlap; each is computed by
- * itself. Within a window every token but the first one counts: it is predicted from all tokens before it. A last window of
- * one token has nothing to predict and is left out. A text is encoded as a whole; where the checkpoint asks for BOS at the
- * beginning of a text, every window begins with it and holds one token of the text less, and all of these count.
+ * itself. Within a window every token but the first one counts: it is predicted from all tokens before it. A last
+ * window of one token has nothing to predict and is left out. A text is encoded as a whole; where the checkpoint asks
+ * for BOS at the beginning of a text, every window begins with it and holds one token of the text less, and all of
+ * these count.
  *
  * Memory: logits of a few rows (about 16 MB, or one row) and a few bytes per token. */
 #ifndef HEARTH_EVALUATE_H
@@ -24,8 +25,8 @@ typedef struct ht_evaluate_options {
     /* Called now and then with the share done, 0 to 1. Default NULL. */
     void (*progress)(double done, void *user);
     void *user; /* handed to `progress` */
-    /* [n_adapters] of the model, as for ht_session_set_adapters; default none. `adapted_reference`: of the reference, too, to
-     * compare precisions; default false, to compare with the model without them. */
+    /* [n_adapters] of the model, as for ht_session_set_adapters; default none. `adapted_reference`: of the reference,
+     * too, to compare precisions; default false, to compare with the model without them. */
     ht_adapter *const *adapters;
     const float *adapter_scales; /* NULL: 1 each */
     int n_adapters;
@@ -60,8 +61,8 @@ typedef struct ht_evaluation {
  * finite. The models may be in use by sessions. The caller frees *out. */
 HT_API ht_status ht_evaluate_ids(ht_model *m, const int32_t *ids, size_t n, const ht_evaluate_options *options,
                                  ht_evaluation **out, ht_error *err);
-/* The same on n bytes of UTF-8, encoded by the model's tokenizer (HT_ERR_UNSUPPORTED without one); special tokens written
- * in the text are recognised. */
+/* The same on n bytes of UTF-8, encoded by the model's tokenizer (HT_ERR_UNSUPPORTED without one); special tokens
+ * written in the text are recognised. */
 HT_API ht_status ht_evaluate_text(ht_model *m, const char *text, size_t n, const ht_evaluate_options *options,
                                   ht_evaluation **out, ht_error *err);
 HT_API void ht_evaluation_free(ht_evaluation *e); /* NULL is fine */

@@ -1,13 +1,15 @@
-/* Fusing: a checkpoint whose weights are W + scale * B A, so that every reader answers as this library does with the adapter.
+/* Fusing: a checkpoint whose weights are W + scale * B A, so that every reader answers as this library does with the
+ * adapter.
  *
- * The result is in the container of the checkpoint: a GGUF file stays one, a directory of safetensors keeps its shards, MLX's
- * groups stay groups where nothing changed. Metadata, tokenizer, chat template and the other files are kept. Sums are f32
- * and rounded once. Tensors are read, changed and written one after the other: memory holds the largest of them, not the model.
+ * The result is in the container of the checkpoint: a GGUF file stays one, a directory of safetensors keeps its
+ * shards, MLX's groups stay groups where nothing changed. Metadata, tokenizer, chat template and the other files are
+ * kept. Sums are f32 and rounded once. Tensors are read, changed and written one after the other: memory holds the
+ * largest of them, not the model.
  *
- * A tensor that an adapter changes is written as floats, as rounding the sum to few bits again may lose all of a small change.
- * What it does not change stays as it is, where the container can mix both: in GGUF and in MLX's groups. A checkpoint of
- * another quantisation (fp8, NVFP4, compressed-tensors, ModelOpt) becomes floats as a whole when one of its quantised tensors
- * changes. */
+ * A tensor that an adapter changes is written as floats, as rounding the sum to few bits again may lose all of a
+ * small change. What it does not change stays as it is, where the container can mix both: in GGUF and in MLX's
+ * groups. A checkpoint of another quantisation (fp8, NVFP4, compressed-tensors, ModelOpt) becomes floats as a whole
+ * when one of its quantised tensors changes. */
 #ifndef HEARTH_FUSE_H
 #define HEARTH_FUSE_H
 

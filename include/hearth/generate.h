@@ -26,8 +26,8 @@ typedef struct ht_logit_bias {
  * `general.sampling.*`), else the default of the field. */
 enum { HT_SAMPLER_UNSET = INT32_MIN };
 
-/* How a token is drawn from its logits: by a chain of stages, each applied to the result of the previous one. Biases are
- * added before all stages.
+/* How a token is drawn from its logits: by a chain of stages, each applied to the result of the previous one. Biases
+ * are added before all stages.
  *
  *   repeat_penalty  logits of tokens that occurred lately, divided by it when positive, multiplied by it when not; then, of
  *                   tokens that were generated n > 0 times in this answer, less n * frequency_penalty + presence_penalty

@@ -17,7 +17,8 @@ typedef struct ht_grammar ht_grammar;
 
 /* ---- compiling ---- */
 
-/* Texts that a regular expression matches as a whole: n bytes in the syntax of ECMA-262 with the flag u. Lookahead and anchors work outside of repetitions. HT_ERR_FORMAT, with the position, for an invalid expression or one that
+/* Texts that a regular expression matches as a whole: n bytes in the syntax of ECMA-262 with the flag u. Lookahead
+ * and anchors work outside of repetitions. HT_ERR_FORMAT, with the position, for an invalid expression or one that
  * matches no text. HT_ERR_UNSUPPORTED, with the construct, for back references, lookbehind, word boundaries and
  * Unicode properties other than general categories. HT_ERR_LIMIT for one that is too complex.
  *

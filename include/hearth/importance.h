@@ -1,13 +1,14 @@
-/* Importance weights of quantisation, "importance matrix" or "imatrix" in llama.cpp: for every column of a weight matrix the mean of
- * the squares of the inputs that meet it over a text. A quantiser that weighs its errors by them keeps what the text needs.
+/* Importance weights of quantisation, "importance matrix" or "imatrix" in llama.cpp: for every column of a weight
+ * matrix the mean of the squares of the inputs that meet it over a text. A quantiser that weighs its errors by them
+ * keeps what the text needs.
  *
  * A matrix is named as in GGUF files, "blk.0.attn_q.weight", whatever the format of the checkpoint, so that what was
- * gathered on one serves the other. Matrices of one input (q, k and v; gate and up) have an entry each. Entries are those of all
- * projections in the layers, of experts one by one, and of the output head: "output.weight", or "token_embd.weight" where the
- * embedding is the head.
+ * gathered on one serves the other. Matrices of one input (q, k and v; gate and up) have an entry each. Entries are
+ * those of all projections in the layers, of experts one by one, and of the output head: "output.weight", or
+ * "token_embd.weight" where the embedding is the head.
  *
- * Files are those of llama.cpp: GGUF with the sums of squares and how many inputs they are of, or, to be read only, the older
- * .dat with means. */
+ * Files are those of llama.cpp: GGUF with the sums of squares and how many inputs they are of, or, to be read only,
+ * the older .dat with means. */
 #ifndef HEARTH_IMPORTANCE_H
 #define HEARTH_IMPORTANCE_H
 
@@ -40,8 +41,8 @@ HT_API void ht_importance_free(ht_importance *importance); /* NULL is fine */
  * "blk.0.ffn_gate_up_exps.weight", and "output.weight" where the embedding was the head. */
 HT_API const float *ht_importance_find(const ht_importance *importance, const char *name, int64_t n_columns,
                                        int64_t expert);
-/* HT_ERR_ARGUMENT when there is an entry `name` that is not of n_experts (1 when dense) times n_columns columns: the weights are
- * those of another model. HT_OK, too, when there is none. */
+/* HT_ERR_ARGUMENT when there is an entry `name` that is not of n_experts (1 when dense) times n_columns columns: the
+ * weights are those of another model. HT_OK, too, when there is none. */
 HT_API ht_status ht_importance_check(const ht_importance *importance, const char *name, int64_t n_columns,
                                      int64_t n_experts, ht_error *err);
 
@@ -68,8 +69,8 @@ HT_API ht_importance_info ht_importance_get_info(const ht_importance *importance
 /* Entry i, 0 to n_entries - 1. */
 HT_API ht_importance_entry ht_importance_entry_at(const ht_importance *importance, int64_t i);
 
-/* Adds up n of them, 1 or more: each input counts as much as every other. Gate and up experts that are one entry in one and two in
- * another are two in the sum. HT_ERR_ARGUMENT when two have an entry of one name and different shapes. */
+/* Adds up n of them, 1 or more: each input counts as much as every other. Gate and up experts that are one entry in
+ * one and two in another are two in the sum. HT_ERR_ARGUMENT when two have an entry of one name and different shapes. */
 HT_API ht_status ht_importance_merge(const ht_importance *const *parts, int n, ht_importance **out, ht_error *err);
 
 /* ---- gathering ---- */
@@ -80,7 +81,8 @@ typedef struct ht_importance_options {
     int32_t window;      /* tokens of a chunk; default 0: 512, or the context when that is less */
     int64_t skip_chunks; /* chunks skipped at the beginning; default 0 */
     int64_t max_chunks;  /* maximum chunks computed; default 0: all */
-    /* [n_from] gathered before, to be added to; default none. They are checked against the model before anything is computed. */
+    /* [n_from] gathered before, to be added to; default none. They are checked against the model before anything is
+     * computed. */
     const ht_importance *const *from;
     int n_from;
     const char *dataset; /* name of the text, for the file; default NULL: none */
@@ -92,9 +94,9 @@ typedef struct ht_importance_options {
     /* Called now and then with the share done, 0 to 1. Default NULL. */
     void (*progress)(double done, void *user);
     void *user; /* handed to `progress` and `so_far` */
-    /* Called after every so_far_chunks chunks but the last one with what there is by then, `from` included, lent during the call: so
-     * that what took hours can be kept. Skipping as many chunks goes on from there. False ends the call with HT_ERR_CANCELLED.
-     * Default NULL; default 0: never. */
+    /* Called after every so_far_chunks chunks but the last one with what there is by then, `from` included, lent
+     * during the call: so that what took hours can be kept. Skipping as many chunks goes on from there. False ends
+     * the call with HT_ERR_CANCELLED. Default NULL; default 0: never. */
     bool (*so_far)(const ht_importance *importance, void *user);
     int64_t so_far_chunks;
 } ht_importance_options;
@@ -110,9 +112,9 @@ HT_API void ht_importance_options_init(ht_importance_options *options, size_t si
  * The caller frees *out. */
 HT_API ht_status ht_importance_gather_ids(ht_model *m, const int32_t *ids, size_t n,
                                           const ht_importance_options *options, ht_importance **out, ht_error *err);
-/* The same on n bytes of UTF-8, encoded as a whole by the model's tokenizer (HT_ERR_UNSUPPORTED without one); special tokens
- * written in the text are recognised. Where the checkpoint asks for BOS at the beginning of a text, every chunk begins with it
- * and holds one token of the text less. */
+/* The same on n bytes of UTF-8, encoded as a whole by the model's tokenizer (HT_ERR_UNSUPPORTED without one); special
+ * tokens written in the text are recognised. Where the checkpoint asks for BOS at the beginning of a text, every
+ * chunk begins with it and holds one token of the text less. */
 HT_API ht_status ht_importance_gather_text(ht_model *m, const char *text, size_t n,
                                            const ht_importance_options *options, ht_importance **out, ht_error *err);
 

@@ -29,8 +29,8 @@ HT_API ht_status ht_npy_save(ht_scope *s, const char *path, ht_array *a, ht_erro
 /* An open file of named arrays. */
 typedef struct ht_array_file ht_array_file;
 
-/* Opens a safetensors file, a single GGUF file, or an npz (a ZIP archive of npy files, stored or deflated); the first bytes
- * identify the format. Reads names and metadata only. The caller frees *out. */
+/* Opens a safetensors file, a single GGUF file, or an npz (a ZIP archive of npy files, stored or deflated); the first
+ * bytes identify the format. Reads names and metadata only. The caller frees *out. */
 HT_API ht_status ht_array_file_open(const char *path, ht_array_file **out, ht_error *err);
 HT_API void ht_array_file_free(ht_array_file *f);          /* NULL is fine; arrays read from the file stay valid */
 HT_API size_t ht_array_file_count(const ht_array_file *f); /* number of arrays */

@@ -49,8 +49,8 @@ HT_API bool ht_device_gpu(ht_device *d, ht_gpu *out);
 /* How products are computed. */
 typedef enum ht_arithmetic {
     HT_ARITHMETIC_INT8, /* products of bytes, 32-bit sums: quantised weights */
-    /* Products of 16 bits, 32-bit sums, where the device has a unit for them: f16 and bf16 weights, and quantised weights in
-     * high precision. */
+    /* Products of 16 bits, 32-bit sums, where the device has a unit for them: f16 and bf16 weights, and quantised
+     * weights in high precision. */
     HT_ARITHMETIC_INT16,
     HT_ARITHMETIC_F32, /* everything else */
     HT_ARITHMETIC_F16  /* products of f16, f32 sums, of a GPU's tensor cores: all weights but those of f32 */
@@ -78,14 +78,15 @@ HT_API double ht_meter_compute(ht_meter *m, ht_arithmetic a, double seconds);
 
 /* ---- what a model asks of it ---- */
 
-/* Of a loaded model, on its device: matrix products only, without norms, attention and its keys and values. */
+/* For a loaded model, on its device: matrix products only, without norms, attention and its keys and values. */
 
 /* Bytes that a decoded token reads: every matrix of its products, as packed, output head included; not an embedding
  * of which it looks up one row. `greedy`: only the most likely token is needed. Part of some heads then shows which
  * logits need not be computed; the few rows that must be are not counted. */
 HT_API int64_t ht_model_token_bytes(const ht_model *m, bool greedy);
-/* Multiply-adds that the device does in an arithmetic (two for a weight where high precision takes two bytes): of a token in
- * the layers; and of a token whose logits are asked for in the head, and in layers that only such tokens go through. */
+/* Multiply-adds that the device does in an arithmetic (two for a weight where high precision takes two bytes): of a
+ * token in the layers; and of a token whose logits are asked for in the head, and in layers that only such tokens go
+ * through. */
 HT_API int64_t ht_model_layer_products(const ht_model *m, ht_arithmetic a);
 HT_API int64_t ht_model_head_products(const ht_model *m, ht_arithmetic a);
 

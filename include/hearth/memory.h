@@ -1,8 +1,9 @@
-/* Memory and machine: the library's allocations, limits on them, and facts about the machine from the operating system.
+/* Memory and machine: the library's allocations, limits on them, and facts about the machine from the operating
+ * system.
  *
- * Every device has a memory, from which its arrays, weights, caches and plans are allocated; CPU devices have the host's, and
- * share it. These calls look at one memory and steer it: that of the device given, the host's for NULL. They may be called
- * at any time, from any thread. */
+ * Every device has a memory, from which its arrays, weights, caches and plans are allocated; CPU devices have the
+ * host's, and share it. These calls look at one memory and steer it: that of the device given, the host's for NULL.
+ * They may be called at any time, from any thread. */
 #ifndef HEARTH_MEMORY_H
 #define HEARTH_MEMORY_H
 

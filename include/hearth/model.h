@@ -1,7 +1,8 @@
 /* Models: a checkpoint's configuration and weights, loaded once, immutable, shared by any number of sessions.
  *
- * A checkpoint is a `.gguf` file, or a directory with safetensors shards, config.json and tokenizer.json, or a directory
- * with one GGUF file. Facts that this file lacks (a chat template, the stop ids) are read from the other files of that directory. */
+ * A checkpoint is a `.gguf` file, or a directory with safetensors shards, config.json and tokenizer.json, or a
+ * directory with one GGUF file. Facts that this file lacks (a chat template, the stop ids) are read from the other
+ * files of that directory. */
 #ifndef HEARTH_MODEL_H
 #define HEARTH_MODEL_H
 

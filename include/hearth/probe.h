@@ -45,31 +45,35 @@ typedef struct ht_probe {
     int64_t index;    /* of the token among those generated, from 0 */
     int64_t position; /* of the token in the sequence */
     int32_t token;    /* HT_PROBE_TOKEN */
-    /* HT_PROBE_TOP: before penalties and temperature, highest first, the lowest id on ties; n_top is less in a smaller vocabulary. */
+    /* HT_PROBE_TOP: before penalties and temperature, highest first, the lowest id on ties; n_top is less in a
+     * smaller vocabulary. */
     int32_t n_top;
     int32_t top_token[HT_PROBE_TOP_LOGITS];
     float top_logit[HT_PROBE_TOP_LOGITS];
     double entropy;  /* HT_PROBE_ENTROPY: in nats, of the logits' softmax, likewise */
     double pressure; /* HT_PROBE_CACHE and _MEMORY: share that is used; 0 when it is not known of what */
     /* HT_PROBE_CACHE: positions of the sequence and its context; bytes of its pages, or of all in an engine, and the
-     * engine's kv_bytes, else 0. The pressure is that of the bytes where there is such a budget, else of the positions. */
+     * engine's kv_bytes, else 0. The pressure is that of the bytes where there is such a budget, else of the
+     * positions. */
     int64_t positions, context;
     size_t cache_bytes, cache_budget;
-    /* HT_PROBE_MEMORY: of arrays, weights, caches and plans, now and at most so far; and the limit (ht_memory_set_limit), or else what the
-     * machine has, or 0. */
+    /* HT_PROBE_MEMORY: of arrays, weights, caches and plans, now and at most so far; and the limit
+     * (ht_memory_set_limit), or else what the machine has, or 0. */
     size_t memory_bytes, memory_peak, memory_limit;
     int32_t n_routes; /* HT_PROBE_ROUTER */
     const ht_probe_route *routes;
     int32_t n_layers; /* HT_PROBE_RESIDUAL: L2 norm after each layer */
     const float *norms;
-    /* HT_PROBE_LOGPROB: in nats, of the model's own distribution, whatever biases, penalties, filters and grammar have made of it: to the bit
-     * what ht_score gives (score.h). The likeliest are as many as `top_logprobs` says, the lowest id first on ties. */
+    /* HT_PROBE_LOGPROB: in nats, of the model's own distribution, whatever biases, penalties, filters and grammar
+     * have made of it: to the bit what ht_score gives (score.h). The likeliest are as many as `top_logprobs` says,
+     * the lowest id first on ties. */
     double log_probability;
     int32_t n_likeliest;
     const ht_token_probability *likeliest; /* [n_likeliest] */
 } ht_probe;
 
-/* Called on the thread of the caller, or, of an engine's request, as its pieces are, in order with them: before the text of the token. */
+/* Called on the thread of the caller, or, of an engine's request, as its pieces are, in order with them: before the
+ * text of the token. */
 typedef void ht_probe_fn(const ht_probe *probe, void *user);
 
 /* In ht_generate_options. */

@@ -1,5 +1,5 @@
-/* A report on a model as it runs here: how fast it answers, what the prefix cache and saved states spare, and whether what it
- * says is what it should be. */
+/* A report on a model as it runs here: how fast it answers, what the prefix cache and saved states spare, and whether
+ * what it says is what it should be. */
 #ifndef HEARTH_REPORT_H
 #define HEARTH_REPORT_H
 
@@ -42,8 +42,8 @@ typedef struct ht_bench_report {
     double prefill_seconds, first_token_seconds, decode_seconds;
     size_t peak_memory_bytes;
 
-    /* The same request twice on an engine: the prompt, repeated until it fills two pages of the cache, as far as the context allows it.
-     * When nothing was measured `prefix_note` says why, and the rest is 0. */
+    /* The same request twice on an engine: the prompt, repeated until it fills two pages of the cache, as far as the
+     * context allows it. When nothing was measured `prefix_note` says why, and the rest is 0. */
     const char *prefix_note;           /* "" when it was measured */
     int64_t prefix_reused;             /* tokens of the second prompt */
     double prefix_hit_rate;            /* of its tokens */
@@ -63,8 +63,8 @@ typedef struct ht_bench_report {
     double probe_overhead;
 } ht_bench_report;
 
-/* Measures and checks; some seconds for a small model. A check that does not hold is part of the report, not an error. The
- * model needs a tokenizer, HT_ERR_UNSUPPORTED without. The caller frees *out. */
+/* Measures and checks; some seconds for a small model. A check that does not hold is part of the report, not an
+ * error. The model needs a tokenizer, HT_ERR_UNSUPPORTED without. The caller frees *out. */
 HT_API ht_status ht_bench_report_run(ht_model *m, const ht_report_options *options, ht_bench_report **out,
                                      ht_error *err);
 HT_API void ht_bench_report_free(ht_bench_report *report); /* NULL is fine */

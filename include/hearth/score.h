@@ -1,7 +1,8 @@
 /* Scores: how likely a model finds given continuations of prompts, token by token.
  *
- * Probabilities are those of all logits, without temperature or filters: log-softmax of the f32 logits, summed in double. The prompt and whatever
- * continuations have in common are computed once, and many go through the model together, as in classify.h. */
+ * Probabilities are those of all logits, without temperature or filters: log-softmax of the f32 logits, summed in
+ * double. The prompt and whatever continuations have in common are computed once, and many go through the model
+ * together, as in classify.h. */
 #ifndef HEARTH_SCORE_H
 #define HEARTH_SCORE_H
 
@@ -20,8 +21,8 @@ typedef struct ht_score_request {
     size_t n_continuations;
 } ht_score_request;
 
-/* Gives request i, counted from 0, in *request, which is all zeros before; what it points to has to stay until the next call. A failure is
- * that request's alone. */
+/* Gives request i, counted from 0, in *request, which is all zeros before; what it points to has to stay until the
+ * next call. A failure is that request's alone. */
 typedef ht_status ht_score_request_fn(size_t i, ht_score_request *request, void *user, ht_error *err);
 
 /* Options of ht_score. */
@@ -74,8 +75,8 @@ typedef struct ht_score_result {
 /* Called in the order of requests, on the caller's thread. Return false to stop. */
 typedef bool ht_score_fn(const ht_score_result *result, void *user);
 
-/* Scores n requests; NULL: those of options->next, of which only as many are in memory as are computed together. Failures of one, and the
- * end by cancellation or by fn, are as in ht_classify. */
+/* Scores n requests; NULL: those of options->next, of which only as many are in memory as are computed together.
+ * Failures of one, and the end by cancellation or by fn, are as in ht_classify. */
 HT_API ht_status ht_score(ht_model *m, const ht_score_request *requests, size_t n, const ht_score_options *options,
                           ht_score_fn *fn, void *user, ht_error *err);
 

@@ -1,8 +1,8 @@
 /* Sessions: one conversation's tokens and KV cache, and the logits after them. generate.h generates from a session.
  *
- * A session belongs to one thread at a time; any number of sessions may share a model. On one instruction set logits depend,
- * to the bit, on the model and the tokens: not on threads, batch or cache. Across instruction sets equal bits are not
- * promised. */
+ * A session belongs to one thread at a time; any number of sessions may share a model. On one instruction set logits
+ * depend, to the bit, on the model and the tokens: not on threads, batch or cache. Across instruction sets equal bits
+ * are not promised. */
 #ifndef HEARTH_SESSION_H
 #define HEARTH_SESSION_H
 
@@ -56,9 +56,10 @@ typedef struct ht_forward_options {
 } ht_forward_options;
 HT_API void ht_forward_options_init(ht_forward_options *options, size_t size);
 
-/* Appends ids to the session in chunks and hands over the logits: after every position with `all_rows` (a chunk may come in
- * several slices then), else after the last one only; fn may be NULL. Prompts longer than the rest of the context, and ids outside the vocabulary, are rejected before any computation. On failure the session is as it was after the last
- * whole chunk. */
+/* Appends ids to the session in chunks and hands over the logits: after every position with `all_rows` (a chunk may
+ * come in several slices then), else after the last one only; fn may be NULL. Prompts longer than the rest of the
+ * context, and ids outside the vocabulary, are rejected before any computation. On failure the session is as it was
+ * after the last whole chunk. */
 HT_API ht_status ht_session_forward(ht_session *s, const int32_t *ids, size_t n, const ht_forward_options *options,
                                     ht_logits_fn *fn, void *user, ht_error *err);
 

@@ -18,8 +18,9 @@ extern "C" {
 
 typedef struct ht_tokenizer ht_tokenizer;
 
-/* Loads from a `.gguf` file (vocabulary-only ones too), a `tokenizer.json` file, or a directory holding either: where there
- * is one GGUF and no safetensors, its own vocabulary is taken first. The caller frees the result with ht_tokenizer_free. */
+/* Loads from a `.gguf` file (vocabulary-only ones too), a `tokenizer.json` file, or a directory holding either: where
+ * there is one GGUF and no safetensors, its own vocabulary is taken first. The caller frees the result with
+ * ht_tokenizer_free. */
 HT_API ht_status ht_tokenizer_load(const char *path, ht_tokenizer **out, ht_error *err);
 HT_API void ht_tokenizer_free(ht_tokenizer *t); /* NULL is fine */
 
@@ -31,20 +32,20 @@ enum {
     HT_ENCODE_PARSE_SPECIAL = 2
 };
 
-/* Encodes n bytes of UTF-8 with the flags (HT_ERR_ARGUMENT for unknown ones); invalid sequences are read as U+FFFD. *ids
- * has *n_ids ids, which the caller frees with ht_ids_free; NULL for an empty result. */
+/* Encodes n bytes of UTF-8 with the flags (HT_ERR_ARGUMENT for unknown ones); invalid sequences are read as U+FFFD.
+ * *ids has *n_ids ids, which the caller frees with ht_ids_free; NULL for an empty result. */
 HT_API ht_status ht_tokenizer_encode(const ht_tokenizer *t, const char *text, size_t n, unsigned flags, int32_t **ids,
                                      size_t *n_ids, ht_error *err);
 
 HT_API void ht_ids_free(int32_t *ids); /* NULL is fine */
 
-/* Decodes ids to UTF-8 text, NUL-terminated, which the caller frees with ht_text_free; *n is its length without the NUL.
- * Special tokens are left out when skip_special is set. Ids outside the vocabulary are an error. */
+/* Decodes ids to UTF-8 text, NUL-terminated, which the caller frees with ht_text_free; *n is its length without the
+ * NUL. Special tokens are left out when skip_special is set. Ids outside the vocabulary are an error. */
 HT_API ht_status ht_tokenizer_decode(const ht_tokenizer *t, const int32_t *ids, size_t n_ids, bool skip_special,
                                      char **text, size_t *n, ht_error *err);
 
-/* The n bytes that a token stands for in the middle of a text, which need not be whole characters, with a NUL after them; the caller
- * frees *bytes with ht_text_free. */
+/* The n bytes that a token stands for in the middle of a text, which need not be whole characters, with a NUL after
+ * them; the caller frees *bytes with ht_text_free. */
 HT_API ht_status ht_tokenizer_token_bytes(const ht_tokenizer *t, int32_t id, char **bytes, size_t *n, ht_error *err);
 
 /* Streaming decode: feed ids one by one, get complete characters. The concatenation of all pieces and the flushed rest

@@ -69,10 +69,10 @@ typedef struct ht_train_batch {
     int64_t n_learned;        /* targets that are learned */
 } ht_train_batch;
 
-/* The sum of the cross-entropies of the batch's learned rows, f32 [], and its gradients by all parameters, both lazy arrays of
- * scope `s`. `checkpointing` computes each layer again for its gradient, which saves memory and costs a third more time; key:
- * u32 [2] of dropout's random numbers, or HT_NONE without dropout. The batch must outlive the scope. HT_ERR_ARGUMENT when no row
- * is learned, or for an id that the model does not have. */
+/* The sum of the cross-entropies of the batch's learned rows, f32 [], and its gradients by all parameters, both lazy
+ * arrays of scope `s`. `checkpointing` computes each layer again for its gradient, which saves memory and costs a
+ * third more time; key: u32 [2] of dropout's random numbers, or HT_NONE without dropout. The batch must outlive the
+ * scope. HT_ERR_ARGUMENT when no row is learned, or for an id that the model does not have. */
 HT_API ht_status ht_trainable_gradients(const ht_trainable *t, ht_scope *s, const ht_train_batch *batch, ht_array *key,
                                         bool checkpointing, ht_array **loss, ht_array **grads, ht_error *err);
 
@@ -209,9 +209,9 @@ HT_API ht_status ht_trainer_new(ht_model *m, const ht_trainer_options *options, 
 HT_API void ht_trainer_free(ht_trainer *t); /* NULL is fine */
 HT_API void ht_trainer_describe(const ht_trainer *t, ht_trainer_plan *out);
 
-/* One step, unless plan.iters are done: then HT_ERR_LIMIT. A step whose loss or gradients are not finite changes nothing and is
- * counted; the fifth in a row is HT_ERR_ARGUMENT, with the lines of its samples. After any failure the state is that after the
- * last whole step. */
+/* One step, unless plan.iters are done: then HT_ERR_LIMIT. A step whose loss or gradients are not finite changes
+ * nothing and is counted; the fifth in a row is HT_ERR_ARGUMENT, with the lines of its samples. After any failure the
+ * state is that after the last whole step. */
 HT_API ht_status ht_trainer_step(ht_trainer *t, ht_train_step *out, ht_error *err);
 /* Mean loss over the learned tokens of the held-out samples; HT_ERR_ARGUMENT without any. */
 HT_API ht_status ht_trainer_evaluate(ht_trainer *t, double *loss, ht_error *err);
@@ -226,8 +226,8 @@ HT_API ht_status ht_trainer_resume(ht_trainer *t, const char *path, ht_error *er
 
 /* A run of tokens that are all learned, or all not, as n bytes of text. Return false to stop. */
 typedef bool ht_train_piece_fn(const char *text, size_t n, bool learned, void *user);
-/* Sample i of the training data, 0 to n_samples - 1, in such pieces, special tokens included; without a tokenizer, the tokens'
- * numbers. */
+/* Sample i of the training data, 0 to n_samples - 1, in such pieces, special tokens included; without a tokenizer,
+ * the tokens' numbers. */
 HT_API ht_status ht_trainer_sample(const ht_trainer *t, int64_t i, ht_train_piece_fn *fn, void *user, ht_error *err);
 
 #ifdef __cplusplus
