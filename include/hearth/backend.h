@@ -1,9 +1,9 @@
-/* Backends: who loads a model and computes its answers.
+/* Backends: engines that load a model and compute its answers.
  *
  * `native` is this library. `mlx_lm` is mlx-lm in a Python child process, which reaches Apple's GPU; it computes,
  * while tokenizer, chat template, stop texts and the parts of answers are Hearth's in both. A program may register
- * backends of its own: a backend is a table of functions. Where a table has no function for an operation, that
- * operation is HT_ERR_UNSUPPORTED, with the names of both. */
+ * other backends: a backend is a table of functions. Operations missing in the table are HT_ERR_UNSUPPORTED, with
+ * the names of both. */
 #ifndef HEARTH_BACKEND_H
 #define HEARTH_BACKEND_H
 
@@ -48,7 +48,7 @@ typedef struct ht_backend_prompt {
     size_t n_ids;
 } ht_backend_prompt;
 
-/* ---- what a model is ---- */
+/* ---- description of a model ---- */
 
 /* Texts are never NULL and lent until the model is closed; numbers that are not known are 0. */
 typedef struct ht_backend_info {
@@ -73,9 +73,9 @@ typedef bool ht_backend_keys_fn(const ht_backend_keys *keys, void *user);
 
 /* ---- backends ---- */
 
-/* A backend. `state` is what its `load` has made of a model. Functions may be called by several threads at once, for
- * one state too; options are never NULL and are complete, but numbers of the sampler may be HT_SAMPLER_UNSET, for
- * which a backend takes the checkpoint's values, else the defaults. Those that may be NULL say so. */
+/* A backend. `state` is the result of `load` for a model. Several threads may call functions at once, also on one
+ * state. Options are never NULL and are complete, except that numbers of the sampler may be HT_SAMPLER_UNSET: use the
+ * checkpoint's values for these, else the defaults. Functions may not be NULL unless noted. */
 typedef struct ht_backend {
     size_t size;         /* of the struct, set by ht_backend_init */
     const char *name;    /* this and the next are kept, not copied */
@@ -110,8 +110,8 @@ HT_API const ht_backend *ht_backend_default(void);
 
 typedef struct ht_backend_model ht_backend_model;
 
-/* Loads a checkpoint with the backend of that name; NULL: the default. HT_ERR_ARGUMENT, with the names there are, for
- * another one. The caller closes *out. */
+/* Loads a checkpoint with the backend of that name; NULL: the default. HT_ERR_ARGUMENT, with the existing names, for
+ * another name. The caller closes *out. */
 HT_API ht_status ht_backend_load(const char *name, const char *path, const ht_backend_options *options,
                                  ht_backend_model **out, ht_error *err);
 /* Frees the model; its calls must have returned. NULL is fine. */
@@ -137,7 +137,7 @@ HT_API ht_status ht_backend_get_info(ht_backend_model *m, ht_backend_info *out, 
 /* Keys and values of a prompt, layer by layer and head by head. `cancel` may be NULL. */
 HT_API ht_status ht_backend_inspect(ht_backend_model *m, const ht_backend_prompt *prompt, const ht_cancel *cancel,
                                     ht_backend_keys_fn *fn, void *user, ht_error *err);
-/* Ends all calls on the model that are under way or wait, with HT_ERR_CANCELLED; later ones are not touched. From any
+/* Ends all running and waiting calls on the model with HT_ERR_CANCELLED; later calls are not affected. From any
  * thread, not from a signal handler. */
 HT_API ht_status ht_backend_cancel(ht_backend_model *m, ht_error *err);
 /* The underlying model, for sessions and for operations of this library alone; lent until ht_backend_close. Without

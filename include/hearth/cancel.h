@@ -26,7 +26,7 @@ typedef struct ht_cancel {
 HT_API void ht_cancel_request(ht_cancel *c);
 /* Whether the end is requested; false for NULL. */
 HT_API bool ht_cancel_requested(const ht_cancel *c);
-/* Takes the request back, for calls that begin later. */
+/* Clears the flag, for calls that begin later. */
 HT_API void ht_cancel_reset(ht_cancel *c);
 
 #ifdef __cplusplus

@@ -24,9 +24,9 @@ HT_API ht_file_role ht_file_role_of(const char *path);
 
 /* One checkpoint. All of it is lent during the call alone. */
 typedef struct ht_find {
-    const char *path;          /* as ht_model_load takes it: the directory that was searched, and on from there */
-    const ht_model_info *info; /* what it is, but for tokenizer_kind and chat_format, which are ""; NULL: broken */
-    const ht_error *problem;   /* why it could not be read; NULL: it could */
+    const char *path;          /* for ht_model_load; begins with the searched directory */
+    const ht_model_info *info; /* description without tokenizer_kind and chat_format, which are ""; NULL: broken */
+    const ht_error *problem;   /* reason why it could not be read; NULL: it could */
 } ht_find;
 
 /* Return false to stop. */

@@ -7,7 +7,7 @@
  * largest of them, not the model.
  *
  * A tensor that an adapter changes is written as floats, as rounding the sum to few bits again may lose all of a
- * small change. What it does not change stays as it is, where the container can mix both: in GGUF and in MLX's
+ * small change. Unchanged tensors stay as they are, where the container can mix both: in GGUF and in MLX's
  * groups. A checkpoint of another quantisation (fp8, NVFP4, compressed-tensors, ModelOpt) becomes floats as a whole
  * when one of its quantised tensors changes. */
 #ifndef HEARTH_FUSE_H

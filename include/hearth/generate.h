@@ -29,8 +29,8 @@ enum { HT_SAMPLER_UNSET = INT32_MIN };
 /* How a token is drawn from its logits: by a chain of stages, each applied to the result of the previous one. Biases
  * are added before all stages.
  *
- *   repeat_penalty  logits of tokens that occurred lately, divided by it when positive, multiplied by it when not; then, of
- *                   tokens that were generated n > 0 times in this answer, less n * frequency_penalty + presence_penalty
+ *   repeat_penalty  logits of recent tokens, divided by it if positive, else multiplied; then, for tokens generated
+ *                   n > 0 times in this answer, less n * frequency_penalty + presence_penalty
  *   temperature     logits divided by it
  *   top_p           the fewest most likely tokens whose probabilities add up to it
  *   top_k           the most likely tokens, at most this number
@@ -84,9 +84,8 @@ typedef struct ht_generate_options {
     bool parse_special; /* of ht_generate_chat: HT_ENCODE_PARSE_SPECIAL of ht_chat_encode; default false */
     /* Speculative decoding: draft tokens are computed along with the current one, and accepted as far as they equal
      * the tokens that would have been drawn. Same output, to the bit; faster where the text is predictable. */
-    bool lookup; /* draft what followed the last occurrence of the latest tokens; default false */
-    ht_model *
-        draft; /* draft with a smaller model of the same vocabulary; only for ht_generate and its variants. Default NULL */
+    bool lookup;     /* draft what followed the last occurrence of the latest tokens; default false */
+    ht_model *draft; /* draft with a smaller model of the same vocabulary; for ht_generate and variants. Default NULL */
     int32_t guesses; /* draft tokens per step, 1 to 15; default 0: adaptive */
     /* Observations during generation (probe.h); they disable speculation. Default NULL: none. */
     const ht_probe_options *probes;
@@ -99,9 +98,10 @@ typedef struct ht_generate_options {
      * white space that follow it. If the prompt has not opened reasoning, the answer may, unless the template has
      * none or ht_chat_set_thinking turned it off. Tool calls may replace the text: see ht_chat_set_tool_choice. */
     ht_grammar *grammar;
-    /* Stream tool calls in pieces, HT_ANSWER_CALL_BEGIN to _END, instead of whole calls. A call that the end of the
-     * answer cuts is delivered if its name and more of it are known. A call cut earlier is text, or is discarded
-     * where the answer must be calls (ht_chat_set_tool_choice). Without pieces every cut call is text. Default false. */
+    /* Stream tool calls in pieces, HT_ANSWER_CALL_BEGIN to _END, instead of whole calls. A call that the end of
+     * the answer cuts is delivered if its name and more of it are known. A call cut earlier is text, or is
+     * discarded where the answer must be calls (ht_chat_set_tool_choice). Without pieces every cut call is text.
+     * Default false. */
     bool call_pieces;
     /* Maximum total tokens of reasoning in an answer, counted between its marks. At the limit, unless the next token
      * ends the reasoning, the closing mark replaces the drawn token, with the white space that the chat template puts

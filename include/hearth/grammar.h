@@ -32,9 +32,9 @@ HT_API ht_status ht_grammar_from_gbnf(ht_model *m, const char *text, size_t n, h
 
 /* White space between the parts of a JSON text. */
 typedef enum ht_schema_space {
-    HT_SCHEMA_SPACE_LINES, /* none, one space, or the end of a line and at most 64 spaces or 16 tabs, and before commas and colons
-                              none or one space: as indented, one-line and compact JSON has it; a text cannot go on with white space
-                              for long */
+    /* Between parts nothing, one space, or a line end and at most 64 spaces or 16 tabs; before commas and colons
+     * nothing or one space. Allows indented, one-line and compact JSON, but no long runs of white space. */
+    HT_SCHEMA_SPACE_LINES,
     HT_SCHEMA_SPACE_NONE,
     HT_SCHEMA_SPACE_ANY /* any run of spaces, tabs, ends of lines */
 } ht_schema_space;

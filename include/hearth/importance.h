@@ -69,8 +69,9 @@ HT_API ht_importance_info ht_importance_get_info(const ht_importance *importance
 /* Entry i, 0 to n_entries - 1. */
 HT_API ht_importance_entry ht_importance_entry_at(const ht_importance *importance, int64_t i);
 
-/* Adds up n of them, 1 or more: each input counts as much as every other. Gate and up experts that are one entry in
- * one and two in another are two in the sum. HT_ERR_ARGUMENT when two have an entry of one name and different shapes. */
+/* Adds up n of them, 1 or more: each input counts as much as every other. Gate and up experts that are one entry
+ * in one and two in another are two in the sum. HT_ERR_ARGUMENT when two have an entry of one name and different
+ * shapes. */
 HT_API ht_status ht_importance_merge(const ht_importance *const *parts, int n, ht_importance **out, ht_error *err);
 
 /* ---- gathering ---- */

@@ -34,7 +34,7 @@ typedef struct ht_inspect_options {
     ht_adapter *const *adapters; /* [n_adapters] of the model; default NULL, for none; they add up */
     const float *adapter_scales; /* [n_adapters] factors on them; default NULL: 1 for each */
     int n_adapters;
-    size_t most_bytes;       /* that may be allocated; default 0: what the machine has free */
+    size_t most_bytes;       /* maximum allocation; default 0: the machine's free memory */
     const ht_cancel *cancel; /* ends the call with HT_ERR_CANCELLED; default NULL */
     /* Called after each layer, with the share done, 0 to 1. Default NULL. */
     void (*progress)(double done, void *user);
@@ -42,7 +42,7 @@ typedef struct ht_inspect_options {
 } ht_inspect_options;
 HT_API void ht_inspect_options_init(ht_inspect_options *options, size_t size);
 
-/* One layer. Arrays are f32, row-major, and NULL when they were not asked for. */
+/* One layer. Arrays are f32, row-major, and NULL if not requested. */
 typedef struct ht_inspected_layer {
     int32_t
         kv_layer; /* layer whose keys and values this one attends to: itself, or the earlier one that shares its own */
@@ -62,10 +62,10 @@ typedef struct ht_inspection {
     size_t bytes;                     /* of the arrays */
 } ht_inspection;
 
-/* Computes the n ids of a prompt as a session would and keeps what the options ask for. HT_ERR_ARGUMENT for no ids,
- * ids outside the vocabulary, layers that the model does not have, or when nothing is asked for; HT_ERR_LIMIT for a
- * prompt longer than the context or when memory does not suffice. Numbers that are not finite are kept as they are.
- * The model may be in use by sessions. The caller frees *out. */
+/* Computes the n ids of a prompt as a session would and keeps the requested arrays. HT_ERR_ARGUMENT for no ids, ids
+ * outside the vocabulary, layers that the model lacks, or if nothing is requested. HT_ERR_LIMIT for a prompt longer
+ * than the context or insufficient memory. Numbers that are not finite are kept. Sessions may use the model
+ * meanwhile. The caller frees *out. */
 HT_API ht_status ht_inspect(ht_model *m, const int32_t *ids, size_t n, const ht_inspect_options *options,
                             ht_inspection **out, ht_error *err);
 HT_API void ht_inspection_free(ht_inspection *i); /* NULL is fine */

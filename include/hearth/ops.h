@@ -132,8 +132,8 @@ HT_API ht_array *ht_floor(ht_scope *s, ht_array *x);    /* rounded down; integer
 HT_API ht_array *ht_ceil(ht_scope *s, ht_array *x);     /* rounded up; integers are unchanged */
 /* x rounded to `decimals` digits after the point, which may be negative; halves round to even. */
 HT_API ht_array *ht_round(ht_scope *s, ht_array *x, int decimals);
-/* x with NaN, +infinity and -infinity replaced by `nan`, `posinf` and `neginf`. NAN for `posinf` or `neginf` stands
- * for the largest or smallest finite value of the dtype. */
+/* x with NaN, +infinity and -infinity replaced by `nan`, `posinf` and `neginf`. NAN for `posinf` or `neginf` means
+ * the largest or smallest finite value of the dtype. */
 HT_API ht_array *ht_nan_to_num(ht_scope *s, ht_array *x, double nan, double posinf, double neginf);
 HT_API ht_array *ht_bitwise_invert(ht_scope *s, ht_array *x); /* ~x, of integers and bool */
 HT_API ht_array *ht_relu(ht_scope *s, ht_array *x);           /* maximum(x, 0) */

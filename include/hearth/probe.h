@@ -21,12 +21,12 @@ typedef enum ht_probe_kind {
     HT_PROBE_ENTROPY = 4,   /* of the model's distribution */
     HT_PROBE_CACHE = 8,     /* how full the KV cache is */
     HT_PROBE_MEMORY = 16,   /* how full the device's memory is */
-    HT_PROBE_ROUTER = 32,   /* the experts of each layer that has some; nothing comes of a model without */
+    HT_PROBE_ROUTER = 32,   /* the experts of each layer that has some; no probes for a model without */
     HT_PROBE_RESIDUAL = 64, /* how large the residual stream is */
-    HT_PROBE_LOGPROB = 128, /* how likely the model finds the token that was drawn, and the likeliest ones */
+    HT_PROBE_LOGPROB = 128, /* log-probability of the drawn token, and the most likely tokens */
     HT_PROBE_ALL = 255
 } ht_probe_kind;
-/* A short name such as "entropy"; NULL for what is no kind. A constant. */
+/* A short name such as "entropy"; NULL for an unknown kind. A constant. */
 HT_API const char *ht_probe_name(ht_probe_kind kind);
 
 enum { HT_PROBE_TOP_LOGITS = 8, HT_PROBE_MOST_LOGPROBS = 20 };
@@ -72,8 +72,8 @@ typedef struct ht_probe {
     const ht_token_probability *likeliest; /* [n_likeliest] */
 } ht_probe;
 
-/* Called on the thread of the caller, or, of an engine's request, as its pieces are, in order with them: before the
- * text of the token. */
+/* Called on the caller's thread, or, for an engine's request, on the thread of its pieces and in order with them:
+ * before the text of the token. */
 typedef void ht_probe_fn(const ht_probe *probe, void *user);
 
 /* In ht_generate_options. */
