@@ -92,19 +92,19 @@ typedef enum ht_tool_choice {
  * HT_TOOL_CHOICE_NAMED, else NULL. Without `parallel` an answer has at most one call.
  *
  * A valid call names one of the conversation's tools and is written in the chat template's tool-call format. Its
- * arguments match the tool's JSON Schema `parameters`, read as by ht_grammar_from_json_schema with default options; a
- * tool without `parameters` takes no arguments. An unsupported schema is logged as a warning (log.h), and the tool's
- * arguments may be any JSON object. Formats that write parameters one by one use the order of `properties`, allow no
- * other parameters, and ignore constraints on several parameters at once.
+ * arguments match the tool's JSON Schema `parameters`, read as by ht_grammar_from_json_schema with default
+ * options, but in any order; a tool without `parameters` takes no arguments. An unsupported schema is logged as a
+ * warning (log.h), and the tool's arguments may be any JSON object. Formats that write parameters one by one use
+ * the order of `properties`, allow no other parameters, and ignore constraints on several parameters at once.
  *
  * An answer that requires a call is HT_ERR_ARGUMENT without a tool of that name, and HT_ERR_UNSUPPORTED if the
  * template's tool-call format is unknown. With HT_TOOL_CHOICE_AUTO and _NONE such answers are free.
  *
- * A grammar in ht_generate_options applies after the reasoning. With HT_TOOL_CHOICE_AUTO the answer is either calls
- * and nothing else, or text of the grammar: an answer that begins as a call is one; any other is text, whatever it
- * looks like. With HT_TOOL_CHOICE_NONE, and where no call is possible, it is text of the grammar. With
- * HT_TOOL_CHOICE_REQUIRED and _NAMED it is calls, and the grammar is ignored. With HT_TOOL_CHOICE_FREE it is text of
- * the grammar, and a call where that text parses as one. */
+ * A grammar in ht_generate_options applies after the reasoning. With HT_TOOL_CHOICE_AUTO the answer is either
+ * calls and nothing else, or text of the grammar: an answer that begins as a call is one; any other is text,
+ * whatever it looks like. With HT_TOOL_CHOICE_NONE, and where no call is possible, it is text of the grammar. With
+ * HT_TOOL_CHOICE_REQUIRED and _NAMED it is calls, and the grammar is ignored. With HT_TOOL_CHOICE_FREE it is text
+ * of the grammar, and a call where that text parses as one. */
 HT_API ht_status ht_chat_set_tool_choice(ht_chat *chat, ht_tool_choice choice, const char *name, bool parallel,
                                          ht_error *err);
 /* With `on` the prompt ends after the content of the last message, and the answer continues that text (transformers'

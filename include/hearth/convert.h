@@ -68,7 +68,7 @@ typedef struct ht_convert_options {
     const ht_importance *importance;
     int32_t n_threads;                         /* default 0: one for each core */
     const ht_cancel *cancel;                   /* ends the call with HT_ERR_CANCELLED; default NULL */
-    void (*progress)(double done, void *user); /* called now and then with the share done, 0 to 1; default NULL */
+    void (*progress)(double done, void *user); /* called periodically with the share done, 0 to 1; default NULL */
     void (*on_tensor)(const ht_convert_tensor *t, void *user); /* called for each rounded tensor; default NULL */
     void *user;                                                /* handed to both */
     ht_convert_report *report;                                 /* filled in on success; default NULL */

@@ -22,7 +22,7 @@ typedef enum ht_file_role {
  * Thread-safe. */
 HT_API ht_file_role ht_file_role_of(const char *path);
 
-/* One checkpoint. All of it is lent during the call alone. */
+/* One checkpoint. Lent during the call. */
 typedef struct ht_find {
     const char *path;          /* for ht_model_load; begins with the searched directory */
     const ht_model_info *info; /* description without tokenizer_kind and chat_format, which are ""; NULL: broken */

@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-/* A value outside of HT_BOOL .. HT_DTYPE_COUNT - 1 is no dtype: functions that take it say so. */
+/* Functions document whether they accept a value outside of HT_BOOL .. HT_DTYPE_COUNT - 1, which is not a dtype. */
 typedef enum ht_dtype {
     HT_DTYPE_NONE = 0, /* no dtype: what a zeroed variable holds */
     HT_BOOL,

@@ -29,7 +29,7 @@ typedef struct ht_embed_options {
     const float *adapter_scales; /* NULL: 1 each */
     int n_adapters;
     const ht_cancel *cancel; /* ends the call with HT_ERR_CANCELLED; default NULL */
-    /* Called now and then with the share of texts that are done, 0 to 1. Default NULL. */
+    /* Called periodically with the share of texts that are done, 0 to 1. Default NULL. */
     void (*progress)(double done, void *user);
     void *user; /* handed to `progress` */
 } ht_embed_options;

@@ -1,10 +1,11 @@
-/* Evaluation: perplexity of a text under a model, and KL divergence of its predictions from those of another model.
+/* Evaluation: perplexity of a text under a model, and KL divergence of its predictions from those of another
+ * model.
  *
- * Windows. The ids are cut into windows of `window` tokens, one after the other, without overlap; each is computed by
- * itself. Within a window every token but the first one counts: it is predicted from all tokens before it. A last
- * window of one token has nothing to predict and is left out. A text is encoded as a whole; where the checkpoint asks
- * for BOS at the beginning of a text, every window begins with it and holds one token of the text less, and all of
- * these count.
+ * Windows. The ids are cut into windows of `window` tokens, one after the other, without overlap; each is computed
+ * by itself. Within a window every token but the first one counts: it is predicted from all tokens before it. A
+ * last window of one token has no predictions and is skipped. A text is encoded as a whole; where the checkpoint
+ * requires BOS at the beginning of a text, every window begins with it and holds one token of the text less, and
+ * all of these count.
  *
  * Memory: logits of a few rows (about 16 MB, or one row) and a few bytes per token. */
 #ifndef HEARTH_EVALUATE_H
@@ -22,7 +23,7 @@ typedef struct ht_evaluate_options {
     int32_t window;          /* tokens of a window, 2 or more; default 0: 512, or the context when that is less */
     ht_model *reference;     /* to compare with, of the same vocabulary; default NULL: none */
     const ht_cancel *cancel; /* ends the evaluation with HT_ERR_CANCELLED; default NULL */
-    /* Called now and then with the share done, 0 to 1. Default NULL. */
+    /* Called periodically with the share done, 0 to 1. Default NULL. */
     void (*progress)(double done, void *user);
     void *user; /* handed to `progress` */
     /* [n_adapters] of the model, as for ht_session_set_adapters; default none. `adapted_reference`: of the reference,

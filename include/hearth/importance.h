@@ -92,11 +92,11 @@ typedef struct ht_importance_options {
     const float *adapter_scales; /* NULL: 1 each */
     int n_adapters;
     const ht_cancel *cancel; /* ends the call with HT_ERR_CANCELLED; default NULL */
-    /* Called now and then with the share done, 0 to 1. Default NULL. */
+    /* Called periodically with the share done, 0 to 1. Default NULL. */
     void (*progress)(double done, void *user);
     void *user; /* handed to `progress` and `so_far` */
     /* Called after every so_far_chunks chunks but the last one with what there is by then, `from` included, lent
-     * during the call: so that what took hours can be kept. Skipping as many chunks goes on from there. False ends
+     * during the call: so that what took hours can be kept. To continue, skip as many chunks. False ends
      * the call with HT_ERR_CANCELLED. Default NULL; default 0: never. */
     bool (*so_far)(const ht_importance *importance, void *user);
     int64_t so_far_chunks;
@@ -114,7 +114,7 @@ HT_API void ht_importance_options_init(ht_importance_options *options, size_t si
 HT_API ht_status ht_importance_gather_ids(ht_model *m, const int32_t *ids, size_t n,
                                           const ht_importance_options *options, ht_importance **out, ht_error *err);
 /* The same on n bytes of UTF-8, encoded as a whole by the model's tokenizer (HT_ERR_UNSUPPORTED without one); special
- * tokens written in the text are recognised. Where the checkpoint asks for BOS at the beginning of a text, every
+ * tokens written in the text are recognised. Where the checkpoint requires BOS at the beginning of a text, every
  * chunk begins with it and holds one token of the text less. */
 HT_API ht_status ht_importance_gather_text(ht_model *m, const char *text, size_t n,
                                            const ht_importance_options *options, ht_importance **out, ht_error *err);

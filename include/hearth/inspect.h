@@ -9,7 +9,7 @@
  * scaled, capped where the family caps them, and masked. A row sums to 1 within rounding; weights of later positions,
  * and in a sliding layer of those before the window, are exactly 0.
  *
- * Memory: the arrays that are asked for, the KV cache of the prompt, and the intermediate values of 256 positions in
+ * Memory: the requested arrays, the KV cache of the prompt, and the intermediate values of 256 positions in
  * one layer. Attention weights take n_heads * n_tokens * n_tokens floats a layer: 2 GB for 32 heads and 4,096 tokens.
  * Requests that do not fit are rejected, with the numbers, before any computation. */
 #ifndef HEARTH_INSPECT_H
@@ -77,7 +77,7 @@ HT_API ht_status ht_inspection_save(const ht_inspection *i, const char *path, bo
 
 /* A picture of the attention weights of one head as an SVG document: a row for each query and a column for each key,
  * with the tokens as labels, as many as are legible. Their texts are those of `t`, or their ids when `t` is NULL.
- * HT_ERR_ARGUMENT when there is no such head or its weights were not asked for, HT_ERR_LIMIT for more than 2,048
+ * HT_ERR_ARGUMENT for an unknown head, or if its weights were not requested, HT_ERR_LIMIT for more than 2,048
  * tokens. The caller frees *svg with ht_text_free. */
 HT_API ht_status ht_inspection_draw(const ht_inspection *i, int32_t layer, int32_t head, const ht_tokenizer *t,
                                     char **svg, ht_error *err);

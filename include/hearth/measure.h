@@ -21,14 +21,14 @@ typedef struct ht_instruction_set {
     const char *needs; /* what the processor must offer: "AVX2, FMA, F16C, BMI2" */
     bool built_in;     /* this build of Hearth has kernels for it */
     bool machine_has;  /* processor and operating system support it; false for another architecture's */
-    bool best;         /* what a CPU device uses unless told otherwise: the last one that is both */
+    bool best;         /* default of a CPU device: the last one with both */
 } ht_instruction_set;
 
 /* All that Hearth knows of, worst first, never freed; *n is their number. */
 HT_API const ht_instruction_set *ht_instruction_sets(int *n);
 
-/* Bytes that can be allocated without pushing others out: what ht_model_load measures a model against. Control groups
- * count. False, and 0, when the system does not say. */
+/* Free memory in bytes, within the limits of control groups; ht_model_load compares a model with it. False, and 0,
+ * if unknown. */
 HT_API bool ht_memory_available(size_t *bytes);
 
 /* An NVIDIA GPU, as its driver describes it. */
@@ -36,7 +36,7 @@ typedef struct ht_gpu {
     char name[128];             /* "NVIDIA H100 80GB HBM3" */
     char driver[64];            /* its version, "550.54.15"; "" when the system does not say */
     int major, minor;           /* compute capability: 9 and 0 */
-    int cuda_major, cuda_minor; /* version of CUDA that the driver is for */
+    int cuda_major, cuda_minor; /* CUDA version of the driver */
     int multiprocessors;
     size_t memory_bytes, memory_free_bytes; /* now */
 } ht_gpu;
@@ -44,7 +44,7 @@ typedef struct ht_gpu {
 /* Properties of an open GPU. False, and zeros, for another device, and when the driver does not answer. */
 HT_API bool ht_device_gpu(ht_device *d, ht_gpu *out);
 
-/* ---- what it can do ---- */
+/* ---- peaks ---- */
 
 /* How products are computed. */
 typedef enum ht_arithmetic {
@@ -55,7 +55,7 @@ typedef enum ht_arithmetic {
     HT_ARITHMETIC_F32, /* everything else */
     HT_ARITHMETIC_F16  /* products of f16, f32 sums, of a GPU's tensor cores: all weights but those of f32 */
 } ht_arithmetic;
-/* How many there are; a later library may have more. */
+/* Number of kinds; a later library may have more. */
 enum { HT_ARITHMETICS = 4 };
 
 HT_API const char *ht_arithmetic_name(ht_arithmetic a); /* "int8", "int16", "f32", "f16" */
@@ -68,7 +68,7 @@ typedef struct ht_meter ht_meter;
 HT_API ht_status ht_meter_new(ht_device *d, size_t bytes, ht_meter **out, ht_error *err);
 HT_API void ht_meter_free(ht_meter *m); /* NULL is fine */
 
-/* Both occupy all threads of the device for about `seconds` and give the mean over that time by the wall clock. */
+/* Both occupy all threads of the device for about `seconds` and return the mean over that wall-clock time. */
 
 /* Bytes per second of reading the meter's memory front to back, over and over; 0 without memory. */
 HT_API double ht_meter_read(ht_meter *m, double seconds);

@@ -37,7 +37,7 @@ typedef struct ht_model_options {
     int64_t expected_positions;
     bool skip_memory_check;  /* load without checking free memory; default false */
     const ht_cancel *cancel; /* ends loading with HT_ERR_CANCELLED; default NULL */
-    /* Called now and then while loading, with the share done, 0 to 1. Default NULL. */
+    /* Called periodically while loading, with the share done, 0 to 1. Default NULL. */
     void (*progress)(double done, void *user);
     void *user; /* handed to `progress` */
     /* A directory that caches packed weights, as many bytes as ht_model_info's memory_bytes for each checkpoint. It

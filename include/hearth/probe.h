@@ -64,9 +64,9 @@ typedef struct ht_probe {
     const ht_probe_route *routes;
     int32_t n_layers; /* HT_PROBE_RESIDUAL: L2 norm after each layer */
     const float *norms;
-    /* HT_PROBE_LOGPROB: in nats, of the model's own distribution, whatever biases, penalties, filters and grammar
-     * have made of it: to the bit what ht_score gives (score.h). The likeliest are as many as `top_logprobs` says,
-     * the lowest id first on ties. */
+    /* HT_PROBE_LOGPROB: in nats, of the model's distribution before biases, penalties, filters and grammar: equal
+     * to ht_score's (score.h), to the bit. The most likely tokens are `top_logprobs` in number, the lowest id
+     * first on ties. */
     double log_probability;
     int32_t n_likeliest;
     const ht_token_probability *likeliest; /* [n_likeliest] */
@@ -82,7 +82,7 @@ typedef struct ht_probe_options {
     unsigned kinds; /* ht_probe_kind, added up; default 0: none */
     ht_probe_fn *fn;
     void *user;
-    int32_t top_logprobs; /* the likeliest tokens of HT_PROBE_LOGPROB, 0 to HT_PROBE_MOST_LOGPROBS; default 0 */
+    int32_t top_logprobs; /* most likely tokens of HT_PROBE_LOGPROB, 0 to HT_PROBE_MOST_LOGPROBS; default 0 */
 } ht_probe_options;
 HT_API void ht_probe_options_init(ht_probe_options *options, size_t size);
 

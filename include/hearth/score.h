@@ -1,8 +1,8 @@
-/* Scores: how likely a model finds given continuations of prompts, token by token.
+/* Scores: log-probabilities of given continuations of prompts, token by token.
  *
  * Probabilities are those of all logits, without temperature or filters: log-softmax of the f32 logits, summed in
- * double. The prompt and whatever continuations have in common are computed once, and many go through the model
- * together, as in classify.h. */
+ * double. The prompt and common prefixes of continuations are computed once, and many share a step, as in
+ * classify.h. */
 #ifndef HEARTH_SCORE_H
 #define HEARTH_SCORE_H
 

@@ -171,7 +171,8 @@ typedef struct ht_trainer_options {
     bool skip_memory_check;         /* train even if the forecast exceeds free memory; default false */
 
     const ht_cancel *cancel; /* ends a call with HT_ERR_CANCELLED; the state is then that after the last whole step */
-    void (*progress)(double done, void *user); /* of ht_trainer_new, now and then, with the share done; default NULL */
+    void (*progress)(double done,
+                     void *user); /* called periodically by ht_trainer_new with the share done; default NULL */
     void *user;
 } ht_trainer_options;
 HT_API void ht_trainer_options_init(ht_trainer_options *options, size_t size);
