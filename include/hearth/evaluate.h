@@ -35,7 +35,7 @@ typedef struct ht_evaluate_options {
 } ht_evaluate_options;
 HT_API void ht_evaluate_options_init(ht_evaluate_options *options, size_t size);
 
-/* So many percent of the tokens have at most this value. */
+/* This percentage of the tokens has at most this value. */
 typedef struct ht_percentile {
     double percent, value;
 } ht_percentile;
@@ -43,7 +43,7 @@ typedef struct ht_percentile {
 /* Result of an evaluation. Errors are standard errors of the mean over tokens, as if these were independent. */
 typedef struct ht_evaluation {
     int64_t n_tokens;                    /* of the text, BOS not counted */
-    int64_t n_windows;                   /* that were computed */
+    int64_t n_windows;                   /* computed windows */
     int64_t n_scored;                    /* tokens that count */
     int32_t window;                      /* tokens, the one used */
     double mean_nll;                     /* of -log p(token), in nats */
@@ -54,12 +54,12 @@ typedef struct ht_evaluation {
     const ht_percentile
         *kl_percentiles; /* [n_kl_percentiles], from 50 to 99.9 percent; lent until ht_evaluation_free */
     int n_kl_percentiles;
-    double same_top, same_top_error; /* share of tokens before which both find the same one most likely */
+    double same_top, same_top_error; /* share of tokens for which both models agree on the most likely token */
 } ht_evaluation;
 
-/* Evaluates on n ids as they are, without BOS. HT_ERR_ARGUMENT for fewer than two ids, ids outside the vocabulary, or a
- * reference with another vocabulary; HT_ERR_LIMIT for a window longer than a context; HT_ERR_FORMAT when logits are not
- * finite. The models may be in use by sessions. The caller frees *out. */
+/* Evaluates n ids unchanged, without BOS. HT_ERR_ARGUMENT for fewer than two ids, ids outside the vocabulary, or a
+ * reference with another vocabulary; HT_ERR_LIMIT for a window longer than a context; HT_ERR_FORMAT when logits
+ * are not finite. Sessions may use the models meanwhile. The caller frees *out. */
 HT_API ht_status ht_evaluate_ids(ht_model *m, const int32_t *ids, size_t n, const ht_evaluate_options *options,
                                  ht_evaluation **out, ht_error *err);
 /* The same on n bytes of UTF-8, encoded by the model's tokenizer (HT_ERR_UNSUPPORTED without one); special tokens

@@ -1,14 +1,14 @@
-/* Importance weights of quantisation, "importance matrix" or "imatrix" in llama.cpp: for every column of a weight
- * matrix the mean of the squares of the inputs that meet it over a text. A quantiser that weighs its errors by them
- * keeps what the text needs.
+/* Importance matrices for quantisation ("imatrix" in llama.cpp): for every column of a weight matrix, the mean
+ * square of its inputs over a text. A quantiser weighs its errors by them to preserve the model's output on such
+ * texts.
  *
- * A matrix is named as in GGUF files, "blk.0.attn_q.weight", whatever the format of the checkpoint, so that what was
- * gathered on one serves the other. Matrices of one input (q, k and v; gate and up) have an entry each. Entries are
- * those of all projections in the layers, of experts one by one, and of the output head: "output.weight", or
+ * Matrices are named as in GGUF files, "blk.0.attn_q.weight", for every checkpoint format, so one importance
+ * matrix serves all formats. Matrices with the same input (q, k and v; gate and up) have an entry each. Entries
+ * cover all projections in the layers, each expert separately, and the output head: "output.weight", or
  * "token_embd.weight" where the embedding is the head.
  *
- * Files are those of llama.cpp: GGUF with the sums of squares and how many inputs they are of, or, to be read only,
- * the older .dat with means. */
+ * Files are those of llama.cpp: GGUF with the sums of squares and the number of inputs, or, read-only, the older
+ * .dat with means. */
 #ifndef HEARTH_IMPORTANCE_H
 #define HEARTH_IMPORTANCE_H
 
@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-/* Immutable once made, and so may be read by any number of threads. */
+/* Immutable: any number of threads may read one. */
 typedef struct ht_importance ht_importance;
 
 /* ---- files ---- */
@@ -30,7 +30,7 @@ HT_API ht_status ht_importance_load(const char *path, ht_importance **out, ht_er
 HT_API ht_status ht_importance_save(const ht_importance *importance, const char *path, ht_error *err);
 HT_API void ht_importance_free(ht_importance *importance); /* NULL is fine */
 
-/* ---- what a quantiser asks ---- */
+/* ---- use by a quantiser ---- */
 
 /* Mean squares f32 [n_columns] of the columns of matrix `name`, of expert `expert` if it has several, else 0; lent
  * until ht_importance_free. They are not negative, and may be 0. NULL without such an entry, or if it has another
@@ -41,12 +41,12 @@ HT_API void ht_importance_free(ht_importance *importance); /* NULL is fine */
  * "blk.0.ffn_gate_up_exps.weight", and "output.weight" where the embedding was the head. */
 HT_API const float *ht_importance_find(const ht_importance *importance, const char *name, int64_t n_columns,
                                        int64_t expert);
-/* HT_ERR_ARGUMENT when there is an entry `name` that is not of n_experts (1 when dense) times n_columns columns: the
- * weights are those of another model. HT_OK, too, when there is none. */
+/* Checks an entry. HT_ERR_ARGUMENT if entry `name` does not have n_experts (1 when dense) times n_columns columns:
+ * it belongs to another model. HT_OK also without such an entry. */
 HT_API ht_status ht_importance_check(const ht_importance *importance, const char *name, int64_t n_columns,
                                      int64_t n_experts, ht_error *err);
 
-/* ---- what is in it ---- */
+/* ---- contents ---- */
 
 /* An entry; lent until ht_importance_free. */
 typedef struct ht_importance_entry {
@@ -64,14 +64,14 @@ typedef struct ht_importance_info {
     int64_t n_datasets;          /* names of texts */
     const char *const *datasets; /* [n_datasets], lent until ht_importance_free */
 } ht_importance_info;
-/* How much there is, and of what texts. */
+/* Number of entries, and their texts. */
 HT_API ht_importance_info ht_importance_get_info(const ht_importance *importance);
 /* Entry i, 0 to n_entries - 1. */
 HT_API ht_importance_entry ht_importance_entry_at(const ht_importance *importance, int64_t i);
 
-/* Adds up n of them, 1 or more: each input counts as much as every other. Gate and up experts that are one entry
- * in one and two in another are two in the sum. HT_ERR_ARGUMENT when two have an entry of one name and different
- * shapes. */
+/* Adds up n importance matrices, 1 or more; all inputs have equal weight. Gate and up experts that are fused in
+ * one file and separate in another are separate in the sum. HT_ERR_ARGUMENT if two entries of one name have
+ * different shapes. */
 HT_API ht_status ht_importance_merge(const ht_importance *const *parts, int n, ht_importance **out, ht_error *err);
 
 /* ---- gathering ---- */
@@ -82,8 +82,7 @@ typedef struct ht_importance_options {
     int32_t window;      /* tokens of a chunk; default 0: 512, or the context when that is less */
     int64_t skip_chunks; /* chunks skipped at the beginning; default 0 */
     int64_t max_chunks;  /* maximum chunks computed; default 0: all */
-    /* [n_from] gathered before, to be added to; default none. They are checked against the model before anything is
-     * computed. */
+    /* [n_from] earlier results to add to; default none. They are checked against the model before any computation. */
     const ht_importance *const *from;
     int n_from;
     const char *dataset; /* name of the text, for the file; default NULL: none */
@@ -95,9 +94,9 @@ typedef struct ht_importance_options {
     /* Called periodically with the share done, 0 to 1. Default NULL. */
     void (*progress)(double done, void *user);
     void *user; /* handed to `progress` and `so_far` */
-    /* Called after every so_far_chunks chunks but the last one with what there is by then, `from` included, lent
-     * during the call: so that what took hours can be kept. To continue, skip as many chunks. False ends
-     * the call with HT_ERR_CANCELLED. Default NULL; default 0: never. */
+    /* Called after every so_far_chunks chunks but the last, with the result so far, `from` included, lent during
+     * the call; use it to save progress. To continue, skip as many chunks. Return false to end the call with
+     * HT_ERR_CANCELLED. Default NULL; default 0: never. */
     bool (*so_far)(const ht_importance *importance, void *user);
     int64_t so_far_chunks;
 } ht_importance_options;

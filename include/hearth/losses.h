@@ -19,8 +19,8 @@ HT_API ht_array *ht_cross_entropy(ht_scope *s, ht_array *logits, ht_array *targe
  * the loss and its gradient are 0. */
 HT_API ht_array *ht_masked_cross_entropy(ht_scope *s, ht_array *logits, ht_array *targets, ht_array *mask);
 
-/* Scalar: the mean of (x - y)^2 over all elements. x and y have one shape: a mean over what broadcasting makes of two
- * is rarely meant. NaN of no elements. */
+/* Scalar: the mean of (x - y)^2 over all elements. x and y have one shape: broadcasting here is usually a mistake.
+ * NaN for no elements. */
 HT_API ht_array *ht_mse(ht_scope *s, ht_array *x, ht_array *y);
 
 #ifdef __cplusplus

@@ -41,10 +41,10 @@ typedef struct ht_optimizer ht_optimizer;
 HT_API ht_status ht_optimizer_new(const ht_optimizer_options *options, ht_optimizer **out, ht_error *err);
 HT_API void ht_optimizer_free(ht_optimizer *o); /* NULL is fine */
 
-/* One step with learning rate `lr`, finite and not negative: new_params[i] is what becomes of params[i] with
- * grads[i], of its shape, evaluated, of the scope `s`. Every step has the same parameters in the same order, by
- * number and shape; the first step begins with moments of 0. Gradients are floating point. On failure the state is as
- * it was, and every new_params[i] is NULL. It evaluates, so it is no part of a compiled function. */
+/* One step with learning rate `lr`, finite and not negative. new_params[i] is the updated params[i], of its shape,
+ * evaluated, in the scope `s`. Every step has the same parameters in the same order, by number and shape; the
+ * first step begins with moments of 0. Gradients are floating point. On failure the state is unchanged, and every
+ * new_params[i] is NULL. A step evaluates, so it cannot be part of a compiled function. */
 HT_API ht_status ht_optimizer_step(ht_optimizer *o, ht_scope *s, ht_array *const *params, ht_array *const *grads, int n,
                                    double lr, ht_array **new_params, ht_error *err);
 
@@ -52,9 +52,9 @@ HT_API ht_status ht_optimizer_step(ht_optimizer *o, ht_scope *s, ht_array *const
  * until the next step: of AdamW m of every parameter, then v of every parameter; of SGD with momentum b of every
  * parameter, and none without. Returns their number, 0 before the first step. */
 HT_API int ht_optimizer_state(const ht_optimizer *o, int64_t *step, ht_array *const **moments);
-/* Puts a state in place, as ht_optimizer_state gave it: the next step then gives the same bits as that of the
- * optimiser it was taken from. The arrays are evaluated in `s` and held. HT_ERR_ARGUMENT, with the state as it was,
- * for arrays that the kind does not have. */
+/* Restores a state of ht_optimizer_state: the next step then gives the same bits as in the original optimiser. The
+ * arrays are evaluated in `s` and held. HT_ERR_ARGUMENT, with the state unchanged, for arrays that do not fit the
+ * kind. */
 HT_API ht_status ht_optimizer_set_state(ht_optimizer *o, ht_scope *s, int64_t step, ht_array *const *moments, int n,
                                         ht_error *err);
 
