@@ -28,7 +28,7 @@
 extern "C" {
 #endif
 
-typedef struct ht_device ht_device; /* what computes */
+typedef struct ht_device ht_device; /* a processor */
 typedef struct ht_stream ht_stream; /* a queue of work on a device */
 typedef struct ht_scope ht_scope;
 typedef struct ht_array ht_array;

@@ -12,7 +12,7 @@ extern "C" {
 
 /* Functions document whether they accept a value outside of HT_BOOL .. HT_DTYPE_COUNT - 1, which is not a dtype. */
 typedef enum ht_dtype {
-    HT_DTYPE_NONE = 0, /* no dtype: what a zeroed variable holds */
+    HT_DTYPE_NONE = 0, /* no dtype: the value of a zeroed variable */
     HT_BOOL,
     HT_U8,
     HT_U16,

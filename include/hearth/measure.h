@@ -14,11 +14,11 @@
 extern "C" {
 #endif
 
-/* ---- what the machine has ---- */
+/* ---- the machine ---- */
 
 typedef struct ht_instruction_set {
     const char *name;  /* as ht_device_options takes it */
-    const char *needs; /* what the processor must offer: "AVX2, FMA, F16C, BMI2" */
+    const char *needs; /* required processor features: "AVX2, FMA, F16C, BMI2" */
     bool built_in;     /* this build of Hearth has kernels for it */
     bool machine_has;  /* processor and operating system support it; false for another architecture's */
     bool best;         /* default of a CPU device: the last one with both */
@@ -76,7 +76,7 @@ HT_API double ht_meter_read(ht_meter *m, double seconds);
  * a GPU's tensor cores; 0 when the device has no unit for it. */
 HT_API double ht_meter_compute(ht_meter *m, ht_arithmetic a, double seconds);
 
-/* ---- what a model asks of it ---- */
+/* ---- cost of a model ---- */
 
 /* For a loaded model, on its device: matrix products only, without norms, attention and its keys and values. */
 

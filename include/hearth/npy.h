@@ -24,7 +24,7 @@ HT_API ht_status ht_npy_writer_put(ht_npy_writer *w, const float *values, int64_
 /* Puts the file in place, after which the writer takes no more rows. There is no file when rows are missing
  * (HT_ERR_ARGUMENT) or the disk is full (HT_ERR_IO). */
 HT_API ht_status ht_npy_writer_commit(ht_npy_writer *w, ht_error *err);
-/* Frees the writer; what was not committed leaves no file. NULL is fine. */
+/* Frees the writer; uncommitted data leaves no file. NULL is fine. */
 HT_API void ht_npy_writer_free(ht_npy_writer *w);
 
 #ifdef __cplusplus

@@ -51,14 +51,14 @@ typedef struct ht_probe {
     int32_t top_token[HT_PROBE_TOP_LOGITS];
     float top_logit[HT_PROBE_TOP_LOGITS];
     double entropy;  /* HT_PROBE_ENTROPY: in nats, of the logits' softmax, likewise */
-    double pressure; /* HT_PROBE_CACHE and _MEMORY: share that is used; 0 when it is not known of what */
+    double pressure; /* HT_PROBE_CACHE and _MEMORY: share that is used; 0 if the total is unknown */
     /* HT_PROBE_CACHE: positions of the sequence and its context; bytes of its pages, or of all in an engine, and the
      * engine's kv_bytes, else 0. The pressure is that of the bytes where there is such a budget, else of the
      * positions. */
     int64_t positions, context;
     size_t cache_bytes, cache_budget;
     /* HT_PROBE_MEMORY: of arrays, weights, caches and plans, now and at most so far; and the limit
-     * (ht_memory_set_limit), or else what the machine has, or 0. */
+     * (ht_memory_set_limit), else the machine's memory, or 0. */
     size_t memory_bytes, memory_peak, memory_limit;
     int32_t n_routes; /* HT_PROBE_ROUTER */
     const ht_probe_route *routes;

@@ -18,7 +18,7 @@ extern "C" {
  * file or the new one. Only its owner may read a new file; a replaced file keeps its permissions. */
 HT_API ht_status ht_session_save(const ht_session *s, const char *path, ht_error *err);
 
-/* Gives the session what a file holds, in the place of what it holds now. HT_ERR_ARGUMENT with the difference when
+/* Replaces the session's contents with those of a file. HT_ERR_ARGUMENT with the difference when
  * another model, adapter or kind of cache made it, HT_ERR_FORMAT when it is damaged, HT_ERR_UNSUPPORTED when a newer
  * version wrote it, HT_ERR_LIMIT if it is longer than the session's context. A failure does not change the session. */
 HT_API ht_status ht_session_load(ht_session *s, const char *path, ht_error *err);

@@ -4,8 +4,7 @@
  * step. Custom loops use ht_trainable, the adapter as arrays, and ht_trainable_gradients, the loss of a batch with its
  * gradients.
  *
- * Everything depends on the data, the options and the model, to the bit: not on threads, nor on whether training was
- * interrupted. */
+ * Results depend, to the bit, only on the data, the options and the model: not on threads or interruptions. */
 #ifndef HEARTH_TRAIN_H
 #define HEARTH_TRAIN_H
 
