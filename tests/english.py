@@ -1,5 +1,5 @@
-"""Phrases that help texts, errors and documents avoid. A document may have none of them. String literals of apps/ and src/ may
-have as many as tests/english.txt allows, and the allowance only shrinks.
+"""Phrases that help texts, errors and documents avoid. A document may have none of them. String literals of apps/ and src/
+and comments of the public headers may have as many as tests/english.txt allows, and the allowance only shrinks.
 
     python3 tests/english.py            ends with 1 when there are more
     python3 tests/english.py --list     shows each of them
@@ -14,6 +14,8 @@ ROOT = Path(__file__).resolve().parent.parent
 ALLOWANCE = ROOT / "tests/english.txt"
 DOCUMENTS = ["*.md", "docs/**/*.md", "python/*.md", "bench/*.md"]
 SOURCES = ["apps/**/*.[ch]", "src/**/*.[ch]"]
+HEADERS = ["include/hearth/*.h"]
+ALLOWED = {"strings": "strings in apps/ and src/", "headers": "comments in include/hearth/"}
 PATTERNS = {
     "anew": r"\banew\b",
     "behind (after)": r"\bbehind\b(?! a (?:reverse )?proxy)",
@@ -53,6 +55,12 @@ def literals(text):
             yield joined
 
 
+def comments(text):
+    """Comments of C, without the code between them."""
+    for comment in re.findall(r"/\*(.*?)\*/", text, re.S):
+        yield re.sub(r"^ *\*(?: |$)", "", comment, flags=re.M).strip()
+
+
 def prose(text):
     """A document without code."""
     text = re.sub(r"^```.*?^```|^    .*?$", "", text, flags=re.S | re.M)
@@ -60,8 +68,9 @@ def prose(text):
 
 
 def found():
-    """(kind, pattern, file, phrase), one by one; the kind is "documents" or "strings"."""
-    for kind, globs, texts in (("documents", DOCUMENTS, lambda text: [prose(text)]), ("strings", SOURCES, literals)):
+    """(kind, pattern, file, phrase), one by one; the kind is "documents", "strings" or "headers"."""
+    kinds = (("documents", DOCUMENTS, lambda text: [prose(text)]), ("strings", SOURCES, literals), ("headers", HEADERS, comments))
+    for kind, globs, texts in kinds:
         for path in sorted({path for pattern in globs for path in ROOT.glob(pattern)}):
             for text in texts(path.read_text()):
                 for name, pattern in PATTERNS.items():
@@ -72,20 +81,22 @@ def found():
 
 def main():
     phrases = list(found())
-    count = collections.Counter(name for kind, name, _, _ in phrases if kind == "strings")
-    allowed = {name: int(n) for n, name in re.findall(r"^(\d+) (.*)$", ALLOWANCE.read_text() if ALLOWANCE.exists() else "", re.M)}
+    count = collections.Counter((kind, name) for kind, name, _, _ in phrases if kind in ALLOWED)
+    lines = re.findall(r"^(\w+) (\d+) (.*)$", ALLOWANCE.read_text() if ALLOWANCE.exists() else "", re.M)
+    allowed = {(kind, name): int(n) for kind, n, name in lines}
     if "--list" in sys.argv[1:]:
         for kind, name, path, around in phrases:
             print(f"{path}: {name}: {around}")
     if "--lower" in sys.argv[1:]:
-        lower = {name: min(count[name], allowed.get(name, count[name])) for name in PATTERNS}
-        ALLOWANCE.write_text("".join(f"{n} {name}\n" for name, n in lower.items()))
+        keys = [(kind, name) for kind in ALLOWED for name in PATTERNS]
+        lower = {key: min(count[key], allowed.get(key, count[key])) for key in keys}
+        ALLOWANCE.write_text("".join(f"{kind} {n} {name}\n" for (kind, name), n in lower.items()))
         allowed = lower
     wrong = [f"{path}: {name}: {around}" for kind, name, path, around in phrases if kind == "documents"]
-    for name in PATTERNS:
-        if count[name] > allowed.get(name, 0):
-            wrong.append(f"{count[name]} strings in apps/ and src/ have the phrase: {name}; {allowed.get(name, 0)} are allowed (--list shows them)")
-    print("\n".join(wrong) or f"{sum(count.values())} phrases in strings, {sum(allowed.values())} allowed; none in documents")
+    for (kind, name), n in count.items():
+        if n > allowed.get((kind, name), 0):
+            wrong.append(f"{n} {ALLOWED[kind]} have the phrase: {name}; {allowed.get((kind, name), 0)} are allowed (--list shows them)")
+    print("\n".join(wrong) or f"{sum(count.values())} phrases in strings and headers, {sum(allowed.values())} allowed; none in documents")
     sys.exit(1 if wrong else 0)
 
 

@@ -1,10 +1,10 @@
 /* Adapters: LoRA changes to a model's projections, small files that are trained, loaded and chosen per session.
  *
- * An adapter holds pairs of matrices, A [rank, n_in] and B [n_out, rank], one for each projection that it changes:
- * y = W x + scale * B (A x) (Hu et al., 2021). It is read from a directory of PEFT or mlx-lm, or from a GGUF file, and
- * checked against the model: every tensor is used and has the shape that the model's projection implies; what cannot be
- * applied exactly (DoRA, biases, whole modules, embeddings) is refused by name. An adapter never changes and may be shared
- * by threads. */
+ * An adapter holds pairs of matrices, A [rank, n_in] and B [n_out, rank], one for each projection that it changes: y
+ * = W x + scale * B (A x) (Hu et al., 2021). It is read from a directory of PEFT or mlx-lm, or from a GGUF file, and
+ * checked against the model: every tensor is used and has the shape that the model's projection implies; changes that
+ * cannot be applied exactly (DoRA, biases, whole modules, embeddings) are rejected by name. An adapter never changes
+ * and may be shared by threads. */
 #ifndef HEARTH_ADAPTER_H
 #define HEARTH_ADAPTER_H
 
@@ -34,29 +34,29 @@ HT_API const char *ht_adapter_format_name(ht_adapter_format format);
 /* Options of ht_adapter_load. */
 typedef struct ht_adapter_options {
     size_t size;    /* of the struct, set by ht_adapter_options_init */
-    bool same_base; /* refuse what ht_adapter_warning would warn of; default false */
+    bool same_base; /* fail where ht_adapter_warning would warn; default false */
 } ht_adapter_options;
 HT_API void ht_adapter_options_init(ht_adapter_options *options, size_t size);
 
-/* Reads an adapter for model `m`; the files tell the format. HT_ERR_FORMAT for damaged or incomplete files,
- * HT_ERR_UNSUPPORTED for what is no plain LoRA, HT_ERR_ARGUMENT for an adapter of another model. `m` may be NULL: the
- * adapter can then be looked at and saved, but names and shapes are not checked, and a GGUF file of a family whose q and k
- * are permuted there cannot be saved in another format. The caller frees *out. */
+/* Reads an adapter for model `m`; the format is detected from the files. HT_ERR_FORMAT for damaged or incomplete
+ * files, HT_ERR_UNSUPPORTED for adapters other than plain LoRA, HT_ERR_ARGUMENT for an adapter of another model. `m`
+ * may be NULL: the adapter can then be inspected and saved, but names and shapes are not checked, and a GGUF file of
+ * a family whose q and k are permuted there cannot be saved in another format. The caller frees *out. */
 HT_API ht_status ht_adapter_load(const char *path, const ht_model *m, const ht_adapter_options *options,
                                  ht_adapter **out, ht_error *err);
 HT_API void ht_adapter_free(ht_adapter *a); /* NULL is fine */
 
-/* Writes an adapter in its most portable form: float32, one rank and one scale for all pairs (smaller ranks are filled up
- * with zeros, scales that differ are folded into B). `m` may be NULL, but not for GGUF, whose names are the model's, nor when
- * the adapter came from a GGUF file without its model. `path` is a directory, or a file for GGUF; it appears whole or not at
- * all. An existing directory is replaced when it holds nothing but an adapter. */
+/* Writes an adapter in its most portable form: float32, one rank and one scale for all pairs (smaller ranks are
+ * filled up with zeros, scales that differ are folded into B). `m` may be NULL, but not for GGUF, whose names are the
+ * model's, nor when the adapter came from a GGUF file without its model. `path` is a directory, or a file for GGUF;
+ * it appears whole or not at all. An existing directory is replaced when it holds nothing but an adapter. */
 HT_API ht_status ht_adapter_save(const ht_adapter *a, const ht_model *m, const char *path, ht_adapter_format format,
                                  ht_error *err);
-/* Whether ht_adapter_save could write a directory there, told without writing: for those who save after long work. Fails as
- * it would for a file or for a directory that holds other things, and when the directory above cannot be written. */
+/* Checks whether ht_adapter_save could write a directory there, without writing; for use before long work. Fails as
+ * it would for a file or for a directory with other contents, and if the parent directory cannot be written. */
 HT_API ht_status ht_adapter_save_check(const char *path, ht_error *err);
 
-/* ---- what an adapter is ---- */
+/* ---- description of an adapter ---- */
 
 typedef struct ht_adapter_info {
     ht_adapter_format format; /* of the files it was read from */
@@ -66,9 +66,9 @@ typedef struct ht_adapter_info {
     const char *base; /* name or path of the base model; this and the next two are lent, and NULL when not said */
     const char *fingerprint;   /* ht_model_fingerprint of the base model */
     const char *template_hash; /* ht_model_template_hash of the base model */
-    bool needs_model;          /* read without the model that orders its rows: it can only be looked at */
+    bool needs_model;          /* read without the model that orders its rows: for inspection only */
 } ht_adapter_info;
-/* Figures over all pairs. */
+/* Stats over all pairs. */
 HT_API void ht_adapter_describe(const ht_adapter *a, ht_adapter_info *out);
 
 /* One pair; of all experts of a layer where n_experts is not 0. */
@@ -81,29 +81,29 @@ typedef struct ht_adapter_pair_info {
 /* Pair i of ht_adapter_info.n_pairs, in the order of slots. */
 HT_API void ht_adapter_pair_at(const ht_adapter *a, int64_t i, ht_adapter_pair_info *out);
 
-/* A sentence when the adapter was trained on another checkpoint or chat template than the model it was loaded for, as far as
- * its files tell; NULL when there is nothing to say. Lent. */
+/* A warning if the adapter's files show that it was trained on another checkpoint or chat template than the model's;
+ * else NULL. Lent. */
 HT_API const char *ht_adapter_warning(const ht_adapter *a);
 
-/* ---- what a model is, for adapters ---- */
+/* ---- identity of a model ---- */
 
 enum { HT_FINGERPRINT_SIZE = 17 }; /* 16 hexadecimal digits and a NUL */
 
-/* A hash of the model's sizes and of rows sampled from its matrices, the same for all formats that hold the same values: a
- * quantised variant has another. HT_ERR_MEMORY. */
+/* A hash of the model's sizes and of rows sampled from its matrices, the same for all formats that hold the same
+ * values: a quantised variant has another. HT_ERR_MEMORY. */
 HT_API ht_status ht_model_fingerprint(const ht_model *m, char out[HT_FINGERPRINT_SIZE], ht_error *err);
 /* A hash of the chat template's text, or of the built-in format's name; "" when the model has neither. */
 HT_API void ht_model_template_hash(const ht_model *m, char out[HT_FINGERPRINT_SIZE]);
 
 /* ---- adapters of a session ---- */
 
-/* The session's logits are from now on those of the model with n adapters: each adds scales[i] * (alpha / rank) * B (A x) to the
- * projections it changes, in this order. NULL scales: 1 each; n = 0 takes all adapters off. The session retains the
- * adapters, and keeps them over ht_session_reset. Sessions with different adapters, and without, may be in one step, and
- * each gets the bits it would get alone.
+/* Sets the session's adapters: its logits are those of the model with n adapters. Each adds scales[i] * (alpha /
+ * rank) * B (A x) to the projections it changes, in this order. NULL scales: 1 each; n = 0 removes all adapters. The
+ * session retains the adapters, and keeps them over ht_session_reset. Sessions with different adapters, and without,
+ * may share a step; each gets the bits it would get alone.
  *
- * HT_ERR_ARGUMENT for an adapter of another model, for a scale that is not finite, and unless the session is empty: the keys
- * and values of its tokens were computed with other adapters. A failure changes nothing. */
+ * HT_ERR_ARGUMENT for an adapter of another model, for a scale that is not finite, and unless the session is empty:
+ * the keys and values of its tokens were computed with other adapters. A failure changes nothing. */
 HT_API ht_status ht_session_set_adapters(ht_session *s, ht_adapter *const *adapters, const float *scales, int n,
                                          ht_error *err);
 

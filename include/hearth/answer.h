@@ -1,5 +1,5 @@
-/* Parts of an answer: the text that a model writes is reasoning, text and tool calls, in the formats that its chat template uses.
- * Text in an unknown format stays text. */
+/* Parts of an answer: reasoning, text and tool calls, in the formats that the model's chat template uses. Text in an
+ * unknown format stays text. */
 #ifndef HEARTH_ANSWER_H
 #define HEARTH_ANSWER_H
 
@@ -24,22 +24,24 @@ typedef enum ht_answer_part {
     HT_ANSWER_TEXT = 1,
     HT_ANSWER_THINKING, /* reasoning, without its marks */
     HT_ANSWER_CALL,
-    /* In the place of HT_ANSWER_CALL where calls come in pieces: one begins when its name is known and the text can only be a call;
-     * pieces of its arguments follow, and its end. An id that the model writes behind the arguments is not handed over. */
+    /* Replace HT_ANSWER_CALL where calls are streamed in pieces. A call begins when its name is known and the text
+     * can only be a call. Pieces of its arguments follow, then its end. An id that the model writes after the
+     * arguments is not delivered. */
     HT_ANSWER_CALL_BEGIN,
     HT_ANSWER_CALL_ARGUMENTS,
     HT_ANSWER_CALL_END
 } ht_answer_part;
 
-/* What comes next in an answer. All of it is lent during the call. */
+/* The next piece of an answer. Lent during the call. */
 typedef struct ht_answer_piece {
     ht_answer_part part;
     const char *text; /* of text, reasoning and arguments: n > 0 bytes more of valid UTF-8, NUL-terminated; else NULL */
     size_t n;
     const ht_tool_call *call; /* of HT_ANSWER_CALL: a whole call; of its beginning: without arguments; else NULL */
-    /* Of HT_ANSWER_CALL_END: the pieces of the arguments, of which there may be none, are no JSON object, as the answer has ended within them or
-     * the model has written something else. What was handed over is what it wrote, or in formats without JSON the beginning of an object
-     * with the members that were whole; it is not handed over as text again. False: the arguments are whole, whatever was missing behind them. */
+    /* For HT_ANSWER_CALL_END. True: the pieces of the arguments, possibly none, do not form a JSON object, because
+     * the answer ended within them or the model wrote other text. They are then the model's own text; in formats
+     * without JSON, the beginning of an object with the complete fields. They are not delivered again as text. False:
+     * the arguments are complete, even if text after them is missing. */
     bool cut;
     int64_t tokens; /* of the answer so far, in an engine; else 0 */
 } ht_answer_piece;

@@ -1,9 +1,9 @@
-/* Backends: who loads a model and computes its answers.
+/* Backends: engines that load a model and compute its answers.
  *
- * `native` is this library. `mlx_lm` is mlx-lm in a Python child process, which reaches Apple's GPU; it computes, while
- * tokenizer, chat template, stop texts and the parts of answers are Hearth's in both. A program may register backends of its
- * own: a backend is a table of functions. Where a table has no function for an operation, that operation is
- * HT_ERR_UNSUPPORTED, with the names of both. */
+ * `native` is this library. `mlx_lm` is mlx-lm in a Python child process, which reaches Apple's GPU; it computes,
+ * while tokenizer, chat template, stop texts and the parts of answers are Hearth's in both. A program may register
+ * other backends: a backend is a table of functions. Operations missing in the table are HT_ERR_UNSUPPORTED, with
+ * the names of both. */
 #ifndef HEARTH_BACKEND_H
 #define HEARTH_BACKEND_H
 
@@ -29,9 +29,9 @@ typedef struct ht_backend_options {
     const char *const
         *adapters; /* [n_adapters] LoRA adapters of the model, as ht_adapter_load reads them; default none */
     const float *adapter_scales; /* [n_adapters]; default NULL: 1 each */
-    int n_adapters;              /* `mlx_lm` takes one, a directory of its own format; default 0 */
+    int n_adapters;              /* `mlx_lm` accepts one, a directory in its format; default 0 */
 
-    /* What follows is of `mlx_lm`, whose child process is ended when it is late. */
+    /* The rest applies to `mlx_lm`, whose child process is killed at a timeout. */
     const char *python;   /* the interpreter: a path, or a name that PATH has; default NULL: "python3" */
     double load_seconds;  /* that starting and loading may take; default 600 */
     double first_seconds; /* from a call to its first token; default 600 */
@@ -48,7 +48,7 @@ typedef struct ht_backend_prompt {
     size_t n_ids;
 } ht_backend_prompt;
 
-/* ---- what a model is ---- */
+/* ---- description of a model ---- */
 
 /* Texts are never NULL and lent until the model is closed; numbers that are not known are 0. */
 typedef struct ht_backend_info {
@@ -60,9 +60,10 @@ typedef struct ht_backend_info {
     int64_t memory_bytes; /* of weights and caches, in the memory of the device */
 } ht_backend_info;
 
-/* Keys and values of one head of one layer, after rotary embeddings: f32 [n_tokens, head_dim] each, lent during the call. */
+/* Keys and values of one head of one layer, after rotary embeddings: f32 [n_tokens, head_dim] each, lent during the
+ * call. */
 typedef struct ht_backend_keys {
-    int64_t layer, n_layers; /* of those that have keys and values of their own */
+    int64_t layer, n_layers; /* among layers that store keys and values */
     int64_t head, n_heads;
     int64_t n_tokens, head_dim;
     const float *keys, *values;
@@ -72,9 +73,9 @@ typedef bool ht_backend_keys_fn(const ht_backend_keys *keys, void *user);
 
 /* ---- backends ---- */
 
-/* A backend. `state` is what its `load` has made of a model. Functions may be called by several threads at once, for one
- * state too; options are never NULL and are complete, but numbers of the sampler
- * may be HT_SAMPLER_UNSET, for which a backend takes the checkpoint's values, else the defaults. Those that may be NULL say so. */
+/* A backend. `state` is the result of `load` for a model. Several threads may call functions at once, also on one
+ * state. Options are never NULL and are complete, except that numbers of the sampler may be HT_SAMPLER_UNSET: use the
+ * checkpoint's values for these, else the defaults. Functions may not be NULL unless noted. */
 typedef struct ht_backend {
     size_t size;         /* of the struct, set by ht_backend_init */
     const char *name;    /* this and the next are kept, not copied */
@@ -96,8 +97,8 @@ typedef struct ht_backend {
 } ht_backend;
 HT_API void ht_backend_init(ht_backend *backend, size_t size);
 
-/* Adds a backend for the rest of the process; the table is copied. HT_ERR_ARGUMENT for a name that is there, and for a table
- * without name, load or close; HT_ERR_LIMIT for more than 32. This and the next three may be called by any thread. */
+/* Adds a backend for the rest of the process; the table is copied. HT_ERR_ARGUMENT for a name already in use, and for
+ * a table without name, load or close; HT_ERR_LIMIT for more than 32. Any thread may call this and the next three. */
 HT_API ht_status ht_backend_register(const ht_backend *backend, ht_error *err);
 /* The backend of that name, or NULL; lent for the rest of the process. */
 HT_API const ht_backend *ht_backend_get(const char *name);
@@ -109,26 +110,26 @@ HT_API const ht_backend *ht_backend_default(void);
 
 typedef struct ht_backend_model ht_backend_model;
 
-/* Loads a checkpoint with the backend of that name; NULL: the default. HT_ERR_ARGUMENT, with the names there are, for
- * another one. The caller closes *out. */
+/* Loads a checkpoint with the backend of that name; NULL: the default. HT_ERR_ARGUMENT, with the existing names, for
+ * another name. The caller closes *out. */
 HT_API ht_status ht_backend_load(const char *name, const char *path, const ht_backend_options *options,
                                  ht_backend_model **out, ht_error *err);
 /* Frees the model; its calls must have returned. NULL is fine. */
 HT_API void ht_backend_close(ht_backend_model *m);
 HT_API const ht_backend *ht_backend_of(const ht_backend_model *m); /* never NULL */
 
-/* The answer to a prompt, as ht_generate and ht_generate_text give it for a fresh session. `ids`, of max_tokens places, gets the
- * generated_tokens of the answer, whatever has ended it; fn, ids and metrics may be NULL. Calls on a model may come from
- * several threads: `mlx_lm` takes one after the other in the order in which they came, and refuses one from a callback of
- * another with HT_ERR_ARGUMENT. `mlx_lm` does not guess tokens (`lookup`, `draft`, `guesses` are HT_ERR_UNSUPPORTED), and samples by the same chain of stages with the same random numbers; its logits differ
- * by rounding.
+/* Answers a prompt, as ht_generate and ht_generate_text do for a fresh session. `ids`, with space for max_tokens,
+ * receives the generated_tokens of the answer, however it ended; fn, ids and metrics may be NULL. Several threads may
+ * call a model. `mlx_lm` serves them in order of arrival, and rejects a call from a callback of another with
+ * HT_ERR_ARGUMENT. `mlx_lm` has no speculation (`lookup`, `draft`, `guesses` are HT_ERR_UNSUPPORTED). It samples by
+ * the same stages with the same random numbers; its logits differ by rounding.
  *
- * When the child process of `mlx_lm` ends, is late, or says what it may not say, the call fails with what was wrong and the
- * last lines that it wrote to standard error, and so do all later ones on this model; another can be loaded. */
+ * If the child process of `mlx_lm` ends, times out, or violates the protocol, the call fails with the reason and the
+ * last lines of its standard error. All later calls on this model fail, too; another can be loaded. */
 HT_API ht_status ht_backend_generate(ht_backend_model *m, const ht_backend_prompt *prompt,
                                      const ht_generate_options *options, ht_text_fn *fn, void *user, int32_t *ids,
                                      ht_metrics *metrics, ht_error *err);
-/* The answer to a conversation, as ht_generate_chat. What the last conversation has in common with this one is not computed
+/* Answers a conversation, as ht_generate_chat. The prefix that it shares with the last conversation is not computed
  * again, where the cache allows it. */
 HT_API ht_status ht_backend_chat(ht_backend_model *m, const ht_chat *chat, const ht_generate_options *options,
                                  ht_answer_fn *fn, void *user, ht_metrics *metrics, ht_error *err);
@@ -136,11 +137,11 @@ HT_API ht_status ht_backend_get_info(ht_backend_model *m, ht_backend_info *out, 
 /* Keys and values of a prompt, layer by layer and head by head. `cancel` may be NULL. */
 HT_API ht_status ht_backend_inspect(ht_backend_model *m, const ht_backend_prompt *prompt, const ht_cancel *cancel,
                                     ht_backend_keys_fn *fn, void *user, ht_error *err);
-/* Ends all calls on the model that are under way or wait, with HT_ERR_CANCELLED; later ones are not touched. From any thread,
- * not from a signal handler. */
+/* Ends all running and waiting calls on the model with HT_ERR_CANCELLED; later calls are not affected. From any
+ * thread, not from a signal handler. */
 HT_API ht_status ht_backend_cancel(ht_backend_model *m, ht_error *err);
-/* The model behind it, for operations that this library alone has, and for sessions; lent until ht_backend_close.
- * HT_ERR_UNSUPPORTED, "classify is not supported by mlx_lm" for the operation "classify", when there is none. */
+/* The underlying model, for sessions and for operations of this library alone; lent until ht_backend_close. Without
+ * one, HT_ERR_UNSUPPORTED: "classify is not supported by mlx_lm" for the operation "classify". */
 HT_API ht_status ht_backend_native_model(ht_backend_model *m, const char *operation, ht_model **out, ht_error *err);
 
 #ifdef __cplusplus

@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-/* What a weight file holds, by its name. */
+/* Content of a weight file, by its name. */
 typedef enum ht_file_role {
     HT_FILE_MODEL,
     HT_FILE_AUXILIARY,  /* a draft model, MTP head, vocabulary, merged adapter: the model where there is no other */
@@ -17,25 +17,27 @@ typedef enum ht_file_role {
     HT_FILE_PROJECTOR   /* vision or audio tower: *mmproj* */
 } ht_file_role;
 
-/* The role of a GGUF or safetensors file. Also considers the directories of `path`, so pass one that is relative to the
- * repository or directory of the model. Never HT_FILE_MODEL for a word of the table in src/formats/file_role.c. Thread-safe. */
+/* The role of a GGUF or safetensors file. Also considers the directories of `path`, so pass one that is relative to
+ * the repository or directory of the model. Never HT_FILE_MODEL for a word of the table in src/formats/file_role.c.
+ * Thread-safe. */
 HT_API ht_file_role ht_file_role_of(const char *path);
 
-/* One checkpoint. All of it is lent during the call alone. */
+/* One checkpoint. Lent during the call. */
 typedef struct ht_find {
-    const char *path;          /* as ht_model_load takes it: the directory that was searched, and on from there */
-    const ht_model_info *info; /* what it is, but for tokenizer_kind and chat_format, which are ""; NULL: broken */
-    const ht_error *problem;   /* why it could not be read; NULL: it could */
+    const char *path;          /* for ht_model_load; begins with the searched directory */
+    const ht_model_info *info; /* description without tokenizer_kind and chat_format, which are ""; NULL: broken */
+    const ht_error *problem;   /* reason why it could not be read; NULL: it could */
 } ht_find;
 
 /* Return false to stop. */
 typedef bool ht_discover_fn(const ht_find *find, void *user);
 
-/* Calls `fn` for every checkpoint in `directory` and in all directories below it, in the order of their names: a GGUF file
- * (one in parts counts once; vision towers, LoRA adapters and importance weights not at all), or a directory with safetensors (one with LoRA adapters alone is none). Names that begin with a dot are skipped below
- * `directory`; links are followed, but no directory is searched twice, so circles end. Broken checkpoints, and directories
- * that cannot be read, are finds with a `problem`.
- * HT_ERR_IO when `directory` itself cannot be read, HT_ERR_CANCELLED when `fn` returned false, HT_ERR_MEMORY. Thread-safe. */
+/* Calls `fn` for every checkpoint in `directory` and in all directories below it, in the order of their names: a GGUF
+ * file (one in parts counts once; vision towers, LoRA adapters and importance weights not at all), or a directory
+ * with safetensors (one with LoRA adapters alone is none). Names that begin with a dot are skipped below `directory`;
+ * links are followed, but no directory is searched twice, so circles end. Broken checkpoints, and directories that
+ * cannot be read, are finds with a `problem`. HT_ERR_IO when `directory` itself cannot be read, HT_ERR_CANCELLED when
+ * `fn` returned false, HT_ERR_MEMORY. Thread-safe. */
 HT_API ht_status ht_discover(const char *directory, ht_discover_fn *fn, void *user, ht_error *err);
 
 #ifdef __cplusplus

@@ -10,9 +10,9 @@
 extern "C" {
 #endif
 
-/* A value outside of HT_BOOL .. HT_DTYPE_COUNT - 1 is no dtype: functions that take it say so. */
+/* Functions document whether they accept a value outside of HT_BOOL .. HT_DTYPE_COUNT - 1, which is not a dtype. */
 typedef enum ht_dtype {
-    HT_DTYPE_NONE = 0, /* no dtype: what a zeroed variable holds */
+    HT_DTYPE_NONE = 0, /* no dtype: the value of a zeroed variable */
     HT_BOOL,
     HT_U8,
     HT_U16,
@@ -33,9 +33,9 @@ typedef enum ht_dtype {
 HT_API size_t ht_dtype_bytes(ht_dtype dtype);
 /* "f32", "bool", ...; "?" for a value that is no dtype. */
 HT_API const char *ht_dtype_name(ht_dtype dtype);
-/* The dtype in which operands of two dtypes meet, as MLX defines it: the larger of a kind; bool gives way to all, integers
- * to floating point; signed and unsigned meet in the signed type that holds both, u64 and a signed one in f32; f16 and
- * bf16 in f32. HT_DTYPE_NONE for a value that is no dtype. */
+/* The dtype in which operands of two dtypes meet, as MLX defines it: the larger of a kind; bool gives way to all,
+ * integers to floating point; signed and unsigned meet in the signed type that holds both, u64 and a signed one in
+ * f32; f16 and bf16 in f32. HT_DTYPE_NONE for a value that is no dtype. */
 HT_API ht_dtype ht_dtype_promote(ht_dtype a, ht_dtype b);
 
 #ifdef __cplusplus

@@ -1,7 +1,7 @@
 /* Embeddings: texts as vectors, pooled from the hidden states of a model after its final norm.
  *
- * Texts go through the model together, as many in one step as fit it, nothing padded, beside whatever else computes on the model.
- * Each gets the bits that it gets alone. */
+ * Texts share steps, as many as fit in each, without padding, concurrently with other work on the model. Each gets
+ * the bits that it gets alone. */
 #ifndef HEARTH_EMBED_H
 #define HEARTH_EMBED_H
 
@@ -12,11 +12,12 @@
 extern "C" {
 #endif
 
-/* Which hidden states [tokens, hidden] make the vector of a text: that of its last token, which alone has seen all others,
- * the mean over all tokens, special ones included, or that of its first token. HT_POOLING_MODEL is what the checkpoint says:
- * `pooling_type` of a GGUF file, 1_Pooling/config.json of a directory; HT_POOLING_LAST where it says nothing. */
+/* How the hidden states [tokens, hidden] become a text's vector: that of the last token, which alone has attended to
+ * all others; the mean over all tokens, special ones included; or that of the first token. HT_POOLING_MODEL is the
+ * checkpoint's setting: `pooling_type` of a GGUF file, 1_Pooling/config.json of a directory; HT_POOLING_LAST without
+ * one. */
 typedef enum ht_pooling { HT_POOLING_LAST, HT_POOLING_MEAN, HT_POOLING_CLS, HT_POOLING_MODEL } ht_pooling;
-/* What HT_POOLING_MODEL is for a model; itself where the checkpoint wants a pooling that is not supported. */
+/* The pooling that HT_POOLING_MODEL selects for a model; itself if the checkpoint requires an unsupported pooling. */
 HT_API ht_pooling ht_model_pooling(const ht_model *m);
 
 /* Options of ht_embed_text and ht_embed_ids. */
@@ -28,13 +29,13 @@ typedef struct ht_embed_options {
     const float *adapter_scales; /* NULL: 1 each */
     int n_adapters;
     const ht_cancel *cancel; /* ends the call with HT_ERR_CANCELLED; default NULL */
-    /* Called now and then with the share of texts that are done, 0 to 1. Default NULL. */
+    /* Called periodically with the share of texts that are done, 0 to 1. Default NULL. */
     void (*progress)(double done, void *user);
     void *user; /* handed to `progress` */
 } ht_embed_options;
 HT_API void ht_embed_options_init(ht_embed_options *options, size_t size);
 
-/* What came of a text. */
+/* The result of a text. */
 typedef struct ht_embedding {
     ht_status status;    /* of this text alone */
     const char *message; /* "" for HT_OK */
@@ -51,13 +52,14 @@ typedef struct ht_embeddings {
     size_t n_failed;
 } ht_embeddings;
 
-/* Embeds n NUL-terminated texts of UTF-8, encoded as ht_generate_text does at the beginning of a session; HT_ERR_UNSUPPORTED without
- * a tokenizer, and with HT_POOLING_MODEL where the checkpoint wants a pooling that is not supported. A text that fails has its status, and the others go on: HT_ERR_ARGUMENT when it has no tokens, HT_ERR_LIMIT
- * when they do not fit the context, HT_ERR_INTERNAL when its vector is not finite. The model may be in use by sessions. The
+/* Embeds n NUL-terminated texts of UTF-8, encoded as ht_generate_text does at the beginning of a session.
+ * HT_ERR_UNSUPPORTED without a tokenizer, and with HT_POOLING_MODEL if the checkpoint requires an unsupported
+ * pooling. A failed text has its status, and the others continue: HT_ERR_ARGUMENT without tokens, HT_ERR_LIMIT if it
+ * does not fit the context, HT_ERR_INTERNAL if its vector is not finite. Sessions may use the model meanwhile. The
  * caller frees *out. */
 HT_API ht_status ht_embed_text(ht_model *m, const char *const *texts, size_t n, const ht_embed_options *options,
                                ht_embeddings **out, ht_error *err);
-/* The same of token ids as they are: n_ids[i] of them at ids[i]. HT_ERR_ARGUMENT, too, for ids outside the vocabulary. */
+/* The same from token ids: n_ids[i] of them at ids[i]. Also HT_ERR_ARGUMENT for ids outside the vocabulary. */
 HT_API ht_status ht_embed_ids(ht_model *m, const int32_t *const *ids, const size_t *n_ids, size_t n,
                               const ht_embed_options *options, ht_embeddings **out, ht_error *err);
 HT_API void ht_embeddings_free(ht_embeddings *e); /* NULL is fine */

@@ -1,6 +1,7 @@
-/* Fused transformer operations: normalisation, rotary embedding and attention, each computed in one pass. Each equals a
- * composition of operations of ops.h, which also defines its derivatives. Operands are floating point and are converted to
- * their promoted dtype (ht_dtype_promote), the result's dtype; sums and angles are computed in f32 or better. */
+/* Fused transformer operations: normalisation, rotary embedding and attention, each computed in one pass. Each equals
+ * a composition of operations of ops.h, which also defines its derivatives. Operands are floating point and are
+ * converted to their promoted dtype (ht_dtype_promote), the result's dtype; sums and angles are computed in f32 or
+ * better. */
 #ifndef HEARTH_FAST_H
 #define HEARTH_FAST_H
 
@@ -25,8 +26,9 @@ typedef struct ht_rope_config {
     bool interleaved; /* pairs (2 i, 2 i + 1) instead of (i, i + dims / 2) */
 } ht_rope_config;
 
-/* Rotary position embedding (Su et al., RoFormer, 2021) of x [..., heads, head_dim] at positions `pos` i32 [...]: pair i is
- * rotated by the angle pos * scale * theta^(-2 i / dims) / freq_factors[i]; freq_factors f32 [dims / 2] or HT_NONE. */
+/* Rotary position embedding (Su et al., RoFormer, 2021) of x [..., heads, head_dim] at positions `pos` i32 [...]:
+ * pair i is rotated by the angle pos * scale * theta^(-2 i / dims) / freq_factors[i]; freq_factors f32 [dims / 2] or
+ * HT_NONE. */
 HT_API ht_array *ht_rope(ht_scope *s, ht_array *x, ht_array *pos, ht_array *freq_factors, const ht_rope_config *how);
 /* ht_rope of x [batch, ..., rows, head_dim], row t being at position offset + t; `offset` is an integer scalar or
  * [batch]. */
@@ -39,14 +41,14 @@ typedef struct ht_attention_config {
     int64_t window; /* sliding window: with `causal`, only the newest `window` of these keys; 0: all */
 } ht_attention_config;
 
-/* softmax(scale * q k^T + mask) v of q [batch, heads, n_queries, d], k [batch, kv_heads, n_keys, d] and
- * v [batch, kv_heads, n_keys, dv] -> [batch, heads, n_queries, dv]. Query head h attends to key and value head
- * h / (heads / kv_heads) (grouped-query attention).
+/* softmax(scale * q k^T + mask) v of q [batch, heads, n_queries, d], k [batch, kv_heads, n_keys, d] and v [batch,
+ * kv_heads, n_keys, dv] -> [batch, heads, n_queries, dv]. Query head h attends to key and value head h / (heads /
+ * kv_heads) (grouped-query attention).
  *
- * `mask` is HT_NONE or broadcasts to [batch, heads, n_queries, n_keys]: a bool mask hides keys where it is false, any other
- * mask is added to the scores. A query whose keys are all hidden weights all keys equally. `sinks`, HT_NONE or [heads], are
- * scores that enter the denominator of the softmax without a value (attention sinks). Scratch memory does not grow with
- * n_queries * n_keys, nor does that of the gradients of q, k and v. */
+ * `mask` is HT_NONE or broadcasts to [batch, heads, n_queries, n_keys]: a bool mask hides keys where it is false, any
+ * other mask is added to the scores. A query whose keys are all hidden weights all keys equally. `sinks`, HT_NONE or
+ * [heads], are scores that enter the denominator of the softmax without a value (attention sinks). Scratch memory
+ * does not grow with n_queries * n_keys, nor does that of the gradients of q, k and v. */
 HT_API ht_array *ht_scaled_dot_product_attention(ht_scope *s, ht_array *q, ht_array *k, ht_array *v, ht_array *mask,
                                                  ht_array *sinks, const ht_attention_config *how);
 

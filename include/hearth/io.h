@@ -29,15 +29,15 @@ HT_API ht_status ht_npy_save(ht_scope *s, const char *path, ht_array *a, ht_erro
 /* An open file of named arrays. */
 typedef struct ht_array_file ht_array_file;
 
-/* Opens a safetensors file, a single GGUF file, or an npz (a ZIP archive of npy files, stored or deflated); the first bytes
- * tell the format. Reads names and metadata only. The caller frees *out. */
+/* Opens a safetensors file, a single GGUF file, or an npz (a ZIP archive of npy files, stored or deflated); the first
+ * bytes identify the format. Reads names and metadata only. The caller frees *out. */
 HT_API ht_status ht_array_file_open(const char *path, ht_array_file **out, ht_error *err);
 HT_API void ht_array_file_free(ht_array_file *f);          /* NULL is fine; arrays read from the file stay valid */
 HT_API size_t ht_array_file_count(const ht_array_file *f); /* number of arrays */
 HT_API const char *ht_array_file_name(const ht_array_file *f, size_t i); /* lent; in an npz, without ".npy" */
 /* Reads array i, i < count, and verifies its checksum in an npz. 8-bit floats, which have no dtype, are read as u8.
  * GGUF blocks of type Q4_0, Q4_1 and Q8_0 are converted to affine groups of 32 (quantize.h): u32 words under the
- * tensor's name, f16 scales and biases as arrays of their own. Other GGUF block types are converted to f16. */
+ * tensor's name, f16 scales and biases as separate arrays. Other GGUF block types are converted to f16. */
 HT_API ht_array *ht_array_file_read(ht_scope *s, ht_array_file *f, size_t i);
 /* Metadata as a JSON object, lent. Values are strings, lists of strings, or {"dtype": "u32", "value": ...} with a
  * number or a list of numbers. */

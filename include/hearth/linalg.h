@@ -34,8 +34,8 @@ HT_API ht_array *ht_einsum(ht_scope *s, const char *subscripts, ht_array *const 
  * of evaluation. */
 HT_API ht_array *ht_gather_mm(ht_scope *s, ht_array *a, ht_array *b, ht_array *left, ht_array *right);
 
-/* Vector norm (sum |x|^order)^(1 / order) over the axes axis[0 .. n_axes) together, NULL meaning all. Order INFINITY gives
- * max |x|, -INFINITY min |x|, 0 the number of nonzero elements. */
+/* Vector norm (sum |x|^order)^(1 / order) over the axes axis[0 .. n_axes) together, NULL meaning all. Order INFINITY
+ * gives max |x|, -INFINITY min |x|, 0 the number of nonzero elements. */
 HT_API ht_array *ht_norm(ht_scope *s, ht_array *x, double order, const int *axis, int n_axes, bool keepdims);
 
 #ifdef __cplusplus

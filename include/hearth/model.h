@@ -1,8 +1,8 @@
 /* Models: a checkpoint's configuration and weights, loaded once, immutable, shared by any number of sessions.
  *
- * A checkpoint is a `.gguf` file, or a directory with safetensors shards, config.json and tokenizer.json, or a directory
- * with one GGUF file. What that file does not say (a chat template, which tokens end the output) is looked for in the files
- * beside it. */
+ * A checkpoint is a `.gguf` file, or a directory with safetensors shards, config.json and tokenizer.json, or a
+ * directory with one GGUF file. Facts that this file lacks (a chat template, the stop ids) are read from the other
+ * files of that directory. */
 #ifndef HEARTH_MODEL_H
 #define HEARTH_MODEL_H
 
@@ -22,47 +22,48 @@ typedef struct ht_model_options {
     size_t size;            /* of the struct, set by ht_model_options_init */
     ht_device *device;      /* that computes, held by the model; default NULL: the CPU with one thread per core */
     ht_precision precision; /* of matrix products; default HT_PRECISION_HIGH */
-    int64_t context;        /* positions of a session at most; default 0: the model's own, and more is an error */
-    /* All growing caches rotate: a position sees the last `context` of them, so that generation goes on when the context is
-     * full. Memory is limited by `context`, positions by 2147483647. Default false. */
+    int64_t context;        /* maximum positions of a session; default 0: the model's own; more is an error */
+    /* All growing caches rotate: a position attends to the last `context` positions, so generation continues when the
+     * context is full. `context` limits memory; positions are limited by 2147483647. Default false. */
     bool sliding;
-    /* Sequences that one step computes at most, whatever sessions and engines have them: when more wait, they take turns,
-     * step by step. Default 0: 64. */
+    /* Maximum sequences of one step, across all sessions and engines. If more wait, they alternate step by step.
+     * Default 0: 64. */
     int32_t slots;
-    /* How keys and values are kept: HT_F16, HT_BF16, HT_F32, or HT_I8 for 8 bits with a scale for every 32. Default
+    /* Type of cached keys and values: HT_F16, HT_BF16, HT_F32, or HT_I8 for 8 bits with a scale for every 32. Default
      * HT_F16. */
     ht_dtype kv_dtype;
-    /* Positions whose KV cache has to fit in free memory beside the weights, or loading is refused. Default 0: the weights
-     * alone have to. */
+    /* Positions whose KV cache must fit in free memory together with the weights; else loading fails. Default 0: only
+     * the weights must fit. */
     int64_t expected_positions;
-    bool skip_memory_check;  /* load whatever fits or not; default false */
+    bool skip_memory_check;  /* load without checking free memory; default false */
     const ht_cancel *cancel; /* ends loading with HT_ERR_CANCELLED; default NULL */
-    /* Called now and then while loading, with the share done, 0 to 1. Default NULL. */
+    /* Called periodically while loading, with the share done, 0 to 1. Default NULL. */
     void (*progress)(double done, void *user);
     void *user; /* handed to `progress` */
-    /* A directory where the packed weights are kept, as much as ht_model_info's memory_bytes for each checkpoint, made with
-     * mode 0700 if it is not there and refused if others may enter it. The first load writes them, which takes the disk's
-     * time; later ones map them, at once and in memory that all processes share. A checkpoint whose files have changed
-     * replaces its own: told by size, inode, time of change and sampled rows, so not when one is changed in place with its
-     * time set back. No file in there may be cut short while a model is loaded; removing them is safe. Default NULL:
-     * nothing is kept. */
+    /* A directory that caches packed weights, as many bytes as ht_model_info's memory_bytes for each checkpoint. It
+     * is created with mode 0700 if missing, and rejected if other users may enter it. The first load writes the
+     * weights, at the disk's speed. Later loads map them, at once and in memory shared by all processes.
+     *
+     * A checkpoint whose files have changed replaces its entry. Changes are detected by size, inode, change time and
+     * sampled rows; a file changed in place with its time set back is missed. Do not truncate files in there while a
+     * model is loaded; removing them is safe. Default NULL: no cache. */
     const char *packed_cache;
 } ht_model_options;
 HT_API void ht_model_options_init(ht_model_options *options, size_t size);
 
-/* Loads weights and tokenizer. The caller frees *out. HT_ERR_LIMIT when memory or the context does not suffice,
- * HT_ERR_UNSUPPORTED for an architecture or a weight type that this build cannot run, HT_ERR_FORMAT for files that are
- * damaged or do not fit together. */
+/* Loads weights and tokenizer. The caller frees *out. HT_ERR_LIMIT for insufficient memory or context;
+ * HT_ERR_UNSUPPORTED for an architecture or a weight type that this build cannot run; HT_ERR_FORMAT for files that
+ * are damaged or do not fit together. */
 HT_API ht_status ht_model_load(const char *path, const ht_model_options *options, ht_model **out, ht_error *err);
-/* Gives the caller's hold back: the model lives on until its sessions are freed, too. NULL is fine. */
+/* Releases the caller's hold. The model lives on until its sessions are freed, too. NULL is fine. */
 HT_API void ht_model_free(ht_model *m);
 
-/* Lent until the model is freed. NULL when the checkpoint has none (a GGUF without a vocabulary, a directory without
- * tokenizer.json): such a model takes and gives token ids alone. */
+/* Lent until the model is freed. NULL if the checkpoint has none (a GGUF without a vocabulary, a directory without
+ * tokenizer.json): such a model works with token ids only. */
 HT_API const ht_tokenizer *ht_model_tokenizer(const ht_model *m);
 HT_API int64_t ht_model_context(const ht_model *m);    /* positions a session may use; 2147483647 when sliding */
 HT_API int32_t ht_model_slots(const ht_model *m);      /* sequences in a step at most */
-HT_API int32_t ht_model_vocab_size(const ht_model *m); /* columns of the logits; the tokenizer may know fewer ids */
+HT_API int32_t ht_model_vocab_size(const ht_model *m); /* columns of the logits; the tokenizer may have fewer ids */
 
 /* A sampling value that applies where a request gives none (ht_sampler_options in generate.h). */
 typedef struct ht_sampling_value {
@@ -82,20 +83,20 @@ typedef struct ht_tensor_type {
 /* One layer of a model. */
 typedef struct ht_layer_info {
     bool slides;      /* attends to the last `sliding_window` positions only */
-    bool has_experts; /* mixture of experts, beside or instead of a dense feed-forward part */
+    bool has_experts; /* mixture of experts, with or instead of a dense feed-forward part */
     int64_t n_kv_heads, head_dim;
     int64_t feed_forward; /* width of the dense part; 0: experts only */
     int64_t kv_layer;     /* layer whose keys and values this one uses: itself, or an earlier one that shares them */
 } ht_layer_info;
 
-/* What a checkpoint says of itself; read without loading weights. Strings are never NULL and lent until
- * ht_model_info_free; numbers the files do not tell are 0. */
+/* Description of a checkpoint, read without loading weights. Strings are never NULL and lent until
+ * ht_model_info_free; numbers missing in the files are 0. */
 typedef struct ht_model_info {
     const char *architecture;   /* "llama", "qwen2", "gemma3" */
     const char *name;           /* the file's own name for itself, or "" */
     const char *format;         /* "gguf" or "safetensors" */
     const char *quantization;   /* dominant weight type by bytes: "Q4_1", "BF16"; "none" for a vocabulary-only file */
-    const char *file_type;      /* what a GGUF says of its weights as a whole: "Q4_K_M"; "" where it does not */
+    const char *file_type;      /* a GGUF's description of its weights: "Q4_K_M"; "" if it has none */
     const char *tokenizer_kind; /* or "none" */
     const char *chat_format;    /* "template": its own; else one of ht_model_chat_format; or "none" */
     bool has_weights;
@@ -116,7 +117,7 @@ typedef struct ht_model_info {
     int32_t quantization_group;        /* weights of that type that share a block; 0: stored one by one */
     int32_t n_tensor_types;
     const ht_tensor_type *tensor_types; /* [n_tensor_types] in the order of the files */
-    /* Of the tokenizer: -1 and "" for none. The strings are the tokens as stored. */
+    /* From the tokenizer: -1 and "" for none. The strings are the tokens as stored. */
     int32_t bos_id, eos_id, n_special_tokens;
     const char *bos, *eos;
     const char *pooling; /* of embeddings, as the files state it: "last", "mean", "cls", "none", "rank" ...; or "" */
@@ -124,16 +125,16 @@ typedef struct ht_model_info {
     const ht_sampling_value *sampling; /* [n_sampling] as ht_model_sampling */
 } ht_model_info;
 
-/* Bytes of the KV cache of a session with default options that has `positions`, kept as `dtype` (a kv_dtype of
- * ht_model_options): whole pages of 256 positions, in sliding layers at most those of the ring. That is longer on a GPU, by
- * the rows that a step has more than the CPU's, which are counted here. 0 for another dtype, and for a file that this build
- * cannot run. */
+/* Bytes of the KV cache of a session with default options and `positions` positions, stored as `dtype` (a kv_dtype of
+ * ht_model_options). Counts whole pages of 256 positions; in sliding layers at most those of the ring. On a GPU the
+ * ring is longer, by the rows that its step has more than the CPU's; these are counted here. 0 for another dtype, and
+ * for a file that this build cannot run. */
 HT_API int64_t ht_model_info_kv_bytes(const ht_model_info *info, ht_dtype dtype, int64_t positions);
 /* Bytes of the KV cache that each further position adds, in layers that do not slide. */
 HT_API int64_t ht_model_info_kv_bytes_per_position(const ht_model_info *info, ht_dtype dtype);
 
-/* The caller frees *out. A GGUF file that this build cannot run, or that holds a vocabulary alone, is described as far as
- * its metadata goes. */
+/* The caller frees *out. A GGUF file that this build cannot run, or that contains only a vocabulary, is described as
+ * far as its metadata allows. */
 HT_API ht_status ht_model_info_read(const char *path, ht_model_info **out, ht_error *err);
 HT_API void ht_model_info_free(ht_model_info *info); /* NULL is fine */
 

@@ -42,16 +42,16 @@ HT_API ht_array *ht_tri(ht_scope *s, int64_t n, int64_t m, int64_t k, ht_dtype d
 HT_API ht_array *ht_tril(ht_scope *s, ht_array *x, int64_t k);
 /* Upper triangle of x [..., n, m]: elements below the k-th diagonal become 0. */
 HT_API ht_array *ht_triu(ht_scope *s, ht_array *x, int64_t k);
-/* x converted to `dtype`. Conversion to bool gives x != 0, to integers truncates towards 0; integers wrap around. Returns x
- * itself when x has the dtype. */
+/* x converted to `dtype`. Conversion to bool gives x != 0, to integers truncates towards 0; integers wrap around.
+ * Returns x itself when x has the dtype. */
 HT_API ht_array *ht_astype(ht_scope *s, ht_array *x, ht_dtype dtype);
 /* Row-contiguous copy of x, or x itself when x is row-contiguous. */
 HT_API ht_array *ht_contiguous(ht_scope *s, ht_array *x);
 
 /* ---- views: share the operand's memory ---- */
 
-/* The elements of x, in row-major order, in another shape of as many elements. One entry of `shape` may be -1: its size is
- * inferred. Copies only when the strides of x allow no view. */
+/* The elements of x, in row-major order, in another shape of as many elements. One entry of `shape` may be -1: its
+ * size is inferred. Copies only when the strides of x allow no view. */
 HT_API ht_array *ht_reshape(ht_scope *s, ht_array *x, const int64_t *shape, int n_dims);
 /* x reshaped to the shape of `like`. */
 HT_API ht_array *ht_reshape_like(ht_scope *s, ht_array *x, ht_array *like);
@@ -66,8 +66,8 @@ HT_API ht_array *ht_as_strided(ht_scope *s, ht_array *x, const int64_t *shape, c
  * or the last possible bound in the direction of the step, for any axis size. */
 HT_API ht_array *ht_slice(ht_scope *s, ht_array *x, const int64_t *start, const int64_t *stop, const int64_t *step);
 #define HT_OPEN INT64_MIN
-/* ht_slice with bounds read as by Python's x[start:stop:step]: a negative bound counts from the end of the axis, a bound
- * outside the axis is clamped. */
+/* ht_slice with bounds read as by Python's x[start:stop:step]: a negative bound counts from the end of the axis, a
+ * bound outside the axis is clamped. */
 HT_API ht_array *ht_slice_range(ht_scope *s, ht_array *x, const int64_t *start, const int64_t *stop,
                                 const int64_t *step);
 /* x broadcast to `shape` by NumPy's rule: missing axes are added in front, axes of length 1 are repeated (stride 0). */
@@ -86,8 +86,8 @@ HT_API ht_array *ht_moveaxis(ht_scope *s, ht_array *x, int from, int to);
 HT_API ht_array *ht_flatten(ht_scope *s, ht_array *x, int first, int last);
 /* x with one axis split into axes of sizes `shape`, of which one may be -1 (inferred). */
 HT_API ht_array *ht_unflatten(ht_scope *s, ht_array *x, int axis, const int64_t *shape, int n_dims);
-/* The bytes of x reinterpreted as `dtype`. When the element sizes differ, the last axis grows or shrinks by their ratio.
- * Copies when the last axis of x is not contiguous. Derivatives treat the result as constant. */
+/* The bytes of x reinterpreted as `dtype`. When the element sizes differ, the last axis grows or shrinks by their
+ * ratio. Copies when the last axis of x is not contiguous. Derivatives treat the result as constant. */
 HT_API ht_array *ht_view_as(ht_scope *s, ht_array *x, ht_dtype dtype);
 /* Diagonal of two axes: elements (i, i + offset) become the last axis of the result; axis1 and axis2 are removed. */
 HT_API ht_array *ht_diagonal(ht_scope *s, ht_array *x, int64_t offset, int axis1, int axis2);
@@ -106,8 +106,8 @@ HT_API ht_array *ht_stack(ht_scope *s, ht_array *const *arrays, int n, int axis)
 /* Coordinate grids: grids[i] is arrays[i], flattened, along axis i of n axes, and broadcast along the others unless
  * `sparse`. `swap` exchanges the first two axes ("xy" indexing). Returns false, with all grids NULL, on failure. */
 HT_API bool ht_meshgrid(ht_scope *s, ht_array *const *arrays, int n, bool sparse, bool swap, ht_array **grids);
-/* x repeated as a whole times[i] times along each of the last n axes; leading axes of length 1 are added when x has fewer
- * than n. */
+/* x repeated as a whole times[i] times along each of the last n axes; leading axes of length 1 are added when x has
+ * fewer than n. */
 HT_API ht_array *ht_tile(ht_scope *s, ht_array *x, const int64_t *times, int n);
 /* x with every element of an axis repeated `times` times in a row. */
 HT_API ht_array *ht_repeat(ht_scope *s, ht_array *x, int64_t times, int axis);
@@ -122,18 +122,18 @@ HT_API ht_array *ht_roll(ht_scope *s, ht_array *x, int64_t shift, int axis);
 
 /* ---- unary elementwise ---- */
 
-/* The result has the dtype of x; integers wrap around. f32 arithmetic flushes denormals to zero, except in ht_negative and
- * ht_abs, which change only the sign bit. */
+/* The result has the dtype of x; integers wrap around. f32 arithmetic flushes denormals to zero, except in
+ * ht_negative and ht_abs, which change only the sign bit. */
 HT_API ht_array *ht_negative(ht_scope *s, ht_array *x); /* -x; bool is an error */
 HT_API ht_array *ht_abs(ht_scope *s, ht_array *x);      /* |x|; the smallest signed integer is its own result */
 HT_API ht_array *ht_sign(ht_scope *s, ht_array *x);     /* -1, 0 or 1; 0 for NaN */
 HT_API ht_array *ht_square(ht_scope *s, ht_array *x);   /* x * x */
 HT_API ht_array *ht_floor(ht_scope *s, ht_array *x);    /* rounded down; integers are unchanged */
 HT_API ht_array *ht_ceil(ht_scope *s, ht_array *x);     /* rounded up; integers are unchanged */
-/* x rounded to `decimals` decimal places, which may be negative; halves round to even. */
+/* x rounded to `decimals` digits after the point, which may be negative; halves round to even. */
 HT_API ht_array *ht_round(ht_scope *s, ht_array *x, int decimals);
-/* x with NaN, +infinity and -infinity replaced by `nan`, `posinf` and `neginf`. NAN for `posinf` or `neginf` stands for the
- * largest or smallest finite value of the dtype. */
+/* x with NaN, +infinity and -infinity replaced by `nan`, `posinf` and `neginf`. NAN for `posinf` or `neginf` means
+ * the largest or smallest finite value of the dtype. */
 HT_API ht_array *ht_nan_to_num(ht_scope *s, ht_array *x, double nan, double posinf, double neginf);
 HT_API ht_array *ht_bitwise_invert(ht_scope *s, ht_array *x); /* ~x, of integers and bool */
 HT_API ht_array *ht_relu(ht_scope *s, ht_array *x);           /* maximum(x, 0) */
@@ -179,8 +179,8 @@ HT_API ht_array *ht_softcap(ht_scope *s, ht_array *x, float value);
 
 /* ---- binary elementwise ---- */
 
-/* Operands broadcast by NumPy's rule and are converted to their promoted dtype (ht_dtype_promote), the result's dtype. For
- * bool, add is or, subtract is exclusive or, multiply is and. */
+/* Operands broadcast by NumPy's rule and are converted to their promoted dtype (ht_dtype_promote), the result's
+ * dtype. For bool, add is or, subtract is exclusive or, multiply is and. */
 HT_API ht_array *ht_add(ht_scope *s, ht_array *a, ht_array *b);
 HT_API ht_array *ht_subtract(ht_scope *s, ht_array *a, ht_array *b);
 HT_API ht_array *ht_multiply(ht_scope *s, ht_array *a, ht_array *b);
@@ -208,15 +208,16 @@ HT_API ht_array *ht_greater_equal(ht_scope *s, ht_array *a, ht_array *b);
 HT_API ht_array *ht_logical_and(ht_scope *s, ht_array *a, ht_array *b);
 HT_API ht_array *ht_logical_or(ht_scope *s, ht_array *a, ht_array *b);
 
-/* bool, elementwise: |a - b| <= atol + rtol |b|, or a and b are the same infinity, or, with `equal_nan`, both are NaN. */
+/* bool, elementwise: |a - b| <= atol + rtol |b|, or a and b are the same infinity, or, with `equal_nan`, both are
+ * NaN. */
 HT_API ht_array *ht_isclose(ht_scope *s, ht_array *a, ht_array *b, double rtol, double atol, bool equal_nan);
 /* Scalar bool: ht_isclose holds for all elements. */
 HT_API ht_array *ht_allclose(ht_scope *s, ht_array *a, ht_array *b, double rtol, double atol, bool equal_nan);
 /* Scalar bool: a and b have the same shape and equal elements; with `equal_nan`, NaN equals NaN. */
 HT_API ht_array *ht_array_equal(ht_scope *s, ht_array *a, ht_array *b, bool equal_nan);
 
-/* Operands are integers or bool. Shifts convert bool to u8; a shift by the width of the dtype or more gives 0, or -1 for a
- * negative number shifted right. */
+/* Operands are integers or bool. Shifts convert bool to u8; a shift by the width of the dtype or more gives 0, or -1
+ * for a negative number shifted right. */
 HT_API ht_array *ht_bitwise_and(ht_scope *s, ht_array *a, ht_array *b);
 HT_API ht_array *ht_bitwise_or(ht_scope *s, ht_array *a, ht_array *b);
 HT_API ht_array *ht_bitwise_xor(ht_scope *s, ht_array *a, ht_array *b);
@@ -230,8 +231,8 @@ HT_API ht_array *ht_clip(ht_scope *s, ht_array *x, ht_array *low, ht_array *high
 
 /* ---- reductions over the axes axis[0 .. n_axes), NULL meaning all; `keepdims` keeps them with length 1 ---- */
 
-/* Sum; 0 of no elements. Floating-point sums are accumulated in higher precision than the result; integers of fewer than 32
- * bits are summed in i32 or u32. */
+/* Sum; 0 of no elements. Floating-point sums are accumulated in higher precision than the result; integers of fewer
+ * than 32 bits are summed in i32 or u32. */
 HT_API ht_array *ht_sum(ht_scope *s, ht_array *x, const int *axis, int n_axes, bool keepdims);
 /* Product; 1 of no elements. Dtypes as for ht_sum. */
 HT_API ht_array *ht_prod(ht_scope *s, ht_array *x, const int *axis, int n_axes, bool keepdims);
@@ -251,8 +252,8 @@ HT_API ht_array *ht_logsumexp(ht_scope *s, ht_array *x, const int *axis, int n_a
 HT_API ht_array *ht_all(ht_scope *s, ht_array *x, const int *axis, int n_axes, bool keepdims);
 /* bool: some element is not 0; false for no elements. */
 HT_API ht_array *ht_any(ht_scope *s, ht_array *x, const int *axis, int n_axes, bool keepdims);
-/* u32: index of the largest element along the axis *axis, or in row-major order over all elements with NULL. Ties give the
- * first index; a NaN counts as largest. An error for no elements. */
+/* u32: index of the largest element along the axis *axis, or in row-major order over all elements with NULL. Ties
+ * give the first index; a NaN counts as largest. An error for no elements. */
 HT_API ht_array *ht_argmax(ht_scope *s, ht_array *x, const int *axis, bool keepdims);
 /* u32: index of the smallest element, as ht_argmax; a NaN counts as smallest. */
 HT_API ht_array *ht_argmin(ht_scope *s, ht_array *x, const int *axis, bool keepdims);

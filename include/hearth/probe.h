@@ -1,8 +1,8 @@
-/* Probes: what a model thinks and holds while it generates, token by token.
+/* Probes: observations of a model's internals while it generates, token by token.
  *
- * Each kind is switched on by itself and handed over by itself, once for each token that is drawn, the one that ends the answer
- * included. They change no bit of what is generated. HT_PROBE_ROUTER and HT_PROBE_RESIDUAL say something of the position after which
- * the token was drawn, so that its step computes a little more; without a kind nothing is done for it. */
+ * Each kind is enabled and delivered separately, once for each drawn token, including the last. Probes change no bit of
+ * the output. HT_PROBE_ROUTER and HT_PROBE_RESIDUAL describe the position after which the token was drawn; its step
+ * computes a little more. Disabled kinds cost nothing. */
 #ifndef HEARTH_PROBE_H
 #define HEARTH_PROBE_H
 
@@ -21,12 +21,12 @@ typedef enum ht_probe_kind {
     HT_PROBE_ENTROPY = 4,   /* of the model's distribution */
     HT_PROBE_CACHE = 8,     /* how full the KV cache is */
     HT_PROBE_MEMORY = 16,   /* how full the device's memory is */
-    HT_PROBE_ROUTER = 32,   /* the experts of each layer that has some; nothing comes of a model without */
+    HT_PROBE_ROUTER = 32,   /* the experts of each layer that has some; no probes for a model without */
     HT_PROBE_RESIDUAL = 64, /* how large the residual stream is */
-    HT_PROBE_LOGPROB = 128, /* how likely the model finds the token that was drawn, and the likeliest ones */
+    HT_PROBE_LOGPROB = 128, /* log-probability of the drawn token, and the most likely tokens */
     HT_PROBE_ALL = 255
 } ht_probe_kind;
-/* A short name such as "entropy"; NULL for what is no kind. A constant. */
+/* A short name such as "entropy"; NULL for an unknown kind. A constant. */
 HT_API const char *ht_probe_name(ht_probe_kind kind);
 
 enum { HT_PROBE_TOP_LOGITS = 8, HT_PROBE_MOST_LOGPROBS = 20 };
@@ -38,38 +38,42 @@ typedef struct ht_probe_route {
     const float *weight;   /* [n] of their outputs in the sum, as the router gives them */
 } ht_probe_route;
 
-/* One observation, of which the kind says what is there beside the first four. Lent during the call. */
+/* One observation. Its kind determines the fields in use after the first four. Lent during the call. */
 typedef struct ht_probe {
     ht_probe_kind kind;
     int32_t answer;   /* of an engine's request, from 0 */
     int64_t index;    /* of the token among those generated, from 0 */
     int64_t position; /* of the token in the sequence */
     int32_t token;    /* HT_PROBE_TOKEN */
-    /* HT_PROBE_TOP: before penalties and temperature, highest first, the lowest id on ties; n_top is less in a smaller vocabulary. */
+    /* HT_PROBE_TOP: before penalties and temperature, highest first, the lowest id on ties; n_top is less in a
+     * smaller vocabulary. */
     int32_t n_top;
     int32_t top_token[HT_PROBE_TOP_LOGITS];
     float top_logit[HT_PROBE_TOP_LOGITS];
     double entropy;  /* HT_PROBE_ENTROPY: in nats, of the logits' softmax, likewise */
-    double pressure; /* HT_PROBE_CACHE and _MEMORY: share that is used; 0 when it is not known of what */
+    double pressure; /* HT_PROBE_CACHE and _MEMORY: share that is used; 0 if the total is unknown */
     /* HT_PROBE_CACHE: positions of the sequence and its context; bytes of its pages, or of all in an engine, and the
-     * engine's kv_bytes, else 0. The pressure is that of the bytes where there is such a budget, else of the positions. */
+     * engine's kv_bytes, else 0. The pressure is that of the bytes where there is such a budget, else of the
+     * positions. */
     int64_t positions, context;
     size_t cache_bytes, cache_budget;
-    /* HT_PROBE_MEMORY: of arrays, weights, caches and plans, now and at most so far; and the limit (ht_memory_set_limit), or else what the
-     * machine has, or 0. */
+    /* HT_PROBE_MEMORY: of arrays, weights, caches and plans, now and at most so far; and the limit
+     * (ht_memory_set_limit), else the machine's memory, or 0. */
     size_t memory_bytes, memory_peak, memory_limit;
     int32_t n_routes; /* HT_PROBE_ROUTER */
     const ht_probe_route *routes;
     int32_t n_layers; /* HT_PROBE_RESIDUAL: L2 norm after each layer */
     const float *norms;
-    /* HT_PROBE_LOGPROB: in nats, of the model's own distribution, whatever biases, penalties, filters and grammar have made of it: to the bit
-     * what ht_score gives (score.h). The likeliest are as many as `top_logprobs` says, the lowest id first on ties. */
+    /* HT_PROBE_LOGPROB: in nats, of the model's distribution before biases, penalties, filters and grammar: equal
+     * to ht_score's (score.h), to the bit. The most likely tokens are `top_logprobs` in number, the lowest id
+     * first on ties. */
     double log_probability;
     int32_t n_likeliest;
     const ht_token_probability *likeliest; /* [n_likeliest] */
 } ht_probe;
 
-/* Called on the thread of the caller, or, of an engine's request, as its pieces are, in order with them: before the text of the token. */
+/* Called on the caller's thread, or, for an engine's request, on the thread of its pieces and in order with them:
+ * before the text of the token. */
 typedef void ht_probe_fn(const ht_probe *probe, void *user);
 
 /* In ht_generate_options. */
@@ -78,7 +82,7 @@ typedef struct ht_probe_options {
     unsigned kinds; /* ht_probe_kind, added up; default 0: none */
     ht_probe_fn *fn;
     void *user;
-    int32_t top_logprobs; /* the likeliest tokens of HT_PROBE_LOGPROB, 0 to HT_PROBE_MOST_LOGPROBS; default 0 */
+    int32_t top_logprobs; /* most likely tokens of HT_PROBE_LOGPROB, 0 to HT_PROBE_MOST_LOGPROBS; default 0 */
 } ht_probe_options;
 HT_API void ht_probe_options_init(ht_probe_options *options, size_t size);
 

@@ -1,11 +1,14 @@
-/* Prompts: what classification, scores and batches are asked about, as ids, text or conversation.
+/* Prompts of classification, scores and batches, as ids, text or conversation.
  *
- * Continuations. A text that goes on with a prompt is encoded together with it, as a text that the model has read would have been:
- * tokens do not end where a prompt does ("Answer: " and "yes" are "Answer", ":" and " yes" to most tokenizers). So what is scored of
- * a continuation begins with the first token at which its encoding, or that of another continuation of the same prompt, differs from
- * the prompt's own; all of them go on from the same ids, and their log-probabilities can be compared. What
- * continues a conversation is the beginning of the answer, in which no special token is recognised; special tokens in a text are. Ids
- * have no text to be encoded with: a text that continues them is encoded by itself, and ids that continue anything are appended to it. */
+ * Continuations. A continuation is encoded together with its prompt, like text that the model has read: tokens can
+ * cross the end of a prompt ("Answer: " and "yes" are "Answer", ":" and " yes" to most tokenizers). A continuation's
+ * score therefore begins with the first token at which its encoding, or that of another continuation of the same
+ * prompt, differs from the prompt's. All continuations follow the same ids, so their log-probabilities are
+ * comparable.
+ *
+ * A continuation of a conversation is the beginning of the answer. Special tokens are not recognised in it, but are
+ * in a text. Ids cannot be encoded with a text: a text that continues ids is encoded separately, and ids that
+ * continue any prompt are appended. */
 #ifndef HEARTH_PROMPT_H
 #define HEARTH_PROMPT_H
 
@@ -26,7 +29,7 @@ typedef struct ht_prompt {
     const ht_chat *chat; /* as ht_chat_encode gives it, with the answer opened */
 } ht_prompt;
 
-/* What may follow a prompt: one of the two, not empty. */
+/* A continuation of a prompt: one of the two, not empty. */
 typedef struct ht_continuation {
     const char *text; /* NUL-terminated UTF-8 */
     const int32_t *ids;

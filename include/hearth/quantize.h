@@ -33,7 +33,8 @@ typedef struct ht_quantization {
  * scales [..., n, k / group], of w's dtype for affine, else u8; and parts[2], the biases, shaped as the scales, or
  * HT_NONE for modes other than affine. Returns false, with all parts NULL, on failure. */
 HT_API bool ht_quantize(ht_scope *s, ht_array *w, const ht_quantization *how, ht_array *parts[3]);
-/* Dequantises to `dtype`, [..., n, k]. `numbers`, `scales` and `biases` are the parts of ht_quantize, here and below. */
+/* Dequantises to `dtype`, [..., n, k]. `numbers`, `scales` and `biases` are the parts of ht_quantize, here and
+ * below. */
 HT_API ht_array *ht_dequantize_groups(ht_scope *s, ht_array *numbers, ht_array *scales, ht_array *biases,
                                       const ht_quantization *how, ht_dtype dtype);
 /* Matrix product with a quantised w -> [..., m, n]: x [..., m, k] times w^T of w [..., n, k] with `transpose`, else

@@ -44,10 +44,11 @@ HT_API ht_array *ht_random_gumbel(ht_scope *s, ht_dtype dtype, const int64_t *sh
 
 /* ---- integers, choices, permutations ---- */
 
-/* Uniform integers low <= x < high; the bounds may have a fraction. Integers that the dtype cannot represent wrap around.
+/* Uniform integers low <= x < high; the bounds may have a fraction. Integers that the dtype cannot represent wrap
+ * around.
  *
- * The numbers equal MLX's when |low| and |high| are at most 2^17 and at most 128 * (high - low). Beyond that MLX's f32
- * arithmetic makes some integers too frequent and others impossible; Hearth stays uniform. */
+ * The numbers equal MLX's when |low| and |high| are at most 2^17 and at most 128 * (high - low). Beyond that MLX's
+ * f32 arithmetic makes some integers too frequent and others impossible; Hearth stays uniform. */
 HT_API ht_array *ht_random_randint(ht_scope *s, ht_array *low, ht_array *high, ht_dtype dtype, const int64_t *shape,
                                    int n_dims, ht_array *key);
 /* Bernoulli distribution, bool: true with probability p. */

@@ -1,5 +1,5 @@
-/* A report on a model as it runs here: how fast it answers, what the prefix cache and saved states spare, and whether what it
- * says is what it should be. */
+/* A report on a model on this machine: its speed, the savings of the prefix cache and of saved states, and checks
+ * of its output. */
 #ifndef HEARTH_REPORT_H
 #define HEARTH_REPORT_H
 
@@ -19,10 +19,10 @@ typedef struct ht_report_options {
 } ht_report_options;
 HT_API void ht_report_options_init(ht_report_options *options, size_t size);
 
-/* Something that ought to hold. */
+/* A check. */
 typedef struct ht_report_check {
     const char *name;   /* "the same twice" */
-    const char *detail; /* what was found, one sentence */
+    const char *detail; /* the finding, one sentence */
     bool passed;
 } ht_report_check;
 
@@ -37,13 +37,13 @@ typedef struct ht_bench_report {
     const char *version, *architecture, *instruction_set, *precision, *kv_type;
     int32_t threads;
 
-    /* An answer to the prompt, of as many tokens as an answer may have: an end of the text does not end it. */
+    /* An answer to the prompt of exactly max_tokens tokens: stop ids do not end it. */
     int64_t prompt_tokens, generated_tokens;
     double prefill_seconds, first_token_seconds, decode_seconds;
     size_t peak_memory_bytes;
 
-    /* The same request twice on an engine: the prompt, repeated until it fills two pages of the cache, as far as the context allows it.
-     * When nothing was measured `prefix_note` says why, and the rest is 0. */
+    /* The same request twice on an engine: the prompt, repeated until it fills two pages of the cache, as far as
+     * the context allows. Without a measurement `prefix_note` has the reason, and the rest is 0. */
     const char *prefix_note;           /* "" when it was measured */
     int64_t prefix_reused;             /* tokens of the second prompt */
     double prefix_hit_rate;            /* of its tokens */
@@ -56,15 +56,15 @@ typedef struct ht_bench_report {
     int32_t n_checks;
     const ht_report_check *checks; /* [n_checks] */
 
-    /* The answer with all probes on, and how much longer its tokens take than without, both several times in turns: the
-     * middle one of the ratios, less 1. Below 0 by chance. */
+    /* The answer with all probes on, and the relative increase of its time per token: the median ratio of several
+     * alternating runs with and without probes, less 1. Can be below 0 by chance. */
     int32_t n_probes;
-    const ht_report_probe *probes; /* [n_probes] those of which something came */
+    const ht_report_probe *probes; /* [n_probes] kinds that occurred */
     double probe_overhead;
 } ht_bench_report;
 
-/* Measures and checks; some seconds for a small model. A check that does not hold is part of the report, not an error. The
- * model needs a tokenizer, HT_ERR_UNSUPPORTED without. The caller frees *out. */
+/* Measures and checks; takes some seconds for a small model. A failed check is part of the report, not an error.
+ * The model needs a tokenizer, else HT_ERR_UNSUPPORTED. The caller frees *out. */
 HT_API ht_status ht_bench_report_run(ht_model *m, const ht_report_options *options, ht_bench_report **out,
                                      ht_error *err);
 HT_API void ht_bench_report_free(ht_bench_report *report); /* NULL is fine */

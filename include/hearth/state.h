@@ -1,9 +1,10 @@
 /* State files: a session saved to a file and restored, so that nothing it holds is computed again.
  *
- * A file holds the session's tokens and the keys and values of its KV cache, and says what they were computed with: the
- * model's fingerprint and its tokenizer's, precision, type and shape of the cache, adapters and their scales. A session
- * that differs in any of them refuses it. Random numbers are drawn by seed and position, so a restored session goes on as
- * the saved one would have, to the bit, sampled or not; on another instruction set equal bits are not promised. */
+ * A file holds the session's tokens and the keys and values of its KV cache, and records how they were computed:
+ * the model's fingerprint and its tokenizer's, precision, type and shape of the cache, adapters and their scales. A
+ * session that differs in any of them rejects it. Random numbers are drawn by seed and position, so a restored
+ * session continues as the saved one would have, to the bit, sampled or not; on another instruction set equal bits are
+ * not promised. */
 #ifndef HEARTH_STATE_H
 #define HEARTH_STATE_H
 
@@ -13,13 +14,13 @@
 extern "C" {
 #endif
 
-/* Saves what the session holds to a file, which is written beside `path`, flushed and renamed: a crash leaves what was there
- * before, or the new one. Its owner alone may read a new file; one that is replaced keeps its permissions. */
+/* Saves what the session holds to a file, written in the same directory, flushed and renamed: a crash leaves the old
+ * file or the new one. Only its owner may read a new file; a replaced file keeps its permissions. */
 HT_API ht_status ht_session_save(const ht_session *s, const char *path, ht_error *err);
 
-/* Gives the session what a file holds, in the place of what it holds now. HT_ERR_ARGUMENT with the difference when another
- * model, adapter or kind of cache made it, HT_ERR_FORMAT when it is damaged, HT_ERR_UNSUPPORTED when a newer version wrote
- * it, HT_ERR_LIMIT when it is longer than the session's context; the session is then as it was. */
+/* Replaces the session's contents with those of a file. HT_ERR_ARGUMENT with the difference when
+ * another model, adapter or kind of cache made it, HT_ERR_FORMAT when it is damaged, HT_ERR_UNSUPPORTED when a newer
+ * version wrote it, HT_ERR_LIMIT if it is longer than the session's context. A failure does not change the session. */
 HT_API ht_status ht_session_load(ht_session *s, const char *path, ht_error *err);
 
 #ifdef __cplusplus

@@ -1,13 +1,13 @@
 /* Status codes and error records: how every fallible call of Hearth reports.
  *
- * A call that can fail returns an `ht_status`, takes an `ht_error *` last, and leaves its outputs NULL when it fails. The
- * library never prints, exits or aborts. Array expressions use the second form described in array.h: they return NULL and
- * record the first error in their scope.
+ * A call that can fail returns an `ht_status`, takes an `ht_error *` last, and leaves its outputs NULL when it fails.
+ * The library never prints, exits or aborts. Array expressions use the second form described in array.h: they return
+ * NULL and record the first error in their scope.
  *
- * Options: a struct of options is made by its function ht_..._options_init(&options, sizeof options), which fills in the
- * defaults, and then changed. So 0 can mean off, and a program works with a later library, whose struct has more fields at
- * its end. NULL options mean the defaults; a struct that was not made so is HT_ERR_ARGUMENT. What options point to is lent
- * for the call. */
+ * Options: a struct of options is made by its function ht_..._options_init(&options, sizeof options), which fills in
+ * the defaults, and then changed. So 0 can mean off, and a program works with a later library, whose struct has more
+ * fields at its end. NULL options mean the defaults; a struct that was not made so is HT_ERR_ARGUMENT. Pointers in
+ * options are lent for the call. */
 #ifndef HEARTH_STATUS_H
 #define HEARTH_STATUS_H
 
@@ -41,8 +41,9 @@ typedef enum ht_status {
     HT_ERR_BUSY         /* too much waits already: the same call may work later */
 } ht_status;
 
-/* What happened, where, and what to do about it. Zero-initialise before the first use; a call writes it only on failure.
- * `message` is one UTF-8 sentence without a final newline; of one that is too long, "..." takes the place of the middle. */
+/* The error, its location and the fix. Zero-initialise before the first use; a call writes it only on failure.
+ * `message` is one UTF-8 sentence without a final newline; of one that is too long, "..." takes the place of the
+ * middle. */
 typedef struct ht_error {
     ht_status status;
     char message[768];

@@ -1,8 +1,8 @@
-/* Chat templates: the program that a checkpoint carries to write a conversation as text, in the language of jinja2.
+/* Chat templates: a checkpoint's jinja2 program that renders a conversation as text.
  *
- * Templates are rendered as the Python package `transformers` renders them (trim_blocks, lstrip_blocks, loop controls,
- * `generation` blocks, tojson as json.dumps, raise_exception, strftime_now), byte for byte. They reach nothing but their
- * variables, and end within bounds of steps, nesting, memory and output, so that those of strangers can be rendered. */
+ * Output equals that of the Python package `transformers` (trim_blocks, lstrip_blocks, loop controls, `generation`
+ * blocks, tojson as json.dumps, raise_exception, strftime_now), byte for byte. Templates can access only their
+ * variables, and are limited in steps, nesting, memory and output, so untrusted templates are safe to render. */
 #ifndef HEARTH_TEMPLATE_H
 #define HEARTH_TEMPLATE_H
 
@@ -17,29 +17,31 @@ extern "C" {
 
 typedef struct ht_chat_template ht_chat_template; /* immutable: any number of threads may render one at once */
 
-/* Parses n bytes of UTF-8; `name` is for messages. HT_ERR_FORMAT with line and column for what is no template. The caller
- * frees *out. */
+/* Parses n bytes of UTF-8; `name` is used in messages. HT_ERR_FORMAT, with line and column, for an invalid template.
+ * The caller frees *out. */
 HT_API ht_status ht_chat_template_parse(const char *source, size_t n, const char *name, ht_chat_template **out,
                                         ht_error *err);
 HT_API void ht_chat_template_free(ht_chat_template *t); /* NULL is fine */
 
-/* A variable as n bytes of JSON; with `name` NULL the members of an object, each a variable. */
+/* A variable as n bytes of JSON; with `name` NULL an object whose fields are variables. */
 typedef struct ht_template_variable {
     const char *name;
     const char *json;
     size_t n;
 } ht_template_variable;
 
-/* The text that the template makes of its variables: `messages`, `tools`, `add_generation_prompt`, `bos_token` and whatever
- * else it knows; a later one replaces an earlier one of its name, and `tools` and `documents` are None unless given. They reach
- * the template as they are: ht_chat_format (chat.h) prepares a conversation for one. The caller frees *text, which has *text_n bytes and a NUL, with ht_text_free. HT_ERR_ARGUMENT when the template refuses the
- * conversation (raise_exception), HT_ERR_FORMAT when it fails or a variable is no JSON, HT_ERR_LIMIT when it takes too much. */
+/* Renders the template with its variables: `messages`, `tools`, `add_generation_prompt`, `bos_token` and others. A
+ * later variable replaces an earlier one of its name; `tools` and `documents` default to None. Variables are passed
+ * unchanged: ht_chat_format (chat.h) prepares a conversation for a template. The caller frees *text, which has
+ * *text_n bytes and a NUL, with ht_text_free. HT_ERR_ARGUMENT if the template rejects the conversation
+ * (raise_exception), HT_ERR_FORMAT if it fails or a variable is not JSON, HT_ERR_LIMIT if it exceeds its limits. */
 HT_API ht_status ht_chat_template_render(const ht_chat_template *t, const ht_template_variable *variables, size_t n,
                                          char **text, size_t *text_n, ht_error *err);
 
-/* Splits an answer of n bytes into its parts, in the formats that the template uses. `tools` is a JSON list of tool descriptions,
- * n_tools bytes: their schemas tell strings from other values without quotes. `prompt` is the answered text, which may have opened
- * reasoning. Both may be NULL. HT_ERR_FORMAT for tools that are not JSON; HT_ERR_CANCELLED when fn returned false. */
+/* Splits an answer of n bytes into its parts, in the formats that the template uses. `tools` is a JSON list of tool
+ * descriptions, n_tools bytes: their schemas distinguish strings from other values without quotes. `prompt` is the
+ * answered text, which may have opened reasoning. Both may be NULL. HT_ERR_FORMAT for tools that are not JSON;
+ * HT_ERR_CANCELLED when fn returned false. */
 HT_API ht_status ht_chat_template_read_answer(const ht_chat_template *t, const char *tools, size_t n_tools,
                                               const char *prompt, const char *text, size_t n, ht_answer_fn *fn,
                                               void *user, ht_error *err);

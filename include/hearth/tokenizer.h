@@ -18,33 +18,34 @@ extern "C" {
 
 typedef struct ht_tokenizer ht_tokenizer;
 
-/* Loads from a `.gguf` file (vocabulary-only ones too), a `tokenizer.json` file, or a directory holding either: where there
- * is one GGUF and no safetensors, its own vocabulary is taken first. The caller frees the result with ht_tokenizer_free. */
+/* Loads from a `.gguf` file (vocabulary-only ones too), a `tokenizer.json` file, or a directory holding either:
+ * with one GGUF and no safetensors, the GGUF's vocabulary has precedence. The caller frees the result with
+ * ht_tokenizer_free. */
 HT_API ht_status ht_tokenizer_load(const char *path, ht_tokenizer **out, ht_error *err);
 HT_API void ht_tokenizer_free(ht_tokenizer *t); /* NULL is fine */
 
-/* Flags of ht_tokenizer_encode. Without any, nothing is added and special tokens in the text are read as text. */
+/* Flags of ht_tokenizer_encode. By default no tokens are added, and special tokens in the text are ordinary text. */
 enum {
-    /* Add BOS and EOS where the checkpoint asks for them; BOS is not added to a text that begins with it. */
+    /* Add BOS and EOS where the checkpoint requires them; no BOS before a text that begins with it. */
     HT_ENCODE_ADD_SPECIAL = 1,
     /* Recognise special tokens written in the text. */
     HT_ENCODE_PARSE_SPECIAL = 2
 };
 
-/* Encodes n bytes of UTF-8 with the flags (HT_ERR_ARGUMENT for unknown ones); invalid sequences are read as U+FFFD. *ids
- * has *n_ids ids, which the caller frees with ht_ids_free; NULL for an empty result. */
+/* Encodes n bytes of UTF-8 with the flags (HT_ERR_ARGUMENT for unknown ones); invalid sequences are read as U+FFFD.
+ * *ids has *n_ids ids, which the caller frees with ht_ids_free; NULL for an empty result. */
 HT_API ht_status ht_tokenizer_encode(const ht_tokenizer *t, const char *text, size_t n, unsigned flags, int32_t **ids,
                                      size_t *n_ids, ht_error *err);
 
 HT_API void ht_ids_free(int32_t *ids); /* NULL is fine */
 
-/* Decodes ids to UTF-8 text, NUL-terminated, which the caller frees with ht_text_free; *n is its length without the NUL.
- * Special tokens are left out when skip_special is set. Ids outside the vocabulary are an error. */
+/* Decodes ids to UTF-8 text, NUL-terminated, which the caller frees with ht_text_free; *n is its length without the
+ * NUL. skip_special omits special tokens. Ids outside the vocabulary are an error. */
 HT_API ht_status ht_tokenizer_decode(const ht_tokenizer *t, const int32_t *ids, size_t n_ids, bool skip_special,
                                      char **text, size_t *n, ht_error *err);
 
-/* The n bytes that a token stands for in the middle of a text, which need not be whole characters, with a NUL after them; the caller
- * frees *bytes with ht_text_free. */
+/* The n bytes of a token in the middle of a text, possibly partial characters, followed by a NUL. The caller frees
+ * *bytes with ht_text_free. */
 HT_API ht_status ht_tokenizer_token_bytes(const ht_tokenizer *t, int32_t id, char **bytes, size_t *n, ht_error *err);
 
 /* Streaming decode: feed ids one by one, get complete characters. The concatenation of all pieces and the flushed rest
@@ -54,9 +55,9 @@ typedef struct ht_decoder ht_decoder;
 HT_API ht_status ht_decoder_new(const ht_tokenizer *t, bool skip_special, ht_decoder **out, ht_error *err);
 /* *piece (lent until the next call, NUL-terminated, maybe empty) is the text completed by this id. */
 HT_API ht_status ht_decoder_feed(ht_decoder *d, int32_t id, const char **piece, size_t *n, ht_error *err);
-/* Says, before the first id, that the ids go on with earlier text: a space in front of the first word is kept. */
+/* Declares, before the first id, that the ids continue earlier text: a space before the first word is kept. */
 HT_API void ht_decoder_join(ht_decoder *d);
-/* Gives what is held back, invalid bytes as U+FFFD, and starts afresh. */
+/* Returns the buffered rest, invalid bytes as U+FFFD, and resets the decoder. */
 HT_API ht_status ht_decoder_flush(ht_decoder *d, const char **piece, size_t *n, ht_error *err);
 HT_API void ht_decoder_free(ht_decoder *d); /* NULL is fine */
 
@@ -66,7 +67,7 @@ HT_API const char *ht_tokenizer_piece(const ht_tokenizer *t, int32_t id);
 /* Id of a token by its stored form, or -1. */
 HT_API int32_t ht_tokenizer_find(const ht_tokenizer *t, const char *piece);
 HT_API bool ht_tokenizer_is_special(const ht_tokenizer *t, int32_t id);
-HT_API int32_t ht_tokenizer_bos(const ht_tokenizer *t); /* -1 when there is none; so for the next */
+HT_API int32_t ht_tokenizer_bos(const ht_tokenizer *t); /* -1 without one, here and below */
 HT_API int32_t ht_tokenizer_eos(const ht_tokenizer *t);
 HT_API const char *ht_tokenizer_kind(const ht_tokenizer *t); /* "byte-level BPE" or "SentencePiece BPE" */
 /* The checkpoint's own chat template (Jinja text), lent, or NULL. */

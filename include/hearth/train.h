@@ -1,11 +1,10 @@
 /* Fine-tuning: LoRA adapters (Hu et al., 2021) trained on a model's weights as they are, quantised or not.
  *
- * A trainer reads samples from a JSONL file, shows them to the model in its own chat format, and changes an adapter step by
- * step. For loops of one's own there is ht_trainable, the adapter as arrays, and ht_trainable_gradients, the loss of a batch
- * with its gradients.
+ * A trainer reads samples from a JSONL file, renders them in the model's chat format, and changes an adapter step by
+ * step. Custom loops use ht_trainable, the adapter as arrays, and ht_trainable_gradients, the loss of a batch with its
+ * gradients.
  *
- * Everything depends on the data, the options and the model, to the bit: not on threads, nor on whether training was
- * interrupted. */
+ * Results depend, to the bit, only on the data, the options and the model: not on threads or interruptions. */
 #ifndef HEARTH_TRAIN_H
 #define HEARTH_TRAIN_H
 
@@ -17,14 +16,14 @@
 extern "C" {
 #endif
 
-/* ---- what is trained ---- */
+/* ---- parameters ---- */
 
 /* Options of ht_trainable_new, and of a trainer's adapter. */
 typedef struct ht_lora_options {
     size_t size;    /* of the struct, set by ht_lora_options_init */
     int64_t rank;   /* 1 to 4096; default 8 */
     double alpha;   /* the adapter's change is multiplied by alpha / rank; default 16 */
-    double scale;   /* that factor itself; default 0: by alpha */
+    double scale;   /* overrides alpha / rank; default 0: by alpha */
     bool rslora;    /* alpha / sqrt(rank) instead (Kalajdzievski, 2023); default false */
     double dropout; /* share of a projection's inputs that A does not see, in [0, 1); default 0 */
     /* Projections, as names separated by commas: the end of a slot ("q_proj", "self_attn.q_proj"), a pattern with *
@@ -34,7 +33,7 @@ typedef struct ht_lora_options {
     ht_dtype dtype;   /* of A and B: HT_F32 or HT_BF16; default HT_F32 */
     bool normal_init; /* A is normal with deviation 1 / rank; default false: uniform within 1 / sqrt(n_in). B is 0 */
     uint64_t seed;    /* default 0 */
-    const char *base; /* name or path of the model, for those who read the adapter; default NULL: its own name */
+    const char *base; /* name or path of the model, recorded in the adapter; default NULL: its own name */
     const ht_adapter *init; /* begin with its values, ranks, scales and projections instead; lent; default NULL */
 } ht_lora_options;
 HT_API void ht_lora_options_init(ht_lora_options *options, size_t size);
@@ -42,8 +41,8 @@ HT_API void ht_lora_options_init(ht_lora_options *options, size_t size);
 /* An adapter that is being trained: for each chosen projection, in the order of their slots, A then B. */
 typedef struct ht_trainable ht_trainable;
 
-/* The caller frees *out, which holds the model. HT_ERR_ARGUMENT for a target that the model does not have, with those that it
- * has. */
+/* The caller frees *out, which holds the model. HT_ERR_ARGUMENT, with the valid targets, for a target that the model
+ * lacks. */
 HT_API ht_status ht_trainable_new(ht_model *m, const ht_lora_options *options, ht_trainable **out, ht_error *err);
 HT_API void ht_trainable_free(ht_trainable *t);                     /* NULL is fine */
 HT_API int ht_trainable_count(const ht_trainable *t);               /* of parameters: two for each projection */
@@ -58,8 +57,8 @@ HT_API ht_status ht_trainable_adapter(const ht_trainable *t, ht_adapter **out, h
 
 /* ---- the loss of a batch ---- */
 
-/* Rows of one step: sequences lie end to end without padding and do not see one another. Row i reads token id[i] and is to
- * predict target[i]. All arrays are lent. */
+/* Rows of one step: sequences lie end to end without padding and do not attend to one another. Row i reads token
+ * id[i] and predicts target[i]. All arrays are lent. */
 typedef struct ht_train_batch {
     int32_t n_tok, n_seq;
     const int32_t *id;        /* [n_tok] */
@@ -69,10 +68,10 @@ typedef struct ht_train_batch {
     int64_t n_learned;        /* targets that are learned */
 } ht_train_batch;
 
-/* The sum of the cross-entropies of the batch's learned rows, f32 [], and its gradients by all parameters, both lazy arrays of
- * scope `s`. `checkpointing` computes each layer again for its gradient, which saves memory and costs a third more time; key:
- * u32 [2] of dropout's random numbers, or HT_NONE without dropout. The batch must outlive the scope. HT_ERR_ARGUMENT when no row
- * is learned, or for an id that the model does not have. */
+/* The sum of the cross-entropies of the batch's learned rows, f32 [], and its gradients by all parameters, both lazy
+ * arrays of scope `s`. `checkpointing` computes each layer again for its gradient, which saves memory and costs a
+ * third more time; key: u32 [2] of dropout's random numbers, or HT_NONE without dropout. The batch must outlive the
+ * scope. HT_ERR_ARGUMENT when no row is learned, or for an id that the model does not have. */
 HT_API ht_status ht_trainable_gradients(const ht_trainable *t, ht_scope *s, const ht_train_batch *batch, ht_array *key,
                                         bool checkpointing, ht_array **loss, ht_array **grads, ht_error *err);
 
@@ -85,33 +84,33 @@ typedef enum ht_mask {
     HT_MASK_NONE     /* every token; labels and weights do not count */
 } ht_mask;
 
-/* What becomes of samples of more than max_length tokens. */
+/* Treatment of samples of more than max_length tokens. */
 typedef enum ht_long_samples {
-    HT_LONG_DROP,     /* left out */
+    HT_LONG_DROP,     /* dropped */
     HT_LONG_TRUNCATE, /* their first max_length tokens are kept */
     HT_LONG_REFUSE    /* HT_ERR_LIMIT, with the line */
 } ht_long_samples;
 
-/* The form of a sample, told by the members of its line. */
+/* The form of a sample, detected from the fields of its line. */
 typedef enum ht_sample_form {
     HT_SAMPLE_MESSAGES,   /* {"messages": [...], "tools": [...]}; a message with "weight": 0 is not learned */
     HT_SAMPLE_COMPLETION, /* {"prompt": "...", "completion": "..."} */
     HT_SAMPLE_TEXT,       /* {"text": "..."}, all of which is learned */
     HT_SAMPLE_IDS,        /* {"input_ids": [...], "labels": [...]}; -100: not learned */
-    HT_SAMPLE_FORMS       /* how many there are */
+    HT_SAMPLE_FORMS       /* number of forms */
 } ht_sample_form;
-/* The members that tell a form: "messages", "prompt and completion". A constant. */
+/* The fields that identify a form: "messages", "prompt and completion". A constant. */
 HT_API const char *ht_sample_form_name(ht_sample_form form);
 
 enum { HT_DATA_LINES_NAMED = 5, HT_DATA_LENGTH_BINS = 31 };
 
-/* Samples that something happened to, with the first lines where it did. */
+/* A count of samples, with the lines of the first. */
 typedef struct ht_data_count {
     int64_t n;
     int64_t line[HT_DATA_LINES_NAMED]; /* the first of them, from 1 */
 } ht_data_count;
 
-/* What was found in a file. */
+/* Stats of a file of samples. */
 typedef struct ht_data_report {
     int64_t n_lines;                     /* that are not empty */
     int64_t n_samples;                   /* that are left */
@@ -119,24 +118,24 @@ typedef struct ht_data_report {
     int64_t n_tokens, n_learned;         /* of them */
     int64_t max_length;                  /* in effect */
     int32_t longest;                     /* tokens of the longest that is left */
-    int64_t length[HT_DATA_LENGTH_BINS]; /* how many that are left have 2^i tokens or more, but fewer than 2^(i + 1) */
-    /* Left out: no sample; dropped; without a learned token in what was kept. */
+    int64_t length[HT_DATA_LENGTH_BINS]; /* remaining samples of 2^i tokens or more, but fewer than 2^(i + 1) */
+    /* Omitted: not a sample; too long and dropped; without a learned token in the kept part. */
     ht_data_count bad, too_long, unlearned;
     ht_error first_bad;      /* why, of the first bad one */
     ht_data_count truncated; /* of those left */
     ht_data_count stopless;  /* of those left: no token that ends generation is learned */
-    /* Of those left: the prompt of generation is not how prompt and answer together begin, so that its end is not learned; the
-     * template writes an answer otherwise than it was given, such as without its thoughts; an answer was not found, and is not
-     * learned. */
+    /* Remaining samples with a difference. prompt_differs: prompt and answer together do not begin with the prompt of
+     * generation, so its end is not learned. history_differs: the template changes an answer, such as by omitting its
+     * reasoning. answer_lost: an answer was not found, and is not learned. */
     ht_data_count prompt_differs, history_differs, answer_lost;
-    int64_t time;         /* that templates were told, in seconds since 1970 */
+    int64_t time;         /* the current time for templates, in seconds since 1970 */
     uint64_t fingerprint; /* of the lines, in their order */
 } ht_data_report;
 
 /* ---- trainers ---- */
 
 typedef enum ht_checkpointing {
-    HT_CHECKPOINTING_AUTO, /* when the forecast says that memory does not suffice without */
+    HT_CHECKPOINTING_AUTO, /* if the forecast exceeds free memory without it */
     HT_CHECKPOINTING_ON,
     HT_CHECKPOINTING_OFF
 } ht_checkpointing;
@@ -152,7 +151,7 @@ typedef struct ht_trainer_options {
     ht_mask mask;                 /* default HT_MASK_ANSWERS */
     ht_long_samples long_samples; /* default HT_LONG_DROP */
     int64_t max_length;           /* tokens of a sample; default 0: 2048, or the model's context where that is less */
-    bool skip_bad;                /* leave out lines that are no sample; default false: an error with line and reason */
+    bool skip_bad;                /* skip lines that are not samples; default false: an error with line and reason */
 
     int32_t batch;      /* sequences computed at once; default 4 */
     int32_t accumulate; /* batches of one step; default 1. The loss is the mean over all their learned tokens */
@@ -165,18 +164,19 @@ typedef struct ht_trainer_options {
     double learning_rate;           /* default 1e-4 */
     ht_schedule_kind schedule;      /* default HT_SCHEDULE_CONSTANT */
     int64_t warmup;                 /* steps; default 0 */
-    double clip;                    /* norm of all gradients at most; default 1; 0: not clipped */
+    double clip;                    /* maximum norm of all gradients; default 1; 0: not clipped */
     ht_checkpointing checkpointing; /* default HT_CHECKPOINTING_AUTO */
     int64_t valid_batches;          /* of ht_trainer_evaluate, always the same; default 0: all */
-    bool skip_memory_check;         /* train whether the forecast fits in memory or not; default false */
+    bool skip_memory_check;         /* train even if the forecast exceeds free memory; default false */
 
     const ht_cancel *cancel; /* ends a call with HT_ERR_CANCELLED; the state is then that after the last whole step */
-    void (*progress)(double done, void *user); /* of ht_trainer_new, now and then, with the share done; default NULL */
+    void (*progress)(double done,
+                     void *user); /* called periodically by ht_trainer_new with the share done; default NULL */
     void *user;
 } ht_trainer_options;
 HT_API void ht_trainer_options_init(ht_trainer_options *options, size_t size);
 
-/* What a trainer is about to do. */
+/* Plan of a trainer. */
 typedef struct ht_trainer_plan {
     int64_t iters, iters_per_epoch;
     int64_t done, skipped;                  /* of them */
@@ -188,7 +188,7 @@ typedef struct ht_trainer_plan {
     const ht_data_report *valid; /* NULL: none */
 } ht_trainer_plan;
 
-/* What a step did. */
+/* Stats of a step. */
 typedef struct ht_train_step {
     int64_t iter;          /* steps done, this one included */
     double loss;           /* mean over the learned tokens */
@@ -202,16 +202,16 @@ typedef struct ht_train_step {
 
 typedef struct ht_trainer ht_trainer;
 
-/* Reads the data, draws the adapter's first values and forecasts memory. The trainer holds the model; the caller frees *out.
- * HT_ERR_LIMIT when the forecast exceeds free memory, with the option that would help; HT_ERR_FORMAT, with file, line and
- * reason, for data that cannot be used. */
+/* Reads the data, draws the adapter's first values and forecasts memory. The trainer holds the model; the caller
+ * frees *out. HT_ERR_LIMIT, with an option that helps, if the forecast exceeds free memory; HT_ERR_FORMAT, with file,
+ * line and reason, for unusable data. */
 HT_API ht_status ht_trainer_new(ht_model *m, const ht_trainer_options *options, ht_trainer **out, ht_error *err);
 HT_API void ht_trainer_free(ht_trainer *t); /* NULL is fine */
 HT_API void ht_trainer_describe(const ht_trainer *t, ht_trainer_plan *out);
 
-/* One step, unless plan.iters are done: then HT_ERR_LIMIT. A step whose loss or gradients are not finite changes nothing and is
- * counted; the fifth in a row is HT_ERR_ARGUMENT, with the lines of its samples. After any failure the state is that after the
- * last whole step. */
+/* One step, unless plan.iters are done: then HT_ERR_LIMIT. A step whose loss or gradients are not finite changes
+ * nothing and is counted; the fifth in a row is HT_ERR_ARGUMENT, with the lines of its samples. After any failure the
+ * state is that after the last whole step. */
 HT_API ht_status ht_trainer_step(ht_trainer *t, ht_train_step *out, ht_error *err);
 /* Mean loss over the learned tokens of the held-out samples; HT_ERR_ARGUMENT without any. */
 HT_API ht_status ht_trainer_evaluate(ht_trainer *t, double *loss, ht_error *err);
@@ -220,14 +220,14 @@ HT_API ht_status ht_trainer_adapter(const ht_trainer *t, ht_adapter **out, ht_er
 
 /* Writes parameters, moments and the position in the data to a file, which appears whole or not at all. */
 HT_API ht_status ht_trainer_save(const ht_trainer *t, const char *path, ht_error *err);
-/* Goes on where a file was saved: further steps give the bits that an uninterrupted run gives. HT_ERR_ARGUMENT, with what
- * differs, when data or options are not those of the file. */
+/* Resumes from a saved file: further steps give the bits of an uninterrupted run. HT_ERR_ARGUMENT, with the
+ * difference, if data or options are not those of the file. */
 HT_API ht_status ht_trainer_resume(ht_trainer *t, const char *path, ht_error *err);
 
-/* A run of tokens that all are learned, or all not, as n bytes of text. Return false to stop. */
+/* A run of tokens that are all learned, or all not, as n bytes of text. Return false to stop. */
 typedef bool ht_train_piece_fn(const char *text, size_t n, bool learned, void *user);
-/* Sample i of the training data, 0 to n_samples - 1, in such pieces, special tokens included; without a tokenizer, the tokens'
- * numbers. */
+/* Sample i of the training data, 0 to n_samples - 1, in such pieces, special tokens included; without a tokenizer,
+ * the tokens' numbers. */
 HT_API ht_status ht_trainer_sample(const ht_trainer *t, int64_t i, ht_train_piece_fn *fn, void *user, ht_error *err);
 
 #ifdef __cplusplus

@@ -19,19 +19,21 @@ extern "C" {
 
 /* A function of arrays. */
 typedef struct ht_function {
-    /* Computes out[0 .. count) from in[0 .. n_in), in the scope `s` of the trace, and returns count <= max_out. Returns -1
-     * after an operation in `s` failed or ht_scope_report was called. Neither retains nor releases its arrays. */
+    /* Computes out[0 .. count) from in[0 .. n_in), in the scope `s` of the trace, and returns count <= max_out.
+     * Returns -1 after an operation in `s` failed or ht_scope_report was called. Neither retains nor releases its
+     * arrays. */
     int (*call)(ht_scope *s, ht_array *const *in, int n_in, ht_array **out, int max_out, void *user);
     void *user; /* passed to `call` */
 } ht_function;
 
-/* Reports a failure of a user's function in the scope that the function was given. The first report of a scope counts. */
+/* Reports a failure of a user's function in the scope that the function was given. The first report of a scope
+ * counts. */
 HT_API void ht_scope_report(ht_scope *s, ht_status status, const char *message);
 
 /* ---- derivatives ---- */
 
-/* Vector-Jacobian product (reverse mode). Computes out[0 .. n_out) = f(in) and grad_in[i], the gradient of
- * sum_k <grad_out[k], out[k]> with respect to in[i], of in[i]'s shape and dtype. Every in[i] is floating point; f returns
+/* Vector-Jacobian product (reverse mode). Computes out[0 .. n_out) = f(in) and grad_in[i], the gradient of sum_k
+ * <grad_out[k], out[k]> with respect to in[i], of in[i]'s shape and dtype. Every in[i] is floating point; f returns
  * exactly n_out arrays; grad_out[k] has the shape of out[k]. `out` may be NULL. Returns false on failure. */
 HT_API bool ht_vjp(ht_scope *s, const ht_function *f, ht_array *const *in, int n_in, ht_array *const *grad_out,
                    int n_out, ht_array **out, ht_array **grad_in);
@@ -88,17 +90,18 @@ typedef struct ht_compiled ht_compiled;
 /* Options of ht_compile. */
 typedef struct ht_compile_options {
     size_t size; /* of the struct, set by ht_compile_options_init */
-    /* Trace once for every combination of argument dtypes and numbers of dimensions, not for every shape. For new sizes
-     * the operations of the trace are applied again, and each infers its result shape.
+    /* Trace once for every combination of argument dtypes and numbers of dimensions, not for every shape. For new
+     * sizes the operations of the trace are applied again, and each infers its result shape.
      *
      * Numbers passed to an operation are constants of the trace, including those computed from ht_array_dim and
      * ht_array_size. A constant that does not fit new sizes is an error that names the operation, the sizes and the
-     * traced sizes; so is a bound of ht_slice that was the end of an axis in the trace, not given as HT_OPEN, when that
-     * axis changes. These adapt to the sizes: -1 in ht_reshape and ht_unflatten; HT_OPEN in ht_slice, ht_slice_update
-     * and ht_gather; ht_slice_range, ht_slice_update_range, ht_flatten, ht_split_equally, ht_full_like, ht_zeros_like,
-     * ht_ones_like, ht_reshape_like, ht_broadcast_like and ht_number_of_elements.
+     * traced sizes; so is a bound of ht_slice that was the end of an axis in the trace, not given as HT_OPEN, when
+     * that axis changes. These adapt to the sizes: -1 in ht_reshape and ht_unflatten; HT_OPEN in ht_slice,
+     * ht_slice_update and ht_gather; ht_slice_range, ht_slice_update_range, ht_flatten, ht_split_equally,
+     * ht_full_like, ht_zeros_like, ht_ones_like, ht_reshape_like, ht_broadcast_like and ht_number_of_elements.
      *
-     * Derivatives inside the function are derived again for new sizes, so a custom VJP is called again. Default false. */
+     * Derivatives inside the function are derived again for new sizes, so a custom VJP is called again. Default
+     * false. */
     bool shapeless;
     /* Called with f->user when the compiled function is freed; not called when ht_compile fails. Default NULL. */
     void (*release)(void *user);
