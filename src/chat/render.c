@@ -214,7 +214,7 @@ ht_status ht_chat_write_for(const ht_model *m, const ht_chat *chat, char **text,
 ht_status ht_chat_encode_runs(const ht_tokenizer *t, const char *text, size_t n, const ht_text_run *runs, size_t n_runs,
                               unsigned flags, int32_t **ids, size_t *n_ids, ht_error *err) {
     const bool whole = flags & HT_ENCODE_PARSE_SPECIAL;
-    /* A template of its own has written all the special tokens that it wants. */
+    /* A checkpoint's own template writes every special token itself. */
     unsigned how = HT_ENCODE_PARSE_SPECIAL;
     if (!ht_tokenizer_chat_template(t)) how |= HT_ENCODE_ADD_SPECIAL;
     return ht_tokenizer_encode_runs(t, text, n, whole ? NULL : runs, whole ? 0 : n_runs, how, ids, n_ids, err);

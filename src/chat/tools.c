@@ -170,7 +170,7 @@ static ht_status embed(ht_tool_list *t, const ht_tool *tool, ht_rules *r, const 
     return ht_schema_embed(r, json->text, json->n, &how, &part, out, err);
 }
 
-/* Finding out that a schema is too complex may take seconds: after so many no others are tried. */
+/* Schemas that may prove too complex, which can take seconds each. After this number no others are tried. */
 enum { TOO_COMPLEX_MOST = 8 };
 
 static void relax(ht_tool *tool, const char *why) {

@@ -507,8 +507,8 @@ static ht_status refuse_mlx(const char *path, const char *name, ht_error *err) {
     return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: tensor `%s` is neither lora_a nor lora_b of a module", path, name);
 }
 
-/* Experts of a layer: mlp.switch_mlp of those in the feed-forward, experts.switch_glu of those beside it. Writes the
- * projection as slots spell it. */
+/* Experts of a layer: mlp.switch_mlp within the feed-forward part, experts.switch_glu outside it. Writes the projection as
+ * slots spell it. */
 static bool mlx_expert_of(const char *rest, char projection[HT_ADAPTER_SLOT], bool *outside) {
     static const char *const places[] = {"mlp.switch_mlp.", "experts.switch_glu."};
     for (int i = 0; i < 2; i++) {

@@ -24,7 +24,7 @@ static const char *const endings[] = {
     "<|end_of_text|>", "<\357\275\234end\342\226\201of\342\226\201sentence\357\275\234>"};
 enum { N_ENDINGS = sizeof endings / sizeof *endings };
 
-/* A GGUF's own vocabulary precedes a tokenizer.json beside it; a missing chat template is read from the directory. */
+/* The vocabulary of a GGUF file takes precedence over tokenizer.json; a missing chat template is read from the directory. */
 static ht_status from_gguf(const ht_checkpoint_files *c, ht_tokenizer **out, ht_error *err) {
     ht_status status = ht_tokenizer_from_gguf(c->gguf, c->name, out, err);
     if (!status && c->directory) status = ht_tokenizer_find_template(*out, c->directory, err);
@@ -79,8 +79,8 @@ static size_t write_probe(const ht_chat_template *t, bool text_arguments, bool n
     return good ? n : 0;
 }
 
-/* Objects and empty contents are for most templates, which fail or write "None" otherwise. Text arguments and null are for those that
- * write a call with them alone, null also where less is written than with an empty content: an answer without a turn of its own. */
+/* Most templates take arguments as objects and empty contents, and fail or write "None" otherwise. Text arguments and null are for
+ * templates that write a call only with them; null also for those that write less with null than with an empty content. */
 void ht_chat_setup_probe(ht_chat_setup *s) {
     if (!ht_chat_template_mentions(s->template, "tool_calls")) return;
     size_t with_empty = write_probe(s->template, false, false), with_null = write_probe(s->template, false, true);

@@ -1,5 +1,5 @@
 /* MLX-quantised weights in safetensors: `X.weight` packs q into 32-bit words, `X.scales` and, for affine groups,
- * `X.biases` are beside it; config.json's `quantization` gives {bits, group_size, mode} and exceptions by module path
+ * `X.biases` hold the parameters of its groups; config.json's `quantization` gives {bits, group_size, mode} and exceptions by module path
  * X. checkpoint/tensor_read.h joins the rows of the three tensors. */
 #ifndef HT_CHECKPOINT_MLX_H
 #define HT_CHECKPOINT_MLX_H

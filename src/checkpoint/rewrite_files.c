@@ -465,9 +465,9 @@ static char *safetensors_name(const ht_rewrite_plan *plan, int file) {
 }
 
 static ht_status choose_files(ht_rewrite_plan *plan, ht_error *err) {
-    const bool anew = plan->max_file_bytes || (plan->to_other && !plan->to_gguf);
+    const bool divides = plan->max_file_bytes || (plan->to_other && !plan->to_gguf);
     plan->n_files = plan->to_gguf ? 1 : plan->to_other ? 0 : ht_safetensors_n_files(plan->c->tensors);
-    ht_status status = anew ? share_out(plan, err) : HT_OK;
+    ht_status status = divides ? share_out(plan, err) : HT_OK;
     const int n = status ? 0 : plan->n_files;
     if (!status) plan->file = calloc((size_t)n + 1, sizeof *plan->file);
     if (!status && !plan->file) status = ht_fail_memory(err, (size_t)n * sizeof *plan->file, "names of files");

@@ -117,11 +117,11 @@ static ht_status not_replaced(const char *path, ht_error *err) {
                    path);
 }
 
-/* Nobody's files are lost: only what was written here is replaced. */
+/* Only outputs of this library are replaced. */
 static ht_status check_target(const char *path, bool is_directory, ht_error *err) {
     if (!*path) return ht_fail(err, HT_ERR_ARGUMENT, "the name of the checkpoint to write is empty");
     if (ht_path_exists(path) && ht_path_is_directory(path) != is_directory)
-        return ht_fail(err, HT_ERR_ARGUMENT, "%s: is %s, and what is written is %s", path,
+        return ht_fail(err, HT_ERR_ARGUMENT, "%s: is %s, but the output is %s", path,
                        is_directory ? "a file" : "a directory", is_directory ? "a directory" : "a file");
     if (!is_directory && !ht_ends_with(path, ".gguf")) /* such as `default`, a model's name in place of a file's */
         return ht_fail(err, HT_ERR_ARGUMENT, "%s: the name of a GGUF file must end with .gguf; use %s.gguf", path,
@@ -319,7 +319,7 @@ static ht_status change_object(const ht_rewrite_plan *plan, ht_json *object, boo
 static ht_status change_config(const ht_rewrite_plan *plan, ht_json_text config, char **text, ht_error *err) {
     *text = NULL;
     const bool changed = any_changed(plan), dense = changed && ht_rewrite_is_dense(plan);
-    const bool anew = wants_settings(plan);
+    const bool has_settings = wants_settings(plan);
     if (!changed && !plan->dtype) return HT_OK;
     ht_json *root;
     ht_status status = ht_json_parse(config.data, config.size, plan->c->name, &root, err);
@@ -329,9 +329,9 @@ static ht_status change_config(const ht_rewrite_plan *plan, ht_json_text config,
         ht_json_is_real(ht_json_object_get(inner, "vocab_size")))
         status = ht_fail(err, HT_ERR_UNSUPPORTED, "%s: holds a number of more than 64 bits, which would be lost",
                          plan->c->name);
-    if (!status) status = change_object(plan, root, dense || anew, err);
-    if (!status && ht_json_is_object(inner)) status = change_object(plan, inner, dense || anew, err);
-    if (!status && anew) status = put_settings(plan, root, err);
+    if (!status) status = change_object(plan, root, dense || has_settings, err);
+    if (!status && ht_json_is_object(inner)) status = change_object(plan, inner, dense || has_settings, err);
+    if (!status && has_settings) status = put_settings(plan, root, err);
     if (!status && !(*text = ht_json_dump(root, HT_JSON_INDENT(2)))) status = out_of_memory(err);
     ht_json_decref(root);
     return status;
