@@ -5,18 +5,14 @@ import json
 import os
 import pathlib
 import subprocess
-import sys
-import tempfile
 import threading
 import time
 import unittest
 from unittest import mock
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests" / "cli")]
+from with_tiny_model import ROOT, WithTinyModel  # which makes the package importable
 
-import hearth as mx  # noqa: E402
-import tiny_model  # noqa: E402
+import hearth as mx
 
 COMMAND = pathlib.Path(os.environ["HEARTH_LIBRARY"]).resolve().parent.parent / "bin" / "hearth"
 NAME = "model.layers.1.self_attn.v_proj.lora_A"
@@ -24,18 +20,8 @@ TEXTS = ["hello world", "the world", "hello the world", "world, the hello world"
 SAMPLES = [{"text": text} for text in TEXTS]
 
 
-class WithTinyModel(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-        cls.work = pathlib.Path(cls.folder.name)
-        tiny_model.write(cls.work / "tiny.gguf")
-        cls.model = mx.load(cls.work / "tiny.gguf", threads=2, precision="reference", kv_dtype=mx.float32)
-
-    @classmethod
-    def tearDownClass(cls):
-        del cls.model
-        cls.folder.cleanup()
+class Tuning(WithTinyModel):
+    LOAD = {"threads": 2, "precision": "reference", "kv_dtype": mx.float32}
 
     def lora(self, **options):
         """With values other than 0 in B, so that all gradients differ from 0."""
@@ -53,7 +39,7 @@ class WithTinyModel(unittest.TestCase):
             self.assertEqual(a[name].tolist(), b[name].tolist())
 
 
-class Gradients(WithTinyModel):
+class Gradients(Tuning):
     def test_the_loss_is_that_of_the_logits(self):
         lora, ids = self.lora(), self.model.tokenize("hello world, the world")
         loss, _ = self.model.loss_and_grad(lora, [ids])
@@ -103,7 +89,7 @@ class Gradients(WithTinyModel):
             mx.load(self.work / "tiny.gguf").loss_and_grad(lora, [ids])
 
 
-class Loras(WithTinyModel):
+class Loras(Tuning):
     def test_parameters(self):
         lora = self.model.lora(rank=2, layers=1, targets=["q_proj", "mlp.up_proj"], dtype=mx.bfloat16)
         shapes = {name.removeprefix("model.layers.1."): (p.shape, p.dtype) for name, p in lora.parameters.items()}
@@ -154,7 +140,7 @@ class Loras(WithTinyModel):
             lora.save(self.work / "x", "onnx")
 
 
-class Trainers(WithTinyModel):
+class Trainers(Tuning):
     OPTIONS = {"iters": 6, "lr": 1e-2, "batch": 2, "pack": False, "max_length": 64, "seed": 3}
 
     def trainer(self, **options):
@@ -233,7 +219,7 @@ class Trainers(WithTinyModel):
             self.trainer().evaluate()
 
 
-class Runs(WithTinyModel):
+class Runs(Tuning):
     OPTIONS = {"iters": 8, "lr": 1e-2, "max_length": 64, "valid_every": 2, "report_every": 4, "save_every": 3}
 
     def run_it(self, out, **options):

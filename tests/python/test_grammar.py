@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import json
-import pathlib
 import re
 import unittest
 
@@ -74,7 +73,7 @@ class Grammars(WithTinyModel):
                 self.assertEqual((request.metrics["stop"], request.metrics["stop_id"]), (None, None))
 
     def test_beside_tools(self):
-        path = pathlib.Path(self.folder.name) / "tools.gguf"
+        path = self.work / "tools.gguf"
         tiny_model.write(path, template="{% for m in messages %}{{ m.content }}{% endfor %}{# <tool_call> #}")
         model = hearth.load(path, threads=2)
         cities = {"type": "object", "properties": {"city": {"enum": ["Paris", "Rome"]}}, "required": ["city"], "additionalProperties": False}
@@ -259,7 +258,7 @@ class Sampling(WithTinyModel):
 
 class Thoughts(WithTinyModel):
     def test_budgets(self):
-        path = pathlib.Path(self.folder.name) / "thinks.gguf"
+        path = self.work / "thinks.gguf"
         tiny_model.write(path, template="{% for m in messages %}{{ m.content }}{% endfor %}<think>\n")
         model = hearth.load(path, threads=2)
         # No end, and no token twice: the model never ends a thought of its own.
