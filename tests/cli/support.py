@@ -3,10 +3,13 @@
 import atexit
 import os
 import pathlib
+import pty
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
@@ -41,18 +44,6 @@ def hearth(*words, stdin=b"", env=None, **more):
     return Result(done)
 
 
-def shown_on(master):
-    """All that a terminal was given, which comes in pieces, once nobody writes to it any more; closes it."""
-    shown = b""
-    try:
-        while piece := os.read(master, 1000):
-            shown += piece
-    except OSError:  # the other end is closed
-        pass
-    os.close(master)
-    return shown
-
-
 class CommandTest(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(dir=SCRATCH))
@@ -70,6 +61,31 @@ class CommandTest(unittest.TestCase):
         data = out.read_bytes()
         out.unlink()
         return memoryview(data[int.from_bytes(data[8:10], "little") + 10 :]).cast("f")
+
+    def interrupts(self, *words, when, number=signal.SIGINT, **more):
+        """What the command, which ends by a signal sent once `when` is true, has written to stdout and stderr."""
+        process = subprocess.Popen([HEARTH, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
+        while process.poll() is None and not when():
+            time.sleep(0.001)
+        process.send_signal(number)
+        out, err = process.communicate()
+        self.assertEqual(process.returncode, -number, err)
+        return out, err.decode()
+
+    def on_terminal(self, *words, stderr=subprocess.PIPE, **more):
+        """What a terminal shows of the command's stdout, and all that is on stderr if it is not the terminal, too."""
+        master, slave = pty.openpty()
+        stderr = slave if stderr is None else stderr
+        done = subprocess.run([HEARTH, *map(str, words)], stdout=slave, stderr=stderr, check=True, **more)
+        os.close(slave)
+        shown = b""
+        try:
+            while piece := os.read(master, 1000):  # it comes in pieces
+                shown += piece
+        except OSError:  # the other end is closed
+            pass
+        os.close(master)
+        return shown, done.stderr
 
     def fails(self, status, *words, says=(), **more):
         """The command ends with `status`, one line on stderr that holds every text of `says`, and nothing on stdout."""

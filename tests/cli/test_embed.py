@@ -1,25 +1,15 @@
 """What `hearth embed` writes: the same vectors as text, JSON and NumPy file, for words and lines of a file."""
 
-import ast
 import json
 import pathlib
 import struct
 import unittest
 
+from readers import Npy
 from support import TINY, CommandTest, hearth
 
 GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden"
 TEXTS = ["hello world", "a <b> & c", "one more"]
-
-
-def read_npy(path):
-    data = path.read_bytes()
-    (length,) = struct.unpack("<H", data[8:10])
-    header = ast.literal_eval(data[10 : 10 + length].decode())
-    assert header["descr"] == "<f4" and not header["fortran_order"]
-    rows, columns = header["shape"]
-    values = struct.unpack(f"<{rows * columns}f", data[10 + length :])
-    return [list(values[i * columns : (i + 1) * columns]) for i in range(rows)]
 
 
 def float32(x):
@@ -46,7 +36,7 @@ class Embed(CommandTest):
             said = self.json(*TEXTS, "--pooling", pooling, "--out", path, "--force")
             self.assertEqual(said["out"], str(path))
             self.assertEqual([list(t) for t in said["texts"]], [["tokens"]] * 3)
-            self.assertEqual(read_npy(path), vectors)
+            self.assertEqual(Npy(path.read_bytes()).rows(), vectors)
             self.assertEqual(self.succeeds("embed", TINY, *TEXTS, "--out", path, "--force").out, b"")
 
     def test_files(self):
@@ -95,7 +85,7 @@ class Embed(CommandTest):
         said = json.loads(self.tells(*words, "--json").text)["texts"]
         self.assertEqual([list(t) for t in said], [["tokens", "embedding"], ["error"], ["tokens", "embedding"]])
         self.assertEqual(self.tells(*words, "--out", path).out, b"")
-        rows = read_npy(path)
+        rows = Npy(path.read_bytes()).rows()
         self.assertEqual([any(row) for row in rows], [True, False, True])
         self.assertEqual(rows[2], [float32(x) for x in said[2]["embedding"]])
 

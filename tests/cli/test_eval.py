@@ -1,11 +1,11 @@
 """What `hearth eval` computes, from the logits that `hearth logits` writes."""
 
-import ast
 import json
 import math
 import struct
 import unittest
 
+from readers import Npy
 from support import TINY, CommandTest
 
 TEXT = b"hello world, the hello of the world: hello the world or the hold of the wold" * 2
@@ -21,11 +21,7 @@ class Eval(CommandTest):
     def logits(self, ids, *options):
         path = self.folder / "x.npy"
         self.succeeds("logits", TINY, "--ids", ",".join(map(str, ids)), "--out", path, "--force", *options)
-        data = path.read_bytes()
-        (length,) = struct.unpack("<H", data[8:10])
-        rows, columns = ast.literal_eval(data[10 : 10 + length].decode())["shape"]
-        values = struct.unpack(f"<{rows * columns}f", data[10 + length :])
-        return [values[i * columns : (i + 1) * columns] for i in range(rows)]
+        return Npy(path.read_bytes()).rows()
 
     def log_probabilities(self, ids, window, *options):
         """Before every token that counts."""

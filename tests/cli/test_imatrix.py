@@ -1,16 +1,15 @@
 """What `hearth imatrix` writes, read without the library."""
 
 import json
-import math
 import pathlib
 import re
 import signal
 import struct
 import subprocess
-import time
 import unittest
 
 import tiny_model
+from readers import Gguf
 from support import HEARTH, TINY, CommandTest
 
 TEXT = b"hello world, the hello of the world: hello the world or the hold of the wold" * 4
@@ -18,43 +17,14 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXPERTS = ROOT / "tests/golden/tiny/qwen3-moe-f32"
 
 
-class Gguf:
-    """Metadata and F32 tensors of a small GGUF file."""
+class Matrix(Gguf):
+    """Shapes and values of the tensors, which are F32."""
 
     def __init__(self, path):
-        self.data, self.at = path.read_bytes(), 4
-        version, n_tensors, n_values = self.take("IQQ")
-        assert self.data[:4] == b"GGUF" and version == 3
-        self.values = {self.string(): self.value(self.take("I")[0]) for _ in range(n_values)}
-        entries = [self.entry() for _ in range(n_tensors)]
-        begin = -(-self.at // 32) * 32
-        self.shape = {name: dims for name, dims, _ in entries}
-        self.tensor = {
-            name: struct.unpack_from(f"<{math.prod(dims)}f", self.data, begin + offset)
-            for name, dims, offset in entries
-        }
-
-    def take(self, form):
-        out = struct.unpack_from("<" + form, self.data, self.at)
-        self.at += struct.calcsize("<" + form)
-        return out
-
-    def string(self):
-        (n,) = self.take("Q")
-        self.at += n
-        return self.data[self.at - n : self.at].decode()
-
-    def value(self, kind):
-        if kind == tiny_model.ARRAY:
-            item, n = self.take("IQ")
-            return [self.value(item) for _ in range(n)]
-        return self.string() if kind == tiny_model.STRING else self.take({4: "I", 5: "i", 6: "f", 7: "?"}[kind])[0]
-
-    def entry(self):
-        name, (n,) = self.string(), self.take("I")
-        dims, (kind, offset) = self.take(f"{n}Q"), self.take("IQ")
-        assert kind == 0, kind
-        return name, dims, offset
+        super().__init__(path)
+        assert {kind for kind, _, _ in self.tensors.values()} == {"F32"}
+        self.shape = {name: dims for name, (_, dims, _) in self.tensors.items()}
+        self.tensor = {name: struct.unpack(f"<{len(data) // 4}f", data) for name, (_, _, data) in self.tensors.items()}
 
     def entries(self):
         return {n.removesuffix(".in_sum2") for n in self.tensor if n.endswith(".in_sum2")}
@@ -65,7 +35,7 @@ class Imatrix(CommandTest):
         path = self.folder / name
         report = json.loads(self.succeeds("imatrix", *words, "--out", path, "--json", "--force", **more).text)
         self.assertEqual(report["out"], str(path))
-        return report, Gguf(path)
+        return report, Matrix(path)
 
     def tokens(self, text=TEXT):
         return self.succeeds("tokenize", TINY, stdin=text).text.split()
@@ -145,16 +115,10 @@ class Imatrix(CommandTest):
         text, out = self.folder / "long", self.folder / "part.gguf"
         text.write_bytes(TEXT * 4000)  # seconds, of which the first saves take few
         words = ["imatrix", TINY, "--text", text, "--ctx", "32", "-t", "1"]
-        process = subprocess.Popen([HEARTH, *map(str, words), "--out", str(out), "--save-every", "3"],
-                                   stderr=subprocess.PIPE, stdout=subprocess.PIPE)  # fmt: skip
-        while process.poll() is None and not out.exists():
-            time.sleep(0.001)
-        process.send_signal(signal.SIGINT)
-        shown, error = process.communicate()
-        self.assertEqual(process.returncode, -signal.SIGINT, error)
+        shown, error = self.interrupts(*words, "--out", out, "--save-every", "3", when=out.exists)
         self.assertEqual(shown, b"")
-        done = int(re.search(rf"{re.escape(str(out))} has (\d+) windows .* --skip-chunks \1 goes on", error.decode())[1])
-        part = Gguf(out)
+        done = int(re.search(rf"{re.escape(str(out))} has (\d+) windows .* --skip-chunks \1 goes on", error)[1])
+        part = Matrix(out)
         self.assertEqual(part.values["imatrix.chunk_count"], done)
         self.assertEqual(done % 3, 0)
         more = ("--text", text, "--ctx", "32", "--chunks", "3")

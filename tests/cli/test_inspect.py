@@ -1,14 +1,13 @@
 """What `hearth inspect` writes: arrays by name, their attention weights computed again in Python, pictures that are XML."""
 
-import ast
 import json
 import math
 import pathlib
-import struct
 import unittest
 import xml.etree.ElementTree as xml
 import zipfile
 
+from readers import Npy
 from support import TINY, CommandTest
 
 GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden"
@@ -17,21 +16,11 @@ IDS = "5,17,3,40,22,9,31,2,8,60,11"
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-class Array:
-    """Values of an array [heads, rows, columns], or of one with a single axis."""
-
-    def __init__(self, data):
-        (length,) = struct.unpack("<H", data[8:10])
-        header = ast.literal_eval(data[10 : 10 + length].decode())
-        assert not header["fortran_order"]
-        self.shape = header["shape"]
-        kind = {"<f4": "f", "<i4": "i"}[header["descr"]]
-        self.values = struct.unpack(f"<{math.prod(self.shape)}{kind}", data[10 + length :])
+class Array(Npy):
+    """Of [heads, rows, columns], or of a single axis."""
 
     def row(self, head, at):
-        columns = self.shape[2]
-        begin = (head * self.shape[1] + at) * columns
-        return self.values[begin : begin + columns]
+        return self.rows()[head * self.shape[1] + at]
 
 
 def read_npz(path):

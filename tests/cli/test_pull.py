@@ -1,7 +1,6 @@
 """hearth pull: names, choices, transfers that fail in every way, and what is in the cache afterwards, on a hub of the test's own."""
 
 import email.utils
-import hashlib
 import json
 import os
 import pathlib
@@ -18,7 +17,7 @@ import time
 import unittest
 
 from hub_server import Hub, entry
-from support import HEARTH, SCRATCH, TINY, CommandTest, hearth, tiny_model
+from support import HEARTH, SCRATCH, TINY, CommandTest, tiny_model
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "tiny"
 SHARDS = {path.name: path.read_bytes() for path in (GOLDEN / "llama-llama3-f16-shards").iterdir()}
@@ -743,20 +742,7 @@ class Faults(Pull):
 
     def test_progress_on_a_terminal(self):
         self.hub.pause, self.hub.piece = 0.3, 60000
-        leader, follower = os.openpty()
-        done = subprocess.Popen([HEARTH, "pull", "org/m"], env={**os.environ, **self.env}, stderr=follower, stdout=subprocess.PIPE)
-        os.close(follower)
-        shown = b""
-        while True:
-            try:
-                piece = os.read(leader, 4096)
-            except OSError:
-                break
-            if not piece:
-                break
-            shown += piece
-        done.communicate()
-        os.close(leader)
+        shown, _ = self.on_terminal("pull", "org/m", stderr=None, env={**os.environ, **self.env})
         self.assertRegex(shown.decode(), r"m-Q4_K_M.gguf +\d+ %  .*B of 322.4 kB  .*B/s  0:0\d left")
         self.assertEqual(self.pull("org/m", "-q").err, "")
 

@@ -6,7 +6,6 @@ import math
 import os
 import pathlib
 import shutil
-import signal
 import struct
 import subprocess
 import time
@@ -15,18 +14,11 @@ from random import Random
 from unittest import mock
 
 import tiny_model
+from readers import BLOCKS, Gguf, safetensors
 from support import HEARTH, SCRATCH, TINY, CommandTest
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden/tiny"
 LLAMA, MLX = GOLDEN / "llama-f32", GOLDEN / "llama-mlx4-bf16"
-# Bytes and elements of a block, and the largest error of random weights against their size, by type.
-BLOCKS = {
-    "F32": (4, 1, 0), "F16": (2, 1, 4e-4), "BF16": (2, 1, 3e-3), "Q4_0": (18, 32, 0.1), "Q4_1": (20, 32, 0.09), "Q5_0": (22, 32, 0.05),
-    "Q5_1": (24, 32, 0.045), "Q8_0": (34, 32, 0.006), "Q2_K": (84, 256, 0.32), "Q3_K": (110, 256, 0.17), "Q4_K": (144, 256, 0.08),
-    "Q5_K": (176, 256, 0.04), "Q6_K": (210, 256, 0.02), "IQ4_NL": (18, 32, 0.09), "IQ4_XS": (136, 256, 0.09), "MXFP4": (17, 32, 0.13),
-}  # fmt: skip
-GGML = {0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 6: "Q5_0", 7: "Q5_1", 8: "Q8_0", 10: "Q2_K", 11: "Q3_K", 12: "Q4_K", 13: "Q5_K",
-        14: "Q6_K", 20: "IQ4_NL", 23: "IQ4_XS", 30: "BF16", 39: "MXFP4"}  # fmt: skip
 
 
 class Repeated:
@@ -49,61 +41,6 @@ def write_model(path, hidden, feed_forward, layers=2):
 
 
 WIDE = write_model(SCRATCH / "wide.gguf", 256, 256)
-
-
-class Gguf:
-    """Metadata and tensors of a GGUF file: type, dimensions and bytes of each, and where these begin."""
-
-    def __init__(self, path):
-        data, at, self.values, self.tensors, self.begin = path.read_bytes(), 24, {}, {}, {}
-        _, version, n_tensors, n_values = struct.unpack_from("<4sIQQ", data)
-        assert data[:4] == b"GGUF" and version == 3
-
-        def take(form):
-            nonlocal at
-            out = struct.unpack_from("<" + form, data, at)
-            at += struct.calcsize("<" + form)
-            return out[0] if len(out) == 1 else out
-
-        def string():
-            nonlocal at
-            n = take("Q")
-            at += n
-            return data[at - n : at].decode()
-
-        def value(kind):
-            if kind == 9:
-                item, n = take("IQ")
-                return [value(item) for _ in range(n)]
-            return string() if kind == 8 else take({0: "B", 4: "I", 5: "i", 6: "f", 7: "?"}[kind])
-
-        for _ in range(n_values):
-            key = string()
-            self.values[key] = value(take("I"))
-        entries = []
-        for _ in range(n_tensors):
-            name, n = string(), take("I")
-            dims = struct.unpack_from(f"<{n}Q", data, at)
-            at += 8 * n
-            entries.append((name, dims, *take("IQ")))
-        begin = -(-at // 32) * 32
-        for name, dims, kind, offset in entries:
-            size, elements, _ = BLOCKS[GGML[kind]]
-            n = math.prod(dims) // elements * size
-            assert begin + offset + n <= len(data)
-            self.begin[name] = begin + offset
-            self.tensors[name] = GGML[kind], dims, data[begin + offset : begin + offset + n]
-
-    def types(self):
-        return {name: kind for name, (kind, dims, _) in self.tensors.items() if len(dims) > 1}
-
-
-def safetensors(path):
-    data = path.read_bytes()
-    n = int.from_bytes(data[:8], "little")
-    header = json.loads(data[8 : 8 + n])
-    return {k: (t["dtype"], t["shape"], data[8 + n + t["data_offsets"][0] : 8 + n + t["data_offsets"][1]])
-            for k, t in header.items() if k != "__metadata__"}  # fmt: skip
 
 
 class Quantize(CommandTest):
@@ -520,10 +457,6 @@ class Quantize(CommandTest):
         path = SCRATCH / "large.gguf"
         return path if path.exists() else write_model(path, 256, 1024, 6)
 
-    def start(self, model, out, to, command="quantize"):
-        words = [command, str(model), str(out), "--to", to, "-t", "1", "-q"]
-        return subprocess.Popen([HEARTH, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-
     def check_killed(self, model, out, to, n):
         """Killed after any share of the time that it takes, it leaves nothing under the name, or what it wrote before."""
         begin = time.monotonic()
@@ -535,7 +468,8 @@ class Quantize(CommandTest):
                 shutil.rmtree(out) if out.is_dir() else out.unlink()
             elif not out.exists() and not i % 2:
                 self.quantize(model, out, to)
-            process = self.start(model, out, to)
+            words = ["quantize", model, out, "--to", to, "-t", "1", "-q"]
+            process = subprocess.Popen([HEARTH, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             time.sleep(numbers.random() * 1.2 * took)
             process.kill()
             process.communicate()
@@ -559,13 +493,8 @@ class Quantize(CommandTest):
         for command, name, to in ("quantize", "out.gguf", "Q4_K_M"), ("convert", "out", "safetensors"):
             with self.subTest(command):
                 out = self.folder / name
-                process = self.start(self.large(), out, to, command)
-                while process.poll() is None and not any(self.folder.iterdir()):
-                    time.sleep(0.0005)
-                process.send_signal(signal.SIGINT)
-                shown, error = process.communicate()
-                self.assertEqual((process.returncode, shown), (-signal.SIGINT, b""), error)
-                self.assertEqual(error.decode(), f"hearth: interrupted: {out} was not written\n")
+                shown, error = self.interrupts(command, self.large(), out, "--to", to, "-t", "1", "-q", when=lambda: any(self.folder.iterdir()))
+                self.assertEqual((shown, error), (b"", f"hearth: interrupted: {out} was not written\n"))
                 self.assertEqual(list(self.folder.iterdir()), [])
 
 

@@ -158,6 +158,7 @@ class Sampling(CommandTest):
             words = [word for text in stop for word in ("--stop", text)]
             ended = self.answer(*words)
             self.assertEqual((ended["finish"], ended["stop"]), ("stop", stop[-1]))
+            self.assertEqual(ended["text"], plain["text"][: plain["text"].index(stop[-1])])
             self.assertNotIn("stop_id", ended)
         end = json.loads(self.succeeds("tokenize", TINY, "<|im_end|>", "--json").text)["ids"][-1]
         ended = self.answer("--logit-bias", f"{end}=1000", "--stop", "x")

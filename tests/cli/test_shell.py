@@ -1,13 +1,12 @@
 """Completions and manual pages, as shells and man read them."""
 
 import os
-import pty
 import re
 import shutil
 import subprocess
 import unittest
 
-from support import HEARTH, TINY, CommandTest, shown_on
+from support import HEARTH, TINY, CommandTest
 
 
 def commands(text):
@@ -87,22 +86,19 @@ class Manual(CommandTest):
                 self.assertIn("\\-\\-" + option.replace("-", "\\-") + "\\fR", page)
         self.fails(2, "man", "nothing", says="no command")
 
-    def on_terminal(self, path):
+    def shown(self, path):
         """What `hearth man list` shows with the programs of one directory."""
-        master, slave = pty.openpty()
-        subprocess.run([HEARTH, "man", "list"], stdin=slave, stdout=slave, stderr=slave, check=True, env={**os.environ, "PATH": str(path)})
-        os.close(slave)
-        shown = shown_on(master)
+        shown, _ = self.on_terminal("man", "list", stderr=None, env={**os.environ, "PATH": str(path)})
         return shown.replace(b"\r\n", b"\n").decode()
 
     def test_terminal(self):
-        self.assertEqual(self.on_terminal("/nonexistent"), self.succeeds("list", "--help").text)
+        self.assertEqual(self.shown("/nonexistent"), self.succeeds("list", "--help").text)
         for name, words in [("man", "-l -"), ("mandoc", "-a")]:
             folder = self.folder / name
             folder.mkdir()
             (folder / name).write_text('#!/bin/sh\necho "$@"\nread -r line\necho "$line"\n')
             (folder / name).chmod(0o755)
-            self.assertRegex(self.on_terminal(folder), f'^{words}\n.TH "HEARTH-LIST"')
+            self.assertRegex(self.shown(folder), f'^{words}\n.TH "HEARTH-LIST"')
 
     @unittest.skipUnless(shutil.which("mandoc"), "there is no mandoc")
     def test_mandoc_reads_them(self):

@@ -106,9 +106,6 @@ class Split(CommandTest):
         self.fails(1, "split", GGUF, out, "--max-size", "1M", says=f"{second} already exists")  # though it would be one file
         self.assertEqual(second.read_bytes(), b"mine")
 
-    def begin(self, *words):
-        return subprocess.Popen([HEARTH, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-
     @unittest.skipUnless(REAL.exists(), "HEARTH_TEST_MODELS names no directory with SmolLM2")
     def test_real_model(self):
         out, whole = self.folder / "smol.gguf", self.folder / "whole.gguf"
@@ -120,7 +117,8 @@ class Split(CommandTest):
 
     @unittest.skipUnless(REAL.exists(), "HEARTH_TEST_MODELS names no directory with SmolLM2")
     def test_interrupted(self):
-        process = self.begin("split", REAL, self.folder / "smol.gguf", "--max-size", "9M", "--force")
+        words = [HEARTH, "split", REAL, self.folder / "smol.gguf", "--max-size", "9M", "--force"]
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         while process.poll() is None and not self.names():
             time.sleep(0.001)
         process.send_signal(signal.SIGINT)
