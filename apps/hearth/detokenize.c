@@ -7,19 +7,6 @@
 
 #include <stdlib.h>
 
-/* Ids from the arguments, or from standard input when there are none. */
-static ht_status read_ids(const options *o, id_list *list, ht_error *err) {
-    ht_status st = HT_OK;
-    for (int i = 0; i < o->arguments.n && !st; i++) st = ids_parse(o->arguments.items[i], list, err);
-    if (o->arguments.n) return st;
-    char *text;
-    size_t n;
-    st = input_read_all("token ids", &text, &n, err);
-    if (!st) st = ids_parse(text, list, err);
-    free(text);
-    return st;
-}
-
 int detokenize_command(const options *o) {
     ht_error err = {0};
     id_list list = {0};
@@ -27,7 +14,8 @@ int detokenize_command(const options *o) {
     char *text = NULL;
     size_t n = 0;
     int status = EXIT_OK;
-    ht_status st = read_ids(o, &list, &err);
+    ht_status st = o->arguments.n ? HT_OK : ids_read("-", &list, &err);
+    for (int i = 0; i < o->arguments.n && !st; i++) st = ids_parse(o->arguments.items[i], &list, &err);
     if (st == HT_ERR_ARGUMENT) status = EXIT_USAGE;
     if (!st) st = engine_tokenizer(o, &t, &err);
     if (!st) st = ht_tokenizer_decode(t, list.ids, list.n, false, &text, &n, &err);

@@ -106,9 +106,7 @@ static int show(const options *o, const char *directory, bool by_name) {
 }
 
 int discover_command(const options *o) {
-    if (o->arguments.n) return show(o, o->arguments.items[0], false);
-    fprintf(stderr, "hearth discover: a directory is needed (see hearth discover --help)\n");
-    return EXIT_USAGE;
+    return o->arguments.n ? show(o, o->arguments.items[0], false) : usage_error(o, "a directory is needed");
 }
 
 int list_command(const options *o) {

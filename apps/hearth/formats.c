@@ -5,7 +5,6 @@
 #include "terminal.h"
 
 #include <stdio.h>
-#include <string.h>
 
 typedef const char *name_at(int i);
 

@@ -1,6 +1,7 @@
 /* hearth tokenize: the ids of a text, one line per text. */
 #include "command.h"
 #include "engine.h"
+#include "fail.h"
 #include "input.h"
 #include "json.h"
 #include "terminal.h"
@@ -37,8 +38,7 @@ static ht_status tokenize(const ht_tokenizer *t, const options *o, const char *t
     if (!o->json)
         print_line(ids, n_ids);
     else if (!print_json(t, ids, n_ids)) {
-        snprintf(err->message, sizeof err->message, "the ids could not be written as JSON");
-        st = err->status = HT_ERR_MEMORY;
+        st = ht_fail(err, HT_ERR_MEMORY, "the ids could not be written as JSON");
     }
     ht_ids_free(ids);
     return st;
@@ -57,11 +57,7 @@ static ht_status tokenize_each(const ht_tokenizer *t, const options *o, const ch
 }
 
 int tokenize_command(const options *o) {
-    if (o->null && o->arguments.n) {
-        fprintf(stderr,
-                "hearth tokenize: --null reads standard input and takes no TEXT (see hearth tokenize --help)\n");
-        return EXIT_USAGE;
-    }
+    if (o->null && o->arguments.n) return usage_error(o, "--null reads standard input and takes no TEXT");
     ht_error err = {0};
     ht_tokenizer *t = NULL;
     char *input = NULL;
