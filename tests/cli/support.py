@@ -1,6 +1,7 @@
 """What the tests of the command share: the program, a tiny model, and running one with the other."""
 
 import atexit
+import json
 import os
 import pathlib
 import pty
@@ -32,6 +33,15 @@ class Result:
         self.err = done.stderr.decode()
         self.text = done.stdout.decode(errors="replace")
 
+    @property
+    def json(self):
+        return json.loads(self.text)
+
+    @property
+    def lines(self):
+        """The objects of JSON Lines."""
+        return [json.loads(line) for line in self.text.splitlines()]
+
 
 def hearth(*words, stdin=b"", env=None, **more):
     """Runs the command to its end; stdin is bytes, or a file that is passed on."""
@@ -47,6 +57,17 @@ def hearth(*words, stdin=b"", env=None, **more):
 class CommandTest(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(dir=SCRATCH))
+
+    def write(self, name, content):
+        path = self.folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    def tiny(self, name="model.gguf", **how):
+        """A model that tiny_model.write makes."""
+        tiny_model.write(self.folder / name, **how)
+        return self.folder / name
 
     def succeeds(self, *words, **more):
         result = hearth(*words, **more)

@@ -17,7 +17,7 @@ class Convert(CommandTest):
         result = self.succeeds("convert", MODEL, out, "--to", "gguf")
         self.assertIn(str(out), result.text)
         self.assertEqual(self.logits(out), self.logits(MODEL))
-        value = json.loads(self.succeeds("convert", MODEL, out, "--to=gguf", "--dtype=bf16", "--json", "-q", "--force").text)
+        value = self.succeeds("convert", MODEL, out, "--to=gguf", "--dtype=bf16", "--json", "-q", "--force").json
         self.assertEqual(set(value), {"out", "bytes", "tensors", "retyped", "floats", "rounded", "files"})
         self.assertEqual((value["out"], value["floats"]), (str(out), 0))
         self.assertGreater(value["rounded"], 0)
@@ -26,7 +26,7 @@ class Convert(CommandTest):
         want = self.logits(GGUF)
         for container, dtype, floats in ("safetensors", "F32", True), ("mlx", "U32", False):
             out = self.folder / container
-            value = json.loads(self.succeeds("convert", GGUF, out, "--to", container, "--json").text)
+            value = self.succeeds("convert", GGUF, out, "--to", container, "--json").json
             self.assertEqual(value["floats"] > 0, floats)
             self.assertEqual(value["rounded"], 0)
             self.assertEqual(safetensors(out / "model.safetensors")["model.layers.0.self_attn.q_proj.weight"][0], dtype)

@@ -18,7 +18,7 @@ def float32(x):
 
 class Embed(CommandTest):
     def json(self, *words, **more):
-        return json.loads(self.succeeds("embed", TINY, "--json", *words, **more).text)
+        return self.succeeds("embed", TINY, "--json", *words, **more).json
 
     def test_forms_agree(self):
         for pooling in ("last", "mean"):
@@ -43,13 +43,10 @@ class Embed(CommandTest):
         """A text a line; blank lines are none, and the last one needs no newline."""
         wanted = self.json(*TEXTS)["texts"]
         content = f"{TEXTS[0]}\r\n\n  \n{TEXTS[1]}\n{TEXTS[2]}".encode()
-        (self.folder / "texts").write_bytes(content)
-        self.assertEqual(self.json("--prompts", self.folder / "texts")["texts"], wanted)
+        self.assertEqual(self.json("--prompts", self.write("texts", content))["texts"], wanted)
         self.assertEqual(self.json("--prompts", "-", stdin=content)["texts"], wanted)
-        (self.folder / "texts").write_bytes(b"a\nb\0c\n")
-        self.fails(1, "embed", TINY, "--prompts", self.folder / "texts", says="line 2: it holds a NUL byte")
-        (self.folder / "texts").write_bytes(b"\n \n")
-        self.fails(1, "embed", TINY, "--prompts", self.folder / "texts", says="holds no prompt")
+        self.fails(1, "embed", TINY, "--prompts", self.write("texts", "a\nb\0c\n"), says="line 2: it holds a NUL byte")
+        self.fails(1, "embed", TINY, "--prompts", self.write("texts", "\n \n"), says="holds no prompt")
         self.fails(1, "embed", TINY, "--prompts", self.folder / "none", says="none")
 
     def test_jsonl(self):
@@ -58,8 +55,7 @@ class Embed(CommandTest):
         lines = [json.dumps({"prompt": text, "id": i}) for i, text in enumerate(TEXTS)]
         self.assertEqual(self.json("--prompts", "-", stdin="\n".join(lines).encode())["texts"], wanted)
         ids = [self.succeeds("tokenize", TINY, text, "--add-special").text.split() for text in TEXTS]
-        (self.folder / "ids").write_text("".join(f'{{"ids": [{",".join(i)}]}}\n' for i in ids))
-        found = self.json("--prompts", self.folder / "ids")["texts"]
+        found = self.json("--prompts", self.write("ids", "".join(f'{{"ids": [{",".join(i)}]}}\n' for i in ids)))["texts"]
         self.assertEqual(found, [{k: t[k] for k in ("tokens", "embedding")} for t in wanted])
         for bad, says in [
             ("{", "line 2, column 2: expected"), ('{"ids": [5]}', "both texts and ids"), ('{"messages": []}', "embeddings do not use"),
@@ -82,7 +78,7 @@ class Embed(CommandTest):
         done = self.tells(*words)
         lines = done.text.splitlines()
         self.assertEqual([bool(line) for line in lines], [True, False, True])
-        said = json.loads(self.tells(*words, "--json").text)["texts"]
+        said = self.tells(*words, "--json").json["texts"]
         self.assertEqual([list(t) for t in said], [["tokens", "embedding"], ["error"], ["tokens", "embedding"]])
         self.assertEqual(self.tells(*words, "--out", path).out, b"")
         rows = Npy(path.read_bytes()).rows()

@@ -44,11 +44,6 @@ class FinetuneTest(CommandTest):
         self.out = self.folder / "out"
         self.kept = self.folder / "out.training"
 
-    def write(self, name, text):
-        path = self.folder / name
-        path.write_bytes(text if isinstance(text, bytes) else text.encode())
-        return path
-
     def words(self, *more, out=None, data=None, model=TINY):
         return ["finetune", model, "--data", data or self.data, "--out", out or self.out, *more]
 
@@ -57,7 +52,7 @@ class FinetuneTest(CommandTest):
 
     def values(self, *more, **files):
         """The final object of --json."""
-        return json.loads(self.trains(*more, "--json", **files).text)
+        return self.trains(*more, "--json", **files).json
 
     def refuses(self, *more, says, status=1, leaves=None, **files):
         """One sentence, and no file that was not there; what of the data is printed before does not matter."""
@@ -143,7 +138,7 @@ class Run(FinetuneTest):
             self.succeeds("logits", TINY, *ids, "--out", self.folder / "l.npy", "-q", "--force", *adapter)
             logits.append((self.folder / "l.npy").read_bytes())
         self.assertNotEqual(*logits)
-        info = json.loads(self.succeeds("adapter", "info", self.out, "--model", TINY, "--json", "-q").text)
+        info = self.succeeds("adapter", "info", self.out, "--model", TINY, "--json", "-q").json
         self.assertEqual((info["rank"], info["scale"], info["pairs"], info["warning"]), (8, 2, 14, None))
 
     def test_json(self):
@@ -162,13 +157,13 @@ class Run(FinetuneTest):
         before = sorted(self.folder.rglob("*"))
         self.assertRegex(self.succeeds(*words).text, r"time +told by the first steps\n\n$")
         self.succeeds(*words, "--out", self.out)
-        plan = json.loads(self.succeeds(*words, "--json", "--valid", self.valid, "--epochs", 3).text)
+        plan = self.succeeds(*words, "--json", "--valid", self.valid, "--epochs", 3).json
         self.assertEqual([plan[k] for k in ("iters", "iters_per_epoch", "parameters", "projections", "checkpointing")],
                          [3, 1, 3584, 4, False])  # fmt: skip
         self.assertEqual((plan["data"]["samples"], plan["valid"]["samples"], plan["data"]["left_out"]),
                          (12, 4, {"bad": 0, "too_long": 0, "unlearned": 0}))  # fmt: skip
         self.assertEqual([plan["data"][k] for k in ("prompt_differs", "history_differs", "answer_lost")], [0, 0, 0])
-        self.assertIsNone(json.loads(self.succeeds(*words, "--json").text)["valid"])
+        self.assertIsNone(self.succeeds(*words, "--json").json["valid"])
         self.assertEqual(sorted(self.folder.rglob("*")), before)
 
     def test_quiet(self):
@@ -195,8 +190,7 @@ class Run(FinetuneTest):
         self.assertNotIn("  > ", self.trains("--iters", 2, "--sample", "x", "--json", out=self.folder / "b").text)
 
     def test_log_and_plot(self):
-        log, plot = self.folder / "log.jsonl", self.folder / "plot.svg"
-        log.write_text("from before\n")
+        log, plot = self.write("log.jsonl", "from before\n"), self.folder / "plot.svg"
         self.trains("--valid", self.valid, "--iters", 6, "--report-every", 2, "--valid-every", 3, "--log", log, "--plot", plot)
         rows = [json.loads(line) for line in log.read_text().splitlines()]
         self.assertEqual([list(row) for row in rows], [KEYS] * 4)
@@ -528,7 +522,6 @@ class Refused(FinetuneTest):
 
     def test_out(self):
         self.write("file", "mine")
-        (self.folder / "mine").mkdir()
         self.write("mine/notes", "mine")
         self.write("taken.training", "mine")
         (self.folder / "b.training/last").mkdir(parents=True)

@@ -32,7 +32,7 @@ class Fuse(CommandTest):
         self.assertEqual(result.err, "")
         self.assertEqual(sorted(p.name for p in out.iterdir()), sorted(p.name for p in MODEL.iterdir()))
         self.check_logits(out, MODEL, *adapters)
-        value = json.loads(self.succeeds("fuse", MODEL, *adapters, out, "--json", "--force").text)
+        value = self.succeeds("fuse", MODEL, *adapters, out, "--json", "--force").json
         self.assertEqual((value["out"], value["changed"], value["dense"]), (str(out), 4, 0))
         self.assertEqual(value["bytes"], sum(len(data) for _, _, data in safetensors(out / "model.safetensors").values()))
 
@@ -46,7 +46,7 @@ class Fuse(CommandTest):
         self.assertEqual(self.types(dense), {"F16", "F32"})
 
     def types(self, model):
-        return {t["type"] for t in json.loads(self.succeeds("info", model, "--json").text)["tensor_types"]}
+        return {t["type"] for t in self.succeeds("info", model, "--json").json["tensor_types"]}
 
     def test_another_base(self):
         """An adapter that fits in shape alone is fused, and told of."""
@@ -58,7 +58,7 @@ class Fuse(CommandTest):
 
     def shaped(self, model, metadata=None):
         """An adapter of layer 0's v in the model's shape."""
-        info = json.loads(self.succeeds("info", model, "--json").text)
+        info = self.succeeds("info", model, "--json").json
         folder = self.folder / "shaped"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()

@@ -33,7 +33,7 @@ class Matrix(Gguf):
 class Imatrix(CommandTest):
     def imatrix(self, *words, name="out.gguf", **more):
         path = self.folder / name
-        report = json.loads(self.succeeds("imatrix", *words, "--out", path, "--json", "--force", **more).text)
+        report = self.succeeds("imatrix", *words, "--out", path, "--json", "--force", **more).json
         self.assertEqual(report["out"], str(path))
         return report, Matrix(path)
 
@@ -41,8 +41,7 @@ class Imatrix(CommandTest):
         return self.succeeds("tokenize", TINY, stdin=text).text.split()
 
     def test_file(self):
-        text = self.folder / "text"
-        text.write_bytes(TEXT)
+        text = self.write("text", TEXT)
         n = len(self.tokens())
         report, file = self.imatrix(TINY, "--text", text, "--ctx", "32")
         windows = n // 32 + (n % 32 >= 16)
@@ -79,8 +78,7 @@ class Imatrix(CommandTest):
         data = TINY.read_bytes()
         key = b"tokenizer.ggml.add_bos_token" + struct.pack("<I", tiny_model.BOOL)
         self.assertEqual(data.count(key + b"\0"), 1)
-        asking = self.folder / "asking.gguf"
-        asking.write_bytes(data.replace(key + b"\0", key + b"\1"))
+        asking = self.write("asking.gguf", data.replace(key + b"\0", key + b"\1"))
         ids = self.tokens()
         report, file = self.imatrix(asking, "--text", "-", "--ctx", "20", stdin=TEXT)
         parts = [ids[at : at + 19] for at in range(0, len(ids), 19)]
@@ -112,8 +110,7 @@ class Imatrix(CommandTest):
 
     def test_interruption(self):
         """What the first windows gave is in the file by then, and the rest can be added to it."""
-        text, out = self.folder / "long", self.folder / "part.gguf"
-        text.write_bytes(TEXT * 4000)  # seconds, of which the first saves take few
+        text, out = self.write("long", TEXT * 4000), self.folder / "part.gguf"  # seconds, of which the first saves take few
         words = ["imatrix", TINY, "--text", text, "--ctx", "32", "-t", "1"]
         shown, error = self.interrupts(*words, "--out", out, "--save-every", "3", when=out.exists)
         self.assertEqual(shown, b"")

@@ -1,6 +1,5 @@
 """What `hearth inspect` writes: arrays by name, their attention weights computed again in Python, pictures that are XML."""
 
-import json
 import math
 import pathlib
 import unittest
@@ -38,7 +37,7 @@ def softmax(scores):
 class Inspect(CommandTest):
     def inspect(self, *words, **more):
         path = self.folder / "k.npz"
-        said = json.loads(self.succeeds("inspect", *words, "--out", path, "--json", "--force", **more).text)
+        said = self.succeeds("inspect", *words, "--out", path, "--json", "--force", **more).json
         return read_npz(path), said
 
     def test_keys(self):
@@ -78,8 +77,8 @@ class Inspect(CommandTest):
         tokens = self.succeeds("tokenize", TINY, "hello <|im_end|>", "--add-special").text.split()
         self.assertEqual(raw, [int(i) for i in tokens])
         self.assertEqual(self.inspect(TINY, "--raw", stdin=b"hello <|im_end|>")[1]["tokens"], raw)
-        (self.folder / "messages").write_text('[{"role": "user", "content": "hello"}]')
-        text = self.succeeds("template", TINY, "--messages", self.folder / "messages").out.decode()
+        messages = self.write("messages", '[{"role": "user", "content": "hello"}]')
+        text = self.succeeds("template", TINY, "--messages", messages).out.decode()
         chat = [int(i) for i in self.succeeds("tokenize", TINY, stdin=text.encode()).text.split()]
         self.assertEqual(self.inspect(TINY, "hello")[1]["tokens"], chat)
         self.assertEqual(self.inspect(TINY, stdin=b"hello\n")[1]["tokens"], chat)

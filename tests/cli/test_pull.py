@@ -52,7 +52,7 @@ class Pull(CommandTest):
         return self.succeeds("pull", *words, *PATIENT, env=self.env, **more)
 
     def json_of(self, *words):
-        return json.loads(self.pull(*words, "--json", "-q").text)
+        return self.pull(*words, "--json", "-q").json
 
     def refuses(self, *words, status=1, says=(), **more):
         return self.fails(status, "pull", *words, "-q", *PATIENT, says=says, env=self.env, **more)
@@ -63,7 +63,7 @@ class Pull(CommandTest):
         return sorted(name for name in found if hidden or not pathlib.PurePosixPath(name).name.startswith(".hearth-pull"))
 
     def listed(self):
-        return [each["model"] for each in json.loads(self.succeeds("list", "--json", env=self.env).text)["checkpoints"]]
+        return [each["model"] for each in self.succeeds("list", "--json", env=self.env).json["checkpoints"]]
 
     def check(self, name, expected):
         """The model's directory has these files with these bytes, and nothing is left elsewhere."""
@@ -212,7 +212,7 @@ class InTheCache(Pull):
         return self.succeeds("tokenize", name, "hello world", env=self.env, **more).text
 
     def context(self, name):
-        return json.loads(self.succeeds("info", name, "--json", env=self.env).text)["context"]
+        return self.succeeds("info", name, "--json", env=self.env).json["context"]
 
     def test_one_model(self):
         result = self.pull("org/quants")

@@ -52,7 +52,7 @@ class Quantize(CommandTest):
         return math.sqrt(sum((a - b) ** 2 for a, b in zip(got, want)) / sum(b * b for b in want))
 
     def quantize(self, model, out, to, *options):
-        return json.loads(self.succeeds("quantize", model, out, "--to", to, "--json", "--errors", "-q", "--force", *options).text)
+        return self.succeeds("quantize", model, out, "--to", to, "--json", "--errors", "-q", "--force", *options).json
 
     def check_report(self, report, out, to_bytes):
         self.assertEqual((report["out"], report["bytes"], report["rounded"]), (str(out), to_bytes, len(report["tensors"])))
@@ -73,10 +73,10 @@ class Quantize(CommandTest):
                     self.assertLess(worst, error)
                     self.assertGreater(worst, error / 3)
                     self.assertLess(self.difference(out, WIDE), 5 * error)
-                types = {t["type"] for t in json.loads(self.succeeds("info", out, "--json").text)["tensor_types"]}
+                types = {t["type"] for t in self.succeeds("info", out, "--json").json["tensor_types"]}
                 self.assertEqual(types, {kind, "F32"})
                 self.assertEqual(Gguf(out).values["tokenizer.ggml.merges"], tiny_model.MERGES)
-                score = json.loads(self.succeeds("eval", out, "--text", "-", "--json", "-q", stdin=b"hello world " * 20).text)
+                score = self.succeeds("eval", out, "--text", "-", "--json", "-q", stdin=b"hello world " * 20).json
                 self.assertTrue(any(isinstance(v, float) and v > 0 for v in score.values()), score)
 
     def test_mixes(self):
@@ -159,7 +159,7 @@ class Quantize(CommandTest):
         lines = self.succeeds("quantize", WIDE, out, "--to", "Q4_K_M", "--errors", "-q", "--force")
         self.assertEqual((lines.text.count(" error "), lines.text.count("\n"), lines.err), (15, 18, ""))
         self.assertIn("blk.0.attn_q.weight", lines.text)
-        self.assertNotIn("tensors", json.loads(self.succeeds("quantize", WIDE, out, "--to", "Q4_K_M", "--json", "--force").text))
+        self.assertNotIn("tensors", self.succeeds("quantize", WIDE, out, "--to", "Q4_K_M", "--json", "--force").json)
         parts = self.quantize(WIDE, out, "Q4_K_M")["tensors"]
         self.assertEqual({t["from"] for t in parts}, {"F32"})
         sizes = {name: len(data) for name, (_, _, data) in Gguf(out).tensors.items()}
@@ -309,8 +309,7 @@ class Quantize(CommandTest):
         os.link(ours, self.folder / "same.gguf")
         self.fails(1, "quantize", ours, self.folder / "same.gguf", "--to", "Q4_0", "-q", says="the checkpoint that is read")
         self.assertEqual(ours.read_bytes(), before)
-        letter = self.folder / "letter.gguf"
-        letter.write_text("Dear reader")
+        letter = self.write("letter.gguf", "Dear reader")
         self.fails(1, "quantize", model, letter, "--to", "Q4_0", "-q", "--force", says="is not replaced")
         self.assertEqual(letter.read_text(), "Dear reader")
         self.fails(1, "quantize", model, self.folder, "--to", "Q4_0", "-q", "--force", says="is a directory")

@@ -65,8 +65,7 @@ class Completion(CommandTest):
         self.assertEqual([line.split("\t")[0] for line in done.stdout.split("\n")], ["bf16", "f16", "f32", "q8", "finetune", ""])
 
     def parse(self, shell, *options):
-        path = self.folder / shell
-        path.write_bytes(self.succeeds("completion", shell).out)
+        path = self.write(shell, self.succeeds("completion", shell).out)
         done = subprocess.run([shell, *options, path], capture_output=True, text=True)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
@@ -103,8 +102,7 @@ class Manual(CommandTest):
     @unittest.skipUnless(shutil.which("mandoc"), "there is no mandoc")
     def test_mandoc_reads_them(self):
         for name in [None, *commands(self.succeeds("--help").text)]:
-            page = self.folder / "page.1"
-            page.write_bytes(self.succeeds("man", *([name] if name else [])).out)
+            page = self.write("page.1", self.succeeds("man", *([name] if name else [])).out)
             done = subprocess.run(["mandoc", "-T", "lint", "-W", "warning", page], capture_output=True, text=True)
             self.assertEqual([line for line in done.stdout.splitlines() if "missing date" not in line], [])
         text = subprocess.run(["mandoc", "-T", "ascii", page], capture_output=True, text=True).stdout

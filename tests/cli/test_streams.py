@@ -8,7 +8,6 @@ import subprocess
 import time
 import unittest
 
-import tiny_model
 from support import HEARTH, TINY, CommandTest
 
 ENDLESS = ["run", str(TINY), "--raw", "x", "-n", "1000000"]
@@ -118,8 +117,7 @@ class Streams(CommandTest):
     @unittest.skipUnless(os.path.exists("/proc/self/status"), "there is no /proc here")
     def test_ctrl_c_before_the_first_token(self):
         """Without a token there is no answer."""
-        prompt = self.folder / "long.txt"
-        prompt.write_text("a b c d " * 100000)
+        prompt = self.write("long.txt", "a b c d " * 100000)
         for more in [[], ["--json"]]:
             with open(prompt) as text:
                 words = ["run", str(TINY), "--raw", *more]
@@ -131,8 +129,7 @@ class Streams(CommandTest):
             self.assertEqual(err, b"hearth: interrupted before the first token\n")
 
     def test_stopping_leaves_no_file(self):
-        ids, out = self.folder / "ids", self.folder / "out"
-        ids.write_text(",".join(["1"] * 20000))
+        ids, out = self.write("ids", ",".join(["1"] * 20000)), self.folder / "out"
         out.mkdir()
         words = ["logits", TINY, "--ids", "-", "--out", out / "x.npy"]
         for number in signal.SIGINT, signal.SIGHUP:
@@ -158,8 +155,7 @@ class Streams(CommandTest):
 
     def test_thoughts_on_a_terminal(self):
         """Dimmed, and the colours end with them; without colours where nobody wants any."""
-        path = self.folder / "thinks.gguf"
-        tiny_model.write(path, template="{% for m in messages %}{{ m.content }}{% endfor %}<think>")
+        path = self.tiny(template="{% for m in messages %}{{ m.content }}{% endfor %}<think>")
         for no_color, begin, end in [("", b"\x1b[2m", b"\x1b[0m\r\n"), ("1", b"", b"\r\n")]:
             shown, _ = self.on_terminal("run", path, "hello", "-n", "4", "--quiet", env={**os.environ, "NO_COLOR": no_color})
             self.assertTrue(shown.startswith(begin) and shown.endswith(end), shown)
