@@ -67,10 +67,8 @@ class Backends(WithTinyModel):
             hearth.load(self.checkpoint, backend="abacus")
         with self.assertRaisesRegex(OSError, "cannot start"):
             hearth.load(self.checkpoint, backend="mlx_lm", python="no-such-python")
-        with self.assertRaisesRegex(TypeError, "threads"):
-            hearth.load(self.checkpoint, backend="mlx_lm", threads=2)
-        with self.assertRaisesRegex(OSError, "none-there"):
-            self.load("Hi", adapter=("none-there", 0.5))
+        self.assertRaisesRegex(TypeError, "threads", hearth.load, self.checkpoint, backend="mlx_lm", threads=2)
+        self.assertRaisesRegex(OSError, "none-there", self.load, "Hi", adapter=("none-there", 0.5))
         with self.load("fail") as model, self.assertRaisesRegex(hearth.Error, "the stand-in fails in two lines"):
             list(model.generate("hello"))
 

@@ -124,14 +124,10 @@ class Loras(Tuning):
         lora = self.model.lora()
         with self.assertRaisesRegex(ValueError, "no projection of this llama model is named `c_attn`"):
             self.model.lora(targets="c_attn")
-        with self.assertRaisesRegex(ValueError, "dtype is"):
-            self.model.lora(dtype=mx.float16)
-        with self.assertRaisesRegex(ValueError, "a rank of 0"):
-            self.model.lora(rank=0)
-        with self.assertRaisesRegex(ValueError, "scale is 0"):
-            self.model.lora(scale=0.0)
-        with self.assertRaisesRegex(ValueError, "a path holds a NUL"):
-            lora.save("a\0b")
+        self.assertRaisesRegex(ValueError, "dtype is", self.model.lora, dtype=mx.float16)
+        self.assertRaisesRegex(ValueError, "a rank of 0", self.model.lora, rank=0)
+        self.assertRaisesRegex(ValueError, "scale is 0", self.model.lora, scale=0.0)
+        self.assertRaisesRegex(ValueError, "a path holds a NUL", lora.save, "a\0b")
         with self.assertRaisesRegex(ValueError, "parameters of this adapter are others: b, "):
             lora.update({"b": mx.zeros((1,))})
         with self.assertRaisesRegex(ValueError, "expected evaluated"):
@@ -168,8 +164,7 @@ class Trainers(Tuning):
         self.assertEqual((plan["data"]["n_samples"], plan["valid"]["n_samples"]), (5, 2))
         self.assertEqual(plan["data"]["n_form"], {"text": 5})
         self.assertEqual(trainer.sample(1), [("the", False), (" world<|im_end|>", True)])
-        with self.assertRaisesRegex(ValueError, "sample 9 of 5"):
-            trainer.sample(9)
+        self.assertRaisesRegex(ValueError, "sample 9 of 5", trainer.sample, 9)
 
     def test_closing_an_iteration_in_another_thread(self):
         steps, seen = iter(self.trainer(iters=1_000_000)), []
@@ -194,8 +189,7 @@ class Trainers(Tuning):
         for call in (trainer.evaluate, trainer.step):
             waits.clear()
             trainer._calls._done.wait = interrupted
-            with self.assertRaises(KeyboardInterrupt):
-                call()
+            self.assertRaises(KeyboardInterrupt, call)
             trainer._calls._done.wait = wait
         while trainer.plan["done"] < 3:
             trainer.step()
@@ -215,8 +209,7 @@ class Trainers(Tuning):
         ]:
             with self.subTest(text), self.assertRaisesRegex(error, text):
                 self.trainer(**options)
-        with self.assertRaisesRegex(ValueError, "no held-out samples"):
-            self.trainer().evaluate()
+        self.assertRaisesRegex(ValueError, "no held-out samples", self.trainer().evaluate)
 
 
 class Runs(Tuning):
@@ -255,16 +248,13 @@ class Runs(Tuning):
                 raise KeyboardInterrupt
 
         whole = self.run_it("uninterrupted")
-        with self.assertRaises(KeyboardInterrupt):
-            self.run_it("cut", progress=interrupt)
-        with self.assertRaisesRegex(ValueError, "holds a run of 4 steps: resume=True"):
-            self.run_it("cut")
+        self.assertRaises(KeyboardInterrupt, self.run_it, "cut", progress=interrupt)
+        self.assertRaisesRegex(ValueError, "holds a run of 4 steps: resume=True", self.run_it, "cut")
         rest = self.run_it("cut", resume=True)
         self.assertEqual(rest.valid_losses, whole.valid_losses[3:])
         self.assertEqual((rest.valid_loss_before, rest.best_iter), (whole.valid_loss_before, whole.best_iter))
         self.assertEqual(self.weights("cut"), self.weights("uninterrupted"))
-        with self.assertRaisesRegex(ValueError, "no checkpoint to resume from"):
-            self.run_it("nothing", resume=True)
+        self.assertRaisesRegex(ValueError, "no checkpoint to resume from", self.run_it, "nothing", resume=True)
 
     def interrupted_at(self, out, method, call, **options):
         """A run that Ctrl-C ends in the trainer's method, when it is called for the given time from 0."""
@@ -295,20 +285,17 @@ class Runs(Tuning):
         (self.work / "full" / "mine").write_text("")
         for out, says in ("file", "file"), ("full", "not replaced"), ("a\0b", "NUL"):
             with mock.patch.object(mx.Trainer, "step", side_effect=AssertionError):
-                with self.assertRaisesRegex((ValueError, OSError), says):
-                    self.run_it(out)
+                self.assertRaisesRegex((ValueError, OSError), says, self.run_it, out)
         self.assertFalse((self.work / "file.training").exists())
         self.run_it("damaged", iters=2)
         (self.work / "damaged.training" / "checkpoint-0000002.json").write_text("{")
-        with self.assertRaisesRegex(ValueError, "0000002.json is damaged"):
-            self.run_it("damaged", resume=True, iters=4)
+        self.assertRaisesRegex(ValueError, "0000002.json is damaged", self.run_it, "damaged", resume=True, iters=4)
 
     def test_patience(self):
         done = self.run_it("patient", iters=40, lr=0.0, patience=3)
         self.assertEqual((done.steps, done.best_iter), (8, 2))
         self.assertEqual(self.run_it("patient", iters=40, lr=0.0, patience=3, resume=True).steps, 8)
-        with self.assertRaisesRegex(ValueError, "patience needs"):
-            self.run_it("impatient", valid=None, patience=1)
+        self.assertRaisesRegex(ValueError, "patience needs", self.run_it, "impatient", valid=None, patience=1)
 
     def test_a_model_without_a_tokenizer(self):
         path, samples = ROOT / "tests" / "golden" / "tiny" / "qwen3-f32", [{"input_ids": [1, 2, 3 + i, 4]} for i in range(4)]

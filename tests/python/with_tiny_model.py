@@ -12,10 +12,11 @@ import hearth  # noqa: E402
 import tiny_model  # noqa: E402
 
 
-def run_threads(threads):
+def run_threads(threads, meanwhile=lambda: None):
     """Starts them, and waits for all."""
     for thread in threads:
         thread.start()
+    meanwhile()
     for thread in threads:
         thread.join()
 
