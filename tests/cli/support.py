@@ -1,10 +1,12 @@
 """What the tests of the command share: the program, a tiny model, and running one with the other."""
 
 import atexit
+import contextlib
 import json
 import os
 import pathlib
 import pty
+import re
 import shutil
 import signal
 import subprocess
@@ -69,6 +71,13 @@ class CommandTest(unittest.TestCase):
         tiny_model.write(self.folder / name, **how)
         return self.folder / name
 
+    def commands(self):
+        return re.findall(r"^  ([a-z]+) ", self.succeeds("--help").text, re.M)
+
+    def options_of(self, command):
+        """Names and values, "" for none, of the options that a command's help lists."""
+        return re.findall(r"^  .{4}--([a-z0-9-]+)(?: (\S+))?(?:  .*)?$", self.succeeds(command, "--help").text, re.M)
+
     def succeeds(self, *words, **more):
         result = hearth(*words, **more)
         self.assertEqual(result.status, 0, f"{words}: {result.err}")
@@ -82,6 +91,11 @@ class CommandTest(unittest.TestCase):
         data = out.read_bytes()
         out.unlink()
         return memoryview(data[int.from_bytes(data[8:10], "little") + 10 :]).cast("f")
+
+    def kills(self, *words, after, **more):
+        """The command, unless it has ended after so many seconds."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            hearth(*words, timeout=after, **more)
 
     def interrupts(self, *words, when, number=signal.SIGINT, **more):
         """What the command, which ends by a signal sent once `when` is true, has written to stdout and stderr."""

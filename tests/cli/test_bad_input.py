@@ -3,7 +3,6 @@
 import ctypes
 import os
 import pathlib
-import re
 import resource
 import shutil
 import subprocess
@@ -52,11 +51,11 @@ class Usage(CommandTest):
 
     def test_options_of_other_commands(self):
         """A command accepts the options of its help, and says of every other that it is none of its options."""
-        names = re.findall(r"^  ([a-z]+) ", self.succeeds("--help").text, re.M)
         values = {"N": "2", "X": "0.5", "SECONDS": "5", "SIZE": "4G", "ID=X": "1=1", "A,B,...": "temperature", "NAME=JSON": "a=1"}
         own = {}
+        names = self.commands()
         for name in names:
-            listed = re.findall(r"^  .{4}--([a-z0-9-]+)(?: (\S+))?(?:  .*)?$", self.succeeds(name, "--help").text, re.M)
+            listed = self.options_of(name)
             words = [f"--{option}={values.get(value, value.split('|')[0])}" if value else f"--{option}" for option, value in listed]
             self.assertIn(f"hearth {name}", self.succeeds(name, *words).text)  # the help, as --help is among them
             own[name] = {option for option, _ in listed}

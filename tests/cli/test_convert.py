@@ -3,7 +3,7 @@
 import json
 import unittest
 
-from readers import safetensors
+from files import safetensors
 from support import CommandTest
 from test_adapter import MODEL
 

@@ -5,7 +5,7 @@ import pathlib
 import struct
 import unittest
 
-from readers import Npy
+from files import Npy
 from support import TINY, CommandTest, hearth
 
 GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden"
@@ -55,7 +55,8 @@ class Embed(CommandTest):
         lines = [json.dumps({"prompt": text, "id": i}) for i, text in enumerate(TEXTS)]
         self.assertEqual(self.json("--prompts", "-", stdin="\n".join(lines).encode())["texts"], wanted)
         ids = [self.succeeds("tokenize", TINY, text, "--add-special").text.split() for text in TEXTS]
-        found = self.json("--prompts", self.write("ids", "".join(f'{{"ids": [{",".join(i)}]}}\n' for i in ids)))["texts"]
+        path = self.write("ids", "".join(f'{{"ids": [{",".join(i)}]}}\n' for i in ids))
+        found = self.json("--prompts", path)["texts"]
         self.assertEqual(found, [{k: t[k] for k in ("tokens", "embedding")} for t in wanted])
         for bad, says in [
             ("{", "line 2, column 2: expected"), ('{"ids": [5]}', "both texts and ids"), ('{"messages": []}', "embeddings do not use"),

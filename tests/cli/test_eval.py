@@ -4,7 +4,7 @@ import math
 import struct
 import unittest
 
-from readers import Npy
+from files import Npy
 from support import TINY, CommandTest
 
 TEXT = b"hello world, the hello of the world: hello the world or the hold of the wold" * 2

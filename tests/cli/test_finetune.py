@@ -1,6 +1,7 @@
 """`hearth finetune`: a run from data to an adapter, its options and files, how it is interrupted and gone on with, and what it
 refuses, in one sentence and before anything is computed where that can be."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -47,8 +48,8 @@ class FinetuneTest(CommandTest):
     def words(self, *more, out=None, data=None, model=TINY):
         return ["finetune", model, "--data", data or self.data, "--out", out or self.out, *more]
 
-    def trains(self, *more, **files):
-        return self.succeeds(*self.words(*more, **files))
+    def trains(self, *more, timeout=None, **files):
+        return self.succeeds(*self.words(*more, **files), timeout=timeout)
 
     def values(self, *more, **files):
         """The final object of --json."""
@@ -92,6 +93,11 @@ class FinetuneTest(CommandTest):
         found = re.search(rf"interrupted and saved after (\d+) of {MANY} steps; the same command with --resume", message)
         self.assertTrue(found, message)
         return int(found[1])
+
+    def points(self, plot):
+        """How many each curve has."""
+        lines = xml.parse(plot).getroot().findall("{http://www.w3.org/2000/svg}polyline")
+        return [len(line.get("points").split()) for line in lines]
 
     def checkpoints(self):
         return sorted(path.name for path in self.kept.glob("checkpoint-*.safetensors"))
@@ -198,9 +204,7 @@ class Run(FinetuneTest):
         self.assertEqual([row["valid_loss"] is None for row in rows], [True, False, True, False])
         for row in rows:
             self.assertTrue(row["loss"] > 0 and row["lr"] == 1e-4 and row["grad_norm"] > 0 and row["skipped"] == 0)
-        svg = "{http://www.w3.org/2000/svg}"
-        lines = xml.parse(plot).getroot().findall(f"{svg}polyline")
-        self.assertEqual([len(line.get("points").split()) for line in lines], [4, 2])
+        self.assertEqual(self.points(plot), [4, 2])
 
     def test_keep(self):
         self.trains("--iters", 5, "--save-every", 1, "--keep", 2)
@@ -326,8 +330,7 @@ class Interrupted(FinetuneTest):
         self.trains("--iters", done + 6, "--resume", *words)
         rows = [json.loads(line)["iter"] for line in log.read_text().splitlines()]
         self.assertEqual(rows, list(range(1, done + 7)))
-        points = next(xml.parse(plot).getroot().iter("{http://www.w3.org/2000/svg}polyline")).get("points").split()
-        self.assertEqual(len(points), done + 6)
+        self.assertEqual(self.points(plot), [done + 6])
         self.trains("--iters", done + 6, "--lr", "1e-2", out=self.folder / "whole")
         self.same_adapter(self.out, self.folder / "whole")
 
@@ -338,20 +341,14 @@ class Interrupted(FinetuneTest):
         once = self.values(*words, out=self.folder / "once")
         moments = random.Random(5)
         for i in range(cases(1, 20)):
-            out, status, attempt = self.folder / f"cut{i}", None, 0
-            while status != 0:
+            out, done, attempt = self.folder / f"cut{i}", None, 0
+            while not done:
                 attempt += 1
                 resume = ["--resume"] if list(self.folder.glob(f"cut{i}.training/checkpoint-*.safetensors")) else []
-                command = [HEARTH, *map(str, self.words(*words, *resume, "--json", out=out))]
-                with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-                    try:
-                        text, message = process.communicate(timeout=0.02 * attempt * moments.uniform(0.5, 2))
-                    except subprocess.TimeoutExpired:
-                        process.kill()
-                        text, message = process.communicate()
-                    status = process.returncode
-                self.assertIn(status, (0, -signal.SIGKILL), message)
-            value = json.loads(text)
+                moment = 0.02 * attempt * moments.uniform(0.5, 2)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    done = self.trains(*words, *resume, "--json", out=out, timeout=moment)
+            value = done.json
             for key in "iters", "best_iter", "valid_loss_before", "valid_loss":
                 self.assertEqual(value[key], once[key], key)
             self.same_adapter(out, self.folder / "once")
@@ -409,8 +406,7 @@ class Interrupted(FinetuneTest):
         plot, words = self.folder / "plot.svg", ["--iters", n, "--report-every", 1, "--lr", 0, "--rank", 1, "--json"]
         data = self.write("short.jsonl", lines_of([{"text": "ab"}]))
         self.trains(*words, "--plot", plot, data=data)
-        points = next(xml.parse(plot).getroot().iter("{http://www.w3.org/2000/svg}polyline")).get("points").split()
-        self.assertEqual(len(points), 2048 + n - 4096)
+        self.assertEqual(self.points(plot), [2048 + n - 4096])
 
     def test_resume_when_all_is_done(self):
         self.trains("--iters", 4, "--lr", "1e-2")

@@ -1,12 +1,11 @@
 """`hearth fuse` writes a checkpoint that answers as its base does with the adapter, and says in one line what it cannot do."""
 
 import json
-import shutil
 import unittest
 
-from readers import safetensors
+from files import safetensors, write_lora
 from support import CommandTest
-from test_adapter import MODEL, write_peft, write_safetensors
+from test_adapter import MODEL, write_peft
 
 GGUF = MODEL.parent / "llama-q4_1.gguf"
 MLX = MODEL.parent / "llama-mlx4-bf16"
@@ -59,19 +58,9 @@ class Fuse(CommandTest):
     def shaped(self, model, metadata=None):
         """An adapter of layer 0's v in the model's shape."""
         info = self.succeeds("info", model, "--json").json
-        folder = self.folder / "shaped"
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
-        hidden, rows = info["hidden"], info["kv_heads"] * info["head_dim"]
-        module = "base_model.model.model.layers.0.self_attn.v_proj"
-        a, b = [i % 7 / 70 for i in range(hidden)], [i % 5 / 50 for i in range(rows)]
-        write_safetensors(
-            folder / "adapter_model.safetensors",
-            {f"{module}.lora_A.weight": ([1, hidden], a), f"{module}.lora_B.weight": ([rows, 1], b)},
-            metadata,
-        )
-        (folder / "adapter_config.json").write_text('{"peft_type": "LORA", "r": 1, "lora_alpha": 1}')
-        return folder
+        a = [i % 7 / 70 for i in range(info["hidden"])]
+        b = [i % 5 / 50 for i in range(info["kv_heads"] * info["head_dim"])]
+        return write_lora(self.folder / "shaped", {"model.layers.0.self_attn.v_proj": (a, b)}, metadata=metadata)
 
     def test_groups(self):
         """Rounding that loses the change is said."""

@@ -33,7 +33,8 @@ class Grammar(CommandTest):
             "required": ["colour", "list"],
             "additionalProperties": False,
         }
-        text = self.succeeds("run", TINY, "hello", "--schema", self.write("schema.json", json.dumps(schema)), "--max-tokens", "300", "-q").text
+        path = self.write("schema.json", json.dumps(schema))
+        text = self.succeeds("run", TINY, "hello", "--schema", path, "--max-tokens", "300", "-q").text
         self.assertRegex(text, r'\A\s*{\s*"colour"\s*:\s*"(red|green)"')
         path = self.write("unique.json", '{"properties": {"a": {"uniqueItems": true, "type": "array"}}}')
         self.fails(1, "run", TINY, "a", "--schema", path, says="/properties/a/uniqueItems")

@@ -9,8 +9,8 @@ import subprocess
 import unittest
 
 import tiny_model
-from readers import Gguf
-from support import HEARTH, TINY, CommandTest
+from files import Gguf
+from support import TINY, CommandTest
 
 TEXT = b"hello world, the hello of the world: hello the world or the hold of the wold" * 4
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -127,13 +127,8 @@ class Imatrix(CommandTest):
                 self.assertAlmostEqual(x, y, delta=1e-5 * abs(x))
 
     def test_interruption_at_once(self):
-        process = subprocess.Popen([HEARTH, "imatrix", str(TINY), "--text", "-", "--out", str(self.folder / "none.gguf")],
-                                   stdin=subprocess.PIPE, stderr=subprocess.PIPE, stdout=subprocess.PIPE)  # fmt: skip
-        process.stdin.write(TEXT)  # and no end
-        process.stdin.flush()
-        process.send_signal(signal.SIGTERM)
-        process.communicate()
-        self.assertEqual(process.returncode, -signal.SIGTERM)
+        words = ["imatrix", TINY, "--text", "-", "--out", self.folder / "none.gguf"]  # of a text without end
+        self.interrupts(*words, when=lambda: True, number=signal.SIGTERM, stdin=subprocess.PIPE)
         self.assertFalse((self.folder / "none.gguf").exists())
 
     def test_mistakes(self):

@@ -6,7 +6,7 @@ import unittest
 import xml.etree.ElementTree as xml
 import zipfile
 
-from readers import Npy
+from files import Npy
 from support import TINY, CommandTest
 
 GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden"

@@ -690,9 +690,7 @@ class Faults(Pull):
             self.hub.repositories["org/m"].commit(new)
             self.hub.pause, self.hub.piece = 0.001, 5000
             for _ in range(6):
-                with subprocess.Popen([HEARTH, "pull", "org/m", "-q", *PATIENT], env={**os.environ, **self.env}, stdout=subprocess.DEVNULL) as process:
-                    time.sleep(numbers.random() * 0.12)
-                    process.kill()
+                self.kills("pull", "org/m", "-q", *PATIENT, env=self.env, after=numbers.random() * 0.12)
                 folder = self.models / "org" / "m"
                 if folder.exists():  # the moment between two names
                     here = {path.name: path.read_bytes() for path in folder.glob("*.gguf")}
@@ -817,9 +815,7 @@ class Randomly(Pull):
             kill = numbers.random() < 0.3
             if kill:
                 self.hub.pause, self.hub.piece = 0.002, 4096
-                with subprocess.Popen([HEARTH, "pull", name, "-q", *PATIENT], env={**os.environ, **self.env}, stdout=subprocess.DEVNULL) as process:
-                    time.sleep(numbers.random() / 4)
-                    process.kill()
+                self.kills("pull", name, "-q", *PATIENT, env=self.env, after=numbers.random() / 4)
                 self.hub.pause = 0
             self.pull(name, "--retries", "20")
             self.check(name, files)

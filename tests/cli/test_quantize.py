@@ -7,15 +7,14 @@ import os
 import pathlib
 import shutil
 import struct
-import subprocess
 import time
 import unittest
 from random import Random
 from unittest import mock
 
 import tiny_model
-from readers import BLOCKS, Gguf, safetensors
-from support import HEARTH, SCRATCH, TINY, CommandTest
+from files import BLOCKS, Gguf, safetensors, write_safetensors
+from support import SCRATCH, TINY, CommandTest
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden/tiny"
 LLAMA, MLX = GOLDEN / "llama-f32", GOLDEN / "llama-mlx4-bf16"
@@ -341,45 +340,39 @@ class Quantize(CommandTest):
 
     def test_no_numbers(self):
         """A number that is none is said with its tensor, row and column."""
-        model, out = self.folder / "model.gguf", self.folder / "out.gguf"
-        base = Gguf(WIDE)
-        whole = bytearray(WIDE.read_bytes())
+        out = self.folder / "out.gguf"
         for value in math.nan, math.inf, -math.inf:
             for name in "blk.1.ffn_up.weight", "token_embd.weight":
-                at = base.begin[name] + 4 * (256 * 101 + 77)
-                damaged = bytearray(whole)
-                damaged[at : at + 4] = struct.pack("<f", value)
-                model.write_bytes(damaged)
+                model = self.damage_file(WIDE, name, 4 * (256 * 101 + 77), struct.pack("<f", value))
                 for kind in "Q4_K_M", "Q8_0":
                     self.check_damage(model, out, kind, [f"tensor `{name}`", "row 101, column 77", "nan" if math.isnan(value) else "inf"])
+
+    def damage_file(self, path, name, at, value):
+        """A copy of a GGUF file in which a tensor has `value` at a byte."""
+        whole, at = path.read_bytes(), at + Gguf(path).begin[name]
+        return self.write("model.gguf", whole[:at] + value + whole[at + len(value) :])
 
     def damage_tensor(self, directory, name, at, value):
         """A copy of a directory in which a tensor has `value` at a byte."""
         copy = self.folder / "damaged"
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(directory, copy)
-        path = copy / "model.safetensors"
-        whole = bytearray(path.read_bytes())
-        n = int.from_bytes(whole[:8], "little")
-        at += 8 + n + json.loads(whole[8 : 8 + n])[name]["data_offsets"][0]
-        whole[at : at + len(value)] = value
-        path.write_bytes(whole)
+        tensors = safetensors(copy / "model.safetensors")
+        kind, shape, data = tensors[name]
+        tensors[name] = kind, shape, data[:at] + value + data[at + len(value) :]
+        write_safetensors(copy / "model.safetensors", tensors)
         return copy
 
     def test_damage_of_what_is_copied(self):
         """Tensors that have the type already, vectors, and scales of groups; floats that become floats."""
-        model, out = self.folder / "model.gguf", self.folder / "out.gguf"
-        self.quantize(WIDE, self.folder / "q8.gguf", "Q8_0", "--pure")
-        base = Gguf(self.folder / "q8.gguf")
-        sound = (self.folder / "q8.gguf").read_bytes()
+        sound, out = self.folder / "q8.gguf", self.folder / "out.gguf"
+        self.quantize(WIDE, sound, "Q8_0", "--pure")
         for name, at, value, row, column in (
             ("blk.0.ffn_gate.weight", 34 * (8 * 50 + 3), struct.pack("<H", 0x7E00), 50, 96),  # a row has 8 blocks
             ("blk.1.ffn_down.weight", 0, struct.pack("<H", 0xFC00), 0, 0),
             ("blk.1.ffn_norm.weight", 4 * 255, struct.pack("<f", math.nan), 0, 255),
         ):
-            whole = bytearray(sound)
-            whole[base.begin[name] + at : base.begin[name] + at + len(value)] = value
-            model.write_bytes(whole)
+            model = self.damage_file(sound, name, at, value)
             for kind in "Q8_0", "F16":
                 self.check_damage(model, out, kind, [f"model.gguf: tensor `{name}`", f"row {row}, column {column}", "may be damaged"])
         scales, norm = "model.layers.1.mlp.up_proj.scales", "model.layers.1.input_layernorm.weight"
@@ -402,21 +395,16 @@ class Quantize(CommandTest):
 
     def test_bounds_without_end(self):
         """Bounds of a tower's activations may be infinite, and are no numbers only by damage."""
-        base = self.folder / "base"
-        shutil.copytree(LLAMA, base)
+        base = shutil.copytree(LLAMA, self.folder / "base")
         names = "model.vision_tower.proj.input_min", "model.vision_tower.proj.output_max"
-        whole = (base / "model.safetensors").read_bytes()
-        n = int.from_bytes(whole[:8], "little")
-        header, size = json.loads(whole[8 : 8 + n]), len(whole) - 8 - n
-        for value, good in ((-math.inf, math.inf), True), ((math.nan, 1), False):
-            for i, name in enumerate(names):
-                header[name] = {"dtype": "F32", "shape": [], "data_offsets": [size + 4 * i, size + 4 * i + 4]}
-            text = json.dumps(header).encode()
-            (base / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + whole[8 + n :] + struct.pack("<2f", *value))
+        tensors = safetensors(base / "model.safetensors")
+        for values, good in ((-math.inf, math.inf), True), ((math.nan, 1), False):
+            tensors.update({name: ("F32", [], struct.pack("<f", value)) for name, value in zip(names, values)})
+            write_safetensors(base / "model.safetensors", tensors)
             for to in "4:32", "f16":
                 if good:
                     self.quantize(base, self.folder / to, to)
-                    self.assertEqual(len(safetensors(self.folder / to / "model.safetensors")), len(header) - ("__metadata__" in header))
+                    self.assertEqual(len(safetensors(self.folder / to / "model.safetensors")), len(tensors))
                 else:
                     self.check_damage(base, self.folder / "out", to, [f"tensor `{names[0]}`", "nan"])
 
@@ -428,12 +416,9 @@ class Quantize(CommandTest):
         self.assertEqual(safetensors(out / "model.safetensors"), safetensors(copy / "model.safetensors"))
 
     def test_too_large(self):
-        model, out = self.folder / "model.gguf", self.folder / "out.gguf"
-        whole = bytearray(WIDE.read_bytes())
-        at = Gguf(WIDE).begin["blk.1.ffn_up.weight"] + 4 * 5000
+        out = self.folder / "out.gguf"
         for value in 1e12, -3e38:
-            whole[at : at + 4] = struct.pack("<f", value)
-            model.write_bytes(whole)
+            model = self.damage_file(WIDE, "blk.1.ffn_up.weight", 4 * 5000, struct.pack("<f", value))
             for kind in "Q4_K_M", "Q4_0", "Q6_K", "Q3_K_S", "IQ4_XS", "F16":
                 says = f"tensor `blk.1.ffn_up.weight` holds {value:g}", "more than"
                 self.check_damage(model, out, kind, says)
@@ -467,11 +452,7 @@ class Quantize(CommandTest):
                 shutil.rmtree(out) if out.is_dir() else out.unlink()
             elif not out.exists() and not i % 2:
                 self.quantize(model, out, to)
-            words = ["quantize", model, out, "--to", to, "-t", "1", "-q"]
-            process = subprocess.Popen([HEARTH, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-            time.sleep(numbers.random() * 1.2 * took)
-            process.kill()
-            process.communicate()
+            self.kills("quantize", model, out, "--to", to, "-t", "1", "-q", after=numbers.random() * 1.2 * took)
             if out.exists():
                 self.assertEqual(self.contents(out), whole)
             else:

@@ -5,7 +5,7 @@ import os
 import pathlib
 import unittest
 
-from readers import Npy
+from files import Npy
 from support import TINY, CommandTest, hearth, tiny_model
 
 MODELS = os.environ.get("HEARTH_TEST_MODELS")

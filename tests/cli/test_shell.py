@@ -9,10 +9,6 @@ import unittest
 from support import HEARTH, TINY, CommandTest
 
 
-def commands(text):
-    return re.findall(r"^  ([a-z]+) ", text, re.M)
-
-
 class Completion(CommandTest):
     def complete(self, *words):
         """What bash offers for the last word."""
@@ -27,7 +23,7 @@ class Completion(CommandTest):
 
     def test_bash(self):
         self.assertEqual(self.complete("hearth", "fine"), ["finetune"])
-        self.assertEqual(set(self.complete("hearth", "")), {*commands(self.succeeds("--help").text), "--help", "--version"})
+        self.assertEqual(set(self.complete("hearth", "")), {*self.commands(), "--help", "--version"})
         self.assertEqual(self.complete("hearth", "run", "m", "--max"), ["--max-tokens"])
         self.assertEqual(self.complete("hearth", "list", "--max"), [])
         self.assertEqual(self.complete("hearth", "run", "m", "--kv", "b"), ["bf16"])
@@ -42,11 +38,10 @@ class Completion(CommandTest):
         self.assertEqual(self.complete("hearth", "imatrix", "d", "--from", "h"), ["hearth"])
 
     def test_each_option_of_each_command(self):
-        for name in commands(self.succeeds("--help").text):
+        for name in self.commands():
             text = self.succeeds(name, "--help").text
             self.assertLessEqual(max(map(len, text.split("\n"))), 80)
-            own = set(re.findall(r"^  .{4}--([a-z0-9-]+)\b", text, re.M))
-            self.assertEqual(set(self.complete("hearth", name, "--")), {f"--{option}" for option in own})
+            self.assertEqual(set(self.complete("hearth", name, "--")), {f"--{option}" for option, _ in self.options_of(name)})
 
     @unittest.skipUnless(shutil.which("zsh"), "there is no zsh")
     def test_zsh(self):
@@ -76,12 +71,11 @@ class Completion(CommandTest):
 
 class Manual(CommandTest):
     def test_pages(self):
-        names = commands(self.succeeds("--help").text)
         whole = self.succeeds("man").text
-        for name in names:
+        for name in self.commands():
             self.assertIn(f"hearth\\-{name}", whole)
-            page, help_text = self.succeeds("man", name).text, self.succeeds(name, "--help").text
-            for option in re.findall(r"^  .{4}--([a-z0-9-]+)\b", help_text, re.M):
+            page = self.succeeds("man", name).text
+            for option, _ in self.options_of(name):
                 self.assertIn("\\-\\-" + option.replace("-", "\\-") + "\\fR", page)
         self.fails(2, "man", "nothing", says="no command")
 
@@ -101,7 +95,7 @@ class Manual(CommandTest):
 
     @unittest.skipUnless(shutil.which("mandoc"), "there is no mandoc")
     def test_mandoc_reads_them(self):
-        for name in [None, *commands(self.succeeds("--help").text)]:
+        for name in [None, *self.commands()]:
             page = self.write("page.1", self.succeeds("man", *([name] if name else [])).out)
             done = subprocess.run(["mandoc", "-T", "lint", "-W", "warning", page], capture_output=True, text=True)
             self.assertEqual([line for line in done.stdout.splitlines() if "missing date" not in line], [])

@@ -1,4 +1,4 @@
-"""Readers of the files that commands write, without the library."""
+"""Files that commands read and write, read and written without the library."""
 
 import ast
 import json
@@ -37,6 +37,28 @@ def safetensors(path):
     header = json.loads(data[8 : 8 + n])
     return {k: (t["dtype"], t["shape"], data[8 + n + t["data_offsets"][0] : 8 + n + t["data_offsets"][1]])
             for k, t in header.items() if k != "__metadata__"}  # fmt: skip
+
+
+def write_safetensors(path, tensors, metadata=None):
+    header, data = {"__metadata__": metadata or {}}, b""
+    for name, (dtype, shape, content) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(content)]}
+        data += content
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def write_lora(folder, pairs, rank=1, metadata=None, **config):
+    """An adapter of PEFT, of the values of A and B by module."""
+    tensors = {}
+    for module, (a, b) in pairs.items():
+        for part, shape, values in ("A", [rank, len(a) // rank], a), ("B", [len(b) // rank, rank], b):
+            name, content = f"base_model.model.{module}.lora_{part}.weight", struct.pack(f"<{len(values)}f", *values)
+            tensors[name] = "F32", shape, content
+    folder.mkdir()
+    write_safetensors(folder / "adapter_model.safetensors", tensors, metadata)
+    (folder / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "r": rank, "lora_alpha": 1, **config}))
+    return folder
 
 
 class Gguf:
