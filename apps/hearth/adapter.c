@@ -109,7 +109,7 @@ static bool print_target(const ht_adapter_pair_info *first, const char *projecti
     return true;
 }
 
-static bool print_text(const ht_adapter *a, const ht_adapter_info *i) {
+static void print_text(const ht_adapter *a, const ht_adapter_info *i) {
     bool is_first = true;
     output_field("format", "%s", ht_adapter_format_name(i->format));
     if (i->rank == i->most_rank)
@@ -126,8 +126,7 @@ static bool print_text(const ht_adapter *a, const ht_adapter_info *i) {
     if (i->base && *i->base) output_field("base", "%s", i->base);
     if (i->fingerprint) output_field("fingerprint", "%s", i->fingerprint);
     if (i->template_hash) output_field("chat template", "%s", i->template_hash);
-    if (!good) fprintf(stderr, "hearth: out of memory for the result\n");
-    return good;
+    if (!good) output_lacks("out of memory for the result");
 }
 
 static bool add_target(const ht_adapter_pair_info *first, const char *projection, const char *layers, void *user) {
@@ -136,7 +135,7 @@ static bool add_target(const ht_adapter_pair_info *first, const char *projection
                                                        (int64_t)first->n_in, "n_out", (int64_t)first->n_out)) == 0;
 }
 
-static bool print_json(const ht_adapter *a, const ht_adapter_info *i) {
+static void print_json(const ht_adapter *a, const ht_adapter_info *i) {
     ht_json *targets = ht_json_new_array(), *value = NULL;
     if (targets && each_target(a, i->n_pairs, add_target, targets))
         value = ht_json_pack("{ss sI sI sf sf sI sI sO ss? ss? ss? ss?}", "format", ht_adapter_format_name(i->format),
@@ -145,23 +144,21 @@ static bool print_json(const ht_adapter *a, const ht_adapter_info *i) {
                              (int64_t)i->n_parameters, "targets", targets, "base", i->base, "fingerprint",
                              i->fingerprint, "template_hash", i->template_hash, "warning", ht_adapter_warning(a));
     ht_json_decref(targets);
-    return json_output(value);
+    json_output(value);
 }
 
 static int info(const options *o) {
     ht_error err = {0};
     opened a;
     ht_adapter_info i;
-    int status = EXIT_OK;
-    if (open_adapter(o, o->arguments.items[1], &a, &err)) {
-        status = report(&err);
-    } else {
+    const ht_status st = open_adapter(o, o->arguments.items[1], &a, &err);
+    if (!st) {
         ht_adapter_describe(a.adapter, &i);
         if (!o->json) print_warning(a.adapter);
-        if (!(o->json ? print_json(a.adapter, &i) : print_text(a.adapter, &i))) status = EXIT_FAILED;
+        (o->json ? print_json : print_text)(a.adapter, &i);
     }
     close_adapter(&a);
-    return output_finish(status);
+    return output_finish(st ? report(&err) : EXIT_OK);
 }
 
 /* ---- convert ---- */
@@ -182,7 +179,6 @@ static int convert(const options *o) {
         return usage_error(o, "--to peft, mlx or gguf says what to convert to");
     ht_error err = {0};
     opened a;
-    int status = EXIT_OK;
     ht_adapter_info i = {0};
     ht_status st = open_adapter(o, o->arguments.items[1], &a, &err);
     if (!st) st = output_check(o, o->arguments.items[2], &err);
@@ -193,15 +189,12 @@ static int convert(const options *o) {
                      "depend on its heads");
     if (!st) print_warning(a.adapter);
     if (!st) st = ht_adapter_save(a.adapter, a.engine.model, o->arguments.items[2], format, &err);
-    if (st)
-        status = report(&err);
-    else if (o->json) {
-        if (!json_output(ht_json_pack("{so ss}", "out", ht_json_string(o->arguments.items[2]), "format", o->to)))
-            status = EXIT_FAILED;
-    } else
+    if (!st && o->json)
+        json_output(ht_json_pack("{so ss}", "out", ht_json_string(o->arguments.items[2]), "format", o->to));
+    else if (!st)
         output_line("%s", o->arguments.items[2]);
     close_adapter(&a);
-    return output_finish(status);
+    return output_finish(st ? report(&err) : EXIT_OK);
 }
 
 int adapter_command(const options *o) {

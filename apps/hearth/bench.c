@@ -370,7 +370,7 @@ static void set_yardsticks(ht_json *to, const bench *b) {
     set_number(to, "prefill_of_peak", series_median(&b->series[OF_PEAK]), b->series[OF_PEAK].n);
 }
 
-static bool print_json(const bench *b) {
+static void print_json(const bench *b) {
     ht_device *d = b->e.device;
     const series *s = b->series;
     ht_json *value = ht_json_pack(
@@ -391,7 +391,7 @@ static bool print_json(const bench *b) {
     }
     set_yardsticks(value, b);
     ht_json_object_set_new(value, "peak_memory_bytes", ht_json_integer(b->peak_bytes));
-    return json_output(value);
+    json_output(value);
 }
 
 /* ---- text ---- */
@@ -467,17 +467,11 @@ int bench_command(const options *o) {
     if (b.n_together && !b.n_decode)
         return usage_error(o, "--parallel decodes, and with -n 0 there is nothing to decode");
     if (!b.n_prompt && !b.n_decode) return usage_error(o, "with -p 0 and -n 0 there is nothing to measure");
-    int status = EXIT_OK;
     ht_status st = engine_open(&b.e, o, round_positions(&b), &err);
     if (!st) st = check_context(&b, &err);
     if (!st) st = prepare(&b, rounds, &err);
     if (!st) st = measure(&b, rounds, &err);
-    if (st)
-        status = report(&err);
-    else if (!o->json)
-        print_text(&b);
-    else if (!print_json(&b))
-        status = EXIT_FAILED;
+    if (!st) (o->json ? print_json : print_text)(&b);
     free_bench(&b);
-    return output_finish(status);
+    return output_finish(st ? report(&err) : EXIT_OK);
 }

@@ -34,7 +34,7 @@ static ht_json *probes_json(const ht_bench_report *r) {
     return ht_json_pack("{so sf}", "counts", counts, "overhead", r->probe_overhead);
 }
 
-static bool print_json(const options *o, const ht_bench_report *r) {
+static void print_json(const options *o, const ht_bench_report *r) {
     ht_json *generation = ht_json_pack(
         "{sI sI sf sf sf sf sf sI}", "prompt_tokens", (int64_t)r->prompt_tokens, "generated_tokens",
         (int64_t)r->generated_tokens, "prefill_seconds", r->prefill_seconds, "first_token_seconds",
@@ -44,11 +44,11 @@ static bool print_json(const options *o, const ht_bench_report *r) {
     ht_json *state = ht_json_pack("{sI sI sf sf sf}", "bytes", (int64_t)r->state_bytes, "cache_bytes",
                                   (int64_t)r->cache_bytes, "save_seconds", r->state_save_seconds, "load_seconds",
                                   r->state_load_seconds, "prefill_seconds", r->prefill_seconds);
-    return json_output(ht_json_pack("{ss so ss ss ss ss si so so so so so}", "version", r->version, "model",
-                                    ht_json_string(o->model), "architecture", r->architecture, "instruction_set",
-                                    r->instruction_set, "precision", r->precision, "kv", r->kv_type, "threads",
-                                    (int)r->threads, "generation", generation, "prefix_cache", prefix_json(r), "state",
-                                    state, "probes", probes_json(r), "checks", checks_json(r)));
+    json_output(ht_json_pack("{ss so ss ss ss ss si so so so so so}", "version", r->version, "model",
+                             ht_json_string(o->model), "architecture", r->architecture, "instruction_set",
+                             r->instruction_set, "precision", r->precision, "kv", r->kv_type, "threads",
+                             (int)r->threads, "generation", generation, "prefix_cache", prefix_json(r), "state", state,
+                             "probes", probes_json(r), "checks", checks_json(r)));
 }
 
 /* ---- text ---- */
@@ -86,17 +86,14 @@ int bench_report_command(const options *o) {
     if (o->max_tokens > 0) how.max_tokens = (int32_t)o->max_tokens;
     ht_status st = engine_open(&e, o, 0, &err);
     if (!st) st = ht_bench_report_run(e.model, &how, &r, &err);
-    int status = EXIT_OK;
-    if (st)
-        status = report(&err);
-    else if (!o->json)
+    if (!st && o->json)
+        print_json(o, r);
+    else if (!st)
         print_text(r);
-    else if (!print_json(o, r))
-        status = EXIT_FAILED;
     if (!st && !o->json && !o->quiet)
         fprintf(stderr, "hearth %s, %s, %s precision, %s cache, %d thread%s\n", r->version, r->instruction_set,
                 r->precision, r->kv_type, (int)r->threads, plural(r->threads));
     ht_bench_report_free(r);
     engine_close(&e);
-    return output_finish(status);
+    return output_finish(st ? report(&err) : EXIT_OK);
 }

@@ -93,20 +93,18 @@ static int run(conversion *c, const presentation *by) {
     ht_error err = {0};
     char path[PATH_BYTES];
     const ht_convert_report *r = &c->report;
-    bool good = convert(c, by->doing, &err) == HT_OK;
+    const ht_status st = convert(c, by->doing, &err);
     written_path(c, path);
-    if (!good) {
-        report(&err);
-    } else if (c->o->json) {
-        good = !c->out_of_memory && json_output(by->describe(c, ht_json_string(path)));
-    } else {
+    if (!st && c->o->json) {
+        json_output(c->out_of_memory ? NULL : by->describe(c, ht_json_string(path)));
+    } else if (!st) {
         output_field("out", "%s", path);
         if (r->n_files > 1) output_field("files", "%lld", (long long)r->n_files);
         output_field("bytes", "%lld", (long long)r->bytes);
         by->print(r);
     }
     ht_json_decref(c->tensors);
-    return output_finish(good ? EXIT_OK : EXIT_FAILED);
+    return output_finish(st ? report(&err) : EXIT_OK);
 }
 
 /* ---- convert ---- */

@@ -187,7 +187,7 @@ static ht_json *gpus_json(const checkup *c) {
     return all;
 }
 
-static bool print_json(const checkup *c) {
+static void print_json(const checkup *c) {
     const ht_machine *m = &c->machine;
     ht_json *sets = ht_json_new_array(), *advice = ht_json_new_array(), *backends = ht_json_new_array();
     for (int i = 0; ht_backend_at(i); i++)
@@ -210,7 +210,7 @@ static bool print_json(const checkup *c) {
     set_rates(value, c->read, c->compute);
     ht_json_object_set_new(value, "gpus", gpus_json(c));
     ht_json_object_set_new(value, "no_gpu", c->n_gpus ? ht_json_null() : ht_json_string(c->no_gpu.message));
-    return json_output(value);
+    json_output(value);
 }
 
 __attribute__((format(printf, 2, 3))) static void say(const char *what, const char *sentence, ...) {
@@ -295,16 +295,10 @@ static void print_text(const checkup *c) {
 int doctor_command(const options *o) {
     ht_error err = {0};
     checkup c = {.o = o};
-    int status = EXIT_OK;
     interrupt_watch();
     ht_status st = examine(&c, &err);
-    if (st)
-        status = report(&err);
-    else if (!o->json)
-        print_text(&c);
-    else if (!print_json(&c))
-        status = EXIT_FAILED;
+    if (!st) (o->json ? print_json : print_text)(&c);
     ht_device_free(c.device);
     free(c.model);
-    return output_finish(status);
+    return output_finish(st ? report(&err) : EXIT_OK);
 }

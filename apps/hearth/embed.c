@@ -122,7 +122,7 @@ static ht_json *json_of(const options *o, const ht_embedding *e, int32_t hidden)
     return json_merge(value, ht_json_pack("{so}", "embedding", json_floats(e->values, (size_t)hidden)));
 }
 
-static bool print_json(const options *o, text_list *t, const result *r) {
+static void print_json(const options *o, text_list *t, const result *r) {
     const ht_embeddings *e = r->vectors;
     ht_json *texts = ht_json_new_array();
     bool whole = texts != NULL;
@@ -137,7 +137,7 @@ static bool print_json(const options *o, text_list *t, const result *r) {
                              pooling_names[r->pooling], "normalized", !o->no_normalize, "hidden", (int)e->hidden,
                              "texts", texts, "out", ht_json_string(o->out));
     ht_json_decref(texts);
-    return json_output(value);
+    json_output(value);
 }
 
 /* An empty line for a text that failed, so that lines can be counted. */
@@ -154,7 +154,6 @@ static void print_text(const ht_embeddings *e) {
 
 static int show(const options *o, text_list *t, const result *r, ht_error *err) {
     const ht_embeddings *e = r->vectors;
-    int status = e->n_failed ? EXIT_FAILED : EXIT_OK;
     for (size_t i = 0; i < e->n; i++) {
         if (!e->embeddings[i].status) continue;
         ht_error why = {.status = e->embeddings[i].status};
@@ -162,9 +161,9 @@ static int show(const options *o, text_list *t, const result *r, ht_error *err) 
         report(&why);
     }
     if (o->out && write_npy(o->out, e, err)) return report(err);
-    if (o->json && !print_json(o, t, r)) status = EXIT_FAILED;
+    if (o->json) print_json(o, t, r);
     if (!o->json && !o->out) print_text(e);
-    return status;
+    return e->n_failed ? EXIT_FAILED : EXIT_OK;
 }
 
 int embed_command(const options *o) {

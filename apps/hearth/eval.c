@@ -62,13 +62,16 @@ static ht_status load_and_evaluate(const options *o, const text_source *s, char 
 /* "50", "99.9" */
 static void percentile_name(const ht_percentile *p, char out[16]) { snprintf(out, 16, "%g", p->percent); }
 
-static bool print_json(const options *o, const ht_evaluation *r, double seconds) {
+static void print_json(const options *o, const ht_evaluation *r, double seconds) {
     ht_json *value =
         ht_json_pack("{so ss sI sI sI si sf sf sf sf}", "model", ht_json_string(o->model), "precision",
                      options_precision_name(o), "tokens", (int64_t)r->n_tokens, "windows", (int64_t)r->n_windows,
                      "scored_tokens", (int64_t)r->n_scored, "ctx", (int)r->window, "mean_nll", r->mean_nll,
                      "perplexity", r->perplexity, "perplexity_error", r->perplexity_error, "seconds", seconds);
-    if (!o->kl_vs && !o->kl_vs_reference) return json_output(value);
+    if (!o->kl_vs && !o->kl_vs_reference) {
+        json_output(value);
+        return;
+    }
     ht_json *percentiles = ht_json_new_object();
     for (int i = 0; i < r->n_kl_percentiles; i++) {
         char name[16];
@@ -81,7 +84,7 @@ static bool print_json(const options *o, const ht_evaluation *r, double seconds)
                      r->reference_perplexity, "compared_perplexity_error", r->reference_perplexity_error, "kl_mean",
                      r->kl_mean, "kl_error", r->kl_error, "kl_percentiles", percentiles, "kl_max", r->kl_max,
                      "same_top", r->same_top, "same_top_error", r->same_top_error);
-    return json_output(json_merge(value, more));
+    json_output(json_merge(value, more));
 }
 
 static void print_text(const options *o, const ht_evaluation *r, double seconds, const char *note) {
@@ -117,14 +120,11 @@ int eval_command(const options *o) {
     double begin = now_seconds();
     ht_status st = text_source_read(o->text, o->ids, &s, &err);
     if (!st) st = load_and_evaluate(o, &s, note, &result, &err);
-    int status = EXIT_OK;
-    if (st)
-        status = report(&err);
-    else if (!o->json)
+    if (!st && o->json)
+        print_json(o, result, now_seconds() - begin);
+    else if (!st)
         print_text(o, result, now_seconds() - begin, note);
-    else if (!print_json(o, result, now_seconds() - begin))
-        status = EXIT_FAILED;
     ht_evaluation_free(result);
     text_source_free(&s);
-    return output_finish(status);
+    return output_finish(st ? report(&err) : EXIT_OK);
 }

@@ -220,13 +220,13 @@ static ht_json *describe_data(const ht_data_report *r) {
 }
 
 /* The same figures as one JSON object. */
-static bool setup_print_json(const setup *s, const options *o) {
+static void setup_print_json(const setup *s, const options *o) {
     const ht_trainer_plan *p = &s->plan;
-    return json_output(ht_json_pack(
-        "{so so so sI sI sI sI sI sb sI}", "model", ht_json_string(o->model), "data", describe_data(p->data), "valid",
-        describe_data(p->valid), "iters", (int64_t)p->iters, "iters_per_epoch", (int64_t)p->iters_per_epoch,
-        "parameters", (int64_t)p->n_parameters, "model_parameters", (int64_t)p->model_parameters, "projections",
-        (int64_t)p->n_projections, "checkpointing", p->checkpointing, "peak_memory_bytes", (int64_t)p->peak_bytes));
+    json_output(ht_json_pack("{so so so sI sI sI sI sI sb sI}", "model", ht_json_string(o->model), "data",
+                             describe_data(p->data), "valid", describe_data(p->valid), "iters", (int64_t)p->iters,
+                             "iters_per_epoch", (int64_t)p->iters_per_epoch, "parameters", (int64_t)p->n_parameters,
+                             "model_parameters", (int64_t)p->model_parameters, "projections", (int64_t)p->n_projections,
+                             "checkpointing", p->checkpointing, "peak_memory_bytes", (int64_t)p->peak_bytes));
 }
 
 /* ---- as text ---- */
@@ -517,18 +517,19 @@ static void print_command(const options *o) {
     printf(" \"...\"\n");
 }
 
-static bool print_end(const training *run) {
+static void print_end(const training *run) {
     const keeper *k = &run->k;
     char took[24], before[40] = "";
     const double seconds = now_seconds() - run->r.begin;
-    if (run->o->json)
-        return json_output(ht_json_pack("{so so sI sI so so sI sI sf sI}", "model", ht_json_string(run->o->model),
-                                        "adapter", ht_json_string(run->o->out), "iters", (int64_t)run->step.iter,
-                                        "best_iter", (int64_t)(run->s.plan.valid ? k->best_iter : run->step.iter),
-                                        "valid_loss_before", json_number(k->first_valid), "valid_loss",
-                                        json_number(k->best_valid), "parameters", (int64_t)run->s.plan.n_parameters,
-                                        "skipped", (int64_t)run->step.total_skipped, "seconds", seconds,
-                                        "peak_memory_bytes", (int64_t)peak_memory_bytes()));
+    if (run->o->json) {
+        json_output(ht_json_pack("{so so sI sI so so sI sI sf sI}", "model", ht_json_string(run->o->model), "adapter",
+                                 ht_json_string(run->o->out), "iters", (int64_t)run->step.iter, "best_iter",
+                                 (int64_t)(run->s.plan.valid ? k->best_iter : run->step.iter), "valid_loss_before",
+                                 json_number(k->first_valid), "valid_loss", json_number(k->best_valid), "parameters",
+                                 (int64_t)run->s.plan.n_parameters, "skipped", (int64_t)run->step.total_skipped,
+                                 "seconds", seconds, "peak_memory_bytes", (int64_t)peak_memory_bytes()));
+        return;
+    }
     output_write("\n", 1);
     output_line("%lld step%s in %s%s", (long long)(run->step.iter - run->r.first_iter),
                 plural((run->step.iter - run->r.first_iter)), time_text(seconds, took),
@@ -538,7 +539,6 @@ static bool print_end(const training *run) {
         output_line("held-out loss%s %.4f after step %lld, which is kept", before, k->best_valid,
                     (long long)k->best_iter);
     print_command(run->o);
-    return true;
 }
 
 /* Goes on from the last checkpoint; an evaluation that was interrupted there is made first. */
@@ -598,8 +598,10 @@ int finetune_command(const options *o) {
     if (status) return status;
     if (finetune(&run, &err))
         status = report(&err);
-    else if (o->dry_run ? o->json && !setup_print_json(&run.s, o) : !print_end(&run))
-        status = EXIT_FAILED;
+    else if (!o->dry_run)
+        print_end(&run);
+    else if (o->json)
+        setup_print_json(&run.s, o);
     reporter_close(&run.r);
     keeper_close(&run.k);
     setup_close(&run.s);

@@ -142,11 +142,11 @@ static void print_text(const options *o, const figures *f, double seconds, const
     if (!o->quiet) fprintf(stderr, "%.1f s%s\n", seconds, note);
 }
 
-static bool print_json(const options *o, const figures *f, double seconds) {
-    return json_output(ht_json_pack("{so sI sI sI sI sI sI sf}", "out", ht_json_string(o->out), "entries",
-                                    (int64_t)f->info.n_entries, "tokens", (int64_t)f->tokens, "windows",
-                                    (int64_t)f->info.n_chunks, "ctx", (int64_t)f->info.chunk_tokens, "experts",
-                                    (int64_t)f->experts, "unchosen_experts", (int64_t)f->unchosen, "seconds", seconds));
+static void print_json(const options *o, const figures *f, double seconds) {
+    json_output(ht_json_pack("{so sI sI sI sI sI sI sf}", "out", ht_json_string(o->out), "entries",
+                             (int64_t)f->info.n_entries, "tokens", (int64_t)f->tokens, "windows",
+                             (int64_t)f->info.n_chunks, "ctx", (int64_t)f->info.chunk_tokens, "experts",
+                             (int64_t)f->experts, "unchosen_experts", (int64_t)f->unchosen, "seconds", seconds));
 }
 
 int imatrix_command(const options *o) {
@@ -156,13 +156,12 @@ int imatrix_command(const options *o) {
     ht_importance *result = NULL;
     char note[DEVICE_NOTE] = "";
     const double begin = now_seconds();
-    if (make(o, note, &result, &err)) {
-        ht_importance_free(result);
-        return output_finish(report(&err));
-    }
-    const figures f = figures_of(result);
-    if (!o->json) print_text(o, &f, now_seconds() - begin, note);
-    const bool printed = !o->json || print_json(o, &f, now_seconds() - begin);
+    const ht_status st = make(o, note, &result, &err);
+    const figures f = st ? (figures){0} : figures_of(result);
+    if (!st && o->json)
+        print_json(o, &f, now_seconds() - begin);
+    else if (!st)
+        print_text(o, &f, now_seconds() - begin, note);
     ht_importance_free(result);
-    return output_finish(printed ? EXIT_OK : EXIT_FAILED);
+    return output_finish(st ? report(&err) : EXIT_OK);
 }

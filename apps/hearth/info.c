@@ -51,7 +51,7 @@ static ht_json *json_sampling(const ht_model_info *i) {
     return object;
 }
 
-static bool print_json(const options *o, const ht_model_info *i, const needs *n) {
+static void print_json(const options *o, const ht_model_info *i, const needs *n) {
     ht_json *types = ht_json_new_array();
     for (int32_t t = 0; t < i->n_tensor_types; t++) {
         const ht_tensor_type *type = &i->tensor_types[t];
@@ -77,7 +77,7 @@ static bool print_json(const options *o, const ht_model_info *i, const needs *n)
         "feed_forward", (int64_t)i->feed_forward, "vocab", (int64_t)i->vocab, "weight_bytes", (int64_t)i->weight_bytes,
         "memory_bytes", (int64_t)i->memory_bytes, "kv_bytes_per_position", (int64_t)n->kv_bytes_per_position,
         "kv_positions", (int64_t)n->context, "kv_bytes", (int64_t)n->kv_bytes, "total_bytes", (int64_t)n->total_bytes);
-    return json_output(json_merge(json_merge(value, more), sizes));
+    json_output(json_merge(json_merge(value, more), sizes));
 }
 
 static void print_special(const ht_model_info *i) {
@@ -229,17 +229,11 @@ int info_command(const options *o) {
     ht_model_info *info = NULL;
     needs n = {0};
     char *path;
-    int status = EXIT_OK;
     ht_status st = model_path(o->model, &path, &err);
     if (!st) st = ht_model_info_read(path, &info, &err);
     if (!st) st = compute_needs(o, info, &n, &err);
-    if (st)
-        status = report(&err);
-    else if (!o->json)
-        print_text(o, info, &n);
-    else if (!print_json(o, info, &n))
-        status = EXIT_FAILED;
+    if (!st) (o->json ? print_json : print_text)(o, info, &n);
     ht_model_info_free(info);
     free(path);
-    return output_finish(status);
+    return output_finish(st ? report(&err) : EXIT_OK);
 }

@@ -152,13 +152,13 @@ static ht_json *json_layers(const ht_inspection *i) {
     return list;
 }
 
-static bool print_json(const request *r, const ht_inspection *i) {
+static void print_json(const request *r, const ht_inspection *i) {
     ht_json *value = ht_json_pack("{so so si so sI}", "model", ht_json_string(r->o->model), "tokens",
                                   json_ids(i->tokens, (size_t)i->n_tokens), "n_layers", (int)i->n_layers, "layers",
                                   json_layers(i), "bytes", (int64_t)i->bytes);
     if (r->o->out) ht_json_object_set_new(value, "out", ht_json_string(r->o->out));
     if (r->o->svg) ht_json_object_set_new(value, "svg", ht_json_string(r->o->svg));
-    return json_output(value);
+    json_output(value);
 }
 
 static ht_status inspect(const request *r, const engine *e, const id_list *ids, ht_inspection **out, ht_error *err) {
@@ -205,13 +205,12 @@ static int run_request(request *r) {
     if (!st) st = inspect(r, &e, o->ids ? &r->ids : &encoded, &i, &err);
     if (!st && o->out) st = ht_inspection_save(i, o->out, false, &err);
     if (!st && o->svg) st = write_svg(r, &e, i, &err);
-    int status = st ? report(&err) : EXIT_OK;
-    if (!st && o->json && !print_json(r, i)) status = EXIT_FAILED;
+    if (!st && o->json) print_json(r, i);
     ht_inspection_free(i);
     ht_ids_free(encoded.ids);
     free(prompt);
     engine_close(&e);
-    return output_finish(status);
+    return output_finish(st ? report(&err) : EXIT_OK);
 }
 
 int inspect_command(const options *o) {

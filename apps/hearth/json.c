@@ -63,15 +63,14 @@ ht_status json_write(const char *path, const ht_json *value, unsigned flags, boo
     return st;
 }
 
-bool json_output(ht_json *value) {
+void json_output(ht_json *value) {
     char *text = ht_json_dump(value, HT_JSON_COMPACT | HT_JSON_REAL_PRECISION(9));
     ht_json_decref(value);
     if (!text) {
-        fprintf(stderr, "hearth: out of memory for the JSON result\n");
-        return false;
+        output_lacks("out of memory for the JSON result");
+        return;
     }
     output_write(text, strlen(text));
     output_write("\n", 1);
     free(text);
-    return true;
 }

@@ -19,8 +19,7 @@ ht_json *json_merge(ht_json *value, ht_json *more);
 /* Writes a file that appears whole or not at all. A new one is its owner's alone with `is_private`. */
 ht_status json_write(const char *path, const ht_json *value, unsigned flags, bool is_private, ht_error *err);
 
-/* Prints the value and a newline and releases the value; false, with a message on stderr, when memory ran out (a NULL
- * value included). Failures of writing are output_finish's. */
-bool json_output(ht_json *value);
+/* Prints the value and a newline and releases the value. Failures are output_finish's, as is a NULL value: memory ran out. */
+void json_output(ht_json *value);
 
 #endif

@@ -57,16 +57,13 @@ int logits_command(const options *o) {
         free(list.ids);
         return usage_error(o, "--ids: %s", st ? err.message : "the list is empty");
     }
-    int status = EXIT_OK;
     if (!st) st = output_check(o, o->out, &err);
     if (!st) st = engine_open(&e, o, (int64_t)list.n, &err);
     if (!st) st = write_logits(&e, o, &list, &err);
-    if (st)
-        status = report(&err);
-    else if (o->json && !json_output(ht_json_pack("{so s[II]}", "out", ht_json_string(o->out), "shape", (int64_t)list.n,
-                                                  (int64_t)ht_model_vocab_size(e.model))))
-        status = EXIT_FAILED;
+    if (!st && o->json)
+        json_output(ht_json_pack("{so s[II]}", "out", ht_json_string(o->out), "shape", (int64_t)list.n,
+                                 (int64_t)ht_model_vocab_size(e.model)));
     engine_close(&e);
     free(list.ids);
-    return output_finish(status);
+    return output_finish(st ? report(&err) : EXIT_OK);
 }

@@ -304,17 +304,17 @@ static void look_at_model(pull *p, const char *path) {
     ht_discover(p->store.target, on_find, &s, &ignored);
 }
 
-static bool print_json(const pull *p, const char *name, const char *path) {
+static void print_json(const pull *p, const char *name, const char *path) {
     ht_json *files = ht_json_new_array();
     for (size_t i = 0; i < p->choice.n; i++) {
         const hub_file *f = p->choice.file[i];
         ht_json_array_append_new(files, ht_json_pack("{so sI ss sb}", "path", ht_json_string(f->path), "bytes",
                                                      (int64_t)f->size, "hash", f->hash, "new", (int)p->missing[i]));
     }
-    return json_output(ht_json_pack(
-        "{ss ss so ss ss sI sI sb so}", "model", name, "repo", p->name.repo, "path", ht_json_string(path), "revision",
-        p->name.revision ? p->name.revision : "main", "commit", p->hub.commit, "bytes", (int64_t)p->bytes,
-        "fetched_bytes", (int64_t)p->fetched, "complete", (int)(!p->o->dry_run || p->n_missing == 0), "files", files));
+    json_output(ht_json_pack("{ss ss so ss ss sI sI sb so}", "model", name, "repo", p->name.repo, "path",
+                             ht_json_string(path), "revision", p->name.revision ? p->name.revision : "main", "commit",
+                             p->hub.commit, "bytes", (int64_t)p->bytes, "fetched_bytes", (int64_t)p->fetched,
+                             "complete", (int)(!p->o->dry_run || p->n_missing == 0), "files", files));
 }
 
 static void print_text(const pull *p, const char *name, const char *path) {
@@ -333,22 +333,17 @@ static void print_text(const pull *p, const char *name, const char *path) {
         output_field("fetched", "nothing; everything was present");
 }
 
-static int print_result(pull *p) {
+static void print_result(pull *p) {
     char name[1200];
     char *path = p->choice.gguf ? ht_path_join(p->store.target, p->choice.gguf->path) : strdup(p->store.target);
     if (!path) {
-        fprintf(stderr, "hearth: out of memory for the result\n");
-        return EXIT_FAILED;
+        output_lacks("out of memory for the result");
+        return;
     }
     model_name_of(p, name, sizeof name);
     if (!p->o->dry_run) look_at_model(p, path);
-    bool good = true;
-    if (p->o->json)
-        good = print_json(p, name, path);
-    else
-        print_text(p, name, path);
+    (p->o->json ? print_json : print_text)(p, name, path);
     free(path);
-    return good ? EXIT_OK : EXIT_FAILED;
 }
 
 /* All files are there already, maybe as those of another revision, and maybe since a moment before an earlier call was killed. */
@@ -386,7 +381,10 @@ static int run(pull *p) {
     }
     if (!st) st = find_out(p, &err);
     if (!st && !p->o->dry_run) st = p->n_missing ? fetch(p, &err) : tidy(p, &err);
-    if (!st) return print_result(p);
+    if (!st) {
+        print_result(p);
+        return EXIT_OK;
+    }
     pull_progress_clear(&p->show);
     say_what_is_kept(p, &err);
     return report(&err);

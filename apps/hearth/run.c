@@ -183,7 +183,7 @@ static const char *finish_name(ht_finish finish) {
     return "interrupted";
 }
 
-static bool print_json(const options *o, const answer *a, const ht_metrics *m) {
+static void print_json(const options *o, const answer *a, const ht_metrics *m) {
     ht_json *metrics = ht_json_pack(
         "{sI sI sf sf sf sf sf sI sI sI}", "prompt_tokens", (int64_t)m->prompt_tokens, "generated_tokens",
         (int64_t)m->generated_tokens, "prefill_seconds", m->prefill_seconds, "decode_seconds", m->decode_seconds,
@@ -199,7 +199,7 @@ static bool print_json(const options *o, const answer *a, const ht_metrics *m) {
     if (m->thought_ended) ht_json_object_set_new(value, "thought_ended", ht_json_boolean(true));
     if (a->thinking.len) ht_json_object_set_new(value, "thinking", ht_json_stringn(a->thinking.data, a->thinking.len));
     if (a->calls) ht_json_object_set(value, "tool_calls", a->calls);
-    return json_output(value);
+    json_output(value);
 }
 
 static int finish_run(const options *o, const ht_device *d, reply *r, const ht_metrics *metrics, ht_status st,
@@ -215,9 +215,9 @@ static int finish_run(const options *o, const ht_device *d, reply *r, const ht_m
         fprintf(stderr, "hearth: interrupted before the first token\n");
         return EXIT_FAILED;
     }
-    if (o->json && (!st || cancelled)) {
-        if (!print_json(o, a, metrics)) return EXIT_FAILED;
-    } else if (!o->json)
+    if (o->json && (!st || cancelled))
+        print_json(o, a, metrics);
+    else if (!o->json)
         answer_end(a);
     int status = output_finish(EXIT_OK);
     if (st && !cancelled) return report(err);

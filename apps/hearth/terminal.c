@@ -24,7 +24,8 @@ void terminal_begin(void) {
 
 /* ---- stdout ---- */
 
-static int output_error; /* errno of the first failed write */
+static int output_error;       /* errno of the first failed write */
+static bool output_incomplete; /* something is missing, which has been said */
 
 static bool note_failure(bool good) {
     if (!good && !output_error) output_error = errno ? errno : EIO;
@@ -133,7 +134,7 @@ void output_paragraphs(const char *text) {
 bool output_flush(void) { return note_failure(!output_error && fflush(stdout) == 0 && !ferror(stdout)); }
 
 int output_finish(int status) {
-    if (output_flush() || output_reader_gone()) return status;
+    if (output_flush() || output_reader_gone()) return output_incomplete ? EXIT_FAILED : status;
     fprintf(stderr, "hearth: standard output cannot be written: %s\n", strerror(output_error));
     return EXIT_FAILED;
 }
@@ -159,6 +160,11 @@ void warn(const char *format, ...) {
     va_end(args);
     make_printable(text);
     fprintf(stderr, "hearth: %s\n", text);
+}
+
+void output_lacks(const char *why) {
+    warn("%s", why);
+    output_incomplete = true;
 }
 
 int report(const ht_error *err) {

@@ -31,6 +31,8 @@ bool output_flush(void);
 /* Flushes; returns `status`, or EXIT_FAILED with a message when stdout could not be written. A reader that went away
  * is no failure and no message. */
 int output_finish(int status);
+/* Says why something is missing in what is written, for which output_finish returns EXIT_FAILED. */
+void output_lacks(const char *why);
 /* Whether the reader of stdout has gone away. */
 bool output_reader_gone(void);
 bool output_is_terminal(void);

@@ -2,9 +2,9 @@
 
 #include "fail.h"
 #include "model_path.h"
+#include "pull_name.h"
 #include "terminal.h"
 
-#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
@@ -61,11 +61,9 @@ ht_status output_close(FILE *f, const char *path, ht_error *err) {
 
 /* Whether a file is a part of a checkpoint whose name without suffix has n bytes. */
 static bool is_part(const char *file, const char *name, size_t n) {
-    static const char form[] = "-00000-of-00000.gguf"; /* with any digits */
-    if (strncmp(file, name, n) != 0 || strlen(file + n) != strlen(form)) return false;
-    for (size_t i = 0; form[i]; i++)
-        if (form[i] == '0' ? !isdigit((unsigned char)file[n + i]) : file[n + i] != form[i]) return false;
-    return true;
+    size_t prefix;
+    gguf_parts(file, &prefix);
+    return prefix == n && prefix < strlen(file) && strncmp(file, name, n) == 0;
 }
 
 /* Parts of a checkpoint of that name, however many. */
