@@ -1,9 +1,9 @@
 /* Files of weights: which tensor goes to which, their names, and how GGUF and safetensors files are written. Keys of GGUF parts:
  * gguf.constants (split.*); llama.cpp's loader reads them. */
 #include "base/checked.h"
+#include "base/directory_writer.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/file_set_writer.h"
 #include "base/plural.h"
 #include "base/text.h"
 #include "checkpoint/convert_metadata.h"

@@ -12,6 +12,9 @@
 #include <stdlib.h>
 /* clang-format on */
 
+/* Head of a cmocka test function. */
+#define UNIT_TEST(name) static void name(void **state __attribute__((unused)))
+
 /* In builds where everything takes many times as long, tests of many combinations run fewer. */
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
