@@ -1,4 +1,5 @@
 /* Connections of the server: from accepting one, through its requests one after the other, to its end. */
+#include "base/clock.h"
 #include "http/internal.h"
 
 #include <netinet/in.h>
@@ -59,11 +60,6 @@ static void go_on_reading(http_connection *c) {
 
 /* ---- end ---- */
 
-static void uncount_body(http_connection *c) {
-    c->server->body_bytes -= c->counted;
-    c->counted = 0;
-}
-
 /* Logs an exchange that is over, and lets go of it. */
 static void leave_exchange(http_connection *c, bool complete) {
     http_exchange *x = c->exchange;
@@ -71,7 +67,8 @@ static void leave_exchange(http_connection *c, bool complete) {
     if (!x) return;
     c->exchange = NULL;
     x->connection = NULL;
-    uncount_body(c);
+    s->body_bytes -= c->counted;
+    c->counted = 0;
     if (s->handlers.finished) {
         pthread_mutex_lock(&x->mailbox->lock);
         const http_record record = {.method = x->head.method ? x->head.method : "",
@@ -80,7 +77,7 @@ static void leave_exchange(http_connection *c, bool complete) {
                                     .remote = x->remote,
                                     .status = x->status,
                                     .bytes = x->sent,
-                                    .milliseconds = (http_now() - x->began) * 1e3,
+                                    .milliseconds = (ht_now_seconds() - x->began) * 1e3,
                                     .complete = complete};
         pthread_mutex_unlock(&x->mailbox->lock);
         s->handlers.finished(&record, s->handlers.user);
@@ -90,9 +87,14 @@ static void leave_exchange(http_connection *c, bool complete) {
 
 /* Bytes that were handed to the system leave room for more. */
 static void on_output(struct evbuffer *out, const struct evbuffer_cb_info *info, void *user) {
-    http_connection *c = user;
+    const http_connection *c = user;
+    http_exchange *x = c->exchange;
     (void)out;
-    if (info->n_deleted && c->exchange) http_exchange_drain(c->exchange, info->n_deleted);
+    if (!info->n_deleted || !x) return;
+    pthread_mutex_lock(&x->mailbox->lock);
+    x->queued -= info->n_deleted < x->queued ? info->n_deleted : x->queued;
+    x->sent += info->n_deleted;
+    pthread_mutex_unlock(&x->mailbox->lock);
 }
 
 void http_connection_close(http_connection *c) {
@@ -102,7 +104,6 @@ void http_connection_close(http_connection *c) {
     set_idle(c, false);
     if (c->exchange) http_exchange_lose(c->exchange);
     leave_exchange(c, false);
-    uncount_body(c);
     http_head_discard(&c->head);
     http_body_discard(&c->body);
     if (c->ssl) http_tls_finish(c->ssl);
@@ -194,7 +195,7 @@ static bool begin_exchange(http_connection *c) {
     http_exchange *x = http_exchange_new(c->server->mailbox);
     if (!x) return false;
     x->connection = c;
-    x->began = http_now();
+    x->began = ht_now_seconds();
     x->head = c->head;
     c->head = (http_head){0};
     x->is_head = x->head.method && strcmp(x->head.method, "HEAD") == 0;
@@ -240,7 +241,7 @@ static void dispatch(http_connection *c) {
     x->body = http_body_take(&c->body, &x->n_body);
     c->state = HTTP_BUSY;
     set_timer(c, 0);
-    x->began = http_now();
+    x->began = ht_now_seconds();
     c->server->handlers.handle(x, c->server->handlers.user);
     http_connection_take(c);
     if (c->state == HTTP_BUSY && c->eof) http_connection_close(c);

@@ -54,7 +54,7 @@ static void handle(http_exchange *x, void *user) {
     if (!o) return;
     atomic_fetch_add(&n_owners, 1);
     http_exchange_own(x, &(http_owner){.gone = on_gone, .free = on_free, .user = o});
-    if (http_stream_begin(x, NULL) != HTTP_SENT) atomic_fetch_add(&n_bad, 1);
+    if (http_stream_begin(x, &(http_stream_options){.alive_seconds = 15}) != HTTP_SENT) atomic_fetch_add(&n_bad, 1);
     for (int i = 0; i < WRITERS; i++) {
         pthread_t thread;
         http_exchange_retain(x);

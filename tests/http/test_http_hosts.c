@@ -73,11 +73,12 @@ static void test_keys(void **state) {
     http_keys *keys;
     ht_error err = {0};
     assert_int_equal(http_keys_parse("keys", text, sizeof text - 1, &keys, &err), HT_OK);
-    assert_int_equal(http_keys_find(keys, "one"), 0);
-    assert_int_equal(http_keys_find(keys, "two-2"), 1);
-    assert_int_equal(http_keys_find(keys, "three"), 2);
-    static const char *const others[] = {"", "on", "one ", "# first", "onex"};
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++) assert_int_equal(http_keys_find(keys, others[i]), -1);
+    static const char *const others[] = {"", "on", "# first", "onex"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        char field[64];
+        snprintf(field, sizeof field, "x-api-key: %s\r\n", others[i]);
+        assert_int_equal(admitted(keys, field), -1);
+    }
     assert_int_equal(admitted(keys, "Authorization: BEARER  three\r\n"), 2);
     assert_int_equal(admitted(keys, "x-api-key: two-2\r\n"), 1);
     assert_int_equal(admitted(keys, "Authorization: Bearer no\r\nx-api-key: one\r\n"), 0);
