@@ -1,8 +1,8 @@
-#include "serve/page.h"
-
+/* What is at "/": a chat for browsers that talks to the server as any client does, and a word for other clients. */
 #include "base/text.h"
 #include "http/text.h"
 #include "serve/base64.h"
+#include "serve/endpoints.h"
 
 #include <openssl/sha.h>
 #include <string.h>

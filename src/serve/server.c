@@ -4,7 +4,6 @@
 #include "http/keys.h"
 #include "http/text.h"
 #include "serve/call.h"
-#include "serve/details.h"
 
 #include <arpa/inet.h>
 #include <pthread.h>
@@ -171,7 +170,6 @@ void serve_free(serve_server *s) {
     http_server_free(s->http);
     http_keys_free(s->keys);
     free(s->seen);
-    serve_details_free(s->details);
     pthread_cond_destroy(&s->quiet);
     pthread_mutex_destroy(&s->lock);
     free(s);

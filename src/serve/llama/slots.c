@@ -1,6 +1,6 @@
 /* Slots in llama-server's form: what is under way, and the prefix cache, saved, restored and erased. */
 #include "base/clock.h"
-#include "serve/llama/llama.h"
+#include "serve/endpoints.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -9,8 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const serve_field slot_fields[] = {{"model", .is = SERVE_IS_TEXT}, {"filename", .is = SERVE_IS_TEXT}, {0}};
-const serve_field *const serve_llama_slot_fields[] = {slot_fields, NULL};
+const serve_field serve_llama_slot_fields[] = {{"model", .is = SERVE_IS_TEXT}, {"filename", .is = SERVE_IS_TEXT}, {0}};
 
 /* ---- what is under way ---- */
 
