@@ -148,11 +148,11 @@ class Answers(unittest.TestCase):
         reply = (server or self.server).ask(method, path, body, fields={name.replace("_", "-"): value for name, value in fields.items()})
         values = []
         with self.subTest(method=method, path=path, body=body):
-            self.assertEqual(reply.status, status, reply.data[:1000])
-            kind = reply.fields["Content-Type"].partition(";")[0]
+            self.assertEqual(reply.status, status, reply.text[:1000])
+            kind = reply.fields["content-type"].partition(";")[0]
             content = operation["responses"]["200" if status == 200 else f"{status // 100}XX"]["content"]
             self.assertIn(kind, content)
-            values = self.values(kind, reply.data.decode())
+            values = self.values(kind, reply.text)
             self.assertTrue(values)
             dialect = "Ollama" if path.startswith("/api/") else "Anthropic" if path.startswith("/v1/messages") else "OpenAI"
             for value in values:

@@ -1,77 +1,34 @@
-"""What the tests of Ollama's and llama-server's interfaces share: replies as they came, and models with other tokens."""
+"""What the tests of Ollama's and llama-server's interfaces share."""
 
-import json
 import unittest
 
 import support
-from support import SCRATCH, TINY, tiny_model
+from support import TINY, variant
 
-__all__ = ["TINY", "Server", "TinyTest", "variant"]
-
-
-def variant(name, special=(), words=(), **how):
-    """A tiny checkpoint with more special tokens, whole words as the last tokens, or as tiny_model.write has it otherwise."""
-    path = SCRATCH / name
-    kept, vocabulary = list(tiny_model.SPECIAL), tiny_model.vocabulary
-    tiny_model.SPECIAL.extend(special)
-    tiny_model.vocabulary = lambda: vocabulary() + list(words)
-    try:
-        tiny_model.write(path, **how)
-    finally:
-        tiny_model.SPECIAL[:] = kept
-        tiny_model.vocabulary = vocabulary
-    return path
-
-
-class Reply:
-    def __init__(self, status, fields, data):
-        self.status = status
-        self.fields = fields
-        self.data = data
-
-    @property
-    def json(self):
-        return json.loads(self.data)
-
-    @property
-    def lines(self):
-        """The values of an answer of JSON lines."""
-        return [json.loads(line) for line in self.data.decode().splitlines() if line]
-
-    @property
-    def events(self):
-        """The values of an answer of server-sent events."""
-        return [json.loads(line[6:]) for line in self.data.decode().splitlines() if line.startswith("data: {")]
+__all__ = ["TINY", "PlainTest", "Server", "variant"]
 
 
 class Server(support.Server):
-    """One whose answers come as they were sent."""
+    """One of a single thread, whose requests are written as members."""
 
     def __init__(self, model, *options, **more):
         super().__init__(model, "--threads", "1", *options, **more)
 
-    def ask(self, method, path, body=None, raw=None, fields=None):
-        connection = self.connect()
-        data = raw if raw is not None else None if body is None else json.dumps(body).encode()
-        connection.request(method, path, data, {"Content-Type": "application/json", **(fields or {})})
-        response = connection.getresponse()
-        reply = Reply(response.status, response.headers, response.read())
-        connection.close()
-        return reply
+    def ask(self, method, path, body=None, fields=None):
+        return self.request(method, path, body, fields)
 
     def post(self, path, **body):
         return self.ask("POST", path, body)
 
-    def get(self, path):
-        return self.ask("GET", path)
 
+class PlainTest(unittest.TestCase):
+    """One server for all tests of a class."""
 
-class TinyTest(unittest.TestCase):
-    """One server of the tiny model for all tests of a class."""
+    model, options = TINY, ()
 
     @classmethod
     def setUpClass(cls):
-        cls.server = Server(TINY)
+        cls.server = Server(cls.model, *cls.options)
 
     @classmethod
     def tearDownClass(cls):

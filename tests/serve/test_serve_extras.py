@@ -4,18 +4,18 @@ import pathlib
 import tempfile
 import unittest
 
-from serve_support import TINY, Server, TinyTest, variant
+from serve_support import TINY, PlainTest, Server, variant
 from test_serve_run import write_adapter
 
 LONG = "hello the world or hell " * 40
 
 
-class Completions(TinyTest):
+class Completions(PlainTest):
     def complete(self, **body):
         return self.server.post("/completion", **{"prompt": "hello", "n_predict": 6, "seed": 4, **body})
 
     def refused(self, reply, status, *says):
-        self.assertEqual(reply.status, status, reply.data)
+        self.assertEqual(reply.status, status, reply.text)
         for text in says:
             self.assertIn(text, reply.json["error"]["message"])
 
@@ -112,7 +112,7 @@ class Completions(TinyTest):
         self.assertEqual(props["default_generation_settings"]["n_ctx"], 1 << 20)
         self.assertEqual(props["bos_token"], "<|im_start|>")
         refused = self.server.post("/props", chat_template="x")
-        self.assertEqual((refused.status, refused.fields["Allow"]), (405, "GET, HEAD"))
+        self.assertEqual((refused.status, refused.fields["allow"]), (405, "GET, HEAD"))
         slots = self.server.get("/slots").json
         self.assertEqual([slot["id"] for slot in slots], list(range(16)))
         self.assertFalse(any(slot["is_processing"] for slot in slots))
@@ -148,13 +148,8 @@ class Completions(TinyTest):
         self.refused(self.server.post("/slots/0?action=save", filename="a"), 501, "--slots-directory")
 
 
-class Gaps(unittest.TestCase):
-    def setUp(self):
-        marks = ["<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", "<|repo_name|>", "<|file_sep|>"]
-        self.server = Server(variant("gaps.gguf", special=marks))
-
-    def tearDown(self):
-        self.server.stop()
+class Gaps(PlainTest):
+    model = variant("gaps.gguf", special=["<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", "<|repo_name|>", "<|file_sep|>"])
 
     def test_marks(self):
         body = {"input_prefix": "ab", "input_suffix": "yz", "n_predict": 2, "seed": 1}
@@ -286,7 +281,7 @@ class Slots(unittest.TestCase):
         for damaged in cuts + flips + [b"x" * 4096]:
             (self.folder / "bad").write_bytes(damaged)
             reply = self.act("restore", "bad")
-            self.assertEqual(reply.status, 400, reply.data)
+            self.assertEqual(reply.status, 400, reply.text)
             self.assertNotIn(str(self.folder), reply.json["error"]["message"])
         self.assertEqual(self.cached(), 0)
         self.assertEqual(self.act("restore", "good").status, 200)
