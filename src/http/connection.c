@@ -238,7 +238,9 @@ static void refuse(http_connection *c, const http_refusal *because) {
 
 static void dispatch(http_connection *c) {
     http_exchange *x = c->exchange;
-    x->body = http_body_take(&c->body, &x->n_body);
+    x->body = c->body.bytes;
+    x->n_body = c->body.n;
+    c->body = (http_body_reader){0};
     c->state = HTTP_BUSY;
     set_timer(c, 0);
     x->began = ht_now_seconds();
@@ -274,21 +276,18 @@ static void answer_preflight(http_connection *c) {
     http_connection_take(c);
 }
 
-/* Who asks under which name, and the layer above's own view. */
+/* Who asks under which name. */
 static http_refusal look_at_head(http_connection *c) {
     const http_server *s = c->server;
     http_exchange *x = c->exchange;
     const http_host_rules *rules = &s->options.hosts;
     const char *origin = http_head_value(&x->head, "origin");
-    const http_origin from = http_origin_of(origin, x->head.host, rules);
+    const http_origin from = origin ? http_origin_of(origin, x->head.host, rules) : HTTP_ORIGIN_SAME;
     if (from == HTTP_ORIGIN_LISTED) x->origin = origin;
-    if (!s->options.any_host) {
-        if (!http_host_allowed(x->head.host, c->is_network ? c->local : NULL, rules))
-            return (http_refusal){403, http_host_refused};
-        if (from == HTTP_ORIGIN_FOREIGN) return (http_refusal){403, http_origin_refused};
-    }
-    if (!is_preflight(x) && s->handlers.admit) return s->handlers.admit(x, s->handlers.user);
-    return (http_refusal){0};
+    if (!s->options.any_host && !http_host_allowed(x->head.host, c->is_network ? c->local : NULL, rules))
+        return (http_refusal){403, http_host_refused};
+    return !s->options.any_host && from == HTTP_ORIGIN_FOREIGN ? (http_refusal){403, http_origin_refused}
+                                                               : (http_refusal){0};
 }
 
 static void begin_body(http_connection *c) {
@@ -314,13 +313,16 @@ static void begin_request(http_connection *c) {
         return;
     }
     http_exchange *x = c->exchange;
+    const http_handlers *h = &c->server->handlers;
     take_id(x);
-    const http_refusal why = look_at_head(c);
+    http_refusal why = look_at_head(c);
+    const bool preflight = is_preflight(x);
+    if (!why.status && !preflight && h->admit) why = h->admit(x, h->user);
     if (c->state == HTTP_CLOSED) return;
     if (why.status) {
         if (x->head.body == HTTP_BODY_NONE) c->state = HTTP_BUSY; /* there is nothing of it left to read */
         refuse(c, &why);
-    } else if (is_preflight(x))
+    } else if (preflight)
         answer_preflight(c);
     else
         begin_body(c);
