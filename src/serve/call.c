@@ -101,7 +101,7 @@ static bool work_on(serve_call *c, bool *later) {
     *later = false;
     if (!read_body(c)) return false;
     if (needs_model(c)) {
-        const char *name = serve_filled_text(c->body, "model");
+        const char *name = serve_text(c->body, "model");
         const bool again = c->again;
         c->again = true; /* before another thread may have it */
         const serve_leasing leasing =
@@ -135,7 +135,8 @@ static void refuse_route(http_exchange *x) {
     serve_failure_reply(x, &f, serve_route_dialect(h->path));
 }
 
-void serve_call_begin(serve_server *s, http_exchange *x) {
+void serve_call_begin(http_exchange *x, void *user) {
+    serve_server *s = user;
     const http_head *h = http_exchange_head(x);
     const char *rest;
     const serve_route *route = serve_route_find(h->method, h->path, &rest);

@@ -82,8 +82,8 @@ struct serve_call {
 /* All routes; the last one has no method. */
 extern const serve_route serve_routes[];
 
-/* Takes a request over. On the server's thread. */
-void serve_call_begin(serve_server *s, http_exchange *x);
+/* Takes a request over, of the server `user`. On the server's thread. */
+void serve_call_begin(http_exchange *x, void *user);
 /* Goes on with `compute` on a thread of those that compute: it answers, or returns false with a failure in the call. False: with a
  * failure, too many wait for one. */
 bool serve_call_compute(serve_call *c, bool (*compute)(serve_call *c));

@@ -19,21 +19,32 @@ const serve_shape serve_tool_shape = {
     .types = SERVE_JSON_OBJECT, .kinds = tool_kinds, .first_kind = true, .other_kinds = true, .lenient = true};
 
 const char *const serve_tool_choices[] = {"auto", "none", "required", NULL};
-
-ht_tool_choice serve_read_tool_choice(const ht_json *body) {
-    static const ht_tool_choice of[] = {HT_TOOL_CHOICE_AUTO, HT_TOOL_CHOICE_NONE, HT_TOOL_CHOICE_REQUIRED};
-    return of[serve_word(body, "tool_choice", serve_tool_choices, 0)];
-}
-
 static const char *const modes[] = {"auto", "required", NULL};
 static const serve_shape allowed_tool = SERVE_IS_PART(SERVE_FIELDS(
     {"name", .is = SERVE_IS_TEXT}, {"function", .is = SERVE_IS_OBJECT(SERVE_FIELDS({"name", .is = SERVE_IS_TEXT}))}));
 const serve_field serve_allowed_fields[] = {
     {"mode", .is = SERVE_IS_WORD(modes)}, {"tools", .is = SERVE_IS_LIST(&allowed_tool), .required = true}, {0}};
 
-void serve_read_allowed(const ht_json *allowed, serve_conversation *k) {
-    k->choice = serve_word(allowed, "mode", modes, 0) == 1 ? HT_TOOL_CHOICE_REQUIRED : HT_TOOL_CHOICE_AUTO;
-    k->allowed = serve_member(allowed, "tools");
+bool serve_read_tool_choice(serve_call *c, serve_conversation *k) {
+    static const ht_tool_choice of[] = {HT_TOOL_CHOICE_AUTO, HT_TOOL_CHOICE_NONE, HT_TOOL_CHOICE_REQUIRED};
+    const ht_json *choice = serve_member(c->body, "tool_choice"), *allowed = serve_member(choice, "allowed_tools");
+    k->choice = of[serve_word(c->body, "tool_choice", serve_tool_choices, 0)];
+    k->one_call = !serve_flag(c->body, "parallel_tool_calls", true);
+    if (!ht_json_is_object(choice)) return true;
+    const char *type = serve_text(choice, "type");
+    if (type && strcmp(type, "allowed_tools") == 0) {
+        if (!allowed) allowed = choice;
+        k->choice = serve_word(allowed, "mode", modes, 0) == 1 ? HT_TOOL_CHOICE_REQUIRED : HT_TOOL_CHOICE_AUTO;
+        k->allowed = serve_member(allowed, "tools");
+        return true;
+    }
+    k->choice = HT_TOOL_CHOICE_NAMED;
+    k->tool = serve_text(serve_member(choice, "function"), "name");
+    if (!k->tool) k->tool = serve_text(choice, "name");
+    return k->tool ? true
+                   : serve_fail(&c->failure, 400, "tool_choice",
+                                "\"tool_choice\" must be \"auto\", \"none\", \"required\" or "
+                                "{\"type\": \"function\", \"function\": {\"name\": ...}}");
 }
 
 const char *const serve_efforts[] = {"none", "minimal", "low", "medium", "high", "xhigh", "max", NULL};
@@ -197,26 +208,25 @@ static bool set_choice(serve_call *c, const serve_conversation *k, const ht_json
     return status ? serve_fail_as(&c->failure, status, &err) : true;
 }
 
-static bool chat_from(serve_call *c, const serve_conversation *k, const ht_json *tools, ht_chat **out) {
-    ht_error err = {0};
-    const char *system = c->server->o.system;
-    ht_json *messages = system ? with_system(k->messages, system) : ht_json_incref(k->messages);
-    ht_json *whole = messages ? ht_json_pack("{so}", "messages", messages) : NULL;
-    if (whole && ht_json_array_size(tools)) ht_json_object_set(whole, "tools", (ht_json *)tools);
-    if (whole && k->variables) ht_json_object_set(whole, "chat_template_kwargs", (ht_json *)k->variables);
-    if (!whole) return serve_fail_memory(&c->failure);
-    ht_status status = ht_chat_from_value(whole, NULL, out, &err);
-    if (!status) status = set_options(*out, k, &err);
-    ht_json_decref(whole);
-    return status ? serve_fail_as(&c->failure, status, &err) : set_choice(c, k, tools, *out);
-}
-
 bool serve_make_chat(serve_call *c, const serve_conversation *k, ht_chat **out) {
-    const ht_json *body = ht_json_object_get(c->body, "tools");
+    const char *system = c->server->o.system;
+    ht_error err = {0};
     ht_json *tools = NULL;
+    bool good = true;
     *out = NULL;
-    if (k->tools && (!for_each_tool(c, body, "tools", check_name) || !(tools = functions_of(c, k)))) return false;
-    const bool good = chat_from(c, k, tools, out);
+    if (k->tools &&
+        (!for_each_tool(c, ht_json_object_get(c->body, "tools"), "tools", check_name) || !(tools = functions_of(c, k))))
+        return false;
+    ht_json *messages = system ? with_system(k->messages, system) : ht_json_incref(k->messages);
+    ht_json *whole = ht_json_pack("{so sO* sO*}", "messages", messages, "tools",
+                                  ht_json_array_size(tools) ? tools : NULL, "chat_template_kwargs", k->variables);
+    ht_status status = whole ? ht_chat_from_value(whole, NULL, out, &err) : HT_ERR_MEMORY;
+    if (!status) status = set_options(*out, k, &err);
+    if (!whole)
+        good = serve_fail_memory(&c->failure);
+    else
+        good = status ? serve_fail_as(&c->failure, status, &err) : set_choice(c, k, tools, *out);
+    ht_json_decref(whole);
     ht_json_decref(tools);
     if (good) return true;
     ht_chat_free(*out);
@@ -352,7 +362,8 @@ bool serve_read_structure(serve_generation *g, const ht_json *body) {
         {body, "guided_json", SERVE_SCHEMA},  {body, "guided_regex", SERVE_REGEX}, {body, "guided_grammar", SERVE_GBNF},
         {body, "guided_choice", SERVE_REGEX}, {outputs, "json", SERVE_SCHEMA},     {outputs, "regex", SERVE_REGEX},
         {outputs, "grammar", SERVE_GBNF},     {outputs, "choice", SERVE_REGEX}};
-    bool good = serve_read_format(g, serve_member(body, "response_format"), "response_format");
+    const ht_json *format = serve_member(body, "response_format");
+    bool good = !format || serve_read_format(g, format, "response_format");
     for (size_t i = 0; i < sizeof members / sizeof *members && good; i++) {
         const ht_json *value = serve_member(members[i].of, members[i].name);
         good = !value || hold_to_value(g, members[i].kind, value, members[i].name);

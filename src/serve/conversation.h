@@ -28,10 +28,10 @@ extern const serve_field serve_function_fields[];
 extern const serve_shape serve_tool_shape;
 /* The member "tool_choice" where it is one of these words; that of none is the first. */
 extern const char *const serve_tool_choices[];
-ht_tool_choice serve_read_tool_choice(const ht_json *body);
 /* {"mode": "auto" | "required", "tools": [...]}, which allows some of the tools. */
 extern const serve_field serve_allowed_fields[];
-void serve_read_allowed(const ht_json *allowed, serve_conversation *k);
+/* Reads "tool_choice", as chats or as the Responses interface have it, and "parallel_tool_calls". */
+bool serve_read_tool_choice(serve_call *c, serve_conversation *k);
 /* Reads how much is to be thought, one of the words from "none" to "max". */
 extern const char *const serve_efforts[];
 void serve_read_effort(const ht_json *object, const char *name, serve_conversation *k);

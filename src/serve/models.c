@@ -363,7 +363,7 @@ static serve_leasing lease(serve_models *m, serve_loaded_model *e, const serve_a
 
 serve_leasing serve_models_lease(serve_models *m, const char *name, serve_work *work, bool again, serve_lease *out,
                                  serve_failure *f) {
-    const char *of = name ? resolve(m, name) : m->model[0].name;
+    const char *of = name && *name ? resolve(m, name) : m->model[0].name;
     const serve_adapter_source *a = find_adapter(m, of);
     serve_loaded_model *e = a ? m->model : find_model(m, of);
     if (!e && m->o.any_name) e = m->model;

@@ -81,7 +81,7 @@ typedef enum serve_leasing {
     SERVE_REFUSED /* as the failure says */
 } serve_leasing;
 
-/* Leases the model of that name; NULL: the first. `again`: the work has been queued again, so that a model that could not be loaded is
+/* Leases the model of that name; NULL or "": the first. `again`: the work has been queued again, so that a model that could not be loaded is
  * not tried once more. */
 serve_leasing serve_models_lease(serve_models *m, const char *name, serve_work *work, bool again, serve_lease *out,
                                  serve_failure *f);

@@ -47,6 +47,9 @@ const serve_field serve_thinking_fields[] = {
     {"thinking_budget", .is = IS_BUDGET},       /* Qwen's own service */
     {0}};
 
+const serve_field serve_logprobs_fields[] = {
+    {"logprobs", .is = SERVE_IS_FLAG}, {"top_logprobs", .is = SERVE_IS_INTEGER(0, SERVE_MOST_LOGPROBS)}, {0}};
+
 /* ---- the seed ---- */
 
 /* Any integer is a seed, modulo 2^64; clients send -1 to have one drawn. */
@@ -133,6 +136,19 @@ static bool read_ends(serve_generation *g, const ht_json *object, const serve_op
     return !stop || (ht_json_is_string(stop) && !ht_json_string_length(stop)) || read_stop(g, stop);
 }
 
+/* How the answer is sent. */
+static bool read_form(serve_generation *g, const ht_json *body, const serve_option_names *names) {
+    const ht_json *usage = serve_member(body, "stream_options");
+    g->stream = serve_flag(body, "stream", names->streams);
+    g->usage = serve_flag(usage, "include_usage", false);
+    g->continuous_usage = serve_flag(usage, "continuous_usage_stats", false);
+    if (!names->logprobs) return true;
+    g->logprobs = serve_flag(body, "logprobs", false);
+    g->top_logprobs = (int32_t)serve_integer(body, "top_logprobs", 0);
+    if (!g->top_logprobs || g->logprobs) return true;
+    return serve_fail(&g->c->failure, 400, "top_logprobs", "\"top_logprobs\" requires \"logprobs\": true");
+}
+
 bool serve_read_options(serve_generation *g, const ht_json *object, const serve_option_names *names) {
     ht_sampler_options *s = &g->sampler;
     ht_error err = {0};
@@ -150,7 +166,7 @@ bool serve_read_options(serve_generation *g, const ht_json *object, const serve_
     const ht_status status = ht_sampler_options_resolve(g->c->lease.model, s, s, &err);
     if (status) return serve_fail_as(&g->c->failure, status, &err);
     read_seed(g, object);
-    return read_bias(g, object) && read_ends(g, object, names);
+    return read_bias(g, object) && read_ends(g, object, names) && read_form(g, g->c->body, names);
 }
 
 double serve_rounded(float value) { return round((double)value * 1e6) / 1e6; }
@@ -167,14 +183,4 @@ ht_sampling_value serve_sampling_value(const serve_options *o, const ht_sampling
         v.source = "server option";
     }
     return v;
-}
-
-const serve_field serve_logprobs_fields[] = {
-    {"logprobs", .is = SERVE_IS_FLAG}, {"top_logprobs", .is = SERVE_IS_INTEGER(0, SERVE_MOST_LOGPROBS)}, {0}};
-
-bool serve_read_logprobs(serve_generation *g) {
-    g->logprobs = serve_flag(g->c->body, "logprobs", false);
-    g->top_logprobs = (int32_t)serve_integer(g->c->body, "top_logprobs", 0);
-    if (!g->top_logprobs || g->logprobs) return true;
-    return serve_fail(&g->c->failure, 400, "top_logprobs", "\"top_logprobs\" requires \"logprobs\": true");
 }

@@ -17,8 +17,6 @@ enum { MOST_WORKERS = 32, MOST_COMPUTERS = 8, WORK_QUEUE = 1024 };
 
 /* ---- what the HTTP server calls ---- */
 
-static void handle(http_exchange *x, void *user) { serve_call_begin(user, x); }
-
 static http_refusal admit(http_exchange *x, void *user) {
     const serve_server *s = user;
     const http_head *h = http_exchange_head(x);
@@ -110,7 +108,7 @@ static ht_status listen_all(serve_server *s, ht_error *err) {
 }
 
 static ht_status open_all(serve_server *s, ht_error *err) {
-    static const http_handlers handlers = {handle, admit, refuse, finished, NULL};
+    static const http_handlers handlers = {serve_call_begin, admit, refuse, finished, NULL};
     http_handlers mine = handlers;
     mine.user = s;
     ht_status status = s->o.keys_file ? http_keys_load(s->o.keys_file, &s->keys, err) : HT_OK;

@@ -350,7 +350,6 @@ static bool read_request(serve_generation *g) {
     serve_call *c = g->c;
     request r = {0};
     extra *answer = g->extra;
-    g->stream = serve_flag(c->body, "stream", false);
     read_budget(g);
     const bool good = read_conversation(c, &r) && serve_read_options(g, c->body, &names) && read_format(g) &&
                       serve_read_structure(g, c->body) && serve_set_conversation(g, &r.conversation);

@@ -298,7 +298,6 @@ static serve_generation *new_generation(serve_call *c) {
     const int64_t top = serve_integer(body, "logprobs", serve_integer(body, "n_probs", 0));
     if (!g) return NULL;
     g->n = (int32_t)serve_integer(body, "n_cmpl", serve_integer(body, "n", 1));
-    g->stream = serve_flag(body, "stream", false);
     g->logprobs = top > 0;
     g->top_logprobs = (int32_t)top;
     g->keep_ids = serve_flag(body, "return_tokens", false);

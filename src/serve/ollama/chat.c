@@ -75,7 +75,8 @@ const serve_field serve_ollama_generate_fields[] = {
 /* ---- options ---- */
 
 static bool read_options(serve_generation *g) {
-    static const serve_option_names names = {.max_tokens = {"num_predict"}, .most = INT32_MAX, .stop = "stop"};
+    static const serve_option_names names = {
+        .max_tokens = {"num_predict"}, .most = INT32_MAX, .stop = "stop", .streams = true, .logprobs = true};
     const ht_json *options = serve_member(g->c->body, "options");
     if (!serve_read_options(g, options, &names)) return false;
     if (!g->how.max_tokens) g->how.max_tokens = INT32_MAX; /* as -1 and -2, it leaves the end to the context */
@@ -192,9 +193,8 @@ static serve_generation *new_generation(serve_call *c, bool chat, serve_conversa
     serve_ollama *o = g->extra;
     o->chat = chat;
     o->model_ready = ht_now_seconds();
-    g->stream = serve_flag(c->body, "stream", true);
-    return serve_ollama_read_keep_alive(c->body, &o->unload, &c->failure) && read_options(g) &&
-                   serve_read_logprobs(g) && read_think(c, k) && read_format(g)
+    return serve_ollama_read_keep_alive(c->body, &o->unload, &c->failure) && read_options(g) && read_think(c, k) &&
+                   read_format(g)
                ? g
                : NULL;
 }

@@ -76,25 +76,6 @@ const serve_field serve_openai_chat_fields[] = {
 
 /* ---- requests ---- */
 
-static bool read_tool_choice(serve_call *c, serve_conversation *k) {
-    const ht_json *choice = serve_member(c->body, "tool_choice");
-    k->choice = serve_read_tool_choice(c->body);
-    if (!ht_json_is_object(choice)) return true;
-    const ht_json *allowed = serve_member(choice, "allowed_tools");
-    if (allowed && strcmp(serve_text(choice, "type"), "allowed_tools") == 0) {
-        serve_read_allowed(allowed, k);
-        return true;
-    }
-    k->tool = serve_text(serve_member(choice, "function"), "name");
-    if (!k->tool) k->tool = serve_text(choice, "name");
-    if (!k->tool)
-        return serve_fail(&c->failure, 400, "tool_choice",
-                          "\"tool_choice\" must be \"auto\", \"none\", \"required\" or "
-                          "{\"type\": \"function\", \"function\": {\"name\": ...}}");
-    k->choice = HT_TOOL_CHOICE_NAMED;
-    return true;
-}
-
 /* vLLM's members, or "prefix" in the last message, which Mistral and DeepSeek have. */
 static bool read_prompt_end(serve_call *c, serve_conversation *k) {
     const ht_json *opens = serve_member(c->body, "add_generation_prompt"),
@@ -114,33 +95,26 @@ bool serve_openai_read_conversation(serve_call *c, serve_conversation *k) {
     k->messages = serve_member(c->body, "messages");
     k->tools = serve_member(c->body, "tools");
     k->variables = serve_member(c->body, "chat_template_kwargs");
-    k->one_call = !serve_flag(c->body, "parallel_tool_calls", true);
     serve_read_effort(c->body, "reasoning_effort", k);
-    return read_prompt_end(c, k) && read_tool_choice(c, k);
-}
-
-void serve_openai_read_stream(serve_generation *g, const ht_json *body) {
-    const ht_json *options = serve_member(body, "stream_options");
-    g->stream = serve_flag(body, "stream", false);
-    g->usage = serve_flag(options, "include_usage", false);
-    g->continuous_usage = serve_flag(options, "continuous_usage_stats", false);
+    return read_prompt_end(c, k) && serve_read_tool_choice(c, k);
 }
 
 static bool read_request(serve_generation *g) {
-    static const serve_option_names names = {
-        .max_tokens = {"max_completion_tokens", "max_tokens"}, .most = INT32_MAX, .stop = "stop", .thinking = true};
+    static const serve_option_names names = {.max_tokens = {"max_completion_tokens", "max_tokens"},
+                                             .most = INT32_MAX,
+                                             .stop = "stop",
+                                             .logprobs = true,
+                                             .thinking = true};
     const ht_json *body = g->c->body;
     serve_conversation k = {0};
     g->n = (int32_t)serve_integer(body, "n", 1);
-    serve_openai_read_stream(g, body);
     if (!serve_read_options(g, body, &names)) return false;
     if (!g->how.max_tokens) {
         const char *name = names.max_tokens[serve_member(body, names.max_tokens[0]) ? 0 : 1];
         return serve_fail(&g->c->failure, 400, name,
                           "\"%s\" must be a whole number of 1 or more, or -1 for no limit, not 0", name);
     }
-    return serve_openai_read_conversation(g->c, &k) && serve_read_logprobs(g) && serve_read_structure(g, body) &&
-           serve_set_conversation(g, &k);
+    return serve_openai_read_conversation(g->c, &k) && serve_read_structure(g, body) && serve_set_conversation(g, &k);
 }
 
 /* ---- what is the same in all answers ---- */

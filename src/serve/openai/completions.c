@@ -202,7 +202,6 @@ static bool read_request(serve_generation *g) {
     g->logprobs = top >= 0;
     g->top_logprobs = top > 0 ? (int32_t)top : 0;
     g->echo = serve_flag(c->body, "echo", false);
-    serve_openai_read_stream(g, c->body);
     if (!serve_read_options(g, c->body, &names) || !serve_read_structure(g, c->body)) return false;
     if (!g->how.max_tokens && !g->echo)
         return serve_fail(f, 400, "max_tokens", "\"max_tokens\" must be 1 or more without \"echo\"");

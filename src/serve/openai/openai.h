@@ -16,6 +16,5 @@ ht_json *serve_openai_usage(serve_usage u);
 ht_json *serve_openai_stream_usage(const serve_generation *g, const serve_answer *a);
 /* Whether an answer is a stream, and whether stream_options asks for usage. */
 extern const serve_field serve_openai_stream_fields[];
-void serve_openai_read_stream(serve_generation *g, const ht_json *body);
 
 #endif

@@ -307,19 +307,9 @@ static bool add_namespace(ht_json *to, const ht_json *namespace) {
     return good;
 }
 
-static void read_choice(serve_call *c, serve_conversation *k) {
-    const ht_json *choice = serve_member(c->body, "tool_choice");
-    k->choice = serve_read_tool_choice(c->body);
-    if (!ht_json_is_object(choice)) return;
-    k->tool = serve_text(choice, "name");
-    k->choice = HT_TOOL_CHOICE_NAMED;
-    if (strcmp(serve_text(choice, "type"), "allowed_tools") == 0) serve_read_allowed(choice, k);
-}
-
 static bool read_tools(serve_call *c, request *r) {
     const ht_json *tools = serve_member(c->body, "tools");
-    read_choice(c, &r->conversation);
-    r->conversation.one_call = !serve_flag(c->body, "parallel_tool_calls", true);
+    if (!serve_read_tool_choice(c, &r->conversation)) return false;
     if (!tools) return true;
     r->conversation.tools = r->tools = ht_json_new_array();
     bool good = r->tools;
@@ -369,7 +359,6 @@ static bool read_request(serve_generation *g) {
         .max_tokens = {"max_output_tokens"}, .most = INT32_MAX, .stop = "stop", .thinking = true};
     serve_call *c = g->c;
     request r = {0};
-    g->stream = serve_flag(c->body, "stream", false);
     read_include(g);
     const bool good = read_conversation(c, &r) && serve_read_options(g, c->body, &names) &&
                       serve_read_format(g, serve_member(serve_member(c->body, "text"), "format"), "text.format") &&
