@@ -11,6 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+_Static_assert(offsetof(struct http_exchange, request) == 0, "http_exchange_request reads it there");
+
 /* Small pieces are copied behind each other: each in memory of its own, they would take many times the bytes that are counted. */
 bool http_buffer_move(struct evbuffer *out, struct evbuffer *from) {
     enum { SMALL = 4096 };
@@ -73,7 +75,7 @@ http_exchange *http_exchange_new(http_mailbox *m) {
     }
     unsigned char random[12];
     evutil_secure_rng_get_bytes(random, sizeof random);
-    for (size_t i = 0; i < sizeof random; i++) snprintf(x->id + 2 * i, 3, "%02x", random[i]);
+    for (size_t i = 0; i < sizeof random; i++) snprintf(x->request.id + 2 * i, 3, "%02x", random[i]);
     atomic_init(&x->references, 1);
     atomic_fetch_add(&m->references, 1);
     x->mailbox = m;
@@ -84,8 +86,8 @@ static void destroy(http_exchange *x) {
     if (x->owner.free) x->owner.free(x->owner.user);
     evbuffer_free(x->out);
     evbuffer_free(x->fields);
-    http_head_discard(&x->head);
-    free(x->body);
+    http_head_discard(&x->request.head);
+    free(x->request.body);
     http_mailbox_release(x->mailbox);
     free(x);
 }
@@ -118,17 +120,6 @@ void http_exchange_release(http_exchange *x) {
     pthread_mutex_unlock(&x->mailbox->lock);
     if (left == 0) destroy(x);
 }
-
-/* ---- the request ---- */
-
-const http_head *http_exchange_head(const http_exchange *x) { return &x->head; }
-
-const char *http_exchange_body(const http_exchange *x, size_t *n) {
-    *n = x->n_body;
-    return x->body ? x->body : "";
-}
-
-const char *http_exchange_id(const http_exchange *x) { return x->id; }
 
 /* ---- the answer ---- */
 
@@ -198,16 +189,16 @@ static bool add_date(struct evbuffer *out) {
 static bool add_head(http_exchange *x, const char *content_type, bool has_length, size_t length) {
     struct evbuffer *out = x->out;
     const bool bodiless = x->status == 204 || x->status == 304;
-    if (x->head.minor == 0 && !has_length && !bodiless) x->close = true;
+    if (x->request.head.minor == 0 && !has_length && !bodiless) x->close = true;
     if (atomic_load(&x->mailbox->draining)) x->close = true;
     bool good = evbuffer_add_printf(out, "HTTP/1.1 %d %s\r\n", x->status, reason(x->status)) >= 0 && add_date(out);
-    good = good && evbuffer_add_printf(out, "X-Request-Id: %s\r\n", x->id) >= 0;
+    good = good && evbuffer_add_printf(out, "X-Request-Id: %s\r\n", x->request.id) >= 0;
     if (content_type && !bodiless) good = good && evbuffer_add_printf(out, "Content-Type: %s\r\n", content_type) >= 0;
     if (has_length && !bodiless) good = good && evbuffer_add_printf(out, "Content-Length: %zu\r\n", length) >= 0;
     if (x->chunked) good = good && evbuffer_add_printf(out, "Transfer-Encoding: chunked\r\n") >= 0;
     if (x->close)
         good = good && evbuffer_add_printf(out, "Connection: close\r\n") >= 0;
-    else if (x->head.minor == 0)
+    else if (x->request.head.minor == 0)
         good = good && evbuffer_add_printf(out, "Connection: keep-alive\r\n") >= 0;
     if (x->origin)
         good =
@@ -253,7 +244,7 @@ http_sent http_stream_begin(http_exchange *x, const http_stream_options *o) {
         const size_t before = evbuffer_get_length(x->out);
         x->status = 200;
         x->phase = HTTP_STREAMING;
-        x->chunked = x->head.minor > 0;
+        x->chunked = x->request.head.minor > 0;
         x->alive_seconds = o->alive_seconds;
         x->alive = o->alive ? o->alive : ":\n\n";
         bool good = true;

@@ -31,12 +31,16 @@ void http_exchange_own(http_exchange *x, const http_owner *owner);
 http_exchange *http_exchange_retain(http_exchange *x); /* returns x */
 void http_exchange_release(http_exchange *x);          /* NULL is fine */
 
-/* ---- the request: any thread that holds a reference ---- */
+/* What is asked: unchanged once the handler has been called, for any thread that holds a reference. */
+typedef struct http_request {
+    http_head head; /* of a refused request, as far as it came */
+    char *body;     /* n_body bytes and a NUL; NULL: none */
+    size_t n_body;
+    char id[129]; /* its X-Request-Id if that is sane, else a random one */
+} http_request;
 
-const http_head *http_exchange_head(const http_exchange *x); /* of a refused request, as far as it came */
-/* n bytes and a NUL; never NULL. */
-const char *http_exchange_body(const http_exchange *x, size_t *n);
-const char *http_exchange_id(const http_exchange *x); /* its X-Request-Id if that is sane, else a random one */
+/* The first member of an exchange. */
+static inline const http_request *http_exchange_request(const http_exchange *x) { return (const void *)x; }
 
 /* ---- the answer: any thread ---- */
 

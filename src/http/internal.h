@@ -37,14 +37,12 @@ void http_mailbox_wake(http_mailbox *m);
 typedef enum http_phase { HTTP_WAITING, HTTP_STREAMING, HTTP_ENDED } http_phase;
 
 struct http_exchange {
+    http_request request;  /* the first: http_exchange_request */
     atomic_int references; /* the server's own, the list's, and the owners' */
     http_mailbox *mailbox;
 
     /* Unchanged once the handler has been called. */
-    http_head head;
-    char *body;
-    size_t n_body;
-    char id[129], remote[64];
+    char remote[64];
     const char *origin; /* of the head, if it is of the list */
     bool is_head;
     http_owner owner;

@@ -106,5 +106,5 @@ void serve_reply_json(http_exchange *x, int status, ht_json *value, serve_dialec
 void serve_failure_reply(http_exchange *x, const serve_failure *f, serve_dialect_name dialect) {
     const int status = status_in(f, dialect);
     if (f->status == 503) (void)http_exchange_field(x, "Retry-After", "1");
-    serve_reply_json(x, status, serve_failure_json(f, dialect, http_exchange_id(x)), dialect);
+    serve_reply_json(x, status, serve_failure_json(f, dialect, http_exchange_request(x)->id), dialect);
 }

@@ -79,8 +79,6 @@ void serve_send(serve_generation *g, const char *name, ht_json *data) {
     free(text);
 }
 
-ht_json *serve_text_json(const ht_text *t) { return ht_json_stringn(t->data ? t->data : "", t->len); }
-
 /* ---- failing ---- */
 
 /* Tells the client why there is no whole answer, and ends it. With the lock. */
@@ -91,7 +89,8 @@ static void fail(serve_generation *g, const serve_failure *f) {
     else if (g->dialect->fail)
         g->dialect->fail(g, f);
     else
-        serve_send(g, g->dialect->fail_event, serve_failure_json(f, g->c->route->dialect, http_exchange_id(g->c->x)));
+        serve_send(g, g->dialect->fail_event,
+                   serve_failure_json(f, g->c->route->dialect, http_exchange_request(g->c->x)->id));
     if (g->streaming && !g->closed) (void)http_stream_end(g->c->x);
     g->closed = true;
 }

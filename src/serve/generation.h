@@ -138,7 +138,7 @@ typedef struct serve_usage {
 serve_usage serve_usage_of(const serve_generation *g); /* of all answers so far; each prompt counts once */
 serve_usage serve_answer_usage(const serve_answer *a);
 
-ht_json *serve_text_json(const ht_text *t); /* "" for one that is empty */
+static inline ht_json *serve_text_json(const ht_text *t) { return ht_json_stringn(t->data ? t->data : "", t->len); }
 /* The arguments of a call as an object, of one that is cut the members that are whole. NULL when memory ran out; the caller gives it back. */
 ht_json *serve_tool_call_arguments(const serve_tool_call *call);
 

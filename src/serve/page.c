@@ -88,7 +88,7 @@ static bool send_page(serve_call *c) {
 bool serve_page(serve_call *c) {
     static const char ollama[] = "Ollama is running"; /* word for word */
     (void)http_exchange_field(c->x, "Vary", "Accept");
-    if (!c->server->o.no_page && accepts(http_head_value(http_exchange_head(c->x), "accept"), "text/html"))
+    if (!c->server->o.no_page && accepts(http_head_value(&http_exchange_request(c->x)->head, "accept"), "text/html"))
         return send_page(c);
     (void)http_reply(c->x, 200, "text/plain; charset=utf-8", ollama, strlen(ollama));
     return true;

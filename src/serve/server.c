@@ -19,7 +19,7 @@ enum { MOST_WORKERS = 32, MOST_COMPUTERS = 8, WORK_QUEUE = 1024 };
 
 static http_refusal admit(http_exchange *x, void *user) {
     const serve_server *s = user;
-    const http_head *h = http_exchange_head(x);
+    const http_head *h = &http_exchange_request(x)->head;
     const char *rest;
     const serve_route *route = serve_route_find(h->method, h->path, &rest);
     const bool open = route && (route->flags & SERVE_OPEN);
@@ -46,7 +46,7 @@ static void describe_refusal(const http_head *h, const http_refusal *why, serve_
 }
 
 static void refuse(http_exchange *x, const http_refusal *why, void *user) {
-    const http_head *h = http_exchange_head(x);
+    const http_head *h = &http_exchange_request(x)->head;
     serve_failure f = {0};
     (void)user;
     describe_refusal(h, why, &f);

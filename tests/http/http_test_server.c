@@ -23,7 +23,8 @@ static void sleep_ms(long ms) { nanosleep(&(struct timespec){ms / 1000, ms % 100
 
 static long parameter(http_exchange *x, const char *name, long otherwise) {
     char text[32];
-    return http_query_value(http_exchange_head(x)->query, name, text, sizeof text) ? strtol(text, NULL, 10) : otherwise;
+    return http_query_value(http_exchange_request(x)->head.query, name, text, sizeof text) ? strtol(text, NULL, 10)
+                                                                                           : otherwise;
 }
 
 /* ---- work on other threads ---- */
@@ -153,7 +154,7 @@ static void send_events(http_exchange *x) {
 
 /* Silence, with signs of life. */
 static void be_silent(http_exchange *x) {
-    const char *query = http_exchange_head(x)->query;
+    const char *query = http_exchange_request(x)->head.query;
     const char *sign = query && strstr(query, "ping") ? "event: ping\ndata: {}\n\n" : NULL;
     http_stream_begin(x, &(http_stream_options){.alive_seconds = 0.2, .alive = sign});
     start(x, run_silent);
@@ -168,9 +169,9 @@ static void send_lines(http_exchange *x) {
 
 static void show(http_exchange *x) {
     char text[1024];
-    const http_head *h = http_exchange_head(x);
+    const http_head *h = &http_exchange_request(x)->head;
     const int n = snprintf(text, sizeof text, "%s|%s|%s|%s|%s", h->method, h->path, h->query ? h->query : "-",
-                           h->host ? h->host : "-", http_exchange_id(x));
+                           h->host ? h->host : "-", http_exchange_request(x)->id);
     if (!http_exchange_field(x, "X-Test", "yes") || http_exchange_field(x, "X-Test", "a\r\nb") ||
         http_exchange_field(x, "X Test", "a"))
         abort();
@@ -194,9 +195,8 @@ static void tell(http_exchange *x) {
 /* ---- the handlers ---- */
 
 static void echo(http_exchange *x) {
-    size_t n;
-    const char *body = http_exchange_body(x, &n);
-    http_reply(x, 200, "application/octet-stream", body, n);
+    const http_request *r = http_exchange_request(x);
+    http_reply(x, 200, "application/octet-stream", r->body, r->n_body);
 }
 
 static void begin_slow(http_exchange *x) { start(x, run_slow); }
@@ -214,7 +214,7 @@ static void handle(http_exchange *x, void *user) {
         {"/stats", tell},         {"/half", begin_half},  {"/forget", forget}};
     (void)user;
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
-        if (strcmp(http_exchange_head(x)->path, paths[i].path) == 0) {
+        if (strcmp(http_exchange_request(x)->head.path, paths[i].path) == 0) {
             paths[i].handle(x);
             return;
         }
@@ -223,7 +223,8 @@ static void handle(http_exchange *x, void *user) {
 
 static http_refusal admit(http_exchange *x, void *user) {
     (void)user;
-    if (strcmp(http_exchange_head(x)->path, "/no-body") == 0) return (http_refusal){404, "There is no such path."};
+    if (strcmp(http_exchange_request(x)->head.path, "/no-body") == 0)
+        return (http_refusal){404, "There is no such path."};
     return (http_refusal){0};
 }
 

@@ -513,7 +513,9 @@ static const serve_dialect dialect = {.extra_bytes = sizeof(extra),
 /* ---- endpoints ---- */
 
 /* What its clients look for beside X-Request-Id. */
-static void name_request(serve_call *c) { (void)http_exchange_field(c->x, "request-id", http_exchange_id(c->x)); }
+static void name_request(serve_call *c) {
+    (void)http_exchange_field(c->x, "request-id", http_exchange_request(c->x)->id);
+}
 
 bool serve_anthropic_messages(serve_call *c) {
     serve_generation *g = serve_generation_new(c, &dialect);

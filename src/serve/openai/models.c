@@ -17,7 +17,7 @@ static ht_json *model_json(const serve_model_name *m) {
 
 /* The same as Anthropic's clients read it, who say so in their requests. */
 static bool for_anthropic(const serve_call *c) {
-    return http_head_value(http_exchange_head(c->x), "anthropic-version") != NULL;
+    return http_head_value(&http_exchange_request(c->x)->head, "anthropic-version") != NULL;
 }
 
 static ht_json *anthropic_model_json(const serve_model_name *m) {
