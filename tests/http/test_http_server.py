@@ -587,28 +587,18 @@ class Endings(HttpTest):
             self.assertEqual(sorted(line.split()[-1] for line in server.log if "/endless" in line), ["0", "1"])
 
 
-def make_certificate(name):
-    certificate, key = SCRATCH / f"{name}.pem", SCRATCH / f"{name}.key"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
-         "-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out", certificate],
-        check=True, capture_output=True)  # fmt: skip
-    return certificate, key
-
-
 @unittest.skipUnless(shutil.which("openssl"), "skipped: there is no openssl to make a certificate with")
 class Tls(HttpTest):
     def setUp(self):
-        self.certificate, self.key = SCRATCH / "used.pem", SCRATCH / "used.key"
-        self.use("first")
-        self.server = self.serve(f"certificate={self.certificate}", f"key={self.key}", "head=1")
+        self.certificate, key = SCRATCH / "used.pem", SCRATCH / "used.key"
+        subprocess.run(
+            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+             "-subj", "/CN=used", "-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out", self.certificate],
+            check=True, capture_output=True)  # fmt: skip
+        self.server = self.serve(f"certificate={self.certificate}", f"key={key}", "head=1")
 
-    def use(self, name):
-        for made, used in zip(make_certificate(name), (self.certificate, self.key)):
-            shutil.copy(made, used)
-
-    def connect(self, trusted="first", **more):
-        context = ssl.create_default_context(cafile=SCRATCH / f"{trusted}.pem")
+    def connect(self, **more):
+        context = ssl.create_default_context(cafile=self.certificate)
         context.set_alpn_protocols(["h2", "http/1.1"])
         for name, value in more.items():
             setattr(context, name, value)

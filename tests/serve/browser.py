@@ -1,6 +1,5 @@
 """A headless Chromium driven over its DevTools protocol, through pipes. Python's standard library only."""
 
-import base64
 import json
 import os
 import pathlib
@@ -11,7 +10,7 @@ import time
 
 HANG = 180  # seconds after which a browser that says nothing is taken for hung
 CHROMIUM = os.environ.get("HEARTH_CHROMIUM") or next(filter(None, map(shutil.which, ["chromium", "chromium-browser", "google-chrome"])), None)
-KEYS = {"Enter": (13, "\r"), "Escape": (27, ""), "Tab": (9, "")}
+KEYS = {"Enter": (13, "\r"), "Escape": (27, "")}
 SHIFT = 8
 
 
@@ -54,15 +53,9 @@ class Browser:
                 if "error" in got:
                     raise RuntimeError(f"{method}: {got['error']}")
                 return got["result"]
-            self.event(got)
-
-    def event(self, got):
-        page = self.pages.get(got.get("sessionId"))
-        if page and "method" in got:  # else it answers a call that nobody waits for
-            page.event(got["method"], got["params"])
-
-    def page(self, url, **size):
-        return Page(self, url, **size)
+            page = self.pages.get(got.get("sessionId"))
+            if page and "method" in got:  # else it answers a call that nobody waits for
+                page.event(got["method"], got["params"])
 
     def close(self):
         self.process.stdin.close()  # which ends it
@@ -168,6 +161,3 @@ class Page:
     def close(self):
         self.browser.pages.pop(self.session, None)
         self.browser.call("Target.closeTarget", targetId=self.target)
-
-    def screenshot(self, path):
-        pathlib.Path(path).write_bytes(base64.b64decode(self.call("Page.captureScreenshot")["data"]))

@@ -351,15 +351,25 @@ class Server:
             self.stop()
 
 
+class PlainServer(Server):
+    """One of a single thread, whose requests are written as fields."""
+
+    def __init__(self, model, *options, **more):
+        super().__init__(model, "--threads", "1", *options, **more)
+
+    def post(self, path, **body):
+        return self.request("POST", path, body)
+
+
 class ServeTest(unittest.TestCase):
     """A class that names `model` has one server for all its tests, with `options` and `keys`."""
 
-    model, options, keys, server = None, (), (), None
+    model, options, keys, server, kind = None, (), (), None, Server
 
     @classmethod
     def setUpClass(cls):
         if cls.model:
-            cls.server = Server(cls.model, *cls.options, keys=cls.keys)
+            cls.server = cls.kind(cls.model, *cls.options, keys=cls.keys)
 
     @classmethod
     def tearDownClass(cls):
@@ -371,7 +381,7 @@ class ServeTest(unittest.TestCase):
 
     def serve(self, *words, **more):
         """A server of this test alone."""
-        server = Server(*words, **more)
+        server = self.kind(*words, **more)
         self.addCleanup(server.stop)
         return server
 
@@ -392,3 +402,7 @@ class ServeTest(unittest.TestCase):
         for text in [says] if isinstance(says, str) else says:
             self.assertIn(text, error["message"])
         return error
+
+
+class PlainTest(ServeTest):
+    model, kind = TINY, PlainServer

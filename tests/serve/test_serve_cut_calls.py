@@ -4,8 +4,7 @@ import json
 import unittest
 
 from dialects import HELLO, STEERED, Anthropic, Ollama, OpenAI, Responses
-from serve_support import variant
-from support import SCRATCH, ServeTest, cases, tiny_model
+from support import SCRATCH, ServeTest, cases, tiny_model, variant
 from test_serve_calls_or_text import biases
 from tool_model import CONTEXT, MODEL, TEMPLATE, call, exactly
 

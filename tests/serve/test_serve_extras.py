@@ -1,10 +1,8 @@
 """llama-server's endpoints of `hearth serve`: completions in its form, gaps, embeddings, slots and their files."""
 
-import pathlib
-import tempfile
 import unittest
 
-from serve_support import TINY, PlainTest, Server, variant
+from support import TINY, PlainServer, PlainTest, variant
 from test_serve_run import write_adapter
 
 LONG = "hello the world or hell " * 40
@@ -83,7 +81,7 @@ class Completions(PlainTest):
             self.refused(self.complete(**{name: [1]}), 400, name)
         everything = {"typical_p": 1, "mirostat": 0, "dry_multiplier": 0, "xtc_probability": 0, "top_n_sigma": -1, "lora": []}
         self.assertEqual(self.complete(**everything).status, 200)
-        self.refused(self.server.ask("POST", "/completion", {}), 400, "prompt")
+        self.refused(self.server.request("POST", "/completion", {}), 400, "prompt")
 
     def test_no_tokens_at_all_computes_the_prompt(self):
         """As a client warms the cache: nothing is generated, and what comes behind finds the prompt computed."""
@@ -118,7 +116,7 @@ class Completions(PlainTest):
         self.assertFalse(any(slot["is_processing"] for slot in slots))
         self.assertEqual(self.server.get("/slots?fail_on_no_slot=1").status, 200)
         self.assertEqual(self.server.get("/lora-adapters").json, [])
-        self.refused(self.server.ask("POST", "/lora-adapters", [{"id": 0, "scale": 0}]), 405, "--adapter")
+        self.refused(self.server.request("POST", "/lora-adapters", [{"id": 0, "scale": 0}]), 405, "--adapter")
 
     def test_embeddings(self):
         (one,) = self.server.post("/embedding", content="hello").json
@@ -197,13 +195,15 @@ class Gaps(PlainTest):
         refused(suffix=["yz"])
 
 
-class Slots(unittest.TestCase):
-    def setUp(self):
-        self.folder = pathlib.Path(tempfile.mkdtemp())
-        self.server = Server(TINY, "--slots-directory", self.folder)
+class Slots(PlainTest):
+    model = None
 
-    def tearDown(self):
-        self.server.stop()
+    def setUp(self):
+        super().setUp()
+        self.start()
+
+    def start(self, *options):
+        self.server = self.serve(TINY, "--slots-directory", self.folder, *options)
 
     def act(self, action, name, slot="0"):
         return self.server.post(f"/slots/{slot}?action={action}", filename=name)
@@ -213,7 +213,7 @@ class Slots(unittest.TestCase):
 
     def restart(self, *options):
         self.server.stop()
-        self.server = Server(TINY, "--slots-directory", self.folder, *options)
+        self.start(*options)
 
     def test_what_is_saved_comes_back(self):
         self.assertEqual(self.cached(), 0)
@@ -263,11 +263,11 @@ class Slots(unittest.TestCase):
     def test_what_is_erased_is_computed_again(self):
         self.assertEqual((self.cached(), self.cached() > 256), (0, True))
         kept = self.act("save", "kept").json["n_saved"]
-        erased = self.server.ask("POST", "/slots/3?action=erase").json  # no body, as its clients send none
+        erased = self.server.request("POST", "/slots/3?action=erase").json  # no body, as its clients send none
         self.assertEqual(erased, {"id_slot": 3, "n_erased": kept})
         self.assertEqual(self.act("erase", "kept").json["n_erased"], 0)
         self.assertEqual(self.cached(), 0)
-        self.assertEqual(self.server.ask("POST", "/slots/16?action=erase").status, 400)
+        self.assertEqual(self.server.request("POST", "/slots/16?action=erase").status, 400)
         self.act("erase", None)
         self.assertEqual(self.act("restore", "kept").json["n_restored"], kept)
 
@@ -324,7 +324,7 @@ class Sampling(unittest.TestCase):
             ("file", variant("own.gguf", sampling=own), (), given),
             ("server", variant("own.gguf", sampling=own), ("--temperature", 0.3, "--top-k", 0), {**given, "temperature": 0.3, "top_k": 0}),
         ):  # fmt: skip
-            with Server(model, "--any-model", *map(str, options)) as server:
+            with PlainServer(model, "--any-model", *map(str, options)) as server:
                 found[name] = self.answers(server)
                 self.assertEqual(self.answers(server, **params), found[name])
                 self.assertEqual(self.answers(server, temperature=0, repeat_penalty=1), self.greedy(server))

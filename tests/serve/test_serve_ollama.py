@@ -3,7 +3,7 @@
 import re
 import unittest
 
-from serve_support import TINY, PlainTest, variant
+from support import TINY, PlainTest, variant
 
 TIME = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z$")
 HELLO = [{"role": "user", "content": "Hello"}]
@@ -119,8 +119,8 @@ class Ollama(PlainTest):
         self.refused(self.generate(template="{{ .Prompt }}"), 400, "template")
         self.refused(self.generate(images=["AAAA"]), 400, "images")
         self.refused(self.generate(suffix="end"), 400, "insert")
-        self.refused(self.server.ask("POST", "/api/chat", b"{"), 400, "line 1, column 2")
-        self.refused(self.server.ask("POST", "/api/chat", []), 400, "object")
+        self.refused(self.server.request("POST", "/api/chat", b"{"), 400, "line 1, column 2")
+        self.refused(self.server.request("POST", "/api/chat", []), 400, "object")
 
     def test_options(self):
         for name, value in [
@@ -145,7 +145,7 @@ class Ollama(PlainTest):
         self.assertEqual(model["size"], TINY.stat().st_size)
         self.assertRegex(model["digest"], "^[0-9a-f]{64}$")
         self.assertEqual(model["details"]["family"], "llama")
-        self.assertEqual(self.server.ask("HEAD", "/api/tags").status, 200)
+        self.assertEqual(self.server.request("HEAD", "/api/tags").status, 200)
         self.assertIn("version", self.server.get("/api/version").json)
         named = self.server.post("/api/chat", model="tiny:latest", messages=HELLO, stream=False, options={"num_predict": 1})
         self.assertEqual(named.json["model"], "tiny:latest")
@@ -207,7 +207,7 @@ class Ollama(PlainTest):
         self.refused(self.server.post("/api/pull", model="other"), 404, "hearth pull")
         self.assertEqual(self.server.post("/api/pull", model="tiny").json, {"status": "success"})
         for method, path in [("POST", "/api/create"), ("POST", "/api/copy"), ("POST", "/api/push"), ("DELETE", "/api/delete")]:
-            self.refused(self.server.ask(method, path, {"model": "tiny"}), 501)
+            self.refused(self.server.request(method, path, {"model": "tiny"}), 501)
 
 
 # Writes tools, and thoughts when it is told to; refuses a result that is not of a call.

@@ -3,8 +3,7 @@
 import json
 import unittest
 
-from serve_support import PlainTest, variant
-from support import SCRATCH, ServeTest, tiny_model
+from support import SCRATCH, PlainTest, ServeTest, tiny_model, variant
 
 TEMPLATE = r"""{% for m in messages %}{{ m.content }}
 {% endfor %}{% if enable_thinking is not defined or enable_thinking %}<think>
