@@ -307,7 +307,7 @@ class Answers(unittest.TestCase):
         self.ask("POST", "/v1/embeddings", {"input": []}, status=400)
         with PlainServer(BROKEN, keys=["key"]) as server:
             self.ask("GET", "/openapi.json", server=server)
-            self.ask("GET", "/v1/models", server=server, status=401)
+            self.ask("GET", "/v1/models", server=server, status=401, Authorization="")
 
     def ask_for_failures(self):
         """Answers that fail when they have begun."""
