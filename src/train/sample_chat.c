@@ -1,7 +1,8 @@
-#include "train/sample_chat.h"
-
+/* Conversations as samples: their ids, and the answers in them. */
 #include "base/error.h"
+#include "chat/conversation.h"
 #include "models/model.h"
+#include "train/sample.h"
 
 #include <stdlib.h>
 #include <string.h>

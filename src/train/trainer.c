@@ -1,16 +1,17 @@
-/* Trainer: opening and describing one, its steps and evaluations. */
+/* Trainer: opening and describing one, the forecast of its memory, its steps and evaluations. */
 #include "train/trainer.h"
 
 #include "array/array.h"
+#include "array/eval_forecast.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/options.h"
 #include "base/plural.h"
+#include "models/memory_check.h"
 #include "models/weights.h"
 #include "template/template.h"
-#include "train/forecast.h"
-#include "train/model_loss.h"
 
+#include <hearth/memory.h>
 #include <hearth/ops.h>
 #include <hearth/random.h>
 
@@ -130,6 +131,104 @@ ht_status ht_trainer_set_time(ht_trainer *t, int64_t time, ht_error *err) {
     return HT_OK;
 }
 
+/* ---- the forecast of memory, and the choice of checkpointing by it ---- */
+
+/* Rows of a batch. */
+typedef struct rows {
+    ht_train_batch batch;
+    int32_t *memory;
+} rows;
+
+/* The largest batch that can come: sequences as long as the longest sample, or packed to max_length. In the file's order
+ * samples come again when there are too few for a batch. */
+static ht_status largest_batch(const ht_trainer *t, bool held_out, rows *r, ht_error *err) {
+    const ht_data_report *report = ht_data_get_report(held_out ? t->valid : t->data);
+    const bool pack = t->o.pack && !held_out, repeats = t->o.in_order && !pack && !held_out;
+    const int64_t in_all = report->n_tokens - report->n_samples, one = report->longest - 1;
+    const int64_t length = pack ? ht_max_i64(one, ht_min_i64(report->max_length, in_all)) : one;
+    const int64_t most = repeats ? t->o.batch : ht_max_i64(1, ht_ceil_div_i64(in_all, length));
+    const int64_t n_seq = ht_min_i64(t->o.batch, most), n = n_seq * length;
+    r->memory = malloc((3 * (size_t)n + (size_t)n_seq + 1) * sizeof *r->memory);
+    if (!r->memory) return ht_fail_memory(err, 3 * (size_t)n * sizeof *r->memory, "a batch");
+    int32_t *id = r->memory, *pos = id + n, *target = pos + n, *seq_start = target + n;
+    for (int64_t i = 0; i < n; i++) {
+        id[i] = target[i] = 0;
+        pos[i] = (int32_t)(i % length);
+    }
+    for (int64_t s = 0; s <= n_seq; s++) seq_start[s] = (int32_t)(s * length);
+    r->batch = (ht_train_batch){(int32_t)n, (int32_t)n_seq, id, pos, seq_start, target, n};
+    return HT_OK;
+}
+
+/* Memory of the gradients of the largest batch. */
+static ht_status measure(const ht_trainer *t, const rows *r, bool checkpointing, size_t *bytes, ht_error *err) {
+    const int n = ht_trainable_count(t->trainable);
+    ht_scope *s = ht_scope_new(t->m->stream);
+    ht_array **made = calloc((size_t)n + 1, sizeof *made);
+    ht_status status = s && made ? HT_OK : ht_fail_memory(err, (size_t)n * sizeof *made, "a forecast");
+    ht_array *key = HT_NONE;
+    if (!status && t->trainable->dropout > 0) key = ht_random_key(s, 0);
+    if (!status) status = ht_trainable_gradients(t->trainable, s, &r->batch, key, checkpointing, &made[n], made, err);
+    if (!status) status = ht_eval_forecast(s, made, n + 1, bytes, err);
+    free(made);
+    ht_scope_free(s);
+    return status;
+}
+
+/* Memory of the losses of the largest held-out batch. */
+static ht_status measure_held_out(const ht_trainer *t, size_t *bytes, ht_error *err) {
+    rows r = {0};
+    ht_status status = largest_batch(t, true, &r, err);
+    ht_scope *s = status ? NULL : ht_scope_new(t->m->stream);
+    if (!status && !s) status = ht_fail_memory(err, sizeof *s, "a forecast");
+    if (!status) {
+        const ht_adapters adapters = ht_trainable_adapters(t->trainable, HT_NONE);
+        ht_array *losses = ht_model_loss_rows(s, t->m, &r.batch, &adapters, false);
+        status = losses ? ht_eval_forecast(s, &losses, 1, bytes, err) : ht_scope_status(s, err);
+    }
+    ht_scope_free(s);
+    free(r.memory);
+    return status;
+}
+
+static ht_status refuse(const ht_trainer *t, size_t wanted, size_t available, ht_error *err) {
+    char need[32], have[32];
+    const char *help = "fewer targets, or a smaller model";
+    if (!t->checkpointing && t->o.checkpointing == HT_CHECKPOINTING_OFF)
+        help = "checkpointing";
+    else if (t->o.batch > 1)
+        help = "a smaller batch, with more batches accumulated";
+    else if (ht_data_get_report(t->data)->longest > 256)
+        help = "a smaller max_length";
+    return ht_fail(err, HT_ERR_LIMIT, "training needs about %s more memory at its peak, and %s is free; %s would help",
+                   ht_memory_check_text(wanted, need), ht_memory_check_text(available, have), help);
+}
+
+/* Fills in t->checkpointing and t->peak_bytes. HT_ERR_LIMIT, with the option that would help, when free memory does not suffice. */
+static ht_status forecast_memory(ht_trainer *t, ht_error *err) {
+    enum { MOMENTS = 2, GRADIENTS = 2 };
+    rows r = {0};
+    size_t bytes, evaluation = 0, available;
+    const bool known = ht_memory_check_free_on(t->m->device, &available);
+    const size_t parameters = (size_t)ht_trainable_parameters(t->trainable) * sizeof(float) * (MOMENTS + GRADIENTS + 1);
+    ht_status status = largest_batch(t, false, &r, err);
+    t->checkpointing = t->o.checkpointing == HT_CHECKPOINTING_ON;
+    if (!status) status = measure(t, &r, t->checkpointing, &bytes, err);
+    if (!status && t->o.checkpointing == HT_CHECKPOINTING_AUTO && known && bytes + parameters > available / 4 * 3) {
+        t->checkpointing = true;
+        status = measure(t, &r, true, &bytes, err);
+    }
+    free(r.memory);
+    if (!status && t->valid) status = measure_held_out(t, &evaluation, err);
+    if (status) return status;
+    t->step_bytes = ht_max_size(bytes, evaluation) + parameters;
+    t->peak_bytes = ht_memory_check_used_on(t->m->device) + t->step_bytes;
+    if (known && !t->o.skip_memory_check && t->step_bytes > available) return refuse(t, t->step_bytes, available, err);
+    return HT_OK;
+}
+
+/* ---- life ---- */
+
 static ht_status fill(ht_trainer *t, ht_error *err) {
     const ht_trainer_options *o = &t->o;
     ht_lora_options lora;
@@ -153,7 +252,7 @@ static ht_status fill(ht_trainer *t, ht_error *err) {
     if (!status) status = ht_model_fingerprint(t->m, t->model, err);
     if (status) return status;
     ht_model_template_hash(t->m, t->template);
-    return ht_forecast_check(t, err);
+    return forecast_memory(t, err);
 }
 
 ht_status ht_trainer_new(ht_model *m, const ht_trainer_options *options, ht_trainer **out, ht_error *err) {
@@ -367,9 +466,9 @@ static ht_status evaluate_batch(const ht_trainer *t, const ht_train_batch *batch
     const ht_adapters adapters = ht_trainable_adapters(t->trainable, HT_NONE);
     double loss = 0;
     ht_status status = ht_model_loss_check(t->m, batch, err);
-    ht_array *rows = status ? NULL : ht_model_loss_rows(s, t->m, batch, &adapters, false);
+    ht_array *losses = status ? NULL : ht_model_loss_rows(s, t->m, batch, &adapters, false);
     if (!status) status = ht_scope_status(s, err);
-    if (!status) status = read_scalar(s, ht_sum(s, rows, NULL, 0, false), &loss, err);
+    if (!status) status = read_scalar(s, ht_sum(s, losses, NULL, 0, false), &loss, err);
     *sum += loss;
     ht_scope_free(s);
     return status;
@@ -399,12 +498,7 @@ ht_status ht_trainer_adapter(const ht_trainer *t, ht_adapter **out, ht_error *er
 }
 
 ht_status ht_trainer_sample(const ht_trainer *t, int64_t i, ht_train_piece_fn *fn, void *user, ht_error *err) {
-    ht_sample sample;
     if (i < 0 || i >= ht_data_length(t->data))
         return ht_fail(err, HT_ERR_ARGUMENT, "sample %lld of %lld", (long long)i, (long long)ht_data_length(t->data));
-    ht_status status = ht_data_sample(t->data, i, &sample, err);
-    if (status) return status;
-    status = ht_sample_pieces(t->m, &sample, fn, user, err);
-    ht_sample_free(&sample);
-    return status;
+    return ht_sample_pieces(t->m, ht_data_sample(t->data, i), fn, user, err);
 }

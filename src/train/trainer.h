@@ -35,4 +35,7 @@ struct ht_trainer {
  * trainer is as it was. */
 ht_status ht_trainer_set_time(ht_trainer *t, int64_t time, ht_error *err);
 
+/* optimizer.c: the options with the defaults filled in, as checkpoints hold them. Lent as long as the optimiser lives. */
+const ht_optimizer_options *ht_optimizer_get_options(const ht_optimizer *o);
+
 #endif
