@@ -1,7 +1,7 @@
 /* Perplexity and KL divergence over the windows of a text. Two models go through a window side by side, some rows at a
  * time, so that only these rows' logits are ever in memory. */
 #include "analysis/kl_divergence.h"
-#include "analysis/window_text.h"
+#include "analysis/window.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/options.h"
