@@ -8,8 +8,18 @@
 #include "backends/calls.h"
 #include "backends/child.h"
 #include "backends/mlx_message.h"
-#include "backends/mlx_text.h"
-#include "backends/turn.h"
+#include "checkpoint/chat_detection.h"
+#include "checkpoint/sampling.h"
+
+/* The checkpoint's tokenizer, chat template, stop ids and sampling values, as models of this library have them. */
+typedef struct ht_mlx_text {
+    ht_tokenizer *tokenizer;  /* NULL: none, and the model takes and gives ids alone */
+    const char *no_tokenizer; /* the reason. Static */
+    ht_chat_setup chat;
+    int32_t *stop_ids;
+    int n_stop_ids;
+    ht_sampling sampling; /* where a request gives no values */
+} ht_mlx_text;
 
 typedef struct ht_mlx_model {
     ht_child *child;  /* NULL after a failure */
