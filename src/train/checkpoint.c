@@ -66,7 +66,7 @@ static void describe_pairs(const ht_trainer *t, entries *e) {
 /* What further steps depend on. */
 static void describe_run(const ht_trainer *t, entries *e) {
     const ht_trainer_options *o = &t->o;
-    const ht_data_report *data = ht_data_get_report(t->data);
+    const ht_data_report *data = ht_data_get_report(t->train.data);
     const ht_optimizer_options *rule = ht_optimizer_get_options(t->optimizer);
     add(e, "format", "hearth-training-1");
     add(e, "model", "%s", t->model);
@@ -99,7 +99,7 @@ static void describe_run(const ht_trainer *t, entries *e) {
 
 /* What the lines gave, which depends on the time that templates were told. */
 static void describe_samples(const ht_trainer *t, entries *e) {
-    const ht_data_report *data = ht_data_get_report(t->data);
+    const ht_data_report *data = ht_data_get_report(t->train.data);
     add(e, "samples", "%" PRId64, data->n_samples);
     add(e, "tokens", "%" PRId64, data->n_tokens);
     add(e, "learned_tokens", "%" PRId64, data->n_learned);

@@ -13,7 +13,6 @@
 #ifndef HT_TRAIN_SAMPLE_H
 #define HT_TRAIN_SAMPLE_H
 
-#include <hearth/chat.h>
 #include <hearth/train.h>
 
 typedef struct ht_sample_options {
@@ -50,18 +49,5 @@ void ht_sample_truncate(const ht_model *m, ht_sample *s, int32_t n);
 /* The sample in such pieces, special tokens included; together they are the text of all its ids. HT_ERR_CANCELLED when fn
  * returned false. */
 ht_status ht_sample_pieces(const ht_model *m, const ht_sample *s, ht_train_piece_fn *fn, void *user, ht_error *err);
-
-/* ---- of sample.c and sample_chat.c ---- */
-
-/* The ids that the model's chat format makes of the conversation, and which of them are learned; messages lose their weights
- * for it. *out takes ids and flags, which hold whatever the outcome what ht_sample_free frees. */
-ht_status ht_sample_of_chat(const ht_model *m, ht_chat *chat, const ht_sample_options *options, ht_sample *out,
-                            ht_error *err);
-/* Whether generation ends at the id. */
-bool ht_sample_is_stop(const ht_model *m, int32_t id);
-/* Gives the sample the ids, which it owns from now on, and room for flags, all false. */
-ht_status ht_sample_take_ids(ht_sample *s, int32_t *ids, size_t n, ht_error *err);
-/* The length of what two sequences of ids have in common at their beginnings. */
-size_t ht_common_prefix(const int32_t *a, size_t n_a, const int32_t *b, size_t n_b);
 
 #endif

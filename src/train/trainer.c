@@ -49,18 +49,12 @@ static ht_status check_options(const ht_trainer_options *o, ht_error *err) {
 
 /* ---- opening ---- */
 
-/* A file's samples and their order. */
-typedef struct source {
-    ht_data *data;
-    ht_batches *batches;
-} source;
-
-static void close_source(source *from) {
+static void close_source(ht_train_source *from) {
     ht_batches_free(from->batches);
     ht_data_free(from->data);
 }
 
-static ht_status open_source(const ht_trainer *t, const char *path, bool held_out, int64_t time, source *out,
+static ht_status open_source(const ht_trainer *t, const char *path, bool held_out, int64_t time, ht_train_source *out,
                              ht_error *err) {
     const ht_trainer_options *o = &t->o;
     const ht_data_options how = {.mask = o->mask,
@@ -76,7 +70,7 @@ static ht_status open_source(const ht_trainer *t, const char *path, bool held_ou
                                       .shuffle = !o->in_order && !held_out,
                                       .once = held_out,
                                       .seed = o->seed};
-    *out = (source){NULL, NULL};
+    *out = (ht_train_source){NULL, NULL};
     ht_status status = ht_data_open(t->m, path, &how, &out->data, err);
     if (!status) status = ht_batches_new(out->data, &order, &out->batches, err);
     if (status) close_source(out);
@@ -89,35 +83,33 @@ static int64_t count_steps(const ht_trainer *t) {
     const double step = (double)t->o.accumulate, batch = (double)t->o.batch;
     const bool in_order = t->o.in_order && !t->o.pack;
     const double in_epoch =
-        in_order ? (double)ht_data_length(t->data) / batch : (double)ht_batches_per_epoch(t->batches);
+        in_order ? (double)ht_data_length(t->train.data) / batch : (double)ht_batches_per_epoch(t->train.batches);
     return (int64_t)fmin(fmax(ceil(t->o.epochs * in_epoch / step), 1), 1e15);
 }
 
 static void count_all(ht_trainer *t) {
-    t->per_epoch = ht_ceil_div_i64(ht_batches_per_epoch(t->batches), t->o.accumulate);
+    t->per_epoch = ht_ceil_div_i64(ht_batches_per_epoch(t->train.batches), t->o.accumulate);
     t->iters = count_steps(t);
     t->schedule.total_steps = t->iters;
-    if (!t->held_out) return;
-    const int64_t all = ht_batches_per_epoch(t->held_out);
+    if (!t->valid.batches) return;
+    const int64_t all = ht_batches_per_epoch(t->valid.batches);
     t->held_out_batches = t->o.valid_batches ? ht_min_i64(t->o.valid_batches, all) : all;
 }
 
 /* Training data, then held-out data, which is told the same time. */
 static ht_status open_data(ht_trainer *t, int64_t time, ht_error *err) {
-    source data, valid = {NULL, NULL};
-    ht_status status = open_source(t, t->data_path, false, time, &data, err);
+    ht_train_source train, valid = {NULL, NULL};
+    ht_status status = open_source(t, t->data_path, false, time, &train, err);
     if (!status && t->valid_path) {
-        status = open_source(t, t->valid_path, true, ht_data_get_report(data.data)->time, &valid, err);
-        if (status) close_source(&data);
+        status = open_source(t, t->valid_path, true, ht_data_get_report(train.data)->time, &valid, err);
+        if (status) close_source(&train);
     }
     if (status) return status;
-    close_source(&(source){t->data, t->batches});
-    close_source(&(source){t->valid, t->held_out});
-    t->data = data.data;
-    t->batches = data.batches;
-    t->valid = valid.data;
-    t->held_out = valid.batches;
-    t->time = ht_data_get_report(t->data)->time;
+    close_source(&t->train);
+    close_source(&t->valid);
+    t->train = train;
+    t->valid = valid;
+    t->time = ht_data_get_report(t->train.data)->time;
     count_all(t);
     return HT_OK;
 }
@@ -142,7 +134,7 @@ typedef struct rows {
 /* The largest batch that can come: sequences as long as the longest sample, or packed to max_length. In the file's order
  * samples come again when there are too few for a batch. */
 static ht_status largest_batch(const ht_trainer *t, bool held_out, rows *r, ht_error *err) {
-    const ht_data_report *report = ht_data_get_report(held_out ? t->valid : t->data);
+    const ht_data_report *report = ht_data_get_report(held_out ? t->valid.data : t->train.data);
     const bool pack = t->o.pack && !held_out, repeats = t->o.in_order && !pack && !held_out;
     const int64_t in_all = report->n_tokens - report->n_samples, one = report->longest - 1;
     const int64_t length = pack ? ht_max_i64(one, ht_min_i64(report->max_length, in_all)) : one;
@@ -198,7 +190,7 @@ static ht_status refuse(const ht_trainer *t, size_t wanted, size_t available, ht
         help = "checkpointing";
     else if (t->o.batch > 1)
         help = "a smaller batch, with more batches accumulated";
-    else if (ht_data_get_report(t->data)->longest > 256)
+    else if (ht_data_get_report(t->train.data)->longest > 256)
         help = "a smaller max_length";
     return ht_fail(err, HT_ERR_LIMIT, "training needs about %s more memory at its peak, and %s is free; %s would help",
                    ht_memory_check_text(wanted, need), ht_memory_check_text(available, have), help);
@@ -219,7 +211,7 @@ static ht_status forecast_memory(ht_trainer *t, ht_error *err) {
         status = measure(t, &r, true, &bytes, err);
     }
     free(r.memory);
-    if (!status && t->valid) status = measure_held_out(t, &evaluation, err);
+    if (!status && t->valid.data) status = measure_held_out(t, &evaluation, err);
     if (status) return status;
     t->step_bytes = ht_max_size(bytes, evaluation) + parameters;
     t->peak_bytes = ht_memory_check_used_on(t->m->device) + t->step_bytes;
@@ -283,8 +275,8 @@ ht_status ht_trainer_new(ht_model *m, const ht_trainer_options *options, ht_trai
 
 void ht_trainer_free(ht_trainer *t) {
     if (!t) return;
-    close_source(&(source){t->valid, t->held_out});
-    close_source(&(source){t->data, t->batches});
+    close_source(&t->valid);
+    close_source(&t->train);
     if (t->reserved_bytes) ht_memory_unreserve(t->m->device->memory, t->reserved_bytes);
     free(t->data_path);
     free(t->valid_path);
@@ -308,8 +300,8 @@ void ht_trainer_describe(const ht_trainer *t, ht_trainer_plan *out) {
                              .n_projections = t->trainable->n,
                              .checkpointing = t->checkpointing,
                              .peak_bytes = t->peak_bytes,
-                             .data = ht_data_get_report(t->data),
-                             .valid = t->valid ? ht_data_get_report(t->valid) : NULL};
+                             .data = ht_data_get_report(t->train.data),
+                             .valid = t->valid.data ? ht_data_get_report(t->valid.data) : NULL};
 }
 
 /* ---- a step ---- */
@@ -416,7 +408,7 @@ static ht_status count_failures(ht_trainer *t, const ht_train_step *step, ht_err
     size_t used = 0;
     for (int32_t i = 0; i < t->last_n_seq && used + 24 < sizeof lines; i++)
         used += (size_t)snprintf(lines + used, sizeof lines - used, "%s%lld", i ? ", " : "",
-                                 (long long)ht_batches_line(t->batches, i));
+                                 (long long)ht_batches_line(t->train.batches, i));
     return ht_fail(
         err, HT_ERR_ARGUMENT,
         "%d steps in a row had a loss of %g and gradients of norm %g: training has diverged. Begin a new run "
@@ -441,7 +433,7 @@ ht_status ht_trainer_step(ht_trainer *t, ht_train_step *out, ht_error *err) {
                              ht_plural(t->iter));
             break;
         }
-        status = ht_batches_get(t->batches, number, &batch, err);
+        status = ht_batches_get(t->train.batches, number, &batch, err);
         if (!status) status = add_batch(t, &batch, number, sums, err);
         if (status) break;
         t->last_n_seq = batch.n_seq;
@@ -476,13 +468,13 @@ static ht_status evaluate_batch(const ht_trainer *t, const ht_train_batch *batch
 
 ht_status ht_trainer_evaluate(ht_trainer *t, double *loss, ht_error *err) {
     *loss = 0;
-    if (!t->valid) return ht_fail(err, HT_ERR_ARGUMENT, "there are no held-out samples to evaluate on");
+    if (!t->valid.data) return ht_fail(err, HT_ERR_ARGUMENT, "there are no held-out samples to evaluate on");
     double sum = 0;
     int64_t n = 0;
     for (int64_t i = 0; i < t->held_out_batches; i++) {
         ht_train_batch batch;
         if (ht_cancel_requested(t->o.cancel)) return ht_fail(err, HT_ERR_CANCELLED, "an evaluation was cancelled");
-        ht_status status = ht_batches_get(t->held_out, i, &batch, err);
+        ht_status status = ht_batches_get(t->valid.batches, i, &batch, err);
         if (!status) status = evaluate_batch(t, &batch, &sum, err);
         if (status) return status;
         n += batch.n_learned;
@@ -498,7 +490,8 @@ ht_status ht_trainer_adapter(const ht_trainer *t, ht_adapter **out, ht_error *er
 }
 
 ht_status ht_trainer_sample(const ht_trainer *t, int64_t i, ht_train_piece_fn *fn, void *user, ht_error *err) {
-    if (i < 0 || i >= ht_data_length(t->data))
-        return ht_fail(err, HT_ERR_ARGUMENT, "sample %lld of %lld", (long long)i, (long long)ht_data_length(t->data));
-    return ht_sample_pieces(t->m, ht_data_sample(t->data, i), fn, user, err);
+    if (i < 0 || i >= ht_data_length(t->train.data))
+        return ht_fail(err, HT_ERR_ARGUMENT, "sample %lld of %lld", (long long)i,
+                       (long long)ht_data_length(t->train.data));
+    return ht_sample_pieces(t->m, ht_data_sample(t->train.data, i), fn, user, err);
 }

@@ -390,10 +390,10 @@ TEST_CASE(the_time_of_a_template) {
         ht_trainer *t = open_on(m, &o);
         assert_true(calls > 0);
         calls = 0;
-        const ht_data *data = t->data;
+        const ht_data *data = t->train.data;
         assert_works(ht_trainer_set_time, t, 86400);
-        assert_int_equal(t->data != data, i);
-        assert_int_equal(ht_data_get_report(t->data)->n_tokens, 100 * (4 + i));
+        assert_int_equal(t->train.data != data, i);
+        assert_int_equal(ht_data_get_report(t->train.data)->n_tokens, 100 * (4 + i));
         assert_int_equal(calls, 0);
         ht_trainer_free(t);
     }
