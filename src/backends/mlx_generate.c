@@ -204,9 +204,8 @@ static ht_status take_end(run *r, const ht_mlx_event *e, ht_error *err) {
 }
 
 static ht_status take_begin(run *r, const ht_child_wait *wait, ht_error *err) {
-    static const ht_mlx_event_kind expected[] = {HT_MLX_BEGIN};
     ht_mlx_event e;
-    ht_status st = ht_mlx_next(&r->call, wait, expected, 1, &e, err);
+    ht_status st = ht_mlx_next(&r->call, wait, HT_MLX_BEGIN, &e, err);
     if (!st && e.reused >= (int64_t)r->n)
         st = ht_mlx_refuse(&r->call, HT_ERR_FORMAT, err, "holds %lld token%s of a prompt of %zu already",
                            (long long)e.reused, ht_plural(e.reused), r->n);
@@ -216,14 +215,13 @@ static ht_status take_begin(run *r, const ht_child_wait *wait, ht_error *err) {
 }
 
 static ht_status read_answer(run *r, ht_error *err) {
-    static const ht_mlx_event_kind expected[] = {HT_MLX_TOKENS, HT_MLX_DONE};
     const ht_mlx_model *m = r->call.m;
     ht_child_wait wait = ht_mlx_wait(&r->call, m->first_seconds, "the first token");
     ht_status st = take_begin(r, &wait, err);
     while (!st && !r->metrics->finish) {
         ht_mlx_event e;
         if (r->first_token > 0) wait = ht_mlx_wait(&r->call, m->next_seconds, "the next token");
-        st = ht_mlx_next(&r->call, &wait, expected, 2, &e, err);
+        st = ht_mlx_next(&r->call, &wait, HT_MLX_TOKENS, &e, err);
         if (!st) st = e.kind == HT_MLX_TOKENS ? take_tokens(r, &e, err) : take_end(r, &e, err);
         ht_mlx_event_free(&e);
     }
@@ -320,14 +318,13 @@ static bool follows(const ht_backend_keys *last, const ht_backend_keys *next, si
 }
 
 static ht_status read_keys(ht_mlx_call *c, size_t n, ht_backend_keys_fn *fn, void *user, ht_error *err) {
-    static const ht_mlx_event_kind expected[] = {HT_MLX_KEYS, HT_MLX_DONE};
     ht_child_wait wait = ht_mlx_wait(c, c->m->first_seconds, "the first keys");
     ht_backend_keys last = {0};
     bool done = false;
     ht_status st = HT_OK;
     while (!st && !done) {
         ht_mlx_event e;
-        st = ht_mlx_next(c, &wait, expected, 2, &e, err);
+        st = ht_mlx_next(c, &wait, HT_MLX_KEYS, &e, err);
         done = !st && e.kind == HT_MLX_DONE;
         if (!st &&
             (done ? last.layer + 1 != last.n_layers || last.head + 1 != last.n_heads : !follows(&last, &e.keys, n)))

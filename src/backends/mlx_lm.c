@@ -133,16 +133,16 @@ ht_status ht_mlx_send(ht_mlx_call *c, const char *command, ht_json *more, ht_err
     return written;
 }
 
-ht_status ht_mlx_next(ht_mlx_call *c, const ht_child_wait *wait, const ht_mlx_event_kind *kinds, int n, ht_mlx_event *e,
+ht_status ht_mlx_next(ht_mlx_call *c, const ht_child_wait *wait, ht_mlx_event_kind kind, ht_mlx_event *e,
                       ht_error *err) {
     const ht_status st = read_event(c, c->id, wait, e, err);
     if (st == HT_ERR_CANCELLED) ht_mlx_abandon(c);
     if (st) return st;
     if (e->kind == HT_MLX_ERROR) return ht_fail(err, e->status, NAME ": %s", e->message);
-    for (int i = 0; i < n; i++)
-        if (e->kind == kinds[i]) return HT_OK;
+    const bool may_end = kind == HT_MLX_TOKENS || kind == HT_MLX_KEYS;
+    if (e->kind == kind || (may_end && e->kind == HT_MLX_DONE)) return HT_OK;
     return ht_mlx_refuse(c, HT_ERR_FORMAT, err, "says \"%s\", expected \"%s\"", ht_mlx_event_name(e->kind),
-                         ht_mlx_event_name(kinds[0]));
+                         ht_mlx_event_name(kind));
 }
 
 /* ---- text ---- */
@@ -261,7 +261,6 @@ static ht_status start(ht_mlx_model *m, const ht_backend_options *o, ht_error *e
 /* Asks the child to load; the answer tells what was loaded. */
 static ht_status ask(ht_mlx_model *m, const char *path, ht_json *adapter, const ht_backend_options *o,
                      const ht_model_options *with, ht_error *err) {
-    static const ht_mlx_event_kind expected[] = {HT_MLX_INFO};
     ht_mlx_call c;
     ht_status st = ht_mlx_enter(m, with->cancel, &c, err);
     if (st) {
@@ -270,7 +269,7 @@ static ht_status ask(ht_mlx_model *m, const char *path, ht_json *adapter, const 
     }
     const ht_child_wait wait = ht_mlx_wait(&c, o->load_seconds, "the model");
     st = ht_mlx_send(&c, "load", ht_json_pack("{ss so}", "path", path, "adapter", adapter), err);
-    if (!st) st = ht_mlx_next(&c, &wait, expected, 1, &m->loaded, err);
+    if (!st) st = ht_mlx_next(&c, &wait, HT_MLX_INFO, &m->loaded, err);
     ht_mlx_leave(&c);
     return st;
 }
@@ -336,7 +335,6 @@ static ht_status load(const char *path, const ht_backend_options *o, void **stat
 /* ---- the rest of the table ---- */
 
 static ht_status info(void *state, ht_backend_info *out, ht_error *err) {
-    static const ht_mlx_event_kind expected[] = {HT_MLX_INFO};
     ht_mlx_model *m = state;
     ht_mlx_call c;
     ht_mlx_event e = {0};
@@ -345,7 +343,7 @@ static ht_status info(void *state, ht_backend_info *out, ht_error *err) {
     st = ht_mlx_send(&c, "info", ht_json_new_object(), err);
     if (!st) {
         const ht_child_wait wait = ht_mlx_wait(&c, m->next_seconds, "what the model is");
-        st = ht_mlx_next(&c, &wait, expected, 1, &e, err);
+        st = ht_mlx_next(&c, &wait, HT_MLX_INFO, &e, err);
     }
     if (!st) {
         *out = m->loaded.info;

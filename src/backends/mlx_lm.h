@@ -50,9 +50,9 @@ void ht_mlx_leave(ht_mlx_call *c);
 
 /* Sends a request, after the end of the last one; `more` as of ht_mlx_request_write. */
 ht_status ht_mlx_send(ht_mlx_call *c, const char *command, ht_json *more, ht_error *err);
-/* The next event of the request, one of the n kinds that are expected, or its error, which becomes the call's. `e` is to be
- * freed in any case. A call that fails, or is cancelled, is over: the child is told, or ended. */
-ht_status ht_mlx_next(ht_mlx_call *c, const ht_child_wait *wait, const ht_mlx_event_kind *kinds, int n, ht_mlx_event *e,
+/* The next event of the request, which must be of the kind (tokens and keys may come to their end instead), or its error, which becomes
+ * the call's. `e` is to be freed in any case. A call that fails, or is cancelled, is over: the child is told, or ended. */
+ht_status ht_mlx_next(ht_mlx_call *c, const ht_child_wait *wait, ht_mlx_event_kind kind, ht_mlx_event *e,
                       ht_error *err);
 /* A fault that the caller has found in what the child said. Returns `status`. */
 ht_status ht_mlx_refuse(ht_mlx_call *c, ht_status status, ht_error *err, const char *fmt, ...) HT_PRINTF(4, 5);
