@@ -479,6 +479,7 @@ int64_t ht_engine_clear_cache(ht_engine *e) {
 ht_engine_statistics ht_engine_get_statistics(ht_engine *e) {
     ht_prefix_figures p = {0};
     ht_engine_enter(e);
+    const ht_scheduler_stats s = ht_scheduler_get_stats(e->model->scheduler);
     pthread_mutex_lock(&e->prefix_lock);
     if (e->prefix) p = ht_prefix_cache_get_figures(e->prefix);
     pthread_mutex_unlock(&e->prefix_lock);
@@ -488,6 +489,8 @@ ht_engine_statistics ht_engine_get_statistics(ht_engine *e) {
     f.waiting = e->n_waiting;
     pthread_mutex_unlock(&e->lock);
     f.kv_bytes = atomic_load_explicit(&e->account.bytes, memory_order_relaxed);
+    f.steps = s.steps;
+    f.step_rows = s.rows;
     f.prefix_bytes = p.bytes;
     f.prefix_budget = p.budget;
     f.prefix_tokens = p.tokens;

@@ -1,18 +1,11 @@
 /* Callbacks of an engine: pieces and ends wait with their answer until a thread hands them over, one thread to an answer at a
  * time. */
 #include "base/error.h"
+#include "base/grow.h"
 #include "generate/engine_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* A thread that hands over. Another one starts when ready pieces have waited for a step: with a pool of fixed size, slow readers
- * would delay all others. */
-typedef struct ht_engine_deliverer {
-    ht_engine *engine;
-    pthread_t thread;
-    struct ht_engine_deliverer *next;
-} ht_engine_deliverer;
 
 /* ---- what waits, with the lock ---- */
 
@@ -195,8 +188,10 @@ static void deliver(ht_engine_answer *a) {
     if (a->first || a->state == HT_ENGINE_ENDED) ht_engine_make_ready(a);
 }
 
-static void *run(void *deliverer) {
-    ht_engine *e = ((ht_engine_deliverer *)deliverer)->engine;
+/* A thread that hands over. Another one starts when ready pieces have waited for a step: with a pool of fixed size, slow readers
+ * would delay all others. */
+static void *run(void *engine) {
+    ht_engine *e = engine;
     pthread_mutex_lock(&e->lock);
     while (!e->stopping) {
         ht_engine_answer *a = next_ready(e);
@@ -213,15 +208,10 @@ static void *run(void *deliverer) {
 }
 
 ht_status ht_engine_start_delivery(ht_engine *e, ht_error *err) {
-    ht_engine_deliverer *d = calloc(1, sizeof *d);
-    if (!d) return ht_fail_memory(err, sizeof *d, "an engine");
-    d->engine = e;
-    if (pthread_create(&d->thread, NULL, run, d)) {
-        free(d);
+    if (!HT_GROW_ONE(e->deliverer, e->n_deliverers)) return ht_fail_memory(err, sizeof *e->deliverer, "an engine");
+    if (pthread_create(&e->deliverer[e->n_deliverers], NULL, run, e))
         return ht_fail(err, HT_ERR_MEMORY, "the system gives no thread for the engine's callbacks");
-    }
-    d->next = e->deliverers;
-    e->deliverers = d;
+    e->n_deliverers++;
     return HT_OK;
 }
 
@@ -236,10 +226,6 @@ void ht_engine_stop_delivery(ht_engine *e) {
     e->stopping = true;
     pthread_cond_broadcast(&e->deliver);
     pthread_mutex_unlock(&e->lock);
-    while (e->deliverers) {
-        ht_engine_deliverer *d = e->deliverers;
-        e->deliverers = d->next;
-        pthread_join(d->thread, NULL);
-        free(d);
-    }
+    for (size_t i = 0; i < e->n_deliverers; i++) pthread_join(e->deliverer[i], NULL);
+    free(e->deliverer);
 }

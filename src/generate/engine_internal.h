@@ -1,5 +1,4 @@
-/* Engine internals, of the files with the public functions and requests, with the engine's thread (who computes when), with the delivery of
- * callbacks, and with the prefix cache as a file.
+/* Engine internals: public functions and requests, the engine's thread (who computes when), callbacks, and the prefix cache as a file.
  *
  * The lock guards lists, states and what waits to be handed over. What an answer computes with belongs to the engine's thread
  * from the moment it is queued; the prefix cache has a lock of its own, which comes before the other. */
@@ -131,8 +130,9 @@ struct ht_engine {
 
     /* Lock. */
     ht_engine_answer *ready_first, **ready_last;
-    struct ht_engine_deliverer *deliverers;
-    int32_t n_idle;
+    pthread_t *deliverer; /* [n_deliverers] */
+    size_t n_deliverers;
+    int32_t n_idle; /* of them */
 };
 
 /* ---- calls ---- */

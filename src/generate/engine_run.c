@@ -462,13 +462,6 @@ static int compute(ht_engine *e) {
     return jobs;
 }
 
-/* Statistics of what only this thread may look at. With the lock. */
-static void publish(ht_engine *e) {
-    const ht_scheduler_stats f = ht_scheduler_get_stats(e->model->scheduler);
-    e->figures.steps = f.steps;
-    e->figures.step_rows = f.rows;
-}
-
 /* Waits until something comes, a deadline passes, or a callback may need help. With the lock. */
 static void sleep_until_work(ht_engine *e) {
     const bool answers = e->n_running + e->n_waiting > 0;
@@ -491,7 +484,6 @@ void *ht_engine_run(void *engine) {
         const int jobs = compute(e);
         pthread_mutex_lock(&e->lock);
         e->round++;
-        publish(e);
         ht_engine_help_delivery(e);
         const bool done = e->closing && e->n_running == 0 && e->n_waiting == 0;
         if (!done && !jobs) sleep_until_work(e);
