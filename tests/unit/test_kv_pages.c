@@ -35,8 +35,7 @@ static int teardown(void **state) {
 
 static ht_session *fork_of(const ht_session *s) {
     ht_session *fork;
-    ht_error err = {0};
-    if (ht_session_fork(s, &fork, &err)) fail_msg("%s", err.message);
+    assert_works(ht_session_fork, s, &fork);
     return fork;
 }
 

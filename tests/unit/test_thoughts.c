@@ -1,7 +1,7 @@
 /* Grammars of answers behind thoughts: exactly the tokens with which some answer goes on, in a thought, at its mark and behind it;
  * and whole answers, alone, with guesses and in an engine that is short of memory. */
 #include "chat/reasoning_rules.h"
-#include "generate/constraint.h"
+#include "generate/generation.h"
 #include "models/model.h"
 #include "support/chat.h"
 #include "support/options.h"
