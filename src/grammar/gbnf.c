@@ -46,9 +46,7 @@ typedef struct parser {
     uint32_t n_nodes;
     named_rule *rules;
     uint32_t n_rules;
-    ht_intern names;  /* of the rules by number: length and bytes */
-    uint32_t *packed; /* [packed_capacity] of one name */
-    size_t packed_capacity;
+    ht_intern names; /* of the rules by number */
     ht_code_set ranges;
     ht_rules *out;
     ht_status status;
@@ -190,26 +188,14 @@ static bool is_name_character(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
 }
 
-/* A name as words: its length, and its bytes. */
-static bool pack_name(parser *p, const char *name, size_t n, size_t *n_words) {
-    *n_words = 1 + (n + 3) / 4;
-    if (!HT_GROW(p->packed, p->packed_capacity, *n_words)) return fail_memory(p), false;
-    p->packed[*n_words - 1] = 0;
-    p->packed[0] = (uint32_t)n;
-    memcpy(p->packed + 1, name, n);
-    return true;
-}
-
 /* The number of the rule that is named here; HT_INTERN_FAILED when there is no name. */
 static uint32_t parse_name(parser *p) {
     const size_t begin = p->at;
-    size_t n_words;
     bool is_new;
     while (p->at < p->n && is_name_character(p->text[p->at])) p->at++;
     const size_t n = p->at - begin;
     if (n == 0) return HT_INTERN_FAILED;
-    if (!pack_name(p, p->text + begin, n, &n_words)) return 0;
-    const uint32_t rule = ht_intern_add(&p->names, p->packed, n_words, &is_new);
+    const uint32_t rule = ht_intern_text(&p->names, p->text + begin, n, &is_new);
     if (rule == HT_INTERN_FAILED) return fail_memory(p);
     if (!is_new) return rule;
     if (!HT_GROW_ONE(p->rules, p->n_rules)) return fail_memory(p);
@@ -515,12 +501,8 @@ static ht_status parse_all(parser *p) {
     skip(p, true);
     while (!p->status && p->at < p->n) parse_rule(p);
     check_defined(p);
-    size_t n_words;
-    uint32_t root = p->n_rules;
-    if (!p->status && pack_name(p, "root", 4, &n_words)) {
-        root = ht_intern_add(&p->names, p->packed, n_words, NULL);
-        if (root == HT_INTERN_FAILED) fail_memory(p);
-    }
+    const uint32_t root = ht_intern_text(&p->names, "root", 4, NULL);
+    if (root == HT_INTERN_FAILED) fail_memory(p);
     if (!p->status && root == p->n_rules) fail(p, HT_ERR_FORMAT, "there is no rule `root`, which is where texts begin");
     const uint32_t start = p->status ? 0 : add(p, (node){.kind = NODE_RULE, .left = root});
     const ht_symbol symbol = p->status ? 0 : compile(p, start);
@@ -545,7 +527,6 @@ ht_status ht_gbnf_parse(const char *text, size_t n, ht_rules **out, ht_error *er
         *out = p.out;
     free(p.nodes);
     free(p.rules);
-    free(p.packed);
     ht_intern_free(&p.names);
     ht_code_set_free(&p.ranges);
     return status;

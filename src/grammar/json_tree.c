@@ -2,6 +2,7 @@
 #include "grammar/json_tree.h"
 
 #include "base/error.h"
+#include "base/grow.h"
 
 #include <stdlib.h>
 
@@ -14,42 +15,22 @@ typedef struct parser {
 
 /* ---- strings and values of a tree ---- */
 
-static bool grow(void *array, uint32_t *capacity, uint32_t need, size_t size) {
-    void **of = array;
-    if (need <= *capacity) return true;
-    uint32_t larger = *capacity ? *capacity : 64;
-    while (larger < need) larger *= 2;
-    void *moved = realloc(*of, larger * size);
-    if (!moved) return false;
-    *of = moved;
-    *capacity = larger;
-    return true;
-}
-
 uint32_t ht_json_tree_string(ht_json_tree *t, const char *text, size_t n) {
-    uint32_t few[64] = {0}, *words = few;
-    const size_t n_words = 1 + (n + 3) / 4;
     bool is_new;
-    if (n > INT32_MAX) return HT_INTERN_FAILED;
-    if (n_words > 64 && !(words = calloc(n_words, sizeof *words))) return HT_INTERN_FAILED;
-    words[0] = (uint32_t)n;
-    if (n) memcpy(words + 1, text, n);
-    uint32_t number = ht_intern_add(&t->packed, words, n_words, &is_new);
-    if (words != few) free(words);
+    const uint32_t number = ht_intern_text(&t->packed, text, n, &is_new);
     if (number == HT_INTERN_FAILED || !is_new) return number;
     char *copy = ht_arena_copy(&t->arena, text, n);
-    if (!copy || !grow(&t->string, &t->strings_capacity, number + 1, sizeof *t->string)) {
+    if (!copy || !HT_GROW_ONE(t->string, number)) {
         ht_intern_truncate(&t->packed, number);
         return HT_INTERN_FAILED;
     }
     t->string[number] = (ht_tree_string){copy, n};
-    t->n_strings = number + 1;
     return number;
 }
 
 static ht_tree_value *new_value(ht_json_tree *t, ht_tree_kind kind, ht_tree_value *parent) {
     ht_tree_value *v = ht_arena_take(&t->arena, 1, sizeof *v);
-    if (!v || !grow(&t->value, &t->values_capacity, t->n_values + 1, sizeof(ht_tree_value *))) return NULL;
+    if (!v || !HT_GROW_ONE(t->value, t->n_values)) return NULL;
     *v = (ht_tree_value){.kind = kind, .number = t->n_values, .key = HT_INTERN_FAILED, .parent = parent};
     t->value[t->n_values++] = v;
     if (!parent) return v;

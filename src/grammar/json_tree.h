@@ -41,10 +41,9 @@ typedef struct ht_json_tree {
     ht_arena arena;
     ht_tree_value *root;
     ht_tree_value **value; /* [n_values] by number */
-    uint32_t n_values, values_capacity;
-    ht_intern packed;       /* strings as words, the number of bytes first */
-    ht_tree_string *string; /* [n_strings] */
-    uint32_t n_strings, strings_capacity;
+    uint32_t n_values;
+    ht_intern packed;       /* strings */
+    ht_tree_string *string; /* [packed.n] */
     ht_pair_map members; /* number of an object and of a name to number of the member */
 } ht_json_tree;
 

@@ -159,11 +159,6 @@ ht_re ht_re_concat(ht_regexes *s, ht_re a, ht_re b) {
 
 /* ---- alternatives and intersections ---- */
 
-static int ascending(const void *a, const void *b) {
-    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* Replaces operands of the same kind by theirs, from `begin` on. */
 static void flatten(ht_regexes *s, ht_re_kind kind, size_t begin) {
     for (size_t i = begin; i < s->n_scratch && !s->status;) {
@@ -201,15 +196,6 @@ static void join_sets(ht_regexes *s, ht_re_kind kind, size_t begin) {
     if (n_sets) ht_re_push(s, ht_re_bytes(s, &all));
 }
 
-static void sort_unique(ht_regexes *s, size_t begin) {
-    size_t kept = begin;
-    if (s->n_scratch - begin < 2) return;
-    qsort(s->scratch + begin, s->n_scratch - begin, sizeof *s->scratch, ascending);
-    for (size_t i = begin; i < s->n_scratch; i++)
-        if (kept == begin || s->scratch[kept - 1] != s->scratch[i]) s->scratch[kept++] = s->scratch[i];
-    s->n_scratch = kept;
-}
-
 /* Drops operands that change nothing. True when one of them decides alone: *out then is the result. */
 static bool drop_neutral(ht_regexes *s, ht_re_kind kind, size_t begin, ht_re *out) {
     const bool both = kind == HT_RE_KIND_BOTH;
@@ -243,8 +229,8 @@ ht_re ht_re_join_scratch(ht_regexes *s, ht_re_kind kind, size_t begin) {
     flatten(s, kind, begin);
     if (!s->status) join_sets(s, kind, begin);
     const bool decided = drop_neutral(s, kind, begin, &result);
-    sort_unique(s, begin);
-    const size_t n = s->n_scratch - begin;
+    const size_t n = s->n_scratch > begin ? ht_sort_words(s->scratch + begin, s->n_scratch - begin) : 0;
+    s->n_scratch = begin + n;
     const bool both = kind == HT_RE_KIND_BOTH;
     unsigned facts = both ? HT_RE_NULLABLE | HT_RE_BOOLEAN : 0, f;
     for (size_t i = begin; i < s->n_scratch; i++) {

@@ -3,19 +3,6 @@
 
 #include <stdlib.h>
 
-static int ascending(const void *a, const void *b) {
-    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return (x > y) - (x < y);
-}
-
-static uint32_t sort_unique(uint32_t *words, size_t n) {
-    uint32_t kept = 0;
-    if (n > 1) qsort(words, n, sizeof *words, ascending);
-    for (size_t i = 0; i < n; i++)
-        if (!kept || words[kept - 1] != words[i]) words[kept++] = words[i];
-    return kept;
-}
-
 /* Words of a set: whether it is a complement, number of names, names, patterns. */
 uint32_t ht_keys_of(ht_schema *s, bool is_complement, const uint32_t *names, size_t n, const uint32_t *patterns,
                     size_t n_patterns) {
@@ -23,9 +10,9 @@ uint32_t ht_keys_of(ht_schema *s, bool is_complement, const uint32_t *names, siz
     if (!words) return ht_schema_fail_memory(s), 0;
     words[0] = is_complement;
     if (n) memcpy(words + 2, names, n * sizeof *words);
-    words[1] = sort_unique(words + 2, n);
+    words[1] = (uint32_t)ht_sort_words(words + 2, n);
     if (n_patterns) memcpy(words + 2 + words[1], patterns, n_patterns * sizeof *words);
-    const uint32_t kept = sort_unique(words + 2 + words[1], n_patterns);
+    const size_t kept = ht_sort_words(words + 2 + words[1], n_patterns);
     const uint32_t keys = ht_intern_add(&s->key_sets, words, 2 + words[1] + kept, NULL);
     if (words != few) free(words);
     return keys == HT_INTERN_FAILED ? ht_schema_fail_memory(s) : keys;
@@ -52,14 +39,10 @@ uint32_t ht_keys_others(ht_schema *s, uint32_t a) {
     return keys == HT_INTERN_FAILED ? ht_schema_fail_memory(s) : keys;
 }
 
-static bool lists(const uint32_t *names, uint32_t n, uint32_t name) {
-    return n && bsearch(&name, names, n, sizeof name, ascending);
-}
-
 /* Appends the names of a that are, or are not, in list b. */
 static void push_names(ht_schema *s, const uint32_t *a, uint32_t n_a, const uint32_t *b, uint32_t n_b, bool in) {
     for (uint32_t i = 0; i < n_a; i++)
-        if (lists(b, n_b, a[i]) == in) ht_schema_push(s, a[i]);
+        if (ht_sorted_has(b, n_b, a[i]) == in) ht_schema_push(s, a[i]);
 }
 
 /* a + b, a + ~b = ~(b - a), ~a + ~b = ~(a & b): of patterns no difference or intersection is formed, as none is needed where
@@ -107,7 +90,7 @@ uint32_t ht_keys_either(ht_schema *s, uint32_t a, uint32_t b) {
 }
 
 bool ht_keys_has_name(ht_schema *s, const ht_keys *keys, uint32_t name) {
-    bool has = lists(keys->names, keys->n_names, name);
+    bool has = ht_sorted_has(keys->names, keys->n_names, name);
     if (!has && keys->n_patterns) {
         const ht_re text = ht_strings_text(s->re, s->tree.string[name].text, s->tree.string[name].n);
         for (uint32_t i = 0; i < keys->n_patterns && !has; i++)

@@ -75,11 +75,6 @@ ht_node ht_node_of(ht_schema *s, const uint32_t *words, size_t n) {
     return node == HT_INTERN_FAILED ? ht_schema_fail_memory(s) : node;
 }
 
-static int ascending(const void *a, const void *b) {
-    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* Replaces operands of the same kind by theirs, and all leaves of types by one. */
 static void flatten(ht_schema *s, ht_node_kind kind, size_t begin) {
     const bool is_and = kind == HT_NODE_AND;
@@ -105,21 +100,16 @@ static void flatten(ht_schema *s, ht_node_kind kind, size_t begin) {
 /* Drops what changes nothing; true when an operand decides alone. */
 static bool simplify(ht_schema *s, ht_node_kind kind, uint32_t begin) {
     const ht_node decides = kind == HT_NODE_AND ? HT_NODE_NOTHING : HT_NODE_ANYTHING;
-    uint32_t kept = begin;
-    if (s->n_scratch - begin > 1) qsort(s->scratch + begin, s->n_scratch - begin, sizeof *s->scratch, ascending);
-    for (size_t i = begin; i < s->n_scratch; i++) {
-        const ht_node x = s->scratch[i];
-        if (x == decides) return true;
-        if (x <= HT_NODE_ANYTHING || (kept > begin && s->scratch[kept - 1] == x)) continue;
-        s->scratch[kept++] = x;
+    uint32_t *nodes = s->scratch + begin;
+    size_t n = ht_sort_words(nodes, s->n_scratch - begin), kept = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (nodes[i] == decides) return true;
+        if (nodes[i] > HT_NODE_ANYTHING) nodes[kept++] = nodes[i];
     }
-    s->n_scratch = kept;
-    for (size_t i = begin; i < s->n_scratch; i++) {
-        size_t n;
-        const uint32_t *words = ht_node_words(s, s->scratch[i], &n);
-        if (words[0] == HT_NODE_NOT &&
-            bsearch(&words[1], s->scratch + begin, s->n_scratch - begin, sizeof *s->scratch, ascending))
-            return true;
+    s->n_scratch = begin + (uint32_t)kept;
+    for (size_t i = 0; i < kept; i++) {
+        const uint32_t *words = ht_node_words(s, nodes[i], &n);
+        if (words[0] == HT_NODE_NOT && ht_sorted_has(nodes, kept, words[1])) return true;
     }
     return false;
 }

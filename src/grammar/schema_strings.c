@@ -197,17 +197,8 @@ static ht_string_set of_list(ht_schema *s, const uint32_t *list, uint32_t n) {
 
 ht_string_set ht_strings_one(ht_schema *s, uint32_t string) { return of_list(s, &string, 1); }
 
-static int ascending(const void *a, const void *b) {
-    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return (x > y) - (x < y);
-}
-
 ht_string_set ht_strings_listed(ht_schema *s, uint32_t *strings, uint32_t n) {
-    uint32_t kept = 0;
-    if (n > 1) qsort(strings, n, sizeof *strings, ascending);
-    for (uint32_t i = 0; i < n; i++)
-        if (!kept || strings[kept - 1] != strings[i]) strings[kept++] = strings[i];
-    return of_list(s, strings, kept);
+    return of_list(s, strings, (uint32_t)ht_sort_words(strings, n));
 }
 
 ht_re ht_strings_re(ht_schema *s, ht_string_set a) {
