@@ -2,7 +2,7 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "base/text.h"
-#include "chat/reasoning_rules.h"
+#include "chat/response_rules.h"
 #include "grammar/gbnf.h"
 #include "grammar/grammar.h"
 #include "grammar/regex_syntax.h"
@@ -68,11 +68,8 @@ static ht_status regex_rules(const char *pattern, size_t n, ht_rules **out, ht_e
     if (!r) return ht_fail_memory(err, sizeof *r, "a grammar");
     ht_status status = ht_regex_parse(r->re, pattern, n, &(ht_regex_syntax){0}, &re, err);
     if (!status) {
-        const ht_symbol whole = ht_rules_rule(r);
-        const ht_re some = ht_re_without_empty(r->re, re);
-        const ht_symbol lexeme = ht_rules_lexeme(r, some);
-        if (ht_re_is_nullable(r->re, re)) ht_rules_add(r, whole, NULL, 0);
-        if (some != HT_RE_NONE) ht_rules_add(r, whole, &lexeme, 1);
+        const ht_symbol whole = ht_rules_rule(r), text = ht_rules_text(r, re);
+        ht_rules_add(r, whole, &text, 1);
         ht_rules_finish(r, whole, &has_text);
         status = ht_rules_status(r, err);
     }

@@ -1,6 +1,7 @@
 /* The text that a chat template makes of a conversation, and its tokens. */
 #include "base/error.h"
 #include "chat/conversation.h"
+#include "chat/tools.h"
 #include "models/model.h"
 #include "template/eval.h"
 #include "tokenizer/tokenizer.h"
@@ -33,14 +34,11 @@ static ht_jinja_value object_of(ht_jinja_arena *a, ht_jinja_value text) {
 
 /* The arguments of a call as an object, or as JSON text for a template that appends them to a text. A text that is no object stays. */
 static ht_jinja_value arguments_for(const preparation *p, ht_jinja_value v) {
-    ht_jinja_rendering writing = {.a = p->a};
     const bool is_text = ht_jinja_is_string(v), blank = is_text && is_blank(v.string);
     if (p->a->status) return v;
     if (p->setup->text_arguments) {
         if (blank) return ht_jinja_text_value(p->a, "{}");
-        return v.kind == HT_VALUE_DICT
-                   ? ht_jinja_string_value(ht_jinja_json_text(&writing, v, NULL, NULL, NULL, false, false))
-                   : v;
+        return v.kind == HT_VALUE_DICT ? ht_jinja_string_value(ht_tool_json(p->a, v)) : v;
     }
     if (blank) return (ht_jinja_value){.kind = HT_VALUE_DICT, .dict = ht_jinja_dict_new(p->a)};
     return is_text ? object_of(p->a, v) : v;

@@ -4,8 +4,8 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "chat/response_rules.h"
+#include "chat/tools.h"
 #include "models/model.h"
-#include "template/eval.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +25,6 @@ typedef struct tool_cache {
         lock; /* of all that follows; held while one compiles, so that others with the same tools wait for it */
     entry entry[KEPT];
     uint64_t clock;
-    int64_t compiled;
 } tool_cache;
 
 static void clear(entry *e) {
@@ -56,20 +55,10 @@ static ht_status cache_of(ht_model *m, tool_cache **out, ht_error *err) {
     return *out ? HT_OK : ht_fail_memory(err, sizeof **out, "the tools");
 }
 
-int64_t ht_tool_cache_compiled(ht_model *m) {
-    tool_cache *c;
-    if (cache_of(m, &c, NULL)) return 0;
-    pthread_mutex_lock(&c->lock);
-    const int64_t n = c->compiled;
-    pthread_mutex_unlock(&c->lock);
-    return n;
-}
-
 /* Everything that the grammar depends on but the model, as a text. */
 static ht_status key_of(const ht_chat *chat, bool beside_text, char **key, ht_error *err) {
     ht_jinja_arena a = {.limit = SIZE_MAX / 4, .name = "the tools", .err = err};
-    ht_jinja_rendering how = {.a = &a};
-    const ht_jinja_string *json = ht_jinja_json_text(&how, chat->tools, NULL, NULL, NULL, false, false);
+    const ht_jinja_string *json = ht_tool_json(&a, chat->tools);
     ht_text text = {0};
     if (json) {
         ht_text_printf(&text, "%d %d %d %s ", (int)chat->tool_choice, beside_text, chat->parallel_calls,
@@ -130,7 +119,6 @@ ht_status ht_tool_cache_find(ht_model *m, const ht_chat *chat, bool beside_text,
             clear(found);
             *found = (entry){.key = key, .grammar = made};
             key = NULL;
-            c->compiled++;
         }
     }
     if (found) {

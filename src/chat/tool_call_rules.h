@@ -6,6 +6,26 @@
 #include "chat/tools.h"
 #include "grammar/rules.h"
 
+/* A tool that can be called. */
+typedef struct ht_tool {
+    const char *name;
+    const ht_jinja_value *parameters; /* NULL: none */
+    bool is_relaxed;                  /* its schema is not supported: arguments are any object */
+    bool is_constrained;              /* its schema is supported as far as it was compiled */
+    bool has_symbol;
+    ht_symbol arguments; /* with has_symbol */
+} ht_tool;
+
+typedef struct ht_tool_list {
+    ht_jinja_arena arena;
+    ht_tool *tool; /* [n] in `arena` */
+    size_t n;
+    int n_too_complex; /* tools with too complex schemas, each of which may take seconds */
+} ht_tool_list;
+
+/* The tools of a list of descriptions that can be called by name, or only `only`. The caller frees t->arena in any case. */
+ht_status ht_tool_list_read(ht_tool_list *t, ht_jinja_value tools, const char *only, ht_error *err);
+
 typedef struct ht_tool_calls {
     ht_rules *r;
     ht_tool_list *tools;

@@ -4,9 +4,9 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/grow.h"
+#include "base/hex.h"
 #include "base/text.h"
-#include "grammar/code_sets.h"
-#include "grammar/regex_store.h"
+#include "grammar/regex_syntax.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -104,21 +104,14 @@ static void skip(parser *p, bool lines) {
 static uint32_t hex(parser *p, int n) {
     uint32_t value = 0;
     for (int i = 0; i < n; i++) {
-        const char c = p->at < p->n ? p->text[p->at] : '\0';
-        if (c >= '0' && c <= '9')
-            value = value * 16 + (uint32_t)(c - '0');
-        else if (c >= 'a' && c <= 'f')
-            value = value * 16 + (uint32_t)(c - 'a' + 10);
-        else if (c >= 'A' && c <= 'F')
-            value = value * 16 + (uint32_t)(c - 'A' + 10);
-        else
-            return fail(p, HT_ERR_FORMAT, "a hexadecimal digit is missing");
+        const int digit = p->at < p->n ? ht_hex_digit(p->text[p->at]) : -1;
+        if (digit < 0) return fail(p, HT_ERR_FORMAT, "a hexadecimal digit is missing");
+        value = value * 16 + (uint32_t)digit;
         p->at++;
     }
     return value <= 0x10FFFF ? value : fail(p, HT_ERR_FORMAT, "there is no such code point");
 }
 
-/* A character of a literal or a class. */
 static uint32_t character(parser *p) {
     uint32_t c;
     if (p->at >= p->n) return fail(p, HT_ERR_FORMAT, "the text ends within a literal or a class");
@@ -126,22 +119,15 @@ static uint32_t character(parser *p) {
         p->at += ht_utf8_decode(p->text + p->at, p->n - p->at, &c);
         return c;
     }
-    const char e = p->at < p->n ? p->text[p->at++] : '\0';
-    switch (e) {
-    case 'x': return hex(p, 2);
-    case 'u': return hex(p, 4);
-    case 'U': return hex(p, 8);
-    case 't': return '\t';
-    case 'n': return '\n';
-    case 'r': return '\r';
-    case '\\':
-    case '"':
-    case '[':
-    case ']':
-    case '-':
-    case '^': return (unsigned char)e;
-    default: p->at--; return fail(p, HT_ERR_FORMAT, "there is no such escape");
+    static const char letters[] = "tnr\\\"[]-^", values[] = "\t\n\r\\\"[]-^";
+    const char e = p->at < p->n ? p->text[p->at] : '\0', *simple = e ? strchr(letters, e) : NULL;
+    const int digits = e == 'x' ? 2 : e == 'u' ? 4 : e == 'U' ? 8 : 0;
+    if (!simple && !digits) {
+        p->at -= p->at == p->n;
+        return fail(p, HT_ERR_FORMAT, "there is no such escape");
     }
+    p->at++;
+    return simple ? (unsigned char)values[simple - letters] : hex(p, digits);
 }
 
 static uint32_t text_node(parser *p, ht_re re) { return add(p, (node){.kind = NODE_TEXT, .left = re}); }
@@ -393,17 +379,6 @@ static bool compile_regular(parser *p, uint32_t at, ht_re *out) {
 
 static ht_symbol compile(parser *p, uint32_t at);
 
-/* The symbol of an expression: a lexeme, or a rule of it and the empty text. */
-static ht_symbol symbol_of(parser *p, ht_re re) {
-    if (!ht_re_is_nullable(p->out->re, re)) return ht_rules_lexeme(p->out, re);
-    const ht_symbol rule = ht_rules_rule(p->out);
-    const ht_re some = ht_re_without_empty(p->out->re, re);
-    ht_rules_add(p->out, rule, NULL, 0);
-    const ht_symbol lexeme = ht_rules_lexeme(p->out, some);
-    if (some != HT_RE_NONE) ht_rules_add(p->out, rule, &lexeme, 1);
-    return rule;
-}
-
 /* A sequence: neighbours that do not recur are one expression. */
 static ht_symbol compile_sequence(parser *p, uint32_t at) {
     uint32_t n = 1;
@@ -420,11 +395,11 @@ static ht_symbol compile_sequence(parser *p, uint32_t at) {
             pending = ht_re_concat(p->out->re, re, pending);
             continue;
         }
-        if (pending != HT_RE_EMPTY) symbols[--begin] = symbol_of(p, pending);
+        if (pending != HT_RE_EMPTY) symbols[--begin] = ht_rules_text(p->out, pending);
         pending = HT_RE_EMPTY;
         symbols[--begin] = compile(p, part);
     }
-    if (pending != HT_RE_EMPTY) symbols[--begin] = symbol_of(p, pending);
+    if (pending != HT_RE_EMPTY) symbols[--begin] = ht_rules_text(p->out, pending);
     const ht_symbol rule = ht_rules_rule(p->out);
     ht_rules_add(p->out, rule, symbols + begin, n - begin);
     free(symbols);
@@ -464,7 +439,7 @@ static ht_symbol compile_repeat(parser *p, node of) {
 
 static ht_symbol compile(parser *p, uint32_t at) {
     ht_re re;
-    if (compile_regular(p, at, &re)) return symbol_of(p, re);
+    if (compile_regular(p, at, &re)) return ht_rules_text(p->out, re);
     const node of = p->nodes[at];
     if (p->status) return 0;
     switch (of.kind) {

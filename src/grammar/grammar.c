@@ -89,13 +89,6 @@ bool ht_grammar_is_for(const ht_grammar *g, const ht_model *m) { return g->model
 
 size_t ht_grammar_mask_words(const ht_grammar *g) { return g->trie->n_words; }
 
-uint64_t ht_grammar_times_forgotten(ht_grammar *g) {
-    pthread_mutex_lock(&g->lock);
-    const uint64_t generation = g->generation;
-    pthread_mutex_unlock(&g->lock);
-    return generation;
-}
-
 void ht_grammar_set_budget(ht_grammar *g, size_t bytes) {
     pthread_mutex_lock(&g->lock);
     g->budget = bytes;
@@ -288,6 +281,6 @@ void ht_grammar_find_mask(const ht_mask_places *places, int i) {
     pthread_mutex_lock(&g->lock);
     /* A failure that others have not seen yet is theirs to mend. */
     if (g->generation == places->generation && !ht_automaton_status(g->automaton, NULL))
-        (void)ht_masks_find(g->masks, places->configuration[i], NULL);
+        (void)ht_masks_of(g->masks, places->configuration[i], NULL, NULL);
     pthread_mutex_unlock(&g->lock);
 }

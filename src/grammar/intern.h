@@ -1,6 +1,5 @@
-/* Interning: sequences of 32-bit words, each stored once and known by its number, in order of their first occurrence; and maps
- * from pairs of numbers. What is equal has the same number, so that states of automata are compared, shared and remembered as
- * integers. Belongs to one thread at a time. */
+/* Interning: sequences of 32-bit words, each stored once and known by its number, in order of first occurrence; and maps from pairs of
+ * numbers. States of automata are compared, shared and remembered as integers. Belongs to one thread at a time. */
 #ifndef HT_GRAMMAR_INTERN_H
 #define HT_GRAMMAR_INTERN_H
 

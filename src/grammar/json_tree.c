@@ -13,8 +13,6 @@ typedef struct parser {
     uint32_t key; /* of the member whose value is next */
 } parser;
 
-/* ---- strings and values of a tree ---- */
-
 uint32_t ht_json_tree_string(ht_json_tree *t, const char *text, size_t n) {
     bool is_new;
     const uint32_t number = ht_intern_text(&t->packed, text, n, &is_new);
@@ -72,8 +70,6 @@ void ht_tree_pointer(const ht_json_tree *t, const ht_tree_value *v, ht_text *out
         }
     }
 }
-
-/* ---- reading ---- */
 
 /* The name of a member, which no other one of its object has. */
 static void read_key(parser *p) {

@@ -44,7 +44,7 @@ typedef struct ht_json_tree {
     uint32_t n_values;
     ht_intern packed;       /* strings */
     ht_tree_string *string; /* [packed.n] */
-    ht_pair_map members; /* number of an object and of a name to number of the member */
+    ht_pair_map members;    /* number of an object and of a name to number of the member */
 } ht_json_tree;
 
 /* Parses n bytes; HT_ERR_FORMAT with line and column, or HT_ERR_LIMIT. ht_json_tree_free is to be called in any case. */

@@ -1,14 +1,11 @@
 /* Answers that are calls or the text of a grammar: exactly the tokens with which one of both goes on, from every beginning, where
  * marks are tokens and where they are text, with tokens that are taken back and grammars that forget. */
-#include "chat/reasoning_rules.h"
 #include "chat/tool_cache.h"
 #include "grammar/answer_matcher.h"
 #include "models/model.h"
+#include "support/answers.h"
 #include "support/chat.h"
 #include "support/scratch.h"
-#include "support/test.h"
-#include "support/tiny_model.h"
-#include "tokenizer/tokenizer.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -48,14 +45,6 @@ enum { N_FORMATS = sizeof formats / sizeof *formats };
 
 /* ---- what an answer may be, told by looking at its characters ---- */
 
-typedef struct verdict {
-    bool begins, is_whole;
-} verdict;
-
-static verdict or_else(verdict a, verdict b) { return (verdict){a.begins || b.begins, a.is_whole || b.is_whole}; }
-
-static bool is_blank(char c) { return c && strchr(" \t\r\n", c); }
-
 static verdict is_pattern(const char *p, const char *s, size_t n);
 
 /* A space, or the end of a line and what indents the next, or nothing. */
@@ -77,7 +66,8 @@ static verdict is_pattern(const char *p, const char *s, size_t n) {
     return *p == *s ? is_pattern(p + 1, s + 1, n - 1) : (verdict){false, false};
 }
 
-static verdict is_call(const format *of, const char *s, size_t n) {
+static verdict is_call(const void *user, const char *s, size_t n) {
+    const format *of = user;
     verdict v = {false, false};
     const size_t n_open = strlen(of->open);
     for (size_t blanks = 0; blanks <= n && blanks <= HT_BLANKS_MOST; blanks++) {
@@ -102,7 +92,8 @@ static bool has_begun_a_call(const format *of, const char *text) {
     return false;
 }
 
-static verdict is_text(const format *of, const char *s, size_t n) {
+static verdict is_text(const void *user, const char *s, size_t n) {
+    const format *of = user;
     verdict v = {false, false};
     for (int i = 0; of->text[i]; i++) {
         const size_t length = strlen(of->text[i]);
@@ -111,38 +102,6 @@ static verdict is_text(const format *of, const char *s, size_t n) {
         v.is_whole = v.is_whole || n == length;
     }
     return v;
-}
-
-typedef verdict judge(const format *of, const char *s, size_t n);
-
-static verdict is_in_thought(judge *one, const format *of, const char *s, size_t n) {
-    static const char mark[] = "</think>";
-    size_t at = 0;
-    while (at + 8 <= n && memcmp(s + at, mark, 8) != 0) at++;
-    if (at + 8 > n) return (verdict){.begins = true};
-    verdict v = {false, false};
-    for (size_t from = at + 8, blanks = 0; blanks <= HT_BLANKS_MOST; blanks++) {
-        v = or_else(v, one(of, s + from + blanks, n - from - blanks));
-        if (from + blanks == n || !is_blank(s[from + blanks])) break;
-    }
-    return v;
-}
-
-static verdict is_answer(judge *one, const format *of, const char *s, size_t n) {
-    verdict v = one(of, s, n);
-    for (size_t blanks = 0; blanks <= n && blanks <= HT_BLANKS_MOST; blanks++) {
-        const size_t left = n - blanks, length = left < 7 ? left : 7;
-        if (memcmp(s + blanks, "<think>", length) == 0)
-            v = or_else(v, length == 7 ? is_in_thought(one, of, s + blanks + 7, left - 7) : (verdict){.begins = true});
-        if (blanks < n && !is_blank(s[blanks])) break;
-    }
-    return v;
-}
-
-static verdict judge_from(ht_grammar_start start, judge *one, const format *of, const char *s, size_t n) {
-    return start == HT_START_TEXT     ? one(of, s, n)
-           : start == HT_START_ANSWER ? is_answer(one, of, s, n)
-                                      : is_in_thought(one, of, s, n);
 }
 
 /* ---- the grammars ---- */
@@ -182,39 +141,9 @@ static ht_grammar *calls_of(ht_model *m) {
 
 /* ---- every token behind random answers ---- */
 
-typedef struct token {
-    char text[32];
-    size_t n;
-    bool is_mark_of_calls; /* which the grammar of texts does not know */
-} token;
-
 static token tokens[TINY_VOCAB];
 
-static void find_tokens(const ht_tokenizer *t, bool special, const format *of) {
-    for (int32_t i = 0; i < TINY_VOCAB; i++) {
-        char *bytes = NULL;
-        tokens[i] = (token){.n = 0};
-        if (ht_tokenizer_is_special(t, i)) {
-            const char *piece = ht_tokenizer_piece(t, i);
-            for (int k = 0; special && of->special[k]; k++)
-                if (strcmp(piece, of->special[k]) == 0) tokens[i].n = strlen(piece);
-            memcpy(tokens[i].text, piece, tokens[i].n);
-            tokens[i].is_mark_of_calls = tokens[i].n && !strstr(piece, "think");
-            continue;
-        }
-        assert_int_equal(ht_tokenizer_token_bytes(t, i, &bytes, &tokens[i].n, NULL), HT_OK);
-        assert_true(tokens[i].n <= sizeof tokens[i].text);
-        memcpy(tokens[i].text, bytes, tokens[i].n);
-        free(bytes);
-    }
-}
-
 enum { LONGEST = 500 };
-
-static uint64_t draw(uint64_t *random) {
-    *random = *random * 6364136223846793005u + 1442695040888963407u;
-    return *random >> 33;
-}
 
 typedef struct walk {
     const format *of;
@@ -343,7 +272,7 @@ static void masks_are_exact(void **state) {
         ht_model *m = load(of, special);
         ht_grammar *texts = texts_of(m, of), *calls = calls_of(m);
         int n_calls = 0, n_texts = 0, n_forced = 0;
-        find_tokens(m->tokenizer, special, of);
+        find_tokens(m->tokenizer, special ? of->special : NULL, tokens);
         for (int round = 0; round < test_cases(TEST_SLOW ? 20 : 40, 3000); round++) {
             walk w = {.of = of, .start = (ht_grammar_start)(round % 3)};
             assert_int_equal(ht_answer_matcher_new(texts, calls, w.start, &w.matcher, NULL), HT_OK);
@@ -359,7 +288,7 @@ static void masks_are_exact(void **state) {
         }
         if (n_calls < 20 || n_texts < 20 || n_forced < 20)
             fail_msg("%s: %d calls, %d texts, %d forced", of->source, n_calls, n_texts, n_forced);
-        assert_true(ht_grammar_times_forgotten(texts) > 0 && ht_grammar_times_forgotten(calls) > 0);
+        assert_true(times_forgotten(texts) > 0 && times_forgotten(calls) > 0);
         ht_grammar_free(texts);
         ht_grammar_free(calls);
         ht_model_free(m);

@@ -1,7 +1,6 @@
 /* Regular expressions of grammars: derivatives beside a matcher that tries everything, UTF-8, the syntax of patterns, and whether
  * an expression has a text. */
 #include "base/text.h"
-#include "grammar/regex_store.h"
 #include "grammar/regex_syntax.h"
 #include "support/short_texts.h"
 #include "support/test.h"
@@ -18,7 +17,7 @@ static uint32_t draw(uint32_t n) {
 }
 
 static bool derives(ht_regexes *s, ht_re r, const char *text, size_t n) {
-    for (size_t i = 0; i < n; i++) r = ht_re_derivative(s, r, ht_regexes_class_of(s)[(unsigned char)text[i]]);
+    for (size_t i = 0; i < n; i++) r = ht_re_derivative(s, r, s->class_of[(unsigned char)text[i]]);
     return ht_re_is_nullable(s, r);
 }
 
@@ -78,8 +77,8 @@ static void random_expressions(void **state) {
                     found = ht_re_is_nullable(s, at);
                     ht_re next = HT_RE_NONE;
                     const int first = (int)draw(3);
-                    for (int c = 0; c < ht_regexes_n_classes(s) && next == HT_RE_NONE; c++)
-                        next = ht_re_derivative(s, at, (c + first) % ht_regexes_n_classes(s));
+                    for (int c = 0; c < s->n_classes && next == HT_RE_NONE; c++)
+                        next = ht_re_derivative(s, at, (c + first) % s->n_classes);
                     assert_true(found || next != HT_RE_NONE);
                     at = next;
                 }
@@ -269,7 +268,7 @@ static void long_patterns(void **state) {
     for (int i = 0; i < N; i++) memcpy(pattern + 2 * i, "a?", 2);
     assert_int_equal(ht_regex_parse(s, pattern, 2 * N, &(ht_regex_syntax){0}, &r, NULL), HT_OK);
     ht_regexes_freeze(s);
-    const ht_re d = ht_re_derivative(s, r, ht_regexes_class_of(s)['a']);
+    const ht_re d = ht_re_derivative(s, r, s->class_of['a']);
     assert_true(ht_regexes_status(s, NULL) == HT_ERR_LIMIT || d != HT_RE_NONE);
     ht_regexes_free(s);
     free(pattern);
@@ -317,17 +316,17 @@ static void bounded_searches(void **state) {
                          HT_OK);
     }
     ht_regexes_freeze(s);
-    const int64_t before = s->search_room;
+    const int64_t before = s->search_budget;
     assert_false(ht_re_is_live(s, none[0]));
-    const int64_t taken = before - s->search_room;
+    const int64_t taken = before - s->search_budget;
     assert_true(taken > 100);
-    s->search_room = taken + taken / 2;
+    s->search_budget = taken + taken / 2;
     assert_false(ht_re_is_live(s, none[1]));
     assert_int_equal(ht_regexes_status(s, NULL), HT_OK);
     (void)ht_re_is_live(s, none[2]);
     assert_int_equal(ht_regexes_status(s, NULL), HT_ERR_LIMIT);
     ht_regexes_reset(s);
-    ht_regexes_unbound(s);
+    s->search_budget = INT64_MAX;
     assert_false(ht_re_is_live(s, none[2]));
     assert_int_equal(ht_regexes_status(s, NULL), HT_OK);
     ht_regexes_free(s);

@@ -1,5 +1,6 @@
 /* JSON Schemas: which texts are valid, which schemas are refused and with what words. The JSON-Schema-Test-Suite and random schemas are
  * tried by tests/golden/json_schemas.py. */
+#include "base/text.h"
 #include "grammar/automaton.h"
 #include "grammar/schema_rules.h"
 #include "support/test.h"

@@ -1,14 +1,11 @@
 /* Grammars of answers behind thoughts: exactly the tokens with which some answer goes on, in a thought, at its mark and behind it;
  * and whole answers, alone, with guesses and in an engine that is short of memory. */
-#include "chat/reasoning_rules.h"
 #include "generate/constraint.h"
 #include "models/model.h"
+#include "support/answers.h"
 #include "support/chat.h"
 #include "support/options.h"
 #include "support/scratch.h"
-#include "support/test.h"
-#include "support/tiny_model.h"
-#include "tokenizer/tokenizer.h"
 
 #include <hearth/engine.h>
 
@@ -48,13 +45,8 @@ static ht_grammar *regex(ht_model *m, const char *pattern) {
 static const char *const texts[] = {"yes", "no", " ye", " y", ""};
 enum { N_TEXTS = sizeof texts / sizeof *texts };
 
-typedef struct verdict {
-    bool begins, is_whole;
-} verdict;
-
-static verdict or_else(verdict a, verdict b) { return (verdict){a.begins || b.begins, a.is_whole || b.is_whole}; }
-
-static verdict is_text(const char *s, size_t n) {
+static verdict is_text(const void *of, const char *s, size_t n) {
+    (void)of;
     verdict v = {false, false};
     for (int i = 0; i < N_TEXTS; i++) {
         v.begins = v.begins || (n <= strlen(texts[i]) && memcmp(s, texts[i], n) == 0);
@@ -63,82 +55,26 @@ static verdict is_text(const char *s, size_t n) {
     return v;
 }
 
-static bool is_blank(char c) { return c && strchr(" \t\r\n", c); }
-
-static verdict is_behind(const char *s, size_t n) {
-    verdict v = is_text(s, n);
-    for (size_t blanks = 1; blanks <= n && blanks <= HT_BLANKS_MOST && is_blank(s[blanks - 1]); blanks++)
-        v = or_else(v, is_text(s + blanks, n - blanks));
-    return v;
-}
-
-static verdict is_in_thought(const char *s, size_t n) {
-    static const char mark[] = "</think>";
-    for (size_t at = 0; at + 8 <= n; at++)
-        if (memcmp(s + at, mark, 8) == 0) return is_behind(s + at + 8, n - at - 8);
-    return (verdict){.begins = true};
-}
-
-static verdict is_answer(const char *s, size_t n) {
-    verdict v = is_text(s, n);
-    for (size_t blanks = 0; blanks <= n && blanks <= HT_BLANKS_MOST; blanks++) {
-        const size_t left = n - blanks, length = left < 7 ? left : 7;
-        if (memcmp(s + blanks, "<think>", length) == 0)
-            v = or_else(v, length == 7 ? is_in_thought(s + blanks + 7, left - 7) : (verdict){.begins = true});
-        if (blanks < n && !is_blank(s[blanks])) break;
-    }
-    return v;
-}
-
-static verdict judge(ht_grammar_start start, const char *s, size_t n) {
-    return start == HT_START_TEXT ? is_text(s, n) : start == HT_START_ANSWER ? is_answer(s, n) : is_in_thought(s, n);
-}
-
 /* ---- every token behind random answers ---- */
-
-typedef struct token_texts {
-    char text[TINY_VOCAB][32];
-    size_t n[TINY_VOCAB];
-} token_texts;
-
-static void find_texts(const ht_tokenizer *t, token_texts *all) {
-    for (int32_t i = 0; i < TINY_VOCAB; i++) {
-        char *bytes = NULL;
-        if (ht_tokenizer_is_special(t, i)) {
-            const bool is_mark = strstr(ht_tokenizer_piece(t, i), "think") != NULL;
-            all->n[i] = is_mark ? strlen(ht_tokenizer_piece(t, i)) : 0;
-            memcpy(all->text[i], ht_tokenizer_piece(t, i), all->n[i]);
-            continue;
-        }
-        assert_int_equal(ht_tokenizer_token_bytes(t, i, &bytes, &all->n[i], NULL), HT_OK);
-        assert_true(all->n[i] <= sizeof all->text[i]);
-        memcpy(all->text[i], bytes, all->n[i]);
-        free(bytes);
-    }
-}
 
 enum { LONGEST = 400 };
 
-static uint64_t draw(uint64_t *random) {
-    *random = *random * 6364136223846793005u + 1442695040888963407u;
-    return *random >> 33;
-}
-
 /* Whether the mask has exactly the tokens that it should; how many. */
-static int check_mask(const ht_model *m, ht_matcher *matcher, ht_grammar_start start, const token_texts *all,
+static int check_mask(const ht_model *m, ht_matcher *matcher, ht_grammar_start start, const token *tokens,
                       const char *so_far, size_t n) {
     char text[LONGEST + 32];
     const uint32_t *mask;
     int n_allowed = 0;
     ht_ending ending;
     memcpy(text, so_far, n);
-    const verdict now = judge(start, so_far, n);
+    const verdict now = judge_from(start, is_text, NULL, so_far, n);
     assert_int_equal(ht_matcher_mask(matcher, &mask, NULL), HT_OK);
     for (int32_t i = 0; i < TINY_VOCAB; i++) {
-        const bool is_end = i == TINY_EOS || i == TINY_IM_END, says_nothing = !all->n[i];
+        const bool is_end = i == TINY_EOS || i == TINY_IM_END, says_nothing = !tokens[i].n;
         /* What says nothing may come where the text is free, as any character may. */
-        memcpy(text + n, says_nothing ? "\1" : all->text[i], says_nothing ? 1 : all->n[i]);
-        const bool expected = is_end ? now.is_whole : judge(start, text, n + (says_nothing ? 1 : all->n[i])).begins;
+        const size_t length = says_nothing ? 1 : tokens[i].n;
+        memcpy(text + n, says_nothing ? "\1" : tokens[i].text, length);
+        const bool expected = is_end ? now.is_whole : judge_from(start, is_text, NULL, text, n + length).begins;
         if ((mask[i >> 5] >> (i & 31) & 1) != expected)
             fail_msg("start %d: \"%.*s\", then \"%s\": expected %d", (int)start, (int)n, so_far,
                      ht_tokenizer_piece(m->tokenizer, i), expected);
@@ -154,8 +90,8 @@ static void masks_are_exact(void **state) {
     for (int special = 0; special < 2; special++) {
         ht_model *m = load(special);
         ht_grammar *g = regex(m, "yes|no| ye?|");
-        static token_texts all;
-        find_texts(m->tokenizer, &all);
+        static token all[TINY_VOCAB];
+        find_tokens(m->tokenizer, special ? marks : NULL, all);
         uint64_t random = 7;
         for (int round = 0; round < test_cases(300, 20000); round++) {
             const ht_grammar_start start = (ht_grammar_start)(round % 3);
@@ -164,7 +100,7 @@ static void masks_are_exact(void **state) {
             size_t n = 0, ends[64];
             assert_int_equal(ht_matcher_new_at(g, start, &matcher, NULL), HT_OK);
             for (int step = 0; step < 40 && n + 32 < sizeof text; step++) {
-                check_mask(m, matcher, start, &all, text, n);
+                check_mask(m, matcher, start, all, text, n);
                 /* Mostly what brings it forward: pieces of the marks and of the texts. */
                 static const char *const favourites[] = {"<",  "think>", "</think>", "k", ">",
                                                          "\n", " ",      "yes",      "n", "o"};
@@ -172,15 +108,15 @@ static void masks_are_exact(void **state) {
                 if (draw(&random) & 3) {
                     const char *wanted = favourites[draw(&random) % 10];
                     for (int32_t i = 0; i < TINY_VOCAB; i++)
-                        if (all.n[i] && strncmp(all.text[i], wanted, strlen(wanted)) == 0 && draw(&random) % 2) id = i;
+                        if (all[i].n && strncmp(all[i].text, wanted, strlen(wanted)) == 0 && draw(&random) % 2) id = i;
                 }
                 bool allowed;
                 const size_t before = ht_matcher_length(matcher);
                 assert_int_equal(ht_matcher_accept(matcher, id, &allowed, NULL), HT_OK);
                 if (!allowed || id == TINY_EOS || id == TINY_IM_END) continue;
                 ends[before] = n;
-                memcpy(text + n, all.text[id], all.n[id]);
-                n += all.n[id];
+                memcpy(text + n, all[id].text, all[id].n);
+                n += all[id].n;
                 /* Guesses that were wrong are taken back. */
                 if (draw(&random) % 5 == 0) {
                     const size_t kept = draw(&random) % (before + 1);
@@ -191,7 +127,7 @@ static void masks_are_exact(void **state) {
             }
             ht_matcher_free(matcher);
         }
-        assert_true(ht_grammar_times_forgotten(g) > 0);
+        assert_true(times_forgotten(g) > 0);
         ht_grammar_free(g);
         ht_model_free(m);
     }
