@@ -3,7 +3,6 @@
 #include "base/options.h"
 #include "base/text.h"
 #include "chat/response_rules.h"
-#include "grammar/gbnf.h"
 #include "grammar/grammar.h"
 #include "grammar/regex_syntax.h"
 #include "grammar/schema_rules.h"

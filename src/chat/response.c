@@ -122,14 +122,8 @@ static size_t blanks_after(const char *text, size_t n) {
 
 /* Where the mark begins in n bytes, or n. */
 static size_t find(const char *text, size_t n, size_t from, const char *mark) {
-    const size_t length = strlen(mark);
-    for (size_t at = from; at + length <= n; at++) {
-        const char *hit = memchr(text + at, mark[0], n - length + 1 - at);
-        if (!hit) return n;
-        at = (size_t)(hit - text);
-        if (memcmp(hit, mark, length) == 0) return at;
-    }
-    return n;
+    const char *found = from < n ? memmem(text + from, n - from, mark, strlen(mark)) : NULL;
+    return found ? (size_t)(found - text) : n;
 }
 
 /* Where the end of the text may begin the mark; n: nowhere. */

@@ -34,13 +34,11 @@ static bool span_accept(ht_span *s, const char *text) {
 
 /* Reads up to and past `text`, which is not empty; *before precedes it. False when it does not occur: nothing is read. */
 static bool span_until(ht_span *s, ht_span text, ht_span *before) {
-    for (size_t i = 0; i + text.n <= s->n; i++)
-        if (memcmp(s->p + i, text.p, text.n) == 0) {
-            *before = (ht_span){s->p, i};
-            span_skip(s, i + text.n);
-            return true;
-        }
-    return false;
+    const char *found = memmem(s->p, s->n, text.p, text.n);
+    if (!found) return false;
+    *before = (ht_span){s->p, (size_t)(found - s->p)};
+    span_skip(s, before->n + text.n);
+    return true;
 }
 
 static ht_span span_trimmed(ht_span s) {
@@ -154,35 +152,23 @@ static bool read_key(literals *l, ht_span *key, char end) {
     return true;
 }
 
-static bool read_members(literals *l, char separator, char close, ht_jinja_value *v) {
-    *v = new_dict(l->a);
+/* Items, or with a separator keys and values, up to and past `close`. On failure *v has those before. */
+static bool read_container(literals *l, char separator, char close, ht_jinja_value *v) {
+    *v = separator ? new_dict(l->a) : ht_jinja_list_value(HT_VALUE_LIST, ht_jinja_list_new(l->a, 0));
     for (;;) {
         ht_span key;
         ht_jinja_value item;
         span_skip_any(&l->s, " \t\r\n,");
-        if (!l->s.n) return false;
+        if (!l->s.n || l->a->status) return false;
         if (*l->s.p == close) {
             span_skip(&l->s, 1);
             return true;
         }
-        if (!read_key(l, &key, separator) || !read_literal(l, &item)) return false;
-        dict_set(l->a, *v, key, item);
-    }
-}
-
-static bool read_items(literals *l, char close, ht_jinja_value *v) {
-    ht_jinja_list *list = ht_jinja_list_new(l->a, 0);
-    for (;;) {
-        ht_jinja_value item;
-        span_skip_any(&l->s, " \t\r\n,");
-        if (!l->s.n || !list) return false;
-        if (*l->s.p == close) {
-            span_skip(&l->s, 1);
-            *v = ht_jinja_list_value(HT_VALUE_LIST, list);
-            return true;
-        }
-        if (!read_literal(l, &item)) return false;
-        ht_jinja_list_append(l->a, list, item);
+        if ((separator && !read_key(l, &key, separator)) || !read_literal(l, &item)) return false;
+        if (separator)
+            dict_set(l->a, *v, key, item);
+        else
+            ht_jinja_list_append(l->a, v->list, item);
     }
 }
 
@@ -212,7 +198,7 @@ static bool read_literal(literals *l, ht_jinja_value *v) {
         good = read_python_string(l, v);
     else if (c == '{' || c == '[' || (c == '(' && !l->quote)) {
         span_skip(&l->s, 1);
-        good = c == '{' ? read_members(l, ':', '}', v) : read_items(l, c == '[' ? ']' : ')', v);
+        good = c == '{' ? read_container(l, ':', '}', v) : read_container(l, '\0', c == '[' ? ']' : ')', v);
     } else
         good = read_word(l, v);
     l->depth--;
@@ -466,7 +452,7 @@ static match truncate_parameters(ht_call_reading *r, call_parts *c) {
 
 static match match_literals(ht_call_reading *r, ht_span *s, const ht_tool_call_format *f, char end, call_parts *c) {
     literals l = {.a = r->a, .s = *s, .quote = f->quote, .is_cut = r->with_truncated};
-    if (!read_members(&l, f->json[2], end, &c->arguments)) return truncate_parameters(r, c);
+    if (!read_container(&l, f->json[2], end, &c->arguments)) return truncate_parameters(r, c);
     *s = (ht_span){l.s.p - 1, l.s.n + 1}; /* the pattern goes on with the end */
     c->has_arguments = true;
     return MATCHES;

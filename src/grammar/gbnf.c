@@ -1,12 +1,12 @@
-/* Parser and compiler of GBNF. */
-#include "grammar/gbnf.h"
-
+/* Grammars in GBNF: rules of alternatives, literals, classes of characters, groups and counts. Whatever does not recur becomes one
+ * regular expression. */
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/grow.h"
 #include "base/hex.h"
 #include "base/text.h"
 #include "grammar/regex_syntax.h"
+#include "grammar/rules.h"
 
 #include <stdio.h>
 #include <stdlib.h>

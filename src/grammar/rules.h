@@ -107,4 +107,8 @@ static inline uint32_t ht_rules_next(const ht_rules *r, uint32_t production) {
 
 size_t ht_rules_bytes(const ht_rules *r);
 
+/* Finished rules of n bytes of UTF-8 in GBNF, llama.cpp's notation, whose rule `root` is the start (gbnf.c). HT_ERR_FORMAT, with line and
+ * column, for what is no such grammar or has no text; HT_ERR_LIMIT for one that is too large. The caller frees *out. */
+ht_status ht_gbnf_parse(const char *text, size_t n, ht_rules **out, ht_error *err);
+
 #endif

@@ -1,7 +1,6 @@
 /* Grammars: context-free ones beside all of their short texts, GBNF, and tokens: masks are exactly the tokens after which a text
  * can go on, whatever was forgotten meanwhile and whoever else asks. */
 #include "grammar/automaton.h"
-#include "grammar/gbnf.h"
 #include "grammar/grammar.h"
 #include "support/scratch.h"
 #include "support/short_texts.h"
