@@ -1,11 +1,12 @@
-/* Grammars of answers behind thoughts: exactly the tokens with which some answer goes on, in a thought, at its mark and behind it;
- * and whole answers, alone, with guesses and in an engine that is short of memory. */
+/* Grammars of answers behind thoughts: whole answers, alone, with guesses and in an engine that is short of memory. Their masks are
+ * compared in test_answer_matcher.c. */
 #include "generate/constraint.h"
 #include "models/model.h"
-#include "support/answers.h"
 #include "support/chat.h"
 #include "support/options.h"
 #include "support/scratch.h"
+#include "support/test.h"
+#include "support/tiny_model.h"
 
 #include <hearth/engine.h>
 
@@ -16,20 +17,13 @@
 static const char template_of_thoughts[] =
     "{% for m in messages %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}"
     "{% if enable_thinking is defined and not enable_thinking %}{% elif opened is defined %}<think>\n{% endif %}";
-static const char *const marks[] = {"<think>", "</think>", NULL}, *const words[] = {"</think>",
-                                                                                    "k></think>y",
-                                                                                    "</think>yes",
-                                                                                    "</think>\xC4\x8A\xC4\x8A",
-                                                                                    "ink>n",
-                                                                                    "nk>\xC4\xA0yes",
-                                                                                    "<think>a</think>no",
-                                                                                    "es",
-                                                                                    NULL};
+static const char *const marks[] = {"<think>", "</think>", NULL};
+static const char *const words[] = {
+    "k></think>y", "</think>yes", "</think>\xC4\x8A\xC4\x8A", "ink>n", "nk>\xC4\xA0yes", "<think>a</think>no",
+    "es",          NULL};
 
-static ht_model *load(bool special) {
-    return tiny_load(&(tiny_options){.chat_template = template_of_thoughts,
-                                     .special = special ? marks : NULL,
-                                     .words = special ? words + 1 : words});
+static ht_model *load(void) {
+    return tiny_load(&(tiny_options){.chat_template = template_of_thoughts, .special = marks, .words = words});
 }
 
 static ht_grammar *regex(ht_model *m, const char *pattern) {
@@ -37,100 +31,6 @@ static ht_grammar *regex(ht_model *m, const char *pattern) {
     ht_error err = {0};
     if (ht_grammar_from_regex(m, pattern, strlen(pattern), &g, &err)) fail_msg("%s: %s", pattern, err.message);
     return g;
-}
-
-/* ---- what an answer may be, told by looking at its characters ---- */
-
-/* The texts of the grammar `yes|no| ye?|`, the last of which is empty. */
-static const char *const texts[] = {"yes", "no", " ye", " y", ""};
-enum { N_TEXTS = sizeof texts / sizeof *texts };
-
-static verdict is_text(const void *of, const char *s, size_t n) {
-    (void)of;
-    verdict v = {false, false};
-    for (int i = 0; i < N_TEXTS; i++) {
-        v.begins = v.begins || (n <= strlen(texts[i]) && memcmp(s, texts[i], n) == 0);
-        v.is_whole = v.is_whole || (n == strlen(texts[i]) && memcmp(s, texts[i], n) == 0);
-    }
-    return v;
-}
-
-/* ---- every token behind random answers ---- */
-
-enum { LONGEST = 400 };
-
-/* Whether the mask has exactly the tokens that it should; how many. */
-static int check_mask(const ht_model *m, ht_matcher *matcher, ht_grammar_start start, const token *tokens,
-                      const char *so_far, size_t n) {
-    char text[LONGEST + 32];
-    const uint32_t *mask;
-    int n_allowed = 0;
-    ht_ending ending;
-    memcpy(text, so_far, n);
-    const verdict now = judge_from(start, is_text, NULL, so_far, n);
-    assert_int_equal(ht_matcher_mask(matcher, &mask, NULL), HT_OK);
-    for (int32_t i = 0; i < TINY_VOCAB; i++) {
-        const bool is_end = i == TINY_EOS || i == TINY_IM_END, says_nothing = !tokens[i].n;
-        /* What says nothing may come where the text is free, as any character may. */
-        const size_t length = says_nothing ? 1 : tokens[i].n;
-        memcpy(text + n, says_nothing ? "\1" : tokens[i].text, length);
-        const bool expected = is_end ? now.is_whole : judge_from(start, is_text, NULL, text, n + length).begins;
-        if ((mask[i >> 5] >> (i & 31) & 1) != expected)
-            fail_msg("start %d: \"%.*s\", then \"%s\": expected %d", (int)start, (int)n, so_far,
-                     ht_tokenizer_piece(m->tokenizer, i), expected);
-        n_allowed += expected;
-    }
-    assert_int_equal(ht_matcher_ending(matcher, &ending, NULL), HT_OK);
-    assert_int_equal(ending != HT_ENDING_NOT, now.is_whole);
-    return n_allowed;
-}
-
-static void masks_are_exact(void **state) {
-    (void)state;
-    for (int special = 0; special < 2; special++) {
-        ht_model *m = load(special);
-        ht_grammar *g = regex(m, "yes|no| ye?|");
-        static token all[TINY_VOCAB];
-        find_tokens(m->tokenizer, special ? marks : NULL, all);
-        uint64_t random = 7;
-        for (int round = 0; round < test_cases(300, 20000); round++) {
-            const ht_grammar_start start = (ht_grammar_start)(round % 3);
-            ht_matcher *matcher;
-            char text[LONGEST];
-            size_t n = 0, ends[64];
-            assert_int_equal(ht_matcher_new_at(g, start, &matcher, NULL), HT_OK);
-            for (int step = 0; step < 40 && n + 32 < sizeof text; step++) {
-                check_mask(m, matcher, start, all, text, n);
-                /* Mostly what brings it forward: pieces of the marks and of the texts. */
-                static const char *const favourites[] = {"<",  "think>", "</think>", "k", ">",
-                                                         "\n", " ",      "yes",      "n", "o"};
-                int32_t id = (int32_t)(draw(&random) % TINY_VOCAB);
-                if (draw(&random) & 3) {
-                    const char *wanted = favourites[draw(&random) % 10];
-                    for (int32_t i = 0; i < TINY_VOCAB; i++)
-                        if (all[i].n && strncmp(all[i].text, wanted, strlen(wanted)) == 0 && draw(&random) % 2) id = i;
-                }
-                bool allowed;
-                const size_t before = ht_matcher_length(matcher);
-                assert_int_equal(ht_matcher_accept(matcher, id, &allowed, NULL), HT_OK);
-                if (!allowed || id == TINY_EOS || id == TINY_IM_END) continue;
-                ends[before] = n;
-                memcpy(text + n, all[id].text, all[id].n);
-                n += all[id].n;
-                /* Guesses that were wrong are taken back. */
-                if (draw(&random) % 5 == 0) {
-                    const size_t kept = draw(&random) % (before + 1);
-                    assert_int_equal(ht_matcher_truncate(matcher, kept, NULL), HT_OK);
-                    n = ends[kept];
-                }
-                if (draw(&random) % 50 == 0) ht_grammar_set_budget(g, 1);
-            }
-            ht_matcher_free(matcher);
-        }
-        assert_true(times_forgotten(g) > 0);
-        ht_grammar_free(g);
-        ht_model_free(m);
-    }
 }
 
 /* ---- answers ---- */
@@ -179,7 +79,7 @@ static bool is_date(const char *text) {
 /* Behind a thought comes the text of the grammar, whatever it began with; with thoughts turned off nothing else. */
 static void thoughts_then_text(void **state) {
     (void)state;
-    ht_model *m = load(true);
+    ht_model *m = load();
     ht_grammar *g = regex(m, "\\d\\d-[ab]");
     int n_thoughts = 0, n_texts = 0;
     for (uint64_t seed = 0; seed < 12; seed++)
@@ -224,7 +124,7 @@ static void take_end(const ht_answer_report *r, void *user) {
 /* Side by side, set back and computed again: each is the answer that is given alone. */
 static void engine_answers(void **state) {
     (void)state;
-    ht_model *m = load(true);
+    ht_model *m = load();
     ht_engine *e;
     ht_error err = {0};
     static shared got[3];
@@ -262,7 +162,6 @@ static void engine_answers(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(masks_are_exact, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(thoughts_then_text, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(engine_answers, scratch_start, scratch_finish),
     };
