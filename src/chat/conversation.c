@@ -284,8 +284,6 @@ static ht_status wrong(const reader *r, const char *what, const ht_json *v, cons
                 expected);
 }
 
-static bool is_null(const ht_json *v) { return !v || ht_json_is_null(v); }
-
 /* Parts of text as one. */
 static ht_status join_parts(const reader *r, const ht_json *parts, ht_jinja_value *out) {
     ht_jinja_builder b = {.arena = r->a};
@@ -319,7 +317,8 @@ static ht_status read_content(const reader *r, const ht_json *message, bool has_
 static ht_status check_calls(const reader *r, const ht_json *message, bool *has_calls) {
     const ht_json *calls = ht_json_object_get(message, "tool_calls");
     *has_calls = ht_json_array_size(calls) > 0;
-    if (!is_null(calls) && !ht_json_is_array(calls)) return wrong(r, "`tool_calls`", calls, message, "a list");
+    if (calls && !ht_json_is_null(calls) && !ht_json_is_array(calls))
+        return wrong(r, "`tool_calls`", calls, message, "a list");
     for (size_t i = 0; i < ht_json_array_size(calls); i++) {
         const ht_json *call = ht_json_array_get(calls, i), *function = ht_json_object_get(call, "function");
         if (!function) function = call; /* a bare one: name and arguments */

@@ -346,12 +346,6 @@ static uint32_t make_row(ht_automaton *a) {
     return row;
 }
 
-static uint32_t first_row(ht_automaton *a, ht_symbol start) {
-    for (uint32_t p = ht_rules_first(a->rules, start); p != HT_INTERN_FAILED; p = ht_rules_next(a->rules, p))
-        add_item(a, a->rules->production[2 * p], ACCEPT);
-    return make_row(a);
-}
-
 static uint32_t goto_row(ht_automaton *a, uint32_t row, uint32_t lexeme) {
     const uint32_t known = ht_pair_map_find(&a->gotos, row, lexeme);
     if (known != HT_INTERN_FAILED) return known;
@@ -521,7 +515,10 @@ size_t ht_automaton_forced(ht_automaton *a, uint32_t configuration, char *bytes,
 
 static void build_start(ht_automaton *a, int start) {
     ht_threads threads = {0};
-    const uint32_t row = first_row(a, a->rules->start[start]);
+    const uint32_t first_production = ht_rules_first(a->rules, a->rules->start[start]);
+    for (uint32_t p = first_production; p != HT_INTERN_FAILED; p = ht_rules_next(a->rules, p))
+        add_item(a, a->rules->production[2 * p], ACCEPT);
+    const uint32_t row = make_row(a);
     if (a->status) return;
     ht_thread first = {row, a->row[row].start};
     threads.thread = &first;

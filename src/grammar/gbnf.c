@@ -163,11 +163,6 @@ static uint32_t parse_class(parser *p) {
     return text_node(p, ht_re_code_points(p->out->re, p->ranges.range, p->ranges.n));
 }
 
-static uint32_t parse_any(parser *p) {
-    static const ht_code_range every = {0, 0x10FFFF};
-    return text_node(p, ht_re_code_points(p->out->re, &every, 1));
-}
-
 /* ---- rules ---- */
 
 static bool is_name_character(char c) {
@@ -202,7 +197,7 @@ static uint32_t parse_atom(parser *p) {
                     "tokens in grammars are not supported: write the text of a token in quotes, as \"<think>\"");
     if (take(p, '"')) return parse_literal(p);
     if (take(p, '[')) return parse_class(p);
-    if (take(p, '.')) return parse_any(p);
+    if (take(p, '.')) return text_node(p, ht_re_code_points(p->out->re, &(ht_code_range){0, 0x10FFFF}, 1));
     if (take(p, '(')) {
         if (++p->depth > NESTING_MOST) return fail(p, HT_ERR_LIMIT, "groups are nested too deeply");
         skip(p, true);

@@ -26,7 +26,7 @@ uint32_t ht_json_tree_string(ht_json_tree *t, const char *text, size_t n) {
     return number;
 }
 
-static ht_tree_value *new_value(ht_json_tree *t, ht_tree_kind kind, ht_tree_value *parent) {
+static ht_tree_value *new_value(ht_json_tree *t, ht_json_event kind, ht_tree_value *parent) {
     ht_tree_value *v = ht_arena_take(&t->arena, 1, sizeof *v);
     if (!v || !HT_GROW_ONE(t->value, t->n_values)) return NULL;
     *v = (ht_tree_value){.kind = kind, .number = t->n_values, .key = HT_INTERN_FAILED, .parent = parent};
@@ -42,7 +42,7 @@ static ht_tree_value *new_value(ht_json_tree *t, ht_tree_kind kind, ht_tree_valu
 }
 
 const ht_tree_value *ht_tree_member(const ht_json_tree *t, const ht_tree_value *object, uint32_t name) {
-    if (object->kind != HT_TREE_OBJECT) return NULL;
+    if (object->kind != HT_SCAN_OBJECT) return NULL;
     const uint32_t number = ht_pair_map_find(&t->members, object->number, name);
     return number == HT_INTERN_FAILED ? NULL : t->value[number];
 }
@@ -83,13 +83,9 @@ static void read_key(parser *p) {
 }
 
 static bool read_value(parser *p, ht_json_event event) {
-    static const ht_tree_kind kinds[] = {
-        [HT_SCAN_OBJECT] = HT_TREE_OBJECT, [HT_SCAN_ARRAY] = HT_TREE_ARRAY, [HT_SCAN_STRING] = HT_TREE_STRING,
-        [HT_SCAN_NUMBER] = HT_TREE_NUMBER, [HT_SCAN_TRUE] = HT_TREE_TRUE,   [HT_SCAN_FALSE] = HT_TREE_FALSE,
-        [HT_SCAN_NULL] = HT_TREE_NULL};
     const ht_json_scanner *s = &p->scan;
     const int depth = s->depth - (event == HT_SCAN_OBJECT || event == HT_SCAN_ARRAY);
-    ht_tree_value *parent = depth ? p->open[depth - 1] : NULL, *v = new_value(p->t, kinds[event], parent);
+    ht_tree_value *parent = depth ? p->open[depth - 1] : NULL, *v = new_value(p->t, event, parent);
     if (!v) return false;
     if (depth < s->depth) p->open[depth] = v;
     if (!parent) p->t->root = v;
@@ -101,7 +97,7 @@ static bool read_value(parser *p, ht_json_event event) {
         v->string = ht_json_tree_string(p->t, s->bytes, s->n_bytes);
         if (v->string == HT_INTERN_FAILED) return false;
     }
-    if (!parent || parent->kind == HT_TREE_ARRAY) return true;
+    if (!parent || parent->kind == HT_SCAN_ARRAY) return true;
     v->key = p->key;
     return ht_pair_map_add(&p->t->members, parent->number, v->key, v->number);
 }

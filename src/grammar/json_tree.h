@@ -10,24 +10,14 @@
 
 #include <hearth/status.h>
 
-typedef enum ht_tree_kind {
-    HT_TREE_NULL,
-    HT_TREE_FALSE,
-    HT_TREE_TRUE,
-    HT_TREE_NUMBER,
-    HT_TREE_STRING,
-    HT_TREE_ARRAY,
-    HT_TREE_OBJECT
-} ht_tree_kind;
-
 typedef struct ht_tree_value {
-    ht_tree_kind kind;
-    uint32_t number;  /* among the values of the document */
-    uint32_t key;     /* of a member: number of its name among the strings */
-    uint32_t string;  /* of a string, among the strings */
-    uint32_t index;   /* among its parent's children */
-    uint32_t n;       /* children */
-    const char *text; /* of a number: its spelling */
+    ht_json_event kind; /* with which the value begins */
+    uint32_t number;    /* among the values of the document */
+    uint32_t key;       /* of a member: number of its name among the strings */
+    uint32_t string;    /* of a string, among the strings */
+    uint32_t index;     /* among its parent's children */
+    uint32_t n;         /* children */
+    const char *text;   /* of a number: its spelling */
     size_t n_text;
     struct ht_tree_value *parent, *first, *last, *next; /* children and siblings, in order */
 } ht_tree_value;

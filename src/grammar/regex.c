@@ -13,12 +13,6 @@ void ht_byte_set_add(ht_byte_set *s, unsigned first, unsigned last) {
     for (unsigned b = first; b <= last && b < 256; b++) s->bits[b >> 5] |= 1u << (b & 31);
 }
 
-static bool is_empty_set(const ht_byte_set *s) {
-    uint32_t any = 0;
-    for (int i = 0; i < 8; i++) any |= s->bits[i];
-    return !any;
-}
-
 /* ---- the store ---- */
 
 /* Expressions of one grammar at most: 64 bytes and more each. */
@@ -112,7 +106,8 @@ bool ht_re_is_endless(const ht_regexes *s, ht_re r) {
 /* ---- bytes and texts ---- */
 
 ht_re ht_re_bytes(ht_regexes *s, const ht_byte_set *set) {
-    if (is_empty_set(set)) return HT_RE_NONE;
+    static const ht_byte_set empty;
+    if (memcmp(set, &empty, sizeof empty) == 0) return HT_RE_NONE;
     const uint32_t number = ht_intern_add(&s->sets, set->bits, 8, NULL);
     if (number == HT_INTERN_FAILED) return ht_re_fail(s, HT_ERR_MEMORY);
     return re_make(s, (uint32_t[]){HT_RE_KIND_BYTES, number}, 2, HT_RE_LIVE);

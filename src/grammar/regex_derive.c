@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool re_matches(ht_regexes *s, ht_re r, const char *bytes, size_t n);
-
 /* Nesting of expressions that are derived: frames of some 100 bytes. */
 #define DEPTH_MOST 4000
 /* Derivatives that a search for a text takes at most, those of operands among them: half a second. */
@@ -257,6 +255,12 @@ ht_re ht_re_derivative(ht_regexes *s, ht_re r, int byte_class) {
 
 /* ---- whether an expression has a text ---- */
 
+/* Whether the n bytes are one of r's texts. */
+static bool re_matches(ht_regexes *s, ht_re r, const char *bytes, size_t n) {
+    for (size_t i = 0; i < n && r != HT_RE_NONE; i++) r = derive(s, r, s->class_of[(unsigned char)bytes[i]]);
+    return ht_re_is_nullable(s, r);
+}
+
 /* Digits of the longest end of a number that is tried. */
 #define END_MOST 19
 
@@ -405,10 +409,4 @@ bool ht_re_is_live(ht_regexes *s, ht_re r) {
     s->depth--;
     if (!s->status) s->facts[r] |= live ? HT_RE_LIVE : HT_RE_DEAD;
     return live;
-}
-
-/* Whether the n bytes are one of r's texts. */
-static bool re_matches(ht_regexes *s, ht_re r, const char *bytes, size_t n) {
-    for (size_t i = 0; i < n && r != HT_RE_NONE; i++) r = derive(s, r, s->class_of[(unsigned char)bytes[i]]);
-    return ht_re_is_nullable(s, r);
 }

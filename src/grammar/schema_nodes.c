@@ -257,18 +257,17 @@ static ht_node object_value(ht_schema *s, const ht_tree_value *v) {
 ht_node ht_node_value(ht_schema *s, const ht_tree_value *v) {
     ht_decimal d;
     switch (v->kind) {
-    case HT_TREE_NULL: return ht_node_types(s, HT_TYPE_NULL);
-    case HT_TREE_FALSE: return ht_node_types(s, HT_TYPE_FALSE);
-    case HT_TREE_TRUE: return ht_node_types(s, HT_TYPE_TRUE);
-    case HT_TREE_NUMBER:
+    case HT_SCAN_NULL: return ht_node_types(s, HT_TYPE_NULL);
+    case HT_SCAN_FALSE: return ht_node_types(s, HT_TYPE_FALSE);
+    case HT_SCAN_TRUE: return ht_node_types(s, HT_TYPE_TRUE);
+    case HT_SCAN_NUMBER:
         if (!ht_decimal_read(s, v, &d)) return HT_NODE_NOTHING;
         return ht_node_and(s, ht_node_types(s, HT_TYPE_NUMBER), ht_node_numbers(s, ht_numbers_one(s, &d)));
-    case HT_TREE_STRING:
+    case HT_SCAN_STRING:
         return ht_node_and(s, ht_node_types(s, HT_TYPE_STRING), ht_node_strings(s, ht_strings_one(s, v->string)));
-    case HT_TREE_ARRAY: return array_value(s, v);
-    case HT_TREE_OBJECT: return object_value(s, v);
+    case HT_SCAN_ARRAY: return array_value(s, v);
+    default: return object_value(s, v);
     }
-    return HT_NODE_NOTHING;
 }
 
 /* ---- key sets: names and patterns, or all keys but these ---- */

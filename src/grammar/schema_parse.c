@@ -9,7 +9,7 @@
 enum { DEPTH_MOST = 1500 };
 
 const ht_tree_value *ht_schema_keyword(ht_schema *s, const ht_tree_value *schema, const char *name) {
-    if (schema->kind != HT_TREE_OBJECT) return NULL;
+    if (schema->kind != HT_SCAN_OBJECT) return NULL;
     const uint32_t string = ht_json_tree_string(&s->tree, name, strlen(name));
     if (string == HT_INTERN_FAILED) return ht_schema_fail_memory(s), NULL;
     return ht_tree_member(&s->tree, schema, string);
@@ -17,8 +17,11 @@ const ht_tree_value *ht_schema_keyword(ht_schema *s, const ht_tree_value *schema
 
 /* ---- what keywords hold ---- */
 
-static bool is_kind(ht_schema *s, const ht_tree_value *v, ht_tree_kind kind) {
-    static const char *const names[] = {"null", "false", "true", "a number", "a string", "a list", "an object"};
+static bool is_kind(ht_schema *s, const ht_tree_value *v, ht_json_event kind) {
+    static const char *const names[] = {
+        [HT_SCAN_NULL] = "null",       [HT_SCAN_FALSE] = "false",     [HT_SCAN_TRUE] = "true",
+        [HT_SCAN_NUMBER] = "a number", [HT_SCAN_STRING] = "a string", [HT_SCAN_ARRAY] = "a list",
+        [HT_SCAN_OBJECT] = "an object"};
     if (v->kind == kind) return true;
     ht_schema_fail_at(s, v, HT_ERR_FORMAT, "%s is expected here, not %s", names[kind], names[v->kind]);
     return false;
@@ -29,7 +32,7 @@ static uint32_t count(ht_schema *s, const ht_tree_value *schema, const char *nam
     const ht_tree_value *v = ht_schema_keyword(s, schema, name);
     ht_decimal d;
     uint64_t n;
-    if (!v || !is_kind(s, v, HT_TREE_NUMBER) || !ht_decimal_read(s, v, &d)) return otherwise;
+    if (!v || !is_kind(s, v, HT_SCAN_NUMBER) || !ht_decimal_read(s, v, &d)) return otherwise;
     if (ht_decimal_whole(&d, HT_UNBOUNDED - 1, &n)) return (uint32_t)n;
     ht_schema_fail_at(s, v, HT_ERR_FORMAT, "a whole number from 0 on is expected");
     return otherwise;
@@ -54,7 +57,7 @@ uint32_t ht_schema_type(const char *name) {
 }
 
 static ht_node type_node(ht_schema *s, const ht_tree_value *v) {
-    if (!is_kind(s, v, HT_TREE_STRING)) return HT_NODE_NOTHING;
+    if (!is_kind(s, v, HT_SCAN_STRING)) return HT_NODE_NOTHING;
     const char *name = s->tree.string[v->string].text;
     const uint32_t types = ht_schema_type(name);
     if (types && strcmp(name, "integer") != 0) return ht_node_types(s, types);
@@ -65,7 +68,7 @@ static ht_node type_node(ht_schema *s, const ht_tree_value *v) {
 }
 
 static ht_node types(ht_schema *s, const ht_tree_value *v) {
-    if (v->kind != HT_TREE_ARRAY) return type_node(s, v);
+    if (v->kind != HT_SCAN_ARRAY) return type_node(s, v);
     const uint32_t begin = s->n_scratch;
     for (const ht_tree_value *one = v->first; one && !s->status; one = one->next) ht_schema_push(s, type_node(s, one));
     return ht_node_join_scratch(s, HT_NODE_OR, begin);
@@ -73,15 +76,15 @@ static ht_node types(ht_schema *s, const ht_tree_value *v) {
 
 /* Strings of an enum are one list; of the other values each is a node. */
 static ht_node enumeration(ht_schema *s, const ht_tree_value *v) {
-    if (!is_kind(s, v, HT_TREE_ARRAY)) return HT_NODE_NOTHING;
+    if (!is_kind(s, v, HT_SCAN_ARRAY)) return HT_NODE_NOTHING;
     ht_number_set numbers = {HT_RE_NONE, HT_RE_NONE};
     uint32_t *list = ht_schema_take(s, v->n, sizeof *list), n = 0;
     const uint32_t begin = s->n_scratch;
     ht_decimal d;
     for (const ht_tree_value *one = v->first; one && !s->status; one = one->next)
-        if (one->kind == HT_TREE_STRING)
+        if (one->kind == HT_SCAN_STRING)
             list[n++] = one->string;
-        else if (one->kind == HT_TREE_NUMBER) {
+        else if (one->kind == HT_SCAN_NUMBER) {
             if (ht_decimal_read(s, one, &d)) numbers = ht_numbers_either(s, numbers, ht_numbers_one(s, &d));
         } else
             ht_schema_push(s, ht_node_value(s, one));
@@ -100,13 +103,13 @@ static ht_node enumeration(ht_schema *s, const ht_tree_value *v) {
 static void push_bounds(ht_schema *s, const ht_tree_value *schema, bool above) {
     const ht_tree_value *bound = ht_schema_keyword(s, schema, above ? "minimum" : "maximum");
     const ht_tree_value *exclusive = ht_schema_keyword(s, schema, above ? "exclusiveMinimum" : "exclusiveMaximum");
-    const bool excluded = exclusive && exclusive->kind == HT_TREE_TRUE;
+    const bool excluded = exclusive && exclusive->kind == HT_SCAN_TRUE;
     ht_decimal d;
-    if (exclusive && (excluded || exclusive->kind == HT_TREE_FALSE)) exclusive = NULL;
+    if (exclusive && (excluded || exclusive->kind == HT_SCAN_FALSE)) exclusive = NULL;
     for (int i = 0; i < 2; i++) {
         const ht_tree_value *v = i ? exclusive : bound;
         const bool included = !i && !excluded;
-        if (!v || !is_kind(s, v, HT_TREE_NUMBER) || !ht_decimal_read(s, v, &d)) continue;
+        if (!v || !is_kind(s, v, HT_SCAN_NUMBER) || !ht_decimal_read(s, v, &d)) continue;
         ht_schema_push(s, ht_node_numbers(s, ht_numbers_bounded(s, &d, above, included)));
     }
 }
@@ -117,7 +120,7 @@ static void push_numbers(ht_schema *s, const ht_tree_value *schema) {
     ht_number_set set;
     push_bounds(s, schema, true);
     push_bounds(s, schema, false);
-    if (!multiple || !is_kind(s, multiple, HT_TREE_NUMBER) || !ht_decimal_read(s, multiple, &d)) return;
+    if (!multiple || !is_kind(s, multiple, HT_SCAN_NUMBER) || !ht_decimal_read(s, multiple, &d)) return;
     if (d.is_negative || !d.n)
         ht_schema_fail_at(s, multiple, HT_ERR_FORMAT, "a number above 0 is expected");
     else if (!ht_numbers_multiple(s, &d, &set))
@@ -133,10 +136,10 @@ static void push_strings(ht_schema *s, const ht_tree_value *schema) {
     else
         ht_schema_push(s, ht_node_strings(s, ht_strings_length(s, least, most)));
     const ht_tree_value *v = ht_schema_keyword(s, schema, "pattern");
-    if (v && is_kind(s, v, HT_TREE_STRING)) ht_schema_push(s, ht_node_strings(s, ht_strings_pattern(s, v, v->string)));
+    if (v && is_kind(s, v, HT_SCAN_STRING)) ht_schema_push(s, ht_node_strings(s, ht_strings_pattern(s, v, v->string)));
     v = ht_schema_keyword(s, schema, "format");
     ht_string_set set;
-    if (v && !s->options.ignore_formats && is_kind(s, v, HT_TREE_STRING) && ht_strings_format(s, v, &set))
+    if (v && !s->options.ignore_formats && is_kind(s, v, HT_SCAN_STRING) && ht_strings_format(s, v, &set))
         ht_schema_push(s, ht_node_strings(s, set));
 }
 
@@ -147,7 +150,7 @@ static void item_schemas(ht_schema *s, const ht_tree_value *schema, const ht_tre
                          const ht_tree_value **rest) {
     *prefix = ht_schema_keyword(s, schema, "prefixItems");
     *rest = ht_schema_keyword(s, schema, "items");
-    if (*rest && (*rest)->kind == HT_TREE_ARRAY) {
+    if (*rest && (*rest)->kind == HT_SCAN_ARRAY) {
         *prefix = *rest;
         *rest = ht_schema_keyword(s, schema, "additionalItems");
     }
@@ -156,7 +159,7 @@ static void item_schemas(ht_schema *s, const ht_tree_value *schema, const ht_tre
 static void push_arrays(ht_schema *s, ht_place at) {
     const ht_tree_value *prefix, *rest;
     item_schemas(s, at.schema, &prefix, &rest);
-    if (prefix && !is_kind(s, prefix, HT_TREE_ARRAY)) return;
+    if (prefix && !is_kind(s, prefix, HT_SCAN_ARRAY)) return;
     for (const ht_tree_value *v = prefix ? prefix->first : NULL; v && !s->status; v = v->next)
         ht_schema_push(s, ht_node_item(s, v->index, below(s, at, v)));
     if (rest) ht_schema_push(s, ht_node_items(s, prefix ? prefix->n : 0, below(s, at, rest)));
@@ -169,9 +172,9 @@ static void push_arrays(ht_schema *s, ht_place at) {
         ht_schema_push(s, ht_node_count(s, 0, below(s, at, contains), least, most));
     }
     const ht_tree_value *unique = ht_schema_keyword(s, at.schema, "uniqueItems");
-    if (unique && unique->kind == HT_TREE_TRUE)
+    if (unique && unique->kind == HT_SCAN_TRUE)
         ht_schema_push(s, ht_node_of(s, (uint32_t[]){HT_NODE_UNIQUE, unique->number}, 2));
-    else if (unique && unique->kind != HT_TREE_FALSE)
+    else if (unique && unique->kind != HT_SCAN_FALSE)
         ht_schema_fail_at(s, unique, HT_ERR_FORMAT, "true or false is expected");
 }
 
@@ -187,14 +190,14 @@ static ht_node required(ht_schema *s, uint32_t name) {
 }
 
 static void push_required(ht_schema *s, const ht_tree_value *list) {
-    if (!list || !is_kind(s, list, HT_TREE_ARRAY)) return;
+    if (!list || !is_kind(s, list, HT_SCAN_ARRAY)) return;
     for (const ht_tree_value *v = list->first; v && !s->status; v = v->next)
-        if (is_kind(s, v, HT_TREE_STRING)) ht_schema_push(s, required(s, v->string));
+        if (is_kind(s, v, HT_SCAN_STRING)) ht_schema_push(s, required(s, v->string));
 }
 
 /* Members that a closed object has by their schema. */
 static void push_named(ht_schema *s, uint32_t keys, const ht_tree_value *schema) {
-    if (s->options.closed && !s->status && schema->kind != HT_TREE_FALSE)
+    if (s->options.closed && !s->status && schema->kind != HT_SCAN_FALSE)
         ht_schema_push(s, ht_node_of(s, (uint32_t[]){HT_NODE_NAMED, keys}, 2));
 }
 
@@ -202,7 +205,7 @@ static void push_members(ht_schema *s, ht_place at) {
     const ht_tree_value *properties = ht_schema_keyword(s, at.schema, "properties");
     const ht_tree_value *patterns = ht_schema_keyword(s, at.schema, "patternProperties");
     const ht_tree_value *rest = ht_schema_keyword(s, at.schema, "additionalProperties");
-    if ((properties && !is_kind(s, properties, HT_TREE_OBJECT)) || (patterns && !is_kind(s, patterns, HT_TREE_OBJECT)))
+    if ((properties && !is_kind(s, properties, HT_SCAN_OBJECT)) || (patterns && !is_kind(s, patterns, HT_SCAN_OBJECT)))
         return;
     const uint32_t n_names = properties ? properties->n : 0, n_patterns = patterns ? patterns->n : 0;
     uint32_t *words = ht_schema_take(s, (size_t)n_names + n_patterns + 1, sizeof *words);
@@ -231,14 +234,14 @@ static void push_members(ht_schema *s, ht_place at) {
 /* Members that ask for others, or for a schema of the whole object. */
 static void push_dependencies(ht_schema *s, ht_place at, const char *name) {
     const ht_tree_value *v = ht_schema_keyword(s, at.schema, name);
-    if (!v || !is_kind(s, v, HT_TREE_OBJECT)) return;
+    if (!v || !is_kind(s, v, HT_SCAN_OBJECT)) return;
     for (const ht_tree_value *m = v->first; m && !s->status; m = m->next) {
         const uint32_t begin = s->n_scratch;
         ht_node then;
-        if (m->kind == HT_TREE_ARRAY) {
+        if (m->kind == HT_SCAN_ARRAY) {
             push_required(s, m);
             then = ht_node_join_scratch(s, HT_NODE_AND, begin);
-        } else if (m->kind == HT_TREE_STRING)
+        } else if (m->kind == HT_SCAN_STRING)
             then = required(s, m->string);
         else
             then = below(s, at, m);
@@ -269,7 +272,7 @@ static void push_objects(ht_schema *s, ht_place at) {
 /* The nodes of a list of schemas onto the scratch stack; false when there is none. */
 static bool push_list(ht_schema *s, ht_place at, const char *name) {
     const ht_tree_value *list = ht_schema_keyword(s, at.schema, name);
-    if (!list || !is_kind(s, list, HT_TREE_ARRAY)) return false;
+    if (!list || !is_kind(s, list, HT_SCAN_ARRAY)) return false;
     if (!list->n) return ht_schema_fail_at(s, list, HT_ERR_FORMAT, "at least one schema is expected"), false;
     for (const ht_tree_value *v = list->first; v && !s->status; v = v->next) ht_schema_push(s, below(s, at, v));
     return true;
@@ -312,7 +315,7 @@ static bool is_known_dialect(ht_schema *s, const ht_tree_value *v) {
         int draft;
     } drafts[] = {{"draft-04/schema", 4},         {"draft-06/schema", 6},         {"draft-07/schema", 7},
                   {"draft/2019-09/schema", 2019}, {"draft/2020-12/schema", 2020}, {"schema", 2020}};
-    if (!is_kind(s, v, HT_TREE_STRING)) return false;
+    if (!is_kind(s, v, HT_SCAN_STRING)) return false;
     const char *uri = s->tree.string[v->string].text, *name = strstr(uri, "://json-schema.org/");
     if (name && (name == uri + 4 || name == uri + 5)) {
         name += strlen("://json-schema.org/");
@@ -368,9 +371,9 @@ static ht_node parse_object(ht_schema *s, ht_place at) {
 ht_node ht_schema_parse(ht_schema *s, ht_place at) {
     const ht_tree_value *v = at.schema;
     if (s->status) return HT_NODE_NOTHING;
-    if (v->kind == HT_TREE_TRUE || v->kind == HT_TREE_FALSE)
-        return v->kind == HT_TREE_TRUE ? HT_NODE_ANYTHING : HT_NODE_NOTHING;
-    if (v->kind != HT_TREE_OBJECT)
+    if (v->kind == HT_SCAN_TRUE || v->kind == HT_SCAN_FALSE)
+        return v->kind == HT_SCAN_TRUE ? HT_NODE_ANYTHING : HT_NODE_NOTHING;
+    if (v->kind != HT_SCAN_OBJECT)
         return ht_schema_fail_at(s, v, HT_ERR_FORMAT, "a schema is expected: an object, true or false");
     const uint32_t known = ht_pair_map_find(&s->parsed.number, v->number, at.scope);
     /* A schema that refers to itself is known by its number until it is parsed. */
@@ -429,7 +432,7 @@ static void collect_below(collector *c, ht_place at, const ht_tree_value *v, ht_
 /* Schemas of a list, each of them a condition, or none. */
 static void collect_list(collector *c, ht_place at, const char *name, ht_node when, bool is_condition) {
     const ht_tree_value *list = ht_schema_keyword(c->s, at.schema, name);
-    if (!list || list->kind != HT_TREE_ARRAY) return;
+    if (!list || list->kind != HT_SCAN_ARRAY) return;
     for (const ht_tree_value *v = list->first; v && !c->s->status; v = v->next)
         collect_below(c, at, v, is_condition ? ht_node_and(c->s, when, below(c->s, at, v)) : when);
 }
@@ -449,9 +452,9 @@ static void collect_logic(collector *c, ht_place at, ht_node when) {
     }
     for (int i = 0; i < 2; i++) {
         const ht_tree_value *map = ht_schema_keyword(s, at.schema, i ? "dependencies" : "dependentSchemas");
-        if (!map || map->kind != HT_TREE_OBJECT) continue;
+        if (!map || map->kind != HT_SCAN_OBJECT) continue;
         for (const ht_tree_value *m = map->first; m && !s->status; m = m->next)
-            if (m->kind == HT_TREE_OBJECT) {
+            if (m->kind == HT_SCAN_OBJECT) {
                 const ht_node has = ht_node_and(s, ht_node_types(s, HT_TYPE_OBJECT), required(s, m->key));
                 collect_below(c, at, m, ht_node_and(s, when, has));
             }
@@ -487,7 +490,7 @@ static void collect_items(collector *c, ht_place at, ht_node when, bool is_neste
 
 static void collect(collector *c, ht_place at, ht_node when, bool is_nested) {
     ht_schema *s = c->s;
-    if (s->status || at.schema->kind != HT_TREE_OBJECT || when == HT_NODE_NOTHING) return;
+    if (s->status || at.schema->kind != HT_SCAN_OBJECT || when == HT_NODE_NOTHING) return;
     if (++c->depth > COLLECT_DEPTH_MOST)
         ht_schema_fail_at(s, at.schema, HT_ERR_FORMAT,
                           "schemas refer to each other for the same value without end, or more than 200 deep");

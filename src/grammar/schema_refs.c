@@ -154,7 +154,7 @@ static uint32_t identify(ht_schema *s, const ht_tree_value *v, uint32_t now) {
     struct ht_references *f = s->parsed.references;
     const ht_tree_value *id = ht_schema_keyword(s, v, "$id");
     if (!id && s->parsed.draft == 4) id = ht_schema_keyword(s, v, "id");
-    if (!id || id->kind != HT_TREE_STRING || (s->parsed.old_references && ht_schema_keyword(s, v, "$ref"))) return now;
+    if (!id || id->kind != HT_SCAN_STRING || (s->parsed.old_references && ht_schema_keyword(s, v, "$ref"))) return now;
     const ht_tree_string text = s->tree.string[id->string];
     const uri u = split(text);
     if (u.fragment.n) {
@@ -178,22 +178,22 @@ static uint32_t identify(ht_schema *s, const ht_tree_value *v, uint32_t now) {
 static void anchor(ht_schema *s, const ht_tree_value *v, uint32_t at) {
     struct ht_references *f = s->parsed.references;
     const ht_tree_value *name = ht_schema_keyword(s, v, "$anchor");
-    if (name && name->kind == HT_TREE_STRING) note(s, &f->anchors, at, name->string, v->number);
+    if (name && name->kind == HT_SCAN_STRING) note(s, &f->anchors, at, name->string, v->number);
     name = ht_schema_keyword(s, v, "$dynamicAnchor");
-    if (name && name->kind == HT_TREE_STRING) {
+    if (name && name->kind == HT_SCAN_STRING) {
         note(s, &f->anchors, at, name->string, v->number);
         note(s, &f->dynamic_anchors, at, name->string, v->number);
         f->is_dynamic = true;
     }
     name = ht_schema_keyword(s, v, "$recursiveAnchor");
-    if (name && name->kind == HT_TREE_TRUE && f->resource[at].root == v)
+    if (name && name->kind == HT_SCAN_TRUE && f->resource[at].root == v)
         f->resource[at].is_recursive = f->is_dynamic = true;
 }
 
 static void find(ht_schema *s, const ht_tree_value *v, uint32_t at);
 
 /* The schemas of a keyword that is a list or an object of them. */
-static void find_all(ht_schema *s, const ht_tree_value *schema, const char *keyword, ht_tree_kind kind, uint32_t at) {
+static void find_all(ht_schema *s, const ht_tree_value *schema, const char *keyword, ht_json_event kind, uint32_t at) {
     const ht_tree_value *all = ht_schema_keyword(s, schema, keyword);
     if (!all || all->kind != kind) return;
     for (const ht_tree_value *v = all->first; v && !s->status; v = v->next) find(s, v, at);
@@ -215,7 +215,7 @@ static void find(ht_schema *s, const ht_tree_value *v, uint32_t at) {
     static const char *const lists[] = {"allOf", "anyOf", "oneOf", "prefixItems", "items"};
     static const char *const maps[] = {"properties",  "patternProperties", "$defs",
                                        "definitions", "dependentSchemas",  "dependencies"};
-    if (v->kind != HT_TREE_OBJECT || s->status) return;
+    if (v->kind != HT_SCAN_OBJECT || s->status) return;
     at = identify(s, v, at);
     anchor(s, v, at);
     note(s, &s->parsed.references->of_value, v->number, 0, at);
@@ -223,8 +223,8 @@ static void find(ht_schema *s, const ht_tree_value *v, uint32_t at) {
         const ht_tree_value *below = ht_schema_keyword(s, v, schemas[i]);
         if (below) find(s, below, at);
     }
-    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) find_all(s, v, lists[i], HT_TREE_ARRAY, at);
-    for (size_t i = 0; i < sizeof maps / sizeof *maps; i++) find_all(s, v, maps[i], HT_TREE_OBJECT, at);
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) find_all(s, v, lists[i], HT_SCAN_ARRAY, at);
+    for (size_t i = 0; i < sizeof maps / sizeof *maps; i++) find_all(s, v, maps[i], HT_SCAN_OBJECT, at);
 }
 
 void ht_references_find(ht_schema *s) {
@@ -305,11 +305,11 @@ static void decode_pointer(ht_text *t) {
 }
 
 static const ht_tree_value *child(ht_schema *s, const ht_tree_value *v, const ht_text *key) {
-    if (v->kind == HT_TREE_OBJECT) {
+    if (v->kind == HT_SCAN_OBJECT) {
         const uint32_t name = string_of(s, key);
         return s->status ? NULL : ht_tree_member(&s->tree, v, name);
     }
-    if (v->kind != HT_TREE_ARRAY || !key->len || key->len > 9) return NULL;
+    if (v->kind != HT_SCAN_ARRAY || !key->len || key->len > 9) return NULL;
     uint32_t index = 0;
     for (size_t i = 0; i < key->len; i++) {
         if (key->data[i] < '0' || key->data[i] > '9') return NULL;
@@ -353,7 +353,7 @@ bool ht_references_resolve(ht_schema *s, ht_place from, const char *keyword, ht_
     const struct ht_references *f = s->parsed.references;
     const ht_tree_value *reference = ht_schema_keyword(s, from.schema, keyword);
     if (!reference) return false;
-    if (reference->kind != HT_TREE_STRING)
+    if (reference->kind != HT_SCAN_STRING)
         return ht_schema_fail_at(s, reference, HT_ERR_FORMAT, "a reference is a string"), false;
     const ht_tree_string text = s->tree.string[reference->string];
     const uri u = split(text);

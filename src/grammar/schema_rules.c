@@ -151,11 +151,6 @@ ht_re ht_schema_white_space(ht_regexes *re, ht_schema_space space) {
     }
 }
 
-static ht_re tight_space(ht_regexes *re, ht_schema_space space) {
-    return space == HT_SCHEMA_SPACE_LINES ? ht_re_repeat(re, ht_re_text(re, " ", 1), 0, 1)
-                                          : ht_schema_white_space(re, space);
-}
-
 static ht_re tight(maker *k, const char *text) {
     return ht_re_concat(k->s->re, k->tight, ht_re_text(k->s->re, text, 1));
 }
@@ -301,7 +296,8 @@ static ht_symbol make_rules(ht_schema *s, ht_node root) {
     s->rules->free_user = free_tables;
     s->rules->expand = expand;
     k.space = ht_schema_white_space(s->re, s->options.space);
-    k.tight = tight_space(s->re, s->options.space);
+    k.tight =
+        s->options.space == HT_SCHEMA_SPACE_LINES ? ht_re_repeat(s->re, ht_re_text(s->re, " ", 1), 0, 1) : k.space;
     make_punctuation(&k);
     const ht_symbol start = ht_rules_rule(s->rules), symbol = symbol_of(&k, root);
     ht_rules_add(s->rules, start, &symbol, 1);

@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-static ht_node set_expand(ht_schema *s, ht_node node);
-
 /* Formulas within each other for one value; alternatives of one set; leaves that are joined. */
 enum { DEPTH_MOST = 3000, ALTERNATIVES_MOST = 20000, UNPRUNED_MOST = 16 };
 
@@ -286,11 +284,6 @@ static uint32_t single(ht_schema *s, const ht_node *leaves, size_t n) {
     return list;
 }
 
-static void append(ht_schema *s, uint32_t to, uint32_t from) {
-    for (uint32_t i = 0; !s->status && i < s->sets.list[from].n; i++)
-        add_conjunction(s, to, s->sets.list[from].conjunction[i]);
-}
-
 /* Keys that are not of a node. */
 static uint32_t keys_outside(ht_schema *s, ht_node node) {
     const ht_string_set set = ht_set_strings(s, node);
@@ -349,10 +342,9 @@ static uint32_t joined(ht_schema *s, ht_node node, bool is_and, bool negated, ui
         const ht_node one = operand(s, node, i);
         const uint32_t list = ht_set_alternatives(s, negated ? ht_node_not(s, one) : one, type);
         if (s->status) break;
-        if (is_and)
-            all = product(s, all, list, type);
-        else
-            append(s, all, list);
+        if (is_and) all = product(s, all, list, type);
+        for (uint32_t k = 0; !is_and && !s->status && k < s->sets.list[list].n; k++)
+            add_conjunction(s, all, s->sets.list[list].conjunction[k]);
     }
     return all;
 }
@@ -479,7 +471,7 @@ static ht_node of_text(lister *l, size_t n) {
         const ht_string_set set = ht_strings_of_re(ht_re_text(s->re, l->text, n));
         return ht_node_and(s, ht_node_types(s, HT_TYPE_STRING), ht_node_strings(s, set));
     }
-    const ht_tree_value v = {.kind = HT_TREE_NUMBER, .text = l->text, .n_text = n};
+    const ht_tree_value v = {.kind = HT_SCAN_NUMBER, .text = l->text, .n_text = n};
     return ht_node_value(s, &v);
 }
 

@@ -69,8 +69,6 @@ static ht_re any_character(ht_regexes *re) {
     return characters(re, &every, 1);
 }
 
-static ht_re all_strings(ht_regexes *re) { return ht_re_repeat(re, any_character(re), 0, HT_RE_UNBOUNDED); }
-
 /* ---- lists ---- */
 
 typedef struct span {
@@ -169,7 +167,8 @@ ht_string_set ht_strings_listed(ht_schema *s, uint32_t *strings, uint32_t n) {
 
 ht_re ht_strings_re(ht_schema *s, ht_string_set a) {
     if (a.is_listed) return list_re(s, a.list, a.n);
-    return a.is_closed ? a.re : ht_re_both(s->re, all_strings(s->re), a.re);
+    if (a.is_closed) return a.re;
+    return ht_re_both(s->re, ht_re_repeat(s->re, any_character(s->re), 0, HT_RE_UNBOUNDED), a.re);
 }
 
 static bool has(ht_schema *s, ht_string_set a, uint32_t string) {
