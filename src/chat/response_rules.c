@@ -73,8 +73,6 @@ void ht_rules_add_reasoning(ht_rules *r, const ht_reasoning_format *t) {
     ht_rules_finish(r, text, &has_text);
 }
 
-/* ---- answers with calls ---- */
-
 typedef struct answer_rules {
     const ht_tool_request *q;
     ht_tool_calls calls;

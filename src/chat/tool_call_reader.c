@@ -282,8 +282,6 @@ static ht_jinja_value bare_value(ht_call_reading *r, ht_span tool, ht_span param
     return is_literal && !l.s.n ? v : span_string(r->a, text);
 }
 
-/* ---- calls ---- */
-
 /* A call while it is read. */
 typedef struct call_parts {
     ht_span name, id; /* id of no bytes: none */

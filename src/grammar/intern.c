@@ -65,8 +65,6 @@ size_t ht_intern_bytes(const ht_intern *t) {
     return (t->n_words + (size_t)t->n * 7) * sizeof(uint32_t); /* slots are two to four times as many as sequences */
 }
 
-/* ---- sorted words ---- */
-
 static int ascending(const void *a, const void *b) {
     const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
     return (x > y) - (x < y);

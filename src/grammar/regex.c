@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- byte sets ---- */
-
 void ht_byte_set_add(ht_byte_set *s, unsigned first, unsigned last) {
     for (unsigned b = first; b <= last && b < 256; b++) s->bits[b >> 5] |= 1u << (b & 31);
 }
@@ -124,8 +122,6 @@ ht_re ht_re_text(ht_regexes *s, const char *bytes, size_t n) {
     while (n--) r = ht_re_concat(s, ht_re_byte_range(s, (unsigned char)bytes[n], (unsigned char)bytes[n]), r);
     return r;
 }
-
-/* ---- concatenation ---- */
 
 static ht_re concat_two(ht_regexes *s, ht_re a, ht_re b) {
     if (a == HT_RE_NONE || b == HT_RE_NONE) return HT_RE_NONE;
@@ -265,8 +261,6 @@ ht_re ht_re_either(ht_regexes *s, ht_re a, ht_re b) { return ht_re_alternatives(
 
 ht_re ht_re_both(ht_regexes *s, ht_re a, ht_re b) { return join(s, HT_RE_KIND_BOTH, (ht_re[]){a, b}, 2); }
 
-/* ---- complement and repetition ---- */
-
 ht_re ht_re_not(ht_regexes *s, ht_re a) {
     size_t n;
     if (s->status) return HT_RE_NONE;
@@ -345,8 +339,6 @@ ht_re ht_re_code_points(ht_regexes *s, const ht_code_range *ranges, size_t n) {
     return ht_re_join_scratch(s, HT_RE_KIND_ALTERNATIVES, begin);
 }
 
-/* ---- multiples ---- */
-
 ht_re ht_re_multiple_behind(ht_regexes *s, uint64_t divisor, uint64_t remainder, uint32_t places) {
     const uint32_t words[] = {HT_RE_KIND_MULTIPLE, (uint32_t)divisor,           (uint32_t)(divisor >> 32),
                               (uint32_t)remainder, (uint32_t)(remainder >> 32), places};
@@ -369,8 +361,6 @@ ht_re ht_re_multiple(ht_regexes *s, uint64_t divisor, uint32_t places) {
     ht_re_byte_range(s, '.', '.');
     return ht_re_multiple_behind(s, divisor, 0, places);
 }
-
-/* ---- without the empty text ---- */
 
 static ht_re alternatives_without_empty(ht_regexes *s, ht_re a) {
     const size_t begin = s->n_scratch;

@@ -52,7 +52,7 @@ typedef enum ht_node_kind {
 /* Words of the longest leaf but HT_NODE_ORDER. */
 enum { HT_LEAF_WORDS = 5 };
 
-/* A set of strings, as their JSON texts without quotes: listed ones, or those of an expression over texts without needless escapes.
+/* A set of strings, as JSON texts without quotes: listed ones, or those of an expression over texts without needless escapes.
  * `is_closed`: the expression has no other texts, as complements have. */
 typedef struct ht_string_set {
     bool is_listed, is_closed;
@@ -61,8 +61,7 @@ typedef struct ht_string_set {
     uint32_t n;
 } ht_string_set;
 
-/* Spellings of a set of numbers: all, and those that are written, some of each number. Numbers in sets have no exponent; the set of
- * all numbers is HT_RE_ALL. */
+/* Spellings of a set of numbers without exponents: all, and those that are written, some of each number. All numbers are HT_RE_ALL. */
 typedef struct ht_number_set {
     ht_re all, written;
 } ht_number_set;
@@ -133,26 +132,26 @@ typedef struct ht_schema {
 
 /* ---- failures and memory (schema_nodes.c) ---- */
 
-/* Record the first failure and return HT_NODE_NOTHING. */
+/* Functions record the first failure; fail_... return HT_NODE_NOTHING. */
+
 ht_node ht_schema_fail_memory(ht_schema *s);
 ht_node ht_schema_fail_limit(ht_schema *s, const char *what);
-/* The same with the JSON pointer of a value before the message. */
+/* With the JSON pointer of a value before the message. */
 ht_node ht_schema_fail_at(ht_schema *s, const ht_tree_value *where, ht_status status, const char *fmt, ...)
     HT_PRINTF(4, 5);
-/* Capacity for one more element of an array (HT_GROW_ONE); records a failure. */
+/* Capacity for one more element of an array (HT_GROW_ONE). */
 #define HT_SCHEMA_APPEND(s, array, n) (((n) < INT32_MAX && HT_GROW_ONE(array, n)) || (ht_schema_fail_memory(s), false))
-/* Makes *array hold `need` elements; records a failure. */
+/* Capacity for `need` elements. */
 bool ht_schema_reserve(ht_schema *s, void *array, size_t *capacity, size_t need, size_t size);
-/* Push onto the scratch stack; record a failure. */
+/* Push onto the scratch stack. */
 void ht_schema_push(ht_schema *s, uint32_t word);
 void ht_schema_push_all(ht_schema *s, const uint32_t *words, uint32_t n);
-/* Arena memory; NULL, and the failure is recorded, when it runs out. */
+/* Arena memory. */
 void *ht_schema_take(ht_schema *s, size_t n, size_t size);
-/* Adds a pair to a map, and records a failure. */
 void ht_schema_note(ht_schema *s, ht_pair_map *map, uint32_t a, uint32_t b, uint32_t value);
 /* Whether an expression has any text; divides the bytes where that takes a search. */
 bool ht_schema_is_live(ht_schema *s, ht_re r);
-/* Whether `status` or that of the expressions is set; records the latter. */
+/* Whether `status` or that of the rules is set; records the latter. */
 bool ht_schema_failed(ht_schema *s);
 
 /* ---- nodes (schema_nodes.c) ---- */
@@ -223,7 +222,7 @@ bool ht_strings_format(ht_schema *s, const ht_tree_value *where, ht_string_set *
 
 /* ---- numbers (schema_numbers.c) ---- */
 
-/* The decimal of a number's spelling; false, and the failure is recorded, when it is too long. */
+/* The decimal of a number's spelling; false when it is too long. */
 bool ht_decimal_read(ht_schema *s, const ht_tree_value *v, ht_decimal *out);
 /* A whole number from 0 on, or `most` if that is less. False for other numbers. */
 bool ht_decimal_whole(const ht_decimal *d, uint64_t most, uint64_t *out);
@@ -240,7 +239,7 @@ ht_re ht_numbers_written(ht_schema *s, ht_number_set a);
 
 /* ---- schemas of the document (schema_parse.c, schema_refs.c) ---- */
 
-/* The draft that `$schema` names. False, and the failure is recorded, for an unknown one. */
+/* The draft that `$schema` names. False for an unknown one. */
 bool ht_schema_read_dialect(ht_schema *s);
 /* The node of a schema. */
 ht_node ht_schema_parse(ht_schema *s, ht_place place);
@@ -251,8 +250,7 @@ const ht_tree_value *ht_schema_keyword(ht_schema *s, const ht_tree_value *schema
 void ht_references_find(ht_schema *s);
 void ht_references_free(ht_schema *s);
 typedef enum ht_reference_kind { HT_REFERENCE_STATIC, HT_REFERENCE_DYNAMIC, HT_REFERENCE_RECURSIVE } ht_reference_kind;
-/* The place to which a keyword of a schema refers. False when the schema has no such keyword, or when it refers to nothing, which is
- * recorded. */
+/* The place to which a keyword of a schema refers. False when the schema has no such keyword, or for a failure. */
 bool ht_references_resolve(ht_schema *s, ht_place at, const char *keyword, ht_reference_kind kind, ht_place *out);
 /* The place of a schema below another one of the same instance or of its parts. */
 ht_place ht_references_enter(ht_schema *s, ht_place from, const ht_tree_value *schema);
@@ -269,8 +267,7 @@ uint32_t ht_set_simple(ht_schema *s, ht_node node);
 uint32_t ht_set_values(ht_schema *s, ht_node node, ht_node *values, uint32_t most);
 /* Number in `list` of the set's arrays or objects. */
 uint32_t ht_set_alternatives(ht_schema *s, ht_node node, uint32_t type);
-/* Whether the set has any value. A false answer that was found while the same question was open, further up, may be wrong: then
- * live.low is less than UINT32_MAX. */
+/* Whether the set has any value. With live.low < UINT32_MAX, false may be wrong: the same question is open further up. */
 bool ht_set_is_live(ht_schema *s, ht_node node);
 
 /* ---- shapes (schema_shapes.c) ---- */
@@ -323,8 +320,7 @@ bool ht_conjunction_is_live(ht_schema *s, uint32_t conjunction, uint32_t type);
 
 /* ---- plans (schema_shapes.c) ---- */
 
-/* How arrays and objects of a shape are written, and from which states an end can be reached. Rules are made of a plan at any time,
- * without the schema. */
+/* How arrays and objects of a shape are written, and from which states an end can be reached. A plan outlives the schema. */
 
 #define HT_NO_SYMBOL UINT32_MAX
 /* Values that an array with different items may have. */
@@ -354,8 +350,7 @@ typedef struct ht_array_state {
     uint32_t count[HT_COUNTS_MOST];
 } ht_array_state;
 
-/* The plan of a shape in memory of the arena, without symbols; false when there is no such array, or after a failure.
- * ht_array_plan_free in any case. */
+/* The plan of a shape, without symbols; false when there is no such array, or after a failure. ht_array_plan_free in any case. */
 bool ht_array_plan_of(ht_schema *s, const ht_array_shape *a, ht_arena *arena, ht_array_plan *out);
 void ht_array_plan_free(ht_array_plan *p);
 bool ht_array_may_end(const ht_array_plan *p, const ht_array_state *at);
@@ -387,8 +382,7 @@ typedef struct ht_object_plan {
     ht_member_plan *member; /* [n_members] */
 } ht_object_plan;
 
-/* Members so far: how many, which of `some` are pending, and which names there were, a bit each; in order, the first name that may
- * come. */
+/* Members so far: how many, which of `some` are pending, a bit for each name that came, and in order the first name that may come. */
 typedef struct ht_object_state {
     uint32_t count, pending, position;
     uint32_t *seen; /* [(n_names + 31) / 32] */

@@ -143,8 +143,6 @@ static void push_strings(ht_schema *s, const ht_tree_value *schema) {
         ht_schema_push(s, ht_node_strings(s, set));
 }
 
-/* ---- arrays ---- */
-
 /* The schemas of the first items, one each, and the schema of all further ones; NULL: none. */
 static void item_schemas(ht_schema *s, const ht_tree_value *schema, const ht_tree_value **prefix,
                          const ht_tree_value **rest) {

@@ -218,8 +218,6 @@ bool ht_strings_is_live(ht_schema *s, ht_string_set a) {
     return a.is_listed ? a.n > 0 : ht_schema_is_live(s, ht_strings_re(s, a));
 }
 
-/* ---- as they are written ---- */
-
 #define HEX "[0-9a-fA-F]"
 
 /* Any JSON string between its quotes, with all escapes, halves of surrogate pairs only together. */
@@ -238,8 +236,6 @@ ht_re ht_strings_written(ht_schema *s, ht_string_set a) {
     if (all && text == HT_RE_NONE) ht_schema_fail_memory(s);
     return ht_re_concat(s->re, quote, ht_re_concat(s->re, text, quote));
 }
-
-/* ---- patterns and lengths ---- */
 
 ht_string_set ht_strings_pattern(ht_schema *s, const ht_tree_value *where, uint32_t pattern) {
     const ht_tree_string text = s->tree.string[pattern];
