@@ -27,10 +27,7 @@ static bool takes(ht_automaton *a, const char *text) {
 
 /* Whether some text goes on so. */
 static bool begins(ht_automaton *a, const char *text) {
-    size_t n;
-    const uint32_t at = ht_automaton_feed(a, a->start[0], text, strlen(text));
-    ht_automaton_threads(a, at, &n);
-    return n || ht_automaton_may_end(a, at);
+    return ht_automaton_is_live(a, ht_automaton_feed(a, a->start[0], text, strlen(text)));
 }
 
 /* A schema, and texts up to NULL. */
