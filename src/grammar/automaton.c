@@ -71,16 +71,10 @@ static uint32_t intern_state(ht_automaton *a, const uint32_t *words, size_t n) {
         return HT_LEX_DEAD;
     }
     if (!is_new) return state;
-    size_t capacity = a->states_capacity;
-    if (state >= capacity) {
-        const size_t need = state < STATES_FIRST ? STATES_FIRST : (size_t)state + 1;
-        if (!ht_automaton_reserve(a, &a->state, &capacity, need, sizeof *a->state)) return HT_LEX_DEAD;
-        if (!ht_resize(&a->next, capacity, (size_t)a->n_classes * sizeof *a->next)) {
-            ht_automaton_fail(a, HT_ERR_MEMORY);
-            return HT_LEX_DEAD;
-        }
-        a->states_capacity = capacity;
-    }
+    const size_t need = state < STATES_FIRST ? STATES_FIRST : (size_t)state + 1;
+    if (!ht_automaton_reserve(a, &a->state, &a->states_capacity, need, sizeof *a->state) ||
+        !ht_automaton_reserve(a, &a->next, &a->next_capacity, need, (size_t)a->n_classes * sizeof *a->next))
+        return HT_LEX_DEAD;
     describe(a, state);
     return state;
 }

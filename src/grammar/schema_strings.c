@@ -182,10 +182,8 @@ ht_string_set ht_strings_both(ht_schema *s, ht_string_set a, ht_string_set b) {
         return (ht_string_set){.is_closed = a.is_closed || b.is_closed, .re = ht_re_both(s->re, a.re, b.re)};
     if (!a.is_listed) return ht_strings_both(s, b, a);
     const uint32_t begin = s->n_scratch;
-    for (uint32_t i = 0, k = 0; i < a.n && !s->status; i++) {
-        while (b.is_listed && k < b.n && b.list[k] < a.list[i]) k++;
-        if (b.is_listed ? k < b.n && b.list[k] == a.list[i] : has(s, b, a.list[i])) ht_schema_push(s, a.list[i]);
-    }
+    for (uint32_t i = 0; i < a.n && !s->status; i++)
+        if (b.is_listed ? ht_sorted_has(b.list, b.n, a.list[i]) : has(s, b, a.list[i])) ht_schema_push(s, a.list[i]);
     const ht_string_set both = of_list(s, s->scratch + begin, s->n_scratch - begin);
     s->n_scratch = begin;
     return both;
