@@ -126,8 +126,7 @@ static int64_t find_call(const ht_jinja_dict *message, const ht_jinja_string *id
     return -1;
 }
 
-/* Where a new last message belongs: the result of a call goes before the results of later calls of the same message, as templates that
- * write no ids tell results by their order. */
+/* The index of a new last message. Results are in the order of their calls: templates that write no ids rely on it. */
 static size_t place_of(const ht_jinja_list *messages) {
     const size_t last = messages->n - 1;
     const ht_jinja_dict *message = messages->items[last].dict;

@@ -1,5 +1,4 @@
-/* Grammars for a model's answers: those that programs give (hearth/grammar.h), which may have reasoning before the text, and those of
- * tools. */
+/* Grammars for a model's answers: those that programs give (hearth/grammar.h), after reasoning, and those of tools. */
 #include "base/error.h"
 #include "base/options.h"
 #include "base/text.h"

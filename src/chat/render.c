@@ -71,8 +71,7 @@ static ht_jinja_value field_for(const preparation *p, const char *key, bool from
     return strcmp(key, "tool_calls") == 0 && v.kind == HT_VALUE_LIST ? calls_for(p, v.list) : v;
 }
 
-/* Reasoning has both of its names, whichever of three it came under, and other fields that are null are left out, as `transformers`
- * does. */
+/* Reasoning gets both of its names, whichever of three it had. Other null fields are dropped, as in `transformers`. */
 static ht_jinja_value message_for(const preparation *p, const ht_jinja_dict *m) {
     static const char *const names[] = {"reasoning_content", "thinking", "reasoning"};
     ht_jinja_dict *copy = ht_jinja_dict_new(p->a);

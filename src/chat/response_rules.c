@@ -201,8 +201,7 @@ static ht_symbol free_text(answer_rules *a, const char *mark) {
     return endless_text(a->calls.r, ht_re_not(re, not_before));
 }
 
-/* Adds to `all`, the beginning of an answer or its rest after reasoning or calls, reasoning that `next` follows. Returns the rule of
- * an answer whose prompt has opened its reasoning. */
+/* Adds to `all` reasoning that `next` follows. Returns the rule of an answer whose prompt has opened its reasoning. */
 static ht_symbol add_reasoning(answer_rules *a, ht_symbol all, ht_symbol next) {
     ht_rules *r = a->calls.r;
     ht_regexes *re = r->re;

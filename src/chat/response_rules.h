@@ -13,8 +13,7 @@
 /* White space around reasoning, at most. */
 enum { HT_BLANKS_MOST = 16 };
 
-/* Adds starts of answers with reasoning to finished rules (none for `t` NULL), and finishes them. Reasoning is free text, within which
- * no answer ends. */
+/* Adds starts of answers with reasoning to finished rules (none for `t` NULL). No answer ends within reasoning. */
 void ht_rules_add_reasoning(ht_rules *r, const ht_reasoning_format *t);
 
 typedef struct ht_tool_request {
@@ -23,8 +22,7 @@ typedef struct ht_tool_request {
     ht_tool_choice choice;
     const char *name; /* of HT_TOOL_CHOICE_NAMED */
     bool parallel;    /* several calls */
-    /* With HT_TOOL_CHOICE_AUTO: calls alone, as another grammar has the answers that are text. HT_START_NO_CALL and the two starts
-     * after it exist, too. */
+    /* With HT_TOOL_CHOICE_AUTO: another grammar has the answers that are text. HT_START_NO_CALL exists, too. */
     bool beside_text;
 } ht_tool_request;
 

@@ -263,8 +263,7 @@ bool ht_is_arguments(ht_jinja_arena *a, const char *text, size_t n) {
     return v.kind == HT_VALUE_DICT && is_finite(v);
 }
 
-/* A value without quotes: a string where the schema allows strings; else JSON, or a Python literal where the schema allows no
- * string; else a string. A nullable string may be null. */
+/* A value without quotes: a string (or null) where the schema allows strings; else JSON or a Python literal; else a string. */
 static ht_jinja_value bare_value(ht_call_reading *r, ht_span tool, ht_span parameter, ht_span text) {
     const ht_jinja_value *schema = ht_tool_field(ht_tool_find(r->tools, tool.p, tool.n), "parameters"),
                          *properties = ht_tool_field(schema, "properties"), *property = NULL;
@@ -529,8 +528,7 @@ static match match_call(ht_call_reading *r, ht_span *s, const ht_tool_call_forma
     return m;
 }
 
-/* Reads one call in the format, or in another with the same opening mark. A truncated call counts where every format that the
- * text could go on in agrees on its name. */
+/* Reads one call in any format with the same opening mark. A truncated call counts where all possible formats agree on its name. */
 static bool read_call(ht_call_reading *r, const ht_tool_call_format *format, ht_span *s) {
     call_parts begun = {.has_name = false}, c;
     bool any = false, agree = r->with_truncated;

@@ -1,5 +1,4 @@
-/* Reads tool calls by the table of formats (chat/tool_call_formats.h): whole ones, and streams of those whose arguments a format's
- * pattern writes as a JSON object (%a). */
+/* Reads tool calls by the table of formats: whole ones, and streams of those whose arguments are a JSON object (%a). */
 #ifndef HT_CHAT_TOOL_CALL_READER_H
 #define HT_CHAT_TOOL_CALL_READER_H
 

@@ -4,7 +4,6 @@
 #include "base/log.h"
 #include "base/tool_name.h"
 #include "grammar/regex_syntax.h"
-#include "template/eval.h"
 
 #include <string.h>
 
@@ -56,8 +55,7 @@ static void relax(ht_tool *tool, const char *why) {
     tool->is_relaxed = true;
 }
 
-/* The symbol of a tool's arguments, or with `property` of one of them. An unsupported schema relaxes the tool; where it has damaged the
- * rules, they must be rebuilt. */
+/* The symbol of a tool's arguments, or of one property. An unsupported schema relaxes the tool, and may damage the rules. */
 static ht_symbol values(ht_tool_calls *c, ht_tool *tool, const char *property) {
     ht_tool_list *t = c->tools;
     ht_symbol symbol = 0;
@@ -317,8 +315,7 @@ static bool is_required(const ht_tool *tool, const char *key) {
     return false;
 }
 
-/* The parameters in the order of the schema's properties, required ones always: a rule for those from each on, once when there is
- * one before them and once when there is none. */
+/* The parameters in the schema's order: a rule for those from each on, after others and as the first. */
 static ht_symbol parameters(ht_tool_calls *c, ht_tool *tool) {
     const ht_jinja_value *properties = ht_tool_field(tool->parameters, "properties");
     const size_t n = properties && properties->kind == HT_VALUE_DICT ? properties->dict->n : 0;

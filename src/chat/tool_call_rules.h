@@ -42,8 +42,7 @@ typedef struct ht_tool_calls {
 /* Rules without productions as yet. */
 void ht_tool_calls_begin(ht_tool_calls *c, ht_rules *r, ht_tool_list *tools, bool parallel,
                          const ht_tool_call_format *format);
-/* Text after the opening mark, up to the closing mark and with it: a call, or with `parallel` several where the format allows them
- * between its marks. */
+/* Text after the opening mark up to the end of the closing mark: a call, or with `parallel` several if the format allows. */
 ht_symbol ht_tool_calls_inside(ht_tool_calls *c);
 /* The rest of a call that the format's bare text begins. */
 ht_symbol ht_tool_calls_after_bare(ht_tool_calls *c);

@@ -93,8 +93,7 @@ static uint32_t prefixed_state(ht_automaton *a, ht_re prefix, uint32_t rest) {
     return intern_state(a, (uint32_t[PREFIXED_WORDS]){[PREFIX] = prefix, [REST] = rest}, PREFIXED_WORDS);
 }
 
-/* Takes the same optional part off the beginnings of the pairs, two or more, on the scratch stack from `begin` on. HT_RE_EMPTY, and
- * nothing is changed, where they have none. */
+/* Takes their common optional prefix off the pairs, two or more, on the scratch stack from `begin` on. HT_RE_EMPTY: none. */
 static ht_re take_prefix(ht_automaton *a, uint32_t begin) {
     const ht_regexes *re = a->rules->re;
     const uint32_t n = a->n_scratch - begin;
@@ -185,8 +184,7 @@ int32_t ht_lex_make_next(ht_automaton *a, uint32_t state, int byte_class) {
 
 /* Items of one row at most: a grammar with more at one place is not one that anybody wrote. */
 #define ITEMS_MOST 1000000u
-/* How often items of one row are found, at most, most of them again and again: so many ways to read one text that each lexeme would take
- * tens of milliseconds. */
+/* How often items of one row are found again at most: more would take tens of milliseconds for each lexeme. */
 #define FINDS_MOST 1000000u
 
 #define ACCEPT 0u /* the continuation of the start */

@@ -63,7 +63,8 @@ typedef struct ht_automaton {
     uint32_t n_items;
     uint32_t n_finds; /* of its items, new ones or not */
     ht_pair_map seen; /* those items */
-    size_t states_capacity, next_capacity, accepted_capacity, rows_capacity, triples_capacity, scratch_capacity, items_capacity;
+    size_t states_capacity, next_capacity, accepted_capacity, rows_capacity, triples_capacity, scratch_capacity,
+        items_capacity;
     ht_status status;
 } ht_automaton;
 

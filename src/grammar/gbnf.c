@@ -1,5 +1,4 @@
-/* Grammars in GBNF: rules of alternatives, literals, classes of characters, groups and counts. Whatever does not recur becomes one
- * regular expression. */
+/* Grammars in GBNF. Whatever does not recur becomes one regular expression. */
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/grow.h"

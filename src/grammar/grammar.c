@@ -1,5 +1,4 @@
-/* Grammars and matchers (hearth/grammar.h): the automaton and its masks behind a lock, and texts that survive their being
- * forgotten. */
+/* Grammars and matchers (hearth/grammar.h): the automaton and its masks under a lock; texts survive a reset of both. */
 #include "grammar/grammar.h"
 
 #include "base/error.h"

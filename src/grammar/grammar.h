@@ -11,8 +11,7 @@
  * retained and may be NULL; the trie has to live as long as the grammar. */
 ht_status ht_grammar_new(ht_rules *rules, const ht_token_trie *trie, const int32_t *ending, int n_ending,
                          ht_model *holds, ht_grammar **out, ht_error *err);
-/* Allows special tokens where their texts are, if these occur in `texts`; others have no text. Before the first matcher. The tokenizer
- * has to live as long. */
+/* Allows special tokens where their texts are, if these occur in `texts`. Before the first matcher; the tokenizer is borrowed. */
 ht_status ht_grammar_spell(ht_grammar *g, const ht_tokenizer *t, const char *texts, ht_error *err);
 /* A matcher of a text that begins elsewhere. */
 ht_status ht_matcher_new_at(ht_grammar *g, ht_grammar_start start, ht_matcher **out, ht_error *err);
@@ -29,8 +28,7 @@ typedef struct ht_mask_places {
     int n;
 } ht_mask_places;
 
-/* The places after the matcher's text, and after each of n tokens that may follow, as far as they are allowed and fit. Failures show when a
- * mask is requested. */
+/* The places after the matcher's text and after each of n tokens that may follow, as far as allowed. Failures show in masks. */
 void ht_matcher_missing(ht_matcher *m, const int32_t *token, int n, ht_mask_places *out);
 /* Finds the mask of place i ahead of its request. Any thread may call it while the grammar is held. */
 void ht_grammar_find_mask(const ht_mask_places *places, int i);

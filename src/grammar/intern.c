@@ -1,5 +1,4 @@
-/* Interned sequences in a hash table, and maps of pairs, which keep the pairs in their slots: a lookup reads one cache line, where
- * base/table.h would read the pair elsewhere. */
+/* Interned sequences in a hash table. Maps keep pairs in their slots: a lookup reads one cache line, unlike base/table.h. */
 #include "grammar/intern.h"
 
 #include "base/grow.h"

@@ -22,8 +22,7 @@ typedef struct ht_intern {
 
 /* A zeroed ht_intern is empty. */
 void ht_intern_free(ht_intern *t);
-/* The number of n words; *is_new (may be NULL) says whether it was given now. HT_INTERN_FAILED when memory ran out, or after
- * 2^31 words. `words` may lie in the table itself. */
+/* The number of n words, which may lie in the table itself. *is_new may be NULL. HT_INTERN_FAILED: no memory, or 2^31 words. */
 uint32_t ht_intern_add(ht_intern *t, const uint32_t *words, size_t n, bool *is_new);
 /* The same of n bytes: as words, their number first. */
 uint32_t ht_intern_text(ht_intern *t, const char *text, size_t n, bool *is_new);

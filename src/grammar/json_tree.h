@@ -1,6 +1,5 @@
-/* A JSON document as a tree that keeps what JSON Schema asks of it and other readers of JSON drop: numbers as they are spelled,
- * NUL in strings, the order of members, and where in the document a value stands. Strict: no repeated members, nothing
- * behind the value. */
+/* A JSON document as a tree that keeps what JSON Schema needs: spellings of numbers, NUL in strings, the order of members, and the path
+ * of each value. Repeated members are errors. */
 #ifndef HT_GRAMMAR_JSON_TREE_H
 #define HT_GRAMMAR_JSON_TREE_H
 

@@ -81,8 +81,7 @@ typedef struct ht_regexes {
     int depth; /* of recursion */
     ht_pair_map derivatives;
     int64_t n_derived; /* derivatives that were asked for */
-    /* Those that searches of the construction may still take together. INT64_MAX: texts are read, and searches are bounded one by
-     * one alone, as what they find is kept. */
+    /* Those that searches may still take together. INT64_MAX: construction is over, and each search has its own bound. */
     int64_t search_budget;
     uint8_t class_of[256], byte_of[256]; /* byte_of[class]: one of the class */
     int n_classes;
@@ -114,8 +113,7 @@ ht_re ht_re_without_empty(ht_regexes *s, ht_re a);
 ht_re ht_re_not(ht_regexes *s, ht_re a);
 /* `max` may be HT_RE_UNBOUNDED. */
 ht_re ht_re_repeat(ht_regexes *s, ht_re a, uint32_t min, uint32_t max);
-/* Digits, with a point and digits behind it or without, that are a multiple of divisor / 10^places: 0 < divisor < 2^59,
- * places at most some thousands. */
+/* Decimals that are a multiple of divisor / 10^places: 0 < divisor < 2^59, places at most some thousands. */
 ht_re ht_re_multiple(ht_regexes *s, uint64_t divisor, uint32_t places);
 
 /* ---- automata ---- */

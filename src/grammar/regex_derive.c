@@ -3,7 +3,6 @@
 #include "base/grow.h"
 #include "grammar/regex.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* Nesting of expressions that are derived: frames of some 100 bytes. */
@@ -264,8 +263,7 @@ static bool re_matches(ht_regexes *s, ht_re r, const char *bytes, size_t n) {
 /* Digits of the longest end of a number that is tried. */
 #define END_MOST 19
 
-/* Whether r has one of the texts of n digits that are a multiple of `divisor` behind digits that leave `remainder`; the least
- * ones are tried. */
+/* Whether r has one of the least texts of n digits that are a multiple of `divisor` after digits that leave `remainder`. */
 static bool has_multiple(ht_regexes *s, ht_re r, uint64_t divisor, uint64_t remainder, int n) {
     uint64_t room = 1;
     char text[END_MOST + 1];

@@ -1,5 +1,4 @@
-/* Parser of regular expressions: to a tree, and from there to an expression, from the end of the pattern to its beginning, so
- * that look-ahead knows what follows. */
+/* Parser of regular expressions: to a tree, and from its end to an expression, so that look-ahead knows what follows. */
 #include "grammar/regex_syntax.h"
 
 #include "base/error.h"

@@ -1,6 +1,5 @@
-/* Regular expressions as texts, in the syntax of ECMA-262 with the flag u, which JSON Schema asks for: to expressions over
- * bytes. Look-ahead and anchors work outside of repetitions; back references, look-behind and word boundaries are refused by
- * name. */
+/* Regular expressions in the syntax of ECMA-262 with the flag u, as JSON Schema has them. Look-ahead and anchors work outside of
+ * repetitions; back references, look-behind and word boundaries are rejected by name. */
 #ifndef HT_GRAMMAR_REGEX_SYNTAX_H
 #define HT_GRAMMAR_REGEX_SYNTAX_H
 

@@ -137,8 +137,7 @@ ht_symbol ht_rules_demand(ht_rules *r, const uint32_t *words, size_t n) {
 
 /* ---- which rules have texts ---- */
 
-/* Whether all symbols of a production have what `of` asks of a rule; of lexemes the empty text is never asked, others always
- * have a text if their expression has one. */
+/* Whether all symbols of a production are nullable, which no lexeme is, or productive. */
 static bool all_have(ht_rules *r, uint32_t at, bool nullable) {
     for (; r->symbol[at] != HT_SYMBOL_END; at++) {
         const ht_symbol s = r->symbol[at];

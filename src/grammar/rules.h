@@ -35,15 +35,13 @@ typedef enum ht_grammar_start {
     HT_START_TEXT,         /* with the grammar's text */
     HT_START_ANSWER,       /* the answer may open a thought before it */
     HT_START_IN_REASONING, /* the prompt has opened a thought */
-    /* Of calls beside a text (chat/response_rules.h), this and the two behind it, in the order above: every answer but those whose text begins as
-     * a call does. */
+    /* This and two more, in the order above, with `beside_text` (chat/response_rules.h): answers that do not begin as a call. */
     HT_START_NO_CALL
 } ht_grammar_start;
 
 typedef struct ht_rules ht_rules;
 
-/* Adds the productions of the rule that `words` name. Each begins with a lexeme, every rule in it has texts, and its expressions are of
- * before ht_rules_finish, or made of such. */
+/* Adds the productions of the rule that `words` name. Each begins with a lexeme, and makes expressions of finished ones only. */
 typedef void ht_rules_expand(ht_rules *rules, ht_symbol rule, const uint32_t *words, size_t n, void *user);
 
 struct ht_rules {

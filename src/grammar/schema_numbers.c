@@ -1,5 +1,4 @@
 /* Sets of numbers, as expressions of their decimal spellings: bounds, multiples, single numbers. */
-#include "base/error.h"
 #include "grammar/schema.h"
 
 /* Digits of a bound, before and behind the point. */
@@ -217,8 +216,7 @@ ht_number_set ht_numbers_not(ht_schema *s, ht_number_set a) {
     return same(ht_re_both(s->re, signed_or_not(s->re, any_plain(s->re)), ht_re_not(s->re, a.all)));
 }
 
-/* Digits before and after the point of numbers that are written: all that a double or 64 bits hold. Models that have begun to write
- * zeros would else go on. */
+/* Digits before and after the point of numbers that are written, enough for 64 bits: models would write zeros without end. */
 enum { SHORT_MOST = 20 };
 
 static ht_re short_whole(ht_regexes *re) { return whole_of(re, SHORT_MOST - 1); }

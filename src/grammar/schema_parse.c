@@ -1,5 +1,4 @@
 /* Schemas of the document to nodes: a keyword is a formula of leaves, a schema all of its keywords. */
-#include "base/error.h"
 #include "grammar/schema.h"
 
 #include <stdlib.h>

@@ -1,5 +1,4 @@
-/* References between schemas of a document: identifiers that make resources, anchors, JSON pointers, and references that depend
- * on the resources that were entered on the way. */
+/* References between schemas of a document: identifiers, anchors, JSON pointers, and dynamic references. */
 #include "base/hex.h"
 #include "grammar/schema.h"
 

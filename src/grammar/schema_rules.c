@@ -1,6 +1,5 @@
-/* JSON Schemas to rules, and sets of JSON values on the way. A value is a lexeme or a rule; white space is in front of each lexeme.
- * Members of an object and items of an array are rules made on demand, named by the state between them: which plan it is, and
- * what was there before. */
+/* JSON Schemas to rules. A value is a lexeme or a rule; white space is in front of each lexeme. Members of an object and items of an
+ * array are rules made on demand, named by the state between them: the plan, and what came before. */
 #include "grammar/schema_rules.h"
 
 #include "base/error.h"

@@ -28,8 +28,7 @@ typedef struct ht_schema_part {
     bool is_object;       /* objects alone */
 } ht_schema_part;
 
-/* Finished rules of a schema, n bytes of UTF-8; options may be NULL. Errors as those of ht_grammar_from_json_schema. The caller frees
- * *out. */
+/* Finished rules of a schema, which the caller frees; options may be NULL. Errors as of ht_grammar_from_json_schema. */
 ht_status ht_schema_compile(const char *json, size_t n, const ht_schema_options *options, ht_rules **out,
                             ht_error *err);
 /* Adds the rules of a schema's values to unfinished rules, which may have those of others with the same options; *out is their symbol.

@@ -1,8 +1,6 @@
 /* Evaluation of sets: the values that one has of each type, and whether it has any. Arrays and objects are alternatives of leaves. */
 #include "grammar/schema.h"
 
-#include <string.h>
-
 /* Formulas within each other for one value; alternatives of one set; leaves that are joined. */
 enum { DEPTH_MOST = 3000, ALTERNATIVES_MOST = 20000, UNPRUNED_MOST = 16 };
 

@@ -1,5 +1,4 @@
 /* Sets of strings, as their JSON texts: characters, literals, lists as tries, patterns, lengths, formats. */
-#include "base/error.h"
 #include "formats/json_write.h"
 #include "grammar/regex_syntax.h"
 #include "grammar/schema.h"
@@ -352,9 +351,8 @@ static const struct {
 /* Formats that say more than an automaton can see. */
 static const char *const unchecked[] = {"regex", "idn-hostname"};
 
-/* Leap seconds are at 23:59:60 of UTC: what the clock shows then in each zone. Ahead of UTC by h:00 it shows hour (23 + h) mod
- * 24 and minute 59, ahead by h:m hour h and minute m - 1, behind by h:m hour 23 - h and minute 59 - m. Hours and minutes are
- * paired each for themselves, by look-ahead. */
+/* Leap seconds are at 23:59:60 UTC. Zones ahead by h:00 then show hour (23 + h) mod 24 and minute 59, ahead by h:m hour h and minute
+ * m - 1, behind by h:m hour 23 - h and minute 59 - m. Hours and minutes are paired by look-ahead. */
 static void append_leap(ht_text *t) {
     ht_text_append_str(t, "23:59:60" PART "[Zz]|(?:");
     for (unsigned h = 0; h < 24; h++)
