@@ -80,6 +80,21 @@ typedef struct ht_place {
     uint32_t scope; /* in `scopes` */
 } ht_place;
 
+typedef struct ht_resource {
+    uint32_t uri; /* string, absolute as far as the document says */
+    const ht_tree_value *root;
+    bool is_recursive; /* `$recursiveAnchor` */
+} ht_resource;
+
+typedef struct ht_references {
+    ht_resource *resource; /* [n] */
+    uint32_t n;
+    ht_pair_map by_uri;                   /* string, 0 */
+    ht_pair_map of_value;                 /* value, 0: schemas of the document */
+    ht_pair_map anchors, dynamic_anchors; /* resource, name: value */
+    bool is_dynamic;                      /* there is a `$dynamicAnchor` or `$recursiveAnchor` */
+} ht_references;
+
 typedef struct ht_conjunction_list {
     uint32_t *conjunction; /* [n] in `conjunctions` */
     uint32_t n;
@@ -97,8 +112,8 @@ typedef struct ht_schema {
     size_t scratch_capacity;
     ht_intern nodes, key_sets, conjunctions, string_sets;
     ht_string_set *strings; /* [string_sets.n] */
+    ht_references references;
     struct {                /* schemas of the document */
-        struct ht_references *references;
         ht_pair_map number; /* value and scope: of a schema, in `node` */
         ht_node *node;      /* [n] HT_INTERN_FAILED: being parsed */
         uint32_t n;
@@ -248,7 +263,6 @@ const ht_tree_value *ht_schema_keyword(ht_schema *s, const ht_tree_value *schema
 
 /* Finds identifiers and anchors. */
 void ht_references_find(ht_schema *s);
-void ht_references_free(ht_schema *s);
 typedef enum ht_reference_kind { HT_REFERENCE_STATIC, HT_REFERENCE_DYNAMIC, HT_REFERENCE_RECURSIVE } ht_reference_kind;
 /* The place to which a keyword of a schema refers. False when the schema has no such keyword, or for a failure. */
 bool ht_references_resolve(ht_schema *s, ht_place at, const char *keyword, ht_reference_kind kind, ht_place *out);

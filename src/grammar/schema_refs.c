@@ -2,23 +2,6 @@
 #include "base/hex.h"
 #include "grammar/schema.h"
 
-#include <stdlib.h>
-
-typedef struct resource {
-    uint32_t uri; /* string, absolute as far as the document says */
-    const ht_tree_value *root;
-    bool is_recursive; /* `$recursiveAnchor` */
-} resource;
-
-struct ht_references {
-    resource *resource;
-    uint32_t n;
-    ht_pair_map by_uri;                   /* string, 0 */
-    ht_pair_map of_value;                 /* value, 0: schemas of the document */
-    ht_pair_map anchors, dynamic_anchors; /* resource, name: value */
-    bool is_dynamic;                      /* there is a `$dynamicAnchor` or `$recursiveAnchor` */
-};
-
 /* ---- URIs: RFC 3986, 5.2 ---- */
 
 typedef struct span {
@@ -141,16 +124,16 @@ static void note(ht_schema *s, ht_pair_map *map, uint32_t a, uint32_t b, uint32_
 }
 
 static uint32_t add_resource(ht_schema *s, uint32_t uri_string, const ht_tree_value *root) {
-    struct ht_references *f = s->parsed.references;
+    ht_references *f = &s->references;
     if (!HT_SCHEMA_APPEND(s, f->resource, f->n)) return 0;
-    f->resource[f->n] = (resource){uri_string, root, false};
+    f->resource[f->n] = (ht_resource){uri_string, root, false};
     note(s, &f->by_uri, uri_string, 0, f->n);
     return f->n++;
 }
 
 /* The resource that an identifier begins, or `now`. */
 static uint32_t identify(ht_schema *s, const ht_tree_value *v, uint32_t now) {
-    struct ht_references *f = s->parsed.references;
+    ht_references *f = &s->references;
     const ht_tree_value *id = ht_schema_keyword(s, v, "$id");
     if (!id && s->parsed.draft == 4) id = ht_schema_keyword(s, v, "id");
     if (!id || id->kind != HT_SCAN_STRING || (s->parsed.old_references && ht_schema_keyword(s, v, "$ref"))) return now;
@@ -175,7 +158,7 @@ static uint32_t identify(ht_schema *s, const ht_tree_value *v, uint32_t now) {
 }
 
 static void anchor(ht_schema *s, const ht_tree_value *v, uint32_t at) {
-    struct ht_references *f = s->parsed.references;
+    ht_references *f = &s->references;
     const ht_tree_value *name = ht_schema_keyword(s, v, "$anchor");
     if (name && name->kind == HT_SCAN_STRING) note(s, &f->anchors, at, name->string, v->number);
     name = ht_schema_keyword(s, v, "$dynamicAnchor");
@@ -217,7 +200,7 @@ static void find(ht_schema *s, const ht_tree_value *v, uint32_t at) {
     if (v->kind != HT_SCAN_OBJECT || s->status) return;
     at = identify(s, v, at);
     anchor(s, v, at);
-    note(s, &s->parsed.references->of_value, v->number, 0, at);
+    note(s, &s->references.of_value, v->number, 0, at);
     for (size_t i = 0; i < sizeof schemas / sizeof *schemas; i++) {
         const ht_tree_value *below = ht_schema_keyword(s, v, schemas[i]);
         if (below) find(s, below, at);
@@ -227,8 +210,6 @@ static void find(ht_schema *s, const ht_tree_value *v, uint32_t at) {
 }
 
 void ht_references_find(ht_schema *s) {
-    s->parsed.references = ht_schema_take(s, 1, sizeof *s->parsed.references);
-    if (!s->parsed.references) return;
     const uint32_t none = ht_json_tree_string(&s->tree, "", 0), first = 0;
     if (none == HT_INTERN_FAILED || ht_intern_add(&s->parsed.scopes, &first, 1, NULL) == HT_INTERN_FAILED)
         ht_schema_fail_memory(s);
@@ -236,19 +217,9 @@ void ht_references_find(ht_schema *s) {
         find(s, s->tree.root, add_resource(s, none, s->tree.root));
 }
 
-void ht_references_free(ht_schema *s) {
-    struct ht_references *f = s->parsed.references;
-    if (!f) return;
-    free(f->resource);
-    ht_pair_map_free(&f->by_uri);
-    ht_pair_map_free(&f->of_value);
-    ht_pair_map_free(&f->anchors);
-    ht_pair_map_free(&f->dynamic_anchors);
-}
-
 static uint32_t resource_of(const ht_schema *s, const ht_tree_value *v) {
     for (; v; v = v->parent) {
-        const uint32_t at = ht_pair_map_find(&s->parsed.references->of_value, v->number, 0);
+        const uint32_t at = ht_pair_map_find(&s->references.of_value, v->number, 0);
         if (at != HT_INTERN_FAILED) return at;
     }
     return 0;
@@ -258,7 +229,7 @@ static uint32_t resource_of(const ht_schema *s, const ht_tree_value *v) {
 
 ht_place ht_references_enter(ht_schema *s, ht_place from, const ht_tree_value *schema) {
     ht_place to = {schema, from.scope};
-    if (!s->parsed.references->is_dynamic) return to;
+    if (!s->references.is_dynamic) return to;
     const uint32_t at = resource_of(s, schema), begin = s->n_scratch;
     size_t n;
     ht_intern_at(&s->parsed.scopes, from.scope, &n);
@@ -334,7 +305,7 @@ static const ht_tree_value *follow_pointer(ht_schema *s, const ht_tree_value *v,
 
 /* The first resource of a scope that has the dynamic anchor, or is recursive. */
 static const ht_tree_value *outermost(ht_schema *s, uint32_t scope, uint32_t name, const ht_tree_value *otherwise) {
-    const struct ht_references *f = s->parsed.references;
+    const ht_references *f = &s->references;
     size_t n;
     const uint32_t *resources = ht_intern_at(&s->parsed.scopes, scope, &n);
     for (size_t i = 0; i < n; i++) {
@@ -349,7 +320,7 @@ static const ht_tree_value *outermost(ht_schema *s, uint32_t scope, uint32_t nam
 }
 
 bool ht_references_resolve(ht_schema *s, ht_place from, const char *keyword, ht_reference_kind kind, ht_place *out) {
-    const struct ht_references *f = s->parsed.references;
+    const ht_references *f = &s->references;
     const ht_tree_value *reference = ht_schema_keyword(s, from.schema, keyword);
     if (!reference) return false;
     if (reference->kind != HT_SCAN_STRING)

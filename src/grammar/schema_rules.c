@@ -312,7 +312,6 @@ static ht_symbol make_rules(ht_schema *s, ht_node root) {
 /* ---- schemas ---- */
 
 static void discard(ht_schema *s) {
-    ht_references_free(s);
     ht_json_tree_free(&s->tree);
     ht_arena_free(&s->arena);
     ht_intern_free(&s->nodes);
@@ -320,13 +319,23 @@ static void discard(ht_schema *s) {
     ht_intern_free(&s->conjunctions);
     ht_intern_free(&s->string_sets);
     ht_intern_free(&s->parsed.scopes);
-    ht_pair_map *maps[] = {&s->parsed.number, &s->sets.ones,   &s->sets.evaluated, &s->sets.lists_of,
-                           &s->sets.opened,   &s->sets.listed, &s->shapes.known};
+    ht_pair_map *maps[] = {&s->parsed.number,
+                           &s->sets.ones,
+                           &s->sets.evaluated,
+                           &s->sets.lists_of,
+                           &s->sets.opened,
+                           &s->sets.listed,
+                           &s->shapes.known,
+                           &s->references.by_uri,
+                           &s->references.of_value,
+                           &s->references.anchors,
+                           &s->references.dynamic_anchors};
     for (size_t i = 0; i < sizeof maps / sizeof *maps; i++) ht_pair_map_free(maps[i]);
     for (uint32_t i = 0; i < s->sets.n; i++) free(s->sets.list[i].conjunction);
     free(s->sets.list);
     free(s->strings);
     free(s->parsed.node);
+    free(s->references.resource);
     free(s->scratch);
     free(s->live.state);
     free(s->shapes.shape);
