@@ -38,22 +38,22 @@ typedef enum search_end { ENDS, HAS_NO_END, TOO_FAR } search_end;
  * behind more configurations than are looked at. */
 static search_end find_end(ht_automaton *a, uint32_t configuration) {
     enum { MOST = 200000 };
-    static uint32_t todo[MOST];
+    static uint32_t pending[MOST];
     static bool known[MOST];
     size_t n = 0;
     bool saw_all = true;
     memset(known, 0, sizeof known);
-    todo[n++] = configuration;
+    pending[n++] = configuration;
     for (size_t i = 0; i < n; i++) {
-        if (ht_automaton_may_end(a, todo[i])) return ENDS;
+        if (ht_automaton_may_end(a, pending[i])) return ENDS;
         for (int byte = 'a'; byte <= 'b'; byte++) {
             const char text = (char)byte;
-            const uint32_t next = ht_automaton_feed(a, todo[i], &text, 1);
+            const uint32_t next = ht_automaton_feed(a, pending[i], &text, 1);
             if (!ht_automaton_is_live(a, next) || (next < MOST && known[next])) continue;
             saw_all = saw_all && next < MOST && n < MOST;
             if (next >= MOST || n == MOST) continue;
             known[next] = true;
-            todo[n++] = next;
+            pending[n++] = next;
         }
     }
     return saw_all ? HAS_NO_END : TOO_FAR;
