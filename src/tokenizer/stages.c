@@ -21,6 +21,7 @@ ht_tokenizer *ht_tokenizer_new(ht_error *err) {
         ht_fail_memory(err, sizeof *t, "tokenizer");
         return NULL;
     }
+    ht_unicode_prepare();
     t->bos = t->eos = t->unk = -1;
     return t;
 }

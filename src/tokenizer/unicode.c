@@ -3,9 +3,25 @@
 #include "base/error.h"
 #include "base/grow.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
+
+uint8_t ht_unicode_classes[HT_UNICODE_TABLE_END];
+
+static void fill_classes(void) {
+    uint8_t *at = ht_unicode_classes;
+    for (size_t i = 0; i < ht_unicode_n_runs; i++) {
+        memset(at, ht_unicode_runs[i][1], ht_unicode_runs[i][0]);
+        at += ht_unicode_runs[i][0];
+    }
+}
+
+void ht_unicode_prepare(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, fill_classes);
+}
 
 uint8_t ht_unicode_class_far(uint32_t c) {
     for (size_t i = 0; i < ht_unicode_n_far && c >= ht_unicode_far[i].begin; i++)
