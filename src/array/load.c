@@ -8,7 +8,7 @@
 #include "formats/gguf.h"
 #include "formats/json.h"
 #include "formats/npy_header.h"
-#include "formats/safetensors_set.h"
+#include "formats/safetensors.h"
 
 #include <hearth/io.h>
 #include <hearth/ops.h>
