@@ -287,6 +287,7 @@ HT_BUILTIN(replace) {
 
 ht_jinja_value ht_jinja_join(ht_jinja_rendering *r, ht_jinja_value separator, const ht_jinja_list *items) {
     ht_jinja_builder b = {.arena = r->a};
+    if (r->a->status) return ht_jinja_undefined(); /* there may be no list */
     for (size_t i = 0; i < items->n && ht_jinja_step(r, 1); i++) {
         ht_jinja_value item = items->items[i];
         if (i) ht_jinja_put_string(&b, separator.string);
