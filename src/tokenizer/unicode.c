@@ -48,13 +48,8 @@ int ht_byte_of_char(uint32_t c) {
 }
 
 static utf8proc_option_t form_options(ht_normal_form form) {
-    switch (form) {
-    case HT_NFC: return UTF8PROC_STABLE | UTF8PROC_COMPOSE;
-    case HT_NFD: return UTF8PROC_STABLE | UTF8PROC_DECOMPOSE;
-    case HT_NFKC: return UTF8PROC_STABLE | UTF8PROC_COMPOSE | UTF8PROC_COMPAT;
-    case HT_NFKD: return UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT;
-    }
-    return UTF8PROC_STABLE;
+    const bool composes = form == HT_NFC || form == HT_NFKC, is_compatible = form == HT_NFKC || form == HT_NFKD;
+    return UTF8PROC_STABLE | (composes ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE) | (is_compatible ? UTF8PROC_COMPAT : 0);
 }
 
 typedef struct code_points {

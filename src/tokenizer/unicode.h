@@ -70,7 +70,7 @@ int ht_byte_of_char(uint32_t c);
 /* Character of a byte in the GPT-2 byte alphabet: 0x21 to 0x143. */
 uint32_t ht_char_of_byte(unsigned char byte);
 
-typedef enum ht_normal_form { HT_NFC, HT_NFD, HT_NFKC, HT_NFKD } ht_normal_form;
+typedef enum ht_normal_form { HT_NFC, HT_NFD, HT_NFKC, HT_NFKD, HT_NORMAL_FORMS } ht_normal_form;
 
 /* Appends the normal form of n bytes to `out`. */
 ht_status ht_unicode_normalize(ht_normal_form form, const char *text, size_t n, ht_text *out, ht_error *err);
