@@ -10,7 +10,7 @@
 #include "formats/gguf.h"
 #include "formats/json.h"
 #include "formats/npy_header.h"
-#include "formats/safetensors_set.h"
+#include "formats/safetensors.h"
 #include "formats/zip.h"
 
 #include <hearth/io.h>

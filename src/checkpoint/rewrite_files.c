@@ -9,7 +9,8 @@
 #include "checkpoint/convert_metadata.h"
 #include "checkpoint/rewrite.h"
 #include "formats/gguf_write.h"
-#include "formats/safetensors_set.h"
+#include "formats/json.h"
+#include "formats/safetensors.h"
 
 #include <stdio.h>
 #include <stdlib.h>

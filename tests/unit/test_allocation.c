@@ -138,7 +138,7 @@ static ht_status parse_json(ht_error *err) {
     ht_json *root;
     ht_status st = ht_json_parse(text, sizeof text - 1, "f", &root, err);
     if (st) return st;
-    ht_json *copy = ht_json_deep_copy(root), *all = ht_json_pack("{so so ss}", "root", root, "copy", copy, "x", "\xff");
+    ht_json *copy = ht_json_copy(root), *all = ht_json_pack("{so so ss}", "root", root, "copy", copy, "x", "\xff");
     char *written = ht_json_dump(all, HT_JSON_SORT_KEYS);
     if (!written) st = ht_fail_memory(err, 0, "f");
     free(written);

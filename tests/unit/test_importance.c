@@ -656,9 +656,8 @@ UNIT_TEST(not_finite) {
     ht_error err = {0};
     ht_importance *i;
     const int32_t ids[] = {1, 2, 65, 3};
-    assert_int_equal(ht_importance_gather_ids(m, ids, 4, NULL, &i, &err), HT_ERR_FORMAT);
+    expect_failure(ht_importance_gather_ids(m, ids, 4, NULL, &i, &err), HT_ERR_FORMAT, &err, "blk.0.attn_q.weight");
     assert_null(i);
-    assert_non_null(strstr(err.message, "blk.0.attn_q.weight"));
     ht_model_free(m);
 }
 
