@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "base/grow.h"
 #include "checkpoint/config.h"
-#include "checkpoint/tensor_read.h"
 
 #include <math.h>
 #include <stdio.h>

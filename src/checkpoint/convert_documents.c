@@ -4,7 +4,6 @@
 #include "checkpoint/convert_metadata.h"
 #include "checkpoint/family.h"
 #include "checkpoint/sampling.h"
-#include "checkpoint/tensor_read.h"
 #include "tokenizer/save.h"
 
 #include <stdio.h>

@@ -1,6 +1,5 @@
-#include "checkpoint/mlx.h"
-
 #include "base/error.h"
+#include "checkpoint/scheme.h"
 #include "formats/affine.h"
 #include "formats/json.h"
 
@@ -134,9 +133,9 @@ static int64_t columns_of(const ht_safetensor *weight, const scheme *s) {
     return words > 0 && words < INT64_MAX / 32 && words * 32 % s->bits == 0 ? words * 32 / s->bits : -1;
 }
 
-static ht_status complete(const ht_checkpoint_files *c, const char *path, const ht_safetensor *weight,
-                          ht_stored_tensor *out, ht_error *err) {
+static ht_status complete(ht_checkpoint_files *c, const char *path, const ht_safetensor *weight, ht_error *err) {
     ht_json_reader r = {.file = c->name, .err = err};
+    ht_stored_tensor *out = ht_checkpoint_stored(c, weight);
     const ht_safetensor *scales, *biases = NULL;
     scheme s;
     ht_status status = find_beside(c, path, weight, "scales", &scales, err);
@@ -172,8 +171,8 @@ static ht_status complete(const ht_checkpoint_files *c, const char *path, const 
     out->type = type;
     out->type_name = m ? m->name : info->name;
     out->dims[out->n_dims - 1] = columns;
-    if (type == HT_W_F8_E4M3) { /* its scales stay separate (checkpoint/fp8_scales.h) */
-        out->n_bytes = weight->n_bytes;
+    if (type == HT_W_F8_E4M3) { /* its scales stay separate (scaled_weights.c) */
+        ht_checkpoint_stored(c, scales)->type_name = "F8_E8M0";
         return HT_OK;
     }
     out->unit = unit;
@@ -181,27 +180,9 @@ static ht_status complete(const ht_checkpoint_files *c, const char *path, const 
     put_part(c, weight, unit * s.bits / 8, out);
     put_part(c, scales, unit / s.group * (m ? 1 : (int64_t)ht_affine_of((ht_weight_type)type).scale_bytes), out);
     if (!m) put_part(c, biases, (int64_t)out->part[1].unit_bytes, out);
+    ht_scheme_absorb(ht_checkpoint_stored(c, scales));
+    if (!m) ht_scheme_absorb(ht_checkpoint_stored(c, biases));
     return HT_OK;
-}
-
-void ht_mlx_complete(const ht_checkpoint_files *c, const ht_safetensor *s, ht_stored_tensor *t) {
-    char path[NAME_SIZE];
-    const ht_safetensor *weight;
-    if (path_of(s->name, "weight", path)) {
-        if (t->type < 0 && find(c, path, "weight", &weight)) complete(c, path, weight, t, NULL);
-        return;
-    }
-    if (!path_of(s->name, "scales", path) && !path_of(s->name, "biases", path)) return;
-    if (!find(c, path, "weight", &weight)) return;
-    ht_stored_tensor whole = {.n_dims = weight->rank};
-    if (complete(c, path, weight, &whole, NULL)) return;
-    if (whole.type == HT_W_F8_E4M3)
-        t->type_name = "F8_E8M0";
-    else {
-        t->n_dims = 1;
-        t->dims[0] = 0;
-        t->n_bytes = 0;
-    }
 }
 
 /* ---- opening ---- */
@@ -216,18 +197,20 @@ const ht_json *ht_mlx_description(const ht_json *root) {
                : NULL;
 }
 
-ht_status ht_mlx_check(const ht_checkpoint_files *c, ht_error *err) {
-    ht_status status = HT_OK;
-    for (size_t i = 0, n = ht_safetensors_count(c->tensors); !status && i < n; i++) {
-        const ht_safetensor *t = ht_safetensors_at(c->tensors, i), *weight, *scales;
+/* Other checkpoints may have towers in a form of their own: only weights of the text model must be complete. */
+ht_status ht_mlx_join(ht_checkpoint_files *c, ht_error *err) {
+    for (size_t i = 0, n = ht_safetensors_count(c->tensors); i < n; i++) {
+        const ht_safetensor *t = ht_safetensors_at(c->tensors, i), *other;
+        const bool is_text = ht_checkpoint_is_text(c, t->name);
         char path[NAME_SIZE];
-        if (!ht_checkpoint_is_text(c, t->name) || t->rank > HT_SAFETENSORS_RANK_MAX) continue;
-        ht_stored_tensor whole = {.n_dims = t->rank};
-        if (path_of(t->name, "weight", path) && !strcmp(t->dtype, "U32"))
-            status = complete(c, path, t, &whole, err);
-        else if (c->quantization && path_of(t->name, "scales", path) && !find(c, path, "weight", &weight) &&
-                 find(c, path, "scales", &scales))
-            status = find_beside(c, path, t, "weight", &weight, err);
+        ht_status status = HT_OK;
+        if (path_of(t->name, "weight", path) && t->weight_type < 0) {
+            const bool counts = is_text && !strcmp(t->dtype, "U32");
+            status = complete(c, path, t, counts ? err : NULL);
+            if (!counts) status = HT_OK;
+        } else if (is_text && c->quantization && path_of(t->name, "scales", path) && find(c, path, "scales", &other))
+            status = find_beside(c, path, t, "weight", &other, err);
+        if (status) return status;
     }
-    return status;
+    return HT_OK;
 }

@@ -3,10 +3,8 @@
 #include "base/error.h"
 #include "base/grow.h"
 #include "checkpoint/convert_metadata.h"
-#include "checkpoint/experts.h"
 #include "checkpoint/family.h"
 #include "checkpoint/rewrite.h"
-#include "checkpoint/tensor_read.h"
 #include "formats/affine.h"
 #include "formats/repack.h"
 
@@ -103,7 +101,7 @@ static ht_status add_expert(translation *of, const ht_stored_weight *w, ht_error
     const ht_expert_form *f = form_of(plan, w->spec->expert);
     const int64_t n = plan->config->n_experts;
     char name[NAME_SIZE];
-    ht_expert_name_behind(prefix_of(plan), f, w->layer, w->expert, name, sizeof name);
+    ht_expert_tensor_name(prefix_of(plan), f, w->layer, w->expert, name, sizeof name);
     ht_rewrite_tensor *t =
         plan->n ? &plan->tensor[plan->n - 1] : NULL; /* a stacked tensor's experts come one after the other */
     ht_status status = HT_OK;
@@ -291,7 +289,7 @@ static bool is_in_place(const ht_rewrite_plan *plan, const ht_stored_weight *w) 
     const ht_expert_form *f = form_of(plan, w->spec->expert);
     char name[NAME_SIZE];
     ht_stored_tensor t;
-    ht_expert_name_behind(prefix_of(plan), f, w->layer, w->expert, name, sizeof name);
+    ht_expert_tensor_name(prefix_of(plan), f, w->layer, w->expert, name, sizeof name);
     return ht_checkpoint_find(plan->c, name, &t) && t.number == w->stored.number;
 }
 

@@ -2,7 +2,6 @@
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "checkpoint/tensor_read.h"
 
 #include <fenv.h>
 #include <pthread.h>

@@ -4,7 +4,6 @@
 #include "base/digest.h"
 #include "base/error.h"
 #include "base/system.h"
-#include "checkpoint/tensor_read.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "checkpoint/kv_size.h"
-#include "checkpoint/tensor_read.h"
 #include "models/file_rows.h"
 #include "models/packed_cache.h"
 

@@ -2,7 +2,6 @@
  * that were promised; what is refused or fails leaves nothing. */
 #include "base/half.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/tensor_read.h"
 #include "formats/gguf_write.h"
 #include "formats/json.h"
 #include "models/weights.h"

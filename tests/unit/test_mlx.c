@@ -1,8 +1,7 @@
 /* MLX-quantised safetensors: every type against what mlx makes of it (tests/golden/make_mlx.py), rows of it wherever they are
  * cut, and broken checkpoints with one message each. Whole models are in test_golden_tiny.c. */
 #include "base/error.h"
-#include "checkpoint/fp8_scales.h"
-#include "checkpoint/tensor_read.h"
+#include "checkpoint/scheme.h"
 #include "formats/affine.h"
 #include "formats/json.h"
 #include "models/file_rows.h"
