@@ -255,18 +255,17 @@ static ht_status add_parameters(ht_adapter_reading *r, const ht_stored_tensor *t
     return ht_adapter_add_joined(r, p, layer, err);
 }
 
+static const char *const peft_ends[] = {".lora_A.weight", ".lora_B.weight"};
+
 static ht_status add_peft_tensor(ht_adapter_reading *r, const peft_config *c, size_t i, ht_error *err) {
-    static const char *const ends[] = {".lora_A.weight", ".lora_B.weight"};
     char name[HT_ADAPTER_NAME], module[HT_ADAPTER_NAME + 16], projection[HT_ADAPTER_SLOT];
     ht_stored_tensor t = ht_adapter_tensor(r, i, name);
-    snprintf(module, sizeof module, "%s", name);
-    size_t n = strlen(name), end = strlen(ends[0]);
+    size_t n;
     ht_adapter_piece p = {.tensor = i};
-    p.is_b = n > end && !strcmp(name + n - end, ends[1]);
-    if (!p.is_b && (n <= end || strcmp(name + n - end, ends[0]) != 0)) return refuse_peft(r->path, name, err);
+    if (!ht_adapter_half(name, peft_ends, &p.is_b, &n)) return refuse_peft(r->path, name, err);
     ht_status status = ht_adapter_need_axes(r, &t, name, 2, err);
     if (status) return status;
-    module[n - end] = '\0';
+    snprintf(module, sizeof module, "%.*s", (int)n, name);
     int64_t layer = 0, rank = 0;
     const char *rest;
     bool wrapped = false;
@@ -290,8 +289,7 @@ static ht_status add_peft_tensor(ht_adapter_reading *r, const peft_config *c, si
     if (kind == GATE_UP || kind == DOWN) return add_parameters(r, &t, name, layer, kind == GATE_UP, p, err);
     p.n_experts = kind == ONE_EXPERT;
     p.features = t.dims[p.is_b ? 0 : 1];
-    p.rank_stride = p.is_b ? 1 : p.features;
-    p.feature_stride = p.is_b ? rank : 1;
+    ht_adapter_lay_out(&p, p.is_b);
     return t.dims[p.is_b ? 1 : 0] == rank ? ht_adapter_add_piece(r, &p, err) : bad_shape(r, name, &t, rank, err);
 }
 
@@ -312,55 +310,26 @@ static const char *prefix_of(const ht_adapter_writing *w) {
 
 static ht_status put_dense(ht_adapter_writing *w, const ht_lora *l, int64_t layer, const char *rest, int64_t expert,
                            ht_error *err) {
-    for (int is_b = 0; is_b < 2; is_b++) {
-        ht_adapter_tensor_out *t = ht_adapter_add_tensor(w, err);
-        if (!t) return HT_ERR_MEMORY;
-        const char *end = is_b ? "lora_B.weight" : "lora_A.weight";
-        int64_t features = is_b ? l->n_out : l->n_in;
-        if (expert < 0)
-            snprintf(t->name, sizeof t->name, "%slayers.%lld.%s.%s", prefix_of(w), (long long)layer, rest, end);
-        else
-            snprintf(t->name, sizeof t->name, "%slayers.%lld.mlp.experts.%lld.%s.%s", prefix_of(w), (long long)layer,
-                     (long long)expert, strchr(rest, '.') + 1, end);
-        t->rank = 2;
-        t->shape[0] = is_b ? features : w->rank;
-        t->shape[1] = is_b ? w->rank : features;
-        const ht_adapter_piece p = {.is_b = is_b,
-                                    .expert = expert < 0 ? 0 : expert,
-                                    .n_experts = expert >= 0,
-                                    .rank_stride = is_b ? 1 : features,
-                                    .feature_stride = is_b ? w->rank : 1};
-        ht_adapter_put_piece(t, l, &p);
-    }
-    return HT_OK;
+    char name[HT_ADAPTER_NAME];
+    if (expert < 0)
+        snprintf(name, sizeof name, "%slayers.%lld.%s", prefix_of(w), (long long)layer, rest);
+    else
+        snprintf(name, sizeof name, "%slayers.%lld.mlp.experts.%lld.%s", prefix_of(w), (long long)layer,
+                 (long long)expert, strchr(rest, '.') + 1);
+    return ht_adapter_put(w, name, l, NULL, &(ht_adapter_layout){.ends = peft_ends, .expert = expert, .shares = 1},
+                          err);
 }
 
-/* All experts' down; or gate and up, which have ranks of their own in one tensor: of B the other's rows are 0 there. */
+/* All experts' down; or gate and up. */
 static ht_status put_parameter(ht_adapter_writing *w, const ht_lora *first, const ht_lora *second, int64_t layer,
                                ht_error *err) {
-    int64_t n = first ? first->n_experts : second->n_experts,
-            shares = strstr((first ? first : second)->slot, "down_proj") ? 1 : 2;
-    int64_t rank = w->rank * shares;
-    for (int is_b = 0; is_b < 2; is_b++) {
-        ht_adapter_tensor_out *t = ht_adapter_add_tensor(w, err);
-        if (!t) return HT_ERR_MEMORY;
-        snprintf(t->name, sizeof t->name, "%slayers.%lld.experts%s.%s", prefix_of(w), (long long)layer,
-                 shares == 2 ? ".base_layer" : "", is_b ? "lora_B.weight" : "lora_A.weight");
-        const ht_lora *any = first ? first : second;
-        int64_t features = is_b ? any->n_out : any->n_in;
-        t->rank = 2;
-        t->shape[0] = is_b ? features * shares : n * rank;
-        t->shape[1] = is_b ? n * rank : features;
-        ht_adapter_piece p = {.is_b = is_b,
-                              .n_experts = n,
-                              .expert_stride = is_b ? 1 : rank * features,
-                              .rank_stride = is_b ? n : features,
-                              .feature_stride = is_b ? n * rank : 1};
-        if (first) ht_adapter_put_piece(t, first, &p);
-        p.at = w->rank * p.rank_stride + (is_b ? features * p.feature_stride : 0);
-        if (second) ht_adapter_put_piece(t, second, &p);
-    }
-    return HT_OK;
+    const int64_t shares = strstr((first ? first : second)->slot, "down_proj") ? 1 : 2;
+    char name[HT_ADAPTER_NAME];
+    snprintf(name, sizeof name, "%slayers.%lld.experts%s", prefix_of(w), (long long)layer,
+             shares == 2 ? ".base_layer" : "");
+    return ht_adapter_put(w, name, first, second,
+                          &(ht_adapter_layout){.ends = peft_ends, .is_fused = true, .expert = -1, .shares = shares},
+                          err);
 }
 
 static ht_status put_peft_pair(ht_adapter_writing *w, const ht_lora *l, ht_error *err) {
@@ -394,10 +363,13 @@ typedef struct targets {
     ht_json *modules, *parameters, *layers;
 } targets;
 
+/* In ascending order. */
 static bool add_layer(ht_json *layers, int64_t layer) {
-    for (size_t k = 0; k < ht_json_array_size(layers); k++)
-        if (ht_json_integer_value(ht_json_array_get(layers, k)) == layer) return true;
-    return ht_json_array_append_new(layers, ht_json_integer(layer)) == 0;
+    const size_t n = ht_json_array_size(layers);
+    size_t k = 0;
+    while (k < n && ht_json_integer_value(ht_json_array_get(layers, k)) < layer) k++;
+    if (k < n && ht_json_integer_value(ht_json_array_get(layers, k)) == layer) return true;
+    return ht_json_array_insert_new(layers, k, ht_json_integer(layer)) == 0;
 }
 
 static bool add_target(const ht_adapter_writing *w, const ht_lora *l, targets *t) {
@@ -410,26 +382,6 @@ static bool add_target(const ht_adapter_writing *w, const ht_lora *l, targets *t
     char module[HT_ADAPTER_NAME];
     snprintf(module, sizeof module, "language_model.layers.%lld.%s", (long long)layer, rest);
     return ht_json_array_append_new(t->modules, ht_json_string(module)) == 0;
-}
-
-static int by_number(const void *a, const void *b) {
-    int64_t x = ht_json_integer_value(*(ht_json *const *)a), y = ht_json_integer_value(*(ht_json *const *)b);
-    return (x > y) - (x < y);
-}
-
-/* The layers in ascending order; null when they are all of the model's. */
-static ht_json *sorted_layers(const ht_adapter_writing *w, const ht_json *layers) {
-    size_t n = ht_json_array_size(layers);
-    if (w->m && (int64_t)n == w->m->config->n_layers) return ht_json_null();
-    ht_json *out = ht_json_new_array(), **item = calloc(n + 1, sizeof *item);
-    for (size_t i = 0; item && i < n; i++) item[i] = ht_json_array_get(layers, i);
-    if (item) qsort(item, n, sizeof *item, by_number);
-    for (size_t i = 0; item && out && i < n; i++) ht_json_array_append(out, item[i]);
-    bool good = item && ht_json_array_size(out) == n;
-    free(item);
-    if (good) return out;
-    ht_json_decref(out);
-    return NULL;
 }
 
 /* gate_up_proj holds two pairs, so it has twice the rank, with the same scale. */
@@ -447,13 +399,15 @@ static ht_json *make_peft_config(const ht_adapter_writing *w) {
     bool good = t.modules && t.parameters && t.layers;
     for (int64_t i = 0; good && i < w->a->n; i++) good = add_target(w, &w->a->lora[i], &t);
     /* Parameters are in layers of their own, and full names have theirs. */
-    bool any = ht_json_array_size(t.parameters) > 0, all_layers = any || w->wrapped;
+    const bool any = ht_json_array_size(t.parameters) > 0,
+               all_layers = w->m && (int64_t)ht_json_array_size(t.layers) == w->m->config->n_layers;
     ht_json *root =
         good ? ht_json_pack("{ss ss sI so sO so ss sb sf sb so}", "peft_type", "LORA", "task_type", "CAUSAL_LM", "r",
                             (int64_t)w->rank, "lora_alpha", number(w->scale * (double)w->rank), "target_modules",
                             t.modules, "base_model_name_or_path", w->base ? ht_json_string(w->base) : ht_json_null(),
                             "bias", "none", "fan_in_fan_out", 0, "lora_dropout", 0.0, "inference_mode", 1,
-                            "layers_to_transform", all_layers ? ht_json_null() : sorted_layers(w, t.layers))
+                            "layers_to_transform",
+                            any || w->wrapped || all_layers ? ht_json_null() : ht_json_incref(t.layers))
              : NULL;
     if (root && any && !add_parameters_to(root, w, t.parameters)) {
         ht_json_decref(root);
@@ -522,15 +476,15 @@ static bool mlx_expert_of(const char *rest, char projection[HT_ADAPTER_SLOT], bo
     return false;
 }
 
+static const char *const mlx_ends[] = {".lora_a", ".lora_b"};
+
 static ht_status add_mlx_tensor(ht_adapter_reading *r, const mlx_config *c, size_t i, ht_error *err) {
-    static const char *const ends[] = {".lora_a", ".lora_b"};
     char name[HT_ADAPTER_NAME], module[HT_ADAPTER_NAME], projection[HT_ADAPTER_SLOT];
     ht_stored_tensor t = ht_adapter_tensor(r, i, name);
-    size_t n = strlen(name), end = strlen(ends[0]);
+    size_t n;
     ht_adapter_piece p = {.tensor = i, .scale = c->scale, .rank = c->rank};
-    p.is_b = n > end && !strcmp(name + n - end, ends[1]);
-    if (!p.is_b && (n <= end || strcmp(name + n - end, ends[0]) != 0)) return refuse_mlx(r->path, name, err);
-    snprintf(module, sizeof module, "%.*s", (int)(n - end), name);
+    if (!ht_adapter_half(name, mlx_ends, &p.is_b, &n)) return refuse_mlx(r->path, name, err);
+    snprintf(module, sizeof module, "%.*s", (int)n, name);
     int64_t layer = 0;
     const char *rest;
     if (!ht_adapter_module(module, &layer, &rest, &r->origin.wrapped))
@@ -548,9 +502,7 @@ static ht_status add_mlx_tensor(ht_adapter_reading *r, const mlx_config *c, size
     int64_t rank = dims[rank_last];
     p.features = dims[!rank_last];
     p.n_experts = experts ? t.dims[0] : 0;
-    p.expert_stride = dims[0] * dims[1];
-    p.rank_stride = rank_last ? 1 : p.features;
-    p.feature_stride = rank_last ? rank : 1;
+    ht_adapter_lay_out(&p, rank_last);
     if (rank != c->rank)
         return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%s` has rank %lld, %s states %lld", r->path, name,
                        (long long)rank, r->config_path, (long long)c->rank);
@@ -576,29 +528,14 @@ static void block_name(const ht_adapter_writing *w, const ht_lora *l, const char
 }
 
 static ht_status put_mlx_pair(ht_adapter_writing *w, const ht_lora *l, ht_error *err) {
-    char block[HT_ADAPTER_SLOT];
+    char block[HT_ADAPTER_SLOT], name[HT_ADAPTER_NAME];
     const char *rest;
     int64_t layer = ht_adapter_slot_layer(l->slot, &rest);
     block_name(w, l, rest, block);
-    for (int is_b = 0; is_b < 2; is_b++) {
-        ht_adapter_tensor_out *t = ht_adapter_add_tensor(w, err);
-        if (!t) return HT_ERR_MEMORY;
-        bool experts = l->n_experts > 0, rank_last = experts == is_b;
-        int64_t features = is_b ? l->n_out : l->n_in;
-        snprintf(t->name, sizeof t->name, "%smodel.layers.%lld.%s.%s", w->wrapped ? "language_model." : "",
-                 (long long)layer, block, is_b ? "lora_b" : "lora_a");
-        t->rank = 2 + experts;
-        t->shape[0] = l->n_experts;
-        t->shape[experts + rank_last] = w->rank;
-        t->shape[experts + !rank_last] = features;
-        const ht_adapter_piece p = {.is_b = is_b,
-                                    .n_experts = l->n_experts,
-                                    .expert_stride = w->rank * features,
-                                    .rank_stride = rank_last ? 1 : features,
-                                    .feature_stride = rank_last ? w->rank : 1};
-        ht_adapter_put_piece(t, l, &p);
-    }
-    return HT_OK;
+    snprintf(name, sizeof name, "%smodel.layers.%lld.%s", w->wrapped ? "language_model." : "", (long long)layer, block);
+    return ht_adapter_put(
+        w, name, l, NULL,
+        &(ht_adapter_layout){.ends = mlx_ends, .a_rank_last = !l->n_experts, .expert = -1, .shares = 1}, err);
 }
 
 /* mlx-lm wraps `keys` in the last num_layers blocks, -1 being all; what it wraps without a tensor changes nothing. */
@@ -612,10 +549,7 @@ static ht_json *make_mlx_config(const ht_adapter_writing *w) {
         int64_t layer = ht_adapter_slot_layer(w->a->lora[i].slot, &rest);
         if (layer < first) first = layer;
         block_name(w, &w->a->lora[i], rest, block);
-        size_t k = 0;
-        while (k < ht_json_array_size(keys) && strcmp(ht_json_string_value(ht_json_array_get(keys, k)), block) != 0)
-            k++;
-        if (k == ht_json_array_size(keys)) good = ht_json_array_append_new(keys, ht_json_string(block)) == 0;
+        good = append_once(keys, block);
     }
     int64_t layers = w->m ? w->m->config->n_layers - first : -1;
     ht_json *root = good ? ht_json_pack("{ss ss sI s{sI sf sf sO}}", "fine_tune_type", "lora", "model",
