@@ -23,6 +23,7 @@ typedef struct ht_decoder_layer {
 
 /* Common fields of registry rows: Llama-like defaults, Gemma defaults, and the shared forward function. */
 #define HT_LLAMA_DEFAULTS .rms_eps = 1e-6, .rope_theta = 10000, .activation_field = "hidden_act", .activation = "silu"
+#define HT_LLAMA_SIZES    .n_layers = 32, .hidden = 4096, .n_heads = 32
 #define HT_GEMMA_DEFAULTS                                                                                              \
     .hidden = 2304, .n_heads = 8, .n_kv_heads = 4, .head_dim = 256, .feed_forward = 9216, .rms_eps = 1e-6,             \
     .tied_head = true, .activation_field = "hidden_activation", .activation = "gelu_pytorch_tanh"
